@@ -1,0 +1,141 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// layer is one row of the import table in docs/architecture.md.
+type layer struct {
+	packages   []string
+	mayImport  []string
+	everything bool
+	later      bool
+}
+
+var tableRow = regexp.MustCompile("^\\| \\d \\| `([^`]+)`([^|]*)\\|[^|]*\\|([^|]*)\\|$")
+
+// readLayers parses the table, which is the truth about who may import whom.
+func readLayers(t *testing.T) []layer {
+	t.Helper()
+	f, err := os.Open("../../docs/architecture.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var layers []layer
+	for s := bufio.NewScanner(f); s.Scan(); {
+		m := tableRow.FindStringSubmatch(s.Text())
+		if m == nil {
+			continue
+		}
+		l := layer{packages: expandBraces(m[1]), later: strings.Contains(m[2], "later")}
+		allowed := strings.TrimSpace(m[3])
+		l.everything = allowed == "everything"
+		if allowed != "–" && !l.everything {
+			for name := range strings.SplitSeq(allowed, ",") {
+				l.mayImport = append(l.mayImport, strings.TrimSpace(name))
+			}
+		}
+		layers = append(layers, l)
+	}
+	if len(layers) < 15 {
+		t.Fatalf("docs/architecture.md: only %d rows of the import table were understood", len(layers))
+	}
+	return layers
+}
+
+func expandBraces(name string) []string {
+	open, rest, found := strings.Cut(name, "{")
+	if !found {
+		return []string{name}
+	}
+	inner, tail, _ := strings.Cut(rest, "}")
+	var out []string
+	for part := range strings.SplitSeq(inner, ",") {
+		out = append(out, open+strings.TrimSpace(part)+tail)
+	}
+	return out
+}
+
+type goPackage struct {
+	ImportPath string
+	Imports    []string
+}
+
+func listPackages(t *testing.T) []goPackage {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,Imports", "rouse/...").Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	var packages []goPackage
+	for dec := json.NewDecoder(strings.NewReader(string(out))); dec.More(); {
+		var p goPackage
+		if err := dec.Decode(&p); err != nil {
+			t.Fatal(err)
+		}
+		packages = append(packages, p)
+	}
+	return packages
+}
+
+// TestLayers fails on an import that the table of docs/architecture.md does not list,
+// on a package that has no row, and on a row without a package that is not marked later.
+func TestLayers(t *testing.T) {
+	rows := map[string]layer{}
+	for _, l := range readLayers(t) {
+		for _, p := range l.packages {
+			rows[p] = l
+		}
+	}
+	seen := map[string]bool{}
+	for _, p := range listPackages(t) {
+		name := strings.TrimPrefix(p.ImportPath, "rouse/")
+		row, ok := rows[name]
+		if !ok {
+			t.Errorf("package %s has no row in docs/architecture.md", name)
+			continue
+		}
+		seen[name] = true
+		if row.everything {
+			continue
+		}
+		for _, imp := range p.Imports {
+			dep, ours := strings.CutPrefix(imp, "rouse/")
+			if ours && !slices.ContainsFunc(row.mayImport, func(pattern string) bool {
+				ok, _ := path.Match(pattern, dep)
+				return ok
+			}) {
+				t.Errorf("%s imports %s, which docs/architecture.md does not list for it (it may import %v)", name, dep, row.mayImport)
+			}
+		}
+	}
+	for name, row := range rows {
+		if !seen[name] && !row.later {
+			t.Errorf("docs/architecture.md has a row for %s, which does not exist and is not marked later", name)
+		}
+	}
+}
+
+// TestTopLevel holds the rule that nothing stands beside the named folders.
+func TestTopLevel(t *testing.T) {
+	allowed := strings.Fields("cmd scheduler watcher agent agentdb skills examples docs go.mod go.sum config.example.yaml README.md LICENSE CHANGELOG.md")
+	out, err := exec.CommandContext(t.Context(), "git", "-C", "../..", "ls-files").Output()
+	if err != nil {
+		t.Skip("not a git checkout: the files that belong to the project cannot be listed")
+	}
+	for f := range strings.FieldsSeq(string(out)) {
+		top, _, _ := strings.Cut(f, "/")
+		if !strings.HasPrefix(top, ".") && !slices.Contains(allowed, top) {
+			t.Errorf("%s: nothing but %v and dotfiles stands at the top level", f, allowed)
+		}
+	}
+}

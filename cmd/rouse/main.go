@@ -1,0 +1,18 @@
+// Command rouse wakes AI agents when something happens.
+//
+// Each verb has a file of its own; daemon.go wires the parts; main only parses and exits.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}
