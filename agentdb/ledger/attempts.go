@@ -1,0 +1,219 @@
+package ledger
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"rouse/agentdb/sqlite"
+)
+
+// StartAttempt moves a queued run, or one that waits for retry or resume, to running.
+// ErrNotClaimable says that something else happened to it first.
+func (l *Ledger) StartAttempt(ctx context.Context, run int64) (Run, Attempt, error) {
+	now := time.Now()
+	var started Run
+	err := l.do(ctx, func(tx *sqlite.Tx) error {
+		r, err := runIn(tx, run)
+		if err != nil {
+			return err
+		}
+		if r.State != StateQueued && (r.State != StateWaiting || (r.WaitingFor != WaitRetry && r.WaitingFor != WaitResume)) {
+			return fmt.Errorf("run %d is %s: %w", run, r.State, ErrNotClaimable)
+		}
+		r.State, r.WaitingFor, r.NotBefore, r.Attempt = StateRunning, "", time.Time{}, r.Attempt+1
+		if r.StartedAt.IsZero() {
+			r.StartedAt = instant(ms(now))
+		}
+		if _, err := tx.Exec(`update runs set state = 'running', waiting_for = '', not_before = 0, attempt = $1, started_at = $2, cancel_reason = '' where id = $3`,
+			r.Attempt, ms(r.StartedAt), run); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(`insert into attempts (run, number, state, started_at) values ($1, $2, 'running', $3)`, run, r.Attempt, ms(now)); err != nil {
+			return err
+		}
+		started = r
+		return addEvent(tx, Event{Run: run, Job: r.Job, At: now, Kind: "run.started"}, map[string]any{"attempt": r.Attempt})
+	})
+	if err != nil {
+		return Run{}, Attempt{}, err
+	}
+	return started, Attempt{Run: run, Number: started.Attempt, State: AttemptRunning, StartedAt: instant(ms(now))}, nil
+}
+
+// fenced returns the run of an attempt if that attempt is the running one.
+func fenced(tx *sqlite.Tx, a Attempt) (Run, error) {
+	r, err := runIn(tx, a.Run)
+	if err != nil {
+		return Run{}, err
+	}
+	if r.State != StateRunning || r.Attempt != a.Number {
+		return Run{}, fmt.Errorf("attempt %d of run %d: %w", a.Number, a.Run, ErrFenced)
+	}
+	return r, nil
+}
+
+// Finish commits how an attempt ended: outcome, event, notices and the after-move of its
+// file together. With RetryAt the run waits for its next attempt instead.
+func (l *Ledger) Finish(ctx context.Context, a Attempt, res Result) error {
+	now := time.Now()
+	return l.do(ctx, func(tx *sqlite.Tx) error {
+		r, err := fenced(tx, a)
+		if err != nil {
+			return err
+		}
+		state := AttemptDone
+		if res.Outcome.Failed() {
+			state = AttemptFailed
+		}
+		if err := endAttempt(tx, a, state, res.Error, now); err != nil {
+			return err
+		}
+		if err := addUsage(tx, a.Run, res); err != nil {
+			return err
+		}
+		if res.RetryAt.IsZero() {
+			return finish(tx, r, res, now)
+		}
+		if _, err := tx.Exec(`update runs set state = 'waiting', waiting_for = 'retry', not_before = $1, error = $2 where id = $3`,
+			ms(res.RetryAt), res.Error, r.ID); err != nil {
+			return err
+		}
+		return addEvent(tx, Event{Run: r.ID, Job: r.Job, At: now, Kind: "run.retry"},
+			map[string]any{"attempt": a.Number, "outcome": res.Outcome, "error": res.Error, "at": res.RetryAt.UTC()})
+	})
+}
+
+func endAttempt(tx *sqlite.Tx, a Attempt, state, why string, now time.Time) error {
+	_, err := tx.Exec(`update attempts set state = $1, error = $2, finished_at = $3 where run = $4 and number = $5`, state, why, ms(now), a.Run, a.Number)
+	return err
+}
+
+func addUsage(tx *sqlite.Tx, run int64, res Result) error {
+	if res.Steps == 0 && res.Calls == 0 && res.Usage == (Usage{}) {
+		return nil
+	}
+	_, err := tx.Exec(`update runs set steps = steps + $1, calls = calls + $2, tokens_in = tokens_in + $3, tokens_out = tokens_out + $4,
+		tokens_cached = tokens_cached + $5, cost_micro_usd = cost_micro_usd + $6 where id = $7`,
+		res.Steps, res.Calls, res.Usage.TokensIn, res.Usage.TokensOut, res.Usage.TokensCached, res.Usage.CostMicroUSD, run)
+	return err
+}
+
+// finish gives a run its outcome, whatever state it was in.
+func finish(tx *sqlite.Tx, r Run, res Result, now time.Time) error {
+	if _, err := tx.Exec(`update runs set state = 'finished', waiting_for = '', not_before = 0, outcome = $1, exit = $2, verified = $3, finished_at = $4,
+		summary = $5, error = $6 where id = $7`,
+		string(res.Outcome), res.Exit, flag(res.Verified), ms(now), res.Summary, res.Error, r.ID); err != nil {
+		return err
+	}
+	if r.Trigger == TriggerWatch || r.Trigger == TriggerManual {
+		if _, err := tx.Exec(`update claims set outcome = $1, after = 'pending' where run = $2`, string(res.Outcome), r.ID); err != nil {
+			return err
+		}
+	}
+	for _, n := range res.Notices {
+		if err := addNotice(tx, n, now); err != nil {
+			return err
+		}
+	}
+	return addEvent(tx, Event{Run: r.ID, Job: r.Job, At: now, Kind: "run.finished"},
+		map[string]any{"outcome": res.Outcome, "exit": res.Exit, "summary": res.Summary, "error": res.Error})
+}
+
+// Interrupt ends an attempt that was cut off: its process is gone, or has to go. Calls
+// that were on become interrupted, or uncertain when they may have changed the world. The
+// run waits for its next attempt, or is finished with final.
+func (l *Ledger) Interrupt(ctx context.Context, a Attempt, reason string, final *Result) error {
+	now := time.Now()
+	return l.do(ctx, func(tx *sqlite.Tx) error {
+		r, err := fenced(tx, a)
+		if err != nil {
+			return err
+		}
+		if err := endAttempt(tx, a, AttemptInterrupted, reason, now); err != nil {
+			return err
+		}
+		for state, effects := range map[string][2]string{CallInterrupted: {EffectRead, EffectDatabase}, CallUncertain: {EffectWrite, EffectExternal}} {
+			if _, err := tx.Exec(`update calls set state = $1, finished_at = $2 where run = $3 and attempt = $4 and state = 'running' and effect in ($5, $6)`,
+				state, ms(now), a.Run, a.Number, effects[0], effects[1]); err != nil {
+				return err
+			}
+		}
+		if err := addEvent(tx, Event{Run: r.ID, Job: r.Job, At: now, Kind: "run.interrupted"}, map[string]any{"attempt": a.Number, "reason": reason}); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(`update runs set interruptions = interruptions + 1, state = 'waiting', waiting_for = 'resume', not_before = 0 where id = $1`, r.ID); err != nil {
+			return err
+		}
+		if final == nil {
+			return nil
+		}
+		if err := addUsage(tx, a.Run, *final); err != nil {
+			return err
+		}
+		return finish(tx, r, *final, now)
+	})
+}
+
+// RequestCancel ends a run that is not running at once; a running one gets a reason that
+// its dispatcher observes. A finished run is returned as it is.
+func (l *Ledger) RequestCancel(ctx context.Context, run int64, reason string) (Run, error) {
+	now := time.Now()
+	err := l.do(ctx, func(tx *sqlite.Tx) error {
+		r, err := runIn(tx, run)
+		if err != nil || r.State == StateFinished {
+			return err
+		}
+		return cancelIn(tx, r, reason, now)
+	})
+	if err != nil {
+		return Run{}, err
+	}
+	return l.Run(ctx, run)
+}
+
+func cancelIn(tx *sqlite.Tx, r Run, reason string, now time.Time) error {
+	if r.State != StateRunning {
+		return finish(tx, r, Result{Outcome: OutcomeCancelled, Error: reason}, now)
+	}
+	if _, err := tx.Exec(`update runs set cancel_reason = $1 where id = $2`, reason, r.ID); err != nil {
+		return err
+	}
+	return addEvent(tx, Event{Run: r.ID, Job: r.Job, At: now, Kind: "run.cancel"}, map[string]any{"reason": reason})
+}
+
+// Retry queues a finished run again; its next attempt carries the next number.
+func (l *Ledger) Retry(ctx context.Context, run int64) (Run, error) {
+	now := time.Now()
+	err := l.do(ctx, func(tx *sqlite.Tx) error {
+		r, err := runIn(tx, run)
+		if err != nil {
+			return err
+		}
+		if r.State != StateFinished {
+			return fmt.Errorf("run %d is %s: %w", run, r.State, ErrNotClaimable)
+		}
+		if _, err := tx.Exec(`update runs set state = 'queued', outcome = '', exit = '', verified = 0, finished_at = 0, summary = '', error = '', interruptions = 0
+			where id = $1`, run); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(`update claims set outcome = '', after = '' where run = $1`, run); err != nil {
+			return err
+		}
+		return addEvent(tx, Event{Run: run, Job: r.Job, At: now, Kind: "run.queued"}, map[string]any{"retry": true})
+	})
+	if err != nil {
+		return Run{}, err
+	}
+	return l.Run(ctx, run)
+}
+
+func runIn(tx *sqlite.Tx, id int64) (Run, error) {
+	r, err := scanRun(tx.QueryRow(`select `+runColumns+` from runs where id = $1`, id))
+	if errors.Is(err, sql.ErrNoRows) {
+		return Run{}, fmt.Errorf("run %d is %w", id, ErrNotFound)
+	}
+	return r, err
+}

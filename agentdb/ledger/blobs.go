@@ -1,0 +1,107 @@
+package ledger
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"rouse/agentdb/sqlite"
+)
+
+// maxInline is the largest value, in bytes, that stays in the database.
+const maxInline = 64 << 10
+
+// blobMark begins the text that stands for a value in a file. No JSON begins like it.
+const blobMark = "blob:sha256:"
+
+// pack moves a large value to a file named by its content, which is on disk before the
+// row that refers to it. It returns the text to store and the hash to refer to.
+func (l *Ledger) pack(text string) (stored, hash string, err error) {
+	if len(text) <= maxInline || l.blobs == "" {
+		return text, "", nil
+	}
+	sum := sha256.Sum256([]byte(text))
+	hash = hex.EncodeToString(sum[:])
+	path := l.blobPath(hash)
+	if _, err := os.Stat(path); err == nil {
+		return blobMark + hash, hash, nil
+	}
+	if err := writeBlob(path, text); err != nil {
+		return "", "", fmt.Errorf("cannot keep a large value of the record: %w", err)
+	}
+	return blobMark + hash, hash, nil
+}
+
+func (l *Ledger) blobPath(hash string) string { return filepath.Join(l.blobs, hash[:2], hash) }
+
+// writeBlob makes the file whole before it has its name.
+func writeBlob(path, text string) error {
+	dir := filepath.Dir(path)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(dir, "tmp-*")
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(text)
+	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return nil
+}
+
+func (l *Ledger) unpack(stored string) (json.RawMessage, error) {
+	hash, ok := strings.CutPrefix(stored, blobMark)
+	if !ok {
+		return json.RawMessage(stored), nil
+	}
+	text, err := os.ReadFile(l.blobPath(hash))
+	if err != nil {
+		return nil, fmt.Errorf("a large value of the record is missing: %w; restore the home from a backup", err)
+	}
+	return text, nil
+}
+
+// keep writes a value that may be large together with the rows of op, fenced by a; op
+// gets the text that stands for the value.
+func (l *Ledger) keep(ctx context.Context, a Attempt, value []byte, op func(tx *sqlite.Tx, r Run, stored string) error) error {
+	l.keeping.RLock()
+	defer l.keeping.RUnlock()
+	stored, hash, err := l.pack(string(value))
+	if err != nil {
+		return err
+	}
+	return l.do(ctx, func(tx *sqlite.Tx) error {
+		r, err := fenced(tx, a)
+		if err != nil {
+			return err
+		}
+		if hash != "" { // so that retention knows when no run needs it any more
+			if _, err := tx.Exec(`insert into blobs (hash, run) values ($1, $2) on conflict do nothing`, hash, a.Run); err != nil {
+				return err
+			}
+		}
+		return op(tx, r, stored)
+	})
+}
+
+// dropBlobs removes the files of hashes that no run refers to any more.
+func (l *Ledger) dropBlobs(hashes []string) error {
+	for _, h := range hashes {
+		if err := os.Remove(l.blobPath(h)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,18 @@
+// Package ledger is the host's own record: jobs, occurrences, runs, attempts, steps,
+// calls, events, file claims and the outbox.
+//
+// # Design
+//
+// There is one way in for work, Enqueue (RecordDue for schedules), and one way out,
+// Finish. What has to be true together is written together: a run with its key and its
+// claim; an outcome with its event, its notices and the after-move of its file. A writer
+// that lost its attempt is fenced: every write of a run names the attempt it belongs to,
+// and is refused with ErrFenced when that attempt is not the running one.
+//
+// The same SQL runs on SQLite and on PostgreSQL: $1 parameters, instants as integer
+// milliseconds UTC (0: none), flags as 0 and 1, JSON as text. Only the migrations exist
+// twice. Writes share the group-commit goroutine of package sqlite; reads use a pool.
+//
+// Values over 64 KiB are stored once by content in files beside the database and are read
+// back transparently.
+package ledger

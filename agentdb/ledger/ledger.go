@@ -1,0 +1,180 @@
+package ledger
+
+import (
+	"context"
+	"database/sql"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"sync"
+	"time"
+
+	"rouse/agentdb/sqlite"
+)
+
+//go:embed migrations
+var migrations embed.FS
+
+// applicationID marks a file as a ledger: "rous".
+const applicationID = 0x726f7573
+
+// Options say where the ledger is: a SQLite file, or a PostgreSQL database.
+type Options struct {
+	Path  string  // SQLite file
+	Blobs string  // folder for values over 64 KiB; "" keeps them in the database
+	DB    *sql.DB // PostgreSQL, when Path is ""; stays the caller's to close
+}
+
+// Ledger is safe for use by many goroutines.
+type Ledger struct {
+	writer *sqlite.Writer
+	read   *sql.DB
+	blobs  string
+	close  func() error
+
+	keeping sync.RWMutex // held for reading from the write of a blob to the row that refers to it
+
+	mu      sync.Mutex
+	changed chan struct{}
+	awaited bool // whether anyone holds changed
+}
+
+// Open opens or creates a ledger. A file that is damaged or not a ledger is a
+// *sqlite.CorruptError.
+func Open(ctx context.Context, o Options) (*Ledger, error) {
+	l := &Ledger{blobs: o.Blobs, changed: make(chan struct{})}
+	if o.Path == "" {
+		return l, l.openPostgres(ctx, o.DB)
+	}
+	dir, err := fs.Sub(migrations, "migrations/sqlite")
+	if err != nil {
+		return nil, err
+	}
+	db, err := sqlite.Open(ctx, sqlite.Options{Path: o.Path, ApplicationID: applicationID, Migrations: dir})
+	if err != nil {
+		return nil, err
+	}
+	l.writer, l.read, l.close = db.Writer(), db.Read(), db.Close
+	return l, nil
+}
+
+// Close finishes what was accepted and closes the ledger.
+func (l *Ledger) Close() error { return l.close() }
+
+// Changed returns a channel that is closed at the next commit. Take it before reading, and
+// nothing that is written meanwhile goes unnoticed.
+func (l *Ledger) Changed() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.awaited = true
+	return l.changed
+}
+
+func (l *Ledger) announce() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.awaited {
+		close(l.changed)
+		l.changed, l.awaited = make(chan struct{}), false
+	}
+}
+
+// do writes, and tells whoever waits for a change.
+func (l *Ledger) do(ctx context.Context, op func(*sqlite.Tx) error) error {
+	if err := l.writer.Do(ctx, op); err != nil {
+		return err
+	}
+	l.announce()
+	return nil
+}
+
+// ms is an instant as the database holds it: milliseconds UTC, 0 for none.
+func ms(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMilli()
+}
+
+func instant(ms int64) time.Time {
+	if ms == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(ms).UTC()
+}
+
+func flag(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// collect reads all rows of a query.
+func collect[T any](rows *sql.Rows, err error, scan func(*sql.Rows) (T, error)) ([]T, error) {
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var out []T
+	for rows.Next() {
+		v, err := scan(rows)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, v)
+	}
+	return out, rows.Err()
+}
+
+// openPostgres brings the schema of a PostgreSQL database up to date; starts that race
+// wait for each other on an advisory lock.
+func (l *Ledger) openPostgres(ctx context.Context, db *sql.DB) error {
+	if db == nil {
+		return errors.New("ledger: neither a file nor a database was given")
+	}
+	dir, err := fs.Sub(migrations, "migrations/postgres")
+	if err != nil {
+		return err
+	}
+	steps, err := sqlite.ReadMigrations(dir)
+	if err != nil {
+		return err
+	}
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return fmt.Errorf("cannot reach the ledger's database: %w", err)
+	}
+	defer tx.Rollback()
+	if _, err := tx.ExecContext(ctx, fmt.Sprintf("select pg_advisory_xact_lock(%d)", applicationID)); err != nil {
+		return err
+	}
+	if _, err := tx.ExecContext(ctx, "create table if not exists schema_version (version bigint not null)"); err != nil {
+		return err
+	}
+	var at int
+	if err := tx.QueryRowContext(ctx, "select coalesce(max(version), 0) from schema_version").Scan(&at); err != nil {
+		return err
+	}
+	if at > len(steps) {
+		return fmt.Errorf("the ledger's database was made by a newer rouse (schema %d, this one knows %d)", at, len(steps))
+	}
+	for _, m := range steps[at:] {
+		if _, err := tx.ExecContext(ctx, m.SQL); err != nil {
+			return fmt.Errorf("migration %s: %w", m.Name, err)
+		}
+		if _, err := tx.ExecContext(ctx, "insert into schema_version values ($1)", m.Version); err != nil {
+			return err
+		}
+	}
+	if err := tx.Commit(); err != nil {
+		return err
+	}
+	l.read = db
+	if l.writer, err = sqlite.NewWriter(ctx, db, sqlite.WriterOptions{}); err != nil {
+		return err
+	}
+	l.close = l.writer.Close
+	return nil
+}

@@ -1,0 +1,215 @@
+package ledger_test
+
+import (
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	_ "github.com/jackc/pgx/v5/stdlib"
+	"pgregory.net/rapid"
+
+	"rouse/agentdb/ledger"
+	"rouse/agentdb/ledger/ledgertest"
+	"rouse/agentdb/sqlite"
+)
+
+func TestSQLite(t *testing.T) {
+	ledgertest.Run(t, func(t *testing.T) ledgertest.Open {
+		dir := t.TempDir()
+		return func(t *testing.T) *ledger.Ledger { return openIn(t, dir) }
+	})
+}
+
+func openIn(t interface {
+	Helper()
+	Fatal(...any)
+	Cleanup(func())
+}, dir string) *ledger.Ledger {
+	t.Helper()
+	l, err := ledger.Open(noCancel, ledger.Options{Path: filepath.Join(dir, "ledger.db"), Blobs: filepath.Join(dir, "blobs")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return l
+}
+
+// TestPostgres holds the same SQL to the same promises on PostgreSQL. ROUSE_TEST_POSTGRES
+// is the URL of a database in which schemas may be created.
+func TestPostgres(t *testing.T) {
+	url := os.Getenv("ROUSE_TEST_POSTGRES")
+	if url == "" {
+		t.Skip("ROUSE_TEST_POSTGRES is not set; .ci/run sets it")
+	}
+	admin, err := sql.Open("pgx", url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer admin.Close()
+	schemas := 0
+	ledgertest.Run(t, func(t *testing.T) ledgertest.Open {
+		schemas++
+		schema := fmt.Sprintf("rouse_test_%d_%d", os.Getpid(), schemas)
+		if _, err := admin.ExecContext(t.Context(), "create schema "+schema); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if _, err := admin.ExecContext(noCancel, "drop schema "+schema+" cascade"); err != nil {
+				t.Error(err)
+			}
+		})
+		sep := "?"
+		if strings.Contains(url, "?") {
+			sep = "&"
+		}
+		return func(t *testing.T) *ledger.Ledger {
+			db, err := sql.Open("pgx", url+sep+"search_path="+schema)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { db.Close() })
+			l, err := ledger.Open(t.Context(), ledger.Options{DB: db})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { l.Close() })
+			return l
+		}
+	})
+}
+
+func TestOpenRefusesWhatIsNoLedger(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ledger.db")
+	if err := os.WriteFile(path, []byte(strings.Repeat("name,amount\n", 400)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := ledger.Open(t.Context(), ledger.Options{Path: path})
+	var corrupt *sqlite.CorruptError
+	if !errors.As(err, &corrupt) {
+		t.Errorf("got %v, want a *sqlite.CorruptError", err)
+	}
+}
+
+// TestQueueInvariants performs random operations, reopening included, and checks that no
+// accepted run is lost, none has two attempts on, and a finished one stays finished.
+func TestQueueInvariants(t *testing.T) {
+	base, folders := t.TempDir(), 0
+	rapid.Check(t, func(t *rapid.T) {
+		folders++
+		dir := filepath.Join(base, fmt.Sprint(folders))
+		l := openIn(t, dir)
+		defer func() { l.Close() }()
+		keys := map[string]int64{}
+		current := map[int64]ledger.Attempt{}
+		finished := map[int64]ledger.Outcome{}
+		pick := func(t *rapid.T) (int64, bool) {
+			if len(keys) == 0 {
+				return 0, false
+			}
+			return keys[rapid.SampledFrom(sortedKeys(keys)).Draw(t, "run")], true
+		}
+		t.Repeat(map[string]func(*rapid.T){
+			"enqueue": func(t *rapid.T) {
+				key := fmt.Sprint(rapid.IntRange(0, 9).Draw(t, "key"))
+				a, err := l.Enqueue(noCancel, ledger.Request{Key: key, Job: "j", Agent: "a", Trigger: ledger.TriggerAPI})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if old, seen := keys[key]; seen && (a[0].New || a[0].Run != old) {
+					t.Fatalf("key %s is run %d and %d", key, old, a[0].Run)
+				}
+				keys[key] = a[0].Run
+			},
+			"start": func(t *rapid.T) {
+				run, any := pick(t)
+				if !any {
+					return
+				}
+				_, a, err := l.StartAttempt(noCancel, run)
+				_, on := current[run]
+				_, over := finished[run]
+				if (err == nil) == (on || over) {
+					t.Fatalf("run %d: started=%v while on=%v over=%v", run, err == nil, on, over)
+				}
+				if err == nil {
+					current[run] = a
+				}
+			},
+			"finish": func(t *rapid.T) {
+				run, any := pick(t)
+				a, on := current[run]
+				if !any || !on {
+					return
+				}
+				o := rapid.SampledFrom([]ledger.Outcome{ledger.OutcomeSuccess, ledger.OutcomeError}).Draw(t, "outcome")
+				if err := l.Finish(noCancel, a, ledger.Result{Outcome: o}); err != nil {
+					t.Fatal(err)
+				}
+				delete(current, run)
+				finished[run] = o
+			},
+			"late finish": func(t *rapid.T) {
+				if run, any := pick(t); any {
+					a := ledger.Attempt{Run: run, Number: current[run].Number + 1}
+					if err := l.Finish(noCancel, a, ledger.Result{Outcome: ledger.OutcomeSuccess}); !errors.Is(err, ledger.ErrFenced) {
+						t.Fatalf("an attempt that is not on finished run %d: %v", run, err)
+					}
+				}
+			},
+			"crash": func(t *rapid.T) {
+				if err := l.Close(); err != nil {
+					t.Fatal(err)
+				}
+				l = openIn(t, dir)
+				running, err := l.Running(noCancel)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if len(running) != len(current) {
+					t.Fatalf("%d runs are running, want %d", len(running), len(current))
+				}
+				for _, r := range running {
+					if err := l.Interrupt(noCancel, ledger.Attempt{Run: r.ID, Number: r.Attempt}, "crash", nil); err != nil {
+						t.Fatal(err)
+					}
+				}
+				clear(current)
+			},
+			"": func(t *rapid.T) {
+				for _, run := range keys {
+					r, err := l.Run(noCancel, run)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if r.Outcome != finished[run] || (r.State == ledger.StateFinished) != (finished[run] != "") {
+						t.Fatalf("run %d is %s/%s, want outcome %q", run, r.State, r.Outcome, finished[run])
+					}
+				}
+			},
+		})
+	})
+}
+
+// BenchmarkRun is the ledger's part of one run: accepted, started, finished.
+func BenchmarkRun(b *testing.B) {
+	l := openIn(b, b.TempDir())
+	b.ReportAllocs()
+	for b.Loop() {
+		a, err := l.Enqueue(b.Context(), ledger.Request{Job: "j", Agent: "a", Trigger: ledger.TriggerAPI})
+		if err != nil {
+			b.Fatal(err)
+		}
+		_, attempt, err := l.StartAttempt(b.Context(), a[0].Run)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if err := l.Finish(b.Context(), attempt, ledger.Result{Outcome: ledger.OutcomeSuccess}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "runs/s")
+}

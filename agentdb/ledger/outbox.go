@@ -1,0 +1,78 @@
+package ledger
+
+import (
+	"context"
+	"database/sql"
+	"time"
+
+	"rouse/agentdb/sqlite"
+)
+
+func addNotice(tx *sqlite.Tx, n Notice, now time.Time) error {
+	var key any
+	if n.Key != "" {
+		key = n.Key
+	}
+	_, err := tx.Exec(`insert into outbox (key, run, job, agent, channel, title, body, outcome, state, next_at, created_at)
+		values ($1, $2, $3, $4, $5, $6, $7, $8, 'pending', $9, $9) on conflict (key) do nothing`,
+		key, n.Run, n.Job, n.Agent, n.Channel, n.Title, n.Body, string(n.Outcome), ms(now))
+	return err
+}
+
+// AppendNotices puts notices into the outbox; a key that is there adds nothing.
+func (l *Ledger) AppendNotices(ctx context.Context, notices ...Notice) error {
+	now := time.Now()
+	return l.do(ctx, func(tx *sqlite.Tx) error {
+		for _, n := range notices {
+			if err := addNotice(tx, n, now); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+const noticeColumns = `id, coalesce(key, ''), run, job, agent, channel, title, body, outcome, state, tries, next_at, created_at, error`
+
+func scanNotice(rows *sql.Rows) (Notice, error) {
+	var n Notice
+	var next, created int64
+	err := rows.Scan(&n.ID, &n.Key, &n.Run, &n.Job, &n.Agent, &n.Channel, &n.Title, &n.Body, &n.Outcome, &n.State, &n.Tries, &next, &created, &n.Error)
+	n.NextAt, n.CreatedAt = instant(next), instant(created)
+	return n, err
+}
+
+// PendingNotices lists what is due for delivery, oldest first.
+func (l *Ledger) PendingNotices(ctx context.Context, now time.Time, limit int) ([]Notice, error) {
+	rows, err := l.read.QueryContext(ctx, `select `+noticeColumns+` from outbox where state = 'pending' and next_at <= $1 order by id limit $2`, ms(now), limit)
+	return collect(rows, err, scanNotice)
+}
+
+// NextNotice is when the earliest pending notice is due after now; zero when none is.
+func (l *Ledger) NextNotice(ctx context.Context, now time.Time) (time.Time, error) {
+	var at int64
+	err := l.read.QueryRowContext(ctx, `select coalesce(min(next_at), 0) from outbox where state = 'pending' and next_at > $1`, ms(now)).Scan(&at)
+	return instant(at), err
+}
+
+// MarkNotice records a try at delivery: State, Tries, NextAt and Error of n.
+func (l *Ledger) MarkNotice(ctx context.Context, n Notice) error {
+	now := time.Now()
+	return l.do(ctx, func(tx *sqlite.Tx) error {
+		if _, err := tx.Exec(`update outbox set state = $1, tries = $2, next_at = $3, error = $4 where id = $5`,
+			n.State, n.Tries, ms(n.NextAt), n.Error, n.ID); err != nil {
+			return err
+		}
+		if n.State == NoticePending {
+			return nil
+		}
+		return addEvent(tx, Event{Run: n.Run, Job: n.Job, At: now, Kind: "notice." + n.State},
+			map[string]any{"channel": n.Channel, "title": n.Title, "error": n.Error})
+	})
+}
+
+// Undelivered lists notices that wait or were given up, newest first.
+func (l *Ledger) Undelivered(ctx context.Context, limit int) ([]Notice, error) {
+	rows, err := l.read.QueryContext(ctx, `select `+noticeColumns+` from outbox where state in ('pending', 'failed') order by id desc limit $1`, limit)
+	return collect(rows, err, scanNotice)
+}

@@ -1,0 +1,185 @@
+package ledger
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"rouse/agentdb/sqlite"
+)
+
+// addEvent appends an event; a run's events are numbered from 1.
+func addEvent(tx *sqlite.Tx, e Event, data map[string]any) error {
+	text := ""
+	if data != nil {
+		raw, err := json.Marshal(data)
+		if err != nil {
+			return fmt.Errorf("the event %s cannot be recorded: %w", e.Kind, err)
+		}
+		text = string(raw)
+	} else if len(e.Data) > 0 {
+		text = string(e.Data)
+	}
+	if e.Run == 0 {
+		_, err := tx.Exec(`insert into events (job, at, kind, data) values ($1, $2, $3, $4)`, e.Job, ms(e.At), e.Kind, text)
+		return err
+	}
+	_, err := tx.Exec(`insert into events (run, seq, job, at, kind, data) select $1, coalesce(max(seq), 0) + 1, $2, $3, $4, $5 from events where run = $1 and run <> 0`,
+		e.Run, e.Job, ms(e.At), e.Kind, text)
+	return err
+}
+
+// AppendEvents records what happened outside the ledger's own operations.
+func (l *Ledger) AppendEvents(ctx context.Context, events ...Event) error {
+	now := time.Now()
+	return l.do(ctx, func(tx *sqlite.Tx) error {
+		for _, e := range events {
+			if e.At.IsZero() {
+				e.At = now
+			}
+			if err := addEvent(tx, e, nil); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// Events lists events, oldest first.
+func (l *Ledger) Events(ctx context.Context, f EventFilter) ([]Event, error) {
+	if f.Limit <= 0 {
+		f.Limit = 1000
+	}
+	query := `select id, run, seq, job, at, kind, data from events where id > $1`
+	args := []any{f.After, f.Limit}
+	if f.Run != 0 {
+		args = append(args, f.Run)
+		query += fmt.Sprintf(` and run = $%d and run <> 0`, len(args))
+	}
+	if f.Job != "" {
+		args = append(args, f.Job)
+		query += fmt.Sprintf(` and job = $%d`, len(args))
+	}
+	rows, err := l.read.QueryContext(ctx, query+` order by id limit $2`, args...)
+	return collect(rows, err, func(rows *sql.Rows) (Event, error) {
+		var e Event
+		var at int64
+		var data string
+		err := rows.Scan(&e.ID, &e.Run, &e.Seq, &e.Job, &at, &e.Kind, &data)
+		e.At, e.Data = instant(at), json.RawMessage(data)
+		return e, err
+	})
+}
+
+// StartStep records that a model turn begins.
+func (l *Ledger) StartStep(ctx context.Context, a Attempt, s Step) error {
+	return l.do(ctx, func(tx *sqlite.Tx) error {
+		r, err := fenced(tx, a)
+		if err != nil {
+			return err
+		}
+		if _, err := tx.Exec(`insert into steps (run, attempt, number, started_at) values ($1, $2, $3, $4)`, a.Run, a.Number, s.Number, ms(s.StartedAt)); err != nil {
+			return err
+		}
+		return addEvent(tx, Event{Run: a.Run, Job: r.Job, At: s.StartedAt, Kind: "step.started"}, map[string]any{"step": s.Number})
+	})
+}
+
+// FinishStep records what the model answered.
+func (l *Ledger) FinishStep(ctx context.Context, a Attempt, s Step) error {
+	notices, err := json.Marshal(s.Notices)
+	if err != nil {
+		return err
+	}
+	if s.Notices == nil {
+		notices = []byte("[]")
+	}
+	return l.keep(ctx, a, s.Message, func(tx *sqlite.Tx, r Run, message string) error {
+		if _, err := tx.Exec(`update steps set message = $1, body = $2, notices = $3, tokens_in = $4, tokens_out = $5, tokens_cached = $6, finished_at = $7
+			where run = $8 and attempt = $9 and number = $10`,
+			message, s.Text, string(notices), s.Usage.TokensIn, s.Usage.TokensOut, s.Usage.TokensCached, ms(s.FinishedAt), a.Run, a.Number, s.Number); err != nil {
+			return err
+		}
+		return addEvent(tx, Event{Run: a.Run, Job: r.Job, At: s.FinishedAt, Kind: "step.finished"},
+			map[string]any{"step": s.Number, "text": shorten(s.Text), "tokens_in": s.Usage.TokensIn, "tokens_out": s.Usage.TokensOut})
+	})
+}
+
+// StartCall records the intent of a call before it has an effect.
+func (l *Ledger) StartCall(ctx context.Context, a Attempt, c Call) error {
+	return l.keep(ctx, a, c.Args, func(tx *sqlite.Tx, r Run, args string) error {
+		if _, err := tx.Exec(`insert into calls (run, attempt, step, position, id, key, tool, args, effect, state, started_at)
+			values ($1, $2, $3, $4, $5, $6, $7, $8, $9, 'running', $10)`,
+			a.Run, a.Number, c.Step, c.Index, c.ID, c.Key, c.Tool, args, c.Effect, ms(c.StartedAt)); err != nil {
+			return err
+		}
+		return addEvent(tx, Event{Run: a.Run, Job: r.Job, At: c.StartedAt, Kind: "call.started"}, map[string]any{"step": c.Step, "tool": c.Tool})
+	})
+}
+
+// FinishCall records the result of a call.
+func (l *Ledger) FinishCall(ctx context.Context, a Attempt, c Call) error {
+	return l.keep(ctx, a, c.Envelope, func(tx *sqlite.Tx, r Run, envelope string) error {
+		if _, err := tx.Exec(`update calls set state = $1, envelope = $2, finished_at = $3 where run = $4 and attempt = $5 and step = $6 and position = $7`,
+			c.State, envelope, ms(c.FinishedAt), a.Run, a.Number, c.Step, c.Index); err != nil {
+			return err
+		}
+		return addEvent(tx, Event{Run: a.Run, Job: r.Job, At: c.FinishedAt, Kind: "call.finished"},
+			map[string]any{"step": c.Step, "tool": c.Tool, "state": c.State, "ms": c.FinishedAt.Sub(c.StartedAt).Milliseconds()})
+	})
+}
+
+// Steps lists the steps of a run over all its attempts, in order.
+func (l *Ledger) Steps(ctx context.Context, run int64) ([]Step, error) {
+	rows, err := l.read.QueryContext(ctx, `select run, attempt, number, message, body, notices, tokens_in, tokens_out, tokens_cached, started_at, finished_at
+		from steps where run = $1 order by attempt, number`, run)
+	return collect(rows, err, func(rows *sql.Rows) (Step, error) {
+		var s Step
+		var started, finished int64
+		var message, notices string
+		if err := rows.Scan(&s.Run, &s.Attempt, &s.Number, &message, &s.Text, &notices, &s.Usage.TokensIn, &s.Usage.TokensOut, &s.Usage.TokensCached,
+			&started, &finished); err != nil {
+			return s, err
+		}
+		s.StartedAt, s.FinishedAt = instant(started), instant(finished)
+		if err := json.Unmarshal([]byte(notices), &s.Notices); err != nil {
+			return s, fmt.Errorf("the notices of step %d of run %d are damaged: %w", s.Number, run, err)
+		}
+		var err error
+		s.Message, err = l.unpack(message)
+		return s, err
+	})
+}
+
+// Calls lists the calls of a run over all its attempts, in order.
+func (l *Ledger) Calls(ctx context.Context, run int64) ([]Call, error) {
+	rows, err := l.read.QueryContext(ctx, `select run, attempt, step, position, id, key, tool, args, effect, state, envelope, started_at, finished_at
+		from calls where run = $1 order by attempt, step, position`, run)
+	return collect(rows, err, func(rows *sql.Rows) (Call, error) {
+		var c Call
+		var started, finished int64
+		var args, envelope string
+		if err := rows.Scan(&c.Run, &c.Attempt, &c.Step, &c.Index, &c.ID, &c.Key, &c.Tool, &args, &c.Effect, &c.State, &envelope, &started, &finished); err != nil {
+			return c, err
+		}
+		c.StartedAt, c.FinishedAt = instant(started), instant(finished)
+		var err error
+		if c.Args, err = l.unpack(args); err != nil {
+			return c, err
+		}
+		c.Envelope, err = l.unpack(envelope)
+		return c, err
+	})
+}
+
+// shorten keeps an event small: the whole text is in its step.
+func shorten(s string) string {
+	const most = 200
+	runes := []rune(s)
+	if len(runes) <= most {
+		return s
+	}
+	return string(runes[:most-1]) + "…"
+}

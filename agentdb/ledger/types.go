@@ -1,0 +1,322 @@
+package ledger
+
+import (
+	"encoding/json"
+	"errors"
+	"time"
+)
+
+// Errors that callers tell apart.
+var (
+	ErrNotFound     = errors.New("not in the ledger")
+	ErrNotClaimable = errors.New("the run cannot be started now")
+	ErrFenced       = errors.New("the attempt is not the running one any more")
+)
+
+// Trigger is what asked for a run.
+type Trigger string
+
+// The triggers.
+const (
+	TriggerSchedule Trigger = "schedule"
+	TriggerWatch    Trigger = "watch"
+	TriggerWebhook  Trigger = "webhook"
+	TriggerSelf     Trigger = "self"
+	TriggerManual   Trigger = "manual"
+	TriggerAPI      Trigger = "api"
+)
+
+// State is where a run stands.
+type State string
+
+// The states, and who moves a run on.
+const (
+	StateQueued   State = "queued"   // accepted; the dispatcher starts it
+	StateRunning  State = "running"  // an attempt is on; Finish or Interrupt ends it
+	StateWaiting  State = "waiting"  // for what WaitingFor says; the dispatcher resumes it
+	StateFinished State = "finished" // has an outcome; only Retry moves it again
+)
+
+// What a waiting run waits for.
+const (
+	WaitRetry  = "retry"  // NotBefore, after a failed attempt
+	WaitResume = "resume" // a free lane, after an interrupted attempt
+)
+
+// Outcome is what a finished run means to its owner.
+type Outcome string
+
+// The outcomes.
+const (
+	OutcomeSuccess     Outcome = "success"
+	OutcomeNothing     Outcome = "nothing"
+	OutcomePartial     Outcome = "partial"
+	OutcomeError       Outcome = "error"
+	OutcomeTimeout     Outcome = "timeout"
+	OutcomeBudget      Outcome = "budget_exceeded"
+	OutcomeCancelled   Outcome = "cancelled"
+	OutcomeInterrupted Outcome = "interrupted"
+	OutcomeSkipped     Outcome = "skipped"
+)
+
+// Done says whether an outcome means that the work is done, so that the same work is not
+// to be taken again.
+func (o Outcome) Done() bool {
+	return o == OutcomeSuccess || o == OutcomeNothing || o == OutcomePartial
+}
+
+// Failed says whether an attempt with this outcome counts as failed.
+func (o Outcome) Failed() bool {
+	return o == OutcomeError || o == OutcomeTimeout || o == OutcomeBudget
+}
+
+// Usage is what a model took.
+type Usage struct{ TokensIn, TokensOut, TokensCached, CostMicroUSD int64 }
+
+// Run is one requested execution of a job, or of an agent alone when Job is "".
+type Run struct {
+	ID         int64
+	Key        string // unique: the same key is the same run
+	Job, Agent string
+	Trigger    Trigger
+	Detail     json.RawMessage // what asked for it; see Detail
+	State      State
+	WaitingFor string
+	NotBefore  time.Time
+	Outcome    Outcome
+	Exit       string
+	Verified   bool
+	// Attempt is the number of the latest attempt, 0 before the first.
+	Attempt, Interruptions int
+
+	ScheduledAt, QueuedAt, StartedAt, FinishedAt time.Time
+
+	Summary, Error string
+	Steps, Calls   int
+	Usage          Usage
+	CancelReason   string // not "": cancellation was requested
+}
+
+// Detail is the JSON of Run.Detail; a trigger fills what it knows.
+type Detail struct {
+	Source  string            `json:"source,omitempty"`  // of a schedule: cron, every, at, start
+	Nominal *time.Time        `json:"nominal,omitempty"` // of a schedule
+	File    *File             `json:"file,omitempty"`    // of a watch
+	Input   map[string]string `json:"input,omitempty"`   // of a manual run
+	Prompt  string            `json:"prompt,omitempty"`  // of an ad-hoc run
+	Tool    string            `json:"tool,omitempty"`    // of a call by hand
+	Args    json.RawMessage   `json:"args,omitempty"`
+}
+
+// File is a file that triggered a run.
+type File struct {
+	Path    string    `json:"path"`
+	Name    string    `json:"name"`
+	Size    int64     `json:"size"`
+	Hash    string    `json:"hash"` // SHA-256, hexadecimal
+	ModTime time.Time `json:"mod_time"`
+}
+
+// Request asks for a run.
+type Request struct {
+	// Key makes the request idempotent: a key that was seen returns its run. "" makes a
+	// new run each time.
+	Key                    string
+	Job, Agent             string
+	Trigger                Trigger
+	Detail                 Detail
+	ScheduledAt, NotBefore time.Time
+	// Claim is committed with the run; it takes the place of Key.
+	Claim *Claim
+}
+
+// Claim is one file content that one job takes.
+type Claim struct {
+	Job, Path, Hash string
+	Size            int64
+	ModTime         time.Time
+}
+
+// Accepted answers a Request.
+type Accepted struct {
+	Run int64
+	New bool
+	// Blocked says that the claim was taken before: its run is unfinished (Outcome "") or done.
+	Blocked bool
+	Outcome Outcome
+}
+
+// The states of what happens to a file after its run.
+const (
+	AfterNone    = ""
+	AfterPending = "pending" // the run has finished; the watcher acts
+	AfterDone    = "done"    // moved or deleted
+	AfterLeft    = "left"    // stays where it is, as configured
+	AfterFailed  = "failed"  // could not be moved; tried again when it is seen again
+)
+
+// ClaimStatus is a claim with the run that took it.
+type ClaimStatus struct {
+	Claim
+	ID, Run int64
+	Outcome Outcome // "" while the run is unfinished
+	After   string
+	Dest    string // where the file went
+}
+
+// Decision is what became of an occurrence.
+const (
+	DecisionRun     = "run"
+	DecisionSkipped = "skipped"
+	DecisionMissed  = "missed"
+	DecisionRefused = "refused"
+)
+
+// Occurrence is one due instant of a job's schedule.
+type Occurrence struct {
+	Job              string
+	Nominal, Actual  time.Time
+	Decision, Reason string
+	Run              int64
+	Outcome          Outcome // of the run
+}
+
+// Due is an instant that has come.
+type Due struct {
+	Job, Agent, Source string
+	Nominal, Actual    time.Time
+	Decision, Reason   string
+	Overlap            string // decides a DecisionRun against the job's other runs
+}
+
+// JobSpec is a configured job as the ledger keeps it.
+type JobSpec struct{ Name, Agent, ScheduleHash string }
+
+// JobState is how far a job's schedule has been dealt with.
+type JobState struct {
+	Name, ScheduleHash string
+	Anchor, Watermark  time.Time
+}
+
+// Attempt is one try at a run. Its number fences later writers out.
+type Attempt struct {
+	Run                   int64
+	Number                int
+	State                 string // running, done, interrupted, failed
+	StartedAt, FinishedAt time.Time
+	Error                 string
+}
+
+// The states of an attempt.
+const (
+	AttemptRunning     = "running"
+	AttemptDone        = "done"
+	AttemptInterrupted = "interrupted"
+	AttemptFailed      = "failed"
+)
+
+// Step is one model turn.
+type Step struct {
+	Run                   int64
+	Attempt, Number       int
+	Message               json.RawMessage // the assistant's message
+	Text                  string
+	Notices               []string
+	Usage                 Usage
+	StartedAt, FinishedAt time.Time
+}
+
+// The effects of a call, from harmless to irreversible.
+const (
+	EffectRead     = "read"
+	EffectDatabase = "database" // happens once by the agent database's own journal
+	EffectWrite    = "write"
+	EffectExternal = "external"
+)
+
+// The states of a call.
+const (
+	CallRunning     = "running"
+	CallDone        = "done"
+	CallFailed      = "failed"
+	CallReplayed    = "replayed"    // the recorded result of an earlier attempt was used
+	CallCancelled   = "cancelled"   // never began
+	CallInterrupted = "interrupted" // may be repeated
+	CallUncertain   = "uncertain"   // may have changed the world; never repeated silently
+)
+
+// Call is one tool invocation.
+type Call struct {
+	Run                   int64
+	Attempt, Step, Index  int
+	ID, Key, Tool         string
+	Args                  json.RawMessage
+	Effect, State         string
+	Envelope              json.RawMessage
+	StartedAt, FinishedAt time.Time
+}
+
+// Notice is a message to the owner in the outbox.
+type Notice struct {
+	ID, Run           int64
+	Job, Agent        string
+	Key               string // unique when set: a repeated append adds nothing
+	Channel           string
+	Title, Body       string
+	Outcome           Outcome
+	State             string // pending, delivered, failed
+	Tries             int
+	NextAt, CreatedAt time.Time
+	Error             string
+}
+
+// The states of a notice.
+const (
+	NoticePending   = "pending"
+	NoticeDelivered = "delivered"
+	NoticeFailed    = "failed"
+)
+
+// Event is one thing that happened. ID orders all of them, Seq those of a run.
+type Event struct {
+	ID, Run int64
+	Seq     int
+	Job     string
+	At      time.Time
+	Kind    string
+	Data    json.RawMessage
+}
+
+// Result is how an attempt ended.
+type Result struct {
+	Outcome        Outcome
+	Exit           string
+	Summary, Error string
+	Verified       bool
+	Usage          Usage
+	Steps, Calls   int
+	// RetryAt, when set, makes the end of this attempt not the end of the run.
+	RetryAt time.Time
+	Notices []Notice
+}
+
+// Filter selects runs, newest first.
+type Filter struct {
+	Job, Agent string
+	Outcome    Outcome
+	State      State
+	Since      time.Time
+	Before     int64 // ids below this one
+	Limit      int   // 0 means 100
+}
+
+// EventFilter selects events, oldest first.
+type EventFilter struct {
+	Run   int64
+	Job   string
+	After int64
+	Limit int // 0 means 1000
+}
+
+// Counts are the unfinished runs by state.
+type Counts struct{ Queued, Running, Waiting int }

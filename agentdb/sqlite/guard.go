@@ -1,0 +1,109 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+
+	msqlite "modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+)
+
+// Action is what a statement wants to do, as SQLite's authorizer names it.
+type Action = msqlite.AuthorizerActionCode
+
+// Guard is what stands between SQL that a model wrote and the file.
+type Guard struct {
+	// Setup runs on each new connection before the guard is armed: temp views, say.
+	Setup []string
+	// Allow decides each action while a statement is compiled; what it refuses fails
+	// with "not authorized". Arguments as of sqlite3_set_authorizer.
+	Allow func(action Action, arg1, arg2, database, trigger string) bool
+	// MaxLength bounds a string or row, in bytes; 0 means 16 MiB.
+	MaxLength int
+}
+
+// Guarded is a pool of read-only connections, on a driver instance of its own, whose
+// every connection asks the guard about every statement.
+type Guarded struct {
+	db    *sql.DB
+	guard Guard
+}
+
+// OpenGuarded opens an existing database for SQL that is not the host's.
+func OpenGuarded(path string, g Guard) (*Guarded, error) {
+	if g.Allow == nil {
+		return nil, errors.New("sqlite: a guard without Allow guards nothing")
+	}
+	if g.MaxLength == 0 {
+		g.MaxLength = 16 << 20
+	}
+	c := connector{&msqlite.Driver{}, dsn(path, "mode=ro", "_pragma=trusted_schema(0)", "_pragma=cell_size_check(1)")}
+	db := sql.OpenDB(guardedConnector{c, g})
+	db.SetMaxOpenConns(2)
+	return &Guarded{db, g}, nil
+}
+
+// Close closes the pool.
+func (g *Guarded) Close() error { return g.db.Close() }
+
+// Conn lends a connection, which the caller closes.
+func (g *Guarded) Conn(ctx context.Context) (*sql.Conn, error) {
+	conn, err := g.db.Conn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	// Limits belong to the connection; setting them again costs less than remembering.
+	for id, value := range map[int]int{
+		sqlite3.SQLITE_LIMIT_ATTACHED:        0,
+		sqlite3.SQLITE_LIMIT_LENGTH:          g.guard.MaxLength,
+		sqlite3.SQLITE_LIMIT_SQL_LENGTH:      1 << 18,
+		sqlite3.SQLITE_LIMIT_EXPR_DEPTH:      200,
+		sqlite3.SQLITE_LIMIT_COMPOUND_SELECT: 50,
+	} {
+		if _, err := msqlite.Limit(conn, id, value); err != nil {
+			return nil, errors.Join(fmt.Errorf("setting an SQLite limit: %w", err), conn.Close())
+		}
+	}
+	return conn, nil
+}
+
+type guardedConnector struct {
+	connector
+	guard Guard
+}
+
+func (c guardedConnector) Connect(ctx context.Context) (driver.Conn, error) {
+	conn, err := c.connector.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.arm(ctx, conn); err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	return conn, nil
+}
+
+func (c guardedConnector) arm(ctx context.Context, conn driver.Conn) error {
+	exec, ok := conn.(driver.ExecerContext)
+	if !ok {
+		return errors.New("sqlite: the driver cannot execute")
+	}
+	for _, statement := range append(c.guard.Setup[:len(c.guard.Setup):len(c.guard.Setup)], "pragma query_only=1") {
+		if _, err := exec.ExecContext(ctx, statement, nil); err != nil {
+			return fmt.Errorf("preparing a guarded connection: %w", err)
+		}
+	}
+	registerer, ok := conn.(msqlite.AuthorizerRegisterer)
+	if !ok {
+		return errors.New("sqlite: the driver has no authorizer")
+	}
+	return registerer.RegisterAuthorizer(func(action Action, a1, a2, database, trigger string) msqlite.AuthorizerReturnCode {
+		if c.guard.Allow(action, a1, a2, database, trigger) {
+			return msqlite.AuthorizerOK
+		}
+		return msqlite.AuthorizerDeny
+	})
+}

@@ -1,0 +1,99 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"sort"
+	"strconv"
+	"strings"
+)
+
+// Migration is one step forward of a schema.
+type Migration struct {
+	Version int
+	Name    string
+	SQL     string
+}
+
+// ReadMigrations lists the files NNNN_name.sql of a folder in order. Numbers start at 1
+// and leave no gap.
+func ReadMigrations(dir fs.FS) ([]Migration, error) {
+	names, err := fs.Glob(dir, "*.sql")
+	if err != nil {
+		return nil, err
+	}
+	sort.Strings(names)
+	var out []Migration
+	for i, name := range names {
+		number, _, ok := strings.Cut(name, "_")
+		version, err := strconv.Atoi(number)
+		if !ok || err != nil || version != i+1 {
+			return nil, fmt.Errorf("migration %s: the name must begin with %04d_", name, i+1)
+		}
+		text, err := fs.ReadFile(dir, name)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, Migration{version, name, string(text)})
+	}
+	return out, nil
+}
+
+// migrate applies what the file has not seen, each step in its own transaction. A file
+// with content is copied first; a file from a newer program is refused.
+func migrate(ctx context.Context, db *sql.DB, o Options) error {
+	if o.Migrations == nil {
+		return nil
+	}
+	steps, err := ReadMigrations(o.Migrations)
+	if err != nil {
+		return err
+	}
+	var at int
+	if err := db.QueryRowContext(ctx, "pragma user_version").Scan(&at); err != nil {
+		return damage(o.Path, err)
+	}
+	if at > len(steps) {
+		return fmt.Errorf("the database %s was made by a newer rouse (schema %d, this one knows %d); install that version or restore a backup", o.Path, at, len(steps))
+	}
+	if at > 0 && at < len(steps) {
+		if err := backup(ctx, db, fmt.Sprintf("%s.bak-%d", o.Path, at)); err != nil {
+			return fmt.Errorf("cannot back up %s before bringing it to schema %d: %w", o.Path, len(steps), err)
+		}
+	}
+	for _, m := range steps[at:] {
+		if err := apply(ctx, db, m); err != nil {
+			return fmt.Errorf("migration %s of %s: %w", m.Name, o.Path, err)
+		}
+	}
+	return nil
+}
+
+// backup writes a consistent copy. An older copy of the same schema, left by a start that
+// was killed, is replaced.
+func backup(ctx context.Context, db *sql.DB, path string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	_, err := db.ExecContext(ctx, "vacuum into ?", path)
+	return err
+}
+
+func apply(ctx context.Context, db *sql.DB, m Migration) error {
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback()
+	if _, err := tx.ExecContext(ctx, m.SQL); err != nil {
+		return err
+	}
+	if _, err := tx.ExecContext(ctx, fmt.Sprintf("pragma user_version=%d", m.Version)); err != nil {
+		return err
+	}
+	return tx.Commit()
+}

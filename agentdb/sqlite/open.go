@@ -1,0 +1,173 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+
+	msqlite "modernc.org/sqlite"
+)
+
+const (
+	defaultReaders = 4
+	busyTimeout    = 5000 // milliseconds: another process may hold the file for a backup
+)
+
+// Options says how to open one database file.
+type Options struct {
+	Path string
+	// ApplicationID marks whose file this is; it is written into a new file and must be
+	// found in an old one.
+	ApplicationID int32
+	// Migrations holds files NNNN_name.sql in its root, applied in order and only forward.
+	Migrations fs.FS
+	Readers    int // connections that read at once; 0 means 4
+}
+
+// CorruptError is a file that is not the database it should be. It is left untouched.
+type CorruptError struct{ Path, Reason string }
+
+func (e *CorruptError) Error() string {
+	return fmt.Sprintf("%s cannot be used: %s; it was left as it is: restore it from a backup, or move it away to start with an empty one", e.Path, e.Reason)
+}
+
+// DB is one open database file.
+type DB struct {
+	path    string
+	writeDB *sql.DB
+	read    *sql.DB
+	writer  *Writer
+}
+
+// Open opens or creates a database, checks it and brings it to the newest schema.
+// A damaged or foreign file is a *CorruptError.
+func Open(ctx context.Context, o Options) (*DB, error) {
+	if o.Readers <= 0 {
+		o.Readers = defaultReaders
+	}
+	if err := os.MkdirAll(filepath.Dir(o.Path), 0o700); err != nil {
+		return nil, fmt.Errorf("cannot create the folder of the database %s: %w", o.Path, err)
+	}
+	fresh, err := probe(o.Path)
+	if err != nil {
+		return nil, err
+	}
+	host := &msqlite.Driver{}
+	db := &DB{
+		path:    o.Path,
+		writeDB: sql.OpenDB(connector{host, dsn(o.Path, "_txlock=immediate")}),
+		read:    sql.OpenDB(connector{host, dsn(o.Path, "_pragma=query_only(1)")}),
+	}
+	db.writeDB.SetMaxOpenConns(1)
+	db.writeDB.SetConnMaxLifetime(0)
+	db.read.SetMaxOpenConns(o.Readers)
+	db.read.SetMaxIdleConns(o.Readers)
+	if err := db.prepare(ctx, o, fresh); err != nil {
+		return nil, errors.Join(err, db.writeDB.Close(), db.read.Close())
+	}
+	if db.writer, err = NewWriter(ctx, db.writeDB, WriterOptions{}); err != nil {
+		return nil, errors.Join(err, db.writeDB.Close(), db.read.Close())
+	}
+	return db, nil
+}
+
+// Do runs op inside a transaction that it may share with other callers, and returns once
+// that transaction is on disk. See Writer.Do.
+func (db *DB) Do(ctx context.Context, op func(*Tx) error) error { return db.writer.Do(ctx, op) }
+
+// Writer is the group-commit goroutine behind Do.
+func (db *DB) Writer() *Writer { return db.writer }
+
+// Read is the pool of readers. Its connections refuse to write.
+func (db *DB) Read() *sql.DB { return db.read }
+
+// Close waits for the operations that were accepted and closes the file.
+func (db *DB) Close() error {
+	return errors.Join(db.writer.Close(), db.read.Close(), db.writeDB.Close())
+}
+
+// probe looks at the file before SQLite does, which would take an empty file for a new
+// database. It reports whether the database is to be created.
+func probe(path string) (fresh bool, err error) {
+	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return true, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("cannot open the database %s: %w", path, err)
+	}
+	if info.IsDir() {
+		return false, &CorruptError{path, "it is a folder"}
+	}
+	if info.Size() > 0 {
+		return false, nil
+	}
+	// A creation that was killed before its first commit leaves an empty file; with a
+	// log beside it, an empty file is a database that lost its content.
+	if wal, err := os.Stat(path + "-wal"); err == nil && wal.Size() > 0 {
+		return false, &CorruptError{path, "it is empty, but its write-ahead log is not"}
+	}
+	return true, nil
+}
+
+// prepare checks identity and health, then migrates.
+func (db *DB) prepare(ctx context.Context, o Options, fresh bool) error {
+	if fresh {
+		if _, err := db.writeDB.ExecContext(ctx, fmt.Sprintf("pragma application_id=%d", o.ApplicationID)); err != nil {
+			return damage(o.Path, err)
+		}
+	}
+	var id int32
+	if err := db.writeDB.QueryRowContext(ctx, "pragma application_id").Scan(&id); err != nil {
+		return damage(o.Path, err)
+	}
+	if id != o.ApplicationID {
+		return &CorruptError{o.Path, fmt.Sprintf("it belongs to another program (application id %#x, not %#x)", id, o.ApplicationID)}
+	}
+	var verdict string
+	if err := db.writeDB.QueryRowContext(ctx, "pragma quick_check(1)").Scan(&verdict); err != nil {
+		return damage(o.Path, err)
+	}
+	if verdict != "ok" {
+		return &CorruptError{o.Path, "it is damaged: " + verdict}
+	}
+	return migrate(ctx, db.writeDB, o)
+}
+
+// damage turns SQLite's word for a broken file into a *CorruptError.
+func damage(path string, err error) error {
+	var e *msqlite.Error
+	const corrupt, notADB = 11, 26
+	if errors.As(err, &e) && (e.Code()&0xff == corrupt || e.Code()&0xff == notADB) {
+		return &CorruptError{path, "it is damaged or not a database (" + e.Error() + ")"}
+	}
+	return fmt.Errorf("cannot open the database %s: %w", path, err)
+}
+
+// dsn names a file so that no character of its path is taken for a parameter.
+func dsn(path string, params ...string) string {
+	u := url.URL{Scheme: "file", Path: filepath.ToSlash(path)}
+	if !strings.HasPrefix(u.Path, "/") { // a relative path, or C:/… on Windows
+		u = url.URL{Scheme: "file", Opaque: (&url.URL{Path: filepath.ToSlash(path)}).EscapedPath()}
+	}
+	params = append([]string{
+		fmt.Sprintf("_pragma=busy_timeout(%d)", busyTimeout), "_pragma=journal_mode(WAL)", "_pragma=synchronous(FULL)", "_pragma=foreign_keys(1)",
+	}, params...)
+	return u.String() + "?" + strings.Join(params, "&")
+}
+
+// connector opens connections of one driver instance; nothing is registered globally.
+type connector struct {
+	driver *msqlite.Driver
+	dsn    string
+}
+
+func (c connector) Connect(context.Context) (driver.Conn, error) { return c.driver.Open(c.dsn) }
+func (c connector) Driver() driver.Driver                        { return c.driver }

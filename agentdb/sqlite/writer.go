@@ -1,0 +1,305 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"sync"
+)
+
+// ErrClosed is returned by Do after Close.
+var ErrClosed = errors.New("the database is closed")
+
+const defaultGroup = 512
+
+// WriterOptions tune a Writer.
+type WriterOptions struct {
+	Group int // operations that may share a commit; 0 means 512
+}
+
+// Writer commits the operations of many callers together. One goroutine owns one
+// connection; it works with PostgreSQL as well as with SQLite.
+type Writer struct {
+	// ctx is the writer's own: the callers' contexts stay outside, because one that ends
+	// inside a transaction rolls all of it back, neighbours included.
+	ctx   context.Context
+	db    *sql.DB
+	group int
+	done  chan struct{}
+
+	mu      sync.Mutex
+	wake    chan struct{} // capacity 1
+	waiting []*operation
+	closed  bool
+}
+
+type operation struct {
+	do     func(*Tx) error
+	err    error
+	failed bool
+	done   chan struct{}
+}
+
+// NewWriter starts the goroutine that owns one connection of db, until Close; ctx lends
+// its values alone.
+func NewWriter(ctx context.Context, db *sql.DB, o WriterOptions) (*Writer, error) {
+	if db == nil {
+		return nil, errors.New("sqlite: a writer needs a database")
+	}
+	if o.Group <= 0 {
+		o.Group = defaultGroup
+	}
+	w := &Writer{ctx: context.WithoutCancel(ctx), db: db, group: o.Group, done: make(chan struct{}), wake: make(chan struct{}, 1)}
+	go w.run()
+	return w, nil
+}
+
+// Do runs op in a transaction that it may share with other callers and returns once that
+// transaction is durable, or with op's own error, in which case nothing of op was written.
+//
+// op may run more than once: when a neighbour fails, the transaction is rolled back and
+// the others run again. So op sets its results and does not accumulate them. An error of
+// the commit itself means that the outcome is unknown; read by key before deciding.
+//
+// A caller whose ctx ends while op waits for its turn gets the context's error and op does
+// not run; once op has begun, Do waits for it.
+func (w *Writer) Do(ctx context.Context, op func(*Tx) error) error {
+	if err := ctx.Err(); err != nil {
+		return context.Cause(ctx)
+	}
+	o := &operation{do: op, done: make(chan struct{})}
+	w.mu.Lock()
+	if w.closed {
+		w.mu.Unlock()
+		return ErrClosed
+	}
+	w.waiting = append(w.waiting, o)
+	w.mu.Unlock()
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+	select {
+	case <-o.done:
+		return o.err
+	case <-ctx.Done():
+	}
+	if w.withdraw(o) {
+		return context.Cause(ctx)
+	}
+	<-o.done
+	return o.err
+}
+
+// withdraw takes an operation back that has not been picked up.
+func (w *Writer) withdraw(o *operation) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i, other := range w.waiting {
+		if other == o {
+			w.waiting = append(w.waiting[:i], w.waiting[i+1:]...)
+			return true
+		}
+	}
+	return false
+}
+
+// Close finishes what was accepted and ends the goroutine.
+func (w *Writer) Close() error {
+	w.mu.Lock()
+	w.closed = true
+	w.mu.Unlock()
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+	<-w.done
+	return nil
+}
+
+func (w *Writer) run() {
+	defer close(w.done)
+	var conn *connection
+	defer func() { conn.close() }()
+	for {
+		batch, closed := w.take()
+		if len(batch) == 0 {
+			if closed {
+				return
+			}
+			<-w.wake
+			continue
+		}
+		conn = w.commit(conn, batch)
+		for _, o := range batch {
+			close(o.done)
+		}
+	}
+}
+
+func (w *Writer) take() ([]*operation, bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n := min(len(w.waiting), w.group)
+	batch := w.waiting[:n:n]
+	w.waiting = w.waiting[n:]
+	if len(w.waiting) == 0 {
+		w.waiting = nil
+	}
+	return batch, w.closed
+}
+
+// commit runs a batch until every operation has either failed by itself or is committed.
+// It returns the connection to use next, nil when it broke.
+func (w *Writer) commit(conn *connection, batch []*operation) *connection {
+	for {
+		live := batch[:0:0]
+		for _, o := range batch {
+			if !o.failed {
+				live = append(live, o)
+			}
+		}
+		if len(live) == 0 {
+			return conn
+		}
+		var err error
+		if conn == nil {
+			conn, err = open(w.ctx, w.db)
+		}
+		var again bool
+		if err == nil {
+			again, err = conn.attempt(live)
+		}
+		if again {
+			continue
+		}
+		if err != nil {
+			for _, o := range live {
+				o.err = err
+			}
+			conn.close()
+			return nil
+		}
+		return conn
+	}
+}
+
+// connection is the writer's own connection with its prepared statements.
+type connection struct {
+	ctx        context.Context
+	conn       *sql.Conn
+	statements map[string]*sql.Stmt
+}
+
+func open(ctx context.Context, db *sql.DB) (*connection, error) {
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("cannot reach the database: %w", err)
+	}
+	return &connection{ctx, conn, map[string]*sql.Stmt{}}, nil
+}
+
+func (c *connection) close() {
+	if c == nil {
+		return
+	}
+	for _, s := range c.statements {
+		_ = s.Close() // the connection is given up; there is nothing to save
+	}
+	_ = c.conn.Close()
+}
+
+// attempt runs the operations in one transaction. again says that one of them failed and
+// was marked, and that the others have to run once more.
+func (c *connection) attempt(batch []*operation) (again bool, err error) {
+	tx, err := c.conn.BeginTx(c.ctx, nil)
+	if err != nil {
+		return false, fmt.Errorf("cannot begin to write: %w", err)
+	}
+	t := &Tx{conn: c, tx: tx}
+	for _, o := range batch {
+		if err := guarded(o.do, t); err != nil {
+			o.err, o.failed = err, true
+			if err := tx.Rollback(); err != nil {
+				return false, fmt.Errorf("cannot take a failed write back: %w", err)
+			}
+			return true, nil
+		}
+	}
+	if err := tx.Commit(); err != nil {
+		return false, fmt.Errorf("cannot commit, and whether it was written is unknown: %w", err)
+	}
+	return false, nil
+}
+
+// guarded keeps a defect in one operation from ending everyone's writer.
+func guarded(op func(*Tx) error, t *Tx) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("a write failed by a defect of rouse: %v", p)
+		}
+	}()
+	return op(t)
+}
+
+// Tx is the transaction that an operation runs in. It must not be kept. Statements are
+// prepared once for the life of the writer's connection, so their text must not vary.
+type Tx struct {
+	conn *connection
+	tx   *sql.Tx
+}
+
+// prepare makes sure that the statement is in the cache, which closes it in the end.
+func (t *Tx) prepare(query string) error {
+	if _, ok := t.conn.statements[query]; ok {
+		return nil
+	}
+	s, err := t.conn.conn.PrepareContext(t.conn.ctx, query)
+	if err != nil {
+		return fmt.Errorf("%w in: %s", err, query)
+	}
+	t.conn.statements[query] = s
+	return nil
+}
+
+// Exec runs a statement.
+func (t *Tx) Exec(query string, args ...any) (sql.Result, error) {
+	if err := t.prepare(query); err != nil {
+		return nil, err
+	}
+	return t.tx.StmtContext(t.conn.ctx, t.conn.statements[query]).ExecContext(t.conn.ctx, args...)
+}
+
+// Query runs a statement that gives rows; the caller closes them before it goes on.
+func (t *Tx) Query(query string, args ...any) (*sql.Rows, error) {
+	if err := t.prepare(query); err != nil {
+		return nil, err
+	}
+	return t.tx.StmtContext(t.conn.ctx, t.conn.statements[query]).QueryContext(t.conn.ctx, args...)
+}
+
+// QueryRow runs a statement that gives at most one row.
+func (t *Tx) QueryRow(query string, args ...any) Row {
+	if err := t.prepare(query); err != nil {
+		return Row{err: err}
+	}
+	return Row{row: t.tx.StmtContext(t.conn.ctx, t.conn.statements[query]).QueryRowContext(t.conn.ctx, args...)}
+}
+
+// SQL is the transaction itself, for statements whose text varies (they are not cached).
+func (t *Tx) SQL() *sql.Tx { return t.tx }
+
+// Row is the result of QueryRow.
+type Row struct {
+	row *sql.Row
+	err error
+}
+
+// Scan reads the row; sql.ErrNoRows when there is none.
+func (r Row) Scan(into ...any) error {
+	if r.err != nil {
+		return r.err
+	}
+	return r.row.Scan(into...)
+}
