@@ -1,0 +1,166 @@
+package schedule
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/robfig/cron/v3"
+)
+
+// fields are the sets of a cron expression as bit masks, as robfig/cron parses them.
+type fields struct {
+	second, minute, hour, dom, month, dow uint64
+	domStar, dowStar                      bool // begins with *: does not restrict the date
+}
+
+// all24 says whether every hour is allowed: such a spec runs in real time.
+func (f *fields) all24() bool { const all = 1<<24 - 1; return f.hour&all == all }
+
+type fieldRule struct {
+	name     string
+	min, max int
+	names    []string
+}
+
+var fieldRules = []fieldRule{
+	{"second", 0, 59, nil}, {"minute", 0, 59, nil}, {"hour", 0, 23, nil}, {"day-of-month", 1, 31, nil},
+	{"month", 1, 12, []string{"jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"}},
+	{"day-of-week", 0, 7, []string{"sun", "mon", "tue", "wed", "thu", "fri", "sat"}},
+}
+
+var descriptors = map[string]string{
+	"@yearly": "0 0 1 1 *", "@annually": "0 0 1 1 *", "@monthly": "0 0 1 * *", "@weekly": "0 0 * * 0",
+	"@daily": "0 0 * * *", "@midnight": "0 0 * * *", "@hourly": "0 * * * *",
+}
+
+// parseCron reads an expression. Each field is checked here first: robfig accepts what
+// cannot be meant (*/100, 1,,2) and panics on some input.
+func parseCron(text string) (f *fields, err error) {
+	expression := strings.TrimSpace(text)
+	if strings.HasPrefix(expression, "@") {
+		known, ok := descriptors[strings.ToLower(expression)]
+		if !ok {
+			return nil, &Error{"schedule", text, "is not one of @hourly, @daily, @weekly, @monthly, @yearly; for lengths of time use every:"}
+		}
+		expression = known
+	}
+	parts := strings.Fields(expression)
+	if len(parts) != 5 && len(parts) != 6 {
+		return nil, &Error{"schedule", text, fmt.Sprintf("has %d fields; five (minute hour day-of-month month day-of-week) or six (second first) are needed", len(parts))}
+	}
+	if len(parts) == 5 {
+		parts = slices.Insert(parts, 0, "0")
+	}
+	f = &fields{domStar: parts[3][0] == '*' || parts[3][0] == '?', dowStar: parts[5][0] == '*' || parts[5][0] == '?'}
+	for i, rule := range fieldRules {
+		if parts[i], err = rule.normal(parts[i]); err != nil {
+			return nil, err
+		}
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			f, err = nil, &Error{"schedule", text, fmt.Sprint("cannot be parsed: ", p)}
+		}
+	}()
+	parser := cron.NewParser(cron.Second | cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow)
+	parsed, err := parser.Parse(strings.Join(parts, " "))
+	if err != nil {
+		return nil, &Error{"schedule", text, err.Error()}
+	}
+	spec, ok := parsed.(*cron.SpecSchedule)
+	if !ok {
+		return nil, &Error{"schedule", text, "is not a cron expression"}
+	}
+	f.second, f.minute, f.hour, f.dom, f.month, f.dow = spec.Second, spec.Minute, spec.Hour, spec.Dom, spec.Month, spec.Dow
+	return f, nil
+}
+
+// normal checks a field and returns it as a list of numbers, or as * or */n.
+func (r fieldRule) normal(text string) (string, error) {
+	fail := func(why string) (string, error) {
+		if strings.ContainsAny(text, "LW#") {
+			why += " (L, W and # are not supported)"
+		}
+		return "", &Error{r.name, text, why}
+	}
+	var numbers []string
+	for item := range strings.SplitSeq(text, ",") {
+		body, stepText, stepped := strings.Cut(item, "/")
+		step := 1
+		if stepped {
+			var err error
+			if step, err = strconv.Atoi(stepText); err != nil || step < 1 || step > r.max-r.min {
+				return fail(fmt.Sprintf("the step %q must be a number from 1 to %d", stepText, r.max-r.min))
+			}
+		}
+		if body == "*" || body == "?" {
+			if text == item { // robfig understands it, and knows that it is a star
+				return strings.Replace(item, "?", "*", 1), nil
+			}
+			body = fmt.Sprintf("%d-%d", r.min, r.top())
+		}
+		low, high, ranged := strings.Cut(body, "-")
+		from, err := r.number(low)
+		if err != nil {
+			return fail(err.Error())
+		}
+		to := from
+		switch {
+		case ranged:
+			if to, err = r.number(high); err != nil {
+				return fail(err.Error())
+			}
+		case stepped:
+			to = r.top()
+		}
+		if to < from {
+			return fail(fmt.Sprintf("the range %s runs backwards; write it as two ranges", body))
+		}
+		for n := from; n <= to; n += step {
+			if r.name == "day-of-week" && n == 7 {
+				numbers = append(numbers, "0") // 7 is Sunday too
+				continue
+			}
+			numbers = append(numbers, strconv.Itoa(n))
+		}
+	}
+	return strings.Join(numbers, ","), nil
+}
+
+// top is the largest value that a star means.
+func (r fieldRule) top() int {
+	if r.name == "day-of-week" {
+		return 6
+	}
+	return r.max
+}
+
+func (r fieldRule) number(text string) (int, error) {
+	if i := slices.Index(r.names, strings.ToLower(text)); i >= 0 {
+		return i + r.min, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < r.min || n > r.max || strings.HasPrefix(text, "+") {
+		if len(r.names) > 0 {
+			return 0, fmt.Errorf("%q is neither a number from %d to %d nor one of %s", text, r.min, r.max, strings.Join(r.names, " "))
+		}
+		return 0, fmt.Errorf("%q is not a number from %d to %d", text, r.min, r.max)
+	}
+	return n, nil
+}
+
+// onDate says whether a local date matches, as crontab(5) has it: when both day fields
+// are restricted either may match.
+func (f *fields) onDate(d date) bool {
+	if f.month>>d.month&1 == 0 {
+		return false
+	}
+	dom := f.dom>>d.day&1 == 1
+	dow := f.dow>>d.weekday()&1 == 1
+	if f.domStar || f.dowStar {
+		return dom && dow
+	}
+	return dom || dow
+}

@@ -1,0 +1,16 @@
+// Package schedule is the arithmetic of time: which instants a schedule means, and what
+// becomes of those that have passed. It is pure: no clock, no database, no goroutine.
+//
+// # Design
+//
+// robfig/cron parses cron expressions into sets of seconds, minutes and so on; nothing
+// else of it is used, because its evaluation loses and doubles occurrences when clocks
+// change. Here a spec whose hour field allows every hour runs in real time: an instant
+// matches when its local clock reading does. Every other spec names local clock readings,
+// and each reading is mapped to one instant: a reading that exists twice to the first, one
+// that does not exist to the first instant after the gap, and one on a date that the zone
+// skipped to none.
+//
+// Decisions about instants that have passed (Due) are functions of a watermark, now and a
+// policy, so that the daemon and a simulation decide alike.
+package schedule

@@ -1,0 +1,195 @@
+package schedule
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"hash/fnv"
+	"strings"
+	"time"
+	_ "time/tzdata" // zones must be known on a machine without a zone database
+)
+
+// Options say what a user wrote; exactly one of Cron, Every and At is set.
+type Options struct {
+	Cron  string // five or six fields, or @hourly…@yearly; CRON_TZ=Zone may precede
+	Every string // a Go duration or Nd, at least a second
+	At    string // RFC 3339
+
+	Timezone string         // IANA name; "" means Location
+	Location *time.Location // nil means UTC
+	Exclude  []string       // 2026-12-25, or 2026-12-24..2026-12-31: local dates
+	Jitter   time.Duration
+	Job      string    // spreads jitter
+	Anchor   time.Time // origin of the Every grid; zero means the Unix epoch
+}
+
+// Error is a schedule that cannot be used.
+type Error struct {
+	Field  string // which option, or which field of a cron expression
+	Value  string
+	Reason string
+}
+
+func (e *Error) Error() string { return fmt.Sprintf("%s %q: %s", e.Field, e.Value, e.Reason) }
+
+// Schedule is the set of instants that a user meant.
+type Schedule struct {
+	options  Options
+	zone     *time.Location
+	source   string // cron, every, at
+	cron     *fields
+	every    time.Duration
+	at       time.Time
+	excluded []dateRange
+}
+
+// Parse reads a schedule. What can never fire is an error.
+func Parse(o Options) (*Schedule, error) {
+	s := &Schedule{options: o, zone: o.Location}
+	if s.zone == nil {
+		s.zone = time.UTC
+	}
+	if o.Timezone != "" {
+		zone, err := loadZone("timezone", o.Timezone)
+		if err != nil {
+			return nil, err
+		}
+		s.zone = zone
+	}
+	set := 0
+	for _, v := range []string{o.Cron, o.Every, o.At} {
+		if v != "" {
+			set++
+		}
+	}
+	if set != 1 {
+		return nil, &Error{"schedule", o.Cron + o.Every + o.At, "give exactly one of schedule, every and at"}
+	}
+	if o.Jitter < 0 {
+		return nil, &Error{"jitter", o.Jitter.String(), "must not be negative"}
+	}
+	for _, text := range o.Exclude {
+		r, err := parseDates(text)
+		if err != nil {
+			return nil, err
+		}
+		s.excluded = append(s.excluded, r)
+	}
+	if err := s.parseSource(); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *Schedule) parseSource() error {
+	o := s.options
+	var err error
+	switch {
+	case o.Cron != "":
+		s.source = "cron"
+		expression, zone, err := cutZone(o.Cron)
+		if err != nil {
+			return err
+		}
+		if zone != nil {
+			s.zone = zone
+		}
+		if s.cron, err = parseCron(expression); err != nil {
+			return err
+		}
+		// 2000 is the start of a whole Gregorian cycle: what does not fire from there on never does.
+		if s.Next(time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)).IsZero() {
+			return &Error{"schedule", o.Cron, "never fires: no date matches day-of-month and month"}
+		}
+	case o.Every != "":
+		s.source = "every"
+		if s.every, err = parseEvery(o.Every); err != nil {
+			return err
+		}
+	default:
+		s.source = "at"
+		if s.at, err = time.Parse(time.RFC3339, o.At); err != nil {
+			return &Error{"at", o.At, "is not an RFC 3339 instant like 2026-11-21T08:00:00+01:00"}
+		}
+	}
+	return nil
+}
+
+func loadZone(field, name string) (*time.Location, error) {
+	zone, err := time.LoadLocation(name)
+	if err != nil || name == "Local" {
+		return nil, &Error{field, name, "is not a known time zone; use an IANA name like Europe/Berlin"}
+	}
+	return zone, nil
+}
+
+// cutZone takes CRON_TZ= or TZ= off an expression. robfig panics on malformed ones.
+func cutZone(text string) (string, *time.Location, error) {
+	text = strings.TrimSpace(text)
+	for _, prefix := range []string{"CRON_TZ=", "TZ="} {
+		rest, ok := strings.CutPrefix(text, prefix)
+		if !ok {
+			continue
+		}
+		name, expression, ok := strings.Cut(rest, " ")
+		if !ok || name == "" {
+			return "", nil, &Error{"schedule", text, prefix + " needs a time zone, a space, and a cron expression"}
+		}
+		zone, err := loadZone(prefix, name)
+		return expression, zone, err
+	}
+	return text, nil, nil
+}
+
+func parseEvery(text string) (time.Duration, error) {
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		var days float64
+		if _, scanErr := fmt.Sscanf(text, "%gd", &days); scanErr != nil || fmt.Sprintf("%gd", days) != text {
+			return 0, &Error{"every", text, "is not a length of time like 30s, 15m, 6h or 7d"}
+		}
+		d = time.Duration(days * 24 * float64(time.Hour))
+	}
+	switch {
+	case d < time.Second:
+		return 0, &Error{"every", text, "must be at least 1s"}
+	case d%time.Second != 0:
+		return 0, &Error{"every", text, "must be whole seconds"}
+	case d > 10*366*24*time.Hour:
+		return 0, &Error{"every", text, "must be at most ten years"}
+	}
+	return d, nil
+}
+
+// WithAnchor returns the schedule with another origin of its grid.
+func (s *Schedule) WithAnchor(t time.Time) *Schedule {
+	c := *s
+	c.options.Anchor = t
+	return &c
+}
+
+// Source is cron, every or at.
+func (s *Schedule) Source() string { return s.source }
+
+// Hash changes when the instants that are meant change.
+func (s *Schedule) Hash() string {
+	o := s.options
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %q %q %q", o.Cron, o.Every, o.At, s.zone, o.Exclude))
+	return hex.EncodeToString(sum[:8])
+}
+
+// Actual is when an occurrence starts: its nominal instant moved by the jitter, which is
+// the same each time it is asked for and never reaches the next nominal instant.
+func (s *Schedule) Actual(nominal time.Time) time.Time {
+	if s.options.Jitter <= 0 {
+		return nominal
+	}
+	room := s.options.Jitter
+	if next := s.Next(nominal); !next.IsZero() {
+		room = min(room, next.Sub(nominal))
+	}
+	h := fnv.New64a()
+	fmt.Fprintf(h, "%s/%d", s.options.Job, nominal.UnixMilli())
+	return nominal.Add(time.Duration(h.Sum64() % uint64(max(room, 1)))).Truncate(time.Millisecond)
+}

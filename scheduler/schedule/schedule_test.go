@@ -1,0 +1,315 @@
+package schedule_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"rouse/scheduler/schedule"
+)
+
+func parse(t interface {
+	Helper()
+	Fatal(...any)
+}, o schedule.Options) *schedule.Schedule {
+	t.Helper()
+	s, err := schedule.Parse(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func at(text string) time.Time {
+	for _, layout := range []string{time.RFC3339, "2006-01-02 15:04", "2006-01-02 15:04:05"} {
+		if v, err := time.Parse(layout, text); err == nil {
+			return v
+		}
+	}
+	return time.Time{}
+}
+
+func TestNext(t *testing.T) {
+	cases := map[string]struct {
+		options schedule.Options
+		after   string
+		want    []string // UTC
+	}{
+		"five fields":       {schedule.Options{Cron: "30 8 * * *"}, "2026-11-21 08:30", []string{"2026-11-22 08:30", "2026-11-23 08:30"}},
+		"six fields":        {schedule.Options{Cron: "*/20 * * * * *"}, "2026-11-21 08:30:01", []string{"2026-11-21 08:30:20", "2026-11-21 08:30:40", "2026-11-21 08:31:00"}},
+		"zone":              {schedule.Options{Cron: "0 8 * * *", Timezone: "Asia/Tokyo"}, "2026-11-21 00:00", []string{"2026-11-21 23:00"}},
+		"zone prefix":       {schedule.Options{Cron: "CRON_TZ=Asia/Tokyo 0 8 * * *"}, "2026-11-21 00:00", []string{"2026-11-21 23:00"}},
+		"7 is Sunday":       {schedule.Options{Cron: "0 0 * * 7"}, "2026-11-21 12:00", []string{"2026-11-22 00:00", "2026-11-29 00:00"}},
+		"range to 7":        {schedule.Options{Cron: "0 0 * * 6-7"}, "2026-11-20 12:00", []string{"2026-11-21 00:00", "2026-11-22 00:00", "2026-11-28 00:00"}},
+		"names":             {schedule.Options{Cron: "0 0 1 JAN,jul MON-fri"}, "2026-12-30 00:00", []string{"2027-01-01 00:00", "2027-01-04 00:00"}},
+		"either day field":  {schedule.Options{Cron: "0 0 13 * 5"}, "2026-11-12 01:00", []string{"2026-11-13 00:00", "2026-11-20 00:00", "2026-11-27 00:00", "2026-12-04 00:00", "2026-12-11 00:00", "2026-12-13 00:00"}},
+		"star with a step":  {schedule.Options{Cron: "0 0 */2 * 1"}, "2026-11-02 01:00", []string{"2026-11-09 00:00", "2026-11-23 00:00"}},
+		"leap day far away": {schedule.Options{Cron: "0 0 29 2 *"}, "2096-03-01 00:00", []string{"2104-02-29 00:00"}},
+		"@daily":            {schedule.Options{Cron: "@Daily"}, "2026-11-21 12:00", []string{"2026-11-22 00:00"}},
+		"every from epoch":  {schedule.Options{Every: "6h"}, "2026-11-21 07:00", []string{"2026-11-21 12:00", "2026-11-21 18:00"}},
+		"every from anchor": {schedule.Options{Every: "1d", Anchor: at("2026-11-01 09:10")}, "2026-11-21 07:00", []string{"2026-11-21 09:10", "2026-11-22 09:10"}},
+		"before the anchor": {schedule.Options{Every: "10m", Anchor: at("2026-11-21 09:05")}, "2026-11-21 07:00", []string{"2026-11-21 07:05"}},
+		"at":                {schedule.Options{At: "2026-11-21T08:00:00+01:00"}, "2026-11-21 06:59:59", []string{"2026-11-21 07:00", ""}},
+		"excluded dates": {schedule.Options{Cron: "0 8 * * *", Exclude: []string{"2026-12-25", "2026-12-27..2026-12-31"}}, "2026-12-24 00:00",
+			[]string{"2026-12-24 08:00", "2026-12-26 08:00", "2027-01-01 08:00"}},
+		// Berlin springs from 02:00 to 03:00 on 2026-03-29 and falls from 03:00 to 02:00 on 2026-10-25.
+		"gap, fixed":    {schedule.Options{Cron: "30 2 * * *", Timezone: "Europe/Berlin"}, "2026-03-28 12:00", []string{"2026-03-29 01:00", "2026-03-30 00:30"}},
+		"repeat, fixed": {schedule.Options{Cron: "30 2 * * *", Timezone: "Europe/Berlin"}, "2026-10-24 12:00", []string{"2026-10-25 00:30", "2026-10-26 01:30"}},
+		"gap, real":     {schedule.Options{Cron: "0 * * * *", Timezone: "Europe/Berlin"}, "2026-03-29 00:00", []string{"2026-03-29 01:00", "2026-03-29 02:00"}},
+		"repeat, real":  {schedule.Options{Cron: "*/30 * * * *", Timezone: "Europe/Berlin"}, "2026-10-24 23:50", []string{"2026-10-25 00:00", "2026-10-25 00:30", "2026-10-25 01:00", "2026-10-25 01:30"}},
+		// Lord Howe shifts by half an hour.
+		"half-hour gap": {schedule.Options{Cron: "15 2 * * *", Timezone: "Australia/Lord_Howe"}, "2026-10-03 00:00", []string{"2026-10-03 15:30", "2026-10-04 15:15"}},
+		// Apia skipped 2011-12-30 whole.
+		"skipped date": {schedule.Options{Cron: "0 9 * * *", Timezone: "Pacific/Apia"}, "2011-12-29 20:00", []string{"2011-12-30 19:00", "2011-12-31 19:00"}},
+		// In Beirut the gap reaches midnight: 00:00 becomes 01:00.
+		"gap at midnight": {schedule.Options{Cron: "0 0 * * *", Timezone: "Asia/Beirut"}, "2026-03-28 12:00", []string{"2026-03-28 22:00", "2026-03-29 21:00"}},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			s, from := parse(t, c.options), at(c.after)
+			for _, text := range c.want {
+				got := s.Next(from)
+				if !got.Equal(at(text)) {
+					t.Fatalf("after %s: %s, want %s", from, got, text)
+				}
+				from = got
+			}
+		})
+	}
+}
+
+func TestParseRefuses(t *testing.T) {
+	for _, c := range []struct {
+		o   schedule.Options
+		say string
+	}{
+		{schedule.Options{Cron: "0 0 31 2 *"}, "never fires"},
+		{schedule.Options{Cron: "0 0 L * *"}, "day-of-month"},
+		{schedule.Options{Cron: "0 0 * * 5#2"}, "not supported"},
+		{schedule.Options{Cron: "0 0 15W * *"}, "day-of-month"},
+		{schedule.Options{Cron: "60 * * * *"}, "minute"},
+		{schedule.Options{Cron: "*/100 * * * *"}, "step"},
+		{schedule.Options{Cron: "1,,2 * * * *"}, "minute"},
+		{schedule.Options{Cron: "10-5 * * * *"}, "backwards"},
+		{schedule.Options{Cron: "* * *"}, "3 fields"},
+		{schedule.Options{Cron: "@reboot"}, "@hourly"},
+		{schedule.Options{Cron: "@every 1s"}, "every:"},
+		{schedule.Options{Cron: "TZ=0"}, "time zone"},
+		{schedule.Options{Cron: "CRON_TZ=UTC"}, "time zone"},
+		{schedule.Options{Cron: "CRON_TZ=Nowhere 0 0 * * *"}, "Nowhere"},
+		{schedule.Options{Cron: "0 0 * * *", Timezone: "Mars/Base"}, "IANA"},
+		{schedule.Options{Cron: "0 0 * * *", Exclude: []string{"Christmas"}}, "exclude"},
+		{schedule.Options{Every: "0s"}, "at least 1s"},
+		{schedule.Options{Every: "-5m"}, "at least 1s"},
+		{schedule.Options{Every: "500ms"}, "at least 1s"},
+		{schedule.Options{Every: "soon"}, "length of time"},
+		{schedule.Options{At: "tomorrow"}, "RFC 3339"},
+		{schedule.Options{}, "exactly one"},
+		{schedule.Options{Cron: "@daily", Every: "1h"}, "exactly one"},
+	} {
+		_, err := schedule.Parse(c.o)
+		var e *schedule.Error
+		if !errors.As(err, &e) || !strings.Contains(err.Error(), c.say) {
+			t.Errorf("%+v: %v, want an *Error that says %q", c.o, err, c.say)
+		}
+	}
+}
+
+var zones = []string{"UTC", "Europe/Berlin", "America/New_York", "America/St_Johns", "Australia/Lord_Howe", "Pacific/Apia", "Asia/Beirut", "America/Havana",
+	"Africa/Casablanca", "Asia/Kathmandu", "America/Asuncion", "Pacific/Chatham", "Antarctica/Troll", "America/Nuuk", "Africa/Cairo", "Asia/Gaza"}
+
+// A daily job fires exactly once for each local day that exists, in every zone.
+func TestOneFirePerLocalDay(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		name := rapid.SampledFrom(zones).Draw(t, "zone")
+		zone, err := time.LoadLocation(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		hour, minute := rapid.IntRange(0, 23).Draw(t, "hour"), rapid.IntRange(0, 59).Draw(t, "minute")
+		year := rapid.IntRange(2000, 2040).Draw(t, "year")
+		s := parse(t, schedule.Options{Cron: strings.Join([]string{itoa(minute), itoa(hour), "* * *"}, " "), Timezone: name})
+		days := map[string]bool{}
+		for at := time.Date(year, 1, 2, 0, 0, 0, 0, time.UTC); at.Year() == year; at = at.Add(20 * time.Minute) {
+			days[at.In(zone).Format(time.DateOnly)] = true
+		}
+		fires := 0
+		for next := s.Next(time.Date(year, 1, 1, 23, 59, 0, 0, time.UTC)); next.Year() == year; next = s.Next(next) {
+			fires++
+			if got := next.In(zone); got.Hour() != hour || got.Minute() != minute {
+				// Only a gap moves a reading, and it moves it to the end of the gap.
+				if start, _ := got.ZoneBounds(); !start.Equal(next) {
+					t.Fatalf("fires at %s, which is no end of a gap", got)
+				}
+			}
+		}
+		// The first and last local day may lie half outside the year.
+		if fires < len(days)-2 || fires > len(days) {
+			t.Fatalf("%s %02d:%02d in %d: %d fires on %d local days", name, hour, minute, year, fires, len(days))
+		}
+	})
+}
+
+func itoa(n int) string {
+	return strings.TrimSpace(strings.Join([]string{string(rune('0' + n/10)), string(rune('0' + n%10))}, ""))
+}
+
+// What Next says is what looking at every minute says, wherever clocks do not change.
+func TestNextIsTheFirst(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		field := func(name string, min, max int) string {
+			switch rapid.IntRange(0, 3).Draw(t, name+" kind") {
+			case 0:
+				return "*"
+			case 1:
+				return "*/" + itoa(rapid.IntRange(1, (max-min)/2).Draw(t, name))
+			case 2:
+				a := rapid.IntRange(min, max).Draw(t, name)
+				return itoa(a) + "-" + itoa(rapid.IntRange(a, max).Draw(t, name+" to"))
+			}
+			return itoa(rapid.IntRange(min, max).Draw(t, name))
+		}
+		expression := strings.Join([]string{field("minute", 0, 59), field("hour", 0, 23), field("dom", 1, 28), field("month", 1, 12), field("dow", 0, 7)}, " ")
+		s := parse(t, schedule.Options{Cron: expression})
+		from := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).Add(time.Duration(rapid.IntRange(0, 500_000).Draw(t, "start")) * time.Minute)
+		next := s.Next(from)
+		if !next.After(from) {
+			t.Fatalf("%s: %s is not after %s", expression, next, from)
+		}
+		// Going back from it, nothing lies between: Next from any point between gives it too.
+		between := from.Add(next.Sub(from) / 2)
+		if got := s.Next(between); !got.Equal(next) {
+			t.Fatalf("%s: after %s comes %s, after %s comes %s", expression, from, next, between, got)
+		}
+	})
+}
+
+func TestJitter(t *testing.T) {
+	s := parse(t, schedule.Options{Cron: "* * * * * *", Jitter: time.Hour, Job: "a"})
+	other := parse(t, schedule.Options{Cron: "* * * * * *", Jitter: time.Hour, Job: "b"})
+	n, differs := at("2026-11-21 08:00"), false
+	for range 50 {
+		n = s.Next(n)
+		actual := s.Actual(n)
+		if actual.Before(n) || !actual.Before(s.Next(n)) {
+			t.Errorf("%s moved to %s", n, actual)
+		}
+		if !actual.Equal(s.Actual(n)) {
+			t.Error("jitter is not the same each time")
+		}
+		differs = differs || !actual.Equal(other.Actual(n))
+	}
+	if !differs {
+		t.Error("two jobs have the same jitter")
+	}
+}
+
+func TestDue(t *testing.T) {
+	hourly, now := parse(t, schedule.Options{Cron: "0 * * * *"}), at("2026-11-21 08:00:02")
+	decisions := func(due []schedule.Instant) string {
+		var out []string
+		for _, d := range due {
+			word := "missed"
+			if d.Run {
+				word = "run"
+			}
+			out = append(out, d.Nominal.Format("15")+word)
+		}
+		return strings.Join(out, " ")
+	}
+	for name, c := range map[string]struct {
+		watermark string
+		now       time.Time
+		policy    schedule.Policy
+		want      string
+	}{
+		"in time":               {"2026-11-21 07:30", now, schedule.Policy{OnMiss: schedule.MissSkip}, "08run"},
+		"nothing due":           {"2026-11-21 08:00", now, schedule.Policy{}, ""},
+		"slept, the last late":  {"2026-11-21 05:30", now.Add(time.Minute), schedule.Policy{OnMiss: schedule.MissSkip}, "06missed 07missed 08missed"},
+		"slept, woke in time":   {"2026-11-21 05:30", now, schedule.Policy{OnMiss: schedule.MissSkip}, "06missed 07missed 08run"},
+		"run once":              {"2026-11-21 05:30", now.Add(time.Minute), schedule.Policy{}, "06missed 07missed 08run"},
+		"catch up":              {"2026-11-21 05:30", now.Add(time.Minute), schedule.Policy{OnMiss: schedule.MissCatchup}, "06run 07run 08run"},
+		"catch up, bounded":     {"2026-11-21 03:30", now.Add(time.Minute), schedule.Policy{OnMiss: schedule.MissCatchup, MaxCatchup: 2}, "04missed 05missed 06missed 07run 08run"},
+		"catch up, only so old": {"2026-11-21 03:30", now.Add(time.Minute), schedule.Policy{OnMiss: schedule.MissCatchup, CatchupWindow: 90 * time.Minute}, "04missed 05missed 06missed 07run 08run"},
+		"the clock went back":   {"2026-11-21 09:30", now, schedule.Policy{}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			due, left := hourly.Due(at(c.watermark), c.now, c.policy)
+			if got := decisions(due); got != c.want || left != "" {
+				t.Errorf("%s (%s), want %s", got, left, c.want)
+			}
+			for _, d := range due {
+				if !d.Run && d.Reason == "" {
+					t.Error("an instant was missed without a reason")
+				}
+			}
+		})
+	}
+}
+
+// A year of a job that fires each second is accounted for without a row for each.
+func TestDueAfterAVeryLongOutage(t *testing.T) {
+	s := parse(t, schedule.Options{Cron: "* * * * * *"})
+	due, left := s.Due(at("2025-11-21 08:00"), at("2026-11-21 08:00"), schedule.Policy{})
+	if len(due) == 0 || len(due) > 1000 || left == "" {
+		t.Errorf("%d instants, the rest %q", len(due), left)
+	}
+	if last := due[len(due)-1]; !last.Nominal.Equal(at("2026-11-21 08:00")) || !last.Run {
+		t.Errorf("the last is %+v", last)
+	}
+	if !slices.IsSortedFunc(due, func(a, b schedule.Instant) int { return a.Nominal.Compare(b.Nominal) }) {
+		t.Error("not oldest first")
+	}
+}
+
+func TestDescribe(t *testing.T) {
+	for cron, want := range map[string]string{
+		"0 8 * * 1-5":     "at 08:00 on Monday to Friday (Europe/Berlin)",
+		"*/15 * * * *":    "every 15 minutes",
+		"* * * * * *":     "every second",
+		"0 * * * *":       "every hour at minute 0",
+		"0 0 1 1,7 *":     "at 00:00 on day 1 in January and July (Europe/Berlin)",
+		"30 6,18 * * 0":   "at 06:30 and 18:30 on Sunday (Europe/Berlin)",
+		"0 0 13 * 5":      "at 00:00 on day 13 and on Friday (Europe/Berlin)",
+		"5 9-17 * * *":    "at minute 5 of the hours 9 to 17 (Europe/Berlin)",
+		"15 30 8 * * *":   "at 08:30:15 (Europe/Berlin)",
+		"0,30 8-18 * * *": "at the minutes 0 and 30 of the hours 8 to 18 (Europe/Berlin)",
+	} {
+		if got := parse(t, schedule.Options{Cron: cron, Timezone: "Europe/Berlin"}).Describe(); got != want {
+			t.Errorf("%s: %q, want %q", cron, got, want)
+		}
+	}
+	if got := parse(t, schedule.Options{Every: "90m"}).Describe(); got != "every 1h30m" {
+		t.Error(got)
+	}
+}
+
+func TestHash(t *testing.T) {
+	a, b := parse(t, schedule.Options{Cron: "0 8 * * *"}), parse(t, schedule.Options{Cron: "0 9 * * *"})
+	if a.Hash() == b.Hash() || a.Hash() != parse(t, schedule.Options{Cron: "0 8 * * *", Job: "other"}).Hash() {
+		t.Error("the hash does not follow the instants")
+	}
+}
+
+// FuzzParse: no text panics, and what parses has a next instant in a bounded time.
+func FuzzParse(f *testing.F) {
+	for _, seed := range []string{"* * * * *", "TZ=0", "@every 1s", "0 0 29 2 *", "CRON_TZ=UTC 1-5/2 * ? * 7", "*/7 1,2-3 L * FRI#2"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		s, err := schedule.Parse(schedule.Options{Cron: text})
+		if err != nil {
+			return
+		}
+		from := time.Date(2026, 3, 28, 23, 0, 0, 0, time.UTC)
+		next := s.Next(from)
+		if !next.After(from) {
+			t.Errorf("%q: %s", text, next)
+		}
+		s.Describe()
+	})
+}
