@@ -99,6 +99,25 @@ func (l *Ledger) Running(ctx context.Context) ([]Run, error) {
 	return collect(rows, err, scanRuns)
 }
 
+// Cancelling lists the running runs whose end was asked for, with the reason.
+func (l *Ledger) Cancelling(ctx context.Context) (map[int64]string, error) {
+	rows, err := l.read.QueryContext(ctx, `select id, cancel_reason from runs where state = 'running' and state <> 'finished' and cancel_reason <> ''`)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	out := map[int64]string{}
+	for rows.Next() {
+		var id int64
+		var reason string
+		if err := rows.Scan(&id, &reason); err != nil {
+			return nil, err
+		}
+		out[id] = reason
+	}
+	return out, rows.Err()
+}
+
 // LastRuns is the latest run of every job.
 func (l *Ledger) LastRuns(ctx context.Context) (map[string]Run, error) {
 	rows, err := l.read.QueryContext(ctx, `select `+runColumns+` from runs where id in (select max(id) from runs where job <> '' group by job)`)

@@ -33,7 +33,7 @@ type Policy struct {
 type Instant struct {
 	Nominal, Actual time.Time
 	Run             bool // else missed
-	Catchup         bool // runs although a later instant is due as well
+	Catchup         bool // one of several that all run: they wait for each other
 	Reason          string
 }
 
@@ -54,6 +54,7 @@ func (s *Schedule) Due(watermark, now time.Time, p Policy) (due []Instant, left 
 	for i, t := range nominals {
 		due = append(due, decide(t, now, len(nominals)-1-i, p))
 		due[i].Actual = s.Actual(t)
+		due[i].Catchup = due[i].Run && p.OnMiss == MissCatchup && len(nominals) > 1
 	}
 	return due, left
 }
@@ -76,7 +77,7 @@ func decide(nominal, now time.Time, newer int, p Policy) Instant {
 	case newer >= p.MaxCatchup:
 		d.Reason = fmt.Sprintf("missed by %s; %d later ones are caught up, which is max_catchup", round(late), p.MaxCatchup)
 	default:
-		d.Run, d.Catchup, d.Reason = true, true, fmt.Sprintf("caught up %s late; on_miss is run_catchup", round(late))
+		d.Run, d.Reason = true, fmt.Sprintf("caught up %s late; on_miss is run_catchup", round(late))
 	}
 	return d
 }

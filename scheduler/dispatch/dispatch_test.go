@@ -1,0 +1,424 @@
+package dispatch_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"rouse/agentdb/ledger"
+	"rouse/scheduler/dispatch"
+)
+
+type do func(ctx context.Context, run ledger.Run, a ledger.Attempt) (ledger.Result, error)
+
+func (f do) Execute(ctx context.Context, run ledger.Run, a ledger.Attempt) (ledger.Result, error) {
+	return f(ctx, run, a)
+}
+
+var success = ledger.Result{Outcome: ledger.OutcomeSuccess, Exit: "final_response"}
+
+func open(t testing.TB, path string) *ledger.Ledger {
+	t.Helper()
+	l, err := ledger.Open(t.Context(), ledger.Options{Path: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func enqueue(t testing.TB, l *ledger.Ledger, agent, job string) int64 {
+	t.Helper()
+	a, err := l.Enqueue(t.Context(), ledger.Request{Job: job, Agent: agent, Trigger: ledger.TriggerManual})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a[0].Run
+}
+
+// bench is a dispatcher at work on a ledger of its own, inside a synctest bubble.
+type bench struct {
+	t    *testing.T
+	l    *ledger.Ledger
+	o    dispatch.Options
+	stop func()
+}
+
+func inBubble(t *testing.T, test func(t *testing.T, b *bench)) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &bench{t: t, l: open(t, filepath.Join(t.TempDir(), "ledger.db")), stop: func() {}}
+		b.o = dispatch.Options{Ledger: b.l}
+		test(t, b)
+		b.stop()
+		if err := b.l.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func (b *bench) start(e do) {
+	b.t.Helper()
+	b.o.Executor = e
+	d, err := dispatch.New(b.o)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(b.t.Context())
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		if err := d.Run(ctx); err != nil {
+			b.t.Error(err)
+		}
+	}()
+	b.stop = func() { cancel(); <-over; b.stop = func() {} }
+}
+
+func (b *bench) run(id int64) ledger.Run {
+	b.t.Helper()
+	synctest.Wait()
+	r, err := b.l.Run(b.t.Context(), id)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return r
+}
+
+func TestRunsFinish(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		b.start(func(context.Context, ledger.Run, ledger.Attempt) (ledger.Result, error) { return success, nil })
+		id := enqueue(t, b.l, "a", "j")
+		if r := b.run(id); r.Outcome != ledger.OutcomeSuccess || r.Attempt != 1 {
+			t.Errorf("run: %+v", r)
+		}
+	})
+}
+
+// What goes wrong in an executor ends its run with the reason, and nothing else.
+func TestExecutorFails(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		b.start(func(_ context.Context, r ledger.Run, _ ledger.Attempt) (ledger.Result, error) {
+			switch r.Job {
+			case "error":
+				return ledger.Result{}, errors.New("the disk is on fire")
+			case "panic":
+				panic("index out of range")
+			}
+			return success, nil
+		})
+		for job, say := range map[string]string{"error": "on fire", "panic": "index out of range"} {
+			if r := b.run(enqueue(t, b.l, "a", job)); r.Outcome != ledger.OutcomeError || !strings.Contains(r.Error, say) {
+				t.Errorf("%s: %+v", job, r)
+			}
+		}
+		if r := b.run(enqueue(t, b.l, "a", "fine")); r.Outcome != ledger.OutcomeSuccess {
+			t.Errorf("the dispatcher did not live: %+v", r)
+		}
+	})
+}
+
+func TestLanes(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		b.o.Runs, b.o.RunsPerAgent = 3, 2
+		b.o.Policy = func(job string) dispatch.Policy {
+			if job == "wide" {
+				return dispatch.Policy{Concurrency: -1}
+			}
+			return dispatch.Policy{}
+		}
+		var mu sync.Mutex
+		now, most := map[string]int{}, map[string]int{}
+		var order []int64
+		count := func(key string, by int) {
+			mu.Lock()
+			defer mu.Unlock()
+			now[key] += by
+			most[key] = max(most[key], now[key])
+		}
+		for range 4 {
+			enqueue(t, b.l, "a", "narrow")
+			enqueue(t, b.l, "a", "wide")
+			enqueue(t, b.l, "b", "wide")
+		}
+		b.start(func(_ context.Context, r ledger.Run, _ ledger.Attempt) (ledger.Result, error) {
+			keys := []string{"all", "agent " + r.Agent, "job " + r.Job}
+			for _, k := range keys {
+				count(k, 1)
+			}
+			mu.Lock()
+			order = append(order, r.ID)
+			mu.Unlock()
+			time.Sleep(time.Second)
+			for _, k := range keys {
+				count(k, -1)
+			}
+			return success, nil
+		})
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if len(order) != 12 {
+			t.Fatalf("%d of 12 runs were started", len(order))
+		}
+		for key, want := range map[string]int{"all": 3, "agent a": 2, "agent b": 2, "job narrow": 1} {
+			if most[key] > want || most[key] == 0 {
+				t.Errorf("%s: %d at once, want at most %d", key, most[key], want)
+			}
+		}
+		if !slices.Contains(order[:3], 1) || !slices.Contains(order[:3], 3) {
+			t.Errorf("the lane of one agent held up another: %v", order)
+		}
+	})
+}
+
+func TestRetryWaitsAndGivesUp(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		b.o.Policy = func(string) dispatch.Policy {
+			return dispatch.Policy{Attempts: 3, Backoff: time.Minute, MaxBackoff: 90 * time.Second, On: []ledger.Outcome{ledger.OutcomeError}}
+		}
+		told := 0
+		b.o.Notices = func(ledger.Run, ledger.Result) []ledger.Notice { told++; return nil }
+		var starts []time.Time
+		b.start(func(context.Context, ledger.Run, ledger.Attempt) (ledger.Result, error) {
+			starts = append(starts, time.Now())
+			return ledger.Result{Outcome: ledger.OutcomeError, Error: "flaky"}, nil
+		})
+		id := enqueue(t, b.l, "a", "j")
+		if r := b.run(id); r.State != ledger.StateWaiting || r.WaitingFor != ledger.WaitRetry {
+			t.Errorf("after the first try: %+v", r)
+		}
+		time.Sleep(time.Hour)
+		if r := b.run(id); r.Outcome != ledger.OutcomeError || r.Attempt != 3 || len(starts) != 3 {
+			t.Fatalf("after an hour: %+v, %d tries", r, len(starts))
+		}
+		for i, most := range []time.Duration{time.Minute, 90 * time.Second} {
+			if wait := starts[i+1].Sub(starts[i]); wait > most || wait < most*3/4-time.Second {
+				t.Errorf("wait %d was %s, want up to a quarter less than %s", i+1, wait, most)
+			}
+		}
+		if told != 1 {
+			t.Errorf("the owner was told %d times, want once, at the end", told)
+		}
+	})
+}
+
+// The time of the next try is in the ledger: a restart neither forgets nor hurries it.
+func TestRetrySurvivesARestart(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		b.o.Policy = func(string) dispatch.Policy {
+			return dispatch.Policy{Attempts: 2, Backoff: time.Hour, MaxBackoff: time.Hour, On: []ledger.Outcome{ledger.OutcomeError}}
+		}
+		b.start(func(context.Context, ledger.Run, ledger.Attempt) (ledger.Result, error) {
+			return ledger.Result{Outcome: ledger.OutcomeError}, nil
+		})
+		id := enqueue(t, b.l, "a", "j")
+		b.run(id)
+		b.stop()
+		b.start(func(context.Context, ledger.Run, ledger.Attempt) (ledger.Result, error) { return success, nil })
+		time.Sleep(30 * time.Minute)
+		if r := b.run(id); r.State != ledger.StateWaiting {
+			t.Errorf("half an hour later: %+v", r)
+		}
+		time.Sleep(31 * time.Minute)
+		if r := b.run(id); r.Outcome != ledger.OutcomeSuccess {
+			t.Errorf("an hour later: %+v", r)
+		}
+	})
+}
+
+func TestCancelARunningRun(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		var cause error
+		b.start(func(ctx context.Context, _ ledger.Run, _ ledger.Attempt) (ledger.Result, error) {
+			<-ctx.Done()
+			cause = context.Cause(ctx)
+			return ledger.Result{Outcome: ledger.OutcomeCancelled}, nil
+		})
+		id := enqueue(t, b.l, "a", "j")
+		b.run(id)
+		if _, err := b.l.RequestCancel(t.Context(), id, "enough"); err != nil {
+			t.Fatal(err)
+		}
+		if r := b.run(id); r.Outcome != ledger.OutcomeCancelled {
+			t.Errorf("run: %+v", r)
+		}
+		var stop *dispatch.Stop
+		if !errors.As(cause, &stop) || stop.Outcome() != "cancelled" || stop.Error() != "enough" {
+			t.Errorf("cause: %v", cause)
+		}
+	})
+}
+
+// A dead process leaves attempts running. They become interrupted, the run goes on at most
+// three times, and a job that says resume: false does not go on at all.
+func TestRescue(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		b.o.Policy = func(job string) dispatch.Policy { return dispatch.Policy{Resume: job == "resumes"} }
+		resumes, stays := enqueue(t, b.l, "a", "resumes"), enqueue(t, b.l, "b", "stays")
+		for _, id := range []int64{resumes, stays} {
+			if _, _, err := b.l.StartAttempt(t.Context(), id); err != nil {
+				t.Fatal(err)
+			}
+		}
+		b.o.Drain = time.Nanosecond
+		hang := func(ctx context.Context, _ ledger.Run, _ ledger.Attempt) (ledger.Result, error) {
+			<-ctx.Done()
+			return ledger.Result{Outcome: ledger.OutcomeInterrupted}, nil
+		}
+		for attempt := 2; attempt <= 4; attempt++ {
+			b.start(hang)
+			if r := b.run(resumes); r.State != ledger.StateRunning || r.Attempt != attempt || r.Interruptions != attempt-1 {
+				t.Fatalf("start %d: %+v", attempt, r)
+			}
+			b.stop()
+		}
+		b.start(hang)
+		if r := b.run(resumes); r.Outcome != ledger.OutcomeInterrupted || r.Interruptions != 4 {
+			t.Errorf("after four interruptions: %+v", r)
+		}
+		if r := b.run(stays); r.Outcome != ledger.OutcomeInterrupted || r.Attempt != 1 || !strings.Contains(r.Error, "resume: false") {
+			t.Errorf("resume: false: %+v", r)
+		}
+	})
+}
+
+func TestDrainLetsRunsFinish(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		b.o.Drain = 10 * time.Second
+		b.start(func(context.Context, ledger.Run, ledger.Attempt) (ledger.Result, error) {
+			time.Sleep(5 * time.Second)
+			return success, nil
+		})
+		first, second := enqueue(t, b.l, "a", "j"), enqueue(t, b.l, "a", "j")
+		b.run(first)
+		b.stop()
+		if r := b.run(first); r.Outcome != ledger.OutcomeSuccess {
+			t.Errorf("the running one: %+v", r)
+		}
+		if r := b.run(second); r.State != ledger.StateQueued {
+			t.Errorf("the queued one: %+v", r)
+		}
+	})
+}
+
+func TestStartDeadline(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		b.o.Policy = func(string) dispatch.Policy { return dispatch.Policy{StartDeadline: time.Minute} }
+		late := enqueue(t, b.l, "a", "j")
+		time.Sleep(2 * time.Minute)
+		b.start(func(context.Context, ledger.Run, ledger.Attempt) (ledger.Result, error) { return success, nil })
+		if r := b.run(late); r.Outcome != ledger.OutcomeSkipped || !strings.Contains(r.Error, "start_deadline") {
+			t.Errorf("run: %+v", r)
+		}
+	})
+}
+
+func TestHold(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		held := true
+		b.o.Hold = func(r ledger.Run) string {
+			if held && r.Job == "prompt" {
+				return "no_model"
+			}
+			return ""
+		}
+		b.start(func(context.Context, ledger.Run, ledger.Attempt) (ledger.Result, error) { return success, nil })
+		prompt, playbook := enqueue(t, b.l, "a", "prompt"), enqueue(t, b.l, "a", "playbook")
+		if r := b.run(playbook); r.Outcome != ledger.OutcomeSuccess {
+			t.Errorf("a held run held up another: %+v", r)
+		}
+		if r := b.run(prompt); r.State != ledger.StateQueued {
+			t.Errorf("run: %+v", r)
+		}
+	})
+}
+
+func TestOnlyServesOneRun(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		other, mine := enqueue(t, b.l, "a", "j"), enqueue(t, b.l, "a", "j")
+		b.o.Only = mine
+		b.o.Executor = do(func(context.Context, ledger.Run, ledger.Attempt) (ledger.Result, error) { return success, nil })
+		d, err := dispatch.New(b.o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := d.Run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if r := b.run(mine); r.Outcome != ledger.OutcomeSuccess {
+			t.Errorf("run: %+v", r)
+		}
+		if r := b.run(other); r.State != ledger.StateQueued {
+			t.Errorf("the other: %+v", r)
+		}
+	})
+}
+
+func TestThousandRuns(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		var mu sync.Mutex
+		seen := map[int64]int{}
+		b.start(func(_ context.Context, r ledger.Run, _ ledger.Attempt) (ledger.Result, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			seen[r.ID]++
+			return success, nil
+		})
+		var reqs []ledger.Request
+		for i := range 1000 {
+			reqs = append(reqs, ledger.Request{Key: fmt.Sprint(i), Job: "j", Agent: fmt.Sprint("a", i%7), Trigger: ledger.TriggerAPI})
+		}
+		if _, err := b.l.Enqueue(t.Context(), reqs...); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		c, err := b.l.Counts(t.Context())
+		if err != nil || c != (ledger.Counts{}) || len(seen) != 1000 {
+			t.Errorf("%d runs executed, left %+v (%v)", len(seen), c, err)
+		}
+		for id, n := range seen {
+			if n != 1 {
+				t.Errorf("run %d was executed %d times", id, n)
+			}
+		}
+	})
+}
+
+// BenchmarkNoop is a run from its request to its end, nothing done in between.
+func BenchmarkNoop(b *testing.B) {
+	l := open(b, filepath.Join(b.TempDir(), "ledger.db"))
+	defer l.Close()
+	ended := make(chan struct{}, 1<<20)
+	d, err := dispatch.New(dispatch.Options{Ledger: l, Runs: 64, RunsPerAgent: 64, Policy: func(string) dispatch.Policy { return dispatch.Policy{Concurrency: -1} },
+		Executor: do(func(context.Context, ledger.Run, ledger.Attempt) (ledger.Result, error) {
+			ended <- struct{}{}
+			return success, nil
+		})})
+	if err != nil {
+		b.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(b.Context())
+	defer stop()
+	go d.Run(ctx)
+	batch := make([]ledger.Request, 0, 512)
+	sent := 0
+	for b.Loop() {
+		batch = append(batch, ledger.Request{Job: "j", Agent: "a", Trigger: ledger.TriggerAPI})
+		if len(batch) == cap(batch) {
+			if _, err := l.Enqueue(b.Context(), batch...); err != nil {
+				b.Fatal(err)
+			}
+			sent += len(batch)
+			batch = batch[:0]
+		}
+	}
+	for range sent {
+		<-ended
+	}
+	b.ReportMetric(float64(sent)/b.Elapsed().Seconds(), "runs/s")
+}

@@ -1,0 +1,16 @@
+// Package dispatch turns queued runs into finished ones.
+//
+// # Design
+//
+// One loop owns all decisions: it reads claimable runs from the ledger in the order of
+// their acceptance, gives each that finds a free lane (daemon, agent, job) an attempt, and
+// hands it to the Executor in a goroutine. Waiting runs are rows, not goroutines. The loop
+// sleeps until the ledger changes, an attempt ends, or the earliest retry is due; it never
+// polls.
+//
+// What ended an attempt decides what follows: a failed one may be tried again (the time
+// of the next try is in the ledger, so it survives a restart), an interrupted one goes on
+// in a new attempt, at most three times beside the retries. Attempts that a dead process
+// left running are interrupted before anything starts. Every result is fenced by the
+// attempt's number: a late writer changes nothing.
+package dispatch

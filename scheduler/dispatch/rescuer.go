@@ -1,0 +1,49 @@
+package dispatch
+
+import (
+	"context"
+	"fmt"
+
+	"rouse/agentdb/ledger"
+)
+
+// rescue ends the attempts that a dead process left running. The home's lock says that
+// nobody else can be working on them.
+func (d *Dispatcher) rescue(ctx context.Context) error {
+	runs, err := d.o.Ledger.Running(ctx)
+	if err != nil {
+		return err
+	}
+	for _, r := range runs {
+		a := ledger.Attempt{Run: r.ID, Number: r.Attempt}
+		d.log.Warn("an attempt was cut off", "job", r.Job, "run", r.ID, "attempt", a.Number)
+		if err := d.interrupt(ctx, r, a, "the process that ran it ended", ledger.Result{}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// park ends an attempt that had to stop because the daemon does.
+func (d *Dispatcher) park(ctx context.Context, run ledger.Run, a ledger.Attempt, stop *Stop, res ledger.Result) error {
+	d.log.Info("a run is parked", "job", run.Job, "run", run.ID, "attempt", a.Number)
+	return d.interrupt(ctx, run, a, stop.reason, res)
+}
+
+// interrupt leaves the run to its next attempt, unless it may have none.
+func (d *Dispatcher) interrupt(ctx context.Context, run ledger.Run, a ledger.Attempt, reason string, res ledger.Result) error {
+	why := ""
+	switch {
+	case run.CancelReason != "":
+		res.Outcome, why = ledger.OutcomeCancelled, run.CancelReason
+	case !d.o.Policy(run.Job).Resume:
+		res.Outcome, why = ledger.OutcomeInterrupted, reason+"; its job says resume: false"
+	case run.Interruptions >= maxInterrupted:
+		res.Outcome, why = ledger.OutcomeInterrupted, fmt.Sprintf("%s, as %d attempts before it", reason, run.Interruptions)
+	default:
+		return d.o.Ledger.Interrupt(ctx, a, reason, nil)
+	}
+	res.Error = why
+	res.Notices = d.o.Notices(run, res)
+	return d.o.Ledger.Interrupt(ctx, a, reason, &res)
+}
