@@ -148,13 +148,15 @@ func (s *Scheduler) Run(ctx context.Context) error {
 		clock := cron.New(cron.WithLocation(time.UTC))
 		clock.Schedule(wake{s}, cron.FuncJob(func() { poke(s.fire) }))
 		clock.Start()
+		over := false
 		select {
 		case <-ctx.Done():
+			over = true
 		case <-s.fire:
 		case <-s.rearm:
 		}
 		<-clock.Stop().Done()
-		if ctx.Err() != nil {
+		if over {
 			return nil
 		}
 	}

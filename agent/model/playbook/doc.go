@@ -1,0 +1,15 @@
+// Package playbook is a model provider without a model: a job's fixed list of calls.
+//
+// # Design
+//
+// Each turn asks for one call; the next turn learns the result from Request.Results,
+// saves what is to be saved, and goes on. The loop that runs it is the loop that runs a
+// model, so a playbook has the same bounds, the same record and the same gates.
+//
+// A call's key is its position (p3, or p3.7 for the seventh item of an each), which is the
+// same in every attempt. A resumed attempt begins at the first call again; the loop
+// answers from the record the calls that have a recorded result.
+//
+// Strings are templates; a string that begins with "= " is an expression that keeps its
+// type. What a template inserts is data and is never expanded again.
+package playbook
