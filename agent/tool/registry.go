@@ -1,0 +1,142 @@
+package tool
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"rouse/agent/model"
+)
+
+// Registry is the set of tools of one run.
+type Registry struct {
+	tools map[string]Tool
+	names []string // sorted
+}
+
+// NewRegistry refuses two tools of one name.
+func NewRegistry(tools ...Tool) (*Registry, error) {
+	r := &Registry{tools: make(map[string]Tool, len(tools))}
+	for _, t := range tools {
+		if _, twice := r.tools[t.Name()]; twice {
+			return nil, fmt.Errorf("the tool %s is defined twice", t.Name())
+		}
+		r.tools[t.Name()] = t
+	}
+	r.names = slices.Sorted(maps.Keys(r.tools))
+	return r, nil
+}
+
+// Names lists the tools.
+func (r *Registry) Names() []string { return r.names }
+
+// Lookup finds a tool.
+func (r *Registry) Lookup(name string) (Tool, bool) {
+	t, ok := r.tools[name]
+	return t, ok
+}
+
+// Filter keeps the tools that a glob of allow matches (all, when there is none) and no
+// glob of deny does.
+func (r *Registry) Filter(allow, deny []string) *Registry {
+	out := &Registry{tools: map[string]Tool{}}
+	for _, name := range r.names {
+		if (len(allow) == 0 || matches(allow, name)) && !matches(deny, name) {
+			out.tools[name] = r.tools[name]
+			out.names = append(out.names, name)
+		}
+	}
+	return out
+}
+
+func matches(globs []string, name string) bool {
+	return slices.ContainsFunc(globs, func(g string) bool {
+		ok, err := path.Match(g, name)
+		return err == nil && ok
+	})
+}
+
+// Models is what a model is told, in a fixed order.
+func (r *Registry) Models() []model.Tool {
+	out := make([]model.Tool, len(r.names))
+	for i, name := range r.names {
+		t := r.tools[name]
+		out[i] = model.Tool{Name: name, Description: t.Description(), Schema: t.Schema()}
+	}
+	return out
+}
+
+// Call checks the arguments and runs a tool. Everything that the caller of the tool can
+// do something about is an envelope; an error means that the host is broken.
+func (r *Registry) Call(ctx context.Context, in Invocation, name string, args json.RawMessage) (Envelope, error) {
+	t, ok := r.tools[name]
+	if !ok {
+		return Failure(KindToolNotFound, "there is no tool %q here%s The tools are %s.", name, hint(name, r.names)+".", strings.Join(r.names, ", ")), nil
+	}
+	fitted, err := validate(t.schema, args)
+	var bad *invalid
+	if errors.As(err, &bad) {
+		e := bad.envelope()
+		e.Tool = name
+		return e, nil
+	}
+	if err != nil {
+		return Envelope{}, err
+	}
+	e, err := t.bounded(ctx, in, fitted)
+	e.Tool = name
+	return e, err
+}
+
+type outcome struct {
+	envelope Envelope
+	err      error
+}
+
+// bounded runs the function within its time, and survives its defects.
+func (t Tool) bounded(ctx context.Context, in Invocation, args json.RawMessage) (Envelope, error) {
+	if t.spec.Timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, t.spec.Timeout, errTimeout{t.spec.Timeout})
+		defer cancel()
+	}
+	done := make(chan outcome, 1)
+	go func() {
+		defer func() {
+			if p := recover(); p != nil {
+				done <- outcome{Failure(KindExecutionError, "the tool failed by a defect of rouse: %v", p), nil}
+			}
+		}()
+		e, err := t.run(ctx, in, args)
+		done <- outcome{e, err}
+	}()
+	var o outcome
+	select {
+	case o = <-done:
+	case <-ctx.Done():
+		// A tool that heeds its context ends now, with its own words.
+		select {
+		case o = <-done:
+		case <-time.After(time.Second):
+			o.err = context.Cause(ctx)
+		}
+	}
+	var late errTimeout
+	if errors.As(context.Cause(ctx), &late) && (o.err != nil || !o.envelope.OK) {
+		return Failure(KindTimeout, "the call did not end within %s", late.after), nil
+	}
+	if o.err != nil && ctx.Err() != nil {
+		return Failure(KindExecutionError, "cancelled: %v", context.Cause(ctx)), nil
+	}
+	return o.envelope, o.err
+}
+
+type errTimeout struct{ after time.Duration }
+
+func (e errTimeout) Error() string { return "no end within " + e.after.String() }

@@ -1,0 +1,248 @@
+package tool
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math/big"
+	"slices"
+	"strings"
+
+	"github.com/google/jsonschema-go/jsonschema"
+)
+
+// invalid is an argument that does not fit.
+type invalid struct{ field, message, expected string }
+
+func (e *invalid) Error() string { return e.message }
+
+func (e *invalid) envelope() Envelope {
+	return Failure(KindInvalidArgs, "%s", e.message).WithField(e.field, e.expected)
+}
+
+// validate checks arguments against a schema and returns them corrected: what models
+// commonly get wrong without meaning anything else by it (OSA-11).
+func validate(schema *jsonschema.Schema, raw json.RawMessage) (json.RawMessage, error) {
+	v, err := decode(raw)
+	if err != nil {
+		return nil, &invalid{"", "the arguments are not JSON: " + err.Error(), "a JSON object"}
+	}
+	if text, ok := v.(string); ok { // an object that was written as a string
+		if inner, err := decode(json.RawMessage(text)); err == nil {
+			v = inner
+		}
+	}
+	if v == nil {
+		v = map[string]any{}
+	}
+	m, ok := v.(map[string]any)
+	if !ok {
+		return nil, &invalid{"", "the arguments must be an object", "a JSON object"}
+	}
+	if m, err = object("", schema, m); err != nil {
+		return nil, err
+	}
+	return json.Marshal(m)
+}
+
+func decode(raw json.RawMessage) (any, error) {
+	if len(bytes.TrimSpace(raw)) == 0 {
+		return nil, nil
+	}
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	dec.UseNumber()
+	var v any
+	if err := dec.Decode(&v); err != nil {
+		return nil, err
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return nil, errors.New("there is more after the value")
+	}
+	return v, nil
+}
+
+func object(path string, schema *jsonschema.Schema, m map[string]any) (map[string]any, error) {
+	out := make(map[string]any, len(m))
+	for _, key := range slices.Sorted(maps.Keys(m)) {
+		field := join(path, key)
+		p, known := schema.Properties[key]
+		if !known {
+			if closed(schema) {
+				names := slices.Sorted(maps.Keys(schema.Properties))
+				return nil, &invalid{field, fmt.Sprintf("there is no argument %q%s", key, hint(key, names)), "one of " + strings.Join(names, ", ")}
+			}
+			out[key] = m[key]
+			continue
+		}
+		required := slices.Contains(schema.Required, key)
+		// null, and a filler in an optional field, count as absent.
+		if m[key] == nil || (m[key] == "" && !required) {
+			continue
+		}
+		v, err := check(field, p, m[key])
+		if err != nil {
+			return nil, err
+		}
+		out[key] = v
+	}
+	for _, key := range schema.Required {
+		if _, ok := out[key]; !ok {
+			return nil, &invalid{join(path, key), fmt.Sprintf("the argument %q is missing", join(path, key)), describe(schema.Properties[key])}
+		}
+	}
+	return out, nil
+}
+
+func join(path, key string) string {
+	if path == "" {
+		return key
+	}
+	return path + "." + key
+}
+
+// closed says whether a schema allows only the properties that it names.
+func closed(s *jsonschema.Schema) bool {
+	return s.AdditionalProperties != nil && s.AdditionalProperties.Not != nil
+}
+
+// check fits one value to its schema.
+func check(field string, s *jsonschema.Schema, v any) (any, error) {
+	types := s.Types
+	if s.Type != "" {
+		types = []string{s.Type}
+	}
+	if len(types) > 0 {
+		fitted, ok := fit(types, v)
+		if !ok {
+			return nil, &invalid{field, fmt.Sprintf("the argument %q must be %s, not %s", field, describe(s), show(v)), describe(s)}
+		}
+		v = fitted
+	}
+	if len(s.Enum) > 0 && !slices.ContainsFunc(s.Enum, func(e any) bool { return fmt.Sprint(e) == fmt.Sprint(v) }) {
+		return nil, &invalid{field, fmt.Sprintf("the argument %q must be %s, not %s", field, describe(s), show(v)), describe(s)}
+	}
+	switch inner := v.(type) {
+	case []any:
+		if s.Items == nil {
+			return v, nil
+		}
+		for i := range inner {
+			item, err := check(fmt.Sprintf("%s[%d]", field, i), s.Items, inner[i])
+			if err != nil {
+				return nil, err
+			}
+			inner[i] = item
+		}
+	case map[string]any:
+		if s.Properties != nil {
+			return object(field, s, inner)
+		}
+	}
+	return v, nil
+}
+
+// fit converts a value to the first of the types that it can be meant as.
+func fit(types []string, v any) (any, bool) {
+	for _, t := range types {
+		if isType(t, v) {
+			if t == "integer" {
+				return integer(v.(json.Number))
+			}
+			return v, true
+		}
+	}
+	text, ok := v.(string)
+	if !ok {
+		return nil, false
+	}
+	for _, t := range types {
+		switch t {
+		case "integer", "number", "boolean", "array", "object":
+			if inner, err := decode(json.RawMessage(strings.TrimSpace(text))); err == nil && inner != nil && isType(t, inner) {
+				if t == "integer" {
+					return integer(inner.(json.Number))
+				}
+				return inner, true
+			}
+		}
+	}
+	return nil, false
+}
+
+func isType(t string, v any) bool {
+	switch v := v.(type) {
+	case nil:
+		return t == "null"
+	case string:
+		return t == "string"
+	case bool:
+		return t == "boolean"
+	case json.Number:
+		if t == "integer" {
+			_, ok := integer(v)
+			return ok
+		}
+		return t == "number"
+	case []any:
+		return t == "array"
+	case map[string]any:
+		return t == "object"
+	}
+	return false
+}
+
+// integer takes 3, 3.0 and 3e0 for the same number.
+func integer(n json.Number) (any, bool) {
+	if len(n) > 40 {
+		return nil, false
+	}
+	r, ok := new(big.Rat).SetString(n.String())
+	if !ok || !r.IsInt() || !r.Num().IsInt64() {
+		return nil, false
+	}
+	return json.Number(r.Num().String()), true
+}
+
+// describe says what a value must be.
+func describe(s *jsonschema.Schema) string {
+	if s == nil {
+		return "a value"
+	}
+	if len(s.Enum) > 0 {
+		var values []string
+		for _, e := range s.Enum {
+			values = append(values, fmt.Sprint(e))
+		}
+		return "one of " + strings.Join(values, ", ")
+	}
+	t := s.Type
+	for _, name := range s.Types {
+		if name != "null" {
+			t = name
+		}
+	}
+	switch t {
+	case "integer":
+		return "a whole number"
+	case "":
+		return "a value"
+	case "array", "object":
+		return "an " + t
+	}
+	return "a " + t
+}
+
+// show prints a value briefly.
+func show(v any) string {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Sprint(v)
+	}
+	if runes := []rune(string(raw)); len(runes) > 60 {
+		return string(runes[:60]) + "…"
+	}
+	return string(raw)
+}
