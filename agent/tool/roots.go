@@ -138,7 +138,7 @@ func (r *Roots) Open(path string) (*os.File, error) {
 		return nil, err
 	}
 	defer p.Close()
-	f, err := p.Root.Open(p.Rel)
+	f, err := p.Open(p.Rel)
 	if err != nil {
 		return nil, Explain(path, err)
 	}

@@ -1,0 +1,135 @@
+package loop
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"rouse/agent/model"
+	"rouse/agent/tool"
+)
+
+// Exit is how the loop ended (OSA-02).
+type Exit string
+
+// The exits.
+const (
+	FinalResponse Exit = "final_response"
+	IterationCap  Exit = "iteration_cap_reached"
+	ToolRejected  Exit = "tool_rejected"
+	Cancelled     Exit = "cancelled"
+	Ended         Exit = "ended_by_surface"
+	EmptyResponse Exit = "empty_response"
+)
+
+// Policy are the knobs in which surfaces differ (OSA-01).
+type Policy struct {
+	Name            string
+	BudgetWarning   int  // tell the model when this many steps or fewer are left; 0 never
+	EmptyRetries    int  // nudges after an empty answer
+	TurnRetries     int  // un-charged repeats of a turn that failed on the model's side
+	StopOnRejection bool // a rejected call ends the run
+	Plain           bool // a playbook: steps are not counted, nobody is nudged
+}
+
+// Headless is the policy of models that nobody watches.
+func Headless() Policy {
+	return Policy{Name: "headless", BudgetWarning: 3, EmptyRetries: 2, TurnRetries: 3}
+}
+
+// Playbook is the policy of fixed lists of calls.
+func Playbook() Policy { return Policy{Name: "playbook", Plain: true} }
+
+// Bounds are the hard limits of one attempt; 0 means the default, below 0 none.
+type Bounds struct {
+	Steps, Calls int           // 30 and 100
+	Wall         time.Duration // 10m
+	Idle         time.Duration // 5m without an event of the model or the end of a call
+	Tokens       int64         // none
+	Output       int64         // bytes that the model writes; 1 MiB
+}
+
+func (b Bounds) withDefaults() Bounds {
+	set := func(v *int64, d int64) {
+		if *v == 0 {
+			*v = d
+		}
+	}
+	steps, calls, wall, idle := int64(b.Steps), int64(b.Calls), int64(b.Wall), int64(b.Idle)
+	set(&steps, 30)
+	set(&calls, 100)
+	set(&wall, int64(10*time.Minute))
+	set(&idle, int64(5*time.Minute))
+	set(&b.Output, 1<<20)
+	b.Steps, b.Calls, b.Wall, b.Idle = int(steps), int(calls), time.Duration(wall), time.Duration(idle)
+	return b
+}
+
+// Step is one model turn, for the record.
+type Step struct {
+	Number                int
+	Message               json.RawMessage // a model.Message
+	Text                  string
+	Notices               []string
+	Usage                 model.Usage
+	StartedAt, FinishedAt time.Time
+}
+
+// Call is one tool call, for the record. Its states are the ledger's words.
+type Call struct {
+	Step, Index           int
+	ID, Key, Tool         string
+	Args                  json.RawMessage
+	Effect, State         string
+	Envelope              json.RawMessage
+	StartedAt, FinishedAt time.Time
+}
+
+// Recorder keeps the record; what it refuses does not happen.
+type Recorder interface {
+	StartStep(ctx context.Context, s Step) error
+	FinishStep(ctx context.Context, s Step) error
+	StartCall(ctx context.Context, c Call) error
+	FinishCall(ctx context.Context, c Call) error
+}
+
+// Past is what an earlier attempt left of a call.
+type Past struct {
+	Envelope  json.RawMessage // nil: it had begun, and its result is not known
+	Uncertain bool            // it may have changed the world
+}
+
+// Options are one attempt.
+type Options struct {
+	Provider    model.Provider
+	Registry    *tool.Registry
+	Recorder    Recorder
+	Policy      Policy
+	Bounds      Bounds
+	Invocation  tool.Invocation
+	System      string
+	Messages    []model.Message
+	MaxOutput   int
+	Temperature *float64
+	// Past holds the calls of earlier attempts by key: a recorded result is replayed, an
+	// uncertain call is not repeated.
+	Past map[string]Past
+	// Pending are the calls at the end of Messages that have no result there yet.
+	Pending []model.Call
+}
+
+// Result is how an attempt ended. Outcome is in the ledger's words.
+type Result struct {
+	Exit           Exit
+	Outcome        string
+	Summary, Error string
+	Verified       bool
+	Steps, Calls   int
+	Usage          model.Usage
+}
+
+// stop is a bound that was used up, as the cause of the context.
+type stop struct{ outcome, reason string }
+
+func (s *stop) Error() string   { return s.reason }
+func (s *stop) Outcome() string { return s.outcome }

@@ -1,0 +1,170 @@
+// Package control holds the tools with which a run steers itself: todo, complete, notify.
+package control
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+	"regexp"
+	"strings"
+	"sync"
+
+	"rouse/agent/tool"
+	"rouse/agentdb/ledger"
+)
+
+//go:embed todo.md
+var todoText string
+
+//go:embed complete.md
+var completeText string
+
+//go:embed notify.md
+var notifyText string
+
+// minSummary is the shortest summary that says something, in characters (OSA-17).
+const minSummary = 30
+
+// Options are what the tools of one run reach.
+type Options struct {
+	Ledger   *ledger.Ledger
+	Channels []string // that notify may name; the first is the default
+}
+
+// Tools are the tools of one run.
+func Tools(o Options) ([]tool.Tool, error) {
+	list := &checklist{}
+	todo, err := tool.Define(tool.Spec{Name: "todo", Description: todoText, Effect: tool.Read}, list.replace)
+	if err != nil {
+		return nil, err
+	}
+	complete, err := tool.Define(tool.Spec{Name: "complete", Description: completeText, Effect: tool.Read, Ends: true,
+		Enum: map[string][]string{"outcome": {"success", "nothing", "partial"}}}, list.complete)
+	if err != nil {
+		return nil, err
+	}
+	// The outbox takes a key once: what a resumed attempt repeats is not sent again.
+	notify, err := tool.Define(tool.Spec{Name: "notify", Description: notifyText, Effect: tool.Database}, o.notify)
+	if err != nil {
+		return nil, err
+	}
+	return []tool.Tool{todo, complete, notify}, nil
+}
+
+// checklist is a run's todo list.
+type checklist struct {
+	mu    sync.Mutex
+	items []item
+}
+
+type item struct {
+	text string
+	done bool
+}
+
+var itemLine = regexp.MustCompile(`^ {0,6}- \[([ xX])\] (.*)$`)
+
+type todoArgs struct {
+	Markdown string `json:"markdown" jsonschema:"the whole list, one item a line: - [ ] open, - [x] done"`
+}
+
+type todoResult struct {
+	Items int `json:"items"`
+	Done  int `json:"done"`
+	Open  int `json:"open"`
+}
+
+// replace takes a whole new list (OSA-16).
+func (l *checklist) replace(_ context.Context, _ tool.Invocation, a todoArgs) (tool.Envelope, error) {
+	if strings.TrimSpace(a.Markdown) == "" {
+		return tool.Failure(tool.KindInvalidArgs, "the list is empty").WithField("markdown", "lines like - [ ] read the file"), nil
+	}
+	var items []item
+	res := todoResult{}
+	for line := range strings.Lines(a.Markdown) {
+		m := itemLine.FindStringSubmatch(strings.TrimRight(line, "\r\n"))
+		if m == nil {
+			continue
+		}
+		it := item{strings.TrimSpace(m[2]), m[1] != " "}
+		if items = append(items, it); it.done {
+			res.Done++
+		}
+	}
+	res.Items, res.Open = len(items), len(items)-res.Done
+	l.mu.Lock()
+	l.items = items
+	l.mu.Unlock()
+	if len(items) == 0 {
+		return tool.Success(res, "no line is an item; items look like - [ ] read the file"), nil
+	}
+	return tool.Success(res), nil
+}
+
+type completeArgs struct {
+	Summary string `json:"summary" jsonschema:"what was done and what came of it, in a sentence or more"`
+	Outcome string `json:"outcome,omitempty" jsonschema:"success (default), nothing when there was nothing to do, partial when some of it is missing"`
+}
+
+type completeResult struct {
+	Summary string `json:"summary"`
+	Outcome string `json:"outcome"`
+}
+
+var hollow = map[string]bool{"done": true, "complete": true, "completed": true, "ok": true, "okay": true, "looks good": true, "all good": true, "fine": true, "finished": true}
+
+// complete ends the run with words that mean something (OSA-17).
+func (l *checklist) complete(_ context.Context, _ tool.Invocation, a completeArgs) (tool.Envelope, error) {
+	summary := strings.TrimSpace(a.Summary)
+	if hollow[strings.ToLower(strings.TrimSuffix(summary, "."))] || len([]rune(summary)) < minSummary {
+		return tool.Failure(tool.KindInvalidArgs, "the summary says too little; tell what was done and what came of it").
+			WithField("summary", fmt.Sprintf("at least %d characters", minSummary)), nil
+	}
+	res := completeResult{summary, a.Outcome}
+	if res.Outcome == "" {
+		res.Outcome = "success"
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	open := 0
+	for _, it := range l.items {
+		if !it.done {
+			open++
+		}
+	}
+	if open > 0 {
+		return tool.Success(res, fmt.Sprintf("%d items of the todo list are open", open)), nil
+	}
+	return tool.Success(res), nil
+}
+
+type notifyArgs struct {
+	Title   string `json:"title" jsonschema:"one line"`
+	Body    string `json:"body,omitempty" jsonschema:"more, if there is more to say"`
+	Channel string `json:"channel,omitempty" jsonschema:"the name of a channel; the default is the first one"`
+}
+
+type notifyResult struct {
+	Title   string `json:"title"`
+	Channel string `json:"channel"`
+	Queued  bool   `json:"queued"`
+}
+
+func (o Options) notify(ctx context.Context, in tool.Invocation, a notifyArgs) (tool.Envelope, error) {
+	channel := a.Channel
+	if channel == "" && len(o.Channels) > 0 {
+		channel = o.Channels[0]
+	}
+	known := false
+	for _, c := range o.Channels {
+		known = known || c == channel
+	}
+	if !known {
+		return tool.Failure(tool.KindInvalidArgs, "there is no channel %q", channel).WithField("channel", "one of "+strings.Join(o.Channels, ", ")), nil
+	}
+	n := ledger.Notice{Run: in.Run, Job: in.Job, Agent: in.Agent, Key: fmt.Sprintf("call:%d:%s", in.Run, in.Key), Channel: channel, Title: a.Title, Body: a.Body}
+	if err := o.Ledger.AppendNotices(ctx, n); err != nil {
+		return tool.Envelope{}, fmt.Errorf("the notice cannot be recorded: %w", err)
+	}
+	return tool.Success(notifyResult{a.Title, channel, true}), nil
+}

@@ -1,0 +1,97 @@
+package control_test
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"rouse/agent/tool"
+	"rouse/agent/tool/control"
+	"rouse/agentdb/ledger"
+)
+
+func setup(t *testing.T) (*tool.Registry, *ledger.Ledger) {
+	t.Helper()
+	l, err := ledger.Open(t.Context(), ledger.Options{Path: filepath.Join(t.TempDir(), "ledger.db")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	tools, err := control.Tools(control.Options{Ledger: l, Channels: []string{"desktop", "ops"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := tool.NewRegistry(tools...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r, l
+}
+
+func call(t *testing.T, r *tool.Registry, name, args string) tool.Envelope {
+	t.Helper()
+	e, err := r.Call(t.Context(), tool.Invocation{Run: 7, Key: "p1"}, name, json.RawMessage(args))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// TestTodo: OSA-16.
+func TestTodo(t *testing.T) {
+	r, _ := setup(t)
+	e := call(t, r, "todo", `{"markdown":"# Plan\n- [ ] one\n      - [x] two\n       - [ ] too deep\n- [X] three\n* [ ] no"}`)
+	if !e.OK || string(e.Result) != `{"items":3,"done":2,"open":1}` {
+		t.Errorf("%+v %s", e, e.Result)
+	}
+	if e := call(t, r, "todo", `{"markdown":"nothing here"}`); !e.OK || len(e.Warnings) != 1 {
+		t.Errorf("no items: %+v", e)
+	}
+	if e := call(t, r, "todo", `{"markdown":" \n"}`); e.Kind != tool.KindInvalidArgs {
+		t.Errorf("empty: %+v", e)
+	}
+}
+
+// TestComplete: OSA-17.
+func TestComplete(t *testing.T) {
+	r, _ := setup(t)
+	for _, bad := range []string{"done", "Done.", "OK", "looks good", "all good.", "short", "                              x"} {
+		raw, err := json.Marshal(map[string]string{"summary": bad})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e := call(t, r, "complete", string(raw)); e.Kind != tool.KindInvalidArgs || e.Field != "summary" {
+			t.Errorf("%q: %+v", bad, e)
+		}
+	}
+	good := `{"summary":"Imported three expenses; food is the largest category."}`
+	if e := call(t, r, "complete", good); !e.OK || !strings.Contains(string(e.Result), `"outcome":"success"`) {
+		t.Errorf("%+v", e)
+	}
+	call(t, r, "todo", `{"markdown":"- [ ] open"}`)
+	if e := call(t, r, "complete", good); !e.OK || len(e.Warnings) != 1 {
+		t.Errorf("with an open item: %+v", e)
+	}
+	if e := call(t, r, "complete", `{"summary":"Imported three expenses; food is the largest.","outcome":"great"}`); e.Field != "outcome" {
+		t.Errorf("unknown outcome: %+v", e)
+	}
+}
+
+// A notice is in the outbox once, however often its call is repeated.
+func TestNotify(t *testing.T) {
+	r, l := setup(t)
+	for range 2 {
+		if e := call(t, r, "notify", `{"title":"3 expenses","body":"Top: food"}`); !e.OK {
+			t.Fatalf("%+v", e)
+		}
+	}
+	out, err := l.PendingNotices(t.Context(), time.Now(), 10)
+	if err != nil || len(out) != 1 || out[0].Title != "3 expenses" || out[0].Channel != "desktop" || out[0].Run != 7 {
+		t.Errorf("outbox: %+v (%v)", out, err)
+	}
+	if e := call(t, r, "notify", `{"title":"x","channel":"pager"}`); e.Field != "channel" || !strings.Contains(e.Expected, "desktop, ops") {
+		t.Errorf("unknown channel: %+v", e)
+	}
+}
