@@ -175,8 +175,10 @@ func (r *run) execute(ctx context.Context, c model.Call) (tool.Envelope, string,
 			return tool.Failure(tool.KindExecutionError, "an earlier attempt was interrupted during this call; whether it took effect is unknown, and it was not repeated"), callFailed, nil
 		}
 	}
-	if ctx.Err() != nil {
+	select {
+	case <-ctx.Done():
 		return tool.Failure(tool.KindExecutionError, "cancelled: %v", context.Cause(ctx)), callCancelled, nil
+	default:
 	}
 	in := r.Invocation
 	in.Key = c.Key
