@@ -1,0 +1,69 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"go.yaml.in/yaml/v4"
+)
+
+const fileName = "rouse.yaml"
+
+// Find says which configuration is meant: the one that was named, ./rouse.yaml, or the
+// one in the home. ErrNoFile when there is none.
+func Find(named string, getenv func(string) string) (string, error) {
+	if named != "" {
+		return filepath.Abs(named)
+	}
+	candidates := []string{fileName}
+	if home, err := DefaultHome(getenv); err == nil {
+		candidates = append(candidates, filepath.Join(home, fileName))
+	}
+	for _, path := range candidates {
+		if _, err := os.Stat(path); err == nil {
+			return filepath.Abs(path)
+		}
+	}
+	return "", fmt.Errorf("%w at %s; write one with: rouse init", ErrNoFile, candidates)
+}
+
+// DefaultHome is $ROUSE_HOME, or .rouse in the user's folder.
+func DefaultHome(getenv func(string) string) (string, error) {
+	if dir := getenv("ROUSE_HOME"); dir != "" {
+		return filepath.Abs(dir)
+	}
+	home, err := userHome(getenv)
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(home, ".rouse"), nil
+}
+
+func userHome(getenv func(string) string) (string, error) {
+	for _, name := range []string{"HOME", "USERPROFILE"} {
+		if dir := getenv(name); dir != "" {
+			return dir, nil
+		}
+	}
+	return "", errors.New("neither $ROUSE_HOME nor $HOME is set; say where state lives with --home")
+}
+
+// Home reads nothing but the home of a configuration, whatever else is wrong with it.
+func Home(path string, getenv func(string) string) (string, error) {
+	if dir := getenv("ROUSE_HOME"); dir != "" {
+		return filepath.Abs(dir)
+	}
+	d := &decoder{getenv: getenv, files: map[*yaml.Node]string{}, file: path}
+	root, err := readFile(d, path)
+	if err != nil {
+		return "", err
+	}
+	if root != nil {
+		if n := child(root, "home"); n != nil && n.Kind == yaml.ScalarNode && n.Value != "" {
+			return d.resolve(n, d.expand(n, "home")), nil
+		}
+	}
+	return DefaultHome(getenv)
+}

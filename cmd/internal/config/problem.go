@@ -1,0 +1,107 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// ErrNoFile says that there is no configuration where one is looked for.
+var ErrNoFile = errors.New("no configuration was found")
+
+// Position is where something stands.
+type Position struct {
+	File   string
+	Line   int
+	Column int
+}
+
+func (p Position) String() string { return fmt.Sprintf("%s:%d", p.File, p.Line) }
+
+// Problem is one thing that is wrong.
+type Problem struct {
+	File    string `json:"file"`
+	Line    int    `json:"line"`
+	Column  int    `json:"column"`
+	Path    string `json:"path"` // jobs[1].watch.path
+	Message string `json:"message"`
+	Hint    string `json:"hint,omitempty"`
+	Warning bool   `json:"warning"`
+}
+
+func (p Problem) String() string {
+	var out strings.Builder
+	out.WriteString(p.File)
+	if p.Line > 0 {
+		fmt.Fprintf(&out, ":%d:%d", p.Line, p.Column)
+	}
+	out.WriteString(": ")
+	if p.Path != "" {
+		out.WriteString(p.Path + ": ")
+	}
+	if p.Warning {
+		out.WriteString("warning: ")
+	}
+	out.WriteString(p.Message)
+	if p.Hint != "" {
+		out.WriteString("; " + p.Hint)
+	}
+	return out.String()
+}
+
+// Errors are all the problems of a configuration.
+type Errors struct{ Problems []Problem }
+
+func (e *Errors) Error() string {
+	lines := make([]string, 0, len(e.Problems))
+	for _, p := range e.Problems {
+		lines = append(lines, p.String())
+	}
+	return strings.Join(lines, "\n")
+}
+
+// nearest proposes the known word that a wrong one was probably meant as.
+func nearest(wrong string, known []string) string {
+	best, distance := "", len(wrong)/2+1
+	for _, k := range known {
+		if d := edits(strings.ToLower(wrong), strings.ToLower(k)); d < distance {
+			best, distance = k, d
+		}
+	}
+	if best == "" {
+		return ""
+	}
+	return fmt.Sprintf("did you mean %q?", best)
+}
+
+// Nearest words a wrong name with the nearest of those that exist.
+func Nearest(what, wrong string, known []string) string {
+	text := fmt.Sprintf("there is no %s %q", what, wrong)
+	if hint := nearest(wrong, known); hint != "" {
+		return text + "; " + hint
+	}
+	if len(known) == 0 {
+		return text + fmt.Sprintf("; no %s is configured", what)
+	}
+	return text + fmt.Sprintf("; there are %s", strings.Join(known, ", "))
+}
+
+// edits is the Levenshtein distance of two words.
+func edits(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := 1
+			if a[i] == b[j] {
+				cost = 0
+			}
+			diagonal, row[j+1] = row[j+1], min(diagonal+cost, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}
