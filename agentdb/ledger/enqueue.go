@@ -71,10 +71,10 @@ func accept(tx *sqlite.Tx, now time.Time, r Request, key, detail string) (Accept
 
 func acceptClaim(tx *sqlite.Tx, now time.Time, r Request, detail string) (Accepted, error) {
 	c := r.Claim
-	var id, run, generation int64
+	var id, run, generation, modified int64
 	var outcome, after string
-	err := tx.QueryRow(`select id, run, generation, outcome, after from claims where job = $1 and path = $2 and hash = $3`, c.Job, c.Path, c.Hash).
-		Scan(&id, &run, &generation, &outcome, &after)
+	err := tx.QueryRow(`select id, run, generation, mod_time, outcome, after from claims where job = $1 and path = $2 and hash = $3`, c.Job, c.Path, c.Hash).
+		Scan(&id, &run, &generation, &modified, &outcome, &after)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		if err := tx.QueryRow(`insert into claims (job, path, hash, size, mod_time, run, generation) values ($1, $2, $3, $4, $5, 0, 0) returning id`,
@@ -83,7 +83,7 @@ func acceptClaim(tx *sqlite.Tx, now time.Time, r Request, detail string) (Accept
 		}
 	case err != nil:
 		return Accepted{}, err
-	case outcome == "" || Outcome(outcome).Done():
+	case outcome == "" || Outcome(outcome).Done(), after == AfterFailed && modified == ms(c.ModTime): // failed, and not dropped anew: it could not be moved away
 		return Accepted{Run: run, Blocked: true, Outcome: Outcome(outcome)}, seenAgain(tx, now, *c, id, run, after)
 	}
 	generation++
