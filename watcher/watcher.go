@@ -200,8 +200,12 @@ func (w *Watcher) Status() []Status {
 func (w *Watcher) Run(ctx context.Context) error {
 	var listening sync.WaitGroup
 	listening.Go(w.listen)
-	defer listening.Wait()
-	defer w.fs.Close()
+	defer func() {
+		if err := w.fs.Close(); err != nil {
+			w.log.Warn("the file-system watcher did not close", "error", err)
+		}
+		listening.Wait()
+	}()
 	for {
 		changed := w.ledger.Changed()
 		w.scanDue(ctx)
