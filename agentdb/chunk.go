@@ -1,0 +1,190 @@
+package agentdb
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"math"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+const (
+	chunkRows     = 1000  // rows of one statement and of one changelog row
+	maxParameters = 32766 // of one statement
+)
+
+// absent stands for a value that a row does not have: the column's default applies.
+type absent struct{}
+
+// chunk is up to a thousand rows that are written by one statement. They have the same
+// columns.
+type chunk struct {
+	columns []string
+	rows    int
+	args    []any // the instant of writing, then the rows one after the other
+	lines   []int // where each row came from, for messages
+	image   string
+}
+
+func (c *chunk) row(i int) []any { return c.args[1+i*len(c.columns):][:len(c.columns)] }
+
+// index finds a column, -1 when the rows do not have it.
+func (c *chunk) index(column string) int {
+	for i, name := range c.columns {
+		if strings.EqualFold(name, column) {
+			return i
+		}
+	}
+	return -1
+}
+
+// part is one row of a chunk by itself.
+func (c *chunk) part(i int) *chunk {
+	args := append([]any{c.args[0]}, c.row(i)...)
+	return &chunk{columns: c.columns, rows: 1, args: args, lines: c.lines[i : i+1]}
+}
+
+// values picks some columns of every row; all of them must be there.
+func (c *chunk) values(columns []string) []any {
+	at := make([]int, len(columns))
+	for i, name := range columns {
+		at[i] = c.index(name)
+	}
+	out := make([]any, 0, c.rows*len(columns))
+	for r := range c.rows {
+		for _, i := range at {
+			out = append(out, c.row(r)[i])
+		}
+	}
+	return out
+}
+
+// chunker gathers rows into chunks and hands each full one on.
+type chunker struct {
+	columns []string
+	at      string // the instant of writing
+	emit    func(*chunk) error
+
+	current *chunk
+	pattern string // which columns the current chunk has
+	scratch []byte
+}
+
+// add takes a row with a value, or absent, for each of the columns. A row with other
+// columns than the one before begins a new chunk.
+func (b *chunker) add(line int, values []any) error {
+	b.scratch = b.scratch[:0]
+	for _, v := range values {
+		if _, no := v.(absent); no {
+			b.scratch = append(b.scratch, '0')
+		} else {
+			b.scratch = append(b.scratch, '1')
+		}
+	}
+	if bytes.IndexByte(b.scratch, '1') < 0 {
+		return invalid("", "the row or line %d has no value at all; nothing was written", line)
+	}
+	if b.current == nil || b.pattern != string(b.scratch) || b.full() {
+		if err := b.flush(); err != nil {
+			return err
+		}
+		b.begin()
+	}
+	for i, v := range values {
+		if b.pattern[i] == '1' {
+			b.current.args = append(b.current.args, v)
+		}
+	}
+	b.current.rows++
+	b.current.lines = append(b.current.lines, line)
+	return nil
+}
+
+func (b *chunker) full() bool {
+	return b.current.rows == chunkRows || len(b.current.args)+len(b.current.columns) > maxParameters
+}
+
+func (b *chunker) begin() {
+	b.pattern = string(b.scratch)
+	b.current = &chunk{}
+	for i, name := range b.columns {
+		if b.pattern[i] == '1' {
+			b.current.columns = append(b.current.columns, name)
+		}
+	}
+	b.current.args = make([]any, 1, 1+min(chunkRows*len(b.current.columns), maxParameters))
+	b.current.args[0] = b.at
+	b.current.lines = make([]int, 0, chunkRows)
+}
+
+// flush hands the last chunk on.
+func (b *chunker) flush() error {
+	c := b.current
+	b.current = nil
+	if c == nil {
+		return nil
+	}
+	c.image = image(c.columns, c.args[1:])
+	return b.emit(c)
+}
+
+// image is what the changelog keeps of rows: {"columns":[…],"rows":[[…],…]}. It is written
+// by hand, because an import of a million rows passes here.
+func image(columns []string, values []any) string {
+	out := make([]byte, 0, 32+16*len(values))
+	out = append(out, `{"columns":[`...)
+	for i, name := range columns {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = appendText(out, name)
+	}
+	out = append(out, `],"rows":[`...)
+	for i, v := range values {
+		switch {
+		case i%len(columns) != 0:
+			out = append(out, ',')
+		case i > 0:
+			out = append(out, "],["...)
+		default:
+			out = append(out, '[')
+		}
+		out = appendValue(out, v)
+	}
+	if len(values) > 0 {
+		out = append(out, ']')
+	}
+	return string(append(out, "]}"...))
+}
+
+func appendValue(out []byte, v any) []byte {
+	switch v := v.(type) {
+	case int64:
+		return strconv.AppendInt(out, v, 10)
+	case float64:
+		if math.IsInf(v, 0) || math.IsNaN(v) {
+			return appendText(out, strconv.FormatFloat(v, 'g', -1, 64))
+		}
+		return strconv.AppendFloat(out, v, 'g', -1, 64)
+	case string:
+		return appendText(out, v)
+	case []byte:
+		return appendText(out, base64.StdEncoding.EncodeToString(v))
+	}
+	return append(out, "null"...)
+}
+
+// appendText writes a JSON string. encoding/json does the rare ones.
+func appendText(out []byte, s string) []byte {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c == '"' || c == '\\' || c >= utf8.RuneSelf {
+			quoted, _ := json.Marshal(s) // a string always has a JSON form
+			return append(out, quoted...)
+		}
+	}
+	out = append(out, '"')
+	out = append(out, s...)
+	return append(out, '"')
+}

@@ -1,0 +1,100 @@
+package agentdb
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"rouse/agentdb/sqlite"
+)
+
+// Created is the result of CreateTable, OSA-52.
+type Created struct {
+	Success     bool     `json:"success"`
+	MigrationID int64    `json:"migration_id"` // counts the changes of the schema
+	AppliedSQL  string   `json:"applied_sql"`
+	Warnings    []string `json:"warnings,omitempty"`
+}
+
+// CreateTable makes a table with the host's columns, and its indexes.
+func (db *DB) CreateTable(ctx context.Context, by By, spec TableSpec) (Created, error) {
+	statements, err := spec.statements()
+	if err != nil {
+		return Created{}, err
+	}
+	created, err := write(ctx, db, by, "create_table", func(ctx context.Context, tx *sqlite.Tx) (Created, error) {
+		return createTable(ctx, tx, by, spec, statements)
+	})
+	if err == nil {
+		created.Warnings = db.committed(ctx, created.Warnings)
+	}
+	return created, err
+}
+
+// createTable runs inside a write.
+func createTable(ctx context.Context, tx *sqlite.Tx, by By, spec TableSpec, statements []string) (Created, error) {
+	if err := nameFree(tx, "name", spec.Name); err != nil {
+		return Created{}, err
+	}
+	for i, index := range spec.Indexes {
+		if err := nameFree(tx, fmt.Sprintf("indexes[%d].name", i), index.Name); err != nil {
+			return Created{}, err
+		}
+	}
+	at := now()
+	if err := applySchema(ctx, tx, by, at, spec.Name, statements...); err != nil {
+		return Created{}, err
+	}
+	if _, err := tx.Exec(`insert into _tables_meta(name, purpose, created_at, run_id) values (?, ?, ?, ?)
+		on conflict(name) do update set purpose = excluded.purpose, created_at = excluded.created_at, run_id = excluded.run_id`,
+		spec.Name, strings.TrimSpace(spec.Purpose), at, by.Run); err != nil {
+		return Created{}, err
+	}
+	created := Created{Success: true, AppliedSQL: strings.Join(statements, ";\n") + ";"}
+	err := tx.QueryRow(`select count(*) from _changelog where op = 'schema'`).Scan(&created.MigrationID)
+	return created, err
+}
+
+// nameFree refuses a name that is taken: tables, views and indexes share one namespace.
+func nameFree(tx *sqlite.Tx, field, name string) error {
+	var kind, owner string
+	row := tx.QueryRow(`select coalesce(max(type), ''), coalesce(max(tbl_name), '') from sqlite_schema where name = ? collate nocase and type <> 'trigger'`, name)
+	if err := row.Scan(&kind, &owner); err != nil {
+		return err
+	}
+	if kind == "" {
+		return nil
+	}
+	bad := invalid(field, "a %s named %s already exists", kind, name)
+	if kind == "index" {
+		bad.Message += " on the table " + owner
+	}
+	bad.Retryable = false // the same call cannot succeed later, OSA-52
+	return bad
+}
+
+// applySchema runs statements that change the schema and logs them as one change.
+func applySchema(ctx context.Context, tx *sqlite.Tx, by By, at, table string, statements ...string) error {
+	// The transaction may be shared, so this caller's end must not end it.
+	ctx = context.WithoutCancel(ctx)
+	for _, statement := range statements {
+		if _, err := tx.SQL().ExecContext(ctx, statement); err != nil {
+			return err
+		}
+	}
+	_, err := logChange(tx, by, at, change{op: opSchema, table: table, sql: strings.Join(statements, ";\n") + ";"})
+	return err
+}
+
+// committed measures the file after a write and adds the warning that this may give. The
+// write stands, whatever becomes of the caller or of the measuring.
+func (db *DB) committed(ctx context.Context, warnings []string) []string {
+	warning, err := db.measure(context.WithoutCancel(ctx))
+	if err != nil {
+		warning = err.Error()
+	}
+	if warning != "" {
+		warnings = append(warnings, warning)
+	}
+	return warnings
+}

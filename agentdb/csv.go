@@ -1,0 +1,162 @@
+package agentdb
+
+import (
+	"fmt"
+	"io"
+	"strings"
+)
+
+// csvReader reads RFC 4180 as spreadsheets write it: any line ending, quoted cells over
+// several lines, a quote inside an unquoted cell taken as it is. Cells are substrings of
+// the file, exactly as they stand in it (encoding/csv would turn \r\n in a cell into \n).
+type csvReader struct {
+	data  string
+	pos   int
+	line  int // of pos, from 1
+	comma byte
+	end   byte // \n, or \r in files that know no \n
+	cells []string
+	start int // line on which the current record begins
+}
+
+func newCSV(data string, comma byte) *csvReader {
+	end := byte('\n')
+	if strings.IndexByte(data, '\n') < 0 && strings.IndexByte(data, '\r') >= 0 {
+		end = '\r'
+	}
+	return &csvReader{data: data, line: 1, comma: comma, end: end}
+}
+
+// comma guesses what separates the cells of a CSV file: spreadsheets of half the world
+// write semicolons. A comma in the first line settles it.
+func comma(data string) byte {
+	line := data[:min(len(data), 1<<16)]
+	if i := strings.IndexAny(line, "\r\n"); i >= 0 {
+		line = line[:i]
+	}
+	for _, c := range []byte{',', ';', '\t'} {
+		if strings.IndexByte(line, c) >= 0 {
+			return c
+		}
+	}
+	return ','
+}
+
+// next reads a record into cells, which stay valid until the call after. Blank lines are
+// no records. It returns io.EOF after the last record, *lineError for broken quoting.
+func (r *csvReader) next() error {
+	r.skipBlank()
+	if r.pos >= len(r.data) {
+		return io.EOF
+	}
+	r.cells = r.cells[:0]
+	r.start = r.line
+	for {
+		cell, more, err := r.cell()
+		if err != nil {
+			return err
+		}
+		r.cells = append(r.cells, cell)
+		if !more {
+			return nil
+		}
+	}
+}
+
+func (r *csvReader) skipBlank() {
+	for r.pos < len(r.data) {
+		switch {
+		case r.data[r.pos] == r.end:
+			r.pos++
+		case strings.HasPrefix(r.data[r.pos:], "\r\n"):
+			r.pos += 2
+		default:
+			return
+		}
+		r.line++
+	}
+}
+
+// cell reads up to and including the separator; more says that the record goes on.
+func (r *csvReader) cell() (cell string, more bool, err error) {
+	if r.pos < len(r.data) && r.data[r.pos] == '"' {
+		return r.quoted()
+	}
+	from := r.pos
+	for i := from; i < len(r.data); i++ {
+		switch r.data[i] {
+		case r.comma:
+			r.pos = i + 1
+			return r.data[from:i], true, nil
+		case r.end:
+			r.pos = i + 1
+			r.line++
+			return strings.TrimSuffix(r.data[from:i], "\r"), false, nil
+		}
+	}
+	r.pos = len(r.data)
+	return strings.TrimSuffix(r.data[from:], "\r"), false, nil
+}
+
+func (r *csvReader) quoted() (cell string, more bool, err error) {
+	line := r.line
+	from := r.pos + 1
+	doubled := false
+	for i := from; i < len(r.data); i++ {
+		switch r.data[i] {
+		case r.end:
+			r.line++
+		case '"':
+			if i+1 < len(r.data) && r.data[i+1] == '"' {
+				doubled = true
+				i++
+				continue
+			}
+			cell = r.data[from:i]
+			if doubled {
+				cell = strings.ReplaceAll(cell, `""`, `"`)
+			}
+			more, err = r.afterQuote(i + 1)
+			return cell, more, err
+		}
+	}
+	return "", false, &lineError{line, "a quote is opened and never closed"}
+}
+
+// afterQuote goes past what separates a quoted cell from the next.
+func (r *csvReader) afterQuote(i int) (more bool, err error) {
+	rest := r.data[i:]
+	switch {
+	case rest == "" || rest == "\r":
+		r.pos = len(r.data)
+	case rest[0] == r.comma:
+		r.pos = i + 1
+		return true, nil
+	case rest[0] == r.end:
+		r.pos = i + 1
+		r.line++
+	case strings.HasPrefix(rest, "\r\n"):
+		r.pos = i + 2
+		r.line++
+	default:
+		return false, &lineError{r.line, fmt.Sprintf("%q follows a closing quote; a quote inside a quoted cell is written twice", rest[:runeLen(rest)])}
+	}
+	return false, nil
+}
+
+func runeLen(s string) int {
+	for i := range s {
+		if i > 0 {
+			return i
+		}
+	}
+	return len(s)
+}
+
+// lineError is a fault of a file that is being imported.
+type lineError struct {
+	line int
+	text string
+}
+
+func (e *lineError) Error() string { return fmt.Sprintf("line %d: %s", e.line, e.text) }

@@ -1,0 +1,165 @@
+package agentdb
+
+import (
+	"bytes"
+	"context"
+	"embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"sync"
+	"time"
+
+	"rouse/agentdb/sqlite"
+)
+
+// applicationID marks a file as an agent's database: "rsag".
+const applicationID = 0x72736167
+
+const (
+	defaultTimeout = 10 * time.Second
+	// keepCalls is how long the journal remembers a call. No run waits that long, and a
+	// journal kept for ever would eat the agent's quota.
+	keepCalls = 90 * 24 * time.Hour
+)
+
+//go:embed migrations
+var migrations embed.FS
+
+// Options say how to open an agent's database.
+type Options struct {
+	Path  string
+	Quota int64 // bytes of the file with its log; 0 means no limit
+	// Timeout ends a query that takes longer; 0 means 10 s.
+	Timeout time.Duration
+}
+
+// DB is one agent's open database. Its methods may be called at once.
+type DB struct {
+	path    string
+	timeout time.Duration
+	db      *sqlite.DB
+	quota   quota
+
+	mu      sync.Mutex
+	readers map[bool]*reader // by whether they see deleted rows
+}
+
+// By says on whose behalf a write happens.
+type By struct {
+	Run   int64
+	Key   string // the call's key; "" keeps the write out of the journal
+	Actor string // agent (the default), user, migration or system
+}
+
+// Open opens or creates an agent's database. A damaged file, or one of another program, is
+// a *sqlite.CorruptError and is left as it is.
+func Open(ctx context.Context, o Options) (*DB, error) {
+	if o.Timeout <= 0 {
+		o.Timeout = defaultTimeout
+	}
+	steps, err := fs.Sub(migrations, "migrations")
+	if err != nil {
+		return nil, err
+	}
+	file, err := sqlite.Open(ctx, sqlite.Options{Path: o.Path, ApplicationID: applicationID, Migrations: steps})
+	if err != nil {
+		return nil, err
+	}
+	db := &DB{path: o.Path, timeout: o.Timeout, db: file, quota: quota{limit: o.Quota}, readers: map[bool]*reader{}}
+	if err := db.forget(ctx); err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	if _, err := db.measure(ctx); err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return db, nil
+}
+
+// Close finishes the writes that were accepted and closes the file.
+func (db *DB) Close() error {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	var errs []error
+	for _, r := range db.readers {
+		errs = append(errs, r.close())
+	}
+	clear(db.readers)
+	return errors.Join(append(errs, db.db.Close())...)
+}
+
+// Replay gives the stored result of a call that was already made, if it was.
+func (db *DB) Replay(ctx context.Context, run int64, key string) (json.RawMessage, bool, error) {
+	result, err := db.recall(ctx, By{Run: run, Key: key}, "")
+	return result, result != nil, err
+}
+
+// recall looks into the journal outside a write; op "" stands for any.
+func (db *DB) recall(ctx context.Context, by By, op string) ([]byte, error) {
+	if by.Key == "" {
+		return nil, nil
+	}
+	return recall(db.db.Read().QueryRowContext(ctx, selectCall, by.Run, by.Key), by, op)
+}
+
+// write does one write once: a call that the journal knows gives its stored result, and a
+// new one stores its result in the transaction of its work.
+func write[T any](ctx context.Context, db *DB, by By, op string, do func(context.Context, *sqlite.Tx) (T, error)) (T, error) {
+	if by.Actor == "" {
+		by.Actor = actorAgent
+	}
+	var stored []byte
+	err := db.db.Do(ctx, func(tx *sqlite.Tx) error {
+		var err error
+		if stored = nil; by.Key != "" {
+			if stored, err = recall(tx.QueryRow(selectCall, by.Run, by.Key), by, op); stored != nil || err != nil {
+				return err
+			}
+		}
+		if err := db.quota.check(); err != nil {
+			return err
+		}
+		result, err := do(ctx, tx)
+		if err != nil {
+			return err
+		}
+		if stored, err = json.Marshal(result); err != nil {
+			return err
+		}
+		return remember(tx, by, op, stored)
+	})
+	if err != nil {
+		if stored = db.settled(ctx, by, op, err); stored == nil {
+			return decodeResult[T](nil, db.explain(ctx, err))
+		}
+	}
+	return decodeResult[T](stored, nil)
+}
+
+// settled looks whether a write is in the file although its commit returned an error: such
+// an error says nothing about the outcome.
+func (db *DB) settled(ctx context.Context, by By, op string, err error) []byte {
+	var bad *Error
+	if errors.As(err, &bad) {
+		return nil
+	}
+	stored, err := db.recall(context.WithoutCancel(ctx), by, op)
+	if err != nil {
+		return nil
+	}
+	return stored
+}
+
+// decodeResult reads a stored result, unless reading the journal failed.
+func decodeResult[T any](stored []byte, err error) (result T, _ error) {
+	if err != nil {
+		return result, err
+	}
+	decoder := json.NewDecoder(bytes.NewReader(stored))
+	decoder.UseNumber() // ids are 64 bits
+	if err := decoder.Decode(&result); err != nil {
+		return result, fmt.Errorf("the stored result of a call cannot be read: %w", err)
+	}
+	return result, nil
+}

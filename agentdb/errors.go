@@ -1,0 +1,99 @@
+package agentdb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	msqlite "modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+
+	"rouse/agentdb/sqlite"
+)
+
+// Kinds of Error; they are those of a tool's envelope (OSA-10).
+const (
+	kindInvalid  = "invalid_args"
+	kindNotFound = "not_found"
+	kindRejected = "rejected"
+	kindTimeout  = "timeout"
+)
+
+// Error is a request that cannot be done as it was made. Nothing of it was written.
+type Error struct {
+	Kind      string // invalid_args, not_found, rejected or timeout
+	Message   string
+	Field     string // the argument at fault, "" when it is not one
+	Retryable bool   // whether other arguments, or a later try, can succeed
+}
+
+func (e *Error) Error() string { return e.Message }
+
+func invalid(field, format string, args ...any) *Error {
+	return &Error{Kind: kindInvalid, Message: fmt.Sprintf(format, args...), Field: field, Retryable: true}
+}
+
+// sqlCode is SQLite's primary result code of an error, 0 when it is none of SQLite's.
+func sqlCode(err error) int {
+	var e *msqlite.Error
+	if !errors.As(err, &e) {
+		return 0
+	}
+	return e.Code() & 0xff
+}
+
+// sqlText is SQLite's own message without the driver's wrapping: "SQL logic error: no such
+// table: x (1)" becomes "no such table: x".
+func sqlText(err error) string {
+	var e *msqlite.Error
+	if !errors.As(err, &e) {
+		return err.Error()
+	}
+	text := e.Error()
+	if i := strings.LastIndex(text, " ("); i >= 0 {
+		text = text[:i]
+	}
+	for _, prefix := range []string{"SQL logic error: ", "constraint failed: "} {
+		text = strings.TrimPrefix(text, prefix)
+	}
+	return text
+}
+
+// refused says whether SQLite refused a row because of what is in it.
+func refused(err error) bool {
+	switch sqlCode(err) {
+	case sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_TOOBIG:
+		return true
+	}
+	return false
+}
+
+// rowFault says for a person why a row was refused.
+func rowFault(err error) string {
+	text := sqlText(err)
+	for sign, say := range map[string]string{
+		"UNIQUE constraint failed: ":   "another row already has the same ",
+		"NOT NULL constraint failed: ": "a value is missing in ",
+		"datatype mismatch":            "the primary key must be a whole number",
+	} {
+		if rest, ok := strings.CutPrefix(text, sign); ok {
+			return say + rest
+		}
+	}
+	return text
+}
+
+// explain makes the error of a failed write complete.
+func (db *DB) explain(ctx context.Context, err error) error {
+	var bad *Error
+	switch code := sqlCode(err); {
+	case errors.As(err, &bad), ctx.Err() != nil:
+		return err
+	case code == sqlite3.SQLITE_CORRUPT, code == sqlite3.SQLITE_NOTADB:
+		return &sqlite.CorruptError{Path: db.path, Reason: "it is damaged (" + sqlText(err) + ")"}
+	case refused(err):
+		return invalid("", "%s", rowFault(err))
+	}
+	return fmt.Errorf("cannot write to %s: %w", db.path, err)
+}

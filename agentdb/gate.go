@@ -1,0 +1,103 @@
+package agentdb
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"strings"
+
+	msqlite "modernc.org/sqlite"
+
+	"rouse/agentdb/sqlite"
+)
+
+// gate is the boundary between an agent's SQL and its file: SQLite asks it about every
+// action while a statement is compiled, and it allows reading alone, and of these tables
+// alone.
+type gate struct{ readable map[string]bool }
+
+func (g gate) allow(action sqlite.Action, arg1, arg2, _, _ string) bool {
+	switch action {
+	case msqlite.AuthSelect, msqlite.AuthRecursive:
+		return true
+	case msqlite.AuthFunction:
+		name := strings.ToLower(arg2)
+		return name != "load_extension" && name != "fts3_tokenizer"
+	case msqlite.AuthRead:
+		return g.read(strings.ToLower(arg1), arg2)
+	}
+	return false
+}
+
+// read allows the agent's tables and what lists them. SQLite also asks, without naming a
+// column, about a common table expression that is only counted; its name can be anything
+// that is not a system table's.
+func (g gate) read(table, column string) bool {
+	if g.readable[table] {
+		return true
+	}
+	return column == "" && table != "dbstat" && !reservedTable(table) && !strings.HasPrefix(table, "pragma_")
+}
+
+// reader is a pool of guarded connections that fits one state of the schema.
+type reader struct {
+	guarded *sqlite.Guarded
+	version int64
+}
+
+func (r *reader) close() error { return r.guarded.Close() }
+
+// conn lends a guarded connection. With deleted false it sees live rows only.
+func (db *DB) conn(ctx context.Context, deleted bool) (*sql.Conn, error) {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	var version int64
+	if err := db.db.Read().QueryRowContext(ctx, "pragma schema_version").Scan(&version); err != nil {
+		return nil, err
+	}
+	r := db.readers[deleted]
+	if r != nil && r.version != version {
+		if err := r.close(); err != nil {
+			return nil, err
+		}
+		r = nil
+		delete(db.readers, deleted)
+	}
+	if r == nil {
+		guarded, err := db.guard(ctx, deleted)
+		if err != nil {
+			return nil, err
+		}
+		r = &reader{guarded, version}
+		db.readers[deleted] = r
+	}
+	return r.guarded.Conn(ctx)
+}
+
+// guard opens connections with, unless deleted rows are wanted, a temporary view over the
+// live rows of each table: temporary names win (C-4).
+func (db *DB) guard(ctx context.Context, deleted bool) (*sqlite.Guarded, error) {
+	rows, err := db.db.Read().QueryContext(ctx, `select m.name, exists (select 1 from pragma_table_xinfo(m.name) c where c.name = ?)
+		from sqlite_schema m where m.type = 'view' or `+userTables, deletedAt)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	g := gate{map[string]bool{"sqlite_master": true, "sqlite_schema": true, "json_each": true, "json_tree": true}}
+	var setup []string
+	for rows.Next() {
+		var name string
+		var soft bool
+		if err := rows.Scan(&name, &soft); err != nil {
+			return nil, err
+		}
+		g.readable[strings.ToLower(name)] = true
+		if soft && !deleted {
+			setup = append(setup, fmt.Sprintf("create temp view %s as select * from main.%[1]s where %s is null", quote(name), deletedAt))
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return sqlite.OpenGuarded(db.path, sqlite.Guard{Setup: setup, Allow: g.allow})
+}

@@ -1,0 +1,163 @@
+package agentdb
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"time"
+
+	"rouse/agentdb/sqlite"
+)
+
+const maxInsert = 10000 // rows of one call; more come by import
+
+// Inserted is the result of Insert: the primary keys of the rows in their order.
+type Inserted struct {
+	IDs      []any    `json:"ids"`
+	Count    int      `json:"count"`
+	Warnings []string `json:"warnings,omitempty"`
+}
+
+// Insert writes rows, all or none. A row may leave columns out; their default applies.
+// Lists and objects are stored as JSON text.
+func (db *DB) Insert(ctx context.Context, by By, table string, rows []map[string]any) (Inserted, error) {
+	if len(rows) == 0 {
+		return Inserted{}, invalid("rows", "there is no row to insert")
+	}
+	if len(rows) > maxInsert {
+		return Inserted{}, invalid("rows", "%d rows are more than the %d that one call can insert; write them to a file and use db_import", len(rows), maxInsert)
+	}
+	inserted, err := write(ctx, db, by, opInsert, func(ctx context.Context, tx *sqlite.Tx) (Inserted, error) {
+		tables, err := readTables(context.WithoutCancel(ctx), tx.SQL())
+		if err != nil {
+			return Inserted{}, err
+		}
+		t, err := needTable(tables, table)
+		if err != nil {
+			return Inserted{}, err
+		}
+		return insertRows(ctx, tx, by, t, rows)
+	})
+	if err == nil {
+		inserted.Warnings = db.committed(ctx, inserted.Warnings)
+	}
+	return inserted, err
+}
+
+func insertRows(ctx context.Context, tx *sqlite.Tx, by By, t *Table, rows []map[string]any) (out Inserted, err error) {
+	l := &loader{tx: tx, by: by, op: opInsert, table: t, unit: "row"}
+	defer func() {
+		if e := l.close(); err == nil {
+			err = e
+		}
+	}()
+	b := &chunker{columns: t.columnNames(), at: now(), emit: func(c *chunk) error {
+		_, last, err := l.write(ctx, c)
+		if err != nil {
+			return err
+		}
+		for i := range c.rows {
+			out.IDs = append(out.IDs, l.id(c, i, last))
+		}
+		return nil
+	}}
+	for i, row := range rows {
+		values, err := t.values(i, row)
+		if err != nil {
+			return Inserted{}, err
+		}
+		if err := b.add(i+1, values); err != nil {
+			return Inserted{}, err
+		}
+	}
+	out.Count = len(rows)
+	return out, b.flush()
+}
+
+// values puts a row into the order of the table's columns.
+func (t *Table) values(i int, row map[string]any) ([]any, error) {
+	out := make([]any, len(t.Columns))
+	found := 0
+	for n, c := range t.Columns {
+		out[n] = absent{}
+		v, ok := row[c.Name]
+		if !ok {
+			if v, ok = foldedKey(row, c.Name); !ok {
+				continue
+			}
+		}
+		found++
+		value, err := storable(v)
+		if err != nil {
+			return nil, invalid(fmt.Sprintf("rows[%d].%s", i, c.Name), "the value of %s in row %d cannot be stored: %v", c.Name, i+1, err)
+		}
+		if value == nil && c.Name == t.rowKey {
+			continue // NULL asks for the next id
+		}
+		out[n] = value
+	}
+	if found < len(row) {
+		return nil, t.unknownColumn(i, row)
+	}
+	return out, nil
+}
+
+// foldedKey finds a key written in another case, as SQLite would.
+func foldedKey(row map[string]any, column string) (any, bool) {
+	for name, v := range row {
+		if containsFold([]string{column}, name) {
+			return v, true
+		}
+	}
+	return nil, false
+}
+
+func (t *Table) unknownColumn(i int, row map[string]any) error {
+	for name := range row {
+		field := fmt.Sprintf("rows[%d].%s", i, name)
+		switch {
+		case hostColumn(name):
+			return invalid(field, "the column %s is written by the host; leave it out", name)
+		case t.column(name) == nil:
+			return invalid(field, "the table %s has no column %q%s", t.Name, name, didYouMean(name, t.columnNames()))
+		}
+	}
+	return invalid(fmt.Sprintf("rows[%d]", i), "row %d names a column twice in different cases", i+1)
+}
+
+// storable turns a value of Go or JSON into one that SQLite holds.
+func storable(v any) (any, error) {
+	switch v := v.(type) {
+	case nil, string, int64, []byte:
+		return v, nil
+	case bool:
+		if v {
+			return int64(1), nil
+		}
+		return int64(0), nil
+	case int:
+		return int64(v), nil
+	case float64:
+		return wholeFloat(v), nil
+	case json.Number:
+		return number(v), nil
+	case time.Time:
+		return v.UTC().Format(timeLayout), nil
+	}
+	encoded, err := json.Marshal(v)
+	return string(encoded), err
+}
+
+// number keeps every digit: what neither an int64 nor a float64 can hold stays text.
+func number(n json.Number) any {
+	if i, err := strconv.ParseInt(n.String(), 10, 64); err == nil {
+		return i
+	}
+	if numberKind(n) == real {
+		if f, err := n.Float64(); err == nil {
+			return wholeFloat(f)
+		}
+	}
+	return n.String()
+}

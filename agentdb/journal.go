@@ -1,0 +1,76 @@
+package agentdb
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"rouse/agentdb/sqlite"
+)
+
+const (
+	actorAgent = "agent"
+	timeLayout = "2006-01-02T15:04:05.000Z" // C-3
+)
+
+const selectCall = `select op, result from _calls where run = ? and key = ?`
+
+// recall gives the stored result of this very call, nil when it was not made yet.
+func recall(row interface{ Scan(...any) error }, by By, op string) ([]byte, error) {
+	var did, result string
+	err := row.Scan(&did, &result)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("cannot read the call journal: %w", err)
+	case op != "" && did != op:
+		return nil, fmt.Errorf("call %s of run %d was a %s before and is a %s now; start a new run, because this one cannot be resumed after such a change", by.Key, by.Run, did, op)
+	}
+	return []byte(result), nil
+}
+
+func remember(tx *sqlite.Tx, by By, op string, result []byte) error {
+	if by.Key == "" {
+		return nil
+	}
+	_, err := tx.Exec(`insert into _calls(run, key, op, result, at) values (?, ?, ?, ?, ?)`, by.Run, by.Key, op, string(result), now())
+	return err
+}
+
+// forget drops what no run can ask for any more.
+func (db *DB) forget(ctx context.Context) error {
+	before := time.Now().Add(-keepCalls).UTC().Format(timeLayout)
+	return db.db.Do(ctx, func(tx *sqlite.Tx) error {
+		_, err := tx.Exec(`delete from _calls where at < ?`, before)
+		return err
+	})
+}
+
+func now() string { return time.Now().UTC().Format(timeLayout) }
+
+// change is a row of _changelog; empty texts are stored as NULL.
+type change struct{ op, table, pk, before, after, sql string }
+
+// Operations of the changelog, OSA-61.
+const (
+	opInsert = "insert"
+	opImport = "import"
+	opSchema = "schema"
+)
+
+func logChange(tx *sqlite.Tx, by By, at string, c change) (id int64, err error) {
+	actor := by.Actor
+	if actor == "" {
+		actor = actorAgent
+	}
+	result, err := tx.Exec(`insert into _changelog(ts, run_id, actor, op, "table", pk, before, after, sql)
+		values (?, ?, ?, ?, ?, nullif(?, ''), nullif(?, ''), nullif(?, ''), nullif(?, ''))`,
+		at, by.Run, actor, c.op, c.table, c.pk, c.before, c.after, c.sql)
+	if err != nil {
+		return 0, fmt.Errorf("cannot write the changelog: %w", err)
+	}
+	return result.LastInsertId()
+}

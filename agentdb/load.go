@@ -1,0 +1,212 @@
+package agentdb
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"rouse/agentdb/sqlite"
+)
+
+// loader writes chunks into one table, each with its row in the changelog.
+type loader struct {
+	tx    *sqlite.Tx
+	by    By
+	op    string // of the changelog
+	table *Table
+	keys  []string // columns by which rows are updated instead; nil only inserts
+	unit  string   // what a line is called in messages: "line" or "row"
+
+	statement *sql.Stmt // of the chunk before
+	text      string
+}
+
+// write writes one chunk and says how many rows it changed and the last row id it gave.
+func (l *loader) write(ctx context.Context, c *chunk) (changed, last int64, err error) {
+	if err := ctx.Err(); err != nil {
+		return 0, 0, context.Cause(ctx)
+	}
+	// The transaction may be shared, so this caller's end must not end it.
+	ctx = context.WithoutCancel(ctx)
+	before, err := l.before(ctx, c)
+	if err != nil {
+		return 0, 0, err
+	}
+	result, err := l.exec(ctx, c)
+	if refused(err) {
+		return 0, 0, l.blame(ctx, c, err)
+	}
+	if err != nil {
+		return 0, 0, err
+	}
+	if changed, err = result.RowsAffected(); err != nil {
+		return 0, 0, err
+	}
+	if last, err = result.LastInsertId(); err != nil {
+		return 0, 0, err
+	}
+	pk, err := json.Marshal(keyRange{l.id(c, 0, last), l.id(c, c.rows-1, last), c.rows})
+	if err != nil {
+		return 0, 0, err
+	}
+	_, err = logChange(l.tx, l.by, c.args[0].(string), change{op: l.op, table: l.table.Name, pk: string(pk), before: before, after: c.image})
+	return changed, last, err
+}
+
+// keyRange is the pk of a changelog row that stands for a chunk (C-14).
+type keyRange struct {
+	From  any `json:"from"`
+	To    any `json:"to"`
+	Count int `json:"count"`
+}
+
+func (l *loader) exec(ctx context.Context, c *chunk) (sql.Result, error) {
+	text := l.insert(c)
+	if text != l.text {
+		if err := l.close(); err != nil {
+			return nil, err
+		}
+		statement, err := l.tx.SQL().PrepareContext(ctx, text)
+		if err != nil {
+			return nil, err
+		}
+		l.statement, l.text = statement, text
+	}
+	if !l.table.hasHost {
+		return l.statement.ExecContext(ctx, c.args[1:]...)
+	}
+	return l.statement.ExecContext(ctx, c.args...)
+}
+
+func (l *loader) close() error {
+	if l.statement == nil {
+		return nil
+	}
+	err := l.statement.Close()
+	l.statement, l.text = nil, ""
+	return err
+}
+
+// insert writes the statement. In tables with host columns parameter 1 is the instant;
+// the values follow in order.
+func (l *loader) insert(c *chunk) string {
+	row := placeholders(len(c.columns))
+	columns := quoteAll(c.columns)
+	if l.table.hasHost {
+		columns = createdAt + ", " + updatedAt + ", " + columns
+		row = "?1, ?1, " + row
+	}
+	var b strings.Builder
+	b.WriteString("INSERT INTO " + quote(l.table.Name) + " (" + columns + ") VALUES (" + row + ")")
+	for range c.rows - 1 {
+		b.WriteString(", (" + row + ")")
+	}
+	if l.keys != nil {
+		b.WriteString(" ON CONFLICT (" + quoteAll(l.keys) + ") DO " + l.onConflict(c))
+	}
+	return b.String()
+}
+
+// onConflict updates what is not a key, and brings a deleted row back. Rows of keys alone
+// have nothing to update (OSA-54).
+func (l *loader) onConflict(c *chunk) string {
+	var set []string
+	for _, name := range c.columns {
+		if !containsFold(l.keys, name) {
+			set = append(set, quote(name)+" = excluded."+quote(name))
+		}
+	}
+	if len(set) == 0 {
+		return "NOTHING"
+	}
+	if l.table.hasHost {
+		set = append(set, updatedAt+" = excluded."+updatedAt, deletedAt+" = NULL")
+	}
+	return "UPDATE SET " + strings.Join(set, ", ")
+}
+
+// before gives the image of the rows that an upsert is about to change.
+func (l *loader) before(ctx context.Context, c *chunk) (string, error) {
+	if l.keys == nil {
+		return "", nil
+	}
+	columns := l.table.columnNames()
+	key := "(" + placeholders(len(l.keys)) + ")"
+	query := "SELECT " + quoteAll(columns) + " FROM " + quote(l.table.Name) + " WHERE (" + quoteAll(l.keys) + ") IN (VALUES " +
+		key + strings.Repeat(", "+key, c.rows-1) + ")"
+	rows, err := l.tx.SQL().QueryContext(ctx, query, c.values(l.keys)...)
+	if err != nil {
+		return "", err
+	}
+	defer rows.Close()
+	var values []any
+	for rows.Next() {
+		row := make([]any, len(columns))
+		if err := rows.Scan(pointers(row)...); err != nil {
+			return "", err
+		}
+		values = append(values, row...)
+	}
+	if len(values) == 0 || rows.Err() != nil {
+		return "", rows.Err()
+	}
+	return image(columns, values), nil
+}
+
+// blame finds the row of a refused chunk by writing them one by one; all of it is rolled
+// back afterwards.
+func (l *loader) blame(ctx context.Context, c *chunk, whole error) error {
+	for i := range c.rows {
+		part := c.part(i)
+		if _, err := l.exec(ctx, part); refused(err) {
+			return &Error{Kind: kindInvalid, Retryable: true, Message: fmt.Sprintf("%s %d: %s; nothing was written", l.unit, part.lines[0], rowFault(err))}
+		} else if err != nil {
+			return errors.Join(whole, err)
+		}
+	}
+	return whole
+}
+
+// id is the primary key of row i: the value itself, or a list when there are several
+// columns. last is the id that SQLite gave to the chunk's last row.
+func (l *loader) id(c *chunk, i int, last int64) any {
+	key := l.table.key
+	if l.keys != nil {
+		key = l.keys
+	}
+	if len(key) == 0 || l.keys == nil && l.table.rowKey != "" && c.index(l.table.rowKey) < 0 {
+		return last - int64(c.rows-1-i) // ids of one statement follow each other
+	}
+	values := make([]any, len(key))
+	for k, name := range key {
+		if at := c.index(name); at >= 0 {
+			values[k] = c.row(i)[at]
+		}
+	}
+	if len(values) == 1 {
+		return values[0]
+	}
+	return values
+}
+
+func placeholders(n int) string { return strings.TrimPrefix(strings.Repeat(", ?", n), ", ") }
+
+func containsFold(names []string, name string) bool {
+	for _, n := range names {
+		if strings.EqualFold(n, name) {
+			return true
+		}
+	}
+	return false
+}
+
+func pointers(values []any) []any {
+	out := make([]any, len(values))
+	for i := range values {
+		out[i] = &values[i]
+	}
+	return out
+}

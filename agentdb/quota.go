@@ -1,0 +1,85 @@
+package agentdb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"sync"
+)
+
+// quota bounds the file with its log (OSA-62). It is measured after each commit and
+// refuses the write after the one that went over it.
+type quota struct {
+	limit int64
+
+	mu     sync.Mutex
+	used   int64
+	warned bool // since the use was last under 80 %
+}
+
+func (q *quota) check() error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.limit <= 0 || q.used < q.limit {
+		return nil
+	}
+	return &Error{Kind: kindRejected, Message: fmt.Sprintf(
+		"the database holds %s and its quota is %s: nothing more is written; reading still works. The owner can raise database.quota of this agent", sizeText(q.used), sizeText(q.limit))}
+}
+
+// measured takes a new size and gives a warning when it crossed 80 % on the way up.
+func (q *quota) measured(used int64) (warning string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.used = used
+	if q.limit <= 0 || used < q.limit/5*4 {
+		q.warned = false
+		return ""
+	}
+	if q.warned {
+		return ""
+	}
+	q.warned = true
+	return fmt.Sprintf("the database uses %s of its quota of %s; beyond it nothing more is written", sizeText(used), sizeText(q.limit))
+}
+
+// measure looks at the file and its log. The log keeps its size after its content went
+// into the file, so it is emptied before it counts against the agent.
+func (db *DB) measure(ctx context.Context) (warning string, err error) {
+	used, err := db.size()
+	if err != nil {
+		return "", err
+	}
+	if db.quota.limit > 0 && used >= db.quota.limit/5*4 {
+		if _, err := db.db.Read().ExecContext(ctx, "pragma wal_checkpoint(truncate)"); err != nil {
+			return "", fmt.Errorf("cannot empty the log of %s, so it counts against the quota: %w", db.path, err)
+		}
+		if used, err = db.size(); err != nil {
+			return "", err
+		}
+	}
+	return db.quota.measured(used), nil
+}
+
+func (db *DB) size() (sum int64, err error) {
+	for _, path := range []string{db.path, db.path + "-wal"} {
+		info, err := os.Stat(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return 0, fmt.Errorf("cannot measure the database: %w", err)
+		}
+		sum += info.Size()
+	}
+	return sum, nil
+}
+
+func sizeText(n int64) string {
+	if n < 1<<20 {
+		return fmt.Sprintf("%d KiB", (n+1023)>>10)
+	}
+	return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+}

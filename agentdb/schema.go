@@ -1,0 +1,219 @@
+package agentdb
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Schema is what an agent's database holds.
+type Schema struct {
+	Tables []Table `json:"tables"`
+}
+
+// Table is one table of a Schema, without the host's columns.
+type Table struct {
+	Name      string   `json:"name"`
+	Purpose   string   `json:"purpose"`
+	RowCount  int64    `json:"row_count"` // live rows
+	Columns   []Column `json:"columns"`
+	Indexes   []Index  `json:"indexes"`
+	key       []string // the primary key
+	rowKey    string   // the column that is the row id itself, "" when none is
+	hasHost   bool     // it has the host columns
+	createdAt string
+}
+
+// querier is a pool of readers or a transaction.
+type querier interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}
+
+// Schema lists the tables in the order of their making, with the number of their live rows.
+func (db *DB) Schema(ctx context.Context) (Schema, error) {
+	tables, err := readTables(ctx, db.db.Read())
+	if err != nil {
+		return Schema{}, db.explain(ctx, err)
+	}
+	for i := range tables {
+		t := &tables[i]
+		query := "select count(*) from " + quote(t.Name)
+		if t.hasHost {
+			query += " where " + deletedAt + " is null"
+		}
+		if err := db.db.Read().QueryRowContext(ctx, query).Scan(&t.RowCount); err != nil {
+			return Schema{}, db.explain(ctx, err)
+		}
+	}
+	if tables == nil {
+		tables = []Table{}
+	}
+	return Schema{Tables: tables}, nil
+}
+
+// userTables leaves the host's and SQLite's own tables out.
+const userTables = `m.type = 'table' and substr(m.name, 1, 1) <> '_' and m.name not like 'sqlite\_%' escape '\'`
+
+func readTables(ctx context.Context, q querier) ([]Table, error) {
+	tables, err := readColumns(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	if err := readIndexes(ctx, q, tables); err != nil {
+		return nil, err
+	}
+	return tables, readPurposes(ctx, q, tables)
+}
+
+func readColumns(ctx context.Context, q querier) ([]Table, error) {
+	rows, err := q.QueryContext(ctx, `select m.name, c.name, c.type, c."notnull", c.dflt_value, c.pk
+		from sqlite_schema m join pragma_table_xinfo(m.name) c where c.hidden = 0 and `+userTables+` order by m.rowid, c.cid`)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var tables []Table
+	for rows.Next() {
+		var table string
+		var c Column
+		var notNull bool
+		var def *string
+		var pk int
+		if err := rows.Scan(&table, &c.Name, &c.Type, &notNull, &def, &pk); err != nil {
+			return nil, err
+		}
+		if len(tables) == 0 || tables[len(tables)-1].Name != table {
+			tables = append(tables, Table{Name: table, Indexes: []Index{}})
+		}
+		t := &tables[len(tables)-1]
+		if hostColumn(c.Name) {
+			t.hasHost = t.hasHost || strings.EqualFold(c.Name, deletedAt)
+			continue
+		}
+		nullable := !notNull && pk == 0
+		c.Nullable, c.PrimaryKey = &nullable, pk > 0
+		if def != nil {
+			if c.Default, err = json.Marshal(*def); err != nil {
+				return nil, err
+			}
+		}
+		t.addColumn(c, pk)
+	}
+	return tables, rows.Err()
+}
+
+// addColumn takes a column with its place in the primary key, 0 for none.
+func (t *Table) addColumn(c Column, pk int) {
+	t.Columns = append(t.Columns, c)
+	if pk == 0 {
+		return
+	}
+	for len(t.key) < pk {
+		t.key = append(t.key, "")
+	}
+	t.key[pk-1] = c.Name
+	t.rowKey = ""
+	if len(t.key) == 1 && strings.EqualFold(c.Type, typeInteger) {
+		t.rowKey = c.Name
+	}
+}
+
+func readIndexes(ctx context.Context, q querier, tables []Table) error {
+	rows, err := q.QueryContext(ctx, `select m.name, i.name, i."unique", c.name
+		from sqlite_schema m join pragma_index_list(m.name) i join pragma_index_info(i.name) c
+		where i.origin = 'c' and i.partial = 0 and c.name is not null and `+userTables+` order by m.rowid, i.name, c.seqno`)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var table, name, column string
+		var unique bool
+		if err := rows.Scan(&table, &name, &unique, &column); err != nil {
+			return err
+		}
+		i := slices.IndexFunc(tables, func(t Table) bool { return t.Name == table })
+		if i < 0 {
+			continue
+		}
+		indexes := &tables[i].Indexes
+		if n := len(*indexes); n == 0 || (*indexes)[n-1].Name != name {
+			*indexes = append(*indexes, Index{Name: name, Unique: unique})
+		}
+		last := &(*indexes)[len(*indexes)-1]
+		last.Columns = append(last.Columns, column)
+	}
+	return rows.Err()
+}
+
+func readPurposes(ctx context.Context, q querier, tables []Table) error {
+	rows, err := q.QueryContext(ctx, `select name, purpose, created_at from _tables_meta`)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var name, purpose, created string
+		if err := rows.Scan(&name, &purpose, &created); err != nil {
+			return err
+		}
+		if t := findTable(tables, name); t != nil {
+			t.Purpose, t.createdAt = purpose, created
+		}
+	}
+	return rows.Err()
+}
+
+// findTable finds a table whatever the case of its name, as SQLite does.
+func findTable(tables []Table, name string) *Table {
+	for i := range tables {
+		if strings.EqualFold(tables[i].Name, name) {
+			return &tables[i]
+		}
+	}
+	return nil
+}
+
+// column finds a column whatever the case of its name.
+func (t *Table) column(name string) *Column {
+	for i := range t.Columns {
+		if strings.EqualFold(t.Columns[i].Name, name) {
+			return &t.Columns[i]
+		}
+	}
+	return nil
+}
+
+func (t *Table) columnNames() []string {
+	names := make([]string, len(t.Columns))
+	for i, c := range t.Columns {
+		names[i] = c.Name
+	}
+	return names
+}
+
+func tableNames(tables []Table) []string {
+	names := make([]string, len(tables))
+	for i, t := range tables {
+		names[i] = t.Name
+	}
+	return names
+}
+
+// needTable finds a table or says which there are.
+func needTable(tables []Table, name string) (*Table, error) {
+	if t := findTable(tables, name); t != nil {
+		return t, nil
+	}
+	if reservedTable(name) {
+		return nil, invalid("table", "the table %q belongs to the host and cannot be written", name)
+	}
+	hint := didYouMean(name, tableNames(tables))
+	if len(tables) == 0 {
+		hint = "; there are no tables yet, create it with db_create_table"
+	}
+	return nil, &Error{Kind: kindNotFound, Field: "table", Retryable: true, Message: fmt.Sprintf("there is no table %q%s", name, hint)}
+}

@@ -1,0 +1,255 @@
+package agentdb
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// The column types that a table can have. Others are refused or mapped to these, because
+// SQLite guesses from a type's spelling: a column declared STRING turns "007" into 7.
+const (
+	typeInteger = "INTEGER"
+	typeReal    = "REAL"
+	typeText    = "TEXT"
+	typeBlob    = "BLOB"
+	typeNumeric = "NUMERIC"
+)
+
+// TableSpec asks for a table, OSA-52.
+type TableSpec struct {
+	Name    string   `json:"name"`
+	Purpose string   `json:"purpose"`
+	Columns []Column `json:"columns"`
+	Indexes []Index  `json:"indexes,omitempty"`
+}
+
+// Column is one column of a table.
+type Column struct {
+	Name       string          `json:"name"`
+	Type       string          `json:"type"`
+	Nullable   *bool           `json:"nullable,omitempty"` // nil means true
+	Default    json.RawMessage `json:"default,omitempty"`  // a text, a number, true, false or null
+	PrimaryKey bool            `json:"primary_key,omitempty"`
+}
+
+// Index is one index of a table.
+type Index struct {
+	Name    string   `json:"name"`
+	Columns []string `json:"columns"`
+	Unique  bool     `json:"unique,omitempty"`
+}
+
+// statements checks a specification and writes the SQL that makes it true.
+func (s TableSpec) statements() ([]string, error) {
+	if err := s.check(); err != nil {
+		return nil, err
+	}
+	defs, key, err := s.columns()
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range []string{createdAt, updatedAt} {
+		defs = append(defs, quote(name)+" TEXT NOT NULL DEFAULT ("+sqlNow+")")
+	}
+	defs = append(defs, quote(deletedAt)+" TEXT")
+	if len(key) > 0 {
+		defs = append(defs, "PRIMARY KEY ("+quoteAll(key)+")")
+	}
+	out := []string{
+		"CREATE TABLE " + quote(s.Name) + " (\n  " + strings.Join(defs, ",\n  ") + "\n)",
+		touchTrigger(s.Name),
+	}
+	for _, index := range s.Indexes {
+		out = append(out, index.statement(s.Name))
+	}
+	return out, nil
+}
+
+// sqlNow is the present instant as the host columns hold it (C-3).
+const sqlNow = "strftime('%Y-%m-%dT%H:%M:%fZ','now')"
+
+// touchTrigger keeps _updated_at true whoever updates. The inner update does not fire it
+// again: recursive triggers are off, and the condition no longer holds.
+func touchTrigger(table string) string {
+	return fmt.Sprintf("CREATE TRIGGER %s AFTER UPDATE ON %s FOR EACH ROW WHEN new.%s IS old.%[3]s\nBEGIN\n  UPDATE %[2]s SET %[3]s = %s WHERE rowid = new.rowid;\nEND",
+		quote("_touch_"+table), quote(table), quote(updatedAt), sqlNow)
+}
+
+func (i Index) statement(table string) string {
+	unique := ""
+	if i.Unique {
+		unique = "UNIQUE "
+	}
+	return "CREATE " + unique + "INDEX " + quote(i.Name) + " ON " + quote(table) + " (" + quoteAll(i.Columns) + ")"
+}
+
+func (s TableSpec) check() error {
+	if err := checkTable("name", s.Name); err != nil {
+		return err
+	}
+	if strings.TrimSpace(s.Purpose) == "" {
+		return invalid("purpose", "say in a sentence what the table %s is for; later runs see it in the schema", s.Name)
+	}
+	if len(s.Columns) == 0 {
+		return invalid("columns", "the table %s needs at least one column", s.Name)
+	}
+	taken := make(map[string]bool, len(s.Columns))
+	for i, c := range s.Columns {
+		if err := checkColumn(fmt.Sprintf("columns[%d].name", i), c.Name); err != nil {
+			return err
+		}
+		if taken[strings.ToLower(c.Name)] {
+			return invalid(fmt.Sprintf("columns[%d].name", i), "the column %s is declared twice", c.Name)
+		}
+		taken[strings.ToLower(c.Name)] = true
+	}
+	for i, index := range s.Indexes {
+		if err := index.check(fmt.Sprintf("indexes[%d]", i), s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (i Index) check(field string, s TableSpec) error {
+	if err := checkTable(field+".name", i.Name); err != nil {
+		return err
+	}
+	if len(i.Columns) == 0 {
+		return invalid(field+".columns", "the index %s names no column", i.Name)
+	}
+	names := []string{"id", createdAt, updatedAt, deletedAt}
+	for _, c := range s.Columns {
+		names = append(names, c.Name)
+	}
+	for _, name := range i.Columns {
+		if !slices.ContainsFunc(names, func(n string) bool { return strings.EqualFold(n, name) }) {
+			return invalid(field+".columns", "the index %s names the column %q, which the table %s does not have%s", i.Name, name, s.Name, didYouMean(name, names))
+		}
+	}
+	return nil
+}
+
+// columns writes the definitions. An id is added unless one, or a primary key, is
+// declared; a declared id is promoted to the primary key (OSA-51). key is what a separate
+// PRIMARY KEY clause has to name.
+func (s TableSpec) columns() (defs, key []string, err error) {
+	var declared []string
+	id := -1
+	for i, c := range s.Columns {
+		if c.PrimaryKey {
+			declared = append(declared, c.Name)
+		}
+		if strings.EqualFold(c.Name, "id") {
+			id = i
+		}
+	}
+	if len(declared) == 0 {
+		if id < 0 {
+			defs = append(defs, quote("id")+" INTEGER PRIMARY KEY AUTOINCREMENT")
+		} else {
+			declared = []string{s.Columns[id].Name}
+		}
+	}
+	for i, c := range s.Columns {
+		isKey := slices.Contains(declared, c.Name)
+		def, whole, err := c.definition(fmt.Sprintf("columns[%d]", i), isKey, len(declared) == 1)
+		if err != nil {
+			return nil, nil, err
+		}
+		defs = append(defs, def)
+		if isKey && !whole {
+			key = declared
+		}
+	}
+	return defs, key, nil
+}
+
+// definition writes one column; whole says that it carries the primary key by itself.
+func (c Column) definition(field string, key, alone bool) (def string, whole bool, err error) {
+	typ, err := c.columnType(field)
+	if err != nil {
+		return "", false, err
+	}
+	def = quote(c.Name) + " " + typ
+	if key && alone && typ == typeInteger {
+		// Only this spelling makes the column the row id itself.
+		def += " PRIMARY KEY"
+		if strings.EqualFold(c.Name, "id") {
+			def += " AUTOINCREMENT"
+		}
+		return def, true, nil
+	}
+	if key || c.Nullable != nil && !*c.Nullable {
+		def += " NOT NULL" // SQLite would let a primary key be NULL
+	}
+	if len(c.Default) > 0 && string(c.Default) != "null" {
+		literal, err := c.defaultLiteral(field)
+		if err != nil {
+			return "", false, err
+		}
+		def += " DEFAULT " + literal
+	}
+	return def, false, nil
+}
+
+func (c Column) defaultLiteral(field string) (string, error) {
+	var value any
+	decoder := json.NewDecoder(strings.NewReader(string(c.Default)))
+	decoder.UseNumber()
+	if err := decoder.Decode(&value); err != nil {
+		return "", invalid(field+".default", "the default of %s is not JSON: %v", c.Name, err)
+	}
+	switch v := value.(type) {
+	case bool:
+		if v {
+			return "1", nil
+		}
+		return "0", nil
+	case json.Number:
+		return v.String(), nil
+	case string:
+		if word := strings.ToUpper(v); word == "CURRENT_TIMESTAMP" || word == "CURRENT_DATE" || word == "CURRENT_TIME" {
+			return word, nil
+		}
+		if strings.ContainsRune(v, 0) {
+			return "", invalid(field+".default", "the default of %s holds a NUL character", c.Name)
+		}
+		return "'" + strings.ReplaceAll(v, "'", "''") + "'", nil
+	}
+	return "", invalid(field+".default", "the default of %s must be a text, a number, true, false or null", c.Name)
+}
+
+// typeLength is the (10) or (10,2) that other databases want; SQLite ignores it.
+var typeLength = regexp.MustCompile(`\s*\(\s*\d+\s*(,\s*\d+\s*)?\)$`)
+
+func (c Column) columnType(field string) (string, error) {
+	name := strings.ToUpper(strings.TrimSpace(typeLength.ReplaceAllString(strings.TrimSpace(c.Type), "")))
+	switch name {
+	case typeInteger, "INT", "BIGINT", "SMALLINT", "TINYINT", "BOOLEAN", "BOOL", "LONG":
+		return typeInteger, nil
+	case typeReal, "FLOAT", "DOUBLE", "DOUBLE PRECISION", "NUMBER":
+		return typeReal, nil
+	case typeText, "STRING", "VARCHAR", "CHAR", "NVARCHAR", "CLOB", "DATE", "DATETIME", "TIMESTAMP", "TIME", "JSON", "UUID":
+		return typeText, nil
+	case typeBlob, "BYTES", "BINARY":
+		return typeBlob, nil
+	case typeNumeric, "DECIMAL", "MONEY":
+		return typeNumeric, nil
+	}
+	return "", invalid(field+".type", "the column %s has the unknown type %q; use TEXT (also for dates), INTEGER, REAL, NUMERIC or BLOB", c.Name, c.Type)
+}
+
+// didYouMean ends a message with the nearest name, or with all when they are few.
+func didYouMean(name string, among []string) string {
+	if best := nearest(name, among); best != "" {
+		return "; did you mean " + best + "?"
+	}
+	if len(among) > 0 && len(among) <= 20 {
+		return "; there are " + strings.Join(among, ", ")
+	}
+	return ""
+}

@@ -1,0 +1,131 @@
+package agentdb
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+func col(name, typ string) Column { return Column{Name: name, Type: typ} }
+
+// OSA-51: reserved and malformed names are refused, and the message names the argument.
+func TestTableSpecIsChecked(t *testing.T) {
+	no := false
+	good := TableSpec{Name: "t", Purpose: "p", Columns: []Column{col("a", "TEXT")}}
+	for name, c := range map[string]struct {
+		change func(*TableSpec)
+		field  string
+	}{
+		"no name":           {func(s *TableSpec) { s.Name = "" }, "name"},
+		"digit first":       {func(s *TableSpec) { s.Name = "1a" }, "name"},
+		"quote":             {func(s *TableSpec) { s.Name = `a"b` }, "name"},
+		"not ASCII":         {func(s *TableSpec) { s.Name = "größe" }, "name"},
+		"129 characters":    {func(s *TableSpec) { s.Name = strings.Repeat("a", 129) }, "name"},
+		"system table":      {func(s *TableSpec) { s.Name = "_changelog" }, "name"},
+		"system prefix":     {func(s *TableSpec) { s.Name = "SQLite_x" }, "name"},
+		"no purpose":        {func(s *TableSpec) { s.Purpose = " " }, "purpose"},
+		"no columns":        {func(s *TableSpec) { s.Columns = nil }, "columns"},
+		"host column":       {func(s *TableSpec) { s.Columns[0].Name = "_Created_At" }, "columns[0].name"},
+		"rowid":             {func(s *TableSpec) { s.Columns[0].Name = "rowid" }, "columns[0].name"},
+		"twice":             {func(s *TableSpec) { s.Columns = []Column{col("a", "TEXT"), col("A", "TEXT")} }, "columns[1].name"},
+		"type":              {func(s *TableSpec) { s.Columns[0].Type = "TEXT); drop table x" }, "columns[0].type"},
+		"default":           {func(s *TableSpec) { s.Columns[0].Default = json.RawMessage(`[1]`) }, "columns[0].default"},
+		"index name":        {func(s *TableSpec) { s.Indexes = []Index{{Name: "_i", Columns: []string{"a"}}} }, "indexes[0].name"},
+		"index of nothing":  {func(s *TableSpec) { s.Indexes = []Index{{Name: "i"}} }, "indexes[0].columns"},
+		"index elsewhere":   {func(s *TableSpec) { s.Indexes = []Index{{Name: "i", Columns: []string{"b"}}} }, "indexes[0].columns"},
+		"fine":              {func(s *TableSpec) { s.Name = strings.Repeat("a", 128); s.Columns[0].Nullable = &no }, ""},
+		"fine: host index":  {func(s *TableSpec) { s.Indexes = []Index{{Name: "i", Columns: []string{"A", "_created_at"}}} }, ""},
+		"fine: keyword":     {func(s *TableSpec) { s.Columns[0].Name = "order" }, ""},
+		"fine: other types": {func(s *TableSpec) { s.Columns[0].Type = "decimal(10, 2)" }, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			spec := good
+			spec.Columns = []Column{col("a", "TEXT")}
+			c.change(&spec)
+			_, err := spec.statements()
+			var bad *Error
+			if c.field == "" && err != nil {
+				t.Fatal(err)
+			}
+			if c.field != "" && (!errors.As(err, &bad) || bad.Field != c.field || bad.Kind != kindInvalid) {
+				t.Errorf("error %v (%+v), want one on %s", err, bad, c.field)
+			}
+		})
+	}
+}
+
+// OSA-51: an id is added unless one, or a primary key, is declared; a declared id is promoted.
+func TestPrimaryKey(t *testing.T) {
+	key := func(name, typ string) Column { return Column{Name: name, Type: typ, PrimaryKey: true} }
+	for name, c := range map[string]struct {
+		columns []Column
+		want    string
+	}{
+		"added":       {[]Column{col("a", "TEXT")}, `"id" INTEGER PRIMARY KEY AUTOINCREMENT`},
+		"promoted":    {[]Column{col("ID", "int")}, `"ID" INTEGER PRIMARY KEY AUTOINCREMENT`},
+		"text id":     {[]Column{col("id", "uuid")}, `"id" TEXT NOT NULL`},
+		"declared":    {[]Column{key("n", "INTEGER")}, `"n" INTEGER PRIMARY KEY,`},
+		"composite":   {[]Column{key("a", "TEXT"), key("b", "INTEGER")}, `PRIMARY KEY ("a", "b")`},
+		"id not key":  {[]Column{key("a", "TEXT"), col("id", "INTEGER")}, `PRIMARY KEY ("a")`},
+		"text id key": {[]Column{col("id", "TEXT")}, `PRIMARY KEY ("id")`},
+	} {
+		sql, err := TableSpec{Name: "t", Purpose: "p", Columns: c.columns}.statements()
+		if err != nil || !strings.Contains(sql[0], c.want) {
+			t.Errorf("%s: %v\n%s\nwant %s", name, err, sql, c.want)
+		}
+		if n := strings.Count(sql[0], "PRIMARY KEY"); n != 1 {
+			t.Errorf("%s: %d primary keys in\n%s", name, n, sql[0])
+		}
+	}
+}
+
+func TestToColumns(t *testing.T) {
+	got := strings.Join(toColumns([]string{
+		"Amount (EUR)", "amount  eur", " Größe ", "", "金額", "2024", "order", "rowid", "a\"b", "_created_at", "Café",
+	}), " ")
+	want := "Amount_EUR amount_eur_2 Gro_e column_4 column_5 _2024 order c_rowid a_b _created_at Cafe"
+	if got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		taken := map[string]bool{}
+		for _, name := range toColumns(rapid.SliceOf(rapid.String()).Draw(t, "headings")) {
+			if !identifier(name) || len(name) > maxName || taken[strings.ToLower(name)] {
+				t.Fatalf("%q is not a column name, or not the first such", name)
+			}
+			taken[strings.ToLower(name)] = true
+		}
+	})
+}
+
+func TestNearest(t *testing.T) {
+	tables := []string{"expenses", "invoices", "customers"}
+	for name, want := range map[string]string{"expense": "expenses", "Invoice": "invoices", "custmers": "customers", "zzz": "", "x": ""} {
+		if got := nearest(name, tables); got != want {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+}
+
+func TestSniff(t *testing.T) {
+	for cell, want := range map[string]kind{
+		"": unseen, "0": integer, "-12": integer, "007": text, "+1": text, "-0": text, "1e5": text, " 1": text, "1,5": text,
+		"9007199254740992": integer, "9007199254740993": long, "9223372036854775808": text,
+		"1.5": real, "-0.50": real, "1.": text, ".5": text, "1234567890.123456": text, "0x10": text, "1_000": text, "-": text, "1.2.3": text,
+	} {
+		if got := sniff(cell); got != want {
+			t.Errorf("%q: %d, want %d", cell, got, want)
+		}
+	}
+	for _, c := range []struct{ a, b, want kind }{
+		{unseen, real, real}, {integer, real, real}, {long, real, text}, {integer, long, long}, {boolean, integer, integer},
+		{boolean, real, text}, {integer, text, text}, {boolean, text, text},
+	} {
+		if c.a.merge(c.b) != c.want || c.b.merge(c.a) != c.want {
+			t.Errorf("%d with %d: %d and %d, want %d", c.a, c.b, c.a.merge(c.b), c.b.merge(c.a), c.want)
+		}
+	}
+}
