@@ -186,6 +186,9 @@ type turn struct {
 
 // step asks for one answer and records it. failure is the model's side; err is the host's.
 func (r *run) step(ctx context.Context, noTools bool) (t turn, failure, err error) {
+	if r.Policy.Plain {
+		return r.play(ctx)
+	}
 	writing := context.WithoutCancel(ctx)
 	r.result.Steps++
 	s := Step{Number: r.result.Steps, Notices: r.staged, StartedAt: time.Now()}
@@ -218,6 +221,23 @@ func (r *run) step(ctx context.Context, noTools bool) (t turn, failure, err erro
 		r.messages = append(r.messages, message)
 	}
 	r.add(t)
+	return t, nil, r.Recorder.FinishStep(writing, s)
+}
+
+// play is a step of a playbook, which knows its answer at once: its end is no step.
+func (r *run) play(ctx context.Context) (t turn, failure, err error) {
+	writing := context.WithoutCancel(ctx)
+	s := Step{Number: r.result.Steps + 1, StartedAt: time.Now()}
+	if t, failure = r.ask(ctx, false); failure != nil || len(t.calls) == 0 {
+		return t, failure, nil
+	}
+	r.result.Steps++
+	t.number = s.Number
+	r.name(&t)
+	if err := r.Recorder.StartStep(writing, s); err != nil {
+		return t, nil, err
+	}
+	s.FinishedAt = time.Now()
 	return t, nil, r.Recorder.FinishStep(writing, s)
 }
 

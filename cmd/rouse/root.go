@@ -2,10 +2,13 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 
 	"github.com/spf13/cobra"
+
+	"rouse/cmd/internal/web"
 )
 
 // Exit codes of every command (design: cli).
@@ -15,28 +18,74 @@ const (
 	exitUsage  = 2
 )
 
+// errSilent ends a command with exitFailed after it has already said what it found.
+var errSilent = errors.New("already said")
+
+// usageError is a command line that was wrong.
+type usageError struct{ error }
+
+func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
+// failure marks an error that a verb returned, as against one that the command line's
+// parser found.
+type failure struct{ error }
+
+func (f failure) Unwrap() error { return f.error }
+
 // run executes one command line and returns the process's exit code.
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	root := newRoot()
+func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	root := newRoot(&place{}) //nolint:contextcheck // cobra hands the context on
 	root.SetArgs(args)
+	root.SetIn(stdin)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	if err := root.ExecuteContext(ctx); err != nil {
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return exitDone
+	}
+	if !errors.Is(err, errSilent) {
 		fmt.Fprintln(stderr, "rouse:", err)
+	}
+	var failed failure
+	if !errors.As(err, &failed) {
 		return exitUsage
 	}
-	return exitDone
+	var wrong usageError
+	var answer *web.Error
+	if errors.As(err, &wrong) || (errors.As(err, &answer) && answer.Usage) {
+		return exitUsage
+	}
+	return exitFailed
 }
 
-func newRoot() *cobra.Command {
-	root := &cobra.Command{
-		Use:           "rouse",
-		Short:         "Wakes AI agents when something happens",
-		SilenceUsage:  true,
-		SilenceErrors: true,
-		Args:          cobra.NoArgs,
-		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+// verb adapts a command's function to cobra.
+func verb(f func(cmd *cobra.Command, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		if err := f(cmd, args); err != nil {
+			return failure{err}
+		}
+		return nil
 	}
-	root.AddCommand(newVersion())
+}
+
+func newRoot(at *place) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "rouse",
+		Short: "Wakes AI agents when something happens",
+		Long: `rouse wakes AI agents when something happens: a cron schedule comes due, a file
+lands in a folder, or you ask. Describe agents and jobs in rouse.yaml, start
+"rouse serve", and read what happened with "rouse runs" and "rouse show".`,
+		SilenceUsage:      true,
+		SilenceErrors:     true,
+		Args:              cobra.NoArgs,
+		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
+		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.PersistentFlags().StringVar(&at.config, "config", "", "configuration `file` (default ./rouse.yaml, then HOME/rouse.yaml)")
+	root.PersistentFlags().StringVar(&at.home, "home", "", "`folder` that holds all state (default the configuration's home, $ROUSE_HOME or ~/.rouse)")
+	root.AddCommand(
+		newInit(), newServe(at), newStatus(at), newRun(at), newCall(at), newJobs(at), newNext(at), newRuns(at), newShow(at), newLogs(at),
+		newCancel(at), newRetry(at), newDB(at), newConfig(at), newDoctor(at), newNotify(at), newBench(), newVersion(),
+	)
 	return root
 }

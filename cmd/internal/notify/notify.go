@@ -113,8 +113,8 @@ func (n *Notifier) one(ctx context.Context, notice ledger.Notice) error {
 	if ok {
 		err = send(ctx, channel, notice)
 	}
-	if ctx.Err() != nil {
-		return nil // stopped in the middle: it is tried at the next start
+	if stopped := ctx.Err(); stopped != nil {
+		return stopped // in the middle: it is tried at the next start
 	}
 	notice.Error = ""
 	switch {

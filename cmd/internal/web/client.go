@@ -65,6 +65,15 @@ func (c *Client) Post(ctx context.Context, path string, in, out any) error {
 	return c.do(ctx, http.MethodPost, path, nil, in, out)
 }
 
+// Upload sends a body as it is and reads the answer into out.
+func (c *Client) Upload(ctx context.Context, path string, query url.Values, body io.Reader, out any) error {
+	resp, err := c.request(ctx, http.MethodPost, path, query, body, "application/octet-stream")
+	if err != nil {
+		return err
+	}
+	return decode(resp, path, out)
+}
+
 // Lines follows a stream of JSON lines until it ends or ctx does.
 func (c *Client) Lines(ctx context.Context, path string, query url.Values) iter.Seq2[json.RawMessage, error] {
 	return func(yield func(json.RawMessage, error) bool) {
@@ -92,33 +101,40 @@ func (c *Client) do(ctx context.Context, method, path string, query url.Values, 
 	if err != nil {
 		return err
 	}
+	return decode(resp, path, out)
+}
+
+func decode(resp *http.Response, path string, out any) error {
 	defer resp.Body.Close()
 	if out == nil {
 		_, err := io.Copy(io.Discard, resp.Body)
 		return err
 	}
 	if err := json.NewDecoder(resp.Body).Decode(out); err != nil {
-		return fmt.Errorf("the answer to %s %s was not understood: %w; is the daemon of the same version?", method, path, err)
+		return fmt.Errorf("the answer to %s was not understood: %w; is the daemon of the same version?", path, err)
 	}
 	return nil
 }
 
 func (c *Client) send(ctx context.Context, method, path string, query url.Values, in any) (*http.Response, error) {
-	var body io.Reader
-	if in != nil {
-		text, err := json.Marshal(in)
-		if err != nil {
-			return nil, err
-		}
-		body = bytes.NewReader(text)
+	if in == nil {
+		return c.request(ctx, method, path, query, nil, "")
 	}
+	text, err := json.Marshal(in)
+	if err != nil {
+		return nil, err
+	}
+	return c.request(ctx, method, path, query, bytes.NewReader(text), "application/json")
+}
+
+func (c *Client) request(ctx context.Context, method, path string, query url.Values, body io.Reader, contentType string) (*http.Response, error) {
 	u := url.URL{Scheme: "http", Host: "rouse", Path: path, RawQuery: query.Encode()}
 	req, err := http.NewRequestWithContext(ctx, method, u.String(), body)
 	if err != nil {
 		return nil, err
 	}
-	if in != nil {
-		req.Header.Set("Content-Type", "application/json")
+	if contentType != "" {
+		req.Header.Set("Content-Type", contentType)
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {

@@ -101,6 +101,7 @@ type Call struct {
 	Kind       string          `json:"kind"`
 	State      string          `json:"state"`
 	Result     json.RawMessage `json:"result"`
+	Envelope   json.RawMessage `json:"envelope"`
 	StartedAt  Time            `json:"started_at"`
 	DurationMS int64           `json:"duration_ms"`
 	Deduped    bool            `json:"deduped"`
@@ -124,6 +125,7 @@ type Job struct {
 	Triggers    []string `json:"triggers"`
 	Next        Time     `json:"next"`
 	LastRun     string   `json:"last_run"`
+	LastState   string   `json:"last_state"`
 	LastOutcome string   `json:"last_outcome"`
 	LastAt      Time     `json:"last_at"`
 	Paused      bool     `json:"paused"`
@@ -160,4 +162,19 @@ type Fire struct {
 	// Tool and Args make it one call by hand.
 	Tool string          `json:"tool,omitempty"`
 	Args json.RawMessage `json:"args,omitempty"`
+}
+
+// Notify asks for a text to be sent to a channel at once.
+type Notify struct {
+	Channel string `json:"channel"`
+	Text    string `json:"text"`
+}
+
+// Query asks an agent's database.
+type Query struct {
+	SQL            string `json:"sql"`
+	Params         []any  `json:"params,omitempty"`
+	Limit          int    `json:"limit,omitempty"`
+	Offset         int    `json:"offset,omitempty"`
+	IncludeDeleted bool   `json:"include_deleted,omitempty"`
 }

@@ -1,0 +1,43 @@
+package agent
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"rouse/agentdb/ledger"
+)
+
+func parseDetail(run ledger.Run) (ledger.Detail, error) {
+	var d ledger.Detail
+	if len(run.Detail) == 0 {
+		return d, nil
+	}
+	if err := json.Unmarshal(run.Detail, &d); err != nil {
+		return d, fmt.Errorf("the record of what triggered run %d is damaged: %w", run.ID, err)
+	}
+	return d, nil
+}
+
+// stamp is an instant in a template: it prints as RFC 3339 and keeps the methods of time.Time.
+type stamp struct{ time.Time }
+
+func (s stamp) String() string { return s.UTC().Format(time.RFC3339) }
+
+// templateData is what prompts, playbooks and notices can name. A name that a run does
+// not have (a file, in a scheduled one) is absent, so that using it is an error that says so.
+func templateData(run ledger.Run, attempt int, d ledger.Detail, lastSuccess, lastRun time.Time) map[string]any {
+	input := map[string]any{}
+	for k, v := range d.Input {
+		input[k] = v
+	}
+	data := map[string]any{
+		"Job": run.Job, "Agent": run.Agent, "Run": fmt.Sprint(run.ID), "Attempt": attempt,
+		"Scheduled": stamp{run.ScheduledAt}, "LastSuccess": stamp{lastSuccess}, "LastRun": stamp{lastRun},
+		"Input": input,
+	}
+	if d.File != nil {
+		data["File"] = *d.File
+	}
+	return data
+}

@@ -1,0 +1,85 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"rouse/agentdb"
+)
+
+// unmet names the first expectation that does not hold, "" when all do. The error is the
+// host's: an expectation could not be checked at all.
+func (r *Runner) unmet(ctx context.Context, t task, started time.Time) (string, error) {
+	for _, e := range t.job.Expect {
+		var why string
+		var err error
+		if e.File != "" {
+			why = fileUnmet(e.File, started)
+		} else {
+			why, err = r.sqlUnmet(ctx, t.agent.Name, e.SQL)
+		}
+		if err != nil {
+			return "", fmt.Errorf("%s: the expectation could not be checked: %w", e.Where, err)
+		}
+		if why != "" {
+			return fmt.Sprintf("expected at %s: %s", e.Where, why), nil
+		}
+	}
+	return "", nil
+}
+
+// fileUnmet says why a file does not count as made by this run.
+func fileUnmet(path string, started time.Time) string {
+	info, err := os.Stat(path)
+	if err != nil {
+		return fmt.Sprintf("the file %s does not exist", path)
+	}
+	// File systems keep time more coarsely than the clock does.
+	if info.ModTime().Before(started.Truncate(time.Second)) {
+		return fmt.Sprintf("the file %s was not changed by this run (last change %s)", path, info.ModTime().Format(time.RFC3339))
+	}
+	return ""
+}
+
+// sqlUnmet says why a query on the agent's database does not give one true value.
+func (r *Runner) sqlUnmet(ctx context.Context, agent, sql string) (string, error) {
+	db, release, err := r.databases.Get(ctx, agent)
+	if err != nil {
+		return "", err
+	}
+	defer release()
+	rows, err := db.Query(ctx, agentdb.QuerySpec{SQL: sql, Limit: 1})
+	var bad *agentdb.Error
+	if errors.As(err, &bad) {
+		return fmt.Sprintf("%q fails: %s", sql, bad.Message), nil
+	}
+	if err != nil {
+		return "", err
+	}
+	if len(rows.Rows) == 0 || len(rows.Columns) == 0 {
+		return fmt.Sprintf("%q gives no row", sql), nil
+	}
+	value := rows.Rows[0][rows.Columns[0]]
+	switch v := value.(type) {
+	case int64:
+		if v != 0 {
+			return "", nil
+		}
+	case float64:
+		if v != 0 {
+			return "", nil
+		}
+	case bool:
+		if v {
+			return "", nil
+		}
+	case string:
+		if v != "" && v != "0" {
+			return "", nil
+		}
+	}
+	return fmt.Sprintf("%q gives %v", sql, value), nil
+}

@@ -1,0 +1,183 @@
+package agent
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"rouse/agent/loop"
+	"rouse/agent/model"
+	"rouse/agent/tool"
+	"rouse/agentdb/ledger"
+)
+
+// recorder writes the loop's steps and calls into the ledger, fenced by the attempt.
+type recorder struct {
+	ledger  *ledger.Ledger
+	attempt ledger.Attempt
+	redact  *strings.Replacer
+}
+
+// redactor blacks secrets out, as they are and as JSON writes them.
+func redactor(secrets []string) *strings.Replacer {
+	var pairs []string
+	for _, s := range secrets {
+		if len(s) < 4 {
+			continue // too short to tell it from other text
+		}
+		pairs = append(pairs, s, "[secret]")
+		if quoted, err := json.Marshal(s); err == nil {
+			pairs = append(pairs, string(bytes.Trim(quoted, `"`)), "[secret]")
+		}
+	}
+	return strings.NewReplacer(pairs...)
+}
+
+func (r *recorder) clean(raw json.RawMessage) json.RawMessage {
+	return json.RawMessage(r.redact.Replace(string(raw)))
+}
+
+func (r *recorder) step(s loop.Step) ledger.Step {
+	return ledger.Step{
+		Run: r.attempt.Run, Attempt: r.attempt.Number, Number: s.Number, Message: r.clean(s.Message), Text: r.redact.Replace(s.Text), Notices: s.Notices,
+		Usage:     ledger.Usage{TokensIn: s.Usage.Input, TokensOut: s.Usage.Output, TokensCached: s.Usage.Cached},
+		StartedAt: s.StartedAt, FinishedAt: s.FinishedAt,
+	}
+}
+
+func (r *recorder) call(c loop.Call) ledger.Call {
+	return ledger.Call{
+		Run: r.attempt.Run, Attempt: r.attempt.Number, Step: c.Step, Index: c.Index, ID: c.ID, Key: c.Key, Tool: c.Tool, Args: r.clean(c.Args),
+		Effect: c.Effect, State: c.State, Envelope: r.clean(c.Envelope), StartedAt: c.StartedAt, FinishedAt: c.FinishedAt,
+	}
+}
+
+// StartStep implements loop.Recorder.
+func (r *recorder) StartStep(ctx context.Context, s loop.Step) error {
+	return r.ledger.StartStep(ctx, r.attempt, r.step(s))
+}
+
+// FinishStep implements loop.Recorder.
+func (r *recorder) FinishStep(ctx context.Context, s loop.Step) error {
+	return r.ledger.FinishStep(ctx, r.attempt, r.step(s))
+}
+
+// StartCall implements loop.Recorder.
+func (r *recorder) StartCall(ctx context.Context, c loop.Call) error {
+	return r.ledger.StartCall(ctx, r.attempt, r.call(c))
+}
+
+// FinishCall implements loop.Recorder.
+func (r *recorder) FinishCall(ctx context.Context, c loop.Call) error {
+	return r.ledger.FinishCall(ctx, r.attempt, r.call(c))
+}
+
+// history is what earlier attempts of a run left for the next one.
+type history struct {
+	calls    map[string]loop.Past // by key
+	messages []model.Message      // a model's transcript after the prompt
+	pending  []model.Call         // asked for at its end, without a result
+}
+
+// past reads what earlier attempts did. After an interruption every recorded result is
+// used again. After a failure a playbook begins anew, but what has changed something is
+// not done twice; a model goes on from its transcript and is told how it ended.
+func (r *Runner) past(ctx context.Context, run ledger.Run, a ledger.Attempt) (history, error) {
+	h := history{calls: map[string]loop.Past{}}
+	if a.Number == 1 {
+		return h, nil
+	}
+	attempts, err := r.ledger.Attempts(ctx, run.ID)
+	if err != nil {
+		return h, err
+	}
+	calls, err := r.ledger.Calls(ctx, run.ID)
+	if err != nil {
+		return h, err
+	}
+	steps, err := r.ledger.Steps(ctx, run.ID)
+	if err != nil {
+		return h, err
+	}
+	before := ledger.Attempt{}
+	for _, old := range attempts {
+		if old.Number == a.Number-1 {
+			before = old
+		}
+	}
+	for _, c := range calls {
+		h.add(c, before.State == ledger.AttemptInterrupted)
+	}
+	return h, h.transcript(steps, calls, before)
+}
+
+// add keeps what is to be known of one recorded call.
+func (h *history) add(c ledger.Call, interrupted bool) {
+	switch c.State {
+	case ledger.CallUncertain:
+		h.calls[c.Key] = loop.Past{Uncertain: true}
+	case ledger.CallDone, ledger.CallReplayed:
+		if interrupted || c.Effect != ledger.EffectRead {
+			h.calls[c.Key] = loop.Past{Envelope: c.Envelope}
+		}
+	case ledger.CallFailed:
+		if interrupted {
+			h.calls[c.Key] = loop.Past{Envelope: c.Envelope}
+		} else {
+			delete(h.calls, c.Key)
+		}
+	}
+}
+
+// transcript rebuilds a model's messages from the record.
+func (h *history) transcript(steps []ledger.Step, calls []ledger.Call, before ledger.Attempt) error {
+	results := map[string]json.RawMessage{}
+	for _, c := range calls {
+		if len(c.Envelope) > 0 && c.State != ledger.CallCancelled {
+			results[c.Key] = c.Envelope
+		}
+	}
+	for _, s := range steps {
+		if len(s.Message) == 0 {
+			continue // a turn that failed, or that only finished older calls
+		}
+		var m model.Message
+		if err := json.Unmarshal(s.Message, &m); err != nil {
+			return fmt.Errorf("step %d of attempt %d is damaged in the record: %w", s.Number, s.Attempt, err)
+		}
+		if m.Text == "" && len(m.Calls) == 0 {
+			continue
+		}
+		h.messages, h.pending = append(h.messages, m), nil
+		for _, c := range m.Calls {
+			if envelope, ok := results[c.Key]; ok {
+				h.messages = append(h.messages, model.Message{Role: model.RoleTool, CallID: c.ID, Name: c.Name, Text: string(envelope)})
+			} else {
+				h.pending = append(h.pending, c)
+			}
+		}
+	}
+	if before.State == ledger.AttemptFailed && len(h.messages) > 0 {
+		if err := h.closePending(); err != nil {
+			return err
+		}
+		h.messages = append(h.messages, model.Message{Role: model.RoleUser,
+			Text: "Your last attempt at this task did not succeed: " + before.Error + "\nWhat your calls did so far stands. Go on from here."})
+	}
+	return nil
+}
+
+// closePending answers the calls that a failed attempt left open: they are not made now.
+func (h *history) closePending() error {
+	for _, c := range h.pending {
+		text, err := json.Marshal(tool.Failure(tool.KindExecutionError, "the attempt ended before this call"))
+		if err != nil {
+			return err
+		}
+		h.messages = append(h.messages, model.Message{Role: model.RoleTool, CallID: c.ID, Name: c.Name, Text: string(text)})
+	}
+	h.pending = nil
+	return nil
+}

@@ -1,0 +1,199 @@
+package db
+
+import (
+	"context"
+	"embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"rouse/agent/tool"
+	"rouse/agentdb"
+)
+
+//go:embed *.md
+var descriptions embed.FS
+
+// Options are what the tools of one run reach.
+type Options struct {
+	Pool  *agentdb.Pool
+	Roots *tool.Roots // where db_import may read
+}
+
+// Tools are the tools of one run.
+func Tools(o Options) ([]tool.Tool, error) {
+	definitions := []func() (tool.Tool, error){
+		func() (tool.Tool, error) { return define(o, "db_schema", tool.Read, nil, o.schema) },
+		func() (tool.Tool, error) { return define(o, "db_create_table", tool.Database, nil, o.createTable) },
+		func() (tool.Tool, error) { return define(o, "db_insert", tool.Database, nil, o.insert) },
+		func() (tool.Tool, error) {
+			return define(o, "db_import", tool.Database, map[string][]string{"mode": {"insert", "upsert"}, "format": {"csv", "tsv", "json", "jsonl", "ndjson"}}, o.importFile)
+		},
+		func() (tool.Tool, error) { return define(o, "db_query", tool.Read, nil, o.query) },
+	}
+	var out []tool.Tool
+	for _, d := range definitions {
+		t, err := d()
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, t)
+	}
+	return out, nil
+}
+
+// define makes a tool that borrows the agent's database for the length of a call.
+func define[A any](o Options, name string, effect tool.Effect, enum map[string][]string, run func(context.Context, *agentdb.DB, tool.Invocation, A) (any, []string, error)) (tool.Tool, error) {
+	text, err := descriptions.ReadFile(strings.TrimPrefix(name, "db_") + ".md")
+	if err != nil {
+		return tool.Tool{}, fmt.Errorf("tool %s has no description: %w", name, err)
+	}
+	return tool.Define(tool.Spec{Name: name, Description: string(text), Effect: effect, Enum: enum}, func(ctx context.Context, in tool.Invocation, args A) (tool.Envelope, error) {
+		db, release, err := o.Pool.Get(ctx, in.Agent)
+		if err != nil {
+			return tool.Envelope{}, fmt.Errorf("the database of agent %s cannot be used: %w", in.Agent, err)
+		}
+		defer release()
+		result, warnings, err := run(ctx, db, in, args)
+		return answer(result, warnings, err)
+	})
+}
+
+// answer words what went wrong for the caller of a tool; the rest is the host's trouble.
+func answer(result any, warnings []string, err error) (tool.Envelope, error) {
+	var bad *agentdb.Error
+	var path *tool.PathError
+	switch {
+	case errors.As(err, &bad):
+		e := tool.Failure(tool.Kind(bad.Kind), "%s", bad.Message).WithField(bad.Field, "")
+		e.Retryable = bad.Retryable
+		return e, nil
+	case errors.As(err, &path):
+		return path.Envelope(), nil
+	case err != nil:
+		return tool.Envelope{}, err
+	}
+	return tool.Success(result, warnings...), nil
+}
+
+func by(in tool.Invocation) agentdb.By { return agentdb.By{Run: in.Run, Key: in.Key, Actor: "agent"} }
+
+type schemaArgs struct{}
+
+func (o Options) schema(ctx context.Context, db *agentdb.DB, _ tool.Invocation, _ schemaArgs) (any, []string, error) {
+	s, err := db.Schema(ctx)
+	return s, nil, err
+}
+
+type columnArgs struct {
+	Name       string `json:"name"`
+	Type       string `json:"type" jsonschema:"TEXT, INTEGER, REAL, NUMERIC or BLOB"`
+	Nullable   *bool  `json:"nullable,omitempty" jsonschema:"default true"`
+	Default    any    `json:"default,omitempty"`
+	PrimaryKey bool   `json:"primary_key,omitempty"`
+}
+
+type indexArgs struct {
+	Name    string   `json:"name"`
+	Columns []string `json:"columns"`
+	Unique  bool     `json:"unique,omitempty"`
+}
+
+type createArgs struct {
+	Name    string       `json:"name"`
+	Purpose string       `json:"purpose" jsonschema:"what the rows are, in a sentence"`
+	Columns []columnArgs `json:"columns"`
+	Indexes []indexArgs  `json:"indexes,omitempty"`
+}
+
+func (o Options) createTable(ctx context.Context, db *agentdb.DB, in tool.Invocation, a createArgs) (any, []string, error) {
+	spec := agentdb.TableSpec{Name: a.Name, Purpose: a.Purpose}
+	for _, c := range a.Columns {
+		column := agentdb.Column{Name: c.Name, Type: c.Type, Nullable: c.Nullable, PrimaryKey: c.PrimaryKey}
+		if c.Default != nil {
+			raw, err := json.Marshal(c.Default)
+			if err != nil {
+				return nil, nil, err
+			}
+			column.Default = raw
+		}
+		spec.Columns = append(spec.Columns, column)
+	}
+	for _, i := range a.Indexes {
+		spec.Indexes = append(spec.Indexes, agentdb.Index(i))
+	}
+	created, err := db.CreateTable(ctx, by(in), spec)
+	warnings := created.Warnings
+	created.Warnings = nil
+	return created, warnings, err
+}
+
+type insertArgs struct {
+	Table string           `json:"table"`
+	Row   map[string]any   `json:"row,omitempty" jsonschema:"one row: column to value"`
+	Rows  []map[string]any `json:"rows,omitempty" jsonschema:"several rows instead"`
+}
+
+// insert answers {id} for one row and {ids, count} for several (OSA-54).
+func (o Options) insert(ctx context.Context, db *agentdb.DB, in tool.Invocation, a insertArgs) (any, []string, error) {
+	rows, one := a.Rows, len(a.Row) > 0
+	if one == (len(rows) > 0) {
+		return nil, nil, &agentdb.Error{Kind: string(tool.KindInvalidArgs), Field: "row", Message: "give exactly one of row and rows", Retryable: true}
+	}
+	if one {
+		rows = []map[string]any{a.Row}
+	}
+	done, err := db.Insert(ctx, by(in), a.Table, rows)
+	if err != nil {
+		return nil, nil, err
+	}
+	if one && len(done.IDs) == 1 {
+		return map[string]any{"id": done.IDs[0]}, done.Warnings, nil
+	}
+	return map[string]any{"ids": done.IDs, "count": done.Count}, done.Warnings, nil
+}
+
+type importArgs struct {
+	Table       string   `json:"table"`
+	Path        string   `json:"path" jsonschema:"relative to the working folder, or absolute inside a granted folder"`
+	Format      string   `json:"format,omitempty" jsonschema:"by the name and the content of the file when absent"`
+	Mode        string   `json:"mode,omitempty" jsonschema:"insert (default) or upsert"`
+	KeyColumns  []string `json:"key_columns,omitempty" jsonschema:"of upsert"`
+	CreateTable *bool    `json:"create_table,omitempty" jsonschema:"make the table when it does not exist; default true"`
+	HasHeader   *bool    `json:"has_header,omitempty" jsonschema:"default true"`
+	Columns     []string `json:"columns,omitempty"`
+	MaxRows     int      `json:"max_rows,omitempty"`
+}
+
+func (o Options) importFile(ctx context.Context, db *agentdb.DB, in tool.Invocation, a importArgs) (any, []string, error) {
+	f, err := o.Roots.Open(a.Path)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer f.Close()
+	if a.Format == "ndjson" {
+		a.Format = "jsonl"
+	}
+	done, err := db.Import(ctx, by(in), agentdb.ImportSpec{
+		Table: a.Table, Source: f, Name: filepath.Base(a.Path), Format: a.Format, Mode: a.Mode, KeyColumns: a.KeyColumns,
+		NoCreate: a.CreateTable != nil && !*a.CreateTable, NoHeader: a.HasHeader != nil && !*a.HasHeader, Columns: a.Columns, MaxRows: a.MaxRows,
+	})
+	warnings := done.Warnings
+	done.Warnings = nil
+	return done, warnings, err
+}
+
+type queryArgs struct {
+	SQL            string `json:"sql" jsonschema:"one SELECT"`
+	Params         []any  `json:"params,omitempty" jsonschema:"values for ? in the SQL"`
+	Limit          int    `json:"limit,omitempty" jsonschema:"default 1000, at most 5000"`
+	Offset         int    `json:"offset,omitempty"`
+	IncludeDeleted bool   `json:"include_deleted,omitempty"`
+}
+
+func (o Options) query(ctx context.Context, db *agentdb.DB, _ tool.Invocation, a queryArgs) (any, []string, error) {
+	rows, err := db.Query(ctx, agentdb.QuerySpec{SQL: a.SQL, Params: a.Params, Limit: a.Limit, Offset: a.Offset, IncludeDeleted: a.IncludeDeleted})
+	return rows, rows.Warnings, err
+}

@@ -1,0 +1,131 @@
+package web
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"strconv"
+
+	"rouse/agentdb/ledger"
+)
+
+// run answers with everything the ledger holds of one run.
+func (s *server) run(r *http.Request) (any, error) {
+	id, err := runID(r.PathValue("id"))
+	if err != nil {
+		return nil, err
+	}
+	return s.detail(r.Context(), id)
+}
+
+func (s *server) detail(ctx context.Context, id int64) (RunDetail, error) {
+	run, err := s.ledger.Run(ctx, id)
+	if err != nil {
+		return RunDetail{}, err
+	}
+	attempts, err := s.ledger.Attempts(ctx, id)
+	if err != nil {
+		return RunDetail{}, err
+	}
+	steps, err := s.ledger.Steps(ctx, id)
+	if err != nil {
+		return RunDetail{}, err
+	}
+	calls, err := s.ledger.Calls(ctx, id)
+	if err != nil {
+		return RunDetail{}, err
+	}
+	events, err := s.ledger.Events(ctx, ledger.EventFilter{Run: id, Limit: maxRuns})
+	if err != nil {
+		return RunDetail{}, err
+	}
+	d := RunDetail{Run: newRun(run), Attempts: []Attempt{}, StepsDetail: newSteps(steps, calls), Events: []Event{}}
+	for _, a := range attempts {
+		d.Attempts = append(d.Attempts, Attempt{Number: a.Number, State: a.State, StartedAt: Time{a.StartedAt}, FinishedAt: Time{a.FinishedAt}, Error: a.Error})
+	}
+	for _, e := range events {
+		d.Events = append(d.Events, newEvent(e))
+	}
+	return d, nil
+}
+
+func newRun(r ledger.Run) Run {
+	return Run{
+		ID: id(r.ID), Job: r.Job, Agent: r.Agent, Trigger: string(r.Trigger), TriggerDetail: object(r.Detail),
+		State: string(r.State), WaitingFor: r.WaitingFor, Outcome: string(r.Outcome), Exit: r.Exit, Verified: r.Verified, Attempt: r.Attempt,
+		ScheduledAt: Time{r.ScheduledAt}, QueuedAt: Time{r.QueuedAt}, StartedAt: Time{r.StartedAt}, FinishedAt: Time{r.FinishedAt},
+		Summary: r.Summary, Error: r.Error, Steps: r.Steps, Calls: r.Calls,
+		TokensIn: r.Usage.TokensIn, TokensOut: r.Usage.TokensOut, CostUSD: float64(r.Usage.CostMicroUSD) / 1e6,
+		Artifacts: []string{}, Taint: []string{},
+	}
+}
+
+// newSteps puts the calls under their steps, in the order in which they happened.
+func newSteps(steps []ledger.Step, calls []ledger.Call) []Step {
+	type key struct{ attempt, step int }
+	under := map[key][]Call{}
+	for _, c := range calls {
+		k := key{c.Attempt, c.Step}
+		under[k] = append(under[k], newCall(c))
+	}
+	out := make([]Step, 0, len(steps))
+	for _, st := range steps {
+		notices := st.Notices
+		if notices == nil {
+			notices = []string{}
+		}
+		its := under[key{st.Attempt, st.Number}]
+		if its == nil {
+			its = []Call{}
+		}
+		out = append(out, Step{Step: st.Number, Attempt: st.Attempt, Text: st.Text, Calls: its, Notices: notices})
+	}
+	return out
+}
+
+func newCall(c ledger.Call) Call {
+	var envelope struct {
+		OK      bool            `json:"ok"`
+		Kind    string          `json:"kind"`
+		Message string          `json:"message"`
+		Result  json.RawMessage `json:"result"`
+	}
+	result := json.RawMessage("null")
+	if len(c.Envelope) > 0 && json.Unmarshal(c.Envelope, &envelope) == nil {
+		switch {
+		case envelope.OK && len(envelope.Result) > 0:
+			result = envelope.Result
+		case !envelope.OK:
+			if text, err := json.Marshal(envelope.Message); err == nil {
+				result = text
+			}
+		}
+	}
+	if len(c.Envelope) == 0 {
+		c.Envelope = json.RawMessage("null")
+	}
+	out := Call{Tool: c.Tool, Args: object(c.Args), OK: envelope.OK, Kind: envelope.Kind, State: c.State, Result: result, Envelope: c.Envelope, StartedAt: Time{c.StartedAt}}
+	if !c.FinishedAt.IsZero() {
+		out.DurationMS = c.FinishedAt.Sub(c.StartedAt).Milliseconds()
+	}
+	return out
+}
+
+func newEvent(e ledger.Event) Event {
+	out := Event{ID: id(e.ID), Job: e.Job, At: Time{e.At}, Kind: e.Kind, Data: object(e.Data)}
+	if e.Run != 0 {
+		out.Run = id(e.Run)
+	}
+	return out
+}
+
+// id prints a ledger integer as every listing does: a decimal string.
+func id(n int64) string { return strconv.FormatInt(n, 10) }
+
+// object is a JSON value, an empty object where there is none.
+func object(raw json.RawMessage) json.RawMessage {
+	if len(raw) == 0 {
+		return json.RawMessage("{}")
+	}
+	return raw
+}

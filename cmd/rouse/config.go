@@ -1,0 +1,106 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"rouse/cmd/internal/config"
+)
+
+func newConfig(at *place) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "config",
+		Short: "Checks, shows and describes the configuration",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newConfigCheck(at), newConfigShow(at), newConfigSchema())
+	return cmd
+}
+
+// checked is what `rouse config check --json` prints.
+type checked struct {
+	OK       bool             `json:"ok"`
+	Files    []string         `json:"files"`
+	Problems []config.Problem `json:"problems"`
+}
+
+func newConfigCheck(at *place) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "check",
+		Short: "Reads the configuration, starts nothing, lists every problem; exits 1 on errors",
+		Args:  cobra.NoArgs,
+		RunE: verb(func(cmd *cobra.Command, _ []string) error {
+			cfg, err := at.load()
+			var wrong *config.Errors
+			if err != nil && !errors.As(err, &wrong) {
+				return err
+			}
+			result := checked{OK: err == nil, Files: []string{}, Problems: []config.Problem{}}
+			if wrong != nil {
+				result.Problems = append(result.Problems, wrong.Problems...)
+			}
+			if cfg != nil {
+				result.Files = append(result.Files, cfg.Files...)
+				result.Problems = append(result.Problems, cfg.Warnings...)
+			}
+			if asJSON {
+				if err := printJSON(cmd.OutOrStdout(), result); err != nil {
+					return err
+				}
+			} else {
+				for _, p := range result.Problems {
+					fmt.Fprintln(cmd.OutOrStdout(), p)
+				}
+				if result.OK {
+					fmt.Fprintf(cmd.OutOrStdout(), "%d jobs, %d agents: no errors\n", len(cfg.Jobs), len(cfg.Agents))
+				}
+			}
+			if !result.OK {
+				return errSilent
+			}
+			return nil
+		}),
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func newConfigShow(at *place) *cobra.Command {
+	return &cobra.Command{
+		Use:   "show",
+		Short: "Prints the configuration as it takes effect, defaults filled in and secrets masked",
+		Args:  cobra.NoArgs,
+		RunE: verb(func(cmd *cobra.Command, _ []string) error {
+			cfg, err := at.load()
+			if err != nil {
+				return err
+			}
+			text, err := cfg.Show()
+			if err != nil {
+				return err
+			}
+			_, err = cmd.OutOrStdout().Write(text)
+			return err
+		}),
+	}
+}
+
+func newConfigSchema() *cobra.Command {
+	return &cobra.Command{
+		Use:   "schema",
+		Short: "Prints the JSON Schema that editors use",
+		Args:  cobra.NoArgs,
+		RunE: verb(func(cmd *cobra.Command, _ []string) error {
+			text, err := config.Schema()
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s\n", text)
+			return err
+		}),
+	}
+}

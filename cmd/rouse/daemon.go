@@ -1,0 +1,318 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"rouse/agent"
+	"rouse/agentdb"
+	"rouse/agentdb/ledger"
+	"rouse/cmd/internal/config"
+	"rouse/cmd/internal/notify"
+	"rouse/cmd/internal/web"
+	"rouse/scheduler"
+	"rouse/scheduler/dispatch"
+	"rouse/watcher"
+)
+
+// pruneEvery is how often history that is too old is removed.
+const pruneEvery = 6 * time.Hour
+
+// daemonOptions say what to open.
+type daemonOptions struct {
+	home    string
+	config  *config.Config
+	problem error // why config is empty: then history can be read, and nothing runs
+	adopt   bool
+	daemon  bool // serves, as against a command that works on the home by itself
+	logger  *slog.Logger
+}
+
+// daemon is all parts wired together on one home. A test starts it as main does.
+type daemon struct {
+	home      *home
+	config    *config.Config
+	problem   error
+	log       *slog.Logger
+	startedAt time.Time
+	ready     atomic.Bool
+
+	ledger     *ledger.Ledger
+	databases  *agentdb.Pool
+	runner     *agent.Runner
+	scheduler  *scheduler.Scheduler
+	watcher    *watcher.Watcher // nil in a command
+	notifier   *notify.Notifier
+	dispatcher dispatch.Options
+	handler    http.Handler
+}
+
+// openDaemon takes the home and opens its parts; nothing runs yet.
+func openDaemon(ctx context.Context, o daemonOptions) (_ *daemon, err error) {
+	d := &daemon{config: o.config, problem: o.problem, log: o.logger, startedAt: time.Now()}
+	self := holder{PID: os.Getpid(), Version: version(), StartedAt: d.startedAt, Daemon: o.daemon}
+	if len(o.config.Files) > 0 {
+		self.Config = o.config.Files[0]
+	}
+	if d.home, err = openHome(o.home, self); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			d.close()
+		}
+	}()
+	if o.daemon {
+		if err := d.home.adopt(self.Config, o.adopt); err != nil {
+			return nil, err
+		}
+	}
+	if d.ledger, err = ledger.Open(ctx, ledger.Options{Path: filepath.Join(o.home, "ledger.db"), Blobs: filepath.Join(o.home, "blobs")}); err != nil {
+		return nil, fmt.Errorf("the history cannot be opened: %w", err)
+	}
+	if err := d.openParts(ctx, o.daemon); err != nil {
+		return nil, err
+	}
+	d.handler, err = web.NewHandler(web.Options{Ledger: d.ledger, Engine: d, Logger: d.log})
+	return d, err
+}
+
+func (d *daemon) openParts(ctx context.Context, serving bool) (err error) {
+	p, err := newPlan(d.config, d.log)
+	if err != nil {
+		return err
+	}
+	if d.databases, err = agentdb.NewPool(agentdb.PoolOptions{Dir: filepath.Join(d.home.dir, "agents"), Quota: p.quota}); err != nil {
+		return err
+	}
+	if d.runner, err = agent.New(agent.Options{Ledger: d.ledger, Databases: d.databases, Logger: d.log, Channels: p.channels, Secrets: d.config.Secrets()}); err != nil {
+		return err
+	}
+	d.runner.Set(p.plan)
+	if d.scheduler, err = scheduler.New(scheduler.Options{Ledger: d.ledger, Logger: d.log}); err != nil {
+		return err
+	}
+	if d.problem == nil {
+		if err := d.scheduler.Set(ctx, p.jobs); err != nil {
+			return err
+		}
+	}
+	channels := map[string]notify.Channel{}
+	for _, name := range p.channels {
+		channels[name] = notify.Desktop()
+	}
+	if d.notifier, err = notify.New(notify.Options{Ledger: d.ledger, Channels: channels, Logger: d.log}); err != nil {
+		return err
+	}
+	d.dispatcher = dispatch.Options{
+		Ledger: d.ledger, Executor: d.runner, Logger: d.log, Policy: p.policy, Notices: d.runner.Notices, Hold: d.runner.Hold,
+		Runs: d.config.Limits.Runs, RunsPerAgent: d.config.Limits.RunsPerAgent, Drain: time.Duration(d.config.Limits.Drain),
+	}
+	if !serving {
+		return nil
+	}
+	if d.watcher, err = watcher.New(watcher.Options{Ledger: d.ledger, Logger: d.log}); err != nil {
+		return err
+	}
+	return d.watcher.Set(ctx, p.watches)
+}
+
+func (d *daemon) close() {
+	var errs []error
+	if d.databases != nil {
+		errs = append(errs, d.databases.Close())
+	}
+	if d.ledger != nil {
+		errs = append(errs, d.ledger.Close())
+	}
+	if d.home != nil {
+		errs = append(errs, d.home.close())
+	}
+	if err := errors.Join(errs...); err != nil {
+		d.log.Error("the home did not close cleanly", "error", err)
+	}
+}
+
+// serve runs every part until ctx ends, then drains. onReady is called once the socket
+// and every trigger are armed.
+func (d *daemon) serve(ctx context.Context, onReady func(context.Context) error) error {
+	listener, err := listen(socketPath(d.home.dir))
+	if err != nil {
+		return err
+	}
+	server := &http.Server{Handler: d.handler, ReadHeaderTimeout: 10 * time.Second, BaseContext: func(net.Listener) context.Context { return context.WithoutCancel(ctx) }}
+	dispatcher, err := dispatch.New(d.dispatcher)
+	if err != nil {
+		return errors.Join(err, listener.Close())
+	}
+	// Triggers end first, then running attempts drain, then the rest.
+	triggers, stopTriggers := context.WithCancel(ctx)
+	defer stopTriggers()
+	rest, stopRest := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopRest()
+	var group group
+	group.run("http", func() error { return ignoreClosed(server.Serve(listener)) })
+	group.run("notify", func() error { return d.notifier.Run(rest) })
+	group.run("retention", func() error { return d.prune(rest) })
+	group.run("dispatch", func() error { return dispatcher.Run(triggers) })
+	group.run("scheduler", func() error { return d.scheduler.Run(triggers) })
+	group.run("watcher", func() error { return d.watcher.Run(triggers) })
+	select {
+	case <-allReady(d.scheduler.Ready(), d.watcher.Ready()):
+		d.ready.Store(true)
+		err = onReady(ctx)
+	case <-ctx.Done():
+	case <-group.failed():
+	}
+	if err == nil {
+		select {
+		case <-ctx.Done():
+		case <-group.failed():
+		}
+	}
+	d.ready.Store(false)
+	stopTriggers()
+	group.wait("dispatch", "scheduler", "watcher")
+	stopRest()
+	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+	defer cancel()
+	if server.Shutdown(closing) != nil {
+		_ = server.Close() // somebody follows the log; the end of the stream tells them
+	}
+	group.wait("http", "notify", "retention")
+	return errors.Join(err, group.err())
+}
+
+func ignoreClosed(err error) error {
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return err
+}
+
+func allReady(channels ...<-chan struct{}) <-chan struct{} {
+	all := make(chan struct{})
+	go func() {
+		for _, c := range channels {
+			<-c
+		}
+		close(all)
+	}()
+	return all
+}
+
+// listen opens the socket for its owner alone. One that a dead process left is replaced:
+// the home's lock says that nobody else serves it.
+func listen(path string) (net.Listener, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return nil, fmt.Errorf("cannot make the folder of the socket: %w", err)
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("cannot replace the old socket: %w", err)
+	}
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		return nil, fmt.Errorf("cannot listen on the socket %s: %w", path, err)
+	}
+	if err := os.Chmod(path, 0o600); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return l, nil
+}
+
+// prune removes history that is older than its job keeps it.
+func (d *daemon) prune(ctx context.Context) error {
+	keep := map[string]time.Duration{}
+	for _, j := range d.config.Jobs {
+		keep[string(j.Name)] = time.Duration(j.Keep)
+	}
+	for {
+		n, err := d.ledger.Prune(ctx, time.Now(), func(job string) time.Duration {
+			if k := keep[job]; k > 0 {
+				return k
+			}
+			return 90 * 24 * time.Hour
+		})
+		switch {
+		case err != nil && ctx.Err() == nil:
+			d.log.Error("old history could not be removed; it is tried again", "error", err)
+		case n > 0:
+			d.log.Info("old history was removed", "runs", n)
+		}
+		t := time.NewTimer(pruneEvery)
+		select {
+		case <-ctx.Done():
+			t.Stop()
+			return nil
+		case <-t.C:
+		}
+	}
+}
+
+// runOnly executes one run in this process, for a command without a daemon.
+func (d *daemon) runOnly(ctx context.Context, id string) error {
+	run, err := strconv.ParseInt(id, 10, 64)
+	if err != nil {
+		return err
+	}
+	o := d.dispatcher
+	o.Only = run
+	dispatcher, err := dispatch.New(o)
+	if err != nil {
+		return err
+	}
+	return dispatcher.Run(ctx)
+}
+
+// group runs the parts and remembers the first that failed.
+type group struct {
+	mu    sync.Mutex
+	done  map[string]chan struct{}
+	first error
+	fail  chan struct{}
+}
+
+func (g *group) run(name string, f func() error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.done == nil {
+		g.done, g.fail = map[string]chan struct{}{}, make(chan struct{})
+	}
+	ended := make(chan struct{})
+	g.done[name] = ended
+	go func() {
+		defer close(ended)
+		if err := f(); err != nil {
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			if g.first == nil {
+				g.first = fmt.Errorf("%s: %w", name, err)
+				close(g.fail)
+			}
+		}
+	}()
+}
+
+func (g *group) failed() <-chan struct{} { return g.fail }
+
+func (g *group) wait(names ...string) {
+	for _, n := range names {
+		<-g.done[n]
+	}
+}
+
+func (g *group) err() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.first
+}

@@ -1,0 +1,167 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"rouse/cmd/internal/web"
+)
+
+func newDB(at *place) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "db AGENT schema|query|import",
+		Short: "Reads and fills an agent's database, as actor user",
+		Example: `  rouse db bookkeeper schema
+  rouse db bookkeeper query "select category, sum(amount) from expenses group by 1"
+  rouse db bookkeeper import statements.csv --table expenses`,
+		Args: cobra.MinimumNArgs(2),
+	}
+	var o dbOptions
+	f := cmd.Flags()
+	f.BoolVar(&o.json, "json", false, "print JSON")
+	f.IntVar(&o.limit, "limit", 1000, "query: at most this many rows (5000 at most)")
+	f.IntVar(&o.offset, "offset", 0, "query: leave out this many rows first")
+	f.BoolVar(&o.deleted, "include-deleted", false, "query: with rows that were deleted")
+	f.StringVar(&o.table, "table", "", "import: `name` of the table (default the file's name)")
+	f.StringVar(&o.format, "format", "", "import: csv, tsv, json or jsonl (default by the file's name)")
+	f.StringVar(&o.mode, "mode", "", "import: insert or upsert (default insert)")
+	f.StringSliceVar(&o.keys, "key", nil, "import: key `columns` for upsert")
+	cmd.RunE = verb(func(cmd *cobra.Command, args []string) error {
+		o.agent = args[0]
+		switch verb, rest := args[1], args[2:]; {
+		case verb == "schema" && len(rest) == 0:
+			return dbSchema(cmd, at, o)
+		case verb == "query" && len(rest) == 1:
+			return dbQuery(cmd, at, o, rest[0])
+		case verb == "import" && len(rest) == 1:
+			return dbImport(cmd, at, o, rest[0])
+		}
+		return usagef("say: rouse db AGENT schema, rouse db AGENT query SQL, or rouse db AGENT import FILE")
+	})
+	return cmd
+}
+
+type dbOptions struct {
+	agent               string
+	json, deleted       bool
+	limit, offset       int
+	table, format, mode string
+	keys                []string
+}
+
+func (o dbOptions) path(verb string) string {
+	return "/v1/agents/" + url.PathEscape(o.agent) + "/" + verb
+}
+
+func dbSchema(cmd *cobra.Command, at *place, o dbOptions) error {
+	s, err := at.open(cmd.Context())
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	var schema web.Schema
+	if err := s.Get(cmd.Context(), o.path("schema"), nil, &schema); err != nil {
+		return err
+	}
+	if o.json {
+		return printJSON(cmd.OutOrStdout(), schema)
+	}
+	if len(schema.Tables) == 0 {
+		_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s has no tables yet\n", o.agent)
+		return err
+	}
+	var rows [][]string
+	for _, t := range schema.Tables {
+		for _, c := range t.Columns {
+			rows = append(rows, []string{t.Name, strconv.FormatInt(t.RowCount, 10), c.Name, c.Type, t.Purpose})
+		}
+	}
+	return table(cmd.OutOrStdout(), "TABLE ROWS COLUMN TYPE PURPOSE", rows)
+}
+
+func dbQuery(cmd *cobra.Command, at *place, o dbOptions, sql string) error {
+	s, err := at.open(cmd.Context())
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	var out web.Rows
+	q := web.Query{SQL: sql, Limit: o.limit, Offset: o.offset, IncludeDeleted: o.deleted}
+	if err := s.Post(cmd.Context(), o.path("query"), q, &out); err != nil {
+		return err
+	}
+	if o.json {
+		return printJSON(cmd.OutOrStdout(), out)
+	}
+	return printRows(cmd.OutOrStdout(), out)
+}
+
+func printRows(w io.Writer, out web.Rows) error {
+	rows := [][]string{slices.Clone(out.Columns)}
+	for _, r := range out.Rows {
+		row := make([]string, len(out.Columns))
+		for i, c := range out.Columns {
+			if v := r[c]; v != nil {
+				row[i] = cell(v)
+			}
+		}
+		rows = append(rows, row)
+	}
+	if err := align(w, rows); err != nil {
+		return err
+	}
+	if out.Truncated {
+		fmt.Fprintln(w, "… more rows; page on with --offset, or raise --limit")
+	}
+	return nil
+}
+
+// cell prints a value as a person reads it: 1200000, not 1.2e+06, and 122.35 for the sum
+// that binary fractions make 122.35000000000001. JSON has the value as it is.
+func cell(v any) string {
+	if f, ok := v.(float64); ok {
+		if rounded, err := strconv.ParseFloat(strconv.FormatFloat(f, 'g', 14, 64), 64); err == nil {
+			f = rounded
+		}
+		return strconv.FormatFloat(f, 'f', -1, 64)
+	}
+	return fmt.Sprint(v)
+}
+
+func dbImport(cmd *cobra.Command, at *place, o dbOptions, path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("cannot read the file to import: %w", err)
+	}
+	defer f.Close()
+	s, err := at.open(cmd.Context())
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	q := url.Values{"name": {filepath.Base(path)}}
+	for key, value := range map[string]string{"table": o.table, "format": o.format, "mode": o.mode} {
+		if value != "" {
+			q.Set(key, value)
+		}
+	}
+	if len(o.keys) > 0 {
+		q["key"] = o.keys
+	}
+	var out web.Imported
+	if err := s.Upload(cmd.Context(), o.path("import"), q, f, &out); err != nil {
+		return err
+	}
+	if o.json {
+		return printJSON(cmd.OutOrStdout(), out)
+	}
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%d rows into %s\n", out.RowsImported, out.Table)
+	return err
+}

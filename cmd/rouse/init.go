@@ -1,0 +1,51 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"rouse/cmd/internal/config"
+)
+
+func newInit() *cobra.Command {
+	return &cobra.Command{
+		Use:   "init [DIR]",
+		Short: "Writes a starter rouse.yaml and an inbox",
+		Args:  cobra.MaximumNArgs(1),
+		RunE: verb(func(cmd *cobra.Command, args []string) error {
+			dir := "."
+			if len(args) == 1 {
+				dir = args[0]
+			}
+			path, err := writeStarter(dir)
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "wrote %s and %s\nnext: rouse serve --config %s, then copy a CSV file into %s\n",
+				path, filepath.Join(dir, "inbox"), path, filepath.Join(dir, "inbox"))
+			return err
+		}),
+	}
+}
+
+// writeStarter never replaces a file that exists.
+func writeStarter(dir string) (string, error) {
+	if err := os.MkdirAll(filepath.Join(dir, "inbox"), 0o755); err != nil {
+		return "", fmt.Errorf("cannot create %s: %w", filepath.Join(dir, "inbox"), err)
+	}
+	path := filepath.Join(dir, "rouse.yaml")
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if errors.Is(err, fs.ErrExist) {
+		return "", fmt.Errorf("%s exists and was left as it is; choose another folder: rouse init DIR", path)
+	}
+	if err != nil {
+		return "", fmt.Errorf("cannot write %s: %w", path, err)
+	}
+	_, err = f.Write(config.Starter())
+	return path, errors.Join(err, f.Close())
+}

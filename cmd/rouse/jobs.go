@@ -1,0 +1,60 @@
+package main
+
+import (
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"rouse/cmd/internal/web"
+)
+
+func newJobs(at *place) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "jobs",
+		Short: "Lists each job: triggers, next occurrence, last outcome",
+		Args:  cobra.NoArgs,
+		RunE: verb(func(cmd *cobra.Command, _ []string) error {
+			s, err := at.open(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer s.close()
+			var jobs []web.Job
+			if err := s.Get(cmd.Context(), "/v1/jobs", nil, &jobs); err != nil {
+				return err
+			}
+			if asJSON {
+				return printJSON(cmd.OutOrStdout(), jobs)
+			}
+			now := time.Now()
+			var rows [][]string
+			for _, j := range jobs {
+				rows = append(rows, []string{j.Name, j.Agent, jobState(j), local(j.Next, now), lastOf(j, now), strings.Join(j.Triggers, "; ")})
+			}
+			return table(cmd.OutOrStdout(), "JOB AGENT STATE NEXT LAST TRIGGERS", rows)
+		}),
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func jobState(j web.Job) string {
+	switch {
+	case !j.Enabled:
+		return "disabled"
+	case j.Paused:
+		return "paused"
+	case j.Problem != "":
+		return "▲ " + shorten(j.Problem, 60)
+	}
+	return "armed"
+}
+
+func lastOf(j web.Job, now time.Time) string {
+	if j.LastRun == "" {
+		return "–"
+	}
+	return outcomeMark(web.Run{Outcome: j.LastOutcome, State: j.LastState}) + " " + local(j.LastAt, now)
+}

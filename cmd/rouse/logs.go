@@ -1,0 +1,77 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/url"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"rouse/cmd/internal/web"
+)
+
+func newLogs(at *place) *cobra.Command {
+	var follow, asJSON bool
+	cmd := &cobra.Command{
+		Use:   "logs [RUN]",
+		Short: "Prints the record of events, of one run or of all; -f follows it",
+		Args:  cobra.MaximumNArgs(1),
+		RunE: verb(func(cmd *cobra.Command, args []string) error {
+			s, err := at.open(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer s.close()
+			q := url.Values{}
+			if len(args) == 1 {
+				q.Set("run", args[0])
+			}
+			if follow {
+				if !s.daemon {
+					return fmt.Errorf("no daemon runs on %s, so there is nothing to follow; start it with: rouse serve", s.home)
+				}
+				q.Set("follow", "true")
+			}
+			return printEvents(cmd, s, q, asJSON)
+		}),
+	}
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on as events happen")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON lines")
+	return cmd
+}
+
+// printEvents writes a stream of events until it ends.
+func printEvents(cmd *cobra.Command, s *session, q url.Values, asJSON bool) error {
+	out := cmd.OutOrStdout()
+	for line, err := range s.Lines(cmd.Context(), "/v1/events", q) {
+		if err != nil {
+			return err
+		}
+		if asJSON {
+			if _, err := fmt.Fprintf(out, "%s\n", line); err != nil {
+				return err
+			}
+			continue
+		}
+		var e web.Event
+		if err := json.Unmarshal(line, &e); err != nil {
+			return fmt.Errorf("an event was not understood: %w; is the daemon of the same version?", err)
+		}
+		printEvent(out, e, time.Now())
+	}
+	return nil
+}
+
+func printEvent(w io.Writer, e web.Event, now time.Time) {
+	who := e.Job
+	if e.Run != "" {
+		who += " #" + e.Run
+	}
+	data := ""
+	if string(e.Data) != "{}" {
+		data = shorten(string(e.Data), 200)
+	}
+	fmt.Fprintf(w, "%s  %-20s %-24s %s\n", local(e.At, now), e.Kind, oneLine(who), data)
+}

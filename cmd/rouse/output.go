@@ -1,0 +1,109 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"rouse/cmd/internal/web"
+)
+
+// printJSON writes one JSON document, which is all that `--json` prints.
+func printJSON(w io.Writer, v any) error {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	return enc.Encode(v)
+}
+
+// table aligns rows under a heading; the last column takes what is left.
+func table(w io.Writer, heading string, rows [][]string) error {
+	return align(w, append([][]string{strings.Fields(heading)}, rows...))
+}
+
+// align writes rows of cells under each other.
+func align(w io.Writer, rows [][]string) error {
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, row := range rows {
+		for i := range row {
+			row[i] = oneLine(row[i])
+		}
+		fmt.Fprintln(tw, strings.Join(row, "\t"))
+	}
+	return tw.Flush()
+}
+
+// oneLine keeps what a file name or a model wrote from moving the cursor or faking a row.
+func oneLine(s string) string {
+	s = strings.Map(func(r rune) rune {
+		if r == '\t' || r == '\n' || r == '\r' {
+			return ' '
+		}
+		if r < ' ' || r == 0x7f || (r >= 0x80 && r < 0xa0) {
+			return '�'
+		}
+		return r
+	}, s)
+	return strings.TrimSpace(s)
+}
+
+// shorten cuts a text to at most n runes, saying so with an ellipsis.
+func shorten(s string, n int) string {
+	runes := []rune(oneLine(s))
+	if len(runes) <= n {
+		return string(runes)
+	}
+	return string(runes[:n-1]) + "…"
+}
+
+// local is an instant as a person reads it: the local time, with the date unless it is today.
+func local(t web.Time, now time.Time) string {
+	if t.IsZero() {
+		return "–"
+	}
+	at := t.Local()
+	if y, m, d := at.Date(); y == now.Local().Year() && m == now.Local().Month() && d == now.Local().Day() {
+		return at.Format(time.TimeOnly)
+	}
+	return at.Format(time.DateTime)
+}
+
+// took is how long a run lasted, or has lasted so far.
+func took(r web.Run, now time.Time) string {
+	if r.StartedAt.IsZero() {
+		return "–"
+	}
+	end := r.FinishedAt.Time
+	if end.IsZero() {
+		end = now
+	}
+	d := end.Sub(r.StartedAt.Time)
+	if d < time.Second {
+		return d.Round(time.Millisecond).String()
+	}
+	return d.Round(100 * time.Millisecond).String()
+}
+
+// outcomeMark is the shape that stands beside each outcome, the same as on the dashboard.
+func outcomeMark(r web.Run) string {
+	marks := map[string]string{
+		"success": "●", "nothing": "○", "partial": "◐", "error": "▲", "timeout": "⧗",
+		"budget_exceeded": "$", "cancelled": "■", "interrupted": "⚡", "skipped": "–",
+	}
+	if m, ok := marks[r.Outcome]; ok {
+		return m + " " + r.Outcome
+	}
+	switch r.State {
+	case "running":
+		return "◌ running"
+	case "waiting":
+		return "? waiting: " + r.WaitingFor
+	}
+	if r.WaitingFor != "" {
+		return r.State + ": " + r.WaitingFor
+	}
+	return r.State
+}

@@ -1,0 +1,188 @@
+package main
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"time"
+
+	"rouse/agent"
+	"rouse/agent/loop"
+	"rouse/agent/model/openai"
+	"rouse/agent/model/playbook"
+	"rouse/agentdb/ledger"
+	"rouse/cmd/internal/config"
+	"rouse/scheduler"
+	"rouse/scheduler/dispatch"
+	"rouse/scheduler/schedule"
+	"rouse/watcher"
+)
+
+// plan is the configuration in the terms of the parts.
+type plan struct {
+	plan     agent.Plan
+	jobs     []scheduler.Job
+	watches  []watcher.Watch
+	channels []string
+	policies map[string]dispatch.Policy
+	quotas   map[string]int64
+}
+
+// newPlan maps a checked configuration to what each part takes.
+func newPlan(cfg *config.Config, log *slog.Logger) (*plan, error) {
+	p := &plan{
+		plan:     agent.Plan{Agents: map[string]agent.Agent{}, Jobs: map[string]agent.Job{}},
+		channels: []string{"desktop"}, policies: map[string]dispatch.Policy{}, quotas: map[string]int64{},
+	}
+	for _, n := range cfg.Notifications {
+		if !slices.Contains(p.channels, string(n.Name)) {
+			p.channels = append(p.channels, string(n.Name))
+		}
+	}
+	models, err := newModels(cfg, log)
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range cfg.Agents {
+		if !config.On(a.Enabled) {
+			continue
+		}
+		built, err := newAgent(a, cfg, models)
+		if err != nil {
+			return nil, err
+		}
+		p.plan.Agents[built.Name] = built
+		p.quotas[built.Name] = int64(a.Database.Quota)
+	}
+	for i := range cfg.Jobs {
+		if err := p.addJob(cfg, &cfg.Jobs[i], models); err != nil {
+			return nil, err
+		}
+	}
+	return p, nil
+}
+
+// newModels opens what is configured; with nothing configured, an OpenAI key in the
+// environment is a model.
+func newModels(cfg *config.Config, log *slog.Logger) (map[string]*agent.Model, error) {
+	out := map[string]*agent.Model{}
+	for _, m := range cfg.Models {
+		provider, err := openai.New(openai.Options{
+			BaseURL: m.BaseURL, APIKey: m.APIKey, Model: m.Model, Headers: m.Headers,
+			Timeout: time.Duration(m.Timeout), Idle: time.Duration(m.Idle), Logger: log,
+		})
+		if err != nil {
+			return nil, fmt.Errorf("%s: model %s: %w", m.At, m.Name, err)
+		}
+		out[string(m.Name)] = &agent.Model{Name: string(m.Name), Provider: provider, MaxOutput: m.MaxOutput, Temperature: m.Temperature}
+	}
+	return out, nil
+}
+
+func newAgent(a config.Agent, cfg *config.Config, models map[string]*agent.Model) (agent.Agent, error) {
+	out := agent.Agent{
+		Name: string(a.Name), Instructions: a.Instructions, Workdir: string(a.Workdir), Database: config.On(a.Database.Enabled),
+		Allow: a.Tools.Allow, Deny: a.Tools.Deny, Bounds: newBounds(a.Bounds), Read: paths(a.Grants.Read), Write: paths(a.Grants.Write),
+	}
+	if a.InstructionsFile != "" {
+		text, err := os.ReadFile(string(a.InstructionsFile))
+		if err != nil {
+			return out, fmt.Errorf("%s: agent %s: the instructions cannot be read: %w", a.At, a.Name, err)
+		}
+		out.Instructions = string(text)
+	}
+	name := a.Model
+	if name == "" && len(cfg.Models) > 0 {
+		name = string(cfg.Models[0].Name)
+	}
+	out.Model = models[name]
+	return out, nil
+}
+
+func paths(list []config.Path) []string {
+	var out []string
+	for _, p := range list {
+		out = append(out, string(p))
+	}
+	return out
+}
+
+func newBounds(b config.Bounds) loop.Bounds {
+	return loop.Bounds{Steps: b.Steps, Calls: b.Calls, Wall: time.Duration(b.Wall), Idle: time.Duration(b.Idle), Tokens: b.Tokens, Output: int64(b.Output)}
+}
+
+func (p *plan) addJob(cfg *config.Config, j *config.Job, models map[string]*agent.Model) error {
+	name := string(j.Name)
+	p.policies[name] = newPolicy(j)
+	if _, ok := p.plan.Agents[j.Agent]; !ok || !config.On(j.Enabled) {
+		return nil
+	}
+	job := agent.Job{
+		Name: name, Agent: j.Agent, Prompt: j.Prompt, Model: models[j.Model], Bounds: newBounds(j.Bounds),
+		Notify: agent.Notify{On: j.Notify.On, Channels: j.Notify.Channels, Title: j.Notify.Title, Body: j.Notify.Body},
+	}
+	if j.PromptFile != "" {
+		text, err := os.ReadFile(string(j.PromptFile))
+		if err != nil {
+			return fmt.Errorf("%s: job %s: the prompt cannot be read: %w", j.At, j.Name, err)
+		}
+		job.Prompt = string(text)
+	}
+	if j.Playbook != nil {
+		job.Playbook = []playbook.Call{}
+	}
+	for _, c := range j.Playbook {
+		job.Playbook = append(job.Playbook, c.Step())
+	}
+	for _, e := range j.Expect {
+		job.Expect = append(job.Expect, agent.Expect{File: string(e.File), SQL: e.SQL, Where: e.At.String()})
+	}
+	p.plan.Jobs[name] = job
+	schedules, err := cfg.Schedules(j)
+	if err != nil {
+		return fmt.Errorf("%s: job %s: %w", j.At, j.Name, err)
+	}
+	if len(schedules) > 0 || j.RunOnStart {
+		p.jobs = append(p.jobs, scheduler.Job{Name: name, Agent: j.Agent, Schedules: schedules, Overlap: j.Overlap, RunOnStart: j.RunOnStart,
+			Policy: schedule.Policy{OnMiss: j.OnMiss, CatchupWindow: time.Duration(j.CatchupWindow), MaxCatchup: j.MaxCatchup}})
+	}
+	if j.Watch != nil {
+		p.watches = append(p.watches, newWatch(j))
+	}
+	return nil
+}
+
+func newWatch(j *config.Job) watcher.Watch {
+	settle := map[string]time.Duration{"fast": 200 * time.Millisecond, "": time.Second, "balanced": time.Second, "patient": 3 * time.Second}
+	w := j.Watch
+	return watcher.Watch{
+		Job: string(j.Name), Agent: j.Agent, Path: string(w.Path), Include: w.Include, Exclude: w.Exclude, Recursive: w.Recursive,
+		Settle: settle[w.Responsiveness], Existing: w.Existing,
+		OnSuccess: watcher.After(w.OnSuccess), OnFailure: watcher.After(w.OnFailure),
+	}
+}
+
+func newPolicy(j *config.Job) dispatch.Policy {
+	p := dispatch.Policy{
+		Attempts: j.Retry.Attempts, Backoff: time.Duration(j.Retry.Backoff), MaxBackoff: time.Duration(j.Retry.MaxBackoff),
+		Resume: config.On(j.Resume), StartDeadline: time.Duration(j.StartDeadline),
+	}
+	for _, o := range j.Retry.On {
+		p.On = append(p.On, ledger.Outcome(o))
+	}
+	if j.Overlap == "allow" {
+		p.Concurrency = -1
+	}
+	return p
+}
+
+// policy is what a job wants of its runs; an ad-hoc run is resumed and not retried.
+func (p *plan) policy(job string) dispatch.Policy {
+	if policy, ok := p.policies[job]; ok {
+		return policy
+	}
+	return dispatch.Policy{Resume: true}
+}
+
+func (p *plan) quota(agent string) int64 { return p.quotas[agent] }

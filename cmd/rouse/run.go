@@ -1,0 +1,206 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"rouse/cmd/internal/web"
+)
+
+type runOptions struct {
+	agent, prompt, file string
+	input               []string
+	wait, json          bool
+}
+
+func newRun(at *place) *cobra.Command {
+	var o runOptions
+	cmd := &cobra.Command{
+		Use:   "run JOB | run --agent AGENT --prompt TEXT",
+		Short: "Fires a job now, exactly as a trigger would, or runs an ad-hoc prompt",
+		Long: `Fires a job now, exactly as a trigger would, or runs an ad-hoc prompt.
+
+With --wait the run's events are printed as they happen and the exit code says how it
+ended: 0 for success, nothing and partial, else 1. With no daemon the run is executed by
+this command, which then always waits.`,
+		Example: `  rouse run morning-report --wait
+  rouse run inbox --file statements.csv
+  rouse run --agent bookkeeper --prompt "How much did we spend on food?" --wait`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: verb(func(cmd *cobra.Command, args []string) error {
+			fire, err := o.fire(args)
+			if err != nil {
+				return err
+			}
+			return fireAndFollow(cmd, at, fire, o)
+		}),
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.agent, "agent", "", "`name` of the agent for --prompt")
+	f.StringVar(&o.prompt, "prompt", "", "`text` to run instead of a job")
+	f.StringVar(&o.file, "file", "", "`path` of a file, taken as if it had been dropped into the job's folder")
+	f.StringArrayVar(&o.input, "input", nil, "`key=value` for .Input in the job's templates (repeatable)")
+	f.BoolVar(&o.wait, "wait", false, "follow the run and exit by its outcome")
+	f.BoolVar(&o.json, "json", false, "print the run as JSON")
+	return cmd
+}
+
+// fire is the request that the command line means.
+func (o runOptions) fire(args []string) (web.Fire, error) {
+	f := web.Fire{Agent: o.agent, Prompt: o.prompt}
+	switch {
+	case len(args) == 1 && o.prompt != "":
+		return f, usagef("give a job or --prompt, not both")
+	case len(args) == 1 && o.agent != "":
+		return f, usagef("--agent goes with --prompt; a job has its own agent")
+	case len(args) == 1:
+		f.Job = args[0]
+	case o.prompt == "" || o.agent == "":
+		return f, usagef("name a job, or give --agent and --prompt; the jobs are listed by: rouse jobs")
+	}
+	if o.file != "" {
+		if f.Job == "" {
+			return f, usagef("--file needs a job")
+		}
+		path, err := filepath.Abs(o.file)
+		if err != nil {
+			return f, err
+		}
+		f.File = path
+	}
+	for _, pair := range o.input {
+		key, value, ok := strings.Cut(pair, "=")
+		if !ok || key == "" {
+			return f, usagef("--input %q is not key=value", pair)
+		}
+		if f.Input == nil {
+			f.Input = map[string]string{}
+		}
+		f.Input[key] = value
+	}
+	return f, nil
+}
+
+func fireAndFollow(cmd *cobra.Command, at *place, fire web.Fire, o runOptions) error {
+	ctx := cmd.Context()
+	s, err := at.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	var r web.Run
+	if err := s.Post(ctx, "/v1/runs", fire, &r); err != nil {
+		return err
+	}
+	if s.daemon && !o.wait {
+		if o.json {
+			return printJSON(cmd.OutOrStdout(), r)
+		}
+		_, err := fmt.Fprintf(cmd.OutOrStdout(), "run %s is queued; follow it with: rouse logs %s -f\n", r.ID, r.ID)
+		return err
+	}
+	if err := follow(cmd, s, r.ID, o.json); err != nil {
+		return err
+	}
+	if err := s.Get(ctx, "/v1/runs/"+r.ID, nil, &r); err != nil {
+		return err
+	}
+	if o.json {
+		if err := printJSON(cmd.OutOrStdout(), r); err != nil {
+			return err
+		}
+	} else {
+		fmt.Fprintf(cmd.OutOrStdout(), "run %s  %s  %s\n", r.ID, outcomeMark(r), oneLine(said(r)))
+	}
+	if !endedWell(r) {
+		return errSilent
+	}
+	return nil
+}
+
+// follow waits until a run has finished, executing it here when there is no daemon.
+func follow(cmd *cobra.Command, s *session, id string, quiet bool) error {
+	ctx := cmd.Context()
+	if !s.daemon {
+		return s.local.runOnly(ctx, id)
+	}
+	q := url.Values{"run": {id}, "follow": {"true"}}
+	if quiet {
+		for _, err := range s.Lines(ctx, "/v1/events", q) {
+			if err != nil {
+				return err
+			}
+		}
+		return ctx.Err()
+	}
+	if err := printEvents(cmd, s, q, false); err != nil {
+		return err
+	}
+	return ctx.Err()
+}
+
+func endedWell(r web.Run) bool {
+	return slices.Contains([]string{"success", "nothing", "partial"}, r.Outcome)
+}
+
+func newCall(at *place) *cobra.Command {
+	return &cobra.Command{
+		Use:   "call AGENT TOOL [JSON]",
+		Short: "Makes one tool call by hand, as a recorded run under the agent's grants",
+		Long: `Makes one tool call by hand, as a recorded manual run under the agent's grants, and
+prints the envelope. Exits 1 if the call failed.`,
+		Example: `  rouse call bookkeeper db_query '{"sql": "select * from expenses limit 5"}'`,
+		Args:    cobra.RangeArgs(2, 3),
+		RunE: verb(func(cmd *cobra.Command, args []string) error {
+			fire := web.Fire{Agent: args[0], Tool: args[1], Args: json.RawMessage("{}")}
+			if len(args) == 3 {
+				if !json.Valid([]byte(args[2])) {
+					return usagef("the arguments are not JSON: %s", shorten(args[2], 80))
+				}
+				fire.Args = json.RawMessage(args[2])
+			}
+			return callByHand(cmd, at, fire)
+		}),
+	}
+}
+
+func callByHand(cmd *cobra.Command, at *place, fire web.Fire) error {
+	ctx := cmd.Context()
+	s, err := at.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	var r web.Run
+	if err := s.Post(ctx, "/v1/runs", fire, &r); err != nil {
+		return err
+	}
+	if err := follow(cmd, s, r.ID, true); err != nil {
+		return err
+	}
+	var d web.RunDetail
+	if err := s.Get(ctx, "/v1/runs/"+r.ID, nil, &d); err != nil {
+		return err
+	}
+	for _, st := range d.StepsDetail {
+		for _, c := range st.Calls {
+			if string(c.Envelope) == "null" {
+				continue
+			}
+			if err := printJSON(cmd.OutOrStdout(), c.Envelope); err != nil {
+				return err
+			}
+			if !c.OK {
+				return errSilent
+			}
+			return nil
+		}
+	}
+	return fmt.Errorf("run %s made no call: %s", d.ID, said(d.Run))
+}

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"rouse/cmd/internal/config"
+	"rouse/cmd/internal/web"
+)
+
+type runsOptions struct {
+	job, agent, outcome, state, since string
+	n                                 int
+	json                              bool
+}
+
+func newRuns(at *place) *cobra.Command {
+	var o runsOptions
+	cmd := &cobra.Command{
+		Use:   "runs",
+		Short: "Lists history, newest first",
+		Args:  cobra.NoArgs,
+		RunE:  verb(func(cmd *cobra.Command, _ []string) error { return runRuns(cmd, at, o) }),
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.job, "job", "", "only this `job`")
+	f.StringVar(&o.agent, "agent", "", "only this `agent`")
+	f.StringVar(&o.outcome, "outcome", "", "only this `outcome`: "+strings.Join(outcomes, ", "))
+	f.StringVar(&o.state, "state", "", "only this `state`: "+strings.Join(states, ", "))
+	f.StringVar(&o.since, "since", "", "only runs queued since a `time` ago (7d, 12h) or an RFC 3339 instant")
+	f.IntVarP(&o.n, "number", "n", 20, "how many")
+	f.BoolVar(&o.json, "json", false, "print JSON")
+	return cmd
+}
+
+var (
+	outcomes = []string{"success", "nothing", "partial", "error", "timeout", "budget_exceeded", "cancelled", "interrupted", "skipped"}
+	states   = []string{"queued", "running", "waiting", "finished"}
+)
+
+func runRuns(cmd *cobra.Command, at *place, o runsOptions) error {
+	if o.outcome != "" && !slices.Contains(outcomes, o.outcome) {
+		return usagef("--outcome %q is none of %s", o.outcome, strings.Join(outcomes, ", "))
+	}
+	if o.state != "" && !slices.Contains(states, o.state) {
+		return usagef("--state %q is none of %s", o.state, strings.Join(states, ", "))
+	}
+	q := url.Values{"n": {strconv.Itoa(o.n)}}
+	for key, value := range map[string]string{"job": o.job, "agent": o.agent, "outcome": o.outcome, "state": o.state} {
+		if value != "" {
+			q.Set(key, value)
+		}
+	}
+	now := time.Now()
+	if o.since != "" {
+		since, err := parseSince(o.since, now)
+		if err != nil {
+			return err
+		}
+		q.Set("since", since.UTC().Format(time.RFC3339Nano))
+	}
+	s, err := at.open(cmd.Context())
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	var runs []web.Run
+	if err := s.Get(cmd.Context(), "/v1/runs", q, &runs); err != nil {
+		return err
+	}
+	if o.json {
+		return printJSON(cmd.OutOrStdout(), runs)
+	}
+	if len(runs) == 0 {
+		_, err := fmt.Fprintln(cmd.OutOrStdout(), "no runs")
+		return err
+	}
+	var rows [][]string
+	for _, r := range runs {
+		rows = append(rows, []string{r.ID, local(r.QueuedAt, now), jobName(r), r.Trigger, outcomeMark(r), took(r, now), shorten(said(r), 80)})
+	}
+	return table(cmd.OutOrStdout(), "RUN QUEUED JOB TRIGGER OUTCOME TOOK SUMMARY", rows)
+}
+
+// parseSince reads a length of time back from now, or an instant.
+func parseSince(text string, now time.Time) (time.Time, error) {
+	if d, err := config.ParseDuration(text); err == nil {
+		return now.Add(-d), nil
+	}
+	if t, err := time.Parse(time.RFC3339, text); err == nil {
+		return t, nil
+	}
+	return time.Time{}, usagef("--since %q is neither a length of time (90m, 7d) nor an RFC 3339 instant (2026-11-21T08:00:00Z)", text)
+}
+
+// jobName is what a listing calls a run's job: an ad-hoc run has only an agent.
+func jobName(r web.Run) string {
+	if r.Job == "" {
+		return "(" + r.Agent + ")"
+	}
+	return r.Job
+}
+
+// said is the one line that tells what a run did.
+func said(r web.Run) string {
+	if r.Error != "" {
+		return r.Error
+	}
+	return r.Summary
+}

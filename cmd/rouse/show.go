@@ -1,0 +1,107 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"rouse/cmd/internal/web"
+)
+
+func newShow(at *place) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "show RUN",
+		Short: "Shows one run: trigger, attempts, steps, calls, outcome",
+		Args:  cobra.ExactArgs(1),
+		RunE: verb(func(cmd *cobra.Command, args []string) error {
+			s, err := at.open(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer s.close()
+			var d web.RunDetail
+			if err := s.Get(cmd.Context(), "/v1/runs/"+args[0], nil, &d); err != nil {
+				return err
+			}
+			if asJSON {
+				return printJSON(cmd.OutOrStdout(), d)
+			}
+			printDetail(cmd.OutOrStdout(), d, time.Now())
+			return nil
+		}),
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+// printDetail writes a run as a person reads it from top to bottom.
+func printDetail(w io.Writer, d web.RunDetail, now time.Time) {
+	fmt.Fprintf(w, "run %s of %s (agent %s)  %s\n", d.ID, jobName(d.Run), d.Agent, outcomeMark(d.Run))
+	fmt.Fprintf(w, "  trigger   %s %s\n", d.Trigger, shorten(string(d.TriggerDetail), 160))
+	if !d.ScheduledAt.IsZero() {
+		fmt.Fprintf(w, "  scheduled %s\n", local(d.ScheduledAt, now))
+	}
+	fmt.Fprintf(w, "  queued    %s\n  started   %s\n  finished  %s (took %s)\n", local(d.QueuedAt, now), local(d.StartedAt, now), local(d.FinishedAt, now), took(d.Run, now))
+	if d.Exit != "" {
+		verified := ""
+		if d.Outcome == "success" && !d.Verified {
+			verified = ", not verified"
+		}
+		fmt.Fprintf(w, "  exit      %s%s\n", d.Exit, verified)
+	}
+	if d.Summary != "" {
+		fmt.Fprintf(w, "  summary   %s\n", oneLine(d.Summary))
+	}
+	if d.Error != "" {
+		fmt.Fprintf(w, "  error     %s\n", oneLine(d.Error))
+	}
+	if d.TokensIn+d.TokensOut > 0 {
+		fmt.Fprintf(w, "  tokens    %d in, %d out\n", d.TokensIn, d.TokensOut)
+	}
+	for _, a := range d.Attempts {
+		fmt.Fprintf(w, "attempt %d  %s  %s–%s", a.Number, a.State, local(a.StartedAt, now), local(a.FinishedAt, now))
+		if a.Error != "" {
+			fmt.Fprintf(w, "  %s", oneLine(a.Error))
+		}
+		fmt.Fprintln(w)
+		for _, st := range d.StepsDetail {
+			if st.Attempt == a.Number {
+				printStep(w, st)
+			}
+		}
+	}
+}
+
+func printStep(w io.Writer, st web.Step) {
+	fmt.Fprintf(w, "  step %d", st.Step)
+	if st.Text != "" {
+		fmt.Fprintf(w, "  %s", shorten(st.Text, 160))
+	}
+	fmt.Fprintln(w)
+	for _, n := range st.Notices {
+		fmt.Fprintf(w, "    %s\n", shorten(n, 160))
+	}
+	for _, c := range st.Calls {
+		mark := "ok"
+		if !c.OK {
+			mark = strings.TrimSpace(c.State + " " + c.Kind)
+		} else if c.State == "replayed" {
+			mark = "replayed"
+		}
+		fmt.Fprintf(w, "    %s %s → %s %s (%d ms)\n", c.Tool, shorten(string(c.Args), 120), mark, shorten(compact(c.Result), 160), c.DurationMS)
+	}
+}
+
+// compact prints a result without the quotes of a plain text.
+func compact(raw json.RawMessage) string {
+	var text string
+	if json.Unmarshal(raw, &text) == nil {
+		return text
+	}
+	return string(raw)
+}

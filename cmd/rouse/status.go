@@ -1,0 +1,75 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"rouse/cmd/internal/web"
+)
+
+func newStatus(at *place) *cobra.Command {
+	var asJSON bool
+	var wait time.Duration
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Says whether a daemon serves this home; exits 1 if none does",
+		Args:  cobra.NoArgs,
+		RunE: verb(func(cmd *cobra.Command, _ []string) error {
+			st, home, err := daemonStatus(cmd.Context(), at, wait)
+			if errors.Is(err, web.ErrNoDaemon) {
+				if asJSON {
+					if err := printJSON(cmd.OutOrStdout(), web.Status{Home: home}); err != nil {
+						return err
+					}
+				} else {
+					fmt.Fprintf(cmd.OutOrStdout(), "no daemon serves %s; start one with: rouse serve\n", home)
+				}
+				return errSilent
+			}
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return printJSON(cmd.OutOrStdout(), st)
+			}
+			ready := "ready"
+			if !st.Ready {
+				ready = "starting"
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: process %d (rouse %s) serves %s with %s since %s\n%d queued, %d running, %d waiting\n",
+				ready, st.PID, st.Version, st.Home, st.Config, local(st.StartedAt, time.Now()), st.Queued, st.Running, st.Waiting)
+			return err
+		}),
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.Flags().DurationVar(&wait, "wait", 0, "wait this long for a daemon to be ready")
+	return cmd
+}
+
+// daemonStatus asks the daemon who it is, again until it is ready or the wait is over.
+func daemonStatus(ctx context.Context, at *place, wait time.Duration) (web.Status, string, error) {
+	home, err := at.homeDir()
+	if err != nil {
+		return web.Status{}, "", err
+	}
+	deadline := time.Now().Add(wait)
+	for {
+		var st web.Status
+		client, err := web.Dial(ctx, socketPath(home))
+		if err == nil {
+			err = client.Get(ctx, "/v1/status", nil, &st)
+		}
+		if (err == nil && (st.Ready || wait == 0)) || time.Now().After(deadline) {
+			return st, home, err
+		}
+		select {
+		case <-time.After(50 * time.Millisecond):
+		case <-ctx.Done():
+			return st, home, ctx.Err()
+		}
+	}
+}
