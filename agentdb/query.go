@@ -82,7 +82,8 @@ func (db *DB) query(ctx context.Context, spec QuerySpec, text string, args []any
 		return Rows{}, err
 	}
 	defer rows.Close()
-	return out, out.read(rows, spec.Offset, limit)
+	err = out.read(rows, spec.Offset, limit)
+	return out, err
 }
 
 // describe compiles the statement as it was written, so that its errors speak of it alone,

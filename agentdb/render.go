@@ -1,0 +1,78 @@
+package agentdb
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+const (
+	renderChars   = 8000 // of a prompt, OSA-63
+	renderColumns = 10   // of a table, once space is short
+)
+
+// String describes the schema for a prompt in at most 8,000 characters (OSA-63). When that
+// is not enough, tables show ten columns, and then the oldest are left out. It never shows
+// what is in a row.
+func (s Schema) String() string {
+	if len(s.Tables) == 0 {
+		return "The database has no tables yet.\n"
+	}
+	tables := slices.Clone(s.Tables)
+	slices.SortStableFunc(tables, func(a, b Table) int { return cmp.Compare(a.createdAt, b.createdAt) })
+	for _, columns := range []int{1 << 30, renderColumns} {
+		if out := render(tables, columns, 0); utf8.RuneCountInString(out) <= renderChars {
+			return out
+		}
+	}
+	for left := 1; ; left++ {
+		out := render(tables[left:], renderColumns, left)
+		if utf8.RuneCountInString(out) <= renderChars || left == len(tables) {
+			return out
+		}
+	}
+}
+
+func render(tables []Table, columns, left int) string {
+	var b strings.Builder
+	for _, t := range tables {
+		fmt.Fprintf(&b, "%s (%d rows): %s\n", t.Name, t.RowCount, brief(t.Purpose))
+		for i, c := range t.Columns {
+			if i == columns {
+				fmt.Fprintf(&b, "  … and %d more columns\n", len(t.Columns)-i)
+				break
+			}
+			fmt.Fprintf(&b, "  %s %s%s\n", c.Name, c.Type, c.notes())
+		}
+		for _, index := range t.Indexes {
+			if index.Unique {
+				fmt.Fprintf(&b, "  unique: %s\n", strings.Join(index.Columns, ", "))
+			}
+		}
+	}
+	if left > 0 {
+		fmt.Fprintf(&b, "%d older tables are left out here; db_schema lists them.\n", left)
+	}
+	return b.String()
+}
+
+func (c Column) notes() string {
+	switch {
+	case c.PrimaryKey:
+		return " primary key"
+	case c.Nullable != nil && !*c.Nullable:
+		return " not null"
+	}
+	return ""
+}
+
+// brief keeps a purpose to one line.
+func brief(purpose string) string {
+	purpose = strings.Join(strings.Fields(purpose), " ")
+	if r := []rune(purpose); len(r) > 200 {
+		purpose = string(r[:199]) + "…"
+	}
+	return purpose
+}
