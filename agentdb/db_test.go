@@ -18,7 +18,7 @@ import (
 
 func open(t testing.TB, path string) *agentdb.DB {
 	t.Helper()
-	db, err := agentdb.Open(context.Background(), agentdb.Options{Path: path, Timeout: 300 * time.Millisecond})
+	db, err := agentdb.Open(context.Background(), agentdb.Options{Path: path})
 	if err != nil {
 		t.Fatal(err)
 	}

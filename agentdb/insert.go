@@ -29,11 +29,7 @@ func (db *DB) Insert(ctx context.Context, by By, table string, rows []map[string
 		return Inserted{}, invalid("rows", "%d rows are more than the %d that one call can insert; write them to a file and use db_import", len(rows), maxInsert)
 	}
 	inserted, err := write(ctx, db, by, opInsert, func(ctx context.Context, tx *sqlite.Tx) (Inserted, error) {
-		tables, err := readTables(context.WithoutCancel(ctx), tx.SQL())
-		if err != nil {
-			return Inserted{}, err
-		}
-		t, err := needTable(tables, table)
+		t, err := needTable(context.WithoutCancel(ctx), tx.SQL(), table)
 		if err != nil {
 			return Inserted{}, err
 		}

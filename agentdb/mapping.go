@@ -25,11 +25,7 @@ type mapping struct {
 // target finds or makes the table that a file is imported into.
 func (s *source) target(ctx context.Context, tx *sqlite.Tx, by By, spec ImportSpec) (m *mapping, created bool, err error) {
 	ctx = context.WithoutCancel(ctx)
-	tables, err := readTables(ctx, tx.SQL())
-	if err != nil {
-		return nil, false, err
-	}
-	t, err := needTable(tables, spec.Table)
+	t, err := needTable(ctx, tx.SQL(), spec.Table)
 	if err != nil {
 		var missing *Error
 		if spec.NoCreate || !errors.As(err, &missing) || missing.Kind != kindNotFound {
@@ -71,11 +67,7 @@ func (s *source) create(ctx context.Context, tx *sqlite.Tx, by By, spec ImportSp
 	if _, err := createTable(ctx, tx, by, table, statements); err != nil {
 		return nil, err
 	}
-	tables, err := readTables(ctx, tx.SQL())
-	if err != nil {
-		return nil, err
-	}
-	return needTable(tables, spec.Table)
+	return needTable(ctx, tx.SQL(), spec.Table)
 }
 
 func (s *source) wanted(i int) bool { return s.only == nil || containsFold(s.only, s.headings[i]) }

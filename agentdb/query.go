@@ -209,7 +209,7 @@ func (db *DB) queryFault(ctx, bounded context.Context, err error) error {
 
 // suggest names the table or column that was probably meant.
 func (db *DB) suggest(ctx context.Context, text string) string {
-	tables, err := readTables(ctx, db.db.Read())
+	tables, err := readTables(ctx, db.db.Read(), "")
 	if err != nil {
 		return "" // the advice is an extra; the error itself is told
 	}

@@ -34,7 +34,7 @@ type querier interface {
 
 // Schema lists the tables in the order of their making, with the number of their live rows.
 func (db *DB) Schema(ctx context.Context) (Schema, error) {
-	tables, err := readTables(ctx, db.db.Read())
+	tables, err := readTables(ctx, db.db.Read(), "")
 	if err != nil {
 		return Schema{}, db.explain(ctx, err)
 	}
@@ -57,20 +57,21 @@ func (db *DB) Schema(ctx context.Context) (Schema, error) {
 // userTables leaves the host's and SQLite's own tables out.
 const userTables = `m.type = 'table' and substr(m.name, 1, 1) <> '_' and m.name not like 'sqlite\_%' escape '\'`
 
-func readTables(ctx context.Context, q querier) ([]Table, error) {
-	tables, err := readColumns(ctx, q)
+// readTables reads the table of a name, or all when it is "".
+func readTables(ctx context.Context, q querier, only string) ([]Table, error) {
+	tables, err := readColumns(ctx, q, only)
 	if err != nil {
 		return nil, err
 	}
-	if err := readIndexes(ctx, q, tables); err != nil {
+	if err := readIndexes(ctx, q, tables, only); err != nil {
 		return nil, err
 	}
 	return tables, readPurposes(ctx, q, tables)
 }
 
-func readColumns(ctx context.Context, q querier) ([]Table, error) {
+func readColumns(ctx context.Context, q querier, only string) ([]Table, error) {
 	rows, err := q.QueryContext(ctx, `select m.name, c.name, c.type, c."notnull", c.dflt_value, c.pk
-		from sqlite_schema m join pragma_table_xinfo(m.name) c where c.hidden = 0 and `+userTables+` order by m.rowid, c.cid`)
+		from sqlite_schema m join pragma_table_xinfo(m.name) c where c.hidden = 0 and (?1 = '' or m.name = ?1 collate nocase) and `+userTables+` order by m.rowid, c.cid`, only)
 	if err != nil {
 		return nil, err
 	}
@@ -121,10 +122,10 @@ func (t *Table) addColumn(c Column, pk int) {
 	}
 }
 
-func readIndexes(ctx context.Context, q querier, tables []Table) error {
+func readIndexes(ctx context.Context, q querier, tables []Table, only string) error {
 	rows, err := q.QueryContext(ctx, `select m.name, i.name, i."unique", c.name
 		from sqlite_schema m join pragma_index_list(m.name) i join pragma_index_info(i.name) c
-		where i.origin = 'c' and i.partial = 0 and c.name is not null and `+userTables+` order by m.rowid, i.name, c.seqno`)
+		where i.origin = 'c' and i.partial = 0 and c.name is not null and (?1 = '' or m.name = ?1 collate nocase) and `+userTables+` order by m.rowid, i.name, c.seqno`, only)
 	if err != nil {
 		return err
 	}
@@ -203,13 +204,20 @@ func tableNames(tables []Table) []string {
 	return names
 }
 
-// needTable finds a table or says which there are.
-func needTable(tables []Table, name string) (*Table, error) {
-	if t := findTable(tables, name); t != nil {
-		return t, nil
-	}
+// needTable reads a table, or says which there are.
+func needTable(ctx context.Context, q querier, name string) (*Table, error) {
 	if reservedTable(name) {
 		return nil, invalid("table", "the table %q belongs to the host and cannot be written", name)
+	}
+	tables, err := readTables(ctx, q, name)
+	if err != nil {
+		return nil, err
+	}
+	if len(tables) > 0 {
+		return &tables[0], nil
+	}
+	if tables, err = readTables(ctx, q, ""); err != nil {
+		return nil, err
 	}
 	hint := didYouMean(name, tableNames(tables))
 	if len(tables) == 0 {

@@ -1,0 +1,145 @@
+package agentdb_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"rouse/agentdb"
+	"rouse/agentdb/sqlite"
+)
+
+func pool(t *testing.T, o agentdb.PoolOptions) *agentdb.Pool {
+	t.Helper()
+	if o.Dir == "" {
+		o.Dir = t.TempDir()
+	}
+	p, err := agentdb.NewPool(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.Close() })
+	return p
+}
+
+// OSA-50: a file per agent, made when it is first asked for and not before.
+func TestPoolIsLazy(t *testing.T) {
+	dir := t.TempDir()
+	p := pool(t, agentdb.PoolOptions{Dir: dir, Max: 2, Quota: func(agent string) int64 {
+		if agent == "small" {
+			return 1
+		}
+		return 0
+	}})
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 0 {
+		t.Fatalf("%v, %v", entries, err)
+	}
+	for i := range 6 {
+		name := fmt.Sprint("agent-", i)
+		db, release, err := p.Get(t.Context(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		expenses(t, db)
+		release()
+		release() // twice is once
+		if _, err := os.Stat(filepath.Join(dir, name, "db.sqlite")); err != nil {
+			t.Error(err)
+		}
+	}
+	if n := agentdb.OpenFiles(p); n != 2 {
+		t.Errorf("%d files are open, want the 2 used last", n)
+	}
+	db, release, err := p.Get(t.Context(), "agent-0") // closed meanwhile
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer release()
+	if got := ask(t, db, "select count(*) from expenses"); got != "[[0]]" {
+		t.Error(got)
+	}
+	small, release2, err := p.Get(t.Context(), "small")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer release2()
+	_, err = small.CreateTable(t.Context(), agentdb.By{}, agentdb.TableSpec{Name: "t", Purpose: "p", Columns: []agentdb.Column{{Name: "a", Type: "TEXT"}}})
+	wantError(t, err, "rejected", "", "quota")
+	for _, name := range []string{"", "..", "a/b", "../x", "a b", "-a", strings.Repeat("a", 64)} {
+		if _, _, err := p.Get(t.Context(), name); err == nil {
+			t.Errorf("%q is no agent's name", name)
+		}
+	}
+}
+
+// Files in use stay open however many they are, and one agent has one writer.
+func TestPoolUnderConcurrency(t *testing.T) {
+	p := pool(t, agentdb.PoolOptions{Max: 2})
+	var all sync.WaitGroup
+	for i := range 60 {
+		all.Go(func() {
+			db, release, err := p.Get(context.Background(), fmt.Sprint("a", i%6))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer release()
+			if _, err := db.Import(context.Background(), agentdb.By{}, agentdb.ImportSpec{Table: "t", Name: "f.csv", Source: strings.NewReader("a,b\n1,2\n")}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	for i := range 6 {
+		db, release, err := p.Get(t.Context(), fmt.Sprint("a", i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := ask(t, db, "select count(*) from t"); got != "[[10]]" {
+			t.Errorf("agent %d: %s", i, got)
+		}
+		release()
+	}
+}
+
+// A damaged file is named with its agent, is left as it is, and works again once repaired.
+func TestPoolReportsDamage(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "bad", "db.sqlite")
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(strings.Repeat("x", 5000)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := pool(t, agentdb.PoolOptions{Dir: dir})
+	_, _, err := p.Get(t.Context(), "bad")
+	var corrupt *sqlite.CorruptError
+	if !errors.As(err, &corrupt) || !strings.Contains(err.Error(), "agent bad") {
+		t.Fatalf("error %v", err)
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	db, release, err := p.Get(t.Context(), "bad")
+	if err != nil {
+		t.Fatal(err)
+	}
+	expenses(t, db)
+	if err := p.Close(); err != nil {
+		t.Fatal(err)
+	}
+	insert(t, db, "expenses", map[string]any{"amount": 1}) // in use: closed when it is released
+	release()
+	if _, err := db.Insert(t.Context(), agentdb.By{}, "expenses", []map[string]any{{"amount": 1}}); !errors.Is(err, sqlite.ErrClosed) {
+		t.Errorf("error %v, want a closed file", err)
+	}
+	if _, _, err := p.Get(t.Context(), "bad"); err == nil {
+		t.Error("a closed pool lends")
+	}
+}
