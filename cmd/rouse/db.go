@@ -21,7 +21,6 @@ func newDB(at *place) *cobra.Command {
 		Example: `  rouse db bookkeeper schema
   rouse db bookkeeper query "select category, sum(amount) from expenses group by 1"
   rouse db bookkeeper import statements.csv --table expenses`,
-		Args: cobra.MinimumNArgs(2),
 	}
 	var o dbOptions
 	f := cmd.Flags()
@@ -34,6 +33,9 @@ func newDB(at *place) *cobra.Command {
 	f.StringVar(&o.mode, "mode", "", "import: insert or upsert (default insert)")
 	f.StringSliceVar(&o.keys, "key", nil, "import: key `columns` for upsert")
 	cmd.RunE = verb(func(cmd *cobra.Command, args []string) error {
+		if len(args) < 2 {
+			return usagef("say: rouse db AGENT schema, rouse db AGENT query SQL, or rouse db AGENT import FILE")
+		}
 		o.agent = args[0]
 		switch verb, rest := args[1], args[2:]; {
 		case verb == "schema" && len(rest) == 0:

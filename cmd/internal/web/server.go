@@ -252,6 +252,10 @@ func (s *server) retry(r *http.Request) (any, error) {
 	if run.State != ledger.StateFinished {
 		return nil, &Error{Status: http.StatusConflict, Message: fmt.Sprintf("run %d has not finished (%s); cancel it first, or wait", id, run.State)}
 	}
+	if run.Outcome == ledger.OutcomeSuccess || run.Outcome == ledger.OutcomeNothing {
+		// Its calls would be answered from the record: another attempt would do nothing.
+		return nil, &Error{Status: http.StatusConflict, Message: fmt.Sprintf("run %d ended in %s, so there is nothing to try again; to do the work once more: rouse run %s", id, run.Outcome, run.Job)}
+	}
 	run, err = s.ledger.Retry(r.Context(), id)
 	return newRun(run), err
 }

@@ -1,0 +1,156 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// TestMain makes the test binary act as rouse, in scripts and as a process of its own.
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"rouse": main})
+}
+
+// patience is how long a test waits for what must happen.
+const patience = 30 * time.Second
+
+// program is a rouse that a test started.
+type program struct {
+	*exec.Cmd
+	stdout, stderr bytes.Buffer
+}
+
+// rouse prepares the program under test: this binary, called by its other name.
+func rouse(t testing.TB, args ...string) *program {
+	t.Helper()
+	path, err := exec.LookPath("rouse") // testscript put it there
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &program{Cmd: exec.CommandContext(t.Context(), path, args...)}
+	p.Stdout, p.Stderr = &p.stdout, &p.stderr
+	p.Env = append(os.Environ(), "DBUS_SESSION_BUS_ADDRESS=", "XDG_RUNTIME_DIR=", "OPENAI_API_KEY=")
+	return p
+}
+
+// runJSON executes a command line and decodes what it prints as JSON.
+func runJSON(t testing.TB, into any, args ...string) {
+	t.Helper()
+	p := rouse(t, args...)
+	if err := p.Run(); err != nil {
+		t.Fatalf("rouse %s: %v\n%s%s", strings.Join(args, " "), err, p.stdout.String(), p.stderr.String())
+	}
+	if into != nil {
+		if err := json.Unmarshal(p.stdout.Bytes(), into); err != nil {
+			t.Fatalf("rouse %s: %v in\n%s", strings.Join(args, " "), err, p.stdout.String())
+		}
+	}
+}
+
+// serveUntilReady starts a daemon and returns once it printed its ready line.
+func serveUntilReady(t testing.TB, config string) *program {
+	t.Helper()
+	p := rouse(t, "serve", "--config", config)
+	p.Stdout = nil
+	out, err := p.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(out)
+	for lines.Scan() {
+		if strings.HasPrefix(lines.Text(), "ready ") {
+			go func() { // so that the pipe never fills
+				for lines.Scan() {
+				}
+			}()
+			return p
+		}
+	}
+	_ = p.Wait()
+	t.Fatalf("the daemon did not get ready: %s", p.stderr.String())
+	return nil
+}
+
+// stop ends a daemon as Ctrl-C does.
+func (p *program) stop(t testing.TB) {
+	t.Helper()
+	if err := p.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Wait(); err != nil {
+		t.Fatalf("the daemon did not end well: %v\n%s", err, p.stderr.String())
+	}
+}
+
+// kill ends it as a power cut does.
+func (p *program) kill(t testing.TB) {
+	t.Helper()
+	if err := p.Process.Signal(syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	_ = p.Wait() // it was killed, which is no news
+}
+
+// write makes a folder with files and returns its path.
+func write(t testing.TB, files map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range files {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// until tries again until a condition holds.
+func until(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(patience)
+	for !ok() {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s did not happen within %s", what, patience)
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+}
+
+// countRows counts by SQL on an agent's database.
+func countRows(t testing.TB, config, sql string) int {
+	t.Helper()
+	var out struct {
+		Rows []map[string]any `json:"rows"`
+	}
+	runJSON(t, &out, "db", "bookkeeper", "query", sql, "--json", "--config", config)
+	n, ok := out.Rows[0]["n"].(float64)
+	if !ok {
+		t.Fatalf("%s gave %v", sql, out.Rows)
+	}
+	return int(n)
+}
+
+func csv(file, rows int) string {
+	var b strings.Builder
+	b.WriteString("file,line\n")
+	for i := range rows {
+		fmt.Fprintf(&b, "%d,%d\n", file, i)
+	}
+	return b.String()
+}

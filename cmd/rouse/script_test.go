@@ -1,0 +1,225 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"rouse/agent/model"
+	"rouse/agent/model/modeltest"
+	"rouse/cmd/internal/web"
+)
+
+// TestScripts runs testdata/*.txtar: commands as a user types them, and what they answer.
+func TestScripts(t *testing.T) {
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata",
+		Setup: func(e *testscript.Env) error {
+			e.Setenv("PROJECT", root)
+			e.Setenv("DBUS_SESSION_BUS_ADDRESS", "")
+			e.Setenv("HOME", e.WorkDir)
+			return nil
+		},
+	})
+}
+
+// The example in the README: a CSV that is dropped becomes rows, the file moves, the
+// notice is in the outbox; the same bytes again are nothing; one row more is one run.
+func TestExpensesExample(t *testing.T) {
+	text, err := os.ReadFile("../../examples/expenses/rouse.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sample, err := os.ReadFile("../../examples/expenses/statements.csv")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := write(t, map[string]string{"rouse.yaml": string(text), "inbox/.gitkeep": ""})
+	config, inbox := filepath.Join(dir, "rouse.yaml"), filepath.Join(dir, "inbox", "statements.csv")
+	p := serveUntilReady(t, config)
+	var runs []web.Run
+	drop := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(inbox, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		until(t, "the file moved away", func() bool { _, err := os.Stat(inbox); return os.IsNotExist(err) })
+		runJSON(t, &runs, "runs", "--json", "--config", config)
+	}
+	drop(string(sample))
+	if len(runs) != 1 || runs[0].Outcome != "success" || runs[0].Trigger != "watch" || !strings.Contains(runs[0].Summary, "5 rows into expenses") {
+		t.Fatalf("runs: %+v", runs)
+	}
+	if n := countRows(t, config, "select count(*) n from expenses"); n != 5 {
+		t.Errorf("%d rows", n)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "inbox", "done", "statements.csv")); err != nil {
+		t.Error(err)
+	}
+	var checks []web.Check
+	doctor := rouse(t, "doctor", "--json", "--config", config)
+	if err := doctor.Run(); err == nil { // no desktop here, and that is said
+		t.Error("doctor found nothing")
+	}
+	if err := json.Unmarshal(doctor.stdout.Bytes(), &checks); err != nil || !strings.Contains(doctor.stdout.String(), "5 expenses from statements.csv") {
+		t.Errorf("the notice is not in the outbox: %s", doctor.stdout.String())
+	}
+	drop(string(sample))
+	if len(runs) != 1 {
+		t.Errorf("the same bytes ran again: %+v", runs)
+	}
+	drop(string(sample) + "2026-11-20,food,Cake,12.00\n")
+	if len(runs) != 2 {
+		t.Errorf("one row more gave %d runs", len(runs))
+	}
+	drop("day,category,description,amount\n2026-11-20,food\n")
+	if runs[0].Outcome != "error" || !strings.Contains(runs[0].Error, "line 2") {
+		t.Errorf("a ragged file: %+v", runs[0])
+	}
+	if _, err := os.Stat(filepath.Join(dir, "inbox", "failed", "statements.csv")); err != nil {
+		t.Error(err)
+	}
+	if n := countRows(t, config, "select count(*) n from expenses"); n != 11 {
+		t.Errorf("%d rows in the end", n)
+	}
+	p.stop(t)
+}
+
+// A six-field every-second job fires once per second, never early, never twice, over a restart.
+func TestHeartbeatExample(t *testing.T) {
+	text, err := os.ReadFile("../../examples/heartbeat/rouse.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := filepath.Join(write(t, map[string]string{"rouse.yaml": string(text)}), "rouse.yaml")
+	var runs []web.Run
+	for round := 1; round <= 2; round++ {
+		p := serveUntilReady(t, config)
+		until(t, "three more seconds", func() bool {
+			runJSON(t, &runs, "runs", "--json", "-n", "100", "--outcome", "success", "--config", config)
+			return len(runs) >= 3*round
+		})
+		p.stop(t)
+	}
+	seen := map[time.Time]bool{}
+	for _, r := range runs {
+		if seen[r.ScheduledAt.Time] {
+			t.Errorf("%s fired twice", r.ScheduledAt)
+		}
+		seen[r.ScheduledAt.Time] = true
+		if r.QueuedAt.Before(r.ScheduledAt.Time) || r.StartedAt.Before(r.ScheduledAt.Time) {
+			t.Errorf("%s fired early: queued %s, started %s", r.ScheduledAt, r.QueuedAt, r.StartedAt)
+		}
+		if r.ScheduledAt.Nanosecond() != 0 {
+			t.Errorf("%s is no full second", r.ScheduledAt)
+		}
+	}
+}
+
+// The same job with an OpenAI-compatible server instead of the playbook does the same
+// through real tool calls.
+func TestModelInsteadOfPlaybook(t *testing.T) {
+	args := func(v map[string]any) json.RawMessage {
+		raw, err := json.Marshal(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return raw
+	}
+	dir := t.TempDir()
+	path := filepath.Join(dir, "inbox", "a.csv")
+	s := modeltest.New(t,
+		modeltest.Turn{Text: "I import it.", Calls: []model.Call{{ID: "1", Name: "db_import", Args: args(map[string]any{"table": "expenses", "path": path})},
+			{ID: "2", Name: "db_qurey", Args: args(map[string]any{"sql": "select 1"})}}, Usage: model.Usage{Input: 100, Output: 20}},
+		modeltest.Turn{Calls: []model.Call{{ID: "3", Name: "db_query", Args: args(map[string]any{"sql": "select sum(amount) total from expenses", "limit": "10"})}}},
+		modeltest.Turn{Calls: []model.Call{{ID: "4", Name: "notify", Args: args(map[string]any{"title": "2 expenses"})}, {ID: "5", Name: "complete", Args: args(map[string]any{"summary": "Imported two expenses; the total is 12."})}}})
+	config := filepath.Join(dir, "rouse.yaml")
+	text := `version: 1
+home: ./home
+models: [{name: scripted, provider: openai, model: scripted, base_url: "` + s.URL + `/v1", api_key: "${TEST_MODEL_KEY}"}]
+agents: [{name: bookkeeper, workdir: ./books, instructions: Keep the books.}]
+jobs:
+  - {name: inbox, agent: bookkeeper, watch: {path: ./inbox, responsiveness: fast, on_success: {move: ./done}}, prompt: "Import {{ .File.Name }} into expenses.", expect: [{sql: "select count(*) = 2 from expenses"}]}
+  - {name: impossible, agent: bookkeeper, prompt: Nothing, expect: [{sql: "select count(*) = 99 from expenses"}]}
+`
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("TEST_MODEL_KEY", "sk-canary-0123456789")
+	p := serveUntilReady(t, config)
+	if err := os.WriteFile(path, []byte("what,amount\nsk-canary-0123456789,5\nb,7\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the file moved away", func() bool { _, err := os.Stat(path); return os.IsNotExist(err) })
+	var d web.RunDetail
+	runJSON(t, &d, "show", "1", "--json", "--config", config)
+	if d.Outcome != "success" || !d.Verified || d.Exit != "ended_by_surface" || d.TokensIn != 100 || d.Summary != "Imported two expenses; the total is 12." {
+		t.Errorf("run: %+v", d.Run)
+	}
+	var calls []string
+	for _, st := range d.StepsDetail {
+		for _, c := range st.Calls {
+			calls = append(calls, c.Tool+" "+c.State+c.Kind)
+		}
+	}
+	if got := strings.Join(calls, ", "); got != "db_import done, db_qurey failedtool_not_found, db_query done, notify done, complete done" {
+		t.Errorf("calls: %s", got)
+	}
+	if n := countRows(t, config, "select sum(amount) n from expenses"); n != 12 {
+		t.Errorf("total %d", n)
+	}
+	request := string(s.Requests()[0])
+	for _, want := range []string{"Keep the books.", "Import a.csv into expenses.", `"name":"db_import"`} {
+		if !strings.Contains(request, want) {
+			t.Errorf("the model was not told %s", want)
+		}
+	}
+	failing := rouse(t, "run", "impossible", "--wait", "--config", config)
+	if err := failing.Run(); err == nil || !strings.Contains(failing.stdout.String(), "expected at") {
+		t.Errorf("an expectation that is not met: %v\n%s", err, failing.stdout.String())
+	}
+	p.stop(t)
+	// The key is nowhere in what was kept.
+	err := filepath.Walk(filepath.Join(dir, "home"), func(file string, info os.FileInfo, err error) error {
+		if err != nil || info.IsDir() || !strings.HasPrefix(info.Name(), "ledger.db") {
+			return err
+		}
+		raw, err := os.ReadFile(file)
+		if strings.Contains(string(raw), "sk-canary") {
+			t.Errorf("the key is in %s", file)
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// A second daemon on the same home says who has it.
+func TestSecondDaemon(t *testing.T) {
+	config := filepath.Join(write(t, map[string]string{"rouse.yaml": "version: 1\nhome: ./home\n"}), "rouse.yaml")
+	p := serveUntilReady(t, config)
+	second := rouse(t, "serve", "--config", config)
+	if err := second.Run(); err == nil || !strings.Contains(second.stderr.String(), "process "+strconv.Itoa(p.Process.Pid)) {
+		t.Errorf("%v: %s", err, second.stderr.String())
+	}
+	var st web.Status
+	runJSON(t, &st, "status", "--json", "--wait", "10s", "--config", config)
+	if st.PID != p.Process.Pid || !st.Ready {
+		t.Errorf("status: %+v", st)
+	}
+	p.stop(t)
+}
