@@ -10,37 +10,60 @@ import (
 	"rouse/agentdb/sqlite"
 )
 
-// StartAttempt moves a queued run, or one that waits for retry or resume, to running.
-// ErrNotClaimable says that something else happened to it first.
-func (l *Ledger) StartAttempt(ctx context.Context, run int64) (Run, Attempt, error) {
+// Started answers StartAttempts for one run.
+type Started struct {
+	Run     Run
+	Attempt Attempt
+	Err     error // ErrNotClaimable or ErrNotFound
+}
+
+// StartAttempts moves queued runs, and those that wait for retry or resume, to running,
+// all in one transaction. A run that something else happened to first has its error.
+func (l *Ledger) StartAttempts(ctx context.Context, runs ...int64) ([]Started, error) {
 	now := time.Now()
-	var started Run
+	out := make([]Started, len(runs))
 	err := l.do(ctx, func(tx *sqlite.Tx) error {
-		r, err := runIn(tx, run)
-		if err != nil {
-			return err
+		for i, run := range runs {
+			started, err := startIn(tx, run, now)
+			if err != nil && !errors.Is(err, ErrNotClaimable) && !errors.Is(err, ErrNotFound) {
+				return err
+			}
+			out[i] = Started{started, Attempt{Run: run, Number: started.Attempt, State: AttemptRunning, StartedAt: instant(ms(now))}, err}
 		}
-		if r.State != StateQueued && (r.State != StateWaiting || (r.WaitingFor != WaitRetry && r.WaitingFor != WaitResume)) {
-			return fmt.Errorf("run %d is %s: %w", run, r.State, ErrNotClaimable)
-		}
-		r.State, r.WaitingFor, r.NotBefore, r.Attempt = StateRunning, "", time.Time{}, r.Attempt+1
-		if r.StartedAt.IsZero() {
-			r.StartedAt = instant(ms(now))
-		}
-		if _, err := tx.Exec(`update runs set state = 'running', waiting_for = '', not_before = 0, attempt = $1, started_at = $2, cancel_reason = '' where id = $3`,
-			r.Attempt, ms(r.StartedAt), run); err != nil {
-			return err
-		}
-		if _, err := tx.Exec(`insert into attempts (run, number, state, started_at) values ($1, $2, 'running', $3)`, run, r.Attempt, ms(now)); err != nil {
-			return err
-		}
-		started = r
-		return addEvent(tx, Event{Run: run, Job: r.Job, At: now, Kind: "run.started"}, map[string]any{"attempt": r.Attempt})
+		return nil
 	})
+	return out, err
+}
+
+// StartAttempt is StartAttempts for one run.
+func (l *Ledger) StartAttempt(ctx context.Context, run int64) (Run, Attempt, error) {
+	started, err := l.StartAttempts(ctx, run)
 	if err != nil {
 		return Run{}, Attempt{}, err
 	}
-	return started, Attempt{Run: run, Number: started.Attempt, State: AttemptRunning, StartedAt: instant(ms(now))}, nil
+	return started[0].Run, started[0].Attempt, started[0].Err
+}
+
+func startIn(tx *sqlite.Tx, run int64, now time.Time) (Run, error) {
+	r, err := runIn(tx, run)
+	if err != nil {
+		return Run{}, err
+	}
+	if r.State != StateQueued && (r.State != StateWaiting || (r.WaitingFor != WaitRetry && r.WaitingFor != WaitResume)) {
+		return Run{}, fmt.Errorf("run %d is %s: %w", run, r.State, ErrNotClaimable)
+	}
+	r.State, r.WaitingFor, r.NotBefore, r.Attempt = StateRunning, "", time.Time{}, r.Attempt+1
+	if r.StartedAt.IsZero() {
+		r.StartedAt = instant(ms(now))
+	}
+	if _, err := tx.Exec(`update runs set state = 'running', waiting_for = '', not_before = 0, attempt = $1, started_at = $2, cancel_reason = '' where id = $3`,
+		r.Attempt, ms(r.StartedAt), run); err != nil {
+		return Run{}, err
+	}
+	if _, err := tx.Exec(`insert into attempts (run, number, state, started_at) values ($1, $2, 'running', $3)`, run, r.Attempt, ms(now)); err != nil {
+		return Run{}, err
+	}
+	return r, addEvent(tx, Event{Run: run, Job: r.Job, At: now, Kind: "run.started"}, map[string]any{"attempt": r.Attempt})
 }
 
 // fenced returns the run of an attempt if that attempt is the running one.

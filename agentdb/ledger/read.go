@@ -1,11 +1,13 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -76,20 +78,30 @@ func (l *Ledger) Runs(ctx context.Context, f Filter) ([]Run, error) {
 	return collect(rows, err, scanRuns)
 }
 
-// Claimable lists runs above an id that may be started now, oldest first.
+// Claimable lists runs above an id that may be started now, oldest first. Two queries, so
+// that each walks its index and stops at the limit, however long the queue is.
 func (l *Ledger) Claimable(ctx context.Context, now time.Time, after int64, limit int) ([]Run, error) {
-	rows, err := l.read.QueryContext(ctx, `select `+runColumns+` from runs
-		where (state = 'queued' or (state = 'waiting' and waiting_for in ('retry', 'resume'))) and state <> 'finished' and not_before <= $1 and id > $2
-		order by id limit $3`, ms(now), after, limit)
-	return collect(rows, err, scanRuns)
+	const tail = ` and state <> 'finished' and not_before <= $1 and id > $2 order by id limit $3`
+	rows, err := l.read.QueryContext(ctx, `select `+runColumns+` from runs where state = 'queued'`+tail, ms(now), after, limit)
+	queued, err := collect(rows, err, scanRuns)
+	if err != nil {
+		return nil, err
+	}
+	rows, err = l.read.QueryContext(ctx, `select `+runColumns+` from runs where state = 'waiting' and waiting_for in ('retry', 'resume')`+tail, ms(now), after, limit)
+	waiting, err := collect(rows, err, scanRuns)
+	if err != nil {
+		return nil, err
+	}
+	all := slices.Concat(queued, waiting)
+	slices.SortFunc(all, func(a, b Run) int { return cmp.Compare(a.ID, b.ID) })
+	return all[:min(limit, len(all))], nil
 }
 
 // NextDue is the earliest instant after now at which a run becomes claimable by time
 // alone; zero when there is none.
 func (l *Ledger) NextDue(ctx context.Context, now time.Time) (time.Time, error) {
 	var at int64
-	err := l.read.QueryRowContext(ctx, `select coalesce(min(not_before), 0) from runs where state in ('queued', 'waiting') and state <> 'finished' and not_before > $1`,
-		ms(now)).Scan(&at)
+	err := l.read.QueryRowContext(ctx, `select coalesce(min(not_before), 0) from runs where not_before <> 0 and not_before > $1`, ms(now)).Scan(&at)
 	return instant(at), err
 }
 

@@ -244,7 +244,9 @@ func guarded(op func(*Tx) error, t *Tx) (err error) {
 }
 
 // Tx is the transaction that an operation runs in. It must not be kept. Statements are
-// prepared once for the life of the writer's connection, so their text must not vary.
+// prepared once for the life of the writer's connection, so their text must not vary. They
+// run on the connection itself, which is inside the transaction: sql.Tx.Stmt would prepare
+// them anew each time.
 type Tx struct {
 	conn *connection
 	tx   *sql.Tx
@@ -268,7 +270,7 @@ func (t *Tx) Exec(query string, args ...any) (sql.Result, error) {
 	if err := t.prepare(query); err != nil {
 		return nil, err
 	}
-	return t.tx.StmtContext(t.conn.ctx, t.conn.statements[query]).ExecContext(t.conn.ctx, args...)
+	return t.conn.statements[query].ExecContext(t.conn.ctx, args...)
 }
 
 // Query runs a statement that gives rows; the caller closes them before it goes on.
@@ -276,7 +278,7 @@ func (t *Tx) Query(query string, args ...any) (*sql.Rows, error) {
 	if err := t.prepare(query); err != nil {
 		return nil, err
 	}
-	return t.tx.StmtContext(t.conn.ctx, t.conn.statements[query]).QueryContext(t.conn.ctx, args...)
+	return t.conn.statements[query].QueryContext(t.conn.ctx, args...)
 }
 
 // QueryRow runs a statement that gives at most one row.
@@ -284,7 +286,7 @@ func (t *Tx) QueryRow(query string, args ...any) Row {
 	if err := t.prepare(query); err != nil {
 		return Row{err: err}
 	}
-	return Row{row: t.tx.StmtContext(t.conn.ctx, t.conn.statements[query]).QueryRowContext(t.conn.ctx, args...)}
+	return Row{row: t.conn.statements[query].QueryRowContext(t.conn.ctx, args...)}
 }
 
 // SQL is the transaction itself, for statements whose text varies (they are not cached).

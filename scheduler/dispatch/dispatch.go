@@ -13,8 +13,9 @@ import (
 )
 
 const (
-	page            = 256 // runs read from the ledger at once
-	maxInterrupted  = 3   // interrupted attempts of a run, beside its retries
+	minPage         = 16 // runs read from the ledger at once
+	maxPage         = 512
+	maxInterrupted  = 3 // interrupted attempts of a run, beside its retries
 	defaultRuns     = 4
 	defaultPerAgent = 1
 	defaultDrain    = 30 * time.Second
@@ -173,19 +174,33 @@ func (d *Dispatcher) turn(ctx, writing context.Context) (over bool, next time.Ti
 		return d.turnOnly(ctx, writing, now)
 	}
 	var after int64
-	for d.free() {
+	for {
+		free := d.free()
+		if free <= 0 {
+			break
+		}
+		// A page that is a few times what can start: lanes of one agent may be taken.
+		page := min(max(8*free, minPage), maxPage)
 		runs, err := d.o.Ledger.Claimable(ctx, now, after, page)
 		if err != nil {
 			return false, time.Time{}, err
 		}
+		var starting []int64
 		for _, r := range runs {
 			after = r.ID
-			if ctx.Err() != nil || !d.free() {
+			if ctx.Err() != nil {
 				break
 			}
-			if err := d.consider(ctx, writing, r, now); err != nil {
+			take, err := d.consider(writing, r, now)
+			if err != nil {
 				return false, time.Time{}, err
 			}
+			if take {
+				starting = append(starting, r.ID)
+			}
+		}
+		if err := d.start(writing, starting); err != nil {
+			return false, time.Time{}, err
 		}
 		if len(runs) < page {
 			break
@@ -212,14 +227,18 @@ func (d *Dispatcher) turnOnly(ctx, writing context.Context, now time.Time) (over
 	if why := d.o.Hold(r); why != "" {
 		return false, time.Time{}, d.finishUnstarted(writing, r, ledger.Result{Outcome: ledger.OutcomeError, Error: why})
 	}
-	return false, time.Time{}, d.consider(ctx, writing, r, now)
+	take, err := d.consider(writing, r, now)
+	if err != nil || !take {
+		return false, time.Time{}, err
+	}
+	return false, time.Time{}, d.start(writing, []int64{r.ID})
 }
 
-// free says whether the daemon has a lane left.
-func (d *Dispatcher) free() bool {
+// free is how many lanes the daemon has left.
+func (d *Dispatcher) free() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return len(d.running) < d.o.Runs
+	return d.o.Runs - len(d.running)
 }
 
 // laneFor takes the lanes that a run needs, if all are free.
@@ -247,37 +266,44 @@ func (d *Dispatcher) release(r ledger.Run) {
 	d.jobs[r.Job]--
 }
 
-// consider starts a claimable run if its lanes are free and nothing holds it.
-func (d *Dispatcher) consider(ctx, writing context.Context, r ledger.Run, now time.Time) error {
+// consider decides about a claimable run: true when it has its lanes and is to be started.
+func (d *Dispatcher) consider(writing context.Context, r ledger.Run, now time.Time) (bool, error) {
 	why := d.o.Hold(r)
 	d.noteHeld(r, why)
 	if why != "" {
-		return nil
+		return false, nil
 	}
 	p := d.o.Policy(r.Job)
 	if p.StartDeadline > 0 && r.State == ledger.StateQueued && r.Attempt == 0 {
 		if late := now.Sub(latest(r.QueuedAt, r.NotBefore)); late > p.StartDeadline {
-			return d.finishUnstarted(writing, r, ledger.Result{Outcome: ledger.OutcomeSkipped,
+			return false, d.finishUnstarted(writing, r, ledger.Result{Outcome: ledger.OutcomeSkipped,
 				Error: fmt.Sprintf("waited %s in the queue, longer than start_deadline %s", late.Round(time.Second), p.StartDeadline)})
 		}
 	}
-	if !d.laneFor(r, p) {
+	return d.laneFor(r, p), nil
+}
+
+// start gives runs that have their lanes an attempt, all in one commit, and executes them.
+func (d *Dispatcher) start(writing context.Context, ids []int64) error {
+	if len(ids) == 0 {
 		return nil
 	}
-	run, attempt, err := d.o.Ledger.StartAttempt(writing, r.ID)
-	if err != nil {
-		d.release(r)
-		if errors.Is(err, ledger.ErrNotClaimable) {
-			return nil // cancelled meanwhile
+	started, err := d.o.Ledger.StartAttempts(writing, ids...)
+	for i, id := range ids {
+		d.mu.Lock()
+		l := d.running[id]
+		d.mu.Unlock()
+		if err != nil || started[i].Err != nil { // or cancelled meanwhile
+			d.release(l.run)
+			continue
 		}
-		return err
+		work, cancel := context.WithCancelCause(writing)
+		d.mu.Lock()
+		l.attempt, l.cancel = started[i].Attempt, cancel
+		d.mu.Unlock()
+		d.all.Go(func() { d.execute(work, writing, started[i].Run, started[i].Attempt, cancel) })
 	}
-	work, cancel := context.WithCancelCause(writing)
-	d.mu.Lock()
-	d.running[r.ID].attempt, d.running[r.ID].cancel = attempt, cancel
-	d.mu.Unlock()
-	d.all.Go(func() { d.execute(work, writing, run, attempt, cancel) })
-	return nil
+	return err
 }
 
 func latest(a, b time.Time) time.Time {

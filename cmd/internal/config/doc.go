@@ -4,12 +4,23 @@
 // # Design
 //
 // The settings are Go structs whose tags say what the decoder, the JSON Schema and `config
-// show` need to know; a key exists in one place. The decoder walks the YAML tree itself,
-// so that it can go on after a problem and knows where every value stood.
+// show` need to know; a key exists in one place (settings.go, job.go; tags.go lists the tags).
+//
+// Reading goes in steps, and each goes on after a problem:
+//
+//	parse     a file becomes a tree: aliases and merge keys are resolved within bounds,
+//	          a key that is given twice is found, every value knows where it stood
+//	include   the lists of included files are appended to those of the main one
+//	overlay   viper lets ROUSE_… and flags decide the daemon's scalars; it sees no name
+//	          that a user chose
+//	defaults  each job gets what defaults: says and the job does not
+//	decode    the tree fills the structs, guided by their tags
+//	preset    what was left out gets its default
+//	check     references, schedules, templates, expressions, tool names, folders
+//
+// In values, ${NAME} is the environment variable NAME, and one that is not set is an error.
+// $${ is a plain ${.
 //
 // A key whose feature is not built yet is marked later: it is known and checked, and its
 // use is refused, so that nothing a user wrote is ever ignored.
-//
-// viper overlays the daemon's scalars with the environment (ROUSE_LOG_LEVEL, …) and with
-// flags before decoding; it sees no name that a user chose.
 package config

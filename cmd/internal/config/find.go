@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-
-	"go.yaml.in/yaml/v4"
+	"strings"
 )
 
 const fileName = "rouse.yaml"
+
+// ErrNoFile says that there is no configuration where one is looked for.
+var ErrNoFile = errors.New("no configuration was found")
 
 // Find says which configuration is meant: the one that was named, ./rouse.yaml, or the
 // one in the home. ErrNoFile when there is none.
@@ -26,7 +28,7 @@ func Find(named string, getenv func(string) string) (string, error) {
 			return filepath.Abs(path)
 		}
 	}
-	return "", fmt.Errorf("%w at %s; write one with: rouse init", ErrNoFile, candidates)
+	return "", fmt.Errorf("%w at %s; write one with: rouse init", ErrNoFile, strings.Join(candidates, " or "))
 }
 
 // DefaultHome is $ROUSE_HOME, or .rouse in the user's folder.
@@ -55,14 +57,18 @@ func Home(path string, getenv func(string) string) (string, error) {
 	if dir := getenv("ROUSE_HOME"); dir != "" {
 		return filepath.Abs(dir)
 	}
-	d := &decoder{getenv: getenv, files: map[*yaml.Node]string{}, file: path}
-	root, err := readFile(d, path)
+	text, err := readText(path)
 	if err != nil {
+		return "", fmt.Errorf("the configuration: %w", err)
+	}
+	if path, err = filepath.Abs(path); err != nil {
 		return "", err
 	}
-	if root != nil {
-		if n := child(root, "home"); n != nil && n.Kind == yaml.ScalarNode && n.Value != "" {
-			return d.resolve(n, d.expand(n, "home")), nil
+	d := newDecoder(getenv)
+	if root := d.parse(path, text); root != nil {
+		if n := root.child("home"); n != nil && n.kind == scalar && n.text != "" {
+			text, _ := d.expand(n, "home", false)
+			return d.resolve(path, text), nil
 		}
 	}
 	return DefaultHome(getenv)

@@ -1,13 +1,13 @@
 package config
 
 import (
-	"errors"
+	"cmp"
 	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 )
-
-// ErrNoFile says that there is no configuration where one is looked for.
-var ErrNoFile = errors.New("no configuration was found")
 
 // Position is where something stands.
 type Position struct {
@@ -31,7 +31,7 @@ type Problem struct {
 
 func (p Problem) String() string {
 	var out strings.Builder
-	out.WriteString(p.File)
+	out.WriteString(display(p.File))
 	if p.Line > 0 {
 		fmt.Fprintf(&out, ":%d:%d", p.Line, p.Column)
 	}
@@ -49,6 +49,19 @@ func (p Problem) String() string {
 	return out.String()
 }
 
+// display shortens a path below the working folder for people.
+func display(path string) string {
+	here, err := os.Getwd()
+	if err != nil || !filepath.IsAbs(path) {
+		return path
+	}
+	rel, err := filepath.Rel(here, path)
+	if err != nil || rel == ".." || strings.HasPrefix(rel, ".."+string(filepath.Separator)) {
+		return path
+	}
+	return rel
+}
+
 // Errors are all the problems of a configuration.
 type Errors struct{ Problems []Problem }
 
@@ -60,8 +73,42 @@ func (e *Errors) Error() string {
 	return strings.Join(lines, "\n")
 }
 
+// verdict orders the problems by place, and parts the warnings from the errors.
+func (d *decoder) verdict(cfg *Config) error {
+	type place struct {
+		Position
+		message string
+	}
+	seen := map[place]bool{}
+	var wrong, doubtful []Problem
+	for _, p := range d.problems {
+		key := place{Position{p.File, p.Line, p.Column}, p.Message}
+		if seen[key] {
+			continue // what many jobs have of defaults: or of an alias is wrong once
+		}
+		if seen[key] = true; p.Warning {
+			doubtful = append(doubtful, p)
+		} else {
+			wrong = append(wrong, p)
+		}
+	}
+	order := func(a, b Problem) int {
+		return cmp.Or(slices.Index(cfg.Files, a.File)-slices.Index(cfg.Files, b.File), a.Line-b.Line, a.Column-b.Column,
+			strings.Compare(a.File, b.File), strings.Compare(a.Path, b.Path), strings.Compare(a.Message, b.Message))
+	}
+	slices.SortStableFunc(wrong, order)
+	slices.SortStableFunc(doubtful, order)
+	if cfg.Warnings = doubtful; len(wrong) == 0 {
+		return nil
+	}
+	return &Errors{wrong}
+}
+
 // nearest proposes the known word that a wrong one was probably meant as.
 func nearest(wrong string, known []string) string {
+	if len(wrong) > 2*63 {
+		return ""
+	}
 	best, distance := "", len(wrong)/2+1
 	for _, k := range known {
 		if d := edits(strings.ToLower(wrong), strings.ToLower(k)); d < distance {

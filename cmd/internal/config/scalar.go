@@ -3,6 +3,8 @@ package config
 import (
 	"fmt"
 	"math"
+	"path/filepath"
+	"reflect"
 	"regexp"
 	"strconv"
 	"strings"
@@ -23,10 +25,11 @@ type Path string
 // Name names something that a user made: it becomes a folder.
 type Name string
 
-// Text is a string that is not a path.
-type Text string
-
-var nameForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$`)
+var (
+	nameForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$`)
+	// deviceName is what Windows keeps for devices, in any folder.
+	deviceName = regexp.MustCompile(`(?i)^(con|prn|aux|nul|com[0-9]|lpt[0-9])$`)
+)
 
 // ParseDuration reads a length of time.
 func ParseDuration(text string) (time.Duration, error) {
@@ -38,7 +41,7 @@ func ParseDuration(text string) (time.Duration, error) {
 	}
 	d, err := time.ParseDuration(text)
 	if err != nil || d < 0 {
-		return 0, fmt.Errorf("%q is not a length of time like 30s, 15m, 6h or 7d", text)
+		return 0, fmt.Errorf("%q is not a length of time like 30s, 15m, 6h or 7d", short(text))
 	}
 	return d, nil
 }
@@ -58,12 +61,147 @@ func (d Duration) String() string {
 	return text
 }
 
-func (s Size) String() string { return strings.ReplaceAll(humanize.IBytes(uint64(max(s, 0))), " ", "") }
+// String is exact: a size that no unit divides is a number of bytes.
+func (s Size) String() string {
+	units := []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"}
+	i := 0
+	for s >= 1024 && s%1024 == 0 {
+		s, i = s/1024, i+1
+	}
+	return fmt.Sprintf("%d%s", s, units[i])
+}
 
 func parseSize(text string) (Size, error) {
 	n, err := humanize.ParseBytes(text)
 	if err != nil || n > math.MaxInt64 {
-		return 0, fmt.Errorf("%q is not a size like 500KiB or 10MiB", text)
+		return 0, fmt.Errorf("%q is not a size like 500KiB or 10MiB", short(text))
 	}
 	return Size(n), nil
+}
+
+func (d *decoder) scalar(n *node, path string, v reflect.Value, f field) {
+	if n.kind != scalar || n.null() {
+		d.problem(n.at, path, "must be %s, not %s", typeName(v.Type()), n)
+		return
+	}
+	text, ok := d.expand(n, path, f.secret)
+	if !ok {
+		return
+	}
+	if err := d.set(n, text, v); err != nil {
+		d.problem(n.at, path, "%s", err.Error())
+		return
+	}
+	if f.positive && v.IsZero() {
+		d.problem(n.at, path, "must be more than 0; leave it out for its default")
+	}
+	if f.enum != "" {
+		d.oneOf(n, path, text, f.enum)
+	}
+}
+
+func (d *decoder) oneOf(n *node, path, text, enum string) {
+	var known []string
+	for value := range strings.SplitSeq(enum, "|") {
+		word, later := strings.CutSuffix(value, "*")
+		if text == word {
+			if later {
+				d.problem(n.at, path, "%q is not available in this version", text)
+			}
+			return
+		}
+		if !later {
+			known = append(known, word)
+		}
+	}
+	d.problem(n.at, path, "%q is none of %s", short(text), strings.Join(known, ", ")).Hint = nearest(text, known)
+}
+
+func typeName(t reflect.Type) string {
+	switch t {
+	case reflect.TypeFor[Duration]():
+		return "a length of time"
+	case reflect.TypeFor[Size]():
+		return "a size"
+	case reflect.TypeFor[Path]():
+		return "a path"
+	}
+	switch t.Kind() {
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Int, reflect.Int64:
+		return "a whole number"
+	case reflect.Float64:
+		return "a number"
+	}
+	return "a text"
+}
+
+// set parses a text into a field.
+func (d *decoder) set(n *node, text string, v reflect.Value) error {
+	switch v.Type() {
+	case reflect.TypeFor[Duration]():
+		t, err := ParseDuration(text)
+		v.SetInt(int64(t))
+		return err
+	case reflect.TypeFor[Size]():
+		s, err := parseSize(text)
+		v.SetInt(int64(s))
+		return err
+	case reflect.TypeFor[Path]():
+		if text == "" || strings.ContainsRune(text, 0) {
+			return fmt.Errorf("must be a path, not %s", n)
+		}
+		v.SetString(d.resolve(n.at.File, text))
+		return nil
+	case reflect.TypeFor[Name]():
+		v.SetString(text)
+		switch {
+		case !nameForm.MatchString(text):
+			return fmt.Errorf("%q cannot be a name: letters, digits, _ and - are allowed, up to 63, beginning with a letter or digit", short(text))
+		case deviceName.MatchString(text):
+			return fmt.Errorf("%q cannot be a name: it would be a folder, and Windows has a device of that name", text)
+		}
+		return nil
+	}
+	return setPlain(text, v)
+}
+
+func setPlain(text string, v reflect.Value) error {
+	switch v.Kind() {
+	case reflect.Bool:
+		if text != "true" && text != "false" {
+			return fmt.Errorf("must be true or false, not %q", short(text))
+		}
+		v.SetBool(text == "true")
+	case reflect.Int, reflect.Int64:
+		i, err := strconv.ParseInt(text, 10, 64)
+		if err != nil || i < 0 || v.OverflowInt(i) {
+			return fmt.Errorf("must be a whole number from 0 on, not %q", short(text))
+		}
+		v.SetInt(i)
+	case reflect.Float64:
+		f, err := strconv.ParseFloat(text, 64)
+		if err != nil || f < 0 || math.IsInf(f, 0) || math.IsNaN(f) {
+			return fmt.Errorf("must be a number from 0 on, not %q", short(text))
+		}
+		v.SetFloat(f)
+	default:
+		v.SetString(text)
+	}
+	return nil
+}
+
+// resolve takes a relative path from the folder of the file that holds it, and ~ for the
+// user's folder.
+func (d *decoder) resolve(file, text string) string {
+	if rest, ok := strings.CutPrefix(filepath.ToSlash(text), "~"); ok && (rest == "" || rest[0] == '/') {
+		if home, err := userHome(d.getenv); err == nil {
+			return filepath.Join(home, rest)
+		}
+	}
+	if filepath.IsAbs(text) {
+		return filepath.Clean(text)
+	}
+	return filepath.Join(filepath.Dir(file), text)
 }

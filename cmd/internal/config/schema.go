@@ -2,6 +2,7 @@ package config
 
 import (
 	"encoding/json"
+	"fmt"
 	"reflect"
 	"strings"
 )
@@ -11,21 +12,31 @@ func Schema() ([]byte, error) {
 	s := object(reflect.TypeFor[Config](), false)
 	s["$schema"] = "https://json-schema.org/draft/2020-12/schema"
 	s["title"] = "rouse.yaml"
-	return json.MarshalIndent(s, "", "  ")
+	text, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		return nil, fmt.Errorf("the JSON Schema cannot be written: %w", err)
+	}
+	return text, nil
 }
 
-func object(t reflect.Type, overlay bool) map[string]any {
-	properties := map[string]any{}
-	required := []string{}
+type schema = map[string]any
+
+// object describes a struct. Inside defaults nothing is required, and what belongs to one
+// job is not there.
+func object(t reflect.Type, overlay bool) schema {
+	properties, required := schema{}, []string{}
 	for _, f := range fieldsOf(t) {
-		p := typeSchema(t.Field(f.index).Type, f.enum, overlay || f.key == "defaults")
+		if overlay && f.owns {
+			continue
+		}
+		p := describe(t.Field(f.index).Type, f, overlay || f.key == "defaults")
 		say := f.say
 		if f.later != "" {
 			say = strings.TrimSpace("Not available in this version (" + f.later + "). " + say)
 			p["deprecated"] = true
 		}
-		if f.unset != "" {
-			say = strings.TrimSpace(say + " (default: " + f.unset + ")")
+		if absent := f.preset + f.unset; absent != "" {
+			say = strings.TrimSpace(say + " (default: " + absent + ")")
 		}
 		if say != "" {
 			p["description"] = say
@@ -35,56 +46,75 @@ func object(t reflect.Type, overlay bool) map[string]any {
 			required = append(required, f.key)
 		}
 	}
-	out := map[string]any{"type": "object", "additionalProperties": false, "properties": properties}
+	out := schema{"type": "object", "additionalProperties": false, "properties": properties}
 	if len(required) > 0 {
 		out["required"] = required
 	}
 	return out
 }
 
-func typeSchema(t reflect.Type, enum string, overlay bool) map[string]any {
+func describe(t reflect.Type, f field, overlay bool) schema {
 	switch t {
 	case reflect.TypeFor[After]():
-		return map[string]any{"oneOf": []any{
-			map[string]any{"enum": []string{"leave", "delete"}},
-			map[string]any{"type": "object", "required": []string{"move"}, "additionalProperties": false, "properties": map[string]any{"move": map[string]any{"type": "string"}}},
+		return schema{"oneOf": []any{
+			schema{"enum": []string{"leave", "delete"}},
+			schema{"type": "object", "required": []string{"move"}, "additionalProperties": false, "properties": schema{"move": schema{"type": "string"}}},
 		}}
 	case reflect.TypeFor[Name]():
-		return map[string]any{"type": "string", "pattern": nameForm.String()}
+		return schema{"type": "string", "pattern": nameForm.String()}
 	case reflect.TypeFor[Duration]():
-		return map[string]any{"type": "string", "examples": []string{"30s", "15m", "7d"}}
+		return schema{"type": "string", "examples": []string{"30s", "15m", "7d"}}
 	case reflect.TypeFor[Size]():
-		return map[string]any{"type": []string{"string", "integer"}, "examples": []string{"10MiB"}}
+		return schema{"type": []string{"string", "integer"}, "examples": []string{"10MiB"}}
 	}
 	switch t.Kind() {
 	case reflect.Pointer:
-		return typeSchema(t.Elem(), enum, overlay)
+		return describe(t.Elem(), f, overlay)
 	case reflect.Struct:
 		return object(t, overlay)
 	case reflect.Slice:
-		list := map[string]any{"type": "array", "items": typeSchema(t.Elem(), enum, overlay)}
+		items := schema{"type": "array", "items": describe(t.Elem(), f, overlay)}
 		if t.Elem().Kind() == reflect.String {
-			return map[string]any{"oneOf": []any{list, typeSchema(t.Elem(), enum, overlay)}}
+			return schema{"anyOf": []any{items, describe(t.Elem(), f, overlay)}} // a single word will do
 		}
-		return list
+		return items
 	case reflect.Map:
-		return map[string]any{"type": "object"}
-	case reflect.Interface:
-		return map[string]any{}
-	case reflect.Bool:
-		return map[string]any{"type": "boolean"}
-	case reflect.Int, reflect.Int64:
-		return map[string]any{"type": "integer", "minimum": 0}
-	case reflect.Float64:
-		return map[string]any{"type": "number", "minimum": 0}
-	}
-	s := map[string]any{"type": "string"}
-	if enum != "" {
-		var values []string
-		for v := range strings.SplitSeq(enum, "|") {
-			values = append(values, strings.TrimSuffix(v, "*"))
+		if t.Elem().Kind() == reflect.String {
+			return schema{"type": "object", "additionalProperties": schema{"type": []string{"string", "number", "boolean"}}}
 		}
-		s["enum"] = values
+		return schema{"type": "object"}
+	case reflect.Interface:
+		return schema{}
 	}
-	return s
+	return describeScalar(t, f)
+}
+
+func describeScalar(t reflect.Type, f field) schema {
+	lowest := 0
+	if f.positive {
+		lowest = 1
+	}
+	switch t.Kind() {
+	case reflect.Bool:
+		return orVariable(schema{"type": "boolean"})
+	case reflect.Int, reflect.Int64:
+		return orVariable(schema{"type": "integer", "minimum": lowest})
+	case reflect.Float64:
+		return orVariable(schema{"type": "number", "minimum": 0})
+	}
+	if f.enum == "" {
+		return schema{"type": []string{"string", "number", "boolean"}} // a text need not be quoted
+	}
+	var values []string
+	for value := range strings.SplitSeq(f.enum, "|") {
+		if !strings.HasSuffix(value, "*") {
+			values = append(values, value)
+		}
+	}
+	return orVariable(schema{"enum": values})
+}
+
+// orVariable lets ${NAME} stand for any value.
+func orVariable(s schema) schema {
+	return schema{"anyOf": []any{s, schema{"type": "string", "pattern": `\$\{`}}}
 }

@@ -1,73 +1,59 @@
 package config
 
-// The tags of a setting:
-//
-//	key    its name in YAML
-//	need   "yes" when it must be given
-//	enum   its values; one with a star behind it is known, and comes later
-//	later  why it is refused in this version
-//	say    what it does, for editors
-//	unset  its default, for editors and `config show`
-
-// Config is the whole of rouse.yaml.
+// Config is the whole of rouse.yaml. What the tags say: see field.
 type Config struct {
-	Version       int            `key:"version" need:"yes" say:"1"`
-	Home          Path           `key:"home" say:"folder that holds all state" unset:"~/.rouse"`
-	Timezone      string         `key:"timezone" say:"IANA name" unset:"the system's"`
-	Include       []Text         `key:"include" say:"globs of further files with models, agents, jobs and notifications"`
-	Limits        Limits         `key:"limits"`
+	Version       int            `key:"version" default:"1" say:"of this format"`
+	Home          Path           `key:"home" env:"yes" say:"folder that holds all state" unset:"$ROUSE_HOME, or ~/.rouse"`
+	Timezone      string         `key:"timezone" env:"yes" say:"IANA name, like Europe/Berlin" unset:"the system's"`
+	Include       []string       `key:"include" say:"files, or globs of files, with more models, agents, jobs and notifications"`
+	Limits        limits         `key:"limits"`
 	Log           Log            `key:"log"`
-	Dashboard     *Dashboard     `key:"dashboard" later:"the dashboard"`
+	Dashboard     *dashboard     `key:"dashboard" later:"the dashboard"`
 	HeartbeatURL  string         `key:"heartbeat_url" later:"the heartbeat"`
-	Skills        *SkillRoots    `key:"skills" later:"skills"`
-	Engine        *Engine        `key:"engine" later:"the PostgreSQL engine"`
+	Skills        *skills        `key:"skills" later:"skills"`
+	Engine        *engine        `key:"engine" later:"the PostgreSQL engine"`
 	Defaults      *Job           `key:"defaults" say:"what every job has unless it says otherwise"`
-	Models        []Model        `key:"models" say:"the first is the default"`
+	Models        []Model        `key:"models" say:"the first is the default; with none, OPENAI_API_KEY in the environment makes one"`
 	Agents        []Agent        `key:"agents"`
 	Jobs          []Job          `key:"jobs"`
 	Notifications []Notification `key:"notifications" say:"channels; desktop exists without being named"`
 
-	// Files that were read, the main one first.
+	// Files that were read, the main one first: a change of any changes the configuration.
 	Files []string
 	// Warnings are what looks wrong and is not.
 	Warnings []Problem
 	secrets  []string
 }
 
-// Limits bound the daemon.
-type Limits struct {
-	Runs          int      `key:"runs" unset:"4" say:"runs at once"`
-	RunsPerAgent  int      `key:"runs_per_agent" unset:"1"`
+type limits struct {
+	Runs          int      `key:"runs" default:"4" positive:"yes" env:"yes" say:"runs at once"`
+	RunsPerAgent  int      `key:"runs_per_agent" default:"1" positive:"yes" env:"yes" say:"runs of one agent at once"`
 	CostUSDPerDay *float64 `key:"cost_usd_per_day" later:"cost limits"`
 	TokensPerDay  *int64   `key:"tokens_per_day" later:"daily token limits"`
-	Drain         Duration `key:"drain" unset:"30s" say:"how long running jobs may finish when the daemon stops"`
+	Drain         Duration `key:"drain" default:"30s" positive:"yes" env:"yes" say:"how long running jobs may finish when the daemon stops"`
 }
 
 // Log says what the daemon writes to standard error.
 type Log struct {
-	Level  string `key:"level" enum:"debug|info|warn|error" unset:"info"`
-	Format string `key:"format" enum:"auto|text|json" unset:"auto"`
+	Level  string `key:"level" enum:"debug|info|warn|error" default:"info" env:"yes"`
+	Format string `key:"format" enum:"auto|text|json" default:"auto" env:"yes"`
 }
 
-// Dashboard comes later.
-type Dashboard struct {
+type dashboard struct {
 	Listen string `key:"listen"`
 	Off    bool   `key:"off"`
 }
 
-// SkillRoots come later.
-type SkillRoots struct {
-	Roots []SkillRoot `key:"roots"`
+type skills struct {
+	Roots []skillRoot `key:"roots"`
 }
 
-// SkillRoot comes later.
-type SkillRoot struct {
+type skillRoot struct {
 	Path    Path `key:"path" need:"yes"`
 	Trusted bool `key:"trusted"`
 }
 
-// Engine comes later.
-type Engine struct {
+type engine struct {
 	Postgres string `key:"postgres"`
 }
 
@@ -75,23 +61,22 @@ type Engine struct {
 type Model struct {
 	Name          Name              `key:"name" need:"yes"`
 	Provider      string            `key:"provider" need:"yes" enum:"openai|anthropic*|gemini*|ollama*|replay*" say:"openai is any OpenAI-compatible server"`
-	Model         string            `key:"model" need:"yes"`
-	BaseURL       string            `key:"base_url" unset:"https://api.openai.com/v1"`
-	APIKey        string            `key:"api_key" say:"use ${NAME} to take it from the environment"`
+	Model         string            `key:"model" need:"yes" say:"as the server calls it"`
+	BaseURL       string            `key:"base_url" default:"https://api.openai.com/v1" say:"with its /v1"`
+	APIKey        string            `key:"api_key" secret:"yes" say:"use ${NAME} to take it from the environment"`
 	Fallback      string            `key:"fallback" later:"fallback models"`
-	ContextWindow int               `key:"context_window" say:"tokens"`
-	MaxOutput     int               `key:"max_output" say:"tokens of one answer"`
-	Price         *Price            `key:"price" later:"cost limits"`
-	Timeout       Duration          `key:"timeout" unset:"10m" say:"of one answer"`
-	Idle          Duration          `key:"idle" unset:"2m" say:"without a byte of the answer"`
+	ContextWindow int               `key:"context_window" positive:"yes" say:"tokens"`
+	MaxOutput     int               `key:"max_output" positive:"yes" say:"tokens of one answer"`
+	Price         *price            `key:"price" later:"cost limits"`
+	Timeout       Duration          `key:"timeout" default:"10m" positive:"yes" say:"of one answer"`
+	Idle          Duration          `key:"idle" default:"2m" positive:"yes" say:"without a byte of the answer"`
 	Temperature   *float64          `key:"temperature"`
-	Headers       map[string]string `key:"headers"`
+	Headers       map[string]string `key:"headers" say:"sent with each request"`
 
 	At Position
 }
 
-// Price comes later.
-type Price struct {
+type price struct {
 	Input       float64 `key:"input"`
 	Output      float64 `key:"output"`
 	CachedInput float64 `key:"cached_input"`
@@ -100,36 +85,34 @@ type Price struct {
 // Agent is a named worker.
 type Agent struct {
 	Name             Name            `key:"name" need:"yes"`
-	Enabled          *bool           `key:"enabled" unset:"true"`
-	Model            string          `key:"model" say:"name of a model; the first one when absent"`
+	Enabled          *bool           `key:"enabled" default:"true"`
+	Model            string          `key:"model" say:"name of a model" unset:"the first model"`
 	Instructions     string          `key:"instructions"`
-	InstructionsFile Path            `key:"instructions_file"`
+	InstructionsFile Path            `key:"instructions_file" say:"read when the configuration is, into instructions"`
 	Workdir          Path            `key:"workdir" unset:"HOME/agents/NAME/work" say:"root of the file tools"`
-	Database         Database        `key:"database"`
-	SelfScheduling   *SelfScheduling `key:"self_scheduling" later:"self-scheduling"`
+	Database         database        `key:"database"`
+	SelfScheduling   *selfScheduling `key:"self_scheduling" later:"self-scheduling"`
 	Skills           []string        `key:"skills" later:"skills"`
 	SkillAccess      string          `key:"skill_access" enum:"global_discovery|preloaded_only|none" later:"skills"`
-	Loop             string          `key:"loop" enum:"tools|phased*" unset:"tools"`
-	Tools            ToolFilter      `key:"tools"`
-	Grants           Grants          `key:"grants"`
+	Loop             string          `key:"loop" enum:"tools|phased*" default:"tools"`
+	Tools            toolFilter      `key:"tools"`
+	Grants           grants          `key:"grants"`
 	OnDenied         string          `key:"on_denied" enum:"park|fail|continue" later:"approvals"`
 	MinTier          string          `key:"min_tier" enum:"A|B|C|D" later:"the shell"`
 	Sandbox          string          `key:"sandbox" enum:"off" later:"the shell"`
 	Reason           string          `key:"reason" later:"the shell"`
-	Bounds           Bounds          `key:"bounds"`
-	Budget           *Budget         `key:"budget" later:"budgets"`
+	Bounds           Bounds          `key:"bounds" say:"of one run"`
+	Budget           *budget         `key:"budget" later:"budgets"`
 
 	At Position
 }
 
-// Database is the agent's own.
-type Database struct {
-	Enabled *bool `key:"enabled" unset:"true"`
-	Quota   Size  `key:"quota" unset:"100MiB"`
+type database struct {
+	Enabled *bool `key:"enabled" default:"true"`
+	Quota   Size  `key:"quota" default:"100MiB" positive:"yes"`
 }
 
-// SelfScheduling comes later.
-type SelfScheduling struct {
+type selfScheduling struct {
 	Enabled     bool     `key:"enabled"`
 	Mode        string   `key:"mode" enum:"ambient|reactive|project|manual"`
 	Horizon     Duration `key:"horizon"`
@@ -139,175 +122,48 @@ type SelfScheduling struct {
 	Days        []string `key:"days"`
 }
 
-// ToolFilter are globs of tool names.
-type ToolFilter struct {
-	Allow []string `key:"allow"`
-	Deny  []string `key:"deny"`
+type toolFilter struct {
+	Allow []string `key:"allow" say:"globs of tool names" unset:"all"`
+	Deny  []string `key:"deny" say:"globs of tool names" unset:"none"`
 }
 
-// Grants are what an agent may reach beside its workdir.
-type Grants struct {
-	Read     []Path         `key:"read" say:"folders that may be read"`
+type grants struct {
+	Read     []Path         `key:"read" say:"folders that may be read beside the workdir"`
 	Write    []Path         `key:"write" say:"if given, narrows writing in workdir to these"`
-	Commands []CommandGrant `key:"commands" later:"the shell"`
-	Network  []NetworkGrant `key:"network" later:"network grants"`
-	Secrets  []SecretGrant  `key:"secrets" later:"secrets"`
+	Commands []commandGrant `key:"commands" later:"the shell"`
+	Network  []networkGrant `key:"network" later:"network grants"`
+	Secrets  []secretGrant  `key:"secrets" later:"secrets"`
 }
 
-// CommandGrant comes later.
-type CommandGrant struct {
+type commandGrant struct {
 	Argv    []string `key:"argv" need:"yes"`
 	Network string   `key:"network"`
 }
 
-// NetworkGrant comes later.
-type NetworkGrant struct {
+type networkGrant struct {
 	Host    string   `key:"host" need:"yes"`
 	Methods []string `key:"methods"`
 }
 
-// SecretGrant comes later.
-type SecretGrant struct {
+type secretGrant struct {
 	Name   string `key:"name" need:"yes"`
 	OnlyTo string `key:"only_to"`
 }
 
 // Bounds are the hard limits of one run.
 type Bounds struct {
-	Steps   int      `key:"steps" unset:"30"`
-	Calls   int      `key:"calls" unset:"100"`
-	Wall    Duration `key:"wall" unset:"10m"`
-	Idle    Duration `key:"idle" unset:"5m"`
-	Tokens  int64    `key:"tokens"`
+	Steps   int      `key:"steps" default:"30" positive:"yes" say:"turns of the model"`
+	Calls   int      `key:"calls" default:"100" positive:"yes" say:"tool calls"`
+	Wall    Duration `key:"wall" default:"10m" positive:"yes" say:"time in all"`
+	Idle    Duration `key:"idle" default:"5m" positive:"yes" say:"time without an event of the model or the end of a call"`
+	Tokens  int64    `key:"tokens" positive:"yes" unset:"no limit"`
 	CostUSD *float64 `key:"cost_usd" later:"cost limits"`
-	Output  Size     `key:"output" unset:"1MiB"`
+	Output  Size     `key:"output" default:"1MiB" positive:"yes" say:"what the model may write"`
 }
 
-// Budget comes later.
-type Budget struct {
+type budget struct {
 	CostUSDPerDay float64 `key:"cost_usd_per_day"`
 	TokensPerDay  int64   `key:"tokens_per_day"`
-}
-
-// Job is what triggers a run and what it does.
-type Job struct {
-	Name    Name   `key:"name" need:"yes"`
-	Agent   string `key:"agent" need:"yes"`
-	Enabled *bool  `key:"enabled" unset:"true"`
-
-	Prompt     string            `key:"prompt"`
-	PromptFile Path              `key:"prompt_file"`
-	Playbook   []PlaybookCall    `key:"playbook"`
-	Skill      string            `key:"skill" later:"skills"`
-	Input      map[string]string `key:"input" later:"skills"`
-
-	Schedule string   `key:"schedule" say:"five or six cron fields, or @daily and the like"`
-	Every    string   `key:"every" say:"a length of time"`
-	RunAt    string   `key:"at" say:"RFC 3339; fires once"`
-	Watch    *Watch   `key:"watch"`
-	Webhook  *Webhook `key:"webhook" later:"webhooks"`
-
-	Timezone      string   `key:"timezone"`
-	Exclude       []string `key:"exclude" say:"dates, or ranges 2026-12-24..2026-12-31"`
-	OnMiss        string   `key:"on_miss" enum:"skip|run_once|run_catchup" unset:"run_once"`
-	CatchupWindow Duration `key:"catchup_window" unset:"24h"`
-	MaxCatchup    int      `key:"max_catchup" unset:"100"`
-	StartDeadline Duration `key:"start_deadline"`
-	Overlap       string   `key:"overlap" enum:"skip|queue_one|queue_all|cancel_previous|allow" unset:"skip"`
-	Jitter        Duration `key:"jitter"`
-	RunOnStart    bool     `key:"run_on_start"`
-	PauseAfter    int      `key:"pause_after_failures" later:"pauses"`
-
-	Retry        Retry    `key:"retry"`
-	Resume       *bool    `key:"resume" unset:"true" say:"go on after a crash"`
-	When         []Gate   `key:"when" later:"gates"`
-	Expect       []Expect `key:"expect" say:"checked by the host after a run; unmet means error"`
-	ContextViews []string `key:"context_views" later:"views"`
-	Record       bool     `key:"record" later:"replay"`
-	UndoOnFail   bool     `key:"undo_on_failure" later:"undo"`
-	Keep         Duration `key:"keep" unset:"90d" say:"how long history is kept"`
-	Priority     string   `key:"priority" enum:"low|normal|high" later:"priorities"`
-	Bounds       Bounds   `key:"bounds"`
-	Budget       *Budget  `key:"budget" later:"budgets"`
-	Model        string   `key:"model"`
-	Notify       Notify   `key:"notify"`
-
-	At Position
-}
-
-// PlaybookCall is one call of a playbook.
-type PlaybookCall struct {
-	Call    string         `key:"call" need:"yes" say:"a tool"`
-	With    map[string]any `key:"with" say:"its arguments"`
-	Save    string         `key:"save" say:"name for its result"`
-	If      string         `key:"if" say:"an expression; false skips the call"`
-	Each    any            `key:"each" say:"a list, or an expression that gives one"`
-	OnError string         `key:"on_error" enum:"fail|continue" unset:"fail"`
-
-	At Position
-}
-
-// Watch is a folder whose files start runs.
-type Watch struct {
-	Path           Path     `key:"path" need:"yes"`
-	Include        []string `key:"include"`
-	Exclude        []string `key:"exclude"`
-	Recursive      bool     `key:"recursive"`
-	Mode           string   `key:"mode" enum:"per_file|batch*|converge*" unset:"per_file"`
-	Responsiveness string   `key:"responsiveness" enum:"fast|balanced|patient" unset:"balanced"`
-	MaxWait        Duration `key:"max_wait" later:"batch mode"`
-	MaxFiles       int      `key:"max_files" later:"batch mode"`
-	Existing       string   `key:"existing" enum:"process|ignore" unset:"process"`
-	FollowSymlinks bool     `key:"follow_symlinks" later:"following links"`
-	OnSuccess      After    `key:"on_success"`
-	OnFailure      After    `key:"on_failure"`
-
-	At Position
-}
-
-// After is what happens to a file after its run: leave, delete, or move: FOLDER.
-type After struct {
-	Action string
-	Dir    string
-}
-
-// Webhook comes later.
-type Webhook struct {
-	Path   string `key:"path" need:"yes"`
-	Secret string `key:"secret"`
-}
-
-// Retry says which runs are tried again.
-type Retry struct {
-	Attempts   int      `key:"attempts" unset:"1"`
-	Backoff    Duration `key:"backoff" unset:"30s"`
-	MaxBackoff Duration `key:"max_backoff" unset:"15m"`
-	On         []string `key:"on" enum:"error|timeout" unset:"[error, timeout]"`
-}
-
-// Gate comes later.
-type Gate struct {
-	SQL     string   `key:"sql"`
-	Command []string `key:"command"`
-	HTTP    string   `key:"http"`
-	File    Path     `key:"file"`
-}
-
-// Expect is a condition on what a run did.
-type Expect struct {
-	File Path   `key:"file" say:"exists and changed since the run started"`
-	SQL  string `key:"sql" say:"gives one true value on the agent's database"`
-
-	At Position
-}
-
-// Notify says which outcomes tell whom what.
-type Notify struct {
-	On       []string `key:"on" enum:"success|nothing|partial|error|timeout|budget_exceeded|cancelled|interrupted|skipped|waiting" unset:"[success, error, waiting]"`
-	Channels []string `key:"channels" unset:"[desktop]"`
-	Title    string   `key:"title" say:"a template"`
-	Body     string   `key:"body" say:"a template"`
-	Every    Duration `key:"every" later:"digests"`
 }
 
 // Notification is a channel.
@@ -315,7 +171,7 @@ type Notification struct {
 	Name       Name   `key:"name" need:"yes"`
 	Kind       string `key:"kind" need:"yes" enum:"desktop|url*|webhook*"`
 	URL        string `key:"url" later:"channels by URL"`
-	Secret     string `key:"secret" later:"channels by URL"`
+	Secret     string `key:"secret" secret:"yes" later:"channels by URL"`
 	QuietHours string `key:"quiet_hours" later:"quiet hours"`
 
 	At Position
@@ -324,5 +180,5 @@ type Notification struct {
 // On says whether something is enabled: absent means yes.
 func On(b *bool) bool { return b == nil || *b }
 
-// Secrets are values that must not be shown or stored.
+// Secrets are values that must not be shown or stored, the longest first.
 func (c *Config) Secrets() []string { return c.secrets }

@@ -4,42 +4,58 @@ import (
 	"bytes"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v4"
 )
 
-// Show prints the settings as they take effect: defaults filled in as comments, secrets
-// masked.
+// masked stands where a secret was.
+const masked = "********"
+
+// Show prints the settings as they take effect, as a configuration that means the same:
+// defaults filled in and marked, includes and defaults: applied, secrets masked.
 func (c *Config) Show() ([]byte, error) {
-	n := c.node(reflect.ValueOf(c).Elem())
 	var out bytes.Buffer
 	enc := yaml.NewEncoder(&out)
 	enc.SetIndent(2)
-	if err := enc.Encode(n); err != nil {
+	if err := enc.Encode(c.node(reflect.ValueOf(c).Elem())); err != nil {
 		return nil, fmt.Errorf("the configuration cannot be printed: %w", err)
 	}
-	return out.Bytes(), enc.Close()
+	if err := enc.Close(); err != nil {
+		return nil, fmt.Errorf("the configuration cannot be printed: %w", err)
+	}
+	return out.Bytes(), nil
 }
 
 func (c *Config) node(v reflect.Value) *yaml.Node {
-	if v.Type() == reflect.TypeFor[After]() {
-		a, _ := v.Interface().(After)
-		if a.Action != "move" {
-			return text(orLeave(a.Action))
+	switch x := v.Interface().(type) {
+	case After:
+		if x.Action == "move" {
+			return pairs(c.text("move"), c.text(x.Dir))
 		}
-		return &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map", Content: []*yaml.Node{text("move"), text(a.Dir)}}
-	}
-	if s, ok := v.Interface().(fmt.Stringer); ok && v.Kind() != reflect.Pointer {
-		return text(s.String())
+		return c.text(x.Action)
+	case Duration:
+		return c.text(x.String())
+	case Size:
+		return c.text(x.String())
 	}
 	switch v.Kind() {
-	case reflect.Pointer:
+	case reflect.Pointer, reflect.Interface:
+		if v.IsNil() {
+			return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!null", Value: "null"}
+		}
 		return c.node(v.Elem())
 	case reflect.Struct:
-		n := &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"}
+		n := pairs()
 		for _, f := range fieldsOf(v.Type()) {
 			c.field(n, f, v.Field(f.index))
+		}
+		return n
+	case reflect.Map:
+		n := pairs()
+		for _, key := range sortedKeys(v) {
+			n.Content = append(n.Content, plainText(key), c.node(v.MapIndex(reflect.ValueOf(key))))
 		}
 		return n
 	case reflect.Slice:
@@ -48,60 +64,59 @@ func (c *Config) node(v reflect.Value) *yaml.Node {
 			n.Content = append(n.Content, c.node(v.Index(i)))
 		}
 		return n
+	case reflect.String:
+		return c.text(v.String())
 	}
 	n := &yaml.Node{}
-	value := v.Interface()
-	if v.Kind() == reflect.String {
-		value = c.mask(v.String())
-	}
-	if err := n.Encode(value); err != nil {
-		return text(fmt.Sprint(value))
+	if err := n.Encode(v.Interface()); err != nil {
+		return plainText(fmt.Sprint(v.Interface()))
 	}
 	return n
 }
 
-// field adds a setting; one that is not given shows its default, if it has one.
+// field adds a setting that has a value, and says whether that is the default.
 func (c *Config) field(into *yaml.Node, f field, v reflect.Value) {
-	empty := v.IsZero() || (v.Kind() == reflect.Slice && v.Len() == 0)
-	value := &yaml.Node{}
-	switch {
-	case !empty:
-		value = c.node(v)
-		if value.Kind == yaml.MappingNode && len(value.Content) == 0 {
-			return
-		}
-	case f.unset != "" && f.later == "":
-		if err := yaml.Unmarshal([]byte(f.unset), value); err != nil || len(value.Content) != 1 {
-			value = text(f.unset)
-		} else {
-			value = value.Content[0]
-		}
-		value.LineComment = "default"
-	case v.Kind() == reflect.Struct && f.later == "" && v.Type() != reflect.TypeFor[After]():
-		if value = c.node(v); len(value.Content) == 0 {
-			return
-		}
-	default:
+	if v.IsZero() && v.Kind() != reflect.Struct {
 		return
 	}
-	into.Content = append(into.Content, text(f.key), value)
-}
-
-func orLeave(action string) string {
-	if action == "" {
-		return "leave"
+	value := c.node(v)
+	if value.Kind == yaml.MappingNode && len(value.Content) == 0 {
+		return
 	}
-	return action
-}
-
-func text(s string) *yaml.Node { return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: s} }
-
-// mask hides what came from a secret.
-func (c *Config) mask(s string) string {
-	for _, secret := range c.secrets {
-		if secret != "" {
-			s = strings.ReplaceAll(s, secret, "********")
+	if f.preset != "" {
+		preset := reflect.New(v.Type()).Elem()
+		newDecoder(noEnvironment).presetField(f, preset)
+		if reflect.DeepEqual(preset.Interface(), v.Interface()) {
+			value.LineComment = "default"
+			if value.Kind == yaml.SequenceNode {
+				value.Style = yaml.FlowStyle
+			}
 		}
 	}
-	return s
+	into.Content = append(into.Content, plainText(f.key), value)
 }
+
+func noEnvironment(string) string { return "" }
+
+func sortedKeys(m reflect.Value) []string {
+	keys := make([]string, 0, m.Len())
+	for _, key := range m.MapKeys() {
+		keys = append(keys, key.String())
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+func pairs(content ...*yaml.Node) *yaml.Node {
+	return &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map", Content: content}
+}
+
+// text hides secrets, and writes ${ so that it is read as itself.
+func (c *Config) text(s string) *yaml.Node {
+	for _, secret := range c.secrets {
+		s = strings.ReplaceAll(s, secret, masked)
+	}
+	return plainText(strings.ReplaceAll(s, "${", "$${"))
+}
+
+func plainText(s string) *yaml.Node { return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: s} }

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -109,9 +110,9 @@ func TestFailingChannel(t *testing.T) {
 
 // Without a desktop a notice waits and keeps its tries; a desktop that comes gets it.
 func TestAway(t *testing.T) {
-	there := false
+	var there atomic.Bool
 	p := &post{do: func(ledger.Notice) error {
-		if there {
+		if there.Load() {
 			return nil
 		}
 		return ErrAway
@@ -122,7 +123,7 @@ func TestAway(t *testing.T) {
 		if n := left(t, l); len(n) != 1 || n[0].Tries != 0 || n[0].State != ledger.NoticePending {
 			t.Errorf("%+v", n)
 		}
-		there = true
+		there.Store(true)
 		time.Sleep(awayPause)
 		if n := left(t, l); len(n) != 0 {
 			t.Errorf("%+v", n)

@@ -37,6 +37,7 @@ create table runs (
     cancel_reason  text    not null default ''
 );
 create index runs_by_job on runs (job, id);
+create index runs_due on runs (not_before) where not_before <> 0;
 create index runs_unfinished on runs (state, id) where state <> 'finished';
 
 create table occurrences (

@@ -1,0 +1,173 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/bmatcuk/doublestar/v4"
+
+	"rouse/scheduler/schedule"
+)
+
+func (c *checker) job(path string, j *Job) {
+	c.reference(path+".agent", "agent", j.Agent, c.agents)
+	c.reference(path+".model", "model", j.Model, c.models)
+	agent := c.agentOf(j)
+	if agent != nil && !On(agent.Enabled) && On(j.Enabled) {
+		c.warn(path+".agent", "the agent %q is disabled, so this job never runs", j.Agent)
+	}
+	c.work(path, j, agent)
+	c.triggers(path, j)
+	if j.Watch != nil {
+		c.watch(path+".watch", j.Watch)
+	}
+	for i, e := range j.Expect {
+		c.expect(fmt.Sprintf("%s.expect[%d]", path, i), e, agent)
+	}
+	if j.Retry.Backoff > j.Retry.MaxBackoff {
+		c.bad(path+".retry", "backoff %s is longer than max_backoff %s", j.Retry.Backoff, j.Retry.MaxBackoff)
+	}
+	for i, name := range j.Notify.Channels {
+		c.reference(fmt.Sprintf("%s.notify.channels[%d]", path, i), "channel", name, c.channels)
+	}
+	names := append(scope(j), "Outcome", "Summary", "Error")
+	c.template(path+".notify.title", j.Notify.Title, names)
+	c.template(path+".notify.body", j.Notify.Body, names)
+}
+
+func (c *checker) agentOf(j *Job) *Agent {
+	i := slices.IndexFunc(c.cfg.Agents, func(a Agent) bool { return string(a.Name) == j.Agent })
+	if i < 0 {
+		return nil
+	}
+	return &c.cfg.Agents[i]
+}
+
+// work checks what a job does.
+func (c *checker) work(path string, j *Job, agent *Agent) {
+	var given []string
+	for _, key := range []string{"prompt", "prompt_file", "playbook", "skill"} {
+		if c.d.given(path + "." + key) {
+			given = append(given, key)
+		}
+	}
+	switch {
+	case len(given) == 0:
+		c.bad(path, "give one of prompt, prompt_file and playbook: what the job does")
+	case len(given) > 1:
+		c.bad(path+"."+given[1], "give one of prompt, prompt_file and playbook, not %s", strings.Join(given, " and "))
+	}
+	if at := path + ".prompt"; c.d.given(at) && strings.TrimSpace(j.Prompt) == "" && c.clean(at) {
+		c.bad(at, "is empty")
+	}
+	if c.d.given(path + ".prompt_file") {
+		c.template(path+".prompt_file", j.Prompt, scope(j))
+	} else {
+		c.template(path+".prompt", j.Prompt, scope(j))
+	}
+	if j.Playbook != nil {
+		c.playbook(path, j, agent)
+	}
+}
+
+// clean says whether nothing was wrong with a value yet.
+func (c *checker) clean(path string) bool {
+	return !slices.ContainsFunc(c.d.problems, func(p Problem) bool { return p.Path == path })
+}
+
+func (c *checker) triggers(path string, j *Job) {
+	timed := false
+	for key, o := range sources(j) {
+		timed = true
+		_, err := schedule.Parse(o)
+		c.schedule(path+"."+key, key, err)
+	}
+	for i, text := range j.Exclude {
+		_, err := schedule.Parse(schedule.Options{Every: "24h", Exclude: []string{text}})
+		c.schedule(fmt.Sprintf("%s.exclude[%d]", path, i), "exclude", err)
+	}
+	if _, err := zone(j.Timezone); err != nil {
+		c.bad(path+".timezone", "%s", err.Error())
+	}
+	for _, key := range []string{"timezone", "exclude", "on_miss", "catchup_window", "max_catchup", "jitter"} {
+		if !timed && c.d.given(path+"."+key) && !c.d.given("defaults."+key) {
+			c.warn(path+"."+key, "has no effect without schedule, every or at")
+		}
+	}
+}
+
+func (c *checker) schedule(path, key string, err error) {
+	var wrong *schedule.Error
+	switch {
+	case errors.As(err, &wrong) && wrong.Field == key:
+		c.bad(path, "%q %s", wrong.Value, wrong.Reason)
+	case err != nil:
+		c.bad(path, "%s", err.Error())
+	}
+}
+
+// sources are the schedules of a job by their keys.
+func sources(j *Job) map[string]schedule.Options {
+	out := map[string]schedule.Options{"schedule": {Cron: j.Schedule}, "every": {Every: j.Every}, "at": {At: j.RunAt}}
+	maps.DeleteFunc(out, func(_ string, o schedule.Options) bool { return o.Cron+o.Every+o.At == "" })
+	return out
+}
+
+// Schedules are the schedules of a job of a checked configuration, in a fixed order.
+func (c *Config) Schedules(j *Job) ([]*schedule.Schedule, error) {
+	var out []*schedule.Schedule
+	all := sources(j)
+	for _, key := range slices.Sorted(maps.Keys(all)) {
+		o := all[key]
+		o.Timezone, o.Location, o.Exclude, o.Jitter, o.Job = j.Timezone, c.Zone(), j.Exclude, time.Duration(j.Jitter), string(j.Name)
+		s, err := schedule.Parse(o)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", key, err)
+		}
+		out = append(out, s)
+	}
+	return out, nil
+}
+
+func (c *checker) watch(path string, w *watch) {
+	for key, globs := range map[string][]string{"include": w.Include, "exclude": w.Exclude} {
+		for i, g := range globs {
+			if !doublestar.ValidatePattern(g) {
+				c.bad(fmt.Sprintf("%s.%s[%d]", path, key, i), "the pattern %q is broken", g)
+			}
+		}
+	}
+	if w.Path == "" {
+		return
+	}
+	if info, err := os.Stat(string(w.Path)); err != nil {
+		c.warn(path+".path", "%s does not exist yet; it is watched as soon as it does", display(string(w.Path)))
+	} else if !info.IsDir() {
+		c.bad(path+".path", "%s is a file; a watch needs a folder", display(string(w.Path))).Hint = fmt.Sprintf("watch its folder with include: [%q]", filepath.Base(string(w.Path)))
+	}
+	for key, after := range map[string]After{"on_success": w.OnSuccess, "on_failure": w.OnFailure} {
+		if after.Dir == string(w.Path) {
+			c.bad(path+"."+key, "moves files to where they are; choose another folder")
+		}
+	}
+}
+
+func (c *checker) expect(path string, e expect, agent *Agent) {
+	file, sql := c.d.given(path+".file"), c.d.given(path+".sql")
+	if file == sql {
+		c.bad(path, "give exactly one of file and sql")
+		return
+	}
+	if sql && strings.TrimSpace(e.SQL) == "" && c.clean(path+".sql") {
+		c.bad(path+".sql", "is empty")
+	}
+	if sql && agent != nil && !On(agent.Database.Enabled) {
+		c.bad(path+".sql", "the agent %q has no database (database.enabled: false)", agent.Name)
+	}
+}

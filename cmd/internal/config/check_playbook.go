@@ -1,0 +1,80 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"rouse/agent/model/playbook"
+)
+
+// playbook checks a fixed list of calls; what a call saves is known from the next on.
+func (c *checker) playbook(path string, j *Job, agent *Agent) {
+	if len(j.Playbook) == 0 && c.clean(path+".playbook") {
+		c.bad(path+".playbook", "has no calls")
+	}
+	names := scope(j)
+	for i, call := range j.Playbook {
+		at := fmt.Sprintf("%s.playbook[%d]", path, i)
+		if call.Call != "" {
+			c.tool(at+".call", call.Call, agent)
+			step := call.Step()
+			step.OnError = "" // the decoder has looked at it
+			for _, err := range playbook.Check([]playbook.Call{step}, scope(j)) {
+				_, what, _ := strings.Cut(err.Error(), "): ") // without the label, which the place tells
+				c.bad(at, "%s", what)
+			}
+		}
+		if text, ok := call.Each.(string); ok && !strings.HasPrefix(text, "= ") {
+			c.bad(at+".each", "must be a list, or an expression that begins with \"= \", not %q", short(text))
+		}
+		c.value(at+".each", call.Each, names)
+		inside := names
+		if call.Each != nil {
+			inside = append(slices.Clone(names), "item", "index")
+		}
+		c.expression(at+".if", call.If, inside)
+		c.value(at+".with", call.With, inside)
+		if call.Save != "" {
+			names = append(slices.Clone(names), call.Save)
+		}
+	}
+}
+
+// tool checks that a playbook's tool exists and that its agent may use it.
+func (c *checker) tool(path, name string, agent *Agent) {
+	if c.tools != nil && !slices.Contains(c.tools, name) {
+		c.noTool(path, name)
+		return
+	}
+	if agent == nil {
+		return
+	}
+	if allow := agent.Tools.Allow; (len(allow) > 0 && !matches(allow, name)) || matches(agent.Tools.Deny, name) {
+		c.bad(path, "the agent %q may not use %s", agent.Name, name).Hint = "see its tools.allow and tools.deny"
+	}
+	if strings.HasPrefix(name, "db_") && !On(agent.Database.Enabled) {
+		c.bad(path, "the agent %q has no database (database.enabled: false)", agent.Name)
+	}
+}
+
+// value checks templates and expressions at any depth.
+func (c *checker) value(path string, v any, names []string) {
+	switch v := v.(type) {
+	case string:
+		if source, ok := strings.CutPrefix(v, "= "); ok {
+			c.expression(path, source, names)
+			return
+		}
+		c.fields(path, v, names)
+	case []any:
+		for i, item := range v {
+			c.value(fmt.Sprintf("%s[%d]", path, i), item, names)
+		}
+	case map[string]any:
+		for _, key := range slices.Sorted(maps.Keys(v)) {
+			c.value(join(path, key), v[key], names)
+		}
+	}
+}

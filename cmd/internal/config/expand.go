@@ -1,0 +1,74 @@
+package config
+
+import (
+	"cmp"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+var (
+	variable     = regexp.MustCompile(`\$?\$\{([^}]*)\}`)
+	variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+	secretName   = regexp.MustCompile(`^secret:[A-Za-z0-9_.-]+$`)
+
+	// What is taken from the environment under such a key is a secret.
+	secretKey = regexp.MustCompile(`(?i)(key|secret|token|password|url)[^.\]]*$`)
+	// So is what comes from a variable of such a name, wherever it is used.
+	secretVariable = regexp.MustCompile(`(?i)key|secret|token|password|passwd|credential`)
+	// So is a header of such a name, even when it is written out.
+	secretHeader = regexp.MustCompile(`(?i)auth|key|secret|token|cookie`)
+)
+
+// minSecret is the shortest text that is looked for in what is shown and stored; shorter
+// ones would be found everywhere.
+const minSecret = 4
+
+// expand replaces ${NAME} by the environment; $${ is a plain ${. It is false after a problem.
+func (d *decoder) expand(n *node, path string, secret bool) (string, bool) {
+	ok := true
+	bad := func(hint, format string, args ...any) string {
+		ok = false
+		d.problem(n.at, path, format, args...).Hint = hint
+		return ""
+	}
+	text := variable.ReplaceAllStringFunc(n.text, func(m string) string {
+		if strings.HasPrefix(m, "$$") {
+			return m[1:]
+		}
+		name := m[2 : len(m)-1]
+		if !variableName.MatchString(name) {
+			return bad("${NAME} is a variable of the environment; write $${ for a plain ${", "%s is not understood", short(m))
+		}
+		value := d.getenv(name)
+		if value == "" {
+			return bad("write $${ for a plain ${", "the environment variable %s is not set", name)
+		}
+		if secret || secretKey.MatchString(path) || secretVariable.MatchString(name) || strings.Contains(path, ".headers.") {
+			d.secret(n.at, path, value)
+		}
+		return value
+	})
+	if secretName.MatchString(text) {
+		bad("take the value from the environment with ${NAME}", "secret: is not available in this version")
+	}
+	if words := strings.Fields(text); ok && secret && text == n.text && len(words) > 0 {
+		d.secret(n.at, path, words[len(words)-1]) // of "Bearer abc" the last one
+	}
+	return text, ok
+}
+
+func (d *decoder) secret(at Position, path, value string) {
+	if len(value) < minSecret {
+		d.problem(at, path, "a secret of fewer than %d characters cannot be kept out of the record", minSecret).Warning = true
+		return
+	}
+	d.secrets = append(d.secrets, value)
+}
+
+// sorted are the secrets, longest first, so that masking one leaves no rest of another.
+func (d *decoder) sorted() []string {
+	out := slices.Clone(d.secrets)
+	slices.SortFunc(out, func(a, b string) int { return cmp.Or(len(b)-len(a), strings.Compare(a, b)) })
+	return slices.Compact(out)
+}

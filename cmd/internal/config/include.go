@@ -1,0 +1,151 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/bmatcuk/doublestar/v4"
+)
+
+// includable are the keys of an included file.
+var includable = []string{"models", "agents", "jobs", "notifications"}
+
+// include appends the lists of the files that a file includes to those of the main one.
+// The chain leads from the main file to this one.
+func (d *decoder) include(root, from *node, chain []string, cfg *Config) {
+	globs := from.child("include")
+	if globs == nil {
+		return
+	}
+	items := globs.items
+	if globs.kind == scalar && !globs.null() {
+		items = []*node{globs}
+	}
+	for i, g := range items {
+		path := fmt.Sprintf("include[%d]", i)
+		text, ok := "", g.kind == scalar && !g.null()
+		if ok {
+			text, ok = d.expand(g, path, false)
+		}
+		if !ok {
+			continue // the decoder says so in the main file
+		}
+		for _, file := range d.matches(g, path, text, chain, cfg) {
+			d.includeFile(root, g.at, path, file, chain, cfg)
+		}
+	}
+}
+
+// matches are the files that are meant and were not read yet. A plain name must exist and
+// be new; a glob takes what there is.
+func (d *decoder) matches(g *node, path, text string, chain []string, cfg *Config) []string {
+	pattern := d.resolve(g.at.File, text)
+	if !strings.ContainsAny(text, "*?[{") {
+		switch {
+		case slices.Contains(chain, pattern):
+			d.problem(g.at, path, "the file includes itself: %s", strings.Join(displayed(append(slices.Clone(chain), pattern)), ", "))
+			return nil
+		case slices.Contains(cfg.Files, pattern):
+			d.problem(g.at, path, "%s is included twice", display(pattern))
+			return nil
+		}
+		return []string{pattern}
+	}
+	found, err := doublestar.FilepathGlob(pattern, doublestar.WithFilesOnly())
+	if err != nil {
+		d.problem(g.at, path, "the pattern %q is broken", text)
+		return nil
+	}
+	if len(found) == 0 {
+		d.problem(g.at, path, "no file matches %s", display(pattern)).Warning = true
+	}
+	slices.Sort(found)
+	return slices.DeleteFunc(found, func(file string) bool { return slices.Contains(cfg.Files, file) })
+}
+
+func displayed(paths []string) []string {
+	out := make([]string, len(paths))
+	for i, p := range paths {
+		out[i] = display(p)
+	}
+	return out
+}
+
+func (d *decoder) includeFile(root *node, at Position, path, file string, chain []string, cfg *Config) {
+	if slices.Contains(cfg.Files, file) {
+		return // a file that came before it in the same glob included it
+	}
+	text, err := readPlain(file)
+	if err != nil {
+		d.problem(at, path, "%s", err.Error())
+		return
+	}
+	cfg.Files = append(cfg.Files, file)
+	top := d.parse(file, text)
+	if top == nil {
+		return
+	}
+	for _, e := range top.entries {
+		d.splice(root, e)
+	}
+	d.include(root, top, append(slices.Clone(chain), file), cfg)
+}
+
+// splice adds a list of an included file to the one of the main file.
+func (d *decoder) splice(root *node, e entry) {
+	switch {
+	case e.key == "include":
+	case e.key == "version":
+		if e.value.text != "1" {
+			d.problem(e.value.at, e.key, "must be 1, the only version there is")
+		}
+	case !slices.Contains(includable, e.key):
+		d.problem(e.at, e.key, "an included file holds only lists of models, agents, jobs and notifications").Hint = nearest(e.key, includable)
+	case e.value.kind != list:
+		d.problem(e.value.at, e.key, "must be a list, not %s", e.value)
+	default:
+		if into := root.child(e.key); into != nil {
+			into.items = append(into.items, e.value.items...)
+			return
+		}
+		root.entries = append(root.entries, e)
+	}
+}
+
+// applyDefaults gives each job what defaults: says and the job does not.
+func applyDefaults(d *decoder, root *node) {
+	i := slices.IndexFunc(root.entries, func(e entry) bool { return e.key == "defaults" })
+	if i < 0 {
+		return
+	}
+	e := root.entries[i]
+	root.entries = slices.Insert(slices.Delete(root.entries, i, i+1), 0, e) // what is wrong in it is said of it
+	for _, f := range fieldsOf(jobType) {
+		if own := find(e.value.entries, f.key); f.owns && own != nil {
+			d.problem(own.at, "defaults."+f.key, "belongs to one job, not to all")
+		}
+	}
+	jobs := root.child("jobs")
+	if jobs == nil {
+		return
+	}
+	for _, job := range jobs.items {
+		if job.kind == mapping {
+			merge(job, e.value)
+		}
+	}
+}
+
+// merge adds what a mapping lacks, key by key.
+func merge(into, from *node) {
+	for _, e := range from.entries {
+		have := into.child(e.key)
+		switch {
+		case have == nil:
+			into.entries = append(into.entries, e)
+		case have.kind == mapping && e.value.kind == mapping:
+			merge(have, e.value)
+		}
+	}
+}

@@ -1,0 +1,123 @@
+package config
+
+import "rouse/agent/model/playbook"
+
+// Job is what triggers a run and what it does.
+type Job struct {
+	Name    Name   `key:"name" need:"yes" own:"yes"`
+	Agent   string `key:"agent" need:"yes"`
+	Enabled *bool  `key:"enabled" default:"true"`
+
+	Prompt     string            `key:"prompt" own:"yes" say:"a template; what the model is asked to do"`
+	PromptFile Path              `key:"prompt_file" own:"yes" say:"read when the configuration is, into prompt"`
+	Playbook   []PlaybookCall    `key:"playbook" own:"yes" say:"a fixed list of calls, without a model"`
+	Skill      string            `key:"skill" own:"yes" later:"skills"`
+	Input      map[string]string `key:"input" own:"yes" later:"skills"`
+
+	Schedule string   `key:"schedule" own:"yes" say:"five or six cron fields, or @daily and the like"`
+	Every    string   `key:"every" own:"yes" say:"a length of time"`
+	RunAt    string   `key:"at" own:"yes" say:"RFC 3339; fires once"`
+	Watch    *watch   `key:"watch" own:"yes" say:"a folder whose files start runs"`
+	Webhook  *webhook `key:"webhook" own:"yes" later:"webhooks"`
+
+	Timezone      string   `key:"timezone" say:"of the schedule" unset:"the daemon's"`
+	Exclude       []string `key:"exclude" say:"dates, or ranges 2026-12-24..2026-12-31, on which the schedule is silent"`
+	OnMiss        string   `key:"on_miss" enum:"skip|run_once|run_catchup" default:"run_once" say:"what is done for instants that passed unserved"`
+	CatchupWindow Duration `key:"catchup_window" default:"24h" positive:"yes" say:"how old a missed instant may be"`
+	MaxCatchup    int      `key:"max_catchup" default:"100" positive:"yes" say:"runs of one run_catchup"`
+	StartDeadline Duration `key:"start_deadline" positive:"yes" say:"longest wait in the queue" unset:"none"`
+	Overlap       string   `key:"overlap" enum:"skip|queue_one|queue_all|cancel_previous|allow" default:"skip" say:"when it is due while it runs"`
+	Jitter        Duration `key:"jitter" say:"spreads the start over this time"`
+	RunOnStart    bool     `key:"run_on_start" say:"runs when the daemon starts"`
+	PauseAfter    int      `key:"pause_after_failures" later:"pauses"`
+
+	Retry        retry    `key:"retry"`
+	Resume       *bool    `key:"resume" default:"true" say:"go on after a crash"`
+	When         []gate   `key:"when" later:"gates"`
+	Expect       []expect `key:"expect" say:"checked by the host after a run; unmet means error"`
+	ContextViews []string `key:"context_views" later:"views"`
+	Record       bool     `key:"record" later:"replay"`
+	UndoOnFail   bool     `key:"undo_on_failure" later:"undo"`
+	Keep         Duration `key:"keep" default:"90d" positive:"yes" say:"how long history is kept"`
+	Priority     string   `key:"priority" enum:"low|normal|high" later:"priorities"`
+	Bounds       Bounds   `key:"bounds" say:"of one run; what is left out is the agent's"`
+	Budget       *budget  `key:"budget" later:"budgets"`
+	Model        string   `key:"model" unset:"the agent's"`
+	Notify       notify   `key:"notify"`
+
+	At Position
+}
+
+// PlaybookCall is one call of a playbook.
+type PlaybookCall struct {
+	Call    string         `key:"call" need:"yes" say:"a tool"`
+	With    map[string]any `key:"with" say:"its arguments: templates, and expressions after '= '"`
+	Save    string         `key:"save" say:"name for its result"`
+	If      string         `key:"if" say:"an expression; false skips the call"`
+	Each    any            `key:"each" say:"a list, or '= ' and an expression that gives one; the call is made for each item"`
+	OnError string         `key:"on_error" enum:"fail|continue" default:"fail"`
+
+	At Position
+}
+
+// Step is the call as the playbook provider takes it.
+func (p PlaybookCall) Step() playbook.Call {
+	return playbook.Call{Name: p.Call, With: p.With, Save: p.Save, If: p.If, Each: p.Each, OnError: p.OnError, Line: p.At.Line}
+}
+
+type watch struct {
+	Path           Path     `key:"path" need:"yes"`
+	Include        []string `key:"include" say:"globs of file names" unset:"all"`
+	Exclude        []string `key:"exclude" say:"globs of file names" unset:"hidden and half-written files"`
+	Recursive      bool     `key:"recursive"`
+	Mode           string   `key:"mode" enum:"per_file|batch*|converge*" default:"per_file"`
+	Responsiveness string   `key:"responsiveness" enum:"fast|balanced|patient" default:"balanced" say:"how long a file must stay unchanged: 200ms, 1s, 3s"`
+	MaxWait        Duration `key:"max_wait" later:"batch mode"`
+	MaxFiles       int      `key:"max_files" later:"batch mode"`
+	Existing       string   `key:"existing" enum:"process|ignore" default:"process" say:"files that were there before the job"`
+	FollowSymlinks bool     `key:"follow_symlinks" later:"following links"`
+	OnSuccess      After    `key:"on_success" default:"leave"`
+	OnFailure      After    `key:"on_failure" default:"leave"`
+
+	At Position
+}
+
+// After is what happens to a file after its run: leave, delete, or move: FOLDER.
+type After struct {
+	Action string
+	Dir    string // of move
+}
+
+type webhook struct {
+	Path   string `key:"path" need:"yes"`
+	Secret string `key:"secret" secret:"yes"`
+}
+
+type retry struct {
+	Attempts   int      `key:"attempts" default:"1" positive:"yes" say:"in all; 1 means no retry"`
+	Backoff    Duration `key:"backoff" default:"30s" positive:"yes"`
+	MaxBackoff Duration `key:"max_backoff" default:"15m" positive:"yes"`
+	On         []string `key:"on" enum:"error|timeout" default:"[error, timeout]"`
+}
+
+type gate struct {
+	SQL     string   `key:"sql"`
+	Command []string `key:"command"`
+	HTTP    string   `key:"http"`
+	File    Path     `key:"file"`
+}
+
+type expect struct {
+	File Path   `key:"file" say:"exists and changed since the run started"`
+	SQL  string `key:"sql" say:"gives one true value on the agent's database"`
+
+	At Position
+}
+
+type notify struct {
+	On       []string `key:"on" enum:"success|nothing|partial|error|timeout|budget_exceeded|cancelled|interrupted|skipped|waiting" default:"[success, error, waiting]"`
+	Channels []string `key:"channels" default:"[desktop]"`
+	Title    string   `key:"title" say:"a template"`
+	Body     string   `key:"body" say:"a template"`
+	Every    Duration `key:"every" later:"digests"`
+}

@@ -1,0 +1,67 @@
+package config
+
+import (
+	"path/filepath"
+	"reflect"
+	"strings"
+
+	"github.com/spf13/viper"
+)
+
+// overlay lets flags and, after them, the environment decide the daemon's scalars.
+func overlay(root *node, o LoadOptions) {
+	for _, key := range scalarKeys(reflect.TypeFor[Config](), "") {
+		v := viper.New()
+		name := "ROUSE_" + strings.ToUpper(strings.ReplaceAll(key, ".", "_"))
+		at := Position{File: "$" + name}
+		if value := o.Getenv(name); value != "" {
+			v.SetDefault(key, value)
+		}
+		if key == "home" && o.Home != "" {
+			v.Set(key, o.Home)
+			at.File = "--home"
+		}
+		if !v.IsSet(key) {
+			continue
+		}
+		text := v.GetString(key)
+		if key == "home" { // the working folder is what a shell's paths are relative to
+			if abs, err := filepath.Abs(text); err == nil {
+				text = abs
+			}
+		}
+		put(root, strings.Split(key, "."), word(strings.ReplaceAll(text, "${", "$${"), at))
+	}
+}
+
+// scalarKeys are the settings that the environment may decide.
+func scalarKeys(t reflect.Type, path string) []string {
+	var out []string
+	for _, f := range fieldsOf(t) {
+		inner := t.Field(f.index).Type
+		switch {
+		case f.env:
+			out = append(out, join(path, f.key))
+		case inner.Kind() == reflect.Struct && f.later == "":
+			out = append(out, scalarKeys(inner, join(path, f.key))...)
+		}
+	}
+	return out
+}
+
+// put sets a value in a tree, making the mappings on the way.
+func put(n *node, path []string, value *node) {
+	if n.kind != mapping {
+		return // which the decoder refuses
+	}
+	e := find(n.entries, path[0])
+	if e == nil {
+		n.entries = append(n.entries, entry{path[0], value.at, &node{kind: mapping, at: value.at}})
+		e = &n.entries[len(n.entries)-1]
+	}
+	if len(path) == 1 {
+		e.value = value
+		return
+	}
+	put(e.value, path[1:], value)
+}

@@ -1,0 +1,172 @@
+package config_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/jsonschema-go/jsonschema"
+	"go.yaml.in/yaml/v4"
+
+	"rouse/cmd/internal/config"
+)
+
+const schemaFile = "../../../examples/rouse.schema.json"
+
+// What show prints is a configuration that means the same: reading it and showing it
+// again changes nothing.
+func TestShow(t *testing.T) {
+	cfg, err := load(write(t, "rouse.yaml", strings.Replace(valid, "${TEST_KEY}", "", 1)), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, err := cfg.Show()
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := load(write(t, "rouse.yaml", string(first)), nil)
+	if err != nil {
+		t.Fatalf("%v in\n%s", err, first)
+	}
+	second, err := again.Show()
+	if err != nil || string(first) != string(second) {
+		t.Errorf("(%v)\n%s\nbecame\n%s", err, first, second)
+	}
+	for _, want := range []string{"on_miss: run_once # default", "drain: 1m\n", "runs_per_agent: 1 # default", "channels: [desktop] # default", "'007'", "on: []", "$${5}", "a: null"} {
+		if !strings.Contains(strings.ReplaceAll(string(first), `"007"`, "'007'"), want) {
+			t.Errorf("%q is missing in\n%s", want, first)
+		}
+	}
+}
+
+// The schema for editors is made of the decoder's own description, and the file that the
+// examples point to is that schema.
+func TestSchema(t *testing.T) {
+	raw, err := config.Schema()
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden(t, schemaFile, string(raw)+"\n")
+	var s jsonschema.Schema
+	if err := json.Unmarshal(raw, &s); err != nil {
+		t.Fatal(err)
+	}
+	resolved, err := s.Resolve(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	validate := func(text []byte) error {
+		var v any
+		if err := yaml.Unmarshal(text, &v); err != nil {
+			t.Fatal(err)
+		}
+		plain, err := json.Marshal(v)
+		if err == nil {
+			err = json.Unmarshal(plain, &v)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resolved.Validate(v)
+	}
+	for _, path := range append(examples(t), "testdata/design/daemon.yaml", "testdata/design/every.yaml") {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.HasSuffix(path, "every.yaml") {
+			text = []byte(strings.ReplaceAll(string(text), "kind: url", "kind: desktop")) // a value that comes later is no value
+		}
+		if err := validate(text); err != nil {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+	if err := validate([]byte(valid)); err != nil {
+		t.Error(err)
+	}
+	for _, text := range []string{
+		"jbs: []", "jobs: [{name: j}]", "jobs: [{name: j, agent: a, overlap: sometimes}]", "agents: [{name: 'a b'}]", "limits: {runs: 0}", "limits: {runs: many}",
+		"defaults: {prompt: x}", "jobs: [{name: j, agent: a, watch: {path: x, on_success: burn}}]", "agents: [{name: a, tools: {allow: [[x]]}}]",
+	} {
+		if validate([]byte(text)) == nil {
+			t.Errorf("the schema takes %s", text)
+		}
+		if _, err := load(write(t, "rouse.yaml", text), nil); err == nil {
+			t.Errorf("the decoder takes %s", text)
+		}
+	}
+}
+
+func examples(t *testing.T) []string {
+	t.Helper()
+	found, err := filepath.Glob("../../../examples/*/rouse.yaml")
+	if err != nil || len(found) < 2 {
+		t.Fatalf("examples: %v (%v)", found, err)
+	}
+	return append(found, "../../../config.example.yaml")
+}
+
+// The example at the top of the project, and those in examples/, use no key that is
+// refused, warn of nothing, and point editors to the schema.
+func TestExamples(t *testing.T) {
+	for _, path := range examples(t) {
+		cfg, err := load(path, nil)
+		if err != nil {
+			t.Fatalf("%v", err)
+		}
+		for _, w := range cfg.Warnings {
+			t.Errorf("%s", w)
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		first, _, _ := strings.Cut(string(text), "\n")
+		target, ok := strings.CutPrefix(strings.TrimSpace(first), "# yaml-language-server: $schema=")
+		there, err := filepath.Abs(filepath.Join(filepath.Dir(path), target))
+		if want, _ := filepath.Abs(schemaFile); !ok || err != nil || there != want {
+			t.Errorf("%s begins with %q, which is not the schema", path, first)
+		}
+	}
+}
+
+// What init writes is right as it stands; the lines that are commented out are right, too.
+func TestStarter(t *testing.T) {
+	text := string(config.Starter())
+	cfg, err := load(write(t, "rouse.yaml", text, "inbox/x.csv", ""), nil)
+	if err != nil || len(cfg.Warnings) > 0 || len(cfg.Jobs) == 0 {
+		t.Errorf("%+v (%v)", cfg, err)
+	}
+	if !strings.HasPrefix(text, "# yaml-language-server:") {
+		t.Error("no schema")
+	}
+	for _, path := range []string{"", "../../../config.example.yaml"} {
+		if path != "" {
+			raw, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text = strings.ReplaceAll(string(raw), "./examples/expenses/inbox", ".")
+		}
+		all, err := load(write(t, "rouse.yaml", uncomment(text), "inbox/x.csv", "", "examples/x", ""), map[string]string{"OPENAI_API_KEY": "sk-canary"})
+		if err != nil || len(all.Models) != 1 || len(all.Jobs) < 2 || len(all.Warnings) > 0 {
+			t.Errorf("with its comments on: %+v (%v)\n%s", all, err, uncomment(text))
+		}
+	}
+}
+
+// uncomment takes the # off what is YAML in comments: what follows "# " and is a key or an item.
+func uncomment(text string) string {
+	var out []string
+	for line := range strings.Lines(text) {
+		before, rest, found := strings.Cut(line, "# ")
+		key, _, isKey := strings.Cut(strings.TrimLeft(rest, " -"), ":")
+		if found && strings.TrimSpace(before) == "" && ((isKey && !strings.ContainsAny(key, " -")) || strings.HasPrefix(rest, "    ")) {
+			line = before + rest
+		}
+		out = append(out, line)
+	}
+	return strings.Join(out, "")
+}

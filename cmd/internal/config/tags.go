@@ -1,0 +1,48 @@
+package config
+
+import "reflect"
+
+// field is a setting of a struct type, as its tags describe it:
+//
+//	key       its name in YAML
+//	need      it must be given
+//	default   what it is when it is left out, as YAML
+//	unset     the same in words, where it depends on something else
+//	enum      its values; one with a star behind it is known, and comes later
+//	positive  zero is not a value
+//	secret    its value is never shown or stored
+//	env       ROUSE_… may set it
+//	own       it belongs to one job, and cannot stand in defaults
+//	later     why it is refused in this version
+//	say       what it does, for editors
+type field struct {
+	index                             int
+	key, enum, later, unset, say      string
+	preset                            string
+	need, positive, secret, env, owns bool
+}
+
+func fieldsOf(t reflect.Type) []field {
+	var out []field
+	for i := range t.NumField() {
+		tag := t.Field(i).Tag
+		key := tag.Get("key")
+		if key == "" {
+			continue
+		}
+		has := func(name string) bool { return tag.Get(name) != "" }
+		out = append(out, field{
+			index: i, key: key, enum: tag.Get("enum"), later: tag.Get("later"), unset: tag.Get("unset"), say: tag.Get("say"),
+			preset: tag.Get("default"), need: has("need"), positive: has("positive"), secret: has("secret"), env: has("env"), owns: has("own"),
+		})
+	}
+	return out
+}
+
+func keysOf(fields []field) []string {
+	keys := make([]string, len(fields))
+	for i, f := range fields {
+		keys[i] = f.key
+	}
+	return keys
+}

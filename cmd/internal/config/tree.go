@@ -1,0 +1,203 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+
+	"go.yaml.in/yaml/v4"
+)
+
+const (
+	maxDepth = 100     // of a tree; the settings need nine
+	maxNodes = 200_000 // of a tree with its aliases resolved: a bomb is a few lines long
+)
+
+type kind int
+
+const (
+	scalar kind = iota
+	list
+	mapping
+)
+
+// node is a value of a file. Aliases and merge keys are resolved: nodes form a tree.
+type node struct {
+	kind    kind
+	tag     string // of a scalar: !!str, !!int, …
+	text    string // of a scalar
+	items   []*node
+	entries []entry
+	at      Position
+}
+
+// entry is a key of a mapping with its value.
+type entry struct {
+	key   string
+	at    Position
+	value *node
+}
+
+func word(text string, at Position) *node {
+	return &node{kind: scalar, tag: "!!str", text: text, at: at}
+}
+
+func (n *node) null() bool { return n.kind == scalar && n.tag == "!!null" }
+
+// child is the value of a key, nil when there is none.
+func (n *node) child(key string) *node {
+	for _, e := range n.entries {
+		if e.key == key {
+			return e.value
+		}
+	}
+	return nil
+}
+
+// String names a value in messages.
+func (n *node) String() string {
+	switch {
+	case n.kind == mapping:
+		return "a mapping"
+	case n.kind == list:
+		return "a list"
+	case n.null():
+		return "nothing"
+	}
+	return strconv.Quote(short(n.text))
+}
+
+func short(s string) string {
+	if r := []rune(s); len(r) > 40 {
+		return string(r[:40]) + "…"
+	}
+	return s
+}
+
+func join(path, key string) string {
+	if path == "" {
+		return key
+	}
+	return path + "." + key
+}
+
+// builder makes a tree of what the parser gives.
+type builder struct {
+	d     *decoder
+	file  string
+	open  []*yaml.Node // aliases that are being resolved
+	depth int
+	count int
+	full  bool // the bounds were reached, and it was said
+}
+
+func (b *builder) problem(n *yaml.Node, path, format string, args ...any) {
+	b.d.problem(b.place(n), path, format, args...)
+}
+
+func (b *builder) place(n *yaml.Node) Position { return Position{b.file, n.Line, n.Column} }
+
+// node never returns nil: what cannot be read is an empty text, and a problem.
+func (b *builder) node(n *yaml.Node, path string) *node {
+	out := &node{at: b.place(n), tag: "!!null"}
+	if b.count++; b.count > maxNodes || b.depth > maxDepth {
+		if !b.full {
+			b.problem(n, path, "the file is nested too deeply, or its aliases make it too large")
+		}
+		b.full = true
+		return out
+	}
+	b.depth++
+	defer func() { b.depth-- }()
+	switch n.Kind {
+	case yaml.AliasNode:
+		return b.alias(n, path)
+	case yaml.MappingNode:
+		out.kind, out.entries = mapping, b.entries(n, path)
+	case yaml.SequenceNode:
+		out.kind = list
+		for i, item := range n.Content {
+			out.items = append(out.items, b.node(item, fmt.Sprintf("%s[%d]", path, i)))
+		}
+	case yaml.ScalarNode:
+		if out.tag, out.text = n.Tag, n.Value; !slices.Contains(plainTags, n.Tag) {
+			b.problem(n, path, "the tag %s is not understood here", n.Tag)
+			out.tag = "!!str"
+		}
+	}
+	return out
+}
+
+var plainTags = []string{"!!str", "!!int", "!!float", "!!bool", "!!null", "!!timestamp", "!!merge"}
+
+func (b *builder) alias(n *yaml.Node, path string) *node {
+	if n.Alias == nil || slices.Contains(b.open, n.Alias) {
+		b.problem(n, path, "the alias *%s contains itself", n.Value)
+		return &node{at: b.place(n), tag: "!!null"}
+	}
+	b.open = append(b.open, n.Alias)
+	defer func() { b.open = b.open[:len(b.open)-1] }()
+	return b.node(n.Alias, path)
+}
+
+// entries reads the keys of a mapping; what << brings gives way to what is written.
+func (b *builder) entries(n *yaml.Node, path string) []entry {
+	var out, merged []entry
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key, value := n.Content[i], n.Content[i+1]
+		for range maxDepth {
+			if key.Kind == yaml.AliasNode && key.Alias != nil {
+				key = key.Alias
+			}
+		}
+		if key.Kind != yaml.ScalarNode {
+			b.problem(n.Content[i], path, "a key must be a word")
+			continue
+		}
+		if key.Tag == "!!merge" {
+			merged = append(merged, b.merge(value, path)...)
+			continue
+		}
+		e := entry{key.Value, b.place(n.Content[i]), b.node(value, join(path, key.Value))}
+		if first := find(out, e.key); first != nil {
+			b.d.problem(e.at, join(path, e.key), "is given twice, first in line %d", first.at.Line)
+			continue
+		}
+		out = append(out, e)
+	}
+	for _, e := range merged {
+		if find(out, e.key) == nil {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// merge is what a key << brings: a mapping, or several of which earlier ones win.
+func (b *builder) merge(value *yaml.Node, path string) []entry {
+	from := b.node(value, path)
+	if from.kind == mapping {
+		return from.entries
+	}
+	var out []entry
+	for _, item := range from.items {
+		if item.kind != mapping {
+			from = item
+			break
+		}
+		out = append(out, item.entries...)
+	}
+	if from.kind != list {
+		b.problem(value, path, "<< takes a mapping, not %s", from)
+	}
+	return out
+}
+
+func find(entries []entry, key string) *entry {
+	for i := range entries {
+		if entries[i].key == key {
+			return &entries[i]
+		}
+	}
+	return nil
+}
