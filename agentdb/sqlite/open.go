@@ -128,6 +128,17 @@ func (db *DB) prepare(ctx context.Context, o Options, fresh bool) error {
 	if err := db.writeDB.QueryRowContext(ctx, "pragma application_id").Scan(&id); err != nil {
 		return damage(o.Path, err)
 	}
+	if id == 0 && !fresh {
+		// A creation that was killed after SQLite wrote its first page, and before this
+		// program wrote its mark, leaves a database without a mark and without a table.
+		var objects int
+		if err := db.writeDB.QueryRowContext(ctx, "select count(*) from sqlite_schema").Scan(&objects); err != nil {
+			return damage(o.Path, err)
+		}
+		if objects == 0 {
+			return db.prepare(ctx, o, true)
+		}
+	}
 	if id != o.ApplicationID {
 		return &CorruptError{o.Path, fmt.Sprintf("it belongs to another program (application id %#x, not %#x)", id, o.ApplicationID)}
 	}

@@ -2,6 +2,7 @@ package sqlite_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"os"
@@ -166,6 +167,26 @@ func TestOpenRefuses(t *testing.T) {
 				t.Error("the refused file was changed")
 			}
 		})
+	}
+}
+
+// A creation that was killed at its first page is begun anew.
+func TestOpenAfterAKilledCreation(t *testing.T) {
+	for _, statement := range []string{"pragma journal_mode=wal", "pragma user_version=0"} {
+		path := filepath.Join(t.TempDir(), "t.db")
+		raw, err := sql.Open("sqlite", path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := raw.ExecContext(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+		if err := raw.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if err := open(t, path).Do(t.Context(), insert("x")); err != nil {
+			t.Errorf("%s: %v", statement, err)
+		}
 	}
 }
 
