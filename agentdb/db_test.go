@@ -77,18 +77,21 @@ func flat(t testing.TB, rows agentdb.Rows) string {
 }
 
 // system reads the host's own tables, which queries cannot.
-func system(t testing.TB, path, query string) string {
+func system(t testing.TB, db *agentdb.DB, query string) string {
 	t.Helper()
-	db, err := sqlite.Open(context.Background(), sqlite.Options{Path: path, ApplicationID: 0x72736167})
+	out, err := agentdb.System(context.Background(), db, query)
 	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
-	var out string
-	if err := db.Read().QueryRowContext(context.Background(), query).Scan(&out); err != nil {
 		t.Fatalf("%s: %v", query, err)
 	}
 	return out
+}
+
+// raw changes the file as a later db_execute would.
+func raw(t testing.TB, db *agentdb.DB, statements ...string) {
+	t.Helper()
+	if err := agentdb.Exec(context.Background(), db, statements...); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func wantError(t testing.TB, err error, kind, field, part string) {
@@ -104,8 +107,7 @@ func wantError(t testing.TB, err error, kind, field, part string) {
 
 // OSA-52
 func TestCreateTable(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "db.sqlite")
-	db := open(t, path)
+	db := fresh(t)
 	spec := agentdb.TableSpec{Name: "t", Purpose: "things", Columns: []agentdb.Column{{Name: "a", Type: "STRING"}, {Name: "n", Type: "int", Default: json.RawMessage(`7`)}},
 		Indexes: []agentdb.Index{{Name: "t_a", Columns: []string{"a"}, Unique: true}}}
 	created, err := db.CreateTable(t.Context(), agentdb.By{Run: 4}, spec)
@@ -128,15 +130,14 @@ func TestCreateTable(t *testing.T) {
 	if err != nil || len(schema.Tables) != 1 || schema.Tables[0].Purpose != "things" || schema.Tables[0].RowCount != 1 || len(schema.Tables[0].Columns) != 3 {
 		t.Errorf("%+v, %v", schema, err)
 	}
-	if got := system(t, path, `select group_concat(op || ':' || "table" || ':' || run_id || ':' || actor) from _changelog`); got != "schema:t:4:agent,insert:t:1:agent" {
+	if got := system(t, db, `select group_concat(op || ':' || "table" || ':' || run_id || ':' || actor) from _changelog`); got != "schema:t:4:agent,insert:t:1:agent" {
 		t.Error(got)
 	}
 }
 
 // OSA-51, C-3: the host's columns are ISO text in UTC, and a trigger keeps _updated_at.
 func TestHostColumns(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "db.sqlite")
-	db := open(t, path)
+	db := fresh(t)
 	expenses(t, db)
 	insert(t, db, "expenses", map[string]any{"amount": 1})
 	rows, err := db.Query(t.Context(), agentdb.QuerySpec{SQL: "select _created_at, _updated_at, _deleted_at from expenses"})
@@ -147,35 +148,15 @@ func TestHostColumns(t *testing.T) {
 	if err != nil || time.Since(at) > time.Minute || rows.Rows[0]["_updated_at"] != rows.Rows[0]["_created_at"] || rows.Rows[0]["_deleted_at"] != nil {
 		t.Errorf("%v, %v", rows.Rows[0], err)
 	}
-	raw(t, path, `update expenses set _updated_at = '2000-01-01T00:00:00.000Z'`, `update expenses set amount = 2`)
+	raw(t, db, `update expenses set _updated_at = '2000-01-01T00:00:00.000Z'`, `update expenses set amount = 2`)
 	if got := ask(t, db, "select _updated_at > '2020' from expenses"); got != "[[1]]" {
 		t.Error("the trigger did not touch _updated_at")
 	}
 }
 
-// raw changes the file as a later db_execute would.
-func raw(t testing.TB, path string, statements ...string) {
-	t.Helper()
-	db, err := sqlite.Open(context.Background(), sqlite.Options{Path: path, ApplicationID: 0x72736167})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
-	for _, statement := range statements {
-		err := db.Do(context.Background(), func(tx *sqlite.Tx) error {
-			_, err := tx.SQL().ExecContext(context.Background(), statement)
-			return err
-		})
-		if err != nil {
-			t.Fatalf("%s: %v", statement, err)
-		}
-	}
-}
-
 // OSA-54, OSA-61, C-14
 func TestInsert(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "db.sqlite")
-	db := open(t, path)
+	db := fresh(t)
 	expenses(t, db)
 	in := insert(t, db, "expenses",
 		map[string]any{"category": "food", "amount": 12.5, "note": nil},
@@ -188,10 +169,10 @@ func TestInsert(t *testing.T) {
 		t.Error(got)
 	}
 	// Row 2 leaves note to its default, so it is a chunk of its own.
-	if got := system(t, path, `select json_group_array(pk) from _changelog where op = 'insert'`); got != `["{\"from\":1,\"to\":1,\"count\":1}","{\"from\":2,\"to\":2,\"count\":1}","{\"from\":3,\"to\":3,\"count\":1}"]` {
+	if got := system(t, db, `select json_group_array(pk) from _changelog where op = 'insert'`); got != `["{\"from\":1,\"to\":1,\"count\":1}","{\"from\":2,\"to\":2,\"count\":1}","{\"from\":3,\"to\":3,\"count\":1}"]` {
 		t.Error(got)
 	}
-	if got := system(t, path, `select after from _changelog where op = 'insert' limit 1`); got != `{"columns":["category","amount","note"],"rows":[["food",12.5,null]]}` {
+	if got := system(t, db, `select after from _changelog where op = 'insert' limit 1`); got != `{"columns":["category","amount","note"],"rows":[["food",12.5,null]]}` {
 		t.Error(got)
 	}
 	for name, c := range map[string]struct {
@@ -250,8 +231,7 @@ func TestInsertGivesPrimaryKeys(t *testing.T) {
 
 // Inserting more than a chunk gives every id, and a changelog row per chunk (C-14).
 func TestInsertManyRows(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "db.sqlite")
-	db := open(t, path)
+	db := fresh(t)
 	expenses(t, db)
 	rows := make([]map[string]any, 2500)
 	for i := range rows {
@@ -264,7 +244,7 @@ func TestInsertManyRows(t *testing.T) {
 	if got := ask(t, db, "select count(*), sum(amount = id - 1) from expenses"); got != "[[2500,2500]]" {
 		t.Error(got)
 	}
-	if got := system(t, path, `select group_concat(pk, ' ') from _changelog where op = 'insert'`); got != `{"from":1,"to":1000,"count":1000} {"from":1001,"to":2000,"count":1000} {"from":2001,"to":2500,"count":500}` {
+	if got := system(t, db, `select group_concat(pk, ' ') from _changelog where op = 'insert'`); got != `{"from":1,"to":1000,"count":1000} {"from":1001,"to":2000,"count":1000} {"from":2001,"to":2500,"count":500}` {
 		t.Error(got)
 	}
 }

@@ -208,18 +208,17 @@ func TestImportIntoATable(t *testing.T) {
 // OSA-58, C-14: an upsert makes its unique index, updates by key, brings deleted rows back
 // and keeps the image of what it replaced.
 func TestImportUpsert(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "db.sqlite")
-	db := open(t, path)
+	db := fresh(t)
 	in := load(t, db, "f.csv", "sku,price\na,1\nb,2\na,3\n", upsert("SKU"))
 	if in.RowsImported != 3 || ask(t, db, "select sku, price from t order by sku") != `[["a",3],["b",2]]` {
 		t.Errorf("%+v %s", in, ask(t, db, "select * from t"))
 	}
-	raw(t, path, "update t set _deleted_at = '2026-01-01T00:00:00.000Z' where sku = 'b'")
+	raw(t, db, "update t set _deleted_at = '2026-01-01T00:00:00.000Z' where sku = 'b'")
 	load(t, db, "f.jsonl", `{"sku":"b","price":5}`+"\n"+`{"sku":"c","price":6}`, upsert("sku"))
 	if got := ask(t, db, "select sku, price from t order by sku"); got != `[["a",3],["b",5],["c",6]]` {
 		t.Error(got)
 	}
-	if got := system(t, path, `select op || pk || before || after || actor || run_id from _changelog order by id desc limit 1`); !strings.HasPrefix(got, `import{"from":"b","to":"c","count":2}{"columns":["id","sku","price"],"rows":[[2,"b",2]]}{"columns":["sku","price"],"rows":[["b",5],["c",6]]}user3`) {
+	if got := system(t, db, `select op || pk || before || after || actor || run_id from _changelog order by id desc limit 1`); !strings.HasPrefix(got, `import{"from":"b","to":"c","count":2}{"columns":["id","sku","price"],"rows":[[2,"b",2]]}{"columns":["sku","price"],"rows":[["b",5],["c",6]]}user3`) {
 		t.Error(got)
 	}
 	in = load(t, db, "f.csv", "sku\na\nz\n", upsert("sku"))
@@ -236,7 +235,7 @@ func TestImportUpsert(t *testing.T) {
 	load(t, db, "f.csv", "price,sku\n3,z\n", func(s *agentdb.ImportSpec) { s.Table = "other" })
 	_, err = tryLoad(db, "f.csv", "price,sku\n3,z\n", func(s *agentdb.ImportSpec) { s.Table = "other" }, upsert("price"))
 	wantError(t, err, "invalid_args", "key_columns", "already has rows with the same price")
-	if got := system(t, path, `select count(*) from _changelog where op = 'schema' and sql like 'CREATE UNIQUE INDEX%'`); got != "2" {
+	if got := system(t, db, `select count(*) from _changelog where op = 'schema' and sql like 'CREATE UNIQUE INDEX%'`); got != "2" {
 		t.Errorf("%s unique indexes were made, want one on sku and one on price", got)
 	}
 }
@@ -269,24 +268,22 @@ func (c *cancelling) Read(p []byte) (int, error) {
 // Whatever is written as CSV is imported as exactly those rows (property).
 func TestImportIsExact(t *testing.T) {
 	db := fresh(t)
-	n := 0
 	cell := rapid.OneOf(rapid.StringMatching(`[a-zA-Z0-9 ,;'"\t\r\nüß.+-]{0,8}`), rapid.StringMatching(`-?[0-9]{1,20}`), rapid.StringMatching(`-?[0-9]{1,9}\.[0-9]{1,9}`), rapid.Just(""), rapid.String().Filter(func(s string) bool { return !strings.Contains(s, "\xff") }))
 	rapid.Check(t, func(rt *rapid.T) {
 		width := rapid.IntRange(2, 4).Draw(rt, "width")
 		records := rapid.SliceOfN(rapid.SliceOfN(cell, width, width), 0, 12).Draw(rt, "records")
-		n++
-		table := fmt.Sprint("t", n)
+		raw(t, db, "drop table if exists t")
 		var b bytes.Buffer
 		w := csv.NewWriter(&b)
 		header := []string{"a", "b", "c", "d"}[:width]
 		if err := w.WriteAll(append([][]string{header}, records...)); err != nil {
 			rt.Fatal(err)
 		}
-		in, err := tryLoad(db, "f.csv", b.String(), func(s *agentdb.ImportSpec) { s.Table = table })
+		in, err := tryLoad(db, "f.csv", b.String())
 		if err != nil || in.RowsImported != int64(len(records)) {
 			rt.Fatalf("%+v, %v", in, err)
 		}
-		rows, err := db.Query(context.Background(), agentdb.QuerySpec{SQL: "select " + strings.Join(header, ", ") + " from " + table + " order by id"})
+		rows, err := db.Query(context.Background(), agentdb.QuerySpec{SQL: "select " + strings.Join(header, ", ") + " from t order by id"})
 		if err != nil || len(rows.Rows) != len(records) {
 			rt.Fatalf("%d rows, %v; want %d", len(rows.Rows), err, len(records))
 		}
