@@ -42,6 +42,9 @@ func parse(name, text string) (*template.Template, error) {
 
 // CheckTemplate says whether a template can be parsed.
 func CheckTemplate(name, text string) error {
+	if !strings.Contains(text, "{{") {
+		return nil
+	}
 	_, err := parse(name, text)
 	return err
 }

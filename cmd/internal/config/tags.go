@@ -1,6 +1,9 @@
 package config
 
-import "reflect"
+import (
+	"reflect"
+	"sync"
+)
 
 // field is a setting of a struct type, as its tags describe it:
 //
@@ -22,7 +25,14 @@ type field struct {
 	need, positive, secret, env, owns bool
 }
 
+// tagsRead remembers what fieldsOf found: tags do not change, and reading them for each of
+// ten thousand jobs takes seconds.
+var tagsRead sync.Map
+
 func fieldsOf(t reflect.Type) []field {
+	if known, ok := tagsRead.Load(t); ok {
+		return known.([]field)
+	}
 	var out []field
 	for i := range t.NumField() {
 		tag := t.Field(i).Tag
@@ -36,6 +46,7 @@ func fieldsOf(t reflect.Type) []field {
 			preset: tag.Get("default"), need: has("need"), positive: has("positive"), secret: has("secret"), env: has("env"), owns: has("own"),
 		})
 	}
+	tagsRead.Store(t, out)
 	return out
 }
 

@@ -1,0 +1,26 @@
+package config_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// BenchmarkLoad reads ten thousand jobs of a thousand agents.
+func BenchmarkLoad(b *testing.B) {
+	var text strings.Builder
+	text.WriteString("version: 1\nhome: ./home\nagents:\n")
+	for i := range 1000 {
+		fmt.Fprintf(&text, "  - {name: a%d}\n", i)
+	}
+	text.WriteString("jobs:\n")
+	for i := range 10_000 {
+		fmt.Fprintf(&text, "  - {name: j%d, agent: a%d, schedule: \"%d %d * * *\", playbook: [{call: db_schema}]}\n", i, i%1000, i%60, i/60%24)
+	}
+	path := write(b, "rouse.yaml", text.String())
+	for b.Loop() {
+		if _, err := load(path, nil); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
