@@ -1,2 +1,10 @@
-// Package db holds the tools on an agent's own database.
+// Package db holds the tools by which an agent uses its own database: db_schema,
+// db_create_table, db_insert, db_import and db_query.
+//
+// # Design
+//
+// The tools translate: arguments into a call of agentdb, its result into an envelope. A
+// write names the run and the call's key, so a resumed attempt gets the first result again
+// (agentdb keeps the journal). What the agent can put right is an envelope; a file that
+// cannot be used is a Go error, because the run cannot go on with it.
 package db

@@ -163,19 +163,14 @@ type importArgs struct {
 	KeyColumns  []string `json:"key_columns,omitempty" jsonschema:"of upsert"`
 	CreateTable *bool    `json:"create_table,omitempty" jsonschema:"make the table when it does not exist; default true"`
 	HasHeader   *bool    `json:"has_header,omitempty" jsonschema:"default true"`
-	Columns     []string `json:"columns,omitempty"`
-	MaxRows     int      `json:"max_rows,omitempty"`
+	Columns     []string `json:"columns,omitempty" jsonschema:"csv, tsv: names of the columns in order, instead of the header; json: the keys to import"`
+	MaxRows     int      `json:"max_rows,omitempty" jsonschema:"stop after so many rows"`
 }
 
+// importFile imports a file that the run may read (OSA-58).
 func (o Options) importFile(ctx context.Context, db *agentdb.DB, in tool.Invocation, a importArgs) (any, []string, error) {
-	f, err := o.Roots.Open(a.Path)
-	if err != nil {
-		return nil, nil, err
-	}
-	defer f.Close()
-	if a.Format == "ndjson" {
-		a.Format = "jsonl"
-	}
+	f := &lateFile{roots: o.Roots, path: a.Path}
+	defer f.close()
 	done, err := db.Import(ctx, by(in), agentdb.ImportSpec{
 		Table: a.Table, Source: f, Name: filepath.Base(a.Path), Format: a.Format, Mode: a.Mode, KeyColumns: a.KeyColumns,
 		NoCreate: a.CreateTable != nil && !*a.CreateTable, NoHeader: a.HasHeader != nil && !*a.HasHeader, Columns: a.Columns, MaxRows: a.MaxRows,
@@ -187,13 +182,24 @@ func (o Options) importFile(ctx context.Context, db *agentdb.DB, in tool.Invocat
 
 type queryArgs struct {
 	SQL            string `json:"sql" jsonschema:"one SELECT"`
-	Params         []any  `json:"params,omitempty" jsonschema:"values for ? in the SQL"`
+	Params         any    `json:"params,omitempty" jsonschema:"a list of values for ?, or an object of values for :name"`
 	Limit          int    `json:"limit,omitempty" jsonschema:"default 1000, at most 5000"`
 	Offset         int    `json:"offset,omitempty"`
 	IncludeDeleted bool   `json:"include_deleted,omitempty"`
 }
 
+// query answers {columns, rows, truncated} (OSA-56).
 func (o Options) query(ctx context.Context, db *agentdb.DB, _ tool.Invocation, a queryArgs) (any, []string, error) {
-	rows, err := db.Query(ctx, agentdb.QuerySpec{SQL: a.SQL, Params: a.Params, Limit: a.Limit, Offset: a.Offset, IncludeDeleted: a.IncludeDeleted})
+	spec := agentdb.QuerySpec{SQL: a.SQL, Limit: a.Limit, Offset: a.Offset, IncludeDeleted: a.IncludeDeleted}
+	switch params := a.Params.(type) {
+	case nil:
+	case []any:
+		spec.Params = params
+	case map[string]any:
+		spec.Named = params
+	default:
+		return nil, nil, &agentdb.Error{Kind: string(tool.KindInvalidArgs), Field: "params", Message: "params must be a list of values for ?, or an object of values for :name", Retryable: true}
+	}
+	rows, err := db.Query(ctx, spec)
 	return rows, rows.Warnings, err
 }
