@@ -19,10 +19,11 @@ type checker struct {
 	tools []string
 
 	models, agents, channels []string
+	agent                    map[string]*Agent
 }
 
 func check(d *decoder, cfg *Config, tools []string) {
-	c := &checker{d: d, cfg: cfg, tools: tools}
+	c := &checker{d: d, cfg: cfg, tools: tools, agent: map[string]*Agent{}}
 	if cfg.Version != 1 {
 		c.bad("version", "must be 1, the only version there is")
 	}
@@ -40,7 +41,8 @@ func check(d *decoder, cfg *Config, tools []string) {
 		c.model(fmt.Sprintf("models[%d]", i), m)
 	}
 	for i := range cfg.Agents {
-		c.agent(fmt.Sprintf("agents[%d]", i), &cfg.Agents[i])
+		c.agent[string(cfg.Agents[i].Name)] = &cfg.Agents[i]
+		c.worker(fmt.Sprintf("agents[%d]", i), &cfg.Agents[i])
 	}
 	for i := range cfg.Jobs {
 		if cfg.Jobs[i].At.Line > 0 { // else it is no mapping
@@ -93,7 +95,7 @@ func (c *checker) model(path string, m Model) {
 	}
 }
 
-func (c *checker) agent(path string, a *Agent) {
+func (c *checker) worker(path string, a *Agent) {
 	c.reference(path+".model", "model", a.Model, c.models)
 	if c.d.given(path+".instructions") && c.d.given(path+".instructions_file") {
 		c.bad(path+".instructions_file", "give instructions or instructions_file, not both")

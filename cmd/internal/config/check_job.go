@@ -18,7 +18,7 @@ import (
 func (c *checker) job(path string, j *Job) {
 	c.reference(path+".agent", "agent", j.Agent, c.agents)
 	c.reference(path+".model", "model", j.Model, c.models)
-	agent := c.agentOf(j)
+	agent := c.agent[j.Agent]
 	if agent != nil && !On(agent.Enabled) && On(j.Enabled) {
 		c.warn(path+".agent", "the agent %q is disabled, so this job never runs", j.Agent)
 	}
@@ -39,14 +39,6 @@ func (c *checker) job(path string, j *Job) {
 	names := append(scope(j), "Outcome", "Summary", "Error")
 	c.template(path+".notify.title", j.Notify.Title, names)
 	c.template(path+".notify.body", j.Notify.Body, names)
-}
-
-func (c *checker) agentOf(j *Job) *Agent {
-	i := slices.IndexFunc(c.cfg.Agents, func(a Agent) bool { return string(a.Name) == j.Agent })
-	if i < 0 {
-		return nil
-	}
-	return &c.cfg.Agents[i]
 }
 
 // work checks what a job does.

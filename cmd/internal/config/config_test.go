@@ -3,6 +3,7 @@ package config_test
 import (
 	"errors"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -373,5 +374,26 @@ func TestDurationsAndSizes(t *testing.T) {
 		if got := s.String(); got != want {
 			t.Errorf("%s, want %s", got, want)
 		}
+	}
+}
+
+// A file that is something else, or that is made to be large when it is read, is refused
+// within bounds.
+func TestBounds(t *testing.T) {
+	if _, err := load(write(t, "rouse.yaml", strings.Repeat("k", 100_000)+": 1\n"), nil); err == nil || len(err.Error()) > 1000 {
+		t.Errorf("%d bytes about one long key", len(err.Error()))
+	}
+	var many strings.Builder
+	for i := range 50_000 {
+		fmt.Fprintf(&many, "k%d: 1\n", i)
+	}
+	_, err := load(write(t, "rouse.yaml", many.String()), nil)
+	var all *config.Errors
+	if !errors.As(err, &all) || len(all.Problems) > 1100 || !strings.Contains(err.Error(), "there are more than 1000 problems") {
+		t.Errorf("%d problems", len(all.Problems))
+	}
+	merged := "a: &a {" + strings.ReplaceAll(strings.TrimSpace(many.String()), "\n", ", ") + "}\nb: {<<: *a}\nc: {<<: [*a, *a, *a, *a]}\n"
+	if _, err := load(write(t, "rouse.yaml", merged), nil); err == nil || !strings.Contains(err.Error(), "aliases make it too large") {
+		t.Errorf("merged: %.200v", err)
 	}
 }

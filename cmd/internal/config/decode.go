@@ -10,20 +10,27 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
+// maxProblems bounds what is collected of a file that is something else.
+const maxProblems = 1000
+
 // decoder fills settings from a tree and collects what is wrong.
 type decoder struct {
 	getenv   func(string) string
 	problems []Problem
 	secrets  []string
 	places   map[string]Position // of values, by path
-	overlay  bool                // inside defaults: nothing is required there
+	tags     tags
+	overlay  bool // inside defaults: nothing is required there
 }
 
 func newDecoder(getenv func(string) string) *decoder {
-	return &decoder{getenv: getenv, places: map[string]Position{}}
+	return &decoder{getenv: getenv, places: map[string]Position{}, tags: tags{}}
 }
 
 func (d *decoder) problem(at Position, path, format string, args ...any) *Problem {
+	if len(d.problems) > maxProblems {
+		return &Problem{} // nobody reads on
+	}
 	d.problems = append(d.problems, Problem{File: at.File, Line: at.Line, Column: at.Column, Path: path, Message: fmt.Sprintf(format, args...)})
 	return &d.problems[len(d.problems)-1]
 }
@@ -54,7 +61,7 @@ func (d *decoder) structure(n *node, path string, v reflect.Value) {
 	if at := v.FieldByName("At"); at.IsValid() {
 		at.Set(reflect.ValueOf(n.at))
 	}
-	fields := fieldsOf(v.Type())
+	fields := d.tags.of(v.Type())
 	for _, e := range n.entries {
 		i := slices.IndexFunc(fields, func(f field) bool { return f.key == e.key })
 		if i < 0 {
@@ -199,7 +206,7 @@ func (d *decoder) preset(v reflect.Value) {
 			d.preset(v.Elem())
 		}
 	case reflect.Struct:
-		for _, f := range fieldsOf(v.Type()) {
+		for _, f := range d.tags.of(v.Type()) {
 			inner := v.Field(f.index)
 			if f.preset != "" && inner.IsZero() {
 				d.presetField(f, inner)
@@ -220,7 +227,7 @@ func (d *decoder) presetField(f field, v reflect.Value) {
 			n.items = append(n.items, word(item, at))
 		}
 	}
-	quiet := newDecoder(d.getenv)
+	quiet := decoder{getenv: d.getenv, places: map[string]Position{}, tags: d.tags}
 	quiet.value(n, f.key, v, f)
 	d.problems = append(d.problems, quiet.problems...)
 }

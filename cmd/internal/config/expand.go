@@ -26,29 +26,20 @@ const minSecret = 4
 
 // expand replaces ${NAME} by the environment; $${ is a plain ${. It is false after a problem.
 func (d *decoder) expand(n *node, path string, secret bool) (string, bool) {
-	ok := true
+	text, ok := n.text, true
 	bad := func(hint, format string, args ...any) string {
 		ok = false
 		d.problem(n.at, path, format, args...).Hint = hint
 		return ""
 	}
-	text := variable.ReplaceAllStringFunc(n.text, func(m string) string {
-		if strings.HasPrefix(m, "$$") {
-			return m[1:]
-		}
-		name := m[2 : len(m)-1]
-		if !variableName.MatchString(name) {
-			return bad("${NAME} is a variable of the environment; write $${ for a plain ${", "%s is not understood", short(m))
-		}
-		value := d.getenv(name)
-		if value == "" {
-			return bad("write $${ for a plain ${", "the environment variable %s is not set", name)
-		}
-		if secret || secretKey.MatchString(path) || secretVariable.MatchString(name) || strings.Contains(path, ".headers.") {
-			d.secret(n.at, path, value)
-		}
-		return value
-	})
+	if strings.Contains(text, "${") {
+		text = variable.ReplaceAllStringFunc(text, func(m string) string {
+			if strings.HasPrefix(m, "$$") {
+				return m[1:]
+			}
+			return d.variable(n, path, m[2:len(m)-1], secret, bad)
+		})
+	}
 	if secretName.MatchString(text) {
 		bad("take the value from the environment with ${NAME}", "secret: is not available in this version")
 	}
@@ -56,6 +47,20 @@ func (d *decoder) expand(n *node, path string, secret bool) (string, bool) {
 		d.secret(n.at, path, words[len(words)-1]) // of "Bearer abc" the last one
 	}
 	return text, ok
+}
+
+func (d *decoder) variable(n *node, path, name string, secret bool, bad func(hint, format string, args ...any) string) string {
+	if !variableName.MatchString(name) {
+		return bad("${NAME} is a variable of the environment; write $${ for a plain ${", "${%s} is not understood", short(name))
+	}
+	value := d.getenv(name)
+	if value == "" {
+		return bad("write $${ for a plain ${", "the environment variable %s is not set", name)
+	}
+	if secret || secretKey.MatchString(path) || secretVariable.MatchString(name) || strings.Contains(path, ".headers.") {
+		d.secret(n.at, path, value)
+	}
+	return value
 }
 
 func (d *decoder) secret(at Position, path, value string) {

@@ -57,9 +57,9 @@ func Home(path string, getenv func(string) string) (string, error) {
 	if dir := getenv("ROUSE_HOME"); dir != "" {
 		return filepath.Abs(dir)
 	}
-	text, err := readText(path)
+	text, err := readMain(path)
 	if err != nil {
-		return "", fmt.Errorf("the configuration: %w", err)
+		return "", err
 	}
 	if path, err = filepath.Abs(path); err != nil {
 		return "", err

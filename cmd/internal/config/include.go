@@ -121,8 +121,8 @@ func applyDefaults(d *decoder, root *node) {
 	}
 	e := root.entries[i]
 	root.entries = slices.Insert(slices.Delete(root.entries, i, i+1), 0, e) // what is wrong in it is said of it
-	for _, f := range fieldsOf(jobType) {
-		if own := find(e.value.entries, f.key); f.owns && own != nil {
+	for _, f := range d.tags.of(jobType) {
+		if own := e.value.entry(f.key); f.owns && own != nil {
 			d.problem(own.at, "defaults."+f.key, "belongs to one job, not to all")
 		}
 	}
@@ -139,13 +139,16 @@ func applyDefaults(d *decoder, root *node) {
 
 // merge adds what a mapping lacks, key by key.
 func merge(into, from *node) {
+	have := map[string]*node{}
+	for _, e := range into.entries {
+		have[e.key] = e.value
+	}
 	for _, e := range from.entries {
-		have := into.child(e.key)
-		switch {
-		case have == nil:
+		switch own := have[e.key]; {
+		case own == nil:
 			into.entries = append(into.entries, e)
-		case have.kind == mapping && e.value.kind == mapping:
-			merge(have, e.value)
+		case own.kind == mapping && e.value.kind == mapping:
+			merge(own, e.value)
 		}
 	}
 }

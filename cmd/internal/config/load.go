@@ -29,9 +29,9 @@ func Load(o LoadOptions) (*Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the configuration %s: %w", o.Path, err)
 	}
-	text, err := readText(path)
+	text, err := readMain(path)
 	if err != nil {
-		return nil, fmt.Errorf("the configuration: %w; write one with: rouse init", err)
+		return nil, err
 	}
 	d := newDecoder(o.Getenv)
 	cfg := &Config{Files: []string{path}}
@@ -40,7 +40,7 @@ func Load(o LoadOptions) (*Config, error) {
 		return cfg, d.verdict(cfg)
 	}
 	d.include(root, root, []string{path}, cfg)
-	overlay(root, o)
+	d.overlayScalars(root, o)
 	applyDefaults(d, root)
 	d.value(root, "", reflect.ValueOf(cfg).Elem(), field{})
 	d.complete(cfg)
@@ -62,6 +62,7 @@ func (d *decoder) complete(cfg *Config) {
 	if len(cfg.Models) == 0 {
 		d.modelOfEnvironment(cfg)
 	}
+	bounds := map[string]Bounds{} // of agents
 	for i := range cfg.Agents {
 		a := &cfg.Agents[i]
 		if a.Workdir == "" && a.Name != "" {
@@ -72,14 +73,11 @@ func (d *decoder) complete(cfg *Config) {
 		}
 		d.fold(&a.Instructions, &a.InstructionsFile, fmt.Sprintf("agents[%d].instructions_file", i), cfg)
 		d.preset(reflect.ValueOf(a))
-		for k := range cfg.Jobs {
-			if j := &cfg.Jobs[k]; j.Agent == string(a.Name) {
-				inherit(reflect.ValueOf(&j.Bounds).Elem(), reflect.ValueOf(a.Bounds))
-			}
-		}
+		bounds[string(a.Name)] = a.Bounds
 	}
 	for i := range cfg.Jobs {
 		j := &cfg.Jobs[i]
+		inherit(reflect.ValueOf(&j.Bounds).Elem(), reflect.ValueOf(bounds[j.Agent]))
 		d.fold(&j.Prompt, &j.PromptFile, fmt.Sprintf("jobs[%d].prompt_file", i), cfg)
 	}
 	d.preset(reflect.ValueOf(cfg))

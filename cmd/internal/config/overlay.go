@@ -8,9 +8,9 @@ import (
 	"github.com/spf13/viper"
 )
 
-// overlay lets flags and, after them, the environment decide the daemon's scalars.
-func overlay(root *node, o LoadOptions) {
-	for _, key := range scalarKeys(reflect.TypeFor[Config](), "") {
+// overlayScalars lets flags and, after them, the environment decide the daemon's scalars.
+func (d *decoder) overlayScalars(root *node, o LoadOptions) {
+	for _, key := range d.scalarKeys(reflect.TypeFor[Config](), "") {
 		v := viper.New()
 		name := "ROUSE_" + strings.ToUpper(strings.ReplaceAll(key, ".", "_"))
 		at := Position{File: "$" + name}
@@ -35,15 +35,15 @@ func overlay(root *node, o LoadOptions) {
 }
 
 // scalarKeys are the settings that the environment may decide.
-func scalarKeys(t reflect.Type, path string) []string {
+func (d *decoder) scalarKeys(t reflect.Type, path string) []string {
 	var out []string
-	for _, f := range fieldsOf(t) {
+	for _, f := range d.tags.of(t) {
 		inner := t.Field(f.index).Type
 		switch {
 		case f.env:
 			out = append(out, join(path, f.key))
 		case inner.Kind() == reflect.Struct && f.later == "":
-			out = append(out, scalarKeys(inner, join(path, f.key))...)
+			out = append(out, d.scalarKeys(inner, join(path, f.key))...)
 		}
 	}
 	return out
@@ -54,7 +54,7 @@ func put(n *node, path []string, value *node) {
 	if n.kind != mapping {
 		return // which the decoder refuses
 	}
-	e := find(n.entries, path[0])
+	e := n.entry(path[0])
 	if e == nil {
 		n.entries = append(n.entries, entry{path[0], value.at, &node{kind: mapping, at: value.at}})
 		e = &n.entries[len(n.entries)-1]

@@ -15,19 +15,28 @@ import (
 // maxFile bounds a file that is read, in bytes.
 const maxFile = 4 << 20
 
+// readMain reads the main file of a configuration.
+func readMain(path string) ([]byte, error) {
+	text, err := readText(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("there is no configuration %s; write one with: rouse init", display(path))
+	case err != nil:
+		return nil, fmt.Errorf("the configuration cannot be read: %w", err)
+	}
+	return text, nil
+}
+
 // readText reads a whole file within bounds.
 func readText(path string) ([]byte, error) {
 	f, err := os.Open(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("there is no file %s", display(path))
-	}
 	if err != nil {
-		return nil, fmt.Errorf("it cannot be read: %w", err)
+		return nil, err
 	}
 	defer f.Close()
 	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
 	if err != nil {
-		return nil, fmt.Errorf("it cannot be read: %w", err)
+		return nil, err
 	}
 	if len(text) > maxFile {
 		return nil, fmt.Errorf("%s is larger than %s", display(path), Size(maxFile))
@@ -40,7 +49,11 @@ func readPlain(path string) ([]byte, error) {
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
 		return nil, fmt.Errorf("%s is not a plain file", display(path))
 	}
-	return readText(path)
+	text, err := readText(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("there is no file %s", display(path))
+	}
+	return text, err
 }
 
 // parse makes a tree of a file; nil when there are problems that leave none.

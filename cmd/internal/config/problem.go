@@ -98,7 +98,11 @@ func (d *decoder) verdict(cfg *Config) error {
 	}
 	slices.SortStableFunc(wrong, order)
 	slices.SortStableFunc(doubtful, order)
-	if cfg.Warnings = doubtful; len(wrong) == 0 {
+	cfg.Warnings = doubtful
+	if len(d.problems) > maxProblems {
+		wrong = append(wrong, Problem{File: cfg.Files[0], Line: 1, Column: 1, Message: fmt.Sprintf("there are more than %d problems; the rest is not listed", maxProblems)})
+	}
+	if len(wrong) == 0 {
 		return nil
 	}
 	return &Errors{wrong}

@@ -9,7 +9,7 @@ import (
 
 // Schema is the JSON Schema of rouse.yaml, made of the same tags that the decoder reads.
 func Schema() ([]byte, error) {
-	s := object(reflect.TypeFor[Config](), false)
+	s := tags{}.object(reflect.TypeFor[Config](), false)
 	s["$schema"] = "https://json-schema.org/draft/2020-12/schema"
 	s["title"] = "rouse.yaml"
 	text, err := json.MarshalIndent(s, "", "  ")
@@ -23,13 +23,13 @@ type schema = map[string]any
 
 // object describes a struct. Inside defaults nothing is required, and what belongs to one
 // job is not there.
-func object(t reflect.Type, overlay bool) schema {
+func (known tags) object(t reflect.Type, overlay bool) schema {
 	properties, required := schema{}, []string{}
-	for _, f := range fieldsOf(t) {
+	for _, f := range known.of(t) {
 		if overlay && f.owns {
 			continue
 		}
-		p := describe(t.Field(f.index).Type, f, overlay || f.key == "defaults")
+		p := known.describe(t.Field(f.index).Type, f, overlay || f.key == "defaults")
 		say := f.say
 		if f.later != "" {
 			say = strings.TrimSpace("Not available in this version (" + f.later + "). " + say)
@@ -53,7 +53,7 @@ func object(t reflect.Type, overlay bool) schema {
 	return out
 }
 
-func describe(t reflect.Type, f field, overlay bool) schema {
+func (known tags) describe(t reflect.Type, f field, overlay bool) schema {
 	switch t {
 	case reflect.TypeFor[After]():
 		return schema{"oneOf": []any{
@@ -69,13 +69,13 @@ func describe(t reflect.Type, f field, overlay bool) schema {
 	}
 	switch t.Kind() {
 	case reflect.Pointer:
-		return describe(t.Elem(), f, overlay)
+		return known.describe(t.Elem(), f, overlay)
 	case reflect.Struct:
-		return object(t, overlay)
+		return known.object(t, overlay)
 	case reflect.Slice:
-		items := schema{"type": "array", "items": describe(t.Elem(), f, overlay)}
+		items := schema{"type": "array", "items": known.describe(t.Elem(), f, overlay)}
 		if t.Elem().Kind() == reflect.String {
-			return schema{"anyOf": []any{items, describe(t.Elem(), f, overlay)}} // a single word will do
+			return schema{"anyOf": []any{items, known.describe(t.Elem(), f, overlay)}} // a single word will do
 		}
 		return items
 	case reflect.Map:

@@ -19,7 +19,8 @@ func (c *Config) Show() ([]byte, error) {
 	var out bytes.Buffer
 	enc := yaml.NewEncoder(&out)
 	enc.SetIndent(2)
-	if err := enc.Encode(c.node(reflect.ValueOf(c).Elem())); err != nil {
+	s := shower{newDecoder(func(string) string { return "" }), c.secrets}
+	if err := enc.Encode(s.node(reflect.ValueOf(c).Elem())); err != nil {
 		return nil, fmt.Errorf("the configuration cannot be printed: %w", err)
 	}
 	if err := enc.Close(); err != nil {
@@ -28,44 +29,50 @@ func (c *Config) Show() ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-func (c *Config) node(v reflect.Value) *yaml.Node {
+// shower makes YAML of settings.
+type shower struct {
+	presets *decoder
+	secrets []string
+}
+
+func (s *shower) node(v reflect.Value) *yaml.Node {
 	switch x := v.Interface().(type) {
 	case After:
 		if x.Action == "move" {
-			return pairs(c.text("move"), c.text(x.Dir))
+			return pairs(s.text("move"), s.text(x.Dir))
 		}
-		return c.text(x.Action)
+		return s.text(x.Action)
 	case Duration:
-		return c.text(x.String())
+		return s.text(x.String())
 	case Size:
-		return c.text(x.String())
+		return s.text(x.String())
 	}
 	switch v.Kind() {
 	case reflect.Pointer, reflect.Interface:
 		if v.IsNil() {
 			return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!null", Value: "null"}
 		}
-		return c.node(v.Elem())
+		return s.node(v.Elem())
 	case reflect.Struct:
 		n := pairs()
-		for _, f := range fieldsOf(v.Type()) {
-			c.field(n, f, v.Field(f.index))
+		for _, f := range s.presets.tags.of(v.Type()) {
+			s.field(n, f, v.Field(f.index))
 		}
 		return n
 	case reflect.Map:
 		n := pairs()
 		for _, key := range sortedKeys(v) {
-			n.Content = append(n.Content, plainText(key), c.node(v.MapIndex(reflect.ValueOf(key))))
+			n.Content = append(n.Content, plainText(key), s.node(v.MapIndex(reflect.ValueOf(key))))
 		}
 		return n
 	case reflect.Slice:
 		n := &yaml.Node{Kind: yaml.SequenceNode, Tag: "!!seq"}
 		for i := range v.Len() {
-			n.Content = append(n.Content, c.node(v.Index(i)))
+			n.Content = append(n.Content, s.node(v.Index(i)))
 		}
 		return n
 	case reflect.String:
-		return c.text(v.String())
+		return s.text(v.String())
 	}
 	n := &yaml.Node{}
 	if err := n.Encode(v.Interface()); err != nil {
@@ -75,17 +82,17 @@ func (c *Config) node(v reflect.Value) *yaml.Node {
 }
 
 // field adds a setting that has a value, and says whether that is the default.
-func (c *Config) field(into *yaml.Node, f field, v reflect.Value) {
+func (s *shower) field(into *yaml.Node, f field, v reflect.Value) {
 	if v.IsZero() && v.Kind() != reflect.Struct {
 		return
 	}
-	value := c.node(v)
+	value := s.node(v)
 	if value.Kind == yaml.MappingNode && len(value.Content) == 0 {
 		return
 	}
 	if f.preset != "" {
 		preset := reflect.New(v.Type()).Elem()
-		newDecoder(noEnvironment).presetField(f, preset)
+		s.presets.presetField(f, preset)
 		if reflect.DeepEqual(preset.Interface(), v.Interface()) {
 			value.LineComment = "default"
 			if value.Kind == yaml.SequenceNode {
@@ -95,8 +102,6 @@ func (c *Config) field(into *yaml.Node, f field, v reflect.Value) {
 	}
 	into.Content = append(into.Content, plainText(f.key), value)
 }
-
-func noEnvironment(string) string { return "" }
 
 func sortedKeys(m reflect.Value) []string {
 	keys := make([]string, 0, m.Len())
@@ -112,11 +117,11 @@ func pairs(content ...*yaml.Node) *yaml.Node {
 }
 
 // text hides secrets, and writes ${ so that it is read as itself.
-func (c *Config) text(s string) *yaml.Node {
-	for _, secret := range c.secrets {
-		s = strings.ReplaceAll(s, secret, masked)
+func (s *shower) text(plain string) *yaml.Node {
+	for _, secret := range s.secrets {
+		plain = strings.ReplaceAll(plain, secret, masked)
 	}
-	return plainText(strings.ReplaceAll(s, "${", "$${"))
+	return plainText(strings.ReplaceAll(plain, "${", "$${"))
 }
 
 func plainText(s string) *yaml.Node { return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: s} }

@@ -1,9 +1,6 @@
 package config
 
-import (
-	"reflect"
-	"sync"
-)
+import "reflect"
 
 // field is a setting of a struct type, as its tags describe it:
 //
@@ -25,15 +22,15 @@ type field struct {
 	need, positive, secret, env, owns bool
 }
 
-// tagsRead remembers what fieldsOf found: tags do not change, and reading them for each of
-// ten thousand jobs takes seconds.
-var tagsRead sync.Map
+// tags remembers the settings of struct types: reading them anew for each of ten thousand
+// jobs takes seconds.
+type tags map[reflect.Type][]field
 
-func fieldsOf(t reflect.Type) []field {
-	if known, ok := tagsRead.Load(t); ok {
-		return known.([]field)
+func (known tags) of(t reflect.Type) []field {
+	out, ok := known[t]
+	if ok {
+		return out
 	}
-	var out []field
 	for i := range t.NumField() {
 		tag := t.Field(i).Tag
 		key := tag.Get("key")
@@ -46,7 +43,7 @@ func fieldsOf(t reflect.Type) []field {
 			preset: tag.Get("default"), need: has("need"), positive: has("positive"), secret: has("secret"), env: has("env"), owns: has("own"),
 		})
 	}
-	tagsRead.Store(t, out)
+	known[t] = out
 	return out
 }
 

@@ -41,6 +41,9 @@ func (c *checker) template(path, text string, names []string) {
 
 // fields checks the names of a template that can be parsed.
 func (c *checker) fields(path, text string, names []string) {
+	if !strings.Contains(text, "{{") {
+		return
+	}
 	t, err := template.New(path).Parse(text)
 	if err != nil || t.Tree == nil {
 		return

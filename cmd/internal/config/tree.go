@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	maxDepth = 100     // of a tree; the settings need nine
-	maxNodes = 200_000 // of a tree with its aliases resolved: a bomb is a few lines long
+	maxDepth = 50      // of a tree; the settings need nine
+	maxNodes = 100_000 // that aliases may bring: a bomb is a few lines long
 )
 
 type kind int
@@ -44,12 +44,20 @@ func word(text string, at Position) *node {
 
 func (n *node) null() bool { return n.kind == scalar && n.tag == "!!null" }
 
+// entry finds a key, nil when there is none.
+func (n *node) entry(key string) *entry {
+	for i := range n.entries {
+		if n.entries[i].key == key {
+			return &n.entries[i]
+		}
+	}
+	return nil
+}
+
 // child is the value of a key, nil when there is none.
 func (n *node) child(key string) *node {
-	for _, e := range n.entries {
-		if e.key == key {
-			return e.value
-		}
+	if e := n.entry(key); e != nil {
+		return e.value
 	}
 	return nil
 }
@@ -76,9 +84,9 @@ func short(s string) string {
 
 func join(path, key string) string {
 	if path == "" {
-		return key
+		return short(key)
 	}
-	return path + "." + key
+	return path + "." + short(key)
 }
 
 // builder makes a tree of what the parser gives.
@@ -87,7 +95,7 @@ type builder struct {
 	file  string
 	open  []*yaml.Node // aliases that are being resolved
 	depth int
-	count int
+	count int  // of nodes that aliases brought
 	full  bool // the bounds were reached, and it was said
 }
 
@@ -100,7 +108,10 @@ func (b *builder) place(n *yaml.Node) Position { return Position{b.file, n.Line,
 // node never returns nil: what cannot be read is an empty text, and a problem.
 func (b *builder) node(n *yaml.Node, path string) *node {
 	out := &node{at: b.place(n), tag: "!!null"}
-	if b.count++; b.count > maxNodes || b.depth > maxDepth {
+	if len(b.open) > 0 {
+		b.count++
+	}
+	if b.count > maxNodes || b.depth > maxDepth {
 		if !b.full {
 			b.problem(n, path, "the file is nested too deeply, or its aliases make it too large")
 		}
@@ -143,12 +154,11 @@ func (b *builder) alias(n *yaml.Node, path string) *node {
 // entries reads the keys of a mapping; what << brings gives way to what is written.
 func (b *builder) entries(n *yaml.Node, path string) []entry {
 	var out, merged []entry
+	lines := map[string]int{} // where a key was first
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, value := n.Content[i], n.Content[i+1]
-		for range maxDepth {
-			if key.Kind == yaml.AliasNode && key.Alias != nil {
-				key = key.Alias
-			}
+		if key.Kind == yaml.AliasNode && key.Alias != nil {
+			key = key.Alias
 		}
 		if key.Kind != yaml.ScalarNode {
 			b.problem(n.Content[i], path, "a key must be a word")
@@ -159,14 +169,16 @@ func (b *builder) entries(n *yaml.Node, path string) []entry {
 			continue
 		}
 		e := entry{key.Value, b.place(n.Content[i]), b.node(value, join(path, key.Value))}
-		if first := find(out, e.key); first != nil {
-			b.d.problem(e.at, join(path, e.key), "is given twice, first in line %d", first.at.Line)
+		if first := lines[e.key]; first > 0 {
+			b.d.problem(e.at, join(path, e.key), "is given twice, first in line %d", first)
 			continue
 		}
+		lines[e.key] = e.at.Line
 		out = append(out, e)
 	}
 	for _, e := range merged {
-		if find(out, e.key) == nil {
+		if lines[e.key] == 0 {
+			lines[e.key] = e.at.Line
 			out = append(out, e)
 		}
 	}
@@ -191,13 +203,4 @@ func (b *builder) merge(value *yaml.Node, path string) []entry {
 		b.problem(value, path, "<< takes a mapping, not %s", from)
 	}
 	return out
-}
-
-func find(entries []entry, key string) *entry {
-	for i := range entries {
-		if entries[i].key == key {
-			return &entries[i]
-		}
-	}
-	return nil
 }
