@@ -115,6 +115,13 @@ func (r *Runner) attempt(ctx context.Context, run ledger.Run, a ledger.Attempt, 
 	if err := r.speaker(&o, t, data, past); err != nil {
 		return failed(ledger.OutcomeError, "%s", err.Error()), nil
 	}
+	if o.System != "" && t.agent.Database {
+		tables, err := r.tables(ctx, t.agent.Name)
+		if err != nil {
+			return ledger.Result{}, err
+		}
+		o.System += "\n" + tables
+	}
 	started := a.StartedAt
 	res, err := loop.Run(ctx, o)
 	if err != nil {
@@ -151,6 +158,20 @@ func (r *Runner) speaker(o *loop.Options, t task, data map[string]any, past hist
 		o.Past, o.Pending = past.calls, past.pending
 	}
 	return nil
+}
+
+// tables describes the agent's database to its model (OSA-63).
+func (r *Runner) tables(ctx context.Context, agent string) (string, error) {
+	db, release, err := r.databases.Get(ctx, agent)
+	if err != nil {
+		return "", err
+	}
+	defer release()
+	schema, err := db.Schema(ctx)
+	if err != nil {
+		return "", err
+	}
+	return schema.String(), nil
 }
 
 // data is what templates can name.

@@ -149,7 +149,8 @@ func (b *bench) run(t *testing.T, ctx context.Context) loop.Result {
 	return res
 }
 
-// TestExits: OSA-02 and the table of states, each way a run can end.
+// TestExits: OSA-02 and the table of states, each way a run can end, by one loop whose
+// surfaces differ in a policy (OSA-01). A rejection does not end a headless run (C-11).
 func TestExits(t *testing.T) {
 	truncated := &model.Error{Kind: model.KindTruncated, Message: "broke off", Retryable: true}
 	for name, c := range map[string]struct {

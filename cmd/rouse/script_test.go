@@ -16,7 +16,8 @@ import (
 	"rouse/cmd/internal/web"
 )
 
-// TestScripts runs testdata/*.txtar: commands as a user types them, and what they answer.
+// TestScripts runs testdata/*.txtar: commands as a user types them, and what they answer;
+// rouse logs --json prints the ledger, which is the only trace (C-15).
 func TestScripts(t *testing.T) {
 	root, err := filepath.Abs("../..")
 	if err != nil {

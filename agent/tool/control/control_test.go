@@ -79,7 +79,8 @@ func TestComplete(t *testing.T) {
 	}
 }
 
-// A notice is in the outbox once, however often its call is repeated.
+// A notice is in the outbox once, however often its call is repeated; every run has the
+// tool, whether it schedules itself or not (C-13).
 func TestNotify(t *testing.T) {
 	r, l := setup(t)
 	for range 2 {

@@ -1,0 +1,300 @@
+package agent_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"rouse/agent"
+	"rouse/agent/model"
+	"rouse/agent/model/modeltest"
+	"rouse/agent/model/openai"
+	"rouse/agent/model/playbook"
+	"rouse/agentdb"
+	"rouse/agentdb/ledger"
+)
+
+// bench is a runner on a real ledger, a real database, and a scripted server.
+type bench struct {
+	t      *testing.T
+	dir    string
+	ledger *ledger.Ledger
+	pool   *agentdb.Pool
+	runner *agent.Runner
+	server *modeltest.Server
+	plan   agent.Plan
+}
+
+func setup(t *testing.T, turns ...modeltest.Turn) *bench {
+	t.Helper()
+	b := &bench{t: t, dir: t.TempDir(), server: modeltest.New(t, turns...)}
+	var err error
+	if b.ledger, err = ledger.Open(t.Context(), ledger.Options{Path: filepath.Join(b.dir, "ledger.db")}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { b.ledger.Close() })
+	if b.pool, err = agentdb.NewPool(agentdb.PoolOptions{Dir: filepath.Join(b.dir, "agents")}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { b.pool.Close() })
+	if b.runner, err = agent.New(agent.Options{Ledger: b.ledger, Databases: b.pool, Channels: []string{"desktop"}, Secrets: []string{"sk-canary"}}); err != nil {
+		t.Fatal(err)
+	}
+	p, err := openai.New(openai.Options{BaseURL: b.server.URL, Model: "scripted"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.plan = agent.Plan{
+		Agents: map[string]agent.Agent{
+			"clerk": {Name: "clerk", Workdir: filepath.Join(b.dir, "work"), Database: true, Model: &agent.Model{Name: "scripted", Provider: p}},
+			"plain": {Name: "plain", Workdir: filepath.Join(b.dir, "plain")},
+		},
+		Jobs: map[string]agent.Job{},
+	}
+	return b
+}
+
+// run executes the next attempt of a run as the dispatcher would.
+func (b *bench) run(id int64) ledger.Result {
+	b.t.Helper()
+	b.runner.Set(b.plan)
+	run, a, err := b.ledger.StartAttempt(b.t.Context(), id)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	res, err := b.runner.Execute(b.t.Context(), run, a)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return res
+}
+
+func (b *bench) enqueue(r ledger.Request) int64 {
+	b.t.Helper()
+	r.Trigger = ledger.TriggerManual
+	out, err := b.ledger.Enqueue(b.t.Context(), r)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return out[0].Run
+}
+
+func insertCall(id, what string) model.Call {
+	return model.Call{ID: id, Name: "db_insert", Args: json.RawMessage(`{"table":"log","row":{"what":"` + what + `"}}`)}
+}
+
+func (b *bench) count() int {
+	b.t.Helper()
+	db, release, err := b.pool.Get(b.t.Context(), "clerk")
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	defer release()
+	rows, err := db.Query(b.t.Context(), agentdb.QuerySpec{SQL: "select count(*) n from log"})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	n, ok := rows.Rows[0]["n"].(int64)
+	if !ok {
+		b.t.Fatalf("%v", rows.Rows)
+	}
+	return int(n)
+}
+
+func (b *bench) table() {
+	b.t.Helper()
+	db, release, err := b.pool.Get(b.t.Context(), "clerk")
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	defer release()
+	if _, err := db.CreateTable(b.t.Context(), agentdb.By{}, agentdb.TableSpec{Name: "log", Purpose: "What was done", Columns: []agentdb.Column{{Name: "what", Type: "TEXT"}}}); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// An interrupted run of a model goes on from its transcript: what has a result is not done
+// again, and the model is asked only for what comes next.
+func TestModelGoesOnAfterAnInterruption(t *testing.T) {
+	b := setup(t, modeltest.Turn{Calls: []model.Call{insertCall("1", "one")}}, modeltest.Turn{Status: 401, Raw: "the power fails here"},
+		modeltest.Turn{Calls: []model.Call{insertCall("2", "two")}}, modeltest.Turn{Text: "Both are written."})
+	b.table()
+	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", Prompt: "Write two rows."}
+	id := b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})
+	b.run(id)
+	if err := b.ledger.Interrupt(t.Context(), ledger.Attempt{Run: id, Number: 1}, "killed", nil); err != nil {
+		t.Fatal(err)
+	}
+	res := b.run(id)
+	if res.Outcome != ledger.OutcomeSuccess || res.Summary != "Both are written." || b.count() != 2 {
+		t.Errorf("%+v, %d rows", res, b.count())
+	}
+	if sent := string(b.server.Requests()[2]); !strings.Contains(sent, `"tool_call_id":"1"`) || strings.Count(sent, "Write two rows.") != 1 {
+		t.Errorf("the transcript was not sent: %s", sent)
+	}
+	if first := string(b.server.Requests()[0]); !strings.Contains(first, "What was done") {
+		t.Errorf("the model was not told of its tables: %s", first)
+	}
+}
+
+// What was asked for when the power failed, and has no result, is done at the next attempt
+// before the model is asked again; the database's journal keeps it from being done twice.
+func TestPendingCallIsFinishedOnce(t *testing.T) {
+	b := setup(t, modeltest.Turn{Text: "Done."})
+	b.table()
+	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", Prompt: "Write a row."}
+	id := b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})
+	_, a, err := b.ledger.StartAttempt(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := insertCall("1", "one")
+	c.Key = "m1.1.1"
+	message, err := json.Marshal(model.Message{Role: model.RoleAssistant, Calls: []model.Call{c}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	for _, err := range []error{
+		b.ledger.StartStep(t.Context(), a, ledger.Step{Number: 1, StartedAt: now}),
+		b.ledger.FinishStep(t.Context(), a, ledger.Step{Number: 1, Message: message, FinishedAt: now}),
+		b.ledger.StartCall(t.Context(), a, ledger.Call{Step: 1, ID: "1", Key: c.Key, Tool: "db_insert", Args: c.Args, Effect: ledger.EffectDatabase, StartedAt: now}),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	// The row was committed, and its result was not recorded any more.
+	db, release, err := b.pool.Get(t.Context(), "clerk")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.Insert(t.Context(), agentdb.By{Run: id, Key: c.Key}, "log", []map[string]any{{"what": "one"}}); err != nil {
+		t.Fatal(err)
+	}
+	release()
+	if err := b.ledger.Interrupt(t.Context(), a, "killed", nil); err != nil {
+		t.Fatal(err)
+	}
+	if res := b.run(id); res.Outcome != ledger.OutcomeSuccess || b.count() != 1 {
+		t.Errorf("%+v, %d rows", res, b.count())
+	}
+}
+
+// A playbook that failed is tried again from its beginning; what it wrote is not written twice.
+func TestPlaybookIsTriedAgain(t *testing.T) {
+	b := setup(t)
+	b.table()
+	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", Playbook: []playbook.Call{
+		{Name: "db_insert", With: map[string]any{"table": "log", "row": map[string]any{"what": "{{ .Job }}"}}},
+		{Name: "file_read", With: map[string]any{"path": "later.txt"}},
+	}}
+	id := b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})
+	res := b.run(id)
+	if res.Outcome != ledger.OutcomeError || !strings.Contains(res.Error, "call 2 (file_read) failed: not_found") {
+		t.Fatalf("%+v", res)
+	}
+	if err := b.ledger.Finish(t.Context(), ledger.Attempt{Run: id, Number: 1}, res); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(b.dir, "work", "later.txt"), []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.ledger.Retry(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	if res := b.run(id); res.Outcome != ledger.OutcomeSuccess || b.count() != 1 {
+		t.Errorf("%+v, %d rows", res, b.count())
+	}
+}
+
+// What a run cannot do ends it with the reason, and the host lives.
+func TestRefusals(t *testing.T) {
+	b := setup(t)
+	for name, c := range map[string]struct {
+		request ledger.Request
+		job     agent.Job
+		outcome ledger.Outcome
+		say     string
+	}{
+		"unknown job":   {ledger.Request{Job: "gone", Agent: "clerk"}, agent.Job{}, ledger.OutcomeError, `the job "gone" is no longer in the configuration`},
+		"unknown agent": {ledger.Request{Agent: "nobody", Detail: ledger.Detail{Prompt: "x"}}, agent.Job{}, ledger.OutcomeError, `the agent "nobody" is no longer`},
+		"no model":      {ledger.Request{Agent: "plain", Detail: ledger.Detail{Prompt: "x"}}, agent.Job{}, ledger.OutcomeError, "has no model"},
+		"a template":    {ledger.Request{Job: "j"}, agent.Job{Name: "j", Agent: "clerk", Prompt: "{{ .File.Path }}"}, ledger.OutcomeError, `uses "File", which this run does not have`},
+		"a file gone":   {ledger.Request{Job: "j", Detail: ledger.Detail{File: &ledger.File{Path: filepath.Join(b.dir, "none.csv")}}}, agent.Job{Name: "j", Agent: "clerk", Prompt: "x"}, ledger.OutcomeSkipped, "is gone"},
+		"a tool that was denied": {ledger.Request{Agent: "plain", Detail: ledger.Detail{Tool: "db_query", Args: json.RawMessage(`{"sql":"select 1"}`)}}, agent.Job{}, ledger.OutcomeError,
+			"tool_not_found"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b.t = t
+			b.plan.Jobs = map[string]agent.Job{"j": c.job}
+			res := b.run(b.enqueue(c.request))
+			if res.Outcome != c.outcome || !strings.Contains(res.Error, c.say) {
+				t.Errorf("%+v", res)
+			}
+		})
+	}
+}
+
+// A file that changed after it was accepted is not given to a run that was about something else.
+func TestFileThatChanged(t *testing.T) {
+	b := setup(t)
+	path := filepath.Join(b.dir, "a.csv")
+	if err := os.WriteFile(path, []byte("new"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", Prompt: "x"}
+	res := b.run(b.enqueue(ledger.Request{Job: "j", Detail: ledger.Detail{File: &ledger.File{Path: path, Size: 3, Hash: "of the old"}}}))
+	if res.Outcome != ledger.OutcomeSkipped || !strings.Contains(res.Error, "has changed") {
+		t.Errorf("%+v", res)
+	}
+}
+
+func TestHold(t *testing.T) {
+	b := setup(t)
+	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "plain", Prompt: "x"}
+	b.plan.Jobs["p"] = agent.Job{Name: "p", Agent: "plain", Playbook: []playbook.Call{{Name: "todo"}}}
+	b.runner.Set(b.plan)
+	if why := b.runner.Hold(ledger.Run{Job: "j"}); !strings.HasPrefix(why, "no_model") {
+		t.Errorf("a prompt without a model: %q", why)
+	}
+	if why := b.runner.Hold(ledger.Run{Job: "p"}); why != "" {
+		t.Errorf("a playbook: %q", why)
+	}
+}
+
+func TestNotices(t *testing.T) {
+	b := setup(t)
+	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", Notify: agent.Notify{On: []string{"error"}, Channels: []string{"desktop", "ops"}, Title: "{{ .Job }} says {{ .Outcome }}", Body: "{{ .Nonsense }}"}}
+	b.runner.Set(b.plan)
+	run := ledger.Run{ID: 7, Job: "j", Attempt: 1}
+	if n := b.runner.Notices(run, ledger.Result{Outcome: ledger.OutcomeSuccess}); len(n) != 0 {
+		t.Errorf("told of a success: %+v", n)
+	}
+	n := b.runner.Notices(run, ledger.Result{Outcome: ledger.OutcomeError, Error: "no such table"})
+	if len(n) != 2 || n[0].Title != "j says error" || !strings.Contains(n[0].Body, "no such table") || n[1].Channel != "ops" {
+		t.Errorf("%+v", n)
+	}
+}
+
+// The daemon's end stops a model's run as interrupted, and a person's as cancelled.
+func TestStopHasItsReason(t *testing.T) {
+	b := setup(t, modeltest.Turn{Text: "late"})
+	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", Prompt: "x"}
+	b.runner.Set(b.plan)
+	run, a, err := b.ledger.StartAttempt(t.Context(), b.enqueue(ledger.Request{Job: "j", Agent: "clerk"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(errors.New("enough"))
+	res, err := b.runner.Execute(ctx, run, a)
+	if err == nil && res.Outcome != ledger.OutcomeCancelled {
+		t.Errorf("%+v", res)
+	}
+}
