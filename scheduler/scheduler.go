@@ -284,10 +284,14 @@ func (s *Scheduler) Next(name string, n int, after time.Time) []Upcoming {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var out []Upcoming
-	for _, j := range s.jobs {
-		if name != "" && j.Name != name {
-			continue
+	jobs := s.jobs
+	if j := s.jobs[name]; name != "" {
+		if j == nil {
+			return nil
 		}
+		jobs = map[string]*job{name: j}
+	}
+	for _, j := range jobs {
 		for _, sch := range j.Schedules {
 			at := after
 			for range n {

@@ -14,6 +14,9 @@ import (
 	"rouse/cmd/internal/web"
 )
 
+// maxShown is how many jobs the first screen lists.
+const maxShown = 20
+
 func newServe(at *place) *cobra.Command {
 	var adopt bool
 	cmd := &cobra.Command{
@@ -61,7 +64,11 @@ func printReady(ctx context.Context, d *daemon, out io.Writer) error {
 	}
 	now := time.Now()
 	fmt.Fprintf(out, "rouse %s, process %d\n  home     %s\n  config   %s\n", version(), os.Getpid(), d.home.dir, strings.Join(d.config.Files, ", "))
-	for _, j := range jobs {
+	for i, j := range jobs {
+		if i == maxShown {
+			fmt.Fprintf(out, "  …        %d more: rouse jobs%s\n", len(jobs)-i, d.flagHint())
+			break
+		}
 		line := strings.Join(j.Triggers, "; ")
 		if !j.Next.IsZero() {
 			line += ", next " + local(j.Next, now)
