@@ -6,6 +6,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net/url"
 	"os"
@@ -107,7 +108,7 @@ func probe(path string) (fresh bool, err error) {
 		return false, &CorruptError{path, "it is a folder"}
 	}
 	if info.Size() > 0 {
-		return false, nil
+		return false, header(path)
 	}
 	// A creation that was killed before its first commit leaves an empty file; with a
 	// log beside it, an empty file is a database that lost its content.
@@ -117,7 +118,31 @@ func probe(path string) (fresh bool, err error) {
 	return true, nil
 }
 
-// prepare checks identity and health, then migrates.
+// header refuses a file that does not begin like a database: SQLite takes one of a single
+// byte for a new one. With a rollback journal beside it the beginning may be half written,
+// and SQLite restores it.
+func header(path string) error {
+	if _, err := os.Stat(path + "-journal"); err == nil {
+		return nil
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("cannot open the database %s: %w", path, err)
+	}
+	defer f.Close()
+	const magic = "SQLite format 3\x00"
+	begin := make([]byte, len(magic))
+	if _, err := io.ReadFull(f, begin); err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
+		return fmt.Errorf("cannot read the database %s: %w", path, err)
+	}
+	if string(begin) != magic {
+		return &CorruptError{path, "it is damaged or not a database (it does not begin like one)"}
+	}
+	return nil
+}
+
+// prepare checks identity and health, and migrates. Only a file that is ours is switched
+// to a write-ahead log, which rewrites its header and stays for every later connection.
 func (db *DB) prepare(ctx context.Context, o Options, fresh bool) error {
 	if fresh {
 		if _, err := db.writeDB.ExecContext(ctx, fmt.Sprintf("pragma application_id=%d", o.ApplicationID)); err != nil {
@@ -149,6 +174,13 @@ func (db *DB) prepare(ctx context.Context, o Options, fresh bool) error {
 	if verdict != "ok" {
 		return &CorruptError{o.Path, "it is damaged: " + verdict}
 	}
+	var mode string
+	if err := db.writeDB.QueryRowContext(ctx, "pragma journal_mode=wal").Scan(&mode); err != nil {
+		return damage(o.Path, err)
+	}
+	if mode != "wal" {
+		return fmt.Errorf("the database %s cannot have a write-ahead log where it is (SQLite keeps journal mode %s); put it on a local disk", o.Path, mode)
+	}
 	return migrate(ctx, db.writeDB, o)
 }
 
@@ -169,7 +201,7 @@ func dsn(path string, params ...string) string {
 		u = url.URL{Scheme: "file", Opaque: (&url.URL{Path: filepath.ToSlash(path)}).EscapedPath()}
 	}
 	params = append([]string{
-		fmt.Sprintf("_pragma=busy_timeout(%d)", busyTimeout), "_pragma=journal_mode(WAL)", "_pragma=synchronous(FULL)", "_pragma=foreign_keys(1)",
+		fmt.Sprintf("_pragma=busy_timeout(%d)", busyTimeout), "_pragma=synchronous(FULL)", "_pragma=foreign_keys(1)",
 	}, params...)
 	return u.String() + "?" + strings.Join(params, "&")
 }

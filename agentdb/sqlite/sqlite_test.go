@@ -95,6 +95,29 @@ func TestFailingOperationHarmsNoNeighbour(t *testing.T) {
 	}
 }
 
+// A commit that fails is everyone's error in it, and no later caller's.
+func TestCommitThatFails(t *testing.T) {
+	db := open(t, filepath.Join(t.TempDir(), "t.db"))
+	later := func(tx *sqlite.Tx) error {
+		if _, err := tx.Exec(`create table if not exists parts(of integer references t deferrable initially deferred)`); err != nil {
+			return err
+		}
+		_, err := tx.Exec(`insert into parts values (99)`) // checked by the commit
+		return err
+	}
+	if err := db.Do(t.Context(), later); err == nil || !strings.Contains(err.Error(), "whether it was written is unknown") {
+		t.Errorf("got %v", err)
+	}
+	for range 2 {
+		if err := db.Do(t.Context(), insert("x")); err != nil {
+			t.Error(err)
+		}
+	}
+	if n := count(t, db); n != 2 {
+		t.Errorf("%d rows, want 2", n)
+	}
+}
+
 func TestCallerThatLeftIsNotRun(t *testing.T) {
 	db := open(t, filepath.Join(t.TempDir(), "t.db"))
 	hold, held := make(chan struct{}), make(chan struct{})
@@ -140,6 +163,31 @@ func TestOpenRefuses(t *testing.T) {
 				t.Fatal(err)
 			}
 		}, "folder"},
+		// What other programs leave mostly carries no mark and has no write-ahead log.
+		"unmarked":      {func(t *testing.T, p string) { raw(t, p, `create table theirs(x); insert into theirs values (1)`) }, "another program"},
+		"one byte":      {func(t *testing.T, p string) { make4(t, p, testID); cut(t, p, 1) }, "does not begin like one"},
+		"half a header": {func(t *testing.T, p string) { make4(t, p, testID); cut(t, p, 50) }, "damaged"},
+		"half":          {func(t *testing.T, p string) { make4(t, p, testID); cut(t, p, 9000) }, "damaged"},
+		"its last page missing": {func(t *testing.T, p string) {
+			make4(t, p, testID)
+			info, err := os.Stat(p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			cut(t, p, info.Size()-4096)
+		}, "damaged"},
+		"zeros": {func(t *testing.T, p string) { write(t, p, strings.Repeat("\x00", 8192)) }, "does not begin like one"},
+		"marked by nobody": {func(t *testing.T, p string) {
+			make4(t, p, testID)
+			f, err := os.OpenFile(p, os.O_WRONLY, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer f.Close()
+			if _, err := f.WriteAt(make([]byte, 4), 68); err != nil { // where the application id is
+				t.Fatal(err)
+			}
+		}, "another program"},
 		"emptied": {func(t *testing.T, p string) { write(t, p, ""); write(t, p+"-wal", "frames") }, "write-ahead log"},
 		"torn page": {func(t *testing.T, p string) {
 			make4(t, p, testID)
@@ -174,16 +222,7 @@ func TestOpenRefuses(t *testing.T) {
 func TestOpenAfterAKilledCreation(t *testing.T) {
 	for _, statement := range []string{"pragma journal_mode=wal", "pragma user_version=0"} {
 		path := filepath.Join(t.TempDir(), "t.db")
-		raw, err := sql.Open("sqlite", path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := raw.ExecContext(t.Context(), statement); err != nil {
-			t.Fatal(err)
-		}
-		if err := raw.Close(); err != nil {
-			t.Fatal(err)
-		}
+		raw(t, path, statement)
 		if err := open(t, path).Do(t.Context(), insert("x")); err != nil {
 			t.Errorf("%s: %v", statement, err)
 		}
@@ -193,6 +232,28 @@ func TestOpenAfterAKilledCreation(t *testing.T) {
 func write(t *testing.T, path, text string) {
 	t.Helper()
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func cut(t *testing.T, path string, size int64) {
+	t.Helper()
+	if err := os.Truncate(path, size); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// raw runs SQL on a file as any other program would.
+func raw(t *testing.T, path, query string) {
+	t.Helper()
+	db, err := sql.Open("sqlite", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.ExecContext(t.Context(), query); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -5,13 +5,17 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 )
 
 // ErrClosed is returned by Do after Close.
 var ErrClosed = errors.New("the database is closed")
 
-const defaultGroup = 512
+const (
+	defaultGroup = 512
+	maxYields    = 10
+)
 
 // WriterOptions tune a Writer.
 type WriterOptions struct {
@@ -38,6 +42,7 @@ type operation struct {
 	do     func(*Tx) error
 	err    error
 	failed bool
+	yields int // how often its transaction was taken back for another process's
 	done   chan struct{}
 }
 
@@ -163,13 +168,12 @@ func (w *Writer) commit(conn *connection, batch []*operation) *connection {
 		if len(live) == 0 {
 			return conn
 		}
-		var err error
-		if conn == nil {
-			conn, err = open(w.ctx, w.db)
-		}
+		var tx *sql.Tx
 		var again bool
+		var err error
+		conn, tx, err = w.begin(conn)
 		if err == nil {
-			again, err = conn.attempt(live)
+			again, err = conn.attempt(tx, live)
 		}
 		if again {
 			continue
@@ -183,6 +187,26 @@ func (w *Writer) commit(conn *connection, batch []*operation) *connection {
 		}
 		return conn
 	}
+}
+
+// begin begins a transaction, on a new connection when there is none or when the old one
+// broke between two batches: a database server that was restarted costs nobody a write.
+func (w *Writer) begin(conn *connection) (*connection, *sql.Tx, error) {
+	var err error
+	if conn == nil {
+		if conn, err = open(w.ctx, w.db); err != nil {
+			return nil, nil, err
+		}
+	}
+	tx, err := conn.conn.BeginTx(w.ctx, nil)
+	switch {
+	case err == nil:
+		return conn, tx, nil
+	case len(conn.statements) > 0 && conn.conn.PingContext(w.ctx) != nil: // it served before
+		conn.close()
+		return w.begin(nil)
+	}
+	return conn, nil, fmt.Errorf("cannot begin to write: %w", err)
 }
 
 // connection is the writer's own connection with its prepared statements.
@@ -210,17 +234,15 @@ func (c *connection) close() {
 	_ = c.conn.Close()
 }
 
-// attempt runs the operations in one transaction. again says that one of them failed and
-// was marked, and that the others have to run once more.
-func (c *connection) attempt(batch []*operation) (again bool, err error) {
-	tx, err := c.conn.BeginTx(c.ctx, nil)
-	if err != nil {
-		return false, fmt.Errorf("cannot begin to write: %w", err)
-	}
+// attempt runs the operations in one transaction. again says that they have to run once
+// more: without the one that failed and was marked, or all of them.
+func (c *connection) attempt(tx *sql.Tx, batch []*operation) (again bool, err error) {
 	t := &Tx{conn: c, tx: tx}
 	for _, o := range batch {
 		if err := guarded(o.do, t); err != nil {
-			o.err, o.failed = err, true
+			if o.yields++; o.yields > maxYields || !yielded(err) {
+				o.err, o.failed = err, true
+			}
 			if err := tx.Rollback(); err != nil {
 				return false, fmt.Errorf("cannot take a failed write back: %w", err)
 			}
@@ -231,6 +253,13 @@ func (c *connection) attempt(batch []*operation) (again bool, err error) {
 		return false, fmt.Errorf("cannot commit, and whether it was written is unknown: %w", err)
 	}
 	return false, nil
+}
+
+// yielded says that PostgreSQL took the transaction back in favour of another process's
+// (class 40: deadlock, serialization), which is nobody's failure.
+func yielded(err error) bool {
+	var state interface{ SQLState() string }
+	return errors.As(err, &state) && strings.HasPrefix(state.SQLState(), "40")
 }
 
 // guarded keeps a defect in one operation from ending everyone's writer.
