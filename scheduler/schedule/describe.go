@@ -34,7 +34,11 @@ func (s *Schedule) Describe() string {
 	if s.cron.all24() {
 		return text
 	}
-	return fmt.Sprintf("%s (%s)", text, s.zone)
+	zone := s.zone.String()
+	if zone == "Local" {
+		zone = "local time"
+	}
+	return fmt.Sprintf("%s (%s)", text, zone)
 }
 
 // times says when within a day.
