@@ -9,6 +9,7 @@ import (
 
 var (
 	variable     = regexp.MustCompile(`\$?\$\{([^}]*)\}`)
+	reference    = regexp.MustCompile(`\$\{[^}]*\}`)
 	variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 	secretName   = regexp.MustCompile(`^secret:[A-Za-z0-9_.-]+$`)
 

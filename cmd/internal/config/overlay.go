@@ -30,7 +30,7 @@ func (d *decoder) overlayScalars(root *node, o LoadOptions) {
 				text = abs
 			}
 		}
-		put(root, strings.Split(key, "."), word(strings.ReplaceAll(text, "${", "$${"), at))
+		put(root, strings.Split(key, "."), word(escape(text), at))
 	}
 }
 

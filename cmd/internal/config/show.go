@@ -17,10 +17,12 @@ const masked = "********"
 // defaults filled in and marked, includes and defaults: applied, secrets masked.
 func (c *Config) Show() ([]byte, error) {
 	var out bytes.Buffer
-	enc := yaml.NewEncoder(&out)
-	enc.SetIndent(2)
+	enc, err := yaml.NewDumper(&out, yaml.WithIndent(2), yaml.WithLineWidth(-1))
+	if err != nil {
+		return nil, fmt.Errorf("the configuration cannot be printed: %w", err)
+	}
 	s := shower{newDecoder(func(string) string { return "" }), c.secrets}
-	if err := enc.Encode(s.node(reflect.ValueOf(c).Elem())); err != nil {
+	if err := enc.Dump(s.node(reflect.ValueOf(c).Elem())); err != nil {
 		return nil, fmt.Errorf("the configuration cannot be printed: %w", err)
 	}
 	if err := enc.Close(); err != nil {
@@ -121,7 +123,12 @@ func (s *shower) text(plain string) *yaml.Node {
 	for _, secret := range s.secrets {
 		plain = strings.ReplaceAll(plain, secret, masked)
 	}
-	return plainText(strings.ReplaceAll(plain, "${", "$${"))
+	return plainText(escape(plain))
+}
+
+// escape writes a text so that expand gives it back.
+func escape(text string) string {
+	return reference.ReplaceAllStringFunc(text, func(m string) string { return "$" + m })
 }
 
 func plainText(s string) *yaml.Node { return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: s} }

@@ -4,11 +4,14 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/google/jsonschema-go/jsonschema"
 	"go.yaml.in/yaml/v4"
+	"pgregory.net/rapid"
 
 	"rouse/cmd/internal/config"
 )
@@ -39,6 +42,34 @@ func TestShow(t *testing.T) {
 			t.Errorf("%q is missing in\n%s", want, first)
 		}
 	}
+}
+
+// Any text survives being shown and read again: quotes, line ends, what looks like a
+// number, a comment, a key or a variable.
+func TestShowAnyText(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "rouse.yaml")
+	texts := rapid.OneOf(rapid.StringMatching(`([ a#:'"\n\t${}!&*|>%@-]|[0-9]|\$\{A\}){1,20}`), rapid.String())
+	reference := regexp.MustCompile(`\$\{[^}]*\}`)
+	rapid.Check(t, func(t *rapid.T) {
+		text := strings.ToValidUTF8(texts.Draw(t, "text"), "")
+		escaped := reference.ReplaceAllStringFunc(text, func(m string) string { return "$" + m })
+		raw := []byte("agents: [{name: a, instructions: " + strconv.QuoteToASCII(escaped) + "}]")
+		for range 2 {
+			if err := os.WriteFile(path, raw, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			cfg, err := load(path, nil)
+			if err != nil && strings.Contains(err.Error(), "secret: is not") {
+				return
+			}
+			if err != nil || cfg.Agents[0].Instructions != text {
+				t.Fatalf("%q became %+v (%v) in\n%s", text, cfg.Agents, err, raw)
+			}
+			if raw, err = cfg.Show(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
 }
 
 // The schema for editors is made of the decoder's own description, and the file that the
