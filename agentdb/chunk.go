@@ -23,8 +23,9 @@ type absent struct{}
 type chunk struct {
 	columns []string
 	rows    int
-	args    []any // the instant of writing, then the rows one after the other
-	lines   []int // where each row came from, for messages
+	args    []any  // the instant of writing, then the rows one after the other
+	lines   []int  // where each row came from, for messages
+	pattern string // which of the chunker's columns these are
 	image   string
 }
 
@@ -43,7 +44,7 @@ func (c *chunk) index(column string) int {
 // part is one row of a chunk by itself.
 func (c *chunk) part(i int) *chunk {
 	args := append([]any{c.args[0]}, c.row(i)...)
-	return &chunk{columns: c.columns, rows: 1, args: args, lines: c.lines[i : i+1]}
+	return &chunk{columns: c.columns, rows: 1, args: args, lines: c.lines[i : i+1], pattern: c.pattern}
 }
 
 // values picks some columns of every row; all of them must be there.
@@ -64,11 +65,11 @@ func (c *chunk) values(columns []string) []any {
 // chunker gathers rows into chunks and hands each full one on.
 type chunker struct {
 	columns []string
+	size    int    // rows of a chunk
 	at      string // the instant of writing
 	emit    func(*chunk) error
 
 	current *chunk
-	pattern string // which columns the current chunk has
 	scratch []byte
 }
 
@@ -86,14 +87,14 @@ func (b *chunker) add(line int, values []any) error {
 	if bytes.IndexByte(b.scratch, '1') < 0 {
 		return invalid("", "the row or line %d has no value at all; nothing was written", line)
 	}
-	if b.current == nil || b.pattern != string(b.scratch) || b.full() {
+	if b.current == nil || b.current.pattern != string(b.scratch) || b.full() {
 		if err := b.flush(); err != nil {
 			return err
 		}
 		b.begin()
 	}
 	for i, v := range values {
-		if b.pattern[i] == '1' {
+		if b.current.pattern[i] == '1' {
 			b.current.args = append(b.current.args, v)
 		}
 	}
@@ -103,20 +104,19 @@ func (b *chunker) add(line int, values []any) error {
 }
 
 func (b *chunker) full() bool {
-	return b.current.rows == chunkRows || len(b.current.args)+len(b.current.columns) > maxParameters
+	return b.current.rows == b.size || len(b.current.args)+len(b.current.columns) > maxParameters
 }
 
 func (b *chunker) begin() {
-	b.pattern = string(b.scratch)
-	b.current = &chunk{}
+	b.current = &chunk{pattern: string(b.scratch)}
 	for i, name := range b.columns {
-		if b.pattern[i] == '1' {
+		if b.current.pattern[i] == '1' {
 			b.current.columns = append(b.current.columns, name)
 		}
 	}
-	b.current.args = make([]any, 1, 1+min(chunkRows*len(b.current.columns), maxParameters))
+	b.current.args = make([]any, 1, 1+min(b.size*len(b.current.columns), maxParameters))
 	b.current.args[0] = b.at
-	b.current.lines = make([]int, 0, chunkRows)
+	b.current.lines = make([]int, 0, b.size)
 }
 
 // flush hands the last chunk on.

@@ -41,6 +41,7 @@ type DB struct {
 	timeout time.Duration
 	db      *sqlite.DB
 	quota   quota
+	behind  sync.WaitGroup // work that goes on after its call has returned
 
 	mu      sync.Mutex
 	readers map[bool]*reader // by whether they see deleted rows
@@ -79,6 +80,7 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 
 // Close finishes the writes that were accepted and closes the file.
 func (db *DB) Close() error {
+	db.behind.Wait()
 	db.mu.Lock()
 	defer db.mu.Unlock()
 	var errs []error

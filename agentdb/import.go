@@ -62,6 +62,7 @@ func (db *DB) Import(ctx context.Context, by By, spec ImportSpec) (Imported, err
 	if err == nil {
 		imported.Warnings = db.committed(ctx, imported.Warnings)
 	}
+	db.checkpoint(ctx)
 	return imported, err
 }
 
@@ -94,9 +95,6 @@ func (s ImportSpec) checked() (ImportSpec, error) {
 		return s, invalid("max_rows", "max_rows must not be negative")
 	}
 	for i, name := range s.Columns {
-		if err := checkIdentifier(fmt.Sprintf("columns[%d]", i), name); err != nil && !s.NoHeader && s.Format != formatJSON && s.Format != formatJSONL {
-			return s, err
-		}
 		if containsFold(s.Columns[:i], name) {
 			return s, invalid(fmt.Sprintf("columns[%d]", i), "the column %s is named twice", name)
 		}
@@ -106,6 +104,9 @@ func (s ImportSpec) checked() (ImportSpec, error) {
 
 // importRows runs inside a write, perhaps more than once.
 func importRows(ctx context.Context, tx *sqlite.Tx, by By, spec ImportSpec, s *source) (Imported, error) {
+	if err := deferCheckpoint(tx); err != nil {
+		return Imported{}, err
+	}
 	m, created, err := s.target(ctx, tx, by, spec)
 	if err != nil {
 		return Imported{}, err
@@ -153,7 +154,7 @@ func (s *source) chunks(ctx context.Context, m *mapping, to chan<- *chunk) error
 	if err != nil {
 		return err
 	}
-	b := &chunker{columns: m.columns, at: now(), emit: func(c *chunk) error {
+	b := &chunker{columns: m.columns, size: chunkRows, at: now(), emit: func(c *chunk) error {
 		select {
 		case to <- c:
 			return nil

@@ -150,6 +150,7 @@ func TestImportArguments(t *testing.T) {
 		"no create":    {func(s *agentdb.ImportSpec) { s.Table, s.NoCreate = "tt", true }, "not_found", "table", `there is no table "tt"`},
 		"names":        {func(s *agentdb.ImportSpec) { s.Columns = []string{"a"} }, "invalid_args", "columns", "has 2 columns and 1 names"},
 		"name twice":   {func(s *agentdb.ImportSpec) { s.Columns = []string{"a", "A"} }, "invalid_args", "columns[1]", "named twice"},
+		"name":         {func(s *agentdb.ImportSpec) { s.Columns = []string{"a", "b c"} }, "invalid_args", "columns[1]", "is not a name"},
 		"nothing fits": {func(s *agentdb.ImportSpec) { s.Columns = []string{"x", "y"} }, "invalid_args", "table", "none of them matches"},
 		"max_rows":     {func(s *agentdb.ImportSpec) { s.MaxRows = -1 }, "invalid_args", "max_rows", "negative"},
 		"too large":    {func(s *agentdb.ImportSpec) { s.Source = &endless{} }, "invalid_args", "path", "larger than 64 MiB"},
@@ -184,7 +185,7 @@ func TestImportIntoATable(t *testing.T) {
 	if got := ask(t, db, "select amount, note from expenses where id = 6"); got != `[[1,"x"]]` {
 		t.Error(got)
 	}
-	in = load(t, db, "f.json", `[{"category":"z","amount":9}]`, into, func(s *agentdb.ImportSpec) { s.Columns = []string{"category"} })
+	in = load(t, db, "f.json", `[{"Category ":"z","amount":9}]`, into, func(s *agentdb.ImportSpec) { s.Columns = []string{"Category "} })
 	if got := ask(t, db, "select category, amount from expenses where id = 7"); got != `[["z",null]]` || in.DroppedColumns != nil {
 		t.Error(got, in)
 	}

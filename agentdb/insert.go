@@ -29,7 +29,7 @@ func (db *DB) Insert(ctx context.Context, by By, table string, rows []map[string
 		return Inserted{}, invalid("rows", "%d rows are more than the %d that one call can insert; write them to a file and use db_import", len(rows), maxInsert)
 	}
 	inserted, err := write(ctx, db, by, opInsert, func(ctx context.Context, tx *sqlite.Tx) (Inserted, error) {
-		t, err := needTable(context.WithoutCancel(ctx), tx.SQL(), table)
+		t, err := needTable(ctx, prepared{tx}, table)
 		if err != nil {
 			return Inserted{}, err
 		}
@@ -48,7 +48,7 @@ func insertRows(ctx context.Context, tx *sqlite.Tx, by By, t *Table, rows []map[
 			err = e
 		}
 	}()
-	b := &chunker{columns: t.columnNames(), at: now(), emit: func(c *chunk) error {
+	b := &chunker{columns: t.columnNames(), size: min(len(rows), chunkRows), at: now(), emit: func(c *chunk) error {
 		_, last, err := l.write(ctx, c)
 		if err != nil {
 			return err

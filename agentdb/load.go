@@ -20,8 +20,14 @@ type loader struct {
 	keys  []string // columns by which rows are updated instead; nil only inserts
 	unit  string   // what a line is called in messages: "line" or "row"
 
-	statement *sql.Stmt // of the chunk before
-	text      string
+	statement *sql.Stmt // of the chunk before, kept while the shape stays
+	shape     shape
+}
+
+// shape is what the text of a chunk's statement depends on.
+type shape struct {
+	pattern string
+	rows    int
 }
 
 // write writes one chunk and says how many rows it changed and the last row id it gave.
@@ -64,16 +70,15 @@ type keyRange struct {
 }
 
 func (l *loader) exec(ctx context.Context, c *chunk) (sql.Result, error) {
-	text := l.insert(c)
-	if text != l.text {
+	if needed := (shape{c.pattern, c.rows}); needed != l.shape {
 		if err := l.close(); err != nil {
 			return nil, err
 		}
-		statement, err := l.tx.SQL().PrepareContext(ctx, text)
+		statement, err := l.tx.SQL().PrepareContext(ctx, l.insert(c))
 		if err != nil {
 			return nil, err
 		}
-		l.statement, l.text = statement, text
+		l.statement, l.shape = statement, needed
 	}
 	if !l.table.hasHost {
 		return l.statement.ExecContext(ctx, c.args[1:]...)
@@ -86,7 +91,7 @@ func (l *loader) close() error {
 		return nil
 	}
 	err := l.statement.Close()
-	l.statement, l.text = nil, ""
+	l.statement, l.shape = nil, shape{}
 	return err
 }
 

@@ -24,8 +24,7 @@ type mapping struct {
 
 // target finds or makes the table that a file is imported into.
 func (s *source) target(ctx context.Context, tx *sqlite.Tx, by By, spec ImportSpec) (m *mapping, created bool, err error) {
-	ctx = context.WithoutCancel(ctx)
-	t, err := needTable(ctx, tx.SQL(), spec.Table)
+	t, err := needTable(ctx, prepared{tx}, spec.Table)
 	if err != nil {
 		var missing *Error
 		if spec.NoCreate || !errors.As(err, &missing) || missing.Kind != kindNotFound {
@@ -67,7 +66,7 @@ func (s *source) create(ctx context.Context, tx *sqlite.Tx, by By, spec ImportSp
 	if _, err := createTable(ctx, tx, by, table, statements); err != nil {
 		return nil, err
 	}
-	return needTable(ctx, tx.SQL(), spec.Table)
+	return needTable(ctx, prepared{tx}, spec.Table)
 }
 
 func (s *source) wanted(i int) bool { return s.only == nil || containsFold(s.only, s.headings[i]) }

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"rouse/agentdb/sqlite"
 )
 
 // Schema is what an agent's database holds.
@@ -30,6 +32,14 @@ type Table struct {
 // querier is a pool of readers or a transaction.
 type querier interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}
+
+// prepared is a write that keeps its statements from one call to the next.
+type prepared struct{ tx *sqlite.Tx }
+
+// QueryContext leaves the caller's context out: the transaction may be shared.
+func (p prepared) QueryContext(_ context.Context, query string, args ...any) (*sql.Rows, error) {
+	return p.tx.Query(query, args...)
 }
 
 // Schema lists the tables in the order of their making, with the number of their live rows.

@@ -1,6 +1,7 @@
 package agentdb
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -51,15 +52,15 @@ func (r jsonRecords) width() (found, of int) { return len(r.keys), len(r.keys) }
 
 // examine reads a file through and learns its columns.
 func examine(spec ImportSpec) (*source, error) {
-	data, err := io.ReadAll(io.LimitReader(spec.Source, maxImport+1))
-	if err != nil {
+	var data bytes.Buffer // it doubles, where io.ReadAll copies a large file five times
+	if _, err := data.ReadFrom(io.LimitReader(spec.Source, maxImport+1)); err != nil {
 		return nil, fmt.Errorf("cannot read %s: %w", spec.label(), err)
 	}
-	if len(data) > maxImport {
+	if data.Len() > maxImport {
 		return nil, invalid("path", "%s is larger than 64 MiB; split it and import the parts", spec.label())
 	}
 	s := &source{name: spec.label()}
-	content, err := decode(data)
+	content, err := decode(data.Bytes())
 	if err != nil {
 		return nil, s.fault(err)
 	}
@@ -104,6 +105,11 @@ func (s *source) examineCSV(spec ImportSpec, content, format string) error {
 	if len(spec.Columns) > 0 {
 		if len(spec.Columns) != len(s.headings) {
 			return invalid("columns", "%s has %d columns and %d names were given", s.name, len(s.headings), len(spec.Columns))
+		}
+		for i, name := range spec.Columns {
+			if err := checkColumn(fmt.Sprintf("columns[%d]", i), name); err != nil {
+				return err
+			}
 		}
 		s.headings = spec.Columns
 	}
