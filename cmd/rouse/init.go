@@ -47,5 +47,13 @@ func writeStarter(dir string) (string, error) {
 		return "", fmt.Errorf("cannot write %s: %w", path, err)
 	}
 	_, err = f.Write(config.Starter())
-	return path, errors.Join(err, f.Close())
+	if err = errors.Join(err, f.Close()); err != nil {
+		return "", fmt.Errorf("cannot write %s: %w", path, err)
+	}
+	// The starter's first line names it, so that editors complete and check from the start.
+	schema, err := config.Schema()
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, "rouse.schema.json"), schema, 0o644)
+	}
+	return path, err
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"log/slog"
-	"os"
 	"slices"
 	"time"
 
@@ -48,10 +47,7 @@ func newPlan(cfg *config.Config, log *slog.Logger) (*plan, error) {
 		if !config.On(a.Enabled) {
 			continue
 		}
-		built, err := newAgent(a, cfg, models)
-		if err != nil {
-			return nil, err
-		}
+		built := newAgent(a, models)
 		p.plan.Agents[built.Name] = built
 		p.quotas[built.Name] = int64(a.Database.Quota)
 	}
@@ -63,8 +59,7 @@ func newPlan(cfg *config.Config, log *slog.Logger) (*plan, error) {
 	return p, nil
 }
 
-// newModels opens what is configured; with nothing configured, an OpenAI key in the
-// environment is a model.
+// newModels opens what is configured.
 func newModels(cfg *config.Config, log *slog.Logger) (map[string]*agent.Model, error) {
 	out := map[string]*agent.Model{}
 	for _, m := range cfg.Models {
@@ -80,24 +75,12 @@ func newModels(cfg *config.Config, log *slog.Logger) (map[string]*agent.Model, e
 	return out, nil
 }
 
-func newAgent(a config.Agent, cfg *config.Config, models map[string]*agent.Model) (agent.Agent, error) {
-	out := agent.Agent{
+func newAgent(a config.Agent, models map[string]*agent.Model) agent.Agent {
+	return agent.Agent{
 		Name: string(a.Name), Instructions: a.Instructions, Workdir: string(a.Workdir), Database: config.On(a.Database.Enabled),
 		Allow: a.Tools.Allow, Deny: a.Tools.Deny, Bounds: newBounds(a.Bounds), Read: paths(a.Grants.Read), Write: paths(a.Grants.Write),
+		Model: models[a.Model],
 	}
-	if a.InstructionsFile != "" {
-		text, err := os.ReadFile(string(a.InstructionsFile))
-		if err != nil {
-			return out, fmt.Errorf("%s: agent %s: the instructions cannot be read: %w", a.At, a.Name, err)
-		}
-		out.Instructions = string(text)
-	}
-	name := a.Model
-	if name == "" && len(cfg.Models) > 0 {
-		name = string(cfg.Models[0].Name)
-	}
-	out.Model = models[name]
-	return out, nil
 }
 
 func paths(list []config.Path) []string {
@@ -121,13 +104,6 @@ func (p *plan) addJob(cfg *config.Config, j *config.Job, models map[string]*agen
 	job := agent.Job{
 		Name: name, Agent: j.Agent, Prompt: j.Prompt, Model: models[j.Model], Bounds: newBounds(j.Bounds),
 		Notify: agent.Notify{On: j.Notify.On, Channels: j.Notify.Channels, Title: j.Notify.Title, Body: j.Notify.Body},
-	}
-	if j.PromptFile != "" {
-		text, err := os.ReadFile(string(j.PromptFile))
-		if err != nil {
-			return fmt.Errorf("%s: job %s: the prompt cannot be read: %w", j.At, j.Name, err)
-		}
-		job.Prompt = string(text)
 	}
 	if j.Playbook != nil {
 		job.Playbook = []playbook.Call{}

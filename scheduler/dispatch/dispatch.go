@@ -414,7 +414,12 @@ func (d *Dispatcher) finish(ctx context.Context, run ledger.Run, a ledger.Attemp
 	if res.Error != "" {
 		said = res.Error
 	}
-	d.log.Log(ctx, level, "run finished", "job", run.Job, "run", run.ID, "attempt", a.Number, "outcome", string(res.Outcome), "summary", said, "again_at", res.RetryAt)
+	log := d.log.With("job", run.Job, "run", run.ID, "attempt", a.Number, "outcome", string(res.Outcome), "summary", said)
+	if res.RetryAt.IsZero() {
+		log.Log(ctx, level, "run finished")
+	} else {
+		log.Log(ctx, level, "a run is tried again", "at", res.RetryAt)
+	}
 	return d.o.Ledger.Finish(ctx, a, res)
 }
 

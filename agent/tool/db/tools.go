@@ -53,7 +53,7 @@ func define[A any](o Options, name string, effect tool.Effect, enum map[string][
 	return tool.Define(tool.Spec{Name: name, Description: string(text), Effect: effect, Enum: enum}, func(ctx context.Context, in tool.Invocation, args A) (tool.Envelope, error) {
 		db, release, err := o.Pool.Get(ctx, in.Agent)
 		if err != nil {
-			return tool.Envelope{}, fmt.Errorf("the database of agent %s cannot be used: %w", in.Agent, err)
+			return tool.Envelope{}, err // it names the agent and the file
 		}
 		defer release()
 		result, warnings, err := run(ctx, db, in, args)

@@ -1,0 +1,167 @@
+package schedule_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"rouse/scheduler/schedule"
+)
+
+// field is one field of a cron expression, as text and as the values that it allows.
+type field struct {
+	text   string
+	values []int
+}
+
+func (f field) has(n int) bool { return slices.Contains(f.values, n) }
+func (f field) star() bool     { return strings.HasPrefix(f.text, "*") }
+
+// spec is a five-field expression that an oracle can read without parsing it.
+type spec struct{ minute, hour, dom, month, dow field }
+
+func (s spec) String() string {
+	return strings.Join([]string{s.minute.text, s.hour.text, s.dom.text, s.month.text, s.dow.text}, " ")
+}
+
+// on says whether a clock reading matches; readings are held as if they were UTC.
+func (s spec) on(naive time.Time) bool {
+	dom, dow := s.dom.has(naive.Day()), s.dow.has(int(naive.Weekday()))
+	day := dom || dow
+	if s.dom.star() || s.dow.star() {
+		day = dom && dow
+	}
+	return s.minute.has(naive.Minute()) && s.hour.has(naive.Hour()) && s.month.has(int(naive.Month())) && day
+}
+
+// reading is what a local clock shows, held as if it were UTC.
+func reading(t time.Time, zone *time.Location) time.Time {
+	_, offset := t.In(zone).Zone()
+	return t.UTC().Add(time.Duration(offset) * time.Second)
+}
+
+// fires watches a local clock minute by minute, as the rules of spec/scheduler.md say it.
+// A fixed reading counts when the clock first shows or passes it, unless the zone skipped
+// its whole date; a spec of every hour counts whenever the clock shows a match.
+func (s spec) fires(zone *time.Location, from, to time.Time) []time.Time {
+	var out []time.Time
+	shown := reading(from, zone)
+	for t := from.Add(time.Minute); !t.After(to); t = t.Add(time.Minute) {
+		now := reading(t, zone)
+		if len(s.hour.values) == 24 {
+			if s.on(now) {
+				out = append(out, t)
+			}
+			continue
+		}
+		due := false
+		for r := shown.Add(time.Minute); !r.After(now); r = r.Add(time.Minute) {
+			day := r.Truncate(24 * time.Hour)
+			skipped := day.After(shown.Truncate(24*time.Hour)) && day.Before(now.Truncate(24*time.Hour))
+			due = due || s.on(r) && !skipped
+		}
+		if due {
+			out = append(out, t)
+		}
+		if now.After(shown) {
+			shown = now
+		}
+	}
+	return out
+}
+
+func drawField(t *rapid.T, name string, low, high int, kinds ...string) field {
+	var f field
+	all := func(step int) {
+		for n := low; n <= high; n += step {
+			f.values = append(f.values, n)
+		}
+	}
+	switch rapid.SampledFrom(kinds).Draw(t, name+" kind") {
+	case "star":
+		f.text = "*"
+		all(1)
+	case "step":
+		step := rapid.IntRange(2, (high-low)/2).Draw(t, name+" step")
+		f.text = "*/" + itoa(step)
+		all(step)
+	case "range":
+		a := rapid.IntRange(low, high).Draw(t, name+" from")
+		b := rapid.IntRange(a, high).Draw(t, name+" to")
+		f.text = itoa(a) + "-" + itoa(b)
+		low, high = a, b
+		all(1)
+	case "list":
+		f.values = rapid.SliceOfNDistinct(rapid.IntRange(low, high), 1, 3, rapid.ID[int]).Draw(t, name)
+		var texts []string
+		for _, v := range f.values {
+			texts = append(texts, itoa(v))
+		}
+		f.text = strings.Join(texts, ",")
+	}
+	return f
+}
+
+// changes are the instants from 2000 to 2040 at which clocks of a zone are set.
+func changes(zone *time.Location) []time.Time {
+	var out []time.Time
+	for t := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC); ; {
+		_, next := t.In(zone).ZoneBounds()
+		if next.IsZero() || next.Year() > 2040 {
+			return out
+		}
+		t = next.UTC()
+		out = append(out, t)
+	}
+}
+
+// Around every change of a clock, Next says what a person sees who watches that clock.
+func TestNextAgainstTheClock(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		name := rapid.SampledFrom(zones).Draw(t, "zone")
+		zone, err := time.LoadLocation(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		middle := time.Date(2026, 2, 27, 12, 0, 0, 0, time.UTC)
+		if all := changes(zone); len(all) > 0 {
+			middle = rapid.SampledFrom(all).Draw(t, "change")
+		}
+		s := spec{
+			minute: drawField(t, "minute", 0, 59, "star", "step", "range", "list", "list"),
+			hour:   drawField(t, "hour", 0, 23, "star", "step", "range", "list", "list"),
+			dom:    drawField(t, "dom", 1, 31, "star", "star", "star", "step", "range"),
+			month:  drawField(t, "month", 1, 12, "star", "star", "star", "step"),
+			dow:    drawField(t, "dow", 0, 6, "star", "star", "step", "range"),
+		}
+		from, to := middle.Truncate(time.Minute).Add(-40*time.Hour), middle.Add(40*time.Hour)
+		compare(t, s, name, zone, from, to)
+	})
+}
+
+func compare(t interface {
+	Helper()
+	Fatal(...any)
+	Fatalf(string, ...any)
+}, s spec, name string, zone *time.Location, from, to time.Time) {
+	t.Helper()
+	parsed := parse(t, schedule.Options{Cron: s.String(), Timezone: name})
+	var got []time.Time
+	for n := parsed.Next(from); !n.IsZero() && !n.After(to); n = parsed.Next(n) {
+		if len(got) > 0 && !n.After(got[len(got)-1]) {
+			t.Fatalf("%s in %s: %s does not come after %s", s, name, n, got[len(got)-1])
+		}
+		got = append(got, n)
+	}
+	want := s.fires(zone, from, to)
+	if !slices.EqualFunc(got, want, time.Time.Equal) {
+		for i := range max(len(got), len(want)) {
+			if i >= len(got) || i >= len(want) || !got[i].Equal(want[i]) {
+				t.Fatalf("%s in %s from %s: fire %d differs\n got %v\nwant %v", s, name, from, i, got[min(i, len(got)):min(i+3, len(got))], want[min(i, len(want)):min(i+3, len(want))])
+			}
+		}
+	}
+}
