@@ -2,15 +2,26 @@
 //
 // # Design
 //
-// An event is a hint; the truth is a scan compared with the ledger. The event loop only
-// adds paths to a set, with the instant at which each may have settled; one heap of
-// deadlines, not a timer for each file, says when to look. A file is ready when its size,
-// change time and identity stayed the same for the settle window, and still are after its
-// content was hashed. Then its claim and its run are committed together by the ledger,
-// which knows whether the same bytes were taken before.
+// An event is a hint; the truth is a scan compared with the ledger: scan minus claims is
+// work.
 //
-// Scans (at the start, every five minutes, after a lost event, when a folder returns) put
-// what they find into the same set: nothing is found twice, because a claim is for ever.
+//	events ─► listen ─► a set of paths ─► folder: settle ─► hash ─► claim ─► ledger.Enqueue
+//	                    scan ───────────────────┘
+//
+// There is one fsnotify watcher. Its loop (listen) only adds paths to the set of each
+// folder they belong to: whoever does more there makes the kernel's queue overflow. Each
+// watch is a folder with a goroutine of its own, so that one that hangs (a network file
+// system) holds up nobody else.
+//
+// A file is ready when its size, modification time and identity stayed the same for the
+// settle window, and still are after its content was hashed; the settler decides that
+// without a clock of its own, with one heap of deadlines and not a timer for each file. Then
+// its claim and its run are committed together by the ledger, which knows whether the same
+// bytes were taken before. What waits is rows of the ledger, not memory.
+//
+// Scans (at the start, every five minutes, after a lost event, when a folder returns) feed
+// the same settler. A folder is armed before it is read, so nothing falls between; where
+// the system cannot arm it, it is scanned every two seconds, and its status says so.
 //
 // What happens to a file after its run is an intent in the ledger, written with the
 // outcome; the watcher carries it out, again after a crash, without losing the file.

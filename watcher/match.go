@@ -7,57 +7,68 @@ import (
 	"github.com/bmatcuk/doublestar/v4"
 )
 
-// unfinished are names that programs give to files they are still writing.
+// unfinished are names that programs give to files they are still writing, and hidden
+// files. An include that is itself such a name ("*.tmp", ".env") takes them all the same.
 var unfinished = []string{"*.part", "*.crdownload", "*.filepart", "*.tmp", "*~", "*.swp", "4913", ".*"}
 
-// takes says whether a path, slash-separated and relative to the watched folder, is one
+// takes says whether a file, slash-separated and relative to the watched folder, is one
 // that the watch is for. Excludes win.
 func (w *Watch) takes(rel string) bool {
-	if w.prunes(rel) {
+	if w.prunes(path.Dir(rel)) || matchesAny(w.Exclude, rel) {
 		return false
 	}
+	base := path.Base(rel)
 	for _, g := range unfinished {
-		if ok, err := doublestar.Match(g, path.Base(rel)); err == nil && ok {
+		if glob(g, base) && !w.asksFor(g, rel) {
 			return false
 		}
 	}
-	if len(w.Include) == 0 {
+	return len(w.Include) == 0 || matchesAny(w.Include, rel)
+}
+
+// asksFor says whether a file that is ignored because of a default pattern is included by
+// a pattern that says so.
+func (w *Watch) asksFor(ignored, rel string) bool {
+	for _, g := range w.Include {
+		if glob(ignored, path.Base(g)) && matches(g, rel) {
+			return true
+		}
+	}
+	return false
+}
+
+// prunes says whether a folder is hidden or excluded with all that is in it.
+func (w *Watch) prunes(rel string) bool {
+	if rel == "." {
+		return false
+	}
+	for part := range strings.SplitSeq(rel, "/") {
+		if strings.HasPrefix(part, ".") {
+			return true
+		}
+	}
+	return matchesAny(w.Exclude, rel)
+}
+
+func matchesAny(patterns []string, rel string) bool {
+	for _, g := range patterns {
+		if matches(g, rel) {
+			return true
+		}
+	}
+	return false
+}
+
+// matches takes a pattern without a slash for a name at any depth, and dir for dir/**.
+func matches(pattern, rel string) bool {
+	pattern = strings.TrimSuffix(strings.TrimPrefix(pattern, "./"), "/")
+	if glob(pattern, rel) || glob(pattern+"/**", rel) {
 		return true
 	}
-	for _, g := range w.Include {
-		if matches(g, rel) {
-			return true
-		}
-	}
-	return false
+	return !strings.Contains(pattern, "/") && (glob("**/"+pattern, rel) || glob("**/"+pattern+"/**", rel))
 }
 
-// prunes says whether a path, file or folder, is excluded with all that is in it.
-func (w *Watch) prunes(rel string) bool {
-	for _, part := range strings.Split(rel, "/") {
-		if strings.HasPrefix(part, ".") && part != "." {
-			return true
-		}
-	}
-	for _, g := range w.Exclude {
-		if matches(g, rel) {
-			return true
-		}
-	}
-	return false
-}
-
-// matches takes a pattern without a slash for a name anywhere, and dir for dir/**.
-func matches(glob, rel string) bool {
-	glob = strings.TrimSuffix(strings.TrimPrefix(glob, "./"), "/")
-	patterns := []string{glob, glob + "/**"}
-	if !strings.Contains(glob, "/") {
-		patterns = append(patterns, "**/"+glob, "**/"+glob+"/**")
-	}
-	for _, p := range patterns {
-		if ok, err := doublestar.Match(p, rel); err == nil && ok {
-			return true
-		}
-	}
-	return false
+func glob(pattern, name string) bool {
+	ok, err := doublestar.Match(pattern, name) // Set refuses a broken pattern
+	return err == nil && ok
 }

@@ -5,109 +5,144 @@ import (
 	"time"
 )
 
-// pending are the paths that may have changed, by the instant at which to look at them.
-// One heap serves all; a path that changes again moves back.
-type pending struct {
-	items map[key]*waiting
-	heap  deadlines
+// settler decides when a file is ready. It is told the time and what a file looks like,
+// and has no clock, no file and no goroutine of its own.
+//
+//	see ─► waiting (same since …) ─► due ─► check ─┬─ the same: ready
+//	          ▲                                    └─ changed: waiting again
+//	          └── see, changed: the window begins anew
+type settler struct {
+	window time.Duration
+	items  map[string]*item
+	queue  deadlines
+	count  uint64
 }
 
-type key struct{ job, path string }
-
-type waiting struct {
-	key
-	at       time.Time
-	last     stamp // as it was when it was last looked at
-	seen     bool  // whether last is set
-	position int
+// item is a path that waits to settle.
+type item struct {
+	path  string
+	last  stamp
+	live  bool      // an event told of it, not a scan alone
+	at    time.Time // when to look again
+	order uint64    // of arrival: files that are due together are taken in this order
+	index int       // in the heap
 }
 
-func newPending() *pending { return &pending{items: map[key]*waiting{}} }
+func newSettler(window time.Duration) *settler {
+	return &settler{window: window, items: map[string]*item{}}
+}
 
-// mark makes a path due at an instant, or moves it there.
-func (p *pending) mark(k key, at time.Time) {
-	w, ok := p.items[k]
-	if !ok {
-		w = &waiting{key: k, at: at}
-		p.items[k] = w
-		heap.Push(&p.heap, w)
+// hint is how a path came to be looked at.
+type hint int
+
+const (
+	hintScan    hint = iota // a scan found it
+	hintChanged             // an event says that it changed
+	hintArrived             // an event says that it is new in its folder
+)
+
+// see notes what a file looks like. One that is known to have been complete before it came
+// into the folder is only rechecked.
+func (s *settler) see(path string, now time.Time, st stamp, h hint) {
+	it, ok := s.items[path]
+	if ok {
+		it.live = it.live || h != hintScan
+		if !st.same(it.last) {
+			it.last, it.at = st, now.Add(s.window)
+			heap.Fix(&s.queue, it.index)
+		}
 		return
 	}
-	w.at, w.seen = at, false
-	heap.Fix(&p.heap, w.position)
+	wait := s.window
+	if h == hintArrived && st.renamed(s.window) {
+		wait = s.recheck()
+	}
+	s.count++
+	it = &item{path: path, last: st, live: h != hintScan, at: now.Add(wait), order: s.count}
+	s.put(it)
 }
 
-// due takes the paths whose instant has come, at most n of them.
-func (p *pending) due(now time.Time, n int) []*waiting {
-	var out []*waiting
-	for len(p.heap) > 0 && !p.heap[0].at.After(now) && len(out) < n {
-		w := heap.Pop(&p.heap).(*waiting)
-		delete(p.items, w.key)
-		out = append(out, w)
+// recheck is how long a file is looked at that was renamed into the folder.
+func (s *settler) recheck() time.Duration { return min(s.window/4, 50*time.Millisecond) }
+
+func (s *settler) put(it *item) {
+	s.items[it.path] = it
+	heap.Push(&s.queue, it)
+}
+
+// due takes out the files to look at now, at most n.
+func (s *settler) due(now time.Time, n int) []*item {
+	var out []*item
+	for len(s.queue) > 0 && !s.queue[0].at.After(now) && len(out) < n {
+		it := heap.Pop(&s.queue).(*item)
+		delete(s.items, it.path)
+		out = append(out, it)
 	}
 	return out
 }
 
-// again puts a path back that has to be looked at once more. A mark that came meanwhile wins.
-func (p *pending) again(w *waiting, at time.Time) {
-	if _, marked := p.items[w.key]; marked {
-		return
+// check says whether a file that was due is ready. One that has changed waits again.
+func (s *settler) check(it *item, now time.Time, st stamp) bool {
+	if st.same(it.last) {
+		return true
 	}
-	w.at = at
-	p.items[w.key] = w
-	heap.Push(&p.heap, w)
+	s.again(it, now, st)
+	return false
 }
 
-// next is when the first path is due; zero when none waits.
-func (p *pending) next() time.Time {
-	if len(p.heap) == 0 {
+// again makes a file that was due wait for another window.
+func (s *settler) again(it *item, now time.Time, st stamp) {
+	it.last, it.at = st, now.Add(s.window)
+	s.put(it)
+}
+
+// forget drops a path that is gone.
+func (s *settler) forget(path string) {
+	if it, ok := s.items[path]; ok {
+		delete(s.items, path)
+		heap.Remove(&s.queue, it.index)
+	}
+}
+
+func (s *settler) waits(path string) bool { return s.items[path] != nil }
+
+func (s *settler) len() int { return len(s.items) }
+
+// next is when the first file is due; zero when none waits.
+func (s *settler) next() time.Time {
+	if len(s.queue) == 0 {
 		return time.Time{}
 	}
-	return p.heap[0].at
+	return s.queue[0].at
 }
 
-// of counts the paths of a job.
-func (p *pending) of(job string) int {
-	n := 0
-	for k := range p.items {
-		if k.job == job {
-			n++
-		}
+// deadlines is a heap of items by their instant, then their order of arrival.
+type deadlines []*item
+
+func (d deadlines) Len() int { return len(d) }
+func (d deadlines) Less(i, j int) bool {
+	if d[i].at.Equal(d[j].at) {
+		return d[i].order < d[j].order
 	}
-	return n
+	return d[i].at.Before(d[j].at)
 }
-
-// drop forgets the paths of jobs that are gone.
-func (p *pending) drop(keep func(job string) bool) {
-	for k, w := range p.items {
-		if !keep(k.job) {
-			delete(p.items, k)
-			heap.Remove(&p.heap, w.position)
-		}
-	}
-}
-
-type deadlines []*waiting
-
-func (d deadlines) Len() int           { return len(d) }
-func (d deadlines) Less(i, j int) bool { return d[i].at.Before(d[j].at) }
 func (d deadlines) Swap(i, j int) {
 	d[i], d[j] = d[j], d[i]
-	d[i].position, d[j].position = i, j
+	d[i].index, d[j].index = i, j
 }
 
 // Push implements heap.Interface.
 func (d *deadlines) Push(x any) {
-	w := x.(*waiting)
-	w.position = len(*d)
-	*d = append(*d, w)
+	it := x.(*item)
+	it.index = len(*d)
+	*d = append(*d, it)
 }
 
 // Pop implements heap.Interface.
 func (d *deadlines) Pop() any {
 	old := *d
-	w := old[len(old)-1]
+	it := old[len(old)-1]
 	old[len(old)-1] = nil
 	*d = old[:len(old)-1]
-	return w
+	return it
 }

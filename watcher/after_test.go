@@ -1,0 +1,352 @@
+package watcher
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"rouse/agentdb/ledger"
+)
+
+// desk is a watcher whose parts are called one by one.
+type desk struct {
+	t    *testing.T
+	base string
+	w    *Watcher
+}
+
+func newDesk(t *testing.T) *desk {
+	t.Helper()
+	base, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := ledger.Open(t.Context(), ledger.Options{Path: filepath.Join(base, "ledger.db")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := New(Options{Ledger: l})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { w.arms.close(); l.Close() })
+	d := &desk{t: t, base: base, w: w}
+	d.must(os.Mkdir(d.path("inbox"), 0o755))
+	return d
+}
+
+func (d *desk) path(name string) string { return filepath.Join(d.base, filepath.FromSlash(name)) }
+
+func (d *desk) must(err error) {
+	d.t.Helper()
+	if err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+func (d *desk) set(success After) Watch {
+	d.t.Helper()
+	w := Watch{Job: "in", Agent: "a", Path: d.path("inbox"), OnSuccess: success, Settle: 20 * time.Millisecond}
+	d.must(d.w.Set(d.t.Context(), []Watch{w}))
+	return w
+}
+
+func (d *desk) write(name, text string) string {
+	d.t.Helper()
+	d.must(os.MkdirAll(filepath.Dir(d.path(name)), 0o755))
+	d.must(os.WriteFile(d.path(name), []byte(text), 0o644))
+	return d.path(name)
+}
+
+func (d *desk) read(name, want string) {
+	d.t.Helper()
+	if got, err := os.ReadFile(d.path(name)); err != nil || string(got) != want {
+		d.t.Errorf("%s holds %q (%v), want %q", name, got, err, want)
+	}
+}
+
+func (d *desk) missing(name string) {
+	d.t.Helper()
+	if _, err := os.Lstat(d.path(name)); !errors.Is(err, fs.ErrNotExist) {
+		d.t.Errorf("%s is there (%v)", name, err)
+	}
+}
+
+// run takes a file and ends its run; what is due to it is pending then.
+func (d *desk) run(w Watch, path string, outcome ledger.Outcome) ledger.ClaimStatus {
+	d.t.Helper()
+	a, err := Offer(d.t.Context(), d.w.ledger, w, path)
+	d.must(err)
+	if a.New {
+		d.end(a.Run, outcome)
+	}
+	return d.claim()
+}
+
+func (d *desk) end(run int64, outcome ledger.Outcome) {
+	d.t.Helper()
+	_, attempt, err := d.w.ledger.StartAttempt(d.t.Context(), run)
+	d.must(err)
+	d.must(d.w.ledger.Finish(d.t.Context(), attempt, ledger.Result{Outcome: outcome}))
+}
+
+func (d *desk) claim() ledger.ClaimStatus {
+	d.t.Helper()
+	due, err := d.w.ledger.PendingAfter(d.t.Context(), 10)
+	d.must(err)
+	if len(due) != 1 {
+		d.t.Fatalf("%d files wait for what is due to them", len(due))
+	}
+	return due[0]
+}
+
+// settle carries out what is due, and says what became of the claim.
+func (d *desk) settle(c ledger.ClaimStatus) ledger.ClaimStatus {
+	d.t.Helper()
+	d.must(d.w.finishAfters(d.t.Context()))
+	got, ok, err := d.w.ledger.ClaimOf(d.t.Context(), c.Job, c.Path, c.Hash)
+	if err != nil || !ok {
+		d.t.Fatalf("no claim: %v", err)
+	}
+	return got
+}
+
+func (d *desk) note() string {
+	d.t.Helper()
+	events, err := d.w.ledger.Events(d.t.Context(), ledger.EventFilter{Job: "in"})
+	d.must(err)
+	last := ""
+	for _, e := range events {
+		if e.Kind == "file.after" {
+			var data struct{ Error string }
+			d.must(json.Unmarshal(e.Data, &data))
+			last = data.Error
+		}
+	}
+	return last
+}
+
+// Each outcome goes to its side.
+func TestAfterByOutcome(t *testing.T) {
+	for outcome, want := range map[ledger.Outcome]string{
+		ledger.OutcomeSuccess: "done", ledger.OutcomeNothing: "done", ledger.OutcomePartial: "done",
+		ledger.OutcomeError: "failed", ledger.OutcomeTimeout: "failed", ledger.OutcomeBudget: "failed",
+		ledger.OutcomeCancelled: "failed", ledger.OutcomeInterrupted: "failed", ledger.OutcomeSkipped: "failed",
+	} {
+		d := newDesk(t)
+		w := Watch{Job: "in", Agent: "a", Path: d.path("inbox"), OnSuccess: After{"move", d.path("done")}, OnFailure: After{"move", d.path("failed")}}
+		d.must(d.w.Set(t.Context(), []Watch{w}))
+		got := d.settle(d.run(w, d.write("inbox/a.csv", "1"), outcome))
+		if got.After != ledger.AfterDone || got.Dest != d.path(want+"/a.csv") {
+			t.Errorf("%s: %+v", outcome, got)
+		}
+		d.read(want+"/a.csv", "1")
+	}
+}
+
+// Killed between the move and its record: it is recorded, and nothing moves twice.
+func TestAfterKilledBetweenMoveAndRecord(t *testing.T) {
+	d := newDesk(t)
+	w := d.set(After{"move", d.path("done")})
+	d.write("done/a.csv", "another")
+	c := d.run(w, d.write("inbox/a.csv", "1"), ledger.OutcomeSuccess)
+	state, dest, _ := d.w.dispose(t.Context(), &w, c) // and no FinishAfter
+	if state != ledger.AfterDone || dest != d.path("done/a-2.csv") {
+		t.Fatalf("%s %s", state, dest)
+	}
+	if got := d.settle(c); got.After != ledger.AfterDone || got.Dest != dest || d.note() != "the file was gone" {
+		t.Errorf("%+v, %s", got, d.note())
+	}
+	d.missing("done/a-3.csv")
+}
+
+// Killed between the copy to another file system and the removal of the original.
+func TestAfterAcrossFileSystems(t *testing.T) {
+	d := newDesk(t)
+	far := otherFileSystem(t, d.base)
+	w := d.set(After{"move", far})
+	path := d.write("inbox/a.csv", "1")
+	d.must(os.Chmod(path, 0o640))
+	long := time.Now().Add(-time.Hour).Truncate(time.Second)
+	d.must(os.Chtimes(path, long, long))
+	c := d.run(w, path, ledger.OutcomeSuccess)
+	info, err := os.Lstat(path)
+	d.must(err)
+	d.must(copyAway(t.Context(), path, stampOf(info), filepath.Join(far, "a.csv")))
+	d.must(os.WriteFile(path, []byte("1"), 0o640)) // the removal did not come about
+	d.must(os.Chtimes(path, long, long))
+	if got := d.settle(c); got.After != ledger.AfterDone || got.Dest != filepath.Join(far, "a.csv") {
+		t.Errorf("%+v", got)
+	}
+	d.missing("inbox/a.csv")
+	there, err := os.Lstat(filepath.Join(far, "a.csv"))
+	if err != nil || there.Mode().Perm() != 0o640 || !there.ModTime().Equal(long) {
+		t.Errorf("%v (%v)", there, err)
+	}
+	if entries, err := os.ReadDir(far); err != nil || len(entries) != 1 {
+		t.Errorf("%v (%v)", entries, err)
+	}
+	// Other bytes of the same name get another name.
+	c = d.run(w, d.write("inbox/a.csv", "22"), ledger.OutcomeSuccess)
+	if got := d.settle(c); got.Dest != filepath.Join(far, "a-2.csv") {
+		t.Errorf("%+v", got)
+	}
+}
+
+func otherFileSystem(t *testing.T, here string) string {
+	t.Helper()
+	far := filepath.Join("/dev/shm", "rouse-"+filepath.Base(filepath.Dir(here)))
+	if err := os.Mkdir(far, 0o755); err != nil {
+		t.Skip("there is no second file system here")
+	}
+	t.Cleanup(func() { os.RemoveAll(far) })
+	a, err1 := os.Stat(here)
+	b, err2 := os.Stat(far)
+	if err1 != nil || err2 != nil || stampOf(a).device == stampOf(b).device {
+		t.Skip("there is no second file system here")
+	}
+	return far
+}
+
+// A file that changed since its run, or is not there, is not an error; nothing of it is lost.
+func TestAfterOfAChangedOrMissingFile(t *testing.T) {
+	d := newDesk(t)
+	w := d.set(After{"move", d.path("done")})
+	c := d.run(w, d.write("inbox/a.csv", "1"), ledger.OutcomeSuccess)
+	d.write("inbox/a.csv", "changed")
+	if got := d.settle(c); got.After != ledger.AfterDone || got.Dest != "" || !strings.Contains(d.note(), "changed since") {
+		t.Errorf("%+v, %s", got, d.note())
+	}
+	d.read("inbox/a.csv", "changed")
+	c = d.run(w, d.path("inbox/a.csv"), ledger.OutcomeSuccess)
+	d.must(os.Remove(d.path("inbox/a.csv")))
+	if got := d.settle(c); got.After != ledger.AfterDone || d.note() != "the file was gone" {
+		t.Errorf("%+v, %s", got, d.note())
+	}
+}
+
+// A rename that catches a file that came meanwhile puts it back.
+func TestMovePutsBackAnother(t *testing.T) {
+	d := newDesk(t)
+	path := d.write("inbox/a.csv", "1")
+	info, err := os.Lstat(path)
+	d.must(err)
+	before := stampOf(info)
+	d.write("inbox/b", "other")
+	d.must(os.Rename(d.path("inbox/b"), path))
+	if _, err := d.w.move(t.Context(), path, before, d.path("done")); !errors.Is(err, errChanged) {
+		t.Errorf("%v", err)
+	}
+	d.read("inbox/a.csv", "other")
+	d.missing("done/a.csv")
+}
+
+// A name in the destination is never taken over.
+func TestMoveReplacesNothing(t *testing.T) {
+	d := newDesk(t)
+	w := d.set(After{"move", d.path("done")})
+	d.write("done/a.csv", "first")
+	d.must(os.Mkdir(d.path("done/a-2.csv"), 0o755))
+	c := d.run(w, d.write("inbox/a.csv", "second"), ledger.OutcomeSuccess)
+	if got := d.settle(c); got.Dest != d.path("done/a-3.csv") {
+		t.Errorf("%+v", got)
+	}
+	d.read("done/a.csv", "first")
+	d.read("done/a-3.csv", "second")
+	one, two := d.write("one", "1"), d.write("two", "2")
+	if err := reserveAndRename(one, two); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("%v", err)
+	}
+	d.must(reserveAndRename(one, d.path("three")))
+	d.read("two", "2")
+	d.read("three", "1")
+}
+
+// A destination that cannot be written fails visibly, keeps the file, and is tried again.
+func TestAfterRetriesWhatFails(t *testing.T) {
+	d := newDesk(t)
+	w := d.set(After{"move", d.path("done")})
+	d.write("done", "a file where the folder should be")
+	c := d.run(w, d.write("inbox/a.csv", "1"), ledger.OutcomeSuccess)
+	if got := d.settle(c); got.After != ledger.AfterFailed || !strings.Contains(d.note(), "cannot be made") {
+		t.Errorf("%+v, %s", got, d.note())
+	}
+	d.read("inbox/a.csv", "1")
+	if f := d.w.folders["in"]; !f.takeRetries()[d.path("inbox/a.csv")] {
+		t.Error("the next scan passes over it")
+	}
+	d.must(os.Remove(d.path("done")))
+	if _, err := Offer(t.Context(), d.w.ledger, w, d.path("inbox/a.csv")); err != nil { // as a scan does
+		t.Fatal(err)
+	}
+	if got := d.settle(c); got.After != ledger.AfterDone {
+		t.Errorf("%+v", got)
+	}
+	d.read("done/a.csv", "1")
+}
+
+// While moving fails a scan tries a few files; once one could be moved, all of them.
+func TestRetriesProbe(t *testing.T) {
+	f := newFolder(&Watcher{}, Watch{Settle: time.Second})
+	for i := range 100 {
+		f.disposed(filepath.Join("in", string(rune('a'+i))), true)
+	}
+	if n := len(f.takeRetries()); n != maxProbes {
+		t.Errorf("%d files are tried", n)
+	}
+	f.disposed("in/ok", false)
+	if n := len(f.takeRetries()); n != 100-maxProbes || f.dueScan() == "" {
+		t.Errorf("%d files are tried after a success", n)
+	}
+}
+
+// A file whose failed run is retried is found where the failure put it.
+func TestAfterOfARetriedRun(t *testing.T) {
+	d := newDesk(t)
+	w := Watch{Job: "in", Agent: "a", Path: d.path("inbox"), OnSuccess: After{"move", d.path("done")}, OnFailure: After{"move", d.path("failed")}}
+	d.must(d.w.Set(t.Context(), []Watch{w}))
+	c := d.settle(d.run(w, d.write("inbox/a.csv", "1"), ledger.OutcomeError))
+	d.read("failed/a.csv", "1")
+	if _, err := d.w.ledger.Retry(t.Context(), c.Run); err != nil {
+		t.Fatal(err)
+	}
+	d.end(c.Run, ledger.OutcomeSuccess)
+	if got := d.settle(c); got.After != ledger.AfterDone || got.Dest != d.path("done/a.csv") {
+		t.Errorf("%+v", got)
+	}
+	d.missing("failed/a.csv")
+}
+
+// A file that was offered from elsewhere is not taken away, nor one of a job without a watch.
+func TestAfterLeavesWhatIsNotInTheFolder(t *testing.T) {
+	d := newDesk(t)
+	w := d.set(After{Action: "delete"})
+	if got := d.settle(d.run(w, d.write("elsewhere/a.csv", "1"), ledger.OutcomeSuccess)); got.After != ledger.AfterLeft {
+		t.Errorf("%+v", got)
+	}
+	d.read("elsewhere/a.csv", "1")
+	if got := d.settle(d.run(Watch{Job: "other"}, d.path("elsewhere/a.csv"), ledger.OutcomeSuccess)); got.After != ledger.AfterLeft {
+		t.Errorf("%+v", got)
+	}
+}
+
+// Before the watches are known nothing is decided about any file.
+func TestAfterWaitsForTheWatches(t *testing.T) {
+	d := newDesk(t)
+	d.run(Watch{Job: "in"}, d.write("inbox/a.csv", "1"), ledger.OutcomeSuccess)
+	d.must(d.w.finishAfters(t.Context()))
+	d.claim()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	d.set(After{Action: "delete"})
+	if err := d.w.finishAfters(ctx); err == nil {
+		d.read("inbox/a.csv", "1")
+	}
+	d.claim()
+}

@@ -1,0 +1,164 @@
+package watcher_test
+
+import (
+	"context"
+	"flag"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"rouse/agentdb/ledger"
+	"rouse/watcher"
+)
+
+// TestMain keeps the property tests short unless -rapid.checks says otherwise.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if f := flag.Lookup("rapid.checks"); f != nil && f.Value.String() == f.DefValue {
+		if err := f.Value.Set("5"); err != nil {
+			os.Exit(2)
+		}
+	}
+	os.Exit(m.Run())
+}
+
+// patience is how long a test waits for what must happen.
+const patience = 30 * time.Second
+
+// bench is a folder with a ledger, a watcher, and somebody who finishes the runs.
+type bench struct {
+	t       *testing.T
+	base    string
+	ledger  *ledger.Ledger
+	watcher *watcher.Watcher
+	outcome ledger.Outcome // of runs; "": they stay queued
+	what    string         // is being done
+	halt    func()
+}
+
+func newBench(t *testing.T) *bench {
+	t.Helper()
+	base, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &bench{t: t, base: base}
+	if b.ledger, err = ledger.Open(t.Context(), ledger.Options{Path: filepath.Join(base, "ledger.db")}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { b.ledger.Close() })
+	return b
+}
+
+func (b *bench) path(name string) string { return filepath.Join(b.base, filepath.FromSlash(name)) }
+
+// start runs a watcher until stop, or the end of the test.
+func (b *bench) start(watches ...watcher.Watch) {
+	b.t.Helper()
+	b.startWith(watcher.Options{}, watches...)
+}
+
+func (b *bench) startWith(o watcher.Options, watches ...watcher.Watch) {
+	b.t.Helper()
+	o.Ledger = b.ledger
+	w, err := watcher.New(o)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	if err := w.Set(b.t.Context(), watches); err != nil {
+		b.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(b.t.Context()))
+	over := make(chan error, 1)
+	go func() { over <- w.Run(ctx) }()
+	b.halt = func() {
+		cancel()
+		if err := <-over; err != nil {
+			b.t.Error(err)
+		}
+	}
+	b.t.Cleanup(b.stop)
+	b.watcher = w
+	select {
+	case <-w.Ready():
+	case <-time.After(patience):
+		b.t.Fatal("the watcher is not ready")
+	}
+}
+
+func (b *bench) stop() {
+	if b.halt != nil {
+		b.halt()
+		b.halt = nil
+	}
+}
+
+// until waits for a condition, looking again at every change of the ledger; queued runs
+// are finished meanwhile.
+func (b *bench) until(ok func() bool) {
+	b.t.Helper()
+	deadline := time.After(patience)
+	for {
+		changed := b.ledger.Changed()
+		b.finish()
+		if ok() {
+			return
+		}
+		select {
+		case <-changed:
+		case <-time.After(5 * time.Millisecond): // a file that moved is no change of the ledger
+		case <-deadline:
+			b.t.Fatalf("%s: it did not happen; status: %+v", b.what, b.watcher.Status())
+		}
+	}
+}
+
+func (b *bench) finish() {
+	b.t.Helper()
+	if b.outcome == "" {
+		return
+	}
+	runs, err := b.ledger.Claimable(b.t.Context(), time.Now(), 0, 100)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	for _, r := range runs {
+		_, a, err := b.ledger.StartAttempt(b.t.Context(), r.ID)
+		if err == nil {
+			err = b.ledger.Finish(b.t.Context(), a, ledger.Result{Outcome: b.outcome})
+		}
+		if err != nil {
+			b.t.Fatal(err)
+		}
+	}
+}
+
+// count is how many runs a job has.
+func (b *bench) count(job string) int {
+	b.t.Helper()
+	runs, err := b.ledger.Runs(b.t.Context(), ledger.Filter{Job: job, Limit: 100_000})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return len(runs)
+}
+
+func (b *bench) status(job string) watcher.Status {
+	for _, st := range b.watcher.Status() {
+		if st.Job == job {
+			return st
+		}
+	}
+	return watcher.Status{}
+}
+
+func (b *bench) write(name, text string) {
+	b.t.Helper()
+	if err := os.MkdirAll(filepath.Dir(b.path(name)), 0o755); err != nil {
+		b.t.Fatal(err)
+	}
+	if err := os.WriteFile(b.path(name), []byte(text), 0o644); err != nil {
+		b.t.Fatal(err)
+	}
+}

@@ -1,0 +1,131 @@
+package watcher_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"rouse/agentdb/ledger"
+	"rouse/watcher"
+)
+
+func (b *bench) inbox() watcher.Watch {
+	b.t.Helper()
+	if err := os.MkdirAll(b.path("inbox"), 0o755); err != nil {
+		b.t.Fatal(err)
+	}
+	return watcher.Watch{Job: "in", Agent: "a", Path: b.path("inbox"), Settle: 60 * time.Millisecond}
+}
+
+// A run knows its file: path, name, size, hash and time.
+func TestDetail(t *testing.T) {
+	b := newBench(t)
+	b.start(b.inbox())
+	b.write("inbox/a.csv", "1")
+	b.until(func() bool { return b.count("in") == 1 })
+	runs, err := b.ledger.Runs(t.Context(), ledger.Filter{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`"name":"a.csv"`, `"size":1`, `"hash":"6b86b273ff34fce19d6b804eff5a3f5747ada4eaa22f1d49c01e52ddb7875b4b"`, `"mod_time"`} {
+		if !strings.Contains(string(runs[0].Detail), want) {
+			t.Errorf("%s is missing in %s", want, runs[0].Detail)
+		}
+	}
+	if runs[0].Trigger != ledger.TriggerWatch || runs[0].Agent != "a" {
+		t.Errorf("%+v", runs[0])
+	}
+}
+
+// The states of a watch follow what goes on.
+func TestStates(t *testing.T) {
+	b := newBench(t)
+	w := b.inbox()
+	w.Settle = 300 * time.Millisecond
+	b.start(w)
+	if st := b.status("in"); st.State != watcher.StateIdle || st.Folders != 1 {
+		t.Errorf("%+v", st)
+	}
+	b.write("inbox/a.csv", "1")
+	b.what = "debouncing"
+	b.until(func() bool { return b.status("in").State == watcher.StateDebouncing })
+	b.what = "a run"
+	b.until(func() bool { return b.count("in") == 1 })
+	if _, _, err := b.ledger.StartAttempt(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	b.until(func() bool { return b.status("in").State == watcher.StateProcessing })
+	if err := b.ledger.Finish(t.Context(), ledger.Attempt{Run: 1, Number: 1}, ledger.Result{Outcome: ledger.OutcomeSuccess}); err != nil {
+		t.Fatal(err)
+	}
+	b.until(func() bool { return b.status("in").State == watcher.StateIdle })
+}
+
+func TestOffer(t *testing.T) {
+	b := newBench(t)
+	w := b.inbox()
+	b.write("inbox/a.csv", "1")
+	one, err := watcher.Offer(t.Context(), b.ledger, w, b.path("inbox/a.csv"))
+	if err != nil || !one.New {
+		t.Fatalf("%+v (%v)", one, err)
+	}
+	two, err := watcher.Offer(t.Context(), b.ledger, w, b.path("inbox/a.csv"))
+	if err != nil || !two.Blocked || two.Run != one.Run {
+		t.Errorf("%+v (%v)", two, err)
+	}
+	for name, want := range map[string]string{"inbox/none": "cannot be read", "inbox": "is not a file"} {
+		if _, err := watcher.Offer(t.Context(), b.ledger, w, b.path(name)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	b.start(w)
+	b.write("inbox/b.csv", "2")
+	b.until(func() bool { return b.count("in") >= 2 })
+	if n := b.count("in"); n != 2 {
+		t.Errorf("%d runs", n)
+	}
+}
+
+// A watch that cannot work is refused whole, and the old ones go on.
+func TestSetRefuses(t *testing.T) {
+	b := newBench(t)
+	b.start(b.inbox())
+	bad := b.inbox()
+	bad.Include = []string{"["}
+	if err := b.watcher.Set(t.Context(), []watcher.Watch{bad}); err == nil {
+		t.Fatal("a broken pattern was taken")
+	}
+	b.write("inbox/a.csv", "1")
+	b.until(func() bool { return b.count("in") == 1 })
+}
+
+// A thousand files in a burst, the largest longer than what is read at once, are each
+// exactly one run.
+func TestBurst(t *testing.T) {
+	b := newBench(t)
+	b.start(b.inbox())
+	const n = 1000
+	for i := range n {
+		b.write(fmt.Sprintf("inbox/f%d.csv", i), fmt.Sprint(i))
+	}
+	b.write("inbox/long.csv", strings.Repeat("x", 9<<20))
+	b.what = "all runs"
+	b.until(func() bool {
+		c, err := b.ledger.Counts(context.WithoutCancel(t.Context()))
+		return err == nil && c.Queued >= n+1
+	})
+	runs, err := b.ledger.Runs(t.Context(), ledger.Filter{Limit: 2 * n})
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	for _, r := range runs {
+		seen[string(r.Detail)] = true
+	}
+	if len(runs) != n+1 || len(seen) != n+1 {
+		t.Errorf("%d runs of %d files", len(runs), len(seen))
+	}
+}

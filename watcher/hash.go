@@ -1,0 +1,95 @@
+package watcher
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io"
+	"os"
+	"sync"
+	"time"
+)
+
+var errChanged = errors.New("the file changed while it was read")
+
+// maxHashes bounds each half of the hashes that are remembered: some 10 MB in all.
+const maxHashes = 1 << 16
+
+// hashes remembers contents by what their files look like, so that bytes are read once:
+// not again by another job, nor before a file is moved away. All folders share it.
+type hashes struct {
+	marker marker
+	mu     sync.Mutex
+	known  *recent[[sha256.Size]byte]
+}
+
+func newHashes() *hashes {
+	return &hashes{marker: newMarker(), known: newRecent[[sha256.Size]byte](maxHashes)}
+}
+
+// of is the SHA-256 of a file that looks like expected, in hexadecimal; errChanged when it
+// does not, or not any more once it has been read.
+func (h *hashes) of(ctx context.Context, path string, expected stamp) (string, error) {
+	where := ""
+	if expected.inode == 0 {
+		where = path
+	}
+	k := h.marker.of(where, expected)
+	h.mu.Lock()
+	sum, ok := h.known.get(k)
+	h.mu.Unlock()
+	if ok {
+		return hex.EncodeToString(sum[:]), nil
+	}
+	sum, err := hashFile(ctx, path, expected)
+	if err != nil {
+		return "", err
+	}
+	if expected.stable(time.Now()) {
+		h.mu.Lock()
+		h.known.put(k, sum)
+		h.mu.Unlock()
+	}
+	return hex.EncodeToString(sum[:]), nil
+}
+
+func hashFile(ctx context.Context, path string, expected stamp) (sum [sha256.Size]byte, err error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|openFlags, 0)
+	if err != nil {
+		return sum, err
+	}
+	defer f.Close()
+	before, err := f.Stat()
+	if err != nil {
+		return sum, err
+	}
+	if !before.Mode().IsRegular() || !stampOf(before).same(expected) {
+		return sum, errChanged
+	}
+	h := sha256.New()
+	if _, err := io.Copy(h, reader{ctx, f}); err != nil {
+		return sum, err
+	}
+	after, err := os.Lstat(path)
+	if err != nil {
+		return sum, err
+	}
+	if !stampOf(after).same(expected) {
+		return sum, errChanged
+	}
+	return [sha256.Size]byte(h.Sum(nil)), nil
+}
+
+// reader ends with its context: a long read must not hold up a stop.
+type reader struct {
+	ctx context.Context
+	r   io.Reader
+}
+
+func (r reader) Read(p []byte) (int, error) {
+	if err := r.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return r.r.Read(p)
+}

@@ -1,0 +1,161 @@
+package watcher_test
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"rouse/agentdb/ledger"
+	"rouse/watcher"
+)
+
+// Whatever happens to the files, and however often the watcher is stopped meanwhile, each
+// content that stays has exactly one claim and one run, and no run saw half a file.
+func TestExactlyOnceProperty(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		m := newModel(t)
+		defer m.stop()
+		m.start(m.watch)
+		for range rapid.IntRange(5, 40).Draw(rt, "steps") {
+			m.step(rt)
+		}
+		if m.halt == nil {
+			m.start(m.watch)
+		}
+		m.what = "every file that stays has its claim"
+		m.until(func() bool { return m.unclaimed() == "" })
+		m.check(rt)
+	})
+}
+
+// model knows every content that every path has ever had.
+type model struct {
+	*bench
+	watch watcher.Watch
+	had   map[string]map[string]bool // contents by path
+	pause *time.Timer
+}
+
+func newModel(t *testing.T) *model {
+	m := &model{bench: newBench(t), had: map[string]map[string]bool{}, pause: time.NewTimer(0)}
+	m.watch = m.inbox()
+	m.watch.Recursive, m.watch.Settle = true, 30*time.Millisecond
+	return m
+}
+
+func (m *model) step(t *rapid.T) {
+	name := rapid.SampledFrom([]string{"a.csv", "b.csv", "s/a.csv", "s/t/a.csv", "u/a.csv"})
+	text := rapid.SampledFrom([]string{"1", "22", "333"})
+	path := m.path("inbox/" + name.Draw(t, "file"))
+	switch rapid.SampledFrom([]string{"write", "write", "append", "rename", "renameDir", "remove", "removeDir", "restart", "stop", "wait", "finish"}).Draw(t, "do") {
+	case "write":
+		m.put(path, text.Draw(t, "text"), os.O_TRUNC)
+	case "append":
+		m.put(path, text.Draw(t, "text"), os.O_APPEND)
+	case "rename":
+		to := m.path("inbox/" + name.Draw(t, "to"))
+		m.must(os.MkdirAll(filepath.Dir(to), 0o755))
+		m.ignore(os.Rename(path, to))
+	case "renameDir":
+		m.ignore(os.Rename(m.path("inbox/s"), m.path("inbox/u")))
+	case "remove":
+		m.ignore(os.Remove(path))
+	case "removeDir":
+		m.ignore(os.RemoveAll(m.path("inbox/s")))
+	case "restart":
+		m.stop()
+		m.start(m.watch)
+	case "stop":
+		m.stop()
+	case "wait":
+		m.pause.Reset(time.Duration(rapid.IntRange(0, 50).Draw(t, "ms")) * time.Millisecond)
+		<-m.pause.C
+	case "finish":
+		m.outcome = ledger.OutcomeSuccess
+		m.finish()
+		m.outcome = ""
+	}
+	m.note()
+}
+
+func (m *model) must(err error) {
+	m.t.Helper()
+	if err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+// ignore is for what may fail because there is nothing to do it to.
+func (m *model) ignore(error) {}
+
+func (m *model) put(path, text string, how int) {
+	m.must(os.MkdirAll(filepath.Dir(path), 0o755))
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|how, 0o644)
+	m.must(err)
+	_, err = f.WriteString(text)
+	m.must(err)
+	m.must(f.Close())
+}
+
+// note remembers what is there.
+func (m *model) note() {
+	for path, text := range m.files() {
+		if m.had[path] == nil {
+			m.had[path] = map[string]bool{}
+		}
+		m.had[path][hashOf(text)] = true
+	}
+}
+
+func (m *model) files() map[string][]byte {
+	out := map[string][]byte{}
+	m.must(filepath.WalkDir(m.path("inbox"), func(path string, d os.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		out[path], err = os.ReadFile(path)
+		return err
+	}))
+	return out
+}
+
+func hashOf(text []byte) string {
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:])
+}
+
+// unclaimed is a file that nobody has taken, "" when there is none.
+func (m *model) unclaimed() string {
+	for path, text := range m.files() {
+		_, ok, err := m.ledger.ClaimOf(m.t.Context(), "in", filepath.ToSlash(path), hashOf(text))
+		m.must(err)
+		if !ok {
+			return path
+		}
+	}
+	return ""
+}
+
+func (m *model) check(t *rapid.T) {
+	runs, err := m.ledger.Runs(m.t.Context(), ledger.Filter{Limit: 10_000})
+	m.must(err)
+	seen := map[string]bool{}
+	for _, r := range runs {
+		var d ledger.Detail
+		m.must(json.Unmarshal(r.Detail, &d))
+		content := d.File.Path + " " + d.File.Hash
+		if seen[content] {
+			t.Fatalf("two runs of %s", content)
+		}
+		seen[content] = true
+		if !m.had[d.File.Path][d.File.Hash] {
+			t.Fatalf("a run of what %s never held whole", d.File.Path)
+		}
+	}
+}

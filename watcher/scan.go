@@ -1,0 +1,220 @@
+package watcher
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"time"
+)
+
+const (
+	pollEvery    = 2 * time.Second  // a folder that cannot be watched
+	missingEvery = 30 * time.Second // one that is not there, if no event tells of its return
+	periodic     = "periodic"
+)
+
+// scan arms the folder and all it enters, then gives the settler what is in them.
+func (f *folder) scan(ctx context.Context, why string) {
+	began := time.Now()
+	f.mu.Lock()
+	f.scanning = began
+	f.mu.Unlock()
+	defer func() {
+		f.mu.Lock()
+		f.scanning = time.Time{}
+		f.mu.Unlock()
+	}()
+	root, err := f.findRoot()
+	if err != nil {
+		f.absent(ctx, err)
+		return
+	}
+	back := f.found(root)
+	walk := f.walk(ctx, root, f.takeRetries())
+	if ctx.Err() != nil {
+		return
+	}
+	f.settleFound(walk)
+	took := time.Since(began)
+	f.dropStale(walk)
+	f.finishScan(walk, took)
+	news := f.stillTroubled(ctx, walk)
+	if back {
+		why = "the folder is back"
+	}
+	if why != "start" && (why != periodic || news > 0 && walk.degraded == "") {
+		f.w.log.Info("a watched folder was scanned", "job", f.Job, "path", f.Path, "reason", why, "found", news, "took", took)
+		f.event(ctx, "watch.rescanned", 0, map[string]any{"path": f.Path, "reason": why, "found": news})
+	}
+}
+
+// findRoot is the folder with its links resolved, so that claims do not depend on them.
+func (f *folder) findRoot() (string, error) {
+	root, err := filepath.EvalSymlinks(f.Path)
+	if err != nil {
+		return "", err
+	}
+	info, err := os.Stat(root)
+	if err == nil && !info.IsDir() {
+		err = fmt.Errorf("%s is not a folder", f.Path)
+	}
+	return root, err
+}
+
+// found prepares for the folder at root; it reports whether it had been missing.
+func (f *folder) found(root string) bool {
+	f.shut = map[string]bool{}
+	for _, dir := range append(f.destinations(), f.closed...) {
+		f.shut[resolved(dir)] = true
+	}
+	f.root = root
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	back := f.missing
+	f.missing, f.status.Problem = false, ""
+	return back
+}
+
+// settleFound gives the settler what a scan found, in the order in which it came.
+func (f *folder) settleFound(walk *walk) {
+	slices.SortFunc(walk.files, func(a, b sighting) int {
+		return cmp.Or(cmp.Compare(a.stamp.modified, b.stamp.modified), cmp.Compare(a.path, b.path))
+	})
+	now := time.Now()
+	for _, s := range walk.files {
+		f.settler.see(s.path, now, s.stamp, walk.how)
+	}
+}
+
+// dropStale lets go of armed folders that the scan did not enter.
+func (f *folder) dropStale(walk *walk) {
+	stale := false
+	for _, dir := range f.w.arms.armed(f) {
+		if walk.entered[dir] {
+			continue
+		}
+		f.w.arms.disarm(f, dir)
+		if _, ok := inside(f.root, dir); ok {
+			stale = true
+		}
+	}
+	if stale {
+		// It may be one that was renamed, and letting go of its old name lost the new one.
+		f.askScan("a folder was renamed")
+	}
+}
+
+func (f *folder) finishScan(walk *walk, took time.Duration) {
+	now := time.Now()
+	f.scanAt = now.Add(f.w.rescan)
+	if walk.degraded != "" {
+		f.scanAt = now.Add(min(f.w.rescan, max(pollEvery, 10*took)))
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if walk.degraded != "" && f.status.Degraded == "" {
+		f.w.log.Warn("a watched folder is polled", "job", f.Job, "path", f.Path, "reason", walk.degraded)
+	}
+	f.status.Degraded, f.status.Rescanned, f.status.Folders = walk.degraded, now, len(walk.entered)
+}
+
+// stillTroubled forgets the troubles that a scan does not confirm, tells of new ones, and
+// counts the files that were found apart from those.
+func (f *folder) stillTroubled(ctx context.Context, walk *walk) (news int) {
+	f.mu.Lock()
+	old := f.troubled
+	f.troubled = map[string]string{}
+	for _, s := range walk.files {
+		if _, told := old[s.path]; !told {
+			news++
+		}
+	}
+	for path, why := range old {
+		if f.settler.waits(path) || walk.unreadable[path] != nil {
+			f.troubled[path] = why
+		}
+	}
+	f.mu.Unlock()
+	for dir, err := range walk.unreadable {
+		f.trouble(ctx, dir, err)
+	}
+	return news
+}
+
+// descend arms and reads a folder that has just appeared, with what is in it already.
+func (f *folder) descend(ctx context.Context, dir string) {
+	walk := f.walk(ctx, dir, nil)
+	walk.how = hintArrived
+	f.settleFound(walk)
+	for sub, err := range walk.unreadable {
+		f.trouble(ctx, sub, err)
+	}
+	if walk.degraded != "" {
+		f.askScan("a new folder cannot be watched")
+	}
+}
+
+// cannotArm says in words why a folder is polled.
+func cannotArm(dir string, err error) string {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return "" // gone again
+	case errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EMFILE):
+		return "the system's limit of watched folders is reached (on Linux, raise fs.inotify.max_user_watches and max_user_instances); it is looked at every " + pollEvery.String()
+	}
+	return fmt.Sprintf("%s cannot be watched: %v; it is looked at every %s", dir, err, pollEvery)
+}
+
+// absent notes that the folder is not there, and waits for it by watching what leads to it.
+func (f *folder) absent(ctx context.Context, err error) {
+	f.root = ""
+	f.scanAt = time.Now().Add(missingEvery)
+	near := nearest(f.Path)
+	for range 100 { // what leads to it may appear meanwhile
+		if armErr := f.w.arms.arm(f, near); armErr != nil {
+			f.scanAt = time.Now().Add(pollEvery)
+			break
+		}
+		nearer := nearest(f.Path)
+		if nearer == near {
+			break
+		}
+		near = nearer
+	}
+	for _, dir := range f.w.arms.armed(f) {
+		if dir != near {
+			f.w.arms.disarm(f, dir)
+		}
+	}
+	if _, again := f.findRoot(); again == nil {
+		f.askScan("the folder is back")
+	}
+	f.mu.Lock()
+	news := !f.missing
+	f.missing = true
+	f.status.Problem = fmt.Sprintf("the folder %s cannot be read (%v); it is watched again as soon as it is there", f.Path, err)
+	problem := f.status.Problem
+	f.mu.Unlock()
+	if news {
+		f.w.log.Warn("a watched folder is missing", "job", f.Job, "path", f.Path, "error", err)
+		f.event(ctx, "watch.missing", 0, map[string]any{"path": f.Path, "error": problem})
+	}
+}
+
+// nearest is the closest folder above path that exists.
+func nearest(path string) string {
+	dir := filepath.Dir(path)
+	for dir != filepath.Dir(dir) {
+		if info, err := os.Stat(dir); err == nil && info.IsDir() {
+			break
+		}
+		dir = filepath.Dir(dir)
+	}
+	return dir
+}

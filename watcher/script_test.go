@@ -1,0 +1,288 @@
+package watcher_test
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"rouse/agentdb/ledger"
+	"rouse/watcher"
+)
+
+// TestScripts runs testdata/*.txt: what happens to real files, and the runs that come of it.
+//
+//	watch JOB DIR [recursive] [settle=D] [include=G] [exclude=G] [existing=ignore] [success=A] [failure=A]
+//	                         a watch; A is delete, or a folder to move to
+//	unwatch JOB              takes it away
+//	start, stop, reload      the watcher; reload gives it the watches of now
+//	outcome O                runs end with O from now on; without it they stay queued
+//	write|append PATH TEXT   \n and \xNN are understood in both
+//	grow PATH N D            appends N bytes, one every D
+//	mkdir|remove|age PATH    age sets its times back by an hour, touch forward by one
+//	rename|link OLD NEW
+//	runs JOB NAME...         waits for these runs, in this order, all that there are
+//	set JOB NAME...          the same in any order
+//	quiet JOB                one more file is taken, and nothing else
+//	gone PATH                waits until it is not there
+//	file PATH TEXT           waits until it holds this
+//	event KIND [TEXT]        waits for an event that holds it
+//	state JOB STATE          waits for it
+//
+// Paths are relative to a folder of the script's own.
+func TestScripts(t *testing.T) {
+	scripts, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(scripts) == 0 {
+		t.Fatalf("no scripts: %v", err)
+	}
+	for _, path := range scripts {
+		t.Run(strings.TrimSuffix(filepath.Base(path), ".txt"), func(t *testing.T) {
+			t.Parallel()
+			s := &script{bench: newBench(t), watches: map[string]watcher.Watch{}, seen: map[string]int{}}
+			text, err := os.Open(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer text.Close()
+			lines := bufio.NewScanner(text)
+			for s.line = 1; lines.Scan(); s.line++ {
+				if line, _, _ := strings.Cut(lines.Text(), "# "); strings.TrimSpace(line) != "" && line[0] != '#' {
+					s.do(strings.Fields(line))
+				}
+			}
+		})
+	}
+}
+
+type script struct {
+	*bench
+	line    int
+	watches map[string]watcher.Watch
+	order   []string
+	seen    map[string]int // runs of quiet, by job
+}
+
+func (s *script) fatal(format string, args ...any) {
+	s.t.Helper()
+	s.t.Fatalf("line %d: %s", s.line, fmt.Sprintf(format, args...))
+}
+
+func (s *script) must(err error) {
+	s.t.Helper()
+	if err != nil {
+		s.fatal("%v", err)
+	}
+}
+
+// text joins and unescapes what is left of a line.
+func (s *script) text(words []string) string {
+	out, err := strconv.Unquote(`"` + strings.Join(words, " ") + `"`)
+	s.must(err)
+	return out
+}
+
+func (s *script) at(word string) string { return s.path(s.text([]string{word})) }
+
+func (s *script) do(words []string) {
+	s.what = fmt.Sprintf("line %d: %s", s.line, strings.Join(words, " "))
+	args := words[1:]
+	switch words[0] {
+	case "watch":
+		s.watch(args)
+	case "unwatch":
+		delete(s.watches, args[0])
+	case "start":
+		s.start(s.all()...)
+	case "stop":
+		s.stop()
+	case "reload":
+		s.must(s.watcher.Set(s.t.Context(), s.all()))
+	case "outcome":
+		s.outcome = ledger.Outcome(args[0])
+	case "runs":
+		s.runs(args[0], args[1:], false)
+	case "set":
+		s.runs(args[0], args[1:], true)
+	case "quiet":
+		s.quiet(args[0])
+	case "gone":
+		s.until(func() bool { _, err := os.Lstat(s.at(args[0])); return os.IsNotExist(err) })
+	case "file":
+		want := s.text(args[1:])
+		s.until(func() bool { got, err := os.ReadFile(s.at(args[0])); return err == nil && string(got) == want })
+	case "event":
+		s.until(func() bool { return s.events(args[0], strings.Join(args[1:], " ")) > 0 })
+	case "state":
+		s.until(func() bool { return s.status(args[0]).State == watcher.State(args[1]) })
+	default:
+		s.files(words[0], args)
+	}
+}
+
+func (s *script) files(verb string, args []string) {
+	path := s.at(args[0])
+	s.must(os.MkdirAll(filepath.Dir(path), 0o755))
+	switch verb {
+	case "write":
+		s.must(os.WriteFile(path, []byte(s.text(args[1:])), 0o644))
+	case "append":
+		s.add(path, s.text(args[1:]))
+	case "grow":
+		n, err := strconv.Atoi(args[1])
+		s.must(err)
+		pause, err := time.ParseDuration(args[2])
+		s.must(err)
+		ticker := time.NewTicker(pause)
+		defer ticker.Stop()
+		for range n {
+			s.add(path, "x")
+			<-ticker.C
+		}
+	case "mkdir":
+		s.must(os.MkdirAll(path, 0o755))
+	case "remove":
+		s.must(os.RemoveAll(path))
+	case "age", "touch":
+		at := time.Now().Add(map[string]time.Duration{"age": -time.Hour, "touch": time.Hour}[verb])
+		s.must(os.Chtimes(path, at, at))
+	case "rename":
+		s.must(os.MkdirAll(filepath.Dir(s.at(args[1])), 0o755))
+		s.must(os.Rename(path, s.at(args[1])))
+	case "link":
+		if err := os.Symlink(path, s.at(args[1])); err != nil {
+			s.t.Skip("links cannot be made here")
+		}
+	default:
+		s.fatal("there is no command %s", verb)
+	}
+}
+
+func (s *script) add(path, text string) {
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	s.must(err)
+	_, err = f.WriteString(text)
+	s.must(err)
+	s.must(f.Close())
+}
+
+func (s *script) watch(args []string) {
+	w := watcher.Watch{Job: args[0], Agent: "a", Path: s.path(args[1]), Settle: 60 * time.Millisecond}
+	for _, option := range args[2:] {
+		key, value, _ := strings.Cut(option, "=")
+		switch key {
+		case "recursive":
+			w.Recursive = true
+		case "settle":
+			d, err := time.ParseDuration(value)
+			s.must(err)
+			w.Settle = d
+		case "include":
+			w.Include = append(w.Include, value)
+		case "exclude":
+			w.Exclude = append(w.Exclude, value)
+		case "existing":
+			w.Existing = value
+		case "success":
+			w.OnSuccess = s.after(value)
+		case "failure":
+			w.OnFailure = s.after(value)
+		default:
+			s.fatal("there is no option %s", key)
+		}
+	}
+	if _, ok := s.watches[w.Job]; !ok {
+		s.order = append(s.order, w.Job)
+	}
+	s.watches[w.Job] = w
+}
+
+func (s *script) after(value string) watcher.After {
+	if value == "delete" {
+		return watcher.After{Action: "delete"}
+	}
+	return watcher.After{Action: "move", Dir: s.path(value)}
+}
+
+func (s *script) all() []watcher.Watch {
+	var out []watcher.Watch
+	for _, job := range s.order {
+		if w, ok := s.watches[job]; ok {
+			out = append(out, w)
+		}
+	}
+	return out
+}
+
+// runs waits for the runs of a job, and checks that they are these.
+func (s *script) runs(job string, want []string, anyOrder bool) {
+	for i, name := range want {
+		want[i] = s.text([]string{name})
+	}
+	s.until(func() bool { return s.count(job) >= len(want)+s.seen[job] })
+	got := s.names(job)
+	if anyOrder {
+		slices.Sort(got)
+		slices.Sort(want)
+	}
+	if strings.Join(got, "|") != strings.Join(want, "|") {
+		s.fatal("runs of %q, want %q", got, want)
+	}
+}
+
+// quiet checks that nothing more comes: one more file is taken, and it is the only one.
+func (s *script) quiet(job string) {
+	s.seen[job]++
+	before := s.count(job)
+	name := fmt.Sprintf("last-of-all-%d.csv", s.seen[job])
+	s.must(os.MkdirAll(s.watches[job].Path, 0o755))
+	s.must(os.WriteFile(filepath.Join(s.watches[job].Path, name), []byte(name), 0o644))
+	taken := false
+	s.until(func() bool {
+		for _, r := range s.list(job) {
+			taken = taken || r.File.Name == name
+		}
+		return taken
+	})
+	if n := s.count(job); n != before+1 {
+		s.fatal("%d more runs: %q", n-before-1, s.names(job))
+	}
+}
+
+// names are the files of a job's runs, without those of quiet.
+func (s *script) names(job string) []string {
+	var out []string
+	for _, d := range s.list(job) {
+		if !strings.HasPrefix(d.File.Name, "last-of-all") {
+			out = append(out, d.File.Name)
+		}
+	}
+	return out
+}
+
+func (s *script) list(job string) []ledger.Detail {
+	runs, err := s.ledger.Runs(s.t.Context(), ledger.Filter{Job: job, Limit: 10_000})
+	s.must(err)
+	out := make([]ledger.Detail, len(runs))
+	for i, r := range runs {
+		s.must(json.Unmarshal(r.Detail, &out[len(runs)-1-i]))
+	}
+	return out
+}
+
+func (s *script) events(kind, text string) int {
+	events, err := s.ledger.Events(s.t.Context(), ledger.EventFilter{})
+	s.must(err)
+	n := 0
+	for _, e := range events {
+		if e.Kind == kind && strings.Contains(string(e.Data), text) {
+			n++
+		}
+	}
+	return n
+}

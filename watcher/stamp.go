@@ -1,0 +1,90 @@
+package watcher
+
+import (
+	"hash/maphash"
+	"io/fs"
+	"time"
+)
+
+// stamp is what a file looks like from outside; as long as it stays, the content does.
+type stamp struct {
+	device, inode uint64 // 0 where the system does not tell them without opening the file
+	size          int64
+	modified      int64 // nanoseconds
+	changed       int64 // nanoseconds: content or place, which a rename sets; 0 where there is none
+}
+
+func stampOf(info fs.FileInfo) stamp {
+	s := stamp{size: info.Size(), modified: info.ModTime().UnixNano()}
+	s.device, s.inode, s.changed = identity(info)
+	return s
+}
+
+// same says that size, modification time and identity are the same.
+func (s stamp) same(o stamp) bool {
+	return s.device == o.device && s.inode == o.inode && s.size == o.size && s.modified == o.modified
+}
+
+// renamed says whether a file that is new in its folder was complete for some time before:
+// a rename keeps the time of the last write. Both times come from the same clock, that of
+// the file system.
+func (s stamp) renamed(window time.Duration) bool {
+	return s.changed-s.modified >= int64(window)
+}
+
+// arrived is when the file came to be here as it is, as far as the file system tells.
+func (s stamp) arrived() time.Time { return time.Unix(0, max(s.modified, s.changed)) }
+
+// coarse is the coarsest step of a file system's clock (FAT: 2 s).
+const coarse = 2500 * time.Millisecond
+
+// stable says whether another write would show in the stamp. Within one step of the clock
+// it would not; a time of whole seconds may come from a coarse clock.
+func (s stamp) stable(now time.Time) bool {
+	step := 20 * time.Millisecond
+	if s.modified%int64(time.Second) == 0 {
+		step = coarse
+	}
+	return now.UnixNano()-s.modified > int64(step)
+}
+
+// mark is a short key for a path with its stamp, of 128 bits so that two never meet.
+type mark [2]uint64
+
+type marker struct{ one, two maphash.Seed }
+
+func newMarker() marker { return marker{maphash.MakeSeed(), maphash.MakeSeed()} }
+
+func (p marker) of(path string, s stamp) mark {
+	v := struct {
+		path string
+		stamp
+	}{path, s}
+	return mark{maphash.Comparable(p.one, v), maphash.Comparable(p.two, v)}
+}
+
+// recent is a map that forgets what is oldest: when the young half is full it becomes the
+// old half, and the old half is dropped.
+type recent[V any] struct {
+	young, old map[mark]V
+	limit      int // of each half
+}
+
+func newRecent[V any](limit int) *recent[V] {
+	return &recent[V]{young: map[mark]V{}, limit: limit}
+}
+
+func (r *recent[V]) get(k mark) (V, bool) {
+	v, ok := r.young[k]
+	if !ok {
+		v, ok = r.old[k]
+	}
+	return v, ok
+}
+
+func (r *recent[V]) put(k mark, v V) {
+	if len(r.young) >= r.limit {
+		r.old, r.young = r.young, map[mark]V{}
+	}
+	r.young[k] = v
+}

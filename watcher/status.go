@@ -1,0 +1,80 @@
+package watcher
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+)
+
+// State is what a watch is doing.
+type State string
+
+// The states: idle → debouncing → processing → idle.
+const (
+	StateIdle       State = "idle"
+	StateDebouncing State = "debouncing" // files have changed and have not settled
+	StateProcessing State = "processing" // a run of its job is on
+	StateMissing    State = "missing"    // the folder is not there
+)
+
+// Status is a watch as its owner sees it.
+type Status struct {
+	Job, Path string
+	State     State
+	Waiting   int    // files that have not settled
+	Folders   int    // that are watched
+	Degraded  string // why it polls instead of being told, "" when it is told
+	Problem   string
+	Rescanned time.Time
+}
+
+// Status lists the watches by job.
+func (w *Watcher) Status() []Status {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	running := map[string]bool{}
+	runs, err := w.ledger.Running(ctx)
+	for _, r := range runs {
+		running[r.Job] = true
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var out []Status
+	for _, job := range slices.Sorted(maps.Keys(w.folders)) {
+		st := w.folders[job].snapshot(running[job])
+		if err != nil && st.Problem == "" {
+			st.Problem = fmt.Sprintf("what runs is not known: %v", err)
+		}
+		out = append(out, st)
+	}
+	return out
+}
+
+func (f *folder) snapshot(running bool) Status {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	st := f.status
+	st.Job, st.Path, st.State = f.Job, f.Path, StateIdle
+	switch {
+	case f.missing:
+		st.State = StateMissing
+	case running:
+		st.State = StateProcessing
+	case st.Waiting > 0 || len(f.heardOf) > 0:
+		st.State = StateDebouncing
+	}
+	switch {
+	case st.Problem != "":
+	case !f.scanning.IsZero() && time.Since(f.scanning) > silence:
+		st.Problem = fmt.Sprintf("%s has been read since %s without an end; does its file system answer?", f.Path, f.scanning.Format(time.TimeOnly))
+	case len(f.troubled) > 0:
+		path := slices.Min(slices.Collect(maps.Keys(f.troubled)))
+		st.Problem = fmt.Sprintf("%s cannot be read: %s; it is tried again at each scan", path, f.troubled[path])
+		if more := len(f.troubled) - 1; more > 0 {
+			st.Problem += fmt.Sprintf(" (and %d more)", more)
+		}
+	}
+	return st
+}

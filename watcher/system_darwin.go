@@ -1,0 +1,62 @@
+package watcher
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// openFlags keep a link or a pipe that took a file's place from being followed or waited for.
+const openFlags = syscall.O_NOFOLLOW | syscall.O_NONBLOCK
+
+func identity(info fs.FileInfo) (device, inode uint64, changed int64) {
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return 0, 0, 0
+	}
+	return uint64(st.Dev), st.Ino, st.Ctimespec.Nano()
+}
+
+// networks are the file systems on which changes made elsewhere give no event.
+var networks = map[string]string{"nfs": "NFS", "smbfs": "SMB", "afpfs": "AFP", "webdav": "WebDAV", "macfuse": "FUSE"}
+
+// network names the network file system that a folder is on; "" when it is on none.
+func network(dir string) string {
+	var st syscall.Statfs_t
+	if syscall.Statfs(dir, &st) != nil {
+		return ""
+	}
+	var name []byte
+	for _, c := range st.Fstypename {
+		if c == 0 {
+			break
+		}
+		name = append(name, byte(c))
+	}
+	return networks[string(name)]
+}
+
+// renameNew renames a file unless the new name is taken: fs.ErrExist.
+func renameNew(path, dest string) error {
+	err := unix.RenamexNp(path, dest, unix.RENAME_EXCL)
+	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOTSUP) {
+		return reserveAndRename(path, dest) // this file system cannot
+	}
+	if err != nil {
+		return &os.LinkError{Op: "rename", Old: path, New: dest, Err: err}
+	}
+	return nil
+}
+
+// syncDir makes the names in a folder durable.
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return d.Sync()
+}

@@ -1,0 +1,58 @@
+package watcher
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// openFlags keep a link or a pipe that took a file's place from being followed or waited for.
+const openFlags = syscall.O_NOFOLLOW | syscall.O_NONBLOCK
+
+func identity(info fs.FileInfo) (device, inode uint64, changed int64) {
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return 0, 0, 0
+	}
+	return uint64(st.Dev), st.Ino, st.Ctim.Nano() //nolint:unconvert // its width differs between systems
+}
+
+// networks are the file systems on which changes made elsewhere give no event.
+var networks = map[int64]string{
+	0x6969: "NFS", 0xFF534D42: "CIFS", 0xFE534D42: "SMB", 0x517B: "SMB", 0x01021997: "9P", 0x65735546: "FUSE",
+	0x5346414F: "AFS", 0x00C36400: "Ceph", 0x73757245: "Coda",
+}
+
+// network names the network file system that a folder is on; "" when it is on none.
+func network(dir string) string {
+	var st syscall.Statfs_t
+	if syscall.Statfs(dir, &st) != nil {
+		return ""
+	}
+	return networks[int64(st.Type)&0xFFFFFFFF] //nolint:unconvert // its width differs between systems
+}
+
+// renameNew renames a file unless the new name is taken: fs.ErrExist.
+func renameNew(path, dest string) error {
+	err := unix.Renameat2(unix.AT_FDCWD, path, unix.AT_FDCWD, dest, unix.RENAME_NOREPLACE)
+	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) {
+		return reserveAndRename(path, dest) // this file system cannot
+	}
+	if err != nil {
+		return &os.LinkError{Op: "rename", Old: path, New: dest, Err: err}
+	}
+	return nil
+}
+
+// syncDir makes the names in a folder durable.
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return d.Sync()
+}

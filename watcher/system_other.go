@@ -1,0 +1,16 @@
+//go:build !linux && !darwin && !windows
+
+package watcher
+
+import "io/fs"
+
+const openFlags = 0
+
+// identity is not told by every system; size and time have to do.
+func identity(fs.FileInfo) (device, inode uint64, changed int64) { return 0, 0, 0 }
+
+func network(string) string { return "" }
+
+func renameNew(path, dest string) error { return reserveAndRename(path, dest) }
+
+func syncDir(string) error { return nil }

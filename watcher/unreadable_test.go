@@ -1,0 +1,97 @@
+//go:build unix
+
+package watcher_test
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"rouse/agentdb/ledger"
+	"rouse/watcher"
+)
+
+// A file that may not be read is told of once, tried at each scan, and run once it can be.
+func TestUnreadable(t *testing.T) {
+	b := newBench(t)
+	b.write("inbox/a.csv", "1")
+	if err := os.Chmod(b.path("inbox/a.csv"), 0); err != nil {
+		t.Fatal(err)
+	}
+	asSomebody(t, b.base)
+	b.startWith(watcher.Options{Rescan: 100 * time.Millisecond}, b.inbox())
+	b.what = "the problem shows"
+	b.until(func() bool { return strings.Contains(b.status("in").Problem, "a.csv cannot be read") })
+	seen := b.status("in").Rescanned
+	b.what = "another scan"
+	b.until(func() bool { return b.status("in").Rescanned.After(seen.Add(250 * time.Millisecond)) })
+	events, err := b.ledger.Events(t.Context(), ledger.EventFilter{Job: "in"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(events) != 1 || events[0].Kind != "watch.unreadable" {
+		t.Errorf("%+v", events)
+	}
+	if err := os.Chmod(b.path("inbox/a.csv"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	b.what = "it is run"
+	b.until(func() bool { return b.count("in") == 1 && b.status("in").Problem == "" })
+}
+
+// A folder in the folder that may not be read is told of as well.
+func TestUnreadableFolder(t *testing.T) {
+	b := newBench(t)
+	b.write("inbox/sub/a.csv", "1")
+	if err := os.Chmod(b.path("inbox/sub"), 0); err != nil {
+		t.Fatal(err)
+	}
+	asSomebody(t, b.base)
+	w := b.inbox()
+	w.Recursive = true
+	b.startWith(watcher.Options{Rescan: 50 * time.Millisecond}, w)
+	b.what = "the problem shows"
+	b.until(func() bool { return strings.Contains(b.status("in").Problem, "sub cannot be read") })
+	if err := os.Chmod(b.path("inbox/sub"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	b.what = "it is read"
+	b.until(func() bool { return b.count("in") == 1 && b.status("in").Problem == "" })
+}
+
+// asSomebody makes the test a user who may not read everything, if it is not.
+func asSomebody(t *testing.T, dirs ...string) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		return
+	}
+	const nobody = 65534
+	for dir := dirs[0]; dir != os.TempDir() && dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
+		if err := os.Chmod(dir, 0o777); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, dir := range dirs {
+		err := filepath.WalkDir(dir, func(path string, _ os.DirEntry, err error) error {
+			if err != nil && !slices.Contains([]string{"sub"}, filepath.Base(path)) {
+				return err
+			}
+			return os.Chown(path, nobody, nobody)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := syscall.Setreuid(-1, nobody); err != nil {
+		t.Skipf("this test cannot become somebody who may not read everything: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Setreuid(-1, 0); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,169 @@
+package watcher
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+)
+
+const (
+	walkers = 4   // readers of folders and stamps at the same time
+	page    = 512 // entries of a folder that one of them takes
+)
+
+// walk is what a scan saw.
+type walk struct {
+	how        hint
+	files      []sighting // files that may be work
+	entered    map[string]bool
+	unreadable map[string]error
+	degraded   string // why events cannot be relied on
+}
+
+type sighting struct {
+	path  string
+	stamp stamp
+}
+
+// walker reads a tree with some goroutines. It reads of its folder what only the folder's
+// goroutine writes, which waits for it.
+type walker struct {
+	f     *folder
+	retry map[string]bool
+
+	mu    sync.Mutex
+	jobs  []func()
+	open  int // jobs that are queued or on
+	wake  *sync.Cond
+	found *walk
+}
+
+// walk reads dir, all of it that is not known to be done with or is to be tried again, and, if the watch is recursive, the folders in it: each is armed, then
+// read, then descended into.
+func (f *folder) walk(ctx context.Context, dir string, retry map[string]bool) *walk {
+	k := &walker{f: f, found: &walk{entered: map[string]bool{}, unreadable: map[string]error{}}, retry: retry}
+	k.wake = sync.NewCond(&k.mu)
+	if name := network(dir); name != "" {
+		k.found.degraded = "it is on a network file system (" + name + "), which does not tell of all changes; it is looked at every " + pollEvery.String()
+	}
+	k.add(func() { k.enter(ctx, dir) })
+	var group sync.WaitGroup
+	for range walkers {
+		group.Go(k.work)
+	}
+	group.Wait()
+	return k.found
+}
+
+func (k *walker) add(job func()) {
+	k.mu.Lock()
+	k.jobs = append(k.jobs, job)
+	k.open++
+	k.mu.Unlock()
+	k.wake.Signal()
+}
+
+func (k *walker) work() {
+	for {
+		k.mu.Lock()
+		for len(k.jobs) == 0 && k.open > 0 {
+			k.wake.Wait()
+		}
+		if k.open == 0 {
+			k.mu.Unlock()
+			return
+		}
+		job := k.jobs[len(k.jobs)-1]
+		k.jobs = k.jobs[:len(k.jobs)-1]
+		k.mu.Unlock()
+		job()
+		k.mu.Lock()
+		k.open--
+		over := k.open == 0
+		k.mu.Unlock()
+		if over {
+			k.wake.Broadcast()
+		}
+	}
+}
+
+// enter arms a folder and reads it, page by page.
+func (k *walker) enter(ctx context.Context, dir string) {
+	if ctx.Err() != nil {
+		return
+	}
+	armErr := k.f.w.arms.arm(k.f, dir)
+	k.mu.Lock()
+	k.found.entered[dir] = true
+	if armErr != nil && k.found.degraded == "" {
+		k.found.degraded = cannotArm(dir, armErr)
+	}
+	k.mu.Unlock()
+	d, err := os.Open(dir)
+	if err != nil {
+		k.trouble(dir, err)
+		return
+	}
+	defer d.Close()
+	for ctx.Err() == nil {
+		entries, err := d.ReadDir(page)
+		if len(entries) > 0 {
+			k.add(func() { k.look(ctx, dir, entries) })
+		}
+		if err != nil {
+			if !errors.Is(err, io.EOF) {
+				k.trouble(dir, err)
+			}
+			return
+		}
+	}
+}
+
+// look sorts out a page of entries.
+func (k *walker) look(ctx context.Context, dir string, entries []fs.DirEntry) {
+	var files []sighting
+	for _, d := range entries {
+		path := filepath.Join(dir, d.Name())
+		rel, ok := inside(k.f.root, path)
+		switch {
+		case !ok || ctx.Err() != nil:
+		case d.IsDir():
+			if k.f.Recursive && k.f.enters(path, rel) {
+				k.add(func() { k.enter(ctx, path) })
+			}
+		case d.Type().IsRegular() && k.f.takes(rel):
+			info, err := d.Info()
+			if err != nil {
+				continue // gone again
+			}
+			if st := stampOf(info); k.isWork(path, st) {
+				files = append(files, sighting{path, st})
+			}
+		}
+	}
+	k.mu.Lock()
+	k.found.files = append(k.found.files, files...)
+	k.mu.Unlock()
+}
+
+// isWork says whether something may have to be done with a file.
+func (k *walker) isWork(path string, st stamp) bool {
+	if k.f.Existing == ExistingIgnore && st.arrived().Before(k.f.since) {
+		return false
+	}
+	_, known := k.f.known.get(k.f.marker.of(path, st))
+	return !known && !k.f.long[path] && !k.f.settler.waits(path) || k.retry[path]
+}
+
+func (k *walker) trouble(dir string, err error) {
+	if errors.Is(err, fs.ErrNotExist) {
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.found.unreadable[dir] = err
+}
