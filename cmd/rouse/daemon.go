@@ -271,7 +271,15 @@ func (d *daemon) runOnly(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	return dispatcher.Run(ctx)
+	// Ctrl-C cancels the run instead of parking it: its owner is here.
+	running := context.WithoutCancel(ctx)
+	stop := context.AfterFunc(ctx, func() {
+		if _, err := d.ledger.RequestCancel(running, run, "cancelled at the keyboard"); err != nil {
+			d.log.Error("the run could not be cancelled", "run", run, "error", err)
+		}
+	})
+	defer stop()
+	return dispatcher.Run(running)
 }
 
 // group runs the parts and remembers the first that failed.

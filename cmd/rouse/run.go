@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/url"
@@ -108,7 +109,7 @@ func fireAndFollow(cmd *cobra.Command, at *place, fire web.Fire, o runOptions) e
 	if err := follow(cmd, s, r.ID, o.json); err != nil {
 		return err
 	}
-	if err := s.Get(ctx, "/v1/runs/"+r.ID, nil, &r); err != nil {
+	if err := s.Get(context.WithoutCancel(ctx), "/v1/runs/"+r.ID, nil, &r); err != nil {
 		return err
 	}
 	if o.json {
