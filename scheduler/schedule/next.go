@@ -188,32 +188,40 @@ func (s *Schedule) firstOn(d date, after time.Time) time.Time {
 }
 
 // nextReal steps through instants and reads the local clock at each; it never steps over
-// a change of the clock.
+// a change of the clock. Where a zone's offset ends is found by looking at it:
+// time.ZoneBounds names an end that lies behind on 31 December of leap years.
 func (s *Schedule) nextReal(after time.Time) time.Time {
 	f := s.cron
 	t := after.Truncate(time.Second).Add(time.Second)
 	limit := after.AddDate(0, 0, horizon)
 	for t.Before(limit) {
 		local := t.In(s.zone)
-		_, change := local.ZoneBounds()
-		jump := func(to time.Time) {
-			if !change.IsZero() && to.After(change) {
-				to = change
-			}
-			t = to
-		}
+		minute := 60 - local.Second()
 		switch d := dateOf(local); {
 		case !f.onDate(d):
-			jump(t.Add(time.Duration(24*3600-local.Hour()*3600-local.Minute()*60-local.Second()) * time.Second))
+			t = s.step(t, 24*3600-local.Hour()*3600-local.Minute()*60-local.Second(), minute)
 		case f.minute>>local.Minute()&1 == 0:
-			jump(t.Add(time.Duration(60-local.Second()) * time.Second))
+			t = s.step(t, minute)
 		case f.second>>local.Second()&1 == 0:
-			jump(t.Add(time.Second))
+			t = t.Add(time.Second)
 		default:
 			return t
 		}
 	}
 	return time.Time{}
+}
+
+// step goes as far as the first of these lengths, in seconds, over which the clock is not
+// changed, and else a second.
+func (s *Schedule) step(t time.Time, lengths ...int) time.Time {
+	_, offset := t.In(s.zone).Zone()
+	for _, seconds := range lengths {
+		to := t.Add(time.Duration(seconds) * time.Second)
+		if _, o := to.In(s.zone).Zone(); o == offset {
+			return to
+		}
+	}
+	return t.Add(time.Second)
 }
 
 // String names the schedule as a log line does.
