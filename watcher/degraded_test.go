@@ -44,7 +44,7 @@ func (d *desk) until(what string, ok func() bool) {
 		case <-changed:
 		case <-time.After(5 * time.Millisecond):
 		case <-deadline:
-			d.t.Fatalf("%s did not happen: %+v", what, d.w.Status())
+			d.t.Fatalf("%s did not happen: %+v", what, d.w.Status(d.t.Context()))
 		}
 	}
 }
@@ -77,7 +77,7 @@ func TestLimitReached(t *testing.T) {
 				{Job: "other", Path: d.path("other"), Settle: 20 * time.Millisecond},
 			}))
 			d.start()
-			st := d.w.Status()
+			st := d.w.Status(t.Context())
 			if !strings.Contains(st[0].Degraded, "limit of watched folders") || st[1].Degraded != "" {
 				t.Errorf("%+v", st)
 			}
@@ -97,7 +97,7 @@ func TestNoInstance(t *testing.T) {
 	d.w.arms = newArms(nil, errors.New("no instance"))
 	d.set(After{})
 	d.start()
-	if st := d.w.Status()[0]; !strings.Contains(st.Degraded, "no instance") {
+	if st := d.w.Status(t.Context())[0]; !strings.Contains(st.Degraded, "no instance") {
 		t.Errorf("%+v", st)
 	}
 	d.write("inbox/a.csv", "1")
@@ -135,8 +135,8 @@ func TestPeriodicScan(t *testing.T) {
 	d.w.rescan = 50 * time.Millisecond
 	d.set(After{})
 	d.start()
-	first := d.w.Status()[0].Rescanned
-	d.until("another scan", func() bool { return d.w.Status()[0].Rescanned.After(first) })
+	first := d.w.Status(t.Context())[0].Rescanned
+	d.until("another scan", func() bool { return d.w.Status(t.Context())[0].Rescanned.After(first) })
 	d.w.arms.add = func(string) error { return nil }
 	d.must(d.w.arms.events.Remove(d.path("inbox")))
 	events, err := d.w.ledger.Events(t.Context(), ledger.EventFilter{Job: "in"})

@@ -31,8 +31,8 @@ type Status struct {
 }
 
 // Status lists the watches by job.
-func (w *Watcher) Status() []Status {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+func (w *Watcher) Status(ctx context.Context) []Status {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	running := map[string]bool{}
 	runs, err := w.ledger.Running(ctx)

@@ -51,7 +51,7 @@ func (d *daemon) Jobs(ctx context.Context) ([]web.Job, error) {
 	}
 	problems := map[string]string{}
 	if d.watcher != nil {
-		for _, st := range d.watcher.Status() {
+		for _, st := range d.watcher.Status(ctx) {
 			problems[st.Job] = strings.TrimSpace(st.Problem + " " + st.Degraded)
 		}
 	}
@@ -211,7 +211,7 @@ func (d *daemon) Notify(ctx context.Context, channel, text string) error {
 // Doctor implements web.Engine.
 func (d *daemon) Doctor(ctx context.Context) ([]web.Check, error) {
 	checks := []web.Check{d.checkConfig(), d.checkHome()}
-	checks = append(checks, d.checkModels(), d.checkWatches())
+	checks = append(checks, d.checkModels(), d.checkWatches(ctx))
 	checks = append(checks, d.checkNotices(ctx)...)
 	c, err := d.ledger.Counts(ctx)
 	if err != nil {
@@ -282,14 +282,14 @@ func (d *daemon) checkModels() web.Check {
 	return c
 }
 
-func (d *daemon) checkWatches() web.Check {
+func (d *daemon) checkWatches(ctx context.Context) web.Check {
 	c := web.Check{Name: "watches", OK: true, Detail: "no folder is watched"}
 	if d.watcher == nil {
 		c.Detail = "no daemon runs, so no folder is watched"
 		return c
 	}
 	var fine, bad []string
-	for _, st := range d.watcher.Status() {
+	for _, st := range d.watcher.Status(ctx) {
 		switch {
 		case st.Problem != "":
 			bad = append(bad, st.Job+": "+st.Problem)
