@@ -24,7 +24,7 @@ func (l *Ledger) StartAttempts(ctx context.Context, runs ...int64) ([]Started, e
 	out := make([]Started, len(runs))
 	err := l.do(ctx, func(tx *sqlite.Tx) error {
 		for i, run := range runs {
-			started, err := startIn(tx, run, now)
+			started, err := l.startIn(tx, run, now)
 			if err != nil && !errors.Is(err, ErrNotClaimable) && !errors.Is(err, ErrNotFound) {
 				return err
 			}
@@ -44,8 +44,8 @@ func (l *Ledger) StartAttempt(ctx context.Context, run int64) (Run, Attempt, err
 	return started[0].Run, started[0].Attempt, started[0].Err
 }
 
-func startIn(tx *sqlite.Tx, run int64, now time.Time) (Run, error) {
-	r, err := runIn(tx, run)
+func (l *Ledger) startIn(tx *sqlite.Tx, run int64, now time.Time) (Run, error) {
+	r, err := l.runIn(tx, run)
 	if err != nil {
 		return Run{}, err
 	}
@@ -56,7 +56,7 @@ func startIn(tx *sqlite.Tx, run int64, now time.Time) (Run, error) {
 	if r.StartedAt.IsZero() {
 		r.StartedAt = instant(ms(now))
 	}
-	if _, err := tx.Exec(`update runs set state = 'running', waiting_for = '', not_before = 0, attempt = $1, started_at = $2, cancel_reason = '' where id = $3`,
+	if _, err := tx.Exec(`update runs set state = 'running', waiting_for = '', not_before = 0, attempt = $1, started_at = $2 where id = $3`,
 		r.Attempt, ms(r.StartedAt), run); err != nil {
 		return Run{}, err
 	}
@@ -67,8 +67,8 @@ func startIn(tx *sqlite.Tx, run int64, now time.Time) (Run, error) {
 }
 
 // fenced returns the run of an attempt if that attempt is the running one.
-func fenced(tx *sqlite.Tx, a Attempt) (Run, error) {
-	r, err := runIn(tx, a.Run)
+func (l *Ledger) fenced(tx *sqlite.Tx, a Attempt) (Run, error) {
+	r, err := l.runIn(tx, a.Run)
 	if err != nil {
 		return Run{}, err
 	}
@@ -79,11 +79,13 @@ func fenced(tx *sqlite.Tx, a Attempt) (Run, error) {
 }
 
 // Finish commits how an attempt ended: outcome, event, notices and the after-move of its
-// file together. With RetryAt the run waits for its next attempt instead.
+// file together. With RetryAt the run waits for its next attempt instead, unless somebody
+// asked for its end meanwhile: then it is cancelled.
 func (l *Ledger) Finish(ctx context.Context, a Attempt, res Result) error {
 	now := time.Now()
 	return l.do(ctx, func(tx *sqlite.Tx) error {
-		r, err := fenced(tx, a)
+		res := res // an operation may run again
+		r, err := l.fenced(tx, a)
 		if err != nil {
 			return err
 		}
@@ -96,6 +98,9 @@ func (l *Ledger) Finish(ctx context.Context, a Attempt, res Result) error {
 		}
 		if err := addUsage(tx, a.Run, res); err != nil {
 			return err
+		}
+		if !res.RetryAt.IsZero() && r.CancelReason != "" {
+			res.Outcome, res.Error, res.RetryAt = OutcomeCancelled, r.CancelReason, time.Time{}
 		}
 		if res.RetryAt.IsZero() {
 			return finish(tx, r, res, now)
@@ -147,11 +152,12 @@ func finish(tx *sqlite.Tx, r Run, res Result, now time.Time) error {
 
 // Interrupt ends an attempt that was cut off: its process is gone, or has to go. Calls
 // that were on become interrupted, or uncertain when they may have changed the world. The
-// run waits for its next attempt, or is finished with final.
+// run waits for its next attempt, or is finished: with final, or as cancelled when somebody
+// asked for its end. What the attempt took is what final says, or else what it recorded.
 func (l *Ledger) Interrupt(ctx context.Context, a Attempt, reason string, final *Result) error {
 	now := time.Now()
 	return l.do(ctx, func(tx *sqlite.Tx) error {
-		r, err := fenced(tx, a)
+		r, err := l.fenced(tx, a)
 		if err != nil {
 			return err
 		}
@@ -170,14 +176,32 @@ func (l *Ledger) Interrupt(ctx context.Context, a Attempt, reason string, final 
 		if _, err := tx.Exec(`update runs set interruptions = interruptions + 1, state = 'waiting', waiting_for = 'resume', not_before = 0 where id = $1`, r.ID); err != nil {
 			return err
 		}
-		if final == nil {
-			return nil
+		last := final
+		if last == nil && r.CancelReason != "" {
+			last = &Result{Outcome: OutcomeCancelled, Error: r.CancelReason}
 		}
-		if err := addUsage(tx, a.Run, *final); err != nil {
+		took, err := recorded(tx, a)
+		if err != nil {
 			return err
 		}
-		return finish(tx, r, *final, now)
+		if last != nil && last.Steps+last.Calls > 0 {
+			took = *last
+		}
+		if err := addUsage(tx, a.Run, took); err != nil || last == nil {
+			return err
+		}
+		return finish(tx, r, *last, now)
 	})
+}
+
+// recorded is what an attempt took as far as its steps and calls say.
+func recorded(tx *sqlite.Tx, a Attempt) (Result, error) {
+	var took Result
+	err := tx.QueryRow(`select count(*), cast(coalesce(sum(tokens_in), 0) as bigint), cast(coalesce(sum(tokens_out), 0) as bigint),
+		cast(coalesce(sum(tokens_cached), 0) as bigint), (select count(*) from calls where run = $1 and attempt = $2)
+		from steps where run = $1 and attempt = $2`, a.Run, a.Number).
+		Scan(&took.Steps, &took.Usage.TokensIn, &took.Usage.TokensOut, &took.Usage.TokensCached, &took.Calls)
+	return took, err
 }
 
 // RequestCancel ends a run that is not running at once; a running one gets a reason that
@@ -185,7 +209,7 @@ func (l *Ledger) Interrupt(ctx context.Context, a Attempt, reason string, final 
 func (l *Ledger) RequestCancel(ctx context.Context, run int64, reason string) (Run, error) {
 	now := time.Now()
 	err := l.do(ctx, func(tx *sqlite.Tx) error {
-		r, err := runIn(tx, run)
+		r, err := l.runIn(tx, run)
 		if err != nil || r.State == StateFinished {
 			return err
 		}
@@ -211,14 +235,14 @@ func cancelIn(tx *sqlite.Tx, r Run, reason string, now time.Time) error {
 func (l *Ledger) Retry(ctx context.Context, run int64) (Run, error) {
 	now := time.Now()
 	err := l.do(ctx, func(tx *sqlite.Tx) error {
-		r, err := runIn(tx, run)
+		r, err := l.runIn(tx, run)
 		if err != nil {
 			return err
 		}
 		if r.State != StateFinished {
 			return fmt.Errorf("run %d is %s: %w", run, r.State, ErrNotClaimable)
 		}
-		if _, err := tx.Exec(`update runs set state = 'queued', outcome = '', exit = '', verified = 0, finished_at = 0, summary = '', error = '', interruptions = 0
+		if _, err := tx.Exec(`update runs set state = 'queued', outcome = '', exit = '', verified = 0, finished_at = 0, summary = '', error = '', cancel_reason = '', interruptions = 0
 			where id = $1`, run); err != nil {
 			return err
 		}
@@ -233,8 +257,11 @@ func (l *Ledger) Retry(ctx context.Context, run int64) (Run, error) {
 	return l.Run(ctx, run)
 }
 
-func runIn(tx *sqlite.Tx, id int64) (Run, error) {
-	r, err := scanRun(tx.QueryRow(`select `+runColumns+` from runs where id = $1`, id))
+// runIn reads a run that is about to be changed. PostgreSQL keeps the row for this
+// transaction, so that of two processes the second sees what the first made of it; SQLite
+// has one writer at a time anyway.
+func (l *Ledger) runIn(tx *sqlite.Tx, id int64) (Run, error) {
+	r, err := scanRun(tx.QueryRow(`select `+runColumns+` from runs where id = $1`+l.lock, id))
 	if errors.Is(err, sql.ErrNoRows) {
 		return Run{}, fmt.Errorf("run %d is %w", id, ErrNotFound)
 	}

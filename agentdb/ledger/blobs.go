@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 
 	"rouse/agentdb/sqlite"
@@ -30,7 +31,7 @@ func (l *Ledger) pack(text string) (stored, hash string, err error) {
 	sum := sha256.Sum256([]byte(text))
 	hash = hex.EncodeToString(sum[:])
 	path := l.blobPath(hash)
-	if _, err := os.Stat(path); err == nil {
+	if info, err := os.Stat(path); err == nil && info.Size() == int64(len(text)) {
 		return blobMark + hash, hash, nil
 	}
 	if err := writeBlob(path, text); err != nil {
@@ -41,7 +42,8 @@ func (l *Ledger) pack(text string) (stored, hash string, err error) {
 
 func (l *Ledger) blobPath(hash string) string { return filepath.Join(l.blobs, hash[:2], hash) }
 
-// writeBlob makes the file whole before it has its name.
+// writeBlob makes the file whole before it has its name, and its name durable before a row
+// refers to it.
 func writeBlob(path, text string) error {
 	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -58,7 +60,19 @@ func writeBlob(path, text string) error {
 	if err != nil {
 		return errors.Join(err, os.Remove(f.Name()))
 	}
-	return nil
+	return errors.Join(syncDir(dir), syncDir(filepath.Dir(dir)))
+}
+
+// syncDir makes the names in a folder durable; Windows does so by itself and refuses to be asked.
+func syncDir(path string) error {
+	if runtime.GOOS == "windows" {
+		return nil
+	}
+	dir, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
 }
 
 func (l *Ledger) unpack(stored string) (json.RawMessage, error) {
@@ -69,6 +83,9 @@ func (l *Ledger) unpack(stored string) (json.RawMessage, error) {
 	text, err := os.ReadFile(l.blobPath(hash))
 	if err != nil {
 		return nil, fmt.Errorf("a large value of the record is missing: %w; restore the home from a backup", err)
+	}
+	if sum := sha256.Sum256(text); hex.EncodeToString(sum[:]) != hash {
+		return nil, fmt.Errorf("a large value of the record is damaged: %s; restore the home from a backup", l.blobPath(hash))
 	}
 	return text, nil
 }
@@ -83,7 +100,7 @@ func (l *Ledger) keep(ctx context.Context, a Attempt, value []byte, op func(tx *
 		return err
 	}
 	return l.do(ctx, func(tx *sqlite.Tx) error {
-		r, err := fenced(tx, a)
+		r, err := l.fenced(tx, a)
 		if err != nil {
 			return err
 		}

@@ -21,7 +21,7 @@ func scanClaim(row interface{ Scan(...any) error }) (ClaimStatus, error) {
 
 // ClaimOf looks up who took a content; false when nobody did.
 func (l *Ledger) ClaimOf(ctx context.Context, job, path, hash string) (ClaimStatus, bool, error) {
-	c, err := scanClaim(l.read.QueryRowContext(ctx, `select `+claimColumns+` from claims where job = $1 and path = $2 and hash = $3`, job, path, hash))
+	c, err := scanClaim(l.read.QueryRowContext(ctx, `select `+claimColumns+` from claims where job = $1 and path = $2 and hash = $3`, job, l.path(path), hash))
 	if errors.Is(err, sql.ErrNoRows) {
 		return ClaimStatus{}, false, nil
 	}
@@ -30,7 +30,7 @@ func (l *Ledger) ClaimOf(ctx context.Context, job, path, hash string) (ClaimStat
 
 // ClaimsOf lists the claims of a job on a path: one for each content that was there.
 func (l *Ledger) ClaimsOf(ctx context.Context, job, path string) ([]ClaimStatus, error) {
-	rows, err := l.read.QueryContext(ctx, `select `+claimColumns+` from claims where job = $1 and path = $2 order by id`, job, path)
+	rows, err := l.read.QueryContext(ctx, `select `+claimColumns+` from claims where job = $1 and path = $2 order by id`, job, l.path(path))
 	return collect(rows, err, func(rows *sql.Rows) (ClaimStatus, error) { return scanClaim(rows) })
 }
 

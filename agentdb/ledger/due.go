@@ -54,7 +54,7 @@ func (l *Ledger) RecordDue(ctx context.Context, now time.Time, due []Due, waterm
 	err := l.do(ctx, func(tx *sqlite.Tx) error {
 		for i, d := range due {
 			var err error
-			if out[i], err = recordOne(tx, now, d); err != nil {
+			if out[i], err = l.recordOne(tx, now, d); err != nil {
 				return err
 			}
 		}
@@ -68,20 +68,25 @@ func (l *Ledger) RecordDue(ctx context.Context, now time.Time, due []Due, waterm
 	return out, err
 }
 
-func recordOne(tx *sqlite.Tx, now time.Time, d Due) (Occurrence, error) {
+// recordOne inserts the instant's row first, so that of two schedulers the second waits for
+// the first and finds its decision.
+func (l *Ledger) recordOne(tx *sqlite.Tx, now time.Time, d Due) (Occurrence, error) {
 	o := Occurrence{Job: d.Job, Nominal: d.Nominal, Actual: d.Actual, Decision: d.Decision, Reason: d.Reason}
-	var actual int64
-	err := tx.QueryRow(`select actual, decision, reason, run from occurrences where job = $1 and nominal = $2`, d.Job, ms(d.Nominal)).
-		Scan(&actual, &o.Decision, &o.Reason, &o.Run)
-	if err == nil {
+	var mine int64
+	err := tx.QueryRow(`insert into occurrences (job, nominal, actual, decision, reason, recorded_at) values ($1, $2, $3, $4, $5, $6)
+		on conflict (job, nominal) do nothing returning nominal`, d.Job, ms(d.Nominal), ms(d.Actual), d.Decision, d.Reason, ms(now)).Scan(&mine)
+	if errors.Is(err, sql.ErrNoRows) {
+		var actual int64
+		err := tx.QueryRow(`select actual, decision, reason, run from occurrences where job = $1 and nominal = $2`, d.Job, ms(d.Nominal)).
+			Scan(&actual, &o.Decision, &o.Reason, &o.Run)
 		o.Actual = instant(actual)
-		return o, nil
+		return o, err
 	}
-	if !errors.Is(err, sql.ErrNoRows) {
+	if err != nil {
 		return o, err
 	}
 	if d.Decision == DecisionRun {
-		if o.Decision, o.Reason, err = overlapIn(tx, now, d); err != nil {
+		if o.Decision, o.Reason, err = l.overlapIn(tx, now, d); err != nil {
 			return o, err
 		}
 	}
@@ -93,8 +98,11 @@ func recordOne(tx *sqlite.Tx, now time.Time, d Due) (Occurrence, error) {
 		map[string]any{"nominal": d.Nominal.UTC(), "reason": o.Reason}); err != nil {
 		return o, err
 	}
-	_, err = tx.Exec(`insert into occurrences (job, nominal, actual, decision, reason, run, recorded_at) values ($1, $2, $3, $4, $5, $6, $7)`,
-		d.Job, ms(d.Nominal), ms(d.Actual), o.Decision, o.Reason, o.Run, ms(now))
+	if d.Decision != DecisionRun {
+		return o, nil
+	}
+	_, err = tx.Exec(`update occurrences set decision = $1, reason = $2, run = $3 where job = $4 and nominal = $5`,
+		o.Decision, o.Reason, o.Run, d.Job, ms(d.Nominal))
 	return o, err
 }
 
@@ -110,8 +118,8 @@ func acceptDue(tx *sqlite.Tx, now time.Time, d Due) (int64, error) {
 }
 
 // overlapIn decides a due instant against the job's other runs, as the ledger has them.
-func overlapIn(tx *sqlite.Tx, now time.Time, d Due) (decision, reason string, err error) {
-	rows, err := tx.Query(`select `+runColumns+` from runs where job = $1 and state in ('queued', 'running') order by id`, d.Job)
+func (l *Ledger) overlapIn(tx *sqlite.Tx, now time.Time, d Due) (decision, reason string, err error) {
+	rows, err := tx.Query(`select `+runColumns+` from runs where job = $1 and state in ('queued', 'running') order by id`+l.lock, d.Job)
 	others, err := collect(rows, err, scanRuns)
 	if err != nil {
 		return "", "", err

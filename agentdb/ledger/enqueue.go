@@ -33,7 +33,7 @@ func (l *Ledger) Enqueue(ctx context.Context, reqs ...Request) ([]Accepted, erro
 		for i, r := range reqs {
 			var err error
 			if r.Claim != nil {
-				out[i], err = acceptClaim(tx, now, r, details[i])
+				out[i], err = l.acceptClaim(tx, now, r, details[i])
 			} else {
 				out[i], err = accept(tx, now, r, r.Key, details[i])
 			}
@@ -69,21 +69,23 @@ func accept(tx *sqlite.Tx, now time.Time, r Request, key, detail string) (Accept
 	return Accepted{Run: id, New: true}, addEvent(tx, Event{Run: id, Job: r.Job, At: now, Kind: "run.queued"}, map[string]any{"trigger": r.Trigger})
 }
 
-func acceptClaim(tx *sqlite.Tx, now time.Time, r Request, detail string) (Accepted, error) {
+// acceptClaim inserts the claim first, so that of two processes that saw the same file the
+// second waits for the first and is blocked by it.
+func (l *Ledger) acceptClaim(tx *sqlite.Tx, now time.Time, r Request, detail string) (Accepted, error) {
 	c := r.Claim
 	var id, run, generation, modified int64
 	var outcome, after string
-	err := tx.QueryRow(`select id, run, generation, mod_time, outcome, after from claims where job = $1 and path = $2 and hash = $3`, c.Job, c.Path, c.Hash).
-		Scan(&id, &run, &generation, &modified, &outcome, &after)
-	switch {
-	case errors.Is(err, sql.ErrNoRows):
-		if err := tx.QueryRow(`insert into claims (job, path, hash, size, mod_time, run, generation) values ($1, $2, $3, $4, $5, 0, 0) returning id`,
-			c.Job, c.Path, c.Hash, c.Size, ms(c.ModTime)).Scan(&id); err != nil {
-			return Accepted{}, err
-		}
-	case err != nil:
+	err := tx.QueryRow(`insert into claims (job, path, hash, size, mod_time, run, generation) values ($1, $2, $3, $4, $5, 0, 0)
+		on conflict (job, path, hash) do nothing returning id`, c.Job, c.Path, c.Hash, c.Size, ms(c.ModTime)).Scan(&id)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = tx.QueryRow(`select id, run, generation, mod_time, outcome, after from claims where job = $1 and path = $2 and hash = $3`+l.lock, c.Job, c.Path, c.Hash).
+			Scan(&id, &run, &generation, &modified, &outcome, &after)
+	}
+	if err != nil {
 		return Accepted{}, err
-	case outcome == "" || Outcome(outcome).Done(), after == AfterFailed && modified == ms(c.ModTime): // failed, and not dropped anew: it could not be moved away
+	}
+	stuck := after == AfterFailed && modified == ms(c.ModTime) // failed, and not dropped anew: it could not be moved away
+	if generation > 0 && (outcome == "" || Outcome(outcome).Done() || stuck) {
 		return Accepted{Run: run, Blocked: true, Outcome: Outcome(outcome)}, seenAgain(tx, now, *c, id, run, after)
 	}
 	generation++

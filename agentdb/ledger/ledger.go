@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"strings"
 	"sync"
 	"time"
 
@@ -31,6 +32,8 @@ type Ledger struct {
 	writer *sqlite.Writer
 	read   *sql.DB
 	blobs  string
+	path   func(string) string // a file's path as the claims hold it
+	lock   string              // what a query ends in that reads a row to change it
 	close  func() error
 
 	keeping sync.RWMutex // held for reading from the write of a blob to the row that refers to it
@@ -43,9 +46,12 @@ type Ledger struct {
 // Open opens or creates a ledger. A file that is damaged or not a ledger is a
 // *sqlite.CorruptError.
 func Open(ctx context.Context, o Options) (*Ledger, error) {
-	l := &Ledger{blobs: o.Blobs, changed: make(chan struct{})}
+	l := &Ledger{blobs: o.Blobs, path: func(p string) string { return p }, changed: make(chan struct{})}
 	if o.Path == "" {
-		return l, l.openPostgres(ctx, o.DB)
+		if err := l.openPostgres(ctx, o.DB); err != nil {
+			return nil, err
+		}
+		return l, nil
 	}
 	dir, err := fs.Sub(migrations, "migrations/sqlite")
 	if err != nil {
@@ -128,6 +134,12 @@ func collect[T any](rows *sql.Rows, err error, scan func(*sql.Rows) (T, error)) 
 	return out, rows.Err()
 }
 
+// storable is a text as PostgreSQL takes it: UTF-8 without zero bytes. What tools and models
+// say, and names of files, may be neither.
+func storable(s string) string {
+	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
+}
+
 // openPostgres brings the schema of a PostgreSQL database up to date; starts that race
 // wait for each other on an advisory lock.
 func (l *Ledger) openPostgres(ctx context.Context, db *sql.DB) error {
@@ -171,8 +183,8 @@ func (l *Ledger) openPostgres(ctx context.Context, db *sql.DB) error {
 	if err := tx.Commit(); err != nil {
 		return err
 	}
-	l.read = db
-	if l.writer, err = sqlite.NewWriter(ctx, db, sqlite.WriterOptions{}); err != nil {
+	l.read, l.lock, l.path = db, " for update", storable
+	if l.writer, err = sqlite.NewWriter(ctx, db, sqlite.WriterOptions{Text: storable}); err != nil {
 		return err
 	}
 	l.close = l.writer.Close

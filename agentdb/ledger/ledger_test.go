@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	_ "github.com/jackc/pgx/v5/stdlib"
@@ -51,7 +52,7 @@ func TestPostgres(t *testing.T) {
 	}
 	defer admin.Close()
 	schemas := 0
-	ledgertest.Run(t, func(t *testing.T) ledgertest.Open {
+	fresh := func(t *testing.T) ledgertest.Open {
 		schemas++
 		schema := fmt.Sprintf("rouse_test_%d_%d", os.Getpid(), schemas)
 		if _, err := admin.ExecContext(t.Context(), "create schema "+schema); err != nil {
@@ -67,7 +68,7 @@ func TestPostgres(t *testing.T) {
 			sep = "&"
 		}
 		return func(t *testing.T) *ledger.Ledger {
-			db, err := sql.Open("pgx", url+sep+"search_path="+schema)
+			db, err := sql.Open("pgx", url+sep+"search_path="+schema+"&application_name="+schema)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -79,7 +80,70 @@ func TestPostgres(t *testing.T) {
 			t.Cleanup(func() { l.Close() })
 			return l
 		}
+	}
+	ledgertest.Run(t, fresh)
+	t.Run("Deadlock", func(t *testing.T) { deadlock(t, admin) })
+	t.Run("Restart", func(t *testing.T) {
+		l := fresh(t)(t)
+		restart(t, admin, fmt.Sprintf("rouse_test_%d_%d", os.Getpid(), schemas), l)
 	})
+}
+
+// restart: a server that drops every connection of the ledger between two writes costs no write.
+func restart(t *testing.T, admin *sql.DB, name string, l *ledger.Ledger) {
+	for i := range 3 {
+		if _, err := l.Enqueue(t.Context(), ledger.Request{Job: "j", Agent: "a", Trigger: ledger.TriggerAPI}); err != nil {
+			t.Fatalf("after %d restarts: %v", i, err)
+		}
+		var dropped int
+		if err := admin.QueryRowContext(t.Context(), `select count(*) filter (where pg_terminate_backend(pid, 5000)) from pg_stat_activity where application_name = $1`,
+			name).Scan(&dropped); err != nil || dropped == 0 {
+			t.Fatalf("%d connections dropped: %v", dropped, err)
+		}
+	}
+}
+
+// deadlock: PostgreSQL ends one of two processes that wait for each other; its writes are
+// done again instead of being given up.
+func deadlock(t *testing.T, admin *sql.DB) {
+	table := fmt.Sprintf("rouse_test_%d_deadlock", os.Getpid())
+	if _, err := admin.ExecContext(t.Context(), fmt.Sprintf("create table %[1]s (id int primary key, n int); insert into %[1]s values (0, 0), (1, 0)", table)); err != nil {
+		t.Fatal(err)
+	}
+	defer admin.ExecContext(noCancel, "drop table "+table)
+	var all, held sync.WaitGroup
+	held.Add(2)
+	for mine := range 2 {
+		all.Go(func() {
+			w, err := sqlite.NewWriter(t.Context(), admin, sqlite.WriterOptions{})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer w.Close()
+			add := "update " + table + " set n = n + 1 where id = $1"
+			first := true
+			if err := w.Do(t.Context(), func(tx *sqlite.Tx) error {
+				if _, err := tx.Exec(add, mine); err != nil {
+					return err
+				}
+				if first { // each holds a row before it asks for the other's
+					first = false
+					held.Done()
+					held.Wait()
+				}
+				_, err := tx.Exec(add, 1-mine)
+				return err
+			}); err != nil {
+				t.Errorf("writer %d: %v", mine, err)
+			}
+		})
+	}
+	all.Wait()
+	var least, most int
+	if err := admin.QueryRowContext(t.Context(), "select min(n), max(n) from "+table).Scan(&least, &most); err != nil || least != 2 || most != 2 {
+		t.Errorf("written %d to %d times, want 2: %v", least, most, err)
+	}
 }
 
 func TestOpenRefusesWhatIsNoLedger(t *testing.T) {
@@ -91,6 +155,47 @@ func TestOpenRefusesWhatIsNoLedger(t *testing.T) {
 	var corrupt *sqlite.CorruptError
 	if !errors.As(err, &corrupt) {
 		t.Errorf("got %v, want a *sqlite.CorruptError", err)
+	}
+}
+
+// A large value that is not what was written is said to be damaged, and not given out; the
+// same value written again mends a file that was cut off.
+func TestDamagedValue(t *testing.T) {
+	dir := t.TempDir()
+	l := openIn(t, dir)
+	a, err := l.Enqueue(t.Context(), ledger.Request{Job: "j", Agent: "a", Trigger: ledger.TriggerAPI})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, attempt, err := l.StartAttempt(t.Context(), a[0].Run)
+	if err != nil {
+		t.Fatal(err)
+	}
+	large := []byte(`"` + strings.Repeat("x", 100_000) + `"`)
+	say := func(number int) {
+		t.Helper()
+		if err := l.StartStep(t.Context(), attempt, ledger.Step{Number: number}); err != nil {
+			t.Fatal(err)
+		}
+		if err := l.FinishStep(t.Context(), attempt, ledger.Step{Number: number, Message: large}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	say(1)
+	files, err := filepath.Glob(filepath.Join(dir, "blobs", "*", "*"))
+	if err != nil || len(files) != 1 {
+		t.Fatalf("files of values: %v %v", files, err)
+	}
+	if err := os.WriteFile(files[0], large[:5000], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Steps(t.Context(), a[0].Run); err == nil || !strings.Contains(err.Error(), "damaged") || !strings.Contains(err.Error(), files[0]) {
+		t.Errorf("a cut-off value was read: %v", err)
+	}
+	say(2)
+	steps, err := l.Steps(t.Context(), a[0].Run)
+	if err != nil || len(steps) != 2 || string(steps[0].Message) != string(large) {
+		t.Errorf("the value was not mended: %v", err)
 	}
 }
 
@@ -192,6 +297,32 @@ func TestQueueInvariants(t *testing.T) {
 			},
 		})
 	})
+}
+
+// BenchmarkEnqueue accepts runs durably: compare one caller with BenchmarkFsync of package
+// sqlite, and sixteen with one.
+func BenchmarkEnqueue(b *testing.B) {
+	for _, callers := range []int{1, 16} {
+		b.Run(fmt.Sprintf("callers=%d", callers), func(b *testing.B) {
+			l := openIn(b, b.TempDir())
+			work := make(chan struct{}, callers)
+			var all sync.WaitGroup
+			for range callers {
+				all.Go(func() {
+					for range work {
+						if _, err := l.Enqueue(b.Context(), ledger.Request{Job: "j", Agent: "a", Trigger: ledger.TriggerAPI}); err != nil {
+							b.Error(err)
+						}
+					}
+				})
+			}
+			for b.Loop() {
+				work <- struct{}{}
+			}
+			close(work)
+			all.Wait()
+		})
+	}
 }
 
 // BenchmarkRun is the ledger's part of one run: accepted, started, finished.

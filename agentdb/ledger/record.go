@@ -76,7 +76,7 @@ func (l *Ledger) Events(ctx context.Context, f EventFilter) ([]Event, error) {
 // StartStep records that a model turn begins.
 func (l *Ledger) StartStep(ctx context.Context, a Attempt, s Step) error {
 	return l.do(ctx, func(tx *sqlite.Tx) error {
-		r, err := fenced(tx, a)
+		r, err := l.fenced(tx, a)
 		if err != nil {
 			return err
 		}
@@ -97,9 +97,10 @@ func (l *Ledger) FinishStep(ctx context.Context, a Attempt, s Step) error {
 		notices = []byte("[]")
 	}
 	return l.keep(ctx, a, s.Message, func(tx *sqlite.Tx, r Run, message string) error {
-		if _, err := tx.Exec(`update steps set message = $1, body = $2, notices = $3, tokens_in = $4, tokens_out = $5, tokens_cached = $6, finished_at = $7
+		updated, err := tx.Exec(`update steps set message = $1, body = $2, notices = $3, tokens_in = $4, tokens_out = $5, tokens_cached = $6, finished_at = $7
 			where run = $8 and attempt = $9 and number = $10`,
-			message, s.Text, string(notices), s.Usage.TokensIn, s.Usage.TokensOut, s.Usage.TokensCached, ms(s.FinishedAt), a.Run, a.Number, s.Number); err != nil {
+			message, s.Text, string(notices), s.Usage.TokensIn, s.Usage.TokensOut, s.Usage.TokensCached, ms(s.FinishedAt), a.Run, a.Number, s.Number)
+		if err := one(updated, err, "step %d of run %d ended without having started", s.Number, a.Run); err != nil {
 			return err
 		}
 		return addEvent(tx, Event{Run: a.Run, Job: r.Job, At: s.FinishedAt, Kind: "step.finished"},
@@ -122,13 +123,26 @@ func (l *Ledger) StartCall(ctx context.Context, a Attempt, c Call) error {
 // FinishCall records the result of a call.
 func (l *Ledger) FinishCall(ctx context.Context, a Attempt, c Call) error {
 	return l.keep(ctx, a, c.Envelope, func(tx *sqlite.Tx, r Run, envelope string) error {
-		if _, err := tx.Exec(`update calls set state = $1, envelope = $2, finished_at = $3 where run = $4 and attempt = $5 and step = $6 and position = $7`,
-			c.State, envelope, ms(c.FinishedAt), a.Run, a.Number, c.Step, c.Index); err != nil {
+		updated, err := tx.Exec(`update calls set state = $1, envelope = $2, finished_at = $3 where run = $4 and attempt = $5 and step = $6 and position = $7`,
+			c.State, envelope, ms(c.FinishedAt), a.Run, a.Number, c.Step, c.Index)
+		if err := one(updated, err, "call %d in step %d of run %d ended without having started", c.Index, c.Step, a.Run); err != nil {
 			return err
 		}
 		return addEvent(tx, Event{Run: a.Run, Job: r.Job, At: c.FinishedAt, Kind: "call.finished"},
 			map[string]any{"step": c.Step, "tool": c.Tool, "state": c.State, "ms": c.FinishedAt.Sub(c.StartedAt).Milliseconds()})
 	})
+}
+
+// one refuses an update that met no row: what it had to say would be lost.
+func one(updated sql.Result, err error, format string, args ...any) error {
+	if err != nil {
+		return err
+	}
+	n, err := updated.RowsAffected()
+	if err == nil && n == 0 {
+		err = fmt.Errorf(format, args...)
+	}
+	return err
 }
 
 // Steps lists the steps of a run over all its attempts, in order.

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -20,6 +21,9 @@ const (
 // WriterOptions tune a Writer.
 type WriterOptions struct {
 	Group int // operations that may share a commit; 0 means 512
+	// Text, when set, is what every text argument passes: PostgreSQL refuses some that
+	// SQLite stores as they are.
+	Text func(string) string
 }
 
 // Writer commits the operations of many callers together. One goroutine owns one
@@ -30,6 +34,7 @@ type Writer struct {
 	ctx   context.Context
 	db    *sql.DB
 	group int
+	text  func(string) string
 	done  chan struct{}
 
 	mu      sync.Mutex
@@ -55,7 +60,7 @@ func NewWriter(ctx context.Context, db *sql.DB, o WriterOptions) (*Writer, error
 	if o.Group <= 0 {
 		o.Group = defaultGroup
 	}
-	w := &Writer{ctx: context.WithoutCancel(ctx), db: db, group: o.Group, done: make(chan struct{}), wake: make(chan struct{}, 1)}
+	w := &Writer{ctx: context.WithoutCancel(ctx), db: db, group: o.Group, text: o.Text, done: make(chan struct{}), wake: make(chan struct{}, 1)}
 	go w.run()
 	return w, nil
 }
@@ -194,7 +199,7 @@ func (w *Writer) commit(conn *connection, batch []*operation) *connection {
 func (w *Writer) begin(conn *connection) (*connection, *sql.Tx, error) {
 	var err error
 	if conn == nil {
-		if conn, err = open(w.ctx, w.db); err != nil {
+		if conn, err = open(w.ctx, w.db, w.text); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -213,15 +218,16 @@ func (w *Writer) begin(conn *connection) (*connection, *sql.Tx, error) {
 type connection struct {
 	ctx        context.Context
 	conn       *sql.Conn
+	text       func(string) string
 	statements map[string]*sql.Stmt
 }
 
-func open(ctx context.Context, db *sql.DB) (*connection, error) {
+func open(ctx context.Context, db *sql.DB, text func(string) string) (*connection, error) {
 	conn, err := db.Conn(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("cannot reach the database: %w", err)
 	}
-	return &connection{ctx, conn, map[string]*sql.Stmt{}}, nil
+	return &connection{ctx, conn, text, map[string]*sql.Stmt{}}, nil
 }
 
 func (c *connection) close() {
@@ -294,12 +300,26 @@ func (t *Tx) prepare(query string) error {
 	return nil
 }
 
+// passed gives the arguments as the server takes them.
+func (c *connection) passed(args []any) []any {
+	if c.text == nil {
+		return args
+	}
+	out := slices.Clone(args)
+	for i, arg := range out {
+		if text, ok := arg.(string); ok {
+			out[i] = c.text(text)
+		}
+	}
+	return out
+}
+
 // Exec runs a statement.
 func (t *Tx) Exec(query string, args ...any) (sql.Result, error) {
 	if err := t.prepare(query); err != nil {
 		return nil, err
 	}
-	return t.conn.statements[query].ExecContext(t.conn.ctx, args...)
+	return t.conn.statements[query].ExecContext(t.conn.ctx, t.conn.passed(args)...)
 }
 
 // Query runs a statement that gives rows; the caller closes them before it goes on.
@@ -307,7 +327,7 @@ func (t *Tx) Query(query string, args ...any) (*sql.Rows, error) {
 	if err := t.prepare(query); err != nil {
 		return nil, err
 	}
-	return t.conn.statements[query].QueryContext(t.conn.ctx, args...)
+	return t.conn.statements[query].QueryContext(t.conn.ctx, t.conn.passed(args)...)
 }
 
 // QueryRow runs a statement that gives at most one row.
@@ -315,7 +335,7 @@ func (t *Tx) QueryRow(query string, args ...any) Row {
 	if err := t.prepare(query); err != nil {
 		return Row{err: err}
 	}
-	return Row{row: t.conn.statements[query].QueryRowContext(t.conn.ctx, args...)}
+	return Row{row: t.conn.statements[query].QueryRowContext(t.conn.ctx, t.conn.passed(args)...)}
 }
 
 // SQL is the transaction itself, for statements whose text varies (they are not cached).

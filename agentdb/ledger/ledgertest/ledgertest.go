@@ -22,6 +22,7 @@ func Run(t *testing.T, fresh func(t *testing.T) Open) {
 		"KeyIsOneRun": keyIsOneRun, "Claims": claims, "Overlap": overlap, "DueOnce": dueOnce, "Watermarks": watermarks,
 		"Fencing": fencing, "RetryLater": retryLater, "Interrupt": interrupt, "Cancel": cancel, "Retry": retryFinished,
 		"Record": record, "Outbox": outbox, "Prune": prune, "Filters": filters, "Survives": survives, "Changed": changed,
+		"Race": race, "AnyText": anyText, "CancelIsKept": cancelIsKept, "Took": took, "Unstarted": unstarted,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, fresh(t)) })
 	}

@@ -1,0 +1,82 @@
+package ledgertest
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"rouse/agentdb/ledger"
+)
+
+// anyText: what a tool or a model says, or a file is called, may be no UTF-8 and hold zero bytes; a run must be
+// able to end all the same.
+func anyText(t *testing.T, open Open) {
+	l, ctx, now := open(t), t.Context(), time.Now()
+	const said = "a\x00b\xffc"
+	run := enqueue(t, l, ledger.Request{Job: "j", Agent: "a", Trigger: ledger.TriggerWatch, Claim: &ledger.Claim{Job: "j", Path: "/in/" + said, Hash: "h"}})[0].Run
+	if c, found, err := l.ClaimOf(ctx, "j", "/in/"+said, "h"); err != nil || !found || c.Run != run {
+		t.Errorf("the claim: %+v %v %v", c, found, err)
+	}
+	a := start(t, l, run)
+	ok(t, l.StartStep(ctx, a, ledger.Step{Number: 1, StartedAt: now}))
+	ok(t, l.FinishStep(ctx, a, ledger.Step{Number: 1, Text: said, Message: json.RawMessage(`{"text":"a\u0000"}`), Notices: []string{said}, FinishedAt: now}))
+	ok(t, l.StartCall(ctx, a, ledger.Call{Step: 1, ID: said, Key: said, Tool: said, Args: json.RawMessage(said), Effect: ledger.EffectRead, StartedAt: now}))
+	ok(t, l.FinishCall(ctx, a, ledger.Call{Step: 1, Tool: said, State: ledger.CallDone, Envelope: json.RawMessage(said), FinishedAt: now}))
+	ok(t, l.AppendEvents(ctx, ledger.Event{Kind: "watch.degraded", Job: "j", Data: json.RawMessage(said)}))
+	ok(t, l.Finish(ctx, a, ledger.Result{Outcome: ledger.OutcomeError, Summary: said, Error: said, Exit: said,
+		Notices: []ledger.Notice{{Channel: "desktop", Title: said, Body: said}}}))
+	if r := get(t, l, run); r.State != ledger.StateFinished || !strings.HasPrefix(r.Error, "a") || !strings.HasSuffix(r.Summary, "c") {
+		t.Errorf("run: %+v", r)
+	}
+}
+
+// cancelIsKept: an end that was asked for while an attempt was on comes about, however that
+// attempt ends.
+func cancelIsKept(t *testing.T, open Open) {
+	l, ctx := open(t), t.Context()
+	for name, end := range map[string]func(a ledger.Attempt) error{
+		"retry": func(a ledger.Attempt) error {
+			return l.Finish(ctx, a, ledger.Result{Outcome: ledger.OutcomeError, Error: "flaky", RetryAt: time.Now().Add(time.Hour)})
+		},
+		"interrupt": func(a ledger.Attempt) error { return l.Interrupt(ctx, a, "killed", nil) },
+	} {
+		run := enqueue(t, l, manual(name))[0].Run
+		a := start(t, l, run)
+		must[ledger.Run](t)(l.RequestCancel(ctx, run, "no need"))
+		ok(t, end(a))
+		if r := get(t, l, run); r.Outcome != ledger.OutcomeCancelled || r.Error != "no need" {
+			t.Errorf("%s: %+v", name, r)
+		}
+		if r := must[ledger.Run](t)(l.Retry(ctx, run)); r.CancelReason != "" {
+			t.Errorf("%s: a run that was queued again is still to be cancelled: %+v", name, r)
+		}
+	}
+}
+
+// took: what an interrupted attempt took is not forgotten, though it could not say so.
+func took(t *testing.T, open Open) {
+	l, ctx, now := open(t), t.Context(), time.Now()
+	run := enqueue(t, l, manual("j"))[0].Run
+	a := start(t, l, run)
+	ok(t, l.StartStep(ctx, a, ledger.Step{Number: 1, StartedAt: now}))
+	ok(t, l.FinishStep(ctx, a, ledger.Step{Number: 1, Usage: ledger.Usage{TokensIn: 100, TokensOut: 10, TokensCached: 1}, FinishedAt: now}))
+	ok(t, l.StartCall(ctx, a, ledger.Call{Step: 1, Tool: "t", Effect: ledger.EffectRead, StartedAt: now}))
+	ok(t, l.Interrupt(ctx, a, "killed", nil))
+	ok(t, l.Finish(ctx, start(t, l, run), ledger.Result{Outcome: ledger.OutcomeSuccess, Steps: 2, Calls: 3, Usage: ledger.Usage{TokensIn: 5}}))
+	if r := get(t, l, run); r.Steps != 3 || r.Calls != 4 || r.Usage != (ledger.Usage{TokensIn: 105, TokensOut: 10, TokensCached: 1}) {
+		t.Errorf("run: %+v", r)
+	}
+}
+
+// unstarted: an end without a beginning is an error, not a record that is lost.
+func unstarted(t *testing.T, open Open) {
+	l, ctx := open(t), t.Context()
+	a := start(t, l, enqueue(t, l, manual("j"))[0].Run)
+	if err := l.FinishStep(ctx, a, ledger.Step{Number: 7}); err == nil || !strings.Contains(err.Error(), "step 7") {
+		t.Errorf("a step: %v", err)
+	}
+	if err := l.FinishCall(ctx, a, ledger.Call{Step: 7, Index: 2}); err == nil || !strings.Contains(err.Error(), "call 2 in step 7") {
+		t.Errorf("a call: %v", err)
+	}
+}
