@@ -109,7 +109,7 @@ func (b *bench) until(ok func() bool) {
 		case <-changed:
 		case <-time.After(5 * time.Millisecond): // a file that moved is no change of the ledger
 		case <-deadline:
-			b.t.Fatalf("%s: it did not happen; status: %+v", b.what, b.watcher.Status(t.Context()))
+			b.t.Fatalf("%s: it did not happen; status: %+v", b.what, b.watcher.Status(b.t.Context()))
 		}
 	}
 }
@@ -145,7 +145,7 @@ func (b *bench) count(job string) int {
 }
 
 func (b *bench) status(job string) watcher.Status {
-	for _, st := range b.watcher.Status(t.Context()) {
+	for _, st := range b.watcher.Status(b.t.Context()) {
 		if st.Job == job {
 			return st
 		}
