@@ -6,27 +6,46 @@ import (
 	"os"
 	"runtime"
 	"strings"
+	"unicode"
 
 	"github.com/gen2brain/beeep"
 
 	"rouse/agentdb/ledger"
 )
 
+// maxText is how much of a text is shown, in runes.
+const maxText = 1000
+
 // Desktop shows notices on the desktop of the user who runs the daemon.
-func Desktop() Channel { return desktop{getenv: os.Getenv} }
+func Desktop() Channel {
+	beeep.AppName = "rouse" // what the desktop calls the sender
+	return desktop{getenv: os.Getenv}
+}
 
 type desktop struct{ getenv func(string) string }
 
 // Send implements Channel.
 func (d desktop) Send(ctx context.Context, n ledger.Notice) error {
-	if err := d.Check(ctx); err != nil {
-		return err
-	}
 	body := n.Body
 	if who := signature(n); who != "" {
-		body = strings.TrimSpace(body + "\n" + who)
+		body = strings.TrimSpace(shorten(body) + "\n" + who)
 	}
-	return beeep.Notify(n.Title, body, "")
+	markup, err := d.look(ctx)
+	if err != nil {
+		return err
+	}
+	return beeep.Notify(plain(runtime.GOOS, n.Title), inMarkup(markup, plain(runtime.GOOS, body)), "")
+}
+
+// Check implements Channel.
+func (d desktop) Check(ctx context.Context) error {
+	_, err := d.look(ctx)
+	return err
+}
+
+// away says that there is no desktop here, in words that the owner can act on.
+func away(format string, args ...any) error {
+	return fmt.Errorf("the desktop %w: %s", ErrAway, fmt.Sprintf(format, args...))
 }
 
 // signature names the job and the outcome below the text.
@@ -40,16 +59,37 @@ func signature(n ledger.Notice) string {
 	return n.Job + ": " + strings.ReplaceAll(string(n.Outcome), "_", " ")
 }
 
-// Check implements Channel.
-func (d desktop) Check(context.Context) error {
-	if runtime.GOOS != "linux" {
-		return nil
+func shorten(s string) string {
+	if r := []rune(s); len(r) > maxText {
+		return string(r[:maxText-1]) + "…"
 	}
-	if d.getenv("DBUS_SESSION_BUS_ADDRESS") == "" {
-		runtimeDir := d.getenv("XDG_RUNTIME_DIR")
-		if _, err := os.Stat(runtimeDir + "/bus"); runtimeDir == "" || err != nil {
-			return fmt.Errorf("the desktop %w: this process belongs to no desktop session (DBUS_SESSION_BUS_ADDRESS is not set)", ErrAway)
+	return s
+}
+
+// plain makes text from anywhere (a file's name, a model's words) mean itself to the
+// programs that show it: control characters and a leading hyphen are options and escapes
+// to some; and where Windows has no better way, a PowerShell script is made of the text,
+// in which $, `, " and ]]> would run or end something.
+func plain(goos, s string) string {
+	s = strings.Map(func(r rune) rune {
+		if r != '\n' && unicode.IsControl(r) {
+			return ' '
 		}
+		return r
+	}, s)
+	if rest, ok := strings.CutPrefix(s, "-"); ok {
+		s = "\u2212" + rest
 	}
-	return nil
+	if goos == "windows" {
+		s = strings.NewReplacer("$", "\uff04", "`", "'", `"`, "'", "\u201c", "'", "\u201d", "'", "\u201e", "'", "]]>", "]] >").Replace(s)
+	}
+	return s
+}
+
+// inMarkup escapes a text for a service that takes it for markup.
+func inMarkup(markup bool, s string) string {
+	if !markup {
+		return s
+	}
+	return strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;").Replace(s)
 }

@@ -5,20 +5,32 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
+	"sync"
 	"time"
 
 	"rouse/agentdb/ledger"
 )
 
 const (
-	maxTries    = 8
 	sendTimeout = 10 * time.Second
 	awayPause   = time.Hour // between looks at a channel that cannot work here
 	page        = 64
 )
 
-// ErrAway says that a channel cannot work on this machine now; its notices wait.
-var ErrAway = errors.New("cannot be reached here")
+// pauses are those after each failed try; after the last there is none.
+var pauses = [...]time.Duration{time.Minute, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour, 6 * time.Hour, 12 * time.Hour}
+
+// maxTries is how often a notice is sent before it is given up.
+const maxTries = len(pauses) + 1
+
+// Errors that callers tell apart.
+var (
+	// ErrAway says that a channel cannot work on this machine now; its notices wait.
+	ErrAway = errors.New("cannot be reached here")
+
+	errSilent = fmt.Errorf("it did not answer within %s", sendTimeout)
+)
 
 // Channel is a way to reach the owner.
 type Channel interface {
@@ -39,7 +51,10 @@ type Notifier struct {
 	ledger   *ledger.Ledger
 	channels map[string]Channel
 	log      *slog.Logger
-	away     map[string]bool // channels of which it was said that they cannot work here
+	back     chan struct{} // capacity 1: a channel may be back
+
+	mu   sync.Mutex
+	away map[string]bool // channels that could not be reached when last tried
 }
 
 // New checks the options.
@@ -50,11 +65,35 @@ func New(o Options) (*Notifier, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Notifier{o.Ledger, o.Channels, o.Logger, map[string]bool{}}, nil
+	n := &Notifier{ledger: o.Ledger, channels: o.Channels, log: o.Logger, back: make(chan struct{}, 1), away: map[string]bool{}}
+	n.recall() // the session may be another than that of the last process
+	return n, nil
 }
 
-// Run delivers until ctx ends. Notices that had to wait for a desktop are tried anew first.
+// reached notes that a channel works, or that it cannot be reached. When it is back, what
+// waits for it is tried again.
+func (n *Notifier) reached(channel string, works bool) {
+	n.mu.Lock()
+	back := works && n.away[channel]
+	n.away[channel] = !works
+	n.mu.Unlock()
+	if back {
+		n.recall()
+	}
+}
+
+// recall has the notices tried again that wait for a channel that could not be reached.
+func (n *Notifier) recall() {
+	select {
+	case n.back <- struct{}{}:
+	default:
+	}
+}
+
+// Run delivers until ctx ends.
 func (n *Notifier) Run(ctx context.Context) error {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
 	for {
 		changed := n.ledger.Changed()
 		next, err := n.deliver(ctx)
@@ -62,24 +101,19 @@ func (n *Notifier) Run(ctx context.Context) error {
 			n.log.Error("the outbox could not be read; it is tried again", "error", err)
 			next = time.Now().Add(time.Minute)
 		}
-		var timer <-chan time.Time
-		var t *time.Timer
+		timer.Stop()
 		if !next.IsZero() {
-			t = time.NewTimer(time.Until(next))
-			timer = t.C
+			timer.Reset(time.Until(next))
 		}
-		over := false
 		select {
 		case <-ctx.Done():
-			over = true
-		case <-changed:
-		case <-timer:
-		}
-		if t != nil {
-			t.Stop()
-		}
-		if over {
 			return nil
+		case <-n.back:
+			if err := n.retryAway(ctx); err != nil && ctx.Err() == nil {
+				n.log.Error("notices that wait could not be tried again", "error", err)
+			}
+		case <-changed:
+		case <-timer.C:
 		}
 	}
 }
@@ -91,88 +125,136 @@ func (n *Notifier) deliver(ctx context.Context) (time.Time, error) {
 		if err != nil {
 			return time.Time{}, err
 		}
-		for _, notice := range due {
-			if ctx.Err() != nil {
-				break
-			}
-			if err := n.one(ctx, notice); err != nil {
-				return time.Time{}, err
-			}
-		}
-		if len(due) < page {
+		if len(due) == 0 {
 			break
+		}
+		if err := n.each(ctx, due); err != nil {
+			return time.Time{}, err
 		}
 	}
 	return n.ledger.NextNotice(ctx, time.Now())
 }
 
-// one tries one notice and records how it went.
-func (n *Notifier) one(ctx context.Context, notice ledger.Notice) error {
-	channel, ok := n.channels[notice.Channel]
-	err := fmt.Errorf("there is no channel %q in the configuration any more", notice.Channel)
-	if ok {
-		err = send(ctx, channel, notice)
+// retryAway sends, before their time, the notices that wait for a channel that could not
+// be reached.
+func (n *Notifier) retryAway(ctx context.Context) error {
+	waiting, err := n.ledger.Undelivered(ctx, 10*page)
+	if err != nil {
+		return err
 	}
-	if stopped := ctx.Err(); stopped != nil {
-		return stopped // in the middle: it is tried at the next start
-	}
-	notice.Error = ""
-	switch {
-	case err == nil:
-		notice.State = ledger.NoticeDelivered
-		notice.Tries++
-		n.away[notice.Channel] = false
-	case errors.Is(err, ErrAway):
-		notice.Error, notice.NextAt = err.Error(), time.Now().Add(awayPause)
-		if !n.away[notice.Channel] {
-			n.away[notice.Channel] = true
-			n.log.Warn("notices wait in the outbox", "channel", notice.Channel, "reason", err)
+	var again []ledger.Notice
+	n.mu.Lock()
+	for i := len(waiting) - 1; i >= 0; i-- { // the oldest first
+		if w := waiting[i]; w.State == ledger.NoticePending && !n.away[w.Channel] && strings.Contains(w.Error, ErrAway.Error()) {
+			again = append(again, w)
 		}
-		n.log.Info("notice", "job", notice.Job, "run", notice.Run, "title", notice.Title, "body", notice.Body)
-	default:
-		notice.Tries++
-		notice.Error, notice.NextAt = err.Error(), time.Now().Add(pauseAfter(notice.Tries))
-		if notice.Tries >= maxTries {
-			notice.State = ledger.NoticeFailed
-		}
-		n.log.Warn("a notice could not be delivered", "channel", notice.Channel, "title", notice.Title, "tries", notice.Tries, "given_up", notice.State == ledger.NoticeFailed, "error", err)
 	}
-	return n.ledger.MarkNotice(ctx, notice)
+	n.mu.Unlock()
+	return n.each(ctx, again)
 }
 
-// pauseAfter grows from a minute to four hours.
-func pauseAfter(tries int) time.Duration {
-	return min(time.Minute<<(2*(tries-1)), 4*time.Hour)
+// each tries notices, those of a channel in their order and beside those of the others: a
+// channel that hangs holds up its own.
+func (n *Notifier) each(ctx context.Context, notices []ledger.Notice) error {
+	byChannel := map[string][]ledger.Notice{}
+	for _, notice := range notices {
+		byChannel[notice.Channel] = append(byChannel[notice.Channel], notice)
+	}
+	var group sync.WaitGroup
+	errs := make(chan error, len(byChannel))
+	for _, own := range byChannel {
+		group.Go(func() {
+			for _, notice := range own {
+				sent, err := n.one(ctx, notice)
+				if err != nil {
+					errs <- err
+				}
+				if err != nil || errors.Is(sent, errSilent) {
+					return // the rest is still due
+				}
+			}
+		})
+	}
+	group.Wait()
+	close(errs)
+	return <-errs
+}
+
+// one tries one notice and records how it went; sent is what came of it.
+func (n *Notifier) one(ctx context.Context, notice ledger.Notice) (sent, err error) {
+	if channel, ok := n.channels[notice.Channel]; ok {
+		sent = send(ctx, channel, notice)
+	} else {
+		sent = fmt.Errorf("there is no channel %q in the configuration any more", notice.Channel)
+	}
+	if stopped := ctx.Err(); stopped != nil {
+		return sent, stopped // in the middle: it is tried at the next start
+	}
+	waited := strings.Contains(notice.Error, ErrAway.Error())
+	notice.Error = ""
+	switch {
+	case sent == nil:
+		notice.State = ledger.NoticeDelivered
+		notice.Tries++
+		defer n.reached(notice.Channel, true)
+	case errors.Is(sent, ErrAway):
+		notice.Error, notice.NextAt = sent.Error(), time.Now().Add(awayPause)
+		n.reached(notice.Channel, false)
+		if !waited {
+			// OSA-80: without a notifier a notice is logged; it fails nothing, and waits.
+			n.log.Warn("a notice waits in the outbox", "job", notice.Job, "run", notice.Run, "channel", notice.Channel, "title", notice.Title, "body", notice.Body, "reason", sent)
+		}
+	default:
+		notice.Tries++
+		notice.Error = sent.Error()
+		if notice.Tries >= maxTries {
+			notice.State = ledger.NoticeFailed
+		} else {
+			notice.NextAt = time.Now().Add(pauses[notice.Tries-1])
+		}
+		n.log.Warn("a notice could not be delivered", "job", notice.Job, "run", notice.Run, "channel", notice.Channel, "title", notice.Title,
+			"tries", notice.Tries, "given_up", notice.State == ledger.NoticeFailed, "error", sent)
+	}
+	return sent, n.ledger.MarkNotice(ctx, notice)
 }
 
 // send bounds a channel in time: one that hangs is left behind.
 func send(ctx context.Context, c Channel, notice ledger.Notice) error {
+	return within(ctx, func(ctx context.Context) error { return c.Send(ctx, notice) })
+}
+
+func within(ctx context.Context, do func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
 	defer cancel()
 	done := make(chan error, 1)
-	go func() { done <- c.Send(ctx, notice) }()
+	go func() { done <- do(ctx) }()
 	select {
 	case err := <-done:
 		return err
 	case <-ctx.Done():
-		return fmt.Errorf("it did not answer within %s", sendTimeout)
+		return errSilent
 	}
 }
 
-// Send sends one text at once, past the outbox.
+// Send sends one text at once, past the outbox. When it arrives, what waits for the same
+// channel is tried again.
 func (n *Notifier) Send(ctx context.Context, channel, title, body string) error {
 	c, ok := n.channels[channel]
 	if !ok {
 		return fmt.Errorf("there is no channel %q", channel)
 	}
-	return send(ctx, c, ledger.Notice{Channel: channel, Title: title, Body: body})
+	if err := send(ctx, c, ledger.Notice{Channel: channel, Title: title, Body: body}); err != nil {
+		return err
+	}
+	n.reached(channel, true)
+	return nil
 }
 
 // Check says of each channel why nothing could be sent, nil when it could.
 func (n *Notifier) Check(ctx context.Context) map[string]error {
 	out := map[string]error{}
 	for name, c := range n.channels {
-		out[name] = c.Check(ctx)
+		out[name] = within(ctx, c.Check)
 	}
 	return out
 }

@@ -3,9 +3,12 @@ package notify
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -26,30 +29,44 @@ type post struct {
 func (p *post) Send(_ context.Context, n ledger.Notice) error {
 	p.mu.Lock()
 	p.sent = append(p.sent, n.Title)
+	do := p.do
 	p.mu.Unlock()
-	if p.do != nil {
-		return p.do(n)
+	if do != nil {
+		return do(n)
 	}
 	return nil
+}
+
+func (p *post) titles() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.sent)
 }
 
 func (p *post) Check(context.Context) error { return nil }
 
 func inBubble(t *testing.T, channels map[string]Channel, test func(t *testing.T, l *ledger.Ledger)) {
+	t.Helper()
+	inBubbleWith(t, Options{Channels: channels}, func(t *testing.T, l *ledger.Ledger, _ *Notifier) { test(t, l) })
+}
+
+func inBubbleWith(t *testing.T, o Options, test func(t *testing.T, l *ledger.Ledger, n *Notifier)) {
+	t.Helper()
 	path := filepath.Join(t.TempDir(), "ledger.db")
 	synctest.Test(t, func(t *testing.T) {
 		l, err := ledger.Open(t.Context(), ledger.Options{Path: path})
 		if err != nil {
 			t.Fatal(err)
 		}
-		n, err := New(Options{Ledger: l, Channels: channels})
+		o.Ledger = l
+		n, err := New(o)
 		if err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		over := make(chan error)
 		go func() { over <- n.Run(ctx) }()
-		test(t, l)
+		test(t, l, n)
 		cancel()
 		if err := <-over; err != nil {
 			t.Error(err)
@@ -83,7 +100,7 @@ func TestDelivers(t *testing.T) {
 	inBubble(t, map[string]Channel{"desktop": p}, func(t *testing.T, l *ledger.Ledger) {
 		put(t, l, "desktop", "one")
 		put(t, l, "desktop", "two")
-		if got := strings.Join(p.sent, " "); got != "one two" || len(left(t, l)) != 0 {
+		if got := strings.Join(p.titles(), " "); got != "one two" || len(left(t, l)) != 0 {
 			t.Errorf("sent %s, left %v", got, left(t, l))
 		}
 	})
@@ -102,8 +119,8 @@ func TestFailingChannel(t *testing.T) {
 			t.Errorf("after a minute: %+v", n)
 		}
 		time.Sleep(48 * time.Hour)
-		if n := left(t, l); n[0].State != ledger.NoticeFailed || n[0].Tries != maxTries || len(p.sent) != maxTries {
-			t.Errorf("after two days: %+v, %d tries", n, len(p.sent))
+		if n := left(t, l); n[0].State != ledger.NoticeFailed || n[0].Tries != maxTries || len(p.titles()) != maxTries {
+			t.Errorf("after two days: %+v, %d tries", n, len(p.titles()))
 		}
 	})
 }
@@ -145,8 +162,8 @@ func TestHangingChannel(t *testing.T) {
 		put(t, l, "desktop", "hangs")
 		put(t, l, "desktop", "next")
 		time.Sleep(30 * time.Second)
-		if n := left(t, l); len(n) != 1 || !strings.Contains(n[0].Error, "did not answer") || len(p.sent) != 2 {
-			t.Errorf("%+v, sent %v", n, p.sent)
+		if n := left(t, l); len(n) != 1 || !strings.Contains(n[0].Error, "did not answer") || len(p.titles()) != 2 {
+			t.Errorf("%+v, sent %v", n, p.titles())
 		}
 	})
 }
@@ -160,40 +177,157 @@ func TestUnknownChannel(t *testing.T) {
 	})
 }
 
+// A channel that hangs holds up its own notices, and nobody else's.
+func TestHangingChannelAlone(t *testing.T) {
+	good := &post{}
+	bad := &post{}
+	inBubble(t, map[string]Channel{"good": good, "bad": bad}, func(t *testing.T, l *ledger.Ledger) {
+		release := make(chan struct{})
+		defer close(release)
+		bad.mu.Lock()
+		bad.do = func(ledger.Notice) error { <-release; return nil }
+		bad.mu.Unlock()
+		for range 5 {
+			put(t, l, "bad", "hangs")
+		}
+		put(t, l, "good", "one")
+		time.Sleep(sendTimeout + time.Second)
+		if got := good.titles(); len(got) != 1 {
+			t.Errorf("sent: %v", got)
+		}
+	})
+}
+
+// OSA-80: without a notifier each notice is logged once and waits; the first that arrives
+// again, or one that the owner sends by hand, brings those that wait along.
+func TestComesBack(t *testing.T) {
+	for _, byHand := range []bool{false, true} {
+		var there atomic.Bool
+		var log strings.Builder
+		p := &post{do: func(ledger.Notice) error {
+			if there.Load() {
+				return nil
+			}
+			return away("nobody is here")
+		}}
+		inBubbleWith(t, Options{Channels: map[string]Channel{"desktop": p}, Logger: slog.New(slog.NewTextHandler(&log, nil))}, func(t *testing.T, l *ledger.Ledger, n *Notifier) {
+			put(t, l, "desktop", "one")
+			put(t, l, "desktop", "two")
+			time.Sleep(10*awayPause + time.Minute)
+			if got := strings.Count(log.String(), "waits in the outbox"); got != 2 || !strings.Contains(log.String(), "nobody is here") {
+				t.Errorf("logged %d times:\n%s", got, log.String())
+			}
+			there.Store(true)
+			if byHand {
+				if err := n.Send(t.Context(), "desktop", "rouse", "hello"); err != nil {
+					t.Error(err)
+				}
+			} else {
+				put(t, l, "desktop", "three")
+			}
+			if rest := left(t, l); len(rest) != 0 {
+				t.Errorf("%+v", rest)
+			}
+		})
+	}
+}
+
+// What waited for a desktop is tried when the daemon starts again, before its time.
+func TestStartTriesWhatWaits(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ledger.db")
+	l, err := ledger.Open(t.Context(), ledger.Options{Path: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if err := l.AppendNotices(t.Context(), ledger.Notice{Channel: "desktop", Title: "one"}); err != nil {
+		t.Fatal(err)
+	}
+	there := false
+	p := &post{do: func(ledger.Notice) error {
+		if there {
+			return nil
+		}
+		return ErrAway
+	}}
+	for range 2 {
+		n, err := New(Options{Ledger: l, Channels: map[string]Channel{"desktop": p}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := n.deliver(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		<-n.back
+		if err := n.retryAway(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		there = true
+	}
+	if rest, err := l.Undelivered(t.Context(), 10); err != nil || len(rest) != 0 || len(p.titles()) != 2 {
+		t.Errorf("%+v (%v), sent %v", rest, err, p.titles())
+	}
+}
+
 func TestHeadless(t *testing.T) {
 	d := desktop{getenv: func(string) string { return "" }}
 	if err := d.Send(t.Context(), ledger.Notice{Title: "x"}); err != nil && !errors.Is(err, ErrAway) {
 		t.Errorf("%v", err)
 	}
+	d.getenv = func(string) string { return "unix:path=" + filepath.Join(t.TempDir(), "none") }
+	if err := d.Check(t.Context()); runtime.GOOS == "linux" && !errors.Is(err, ErrAway) {
+		t.Errorf("a bus that is not there: %v", err)
+	}
+}
+
+// Text from anywhere means itself to every program that shows it.
+func TestPlain(t *testing.T) {
+	for _, c := range []struct{ goos, text, want string }{
+		{"linux", "a\x00b\x1b[31m\nc", "a b [31m\nc"},
+		{"linux", "--help", "\u2212-help"},
+		{"linux", "$(rm -rf ~) `x`", "$(rm -rf ~) `x`"},
+		{"windows", "$(calc) `n \"@ \u201d@ ]]>", "\uff04(calc) 'n '@ '@ ]] >"},
+	} {
+		if got := plain(c.goos, c.text); got != c.want {
+			t.Errorf("%s: %q becomes %q, want %q", c.goos, c.text, got, c.want)
+		}
+	}
+	if got := inMarkup(true, `<a href="x">&`); got != `&lt;a href="x"&gt;&amp;` {
+		t.Errorf("%q", got)
+	}
+	if got := shorten(strings.Repeat("ä", 2*maxText)); len([]rune(got)) != maxText {
+		t.Errorf("%d runes", len([]rune(got)))
+	}
 }
 
 // TestDesktop proves the real thing: with a session bus and a notification daemon (dunst)
-// the notice of a finished run arrives with its text. .ci/run provides both and sets
-// ROUSE_TEST_DBUS.
+// the notice of a finished run arrives with its text, whatever that holds. .ci/run provides
+// both and sets ROUSE_TEST_DBUS.
 func TestDesktop(t *testing.T) {
 	if os.Getenv("ROUSE_TEST_DBUS") == "" {
 		t.Skip("ROUSE_TEST_DBUS is not set; .ci/run sets it")
+	}
+	blind := desktop{getenv: func(key string) string {
+		if key == "DISPLAY" || key == "WAYLAND_DISPLAY" {
+			return ""
+		}
+		return os.Getenv(key)
+	}}
+	if err := blind.Check(t.Context()); !errors.Is(err, ErrAway) {
+		t.Errorf("without a display and before a daemon runs: %v", err)
 	}
 	l, err := ledger.Open(t.Context(), ledger.Options{Path: filepath.Join(t.TempDir(), "ledger.db")})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	accepted, err := l.Enqueue(t.Context(), ledger.Request{Job: "inbox", Agent: "a", Trigger: ledger.TriggerManual})
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, a, err := l.StartAttempt(t.Context(), accepted[0].Run)
-	if err != nil {
-		t.Fatal(err)
-	}
-	res := ledger.Result{Outcome: ledger.OutcomeSuccess, Notices: []ledger.Notice{{Run: a.Run, Job: "inbox", Channel: "desktop", Title: "5 expenses", Body: "Most went to food", Outcome: ledger.OutcomeSuccess}}}
-	if err := l.Finish(t.Context(), a, res); err != nil {
-		t.Fatal(err)
-	}
+	finishWithNotice(t, l, "5 expenses", "Most went to <food> & $(drinks)")
 	n, err := New(Options{Ledger: l, Channels: map[string]Channel{"desktop": Desktop()}})
 	if err != nil {
 		t.Fatal(err)
+	}
+	if err := n.Check(t.Context())["desktop"]; err != nil {
+		t.Errorf("doctor says: %v", err)
 	}
 	if _, err := n.deliver(t.Context()); err != nil {
 		t.Fatal(err)
@@ -202,17 +336,36 @@ func TestDesktop(t *testing.T) {
 		t.Fatalf("undelivered: %+v (%v)", rest, err)
 	}
 	// dunst acknowledges a notice once it has taken it, so its history and its screen have it now.
-	for _, action := range [][]string{{"close-all"}, {"history"}} {
-		out, err := exec.CommandContext(t.Context(), "dunstctl", action...).CombinedOutput()
-		if err != nil {
-			t.Fatalf("dunstctl %s: %v\n%s", action[0], err, out)
-		}
-		if action[0] == "history" {
-			for _, want := range []string{"5 expenses", "Most went to food", "inbox: success"} {
-				if !strings.Contains(string(out), want) {
-					t.Errorf("%q did not arrive:\n%s", want, out)
-				}
-			}
+	dunst(t, "close-all")
+	history := dunst(t, "history")
+	for _, want := range []string{"5 expenses", "Most went to <food> & $(drinks)", "inbox: success", `"rouse"`} {
+		if !strings.Contains(history, want) && !strings.Contains(history, inMarkup(true, want)) {
+			t.Errorf("%q did not arrive:\n%s", want, history)
 		}
 	}
+}
+
+func finishWithNotice(t *testing.T, l *ledger.Ledger, title, body string) {
+	t.Helper()
+	accepted, err := l.Enqueue(t.Context(), ledger.Request{Job: "inbox", Agent: "a", Trigger: ledger.TriggerManual})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, a, err := l.StartAttempt(t.Context(), accepted[0].Run)
+	if err != nil {
+		t.Fatal(err)
+	}
+	notice := ledger.Notice{Run: a.Run, Job: "inbox", Channel: "desktop", Title: title, Body: body, Outcome: ledger.OutcomeSuccess}
+	if err := l.Finish(t.Context(), a, ledger.Result{Outcome: ledger.OutcomeSuccess, Notices: []ledger.Notice{notice}}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func dunst(t *testing.T, action string) string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "dunstctl", action).CombinedOutput()
+	if err != nil {
+		t.Fatalf("dunstctl %s: %v\n%s", action, err, out)
+	}
+	return string(out)
 }

@@ -1,0 +1,73 @@
+//go:build linux || freebsd || netbsd || openbsd
+
+package notify
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/godbus/dbus/v5"
+)
+
+const (
+	service      = "org.freedesktop.Notifications"
+	busObject    = "/org/freedesktop/DBus"
+	noticeObject = "/org/freedesktop/Notifications"
+)
+
+// look says why nothing can be shown here, and whether what shows it takes text for
+// markup. Without a session it does not ask for a bus: that would start one that nobody
+// sees.
+func (d desktop) look(ctx context.Context) (markup bool, err error) {
+	address := d.getenv("DBUS_SESSION_BUS_ADDRESS")
+	if address == "" {
+		socket := filepath.Join("/run/user", fmt.Sprint(os.Getuid()), "bus")
+		if _, err := os.Stat(socket); err != nil {
+			return false, away("this process belongs to no desktop session (DBUS_SESSION_BUS_ADDRESS is not set)")
+		}
+		address = "unix:path=" + socket
+	}
+	bus, err := dbus.Dial(address, dbus.WithContext(ctx))
+	if err == nil {
+		defer func() { _ = bus.Close() }()
+		err = bus.Auth(nil)
+	}
+	if err == nil {
+		err = bus.Hello()
+	}
+	if err != nil {
+		return false, away("its session bus %s does not answer: %v", address, err)
+	}
+	shown, err := d.shows(ctx, bus)
+	if err != nil {
+		return false, fmt.Errorf("the session bus does not say who shows notifications: %w", err)
+	}
+	if !shown {
+		return false, away("nothing on its session bus shows notifications (%s has no owner)", service)
+	}
+	var capabilities []string
+	err = bus.Object(service, noticeObject).CallWithContext(ctx, service+".GetCapabilities", 0).Store(&capabilities)
+	if err != nil {
+		return false, fmt.Errorf("the notification service does not answer: %w", err)
+	}
+	return slices.Contains(capabilities, "body-markup"), nil
+}
+
+// shows says whether somebody shows notifications, or would be started to do so.
+func (d desktop) shows(ctx context.Context, bus *dbus.Conn) (bool, error) {
+	object := bus.Object("org.freedesktop.DBus", busObject)
+	var owned bool
+	err := object.CallWithContext(ctx, "org.freedesktop.DBus.NameHasOwner", 0, service).Store(&owned)
+	if err != nil || owned {
+		return owned, err
+	}
+	if d.getenv("DISPLAY") == "" && d.getenv("WAYLAND_DISPLAY") == "" {
+		return false, nil // it would have nowhere to show anything
+	}
+	var startable []string
+	err = object.CallWithContext(ctx, "org.freedesktop.DBus.ListActivatableNames", 0).Store(&startable)
+	return slices.Contains(startable, service), err
+}
