@@ -1,6 +1,7 @@
 package tool
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 )
@@ -43,7 +44,7 @@ func Success(result any, warnings ...string) Envelope {
 	if text, ok := result.(string); ok {
 		result = map[string]string{"text": text}
 	}
-	raw, err := json.Marshal(result)
+	raw, err := encode(result)
 	if err != nil {
 		return Failure(KindExecutionError, "the result cannot be written as JSON: %v", err)
 	}
@@ -61,7 +62,19 @@ func (e Envelope) WithField(field, expected string) Envelope {
 	return e
 }
 
-// MarshalJSON writes the keys sorted, and only those that the case has.
+// encode leaves <, > and & as they are: models read the text, browsers never do.
+func encode(v any) (json.RawMessage, error) {
+	var out bytes.Buffer
+	enc := json.NewEncoder(&out)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(out.Bytes(), []byte("\n")), nil
+}
+
+// MarshalJSON writes the keys sorted, and only those that the case has. Called directly it
+// is the text for a model; json.Marshal escapes what HTML would read.
 func (e Envelope) MarshalJSON() ([]byte, error) {
 	m := map[string]any{"ok": e.OK}
 	if e.Tool != "" {
@@ -75,7 +88,7 @@ func (e Envelope) MarshalJSON() ([]byte, error) {
 		if len(e.Warnings) > 0 {
 			m["warnings"] = e.Warnings
 		}
-		return json.Marshal(m)
+		return encode(m)
 	}
 	m["kind"], m["message"], m["retryable"] = e.Kind, e.Message, e.Retryable
 	if e.Field != "" {
@@ -84,7 +97,7 @@ func (e Envelope) MarshalJSON() ([]byte, error) {
 	if e.Expected != "" {
 		m["expected"] = e.Expected
 	}
-	return json.Marshal(m)
+	return encode(m)
 }
 
 // UnmarshalJSON reads what MarshalJSON wrote.

@@ -3,15 +3,19 @@
 package tool
 
 import (
-	"io/fs"
+	"os"
 	"syscall"
 )
 
-// links counts the names of a file.
-func links(info fs.FileInfo) uint64 {
+// links counts the names of an open file.
+func links(f *os.File) (uint64, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return 0, err
+	}
 	st, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
-		return 1
+		return 1, nil
 	}
-	return uint64(st.Nlink) //nolint:unconvert // its width differs between systems
+	return uint64(st.Nlink), nil //nolint:unconvert // its width differs between systems
 }

@@ -43,11 +43,11 @@ func (r *Registry) Lookup(name string) (Tool, bool) {
 }
 
 // Filter keeps the tools that a glob of allow matches (all, when there is none) and no
-// glob of deny does.
+// glob of deny does. A glob that cannot be read allows nothing and denies everything.
 func (r *Registry) Filter(allow, deny []string) *Registry {
 	out := &Registry{tools: map[string]Tool{}}
 	for _, name := range r.names {
-		if (len(allow) == 0 || matches(allow, name)) && !matches(deny, name) {
+		if (len(allow) == 0 || matches(allow, name, false)) && !matches(deny, name, true) {
 			out.tools[name] = r.tools[name]
 			out.names = append(out.names, name)
 		}
@@ -55,10 +55,13 @@ func (r *Registry) Filter(allow, deny []string) *Registry {
 	return out
 }
 
-func matches(globs []string, name string) bool {
+func matches(globs []string, name string, broken bool) bool {
 	return slices.ContainsFunc(globs, func(g string) bool {
 		ok, err := path.Match(g, name)
-		return err == nil && ok
+		if err != nil {
+			return broken
+		}
+		return ok
 	})
 }
 
@@ -77,7 +80,7 @@ func (r *Registry) Models() []model.Tool {
 func (r *Registry) Call(ctx context.Context, in Invocation, name string, args json.RawMessage) (Envelope, error) {
 	t, ok := r.tools[name]
 	if !ok {
-		return Failure(KindToolNotFound, "there is no tool %q here%s The tools are %s.", name, hint(name, r.names)+".", strings.Join(r.names, ", ")), nil
+		return r.unknown(name), nil
 	}
 	fitted, err := validate(t.schema, args)
 	var bad *invalid
@@ -92,6 +95,18 @@ func (r *Registry) Call(ctx context.Context, in Invocation, name string, args js
 	e, err := t.bounded(ctx, in, fitted)
 	e.Tool = name
 	return e, err
+}
+
+func (r *Registry) unknown(name string) Envelope {
+	near := hint(name, r.names)
+	if near == "" {
+		near = "."
+	}
+	all := "There are no tools in this run."
+	if len(r.names) > 0 {
+		all = "The tools are " + strings.Join(r.names, ", ") + "."
+	}
+	return Failure(KindToolNotFound, "there is no tool %q here%s %s", name, near, all)
 }
 
 type outcome struct {
@@ -129,6 +144,9 @@ func (t Tool) bounded(ctx context.Context, in Invocation, args json.RawMessage) 
 	}
 	var late errTimeout
 	if errors.As(context.Cause(ctx), &late) && (o.err != nil || !o.envelope.OK) {
+		if t.spec.Effect == Write || t.spec.Effect == External {
+			return Failure(KindTimeout, "the call did not end within %s; whether it took effect is unknown", late.after), nil
+		}
 		return Failure(KindTimeout, "the call did not end within %s", late.after), nil
 	}
 	if o.err != nil && ctx.Err() != nil {

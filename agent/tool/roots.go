@@ -3,9 +3,9 @@ package tool
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -20,51 +20,86 @@ type Grant struct {
 // path, symbolic link or race leads out of.
 type Roots struct {
 	workdir string
-	grants  []Grant
+	roots   []root
 }
 
-// PathError is a path that may not be used, or that does not lead to a file (OSA-30).
-type PathError struct {
-	Kind    Kind
-	Message string
-}
-
-func (e *PathError) Error() string { return e.Message }
-
-// Envelope is the answer to a call with such a path.
-func (e *PathError) Envelope() Envelope {
-	return Failure(e.Kind, "%s", e.Message).WithField("path", "")
+// root is a grant under the one name of its place, and under the name that the
+// configuration and the prompt use.
+type root struct {
+	Grant
+	named string
 }
 
 // NewRoots grants a workdir, read-write unless the grants narrow it, and what else is given.
-// Folders are named with their links resolved, so that one place has one name.
+// Folders are known by their resolved name as well, so that one place is one root. The last
+// part of a single file is never followed: who can swap the file for a link must not
+// choose what is granted.
 func NewRoots(workdir string, grants []Grant) (*Roots, error) {
 	dir, err := filepath.EvalSymlinks(workdir)
 	if err != nil {
 		return nil, fmt.Errorf("the agent's workdir cannot be used: %w", err)
 	}
 	r := &Roots{workdir: dir}
-	narrowed := false
 	for _, g := range grants {
-		narrowed = narrowed || g.Write
-		if resolved, err := filepath.EvalSymlinks(g.Path); err == nil {
-			g.Path = resolved
-		}
-		g.Path = filepath.Clean(g.Path)
-		r.grants = append(r.grants, g)
+		r.roots = append(r.roots, newRoot(g))
 	}
-	r.grants = append(r.grants, Grant{Path: dir, Write: !narrowed})
+	narrowed := slices.ContainsFunc(grants, func(g Grant) bool { return g.Write })
+	r.roots = append(r.roots, root{Grant{Path: dir, Write: !narrowed}, filepath.Clean(workdir)})
 	return r, nil
+}
+
+func newRoot(g Grant) root {
+	named := filepath.Clean(g.Path)
+	folder, last := named, ""
+	if g.File {
+		folder, last = filepath.Split(named)
+	}
+	g.Path = named
+	if resolved, err := filepath.EvalSymlinks(folder); err == nil {
+		g.Path = filepath.Join(resolved, last)
+	}
+	return root{g, named}
 }
 
 // Workdir is where relative paths begin.
 func (r *Roots) Workdir() string { return r.workdir }
 
-// Place is a path inside a root. Close it.
-type Place struct {
-	*os.Root
-	Rel string // within the root
-	Abs string
+// find is the innermost root that allows the access, and the path's name in it.
+func (r *Roots) find(path string, write bool) (*root, string) {
+	abs := path
+	if !filepath.IsAbs(abs) {
+		abs = filepath.Join(r.workdir, abs)
+	}
+	abs = filepath.Clean(abs)
+	var best *root
+	var at string
+	for i := range r.roots {
+		g := &r.roots[i]
+		inside, ok := g.holds(abs)
+		if ok && (!write || g.Write) && (best == nil || len(g.Path) > len(best.Path)) {
+			best, at = g, inside
+		}
+	}
+	return best, at
+}
+
+// holds gives the resolved name of an absolute path inside a root.
+func (g *root) holds(abs string) (string, bool) {
+	for _, name := range []string{g.Path, g.named} {
+		if rest, ok := below(name, abs); ok && (rest == "" || !g.File) {
+			return filepath.Join(g.Path, rest), true
+		}
+	}
+	return "", false
+}
+
+// below cuts a folder off a clean path; a prefix ends at a separator.
+func below(folder, abs string) (rest string, ok bool) {
+	if abs == folder {
+		return "", true
+	}
+	const separator = string(filepath.Separator)
+	return strings.CutPrefix(abs, strings.TrimSuffix(folder, separator)+separator)
 }
 
 // At finds the root of a path: relative to the workdir, or absolute inside a root. A
@@ -73,110 +108,62 @@ func (r *Roots) At(path string, write bool) (*Place, error) {
 	if path == "" || strings.ContainsRune(path, 0) {
 		return nil, &PathError{KindInvalidArgs, fmt.Sprintf("%q is not a path", path)}
 	}
-	abs := path
-	if !filepath.IsAbs(abs) {
-		abs = filepath.Join(r.workdir, abs)
+	g, abs := r.find(path, write)
+	if g == nil {
+		return nil, &PathError{KindInvalidArgs, fmt.Sprintf("%s is outside of %s", path, r.allowed(write))}
 	}
-	abs = filepath.Clean(abs)
-	var best *Grant
-	for i := range r.grants {
-		g := &r.grants[i]
-		if g.holds(abs) && (!write || g.Write) && (best == nil || len(g.Path) > len(best.Path)) {
-			best = g
-		}
+	folder := g.Path
+	if g.File {
+		folder = filepath.Dir(g.Path)
 	}
-	if best == nil {
-		return nil, &PathError{KindInvalidArgs, fmt.Sprintf("%s is outside of what this run may %s: %s", path, verb(write), r.describe(write))}
-	}
-	dir := best.Path
-	if best.File {
-		dir = filepath.Dir(best.Path)
-	}
-	root, err := os.OpenRoot(dir)
+	in, err := os.OpenRoot(folder)
 	if err != nil {
 		return nil, &PathError{KindNotFound, fmt.Sprintf("%s cannot be reached: %v", path, err)}
 	}
-	rel, err := filepath.Rel(dir, abs)
+	rel, err := filepath.Rel(folder, abs)
 	if err != nil {
-		return nil, errors.Join(&PathError{KindInvalidArgs, fmt.Sprintf("%s is not inside %s", path, dir)}, root.Close())
+		return nil, errors.Join(&PathError{KindInvalidArgs, fmt.Sprintf("%s is not inside %s", path, folder)}, in.Close())
 	}
-	return &Place{root, rel, abs}, nil
+	_, own := below(r.workdir, abs)
+	return &Place{Root: in, Rel: rel, shown: path, allowed: r.allowed(write), write: write, file: g.File, own: own}, nil
 }
 
-// holds says whether an absolute path is inside a grant; a prefix ends at a separator.
-func (g *Grant) holds(abs string) bool {
-	if abs == g.Path {
-		return true
-	}
-	return !g.File && strings.HasPrefix(abs, strings.TrimSuffix(g.Path, string(filepath.Separator))+string(filepath.Separator))
-}
-
-func verb(write bool) string {
-	if write {
-		return "write"
-	}
-	return "read"
-}
-
-func (r *Roots) describe(write bool) string {
-	var out []string
-	for _, g := range r.grants {
-		if !write || g.Write {
-			out = append(out, g.Path)
-		}
-	}
-	if len(out) == 0 {
-		return "nothing"
-	}
-	return strings.Join(out, ", ")
-}
-
-// Open opens a file for reading.
+// Open opens a file or a folder for reading.
 func (r *Roots) Open(path string) (*os.File, error) {
 	p, err := r.At(path, false)
 	if err != nil {
 		return nil, err
 	}
 	defer p.Close()
-	f, err := p.Open(p.Rel)
-	if err != nil {
-		return nil, Explain(path, err)
-	}
-	info, err := f.Stat()
-	if err == nil && info.Mode().IsRegular() && links(info) > 1 && !r.inWorkdir(p.Abs) {
-		err = &PathError{KindRejected, fmt.Sprintf("%s is a hard link to a file that may lie elsewhere; copy it instead", path)}
-	}
-	if err == nil && !info.Mode().IsRegular() && !info.IsDir() {
-		err = &PathError{KindRejected, fmt.Sprintf("%s is neither a file nor a folder", path)}
-	}
-	if err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	return f, nil
+	return p.OpenPlain()
 }
 
-func (r *Roots) inWorkdir(abs string) bool {
-	g := Grant{Path: r.workdir}
-	return g.holds(abs)
+// Canonical gives the many names of a place one; it decides which calls take turns, and
+// opens nothing.
+func (r *Roots) Canonical(path string) string {
+	_, abs := r.find(path, true)
+	if abs == "" {
+		return path
+	}
+	if folder, err := filepath.EvalSymlinks(filepath.Dir(abs)); err == nil {
+		return filepath.Join(folder, filepath.Base(abs))
+	}
+	return abs
 }
 
-// Explain words the system's refusal of a path as a *PathError.
-func Explain(path string, err error) error {
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return &PathError{KindNotFound, fmt.Sprintf("there is no %s", path)}
-	case errors.Is(err, fs.ErrPermission):
-		return &PathError{KindRejected, fmt.Sprintf("%s may not be opened: permission denied", path)}
-	case strings.Contains(err.Error(), "escapes"):
-		return &PathError{KindInvalidArgs, fmt.Sprintf("%s leads out of what this run may reach", path)}
+// allowed says in words where the run may go.
+func (r *Roots) allowed(write bool) string {
+	verb, out := "read", []string(nil)
+	if write {
+		verb = "write"
 	}
-	return &PathError{KindExecutionError, fmt.Sprintf("%s cannot be used: %v", path, err)}
-}
-
-// CheckLinks refuses to write through a hard link: its other name may lie elsewhere.
-func CheckLinks(path string, info fs.FileInfo) error {
-	if info.Mode().IsRegular() && links(info) > 1 {
-		return &PathError{KindRejected, fmt.Sprintf("%s is a hard link; writing it could change a file elsewhere", path)}
+	for _, g := range r.roots {
+		if !write || g.Write {
+			out = append(out, g.named)
+		}
 	}
-	return nil
+	if len(out) == 0 {
+		out = []string{"nothing"}
+	}
+	return fmt.Sprintf("what this run may %s: %s", verb, strings.Join(out, ", "))
 }

@@ -40,7 +40,9 @@ type Spec struct {
 	Timeout           time.Duration       // 0 means 120s, below 0 none
 	Enum              map[string][]string // allowed values of string arguments
 	// Path names the argument whose file is written: calls on the same path take turns.
-	Path string
+	// Canonical gives the many names of one file one; nil takes them as they are.
+	Path      string
+	Canonical func(path string) string
 }
 
 // Tool is a defined tool.
@@ -103,10 +105,20 @@ func (t Tool) Ends() bool { return t.spec.Ends }
 
 // WritesTo is the path that a call would write, "" when it writes none.
 func (t Tool) WritesTo(args json.RawMessage) string {
+	if t.spec.Path == "" {
+		return ""
+	}
+	fitted, err := validate(t.schema, args)
+	if err != nil {
+		return "" // the call will be refused
+	}
 	var m map[string]any
-	if t.spec.Path == "" || json.Unmarshal(args, &m) != nil {
+	if json.Unmarshal(fitted, &m) != nil {
 		return ""
 	}
 	path, _ := m[t.spec.Path].(string)
+	if path != "" && t.spec.Canonical != nil {
+		return t.spec.Canonical(path)
+	}
 	return path
 }

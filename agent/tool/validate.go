@@ -9,6 +9,7 @@ import (
 	"maps"
 	"math/big"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/google/jsonschema-go/jsonschema"
@@ -31,9 +32,11 @@ func validate(schema *jsonschema.Schema, raw json.RawMessage) (json.RawMessage, 
 		return nil, &invalid{"", "the arguments are not JSON: " + err.Error(), "a JSON object"}
 	}
 	if text, ok := v.(string); ok { // an object that was written as a string
-		if inner, err := decode(json.RawMessage(text)); err == nil {
-			v = inner
+		inner, err := decode(json.RawMessage(text))
+		if err != nil {
+			return nil, &invalid{"", "the arguments are not JSON: " + err.Error(), "a JSON object"}
 		}
+		v = inner
 	}
 	if v == nil {
 		v = map[string]any{}
@@ -74,7 +77,11 @@ func object(path string, schema *jsonschema.Schema, m map[string]any) (map[strin
 				names := slices.Sorted(maps.Keys(schema.Properties))
 				return nil, &invalid{field, fmt.Sprintf("there is no argument %q%s", key, hint(key, names)), "one of " + strings.Join(names, ", ")}
 			}
-			out[key] = m[key]
+			v, err := check(field, rest(schema), m[key])
+			if err != nil {
+				return nil, err
+			}
+			out[key] = v
 			continue
 		}
 		required := slices.Contains(schema.Required, key)
@@ -108,6 +115,14 @@ func closed(s *jsonschema.Schema) bool {
 	return s.AdditionalProperties != nil && s.AdditionalProperties.Not != nil
 }
 
+// rest is the schema of the properties that a schema does not name.
+func rest(s *jsonschema.Schema) *jsonschema.Schema {
+	if s.AdditionalProperties == nil {
+		return &jsonschema.Schema{}
+	}
+	return s.AdditionalProperties
+}
+
 // check fits one value to its schema.
 func check(field string, s *jsonschema.Schema, v any) (any, error) {
 	types := s.Types
@@ -137,7 +152,7 @@ func check(field string, s *jsonschema.Schema, v any) (any, error) {
 			inner[i] = item
 		}
 	case map[string]any:
-		if s.Properties != nil {
+		if s.Properties != nil || closed(s) || typed(s.AdditionalProperties) {
 			return object(field, s, inner)
 		}
 	}
@@ -196,7 +211,7 @@ func isType(t string, v any) bool {
 
 // integer takes 3, 3.0 and 3e0 for the same number.
 func integer(n json.Number) (any, bool) {
-	if len(n) > 40 {
+	if len(n) > 40 || huge(n.String()) {
 		return nil, false
 	}
 	r, ok := new(big.Rat).SetString(n.String())
@@ -204,6 +219,21 @@ func integer(n json.Number) (any, bool) {
 		return nil, false
 	}
 	return json.Number(r.Num().String()), true
+}
+
+// typed says whether a schema asks for anything. A map of free values is taken as it is.
+func typed(s *jsonschema.Schema) bool {
+	return s != nil && (s.Type != "" || len(s.Types) > 0)
+}
+
+// huge finds the exponents that would make a number of millions of digits.
+func huge(n string) bool {
+	i := strings.IndexAny(n, "eE")
+	if i < 0 {
+		return false
+	}
+	exponent, err := strconv.Atoi(n[i+1:])
+	return err != nil || exponent > 40 || exponent < -40
 }
 
 // describe says what a value must be.

@@ -2,8 +2,11 @@ package file_test
 
 import (
 	"encoding/json"
+	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -11,7 +14,10 @@ import (
 	"rouse/agent/tool/file"
 )
 
-func setup(t *testing.T, content map[string]string) (string, func(name string, args map[string]any) (tool.Envelope, map[string]any)) {
+// caller calls a tool; a success comes with its result.
+type caller func(name string, args map[string]any) (tool.Envelope, map[string]any)
+
+func setup(t *testing.T, content map[string]string) (string, caller) {
 	t.Helper()
 	dir := t.TempDir()
 	for name, text := range content {
@@ -23,6 +29,12 @@ func setup(t *testing.T, content map[string]string) (string, func(name string, a
 			t.Fatal(err)
 		}
 	}
+	return dir, on(t, dir)
+}
+
+// on are the tools of one run in a workdir.
+func on(t *testing.T, dir string) caller {
+	t.Helper()
 	roots, err := tool.NewRoots(dir, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -35,7 +47,7 @@ func setup(t *testing.T, content map[string]string) (string, func(name string, a
 	if err != nil {
 		t.Fatal(err)
 	}
-	return dir, func(name string, args map[string]any) (tool.Envelope, map[string]any) {
+	return func(name string, args map[string]any) (tool.Envelope, map[string]any) {
 		t.Helper()
 		raw, err := json.Marshal(args)
 		if err != nil {
@@ -60,6 +72,7 @@ func TestRead(t *testing.T) {
 	_, call := setup(t, map[string]string{
 		"a.txt": "one\ntwo\nthree\nfour", "long.txt": strings.Repeat(strings.Repeat("x", 99)+"\n", 1000), "bin": "a\x00b", "latin": "caf\xe9",
 		"sub/deep/name.csv": "x", "sub/.hidden": "x", "empty": "", "huge": strings.Repeat("x", 6<<20), "line": strings.Repeat("y", 20_000),
+		"umlauts": strings.Repeat(strings.Repeat("ü", 100)+"\n", 100), "other/.git/name.csv": "x", "mark": "\ufeffone\n",
 	})
 	for name, c := range map[string]struct {
 		args map[string]any
@@ -70,6 +83,7 @@ func TestRead(t *testing.T) {
 		"tail":  {map[string]any{"path": "a.txt", "tail_lines": 1}, "     4|four\n"},
 		"past":  {map[string]any{"path": "a.txt", "start_line": 4, "end_line": 9}, "     4|four\n"},
 		"empty": {map[string]any{"path": "empty"}, ""},
+		"mark":  {map[string]any{"path": "mark"}, "     1|one\n"},
 	} {
 		e, got := call("file_read", c.args)
 		if !e.OK || got["text"] != c.text || got["kind"] != "file" {
@@ -82,8 +96,11 @@ func TestRead(t *testing.T) {
 	if _, got := call("file_read", map[string]any{"path": "long.txt"}); got["truncated"] != true || got["next_start_line"] != 141.0 || got["next_end_line"] != 1000.0 {
 		t.Errorf("next_start_line %v next_end_line %v", got["next_start_line"], got["next_end_line"])
 	}
-	if e, got := call("file_read", map[string]any{"path": "line"}); !e.OK || len(got["text"].(string)) > 15_100 {
+	if e, got := call("file_read", map[string]any{"path": "line"}); !e.OK || len(got["text"].(string)) > 15_100 || got["truncated"] != true || len(e.Warnings) != 1 {
 		t.Errorf("a line that is too long: %+v", e)
+	}
+	if _, got := call("file_read", map[string]any{"path": "umlauts"}); got["truncated"] != false || got["total_lines"] != 100.0 {
+		t.Errorf("characters were counted as bytes: %v", got["next_start_line"])
 	}
 	for path, c := range map[string]struct {
 		kind tool.Kind
@@ -101,29 +118,55 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// TestList: OSA-15, a listing's paths can be used as they are.
+// TestList: OSA-15, a listing's paths can be used as they are. OSA-31: folders first, hidden
+// and ignored ones left out, 300 entries, 20 of a folder within.
 func TestList(t *testing.T) {
-	_, call := setup(t, map[string]string{"b.txt": "x", "sub/deep/more/leaf": "x", "sub/.hidden": "x"})
-	e, got := call("file_read", map[string]any{"path": "."})
-	if !e.OK || got["kind"] != "listing" || got["entry_count"] != 4.0 {
-		t.Fatalf("%+v %v", e, got)
+	content := map[string]string{"b.txt": "x", "sub/deep/more/leaf": "x", "sub/deep/c.txt": "x", "sub/.hidden": "x", ".git/config": "x", "node_modules/m/x.js": "x"}
+	for i := range 25 {
+		content[fmt.Sprintf("wide/%02d", i)] = "x"
 	}
-	var names []string
-	for _, it := range got["entries"].([]any) {
-		m := it.(map[string]any)
-		names = append(names, m["path"].(string)+" "+m["type"].(string))
+	for i := range 350 {
+		content[fmt.Sprintf("wider/%03d", i)] = "x"
 	}
-	if want := "sub directory|sub/deep directory|sub/deep/more directory|b.txt file"; strings.Join(names, "|") != want {
-		t.Errorf("%v", names)
+	dir, call := setup(t, content)
+	names := func(e tool.Envelope, got map[string]any) string {
+		if !e.OK || got["kind"] != "listing" {
+			t.Fatalf("%+v", e)
+		}
+		var out []string
+		for _, it := range got["entries"].([]any) {
+			m := it.(map[string]any)
+			out = append(out, m["path"].(string)+" "+m["type"].(string))
+		}
+		if float64(len(out)) != got["entry_count"] {
+			t.Errorf("%d entries, counted as %v", len(out), got["entry_count"])
+		}
+		return strings.Join(out, "|")
 	}
-	if e, _ := call("file_read", map[string]any{"path": "sub/deep"}); !e.OK {
+	e, got := call("file_read", map[string]any{"path": "sub"})
+	if want := "sub/deep directory|sub/deep/more directory|sub/deep/c.txt file|sub/deep/more/leaf file"; names(e, got) != want || got["truncated"] != false {
+		t.Errorf("%s", names(e, got))
+	}
+	e, got = call("file_read", map[string]any{"path": filepath.Join(dir, "sub"), "max_depth": 1})
+	if want := filepath.ToSlash(filepath.Join(dir, "sub/deep")) + " directory"; names(e, got) != want {
+		t.Errorf("%s", names(e, got))
+	}
+	e, got = call("file_read", map[string]any{"path": "."})
+	all := names(e, got)
+	if !strings.HasPrefix(all, "sub directory|wide directory|wider directory|b.txt file|") || got["truncated"] != true || strings.Count(all, "wide/") != 20 || strings.Count(all, "wider/") != 20 {
+		t.Errorf("%s", all)
+	}
+	if e, got := call("file_read", map[string]any{"path": "wide"}); got["entry_count"] != 25.0 || got["truncated"] != false {
+		t.Errorf("%+v", e)
+	}
+	if e, got := call("file_read", map[string]any{"path": "wider"}); got["entry_count"] != 300.0 || got["truncated"] != true {
 		t.Errorf("%+v", e)
 	}
 }
 
 // TestWrite: OSA-32.
 func TestWrite(t *testing.T) {
-	dir, call := setup(t, map[string]string{"a.txt": "one\n", "latin": "caf\xe9"})
+	dir, call := setup(t, map[string]string{"a.txt": "one\n", "latin": "caf\xe9", "locked": "x", "shared": "x", "nul": "a\x00b"})
 	text := func(name string) string {
 		raw, err := os.ReadFile(filepath.Join(dir, name))
 		if err != nil {
@@ -131,28 +174,109 @@ func TestWrite(t *testing.T) {
 		}
 		return string(raw)
 	}
+	if err := os.Chmod(filepath.Join(dir, "locked"), 0o444); err != nil {
+		t.Fatal(err)
+	}
 	if e, got := call("file_write", map[string]any{"path": "new/deep/b.txt", "content": "hello\n"}); !e.OK || got["created"] != true || text("new/deep/b.txt") != "hello\n" {
 		t.Errorf("%+v %v", e, got)
 	}
-	if e, got := call("file_write", map[string]any{"path": "a.txt", "content": "two\n", "mode": "append"}); !e.OK || text("a.txt") != "one\ntwo\n" || !strings.Contains(got["diff"].(string), "+two") {
+	if e, got := call("file_write", map[string]any{"path": "a.txt", "content": "two\n", "mode": "append"}); !e.OK || got["created"] != false || text("a.txt") != "one\ntwo\n" {
 		t.Errorf("%+v %v", e, got)
 	}
 	if e, got := call("file_write", map[string]any{"path": "a.txt", "content": "other\n", "dry_run": true}); !e.OK || text("a.txt") != "one\ntwo\n" || got["dry_run"] != true {
 		t.Errorf("%+v %v", e, got)
 	}
-	for path, kind := range map[string]tool.Kind{"x.xlsx": tool.KindRejected, "x.PDF": tool.KindRejected, "latin": tool.KindRejected, "../x": tool.KindInvalidArgs, "new": tool.KindInvalidArgs} {
+	if e, _ := call("file_write", map[string]any{"path": "dry/deep/x", "content": "x", "dry_run": true}); !e.OK || !strings.Contains(text("dry"), "no such") && !strings.Contains(text("dry"), "cannot find") {
+		t.Errorf("a dry run made a folder: %+v", e)
+	}
+	for path, kind := range map[string]tool.Kind{"x.xlsx": tool.KindRejected, "x.PDF": tool.KindRejected, "latin": tool.KindRejected, "nul": tool.KindRejected,
+		"locked": tool.KindRejected, "../x": tool.KindInvalidArgs, "new": tool.KindInvalidArgs, "": tool.KindInvalidArgs} {
 		if e, _ := call("file_write", map[string]any{"path": path, "content": "x"}); e.Kind != kind {
 			t.Errorf("%s: %+v", path, e)
 		}
 	}
-	if e, _ := call("file_write", map[string]any{"path": "a.txt", "content": strings.Repeat("x", 30_001)}); e.Kind != tool.KindInvalidArgs {
-		t.Errorf("too long: %+v", e)
+	for why, content := range map[string]string{"too long": strings.Repeat("x", 30_001), "no text": "a\x00b"} {
+		if e, _ := call("file_write", map[string]any{"path": "a.txt", "content": content}); e.Kind != tool.KindInvalidArgs || e.Field != "content" {
+			t.Errorf("%s: %+v", why, e)
+		}
 	}
-	if text("latin") != "caf\xe9" {
+	if text("latin") != "caf\xe9" || text("locked") != "x" {
 		t.Error("a file that was refused was changed")
 	}
 	left, err := filepath.Glob(filepath.Join(dir, ".rouse-*"))
 	if err != nil || len(left) > 0 {
 		t.Errorf("left over: %v", left)
+	}
+}
+
+// A file keeps its mode, whatever the umask; a link is not replaced by a file.
+func TestWriteKeepsWhatItReplaces(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("modes and links are others here")
+	}
+	dir, call := setup(t, map[string]string{"shared": "x", "target": "x"})
+	shared, link := filepath.Join(dir, "shared"), filepath.Join(dir, "link")
+	if err := os.Chmod(shared, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("target", link); err != nil {
+		t.Fatal(err)
+	}
+	if e, _ := call("file_write", map[string]any{"path": "shared", "content": "y"}); !e.OK {
+		t.Errorf("%+v", e)
+	}
+	if info, err := os.Stat(shared); err != nil || info.Mode().Perm() != 0o666 {
+		t.Errorf("the mode became %v (%v)", info.Mode(), err)
+	}
+	if e, _ := call("file_write", map[string]any{"path": "link", "content": "y"}); e.Kind != tool.KindRejected {
+		t.Errorf("%+v", e)
+	}
+	if info, err := os.Lstat(link); err != nil || info.Mode()&os.ModeSymlink == 0 {
+		t.Errorf("the link is gone (%v)", err)
+	}
+}
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// TestGolden: OSA-31 and OSA-32, the answers to the letter, as a model reads them.
+func TestGolden(t *testing.T) {
+	var many strings.Builder
+	for i := range 200 {
+		fmt.Fprintf(&many, "item %d costs <%d> & more\n", i, i*7)
+	}
+	for name, c := range map[string]struct {
+		tool string
+		args map[string]any
+	}{
+		"read":         {"file_read", map[string]any{"path": "notes/a.md"}},
+		"read-range":   {"file_read", map[string]any{"path": "many.txt", "start_line": 99, "end_line": 101}},
+		"read-tail":    {"file_read", map[string]any{"path": "many.txt", "tail_lines": 2}},
+		"read-cut":     {"file_read", map[string]any{"path": "many.txt", "max_chars": 100}},
+		"read-line":    {"file_read", map[string]any{"path": "line", "max_chars": 20}},
+		"read-missing": {"file_read", map[string]any{"path": "a.md"}},
+		"list":         {"file_read", map[string]any{"path": "."}},
+		"write-new":    {"file_write", map[string]any{"path": "new.md", "content": "# New\n"}},
+		"write-append": {"file_write", map[string]any{"path": "notes/a.md", "content": "- three\n", "mode": "append"}},
+		"write-large":  {"file_write", map[string]any{"path": "many.txt", "content": "gone\n", "dry_run": true}},
+		"write-kind":   {"file_write", map[string]any{"path": "report.xlsx", "content": "x"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, call := setup(t, map[string]string{"notes/a.md": "# Notes\r\n- one\n- tw\u00f6", "many.txt": many.String(), "line": strings.Repeat("\u00fc", 50) + "\nnext\n", ".hidden": "x"})
+			e, _ := call(c.tool, c.args)
+			raw, err := e.MarshalJSON()
+			if err != nil {
+				t.Fatal(err)
+			}
+			golden := filepath.Join("testdata", name+".json")
+			if *update {
+				if err := os.WriteFile(golden, append(raw, '\n'), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(golden)
+			if err != nil || string(raw)+"\n" != string(want) {
+				t.Errorf("answered\n%s\nwant\n%s(%v)", raw, want, err)
+			}
+		})
 	}
 }

@@ -7,11 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
-	"path"
-	"path/filepath"
-	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -23,31 +19,10 @@ var readText string
 
 // Limits of file_read (OSA-31).
 const (
-	maxChars      = 15_000
-	maxRaw        = 5 << 20
-	sniff         = 4 << 10
-	maxEntries    = 300
-	maxPerFolder  = 20
-	maxCandidates = 5
-	maxVisited    = 20_000
+	maxChars = 15_000
+	maxRaw   = 5 << 20 // bytes
+	sniff    = 4 << 10 // bytes that are looked at for a NUL
 )
-
-// Tools are file_read and file_write on the roots of one run.
-func Tools(roots *tool.Roots) ([]tool.Tool, error) {
-	f := &files{roots}
-	read, err := tool.Define(tool.Spec{Name: "file_read", Description: readText, Effect: tool.Read}, f.read)
-	if err != nil {
-		return nil, err
-	}
-	write, err := tool.Define(tool.Spec{Name: "file_write", Description: writeText, Effect: tool.Write, Path: "path",
-		Enum: map[string][]string{"mode": {"overwrite", "append"}}}, f.write)
-	if err != nil {
-		return nil, err
-	}
-	return []tool.Tool{read, write}, nil
-}
-
-type files struct{ roots *tool.Roots }
 
 type readArgs struct {
 	Path      string `json:"path" jsonschema:"relative to the working folder, or absolute inside a granted folder"`
@@ -69,175 +44,121 @@ type readResult struct {
 	EndsWithNewline bool   `json:"ends_with_newline"`
 }
 
-type entry struct {
-	Name string `json:"name"`
-	Path string `json:"path"`
-	Type string `json:"type"` // file, directory
-}
-
-type listing struct {
-	Kind       string  `json:"kind"` // listing
-	Path       string  `json:"path"`
-	Entries    []entry `json:"entries"`
-	EntryCount int     `json:"entry_count"`
-	Truncated  bool    `json:"truncated"`
-}
-
-func (f *files) read(_ context.Context, _ tool.Invocation, a readArgs) (tool.Envelope, error) {
+func (f *files) read(ctx context.Context, _ tool.Invocation, a readArgs) (tool.Envelope, error) {
 	file, err := f.roots.Open(a.Path)
 	var bad *tool.PathError
-	if errors.As(err, &bad) {
-		if bad.Kind == tool.KindNotFound {
-			return f.missing(a.Path, bad), nil
-		}
-		return bad.Envelope(), nil
-	}
-	if err != nil {
-		return tool.Failure(tool.KindExecutionError, "%s cannot be read: %v", a.Path, err), nil
+	switch {
+	case errors.As(err, &bad) && bad.Kind == tool.KindNotFound:
+		return f.missing(ctx, a.Path, bad), nil
+	case err != nil:
+		return refused(a.Path, err), nil
 	}
 	defer file.Close()
 	info, err := file.Stat()
 	if err != nil {
-		return tool.Failure(tool.KindExecutionError, "%s cannot be read: %v", a.Path, err), nil
+		return refused(a.Path, err), nil
 	}
 	if info.IsDir() {
 		return f.list(a), nil
 	}
-	if info.Size() > maxRaw {
-		return tool.Failure(tool.KindRejected, "%s has %d bytes, more than the %d that can be read at once", a.Path, info.Size(), maxRaw), nil
-	}
-	text, err := io.ReadAll(io.LimitReader(file, maxRaw+1))
+	text, err := content(file, a.Path)
 	if err != nil {
-		return tool.Failure(tool.KindExecutionError, "%s cannot be read: %v", a.Path, err), nil
+		return refused(a.Path, err), nil
 	}
-	if bytes.IndexByte(text[:min(len(text), sniff)], 0) >= 0 || !utf8.Valid(text) {
-		return tool.Failure(tool.KindRejected, "%s is not a text file", a.Path), nil
-	}
-	return lines(a, string(text)), nil
+	return cut(a, strings.TrimPrefix(text, "\ufeff")), nil
 }
 
-// lines cuts the wanted part and puts numbers before its lines: six wide, |, no space.
-func lines(a readArgs, text string) tool.Envelope {
-	res := readResult{Kind: "file", Path: a.Path, EndsWithNewline: strings.HasSuffix(text, "\n")}
+// refused is the answer for a path that cannot be used.
+func refused(path string, err error) tool.Envelope {
+	var bad *tool.PathError
+	if errors.As(err, &bad) {
+		return bad.Envelope()
+	}
+	return tool.Failure(tool.KindExecutionError, "%s cannot be used: %v", path, err).WithField("path", "")
+}
+
+// content reads a text file, and refuses what is none.
+func content(file *os.File, shown string) (string, error) {
+	text, err := io.ReadAll(io.LimitReader(file, maxRaw+1))
+	switch {
+	case err != nil:
+		return "", err
+	case len(text) > maxRaw:
+		return "", &tool.PathError{Kind: tool.KindRejected, Message: fmt.Sprintf("%s has more than the %d bytes that the file tools take", shown, maxRaw)}
+	case bytes.IndexByte(text[:min(len(text), sniff)], 0) >= 0 || !utf8.Valid(text):
+		return "", &tool.PathError{Kind: tool.KindRejected, Message: shown + " is not a text file in UTF-8"}
+	}
+	return string(text), nil
+}
+
+// cut chooses the wanted lines, and as many of them as an answer holds.
+func cut(a readArgs, text string) tool.Envelope {
 	all := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
 	if text == "" {
 		all = nil
 	}
-	res.TotalLines = len(all)
-	from, to := 1, len(all)
-	switch {
-	case a.StartLine < 0 || a.EndLine < 0 || a.TailLines < 0:
-		return tool.Failure(tool.KindInvalidArgs, "line numbers begin at 1").WithField("start_line", "1 or more")
-	case a.TailLines > 0 && (a.StartLine > 0 || a.EndLine > 0):
-		return tool.Failure(tool.KindInvalidArgs, "give tail_lines or start_line and end_line, not both").WithField("tail_lines", "")
-	case a.TailLines > 0:
-		from = max(len(all)-a.TailLines+1, 1)
-	default:
-		if a.StartLine > 0 {
-			from = a.StartLine
-		}
-		if a.EndLine > 0 {
-			to = min(a.EndLine, len(all))
-		}
-	}
-	if from > max(len(all), 1) || (a.EndLine > 0 && a.EndLine < from) {
-		return tool.Failure(tool.KindInvalidArgs, "%s has %d lines; there is nothing from %d to %d", a.Path, len(all), from, a.EndLine).WithField("start_line", fmt.Sprintf("1 to %d", len(all)))
+	from, to, bad := span(a, len(all))
+	if bad != nil {
+		return *bad
 	}
 	most := maxChars
 	if a.MaxChars > 0 {
 		most = min(a.MaxChars, maxChars)
 	}
+	res := readResult{Kind: "file", Path: a.Path, TotalLines: len(all), EndsWithNewline: strings.HasSuffix(text, "\n")}
 	var out strings.Builder
-	n := from
-	for ; n <= to; n++ {
-		line := fmt.Sprintf("%6d|%s\n", n, strings.TrimSuffix(all[n-1], "\r"))
-		if out.Len()+len(line) > most {
-			if n == from { // one line that is too long by itself
-				out.WriteString(strings.ToValidUTF8(line[:most], "") + "…\n")
-				n++
-			}
+	var warnings []string
+	used, next := 0, from
+	for ; next <= to; next++ {
+		line := gutter(next, all[next-1])
+		n := utf8.RuneCountInString(line)
+		if used+n > most && used > 0 {
 			break
 		}
+		if n > most { // a line that is too long by itself would never be shown
+			line = string([]rune(line)[:most]) + "…\n"
+			res.Truncated = true
+			warnings = append(warnings, fmt.Sprintf("line %d has %d characters; only its beginning is shown", next, utf8.RuneCountInString(all[next-1])))
+		}
 		out.WriteString(line)
+		used += n
 	}
 	res.Text = out.String()
-	if n <= to {
-		res.Truncated, res.NextStartLine, res.NextEndLine = true, n, to
+	if next <= to {
+		res.Truncated, res.NextStartLine, res.NextEndLine = true, next, to
 	}
-	return tool.Success(res)
+	return tool.Success(res, warnings...)
 }
 
-// list shows a folder: folders first, hidden ones left out.
-func (f *files) list(a readArgs) tool.Envelope {
-	depth := a.MaxDepth
-	if depth <= 0 {
-		depth = 3
-	}
-	place, err := f.roots.At(a.Path, false)
-	if err != nil {
-		return tool.Failure(tool.KindExecutionError, "%s cannot be listed: %v", a.Path, err)
-	}
-	defer place.Close()
-	res := listing{Kind: "listing", Path: a.Path, Entries: []entry{}}
-	var walk func(rel, shown string, depth int)
-	walk = func(rel, shown string, depth int) {
-		found, err := fs.ReadDir(place.FS(), filepath.ToSlash(rel))
-		if err != nil {
-			return // a folder that may not be read is shown without its content
-		}
-		found = slices.DeleteFunc(found, func(e fs.DirEntry) bool { return strings.HasPrefix(e.Name(), ".") })
-		slices.SortStableFunc(found, func(a, b fs.DirEntry) int {
-			switch {
-			case a.IsDir() == b.IsDir():
-				return strings.Compare(a.Name(), b.Name())
-			case a.IsDir():
-				return -1
-			}
-			return 1
-		})
-		for i, e := range found {
-			if len(res.Entries) >= maxEntries || (i >= maxPerFolder && shown != a.Path) {
-				res.Truncated = true
-				return
-			}
-			at := entry{e.Name(), path.Join(filepath.ToSlash(shown), e.Name()), "file"}
-			if e.IsDir() {
-				at.Type = "directory"
-			}
-			res.Entries = append(res.Entries, at)
-			if e.IsDir() && depth > 1 {
-				walk(filepath.Join(rel, e.Name()), at.Path, depth-1)
-			}
-		}
-	}
-	walk(place.Rel, a.Path, depth)
-	res.EntryCount = len(res.Entries)
-	return tool.Success(res)
+// gutter puts a line's number before it: six wide, |, no space.
+func gutter(n int, line string) string {
+	return fmt.Sprintf("%6d|%s\n", n, strings.TrimSuffix(line, "\r"))
 }
 
-// missing looks for files of the same name in the working folder.
-func (f *files) missing(wanted string, bad *tool.PathError) tool.Envelope {
-	root, err := os.OpenRoot(f.roots.Workdir())
-	if err != nil {
-		return bad.Envelope()
+// span is the range of lines that is asked for, from 1, both ends included.
+func span(a readArgs, total int) (from, to int, bad *tool.Envelope) {
+	refuse := func(field, expected, format string, args ...any) (int, int, *tool.Envelope) {
+		e := tool.Failure(tool.KindInvalidArgs, format, args...).WithField(field, expected)
+		return 0, 0, &e
 	}
-	defer root.Close()
-	var found []string
-	visited := 0
-	err = fs.WalkDir(root.FS(), ".", func(p string, d fs.DirEntry, err error) error {
-		if visited++; visited > maxVisited || len(found) >= maxCandidates {
-			return fs.SkipAll
-		}
-		if err != nil {
-			return fs.SkipDir
-		}
-		if !d.IsDir() && strings.EqualFold(d.Name(), filepath.Base(wanted)) {
-			found = append(found, p)
-		}
-		return nil
-	})
-	if err != nil || len(found) == 0 {
-		return bad.Envelope()
+	from, to = 1, total
+	switch {
+	case a.StartLine < 0 || a.EndLine < 0 || a.TailLines < 0:
+		return refuse("start_line", "1 or more", "lines are counted from 1")
+	case a.TailLines > 0 && (a.StartLine > 0 || a.EndLine > 0):
+		return refuse("tail_lines", "", "give tail_lines, or start_line and end_line, not both")
+	case a.StartLine > max(total, 1):
+		return refuse("start_line", fmt.Sprintf("1 to %d", max(total, 1)), "%s has %d lines; there is no line %d", a.Path, total, a.StartLine)
+	case a.EndLine > 0 && a.EndLine < a.StartLine:
+		return refuse("end_line", fmt.Sprintf("%d or more", a.StartLine), "end_line %d is before start_line %d", a.EndLine, a.StartLine)
+	case a.TailLines > 0:
+		return max(total-a.TailLines+1, 1), total, nil
 	}
-	return tool.Failure(tool.KindNotFound, "%s; files of that name: %s", bad.Message, strings.Join(found, ", ")).WithField("path", "one of "+strings.Join(found, ", "))
+	if a.StartLine > 0 {
+		from = a.StartLine
+	}
+	if a.EndLine > 0 {
+		to = min(a.EndLine, total)
+	}
+	return from, to, nil
 }

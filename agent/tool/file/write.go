@@ -6,10 +6,10 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"unicode/utf8"
 
@@ -23,7 +23,7 @@ var writeText string
 
 // Limits of file_write (OSA-32).
 const (
-	maxContent   = 30_000
+	maxContent   = 30_000 // characters
 	maxDiffLines = 80
 	maxDiffChars = 12_000
 )
@@ -51,108 +51,132 @@ func (f *files) write(_ context.Context, _ tool.Invocation, a writeArgs) (tool.E
 	if n := utf8.RuneCountInString(a.Content); n > maxContent {
 		return tool.Failure(tool.KindInvalidArgs, "the content has %d characters; write at most %d at once and append the rest", n, maxContent).WithField("content", ""), nil
 	}
+	if strings.ContainsRune(a.Content, 0) {
+		return tool.Failure(tool.KindInvalidArgs, "the content holds a NUL character, which no text has").WithField("content", ""), nil
+	}
 	if ext := strings.ToLower(filepath.Ext(a.Path)); structured[ext] {
-		return tool.Failure(tool.KindRejected, "a %s file is not text; write .txt, .md or .csv instead", ext), nil
+		return tool.Failure(tool.KindRejected, "a %s file is not text; write .txt, .md or .csv instead", ext).WithField("path", ""), nil
 	}
 	place, err := f.roots.At(a.Path, true)
 	if err != nil {
 		return refused(a.Path, err), nil
 	}
 	defer place.Close()
-	old, exists, err := current(place, a.Path)
+	old, err := current(place, a.Path)
 	if err != nil {
 		return refused(a.Path, err), nil
 	}
 	text := a.Content
 	if a.Mode == "append" {
-		text = old + a.Content
+		text = old.text + a.Content
 	}
-	res := writeResult{Path: a.Path, Created: !exists, Bytes: len(text), Diff: diff(a.Path, old, text), DryRun: a.DryRun}
+	if len(text) > maxRaw {
+		return tool.Failure(tool.KindRejected, "%s would have %d bytes, more than the %d that the file tools take", a.Path, len(text), maxRaw).WithField("content", ""), nil
+	}
+	res := writeResult{Path: a.Path, Created: old.info == nil, Bytes: len(text), Diff: diff(a.Path, old.text, text), DryRun: a.DryRun}
 	if a.DryRun {
 		return tool.Success(res), nil
 	}
-	if err := replace(place, text); err != nil {
-		return refused(a.Path, tool.Explain(a.Path, err)), nil
+	if err := replace(place, a.Path, old, text); err != nil {
+		return refused(a.Path, place.Explain(err)), nil
 	}
 	return tool.Success(res), nil
 }
 
-func refused(path string, err error) tool.Envelope {
-	var bad *tool.PathError
-	if errors.As(err, &bad) {
-		return bad.Envelope()
-	}
-	return tool.Failure(tool.KindExecutionError, "%s cannot be written: %v", path, err)
+// before is what a file was; info is nil when there was none.
+type before struct {
+	info fs.FileInfo
+	text string
 }
 
-// current reads what is there now.
-func current(p *tool.Place, shown string) (string, bool, error) {
-	file, err := p.Open(p.Rel)
-	if errors.Is(err, fs.ErrNotExist) {
-		return "", false, nil
+// still says whether nobody changed the file meanwhile.
+func (b before) still(p *tool.Place) bool {
+	now, err := p.Lstat(p.Rel)
+	if b.info == nil {
+		return errors.Is(err, fs.ErrNotExist)
+	}
+	return err == nil && os.SameFile(now, b.info) && now.Size() == b.info.Size() && now.ModTime().Equal(b.info.ModTime())
+}
+
+// current reads what is there now, and refuses what may not be replaced.
+func current(p *tool.Place, shown string) (before, error) {
+	file, err := p.OpenPlain()
+	var bad *tool.PathError
+	if errors.As(err, &bad) && bad.Kind == tool.KindNotFound {
+		return before{}, nil
 	}
 	if err != nil {
-		return "", false, tool.Explain(shown, err)
+		return before{}, err
 	}
 	defer file.Close()
 	info, err := file.Stat()
-	if err != nil {
-		return "", false, err
+	switch {
+	case err != nil:
+		return before{}, err
+	case info.IsDir():
+		return before{}, &tool.PathError{Kind: tool.KindInvalidArgs, Message: shown + " is a folder"}
+	case info.Mode().Perm()&0o200 == 0:
+		return before{}, &tool.PathError{Kind: tool.KindRejected, Message: shown + " is marked read-only"}
 	}
-	if info.IsDir() {
-		return "", false, &tool.PathError{Kind: tool.KindInvalidArgs, Message: shown + " is a folder"}
-	}
-	if err := tool.CheckLinks(shown, info); err != nil {
-		return "", false, err
-	}
-	if info.Size() > maxRaw {
-		return "", false, &tool.PathError{Kind: tool.KindRejected, Message: fmt.Sprintf("%s has %d bytes, more than the %d that can be changed", shown, info.Size(), maxRaw)}
-	}
-	text, err := io.ReadAll(file)
-	if err != nil {
-		return "", false, err
-	}
-	if !utf8.Valid(text) {
-		return "", false, &tool.PathError{Kind: tool.KindRejected, Message: shown + " is not a text file, and was left as it is"}
-	}
-	return string(text), true, nil
+	text, err := content(file, shown)
+	return before{info, text}, err
 }
 
 // replace makes the file whole before it takes its name, so no reader sees half of it.
-func replace(p *tool.Place, text string) (err error) {
-	if dir := filepath.Dir(p.Rel); dir != "." {
-		if err := p.MkdirAll(dir, 0o755); err != nil {
+func replace(p *tool.Place, shown string, old before, text string) error {
+	folder := filepath.Dir(p.Rel)
+	if folder != "." {
+		if err := p.MkdirAll(folder, 0o755); err != nil {
 			return err
 		}
 	}
-	mode := os.FileMode(0o644)
-	if info, err := p.Stat(p.Rel); err == nil {
-		mode = info.Mode().Perm()
-	}
-	temp := filepath.Join(filepath.Dir(p.Rel), ".rouse-"+rand.Text()+".tmp")
-	file, err := p.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	temp := filepath.Join(folder, ".rouse-"+rand.Text()+".tmp") // hidden: no watch takes it
+	file, err := p.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {
 		return err
 	}
-	_, err = file.WriteString(text)
-	if err = errors.Join(err, file.Sync(), file.Close()); err == nil {
+	if old.info != nil {
+		err = file.Chmod(old.info.Mode().Perm()) // the mode of OpenFile is narrowed by the process's umask
+	}
+	if err == nil {
+		_, err = file.WriteString(text)
+	}
+	err = errors.Join(err, file.Sync(), file.Close())
+	if err == nil && !old.still(p) { // another run's words are not lost
+		err = &tool.PathError{Kind: tool.KindExecutionError, Message: shown + " was changed meanwhile, and was left as it is now; read it again"}
+	}
+	if err == nil {
 		err = p.Rename(temp, p.Rel)
 	}
 	if err != nil {
 		return errors.Join(err, p.Remove(temp))
 	}
-	return nil
+	return settle(p, folder)
+}
+
+// settle makes the new name last through a power cut; Windows has no such call.
+func settle(p *tool.Place, folder string) error {
+	if runtime.GOOS == "windows" {
+		return nil
+	}
+	dir, err := p.Open(folder)
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
 }
 
 // diff shows what changes, cut to a readable size.
 func diff(path, old, text string) string {
-	d := udiff.Unified("a/"+filepath.ToSlash(path), "b/"+filepath.ToSlash(path), old, text)
-	lines := strings.SplitAfter(d, "\n")
+	name := strings.TrimPrefix(filepath.ToSlash(path), "/")
+	d := udiff.Unified("a/"+name, "b/"+name, old, text)
+	lines := strings.SplitAfter(strings.TrimSuffix(d, "\n"), "\n")
 	if len(lines) > maxDiffLines {
-		d = strings.Join(lines[:maxDiffLines], "") + fmt.Sprintf("… %d more lines\n", len(lines)-maxDiffLines)
+		left := len(lines) - maxDiffLines + 1
+		d = strings.Join(lines[:maxDiffLines-1], "") + fmt.Sprintf("… %d more lines\n", left)
 	}
-	if len(d) > maxDiffChars {
-		d = strings.ToValidUTF8(d[:maxDiffChars], "") + "…\n"
+	if utf8.RuneCountInString(d) > maxDiffChars {
+		d = string([]rune(d)[:maxDiffChars-2]) + "…\n"
 	}
 	return d
 }

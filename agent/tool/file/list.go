@@ -1,0 +1,142 @@
+package file
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"rouse/agent/tool"
+)
+
+// Limits of a listing, and of the search for a missing file (OSA-31).
+const (
+	defaultDepth  = 3
+	maxEntries    = 300
+	maxPerFolder  = 20 // of a folder within the one that was asked for
+	maxCandidates = 5
+	maxVisited    = 20_000
+)
+
+type entry struct {
+	Name string `json:"name"`
+	Path string `json:"path"` // can be used as it is
+	Type string `json:"type"` // file, directory
+}
+
+type listing struct {
+	Kind       string  `json:"kind"` // listing
+	Path       string  `json:"path"`
+	Entries    []entry `json:"entries"`
+	EntryCount int     `json:"entry_count"`
+	Truncated  bool    `json:"truncated"`
+}
+
+// ignored are left out of listings: hidden files, and folders that programs fill.
+func ignored(name string) bool {
+	return strings.HasPrefix(name, ".") || name == "node_modules" || name == "__pycache__"
+}
+
+// folder is one that is still to be listed.
+type folder struct {
+	rel, shown string
+	depth      int
+}
+
+// list shows a folder level by level, so that a deep branch never crowds out what lies
+// beside it.
+func (f *files) list(a readArgs) tool.Envelope {
+	place, err := f.roots.At(a.Path, false)
+	if err != nil {
+		return refused(a.Path, err)
+	}
+	defer place.Close()
+	depth := a.MaxDepth
+	if depth <= 0 {
+		depth = defaultDepth
+	}
+	res := listing{Kind: "listing", Path: a.Path, Entries: []entry{}}
+	waiting := []folder{{filepath.ToSlash(place.Rel), filepath.ToSlash(a.Path), 1}}
+	for ; len(waiting) > 0; waiting = waiting[1:] {
+		at := waiting[0]
+		found, err := children(place.FS(), at.rel)
+		if err != nil && at.depth == 1 {
+			return refused(a.Path, place.Explain(err))
+		}
+		most := maxEntries
+		if at.depth > 1 {
+			most = maxPerFolder
+		}
+		most = min(most, maxEntries-len(res.Entries))
+		if err != nil || len(found) > most { // a folder that may not be read is shown without its content
+			res.Truncated = true
+			found = found[:min(len(found), most)]
+		}
+		for _, e := range found {
+			shown := path.Join(at.shown, e.Name())
+			kind := "file"
+			if e.IsDir() {
+				kind = "directory"
+				if at.depth < depth {
+					waiting = append(waiting, folder{path.Join(at.rel, e.Name()), shown, at.depth + 1})
+				}
+			}
+			res.Entries = append(res.Entries, entry{e.Name(), shown, kind})
+		}
+	}
+	res.EntryCount = len(res.Entries)
+	return tool.Success(res)
+}
+
+// children are the entries of a folder, folders first.
+func children(root fs.FS, rel string) ([]fs.DirEntry, error) {
+	found, err := fs.ReadDir(root, rel)
+	found = slices.DeleteFunc(found, func(e fs.DirEntry) bool { return ignored(e.Name()) })
+	slices.SortStableFunc(found, func(a, b fs.DirEntry) int {
+		switch {
+		case a.IsDir() == b.IsDir():
+			return strings.Compare(a.Name(), b.Name())
+		case a.IsDir():
+			return -1
+		}
+		return 1
+	})
+	return found, err
+}
+
+// missing looks for files of the same name in the working folder.
+func (f *files) missing(ctx context.Context, wanted string, bad *tool.PathError) tool.Envelope {
+	root, err := os.OpenRoot(f.roots.Workdir())
+	if err != nil {
+		return bad.Envelope()
+	}
+	defer root.Close()
+	var found []string
+	visited := 0
+	err = fs.WalkDir(root.FS(), ".", func(p string, d fs.DirEntry, err error) error {
+		visited++
+		switch {
+		case visited > maxVisited || len(found) >= maxCandidates || ctx.Err() != nil:
+			return fs.SkipAll
+		case err != nil:
+			return fs.SkipDir // what may not be read holds no candidates
+		case p == ".":
+		case ignored(d.Name()):
+			if d.IsDir() {
+				return fs.SkipDir
+			}
+		case !d.IsDir() && strings.EqualFold(d.Name(), filepath.Base(wanted)):
+			found = append(found, p)
+		}
+		return nil
+	})
+	if err != nil || len(found) == 0 {
+		return bad.Envelope()
+	}
+	names := strings.Join(found, ", ")
+	return tool.Failure(tool.KindNotFound, "%s; files of that name: %s", bad.Message, names).WithField("path", fmt.Sprintf("one of %s", names))
+}

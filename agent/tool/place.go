@@ -1,0 +1,103 @@
+package tool
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+)
+
+// Place is a path inside a root. Close it.
+type Place struct {
+	*os.Root
+	Rel string // within the root
+
+	shown   string // as the caller wrote it
+	allowed string // where the run may go, for messages
+	write   bool
+	file    bool // nothing but this one file was granted
+	own     bool // inside the workdir
+}
+
+// PathError is a path that may not be used, or that does not lead to a file (OSA-30).
+type PathError struct {
+	Kind    Kind
+	Message string
+}
+
+func (e *PathError) Error() string { return e.Message }
+
+// Envelope is the answer to a call with such a path.
+func (e *PathError) Envelope() Envelope {
+	return Failure(e.Kind, "%s", e.Message).WithField("path", "")
+}
+
+func (p *Place) refuse(kind Kind, format string, args ...any) error {
+	return &PathError{kind, p.shown + " " + fmt.Sprintf(format, args...)}
+}
+
+// OpenPlain opens what is at the place for reading. Only files and folders are opened: a
+// pipe would wait for ever. A link is followed inside a folder that was granted for
+// reading, and nowhere else; another name of a file that may lie elsewhere is refused.
+func (p *Place) OpenPlain() (*os.File, error) {
+	info, err := p.Lstat(p.Rel)
+	if err == nil && info.Mode()&fs.ModeSymlink != 0 {
+		if p.write || p.file {
+			return nil, p.refuse(KindRejected, "is a link; name the file itself")
+		}
+		info, err = p.Stat(p.Rel)
+	}
+	if err != nil {
+		return nil, p.Explain(err)
+	}
+	if !info.Mode().IsRegular() && !info.IsDir() {
+		return nil, p.refuse(KindRejected, "is neither a file nor a folder")
+	}
+	f, err := p.Open(p.Rel)
+	if err != nil {
+		return nil, p.Explain(err)
+	}
+	if err := p.check(f, info); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// check looks at the file that was really opened.
+func (p *Place) check(f *os.File, expected fs.FileInfo) error {
+	info, err := f.Stat()
+	if err != nil {
+		return p.Explain(err)
+	}
+	if !os.SameFile(info, expected) {
+		return p.refuse(KindExecutionError, "was replaced while it was opened; try again")
+	}
+	if !info.Mode().IsRegular() || (p.own && !p.write) {
+		return nil
+	}
+	n, err := links(f)
+	if err != nil {
+		return p.Explain(err)
+	}
+	if n > 1 {
+		return p.refuse(KindRejected, "is a hard link: its other name may lie outside of %s; copy the file instead", p.allowed)
+	}
+	return nil
+}
+
+// Explain words the system's refusal of the place as a *PathError.
+func (p *Place) Explain(err error) error {
+	var bad *PathError
+	switch {
+	case errors.As(err, &bad):
+		return err
+	case errors.Is(err, fs.ErrNotExist):
+		return &PathError{KindNotFound, "there is no " + p.shown}
+	case errors.Is(err, fs.ErrPermission):
+		return p.refuse(KindRejected, "may not be opened: permission denied")
+	case strings.Contains(err.Error(), "escapes"): // os.Root has no error value for it
+		return p.refuse(KindInvalidArgs, "leads out of %s", p.allowed)
+	}
+	return p.refuse(KindExecutionError, "cannot be used: %v", err)
+}

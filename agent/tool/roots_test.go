@@ -1,0 +1,282 @@
+package tool_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"rouse/agent/tool"
+)
+
+const secret = "SECRET"
+
+// yard is a tree with a secret outside of what is granted: a workdir, a folder for reading,
+// and one file of a drop folder. Its links try to lead out.
+type yard struct {
+	base  string
+	roots *tool.Roots
+}
+
+func newYard(t testing.TB) *yard {
+	t.Helper()
+	base, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	y := &yard{base: base}
+	for _, dir := range []string{"work/sub", "extra", "extra2", "drop"} {
+		if err := os.MkdirAll(y.at(dir), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, file := range []string{"secret", "work/a", "work/sub/b", "extra/c", "extra2/d", "drop/e.csv", "drop/f.csv"} {
+		text := "open"
+		if strings.HasPrefix(file, "secret") || strings.HasPrefix(file, "extra2") || file == "drop/f.csv" {
+			text = secret
+		}
+		if err := os.WriteFile(y.at(file), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for link, target := range map[string]string{"work/out": "../secret", "work/abs": y.at("secret"), "work/up": "..", "work/near": "a", "extra/up": base} {
+		if err := os.Symlink(target, y.at(link)); err != nil {
+			t.Skip("symbolic links cannot be made here")
+		}
+	}
+	y.roots = y.grant(t, y.at("work"))
+	return y
+}
+
+func (y *yard) at(name string) string { return filepath.Join(y.base, filepath.FromSlash(name)) }
+
+func (y *yard) grant(t testing.TB, workdir string) *tool.Roots {
+	t.Helper()
+	r, err := tool.NewRoots(workdir, []tool.Grant{{Path: y.at("extra")}, {Path: y.at("drop/e.csv"), File: true}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// read gives what a path leads to.
+func read(r *tool.Roots, path string) (string, error) {
+	f, err := r.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err != nil || info.IsDir() {
+		return "", err
+	}
+	text, err := io.ReadAll(f)
+	return string(text), err
+}
+
+// TestRoots: OSA-30, no path leads out of what was granted, and a refusal names it.
+func TestRoots(t *testing.T) {
+	y := newYard(t)
+	for _, path := range []string{"a", "near", "./sub/../a", "sub/b", y.at("work/a"), y.at("extra/c"), y.at("drop/e.csv"), y.at("extra/../drop/e.csv")} {
+		if text, err := read(y.roots, path); text != "open" || err != nil {
+			t.Errorf("%s: %q, %v", path, text, err)
+		}
+	}
+	for _, path := range []string{"../secret", "sub/../../secret", y.at("secret"), "out", "abs", "up/secret", "up", y.at("extra2/d"), y.at("extra/up/secret"),
+		y.at("drop/f.csv"), y.at("drop/e.csv/../f.csv"), y.at("drop"), "", "a\x00b", "/etc/passwd", "missing", "a/b"} {
+		text, err := read(y.roots, path)
+		var bad *tool.PathError
+		if err == nil || !errors.As(err, &bad) {
+			t.Errorf("%q gave %q, %v, which is no *PathError", path, text, err)
+			continue
+		}
+		if bad.Kind == tool.KindInvalidArgs && path != "" && !strings.Contains(path, "\x00") && !strings.Contains(bad.Message, y.at("work")+", ") && !strings.Contains(bad.Message, ", "+y.at("work")) {
+			t.Errorf("%q: the refusal names no root: %s", path, bad.Message)
+		}
+	}
+	if _, err := y.roots.At(y.at("extra/new"), true); err == nil {
+		t.Error("a grant for reading lets write")
+	}
+}
+
+// A place that is reached through a link is known by the name its owner gave it, too.
+func TestRootsBehindALink(t *testing.T) {
+	y := newYard(t)
+	if err := os.Symlink(y.at("work"), y.at("home")); err != nil {
+		t.Fatal(err)
+	}
+	r := y.grant(t, y.at("home"))
+	for _, path := range []string{"a", y.at("home/a"), y.at("work/a"), y.at("home/sub/../a")} {
+		if text, err := read(r, path); text != "open" || err != nil {
+			t.Errorf("%s: %q, %v", path, text, err)
+		}
+		if got := r.Canonical(path); got != y.at("work/a") {
+			t.Errorf("%s is canonically %s", path, got)
+		}
+	}
+	if _, err := read(r, y.at("home/../secret")); err == nil {
+		t.Error("the link's parent was reached")
+	}
+}
+
+// Who swaps a trigger file for a link does not choose what is granted.
+func TestSwappedTriggerFile(t *testing.T) {
+	y := newYard(t)
+	for when, grant := range map[string]func() *tool.Roots{
+		"before the grant": func() *tool.Roots { y.swap(t); return y.grant(t, y.at("work")) },
+		"after the grant":  func() *tool.Roots { r := y.grant(t, y.at("work")); y.swap(t); return r },
+	} {
+		r := grant()
+		for _, path := range []string{y.at("drop/e.csv"), y.at("drop/f.csv"), y.at("secret")} {
+			if text, err := read(r, path); err == nil {
+				t.Errorf("%s: %s gave %q", when, path, text)
+			}
+		}
+	}
+}
+
+func (y *yard) swap(t testing.TB) {
+	t.Helper()
+	if err := os.Remove(y.at("drop/e.csv")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("f.csv", y.at("drop/e.csv")); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A hard link can be another name of a file elsewhere: it is not read outside of the
+// workdir, and nowhere written.
+func TestHardLinks(t *testing.T) {
+	y := newYard(t)
+	for _, name := range []string{"extra/innocent", "work/innocent"} {
+		if err := os.Link(y.at("secret"), y.at(name)); err != nil {
+			t.Skip("hard links cannot be made here")
+		}
+	}
+	if _, err := read(y.roots, y.at("extra/innocent")); err == nil || !strings.Contains(err.Error(), "hard link") {
+		t.Errorf("a hard link was opened: %v", err)
+	}
+	p, err := y.roots.At("innocent", true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	if f, err := p.OpenPlain(); err == nil {
+		f.Close()
+		t.Error("a hard link was opened for writing")
+	}
+}
+
+// segments are the parts that strings of traversal are made of.
+var segments = []string{"..", ".", "", "a", "sub", "b", "out", "abs", "up", "near", "secret", "work", "extra", "extra2", "drop", "e.csv", "f.csv", "d",
+	"...", "..;", "%2e%2e", "..%2f", "..%c0%af", "\\..", "..\\", "~", "\u2025", "．．", "file:", "C:", "//", "NUL", "a\x00", " ..", ".. ", "\xff"}
+
+// TestTraversal: OSA-30, whatever the string, what is read is not the secret, and nothing
+// is made outside of the workdir.
+func TestTraversal(t *testing.T) {
+	y := newYard(t)
+	before := y.outside(t)
+	starts := []string{"", "/", "./", "../", y.base, y.at("work"), y.at("extra"), y.at("drop"), y.at("drop/e.csv")}
+	random := rand.New(rand.NewPCG(1, 2)) // a failure names its string
+	for range 21_000 {
+		path := starts[random.IntN(len(starts))]
+		for range random.IntN(8) {
+			path += "/" + segments[random.IntN(len(segments))]
+		}
+		y.probe(t, path)
+	}
+	if after := y.outside(t); after != before {
+		t.Errorf("outside of the workdir there was %s, now there is %s", before, after)
+	}
+}
+
+func FuzzTraversal(f *testing.F) {
+	y := newYard(f)
+	before := y.outside(f)
+	for _, s := range []string{"../secret", "up/secret", "a/../../secret", "./up/./../secret", y.at("extra/up/secret")} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, path string) {
+		y.probe(t, path)
+		if after := y.outside(t); after != before {
+			t.Errorf("%q: outside of the workdir there was %s, now there is %s", path, before, after)
+		}
+	})
+}
+
+// probe reads a path, and makes a folder of it where that may be done.
+func (y *yard) probe(t interface{ Errorf(string, ...any) }, path string) {
+	if text, err := read(y.roots, path); text == secret {
+		t.Errorf("%q led to the secret (%v)", path, err)
+	}
+	p, err := y.roots.At(path, true)
+	if err != nil {
+		return
+	}
+	defer p.Close()
+	if err := p.Mkdir(p.Rel, 0o700); err == nil {
+		if err := p.Remove(p.Rel); err != nil {
+			t.Errorf("%q: %v", path, err)
+		}
+	}
+}
+
+// outside lists what is in the tree beside the workdir.
+func (y *yard) outside(t testing.TB) string {
+	t.Helper()
+	var names []string
+	for _, pattern := range []string{"*", "extra/*", "extra2/*", "drop/*"} {
+		found, err := filepath.Glob(y.at(pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		names = append(names, found...)
+	}
+	return strings.Join(names, " ")
+}
+
+// TestSwapRace: OSA-30, a folder that is swapped for a link while it is read leads nowhere else.
+func TestSwapRace(t *testing.T) {
+	y := newYard(t)
+	if err := os.WriteFile(y.at("work/sub/secret"), []byte("open"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	stop := make(chan struct{})
+	var swapping sync.WaitGroup
+	swapping.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			_ = os.Rename(y.at("work/sub"), y.at("work/kept"))
+			_ = os.Symlink("..", y.at("work/sub"))
+			_ = os.Remove(y.at("work/sub"))
+			_ = os.Rename(y.at("work/kept"), y.at("work/sub"))
+		}
+	})
+	good, refused := 0, map[string]int{}
+	for end := time.Now().Add(500 * time.Millisecond); time.Now().Before(end); {
+		text, err := read(y.roots, "sub/secret")
+		switch {
+		case text == secret:
+			t.Error("the race was lost")
+		case err == nil:
+			good++
+		default:
+			refused[fmt.Sprintf("%.40s", err)]++
+		}
+	}
+	close(stop)
+	swapping.Wait()
+	if good == 0 {
+		t.Errorf("nothing was ever read: %v", refused)
+	}
+}
