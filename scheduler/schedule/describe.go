@@ -2,7 +2,9 @@ package schedule
 
 import (
 	"fmt"
+	"math"
 	"math/bits"
+	"slices"
 	"strings"
 	"time"
 )
@@ -12,7 +14,7 @@ var (
 	monthNames = []string{"", "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November", "December"}
 )
 
-// Describe says the schedule in words: "at 08:00 on Monday to Friday (Europe/Berlin)".
+// Describe says the schedule in words: "every weekday at 08:00 (Europe/Berlin)".
 func (s *Schedule) Describe() string {
 	switch s.source {
 	case "every":
@@ -27,12 +29,15 @@ func (s *Schedule) Describe() string {
 	case "at":
 		return "once at " + s.at.In(s.zone).Format("2006-01-02 15:04:05 MST")
 	}
-	text := s.cron.times()
-	if days := s.cron.days(); days != "" {
+	text, days := s.cron.times(), s.cron.days()
+	if every := s.cron.everyDay(); every != "" && strings.HasPrefix(text, "at ") {
+		text, days = every+" "+text, ""
+	}
+	if days != "" {
 		text += " " + days
 	}
-	if s.cron.all24() {
-		return text
+	if s.cron.all24() && days == "" {
+		return text // the same in every zone
 	}
 	zone := s.zone.String()
 	if zone == "Local" {
@@ -80,15 +85,18 @@ func (f *fields) times() string {
 	return fmt.Sprintf("at the minutes %s of the hours %s", list(minutes, nil), list(hours, nil))
 }
 
+// restrictions are the days, weekdays and months that a spec allows.
+func (f *fields) restrictions() (dom, dow, months []int) {
+	dom, dow, months = values(f.dom&^1, 32), values(f.dow, 7), values(f.month&^1, 13)
+	if !f.domStar && !f.dowStar && (len(dom) == 31 || len(dow) == 7) { // either matches, and one always does
+		dom, dow = values(math.MaxUint32&^1, 32), values(math.MaxUint32, 7)
+	}
+	return dom, dow, months
+}
+
 // days says on which dates, "" when on all.
 func (f *fields) days() string {
-	dom, dow, months := values(f.dom>>1, 31), values(f.dow, 7), values(f.month>>1, 12)
-	for i := range dom {
-		dom[i]++
-	}
-	for i := range months {
-		months[i]++
-	}
+	dom, dow, months := f.restrictions()
 	var parts []string
 	byDate, byWeekday := len(dom) < 31, len(dow) < 7
 	date := "on day " + list(dom, nil)
@@ -107,6 +115,22 @@ func (f *fields) days() string {
 		parts = append(parts, "in "+list(months, monthNames))
 	}
 	return strings.Join(parts, " ")
+}
+
+// everyDay names the days of a spec that only weekdays restrict, "" when there is no name.
+func (f *fields) everyDay() string {
+	dom, dow, months := f.restrictions()
+	switch {
+	case len(dom) < 31 || len(months) < 12:
+		return ""
+	case len(dow) == 7:
+		return "every day"
+	case len(dow) == 1:
+		return "every " + dayNames[dow[0]]
+	case slices.Equal(dow, []int{1, 2, 3, 4, 5}):
+		return "every weekday"
+	}
+	return ""
 }
 
 func values(mask uint64, n int) []int {

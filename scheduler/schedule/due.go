@@ -2,6 +2,7 @@ package schedule
 
 import (
 	"fmt"
+	"math"
 	"time"
 )
 
@@ -13,6 +14,8 @@ const (
 	maxListed = 100_000
 	// maxRows bounds how many of them get a row of their own.
 	maxRows = 1000
+	// farBack is longer than any outage.
+	farBack = 100 * 366 * 24 * time.Hour
 )
 
 // The policies for instants that were not started in time.
@@ -52,17 +55,17 @@ func (s *Schedule) Due(watermark, now time.Time, p Policy) (due []Instant, left 
 	}
 	nominals, left := s.passed(watermark, now, max(maxRows, p.MaxCatchup+1))
 	for i, t := range nominals {
-		due = append(due, decide(t, now, len(nominals)-1-i, p))
-		due[i].Actual = s.Actual(t)
+		due = append(due, decide(t, s.Actual(t), now, len(nominals)-1-i, p))
 		due[i].Catchup = due[i].Run && p.OnMiss == MissCatchup && len(nominals) > 1
 	}
 	return due, left
 }
 
-// decide is about one instant with so many newer ones due as well.
-func decide(nominal, now time.Time, newer int, p Policy) Instant {
-	d := Instant{Nominal: nominal}
-	late := now.Sub(nominal)
+// decide is about one instant with so many newer ones due as well. It is late from its
+// actual instant on: what jitter still holds back is in time.
+func decide(nominal, actual, now time.Time, newer int, p Policy) Instant {
+	d := Instant{Nominal: nominal, Actual: actual}
+	late := now.Sub(actual)
 	switch {
 	case newer == 0 && late <= grace:
 		d.Run = true
@@ -91,36 +94,37 @@ func round(d time.Duration) time.Duration {
 
 // passed lists the last instants in (from, to], at most keep of them.
 func (s *Schedule) passed(from, to time.Time, keep int) (out []time.Time, left string) {
-	start := from
 	first := s.Next(from)
 	if first.IsZero() || first.After(to) {
 		return nil, ""
 	}
-	if dense := s.Next(first); !dense.IsZero() {
-		if gap := dense.Sub(first); to.Sub(from)/max(gap, time.Second) > maxListed {
-			// Too many to walk through: begin near the end.
-			from = to.Add(-gap * maxListed)
+	out, total := s.lastIn(from, to, keep, maxListed)
+	if total < maxListed {
+		if total > len(out) {
+			left = fmt.Sprintf("%d instants from %s on", total-len(out), first.Format(time.RFC3339))
 		}
+		return out, left
 	}
-	total := 0
-	for t := s.Next(from); !t.IsZero() && !t.After(to); t = s.Next(t) {
-		total++
-		out = append(out, t)
-		if len(out) >= 2*keep {
-			out = append(out[:0], out[len(out)-keep:]...)
+	// Too many to walk through: look back from the end, twice as far each time.
+	for back := time.Minute; back < farBack; back *= 2 {
+		begin := to.Add(-back)
+		if begin.Before(from) {
+			begin = from
 		}
-		if total > 2*maxListed {
+		if out, _ = s.lastIn(begin, to, keep, math.MaxInt); len(out) == keep || begin.Equal(from) {
 			break
 		}
 	}
-	if len(out) > keep {
-		out = out[len(out)-keep:]
+	return out, fmt.Sprintf("every instant from %s to the first that has a row", first.Format(time.RFC3339))
+}
+
+// lastIn walks through the instants in (from, to], at most so many, and keeps the last.
+func (s *Schedule) lastIn(from, to time.Time, keep, most int) (out []time.Time, total int) {
+	for t := s.Next(from); total < most && !t.IsZero() && !t.After(to); t = s.Next(t) {
+		total++
+		if out = append(out, t); len(out) >= 2*keep {
+			out = append(out[:0], out[len(out)-keep:]...)
+		}
 	}
-	if from.After(start) {
-		return out, fmt.Sprintf("every instant from %s on", first.Format(time.RFC3339))
-	}
-	if total > len(out) {
-		return out, fmt.Sprintf("%d instants from %s on", total-len(out), first.Format(time.RFC3339))
-	}
-	return out, ""
+	return out[max(0, len(out)-keep):], total
 }

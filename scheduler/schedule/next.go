@@ -3,6 +3,8 @@ package schedule
 import (
 	"fmt"
 	"math/bits"
+	"slices"
+	"sort"
 	"strings"
 	"time"
 )
@@ -68,9 +70,9 @@ func resolve(d date, hour, minute, second int, zone *time.Location) time.Time {
 		_, o := t.In(zone).Zone()
 		return time.Duration(o) * time.Second
 	}
-	before, after := offset(naive.Add(-24*time.Hour)), offset(naive.Add(24*time.Hour))
+	offsets := []time.Duration{offset(naive.Add(-24 * time.Hour)), offset(naive), offset(naive.Add(24 * time.Hour))}
 	var found time.Time
-	for _, o := range []time.Duration{before, offset(naive), after} {
+	for _, o := range offsets {
 		if t := naive.Add(-o); offset(t) == o && (found.IsZero() || t.Before(found)) {
 			found = t
 		}
@@ -78,9 +80,13 @@ func resolve(d date, hour, minute, second int, zone *time.Location) time.Time {
 	if !found.IsZero() {
 		return found
 	}
-	// Read with the offset of before the gap, the instant lies just behind it.
-	start, _ := naive.Add(-before).In(zone).ZoneBounds()
-	return start.UTC()
+	// The clock was put forward between the instants that the reading has under the
+	// largest and the smallest offset. time.ZoneBounds does not say when: where a zone's
+	// rules begin it can be an hour off.
+	from := naive.Add(-slices.Max(offsets))
+	gap := int((slices.Max(offsets) - slices.Min(offsets)) / time.Second)
+	n := sort.Search(gap, func(n int) bool { return offset(from.Add(time.Duration(n)*time.Second)) != offset(from) })
+	return from.Add(time.Duration(n) * time.Second)
 }
 
 // exists says whether a zone has a local date at all: Apia had no 2011-12-30.

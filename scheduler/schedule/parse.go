@@ -5,6 +5,8 @@ import (
 	"encoding/hex"
 	"fmt"
 	"hash/fnv"
+	"math"
+	"strconv"
 	"strings"
 	"time"
 	_ "time/tzdata" // zones must be known on a machine without a zone database
@@ -142,21 +144,25 @@ func cutZone(text string) (string, *time.Location, error) {
 	return text, nil, nil
 }
 
+const maxEvery = 10 * 366 * 24 * time.Hour
+
 func parseEvery(text string) (time.Duration, error) {
 	d, err := time.ParseDuration(text)
 	if err != nil {
-		var days float64
-		if _, scanErr := fmt.Sscanf(text, "%gd", &days); scanErr != nil || fmt.Sprintf("%gd", days) != text {
+		days, isDays := strings.CutSuffix(text, "d")
+		n, err := strconv.ParseFloat(days, 64)
+		if !isDays || err != nil || math.IsNaN(n) || math.Abs(n) > maxEvery.Hours() {
 			return 0, &Error{"every", text, "is not a length of time like 30s, 15m, 6h or 7d"}
 		}
-		d = time.Duration(days * 24 * float64(time.Hour))
+		// By the millisecond, because 0.7 days are not whole seconds in floating point.
+		d = time.Duration(math.Round(n*24*3600*1000)) * time.Millisecond
 	}
 	switch {
 	case d < time.Second:
 		return 0, &Error{"every", text, "must be at least 1s"}
 	case d%time.Second != 0:
 		return 0, &Error{"every", text, "must be whole seconds"}
-	case d > 10*366*24*time.Hour:
+	case d > maxEvery:
 		return 0, &Error{"every", text, "must be at most ten years"}
 	}
 	return d, nil
