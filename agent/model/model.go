@@ -77,10 +77,11 @@ type Request struct {
 
 // Why a model stopped, as Event.Stop says it. Other words are passed on as they came.
 const (
-	StopDone   = "stop"           // it had said everything
-	StopCalls  = "tool_calls"     // it waits for the results of its calls
-	StopLength = "length"         // it reached MaxOutput or its own limit
-	StopFilter = "content_filter" // the provider withheld the rest
+	StopDone    = "stop"           // it had said everything
+	StopCalls   = "tool_calls"     // it waits for the results of its calls
+	StopLength  = "length"         // it reached MaxOutput or its own limit
+	StopFilter  = "content_filter" // the provider withheld the rest
+	StopRefusal = "refusal"        // it declined; the text says why
 )
 
 // Event is a part of an answer; one field is set.

@@ -2,9 +2,7 @@ package openai_test
 
 import (
 	"encoding/json"
-	"errors"
-	"net/http"
-	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,181 +12,123 @@ import (
 	"rouse/agent/model/openai"
 )
 
+const key = "sk-canary-0123456789"
+
 func provider(t testing.TB, url string) *openai.Provider {
 	t.Helper()
-	p, err := openai.New(openai.Options{BaseURL: url + "/v1", Model: "scripted", APIKey: "sk-canary", Idle: 5 * time.Second})
+	p, err := openai.New(openai.Options{BaseURL: url + "/v1", Model: "scripted", APIKey: key, Idle: 5 * time.Second,
+		Headers: map[string]string{"X-Api-Key": "canary-in-a-header"}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return p
 }
 
-type turn struct {
-	text  string
-	calls []model.Call
-	usage model.Usage
-	err   error
-}
-
-func ask(t testing.TB, p *openai.Provider, r model.Request) turn {
+func ask(t testing.TB, url string, r model.Request) modeltest.Answer {
 	t.Helper()
-	var out turn
-	for e, err := range p.Stream(t.Context(), r) {
-		out.text += e.Text
-		if e.Call != nil {
-			out.calls = append(out.calls, *e.Call)
-		}
-		if e.Usage != nil {
-			out.usage = *e.Usage
-		}
-		if err != nil {
-			out.err = err
-		}
-	}
-	return out
+	return modeltest.Ask(t, t.Context(), provider(t, url), r)
 }
 
 var question = model.Request{System: "be brief", Messages: []model.Message{{Role: model.RoleUser, Text: "hi"}},
 	Tools: []model.Tool{{Name: "db_query", Description: "asks", Schema: json.RawMessage(`{"type":"object"}`)}}}
 
-func TestTextCallsAndUsage(t *testing.T) {
-	want := []model.Call{{ID: "a", Name: "db_query", Args: json.RawMessage(`{"sql":"select 1"}`)}, {ID: "b", Name: "notify", Args: json.RawMessage(`{"title":"ü"}`)}}
-	s := modeltest.New(t, modeltest.Turn{Text: "Let me see.", Calls: want, Usage: model.Usage{Input: 10, Output: 5, Cached: 3}})
-	got := ask(t, provider(t, s.URL), question)
-	if got.err != nil || got.text != "Let me see." || got.usage != (model.Usage{Input: 10, Output: 5, Cached: 3}) {
-		t.Errorf("turn: %+v", got)
-	}
-	if len(got.calls) != 2 || string(got.calls[0].Args) != string(want[0].Args) || got.calls[1].ID != "b" || string(got.calls[1].Args) != string(want[1].Args) {
-		t.Errorf("calls: %+v", got.calls)
-	}
-	var sent struct {
-		Model    string
-		Stream   bool
-		Messages []struct{ Role, Content string }
-		Tools    []struct{ Function struct{ Name string } }
-	}
-	if err := json.Unmarshal(s.Requests()[0], &sent); err != nil {
-		t.Fatal(err)
-	}
-	if sent.Model != "scripted" || !sent.Stream || len(sent.Messages) != 2 || sent.Messages[0].Role != "system" || sent.Tools[0].Function.Name != "db_query" {
-		t.Errorf("sent: %+v", sent)
+func TestConformance(t *testing.T) {
+	modeltest.Run(t, func(t *testing.T, s modeltest.Script) model.Provider {
+		return provider(t, modeltest.New(t, s...).URL)
+	})
+}
+
+// OSA-09: the model's ids are kept.
+func TestIDsAreKept(t *testing.T) {
+	want := []model.Call{{ID: "a", Name: "db_query", Args: json.RawMessage(`{"sql":"select 1"}`)}, {ID: "b", Name: "notify", Args: json.RawMessage(`{}`)}}
+	got := ask(t, modeltest.New(t, modeltest.Turn{Calls: want}).URL, question)
+	same := slices.EqualFunc(got.Calls, want, func(a, b model.Call) bool {
+		return a.ID == b.ID && a.Name == b.Name && string(a.Args) == string(b.Args) && a.Key == ""
+	})
+	if got.Err != nil || !same || got.Stop != model.StopCalls {
+		t.Errorf("answer: %+v", got)
 	}
 }
 
-func TestTranscriptIsSent(t *testing.T) {
+func TestRequest(t *testing.T) {
 	s := modeltest.New(t, modeltest.Turn{Text: "ok"})
+	warm := 0.5
 	r := question
-	r.NoTools = true
-	r.Messages = append(r.Messages, model.Message{Role: model.RoleAssistant, Calls: []model.Call{{ID: "a", Name: "db_query", Args: json.RawMessage(`{}`)}}},
+	r.MaxOutput, r.Temperature = 99, &warm
+	r.Messages = append(r.Messages, model.Message{Role: model.RoleAssistant, Calls: []model.Call{{ID: "a", Key: "m1", Name: "db_query"}}},
 		model.Message{Role: model.RoleTool, CallID: "a", Name: "db_query", Text: `{"ok":true}`})
-	ask(t, provider(t, s.URL), r)
-	sent := string(s.Requests()[0])
-	for _, part := range []string{`"content":null,"tool_calls":[{"id":"a"`, `"role":"tool","content":"{\"ok\":true}","tool_call_id":"a"`} {
-		if !strings.Contains(sent, part) {
-			t.Errorf("%s is missing in %s", part, sent)
-		}
+	ask(t, s.URL, r)
+	const messages = `{"model":"scripted","messages":[{"role":"system","content":"be brief"},{"role":"user","content":"hi"},` +
+		`{"role":"assistant","content":null,"tool_calls":[{"id":"a","type":"function","function":{"name":"db_query","arguments":"{}"}}]},` +
+		`{"role":"tool","content":"{\"ok\":true}","tool_call_id":"a"}],`
+	const rest = `"stream":true,"stream_options":{"include_usage":true},"max_tokens":99,"temperature":0.5}`
+	if got, want := string(s.Requests()[0]), messages+`"tools":[{"type":"function","function":{"name":"db_query","description":"asks","parameters":{"type":"object"}}}],`+rest; got != want {
+		t.Errorf("sent\n%s, want\n%s", got, want)
 	}
-	if strings.Contains(sent, `"tools"`) {
-		t.Error("tools were offered although none may be used")
+	r.NoTools = true
+	ask(t, s.URL, r)
+	if got, want := string(s.Requests()[1]), messages+rest; got != want {
+		t.Errorf("without tools sent\n%s, want\n%s", got, want)
 	}
 }
 
-// What a server can do wrong is an error with its reason; no half call gets through, and
-// the key is never told.
-func TestFaults(t *testing.T) {
-	whole := strings.Join(modeltest.Chunks(modeltest.Turn{Calls: []model.Call{{ID: "a", Name: "db_query", Args: json.RawMessage(`{"sql":"select 1"}`)}}}), "\n\ndata: ")
-	cases := map[string]struct {
-		turn      modeltest.Turn
-		kind      model.ErrorKind
-		retryable bool
-		say       string
-	}{
-		"no key":         {modeltest.Turn{Status: 401, Raw: `{"error":{"message":"bad key"}}`}, model.KindAuth, false, "bad key; check api_key"},
-		"no such model":  {modeltest.Turn{Status: 404, Raw: `{"error":"model not found"}`}, model.KindBadRequest, false, "check base_url and the model's name"},
-		"too long":       {modeltest.Turn{Status: 400, Raw: `{"error":{"message":"maximum context length exceeded"}}`}, model.KindContextOverflow, false, "context length"},
-		"limited":        {modeltest.Turn{Status: 429, Header: map[string]string{"Retry-After": "3600"}, Raw: `slow down`}, model.KindRateLimited, true, "slow down"},
-		"a web page":     {modeltest.Turn{Header: map[string]string{"Content-Type": "text/html"}, Raw: "<html>login</html>"}, model.KindNonsense, false, "text/html"},
-		"not JSON":       {modeltest.Turn{Raw: "data: {broken\n\n"}, model.KindNonsense, true, "not JSON"},
-		"cut off":        {modeltest.Turn{Raw: "data: " + whole[:len(whole)/2][:strings.LastIndex(whole[:len(whole)/2], "\n\n")] + "\n\n"}, model.KindTruncated, true, "before it was complete"},
-		"fails midway":   {modeltest.Turn{Raw: "data: {\"error\":{\"message\":\"overloaded\"}}\n\n"}, model.KindUnavailable, true, "overloaded"},
-		"length":         {modeltest.Turn{Raw: "data: " + strings.Replace(whole, `"finish_reason":"tool_calls"`, `"finish_reason":"length"`, 1) + "\n\ndata: [DONE]\n\n"}, model.KindTruncated, true, "max_output"},
-		"empty JSON":     {modeltest.Turn{Header: map[string]string{"Content-Type": "application/json"}, Raw: `{"choices":[]}`}, model.KindNonsense, true, "without a choice"},
-		"strange number": {modeltest.Turn{Raw: `data: {"choices":[{"delta":{"tool_calls":[{"index":7,"function":{"name":"x"}}]}}]}` + "\n\n"}, model.KindNonsense, true, "numbered its calls"},
-	}
-	for name, c := range cases {
+// A server that names the field it refuses is asked without it, now and from then on.
+func TestAdapts(t *testing.T) {
+	for name, c := range map[string]struct{ refusal, before, after string }{
+		"a reasoning model": {`{"error":{"message":"Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead."}}`,
+			`"max_tokens":5`, `"max_completion_tokens":5`},
+		"no usage": {`{"detail":[{"loc":["body","stream_options"],"msg":"Extra inputs are not permitted"}]}`, `"stream_options"`, `"stream":true`},
+	} {
 		t.Run(name, func(t *testing.T) {
-			s := modeltest.New(t, c.turn)
-			got := ask(t, provider(t, s.URL), question)
-			var e *model.Error
-			if !errors.As(got.err, &e) || e.Kind != c.kind || e.Retryable != c.retryable || !strings.Contains(e.Error(), c.say) {
-				t.Errorf("%v (%+v), want %s that says %q", got.err, e, c.kind, c.say)
+			s := modeltest.New(t, modeltest.Turn{Status: 400, Raw: c.refusal}, modeltest.Turn{Text: "hello"})
+			p, r := provider(t, s.URL), question
+			r.MaxOutput = 5
+			for range 2 {
+				if got := modeltest.Ask(t, t.Context(), p, r); got.Err != nil || got.Text != "hello" {
+					t.Fatalf("answer: %+v", got)
+				}
 			}
-			if len(got.calls) != 0 {
-				t.Errorf("a call got through: %+v", got.calls)
+			sent := s.Requests()
+			if len(sent) != 3 {
+				t.Fatalf("%d requests", len(sent))
 			}
-			if got.err != nil && strings.Contains(got.err.Error(), "sk-canary") {
-				t.Error("the key is in the message")
+			for i, body := range sent {
+				if has := strings.Contains(string(body), c.before); has != (i == 0) || i > 0 && !strings.Contains(string(body), c.after) {
+					t.Errorf("request %d: %s", i, body)
+				}
 			}
 		})
 	}
 }
 
-func TestServerThatDoesNotStream(t *testing.T) {
-	s := modeltest.New(t, modeltest.Turn{Header: map[string]string{"Content-Type": "application/json"},
-		Raw: `{"choices":[{"finish_reason":"tool_calls","message":{"content":"hm","tool_calls":[{"id":"a","type":"function","function":{"name":"x","arguments":"{\"a\":1}"}}]}}],"usage":{"prompt_tokens":4,"completion_tokens":2}}`})
-	got := ask(t, provider(t, s.URL), question)
-	if got.err != nil || got.text != "hm" || len(got.calls) != 1 || string(got.calls[0].Args) != `{"a":1}` || got.usage.Input != 4 {
-		t.Errorf("turn: %+v", got)
+// A server that refuses what it already got its way with is not asked for ever.
+func TestAdaptsOnce(t *testing.T) {
+	s := modeltest.New(t, modeltest.Turn{Status: 400, Raw: `{"error":"neither max_completion_tokens nor stream_options"}`})
+	r := question
+	r.MaxOutput = 5
+	if got := ask(t, s.URL, r); got.Err == nil || len(s.Requests()) != 3 {
+		t.Errorf("%d requests: %v", len(s.Requests()), got.Err)
 	}
 }
 
-// A server that is down for a moment is asked again before anything is lost.
-func TestTransportRetries(t *testing.T) {
-	s := modeltest.New(t, modeltest.Turn{Status: 503, Header: map[string]string{"Retry-After": "0"}, Raw: "starting"}, modeltest.Turn{Text: "hello"})
-	if got := ask(t, provider(t, s.URL), question); got.err != nil || got.text != "hello" {
-		t.Errorf("turn: %+v", got)
-	}
-}
-
-func TestHungServer(t *testing.T) {
-	release := make(chan struct{})
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", "text/event-stream")
-		w.(http.Flusher).Flush()
-		<-release
-	}))
-	defer s.Close()
-	defer close(release)
-	p, err := openai.New(openai.Options{BaseURL: s.URL, Model: "m", Idle: 50 * time.Millisecond})
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := ask(t, p, question)
-	var e *model.Error
-	if !errors.As(got.err, &e) || e.Kind != model.KindUnavailable || !strings.Contains(e.Error(), "sent nothing for 50ms") {
-		t.Errorf("%v", got.err)
-	}
-}
-
-// FuzzStream: whatever bytes a server sends, a call gets through only whole.
-func FuzzStream(f *testing.F) {
-	args := `{"sql":"select 1"}`
-	whole := "data: " + strings.Join(modeltest.Chunks(modeltest.Turn{Calls: []model.Call{{ID: "a", Name: "db_query", Args: json.RawMessage(args)}}}), "\n\ndata: ") + "\n\ndata: [DONE]\n\n"
-	for i := range 20 {
-		f.Add(whole[:len(whole)*i/20])
-	}
-	f.Add(whole)
-	f.Fuzz(func(t *testing.T, body string) {
-		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Type", "text/event-stream")
-			_, _ = w.Write([]byte(body))
-		}))
-		defer s.Close()
-		got := ask(t, provider(t, s.URL), question)
-		for _, c := range got.calls {
-			if !json.Valid(c.Args) || c.Name == "" {
-				t.Errorf("a broken call got through: %+v", c)
+func TestOptions(t *testing.T) {
+	for name, c := range map[string]struct {
+		o   openai.Options
+		say string
+	}{
+		"no model":    {openai.Options{}, "no model was named"},
+		"no address":  {openai.Options{Model: "m", BaseURL: "localhost:8080/v1"}, "http://127.0.0.1:8080/v1"},
+		"broken key":  {openai.Options{Model: "m", APIKey: "sk-canary\nx"}, "api_key holds a line break"},
+		"broken head": {openai.Options{Model: "m", Headers: map[string]string{"X-Team": "a\r\nb"}}, "the header X-Team"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := openai.New(c.o)
+			if err == nil || !strings.Contains(err.Error(), c.say) || strings.Contains(err.Error(), "canary") {
+				t.Errorf("%v, want %q", err, c.say)
 			}
-		}
-	})
+		})
+	}
+	if _, err := openai.New(openai.Options{Model: "m", APIKey: " sk-x\n"}); err != nil {
+		t.Errorf("a key with a newline at its end, as files have it: %v", err)
+	}
 }
