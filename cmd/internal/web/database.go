@@ -6,8 +6,9 @@ import (
 	"rouse/agentdb"
 )
 
-// maxImport bounds a file that is sent for import, in bytes (OSA-58).
-const maxImport = 64 << 20
+// maxImport bounds a file that is sent for import, in bytes: one more than an import takes
+// (OSA-58), so that the import says what is wrong with a larger one.
+const maxImport = 64<<20 + 1
 
 // What an agent's database answers, as the API sends it.
 type (
