@@ -18,6 +18,9 @@ const (
 	callFailed    = "failed"
 	callReplayed  = "replayed"
 	callCancelled = "cancelled"
+	// A call that was cut off: it may be repeated, or nobody knows what it did.
+	callInterrupted = "interrupted"
+	callUncertain   = "uncertain"
 )
 
 // act executes the calls of an answer and decides whether the run goes on.
@@ -31,7 +34,7 @@ func (r *run) act(ctx context.Context, t turn) (over bool, err error) {
 	if err != nil {
 		return true, err
 	}
-	if r.ended(calls, envelopes) || r.rejected(calls, envelopes) || r.stopped(ctx) {
+	if r.ended(calls, envelopes) || r.rejected(calls, envelopes[:min(left, len(envelopes))]) || r.stopped(ctx) {
 		return true, nil
 	}
 	switch {
@@ -39,8 +42,6 @@ func (r *run) act(ctx context.Context, t turn) (over bool, err error) {
 		r.exhausted("the %d calls of this run were used up", r.Bounds.Calls)
 	case r.Bounds.Tokens > 0 && r.result.Usage.Input+r.result.Usage.Output > r.Bounds.Tokens:
 		r.exhausted("the run used %d tokens, more than its %d", r.result.Usage.Input+r.result.Usage.Output, r.Bounds.Tokens)
-	case r.Bounds.Output > 0 && r.output > r.Bounds.Output:
-		r.exhausted("the model wrote %d bytes, more than the %d of this run", r.output, r.Bounds.Output)
 	default:
 		return false, nil
 	}
@@ -51,7 +52,8 @@ func (r *run) act(ctx context.Context, t turn) (over bool, err error) {
 func (r *run) finishPending(ctx context.Context) (over bool, err error) {
 	writing := context.WithoutCancel(ctx)
 	r.result.Steps++
-	s := Step{Number: r.result.Steps, StartedAt: time.Now(), Notices: []string{noticePrefix + "An earlier attempt was interrupted; its calls are finished first."}}
+	r.stage("An earlier attempt at this run was interrupted. The calls that it had left open were finished now.")
+	s := Step{Number: r.result.Steps, StartedAt: time.Now()}
 	if err := r.Recorder.StartStep(writing, s); err != nil {
 		return true, err
 	}
@@ -72,8 +74,9 @@ func (r *run) batch(ctx context.Context, step int, calls []model.Call, left int)
 			envelopes[i] = tool.Failure(tool.KindRejected, "the calls of this run are used up")
 			return
 		}
+		r.idle.hold()
+		defer r.idle.release()
 		envelopes[i], errs[i] = r.call(ctx, step, i, calls[i])
-		r.touch()
 	}
 	if slices.ContainsFunc(calls, r.ends) {
 		for i := range calls {
@@ -90,7 +93,7 @@ func (r *run) batch(ctx context.Context, step int, calls []model.Call, left int)
 		if errs[i] != nil {
 			return nil, errs[i]
 		}
-		text, err := json.Marshal(envelopes[i])
+		text, err := envelopes[i].MarshalJSON()
 		if err != nil {
 			return nil, fmt.Errorf("the result of %s cannot be recorded: %w", c.Name, err)
 		}
@@ -99,9 +102,7 @@ func (r *run) batch(ctx context.Context, step int, calls []model.Call, left int)
 		if i < left {
 			r.result.Calls++
 		}
-		if t, ok := r.Registry.Lookup(c.Name); ok && t.Effect() != tool.Read && !t.Ends() {
-			r.changeFailed = !envelopes[i].OK
-		}
+		r.note(c.Name, envelopes[i].OK)
 	}
 	return envelopes, nil
 }
@@ -140,10 +141,7 @@ func (r *run) ends(c model.Call) bool {
 // call executes one call between its two records.
 func (r *run) call(ctx context.Context, step, index int, c model.Call) (tool.Envelope, error) {
 	writing := context.WithoutCancel(ctx)
-	record := Call{Step: step, Index: index, ID: c.ID, Key: c.Key, Tool: c.Name, Args: c.Args, Effect: string(tool.Read), StartedAt: time.Now()}
-	if t, ok := r.Registry.Lookup(c.Name); ok {
-		record.Effect = string(t.Effect())
-	}
+	record := Call{Step: step, Index: index, ID: c.ID, Key: c.Key, Tool: c.Name, Args: c.Args, Effect: string(r.effect(c)), StartedAt: time.Now()}
 	if len(record.Args) == 0 {
 		record.Args = json.RawMessage("{}")
 	}
@@ -155,11 +153,26 @@ func (r *run) call(ctx context.Context, step, index int, c model.Call) (tool.Env
 		return envelope, err
 	}
 	record.State, record.FinishedAt = state, time.Now()
-	if record.Envelope, err = json.Marshal(envelope); err != nil {
+	if state == callInterrupted || state == callUncertain { // it has no result that a later attempt could use
+		return envelope, r.Recorder.FinishCall(writing, record)
+	}
+	if record.Envelope, err = envelope.MarshalJSON(); err != nil {
 		return envelope, fmt.Errorf("the result of %s cannot be recorded: %w", c.Name, err)
 	}
 	return envelope, r.Recorder.FinishCall(writing, record)
 }
+
+// effect is what a call may do; what no tool answers does nothing.
+func (r *run) effect(c model.Call) tool.Effect {
+	if t, ok := r.Registry.Lookup(c.Name); ok {
+		return t.Effect()
+	}
+	return tool.Read
+}
+
+// repeatable says whether a call that was cut off may be made again: reading harms nobody,
+// and the agent's database and the outbox take a key once.
+func repeatable(e tool.Effect) bool { return e == tool.Read || e == tool.Database }
 
 // execute answers a call from the record where there is one, else by its tool.
 func (r *run) execute(ctx context.Context, c model.Call) (tool.Envelope, string, error) {
@@ -171,7 +184,7 @@ func (r *run) execute(ctx context.Context, c model.Call) (tool.Envelope, string,
 				return e, "", fmt.Errorf("the recorded result of %s is damaged: %w", c.Name, err)
 			}
 			return e, callReplayed, nil
-		case past.Uncertain:
+		case past.Uncertain || !repeatable(r.effect(c)):
 			return tool.Failure(tool.KindExecutionError, "an earlier attempt was interrupted during this call; whether it took effect is unknown, and it was not repeated"), callFailed, nil
 		}
 	}
@@ -183,10 +196,21 @@ func (r *run) execute(ctx context.Context, c model.Call) (tool.Envelope, string,
 	in := r.Invocation
 	in.Key = c.Key
 	e, err := r.Registry.Call(ctx, in, c.Name, c.Args)
-	if err != nil || e.OK {
+	switch {
+	case err != nil || e.OK:
 		return e, callDone, err
+	case ctx.Err() == nil || !unfinished(e.Kind):
+		return e, callFailed, nil
+	case repeatable(r.effect(c)):
+		return e, callInterrupted, nil
 	}
-	return e, callFailed, nil
+	return e, callUncertain, nil
+}
+
+// unfinished says whether a failure can come from a call that was cut off. The other kinds
+// are verdicts, whenever they were given.
+func unfinished(k tool.Kind) bool {
+	return k == tool.KindExecutionError || k == tool.KindTimeout || k == tool.KindUnavailable
 }
 
 // ended looks for a successful call that ends the run.

@@ -2,18 +2,16 @@ package loop
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"rouse/agent/model"
+	"rouse/agent/tool"
 )
-
-const noticePrefix = "[System Notice] "
 
 // run is the state of one attempt.
 type run struct {
@@ -23,10 +21,11 @@ type run struct {
 	results  []model.Result // of the last step
 	staged   []string       // notices for the next request alone
 	empty    int            // empty answers in a row
-	output   int64
-	// changeFailed: the last call that could change something did not succeed.
-	changeFailed bool
-	touch        func() // something happened: the idle clock starts anew
+	output   int64          // bytes that the model wrote
+	idle     *idle
+	// worked: a tool has answered; changeFailed: the last call that could change something
+	// did not succeed.
+	worked, changeFailed bool
 }
 
 // Run drives one attempt to its end. An error means that the host is broken; whatever the
@@ -36,20 +35,37 @@ func Run(ctx context.Context, o Options) (Result, error) {
 		return Result{}, errors.New("loop: a provider, a registry and a recorder are needed")
 	}
 	o.Bounds = o.Bounds.withDefaults()
-	r := &run{Options: o, messages: append([]model.Message(nil), o.Messages...), touch: func() {}}
+	r := &run{Options: o, messages: slices.Clone(o.Messages)}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	if d := o.Bounds.Wall; d > 0 {
 		t := time.AfterFunc(d, func() { cancel(&stop{"timeout", fmt.Sprintf("the run took longer than its wall time of %s", d)}) })
 		defer t.Stop()
 	}
-	if d := o.Bounds.Idle; d > 0 {
-		t := time.AfterFunc(d, func() { cancel(&stop{"timeout", fmt.Sprintf("nothing happened for %s", d)}) })
-		defer t.Stop()
-		r.touch = func() { t.Reset(d) }
-	}
+	r.idle = newIdle(o.Bounds.Idle, func() { cancel(&stop{"timeout", fmt.Sprintf("nothing happened for %s", o.Bounds.Idle)}) })
+	defer r.idle.stop()
+	r.recall()
 	err := r.drive(ctx)
 	return r.result, err
+}
+
+// recall learns from the transcript of earlier attempts what its calls came to.
+func (r *run) recall() {
+	for _, m := range r.messages {
+		if m.Role != model.RoleTool {
+			continue
+		}
+		var e tool.Envelope
+		r.note(m.Name, json.Unmarshal([]byte(m.Text), &e) == nil && e.OK)
+	}
+}
+
+// note remembers what a call came to.
+func (r *run) note(name string, ok bool) {
+	r.worked = true
+	if t, known := r.Registry.Lookup(name); known && t.Effect() != tool.Read && !t.Ends() {
+		r.changeFailed = !ok
+	}
 }
 
 // drive iterates until something ends the run.
@@ -102,9 +118,11 @@ func (r *run) react(ctx context.Context, t turn) (over, free bool, err error) {
 		return r.nudge(), true, nil
 	}
 	r.result.Exit, r.result.Outcome, r.result.Summary = FinalResponse, "success", strings.TrimSpace(t.text)
-	if r.changeFailed {
-		r.result.Outcome = "partial"
+	if r.result.Error = t.cutOff(); r.result.Error == "" && r.changeFailed {
 		r.result.Error = "the last call that could change something failed"
+	}
+	if r.result.Error != "" {
+		r.result.Outcome = "partial"
 	}
 	return true, false, nil
 }
@@ -114,12 +132,18 @@ func (r *run) stopped(ctx context.Context) bool {
 	if ctx.Err() == nil {
 		return false
 	}
-	cause := context.Cause(ctx)
-	r.result.Exit, r.result.Outcome, r.result.Error = Cancelled, "cancelled", cause.Error()
+	r.result.Exit, r.result.Outcome, r.result.Error = Cancelled, "cancelled", context.Cause(ctx).Error()
+	r.adopt(context.Cause(ctx))
+	return true
+}
+
+// adopt takes the outcome that a cause carries.
+func (r *run) adopt(cause error) bool {
 	var why interface{ Outcome() string }
-	if errors.As(cause, &why) {
-		r.result.Outcome = why.Outcome()
+	if !errors.As(cause, &why) {
+		return false
 	}
+	r.result.Exit, r.result.Outcome, r.result.Error = Cancelled, why.Outcome(), cause.Error()
 	return true
 }
 
@@ -128,38 +152,10 @@ func (r *run) exhausted(format string, args ...any) {
 	r.result.Exit, r.result.Outcome, r.result.Error = Cancelled, "budget_exceeded", fmt.Sprintf(format, args...)
 }
 
-// fail ends the run because the model's side failed for good.
+// fail ends the run because the model's side failed for good, or wrote too much.
 func (r *run) fail(ctx context.Context, failure error) {
-	if !r.stopped(ctx) {
+	if !r.stopped(ctx) && !r.adopt(failure) {
 		r.result.Exit, r.result.Outcome, r.result.Error = Ended, "error", failure.Error()
-	}
-}
-
-// nudge asks again after an empty answer, at most so often in a row (OSA-04).
-func (r *run) nudge() (over bool) {
-	r.empty++
-	worked := r.result.Calls > 0
-	if r.empty <= r.Policy.EmptyRetries {
-		r.staged = append(r.staged, noticePrefix+"Your last answer was empty. Go on with the task: call a tool, or say the result in words.")
-		return false
-	}
-	r.result.Exit, r.result.Outcome = EmptyResponse, "error"
-	r.result.Error = "the model gave only empty answers"
-	if worked {
-		r.result.Outcome = "partial"
-		r.result.Summary = "The model ended without a word after its tool calls; see what they did."
-	}
-	return true
-}
-
-// warn tells the model when its steps run out (OSA-05).
-func (r *run) warn(charged int) {
-	left := r.Bounds.Steps - charged + 1
-	if r.Policy.Plain || r.Bounds.Steps <= 0 || r.Policy.BudgetWarning <= 0 {
-		return
-	}
-	if left > 0 && left <= r.Policy.BudgetWarning {
-		r.staged = append([]string{fmt.Sprintf("%s%d of %d steps remaining.", noticePrefix, left, r.Bounds.Steps)}, r.staged...)
 	}
 }
 
@@ -167,149 +163,10 @@ func (r *run) warn(charged int) {
 func (r *run) close(ctx context.Context) error {
 	r.result.Exit, r.result.Outcome = IterationCap, "budget_exceeded"
 	r.result.Error = fmt.Sprintf("the %d steps of this run were used up", r.Bounds.Steps)
-	r.staged = append(r.staged, noticePrefix+"All steps are used up, and no tool can be called any more. Say in a few sentences what was done and what is missing.")
+	r.stage("All steps are used up, and no tool can be called any more. Say in a few sentences what was done and what is missing.")
 	t, failure, err := r.step(ctx, true)
 	if failure == nil && err == nil {
 		r.result.Summary = strings.TrimSpace(t.text)
 	}
 	return err
-}
-
-// turn is one answer.
-type turn struct {
-	number int
-	text   string
-	calls  []model.Call
-	end    *model.End
-	usage  model.Usage
-}
-
-// step asks for one answer and records it. failure is the model's side; err is the host's.
-func (r *run) step(ctx context.Context, noTools bool) (t turn, failure, err error) {
-	if r.Policy.Plain {
-		return r.play(ctx)
-	}
-	writing := context.WithoutCancel(ctx)
-	r.result.Steps++
-	s := Step{Number: r.result.Steps, Notices: r.staged, StartedAt: time.Now()}
-	if err := r.Recorder.StartStep(writing, s); err != nil {
-		return turn{}, nil, err
-	}
-	for try := 0; ; try++ {
-		t, failure = r.ask(ctx, noTools)
-		r.staged = nil // they ride once, and are not replayed
-		var e *model.Error
-		if failure == nil || ctx.Err() != nil || !errors.As(failure, &e) || !e.Retryable || try >= r.Policy.TurnRetries {
-			break
-		}
-		if !pause(ctx, e, try) {
-			break
-		}
-	}
-	t.number = s.Number
-	s.Text, s.Usage, s.FinishedAt = t.text, t.usage, time.Now()
-	if failure != nil {
-		s.Text = "the model failed: " + failure.Error()
-		return t, failure, r.Recorder.FinishStep(writing, s)
-	}
-	r.name(&t)
-	message := model.Message{Role: model.RoleAssistant, Text: t.text, Calls: t.calls}
-	if s.Message, err = json.Marshal(message); err != nil {
-		return t, nil, fmt.Errorf("the answer of the model cannot be recorded: %w", err)
-	}
-	if t.text != "" || len(t.calls) > 0 {
-		r.messages = append(r.messages, message)
-	}
-	r.add(t)
-	return t, nil, r.Recorder.FinishStep(writing, s)
-}
-
-// play is a step of a playbook, which knows its answer at once: its end is no step.
-func (r *run) play(ctx context.Context) (t turn, failure, err error) {
-	writing := context.WithoutCancel(ctx)
-	s := Step{Number: r.result.Steps + 1, StartedAt: time.Now()}
-	if t, failure = r.ask(ctx, false); failure != nil || len(t.calls) == 0 {
-		return t, failure, nil
-	}
-	r.result.Steps++
-	t.number = s.Number
-	r.name(&t)
-	if err := r.Recorder.StartStep(writing, s); err != nil {
-		return t, nil, err
-	}
-	s.FinishedAt = time.Now()
-	return t, nil, r.Recorder.FinishStep(writing, s)
-}
-
-func (r *run) add(t turn) {
-	r.result.Usage.Input += t.usage.Input
-	r.result.Usage.Output += t.usage.Output
-	r.result.Usage.Cached += t.usage.Cached
-	r.output += int64(len(t.text))
-	for _, c := range t.calls {
-		r.output += int64(len(c.Args))
-	}
-}
-
-// pause waits before a turn is asked again; false when the run has to end meanwhile, or
-// when the server wants a longer pause than a run can take.
-func pause(ctx context.Context, e *model.Error, try int) bool {
-	wait := max(e.RetryAfter, time.Second<<try)
-	if wait > 2*time.Minute {
-		return false
-	}
-	t := time.NewTimer(wait)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
-// ask streams one answer. Nothing of a broken one is used.
-func (r *run) ask(ctx context.Context, noTools bool) (turn, error) {
-	req := model.Request{System: r.System, Messages: r.messages, Tools: r.Registry.Models(), NoTools: noTools,
-		MaxOutput: r.MaxOutput, Temperature: r.Temperature, Results: r.results}
-	if len(r.staged) > 0 {
-		req.Messages = append(req.Messages[:len(req.Messages):len(req.Messages)], model.Message{Role: model.RoleUser, Text: strings.Join(r.staged, "\n")})
-	}
-	var t turn
-	var text strings.Builder
-	for e, err := range r.Provider.Stream(ctx, req) {
-		if err != nil {
-			return turn{}, err
-		}
-		r.touch()
-		text.WriteString(e.Text)
-		switch {
-		case e.Call != nil && !noTools:
-			t.calls = append(t.calls, *e.Call)
-		case e.Usage != nil:
-			t.usage = *e.Usage
-		case e.End != nil:
-			t.end = e.End
-		}
-	}
-	if ctx.Err() != nil {
-		return turn{}, context.Cause(ctx)
-	}
-	t.text = text.String()
-	return t, nil
-}
-
-// name gives each call its id (OSA-09) and the key under which later attempts find it.
-func (r *run) name(t *turn) {
-	for i := range t.calls {
-		c := &t.calls[i]
-		if c.ID == "" {
-			var b [12]byte
-			_, _ = rand.Read(b[:]) // never fails
-			c.ID = "call_" + hex.EncodeToString(b[:])
-		}
-		if c.Key == "" {
-			c.Key = fmt.Sprintf("m%d.%d.%d", r.Invocation.Attempt, t.number, i+1)
-		}
-	}
 }

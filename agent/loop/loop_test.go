@@ -6,11 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"path"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"pgregory.net/rapid"
 
 	"rouse/agent/loop"
 	"rouse/agent/model"
@@ -19,11 +22,15 @@ import (
 
 // scripted answers with one turn after the other.
 type scripted struct {
-	turns    []func(model.Request) []any // string, model.Call, model.Usage or error
+	// turns are of string, model.Call, model.Usage, stop, error, or of time.Duration: a silence.
+	turns    []func(model.Request) []any
 	requests []model.Request
+	sent     int // parts
 }
 
-func (s *scripted) Stream(_ context.Context, r model.Request) iter.Seq2[model.Event, error] {
+type stop string
+
+func (s *scripted) Stream(ctx context.Context, r model.Request) iter.Seq2[model.Event, error] {
 	return func(yield func(model.Event, error) bool) {
 		s.requests = append(s.requests, r)
 		turn := s.turns[min(len(s.requests), len(s.turns))-1]
@@ -37,9 +44,19 @@ func (s *scripted) Stream(_ context.Context, r model.Request) iter.Seq2[model.Ev
 				e.Call = &p
 			case model.Usage:
 				e.Usage = &p
+			case stop:
+				e.Stop = string(p)
 			case error:
 				err = p
+			case time.Duration:
+				select {
+				case <-time.After(p):
+					continue
+				case <-ctx.Done():
+					return
+				}
 			}
+			s.sent++
 			if !yield(e, err) || err != nil {
 				return
 			}
@@ -115,6 +132,14 @@ func setup(t *testing.T, turns ...func(model.Request) []any) *bench {
 		return d
 	}
 	ok := func(context.Context, noArgs) tool.Envelope { return tool.Success("fine") }
+	patient := func(ctx context.Context, _ noArgs) tool.Envelope { // gives up when it must
+		select {
+		case <-time.After(time.Minute):
+			return tool.Success("fine")
+		case <-ctx.Done():
+			return tool.Failure(tool.KindExecutionError, "given up")
+		}
+	}
 	r, err := tool.NewRegistry(
 		define("read", tool.Read, false, ok), define("change", tool.Database, false, ok),
 		define("slow", tool.Read, false, func(ctx context.Context, _ noArgs) tool.Envelope {
@@ -131,6 +156,11 @@ func setup(t *testing.T, turns ...func(model.Request) []any) *bench {
 			}
 			return tool.Success(map[string]string{"summary": a.Text, "outcome": a.Outcome})
 		}),
+		define("judge", tool.External, false, func(ctx context.Context, _ noArgs) tool.Envelope {
+			<-ctx.Done()
+			return tool.Failure(tool.KindNotFound, "there is no such thing")
+		}),
+		define("crawl", tool.Database, false, patient), define("send", tool.External, false, patient),
 	)
 	if err != nil {
 		t.Fatal(err)
@@ -168,15 +198,18 @@ func TestExits(t *testing.T) {
 		"calls":                       {[]func(model.Request) []any{say(call("read", `{}`), call("read", `{}`))}, func(o *loop.Options) { o.Bounds.Calls = 3 }, loop.Cancelled, "budget_exceeded", "3 calls"},
 		"tokens":                      {[]func(model.Request) []any{say(call("read", `{}`), model.Usage{Input: 90, Output: 20})}, func(o *loop.Options) { o.Bounds.Tokens = 100 }, loop.Cancelled, "budget_exceeded", "110 tokens"},
 		"output":                      {[]func(model.Request) []any{say(strings.Repeat("x", 2000), call("read", `{}`))}, func(o *loop.Options) { o.Bounds.Output = 1000 }, loop.Cancelled, "budget_exceeded", "more than the 1000"},
+		"output of a last word":       {[]func(model.Request) []any{say(strings.Repeat("x", 2000))}, func(o *loop.Options) { o.Bounds.Output = 1000 }, loop.Cancelled, "budget_exceeded", "more than the 1000"},
+		"text that is cut off":        {[]func(model.Request) []any{say("all go", stop(model.StopLength))}, nil, loop.FinalResponse, "partial", "greatest length"},
+		"text that is withheld":       {[]func(model.Request) []any{say("all go", stop(model.StopFilter))}, nil, loop.FinalResponse, "partial", "withheld"},
 		"wall":                        {[]func(model.Request) []any{say(call("slow", `{}`))}, func(o *loop.Options) { o.Bounds.Wall = 3 * time.Second }, loop.Cancelled, "timeout", "wall time"},
-		"idle":                        {[]func(model.Request) []any{say(call("slow", `{}`))}, func(o *loop.Options) { o.Bounds.Idle = 3 * time.Second }, loop.Cancelled, "timeout", "nothing happened"},
+		"idle":                        {[]func(model.Request) []any{say("hm", time.Hour)}, func(o *loop.Options) { o.Bounds.Idle = 3 * time.Second }, loop.Cancelled, "timeout", "nothing happened"},
 		"a rejection where it counts": {[]func(model.Request) []any{say(call("refuse", `{}`))}, func(o *loop.Options) { o.Policy.StopOnRejection = true }, loop.ToolRejected, "error", "rejected"},
 		"empty":                       {[]func(model.Request) []any{say()}, nil, loop.EmptyResponse, "error", "empty"},
 		"empty after work":            {[]func(model.Request) []any{say(call("read", `{}`)), say(" ")}, nil, loop.EmptyResponse, "partial", "empty"},
 		"the model fails":             {[]func(model.Request) []any{say(&model.Error{Kind: model.KindAuth, Message: "bad key"})}, nil, loop.Ended, "error", "bad key"},
 		"a broken stream, repeated":   {[]func(model.Request) []any{say("par", truncated), say(call("read", `{}`), truncated), say("whole")}, nil, loop.FinalResponse, "success", "whole"},
 		"broken for good":             {[]func(model.Request) []any{say(truncated)}, nil, loop.Ended, "error", "broke off"},
-		"nonsense":                    {[]func(model.Request) []any{say(call("raed", `{}`), call("read", `"{"`), call("read", `{"what":1}`)), say("sorry")}, nil, loop.FinalResponse, "success", "sorry"},
+		"nonsense":                    {[]func(model.Request) []any{say(call("raed", `{}`), call("read", `"{"`), call("read", `{"what":1}`), call("read", `{"te`), call("read", `[]`), call("", ``)), say("sorry")}, nil, loop.FinalResponse, "success", "sorry"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -240,6 +273,38 @@ func TestBatch(t *testing.T) {
 	})
 }
 
+// TestOneFile: OSA-07, calls that write one file take turns in the model's order, whatever
+// they call it; others do not wait.
+func TestOneFile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		type args struct {
+			Path string `json:"path"`
+			Wait int    `json:"wait"`
+		}
+		var mu sync.Mutex
+		var order []string
+		start := time.Now()
+		write, err := tool.Define(tool.Spec{Name: "write", Effect: tool.Write, Path: "path", Canonical: path.Clean}, func(_ context.Context, _ tool.Invocation, a args) (tool.Envelope, error) {
+			time.Sleep(time.Duration(a.Wait) * time.Second)
+			mu.Lock()
+			defer mu.Unlock()
+			order = append(order, fmt.Sprintf("%s@%d", a.Path, int(time.Since(start).Seconds())))
+			return tool.Success("written"), nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := setup(t, say(call("write", `{"path":"a","wait":9}`), call("write", `{"path":"b","wait":5}`), call("write", `{"path":"./a","wait":1}`)), say("end"))
+		if b.o.Registry, err = tool.NewRegistry(write); err != nil {
+			t.Fatal(err)
+		}
+		b.run(t, t.Context())
+		if got := strings.Join(order, " "); got != "b@5 a@9 ./a@10" {
+			t.Errorf("written in the order %s", got)
+		}
+	})
+}
+
 // TestEndingBatch: OSA-06, a batch that ends the run stops at its end.
 func TestEndingBatch(t *testing.T) {
 	b := setup(t, say(call("read", `{}`), call("complete", `{"text":"x"}`), call("change", `{}`)))
@@ -291,20 +356,171 @@ func TestBudgetNotice(t *testing.T) {
 	}
 }
 
+// TestNoticePlace: OSA-05, a notice stands in the tool result at the end of the history, or
+// else is the user's; the history never keeps it.
+func TestNoticePlace(t *testing.T) {
+	b := setup(t, say(call("read", `{}`)))
+	b.o.Bounds.Steps = 2
+	b.run(t, t.Context())
+	for i, want := range []struct {
+		role model.Role
+		text string
+	}{{model.RoleUser, "2 of 2"}, {model.RoleTool, "1 of 2"}, {model.RoleTool, "All steps are used up"}} {
+		messages := b.model.requests[i].Messages
+		last := len(messages) - 1
+		if m := messages[last]; m.Role != want.role || !strings.Contains(m.Text, "[System Notice] "+want.text) || (m.Role == model.RoleTool) != (m.CallID != "") {
+			t.Errorf("request %d ends with %+v", i, m)
+		}
+		for _, m := range messages[:last] {
+			if strings.Contains(m.Text, "[System Notice]") {
+				t.Errorf("request %d keeps %+v", i, m)
+			}
+		}
+	}
+}
+
 type cause struct{ outcome string }
 
 func (c cause) Error() string   { return "stopped" }
 func (c cause) Outcome() string { return c.outcome }
 
-// A stop ends the run with its reason; calls that had not begun are told so.
+// A stop ends the run with its reason. A call that was cut off is recorded without a
+// result, so that a later attempt may repeat it, or knows that nobody knows what it did;
+// one that had not begun is told so (OSA-07).
 func TestCancel(t *testing.T) {
+	for name, c := range map[string]struct {
+		tool, state string
+		envelope    bool
+	}{
+		"a reader that ends anyway": {"slow", "done", true}, "a journalled change": {"crawl", "interrupted", false}, "an effect outside": {"send", "uncertain", false},
+		"a verdict": {"judge", "failed", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := setup(t, say(call(c.tool, `{}`), call("crawl", `{}`), call("change", `{}`)), say("never"))
+				ctx, cancel := context.WithCancelCause(t.Context())
+				time.AfterFunc(time.Second, func() { cancel(cause{"interrupted"}) })
+				res := b.run(t, ctx)
+				if res.Exit != loop.Cancelled || res.Outcome != "interrupted" || res.Error != "stopped" || len(b.model.requests) != 1 {
+					t.Errorf("%+v after %d requests", res, len(b.model.requests))
+				}
+				states := map[int]loop.Call{}
+				for _, c := range b.log.calls {
+					states[c.Index] = c
+				}
+				if got := states[0]; got.State != c.state || (len(got.Envelope) > 0) != c.envelope {
+					t.Errorf("cut off: %s %s, want %s", got.State, got.Envelope, c.state)
+				}
+				if got := states[2]; got.State != "cancelled" || !strings.Contains(string(got.Envelope), `"kind":"execution_error","message":"cancelled: stopped"`) {
+					t.Errorf("not begun: %s %s", got.State, got.Envelope)
+				}
+				if strings.Contains(strings.Join(b.done, " "), "change") {
+					t.Errorf("executed %v", b.done)
+				}
+			})
+		})
+	}
+}
+
+// While a call runs or a turn waits to be asked again, the run is not idle.
+func TestIdleStandsStill(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := setup(t, say(call("slow", `{}`)), say("never"))
-		ctx, cancel := context.WithCancelCause(t.Context())
-		time.AfterFunc(time.Second, func() { cancel(cause{"interrupted"}) })
-		res := b.run(t, ctx)
-		if res.Exit != loop.Cancelled || res.Outcome != "interrupted" || len(b.model.requests) != 1 {
-			t.Errorf("%+v after %d requests", res, len(b.model.requests))
+		busy := &model.Error{Kind: model.KindRateLimited, Message: "busy", Retryable: true, RetryAfter: time.Minute}
+		b := setup(t, say(call("slow", `{}`), call("crawl", `{}`)), say(busy), say(2*time.Second, "a", 2*time.Second, "b"))
+		b.o.Bounds.Idle = 3 * time.Second
+		if res := b.run(t, t.Context()); res.Outcome != "success" {
+			t.Errorf("%+v", res)
+		}
+	})
+}
+
+// A model that does not stop is stopped while it writes; what it wrote was paid for.
+func TestRunawayModel(t *testing.T) {
+	parts := []any{model.Usage{Input: 7, Output: 3}}
+	for range 100_000 {
+		parts = append(parts, "blah ")
+	}
+	b := setup(t, say(parts...))
+	b.o.Bounds.Output = 1000
+	if res := b.run(t, t.Context()); res.Outcome != "budget_exceeded" || res.Usage.Input != 7 || b.model.sent > 300 {
+		t.Errorf("%+v after %d parts", res, b.model.sent)
+	}
+}
+
+// TestUsage: a try that failed was paid for, and so belongs to the turn.
+func TestUsage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := setup(t, say(model.Usage{Input: 5, Output: 1, Cached: 2}, &model.Error{Kind: model.KindTruncated, Message: "broke off", Retryable: true}), say("end", model.Usage{Input: 6, Output: 2, Cached: 5}))
+		want := model.Usage{Input: 11, Output: 3, Cached: 7}
+		if res := b.run(t, t.Context()); res.Usage != want || b.log.steps[0].Usage != want || res.Steps != 1 {
+			t.Errorf("run %+v, step %+v", res, b.log.steps[0].Usage)
+		}
+	})
+}
+
+// What a tool's answers came to counts in a later attempt, too.
+func TestRecall(t *testing.T) {
+	for name, c := range map[string]struct {
+		tool, envelope, answer string
+		exit                   loop.Exit
+		outcome                string
+	}{
+		"a change that failed":  {"change", `{"ok":false}`, "end", loop.FinalResponse, "partial"},
+		"a change":              {"change", `{"ok":true}`, "end", loop.FinalResponse, "success"},
+		"a reading that failed": {"read", `{"ok":false}`, "end", loop.FinalResponse, "success"},
+		"silence after work":    {"read", `{"ok":true}`, "", loop.EmptyResponse, "partial"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := setup(t, say(c.answer))
+			b.o.Messages = append(b.o.Messages, model.Message{Role: model.RoleAssistant, Calls: []model.Call{{ID: "a", Name: c.tool}}},
+				model.Message{Role: model.RoleTool, CallID: "a", Name: c.tool, Text: c.envelope})
+			if res := b.run(t, t.Context()); res.Exit != c.exit || res.Outcome != c.outcome {
+				t.Errorf("%+v", res)
+			}
+		})
+	}
+}
+
+// TestPairs: OSA-07 and OSA-09, whatever a model asks for, each of its calls gets one answer
+// with its id, in its order, before the model is asked again.
+func TestPairs(t *testing.T) {
+	names := []string{"read", "change", "refuse", "complete", "nobody", ""}
+	args := []string{`{}`, ``, `null`, `{"text":1}`, `{"text":"x"`, `"{}"`, `[]`, "\xff", `{"what":2}`}
+	ids := []string{"", "a", "b", "a\x00"}
+	rapid.Check(t, func(rt *rapid.T) {
+		var turns []func(model.Request) []any
+		for range rapid.IntRange(1, 4).Draw(rt, "turns") {
+			var parts []any
+			for range rapid.IntRange(1, 5).Draw(rt, "calls") {
+				parts = append(parts, model.Call{ID: rapid.SampledFrom(ids).Draw(rt, "id"), Name: rapid.SampledFrom(names).Draw(rt, "name"), Args: json.RawMessage(rapid.SampledFrom(args).Draw(rt, "args"))})
+			}
+			turns = append(turns, say(parts...))
+		}
+		b := setup(t, append(turns, say("end"))...)
+		b.run(t, t.Context())
+		for _, request := range b.model.requests {
+			var open []model.Call
+			for _, m := range request.Messages {
+				switch {
+				case m.Role == model.RoleTool && (len(open) == 0 || open[0].ID != m.CallID || open[0].Name != m.Name):
+					rt.Fatalf("the answer %+v is none to %+v", m, open)
+				case m.Role == model.RoleTool:
+					open = open[1:]
+				case len(open) > 0:
+					rt.Fatalf("%+v came before the answers to %+v", m, open)
+				}
+				seen := map[string]bool{}
+				for _, c := range m.Calls {
+					if c.ID == "" || c.Key == "" || seen[c.ID] || !json.Valid(c.Args) {
+						rt.Fatalf("calls %+v", m.Calls)
+					}
+					seen[c.ID] = true
+				}
+				open = append(open, m.Calls...)
+			}
+			if len(open) > 0 {
+				rt.Fatalf("nothing answered %+v", open)
+			}
 		}
 	})
 }
@@ -312,8 +528,8 @@ func TestCancel(t *testing.T) {
 // What an earlier attempt did is not done again.
 func TestPast(t *testing.T) {
 	b := setup(t, say(model.Call{Name: "change", Key: "p1", Args: json.RawMessage(`{}`)}), say(model.Call{Name: "refuse", Key: "p2", Args: json.RawMessage(`{}`)}),
-		say(model.Call{Name: "read", Key: "p3", Args: json.RawMessage(`{}`)}), say("end"))
-	b.o.Past = map[string]loop.Past{"p1": {Envelope: json.RawMessage(`{"ok":true,"result":{"text":"recorded"}}`)}, "p2": {Uncertain: true}, "p3": {}}
+		say(model.Call{Name: "read", Key: "p3", Args: json.RawMessage(`{}`)}), say(model.Call{Name: "refuse", Key: "p4", Args: json.RawMessage(`{}`)}), say("end"))
+	b.o.Past = map[string]loop.Past{"p1": {Envelope: json.RawMessage(`{"ok":true,"result":{"text":"recorded"}}`)}, "p2": {Uncertain: true}, "p3": {}, "p4": {}}
 	b.run(t, t.Context())
 	if got := strings.Join(b.done, " "); got != "read p3" {
 		t.Errorf("executed %s", got)
@@ -321,8 +537,10 @@ func TestPast(t *testing.T) {
 	if b.log.calls[0].State != "replayed" || !strings.Contains(string(b.log.calls[0].Envelope), "recorded") {
 		t.Errorf("first call: %+v", b.log.calls[0])
 	}
-	if !strings.Contains(string(b.log.calls[1].Envelope), "unknown") {
-		t.Errorf("uncertain call: %s", b.log.calls[1].Envelope)
+	for _, i := range []int{1, 3} {
+		if !strings.Contains(string(b.log.calls[i].Envelope), "unknown") {
+			t.Errorf("uncertain call: %s", b.log.calls[i].Envelope)
+		}
 	}
 }
 
@@ -333,21 +551,43 @@ func TestPending(t *testing.T) {
 	if got := strings.Join(b.done, " "); got != "change m1.1.1" {
 		t.Errorf("executed %s", got)
 	}
-	if m := b.model.requests[0].Messages; m[len(m)-1].CallID != "a" {
-		t.Errorf("the result is not in the history: %+v", m)
+	if m := b.model.requests[0].Messages; m[len(m)-1].CallID != "a" || !strings.Contains(m[len(m)-1].Text, "[System Notice] An earlier attempt") {
+		t.Errorf("the result is not in the history, or nobody says why: %+v", m)
 	}
 }
 
+// What the record refuses ends the run as the host's failure, wherever it happens.
 func TestHostBroken(t *testing.T) {
-	b := setup(t, say("hi"))
-	b.o.Recorder = brokenRecorder{}
-	if _, err := loop.Run(t.Context(), b.o); !errors.Is(err, errBroken) {
-		t.Errorf("%v", err)
+	for _, where := range []string{"StartStep", "FinishStep", "StartCall", "FinishCall"} {
+		for name, call := range map[string]model.Call{"serial": call("complete", `{"text":"x"}`), "parallel": call("read", `{}`)} {
+			b := setup(t, say(call), say("end"))
+			b.o.Recorder = brokenRecorder{b.log, where}
+			if _, err := loop.Run(t.Context(), b.o); !errors.Is(err, errBroken) {
+				t.Errorf("%s, %s: %v", where, name, err)
+			}
+			if where != "FinishCall" && len(b.done) > 0 {
+				t.Errorf("%s was refused, but %v was executed", where, b.done)
+			}
+		}
 	}
 }
 
 var errBroken = errors.New("the disk is full")
 
-type brokenRecorder struct{ loop.Recorder }
+// brokenRecorder refuses one kind of record.
+type brokenRecorder struct {
+	*journal
+	where string
+}
 
-func (brokenRecorder) StartStep(context.Context, loop.Step) error { return errBroken }
+func (b brokenRecorder) refuse(where string) error {
+	if b.where == where {
+		return errBroken
+	}
+	return nil
+}
+
+func (b brokenRecorder) StartStep(context.Context, loop.Step) error  { return b.refuse("StartStep") }
+func (b brokenRecorder) FinishStep(context.Context, loop.Step) error { return b.refuse("FinishStep") }
+func (b brokenRecorder) StartCall(context.Context, loop.Call) error  { return b.refuse("StartCall") }
+func (b brokenRecorder) FinishCall(context.Context, loop.Call) error { return b.refuse("FinishCall") }

@@ -44,7 +44,7 @@ func Playbook() Policy { return Policy{Name: "playbook", Plain: true} }
 type Bounds struct {
 	Steps, Calls int           // 30 and 100
 	Wall         time.Duration // 10m
-	Idle         time.Duration // 5m without an event of the model or the end of a call
+	Idle         time.Duration // 5m without an event of the model; calls have times of their own
 	Tokens       int64         // none
 	Output       int64         // bytes that the model writes; 1 MiB
 }
@@ -95,8 +95,10 @@ type Recorder interface {
 
 // Past is what an earlier attempt left of a call.
 type Past struct {
-	Envelope  json.RawMessage // nil: it had begun, and its result is not known
-	Uncertain bool            // it may have changed the world
+	// Envelope is nil when the call had begun and its result is not known. Only a call that
+	// reads, or whose effects happen once by a journal, is made again then.
+	Envelope  json.RawMessage
+	Uncertain bool // it may have changed the world
 }
 
 // Options are one attempt.

@@ -1,0 +1,206 @@
+package loop
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"rouse/agent/model"
+)
+
+// longestWait bounds the pause before a turn that failed is asked again.
+const longestWait = 2 * time.Minute
+
+// turn is one answer.
+type turn struct {
+	number int
+	text   string
+	calls  []model.Call
+	end    *model.End
+	stop   string
+	usage  model.Usage
+}
+
+// cutOff says why a text is not whole, "" when it is.
+func (t turn) cutOff() string {
+	switch t.stop {
+	case model.StopLength:
+		return "the model's last answer was cut off at its greatest length; raise max_output"
+	case model.StopFilter:
+		return "the provider withheld the rest of the model's last answer"
+	}
+	return ""
+}
+
+// step asks for one answer and records it. failure is the model's side; err is the host's.
+func (r *run) step(ctx context.Context, noTools bool) (t turn, failure, err error) {
+	if r.Policy.Plain {
+		return r.play(ctx)
+	}
+	writing := context.WithoutCancel(ctx)
+	r.result.Steps++
+	s := Step{Number: r.result.Steps, Notices: r.staged, StartedAt: time.Now()}
+	if err := r.Recorder.StartStep(writing, s); err != nil {
+		return turn{}, nil, err
+	}
+	t, failure = r.insist(ctx, noTools)
+	t.number = s.Number
+	s.Text, s.Usage, s.FinishedAt = t.text, t.usage, time.Now()
+	if failure != nil {
+		s.Text = "the model failed: " + failure.Error()
+		return t, failure, r.Recorder.FinishStep(writing, s)
+	}
+	r.name(&t)
+	message := model.Message{Role: model.RoleAssistant, Text: t.text, Calls: t.calls}
+	if s.Message, err = json.Marshal(message); err != nil {
+		return t, nil, fmt.Errorf("the answer of the model cannot be recorded: %w", err)
+	}
+	if t.text != "" || len(t.calls) > 0 {
+		r.messages = append(r.messages, message)
+	}
+	return t, nil, r.Recorder.FinishStep(writing, s)
+}
+
+// insist asks until a turn is whole, as often as policy allows: a turn that failed for the
+// moment is repeated without a charge (OSA-03). Notices ride the first try alone. What all
+// tries used is the turn's.
+func (r *run) insist(ctx context.Context, noTools bool) (turn, error) {
+	var used model.Usage
+	for try := 0; ; try++ {
+		t, failure := r.ask(ctx, noTools)
+		r.staged = nil
+		used.Input, used.Output, used.Cached = used.Input+t.usage.Input, used.Output+t.usage.Output, used.Cached+t.usage.Cached
+		var e *model.Error
+		if failure == nil || ctx.Err() != nil || !errors.As(failure, &e) || !e.Retryable || try >= r.Policy.TurnRetries || !r.pause(ctx, e, try) {
+			t.usage = used
+			r.result.Usage.Input += used.Input
+			r.result.Usage.Output += used.Output
+			r.result.Usage.Cached += used.Cached
+			return t, failure
+		}
+	}
+}
+
+// play is a step of a playbook, which knows its answer at once: its end is no step.
+func (r *run) play(ctx context.Context) (t turn, failure, err error) {
+	writing := context.WithoutCancel(ctx)
+	s := Step{Number: r.result.Steps + 1, StartedAt: time.Now()}
+	if t, failure = r.ask(ctx, false); failure != nil || len(t.calls) == 0 {
+		return t, failure, nil
+	}
+	r.result.Steps++
+	t.number = s.Number
+	r.name(&t)
+	if err := r.Recorder.StartStep(writing, s); err != nil {
+		return t, nil, err
+	}
+	s.FinishedAt = time.Now()
+	return t, nil, r.Recorder.FinishStep(writing, s)
+}
+
+// pause waits before a turn is asked again; false when the run has to end meanwhile, or
+// when the server wants a longer pause than a run can take.
+func (r *run) pause(ctx context.Context, e *model.Error, try int) bool {
+	wait := max(e.RetryAfter, time.Second<<try)
+	if wait > longestWait {
+		return false
+	}
+	r.idle.hold()
+	defer r.idle.release()
+	t := time.NewTimer(wait)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// ask streams one answer. Nothing of a broken one is used, except that it was paid for.
+func (r *run) ask(ctx context.Context, noTools bool) (turn, error) {
+	req := model.Request{System: r.System, Messages: r.noticed(), Tools: r.Registry.Models(), NoTools: noTools,
+		MaxOutput: r.MaxOutput, Temperature: r.Temperature, Results: r.results}
+	var t turn
+	var text strings.Builder
+	for e, err := range r.Provider.Stream(ctx, req) {
+		if err != nil {
+			return turn{usage: t.usage}, err
+		}
+		r.idle.touch()
+		if err := r.meter(e); err != nil {
+			return turn{usage: t.usage}, err
+		}
+		text.WriteString(e.Text)
+		switch {
+		case e.Call != nil && !noTools:
+			t.calls = append(t.calls, *e.Call)
+		case e.Usage != nil:
+			t.usage = *e.Usage
+		case e.Stop != "":
+			t.stop = e.Stop
+		case e.End != nil:
+			t.end = e.End
+		}
+	}
+	if ctx.Err() != nil {
+		return turn{usage: t.usage}, context.Cause(ctx)
+	}
+	t.text = clean(text.String())
+	return t, nil
+}
+
+// meter counts what a model writes, while it writes it: a model that does not stop is stopped.
+func (r *run) meter(e model.Event) error {
+	if r.Policy.Plain {
+		return nil
+	}
+	r.output += int64(len(e.Text))
+	if e.Call != nil {
+		r.output += int64(len(e.Call.Args))
+	}
+	if r.Bounds.Output > 0 && r.output > r.Bounds.Output {
+		return &stop{"budget_exceeded", fmt.Sprintf("the model wrote more than the %d bytes of this run", r.Bounds.Output)}
+	}
+	return nil
+}
+
+// clean leaves out what no database keeps as text.
+func clean(text string) string {
+	return strings.ReplaceAll(strings.ToValidUTF8(text, "\ufffd"), "\x00", "")
+}
+
+// name gives each call its id (OSA-09) and the key under which later attempts find it. Two
+// calls of one id could not be told apart. Arguments that are no JSON become a string,
+// which the tool's validation refuses.
+func (r *run) name(t *turn) {
+	seen := map[string]bool{}
+	for i := range t.calls {
+		c := &t.calls[i]
+		c.ID, c.Name = clean(c.ID), clean(c.Name)
+		if c.ID == "" || seen[c.ID] {
+			var b [12]byte
+			_, _ = rand.Read(b[:]) // never fails
+			c.ID = "call_" + hex.EncodeToString(b[:])
+		}
+		seen[c.ID] = true
+		if c.Key == "" {
+			c.Key = fmt.Sprintf("m%d.%d.%d", r.Invocation.Attempt, t.number, i+1)
+		}
+		switch {
+		case len(c.Args) == 0:
+			c.Args = json.RawMessage("{}")
+		case !json.Valid(c.Args):
+			quoted, err := json.Marshal(string(c.Args))
+			if err != nil {
+				quoted = []byte(`""`)
+			}
+			c.Args = quoted
+		}
+	}
+}
