@@ -115,13 +115,19 @@ func (m *model) note() {
 
 func (m *model) files() map[string][]byte {
 	out := map[string][]byte{}
-	m.must(filepath.WalkDir(m.path("inbox"), func(path string, d os.DirEntry, err error) error {
+	err := filepath.WalkDir(m.path("inbox"), func(path string, d os.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
-		out[path], err = os.ReadFile(path)
+		text, err := os.ReadFile(path)
+		if err == nil {
+			out[path] = text
+		}
 		return err
-	}))
+	})
+	if err != nil && !os.IsNotExist(err) { // one that is being moved
+		m.t.Fatal(err)
+	}
 	return out
 }
 
@@ -157,5 +163,70 @@ func (m *model) check(t *rapid.T) {
 		if !m.had[d.File.Path][d.File.Hash] {
 			t.Fatalf("a run of what %s never held whole", d.File.Path)
 		}
+	}
+}
+
+// However runs end, and whenever the watcher is stopped, a file that was dropped is in one
+// place: where it was dropped or where it was moved to. In the end all have been moved.
+func TestNothingIsLostProperty(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		m := newModel(t)
+		defer m.stop()
+		m.watch.OnSuccess = watcher.After{Action: "move", Dir: m.path("inbox/done")}
+		m.start(m.watch)
+		dropped := 0
+		for range rapid.IntRange(5, 30).Draw(rt, "steps") {
+			switch rapid.SampledFrom([]string{"drop", "drop", "move in", "success", "error", "restart", "wait"}).Draw(rt, "do") {
+			case "drop", "move in":
+				dropped += m.drop(rt)
+			case "success":
+				m.outcome = ledger.OutcomeSuccess
+			case "error":
+				m.outcome = ledger.OutcomeError
+			case "restart":
+				m.stop()
+				m.start(m.watch)
+			case "wait":
+				m.pause.Reset(time.Duration(rapid.IntRange(0, 50).Draw(rt, "ms")) * time.Millisecond)
+				<-m.pause.C
+			}
+			m.finish()
+			m.what = "every file is there"
+			m.until(func() bool { return len(m.files()) == dropped }) // one that is being moved may be missed
+		}
+		m.outcome = ledger.OutcomeSuccess
+		m.what = "every file is moved"
+		m.until(func() bool {
+			m.retryFailed()
+			done, err := os.ReadDir(m.path("inbox/done"))
+			return (err == nil || os.IsNotExist(err)) && len(done) == dropped
+		})
+	})
+}
+
+// drop puts a file where none is, in one go; it says how many.
+func (m *model) drop(t *rapid.T) int {
+	path := m.path("inbox/" + rapid.SampledFrom([]string{"a.csv", "b.csv", "s/a.csv"}).Draw(t, "file"))
+	m.must(os.MkdirAll(filepath.Dir(path), 0o755))
+	whole := m.path("whole")
+	m.must(os.WriteFile(whole, []byte(rapid.SampledFrom([]string{"1", "22"}).Draw(t, "text")), 0o644))
+	m.ignore(os.Link(whole, path)) // unlike a rename, it replaces nothing
+	info, err := os.Lstat(path)
+	m.must(err)
+	there, err := os.Lstat(whole)
+	m.must(err)
+	m.must(os.Remove(whole))
+	if os.SameFile(info, there) {
+		return 1
+	}
+	return 0
+}
+
+func (m *model) retryFailed() {
+	runs, err := m.ledger.Runs(m.t.Context(), ledger.Filter{Outcome: ledger.OutcomeError, Limit: 1000})
+	m.must(err)
+	for _, r := range runs {
+		_, err := m.ledger.Retry(m.t.Context(), r.ID)
+		m.must(err)
 	}
 }
