@@ -1,4 +1,3 @@
-// Package control holds the tools with which a run steers itself: todo, complete, notify.
 package control
 
 import (
@@ -6,6 +5,7 @@ import (
 	_ "embed"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 
@@ -146,25 +146,29 @@ type notifyArgs struct {
 
 type notifyResult struct {
 	Title   string `json:"title"`
-	Channel string `json:"channel"`
+	Channel string `json:"channel,omitempty"`
 	Queued  bool   `json:"queued"`
 }
 
+// notify puts a notice into the outbox. Without a channel nobody can be told, which is no
+// reason for a run to fail.
 func (o Options) notify(ctx context.Context, in tool.Invocation, a notifyArgs) (tool.Envelope, error) {
+	title := strings.Join(strings.Fields(a.Title), " ")
+	if title == "" {
+		return tool.Failure(tool.KindInvalidArgs, "the title is empty").WithField("title", "a line that says what happened"), nil
+	}
 	channel := a.Channel
-	if channel == "" && len(o.Channels) > 0 {
+	switch {
+	case len(o.Channels) == 0:
+		return tool.Success(notifyResult{Title: title}, "no notification channel is configured: the record keeps this call, but nobody is told"), nil
+	case channel == "":
 		channel = o.Channels[0]
-	}
-	known := false
-	for _, c := range o.Channels {
-		known = known || c == channel
-	}
-	if !known {
+	case !slices.Contains(o.Channels, channel):
 		return tool.Failure(tool.KindInvalidArgs, "there is no channel %q", channel).WithField("channel", "one of "+strings.Join(o.Channels, ", ")), nil
 	}
-	n := ledger.Notice{Run: in.Run, Job: in.Job, Agent: in.Agent, Key: fmt.Sprintf("call:%d:%s", in.Run, in.Key), Channel: channel, Title: a.Title, Body: a.Body}
+	n := ledger.Notice{Run: in.Run, Job: in.Job, Agent: in.Agent, Key: fmt.Sprintf("call:%d:%s", in.Run, in.Key), Channel: channel, Title: title, Body: a.Body}
 	if err := o.Ledger.AppendNotices(ctx, n); err != nil {
 		return tool.Envelope{}, fmt.Errorf("the notice cannot be recorded: %w", err)
 	}
-	return tool.Success(notifyResult{a.Title, channel, true}), nil
+	return tool.Success(notifyResult{title, channel, true}), nil
 }

@@ -92,7 +92,43 @@ func TestNotify(t *testing.T) {
 	if err != nil || len(out) != 1 || out[0].Title != "3 expenses" || out[0].Channel != "desktop" || out[0].Run != 7 {
 		t.Errorf("outbox: %+v (%v)", out, err)
 	}
+	if e := call(t, r, "notify", `{"title":" \n "}`); e.Kind != tool.KindInvalidArgs || e.Field != "title" {
+		t.Errorf("no title: %+v", e)
+	}
 	if e := call(t, r, "notify", `{"title":"x","channel":"pager"}`); e.Field != "channel" || !strings.Contains(e.Expected, "desktop, ops") {
 		t.Errorf("unknown channel: %+v", e)
+	}
+}
+
+// Two calls are two notices, and so are the same calls of two runs; a title is one line.
+func TestNotifyKeys(t *testing.T) {
+	r, l := setup(t)
+	for _, in := range []tool.Invocation{{Run: 7, Key: "p1"}, {Run: 7, Key: "p2"}, {Run: 8, Key: "p1"}, {Run: 7, Key: "p2"}} {
+		if e, err := r.Call(t.Context(), in, "notify", json.RawMessage(`{"title":"two\n lines","channel":"ops"}`)); err != nil || !e.OK {
+			t.Fatalf("%+v (%v)", e, err)
+		}
+	}
+	out, err := l.PendingNotices(t.Context(), time.Now(), 10)
+	if err != nil || len(out) != 3 || out[0].Title != "two lines" || out[0].Channel != "ops" {
+		t.Errorf("outbox: %+v (%v)", out, err)
+	}
+}
+
+// Where no channel is configured, a run does not fail for it.
+func TestNotifyWithoutChannel(t *testing.T) {
+	_, l := setup(t)
+	tools, err := control.Tools(control.Options{Ledger: l})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := tool.NewRegistry(tools...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e := call(t, r, "notify", `{"title":"x"}`); !e.OK || len(e.Warnings) != 1 || !strings.Contains(string(e.Result), `"queued":false`) {
+		t.Errorf("%+v %s", e, e.Result)
+	}
+	if out, err := l.PendingNotices(t.Context(), time.Now(), 10); err != nil || len(out) > 0 {
+		t.Errorf("outbox: %+v (%v)", out, err)
 	}
 }
