@@ -27,13 +27,17 @@ func (s stamp) String() string { return s.UTC().Format(time.RFC3339) }
 // templateData is what prompts, playbooks and notices can name. A name that a run does
 // not have (a file, in a scheduled one) is absent, so that using it is an error that says so.
 func templateData(run ledger.Run, attempt int, d ledger.Detail, lastSuccess, lastRun time.Time) map[string]any {
+	scheduled := run.ScheduledAt
+	if scheduled.IsZero() { // not started by a clock: due when it was asked for
+		scheduled = run.QueuedAt
+	}
 	input := map[string]any{}
 	for k, v := range d.Input {
 		input[k] = v
 	}
 	data := map[string]any{
 		"Job": run.Job, "Agent": run.Agent, "Run": fmt.Sprint(run.ID), "Attempt": attempt,
-		"Scheduled": stamp{run.ScheduledAt}, "LastSuccess": stamp{lastSuccess}, "LastRun": stamp{lastRun},
+		"Scheduled": stamp{scheduled}, "LastSuccess": stamp{lastSuccess}, "LastRun": stamp{lastRun},
 		"Input": input,
 	}
 	if d.File != nil {

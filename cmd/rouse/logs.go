@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -69,9 +70,32 @@ func printEvent(w io.Writer, e web.Event, now time.Time) {
 	if e.Run != "" {
 		who += " #" + e.Run
 	}
-	data := ""
-	if string(e.Data) != "{}" {
-		data = shorten(string(e.Data), 200)
+	fmt.Fprintf(w, "%s  %-20s %-24s %s\n", local(e.At, now), e.Kind, oneLine(who), eventText(e))
+}
+
+// eventText is an event's data as a person reads it: the values that say something, in the
+// order in which they are asked for.
+func eventText(e web.Event) string {
+	var data map[string]any
+	if json.Unmarshal(e.Data, &data) != nil {
+		return shorten(string(e.Data), 200)
 	}
-	fmt.Fprintf(w, "%s  %-20s %-24s %s\n", local(e.At, now), e.Kind, oneLine(who), data)
+	var parts []string
+	for _, key := range []string{"trigger", "attempt", "step", "tool", "state", "outcome", "summary", "error", "reason", "title", "channel", "path", "dest", "nominal", "at", "text", "ms"} {
+		v, ok := data[key]
+		if !ok || v == "" {
+			continue
+		}
+		switch key {
+		case "attempt", "step":
+			parts = append(parts, fmt.Sprintf("%s %s", key, cell(v)))
+		case "ms":
+			parts = append(parts, cell(v)+" ms")
+		case "dest":
+			parts = append(parts, "→ "+cell(v))
+		default:
+			parts = append(parts, cell(v))
+		}
+	}
+	return shorten(strings.Join(parts, "  "), 200)
 }

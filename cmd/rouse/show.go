@@ -4,11 +4,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/web"
 )
 
@@ -42,7 +45,7 @@ func newShow(at *place) *cobra.Command {
 // printDetail writes a run as a person reads it from top to bottom.
 func printDetail(w io.Writer, d web.RunDetail, now time.Time) {
 	fmt.Fprintf(w, "run %s of %s (agent %s)  %s\n", d.ID, jobName(d.Run), d.Agent, outcomeMark(d.Run))
-	fmt.Fprintf(w, "  trigger   %s %s\n", d.Trigger, shorten(string(d.TriggerDetail), 160))
+	fmt.Fprintf(w, "  trigger   %s\n", oneLine(triggerText(d.Run)))
 	if !d.ScheduledAt.IsZero() {
 		fmt.Fprintf(w, "  scheduled %s\n", local(d.ScheduledAt, now))
 	}
@@ -75,6 +78,31 @@ func printDetail(w io.Writer, d web.RunDetail, now time.Time) {
 			}
 		}
 	}
+}
+
+// triggerText says in words what asked for a run.
+func triggerText(r web.Run) string {
+	var d ledger.Detail
+	if err := json.Unmarshal(r.TriggerDetail, &d); err != nil {
+		return r.Trigger + " " + string(r.TriggerDetail)
+	}
+	switch {
+	case d.File != nil:
+		return fmt.Sprintf("%s: %s (%d bytes)", r.Trigger, d.File.Path, d.File.Size)
+	case d.Prompt != "":
+		return fmt.Sprintf("%s: %s", r.Trigger, shorten(d.Prompt, 120))
+	case d.Tool != "":
+		return fmt.Sprintf("%s: a call of %s", r.Trigger, d.Tool)
+	case len(d.Input) > 0:
+		var pairs []string
+		for _, k := range slices.Sorted(maps.Keys(d.Input)) {
+			pairs = append(pairs, k+"="+d.Input[k])
+		}
+		return r.Trigger + ": " + strings.Join(pairs, " ")
+	case d.Source != "":
+		return r.Trigger + ": " + d.Source
+	}
+	return r.Trigger
 }
 
 func printStep(w io.Writer, st web.Step) {
