@@ -10,6 +10,11 @@
 // place keep their order; their results go back in the model's order (OSA-07). A tool that
 // ends the run makes its batch serial (OSA-06).
 //
+// What a model gets wrong (a tool that is not there, arguments that are no JSON, silence) is
+// answered, never an error of the host. A call that a stop cut off is recorded without a
+// result: a later attempt makes it again if it reads or is journalled, and otherwise says
+// that nobody knows what it did.
+//
 // Why a run stops early travels as the cause of its context: a bound that was used up, a
 // person, or the daemon's own end.
 package loop

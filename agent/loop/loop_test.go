@@ -356,6 +356,16 @@ func TestBudgetNotice(t *testing.T) {
 	}
 }
 
+// Exactly as many calls are made as the run may make; the others are answered, not made.
+func TestCallBound(t *testing.T) {
+	b := setup(t, say(call("change", `{}`), call("read", `{}`)), say(call("change", `{}`), call("change", `{}`), call("complete", `{"text":"x"}`)))
+	b.o.Bounds.Calls, b.o.Policy.StopOnRejection = 3, true
+	res := b.run(t, t.Context())
+	if res.Outcome != "budget_exceeded" || res.Exit != loop.Cancelled || res.Calls != 3 || len(b.done) != 3 || len(b.log.calls) != 3 {
+		t.Errorf("%+v after %v", res, b.done)
+	}
+}
+
 // TestNoticePlace: OSA-05, a notice stands in the tool result at the end of the history, or
 // else is the user's; the history never keeps it.
 func TestNoticePlace(t *testing.T) {
