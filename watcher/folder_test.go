@@ -40,7 +40,7 @@ func TestDetail(t *testing.T) {
 	}
 }
 
-// The states of a watch follow what goes on.
+// The states of a watch follow what goes on (OSA-91, those of a run for each file).
 func TestStates(t *testing.T) {
 	b := newBench(t)
 	w := b.inbox()

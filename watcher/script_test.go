@@ -16,7 +16,8 @@ import (
 	"rouse/watcher"
 )
 
-// TestScripts runs testdata/*.txt: what happens to real files, and the runs that come of it.
+// TestScripts runs testdata/*.txt: what happens to real files, and the runs that come of it
+// (OSA-94: nested.txt, vanishes.txt).
 //
 //	watch JOB DIR [recursive] [settle=D] [include=G] [exclude=G] [existing=ignore] [success=A] [failure=A]
 //	                         a watch; A is delete, or a folder to move to

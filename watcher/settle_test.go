@@ -38,7 +38,7 @@ func TestSettlerWaitsForTheWindow(t *testing.T) {
 	}
 }
 
-// Each change begins the window anew, whether an event told of it or the look at its end.
+// OSA-91: each change begins the window anew, whether an event told of it or the look at its end.
 func TestSettlerWaitsForAFileThatGrows(t *testing.T) {
 	s := newSettler(time.Second)
 	for i := range 100 {
