@@ -6,6 +6,7 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/agnivade/levenshtein"
 	"golang.org/x/text/unicode/norm"
 )
 
@@ -146,32 +147,9 @@ func nearest(name string, among []string) string {
 	name = strings.ToLower(name)
 	best, distance := "", len(name)/3+2
 	for _, other := range among {
-		if d := edits(name, strings.ToLower(other), distance); d < distance {
+		if d := levenshtein.ComputeDistance(name, strings.ToLower(other)); d < distance {
 			best, distance = other, d
 		}
 	}
 	return best
-}
-
-// edits is the Levenshtein distance, given up at limit.
-func edits(a, b string, limit int) int {
-	if len(a)-len(b) >= limit || len(b)-len(a) >= limit {
-		return limit
-	}
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := 1
-			if a[i] == b[j] {
-				cost = 0
-			}
-			diagonal, row[j+1] = row[j+1], min(row[j]+1, row[j+1]+1, diagonal+cost)
-		}
-	}
-	return row[len(b)]
 }

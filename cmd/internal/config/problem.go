@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/agnivade/levenshtein"
 )
 
 // Position is where something stands.
@@ -115,7 +117,7 @@ func nearest(wrong string, known []string) string {
 	}
 	best, distance := "", len(wrong)/2+1
 	for _, k := range known {
-		if d := edits(strings.ToLower(wrong), strings.ToLower(k)); d < distance {
+		if d := levenshtein.ComputeDistance(strings.ToLower(wrong), strings.ToLower(k)); d < distance {
 			best, distance = k, d
 		}
 	}
@@ -135,24 +137,4 @@ func Nearest(what, wrong string, known []string) string {
 		return text + fmt.Sprintf("; no %s is configured", what)
 	}
 	return text + fmt.Sprintf("; there are %s", strings.Join(known, ", "))
-}
-
-// edits is the Levenshtein distance of two words.
-func edits(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := 1
-			if a[i] == b[j] {
-				cost = 0
-			}
-			diagonal, row[j+1] = row[j+1], min(diagonal+cost, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }
