@@ -79,6 +79,13 @@ type history struct {
 	calls    map[string]loop.Past // by key
 	messages []model.Message      // a model's transcript after the prompt
 	pending  []model.Call         // asked for at its end, without a result
+	// continues is the first of the interrupted attempts that this one goes on from, and
+	// took is what they took of the run's bounds.
+	continues int
+	took      struct {
+		steps, calls int
+		tokens       int64
+	}
 }
 
 // past reads what earlier attempts did. After an interruption every recorded result is
@@ -103,14 +110,33 @@ func (r *Runner) past(ctx context.Context, run ledger.Run, a ledger.Attempt) (hi
 	}
 	before := ledger.Attempt{}
 	for _, old := range attempts {
+		switch {
+		case old.State != ledger.AttemptInterrupted:
+			h.continues = old.Number + 1 // what failed is tried anew, with bounds of its own
+		case h.continues == 0:
+			h.continues = old.Number
+		}
 		if old.Number == a.Number-1 {
 			before = old
+			break
 		}
 	}
 	for _, c := range calls {
 		h.add(c, before.State == ledger.AttemptInterrupted)
 	}
-	return h, h.transcript(steps, calls, before)
+	for _, c := range calls {
+		if c.Attempt >= h.continues {
+			h.took.calls++
+		}
+	}
+	for _, s := range steps {
+		if s.Attempt >= h.continues {
+			h.took.steps++
+			h.took.tokens += s.Usage.TokensIn + s.Usage.TokensOut
+		}
+	}
+	err = h.transcript(steps, calls, before)
+	return h, err
 }
 
 // add keeps what is to be known of one recorded call.

@@ -156,6 +156,7 @@ func (r *Runner) speaker(o *loop.Options, t task, data map[string]any, past hist
 		o.System = system(t)
 		o.Messages = append([]model.Message{{Role: model.RoleUser, Text: prompt}}, past.messages...)
 		o.Past, o.Pending = past.calls, past.pending
+		o.Bounds = o.Bounds.After(past.took.steps, past.took.calls, past.took.tokens)
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"rouse/agent"
+	"rouse/agent/loop"
 	"rouse/agent/model"
 	"rouse/agent/model/modeltest"
 	"rouse/agent/model/openai"
@@ -139,6 +140,23 @@ func TestModelGoesOnAfterAnInterruption(t *testing.T) {
 	}
 	if first := string(b.server.Requests()[0]); !strings.Contains(first, "What was done") {
 		t.Errorf("the model was not told of its tables: %s", first)
+	}
+}
+
+// Bounds are those of a run: an attempt that goes on has what the interrupted one left.
+func TestBoundsGoOn(t *testing.T) {
+	b := setup(t, modeltest.Turn{Calls: []model.Call{insertCall("1", "again")}})
+	b.table()
+	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", Prompt: "Write for ever.", Bounds: loop.Bounds{Steps: 3}}
+	id := b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})
+	if res := b.run(id); res.Outcome != ledger.OutcomeBudget || b.count() != 3 {
+		t.Fatalf("%+v, %d rows", res, b.count())
+	}
+	if err := b.ledger.Interrupt(t.Context(), ledger.Attempt{Run: id, Number: 1}, "killed before the end was recorded", nil); err != nil {
+		t.Fatal(err)
+	}
+	if res := b.run(id); res.Outcome != ledger.OutcomeBudget || b.count() != 4 {
+		t.Errorf("%+v, %d rows; the last step is left to end properly, and no more", res, b.count())
 	}
 }
 

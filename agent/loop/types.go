@@ -65,6 +65,22 @@ func (b Bounds) withDefaults() Bounds {
 	return b
 }
 
+// After is what is left for an attempt that goes on where an interrupted one had taken so
+// much: bounds are those of a run. One step and one call are always left, to end it properly.
+func (b Bounds) After(steps, calls int, tokens int64) Bounds {
+	b = b.withDefaults()
+	if b.Steps > 0 {
+		b.Steps = max(b.Steps-steps, 1)
+	}
+	if b.Calls > 0 {
+		b.Calls = max(b.Calls-calls, 1)
+	}
+	if b.Tokens > 0 {
+		b.Tokens = max(b.Tokens-tokens, 1)
+	}
+	return b
+}
+
 // Step is one model turn, for the record.
 type Step struct {
 	Number                int
