@@ -1,0 +1,120 @@
+package playbook
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+var (
+	execution = regexp.MustCompile(`(?s)^template: ` + templateTag + `:\d+:\d+: executing "` + templateTag + `" at <(.*?)>: (.*)$`)
+	noKey     = regexp.MustCompile(`map has no entry for key "(.*)"$`)
+	noField   = regexp.MustCompile(`can't evaluate field (\S+) in type|nil pointer evaluating .*\.(\w+)$`)
+	failed    = regexp.MustCompile(`^error calling \w+: (.*)$`)
+)
+
+// explain words a failed execution for someone who writes YAML. scoped says that the dot
+// may not be the data.
+func explain(name string, err error, data map[string]any, scoped bool) error {
+	m := execution.FindStringSubmatch(err.Error())
+	switch {
+	case errors.Is(err, errTooMuch):
+		return fmt.Errorf("the template of %s cannot be filled: %w", name, errTooMuch)
+	case m == nil:
+		return fmt.Errorf("the template of %s cannot be filled: %w", name, err)
+	}
+	at, problem := m[1], m[2]
+	if key := missing(problem); key != "" {
+		return fmt.Errorf("the template of %s uses %s", name, absent(at, key, data, scoped))
+	}
+	if inner := failed.FindStringSubmatch(problem); inner != nil {
+		problem = inner[1]
+	}
+	return fmt.Errorf("the template of %s cannot be filled: %s: %s", name, at, problem)
+}
+
+// missing is the name that was looked for in vain, "" when it is not about that.
+func missing(problem string) string {
+	if m := noKey.FindStringSubmatch(problem); m != nil {
+		return m[1]
+	}
+	if m := noField.FindStringSubmatch(problem); m != nil {
+		return m[1] + m[2]
+	}
+	return ""
+}
+
+// absent says what is missing, and what is there instead where that can be known.
+func absent(at, key string, data map[string]any, scoped bool) string {
+	path, known := strings.CutPrefix(at, "$.")
+	if !known {
+		path, known = strings.CutPrefix(at, ".")
+		known = known && !scoped
+	}
+	if !known {
+		return fmt.Sprintf("%q, which is not there", key)
+	}
+	var owner any = data
+	names := strings.Split(path, ".")
+	for i, part := range names {
+		value, ok := get(owner, part)
+		switch {
+		case ok:
+			owner = value
+			continue
+		case i == 0:
+			return fmt.Sprintf("%q, which this run does not have; it has %s", part, strings.Join(parts(owner), ", "))
+		}
+		full, parent := strings.Join(names[:i+1], "."), strings.Join(names[:i], ".")
+		switch has := parts(owner); {
+		case owner == nil:
+			return fmt.Sprintf("%q, but %s has no value here", full, parent)
+		case has == nil:
+			return fmt.Sprintf("%q, but %s is %.60s, which has no parts", full, parent, show(owner))
+		case len(has) == 0:
+			return fmt.Sprintf("%q, but %s is an empty object", full, parent)
+		default:
+			return fmt.Sprintf("%q, but %s has only %s", full, parent, strings.Join(has, ", "))
+		}
+	}
+	return fmt.Sprintf("%q, which is not there", key)
+}
+
+// get looks into an object or a struct.
+func get(owner any, name string) (any, bool) {
+	if m, ok := owner.(map[string]any); ok {
+		v, ok := m[name]
+		return v, ok
+	}
+	v := reflect.ValueOf(owner)
+	if v.Kind() != reflect.Struct {
+		return nil, false
+	}
+	f, ok := v.Type().FieldByName(name)
+	if !ok || !f.IsExported() {
+		return nil, false
+	}
+	return v.FieldByIndex(f.Index).Interface(), true
+}
+
+// parts are the names in an object or a struct, nil when it cannot have any.
+func parts(owner any) []string {
+	if m, ok := owner.(map[string]any); ok {
+		return slices.AppendSeq([]string{}, slices.Values(slices.Sorted(maps.Keys(m))))
+	}
+	t := reflect.TypeOf(owner)
+	if t == nil || t.Kind() != reflect.Struct {
+		return nil
+	}
+	var out []string
+	for _, f := range reflect.VisibleFields(t) {
+		if f.IsExported() && !f.Anonymous {
+			out = append(out, f.Name)
+		}
+	}
+	return out
+}

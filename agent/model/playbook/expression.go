@@ -1,0 +1,125 @@
+package playbook
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/expr-lang/expr"
+	"github.com/expr-lang/expr/ast"
+	"github.com/expr-lang/expr/parser"
+	"github.com/expr-lang/expr/types"
+	"github.com/expr-lang/expr/vm"
+)
+
+// maxExpression bounds an expression, in bytes: deeper nesting would end the process.
+const maxExpression = 8 << 10
+
+// marker begins a string that is an expression.
+const marker = "= "
+
+var unknownName = regexp.MustCompile(` is broken: unknown name (\S+)`)
+
+// language is what all expressions have. There is no clock in it, and what is made of a
+// map is sorted, so that a resumed attempt makes the same calls as the one before it.
+func language() []expr.Option {
+	return []expr.Option{
+		expr.DisableBuiltin("now"),
+		expr.DisableBuiltin("keys"), expr.Function("keys", func(p ...any) (any, error) {
+			return ofMap(p[0], func(key string, _ any) any { return key })
+		}, new(func(any) []any)),
+		expr.DisableBuiltin("values"), expr.Function("values", func(p ...any) (any, error) {
+			return ofMap(p[0], func(_ string, value any) any { return value })
+		}, new(func(any) []any)),
+		expr.DisableBuiltin("toPairs"), expr.Function("toPairs", func(p ...any) (any, error) {
+			return ofMap(p[0], func(key string, value any) any { return []any{key, value} })
+		}, new(func(any) []any)),
+	}
+}
+
+func ofMap(v any, item func(key string, value any) any) (any, error) {
+	m, ok := v.(map[string]any)
+	if !ok {
+		return nil, fmt.Errorf("%.60s is no object", show(v))
+	}
+	out := make([]any, 0, len(m))
+	for _, key := range slices.Sorted(maps.Keys(m)) {
+		out = append(out, item(key, m[key]))
+	}
+	return out, nil
+}
+
+// evaluate computes an expression.
+func evaluate(name, text string, data map[string]any) (any, error) {
+	names := types.Map{} // names are known before it runs, types are not
+	for key := range data {
+		names[key] = types.Any
+	}
+	program, err := compile(name, text, names)
+	if err != nil {
+		if m := unknownName.FindStringSubmatch(err.Error()); m != nil {
+			return nil, fmt.Errorf("the expression of %s uses %q, which this run does not have; it has %s", name, m[1], strings.Join(parts(data), ", "))
+		}
+		return nil, err
+	}
+	v, err := expr.Run(program, data)
+	if err != nil {
+		return nil, fmt.Errorf("the expression of %s cannot be computed: %s", name, firstLine(err))
+	}
+	return v, nil
+}
+
+func compile(name, text string, names types.Map) (*vm.Program, error) {
+	if len(text) > maxExpression {
+		return nil, fmt.Errorf("the expression of %s is longer than %d bytes", name, maxExpression)
+	}
+	program, err := expr.Compile(text, append(language(), expr.Env(names))...)
+	if err != nil {
+		return nil, fmt.Errorf("the expression of %s is broken: %s", name, firstLine(err))
+	}
+	return program, nil
+}
+
+// checkExpression says whether an expression can be computed if all that it names exists.
+func checkExpression(name, text string) error {
+	names := types.Map{}
+	if len(text) <= maxExpression {
+		if tree, err := parser.Parse(text); err == nil {
+			v := identifiers{used: map[string]int{}}
+			ast.Walk(&tree.Node, &v)
+			for id, n := range v.used {
+				if n > 0 {
+					names[id] = types.Any
+				}
+			}
+		}
+	}
+	_, err := compile(name, text, names)
+	return err
+}
+
+// identifiers counts the names in an expression that stand for data: not those of
+// functions, and not those that the expression itself declares.
+type identifiers struct{ used map[string]int }
+
+// Visit implements ast.Visitor; a node comes after those inside it.
+func (v *identifiers) Visit(n *ast.Node) {
+	switch n := (*n).(type) {
+	case *ast.IdentifierNode:
+		v.used[n.Value]++
+	case *ast.CallNode:
+		if f, ok := n.Callee.(*ast.IdentifierNode); ok {
+			v.used[f.Value]--
+		}
+	case *ast.VariableDeclaratorNode:
+		v.used[n.Name] = 0
+	}
+}
+
+// firstLine is an error of the library without its drawing of the place.
+func firstLine(err error) string {
+	line, _, _ := strings.Cut(err.Error(), "\n")
+	return line
+}

@@ -1,0 +1,94 @@
+package playbook
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+const (
+	maxSaid    = 60   // characters that a call has in a summary
+	maxSummary = 2000 // characters of a summary
+)
+
+// tally is what became of one entry of the playbook.
+type tally struct {
+	name                  string
+	made, skipped, failed int
+	said                  string // of the last call that was made
+	kind                  string // of the last failure
+}
+
+// summary tells what a playbook did, in the order of its calls.
+func summary(all []tally) string {
+	var out []string
+	for _, t := range all {
+		out = append(out, t.String())
+	}
+	return cut(strings.Join(out, "; "), maxSummary)
+}
+
+func (t tally) String() string {
+	var said string
+	switch n := t.made + t.failed + t.skipped; {
+	case n == 0:
+		return t.name + " had no items"
+	case n == 1 && t.made == 1:
+		return t.name + t.said
+	case n == 1 && t.skipped == 1:
+		return t.name + " skipped"
+	case n == 1:
+		return fmt.Sprintf("%s failed (%s) and was passed over", t.name, t.kind)
+	case t.made == 1:
+		said = " once" + t.said
+	case t.made > 1:
+		said = fmt.Sprintf(" %d times", t.made)
+	}
+	if t.failed > 0 {
+		said += fmt.Sprintf(", %d failed (%s)", t.failed, t.kind)
+	}
+	if t.skipped > 0 {
+		said += fmt.Sprintf(", %d skipped", t.skipped)
+	}
+	if t.made == 0 {
+		said = ":" + strings.TrimPrefix(said, ",")
+	}
+	return t.name + said
+}
+
+// tell is what a result tells in a few words.
+func tell(result any) string {
+	m, ok := result.(map[string]any)
+	if !ok {
+		return ""
+	}
+	if n, ok := m["rows_imported"]; ok {
+		return ": " + rows(n) + " into " + show(m["table"])
+	}
+	if items, ok := m["rows"].([]any); ok {
+		return ": " + rows(len(items))
+	}
+	if n, ok := m["count"]; ok {
+		return ": " + rows(n)
+	}
+	for _, key := range []string{"title", "path", "text", "id"} {
+		if v, ok := m[key]; ok {
+			return ": " + cut(strings.Join(strings.Fields(show(v)), " "), maxSaid)
+		}
+	}
+	return ""
+}
+
+func rows(n any) string {
+	if text := show(n); text != "1" {
+		return text + " rows"
+	}
+	return "1 row"
+}
+
+func cut(text string, limit int) string {
+	if runes := []rune(text); len(runes) > limit {
+		return string(slices.Concat(runes[:limit-1], []rune("…")))
+	}
+	return text
+}

@@ -1,0 +1,183 @@
+package playbook
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"reflect"
+	"regexp"
+	"strconv"
+	"strings"
+	"text/template"
+	"text/template/parse"
+	"time"
+)
+
+const (
+	maxActions  = 10_000  // in one template: deeper nesting would end the process
+	maxWork     = 4 << 20 // bytes that one template may make
+	perLoop     = 64      // what a turn of a range costs of them
+	templateTag = "t"     // the name in text/template's own messages
+)
+
+// Expand fills a template with data. The error names the template and what is missing.
+func Expand(name, text string, data map[string]any) (string, error) {
+	if !strings.Contains(text, "{{") {
+		return text, nil
+	}
+	w := &work{left: maxWork}
+	t, scoped, err := parseTemplate(name, text, w)
+	if err != nil {
+		return "", err
+	}
+	var out strings.Builder
+	if err := t.Execute(meter{&out, w}, data); err != nil {
+		return "", explain(name, err, data, scoped)
+	}
+	return out.String(), nil
+}
+
+// CheckTemplate says whether a template can be parsed.
+func CheckTemplate(name, text string) error {
+	if !strings.Contains(text, "{{") {
+		return nil
+	}
+	_, _, err := parseTemplate(name, text, &work{})
+	return err
+}
+
+// parseTemplate also says whether the dot is something else than the data in some places.
+func parseTemplate(name, text string, w *work) (t *template.Template, scoped bool, err error) {
+	if strings.Count(text, "{{") > maxActions {
+		return nil, false, fmt.Errorf("the template of %s has more than %d actions", name, maxActions)
+	}
+	t, err = template.New(templateTag).Option("missingkey=error").Funcs(w.functions()).Parse(text)
+	if err != nil {
+		return nil, false, fmt.Errorf("the template of %s is broken: %s", name, strings.Replace(err.Error(), "template: "+templateTag, name, 1))
+	}
+	in := instrument{}
+	for _, part := range t.Templates() {
+		in.list(part.Root)
+	}
+	if in.calls || len(t.Templates()) > 1 {
+		return nil, false, fmt.Errorf("the template of %s uses define, block or template, which are not available: a template stands for itself", name)
+	}
+	return t, in.scoped, nil
+}
+
+// instrument makes every output go through show, and every turn of a range through turn.
+type instrument struct{ scoped, calls bool }
+
+func (in *instrument) list(l *parse.ListNode) {
+	if l == nil {
+		return
+	}
+	for _, n := range l.Nodes {
+		switch n := n.(type) {
+		case *parse.ActionNode:
+			if len(n.Pipe.Decl) == 0 {
+				n.Pipe.Cmds = append(n.Pipe.Cmds, invoke("_show", n.Pos))
+			}
+		case *parse.IfNode:
+			in.branch(&n.BranchNode)
+		case *parse.WithNode:
+			in.scoped = true
+			in.branch(&n.BranchNode)
+		case *parse.RangeNode:
+			in.scoped = true
+			in.branch(&n.BranchNode)
+			turn := &parse.ActionNode{NodeType: parse.NodeAction, Pos: n.Pos, Line: n.Line,
+				Pipe: &parse.PipeNode{NodeType: parse.NodePipe, Pos: n.Pos, Line: n.Line, Cmds: []*parse.CommandNode{invoke("_turn", n.Pos)}}}
+			n.List.Nodes = append([]parse.Node{turn}, n.List.Nodes...)
+		case *parse.TemplateNode:
+			in.calls = true
+		}
+	}
+}
+
+func (in *instrument) branch(b *parse.BranchNode) {
+	in.list(b.List)
+	in.list(b.ElseList)
+}
+
+func invoke(function string, at parse.Pos) *parse.CommandNode {
+	return &parse.CommandNode{NodeType: parse.NodeCommand, Pos: at, Args: []parse.Node{parse.NewIdentifier(function).SetPos(at)}}
+}
+
+// work is what one template may still do.
+type work struct{ left int }
+
+var errTooMuch = errors.New("the template does too much: its output and its loops come to more than 4 MiB")
+
+func (w *work) spend(n int) error {
+	if w.left -= n; w.left < 0 {
+		return errTooMuch
+	}
+	return nil
+}
+
+// made charges for a text that a function made.
+func (w *work) made(text string) (string, error) { return text, w.spend(len(text)) }
+
+// wide finds what could blow a short format up.
+var wide = regexp.MustCompile(`%[^%a-zA-Z]*(\*|\d{4,})`)
+
+// functions are text/template's own; those that make text are charged for it.
+func (w *work) functions() template.FuncMap {
+	return template.FuncMap{
+		"_show": show,
+		"_turn": func() (string, error) { return "", w.spend(perLoop) },
+		"print": func(args ...any) (string, error) { return w.made(fmt.Sprint(args...)) },
+		"println": func(args ...any) (string, error) {
+			return w.made(fmt.Sprintln(args...))
+		},
+		"printf": func(format string, args ...any) (string, error) {
+			if wide.MatchString(format) {
+				return "", fmt.Errorf("the format %q has a width of more than 999", format)
+			}
+			return w.made(fmt.Sprintf(format, args...))
+		},
+		"html":     func(args ...any) (string, error) { return w.made(template.HTMLEscaper(args...)) },
+		"js":       func(args ...any) (string, error) { return w.made(template.JSEscaper(args...)) },
+		"urlquery": func(args ...any) (string, error) { return w.made(template.URLQueryEscaper(args...)) },
+	}
+}
+
+// meter charges for what is written.
+type meter struct {
+	io.Writer
+	*work
+}
+
+func (m meter) Write(b []byte) (int, error) {
+	if err := m.spend(len(b)); err != nil {
+		return 0, err
+	}
+	return m.Writer.Write(b)
+}
+
+// show is a value as a person writes it: numbers without exponents, lists and objects as
+// JSON, nothing for nothing.
+func show(v any) string {
+	switch v := v.(type) {
+	case nil:
+		return ""
+	case string:
+		return v
+	case float64:
+		return strconv.FormatFloat(v, 'f', -1, 64)
+	case fmt.Stringer:
+		if t, ok := v.(time.Time); ok {
+			return t.Format(time.RFC3339)
+		}
+		return v.String()
+	}
+	switch reflect.TypeOf(v).Kind() {
+	case reflect.Map, reflect.Slice, reflect.Array, reflect.Struct:
+		if text, err := json.Marshal(v); err == nil {
+			return string(text)
+		}
+	}
+	return fmt.Sprint(v)
+}

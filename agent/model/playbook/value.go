@@ -1,0 +1,94 @@
+package playbook
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// value expands templates and expressions at any depth.
+func value(name string, v any, data map[string]any) (any, error) {
+	switch v := v.(type) {
+	case string:
+		if source, ok := strings.CutPrefix(v, marker); ok {
+			return evaluate(name, source, data)
+		}
+		return Expand(name, v, data)
+	case []any:
+		out := make([]any, len(v))
+		for i, item := range v {
+			var err error
+			if out[i], err = value(fmt.Sprintf("%s[%d]", name, i), item, data); err != nil {
+				return nil, err
+			}
+		}
+		return out, nil
+	case map[string]any:
+		out := make(map[string]any, len(v))
+		for _, k := range slices.Sorted(maps.Keys(v)) {
+			var err error
+			if out[k], err = value(name+"."+k, v[k], data); err != nil {
+				return nil, err
+			}
+		}
+		return out, nil
+	}
+	return v, nil
+}
+
+// list gives the items of any list.
+func list(v any) ([]any, bool) {
+	if items, ok := v.([]any); ok {
+		return append([]any{}, items...), true
+	}
+	l := reflect.ValueOf(v)
+	if v == nil || l.Kind() != reflect.Slice {
+		return nil, false
+	}
+	items := make([]any, l.Len())
+	for i := range items {
+		items[i] = l.Index(i).Interface()
+	}
+	return items, true
+}
+
+// decode reads a result so that whole numbers stay whole.
+func decode(raw json.RawMessage) (any, error) {
+	if len(raw) == 0 {
+		return nil, nil
+	}
+	var v any
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber()
+	if err := d.Decode(&v); err != nil {
+		return nil, err
+	}
+	return plain(v), nil
+}
+
+func plain(v any) any {
+	switch v := v.(type) {
+	case json.Number:
+		if n, err := v.Int64(); err == nil {
+			return n
+		}
+		f, err := v.Float64()
+		if err != nil {
+			return v.String() // larger than any float
+		}
+		return f
+	case []any:
+		for i := range v {
+			v[i] = plain(v[i])
+		}
+	case map[string]any:
+		for k := range v {
+			v[k] = plain(v[k])
+		}
+	}
+	return v
+}
