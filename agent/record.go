@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"rouse/agent/loop"
@@ -22,6 +23,9 @@ type recorder struct {
 
 // redactor blacks secrets out, as they are and as JSON writes them.
 func redactor(secrets []string) *strings.Replacer {
+	// The longest first: one that begins another would leave the rest of it readable.
+	secrets = slices.Clone(secrets)
+	slices.SortFunc(secrets, func(a, b string) int { return len(b) - len(a) })
 	var pairs []string
 	for _, s := range secrets {
 		if len(s) < 4 {

@@ -43,7 +43,7 @@ func setup(t *testing.T, turns ...modeltest.Turn) *bench {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { b.pool.Close() })
-	if b.runner, err = agent.New(agent.Options{Ledger: b.ledger, Databases: b.pool, Channels: []string{"desktop"}, Secrets: []string{"sk-canary"}}); err != nil {
+	if b.runner, err = agent.New(agent.Options{Ledger: b.ledger, Databases: b.pool, Channels: []string{"desktop"}, Secrets: []string{"sk-canary", "sk-canary-and-more"}}); err != nil {
 		t.Fatal(err)
 	}
 	p, err := openai.New(openai.Options{BaseURL: b.server.URL, Model: "scripted"})
@@ -157,6 +157,17 @@ func TestBoundsGoOn(t *testing.T) {
 	}
 	if res := b.run(id); res.Outcome != ledger.OutcomeBudget || b.count() != 4 {
 		t.Errorf("%+v, %d rows; the last step is left to end properly, and no more", res, b.count())
+	}
+}
+
+// No part of a secret is kept, not even of one that another one begins.
+func TestSecretsAreNotKept(t *testing.T) {
+	b := setup(t)
+	id := b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.Detail{Tool: "todo", Args: json.RawMessage(`{"markdown":"- [ ] sk-canary-and-more sk-canary"}`)}})
+	b.run(id)
+	calls, err := b.ledger.Calls(t.Context(), id)
+	if err != nil || len(calls) != 1 || string(calls[0].Args) != `{"markdown":"- [ ] [secret] [secret]"}` {
+		t.Errorf("%+v (%v)", calls, err)
 	}
 }
 
