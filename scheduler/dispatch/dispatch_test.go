@@ -3,7 +3,6 @@ package dispatch_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -45,6 +44,7 @@ func enqueue(t testing.TB, l *ledger.Ledger, agent, job string) int64 {
 // bench is a dispatcher at work on a ledger of its own, inside a synctest bubble.
 type bench struct {
 	t    *testing.T
+	path string
 	l    *ledger.Ledger
 	o    dispatch.Options
 	stop func()
@@ -52,7 +52,8 @@ type bench struct {
 
 func inBubble(t *testing.T, test func(t *testing.T, b *bench)) {
 	synctest.Test(t, func(t *testing.T) {
-		b := &bench{t: t, l: open(t, filepath.Join(t.TempDir(), "ledger.db")), stop: func() {}}
+		path := filepath.Join(t.TempDir(), "ledger.db")
+		b := &bench{t: t, path: path, l: open(t, path), stop: func() {}}
 		b.o = dispatch.Options{Ledger: b.l}
 		test(t, b)
 		b.stop()
@@ -62,7 +63,7 @@ func inBubble(t *testing.T, test func(t *testing.T, b *bench)) {
 	})
 }
 
-func (b *bench) start(e do) {
+func (b *bench) start(e do) *dispatch.Dispatcher {
 	b.t.Helper()
 	b.o.Executor = e
 	d, err := dispatch.New(b.o)
@@ -78,6 +79,17 @@ func (b *bench) start(e do) {
 		}
 	}()
 	b.stop = func() { cancel(); <-over; b.stop = func() {} }
+	return d
+}
+
+// reopen closes the ledger and opens its file again, as another process would.
+func (b *bench) reopen() {
+	b.t.Helper()
+	if err := b.l.Close(); err != nil {
+		b.t.Fatal(err)
+	}
+	b.l = open(b.t, b.path)
+	b.o.Ledger = b.l
 }
 
 func (b *bench) run(id int64) ledger.Run {
@@ -219,6 +231,7 @@ func TestRetrySurvivesARestart(t *testing.T) {
 		id := enqueue(t, b.l, "a", "j")
 		b.run(id)
 		b.stop()
+		b.reopen()
 		b.start(func(context.Context, ledger.Run, ledger.Attempt) (ledger.Result, error) { return success, nil })
 		time.Sleep(30 * time.Minute)
 		if r := b.run(id); r.State != ledger.StateWaiting {
@@ -357,68 +370,4 @@ func TestOnlyServesOneRun(t *testing.T) {
 			t.Errorf("the other: %+v", r)
 		}
 	})
-}
-
-func TestThousandRuns(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
-		var mu sync.Mutex
-		seen := map[int64]int{}
-		b.start(func(_ context.Context, r ledger.Run, _ ledger.Attempt) (ledger.Result, error) {
-			mu.Lock()
-			defer mu.Unlock()
-			seen[r.ID]++
-			return success, nil
-		})
-		var reqs []ledger.Request
-		for i := range 1000 {
-			reqs = append(reqs, ledger.Request{Key: fmt.Sprint(i), Job: "j", Agent: fmt.Sprint("a", i%7), Trigger: ledger.TriggerAPI})
-		}
-		if _, err := b.l.Enqueue(t.Context(), reqs...); err != nil {
-			t.Fatal(err)
-		}
-		synctest.Wait()
-		c, err := b.l.Counts(t.Context())
-		if err != nil || c != (ledger.Counts{}) || len(seen) != 1000 {
-			t.Errorf("%d runs executed, left %+v (%v)", len(seen), c, err)
-		}
-		for id, n := range seen {
-			if n != 1 {
-				t.Errorf("run %d was executed %d times", id, n)
-			}
-		}
-	})
-}
-
-// BenchmarkNoop is a run from its request to its end, nothing done in between.
-func BenchmarkNoop(b *testing.B) {
-	l := open(b, filepath.Join(b.TempDir(), "ledger.db"))
-	defer l.Close()
-	ended := make(chan struct{}, 1<<20)
-	d, err := dispatch.New(dispatch.Options{Ledger: l, Runs: 64, RunsPerAgent: 64, Policy: func(string) dispatch.Policy { return dispatch.Policy{Concurrency: -1} },
-		Executor: do(func(context.Context, ledger.Run, ledger.Attempt) (ledger.Result, error) {
-			ended <- struct{}{}
-			return success, nil
-		})})
-	if err != nil {
-		b.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(b.Context())
-	defer stop()
-	go d.Run(ctx)
-	batch := make([]ledger.Request, 0, 512)
-	sent := 0
-	for b.Loop() {
-		batch = append(batch, ledger.Request{Job: "j", Agent: "a", Trigger: ledger.TriggerAPI})
-		if len(batch) == cap(batch) {
-			if _, err := l.Enqueue(b.Context(), batch...); err != nil {
-				b.Fatal(err)
-			}
-			sent += len(batch)
-			batch = batch[:0]
-		}
-	}
-	for range sent {
-		<-ended
-	}
-	b.ReportMetric(float64(sent)/b.Elapsed().Seconds(), "runs/s")
 }

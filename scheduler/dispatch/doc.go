@@ -4,7 +4,9 @@
 //
 // One loop owns all decisions: it reads claimable runs from the ledger in the order of
 // their acceptance, gives each that finds a free lane (daemon, agent, job) an attempt, and
-// hands it to the Executor in a goroutine. Waiting runs are rows, not goroutines. The loop
+// hands it to the Executor in a goroutine. Waiting runs are rows, not goroutines; of those
+// that found no lane it keeps the numbers in line (backlog), so that neither a long queue
+// nor one whose lanes are full is read over and over. The loop
 // sleeps until the ledger changes, an attempt ends, or the earliest retry is due; it never
 // polls.
 //

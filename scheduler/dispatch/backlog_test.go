@@ -1,0 +1,287 @@
+package dispatch_test
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"rouse/agentdb/ledger"
+	"rouse/scheduler/dispatch"
+)
+
+// fill queues runs in one commit; name gives the agent and the job of each.
+func fill(t testing.TB, l *ledger.Ledger, n int, name func(i int) (agent, job string)) []int64 {
+	t.Helper()
+	reqs := make([]ledger.Request, n)
+	for i := range reqs {
+		agent, job := name(i)
+		reqs[i] = ledger.Request{Agent: agent, Job: job, Trigger: ledger.TriggerAPI}
+	}
+	accepted, err := l.Enqueue(t.Context(), reqs...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids := make([]int64, n)
+	for i, a := range accepted {
+		ids[i] = a.Run
+	}
+	return ids
+}
+
+func one(agent, job string) func(int) (string, string) {
+	return func(int) (string, string) { return agent, job }
+}
+
+// Ten thousand runs that stand in front of the lanes of one job are each executed once,
+// while other lanes stay free. Were the queue read anew for each, this would take minutes.
+func TestTenThousandRunsInOneLine(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		b.o.Runs, b.o.RunsPerAgent = 100, 100
+		b.o.Policy = func(string) dispatch.Policy { return dispatch.Policy{Concurrency: 64} }
+		fill(t, b.l, 10_000/scale, one("a", "j"))
+		var mu sync.Mutex
+		seen := map[int64]int{}
+		b.start(func(_ context.Context, r ledger.Run, _ ledger.Attempt) (ledger.Result, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			seen[r.ID]++
+			return success, nil
+		})
+		synctest.Wait()
+		for id, n := range seen {
+			if n != 1 {
+				t.Errorf("run %d was executed %d times", id, n)
+			}
+		}
+		if c, err := b.l.Counts(t.Context()); err != nil || c != (ledger.Counts{}) || len(seen) != 10_000/scale {
+			t.Errorf("%d were executed, left: %+v (%v)", len(seen), c, err)
+		}
+	})
+}
+
+// Many lines: every run once, and those of one line in the order of their acceptance.
+func TestManyLines(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		fill(t, b.l, 1_500/scale, func(i int) (string, string) { return fmt.Sprint("a", i%7), fmt.Sprint("j", i%21) })
+		var mu sync.Mutex
+		got := map[string][]int64{}
+		b.start(func(_ context.Context, r ledger.Run, _ ledger.Attempt) (ledger.Result, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			got[r.Agent] = append(got[r.Agent], r.ID)
+			return success, nil
+		})
+		synctest.Wait()
+		n := 0
+		for agent, ids := range got {
+			n += len(ids)
+			if !slices.IsSorted(ids) {
+				t.Errorf("%s: not in the order of acceptance", agent)
+			}
+			if len(slices.Compact(ids)) != len(ids) {
+				t.Errorf("%s: a run was executed twice", agent)
+			}
+		}
+		if n != 1_500/scale {
+			t.Errorf("%d runs were executed", n)
+		}
+	})
+}
+
+// Behind thousands of runs that wait for one lane, others start at once: those that were
+// accepted before the daemon began, and those that come later.
+func TestOneLineDoesNotHoldUpOthers(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		fill(t, b.l, 2_000/scale, one("busy", "j"))
+		before := enqueue(t, b.l, "free", "j2")
+		b.start(func(ctx context.Context, r ledger.Run, _ ledger.Attempt) (ledger.Result, error) {
+			if r.Agent == "busy" {
+				<-ctx.Done()
+			}
+			return success, nil
+		})
+		b.o.Drain = time.Nanosecond
+		if r := b.run(before); r.Outcome != ledger.OutcomeSuccess {
+			t.Errorf("accepted before: %+v", r)
+		}
+		if r := b.run(enqueue(t, b.l, "free", "j2")); r.Outcome != ledger.OutcomeSuccess {
+			t.Errorf("accepted later: %+v", r)
+		}
+	})
+}
+
+// What becomes claimable far up a long queue is found: a retry, and a run that was held
+// back until a time.
+func TestOldRunsComeBackInALongQueue(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		b.o.Policy = func(job string) dispatch.Policy {
+			return dispatch.Policy{Attempts: 2, Backoff: time.Minute, On: []ledger.Outcome{ledger.OutcomeError}}
+		}
+		flaky, done := enqueue(t, b.l, "flaky", "f"), enqueue(t, b.l, "done", "d")
+		later, err := b.l.Enqueue(t.Context(), ledger.Request{Agent: "later", Job: "l", Trigger: ledger.TriggerAPI, NotBefore: time.Now().Add(time.Minute)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		fill(t, b.l, 2_000/scale, one("busy", "j"))
+		b.o.Drain = time.Nanosecond
+		b.start(func(ctx context.Context, r ledger.Run, a ledger.Attempt) (ledger.Result, error) {
+			switch {
+			case r.Agent == "busy":
+				<-ctx.Done()
+			case r.Agent == "flaky" && a.Number == 1:
+				return ledger.Result{Outcome: ledger.OutcomeError, Error: "flaky"}, nil
+			}
+			return success, nil
+		})
+		b.run(done)
+		if _, err := b.l.Retry(t.Context(), done); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Minute)
+		for id, attempts := range map[int64]int{flaky: 2, done: 2, later[0].Run: 1} {
+			if r := b.run(id); r.Outcome != ledger.OutcomeSuccess || r.Attempt != attempts {
+				t.Errorf("run %d: %+v", id, r)
+			}
+		}
+	})
+}
+
+// Thousands of runs that are held do not hold up the others, and start when they may.
+func TestManyHeldRuns(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		var held atomic.Bool
+		held.Store(true)
+		b.o.Hold = func(r ledger.Run) string {
+			if held.Load() && r.Job == "prompt" {
+				return "no_model"
+			}
+			return ""
+		}
+		prompts := fill(t, b.l, 1_000/scale, one("a", "prompt"))
+		b.start(func(context.Context, ledger.Run, ledger.Attempt) (ledger.Result, error) { return success, nil })
+		for range 20 {
+			if r := b.run(enqueue(t, b.l, "a", "playbook")); r.Outcome != ledger.OutcomeSuccess {
+				t.Fatalf("a run behind them: %+v", r)
+			}
+		}
+		held.Store(false)
+		time.Sleep(time.Minute)
+		b.run(enqueue(t, b.l, "a", "playbook")) // as any commit does, it makes the dispatcher look
+		for _, id := range []int64{prompts[0], prompts[len(prompts)-1]} {
+			if r := b.run(id); r.Outcome != ledger.OutcomeSuccess {
+				t.Errorf("held before: %+v", r)
+			}
+		}
+	})
+}
+
+// Of a line whose first runs have waited too long, the first that has not is started.
+func TestStartDeadlineInALongQueue(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		b.o.Policy = func(string) dispatch.Policy { return dispatch.Policy{StartDeadline: time.Minute} }
+		late := fill(t, b.l, 100, one("a", "j"))
+		time.Sleep(2 * time.Minute)
+		fresh := enqueue(t, b.l, "a", "j")
+		b.start(func(context.Context, ledger.Run, ledger.Attempt) (ledger.Result, error) { return success, nil })
+		if r := b.run(fresh); r.Outcome != ledger.OutcomeSuccess {
+			t.Errorf("the fresh one: %+v", r)
+		}
+		skipped, err := b.l.Runs(t.Context(), ledger.Filter{Outcome: ledger.OutcomeSkipped, Limit: 1000})
+		if err != nil || len(skipped) != len(late) {
+			t.Errorf("%d of %d were skipped (%v)", len(skipped), len(late), err)
+		}
+	})
+}
+
+// The first turn of a daemon waits for the rescue, and tells when it is over.
+func TestRescued(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		id := enqueue(t, b.l, "a", "j")
+		if _, _, err := b.l.StartAttempt(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+		b.o.Hold = func(ledger.Run) string { return "not yet" }
+		d := b.start(func(context.Context, ledger.Run, ledger.Attempt) (ledger.Result, error) { return success, nil })
+		<-d.Rescued()
+		if running, err := b.l.Running(t.Context()); err != nil || len(running) != 0 {
+			t.Errorf("still running: %+v (%v)", running, err)
+		}
+	})
+}
+
+// BenchmarkNoop is a run from its request to its end, nothing done in between.
+func BenchmarkNoop(b *testing.B) {
+	l := open(b, filepath.Join(b.TempDir(), "ledger.db"))
+	ended := make(chan struct{}, 1<<20)
+	stop := serve(b, l, ended, 64)
+	sent := 0
+	for b.Loop() {
+		if sent++; sent%512 == 0 {
+			fill(b, l, 512, one("a", "j"))
+		}
+	}
+	sent -= sent % 512
+	for range sent {
+		<-ended
+	}
+	b.ReportMetric(float64(sent)/b.Elapsed().Seconds(), "runs/s")
+	stop()
+}
+
+// BenchmarkOneLine is the same for a queue of ten thousand before a single lane.
+func BenchmarkOneLine(b *testing.B) {
+	const runs = 10_000
+	for b.Loop() {
+		b.StopTimer()
+		l := open(b, filepath.Join(b.TempDir(), "ledger.db"))
+		fill(b, l, runs, one("a", "j"))
+		ended := make(chan struct{}, runs)
+		b.StartTimer()
+		stop := serve(b, l, ended, 1)
+		for range runs {
+			<-ended
+		}
+		stop()
+	}
+	b.ReportMetric(runs*float64(b.N)/b.Elapsed().Seconds(), "runs/s")
+}
+
+// BenchmarkStart is the wait of a single run from its request to its start.
+func BenchmarkStart(b *testing.B) {
+	l := open(b, filepath.Join(b.TempDir(), "ledger.db"))
+	ended := make(chan struct{}, 1)
+	stop := serve(b, l, ended, 4)
+	for b.Loop() {
+		fill(b, l, 1, one("a", "j"))
+		<-ended
+	}
+	stop()
+}
+
+// serve dispatches runs that do nothing but say so.
+func serve(b *testing.B, l *ledger.Ledger, ended chan<- struct{}, lanes int) (stop func()) {
+	d, err := dispatch.New(dispatch.Options{Ledger: l, Runs: lanes, RunsPerAgent: lanes, Policy: func(string) dispatch.Policy { return dispatch.Policy{Concurrency: lanes} },
+		Executor: do(func(context.Context, ledger.Run, ledger.Attempt) (ledger.Result, error) {
+			ended <- struct{}{}
+			return success, nil
+		})})
+	if err != nil {
+		b.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(b.Context())
+	over := make(chan error, 1)
+	go func() { over <- d.Run(ctx) }()
+	return func() {
+		cancel()
+		if err := <-over; err != nil {
+			b.Error(err)
+		}
+		l.Close()
+	}
+}

@@ -1,0 +1,160 @@
+package dispatch_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"rouse/agentdb/ledger"
+	"rouse/scheduler/dispatch"
+)
+
+// retrying lets every failed attempt be tried again, a minute later.
+func retrying(string) dispatch.Policy {
+	return dispatch.Policy{Attempts: 5, Backoff: time.Minute, On: []ledger.Outcome{ledger.OutcomeError}, Resume: true}
+}
+
+func (b *bench) cancel(id int64, reason string) {
+	b.t.Helper()
+	if _, err := b.l.RequestCancel(b.t.Context(), id, reason); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+func TestCancelAQueuedRun(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		executed := map[int64]bool{}
+		b.start(func(_ context.Context, r ledger.Run, _ ledger.Attempt) (ledger.Result, error) {
+			executed[r.ID] = true
+			time.Sleep(time.Minute)
+			return success, nil
+		})
+		first, second, third := enqueue(t, b.l, "a", "j"), enqueue(t, b.l, "a", "j"), enqueue(t, b.l, "a", "j")
+		b.run(first)
+		b.cancel(second, "not needed")
+		if r := b.run(second); r.Outcome != ledger.OutcomeCancelled || r.Error != "not needed" {
+			t.Errorf("run: %+v", r)
+		}
+		time.Sleep(3 * time.Minute)
+		if r := b.run(third); r.Outcome != ledger.OutcomeSuccess || executed[second] {
+			t.Errorf("the next in its lane: %+v; the cancelled one was executed: %v", r, executed[second])
+		}
+	})
+}
+
+// Whatever an executor makes of its cancelled context, the run is cancelled and not tried again.
+func TestACancelledAttemptIsNotTriedAgain(t *testing.T) {
+	for name, policy := range map[string]func(string) dispatch.Policy{"retries": retrying, "no retries": nil} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, b *bench) {
+				b.o.Policy = policy
+				b.start(func(ctx context.Context, _ ledger.Run, _ ledger.Attempt) (ledger.Result, error) {
+					<-ctx.Done()
+					return ledger.Result{}, ctx.Err()
+				})
+				id := enqueue(t, b.l, "a", "j")
+				b.run(id)
+				b.cancel(id, "enough")
+				if r := b.run(id); r.Outcome != ledger.OutcomeCancelled || r.Error != "enough" {
+					t.Errorf("run: %+v", r)
+				}
+			})
+		})
+	}
+}
+
+// A run that fails in the moment in which it is cancelled does not come back.
+func TestCancelMeetsAFailure(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		b.o.Policy = retrying
+		b.start(func(_ context.Context, r ledger.Run, _ ledger.Attempt) (ledger.Result, error) {
+			b.cancel(r.ID, "enough")
+			return ledger.Result{Outcome: ledger.OutcomeError, Error: "flaky"}, nil
+		})
+		id := enqueue(t, b.l, "a", "j")
+		if r := b.run(id); r.Outcome != ledger.OutcomeCancelled || r.Attempt != 1 {
+			t.Errorf("run: %+v", r)
+		}
+	})
+}
+
+// A run that was cancelled once and is run again is parked like any other.
+func TestARetriedCancellationIsForgotten(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		b.o.Policy, b.o.Drain = retrying, time.Nanosecond
+		hang := func(ctx context.Context, _ ledger.Run, _ ledger.Attempt) (ledger.Result, error) {
+			<-ctx.Done()
+			return ledger.Result{Outcome: ledger.OutcomeCancelled}, nil
+		}
+		b.start(hang)
+		id := enqueue(t, b.l, "a", "j")
+		b.run(id)
+		b.cancel(id, "enough")
+		b.run(id)
+		if _, err := b.l.Retry(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+		if r := b.run(id); r.State != ledger.StateRunning {
+			t.Fatalf("after the retry: %+v", r)
+		}
+		b.stop()
+		if r := b.run(id); r.State != ledger.StateWaiting || r.WaitingFor != ledger.WaitResume {
+			t.Errorf("after the drain: %+v", r)
+		}
+	})
+}
+
+// A cancellation is heard while the daemon waits for its last runs.
+func TestCancelDuringTheDrain(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		b.o.Drain = time.Hour
+		b.start(func(ctx context.Context, _ ledger.Run, _ ledger.Attempt) (ledger.Result, error) {
+			<-ctx.Done()
+			return ledger.Result{Outcome: ledger.OutcomeCancelled}, nil
+		})
+		id := enqueue(t, b.l, "a", "j")
+		b.run(id)
+		begin := time.Now()
+		go func() {
+			time.Sleep(time.Minute)
+			b.cancel(id, "do not wait for it")
+		}()
+		b.stop()
+		if r := b.run(id); r.Outcome != ledger.OutcomeCancelled || time.Since(begin) > 2*time.Minute {
+			t.Errorf("after %s: %+v", time.Since(begin), r)
+		}
+	})
+}
+
+// A run whose attempt was parked after its end was asked for does not start again.
+func TestCancelMeetsTheDrain(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		b.o.Policy, b.o.Drain = retrying, time.Nanosecond
+		starts := 0
+		hang := func(ctx context.Context, r ledger.Run, _ ledger.Attempt) (ledger.Result, error) {
+			starts++
+			<-ctx.Done()
+			b.cancel(r.ID, "enough")
+			return ledger.Result{Outcome: ledger.OutcomeInterrupted}, nil
+		}
+		b.start(hang)
+		id := enqueue(t, b.l, "a", "j")
+		b.run(id)
+		b.stop()
+		b.start(hang)
+		if r := b.run(id); r.Outcome != ledger.OutcomeCancelled || starts != 1 {
+			t.Errorf("%d starts: %+v", starts, r)
+		}
+	})
+}
+
+// An executor that names no outcome has failed.
+func TestNoOutcome(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		b.start(func(context.Context, ledger.Run, ledger.Attempt) (ledger.Result, error) { return ledger.Result{}, nil })
+		if r := b.run(enqueue(t, b.l, "a", "j")); r.Outcome != ledger.OutcomeError || !strings.Contains(r.Error, "outcome") {
+			t.Errorf("run: %+v", r)
+		}
+	})
+}

@@ -1,0 +1,104 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"slices"
+	"time"
+
+	"rouse/agentdb/ledger"
+)
+
+// execute runs one attempt to its end and records it.
+func (d *Dispatcher) execute(work, writing context.Context, run ledger.Run, a ledger.Attempt, cancel context.CancelCauseFunc) {
+	defer func() {
+		cancel(nil)
+		d.giveBack([]int64{run.ID})
+		select {
+		case d.wake <- struct{}{}:
+		default:
+		}
+	}()
+	d.log.Debug("a run starts", "job", run.Job, "run", run.ID, "attempt", a.Number)
+	res, err := d.guarded(work, run, a)
+	if err != nil {
+		res.Outcome, res.Error = ledger.OutcomeError, err.Error()
+	}
+	var stop *Stop
+	errors.As(context.Cause(work), &stop)
+	switch {
+	case stop == nil || res.Outcome.Done(): // what was done before the stop came counts
+	case stop.outcome == ledger.OutcomeInterrupted:
+		d.record(run, func() error { return d.park(writing, run, a, stop, res) })
+		return
+	case res.Outcome != stop.outcome: // whatever the executor made of it
+		res.Outcome, res.Error = stop.outcome, stop.reason
+	}
+	d.record(run, func() error { return d.finish(writing, run, a, res) })
+}
+
+// guarded turns a panic of the executor into an error, so that the daemon lives.
+func (d *Dispatcher) guarded(ctx context.Context, run ledger.Run, a ledger.Attempt) (res ledger.Result, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			d.log.Error("a run failed by a defect of rouse", "job", run.Job, "run", run.ID, "panic", p, "stack", string(debug.Stack()))
+			res, err = ledger.Result{}, fmt.Errorf("the run failed by a defect of rouse: %v", p)
+		}
+	}()
+	res, err = d.o.Executor.Execute(ctx, run, a)
+	if err == nil && res.Outcome == "" {
+		err = errors.New("the run failed by a defect of rouse: it ended without an outcome")
+	}
+	return res, err
+}
+
+// record writes the end of an attempt. While that fails (a full disk), the attempt keeps
+// its lane, so nothing new begins, and writing is tried again until the daemon ends; then
+// the attempt is rescued at the next start.
+func (d *Dispatcher) record(run ledger.Run, write func() error) {
+	for wait := time.Second; ; wait = min(2*wait, 30*time.Second) {
+		err := write()
+		switch {
+		case err == nil:
+			return
+		case errors.Is(err, ledger.ErrFenced):
+			d.log.Warn("a late result was dropped", "job", run.Job, "run", run.ID, "error", err)
+			return
+		}
+		d.log.Error("the end of a run could not be recorded; it is tried again", "job", run.Job, "run", run.ID, "in", wait, "error", err)
+		select {
+		case <-time.After(wait):
+		case <-d.stopping:
+			return
+		}
+	}
+}
+
+func (d *Dispatcher) finish(ctx context.Context, run ledger.Run, a ledger.Attempt, res ledger.Result) error {
+	p := d.o.Policy(run.Job)
+	tries := a.Number - run.Interruptions
+	if tries < p.Attempts && slices.Contains(p.On, res.Outcome) && res.Outcome != ledger.OutcomeCancelled {
+		res.RetryAt = time.Now().Add(backoff(p, run.ID, tries))
+	}
+	if res.RetryAt.IsZero() {
+		res.Notices = append(res.Notices, d.o.Notices(run, res)...)
+	}
+	level := slog.LevelInfo
+	if res.Outcome.Failed() {
+		level = slog.LevelWarn
+	}
+	said := res.Summary
+	if res.Error != "" {
+		said = res.Error
+	}
+	log := d.log.With("job", run.Job, "run", run.ID, "attempt", a.Number, "outcome", string(res.Outcome), "summary", said)
+	if res.RetryAt.IsZero() {
+		log.Log(ctx, level, "run finished")
+	} else {
+		log.Log(ctx, level, "a run is tried again", "at", res.RetryAt)
+	}
+	return d.o.Ledger.Finish(ctx, a, res)
+}

@@ -1,0 +1,83 @@
+package dispatch
+
+import (
+	"context"
+	"time"
+
+	"rouse/agentdb/ledger"
+)
+
+// Stop is the cause of an attempt's context: why it has to end.
+type Stop struct {
+	outcome ledger.Outcome
+	reason  string
+}
+
+func (s *Stop) Error() string { return s.reason }
+
+// Outcome is what the stop makes of the run: cancelled, or interrupted when the daemon ends.
+func (s *Stop) Outcome() string { return string(s.outcome) }
+
+// hearCancels tells running attempts that their end was asked for.
+func (d *Dispatcher) hearCancels(ctx context.Context) error {
+	d.mu.Lock()
+	none := len(d.running) == 0
+	d.mu.Unlock()
+	if none {
+		return nil
+	}
+	asked, err := d.o.Ledger.Cancelling(ctx)
+	if err != nil {
+		return err
+	}
+	for id, reason := range asked {
+		d.stop(id, &Stop{ledger.OutcomeCancelled, reason})
+	}
+	return nil
+}
+
+func (d *Dispatcher) stop(id int64, cause *Stop) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if l := d.running[id]; l != nil && l.cancel != nil {
+		l.cancel(cause)
+	}
+}
+
+// drain lets running attempts finish, hears who need not, and then stops the rest.
+func (d *Dispatcher) drain(writing context.Context) {
+	ended := make(chan struct{})
+	go func() { d.all.Wait(); close(ended) }()
+	d.mu.Lock()
+	n := len(d.running)
+	d.mu.Unlock()
+	if n > 0 {
+		d.log.Info("waiting for running attempts", "running", n, "at_most", d.o.Drain)
+	}
+	timer := time.NewTimer(d.o.Drain)
+	defer timer.Stop()
+	for over := false; !over; {
+		changed := d.o.Ledger.Changed()
+		if err := d.hearCancels(writing); err != nil {
+			d.log.Error("cancellations could not be read", "error", err)
+		}
+		select {
+		case <-ended:
+			return
+		case <-changed:
+		case <-timer.C:
+			over = true
+		}
+	}
+	d.mu.Lock()
+	ids := make([]int64, 0, len(d.running))
+	for id := range d.running {
+		ids = append(ids, id)
+	}
+	d.mu.Unlock()
+	for _, id := range ids {
+		d.stop(id, &Stop{ledger.OutcomeInterrupted, "the daemon was stopped"})
+	}
+	close(d.stopping)
+	<-ended
+}
