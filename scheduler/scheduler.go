@@ -1,11 +1,11 @@
 package scheduler
 
 import (
+	"cmp"
 	"container/heap"
 	"context"
 	"errors"
 	"log/slog"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -44,6 +44,8 @@ type Scheduler struct {
 	fire   chan struct{} // capacity 1: the cron entry came due
 	rearm  chan struct{} // capacity 1: the head of the heap may have changed
 
+	failing bool // whether due jobs could not be recorded when last tried; of the loop alone
+
 	mu    sync.Mutex
 	jobs  map[string]*job
 	heads queue
@@ -54,6 +56,7 @@ type job struct {
 	Job
 	watermark time.Time
 	next      time.Time // of all its schedules; zero: never again
+	start     time.Time // when it has to run because the scheduler started; zero: it has not
 }
 
 // Upcoming is a coming occurrence.
@@ -138,9 +141,7 @@ func poke(c chan struct{}) {
 
 // Run fires what comes due until ctx ends. What came due while nobody ran is decided first.
 func (s *Scheduler) Run(ctx context.Context) error {
-	if err := s.onStart(ctx); err != nil {
-		return err
-	}
+	s.armStarts()
 	for {
 		s.dispatchDue(ctx)
 		s.once.Do(func() { close(s.ready) })
@@ -162,24 +163,26 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	}
 }
 
-// onStart gives the jobs that ask for it a run of their own at each start.
-func (s *Scheduler) onStart(ctx context.Context) error {
-	now := time.Now()
-	var reqs []ledger.Request
+// armStarts makes the jobs that ask for it due now. A start is an occurrence like those of
+// a schedule, so a daemon that is restarted in a loop piles nothing up: overlap decides.
+func (s *Scheduler) armStarts() {
+	now := wallClock()
 	s.mu.Lock()
-	for _, name := range slices.Sorted(maps.Keys(s.jobs)) {
-		if j := s.jobs[name]; j.RunOnStart {
-			reqs = append(reqs, ledger.Request{Job: j.Name, Agent: j.Agent, Trigger: ledger.TriggerSchedule,
-				ScheduledAt: now, Detail: ledger.Detail{Source: "start"}})
+	defer s.mu.Unlock()
+	s.heads = s.heads[:0]
+	for _, j := range s.jobs {
+		if j.RunOnStart {
+			j.start, j.next = now, now
+		}
+		if !j.next.IsZero() {
+			s.heads = append(s.heads, j)
 		}
 	}
-	s.mu.Unlock()
-	if len(reqs) == 0 {
-		return nil
-	}
-	_, err := s.ledger.Enqueue(ctx, reqs...)
-	return err
+	heap.Init(&s.heads)
 }
+
+// wallClock leaves the monotonic clock out: that one stops while a machine is suspended.
+func wallClock() time.Time { return time.Now().UTC().Round(0) }
 
 // wake is the only entry of the cron clock.
 type wake struct{ s *Scheduler }
@@ -202,7 +205,7 @@ func (w wake) Next(time.Time) time.Time {
 
 // dispatchDue records every instant that has come. What cannot be written now stays due.
 func (s *Scheduler) dispatchDue(ctx context.Context) {
-	now := time.Now().UTC().Round(0) // the wall clock alone: the monotonic one stops in suspend
+	now := wallClock()
 	s.mu.Lock()
 	var due []ledger.Due
 	marks := map[string]time.Time{}
@@ -219,12 +222,14 @@ func (s *Scheduler) dispatchDue(ctx context.Context) {
 	if len(touched) == 0 {
 		return
 	}
+	// Accepted in the order in which they start, whichever job they are of.
+	slices.SortStableFunc(due, func(a, b ledger.Due) int { return a.Actual.Compare(b.Actual) })
 	recorded, err := s.ledger.RecordDue(ctx, now, due, marks)
 	if err == nil && len(events) > 0 {
 		err = s.ledger.AppendEvents(ctx, events...)
 	}
-	if err != nil && ctx.Err() == nil {
-		s.log.Error("due jobs could not be recorded; they are tried again", "jobs", len(touched), "error", err)
+	if ctx.Err() == nil {
+		s.logFailure(err, len(touched))
 	}
 	for _, o := range recorded {
 		if o.Decision != ledger.DecisionRun {
@@ -232,6 +237,18 @@ func (s *Scheduler) dispatchDue(ctx context.Context) {
 		}
 	}
 	s.putBack(touched, now, err)
+}
+
+// logFailure says once that due jobs cannot be recorded, and once that they can again: a
+// full disk lasts, and they are tried each second.
+func (s *Scheduler) logFailure(err error, jobs int) {
+	switch {
+	case err != nil && !s.failing:
+		s.log.Error("due jobs could not be recorded; they are tried again each second", "jobs", jobs, "error", err)
+	case err == nil && s.failing:
+		s.log.Info("due jobs are recorded again", "jobs", jobs)
+	}
+	s.failing = err != nil
 }
 
 // putBack arms jobs for their next instant; after a failure, for the same ones again soon.
@@ -245,7 +262,7 @@ func (s *Scheduler) putBack(touched []*job, now time.Time, err error) {
 		if err != nil {
 			j.next = now.Add(time.Second)
 		} else {
-			j.watermark = now
+			j.watermark, j.start = now, time.Time{}
 			if j.next = next(j.Schedules, now); j.next.IsZero() {
 				continue
 			}
@@ -258,6 +275,10 @@ func (s *Scheduler) putBack(touched []*job, now time.Time, err error) {
 func (j *job) due(now time.Time) ([]ledger.Due, []ledger.Event) {
 	var out []ledger.Due
 	var events []ledger.Event
+	if !j.start.IsZero() {
+		out = append(out, ledger.Due{Job: j.Name, Agent: j.Agent, Source: "start", Nominal: j.start, Actual: j.start,
+			Decision: ledger.DecisionRun, Overlap: j.Overlap})
+	}
 	for _, sch := range j.Schedules {
 		instants, left := sch.Due(j.watermark, now, j.Policy)
 		if left != "" {
@@ -279,36 +300,60 @@ func (j *job) due(now time.Time) ([]ledger.Due, []ledger.Event) {
 	return out, events
 }
 
-// Next lists the next n occurrences after a time, of one job or of all ("").
+// Next lists the next n occurrences after a time, of one job or of all (""), in the order
+// in which they start.
 func (s *Scheduler) Next(name string, n int, after time.Time) []Upcoming {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var out []Upcoming
-	jobs := s.jobs
-	if j := s.jobs[name]; name != "" {
-		if j == nil {
-			return nil
-		}
-		jobs = map[string]*job{name: j}
+	type cursor struct {
+		Upcoming
+		schedule *schedule.Schedule
 	}
-	for _, j := range jobs {
+	order := func(a, b cursor) int {
+		return cmp.Or(a.Actual.Compare(b.Actual), strings.Compare(a.Job, b.Job), strings.Compare(a.Source, b.Source))
+	}
+	var cursors []cursor
+	read := func(job string, sch *schedule.Schedule, after time.Time) (cursor, bool) {
+		at := sch.Next(after)
+		if at.IsZero() {
+			return cursor{}, false
+		}
+		return cursor{Upcoming{job, sch.Source(), at, sch.Actual(at)}, sch}, true
+	}
+	for _, j := range s.named(name) {
 		for _, sch := range j.Schedules {
-			at := after
-			for range n {
-				if at = sch.Next(at); at.IsZero() {
-					break
-				}
-				out = append(out, Upcoming{j.Name, sch.Source(), at, sch.Actual(at)})
+			if c, ok := read(j.Name, sch, after); ok {
+				cursors = append(cursors, c)
 			}
 		}
 	}
-	slices.SortFunc(out, func(a, b Upcoming) int {
-		if c := a.Actual.Compare(b.Actual); c != 0 {
-			return c
+	slices.SortFunc(cursors, order)
+	var out []Upcoming
+	for len(cursors) > 0 && len(out) < n {
+		first := cursors[0]
+		cursors = cursors[1:]
+		out = append(out, first.Upcoming)
+		if c, ok := read(first.Job, first.schedule, first.Nominal); ok {
+			i, _ := slices.BinarySearchFunc(cursors, c, order)
+			cursors = slices.Insert(cursors, i, c)
 		}
-		return strings.Compare(a.Job, b.Job)
-	})
-	return out[:min(n, len(out))]
+	}
+	return out
+}
+
+// named are the jobs of a name, or all.
+func (s *Scheduler) named(name string) []Job {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []Job
+	if name != "" {
+		if j := s.jobs[name]; j != nil {
+			out = append(out, j.Job)
+		}
+		return out
+	}
+	for _, j := range s.jobs {
+		out = append(out, j.Job)
+	}
+	return out
 }
 
 // queue is a heap of jobs by their next instant.

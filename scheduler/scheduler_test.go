@@ -2,9 +2,12 @@ package scheduler_test
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
+	"log/slog"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,7 +22,9 @@ var start = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
 type daemon struct {
 	t    *testing.T
+	path string
 	l    *ledger.Ledger
+	log  strings.Builder
 	s    *scheduler.Scheduler
 	stop func()
 }
@@ -31,7 +36,7 @@ func inBubble(t *testing.T, test func(t *testing.T, d *daemon)) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		d := &daemon{t: t, l: l, stop: func() {}}
+		d := &daemon{t: t, path: path, l: l, stop: func() {}}
 		test(t, d)
 		d.stop()
 		if err := l.Close(); err != nil {
@@ -43,7 +48,7 @@ func inBubble(t *testing.T, test func(t *testing.T, d *daemon)) {
 // start arms jobs in a new scheduler, as a start of the daemon does.
 func (d *daemon) start(jobs ...scheduler.Job) {
 	d.t.Helper()
-	s, err := scheduler.New(scheduler.Options{Ledger: d.l})
+	s, err := scheduler.New(scheduler.Options{Ledger: d.l, Logger: slog.New(slog.NewTextHandler(&d.log, nil))})
 	if err != nil {
 		d.t.Fatal(err)
 	}
@@ -72,6 +77,32 @@ func (d *daemon) runs() []ledger.Run {
 	}
 	slices.Reverse(runs)
 	return runs
+}
+
+func (d *daemon) occurrences(job string) []ledger.Occurrence {
+	d.t.Helper()
+	rows, err := d.l.Occurrences(d.t.Context(), job, start, time.Now(), 1000)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return rows
+}
+
+// full lets every insert of an occurrence fail, as on a full disk, or no more.
+func (d *daemon) full(yes bool) {
+	d.t.Helper()
+	db, err := sql.Open("sqlite", d.path)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	defer db.Close()
+	query := `drop trigger full`
+	if yes {
+		query = `create trigger full before insert on occurrences begin select raise(abort, 'disk full'); end`
+	}
+	if _, err := db.Exec(query); err != nil {
+		d.t.Fatal(err)
+	}
 }
 
 func job(t *testing.T, name string, o schedule.Options) scheduler.Job {
@@ -184,28 +215,156 @@ func TestAtFiresOnce(t *testing.T) {
 	})
 }
 
+// A daemon that is restarted in a loop piles up no starts; each has its row.
 func TestRunOnStart(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *daemon) {
 		j := job(t, "j", schedule.Options{Cron: "0 8 * * *"})
-		j.RunOnStart = true
-		d.start(j)
-		if runs := d.runs(); len(runs) != 1 {
-			t.Errorf("%d runs at the start", len(runs))
+		j.RunOnStart, j.Overlap = true, "skip"
+		for range 5 {
+			d.start(j)
+			synctest.Wait()
+			d.stop()
+			time.Sleep(time.Second)
+		}
+		runs := d.runs()
+		if len(runs) != 1 || !strings.Contains(string(runs[0].Detail), `"source":"start"`) || !runs[0].ScheduledAt.Equal(start) {
+			t.Errorf("runs after five starts: %+v", runs)
+		}
+		rows := d.occurrences("j")
+		if len(rows) != 5 || rows[0].Decision != ledger.DecisionSkipped || !strings.Contains(rows[0].Reason, "overlap") || rows[4].Decision != ledger.DecisionRun {
+			t.Errorf("rows of the starts: %+v", rows)
 		}
 	})
 }
 
-// Thousands of jobs that are due at once become rows, each one once.
+// What comes due while the ledger cannot be written is recorded when it can, once.
+func TestTheLedgerFailsForAWhile(t *testing.T) {
+	inBubble(t, func(t *testing.T, d *daemon) {
+		j := job(t, "j", schedule.Options{Cron: "0 * * * *"})
+		j.RunOnStart = true
+		d.full(true)
+		d.start(j)
+		time.Sleep(61 * time.Minute)
+		synctest.Wait()
+		d.full(false)
+		time.Sleep(2 * time.Second)
+		if runs := d.runs(); len(runs) != 2 || !runs[0].ScheduledAt.Equal(start) || !runs[1].ScheduledAt.Equal(start.Add(time.Hour)) {
+			t.Errorf("runs: %+v", runs)
+		}
+		if n := strings.Count(d.log.String(), "could not be recorded"); n != 1 || !strings.Contains(d.log.String(), "recorded again") {
+			t.Errorf("the failure was logged %d times:\n%s", n, d.log.String())
+		}
+	})
+}
+
+// Overlap is decided against the runs in the ledger, so it survives a restart.
+func TestOverlapSurvivesARestart(t *testing.T) {
+	for policy, want := range map[string]string{
+		"":                "run skipped skipped",
+		"skip":            "run skipped skipped",
+		"queue_one":       "run run skipped",
+		"queue_all":       "run run run",
+		"allow":           "run run run",
+		"cancel_previous": "run run run",
+	} {
+		t.Run(policy, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, d *daemon) {
+				j := job(t, "j", schedule.Options{Cron: "0 * * * *"})
+				j.Overlap = policy
+				d.start(j)
+				time.Sleep(61 * time.Minute)
+				first := d.runs()[0].ID
+				if _, _, err := d.l.StartAttempt(t.Context(), first); err != nil {
+					t.Fatal(err)
+				}
+				d.stop()
+				d.start(j)
+				time.Sleep(2 * time.Hour)
+				d.runs()
+				var got []string
+				for _, o := range d.occurrences("j") {
+					got = append(got, o.Decision)
+				}
+				slices.Reverse(got)
+				if strings.Join(got, " ") != want {
+					t.Errorf("%v, want %s", got, want)
+				}
+				r, err := d.l.Run(t.Context(), first)
+				if err != nil || (r.CancelReason != "") != (policy == "cancel_previous") {
+					t.Errorf("the first run: %+v (%v)", r, err)
+				}
+			})
+		})
+	}
+}
+
+// Both instants of a jittered occurrence are kept, and the run is not claimable before the second.
+func TestJitterHoldsARunBack(t *testing.T) {
+	inBubble(t, func(t *testing.T, d *daemon) {
+		d.start(job(t, "j", schedule.Options{Cron: "0 * * * *", Jitter: 30 * time.Minute, Job: "j"}))
+		time.Sleep(time.Hour + time.Second)
+		r := d.runs()[0]
+		o := d.occurrences("j")[0]
+		if !o.Nominal.Equal(start.Add(time.Hour)) || !o.Actual.After(o.Nominal) || !r.NotBefore.Equal(o.Actual) || !r.ScheduledAt.Equal(o.Nominal) {
+			t.Errorf("occurrence %+v, run %+v", o, r)
+		}
+		if now, err := d.l.Claimable(t.Context(), o.Actual.Add(-time.Millisecond), 0, 10); err != nil || len(now) != 0 {
+			t.Errorf("claimable before its time: %+v (%v)", now, err)
+		}
+	})
+}
+
+// A reload, however often and whenever, neither loses nor doubles an instant.
+func TestReloadsFireNothingTwice(t *testing.T) {
+	inBubble(t, func(t *testing.T, d *daemon) {
+		j := job(t, "j", schedule.Options{Cron: "*/10 * * * * *"})
+		d.start(j)
+		for range 100 {
+			time.Sleep(2500 * time.Millisecond)
+			if err := d.s.Set(t.Context(), []scheduler.Job{j}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if runs := d.runs(); len(runs) != 25 {
+			t.Errorf("%d runs in 250 s, want 25", len(runs))
+		}
+		if err := d.s.Set(t.Context(), nil); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if runs := d.runs(); len(runs) != 25 || len(d.occurrences("j")) != 25 {
+			t.Errorf("after it was removed: %d runs, %d rows", len(runs), len(d.occurrences("j")))
+		}
+	})
+}
+
+// Ten thousand jobs that are due at once are one batch: nobody ever sees a part of them.
 func TestManyAtOnce(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *daemon) {
 		var jobs []scheduler.Job
-		for i := range 2_000 {
+		for i := range many {
 			jobs = append(jobs, job(t, fmt.Sprint("j", i), schedule.Options{Cron: "0 6 * * *"}))
 		}
 		d.start(jobs...)
-		time.Sleep(7 * time.Hour)
-		if runs := d.runs(); len(runs) != 2_000 {
-			t.Errorf("%d runs", len(runs))
+		time.Sleep(6*time.Hour - time.Second)
+		synctest.Wait()
+		commits := 0
+		stop := make(chan struct{})
+		go func() {
+			for {
+				select {
+				case <-d.l.Changed():
+					commits++
+				case <-stop:
+					return
+				}
+			}
+		}()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		close(stop)
+		if runs := d.runs(); len(runs) != many || commits != 1 {
+			t.Errorf("%d runs in %d commits", len(runs), commits)
 		}
 	})
 }

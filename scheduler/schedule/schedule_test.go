@@ -286,6 +286,36 @@ func TestDueOfAnUnevenSchedule(t *testing.T) {
 	}
 }
 
+// Whatever a clock does, forward and back, an instant is decided once, and a jump lets at
+// most one run start.
+func TestDueUnderClockJumps(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := parse(t, schedule.Options{Cron: rapid.SampledFrom([]string{"*/5 * * * *", "0 * * * *", "30 2 * * *", "* * * * * *"}).Draw(t, "cron"), Timezone: "Europe/Berlin"})
+		now := at("2026-10-24 12:00")
+		watermark, seen := now, map[time.Time]bool{}
+		for range 100 {
+			now = now.Add(time.Duration(rapid.IntRange(-3*3600, 4*3600).Draw(t, "jump")) * time.Second)
+			due, _ := s.Due(watermark, now, schedule.Policy{})
+			runs := 0
+			for _, d := range due {
+				if seen[d.Nominal] || d.Nominal.After(now) || !d.Nominal.After(watermark) {
+					t.Fatalf("at %s: %+v was decided before, or too early", now, d)
+				}
+				seen[d.Nominal] = true
+				if d.Run {
+					runs++
+				}
+			}
+			if runs > 1 {
+				t.Fatalf("at %s: %d runs at once", now, runs)
+			}
+			if len(due) > 0 {
+				watermark = now
+			}
+		}
+	})
+}
+
 // A year of a job that fires each second is accounted for without a row for each.
 func TestDueAfterAVeryLongOutage(t *testing.T) {
 	s := parse(t, schedule.Options{Cron: "* * * * * *"})
