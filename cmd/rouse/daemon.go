@@ -165,7 +165,15 @@ func (d *daemon) serve(ctx context.Context, onReady func(context.Context) error)
 	group.run("notify", func() error { return d.notifier.Run(rest) })
 	group.run("retention", func() error { return d.prune(rest) })
 	group.run("dispatch", func() error { return dispatcher.Run(triggers) })
-	group.run("scheduler", func() error { return d.scheduler.Run(triggers) })
+	group.run("scheduler", func() error {
+		// Overlap is decided on the ledger's runs: what a dead process left comes first.
+		select {
+		case <-dispatcher.Rescued():
+			return d.scheduler.Run(triggers)
+		case <-triggers.Done():
+			return nil
+		}
+	})
 	group.run("watcher", func() error { return d.watcher.Run(triggers) })
 	select {
 	case <-allReady(d.scheduler.Ready(), d.watcher.Ready()):
