@@ -101,6 +101,7 @@ func (m *model) put(path, text string, how int) {
 	m.must(os.MkdirAll(filepath.Dir(path), 0o755))
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|how, 0o644)
 	m.must(err)
+	m.note() // it may be seen like this, if this machine stalls here
 	_, err = f.WriteString(text)
 	m.must(err)
 	m.must(f.Close())
