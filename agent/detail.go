@@ -40,8 +40,21 @@ func templateData(run ledger.Run, attempt int, d ledger.Detail, lastSuccess, las
 		"Scheduled": stamp{scheduled}, "LastSuccess": stamp{lastSuccess}, "LastRun": stamp{lastRun},
 		"Input": input,
 	}
-	if d.File != nil {
+	switch {
+	case d.File != nil:
 		data["File"] = *d.File
+	case len(d.Files) > 0:
+		data["Files"], data["More"] = asBatch(d.Files), d.More
+	case d.Folder != "":
+		data["Folder"], data["Round"], data["Changes"] = d.Folder, d.Round, changes(d)
 	}
 	return data
+}
+
+// changes are those of a folder; a run that was asked for by hand may have none.
+func changes(d ledger.Detail) ledger.Changes {
+	if d.Changes == nil {
+		return ledger.Changes{Added: []string{}, Removed: []string{}, Modified: []string{}}
+	}
+	return *d.Changes
 }

@@ -63,23 +63,23 @@ func (r *Runner) sqlUnmet(ctx context.Context, agent, sql string) (string, error
 		return fmt.Sprintf("%q gives no row", sql), nil
 	}
 	value := rows.Rows[0][rows.Columns[0]]
-	switch v := value.(type) {
-	case int64:
-		if v != 0 {
-			return "", nil
-		}
-	case float64:
-		if v != 0 {
-			return "", nil
-		}
-	case bool:
-		if v {
-			return "", nil
-		}
-	case string:
-		if v != "" && v != "0" {
-			return "", nil
-		}
+	if truth(value) {
+		return "", nil
 	}
 	return fmt.Sprintf("%q gives %v", sql, value), nil
+}
+
+// truth says whether a value of the database counts as true.
+func truth(value any) bool {
+	switch v := value.(type) {
+	case int64:
+		return v != 0
+	case float64:
+		return v != 0
+	case bool:
+		return v
+	case string:
+		return v != "" && v != "0"
+	}
+	return false
 }

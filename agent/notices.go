@@ -11,19 +11,37 @@ import (
 // Notices composes what the owner is told when a run has finished: nothing, or a notice
 // to each of the job's channels. A template that fails costs the wording, not the notice.
 func (r *Runner) Notices(run ledger.Run, res ledger.Result) []ledger.Notice {
-	p := r.plan.Load()
-	job, ok := p.Jobs[run.Job]
-	if !ok || !job.Notify.wants(res.Outcome) {
-		return nil
-	}
 	d, err := parseDetail(run)
 	if err != nil {
 		d = ledger.Detail{} // the run's own error tells of it
 	}
-	data := templateData(run, run.Attempt, d, run.FinishedAt, run.FinishedAt)
-	data["Outcome"], data["Summary"], data["Error"] = string(res.Outcome), res.Summary, res.Error
-	title := r.wording(job.Notify.Title, data, fmt.Sprintf("%s: %s", run.Job, strings.ReplaceAll(string(res.Outcome), "_", " ")))
+	p := r.plan.Load()
+	job, ok := p.Jobs[run.Job]
+	name := run.Job
+	if run.Job == "" && run.Trigger == ledger.TriggerSelf {
+		job, ok, name = p.ofWake(p.begun(run, d)), true, run.Agent+" (alarm)"
+	}
+	outcome := res.Outcome
+	if res.Wait != nil {
+		outcome = "waiting"
+	}
+	if !ok || !job.Notify.wants(outcome) {
+		return nil
+	}
+	data := templateData(run, run.Attempt, job.fitted(d), run.FinishedAt, run.FinishedAt)
+	if job.Name != "" {
+		data["Job"] = job.Name
+	}
+	data["Outcome"], data["Summary"], data["Error"] = string(outcome), res.Summary, res.Error
+	title := r.wording(job.Notify.Title, data, fmt.Sprintf("%s: %s", name, strings.ReplaceAll(string(outcome), "_", " ")))
 	body := r.wording(job.Notify.Body, data, told(run, res))
+	if q := res.Wait; q != nil { // in its own words, whatever the job's templates are for
+		title, body = fmt.Sprintf("%s asks", name), q.Message
+		if len(q.Options) > 0 {
+			body += "\n– " + strings.Join(q.Options, "\n– ")
+		}
+		body += "\nrouse inbox"
+	}
 	var out []ledger.Notice
 	for _, channel := range job.Notify.Channels {
 		out = append(out, ledger.Notice{

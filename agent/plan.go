@@ -4,11 +4,14 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"rouse/agent/loop"
+	"rouse/agent/loop/memory"
 	"rouse/agent/model"
 	"rouse/agent/model/playbook"
 	"rouse/agentdb/ledger"
+	"rouse/scheduler/schedule"
 )
 
 // Agent is a named worker.
@@ -21,6 +24,10 @@ type Agent struct {
 	Allow, Deny  []string // globs of tool names; no Allow means every tool
 	Read, Write  []string // absolute roots beside the workdir; Write narrows it when given
 	Bounds       loop.Bounds
+	Phased       bool // its prompts are done in phases, with a working memory
+	// SelfScheduling limits the wakes that it plans; nil: it plans none, and lacks the tools.
+	SelfScheduling *schedule.Limits
+	Budget         Budget // of a day
 }
 
 // Model is a configured way to reach a language model.
@@ -28,8 +35,13 @@ type Model struct {
 	Name        string
 	Provider    model.Provider
 	MaxOutput   int // tokens, 0: the provider's own
+	Window      int // tokens that its context holds, 0: as many as are assumed
 	Temperature *float64
+	Price       model.Price // the zero price: it costs nothing, or nobody wants to know
 }
+
+// Budget is what may be taken in a day; 0 is no limit.
+type Budget struct{ CostMicroUSD, Tokens int64 }
 
 // Job is what a run does: exactly one of Prompt and Playbook is set.
 type Job struct {
@@ -38,8 +50,40 @@ type Job struct {
 	Playbook    []playbook.Call
 	Model       *Model // nil: the agent's
 	Bounds      loop.Bounds
+	Budget      Budget // of a day
+	When        []Gate
 	Expect      []Expect
 	Notify      Notify
+	Watched     Watched
+}
+
+// Watched is the folder that a job's own watch is on; what the job writes there itself does
+// not wake it.
+type Watched struct {
+	Folder    string // absolute; "" without a watch
+	Recursive bool
+	Batch     bool // its runs are of many files
+}
+
+// fitted is what triggered a run as the job knows it now: a file that was offered by hand, or
+// taken when the job took each by itself, is a batch of one to a job that takes many.
+func (j Job) fitted(d ledger.Detail) ledger.Detail {
+	if j.Watched.Batch && d.File != nil {
+		d.Files, d.File = []ledger.File{*d.File}, nil
+	}
+	return d
+}
+
+// Gate is a condition that the host checks before a run costs anything; exactly one of
+// SQL, Command, HTTP and File is set.
+type Gate struct {
+	SQL     string        // one value on the agent's database that must be true; :last_success, :last_run and :now are bound
+	Command []string      // a program and its arguments, without a shell: exit 0 is true
+	HTTP    string        // a URL: a GET that ends with 2xx is true
+	File    string        // absolute path or pattern: true when something is there
+	Not     bool          // false is wanted
+	Timeout time.Duration // 0 means 10 s
+	Where   string        // file:line of the configuration
 }
 
 // Expect is a condition that the host checks after a run; exactly one of File and SQL is set.
@@ -60,25 +104,39 @@ type Notify struct {
 type Plan struct {
 	Agents map[string]Agent
 	Jobs   map[string]Job
+	// Channels are the notification channels; the first is the default.
+	Channels []string
+	// Secrets are values that must not reach the record.
+	Secrets []string
+	Zone    *time.Location // in which agents are told the time, and days begin; nil means UTC
+	Budget  Budget         // of all agents together, for a day
 }
 
 // task is one run's orders: the agent, and the job or what stands in its place.
 type task struct {
-	agent  Agent
-	job    Job
-	detail ledger.Detail
-	model  *Model
+	budget   Budget // of everybody
+	agent    Agent
+	job      Job
+	begun    *Job // of a wake: the job at the beginning of its chain, nil when there is none
+	detail   ledger.Detail
+	files    []batchFile // of a batch
+	manifest string      // where they are listed
+	model    *Model
+	channels []string
+	secrets  []string
+	zone     *time.Location
+	board    *memory.Board // the todo list, and the plan
 }
 
 // find resolves what a run asks for. The error is for the run's owner.
 func (p Plan) find(run ledger.Run, d ledger.Detail) (task, error) {
-	t := task{detail: d, job: Job{Name: run.Job, Agent: run.Agent, Prompt: d.Prompt}}
+	t := task{detail: d, channels: p.Channels, secrets: p.Secrets, zone: p.Zone, budget: p.Budget, begun: p.begun(run, d), job: Job{Name: run.Job, Agent: run.Agent, Prompt: d.Prompt}}
 	if run.Job != "" {
 		job, ok := p.Jobs[run.Job]
 		if !ok {
 			return t, fmt.Errorf("the job %q is no longer in the configuration, or is disabled", run.Job)
 		}
-		t.job = job
+		t.job, t.detail = job, job.fitted(d)
 	}
 	a, ok := p.Agents[t.job.Agent]
 	if !ok {
@@ -86,14 +144,20 @@ func (p Plan) find(run ledger.Run, d ledger.Detail) (task, error) {
 	}
 	t.agent = a
 	t.model = a.Model
-	if t.job.Model != nil {
+	switch {
+	case t.job.Model != nil:
 		t.model = t.job.Model
+	case t.begun != nil && t.begun.Model != nil:
+		t.model = t.begun.Model
 	}
 	return t, nil
 }
 
 // needsModel says whether the run cannot go on without a language model.
 func (t task) needsModel() bool { return t.detail.Tool == "" && t.job.Playbook == nil }
+
+// phased says whether the run goes in phases: a fixed list of calls never does.
+func (t task) phased() bool { return t.agent.Phased && t.needsModel() }
 
 // wants says whether an outcome is one that the job tells about.
 func (n Notify) wants(o ledger.Outcome) bool {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"rouse/agent/loop"
 	"rouse/agent/model"
@@ -20,6 +21,9 @@ type recorder struct {
 	attempt ledger.Attempt
 	redact  *strings.Replacer
 }
+
+// Redact blacks secrets out of what an owner writes into the record.
+func (r *Runner) Redact(text string) string { return redactor(r.plan.Load().Secrets).Replace(text) }
 
 // redactor blacks secrets out, as they are and as JSON writes them.
 func redactor(secrets []string) *strings.Replacer {
@@ -46,7 +50,7 @@ func (r *recorder) clean(raw json.RawMessage) json.RawMessage {
 func (r *recorder) step(s loop.Step) ledger.Step {
 	return ledger.Step{
 		Run: r.attempt.Run, Attempt: r.attempt.Number, Number: s.Number, Message: r.clean(s.Message), Text: r.redact.Replace(s.Text), Notices: s.Notices,
-		Usage:     ledger.Usage{TokensIn: s.Usage.Input, TokensOut: s.Usage.Output, TokensCached: s.Usage.Cached},
+		Usage:     ledger.Usage{TokensIn: s.Usage.Input, TokensOut: s.Usage.Output, TokensCached: s.Usage.Cached, CostMicroUSD: s.CostMicroUSD},
 		StartedAt: s.StartedAt, FinishedAt: s.FinishedAt,
 	}
 }
@@ -80,15 +84,18 @@ func (r *recorder) FinishCall(ctx context.Context, c loop.Call) error {
 
 // history is what earlier attempts of a run left for the next one.
 type history struct {
-	calls    map[string]loop.Past // by key
-	messages []model.Message      // a model's transcript after the prompt
-	pending  []model.Call         // asked for at its end, without a result
+	calls    map[string]loop.Past     // by key
+	lasted   map[string]time.Duration // how long the calls took when they were made, by key
+	messages []model.Message          // a model's transcript after the prompt
+	pending  []model.Call             // asked for at its end, without a result
+	cutOff   bool                     // the last attempt was interrupted
 	// continues is the first of the interrupted attempts that this one goes on from, and
 	// took is what they took of the run's bounds.
 	continues int
+	began     bool // a step was made, in whatever attempt
 	took      struct {
 		steps, calls int
-		tokens       int64
+		tokens, cost int64
 	}
 }
 
@@ -96,7 +103,7 @@ type history struct {
 // used again. After a failure a playbook begins anew, but what has changed something is
 // not done twice; a model goes on from its transcript and is told how it ended.
 func (r *Runner) past(ctx context.Context, run ledger.Run, a ledger.Attempt) (history, error) {
-	h := history{calls: map[string]loop.Past{}}
+	h := history{calls: map[string]loop.Past{}, lasted: map[string]time.Duration{}}
 	if a.Number == 1 {
 		return h, nil
 	}
@@ -115,7 +122,7 @@ func (r *Runner) past(ctx context.Context, run ledger.Run, a ledger.Attempt) (hi
 	before := ledger.Attempt{}
 	for _, old := range attempts {
 		switch {
-		case old.State != ledger.AttemptInterrupted:
+		case !goesOn(old):
 			h.continues = old.Number + 1 // what failed is tried anew, with bounds of its own
 		case h.continues == 0:
 			h.continues = old.Number
@@ -125,22 +132,47 @@ func (r *Runner) past(ctx context.Context, run ledger.Run, a ledger.Attempt) (hi
 			break
 		}
 	}
+	h.cutOff = before.State == ledger.AttemptInterrupted
 	for _, c := range calls {
-		h.add(c, before.State == ledger.AttemptInterrupted)
+		h.add(c, goesOn(before))
 	}
 	for _, c := range calls {
 		if c.Attempt >= h.continues {
 			h.took.calls++
 		}
+		if _, known := h.lasted[c.Key]; !known && len(c.Envelope) > 0 && c.State != ledger.CallCancelled {
+			h.lasted[c.Key] = loop.Between(c.StartedAt, c.FinishedAt)
+		}
 	}
+	h.began = len(steps) > 0
 	for _, s := range steps {
+		h.took.cost += s.Usage.CostMicroUSD // what failed was paid all the same
 		if s.Attempt >= h.continues {
 			h.took.steps++
 			h.took.tokens += s.Usage.TokensIn + s.Usage.TokensOut
 		}
 	}
-	err = h.transcript(steps, calls, before)
+	items, err := r.ledger.ItemsOf(ctx, run.ID)
+	if err != nil {
+		return h, err
+	}
+	err = h.transcript(steps, calls, before, items)
 	return h, err
+}
+
+// goesOn says whether the attempt after this one goes on where it ended: it was cut off, or
+// it had asked something.
+func goesOn(a ledger.Attempt) bool {
+	return a.State == ledger.AttemptInterrupted || a.State == ledger.AttemptWaiting
+}
+
+// answer is what a model hears of the question that ended an attempt.
+func answer(i ledger.Item) model.Message {
+	text := "Nobody answered your question in time. Go on without an answer if that is possible; else end the run and say what is missing."
+	if i.State == ledger.ItemAnswered {
+		text = "Your owner answers: " + i.Answer
+	}
+	return model.Message{Role: model.RoleUser, Text: text}
 }
 
 // add keeps what is to be known of one recorded call.
@@ -148,7 +180,7 @@ func (h *history) add(c ledger.Call, interrupted bool) {
 	switch c.State {
 	case ledger.CallUncertain:
 		h.calls[c.Key] = loop.Past{Uncertain: true}
-	case ledger.CallDone, ledger.CallReplayed:
+	case ledger.CallDone, ledger.CallReplayed, ledger.CallDeduped:
 		if interrupted || c.Effect != ledger.EffectRead {
 			h.calls[c.Key] = loop.Past{Envelope: c.Envelope}
 		}
@@ -162,7 +194,7 @@ func (h *history) add(c ledger.Call, interrupted bool) {
 }
 
 // transcript rebuilds a model's messages from the record.
-func (h *history) transcript(steps []ledger.Step, calls []ledger.Call, before ledger.Attempt) error {
+func (h *history) transcript(steps []ledger.Step, calls []ledger.Call, before ledger.Attempt, items []ledger.Item) error {
 	results := map[string]json.RawMessage{}
 	for _, c := range calls {
 		if len(c.Envelope) > 0 && c.State != ledger.CallCancelled {
@@ -170,6 +202,10 @@ func (h *history) transcript(steps []ledger.Step, calls []ledger.Call, before le
 		}
 	}
 	for _, s := range steps {
+		for len(items) > 0 && items[0].Attempt < s.Attempt {
+			h.hear(items[0])
+			items = items[1:]
+		}
 		if len(s.Message) == 0 {
 			continue // a turn that failed, or that only finished older calls
 		}
@@ -189,6 +225,9 @@ func (h *history) transcript(steps []ledger.Step, calls []ledger.Call, before le
 			}
 		}
 	}
+	for _, i := range items {
+		h.hear(i)
+	}
 	if before.State == ledger.AttemptFailed && len(h.messages) > 0 {
 		if err := h.closePending(); err != nil {
 			return err
@@ -197,6 +236,20 @@ func (h *history) transcript(steps []ledger.Step, calls []ledger.Call, before le
 			Text: "Your last attempt at this task did not succeed: " + before.Error + "\nWhat your calls did so far stands. Go on from here."})
 	}
 	return nil
+}
+
+// hear adds what became of a question. Calls behind it were not made and do not appear
+// (OSA-06); the answer may be a reason not to make them.
+func (h *history) hear(i ledger.Item) {
+	for at := len(h.messages) - 1; at >= 0 && len(h.pending) > 0; at-- {
+		if m := &h.messages[at]; m.Role == model.RoleAssistant {
+			m.Calls = slices.DeleteFunc(m.Calls, func(c model.Call) bool {
+				return slices.ContainsFunc(h.pending, func(p model.Call) bool { return p.Key == c.Key })
+			})
+			break
+		}
+	}
+	h.messages, h.pending = append(h.messages, answer(i)), nil
 }
 
 // closePending answers the calls that a failed attempt left open: they are not made now.

@@ -6,16 +6,19 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"rouse/agent/loop"
+	"rouse/agent/loop/memory"
 	"rouse/agent/model"
 	"rouse/agent/model/playbook"
 	"rouse/agent/tool"
 	"rouse/agent/tool/control"
 	"rouse/agent/tool/db"
 	"rouse/agent/tool/file"
+	"rouse/agent/tool/next"
 	"rouse/agentdb"
 	"rouse/agentdb/ledger"
 )
@@ -24,32 +27,29 @@ import (
 type Options struct {
 	Ledger    *ledger.Ledger
 	Databases *agentdb.Pool
+	Manifests string // folder for the lists of the files of batches
 	Logger    *slog.Logger
-	// Channels are the notification channels; the first is the default.
-	Channels []string
-	// Secrets are values that must not reach the record.
-	Secrets []string
 }
 
 // Runner executes runs. It satisfies dispatch.Executor.
 type Runner struct {
 	ledger    *ledger.Ledger
 	databases *agentdb.Pool
+	manifests string
 	log       *slog.Logger
-	channels  []string
-	secrets   []string
 	plan      atomic.Pointer[Plan]
+	told      sync.Map // the warnings of budgets that were given
 }
 
 // New checks the options. Set gives the runner somebody to run.
 func New(o Options) (*Runner, error) {
-	if o.Ledger == nil || o.Databases == nil {
-		return nil, errors.New("agent: a ledger and the databases are needed")
+	if o.Ledger == nil || o.Databases == nil || o.Manifests == "" {
+		return nil, errors.New("agent: a ledger, the databases and a folder for manifests are needed")
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	r := &Runner{ledger: o.Ledger, databases: o.Databases, log: o.Logger, channels: o.Channels, secrets: o.Secrets}
+	r := &Runner{ledger: o.Ledger, databases: o.Databases, manifests: o.Manifests, log: o.Logger}
 	r.plan.Store(&Plan{})
 	return r, nil
 }
@@ -85,27 +85,49 @@ func (r *Runner) Execute(ctx context.Context, run ledger.Run, a ledger.Attempt) 
 	if err != nil {
 		return failed(ledger.OutcomeError, "%s", err.Error()), nil
 	}
-	if d.File != nil {
-		if res, gone := r.checkFile(ctx, run, &t); gone {
-			return res, nil
+	if d.Wake != nil {
+		if t.job.Prompt, err = r.wakePrompt(ctx, run, t); err != nil {
+			return ledger.Result{}, err
 		}
+	}
+	var res ledger.Result
+	over := false
+	switch {
+	case t.detail.File != nil:
+		res, over, err = r.checkFile(ctx, run, &t)
+	case len(t.detail.Files) > 0:
+		res, over, err = r.checkFiles(ctx, run, a, &t)
+	}
+	if over || err != nil {
+		return res, err
+	}
+	if res, closed, err := r.gates(ctx, run, a, t); closed || err != nil {
+		return res, err
 	}
 	return r.attempt(ctx, run, a, t)
 }
 
 // attempt gives the task to the loop, and checks what it did.
 func (r *Runner) attempt(ctx context.Context, run ledger.Run, a ledger.Attempt, t task) (ledger.Result, error) {
+	if len(t.files) > 0 {
+		var err error
+		if t.manifest, err = r.writeManifest(run, t); err != nil {
+			return ledger.Result{}, err
+		}
+		defer r.removeManifest(run.ID)
+	}
 	data, err := r.data(ctx, run, a, t)
 	if err != nil {
 		return ledger.Result{}, err
 	}
-	registry, err := r.tools(t)
+	t.board = &memory.Board{}
+	registry, err := r.tools(t, a)
 	if err != nil {
 		return failed(ledger.OutcomeError, "the tools of agent %s cannot be set up: %v", t.agent.Name, err), nil
 	}
 	o := loop.Options{
 		Registry: registry, Bounds: bounds(t),
-		Recorder:   &recorder{ledger: r.ledger, attempt: a, redact: redactor(r.secrets)},
+		Recorder:   &recorder{ledger: r.ledger, attempt: a, redact: redactor(t.secrets)},
 		Invocation: tool.Invocation{Run: run.ID, Attempt: a.Number, Job: run.Job, Agent: t.agent.Name},
 	}
 	past, err := r.past(ctx, run, a)
@@ -114,6 +136,10 @@ func (r *Runner) attempt(ctx context.Context, run ledger.Run, a ledger.Attempt, 
 	}
 	if err := r.speaker(&o, t, data, past); err != nil {
 		return failed(ledger.OutcomeError, "%s", err.Error()), nil
+	}
+	if t.needsModel() {
+		o.Bounds = o.Bounds.AfterCost(past.took.cost)
+		o.Budget = r.newBudget(run, a, t, o.Bounds, !past.began)
 	}
 	if o.System != "" && t.agent.Database {
 		tables, err := r.tables(ctx, t.agent.Name)
@@ -124,6 +150,9 @@ func (r *Runner) attempt(ctx context.Context, run ledger.Run, a ledger.Attempt, 
 	}
 	started := a.StartedAt
 	res, err := loop.Run(ctx, o)
+	if err == nil {
+		err = r.ownExpected(context.WithoutCancel(ctx), a, t)
+	}
 	if err != nil {
 		return ledger.Result{}, err
 	}
@@ -136,7 +165,10 @@ func (r *Runner) speaker(o *loop.Options, t task, data map[string]any, past hist
 	case t.detail.Tool != "":
 		o.Provider, o.Policy, o.Past = byHand{t.detail}, loop.Playbook(), past.calls
 	case t.job.Playbook != nil:
-		p, err := playbook.New(playbook.Options{Calls: t.job.Playbook, Data: data})
+		p, err := playbook.New(playbook.Options{Calls: t.job.Playbook, Data: data, Recorded: func(key string) bool {
+			_, ok := past.calls[key]
+			return ok
+		}})
 		if err != nil {
 			return err
 		}
@@ -145,18 +177,21 @@ func (r *Runner) speaker(o *loop.Options, t task, data map[string]any, past hist
 		return fmt.Errorf("agent %s has no model; add one under models: in the configuration", t.agent.Name)
 	default:
 		prompt := t.job.Prompt
-		if t.detail.Prompt == "" { // an ad-hoc prompt is not a template
+		if t.detail.Prompt == "" && t.detail.Wake == nil { // only a job's prompt is a template
 			var err error
 			if prompt, err = playbook.Expand("prompt", t.job.Prompt, data); err != nil {
 				return err
 			}
 		}
 		o.Provider, o.Policy = t.model.Provider, loop.Headless()
-		o.MaxOutput, o.Temperature = t.model.MaxOutput, t.model.Temperature
+		o.MaxOutput, o.Window, o.Temperature = t.model.MaxOutput, t.model.Window, t.model.Temperature
 		o.System = system(t)
 		o.Messages = append([]model.Message{{Role: model.RoleUser, Text: prompt}}, past.messages...)
-		o.Past, o.Pending = past.calls, past.pending
+		o.Past, o.Pending, o.CutOff = past.calls, past.pending, past.cutOff
 		o.Bounds = o.Bounds.After(past.took.steps, past.took.calls, past.took.tokens)
+		if t.agent.Phased {
+			o.Policy, o.Board, o.Took, o.Taken = loop.Phased(), t.board, past.lasted, past.took.steps
+		}
 	}
 	return nil
 }
@@ -177,48 +212,68 @@ func (r *Runner) tables(ctx context.Context, agent string) (string, error) {
 
 // data is what templates can name.
 func (r *Runner) data(ctx context.Context, run ledger.Run, a ledger.Attempt, t task) (map[string]any, error) {
-	var lastSuccess, lastRun time.Time
-	if run.Job != "" {
-		good, ok, err := r.ledger.LastSuccess(ctx, run.Job)
-		if err != nil {
-			return nil, err
+	lastSuccess, lastRun, err := r.times(ctx, run)
+	if err != nil {
+		return nil, err
+	}
+	data := templateData(run, a.Number, t.detail, lastSuccess, lastRun)
+	if len(t.files) > 0 {
+		data["Files"], data["Manifest"] = t.files, t.manifest
+	}
+	return data, nil
+}
+
+// times are when the run's job last succeeded, and when it last ended at all. A run that
+// was skipped did nothing: did it count, a job whose gate asks for six hours since the
+// last run would never run again.
+func (r *Runner) times(ctx context.Context, run ledger.Run) (lastSuccess, lastRun time.Time, err error) {
+	if run.Job == "" {
+		return lastSuccess, lastRun, nil
+	}
+	good, ok, err := r.ledger.LastSuccess(ctx, run.Job)
+	if err != nil {
+		return lastSuccess, lastRun, err
+	}
+	if ok {
+		lastSuccess = good.FinishedAt
+	}
+	f := ledger.Filter{Job: run.Job, State: ledger.StateFinished, Before: run.ID, Limit: 1}
+	for ; ; f.Limit = min(2*f.Limit, 1000) {
+		before, err := r.ledger.Runs(ctx, f)
+		if err != nil || len(before) == 0 {
+			return lastSuccess, lastRun, err
 		}
-		if ok {
-			lastSuccess = good.FinishedAt
-		}
-		before, err := r.ledger.Runs(ctx, ledger.Filter{Job: run.Job, State: ledger.StateFinished, Before: run.ID, Limit: 1})
-		if err != nil {
-			return nil, err
-		}
-		if len(before) > 0 {
-			lastRun = before[0].FinishedAt
+		for _, b := range before {
+			if b.Outcome != ledger.OutcomeSkipped {
+				return lastSuccess, b.FinishedAt, nil
+			}
+			f.Before = b.ID
 		}
 	}
-	return templateData(run, a.Number, t.detail, lastSuccess, lastRun), nil
 }
 
 // tools are the tools of the task within the agent's grants.
-func (r *Runner) tools(t task) (*tool.Registry, error) {
+func (r *Runner) tools(t task, a ledger.Attempt) (*tool.Registry, error) {
 	if err := os.MkdirAll(t.agent.Workdir, 0o755); err != nil {
 		return nil, fmt.Errorf("the workdir cannot be made: %w", err)
 	}
-	var grants []tool.Grant
-	for _, p := range t.agent.Read {
-		grants = append(grants, tool.Grant{Path: p})
-	}
-	for _, p := range t.agent.Write {
-		grants = append(grants, tool.Grant{Path: p, Write: true})
-	}
-	if t.detail.File != nil {
-		grants = append(grants, tool.Grant{Path: t.detail.File.Path, File: true})
-	}
-	roots, err := tool.NewRoots(t.agent.Workdir, grants)
+	roots, err := tool.NewRoots(t.agent.Workdir, grants(t))
 	if err != nil {
 		return nil, err
 	}
-	all, err := control.Tools(control.Options{Ledger: r.ledger, Channels: r.channels})
+	if t.job.Watched.Folder != "" {
+		roots.OnOutput(func(ctx context.Context, o tool.Output) error { return r.own(context.WithoutCancel(ctx), a, t, o) })
+	}
+	all, err := control.Tools(control.Options{Ledger: r.ledger, Channels: t.channels, Board: t.board})
 	if err != nil {
 		return nil, err
+	}
+	if t.needsModel() { // a playbook could not hear the answer
+		clarify, err := control.Clarify()
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, clarify)
 	}
 	files, err := file.Tools(roots)
 	if err != nil {
@@ -232,16 +287,67 @@ func (r *Runner) tools(t task) (*tool.Registry, error) {
 		}
 		all = append(all, rows...)
 	}
+	if t.agent.SelfScheduling != nil {
+		plans, err := next.Tools(next.Options{Ledger: r.ledger, Limits: *t.agent.SelfScheduling, Wake: t.detail.Wake, Redact: redactor(t.secrets).Replace})
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, plans...)
+	}
 	registry, err := tool.NewRegistry(all...)
 	if err != nil {
 		return nil, err
 	}
-	return registry.Filter(t.agent.Allow, t.agent.Deny), nil
+	registry = registry.Filter(t.agent.Allow, t.agent.Deny)
+	if !t.phased() {
+		return registry, nil
+	}
+	step, err := loop.StepTool()
+	if err != nil {
+		return nil, err
+	}
+	return registry.With(step)
 }
 
-// bounds are the job's where it gives any, else the agent's.
+// grants are the places that a run may reach: the agent's own, and what started the run. Of
+// a folder that is to come to rest that is all of it: its list of changes is cut when it is
+// long, and what is right to do with one file depends on the others.
+func grants(t task) []tool.Grant {
+	var out []tool.Grant
+	for _, p := range t.agent.Read {
+		out = append(out, tool.Grant{Path: p})
+	}
+	for _, p := range t.agent.Write {
+		out = append(out, tool.Grant{Path: p, Write: true})
+	}
+	files := present(t.files)
+	if t.detail.File != nil {
+		files = []ledger.File{*t.detail.File}
+	}
+	for _, f := range files {
+		out = append(out, tool.Grant{Path: f.Path, File: true})
+	}
+	if t.manifest != "" {
+		out = append(out, tool.Grant{Path: t.manifest, File: true})
+	}
+	if t.detail.Folder != "" {
+		out = append(out, tool.Grant{Path: t.detail.Folder})
+	}
+	return out
+}
+
+// bounds are the job's where it gives any, else the agent's. A wake stays within those of
+// the job that its chain goes back to, so that no job sets anything going that is larger
+// than itself.
 func bounds(t task) loop.Bounds {
-	b, j := t.agent.Bounds, t.job.Bounds
+	if t.begun != nil {
+		return t.agent.Bounds.Within(over(t.agent.Bounds, t.begun.Bounds))
+	}
+	return over(t.agent.Bounds, t.job.Bounds)
+}
+
+// over is b with what j gives.
+func over(b, j loop.Bounds) loop.Bounds {
 	if j.Steps != 0 {
 		b.Steps = j.Steps
 	}
@@ -257,6 +363,9 @@ func bounds(t task) loop.Bounds {
 	if j.Tokens != 0 {
 		b.Tokens = j.Tokens
 	}
+	if j.CostMicroUSD != 0 {
+		b.CostMicroUSD = j.CostMicroUSD
+	}
 	if j.Output != 0 {
 		b.Output = j.Output
 	}
@@ -268,7 +377,15 @@ func (r *Runner) judge(ctx context.Context, t task, started time.Time, res loop.
 	out := ledger.Result{
 		Outcome: ledger.Outcome(res.Outcome), Exit: string(res.Exit), Summary: res.Summary, Error: res.Error, Verified: res.Verified,
 		Steps: res.Steps, Calls: res.Calls,
-		Usage: ledger.Usage{TokensIn: res.Usage.Input, TokensOut: res.Usage.Output, TokensCached: res.Usage.Cached},
+		Usage: ledger.Usage{TokensIn: res.Usage.Input, TokensOut: res.Usage.Output, TokensCached: res.Usage.Cached, CostMicroUSD: res.CostMicroUSD},
+	}
+	if q := res.Wait; q != nil {
+		asker := t.job.Name
+		if asker == "" {
+			asker = t.agent.Name
+		}
+		out.Wait = &ledger.Question{Title: asker + " asks", Message: q.Question, Options: q.Options, Multiple: q.AllowMultiple}
+		return out, nil
 	}
 	if !out.Outcome.Done() {
 		return out, nil

@@ -43,7 +43,7 @@ func setup(t *testing.T, turns ...modeltest.Turn) *bench {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { b.pool.Close() })
-	if b.runner, err = agent.New(agent.Options{Ledger: b.ledger, Databases: b.pool, Channels: []string{"desktop"}, Secrets: []string{"sk-canary", "sk-canary-and-more"}}); err != nil {
+	if b.runner, err = agent.New(agent.Options{Ledger: b.ledger, Databases: b.pool, Manifests: filepath.Join(b.dir, "manifests")}); err != nil {
 		t.Fatal(err)
 	}
 	p, err := openai.New(openai.Options{BaseURL: b.server.URL, Model: "scripted"})
@@ -55,7 +55,8 @@ func setup(t *testing.T, turns ...modeltest.Turn) *bench {
 			"clerk": {Name: "clerk", Workdir: filepath.Join(b.dir, "work"), Database: true, Model: &agent.Model{Name: "scripted", Provider: p}},
 			"plain": {Name: "plain", Workdir: filepath.Join(b.dir, "plain")},
 		},
-		Jobs: map[string]agent.Job{},
+		Jobs:     map[string]agent.Job{},
+		Channels: []string{"desktop"}, Secrets: []string{"sk-canary", "sk-canary-and-more"},
 	}
 	return b
 }

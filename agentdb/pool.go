@@ -17,7 +17,7 @@ const defaultOpen = 16
 type PoolOptions struct {
 	Dir   string                   // each agent has Dir/NAME/db.sqlite
 	Max   int                      // open files kept; 0 means 16. More are open only while in use.
-	Quota func(agent string) int64 // bytes; nil, or 0, means no limit
+	Quota func(agent string) int64 // bytes, asked anew each time; nil, or 0, means no limit
 }
 
 // Pool opens agents' databases when they are first asked for.
@@ -83,6 +83,7 @@ func (p *Pool) Get(ctx context.Context, agent string) (db *DB, release func(), e
 		release()
 		return nil, nil, fmt.Errorf("the database of agent %s: %w", agent, s.err)
 	}
+	s.db.quota.set(p.o.Quota(agent))
 	return s.db, release, nil
 }
 

@@ -77,6 +77,29 @@ func TestPoolIsLazy(t *testing.T) {
 	}
 }
 
+// OSA-62: another quota holds for a file that is open already, from when it is next asked for.
+func TestPoolAsksForQuotas(t *testing.T) {
+	var quota int64 = 1
+	p := pool(t, agentdb.PoolOptions{Quota: func(string) int64 { return quota }})
+	for _, c := range []struct {
+		quota   int64
+		refused bool
+	}{{1, true}, {1 << 20, false}, {1, true}, {0, false}} {
+		quota = c.quota
+		db, release, err := p.Get(t.Context(), "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer release() // so that the file stays open
+		_, err = db.CreateTable(t.Context(), agentdb.By{}, agentdb.TableSpec{Name: fmt.Sprint("t", c.quota), Purpose: "p", Columns: []agentdb.Column{{Name: "a", Type: "TEXT"}}})
+		if c.refused {
+			wantError(t, err, "rejected", "", "quota")
+		} else if err != nil {
+			t.Errorf("with a quota of %d: %v", c.quota, err)
+		}
+	}
+}
+
 // Files in use stay open however many they are, and one agent has one writer.
 func TestPoolUnderConcurrency(t *testing.T) {
 	p := pool(t, agentdb.PoolOptions{Max: 2})

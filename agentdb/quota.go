@@ -12,11 +12,23 @@ import (
 // quota bounds the file with its log (OSA-62). It is measured after each commit and
 // refuses the write after the one that went over it.
 type quota struct {
-	limit int64
-
 	mu     sync.Mutex
+	limit  int64
 	used   int64
 	warned bool // since the use was last under 80 %
+}
+
+func (q *quota) set(limit int64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.limit = limit
+}
+
+// near says whether so many bytes are over 80 % of the limit.
+func (q *quota) near(used int64) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.limit > 0 && used >= q.limit/5*4
 }
 
 func (q *quota) check() error {
@@ -52,7 +64,7 @@ func (db *DB) measure(ctx context.Context) (warning string, err error) {
 	if err != nil {
 		return "", err
 	}
-	if db.quota.limit > 0 && used >= db.quota.limit/5*4 {
+	if db.quota.near(used) {
 		if _, err := db.db.Read().ExecContext(ctx, "pragma wal_checkpoint(truncate)"); err != nil {
 			return "", fmt.Errorf("cannot empty the log of %s, so it counts against the quota: %w", db.path, err)
 		}

@@ -2,10 +2,12 @@
 //
 // # Design
 //
-// A heap holds the next nominal instant of every schedule. robfig/cron is the one
-// wake-up: a single entry whose Schedule answers "at the head of the heap, and at least
-// every thirty seconds", so a suspended machine or a stepped clock is noticed by looking
-// at the wall clock again, not by a timer that was set long ago.
+// The Timetable is a heap with the next nominal instant of every job and slot. It has no
+// clock and no database: the Scheduler, and a simulation, hand it the time and record what
+// it decides. robfig/cron is the one wake-up: a single entry that is armed for the head of
+// the heap, and for thirty seconds at most, so a suspended machine or a stepped clock is
+// noticed by comparing the wall clock with the time that has passed, not by a timer that
+// was set long ago.
 //
 // At a wake-up every schedule that is due reports its instants since its watermark, with
 // the decision of package schedule, and all of them become rows in one transaction of the

@@ -1,12 +1,10 @@
 package scheduler
 
 import (
-	"cmp"
-	"container/heap"
 	"context"
+	"encoding/json"
 	"errors"
 	"log/slog"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -17,8 +15,24 @@ import (
 	"rouse/scheduler/schedule"
 )
 
-// wakeCap is the longest sleep: how late a suspend or a clock step can be noticed.
-const wakeCap = 30 * time.Second
+const (
+	// wakeCap is the longest sleep: how late a suspend or a clock step can be noticed.
+	wakeCap = 30 * time.Second
+	// retryAfter is when what could not be recorded is tried again.
+	retryAfter = time.Second
+	// slow is how long recording takes when something else is in its way.
+	slow = time.Second
+)
+
+// StepNoticed is how far wall clock and passed time may drift apart between two looks.
+const StepNoticed = 2 * time.Second
+
+// SourceStart is the source of an occurrence that is due because the daemon started;
+// schedules have their own names.
+const SourceStart = "start"
+
+// OverlapQueueAll lets every occurrence of a job wait for the ones before it.
+const OverlapQueueAll = "queue_all"
 
 // Job is a job with its schedules.
 type Job struct {
@@ -33,37 +47,36 @@ type Job struct {
 type Options struct {
 	Ledger *ledger.Ledger
 	Logger *slog.Logger
+	Lanes  int              // how many runs may be on at once; 0: slots of low priority always find one
+	Now    func() time.Time // the wall clock; nil means the system's
 }
 
-// Scheduler keeps the clock for all jobs.
+// Scheduler keeps the clock for all jobs and slots.
 type Scheduler struct {
 	ledger *ledger.Ledger
 	log    *slog.Logger
+	now    func() time.Time
 	ready  chan struct{}
 	once   sync.Once
 	fire   chan struct{} // capacity 1: the cron entry came due
 	rearm  chan struct{} // capacity 1: the head of the heap may have changed
 
-	failing bool // whether due jobs could not be recorded when last tried; of the loop alone
+	// Of the loop alone.
+	failing bool // whether what is due could not be recorded when last tried
+	looked  look
+	// The last time for which it could not be written, or took too long for others to be in time.
+	stuckFrom, stuckTo time.Time
+	armed              time.Time // what the cron entry is set to
 
-	mu    sync.Mutex
-	jobs  map[string]*job
-	heads queue
+	mu     sync.Mutex
+	lanes  int
+	since  time.Time // when the loop began; only the loop sets it
+	table  *Timetable
+	pauses []ledger.Pause
 }
 
-// job is a configured job with how far it has been dealt with.
-type job struct {
-	Job
-	watermark time.Time
-	next      time.Time // of all its schedules; zero: never again
-	start     time.Time // when it has to run because the scheduler started; zero: it has not
-}
-
-// Upcoming is a coming occurrence.
-type Upcoming struct {
-	Job, Source     string
-	Nominal, Actual time.Time
-}
+// look is one look at the wall clock, and at the one that only runs forward.
+type look struct{ wall, steady time.Time }
 
 // New checks the options.
 func New(o Options) (*Scheduler, error) {
@@ -73,8 +86,13 @@ func New(o Options) (*Scheduler, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
 	return &Scheduler{
-		ledger: o.Ledger, log: o.Logger, jobs: map[string]*job{},
+		ledger: o.Ledger, log: o.Logger, lanes: o.Lanes, table: NewTimetable(),
+		// The wall clock leaves the monotonic one out: that stops while a machine is suspended.
+		now:   func() time.Time { return o.Now().UTC().Round(0) },
 		ready: make(chan struct{}), fire: make(chan struct{}, 1), rearm: make(chan struct{}, 1),
 	}, nil
 }
@@ -82,54 +100,94 @@ func New(o Options) (*Scheduler, error) {
 // Ready is closed when every schedule is armed.
 func (s *Scheduler) Ready() <-chan struct{} { return s.ready }
 
-// Set replaces the jobs. One whose schedules did not change keeps its place in time.
-func (s *Scheduler) Set(ctx context.Context, jobs []Job) error {
-	now := time.Now()
+// Set replaces the jobs, and names the agents that may plan their own runs; what others
+// had planned is taken back. A job whose schedules did not change keeps its place in time.
+func (s *Scheduler) Set(ctx context.Context, jobs []Job, selfScheduling []string) error {
+	now := s.now()
 	specs := make([]ledger.JobSpec, len(jobs))
 	for i, j := range jobs {
-		specs[i] = ledger.JobSpec{Name: j.Name, Agent: j.Agent, ScheduleHash: hash(j.Schedules)}
+		specs[i] = ledger.JobSpec{Name: j.Name, Agent: j.Agent, ScheduleHash: Hash(j)}
 	}
 	states, err := s.ledger.SyncJobs(ctx, now, specs)
 	if err != nil {
 		return err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.jobs, s.heads = make(map[string]*job, len(jobs)), nil
+	if err := s.ledger.KeepSlots(ctx, selfScheduling); err != nil {
+		return err
+	}
+	return s.fill(ctx, now, jobs, states)
+}
+
+// Look is Set for a command that only wants to know what comes next: it writes nothing.
+func (s *Scheduler) Look(ctx context.Context, jobs []Job) error {
+	known, err := s.ledger.Jobs(ctx)
+	if err != nil {
+		return err
+	}
+	states := map[string]ledger.JobState{}
+	for _, st := range known {
+		states[st.Name] = st
+	}
+	now := s.now().Truncate(time.Millisecond) // as the ledger would keep it
 	for _, j := range jobs {
-		st := states[j.Name]
-		j.Schedules = slices.Clone(j.Schedules)
-		for i, sch := range j.Schedules {
-			j.Schedules[i] = sch.WithAnchor(st.Anchor)
-		}
-		entry := &job{Job: j, watermark: st.Watermark}
-		s.jobs[j.Name] = entry
-		if entry.next = next(j.Schedules, entry.watermark); !entry.next.IsZero() {
-			s.heads = append(s.heads, entry)
+		if st, ok := states[j.Name]; !ok || st.ScheduleHash != Hash(j) {
+			states[j.Name] = ledger.JobState{Anchor: now, Watermark: now}
 		}
 	}
-	heap.Init(&s.heads)
+	return s.fill(ctx, now, jobs, states)
+}
+
+// fill makes the timetable anew.
+func (s *Scheduler) fill(ctx context.Context, now time.Time, jobs []Job, states map[string]ledger.JobState) error {
+	table := NewTimetable()
+	for _, j := range jobs {
+		st := states[j.Name]
+		if st.Watermark.After(now) { // the clock ran ahead and was set back meanwhile
+			st.Watermark = now
+		}
+		table.Put(j, st.Anchor, st.Watermark)
+	}
+	s.mu.Lock()
+	s.table = table
+	s.mu.Unlock()
+	if err := s.readPlans(ctx); err != nil {
+		return err
+	}
 	poke(s.rearm)
 	return nil
 }
 
-func hash(schedules []*schedule.Schedule) string {
+// SetLanes says how many runs may be on at once; see Options.
+func (s *Scheduler) SetLanes(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lanes = n
+}
+
+// readPlans takes up the pauses and slots of the ledger.
+func (s *Scheduler) readPlans(ctx context.Context) error {
+	pauses, err := s.ledger.Pauses(ctx, time.Time{})
+	if err != nil {
+		return err
+	}
+	slots, err := s.ledger.Slots(ctx)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.pauses = pauses
+	s.table.PutSlots(slots)
+	return nil
+}
+
+// Hash changes when the instants that a job means change.
+func Hash(j Job) string {
 	var parts []string
-	for _, s := range schedules {
+	for _, s := range j.Schedules {
 		parts = append(parts, s.Hash())
 	}
 	return strings.Join(parts, "+")
-}
-
-// next is the earliest instant of several schedules.
-func next(schedules []*schedule.Schedule, after time.Time) time.Time {
-	var first time.Time
-	for _, s := range schedules {
-		if t := s.Next(after); !t.IsZero() && (first.IsZero() || t.Before(first)) {
-			first = t
-		}
-	}
-	return first
 }
 
 func poke(c chan struct{}) {
@@ -141,241 +199,182 @@ func poke(c chan struct{}) {
 
 // Run fires what comes due until ctx ends. What came due while nobody ran is decided first.
 func (s *Scheduler) Run(ctx context.Context) error {
-	s.armStarts()
+	s.mu.Lock()
+	s.since = s.now()
+	s.table.Start(s.since)
+	s.mu.Unlock()
+	s.looked = look{s.since, time.Now()}
+	s.note(ctx, "daemon.started", nil)
+	clock := cron.New(cron.WithLocation(time.UTC))
+	clock.Start()
+	defer func() {
+		<-clock.Stop().Done()
+		s.note(context.WithoutCancel(ctx), "daemon.stopped", nil)
+	}()
+	var entry cron.EntryID
+	stale := true // something may have been written since Set
 	for {
+		replanned := s.ledger.Replanned()
+		if stale {
+			if err := s.readPlans(ctx); err != nil && ctx.Err() == nil {
+				s.log.Error("pauses and slots could not be read; they are read again", "error", err)
+			} else {
+				stale = false
+			}
+		}
 		s.dispatchDue(ctx)
 		s.once.Do(func() { close(s.ready) })
-		// cron.Cron is rebuilt when the head moves: its own timer cannot be moved nearer.
-		clock := cron.New(cron.WithLocation(time.UTC))
-		clock.Schedule(wake{s}, cron.FuncJob(func() { poke(s.fire) }))
-		clock.Start()
-		over := false
+		head := s.head(stale)
+		switch {
+		case !head.After(s.now()): // came due while the last batch was recorded
+			poke(s.fire)
+		case !head.Equal(s.armed):
+			clock.Remove(entry)
+			s.armed = head
+			entry = clock.Schedule(wake{s, head}, cron.FuncJob(func() { poke(s.fire) }))
+		}
 		select {
 		case <-ctx.Done():
-			over = true
-		case <-s.fire:
-		case <-s.rearm:
-		}
-		<-clock.Stop().Done()
-		if over {
 			return nil
+		case <-s.fire:
+			s.armed = time.Time{} // cron has set the entry to its next time by itself
+		case <-s.rearm:
+		case <-replanned:
+			stale = true
 		}
 	}
 }
 
-// armStarts makes the jobs that ask for it due now. A start is an occurrence like those of
-// a schedule, so a daemon that is restarted in a loop piles nothing up: overlap decides.
-func (s *Scheduler) armStarts() {
-	now := wallClock()
+// head is when to look again at the latest.
+func (s *Scheduler) head(stale bool) time.Time {
+	now := s.now()
+	at := now.Add(wakeCap)
+	if stale {
+		at = now.Add(retryAfter)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.heads = s.heads[:0]
-	for _, j := range s.jobs {
-		if j.RunOnStart {
-			j.start, j.next = now, now
-		}
-		if !j.next.IsZero() {
-			s.heads = append(s.heads, j)
-		}
-	}
-	heap.Init(&s.heads)
-}
-
-// wallClock leaves the monotonic clock out: that one stops while a machine is suspended.
-func wallClock() time.Time { return time.Now().UTC().Round(0) }
-
-// wake is the only entry of the cron clock.
-type wake struct{ s *Scheduler }
-
-// Next is the head of the heap, and never further than wakeCap from now. robfig may pass
-// a time of before a slow wake-up, so the clock is read here.
-func (w wake) Next(time.Time) time.Time {
-	now := time.Now()
-	w.s.mu.Lock()
-	defer w.s.mu.Unlock()
-	at := now.Add(wakeCap)
-	if len(w.s.heads) > 0 && w.s.heads[0].next.Before(at) {
-		at = w.s.heads[0].next
-	}
-	if !at.After(now) {
-		at = now.Add(time.Millisecond)
+	if head := s.table.Head(); !head.IsZero() && head.Before(at) {
+		at = head
 	}
 	return at
 }
 
+// wake is the only entry of the cron clock.
+type wake struct {
+	s  *Scheduler
+	at time.Time // of the wall clock
+}
+
+// Next is what is armed, and never further than wakeCap from now. robfig may pass a time
+// of before a slow wake-up, so the clocks are read here: how long until then is told by the
+// wall clock, and counted by the one that robfig's timer runs on.
+func (w wake) Next(time.Time) time.Time {
+	left := w.at.Sub(w.s.now())
+	if left <= 0 { // fired, or will be at once: the loop arms the next
+		left = time.Second
+	}
+	return time.Now().Add(min(left, wakeCap))
+}
+
+// note leaves a word in the record about the clock or the daemon; that it cannot be
+// written must not keep the clock from running.
+func (s *Scheduler) note(ctx context.Context, kind string, data map[string]any) {
+	text, err := json.Marshal(data)
+	if err == nil {
+		err = s.ledger.AppendEvents(ctx, ledger.Event{Kind: kind, At: s.now(), Data: text})
+	}
+	if err != nil && ctx.Err() == nil {
+		s.log.Error("an event could not be recorded", "event", kind, "error", err)
+	}
+}
+
+// lookAtClock compares the wall clock with the time that has passed: it notices a machine
+// that slept and a clock that was set.
+func (s *Scheduler) lookAtClock(ctx context.Context) Circumstances {
+	was, is := s.looked, look{s.now(), time.Now()}
+	s.looked = is
+	stepped := is.wall.Sub(was.wall) - is.steady.Sub(was.steady)
+	c := Circumstances{Since: s.since, Stepped: stepped, Looked: was.wall}
+	switch {
+	case stepped >= StepNoticed:
+		s.log.Warn("the machine slept, or its clock was set forward", "by", stepped.Round(time.Millisecond), "from", was.wall, "to", is.wall)
+		s.note(ctx, "clock.stepped", map[string]any{"seconds": stepped.Seconds(), "from": was.wall})
+	case stepped <= -StepNoticed:
+		s.log.Warn("the clock was set back; what ran before does not run again", "by", -stepped.Round(time.Millisecond), "from", was.wall, "to", is.wall)
+		s.note(ctx, "clock.stepped", map[string]any{"seconds": stepped.Seconds(), "from": was.wall})
+		if err := s.ledger.Rewind(ctx, is.wall); err != nil && ctx.Err() == nil {
+			s.log.Error("the watermarks could not be set back", "error", err)
+		}
+		s.mu.Lock()
+		s.table.Rewind(is.wall)
+		s.mu.Unlock()
+	}
+	return c
+}
+
 // dispatchDue records every instant that has come. What cannot be written now stays due.
 func (s *Scheduler) dispatchDue(ctx context.Context) {
-	now := wallClock()
+	c := s.lookAtClock(ctx)
+	now := s.looked.wall
 	s.mu.Lock()
-	var due []ledger.Due
-	marks := map[string]time.Time{}
-	var touched []*job
-	var events []ledger.Event
-	for len(s.heads) > 0 && !s.heads[0].next.After(now) {
-		j := heap.Pop(&s.heads).(*job)
-		touched = append(touched, j)
-		d, e := j.due(now)
-		due, events = append(due, d...), append(events, e...)
-		marks[j.Name] = now
-	}
+	table, lanes := s.table, s.lanes
+	c.Pauses, c.StuckFrom, c.StuckTo = s.pauses, s.stuckFrom, s.stuckTo
+	batch := table.Take(now, c)
 	s.mu.Unlock()
-	if len(touched) == 0 {
+	if batch.Empty() {
 		return
 	}
-	// Accepted in the order in which they start, whichever job they are of.
-	slices.SortStableFunc(due, func(a, b ledger.Due) int { return a.Actual.Compare(b.Actual) })
-	recorded, err := s.ledger.RecordDue(ctx, now, due, marks)
-	if err == nil && len(events) > 0 {
-		err = s.ledger.AppendEvents(ctx, events...)
-	}
-	if ctx.Err() == nil {
-		s.logFailure(err, len(touched))
-	}
+	recorded, err := s.ledger.RecordDue(ctx, now, batch.Due, batch.Marks)
 	for _, o := range recorded {
-		if o.Decision != ledger.DecisionRun {
+		if err == nil && o.Decision != ledger.DecisionRun {
 			s.log.Info("an occurrence does not run", "job", o.Job, "nominal", o.Nominal, "decision", o.Decision, "reason", o.Reason)
 		}
 	}
-	s.putBack(touched, now, err)
+	var slots []ledger.SlotDecision
+	if err == nil && len(batch.Slots) > 0 {
+		slots, err = s.ledger.FireSlots(ctx, now, lanes, batch.Slots...)
+	}
+	if ctx.Err() == nil {
+		s.noteStuck(c.Looked, err)
+		s.logFailure(err, len(batch.Marks)+len(batch.Slots))
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err != nil {
+		table.Postpone(batch, s.now().Add(retryAfter)) // a locked ledger may have taken its time to fail
+		return
+	}
+	table.Advance(batch)
+	for _, d := range slots {
+		table.SettleSlot(d)
+		if d.Decision != ledger.SlotRun && d.Reason != "" {
+			s.log.Info("a slot does not run now", "agent", d.Slot.Agent, "at", d.Slot.At, "decision", d.Decision, "reason", d.Reason)
+		}
+	}
 }
 
-// logFailure says once that due jobs cannot be recorded, and once that they can again: a
-// full disk lasts, and they are tried each second.
-func (s *Scheduler) logFailure(err error, jobs int) {
+// noteStuck remembers for how long what is due could not be recorded: all that has come
+// since the scheduler looked before.
+func (s *Scheduler) noteStuck(before time.Time, err error) {
+	now := s.now()
+	if err == nil && now.Sub(s.looked.wall) < slow {
+		return
+	}
+	if !s.failing {
+		s.stuckFrom = before
+	}
+	s.stuckTo = now
+}
+
+// logFailure says once that what is due cannot be recorded, and once that it can again: a
+// full disk lasts, and it is tried each second.
+func (s *Scheduler) logFailure(err error, n int) {
 	switch {
 	case err != nil && !s.failing:
-		s.log.Error("due jobs could not be recorded; they are tried again each second", "jobs", jobs, "error", err)
+		s.log.Error("what is due could not be recorded; it is tried again each second", "due", n, "error", err)
 	case err == nil && s.failing:
-		s.log.Info("due jobs are recorded again", "jobs", jobs)
+		s.log.Info("what is due is recorded again", "due", n)
 	}
 	s.failing = err != nil
-}
-
-// putBack arms jobs for their next instant; after a failure, for the same ones again soon.
-func (s *Scheduler) putBack(touched []*job, now time.Time, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, j := range touched {
-		if s.jobs[j.Name] != j {
-			continue // replaced by a reload meanwhile
-		}
-		if err != nil {
-			j.next = now.Add(time.Second)
-		} else {
-			j.watermark, j.start = now, time.Time{}
-			if j.next = next(j.Schedules, now); j.next.IsZero() {
-				continue
-			}
-		}
-		heap.Push(&s.heads, j)
-	}
-}
-
-// due lists the instants of a job since its watermark, with what is decided about them.
-func (j *job) due(now time.Time) ([]ledger.Due, []ledger.Event) {
-	var out []ledger.Due
-	var events []ledger.Event
-	if !j.start.IsZero() {
-		out = append(out, ledger.Due{Job: j.Name, Agent: j.Agent, Source: "start", Nominal: j.start, Actual: j.start,
-			Decision: ledger.DecisionRun, Overlap: j.Overlap})
-	}
-	for _, sch := range j.Schedules {
-		instants, left := sch.Due(j.watermark, now, j.Policy)
-		if left != "" {
-			text := []byte(`{"reason":"the outage was too long to list each instant","instants":"` + left + `"}`)
-			events = append(events, ledger.Event{Job: j.Name, Kind: "occurrence.missed", Data: text})
-		}
-		for _, i := range instants {
-			d := ledger.Due{Job: j.Name, Agent: j.Agent, Source: sch.Source(), Nominal: i.Nominal, Actual: i.Actual,
-				Decision: ledger.DecisionMissed, Reason: i.Reason, Overlap: j.Overlap}
-			if i.Run {
-				d.Decision = ledger.DecisionRun
-			}
-			if i.Catchup {
-				d.Overlap = "queue_all" // catching up means that they wait for each other
-			}
-			out = append(out, d)
-		}
-	}
-	return out, events
-}
-
-// Next lists the next n occurrences after a time, of one job or of all (""), in the order
-// in which they start.
-func (s *Scheduler) Next(name string, n int, after time.Time) []Upcoming {
-	type cursor struct {
-		Upcoming
-		schedule *schedule.Schedule
-	}
-	order := func(a, b cursor) int {
-		return cmp.Or(a.Actual.Compare(b.Actual), strings.Compare(a.Job, b.Job), strings.Compare(a.Source, b.Source))
-	}
-	var cursors []cursor
-	read := func(job string, sch *schedule.Schedule, after time.Time) (cursor, bool) {
-		at := sch.Next(after)
-		if at.IsZero() {
-			return cursor{}, false
-		}
-		return cursor{Upcoming{job, sch.Source(), at, sch.Actual(at)}, sch}, true
-	}
-	for _, j := range s.named(name) {
-		for _, sch := range j.Schedules {
-			if c, ok := read(j.Name, sch, after); ok {
-				cursors = append(cursors, c)
-			}
-		}
-	}
-	slices.SortFunc(cursors, order)
-	var out []Upcoming
-	for len(cursors) > 0 && len(out) < n {
-		first := cursors[0]
-		cursors = cursors[1:]
-		out = append(out, first.Upcoming)
-		if c, ok := read(first.Job, first.schedule, first.Nominal); ok {
-			i, _ := slices.BinarySearchFunc(cursors, c, order)
-			cursors = slices.Insert(cursors, i, c)
-		}
-	}
-	return out
-}
-
-// named are the jobs of a name, or all.
-func (s *Scheduler) named(name string) []Job {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var out []Job
-	if name != "" {
-		if j := s.jobs[name]; j != nil {
-			out = append(out, j.Job)
-		}
-		return out
-	}
-	for _, j := range s.jobs {
-		out = append(out, j.Job)
-	}
-	return out
-}
-
-// queue is a heap of jobs by their next instant.
-type queue []*job
-
-func (q queue) Len() int           { return len(q) }
-func (q queue) Less(i, j int) bool { return q[i].next.Before(q[j].next) }
-func (q queue) Swap(i, j int) {
-	q[i], q[j] = q[j], q[i]
-}
-
-// Push implements heap.Interface.
-func (q *queue) Push(x any) {
-	j := x.(*job)
-	*q = append(*q, j)
-}
-
-// Pop implements heap.Interface.
-func (q *queue) Pop() any {
-	old := *q
-	j := old[len(old)-1]
-	old[len(old)-1] = nil
-	*q = old[:len(old)-1]
-	return j
 }

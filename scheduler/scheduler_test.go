@@ -48,11 +48,22 @@ func inBubble(t *testing.T, test func(t *testing.T, d *daemon)) {
 // start arms jobs in a new scheduler, as a start of the daemon does.
 func (d *daemon) start(jobs ...scheduler.Job) {
 	d.t.Helper()
+	d.startAgents(nil, jobs...)
+}
+
+// startAgents is start with agents that may plan their own runs.
+func (d *daemon) startAgents(agents []string, jobs ...scheduler.Job) {
+	d.t.Helper()
 	s, err := scheduler.New(scheduler.Options{Ledger: d.l, Logger: slog.New(slog.NewTextHandler(&d.log, nil))})
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	if err := s.Set(d.t.Context(), jobs); err != nil {
+	d.begin(s, agents, jobs...)
+}
+
+func (d *daemon) begin(s *scheduler.Scheduler, agents []string, jobs ...scheduler.Job) {
+	d.t.Helper()
+	if err := s.Set(d.t.Context(), jobs, agents); err != nil {
 		d.t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(d.t.Context())
@@ -162,7 +173,7 @@ func TestReloadKeepsWhatDidNotChange(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *daemon) {
 		d.start(job(t, "kept", schedule.Options{Every: "1h"}), job(t, "changed", schedule.Options{Every: "1h"}))
 		time.Sleep(90 * time.Minute)
-		if err := d.s.Set(t.Context(), []scheduler.Job{job(t, "kept", schedule.Options{Every: "1h"}), job(t, "changed", schedule.Options{Every: "2h"})}); err != nil {
+		if err := d.s.Set(t.Context(), []scheduler.Job{job(t, "kept", schedule.Options{Every: "1h"}), job(t, "changed", schedule.Options{Every: "2h"})}, nil); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(150 * time.Minute)
@@ -178,6 +189,7 @@ func TestReloadKeepsWhatDidNotChange(t *testing.T) {
 	})
 }
 
+// What came due while nobody ran is decided at the start (OSA-77).
 func TestMissedIsDecidedAtStart(t *testing.T) {
 	for policy, want := range map[string]int{schedule.MissSkip: 0, schedule.MissRunOnce: 1, schedule.MissCatchup: 5} {
 		t.Run(policy, func(t *testing.T) {
@@ -254,6 +266,10 @@ func TestTheLedgerFailsForAWhile(t *testing.T) {
 		if n := strings.Count(d.log.String(), "could not be recorded"); n != 1 || !strings.Contains(d.log.String(), "recorded again") {
 			t.Errorf("the failure was logged %d times:\n%s", n, d.log.String())
 		}
+		rows := d.occurrences("j")
+		if want := "caught up 1m1s late (the record could not be written); on_miss is run_once"; len(rows) != 2 || rows[0].Reason != want {
+			t.Errorf("%+v, want %q", rows, want)
+		}
 	})
 }
 
@@ -321,14 +337,14 @@ func TestReloadsFireNothingTwice(t *testing.T) {
 		d.start(j)
 		for range 100 {
 			time.Sleep(2500 * time.Millisecond)
-			if err := d.s.Set(t.Context(), []scheduler.Job{j}); err != nil {
+			if err := d.s.Set(t.Context(), []scheduler.Job{j}, nil); err != nil {
 				t.Fatal(err)
 			}
 		}
 		if runs := d.runs(); len(runs) != 25 {
 			t.Errorf("%d runs in 250 s, want 25", len(runs))
 		}
-		if err := d.s.Set(t.Context(), nil); err != nil {
+		if err := d.s.Set(t.Context(), nil, nil); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)

@@ -3,58 +3,34 @@ package watcher
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"sync"
-	"time"
+	"syscall"
 
 	"rouse/agentdb/ledger"
 )
 
 const (
-	movers     = 8                     // files that are moved at the same time
-	followPace = 10 * time.Millisecond // least time between two looks at the ledger
-	maxProbes  = 32                    // files that are tried again while moving fails
+	movers    = 8  // files that are moved at the same time
+	maxProbes = 32 // files that are tried again while moving fails
 )
 
-// follow carries out what is due to files whose run has finished, whenever the ledger changes.
-func (w *Watcher) follow(ctx context.Context) {
-	for {
-		changed := w.ledger.Changed()
-		var again <-chan time.Time
-		if err := w.finishAfters(ctx); err != nil && ctx.Err() == nil {
-			w.log.Error("what is due to the files of finished runs is not settled; it is tried again", "error", err)
-			again = time.After(time.Second)
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-changed:
-		case <-w.reset:
-		case <-again:
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(followPace):
-		}
-	}
-}
-
+// finishAfters carries out what is due to the files of runs that have finished.
 func (w *Watcher) finishAfters(ctx context.Context) error {
 	w.mu.Lock()
 	known := w.folders != nil
 	w.mu.Unlock()
 	for known && ctx.Err() == nil {
-		due, err := w.ledger.PendingAfter(ctx, batch)
+		due, err := w.ledger.PendingAfter(ctx, together)
 		if err != nil {
 			return err
 		}
 		if err := w.finishEach(ctx, due); err != nil {
 			return err
 		}
-		if len(due) < batch {
+		if len(due) < together {
 			break
 		}
 	}
@@ -82,14 +58,15 @@ func (w *Watcher) finishAfter(ctx context.Context, c ledger.ClaimStatus) error {
 	f := w.folders[c.Job]
 	w.mu.Unlock()
 	if f == nil {
-		return w.ledger.FinishAfter(ctx, c, ledger.AfterLeft, "", "")
+		_, err := w.ledger.EndAfter(ctx, c, ledger.AfterLeft, "", "")
+		return err
 	}
 	state, dest, note := w.dispose(ctx, &f.Watch, c)
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if err := w.ledger.FinishAfter(ctx, c, state, dest, note); err != nil {
-		return err
+	if ended, err := w.ledger.EndAfter(ctx, c, state, dest, note); err != nil || !ended {
+		return err // tried again meanwhile, its run has had another outcome, or will have
 	}
 	failed := state == ledger.AfterFailed
 	if failed {
@@ -99,84 +76,123 @@ func (w *Watcher) finishAfter(ctx context.Context, c ledger.ClaimStatus) error {
 	return nil
 }
 
+const changedSince = "the file has changed since its run; it stays, as a new one"
+
 // dispose does to a file what its watch says, and says what became of it.
 func (w *Watcher) dispose(ctx context.Context, watch *Watch, c ledger.ClaimStatus) (state, dest, note string) {
 	after := watch.OnFailure
 	if c.Outcome.Done() {
 		after = watch.OnSuccess
 	}
-	path := filepath.FromSlash(c.Path)
-	if _, ours := inside(resolved(watch.Path), path); !ours || after.Action == "" || after.Action == actionLeave {
+	g, err := newGround(watch)
+	if err != nil {
+		return ledger.AfterFailed, "", err.Error()
+	}
+	defer g.close()
+	if after.Action == "" || after.Action == actionLeave || !g.holds(filepath.FromSlash(c.Path)) {
 		return ledger.AfterLeft, "", "" // a file that was offered from elsewhere stays there
 	}
-	source, st, err := w.find(ctx, c)
+	file, st, err := w.find(ctx, g, c)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		if after.Action == actionMove {
-			dest = w.movedBefore(ctx, after.Dir, c)
-		}
-		return ledger.AfterDone, dest, "the file was gone"
-	case errors.Is(err, errChanged):
-		// Other bytes are another file, which gets a run of its own.
-		return ledger.AfterDone, "", "the file has changed since its run; it stays, as a new one"
-	case err != nil:
-		return ledger.AfterFailed, "", err.Error()
-	case after.Action == actionDelete:
-		err = os.Remove(source)
-	case filepath.Dir(source) == filepath.Clean(after.Dir):
-		dest = source
-	default:
-		dest, err = w.move(ctx, source, st, after.Dir)
+		return ledger.AfterDone, "", "the file was gone"
+	case err == nil && after.Action == actionDelete:
+		err = discard(file, st, file.beside(aside(c)))
+	case err == nil:
+		dest, err = w.moveTo(ctx, g, file, st, after.Dir, filepath.Base(filepath.FromSlash(c.Path)))
 	}
 	switch {
 	case errors.Is(err, errChanged):
-		return ledger.AfterDone, "", "the file has changed since its run; it stays, as a new one"
+		// Other bytes are another file, which gets a run of its own.
+		return ledger.AfterDone, "", changedSince
 	case err != nil:
 		return ledger.AfterFailed, "", err.Error()
 	}
 	return ledger.AfterDone, dest, ""
 }
 
-// find is where the bytes of a claim are: at its path or, when its run was retried, where
-// the earlier try had it put. errChanged when there are others at its path.
-func (w *Watcher) find(ctx context.Context, c ledger.ClaimStatus) (string, stamp, error) {
-	places := []string{filepath.FromSlash(c.Path)}
-	if c.Dest != "" {
-		places = append(places, c.Dest)
+// aside is the name that a file has while it is deleted.
+func aside(c ledger.ClaimStatus) string { return fmt.Sprintf(".deleting-%d", c.ID) }
+
+func (w *Watcher) moveTo(ctx context.Context, g *ground, file spot, st stamp, to, name string) (string, error) {
+	dir, err := g.folder(to, true)
+	if err != nil {
+		return "", fmt.Errorf("the folder %s cannot be made, or leads out of the watched one by a link: %w", to, err)
 	}
-	missing := fs.ErrNotExist
-	for _, path := range places {
-		info, err := os.Lstat(path)
-		if err != nil {
-			missing = err
-			continue
-		}
-		st := stampOf(info)
-		hash, err := w.hashes.of(ctx, path, st)
-		if err == nil && hash != c.Hash {
-			err = errChanged
-		}
-		return path, st, err
+	if filepath.Dir(file.path()) == dir.Name() {
+		return file.path(), nil // it was moved there after an earlier try
 	}
-	return "", stamp{}, missing
+	return w.move(ctx, file, st, dir, name)
 }
 
-// movedBefore looks for a file where a move that was not recorded would have put it.
-func (w *Watcher) movedBefore(ctx context.Context, dir string, c ledger.ClaimStatus) string {
-	for i := range 100 {
-		dest := numbered(dir, filepath.Base(filepath.FromSlash(c.Path)), i)
-		info, err := os.Lstat(dest)
-		if err != nil {
-			return ""
-		}
-		if info.Size() != c.Size {
+// find is where the bytes of a claim are: at its path or, when its run was tried before, where
+// that try had it put. errChanged when there are others at its path, and they are nowhere.
+func (w *Watcher) find(ctx context.Context, g *ground, c ledger.ClaimStatus) (spot, stamp, error) {
+	path := filepath.FromSlash(c.Path)
+	missing := fs.ErrNotExist
+	places := []string{path, c.Dest, filepath.Join(filepath.Dir(path), aside(c))}
+	for _, place := range places {
+		if place == "" {
 			continue
 		}
-		if hash, err := w.hashes.of(ctx, dest, stampOf(info)); err == nil && hash == c.Hash {
-			return dest
+		file, err := g.spot(place)
+		var st stamp
+		if err == nil {
+			st, err = w.bytesAt(ctx, file, c)
+		}
+		switch {
+		case errors.Is(err, errChanged):
+			missing = err
+		case !gone(err):
+			return file, st, err
 		}
 	}
-	return ""
+	for _, after := range []After{g.watch.OnFailure, g.watch.OnSuccess} {
+		if after.Action == actionMove && c.Dest == "" {
+			if file, st, err := w.unrecorded(ctx, g, after.Dir, c); err == nil {
+				return file, st, nil
+			}
+		}
+	}
+	return spot{}, stamp{}, missing
+}
+
+// gone says whether an error is that there is no such file, or no folder for it.
+func gone(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
+}
+
+// bytesAt is what the file looks like that was claimed; errChanged when it is another.
+func (w *Watcher) bytesAt(ctx context.Context, file spot, c ledger.ClaimStatus) (stamp, error) {
+	info, err := file.lstat()
+	if err != nil {
+		return stamp{}, err
+	}
+	st := stampOf(info)
+	if st.size != c.Size {
+		return st, errChanged
+	}
+	hash, err := w.hashes.of(ctx, file, st)
+	if err == nil && hash != c.Hash {
+		err = errChanged
+	}
+	return st, err
+}
+
+// unrecorded looks for a file where a move would have put it that nobody could record.
+func (w *Watcher) unrecorded(ctx context.Context, g *ground, dir string, c ledger.ClaimStatus) (spot, stamp, error) {
+	root, err := g.folder(dir, false)
+	if err != nil {
+		return spot{}, stamp{}, err
+	}
+	for i := range 100 {
+		file := spot{root, numbered(filepath.Base(filepath.FromSlash(c.Path)), i)}
+		st, err := w.bytesAt(ctx, file, c)
+		if !errors.Is(err, errChanged) {
+			return file, st, err
+		}
+	}
+	return spot{}, stamp{}, fs.ErrNotExist
 }
 
 // disposed remembers a file that could not be moved away, for the next scan. One that

@@ -27,10 +27,7 @@ func newDesk(t *testing.T) *desk {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := ledger.Open(t.Context(), ledger.Options{Path: filepath.Join(base, "ledger.db")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := OpenLedger(t, base)
 	w, err := New(Options{Ledger: l})
 	if err != nil {
 		t.Fatal(err)
@@ -62,6 +59,16 @@ func (d *desk) write(name, text string) string {
 	d.must(os.MkdirAll(filepath.Dir(d.path(name)), 0o755))
 	d.must(os.WriteFile(d.path(name), []byte(text), 0o644))
 	return d.path(name)
+}
+
+// spot is a file, in a folder that is made if it is not there.
+func (d *desk) spot(path string) spot {
+	d.t.Helper()
+	d.must(os.MkdirAll(filepath.Dir(path), 0o755))
+	file, err := spotOf(path)
+	d.must(err)
+	d.t.Cleanup(func() { file.root.Close() })
+	return file
 }
 
 func (d *desk) read(name, want string) {
@@ -134,6 +141,7 @@ func (d *desk) note() string {
 
 // Each outcome goes to its side.
 func TestAfterByOutcome(t *testing.T) {
+	t.Parallel()
 	for outcome, want := range map[ledger.Outcome]string{
 		ledger.OutcomeSuccess: "done", ledger.OutcomeNothing: "done", ledger.OutcomePartial: "done",
 		ledger.OutcomeError: "failed", ledger.OutcomeTimeout: "failed", ledger.OutcomeBudget: "failed",
@@ -152,6 +160,7 @@ func TestAfterByOutcome(t *testing.T) {
 
 // Killed between the move and its record: it is recorded, and nothing moves twice.
 func TestAfterKilledBetweenMoveAndRecord(t *testing.T) {
+	t.Parallel()
 	d := newDesk(t)
 	w := d.set(After{"move", d.path("done")})
 	d.write("done/a.csv", "another")
@@ -160,7 +169,7 @@ func TestAfterKilledBetweenMoveAndRecord(t *testing.T) {
 	if state != ledger.AfterDone || dest != d.path("done/a-2.csv") {
 		t.Fatalf("%s %s", state, dest)
 	}
-	if got := d.settle(c); got.After != ledger.AfterDone || got.Dest != dest || d.note() != "the file was gone" {
+	if got := d.settle(c); got.After != ledger.AfterDone || got.Dest != dest || d.note() != "" {
 		t.Errorf("%+v, %s", got, d.note())
 	}
 	d.missing("done/a-3.csv")
@@ -168,6 +177,7 @@ func TestAfterKilledBetweenMoveAndRecord(t *testing.T) {
 
 // Killed between the copy to another file system and the removal of the original.
 func TestAfterAcrossFileSystems(t *testing.T) {
+	t.Parallel()
 	d := newDesk(t)
 	far := otherFileSystem(t, d.base)
 	w := d.set(After{"move", far})
@@ -178,7 +188,7 @@ func TestAfterAcrossFileSystems(t *testing.T) {
 	c := d.run(w, path, ledger.OutcomeSuccess)
 	info, err := os.Lstat(path)
 	d.must(err)
-	d.must(copyAway(t.Context(), path, stampOf(info), filepath.Join(far, "a.csv")))
+	d.must(copyAway(t.Context(), d.spot(path), stampOf(info), d.spot(filepath.Join(far, "a.csv"))))
 	d.must(os.WriteFile(path, []byte("1"), 0o640)) // the removal did not come about
 	d.must(os.Chtimes(path, long, long))
 	if got := d.settle(c); got.After != ledger.AfterDone || got.Dest != filepath.Join(far, "a.csv") {
@@ -216,6 +226,7 @@ func otherFileSystem(t *testing.T, here string) string {
 
 // A file that changed since its run, or is not there, is not an error; nothing of it is lost.
 func TestAfterOfAChangedOrMissingFile(t *testing.T) {
+	t.Parallel()
 	d := newDesk(t)
 	w := d.set(After{"move", d.path("done")})
 	c := d.run(w, d.write("inbox/a.csv", "1"), ledger.OutcomeSuccess)
@@ -233,6 +244,7 @@ func TestAfterOfAChangedOrMissingFile(t *testing.T) {
 
 // A rename that catches a file that came meanwhile puts it back.
 func TestMovePutsBackAnother(t *testing.T) {
+	t.Parallel()
 	d := newDesk(t)
 	path := d.write("inbox/a.csv", "1")
 	info, err := os.Lstat(path)
@@ -240,7 +252,7 @@ func TestMovePutsBackAnother(t *testing.T) {
 	before := stampOf(info)
 	d.write("inbox/b", "other")
 	d.must(os.Rename(d.path("inbox/b"), path))
-	if _, err := d.w.move(t.Context(), path, before, d.path("done")); !errors.Is(err, errChanged) {
+	if _, err := d.w.move(t.Context(), d.spot(path), before, d.spot(d.path("done/x")).root, "a.csv"); !errors.Is(err, errChanged) {
 		t.Errorf("%v", err)
 	}
 	d.read("inbox/a.csv", "other")
@@ -249,6 +261,7 @@ func TestMovePutsBackAnother(t *testing.T) {
 
 // A name in the destination is never taken over.
 func TestMoveReplacesNothing(t *testing.T) {
+	t.Parallel()
 	d := newDesk(t)
 	w := d.set(After{"move", d.path("done")})
 	d.write("done/a.csv", "first")
@@ -259,17 +272,18 @@ func TestMoveReplacesNothing(t *testing.T) {
 	}
 	d.read("done/a.csv", "first")
 	d.read("done/a-3.csv", "second")
-	one, two := d.write("one", "1"), d.write("two", "2")
+	one, two := d.spot(d.write("one", "1")), d.spot(d.write("two", "2"))
 	if err := reserveAndRename(one, two); !errors.Is(err, fs.ErrExist) {
 		t.Errorf("%v", err)
 	}
-	d.must(reserveAndRename(one, d.path("three")))
+	d.must(reserveAndRename(one, d.spot(d.path("three"))))
 	d.read("two", "2")
 	d.read("three", "1")
 }
 
 // A destination that cannot be written fails visibly, keeps the file, and is tried again.
 func TestAfterRetriesWhatFails(t *testing.T) {
+	t.Parallel()
 	d := newDesk(t)
 	w := d.set(After{"move", d.path("done")})
 	d.write("done", "a file where the folder should be")
@@ -308,6 +322,7 @@ func TestRetriesProbe(t *testing.T) {
 
 // A file whose failed run is retried is found where the failure put it.
 func TestAfterOfARetriedRun(t *testing.T) {
+	t.Parallel()
 	d := newDesk(t)
 	w := Watch{Job: "in", Agent: "a", Path: d.path("inbox"), OnSuccess: After{"move", d.path("done")}, OnFailure: After{"move", d.path("failed")}}
 	d.must(d.w.Set(t.Context(), []Watch{w}))
@@ -325,6 +340,7 @@ func TestAfterOfARetriedRun(t *testing.T) {
 
 // A file that was offered from elsewhere is not taken away, nor one of a job without a watch.
 func TestAfterLeavesWhatIsNotInTheFolder(t *testing.T) {
+	t.Parallel()
 	d := newDesk(t)
 	w := d.set(After{Action: "delete"})
 	if got := d.settle(d.run(w, d.write("elsewhere/a.csv", "1"), ledger.OutcomeSuccess)); got.After != ledger.AfterLeft {
@@ -338,6 +354,7 @@ func TestAfterLeavesWhatIsNotInTheFolder(t *testing.T) {
 
 // Before the watches are known nothing is decided about any file.
 func TestAfterWaitsForTheWatches(t *testing.T) {
+	t.Parallel()
 	d := newDesk(t)
 	d.run(Watch{Job: "in"}, d.write("inbox/a.csv", "1"), ledger.OutcomeSuccess)
 	d.must(d.w.finishAfters(t.Context()))
@@ -349,4 +366,124 @@ func TestAfterWaitsForTheWatches(t *testing.T) {
 		d.read("inbox/a.csv", "1")
 	}
 	d.claim()
+}
+
+// What is due to a file does not leave the watched folder by a link that somebody put in the
+// way: neither to a file outside nor to a folder.
+func TestAfterStaysInTheFolder(t *testing.T) {
+	t.Parallel()
+	for _, success := range []After{{Action: "delete"}, {"move", "elsewhere"}, {"move", "inbox/done"}} {
+		d := newDesk(t)
+		if success.Dir != "" {
+			success.Dir = d.path(success.Dir)
+		}
+		w := d.set(success)
+		d.write("outside/a.csv", "1")
+		c := d.run(w, d.write("inbox/sub/a.csv", "1"), ledger.OutcomeSuccess)
+		d.must(os.Rename(d.path("inbox/sub"), d.path("inbox/bus")))
+		d.link("outside", "inbox/sub")
+		if got := d.settle(c); got.After != ledger.AfterFailed || !strings.Contains(d.note(), "escapes") {
+			t.Errorf("%+v: %+v, %s", success, got, d.note())
+		}
+		d.read("outside/a.csv", "1")
+	}
+	d := newDesk(t)
+	w := d.set(After{"move", d.path("inbox/done")})
+	d.must(os.Mkdir(d.path("outside"), 0o755))
+	d.link("outside", "inbox/done")
+	c := d.run(w, d.write("inbox/a.csv", "1"), ledger.OutcomeSuccess)
+	if got := d.settle(c); got.After != ledger.AfterFailed || !strings.Contains(d.note(), "leads out") {
+		t.Errorf("%+v, %s", got, d.note())
+	}
+	d.read("inbox/a.csv", "1")
+	d.missing("outside/a.csv")
+}
+
+func (d *desk) link(to, name string) {
+	d.t.Helper()
+	if err := os.Symlink(d.path(to), d.path(name)); err != nil {
+		d.t.Skip("links cannot be made here")
+	}
+}
+
+// Nor is a file outside taken because a folder became a link to it while its files settled.
+func TestIntakeStaysInTheFolder(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.set(After{})
+	f := d.w.folders["in"]
+	f.found(d.path("inbox"))
+	path := d.write("inbox/sub/a.csv", "1")
+	now := time.Now()
+	info, err := os.Lstat(path)
+	d.must(err)
+	f.settler.see(path, now, stampOf(info), hintChanged)
+	d.must(os.Rename(d.path("inbox/sub"), d.path("outside")))
+	d.link("outside", "inbox/sub") // the same file, by the same path
+	due := f.settler.due(now.Add(time.Minute), 10)
+	if got := f.readDue(t.Context(), due); len(due) != 1 || len(got) != 0 {
+		t.Errorf("%+v of %+v", got, due)
+	}
+}
+
+// A file that comes to the place of one that is about to be deleted stays.
+func TestDiscardSparesAnother(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	file := d.spot(d.write("inbox/a.csv", "1"))
+	info, err := file.lstat()
+	d.must(err)
+	before := stampOf(info)
+	d.write("inbox/b", "other")
+	d.must(os.Rename(d.path("inbox/b"), d.path("inbox/a.csv")))
+	if err := discard(file, before, file.beside(".deleting-1")); !errors.Is(err, errChanged) {
+		t.Errorf("%v", err)
+	}
+	d.read("inbox/a.csv", "other")
+	d.missing("inbox/.deleting-1")
+}
+
+// Killed between the two steps of a deletion, it is brought to its end.
+func TestAfterKilledInADeletion(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	w := d.set(After{Action: "delete"})
+	c := d.run(w, d.write("inbox/a.csv", "1"), ledger.OutcomeSuccess)
+	d.must(os.Rename(d.path("inbox/a.csv"), d.path("inbox/"+aside(c))))
+	if got := d.settle(c); got.After != ledger.AfterDone {
+		t.Errorf("%+v", got)
+	}
+	if left, err := os.ReadDir(d.path("inbox")); err != nil || len(left) != 0 {
+		t.Errorf("%v (%v)", left, err)
+	}
+}
+
+// A run may be tried again before it could be recorded where its failure put the file.
+func TestAfterOfARunRetriedAtOnce(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	w := Watch{Job: "in", Agent: "a", Path: d.path("inbox"), OnSuccess: After{"move", d.path("done")}, OnFailure: After{"move", d.path("failed")}}
+	d.must(d.w.Set(t.Context(), []Watch{w}))
+	d.write("failed/a.csv", "2")
+	c := d.run(w, d.write("inbox/a.csv", "1"), ledger.OutcomeError)
+	state, dest, _ := d.w.dispose(t.Context(), &w, c)
+	if _, err := d.w.ledger.Retry(t.Context(), c.Run); err != nil {
+		t.Fatal(err)
+	}
+	late := func() {
+		if ended, err := d.w.ledger.EndAfter(t.Context(), c, state, dest, ""); ended || err != nil {
+			t.Errorf("%v (%v)", ended, err)
+		}
+	}
+	late()
+	d.write("inbox/a.csv", "another")
+	d.end(c.Run, ledger.OutcomeSuccess)
+	late()
+	if got := d.settle(c); got.After != ledger.AfterDone || got.Dest != d.path("done/a.csv") {
+		t.Errorf("%+v", got)
+	}
+	d.read("done/a.csv", "1")
+	d.read("inbox/a.csv", "another")
+	d.missing("failed/a-2.csv")
+	d.read("failed/a.csv", "2")
 }

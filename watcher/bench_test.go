@@ -1,10 +1,13 @@
 package watcher_test
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"os"
 	"path/filepath"
+	"runtime"
+	"strconv"
 	"testing"
 	"time"
 
@@ -12,9 +15,13 @@ import (
 	"rouse/watcher"
 )
 
-// TestMain keeps the property tests short unless -rapid.checks says otherwise.
+// TestMain keeps the property tests short unless -rapid.checks says otherwise, and lets more
+// tests wait at the same time than there are processors.
 func TestMain(m *testing.M) {
 	flag.Parse()
+	if err := flag.Set("test.parallel", strconv.Itoa(3*runtime.GOMAXPROCS(0))); err != nil {
+		os.Exit(2)
+	}
 	if f := flag.Lookup("rapid.checks"); f != nil && f.Value.String() == f.DefValue {
 		if err := f.Value.Set("6"); err != nil {
 			os.Exit(2)
@@ -34,6 +41,7 @@ type bench struct {
 	watcher *watcher.Watcher
 	outcome ledger.Outcome // of runs; "": they stay queued
 	what    string         // is being done
+	quiet   time.Duration  // after the runs of a folder that converges
 	halt    func()
 }
 
@@ -43,10 +51,7 @@ func newBench(t *testing.T) *bench {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &bench{t: t, base: base}
-	if b.ledger, err = ledger.Open(t.Context(), ledger.Options{Path: filepath.Join(base, "ledger.db")}); err != nil {
-		t.Fatal(err)
-	}
+	b := &bench{t: t, base: base, ledger: watcher.OpenLedger(t, base)}
 	t.Cleanup(func() { b.ledger.Close() })
 	return b
 }
@@ -66,6 +71,7 @@ func (b *bench) startWith(o watcher.Options, watches ...watcher.Watch) {
 	if err != nil {
 		b.t.Fatal(err)
 	}
+	w.SetQuiet(cmp.Or(b.quiet, 50*time.Millisecond))
 	if err := w.Set(b.t.Context(), watches); err != nil {
 		b.t.Fatal(err)
 	}

@@ -3,8 +3,11 @@ package watcher
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -106,6 +109,7 @@ func TestNoInstance(t *testing.T) {
 
 // Lost events (an overflow) cost nothing but a scan, which shows.
 func TestOverflow(t *testing.T) {
+	t.Parallel()
 	d := newDesk(t)
 	d.set(After{})
 	d.start()
@@ -115,29 +119,74 @@ func TestOverflow(t *testing.T) {
 	d.until("a run", func() bool { return d.runs() == 1 })
 	d.write("inbox/b.csv", "2") // the scan has armed it again
 	d.until("another run", func() bool { return d.runs() == 2 })
-	events, err := d.w.ledger.Events(t.Context(), ledger.EventFilter{Job: "in"})
-	d.must(err)
-	shown := 0
-	for _, e := range events {
-		if e.Kind == "watch.rescanned" && strings.Contains(string(e.Data), "overflow") {
-			shown++
-		}
-	}
-	if shown != 1 {
+	if shown := d.rescans("overflow"); shown != 1 {
 		t.Errorf("%d events of the scan", shown)
 	}
+}
+
+// When the system's queue of events really runs over, what it dropped is found by a scan.
+func TestQueueRunsOver(t *testing.T) {
+	t.Parallel()
+	size, err := os.ReadFile("/proc/sys/fs/inotify/max_queued_events")
+	if err != nil {
+		t.Skip("this system does not say how long its queue is")
+	}
+	longest, err := strconv.Atoi(strings.TrimSpace(string(size)))
+	if err != nil || longest > 1<<17 {
+		t.Skipf("the queue is too long to be filled: %s", size)
+	}
+	d := newDesk(t)
+	d.set(After{})
+	d.start()
+	one, two := d.write("inbox/one.tmp", ""), d.write("inbox/two.tmp", "") // not taken
+	d.w.arms.mu.Lock()                                                     // nobody listens
+	for i := range longest + 10_000 {
+		d.must(os.Chmod([]string{one, two}[i%2], 0o600|os.FileMode(i/2%2)))
+	}
+	const n = 50
+	for i := range n {
+		d.write(fmt.Sprintf("inbox/%d.csv", i), fmt.Sprint(i))
+	}
+	d.w.arms.mu.Unlock()
+	d.until("a run of each file", func() bool { return d.runs() >= n })
+	d.until("the scan shows", func() bool { return d.rescans("overflow") > 0 })
+	if got := d.runs(); got != n {
+		t.Errorf("%d runs", got)
+	}
+}
+
+func (d *desk) rescans(why string) int {
+	d.t.Helper()
+	events, err := d.w.ledger.Events(d.t.Context(), ledger.EventFilter{Job: "in"})
+	d.must(err)
+	n := 0
+	for _, e := range events {
+		if e.Kind == "watch.rescanned" && strings.Contains(string(e.Data), why) {
+			n++
+		}
+	}
+	return n
 }
 
 // The periodic scan finds what no event told of, and says so; one that finds nothing
 // writes nothing.
 func TestPeriodicScan(t *testing.T) {
+	t.Parallel()
 	d := newDesk(t)
 	d.w.rescan = 50 * time.Millisecond
+	var deaf atomic.Bool
+	add := d.w.arms.add
+	d.w.arms.add = func(dir string) error {
+		if deaf.Load() {
+			return nil
+		}
+		return add(dir)
+	}
 	d.set(After{})
 	d.start()
 	first := d.w.Status(t.Context())[0].Rescanned
 	d.until("another scan", func() bool { return d.w.Status(t.Context())[0].Rescanned.After(first) })
-	d.w.arms.add = func(string) error { return nil }
+	deaf.Store(true)
 	d.must(d.w.arms.events.Remove(d.path("inbox")))
 	events, err := d.w.ledger.Events(t.Context(), ledger.EventFilter{Job: "in"})
 	d.must(err)

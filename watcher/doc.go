@@ -19,9 +19,17 @@
 // its claim and its run are committed together by the ledger, which knows whether the same
 // bytes were taken before. What waits is rows of the ledger, not memory.
 //
+// In a batch the files that are ready wait for each other: a run of many files has all their
+// claims in its transaction. A folder that converges has no claims: its fingerprint, which
+// reads stamps only, is compared with the one from before its last run, and that is written
+// in the transaction of the run. See loop for its states.
+//
 // Scans (at the start, every five minutes, after a lost event, when a folder returns) feed
 // the same settler. A folder is armed before it is read, so nothing falls between; where
 // the system cannot arm it, it is scanned every two seconds, and its status says so.
+//
+// Files are read, moved and deleted by way of a folder that is held open (spot), so that no
+// link which somebody puts in the way leads out of it.
 //
 // What happens to a file after its run is an intent in the ledger, written with the
 // outcome; the watcher carries it out, again after a crash, without losing the file.

@@ -3,6 +3,7 @@ package watcher
 import (
 	"context"
 	"encoding/json"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"sync"
@@ -35,6 +36,9 @@ type folder struct {
 	cancel  context.CancelFunc
 
 	settler  *settler
+	batch    *batch
+	loop     loop
+	linked   linked
 	root     string          // Path with its links resolved; "" while it is missing
 	shut     map[string]bool // folders that are not entered: destinations and other watches'
 	marker   marker
@@ -54,14 +58,22 @@ type folder struct {
 	scanFor  string          // why a scan is wanted, "" when none is
 	status   Status
 	missing  bool
+	phase    State // of the loop
+	said     word  // about its run
+	unheard  bool
+	asks     []chan answer
+	over     bool
 	scanning time.Time // since when; zero when it is not
 	troubled map[string]string
 	wake     chan struct{} // capacity 1
+
+	writing sync.Mutex // held while the state of the loop is written
+	stopped bool       // nothing is any more
 }
 
 func newFolder(w *Watcher, watch Watch) *folder {
 	return &folder{
-		Watch: watch, w: w, scanned: make(chan struct{}), settler: newSettler(watch.Settle),
+		Watch: watch, w: w, scanned: make(chan struct{}), settler: newSettler(watch.Settle), batch: newBatch(), loop: loop{phase: StateIdle}, phase: StateIdle, linked: newLinked(),
 		marker: newMarker(), known: newRecent[struct{}](maxKnown), long: map[string]bool{},
 		heardOf: map[string]int{}, lostOf: map[string]bool{}, retry: map[string]bool{}, troubled: map[string]string{},
 		wake: make(chan struct{}, 1),
@@ -81,23 +93,34 @@ func (f *folder) unchanged(old *folder) bool {
 	return true
 }
 
+// stop ends the folder; nothing is written of its loop any more once it returns.
 func (f *folder) stop() {
 	if f.cancel != nil {
 		f.cancel()
 	}
+	f.writing.Lock()
+	f.stopped = true
+	f.writing.Unlock()
 }
 
 // run watches the folder until ctx ends.
 func (f *folder) run(ctx context.Context) {
 	defer f.beside.Wait()
 	defer func() { f.w.arms.disarm(f, f.w.arms.armed(f)...) }()
+	defer f.w.unfollow(f)
+	defer f.end()
 	f.scan(ctx, "start")
 	close(f.scanned)
 	for ctx.Err() == nil {
 		f.lastLook = time.Now()
 		f.dropLost()
 		f.lookAtHeard(ctx)
-		f.takeReady(ctx)
+		if f.Mode == ModeConverge {
+			f.converge(ctx)
+		} else {
+			f.takeReady(ctx)
+			f.takeBatch(ctx)
+		}
 		if why := f.dueScan(); why != "" {
 			f.scan(ctx, why)
 		}
@@ -108,11 +131,13 @@ func (f *folder) run(ctx context.Context) {
 // sleep waits until there is something to do.
 func (f *folder) sleep(ctx context.Context) {
 	f.mu.Lock()
-	f.status.Waiting = f.settler.len() + len(f.long)
+	f.status.Waiting = f.settler.len() + len(f.long) + f.batch.len()
 	f.mu.Unlock()
 	at := f.scanAt
-	if next := f.settler.next(); !next.IsZero() && next.Before(at) {
-		at = next
+	for _, next := range []time.Time{f.settler.next(), f.batchAt(), f.loopAt()} {
+		if !next.IsZero() && next.Before(at) {
+			at = next
+		}
 	}
 	timer := time.NewTimer(time.Until(at))
 	defer timer.Stop()
@@ -175,7 +200,11 @@ func (f *folder) dueScan() string {
 	defer f.mu.Unlock()
 	why := f.scanFor
 	f.scanFor = ""
-	if why == "" && !time.Now().Before(f.scanAt) {
+	if now := time.Now(); why == "" && !now.Before(f.scanAt) {
+		if f.root != "" && (f.loop.phase == StateProcessing || f.loop.phase == StateSettling) {
+			f.scanAt = now.Add(f.w.rescan) // it is looked at when its run is over
+			return ""
+		}
 		why = periodic
 	}
 	return why
@@ -231,23 +260,39 @@ func (f *folder) lookAtHeard(ctx context.Context) {
 
 func (f *folder) lookAt(ctx context.Context, path string, created bool) {
 	rel, ok := inside(f.root, path)
-	if !ok || !f.Recursive && filepath.Dir(path) != f.root {
+	if !ok {
 		return
 	}
 	info, err := os.Lstat(path)
+	if f.FollowSymlinks && (f.linked.links[path] || err == nil && info.Mode()&fs.ModeSymlink != 0) {
+		f.askScan(linksChanged)
+		return
+	}
+	if f.Mode == ModeConverge && (err != nil || !info.IsDir()) {
+		if f.wants(path, rel) {
+			f.stir()
+		}
+		return
+	}
 	switch {
 	case err != nil:
 		f.settler.forget(path)
+		f.batch.drop(path)
 	case info.IsDir():
-		if f.Recursive && created && f.enters(path, rel) {
-			f.descend(ctx, path)
+		for _, name := range f.names(path, rel) {
+			if f.Recursive && created && f.enters(path, name) && (name == rel || !matchesAny(f.Exclude, rel)) {
+				f.descend(ctx, path, name)
+				f.stir()
+			}
 		}
-	case info.Mode().IsRegular() && f.takes(rel) && f.open(path):
+	case info.Mode().IsRegular() && f.wants(path, rel):
 		how := hintChanged
 		if created {
 			how = hintArrived
 		}
-		f.settler.see(path, time.Now(), stampOf(info), how)
+		if st := stampOf(info); !f.batch.holds(path, st) {
+			f.settler.see(path, time.Now(), st, how)
+		}
 	}
 }
 

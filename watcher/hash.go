@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"io"
-	"os"
 	"sync"
 	"time"
 )
@@ -30,10 +29,10 @@ func newHashes() *hashes {
 
 // of is the SHA-256 of a file that looks like expected, in hexadecimal; errChanged when it
 // does not, or not any more once it has been read.
-func (h *hashes) of(ctx context.Context, path string, expected stamp) (string, error) {
+func (h *hashes) of(ctx context.Context, file spot, expected stamp) (string, error) {
 	where := ""
 	if expected.inode == 0 {
-		where = path
+		where = file.path()
 	}
 	k := h.marker.of(where, expected)
 	h.mu.Lock()
@@ -42,7 +41,7 @@ func (h *hashes) of(ctx context.Context, path string, expected stamp) (string, e
 	if ok {
 		return hex.EncodeToString(sum[:]), nil
 	}
-	sum, err := hashFile(ctx, path, expected)
+	sum, err := hashFile(ctx, file, expected)
 	if err != nil {
 		return "", err
 	}
@@ -54,8 +53,8 @@ func (h *hashes) of(ctx context.Context, path string, expected stamp) (string, e
 	return hex.EncodeToString(sum[:]), nil
 }
 
-func hashFile(ctx context.Context, path string, expected stamp) (sum [sha256.Size]byte, err error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|openFlags, 0)
+func hashFile(ctx context.Context, file spot, expected stamp) (sum [sha256.Size]byte, err error) {
+	f, err := file.open()
 	if err != nil {
 		return sum, err
 	}
@@ -71,7 +70,7 @@ func hashFile(ctx context.Context, path string, expected stamp) (sum [sha256.Siz
 	if _, err := io.Copy(h, reader{ctx, f}); err != nil {
 		return sum, err
 	}
-	after, err := os.Lstat(path)
+	after, err := file.lstat()
 	if err != nil {
 		return sum, err
 	}

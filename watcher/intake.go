@@ -15,14 +15,15 @@ import (
 )
 
 const (
-	hashers = 4       // files of a batch that are read at the same time
-	longer  = 8 << 20 // bytes from which a file is read beside, so that others need not wait
+	together = 512     // files that are claimed in one transaction
+	hashers  = 4       // of them, that are read at the same time
+	longer   = 8 << 20 // bytes from which a file is read beside, so that others need not wait
+	reclaims = 20      // of one path in a minute, after which its job is paused
 )
 
 // candidate is a file that has settled.
 type candidate struct {
 	*item
-	info fs.FileInfo
 	now  stamp
 	hash string
 	err  error // of hashing
@@ -38,39 +39,64 @@ func (f *folder) takeReady(ctx context.Context) {
 		delete(f.long, c.path)
 	}
 	for ctx.Err() == nil {
-		due := f.settler.due(time.Now(), batch)
+		due := f.settler.due(time.Now(), together)
 		if len(due) == 0 && len(done) == 0 {
 			return
 		}
-		ready := done
+		f.claim(ctx, append(done, f.readDue(ctx, due)...))
 		done = nil
-		var short []candidate
-		for _, it := range due {
-			if c, ok := f.settled(it); ok && !f.hashLong(ctx, c) {
-				short = append(short, c)
-			}
-		}
-		f.hashShort(ctx, short)
-		f.claim(ctx, append(ready, short...))
 	}
+}
+
+// readDue hashes the files that are due and have settled; the long ones come later.
+func (f *folder) readDue(ctx context.Context, due []*item) []candidate {
+	if len(due) == 0 {
+		return nil
+	}
+	root, err := os.OpenRoot(f.root)
+	if gone(err) {
+		return nil // it is scanned once it is back
+	}
+	if err != nil {
+		f.w.log.Error("a watched folder cannot be opened; its files are tried again", "job", f.Job, "path", f.Path, "error", err)
+		for _, it := range due {
+			f.settler.again(it, time.Now().Add(time.Second), it.last)
+		}
+		return nil
+	}
+	defer root.Close()
+	var short []candidate
+	for _, it := range due {
+		if c, ok := f.settled(root, it); ok && !f.hashLong(ctx, c) {
+			short = append(short, c)
+		}
+	}
+	f.hashShort(ctx, root, short)
+	return short
+}
+
+// spot is a file of the folder.
+func (f *folder) spot(root *os.Root, path string) spot {
+	rel, _ := inside(f.root, path)
+	return spot{root, filepath.FromSlash(rel)}
 }
 
 // settled looks at a file that is due.
-func (f *folder) settled(it *item) (candidate, bool) {
-	info, err := os.Lstat(it.path)
+func (f *folder) settled(root *os.Root, it *item) (candidate, bool) {
+	info, err := f.spot(root, it.path).lstat()
 	if err != nil || !info.Mode().IsRegular() {
 		return candidate{}, false // gone, or something else now
 	}
-	c := candidate{item: it, info: info, now: stampOf(info)}
+	c := candidate{item: it, now: stampOf(info)}
 	return c, f.settler.check(it, time.Now(), c.now)
 }
 
-func (f *folder) hashShort(ctx context.Context, files []candidate) {
+func (f *folder) hashShort(ctx context.Context, root *os.Root, files []candidate) {
 	var group sync.WaitGroup
 	for i := range min(hashers, len(files)) {
 		group.Go(func() {
 			for j := i; j < len(files); j += hashers {
-				files[j].hash, files[j].err = f.w.hashes.of(ctx, files[j].path, files[j].now)
+				files[j].hash, files[j].err = f.w.hashes.of(ctx, f.spot(root, files[j].path), files[j].now)
 			}
 		})
 	}
@@ -87,10 +113,11 @@ func (f *folder) hashLong(ctx context.Context, c candidate) bool {
 		return true
 	}
 	f.long[c.path] = true
+	within := f.root
 	f.beside.Go(func() {
 		select {
 		case f.w.slots <- struct{}{}:
-			c.hash, c.err = f.w.hashes.of(ctx, c.path, c.now)
+			c.hash, c.err = f.w.hashAlone(ctx, within, c)
 			<-f.w.slots
 		case <-ctx.Done():
 			return
@@ -103,10 +130,21 @@ func (f *folder) hashLong(ctx context.Context, c candidate) bool {
 	return true
 }
 
-// claim asks the ledger for the runs of files that were hashed.
+// hashAlone reads one file of a folder.
+func (w *Watcher) hashAlone(ctx context.Context, dir string, c candidate) (string, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return "", err
+	}
+	defer root.Close()
+	rel, _ := inside(dir, c.path)
+	return w.hashes.of(ctx, spot{root, filepath.FromSlash(rel)}, c.now)
+}
+
+// claim has the files that were hashed, and that nobody has taken, become runs: at once, or
+// together with others.
 func (f *folder) claim(ctx context.Context, files []candidate) {
 	var asked []candidate
-	var requests []ledger.Request
 	for _, c := range files {
 		if c.err != nil {
 			f.unread(ctx, c)
@@ -117,31 +155,60 @@ func (f *folder) claim(ctx context.Context, files []candidate) {
 			f.trouble(ctx, c.path, errors.New("its name is not UTF-8; rename it"))
 			continue
 		}
-		if taken, err := f.taken(ctx, c); err == nil && !taken {
-			asked, requests = append(asked, c), append(requests, request(f.Watch, c.path, c.info, c.hash))
+		if taken, err := f.taken(ctx, c); err != nil || taken {
+			f.batch.drop(c.path)
+		} else if f.Mode == ModeBatch {
+			f.batch.put(c, time.Now())
+		} else {
+			asked = append(asked, c)
 		}
 	}
-	if len(requests) == 0 || ctx.Err() != nil {
-		return
+	requests := make([]ledger.Request, len(asked))
+	for i, c := range asked {
+		requests[i] = request(f.Watch, c.path, c.now, c.hash)
+		requests[i].Breaker = f.breaker()
 	}
-	if _, err := f.w.ledger.Enqueue(ctx, requests...); err != nil {
-		if ctx.Err() == nil {
-			f.w.log.Error("files that are ready could not be recorded; they are tried again", "job", f.Job, "files", len(asked), "error", err)
-		}
-		for _, c := range asked {
-			f.settler.again(c.item, time.Now().Add(time.Second), c.now)
-		}
+	if len(requests) == 0 || f.enqueue(ctx, requests...) {
 		return
 	}
 	for _, c := range asked {
-		f.know(c)
+		f.settler.again(c.item, time.Now().Add(time.Second), c.now)
 	}
 }
 
+// enqueue asks the ledger for runs, and says whether it has them.
+func (f *folder) enqueue(ctx context.Context, requests ...ledger.Request) bool {
+	if ctx.Err() != nil {
+		return false
+	}
+	accepted, err := f.w.ledger.Enqueue(ctx, requests...)
+	if err != nil {
+		if ctx.Err() == nil {
+			f.w.log.Error("what is ready could not be recorded; it is tried again", "job", f.Job, "requests", len(requests), "error", err)
+		}
+		return false
+	}
+	for _, a := range accepted {
+		if a.Broken {
+			f.w.log.Warn("a job is paused: one of its files is written again and again, perhaps by itself", "job", f.Job, "run", a.Run)
+		}
+	}
+	return true
+}
+
+// breaker stops a job that wakes itself.
+func (f *folder) breaker() ledger.Breaker {
+	b := ledger.Breaker{Most: reclaims, Within: time.Minute}
+	if f.w.broken != nil {
+		b.Notices = func(path string) []ledger.Notice { return f.w.broken(f.Job, path) }
+	}
+	return b
+}
+
 // know makes scans pass over a file as it looks now.
-func (f *folder) know(c candidate) {
-	if c.now.stable(time.Now()) {
-		f.known.put(f.marker.of(c.path, c.now), struct{}{})
+func (f *folder) know(path string, now stamp) {
+	if now.stable(time.Now()) {
+		f.known.put(f.marker.of(path, now), struct{}{})
 	}
 }
 
@@ -159,7 +226,7 @@ func (f *folder) taken(ctx context.Context, c candidate) (bool, error) {
 	if !ok {
 		return false, nil
 	}
-	saved := st.ModTime.UnixMilli() != c.info.ModTime().UnixMilli()
+	saved := st.ModTime.UnixMilli() != c.now.modTime().UnixMilli()
 	switch {
 	case st.After == ledger.AfterPending:
 		// It may be on its way already, and this another file that came after it.
@@ -174,7 +241,7 @@ func (f *folder) taken(ctx context.Context, c candidate) (bool, error) {
 	default:
 		return false, nil
 	}
-	f.know(c)
+	f.know(c.path, c.now)
 	return true, nil
 }
 
@@ -210,12 +277,26 @@ func (f *folder) readable(path string) {
 	f.mu.Unlock()
 }
 
-func request(w Watch, path string, info fs.FileInfo, hash string) ledger.Request {
-	return ledger.Request{
-		Job: w.Job, Agent: w.Agent, Trigger: ledger.TriggerWatch,
-		Detail: ledger.Detail{File: &ledger.File{Path: path, Name: info.Name(), Size: info.Size(), Hash: hash, ModTime: info.ModTime().UTC()}},
-		Claim:  &ledger.Claim{Job: w.Job, Path: filepath.ToSlash(path), Hash: hash, Size: info.Size(), ModTime: info.ModTime()},
+func request(w Watch, path string, now stamp, hash string) ledger.Request {
+	file, claim := fileOf(path, now, hash), claimOf(w.Job, path, now, hash)
+	return ledger.Request{Job: w.Job, Agent: w.Agent, Trigger: ledger.TriggerWatch, Detail: ledger.Detail{File: &file}, Claim: &claim}
+}
+
+func fileOf(path string, now stamp, hash string) ledger.File {
+	return ledger.File{Path: path, Name: filepath.Base(path), Size: now.size, Hash: hash, ModTime: now.modTime()}
+}
+
+func claimOf(job, path string, now stamp, hash string) ledger.Claim {
+	return ledger.Claim{Job: job, Path: filepath.ToSlash(path), Hash: hash, Size: now.size, ModTime: now.modTime()}
+}
+
+func hashOnce(ctx context.Context, path string, now stamp) (string, error) {
+	file, err := spotOf(path)
+	if err != nil {
+		return "", err
 	}
+	defer file.root.Close()
+	return newHashes().of(ctx, file, now)
 }
 
 // Offer claims one file by hand, through the same claim as a drop.
@@ -237,14 +318,15 @@ func Offer(ctx context.Context, l *ledger.Ledger, w Watch, path string) (ledger.
 	if !utf8.ValidString(abs) {
 		return ledger.Accepted{}, fmt.Errorf("the name of %q is not UTF-8; rename it", path)
 	}
-	hash, err := newHashes().of(ctx, abs, stampOf(info))
+	now := stampOf(info)
+	hash, err := hashOnce(ctx, abs, now)
 	if errors.Is(err, errChanged) {
 		return ledger.Accepted{}, fmt.Errorf("%s is still being written; offer it again once it is complete", path)
 	}
 	if err != nil {
 		return ledger.Accepted{}, fmt.Errorf("the file cannot be read: %w", err)
 	}
-	accepted, err := l.Enqueue(ctx, request(w, abs, info, hash))
+	accepted, err := l.Enqueue(ctx, request(w, abs, now, hash))
 	if err != nil {
 		return ledger.Accepted{}, err
 	}

@@ -19,11 +19,23 @@ func (w *Watch) takes(rel string) bool {
 	}
 	base := path.Base(rel)
 	for _, g := range unfinished {
-		if glob(g, base) && !w.asksFor(g, rel) {
+		if like(g, base) && !w.asksFor(g, rel) {
 			return false
 		}
 	}
 	return len(w.Include) == 0 || matchesAny(w.Include, rel)
+}
+
+// like is glob for the patterns of unfinished names, which a scan asks for each file: one
+// star, first or last, or none.
+func like(pattern, name string) bool {
+	if end, ok := strings.CutPrefix(pattern, "*"); ok {
+		return strings.HasSuffix(name, end)
+	}
+	if start, ok := strings.CutSuffix(pattern, "*"); ok {
+		return strings.HasPrefix(name, start)
+	}
+	return name == pattern
 }
 
 // asksFor says whether a file that is ignored because of a default pattern is included by

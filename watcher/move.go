@@ -17,10 +17,10 @@ import (
 // maxName is how long a name may be, in bytes, on most file systems.
 const maxName = 255
 
-// numbered is name in dir, the second and later ones with a number: a.csv, a-2.csv, …
-func numbered(dir, name string, i int) string {
+// numbered is a name, the second and later ones with a number: a.csv, a-2.csv, …
+func numbered(name string, i int) string {
 	if i == 0 {
-		return filepath.Join(dir, name)
+		return name
 	}
 	ext := filepath.Ext(name)
 	stem := strings.TrimSuffix(name, ext)
@@ -32,36 +32,34 @@ func numbered(dir, name string, i int) string {
 		_, size := utf8.DecodeLastRuneInString(stem)
 		stem = stem[:len(stem)-size]
 	}
-	return filepath.Join(dir, stem+ext)
+	return stem + ext
 }
 
-// move gives a file that looks like st the first free name in a folder. It never takes the
-// place of another file, and never takes away one that came to path meanwhile: errChanged.
-func (w *Watcher) move(ctx context.Context, path string, st stamp, dir string) (string, error) {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return "", fmt.Errorf("the folder %s cannot be made: %w", dir, err)
-	}
+// move gives a file that looks like st a name in a folder, or the first free one after it. It
+// never takes the place of another file, and never takes away one that came to its place
+// meanwhile: errChanged.
+func (w *Watcher) move(ctx context.Context, file spot, st stamp, dir *os.Root, name string) (string, error) {
 	for i := range 10_000 {
-		dest := numbered(dir, filepath.Base(path), i)
-		if w.isCopy(ctx, path, st, dest) {
-			return dest, os.Remove(path)
+		dest := spot{dir, numbered(name, i)}
+		if w.isCopy(ctx, file, st, dest) {
+			return dest.path(), file.remove()
 		}
-		err := renameNew(path, dest)
+		err := renameNew(file, dest)
 		if errors.Is(err, syscall.EXDEV) {
-			err = copyAway(ctx, path, st, dest)
+			err = copyAway(ctx, file, st, dest)
 		} else if err == nil {
-			err = putBackUnless(st, path, dest)
+			err = putBackUnless(st, file, dest)
 		}
 		if !errors.Is(err, fs.ErrExist) {
-			return dest, err
+			return dest.path(), err
 		}
 	}
-	return "", fmt.Errorf("%s holds ten thousand files of the name %s; clear it out", dir, filepath.Base(path))
+	return "", fmt.Errorf("%s holds ten thousand files of the name %s; clear it out", dir.Name(), name)
 }
 
-// isCopy says whether an interrupted move across file systems had made dest of path.
-func (w *Watcher) isCopy(ctx context.Context, path string, st stamp, dest string) bool {
-	info, err := os.Lstat(dest)
+// isCopy says whether an interrupted move across file systems had made dest of a file.
+func (w *Watcher) isCopy(ctx context.Context, file spot, st stamp, dest spot) bool {
+	info, err := dest.lstat()
 	if err != nil {
 		return false
 	}
@@ -69,19 +67,19 @@ func (w *Watcher) isCopy(ctx context.Context, path string, st stamp, dest string
 	if made.device == st.device || made.size != st.size || made.modified != st.modified {
 		return false
 	}
-	one, err1 := w.hashes.of(ctx, path, st)
+	one, err1 := w.hashes.of(ctx, file, st)
 	two, err2 := w.hashes.of(ctx, dest, made)
 	return err1 == nil && err2 == nil && one == two
 }
 
 // putBackUnless undoes a rename that caught another file than the one that looks like st.
-func putBackUnless(st stamp, path, dest string) error {
-	info, err := os.Lstat(dest)
+func putBackUnless(st stamp, file, dest spot) error {
+	info, err := dest.lstat()
 	if err != nil || stampOf(info).same(st) {
 		return err
 	}
 	for i := range 100 {
-		err = renameNew(dest, numbered(filepath.Dir(path), filepath.Base(path), i))
+		err = renameNew(dest, file.beside(numbered(filepath.Base(file.name), i)))
 		if !errors.Is(err, fs.ErrExist) {
 			break
 		}
@@ -89,18 +87,36 @@ func putBackUnless(st stamp, path, dest string) error {
 	return errors.Join(errChanged, err)
 }
 
+// discard deletes a file that looks like st, and no other that came to its place meanwhile. It
+// goes by another name, which is that of aside.
+func discard(file spot, st stamp, aside spot) error {
+	if file.name != aside.name {
+		if err := renameNew(file, aside); err != nil {
+			return err
+		}
+		if err := putBackUnless(st, file, aside); err != nil {
+			return err
+		}
+	}
+	return aside.remove()
+}
+
 // copyAway moves a file to another file system: it is copied under a hidden name, made
 // durable, given its name, and only then removed.
-func copyAway(ctx context.Context, path string, st stamp, dest string) error {
-	in, err := os.OpenFile(path, os.O_RDONLY|openFlags, 0)
+func copyAway(ctx context.Context, file spot, st stamp, dest spot) error {
+	in, err := file.open()
 	if err != nil {
 		return err
 	}
 	defer in.Close()
-	dir := filepath.Dir(dest)
-	out, err := os.CreateTemp(dir, ".moving-*")
+	// The name is that of an earlier try, which did not come to its end.
+	part := dest.beside(fmt.Sprintf(".moving-%x-%x", st.device, st.inode))
+	if err := part.remove(); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	out, err := part.root.OpenFile(part.name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
-		return fmt.Errorf("nothing can be written to %s: %w", dir, err)
+		return fmt.Errorf("nothing can be written to %s: %w", part.root.Name(), err)
 	}
 	mode := fs.FileMode(0o644)
 	if info, err := in.Stat(); err == nil {
@@ -110,32 +126,32 @@ func copyAway(ctx context.Context, path string, st stamp, dest string) error {
 	err = errors.Join(err, out.Chmod(mode), out.Sync(), out.Close())
 	if err == nil {
 		modified := time.Unix(0, st.modified)
-		err = errors.Join(os.Chtimes(out.Name(), modified, modified), renameNew(out.Name(), dest))
+		err = errors.Join(part.root.Chtimes(part.name, modified, modified), renameNew(part, dest))
 	}
 	if err != nil {
-		return errors.Join(fmt.Errorf("copying to %s: %w", dest, err), os.Remove(out.Name()))
+		return errors.Join(fmt.Errorf("copying to %s: %w", dest.path(), err), part.remove())
 	}
-	if err := syncDir(dir); err != nil {
+	if err := syncDir(dest.root); err != nil {
 		return err
 	}
-	info, err := os.Lstat(path)
+	info, err := file.lstat()
 	if err != nil || !stampOf(info).same(st) {
-		return errors.Join(errChanged, os.Remove(dest))
+		return errors.Join(errChanged, dest.remove())
 	}
 	in.Close() // Windows removes no file that is open
-	return os.Remove(path)
+	return file.remove()
 }
 
 // reserveAndRename gives a file a name that is free, where the system has no rename that
 // refuses to replace.
-func reserveAndRename(path, dest string) error {
-	place, err := os.OpenFile(dest, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+func reserveAndRename(file, dest spot) error {
+	place, err := dest.root.OpenFile(dest.name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
 	place.Close()
-	if err := os.Rename(path, dest); err != nil {
-		return errors.Join(err, os.Remove(dest))
+	if err := os.Rename(file.path(), dest.path()); err != nil {
+		return errors.Join(err, dest.remove())
 	}
 	return nil
 }

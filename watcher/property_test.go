@@ -17,10 +17,19 @@ import (
 
 // Whatever happens to the files, and however often the watcher is stopped meanwhile, each
 // content that stays has exactly one claim and one run, and no run saw half a file.
-func TestExactlyOnceProperty(t *testing.T) {
+func TestExactlyOnceProperty(t *testing.T) { exactlyOnce(t, watcher.Watch{}) }
+
+// The same of batches, whatever is ready when the watcher is stopped.
+func TestExactlyOnceInBatchesProperty(t *testing.T) {
+	exactlyOnce(t, watcher.Watch{Mode: watcher.ModeBatch, Existing: watcher.ExistingProcess, MaxFiles: 2, MaxWait: 200 * time.Millisecond})
+}
+
+func exactlyOnce(t *testing.T, like watcher.Watch) {
+	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		m := newModel(t)
 		defer m.stop()
+		m.watch.Mode, m.watch.Existing, m.watch.MaxFiles, m.watch.MaxWait = like.Mode, like.Existing, like.MaxFiles, like.MaxWait
 		m.start(m.watch)
 		for range rapid.IntRange(5, 40).Draw(rt, "steps") {
 			m.step(rt)
@@ -53,7 +62,7 @@ func (m *model) step(t *rapid.T) {
 	name := rapid.SampledFrom([]string{"a.csv", "b.csv", "s/a.csv", "s/t/a.csv", "u/a.csv"})
 	text := rapid.SampledFrom([]string{"1", "22", "333"})
 	path := m.path("inbox/" + name.Draw(t, "file"))
-	switch rapid.SampledFrom([]string{"write", "write", "append", "rename", "renameDir", "remove", "removeDir", "restart", "stop", "wait", "finish"}).Draw(t, "do") {
+	switch rapid.SampledFrom([]string{"write", "write", "append", "rename", "renameDir", "remove", "removeDir", "restart", "kill", "stop", "wait", "finish"}).Draw(t, "do") {
 	case "write":
 		// Truncated and not yet written it is empty, on a busy machine for longer than the
 		// settle window: to the watcher that is a file which somebody finished.
@@ -74,6 +83,14 @@ func (m *model) step(t *rapid.T) {
 	case "restart":
 		m.stop()
 		m.start(m.watch)
+	case "kill":
+		// Of two that are there at once only claims are the truth: what is known of a folder
+		// that converges is one watcher's, whose process is over before there is another.
+		if m.watch.Mode == watcher.ModeConverge {
+			m.stop()
+		}
+		m.kill()
+		m.start(m.watch)
 	case "stop":
 		m.stop()
 	case "wait":
@@ -87,10 +104,16 @@ func (m *model) step(t *rapid.T) {
 	m.note()
 }
 
-func (m *model) must(err error) {
-	m.t.Helper()
-	if err != nil {
-		m.t.Fatal(err)
+// kill leaves a watcher to its end, which comes while another is there already.
+func (m *model) kill() {
+	if halt := m.halt; halt != nil {
+		m.halt = nil
+		over := make(chan struct{})
+		m.t.Cleanup(func() { <-over })
+		go func() {
+			defer close(over)
+			halt()
+		}()
 	}
 }
 
@@ -163,13 +186,22 @@ func (m *model) check(t *rapid.T) {
 	for _, r := range runs {
 		var d ledger.Detail
 		m.must(json.Unmarshal(r.Detail, &d))
-		content := d.File.Path + " " + d.File.Hash
-		if seen[content] {
-			t.Fatalf("two runs of %s", content)
+		files := d.Files
+		if d.File != nil {
+			files = append(files, *d.File)
 		}
-		seen[content] = true
-		if !m.had[d.File.Path][d.File.Hash] {
-			t.Fatalf("a run of what %s never held whole", d.File.Path)
+		if len(files) == 0 || m.watch.MaxFiles > 0 && len(files) > m.watch.MaxFiles {
+			t.Fatalf("a run of %d files", len(files))
+		}
+		for _, f := range files {
+			content := f.Path + " " + f.Hash
+			if seen[content] {
+				t.Fatalf("two runs of %s", content)
+			}
+			seen[content] = true
+			if !m.had[f.Path][f.Hash] {
+				t.Fatalf("a run of what %s never held whole", f.Path)
+			}
 		}
 	}
 }
@@ -177,6 +209,7 @@ func (m *model) check(t *rapid.T) {
 // However runs end, and whenever the watcher is stopped, a file that was dropped is in one
 // place: where it was dropped or where it was moved to. In the end all have been moved.
 func TestNothingIsLostProperty(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		m := newModel(t)
 		defer m.stop()

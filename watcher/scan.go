@@ -19,8 +19,29 @@ const (
 	periodic     = "periodic"
 )
 
-// scan arms the folder and all it enters, then gives the settler what is in them.
+// scan looks at the folder and deals with what is in it. The loop of one that converges gives
+// no reason for its own looks.
 func (f *folder) scan(ctx context.Context, why string) {
+	walk, back := f.look(ctx)
+	if walk == nil {
+		return
+	}
+	news := f.stillTroubled(ctx, walk)
+	if f.Mode == ModeConverge {
+		news = f.consider(ctx, walk)
+	}
+	if back {
+		why = "the folder is back"
+	}
+	if why != "" && why != "start" && why != linksChanged && (why != periodic || news > 0 && walk.degraded == "") {
+		f.w.log.Info("a watched folder was scanned", "job", f.Job, "path", f.Path, "reason", why, "found", news)
+		f.event(ctx, "watch.rescanned", 0, map[string]any{"path": f.Path, "reason": why, "found": news})
+	}
+}
+
+// look arms the folder and all it enters, and gives the settler what is in them. There is
+// nothing to see of a folder that is missing, nor once ctx has ended.
+func (f *folder) look(ctx context.Context) (_ *walk, back bool) {
 	began := time.Now()
 	f.mu.Lock()
 	f.scanning = began
@@ -33,25 +54,19 @@ func (f *folder) scan(ctx context.Context, why string) {
 	root, err := f.findRoot()
 	if err != nil {
 		f.absent(ctx, err)
-		return
+		return nil, false
 	}
-	back := f.found(root)
-	walk := f.walk(ctx, root, f.takeRetries())
+	back = f.found(root)
+	walk := f.walk(ctx, root, ".", f.takeRetries())
 	if ctx.Err() != nil {
-		return
+		return nil, false
 	}
+	f.linked = walk.linked
 	f.settleFound(walk)
 	took := time.Since(began)
 	f.dropStale(walk)
-	f.finishScan(walk, took)
-	news := f.stillTroubled(ctx, walk)
-	if back {
-		why = "the folder is back"
-	}
-	if why != "start" && (why != periodic || news > 0 && walk.degraded == "") {
-		f.w.log.Info("a watched folder was scanned", "job", f.Job, "path", f.Path, "reason", why, "found", news, "took", took)
-		f.event(ctx, "watch.rescanned", 0, map[string]any{"path": f.Path, "reason": why, "found": news})
-	}
+	f.finishScan(ctx, walk, took)
+	return walk, back
 }
 
 // findRoot is the folder with its links resolved, so that claims do not depend on them.
@@ -83,11 +98,17 @@ func (f *folder) found(root string) bool {
 
 // settleFound gives the settler what a scan found, in the order in which it came.
 func (f *folder) settleFound(walk *walk) {
+	if f.Mode == ModeConverge {
+		return // its files are looked at together
+	}
 	slices.SortFunc(walk.files, func(a, b sighting) int {
 		return cmp.Or(cmp.Compare(a.stamp.modified, b.stamp.modified), cmp.Compare(a.path, b.path))
 	})
 	now := time.Now()
-	for _, s := range walk.files {
+	for i, s := range walk.files {
+		if i > 0 && s.path == walk.files[i-1].path {
+			continue // it has several names
+		}
 		f.settler.see(s.path, now, s.stamp, walk.how)
 	}
 }
@@ -110,18 +131,24 @@ func (f *folder) dropStale(walk *walk) {
 	}
 }
 
-func (f *folder) finishScan(walk *walk, took time.Duration) {
+func (f *folder) finishScan(ctx context.Context, walk *walk, took time.Duration) {
 	now := time.Now()
 	f.scanAt = now.Add(f.w.rescan)
 	if walk.degraded != "" {
 		f.scanAt = now.Add(min(f.w.rescan, max(pollEvery, 10*took)))
 	}
 	f.mu.Lock()
-	defer f.mu.Unlock()
-	if walk.degraded != "" && f.status.Degraded == "" {
-		f.w.log.Warn("a watched folder is polled", "job", f.Job, "path", f.Path, "reason", walk.degraded)
-	}
+	before := f.status.Degraded
 	f.status.Degraded, f.status.Rescanned, f.status.Folders = walk.degraded, now, len(walk.entered)
+	f.mu.Unlock()
+	switch {
+	case walk.degraded != "" && before == "":
+		f.w.log.Warn("a watched folder is polled", "job", f.Job, "path", f.Path, "reason", walk.degraded)
+		f.event(ctx, "watch.polled", 0, map[string]any{"path": f.Path, "reason": walk.degraded})
+	case walk.degraded == "" && before != "":
+		f.w.log.Info("a watched folder is not polled any more", "job", f.Job, "path", f.Path)
+		f.event(ctx, "watch.told", 0, map[string]any{"path": f.Path})
+	}
 }
 
 // stillTroubled forgets the troubles that a scan does not confirm, tells of new ones, and
@@ -148,9 +175,10 @@ func (f *folder) stillTroubled(ctx context.Context, walk *walk) (news int) {
 }
 
 // descend arms and reads a folder that has just appeared, with what is in it already.
-func (f *folder) descend(ctx context.Context, dir string) {
-	walk := f.walk(ctx, dir, nil)
+func (f *folder) descend(ctx context.Context, dir, name string) {
+	walk := f.walk(ctx, dir, name, nil)
 	walk.how = hintArrived
+	f.linked.join(walk.linked)
 	f.settleFound(walk)
 	for sub, err := range walk.unreadable {
 		f.trouble(ctx, sub, err)
@@ -173,6 +201,9 @@ func cannotArm(dir string, err error) string {
 
 // absent notes that the folder is not there, and waits for it by watching what leads to it.
 func (f *folder) absent(ctx context.Context, err error) {
+	if f.Mode == ModeConverge && errors.Is(err, fs.ErrNotExist) {
+		f.beginEmpty(ctx)
+	}
 	f.root = ""
 	f.scanAt = time.Now().Add(missingEvery)
 	near := nearest(f.Path)

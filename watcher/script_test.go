@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,17 +20,23 @@ import (
 // TestScripts runs testdata/*.txt: what happens to real files, and the runs that come of it
 // (OSA-94: nested.txt, vanishes.txt).
 //
-//	watch JOB DIR [recursive] [settle=D] [include=G] [exclude=G] [existing=ignore] [success=A] [failure=A]
+//	watch JOB DIR [mode=M] [recursive] [follow] [settle=D] [maxwait=D] [maxfiles=N] [include=G] [exclude=G]
+//	          [existing=E] [success=A] [failure=A]
 //	                         a watch; A is delete, or a folder to move to
 //	unwatch JOB              takes it away
 //	start, stop, reload      the watcher; reload gives it the watches of now
-//	outcome O                runs end with O from now on; without it they stay queued
+//	outcome O                runs end with O from now on; without it, or with none, they stay queued
 //	write|append PATH TEXT   write is in one go; \n and \xNN are understood in both
 //	grow PATH N D            appends N bytes, one every D
 //	mkdir|remove|age PATH    age sets its times back by an hour, touch forward by one
-//	rename|link OLD NEW
-//	runs JOB NAME...         waits for these runs, in this order, all that there are
-//	set JOB NAME...          the same in any order
+//	rename|copy|link|hardlink OLD NEW
+//	scan                     every folder is looked at, as after lost events
+//	runs JOB RUN...          waits for these runs, in this order, all that there are: each is the name
+//	                         of its file or, of a batch, its names joined by commas, and +N if more come,
+//	                         or, of a folder, its round and what changed: 1:+added,-removed,~modified
+//	set JOB RUN...           the same in any order
+//	end JOB O [N]            the latest run ends with O, or run N; retry JOB [N] queues it again
+//	trigger JOB              the folder now; refused JOB TEXT: that gives an error which holds it
 //	quiet JOB                one more file is taken, and nothing else
 //	gone PATH                waits until it is not there
 //	file PATH TEXT           waits until it holds this
@@ -67,6 +74,7 @@ type script struct {
 	watches map[string]watcher.Watch
 	order   []string
 	seen    map[string]int // runs of quiet, by job
+	since   time.Time      // the last command, if it was about files
 }
 
 func (s *script) fatal(format string, args ...any) {
@@ -91,6 +99,8 @@ func (s *script) text(words []string) string {
 func (s *script) at(word string) string { return s.path(s.text([]string{word})) }
 
 func (s *script) do(words []string) {
+	began := time.Now()
+	defer func() { s.since = began }() // of the command, which may have done its deed at its beginning
 	s.what = fmt.Sprintf("line %d: %s", s.line, strings.Join(words, " "))
 	args := words[1:]
 	switch words[0] {
@@ -98,6 +108,7 @@ func (s *script) do(words []string) {
 		s.watch(args)
 	case "unwatch":
 		delete(s.watches, args[0])
+		s.order = slices.DeleteFunc(s.order, func(job string) bool { return job == args[0] })
 	case "start":
 		s.start(s.all()...)
 	case "stop":
@@ -105,7 +116,21 @@ func (s *script) do(words []string) {
 	case "reload":
 		s.must(s.watcher.Set(s.t.Context(), s.all()))
 	case "outcome":
-		s.outcome = ledger.Outcome(args[0])
+		s.outcome = ledger.Outcome(strings.TrimPrefix(args[0], "none"))
+	case "end":
+		s.end(s.run(args[0], args[2:]), ledger.Outcome(args[1]))
+	case "retry":
+		_, err := s.ledger.Retry(s.t.Context(), s.run(args[0], args[1:]))
+		s.must(err)
+	case "trigger":
+		_, err := s.watcher.Trigger(s.t.Context(), args[0])
+		s.must(err)
+	case "refused":
+		if _, err := s.watcher.Trigger(s.t.Context(), args[0]); err == nil || !strings.Contains(err.Error(), strings.Join(args[1:], " ")) {
+			s.fatal("%v", err)
+		}
+	case "scan":
+		s.watcher.Scan()
 	case "runs":
 		s.runs(args[0], args[1:], false)
 	case "set":
@@ -123,6 +148,22 @@ func (s *script) do(words []string) {
 		s.until(func() bool { return s.status(args[0]).State == watcher.State(args[1]) })
 	default:
 		s.files(words[0], args)
+		if words[0] == "grow" {
+			began = time.Now() // its last byte
+		} else {
+			s.inTime()
+		}
+		return
+	}
+	began = time.Time{}
+}
+
+// inTime gives up where files that are meant to come together do not.
+func (s *script) inTime() {
+	for _, w := range s.watches {
+		if gap := time.Since(s.since); w.Mode == watcher.ModeBatch && s.halt != nil && !s.since.IsZero() && gap > w.Settle*2/3 && w.Settle >= 200*time.Millisecond {
+			s.t.Skipf("line %d: this machine took %s for two files that come together", s.line, gap)
+		}
 	}
 }
 
@@ -150,9 +191,18 @@ func (s *script) files(verb string, args []string) {
 	case "rename":
 		s.must(os.MkdirAll(filepath.Dir(s.at(args[1])), 0o755))
 		s.must(os.Rename(path, s.at(args[1])))
+	case "copy":
+		text, err := os.ReadFile(path)
+		s.must(err)
+		s.must(os.WriteFile(s.at(args[1]), text, 0o644))
+	case "hardlink":
+		s.must(os.Link(path, s.at(args[1])))
 	case "link":
-		if err := os.Symlink(path, s.at(args[1])); err != nil {
+		s.must(os.MkdirAll(filepath.Dir(s.at(args[1])), 0o755))
+		if err := os.Symlink(path, s.at(args[1])); err != nil && runtime.GOOS == "windows" {
 			s.t.Skip("links cannot be made here")
+		} else {
+			s.must(err)
 		}
 	default:
 		s.fatal("there is no command %s", verb)
@@ -210,6 +260,18 @@ func (s *script) watch(args []string) {
 			w.Exclude = append(w.Exclude, value)
 		case "existing":
 			w.Existing = value
+		case "mode":
+			w.Mode = value
+		case "follow":
+			w.FollowSymlinks = true
+		case "maxwait":
+			d, err := time.ParseDuration(value)
+			s.must(err)
+			w.MaxWait = d
+		case "maxfiles":
+			n, err := strconv.Atoi(value)
+			s.must(err)
+			w.MaxFiles = n
 		case "success":
 			w.OnSuccess = s.after(value)
 		case "failure":
@@ -267,7 +329,7 @@ func (s *script) quiet(job string) {
 	taken := false
 	s.until(func() bool {
 		for _, r := range s.list(job) {
-			taken = taken || r.File.Name == name
+			taken = taken || label(r) == name || label(r) == "1:+"+name
 		}
 		return taken
 	})
@@ -280,9 +342,34 @@ func (s *script) quiet(job string) {
 func (s *script) names(job string) []string {
 	var out []string
 	for _, d := range s.list(job) {
-		if !strings.HasPrefix(d.File.Name, "last-of-all") {
-			out = append(out, d.File.Name)
+		if name := label(d); !strings.Contains(name, "last-of-all") {
+			out = append(out, name)
 		}
+	}
+	return out
+}
+
+// label is a run as scripts write it.
+func label(d ledger.Detail) string {
+	if d.File != nil {
+		return d.File.Name
+	}
+	var names []string
+	for _, f := range d.Files {
+		names = append(names, f.Name)
+	}
+	if d.Changes != nil {
+		for sign, list := range map[string][]string{"+": d.Changes.Added, "-": d.Changes.Removed, "~": d.Changes.Modified} {
+			for _, name := range list {
+				names = append(names, sign+name)
+			}
+		}
+		slices.Sort(names)
+		names = []string{fmt.Sprintf("%d:%s", d.Round, strings.Join(names, ","))}
+	}
+	out := strings.Join(names, ",")
+	if d.More > 0 {
+		out += fmt.Sprintf("+%d", d.More)
 	}
 	return out
 }
@@ -295,6 +382,21 @@ func (s *script) list(job string) []ledger.Detail {
 		s.must(json.Unmarshal(r.Detail, &out[len(runs)-1-i]))
 	}
 	return out
+}
+
+// run is one that a command names, or else the latest.
+func (s *script) run(job string, named []string) int64 {
+	if len(named) > 0 {
+		id, err := strconv.ParseInt(named[0], 10, 64)
+		s.must(err)
+		return id
+	}
+	runs, err := s.ledger.Runs(s.t.Context(), ledger.Filter{Job: job, Limit: 1})
+	s.must(err)
+	if len(runs) == 0 {
+		s.fatal("no run of %s", job)
+	}
+	return runs[0].ID
 }
 
 func (s *script) events(kind, text string) int {

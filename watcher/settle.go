@@ -16,6 +16,7 @@ type settler struct {
 	items  map[string]*item
 	queue  deadlines
 	count  uint64
+	moved  time.Time // when a file was last seen to be new or to have changed
 }
 
 // item is a path that waits to settle.
@@ -48,7 +49,7 @@ func (s *settler) see(path string, now time.Time, st stamp, h hint) {
 	if ok {
 		it.live = it.live || h != hintScan
 		if !st.same(it.last) {
-			it.last, it.at = st, now.Add(s.window)
+			it.last, it.at, s.moved = st, now.Add(s.window), now
 			heap.Fix(&s.queue, it.index)
 		}
 		return
@@ -58,6 +59,7 @@ func (s *settler) see(path string, now time.Time, st stamp, h hint) {
 		wait = s.recheck()
 	}
 	s.count++
+	s.moved = now
 	it = &item{path: path, last: st, live: h != hintScan, at: now.Add(wait), order: s.count}
 	s.put(it)
 }
@@ -86,6 +88,7 @@ func (s *settler) check(it *item, now time.Time, st stamp) bool {
 	if st.same(it.last) {
 		return true
 	}
+	s.moved = now
 	s.again(it, now, st)
 	return false
 }

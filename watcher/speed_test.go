@@ -94,12 +94,12 @@ func BenchmarkRescan(b *testing.B) {
 	dir := manyFiles(b)
 	f := newFolder(&Watcher{arms: newArms(nil, nil)}, Watch{Path: dir, Settle: time.Second})
 	f.found(dir)
-	first := f.walk(b.Context(), dir, nil)
+	first := f.walk(b.Context(), dir, ".", nil)
 	for _, s := range first.files {
 		f.known.put(f.marker.of(s.path, s.stamp), struct{}{})
 	}
 	for b.Loop() {
-		if walk := f.walk(b.Context(), dir, nil); len(walk.files) != 0 || len(first.files) != files {
+		if walk := f.walk(b.Context(), dir, ".", nil); len(walk.files) != 0 || len(first.files) != files {
 			b.Fatalf("%d files, %d news", len(first.files), len(walk.files))
 		}
 	}

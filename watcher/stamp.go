@@ -32,6 +32,8 @@ func (s stamp) renamed(window time.Duration) bool {
 	return s.changed-s.modified >= int64(window)
 }
 
+func (s stamp) modTime() time.Time { return time.Unix(0, s.modified).UTC() }
+
 // arrived is when the file came to be here as it is, as far as the file system tells.
 func (s stamp) arrived() time.Time { return time.Unix(0, max(s.modified, s.changed)) }
 

@@ -11,19 +11,22 @@ import (
 // State is what a watch is doing.
 type State string
 
-// The states: idle → debouncing → processing → idle.
+// The states: idle → debouncing → processing → idle; what converges settles after processing.
 const (
 	StateIdle       State = "idle"
 	StateDebouncing State = "debouncing" // files have changed and have not settled
-	StateProcessing State = "processing" // a run of its job is on
+	StateProcessing State = "processing" // a run of its job is on; for converge also one that is queued or waits
+	StateSettling   State = "settling"   // for converge: its run is over, and what that did may not be
 	StateMissing    State = "missing"    // the folder is not there
 )
 
 // Status is a watch as its owner sees it.
 type Status struct {
 	Job, Path string
+	Mode      string
 	State     State
-	Waiting   int    // files that have not settled
+	Waiting   int    // files that have not settled, or wait for the others of their batch
+	Round     int    // for converge: the runs since the folder last came to rest
 	Folders   int    // that are watched
 	Degraded  string // why it polls instead of being told, "" when it is told
 	Problem   string
@@ -56,11 +59,13 @@ func (f *folder) snapshot(running bool) Status {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	st := f.status
-	st.Job, st.Path, st.State = f.Job, f.Path, StateIdle
+	st.Job, st.Path, st.Mode, st.State = f.Job, f.Path, f.Mode, StateIdle
 	switch {
 	case f.missing:
 		st.State = StateMissing
-	case running:
+	case f.Mode == ModeConverge && f.phase != StateIdle:
+		st.State = f.phase
+	case running && f.Mode != ModeConverge:
 		st.State = StateProcessing
 	case st.Waiting > 0 || len(f.heardOf) > 0:
 		st.State = StateDebouncing

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -40,20 +41,31 @@ func network(dir string) string {
 }
 
 // renameNew renames a file unless the new name is taken: fs.ErrExist.
-func renameNew(path, dest string) error {
-	err := unix.RenamexNp(path, dest, unix.RENAME_EXCL)
+func renameNew(file, dest spot) error {
+	from, err := file.root.Open(filepath.Dir(file.name))
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	to, err := dest.root.Open(filepath.Dir(dest.name))
+	if err != nil {
+		return err
+	}
+	defer to.Close()
+	one, two := int(from.Fd()), int(to.Fd())
+	err = unix.RenameatxNp(one, filepath.Base(file.name), two, filepath.Base(dest.name), unix.RENAME_EXCL)
 	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOTSUP) {
-		return reserveAndRename(path, dest) // this file system cannot
+		return reserveAndRename(file, dest) // this file system cannot
 	}
 	if err != nil {
-		return &os.LinkError{Op: "rename", Old: path, New: dest, Err: err}
+		return &os.LinkError{Op: "rename", Old: file.path(), New: dest.path(), Err: err}
 	}
 	return nil
 }
 
 // syncDir makes the names in a folder durable.
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
+func syncDir(dir *os.Root) error {
+	d, err := dir.Open(".")
 	if err != nil {
 		return err
 	}

@@ -2,7 +2,10 @@
 
 package watcher
 
-import "io/fs"
+import (
+	"io/fs"
+	"os"
+)
 
 const openFlags = 0
 
@@ -11,6 +14,6 @@ func identity(fs.FileInfo) (device, inode uint64, changed int64) { return 0, 0, 
 
 func network(string) string { return "" }
 
-func renameNew(path, dest string) error { return reserveAndRename(path, dest) }
+func renameNew(file, dest spot) error { return reserveAndRename(file, dest) }
 
-func syncDir(string) error { return nil }
+func syncDir(*os.Root) error { return nil }

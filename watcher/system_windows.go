@@ -31,12 +31,12 @@ func network(dir string) string {
 }
 
 // renameNew renames a file unless the new name is taken: fs.ErrExist.
-func renameNew(path, dest string) error {
-	from, err := windows.UTF16PtrFromString(path)
+func renameNew(file, dest spot) error {
+	from, err := windows.UTF16PtrFromString(file.path())
 	if err != nil {
 		return err
 	}
-	to, err := windows.UTF16PtrFromString(dest)
+	to, err := windows.UTF16PtrFromString(dest.path())
 	if err != nil {
 		return err
 	}
@@ -45,10 +45,10 @@ func renameNew(path, dest string) error {
 		err = syscall.EXDEV // as the others call it
 	}
 	if err != nil {
-		return &os.LinkError{Op: "rename", Old: path, New: dest, Err: err}
+		return &os.LinkError{Op: "rename", Old: file.path(), New: dest.path(), Err: err}
 	}
 	return nil
 }
 
 // syncDir has nothing to do: a rename is written through.
-func syncDir(string) error { return nil }
+func syncDir(*os.Root) error { return nil }

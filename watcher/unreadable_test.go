@@ -63,6 +63,42 @@ func TestUnreadableFolder(t *testing.T) {
 	b.until(func() bool { return b.count("in") == 1 && b.status("in").Problem == "" })
 }
 
+// A destination that may not be written keeps the file where it is, says so, and gets it once
+// it may.
+func TestUnwritableDestination(t *testing.T) {
+	b := newBench(t)
+	w := b.inbox()
+	w.OnSuccess = watcher.After{Action: "move", Dir: b.path("done/deep")}
+	if err := os.Mkdir(b.path("done"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	asSomebody(t, b.base)
+	if err := os.Chmod(b.path("done"), 0o555); err != nil {
+		t.Fatal(err)
+	}
+	b.outcome = ledger.OutcomeSuccess
+	b.startWith(watcher.Options{Rescan: 100 * time.Millisecond}, w)
+	b.write("inbox/a.csv", "1")
+	b.what = "the failure shows"
+	b.until(func() bool {
+		events, err := b.ledger.Events(t.Context(), ledger.EventFilter{})
+		return err == nil && slices.ContainsFunc(events, func(e ledger.Event) bool {
+			return e.Kind == "file.after" && strings.Contains(string(e.Data), "permission denied")
+		})
+	})
+	if _, err := os.Stat(b.path("inbox/a.csv")); err != nil {
+		t.Error(err)
+	}
+	if err := os.Chmod(b.path("done"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	b.what = "it is moved"
+	b.until(func() bool { _, err := os.Stat(b.path("done/deep/a.csv")); return err == nil })
+	if n := b.count("in"); n != 1 {
+		t.Errorf("%d runs", n)
+	}
+}
+
 // asSomebody makes the test a user who may not read everything, if it is not.
 func asSomebody(t *testing.T, dirs ...string) {
 	t.Helper()

@@ -19,9 +19,11 @@ const (
 type walk struct {
 	how        hint
 	files      []sighting // files that may be work
+	linked     linked
 	entered    map[string]bool
 	unreadable map[string]error
 	degraded   string // why events cannot be relied on
+	torn       bool   // something went while it was looked at: what was seen was never there at once
 }
 
 type sighting struct {
@@ -39,24 +41,32 @@ type walker struct {
 	jobs  []func()
 	open  int // jobs that are queued or on
 	wake  *sync.Cond
+	links []link // that were come across and not followed yet
 	found *walk
 }
 
-// walk reads dir, all of it that is not known to be done with or is to be tried again, and, if the watch is recursive, the folders in it: each is armed, then
-// read, then descended into.
-func (f *folder) walk(ctx context.Context, dir string, retry map[string]bool) *walk {
-	k := &walker{f: f, found: &walk{entered: map[string]bool{}, unreadable: map[string]error{}}, retry: retry}
+// walk reads a folder of that name, all of it that is not known to be done with or is to be
+// tried again, and, if the watch is recursive, the folders in it: each is armed, then read,
+// then descended into.
+func (f *folder) walk(ctx context.Context, dir, name string, retry map[string]bool) *walk {
+	k := &walker{f: f, found: &walk{linked: newLinked(), entered: map[string]bool{}, unreadable: map[string]error{}}, retry: retry}
 	k.wake = sync.NewCond(&k.mu)
 	if name := network(dir); name != "" {
 		k.found.degraded = "it is on a network file system (" + name + "), which does not tell of all changes; it is looked at every " + pollEvery.String()
 	}
-	k.add(func() { k.enter(ctx, dir) })
+	k.add(func() { k.enter(ctx, dir, name) })
+	k.run()
+	k.follow(ctx)
+	return k.found
+}
+
+// run does the jobs that there are.
+func (k *walker) run() {
 	var group sync.WaitGroup
 	for range walkers {
 		group.Go(k.work)
 	}
 	group.Wait()
-	return k.found
 }
 
 func (k *walker) add(job func()) {
@@ -91,11 +101,8 @@ func (k *walker) work() {
 	}
 }
 
-// enter arms a folder and reads it, page by page.
-func (k *walker) enter(ctx context.Context, dir string) {
-	if ctx.Err() != nil {
-		return
-	}
+// arm has the system tell of what happens in a folder.
+func (k *walker) arm(dir string) {
 	armErr := k.f.w.arms.arm(k.f, dir)
 	k.mu.Lock()
 	k.found.entered[dir] = true
@@ -103,6 +110,19 @@ func (k *walker) enter(ctx context.Context, dir string) {
 		k.found.degraded = cannotArm(dir, armErr)
 	}
 	k.mu.Unlock()
+}
+
+// enter arms a folder and reads it, page by page.
+func (k *walker) enter(ctx context.Context, dir, name string) {
+	if ctx.Err() != nil {
+		return
+	}
+	k.arm(dir)
+	if own, ok := inside(k.f.root, dir); ok && own != name {
+		k.mu.Lock()
+		k.found.linked.call(dir, name)
+		k.mu.Unlock()
+	}
 	d, err := os.Open(dir)
 	if err != nil {
 		k.trouble(dir, err)
@@ -112,7 +132,7 @@ func (k *walker) enter(ctx context.Context, dir string) {
 	for ctx.Err() == nil {
 		entries, err := d.ReadDir(page)
 		if len(entries) > 0 {
-			k.add(func() { k.look(ctx, dir, entries) })
+			k.add(func() { k.look(ctx, dir, name, entries) })
 		}
 		if err != nil {
 			if !errors.Is(err, io.EOF) {
@@ -123,22 +143,29 @@ func (k *walker) enter(ctx context.Context, dir string) {
 	}
 }
 
-// look sorts out a page of entries.
-func (k *walker) look(ctx context.Context, dir string, entries []fs.DirEntry) {
+// look sorts out a page of entries of a folder of that name.
+func (k *walker) look(ctx context.Context, dir, name string, entries []fs.DirEntry) {
 	var files []sighting
+	var links []link
+	own, ok := inside(k.f.root, dir)
+	byLink := ok && own != name
 	for _, d := range entries {
-		path := filepath.Join(dir, d.Name())
-		rel, ok := inside(k.f.root, path)
+		path, name := filepath.Join(dir, d.Name()), within(name, d.Name())
 		switch {
-		case !ok || ctx.Err() != nil:
+		case ctx.Err() != nil || byLink && matchesAny(k.f.Exclude, within(own, d.Name())):
 		case d.IsDir():
-			if k.f.Recursive && k.f.enters(path, rel) {
-				k.add(func() { k.enter(ctx, path) })
+			if k.f.Recursive && k.f.enters(path, name) {
+				k.add(func() { k.enter(ctx, path, name) })
 			}
-		case d.Type().IsRegular() && k.f.takes(rel):
+		case d.Type()&fs.ModeSymlink != 0:
+			if k.f.FollowSymlinks {
+				links = append(links, link{path, name})
+			}
+		case d.Type().IsRegular() && k.f.takes(name):
 			info, err := d.Info()
 			if err != nil {
-				continue // gone again
+				k.trouble(path, err)
+				continue
 			}
 			if st := stampOf(info); k.isWork(path, st) {
 				files = append(files, sighting{path, st})
@@ -147,23 +174,28 @@ func (k *walker) look(ctx context.Context, dir string, entries []fs.DirEntry) {
 	}
 	k.mu.Lock()
 	k.found.files = append(k.found.files, files...)
+	k.links = append(k.links, links...)
 	k.mu.Unlock()
 }
 
 // isWork says whether something may have to be done with a file.
 func (k *walker) isWork(path string, st stamp) bool {
+	if k.f.Mode == ModeConverge {
+		return true
+	}
 	if k.f.Existing == ExistingIgnore && st.arrived().Before(k.f.since) {
 		return false
 	}
 	_, known := k.f.known.get(k.f.marker.of(path, st))
-	return !known && !k.f.long[path] && !k.f.settler.waits(path) || k.retry[path]
+	return !known && !k.f.long[path] && !k.f.settler.waits(path) && !k.f.batch.holds(path, st) || k.retry[path]
 }
 
-func (k *walker) trouble(dir string, err error) {
-	if errors.Is(err, fs.ErrNotExist) {
-		return
-	}
+func (k *walker) trouble(path string, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.found.unreadable[dir] = err
+	if errors.Is(err, fs.ErrNotExist) {
+		k.found.torn = true
+	} else {
+		k.found.unreadable[path] = err
+	}
 }

@@ -1,6 +1,7 @@
 package watcher
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -11,7 +12,18 @@ import (
 	"github.com/bmatcuk/doublestar/v4"
 )
 
-const defaultSettle = time.Second
+const (
+	defaultSettle   = time.Second
+	defaultMaxWait  = 30 * time.Second
+	defaultMaxFiles = 500
+)
+
+// What a watch makes runs of.
+const (
+	ModePerFile  = "per_file" // each file that is ready
+	ModeBatch    = "batch"    // all files that are ready once the folder is quiet
+	ModeConverge = "converge" // the folder, again and again until it stays as it is
+)
 
 // What a watch does with files that were there before the job.
 const (
@@ -38,9 +50,13 @@ type Watch struct {
 	Path                 string   // absolute
 	Include, Exclude     []string // a pattern without a slash matches at any depth; dir means dir/**
 	Recursive            bool
+	FollowSymlinks       bool          // those that lead to something in the folder
+	Mode                 string        // "" means per_file
 	Settle               time.Duration // 0 means 1s
-	Existing             string        // "" means process
-	OnSuccess, OnFailure After
+	MaxWait              time.Duration // 0 means 30s: so long a folder that is never quiet is waited for, in batch and converge
+	MaxFiles             int           // 0 means 500: of one batch
+	Existing             string        // "" means process for per_file, ignore for batch and converge
+	OnSuccess, OnFailure After         // not of converge
 }
 
 // prepared checks watches and fills their defaults.
@@ -49,13 +65,7 @@ func prepared(watches []Watch) ([]Watch, error) {
 	seen := map[string]bool{}
 	var errs []error
 	for i, w := range watches {
-		if w.Settle <= 0 {
-			w.Settle = defaultSettle
-		}
-		if w.Existing == "" {
-			w.Existing = ExistingProcess
-		}
-		w.Path = filepath.Clean(w.Path)
+		w.fill()
 		if err := w.check(); err != nil {
 			errs = append(errs, fmt.Errorf("job %s: %w", w.Job, err))
 		}
@@ -68,7 +78,38 @@ func prepared(watches []Watch) ([]Watch, error) {
 	return out, errors.Join(errs...)
 }
 
+func (w *Watch) fill() {
+	w.Mode = cmp.Or(w.Mode, ModePerFile)
+	if w.Settle <= 0 {
+		w.Settle = defaultSettle
+	}
+	if w.MaxWait <= 0 {
+		w.MaxWait = defaultMaxWait
+	}
+	if w.MaxFiles <= 0 {
+		w.MaxFiles = defaultMaxFiles
+	}
+	if w.Existing == "" {
+		w.Existing = ExistingIgnore
+		if w.Mode == ModePerFile {
+			w.Existing = ExistingProcess
+		}
+	}
+	w.Path = filepath.Clean(w.Path)
+}
+
 func (w *Watch) check() error {
+	switch w.Mode {
+	case ModePerFile, ModeBatch:
+	case ModeConverge:
+		for _, a := range []After{w.OnSuccess, w.OnFailure} {
+			if a.Action != "" && a.Action != actionLeave {
+				return fmt.Errorf("mode converge takes the folder as a whole and has no files to %s; leave them (on_success, on_failure)", a.Action)
+			}
+		}
+	default:
+		return fmt.Errorf("mode is %q; it is per_file, batch or converge", w.Mode)
+	}
 	if !filepath.IsAbs(w.Path) {
 		return fmt.Errorf("the watched folder %q is not an absolute path", w.Path)
 	}
@@ -109,10 +150,13 @@ func (w *Watch) destinations() []string {
 }
 
 func (w *Watch) equal(o *Watch) bool {
-	return w.Job == o.Job && w.Agent == o.Agent && w.Path == o.Path && w.Recursive == o.Recursive && w.Settle == o.Settle &&
-		w.Existing == o.Existing && w.OnSuccess == o.OnSuccess && w.OnFailure == o.OnFailure &&
+	return w.Job == o.Job && w.Agent == o.Agent && w.Path == o.Path && w.Recursive == o.Recursive && w.FollowSymlinks == o.FollowSymlinks &&
+		w.Mode == o.Mode && w.Settle == o.Settle && w.MaxWait == o.MaxWait && w.MaxFiles == o.MaxFiles && w.Existing == o.Existing && w.OnSuccess == o.OnSuccess && w.OnFailure == o.OnFailure &&
 		slices.Equal(w.Include, o.Include) && slices.Equal(w.Exclude, o.Exclude)
 }
+
+// joined is the path of a file in a folder.
+func joined(dir, rel string) string { return filepath.Join(dir, filepath.FromSlash(rel)) }
 
 // inside gives a path relative to a folder that holds it, with slashes.
 func inside(dir, path string) (string, bool) {

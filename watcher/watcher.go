@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -15,7 +16,6 @@ import (
 
 const (
 	defaultRescan = 5 * time.Minute
-	batch         = 512              // files that are claimed in one transaction
 	silence       = 10 * time.Second // after which a folder that does not answer is a problem
 )
 
@@ -24,6 +24,9 @@ type Options struct {
 	Ledger *ledger.Ledger
 	Logger *slog.Logger
 	Rescan time.Duration // 0 means 5m
+	// Broken is what the owner is told when a job is paused because one path is taken again
+	// and again; may be nil.
+	Broken func(job, path string) []ledger.Notice
 }
 
 // Watcher watches the folders of all jobs with one fsnotify watcher.
@@ -31,15 +34,18 @@ type Watcher struct {
 	ledger *ledger.Ledger
 	log    *slog.Logger
 	rescan time.Duration
+	quiet  time.Duration                          // after a run of a folder that converges
+	broken func(job, path string) []ledger.Notice // may be nil
 	arms   *arms
 	hashes *hashes
 	slots  chan struct{} // long files that are hashed at the same time
 	ready  chan struct{}
 	reset  chan struct{} // capacity 1: there are other watches
 
-	mu      sync.Mutex
-	folders map[string]*folder // by job; nil before the first Set
-	start   func(f *folder)    // nil while Run is not on
+	mu        sync.Mutex
+	folders   map[string]*folder // by job; nil before the first Set
+	start     func(f *folder)    // nil while Run is not on
+	following map[*folder]int64  // the runs that folders want to be told of
 }
 
 // New opens the one file-system watcher. A system that gives none makes every folder be
@@ -48,16 +54,7 @@ func New(o Options) (*Watcher, error) {
 	if o.Ledger == nil {
 		return nil, errors.New("watcher: a ledger is needed")
 	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	if o.Rescan <= 0 {
-		o.Rescan = defaultRescan
-	}
-	w := &Watcher{
-		ledger: o.Ledger, log: o.Logger, rescan: o.Rescan, hashes: newHashes(),
-		slots: make(chan struct{}, 2), ready: make(chan struct{}), reset: make(chan struct{}, 1),
-	}
+	w := newWatcher(o)
 	events, err := fsnotify.NewBufferedWatcher(4096)
 	if err != nil {
 		err = fmt.Errorf("the system gives no file-system watcher: %w (on Linux, raise fs.inotify.max_user_instances)", err)
@@ -65,6 +62,19 @@ func New(o Options) (*Watcher, error) {
 	}
 	w.arms = newArms(events, err)
 	return w, nil
+}
+
+func newWatcher(o Options) *Watcher {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Rescan <= 0 {
+		o.Rescan = defaultRescan
+	}
+	return &Watcher{
+		ledger: o.Ledger, log: o.Logger, rescan: o.Rescan, quiet: quietAfter, broken: o.Broken, hashes: newHashes(),
+		slots: make(chan struct{}, 2), ready: make(chan struct{}), reset: make(chan struct{}, 1), following: map[*folder]int64{},
+	}
 }
 
 // Ready is closed when every folder is armed and what is in it waits to settle. A folder
@@ -78,20 +88,9 @@ func (w *Watcher) Set(ctx context.Context, watches []Watch) error {
 	if err != nil {
 		return err
 	}
-	next := map[string]*folder{}
-	for i := range watches {
-		f := newFolder(w, watches[i])
-		for _, o := range watches {
-			if _, nested := inside(f.Path, o.Path); nested {
-				f.closed = append(f.closed, o.Path)
-			}
-		}
-		if f.Existing == ExistingIgnore {
-			if f.since, err = w.baseline(ctx, f.Job); err != nil {
-				return fmt.Errorf("job %s: when it began to watch cannot be recorded: %w", f.Job, err)
-			}
-		}
-		next[f.Job] = f
+	next := w.foldersOf(watches)
+	if err := w.begin(ctx, next); err != nil {
+		return err
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -109,25 +108,92 @@ func (w *Watcher) Set(ctx context.Context, watches []Watch) error {
 			w.start(f)
 		}
 	}
+	w.nudge()
+	w.forget(ctx, next)
+	return nil
+}
+
+// nudge has what finished runs leave to be done looked at.
+func (w *Watcher) nudge() {
 	select {
 	case w.reset <- struct{}{}:
 	default:
 	}
-	return nil
 }
 
-// baseline is when a job began, for existing: ignore: its first event in the ledger, which
-// is kept for ever. A job without one gets it now.
-func (w *Watcher) baseline(ctx context.Context, job string) (time.Time, error) {
-	first, err := w.ledger.Events(ctx, ledger.EventFilter{Job: job, Limit: 1})
+// forget drops what is known of folders that are not watched any more by a job that converges:
+// when they are again, they begin anew (OSA-94).
+func (w *Watcher) forget(ctx context.Context, watched map[string]*folder) {
+	known, err := w.ledger.WatchStates(ctx)
+	var gone []string
+	for job, st := range known {
+		if f := watched[job]; st.Print != "" && (f == nil || f.Mode != ModeConverge) {
+			gone = append(gone, job)
+		}
+	}
+	if err == nil && len(gone) > 0 {
+		err = w.ledger.ForgetWatches(ctx, gone...)
+	}
+	for _, job := range gone {
+		err = errors.Join(err, w.ledger.AppendEvents(ctx, ledger.Event{Job: job, Kind: "watch.forgotten"}))
+	}
 	if err != nil {
-		return time.Time{}, err
+		w.log.Error("what folders looked like that are not watched any more could not be forgotten", "error", err)
 	}
-	if len(first) > 0 {
-		return first[0].At, nil
+}
+
+// foldersOf are the folders of watches; what one watches is closed to those around it.
+func (w *Watcher) foldersOf(watches []Watch) map[string]*folder {
+	out := make(map[string]*folder, len(watches))
+	at := make(map[string][]*folder, len(watches))
+	real := make([]string, len(watches)) // two ways may lead to one folder
+	for i := range watches {
+		f := newFolder(w, watches[i])
+		out[f.Job] = f
+		real[i] = resolved(f.Path)
+		at[real[i]] = append(at[real[i]], f)
 	}
-	now := time.Now()
-	return now, w.ledger.AppendEvents(ctx, ledger.Event{Job: job, Kind: "watch.baseline", At: now})
+	for _, path := range real {
+		for dir := filepath.Dir(path); ; dir = filepath.Dir(dir) {
+			for _, around := range at[dir] {
+				if dir != path {
+					around.closed = append(around.closed, path)
+				}
+			}
+			if dir == filepath.Dir(dir) {
+				break
+			}
+		}
+	}
+	return out
+}
+
+// begin records since when the jobs watch that leave what was there before. One that did
+// something else with its folder meanwhile begins now.
+func (w *Watcher) begin(ctx context.Context, folders map[string]*folder) error {
+	known, err := w.ledger.WatchStates(ctx)
+	if err != nil {
+		return fmt.Errorf("since when folders are watched cannot be read: %w", err)
+	}
+	var fresh []ledger.WatchState
+	now := time.Now().Truncate(time.Millisecond) // as the ledger gives it back
+	for job, f := range folders {
+		if f.Existing != ExistingIgnore || f.Mode == ModeConverge {
+			continue
+		}
+		st, ok := known[job]
+		if f.since = st.Since; !ok || st.Print != "" {
+			f.since = now
+			fresh = append(fresh, ledger.WatchState{Job: job, Since: now})
+		}
+	}
+	if len(fresh) == 0 {
+		return nil
+	}
+	if err := w.ledger.SaveWatch(ctx, fresh...); err != nil {
+		return fmt.Errorf("since when folders are watched cannot be recorded: %w", err)
+	}
+	return nil
 }
 
 // Run watches until ctx ends.

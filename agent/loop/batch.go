@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"rouse/agent/loop/memory"
 	"rouse/agent/model"
 	"rouse/agent/tool"
 )
@@ -17,35 +18,60 @@ const (
 	callDone      = "done"
 	callFailed    = "failed"
 	callReplayed  = "replayed"
+	callDeduped   = "deduped" // the result of the same call earlier in this run was used
 	callCancelled = "cancelled"
 	// A call that was cut off: it may be repeated, or nobody knows what it did.
 	callInterrupted = "interrupted"
 	callUncertain   = "uncertain"
 )
 
-// act executes the calls of an answer and decides whether the run goes on.
-func (r *run) act(ctx context.Context, t turn) (over bool, err error) {
+// act executes the calls of an answer and decides whether the run goes on. free says that
+// they only moved data, which costs no step.
+func (r *run) act(ctx context.Context, t turn) (over, free bool, err error) {
 	calls := t.calls
 	left := len(calls)
 	if r.Bounds.Calls > 0 {
-		left = max(r.Bounds.Calls-r.result.Calls, 0)
+		left = r.affordable(calls, max(r.Bounds.Calls-r.result.Calls, 0))
 	}
-	envelopes, err := r.batch(ctx, t.number, calls, left)
+	envelopes, deduped, err := r.batch(ctx, t.number, calls, left)
 	if err != nil {
-		return true, err
+		return true, false, err
 	}
 	if r.ended(calls, envelopes) || r.rejected(calls, envelopes[:min(left, len(envelopes))]) || r.stopped(ctx) {
-		return true, nil
+		return true, false, nil
 	}
 	switch {
 	case left < len(calls):
 		r.exhausted("the %d calls of this run were used up", r.Bounds.Calls)
 	case r.Bounds.Tokens > 0 && r.result.Usage.Input+r.result.Usage.Output > r.Bounds.Tokens:
 		r.exhausted("the run used %d tokens, more than its %d", r.result.Usage.Input+r.result.Usage.Output, r.Bounds.Tokens)
+	case r.idled():
 	default:
-		return false, nil
+		return false, !deduped && r.onlyMovedData(calls, envelopes), nil
 	}
-	return true, nil
+	return true, false, nil
+}
+
+// onlyMovedData says whether a step is free because all its calls moved rows, as long as
+// policy lets steps be free (OSA-23).
+func (r *run) onlyMovedData(calls []model.Call, envelopes []tool.Envelope) bool {
+	if r.moved >= r.Policy.DataSteps {
+		return false
+	}
+	for i, c := range calls {
+		c, _ = r.made(c)
+		t, ok := r.Registry.Lookup(c.Name)
+		var one struct {
+			Row json.RawMessage `json:"row"`
+		}
+		if !ok || t.Class() != tool.ClassData || i >= len(envelopes) || !envelopes[i].OK || json.Unmarshal(c.Args, &one) != nil || len(one.Row) > 0 {
+			return false
+		}
+	}
+	if r.moved++; r.moved == 1 {
+		r.advice = fmt.Sprintf("A step that only moves rows in bulk is not counted, up to %d of them.", r.Policy.DataSteps)
+	}
+	return true
 }
 
 // finishPending executes what an earlier attempt asked for and did not get.
@@ -61,56 +87,136 @@ func (r *run) finishPending(ctx context.Context) (over bool, err error) {
 	if err := r.Recorder.FinishStep(writing, s); err != nil {
 		return true, err
 	}
-	return r.act(ctx, turn{number: s.Number, calls: r.Pending})
+	over, _, err = r.act(ctx, turn{number: s.Number, calls: r.Pending})
+	return over, err
 }
 
 // batch executes calls and appends their results to the history in the model's order.
-// Only the first left of them may run.
-func (r *run) batch(ctx context.Context, step int, calls []model.Call, left int) ([]tool.Envelope, error) {
-	envelopes := make([]tool.Envelope, len(calls))
-	errs := make([]error, len(calls))
-	one := func(i int) {
-		if i >= left {
-			envelopes[i] = tool.Failure(tool.KindRejected, "the calls of this run are used up")
-			return
-		}
-		r.idle.hold()
-		defer r.idle.release()
-		envelopes[i], errs[i] = r.call(ctx, step, i, calls[i])
-	}
-	if slices.ContainsFunc(calls, r.ends) {
+// Only the first left of them may run. deduped says that one was answered from what is known.
+func (r *run) batch(ctx context.Context, step int, calls []model.Call, left int) (_ []tool.Envelope, deduped bool, err error) {
+	b := &wave{run: r, step: step, calls: calls, left: left, envelopes: make([]tool.Envelope, len(calls)), errs: make([]error, len(calls)), known: make([]bool, len(calls)), blocked: r.blocked(calls)}
+	serial := slices.ContainsFunc(calls, func(c model.Call) bool { return r.ends(c) || r.isStep(c) })
+	if serial {
 		for i := range calls {
-			if one(i); errs[i] != nil || (envelopes[i].OK && r.ends(calls[i])) {
-				calls, envelopes = calls[:i+1], envelopes[:i+1] // later siblings neither run nor appear
+			b.one(ctx, i, false)
+			if i < left && b.errs[i] == nil && !r.isStep(calls[i]) {
+				r.keep(calls[i], b.envelopes[i])
+			}
+			if b.errs[i] != nil || (b.envelopes[i].OK && r.ends(calls[i])) {
+				calls, b.envelopes = calls[:i+1], b.envelopes[:i+1] // later siblings neither run nor appear
 				break
 			}
 		}
 	} else {
-		r.parallel(calls, one)
+		first, twins := b.twins()
+		r.parallel(calls, first, func(i int) { b.one(ctx, i, false) })
+		for _, i := range twins { // their siblings have their results now (OSA-08)
+			b.one(ctx, i, true)
+		}
 	}
 	r.results = r.results[:0:0]
 	for i, c := range calls {
-		if errs[i] != nil {
-			return nil, errs[i]
+		if b.errs[i] != nil {
+			return nil, false, b.errs[i]
 		}
-		text, err := envelopes[i].MarshalJSON()
+		text, err := b.envelopes[i].MarshalJSON()
 		if err != nil {
-			return nil, fmt.Errorf("the result of %s cannot be recorded: %w", c.Name, err)
+			return nil, false, fmt.Errorf("the result of %s cannot be recorded: %w", c.Name, err)
 		}
 		r.results = append(r.results, model.Result{Call: c, Envelope: text})
 		r.messages = append(r.messages, model.Message{Role: model.RoleTool, CallID: c.ID, Name: c.Name, Text: string(text)})
 		if i < left {
 			r.result.Calls++
 		}
-		r.note(c.Name, envelopes[i].OK)
+		if i < left && !serial {
+			r.keep(c, b.envelopes[i])
+		}
+		made, _ := r.made(c)
+		r.note(made.Name, b.envelopes[i].OK)
+		if i < left && !b.known[i] {
+			r.advise(made, b.envelopes[i])
+		}
 	}
-	return envelopes, nil
+	return b.envelopes, slices.Contains(b.known, true), nil
+}
+
+// wave is one answer's calls while they are executed.
+type wave struct {
+	run       *run
+	step      int
+	calls     []model.Call
+	left      int
+	envelopes []tool.Envelope
+	errs      []error
+	known     []bool // answered from what is known
+	blocked   []bool // not made, because it was made too often
+}
+
+// twins are the calls that read what an earlier one of the same answer reads; they wait.
+func (b *wave) twins() (first, twins []int) {
+	seen := map[string]bool{}
+	for i, c := range b.calls {
+		t, ok := b.run.Registry.Lookup(c.Name)
+		if !ok || !b.run.Policy.Dedupe || !reads(t.Class()) {
+			first = append(first, i)
+			continue
+		}
+		if sig := signature(c); seen[sig] {
+			twins = append(twins, i)
+		} else {
+			seen[sig] = true
+			first = append(first, i)
+		}
+	}
+	return first, twins
+}
+
+// one answers a call: from the record of an earlier attempt, from what this one knows
+// already, or by its tool. A twin of a call that failed makes its own try.
+func (b *wave) one(ctx context.Context, i int, twin bool) {
+	r, c := b.run, b.calls[i]
+	if i >= b.left {
+		b.envelopes[i] = tool.Failure(tool.KindRejected, "the calls of this run are used up")
+		return
+	}
+	r.idle.hold()
+	defer r.idle.release()
+	if r.isStep(c) {
+		b.envelopes[i], b.errs[i] = b.phase(ctx, i)
+		return
+	}
+	b.envelopes[i], b.errs[i] = b.answer(ctx, i, r.place(i), c, twin)
+}
+
+// answer makes a call of its own record, which stands at index, for the call at i.
+func (b *wave) answer(ctx context.Context, i, index int, c model.Call, twin bool) (tool.Envelope, error) {
+	r := b.run
+	t, ok := r.Registry.Lookup(c.Name)
+	_, past := r.Past[c.Key]
+	if b.blocked[i] && !past {
+		return r.call(ctx, b.step, index, c, func(context.Context, model.Call) (tool.Envelope, string, error) { return r.block(c), callFailed, nil })
+	}
+	if !ok || past || !r.Policy.Dedupe {
+		return r.call(ctx, b.step, index, c, r.execute)
+	}
+	if e, times, found := r.recallCall(t, c); found && (!twin || times == 0) {
+		b.known[i] = true
+		r.tellKnown(c, e, times)
+		return r.call(ctx, b.step, index, c, func(context.Context, model.Call) (tool.Envelope, string, error) { return e, callDeduped, nil })
+	}
+	look := t.Looks(c.Args)
+	e, err := r.call(ctx, b.step, index, c, r.execute)
+	if err == nil {
+		r.learnCall(t, c, e, look)
+	}
+	return e, err
 }
 
 // parallel runs the calls at the same time, but those that touch the same place in order.
-func (r *run) parallel(calls []model.Call, one func(int)) {
+func (r *run) parallel(calls []model.Call, which []int, one func(int)) {
 	lanes := map[string][]int{}
-	for i, c := range calls {
+	for _, i := range which {
+		c := calls[i]
 		lane := fmt.Sprintf("#%d", i)
 		if t, ok := r.Registry.Lookup(c.Name); ok {
 			switch path := t.WritesTo(c.Args); {
@@ -134,12 +240,17 @@ func (r *run) parallel(calls []model.Call, one func(int)) {
 }
 
 func (r *run) ends(c model.Call) bool {
+	c, acts := r.made(c)
+	if !acts {
+		said, wrong := memory.Parse(c.Args)
+		return wrong == nil && said.Phase == memory.End
+	}
 	t, ok := r.Registry.Lookup(c.Name)
 	return ok && t.Ends()
 }
 
-// call executes one call between its two records.
-func (r *run) call(ctx context.Context, step, index int, c model.Call) (tool.Envelope, error) {
+// call answers one call between its two records.
+func (r *run) call(ctx context.Context, step, index int, c model.Call, answer func(context.Context, model.Call) (tool.Envelope, string, error)) (tool.Envelope, error) {
 	writing := context.WithoutCancel(ctx)
 	record := Call{Step: step, Index: index, ID: c.ID, Key: c.Key, Tool: c.Name, Args: c.Args, Effect: string(r.effect(c)), StartedAt: time.Now()}
 	if len(record.Args) == 0 {
@@ -148,11 +259,12 @@ func (r *run) call(ctx context.Context, step, index int, c model.Call) (tool.Env
 	if err := r.Recorder.StartCall(writing, record); err != nil {
 		return tool.Envelope{}, err
 	}
-	envelope, state, err := r.execute(ctx, c)
+	envelope, state, err := answer(ctx, c)
 	if err != nil {
 		return envelope, err
 	}
 	record.State, record.FinishedAt = state, time.Now()
+	r.clocked(c.Key, record.StartedAt, record.FinishedAt)
 	if state == callInterrupted || state == callUncertain { // it has no result that a later attempt could use
 		return envelope, r.Recorder.FinishCall(writing, record)
 	}
@@ -219,11 +331,20 @@ func (r *run) ended(calls []model.Call, envelopes []tool.Envelope) bool {
 		if !e.OK || !r.ends(calls[i]) {
 			continue
 		}
-		var said struct{ Summary, Outcome string }
+		made, _ := r.made(calls[i])
+		if t, _ := r.Registry.Lookup(made.Name); t.Waits() {
+			var q Question
+			if json.Unmarshal(e.Result, &q) == nil && q.Question != "" {
+				r.result.Exit, r.result.Wait = Ended, &q
+				return true
+			}
+		}
+		var said struct{ Summary, Outcome, Error string }
 		if json.Unmarshal(e.Result, &said) != nil || said.Outcome == "" {
 			said.Outcome = "success"
 		}
-		r.result.Exit, r.result.Outcome, r.result.Summary, r.result.Verified = Ended, said.Outcome, said.Summary, true
+		r.result.Exit, r.result.Outcome, r.result.Summary, r.result.Error = Ended, said.Outcome, said.Summary, said.Error
+		r.result.Verified = said.Error == ""
 		return true
 	}
 	return false

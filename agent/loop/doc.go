@@ -10,6 +10,16 @@
 // place keep their order; their results go back in the model's order (OSA-07). A tool that
 // ends the run makes its batch serial (OSA-06).
 //
+// The loop keeps the books that a small model cannot: what was read and still holds is not
+// read again, an error that would only come again is given again, and what is repeated
+// without progress is spoken of (OSA-08, OSA-12…14). Notices ride one request and are never
+// part of the history.
+//
+// A run in phases keeps a working memory beside its history: package memory. Its step is a
+// tool that the loop answers itself; what a step does is a call like any other, with a record
+// and a key of its own. The view of the memory rides at the end of each request, so that what
+// stands before it stays the same bytes.
+//
 // What a model gets wrong (a tool that is not there, arguments that are no JSON, silence) is
 // answered, never an error of the host. A call that a stop cut off is recorded without a
 // result: a later attempt makes it again if it reads or is journalled, and otherwise says

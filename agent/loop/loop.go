@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"rouse/agent/model"
@@ -18,10 +19,18 @@ type run struct {
 	Options
 	result   Result
 	messages []model.Message
-	results  []model.Result // of the last step
-	staged   []string       // notices for the next request alone
-	empty    int            // empty answers in a row
-	output   int64          // bytes that the model wrote
+	view     []model.Message // of messages, what the model sees
+	results  []model.Result  // of the last step
+	staged   []string        // notices for the next request alone
+	advice   string          // one more, about what was done last; the latest one counts
+	knowing  sync.Mutex
+	task     *task
+	moved    int     // free steps that moved data
+	charged  int     // steps
+	phased   *phased // nil unless the run works in phases
+	window   *window
+	empty    int   // empty answers in a row
+	output   int64 // bytes that the model wrote
 	idle     *idle
 	// worked: a tool has answered; changeFailed: the last call that could change something
 	// did not succeed.
@@ -35,7 +44,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 		return Result{}, errors.New("loop: a provider, a registry and a recorder are needed")
 	}
 	o.Bounds = o.Bounds.withDefaults()
-	r := &run{Options: o, messages: slices.Clone(o.Messages)}
+	r := &run{Options: o, messages: slices.Clone(o.Messages), task: newTask(), window: newWindow(o), phased: newPhased(o)}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	if d := o.Bounds.Wall; d > 0 {
@@ -44,20 +53,48 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	}
 	r.idle = newIdle(o.Bounds.Idle, func() { cancel(&stop{"timeout", fmt.Sprintf("nothing happened for %s", o.Bounds.Idle)}) })
 	defer r.idle.stop()
-	r.recall()
+	if r.recall() {
+		return r.result, nil
+	}
 	err := r.drive(ctx)
 	return r.result, err
 }
 
-// recall learns from the transcript of earlier attempts what its calls came to.
-func (r *run) recall() {
-	for _, m := range r.messages {
+// recall learns from the transcript of earlier attempts what its calls came to. over says
+// that they had ended the run, which only was not recorded any more.
+func (r *run) recall() (over bool) {
+	asked := map[string]model.Call{}
+	var calls []model.Call // of the last answer, and what they came to
+	var envelopes []tool.Envelope
+	for i, m := range r.messages {
+		if m.Role != model.RoleTool {
+			calls, envelopes = nil, nil
+		}
+		switch {
+		case m.Role == model.RoleAssistant:
+			clear(asked)
+			for _, c := range m.Calls {
+				asked[c.ID] = c
+			}
+		case m.Role == model.RoleUser && i > 0 && r.phased != nil:
+			r.phased.memory.Heard()
+		}
 		if m.Role != model.RoleTool {
 			continue
 		}
 		var e tool.Envelope
-		r.note(m.Name, json.Unmarshal([]byte(m.Text), &e) == nil && e.OK)
+		ok := json.Unmarshal([]byte(m.Text), &e) == nil && e.OK
+		if c, known := asked[m.CallID]; known {
+			made, acts := r.made(c)
+			if acts || ok { // a step that says something and failed was not taken
+				r.keep(c, e)
+			}
+			m.Name = made.Name
+			calls, envelopes = append(calls, c), append(envelopes, e)
+		}
+		r.note(m.Name, ok)
 	}
+	return r.CutOff && r.ended(calls, envelopes)
 }
 
 // note remembers what a call came to.
@@ -75,15 +112,18 @@ func (r *run) drive(ctx context.Context) error {
 			return err
 		}
 	}
-	for charged := 0; ; {
+	for {
 		if r.stopped(ctx) {
 			return nil
 		}
-		if !r.Policy.Plain && r.Bounds.Steps > 0 && charged >= r.Bounds.Steps {
+		if !r.Policy.Plain && r.limit() > 0 && r.charged >= r.limit() {
 			return r.close(ctx)
 		}
-		charged++
-		r.warn(charged)
+		if !r.compose() {
+			return nil
+		}
+		r.charged++
+		r.warn()
 		t, failure, err := r.step(ctx, false)
 		if err != nil {
 			return err
@@ -97,9 +137,28 @@ func (r *run) drive(ctx context.Context) error {
 			return err
 		}
 		if free {
-			charged--
+			r.charged--
 		}
 	}
+}
+
+// compose fits the history into the model's context; false when the run has to end because
+// it cannot be done. Such a step is not charged.
+func (r *run) compose() bool {
+	if r.Policy.Plain {
+		return true
+	}
+	r.look()
+	if r.window.full(r.messages) {
+		r.stage("The context is nearly full, and the oldest turns will be left out. Put what you still need into a file or a table, and bring the task to its end.")
+	}
+	var fits bool
+	if r.view, fits = r.window.fit(r.messages); fits {
+		return true
+	}
+	r.result.Exit, r.result.Outcome = OverBudget, "error"
+	r.result.Error = fmt.Sprintf("the task and its last turns do not fit into the model's context (about %d tokens are left for them); use a model with a larger context_window, fewer tools, or smaller results", max(r.window.budget, 0))
+	return false
 }
 
 // react does what an answer asks for. free says that the step is not charged.
@@ -112,8 +171,7 @@ func (r *run) react(ctx context.Context, t turn) (over, free bool, err error) {
 		return true, false, nil
 	case len(t.calls) > 0:
 		r.empty = 0
-		over, err := r.act(ctx, t)
-		return over, false, err
+		return r.act(ctx, t)
 	case strings.TrimSpace(t.text) == "":
 		return r.nudge(), true, nil
 	}
@@ -162,7 +220,14 @@ func (r *run) fail(ctx context.Context, failure error) {
 // close ends a run whose steps are used up with one text without tools.
 func (r *run) close(ctx context.Context) error {
 	r.result.Exit, r.result.Outcome = IterationCap, "budget_exceeded"
-	r.result.Error = fmt.Sprintf("the %d steps of this run were used up", r.Bounds.Steps)
+	r.result.Error = fmt.Sprintf("the %d steps of this run were used up", r.limit())
+	if r.phased != nil {
+		r.result.Error = fmt.Sprintf("stuck: the %d steps of this run were used up", r.Taken+r.limit())
+	}
+	if !r.compose() { // the last results may be what does not fit any more
+		r.result.Exit, r.result.Outcome = IterationCap, "budget_exceeded"
+		return nil
+	}
 	r.stage("All steps are used up, and no tool can be called any more. Say in a few sentences what was done and what is missing.")
 	t, failure, err := r.step(ctx, true)
 	if failure == nil && err == nil {

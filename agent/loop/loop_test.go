@@ -22,7 +22,8 @@ import (
 
 // scripted answers with one turn after the other.
 type scripted struct {
-	// turns are of string, model.Call, model.Usage, stop, error, or of time.Duration: a silence.
+	// turns are of string, model.Call, model.Usage, stop, json.RawMessage, error, or of
+	// time.Duration: a silence.
 	turns    []func(model.Request) []any
 	requests []model.Request
 	sent     int // parts
@@ -46,6 +47,8 @@ func (s *scripted) Stream(ctx context.Context, r model.Request) iter.Seq2[model.
 				e.Usage = &p
 			case stop:
 				e.Stop = string(p)
+			case json.RawMessage:
+				e.Raw = p
 			case error:
 				err = p
 			case time.Duration:
@@ -337,7 +340,7 @@ func TestEmptyTurns(t *testing.T) {
 // TestBudgetNotice: OSA-05, the last steps are announced.
 func TestBudgetNotice(t *testing.T) {
 	b := setup(t, say(call("read", `{}`)))
-	b.o.Bounds.Steps = 5
+	b.o.Bounds.Steps, b.o.Policy.Bias = 5, false // repeating itself is spoken of elsewhere
 	b.run(t, t.Context())
 	var seen []string
 	for _, s := range b.log.steps {
@@ -464,6 +467,26 @@ func TestUsage(t *testing.T) {
 		want := model.Usage{Input: 11, Output: 3, Cached: 7}
 		if res := b.run(t, t.Context()); res.Usage != want || b.log.steps[0].Usage != want || res.Steps != 1 {
 			t.Errorf("run %+v, step %+v", res, b.log.steps[0].Usage)
+		}
+	})
+}
+
+// What an adapter wants back with an answer goes back with it, and is in the record; that of
+// a try that failed is nobody's.
+func TestRawGoesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := setup(t, say(json.RawMessage(`"lost"`), &model.Error{Kind: model.KindTruncated, Message: "broke off", Retryable: true}),
+			say(model.Call{ID: "a", Name: "read"}, json.RawMessage(`"signed"`)), say("end"))
+		if res := b.run(t, t.Context()); res.Outcome != "success" {
+			t.Fatalf("%+v", res)
+		}
+		var recorded model.Message
+		if err := json.Unmarshal(b.log.steps[0].Message, &recorded); err != nil {
+			t.Fatal(err)
+		}
+		sent := b.model.requests[2].Messages
+		if got := string(sent[len(sent)-2].Raw); got != `"signed"` || string(recorded.Raw) != got {
+			t.Errorf("sent %s, recorded %s", got, recorded.Raw)
 		}
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"rouse/agent/model"
+	"rouse/agent/tool"
 )
 
 const noticePrefix = "[System Notice] "
@@ -21,14 +22,77 @@ func (r *run) stage(format string, args ...any) {
 	r.staged = append(r.staged, noticePrefix+fmt.Sprintf(format, args...))
 }
 
-// warn tells the model when its steps run out. The budget comes before what else is staged
-// (OSA-05).
-func (r *run) warn(charged int) {
-	if r.Policy.Plain || r.Bounds.Steps <= 0 {
+// warn puts the notices of the next request in their order: budget, state, todo, then what
+// else is staged (OSA-05).
+func (r *run) warn() {
+	if r.Policy.Plain {
 		return
 	}
-	if left := r.Bounds.Steps - charged + 1; left <= r.Policy.BudgetWarning {
-		r.staged = slices.Insert(r.staged, 0, fmt.Sprintf("%s%d of %d steps remaining.", noticePrefix, left, r.Bounds.Steps))
+	var first []string
+	add := func(format string, args ...any) { first = append(first, noticePrefix+fmt.Sprintf(format, args...)) }
+	if left := r.limit() - r.charged + 1; r.limit() > 0 && left <= r.Policy.BudgetWarning {
+		add("%d of %d steps remaining.", left, r.limit())
+	}
+	if r.advice != "" {
+		add("%s", r.advice)
+		r.advice = ""
+	}
+	if r.Policy.TodoStale > 0 && r.task.open > 0 && r.task.idle >= r.Policy.TodoStale {
+		add("Your todo list has %d open items and has not been written for %d steps. Bring it up to date, or go on with its next item.", r.task.open, r.task.idle)
+		r.task.idle = 0
+	}
+	r.task.idle++
+	r.staged = append(first, r.staged...)
+}
+
+// recallCall answers a call from what the run knows already.
+func (r *run) recallCall(t tool.Tool, c model.Call) (e tool.Envelope, times int, ok bool) {
+	r.knowing.Lock()
+	defer r.knowing.Unlock()
+	return r.task.recall(t, c)
+}
+
+func (r *run) learnCall(t tool.Tool, c model.Call, e tool.Envelope, look string) {
+	r.knowing.Lock()
+	defer r.knowing.Unlock()
+	r.task.learn(t, c, e, look)
+}
+
+// tellKnown says that a call was not made: always when it would only fail again, and where
+// policy wants it also when its result is known.
+func (r *run) tellKnown(c model.Call, e tool.Envelope, times int) {
+	r.knowing.Lock()
+	defer r.knowing.Unlock()
+	switch {
+	case times > 0:
+		r.advice = fmt.Sprintf("The same %s call has failed %d times: %s It was not made again; change its arguments, or do something else.", c.Name, times, sentence(e.Message))
+	case r.Policy.DedupeNotice:
+		r.advice = fmt.Sprintf("You have made the same %s call before, and nothing has changed since: its result was given again.", c.Name)
+	}
+}
+
+func sentence(text string) string {
+	text = strings.TrimSpace(text)
+	if text == "" || strings.HasSuffix(text, ".") {
+		return text
+	}
+	return text + "."
+}
+
+// advise takes up what a call was about, for the next request (OSA-14).
+func (r *run) advise(c model.Call, e tool.Envelope) {
+	t, ok := r.Registry.Lookup(c.Name)
+	if !ok || r.Policy.Plain {
+		return
+	}
+	if t.Class() == tool.ClassPlan {
+		r.task.planned(e)
+	}
+	if !r.Policy.Bias {
+		return
+	}
+	if advice := r.task.bias(t, c, e); advice != "" {
+		r.advice = advice
 	}
 }
 
@@ -44,22 +108,32 @@ func (r *run) nudge() (over bool) {
 		r.result.Outcome, r.result.Summary = "partial", emptyAfterTools
 	}
 	r.result.Error = "the model gave only empty answers"
+	if r.phased != nil { // which leaves its task open (AYA-08)
+		r.result.Outcome, r.result.Error = "error", "stuck: the model gave only empty answers"
+	}
 	return true
 }
 
-// noticed is the history with the staged notices at its end: within the tool result that
+// noticed is the history with the working memory and the staged notices at its end: within the tool result that
 // stands there, since many models take no user's word between a tool and themselves, else
 // as a message of the user. The history itself never holds them.
 func (r *run) noticed() []model.Message {
-	if len(r.staged) == 0 {
-		return r.messages
+	seen := r.view
+	if r.Policy.Plain {
+		seen = r.messages
 	}
 	text := strings.Join(r.staged, "\n")
-	last := len(r.messages) - 1
-	if last < 0 || r.messages[last].Role != model.RoleTool {
-		return append(slices.Clip(r.messages), model.Message{Role: model.RoleUser, Text: text})
+	if r.phased != nil {
+		text = strings.TrimSpace(r.phased.view + "\n\n" + text)
 	}
-	m := r.messages[last]
+	if text == "" {
+		return seen
+	}
+	last := len(seen) - 1
+	if last < 0 || seen[last].Role != model.RoleTool {
+		return append(slices.Clip(seen), model.Message{Role: model.RoleUser, Text: text})
+	}
+	m := seen[last]
 	m.Text += "\n\n" + text
-	return append(slices.Clip(r.messages[:last]), m)
+	return append(slices.Clip(seen[:last]), m)
 }

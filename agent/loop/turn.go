@@ -23,7 +23,11 @@ type turn struct {
 	calls  []model.Call
 	end    *model.End
 	stop   string
+	raw    json.RawMessage // what the adapter wants back with it
 	usage  model.Usage
+	cost   int64 // micro-USD
+	// heard: something of the answer has come; counted: the server has said what it took.
+	heard, counted bool
 }
 
 // cutOff says why a text is not whole, "" when it is.
@@ -43,20 +47,26 @@ func (r *run) step(ctx context.Context, noTools bool) (t turn, failure, err erro
 		return r.play(ctx)
 	}
 	writing := context.WithoutCancel(ctx)
+	held, failure, err := r.reserve(writing, r.result.Steps+1, noTools)
+	if failure != nil || err != nil {
+		return turn{}, failure, err // no turn, so no step
+	}
 	r.result.Steps++
-	s := Step{Number: r.result.Steps, Notices: r.staged, StartedAt: time.Now()}
+	s := Step{Number: r.result.Steps, Notices: r.told(), StartedAt: time.Now()}
 	if err := r.Recorder.StartStep(writing, s); err != nil {
 		return turn{}, nil, err
 	}
-	t, failure = r.insist(ctx, noTools)
+	if t, failure, err = r.insist(ctx, s.Number, held, noTools); err != nil {
+		return t, nil, err
+	}
 	t.number = s.Number
-	s.Text, s.Usage, s.FinishedAt = t.text, t.usage, time.Now()
+	s.Text, s.Usage, s.CostMicroUSD, s.FinishedAt = t.text, t.usage, t.cost, time.Now()
 	if failure != nil {
 		s.Text = "the model failed: " + failure.Error()
 		return t, failure, r.Recorder.FinishStep(writing, s)
 	}
 	r.name(&t)
-	message := model.Message{Role: model.RoleAssistant, Text: t.text, Calls: t.calls}
+	message := model.Message{Role: model.RoleAssistant, Text: t.text, Calls: t.calls, Raw: t.raw}
 	if s.Message, err = json.Marshal(message); err != nil {
 		return t, nil, fmt.Errorf("the answer of the model cannot be recorded: %w", err)
 	}
@@ -68,21 +78,36 @@ func (r *run) step(ctx context.Context, noTools bool) (t turn, failure, err erro
 
 // insist asks until a turn is whole, as often as policy allows: a turn that failed for the
 // moment is repeated without a charge (OSA-03). Notices ride the first try alone. What all
-// tries used is the turn's.
-func (r *run) insist(ctx context.Context, noTools bool) (turn, error) {
+// tries used is the turn's; each has a reservation of its own, the first one's is held.
+func (r *run) insist(ctx context.Context, step int, held int64, noTools bool) (t turn, failure, err error) {
+	writing := context.WithoutCancel(ctx)
 	var used model.Usage
+	var cost int64
 	for try := 0; ; try++ {
-		t, failure := r.ask(ctx, noTools)
+		t, failure = r.ask(ctx, noTools)
 		r.staged = nil
-		used.Input, used.Output, used.Cached = used.Input+t.usage.Input, used.Output+t.usage.Output, used.Cached+t.usage.Cached
-		var e *model.Error
-		if failure == nil || ctx.Err() != nil || !errors.As(failure, &e) || !e.Retryable || try >= r.Policy.TurnRetries || !r.pause(ctx, e, try) {
-			t.usage = used
-			r.result.Usage.Input += used.Input
-			r.result.Usage.Output += used.Output
-			r.result.Usage.Cached += used.Cached
-			return t, failure
+		if err := r.settle(writing, held, &t, failure); err != nil {
+			return t, nil, err
 		}
+		used.Input, used.Output, used.Cached, cost = used.Input+t.usage.Input, used.Output+t.usage.Output, used.Cached+t.usage.Cached, cost+t.cost
+		var e *model.Error
+		again := failure != nil && ctx.Err() == nil && errors.As(failure, &e) && e.Retryable && try < r.Policy.TurnRetries && r.pause(ctx, e, try)
+		if again {
+			var refusal error
+			if held, refusal, err = r.reserve(writing, step, noTools); err != nil {
+				return t, nil, err
+			}
+			if refusal == nil {
+				continue
+			}
+			failure = refusal
+		}
+		t.usage, t.cost = used, cost
+		r.result.Usage.Input += used.Input
+		r.result.Usage.Output += used.Output
+		r.result.Usage.Cached += used.Cached
+		r.result.CostMicroUSD += cost
+		return t, failure, nil
 	}
 }
 
@@ -122,34 +147,42 @@ func (r *run) pause(ctx context.Context, e *model.Error, try int) bool {
 	}
 }
 
+// request is what is asked next.
+func (r *run) request(noTools bool) model.Request {
+	return model.Request{System: r.System, Messages: r.noticed(), Tools: r.Registry.Models(), NoTools: noTools,
+		MaxOutput: r.MaxOutput, Temperature: r.Temperature, Results: r.results}
+}
+
 // ask streams one answer. Nothing of a broken one is used, except that it was paid for.
 func (r *run) ask(ctx context.Context, noTools bool) (turn, error) {
-	req := model.Request{System: r.System, Messages: r.noticed(), Tools: r.Registry.Models(), NoTools: noTools,
-		MaxOutput: r.MaxOutput, Temperature: r.Temperature, Results: r.results}
+	req := r.request(noTools)
 	var t turn
 	var text strings.Builder
 	for e, err := range r.Provider.Stream(ctx, req) {
 		if err != nil {
-			return turn{usage: t.usage}, err
+			return turn{usage: t.usage, heard: t.heard, counted: t.counted}, err
 		}
+		t.heard = true
 		r.idle.touch()
 		if err := r.meter(e); err != nil {
-			return turn{usage: t.usage}, err
+			return turn{usage: t.usage, heard: t.heard, counted: t.counted}, err
 		}
 		text.WriteString(e.Text)
 		switch {
 		case e.Call != nil && !noTools:
 			t.calls = append(t.calls, *e.Call)
 		case e.Usage != nil:
-			t.usage = *e.Usage
+			t.usage, t.counted = *e.Usage, true
 		case e.Stop != "":
 			t.stop = e.Stop
+		case e.Raw != nil:
+			t.raw = e.Raw
 		case e.End != nil:
 			t.end = e.End
 		}
 	}
 	if ctx.Err() != nil {
-		return turn{usage: t.usage}, context.Cause(ctx)
+		return turn{usage: t.usage, heard: t.heard, counted: t.counted}, context.Cause(ctx)
 	}
 	t.text = clean(text.String())
 	return t, nil

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"rouse/agent/loop/memory"
 	"rouse/agent/model"
 	"rouse/agent/tool"
 )
@@ -16,6 +17,7 @@ type Exit string
 const (
 	FinalResponse Exit = "final_response"
 	IterationCap  Exit = "iteration_cap_reached"
+	OverBudget    Exit = "over_budget"
 	ToolRejected  Exit = "tool_rejected"
 	Cancelled     Exit = "cancelled"
 	Ended         Exit = "ended_by_surface"
@@ -29,12 +31,18 @@ type Policy struct {
 	EmptyRetries    int  // nudges after an empty answer
 	TurnRetries     int  // un-charged repeats of a turn that failed on the model's side
 	StopOnRejection bool // a rejected call ends the run
+	Dedupe          bool // a reading call whose result still holds is not made again (OSA-12)
+	DedupeNotice    bool // and the model is told
+	Bias            bool // advice after listings, guesses and repetitions (OSA-14)
+	TodoStale       int  // steps after which an unwritten todo list with open items is spoken of; 0 never
+	DataSteps       int  // steps that may be free because they only move rows (OSA-23)
 	Plain           bool // a playbook: steps are not counted, nobody is nudged
+	Phases          Phases
 }
 
 // Headless is the policy of models that nobody watches.
 func Headless() Policy {
-	return Policy{Name: "headless", BudgetWarning: 3, EmptyRetries: 2, TurnRetries: 3}
+	return Policy{Name: "headless", BudgetWarning: 3, EmptyRetries: 2, TurnRetries: 3, Dedupe: true, Bias: true, TodoStale: 4, DataSteps: 16}
 }
 
 // Playbook is the policy of fixed lists of calls.
@@ -46,6 +54,7 @@ type Bounds struct {
 	Wall         time.Duration // 10m
 	Idle         time.Duration // 5m without an event of the model; calls have times of their own
 	Tokens       int64         // none
+	CostMicroUSD int64         // none; Options.Budget knows what a turn costs, and keeps it
 	Output       int64         // bytes that the model writes; 1 MiB
 }
 
@@ -81,6 +90,32 @@ func (b Bounds) After(steps, calls int, tokens int64) Bounds {
 	return b
 }
 
+// AfterCost is After for what the turns have cost.
+func (b Bounds) AfterCost(microUSD int64) Bounds {
+	if b.CostMicroUSD > 0 {
+		b.CostMicroUSD = max(b.CostMicroUSD-microUSD, 1)
+	}
+	return b
+}
+
+// Within is the stricter of both, bound by bound.
+func (b Bounds) Within(o Bounds) Bounds {
+	b, o = b.withDefaults(), o.withDefaults()
+	return Bounds{
+		Steps: stricter(b.Steps, o.Steps), Calls: stricter(b.Calls, o.Calls), Wall: stricter(b.Wall, o.Wall),
+		Idle: stricter(b.Idle, o.Idle), Tokens: stricter(b.Tokens, o.Tokens), Output: stricter(b.Output, o.Output),
+		CostMicroUSD: stricter(b.CostMicroUSD, o.CostMicroUSD),
+	}
+}
+
+// stricter takes no bound, which is 0 or less, for the weakest.
+func stricter[N int | int64 | time.Duration](a, b N) N {
+	if a <= 0 || (b > 0 && b < a) {
+		return b
+	}
+	return a
+}
+
 // Step is one model turn, for the record.
 type Step struct {
 	Number                int
@@ -88,6 +123,7 @@ type Step struct {
 	Text                  string
 	Notices               []string
 	Usage                 model.Usage
+	CostMicroUSD          int64
 	StartedAt, FinishedAt time.Time
 }
 
@@ -117,6 +153,17 @@ type Past struct {
 	Uncertain bool // it may have changed the world
 }
 
+// Budget is asked for room before each turn of a model, also before one that is asked again,
+// and told afterwards what the turn took.
+type Budget interface {
+	// Reserve sets aside what a turn may take at most. A refusal is an error with an Outcome,
+	// with which the run ends; any other error means that the host is broken.
+	Reserve(ctx context.Context, step int, most model.Usage) (id int64, err error)
+	// Settle gives back what of it was not taken, and says what was, and its cost. used is
+	// nil when nobody reported it.
+	Settle(ctx context.Context, id int64, used *model.Usage) (took model.Usage, costMicroUSD int64, err error)
+}
+
 // Options are one attempt.
 type Options struct {
 	Provider    model.Provider
@@ -124,16 +171,26 @@ type Options struct {
 	Recorder    Recorder
 	Policy      Policy
 	Bounds      Bounds
+	Budget      Budget // nil: nothing is counted
 	Invocation  tool.Invocation
 	System      string
 	Messages    []model.Message
 	MaxOutput   int
+	Window      int // tokens that the model's context holds; 0: 128,000
 	Temperature *float64
 	// Past holds the calls of earlier attempts by key: a recorded result is replayed, an
 	// uncertain call is not repeated.
 	Past map[string]Past
 	// Pending are the calls at the end of Messages that have no result there yet.
 	Pending []model.Call
+	// CutOff says that the last attempt was interrupted: the end of Messages may be the end
+	// of the run, of which only the record is missing.
+	CutOff bool
+	// Of a run in phases: its plan, which its todo tool writes too; how long the calls of
+	// earlier attempts took, by key; and how many steps those have used up.
+	Board *memory.Board
+	Took  map[string]time.Duration
+	Taken int
 }
 
 // Result is how an attempt ended. Outcome is in the ledger's words.
@@ -144,6 +201,16 @@ type Result struct {
 	Verified       bool
 	Steps, Calls   int
 	Usage          model.Usage
+	CostMicroUSD   int64
+	// Wait is what the run asks a person; Outcome is "" then.
+	Wait *Question
+}
+
+// Question is what a run needs to know before it can go on (OSA-18).
+type Question struct {
+	Question      string   `json:"question"`
+	Options       []string `json:"options,omitempty"`
+	AllowMultiple bool     `json:"allow_multiple,omitempty"`
 }
 
 // stop is a bound that was used up, as the cause of the context.

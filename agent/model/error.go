@@ -25,6 +25,7 @@ type Error struct {
 	Message    string        // a sentence; never holds a key
 	Retryable  bool          // the same request may succeed later
 	RetryAfter time.Duration // as the server asked; 0: it did not say
+	Refused    bool          // the server said so in the place of an answer, for which nothing is paid
 	Err        error
 }
 

@@ -56,6 +56,7 @@ type Tool struct {
 type Usage struct {
 	Input, Output int64
 	Cached        int64 // the part of Input that was read from the provider's cache
+	Written       int64 // the part of Input that went into it, where that costs extra
 }
 
 // Result is a call with its envelope as the tool gave it.
@@ -90,6 +91,7 @@ type Event struct {
 	Call  *Call
 	Usage *Usage
 	Stop  string
+	Raw   json.RawMessage // what the adapter wants back as Message.Raw of this answer
 	End   *End
 }
 

@@ -1,6 +1,7 @@
 package tool
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -18,6 +19,7 @@ type Place struct {
 	write   bool
 	file    bool // nothing but this one file was granted
 	own     bool // inside the workdir
+	tell    func(context.Context, Output) error
 }
 
 // PathError is a path that may not be used, or that does not lead to a file (OSA-30).

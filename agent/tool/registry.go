@@ -33,6 +33,12 @@ func NewRegistry(tools ...Tool) (*Registry, error) {
 	return r, nil
 }
 
+// With is the registry and one more tool, whatever a filter has left out.
+func (r *Registry) With(t Tool) (*Registry, error) {
+	all := slices.Collect(maps.Values(r.tools))
+	return NewRegistry(append(all, t)...)
+}
+
 // Names lists the tools.
 func (r *Registry) Names() []string { return r.names }
 

@@ -1,6 +1,7 @@
 package tool
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -21,6 +22,7 @@ type Grant struct {
 type Roots struct {
 	workdir string
 	roots   []root
+	tell    func(context.Context, Output) error // of OnOutput
 }
 
 // root is a grant under the one name of its place, and under the name that the
@@ -125,7 +127,7 @@ func (r *Roots) At(path string, write bool) (*Place, error) {
 		return nil, errors.Join(&PathError{KindInvalidArgs, fmt.Sprintf("%s is not inside %s", path, folder)}, in.Close())
 	}
 	_, own := below(r.workdir, abs)
-	return &Place{Root: in, Rel: rel, shown: path, allowed: r.allowed(write), write: write, file: g.File, own: own}, nil
+	return &Place{Root: in, Rel: rel, shown: path, allowed: r.allowed(write), write: write, file: g.File, own: own, tell: r.tell}, nil
 }
 
 // Open opens a file or a folder for reading.
@@ -151,16 +153,43 @@ func (r *Roots) Canonical(path string) string {
 	return abs
 }
 
+// maxNamed bounds the single files that a message names: a run may have hundreds.
+const maxNamed = 5
+
+// Look says what a place looks like now: another answer means that it has changed. It is ""
+// where there is nothing, or nothing that may be seen.
+func (r *Roots) Look(path string) string {
+	_, abs := r.find(path, false)
+	if abs == "" {
+		return ""
+	}
+	info, err := os.Stat(abs)
+	if err != nil {
+		return ""
+	}
+	return fmt.Sprintf("%d %d %s", info.Size(), info.ModTime().UnixNano(), info.Mode())
+}
+
 // allowed says in words where the run may go.
 func (r *Roots) allowed(write bool) string {
 	verb, out := "read", []string(nil)
 	if write {
 		verb = "write"
 	}
+	files := 0
 	for _, g := range r.roots {
-		if !write || g.Write {
-			out = append(out, g.named)
+		if write && !g.Write {
+			continue
 		}
+		if g.File {
+			if files++; files > maxNamed {
+				continue
+			}
+		}
+		out = append(out, g.named)
+	}
+	if files > maxNamed {
+		out = append(out, fmt.Sprintf("and %d more files", files-maxNamed))
 	}
 	if len(out) == 0 {
 		out = []string{"nothing"}

@@ -24,6 +24,20 @@ const (
 	External Effect = "external"
 )
 
+// Class says how the loop treats the calls of a tool beside their effect.
+type Class string
+
+// The classes. A tool without one is called as often as a model wants.
+const (
+	ClassOther  Class = ""
+	ClassRead   Class = "read"   // of one path: gives the same until that changes (OSA-12)
+	ClassSearch Class = "search" // of many files: gives the same until any of them changes
+	ClassEdit   Class = "edit"   // of one path
+	ClassExec   Class = "exec"   // may change anything
+	ClassData   Class = "data"   // moves many rows: its steps may be free (OSA-23)
+	ClassPlan   Class = "plan"   // keeps the agent's own list or plan (OSA-14)
+)
+
 // Invocation says on whose behalf a tool is called.
 type Invocation struct {
 	Run        int64
@@ -37,12 +51,17 @@ type Spec struct {
 	Name, Description string
 	Effect            Effect
 	Ends              bool                // a success ends the run (OSA-06)
+	Waits             bool                // a success that ends the attempt, not the run: it waits for a person (OSA-18)
 	Timeout           time.Duration       // 0 means 120s, below 0 none
 	Enum              map[string][]string // allowed values of string arguments
-	// Path names the argument whose file is written: calls on the same path take turns.
-	// Canonical gives the many names of one file one; nil takes them as they are.
+	Class             Class
+	// Path names the argument whose file is read or written: calls that write the same path
+	// take turns. Canonical gives the many names of one file one; nil takes them as they are.
 	Path      string
 	Canonical func(path string) string
+	// Look says what a path looks like now, so that a file that somebody else changed is read
+	// again; nil: only the run's own calls change it.
+	Look func(path string) string
 }
 
 // Tool is a defined tool.
@@ -103,8 +122,39 @@ func (t Tool) Effect() Effect { return t.spec.Effect }
 // Ends says whether a success ends the run.
 func (t Tool) Ends() bool { return t.spec.Ends }
 
+// Waits says whether a success makes the run wait for a person; such a tool also Ends.
+func (t Tool) Waits() bool { return t.spec.Waits }
+
+// Class is how the loop treats its calls.
+func (t Tool) Class() Class { return t.spec.Class }
+
 // WritesTo is the path that a call would write, "" when it writes none.
 func (t Tool) WritesTo(args json.RawMessage) string {
+	if t.spec.Effect == Read {
+		return ""
+	}
+	return t.Touches(args)
+}
+
+// Touches is the path that a call is about, in one of its names, "" when it is about none.
+func (t Tool) Touches(args json.RawMessage) string {
+	path := t.path(args)
+	if path != "" && t.spec.Canonical != nil {
+		return t.spec.Canonical(path)
+	}
+	return path
+}
+
+// Looks says what the path of a call looks like now; "" where nobody can tell.
+func (t Tool) Looks(args json.RawMessage) string {
+	path := t.path(args)
+	if path == "" || t.spec.Look == nil {
+		return ""
+	}
+	return t.spec.Look(path)
+}
+
+func (t Tool) path(args json.RawMessage) string {
 	if t.spec.Path == "" {
 		return ""
 	}
@@ -117,8 +167,5 @@ func (t Tool) WritesTo(args json.RawMessage) string {
 		return ""
 	}
 	path, _ := m[t.spec.Path].(string)
-	if path != "" && t.spec.Canonical != nil {
-		return t.spec.Canonical(path)
-	}
 	return path
 }

@@ -20,7 +20,7 @@ type Started struct {
 // StartAttempts moves queued runs, and those that wait for retry or resume, to running,
 // all in one transaction. A run that something else happened to first has its error.
 func (l *Ledger) StartAttempts(ctx context.Context, runs ...int64) ([]Started, error) {
-	now := time.Now()
+	now := l.now()
 	out := make([]Started, len(runs))
 	err := l.do(ctx, func(tx *sqlite.Tx) error {
 		for i, run := range runs {
@@ -80,41 +80,50 @@ func (l *Ledger) fenced(tx *sqlite.Tx, a Attempt) (Run, error) {
 
 // Finish commits how an attempt ended: outcome, event, notices and the after-move of its
 // file together. With RetryAt the run waits for its next attempt instead, unless somebody
-// asked for its end meanwhile: then it is cancelled.
+// asked for its end meanwhile: then it is cancelled. With Wait it waits for an answer.
 func (l *Ledger) Finish(ctx context.Context, a Attempt, res Result) error {
-	now := time.Now()
-	return l.do(ctx, func(tx *sqlite.Tx) error {
+	now := l.now()
+	return l.replan(ctx, func(tx *sqlite.Tx) (paused bool, err error) {
 		res := res // an operation may run again
 		r, err := l.fenced(tx, a)
 		if err != nil {
-			return err
+			return false, err
 		}
 		state := AttemptDone
-		if res.Outcome.Failed() {
+		switch {
+		case res.Wait != nil:
+			state = AttemptWaiting
+		case res.Outcome.Failed():
 			state = AttemptFailed
 		}
 		if err := endAttempt(tx, a, state, res.Error, now); err != nil {
-			return err
+			return false, err
 		}
 		if err := addUsage(tx, a.Run, res); err != nil {
-			return err
+			return false, err
 		}
-		if !res.RetryAt.IsZero() && r.CancelReason != "" {
-			res.Outcome, res.Error, res.RetryAt = OutcomeCancelled, r.CancelReason, time.Time{}
+		if (!res.RetryAt.IsZero() || res.Wait != nil) && r.CancelReason != "" {
+			res.Outcome, res.Error, res.RetryAt, res.Wait = OutcomeCancelled, r.CancelReason, time.Time{}, nil
+		}
+		if res.Wait != nil {
+			return false, ask(tx, r, res, now)
 		}
 		if res.RetryAt.IsZero() {
-			return finish(tx, r, res, now)
+			return l.finish(tx, r, res, now)
 		}
 		if _, err := tx.Exec(`update runs set state = 'waiting', waiting_for = 'retry', not_before = $1, error = $2 where id = $3`,
 			ms(res.RetryAt), res.Error, r.ID); err != nil {
-			return err
+			return false, err
 		}
-		return addEvent(tx, Event{Run: r.ID, Job: r.Job, At: now, Kind: "run.retry"},
+		return false, addEvent(tx, Event{Run: r.ID, Job: r.Job, At: now, Kind: "run.retry"},
 			map[string]any{"attempt": a.Number, "outcome": res.Outcome, "error": res.Error, "at": res.RetryAt.UTC()})
 	})
 }
 
 func endAttempt(tx *sqlite.Tx, a Attempt, state, why string, now time.Time) error {
+	if err := settleAttempt(tx, a); err != nil {
+		return err
+	}
 	_, err := tx.Exec(`update attempts set state = $1, error = $2, finished_at = $3 where run = $4 and number = $5`, state, why, ms(now), a.Run, a.Number)
 	return err
 }
@@ -129,91 +138,114 @@ func addUsage(tx *sqlite.Tx, run int64, res Result) error {
 	return err
 }
 
-// finish gives a run its outcome, whatever state it was in.
-func finish(tx *sqlite.Tx, r Run, res Result, now time.Time) error {
+// finish gives a run its outcome, whatever state it was in, and says whether that paused
+// its job.
+func (l *Ledger) finish(tx *sqlite.Tx, r Run, res Result, now time.Time) (paused bool, err error) {
 	if _, err := tx.Exec(`update runs set state = 'finished', waiting_for = '', not_before = 0, outcome = $1, exit = $2, verified = $3, finished_at = $4,
 		summary = $5, error = $6 where id = $7`,
 		string(res.Outcome), res.Exit, flag(res.Verified), ms(now), res.Summary, res.Error, r.ID); err != nil {
-		return err
+		return false, err
 	}
 	if r.Trigger == TriggerWatch || r.Trigger == TriggerManual {
-		if _, err := tx.Exec(`update claims set outcome = $1, after = 'pending' where run = $2`, string(res.Outcome), r.ID); err != nil {
-			return err
+		if _, err := tx.Exec(`update claims set outcome = $1, after = 'pending' where run = $2 and own = 0`, string(res.Outcome), r.ID); err != nil {
+			return false, err
+		}
+	}
+	if r.WaitingFor == WaitInput {
+		if _, err := tx.Exec(`update inbox set state = 'withdrawn', closed_at = $1 where run = $2 and state = 'open'`, ms(now), r.ID); err != nil {
+			return false, err
+		}
+	}
+	if r.Trigger == TriggerSchedule && res.Outcome == OutcomeSkipped {
+		if _, err := tx.Exec(skipOccurrence, res.Error, r.ID); err != nil {
+			return false, err
 		}
 	}
 	for _, n := range res.Notices {
 		if err := addNotice(tx, n, now); err != nil {
-			return err
+			return false, err
 		}
 	}
-	return addEvent(tx, Event{Run: r.ID, Job: r.Job, At: now, Kind: "run.finished"},
+	if res.Outcome.Failed() {
+		if paused, err = l.pauseFailing(tx, r, res.Pause, res.Error, now); err != nil {
+			return false, err
+		}
+	}
+	return paused, addEvent(tx, Event{Run: r.ID, Job: r.Job, At: now, Kind: "run.finished"},
 		map[string]any{"outcome": res.Outcome, "exit": res.Exit, "summary": res.Summary, "error": res.Error})
 }
+
+// A run that did not come about in the end takes its instant with it, and brings it back.
+const (
+	skipOccurrence = `update occurrences set decision = 'skipped', reason = $1 where run = $2 and run <> 0`
+	runOccurrence  = `update occurrences set decision = 'run', reason = 'tried again by hand' where run = $1 and run <> 0 and decision <> 'run'`
+)
 
 // Interrupt ends an attempt that was cut off: its process is gone, or has to go. Calls
 // that were on become interrupted, or uncertain when they may have changed the world. The
 // run waits for its next attempt, or is finished: with final, or as cancelled when somebody
 // asked for its end. What the attempt took is what final says, or else what it recorded.
 func (l *Ledger) Interrupt(ctx context.Context, a Attempt, reason string, final *Result) error {
-	now := time.Now()
-	return l.do(ctx, func(tx *sqlite.Tx) error {
+	now := l.now()
+	return l.replan(ctx, func(tx *sqlite.Tx) (paused bool, err error) {
 		r, err := l.fenced(tx, a)
 		if err != nil {
-			return err
+			return false, err
 		}
 		if err := endAttempt(tx, a, AttemptInterrupted, reason, now); err != nil {
-			return err
+			return false, err
 		}
 		for state, effects := range map[string][2]string{CallInterrupted: {EffectRead, EffectDatabase}, CallUncertain: {EffectWrite, EffectExternal}} {
 			if _, err := tx.Exec(`update calls set state = $1, finished_at = $2 where run = $3 and attempt = $4 and state = 'running' and effect in ($5, $6)`,
 				state, ms(now), a.Run, a.Number, effects[0], effects[1]); err != nil {
-				return err
+				return false, err
 			}
 		}
 		if err := addEvent(tx, Event{Run: r.ID, Job: r.Job, At: now, Kind: "run.interrupted"}, map[string]any{"attempt": a.Number, "reason": reason}); err != nil {
-			return err
+			return false, err
 		}
 		if _, err := tx.Exec(`update runs set interruptions = interruptions + 1, state = 'waiting', waiting_for = 'resume', not_before = 0 where id = $1`, r.ID); err != nil {
-			return err
+			return false, err
 		}
 		last := final
 		if last == nil && r.CancelReason != "" {
 			last = &Result{Outcome: OutcomeCancelled, Error: r.CancelReason}
 		}
-		took, err := recorded(tx, a)
+		took, err := taken(tx, a)
 		if err != nil {
-			return err
+			return false, err
 		}
 		if last != nil && last.Steps+last.Calls > 0 {
 			took = *last
 		}
 		if err := addUsage(tx, a.Run, took); err != nil || last == nil {
-			return err
+			return false, err
 		}
-		return finish(tx, r, *last, now)
+		return l.finish(tx, r, *last, now)
 	})
 }
 
-// recorded is what an attempt took as far as its steps and calls say.
-func recorded(tx *sqlite.Tx, a Attempt) (Result, error) {
+// taken is what an attempt took as far as its steps and calls say.
+func taken(tx *sqlite.Tx, a Attempt) (Result, error) {
 	var took Result
 	err := tx.QueryRow(`select count(*), cast(coalesce(sum(tokens_in), 0) as bigint), cast(coalesce(sum(tokens_out), 0) as bigint),
-		cast(coalesce(sum(tokens_cached), 0) as bigint), (select count(*) from calls where run = $1 and attempt = $2)
+		cast(coalesce(sum(tokens_cached), 0) as bigint), cast(coalesce(sum(cost_micro_usd), 0) as bigint),
+		(select count(*) from calls where run = $1 and attempt = $2)
 		from steps where run = $1 and attempt = $2`, a.Run, a.Number).
-		Scan(&took.Steps, &took.Usage.TokensIn, &took.Usage.TokensOut, &took.Usage.TokensCached, &took.Calls)
+		Scan(&took.Steps, &took.Usage.TokensIn, &took.Usage.TokensOut, &took.Usage.TokensCached, &took.Usage.CostMicroUSD, &took.Calls)
 	return took, err
 }
 
 // RequestCancel ends a run that is not running at once; a running one gets a reason that
 // its dispatcher observes. A finished run is returned as it is.
 func (l *Ledger) RequestCancel(ctx context.Context, run int64, reason string) (Run, error) {
-	now := time.Now()
+	now := l.now()
 	err := l.do(ctx, func(tx *sqlite.Tx) error {
 		r, err := l.runIn(tx, run)
 		if err != nil || r.State == StateFinished {
 			return err
 		}
-		return cancelIn(tx, r, reason, now)
+		return l.cancelIn(tx, r, reason, now)
 	})
 	if err != nil {
 		return Run{}, err
@@ -221,9 +253,10 @@ func (l *Ledger) RequestCancel(ctx context.Context, run int64, reason string) (R
 	return l.Run(ctx, run)
 }
 
-func cancelIn(tx *sqlite.Tx, r Run, reason string, now time.Time) error {
+func (l *Ledger) cancelIn(tx *sqlite.Tx, r Run, reason string, now time.Time) error {
 	if r.State != StateRunning {
-		return finish(tx, r, Result{Outcome: OutcomeCancelled, Error: reason}, now)
+		_, err := l.finish(tx, r, Result{Outcome: OutcomeCancelled, Error: reason}, now)
+		return err
 	}
 	if _, err := tx.Exec(`update runs set cancel_reason = $1 where id = $2`, reason, r.ID); err != nil {
 		return err
@@ -233,7 +266,7 @@ func cancelIn(tx *sqlite.Tx, r Run, reason string, now time.Time) error {
 
 // Retry queues a finished run again; its next attempt carries the next number.
 func (l *Ledger) Retry(ctx context.Context, run int64) (Run, error) {
-	now := time.Now()
+	now := l.now()
 	err := l.do(ctx, func(tx *sqlite.Tx) error {
 		r, err := l.runIn(tx, run)
 		if err != nil {
@@ -242,11 +275,14 @@ func (l *Ledger) Retry(ctx context.Context, run int64) (Run, error) {
 		if r.State != StateFinished {
 			return fmt.Errorf("run %d is %s: %w", run, r.State, ErrNotClaimable)
 		}
-		if _, err := tx.Exec(`update runs set state = 'queued', outcome = '', exit = '', verified = 0, finished_at = 0, summary = '', error = '', cancel_reason = '', interruptions = 0
+		if _, err := tx.Exec(`update runs set state = 'queued', outcome = '', exit = '', verified = 0, finished_at = 0, summary = '', error = '', cancel_reason = '', interruptions = 0, parks = 0
 			where id = $1`, run); err != nil {
 			return err
 		}
-		if _, err := tx.Exec(`update claims set outcome = '', after = '' where run = $1`, run); err != nil {
+		if _, err := tx.Exec(`update claims set outcome = '', after = '' where run = $1 and own = 0`, run); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(runOccurrence, run); err != nil {
 			return err
 		}
 		return addEvent(tx, Event{Run: run, Job: r.Job, At: now, Kind: "run.queued"}, map[string]any{"retry": true})

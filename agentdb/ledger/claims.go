@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"time"
 
 	"rouse/agentdb/sqlite"
 )
@@ -21,7 +20,7 @@ func scanClaim(row interface{ Scan(...any) error }) (ClaimStatus, error) {
 
 // ClaimOf looks up who took a content; false when nobody did.
 func (l *Ledger) ClaimOf(ctx context.Context, job, path, hash string) (ClaimStatus, bool, error) {
-	c, err := scanClaim(l.read.QueryRowContext(ctx, `select `+claimColumns+` from claims where job = $1 and path = $2 and hash = $3`, job, l.path(path), hash))
+	c, err := scanClaim(l.kept.row(ctx, `select `+claimColumns+` from claims where job = $1 and path = $2 and hash = $3`, job, l.path(path), hash))
 	if errors.Is(err, sql.ErrNoRows) {
 		return ClaimStatus{}, false, nil
 	}
@@ -36,13 +35,13 @@ func (l *Ledger) ClaimsOf(ctx context.Context, job, path string) ([]ClaimStatus,
 
 // PendingAfter lists claims whose run has finished and whose file has not been dealt with.
 func (l *Ledger) PendingAfter(ctx context.Context, limit int) ([]ClaimStatus, error) {
-	rows, err := l.read.QueryContext(ctx, `select `+claimColumns+` from claims where after = 'pending' order by id limit $1`, limit)
+	rows, err := l.kept.query(ctx, `select `+claimColumns+` from claims where after = 'pending' order by id limit $1`, limit)
 	return collect(rows, err, func(rows *sql.Rows) (ClaimStatus, error) { return scanClaim(rows) })
 }
 
 // FinishAfter records what became of a file: AfterDone, AfterLeft, or AfterFailed with why.
 func (l *Ledger) FinishAfter(ctx context.Context, c ClaimStatus, after, dest, why string) error {
-	now := time.Now()
+	now := l.now()
 	return l.do(ctx, func(tx *sqlite.Tx) error {
 		if _, err := tx.Exec(`update claims set after = $1, dest = $2, error = $3 where id = $4 and after = 'pending'`, after, dest, why, c.ID); err != nil {
 			return err

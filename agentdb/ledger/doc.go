@@ -13,6 +13,9 @@
 // milliseconds UTC (0: none), flags as 0 and 1, JSON as text. Only the migrations exist
 // twice. Writes share the group-commit goroutine of package sqlite; reads use a pool.
 //
+// Money is spent through Reserve and Settle: a call of a model is counted before it is made,
+// in the sums of its day, so that a process that dies has overspent by one call at most.
+//
 // Values over 64 KiB are stored once by content in files beside the database and are read
 // back transparently.
 package ledger

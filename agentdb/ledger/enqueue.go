@@ -27,21 +27,28 @@ func (l *Ledger) Enqueue(ctx context.Context, reqs ...Request) ([]Accepted, erro
 		}
 		details[i] = string(text)
 	}
-	now := time.Now()
+	now := l.now()
 	out := make([]Accepted, len(reqs))
-	err := l.do(ctx, func(tx *sqlite.Tx) error {
+	err := l.replan(ctx, func(tx *sqlite.Tx) (broken bool, err error) {
+		broken = false
 		for i, r := range reqs {
-			var err error
-			if r.Claim != nil {
-				out[i], err = l.acceptClaim(tx, now, r, details[i])
-			} else {
+			switch {
+			case r.Claim != nil || len(r.Claims) > 0:
+				out[i], err = l.acceptClaims(tx, now, r, details[i])
+			default:
 				out[i], err = accept(tx, now, r, r.Key, details[i])
 			}
-			if err != nil {
-				return err
+			if err == nil && r.Watch != nil && out[i].New {
+				st := *r.Watch
+				st.Run = out[i].Run
+				err = saveWatch(tx, st)
 			}
+			if err != nil {
+				return false, err
+			}
+			broken = broken || out[i].Broken
 		}
-		return nil
+		return broken, nil
 	})
 	if err != nil {
 		return nil, err
@@ -69,33 +76,88 @@ func accept(tx *sqlite.Tx, now time.Time, r Request, key, detail string) (Accept
 	return Accepted{Run: id, New: true}, addEvent(tx, Event{Run: id, Job: r.Job, At: now, Kind: "run.queued"}, map[string]any{"trigger": r.Trigger})
 }
 
-// acceptClaim inserts the claim first, so that of two processes that saw the same file the
-// second waits for the first and is blocked by it.
-func (l *Ledger) acceptClaim(tx *sqlite.Tx, now time.Time, r Request, detail string) (Accepted, error) {
-	c := r.Claim
-	var id, run, generation, modified int64
+// acceptClaims queues the run of a request's files. Of many files, those that are taken
+// already are left out; when all are, there is no run.
+func (l *Ledger) acceptClaims(tx *sqlite.Tx, now time.Time, r Request, detail string) (Accepted, error) {
+	claims := r.Claims
+	if r.Claim != nil {
+		claims = []Claim{*r.Claim}
+	}
+	var mine []taking
+	var blocked Accepted
+	free := r.Detail
+	free.Files = nil
+	for i, c := range claims {
+		t, by, err := l.take(tx, now, c)
+		switch {
+		case err != nil:
+			return Accepted{}, err
+		case by != nil:
+			blocked = *by
+			continue
+		}
+		mine = append(mine, t)
+		if len(r.Claims) > 0 {
+			free.Files = append(free.Files, r.Detail.Files[i])
+		}
+	}
+	if len(mine) == 0 {
+		return blocked, nil
+	}
+	key := fmt.Sprintf("file/%d/%d", mine[0].id, mine[0].generation)
+	if len(r.Claims) > 0 {
+		key = "batch/" + key
+		text, err := json.Marshal(free)
+		if err != nil {
+			return Accepted{}, err
+		}
+		detail = string(text)
+	}
+	a, err := accept(tx, now, r, key, detail)
+	if err != nil {
+		return Accepted{}, err
+	}
+	for _, t := range mine {
+		if _, err := tx.Exec(`update claims set run = $1, generation = $2, size = $3, mod_time = $4, outcome = '', after = '', dest = '', error = '', own = 0 where id = $5`,
+			a.Run, t.generation, t.Size, ms(t.ModTime), t.id); err != nil {
+			return a, err
+		}
+		if r.Breaker.Most > 0 && !a.Broken {
+			if a.Broken, err = l.breakIn(tx, now, t.Claim, a.Run, r.Breaker); err != nil {
+				return a, err
+			}
+		}
+	}
+	return a, nil
+}
+
+// taking is a claim that is about to be given to a run.
+type taking struct {
+	Claim
+	id, generation int64
+}
+
+// take inserts the claim first, so that of two processes that saw the same file the second
+// waits for the first and is blocked by it. blocked says by what.
+func (l *Ledger) take(tx *sqlite.Tx, now time.Time, c Claim) (_ taking, blocked *Accepted, err error) {
+	t := taking{Claim: c}
+	var run, modified int64
 	var outcome, after string
-	err := tx.QueryRow(`insert into claims (job, path, hash, size, mod_time, run, generation) values ($1, $2, $3, $4, $5, 0, 0)
-		on conflict (job, path, hash) do nothing returning id`, c.Job, c.Path, c.Hash, c.Size, ms(c.ModTime)).Scan(&id)
+	err = tx.QueryRow(`insert into claims (job, path, hash, size, mod_time, run, generation) values ($1, $2, $3, $4, $5, 0, 0)
+		on conflict (job, path, hash) do nothing returning id`, c.Job, c.Path, c.Hash, c.Size, ms(c.ModTime)).Scan(&t.id)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = tx.QueryRow(`select id, run, generation, mod_time, outcome, after from claims where job = $1 and path = $2 and hash = $3`+l.lock, c.Job, c.Path, c.Hash).
-			Scan(&id, &run, &generation, &modified, &outcome, &after)
+			Scan(&t.id, &run, &t.generation, &modified, &outcome, &after)
 	}
 	if err != nil {
-		return Accepted{}, err
+		return t, nil, err
 	}
 	stuck := after == AfterFailed && modified == ms(c.ModTime) // failed, and not dropped anew: it could not be moved away
-	if generation > 0 && (outcome == "" || Outcome(outcome).Done() || stuck) {
-		return Accepted{Run: run, Blocked: true, Outcome: Outcome(outcome)}, seenAgain(tx, now, *c, id, run, after)
+	if t.generation > 0 && (outcome == "" || Outcome(outcome).Done() || stuck) {
+		return t, &Accepted{Run: run, Blocked: true, Outcome: Outcome(outcome)}, seenAgain(tx, now, c, t.id, run, after)
 	}
-	generation++
-	a, err := accept(tx, now, r, fmt.Sprintf("file/%d/%d", id, generation), detail)
-	if err != nil {
-		return Accepted{}, err
-	}
-	_, err = tx.Exec(`update claims set run = $1, generation = $2, size = $3, mod_time = $4, outcome = '', after = '', dest = '', error = '' where id = $5`,
-		a.Run, generation, c.Size, ms(c.ModTime), id)
-	return a, err
+	t.generation++
+	return t, nil, nil
 }
 
 // seenAgain deals with the same bytes at the same path: nothing runs, and what happens to

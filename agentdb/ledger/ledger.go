@@ -22,31 +22,38 @@ const applicationID = 0x726f7573
 
 // Options say where the ledger is: a SQLite file, or a PostgreSQL database.
 type Options struct {
-	Path  string  // SQLite file
-	Blobs string  // folder for values over 64 KiB; "" keeps them in the database
-	DB    *sql.DB // PostgreSQL, when Path is ""; stays the caller's to close
+	Path  string           // SQLite file
+	Blobs string           // folder for values over 64 KiB; "" keeps them in the database
+	DB    *sql.DB          // PostgreSQL, when Path is ""; stays the caller's to close
+	Now   func() time.Time // the wall clock; nil means the system's
 }
 
 // Ledger is safe for use by many goroutines.
 type Ledger struct {
 	writer *sqlite.Writer
 	read   *sql.DB
+	kept   reads // prepared on read
 	blobs  string
 	path   func(string) string // a file's path as the claims hold it
 	lock   string              // what a query ends in that reads a row to change it
 	close  func() error
+	now    func() time.Time
 
 	keeping sync.RWMutex // held for reading from the write of a blob to the row that refers to it
 
-	mu      sync.Mutex
-	changed chan struct{}
-	awaited bool // whether anyone holds changed
+	mu        sync.Mutex
+	changed   chan struct{}
+	awaited   bool // whether anyone holds changed
+	replanned chan struct{}
 }
 
 // Open opens or creates a ledger. A file that is damaged or not a ledger is a
 // *sqlite.CorruptError.
 func Open(ctx context.Context, o Options) (*Ledger, error) {
-	l := &Ledger{blobs: o.Blobs, path: func(p string) string { return p }, changed: make(chan struct{})}
+	l := &Ledger{blobs: o.Blobs, path: func(p string) string { return p }, changed: make(chan struct{}), replanned: make(chan struct{})}
+	if l.now = o.Now; l.now == nil {
+		l.now = time.Now
+	}
 	if o.Path == "" {
 		if err := l.openPostgres(ctx, o.DB); err != nil {
 			return nil, err
@@ -61,12 +68,12 @@ func Open(ctx context.Context, o Options) (*Ledger, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.writer, l.read, l.close = db.Writer(), db.Read(), db.Close
+	l.writer, l.read, l.kept.db, l.close = db.Writer(), db.Read(), db.Read(), db.Close
 	return l, nil
 }
 
 // Close finishes what was accepted and closes the ledger.
-func (l *Ledger) Close() error { return l.close() }
+func (l *Ledger) Close() error { return errors.Join(l.kept.close(), l.close()) }
 
 // Changed returns a channel that is closed at the next commit. Take it before reading, and
 // nothing that is written meanwhile goes unnoticed.
@@ -92,6 +99,32 @@ func (l *Ledger) do(ctx context.Context, op func(*sqlite.Tx) error) error {
 		return err
 	}
 	l.announce()
+	return nil
+}
+
+// Replanned returns a channel that is closed when a pause or a slot is next written. Take
+// it before reading, as with Changed.
+func (l *Ledger) Replanned() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.replanned
+}
+
+// replan writes what may move the time of what comes next; op says whether it did.
+func (l *Ledger) replan(ctx context.Context, op func(*sqlite.Tx) (moved bool, err error)) error {
+	moved := false
+	err := l.do(ctx, func(tx *sqlite.Tx) error {
+		var err error
+		moved, err = op(tx)
+		return err
+	})
+	if err != nil || !moved {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	close(l.replanned)
+	l.replanned = make(chan struct{})
 	return nil
 }
 
@@ -183,7 +216,7 @@ func (l *Ledger) openPostgres(ctx context.Context, db *sql.DB) error {
 	if err := tx.Commit(); err != nil {
 		return err
 	}
-	l.read, l.lock, l.path = db, " for update", storable
+	l.read, l.kept.db, l.lock, l.path = db, db, " for update", storable
 	if l.writer, err = sqlite.NewWriter(ctx, db, sqlite.WriterOptions{Text: storable}); err != nil {
 		return err
 	}

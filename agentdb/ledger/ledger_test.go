@@ -52,7 +52,7 @@ func TestPostgres(t *testing.T) {
 	}
 	defer admin.Close()
 	schemas := 0
-	fresh := func(t *testing.T) ledgertest.Open {
+	empty := func(t *testing.T) func(t *testing.T) *sql.DB {
 		schemas++
 		schema := fmt.Sprintf("rouse_test_%d_%d", os.Getpid(), schemas)
 		if _, err := admin.ExecContext(t.Context(), "create schema "+schema); err != nil {
@@ -67,13 +67,19 @@ func TestPostgres(t *testing.T) {
 		if strings.Contains(url, "?") {
 			sep = "&"
 		}
-		return func(t *testing.T) *ledger.Ledger {
+		return func(t *testing.T) *sql.DB {
 			db, err := sql.Open("pgx", url+sep+"search_path="+schema+"&application_name="+schema)
 			if err != nil {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { db.Close() })
-			l, err := ledger.Open(t.Context(), ledger.Options{DB: db})
+			return db
+		}
+	}
+	fresh := func(t *testing.T) ledgertest.Open {
+		open := empty(t)
+		return func(t *testing.T) *ledger.Ledger {
+			l, err := ledger.Open(t.Context(), ledger.Options{DB: open(t)})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -82,6 +88,7 @@ func TestPostgres(t *testing.T) {
 		}
 	}
 	ledgertest.Run(t, fresh)
+	t.Run("Migration", func(t *testing.T) { migratePostgres(t, empty(t)(t)) })
 	t.Run("Deadlock", func(t *testing.T) { deadlock(t, admin) })
 	t.Run("Restart", func(t *testing.T) {
 		l := fresh(t)(t)

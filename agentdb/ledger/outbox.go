@@ -21,7 +21,7 @@ func addNotice(tx *sqlite.Tx, n Notice, now time.Time) error {
 
 // AppendNotices puts notices into the outbox; a key that is there adds nothing.
 func (l *Ledger) AppendNotices(ctx context.Context, notices ...Notice) error {
-	now := time.Now()
+	now := l.now()
 	return l.do(ctx, func(tx *sqlite.Tx) error {
 		for _, n := range notices {
 			if err := addNotice(tx, n, now); err != nil {
@@ -57,7 +57,7 @@ func (l *Ledger) NextNotice(ctx context.Context, now time.Time) (time.Time, erro
 
 // MarkNotice records a try at delivery: State, Tries, NextAt and Error of n.
 func (l *Ledger) MarkNotice(ctx context.Context, n Notice) error {
-	now := time.Now()
+	now := l.now()
 	return l.do(ctx, func(tx *sqlite.Tx) error {
 		if _, err := tx.Exec(`update outbox set state = $1, tries = $2, next_at = $3, error = $4 where id = $5`,
 			n.State, n.Tries, ms(n.NextAt), n.Error, n.ID); err != nil {

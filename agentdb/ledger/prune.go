@@ -9,12 +9,17 @@ import (
 	"rouse/agentdb/sqlite"
 )
 
-// pruneBatch is how many runs are removed in one transaction, so that others get their turn.
-const pruneBatch = 200
+// How many runs, and how many other rows, are removed in one transaction, so that others get
+// their turn.
+const (
+	pruneBatch = 200
+	pruneRows  = 2000
+)
 
 // Prune removes finished runs that are older than their job keeps them, with everything
-// recorded of them. Claims and occurrences stay: exactly once is for ever. It returns how
-// many runs were removed.
+// recorded of them, and what is as old of the record of its schedule: the job's watermark
+// says for ever that those instants are dealt with. Claims stay: exactly once is for ever.
+// It returns how many runs were removed.
 func (l *Ledger) Prune(ctx context.Context, now time.Time, keep func(job string) time.Duration) (int, error) {
 	rows, err := l.read.QueryContext(ctx, `select distinct job from runs`)
 	jobs, err := collect(rows, err, func(rows *sql.Rows) (string, error) {
@@ -38,8 +43,68 @@ func (l *Ledger) Prune(ctx context.Context, now time.Time, keep func(job string)
 			}
 		}
 	}
-	return total, nil
+	return total, l.pruneTime(ctx, now, keep)
 }
+
+// pruneTime removes the rows of instants, the pauses, and the events of no run that are
+// older than they are kept.
+func (l *Ledger) pruneTime(ctx context.Context, now time.Time, keep func(job string) time.Duration) error {
+	rows, err := l.read.QueryContext(ctx, remembered)
+	names, err := collect(rows, err, func(rows *sql.Rows) (string, error) {
+		var name string
+		err := rows.Scan(&name)
+		return name, err
+	})
+	if err != nil {
+		return err
+	}
+	for _, job := range names {
+		before := ms(now.Add(-keep(job)))
+		for _, statement := range []string{oldOccurrences, oldEvents, oldPauses} {
+			if err := l.pruneOld(ctx, statement, job, before); err != nil {
+				return fmt.Errorf("removing the old record of %s: %w", job, err)
+			}
+		}
+	}
+	return l.do(ctx, func(tx *sqlite.Tx) error {
+		_, err := tx.Exec(`delete from spending where day < $1`, now.AddDate(0, 0, -keepSpending).Format(time.DateOnly))
+		return err
+	})
+}
+
+// remembered lists whose record there may be, "" for what is of no job. It leaps from job
+// to job in the index of events, however many there are.
+const remembered = `with recursive eventful(job) as (select min(job) from events where run = 0
+		union all select (select min(job) from events where run = 0 and job > eventful.job) from eventful where eventful.job is not null)
+	select job from eventful where job is not null union select name from jobs union select name from pauses where scope = 'job' union select '' order by 1`
+
+// Each takes a job, the instant before which its record is old, and how many rows to remove.
+// A job's pauses are kept as long as its runs: they say which failures were before the last
+// time that it was resumed.
+const (
+	oldOccurrences = `delete from occurrences where job = $1 and nominal in (select nominal from occurrences where job = $1 and nominal < $2 and through < $2
+		and nominal <= (select watermark from jobs where name = $1) order by nominal limit $3)`
+	oldEvents = `delete from events where id in (select id from events where job = $1 and run = 0 and at < $2 order by at limit $3)`
+	oldPauses = `delete from pauses where id in (select id from pauses where (($1 = '' and scope <> 'job') or (scope = 'job' and name = $1))
+		and ((ended_at <> 0 and ended_at < $2) or (until <> 0 and until < $2)) limit $3)`
+)
+
+func (l *Ledger) pruneOld(ctx context.Context, statement, job string, before int64) error {
+	for n := int64(pruneRows); n == pruneRows; {
+		if err := l.do(ctx, func(tx *sqlite.Tx) error {
+			done, err := tx.Exec(statement, job, before, pruneRows)
+			if err == nil {
+				n, err = done.RowsAffected()
+			}
+			return err
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+const oldRuns = `select id from runs where job = $1 and state = 'finished' and finished_at < $2 order by finished_at, id limit $3`
 
 func (l *Ledger) pruneJob(ctx context.Context, job string, before time.Time) (int, error) {
 	l.keeping.Lock() // nobody starts to refer to a blob that is being dropped
@@ -47,7 +112,7 @@ func (l *Ledger) pruneJob(ctx context.Context, job string, before time.Time) (in
 	var ids []int64
 	var orphans []string
 	err := l.do(ctx, func(tx *sqlite.Tx) error {
-		rows, err := tx.Query(`select id from runs where job = $1 and state = 'finished' and finished_at < $2 order by id limit $3`, job, ms(before), pruneBatch)
+		rows, err := tx.Query(oldRuns, job, ms(before), pruneBatch)
 		if ids, err = collect(rows, err, scanID); err != nil {
 			return err
 		}
@@ -77,7 +142,8 @@ func scanID(rows *sql.Rows) (int64, error) {
 func pruneRun(tx *sqlite.Tx, id int64) ([]string, error) {
 	for _, statement := range []string{
 		`delete from attempts where run = $1`, `delete from steps where run = $1`, `delete from calls where run = $1`,
-		`delete from events where run = $1 and run <> 0`, `delete from outbox where run = $1 and state <> 'pending'`, `delete from runs where id = $1`,
+		`delete from events where run = $1 and run <> 0`, `delete from outbox where run = $1 and state <> 'pending'`, `delete from inbox where run = $1`, `delete from reservations where run = $1`,
+		`delete from runs where id = $1`,
 	} {
 		if _, err := tx.Exec(statement, id); err != nil {
 			return nil, err

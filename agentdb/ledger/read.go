@@ -13,7 +13,7 @@ import (
 )
 
 const runColumns = `id, key, job, agent, triggered_by, detail, state, waiting_for, not_before, outcome, exit, verified, attempt, interruptions,
-	scheduled_at, queued_at, started_at, finished_at, summary, error, steps, calls, tokens_in, tokens_out, tokens_cached, cost_micro_usd, cancel_reason`
+	scheduled_at, queued_at, started_at, finished_at, summary, error, steps, calls, tokens_in, tokens_out, tokens_cached, cost_micro_usd, cancel_reason, parks`
 
 func scanRun(row interface{ Scan(...any) error }) (Run, error) {
 	var r Run
@@ -22,7 +22,7 @@ func scanRun(row interface{ Scan(...any) error }) (Run, error) {
 	var verified int
 	err := row.Scan(&r.ID, &r.Key, &r.Job, &r.Agent, &r.Trigger, &detail, &r.State, &r.WaitingFor, &notBefore, &r.Outcome, &r.Exit, &verified,
 		&r.Attempt, &r.Interruptions, &scheduled, &queued, &started, &finished, &r.Summary, &r.Error, &r.Steps, &r.Calls,
-		&r.Usage.TokensIn, &r.Usage.TokensOut, &r.Usage.TokensCached, &r.Usage.CostMicroUSD, &r.CancelReason)
+		&r.Usage.TokensIn, &r.Usage.TokensOut, &r.Usage.TokensCached, &r.Usage.CostMicroUSD, &r.CancelReason, &r.Parks)
 	r.Detail, r.Verified = json.RawMessage(detail), verified != 0
 	r.NotBefore, r.ScheduledAt, r.QueuedAt, r.StartedAt, r.FinishedAt = instant(notBefore), instant(scheduled), instant(queued), instant(started), instant(finished)
 	return r, err
@@ -32,7 +32,7 @@ func scanRuns(rows *sql.Rows) (Run, error) { return scanRun(rows) }
 
 // Run reads one run; ErrNotFound when there is none of that number.
 func (l *Ledger) Run(ctx context.Context, id int64) (Run, error) {
-	r, err := scanRun(l.read.QueryRowContext(ctx, `select `+runColumns+` from runs where id = $1`, id))
+	r, err := scanRun(l.kept.row(ctx, `select `+runColumns+` from runs where id = $1`, id))
 	if errors.Is(err, sql.ErrNoRows) {
 		return Run{}, fmt.Errorf("run %d is %w", id, ErrNotFound)
 	}
@@ -74,7 +74,7 @@ func (l *Ledger) Runs(ctx context.Context, f Filter) ([]Run, error) {
 	}
 	args = append(args, f.Limit)
 	query += fmt.Sprintf(` order by id desc limit $%d`, len(args))
-	rows, err := l.read.QueryContext(ctx, query, args...)
+	rows, err := l.kept.query(ctx, query, args...)
 	return collect(rows, err, scanRuns)
 }
 
@@ -82,12 +82,12 @@ func (l *Ledger) Runs(ctx context.Context, f Filter) ([]Run, error) {
 // that each walks its index and stops at the limit, however long the queue is.
 func (l *Ledger) Claimable(ctx context.Context, now time.Time, after int64, limit int) ([]Run, error) {
 	const tail = ` and state <> 'finished' and not_before <= $1 and id > $2 order by id limit $3`
-	rows, err := l.read.QueryContext(ctx, `select `+runColumns+` from runs where state = 'queued'`+tail, ms(now), after, limit)
+	rows, err := l.kept.query(ctx, `select `+runColumns+` from runs where state = 'queued'`+tail, ms(now), after, limit)
 	queued, err := collect(rows, err, scanRuns)
 	if err != nil {
 		return nil, err
 	}
-	rows, err = l.read.QueryContext(ctx, `select `+runColumns+` from runs where state = 'waiting' and waiting_for in ('retry', 'resume')`+tail, ms(now), after, limit)
+	rows, err = l.kept.query(ctx, `select `+runColumns+` from runs where state = 'waiting' and waiting_for in ('retry', 'resume')`+tail, ms(now), after, limit)
 	waiting, err := collect(rows, err, scanRuns)
 	if err != nil {
 		return nil, err
@@ -101,7 +101,7 @@ func (l *Ledger) Claimable(ctx context.Context, now time.Time, after int64, limi
 // alone; zero when there is none.
 func (l *Ledger) NextDue(ctx context.Context, now time.Time) (time.Time, error) {
 	var at int64
-	err := l.read.QueryRowContext(ctx, `select coalesce(min(not_before), 0) from runs where not_before <> 0 and not_before > $1`, ms(now)).Scan(&at)
+	err := l.kept.row(ctx, `select coalesce(min(not_before), 0) from runs where not_before <> 0 and not_before > $1`, ms(now)).Scan(&at)
 	return instant(at), err
 }
 
@@ -111,9 +111,15 @@ func (l *Ledger) Running(ctx context.Context) ([]Run, error) {
 	return collect(rows, err, scanRuns)
 }
 
+// Unfinished lists the runs that are queued, running or waiting, oldest first.
+func (l *Ledger) Unfinished(ctx context.Context) ([]Run, error) {
+	rows, err := l.read.QueryContext(ctx, `select `+runColumns+` from runs where state <> 'finished' order by id`)
+	return collect(rows, err, scanRuns)
+}
+
 // Cancelling lists the running runs whose end was asked for, with the reason.
 func (l *Ledger) Cancelling(ctx context.Context) (map[int64]string, error) {
-	rows, err := l.read.QueryContext(ctx, `select id, cancel_reason from runs where state = 'running' and state <> 'finished' and cancel_reason <> ''`)
+	rows, err := l.kept.query(ctx, `select id, cancel_reason from runs where state = 'running' and state <> 'finished' and cancel_reason <> ''`)
 	if err != nil {
 		return nil, err
 	}
@@ -141,13 +147,16 @@ func (l *Ledger) LastRuns(ctx context.Context) (map[string]Run, error) {
 	return out, err
 }
 
-// LastSuccess is the latest run of a job that ended in success; false before the first.
+// lastSuccess looks at what has ended, and not at the many that may be queued after it.
+const lastSuccess = `select ` + runColumns + ` from runs where job = $1 and state = 'finished' and outcome = 'success' order by finished_at desc, id desc limit 1`
+
+// LastSuccess is the run of a job that ended in success last; false before the first.
 func (l *Ledger) LastSuccess(ctx context.Context, job string) (Run, bool, error) {
-	found, err := l.Runs(ctx, Filter{Job: job, Outcome: OutcomeSuccess, Limit: 1})
-	if err != nil || len(found) == 0 {
-		return Run{}, false, err
+	r, err := scanRun(l.kept.row(ctx, lastSuccess, job))
+	if errors.Is(err, sql.ErrNoRows) {
+		return Run{}, false, nil
 	}
-	return found[0], true, nil
+	return r, err == nil, err
 }
 
 // Counts counts the unfinished runs.

@@ -40,7 +40,8 @@ const (
 // What a waiting run waits for.
 const (
 	WaitRetry  = "retry"  // NotBefore, after a failed attempt
-	WaitResume = "resume" // a free lane, after an interrupted attempt
+	WaitResume = "resume" // a free lane, after an interrupted attempt or an answer
+	WaitInput  = "input"  // a person, who answers an item of the inbox until NotBefore
 )
 
 // Outcome is what a finished run means to its owner.
@@ -88,6 +89,7 @@ type Run struct {
 	Verified   bool
 	// Attempt is the number of the latest attempt, 0 before the first.
 	Attempt, Interruptions int
+	Parks                  int // attempts that ended in a question
 
 	ScheduledAt, QueuedAt, StartedAt, FinishedAt time.Time
 
@@ -101,11 +103,26 @@ type Run struct {
 type Detail struct {
 	Source  string            `json:"source,omitempty"`  // of a schedule: cron, every, at, start
 	Nominal *time.Time        `json:"nominal,omitempty"` // of a schedule
-	File    *File             `json:"file,omitempty"`    // of a watch
+	File    *File             `json:"file,omitempty"`    // of a watch, per file
+	Files   []File            `json:"files,omitempty"`   // of a watch in batches
+	More    int               `json:"more,omitempty"`    // files that were ready and come in a later batch
+	Folder  string            `json:"folder,omitempty"`  // of a watch that converges
+	Changes *Changes          `json:"changes,omitempty"` // of a watch that converges
+	Round   int               `json:"round,omitempty"`   // how many runs the folder has had since it last came to rest, this one included
 	Input   map[string]string `json:"input,omitempty"`   // of a manual run
 	Prompt  string            `json:"prompt,omitempty"`  // of an ad-hoc run
 	Tool    string            `json:"tool,omitempty"`    // of a call by hand
 	Args    json.RawMessage   `json:"args,omitempty"`
+	Wake    *Wake             `json:"wake,omitempty"` // of a slot
+}
+
+// Changes are what happened in a folder since its last run: slash-separated paths relative
+// to it, sorted. Of very many the first are listed; More says how many are not.
+type Changes struct {
+	Added    []string `json:"added"`
+	Removed  []string `json:"removed"`
+	Modified []string `json:"modified"`
+	More     int      `json:"more,omitempty"`
 }
 
 // File is a file that triggered a run.
@@ -128,6 +145,13 @@ type Request struct {
 	ScheduledAt, NotBefore time.Time
 	// Claim is committed with the run; it takes the place of Key.
 	Claim *Claim
+	// Claims are those of Detail.Files, in the same order, for one run of many files. Those
+	// that are taken already are left out of it.
+	Claims []Claim
+	// Breaker pauses the job when it takes one path too often.
+	Breaker Breaker
+	// Watch is remembered with a new run, which becomes its Run.
+	Watch *WatchState
 }
 
 // Claim is one file content that one job takes.
@@ -141,8 +165,11 @@ type Claim struct {
 type Accepted struct {
 	Run int64
 	New bool
-	// Blocked says that the claim was taken before: its run is unfinished (Outcome "") or done.
+	// Blocked says that the claim was taken before, or all of them: its run is unfinished
+	// (Outcome "") or done.
 	Blocked bool
+	// Broken says that the breaker paused the job.
+	Broken  bool
 	Outcome Outcome
 }
 
@@ -174,11 +201,15 @@ const (
 
 // Occurrence is one due instant of a job's schedule.
 type Occurrence struct {
-	Job              string
+	Job, Source      string
 	Nominal, Actual  time.Time
 	Decision, Reason string
 	Run              int64
 	Outcome          Outcome // of the run
+	// Through and Instants are those of a Due that stands for many; Instants is 0 when
+	// they are too many to count, and 1 for a row of its own.
+	Through  time.Time
+	Instants int
 }
 
 // Due is an instant that has come.
@@ -187,6 +218,10 @@ type Due struct {
 	Nominal, Actual    time.Time
 	Decision, Reason   string
 	Overlap            string // decides a DecisionRun against the job's other runs
+	// Through and Instants let one row stand for a long stretch of instants, which are all
+	// missed: from Nominal to Through, both included. Instants 0: too many to count.
+	Through  time.Time
+	Instants int
 }
 
 // JobSpec is a configured job as the ledger keeps it.
@@ -213,6 +248,7 @@ const (
 	AttemptDone        = "done"
 	AttemptInterrupted = "interrupted"
 	AttemptFailed      = "failed"
+	AttemptWaiting     = "waiting" // ended in a question; the next one goes on with the answer
 )
 
 // Step is one model turn.
@@ -239,6 +275,7 @@ const (
 	CallRunning     = "running"
 	CallDone        = "done"
 	CallFailed      = "failed"
+	CallDeduped     = "deduped"     // the result of the same call earlier in the run still held, and was used
 	CallReplayed    = "replayed"    // the recorded result of an earlier attempt was used
 	CallCancelled   = "cancelled"   // never began
 	CallInterrupted = "interrupted" // may be repeated
@@ -298,6 +335,9 @@ type Result struct {
 	// RetryAt, when set, makes the end of this attempt not the end of the run.
 	RetryAt time.Time
 	Notices []Notice
+	Pause   PauseRule
+	// Wait, when set, lets the run wait for an answer; Outcome is "" then.
+	Wait *Question
 }
 
 // Filter selects runs, newest first.

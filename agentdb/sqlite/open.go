@@ -214,3 +214,10 @@ type connector struct {
 
 func (c connector) Connect(context.Context) (driver.Conn, error) { return c.driver.Open(c.dsn) }
 func (c connector) Driver() driver.Driver                        { return c.driver }
+
+// locked says whether a database could not be used because somebody else is writing to it.
+func locked(err error) bool {
+	const busy = 5
+	var e *msqlite.Error
+	return errors.As(err, &e) && e.Code()&0xff == busy
+}

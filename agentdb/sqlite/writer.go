@@ -211,6 +211,9 @@ func (w *Writer) begin(conn *connection) (*connection, *sql.Tx, error) {
 		conn.close()
 		return w.begin(nil)
 	}
+	if locked(err) {
+		return conn, nil, fmt.Errorf("another program holds the database (an open sqlite3 shell, or a copy that is being made); close it: %w", err)
+	}
 	return conn, nil, fmt.Errorf("cannot begin to write: %w", err)
 }
 

@@ -52,7 +52,9 @@ func newBench() *cobra.Command {
 	}
 	cmd.AddCommand(
 		measured("start", "Start-up and idle cost against a floor: a program that opens the same libraries", benchStart),
+		measured("schedule", "Wake-ups, bursts and additions of the scheduler against a plain heap", benchSchedule),
 		measured("queue", "The ledger's writes and the queue against fsync and bare SQLite", benchQueue),
+		withFiles(measured("watch", "Dropped files, many folders, bursts and lost events against bare inotify and fsnotify", benchWatch)),
 		newFloor(),
 	)
 	return cmd
@@ -70,6 +72,9 @@ func printFigures(w io.Writer, figures []figure) error {
 		}
 		if !f.Met {
 			verdict = "missed"
+		}
+		if f.Goal == "" {
+			f.Goal, verdict = "–", "–"
 		}
 		rows = append(rows, []string{f.Name, number(f.Value), baseline, f.Unit, ratio, f.Goal, verdict})
 	}

@@ -3,10 +3,12 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 
 	"github.com/spf13/cobra"
 
 	"rouse/cmd/internal/config"
+	"rouse/cmd/internal/web"
 )
 
 func newConfig(at *place) *cobra.Command {
@@ -16,8 +18,65 @@ func newConfig(at *place) *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newConfigCheck(at), newConfigShow(at), newConfigSchema())
+	cmd.AddCommand(newConfigCheck(at), newConfigShow(at), newConfigSchema(), newConfigReload(at))
 	return cmd
+}
+
+func newConfigReload(at *place) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "reload",
+		Short: "Has the daemon read the configuration again, and says what changed; exits 1 on errors",
+		Long: `Has the daemon read the configuration again, and says what changed. It does so by itself
+when a file changes; with errors nothing changes, and they are listed.`,
+		Args: cobra.NoArgs,
+		RunE: verb(func(cmd *cobra.Command, _ []string) error {
+			home, err := at.homeDir()
+			if err != nil {
+				return err
+			}
+			client, err := web.Dial(cmd.Context(), socketPath(home))
+			if errors.Is(err, web.ErrNoDaemon) {
+				return fmt.Errorf("no daemon serves %s; the configuration is read when one starts", home)
+			}
+			if err != nil {
+				return err
+			}
+			var result web.Reload
+			if err := client.Post(cmd.Context(), "/v1/reload", struct{}{}, &result); err != nil {
+				return err
+			}
+			if asJSON {
+				err = printJSON(cmd.OutOrStdout(), result)
+			} else {
+				printReload(cmd.OutOrStdout(), result)
+			}
+			if err == nil && !result.OK {
+				return errSilent
+			}
+			return err
+		}),
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func printReload(w io.Writer, result web.Reload) {
+	printProblems(w, result.Problems)
+	if !result.OK {
+		fmt.Fprintln(w, "nothing has changed")
+		return
+	}
+	fmt.Fprintln(w, orElse(summary(result), "the configuration is as it was"))
+	for _, what := range result.Restart {
+		fmt.Fprintln(w, what)
+	}
+}
+
+func printProblems(w io.Writer, found []web.Problem) {
+	for _, p := range found {
+		fmt.Fprintln(w, oneLine(config.Problem(p).String()))
+	}
 }
 
 // checked is what `rouse config check --json` prints.

@@ -30,22 +30,24 @@ const pruneEvery = 6 * time.Hour
 
 // daemonOptions say what to open.
 type daemonOptions struct {
-	home    string
-	config  *config.Config
-	problem error // why config is empty: then history can be read, and nothing runs
-	adopt   bool
-	daemon  bool // serves, as against a command that works on the home by itself
-	logger  *slog.Logger
+	home     string
+	flagHome string // of --home
+	config   *config.Config
+	problem  error // why config is empty: then history can be read, and nothing runs
+	adopt    bool
+	daemon   bool // serves, as against a command that works on the home by itself
+	logger   *slog.Logger
+	level    *slog.LevelVar // of logger, if it can be changed
 }
 
 // daemon is all parts wired together on one home. A test starts it as main does.
 type daemon struct {
 	home      *home
-	config    *config.Config
-	problem   error
 	log       *slog.Logger
 	startedAt time.Time
 	ready     atomic.Bool
+	setup     atomic.Pointer[setup]
+	reloads   *reloader // nil in a command
 
 	ledger     *ledger.Ledger
 	databases  *agentdb.Pool
@@ -57,9 +59,22 @@ type daemon struct {
 	handler    http.Handler
 }
 
+// setup is a configuration with what the parts make of it. It never changes: a reload puts
+// another in its place, and what has begun goes on with its own.
+type setup struct {
+	config  *config.Config
+	plan    *plan
+	problem error // why config is empty
+	at      time.Time
+	restart []string // what it says that only a restart brings into force
+}
+
+// current is the setup that holds now. What needs more than one look at it asks once.
+func (d *daemon) current() *setup { return d.setup.Load() }
+
 // openDaemon takes the home and opens its parts; nothing runs yet.
 func openDaemon(ctx context.Context, o daemonOptions) (_ *daemon, err error) {
-	d := &daemon{config: o.config, problem: o.problem, log: o.logger, startedAt: time.Now()}
+	d := &daemon{log: o.logger, startedAt: time.Now()}
 	self := holder{PID: os.Getpid(), Version: version(), StartedAt: d.startedAt, Daemon: o.daemon}
 	if len(o.config.Files) > 0 {
 		self.Config = o.config.Files[0]
@@ -80,52 +95,62 @@ func openDaemon(ctx context.Context, o daemonOptions) (_ *daemon, err error) {
 	if d.ledger, err = ledger.Open(ctx, ledger.Options{Path: filepath.Join(o.home, "ledger.db"), Blobs: filepath.Join(o.home, "blobs")}); err != nil {
 		return nil, fmt.Errorf("the history cannot be opened: %w", err)
 	}
-	if err := d.openParts(ctx, o.daemon); err != nil {
+	if err := d.openParts(ctx, o); err != nil {
 		return nil, err
+	}
+	if o.daemon {
+		d.reloads = newReloader(d, o)
 	}
 	d.handler, err = web.NewHandler(web.Options{Ledger: d.ledger, Engine: d, Logger: d.log})
 	return d, err
 }
 
-func (d *daemon) openParts(ctx context.Context, serving bool) (err error) {
-	p, err := newPlan(d.config, d.log)
+func (d *daemon) openParts(ctx context.Context, o daemonOptions) (err error) {
+	p, err := newPlan(o.config, d.log)
 	if err != nil {
 		return err
 	}
-	if d.databases, err = agentdb.NewPool(agentdb.PoolOptions{Dir: filepath.Join(d.home.dir, "agents"), Quota: p.quota}); err != nil {
+	d.setup.Store(&setup{config: o.config, plan: p, problem: o.problem, at: d.startedAt})
+	if d.databases, err = agentdb.NewPool(agentdb.PoolOptions{Dir: filepath.Join(d.home.dir, "agents"), Quota: d.quota}); err != nil {
 		return err
 	}
-	if d.runner, err = agent.New(agent.Options{Ledger: d.ledger, Databases: d.databases, Logger: d.log, Channels: p.channels, Secrets: d.config.Secrets()}); err != nil {
+	if d.runner, err = agent.New(agent.Options{Ledger: d.ledger, Databases: d.databases, Manifests: filepath.Join(d.home.dir, "manifests"), Logger: d.log}); err != nil {
 		return err
 	}
 	d.runner.Set(p.plan)
-	if d.scheduler, err = scheduler.New(scheduler.Options{Ledger: d.ledger, Logger: d.log}); err != nil {
+	if d.scheduler, err = scheduler.New(scheduler.Options{Ledger: d.ledger, Logger: d.log, Lanes: o.config.Limits.Runs}); err != nil {
 		return err
 	}
-	if d.problem == nil {
-		if err := d.scheduler.Set(ctx, p.jobs); err != nil {
-			return err
-		}
+	switch {
+	case o.problem != nil:
+	case o.daemon:
+		err = d.scheduler.Set(ctx, p.jobs, p.selfScheduling)
+	default: // a command that asks what comes next does not move anything
+		err = d.scheduler.Look(ctx, p.jobs)
 	}
-	channels := map[string]notify.Channel{}
-	for _, name := range p.channels {
-		channels[name] = notify.Desktop()
+	if err != nil {
+		return err
 	}
-	if d.notifier, err = notify.New(notify.Options{Ledger: d.ledger, Channels: channels, Logger: d.log}); err != nil {
+	if d.notifier, err = notify.New(notify.Options{Ledger: d.ledger, Channels: p.ways(), Logger: d.log}); err != nil {
 		return err
 	}
 	d.dispatcher = dispatch.Options{
-		Ledger: d.ledger, Executor: d.runner, Logger: d.log, Policy: p.policy, Notices: d.runner.Notices, Hold: d.runner.Hold,
-		Runs: d.config.Limits.Runs, RunsPerAgent: d.config.Limits.RunsPerAgent, Drain: time.Duration(d.config.Limits.Drain),
+		Ledger: d.ledger, Executor: d.runner, Logger: d.log, Policy: d.policy, Notices: d.runner.Notices, PauseNotices: d.runner.PauseNotices, Hold: d.runner.Hold,
+		Runs: o.config.Limits.Runs, RunsPerAgent: o.config.Limits.RunsPerAgent, Drain: time.Duration(o.config.Limits.Drain),
 	}
-	if !serving {
+	if !o.daemon {
 		return nil
 	}
-	if d.watcher, err = watcher.New(watcher.Options{Ledger: d.ledger, Logger: d.log}); err != nil {
+	if d.watcher, err = watcher.New(watcher.Options{Ledger: d.ledger, Logger: d.log, Broken: d.runner.BrokenNotices}); err != nil {
 		return err
 	}
 	return d.watcher.Set(ctx, p.watches)
 }
+
+// policy and quota ask the setup that holds when they are asked.
+func (d *daemon) policy(job string) dispatch.Policy { return d.current().plan.policy(job) }
+
+func (d *daemon) quota(agent string) int64 { return d.current().plan.quota(agent) }
 
 func (d *daemon) close() {
 	var errs []error
@@ -151,10 +176,12 @@ func (d *daemon) serve(ctx context.Context, onReady func(context.Context) error)
 		return err
 	}
 	server := &http.Server{Handler: d.handler, ReadHeaderTimeout: 10 * time.Second, BaseContext: func(net.Listener) context.Context { return context.WithoutCancel(ctx) }}
+	d.dispatcher.After = d.scheduler.Ready()
 	dispatcher, err := dispatch.New(d.dispatcher)
 	if err != nil {
 		return errors.Join(err, listener.Close())
 	}
+	d.reloads.dispatcher = dispatcher
 	// Triggers end first, then running attempts drain, then the rest.
 	triggers, stopTriggers := context.WithCancel(ctx)
 	defer stopTriggers()
@@ -175,10 +202,22 @@ func (d *daemon) serve(ctx context.Context, onReady func(context.Context) error)
 		}
 	})
 	group.run("watcher", func() error { return d.watcher.Run(triggers) })
+	armed := allReady(d.scheduler.Ready(), d.watcher.Ready())
+	group.run("reload", func() error {
+		defer close(d.reloads.over)
+		select {
+		case <-armed:
+			d.reloads.run(triggers)
+		case <-triggers.Done():
+		}
+		return nil
+	})
 	select {
-	case <-allReady(d.scheduler.Ready(), d.watcher.Ready()):
+	case <-armed:
 		d.ready.Store(true)
-		err = onReady(ctx)
+		if err = onReady(ctx); ctx.Err() != nil {
+			err = nil // stopped while the first screen was written
+		}
 	case <-ctx.Done():
 	case <-group.failed():
 	}
@@ -190,7 +229,7 @@ func (d *daemon) serve(ctx context.Context, onReady func(context.Context) error)
 	}
 	d.ready.Store(false)
 	stopTriggers()
-	group.wait("dispatch", "scheduler", "watcher")
+	group.wait("dispatch", "scheduler", "watcher", "reload")
 	stopRest()
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()
@@ -238,13 +277,13 @@ func listen(path string) (net.Listener, error) {
 	return l, nil
 }
 
-// prune removes history that is older than its job keeps it.
+// prune removes history that is older than its job keeps it, and what runs left lying.
 func (d *daemon) prune(ctx context.Context) error {
-	keep := map[string]time.Duration{}
-	for _, j := range d.config.Jobs {
-		keep[string(j.Name)] = time.Duration(j.Keep)
-	}
 	for {
+		keep := map[string]time.Duration{}
+		for _, j := range d.current().config.Jobs {
+			keep[string(j.Name)] = time.Duration(j.Keep)
+		}
 		n, err := d.ledger.Prune(ctx, time.Now(), func(job string) time.Duration {
 			if k := keep[job]; k > 0 {
 				return k
@@ -256,6 +295,9 @@ func (d *daemon) prune(ctx context.Context) error {
 			d.log.Error("old history could not be removed; it is tried again", "error", err)
 		case n > 0:
 			d.log.Info("old history was removed", "runs", n)
+		}
+		if err := d.runner.Sweep(ctx); err != nil && ctx.Err() == nil {
+			d.log.Warn("lists of files of runs that are over could not be removed; it is tried again", "error", err)
 		}
 		t := time.NewTimer(pruneEvery)
 		select {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -16,7 +15,6 @@ import (
 	"rouse/cmd/internal/config"
 	"rouse/cmd/internal/notify"
 	"rouse/cmd/internal/web"
-	"rouse/watcher"
 )
 
 var _ web.Engine = (*daemon)(nil)
@@ -26,42 +24,51 @@ func (d *daemon) Status(ctx context.Context) (web.Status, error) {
 	c, err := d.ledger.Counts(ctx)
 	st := web.Status{PID: os.Getpid(), Version: version(), Home: d.home.dir, StartedAt: web.Time{Time: d.startedAt}, Ready: d.ready.Load(),
 		Queued: c.Queued, Running: c.Running, Waiting: c.Waiting}
-	if len(d.config.Files) > 0 {
-		st.Config = d.config.Files[0]
+	now := d.current()
+	if files := now.config.Files; len(files) > 0 {
+		st.Config = files[0]
+	}
+	st.ConfigAt, st.ConfigProblems, st.ConfigRestart = web.Time{Time: now.at}, []web.Problem{}, list(now.restart)
+	if d.reloads != nil {
+		st.ConfigProblems = append(st.ConfigProblems, d.reloads.troubles()...)
 	}
 	return st, err
 }
 
 // usable says why the configuration cannot be worked with.
-func (d *daemon) usable() error {
-	if d.problem == nil {
+func (s *setup) usable() error {
+	if s.problem == nil {
 		return nil
 	}
-	return fmt.Errorf("the configuration cannot be used:\n%w", d.problem)
+	return fmt.Errorf("the configuration cannot be used:\n%w", s.problem)
 }
 
 // Jobs implements web.Engine.
 func (d *daemon) Jobs(ctx context.Context) ([]web.Job, error) {
-	if err := d.usable(); err != nil {
+	now := d.current()
+	if err := now.usable(); err != nil {
 		return nil, err
 	}
 	last, err := d.ledger.LastRuns(ctx)
 	if err != nil {
 		return nil, err
 	}
-	problems := map[string]string{}
-	if d.watcher != nil {
-		for _, st := range d.watcher.Status(ctx) {
-			problems[st.Job] = strings.TrimSpace(st.Problem + " " + st.Degraded)
-		}
+	watches := d.watches(ctx)
+	at := time.Now()
+	pauses, err := d.ledger.Pauses(ctx, at)
+	if err != nil {
+		return nil, err
 	}
-	now := time.Now()
 	out := []web.Job{}
-	for i := range d.config.Jobs {
-		j := &d.config.Jobs[i]
-		job := web.Job{Name: string(j.Name), Agent: j.Agent, Enabled: config.On(j.Enabled), Triggers: d.triggers(j), Problem: problems[string(j.Name)]}
-		if next := d.scheduler.Next(string(j.Name), 1, now); len(next) > 0 {
-			job.Next = web.Time{Time: next[0].Actual}
+	for i := range now.config.Jobs {
+		j := &now.config.Jobs[i]
+		job := web.Job{Name: string(j.Name), Agent: j.Agent, Enabled: config.On(j.Enabled), Triggers: now.triggers(j), Watch: watchOf(j, watches)}
+		if w := job.Watch; w != nil {
+			job.Problem = strings.TrimSpace(w.Problem + " " + w.Degraded)
+		}
+		job.Next = web.Time{Time: d.scheduler.First(string(j.Name), at)}
+		if p, ok := ledger.Paused(pauses, string(j.Name), j.Agent, at); ok {
+			job.Paused, job.PausedUntil, job.PausedWhy = true, web.Time{Time: p.Until}, pausedWhy(p)
 		}
 		if r, ok := last[string(j.Name)]; ok {
 			job.LastRun, job.LastState, job.LastOutcome, job.LastAt = fmt.Sprint(r.ID), string(r.State), string(r.Outcome), web.Time{Time: r.QueuedAt}
@@ -72,24 +79,20 @@ func (d *daemon) Jobs(ctx context.Context) ([]web.Job, error) {
 }
 
 // triggers says in words what starts a job.
-func (d *daemon) triggers(j *config.Job) []string {
+func (s *setup) triggers(j *config.Job) []string {
 	var out []string
-	schedules, err := d.config.Schedules(j)
+	schedules, err := s.config.Schedules(j)
 	if err != nil {
 		return []string{err.Error()}
 	}
-	for _, s := range schedules {
-		out = append(out, s.Describe())
+	for _, sch := range schedules {
+		out = append(out, sch.Describe())
 	}
 	if j.RunOnStart {
 		out = append(out, "at each start")
 	}
-	if w := j.Watch; w != nil {
-		text := "files in " + string(w.Path)
-		if len(w.Include) > 0 {
-			text = strings.Join(w.Include, ", ") + " in " + string(w.Path)
-		}
-		out = append(out, text)
+	if j.Watch != nil {
+		out = append(out, watchTrigger(j.Watch.Mode, j.Watch.Include, string(j.Watch.Path)))
 	}
 	if len(out) == 0 {
 		out = append(out, "by hand: rouse run "+string(j.Name))
@@ -97,44 +100,30 @@ func (d *daemon) triggers(j *config.Job) []string {
 	return out
 }
 
-// Next implements web.Engine.
-func (d *daemon) Next(_ context.Context, job string, n int) ([]web.Occurrence, error) {
-	if err := d.usable(); err != nil {
-		return nil, err
-	}
-	out := []web.Occurrence{}
-	for _, u := range d.scheduler.Next(job, n, time.Now()) {
-		o := web.Occurrence{Job: u.Job, Source: u.Source, Nominal: web.Time{Time: u.Nominal}, Actual: web.Time{Time: u.Actual}, Decision: ledger.DecisionRun}
-		if late := u.Actual.Sub(u.Nominal); late > 0 {
-			o.Reason = fmt.Sprintf("jitter of %s", late)
-		}
-		out = append(out, o)
-	}
-	return out, nil
-}
-
 // Known implements web.Engine.
-func (d *daemon) Known(job, agent string) error {
-	if job != "" && !slices.Contains(d.jobNames(), job) {
-		return &web.Error{Status: 404, Message: config.Nearest("job", job, d.jobNames()), Usage: true}
+func (d *daemon) Known(job, agent string) error { return d.current().known(job, agent) }
+
+func (s *setup) known(job, agent string) error {
+	if names := s.jobNames(); job != "" && !slices.Contains(names, job) {
+		return &web.Error{Status: 404, Message: config.Nearest("job", job, names), Usage: true}
 	}
-	if agent != "" && !slices.Contains(d.agentNames(), agent) {
-		return &web.Error{Status: 404, Message: config.Nearest("agent", agent, d.agentNames()), Usage: true}
+	if names := s.agentNames(); agent != "" && !slices.Contains(names, agent) {
+		return &web.Error{Status: 404, Message: config.Nearest("agent", agent, names), Usage: true}
 	}
 	return nil
 }
 
-func (d *daemon) jobNames() []string {
+func (s *setup) jobNames() []string {
 	var out []string
-	for _, j := range d.config.Jobs {
+	for _, j := range s.config.Jobs {
 		out = append(out, string(j.Name))
 	}
 	return out
 }
 
-func (d *daemon) agentNames() []string {
+func (s *setup) agentNames() []string {
 	var out []string
-	for _, a := range d.config.Agents {
+	for _, a := range s.config.Agents {
 		out = append(out, string(a.Name))
 	}
 	return out
@@ -142,21 +131,22 @@ func (d *daemon) agentNames() []string {
 
 // Fire implements web.Engine.
 func (d *daemon) Fire(ctx context.Context, f web.Fire) (int64, error) {
-	if err := d.usable(); err != nil {
+	now := d.current()
+	if err := now.usable(); err != nil {
 		return 0, err
 	}
-	if err := d.Known(f.Job, f.Agent); err != nil {
+	if err := now.known(f.Job, f.Agent); err != nil {
 		return 0, err
 	}
 	req := ledger.Request{Job: f.Job, Agent: f.Agent, Trigger: ledger.TriggerManual, Detail: ledger.Detail{Input: f.Input, Prompt: f.Prompt, Tool: f.Tool, Args: f.Args}}
 	if f.Job != "" {
-		j := d.config.Jobs[slices.Index(d.jobNames(), f.Job)]
+		j := now.config.Jobs[slices.Index(now.jobNames(), f.Job)]
 		if !config.On(j.Enabled) {
 			return 0, &web.Error{Status: 409, Message: fmt.Sprintf("the job %s is disabled (enabled: false at %s)", f.Job, j.At)}
 		}
 		req.Agent = j.Agent
-		if f.File != "" {
-			return d.offer(ctx, &j, f.File)
+		if f.File != "" || converges(&j) {
+			return d.hand(ctx, &j, f)
 		}
 	} else if f.Tool != "" && !slices.Contains(toolNames(), f.Tool) {
 		return 0, &web.Error{Status: 404, Message: config.Nearest("tool", f.Tool, toolNames()), Usage: true}
@@ -169,32 +159,13 @@ func (d *daemon) Fire(ctx context.Context, f web.Fire) (int64, error) {
 	return accepted[0].Run, nil
 }
 
-// offer takes a file as if it had been dropped into the job's folder.
-func (d *daemon) offer(ctx context.Context, j *config.Job, path string) (int64, error) {
-	w := watcher.Watch{Job: string(j.Name), Agent: j.Agent}
-	if j.Watch != nil {
-		w = newWatch(j)
-	}
-	a, err := watcher.Offer(ctx, d.ledger, w, path)
-	if err != nil {
-		return 0, &web.Error{Status: 400, Message: err.Error()}
-	}
-	if a.Blocked {
-		state := string(a.Outcome)
-		if state == "" {
-			state = "not finished yet"
-		}
-		return 0, &web.Error{Status: 409, Message: fmt.Sprintf("these bytes at this path were taken before, by run %d (%s); see: rouse show %d", a.Run, state, a.Run)}
-	}
-	return a.Run, nil
-}
-
 // Database implements web.Engine.
 func (d *daemon) Database(ctx context.Context, agent string) (*agentdb.DB, func(), error) {
-	if err := d.usable(); err != nil {
+	now := d.current()
+	if err := now.usable(); err != nil {
 		return nil, nil, err
 	}
-	if err := d.Known("", agent); err != nil {
+	if err := now.known("", agent); err != nil {
 		return nil, nil, err
 	}
 	return d.databases.Get(ctx, agent)
@@ -210,8 +181,9 @@ func (d *daemon) Notify(ctx context.Context, channel, text string) error {
 
 // Doctor implements web.Engine.
 func (d *daemon) Doctor(ctx context.Context) ([]web.Check, error) {
-	checks := []web.Check{d.checkConfig(), d.checkHome()}
-	checks = append(checks, d.checkModels(), d.checkWatches(ctx))
+	now := d.current()
+	checks := []web.Check{d.checkConfig(now), d.checkHome()}
+	checks = append(checks, now.checkModels(), d.checkWatches(ctx))
 	checks = append(checks, d.checkNotices(ctx)...)
 	c, err := d.ledger.Counts(ctx)
 	if err != nil {
@@ -242,10 +214,19 @@ func (d *daemon) held(ctx context.Context) (string, error) {
 	return "", nil
 }
 
-func (d *daemon) checkConfig() web.Check {
-	c := web.Check{Name: "configuration", OK: d.problem == nil, Detail: fmt.Sprintf("%d jobs, %d agents, %s", len(d.config.Jobs), len(d.config.Agents), strings.Join(d.config.Files, ", "))}
-	if d.problem != nil {
-		c.Detail, c.Remedy = d.problem.Error(), "correct the file, and check it with: rouse config check"
+func (d *daemon) checkConfig(s *setup) web.Check {
+	c := web.Check{Name: "configuration", OK: s.problem == nil, Detail: fmt.Sprintf("%d jobs, %d agents, %s", len(s.config.Jobs), len(s.config.Agents), strings.Join(s.config.Files, ", "))}
+	if s.problem != nil {
+		c.Detail, c.Remedy = s.problem.Error(), "correct the file, and check it with: rouse config check"
+	}
+	for _, what := range s.restart {
+		c.Detail += "; " + what
+	}
+	if d.reloads != nil {
+		if found := d.reloads.troubles(); len(found) > 0 {
+			c.OK, c.Detail = false, fmt.Sprintf("%s; that of %s holds", inLines(found, len(found)), s.at.Local().Format(time.DateTime))
+			c.Remedy = "correct the file, and check it with: rouse config check; it takes effect by itself"
+		}
 	}
 	return c
 }
@@ -260,15 +241,15 @@ func (d *daemon) checkHome() web.Check {
 	return c
 }
 
-func (d *daemon) checkModels() web.Check {
+func (s *setup) checkModels() web.Check {
 	c := web.Check{Name: "models", OK: true}
 	var names, lacking []string
-	for _, m := range d.config.Models {
+	for _, m := range s.config.Models {
 		names = append(names, fmt.Sprintf("%s (%s)", m.Name, m.Model))
 	}
 	c.Detail = strings.Join(names, ", ")
-	for _, j := range d.config.Jobs {
-		if j.Playbook == nil && len(d.config.Models) == 0 && config.On(j.Enabled) {
+	for _, j := range s.config.Jobs {
+		if j.Playbook == nil && len(s.config.Models) == 0 && config.On(j.Enabled) {
 			lacking = append(lacking, string(j.Name))
 		}
 	}
@@ -278,37 +259,6 @@ func (d *daemon) checkModels() web.Check {
 		c.Remedy = "add one under models: in the configuration"
 	case len(names) == 0:
 		c.Detail = "none is configured, and no job needs one"
-	}
-	return c
-}
-
-func (d *daemon) checkWatches(ctx context.Context) web.Check {
-	c := web.Check{Name: "watches", OK: true, Detail: "no folder is watched"}
-	if d.watcher == nil {
-		c.Detail = "no daemon runs, so no folder is watched"
-		return c
-	}
-	var fine, bad []string
-	for _, st := range d.watcher.Status(ctx) {
-		switch {
-		case st.Problem != "":
-			bad = append(bad, st.Job+": "+st.Problem)
-		case st.Degraded != "":
-			bad = append(bad, st.Job+": "+st.Degraded)
-		default:
-			fine = append(fine, st.Path)
-		}
-	}
-	if len(fine) > 0 {
-		c.Detail = strings.Join(fine, ", ")
-	}
-	if runtime.GOOS == "linux" {
-		if limit, err := os.ReadFile("/proc/sys/fs/inotify/max_user_watches"); err == nil {
-			c.Detail += fmt.Sprintf(" (the system allows %s watches)", strings.TrimSpace(string(limit)))
-		}
-	}
-	if len(bad) > 0 {
-		c.OK, c.Detail, c.Remedy = false, strings.Join(bad, "; "), "see the message; the folder is taken up as soon as it can be"
 	}
 	return c
 }
@@ -350,20 +300,20 @@ func orElse(a, b string) string {
 }
 
 // hints are what the start-up screen tells beside the jobs.
-func (d *daemon) hints() []string {
+func (s *setup) hints() []string {
 	var out []string
-	if c := d.checkModels(); !c.OK {
+	if c := s.checkModels(); !c.OK {
 		out = append(out, c.Detail+"; their runs stay queued")
 	}
 	return out
 }
 
 // flagHint repeats the flags that a command needs to find this home again.
-func (d *daemon) flagHint() string {
-	if len(d.config.Files) == 0 || filepath.Base(d.config.Files[0]) == "rouse.yaml" {
+func (s *setup) flagHint() string {
+	if len(s.config.Files) == 0 || filepath.Base(s.config.Files[0]) == "rouse.yaml" {
 		return ""
 	}
-	path := d.config.Files[0]
+	path := s.config.Files[0]
 	if wd, err := os.Getwd(); err == nil {
 		if rel, err := filepath.Rel(wd, path); err == nil && !strings.HasPrefix(rel, "..") {
 			path = rel
@@ -374,5 +324,5 @@ func (d *daemon) flagHint() string {
 
 // toolNames are the tools that this version has.
 func toolNames() []string {
-	return strings.Fields("complete db_create_table db_import db_insert db_query db_schema file_read file_write notify todo")
+	return strings.Fields("cancel_next_run clarify complete db_create_table db_import db_insert db_query db_schema file_read file_write notify schedule_next_run todo")
 }

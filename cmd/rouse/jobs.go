@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"rouse/cmd/internal/web"
+	"rouse/watcher"
 )
 
 func newJobs(at *place) *cobra.Command {
@@ -31,7 +32,7 @@ func newJobs(at *place) *cobra.Command {
 			now := time.Now()
 			var rows [][]string
 			for _, j := range jobs {
-				rows = append(rows, []string{j.Name, j.Agent, jobState(j), local(j.Next, now), lastOf(j, now), strings.Join(j.Triggers, "; ")})
+				rows = append(rows, []string{j.Name, j.Agent, jobState(j, now), local(j.Next, now), lastOf(j, now), strings.Join(j.Triggers, "; ")})
 			}
 			return table(cmd.OutOrStdout(), "JOB AGENT STATE NEXT LAST TRIGGERS", rows)
 		}),
@@ -40,14 +41,23 @@ func newJobs(at *place) *cobra.Command {
 	return cmd
 }
 
-func jobState(j web.Job) string {
+func jobState(j web.Job, now time.Time) string {
 	switch {
 	case !j.Enabled:
 		return "disabled"
 	case j.Paused:
-		return "paused"
+		text := "paused"
+		if !j.PausedUntil.IsZero() {
+			text += " until " + local(j.PausedUntil, now)
+		}
+		if j.PausedWhy != "" {
+			text += ": " + shorten(j.PausedWhy, 60)
+		}
+		return text
 	case j.Problem != "":
 		return "▲ " + shorten(j.Problem, 60)
+	case j.Watch != nil && j.Watch.State != "" && j.Watch.State != string(watcher.StateIdle):
+		return watchState(*j.Watch)
 	}
 	return "armed"
 }

@@ -9,16 +9,21 @@ import (
 )
 
 // newLogger writes text to a terminal, and JSON to anything else, unless told otherwise.
-func newLogger(c config.Log, w io.Writer) *slog.Logger {
-	var level slog.Level
-	if err := level.UnmarshalText([]byte(c.Level)); err != nil {
-		level = slog.LevelInfo // the configuration was checked; an empty one has no level
-	}
+func newLogger(c config.Log, level *slog.LevelVar, w io.Writer) *slog.Logger {
+	level.Set(logLevel(c))
 	o := &slog.HandlerOptions{Level: level}
 	if c.Format == "json" || (c.Format != "text" && !isTerminal(w)) {
 		return slog.New(slog.NewJSONHandler(w, o))
 	}
 	return slog.New(slog.NewTextHandler(w, o))
+}
+
+func logLevel(c config.Log) slog.Level {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(c.Level)); err != nil {
+		return slog.LevelInfo // the configuration was checked; an empty one has no level
+	}
+	return level
 }
 
 // quietLogger is that of a command: it says what goes wrong, and nothing else.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/web"
 )
 
@@ -66,11 +68,28 @@ func printEvents(cmd *cobra.Command, s *session, q url.Values, asJSON bool) erro
 }
 
 func printEvent(w io.Writer, e web.Event, now time.Time) {
-	who := e.Job
+	who := cmp.Or(e.Job, whom(e))
 	if e.Run != "" {
 		who += " #" + e.Run
 	}
 	fmt.Fprintf(w, "%s  %-20s %-24s %s\n", local(e.At, now), e.Kind, oneLine(who), eventText(e))
+}
+
+// whom an event is about that is of no job: an agent, or everything.
+func whom(e web.Event) string {
+	var data struct{ Scope, Name, Agent string }
+	if json.Unmarshal(e.Data, &data) != nil {
+		return ""
+	}
+	switch {
+	case data.Scope == ledger.PauseAll:
+		return "everything"
+	case data.Scope == ledger.PauseAgent:
+		return "agent " + data.Name
+	case data.Agent != "" && e.Run == "":
+		return "agent " + data.Agent
+	}
+	return ""
 }
 
 // eventText is an event's data as a person reads it: the values that say something, in the
@@ -81,7 +100,7 @@ func eventText(e web.Event) string {
 		return shorten(string(e.Data), 200)
 	}
 	var parts []string
-	for _, key := range []string{"trigger", "attempt", "step", "tool", "state", "outcome", "summary", "error", "reason", "title", "channel", "path", "dest", "nominal", "at", "text", "ms"} {
+	for _, key := range []string{"trigger", "attempt", "step", "tool", "state", "outcome", "summary", "error", "reason", "gate", "value", "question", "answer", "title", "channel", "path", "dest", "nominal", "at", "until", "text", "ms"} {
 		v, ok := data[key]
 		if !ok || v == "" {
 			continue

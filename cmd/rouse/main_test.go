@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"log"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,8 +18,15 @@ import (
 )
 
 // TestMain makes the test binary act as rouse, in scripts and as a process of its own.
+//
+// Nothing of the desktop or the models of whoever runs the tests reaches them.
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"rouse": main})
+	for _, name := range []string{"DBUS_SESSION_BUS_ADDRESS", "XDG_RUNTIME_DIR", "OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY"} {
+		if err := os.Unsetenv(name); err != nil {
+			log.Fatal(err)
+		}
+	}
+	testscript.Main(m, map[string]func(){"rouse": main, "rouse-writer": writeInbox})
 }
 
 // patience is how long a test waits for what must happen.

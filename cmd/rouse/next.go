@@ -1,13 +1,16 @@
 package main
 
 import (
+	"fmt"
 	"net/url"
 	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/web"
+	"rouse/scheduler"
 )
 
 func newNext(at *place) *cobra.Command {
@@ -15,8 +18,13 @@ func newNext(at *place) *cobra.Command {
 	var n int
 	cmd := &cobra.Command{
 		Use:   "next [JOB]",
-		Short: "Lists coming occurrences",
-		Args:  cobra.MaximumNArgs(1),
+		Short: "Lists coming occurrences of every schedule, and the wakes that agents planned",
+		Long: `Lists coming occurrences of every schedule, the wakes that agents planned, and runs that
+wait for their time (retries, jitter), of one job or of all. NOTE says what is special:
+jitter, a change of the clock, and why one will be skipped (an excluded date, a pause).`,
+		Example: `  rouse next
+  rouse next morning-report -n 10`,
+		Args: cobra.MaximumNArgs(1),
 		RunE: verb(func(cmd *cobra.Command, args []string) error {
 			s, err := at.open(cmd.Context())
 			if err != nil {
@@ -37,8 +45,11 @@ func newNext(at *place) *cobra.Command {
 			now := time.Now()
 			var rows [][]string
 			for _, o := range coming {
-				in := o.Actual.Sub(now).Round(time.Second).String()
-				rows = append(rows, []string{local(o.Actual, now), "in " + in, o.Job, o.Source, o.Reason})
+				rows = append(rows, []string{local(o.Actual, now), inText(o.Actual, now), comingJob(o), o.Source, comingNote(o)})
+			}
+			if len(rows) == 0 {
+				_, err := fmt.Fprintln(cmd.OutOrStdout(), "nothing is to come by the clock")
+				return err
 			}
 			return table(cmd.OutOrStdout(), "AT IN JOB SOURCE NOTE", rows)
 		}),
@@ -46,4 +57,23 @@ func newNext(at *place) *cobra.Command {
 	cmd.Flags().IntVarP(&n, "number", "n", 5, "how many")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
+}
+
+// comingJob is what a listing calls the job of a coming occurrence: a wake is its agent's.
+func comingJob(o web.Occurrence) string {
+	switch {
+	case o.Source == scheduler.SourceSlot:
+		return "agent " + o.Agent
+	case o.Job == "":
+		return "(" + o.Agent + ")"
+	}
+	return o.Job
+}
+
+// comingNote says what becomes of an occurrence when it is not simply run, and why.
+func comingNote(o web.Occurrence) string {
+	if o.Decision == ledger.DecisionRun {
+		return shorten(readable(o.Reason, time.Local), 160)
+	}
+	return shorten(o.Decision+": "+readable(o.Reason, time.Local), 160)
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -69,6 +70,29 @@ func local(t web.Time, now time.Time) string {
 		return at.Format(time.TimeOnly)
 	}
 	return at.Format(time.DateTime)
+}
+
+var instantText = regexp.MustCompile(`\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z\b`)
+
+// readable shows the instants in a reason, which the record keeps in UTC, as the clocks of
+// a zone do.
+func readable(text string, zone *time.Location) string {
+	return instantText.ReplaceAllStringFunc(text, func(s string) string {
+		t, err := time.Parse(time.RFC3339, s)
+		if err != nil {
+			return s
+		}
+		return stamp(t, zone)
+	})
+}
+
+// inText is how far away an instant is.
+func inText(t web.Time, now time.Time) string {
+	d := t.Sub(now).Round(time.Second)
+	if d < 0 {
+		return "due since " + (-d).String()
+	}
+	return "in " + d.String()
 }
 
 // took is how long a run lasted, or has lasted so far.

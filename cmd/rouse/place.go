@@ -26,7 +26,11 @@ func (at *place) load() (*config.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	return config.Load(config.LoadOptions{Path: path, Home: at.home, Getenv: os.Getenv, Tools: toolNames()})
+	return load(path, at.home)
+}
+
+func load(path, home string) (*config.Config, error) {
+	return config.Load(config.LoadOptions{Path: path, Home: home, Getenv: os.Getenv, Tools: toolNames()})
 }
 
 // homeDir is the home alone, for commands that need no more of the configuration: a

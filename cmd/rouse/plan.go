@@ -8,10 +8,16 @@ import (
 
 	"rouse/agent"
 	"rouse/agent/loop"
+	"rouse/agent/model"
+	"rouse/agent/model/anthropic"
+	"rouse/agent/model/gemini"
+	"rouse/agent/model/ollama"
 	"rouse/agent/model/openai"
 	"rouse/agent/model/playbook"
+	"rouse/agent/model/wire"
 	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/config"
+	"rouse/cmd/internal/notify"
 	"rouse/scheduler"
 	"rouse/scheduler/dispatch"
 	"rouse/scheduler/schedule"
@@ -20,18 +26,21 @@ import (
 
 // plan is the configuration in the terms of the parts.
 type plan struct {
-	plan     agent.Plan
-	jobs     []scheduler.Job
-	watches  []watcher.Watch
-	channels []string
-	policies map[string]dispatch.Policy
-	quotas   map[string]int64
+	plan agent.Plan
+	jobs []scheduler.Job
+	// selfScheduling names the agents that may plan their own runs.
+	selfScheduling []string
+	watches        []watcher.Watch
+	channels       []string
+	policies       map[string]dispatch.Policy
+	quotas         map[string]int64
 }
 
 // newPlan maps a checked configuration to what each part takes.
 func newPlan(cfg *config.Config, log *slog.Logger) (*plan, error) {
 	p := &plan{
-		plan:     agent.Plan{Agents: map[string]agent.Agent{}, Jobs: map[string]agent.Job{}},
+		plan: agent.Plan{Agents: map[string]agent.Agent{}, Jobs: map[string]agent.Job{}, Zone: cfg.Zone(),
+			Budget: dailyBudget(cfg.Limits.CostUSDPerDay, cfg.Limits.TokensPerDay)},
 		channels: []string{"desktop"}, policies: map[string]dispatch.Policy{}, quotas: map[string]int64{},
 	}
 	for _, n := range cfg.Notifications {
@@ -39,6 +48,7 @@ func newPlan(cfg *config.Config, log *slog.Logger) (*plan, error) {
 			p.channels = append(p.channels, string(n.Name))
 		}
 	}
+	p.plan.Channels, p.plan.Secrets = p.channels, cfg.Secrets()
 	models, err := newModels(cfg, log)
 	if err != nil {
 		return nil, err
@@ -48,6 +58,11 @@ func newPlan(cfg *config.Config, log *slog.Logger) (*plan, error) {
 			continue
 		}
 		built := newAgent(a, models)
+		built.Budget = dailyBudget(a.Budget.CostUSDPerDay, a.Budget.TokensPerDay)
+		if limits, ok := cfg.SelfScheduling(&a); ok {
+			built.SelfScheduling = &limits
+			p.selfScheduling = append(p.selfScheduling, built.Name)
+		}
 		p.plan.Agents[built.Name] = built
 		p.quotas[built.Name] = int64(a.Database.Quota)
 	}
@@ -59,28 +74,55 @@ func newPlan(cfg *config.Config, log *slog.Logger) (*plan, error) {
 	return p, nil
 }
 
+// ways are the channels by their names.
+func (p *plan) ways() map[string]notify.Channel {
+	out := map[string]notify.Channel{}
+	for _, name := range p.channels {
+		out[name] = notify.Desktop()
+	}
+	return out
+}
+
 // newModels opens what is configured.
 func newModels(cfg *config.Config, log *slog.Logger) (map[string]*agent.Model, error) {
 	out := map[string]*agent.Model{}
 	for _, m := range cfg.Models {
-		provider, err := openai.New(openai.Options{
-			BaseURL: m.BaseURL, APIKey: m.APIKey, Model: m.Model, Headers: m.Headers,
-			Timeout: time.Duration(m.Timeout), Idle: time.Duration(m.Idle), Logger: log,
-		})
+		provider, err := newProvider(m, log)
 		if err != nil {
 			return nil, fmt.Errorf("%s: model %s: %w", m.At, m.Name, err)
 		}
-		out[string(m.Name)] = &agent.Model{Name: string(m.Name), Provider: provider, MaxOutput: m.MaxOutput, Temperature: m.Temperature}
+		rate, _ := m.Rate() // where money is limited, it is known
+		out[string(m.Name)] = &agent.Model{Name: string(m.Name), Provider: provider, MaxOutput: m.MaxOutput, Window: m.Window(), Temperature: m.Temperature, Price: rate}
 	}
 	return out, nil
+}
+
+func newProvider(m config.Model, log *slog.Logger) (model.Provider, error) {
+	e := wire.Endpoint{
+		BaseURL: m.BaseURL, APIKey: m.APIKey, Model: m.Model, Headers: m.Headers,
+		Timeout: time.Duration(m.Timeout), Idle: time.Duration(m.Idle), Logger: log,
+	}
+	switch m.Provider {
+	case "anthropic":
+		return anthropic.New(e)
+	case "gemini":
+		return gemini.New(e)
+	case "ollama":
+		return ollama.New(ollama.Options{Endpoint: e, ContextWindow: m.ContextWindow})
+	}
+	return openai.New(e)
 }
 
 func newAgent(a config.Agent, models map[string]*agent.Model) agent.Agent {
 	return agent.Agent{
 		Name: string(a.Name), Instructions: a.Instructions, Workdir: string(a.Workdir), Database: config.On(a.Database.Enabled),
 		Allow: a.Tools.Allow, Deny: a.Tools.Deny, Bounds: newBounds(a.Bounds), Read: paths(a.Grants.Read), Write: paths(a.Grants.Write),
-		Model: models[a.Model],
+		Model: models[a.Model], Phased: a.Loop == "phased",
 	}
+}
+
+func dailyBudget(usd float64, tokens int64) agent.Budget {
+	return agent.Budget{CostMicroUSD: config.MicroUSD(usd), Tokens: tokens}
 }
 
 func paths(list []config.Path) []string {
@@ -92,7 +134,8 @@ func paths(list []config.Path) []string {
 }
 
 func newBounds(b config.Bounds) loop.Bounds {
-	return loop.Bounds{Steps: b.Steps, Calls: b.Calls, Wall: time.Duration(b.Wall), Idle: time.Duration(b.Idle), Tokens: b.Tokens, Output: int64(b.Output)}
+	return loop.Bounds{Steps: b.Steps, Calls: b.Calls, Wall: time.Duration(b.Wall), Idle: time.Duration(b.Idle), Tokens: b.Tokens, Output: int64(b.Output),
+		CostMicroUSD: config.MicroUSD(b.CostUSD)}
 }
 
 func (p *plan) addJob(cfg *config.Config, j *config.Job, models map[string]*agent.Model) error {
@@ -102,7 +145,7 @@ func (p *plan) addJob(cfg *config.Config, j *config.Job, models map[string]*agen
 		return nil
 	}
 	job := agent.Job{
-		Name: name, Agent: j.Agent, Prompt: j.Prompt, Model: models[j.Model], Bounds: newBounds(j.Bounds),
+		Name: name, Agent: j.Agent, Prompt: j.Prompt, Model: models[j.Model], Bounds: newBounds(j.Bounds), Watched: watched(j),
 		Notify: agent.Notify{On: j.Notify.On, Channels: j.Notify.Channels, Title: j.Notify.Title, Body: j.Notify.Body},
 	}
 	if j.Playbook != nil {
@@ -111,9 +154,14 @@ func (p *plan) addJob(cfg *config.Config, j *config.Job, models map[string]*agen
 	for _, c := range j.Playbook {
 		job.Playbook = append(job.Playbook, c.Step())
 	}
+	for _, g := range j.When {
+		job.When = append(job.When, agent.Gate{SQL: g.SQL, Command: g.Command, HTTP: g.HTTP, File: string(g.File), Not: g.Not,
+			Timeout: time.Duration(g.Timeout), Where: cfg.Where(g.At)})
+	}
 	for _, e := range j.Expect {
 		job.Expect = append(job.Expect, agent.Expect{File: string(e.File), SQL: e.SQL, Where: e.At.String()})
 	}
+	job.Budget = dailyBudget(j.Budget.CostUSDPerDay, j.Budget.TokensPerDay)
 	p.plan.Jobs[name] = job
 	schedules, err := cfg.Schedules(j)
 	if err != nil {
@@ -129,11 +177,22 @@ func (p *plan) addJob(cfg *config.Config, j *config.Job, models map[string]*agen
 	return nil
 }
 
+// watched is what the runs of a job know of its watch.
+func watched(j *config.Job) agent.Watched {
+	w := j.Watch
+	if w == nil {
+		return agent.Watched{}
+	}
+	// Links can make a watch take what lies deeper.
+	return agent.Watched{Folder: string(w.Path), Recursive: w.Recursive || w.FollowSymlinks, Batch: w.Mode == watcher.ModeBatch}
+}
+
 func newWatch(j *config.Job) watcher.Watch {
 	settle := map[string]time.Duration{"fast": 200 * time.Millisecond, "": time.Second, "balanced": time.Second, "patient": 3 * time.Second}
 	w := j.Watch
 	return watcher.Watch{
 		Job: string(j.Name), Agent: j.Agent, Path: string(w.Path), Include: w.Include, Exclude: w.Exclude, Recursive: w.Recursive,
+		FollowSymlinks: w.FollowSymlinks, Mode: w.Mode, MaxWait: time.Duration(w.MaxWait), MaxFiles: w.MaxFiles,
 		Settle: settle[w.Responsiveness], Existing: w.Existing,
 		OnSuccess: watcher.After(w.OnSuccess), OnFailure: watcher.After(w.OnFailure),
 	}
@@ -142,7 +201,7 @@ func newWatch(j *config.Job) watcher.Watch {
 func newPolicy(j *config.Job) dispatch.Policy {
 	p := dispatch.Policy{
 		Attempts: j.Retry.Attempts, Backoff: time.Duration(j.Retry.Backoff), MaxBackoff: time.Duration(j.Retry.MaxBackoff),
-		Resume: config.On(j.Resume), StartDeadline: time.Duration(j.StartDeadline),
+		Resume: config.On(j.Resume), StartDeadline: time.Duration(j.StartDeadline), PauseAfter: j.PauseAfter,
 	}
 	for _, o := range j.Retry.On {
 		p.On = append(p.On, ledger.Outcome(o))

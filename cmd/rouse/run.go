@@ -119,6 +119,9 @@ func fireAndFollow(cmd *cobra.Command, at *place, fire web.Fire, o runOptions) e
 	} else {
 		fmt.Fprintf(cmd.OutOrStdout(), "run %s  %s  %s\n", r.ID, outcomeMark(r), oneLine(said(r)))
 	}
+	if r.WaitingFor == "input" && !o.json {
+		fmt.Fprintln(cmd.OutOrStdout(), "it waits for your answer: rouse inbox")
+	}
 	if !endedWell(r) {
 		return errSilent
 	}

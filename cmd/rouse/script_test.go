@@ -2,6 +2,8 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
+	"net"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -98,6 +100,7 @@ func TestExpensesExample(t *testing.T) {
 
 // A six-field every-second job fires once per second, never early, never twice, over a restart.
 func TestHeartbeatExample(t *testing.T) {
+	t.Parallel() // it mostly waits
 	text, err := os.ReadFile("../../examples/heartbeat/rouse.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -166,8 +169,8 @@ jobs:
 	}
 	until(t, "the file moved away", func() bool { _, err := os.Stat(path); return os.IsNotExist(err) })
 	var d web.RunDetail
-	runJSON(t, &d, "show", "1", "--json", "--config", config)
-	if d.Outcome != "success" || !d.Verified || d.Exit != "ended_by_surface" || d.TokensIn != 100 || d.Summary != "Imported two expenses; the total is 12." {
+	runJSON(t, &d, "show", "1", "--json", "--config", config) // the tokens that the server does not report are estimated
+	if d.Outcome != "success" || !d.Verified || d.Exit != "ended_by_surface" || d.TokensIn <= 100 || d.Summary != "Imported two expenses; the total is 12." {
 		t.Errorf("run: %+v", d.Run)
 	}
 	var calls []string
@@ -207,6 +210,75 @@ jobs:
 	if err != nil {
 		t.Error(err)
 	}
+}
+
+// A run that asks waits without a lane, over a restart of the daemon, and goes on with the
+// answer as the same run (UNI-09).
+func TestQuestionAndAnswer(t *testing.T) {
+	s := modeltest.New(t, modeltest.Turn{Calls: []model.Call{{ID: "1", Name: "clarify", Args: json.RawMessage(`{"question":"Which account?","options":["GLS","Sparkasse"]}`)}}},
+		modeltest.Turn{Calls: []model.Call{{ID: "2", Name: "complete", Args: json.RawMessage(`{"summary":"Booked on the account that was named."}`)}}})
+	config := filepath.Join(write(t, map[string]string{"rouse.yaml": `version: 1
+home: ./home
+models: [{name: scripted, provider: openai, model: scripted, base_url: "` + s.URL + `/v1", api_key: none}]
+agents: [{name: clerk}]
+jobs: [{name: books, agent: clerk, prompt: Do the books.}, {name: other, agent: clerk, playbook: [{call: db_schema}]}]
+`}), "rouse.yaml")
+	p := serveUntilReady(t, config)
+	asking := rouse(t, "run", "books", "--wait", "--config", config)
+	if err := asking.Run(); err == nil || !strings.Contains(asking.stdout.String(), "rouse inbox") {
+		t.Errorf("a run that asks: %v\n%s", err, asking.stdout.String())
+	}
+	var items []web.Item
+	runJSON(t, &items, "inbox", "--json", "--config", config)
+	if len(items) != 1 || items[0].Run != "1" || items[0].Message != "Which account?" || len(items[0].Options) != 2 {
+		t.Fatalf("inbox: %+v", items)
+	}
+	if free := rouse(t, "run", "other", "--wait", "--config", config); free.Run() != nil {
+		t.Errorf("the agent's lane is not free: %s", free.stdout.String())
+	}
+	p.stop(t)
+	p = serveUntilReady(t, config)
+	for _, c := range []struct{ args, says string }{{"answer 9 x", "inbox item 9 is not in the ledger"}, {"answer one x", "is not an item"}, {"answer 1 2", ""}, {"answer 1 1", "was answered"}} {
+		cmd := rouse(t, append(strings.Fields(c.args), "--config", config)...)
+		if err := cmd.Run(); (err == nil) != (c.says == "") || !strings.Contains(cmd.stderr.String(), c.says) {
+			t.Errorf("%s: %v %s%s", c.args, err, cmd.stdout.String(), cmd.stderr.String())
+		}
+	}
+	var d web.RunDetail
+	until(t, "the run went on", func() bool {
+		runJSON(t, &d, "show", "1", "--json", "--config", config)
+		return d.State == "finished"
+	})
+	if d.Outcome != "success" || len(d.Attempts) != 2 || !strings.Contains(string(s.Requests()[1]), "Your owner answers: Sparkasse") {
+		t.Errorf("run: %+v, attempts %+v", d.Run, d.Attempts)
+	}
+	p.stop(t)
+}
+
+// A daemon that starts while another command has the home, or one that was killed is not
+// quite gone, does not give up: else whoever starts it again has none.
+func TestServeWaitsForTheHome(t *testing.T) {
+	dir := write(t, map[string]string{"rouse.yaml": "version: 1\nhome: ./home\n"})
+	h, err := openHome(filepath.Join(dir, "home"), holder{PID: os.Getpid()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Of what was killed the socket can be reached for a moment, and nobody is behind it.
+	gone, err := net.Listen("unix", socketPath(h.dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		for conn, err := gone.Accept(); err == nil; conn, err = gone.Accept() {
+			conn.Close()
+		}
+	}()
+	time.AfterFunc(time.Second, func() {
+		if err := errors.Join(gone.Close(), h.close()); err != nil {
+			t.Error(err)
+		}
+	})
+	serveUntilReady(t, filepath.Join(dir, "rouse.yaml")).stop(t)
 }
 
 // A second daemon on the same home says who has it.

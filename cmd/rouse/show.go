@@ -50,6 +50,7 @@ func printDetail(w io.Writer, d web.RunDetail, now time.Time) {
 		fmt.Fprintf(w, "  scheduled %s\n", local(d.ScheduledAt, now))
 	}
 	fmt.Fprintf(w, "  queued    %s\n  started   %s\n  finished  %s (took %s)\n", local(d.QueuedAt, now), local(d.StartedAt, now), local(d.FinishedAt, now), took(d.Run, now))
+	printWake(w, d.Run, now)
 	if d.Exit != "" {
 		verified := ""
 		if d.Outcome == "success" && !d.Verified {
@@ -66,6 +67,9 @@ func printDetail(w io.Writer, d web.RunDetail, now time.Time) {
 	if d.TokensIn+d.TokensOut > 0 {
 		fmt.Fprintf(w, "  tokens    %d in, %d out\n", d.TokensIn, d.TokensOut)
 	}
+	if d.CostUSD > 0 {
+		fmt.Fprintf(w, "  cost      %s\n", dollars(d.CostUSD))
+	}
 	for _, a := range d.Attempts {
 		fmt.Fprintf(w, "attempt %d  %s  %s–%s", a.Number, a.State, local(a.StartedAt, now), local(a.FinishedAt, now))
 		if a.Error != "" {
@@ -80,6 +84,19 @@ func printDetail(w io.Writer, d web.RunDetail, now time.Time) {
 	}
 }
 
+// printWake says what an agent was woken for, and who planned it.
+func printWake(w io.Writer, r web.Run, now time.Time) {
+	var d ledger.Detail
+	if json.Unmarshal(r.TriggerDetail, &d) != nil || d.Wake == nil {
+		return
+	}
+	fmt.Fprintf(w, "  planned   for %s, on %s\n", local(web.Time{Time: d.Wake.Planned}, now), local(web.Time{Time: d.Wake.Asked}, now))
+	if d.Wake.Depth > 0 {
+		fmt.Fprintf(w, "  chain     wake %d in a row that the agent planned\n", d.Wake.Depth)
+	}
+	fmt.Fprintf(w, "  told      %s\n", shorten(d.Wake.Instructions, 500))
+}
+
 // triggerText says in words what asked for a run.
 func triggerText(r web.Run) string {
 	var d ledger.Detail
@@ -87,8 +104,18 @@ func triggerText(r web.Run) string {
 		return r.Trigger + " " + string(r.TriggerDetail)
 	}
 	switch {
+	case d.Wake != nil:
+		by := web.Slot{ScheduledBy: d.Wake.ScheduledBy, Job: d.Wake.Job}
+		if d.Wake.AskedBy != 0 {
+			by.Run = fmt.Sprint(d.Wake.AskedBy)
+		}
+		return r.Trigger + ": a wake that was planned by " + plannedBy(by)
 	case d.File != nil:
 		return fmt.Sprintf("%s: %s (%d bytes)", r.Trigger, d.File.Path, d.File.Size)
+	case len(d.Files) > 0:
+		return fmt.Sprintf("%s: %s", r.Trigger, filesText(d))
+	case d.Folder != "":
+		return fmt.Sprintf("%s: %s", r.Trigger, folderText(d))
 	case d.Prompt != "":
 		return fmt.Sprintf("%s: %s", r.Trigger, shorten(d.Prompt, 120))
 	case d.Tool != "":
@@ -103,6 +130,38 @@ func triggerText(r web.Run) string {
 		return r.Trigger + ": " + d.Source
 	}
 	return r.Trigger
+}
+
+// filesText names the first files of a batch.
+func filesText(d ledger.Detail) string {
+	const most = 5
+	var names []string
+	for _, f := range d.Files[:min(most, len(d.Files))] {
+		names = append(names, f.Path)
+	}
+	text := fmt.Sprintf("%d files: %s", len(d.Files), strings.Join(names, ", "))
+	if len(d.Files) == 1 {
+		text = "1 file: " + names[0]
+	}
+	if more := len(d.Files) - len(names); more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	if d.More > 0 {
+		text += fmt.Sprintf("; %d more were ready for a later run", d.More)
+	}
+	return text
+}
+
+// folderText says how often a folder has been dealt with, and what had changed in it.
+func folderText(d ledger.Detail) string {
+	text := fmt.Sprintf("run %d of the folder %s", d.Round, d.Folder)
+	if c := d.Changes; c != nil {
+		text += fmt.Sprintf(": %d added, %d removed, %d modified", len(c.Added), len(c.Removed), len(c.Modified))
+		if c.More > 0 {
+			text += fmt.Sprintf(" and %d more changes", c.More)
+		}
+	}
+	return text
 }
 
 func printStep(w io.Writer, st web.Step) {

@@ -42,6 +42,13 @@ func newStatus(at *place) *cobra.Command {
 			}
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: process %d (rouse %s) serves %s with %s since %s\n%d queued, %d running, %d waiting\n",
 				ready, st.PID, st.Version, st.Home, st.Config, local(st.StartedAt, time.Now()), st.Queued, st.Running, st.Waiting)
+			for _, what := range st.ConfigRestart {
+				fmt.Fprintf(cmd.OutOrStdout(), "%s\n", oneLine(what))
+			}
+			if len(st.ConfigProblems) > 0 {
+				fmt.Fprintf(cmd.OutOrStdout(), "▲ the configuration on disk cannot be used; that of %s holds:\n", local(st.ConfigAt, time.Now()))
+				printProblems(cmd.OutOrStdout(), st.ConfigProblems)
+			}
 			return err
 		}),
 	}

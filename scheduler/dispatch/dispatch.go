@@ -16,6 +16,8 @@ const (
 	defaultRuns     = 4
 	defaultPerAgent = 1
 	defaultDrain    = 30 * time.Second
+	maxSleep        = 30 * time.Second
+	defaultPatience = 72 * time.Hour // for an answer
 )
 
 // Executor does the work of one attempt. An error means that the host could not, and
@@ -32,6 +34,7 @@ type Policy struct {
 	Resume              bool             // go on after an interruption
 	Concurrency         int              // of the job's runs; 0 means 1, below 0 unlimited
 	StartDeadline       time.Duration    // longest wait in the queue; 0 means none
+	PauseAfter          int              // failed runs in a row that pause the job; 0: never
 }
 
 // Options are the dispatcher's parts and bounds.
@@ -44,10 +47,16 @@ type Options struct {
 	// Policy and Notices may be nil: then nothing is retried, and nobody is told.
 	Policy  func(job string) Policy
 	Notices func(run ledger.Run, res ledger.Result) []ledger.Notice
+	// PauseNotices are what the owner is told when so many failures pause a job; may be nil.
+	PauseNotices func(run ledger.Run, res ledger.Result, failures int) []ledger.Notice
 	// Hold says why a run must stay queued, "" when it may start.
 	Hold func(run ledger.Run) string
+	// After, when set, is waited for between rescuing and the first start: what came due
+	// while nobody ran is decided on runs that wait to go on, not on a race with them.
+	After <-chan struct{}
 	// Only, when set, restricts the dispatcher to one run and lets Run end with it.
 	Only int64
+	Now  func() time.Time // the wall clock; nil means the system's
 }
 
 // Dispatcher is the local engine.
@@ -55,19 +64,24 @@ type Dispatcher struct {
 	o    Options
 	log  *slog.Logger
 	wake chan struct{} // capacity 1: an attempt has ended
+	// again, of capacity 1, asks for a new look at the whole queue.
+	again chan struct{}
 	// stopping is closed when Drain is over: what cannot be written now is left to the next start.
 	stopping chan struct{}
 
 	rescued chan struct{}
 
-	queue backlog          // of the loop alone, as is held
-	held  map[int64]string // why runs stay queued
+	// Of the loop alone.
+	queue     backlog
+	held      map[int64]string // why runs stay queued
+	pauses    []ledger.Pause
+	replanned <-chan struct{} // closed: the pauses have to be read again
 
-	mu      sync.Mutex
-	running map[int64]*lane
-	agents  map[string]int // how many of their runs are on
-	jobs    map[string]int
-	all     sync.WaitGroup
+	mu       sync.Mutex
+	desk     *Desk
+	cancels  map[int64]context.CancelCauseFunc // of the attempts that are on
+	drainFor time.Duration
+	all      sync.WaitGroup
 }
 
 // New checks the options and fills in their defaults.
@@ -78,28 +92,62 @@ func New(o Options) (*Dispatcher, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	if o.Runs <= 0 {
-		o.Runs = defaultRuns
-	}
-	if o.RunsPerAgent <= 0 {
-		o.RunsPerAgent = defaultPerAgent
-	}
-	if o.Drain <= 0 {
-		o.Drain = defaultDrain
-	}
 	if o.Policy == nil {
 		o.Policy = func(string) Policy { return Policy{Resume: true} }
+	}
+	if o.Now == nil {
+		o.Now = time.Now
 	}
 	if o.Notices == nil {
 		o.Notices = func(ledger.Run, ledger.Result) []ledger.Notice { return nil }
 	}
+	if o.PauseNotices == nil {
+		o.PauseNotices = func(ledger.Run, ledger.Result, int) []ledger.Notice { return nil }
+	}
 	if o.Hold == nil {
 		o.Hold = func(ledger.Run) string { return "" }
 	}
-	return &Dispatcher{
-		o: o, log: o.Logger, wake: make(chan struct{}, 1), stopping: make(chan struct{}), rescued: make(chan struct{}),
-		running: map[int64]*lane{}, agents: map[string]int{}, jobs: map[string]int{}, held: map[int64]string{},
-	}, nil
+	d := &Dispatcher{
+		o: o, log: o.Logger, wake: make(chan struct{}, 1), again: make(chan struct{}, 1), stopping: make(chan struct{}), rescued: make(chan struct{}),
+		desk: NewDesk(o.Runs, o.RunsPerAgent, o.Policy), cancels: map[int64]context.CancelCauseFunc{}, held: map[int64]string{},
+	}
+	d.SetDrain(o.Drain)
+	return d, nil
+}
+
+// SetLanes changes how many runs may be on at once, and of one agent; 0 means 4 and 1.
+func (d *Dispatcher) SetLanes(runs, perAgent int) {
+	d.mu.Lock()
+	d.desk.SetLanes(runs, perAgent)
+	d.mu.Unlock()
+	d.poke()
+}
+
+// SetDrain changes how long running attempts may finish at the end; 0 means 30s.
+func (d *Dispatcher) SetDrain(drain time.Duration) {
+	if drain <= 0 {
+		drain = defaultDrain
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.drainFor = drain
+}
+
+// Reconsider has every queued run looked at again, because what Hold or Policy say of it
+// may have changed.
+func (d *Dispatcher) Reconsider() {
+	select {
+	case d.again <- struct{}{}:
+	default:
+	}
+}
+
+// poke lets the loop look again.
+func (d *Dispatcher) poke() {
+	select {
+	case d.wake <- struct{}{}:
+	default:
+	}
 }
 
 // Rescued is closed when no attempt of a dead process is left running. Until then overlap
@@ -116,13 +164,20 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 		return fmt.Errorf("rescuing the runs that were on: %w", err)
 	}
 	close(d.rescued)
+	if d.o.After != nil {
+		select {
+		case <-d.o.After:
+		case <-ctx.Done():
+			return nil
+		}
+	}
 	defer d.all.Wait()
 	for {
 		changed := d.o.Ledger.Changed()
 		over, next, err := d.turn(ctx, writing)
 		if err != nil && ctx.Err() == nil {
 			d.log.Error("the queue could not be read; it is tried again", "error", err)
-			next = time.Now().Add(time.Second)
+			next = d.o.Now().Add(time.Second)
 		}
 		if over {
 			return nil
@@ -138,7 +193,8 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 func (d *Dispatcher) sleep(ctx context.Context, changed <-chan struct{}, next time.Time) bool {
 	var timer <-chan time.Time
 	if !next.IsZero() {
-		t := time.NewTimer(time.Until(next))
+		// No single long timer: a machine that sleeps would add its sleep to the wait.
+		t := time.NewTimer(min(next.Sub(d.o.Now()), maxSleep))
 		defer t.Stop()
 		timer = t.C
 	}
@@ -150,6 +206,8 @@ func (d *Dispatcher) sleep(ctx context.Context, changed <-chan struct{}, next ti
 	case <-timer:
 		d.queue.stale = true
 	case <-d.wake:
+	case <-d.again:
+		d.queue.stale = true
 	}
 	return false
 }

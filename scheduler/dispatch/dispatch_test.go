@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -268,7 +269,7 @@ func TestCancelARunningRun(t *testing.T) {
 }
 
 // A dead process leaves attempts running. They become interrupted, the run goes on at most
-// three times, and a job that says resume: false does not go on at all.
+// three times, and a job that says resume: false does not go on at all (OSA-79).
 func TestRescue(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		b.o.Policy = func(job string) dispatch.Policy { return dispatch.Policy{Resume: job == "resumes"} }
@@ -348,6 +349,50 @@ func TestHold(t *testing.T) {
 		if r := b.run(prompt); r.State != ledger.StateQueued {
 			t.Errorf("run: %+v", r)
 		}
+	})
+}
+
+// What other settings say takes effect while it runs: a run that was held starts, however
+// long the queue is, and there are as many lanes as there are now.
+func TestReconsider(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		var held atomic.Bool
+		held.Store(true)
+		b.o.Hold = func(r ledger.Run) string {
+			if held.Load() {
+				return "no_model"
+			}
+			return ""
+		}
+		b.o.Runs, b.o.RunsPerAgent = 1, 1
+		b.o.Policy = func(string) dispatch.Policy { return dispatch.Policy{Concurrency: -1} }
+		on, end := atomic.Int32{}, make(chan struct{})
+		d := b.start(func(context.Context, ledger.Run, ledger.Attempt) (ledger.Result, error) {
+			on.Add(1)
+			<-end
+			return success, nil
+		})
+		for range 200 {
+			enqueue(t, b.l, "a", "j")
+		}
+		synctest.Wait()
+		if n := on.Load(); n != 0 {
+			t.Errorf("%d run though they are held", n)
+		}
+		held.Store(false)
+		d.Reconsider()
+		time.Sleep(time.Second) // a deep queue is read within bounds
+		synctest.Wait()
+		if n := on.Load(); n != 1 {
+			t.Errorf("%d run in one lane", n)
+		}
+		d.SetLanes(3, 3)
+		synctest.Wait()
+		if n := on.Load(); n != 3 {
+			t.Errorf("%d run in three lanes", n)
+		}
+		d.SetDrain(time.Nanosecond)
+		close(end)
 	})
 }
 

@@ -16,11 +16,8 @@ import (
 func (d *Dispatcher) execute(work, writing context.Context, run ledger.Run, a ledger.Attempt, cancel context.CancelCauseFunc) {
 	defer func() {
 		cancel(nil)
-		d.giveBack([]int64{run.ID})
-		select {
-		case d.wake <- struct{}{}:
-		default:
-		}
+		d.giveBack(run.ID)
+		d.poke()
 	}()
 	d.log.Debug("a run starts", "job", run.Job, "run", run.ID, "attempt", a.Number)
 	res, err := d.guarded(work, run, a)
@@ -30,7 +27,7 @@ func (d *Dispatcher) execute(work, writing context.Context, run ledger.Run, a le
 	var stop *Stop
 	errors.As(context.Cause(work), &stop)
 	switch {
-	case stop == nil || res.Outcome.Done(): // what was done before the stop came counts
+	case stop == nil || res.Outcome.Done() || res.Wait != nil: // what was done before the stop came counts
 	case stop.outcome == ledger.OutcomeInterrupted:
 		d.record(run, func() error { return d.park(writing, run, a, stop, res) })
 		return
@@ -49,7 +46,7 @@ func (d *Dispatcher) guarded(ctx context.Context, run ledger.Run, a ledger.Attem
 		}
 	}()
 	res, err = d.o.Executor.Execute(ctx, run, a)
-	if err == nil && res.Outcome == "" {
+	if err == nil && res.Outcome == "" && res.Wait == nil {
 		err = errors.New("the run failed by a defect of rouse: it ended without an outcome")
 	}
 	return res, err
@@ -68,7 +65,7 @@ func (d *Dispatcher) record(run ledger.Run, write func() error) {
 			d.log.Warn("a late result was dropped", "job", run.Job, "run", run.ID, "error", err)
 			return
 		}
-		d.log.Error("the end of a run could not be recorded; it is tried again", "job", run.Job, "run", run.ID, "in", wait, "error", err)
+		d.log.Error("the end of a run could not be recorded; it is tried again", "job", run.Job, "run", run.ID, "in", wait.String(), "error", err)
 		select {
 		case <-time.After(wait):
 		case <-d.stopping:
@@ -77,14 +74,59 @@ func (d *Dispatcher) record(run ledger.Run, write func() error) {
 	}
 }
 
+// ask parks a run that needs an answer, and tells its owner.
+func (d *Dispatcher) ask(ctx context.Context, run ledger.Run, a ledger.Attempt, res ledger.Result) error {
+	if res.Wait.Expires <= 0 {
+		res.Wait.Expires = defaultPatience
+	}
+	res.Notices = d.o.Notices(run, res)
+	d.log.Info("a run waits for an answer", "job", run.Job, "run", run.ID, "question", res.Wait.Message, "until", d.o.Now().Add(res.Wait.Expires))
+	return d.o.Ledger.Finish(ctx, a, res)
+}
+
+// expire ends the runs whose questions nobody has answered in time.
+func (d *Dispatcher) expire(writing context.Context, now time.Time) error {
+	overdue, err := d.o.Ledger.Overdue(writing, now)
+	if err != nil {
+		return err
+	}
+	for _, i := range overdue {
+		run, err := d.o.Ledger.Run(writing, i.Run)
+		if err != nil {
+			return err
+		}
+		res := ledger.Result{Outcome: ledger.OutcomeTimeout, Error: fmt.Sprintf("nobody answered within %s: %s", i.ExpiresAt.Sub(i.CreatedAt), i.Message)}
+		res.Notices = d.o.Notices(run, res)
+		res.Pause = d.pauseRule(run, res)
+		if err := d.o.Ledger.Expire(writing, i.ID, res); err != nil {
+			return err
+		}
+		d.log.Warn("a question was not answered in time", "job", run.Job, "run", run.ID, "question", i.Message)
+	}
+	return nil
+}
+
+// pauseRule pauses the job of a failed run when it is one too many.
+func (d *Dispatcher) pauseRule(run ledger.Run, res ledger.Result) ledger.PauseRule {
+	after := d.o.Policy(run.Job).PauseAfter
+	if after <= 0 || !res.Outcome.Failed() {
+		return ledger.PauseRule{}
+	}
+	return ledger.PauseRule{After: after, Notices: d.o.PauseNotices(run, res, after)}
+}
+
 func (d *Dispatcher) finish(ctx context.Context, run ledger.Run, a ledger.Attempt, res ledger.Result) error {
 	p := d.o.Policy(run.Job)
-	tries := a.Number - run.Interruptions
+	if res.Wait != nil {
+		return d.ask(ctx, run, a, res)
+	}
+	tries := a.Number - run.Interruptions - run.Parks
 	if tries < p.Attempts && slices.Contains(p.On, res.Outcome) && res.Outcome != ledger.OutcomeCancelled {
-		res.RetryAt = time.Now().Add(backoff(p, run.ID, tries))
+		res.RetryAt = d.o.Now().Add(backoff(p, run.ID, tries))
 	}
 	if res.RetryAt.IsZero() {
 		res.Notices = append(res.Notices, d.o.Notices(run, res)...)
+		res.Pause = d.pauseRule(run, res)
 	}
 	level := slog.LevelInfo
 	if res.Outcome.Failed() {

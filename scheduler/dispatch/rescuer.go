@@ -32,18 +32,28 @@ func (d *Dispatcher) park(ctx context.Context, run ledger.Run, a ledger.Attempt,
 
 // interrupt leaves the run to its next attempt, unless it may have none.
 func (d *Dispatcher) interrupt(ctx context.Context, run ledger.Run, a ledger.Attempt, reason string, res ledger.Result) error {
-	why := ""
+	why := GiveUp(d.o.Policy(run.Job), run.Interruptions)
 	switch {
 	case run.CancelReason != "":
 		res.Outcome, why = ledger.OutcomeCancelled, run.CancelReason
-	case !d.o.Policy(run.Job).Resume:
-		res.Outcome, why = ledger.OutcomeInterrupted, reason+"; its job says resume: false"
-	case run.Interruptions >= maxInterrupted:
-		res.Outcome, why = ledger.OutcomeInterrupted, fmt.Sprintf("%s, as %d attempts before it", reason, run.Interruptions)
-	default:
+	case why == "":
 		return d.o.Ledger.Interrupt(ctx, a, reason, nil)
+	default:
+		res.Outcome, why = ledger.OutcomeInterrupted, reason+why
 	}
 	res.Error = why
 	res.Notices = d.o.Notices(run, res)
+	res.Pause = d.pauseRule(run, res)
 	return d.o.Ledger.Interrupt(ctx, a, reason, &res)
+}
+
+// GiveUp says why a run that was cut off has no further attempt, "" when it has one.
+func GiveUp(p Policy, interruptions int) string {
+	switch {
+	case !p.Resume:
+		return "; its job says resume: false"
+	case interruptions >= maxInterrupted:
+		return fmt.Sprintf(", as %d attempts before it", interruptions)
+	}
+	return ""
 }

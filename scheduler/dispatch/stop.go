@@ -2,6 +2,8 @@ package dispatch
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"time"
 
 	"rouse/agentdb/ledger"
@@ -21,7 +23,7 @@ func (s *Stop) Outcome() string { return string(s.outcome) }
 // hearCancels tells running attempts that their end was asked for.
 func (d *Dispatcher) hearCancels(ctx context.Context) error {
 	d.mu.Lock()
-	none := len(d.running) == 0
+	none := len(d.cancels) == 0
 	d.mu.Unlock()
 	if none {
 		return nil
@@ -39,8 +41,8 @@ func (d *Dispatcher) hearCancels(ctx context.Context) error {
 func (d *Dispatcher) stop(id int64, cause *Stop) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if l := d.running[id]; l != nil && l.cancel != nil {
-		l.cancel(cause)
+	if cancel := d.cancels[id]; cancel != nil {
+		cancel(cause)
 	}
 }
 
@@ -49,12 +51,12 @@ func (d *Dispatcher) drain(writing context.Context) {
 	ended := make(chan struct{})
 	go func() { d.all.Wait(); close(ended) }()
 	d.mu.Lock()
-	n := len(d.running)
+	n, most := len(d.cancels), d.drainFor
 	d.mu.Unlock()
 	if n > 0 {
-		d.log.Info("waiting for running attempts", "running", n, "at_most", d.o.Drain)
+		d.log.Info("waiting for running attempts", "running", n, "at_most", most)
 	}
-	timer := time.NewTimer(d.o.Drain)
+	timer := time.NewTimer(most)
 	defer timer.Stop()
 	for over := false; !over; {
 		changed := d.o.Ledger.Changed()
@@ -70,10 +72,7 @@ func (d *Dispatcher) drain(writing context.Context) {
 		}
 	}
 	d.mu.Lock()
-	ids := make([]int64, 0, len(d.running))
-	for id := range d.running {
-		ids = append(ids, id)
-	}
+	ids := slices.Collect(maps.Keys(d.cancels))
 	d.mu.Unlock()
 	for _, id := range ids {
 		d.stop(id, &Stop{ledger.OutcomeInterrupted, "the daemon was stopped"})

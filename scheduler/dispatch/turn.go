@@ -1,11 +1,9 @@
 package dispatch
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"rouse/agentdb/ledger"
@@ -24,22 +22,93 @@ func (d *Dispatcher) turn(ctx, writing context.Context) (over bool, next time.Ti
 	if err := d.hearCancels(ctx); err != nil {
 		return false, time.Time{}, err
 	}
-	now := time.Now()
+	now := d.o.Now()
 	if d.o.Only != 0 {
 		return d.turnOnly(ctx, writing, now)
 	}
+	if err := d.readPauses(ctx); err != nil {
+		return false, time.Time{}, err
+	}
+	if err := d.expire(writing, now); err != nil {
+		return false, time.Time{}, err
+	}
 	if !now.Before(d.queue.reread()) {
-		d.queue.forget(now)
+		d.forget(now)
 	}
 	if err := d.serve(ctx, writing, now); err != nil {
-		d.queue.forget(now) // what was taken out of it may still be queued
+		d.forget(now) // what was taken out of it may still be queued
 		return false, time.Time{}, err
 	}
 	next, err = d.o.Ledger.NextDue(ctx, now)
-	if again := d.queue.reread(); d.queue.stale && d.free() > 0 && again.After(now) && (next.IsZero() || again.Before(next)) {
-		next = again
+	if again := d.queue.reread(); d.queue.stale && d.free() > 0 && again.After(now) {
+		next = earlier(next, again)
+	}
+	if d.free() > 0 { // else nobody could take its place
+		next = earlier(next, d.nextLate())
+	}
+	for _, p := range d.pauses {
+		if p.Until.After(now) {
+			next = earlier(next, p.Until)
+		}
 	}
 	return false, next, err
+}
+
+// earlier is the earlier of two times; zero means never.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || (!b.IsZero() && b.Before(a)) {
+		return b
+	}
+	return a
+}
+
+// readPauses takes up the pauses when one was written since they were read.
+func (d *Dispatcher) readPauses(ctx context.Context) error {
+	select {
+	case <-d.replanned: // never ready before the first read
+	default:
+		if d.replanned != nil {
+			return nil
+		}
+	}
+	replanned := d.o.Ledger.Replanned()
+	pauses, err := d.o.Ledger.Pauses(ctx, d.o.Now())
+	if err != nil {
+		return fmt.Errorf("the pauses cannot be read: %w", err)
+	}
+	d.pauses, d.replanned = pauses, replanned
+	return nil
+}
+
+// forget makes the next read begin at the start of the queue.
+func (d *Dispatcher) forget(now time.Time) {
+	d.queue = backlog{began: now}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.desk.Forget()
+}
+
+// free is how many lanes the daemon has left.
+func (d *Dispatcher) free() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.desk.Free()
+}
+
+func (d *Dispatcher) nextLate() time.Time {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.desk.NextLate()
+}
+
+// giveBack frees the lanes of runs.
+func (d *Dispatcher) giveBack(ids ...int64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.desk.Leave(ids...)
+	for _, id := range ids {
+		delete(d.cancels, id)
+	}
 }
 
 // serve gives free lanes to the backlog, and reads on in the queue while lanes stay free.
@@ -57,7 +126,9 @@ func (d *Dispatcher) serve(ctx, writing context.Context, now time.Time) error {
 			d.queue.seen = r.ID
 			why := d.o.Hold(r)
 			if d.noteHeld(r, why); why == "" {
-				d.queue.add(r)
+				d.mu.Lock()
+				d.desk.Add(r)
+				d.mu.Unlock()
 			}
 		}
 		d.queue.read += len(runs)
@@ -75,12 +146,12 @@ func (d *Dispatcher) serve(ctx, writing context.Context, now time.Time) error {
 // startWaiting starts the oldest runs of the backlog that find their lanes.
 func (d *Dispatcher) startWaiting(ctx, writing context.Context, now time.Time) error {
 	for ctx.Err() == nil && d.free() > 0 {
-		starting, late := d.choose(now)
+		d.mu.Lock()
+		starting, late := d.desk.Choose(now, d.pauses)
+		d.mu.Unlock()
 		for _, w := range late {
-			waited := now.Sub(w.since).Round(time.Second)
-			if err := d.finishUnstarted(writing, w.id, ledger.Result{Outcome: ledger.OutcomeSkipped,
-				Error: fmt.Sprintf("waited %s in the queue, longer than its start_deadline", waited)}); err != nil {
-				d.giveBack(starting)
+			if err := d.finishUnstarted(writing, w.Run, ledger.Result{Outcome: ledger.OutcomeSkipped, Error: LateReason(w.Waited)}); err != nil {
+				d.giveBack(starting...)
 				return err
 			}
 		}
@@ -94,46 +165,9 @@ func (d *Dispatcher) startWaiting(ctx, writing context.Context, now time.Time) e
 	return nil
 }
 
-// choose takes the runs out of the backlog that have waited longest and whose lanes are
-// free, with their lanes, and those that have waited longer than they may.
-func (d *Dispatcher) choose(now time.Time) (starting []int64, late []waiting) {
-	type head struct {
-		k  line
-		p  Policy
-		id int64
-	}
-	var heads []head
-	overdue := func(p Policy, w waiting) bool {
-		return p.StartDeadline > 0 && !w.since.IsZero() && now.Sub(w.since) > p.StartDeadline
-	}
-	next := func(k line, p Policy) (head, bool) {
-		for len(d.queue.lines[k]) > 0 {
-			if w := d.queue.lines[k][0]; !overdue(p, w) {
-				return head{k, p, w.id}, true
-			}
-			late = append(late, d.queue.pop(k))
-		}
-		return head{}, false
-	}
-	for k := range d.queue.lines {
-		if h, ok := next(k, d.o.Policy(k.job)); ok {
-			heads = append(heads, h)
-		}
-	}
-	slices.SortFunc(heads, func(a, b head) int { return cmp.Compare(a.id, b.id) })
-	for len(heads) > 0 && d.free() > 0 {
-		h := heads[0]
-		heads = heads[1:]
-		if !d.take(h.id, h.k, h.p) {
-			continue // its lanes stay full until something ends
-		}
-		starting = append(starting, d.queue.pop(h.k).id)
-		if h, ok := next(h.k, h.p); ok {
-			i, _ := slices.BinarySearchFunc(heads, h.id, func(e head, id int64) int { return cmp.Compare(e.id, id) })
-			heads = slices.Insert(heads, i, h)
-		}
-	}
-	return starting, late
+// LateReason says why a run was not started that waited for so long.
+func LateReason(waited time.Duration) string {
+	return fmt.Sprintf("waited %s in the queue, longer than its start_deadline", waited.Round(time.Second))
 }
 
 // turnOnly serves one run, whatever else is queued.
@@ -147,14 +181,19 @@ func (d *Dispatcher) turnOnly(ctx, writing context.Context, now time.Time) (over
 		return true, time.Time{}, nil
 	case r.State == ledger.StateRunning:
 		return false, time.Time{}, nil
+	case r.WaitingFor == ledger.WaitInput: // somebody else's turn
+		return true, time.Time{}, nil
 	case r.NotBefore.After(now):
 		return false, r.NotBefore, nil
 	}
 	if why := d.o.Hold(r); why != "" {
 		return false, time.Time{}, d.finishUnstarted(writing, r.ID, ledger.Result{Outcome: ledger.OutcomeError, Error: why})
 	}
-	d.queue.forget(now)
-	d.queue.add(r)
+	// Its owner asked for it here and now, so a pause does not hold it.
+	d.mu.Lock()
+	d.desk.Forget()
+	d.desk.Add(r)
+	d.mu.Unlock()
 	return false, time.Time{}, d.startWaiting(ctx, writing, now)
 }
 
@@ -165,17 +204,17 @@ func (d *Dispatcher) start(writing context.Context, ids []int64) error {
 	}
 	started, err := d.o.Ledger.StartAttempts(writing, ids...)
 	if err != nil {
-		d.giveBack(ids)
+		d.giveBack(ids...)
 		return err
 	}
 	for i, id := range ids {
 		if started[i].Err != nil { // cancelled meanwhile
-			d.giveBack(ids[i : i+1])
+			d.giveBack(id)
 			continue
 		}
 		work, cancel := context.WithCancelCause(writing)
 		d.mu.Lock()
-		d.running[id].cancel = cancel
+		d.cancels[id] = cancel
 		d.mu.Unlock()
 		d.all.Go(func() { d.execute(work, writing, started[i].Run, started[i].Attempt, cancel) })
 	}

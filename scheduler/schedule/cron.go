@@ -2,21 +2,27 @@ package schedule
 
 import (
 	"fmt"
+	"math/bits"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/robfig/cron/v3"
 )
 
-// fields are the sets of a cron expression as bit masks, as robfig/cron parses them.
+// fields are the sets of a cron expression as bit masks.
 type fields struct {
-	second, minute, hour, dom, month, dow uint64
-	domStar, dowStar                      bool // begins with *: does not restrict the date
+	second, minute   uint64
+	hour, dom        uint32
+	month            uint16
+	dow              uint8
+	domStar, dowStar bool // begins with *: does not restrict the date
+	daily            bool // every date matches
 }
 
 // all24 says whether every hour is allowed: such a spec runs in real time.
-func (f *fields) all24() bool { const all = 1<<24 - 1; return f.hour&all == all }
+func (f *fields) all24() bool { return f.hour == 1<<24-1 }
 
 type fieldRule struct {
 	name     string
@@ -37,43 +43,48 @@ var descriptors = map[string]string{
 
 // parseCron reads an expression. Each field is checked here first: robfig accepts what
 // cannot be meant (*/100, 1,,2) and panics on some input.
-func parseCron(text string) (f *fields, err error) {
+func parseCron(text string) (f fields, err error) {
 	expression := strings.TrimSpace(text)
 	if strings.HasPrefix(expression, "@") {
 		known, ok := descriptors[strings.ToLower(expression)]
 		if !ok {
-			return nil, &Error{"schedule", text, "is not one of @hourly, @daily, @weekly, @monthly, @yearly; for lengths of time use every:"}
+			return f, &Error{"schedule", text, "is not one of @hourly, @daily, @weekly, @monthly, @yearly; for lengths of time use every:"}
 		}
 		expression = known
 	}
 	parts := strings.Fields(expression)
 	if len(parts) != 5 && len(parts) != 6 {
-		return nil, &Error{"schedule", text, fmt.Sprintf("has %d fields; five (minute hour day-of-month month day-of-week) or six (second first) are needed", len(parts))}
+		return f, &Error{"schedule", text, fmt.Sprintf("has %d fields; five (minute hour day-of-month month day-of-week) or six (second first) are needed", len(parts))}
 	}
 	if len(parts) == 5 {
 		parts = slices.Insert(parts, 0, "0")
 	}
-	f = &fields{domStar: parts[3][0] == '*' || parts[3][0] == '?', dowStar: parts[5][0] == '*' || parts[5][0] == '?'}
+	f = fields{domStar: parts[3][0] == '*' || parts[3][0] == '?', dowStar: parts[5][0] == '*' || parts[5][0] == '?'}
 	for i, rule := range fieldRules {
 		if parts[i], err = rule.normal(parts[i]); err != nil {
-			return nil, err
+			return f, err
 		}
 	}
 	defer func() {
 		if p := recover(); p != nil {
-			f, err = nil, &Error{"schedule", text, fmt.Sprint("cannot be parsed: ", p)}
+			f, err = fields{}, &Error{"schedule", text, fmt.Sprint("cannot be parsed: ", p)}
 		}
 	}()
 	parser := cron.NewParser(cron.Second | cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow)
 	parsed, err := parser.Parse(strings.Join(parts, " "))
 	if err != nil {
-		return nil, &Error{"schedule", text, err.Error()}
+		return f, &Error{"schedule", text, err.Error()}
 	}
 	spec, ok := parsed.(*cron.SpecSchedule)
 	if !ok {
-		return nil, &Error{"schedule", text, "is not a cron expression"}
+		return f, &Error{"schedule", text, "is not a cron expression"}
 	}
-	f.second, f.minute, f.hour, f.dom, f.month, f.dow = spec.Second, spec.Minute, spec.Hour, spec.Dom, spec.Month, spec.Dow
+	// robfig marks a star with the highest bit.
+	const minutes, hours, doms, months, dows = 1<<60 - 1, 1<<24 - 1, 1<<32 - 2, 1<<13 - 2, 1<<7 - 1
+	f.second, f.minute, f.hour = spec.Second&minutes, spec.Minute&minutes, uint32(spec.Hour&hours)
+	f.dom, f.month, f.dow = uint32(spec.Dom&doms), uint16(spec.Month&months), uint8(spec.Dow&dows)
+	either := !f.domStar && !f.dowStar
+	f.daily = f.month == months && (f.dom == doms && f.dow == dows || either && (f.dom == doms || f.dow == dows))
 	return f, nil
 }
 
@@ -91,7 +102,7 @@ func (r fieldRule) normal(text string) (string, error) {
 		step := 1
 		if stepped {
 			var err error
-			if step, err = strconv.Atoi(stepText); err != nil || step < 1 || step > r.max-r.min {
+			if step, err = strconv.Atoi(stepText); err != nil || step < 1 || step > r.max-r.min || stepText[0] == '+' {
 				return fail(fmt.Sprintf("the step %q must be a number from 1 to %d", stepText, r.max-r.min))
 			}
 		}
@@ -154,13 +165,38 @@ func (r fieldRule) number(text string) (int, error) {
 // onDate says whether a local date matches, as crontab(5) has it: when both day fields
 // are restricted either may match.
 func (f *fields) onDate(d date) bool {
-	if f.month>>d.month&1 == 0 {
+	if f.daily {
+		return true
+	}
+	_, month, day := time.Unix(d.at(0, 0, 0), 0).UTC().Date()
+	if f.month>>month&1 == 0 {
 		return false
 	}
-	dom := f.dom>>d.day&1 == 1
+	dom := f.dom>>day&1 == 1
 	dow := f.dow>>d.weekday()&1 == 1
 	if f.domStar || f.dowStar {
 		return dom && dow
 	}
 	return dom || dow
 }
+
+// from is the first reading of a day at or after so many seconds of it, in seconds of it.
+func (f *fields) from(t int64) (int64, bool) {
+	t = max(t, 0)
+	hour, minute, second := t/3600, t/60%60, t%60
+	if t < daySeconds && f.hour>>hour&1 == 1 {
+		if rest := f.second >> second; rest != 0 && f.minute>>minute&1 == 1 {
+			return t + first(rest), true
+		}
+		if rest := f.minute >> (minute + 1); rest != 0 {
+			return hour*3600 + (minute+1+first(rest))*60 + first(f.second), true
+		}
+	}
+	if rest := uint64(f.hour) >> (hour + 1); rest != 0 {
+		return (hour+1+first(rest))*3600 + first(f.minute)*60 + first(f.second), true
+	}
+	return 0, false
+}
+
+// first is the smallest value of a set.
+func first(set uint64) int64 { return int64(bits.TrailingZeros64(set)) }

@@ -17,17 +17,10 @@ var (
 // Describe says the schedule in words: "every weekday at 08:00 (Europe/Berlin)".
 func (s *Schedule) Describe() string {
 	switch s.source {
-	case "every":
-		text := s.every.String()
-		if strings.HasSuffix(text, "m0s") {
-			text = strings.TrimSuffix(text, "0s")
-		}
-		if strings.HasSuffix(text, "h0m") {
-			text = strings.TrimSuffix(text, "0m")
-		}
-		return "every " + text
-	case "at":
-		return "once at " + s.at.In(s.zone).Format("2006-01-02 15:04:05 MST")
+	case sourceEvery:
+		return "every " + length(s.every)
+	case sourceAt:
+		return "once at " + s.at.In(s.zone.Location).Format("2006-01-02 15:04:05 MST")
 	}
 	text, days := s.cron.times(), s.cron.days()
 	if every := s.cron.everyDay(); every != "" && strings.HasPrefix(text, "at ") {
@@ -46,48 +39,83 @@ func (s *Schedule) Describe() string {
 	return fmt.Sprintf("%s (%s)", text, zone)
 }
 
+// length is a length of time as one writes it: 1m30s, 6h, and 7d instead of 168h.
+func length(d time.Duration) string {
+	const day = 24 * time.Hour
+	if d >= day && d%day == 0 {
+		return fmt.Sprintf("%dd", d/day)
+	}
+	text := d.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
+}
+
 // times says when within a day.
 func (f *fields) times() string {
-	seconds, minutes, hours := values(f.second, 60), values(f.minute, 60), values(f.hour, 24)
-	switch {
-	case len(hours) == 24 && len(minutes) == 60 && len(seconds) == 60:
+	seconds, minutes, hours := values(f.second, 60), values(f.minute, 60), values(uint64(f.hour), 24)
+	if len(hours) < 24 && len(hours)*len(minutes)*len(seconds) <= 4 {
+		return "at " + join(clocks(hours, minutes, seconds))
+	}
+	text := ""
+	switch everyHour := len(hours) == 24; {
+	case everyHour && len(minutes) == 60 && len(seconds) == 60:
 		return "every second"
-	case len(hours) == 24 && len(minutes) == 60 && len(seconds) == 1:
-		return "every minute"
-	case len(hours) == 24 && len(minutes) == 60:
-		return "every minute at second " + list(seconds, nil)
-	case len(hours) == 24 && len(minutes) == 1:
-		return fmt.Sprintf("every hour at minute %d", minutes[0])
-	case len(hours) == 24:
-		if step := even(minutes, 60); step > 0 {
-			return fmt.Sprintf("every %d minutes", step)
-		}
-		return "every hour at minutes " + list(minutes, nil)
-	case len(hours)*len(minutes)*len(seconds) <= 4:
-		var at []string
-		for _, h := range hours {
-			for _, m := range minutes {
-				for _, sec := range seconds {
-					clock := fmt.Sprintf("%02d:%02d", h, m)
-					if sec != 0 || len(seconds) > 1 {
-						clock += fmt.Sprintf(":%02d", sec)
-					}
-					at = append(at, clock)
+	case everyHour && len(minutes) == 60 && even(seconds, 60) > 0:
+		return fmt.Sprintf("every %d seconds", even(seconds, 60))
+	case everyHour && len(minutes) == 60:
+		text = "every minute"
+	case everyHour && even(minutes, 60) > 0:
+		text = fmt.Sprintf("every %d minutes", even(minutes, 60))
+	case everyHour:
+		text = "every hour at " + numbered("minute", minutes)
+	case len(minutes) == 60:
+		text = "every minute of the " + numbered("hour", hours)
+	case len(minutes) == 1:
+		text = fmt.Sprintf("at %s of the %s", numbered("minute", minutes), numbered("hour", hours))
+	default:
+		text = fmt.Sprintf("at the %s of the %s", numbered("minute", minutes), numbered("hour", hours))
+	}
+	switch {
+	case len(seconds) == 60:
+		return text + ", each second"
+	case len(seconds) > 1 || seconds[0] != 0:
+		return text + ", at " + numbered("second", seconds)
+	}
+	return text
+}
+
+// clocks are the times of a day, with seconds where some are not on the minute.
+func clocks(hours, minutes, seconds []int) (out []string) {
+	for _, h := range hours {
+		for _, m := range minutes {
+			for _, sec := range seconds {
+				clock := fmt.Sprintf("%02d:%02d", h, m)
+				if sec != 0 || len(seconds) > 1 {
+					clock += fmt.Sprintf(":%02d", sec)
 				}
+				out = append(out, clock)
 			}
 		}
-		return "at " + join(at)
-	case len(minutes) == 1:
-		return fmt.Sprintf("at minute %d of the hours %s", minutes[0], list(hours, nil))
-	case len(minutes) == 60:
-		return "every minute of the hours " + list(hours, nil)
 	}
-	return fmt.Sprintf("at the minutes %s of the hours %s", list(minutes, nil), list(hours, nil))
+	return out
+}
+
+// numbered is "minute 5", or "minutes 5, 10 and 15".
+func numbered(unit string, values []int) string {
+	if len(values) > 1 {
+		unit += "s"
+	}
+	return unit + " " + list(values, nil)
 }
 
 // restrictions are the days, weekdays and months that a spec allows.
 func (f *fields) restrictions() (dom, dow, months []int) {
-	dom, dow, months = values(f.dom&^1, 32), values(f.dow, 7), values(f.month&^1, 13)
+	dom, dow, months = values(uint64(f.dom), 32), values(uint64(f.dow), 7), values(uint64(f.month), 13)
 	if !f.domStar && !f.dowStar && (len(dom) == 31 || len(dow) == 7) { // either matches, and one always does
 		dom, dow = values(math.MaxUint32&^1, 32), values(math.MaxUint32, 7)
 	}
@@ -189,4 +217,4 @@ func join(parts []string) string {
 }
 
 // Zone is the time zone that local readings are in.
-func (s *Schedule) Zone() *time.Location { return s.zone }
+func (s *Schedule) Zone() *time.Location { return s.zone.Location }

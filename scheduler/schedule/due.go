@@ -35,15 +35,39 @@ type Policy struct {
 // Instant is one due instant with what is decided about it.
 type Instant struct {
 	Nominal, Actual time.Time
-	Run             bool // else missed
+	Run             bool // else missed, or skipped
+	Skipped         bool // held back by Moment.Paused
 	Catchup         bool // one of several that all run: they wait for each other
 	Reason          string
+	// Through makes it stand for a stretch of missed instants, from Nominal to Through, both
+	// included. Count says how many, 0 when there are too many to count.
+	Through time.Time
+	Count   int
+}
+
+// Moment is what instants are decided on beside their policy. The functions may be nil.
+type Moment struct {
+	Now time.Time
+	// Paused says why an instant is held back, "" when it is not: it is not caught up, and
+	// does not count among those that are.
+	Paused func(nominal time.Time) string
+	// Cause says why an instant could not be served in time, in a few words, "" when unknown.
+	Cause func(nominal time.Time) string
 }
 
 // Due decides about every instant after the watermark up to now, oldest first. Of an
-// outage so long that its instants cannot be listed, the last are, and left says how the
-// rest is accounted for. The new watermark is now.
-func (s *Schedule) Due(watermark, now time.Time, p Policy) (due []Instant, left string) {
+// outage so long that its instants cannot be listed, the first answer stands for all but
+// the last. The new watermark is now.
+func (s *Schedule) Due(watermark time.Time, m Moment, p Policy) []Instant {
+	due, _ := s.AppendDue(nil, watermark, m, p)
+	return due
+}
+
+// AppendDue adds to due what Due lists, and says which instant comes after now.
+func (s *Schedule) AppendDue(due []Instant, watermark time.Time, m Moment, p Policy) (_ []Instant, next time.Time) {
+	if next = s.Next(watermark); next.IsZero() || next.After(m.Now) {
+		return due, next
+	}
 	if p.OnMiss == "" {
 		p.OnMiss = MissRunOnce
 	}
@@ -53,34 +77,60 @@ func (s *Schedule) Due(watermark, now time.Time, p Policy) (due []Instant, left 
 	if p.MaxCatchup <= 0 {
 		p.MaxCatchup = 100
 	}
-	nominals, left := s.passed(watermark, now, max(maxRows, p.MaxCatchup+1))
-	for i, t := range nominals {
-		due = append(due, decide(t, s.Actual(t), now, len(nominals)-1-i, p))
-		due[i].Catchup = due[i].Run && p.OnMiss == MissCatchup && len(nominals) > 1
+	var one [1]time.Time // nearly always it is one
+	nominals, rest, next := s.passed(one[:0], next, watermark, m.Now, max(maxRows, p.MaxCatchup+1))
+	if !rest.Nominal.IsZero() {
+		rest.Reason = decide(rest.Nominal, rest.Nominal, m, len(nominals)+1, p).Reason
+		due = append(due, rest)
 	}
-	return due, left
+	first := len(due)
+	for _, t := range nominals {
+		due = append(due, Instant{Nominal: t, Actual: t})
+	}
+	newer := 0
+	for i := len(due) - 1; i >= first; i-- {
+		t := due[i].Nominal
+		if m.Paused != nil {
+			if why := m.Paused(t); why != "" {
+				due[i].Actual, due[i].Skipped, due[i].Reason = s.Actual(t), true, why
+				continue
+			}
+		}
+		due[i] = decide(t, s.Actual(t), m, newer, p)
+		due[i].Catchup = due[i].Run && p.OnMiss == MissCatchup && len(nominals) > 1
+		newer++
+	}
+	return due, next
 }
 
 // decide is about one instant with so many newer ones due as well. It is late from its
 // actual instant on: what jitter still holds back is in time.
-func decide(nominal, actual, now time.Time, newer int, p Policy) Instant {
+func decide(nominal, actual time.Time, m Moment, newer int, p Policy) Instant {
 	d := Instant{Nominal: nominal, Actual: actual}
-	late := now.Sub(actual)
-	switch {
-	case newer == 0 && late <= grace:
+	late := m.Now.Sub(actual)
+	if newer == 0 && late <= grace {
 		d.Run = true
+		return d
+	}
+	by, caught := fmt.Sprintf("missed by %s", round(late)), fmt.Sprintf("caught up %s late", round(late))
+	if m.Cause != nil {
+		if why := m.Cause(nominal); why != "" {
+			by, caught = by+" ("+why+")", caught+" ("+why+")"
+		}
+	}
+	switch {
 	case late > p.CatchupWindow:
-		d.Reason = fmt.Sprintf("missed by %s, more than the catch-up window of %s", round(late), p.CatchupWindow)
+		d.Reason = fmt.Sprintf("%s, more than the catch-up window of %s", by, p.CatchupWindow)
 	case p.OnMiss == MissSkip:
-		d.Reason = fmt.Sprintf("missed by %s; on_miss is skip", round(late))
+		d.Reason = by + "; on_miss is skip"
 	case newer == 0:
-		d.Run, d.Reason = true, fmt.Sprintf("caught up %s late; on_miss is %s", round(late), p.OnMiss)
+		d.Run, d.Reason = true, fmt.Sprintf("%s; on_miss is %s", caught, p.OnMiss)
 	case p.OnMiss == MissRunOnce:
-		d.Reason = fmt.Sprintf("missed by %s; on_miss is run_once, and a later one was due", round(late))
+		d.Reason = by + "; on_miss is run_once, and a later one was due"
 	case newer >= p.MaxCatchup:
-		d.Reason = fmt.Sprintf("missed by %s; %d later ones are caught up, which is max_catchup", round(late), p.MaxCatchup)
+		d.Reason = fmt.Sprintf("%s; %d later ones are caught up, which is max_catchup", by, p.MaxCatchup)
 	default:
-		d.Run, d.Reason = true, fmt.Sprintf("caught up %s late; on_miss is run_catchup", round(late))
+		d.Run, d.Reason = true, caught+"; on_miss is run_catchup"
 	}
 	return d
 }
@@ -92,39 +142,47 @@ func round(d time.Duration) time.Duration {
 	return d.Round(time.Millisecond)
 }
 
-// passed lists the last instants in (from, to], at most keep of them.
-func (s *Schedule) passed(from, to time.Time, keep int) (out []time.Time, left string) {
-	first := s.Next(from)
-	if first.IsZero() || first.After(to) {
-		return nil, ""
-	}
-	out, total := s.lastIn(from, to, keep, maxListed)
+// passed lists the last instants in (from, to], of which first is the first: at most keep of
+// them, in out, and what stands for the rest, if there is a rest. Next comes after to.
+func (s *Schedule) passed(out []time.Time, first, from, to time.Time, keep int) (_ []time.Time, rest Instant, next time.Time) {
+	out, total, next := s.lastOf(out, first, to, keep, maxListed)
 	if total < maxListed {
 		if total > len(out) {
-			left = fmt.Sprintf("%d instants from %s on", total-len(out), first.Format(time.RFC3339))
+			rest = Instant{Nominal: first, Actual: first, Count: total - len(out)}
 		}
-		return out, left
+	} else {
+		// Too many to walk through: look back from the end, twice as far each time.
+		for back := time.Minute; back < farBack; back *= 2 {
+			begin := to.Add(-back)
+			if begin.Before(from) {
+				begin = from
+			}
+			if out, _, next = s.lastOf(out[:0], s.Next(begin), to, keep, math.MaxInt); len(out) == keep || begin.Equal(from) {
+				break
+			}
+		}
+		rest = Instant{Nominal: first, Actual: first}
+		if s.every > 0 && len(s.excluded) == 0 {
+			rest.Count = int(out[0].Sub(first) / s.every)
+		}
 	}
-	// Too many to walk through: look back from the end, twice as far each time.
-	for back := time.Minute; back < farBack; back *= 2 {
-		begin := to.Add(-back)
-		if begin.Before(from) {
-			begin = from
-		}
-		if out, _ = s.lastIn(begin, to, keep, math.MaxInt); len(out) == keep || begin.Equal(from) {
-			break
+	if !rest.Nominal.IsZero() {
+		rest.Through = out[0].Add(-time.Second)
+		if rest.Count == 1 {
+			return append([]time.Time{first}, out...), Instant{}, next
 		}
 	}
-	return out, fmt.Sprintf("every instant from %s to the first that has a row", first.Format(time.RFC3339))
+	return out, rest, next
 }
 
-// lastIn walks through the instants in (from, to], at most so many, and keeps the last.
-func (s *Schedule) lastIn(from, to time.Time, keep, most int) (out []time.Time, total int) {
-	for t := s.Next(from); total < most && !t.IsZero() && !t.After(to); t = s.Next(t) {
+// lastOf walks through the instants from one of them on, at most so many, and keeps the
+// last in out. Next is the one after those.
+func (s *Schedule) lastOf(out []time.Time, next, to time.Time, keep, most int) (_ []time.Time, total int, _ time.Time) {
+	for ; total < most && !next.IsZero() && !next.After(to); next = s.Next(next) {
 		total++
-		if out = append(out, t); len(out) >= 2*keep {
+		if out = append(out, next); len(out) >= 2*keep {
 			out = append(out[:0], out[len(out)-keep:]...)
 		}
 	}
-	return out[max(0, len(out)-keep):], total
+	return out[max(0, len(out)-keep):], total, next
 }

@@ -145,17 +145,23 @@ func TestNextAgainstTheClock(t *testing.T) {
 	})
 }
 
-func compare(t interface {
+func compare(t fataler, s spec, name string, zone *time.Location, from, to time.Time) {
+	t.Helper()
+	compareParsed(t, parse(t, schedule.Options{Cron: s.String(), Timezone: name}), s, zone, from, to)
+}
+
+type fataler interface {
 	Helper()
 	Fatal(...any)
 	Fatalf(string, ...any)
-}, s spec, name string, zone *time.Location, from, to time.Time) {
+}
+
+func compareParsed(t fataler, parsed *schedule.Schedule, s spec, zone *time.Location, from, to time.Time) {
 	t.Helper()
-	parsed := parse(t, schedule.Options{Cron: s.String(), Timezone: name})
 	var got []time.Time
 	for n := parsed.Next(from); !n.IsZero() && !n.After(to); n = parsed.Next(n) {
 		if len(got) > 0 && !n.After(got[len(got)-1]) {
-			t.Fatalf("%s in %s: %s does not come after %s", s, name, n, got[len(got)-1])
+			t.Fatalf("%s in %s: %s does not come after %s", s, zone, n, got[len(got)-1])
 		}
 		got = append(got, n)
 	}
@@ -163,7 +169,7 @@ func compare(t interface {
 	if !slices.EqualFunc(got, want, time.Time.Equal) {
 		for i := range max(len(got), len(want)) {
 			if i >= len(got) || i >= len(want) || !got[i].Equal(want[i]) {
-				t.Fatalf("%s in %s from %s: fire %d differs\n got %v\nwant %v", s, name, from, i, got[min(i, len(got)):min(i+3, len(got))], want[min(i, len(want)):min(i+3, len(want))])
+				t.Fatalf("%s in %s from %s: fire %d differs\n got %v\nwant %v", s, zone, from, i, got[min(i, len(got)):min(i+3, len(got))], want[min(i, len(want)):min(i+3, len(want))])
 			}
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 	_ "time/tzdata" // zones must be known on a machine without a zone database
+	"unicode"
 )
 
 // Options say what a user wrote; exactly one of Cron, Every and At is set.
@@ -35,29 +36,43 @@ type Error struct {
 
 func (e *Error) Error() string { return fmt.Sprintf("%s %q: %s", e.Field, e.Value, e.Reason) }
 
-// Schedule is the set of instants that a user meant.
+// Schedule is the set of instants that a user meant. There can be very many: what few of
+// them have is in details.
 type Schedule struct {
-	options  Options
-	zone     *time.Location
-	source   string // cron, every, at
-	cron     *fields
+	*details
+	zone   *zone
+	hash   [8]byte
+	cron   fields
+	source source
+}
+
+type details struct {
 	every    time.Duration
+	anchor   time.Time // origin of the grid of every; zero means the Unix epoch
 	at       time.Time
+	jitter   time.Duration
+	job      string
 	excluded []dateRange
 }
 
+// plain are the details of schedules that have none.
+var plain details
+
+type source uint8
+
+const (
+	sourceCron source = iota
+	sourceEvery
+	sourceAt
+)
+
+func (s source) String() string { return [...]string{"cron", "every", "at"}[s] }
+
 // Parse reads a schedule. What can never fire is an error.
 func Parse(o Options) (*Schedule, error) {
-	s := &Schedule{options: o, zone: o.Location}
-	if s.zone == nil {
-		s.zone = time.UTC
-	}
-	if o.Timezone != "" {
-		zone, err := loadZone("timezone", o.Timezone)
-		if err != nil {
-			return nil, err
-		}
-		s.zone = zone
+	s := &Schedule{details: &details{anchor: o.Anchor, jitter: o.Jitter, job: o.Job}}
+	if err := s.parseZone(o); err != nil {
+		return nil, err
 	}
 	set := 0
 	for _, v := range []string{o.Cron, o.Every, o.At} {
@@ -78,52 +93,76 @@ func Parse(o Options) (*Schedule, error) {
 		}
 		s.excluded = append(s.excluded, r)
 	}
-	if err := s.parseSource(); err != nil {
+	if err := s.parseSource(o); err != nil {
 		return nil, err
 	}
+	if len(s.excluded) > 0 && s.Next(s.begin()).IsZero() {
+		return nil, &Error{"exclude", strings.Join(o.Exclude, ", "), "leaves no instant of the schedule, so it never fires"}
+	}
+	if s.source == sourceCron && s.jitter == 0 && len(s.excluded) == 0 {
+		s.details = &plain
+	}
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %q %q %q", o.Cron, o.Every, o.At, s.zone, o.Exclude))
+	copy(s.hash[:], sum[:])
 	return s, nil
 }
 
-func (s *Schedule) parseSource() error {
-	o := s.options
+func (s *Schedule) parseZone(o Options) (err error) {
+	location := o.Location
+	if o.Timezone != "" {
+		if location, err = loadZone("timezone", o.Timezone); err != nil {
+			return err
+		}
+	}
+	if location == nil {
+		location = time.UTC
+	}
+	s.zone = zoneOf(location)
+	return nil
+}
+
+func (s *Schedule) parseSource(o Options) error {
 	var err error
 	switch {
 	case o.Cron != "":
-		s.source = "cron"
-		expression, zone, err := cutZone(o.Cron)
+		s.source = sourceCron
+		expression, location, err := cutZone(o.Cron)
 		if err != nil {
 			return err
 		}
-		if zone != nil {
-			s.zone = zone
+		if location != nil {
+			s.zone = zoneOf(location)
 		}
 		if s.cron, err = parseCron(expression); err != nil {
 			return err
 		}
-		// 2000 is the start of a whole Gregorian cycle: what does not fire from there on never does.
-		if s.Next(time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)).IsZero() {
+		if s.next(s.begin()).IsZero() {
 			return &Error{"schedule", o.Cron, "never fires: no date matches day-of-month and month"}
 		}
 	case o.Every != "":
-		s.source = "every"
+		s.source = sourceEvery
 		if s.every, err = parseEvery(o.Every); err != nil {
 			return err
 		}
 	default:
-		s.source = "at"
+		s.source = sourceAt
 		if s.at, err = time.Parse(time.RFC3339, o.At); err != nil {
 			return &Error{"at", o.At, "is not an RFC 3339 instant like 2026-11-21T08:00:00+01:00"}
+		}
+		if s.at = s.at.UTC(); s.at.Unix() >= end {
+			return &Error{"at", o.At, "is after the year 9999"}
 		}
 	}
 	return nil
 }
 
-func loadZone(field, name string) (*time.Location, error) {
-	zone, err := time.LoadLocation(name)
-	if err != nil || name == "Local" {
-		return nil, &Error{field, name, "is not a known time zone; use an IANA name like Europe/Berlin"}
+// begin is a time from which on a schedule fires if it ever does. 2000 is the start of a
+// whole Gregorian cycle.
+func (s *Schedule) begin() time.Time {
+	if s.source == sourceAt {
+		return s.at.Add(-1)
 	}
-	return zone, nil
+	return time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 }
 
 // cutZone takes CRON_TZ= or TZ= off an expression. robfig panics on malformed ones.
@@ -134,12 +173,12 @@ func cutZone(text string) (string, *time.Location, error) {
 		if !ok {
 			continue
 		}
-		name, expression, ok := strings.Cut(rest, " ")
-		if !ok || name == "" {
+		end := strings.IndexFunc(rest, unicode.IsSpace)
+		if end <= 0 {
 			return "", nil, &Error{"schedule", text, prefix + " needs a time zone, a space, and a cron expression"}
 		}
-		zone, err := loadZone(prefix, name)
-		return expression, zone, err
+		zone, err := loadZone(prefix, rest[:end])
+		return strings.TrimSpace(rest[end:]), zone, err
 	}
 	return text, nil, nil
 }
@@ -168,34 +207,38 @@ func parseEvery(text string) (time.Duration, error) {
 	return d, nil
 }
 
-// WithAnchor returns the schedule with another origin of its grid.
+// WithAnchor returns the schedule with another origin of its grid, itself if it has none.
 func (s *Schedule) WithAnchor(t time.Time) *Schedule {
-	c := *s
-	c.options.Anchor = t
+	if s.source != sourceEvery {
+		return s
+	}
+	c, d := *s, *s.details
+	d.anchor = t
+	c.details = &d
 	return &c
 }
 
 // Source is cron, every or at.
-func (s *Schedule) Source() string { return s.source }
+func (s *Schedule) Source() string { return s.source.String() }
 
 // Hash changes when the instants that are meant change.
-func (s *Schedule) Hash() string {
-	o := s.options
-	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %q %q %q", o.Cron, o.Every, o.At, s.zone, o.Exclude))
-	return hex.EncodeToString(sum[:8])
-}
+func (s *Schedule) Hash() string { return hex.EncodeToString(s.hash[:]) }
 
 // Actual is when an occurrence starts: its nominal instant moved by the jitter, which is
 // the same each time it is asked for and never reaches the next nominal instant.
 func (s *Schedule) Actual(nominal time.Time) time.Time {
-	if s.options.Jitter <= 0 {
+	if s.jitter <= 0 {
 		return nominal
 	}
-	room := s.options.Jitter
+	room := s.jitter
 	if next := s.Next(nominal); !next.IsZero() {
 		room = min(room, next.Sub(nominal))
 	}
 	h := fnv.New64a()
-	fmt.Fprintf(h, "%s/%d", s.options.Job, nominal.UnixMilli())
-	return nominal.Add(time.Duration(h.Sum64() % uint64(max(room, 1)))).Truncate(time.Millisecond)
+	fmt.Fprintf(h, "%s/%d", s.job, nominal.UnixMilli())
+	actual := nominal.Add(time.Duration(h.Sum64() % uint64(max(room, 1)))).Truncate(time.Millisecond)
+	if actual.Before(nominal) { // an anchor can lie within a millisecond
+		return nominal
+	}
+	return actual
 }

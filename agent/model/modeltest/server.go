@@ -1,15 +1,18 @@
 package modeltest
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"rouse/agent/model"
 )
@@ -17,12 +20,27 @@ import (
 // Turn is one scripted answer. With Raw or a Status that is no success, it is sent as it is.
 type Turn struct {
 	Text   string
-	Calls  []model.Call
+	Calls  []model.Call // without an ID where the server is to give none
 	Usage  model.Usage
-	Hang   bool // after Text there is silence, until the client leaves
-	Status int  // 0 means 200
+	Opaque string // goes along with the answer, and has to come back with its calls
+	Finish string // one of model.Stop…, or a word that no client knows; "" is by Calls
+
+	Fail    model.ErrorKind // the server fails, in its own words: after Text, if there is one
+	Hang    bool            // after Text there is silence, until the client leaves; without one no answer begins
+	Endless time.Duration   // the end of Text is said again and again, with this pause
+	// Mangle is what becomes of the stream on its way, and whether the connection breaks
+	// after that.
+	Mangle func(stream []byte) (sent []byte, abort bool)
+
+	Status int // 0 means 200
 	Header map[string]string
 	Raw    string
+}
+
+// Faulty says whether anything is to go wrong.
+func (t Turn) Faulty() bool {
+	odd := slices.ContainsFunc(t.Calls, func(c model.Call) bool { return c.ID == "" || c.Name == "" || !json.Valid(c.Args) || c.Args[0] != '{' })
+	return odd || t.Opaque+t.Finish+string(t.Fail)+t.Raw != "" || t.Hang || t.Endless > 0 || t.Mangle != nil || t.Status != 0
 }
 
 // Script is what a model is to answer, turn by turn; the last turn is repeated.
@@ -34,10 +52,31 @@ type Server struct {
 	mu       sync.Mutex
 	script   Script
 	requests []json.RawMessage
+	issued   []issue
 	closing  chan struct{}
 }
 
-// New starts a server that ends with the test. Its base URL is URL + "/v1".
+// issue is a message that has to come back as it was said.
+type issue struct {
+	calls   []model.Call
+	message any // in the server's words, without ids
+}
+
+// dialect is how one kind of server is spoken to.
+type dialect interface {
+	// misfit says what real servers would refuse in a request.
+	misfit(s *Server, r *http.Request, body []byte) string
+	// frames are the stream of a turn, the last of them its end.
+	frames(t Turn) []string
+	// message is an answer as it has to come back.
+	message(t Turn) any
+	// refusal and failure are a fault before the answer and in its middle.
+	refusal(kind model.ErrorKind, message string) (status int, body string)
+	failure(kind model.ErrorKind) string
+	contentType() string
+}
+
+// New starts a server that ends with the test. The base URL of OpenAI's is URL + "/v1".
 func New(t testing.TB, turns ...Turn) *Server {
 	t.Helper()
 	s := &Server{script: turns, closing: make(chan struct{})}
@@ -56,47 +95,104 @@ func (s *Server) Requests() []json.RawMessage {
 	return slices.Clone(s.requests)
 }
 
+func dialectOf(r *http.Request) (dialect, bool) {
+	switch path := r.URL.Path; {
+	case r.Method != http.MethodPost:
+	case strings.HasSuffix(path, "/chat/completions"):
+		return openAI{}, true
+	case path == "/v1/messages":
+		return anthropic{}, true
+	case strings.HasPrefix(path, "/v1beta/models/") && strings.HasSuffix(path, ":streamGenerateContent") && r.URL.Query().Get("alt") == "sse":
+		return gemini{}, true
+	case path == "/api/chat":
+		return ollama{}, true
+	}
+	return openAI{}, false
+}
+
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	d, known := dialectOf(r)
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
-		refuse(w, http.StatusBadRequest, err.Error())
-		return
+		return // the client is gone
 	}
-	if r.Method != http.MethodPost || !strings.HasSuffix(r.URL.Path, "/chat/completions") {
-		refuse(w, http.StatusNotFound, fmt.Sprintf("there is no %s %s here", r.Method, r.URL.Path))
+	if !known {
+		_, text := d.refusal(model.KindBadRequest, fmt.Sprintf("there is no %s %s here", r.Method, r.URL.Path))
+		send(w, http.StatusNotFound, text)
 		return
 	}
 	turn := s.next(body)
-	if problem := misfit(body); problem != "" {
-		refuse(w, http.StatusBadRequest, problem)
+	if problem := d.misfit(s, r, body); problem != "" {
+		status, text := d.refusal(model.KindBadRequest, problem)
+		send(w, status, text)
 		return
 	}
 	for k, v := range turn.Header {
 		w.Header().Set(k, v)
 	}
-	if w.Header().Get("Content-Type") == "" {
-		w.Header().Set("Content-Type", "text/event-stream")
-	}
-	if turn.Status != 0 {
-		w.WriteHeader(turn.Status)
-	}
-	if turn.Raw != "" || turn.Status >= 300 {
+	switch {
+	case turn.Raw != "" || turn.Status >= 300:
+		if w.Header().Get("Content-Type") == "" {
+			w.Header().Set("Content-Type", d.contentType())
+		}
+		w.WriteHeader(max(turn.Status, http.StatusOK))
 		fmt.Fprint(w, turn.Raw)
-		return
+	case turn.Fail != "" && turn.Text == "":
+		status, text := d.refusal(turn.Fail, "this cannot be done")
+		send(w, status, strings.ReplaceAll(text, "KEY", keyOf(r)))
+	default:
+		s.speak(w, r, d, turn)
 	}
-	for _, chunk := range Chunks(turn) {
-		fmt.Fprintf(w, "data: %s\n\n", chunk)
+}
+
+// speak streams an answer.
+func (s *Server) speak(w http.ResponseWriter, r *http.Request, d dialect, turn Turn) {
+	if turn.Opaque != "" && len(turn.Calls) > 0 {
+		s.mu.Lock()
+		s.issued = append(s.issued, issue{turn.Calls, d.message(turn)})
+		s.mu.Unlock()
+	}
+	frames := d.frames(turn)
+	if turn.Hang || turn.Fail != "" || turn.Endless > 0 {
+		frames = d.frames(Turn{Text: turn.Text, Hang: true})
+	}
+	if turn.Fail != "" {
+		frames = append(frames, d.failure(turn.Fail))
+	}
+	stream := []byte(strings.Join(frames, ""))
+	abort := false
+	if turn.Mangle != nil {
+		stream, abort = turn.Mangle(stream)
+	}
+	if !turn.Hang || turn.Text != "" {
+		w.Header().Set("Content-Type", d.contentType())
+		w.WriteHeader(http.StatusOK)
+		_, _ = w.Write(stream)
+		w.(http.Flusher).Flush()
+	}
+	for turn.Endless > 0 {
+		select {
+		case <-r.Context().Done():
+			return
+		case <-s.closing:
+			return
+		case <-time.After(turn.Endless):
+			_, _ = io.WriteString(w, frames[len(frames)-1])
+			w.(http.Flusher).Flush()
+		}
 	}
 	if turn.Hang {
-		w.(http.Flusher).Flush()
 		select {
 		case <-r.Context().Done():
 		case <-s.closing:
 		}
-		return
 	}
-	fmt.Fprint(w, "data: [DONE]\n\n")
+	if abort {
+		if conn, _, err := w.(http.Hijacker).Hijack(); err == nil {
+			conn.Close()
+		}
+	}
 }
 
 func (s *Server) next(body json.RawMessage) Turn {
@@ -109,96 +205,75 @@ func (s *Server) next(body json.RawMessage) Turn {
 	return s.script[min(len(s.requests), len(s.script))-1]
 }
 
-func refuse(w http.ResponseWriter, status int, message string) {
-	text, err := json.Marshal(map[string]any{"error": map[string]any{"message": message, "type": "invalid_request_error"}})
-	if err != nil {
-		text = []byte(message)
+// keyOf is the key of a request, which some servers repeat when they refuse it.
+func keyOf(r *http.Request) string {
+	for _, header := range []string{"X-Api-Key", "X-Goog-Api-Key", "Authorization"} {
+		if v := r.Header.Get(header); v != "" {
+			return strings.TrimPrefix(v, "Bearer ")
+		}
 	}
+	return "none"
+}
+
+func send(w http.ResponseWriter, status int, text string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	fmt.Fprintf(w, "%s", text)
+	fmt.Fprint(w, text)
 }
 
-// misfit says what real servers would refuse in a request.
-func misfit(body []byte) string {
-	var r struct {
-		Model    string
-		Messages []struct {
-			Role       string
-			ToolCallID string `json:"tool_call_id"`
-			ToolCalls  []struct {
-				ID       string
-				Function struct{ Name, Arguments string }
-			} `json:"tool_calls"`
-		}
-	}
-	if err := json.Unmarshal(body, &r); err != nil {
-		return "this is no request: " + err.Error()
-	}
-	if r.Model == "" || len(r.Messages) == 0 {
-		return "model and messages are required"
-	}
-	var open []string // calls without a result so far
-	for i, m := range r.Messages {
-		at := slices.Index(open, m.ToolCallID)
-		switch {
-		case m.Role == "tool" && at < 0:
-			return fmt.Sprintf("messages[%d] answers %q, which no call before it has", i, m.ToolCallID)
-		case m.Role == "tool":
-			open = slices.Delete(open, at, at+1)
-		case len(open) > 0:
-			return fmt.Sprintf("messages[%d]: the call %q must be answered first", i, open[0])
-		}
-		for _, c := range m.ToolCalls {
-			if c.ID == "" || c.Function.Name == "" || !json.Valid([]byte(c.Function.Arguments)) {
-				return fmt.Sprintf("messages[%d] has a call without id, name or JSON arguments", i)
-			}
-			open = append(open, c.ID)
-		}
-	}
-	if len(open) > 0 {
-		return fmt.Sprintf("the call %q must be answered first", open[0])
-	}
-	return ""
+// altered says whether a message with these calls came back otherwise than it was said.
+func (s *Server) altered(calls []model.Call, message any) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.ContainsFunc(s.issued, func(i issue) bool {
+		same := slices.EqualFunc(i.calls, calls, func(a, b model.Call) bool { return a.Name == b.Name && canonical(a.Args) == canonical(b.Args) })
+		return same && !reflect.DeepEqual(plain(i.message), plain(message))
+	})
 }
 
-// Chunks are the stream of a turn, its calls in fragments as servers send them.
-func Chunks(turn Turn) []string {
-	var out []string
-	add := func(v map[string]any) {
-		v["id"], v["object"], v["model"] = "c", "chat.completion.chunk", "scripted"
-		if text, err := json.Marshal(v); err == nil {
-			out = append(out, string(text))
-		}
+// canonical is JSON in one spelling.
+func canonical(raw json.RawMessage) string {
+	var v any
+	if json.Unmarshal(raw, &v) != nil {
+		return string(raw)
 	}
-	chunk := func(delta map[string]any, finish any) {
-		add(map[string]any{"choices": []any{map[string]any{"index": 0, "delta": delta, "finish_reason": finish}}})
-	}
-	call := func(i int, fields map[string]any) {
-		fields["index"] = i
-		chunk(map[string]any{"tool_calls": []any{fields}}, nil)
-	}
-	for _, r := range turn.Text {
-		chunk(map[string]any{"content": string(r)}, nil)
-	}
-	if turn.Hang {
-		return out
-	}
-	for i, c := range turn.Calls {
-		call(i, map[string]any{"id": c.ID, "type": "function", "function": map[string]any{"name": c.Name, "arguments": ""}})
-		half := len(c.Args) / 2
-		for _, part := range []string{string(c.Args[:half]), string(c.Args[half:])} {
-			call(i, map[string]any{"function": map[string]any{"arguments": part}})
-		}
-	}
-	finish := model.StopDone
-	if len(turn.Calls) > 0 {
-		finish = model.StopCalls
-	}
-	chunk(map[string]any{}, finish)
-	if u := turn.Usage; u != (model.Usage{}) {
-		add(map[string]any{"choices": []any{}, "usage": map[string]any{
-			"prompt_tokens": u.Input, "completion_tokens": u.Output, "prompt_tokens_details": map[string]any{"cached_tokens": u.Cached}}})
+	return encode(v)
+}
+
+// plain is what any value is as JSON.
+func plain(v any) any {
+	var out any
+	if json.Unmarshal([]byte(encode(v)), &out) != nil {
+		return v
 	}
 	return out
+}
+
+// encode writes JSON with raw parts as they are, also when they are broken.
+func encode(v any) string {
+	var out bytes.Buffer
+	enc := json.NewEncoder(&out)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return err.Error()
+	}
+	return strings.TrimSuffix(out.String(), "\n")
+}
+
+// said is a text in the pieces in which it is streamed: its runes, or larger ones when it
+// is long.
+func said(text string) []string {
+	if len(text) <= 1000 {
+		return strings.Split(text, "")
+	}
+	var out []string
+	for piece := range slices.Chunk([]byte(text), 64<<10) {
+		out = append(out, string(piece))
+	}
+	return out
+}
+
+// halves are arguments in the fragments in which they are streamed.
+func halves(args json.RawMessage) []string {
+	return []string{"", string(args[:len(args)/2]), string(args[len(args)/2:])}
 }

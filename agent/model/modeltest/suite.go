@@ -4,8 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"reflect"
+	"regexp"
+	"slices"
 	"testing"
+	"time"
 
 	"rouse/agent/model"
 )
@@ -16,6 +20,7 @@ type Answer struct {
 	Calls []model.Call
 	Usage model.Usage
 	Stop  string
+	Raw   json.RawMessage
 	End   *model.End
 	Err   error
 }
@@ -28,7 +33,7 @@ func Ask(t testing.TB, ctx context.Context, p model.Provider, r model.Request) A
 		switch {
 		case a.Err != nil:
 			t.Errorf("%+v (%v) comes after the error %v", e, err, a.Err)
-		case err != nil && e != (model.Event{}):
+		case err != nil && fields(e) != 0:
 			t.Errorf("an error comes with the event %+v", e)
 		case err == nil && fields(e) != 1:
 			t.Errorf("an event has %d fields set: %+v", fields(e), e)
@@ -44,6 +49,9 @@ func Ask(t testing.TB, ctx context.Context, p model.Provider, r model.Request) A
 		if e.Stop != "" {
 			a.Stop = e.Stop
 		}
+		if e.Raw != nil {
+			a.Raw = e.Raw
+		}
 		if e.End != nil {
 			a.End = e.End
 		}
@@ -53,7 +61,7 @@ func Ask(t testing.TB, ctx context.Context, p model.Provider, r model.Request) A
 
 func fields(e model.Event) int {
 	n := 0
-	for _, set := range []bool{e.Text != "", e.Call != nil, e.Usage != nil, e.Stop != "", e.End != nil} {
+	for _, set := range []bool{e.Text != "", e.Call != nil, e.Usage != nil, e.Stop != "", e.Raw != nil, e.End != nil} {
 		if set {
 			n++
 		}
@@ -72,46 +80,51 @@ var (
 	notify = model.Call{ID: "b", Name: "notify", Args: json.RawMessage(`{"title":"done"}`)}
 )
 
-// Run is the suite. start gives a provider that plays the script; where it cannot, it
-// skips the test and says why.
-func Run(t *testing.T, start func(t *testing.T, s Script) model.Provider) {
+// Limits are what the clocks of an adapter are set to; 0 leaves them to it.
+type Limits struct{ Timeout, Idle time.Duration }
+
+// Start gives a provider that plays the script; where it cannot, it skips the test and
+// says why.
+type Start func(t *testing.T, s Script, l Limits) model.Provider
+
+// Run is the suite.
+func Run(t *testing.T, start Start) {
 	t.Run("text", func(t *testing.T) {
-		a := Ask(t, t.Context(), start(t, Script{{Text: "Grüße, 世界."}}), question)
+		a := start.ask(t, Turn{Text: "Grüße, 世界."})
 		if a.Err != nil || a.Text != "Grüße, 世界." || len(a.Calls) != 0 || a.Stop != model.StopDone {
 			t.Errorf("answer: %+v", a)
 		}
 	})
-	t.Run("usage", func(t *testing.T) {
-		want := model.Usage{Input: 100, Output: 7, Cached: 90}
-		if a := Ask(t, t.Context(), start(t, Script{{Text: "x", Usage: want}}), question); a.Err != nil || a.Usage != want {
-			t.Errorf("answer: %+v", a)
-		}
-	})
-	t.Run("a call", func(t *testing.T) {
-		made(t, Ask(t, t.Context(), start(t, Script{{Calls: []model.Call{query}}}), question), query)
-	})
+	t.Run("usage", func(t *testing.T) { usage(t, start) })
+	t.Run("a call", func(t *testing.T) { made(t, start.ask(t, Turn{Calls: []model.Call{query}}), query) })
 	t.Run("parallel calls", func(t *testing.T) {
-		made(t, Ask(t, t.Context(), start(t, Script{{Text: "Both.", Calls: []model.Call{query, notify}}}), question), query, notify)
-	})
-	t.Run("turns", func(t *testing.T) { turns(t, start) })
-	t.Run("refused", func(t *testing.T) {
-		a := Ask(t, t.Context(), start(t, Script{{Status: 401, Raw: `{"error":{"message":"no"}}`}}), question)
-		var e *model.Error
-		if !errors.As(a.Err, &e) || e.Kind != model.KindAuth || e.Retryable {
+		a := start.ask(t, Turn{Text: "Both.", Calls: []model.Call{query, notify}})
+		if made(t, a, query, notify); a.Text != "Both." || a.Stop != model.StopCalls {
 			t.Errorf("answer: %+v", a)
 		}
 	})
+	t.Run("ids", func(t *testing.T) { ids(t, start) })
+	t.Run("turns", func(t *testing.T) { turns(t, start) })
+	t.Run("opaque", func(t *testing.T) { opaque(t, start) })
+	t.Run("another's transcript", func(t *testing.T) { anothers(t, start) })
+	t.Run("endings", func(t *testing.T) { endings(t, start) })
+	t.Run("faults", func(t *testing.T) { faults(t, start) })
+	t.Run("retries", func(t *testing.T) { retries(t, start) })
+	t.Run("clocks", func(t *testing.T) { clocks(t, start) })
+	t.Run("large", func(t *testing.T) { large(t, start) })
+	t.Run("cut", func(t *testing.T) { cut(t, start) })
+	t.Run("mutated", func(t *testing.T) { mutated(t, start) })
 	t.Run("cancelled before", func(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cancel(errStop)
-		if a := Ask(t, ctx, start(t, Script{{Calls: []model.Call{query}}}), question); !errors.Is(a.Err, errStop) || len(a.Calls) != 0 {
+		if a := Ask(t, ctx, start(t, Script{{Calls: []model.Call{query}}}, Limits{}), question); !errors.Is(a.Err, errStop) || len(a.Calls) != 0 {
 			t.Errorf("answer: %+v", a)
 		}
 	})
 	t.Run("cancelled in the middle", func(t *testing.T) { cancelled(t, start) })
 	t.Run("left", func(t *testing.T) {
 		for _, turn := range []Turn{{Calls: []model.Call{query}}, {Text: "one two", Hang: true}} {
-			for _, err := range start(t, Script{turn}).Stream(t.Context(), question) {
+			for _, err := range start(t, Script{turn}, Limits{}).Stream(t.Context(), question) {
 				if err != nil {
 					t.Error(err)
 				}
@@ -121,18 +134,24 @@ func Run(t *testing.T, start func(t *testing.T, s Script) model.Provider) {
 	})
 }
 
+// ask has one answer to the question.
+func (start Start) ask(t *testing.T, script ...Turn) Answer {
+	t.Helper()
+	return Ask(t, t.Context(), start(t, script, Limits{}), question)
+}
+
 var errStop = errors.New("somebody said stop")
 
 // made checks the calls of an answer; their ids are the adapter's.
 func made(t *testing.T, a Answer, want ...model.Call) {
 	t.Helper()
 	if a.Err != nil || len(a.Calls) != len(want) {
-		t.Fatalf("answer: %+v", a)
+		t.Fatalf("answer: %.1000s", fmt.Sprintf("%+v", a))
 	}
 	ids := map[string]bool{}
 	for i, c := range a.Calls {
 		if c.Name != want[i].Name || !sameJSON(t, c.Args, want[i].Args) {
-			t.Errorf("call %d: %s %s, want %s %s", i, c.Name, c.Args, want[i].Name, want[i].Args)
+			t.Errorf("call %d: %s %.1000s, want %s %.1000s", i, c.Name, c.Args, want[i].Name, want[i].Args)
 		}
 		if c.ID == "" || ids[c.ID] {
 			t.Errorf("call %d has the id %q, by which its result cannot be told", i, c.ID)
@@ -150,22 +169,88 @@ func sameJSON(t *testing.T, a, b json.RawMessage) bool {
 	return reflect.DeepEqual(x, y)
 }
 
+// ids: the model's are kept; a call that came without one, or with that of another, gets
+// its own (OSA-09).
+func ids(t *testing.T, start Start) {
+	if a := start.ask(t, Turn{Calls: []model.Call{query, notify}}); len(a.Calls) == 2 && (a.Calls[0].ID != query.ID || a.Calls[1].ID != notify.ID) {
+		t.Errorf("the ids were changed: %+v", a.Calls)
+	}
+	for _, id := range []string{"", "twice"} {
+		x, y := query, notify
+		x.ID, y.ID = id, id
+		a := start.ask(t, Turn{Calls: []model.Call{x, y}})
+		if made(t, a, x, y); !minted.MatchString(a.Calls[1].ID) || (a.Calls[0].ID != id) != (id == "") {
+			t.Errorf("ids: %+v", a.Calls)
+		}
+	}
+}
+
+var minted = regexp.MustCompile(`^call_[0-9a-f]{24}$`)
+
+// answered is a transcript that goes on with an answer and the results of its calls.
+func answered(t *testing.T, r model.Request, a Answer) model.Request {
+	t.Helper()
+	m := model.Message{Role: model.RoleAssistant, Text: a.Text, Calls: a.Calls, Raw: a.Raw}
+	stored, err := json.Marshal(m) // as a restart finds it
+	if err != nil {
+		t.Fatal(err)
+	}
+	m = model.Message{}
+	if err := json.Unmarshal(stored, &m); err != nil {
+		t.Fatal(err)
+	}
+	r.Messages, r.Results = append(slices.Clip(r.Messages), m), nil
+	for _, c := range m.Calls {
+		r.Messages = append(r.Messages, model.Message{Role: model.RoleTool, CallID: c.ID, Name: c.Name, Text: string(envelope)})
+		r.Results = append(r.Results, model.Result{Call: c, Envelope: envelope})
+	}
+	return r
+}
+
+// What a tool gave may be a schema itself.
+var envelope = json.RawMessage(`{"ok":true,"result":{"rows":[],"schema":{"$ref":"#/x"}}}`)
+
 // turns: the second answer needs the result of the first one's call.
-func turns(t *testing.T, start func(t *testing.T, s Script) model.Provider) {
-	p := start(t, Script{{Calls: []model.Call{query}}, {Calls: []model.Call{notify}}})
+func turns(t *testing.T, start Start) {
+	p := start(t, Script{{Calls: []model.Call{query}}, {Calls: []model.Call{notify}}}, Limits{})
 	first := Ask(t, t.Context(), p, question)
 	made(t, first, query)
-	envelope := json.RawMessage(`{"ok":true,"result":{"rows":[]}}`)
-	r := question
-	r.Messages = append(r.Messages[:1:1], model.Message{Role: model.RoleAssistant, Calls: first.Calls},
-		model.Message{Role: model.RoleTool, CallID: first.Calls[0].ID, Name: query.Name, Text: string(envelope)})
-	r.Results = []model.Result{{Call: first.Calls[0], Envelope: envelope}}
-	made(t, Ask(t, t.Context(), p, r), notify)
+	made(t, Ask(t, t.Context(), p, answered(t, question, first)), notify)
+}
+
+// opaque: what a server gives along comes back to it, word for word and in its place,
+// answer after answer; also where the loop has put a notice at the end of a result.
+func opaque(t *testing.T, start Start) {
+	p := start(t, Script{{Text: "I look.", Calls: []model.Call{query, notify}, Opaque: "c2lnMQ"}, {Calls: []model.Call{notify}, Opaque: "c2lnMg"}, {Text: "Done."}}, Limits{})
+	first := Ask(t, t.Context(), p, question)
+	made(t, first, query, notify)
+	r := answered(t, question, first)
+	second := Ask(t, t.Context(), p, r)
+	made(t, second, notify)
+	r = answered(t, r, second)
+	r.Messages[len(r.Messages)-1].Text += "\n\n[System Notice] 1 of 9 steps remaining."
+	r.NoTools = true
+	if third := Ask(t, t.Context(), p, r); third.Err != nil || third.Text != "Done." {
+		t.Errorf("answer: %+v", third)
+	}
+}
+
+// anothers: a transcript that another provider wrote, or another model, goes on.
+func anothers(t *testing.T, start Start) {
+	for _, raw := range []string{`{"by":"another","model":"x","parts":[{"call":7}]}`, `[1]`, ``} {
+		r := answered(t, question, Answer{Text: "I look.", Raw: json.RawMessage(raw), Calls: []model.Call{
+			{ID: "functions.db_query:0", Name: query.Name, Args: query.Args}, {ID: "functions.notify:1", Name: notify.Name, Args: notify.Args}}})
+		r.Messages = append(r.Messages, model.Message{Role: model.RoleUser, Text: "Go on."}, model.Message{Role: model.RoleAssistant, Text: "Yes."},
+			model.Message{Role: model.RoleAssistant, Text: "  "}, model.Message{Role: model.RoleUser, Text: "Now."})
+		if a := Ask(t, t.Context(), start(t, Script{{Text: "Here."}}, Limits{}), r); a.Err != nil || a.Text != "Here." {
+			t.Errorf("answer: %+v", a)
+		}
+	}
 }
 
 // cancelled: a stream that is stopped says why, and makes no call.
-func cancelled(t *testing.T, start func(t *testing.T, s Script) model.Provider) {
-	p := start(t, Script{{Text: "I begin", Calls: []model.Call{query}, Hang: true}})
+func cancelled(t *testing.T, start Start) {
+	p := start(t, Script{{Text: "I begin", Calls: []model.Call{query}, Hang: true}}, Limits{})
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)
 	var got error

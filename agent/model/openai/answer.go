@@ -2,13 +2,13 @@ package openai
 
 import (
 	"bytes"
-	"crypto/rand"
-	"encoding/hex"
 	"encoding/json"
+	"io"
 	"slices"
 	"strings"
 
 	"rouse/agent/model"
+	"rouse/agent/model/wire"
 )
 
 // chunk is a piece of a stream, or a whole answer, as lenient as servers are.
@@ -20,10 +20,10 @@ type chunk struct {
 		FinishReason string `json:"finish_reason"`
 	} `json:"choices"`
 	Usage *struct {
-		Prompt     int64 `json:"prompt_tokens"`
-		Completion int64 `json:"completion_tokens"`
+		Prompt     wire.Count `json:"prompt_tokens"`
+		Completion wire.Count `json:"completion_tokens"`
 		Details    struct {
-			Cached int64 `json:"cached_tokens"`
+			Cached wire.Count `json:"cached_tokens"`
 		} `json:"prompt_tokens_details"`
 	} `json:"usage"`
 	Error json.RawMessage `json:"error"`
@@ -80,76 +80,92 @@ func (a *arguments) UnmarshalJSON(raw []byte) error {
 // failed says whether the server sends an error where an answer should be.
 func (c *chunk) failed() bool { return len(c.Error) > 0 && string(c.Error) != "null" }
 
-// answer is put together from chunks.
-type answer struct {
-	any     bool // a choice was there
-	calls   []*building
-	usage   *model.Usage
-	finish  string
-	refused bool
+// endings are the words of servers for why an answer ended. In those that mean StopDone
+// or StopCalls its calls are whole.
+var endings = map[string]string{
+	"stop": model.StopDone, "end_turn": model.StopDone, "stop_sequence": model.StopDone, "eos": model.StopDone, "complete": model.StopDone,
+	"tool_calls": model.StopCalls, "tool_call": model.StopCalls, "tool_use": model.StopCalls, "function_call": model.StopCalls,
+	"length": model.StopLength, "max_tokens": model.StopLength,
+	"content_filter": model.StopFilter,
+	"error":          wire.StopGaveUp, "abort": wire.StopGaveUp, "network_error": wire.StopGaveUp, "insufficient_system_resource": wire.StopGaveUp,
 }
 
-// building is a call that may not be whole yet.
-type building struct {
-	index    int
-	id, name string
-	args     strings.Builder
+// Take implements wire.Exchange.
+func (t *turn) Take(f wire.Frame, a *wire.Answer) (string, error) {
+	if bytes.HasPrefix(f.Data, []byte("[DONE]")) {
+		return "", io.EOF
+	}
+	var c chunk
+	err := json.Unmarshal(f.Data, &c)
+	switch {
+	case f.Event == "error", f.Whole && f.Data[0] == '[', c.failed():
+		return "", t.p.server.Failure(f.Data)
+	case err != nil:
+		return "", t.p.server.Unreadable(err)
+	}
+	text := t.add(c, a)
+	if f.Whole && !t.any {
+		return "", t.p.server.Pointless(f.Data)
+	}
+	return text, nil
 }
 
 // add takes a chunk in and returns its text.
-func (a *answer) add(c chunk) string {
+func (t *turn) add(c chunk, a *wire.Answer) string {
 	if u := c.Usage; u != nil {
-		a.usage = &model.Usage{Input: u.Prompt, Output: u.Completion, Cached: u.Details.Cached}
+		a.Usage = wire.Tokens(u.Prompt, u.Completion, u.Details.Cached, 0)
 	}
 	var text strings.Builder
 	for _, choice := range c.Choices {
 		if choice.Index != 0 {
 			continue // one answer was asked for
 		}
-		a.any = true
+		t.any = true
 		if choice.FinishReason != "" {
-			a.finish = strings.ToLower(choice.FinishReason)
+			a.End(choice.FinishReason, endings)
 		}
 		for _, p := range []part{choice.Delta, choice.Message} {
 			text.WriteString(string(p.Content) + p.Refusal)
-			a.refused = a.refused || p.Refusal != ""
+			t.refused = t.refused || p.Refusal != ""
 		}
 		for _, f := range choice.Delta.ToolCalls {
-			a.extend(a.find(f), f)
+			extend(a, find(a, f), f)
 		}
 		for _, f := range choice.Message.ToolCalls {
-			a.extend(nil, f)
+			extend(a, nil, f)
 		}
+	}
+	if t.refused && a.Finish != "" && len(a.Calls) == 0 && a.Means != model.StopLength && a.Means != wire.StopGaveUp {
+		a.Means = model.StopRefusal
 	}
 	return text.String()
 }
 
 // extend adds a fragment to a call, or begins one.
-func (a *answer) extend(b *building, f fragment) {
-	if b == nil {
-		b = &building{index: -1}
+func extend(a *wire.Answer, c *wire.Call, f fragment) {
+	if c == nil {
+		c = a.Call(-1, "", "")
 		if f.Index != nil {
-			b.index = *f.Index
+			c.Index = *f.Index
 		}
-		a.calls = append(a.calls, b)
 	}
-	if b.id == "" {
-		b.id = f.ID
+	if c.ID == "" {
+		c.ID = f.ID
 	}
-	if b.name != f.Function.Name { // some servers repeat it in every fragment
-		b.name += f.Function.Name
+	if c.Name != f.Function.Name { // some servers repeat it in every fragment
+		c.Name += f.Function.Name
 	}
-	b.args.WriteString(string(f.Function.Arguments))
+	c.Args.WriteString(string(f.Function.Arguments))
 }
 
 // find looks for the call that a fragment goes on. Some servers give every call the same
 // index, so that a new id begins a new call; some give no index, and ids and names tell.
-func (a *answer) find(f fragment) *building {
-	for _, b := range slices.Backward(a.calls) {
+func find(a *wire.Answer, f fragment) *wire.Call {
+	for _, c := range slices.Backward(a.Calls) {
 		switch {
-		case f.Index != nil && *f.Index != b.index:
+		case f.Index != nil && *f.Index != c.Index:
 			continue
-		case f.ID != "" && b.id != "" && f.ID != b.id:
+		case f.ID != "" && c.ID != "" && f.ID != c.ID:
 			if f.Index != nil {
 				return nil
 			}
@@ -157,103 +173,7 @@ func (a *answer) find(f fragment) *building {
 		case f.Index == nil && f.ID == "" && f.Function.Name != "":
 			return nil
 		}
-		return b
+		return c
 	}
 	return nil
-}
-
-// finishes in which the calls of an answer are whole, as servers word it.
-const finishes = " stop tool_calls tool_call tool_use function_call end_turn stop_sequence eos complete "
-
-// deliver hands on the calls, the usage and the end of an answer that is complete.
-func (p *Provider) deliver(a *answer, emit func(model.Event) bool) error {
-	stop, err := p.ending(a)
-	if err != nil {
-		return err
-	}
-	calls, err := p.finished(a)
-	if err != nil {
-		return err
-	}
-	for i := range calls {
-		if !emit(model.Event{Call: &calls[i]}) {
-			return errLeft
-		}
-	}
-	if a.usage != nil && !emit(model.Event{Usage: a.usage}) {
-		return errLeft
-	}
-	if !emit(model.Event{Stop: stop}) {
-		return errLeft
-	}
-	return nil
-}
-
-// ending says why the model stopped, or that it should not have.
-func (p *Provider) ending(a *answer) (string, error) {
-	whole := strings.Contains(finishes, " "+a.finish+" ")
-	switch {
-	case a.finish == "":
-		return "", p.fault(model.KindTruncated, true, "the answer of the model %s at %s ended before it was complete", p.o.Model, p.place)
-	case a.finish == "error" || a.finish == "abort" || a.finish == "network_error" || a.finish == "insufficient_system_resource":
-		return "", p.fault(model.KindUnavailable, true, "the model %s at %s gave up in the middle of its answer (%s)", p.o.Model, p.place, a.finish)
-	case (a.finish == "length" || a.finish == "max_tokens") && len(a.calls) > 0:
-		// The same request would end the same way: this costs tokens, and is not repeated.
-		return "", p.fault(model.KindTruncated, false, "the answer of the model %s was cut off inside a call because it grew too long; raise max_output", p.o.Model)
-	case a.finish == "max_tokens":
-		return model.StopLength, nil
-	case len(a.calls) > 0 && a.finish == model.StopFilter:
-		return "", p.fault(model.KindBadRequest, false, "the provider of the model %s withheld a part of its answer (%s)", p.o.Model, a.finish)
-	case len(a.calls) > 0 && !whole:
-		return "", p.fault(model.KindTruncated, true, "the model %s at %s stopped inside a call (%q)", p.o.Model, p.place, p.scrub.Replace(a.finish))
-	case len(a.calls) > 0:
-		return model.StopCalls, nil
-	case a.refused:
-		return model.StopRefusal, nil
-	case whole:
-		return model.StopDone, nil
-	}
-	return a.finish, nil
-}
-
-// finished gives the calls of a complete answer, or an error when one of them is not.
-func (p *Provider) finished(a *answer) ([]model.Call, error) {
-	calls := make([]model.Call, 0, len(a.calls))
-	seen := map[string]bool{}
-	for _, b := range a.calls {
-		args, ok := object(b.args.String())
-		switch {
-		case b.name == "":
-			return nil, p.fault(model.KindNonsense, true, "the model %s at %s made a call without a name", p.o.Model, p.place)
-		case !ok:
-			return nil, p.fault(model.KindNonsense, true, "the model %s at %s called %s with arguments that are not a JSON object", p.o.Model, p.place, p.scrub.Replace(b.name))
-		}
-		if b.id == "" || seen[b.id] { // results could not be told apart
-			b.id = mint()
-		}
-		seen[b.id] = true
-		calls = append(calls, model.Call{ID: b.id, Name: b.name, Args: args})
-	}
-	return calls, nil
-}
-
-// object reads arguments: nothing at all means none, and some models write their JSON
-// into a string once more.
-func object(text string) (json.RawMessage, bool) {
-	raw := bytes.TrimSpace([]byte(text))
-	if len(raw) == 0 || string(raw) == "null" {
-		return json.RawMessage("{}"), true
-	}
-	var inner string
-	if raw[0] == '"' && json.Unmarshal(raw, &inner) == nil {
-		raw = bytes.TrimSpace([]byte(inner))
-	}
-	return raw, len(raw) > 0 && raw[0] == '{' && json.Valid(raw)
-}
-
-// mint makes an id for a call that came without a usable one (OSA-09).
-func mint() string {
-	var b [12]byte
-	_, _ = rand.Read(b[:]) // never fails
-	return "call_" + hex.EncodeToString(b[:])
 }

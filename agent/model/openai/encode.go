@@ -48,7 +48,7 @@ type tool struct {
 }
 
 func (p *Provider) encode(r model.Request) request {
-	out := request{Model: p.o.Model, Stream: true, Temperature: r.Temperature}
+	out := request{Model: p.server.Model(), Stream: true, Temperature: r.Temperature}
 	if !p.noUsage.Load() {
 		out.StreamOptions = &streamOptions{IncludeUsage: true}
 	}

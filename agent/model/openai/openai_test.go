@@ -2,10 +2,10 @@ package openai_test
 
 import (
 	"encoding/json"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"rouse/agent/model"
 	"rouse/agent/model/modeltest"
@@ -14,9 +14,9 @@ import (
 
 const key = "sk-canary-0123456789"
 
-func provider(t testing.TB, url string) *openai.Provider {
+func provider(t testing.TB, url string, l modeltest.Limits) *openai.Provider {
 	t.Helper()
-	p, err := openai.New(openai.Options{BaseURL: url + "/v1", Model: "scripted", APIKey: key, Idle: 5 * time.Second,
+	p, err := openai.New(openai.Options{BaseURL: url + "/v1", Model: "scripted", APIKey: key, Timeout: l.Timeout, Idle: l.Idle,
 		Headers: map[string]string{"X-Api-Key": "canary-in-a-header"}})
 	if err != nil {
 		t.Fatal(err)
@@ -26,15 +26,15 @@ func provider(t testing.TB, url string) *openai.Provider {
 
 func ask(t testing.TB, url string, r model.Request) modeltest.Answer {
 	t.Helper()
-	return modeltest.Ask(t, t.Context(), provider(t, url), r)
+	return modeltest.Ask(t, t.Context(), provider(t, url, modeltest.Limits{}), r)
 }
 
 var question = model.Request{System: "be brief", Messages: []model.Message{{Role: model.RoleUser, Text: "hi"}},
 	Tools: []model.Tool{{Name: "db_query", Description: "asks", Schema: json.RawMessage(`{"type":"object"}`)}}}
 
 func TestConformance(t *testing.T) {
-	modeltest.Run(t, func(t *testing.T, s modeltest.Script) model.Provider {
-		return provider(t, modeltest.New(t, s...).URL)
+	modeltest.Run(t, func(t *testing.T, s modeltest.Script, l modeltest.Limits) model.Provider {
+		return provider(t, modeltest.New(t, s...).URL, l)
 	})
 }
 
@@ -81,7 +81,7 @@ func TestAdapts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := modeltest.New(t, modeltest.Turn{Status: 400, Raw: c.refusal}, modeltest.Turn{Text: "hello"})
-			p, r := provider(t, s.URL), question
+			p, r := provider(t, s.URL, modeltest.Limits{}), question
 			r.MaxOutput = 5
 			for range 2 {
 				if got := modeltest.Ask(t, t.Context(), p, r); got.Err != nil || got.Text != "hello" {
@@ -131,4 +131,10 @@ func TestOptions(t *testing.T) {
 	if _, err := openai.New(openai.Options{Model: "m", APIKey: " sk-x\n"}); err != nil {
 		t.Errorf("a key with a newline at its end, as files have it: %v", err)
 	}
+}
+
+func FuzzStream(f *testing.F) {
+	modeltest.Fuzz(f, func(transport http.RoundTripper) (model.Provider, error) {
+		return openai.New(openai.Options{BaseURL: "http://model/v1", Model: "m", Transport: transport})
+	}, `{"choices":[{"message":{"tool_calls":[{"function":{"name":"x","arguments":{}}}]},"finish_reason":"stop"}]}`, "event: error\ndata: [1]\n\n", `[{"error":"x"}]`)
 }

@@ -73,6 +73,8 @@ func absent(at, key string, data map[string]any, scoped bool) string {
 		switch has := parts(owner); {
 		case owner == nil:
 			return fmt.Sprintf("%q, but %s has no value here", full, parent)
+		case reflect.TypeOf(owner).Kind() == reflect.Slice:
+			return fmt.Sprintf("%q, but %s is a list: take each of it with {{ range .%s }}, or one with {{ (index .%s 0).%s }}", full, parent, parent, parent, part)
 		case has == nil:
 			return fmt.Sprintf("%q, but %s is %.60s, which has no parts", full, parent, show(owner))
 		case len(has) == 0:

@@ -35,7 +35,13 @@ type Call struct {
 type Options struct {
 	Calls []Call
 	Data  map[string]any
+	// Recorded says whether a call has a result of an earlier attempt; nil: none has.
+	Recorded func(key string) bool
 }
+
+// Absentee is an item of an each that may no longer be there. It keeps its place, for the
+// keys of the calls count on it; without a recorded result no call is made for it.
+type Absentee interface{ Absent() bool }
 
 // Provider plays the calls, one a turn. It serves one attempt of one run.
 type Provider struct {
@@ -46,6 +52,8 @@ type Provider struct {
 	items []any // of its each; nil when it has none or they are not known yet
 	item  int
 	asked string // key of the call whose result comes with the next request
+
+	recorded func(key string) bool
 }
 
 // New returns the provider of one attempt. A playbook that cannot be played to its end
@@ -59,7 +67,7 @@ func New(o Options) (*Provider, error) {
 	}
 	data := map[string]any{}
 	maps.Copy(data, o.Data)
-	p := &Provider{calls: o.Calls, data: data}
+	p := &Provider{calls: o.Calls, data: data, recorded: o.Recorded}
 	for _, c := range o.Calls {
 		p.tally = append(p.tally, tally{name: c.Name})
 	}
@@ -196,9 +204,12 @@ func (p *Provider) next() (*model.Call, error) {
 		p.data["item"], p.data["index"] = p.items[p.item], p.item
 		key = fmt.Sprintf("%s.%d", key, p.item+1)
 	}
-	wanted, err := p.wanted(c)
-	if err != nil {
-		return nil, err
+	wanted := !p.absent(key)
+	if wanted {
+		var err error
+		if wanted, err = p.wanted(c); err != nil {
+			return nil, err
+		}
 	}
 	if !wanted {
 		p.tally[p.at].skipped++
@@ -211,6 +222,16 @@ func (p *Provider) next() (*model.Call, error) {
 	}
 	p.asked = key
 	return &model.Call{ID: key, Key: key, Name: c.Name, Args: args}, nil
+}
+
+// absent says whether the item at hand is not there any more, and was not when its call
+// would have been made before.
+func (p *Provider) absent(key string) bool {
+	if p.items == nil {
+		return false
+	}
+	item, ok := p.items[p.item].(Absentee)
+	return ok && item.Absent() && (p.recorded == nil || !p.recorded(key))
 }
 
 func (p *Provider) wanted(c *Call) (bool, error) {

@@ -21,6 +21,11 @@ func play(t testing.TB, calls []playbook.Call, data map[string]any, answer func(
 	if err != nil {
 		t.Fatal(err)
 	}
+	return playWith(t, p, answer)
+}
+
+func playWith(t testing.TB, p *playbook.Provider, answer func(model.Call) string) ([]model.Call, model.End) {
+	t.Helper()
 	var made []model.Call
 	var results []model.Result
 	for range 1000 {
@@ -66,10 +71,10 @@ func ok(result string) func(model.Call) string {
 }
 
 func TestConformance(t *testing.T) {
-	modeltest.Run(t, func(t *testing.T, s modeltest.Script) model.Provider {
+	modeltest.Run(t, func(t *testing.T, s modeltest.Script, _ modeltest.Limits) model.Provider {
 		var calls []playbook.Call
 		for _, turn := range s {
-			if len(turn.Calls) != 1 || turn.Text != "" {
+			if len(turn.Calls) != 1 || turn.Text != "" || turn.Faulty() {
 				t.Skip("a playbook makes one call a turn, and does nothing else")
 			}
 			calls = append(calls, playbook.Call{Name: turn.Calls[0].Name, With: with(string(turn.Calls[0].Args))})
@@ -332,4 +337,34 @@ func TestResume(t *testing.T) {
 			rt.Errorf("first:\n%s\n%+v\nagain:\n%s\n%+v", written(first), end, written(again), end2)
 		}
 	})
+}
+
+// thing is an item that may have gone.
+type thing struct {
+	Path string
+	gone bool
+}
+
+func (t thing) Absent() bool { return t.gone }
+
+// An item that has gone keeps its place, so that the others keep the keys of their calls;
+// no call is made for it, unless one was: its result is on record.
+func TestAbsentItems(t *testing.T) {
+	things := []thing{{"a", false}, {"b", true}, {"c", true}, {"d", false}}
+	for name, c := range map[string]struct{ each, want string }{
+		"as they are": {"= Things", "p1.1 take({\"path\":\"a\"})\np1.3 take({\"path\":\"c\"})\np1.4 take({\"path\":\"d\"})"},
+		"some":        {"= filter(Things, .Path != 'c')", "p1.1 take({\"path\":\"a\"})\np1.3 take({\"path\":\"d\"})"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, err := playbook.New(playbook.Options{Calls: []playbook.Call{{Name: "take", Each: c.each, With: with(`{"path": "{{ .item.Path }}"}`), Save: "last"}},
+				Data: map[string]any{"Things": things}, Recorded: func(key string) bool { return key == "p1.3" }})
+			if err != nil {
+				t.Fatal(err)
+			}
+			made, end := playWith(t, p, ok(`{}`))
+			if got := written(made); got != c.want || end.Outcome != "success" || !strings.Contains(end.Summary, "skipped") {
+				t.Errorf("%s\n%+v, want\n%s", got, end, c.want)
+			}
+		})
+	}
 }

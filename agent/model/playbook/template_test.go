@@ -56,6 +56,7 @@ func TestExpandErrors(t *testing.T) {
 		"{{ .empty.v }}":                      `uses "empty.v", but empty is an empty object`,
 		"{{ .none.v }}":                       `uses "none.v", but none has no value here`,
 		"{{ .n.v }}":                          `uses "n.v", but n is 1234567, which has no parts`,
+		"{{ .rows.v }}":                       `uses "rows.v", but rows is a list: take each of it with {{ range .rows }}, or one with {{ (index .rows 0).v }}`,
 		"{{ .stamp.v }}":                      `uses "stamp.v", but stamp is 2026-11-21T08:00:00Z, which has no parts`,
 		"{{ .File.Size }}":                    `uses "File.Size", but File has only Path, Name`,
 		"{{ $.File.Size }}":                   `uses "File.Size", but File has only Path, Name`,

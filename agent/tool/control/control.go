@@ -4,11 +4,10 @@ import (
 	"context"
 	_ "embed"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
-	"sync"
 
+	"rouse/agent/loop/memory"
 	"rouse/agent/tool"
 	"rouse/agentdb/ledger"
 )
@@ -29,12 +28,17 @@ const minSummary = 30
 type Options struct {
 	Ledger   *ledger.Ledger
 	Channels []string // that notify may name; the first is the default
+	// Board is where the todo list stands; nil: on one of its own.
+	Board *memory.Board
 }
 
 // Tools are the tools of one run.
 func Tools(o Options) ([]tool.Tool, error) {
-	list := &checklist{}
-	todo, err := tool.Define(tool.Spec{Name: "todo", Description: todoText, Effect: tool.Read}, list.replace)
+	list := checklist{o.Board}
+	if list.board == nil {
+		list.board = &memory.Board{}
+	}
+	todo, err := tool.Define(tool.Spec{Name: "todo", Description: todoText, Effect: tool.Read, Class: tool.ClassPlan}, list.replace)
 	if err != nil {
 		return nil, err
 	}
@@ -51,18 +55,8 @@ func Tools(o Options) ([]tool.Tool, error) {
 	return []tool.Tool{todo, complete, notify}, nil
 }
 
-// checklist is a run's todo list.
-type checklist struct {
-	mu    sync.Mutex
-	items []item
-}
-
-type item struct {
-	text string
-	done bool
-}
-
-var itemLine = regexp.MustCompile(`^ {0,6}- \[([ xX])\] (.*)$`)
+// checklist is a run's todo list, which is its plan where it has one (UNI-10).
+type checklist struct{ board *memory.Board }
 
 type todoArgs struct {
 	Markdown string `json:"markdown" jsonschema:"the whole list, one item a line: - [ ] open, - [x] done"`
@@ -75,26 +69,14 @@ type todoResult struct {
 }
 
 // replace takes a whole new list (OSA-16).
-func (l *checklist) replace(_ context.Context, _ tool.Invocation, a todoArgs) (tool.Envelope, error) {
+func (l checklist) replace(_ context.Context, _ tool.Invocation, a todoArgs) (tool.Envelope, error) {
 	if strings.TrimSpace(a.Markdown) == "" {
 		return tool.Failure(tool.KindInvalidArgs, "the list is empty").WithField("markdown", "lines like - [ ] read the file"), nil
 	}
-	var items []item
-	res := todoResult{}
-	for line := range strings.Lines(a.Markdown) {
-		m := itemLine.FindStringSubmatch(strings.TrimRight(line, "\r\n"))
-		if m == nil {
-			continue
-		}
-		it := item{strings.TrimSpace(m[2]), m[1] != " "}
-		if items = append(items, it); it.done {
-			res.Done++
-		}
-	}
-	res.Items, res.Open = len(items), len(items)-res.Done
-	l.mu.Lock()
-	l.items = items
-	l.mu.Unlock()
+	items := memory.Items(a.Markdown)
+	l.board.Write(items)
+	res := todoResult{Items: len(items), Open: l.board.Open()}
+	res.Done = res.Items - res.Open
 	if len(items) == 0 {
 		return tool.Success(res, "no line is an item; items look like - [ ] read the file"), nil
 	}
@@ -114,7 +96,7 @@ type completeResult struct {
 var hollow = map[string]bool{"done": true, "complete": true, "completed": true, "ok": true, "okay": true, "looks good": true, "all good": true, "fine": true, "finished": true}
 
 // complete ends the run with words that mean something (OSA-17).
-func (l *checklist) complete(_ context.Context, _ tool.Invocation, a completeArgs) (tool.Envelope, error) {
+func (l checklist) complete(_ context.Context, _ tool.Invocation, a completeArgs) (tool.Envelope, error) {
 	summary := strings.TrimSpace(a.Summary)
 	if hollow[strings.ToLower(strings.TrimSuffix(summary, "."))] || len([]rune(summary)) < minSummary {
 		return tool.Failure(tool.KindInvalidArgs, "the summary says too little; tell what was done and what came of it").
@@ -124,15 +106,7 @@ func (l *checklist) complete(_ context.Context, _ tool.Invocation, a completeArg
 	if res.Outcome == "" {
 		res.Outcome = "success"
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	open := 0
-	for _, it := range l.items {
-		if !it.done {
-			open++
-		}
-	}
-	if open > 0 {
+	if open := l.board.Open(); open > 0 {
 		return tool.Success(res, fmt.Sprintf("%d items of the todo list are open", open)), nil
 	}
 	return tool.Success(res), nil

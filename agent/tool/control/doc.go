@@ -1,4 +1,5 @@
-// Package control holds the tools with which a run steers itself: todo, complete, notify.
+// Package control holds the tools with which a run steers itself: todo, complete, clarify,
+// notify.
 //
 // # Design
 //

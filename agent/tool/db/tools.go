@@ -50,7 +50,11 @@ func define[A any](o Options, name string, effect tool.Effect, enum map[string][
 	if err != nil {
 		return tool.Tool{}, fmt.Errorf("tool %s has no description: %w", name, err)
 	}
-	return tool.Define(tool.Spec{Name: name, Description: string(text), Effect: effect, Enum: enum}, func(ctx context.Context, in tool.Invocation, args A) (tool.Envelope, error) {
+	class := tool.ClassOther
+	if name == "db_insert" || name == "db_import" {
+		class = tool.ClassData
+	}
+	return tool.Define(tool.Spec{Name: name, Description: string(text), Effect: effect, Class: class, Enum: enum}, func(ctx context.Context, in tool.Invocation, args A) (tool.Envelope, error) {
 		db, release, err := o.Pool.Get(ctx, in.Agent)
 		if err != nil {
 			return tool.Envelope{}, err // it names the agent and the file

@@ -15,12 +15,13 @@ type files struct{ roots *tool.Roots }
 // Tools are the file tools on the roots of one run.
 func Tools(roots *tool.Roots) ([]tool.Tool, error) {
 	f := &files{roots}
-	read, err := tool.Define(tool.Spec{Name: "file_read", Description: readText, Effect: tool.Read}, f.read)
+	read, err := tool.Define(tool.Spec{Name: "file_read", Description: readText, Effect: tool.Read,
+		Class: tool.ClassRead, Path: "path", Canonical: roots.Canonical, Look: roots.Look}, f.read)
 	if err != nil {
 		return nil, err
 	}
 	write, err := tool.Define(tool.Spec{Name: "file_write", Description: writeText, Effect: tool.Write,
-		Path: "path", Canonical: roots.Canonical, Enum: map[string][]string{"mode": {"overwrite", "append"}}}, f.write)
+		Class: tool.ClassEdit, Path: "path", Canonical: roots.Canonical, Enum: map[string][]string{"mode": {"overwrite", "append"}}}, f.write)
 	if err != nil {
 		return nil, err
 	}

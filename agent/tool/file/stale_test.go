@@ -45,7 +45,11 @@ func TestStaleWrite(t *testing.T) {
 				t.Fatal(err)
 			}
 			theirs, _ := os.ReadFile(path)
-			err = replace(place, "a.txt", old, "mine")
+			temp, err := draft(place, old, "mine")
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = publish(place, "a.txt", temp, old)
 			var bad *tool.PathError
 			if !errors.As(err, &bad) || !bad.Envelope().Retryable {
 				t.Errorf("a stale write gave %v", err)

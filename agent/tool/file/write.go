@@ -47,7 +47,7 @@ type writeResult struct {
 	DryRun  bool   `json:"dry_run,omitempty"`
 }
 
-func (f *files) write(_ context.Context, _ tool.Invocation, a writeArgs) (tool.Envelope, error) {
+func (f *files) write(ctx context.Context, _ tool.Invocation, a writeArgs) (tool.Envelope, error) {
 	if n := utf8.RuneCountInString(a.Content); n > maxContent {
 		return tool.Failure(tool.KindInvalidArgs, "the content has %d characters; write at most %d at once and append the rest", n, maxContent).WithField("content", ""), nil
 	}
@@ -77,7 +77,14 @@ func (f *files) write(_ context.Context, _ tool.Invocation, a writeArgs) (tool.E
 	if a.DryRun {
 		return tool.Success(res), nil
 	}
-	if err := replace(place, a.Path, old, text); err != nil {
+	temp, err := draft(place, old, text)
+	if err != nil {
+		return refused(a.Path, place.Explain(err)), nil
+	}
+	if err := place.Announce(ctx, temp); err != nil {
+		return tool.Envelope{}, errors.Join(err, place.Remove(temp))
+	}
+	if err := publish(place, a.Path, temp, old); err != nil {
 		return refused(a.Path, place.Explain(err)), nil
 	}
 	return tool.Success(res), nil
@@ -122,18 +129,18 @@ func current(p *tool.Place, shown string) (before, error) {
 	return before{info, text}, err
 }
 
-// replace makes the file whole before it takes its name, so no reader sees half of it.
-func replace(p *tool.Place, shown string, old before, text string) error {
+// draft makes the file whole before it takes its name, so no reader sees half of it.
+func draft(p *tool.Place, old before, text string) (temp string, err error) {
 	folder := filepath.Dir(p.Rel)
 	if folder != "." {
 		if err := p.MkdirAll(folder, 0o755); err != nil {
-			return err
+			return "", err
 		}
 	}
-	temp := filepath.Join(folder, ".rouse-"+rand.Text()+".tmp") // hidden: no watch takes it
+	temp = filepath.Join(folder, ".rouse-"+rand.Text()+".tmp") // hidden: no watch takes it
 	file, err := p.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {
-		return err
+		return "", err
 	}
 	if old.info != nil {
 		err = file.Chmod(old.info.Mode().Perm()) // the mode of OpenFile is narrowed by the process's umask
@@ -141,8 +148,15 @@ func replace(p *tool.Place, shown string, old before, text string) error {
 	if err == nil {
 		_, err = file.WriteString(text)
 	}
-	err = errors.Join(err, file.Sync(), file.Close())
-	if err == nil && !old.still(p) { // another run's words are not lost
+	if err = errors.Join(err, file.Sync(), file.Close()); err != nil {
+		return "", errors.Join(err, p.Remove(temp))
+	}
+	return temp, nil
+}
+
+// publish gives the draft its name.
+func publish(p *tool.Place, shown, temp string, old before) (err error) {
+	if !old.still(p) { // another run's words are not lost
 		err = &tool.PathError{Kind: tool.KindExecutionError, Message: shown + " was changed meanwhile, and was left as it is now; read it again"}
 	}
 	if err == nil {
@@ -151,7 +165,7 @@ func replace(p *tool.Place, shown string, old before, text string) error {
 	if err != nil {
 		return errors.Join(err, p.Remove(temp))
 	}
-	return settle(p, folder)
+	return settle(p, filepath.Dir(p.Rel))
 }
 
 // settle makes the new name last through a power cut; Windows has no such call.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"rouse/agentdb/ledger"
@@ -19,12 +20,29 @@ type Open func(t *testing.T) *ledger.Ledger
 // Run runs the conformance suite; make gives an Open on a new, empty database.
 func Run(t *testing.T, fresh func(t *testing.T) Open) {
 	for name, test := range map[string]func(*testing.T, Open){
+		"Budget": budget, "BudgetCrash": budgetCrash, "BudgetRace": budgetRace, "PruneSpending": pruneSpending,
+		"Inbox": inbox, "InboxEnds": inboxEnds,
 		"KeyIsOneRun": keyIsOneRun, "Claims": claims, "Overlap": overlap, "DueOnce": dueOnce, "Watermarks": watermarks,
 		"Fencing": fencing, "RetryLater": retryLater, "Interrupt": interrupt, "Cancel": cancel, "Retry": retryFinished,
 		"Record": record, "Outbox": outbox, "Prune": prune, "Filters": filters, "Survives": survives, "Changed": changed,
 		"Race": race, "AnyText": anyText, "CancelIsKept": cancelIsKept, "Took": took, "Unstarted": unstarted,
+		"PauseRefused": pauseRefused, "PauseRace": pauseRace, "SlotRace": slotRace, "DueAgain": dueAgain, "DueRace": dueRace, "Stretches": stretches,
+		"Burst": burst, "Delayed": delayed, "Crowd": crowd, "SkippedRun": skippedRun, "JobsSync": jobsSync, "PruneMany": pruneMany,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, fresh(t)) })
+	}
+	// These wait for hours, in a time of their own.
+	for name, test := range map[string]func(*testing.T, Open){
+		"PauseKept": pauseKept, "PauseCovers": pauseCovers, "PausedInstants": pausedInstants, "Replans": replans,
+		"PauseAfterFailures": pauseAfterFailures, "PauseSays": pauseSays, "PauseOrder": pauseOrder, "PrunePauses": prunePauses,
+		"SlotLastWins": slotLastWins, "SlotRefused": slotRefused, "SlotUsage": slotUsage, "SlotsKept": slotsKept, "SlotFires": slotFires,
+		"SlotEarly": slotEarly, "SlotPaused": slotPaused, "SlotStale": slotStale, "SlotShed": slotShed, "SlotsApart": slotsApart, "SlotText": slotText,
+		"Rewind": rewind, "PruneTime": pruneTime, "History": history,
+	} {
+		t.Run(name, func(t *testing.T) {
+			open := fresh(t)
+			synctest.Test(t, func(t *testing.T) { test(t, open) })
+		})
 	}
 }
 

@@ -2,7 +2,6 @@ package config
 
 import (
 	"fmt"
-	"net/url"
 	"os"
 	"path"
 	"path/filepath"
@@ -20,6 +19,11 @@ type checker struct {
 
 	models, agents, channels []string
 	agent                    map[string]*Agent
+
+	// Of the job at hand: the mode of its watch, "" when it has none, and what the items of
+	// the each at hand have, nil when that is not known.
+	mode string
+	item []string
 }
 
 func check(d *decoder, cfg *Config, tools []string) {
@@ -49,6 +53,7 @@ func check(d *decoder, cfg *Config, tools []string) {
 			c.job(fmt.Sprintf("jobs[%d]", i), &cfg.Jobs[i])
 		}
 	}
+	c.money()
 }
 
 func (c *checker) bad(path, format string, args ...any) *Problem {
@@ -86,15 +91,6 @@ func (c *checker) reference(path, what, name string, known []string) {
 	}
 }
 
-func (c *checker) model(path string, m Model) {
-	if u, err := url.Parse(m.BaseURL); c.d.given(path+".base_url") && m.BaseURL != "" && (err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https")) {
-		c.bad(path+".base_url", "must be a URL like http://127.0.0.1:8080/v1")
-	}
-	if at := path + ".model"; c.d.given(at) && m.Model == "" && c.clean(at) {
-		c.bad(at, "is empty; it is what the server calls the model")
-	}
-}
-
 func (c *checker) worker(path string, a *Agent) {
 	c.reference(path+".model", "model", a.Model, c.models)
 	if c.d.given(path+".instructions") && c.d.given(path+".instructions_file") {
@@ -108,6 +104,10 @@ func (c *checker) worker(path string, a *Agent) {
 	if a.Tools.Allow != nil && len(a.Tools.Allow) == 0 {
 		c.bad(path+".tools.allow", "is empty, which would allow every tool").Hint = `to allow none, write deny: ["*"]`
 	}
+	if at := path + ".bounds.steps"; a.Loop == "phased" && c.d.given(at) && a.Bounds.Steps > phasedSteps {
+		c.warn(at, "a run in phases (loop: phased) takes at most %d steps", phasedSteps)
+	}
+	c.selfScheduling(path+".self_scheduling", a)
 	for i, dir := range a.Grants.Read {
 		if _, err := os.Stat(string(dir)); err != nil {
 			c.warn(fmt.Sprintf("%s.grants.read[%d]", path, i), "%s does not exist yet", display(string(dir)))
@@ -135,9 +135,18 @@ func (c *checker) toolGlob(at, glob string) {
 		c.bad(at, "the pattern %q is broken", glob)
 		return
 	}
+	if glob == phasedTool {
+		c.bad(at, "%s comes with loop: phased, and is neither allowed nor denied by itself", phasedTool)
+		return
+	}
 	if c.tools != nil && !matches([]string{glob}, c.tools...) {
 		c.noTool(at, glob)
 	}
+}
+
+// permit says whether a tool is neither left out nor denied.
+func (f toolFilter) permit(name string) bool {
+	return (len(f.Allow) == 0 || matches(f.Allow, name)) && !matches(f.Deny, name)
 }
 
 func (c *checker) noTool(at, name string) {
@@ -157,9 +166,15 @@ func matches(globs []string, names ...string) bool {
 	})
 }
 
+// Of agents that work in phases: the tool that they have for it, and the most steps.
+const (
+	phasedTool  = "agent_step"
+	phasedSteps = 20
+)
+
 // laterTools are known, so that naming them is not taken for a typing error.
 var laterTools = strings.Fields(`shell_run bash git_status git_diff git_commit file_edit edit_file file_search search list_files read_file write_file
-	file_undo file_operation_history web_fetch clarify share_artifact schedule_next_run cancel_next_run db_alter_table db_migrate db_upsert db_update
+	file_undo file_operation_history web_fetch clarify share_artifact db_alter_table db_migrate db_upsert db_update
 	db_delete db_restore db_execute db_export db_define_view db_run_view db_list_views db_drop_view load_skill capabilities_load capabilities_discover`)
 
 func zone(name string) (*time.Location, error) {

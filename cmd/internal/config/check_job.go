@@ -22,11 +22,16 @@ func (c *checker) job(path string, j *Job) {
 	if agent != nil && !On(agent.Enabled) && On(j.Enabled) {
 		c.warn(path+".agent", "the agent %q is disabled, so this job never runs", j.Agent)
 	}
+	c.mode = ""
+	if j.Watch != nil {
+		c.mode = j.Watch.Mode
+	}
 	c.work(path, j, agent)
 	c.triggers(path, j)
 	if j.Watch != nil {
-		c.watch(path+".watch", j.Watch)
+		c.watch(path+".watch", j.Watch, j)
 	}
+	c.gates(path+".when", j, agent)
 	for i, e := range j.Expect {
 		c.expect(fmt.Sprintf("%s.expect[%d]", path, i), e, agent)
 	}
@@ -36,7 +41,7 @@ func (c *checker) job(path string, j *Job) {
 	for i, name := range j.Notify.Channels {
 		c.reference(fmt.Sprintf("%s.notify.channels[%d]", path, i), "channel", name, c.channels)
 	}
-	names := append(scope(j), "Outcome", "Summary", "Error")
+	names := append(slices.DeleteFunc(scope(j), func(name string) bool { return name == manifest }), "Outcome", "Summary", "Error")
 	c.template(path+".notify.title", j.Notify.Title, names)
 	c.template(path+".notify.body", j.Notify.Body, names)
 }
@@ -74,22 +79,46 @@ func (c *checker) clean(path string) bool {
 }
 
 func (c *checker) triggers(path string, j *Job) {
+	c.emptySources(path, j)
+	excluding := len(j.Exclude) > 0
+	for i, text := range j.Exclude {
+		_, err := schedule.Parse(schedule.Options{Every: "24h", Exclude: []string{text}})
+		c.schedule(fmt.Sprintf("%s.exclude[%d]", path, i), "exclude", err)
+		excluding = excluding && err == nil
+	}
+	location, err := zone(j.Timezone)
+	if err != nil {
+		c.bad(path+".timezone", "%s", err.Error())
+	}
+	if j.Timezone == "" {
+		location = c.cfg.Zone()
+	}
 	timed := false
 	for key, o := range sources(j) {
 		timed = true
 		_, err := schedule.Parse(o)
 		c.schedule(path+"."+key, key, err)
-	}
-	for i, text := range j.Exclude {
-		_, err := schedule.Parse(schedule.Options{Every: "24h", Exclude: []string{text}})
-		c.schedule(fmt.Sprintf("%s.exclude[%d]", path, i), "exclude", err)
-	}
-	if _, err := zone(j.Timezone); err != nil {
-		c.bad(path+".timezone", "%s", err.Error())
+		if err == nil && excluding {
+			o.Location, o.Exclude = location, j.Exclude
+			_, err = schedule.Parse(o)
+			c.schedule(path+".exclude", "exclude", err)
+		}
 	}
 	for _, key := range []string{"timezone", "exclude", "on_miss", "catchup_window", "max_catchup", "jitter"} {
 		if !timed && c.d.given(path+"."+key) && !c.d.given("defaults."+key) {
 			c.warn(path+"."+key, "has no effect without schedule, every or at")
+		}
+	}
+}
+
+// emptySources are schedules that are given as nothing. They would leave a job that runs
+// by hand only, without a word.
+func (c *checker) emptySources(path string, j *Job) {
+	for key, given := range map[string]struct{ text, like string }{
+		"schedule": {j.Schedule, `"0 8 * * 1-5" or "@daily"`}, "every": {j.Every, "15m"}, "at": {j.RunAt, "2026-11-21T08:00:00+01:00"},
+	} {
+		if at := path + "." + key; c.d.given(at) && given.text == "" && c.clean(at) {
+			c.bad(at, "is empty; write it like %s, or leave the key out", given.like)
 		}
 	}
 }
@@ -127,7 +156,7 @@ func (c *Config) Schedules(j *Job) ([]*schedule.Schedule, error) {
 	return out, nil
 }
 
-func (c *checker) watch(path string, w *watch) {
+func (c *checker) watch(path string, w *watch, j *Job) {
 	for key, globs := range map[string][]string{"include": w.Include, "exclude": w.Exclude} {
 		for i, g := range globs {
 			if !doublestar.ValidatePattern(g) {
@@ -135,6 +164,7 @@ func (c *checker) watch(path string, w *watch) {
 			}
 		}
 	}
+	c.watchMode(path, w, j)
 	if w.Path == "" {
 		return
 	}
@@ -146,6 +176,32 @@ func (c *checker) watch(path string, w *watch) {
 	for key, after := range map[string]After{"on_success": w.OnSuccess, "on_failure": w.OnFailure} {
 		if after.Dir == string(w.Path) {
 			c.bad(path+"."+key, "moves files to where they are; choose another folder")
+		}
+	}
+}
+
+// maxBatch is what a playbook's each takes.
+const maxBatch = 10_000
+
+// watchMode checks what goes with a mode and what does not.
+func (c *checker) watchMode(path string, w *watch, j *Job) {
+	if at := path + ".max_wait"; w.Mode == modePerFile && c.d.given(at) {
+		c.bad(at, "goes with mode: batch or converge; with per_file a file starts a run as soon as it is ready")
+	}
+	if at := path + ".max_files"; c.d.given(at) {
+		switch {
+		case w.Mode == modePerFile || w.Mode == modeConverge:
+			c.bad(at, "goes with mode: batch, not %s", w.Mode)
+		case w.MaxFiles > maxBatch:
+			c.bad(at, "is at most %d: a call is made for no more items than that", maxBatch)
+		}
+	}
+	if each, once := callsOfBatch(j.Playbook); w.Mode == modeBatch && each > 0 && w.MaxFiles*each+once > j.Bounds.Calls {
+		c.warn(path+".max_files", "a run of %d files makes %d calls, and ends after %d (bounds.calls): raise that, or take fewer files", w.MaxFiles, w.MaxFiles*each+once, j.Bounds.Calls)
+	}
+	for key, after := range map[string]After{"on_success": w.OnSuccess, "on_failure": w.OnFailure} {
+		if w.Mode == modeConverge && after.Action != "" && after.Action != "leave" {
+			c.bad(path+"."+key, "cannot %s files with mode: converge, which is about the folder and takes none of them", after.Action).Hint = "leave it out, or use mode: batch"
 		}
 	}
 }

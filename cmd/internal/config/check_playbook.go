@@ -18,7 +18,15 @@ func (c *checker) playbook(path string, j *Job, agent *Agent) {
 	for i, call := range j.Playbook {
 		at := fmt.Sprintf("%s.playbook[%d]", path, i)
 		if call.Call != "" {
-			c.tool(at+".call", call.Call, agent)
+			switch call.Call {
+			case phasedTool:
+				c.bad(at+".call", "a playbook is a fixed list of calls and never goes in phases").Hint = "call the tool itself, or use a prompt"
+			case "clarify":
+				c.tool(at+".call", call.Call, agent)
+				c.bad(at+".call", "a playbook cannot hear an answer, so it cannot ask").Hint = "use a prompt for what needs a person"
+			default:
+				c.tool(at+".call", call.Call, agent)
+			}
 			step := call.Step()
 			step.OnError = "" // the decoder has looked at it
 			for _, err := range playbook.Check([]playbook.Call{step}, scope(j)) {
@@ -34,8 +42,12 @@ func (c *checker) playbook(path string, j *Job, agent *Agent) {
 		if call.Each != nil {
 			inside = append(slices.Clone(names), "item", "index")
 		}
+		if text, ok := call.Each.(string); ok && strings.TrimSpace(strings.TrimPrefix(text, "=")) == "Files" {
+			c.item = fileFields
+		}
 		c.expression(at+".if", call.If, inside)
 		c.value(at+".with", call.With, inside)
+		c.item = nil
 		if call.Save != "" {
 			names = append(slices.Clone(names), call.Save)
 		}
@@ -51,8 +63,11 @@ func (c *checker) tool(path, name string, agent *Agent) {
 	if agent == nil {
 		return
 	}
-	if allow := agent.Tools.Allow; (len(allow) > 0 && !matches(allow, name)) || matches(agent.Tools.Deny, name) {
+	if !agent.Tools.permit(name) {
 		c.bad(path, "the agent %q may not use %s", agent.Name, name).Hint = "see its tools.allow and tools.deny"
+	}
+	if slices.Contains(ownRuns, name) && !agent.SelfScheduling.on() {
+		c.bad(path, "the agent %q does not plan its own runs, so it has no %s", agent.Name, name).Hint = "give it self_scheduling: {mode: ambient}"
 	}
 	if strings.HasPrefix(name, "db_") && !On(agent.Database.Enabled) {
 		c.bad(path, "the agent %q has no database (database.enabled: false)", agent.Name)

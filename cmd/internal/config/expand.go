@@ -14,7 +14,7 @@ var (
 	secretName   = regexp.MustCompile(`^secret:[A-Za-z0-9_.-]+$`)
 
 	// What is taken from the environment under such a key is a secret.
-	secretKey = regexp.MustCompile(`(?i)(key|secret|token|password|url)[^.\]]*$`)
+	secretKey = regexp.MustCompile(`(?i)(key|secret|token|password|url)[^.\]]*$|\]\.http$`)
 	// So is what comes from a variable of such a name, wherever it is used.
 	secretVariable = regexp.MustCompile(`(?i)key|secret|token|password|passwd|credential`)
 	// So is a header of such a name, even when it is written out.

@@ -5,10 +5,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 )
 
 const fileName = "rouse.yaml"
+
+// homeLine is where the home stands in a file that is not YAML.
+var homeLine = regexp.MustCompile(`(?m)^home:.*$`)
 
 // ErrNoFile says that there is no configuration where one is looked for.
 var ErrNoFile = errors.New("no configuration was found")
@@ -65,7 +69,12 @@ func Home(path string, getenv func(string) string) (string, error) {
 		return "", err
 	}
 	d := newDecoder(getenv)
-	if root := d.parse(path, text); root != nil {
+	root := d.parse(path, text)
+	if root == nil {
+		// Its owner looks for the daemon that goes on with the last good configuration.
+		root = d.parse(path, homeLine.Find(text))
+	}
+	if root != nil {
 		if n := root.child("home"); n != nil && n.kind == scalar && n.text != "" {
 			text, _ := d.expand(n, "home", false)
 			return d.resolve(path, text), nil

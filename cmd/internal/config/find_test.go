@@ -34,7 +34,7 @@ func TestFind(t *testing.T) {
 
 // The home is found whatever else is wrong with the configuration.
 func TestHome(t *testing.T) {
-	path := write(t, "rouse.yaml", "home: ./${PLACE}/h\njobs: {a: 5}\nwrong: x\n", "plain.yaml", "version: 1\n", "broken.yaml", "[\n")
+	path := write(t, "rouse.yaml", "home: ./${PLACE}/h\njobs: {a: 5}\nwrong: x\n", "plain.yaml", "version: 1\n", "broken.yaml", "[\n", "cut.yaml", "version: 1\nhome: ./${PLACE} # here\njobs: [\n")
 	dir := filepath.Dir(path)
 	for _, c := range []struct {
 		file string
@@ -43,6 +43,7 @@ func TestHome(t *testing.T) {
 	}{
 		{"rouse.yaml", map[string]string{"PLACE": "p"}, filepath.Join(dir, "p", "h")},
 		{"rouse.yaml", map[string]string{"ROUSE_HOME": dir}, dir},
+		{"cut.yaml", map[string]string{"PLACE": "p"}, filepath.Join(dir, "p")},
 		{"plain.yaml", map[string]string{"HOME": dir}, filepath.Join(dir, ".rouse")},
 		{"broken.yaml", map[string]string{"USERPROFILE": dir}, filepath.Join(dir, ".rouse")},
 	} {

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-
-	"github.com/bmatcuk/doublestar/v4"
 )
 
 // includable are the keys of an included file.
@@ -52,7 +50,7 @@ func (d *decoder) matches(g *node, path, text string, chain []string, cfg *Confi
 		}
 		return []string{pattern}
 	}
-	found, err := doublestar.FilepathGlob(pattern, doublestar.WithFilesOnly())
+	found, err := cfg.Sources.glob(pattern)
 	if err != nil {
 		d.problem(g.at, path, "the pattern %q is broken", text)
 		return nil
@@ -60,7 +58,6 @@ func (d *decoder) matches(g *node, path, text string, chain []string, cfg *Confi
 	if len(found) == 0 {
 		d.problem(g.at, path, "no file matches %s", display(pattern)).Warning = true
 	}
-	slices.Sort(found)
 	return slices.DeleteFunc(found, func(file string) bool { return slices.Contains(cfg.Files, file) })
 }
 
@@ -76,7 +73,7 @@ func (d *decoder) includeFile(root *node, at Position, path, file string, chain 
 	if slices.Contains(cfg.Files, file) {
 		return // a file that came before it in the same glob included it
 	}
-	text, err := readPlain(file)
+	text, err := cfg.Sources.read(file, readPlain)
 	if err != nil {
 		d.problem(at, path, "%s", err.Error())
 		return

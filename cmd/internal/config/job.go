@@ -1,6 +1,15 @@
 package config
 
-import "rouse/agent/model/playbook"
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/expr-lang/expr/ast"
+	"github.com/expr-lang/expr/parser"
+
+	"rouse/agent/model/playbook"
+)
 
 // Job is what triggers a run and what it does.
 type Job struct {
@@ -29,11 +38,11 @@ type Job struct {
 	Overlap       string   `key:"overlap" enum:"skip|queue_one|queue_all|cancel_previous|allow" default:"skip" say:"when it is due while it runs"`
 	Jitter        Duration `key:"jitter" say:"spreads the start over this time"`
 	RunOnStart    bool     `key:"run_on_start" say:"runs when the daemon starts"`
-	PauseAfter    int      `key:"pause_after_failures" later:"pauses"`
+	PauseAfter    int      `key:"pause_after_failures" positive:"yes" say:"failed runs in a row after which the job is paused" unset:"never"`
 
 	Retry        retry    `key:"retry"`
 	Resume       *bool    `key:"resume" default:"true" say:"go on after a crash"`
-	When         []gate   `key:"when" later:"gates"`
+	When         []gate   `key:"when" say:"gates: conditions that cost nothing and must all hold, or the run is skipped; not asked for the files of a watch"`
 	Expect       []expect `key:"expect" say:"checked by the host after a run; unmet means error"`
 	ContextViews []string `key:"context_views" later:"views"`
 	Record       bool     `key:"record" later:"replay"`
@@ -41,7 +50,7 @@ type Job struct {
 	Keep         Duration `key:"keep" default:"90d" positive:"yes" say:"how long history is kept"`
 	Priority     string   `key:"priority" enum:"low|normal|high" later:"priorities"`
 	Bounds       Bounds   `key:"bounds" say:"of one run; what is left out is the agent's"`
-	Budget       *budget  `key:"budget" later:"budgets"`
+	Budget       budget   `key:"budget" say:"of all its runs in a day of the daemon's timezone, beside the agent's"`
 	Model        string   `key:"model" unset:"the agent's"`
 	Notify       notify   `key:"notify"`
 
@@ -54,7 +63,7 @@ type PlaybookCall struct {
 	With    map[string]any `key:"with" say:"its arguments: templates, and expressions after '= '"`
 	Save    string         `key:"save" say:"name for its result"`
 	If      string         `key:"if" say:"an expression; false skips the call"`
-	Each    any            `key:"each" say:"a list, or '= ' and an expression that gives one; the call is made for each item"`
+	Each    any            `key:"each" say:"a list, or '= ' and an expression that gives one, such as '= Files' in a batch or '= Changes.Added' with converge; the call is made for each of them, which templates and expressions know as item, and its place from 0 on as index"`
 	OnError string         `key:"on_error" enum:"fail|continue" default:"fail"`
 
 	At Position
@@ -69,17 +78,71 @@ type watch struct {
 	Path           Path     `key:"path" need:"yes"`
 	Include        []string `key:"include" say:"globs of file names" unset:"all"`
 	Exclude        []string `key:"exclude" say:"globs of file names" unset:"hidden and half-written files"`
-	Recursive      bool     `key:"recursive"`
-	Mode           string   `key:"mode" enum:"per_file|batch*|converge*" default:"per_file"`
-	Responsiveness string   `key:"responsiveness" enum:"fast|balanced|patient" default:"balanced" say:"how long a file must stay unchanged: 200ms, 1s, 3s"`
-	MaxWait        Duration `key:"max_wait" later:"batch mode"`
-	MaxFiles       int      `key:"max_files" later:"batch mode"`
-	Existing       string   `key:"existing" enum:"process|ignore" default:"process" say:"files that were there before the job"`
-	FollowSymlinks bool     `key:"follow_symlinks" later:"following links"`
-	OnSuccess      After    `key:"on_success" default:"leave"`
-	OnFailure      After    `key:"on_failure" default:"leave"`
+	Recursive      bool     `key:"recursive" say:"also what is in its folders"`
+	Mode           string   `key:"mode" enum:"per_file|batch|converge" default:"per_file" say:"per_file: a run for each file, as .File; batch: one for all that came until the folder is quiet, as .Files, .More and .Manifest; converge: one for the folder, again until it stays as it is, as .Folder, .Changes and .Round"`
+	Responsiveness string   `key:"responsiveness" enum:"fast|balanced|patient" default:"balanced" say:"how long a file must stay unchanged, and a folder quiet: 200ms, 1s, 3s"`
+	MaxWait        Duration `key:"max_wait" positive:"yes" say:"how long a folder that is never quiet is waited for; of batch and converge" unset:"30s"`
+	MaxFiles       int      `key:"max_files" positive:"yes" say:"files of one batch; what is over comes in the next" unset:"500, or as many as a playbook has calls for"`
+	Existing       string   `key:"existing" enum:"process|ignore" say:"files that were there before the job" unset:"process with per_file, else ignore"`
+	FollowSymlinks bool     `key:"follow_symlinks" say:"also links to what is in the folder"`
+	OnSuccess      After    `key:"on_success" default:"leave" say:"not of converge, which takes no files"`
+	OnFailure      After    `key:"on_failure" default:"leave" say:"not of converge, which takes no files"`
 
 	At Position
+}
+
+// The modes of a watch.
+const (
+	modePerFile  = "per_file"
+	modeBatch    = "batch"
+	modeConverge = "converge"
+)
+
+// fill gives the defaults that depend on the mode and the work of the job.
+func (w *watch) fill(j *Job) {
+	if w.Existing == "" {
+		w.Existing = "ignore"
+		if w.Mode == modePerFile {
+			w.Existing = "process"
+		}
+	}
+	if w.MaxWait == 0 && w.Mode != modePerFile {
+		w.MaxWait = Duration(30 * time.Second)
+	}
+	if w.MaxFiles == 0 && w.Mode == modeBatch {
+		w.MaxFiles = 500
+		if each, once := callsOfBatch(j.Playbook); each > 0 && j.Bounds.Calls > 0 {
+			w.MaxFiles = max(1, min(w.MaxFiles, (j.Bounds.Calls-once)/each))
+		}
+	}
+}
+
+// callsOfBatch is how many calls a playbook makes for each file of a batch, and how many
+// beside them, as far as that can be told.
+func callsOfBatch(calls []PlaybookCall) (each, once int) {
+	for _, c := range calls {
+		if overFiles(c.Each) {
+			each++
+		} else {
+			once++
+		}
+	}
+	return each, once
+}
+
+// overFiles says whether a list is made of the files of a batch.
+func overFiles(list any) bool {
+	text, ok := list.(string)
+	if !ok {
+		return false
+	}
+	tree, err := parser.Parse(strings.TrimPrefix(text, "= "))
+	if err != nil {
+		return false
+	}
+	var v identifiers
+	ast.Walk(&tree.Node, &v)
+	return slices.Contains(v.used, "Files")
 }
 
 // After is what happens to a file after its run: leave, delete, or move: FOLDER.
@@ -101,10 +164,14 @@ type retry struct {
 }
 
 type gate struct {
-	SQL     string   `key:"sql"`
-	Command []string `key:"command"`
-	HTTP    string   `key:"http"`
-	File    Path     `key:"file"`
+	SQL     string   `key:"sql" say:"gives one true value on the agent's database; knows :last_success, :last_run and :now"`
+	Command []string `key:"command" say:"a program and its arguments, without a shell, in the agent's workdir; exit 0 is true"`
+	HTTP    string   `key:"http" say:"a URL; true when a GET gives 2xx"`
+	File    Path     `key:"file" say:"a path, or a glob of files; true when something is there"`
+	Not     bool     `key:"not" say:"holds when the condition is false"`
+	Timeout Duration `key:"timeout" default:"10s" positive:"yes" say:"of this check"`
+
+	At Position
 }
 
 type expect struct {

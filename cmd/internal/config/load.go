@@ -29,12 +29,13 @@ func Load(o LoadOptions) (*Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the configuration %s: %w", o.Path, err)
 	}
-	text, err := readMain(path)
+	cfg := &Config{}
+	text, err := cfg.Sources.read(path, readMain)
 	if err != nil {
-		return nil, err
+		return cfg, err
 	}
 	d := newDecoder(o.Getenv)
-	cfg := &Config{Files: []string{path}}
+	cfg.Files = []string{path}
 	root := d.parse(path, text)
 	if root == nil {
 		return cfg, d.verdict(cfg)
@@ -62,6 +63,9 @@ func (d *decoder) complete(cfg *Config) {
 	if len(cfg.Models) == 0 {
 		d.modelOfEnvironment(cfg)
 	}
+	for i := range cfg.Models {
+		cfg.Models[i].fill()
+	}
 	bounds := map[string]Bounds{} // of agents
 	for i := range cfg.Agents {
 		a := &cfg.Agents[i]
@@ -73,6 +77,7 @@ func (d *decoder) complete(cfg *Config) {
 		}
 		d.fold(&a.Instructions, &a.InstructionsFile, fmt.Sprintf("agents[%d].instructions_file", i), cfg)
 		d.preset(reflect.ValueOf(a))
+		a.SelfScheduling.fill()
 		bounds[string(a.Name)] = a.Bounds
 	}
 	for i := range cfg.Jobs {
@@ -81,6 +86,12 @@ func (d *decoder) complete(cfg *Config) {
 		d.fold(&j.Prompt, &j.PromptFile, fmt.Sprintf("jobs[%d].prompt_file", i), cfg)
 	}
 	d.preset(reflect.ValueOf(cfg))
+	cfg.limitCost(d)
+	for i := range cfg.Jobs {
+		if j := &cfg.Jobs[i]; j.Watch != nil {
+			j.Watch.fill(j)
+		}
+	}
 }
 
 // inherit copies what is not set.
@@ -98,7 +109,7 @@ func (d *decoder) fold(into *string, file *Path, path string, cfg *Config) {
 	if *file == "" || *into != "" {
 		return
 	}
-	text, err := readPlain(string(*file))
+	text, err := cfg.Sources.read(string(*file), readPlain)
 	if err != nil {
 		d.problem(d.place(path), path, "%s", err.Error())
 		return
@@ -110,25 +121,4 @@ func (d *decoder) fold(into *string, file *Path, path string, cfg *Config) {
 		cfg.Files = append(cfg.Files, string(*file))
 	}
 	*file = ""
-}
-
-// The model that a key in the environment makes when none is configured.
-const (
-	environmentKey   = "OPENAI_API_KEY"
-	environmentModel = "gpt-5-mini"
-)
-
-func (d *decoder) modelOfEnvironment(cfg *Config) {
-	key := d.getenv(environmentKey)
-	if key == "" || d.given("models") {
-		return
-	}
-	m := Model{Name: "openai", Provider: "openai", Model: d.getenv("OPENAI_MODEL"), BaseURL: d.getenv("OPENAI_BASE_URL"), APIKey: key, At: Position{File: "$" + environmentKey}}
-	if m.Model == "" {
-		m.Model = environmentModel
-	}
-	d.preset(reflect.ValueOf(&m))
-	d.secret(m.At, "", key)
-	cfg.Models = []Model{m}
-	d.problem(d.places[""], "models", "none is configured, and %s is set: prompts go to %s at %s", environmentKey, m.Model, m.BaseURL).Warning = true
 }

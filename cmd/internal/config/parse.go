@@ -118,5 +118,7 @@ func (d *decoder) syntax(at Position, err error) {
 		p.Hint = "indent with spaces, not tabs, and quote texts that begin with @, ` or %"
 	case strings.Contains(message, "mapping values are not allowed"):
 		p.Hint = "quote texts that hold a colon and a space"
+	case strings.Contains(message, "while scanning an alias"):
+		p.Hint = `quote texts that begin with *, like schedule: "*/5 * * * *"`
 	}
 }

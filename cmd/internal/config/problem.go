@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/agnivade/levenshtein"
@@ -25,7 +27,8 @@ type Problem struct {
 	File    string `json:"file"`
 	Line    int    `json:"line"`
 	Column  int    `json:"column"`
-	Path    string `json:"path"` // jobs[1].watch.path
+	Path    string `json:"path"`           // jobs[1].watch.path
+	Name    string `json:"name,omitempty"` // of the job, agent, model or channel that Path is in
 	Message string `json:"message"`
 	Hint    string `json:"hint,omitempty"`
 	Warning bool   `json:"warning"`
@@ -38,6 +41,9 @@ func (p Problem) String() string {
 		fmt.Fprintf(&out, ":%d:%d", p.Line, p.Column)
 	}
 	out.WriteString(": ")
+	if p.Name != "" {
+		out.WriteString(p.Name + ": ")
+	}
 	if p.Path != "" {
 		out.WriteString(p.Path + ": ")
 	}
@@ -84,6 +90,7 @@ func (d *decoder) verdict(cfg *Config) error {
 	seen := map[place]bool{}
 	var wrong, doubtful []Problem
 	for _, p := range d.problems {
+		p.Name = cfg.nameAt(p.Path)
 		key := place{Position{p.File, p.Line, p.Column}, p.Message}
 		if seen[key] {
 			continue // what many jobs have of defaults: or of an alias is wrong once
@@ -108,6 +115,44 @@ func (d *decoder) verdict(cfg *Config) error {
 		return nil
 	}
 	return &Errors{wrong}
+}
+
+// listed is the list that a path begins in, and the place in it.
+var listed = regexp.MustCompile(`^(models|agents|jobs|notifications)\[(\d+)\]\.`)
+
+// nameAt is the name of what a path leads into, "" when it has none that could be read.
+func (c *Config) nameAt(path string) string {
+	m := listed.FindStringSubmatch(path)
+	if m == nil || path == m[0]+"name" {
+		return ""
+	}
+	i, err := strconv.Atoi(m[2])
+	if err != nil {
+		return ""
+	}
+	var names []Name
+	switch m[1] {
+	case "models":
+		names = namesOf(c.Models, func(m Model) Name { return m.Name })
+	case "agents":
+		names = namesOf(c.Agents, func(a Agent) Name { return a.Name })
+	case "jobs":
+		names = namesOf(c.Jobs, func(j Job) Name { return j.Name })
+	default:
+		names = namesOf(c.Notifications, func(n Notification) Name { return n.Name })
+	}
+	if i >= len(names) || !nameForm.MatchString(string(names[i])) {
+		return ""
+	}
+	return string(names[i])
+}
+
+func namesOf[T any](list []T, name func(T) Name) []Name {
+	out := make([]Name, len(list))
+	for i, v := range list {
+		out[i] = name(v)
+	}
+	return out
 }
 
 // nearest proposes the known word that a wrong one was probably meant as.

@@ -100,6 +100,9 @@ func describeScalar(t reflect.Type, f field) schema {
 	case reflect.Int, reflect.Int64:
 		return orVariable(schema{"type": "integer", "minimum": lowest})
 	case reflect.Float64:
+		if f.positive {
+			return orVariable(schema{"type": "number", "exclusiveMinimum": 0})
+		}
 		return orVariable(schema{"type": "number", "minimum": 0})
 	}
 	if f.enum == "" {

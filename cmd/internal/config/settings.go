@@ -13,13 +13,15 @@ type Config struct {
 	Skills        *skills        `key:"skills" later:"skills"`
 	Engine        *engine        `key:"engine" later:"the PostgreSQL engine"`
 	Defaults      *Job           `key:"defaults" say:"what every job has unless it says otherwise"`
-	Models        []Model        `key:"models" say:"the first is the default; with none, OPENAI_API_KEY in the environment makes one"`
+	Models        []Model        `key:"models" say:"the first is the default; with none, a key in the environment makes one: ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY"`
 	Agents        []Agent        `key:"agents"`
 	Jobs          []Job          `key:"jobs"`
 	Notifications []Notification `key:"notifications" say:"channels; desktop exists without being named"`
 
-	// Files that were read, the main one first: a change of any changes the configuration.
+	// Files that were read, the main one first.
 	Files []string
+	// Sources are what the configuration was read from: a change of any changes it.
+	Sources Sources
 	// Warnings are what looks wrong and is not.
 	Warnings []Problem
 	secrets  []string
@@ -28,8 +30,8 @@ type Config struct {
 type limits struct {
 	Runs          int      `key:"runs" default:"4" positive:"yes" env:"yes" say:"runs at once"`
 	RunsPerAgent  int      `key:"runs_per_agent" default:"1" positive:"yes" env:"yes" say:"runs of one agent at once"`
-	CostUSDPerDay *float64 `key:"cost_usd_per_day" later:"cost limits"`
-	TokensPerDay  *int64   `key:"tokens_per_day" later:"daily token limits"`
+	CostUSDPerDay float64  `key:"cost_usd_per_day" positive:"yes" say:"what models may cost in a day of timezone" unset:"5 when a model has a price"`
+	TokensPerDay  int64    `key:"tokens_per_day" positive:"yes" say:"tokens of all models in a day of timezone" unset:"no limit"`
 	Drain         Duration `key:"drain" default:"30s" positive:"yes" env:"yes" say:"how long running jobs may finish when the daemon stops"`
 }
 
@@ -60,16 +62,16 @@ type engine struct {
 // Model is a way to reach a language model.
 type Model struct {
 	Name          Name              `key:"name" need:"yes"`
-	Provider      string            `key:"provider" need:"yes" enum:"openai|anthropic*|gemini*|ollama*|replay*" say:"openai is any OpenAI-compatible server"`
+	Provider      string            `key:"provider" need:"yes" enum:"openai|anthropic|gemini|ollama|replay*" say:"openai is any OpenAI-compatible server"`
 	Model         string            `key:"model" need:"yes" say:"as the server calls it"`
-	BaseURL       string            `key:"base_url" default:"https://api.openai.com/v1" say:"with its /v1"`
+	BaseURL       string            `key:"base_url" unset:"where the provider is; ollama: on this machine" say:"of openai with its /v1, of the others without"`
 	APIKey        string            `key:"api_key" secret:"yes" say:"use ${NAME} to take it from the environment"`
 	Fallback      string            `key:"fallback" later:"fallback models"`
-	ContextWindow int               `key:"context_window" positive:"yes" say:"tokens"`
+	ContextWindow int               `key:"context_window" positive:"yes" say:"tokens; ollama makes room in memory for so many" unset:"what is known of the model; of ollama 8192"`
 	MaxOutput     int               `key:"max_output" positive:"yes" say:"tokens of one answer"`
-	Price         *price            `key:"price" later:"cost limits"`
+	Price         *price            `key:"price" say:"USD per million tokens" unset:"what is known of the model; nothing on this machine"`
 	Timeout       Duration          `key:"timeout" default:"10m" positive:"yes" say:"of one answer"`
-	Idle          Duration          `key:"idle" default:"2m" positive:"yes" say:"without a byte of the answer"`
+	Idle          Duration          `key:"idle" default:"2m" positive:"yes" say:"without a byte of the answer; of ollama 4m, since it loads the model first"`
 	Temperature   *float64          `key:"temperature"`
 	Headers       map[string]string `key:"headers" say:"sent with each request"`
 
@@ -77,9 +79,9 @@ type Model struct {
 }
 
 type price struct {
-	Input       float64 `key:"input"`
-	Output      float64 `key:"output"`
-	CachedInput float64 `key:"cached_input"`
+	Input       float64  `key:"input" need:"yes"`
+	Output      float64  `key:"output" need:"yes"`
+	CachedInput *float64 `key:"cached_input" say:"of input that the provider has read before" unset:"as input"`
 }
 
 // Agent is a named worker.
@@ -91,10 +93,10 @@ type Agent struct {
 	InstructionsFile Path            `key:"instructions_file" say:"read when the configuration is, into instructions"`
 	Workdir          Path            `key:"workdir" unset:"HOME/agents/NAME/work" say:"root of the file tools"`
 	Database         database        `key:"database"`
-	SelfScheduling   *selfScheduling `key:"self_scheduling" later:"self-scheduling"`
+	SelfScheduling   *selfScheduling `key:"self_scheduling" say:"lets the agent plan its own next run, within the limits of a mode" unset:"off"`
 	Skills           []string        `key:"skills" later:"skills"`
 	SkillAccess      string          `key:"skill_access" enum:"global_discovery|preloaded_only|none" later:"skills"`
-	Loop             string          `key:"loop" enum:"tools|phased*" default:"tools"`
+	Loop             string          `key:"loop" enum:"tools|phased" say:"how prompts are done: by calling tools, or in phases (plan, act, verify, reflect) with a working memory, in at most 20 steps" default:"tools"`
 	Tools            toolFilter      `key:"tools"`
 	Grants           grants          `key:"grants"`
 	OnDenied         string          `key:"on_denied" enum:"park|fail|continue" later:"approvals"`
@@ -102,7 +104,7 @@ type Agent struct {
 	Sandbox          string          `key:"sandbox" enum:"off" later:"the shell"`
 	Reason           string          `key:"reason" later:"the shell"`
 	Bounds           Bounds          `key:"bounds" say:"of one run"`
-	Budget           *budget         `key:"budget" later:"budgets"`
+	Budget           budget          `key:"budget" say:"of all its runs in a day of the daemon's timezone"`
 
 	At Position
 }
@@ -110,16 +112,6 @@ type Agent struct {
 type database struct {
 	Enabled *bool `key:"enabled" default:"true"`
 	Quota   Size  `key:"quota" default:"100MiB" positive:"yes"`
-}
-
-type selfScheduling struct {
-	Enabled     bool     `key:"enabled"`
-	Mode        string   `key:"mode" enum:"ambient|reactive|project|manual"`
-	Horizon     Duration `key:"horizon"`
-	MinInterval Duration `key:"min_interval"`
-	DailyCap    int      `key:"daily_cap"`
-	QuietHours  string   `key:"quiet_hours"`
-	Days        []string `key:"days"`
 }
 
 type toolFilter struct {
@@ -157,13 +149,13 @@ type Bounds struct {
 	Wall    Duration `key:"wall" default:"10m" positive:"yes" say:"time in all"`
 	Idle    Duration `key:"idle" default:"5m" positive:"yes" say:"time without an event of the model or the end of a call"`
 	Tokens  int64    `key:"tokens" positive:"yes" unset:"no limit"`
-	CostUSD *float64 `key:"cost_usd" later:"cost limits"`
+	CostUSD float64  `key:"cost_usd" positive:"yes" say:"what its model may cost" unset:"no limit"`
 	Output  Size     `key:"output" default:"1MiB" positive:"yes" say:"what the model may write"`
 }
 
 type budget struct {
-	CostUSDPerDay float64 `key:"cost_usd_per_day"`
-	TokensPerDay  int64   `key:"tokens_per_day"`
+	CostUSDPerDay float64 `key:"cost_usd_per_day" positive:"yes" unset:"no limit"`
+	TokensPerDay  int64   `key:"tokens_per_day" positive:"yes" unset:"no limit"`
 }
 
 // Notification is a channel.

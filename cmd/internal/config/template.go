@@ -18,14 +18,34 @@ var everyRun = []string{"Job", "Agent", "Run", "Attempt", "Scheduled", "LastSucc
 // fileFields are what .File has.
 var fileFields = []string{"Path", "Name", "Size", "Hash", "ModTime"}
 
-// laterNames are known, and what they come with.
-var laterNames = map[string]string{"Files": "batch mode", "Changes": "batch mode", "Body": "webhooks"}
+// changesFields are what .Changes has.
+var changesFields = []string{"Added", "Removed", "Modified", "More"}
 
-// scope is what the runs of a job can name; only a watch gives them a file.
+// manifest is the one name that is gone when a run has ended.
+const manifest = "Manifest"
+
+// watchNames are what the runs of a watch have as well, by its mode.
+var watchNames = map[string][]string{
+	modePerFile:  {"File"},
+	modeBatch:    {"Files", "More", manifest},
+	modeConverge: {"Folder", "Changes", "Round"},
+}
+
+// laterNames are known, and what they come with.
+var laterNames = map[string]string{"Body": "webhooks"}
+
+// scope is what the runs of a job can name. In a mode that there is not, which has been
+// said, it is everything.
 func scope(j *Job) []string {
 	names := slices.Clone(everyRun)
-	if j.Watch != nil {
-		names = append(names, "File")
+	if j.Watch == nil {
+		return names
+	}
+	if own, ok := watchNames[j.Watch.Mode]; ok {
+		return append(names, own...)
+	}
+	for _, mode := range []string{modePerFile, modeBatch, modeConverge} {
+		names = append(names, watchNames[mode]...)
 	}
 	return names
 }
@@ -51,24 +71,60 @@ func (c *checker) fields(path, text string, names []string) {
 	var found [][]string
 	walk(t.Root, true, func(field []string) { found = append(found, field) })
 	for _, field := range found {
-		switch {
-		case !slices.Contains(names, field[0]):
+		if !slices.Contains(names, field[0]) {
 			c.noName(path, field[0], names)
-		case field[0] == "File" && len(field) > 1 && !slices.Contains(fileFields, field[1]):
-			c.bad(path, "%s", Nearest("field of .File", field[1], fileFields))
+		} else if len(field) > 1 {
+			c.part(path, field[0], field[1])
 		}
 	}
 }
 
-func (c *checker) noName(path, name string, names []string) {
+// part checks what is taken of a value, where that is known.
+func (c *checker) part(path, name, part string) {
+	var has []string
 	switch {
-	case name == "File":
+	case name == "File" && c.mode == modePerFile:
+		has = fileFields
+	case name == "Changes" && c.mode == modeConverge:
+		has = changesFields
+	case name == "item":
+		has = c.item
+	case name == "Files" && c.mode == modeBatch:
+		c.bad(path, "Files is a list, of which %q cannot be taken", part).Hint = `take each of them: {{ range .Files }}{{ .Path }}{{ end }}; or in a playbook each: "= Files", and {{ .item.Path }}`
+	}
+	if has != nil && !slices.Contains(has, part) {
+		c.bad(path, "%s", Nearest("field of ."+name, part, has))
+	}
+}
+
+func (c *checker) noName(path, name string, names []string) {
+	switch mode := modeOf(name); {
+	case name == manifest && c.mode == modeBatch:
+		c.bad(path, "the manifest is removed when a run has ended; .Files tells what was in it")
+	case mode == modePerFile && c.mode == "":
 		c.bad(path, "only a run that a watch started has a File, and this job has no watch")
+	case mode == modePerFile && c.mode == modeBatch:
+		c.bad(path, "a run of a batch has many files: Files, not File").Hint = `in a playbook each: "= Files" makes the call for each of them, with {{ .item.Path }}; in a prompt: {{ range .Files }}{{ .Path }}{{ end }}`
+	case mode != "" && c.mode == "":
+		c.bad(path, "only a run of a watch with mode: %s has %s, and this job has no watch", mode, name)
+	case mode != "":
+		own := watchNames[c.mode]
+		c.bad(path, "only a run of a watch with mode: %s has %s, and the mode is %s", mode, name, c.mode).Hint = "this one has " + strings.Join(own, ", ")
 	case laterNames[name] != "":
 		c.bad(path, "%s is not available in this version (%s)", name, laterNames[name])
 	default:
 		c.bad(path, "%s", Nearest("value", name, names))
 	}
+}
+
+// modeOf is the mode whose runs have a name, "" when it is none of theirs.
+func modeOf(name string) string {
+	for mode, names := range watchNames {
+		if slices.Contains(names, name) {
+			return mode
+		}
+	}
+	return ""
 }
 
 // walk calls found with every field that a template takes from its data. Inside range and
@@ -131,6 +187,11 @@ func (c *checker) expression(path, text string, names []string) {
 	}
 	var v identifiers
 	ast.Walk(&tree.Node, &v)
+	for _, m := range v.parts {
+		if slices.Contains(names, m[0]) && !slices.Contains(v.declared, m[0]) {
+			c.part(path, m[0], m[1])
+		}
+	}
 	for _, name := range v.used {
 		if name != "$env" && !slices.Contains(names, name) && !slices.Contains(v.declared, name) {
 			c.noName(path, name, names)
@@ -138,14 +199,23 @@ func (c *checker) expression(path, text string, names []string) {
 	}
 }
 
-// identifiers collects the names in an expression.
-type identifiers struct{ used, declared []string }
+// identifiers collects the names in an expression, and what is taken of them.
+type identifiers struct {
+	used, declared []string
+	parts          [][2]string
+}
 
 // Visit implements ast.Visitor.
 func (v *identifiers) Visit(n *ast.Node) {
 	switch n := (*n).(type) {
 	case *ast.IdentifierNode:
 		v.used = append(v.used, n.Value)
+	case *ast.MemberNode:
+		name, named := n.Node.(*ast.IdentifierNode)
+		part, constant := n.Property.(*ast.StringNode)
+		if named && constant {
+			v.parts = append(v.parts, [2]string{name.Value, part.Value})
+		}
 	case *ast.VariableDeclaratorNode:
 		v.declared = append(v.declared, n.Name)
 	}

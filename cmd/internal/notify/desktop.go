@@ -6,6 +6,7 @@ import (
 	"os"
 	"runtime"
 	"strings"
+	"sync"
 	"unicode"
 
 	"github.com/gen2brain/beeep"
@@ -16,9 +17,13 @@ import (
 // maxText is how much of a text is shown, in runes.
 const maxText = 1000
 
+// nameSender says what the desktop calls the sender. The library keeps that in a variable of
+// its package, which a reload of the configuration must not write while a notice is sent.
+var nameSender = sync.OnceFunc(func() { beeep.AppName = "rouse" })
+
 // Desktop shows notices on the desktop of the user who runs the daemon.
 func Desktop() Channel {
-	beeep.AppName = "rouse" // what the desktop calls the sender
+	nameSender()
 	return desktop{getenv: os.Getenv}
 }
 

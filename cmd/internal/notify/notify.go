@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"strings"
 	"sync"
 	"time"
@@ -48,13 +49,13 @@ type Options struct {
 
 // Notifier delivers the outbox.
 type Notifier struct {
-	ledger   *ledger.Ledger
-	channels map[string]Channel
-	log      *slog.Logger
-	back     chan struct{} // capacity 1: a channel may be back
+	ledger *ledger.Ledger
+	log    *slog.Logger
+	back   chan struct{} // capacity 1: a channel may be back
 
-	mu   sync.Mutex
-	away map[string]bool // channels that could not be reached when last tried
+	mu       sync.Mutex
+	channels map[string]Channel // never written to, but replaced
+	away     map[string]bool    // channels that could not be reached when last tried
 }
 
 // New checks the options.
@@ -68,6 +69,20 @@ func New(o Options) (*Notifier, error) {
 	n := &Notifier{ledger: o.Ledger, channels: o.Channels, log: o.Logger, back: make(chan struct{}, 1), away: map[string]bool{}}
 	n.recall() // the session may be another than that of the last process
 	return n, nil
+}
+
+// SetChannels replaces the channels.
+func (n *Notifier) SetChannels(channels map[string]Channel) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.channels = channels
+	maps.DeleteFunc(n.away, func(name string, _ bool) bool { return channels[name] == nil })
+}
+
+func (n *Notifier) named() map[string]Channel {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.channels
 }
 
 // reached notes that a channel works, or that it cannot be reached. When it is back, what
@@ -182,7 +197,7 @@ func (n *Notifier) each(ctx context.Context, notices []ledger.Notice) error {
 
 // one tries one notice and records how it went; sent is what came of it.
 func (n *Notifier) one(ctx context.Context, notice ledger.Notice) (sent, err error) {
-	if channel, ok := n.channels[notice.Channel]; ok {
+	if channel, ok := n.named()[notice.Channel]; ok {
 		sent = send(ctx, channel, notice)
 	} else {
 		sent = fmt.Errorf("there is no channel %q in the configuration any more", notice.Channel)
@@ -239,7 +254,7 @@ func within(ctx context.Context, do func(context.Context) error) error {
 // Send sends one text at once, past the outbox. When it arrives, what waits for the same
 // channel is tried again.
 func (n *Notifier) Send(ctx context.Context, channel, title, body string) error {
-	c, ok := n.channels[channel]
+	c, ok := n.named()[channel]
 	if !ok {
 		return fmt.Errorf("there is no channel %q", channel)
 	}
@@ -253,7 +268,7 @@ func (n *Notifier) Send(ctx context.Context, channel, title, body string) error 
 // Check says of each channel why nothing could be sent, nil when it could.
 func (n *Notifier) Check(ctx context.Context) map[string]error {
 	out := map[string]error{}
-	for name, c := range n.channels {
+	for name, c := range n.named() {
 		out[name] = within(ctx, c.Check)
 	}
 	return out

@@ -269,6 +269,32 @@ func TestStartTriesWhatWaits(t *testing.T) {
 	}
 }
 
+// Channels that are replaced while it runs: each notice goes where its channel is now, and
+// one whose channel is gone says so.
+func TestSetChannels(t *testing.T) {
+	old, fresh := &post{}, &post{}
+	inBubbleWith(t, Options{Channels: map[string]Channel{"ops": old}}, func(t *testing.T, l *ledger.Ledger, n *Notifier) {
+		tell := func(channel, title string) {
+			if err := l.AppendNotices(t.Context(), ledger.Notice{Channel: channel, Title: title}); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+		}
+		tell("ops", "one")
+		n.SetChannels(map[string]Channel{"ops": fresh, "team": fresh})
+		tell("ops", "two")
+		tell("team", "three")
+		n.SetChannels(map[string]Channel{"team": fresh})
+		tell("ops", "four")
+		if one, two := old.titles(), fresh.titles(); !slices.Equal(one, []string{"one"}) || !slices.Equal(two, []string{"two", "three"}) {
+			t.Errorf("before %v, after %v", one, two)
+		}
+		if rest, err := l.Undelivered(t.Context(), 10); err != nil || len(rest) != 1 || !strings.Contains(rest[0].Error, `no channel "ops"`) {
+			t.Errorf("%+v (%v)", rest, err)
+		}
+	})
+}
+
 func TestHeadless(t *testing.T) {
 	d := desktop{getenv: func(string) string { return "" }}
 	if err := d.Send(t.Context(), ledger.Notice{Title: "x"}); err != nil && !errors.Is(err, ErrAway) {

@@ -12,7 +12,8 @@ import (
 const eventPage = 500
 
 // events streams the record as JSON lines: what there is, and with follow=true what
-// comes, until the reader leaves or the one run that was asked for has finished.
+// comes, until the reader leaves or the one run that was asked for has finished, or waits
+// for a person.
 func (s *server) events(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	f := ledger.EventFilter{Job: q.Get("job"), Limit: eventPage}
@@ -75,5 +76,5 @@ func (s *server) stream(w http.ResponseWriter, r *http.Request, f ledger.EventFi
 // earlier attempt.
 func (s *server) finished(r *http.Request, id int64) bool {
 	run, err := s.ledger.Run(r.Context(), id)
-	return err == nil && run.State == ledger.StateFinished
+	return err == nil && (run.State == ledger.StateFinished || run.WaitingFor == ledger.WaitInput)
 }

@@ -78,7 +78,7 @@ func newSteps(steps []ledger.Step, calls []ledger.Call) []Step {
 		if its == nil {
 			its = []Call{}
 		}
-		out = append(out, Step{Step: st.Number, Attempt: st.Attempt, Text: st.Text, Calls: its, Notices: notices})
+		out = append(out, Step{Step: st.Number, Attempt: st.Attempt, Text: st.Text, Calls: its, Notices: notices, CostUSD: float64(st.Usage.CostMicroUSD) / 1e6})
 	}
 	return out
 }
@@ -104,7 +104,7 @@ func newCall(c ledger.Call) Call {
 	if len(c.Envelope) == 0 {
 		c.Envelope = json.RawMessage("null")
 	}
-	out := Call{Tool: c.Tool, Args: object(c.Args), OK: envelope.OK, Kind: envelope.Kind, State: c.State, Result: result, Envelope: c.Envelope, StartedAt: Time{c.StartedAt}}
+	out := Call{Tool: c.Tool, Args: object(c.Args), OK: envelope.OK, Kind: envelope.Kind, State: c.State, Result: result, Envelope: c.Envelope, StartedAt: Time{c.StartedAt}, Deduped: c.State == ledger.CallDeduped}
 	if !c.FinishedAt.IsZero() {
 		out.DurationMS = c.FinishedAt.Sub(c.StartedAt).Milliseconds()
 	}

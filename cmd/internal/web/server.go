@@ -24,6 +24,7 @@ const (
 // Engine is what stands behind the API beside the ledger: the daemon, or a command that
 // holds the home by itself. Its errors are *Error where the request was wrong.
 type Engine interface {
+	TimeEngine
 	Status(ctx context.Context) (Status, error)
 	Jobs(ctx context.Context) ([]Job, error)
 	// Next lists the next n occurrences of a job, or of every job when it is "".
@@ -34,7 +35,11 @@ type Engine interface {
 	Known(job, agent string) error
 	// Database lends an agent's database until release is called.
 	Database(ctx context.Context, agent string) (db *agentdb.DB, release func(), err error)
+	// Budget says what models took today.
+	Budget(ctx context.Context) (Budget, error)
 	Doctor(ctx context.Context) ([]Check, error)
+	// Reload reads the configuration again and puts it into force.
+	Reload(ctx context.Context) (Reload, error)
 	// Notify sends a text to a channel at once.
 	Notify(ctx context.Context, channel, text string) error
 }
@@ -65,17 +70,23 @@ func NewHandler(o Options) (http.Handler, error) {
 	mux.Handle("GET /v1/status", s.answer(s.status))
 	mux.Handle("GET /v1/jobs", s.answer(s.jobs))
 	mux.Handle("GET /v1/next", s.answer(s.next))
+	mux.Handle("GET /v1/state", s.answer(s.state))
+	mux.Handle("GET /v1/budget", s.answer(s.budget))
 	mux.Handle("GET /v1/doctor", s.answer(s.doctor))
+	mux.Handle("POST /v1/reload", s.answer(s.reload))
 	mux.Handle("POST /v1/notices", s.answer(s.notify))
 	mux.Handle("GET /v1/runs", s.answer(s.runs))
 	mux.Handle("POST /v1/runs", s.answer(s.fire))
 	mux.Handle("GET /v1/runs/{id}", s.answer(s.run))
 	mux.Handle("POST /v1/runs/{id}/cancel", s.answer(s.cancel))
 	mux.Handle("POST /v1/runs/{id}/retry", s.answer(s.retry))
+	mux.Handle("GET /v1/inbox", s.answer(s.inbox))
+	mux.Handle("POST /v1/inbox/{id}/answer", s.answer(s.answerItem))
 	mux.HandleFunc("GET /v1/events", s.events)
 	mux.Handle("GET /v1/agents/{agent}/schema", s.answer(s.schema))
 	mux.Handle("POST /v1/agents/{agent}/query", s.answer(s.query))
 	mux.Handle("POST /v1/agents/{agent}/import", s.answer(s.importFile))
+	s.timeRoutes(mux)
 	mux.Handle("/", s.answer(func(r *http.Request) (any, error) {
 		return nil, &Error{Status: http.StatusNotFound, Message: fmt.Sprintf("this rouse has no %s %s; is it of the same version as the command?", r.Method, r.URL.Path)}
 	}))
@@ -169,6 +180,8 @@ func (s *server) next(r *http.Request) (any, error) {
 }
 
 func (s *server) doctor(r *http.Request) (any, error) { return s.engine.Doctor(r.Context()) }
+
+func (s *server) reload(r *http.Request) (any, error) { return s.engine.Reload(r.Context()) }
 
 func (s *server) notify(r *http.Request) (any, error) {
 	var in Notify

@@ -36,6 +36,35 @@ type Status struct {
 	Queued    int    `json:"queued"`
 	Running   int    `json:"running"`
 	Waiting   int    `json:"waiting"`
+	// The configuration in force was read at ConfigAt. What is on disk is not in force while
+	// there are problems; and what it says of ConfigRestart is not until a restart.
+	ConfigAt       Time      `json:"config_at"`
+	ConfigProblems []Problem `json:"config_problems"`
+	ConfigRestart  []string  `json:"config_restart"`
+}
+
+// Problem is one thing that is wrong with a configuration.
+type Problem struct {
+	File    string `json:"file"`
+	Line    int    `json:"line"`
+	Column  int    `json:"column"`
+	Path    string `json:"path"`
+	Name    string `json:"name,omitempty"`
+	Message string `json:"message"`
+	Hint    string `json:"hint,omitempty"`
+	Warning bool   `json:"warning"`
+}
+
+// Reload is what became of reading the configuration again: either problems, and nothing
+// has changed, or the jobs and other things that are not what they were.
+type Reload struct {
+	OK       bool      `json:"ok"`
+	Problems []Problem `json:"problems"`
+	Added    []string  `json:"added"`
+	Changed  []string  `json:"changed"`
+	Removed  []string  `json:"removed"`
+	Others   []string  `json:"others"`
+	Restart  []string  `json:"restart"`
 }
 
 // Run is a run as `rouse runs --json` prints it.
@@ -91,6 +120,7 @@ type Step struct {
 	Text    string   `json:"text"`
 	Calls   []Call   `json:"calls"`
 	Notices []string `json:"notices"`
+	CostUSD float64  `json:"cost_usd"`
 }
 
 // Call is one tool invocation. Result is the envelope's result, or its message.
@@ -129,12 +159,29 @@ type Job struct {
 	LastOutcome string   `json:"last_outcome"`
 	LastAt      Time     `json:"last_at"`
 	Paused      bool     `json:"paused"`
-	Problem     string   `json:"problem"`
+	// PausedUntil is null when the job stays paused until somebody resumes it.
+	PausedUntil Time   `json:"paused_until"`
+	PausedWhy   string `json:"paused_reason"`
+	Problem     string `json:"problem"`
+	Watch       *Watch `json:"watch"` // null without one
 }
 
-// Occurrence is one coming or past instant of a job.
+// Watch is the watch of a job. What it is doing is known only while a daemon runs.
+type Watch struct {
+	Path      string `json:"path"`
+	Mode      string `json:"mode"`
+	State     string `json:"state"`
+	Waiting   int    `json:"waiting"` // files
+	Round     int    `json:"round"`   // of converge
+	Rescanned Time   `json:"rescanned"`
+	Degraded  string `json:"degraded"`
+	Problem   string `json:"problem"`
+}
+
+// Occurrence is one coming instant of a job, or a wake that an agent planned.
 type Occurrence struct {
 	Job      string `json:"job"`
+	Agent    string `json:"agent,omitempty"`
 	Source   string `json:"source"`
 	Nominal  Time   `json:"nominal"`
 	Actual   Time   `json:"actual"`

@@ -1,0 +1,213 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"rouse/agent/loop"
+	"rouse/agent/model"
+	"rouse/agentdb/ledger"
+)
+
+// warnAt is how much of a day's budget is used when its owner is told, in percent.
+const warnAt = 80
+
+// budget keeps what one attempt takes within the bounds of its run and the budgets of its
+// day. It satisfies loop.Budget.
+type budget struct {
+	runner  *Runner
+	attempt ledger.Attempt
+	task    task
+	job     string // whose budget it is, "" for none
+	price   model.Price
+	bounds  loop.Bounds // what is left of the run's
+	zone    *time.Location
+	// skips: the run has not begun, and nobody but the clock asked for it.
+	skips bool
+
+	tokens, cost int64 // that the attempt took
+	most         map[int64]model.Usage
+}
+
+func (r *Runner) newBudget(run ledger.Run, a ledger.Attempt, t task, left loop.Bounds, fresh bool) *budget {
+	b := &budget{runner: r, attempt: a, task: t, job: run.Job, price: t.model.Price, bounds: left, zone: t.zone, most: map[int64]model.Usage{},
+		skips: fresh && (run.Trigger == ledger.TriggerSchedule || run.Trigger == ledger.TriggerSelf)}
+	if t.begun != nil {
+		b.job = t.begun.Name // a wake spends what its job may spend
+	}
+	if b.zone == nil {
+		b.zone = time.UTC
+	}
+	return b
+}
+
+// exceeded ends a run that has no room for another turn.
+type exceeded struct{ outcome, reason string }
+
+func (e *exceeded) Error() string   { return e.reason }
+func (e *exceeded) Outcome() string { return e.outcome }
+
+func exceed(format string, args ...any) error {
+	return &exceeded{string(ledger.OutcomeBudget), fmt.Sprintf(format, args...)}
+}
+
+// Reserve implements loop.Budget.
+func (b *budget) Reserve(ctx context.Context, step int, most model.Usage) (int64, error) {
+	cost, n := b.price.Cost(most), most.Input+most.Output
+	if limit := b.bounds.CostMicroUSD; limit > 0 && cost > 0 && b.cost+cost > limit {
+		return 0, exceed("the next turn may cost %s, and %s are left of the run's cost_usd (bounds)%s", usd(cost), usd(max(limit-b.cost, 0)), b.hint())
+	}
+	if limit := b.bounds.Tokens; limit > 0 && b.tokens+n > limit {
+		return 0, exceed("the next turn may take %d tokens, and %d are left of the run's tokens (bounds)%s", n, max(limit-b.tokens, 0), b.hint())
+	}
+	day := ledger.DayOf(time.Now(), b.zone)
+	job := b.task.job.Budget
+	if b.task.begun != nil {
+		job = b.task.begun.Budget
+	}
+	id, full, err := b.runner.ledger.Reserve(ctx, b.attempt, ledger.Reservation{
+		Step: step, Day: day.Name, Agent: b.task.agent.Name, Job: b.job, Usage: ledger.Usage{TokensIn: most.Input, TokensOut: most.Output, CostMicroUSD: cost},
+		OfDaemon: ledger.Limit(b.task.budget), OfAgent: ledger.Limit(b.task.agent.Budget), OfJob: ledger.Limit(job),
+	})
+	switch {
+	case err != nil:
+		return 0, err
+	case full == nil:
+		b.skips = false
+		b.most[id] = most
+		return id, nil
+	}
+	refusal := &exceeded{string(ledger.OutcomeBudget), fullDay(*full, day, n, cost)}
+	if b.skips {
+		refusal.outcome = string(ledger.OutcomeSkipped)
+	}
+	return 0, refusal
+}
+
+// Settle implements loop.Budget.
+func (b *budget) Settle(ctx context.Context, id int64, used *model.Usage) (model.Usage, int64, error) {
+	took := b.most[id]
+	delete(b.most, id)
+	if used != nil {
+		took = used.Sane()
+	}
+	cost := b.price.Cost(took)
+	b.tokens, b.cost = b.tokens+took.Input+took.Output, b.cost+cost
+	sums, err := b.runner.ledger.Settle(ctx, id, ledger.Usage{TokensIn: took.Input, TokensOut: took.Output, TokensCached: took.Cached, CostMicroUSD: cost})
+	if err != nil {
+		return took, cost, err
+	}
+	return took, cost, b.warn(ctx, sums)
+}
+
+// hint says how a turn is reserved for less.
+func (b *budget) hint() string {
+	if b.task.model.MaxOutput > 0 {
+		return ""
+	}
+	return "; with max_output on the model less is set aside for an answer"
+}
+
+// limit is the budget that a sum is held against.
+func (b *budget) limit(s ledger.Spending) Budget {
+	switch {
+	case s.Scope == ledger.ScopeDaemon:
+		return b.task.budget
+	case s.Scope == ledger.ScopeAgent:
+		return b.task.agent.Budget
+	case b.task.begun != nil:
+		return b.task.begun.Budget
+	}
+	return b.task.job.Budget
+}
+
+// warn tells once a day of each budget that most of it is used.
+func (b *budget) warn(ctx context.Context, sums []ledger.Spending) error {
+	for _, s := range sums {
+		limit := b.limit(s)
+		text := ""
+		switch {
+		case mostOf(s.CostMicroUSD, limit.CostMicroUSD):
+			text = fmt.Sprintf("%s of %s", usd(s.CostMicroUSD), usd(limit.CostMicroUSD))
+		case mostOf(s.Tokens, limit.Tokens):
+			text = fmt.Sprintf("%d of %d tokens", s.Tokens, limit.Tokens)
+		default:
+			continue
+		}
+		key := fmt.Sprintf("budget:%s:%s:%s", s.Day, s.Scope, s.Name)
+		if _, told := b.runner.told.LoadOrStore(key, true); told {
+			continue
+		}
+		b.runner.told.Range(func(k, _ any) bool {
+			if old, ok := k.(string); ok && !strings.HasPrefix(old, "budget:"+s.Day) {
+				b.runner.told.Delete(k)
+			}
+			return true
+		})
+		channels := b.task.channels[:min(len(b.task.channels), 1)]
+		if s.Scope == ledger.ScopeJob {
+			job := b.task.job
+			if b.task.begun != nil {
+				job = *b.task.begun
+			}
+			if len(job.Notify.Channels) > 0 {
+				channels = job.Notify.Channels
+			}
+		}
+		ends := ledger.DayOf(time.Now(), b.zone).Ends.In(b.zone)
+		for _, channel := range channels {
+			if err := b.runner.ledger.AppendNotices(ctx, ledger.Notice{
+				Run: b.attempt.Run, Job: b.job, Agent: b.task.agent.Name, Channel: channel, Key: key + ":" + channel,
+				Title: fmt.Sprintf("%s: %d %% of the day's budget is used", owner(s), warnAt),
+				Body:  fmt.Sprintf("%s are used; the day ends at %s\nrouse budget", text, ends.Format("15:04 MST")),
+			}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// mostOf says whether so much is used of a limit that its owner wants to know.
+func mostOf(used, limit int64) bool {
+	return limit > 0 && float64(used)*100 >= float64(limit)*warnAt
+}
+
+// owner names whose budget it is.
+func owner(s ledger.Spending) string {
+	if s.Scope == ledger.ScopeDaemon {
+		return "rouse"
+	}
+	return s.Scope + " " + s.Name
+}
+
+// fullDay says which budget has no room, how much of it is used, and when there is more.
+func fullDay(f ledger.Full, day ledger.Day, tokens, cost int64) string {
+	whose, key := owner(f.Spending), "budget"
+	if f.Scope == ledger.ScopeDaemon {
+		whose, key = "the daemon", "limits"
+	}
+	used, reserved, limit, wanted, name := fmt.Sprint(f.Tokens), fmt.Sprint(f.ReservedTokens), fmt.Sprint(f.Limit.Tokens), fmt.Sprint(tokens), "tokens_per_day"
+	if f.Money {
+		used, reserved, limit, wanted, name = usd(f.CostMicroUSD), usd(f.ReservedMicroUSD), usd(f.Limit.CostMicroUSD), usd(cost), "cost_usd_per_day"
+	}
+	text := fmt.Sprintf("the day's budget of %s (%s.%s: %s) has no room for a turn of up to %s: %s are spent", whose, key, name, limit, wanted, used)
+	if f.ReservedTokens > 0 || f.ReservedMicroUSD > 0 {
+		text += fmt.Sprintf(" and %s reserved", reserved)
+	}
+	return text + "; the day ends at " + day.Ends.Format(time.RFC3339)
+}
+
+// usd prints money with the digits that matter.
+func usd(micro int64) string {
+	switch v := float64(micro) / 1e6; {
+	case micro == 0:
+		return "$0"
+	case v < 1:
+		return fmt.Sprintf("$%.4f", v)
+	default:
+		return fmt.Sprintf("$%.2f", v)
+	}
+}

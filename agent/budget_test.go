@@ -1,0 +1,329 @@
+package agent_test
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"rouse/agent"
+	"rouse/agent/loop"
+	"rouse/agent/model"
+	"rouse/agent/model/modeltest"
+	"rouse/agentdb/ledger"
+)
+
+// price makes a token cost as many micro-USD as it says.
+var price = model.Price{Input: 1, Output: 10, Cached: 0.5}
+
+// paid is a bench whose model costs something; an answer may have 100 tokens.
+func paid(t *testing.T, turns ...modeltest.Turn) *bench {
+	b := setup(t, turns...)
+	clerk := b.plan.Agents["clerk"]
+	clerk.Database, clerk.Model.Price, clerk.Model.MaxOutput = false, price, 100
+	clerk.Allow = []string{"todo", "complete"}
+	b.plan.Agents["clerk"] = clerk
+	b.plan.Jobs["books"] = agent.Job{Name: "books", Agent: "clerk", Prompt: "Do the books."}
+	return b
+}
+
+func todo(id string) model.Call {
+	return model.Call{ID: id, Name: "todo", Args: json.RawMessage(`{"items":[{"title":"` + id + `","status":"pending"}]}`)}
+}
+
+func (b *bench) change(f func(*agent.Agent, *agent.Job)) {
+	a, j := b.plan.Agents["clerk"], b.plan.Jobs["books"]
+	f(&a, &j)
+	b.plan.Agents["clerk"], b.plan.Jobs["books"] = a, j
+}
+
+func (b *bench) triggered(by ledger.Trigger) int64 {
+	b.t.Helper()
+	out, err := b.ledger.Enqueue(b.t.Context(), ledger.Request{Job: "books", Agent: "clerk", Trigger: by})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return out[0].Run
+}
+
+func (b *bench) spent(l *ledger.Ledger, scope, name string) ledger.Spending {
+	b.t.Helper()
+	s, err := l.SpentBy(b.t.Context(), ledger.DayOf(time.Now(), time.UTC).Name, scope, name)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return s
+}
+
+// What a run costs is what its turns cost, also those that failed, and stands in its steps,
+// its total and the sums of the day.
+func TestCostIsCounted(t *testing.T) {
+	b := paid(t,
+		modeltest.Turn{Calls: []model.Call{todo("1")}, Usage: model.Usage{Input: 1000, Output: 20, Cached: 400}},
+		modeltest.Turn{Status: http.StatusServiceUnavailable, Header: map[string]string{"Retry-After": "0"}, Raw: "busy"},
+		modeltest.Turn{Text: "Done.", Usage: model.Usage{Input: 1100, Output: 5, Cached: 1000}})
+	id := b.triggered(ledger.TriggerManual)
+	res := b.run(id)
+	const first, second = 600 + 200 + 200, 100 + 500 + 50
+	if want := (ledger.Usage{TokensIn: 2100, TokensOut: 25, TokensCached: 1400, CostMicroUSD: first + second}); res.Outcome != ledger.OutcomeSuccess || res.Usage != want {
+		t.Fatalf("%+v, want %+v", res, want)
+	}
+	steps, err := b.ledger.Steps(t.Context(), id)
+	if err != nil || len(steps) != 2 || steps[0].Usage.CostMicroUSD != first || steps[1].Usage.CostMicroUSD != second || steps[1].Usage.TokensIn != 1100 {
+		t.Errorf("steps: %+v (%v)", steps, err)
+	}
+	for scope, name := range map[string]string{ledger.ScopeDaemon: "", ledger.ScopeAgent: "clerk", ledger.ScopeJob: "books"} {
+		if s := b.spent(b.ledger, scope, name); s.CostMicroUSD != first+second || s.Tokens != 2125 || s.ReservedMicroUSD != 0 || s.ReservedTokens != 0 {
+			t.Errorf("%s: %+v", scope, s)
+		}
+	}
+	if err := b.ledger.Finish(t.Context(), ledger.Attempt{Run: id, Number: 1}, res); err != nil {
+		t.Fatal(err)
+	}
+	if run, err := b.ledger.Run(t.Context(), id); err != nil || run.Usage.CostMicroUSD != first+second {
+		t.Errorf("the run: %+v (%v)", run.Usage, err)
+	}
+}
+
+// What a server does not say is counted as it was reserved; what it cannot have meant is not
+// believed.
+func TestUnreportedUsage(t *testing.T) {
+	b := paid(t, modeltest.Turn{Text: "Done."})
+	if res := b.run(b.triggered(ledger.TriggerManual)); res.Usage.TokensOut != 100 || res.Usage.TokensIn < 50 || res.Usage.CostMicroUSD != res.Usage.TokensIn+1000 {
+		t.Errorf("%+v", res.Usage)
+	}
+	b = paid(t, modeltest.Turn{Text: "Done.", Usage: model.Usage{Input: -7, Output: 3, Cached: 900}})
+	if res := b.run(b.triggered(ledger.TriggerManual)); res.Usage.TokensIn != 0 || res.Usage.CostMicroUSD != 30 {
+		t.Errorf("%+v", res.Usage)
+	}
+}
+
+// A server that refuses, or cannot be reached, is not paid.
+func TestRefusedIsFree(t *testing.T) {
+	b := paid(t, modeltest.Turn{Status: http.StatusUnauthorized, Raw: "no"})
+	if res := b.run(b.triggered(ledger.TriggerManual)); res.Outcome != ledger.OutcomeError || res.Usage != (ledger.Usage{}) {
+		t.Errorf("%+v", res)
+	}
+	if s := b.spent(b.ledger, ledger.ScopeDaemon, ""); s.Tokens != 0 || s.ReservedTokens != 0 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// OSA-62: a run ends before the turn that would cost more than its bounds allow.
+func TestRunBounds(t *testing.T) {
+	again := modeltest.Turn{Calls: []model.Call{todo("1")}, Usage: model.Usage{Input: 500, Output: 50}} // 1000 micro-USD
+	for what, bounds := range map[string]loop.Bounds{"cost_usd": {CostMicroUSD: 4500}, "tokens": {Tokens: 2500}} {
+		b := paid(t, again)
+		b.change(func(_ *agent.Agent, j *agent.Job) { j.Bounds = bounds })
+		id := b.triggered(ledger.TriggerManual)
+		res := b.run(id)
+		if res.Outcome != ledger.OutcomeBudget || res.Exit != string(loop.Cancelled) || !strings.Contains(res.Error, what) || res.Steps < 2 ||
+			res.Usage.CostMicroUSD > 4500 || res.Usage.TokensIn+res.Usage.TokensOut > 2500 {
+			t.Errorf("%s: %+v", what, res)
+		}
+		// What goes on after an interruption has what is left, which is nothing.
+		if err := b.ledger.Interrupt(t.Context(), ledger.Attempt{Run: id, Number: 1}, "killed", nil); err != nil {
+			t.Fatal(err)
+		}
+		asked := len(b.server.Requests())
+		if res := b.run(id); res.Outcome != ledger.OutcomeBudget || len(b.server.Requests()) != asked {
+			t.Errorf("%s, after an interruption: %+v", what, res)
+		}
+	}
+}
+
+// A day that is used up skips what the clock asked for, and ends what somebody asked for.
+func TestDayIsUsedUp(t *testing.T) {
+	for scope, set := range map[string]func(*bench, agent.Budget){
+		"the daemon (limits.": func(b *bench, l agent.Budget) { b.plan.Budget = l },
+		"agent clerk (budget": func(b *bench, l agent.Budget) { b.change(func(a *agent.Agent, _ *agent.Job) { a.Budget = l }) },
+		"job books (budget.":  func(b *bench, l agent.Budget) { b.change(func(_ *agent.Agent, j *agent.Job) { j.Budget = l }) },
+	} {
+		for _, limit := range []agent.Budget{{CostMicroUSD: 2500}, {Tokens: 1500}} {
+			b := paid(t, modeltest.Turn{Text: "Done.", Usage: model.Usage{Input: 1400, Output: 60}}) // 2000 micro-USD
+			set(b, limit)
+			if res := b.run(b.triggered(ledger.TriggerSchedule)); res.Outcome != ledger.OutcomeSuccess {
+				t.Fatalf("%s: the first: %+v", scope, res)
+			}
+			for trigger, want := range map[ledger.Trigger]ledger.Outcome{ledger.TriggerSchedule: ledger.OutcomeSkipped, ledger.TriggerSelf: ledger.OutcomeSkipped,
+				ledger.TriggerManual: ledger.OutcomeBudget, ledger.TriggerWatch: ledger.OutcomeBudget} {
+				res := b.run(b.triggered(trigger))
+				if res.Outcome != want || res.Steps != 0 || !strings.Contains(res.Error, scope) || !strings.Contains(res.Error, "the day ends at ") {
+					t.Errorf("%s, %s: %+v", scope, trigger, res)
+				}
+			}
+			if len(b.server.Requests()) != 1 {
+				t.Errorf("%s: %d requests", scope, len(b.server.Requests()))
+			}
+		}
+	}
+}
+
+// A day that is used up while a run is on ends it, whoever asked for it.
+func TestDayEndsARun(t *testing.T) {
+	b := paid(t, modeltest.Turn{Calls: []model.Call{todo("1")}, Usage: model.Usage{Input: 1400, Output: 60}})
+	b.plan.Budget = agent.Budget{CostMicroUSD: 3000}
+	res := b.run(b.triggered(ledger.TriggerSchedule))
+	if res.Outcome != ledger.OutcomeBudget || res.Exit != string(loop.Cancelled) || res.Steps != 1 || !strings.Contains(res.Error, "$0.0020 are spent") {
+		t.Errorf("%+v", res)
+	}
+}
+
+// What an attempt cost that failed is cost of its run, and a run that has begun is not skipped.
+func TestCostOfAllAttempts(t *testing.T) {
+	for what, limit := range map[string]func(*bench){
+		"the run's cost_usd": func(b *bench) {
+			b.change(func(_ *agent.Agent, j *agent.Job) { j.Bounds = loop.Bounds{CostMicroUSD: 3000} })
+		},
+		"limits.cost_usd_per_day": func(b *bench) { b.plan.Budget = agent.Budget{CostMicroUSD: 3000} },
+	} {
+		b := paid(t, modeltest.Turn{Calls: []model.Call{todo("1")}, Usage: model.Usage{Input: 1400, Output: 60}}, modeltest.Turn{Status: http.StatusUnauthorized, Raw: "no"})
+		id := b.triggered(ledger.TriggerSchedule)
+		b.plan.Budget = agent.Budget{CostMicroUSD: 100_000}
+		res := b.run(id)
+		if res.Outcome != ledger.OutcomeError || res.Usage.CostMicroUSD != 2000 {
+			t.Fatalf("%+v", res)
+		}
+		res.RetryAt = time.Now()
+		if err := b.ledger.Finish(t.Context(), ledger.Attempt{Run: id, Number: 1}, res); err != nil {
+			t.Fatal(err)
+		}
+		limit(b)
+		if res := b.run(id); res.Outcome != ledger.OutcomeBudget || !strings.Contains(res.Error, what) || len(b.server.Requests()) != 2 {
+			t.Errorf("%s: %+v", what, res)
+		}
+	}
+}
+
+// A process that dies during a call has counted it: before the server hears of it, its
+// price is on disk.
+func TestReservedBeforeTheCall(t *testing.T) {
+	b := paid(t, modeltest.Turn{Text: "Let me", Hang: true})
+	b.plan.Budget = agent.Budget{CostMicroUSD: 2000}
+	b.runner.Set(b.plan)
+	run, a, err := b.ledger.StartAttempt(t.Context(), b.triggered(ledger.TriggerManual))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var ended sync.WaitGroup
+	ended.Go(func() {
+		if _, err := b.runner.Execute(ctx, run, a); err == nil {
+			t.Error("a run ended well on a ledger that was closed")
+		}
+	})
+	for len(b.server.Requests()) == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	b.ledger.Close() // nothing is written any more
+	cancel()
+	ended.Wait()
+	if b.ledger, err = ledger.Open(t.Context(), ledger.Options{Path: filepath.Join(b.dir, "ledger.db")}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { b.ledger.Close() })
+	held := b.spent(b.ledger, ledger.ScopeDaemon, "")
+	if held.ReservedMicroUSD < 1000 || held.CostMicroUSD != 0 {
+		t.Fatalf("after the crash: %+v", held)
+	}
+	if err := b.ledger.Interrupt(t.Context(), a, "killed", nil); err != nil {
+		t.Fatal(err)
+	}
+	if s := b.spent(b.ledger, ledger.ScopeDaemon, ""); s.CostMicroUSD != held.ReservedMicroUSD || s.ReservedMicroUSD != 0 {
+		t.Errorf("after the rescue: %+v", s)
+	}
+}
+
+// The owner of a budget hears once a day that most of it is used, on the job's channels or
+// the first.
+func TestBudgetNotice(t *testing.T) {
+	b := paid(t, modeltest.Turn{Text: "Done.", Usage: model.Usage{Input: 800}})
+	b.plan.Channels = []string{"desktop", "ops"}
+	b.plan.Budget = agent.Budget{CostMicroUSD: 3000}
+	b.change(func(_ *agent.Agent, j *agent.Job) {
+		j.Budget, j.Notify.Channels = agent.Budget{Tokens: 2000}, []string{"ops"}
+	})
+	for i, want := range []int{0, 1, 1} { // 800 and 1600 of 2000 tokens
+		b.run(b.triggered(ledger.TriggerManual))
+		if got := b.notices(); len(got) != want {
+			t.Fatalf("after %d runs: %+v", i+1, got)
+		}
+	}
+	b.change(func(_ *agent.Agent, j *agent.Job) { j.Budget = agent.Budget{} })
+	b.run(b.triggered(ledger.TriggerManual)) // refused: 2400 of 3000 micro-USD are spent
+	got := b.notices()
+	if len(got) != 2 {
+		t.Fatalf("notices: %+v", got)
+	}
+	if n := got[0]; n.Channel != "ops" || n.Title != "job books: 80 % of the day's budget is used" || !strings.Contains(n.Body, "1600 of 2000 tokens") || !strings.Contains(n.Body, "the day ends at 00:00") {
+		t.Errorf("%+v", n)
+	}
+	if n := got[1]; n.Channel != "desktop" || !strings.HasPrefix(n.Title, "rouse: ") || !strings.Contains(n.Body, "$0.0024 of $0.0030") {
+		t.Errorf("%+v", n)
+	}
+}
+
+func (b *bench) notices() []ledger.Notice {
+	b.t.Helper()
+	out, err := b.ledger.PendingNotices(b.t.Context(), time.Now(), 10)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return out
+}
+
+// Runs that are on at the same time never take more together than there is.
+func TestBudgetOfMany(t *testing.T) {
+	b := paid(t, modeltest.Turn{Calls: []model.Call{todo("1")}, Usage: model.Usage{Input: 90, Output: 90}})
+	b.plan.Budget = agent.Budget{CostMicroUSD: 20_000}
+	b.change(func(a *agent.Agent, _ *agent.Job) { a.Budget = agent.Budget{Tokens: 6000} })
+	b.runner.Set(b.plan)
+	var all sync.WaitGroup
+	for range 8 {
+		run, a, err := b.ledger.StartAttempt(t.Context(), b.triggered(ledger.TriggerManual))
+		if err != nil {
+			t.Fatal(err)
+		}
+		all.Go(func() {
+			res, err := b.runner.Execute(t.Context(), run, a)
+			if err != nil || res.Outcome != ledger.OutcomeBudget {
+				t.Errorf("%+v (%v)", res, err)
+			}
+		})
+	}
+	all.Wait()
+	s := b.spent(b.ledger, ledger.ScopeDaemon, "")
+	if s.CostMicroUSD > 20_000 || s.Tokens > 6000 || s.CostMicroUSD < 10_000 || s.ReservedMicroUSD != 0 {
+		t.Errorf("%+v", s)
+	}
+	if want := int64(len(b.server.Requests())) * 990; s.CostMicroUSD != want {
+		t.Errorf("%d are counted, %d were paid", s.CostMicroUSD, want)
+	}
+}
+
+// A wake spends what the job at its beginning may spend.
+func TestWakeSpendsItsJobs(t *testing.T) {
+	b := paid(t, modeltest.Turn{Text: "Done.", Usage: model.Usage{Input: 100}})
+	b.change(func(_ *agent.Agent, j *agent.Job) { j.Budget = agent.Budget{CostMicroUSD: 1500} })
+	wake := func() ledger.Result {
+		out, err := b.ledger.Enqueue(t.Context(), ledger.Request{Agent: "clerk", Trigger: ledger.TriggerSelf,
+			Detail: ledger.Detail{Wake: &ledger.Wake{Job: "books", Instructions: "Look again.", ScheduledBy: ledger.ByAgent}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b.run(out[0].Run)
+	}
+	for i := range 10 {
+		if res := wake(); res.Outcome == ledger.OutcomeSkipped {
+			if s := b.spent(b.ledger, ledger.ScopeJob, "books"); i == 0 || s.CostMicroUSD != int64(i)*100 || !strings.Contains(res.Error, "job books") {
+				t.Errorf("after %d wakes: %+v, %+v", i, s, res)
+			}
+			return
+		}
+	}
+	t.Errorf("the job has spent %+v", b.spent(b.ledger, ledger.ScopeJob, "books"))
+}

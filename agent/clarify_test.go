@@ -1,0 +1,133 @@
+package agent_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"rouse/agent"
+	"rouse/agent/model"
+	"rouse/agent/model/modeltest"
+	"rouse/agentdb/ledger"
+)
+
+// TestClarify: OSA-06, OSA-18, a question ends the attempt and not the run; the next attempt goes
+// on with the answer as the next turn of the same run, and does nothing twice.
+func TestClarify(t *testing.T) {
+	ask := model.Call{ID: "2", Name: "clarify", Args: json.RawMessage(`{"question":" Which account? ","options":["GLS"," gls ","","Sparkasse"],"allowMultiple":true}`)}
+	b := setup(t, modeltest.Turn{Calls: []model.Call{insertCall("1", "before"), ask}}, modeltest.Turn{Calls: []model.Call{insertCall("3", "after")}}, modeltest.Turn{Text: "Both are written."})
+	b.table()
+	b.plan.Jobs["books"] = agent.Job{Name: "books", Agent: "clerk", Prompt: "Do the books.", Notify: agent.Notify{On: []string{"waiting"}, Channels: []string{"desktop"}}}
+	id := b.enqueue(ledger.Request{Job: "books", Agent: "clerk"})
+	res := b.run(id)
+	if res.Wait == nil || res.Outcome != "" || res.Wait.Message != "Which account?" || strings.Join(res.Wait.Options, "|") != "GLS|Sparkasse" || !res.Wait.Multiple {
+		t.Fatalf("the first attempt: %+v %+v", res, res.Wait)
+	}
+	run, err := b.ledger.Run(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	notices := b.runner.Notices(run, res)
+	if len(notices) != 1 || notices[0].Title != "books asks" || !strings.Contains(notices[0].Body, "Which account?") || !strings.Contains(notices[0].Body, "Sparkasse") {
+		t.Errorf("notices: %+v", notices)
+	}
+	if err := b.ledger.Finish(t.Context(), ledger.Attempt{Run: id, Number: 1}, res); err != nil {
+		t.Fatal(err)
+	}
+	items, err := b.ledger.Inbox(t.Context())
+	if err != nil || len(items) != 1 {
+		t.Fatalf("inbox: %+v (%v)", items, err)
+	}
+	if _, err := b.ledger.Answer(t.Context(), items[0].ID, "Sparkasse"); err != nil {
+		t.Fatal(err)
+	}
+	if res := b.run(id); res.Outcome != ledger.OutcomeSuccess || res.Summary != "Both are written." {
+		t.Errorf("the second attempt: %+v", res)
+	}
+	if n := b.count(); n != 2 {
+		t.Errorf("%d rows, want 2", n)
+	}
+	var sent struct {
+		Messages []struct{ Role, Content string }
+	}
+	if err := json.Unmarshal(b.server.Requests()[1], &sent); err != nil {
+		t.Fatal(err)
+	}
+	if last := sent.Messages[len(sent.Messages)-1]; last.Role != "user" || last.Content != "Your owner answers: Sparkasse" {
+		t.Errorf("the next turn begins with %+v", last)
+	}
+}
+
+// OSA-06: what a model asked for behind its question was not done, and is not done once it has its
+// answer either, which may be a reason not to.
+func TestBehindAQuestion(t *testing.T) {
+	ask := model.Call{ID: "1", Name: "clarify", Args: json.RawMessage(`{"question":"Go on?"}`)}
+	b := setup(t, modeltest.Turn{Calls: []model.Call{ask, insertCall("2", "behind")}}, modeltest.Turn{Text: "Then I end here."})
+	b.table()
+	id := b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.Detail{Prompt: "Do it."}})
+	res := b.run(id)
+	b.answer(id, res, "no")
+	if res := b.run(id); res.Outcome != ledger.OutcomeSuccess || b.count() != 0 {
+		t.Errorf("%+v, %d rows", res, b.count())
+	}
+	if strings.Contains(string(b.server.Requests()[1]), "behind") {
+		t.Error("the model is shown a call that was not made")
+	}
+}
+
+// answer records that a run waits, and answers it.
+func (b *bench) answer(id int64, res ledger.Result, text string) {
+	b.t.Helper()
+	if err := b.ledger.Finish(b.t.Context(), ledger.Attempt{Run: id, Number: 1}, res); err != nil {
+		b.t.Fatal(err)
+	}
+	items, err := b.ledger.Inbox(b.t.Context())
+	if err != nil || len(items) != 1 {
+		b.t.Fatalf("inbox: %+v (%v)", items, err)
+	}
+	if _, err := b.ledger.Answer(b.t.Context(), items[0].ID, text); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// A question that was asked when the daemon was killed, before it could record that the run
+// waits, is asked by the next attempt, without the model.
+func TestQuestionOutlivesAKill(t *testing.T) {
+	ask := model.Call{ID: "1", Name: "clarify", Args: json.RawMessage(`{"question":"Go on?"}`)}
+	b := setup(t, modeltest.Turn{Calls: []model.Call{ask}}, modeltest.Turn{Text: "I make it up."})
+	id := b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.Detail{Prompt: "Do it."}})
+	b.run(id)
+	if err := b.ledger.Interrupt(t.Context(), ledger.Attempt{Run: id, Number: 1}, "killed", nil); err != nil {
+		t.Fatal(err)
+	}
+	if res := b.run(id); res.Wait == nil || res.Wait.Message != "Go on?" || len(b.server.Requests()) != 1 {
+		t.Errorf("%+v, %d requests", res, len(b.server.Requests()))
+	}
+}
+
+// A question that nobody answered is told so when its owner has the run tried again.
+func TestClarifyUnanswered(t *testing.T) {
+	ask := model.Call{ID: "1", Name: "clarify", Args: json.RawMessage(`{"question":"Go on?"}`)}
+	b := setup(t, modeltest.Turn{Calls: []model.Call{ask}}, modeltest.Turn{Text: "Then I end here."})
+	id := b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.Detail{Prompt: "Do it."}})
+	res := b.run(id)
+	if err := b.ledger.Finish(t.Context(), ledger.Attempt{Run: id, Number: 1}, res); err != nil {
+		t.Fatal(err)
+	}
+	items, err := b.ledger.Inbox(t.Context())
+	if err != nil || len(items) != 1 || items[0].Title != "clerk asks" {
+		t.Fatalf("inbox: %+v (%v)", items, err)
+	}
+	if err := b.ledger.Expire(t.Context(), items[0].ID, ledger.Result{Outcome: ledger.OutcomeTimeout}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.ledger.Retry(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	if res := b.run(id); res.Outcome != ledger.OutcomeSuccess {
+		t.Errorf("the second attempt: %+v", res)
+	}
+	if !strings.Contains(string(b.server.Requests()[1]), "Nobody answered your question in time") {
+		t.Error("the model was not told that nobody answered")
+	}
+}

@@ -1,0 +1,184 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+
+	"rouse/agentdb/ledger"
+)
+
+// What is kept of a gate and of what it saw, in characters.
+const (
+	gateName  = 80
+	gateValue = 200
+)
+
+// gateTimeout bounds a gate that says nothing of it.
+const gateTimeout = 10 * time.Second
+
+// gateKind is the kind of the events that gates leave.
+const gateKind = "gate"
+
+// gateEvent is what a gate leaves in the record.
+type gateEvent struct {
+	Gate  string `json:"gate"`
+	Value string `json:"value,omitempty"`
+	OK    bool   `json:"ok"`
+	Error string `json:"error,omitempty"` // why it could not be checked
+	Left  int    `json:"left"`            // gates that come after it; the last that holds opens the run
+}
+
+// asker asks the gates of one run.
+type asker struct {
+	*Runner
+	run    ledger.Run
+	task   task
+	redact *strings.Replacer
+	now    time.Time // the same for all gates
+}
+
+// gates asks what has to hold before the run may cost anything. The first condition that
+// does not hold ends the run as skipped, and one that cannot be checked is no answer: it
+// ends the run as an error, to be tried again as the job's policy says.
+func (r *Runner) gates(ctx context.Context, run ledger.Run, a ledger.Attempt, t task) (res ledger.Result, closed bool, err error) {
+	if len(t.job.When) == 0 || !gated(run, t.detail) {
+		return res, false, nil
+	}
+	if a.Number > 1 {
+		if open, err := r.opened(ctx, run.ID); open || err != nil {
+			return res, false, err
+		}
+	}
+	q := asker{Runner: r, run: run, task: t, redact: redactor(t.secrets), now: time.Now()}
+	for i, g := range t.job.When {
+		name := q.name(g)
+		value, ok, err := q.ask(ctx, g)
+		if ctx.Err() != nil { // the run has to end, whatever was seen
+			return res, false, context.Cause(ctx)
+		}
+		e := gateEvent{Gate: name, Value: q.tell(value, gateValue), OK: ok != g.Not, Left: len(t.job.When) - 1 - i}
+		if err != nil {
+			e.Value, e.OK, e.Error = "", false, q.tell(err.Error(), 2*gateValue)
+		}
+		if err := q.record(ctx, e); err != nil {
+			return res, false, err
+		}
+		switch {
+		case e.Error != "":
+			return failed(ledger.OutcomeError, "gate: %s could not be checked (%s): %s", name, g.Where, e.Error), true, nil
+		case !e.OK:
+			return failed(ledger.OutcomeSkipped, "gate: %s gave %s (%s)", name, e.Value, g.Where), true, nil
+		}
+	}
+	return res, false, nil
+}
+
+// gated says whether a run asks the gates of its job. What somebody handed over (a file, the
+// changes in a folder) is not to be lost to a condition.
+func gated(run ledger.Run, d ledger.Detail) bool {
+	return d.File == nil && len(d.Files) == 0 && d.Folder == "" && slices.Contains([]ledger.Trigger{ledger.TriggerSchedule, ledger.TriggerManual, ledger.TriggerAPI}, run.Trigger)
+}
+
+// opened says whether an earlier attempt got past the gates. What it has done since may
+// well have made them false. An attempt that ended before they had answered did not: the
+// next one asks.
+func (r *Runner) opened(ctx context.Context, run int64) (bool, error) {
+	var after int64
+	for {
+		events, err := r.ledger.Events(ctx, ledger.EventFilter{Run: run, After: after})
+		if err != nil || len(events) == 0 {
+			return false, err
+		}
+		for _, e := range events {
+			after = e.ID
+			switch e.Kind {
+			case "step.started":
+				return true, nil
+			case gateKind:
+				var g gateEvent
+				if err := json.Unmarshal(e.Data, &g); err != nil {
+					return false, fmt.Errorf("the record of a gate of run %d is damaged: %w", run, err)
+				}
+				if g.OK && g.Left == 0 {
+					return true, nil
+				}
+			}
+		}
+	}
+}
+
+// ask gives what a gate saw, and whether that is true. An error says why it saw nothing.
+func (q asker) ask(ctx context.Context, g Gate) (value string, ok bool, err error) {
+	if g.Timeout <= 0 {
+		g.Timeout = gateTimeout
+	}
+	bounded, cancel := context.WithTimeout(ctx, g.Timeout)
+	defer cancel()
+	switch {
+	case g.SQL != "":
+		return q.askSQL(bounded, g)
+	case len(g.Command) > 0:
+		return q.askCommand(bounded, g)
+	case g.HTTP != "":
+		return q.askHTTP(bounded, g)
+	}
+	return askFile(bounded, g)
+}
+
+// name is how messages call a gate.
+func (q asker) name(g Gate) string {
+	kind, text := "file", g.File
+	switch {
+	case g.SQL != "":
+		kind, text = "sql", g.SQL
+	case len(g.Command) > 0:
+		kind, text = "command", strings.Join(g.Command, " ")
+	case g.HTTP != "":
+		// Secrets first: what is left of a URL after shortening may not be found any more.
+		kind, text = "http", shownURL(q.redact.Replace(g.HTTP))
+	}
+	name := fmt.Sprintf(`%s "%s"`, kind, q.tell(text, gateName))
+	if g.Not {
+		return "not " + name
+	}
+	return name
+}
+
+func (q asker) record(ctx context.Context, e gateEvent) error {
+	data, err := json.Marshal(e)
+	if err != nil {
+		return err
+	}
+	return q.ledger.AppendEvents(ctx, ledger.Event{Run: q.run.ID, Job: q.run.Job, Kind: gateKind, Data: data})
+}
+
+// tell makes of any text one line that can be shown and stored. Secrets are looked for
+// before and after, for the cleaning can both tear one apart and put one together.
+func (q asker) tell(text string, most int) string {
+	text = q.redact.Replace(plain(q.redact.Replace(text)))
+	if runes := []rune(text); len(runes) > most {
+		return string(runes[:most-1]) + "…"
+	}
+	return text
+}
+
+// terminal matches what moves a terminal's cursor or paints on it.
+var terminal = regexp.MustCompile(`\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)?)`)
+
+// plain is a text on one line, without anything that is not shown as itself.
+func plain(text string) string {
+	text = terminal.ReplaceAllString(strings.ToValidUTF8(text, "\uFFFD"), "")
+	text = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) {
+			return ' '
+		}
+		return r
+	}, text)
+	return strings.Join(strings.Fields(text), " ")
+}

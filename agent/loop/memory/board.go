@@ -1,0 +1,248 @@
+package memory
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// Status says how far a part of a plan is.
+type Status string
+
+// The statuses.
+const (
+	Pending    Status = "pending"
+	InProgress Status = "in_progress"
+	Done       Status = "done"
+	Failed     Status = "failed"
+)
+
+// SubTask is a part of a plan. It may begin when all that it depends on is done.
+type SubTask struct {
+	ID        string   `json:"id"`
+	Title     string   `json:"title"`
+	Status    Status   `json:"status"`
+	DependsOn []string `json:"depends_on,omitempty"`
+}
+
+// Plan is what a run means to do. Its version counts how often it was written anew.
+type Plan struct {
+	Goal     string    `json:"goal"`
+	SubTasks []SubTask `json:"sub_tasks"`
+	Current  string    `json:"current_sub_task,omitempty"`
+	Version  int       `json:"plan_version"`
+}
+
+// Item is a line of a todo list.
+type Item struct {
+	Text string
+	Done bool
+}
+
+var itemLine = regexp.MustCompile(`^ {0,6}- \[([ xX])\] (.*)$`)
+
+// Items reads a todo list; what is no item is not looked at (OSA-16).
+func Items(markdown string) []Item {
+	var items []Item
+	for line := range strings.Lines(markdown) {
+		if m := itemLine.FindStringSubmatch(strings.TrimRight(line, "\r\n")); m != nil {
+			items = append(items, Item{strings.TrimSpace(m[2]), m[1] != " "})
+		}
+	}
+	return items
+}
+
+// Board holds the plan of a run, which is its todo list too (UNI-10).
+type Board struct {
+	mu   sync.Mutex
+	plan Plan
+}
+
+// Plan is the plan as it is now.
+func (b *Board) Plan() Plan {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	p := b.plan
+	p.SubTasks = slices.Clone(p.SubTasks)
+	return p
+}
+
+// SetPlan replaces the plan and begins the first sub-task that can begin. A dependency on
+// what is not in the plan could never be met: it is dropped, and told of.
+func (b *Board) SetPlan(goal string, tasks []SubTask) (warnings []string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	known := map[string]bool{}
+	for _, t := range tasks {
+		known[t.ID] = true
+	}
+	tasks = slices.Clone(tasks)
+	for i := range tasks {
+		t := &tasks[i]
+		t.Status = Pending
+		t.DependsOn = slices.DeleteFunc(slices.Clone(t.DependsOn), func(id string) bool {
+			strange := !known[id] || id == t.ID
+			if strange {
+				warnings = append(warnings, fmt.Sprintf("sub-task %s cannot wait for %s, which is no other part of this plan", t.ID, id))
+			}
+			return strange
+		})
+	}
+	b.plan = Plan{Goal: goal, SubTasks: tasks, Version: b.plan.Version + 1}
+	if stuck := circle(tasks); len(stuck) > 0 {
+		warnings = append(warnings, "these sub-tasks wait for each other and can never begin: "+strings.Join(stuck, ", "))
+	}
+	if _, ok := b.advance(); !ok && len(tasks) > 0 {
+		b.plan.Current = tasks[0].ID
+	}
+	return warnings
+}
+
+// circle are the sub-tasks that could not begin were all others done.
+func circle(tasks []SubTask) []string {
+	done := map[string]bool{}
+	for range tasks {
+		for _, t := range tasks {
+			if !slices.ContainsFunc(t.DependsOn, func(id string) bool { return !done[id] }) {
+				done[t.ID] = true
+			}
+		}
+	}
+	var stuck []string
+	for _, t := range tasks {
+		if !done[t.ID] {
+			stuck = append(stuck, t.ID)
+		}
+	}
+	return stuck
+}
+
+// Update sets the status of a sub-task; false when there is none of that id.
+func (b *Board) Update(id string, s Status) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	i := slices.IndexFunc(b.plan.SubTasks, func(t SubTask) bool { return t.ID == id })
+	if i < 0 {
+		return false
+	}
+	b.plan.SubTasks[i].Status = s
+	return true
+}
+
+// Advance begins the first pending sub-task of which all dependencies are done; false when
+// there is none (AYA-03).
+func (b *Board) Advance() (SubTask, bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.advance()
+}
+
+func (b *Board) advance() (SubTask, bool) {
+	status := map[string]Status{}
+	for _, t := range b.plan.SubTasks {
+		status[t.ID] = t.Status
+	}
+	for i := range b.plan.SubTasks {
+		t := &b.plan.SubTasks[i]
+		if t.Status != Pending || slices.ContainsFunc(t.DependsOn, func(id string) bool { return status[id] != Done }) {
+			continue
+		}
+		t.Status, b.plan.Current = InProgress, t.ID
+		return *t, true
+	}
+	if status[b.plan.Current] == Done {
+		b.plan.Current = ""
+	}
+	return SubTask{}, false
+}
+
+// Write replaces the list as the todo tool does. A sub-task of the same words keeps its id
+// and what it depends on; to write what is there already changes nothing.
+func (b *Board) Write(items []Item) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if slices.Equal(items, b.items()) {
+		return
+	}
+	before, taken, next := b.plan.SubTasks, map[string]bool{}, 1
+	for _, t := range before {
+		taken[t.ID] = true
+	}
+	used, kept := make([]bool, len(before)), map[string]bool{}
+	var tasks []SubTask
+	for _, it := range items {
+		t := SubTask{Title: it.Text, Status: Pending}
+		for i, old := range before {
+			if !used[i] && old.Title == it.Text {
+				used[i], t = true, old
+				break
+			}
+		}
+		for t.ID == "" {
+			if id := strconv.Itoa(next); !taken[id] {
+				t.ID, taken[id] = id, true
+			}
+			next++
+		}
+		switch {
+		case it.Done:
+			t.Status = Done
+		case t.Status == Done:
+			t.Status = Pending
+		}
+		kept[t.ID] = true
+		tasks = append(tasks, t)
+	}
+	for i := range tasks {
+		tasks[i].DependsOn = slices.DeleteFunc(slices.Clone(tasks[i].DependsOn), func(id string) bool { return !kept[id] })
+	}
+	b.plan.SubTasks = tasks
+	b.plan.Version++
+	if i := slices.IndexFunc(tasks, func(t SubTask) bool { return t.ID == b.plan.Current }); i < 0 || tasks[i].Status == Done || tasks[i].Status == Pending {
+		b.plan.Current = ""
+		if i := slices.IndexFunc(tasks, func(t SubTask) bool { return t.Status == InProgress }); i >= 0 {
+			b.plan.Current = tasks[i].ID
+		} else {
+			b.advance()
+		}
+	}
+}
+
+func (b *Board) items() []Item {
+	var items []Item
+	for _, t := range b.plan.SubTasks {
+		items = append(items, Item{t.Title, t.Status == Done})
+	}
+	return items
+}
+
+// Checklist is the plan as the todo list that it is.
+func (b *Board) Checklist() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var s strings.Builder
+	for _, it := range b.items() {
+		mark := " "
+		if it.Done {
+			mark = "x"
+		}
+		fmt.Fprintf(&s, "- [%s] %s\n", mark, it.Text)
+	}
+	return s.String()
+}
+
+// Open counts what is not done.
+func (b *Board) Open() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	open := 0
+	for _, t := range b.plan.SubTasks {
+		if t.Status != Done {
+			open++
+		}
+	}
+	return open
+}

@@ -1,0 +1,218 @@
+package memory
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+// Signals are what the view tells of the run beside the memory itself (AYA-09).
+type Signals struct {
+	Used, Budget int // steps
+	Context      int // percent of the model's context
+}
+
+// Signals are the lines of what a model had better know now.
+func (m *Memory) Signals(s Signals) []string {
+	var out []string
+	add := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
+	if s.Budget > 0 {
+		add("%d of %d steps used", s.Used, s.Budget)
+	}
+	if n := m.failed[m.worstAt]; n >= 2 && m.times[m.worstAt] >= 2 {
+		add("the same %s action has failed %d times: do something else", m.worst, n)
+	}
+	if m.idle >= 3 {
+		add("%d steps in a row without an action: act, or end", m.idle)
+	}
+	if m.refused >= 2 {
+		add("%d actions were refused: find another way, or ask with feedback", m.refused)
+	}
+	for _, percent := range []int{90, 70, 50} {
+		if s.Context >= percent {
+			add("more than %d %% of the context is used", percent)
+			break
+		}
+	}
+	return out
+}
+
+const (
+	header = "--- Agent Working Memory ---"
+	footer = "--- End Agent Working Memory ---"
+	// brief is as much of a result as stands in its place once it is left out, in bytes.
+	brief = 120
+	// These are told in any case, the newest of them.
+	keptSteps, keptFacts, keptErrors = 3, 8, 4
+)
+
+// from is where the view begins with each of its lists.
+type from struct{ step, fact, err int }
+
+// leave leaves out one more of what is oldest: steps first, which the history tells too.
+func (m *Memory) leave(f *from) bool {
+	switch {
+	case f.step < len(m.steps)-keptSteps:
+		f.step++
+	case f.err < len(m.errors)-keptErrors:
+		f.err++
+	case f.fact < len(m.facts)-keptFacts:
+		f.fact++
+	default:
+		return false
+	}
+	return true
+}
+
+// View is the memory as a model sees it, within so many bytes where that can be: the newest
+// results whole, older ones in a line, and the oldest steps not at all (AYA-04, C-9). It is
+// "" when there is nothing to see.
+func (m *Memory) View(s Signals, budget int) string {
+	signals := m.Signals(s)
+	if len(m.steps) == 0 && m.board.Plan().Version == 0 && len(signals) == 0 {
+		return ""
+	}
+	results := make([]string, len(m.steps))
+	for i, step := range m.steps {
+		results[i] = collapsed(step.Output, brief)
+	}
+	var first from
+	for len(m.render(signals, results, first)) > budget && m.leave(&first) {
+	}
+	left := budget - len(m.render(signals, results, first))
+	for i := len(m.steps) - 1; i >= first.step; i-- {
+		more := len(line(m.steps[i].Output)) - len(results[i])
+		if more > left {
+			if i == len(m.steps)-1 { // as much of the newest as there is room for
+				results[i] = collapsed(m.steps[i].Output, max(brief, len(results[i])+left-len(pointer)-8))
+			}
+			break
+		}
+		results[i] = line(m.steps[i].Output)
+		left -= max(more, 0)
+	}
+	return m.render(signals, results, first)
+}
+
+// pointer is where the rest of a result is.
+const pointer = "… (%d bytes: see the result of that call, or make it again)"
+
+func collapsed(output string, most int) string {
+	output = line(output)
+	if len(output) <= most {
+		return output
+	}
+	return head(output, most) + fmt.Sprintf(pointer, len(output))
+}
+
+// cut is the beginning of what the model said itself.
+func cut(text string, most int) string {
+	if text = line(text); len(text) > most {
+		return head(text, most) + "…"
+	}
+	return text
+}
+
+func head(text string, most int) string {
+	most = max(most, 0)
+	for most > 0 && !utf8.RuneStart(text[most]) {
+		most--
+	}
+	return text[:most]
+}
+
+// line keeps what others wrote from looking like a part of the view.
+func line(text string) string {
+	return strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' }), " ")
+}
+
+func (m *Memory) render(signals, results []string, first from) string {
+	blocks := []string{header}
+	add := func(title string, lines []string) {
+		blocks = append(blocks, strings.Join(append([]string{title}, lines...), "\n"))
+	}
+	if p := m.board.Plan(); p.Version > 0 {
+		title := fmt.Sprintf("[PLAN v%d]", p.Version)
+		if p.Goal != "" { // a todo list has none
+			title += "  Goal: " + cut(p.Goal, 4*brief)
+		}
+		add(title, planLines(p))
+	}
+	if len(m.facts) > 0 {
+		var lines []string
+		if first.fact > 0 {
+			lines = append(lines, "(earlier facts are left out)")
+		}
+		for _, f := range m.facts[first.fact:] {
+			lines = append(lines, fmt.Sprintf("• %s [step %d]", cut(f.Fact, 4*brief), f.Step))
+		}
+		add("[Key Facts]", lines)
+	}
+	if len(m.steps) > 0 {
+		add("[Steps]", m.stepLines(results, first.step))
+	}
+	lines := []string{"(none)"}
+	if len(m.errors) > 0 {
+		lines = nil
+	}
+	for _, e := range m.errors[first.err:] {
+		text := fmt.Sprintf("✗ [step %d] %s: %s", e.Step, cut(e.Tool, brief), collapsed(e.Message, 2*brief))
+		if e.Resolved {
+			text = fmt.Sprintf("✓ [step %d] %s: %s (resolved: %s)", e.Step, cut(e.Tool, brief), collapsed(e.Message, brief), cut(e.Resolution, 2*brief))
+		}
+		lines = append(lines, text)
+	}
+	add("[Errors]", lines)
+	if len(signals) > 0 {
+		var lines []string
+		for _, s := range signals {
+			lines = append(lines, "• "+s)
+		}
+		add("[Context Signals]", lines)
+	}
+	return strings.Join(append(blocks, footer), "\n\n")
+}
+
+func planLines(p Plan) []string {
+	var lines []string
+	for _, t := range p.SubTasks {
+		mark := map[Status]string{Done: "✓", Failed: "✗"}[t.Status]
+		switch {
+		case mark != "":
+		case t.ID == p.Current:
+			mark = "→"
+		default:
+			mark = "○"
+		}
+		text := fmt.Sprintf("  %s %s. %s", mark, cut(t.ID, brief), cut(t.Title, 2*brief))
+		if len(t.DependsOn) > 0 {
+			text += " (needs: " + line(strings.Join(t.DependsOn, ", ")) + ")"
+		}
+		if t.ID == p.Current {
+			text += "  ← CURRENT"
+		}
+		lines = append(lines, text)
+	}
+	return lines
+}
+
+func (m *Memory) stepLines(results []string, first int) []string {
+	var lines []string
+	if first > 0 {
+		lines = append(lines, "(earlier steps are left out)")
+	}
+	for i := first; i < len(m.steps); i++ {
+		s := m.steps[i]
+		lines = append(lines, fmt.Sprintf("[Step %d] %s: %s", s.Number, strings.ToUpper(string(s.Phase)), cut(s.Summary, 4*brief)))
+		if s.Tool == "" {
+			continue
+		}
+		failed := ""
+		if s.Failed {
+			failed = " (FAILED)"
+		}
+		lines = append(lines, fmt.Sprintf("  Tool: %s %s", cut(s.Tool, brief), cut(s.Input, 2*brief)), fmt.Sprintf("  Result%s: %s", failed, results[i]))
+		lines = append(lines, fmt.Sprintf("  Duration: %d ms", s.Took.Milliseconds()))
+	}
+	return lines
+}

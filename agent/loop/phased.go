@@ -1,0 +1,348 @@
+package loop
+
+import (
+	"bytes"
+	"context"
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"rouse/agent/loop/memory"
+	"rouse/agent/model"
+	"rouse/agent/tool"
+)
+
+//go:embed agent_step.md
+var stepText string
+
+// Phases are the limits of runs that work in phases (AYA-11). Without MaxSteps a run does
+// not work in phases.
+type Phases struct {
+	BaseSteps, PerCall, MaxSteps int // steps: so many, so many more with each action, and at most
+	Idle                         int // steps in a row without an action that end a run
+	Repeats                      int // how often the same action may be taken in a row
+	View                         int // bytes of the working memory that a model sees
+}
+
+// Phased is the policy of models that work in phases and keep a working memory. The view of
+// it tells of the plan and of repetition, so that fewer notices do.
+func Phased() Policy {
+	p := Headless()
+	p.Name, p.TodoStale = "phased", 0
+	p.Phases = Phases{BaseSteps: 12, PerCall: 2, MaxSteps: 20, Idle: 4, Repeats: 3, View: 8 << 10}
+	return p
+}
+
+type stepArgs struct {
+	Phase    string `json:"phase" jsonschema:"what this step is for"`
+	Thinking string `json:"thinking" jsonschema:"why you take this step"`
+	Summary  string `json:"summary" jsonschema:"the step in one line, for your working memory"`
+	Plan     struct {
+		Goal     string `json:"goal" jsonschema:"what is to be reached"`
+		SubTasks []struct {
+			ID        string   `json:"id"`
+			Title     string   `json:"title"`
+			DependsOn []string `json:"depends_on,omitempty" jsonschema:"ids of the sub-tasks that must be done before"`
+		} `json:"sub_tasks" jsonschema:"in the order in which they are to be done"`
+	} `json:"plan,omitempty" jsonschema:"of a plan: the whole plan"`
+	Action struct {
+		Tool  string         `json:"tool_name"`
+		Input map[string]any `json:"tool_input" jsonschema:"the arguments of that tool"`
+	} `json:"action,omitempty" jsonschema:"of an act: the tool to call"`
+	Facts    []string `json:"key_facts,omitempty" jsonschema:"of a verify: what is known now and will be needed"`
+	Outcome  string   `json:"sub_task_outcome,omitempty" jsonschema:"of a verify: whether the current sub-task is done or has failed"`
+	Question string   `json:"feedback_message,omitempty" jsonschema:"of a feedback: what your owner is to tell you, with all that is needed to answer it"`
+	Status   string   `json:"end_status,omitempty" jsonschema:"of an end: whether the task is solved, partial or you are stuck"`
+	Message  string   `json:"end_message,omitempty" jsonschema:"of an end: what was done and what came of it"`
+}
+
+// StepTool is the tool with which a model works in phases. The loop itself answers it, and
+// more leniently than its schema promises; where no run is in phases it does nothing.
+func StepTool() (tool.Tool, error) {
+	var phases []string
+	for _, p := range memory.Phases() {
+		phases = append(phases, string(p))
+	}
+	return tool.Define(tool.Spec{Name: memory.Name, Description: strings.TrimSpace(stepText), Effect: tool.Read, Enum: map[string][]string{
+		"phase": phases, "sub_task_outcome": {string(memory.Done), string(memory.Failed)},
+		"end_status": {memory.Solved, memory.Partial, memory.Stuck},
+	}}, func(context.Context, tool.Invocation, stepArgs) (tool.Envelope, error) {
+		return tool.Failure(tool.KindUnavailable, "this run does not work in phases"), nil
+	})
+}
+
+// phased is what a run in phases keeps beside its history.
+type phased struct {
+	memory *memory.Memory
+	took   map[string]time.Duration // of calls, by key
+	view   string                   // for the next request
+	told   []string                 // the signals in it
+}
+
+func newPhased(o Options) *phased {
+	if o.Policy.Phases.MaxSteps <= 0 {
+		return nil
+	}
+	p := &phased{memory: memory.New(o.Board), took: map[string]time.Duration{}}
+	for key, d := range o.Took {
+		p.took[key] = d
+	}
+	return p
+}
+
+// limit is how many steps this attempt may take.
+func (r *run) limit() int {
+	if r.phased == nil {
+		return r.Bounds.Steps
+	}
+	p := r.Policy.Phases
+	most := max(min(p.BaseSteps+p.PerCall*r.phased.memory.Acts(), p.MaxSteps)-r.Taken, 1)
+	if r.Bounds.Steps > 0 {
+		most = min(most, r.Bounds.Steps)
+	}
+	return most
+}
+
+// look renders the working memory for the next request (AYA-05). It takes no more than a
+// quarter of what the history may have.
+func (r *run) look() {
+	p := r.phased
+	if p == nil {
+		return
+	}
+	r.window.beside = 0
+	s := memory.Signals{Used: r.Taken + r.charged, Budget: r.Taken + r.limit()}
+	if r.window.budget > 0 {
+		s.Context = min(100*r.window.total(r.messages)/r.window.budget, 100)
+	}
+	p.view = p.memory.View(s, min(r.Policy.Phases.View, r.window.budget))
+	p.told = nil
+	for _, text := range p.memory.Signals(s) {
+		p.told = append(p.told, noticePrefix+text+".")
+	}
+	r.window.beside = tokens(len(p.view)) + perMessage
+}
+
+// told is what the model is told with its next request, for the record.
+func (r *run) told() []string {
+	if r.phased == nil {
+		return r.staged
+	}
+	return append(slices.Clip(r.phased.told), r.staged...)
+}
+
+// clocked remembers how long a call took. A call that is only replayed took as long as when
+// it was made.
+func (r *run) clocked(key string, from, to time.Time) {
+	if r.phased == nil {
+		return
+	}
+	r.knowing.Lock()
+	defer r.knowing.Unlock()
+	if _, known := r.phased.took[key]; !known {
+		r.phased.took[key] = Between(from, to)
+	}
+}
+
+// Between is how long something took, as precisely as the record tells.
+func Between(from, to time.Time) time.Duration {
+	return time.Duration(to.UnixMilli()-from.UnixMilli()) * time.Millisecond
+}
+
+// place is where the record of the call at i stands in its step: in phases there is room
+// behind it for the call that it makes.
+func (r *run) place(i int) int {
+	if r.phased == nil {
+		return i
+	}
+	return 2 * i
+}
+
+func (r *run) isStep(c model.Call) bool { return r.phased != nil && c.Name == memory.Name }
+
+// made is the call that a step makes; false where it makes none. Any other call is its own.
+// A question is a call of clarify (AYA-07).
+func (r *run) made(c model.Call) (model.Call, bool) {
+	if !r.isStep(c) {
+		return c, true
+	}
+	said, wrong := memory.Parse(c.Args)
+	in := model.Call{ID: c.ID + ".1", Key: c.Key + ".1", Name: said.Tool, Args: said.Input}
+	switch {
+	case wrong != nil || (said.Phase != memory.Act && said.Phase != memory.Feedback):
+		return c, false
+	case said.Phase == memory.Feedback:
+		args, err := json.Marshal(map[string]string{"question": said.Question})
+		if err != nil {
+			return c, false
+		}
+		in.Name, in.Args = "clarify", args
+	}
+	return in, true
+}
+
+// affordable is how many of the calls may be made with so many left: a step with an action
+// is two calls.
+func (r *run) affordable(calls []model.Call, left int) int {
+	for i, c := range calls {
+		left--
+		if _, acts := r.made(c); acts && r.isStep(c) {
+			left--
+		}
+		if left < 0 {
+			return i
+		}
+	}
+	return len(calls)
+}
+
+// blocked says which calls would do the same once more after it was done too often (AYA-11).
+func (r *run) blocked(calls []model.Call) []bool {
+	out := make([]bool, len(calls))
+	if r.phased == nil || r.Policy.Phases.Repeats <= 0 {
+		return out
+	}
+	last, again := r.phased.memory.Row()
+	for i, c := range calls {
+		made, ok := r.made(c)
+		if !ok {
+			continue
+		}
+		if sig := signature(made); sig != last {
+			last, again = sig, 0
+		}
+		again++
+		out[i] = again > r.Policy.Phases.Repeats
+	}
+	return out
+}
+
+func (r *run) block(c model.Call) tool.Envelope {
+	e := tool.Failure(tool.KindExecutionError, "the same %s call was made %d times in a row, and was not made again; do something else", c.Name, r.Policy.Phases.Repeats)
+	e.Tool, e.Retryable = c.Name, false
+	return e
+}
+
+// phase answers a step: by the call that it makes, which is recorded as one of its own, or
+// from the working memory.
+func (b *wave) phase(ctx context.Context, i int) (tool.Envelope, error) {
+	r := b.run
+	return r.call(ctx, b.step, r.place(i), b.calls[i], func(ctx context.Context, c model.Call) (tool.Envelope, string, error) {
+		if past, ok := r.Past[c.Key]; ok && len(past.Envelope) > 0 {
+			e, state, err := r.execute(ctx, c)
+			if err == nil {
+				r.keep(c, e)
+			}
+			return e, state, err
+		}
+		made, acts := r.made(c)
+		if !acts {
+			e := r.keep(c, tool.Envelope{})
+			if !e.OK {
+				return e, callFailed, nil
+			}
+			return e, callDone, nil
+		}
+		r.result.Calls++
+		e, err := b.answer(ctx, i, r.place(i)+1, made, false)
+		switch {
+		case err != nil:
+			return e, "", err
+		case ctx.Err() != nil && !e.OK && unfinished(e.Kind): // what is to become of it, its own record says
+			return e, callInterrupted, nil
+		}
+		r.keep(c, e)
+		if !e.OK {
+			return e, callFailed, nil
+		}
+		return e, callDone, nil
+	})
+}
+
+// keep takes a call and what it came to into the working memory, and answers a step that
+// makes no call.
+func (r *run) keep(c model.Call, e tool.Envelope) tool.Envelope {
+	if r.phased == nil {
+		return e
+	}
+	made, acts := r.made(c)
+	if !acts {
+		return r.reply(c)
+	}
+	a := memory.Action{Phase: memory.Act, Summary: "called " + made.Name, Tool: made.Name, Signature: signature(made), Input: compact(made.Args),
+		Output: output(e), Failed: !e.OK, Kind: string(e.Kind), Took: r.phased.took[made.Key]}
+	t, known := r.Registry.Lookup(made.Name)
+	plans := known && t.Class() == tool.ClassPlan
+	switch {
+	case plans:
+		a.Phase = memory.Planning
+	case known && t.Waits():
+		a.Phase = memory.Feedback
+	case known && t.Ends():
+		a.Phase = memory.End
+	}
+	if r.isStep(c) {
+		said, _ := memory.Parse(c.Args)
+		a.Thinking, a.Summary = said.Thinking, said.Summary
+	}
+	var list struct{ Markdown string }
+	if plans && e.OK && json.Unmarshal(made.Args, &list) == nil && list.Markdown != "" {
+		r.phased.memory.Board().Write(memory.Items(list.Markdown)) // does nothing where the tool has just done it
+	}
+	r.phased.memory.Acted(a)
+	return e
+}
+
+// reply answers a step that makes no call (AYA-07). What cannot be understood is answered as
+// such, and the run goes on (AYA-06).
+func (r *run) reply(c model.Call) tool.Envelope {
+	said, wrong := memory.Parse(c.Args)
+	if wrong != nil {
+		e := tool.Failure(tool.KindInvalidArgs, "%s", wrong.Message).WithField(wrong.Field, wrong.Expected)
+		e.Tool = memory.Name
+		return e
+	}
+	reply, warnings := r.phased.memory.Take(said)
+	if said.Phase == memory.End {
+		end := map[string]string{"summary": said.Message, "outcome": "success"}
+		switch said.Status {
+		case memory.Partial:
+			end["outcome"] = "partial"
+		case memory.Stuck:
+			end["outcome"], end["error"] = "error", "stuck: "+said.Message
+		}
+		reply = end
+	}
+	e := tool.Success(reply, warnings...)
+	e.Tool = memory.Name
+	return e
+}
+
+// output is what a call gave, whole.
+func output(e tool.Envelope) string {
+	if e.OK {
+		return compact(e.Result)
+	}
+	return fmt.Sprintf("%s: %s", e.Kind, e.Message)
+}
+
+func compact(raw json.RawMessage) string {
+	var out bytes.Buffer
+	if json.Compact(&out, raw) != nil {
+		return string(raw)
+	}
+	return out.String()
+}
+
+// idled ends a run that only thinks (AYA-11).
+func (r *run) idled() bool {
+	if r.phased == nil || r.Policy.Phases.Idle <= 0 || r.phased.memory.Idle() < r.Policy.Phases.Idle {
+		return false
+	}
+	r.result.Exit, r.result.Outcome = Ended, "error"
+	r.result.Error = fmt.Sprintf("stuck: %d steps in a row did nothing", r.phased.memory.Idle())
+	return true
+}

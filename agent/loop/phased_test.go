@@ -1,0 +1,454 @@
+package loop_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"rouse/agent/loop"
+	"rouse/agent/loop/memory"
+	"rouse/agent/model"
+	"rouse/agent/tool"
+)
+
+// inPhases is a bench whose run works in phases, with a question and a list among its tools.
+func inPhases(t *testing.T, turns ...func(model.Request) []any) *bench {
+	t.Helper()
+	b := setup(t, turns...)
+	b.o.Policy, b.o.Board = loop.Phased(), &memory.Board{}
+	add := func(d tool.Tool, err error) {
+		if err == nil {
+			b.o.Registry, err = b.o.Registry.With(d)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	add(loop.StepTool())
+	add(tool.Define(tool.Spec{Name: "clarify", Effect: tool.Read, Ends: true, Waits: true}, func(_ context.Context, _ tool.Invocation, a struct {
+		Question string `json:"question"`
+	}) (tool.Envelope, error) {
+		return tool.Success(map[string]string{"question": a.Question}), nil
+	}))
+	add(tool.Define(tool.Spec{Name: "todo", Effect: tool.Read, Class: tool.ClassPlan}, func(_ context.Context, _ tool.Invocation, a struct {
+		Markdown string `json:"markdown"`
+	}) (tool.Envelope, error) {
+		b.o.Board.Write(memory.Items(a.Markdown))
+		return tool.Success(map[string]int{"open": b.o.Board.Open()}), nil
+	}))
+	return b
+}
+
+func phase(args string) model.Call { return call("agent_step", args) }
+
+func doing(name, input string) model.Call {
+	return phase(fmt.Sprintf(`{"phase":"act","thinking":"t","summary":"does %s","action":{"tool_name":%q,"tool_input":%s}}`, name, name, input))
+}
+
+// seen is what a request ends with.
+func seen(r model.Request) string { return r.Messages[len(r.Messages)-1].Text }
+
+func (b *bench) rows() string {
+	var out []string
+	for _, c := range b.log.calls {
+		out = append(out, strings.TrimSpace(fmt.Sprintf("%s %s %d.%d %s", c.Key, c.Tool, c.Step, c.Index, c.State)))
+	}
+	return strings.Join(out, "\n")
+}
+
+// TestStepIsACall: AYA-07, AYA-12. What an act does is recorded as a call of its own, by the
+// path of all calls; the step gets its result. Nothing of the memory is in the history.
+func TestStepIsACall(t *testing.T) {
+	b := inPhases(t,
+		say(phase(`{"phase":"plan","thinking":"t","summary":"a plan","plan":{"goal":"g","sub_tasks":[{"id":"1","title":"read it"},{"id":"2","title":"change it"}]}}`)),
+		say(doing("read", `{"text":"x"}`)),
+		say(phase(`{"phase":"verify","thinking":"t","summary":"read","key_facts":["it is fine"],"sub_task_outcome":"done"}`), doing("change", `{}`)),
+		say(phase(`{"phase":"end","thinking":"t","summary":"s","end_status":"solved","end_message":"changed it"}`)))
+	res := b.run(t, t.Context())
+	if res.Exit != loop.Ended || res.Outcome != "success" || res.Summary != "changed it" || !res.Verified || res.Calls != 7 {
+		t.Errorf("%+v", res)
+	}
+	want := `m1.1.1 agent_step 1.0 done
+m1.2.1.1 read 2.1 done
+m1.2.1 agent_step 2.0 done
+m1.3.1 agent_step 3.0 done
+m1.3.2.1 change 3.3 done
+m1.3.2 agent_step 3.2 done
+m1.4.1 agent_step 4.0 done`
+	if got := b.rows(); got != want {
+		t.Errorf("calls:\n%s\nwant\n%s", got, want)
+	}
+	if got := strings.Join(b.done, ", "); got != "read m1.2.1.1, change m1.3.2.1" {
+		t.Errorf("done: %s", got)
+	}
+	var sent model.Request
+	for i, r := range b.model.requests {
+		for j, m := range r.Messages {
+			if n := strings.Count(m.Text, "--- Agent Working Memory ---"); (n == 1) != (j == len(r.Messages)-1) {
+				t.Errorf("request %d: message %d of %d has %d views", i, j, len(r.Messages), n)
+			}
+		}
+		if strings.Contains(r.System, "Working Memory") {
+			t.Error("the view is in the system message")
+		}
+		sent = r
+	}
+	for _, part := range []string{"✓ 1. read it", "→ 2. change it  ← CURRENT", "• it is fine [step 3]", "[Step 4] ACT: does change", "  Tool: change {}", `  Result: {"text":"fine"}`, "• 3 of 16 steps used"} {
+		if !strings.Contains(seen(sent), part) {
+			t.Errorf("%q is not in\n%s", part, seen(sent))
+		}
+	}
+	for _, s := range b.log.steps {
+		if strings.Contains(string(s.Message), "Working Memory") || len(s.Notices) == 0 || !strings.Contains(s.Notices[0], "steps used") {
+			t.Errorf("the record of step %d: %s %q", s.Number, s.Message, s.Notices)
+		}
+	}
+}
+
+// TestStepEnds: AYA-07, AYA-08, AYA-11, each way in which a run in phases ends by its own word.
+func TestStepEnds(t *testing.T) {
+	for name, c := range map[string]struct {
+		turns   []func(model.Request) []any
+		exit    loop.Exit
+		outcome string
+		say     string
+	}{
+		"solved":             {[]func(model.Request) []any{say(phase(`{"phase":"end","summary":"s","end_message":"all done"}`))}, loop.Ended, "success", "all done"},
+		"partial":            {[]func(model.Request) []any{say(phase(`{"phase":"end","summary":"half","end_status":"partial"}`))}, loop.Ended, "partial", "half"},
+		"stuck":              {[]func(model.Request) []any{say(phase(`{"phase":"end","summary":"s","end_status":"stuck","end_message":"no key"}`))}, loop.Ended, "error", "stuck: no key"},
+		"text":               {[]func(model.Request) []any{say("it is solved")}, loop.FinalResponse, "success", "it is solved"},
+		"nothing":            {[]func(model.Request) []any{say(doing("read", `{}`)), say("")}, loop.EmptyResponse, "error", "stuck: the model gave only empty answers"},
+		"complete, directly": {[]func(model.Request) []any{say(call("complete", `{"text":"did it","outcome":"nothing"}`))}, loop.Ended, "nothing", "did it"},
+		"complete, by act":   {[]func(model.Request) []any{say(doing("complete", `{"text":"did it"}`), doing("change", `{}`))}, loop.Ended, "success", "did it"},
+		"thinks only":        {[]func(model.Request) []any{say(phase(`{"phase":"reason","summary":"hm"}`))}, loop.Ended, "error", "stuck: 4 steps in a row did nothing"},
+		"lists only": {[]func(model.Request) []any{say(call("todo", `{"markdown":"- [ ] a"}`)), say(call("todo", `{"markdown":"- [ ] b"}`)), say(call("todo", `{"markdown":"- [ ] c"}`)),
+			say(call("todo", `{"markdown":"- [ ] d"}`))}, loop.Ended, "error", "stuck: 4 steps in a row did nothing"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := inPhases(t, c.turns...)
+			res := b.run(t, t.Context())
+			if res.Exit != c.exit || res.Outcome != c.outcome || !strings.Contains(res.Summary+res.Error, c.say) {
+				t.Errorf("%+v", res)
+			}
+			if slices.ContainsFunc(b.done, func(s string) bool { return strings.HasPrefix(s, "change") }) {
+				t.Error("what stood behind the end was done")
+			}
+		})
+	}
+}
+
+// TestStepMistakes: AYA-06, what cannot be understood is answered, and the run goes on.
+func TestStepMistakes(t *testing.T) {
+	for name, c := range map[string]struct {
+		call model.Call
+		say  string
+	}{
+		"no phase":     {phase(`{"summary":"s"}`), "there is no phase"},
+		"no JSON":      {phase(`{"phase":`), "no JSON object"},
+		"no plan":      {phase(`{"phase":"plan"}`), "the plan is missing"},
+		"no action":    {phase(`{"phase":"act"}`), "the action is missing"},
+		"itself":       {doing("agent_step", `{"phase":"end"}`), "cannot be the action of a step"},
+		"unknown tool": {doing("raed", `{}`), `did you mean \"read\"?`},
+		"bad input":    {doing("read", `{"text":[1]}`), "invalid_args"},
+		"no object":    {doing("read", `7`), "must be an object"},
+		"no question":  {phase(`{"phase":"feedback"}`), "the question is missing"},
+	} {
+		b := inPhases(t, say(c.call), say("then not"))
+		res := b.run(t, t.Context())
+		if last := b.model.requests[len(b.model.requests)-1]; res.Outcome != "success" || !strings.Contains(seen(last), c.say) {
+			t.Errorf("%s: %+v\n%s", name, res, seen(last))
+		}
+		if state := b.log.calls[len(b.log.calls)-1].State; state != "failed" {
+			t.Errorf("%s: the call is %s", name, state)
+		}
+	}
+}
+
+// TestDirectCalls: AYA-08, a call without agent_step is an act with its full output, and its
+// failure an error; several at the same time keep their order.
+func TestDirectCalls(t *testing.T) {
+	b := inPhases(t, say(call("slow", `{}`), call("refuse", `{}`), call("read", `{}`)), say("done"))
+	synctest.Test(t, func(t *testing.T) { b.run(t, t.Context()) })
+	view := seen(b.model.requests[1])
+	for _, part := range []string{"[Step 1] ACT: called slow\n  Tool: slow {}\n  Result: {\"text\":\"fine\"}\n  Duration: 60000 ms",
+		"[Step 2] ACT: called refuse\n  Tool: refuse {}\n  Result (FAILED): rejected: no\n", "[Step 3] ACT: called read", "✗ [step 2] refuse: rejected: no"} {
+		if !strings.Contains(view, part) {
+			t.Errorf("%q is not in\n%s", part, view)
+		}
+	}
+}
+
+// TestPhasedLimits: AYA-11. Steps are 12, two more for each action, and 20 at most, within
+// the bounds of the run; the same action is taken three times in a row.
+func TestPhasedLimits(t *testing.T) {
+	count := 0
+	other := func(model.Request) []any { count++; return []any{doing("read", fmt.Sprintf(`{"text":"%d"}`, count))} }
+	b := inPhases(t, other)
+	res := b.run(t, t.Context())
+	if res.Exit != loop.IterationCap || res.Steps != 21 || res.Error != "stuck: the 20 steps of this run were used up" {
+		t.Errorf("acts: %+v", res)
+	}
+	b = inPhases(t, say(phase(`{"phase":"reason","summary":"hm"}`)))
+	b.o.Policy.Phases.Idle = 0
+	if res := b.run(t, t.Context()); res.Steps != 13 || res.Error != "stuck: the 12 steps of this run were used up" {
+		t.Errorf("thinks: %+v", res)
+	}
+	b = inPhases(t, other)
+	b.o.Bounds.Steps = 5
+	if res := b.run(t, t.Context()); res.Steps != 6 {
+		t.Errorf("bounds: %+v", res)
+	}
+	b = inPhases(t, other)
+	b.o.Taken = 10
+	if res := b.run(t, t.Context()); res.Steps != 11 || !strings.Contains(res.Error, "the 20 steps") {
+		t.Errorf("what was taken before: %+v", res)
+	}
+	b = inPhases(t, other)
+	b.o.Bounds.Calls = 5
+	if res := b.run(t, t.Context()); res.Calls != 4 || res.Outcome != "budget_exceeded" || len(b.done) != 2 {
+		t.Errorf("calls: %+v %q", res, b.done)
+	}
+	same := doing("change", `{"text":"x"}`)
+	b = inPhases(t, say(same), say(phase(`{"phase":"reason","summary":"hm"}`)), say(same), say(call("change", `{"text":"x"}`)), say(same), say(doing("change", `{"text":"y"}`)), say("enough"))
+	b.run(t, t.Context())
+	if got := strings.Join(b.done, ", "); got != "change m1.1.1.1, change m1.3.1.1, change m1.4.1, change m1.6.1.1" {
+		t.Errorf("done: %s", got)
+	}
+	if view := seen(b.model.requests[5]); !strings.Contains(view, "was made 3 times in a row, and was not made again") || !strings.Contains(b.rows(), "m1.5.1.1 change 5.1 failed\nm1.5.1 agent_step 5.0 failed") {
+		t.Errorf("%s\n%s", view, b.rows())
+	}
+}
+
+// Known results are known in phases too: the nested call is deduped, as any other (OSA-12).
+func TestStepDedupe(t *testing.T) {
+	look := phase(`{"phase":"act","summary":"s","action":{"tool_name":"look","tool_input":{"path":"/a"}}}`)
+	h := newHouse(t, say(look), say(look), say("done"))
+	step, err := loop.StepTool()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if h.o.Registry, err = h.o.Registry.With(step); err != nil {
+		t.Fatal(err)
+	}
+	h.o.Policy = loop.Phased()
+	h.run(t, t.Context())
+	if len(h.calls) != 1 || !strings.Contains(h.rows(), "m1.2.1.1 look 2.1 deduped") {
+		t.Errorf("%q\n%s", h.calls, h.rows())
+	}
+}
+
+// TestListIsPlan: UNI-10, todo writes the plan, and a plan is what todo shows.
+func TestListIsPlan(t *testing.T) {
+	b := inPhases(t,
+		say(phase(`{"phase":"plan","summary":"s","plan":{"goal":"g","sub_tasks":[{"id":"a","title":"read"},{"id":"b","title":"write","depends_on":["a"]}]}}`)),
+		say(call("todo", `{"markdown":"- [x] read\n- [ ] write"}`)), say("done"))
+	b.run(t, t.Context())
+	if got := b.o.Board.Checklist(); got != "- [x] read\n- [ ] write\n" {
+		t.Errorf("%q", got)
+	}
+	if view := seen(b.model.requests[2]); !strings.Contains(view, "[PLAN v2]  Goal: g\n  ✓ a. read\n  → b. write (needs: a)  ← CURRENT") || !strings.Contains(view, "[Step 2] PLAN: called todo") {
+		t.Error(view)
+	}
+}
+
+// again is the attempt that goes on where another one ended: with its transcript as far as
+// there are results, and its record. To each call, the first so many are known.
+func (b *bench) again(t *testing.T, known int, turns ...func(model.Request) []any) *bench {
+	t.Helper()
+	n := inPhases(t, turns...)
+	n.o.Past, n.o.Took, n.o.Invocation.Attempt = map[string]loop.Past{}, map[string]time.Duration{}, 2
+	envelopes := map[string]json.RawMessage{}
+	for i, c := range b.log.calls {
+		if i < known {
+			envelopes[c.Key] = c.Envelope
+			n.o.Past[c.Key], n.o.Took[c.Key] = loop.Past{Envelope: c.Envelope}, loop.Between(c.StartedAt, c.FinishedAt)
+		}
+	}
+	for _, s := range b.log.steps {
+		var m model.Message
+		if err := json.Unmarshal(s.Message, &m); err != nil {
+			t.Fatal(err)
+		}
+		n.o.Messages, n.o.Pending = append(n.o.Messages, m), nil
+		for _, c := range m.Calls {
+			if e, ok := envelopes[c.Key]; ok {
+				n.o.Messages = append(n.o.Messages, model.Message{Role: model.RoleTool, CallID: c.ID, Name: c.Name, Text: string(e)})
+			} else {
+				n.o.Pending = append(n.o.Pending, c)
+			}
+		}
+		n.o.Taken++
+		if len(n.o.Pending) > 0 {
+			break
+		}
+	}
+	return n
+}
+
+// TestPhasedResume: after a crash anywhere the memory is built again from the record, and
+// what the model sees is what it would have seen; nothing is done twice.
+func TestPhasedResume(t *testing.T) {
+	turns := []func(model.Request) []any{
+		say(phase(`{"phase":"plan","thinking":"t","summary":"a plan","plan":{"goal":"g","sub_tasks":[{"id":"1","title":"read it"},{"id":"2","title":"change it","depends_on":["1"]}]}}`)),
+		say(doing("read", `{"text":"x"}`), phase(`{"phase":"verify","summary":"read","key_facts":["it is fine"],"sub_task_outcome":"done"}`)),
+		say(doing("change", `{}`)),
+		say(call("todo", `{"markdown":"- [x] read it\n- [ ] change it\n- [ ] tell"}`)),
+		say(doing("refuse", `{}`), phase(`{"phase":"reflect","summary":"not that way"}`)),
+		say(phase(`{"phase":"oops"}`), call("read", `{"text":"y"}`)),
+		say("all"),
+	}
+	memoryOf := func(r model.Request) string {
+		_, view, _ := strings.Cut(seen(r), "--- Agent Working Memory ---")
+		view, _, _ = strings.Cut(view, "[Context Signals]") // the steps that an interruption costs are counted
+		return view
+	}
+	whole := inPhases(t, turns...)
+	synctest.Test(t, func(t *testing.T) { whole.run(t, t.Context()) })
+	want := memoryOf(whole.model.requests[len(turns)-1])
+	if len(whole.log.calls) != 12 || !strings.Contains(want, "[Step 7] REFLECT") {
+		t.Fatalf("%d calls\n%s", len(whole.log.calls), want)
+	}
+	for known := range len(whole.log.calls) + 1 {
+		b := whole.again(t, known)
+		from := 0
+		for _, m := range b.o.Messages {
+			if m.Role == model.RoleAssistant {
+				from++
+			}
+		}
+		if len(b.o.Pending) == 0 && known == len(whole.log.calls) {
+			from = len(turns) - 1 // the closing text belongs to no call
+			b.o.Messages = b.o.Messages[:len(b.o.Messages)-1]
+		}
+		b.model.turns = turns[from:]
+		synctest.Test(t, func(t *testing.T) { b.run(t, t.Context()) })
+		if got := memoryOf(b.model.requests[len(b.model.requests)-1]); got != want {
+			t.Errorf("after %d calls the memory is\n%s\nwant\n%s", known, got, want)
+		}
+		if n := len(whole.done) - min(len(whole.done), len(b.done)); known > 2 && n == 0 {
+			t.Errorf("after %d calls all was done again: %q", known, b.done)
+		}
+	}
+}
+
+// TestFeedback: AYA-07, feedback is clarify: it ends the attempt with a question, and the next one
+// hears the answer, with what came before it no longer held against it.
+func TestFeedback(t *testing.T) {
+	think := say(phase(`{"phase":"reason","summary":"hm"}`))
+	b := inPhases(t, think, think, say(phase(`{"phase":"feedback","thinking":"t","summary":"asks","feedback_message":"Which account?"}`), doing("change", `{}`)))
+	res := b.run(t, t.Context())
+	if res.Wait == nil || res.Wait.Question != "Which account?" || res.Outcome != "" || len(b.done) != 0 {
+		t.Fatalf("%+v %q", res, b.done)
+	}
+	if !strings.Contains(b.rows(), "m1.3.1.1 clarify 3.1 done\nm1.3.1 agent_step 3.0 done") {
+		t.Error(b.rows())
+	}
+	n := b.again(t, len(b.log.calls), think, say(phase(`{"phase":"end","summary":"booked"}`)))
+	n.o.Pending = nil
+	last := len(n.o.Messages) - 2
+	n.o.Messages[last].Calls = n.o.Messages[last].Calls[:1]
+	n.o.Messages = append(n.o.Messages, model.Message{Role: model.RoleUser, Text: "Your owner answers: GLS"})
+	if res := n.run(t, t.Context()); res.Outcome != "success" || res.Summary != "booked" {
+		t.Errorf("%+v", res)
+	}
+	if view := seen(n.model.requests[0]); !strings.Contains(view, "[Step 3] FEEDBACK: asks\n  Tool: clarify {\"question\":\"Which account?\"}") {
+		t.Error(view)
+	}
+}
+
+// A step that a stop cut off has no result: its call is looked after by its own record.
+func TestStepCutOff(t *testing.T) {
+	for name, want := range map[string]string{"crawl": "interrupted", "send": "uncertain"} {
+		synctest.Test(t, func(t *testing.T) {
+			b := inPhases(t, say(doing(name, `{}`)))
+			b.o.Bounds.Wall = time.Second
+			b.run(t, t.Context())
+			if got := b.rows(); got != "m1.1.1.1 "+name+" 1.1 "+want+"\nm1.1.1 agent_step 1.0 interrupted" {
+				t.Error(got)
+			}
+			n := b.again(t, 0, say("done"))
+			n.o.Past["m1.1.1.1"] = loop.Past{Uncertain: want == "uncertain"}
+			n.o.Pending = []model.Call{{ID: "x", Key: "m1.1.1", Name: "agent_step", Args: doing(name, `{}`).Args}}
+			n.run(t, t.Context())
+			if again := len(n.done) == 1; again != (name == "crawl") {
+				t.Errorf("%s: done again: %v", name, n.done)
+			}
+		})
+	}
+}
+
+// TestViewFits: C-9, AYA-05, the view counts as a part of the context: a long run in phases
+// stays within its model's window, and what was sent before stays the same bytes.
+func TestViewFits(t *testing.T) {
+	count := 0
+	b := inPhases(t, func(model.Request) []any {
+		count++
+		return []any{phase(fmt.Sprintf(`{"phase":"act","summary":"%s","action":{"tool_name":"read","tool_input":{"text":"%d %s"}}}`, strings.Repeat("s", 300), count, strings.Repeat("x", 900)))}
+	})
+	b.o.Window, b.o.MaxOutput = 12000, 500
+	b.run(t, t.Context())
+	most, before := 0, ""
+	for _, r := range b.model.requests {
+		size := 0
+		for _, m := range r.Messages {
+			size += len(m.Text)
+			for _, c := range m.Calls {
+				size += len(c.Args) + len(c.Name)
+			}
+		}
+		most = max(most, size)
+		var rest []model.Message
+		for _, m := range r.Messages {
+			m.Text, _, _ = strings.Cut(m.Text, "--- Agent Working Memory ---")
+			if m.Text = strings.TrimSpace(m.Text); m.Text != "" || len(m.Calls) > 0 {
+				rest = append(rest, m)
+			}
+		}
+		text := bytesOf(t, rest)
+		if !strings.HasPrefix(text, before) && !strings.Contains(text, "Earlier turns") {
+			t.Fatal("what was sent has changed")
+		}
+		before = text
+	}
+	if len(b.model.requests) != 21 || most > 12000*85/100*4 {
+		t.Errorf("%d requests, the longest %d bytes", len(b.model.requests), most)
+	}
+}
+
+// TestEndedBefore: OSA-18, a run that was killed between its last word and the record of its
+// end has said it: nobody is asked to go on without an answer, and nothing is done again.
+func TestEndedBefore(t *testing.T) {
+	for name, c := range map[string]struct {
+		call model.Call
+		want func(loop.Result) bool
+	}{
+		"clarify":  {call("clarify", `{"question":"Which?"}`), func(r loop.Result) bool { return r.Wait != nil && r.Wait.Question == "Which?" }},
+		"feedback": {phase(`{"phase":"feedback","feedback_message":"Which?"}`), func(r loop.Result) bool { return r.Wait != nil && r.Wait.Question == "Which?" }},
+		"complete": {call("complete", `{"text":"did it"}`), func(r loop.Result) bool { return r.Outcome == "success" && r.Summary == "did it" }},
+		"end":      {phase(`{"phase":"end","end_status":"partial","end_message":"half"}`), func(r loop.Result) bool { return r.Outcome == "partial" && r.Summary == "half" }},
+	} {
+		b := inPhases(t, say(c.call, call("change", `{}`)))
+		b.run(t, t.Context())
+		n := b.again(t, len(b.log.calls), say("what now?"))
+		n.o.CutOff = true
+		if res := n.run(t, t.Context()); !c.want(res) || len(n.model.requests) > 0 || len(n.done) > 0 {
+			t.Errorf("%s: %+v, %d requests, %q", name, res, len(n.model.requests), n.done)
+		}
+		n.o.Pending, n.o.Messages[1].Calls = nil, n.o.Messages[1].Calls[:1]
+		again := n.o
+		if again.CutOff = false; strings.HasPrefix(name, "c") { // its owner has the run done again
+			if res, err := loop.Run(t.Context(), again); err != nil || res.Summary != "what now?" {
+				t.Errorf("%s, retried: %+v (%v)", name, res, err)
+			}
+		}
+		n.o.Messages = append(n.o.Messages, model.Message{Role: model.RoleUser, Text: "This one."})
+		if res := n.run(t, t.Context()); res.Summary != "what now?" {
+			t.Errorf("%s, answered: %+v", name, res)
+		}
+	}
+}

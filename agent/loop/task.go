@@ -1,0 +1,192 @@
+package loop
+
+import (
+	"bytes"
+	"encoding/json"
+	"path/filepath"
+	"strings"
+
+	"rouse/agent/model"
+	"rouse/agent/tool"
+)
+
+// task remembers what a run has read, what it keeps getting wrong, and what it repeats: the
+// bookkeeping that a small model cannot do (OSA-12, OSA-13, OSA-14).
+type task struct {
+	fresh  map[string]held // results of reading calls that still hold, by signature
+	failed map[string]*failure
+
+	listings  int  // without a file that was read
+	truncated bool // the last of them was
+
+	last  string // signature of the last call that was not for reading
+	again int    // how often in a row
+	plans int    // planning calls in a row
+
+	open, idle int // open items of the todo list, and steps since it was written
+}
+
+// held is a result that a later call of the same signature gets.
+type held struct {
+	envelope tool.Envelope
+	path     string
+	look     string
+}
+
+// failure is an error that a call of the same signature would meet again.
+type failure struct {
+	held
+	times int
+}
+
+func newTask() *task { return &task{fresh: map[string]held{}, failed: map[string]*failure{}} }
+
+// signature names a call: its tool and its arguments, whatever their order.
+func signature(c model.Call) string {
+	var args any
+	dec := json.NewDecoder(bytes.NewReader(c.Args))
+	dec.UseNumber()
+	if dec.Decode(&args) == nil {
+		if text, err := json.Marshal(args); err == nil {
+			return c.Name + " " + string(text)
+		}
+	}
+	return c.Name + " " + string(c.Args)
+}
+
+// reads says whether calls of a class only look at files.
+func reads(c tool.Class) bool { return c == tool.ClassRead || c == tool.ClassSearch }
+
+// holds says whether the errors of a class are the caller's own, and come again.
+func holds(c tool.Class) bool { return reads(c) || c == tool.ClassEdit }
+
+// recall answers a call from what is known; times is how often it has failed, 0 when it
+// has not.
+func (s *task) recall(t tool.Tool, c model.Call) (e tool.Envelope, times int, ok bool) {
+	sig := signature(c)
+	if f := s.failed[sig]; f != nil && holds(t.Class()) && f.look == t.Looks(c.Args) {
+		f.times++
+		return f.envelope, f.times, true
+	}
+	if h, known := s.fresh[sig]; known && reads(t.Class()) && h.look == t.Looks(c.Args) {
+		return h.envelope, 0, true
+	}
+	return tool.Envelope{}, 0, false
+}
+
+// learn takes up what a call that was executed came to. look is what its path looked like
+// before.
+func (s *task) learn(t tool.Tool, c model.Call, e tool.Envelope, look string) {
+	sig := signature(c)
+	switch class := t.Class(); {
+	case !e.OK && holds(class) && (e.Kind == tool.KindInvalidArgs || e.Kind == tool.KindNotFound):
+		f := &failure{held: held{e, t.Touches(c.Args), look}, times: 1}
+		if before := s.failed[sig]; before != nil && before.look == look {
+			f.times = before.times
+		}
+		s.failed[sig] = f
+		return
+	case !e.OK && class != tool.ClassExec:
+		return
+	case reads(class):
+		s.fresh[sig] = held{e, t.Touches(c.Args), look}
+	case class == tool.ClassEdit:
+		s.changed(t.Touches(c.Args))
+	case class == tool.ClassExec:
+		clear(s.fresh)
+		clear(s.failed)
+	}
+}
+
+// changed forgets what is known of a path, of the folders that it is in, and of every search.
+func (s *task) changed(path string) {
+	stale := func(h held) bool {
+		return h.path == "" || h.path == path || strings.HasPrefix(path, strings.TrimSuffix(h.path, string(filepath.Separator))+string(filepath.Separator))
+	}
+	for sig, h := range s.fresh {
+		if stale(h) {
+			delete(s.fresh, sig)
+		}
+	}
+	for sig, f := range s.failed {
+		if stale(f.held) {
+			delete(s.failed, sig)
+		}
+	}
+}
+
+// seen is what the result of a reading call was about (OSA-15).
+type seen struct {
+	Kind      string            `json:"kind"`
+	Entries   []json.RawMessage `json:"entries"`
+	Truncated bool              `json:"truncated"`
+}
+
+// bias is the advice after one call, "" when there is none (OSA-14).
+func (s *task) bias(t tool.Tool, c model.Call, e tool.Envelope) string {
+	if reads(t.Class()) {
+		return s.biasOfReading(e)
+	}
+	if t.Class() == tool.ClassPlan {
+		if s.plans++; s.plans == repeats {
+			return "You have written your plan several times in a row without acting on it. Take its next step now."
+		}
+		return ""
+	}
+	s.plans = 0
+	sig := signature(c)
+	if sig != s.last {
+		s.last, s.again = sig, 0
+	}
+	if s.again++; s.again >= repeats {
+		return "You have made the same " + c.Name + " call several times in a row. Do something else, or end the run."
+	}
+	return ""
+}
+
+// repeats is how often the same thing is done in a row before it is spoken of.
+const repeats = 3
+
+func (s *task) biasOfReading(e tool.Envelope) string {
+	if !e.OK {
+		switch {
+		case e.Kind != tool.KindNotFound:
+			return ""
+		case s.truncated:
+			return "That path does not exist, and the last listing was not whole: list the folder itself, or one further down, before you name another path."
+		}
+		return "That path does not exist. Use a path as a listing gave it; do not guess one."
+	}
+	var r seen
+	if json.Unmarshal(e.Result, &r) != nil {
+		return ""
+	}
+	switch r.Kind {
+	case "file":
+		s.listings, s.truncated = 0, false
+	case "listing":
+		s.listings++
+		s.truncated = r.Truncated
+		if s.listings < 2 {
+			return ""
+		}
+		switch {
+		case r.Truncated:
+			return "The listing was not whole. List a folder further down, or search for the file that you need."
+		case len(r.Entries) == 0:
+			return "The folder is empty. Do not make up what is not there: say so, or look elsewhere."
+		}
+		return "You have listed folders several times and read nothing. Read one of the files, by its path in the listing."
+	}
+	return ""
+}
+
+// planned takes up what a planning call says of its list.
+func (s *task) planned(e tool.Envelope) {
+	var list struct {
+		Open int `json:"open"`
+	}
+	if e.OK && json.Unmarshal(e.Result, &list) == nil {
+		s.open, s.idle = list.Open, 0
+	}
+}

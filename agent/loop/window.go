@@ -1,0 +1,199 @@
+package loop
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"rouse/agent/model"
+	"rouse/agent/tool"
+)
+
+const (
+	defaultWindow   = 128_000 // tokens, of a model that says nothing of its own (OSA-21)
+	defaultResponse = 4096    // tokens that are kept free for an answer
+	keptTurns       = 3       // the last turns with their results, which are never left out (OSA-22)
+	perMessage      = 4       // tokens that a message costs beside its text
+)
+
+// leftOut is what a model is told in the place of what it does not see any more. It counts
+// nothing, so that it stays the same however much more is left out.
+const leftOut = "\n\n[Earlier turns of this task were left out to fit the context. What their calls did still stands.]"
+
+// window decides how much of the history a model sees. What was once left out stays out,
+// and what was once sent as it is is never shortened later: the beginning of a request stays
+// the same bytes from step to step, which is what providers keep in their caches (OSA-22).
+type window struct {
+	budget  int            // tokens that the history may have
+	sent    int            // messages up to here have been sent as they are
+	beside  int            // tokens that ride with the history
+	out     map[int]bool   // messages that are left out
+	short   map[int]string // results that are told in one line, in these words
+	pressed bool           // the model has been told that its context is nearly full
+}
+
+// newWindow reserves of a model's context what is not history: a safety margin, the system
+// prompt, the tools, and the answer.
+func newWindow(o Options) *window {
+	size := o.Window
+	if size <= 0 {
+		size = defaultWindow
+	}
+	effective := size * 85 / 100
+	response := o.MaxOutput
+	if response <= 0 {
+		response = defaultResponse
+	}
+	tools := 0
+	for _, t := range o.Registry.Models() {
+		tools += tokens(len(t.Name)+len(t.Description)+len(t.Schema)) + perMessage
+	}
+	budget := effective - tokens(len(o.System)) - tools - min(response, effective/4)
+	return &window{budget: budget, out: map[int]bool{}, short: map[int]string{}}
+}
+
+// tokens estimates how many a text of so many bytes has.
+func tokens(bytes int) int { return (bytes + 3) / 4 }
+
+func size(m model.Message) int {
+	n := len(m.Text) + len(m.Raw)
+	for _, c := range m.Calls {
+		n += len(c.Name) + len(c.Args) + len(c.ID)
+	}
+	return tokens(n) + perMessage
+}
+
+// fit is the history as the model sees it; false when even what must stay does not fit.
+func (w *window) fit(history []model.Message) ([]model.Message, bool) {
+	total := w.total(history)
+	if total > w.budget {
+		total = w.compact(history, total)
+	}
+	w.sent = len(history)
+	return w.view(history), total <= w.budget
+}
+
+func (w *window) total(history []model.Message) int {
+	n := w.beside
+	for i, m := range history {
+		n += w.cost(i, m)
+	}
+	return n
+}
+
+func (w *window) cost(i int, m model.Message) int {
+	if w.out[i] {
+		return 0
+	}
+	if text, ok := w.short[i]; ok {
+		m.Text = text
+	}
+	n := size(m)
+	if i == 0 && len(w.out) > 0 {
+		n += tokens(len(leftOut))
+	}
+	return n
+}
+
+// compact makes room, somewhat more than is needed, so that it need not be done at each
+// step: results that were not sent yet are told in a line each, then the oldest turns go.
+func (w *window) compact(history []model.Message, total int) int {
+	enough := w.budget * 7 / 10
+	end := w.protected(history)
+	for i := max(1, w.sent); i < end && total > enough; i++ {
+		if _, done := w.short[i]; done || history[i].Role != model.RoleTool {
+			continue
+		}
+		before := w.cost(i, history[i])
+		text := oneLine(history[i])
+		if m := (model.Message{Role: model.RoleTool, Text: text}); size(m) < before {
+			w.short[i] = text
+			total += w.cost(i, history[i]) - before
+		}
+	}
+	if total <= w.budget {
+		return total
+	}
+	for i := 1; i < end && total > enough; {
+		next := nextTurn(history, i)
+		for ; i < next && i < end; i++ {
+			total -= w.cost(i, history[i])
+			w.out[i] = true
+		}
+	}
+	return w.total(history)
+}
+
+// protected is where the turns begin that are never left out.
+func (w *window) protected(history []model.Message) int {
+	turns := 0
+	for i := len(history) - 1; i > 0; i-- {
+		if history[i].Role == model.RoleAssistant {
+			if turns++; turns == keptTurns {
+				return i
+			}
+		}
+	}
+	return 1
+}
+
+// nextTurn is where the turn after the one at i begins: calls and their results stay together.
+func nextTurn(history []model.Message, i int) int {
+	for i++; i < len(history) && history[i].Role == model.RoleTool; i++ {
+	}
+	return i
+}
+
+// oneLine stands for the result of a call: whether it succeeded, and what went wrong.
+func oneLine(m model.Message) string {
+	var e tool.Envelope
+	if json.Unmarshal([]byte(m.Text), &e) != nil {
+		return fmt.Sprintf("[the result of %s was left out]", m.Name)
+	}
+	line := tool.Envelope{OK: e.OK, Tool: e.Tool, Kind: e.Kind, Message: short(e.Message, 200), Retryable: e.Retryable}
+	if e.OK {
+		line = tool.Success(fmt.Sprintf("[the %d bytes of this result were left out; make the call again to see them]", len(e.Result)))
+		line.Tool = e.Tool
+	}
+	text, err := line.MarshalJSON()
+	if err != nil {
+		return fmt.Sprintf("[the result of %s was left out]", m.Name)
+	}
+	return string(text)
+}
+
+func short(text string, most int) string {
+	if r := []rune(text); len(r) > most {
+		return string(r[:most]) + "…"
+	}
+	return text
+}
+
+// view is the history without what is left out.
+func (w *window) view(history []model.Message) []model.Message {
+	if len(w.out) == 0 && len(w.short) == 0 {
+		return history
+	}
+	out := make([]model.Message, 0, len(history)-len(w.out))
+	for i, m := range history {
+		if w.out[i] {
+			continue
+		}
+		if text, ok := w.short[i]; ok {
+			m.Text = text
+		}
+		if i == 0 && len(w.out) > 0 {
+			m.Text += leftOut
+		}
+		out = append(out, m)
+	}
+	return slices.Clip(out)
+}
+
+// full says once, and again after room was made, that nine tenths are used.
+func (w *window) full(history []model.Message) bool {
+	full := w.total(history) >= w.budget*9/10
+	news := full && !w.pressed
+	w.pressed = full
+	return news
+}

@@ -1,0 +1,172 @@
+package loop_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"rouse/agent/loop"
+	"rouse/agent/model"
+	"rouse/agent/tool"
+)
+
+// recordRequests keeps what the model was sent, without the notices, which ride once.
+func recordRequests(b *bench) *[][]model.Message {
+	var sent [][]model.Message
+	for i, turn := range b.model.turns {
+		b.model.turns[i] = func(r model.Request) []any {
+			var seen []model.Message
+			for _, m := range r.Messages {
+				m.Text, _, _ = strings.Cut(m.Text, "[System Notice]")
+				m.Text = strings.TrimRight(m.Text, "\n")
+				if m.Text != "" || len(m.Calls) > 0 {
+					seen = append(seen, m)
+				}
+			}
+			sent = append(sent, seen)
+			return turn(r)
+		}
+	}
+	return &sent
+}
+
+func bytesOf(t *testing.T, messages []model.Message) string {
+	t.Helper()
+	text, err := json.Marshal(messages)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSuffix(string(text), "]")
+}
+
+// wordy is a house whose reads give so many bytes.
+func wordy(t *testing.T, size, turns int) *house {
+	var calls [][]model.Call
+	for i := range turns {
+		calls = append(calls, one("look", fmt.Sprintf(`{"path":"/f%d"}`, i)))
+	}
+	h := newHouse(t, steps(calls...)...)
+	for i := range turns {
+		h.files[fmt.Sprintf("/f%d", i)] = strings.Repeat(fmt.Sprintf("%04d ", i), size/5)
+	}
+	return h
+}
+
+// TestWindow: OSA-21, OSA-22: a long run stays within its model's context; what was sent
+// begins each request with the same bytes until something has to go, what has gone stays
+// gone, the task and the last three turns stay, and calls keep their results.
+func TestWindow(t *testing.T) {
+	h := wordy(t, 4000, 30)
+	h.o.Window, h.o.MaxOutput = 16_000, 1000
+	sent := recordRequests(h.bench)
+	if res := h.run(t, t.Context()); res.Exit != loop.FinalResponse {
+		t.Fatalf("ended with %s: %s", res.Exit, res.Error)
+	}
+	if len(*sent) != 31 {
+		t.Fatalf("%d requests", len(*sent))
+	}
+	compactions := 0
+	gone := map[string]bool{}
+	for i, req := range *sent {
+		total := 0
+		for _, m := range req {
+			total += (len(m.Text)+3)/4 + 4
+		}
+		if total > 16_000*85/100 {
+			t.Errorf("request %d has about %d tokens", i, total)
+		}
+		if !strings.HasPrefix(req[0].Text, "go") {
+			t.Errorf("request %d does not begin with the task: %q", i, req[0].Text)
+		}
+		if i == 0 {
+			continue
+		}
+		before := (*sent)[i-1]
+		if !strings.HasPrefix(bytesOf(t, req), bytesOf(t, before)) {
+			compactions++
+			kept := map[string]bool{}
+			for _, m := range req {
+				kept[m.CallID] = true
+			}
+			for _, m := range before {
+				if m.Role == model.RoleTool && !kept[m.CallID] {
+					gone[m.CallID] = true
+				}
+			}
+			if !strings.Contains(req[0].Text, "left out to fit") {
+				t.Errorf("request %d does not say that something was left out", i)
+			}
+		}
+		open := map[string]bool{}
+		for _, m := range req {
+			if gone[m.CallID] {
+				t.Errorf("request %d shows %s again", i, m.CallID)
+			}
+			for _, c := range m.Calls {
+				open[c.ID] = true
+			}
+			if m.Role == model.RoleTool && !open[m.CallID] {
+				t.Errorf("request %d has a result without its call", i)
+			}
+			delete(open, m.CallID)
+		}
+		if len(open) > 0 {
+			t.Errorf("request %d has calls without results: %v", i, open)
+		}
+		last := fmt.Sprintf("%04d", i-1)
+		if i >= 3 && !strings.Contains(bytesOf(t, req), fmt.Sprintf("%04d", i-3)) || !strings.Contains(bytesOf(t, req), last) {
+			t.Errorf("request %d does not hold the last three turns", i)
+		}
+	}
+	if compactions == 0 || compactions > 6 {
+		t.Errorf("room was made %d times in 30 steps", compactions)
+	}
+	told := 0
+	for _, n := range h.notices() {
+		told += strings.Count(n, "nearly full")
+	}
+	if told == 0 || told > compactions+1 {
+		t.Errorf("told %d times that the context is nearly full, room was made %d times", told, compactions)
+	}
+}
+
+// TestWindowOfATranscript: OSA-22, a transcript that this attempt has not sent yet is told in a line
+// for each old result before whole turns go; and again in the same words.
+func TestWindowOfATranscript(t *testing.T) {
+	h := newHouse(t, steps(one("find", `{}`))...)
+	for i := range 12 {
+		id := fmt.Sprint("c", i)
+		text, err := tool.Success(strings.Repeat("x", 3000)).MarshalJSON()
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.o.Messages = append(h.o.Messages, model.Message{Role: model.RoleAssistant, Calls: []model.Call{{ID: id, Name: "find", Args: json.RawMessage(`{}`)}}},
+			model.Message{Role: model.RoleTool, CallID: id, Name: "find", Text: string(text)})
+	}
+	h.o.Window, h.o.MaxOutput = 8000, 500
+	sent := recordRequests(h.bench)
+	h.run(t, t.Context())
+	first := (*sent)[0]
+	if len(first) != 25 {
+		t.Fatalf("%d messages: turns were dropped", len(first))
+	}
+	if !strings.Contains(first[2].Text, "of this result were left out") || !strings.Contains(first[24].Text, "xxxx") {
+		t.Errorf("the oldest result is %q", first[2].Text)
+	}
+	if !strings.HasPrefix(bytesOf(t, (*sent)[1]), bytesOf(t, first)) {
+		t.Error("the second request begins with other bytes")
+	}
+}
+
+// TestOverBudget: OSA-02, OSA-03: what cannot fit ends the run, says what to do, and the
+// step that was not taken is not charged.
+func TestOverBudget(t *testing.T) {
+	h := newHouse(t, steps(one("find", `{}`))...)
+	h.o.Messages = []model.Message{{Role: model.RoleUser, Text: strings.Repeat("task ", 10_000)}}
+	h.o.Window = 4096
+	res := h.run(t, t.Context())
+	if res.Exit != loop.OverBudget || res.Outcome != "error" || res.Steps != 0 || !strings.Contains(res.Error, "context_window") {
+		t.Errorf("%+v", res)
+	}
+}

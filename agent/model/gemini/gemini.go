@@ -1,0 +1,70 @@
+package gemini
+
+import (
+	"context"
+	"iter"
+	"net/http"
+	"strings"
+	"sync/atomic"
+
+	"rouse/agent/model"
+	"rouse/agent/model/wire"
+)
+
+// Options say where a model is. BaseURL is without /v1beta.
+type Options = wire.Endpoint
+
+// Provider is one model on one server. It may be used by many goroutines.
+type Provider struct {
+	server *wire.Server
+	signed atomic.Bool // learned: calls must be signed
+}
+
+// New checks the options; it does not reach for the server.
+func New(o Options) (*Provider, error) {
+	name := o.Model
+	if !strings.Contains(name, "/") {
+		name = "models/" + name
+	}
+	server, err := wire.New(o, wire.Dialect{
+		Name: "gemini", BaseURL: "https://generativelanguage.googleapis.com", Example: "https://generativelanguage.googleapis.com",
+		Path: "v1beta/" + name + ":streamGenerateContent", Query: "alt=sse", KeyHeader: "X-Goog-Api-Key",
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &Provider{server: server}, nil
+}
+
+// Stream implements model.Provider.
+func (p *Provider) Stream(ctx context.Context, r model.Request) iter.Seq2[model.Event, error] {
+	return p.server.Stream(ctx, &turn{p: p, r: r})
+}
+
+// turn implements wire.Exchange.
+type turn struct {
+	p    *Provider
+	r    model.Request
+	bare bool // without its own signatures: the server refuses one of them
+}
+
+// Request implements wire.Exchange.
+func (t *turn) Request() any { return t.encode() }
+
+// Adapt implements wire.Exchange. First what has no signature gets one that is always
+// taken; then everything does.
+func (t *turn) Adapt(status int, said wire.Said) bool {
+	text := strings.ToLower(said.Text)
+	if status != http.StatusBadRequest || !strings.Contains(text, "thought") || !strings.Contains(text, "signature") {
+		return false
+	}
+	if !t.p.signed.Swap(true) {
+		return true
+	}
+	again := !t.bare
+	t.bare = true
+	return again
+}
+
+// Advise implements wire.Exchange.
+func (t *turn) Advise(model.ErrorKind, int, wire.Said) string { return "" }

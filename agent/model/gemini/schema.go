@@ -1,0 +1,216 @@
+package gemini
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"rouse/agent/model"
+)
+
+// schema is the API's subset of OpenAPI's.
+type schema struct {
+	Type        string             `json:"type,omitempty"`
+	Format      string             `json:"format,omitempty"`
+	Title       string             `json:"title,omitempty"`
+	Description string             `json:"description,omitempty"`
+	Nullable    bool               `json:"nullable,omitempty"`
+	Enum        []string           `json:"enum,omitempty"`
+	Items       *schema            `json:"items,omitempty"`
+	MinItems    *json.Number       `json:"minItems,omitempty"`
+	MaxItems    *json.Number       `json:"maxItems,omitempty"`
+	Properties  map[string]*schema `json:"properties,omitempty"`
+	Required    []string           `json:"required,omitempty"`
+	Minimum     *json.Number       `json:"minimum,omitempty"`
+	Maximum     *json.Number       `json:"maximum,omitempty"`
+	MinLength   *json.Number       `json:"minLength,omitempty"`
+	MaxLength   *json.Number       `json:"maxLength,omitempty"`
+	Pattern     string             `json:"pattern,omitempty"`
+	AnyOf       []*schema          `json:"anyOf,omitempty"`
+}
+
+// general is what is understood of JSON Schema.
+type general struct {
+	Type                 words             `json:"type"`
+	Format               string            `json:"format"`
+	Title                string            `json:"title"`
+	Description          string            `json:"description"`
+	Enum                 []json.RawMessage `json:"enum"`
+	Const                json.RawMessage   `json:"const"`
+	Items                json.RawMessage   `json:"items"`
+	MinItems             *json.Number      `json:"minItems"`
+	MaxItems             *json.Number      `json:"maxItems"`
+	Properties           map[string]json.RawMessage
+	Required             []string          `json:"required"`
+	AdditionalProperties json.RawMessage   `json:"additionalProperties"`
+	Minimum              *json.Number      `json:"minimum"`
+	Maximum              *json.Number      `json:"maximum"`
+	MinLength            *json.Number      `json:"minLength"`
+	MaxLength            *json.Number      `json:"maxLength"`
+	Pattern              string            `json:"pattern"`
+	AnyOf                []json.RawMessage `json:"anyOf"`
+	OneOf                []json.RawMessage `json:"oneOf"`
+	AllOf                json.RawMessage   `json:"allOf"`
+	Ref                  string            `json:"$ref"`
+}
+
+// words are one text or several.
+type words []string
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (w *words) UnmarshalJSON(raw []byte) error {
+	if raw[0] == '[' {
+		return json.Unmarshal(raw, (*[]string)(w))
+	}
+	*w = make(words, 1)
+	return json.Unmarshal(raw, &(*w)[0])
+}
+
+// declare describes a tool.
+func declare(t model.Tool) function {
+	f := function{Name: t.Name, Description: t.Description}
+	if len(t.Schema) == 0 {
+		return f
+	}
+	var g general
+	if json.Unmarshal(t.Schema, &g) == nil && slices.Equal(g.Type, words{"object"}) && len(g.Properties) == 0 && closed(g.AdditionalProperties) {
+		return f // no arguments are no parameters: an empty object is refused
+	}
+	if s, ok := convert(t.Schema); ok && s.Type == "OBJECT" {
+		f.Parameters = s
+		return f
+	}
+	f.JSONSchema = plain(t.Schema)
+	return f
+}
+
+// convert says in the subset what a schema says; false when that loses what a model must
+// know to call the tool. The host validates whatever it calls with.
+func convert(raw json.RawMessage) (*schema, bool) {
+	var g general
+	if json.Unmarshal(raw, &g) != nil || g.Ref != "" || g.AllOf != nil {
+		return nil, false
+	}
+	out := &schema{
+		Title: g.Title, Description: g.Description, Pattern: g.Pattern, MinItems: g.MinItems, MaxItems: g.MaxItems,
+		Minimum: g.Minimum, Maximum: g.Maximum, MinLength: g.MinLength, MaxLength: g.MaxLength,
+	}
+	types := slices.DeleteFunc(slices.Clone(g.Type), func(t string) bool { return t == "null" })
+	out.Nullable = len(types) < len(g.Type)
+	if choices := append(g.AnyOf, g.OneOf...); len(choices) > 0 {
+		return out, len(types) == 0 && out.choose(choices)
+	}
+	if len(types) != 1 {
+		return nil, false
+	}
+	out.Type = strings.ToUpper(types[0])
+	if slices.Contains(formats[out.Type], g.Format) {
+		out.Format = g.Format
+	}
+	if g.Const != nil {
+		g.Enum = []json.RawMessage{g.Const}
+	}
+	switch out.Type {
+	case "STRING":
+		return out, out.enumerate(g.Enum)
+	case "NUMBER", "INTEGER", "BOOLEAN":
+		return out, g.Enum == nil
+	case "ARRAY":
+		items, ok := convert(g.Items)
+		out.Items = items
+		return out, ok
+	case "OBJECT":
+		return out, out.hold(g)
+	}
+	return nil, false
+}
+
+// formats that the API knows; another is refused.
+var formats = map[string][]string{"STRING": {"date-time"}, "NUMBER": {"float", "double"}, "INTEGER": {"int32", "int64"}}
+
+func (s *schema) enumerate(values []json.RawMessage) bool {
+	for _, raw := range values {
+		var v string
+		if json.Unmarshal(raw, &v) != nil {
+			return false
+		}
+		s.Enum = append(s.Enum, v)
+	}
+	return true
+}
+
+func (s *schema) choose(choices []json.RawMessage) bool {
+	for _, raw := range choices {
+		var g general
+		if json.Unmarshal(raw, &g) == nil && slices.Equal(g.Type, words{"null"}) {
+			s.Nullable = true
+			continue
+		}
+		c, ok := convert(raw)
+		if !ok {
+			return false
+		}
+		s.AnyOf = append(s.AnyOf, c)
+	}
+	return len(s.AnyOf) > 0
+}
+
+func (s *schema) hold(g general) bool {
+	if len(g.Properties) == 0 || !closed(g.AdditionalProperties) {
+		return false // an object of anything
+	}
+	s.Properties = map[string]*schema{}
+	for name, raw := range g.Properties {
+		p, ok := convert(raw)
+		if !ok {
+			return false
+		}
+		s.Properties[name] = p
+	}
+	for _, name := range g.Required {
+		if s.Properties[name] != nil {
+			s.Required = append(s.Required, name)
+		}
+	}
+	return true
+}
+
+// closed says whether an object takes nothing beside its properties, or nobody said.
+func closed(additional json.RawMessage) bool {
+	return additional == nil || string(additional) == "false"
+}
+
+// plain is a JSON Schema without what only its readers need. A schema of true, which is
+// one of anything, is {}.
+func plain(raw json.RawMessage) json.RawMessage {
+	var v any
+	if json.Unmarshal(raw, &v) != nil {
+		return raw
+	}
+	out, err := json.Marshal(open(v))
+	if err != nil {
+		return raw
+	}
+	return out
+}
+
+// open replaces true in the places of schemas.
+func open(v any) any {
+	s, ok := v.(map[string]any)
+	if !ok {
+		if v == true {
+			return map[string]any{}
+		}
+		return v
+	}
+	delete(s, "$schema")
+	if properties, ok := s["properties"].(map[string]any); ok {
+		for name, p := range properties {
+			properties[name] = open(p)
+		}
+	}
+	if items, ok := s["items"]; ok {
+		s["items"] = open(items)
+	}
+	return s
+}

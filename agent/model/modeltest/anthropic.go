@@ -1,0 +1,273 @@
+package modeltest
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+
+	"rouse/agent/model"
+)
+
+// anthropic speaks messages.
+type anthropic struct{}
+
+func (anthropic) contentType() string { return "text/event-stream; charset=utf-8" }
+
+type anthropicRequest struct {
+	Model     string            `json:"model"`
+	MaxTokens int               `json:"max_tokens"`
+	Messages  []anthropicTurn   `json:"messages"`
+	System    []json.RawMessage `json:"system"`
+	Tools     []struct {
+		Name         string          `json:"name"`
+		Description  string          `json:"description"`
+		InputSchema  json.RawMessage `json:"input_schema"`
+		CacheControl json.RawMessage `json:"cache_control"`
+	} `json:"tools"`
+	ToolChoice *struct {
+		Type string `json:"type"`
+	} `json:"tool_choice"`
+	Temperature *float64 `json:"temperature"`
+	Stream      bool     `json:"stream"`
+}
+
+type anthropicTurn struct {
+	Role    string           `json:"role"`
+	Content []anthropicBlock `json:"content"`
+}
+
+type anthropicBlock struct {
+	Type         string          `json:"type"`
+	Text         *string         `json:"text,omitempty"`
+	ID           string          `json:"id,omitempty"`
+	Name         string          `json:"name,omitempty"`
+	Input        json.RawMessage `json:"input,omitempty"`
+	ToolUseID    string          `json:"tool_use_id,omitempty"`
+	Content      json.RawMessage `json:"content,omitempty"`
+	IsError      bool            `json:"is_error,omitempty"`
+	Thinking     *string         `json:"thinking,omitempty"`
+	Signature    string          `json:"signature,omitempty"`
+	Data         string          `json:"data,omitempty"`
+	CacheControl json.RawMessage `json:"cache_control,omitempty"`
+}
+
+var (
+	anthropicID   = regexp.MustCompile(`^[a-zA-Z0-9_-]+$`)
+	anthropicName = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,128}$`)
+)
+
+func (d anthropic) misfit(s *Server, r *http.Request, body []byte) string {
+	var in anthropicRequest
+	dec := json.NewDecoder(bytes.NewReader(body))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&in); err != nil {
+		return err.Error() + ": Extra inputs are not permitted"
+	}
+	marks := strings.Count(string(body), `"cache_control":{`)
+	switch {
+	case r.Header.Get("Anthropic-Version") == "":
+		return "anthropic-version: header is required"
+	case in.Model == "" || len(in.Messages) == 0:
+		return "model and messages are required"
+	case in.MaxTokens < 1:
+		return "max_tokens: Field required"
+	case !in.Stream:
+		return "stream: this server is only used with true"
+	case marks > 4:
+		return fmt.Sprintf("A maximum of 4 blocks with cache_control may be provided. Found %d.", marks)
+	case in.ToolChoice != nil && len(in.Tools) == 0:
+		return "tool_choice may only be specified while providing tools"
+	}
+	for i, t := range in.Tools {
+		var schema struct{ Type string }
+		if json.Unmarshal(t.InputSchema, &schema) != nil || schema.Type != "object" || !anthropicName.MatchString(t.Name) {
+			return fmt.Sprintf("tools.%d.custom.input_schema.type: Field required", i)
+		}
+	}
+	return d.transcript(s, in.Messages)
+}
+
+// transcript holds the rules of who may say what when.
+func (d anthropic) transcript(s *Server, messages []anthropicTurn) string {
+	var open []string // calls of the message before
+	for i, m := range messages {
+		role := []string{"user", "assistant"}[i%2]
+		if m.Role != role {
+			return fmt.Sprintf("messages.%d: roles must alternate; it is the turn of the %s", i, role)
+		}
+		if len(m.Content) == 0 {
+			return fmt.Sprintf("messages.%d: all messages must have non-empty content", i)
+		}
+		var calls []model.Call
+		answered := 0
+		for j, b := range m.Content {
+			at := slices.Index(open, b.ToolUseID)
+			switch {
+			case b.Type == "text" && (b.Text == nil || strings.TrimSpace(*b.Text) == ""):
+				return fmt.Sprintf("messages.%d.content.%d: text content blocks must contain non-whitespace text", i, j)
+			case b.Type == "tool_use" && (role != "assistant" || !anthropicID.MatchString(b.ID) || !strings.HasPrefix(string(b.Input), "{")):
+				return fmt.Sprintf("messages.%d.content.%d.tool_use.id: String should match pattern '^[a-zA-Z0-9_-]+$', and input be an object", i, j)
+			case b.Type == "tool_use":
+				calls = append(calls, model.Call{ID: b.ID, Name: b.Name, Args: b.Input})
+			case b.Type == "tool_result" && at < 0:
+				return fmt.Sprintf("messages.%d.content.%d: unexpected `tool_use_id` found in `tool_result` blocks: %s", i, j, b.ToolUseID)
+			case b.Type == "tool_result" && answered != j:
+				return fmt.Sprintf("messages.%d.content.%d: `tool_result` blocks must come first", i, j)
+			case b.Type == "tool_result":
+				open = slices.Delete(open, at, at+1)
+				answered++
+			case b.Type == "thinking" && (b.Thinking == nil || b.Signature == ""), b.Type == "redacted_thinking" && b.Data == "":
+				return fmt.Sprintf("messages.%d.content.%d: Invalid `signature` in `thinking` block", i, j)
+			}
+		}
+		if len(open) > 0 {
+			return fmt.Sprintf("messages.%d: `tool_use` ids were found without `tool_result` blocks immediately after: %s", i, strings.Join(open, ", "))
+		}
+		for _, c := range calls {
+			open = append(open, c.ID)
+		}
+		if len(calls) > 0 && s.altered(calls, stripped(m.Content)) {
+			return fmt.Sprintf("messages.%d: `thinking` or `redacted_thinking` blocks in the latest assistant message cannot be modified", i)
+		}
+	}
+	paused := func(b anthropicBlock) bool { return b.Type == "server_tool_use" }
+	if n := len(messages); n%2 == 0 && !slices.ContainsFunc(messages[n-1].Content, paused) {
+		return "This model does not support assistant message prefill. The conversation must end with a user message."
+	}
+	return ""
+}
+
+// stripped is content without what changes from request to request.
+func stripped(content []anthropicBlock) []anthropicBlock {
+	out := slices.Clone(content)
+	for i := range out {
+		out[i].ID, out[i].CacheControl = "", nil
+	}
+	return out
+}
+
+func (anthropic) refusal(kind model.ErrorKind, message string) (int, string) {
+	status, code, text := http.StatusBadRequest, "invalid_request_error", message
+	switch kind {
+	case model.KindAuth:
+		status, code, text = http.StatusUnauthorized, "authentication_error", "invalid x-api-key: KEY"
+	case model.KindRateLimited:
+		status, code, text = http.StatusTooManyRequests, "rate_limit_error", "This request would exceed your organization's rate limit of 50 requests per minute."
+	case model.KindContextOverflow:
+		text = "prompt is too long: 208310 tokens > 200000 maximum"
+	case model.KindUnavailable:
+		status, code, text = 529, "overloaded_error", "Overloaded"
+	}
+	return status, encode(map[string]any{"type": "error", "error": map[string]any{"type": code, "message": text}, "request_id": "req_1"})
+}
+
+func (d anthropic) failure(kind model.ErrorKind) string {
+	_, text := d.refusal(kind, "no")
+	return "event: error\ndata: " + text + "\n\n"
+}
+
+// blocks are the content of an answer. With something opaque, what the model thought comes
+// before its words and between them and its calls, and some of it is encrypted.
+func (anthropic) blocks(t Turn) []anthropicBlock {
+	var out []anthropicBlock
+	think := func(text, signature string) {
+		out = append(out, anthropicBlock{Type: "thinking", Thinking: &text, Signature: signature})
+	}
+	if t.Opaque != "" {
+		think("Let me see. 世", t.Opaque)
+		out = append(out, anthropicBlock{Type: "redacted_thinking", Data: t.Opaque + "data"})
+	}
+	if t.Text != "" {
+		out = append(out, anthropicBlock{Type: "text", Text: &t.Text})
+	}
+	if t.Opaque != "" && len(t.Calls) > 0 {
+		think("", t.Opaque+"more") // what it thought is not told, and signed
+	}
+	for _, c := range t.Calls {
+		out = append(out, anthropicBlock{Type: "tool_use", ID: c.ID, Name: c.Name, Input: c.Args})
+	}
+	return out
+}
+
+func (d anthropic) message(t Turn) any { return stripped(d.blocks(t)) }
+
+func (d anthropic) frames(turn Turn) []string {
+	var out []string
+	event := func(name string, fields map[string]any) {
+		fields["type"] = name
+		out = append(out, "event: "+name+"\ndata: "+encode(fields)+"\n\n")
+	}
+	u := turn.Usage
+	fresh, created := u.Input-u.Cached, int64(0)
+	if fresh >= 4 {
+		fresh, created = fresh-4, 4 // a part of the input goes into the cache
+	}
+	event("message_start", map[string]any{"message": map[string]any{
+		"id": "msg_1", "type": "message", "role": "assistant", "model": "scripted", "content": []any{}, "stop_reason": nil, "stop_sequence": nil,
+		"usage": map[string]any{"input_tokens": fresh, "cache_creation_input_tokens": created, "cache_read_input_tokens": u.Cached, "output_tokens": min(u.Output, 1)}}})
+	event("ping", map[string]any{})
+	for i, b := range d.blocks(turn) {
+		delta := func(kind, key, value string) {
+			event("content_block_delta", map[string]any{"index": i, "delta": map[string]any{"type": kind, key: value}})
+		}
+		begin := map[string]any{"type": b.Type}
+		var rest func()
+		switch b.Type {
+		case "text":
+			begin["text"] = ""
+			rest = func() {
+				for _, piece := range said(*b.Text) {
+					delta("text_delta", "text", piece)
+				}
+			}
+		case "thinking":
+			begin["thinking"], begin["signature"] = "", ""
+			rest = func() {
+				for _, piece := range said(*b.Thinking) {
+					delta("thinking_delta", "thinking", piece)
+				}
+				delta("signature_delta", "signature", b.Signature)
+			}
+		case "tool_use":
+			begin["id"], begin["name"], begin["input"] = b.ID, b.Name, map[string]any{}
+			rest = func() {
+				for _, part := range halves(b.Input) {
+					delta("input_json_delta", "partial_json", part)
+				}
+			}
+		default:
+			begin["data"] = b.Data
+			rest = func() {}
+		}
+		event("content_block_start", map[string]any{"index": i, "content_block": begin})
+		rest()
+		if turn.Hang && b.Type == "text" {
+			return out
+		}
+		event("content_block_stop", map[string]any{"index": i})
+	}
+	if turn.Hang {
+		return out
+	}
+	event("message_delta", map[string]any{"delta": map[string]any{"stop_reason": d.finish(turn), "stop_sequence": nil}, "usage": map[string]any{"output_tokens": u.Output}})
+	event("message_stop", map[string]any{})
+	return out
+}
+
+func (anthropic) finish(t Turn) string {
+	switch {
+	case t.Finish == model.StopLength:
+		return "max_tokens"
+	case t.Finish == model.StopFilter:
+		return "refusal" // it has no other word
+	case t.Finish != "":
+		return t.Finish
+	case len(t.Calls) > 0:
+		return "tool_use"
+	}
+	return "end_turn"
+}

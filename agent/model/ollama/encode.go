@@ -1,0 +1,123 @@
+package ollama
+
+import (
+	"encoding/json"
+
+	"rouse/agent/model"
+)
+
+type request struct {
+	Model    string         `json:"model"`
+	Messages []message      `json:"messages"`
+	Tools    []tool         `json:"tools,omitempty"`
+	Stream   bool           `json:"stream"`
+	Truncate bool           `json:"truncate"` // the beginning of what does not fit
+	Shift    bool           `json:"shift"`    // forget the beginning while answering
+	Options  map[string]any `json:"options,omitempty"`
+}
+
+type message struct {
+	Role       string `json:"role"`
+	Content    string `json:"content"`
+	Thinking   string `json:"thinking,omitempty"`
+	ToolCalls  []call `json:"tool_calls,omitempty"`
+	ToolName   string `json:"tool_name,omitempty"`
+	ToolCallID string `json:"tool_call_id,omitempty"`
+}
+
+type call struct {
+	ID       string   `json:"id,omitempty"`
+	Function function `json:"function"`
+}
+
+type function struct {
+	Index     int             `json:"index"`
+	Name      string          `json:"name"`
+	Arguments json.RawMessage `json:"arguments"`
+}
+
+type tool struct {
+	Type     string   `json:"type"`
+	Function declared `json:"function"`
+}
+
+type declared struct {
+	Name        string `json:"name"`
+	Description string `json:"description,omitempty"`
+	Parameters  any    `json:"parameters"`
+}
+
+func (t *turn) encode() request {
+	out := request{Model: t.p.server.Model(), Stream: true, Options: map[string]any{}}
+	if t.p.window > 0 {
+		out.Options["num_ctx"] = t.p.window
+	}
+	if t.r.MaxOutput > 0 {
+		out.Options["num_predict"] = t.r.MaxOutput
+	}
+	if t.r.Temperature != nil {
+		out.Options["temperature"] = *t.r.Temperature
+	}
+	if t.r.System != "" {
+		out.Messages = append(out.Messages, message{Role: string(model.RoleSystem), Content: t.r.System})
+	}
+	for _, m := range t.r.Messages {
+		out.Messages = append(out.Messages, t.message(m))
+	}
+	if t.r.NoTools {
+		return out // it has no word that forbids them
+	}
+	for _, tl := range t.r.Tools {
+		out.Tools = append(out.Tools, tool{"function", declared{tl.Name, tl.Description, parameters(tl.Schema)}})
+	}
+	return out
+}
+
+func (t *turn) message(m model.Message) message {
+	out := message{Role: string(m.Role), Content: m.Text, ToolName: m.Name, ToolCallID: m.CallID}
+	for _, p := range t.p.server.Pieces(m) {
+		switch {
+		case p.Call != nil:
+			args := p.Call.Args
+			if len(args) == 0 || args[0] != '{' {
+				args = json.RawMessage("{}")
+			}
+			out.ToolCalls = append(out.ToolCalls, call{p.Call.ID, function{len(out.ToolCalls), p.Call.Name, args}})
+		case p.Opaque != nil:
+			if json.Unmarshal(p.Opaque, &out.Thinking) != nil {
+				out.Thinking = ""
+			}
+		}
+	}
+	return out
+}
+
+// parameters are a schema that the server can decode: with properties, each of them an
+// object. Some of its templates fail without.
+func parameters(raw json.RawMessage) any {
+	var s map[string]any
+	if json.Unmarshal(raw, &s) != nil || s["type"] != "object" {
+		s = map[string]any{"type": "object"}
+	}
+	properties, ok := s["properties"].(map[string]any)
+	if !ok {
+		properties = map[string]any{}
+		s["properties"] = properties
+	}
+	open(properties)
+	return s
+}
+
+// open replaces a schema of true, which is one of anything, by {}.
+func open(properties map[string]any) {
+	for name, p := range properties {
+		switch p := p.(type) {
+		case bool:
+			properties[name] = map[string]any{}
+		case map[string]any:
+			if inner, ok := p["properties"].(map[string]any); ok {
+				open(inner)
+			}
+		}
+	}
+}

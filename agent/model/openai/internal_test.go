@@ -1,0 +1,20 @@
+package openai
+
+import (
+	"testing"
+
+	"rouse/agent/model"
+)
+
+// The new name of the output limit is for those who are known to want it.
+func TestOutputLimitByAddress(t *testing.T) {
+	for url, want := range map[string]bool{"": true, "https://team.openai.azure.com/openai/v1": true, "http://127.0.0.1:8080/v1": false, "https://openrouter.ai/api/v1": false} {
+		p, err := New(Options{Model: "m", BaseURL: url})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r := p.encode(model.Request{MaxOutput: 7}); (r.MaxCompletionTokens == 7) != want || (r.MaxTokens == 7) == want {
+			t.Errorf("%q: %+v", url, r)
+		}
+	}
+}

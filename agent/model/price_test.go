@@ -1,0 +1,54 @@
+package model_test
+
+import (
+	"math"
+	"testing"
+
+	"rouse/agent/model"
+)
+
+func TestCost(t *testing.T) {
+	p := model.Price{Input: 3, Output: 15, Cached: 0.3}
+	for _, c := range []struct {
+		usage model.Usage
+		want  int64
+	}{
+		{model.Usage{}, 0},
+		{model.Usage{Input: 1_000_000}, 3_000_000},
+		{model.Usage{Input: 1_000_000, Cached: 1_000_000}, 300_000},
+		{model.Usage{Input: 1000, Output: 200, Cached: 400}, 600*3 + 120 + 200*15},
+		{model.Usage{Input: 1000, Cached: 400, Written: 400}, 600*3 + 120 + 300},
+		{model.Usage{Input: 1000, Cached: 400, Written: 1 << 50}, 600*3 + 120 + 450},
+		{model.Usage{Input: 1, Cached: 1}, 1},                          // rounded up
+		{model.Usage{Input: -5, Output: -5, Cached: -5}, 0},            // a server that lies
+		{model.Usage{Input: 10, Cached: 11}, 30},                       // more cached than there was
+		{model.Usage{Input: 10, Cached: -3}, 30},                       //
+		{model.Usage{Output: math.MaxInt64}, (1 << 40) * 15},           // not believed
+		{model.Usage{Input: 100_000, Cached: 100_000}, 30_000},         // no cent of rounding
+		{model.Usage{Input: 333_333, Cached: 33_333}, 900_000 + 10000}, //
+	} {
+		if got := p.Cost(c.usage); got != c.want {
+			t.Errorf("%+v costs %d, want %d", c.usage, got, c.want)
+		}
+	}
+	if got := (model.Price{Output: math.MaxFloat64}).Cost(model.Usage{Output: 1}); got != math.MaxInt64/2 {
+		t.Errorf("without end: %d", got)
+	}
+}
+
+func TestLookup(t *testing.T) {
+	for name, want := range map[string]string{
+		"gpt-5-mini": "gpt-5-mini", "gpt-5-2025-08-07": "gpt-5", "gpt-5-mini-2025-08-07": "gpt-5-mini", "GPT-4o": "gpt-4o",
+		"claude-sonnet-4-5-20250929": "claude-sonnet-4-5", "claude-3-5-haiku-latest": "claude-3-5-haiku", "claude-sonnet-4-0": "claude-sonnet-4",
+		"claude-opus-4-20250514": "claude-opus-4", "models/gemini-2.5-flash": "gemini-2.5-flash",
+		"gpt-5-pro": "", "gpt-5.9": "", "o1-pro": "", "claude-opus-5-6": "", "claude-sonnet-5": "claude-sonnet-5", "gemini-2.5-flash-image": "", "qwen3:8b": "", "": "", "latest": "", "gpt-6": "",
+	} {
+		got, ok := model.Lookup(name)
+		if ok != (want != "") {
+			t.Errorf("%q is known: %v", name, ok)
+		}
+		if expected, _ := model.Lookup(want); got != expected || ok && (got.Window < 100_000 || got.Price.Free() || got.Price.Cached > got.Price.Input) {
+			t.Errorf("%q: %+v", name, got)
+		}
+	}
+}

@@ -1,0 +1,178 @@
+package wire
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+
+	"rouse/agent/model"
+)
+
+// maxAnswer bounds one answer, in bytes on the wire.
+const maxAnswer = 16 << 20
+
+// Frame is a piece of an answer: the data of an event, a line, or the whole of it.
+type Frame struct {
+	Event string // its name, when events have one
+	Data  []byte // is valid until the next frame
+	Whole bool   // the server does not stream
+}
+
+// body is a response's body of which the beginning was looked at.
+type body struct {
+	io.Reader
+	io.Closer
+}
+
+// read takes an answer apart.
+func (s *Server) read(resp *http.Response, take func(Frame) error) error {
+	limited := &io.LimitedReader{R: resp.Body, N: maxAnswer}
+	r := bufio.NewReader(limited)
+	first, err := firstRune(r)
+	if err != nil {
+		return s.broken(err, limited)
+	}
+	beginning, err := r.Peek(r.Buffered())
+	if err != nil {
+		return s.broken(err, limited)
+	}
+	over := false // the server said so
+	each := func(f Frame) error {
+		err := take(f)
+		over = errors.Is(err, io.EOF)
+		return err
+	}
+	object := first == '{' || first == '['
+	switch {
+	case s.d.Lines && object:
+		err = lines(r, each)
+	case object:
+		var data []byte
+		if data, err = io.ReadAll(r); err == nil && limited.N > 0 {
+			err = each(Frame{Data: data, Whole: true})
+		}
+	case first == '<' || s.d.Lines || !isStream(beginning):
+		kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+		return s.fault(model.KindNonsense, false, "the model server %s answered with %s instead of a stream: %s; check base_url", s.place, named(kind), s.understand(beginning).Text)
+	default:
+		err = events(r, each)
+	}
+	var e *model.Error
+	switch {
+	case over, limited.N > 0 && (err == nil || errors.Is(err, io.EOF)):
+		return nil
+	case errors.Is(err, errLeft), limited.N > 0 && errors.As(err, &e) && !errors.As(err, new(*silence)):
+		return err
+	}
+	return s.broken(err, limited)
+}
+
+// firstRune looks at what an answer begins with, after a byte order mark and empty lines.
+func firstRune(r *bufio.Reader) (rune, error) {
+	for {
+		c, _, err := r.ReadRune()
+		if err != nil {
+			return 0, err
+		}
+		switch c {
+		case '\uFEFF', ' ', '\t', '\r', '\n':
+		default:
+			return c, r.UnreadRune()
+		}
+	}
+}
+
+// isStream says whether bytes begin like a stream of events.
+func isStream(beginning []byte) bool {
+	for _, field := range []string{":", "data:", "event:", "id:", "retry:"} {
+		n := min(len(field), len(beginning)) // the rest may still be on its way
+		if string(beginning[:n]) == field[:n] {
+			return true
+		}
+	}
+	return false
+}
+
+func named(kind string) string {
+	if kind == "" {
+		return "something"
+	}
+	return kind
+}
+
+// line reads one line without its end; what io.EOF cuts off is given with it. The result
+// is valid until the next read.
+func line(r *bufio.Reader) ([]byte, error) {
+	text, err := r.ReadSlice('\n')
+	if errors.Is(err, bufio.ErrBufferFull) {
+		long := bytes.Clone(text)
+		for errors.Is(err, bufio.ErrBufferFull) {
+			text, err = r.ReadSlice('\n')
+			long = append(long, text...)
+		}
+		text = long
+	}
+	return bytes.TrimSuffix(bytes.TrimSuffix(text, []byte("\n")), []byte("\r")), err
+}
+
+// lines gives the lines of an answer. A last one without an end is given, too: if it is
+// cut off, it is no JSON.
+func lines(r *bufio.Reader, take func(Frame) error) error {
+	for {
+		text, err := line(r)
+		if len(bytes.TrimSpace(text)) > 0 && (err == nil || errors.Is(err, io.EOF)) {
+			if err := take(Frame{Data: text}); err != nil {
+				return err
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// events gives the events of a stream that have data. One that the end of the stream cuts
+// off is lost, as the standard wants it.
+func events(r *bufio.Reader, take func(Frame) error) error {
+	var f Frame
+	for {
+		text, err := line(r)
+		if err != nil {
+			return err
+		}
+		if len(text) == 0 {
+			if data := bytes.TrimSpace(f.Data); len(data) > 0 {
+				if err := take(Frame{Event: f.Event, Data: data}); err != nil {
+					return err
+				}
+			}
+			f.Event, f.Data = "", f.Data[:0]
+			continue
+		}
+		name, value, _ := bytes.Cut(text, []byte(":"))
+		value = bytes.TrimPrefix(value, []byte(" "))
+		switch string(name) {
+		case "event":
+			f.Event = string(value)
+		case "data":
+			f.Data = append(append(f.Data, value...), '\n')
+		}
+	}
+}
+
+// broken words an answer that could not be read to its end.
+func (s *Server) broken(err error, limited *io.LimitedReader) error {
+	var silent *silence
+	switch {
+	case errors.As(err, &silent):
+		return silent.error
+	case limited.N <= 0:
+		return s.fault(model.KindNonsense, false, "the answer of the model %s at %s is longer than %d MiB", s.e.Model, s.place, maxAnswer>>20)
+	}
+	e := s.fault(model.KindTruncated, true, "the answer of the model %s at %s broke off", s.e.Model, s.place)
+	e.Err = s.clean(err)
+	return e
+}

@@ -1,0 +1,170 @@
+package wire
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"regexp"
+	"time"
+
+	"github.com/hashicorp/go-retryablehttp"
+)
+
+const (
+	tries        = 4
+	firstPause   = 500 * time.Millisecond
+	longestPause = time.Minute // a server that asks for more is not waited for here
+)
+
+// newClient is the transport: retries around tries that must not fall silent. There is no
+// http.Client.Timeout, which would end a stream that is well.
+func (s *Server) newClient(base http.RoundTripper) *http.Client {
+	// A redirect is not followed: it would carry the headers to another host.
+	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	c := retryablehttp.NewClient()
+	c.HTTPClient = &http.Client{Transport: &listener{base, s}, CheckRedirect: stay}
+	c.Logger = nil
+	c.RetryMax = tries - 1
+	c.RetryWaitMin, c.RetryWaitMax = firstPause, longestPause
+	c.CheckRetry = checkRetry
+	c.Backoff = s.backoff
+	c.ErrorHandler = retryablehttp.PassthroughErrorHandler
+	standard := c.StandardClient()
+	standard.CheckRedirect = stay
+	return standard
+}
+
+// checkRetry is the library's policy for a caller who does not wait for ever. It returns
+// no error of its own: the library would hand it out together with an open response.
+func checkRetry(ctx context.Context, resp *http.Response, err error) (again bool, _ error) {
+	if worthWaiting(ctx, resp, err) {
+		again, _ = retryablehttp.DefaultRetryPolicy(ctx, resp, err)
+	}
+	return again, nil
+}
+
+func worthWaiting(ctx context.Context, resp *http.Response, err error) bool {
+	if ctx.Err() != nil || errors.As(err, new(*silence)) {
+		return false
+	}
+	wait, asked := retryAfter(resp)
+	deadline, bounded := ctx.Deadline()
+	return !asked || wait <= longestPause && (!bounded || wait < time.Until(deadline))
+}
+
+// backoff doubles with each try, or is what the server asked for. Both are spread, so that
+// all who were refused together do not come back together.
+func (s *Server) backoff(first, longest time.Duration, try int, resp *http.Response) time.Duration {
+	wait, asked := retryAfter(resp)
+	if !asked {
+		wait = min(first<<try, longest)
+		wait -= rand.N(wait/2 + 1)
+	} else if wait > 0 {
+		wait += rand.N(wait/10 + 1)
+	}
+	status := "none"
+	if resp != nil {
+		status = resp.Status
+	}
+	s.e.Logger.Warn("the model server is asked again", "model", s.e.Model, "server", s.place, "status", status, "wait", wait)
+	return wait
+}
+
+// retryAfter is how long a server wants to be left alone: seconds, or a date.
+func retryAfter(resp *http.Response) (wait time.Duration, asked bool) {
+	if resp == nil {
+		return 0, false
+	}
+	text := resp.Header.Get("Retry-After")
+	if d, err := time.ParseDuration(text + "s"); err == nil && d >= 0 {
+		return d, true
+	}
+	if at, err := http.ParseTime(text); err == nil {
+		return max(time.Until(at), 0), true
+	}
+	return 0, false
+}
+
+// silence is a server that sent nothing for too long. It is not tried again at once: it
+// has had its time.
+type silence struct{ error }
+
+func (s *silence) Unwrap() error { return s.error }
+
+// listener ends a try when the server is silent for too long. Its clock runs only while
+// something is waited for: not between tries, and not while the reader is busy.
+type listener struct {
+	next http.RoundTripper
+	s    *Server
+}
+
+// RoundTrip implements http.RoundTripper.
+func (l *listener) RoundTrip(req *http.Request) (*http.Response, error) {
+	ctx, cancel := context.WithCancelCause(req.Context())
+	clock := time.AfterFunc(l.s.e.Idle, func() { cancel(&silence{l.s.slow("sent nothing for", l.s.e.Idle)}) })
+	resp, err := l.next.RoundTrip(req.WithContext(ctx))
+	clock.Stop()
+	if err != nil {
+		defer cancel(nil)
+		return nil, reason(ctx, err)
+	}
+	resp.Body = &heard{resp.Body, ctx, cancel, clock, l.s.e.Idle}
+	if resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode == http.StatusServiceUnavailable {
+		hear(resp)
+	}
+	return resp, nil
+}
+
+// retryDelay is where Google's servers say how long they want to be left alone.
+var retryDelay = regexp.MustCompile(`"retryDelay":\s*"([0-9.]+)s"`)
+
+// hear puts a pause that is asked for in the body of a refusal where all others put it.
+func hear(resp *http.Response) {
+	if _, asked := retryAfter(resp); asked {
+		return
+	}
+	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxRefusal))
+	resp.Body = &body{io.MultiReader(bytes.NewReader(text), resp.Body), resp.Body} // which gives the error again
+	if m := retryDelay.FindSubmatch(text); m != nil {
+		resp.Header.Set("Retry-After", string(m[1]))
+	}
+}
+
+// reason prefers silence to what it looks like from below.
+func reason(ctx context.Context, err error) error {
+	var s *silence
+	if errors.As(context.Cause(ctx), &s) {
+		return s
+	}
+	return err
+}
+
+// heard is a body that is listened to.
+type heard struct {
+	io.ReadCloser
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	clock  *time.Timer
+	limit  time.Duration
+}
+
+// Read implements io.Reader.
+func (h *heard) Read(b []byte) (int, error) {
+	h.clock.Reset(h.limit)
+	n, err := h.ReadCloser.Read(b)
+	h.clock.Stop()
+	if err != nil && !errors.Is(err, io.EOF) {
+		err = reason(h.ctx, err)
+	}
+	return n, err
+}
+
+// Close implements io.Closer.
+func (h *heard) Close() error {
+	h.clock.Stop()
+	h.cancel(nil)
+	return h.ReadCloser.Close()
+}

@@ -1,0 +1,169 @@
+package agent_test
+
+import (
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"rouse/agent/model"
+	"rouse/agent/model/modeltest"
+	"rouse/agentdb/ledger"
+)
+
+func (b *bench) phased() {
+	a := b.plan.Agents["clerk"]
+	a.Phased = true
+	b.plan.Agents["clerk"] = a
+}
+
+func step(id, args string) model.Call {
+	return model.Call{ID: id, Name: "agent_step", Args: json.RawMessage(args)}
+}
+
+// asked is one request as it reached the server.
+type asked struct {
+	Messages []struct{ Role, Content string }
+	Tools    []struct{ Function struct{ Name string } }
+}
+
+func (b *bench) asked(i int) asked {
+	b.t.Helper()
+	var a asked
+	if err := json.Unmarshal(b.server.Requests()[i], &a); err != nil {
+		b.t.Fatal(err)
+	}
+	return a
+}
+
+func (a asked) last() string { return a.Messages[len(a.Messages)-1].Content }
+
+const planStep = `{"phase":"plan","thinking":"t","summary":"a plan","plan":{"goal":"Do the books","sub_tasks":[{"id":"1","title":"Write a row"},{"id":"2","title":"Report","depends_on":["1"]}]}}`
+
+func actStep(what string) string {
+	return `{"phase":"act","thinking":"t","summary":"writes ` + what + `","action":{"tool_name":"db_insert","tool_input":{"table":"log","row":{"what":"` + what + `"}}}}`
+}
+
+// TestPhasedRun: AYA-01, AYA-05, AYA-07, AYA-12: a run in phases from its prompt to its end,
+// through a question and its answer, over the wire and the record: each act is a call of its
+// own there, and the memory is nowhere but in the last message of each request.
+func TestPhasedRun(t *testing.T) {
+	b := setup(t,
+		modeltest.Turn{Calls: []model.Call{step("1", planStep)}},
+		modeltest.Turn{Calls: []model.Call{step("2", actStep("one")), step("3", `{"phase":"verify","summary":"written","key_facts":["the log has a row"],"sub_task_outcome":"done"}`)}},
+		modeltest.Turn{Calls: []model.Call{step("4", `{"phase":"feedback","thinking":"t","summary":"asks","feedback_message":"Which account?"}`),
+			step("x", `{"phase":"verify","summary":"behind the question","sub_task_outcome":"done"}`)}},
+		modeltest.Turn{Calls: []model.Call{{ID: "5", Name: "todo", Args: json.RawMessage(`{"markdown":"- [x] Write a row\n- [x] Report"}`)}}},
+		modeltest.Turn{Calls: []model.Call{step("6", `{"phase":"end","thinking":"t","summary":"s","end_status":"solved","end_message":"One row is written."}`)}})
+	b.table()
+	b.phased()
+	id := b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.Detail{Prompt: "Do the books."}})
+	res := b.run(id)
+	if res.Wait == nil || res.Wait.Message != "Which account?" {
+		t.Fatalf("the first attempt: %+v", res)
+	}
+	b.answer(id, res, "GLS")
+	if res := b.run(id); res.Outcome != ledger.OutcomeSuccess || res.Summary != "One row is written." || !res.Verified {
+		t.Errorf("the second attempt: %+v", res)
+	}
+	if n := b.count(); n != 1 {
+		t.Errorf("%d rows", n)
+	}
+	calls, err := b.ledger.Calls(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var made []string
+	for _, c := range calls {
+		made = append(made, c.Key+" "+c.Tool+" "+c.State)
+	}
+	if got, want := strings.Join(made, ", "), "m1.1.1 agent_step done, m1.2.1 agent_step done, m1.2.1.1 db_insert done, m1.2.2 agent_step done, m1.3.1 agent_step done, m1.3.1.1 clarify done, m2.1.1 todo done, m2.2.1 agent_step done"; got != want {
+		t.Errorf("calls: %s", got)
+	}
+	first, resumed, last := b.asked(2), b.asked(3), b.asked(4)
+	tools := ""
+	for _, x := range first.Tools {
+		tools += x.Function.Name + " "
+	}
+	if !strings.Contains(tools, "agent_step ") || !strings.Contains(tools, "db_insert ") || !strings.Contains(tools, "todo ") {
+		t.Errorf("tools: %s", tools)
+	}
+	if m := resumed.Messages[len(resumed.Messages)-2]; m.Role != "user" || m.Content != "Your owner answers: GLS" {
+		t.Errorf("the answer: %+v", m)
+	}
+	before, _, _ := strings.Cut(first.last()[strings.Index(first.last(), "--- Agent"):], "\n\n[Errors]")
+	if !strings.Contains(before, "→ 2. Report (needs: 1)  ← CURRENT") || !strings.Contains(before, "• the log has a row [step 3]") || !strings.Contains(resumed.last(), before) {
+		t.Errorf("before the question:\n%s\nafter it:\n%s", before, resumed.last())
+	}
+	if !strings.Contains(last.last(), "✓ 2. Report (needs: 1)\n") || !strings.Contains(last.last(), "4 of 14 steps used") {
+		t.Errorf("at the end:\n%s", last.last())
+	}
+}
+
+// An attempt that was interrupted goes on with its memory, and does nothing twice.
+func TestPhasedInterrupted(t *testing.T) {
+	b := setup(t, modeltest.Turn{Calls: []model.Call{step("1", planStep)}}, modeltest.Turn{Calls: []model.Call{step("2", actStep("one"))}}, modeltest.Turn{Hang: true},
+		modeltest.Turn{Text: "One row is written."})
+	b.table()
+	b.phased()
+	a := b.plan.Agents["clerk"]
+	a.Bounds.Idle = 300 * time.Millisecond // of the first attempt, which then is taken for interrupted
+	b.plan.Agents["clerk"] = a
+	id := b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.Detail{Prompt: "Do the books."}})
+	b.run(id)
+	if err := b.ledger.Interrupt(t.Context(), ledger.Attempt{Run: id, Number: 1}, "killed", nil); err != nil {
+		t.Fatal(err)
+	}
+	if res := b.run(id); res.Outcome != ledger.OutcomeSuccess || b.count() != 1 {
+		t.Errorf("%+v, %d rows", res, b.count())
+	}
+	view := func(i int) string {
+		_, v, _ := strings.Cut(b.asked(i).last(), "--- Agent Working Memory ---")
+		v, _, _ = strings.Cut(v, "[Context Signals]")
+		return v
+	}
+	if view(2) != view(3) || !strings.Contains(view(2), "[Step 2] ACT: writes one") {
+		t.Errorf("before:\n%s\nafter:\n%s", view(2), view(3))
+	}
+}
+
+// TestPhasedPrompt: how to work in phases is told in the system message, byte for byte, and
+// the tool for it is there whatever the agent may use; playbooks know nothing of it. AYA-06.
+func TestPhasedPrompt(t *testing.T) {
+	b := setup(t, modeltest.Turn{Text: "done"})
+	b.phased()
+	a := b.plan.Agents["clerk"]
+	a.Allow, a.Database, a.Instructions = []string{"file_*"}, false, "Keep the books."
+	b.plan.Agents["clerk"] = a
+	if res := b.run(b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.Detail{Prompt: "Do it."}})); res.Outcome != ledger.OutcomeSuccess {
+		t.Fatalf("%+v", res)
+	}
+	sent := b.asked(0)
+	got := strings.ReplaceAll(sent.Messages[0].Content, a.Workdir, "WORKDIR")
+	path := filepath.Join("testdata", "phased", "system.txt")
+	if flag.Lookup("update").Value.String() == "true" {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != strings.ReplaceAll(string(want), "\r\n", "\n") {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	found := false
+	for _, x := range sent.Tools {
+		found = found || x.Function.Name == "agent_step"
+		if x.Function.Name == "todo" {
+			t.Error("todo is not allowed")
+		}
+	}
+	if !found {
+		t.Error("there is no agent_step")
+	}
+}

@@ -1,0 +1,293 @@
+package agent_test
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"rouse/agent"
+	"rouse/agent/loop"
+	"rouse/agent/model"
+	"rouse/agent/model/modeltest"
+	"rouse/agent/model/openai"
+	"rouse/agent/model/playbook"
+	"rouse/agentdb/ledger"
+	"rouse/scheduler/schedule"
+)
+
+func planCall(instructions string) modeltest.Turn {
+	args, err := json.Marshal(map[string]any{"in_seconds": 600, "instructions": instructions})
+	if err != nil {
+		return modeltest.Turn{}
+	}
+	return modeltest.Turn{Calls: []model.Call{{ID: "1", Name: "schedule_next_run", Args: args}}}
+}
+
+// selfScheduling lets the clerk plan its own runs.
+func (b *bench) selfScheduling() {
+	limits, _ := schedule.Preset(schedule.ModeReactive)
+	a := b.plan.Agents["clerk"]
+	a.SelfScheduling = &limits
+	b.plan.Agents["clerk"] = a
+}
+
+// execute makes one attempt at a run and records its end.
+func (b *bench) execute(id int64) ledger.Result {
+	b.t.Helper()
+	res := b.run(id)
+	run, err := b.ledger.Run(b.t.Context(), id)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	if err := b.ledger.Finish(b.t.Context(), ledger.Attempt{Run: id, Number: run.Attempt}, res); err != nil {
+		b.t.Fatal(err)
+	}
+	return res
+}
+
+// fire queues the run of what an agent has planned, as the scheduler does when it is due.
+func (b *bench) fire(agent string) (int64, ledger.Slot) {
+	b.t.Helper()
+	s, ok, err := b.ledger.Slot(b.t.Context(), agent)
+	if err != nil || !ok {
+		b.t.Fatalf("nothing is planned (%v)", err)
+	}
+	due := s.At.Add(time.Duration(s.ID) * time.Hour) // not a moment after the last
+	d, err := b.ledger.FireSlots(b.t.Context(), due, 9, s.ID)
+	if err != nil || d[0].Decision != ledger.SlotRun {
+		b.t.Fatalf("%+v (%v)", d, err)
+	}
+	return d[0].Run, s
+}
+
+// OSA-70, OSA-71, OSA-76: an agent sets its alarm in a job's run, is woken with what it told
+// itself, sets the next one, and stays in all of them within the bounds of that job.
+func TestWakes(t *testing.T) {
+	b := setup(t, planCall("Count {{ .Nothing }} again."), modeltest.Turn{Text: "Planned."}, planCall("And again."), modeltest.Turn{Text: "Planned, too."}, planCall("For ever."))
+	b.selfScheduling()
+	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", Prompt: "Begin.", Bounds: loop.Bounds{Steps: 3}}
+	first := b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})
+	if res := b.execute(first); res.Summary != "Planned." {
+		t.Fatalf("%+v", res)
+	}
+	second, s := b.fire("clerk")
+	if s.Run != first || s.Job != "j" || s.Depth != 1 || s.ScheduledBy != ledger.ByAgent {
+		t.Errorf("%+v", s)
+	}
+	if res := b.execute(second); res.Summary != "Planned, too." {
+		t.Fatalf("%+v", res)
+	}
+	third, s := b.fire("clerk")
+	if s.Run != second || s.Job != "j" || s.Depth != 2 || s.Instructions != "And again." {
+		t.Errorf("%+v", s)
+	}
+	if res := b.execute(third); res.Outcome != ledger.OutcomeBudget || res.Steps != 4 { // three, and one to close
+		t.Errorf("the wake of a wake is not within its job's bounds: %+v", res)
+	}
+	asked := string(b.server.Requests()[2])
+	for _, want := range []string{`word for word:\n\nCount {{ .Nothing }} again."`, "an alarm that you set on", "in run 1, in a chain that the job j began", "(job j): success, on", "schedule_next_run", "cancel_next_run"} {
+		if !strings.Contains(asked, want) {
+			t.Errorf("%q is missing in %s", want, asked)
+		}
+	}
+	if strings.Contains(asked, "Begin.") {
+		t.Errorf("the wake is not fresh: %s", asked)
+	}
+}
+
+// A resumed wake is told what it was told at first: its transcript goes on from there.
+func TestWakeGoesOn(t *testing.T) {
+	b := setup(t, modeltest.Turn{Text: "Done."})
+	b.selfScheduling()
+	b.wish("clerk", "Count.", "")
+	id, _ := b.fire("clerk")
+	b.run(id)
+	if err := b.ledger.Interrupt(t.Context(), ledger.Attempt{Run: id, Number: 1}, "killed", nil); err != nil {
+		t.Fatal(err)
+	}
+	b.execute(b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.Detail{Prompt: "{{ in between"}}))
+	b.run(id)
+	if first, second := prompted(t, b.server.Requests()[0]), prompted(t, b.server.Requests()[2]); first != second || !strings.Contains(first, "word for word:\n\nCount.") {
+		t.Errorf("%s\nthen\n%s", first, second)
+	}
+}
+
+// prompted is what a request says first to its model after the instructions of the agent.
+func prompted(t *testing.T, request json.RawMessage) string {
+	t.Helper()
+	var r struct{ Messages []struct{ Content string } }
+	if err := json.Unmarshal(request, &r); err != nil || len(r.Messages) < 2 {
+		t.Fatalf("%s (%v)", request, err)
+	}
+	return r.Messages[1].Content
+}
+
+// An agent is told of the last run in which it did something, however many were skipped since.
+func TestWakeTellsOfTheLastRun(t *testing.T) {
+	b := setup(t, modeltest.Turn{Text: "Done."})
+	b.execute(b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.Detail{Prompt: "x"}}))
+	for range 25 {
+		run, a, err := b.ledger.StartAttempt(t.Context(), b.enqueue(ledger.Request{Job: "j", Agent: "clerk"}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := b.ledger.Finish(t.Context(), a, ledger.Result{Outcome: ledger.OutcomeSkipped}); err != nil {
+			t.Fatalf("run %d: %v", run.ID, err)
+		}
+	}
+	b.wish("clerk", "Count.", "")
+	id, _ := b.fire("clerk")
+	b.execute(id)
+	if told := prompted(t, b.server.Requests()[1]); !strings.Contains(told, "Your last run to end was run 1: success, on ") {
+		t.Error(told)
+	}
+}
+
+// wish plans a run as an earlier one would have.
+func (b *bench) wish(agent, instructions, job string) {
+	b.t.Helper()
+	err := b.ledger.PlanSlot(b.t.Context(), agent, func(now time.Time, _ ledger.SlotUsage) *ledger.Slot {
+		return &ledger.Slot{At: now, AskedAt: now, Instructions: instructions, Priority: "normal", OnMiss: "run_once", ScheduledBy: ledger.ByAgent, Job: job, Depth: 1}
+	})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// TestToolsNeedSelfScheduling: OSA-70 and C-1, the tools are there exactly when the agent
+// plans its own runs, in every mode; deny hides them. A wake that was planned before
+// self-scheduling was switched off still runs.
+func TestToolsNeedSelfScheduling(t *testing.T) {
+	both := []string{"cancel_next_run", "schedule_next_run"}
+	for name, c := range map[string]struct {
+		mode schedule.Mode // "": off
+		deny []string
+		want []string
+	}{
+		"off": {}, "on": {schedule.ModeAmbient, nil, both}, "manual": {schedule.ModeManual, nil, both},
+		"denied": {schedule.ModeProject, []string{"schedule_*"}, both[:1]},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := setup(t, modeltest.Turn{Text: "Done."})
+			a := b.plan.Agents["clerk"]
+			a.Deny = c.deny
+			if limits, ok := schedule.Preset(c.mode); ok {
+				a.SelfScheduling = &limits
+			}
+			b.plan.Agents["clerk"] = a
+			b.wish("clerk", "Say done.", "")
+			id, _ := b.fire("clerk")
+			if res := b.execute(id); res.Summary != "Done." {
+				t.Fatalf("%+v", res)
+			}
+			var request struct {
+				Tools []struct{ Function struct{ Name string } }
+			}
+			if err := json.Unmarshal(b.server.Requests()[0], &request); err != nil {
+				t.Fatal(err)
+			}
+			var names []string
+			for _, f := range request.Tools {
+				if strings.HasSuffix(f.Function.Name, "_next_run") {
+					names = append(names, f.Function.Name)
+				}
+			}
+			if !slices.Equal(names, c.want) {
+				t.Errorf("%q, want %q", names, c.want)
+			}
+			limits, ok := b.runner.Limits("clerk")
+			if ok != (c.mode != "") || limits.Mode != c.mode {
+				t.Errorf("%+v %t", limits, ok)
+			}
+		})
+	}
+}
+
+// A playbook plans with the same tools.
+func TestPlaybookPlans(t *testing.T) {
+	b := setup(t)
+	b.selfScheduling()
+	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", Playbook: []playbook.Call{{Name: "schedule_next_run", With: map[string]any{"in_seconds": 60, "instructions": "x"}, Save: "plan"},
+		{Name: "todo", With: map[string]any{"markdown": "- [ ] {{ index .plan.clamp_reasons 0 }}"}}}}
+	id := b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})
+	if res := b.execute(id); res.Outcome != ledger.OutcomeSuccess {
+		t.Fatalf("%+v", res)
+	}
+	calls, err := b.ledger.Calls(t.Context(), id)
+	if err != nil || len(calls) != 2 || !strings.Contains(string(calls[1].Args), "min_interval") {
+		t.Errorf("%+v (%v)", calls, err)
+	}
+}
+
+// A wake runs with the model of the job that its chain goes back to, and cannot go on
+// without an agent or a model.
+func TestWhoIsWoken(t *testing.T) {
+	b := setup(t, modeltest.Turn{Text: "Done."})
+	other := modeltest.New(t, modeltest.Turn{Text: "By the job's model."})
+	p, err := openai.New(openai.Options{BaseURL: other.URL, Model: "other"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", Prompt: "x", Model: &agent.Model{Name: "other", Provider: p}}
+	for _, c := range []struct{ agent, job, say string }{
+		{"clerk", "j", "By the job's model."}, {"clerk", "gone", "Done."}, {"clerk", "", "Done."},
+		{"nobody", "j", `the agent "nobody" is no longer in the configuration, or is disabled`}, {"plain", "j", "agent plain has no model"},
+	} {
+		b.wish(c.agent, "Say something.", c.job)
+		id, _ := b.fire(c.agent)
+		run, err := b.ledger.Run(t.Context(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.runner.Set(b.plan)
+		if why := b.runner.Hold(run); strings.HasPrefix(why, "no_model") != (c.agent == "plain") {
+			t.Errorf("%+v is held: %q", c, why)
+		}
+		if res := b.execute(id); !strings.Contains(res.Summary+res.Error, c.say) {
+			t.Errorf("%+v: %+v", c, res)
+		}
+	}
+}
+
+// The failure of a wake is told as that of the job would be that its chain goes back to, and
+// without one to the first channel; the title names the agent.
+func TestNoticesOfWakes(t *testing.T) {
+	b := setup(t)
+	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", Notify: agent.Notify{On: []string{"success", "error"}, Channels: []string{"ops"}, Title: "Report", Body: "{{ .Job }}: {{ .Summary }}"}}
+	b.runner.Set(b.plan)
+	for _, c := range []struct {
+		job           string
+		outcome       ledger.Outcome
+		channel, text string // "": nobody is told
+	}{
+		{"j", ledger.OutcomeSuccess, "ops", "clerk (alarm): success|j: It is."},
+		{"j", ledger.OutcomeTimeout, "", ""},
+		{"", ledger.OutcomeSuccess, "", ""},
+		{"", ledger.OutcomeError, "desktop", "clerk (alarm): error|It was.\nrouse show 7"},
+		{"gone", ledger.OutcomeTimeout, "desktop", "clerk (alarm): timeout|It was.\nrouse show 7"},
+		{"", ledger.OutcomeBudget, "desktop", "clerk (alarm): budget exceeded|It was.\nrouse show 7"},
+		{"", ledger.OutcomeInterrupted, "desktop", "clerk (alarm): interrupted|It was.\nrouse show 7"},
+		{"", ledger.OutcomeCancelled, "", ""},
+	} {
+		detail, err := json.Marshal(ledger.Detail{Wake: &ledger.Wake{Job: c.job}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		res := ledger.Result{Outcome: c.outcome, Summary: "It is."}
+		if !c.outcome.Done() {
+			res.Error = "It was."
+		}
+		var channel, text string
+		for _, n := range b.runner.Notices(ledger.Run{ID: 7, Agent: "clerk", Trigger: ledger.TriggerSelf, Detail: detail, Attempt: 1}, res) {
+			channel, text = channel+n.Channel, text+n.Title+"|"+n.Body
+		}
+		if channel != c.channel || text != c.text {
+			t.Errorf("%+v: %q %q", c, channel, text)
+		}
+	}
+	if n := b.runner.Notices(ledger.Run{ID: 8, Agent: "clerk", Trigger: ledger.TriggerManual}, ledger.Result{Outcome: ledger.OutcomeError}); len(n) != 0 {
+		t.Errorf("an ad-hoc run: %+v", n)
+	}
+}

@@ -1,0 +1,66 @@
+package control
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+	"strings"
+
+	"rouse/agent/tool"
+)
+
+//go:embed clarify.md
+var clarifyText string
+
+// Limits of a question (OSA-18), in options and characters.
+const (
+	maxOptions  = 6
+	maxOption   = 80
+	maxQuestion = 2000
+)
+
+type clarifyArgs struct {
+	Question      string   `json:"question" jsonschema:"with all that is needed to answer it"`
+	Options       []string `json:"options,omitempty" jsonschema:"up to 6 answers to choose from, each of at most 80 characters"`
+	AllowMultiple bool     `json:"allowMultiple,omitempty" jsonschema:"several options may be chosen"`
+}
+
+type clarifyResult struct {
+	Question      string   `json:"question"`
+	Options       []string `json:"options,omitempty"`
+	AllowMultiple bool     `json:"allow_multiple,omitempty"`
+	Waiting       bool     `json:"waiting"`
+}
+
+// Clarify is the tool with which a model asks its owner; it is for those that can hear an
+// answer, and so not for playbooks.
+func Clarify() (tool.Tool, error) {
+	return tool.Define(tool.Spec{Name: "clarify", Description: clarifyText, Effect: tool.Read, Ends: true, Waits: true}, clarify)
+}
+
+func clarify(_ context.Context, _ tool.Invocation, a clarifyArgs) (tool.Envelope, error) {
+	res := clarifyResult{Question: strings.TrimSpace(a.Question), Waiting: true}
+	switch n := len([]rune(res.Question)); {
+	case n == 0:
+		return tool.Failure(tool.KindInvalidArgs, "the question is empty").WithField("question", "what you need to know"), nil
+	case n > maxQuestion:
+		return tool.Failure(tool.KindInvalidArgs, "the question has %d characters", n).WithField("question", fmt.Sprintf("at most %d characters", maxQuestion)), nil
+	}
+	seen := map[string]bool{}
+	for _, o := range a.Options {
+		o = strings.Join(strings.Fields(o), " ")
+		if o == "" || seen[strings.ToLower(o)] {
+			continue
+		}
+		seen[strings.ToLower(o)] = true
+		if n := len([]rune(o)); n > maxOption {
+			return tool.Failure(tool.KindInvalidArgs, "the option %q has %d characters", string([]rune(o)[:40])+"…", n).WithField("options", fmt.Sprintf("at most %d characters each", maxOption)), nil
+		}
+		res.Options = append(res.Options, o)
+	}
+	if n := len(res.Options); n > maxOptions {
+		return tool.Failure(tool.KindInvalidArgs, "there are %d options", n).WithField("options", fmt.Sprintf("at most %d", maxOptions)), nil
+	}
+	res.AllowMultiple = a.AllowMultiple && len(res.Options) > 0
+	return tool.Success(res), nil
+}

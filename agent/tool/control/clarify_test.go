@@ -1,0 +1,49 @@
+package control_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"rouse/agent/tool"
+	"rouse/agent/tool/control"
+)
+
+// TestClarifyArguments: OSA-18, options are trimmed, emptied of doubles, and then counted.
+func TestClarifyArguments(t *testing.T) {
+	clarify, err := control.Clarify()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := tool.NewRegistry(clarify)
+	if err != nil {
+		t.Fatal(err)
+	}
+	long := strings.Repeat("ä", 81)
+	for args, want := range map[string]string{
+		`{"question":" which? "}`:                                        `{"question":"which?","waiting":true}`,
+		`{"question":"q","options":[" a ","A","","b"]}`:                  `{"question":"q","options":["a","b"],"waiting":true}`,
+		`{"question":"q","options":["a","b"],"allowMultiple":true}`:      `{"question":"q","options":["a","b"],"allow_multiple":true,"waiting":true}`,
+		`{"question":"q","options":["",""],"allowMultiple":true}`:        `{"question":"q","waiting":true}`,
+		`{"question":"q","options":["1","2","3","4","5","6","6"," 6 "]}`: `{"question":"q","options":["1","2","3","4","5","6"],"waiting":true}`,
+		`{"question":"q","options":["1","2","3","4","5","6","7"]}`:       "options",
+		`{"question":"q","options":["` + long + `"]}`:                    "options",
+		`{"question":"  "}`: "question",
+		`{"question":"` + strings.Repeat("x", 2001) + `"}`: "question",
+		`{}`: "question",
+	} {
+		e, err := r.Call(t.Context(), tool.Invocation{}, "clarify", json.RawMessage(args))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := string(e.Result)
+		if !e.OK {
+			if got = e.Field; e.Kind != tool.KindInvalidArgs {
+				t.Errorf("%.60s: kind %s", args, e.Kind)
+			}
+		}
+		if got != want {
+			t.Errorf("%.60s: %s, want %s", args, got, want)
+		}
+	}
+}

@@ -1,0 +1,145 @@
+package next
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"rouse/agent/tool"
+	"rouse/agentdb/ledger"
+	"rouse/scheduler/schedule"
+)
+
+//go:embed schedule_next_run.md
+var scheduleText string
+
+//go:embed cancel_next_run.md
+var cancelText string
+
+// Options are what the tools of one run reach.
+type Options struct {
+	Ledger *ledger.Ledger
+	Limits schedule.Limits
+	Wake   *ledger.Wake             // of the run, when a slot started it
+	Redact func(text string) string // what blacks secrets out before they are stored; nil: nothing
+}
+
+// Tools are the tools of one run of an agent that plans its own runs (OSA-70).
+func Tools(o Options) ([]tool.Tool, error) {
+	// One slot, and the last write wins: a call that a crash makes happen again writes over
+	// what it left.
+	plan, err := tool.Define(tool.Spec{Name: "schedule_next_run", Effect: tool.Database,
+		Description: fmt.Sprintf("%sA time without a zone is read in %s.\n", scheduleText, zoneName(zone(o.Limits))),
+		Enum:        map[string][]string{"priority": priorities, "on_miss": onMisses}}, o.plan)
+	if err != nil {
+		return nil, err
+	}
+	cancel, err := tool.Define(tool.Spec{Name: "cancel_next_run", Description: cancelText, Effect: tool.Database}, o.cancel)
+	if err != nil {
+		return nil, err
+	}
+	return []tool.Tool{plan, cancel}, nil
+}
+
+type planArgs struct {
+	ScheduledAt  string   `json:"scheduled_at,omitempty" jsonschema:"RFC 3339, like 2026-11-21T08:00:00+01:00; wins over in_seconds"`
+	InSeconds    *int64   `json:"in_seconds,omitempty" jsonschema:"seconds from now, 0 or more"`
+	Instructions string   `json:"instructions" jsonschema:"all that you will be told then, at most 8000 characters"`
+	ContextViews []string `json:"context_views,omitempty" jsonschema:"names of saved views; not available in this version"`
+	Priority     string   `json:"priority,omitempty" jsonschema:"low may be put off and then dropped when everything is busy; the default is normal"`
+	OnMiss       string   `json:"on_miss,omitempty" jsonschema:"what is done when nothing could run at that time: skip it, or run it late (run_once, the default, and run_catchup)"`
+}
+
+func (o Options) plan(ctx context.Context, in tool.Invocation, a planArgs) (tool.Envelope, error) {
+	r := Request{Agent: in.Agent, Instructions: a.Instructions, ContextViews: a.ContextViews, Priority: a.Priority, OnMiss: a.OnMiss,
+		Run: in.Run, Key: in.Key, Job: in.Job, Wake: o.Wake}
+	if o.Redact != nil {
+		r.Instructions = o.Redact(r.Instructions)
+	}
+	err := a.when(&r, zone(o.Limits))
+	var res Result
+	if err == nil {
+		res, err = Plan(ctx, o.Ledger, o.Limits, r)
+	}
+	var wrong *Invalid
+	switch {
+	case errors.As(err, &wrong):
+		return tool.Failure(tool.KindInvalidArgs, "%s", wrong.Message).WithField(wrong.Field, wrong.Expected), nil
+	case err != nil:
+		return tool.Envelope{}, err
+	}
+	return tool.Success(res, res.Warnings...), nil
+}
+
+// when reads the time of a call; scheduled_at wins.
+func (a planArgs) when(r *Request, zone *time.Location) error {
+	switch {
+	case a.ScheduledAt != "":
+		at, err := ParseTime(a.ScheduledAt, zone)
+		r.At = at
+		return err
+	case a.InSeconds == nil:
+		return &Invalid{"scheduled_at", "a time is missing", expectedTime + ", or in_seconds"}
+	case *a.InSeconds < 0:
+		return &Invalid{"in_seconds", "in_seconds is less than 0", "a whole number from 0 on"}
+	}
+	// More seconds than a Duration holds are as far away as it holds; the horizon is nearer.
+	r.In = time.Duration(min(*a.InSeconds, math.MaxInt64/int64(time.Second))) * time.Second
+	return nil
+}
+
+const expectedTime = "an RFC 3339 time like 2026-11-21T08:00:00+01:00"
+
+// timeForms are the ways of RFC 3339 and ISO 8601 that people and models write.
+var timeForms = []string{"2006-01-02T15:04:05Z07:00", "2006-01-02T15:04:05Z0700", "2006-01-02T15:04Z07:00", "2006-01-02T15:04Z0700", "2006-01-02T15:04:05", "2006-01-02T15:04"}
+
+// ParseTime reads a time to plan for; one without a zone is what the clocks of zone show.
+// An error is an *Invalid.
+func ParseTime(text string, zone *time.Location) (time.Time, error) {
+	plain := strings.ToUpper(strings.TrimSpace(text))
+	if len(plain) > 10 && plain[10] == ' ' {
+		plain = plain[:10] + "T" + strings.TrimLeft(plain[10:], " ")
+	}
+	for _, form := range timeForms {
+		if at, err := time.ParseInLocation(form, plain, zone); err == nil && plausible(at) {
+			return at, nil
+		}
+	}
+	return time.Time{}, &Invalid{"scheduled_at", fmt.Sprintf("%q is not a time", short(text, 60)), expectedTime}
+}
+
+type cancelArgs struct{}
+
+type cancelResult struct {
+	Cancelled bool `json:"cancelled"`
+}
+
+func (o Options) cancel(ctx context.Context, in tool.Invocation, _ cancelArgs) (tool.Envelope, error) {
+	if o.Limits.Mode == schedule.ModeManual { // what is planned is the owner's alone
+		return tool.Success(cancelResult{}, "Not cancelled: in manual mode only the owner plans when this agent wakes."), nil
+	}
+	cancelled, err := o.Ledger.ClearSlot(ctx, in.Agent, ledger.ByAgent)
+	if err != nil {
+		return tool.Envelope{}, fmt.Errorf("the next run of %s cannot be cancelled: %w", in.Agent, err)
+	}
+	return tool.Success(cancelResult{cancelled}), nil
+}
+
+// zone is that of times without one.
+func zone(l schedule.Limits) *time.Location {
+	if l.Zone == nil {
+		return time.UTC
+	}
+	return l.Zone
+}
+
+func zoneName(z *time.Location) string {
+	if z == time.Local {
+		return "the local time of this machine"
+	}
+	return z.String()
+}

@@ -1,0 +1,52 @@
+package tool
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"path/filepath"
+	"time"
+)
+
+// Output is a file that a run is about to give its name.
+type Output struct {
+	Path    string // absolute, with the links resolved of what leads to it
+	Hash    string // SHA-256, hexadecimal
+	Size    int64
+	ModTime time.Time
+}
+
+// OnOutput has every file that is written told of before anybody can see it under its
+// name. An error, which is the host's, keeps it from being written.
+func (r *Roots) OnOutput(tell func(context.Context, Output) error) { r.tell = tell }
+
+// Announce tells that the file temp, in the same root, is about to be renamed to the
+// place. It must be complete. Every tool that writes a file calls it last before that: no
+// watch can then see the file before it is known whose it is.
+func (p *Place) Announce(ctx context.Context, temp string) error {
+	if p.tell == nil {
+		return nil
+	}
+	f, err := p.Open(temp)
+	if err != nil {
+		return fmt.Errorf("what is written to %s cannot be read back: %w", p.shown, err)
+	}
+	defer f.Close()
+	hash := sha256.New()
+	size, err := io.Copy(hash, f)
+	if err != nil {
+		return fmt.Errorf("what is written to %s cannot be read back: %w", p.shown, err)
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return fmt.Errorf("what is written to %s cannot be read back: %w", p.shown, err)
+	}
+	path := filepath.Join(p.Name(), p.Rel)
+	folder, err := filepath.EvalSymlinks(filepath.Dir(path))
+	if err != nil {
+		return fmt.Errorf("the folder of %s cannot be found: %w", p.shown, err)
+	}
+	return p.tell(ctx, Output{filepath.Join(folder, filepath.Base(path)), hex.EncodeToString(hash.Sum(nil)), size, info.ModTime()})
+}

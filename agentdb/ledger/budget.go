@@ -1,0 +1,229 @@
+package ledger
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"rouse/agentdb/sqlite"
+)
+
+// What a budget is of.
+const (
+	ScopeDaemon = "daemon"
+	ScopeAgent  = "agent"
+	ScopeJob    = "job"
+)
+
+// keepSpending is how long the sums of a day are kept, in days.
+const keepSpending = 400
+
+// Day is a day of a time zone: over it a budget lasts.
+type Day struct {
+	Name string    // 2026-11-21
+	Ends time.Time // the first instant that is not of this day
+}
+
+// DayOf is the day of an instant. A day has as many hours as its zone gives it, and ends when
+// its date does: midnight may not exist.
+func DayOf(at time.Time, zone *time.Location) Day {
+	at = at.In(zone)
+	name := at.Format(time.DateOnly)
+	low, high := at, at.Add(50*time.Hour) // longer than any day
+	for high.Sub(low) > time.Nanosecond {
+		middle := low.Add(high.Sub(low) / 2)
+		if middle.Format(time.DateOnly) == name {
+			low = middle
+		} else {
+			high = middle
+		}
+	}
+	return Day{Name: name, Ends: high.UTC()}
+}
+
+// Limit is the most that may be taken in a day; 0 is no limit.
+type Limit struct{ CostMicroUSD, Tokens int64 }
+
+// Reservation is what one call of a model may take. Whatever becomes of the process, it
+// counts from the moment that it is committed.
+type Reservation struct {
+	Step       int
+	Day        string
+	Agent, Job string // Job "": of no job
+	Usage      Usage  // the most that the call is expected to take
+	// The limits that apply.
+	OfDaemon, OfAgent, OfJob Limit
+}
+
+// Spending is what was taken, and may still be taken by calls that are on, in a day.
+type Spending struct {
+	Day, Scope, Name                 string
+	Tokens, CostMicroUSD             int64
+	ReservedTokens, ReservedMicroUSD int64
+}
+
+// Full is a limit that has no room for a call.
+type Full struct {
+	Spending
+	Limit Limit
+	Money bool // it is the limit in money, as against the one in tokens
+}
+
+// account is a row of a reservation, with its limit.
+type account struct {
+	scope, name string
+	limit       Limit
+}
+
+// accounts are in the order in which they are locked.
+func (r Reservation) accounts() []account {
+	out := []account{{ScopeDaemon, "", r.OfDaemon}, {ScopeAgent, r.Agent, r.OfAgent}}
+	if r.Job != "" {
+		out = append(out, account{ScopeJob, r.Job, r.OfJob})
+	}
+	return out
+}
+
+func (u Usage) tokens() int64 { return u.TokensIn + u.TokensOut }
+
+const spendingColumns = `day, scope, name, tokens, cost_micro_usd, reserved_tokens, reserved_micro_usd`
+
+func scanSpending(row interface{ Scan(...any) error }) (Spending, error) {
+	var s Spending
+	err := row.Scan(&s.Day, &s.Scope, &s.Name, &s.Tokens, &s.CostMicroUSD, &s.ReservedTokens, &s.ReservedMicroUSD)
+	return s, err
+}
+
+// Reserve commits that a call of a model is about to be made, when every limit has room for
+// it; else it says which has none, and nothing is written. Attempts that ask at the same
+// time see each other's.
+func (l *Ledger) Reserve(ctx context.Context, a Attempt, r Reservation) (id int64, full *Full, err error) {
+	now := l.now()
+	err = l.writer.Do(ctx, func(tx *sqlite.Tx) error {
+		id, full = 0, nil
+		if _, err := l.fenced(tx, a); err != nil {
+			return err
+		}
+		for _, acc := range r.accounts() {
+			var err error
+			if full, err = l.room(tx, r, acc); err != nil || full != nil {
+				return err
+			}
+		}
+		for _, acc := range r.accounts() {
+			if _, err := tx.Exec(`update spending set reserved_tokens = reserved_tokens + $1, reserved_micro_usd = reserved_micro_usd + $2
+				where day = $3 and scope = $4 and name = $5`, r.Usage.tokens(), r.Usage.CostMicroUSD, r.Day, acc.scope, acc.name); err != nil {
+				return err
+			}
+		}
+		return tx.QueryRow(`insert into reservations (run, attempt, step, day, agent, job, tokens_in, tokens_out, cost_micro_usd, at)
+			values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) returning id`,
+			a.Run, a.Number, r.Step, r.Day, r.Agent, r.Job, r.Usage.TokensIn, r.Usage.TokensOut, r.Usage.CostMicroUSD, ms(now)).Scan(&id)
+	})
+	return id, full, err
+}
+
+// room makes sure that an account has its row, keeps it for this transaction, and says
+// whether there is no room in it. A call that costs nothing finds room for it in any amount
+// of money.
+func (l *Ledger) room(tx *sqlite.Tx, r Reservation, acc account) (*Full, error) {
+	if _, err := tx.Exec(`insert into spending (day, scope, name) values ($1, $2, $3) on conflict (day, scope, name) do nothing`, r.Day, acc.scope, acc.name); err != nil {
+		return nil, err
+	}
+	s, err := scanSpending(tx.QueryRow(`select `+spendingColumns+` from spending where day = $1 and scope = $2 and name = $3`+l.lock, r.Day, acc.scope, acc.name))
+	if err != nil {
+		return nil, err
+	}
+	over := func(limit, taken, reserved, wanted int64) bool {
+		return limit > 0 && wanted > 0 && taken+reserved+wanted > limit
+	}
+	switch {
+	case over(acc.limit.CostMicroUSD, s.CostMicroUSD, s.ReservedMicroUSD, r.Usage.CostMicroUSD):
+		return &Full{Spending: s, Limit: acc.limit, Money: true}, nil
+	case over(acc.limit.Tokens, s.Tokens, s.ReservedTokens, r.Usage.tokens()):
+		return &Full{Spending: s, Limit: acc.limit}, nil
+	}
+	return nil, nil
+}
+
+// Settle puts what a call took in the place of what was reserved for it, also in its step,
+// and returns the sums of its day. A reservation whose attempt was ended meanwhile has been
+// settled then.
+func (l *Ledger) Settle(ctx context.Context, id int64, took Usage) ([]Spending, error) {
+	var out []Spending
+	err := l.writer.Do(ctx, func(tx *sqlite.Tx) error {
+		out = nil
+		held, err := tx.Query(`delete from reservations where id = $1 returning `+heldColumns, id)
+		rows, err := collect(held, err, scanHeld)
+		if err != nil || len(rows) == 0 {
+			return err
+		}
+		out, err = settle(tx, rows[0], took)
+		return err
+	})
+	return out, err
+}
+
+// held is a reservation as it stands in the ledger.
+type held struct {
+	Reservation
+	Attempt
+}
+
+const heldColumns = `run, attempt, step, day, agent, job, tokens_in, tokens_out, cost_micro_usd`
+
+func scanHeld(rows *sql.Rows) (held, error) {
+	var h held
+	err := rows.Scan(&h.Run, &h.Number, &h.Step, &h.Day, &h.Agent, &h.Job, &h.Usage.TokensIn, &h.Usage.TokensOut, &h.Usage.CostMicroUSD)
+	return h, err
+}
+
+func settle(tx *sqlite.Tx, h held, took Usage) ([]Spending, error) {
+	var out []Spending
+	for _, acc := range h.accounts() {
+		s, err := scanSpending(tx.QueryRow(`update spending set tokens = tokens + $1, cost_micro_usd = cost_micro_usd + $2,
+			reserved_tokens = reserved_tokens - $3, reserved_micro_usd = reserved_micro_usd - $4
+			where day = $5 and scope = $6 and name = $7 returning `+spendingColumns,
+			took.tokens(), took.CostMicroUSD, h.Usage.tokens(), h.Usage.CostMicroUSD, h.Day, acc.scope, acc.name))
+		if err != nil {
+			return nil, fmt.Errorf("what a call of run %d took cannot be counted for the %s %s: %w", h.Run, acc.scope, acc.name, err)
+		}
+		out = append(out, s)
+	}
+	_, err := tx.Exec(`update steps set tokens_in = tokens_in + $1, tokens_out = tokens_out + $2, tokens_cached = tokens_cached + $3, cost_micro_usd = cost_micro_usd + $4
+		where run = $5 and attempt = $6 and number = $7`, took.TokensIn, took.TokensOut, took.TokensCached, took.CostMicroUSD, h.Run, h.Number, h.Step)
+	return out, err
+}
+
+// settleAttempt takes what an attempt still has reserved for spent: the call may have been
+// made, and nobody knows what it took.
+func settleAttempt(tx *sqlite.Tx, a Attempt) error {
+	rows, err := tx.Query(`delete from reservations where run = $1 and attempt = $2 returning `+heldColumns, a.Run, a.Number)
+	open, err := collect(rows, err, scanHeld)
+	if err != nil {
+		return err
+	}
+	for _, h := range open {
+		if _, err := settle(tx, h, h.Usage); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Spent lists what was taken in a day, and what is reserved.
+func (l *Ledger) Spent(ctx context.Context, day string) ([]Spending, error) {
+	rows, err := l.read.QueryContext(ctx, `select `+spendingColumns+` from spending where day = $1 order by scope, name`, day)
+	return collect(rows, err, func(rows *sql.Rows) (Spending, error) { return scanSpending(rows) })
+}
+
+// SpentBy is what one of them has taken in a day; nothing before its first call.
+func (l *Ledger) SpentBy(ctx context.Context, day, scope, name string) (Spending, error) {
+	s, err := scanSpending(l.read.QueryRowContext(ctx, `select `+spendingColumns+` from spending where day = $1 and scope = $2 and name = $3`, day, scope, name))
+	if errors.Is(err, sql.ErrNoRows) {
+		return Spending{Day: day, Scope: scope, Name: name}, nil
+	}
+	return s, err
+}

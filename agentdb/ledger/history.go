@@ -1,0 +1,137 @@
+package ledger
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// JobState is how far a configured job has been dealt with; false for a job that is new to
+// this ledger, or was gone when a daemon last looked.
+func (l *Ledger) JobState(ctx context.Context, name string) (JobState, bool, error) {
+	st := JobState{Name: name}
+	var anchor, watermark int64
+	err := l.read.QueryRowContext(ctx, `select schedule_hash, anchor, watermark from jobs where name = $1 and removed <> 1`, name).Scan(&st.ScheduleHash, &anchor, &watermark)
+	if errors.Is(err, sql.ErrNoRows) {
+		return st, false, nil
+	}
+	st.Anchor, st.Watermark = instant(anchor), instant(watermark)
+	return st, err == nil, err
+}
+
+// OccurrencesAround lists the last instants of a job before a time and the first from it
+// on, oldest first.
+func (l *Ledger) OccurrencesAround(ctx context.Context, job string, at time.Time, before, after int) ([]Occurrence, error) {
+	rows, err := l.read.QueryContext(ctx, rowsBefore, job, ms(at), before)
+	out, err := collect(rows, err, scanOccurrences)
+	if err != nil {
+		return nil, err
+	}
+	slices.Reverse(out)
+	rows, err = l.read.QueryContext(ctx, rowsFrom, job, ms(at), after)
+	later, err := collect(rows, err, scanOccurrences)
+	return append(out, later...), err
+}
+
+const (
+	rowsBefore = occurrences + ` where o.job = $1 and o.nominal < $2 order by o.nominal desc limit $3`
+	rowsFrom   = occurrences + ` where o.job = $1 and o.nominal >= $2 order by o.nominal limit $3`
+
+	othersBefore = `select ` + runColumns + ` from runs where job = $1 and triggered_by <> 'schedule' and id < $2 and queued_at >= $3 order by id desc limit $4`
+	othersFrom   = `select ` + runColumns + ` from runs where job = $1 and triggered_by <> 'schedule' and id >= $2 and id < $3 order by id limit $4`
+	runFrom      = `select id, queued_at from runs where job = $1 and id >= $2 order by id limit 1`
+)
+
+// OtherRunsAround lists the runs of a job that no schedule asked for: the last that were
+// queued before a time and the first from it on, none from outside of the window. They are
+// in the order of their acceptance; a zero bound is none.
+func (l *Ledger) OtherRunsAround(ctx context.Context, job string, at time.Time, before, after int, from, to time.Time) ([]Run, error) {
+	middle, err := l.firstRunFrom(ctx, job, at)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := l.read.QueryContext(ctx, othersBefore, job, middle, ms(from), before)
+	out, err := collect(rows, err, scanRuns)
+	if err != nil {
+		return nil, err
+	}
+	slices.Reverse(out)
+	end := int64(1<<63 - 1)
+	if !to.IsZero() {
+		if end, err = l.firstRunFrom(ctx, job, to.Add(time.Millisecond)); err != nil {
+			return nil, err
+		}
+	}
+	rows, err = l.read.QueryContext(ctx, othersFrom, job, middle, end, after)
+	later, err := collect(rows, err, scanRuns)
+	return append(out, later...), err
+}
+
+// firstRunFrom is the id of a job's first run that was queued at a time or later, and one
+// more than the last id when there is none. Ids grow with time but for a clock that was set
+// back; the search takes a few looks, however many runs there are.
+func (l *Ledger) firstRunFrom(ctx context.Context, job string, at time.Time) (int64, error) {
+	var low, high int64
+	if err := l.read.QueryRowContext(ctx, `select coalesce(min(id), 0), coalesce(max(id), 0) + 1 from runs where job = $1`, job).Scan(&low, &high); err != nil {
+		return 0, err
+	}
+	for low < high {
+		middle := low + (high-low)/2
+		var id, queued int64
+		err := l.read.QueryRowContext(ctx, runFrom, job, middle).Scan(&id, &queued)
+		switch {
+		case err != nil && !errors.Is(err, sql.ErrNoRows):
+			return 0, err
+		case err != nil || queued >= ms(at):
+			high = middle
+		default:
+			low = id + 1
+		}
+	}
+	return low, nil
+}
+
+// Delayed lists the runs that wait for a time to come, of a job or of all (""), the
+// earliest first.
+func (l *Ledger) Delayed(ctx context.Context, job string, now time.Time, limit int) ([]Run, error) {
+	rows, err := l.read.QueryContext(ctx, delayedRuns, ms(now), limit, job)
+	return collect(rows, err, scanRuns)
+}
+
+const delayedRuns = `select ` + runColumns + ` from runs where not_before <> 0 and not_before > $1 and state in ('queued', 'waiting')
+	and ($3 = '' or job = $3) order by not_before, id limit $2`
+
+// EventsBetween lists the last events of some kinds that concern no run: those of a job, or
+// those of no job (""), oldest first.
+func (l *Ledger) EventsBetween(ctx context.Context, job string, from, to time.Time, limit int, kinds ...string) ([]Event, error) {
+	args := []any{job, ms(from), ms(to), limit}
+	for _, k := range kinds {
+		args = append(args, k)
+	}
+	rows, err := l.read.QueryContext(ctx, eventsBetween(len(kinds)), args...)
+	out, err := collect(rows, err, func(rows *sql.Rows) (Event, error) {
+		e := Event{Job: job}
+		var at int64
+		var data string
+		err := rows.Scan(&e.ID, &at, &e.Kind, &data)
+		e.At, e.Data = instant(at), json.RawMessage(data)
+		return e, err
+	})
+	slices.Reverse(out)
+	return out, err
+}
+
+// eventsBetween asks for events of so many kinds.
+func eventsBetween(kinds int) string {
+	var in []string
+	for i := range kinds {
+		in = append(in, fmt.Sprintf("$%d", i+5))
+	}
+	return `select id, at, kind, data from events where run = 0 and job = $1 and at >= $2 and at <= $3 and kind in (` + strings.Join(in, ", ") + `)
+		order by at desc, id desc limit $4`
+}

@@ -1,0 +1,202 @@
+package ledgertest
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"rouse/agentdb/ledger"
+)
+
+const today = "2026-11-21"
+
+func spent(t *testing.T, l *ledger.Ledger, day, scope, name string) ledger.Spending {
+	t.Helper()
+	return must[ledger.Spending](t)(l.SpentBy(t.Context(), day, scope, name))
+}
+
+// begin starts a run of a job with its first step.
+func begin(t *testing.T, l *ledger.Ledger, job string) ledger.Attempt {
+	t.Helper()
+	a := start(t, l, enqueue(t, l, manual(job))[0].Run)
+	ok(t, l.StartStep(t.Context(), a, ledger.Step{Number: 1, StartedAt: time.Now()}))
+	return a
+}
+
+func reservation(cost, tokens int64) ledger.Reservation {
+	return ledger.Reservation{Step: 1, Day: today, Agent: "a", Job: "j", Usage: ledger.Usage{TokensIn: tokens, CostMicroUSD: cost}}
+}
+
+// budget: what is reserved counts until it is settled, in every sum and against every limit.
+func budget(t *testing.T, open Open) {
+	l, ctx := open(t), t.Context()
+	a := begin(t, l, "j")
+	r := reservation(60, 600)
+	r.OfDaemon = ledger.Limit{CostMicroUSD: 100}
+	id, full, err := l.Reserve(ctx, a, r)
+	ok(t, err)
+	if full != nil {
+		t.Fatalf("no room in an empty day: %+v", full)
+	}
+	if _, full, err := l.Reserve(ctx, a, r); err != nil || full == nil || full.Scope != ledger.ScopeDaemon || !full.Money || full.ReservedMicroUSD != 60 || full.Limit.CostMicroUSD != 100 {
+		t.Fatalf("120 of 100 were reserved: %+v (%v)", full, err)
+	}
+	sums := must[[]ledger.Spending](t)(l.Settle(ctx, id, ledger.Usage{TokensIn: 30, TokensOut: 4, TokensCached: 10, CostMicroUSD: 25}))
+	if len(sums) != 3 {
+		t.Fatalf("sums: %+v", sums)
+	}
+	for _, s := range sums {
+		if s.Tokens != 34 || s.CostMicroUSD != 25 || s.ReservedTokens != 0 || s.ReservedMicroUSD != 0 {
+			t.Errorf("settled: %+v", s)
+		}
+	}
+	if again, err := l.Settle(ctx, id, ledger.Usage{CostMicroUSD: 25}); err != nil || again != nil {
+		t.Errorf("settled twice: %+v (%v)", again, err)
+	}
+	if steps := must[[]ledger.Step](t)(l.Steps(ctx, a.Run)); steps[0].Usage != (ledger.Usage{TokensIn: 30, TokensOut: 4, TokensCached: 10, CostMicroUSD: 25}) {
+		t.Errorf("the step has not taken it: %+v", steps[0].Usage)
+	}
+	for what, c := range map[string]struct {
+		set   func(*ledger.Reservation)
+		scope string
+		money bool
+	}{
+		"agent's money":  {func(r *ledger.Reservation) { r.OfAgent.CostMicroUSD = 84 }, ledger.ScopeAgent, true},
+		"job's money":    {func(r *ledger.Reservation) { r.OfJob.CostMicroUSD = 84 }, ledger.ScopeJob, true},
+		"daemon's money": {func(r *ledger.Reservation) { r.OfDaemon.CostMicroUSD = 84 }, ledger.ScopeDaemon, true},
+		"agent's tokens": {func(r *ledger.Reservation) { r.OfAgent.Tokens = 633 }, ledger.ScopeAgent, false},
+		"job's tokens":   {func(r *ledger.Reservation) { r.OfJob.Tokens = 633 }, ledger.ScopeJob, false},
+	} {
+		r := reservation(60, 600)
+		c.set(&r)
+		if _, full, err := l.Reserve(ctx, a, r); err != nil || full == nil || full.Scope != c.scope || full.Money != c.money {
+			t.Errorf("%s: %+v (%v)", what, full, err)
+		}
+	}
+	r = reservation(0, 1)
+	r.OfDaemon.CostMicroUSD = 1
+	if _, full, err := l.Reserve(ctx, a, r); err != nil || full != nil {
+		t.Errorf("a call that costs nothing found no room: %+v (%v)", full, err)
+	}
+	r = reservation(60, 600)
+	r.Day, r.Job, r.OfDaemon.CostMicroUSD = "2026-11-22", "", 60
+	if _, full, err := l.Reserve(ctx, a, r); err != nil || full != nil {
+		t.Errorf("the next day is not empty: %+v (%v)", full, err)
+	}
+	if list := must[[]ledger.Spending](t)(l.Spent(ctx, "2026-11-22")); len(list) != 2 || list[0].Scope != ledger.ScopeAgent || list[1].Scope != ledger.ScopeDaemon {
+		t.Errorf("of no job: %+v", list)
+	}
+	ok(t, l.Finish(ctx, a, ledger.Result{Outcome: ledger.OutcomeSuccess}))
+	if _, _, err := l.Reserve(ctx, a, reservation(1, 1)); !errors.Is(err, ledger.ErrFenced) {
+		t.Errorf("an attempt that has ended may spend: %v", err)
+	}
+}
+
+// budgetCrash: what was reserved when the process died stays counted, and belongs to the run
+// when its attempt is given up.
+func budgetCrash(t *testing.T, open Open) {
+	l, ctx := open(t), t.Context()
+	a := begin(t, l, "j")
+	r := reservation(60, 600)
+	r.OfJob.CostMicroUSD = 100
+	id, _, err := l.Reserve(ctx, a, r)
+	ok(t, err)
+	ok(t, l.Close())
+	l = open(t)
+	if s := spent(t, l, today, ledger.ScopeJob, "j"); s.ReservedMicroUSD != 60 || s.CostMicroUSD != 0 {
+		t.Errorf("after the crash: %+v", s)
+	}
+	if _, full, err := l.Reserve(ctx, a, r); err != nil || full == nil {
+		t.Errorf("it is not counted: %+v (%v)", full, err)
+	}
+	ok(t, l.Interrupt(ctx, a, "killed", nil))
+	if s := spent(t, l, today, ledger.ScopeJob, "j"); s.ReservedMicroUSD != 0 || s.CostMicroUSD != 60 || s.Tokens != 600 {
+		t.Errorf("after the rescue: %+v", s)
+	}
+	if run := get(t, l, a.Run); run.Usage.CostMicroUSD != 60 || run.Usage.TokensIn != 600 {
+		t.Errorf("the run: %+v", run.Usage)
+	}
+	if sums, err := l.Settle(ctx, id, ledger.Usage{CostMicroUSD: 1}); err != nil || sums != nil {
+		t.Errorf("settled by a process that had lost its attempt: %+v (%v)", sums, err)
+	}
+}
+
+// budgetRace: attempts that ask at the same time, through two processes, never spend more
+// than there is, and what they spend adds up.
+func budgetRace(t *testing.T, open Open) {
+	const limit = 1000
+	two := [2]*ledger.Ledger{open(t), open(t)}
+	attempts := make([]ledger.Attempt, 8)
+	for i := range attempts {
+		attempts[i] = begin(t, two[0], fmt.Sprint("j", i%2))
+	}
+	var all sync.WaitGroup
+	var taken, refused atomic.Int64
+	for i, a := range attempts {
+		l := two[i%2]
+		all.Go(func() {
+			for range 20 {
+				wanted := rand.Int64N(60) + 1
+				r := ledger.Reservation{Step: 1, Day: today, Agent: "a", Job: fmt.Sprint("j", i%2), Usage: ledger.Usage{TokensOut: 1, CostMicroUSD: wanted},
+					OfDaemon: ledger.Limit{CostMicroUSD: limit}, OfJob: ledger.Limit{CostMicroUSD: limit * 2 / 3}}
+				id, full, err := l.Reserve(t.Context(), a, r)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if full != nil {
+					refused.Add(1)
+					continue
+				}
+				took := rand.Int64N(wanted + 1)
+				sums, err := l.Settle(t.Context(), id, ledger.Usage{TokensOut: 1, CostMicroUSD: took})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				taken.Add(took)
+				for _, s := range sums {
+					most := int64(limit)
+					if s.Scope == ledger.ScopeJob {
+						most = limit * 2 / 3
+					}
+					if s.Scope != ledger.ScopeAgent && s.CostMicroUSD+s.ReservedMicroUSD > most {
+						t.Errorf("%d of %d: %+v", s.CostMicroUSD+s.ReservedMicroUSD, most, s)
+					}
+				}
+			}
+		})
+	}
+	all.Wait()
+	s := spent(t, two[0], today, ledger.ScopeDaemon, "")
+	if s.CostMicroUSD != taken.Load() || s.ReservedMicroUSD != 0 || s.ReservedTokens != 0 || s.CostMicroUSD > limit || refused.Load() == 0 {
+		t.Errorf("%+v, %d were taken, %d calls refused", s, taken.Load(), refused.Load())
+	}
+	jobs := spent(t, two[0], today, ledger.ScopeJob, "j0").CostMicroUSD + spent(t, two[0], today, ledger.ScopeJob, "j1").CostMicroUSD
+	if agent := spent(t, two[0], today, ledger.ScopeAgent, "a").CostMicroUSD; agent != s.CostMicroUSD || jobs != s.CostMicroUSD {
+		t.Errorf("the daemon has %d, its agent %d, its jobs %d", s.CostMicroUSD, agent, jobs)
+	}
+}
+
+// pruneSpending: sums are kept for more than a year.
+func pruneSpending(t *testing.T, open Open) {
+	l, ctx := open(t), t.Context()
+	a := begin(t, l, "j")
+	id, _, err := l.Reserve(ctx, a, reservation(5, 5))
+	ok(t, err)
+	must[[]ledger.Spending](t)(l.Settle(ctx, id, ledger.Usage{CostMicroUSD: 5}))
+	keep := func(string) time.Duration { return time.Hour }
+	day := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	must[int](t)(l.Prune(ctx, day.AddDate(0, 0, 399), keep))
+	if s := spent(t, l, today, ledger.ScopeJob, "j"); s.CostMicroUSD != 5 {
+		t.Errorf("not kept: %+v", s)
+	}
+	must[int](t)(l.Prune(ctx, day.AddDate(0, 0, 402), keep))
+	if s := spent(t, l, today, ledger.ScopeJob, "j"); s.CostMicroUSD != 0 {
+		t.Errorf("kept for ever: %+v", s)
+	}
+}

@@ -1,0 +1,376 @@
+package ledgertest
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"rouse/agentdb/ledger"
+)
+
+// pause begins a pause of so long, by the owner; 0 is without an end.
+func pause(t *testing.T, l *ledger.Ledger, scope, name string, long time.Duration) ledger.Pause {
+	t.Helper()
+	p := ledger.Pause{Scope: scope, Name: name, Reason: "holidays", Paused: ledger.ByUser}
+	if long > 0 {
+		p.Until = time.Now().Add(long)
+	}
+	return must[ledger.Pause](t)(l.SetPause(t.Context(), p))
+}
+
+func pausesFrom(t *testing.T, l *ledger.Ledger, from time.Time) []ledger.Pause {
+	t.Helper()
+	return must[[]ledger.Pause](t)(l.Pauses(t.Context(), from))
+}
+
+func kinds(t *testing.T, l *ledger.Ledger, f ledger.EventFilter) string {
+	t.Helper()
+	var out []string
+	for _, e := range must[[]ledger.Event](t)(l.Events(t.Context(), f)) {
+		out = append(out, e.Kind)
+	}
+	return strings.Join(out, " ")
+}
+
+// pauseKept: what is set is what is read, by whoever opens the ledger; one of the same
+// thing is replaced, those of other things stay, and one that is over stays in the record.
+func pauseKept(t *testing.T, open Open) {
+	l, ctx, begin := open(t), t.Context(), time.Now()
+	set := pause(t, l, ledger.PauseJob, "j", time.Hour)
+	if read := pausesFrom(t, open(t), begin); len(read) != 1 || fmt.Sprintf("%+v", read[0]) != fmt.Sprintf("%+v", set) || !set.Since.Equal(begin) || set.ID == 0 {
+		t.Errorf("set %+v, read %+v", set, read)
+	}
+	agent, all := pause(t, l, ledger.PauseAgent, "j", 0), pause(t, l, ledger.PauseAll, "", 3*time.Hour)
+	time.Sleep(time.Minute)
+	second := pause(t, l, ledger.PauseJob, "j", 2*time.Hour)
+	on := pausesFrom(t, l, time.Now())
+	if len(on) != 3 || on[0].ID != agent.ID || on[1].ID != all.ID || on[2].ID != second.ID || second.ID == set.ID {
+		t.Errorf("on: %+v", on)
+	}
+	past := pausesFrom(t, l, begin)
+	if len(past) != 4 || past[0].ID != set.ID || !past[0].EndedAt.Equal(second.Since) {
+		t.Errorf("a pause that was replaced is not in the record: %+v", past)
+	}
+	if ended := must[bool](t)(l.EndPause(ctx, ledger.PauseJob, "other")); ended {
+		t.Error("a pause was ended that nobody had set")
+	}
+	for _, want := range []bool{true, false} {
+		if ended := must[bool](t)(l.EndPause(ctx, ledger.PauseJob, "j")); ended != want {
+			t.Errorf("ended: %v, want %v", ended, want)
+		}
+	}
+	time.Sleep(3 * time.Hour)
+	if on := pausesFrom(t, l, time.Now()); len(on) != 1 || on[0].ID != agent.ID {
+		t.Errorf("three hours later: %+v", on)
+	}
+	if ended := must[bool](t)(l.EndPause(ctx, ledger.PauseAll, "")); ended {
+		t.Error("a pause that was over was ended")
+	}
+	if all := pausesFrom(t, l, time.Time{}); len(all) != 4 {
+		t.Errorf("the record: %+v", all)
+	}
+	if got := kinds(t, l, ledger.EventFilter{Job: "j"}); got != "paused paused resumed" {
+		t.Errorf("events of the job: %s", got)
+	}
+}
+
+// pauseRefused: a slip neither pauses everything nor pretends to.
+func pauseRefused(t *testing.T, open Open) {
+	l := open(t)
+	for _, p := range []ledger.Pause{{}, {Scope: "jobs", Name: "j"}, {Scope: ledger.PauseJob}, {Scope: ledger.PauseAgent}, {Scope: ledger.PauseAll, Name: "j"}} {
+		if _, err := l.SetPause(t.Context(), p); err == nil {
+			t.Errorf("%+v was set", p)
+		}
+	}
+	if all := pausesFrom(t, l, time.Time{}); len(all) != 0 {
+		t.Errorf("pauses: %+v", all)
+	}
+}
+
+// pauseCovers asks pauses from the database about instants at their edges.
+func pauseCovers(t *testing.T, open Open) {
+	l, ctx, at := open(t), t.Context(), time.Now()
+	const ms = time.Millisecond
+	all := pause(t, l, ledger.PauseAll, "", time.Hour)
+	agent := pause(t, l, ledger.PauseAgent, "a", 2*time.Hour)
+	job := pause(t, l, ledger.PauseJob, "j", 0)
+	time.Sleep(3 * time.Hour)
+	must[bool](t)(l.EndPause(ctx, ledger.PauseJob, "j"))
+	early := pause(t, l, ledger.PauseJob, "early", time.Hour)
+	time.Sleep(time.Minute)
+	must[bool](t)(l.EndPause(ctx, ledger.PauseJob, "early"))
+	pauses := pausesFrom(t, l, at)
+	for _, c := range []struct {
+		job, agent string
+		after      time.Duration
+		want       int64
+	}{
+		{"x", "x", -ms, 0}, {"x", "x", 0, all.ID}, {"x", "x", time.Hour - ms, all.ID}, {"x", "x", time.Hour, 0},
+		{"x", "a", -ms, 0}, {"x", "a", 0, agent.ID}, {"x", "a", 2*time.Hour - ms, agent.ID}, {"x", "a", 2 * time.Hour, 0},
+		{"", "a", time.Hour, agent.ID}, {"", "x", time.Hour, 0}, {"", "j", time.Hour, 0}, {"a", "x", time.Hour, 0},
+		{"j", "a", 0, job.ID}, {"j", "a", 3*time.Hour - ms, job.ID}, {"j", "a", 3 * time.Hour, 0}, {"j", "x", 2 * time.Hour, job.ID},
+		{"early", "x", 3*time.Hour - ms, 0}, {"early", "x", 3 * time.Hour, early.ID},
+		{"early", "x", 3*time.Hour + time.Minute - ms, early.ID}, {"early", "x", 3*time.Hour + time.Minute, 0},
+	} {
+		if p, ok := ledger.Paused(pauses, c.job, c.agent, at.Add(c.after)); p.ID != c.want || ok != (c.want != 0) {
+			t.Errorf("job %q of %q after %s: pause %d %v, want %d", c.job, c.agent, c.after, p.ID, ok, c.want)
+		}
+	}
+	// Of several the longest, in whatever order they come.
+	for range 2 {
+		slices.Reverse(pauses)
+		for job, want := range map[string]int64{"x": agent.ID, "j": job.ID} {
+			if p, _ := ledger.Paused(pauses, job, "a", at); p.ID != want {
+				t.Errorf("of several pauses of %s: %+v", job, p)
+			}
+		}
+		pauses = append(pauses, pause(t, l, ledger.PauseAgent, "x", time.Hour), pause(t, l, ledger.PauseJob, "x", 0), pause(t, l, ledger.PauseAll, "", 2*time.Hour))
+		for range 2 {
+			slices.Reverse(pauses)
+			if p, _ := ledger.Paused(pauses, "x", "x", time.Now()); p.Scope != ledger.PauseJob {
+				t.Errorf("of several pauses, one of them without an end: %+v", p)
+			}
+		}
+	}
+}
+
+// pausedInstants: what decides is whether the instant is in the pause, not whether the pause
+// is still on when somebody gets round to it.
+func pausedInstants(t *testing.T, open Open) {
+	l, ctx, at := open(t), t.Context(), time.Now()
+	pause(t, l, ledger.PauseJob, "job", time.Hour)
+	pause(t, l, ledger.PauseAgent, "paused", 0)
+	time.Sleep(time.Hour)
+	must[bool](t)(l.EndPause(ctx, ledger.PauseAgent, "paused"))
+	time.Sleep(time.Hour)
+	second := pause(t, l, ledger.PauseAll, "", 0)
+	const ms = time.Millisecond
+	for _, c := range []struct {
+		job, agent string
+		after      time.Duration
+		want       string
+	}{
+		{"job", "x", -ms, ""}, {"job", "x", 0, "paused until 2000-01-01T01:00:00Z: holidays"}, {"job", "x", time.Hour - ms, "paused until 2000-01-01T01:00:00Z: holidays"},
+		{"job", "x", time.Hour, ""}, {"other", "x", 0, ""},
+		{"its", "paused", -ms, ""}, {"its", "paused", 0, "paused: agent paused: holidays"}, {"its", "paused", time.Hour - ms, "paused: agent paused: holidays"}, {"its", "paused", time.Hour, ""},
+		{"now", "x", 2*time.Hour - ms, ""}, {"now", "x", 2 * time.Hour, "paused: everything: holidays"}, {"now", "x", 3 * time.Hour, "paused: everything: holidays"},
+	} {
+		d := due(c.job, at.Add(c.after), "allow")
+		d.Agent = c.agent
+		o := must[[]ledger.Occurrence](t)(l.RecordDue(ctx, time.Now(), []ledger.Due{d}, nil))[0]
+		want := ledger.DecisionRun
+		if c.want != "" {
+			want = ledger.DecisionSkipped
+		}
+		if o.Decision != want || o.Reason != c.want || (o.Run != 0) != (c.want == "") {
+			t.Errorf("%s of %s after %s: %+v, want %s %q", c.job, c.agent, c.after, o, want, c.want)
+		}
+		again := must[[]ledger.Occurrence](t)(l.Occurrences(ctx, c.job, d.Nominal, d.Nominal, 10))
+		if len(again) != 1 || again[0].Decision != want || again[0].Reason != c.want {
+			t.Errorf("%s of %s after %s: recorded as %+v", c.job, c.agent, c.after, again)
+		}
+	}
+	// What was held back stays held back, and what a person asks for is not the ledger's to hold.
+	must[bool](t)(l.EndPause(ctx, ledger.PauseAll, second.Name))
+	o := must[[]ledger.Occurrence](t)(l.RecordDue(ctx, time.Now(), []ledger.Due{due("now", at.Add(2*time.Hour), "allow")}, nil))[0]
+	if o.Decision != ledger.DecisionSkipped || o.Run != 0 {
+		t.Errorf("an instant of a pause that is over: %+v", o)
+	}
+	pause(t, l, ledger.PauseAll, "", 0)
+	if a := enqueue(t, l, manual("job"))[0]; !a.New {
+		t.Errorf("a run by hand in a pause: %+v", a)
+	}
+}
+
+// closes says whether something that is written closes Replanned.
+func closes(t *testing.T, l *ledger.Ledger, what string, want bool, do func()) {
+	t.Helper()
+	replanned := l.Replanned()
+	do()
+	got := false
+	select {
+	case <-replanned:
+		got = true
+	default:
+	}
+	if got != want {
+		t.Errorf("%s: replanned is %v, want %v", what, got, want)
+	}
+}
+
+// replans: who keeps the time hears of all that moves it, and of nothing else.
+func replans(t *testing.T, open Open) {
+	l, ctx := open(t), t.Context()
+	closes(t, l, "a run", false, func() { enqueue(t, l, manual("j")) })
+	closes(t, l, "an instant", false, func() {
+		must[[]ledger.Occurrence](t)(l.RecordDue(ctx, time.Now(), []ledger.Due{due("j", time.Now(), "allow")}, nil))
+	})
+	closes(t, l, "a pause", true, func() { pause(t, l, ledger.PauseJob, "j", 0) })
+	closes(t, l, "a pause in its place", true, func() { pause(t, l, ledger.PauseJob, "j", time.Hour) })
+	closes(t, l, "a resume", true, func() { must[bool](t)(l.EndPause(ctx, ledger.PauseJob, "j")) })
+	closes(t, l, "a resume of nothing", false, func() { must[bool](t)(l.EndPause(ctx, ledger.PauseJob, "j")) })
+	closes(t, l, "a slot", true, func() { plan(t, l, "a", time.Now().Add(time.Hour)) })
+	closes(t, l, "a refused slot", false, func() {
+		ok(t, l.PlanSlot(ctx, "a", func(time.Time, ledger.SlotUsage) *ledger.Slot { return nil }))
+	})
+	closes(t, l, "slots that are kept", false, func() { ok(t, l.KeepSlots(ctx, []string{"a"})) })
+	closes(t, l, "a slot that is taken back", true, func() { must[bool](t)(l.ClearSlot(ctx, "a", "user")) })
+	closes(t, l, "a slot that is not there", false, func() { must[bool](t)(l.ClearSlot(ctx, "a", "user")) })
+	plan(t, l, "a", time.Now().Add(time.Hour))
+	closes(t, l, "slots that are not kept", true, func() { ok(t, l.KeepSlots(ctx, nil)) })
+	rule := ledger.PauseRule{After: 2}
+	for i, want := range []bool{false, true, false} {
+		closes(t, l, fmt.Sprintf("failure %d", i+1), want, func() { failing(t, l, "f", ledger.OutcomeError, rule) })
+	}
+}
+
+// failing makes a run of a job that ends in an outcome, under a rule.
+func failing(t *testing.T, l *ledger.Ledger, job string, o ledger.Outcome, rule ledger.PauseRule) int64 {
+	t.Helper()
+	run := enqueue(t, l, manual(job))[0].Run
+	ok(t, l.Finish(t.Context(), start(t, l, run), ledger.Result{Outcome: o, Error: "no such host", Pause: rule}))
+	time.Sleep(time.Second)
+	return run
+}
+
+func pausedJobs(t *testing.T, l *ledger.Ledger, job string) []ledger.Pause {
+	t.Helper()
+	var out []ledger.Pause
+	for _, p := range pausesFrom(t, l, time.Time{}) {
+		if p.Scope == ledger.PauseJob && p.Name == job && p.Paused == ledger.BySystem {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// pauseAfterFailures plays what happens to a job, a letter for each thing, and tells after
+// which of them it was paused by the rule of three.
+func pauseAfterFailures(t *testing.T, open Open) {
+	l, ctx := open(t), t.Context()
+	outcomes := map[rune]ledger.Outcome{'e': ledger.OutcomeError, 't': ledger.OutcomeTimeout, 'b': ledger.OutcomeBudget, 's': ledger.OutcomeSuccess,
+		'n': ledger.OutcomeNothing, 'p': ledger.OutcomePartial, 'c': ledger.OutcomeCancelled, 'k': ledger.OutcomeSkipped}
+	for _, c := range []struct{ script, paused string }{
+		{"eee", "3"}, {"etb", "3"}, {"ee", ""}, {"eeee", "3"}, {"eeeeeeee", "3"},
+		{"eesee", ""}, {"eeseee", "6"}, {"eenee", ""}, {"eepee", ""}, {"seee", "4"},
+		{"ecekce", "6"}, {"kkkccc", ""}, {"eec", ""}, {"eek", ""}, // cancelled and skipped ones are as if they had not been
+		{"erre", ""}, {"errere", "6"}, // an attempt that is tried again is not a run that failed
+		{"eeeRee", "3"}, {"eeeReee", "3 7"}, {"eeReee", "4"}, // R resumes: of a pause that is not on it is nothing
+		{"eUee", ""}, {"eUeeRee", ""}, {"eUeRee", ""}, {"eUReee", "6"}, // U is the owner's pause: it is not replaced, and ends what counts
+		{"eAee", "4"}, {"eGee", "4"}, // all and the agent paused: what is resumed one day still fails
+		{"oeee", "4"}, // o is another job's success
+		{"ieee", "4"}, {"eei", ""}, {"eeI", "3"},
+	} {
+		var paused []string
+		before := 0
+		rule := ledger.PauseRule{After: 3, Notices: []ledger.Notice{{Job: c.script, Channel: "desktop", Title: "paused " + c.script}}}
+		for i, what := range c.script {
+			switch what {
+			case 'R':
+				must[bool](t)(l.EndPause(ctx, ledger.PauseJob, c.script))
+				time.Sleep(time.Second)
+			case 'U':
+				pause(t, l, ledger.PauseJob, c.script, 0)
+			case 'A':
+				pause(t, l, ledger.PauseAll, "", 0)
+			case 'G':
+				pause(t, l, ledger.PauseAgent, "a", 0)
+			case 'o':
+				failing(t, l, "other", ledger.OutcomeSuccess, rule)
+			case 'r':
+				run := enqueue(t, l, manual(c.script))[0].Run
+				ok(t, l.Finish(ctx, start(t, l, run), ledger.Result{Outcome: ledger.OutcomeError, Pause: rule, RetryAt: time.Now().Add(time.Hour)}))
+			case 'i': // the last of several interruptions says nothing about the job
+				run := enqueue(t, l, manual(c.script))[0].Run
+				ok(t, l.Interrupt(ctx, start(t, l, run), "killed", &ledger.Result{Outcome: ledger.OutcomeInterrupted, Pause: rule}))
+			case 'I':
+				run := enqueue(t, l, manual(c.script))[0].Run
+				ok(t, l.Interrupt(ctx, start(t, l, run), "too long", &ledger.Result{Outcome: ledger.OutcomeTimeout, Pause: rule}))
+			default:
+				failing(t, l, c.script, outcomes[what], rule)
+			}
+			if n := len(pausedJobs(t, l, c.script)); n > before {
+				paused, before = append(paused, fmt.Sprint(i+1)), n
+			}
+		}
+		if got := strings.Join(paused, " "); got != c.paused {
+			t.Errorf("%s: paused after %q, want %q", c.script, got, c.paused)
+		}
+		notices := 0
+		for _, n := range must[[]ledger.Notice](t)(l.PendingNotices(ctx, time.Now(), 1000)) {
+			if n.Title == "paused "+c.script {
+				notices++
+			}
+		}
+		if notices != len(paused) {
+			t.Errorf("%s: %d notices of %d pauses", c.script, notices, len(paused))
+		}
+		for _, scope := range []string{ledger.PauseAll, ledger.PauseAgent} {
+			must[bool](t)(l.EndPause(ctx, scope, map[string]string{ledger.PauseAgent: "a"}[scope]))
+		}
+	}
+}
+
+// pauseSays: the pause of a rule says who, why and since which run, has no end, and is
+// written with the end of the run or not at all.
+func pauseSays(t *testing.T, open Open) {
+	l, ctx := open(t), t.Context()
+	rule := ledger.PauseRule{After: 1, Notices: []ledger.Notice{{Job: "j", Channel: "desktop", Title: "paused"}}}
+	lost := enqueue(t, l, manual("j"))[0].Run
+	old := start(t, l, lost)
+	ok(t, l.Interrupt(ctx, old, "killed", nil))
+	if err := l.Finish(ctx, old, ledger.Result{Outcome: ledger.OutcomeError, Pause: rule}); err == nil {
+		t.Error("an attempt that is not on ended its run")
+	}
+	if n, p := len(must[[]ledger.Notice](t)(l.PendingNotices(ctx, time.Now(), 10))), pausedJobs(t, l, "j"); n != 0 || len(p) != 0 {
+		t.Errorf("an end that was refused paused the job: %+v, %d notices", p, n)
+	}
+	run := failing(t, l, "j", ledger.OutcomeError, rule)
+	p := pausedJobs(t, l, "j")
+	want := fmt.Sprintf("1 runs in a row failed (pause_after_failures), the last was run %d: no such host", run)
+	if len(p) != 1 || p[0].Reason != want || !p[0].Until.IsZero() || p[0].Over(time.Now().Add(1000*time.Hour)) {
+		t.Errorf("pause: %+v, want %s", p, want)
+	}
+	if at := get(t, l, run).FinishedAt; !at.Equal(p[0].Since) {
+		t.Errorf("paused since %s, the run ended at %s", p[0].Since, at)
+	}
+	if failing(t, l, "free", ledger.OutcomeError, ledger.PauseRule{}); len(pausedJobs(t, l, "free")) != 0 {
+		t.Error("a job without the rule was paused")
+	}
+	if failing(t, l, "", ledger.OutcomeError, rule); len(pausesFrom(t, l, time.Time{})) != 1 {
+		t.Error("a run of no job paused something")
+	}
+}
+
+// pauseOrder: runs count in the order in which they ended, not in which they were asked for.
+func pauseOrder(t *testing.T, open Open) {
+	l, ctx := open(t), t.Context()
+	end := func(a ledger.Attempt, o ledger.Outcome) {
+		t.Helper()
+		ok(t, l.Finish(ctx, a, ledger.Result{Outcome: o, Pause: ledger.PauseRule{After: 2}}))
+		time.Sleep(time.Second)
+	}
+	// The success of an old run that was tried again comes between two failures.
+	first := failing(t, l, "again", ledger.OutcomeError, ledger.PauseRule{After: 2})
+	a, b := start(t, l, enqueue(t, l, manual("again"))[0].Run), start(t, l, enqueue(t, l, manual("again"))[0].Run)
+	must[ledger.Run](t)(l.Retry(ctx, first))
+	end(start(t, l, first), ledger.OutcomeSuccess)
+	end(a, ledger.OutcomeError)
+	if p := pausedJobs(t, l, "again"); len(p) != 0 {
+		t.Errorf("a success in between was overlooked: %+v", p)
+	}
+	end(b, ledger.OutcomeError)
+	if p := pausedJobs(t, l, "again"); len(p) != 1 {
+		t.Errorf("two failures since: %+v", p)
+	}
+	// A long run fails after a short one that was asked for later has succeeded.
+	slow, slower, short := start(t, l, enqueue(t, l, manual("slow"))[0].Run), start(t, l, enqueue(t, l, manual("slow"))[0].Run), start(t, l, enqueue(t, l, manual("slow"))[0].Run)
+	end(short, ledger.OutcomeSuccess)
+	end(slow, ledger.OutcomeError)
+	end(slower, ledger.OutcomeError)
+	if p := pausedJobs(t, l, "slow"); len(p) != 1 {
+		t.Errorf("the last two runs that ended failed: %+v", p)
+	}
+}

@@ -1,0 +1,126 @@
+package ledger_test
+
+import (
+	"database/sql"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"rouse/agentdb/ledger"
+	"rouse/agentdb/sqlite"
+)
+
+// schema1 is what a ledger of the first schema holds: a job, an instant that ran, one that
+// was skipped, a queued run of an agent, a finished one, and events of a run and of none.
+const schema1 = `
+insert into jobs (name, agent, schedule_hash, anchor, watermark) values ('j', 'a', 'h', 1000, 2000);
+insert into runs (key, job, agent, triggered_by, detail, state, outcome, attempt, queued_at, started_at, finished_at)
+	values ('time/j/1500', 'j', 'a', 'schedule', '{}', 'finished', 'error', 1, 1500, 1600, 1700), ('self/x', '', 'a', 'self', '{}', 'queued', '', 0, 1800, 0, 0);
+insert into occurrences (job, nominal, actual, decision, reason, run, recorded_at)
+	values ('j', 1500, 1501, 'run', '', 1, 1502), ('j', 1600, 1600, 'skipped', 'overlap', 0, 1602);
+insert into events (run, seq, job, at, kind) values (1, 1, 'j', 1500, 'run.queued'), (0, 0, 'j', 1600, 'occurrence.skipped');
+insert into attempts (run, number, state, started_at) values (1, 1, 'failed', 1600);
+`
+
+func migrationOne(t *testing.T, database string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("migrations", database, "0001_ledger.sql"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// kept asks a ledger of the newest schema for everything that schema1 put in.
+func kept(t *testing.T, l *ledger.Ledger) {
+	t.Helper()
+	ctx := t.Context()
+	at := func(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
+	if r, err := l.Run(ctx, 1); err != nil || r.Key != "time/j/1500" || r.Outcome != ledger.OutcomeError || !r.FinishedAt.Equal(at(1700)) {
+		t.Errorf("run 1: %+v %v", r, err)
+	}
+	if waiting, err := l.Claimable(ctx, at(9000), 0, 10); err != nil || len(waiting) != 1 || waiting[0].ID != 2 {
+		t.Errorf("the queue: %+v %v", waiting, err)
+	}
+	found, err := l.Occurrences(ctx, "j", at(1), at(9000), 10)
+	want := []ledger.Occurrence{
+		{Job: "j", Nominal: at(1600), Actual: at(1600), Decision: "skipped", Reason: "overlap", Instants: 1},
+		{Job: "j", Nominal: at(1500), Actual: at(1501), Decision: "run", Run: 1, Outcome: ledger.OutcomeError, Instants: 1},
+	}
+	if err != nil || fmt.Sprintf("%+v", found) != fmt.Sprintf("%+v", want) {
+		t.Errorf("instants: %+v %v", found, err)
+	}
+	if events, err := l.Events(ctx, ledger.EventFilter{Job: "j"}); err != nil || len(events) != 2 {
+		t.Errorf("events: %+v %v", events, err)
+	}
+	jobs, err := l.SyncJobs(ctx, at(9000), []ledger.JobSpec{{Name: "j", Agent: "a", ScheduleHash: "h"}})
+	if err != nil || !jobs["j"].Anchor.Equal(at(1000)) || !jobs["j"].Watermark.Equal(at(2000)) {
+		t.Errorf("jobs: %+v %v", jobs, err)
+	}
+	pauses, err := l.Pauses(ctx, time.Time{})
+	slots, err2 := l.Slots(ctx)
+	if err != nil || err2 != nil || len(pauses)+len(slots) != 0 {
+		t.Errorf("pauses %+v %v, slots %+v %v", pauses, err, slots, err2)
+	}
+	// And it goes on: an instant that ran does not run again, a new one does.
+	var due []ledger.Due
+	for _, nominal := range []int64{1500, 2500} {
+		due = append(due, ledger.Due{Job: "j", Agent: "a", Source: "cron", Nominal: at(nominal), Actual: at(nominal), Decision: ledger.DecisionRun})
+	}
+	if o, err := l.RecordDue(ctx, at(9000), due, nil); err != nil || o[0].Run != 1 || o[1].Run <= 2 {
+		t.Errorf("recorded: %+v %v", o, err)
+	}
+}
+
+// A ledger of the first schema is backed up, brought to the newest, and loses nothing; what
+// was backed up is a ledger that can be opened in its stead.
+func TestMigration(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "ledger.db")
+	old, err := sqlite.Open(t.Context(), sqlite.Options{Path: path, ApplicationID: 0x726f7573,
+		Migrations: fstest.MapFS{"0001_ledger.sql": {Data: []byte(migrationOne(t, "sqlite"))}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := old.Do(t.Context(), func(tx *sqlite.Tx) error {
+		_, err := tx.SQL().Exec(schema1)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := old.Close(); err != nil {
+		t.Fatal(err)
+	}
+	kept(t, openIn(t, dir))
+	if err := os.MkdirAll(filepath.Join(dir, "restored"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(path+".bak-1", filepath.Join(dir, "restored", "ledger.db")); err != nil {
+		t.Fatalf("the ledger was not backed up first: %v", err)
+	}
+	kept(t, openIn(t, filepath.Join(dir, "restored")))
+	if _, err := os.Stat(filepath.Join(dir, "restored", "ledger.db.bak-1")); err != nil {
+		t.Errorf("the backup was not of the first schema: %v", err)
+	}
+}
+
+// migratePostgres is TestMigration without a backup, which is the server's.
+func migratePostgres(t *testing.T, db *sql.DB) {
+	if _, err := db.ExecContext(t.Context(), strings.Join([]string{migrationOne(t, "postgres"),
+		"create table schema_version (version bigint not null); insert into schema_version values (1)", schema1}, ";")); err != nil {
+		t.Fatal(err)
+	}
+	var l *ledger.Ledger
+	for range 2 { // the second finds nothing to do
+		var err error
+		if l, err = ledger.Open(t.Context(), ledger.Options{DB: db}); err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+	}
+	kept(t, l)
+}

@@ -1,0 +1,13 @@
+-- What a watch remembers: since when it is one, and for converge what it saw last.
+create table watches (
+    job     text    primary key,
+    since   bigint not null,
+    print   text    not null default '',
+    tree    text    not null default '',
+    round   bigint not null default 0,
+    run     bigint not null default 0
+);
+insert into watches (job, since) select job, min(at) from events where job <> '' group by job;
+
+-- A file that a run of the job wrote itself.
+alter table claims add column own bigint not null default 0;

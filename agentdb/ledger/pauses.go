@@ -1,0 +1,265 @@
+package ledger
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"rouse/agentdb/sqlite"
+)
+
+// What a pause is about.
+const (
+	PauseAll   = "all"
+	PauseAgent = "agent"
+	PauseJob   = "job"
+)
+
+// Who pauses, and who plans a slot.
+const (
+	ByAgent  = "agent"
+	ByUser   = "user"
+	BySystem = "system"
+)
+
+// Pause is a time in which nothing is dispatched, of a job, an agent, or everything.
+// Pauses that are over stay in the record: they say why an instant did not run.
+type Pause struct {
+	ID      int64     `json:"id"`
+	Scope   string    `json:"scope"`
+	Name    string    `json:"name"` // "" for all
+	Since   time.Time `json:"since"`
+	Until   time.Time `json:"until"`    // zero: until somebody resumes
+	EndedAt time.Time `json:"ended_at"` // when it was ended early
+	Reason  string    `json:"reason"`
+	Paused  string    `json:"by"`
+}
+
+// end is when the pause is over; zero: it is not known yet.
+func (p Pause) end() time.Time {
+	if !p.EndedAt.IsZero() && (p.Until.IsZero() || p.EndedAt.Before(p.Until)) {
+		return p.EndedAt
+	}
+	return p.Until
+}
+
+// Over says whether the pause has ended at a time.
+func (p Pause) Over(now time.Time) bool { return !p.end().IsZero() && !now.Before(p.end()) }
+
+// Covers says whether the pause is about a job of an agent at an instant.
+func (p Pause) Covers(job, agent string, at time.Time) bool {
+	switch p.Scope {
+	case PauseJob:
+		if job == "" || p.Name != job {
+			return false
+		}
+	case PauseAgent:
+		if p.Name != agent {
+			return false
+		}
+	}
+	return !at.Before(p.Since) && !p.Over(at)
+}
+
+// String says the pause as a reason: "paused: agent bookkeeper until …: holidays".
+func (p Pause) String() string {
+	text := "paused: everything"
+	switch p.Scope {
+	case PauseJob:
+		text = "paused"
+	case PauseAgent:
+		text = "paused: agent " + p.Name
+	}
+	if !p.Until.IsZero() {
+		text += " until " + p.Until.UTC().Format(time.RFC3339)
+	}
+	if p.Reason != "" {
+		text += ": " + p.Reason
+	}
+	return text
+}
+
+// Paused is the pause that keeps a job of an agent from running at an instant: of several
+// the one that lasts longest.
+func Paused(pauses []Pause, job, agent string, at time.Time) (Pause, bool) {
+	var found Pause
+	ok := false
+	for _, p := range pauses {
+		if p.Covers(job, agent, at) && (!ok || p.end().IsZero() || (!found.end().IsZero() && p.end().After(found.end()))) {
+			found, ok = p, true
+		}
+	}
+	return found, ok
+}
+
+// SetPause begins a pause now, in the place of one that is on for the same thing.
+func (l *Ledger) SetPause(ctx context.Context, p Pause) (Pause, error) {
+	if err := pausable(p.Scope, p.Name); err != nil {
+		return p, err
+	}
+	err := l.replan(ctx, func(tx *sqlite.Tx) (bool, error) {
+		if err := l.pausing(tx); err != nil {
+			return false, err
+		}
+		var err error
+		p, err = setPause(tx, l.now(), p)
+		return true, err
+	})
+	return p, err
+}
+
+// pausable keeps a slip of a caller from pausing more than was meant, or nothing.
+func pausable(scope, name string) error {
+	switch {
+	case scope == PauseAll && name != "":
+		return fmt.Errorf("a pause of everything was asked for, and of %q", name)
+	case scope == PauseAll:
+	case scope != PauseAgent && scope != PauseJob:
+		return fmt.Errorf("a pause is of a job, an agent, or all, not of a %q", scope)
+	case name == "":
+		return fmt.Errorf("the pause does not say of which %s", scope)
+	}
+	return nil
+}
+
+// pausing lets one process at a time write pauses, and see those of the others: of two that
+// pause the same thing, the second replaces the first.
+func (l *Ledger) pausing(tx *sqlite.Tx) error {
+	if l.lock == "" {
+		return nil // SQLite has one writer anyway
+	}
+	_, err := tx.Exec(`lock table pauses in share row exclusive mode`)
+	return err
+}
+
+func setPause(tx *sqlite.Tx, now time.Time, p Pause) (Pause, error) {
+	if _, err := endPauses(tx, now, p.Scope, p.Name); err != nil {
+		return p, err
+	}
+	p.Since, p.Until, p.EndedAt = instant(ms(now)), instant(ms(p.Until)), time.Time{}
+	err := tx.QueryRow(`insert into pauses (scope, name, since, until, reason, paused_by) values ($1, $2, $3, $4, $5, $6) returning id`,
+		p.Scope, p.Name, ms(p.Since), ms(p.Until), p.Reason, p.Paused).Scan(&p.ID)
+	if err != nil {
+		return p, err
+	}
+	data := map[string]any{"scope": p.Scope, "name": p.Name, "reason": p.Reason, "by": p.Paused}
+	if !p.Until.IsZero() {
+		data["until"] = p.Until.UTC()
+	}
+	return p, addEvent(tx, Event{Job: pausedJob(p.Scope, p.Name), At: now, Kind: "paused"}, data)
+}
+
+func pausedJob(scope, name string) string {
+	if scope == PauseJob {
+		return name
+	}
+	return ""
+}
+
+// EndPause ends what is paused now; it reports whether there was such a pause.
+func (l *Ledger) EndPause(ctx context.Context, scope, name string) (bool, error) {
+	ended := false
+	err := l.replan(ctx, func(tx *sqlite.Tx) (bool, error) {
+		if err := l.pausing(tx); err != nil {
+			return false, err
+		}
+		now := l.now()
+		var err error
+		if ended, err = endPauses(tx, now, scope, name); err != nil || !ended {
+			return false, err
+		}
+		return true, addEvent(tx, Event{Job: pausedJob(scope, name), At: now, Kind: "resumed"}, map[string]any{"scope": scope, "name": name})
+	})
+	return ended, err
+}
+
+func endPauses(tx *sqlite.Tx, now time.Time, scope, name string) (bool, error) {
+	done, err := tx.Exec(`update pauses set ended_at = $1 where scope = $2 and name = $3 and ended_at = 0 and (until = 0 or until > $1)`, ms(now), scope, name)
+	if err != nil {
+		return false, err
+	}
+	n, err := done.RowsAffected()
+	return n > 0, err
+}
+
+const (
+	pauseColumns = `id, scope, name, since, until, ended_at, reason, paused_by`
+	pausesSince  = `select ` + pauseColumns + ` from pauses where (until = 0 or until > $1) and (ended_at = 0 or ended_at > $1) order by id`
+)
+
+func scanPause(rows *sql.Rows) (Pause, error) {
+	var p Pause
+	var since, until, ended int64
+	err := rows.Scan(&p.ID, &p.Scope, &p.Name, &since, &until, &ended, &p.Reason, &p.Paused)
+	p.Since, p.Until, p.EndedAt = instant(since), instant(until), instant(ended)
+	return p, err
+}
+
+// Pauses lists the pauses that are not over at an instant, oldest first.
+func (l *Ledger) Pauses(ctx context.Context, from time.Time) ([]Pause, error) {
+	rows, err := l.read.QueryContext(ctx, pausesSince, ms(from))
+	return collect(rows, err, scanPause)
+}
+
+func pausesIn(tx *sqlite.Tx, from time.Time) ([]Pause, error) {
+	rows, err := tx.Query(pausesSince, ms(from))
+	return collect(rows, err, scanPause)
+}
+
+// PauseRule pauses a job whose runs keep failing.
+type PauseRule struct {
+	After   int      // so many runs in a row
+	Notices []Notice // what its owner is told then
+}
+
+// pauseFailing applies the rule at the end of a failed run, and says whether it paused the
+// job. Runs from before the last time somebody resumed the job do not count, and neither do
+// those that were cancelled or skipped. What counts is the order in which runs ended: one
+// that was tried again by hand is as new as its last end.
+func (l *Ledger) pauseFailing(tx *sqlite.Tx, r Run, rule PauseRule, why string, now time.Time) (bool, error) {
+	if rule.After <= 0 || r.Job == "" {
+		return false, nil
+	}
+	if err := l.pausing(tx); err != nil {
+		return false, err
+	}
+	rows, err := tx.Query(`select `+pauseColumns+` from pauses where scope = 'job' and name = $1`, r.Job)
+	pauses, err := collect(rows, err, scanPause)
+	if err != nil {
+		return false, err
+	}
+	var resumed time.Time
+	for _, p := range pauses {
+		if !p.Over(now) {
+			return false, nil
+		}
+		if p.end().After(resumed) {
+			resumed = p.end()
+		}
+	}
+	rows, err = tx.Query(lastOutcomes, r.Job, ms(resumed), rule.After)
+	outcomes, err := collect(rows, err, func(rows *sql.Rows) (Outcome, error) {
+		var o Outcome
+		err := rows.Scan(&o)
+		return o, err
+	})
+	if err != nil || len(outcomes) < rule.After {
+		return false, err
+	}
+	for _, o := range outcomes {
+		if !o.Failed() {
+			return false, nil
+		}
+	}
+	_, err = setPause(tx, now, Pause{Scope: PauseJob, Name: r.Job, Paused: BySystem,
+		Reason: fmt.Sprintf("%d runs in a row failed (pause_after_failures), the last was run %d: %s", rule.After, r.ID, shorten(why))})
+	for _, n := range rule.Notices {
+		err = errors.Join(err, addNotice(tx, n, now))
+	}
+	return true, err
+}
+
+const lastOutcomes = `select outcome from runs where job = $1 and state = 'finished' and outcome not in ('cancelled', 'skipped') and finished_at > $2
+	order by finished_at desc, id desc limit $3`

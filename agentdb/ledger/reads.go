@@ -1,0 +1,77 @@
+package ledger
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"sync"
+)
+
+// reads keeps the statements of the reads that every run needs: to prepare such a
+// statement anew takes several times as long as what it does.
+type reads struct {
+	db *sql.DB
+
+	mu       sync.Mutex
+	prepared map[string]*sql.Stmt
+}
+
+func (r *reads) statement(ctx context.Context, text string) (*sql.Stmt, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if s := r.prepared[text]; s != nil {
+		return s, nil
+	}
+	s, err := r.db.PrepareContext(ctx, text) //nolint:sqlclosecheck // close closes it
+	if err != nil {
+		return nil, err
+	}
+	if r.prepared == nil {
+		r.prepared = map[string]*sql.Stmt{}
+	}
+	r.prepared[text] = s
+	return s, nil
+}
+
+// query reads rows by a statement that is kept, so its text must not vary.
+func (r *reads) query(ctx context.Context, text string, args ...any) (*sql.Rows, error) {
+	s, err := r.statement(ctx, text) //nolint:sqlclosecheck // it is kept
+	if err != nil {
+		return nil, err
+	}
+	return s.QueryContext(ctx, args...)
+}
+
+// row is query for at most one row.
+func (r *reads) row(ctx context.Context, text string, args ...any) row {
+	s, err := r.statement(ctx, text) //nolint:sqlclosecheck // it is kept
+	if err != nil {
+		return row{err: err}
+	}
+	return row{Row: s.QueryRowContext(ctx, args...)}
+}
+
+func (r *reads) close() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var errs []error
+	for _, s := range r.prepared {
+		errs = append(errs, s.Close())
+	}
+	r.prepared = nil
+	return errors.Join(errs...)
+}
+
+// row is a row, or why there is none.
+type row struct {
+	*sql.Row
+	err error
+}
+
+// Scan reads the row; sql.ErrNoRows when there is none.
+func (r row) Scan(into ...any) error {
+	if r.err != nil {
+		return r.err
+	}
+	return r.Row.Scan(into...)
+}

@@ -1,0 +1,130 @@
+package config_test
+
+import (
+	"errors"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"rouse/cmd/internal/config"
+)
+
+// Every mistake in a gate has its place and says what was meant.
+func TestGateMistakes(t *testing.T) {
+	for gate, say := range map[string]string{
+		"{}":                           "jobs[0].when[0]: give exactly one of sql, command, http and file",
+		"{not: true}":                  "jobs[0].when[0]: give exactly one of sql, command, http and file",
+		"{sql: select 1, file: x}":     "jobs[0].when[0]: give exactly one of sql, command, http and file",
+		"select 1":                     `jobs[0].when[0]: must be a mapping of keys, not "select 1"`,
+		"{sqll: select 1}":             `unknown key "sqll"; did you mean "sql"?`,
+		`{sql: "  "}`:                  "jobs[0].when[0].sql: is empty",
+		"{sql: 'select :last_sucess'}": `there is no value ":last_sucess"; did you mean ":last_success"?`,
+		"{sql: 'select $lastrun'}":     `there is no value "$lastrun"; did you mean ":last_run"?`,
+		"{sql: 'select ?1'}":           `there is no value "?1"`,
+		"{command: []}":                "jobs[0].when[0].command: is empty; give a program and its arguments, like",
+		`{command: [""]}`:              "jobs[0].when[0].command: is empty",
+		"{command: 'test -d /mnt'}":    `jobs[0].when[0].command: "test -d /mnt" is a line for a shell, and there is none; write the words as a list: [test, -d, /mnt]`,
+		"{command: {a: b}}":            "jobs[0].when[0].command: must be a list, not a mapping",
+		"{command: ['${NOWHERE}', x]}": "jobs[0].when[0].command[0]: the environment variable NOWHERE is not set",
+		"{http: example.com}":          "jobs[0].when[0].http: must be a URL like https://example.com/health",
+		"{http: 'ftp://example.com'}":  "jobs[0].when[0].http: must be a URL like",
+		"{http: 'https://a:b:c/%zz'}":  "jobs[0].when[0].http: must be a URL like",
+		"{http: ''}":                   "jobs[0].when[0].http: must be a URL like",
+		`{file: ""}`:                   "jobs[0].when[0].file: must be a path",
+		`{file: "x/[a"}`:               "jobs[0].when[0].file: the pattern",
+		"{file: x, timeout: 0s}":       "jobs[0].when[0].timeout: must be more than 0",
+		"{file: x, not: maybe}":        "jobs[0].when[0].not: must be true or false",
+		"{sql: select 2}":              `jobs[0].when[0].sql: the agent "none" has no database (database.enabled: false)`,
+	} {
+		agent := "a"
+		if gate == "{sql: select 2}" {
+			agent = "none"
+		}
+		_, err := load(write(t, "rouse.yaml", "agents: [{name: a}, {name: none, database: {enabled: false}}]\njobs: [{name: j, agent: "+agent+", prompt: x, when: ["+gate+"]}]\n"), nil)
+		var all *config.Errors
+		if !errors.As(err, &all) || len(all.Problems) != 1 || !strings.Contains(err.Error(), say) {
+			t.Errorf("%s: %v, want %q alone", gate, err, say)
+		}
+	}
+}
+
+func TestGates(t *testing.T) {
+	path := write(t, "rouse.yaml", `include: conf/*.yaml
+agents: [{name: a, workdir: ./work}]
+defaults: {when: [{file: ./STOP, not: true}]}
+jobs:
+  - {name: one, agent: a, prompt: x}
+  - name: two
+    agent: a
+    prompt: x
+    when:
+      - sql: |
+          select ':x', "$y", [@z], a$b -- ?1
+            /* :c */ from t where at > :last_success and b > @last_run and c < $now
+      - {command: pgrep, timeout: 1m}
+      - {command: [./check.sh, ./data], not: true}
+      - http: https://me:pass-word@example.com/${PLACE}?x=1
+      - file: in/**/*.{csv,pdf}
+`, "conf/more.yaml", "jobs: [{name: three, agent: a, prompt: x, when: [{file: here}]}]\n")
+	dir := filepath.Dir(path)
+	cfg, err := load(path, map[string]string{"PLACE": "hook-4711"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	one, two, three := cfg.Jobs[0].When, cfg.Jobs[1].When, cfg.Jobs[2].When
+	for what, ok := range map[string]bool{
+		"of defaults": len(one) == 1 && one[0].Not && string(one[0].File) == filepath.Join(dir, "STOP") && cfg.Where(one[0].At) == "rouse.yaml:3",
+		"all":         len(two) == 5 && !two[0].Not && cfg.Where(two[0].At) == "rouse.yaml:10",
+		"timeout":     time.Duration(two[1].Timeout) == time.Minute && time.Duration(two[2].Timeout) == 10*time.Second,
+		"one word":    slices.Equal(two[1].Command, []string{"pgrep"}),
+		"a program":   slices.Equal(two[2].Command, []string{filepath.Join(dir, "check.sh"), "./data"}), // the rest is the program's
+		"a glob":      string(two[4].File) == filepath.Join(dir, "in", "**", "*.{csv,pdf}"),
+		"included":    cfg.Where(three[0].At) == "conf/more.yaml:1" && string(three[0].File) == filepath.Join(dir, "conf", "here"),
+		"secrets":     slices.Equal(cfg.Secrets(), []string{"hook-4711", "pass-word"}),
+		"no warning":  len(cfg.Warnings) == 0,
+	} {
+		if !ok {
+			t.Errorf("%s: %+v %+v %+v, %q, %v", what, one, two, three, cfg.Secrets(), cfg.Warnings)
+		}
+	}
+	shown, err := cfg.Show()
+	if err != nil || strings.Contains(string(shown), "pass-word") || !strings.Contains(string(shown), "timeout: 10s # default") {
+		t.Errorf("%v\n%s", err, shown)
+	}
+}
+
+// What a gate cannot do, and what an agent could do through one, is said beforehand.
+func TestGateWarnings(t *testing.T) {
+	cfg, err := load(write(t, "rouse.yaml", `agents:
+  - {name: a, workdir: ./work}
+  - {name: b, workdir: ./work, grants: {write: [./out]}}
+jobs:
+  - {name: only-files, agent: a, prompt: x, watch: {path: .}, when: [{file: x}]}
+  - {name: both, agent: a, prompt: x, watch: {path: .}, every: 1h, when: [{file: x}]}
+  - {name: by-hand, agent: a, prompt: x, when: [{file: x}]}
+  - name: open
+    agent: a
+    prompt: x
+    when:
+      - {sql: select 1, timeout: 11s}
+      - {command: [./work/check.sh]}
+      - {command: [python3, check.py]}
+      - {command: [/bin/sh, ./work/../check.sh]}
+      - {command: [sh, -c, "test -f check.sh"]}
+      - {command: [test, -f, check.sh]}
+      - {command: [sh, ../check.sh]}
+  - {name: narrow, agent: b, prompt: x, when: [{command: [./work/check.sh]}, {command: [./out/check.sh]}]}
+`), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var paths []string
+	for _, w := range cfg.Warnings {
+		paths = append(paths, w.Path)
+	}
+	if want := []string{"jobs[0].when", "jobs[3].when[0].sql", "jobs[3].when[1].command", "jobs[3].when[2].command", "jobs[3].when[3].command", "jobs[4].when[1].command"}; !slices.Equal(paths, want) {
+		t.Errorf("%q, want %q", paths, want)
+	}
+}

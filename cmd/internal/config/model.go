@@ -1,0 +1,108 @@
+package config
+
+import (
+	"fmt"
+	"net/url"
+	"regexp"
+	"time"
+)
+
+// provider is what is known of a way to reach models.
+type provider struct {
+	name    string
+	baseURL string // where it is when nobody says so
+	example string // of a base_url
+	// The variables that other programs take a key, a model and an address from.
+	key, model, address string
+	preset              string // the model when no variable names one
+}
+
+// providers are in the order in which a key in the environment counts.
+var providers = []provider{
+	{"anthropic", "https://api.anthropic.com", "https://api.anthropic.com", "ANTHROPIC_API_KEY", "ANTHROPIC_MODEL", "ANTHROPIC_BASE_URL", "claude-sonnet-5"},
+	{"openai", "https://api.openai.com/v1", "http://127.0.0.1:8080/v1", "OPENAI_API_KEY", "OPENAI_MODEL", "OPENAI_BASE_URL", "gpt-5-mini"},
+	{"gemini", "https://generativelanguage.googleapis.com", "https://generativelanguage.googleapis.com", "GEMINI_API_KEY", "GEMINI_MODEL", "GOOGLE_GEMINI_BASE_URL", "gemini-3.8-flash"},
+	{"ollama", "http://127.0.0.1:11434", "http://127.0.0.1:11434", "", "", "", ""},
+}
+
+func providerOf(name string) (provider, bool) {
+	for _, p := range providers {
+		if p.name == name {
+			return p, true
+		}
+	}
+	return provider{example: "http://127.0.0.1:8080/v1"}, false
+}
+
+const (
+	// loading is how long Ollama may be silent: the first answer waits for the model to be
+	// read from the disk.
+	loading = Duration(4 * time.Minute)
+	// room is how many tokens Ollama is to make room for: its own 4,096 hardly hold an
+	// agent's orders and tools, and each more takes memory (0.15 MB of an 8B model).
+	room = 8192
+)
+
+// fill gives a model what its provider has where nobody says so.
+func (m *Model) fill() {
+	p, _ := providerOf(m.Provider)
+	if m.BaseURL == "" {
+		m.BaseURL = p.baseURL
+	}
+	if p.name != "ollama" {
+		return
+	}
+	if m.Idle == 0 {
+		m.Idle = loading
+	}
+	if m.ContextWindow == 0 {
+		m.ContextWindow = room
+	}
+}
+
+// modelOfEnvironment makes a model of the first key in the environment when none is
+// configured.
+func (d *decoder) modelOfEnvironment(cfg *Config) {
+	if d.given("models") {
+		return
+	}
+	for _, p := range providers {
+		if p.key == "" || d.getenv(p.key) == "" {
+			continue
+		}
+		m := Model{Name: Name(p.name), Provider: p.name, Model: d.getenv(p.model), BaseURL: d.getenv(p.address), APIKey: d.getenv(p.key), At: Position{File: "$" + p.key}}
+		if m.Model == "" {
+			m.Model = p.preset
+		}
+		m.fill()
+		d.secret(m.At, "", m.APIKey)
+		cfg.Models = []Model{m}
+		price := "whose price nobody knows"
+		if rate, ok := m.Rate(); ok {
+			price = fmt.Sprintf("for $%v (read) and $%v (written) per million tokens", rate.Input, rate.Output)
+		}
+		d.problem(d.places[""], "models", "none is configured, and %s is set: prompts go to %s at %s, %s", p.key, m.Model, m.BaseURL, price).Warning = true
+		return
+	}
+}
+
+// version is the end of an address that all but OpenAI's servers add by themselves.
+var version = regexp.MustCompile(`/(v1|v1beta|api)/?$`)
+
+func (c *checker) model(path string, m Model) {
+	p, known := providerOf(m.Provider)
+	if at := path + ".base_url"; c.d.given(at) && m.BaseURL != "" {
+		u, err := url.Parse(m.BaseURL)
+		switch {
+		case err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https"):
+			c.bad(at, "must be a URL like %s", p.example)
+		case known && p.name != "openai" && version.MatchString(u.Path):
+			c.bad(at, "leave out %s: the provider %s adds what belongs there", version.FindString(u.Path), p.name)
+		}
+	} else if known && p.key != "" && m.APIKey == "" && !c.d.given(path+".api_key") && len(m.Headers) == 0 {
+		c.warn(path, "has no api_key, and %s wants one; to take it from the environment, write api_key: ${%s}", m.BaseURL, p.key)
+	}
+	if at := path + ".model"; c.d.given(at) && m.Model == "" && c.clean(at) {
+		c.bad(at, "is empty; it is what the server calls the model")
+	}
+}

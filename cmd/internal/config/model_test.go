@@ -1,0 +1,99 @@
+package config_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"rouse/cmd/internal/config"
+)
+
+// Each provider has its own place and patience.
+func TestProviders(t *testing.T) {
+	for provider, want := range map[string]config.Model{
+		"anthropic": {BaseURL: "https://api.anthropic.com", Idle: config.Duration(2 * time.Minute)},
+		"openai":    {BaseURL: "https://api.openai.com/v1", Idle: config.Duration(2 * time.Minute)},
+		"gemini":    {BaseURL: "https://generativelanguage.googleapis.com", Idle: config.Duration(2 * time.Minute)},
+		"ollama":    {BaseURL: "http://127.0.0.1:11434", Idle: config.Duration(4 * time.Minute)},
+	} {
+		cfg, err := load(write(t, "rouse.yaml", "models: [{name: m, provider: "+provider+", model: x, api_key: '${KEY}', context_window: 9000}]\n"), map[string]string{"KEY": "sk-canary"})
+		if err != nil || len(cfg.Warnings) > 0 {
+			t.Fatalf("%v %v", err, cfg.Warnings)
+		}
+		if m := cfg.Models[0]; m.BaseURL != want.BaseURL || m.Idle != want.Idle || time.Duration(m.Timeout) != 10*time.Minute || m.ContextWindow != 9000 {
+			t.Errorf("%s: %+v", provider, m)
+		}
+		cfg, err = load(write(t, "rouse.yaml", "models: [{name: m, provider: "+provider+", model: x, base_url: 'http://model', idle: 5s}]\n"), nil)
+		if err != nil || len(cfg.Warnings) > 0 || cfg.Models[0].BaseURL != "http://model" || (cfg.Models[0].Window() == 8192) != (provider == "ollama") || time.Duration(cfg.Models[0].Idle) != 5*time.Second {
+			t.Errorf("%s: %+v (%v, %v)", provider, cfg.Models, err, cfg.Warnings)
+		}
+	}
+}
+
+// What cannot work is said before it is tried.
+func TestModelMistakes(t *testing.T) {
+	for text, want := range map[string]string{
+		"provider: replay": `models[0].provider: "replay" is not available in this version`,
+		"provider: claude": `models[0].provider: "claude" is none of openai, anthropic, gemini, ollama`,
+		"provider: ollama, base_url: 'http://127.0.0.1:11434/v1'":             "models[0].base_url: leave out /v1: the provider ollama adds what belongs there",
+		"provider: ollama, base_url: 'http://h:1/api/'":                       "models[0].base_url: leave out /api/: the provider ollama adds what belongs there",
+		"provider: gemini, base_url: 'https://g/v1beta'":                      "models[0].base_url: leave out /v1beta: the provider gemini adds what belongs there",
+		"provider: anthropic, base_url: 'https://openrouter.ai/api/v1'":       "models[0].base_url: leave out /v1: the provider anthropic adds what belongs there",
+		"provider: anthropic, base_url: 'localhost:80'":                       "models[0].base_url: must be a URL like https://api.anthropic.com",
+		"provider: openai, base_url: 'http://127.0.0.1:8080/v1'":              "",
+		"provider: anthropic, base_url: 'https://api.deepseek.com/anthropic'": "",
+		"provider: anthropic": "models[0]: warning: has no api_key, and https://api.anthropic.com wants one; to take it from the environment, write api_key: ${ANTHROPIC_API_KEY}",
+		"provider: openai":    "models[0]: warning: has no api_key, and https://api.openai.com/v1 wants one; to take it from the environment, write api_key: ${OPENAI_API_KEY}",
+		"provider: gemini":    "models[0]: warning: has no api_key, and https://generativelanguage.googleapis.com wants one; to take it from the environment, write api_key: ${GEMINI_API_KEY}",
+		"provider: gemini, headers: {Authorization: Bearer canary}": "",
+		"provider: ollama": "",
+	} {
+		cfg, err := load(write(t, "rouse.yaml", "models: [{name: m, model: x, "+text+"}]\n"), nil)
+		got := fmt.Sprint(err, cfg.Warnings)
+		if !strings.Contains(got, want) || want == "" && (err != nil || len(cfg.Warnings) > 0) {
+			t.Errorf("%s: %s, want %q", text, got, want)
+		}
+	}
+}
+
+// With no model configured, the first key in the environment makes one, and says so.
+func TestKeysOfTheEnvironment(t *testing.T) {
+	all := map[string]string{"ANTHROPIC_API_KEY": "sk-canary-a", "OPENAI_API_KEY": "sk-canary-o", "GEMINI_API_KEY": "sk-canary-g"}
+	for i, c := range []struct{ key, name, say string }{
+		{"ANTHROPIC_API_KEY", "anthropic", "none is configured, and ANTHROPIC_API_KEY is set: prompts go to claude-sonnet-5 at https://api.anthropic.com, for $2 (read) and $10 (written) per million tokens"},
+		{"OPENAI_API_KEY", "openai", "none is configured, and OPENAI_API_KEY is set: prompts go to gpt-5-mini at https://api.openai.com/v1"},
+		{"GEMINI_API_KEY", "gemini", "none is configured, and GEMINI_API_KEY is set: prompts go to gemini-3.8-flash at https://generativelanguage.googleapis.com, for $1.5 (read) and $7.5 (written) per million tokens"},
+	} {
+		cfg, err := load(write(t, "rouse.yaml", "agents: [{name: a}]\n"), all)
+		if err != nil || len(cfg.Models) != 1 || len(cfg.Warnings) != 1 {
+			t.Fatalf("%d: %+v (%v)", i, cfg, err)
+		}
+		m := cfg.Models[0]
+		if string(m.Name) != c.name || m.Provider != c.name || m.APIKey != all[c.key] || cfg.Agents[0].Model != c.name || !strings.Contains(cfg.Warnings[0].String(), c.say) {
+			t.Errorf("%+v, warning %s, want %s", m, cfg.Warnings[0], c.say)
+		}
+		if rate, known := m.Rate(); !known || rate.Free() || m.Window() == 0 {
+			t.Errorf("nobody knows what %s costs, so that nothing limits it", m.Model)
+		}
+		if !slices.Equal(cfg.Secrets(), []string{all[c.key]}) {
+			t.Errorf("secrets: %q", cfg.Secrets())
+		}
+		delete(all, c.key)
+	}
+	cfg, err := load(write(t, "rouse.yaml", "agents: [{name: a}]\n"), map[string]string{"ANTHROPIC_API_KEY": "sk-canary", "ANTHROPIC_MODEL": "claude-opus-5", "ANTHROPIC_BASE_URL": "https://proxy/a"})
+	if err != nil || cfg.Models[0].Model != "claude-opus-5" || cfg.Models[0].BaseURL != "https://proxy/a" {
+		t.Errorf("%+v (%v)", cfg.Models, err)
+	}
+	for text, env := range map[string]map[string]string{
+		"agents: [{name: a}]\n":                             {"ANTHROPIC_MODEL": "x"},
+		"models: []\nagents: [{name: a}]\n":                 {"ANTHROPIC_API_KEY": "sk-canary"},
+		"models: [{name: m, provider: ollama, model: x}]\n": {"GEMINI_API_KEY": "sk-canary"},
+	} {
+		cfg, err := load(write(t, "rouse.yaml", text), env)
+		if err != nil || len(cfg.Warnings) > 0 || slices.ContainsFunc(cfg.Models, func(m config.Model) bool { return m.APIKey != "" }) {
+			t.Errorf("%s: %+v (%v)", text, cfg.Models, err)
+		}
+	}
+}

@@ -1,0 +1,125 @@
+package config
+
+import (
+	"fmt"
+	"time"
+
+	"rouse/scheduler/schedule"
+)
+
+// selfScheduling is what an agent may plan for itself. What is left out is the mode's; the
+// pointers tell that from 0.
+type selfScheduling struct {
+	Enabled     *bool     `key:"enabled" default:"true" say:"whether the block counts; without the block it is off"`
+	Mode        string    `key:"mode" enum:"ambient|reactive|project|manual" default:"ambient" say:"in manual only the owner plans; the other modes set the limits below"`
+	Horizon     *Duration `key:"horizon" positive:"yes" say:"a wake is at most this far ahead" unset:"the mode's: 7d, 24h, 30d, 7d"`
+	MinInterval *Duration `key:"min_interval" say:"and at least this far; 0s is no limit" unset:"the mode's: 1h, 5m, 1h, 15m"`
+	DailyCap    *int      `key:"daily_cap" say:"wakes that may start in 24 hours; 0 is no limit" unset:"the mode's: 6, 48, 4; in manual it does not count"`
+	QuietHours  *string   `key:"quiet_hours" say:"hours like 22:00-07:00 of the daemon's time zone without wakes, or none" unset:"the mode's: 22:00-07:00 in ambient and project"`
+	Days        []string  `key:"days" say:"days like mon, or mon-fri, of the daemon's time zone on which it may wake" unset:"all"`
+	MaxChain    int       `key:"max_chain" positive:"yes" say:"wakes in a row without anything else that starts the agent" unset:"no limit"`
+}
+
+// fill gives what was left out the value of the mode, where it has an effect.
+func (s *selfScheduling) fill() {
+	if s == nil {
+		return
+	}
+	limits, ok := schedule.Preset(schedule.Mode(s.Mode))
+	if !ok {
+		return // the decoder has said so
+	}
+	fill(&s.Horizon, Duration(limits.Horizon))
+	if limits.Mode == schedule.ModeManual {
+		return
+	}
+	fill(&s.MinInterval, Duration(limits.MinInterval))
+	fill(&s.DailyCap, limits.DailyCap)
+	fill(&s.QuietHours, limits.Quiet.String())
+	if s.Days == nil {
+		s.Days = []string{"sun-sat"}
+	}
+}
+
+func fill[T any](into **T, with T) {
+	if *into == nil {
+		*into = &with
+	}
+}
+
+// on says whether an agent plans its own runs.
+func (s *selfScheduling) on() bool { return s != nil && On(s.Enabled) }
+
+// SelfScheduling is within which limits an agent of a checked configuration plans its own
+// runs; false when it plans none.
+func (c *Config) SelfScheduling(a *Agent) (schedule.Limits, bool) {
+	s := a.SelfScheduling
+	if !s.on() {
+		return schedule.Limits{}, false
+	}
+	limits, ok := schedule.Preset(schedule.Mode(s.Mode))
+	limits.Zone, limits.MaxChain = c.Zone(), s.MaxChain
+	if s.Horizon != nil {
+		limits.Horizon = time.Duration(*s.Horizon)
+	}
+	if s.MinInterval != nil {
+		limits.MinInterval = time.Duration(*s.MinInterval)
+	}
+	if s.DailyCap != nil {
+		limits.DailyCap = *s.DailyCap
+	}
+	if s.QuietHours != nil {
+		limits.Quiet, _ = schedule.ParseQuiet(*s.QuietHours) // a wrong one was refused
+	}
+	if s.Days != nil {
+		limits.Days, _ = schedule.ParseDays(s.Days) // the same
+	}
+	return limits, ok
+}
+
+// ownRuns are the tools that only an agent has which plans its own runs.
+var ownRuns = []string{"cancel_next_run", "schedule_next_run"}
+
+func (c *checker) selfScheduling(path string, a *Agent) {
+	s := a.SelfScheduling
+	if s == nil {
+		return
+	}
+	if at := path + ".quiet_hours"; s.QuietHours != nil && c.clean(at) {
+		_, err := schedule.ParseQuiet(*s.QuietHours)
+		c.schedule(at, "quiet_hours", err)
+	}
+	for i, day := range s.Days {
+		if at := fmt.Sprintf("%s.days[%d]", path, i); c.clean(at) {
+			_, err := schedule.ParseDays([]string{day})
+			c.schedule(at, "days", err)
+		}
+	}
+	if at := path + ".days"; s.Days != nil && len(s.Days) == 0 && c.clean(at) {
+		c.bad(at, "is empty, which allows no day").Hint = "leave it out for all days; to let only the owner plan, write mode: manual"
+	}
+	if s.MinInterval != nil && s.Horizon != nil && *s.MinInterval > *s.Horizon && c.clean(path+".horizon") {
+		c.bad(path, "min_interval %s is longer than horizon %s", s.MinInterval, s.Horizon)
+	}
+	if s.on() {
+		c.planner(path, a)
+	}
+}
+
+// planner warns of what keeps an agent from planning its own runs, or from being woken.
+func (c *checker) planner(path string, a *Agent) {
+	if a.Model == "" {
+		c.warn(path, "a wake needs a model, and the agent %q has none: its wakes stay queued until one is configured under models:", a.Name)
+	}
+	if a.SelfScheduling.Mode == string(schedule.ModeManual) {
+		for _, key := range []string{"min_interval", "daily_cap", "quiet_hours", "days", "max_chain"} {
+			if c.d.given(path + "." + key) {
+				c.warn(path+"."+key, "has no effect with mode: manual, in which only the owner plans")
+			}
+		}
+		return
+	}
+	if c.tools != nil && !a.Tools.permit("schedule_next_run") {
+		c.warn(path, "the agent %q may not use schedule_next_run (see its tools.allow and tools.deny), so that only its owner plans", a.Name)
+	}
+}

@@ -1,0 +1,75 @@
+package config
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/bmatcuk/doublestar/v4"
+)
+
+// Sources are what a configuration was read from: the files, those that were looked for in
+// vain, and the patterns of its includes with the files that they found.
+type Sources struct {
+	files map[string]sum // the zero sum of what could not be read
+	globs map[string][]string
+}
+
+type sum [sha256.Size]byte
+
+// read reads a file and remembers what was in it.
+func (s *Sources) read(path string, how func(string) ([]byte, error)) ([]byte, error) {
+	text, err := how(path)
+	if s.files == nil {
+		s.files = map[string]sum{}
+	}
+	if s.files[path] = (sum{}); err == nil {
+		s.files[path] = sha256.Sum256(text)
+	}
+	return text, err
+}
+
+func (s *Sources) glob(pattern string) ([]string, error) {
+	found, err := doublestar.FilepathGlob(pattern, doublestar.WithFilesOnly())
+	if err != nil {
+		return nil, err
+	}
+	if s.globs == nil {
+		s.globs = map[string][]string{}
+	}
+	slices.Sort(found)
+	s.globs[pattern] = slices.Clone(found)
+	return found, nil
+}
+
+// Files are all files that were looked for.
+func (s *Sources) Files() []string { return slices.Sorted(maps.Keys(s.files)) }
+
+// Globs are the patterns of includes, absolute.
+func (s *Sources) Globs() []string { return slices.Sorted(maps.Keys(s.globs)) }
+
+// Now looks at the same places again.
+func (s *Sources) Now() *Sources {
+	now := &Sources{}
+	for path := range s.files {
+		_, _ = now.read(path, readPlain) // that it cannot be read is what is remembered
+	}
+	for pattern := range s.globs {
+		_, _ = now.glob(pattern) // it was no broken one before
+	}
+	return now
+}
+
+// Digest is the same for the same names with the same content.
+func (s *Sources) Digest() string {
+	h := sha256.New()
+	for _, path := range s.Files() {
+		fmt.Fprintf(h, "%q %x\n", path, s.files[path])
+	}
+	for _, pattern := range s.Globs() {
+		fmt.Fprintf(h, "%q %q\n", pattern, s.globs[pattern])
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}

@@ -1,0 +1,98 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"rouse/cmd/internal/web"
+)
+
+func newBudget(at *place) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "budget",
+		Short: "Says what models have cost today, what is left, and what is to come",
+		Long: `Says what models have cost today (in the daemon's timezone) and how many tokens they took:
+of the daemon, each agent and each job, against limits: and budget: of the configuration.
+RESERVED may still be taken by calls that are on. TO COME are the runs that the clock brings
+until the day ends, each at what the last runs of its job took on average.`,
+		Args: cobra.NoArgs,
+		RunE: verb(func(cmd *cobra.Command, _ []string) error {
+			s, err := at.open(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer s.close()
+			var b web.Budget
+			if err := s.Get(cmd.Context(), "/v1/budget", nil, &b); err != nil {
+				return err
+			}
+			if asJSON {
+				return printJSON(cmd.OutOrStdout(), b)
+			}
+			return printBudget(cmd.OutOrStdout(), b, time.Now())
+		}),
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func printBudget(w io.Writer, b web.Budget, now time.Time) error {
+	fmt.Fprintf(w, "%s (%s), ends %s\n", b.Day, b.Timezone, inText(b.EndsAt, now))
+	var rows [][]string
+	for _, r := range b.Budgets {
+		limited := r.LimitUSD != nil || r.LimitTokens != nil
+		if r.Scope != "daemon" && !limited && r.SpentTokens+r.ReservedTokens+r.ForecastTokens == 0 {
+			continue // nothing to say
+		}
+		whose := r.Scope
+		if r.Name != "" {
+			whose += " " + r.Name
+		}
+		limit, left := "–", "–"
+		if r.LimitUSD != nil {
+			limit, left = dollars(*r.LimitUSD), dollars(*r.LeftUSD)
+		}
+		tokens := fmt.Sprint(r.SpentTokens + r.ReservedTokens)
+		if r.LimitTokens != nil {
+			tokens += fmt.Sprintf(" of %d", *r.LimitTokens)
+		}
+		rows = append(rows, []string{whose, dollars(r.SpentUSD), dollars(r.ReservedUSD), limit, left, tokens, toCome(r)})
+	}
+	return table(w, "BUDGET SPENT RESERVED LIMIT LEFT TOKENS TO_COME", rows)
+}
+
+// toCome words the forecast of a row, and whether it fits.
+func toCome(r web.BudgetRow) string {
+	if r.RunsToCome == 0 {
+		return "–"
+	}
+	text := fmt.Sprintf("%d runs", r.RunsToCome)
+	if r.RunsToCome == 1 {
+		text = "1 run"
+	}
+	switch {
+	case r.ForecastUSD > 0:
+		text += fmt.Sprintf(", about %s and %d tokens", dollars(r.ForecastUSD), r.ForecastTokens)
+	case r.ForecastTokens > 0:
+		text += fmt.Sprintf(", about %d tokens", r.ForecastTokens)
+	}
+	if (r.LeftUSD != nil && r.ForecastUSD > *r.LeftUSD) || (r.LeftTokens != nil && r.ForecastTokens > *r.LeftTokens) {
+		text += ": more than is left"
+	}
+	return text
+}
+
+// dollars prints money with the digits that matter.
+func dollars(v float64) string {
+	switch {
+	case v == 0:
+		return "$0"
+	case v < 1:
+		return fmt.Sprintf("$%.4f", v)
+	}
+	return fmt.Sprintf("$%.2f", v)
+}

@@ -1,0 +1,62 @@
+package main
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"rouse/agent/model"
+	"rouse/agent/model/modeltest"
+	"rouse/cmd/internal/web"
+)
+
+// A run goes through on each provider: its calls are made, and a second attempt goes on
+// from the record, which holds what the provider wants back. The server refuses a message
+// that has lost it.
+func TestProviders(t *testing.T) {
+	for provider, told := range map[string]string{
+		"openai": `"max_tokens":2048`, "anthropic": `"max_tokens":2048`, "gemini": `"maxOutputTokens":2048`, "ollama": `"options":{"num_ctx":8192,"num_predict":2048}`,
+	} {
+		t.Run(provider, func(t *testing.T) {
+			s := modeltest.New(t,
+				modeltest.Turn{Text: "I make a table.", Opaque: "c2lnbmVk", Usage: model.Usage{Input: 100, Output: 20}, Calls: []model.Call{
+					{ID: "1", Name: "db_create_table", Args: json.RawMessage(`{"name":"t","purpose":"a test","columns":[{"name":"a","type":"TEXT"}]}`)},
+					{ID: "2", Name: "db_insert", Args: json.RawMessage(`{"table":"t","row":{"a":"x"}}`)}}},
+				modeltest.Turn{Fail: model.KindAuth},
+				modeltest.Turn{Calls: []model.Call{{ID: "3", Name: "complete", Args: json.RawMessage(`{"summary":"Made a table with one row in it."}`)}}, Opaque: "c2lnbmVkMg", Usage: model.Usage{Input: 10, Output: 2}})
+			base := s.URL
+			if provider == "openai" {
+				base += "/v1"
+			}
+			config := filepath.Join(write(t, map[string]string{"rouse.yaml": `version: 1
+home: ./home
+models: [{name: m, provider: ` + provider + `, model: scripted, base_url: "` + base + `", api_key: "${TEST_MODEL_KEY}", max_output: 2048, context_window: 8192}]
+agents: [{name: bookkeeper, instructions: Keep the books.}]
+jobs: [{name: books, agent: bookkeeper, prompt: Make a table., retry: {attempts: 2, backoff: 1ms}}]
+`}), "rouse.yaml")
+			t.Setenv("TEST_MODEL_KEY", "sk-canary-0123456789")
+			p := rouse(t, "run", "books", "--wait", "--config", config)
+			if err := p.Run(); err != nil {
+				t.Fatalf("%v\n%s%s", err, p.stdout.String(), p.stderr.String())
+			}
+			var d web.RunDetail
+			runJSON(t, &d, "show", "1", "--json", "--config", config)
+			if d.Outcome != "success" || d.Summary != "Made a table with one row in it." || d.TokensIn != 110 || d.TokensOut != 22 || len(d.Attempts) != 2 {
+				t.Errorf("run: %+v", d)
+			}
+			if n := countRows(t, config, "select count(*) n from t"); n != 1 {
+				t.Errorf("%d rows", n)
+			}
+			requests := s.Requests()
+			for _, want := range []string{"Keep the books.", "Make a table.", `"db_insert"`, told} {
+				if !strings.Contains(string(requests[0]), want) {
+					t.Errorf("the model was not told %s", want)
+				}
+			}
+			if len(requests) != 3 || strings.Contains(p.stdout.String()+p.stderr.String(), "canary") {
+				t.Errorf("%d requests; %s%s", len(requests), p.stdout.String(), p.stderr.String())
+			}
+		})
+	}
+}

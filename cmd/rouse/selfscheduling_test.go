@@ -1,0 +1,71 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"rouse/agent/model"
+	"rouse/agent/model/modeltest"
+	"rouse/agentdb/ledger"
+	"rouse/cmd/internal/web"
+)
+
+// TestSelfScheduling: OSA-70, OSA-76, through the daemon: what a job plans wakes its agent,
+// which plans again; once the owner switches self-scheduling off, what is planned is taken back.
+func TestSelfScheduling(t *testing.T) {
+	t.Parallel() // it mostly waits
+	s := modeltest.New(t,
+		modeltest.Turn{Calls: []model.Call{{ID: "1", Name: "schedule_next_run", Args: json.RawMessage(`{"in_seconds":3600,"instructions":"Say hello again."}`)}}},
+		modeltest.Turn{Text: "Hello."})
+	text := `version: 1
+home: ./home
+models: [{name: scripted, provider: openai, model: scripted, base_url: "` + s.URL + `/v1"}]
+agents: [{name: clerk, self_scheduling: {mode: reactive, min_interval: 0s}}]
+jobs:
+  - {name: begin, agent: clerk, playbook: [{call: schedule_next_run, with: {in_seconds: 1, instructions: Say hello.}}]}
+`
+	config := filepath.Join(write(t, map[string]string{"rouse.yaml": text}), "rouse.yaml")
+	p := serveUntilReady(t, config)
+	if err := rouse(t, "run", "begin", "--wait", "--config", config).Run(); err != nil {
+		t.Fatal(err)
+	}
+	var runs []web.Run
+	until(t, "the agent was woken", func() bool {
+		runJSON(t, &runs, "runs", "--json", "--outcome", "success", "--config", config)
+		return len(runs) == 2
+	})
+	if r := runs[0]; r.Trigger != "self" || r.Agent != "clerk" || r.Job != "" || r.Summary != "Hello." || r.StartedAt.Before(r.ScheduledAt.Time) {
+		t.Errorf("%+v", r)
+	}
+	if asked := string(s.Requests()[0]); !strings.Contains(asked, `in a chain that the job begin began`) || !strings.Contains(asked, `Say hello."`) {
+		t.Errorf("the model was asked %s", asked)
+	}
+	p.stop(t)
+	planned := func() int {
+		t.Helper()
+		l, err := ledger.Open(t.Context(), ledger.Options{Path: filepath.Join(filepath.Dir(config), "home", "ledger.db")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		slots, err := l.Slots(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(slots)
+	}
+	if n := planned(); n != 1 {
+		t.Errorf("%d runs are planned", n)
+	}
+	without, _, _ := strings.Cut(strings.Replace(text, "min_interval: 0s", "enabled: false", 1), "jobs:")
+	if err := os.WriteFile(config, []byte(without), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	serveUntilReady(t, config).stop(t)
+	if n := planned(); n != 0 {
+		t.Errorf("%d runs are planned for an agent that may not plan", n)
+	}
+}

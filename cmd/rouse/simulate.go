@@ -1,0 +1,358 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"rouse/agentdb/ledger"
+	"rouse/cmd/internal/config"
+	"rouse/cmd/internal/web"
+	"rouse/scheduler"
+	"rouse/scheduler/simulate"
+)
+
+// defaultRuntime is how long a run is assumed to take.
+const defaultRuntime = time.Minute
+
+type simulateOptions struct {
+	at       *place
+	job      string
+	from, to string
+	outages  []string
+	runtimes []string
+	json     bool
+}
+
+func newSimulate(at *place) *cobra.Command {
+	o := simulateOptions{at: at}
+	cmd := &cobra.Command{
+		Use:   "simulate [JOB]",
+		Short: "What would run, be skipped or be missed, and why: a virtual clock over the real configuration",
+		Long: `Plays the schedules of the configuration on a virtual clock, with the code that decides
+in the daemon, and lists what becomes of every occurrence: no model, no effect.
+
+Without --from it begins now, with what the home holds: pauses, planned wakes, runs that
+are not finished, and what came due since a daemon last looked. With --from it begins
+with nothing pending at that time. A time is RFC 3339, or local to the configuration's
+time zone: 2026-03-08, "2026-03-08 02:30". A date alone as --to includes that day.
+
+Each run is assumed to take --runtime (1m) and to succeed; gates (when:) are assumed to
+hold. With a JOB only its occurrences are listed; the others still take their lanes.`,
+		Example: `  rouse simulate                                        the next 24 hours
+  rouse simulate --from 2026-03-07 --to 2026-03-09      over a change of the clock
+  rouse simulate --outage "2026-11-21 10:00..11:00"     an hour without a daemon
+  rouse simulate --runtime 5m --runtime report=2h       what overlaps`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: verb(func(cmd *cobra.Command, args []string) error {
+			if len(args) == 1 {
+				o.job = args[0]
+			}
+			return runSimulate(cmd, o)
+		}),
+	}
+	cmd.Flags().StringVar(&o.from, "from", "", "when the simulated daemon starts (default now)")
+	cmd.Flags().StringVar(&o.to, "to", "", "when it ends (default 24 hours later)")
+	cmd.Flags().StringArrayVar(&o.outages, "outage", nil, "FROM..TO: no daemon runs then; may be repeated")
+	cmd.Flags().StringArrayVar(&o.runtimes, "runtime", nil, "how long a run takes (default 1m), or JOB=TIME; may be repeated")
+	cmd.Flags().BoolVar(&o.json, "json", false, "print JSON")
+	return cmd
+}
+
+func runSimulate(cmd *cobra.Command, o simulateOptions) error {
+	cfg, err := o.at.load()
+	if err != nil {
+		return err
+	}
+	if names := (&setup{config: cfg}).jobNames(); o.job != "" && !slices.Contains(names, o.job) {
+		return usagef("%s", config.Nearest("job", o.job, names))
+	}
+	p, err := newPlan(cfg, quietLogger())
+	if err != nil {
+		return err
+	}
+	world, err := o.world(cmd.Context(), cfg, p)
+	if err != nil {
+		return err
+	}
+	out, err := simulate.Run(cmd.Context(), world, o.progress(cmd, world))
+	if err != nil {
+		return err
+	}
+	out = slices.DeleteFunc(out, func(oc simulate.Occurrence) bool { return o.job != "" && oc.Job != o.job })
+	addNotes(out, cfg, p)
+	if o.json {
+		return printJSON(cmd.OutOrStdout(), simulated(out))
+	}
+	return printSimulated(cmd, world, out, cfg.Zone())
+}
+
+// world is what the simulation begins with.
+func (o simulateOptions) world(ctx context.Context, cfg *config.Config, p *plan) (simulate.Options, error) {
+	now := time.Now()
+	w := simulate.Options{Jobs: p.jobs, From: now, Policy: p.policy, Runs: cfg.Limits.Runs, RunsPerAgent: cfg.Limits.RunsPerAgent}
+	var err error
+	if o.from != "" {
+		if w.From, err = simulatedTime(o.from, now, cfg.Zone(), false); err != nil {
+			return w, usagef("--from: %w", err)
+		}
+		w.From = w.From.Add(-time.Millisecond) // what is due at that very time belongs to it
+	}
+	w.To = w.From.Add(24 * time.Hour)
+	if o.to != "" {
+		if w.To, err = simulatedTime(o.to, w.From, cfg.Zone(), true); err != nil {
+			return w, usagef("--to: %w", err)
+		}
+	}
+	if w.Events, err = o.events(now, cfg.Zone()); err != nil {
+		return w, err
+	}
+	if w.Runtime, err = o.runtime((&setup{config: cfg}).jobNames()); err != nil {
+		return w, err
+	}
+	w.Hold = noModel(p)
+	return w, o.addState(ctx, &w)
+}
+
+// events are the outages in the order of time.
+func (o simulateOptions) events(now time.Time, zone *time.Location) ([]simulate.Event, error) {
+	var out []simulate.Event
+	for _, text := range o.outages {
+		begin, end, ok := strings.Cut(text, "..")
+		if !ok {
+			return nil, usagef("--outage %q: write FROM..TO", text)
+		}
+		from, err := simulatedTime(begin, now, zone, false)
+		if err != nil {
+			return nil, usagef("--outage: %w", err)
+		}
+		to, err := simulatedTime(end, from, zone, true)
+		if err != nil {
+			return nil, usagef("--outage: %w", err)
+		}
+		if !to.After(from) {
+			return nil, usagef("--outage %q: ends before it begins", text)
+		}
+		out = append(out, simulate.Event{At: from, Kind: simulate.Down}, simulate.Event{At: to, Kind: simulate.Up})
+	}
+	slices.SortStableFunc(out, func(a, b simulate.Event) int { return a.At.Compare(b.At) })
+	return out, nil
+}
+
+// simulatedTime reads a time. An end that is a date alone, or a minute of the day after
+// near, is the end of that day, or the next time that clocks show that minute.
+func simulatedTime(text string, near time.Time, zone *time.Location, end bool) (time.Time, error) {
+	if text == "now" {
+		return time.Now(), nil
+	}
+	w, err := parseWhen(text, near, zone, end)
+	if end && w.span > time.Minute {
+		return w.at.Add(w.span - time.Millisecond), err
+	}
+	return w.at, err
+}
+
+// noModel says which runs never start, because nobody could do their work.
+func noModel(p *plan) func(job, agent string) string {
+	return func(job, agent string) string {
+		j, a := p.plan.Jobs[job], p.plan.Agents[agent]
+		if j.Playbook == nil && j.Model == nil && a.Model == nil {
+			return "stays queued: no_model"
+		}
+		return ""
+	}
+}
+
+// runtime reads how long runs are assumed to take.
+func (o simulateOptions) runtime(jobs []string) (func(job, agent string) time.Duration, error) {
+	all, each := defaultRuntime, map[string]time.Duration{}
+	for _, text := range o.runtimes {
+		job, length, named := strings.Cut(text, "=")
+		if !named {
+			length = text
+		}
+		d, err := config.ParseDuration(length)
+		switch {
+		case err != nil:
+			return nil, usagef("--runtime: %w", err)
+		case !named:
+			all = d
+		case !slices.Contains(jobs, job):
+			return nil, usagef("%s", config.Nearest("job", job, jobs))
+		default:
+			each[job] = d
+		}
+	}
+	return func(job, _ string) time.Duration {
+		if d, ok := each[job]; ok {
+			return d
+		}
+		return all
+	}, nil
+}
+
+// addState takes over what the home holds. A home that does not exist yet is not made.
+func (o simulateOptions) addState(ctx context.Context, w *simulate.Options) error {
+	dir, err := o.at.homeDir()
+	if err != nil {
+		return err
+	}
+	if _, err := os.Stat(filepath.Join(dir, "ledger.db")); err != nil {
+		return nil //nolint:nilerr // nothing has happened there
+	}
+	s, err := o.at.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	var st web.State
+	if err := s.Get(ctx, "/v1/state", nil, &st); err != nil {
+		return err
+	}
+	w.Pauses, w.Slots = st.Pauses, st.Slots
+	if o.from != "" {
+		w.Slots = slices.DeleteFunc(w.Slots, func(sl ledger.Slot) bool { return sl.At.Before(w.From) })
+		return nil
+	}
+	w.States = map[string]ledger.JobState{}
+	for _, j := range w.Jobs {
+		for _, known := range st.Jobs {
+			if known.Name == j.Name && known.Hash == scheduler.Hash(j) {
+				w.States[j.Name] = ledger.JobState{Anchor: known.Anchor.Time, Watermark: known.Watermark.Time}
+			}
+		}
+	}
+	for _, r := range st.Runs {
+		id, err := strconv.ParseInt(r.ID, 10, 64)
+		if err != nil {
+			return fmt.Errorf("the daemon named a run %q: %w", r.ID, err)
+		}
+		w.Open = append(w.Open, ledger.Run{ID: id, Job: r.Job, Agent: r.Agent, Trigger: ledger.Trigger(r.Trigger), State: ledger.State(r.State), WaitingFor: r.WaitingFor,
+			NotBefore: r.NotBefore.Time, QueuedAt: r.QueuedAt.Time, Attempt: r.Attempt, Interruptions: r.Interruptions})
+	}
+	return nil
+}
+
+// progress tells on a terminal how far a long simulation has come.
+func (o simulateOptions) progress(cmd *cobra.Command, w simulate.Options) func(time.Time) {
+	if o.json || !isTerminal(cmd.ErrOrStderr()) {
+		return nil
+	}
+	began, shown := time.Now(), time.Now()
+	return func(now time.Time) {
+		if time.Since(began) < time.Second || time.Since(shown) < 200*time.Millisecond {
+			return
+		}
+		shown = time.Now()
+		fmt.Fprintf(cmd.ErrOrStderr(), "\r%3.0f %% ", 100*now.Sub(w.From).Seconds()/w.To.Sub(w.From).Seconds())
+	}
+}
+
+// addNotes says what is special about a run: that the clock changes, that it was put off
+// by jitter, or that it depends on gates.
+func addNotes(out []simulate.Occurrence, cfg *config.Config, p *plan) {
+	gated, jobs := map[string]bool{}, map[string]scheduler.Job{}
+	for _, j := range cfg.Jobs {
+		gated[string(j.Name)] = len(j.When) > 0
+	}
+	for _, j := range p.jobs {
+		jobs[j.Name] = j
+	}
+	for i := range out {
+		o := &out[i]
+		if o.Decision != ledger.DecisionRun {
+			continue
+		}
+		notes := []string{o.Reason}
+		for _, sch := range jobs[o.Job].Schedules {
+			if sch.Source() == o.Source {
+				notes = append(notes, sch.Note(o.Nominal))
+			}
+		}
+		if held := o.Actual.Sub(o.Nominal); held > 0 {
+			notes = append(notes, fmt.Sprintf("jitter of %s", held))
+		}
+		if gated[o.Job] {
+			notes = append(notes, "if its gates hold (when:)")
+		}
+		o.Reason = strings.Join(slices.DeleteFunc(notes, func(s string) bool { return s == "" }), "; ")
+	}
+}
+
+// simulatedOccurrence is an occurrence as `--json` prints it.
+type simulatedOccurrence struct {
+	web.Occurrence
+	Agent    string   `json:"agent"`
+	Started  web.Time `json:"started"`
+	Finished web.Time `json:"finished"`
+	Through  web.Time `json:"through"`
+	Instants int      `json:"instants"`
+}
+
+func simulated(out []simulate.Occurrence) []simulatedOccurrence {
+	list := []simulatedOccurrence{}
+	for _, o := range out {
+		row := simulatedOccurrence{
+			Occurrence: web.Occurrence{Job: o.Job, Source: o.Source, Nominal: web.Time{Time: o.Nominal}, Actual: web.Time{Time: o.Actual},
+				Decision: o.Decision, Reason: o.Reason, Outcome: string(o.Outcome)},
+			Agent: o.Agent, Started: web.Time{Time: o.Started}, Finished: web.Time{Time: o.Finished}, Through: web.Time{Time: o.Through}, Instants: 1,
+		}
+		if !o.Through.IsZero() {
+			row.Instants = o.Instants
+		}
+		list = append(list, row)
+	}
+	return list
+}
+
+func printSimulated(cmd *cobra.Command, w simulate.Options, out []simulate.Occurrence, zone *time.Location) error {
+	const layout = "Mon 2006-01-02 15:04:05 MST"
+	var rows [][]string
+	count := map[string]int{}
+	for _, o := range out {
+		count[o.Decision] += max(o.Instants, 1)
+		name := o.Job
+		if o.Source == scheduler.SourceSlot {
+			name = "agent " + o.Agent
+		}
+		at := o.Nominal.In(zone).Format(layout)
+		if !o.Through.IsZero() {
+			at += " to " + o.Through.In(zone).Format(layout)
+		}
+		rows = append(rows, []string{at, name, o.Source, o.Decision, runsFromTo(o, zone), readable(o.Reason, zone)})
+	}
+	stdout := cmd.OutOrStdout()
+	if len(rows) == 0 {
+		fmt.Fprintln(stdout, "nothing comes due")
+	} else if err := table(stdout, "DUE JOB SOURCE DECISION RUNS REASON", rows); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(stdout, "%s to %s: %d run, %d skipped, %d missed\n", w.From.Add(time.Millisecond).In(zone).Format(layout), w.To.In(zone).Format(layout),
+		count[ledger.DecisionRun], count[ledger.DecisionSkipped], count[ledger.DecisionMissed])
+	return err
+}
+
+// runsFromTo says when the run of an occurrence is on, as far as it is later or longer
+// than its line says already.
+func runsFromTo(o simulate.Occurrence, zone *time.Location) string {
+	switch {
+	case o.Run == 0:
+		return "–"
+	case o.Started.IsZero():
+		return "waits"
+	case o.Finished.IsZero():
+		return o.Started.In(zone).Format(time.TimeOnly) + " to later"
+	}
+	text := o.Started.In(zone).Format(time.TimeOnly) + " to " + o.Finished.In(zone).Format(time.TimeOnly)
+	if o.Outcome != ledger.OutcomeSuccess {
+		text += " (" + string(o.Outcome) + ")"
+	}
+	return text
+}

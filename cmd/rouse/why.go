@@ -1,0 +1,134 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"net/url"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"rouse/cmd/internal/web"
+)
+
+// shownBetween is how much of what happened between two lines is shown from its beginning
+// and from its end, when it is more than twice that.
+const shownBetween = 3
+
+func newWhy(at *place) *cobra.Command {
+	var when string
+	var n int
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "why JOB [--at T]",
+		Short: "Says why a job ran, or did not: every occurrence around a time, with the reason",
+		Long: `Says why a job ran, or did not. Every instant of its schedule is a line with what was
+decided about it and why; runs by other triggers, attempts after the first, pauses, and
+starts and stops of the daemon stand in between. Without --at these are the latest up to
+now and the next to come; with --at those around that time.
+
+--at takes "2026-11-21 08:00", "2026-11-21 08:00:30", 08:00 (of today) or an RFC 3339
+instant; times are read and shown in the daemon's time zone. Instants that no daemon has
+looked at yet are marked "not decided yet", with what would be decided now.`,
+		Example: `  rouse why morning-report
+  rouse why morning-report --at 08:00
+  rouse why inbox --at "2026-11-20 14:30" -n 10`,
+		Args: cobra.ExactArgs(1),
+		RunE: verb(func(cmd *cobra.Command, args []string) error {
+			if cmd.Flags().Changed("at") && when == "" {
+				return usagef("--at is empty")
+			}
+			s, err := at.open(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer s.close()
+			var why web.Why
+			if err := s.Get(cmd.Context(), "/v1/why", url.Values{"job": {args[0]}, "at": {when}, "n": {strconv.Itoa(n)}}, &why); err != nil {
+				return err
+			}
+			if asJSON {
+				return printJSON(cmd.OutOrStdout(), why.Lines)
+			}
+			return printWhy(cmd.OutOrStdout(), why)
+		}),
+	}
+	cmd.Flags().StringVar(&when, "at", "", "a `time`: show what lies around it")
+	cmd.Flags().IntVarP(&n, "number", "n", 20, "how many lines")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+// printWhy writes the sentences, and then the lines with what happened between them.
+func printWhy(w io.Writer, why web.Why) error {
+	for _, note := range why.Notes {
+		fmt.Fprintln(w, oneLine(note))
+	}
+	zone := loadZone(why.Zone)
+	if now := time.Now(); now.In(zone).Format("-0700") != now.Format("-0700") {
+		fmt.Fprintf(w, "times are those of %s\n", zone)
+	}
+	if len(why.Lines) == 0 {
+		fmt.Fprintln(w, "nothing has come due and nothing has run")
+	}
+	if len(why.Lines)+len(why.Between) == 0 {
+		return nil
+	}
+	clock := clockOf(why, zone)
+	var rows [][]string
+	between := why.Between
+	for _, l := range why.Lines {
+		n := slices.IndexFunc(between, func(h web.Happened) bool { return h.At.After(l.Nominal.Time) })
+		if n < 0 {
+			n = len(between)
+		}
+		rows = append(append(rows, happenedRows(between[:n], clock)...), accountRow(l, zone, clock))
+		between = between[n:]
+	}
+	rows = append(rows, happenedRows(between, clock)...)
+	return table(w, "AT SOURCE DECISION RUN REASON", rows)
+}
+
+// clockOf shows instants in a zone, with the name of its time where that changes.
+func clockOf(why web.Why, zone *time.Location) func(web.Time) string {
+	offsets := map[int]bool{}
+	for _, l := range why.Lines {
+		_, offset := l.Nominal.In(zone).Zone()
+		offsets[offset] = true
+	}
+	layout := time.DateTime
+	if len(offsets) > 1 {
+		layout += " MST"
+	}
+	return func(t web.Time) string { return t.In(zone).Format(layout) }
+}
+
+func accountRow(l web.Account, zone *time.Location, clock func(web.Time) string) []string {
+	mark := ""
+	if l.Asked {
+		mark = " ←"
+	}
+	run := "–"
+	if l.Run != "" {
+		run = l.Run + " " + outcomeMark(web.Run{Outcome: l.Outcome, State: l.State, WaitingFor: l.WaitingFor})
+	}
+	return []string{clock(l.Nominal) + mark, l.Source, orElse(l.Decision, "–"), run, shorten(readable(l.Reason, zone), 400)}
+}
+
+// happenedRows leave the middle out where much happened: a daemon that was restarted in a
+// loop would hide the rest.
+func happenedRows(happened []web.Happened, clock func(web.Time) string) [][]string {
+	var rows [][]string
+	for i, h := range happened {
+		if left := len(happened) - 2*shownBetween; left > 1 && i >= shownBetween && i < shownBetween+left {
+			if i == shownBetween {
+				rows = append(rows, []string{"…", "", "", "", fmt.Sprintf("%d more of these", left)})
+			}
+			continue
+		}
+		rows = append(rows, []string{clock(h.At), h.What, h.Did, "", shorten(h.Text, 400)})
+	}
+	return rows
+}

@@ -1,0 +1,382 @@
+package scheduler_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"rouse/agentdb/ledger"
+	"rouse/scheduler"
+	"rouse/scheduler/schedule"
+)
+
+// startSet is start with a wall clock that can be moved by what offset holds.
+func (d *daemon) startSet(offset *atomic.Int64, jobs ...scheduler.Job) {
+	d.t.Helper()
+	s, err := scheduler.New(scheduler.Options{Ledger: d.l, Logger: slog.New(slog.NewTextHandler(&d.log, nil)),
+		Now: func() time.Time { return time.Now().Add(time.Duration(offset.Load())) }})
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	d.begin(s, nil, jobs...)
+}
+
+// A month of a daily job with the clock put forward in it: one run for each day. (A year of
+// it, without a wake-up each half minute, is simulated.)
+func TestAMonthOfADailyJob(t *testing.T) {
+	inBubble(t, func(t *testing.T, d *daemon) {
+		zone, err := time.LoadLocation("America/New_York")
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Until(time.Date(2000, 3, 20, 12, 0, 0, 0, zone)))
+		d.start(job(t, "daily", schedule.Options{Cron: "30 2 * * *", Timezone: "America/New_York"}))
+		time.Sleep(30 * 24 * time.Hour)
+		seen := map[string]bool{}
+		for _, r := range d.runs() {
+			if day := r.ScheduledAt.In(zone).Format(time.DateOnly); seen[day] {
+				t.Errorf("%s ran twice", day)
+			} else {
+				seen[day] = true
+			}
+		}
+		if len(seen) != 30 {
+			t.Errorf("%d days ran, want 30", len(seen))
+		}
+	})
+}
+
+// Some hundred times (ROUSE_TEST_JUMPS: ten thousand in .ci/run) the clock jumps, forward
+// and back: no instant runs twice, and a jump lets at most one run of a schedule start.
+func TestClockJumps(t *testing.T) {
+	inBubble(t, func(t *testing.T, d *daemon) {
+		jumps := 300
+		if text := os.Getenv("ROUSE_TEST_JUMPS"); text != "" {
+			var err error
+			if jumps, err = strconv.Atoi(text); err != nil {
+				t.Fatal(err)
+			}
+		}
+		random := rand.New(rand.NewPCG(1, 2))
+		var offset atomic.Int64
+		d.startSet(&offset, job(t, "five", schedule.Options{Cron: "*/5 * * * *"}), job(t, "night", schedule.Options{Cron: "30 2 * * *", Timezone: "Europe/Berlin"}))
+		synctest.Wait()
+		var last int64
+		for range jumps {
+			jump := time.Duration(random.Int64N(int64(8 * time.Hour)))
+			if random.IntN(2) == 0 || time.Now().Add(time.Duration(offset.Load())-jump).Before(start) {
+				offset.Add(int64(jump))
+			} else {
+				offset.Add(-int64(jump))
+			}
+			time.Sleep(30 * time.Second) // the longest that the jump may go unnoticed
+			synctest.Wait()
+			runs, err := d.l.Runs(t.Context(), ledger.Filter{Limit: 10})
+			if err != nil {
+				t.Fatal(err)
+			}
+			fresh := 0
+			for _, r := range runs {
+				if r.ID > last {
+					fresh++
+				}
+			}
+			if fresh > 3 { // one of each schedule, and a five minutes' mark in the thirty seconds
+				t.Fatalf("a storm of %d runs after a jump of %s", fresh, jump)
+			}
+			if len(runs) > 0 {
+				last = runs[0].ID
+			}
+		}
+		seen := map[string]bool{}
+		for _, r := range d.runs() {
+			key := fmt.Sprint(r.Job, r.ScheduledAt)
+			if seen[key] {
+				t.Errorf("%s fired twice", key)
+			}
+			seen[key] = true
+		}
+		if len(seen) < jumps/20 {
+			t.Errorf("only %d runs: the clock jumped past everything", len(seen))
+		}
+	})
+}
+
+// A clock that ran years ahead and is set right does not silence anybody: what was written
+// off as missed in the time that comes again runs when it really comes.
+func TestAClockThatRanAhead(t *testing.T) {
+	inBubble(t, func(t *testing.T, d *daemon) {
+		var offset atomic.Int64
+		d.startSet(&offset, job(t, "hourly", schedule.Options{Cron: "0 * * * *"}))
+		time.Sleep(90 * time.Minute) // 01:00 has run
+		offset.Store(int64(4 * time.Hour))
+		time.Sleep(time.Minute) // 05:00 is caught up; 02:00 to 04:00 are missed
+		offset.Store(0)
+		time.Sleep(5 * time.Hour)
+		synctest.Wait()
+		var got []string
+		for _, r := range d.runs() {
+			got = append(got, r.ScheduledAt.Format("15:04"))
+		}
+		if want := "01:00 05:00 02:00 03:00 04:00 06:00"; strings.Join(got, " ") != want {
+			t.Errorf("fired %v, want %s", got, want)
+		}
+		if log := d.log.String(); !strings.Contains(log, "set forward") || !strings.Contains(log, "set back") {
+			t.Errorf("the steps were not said:\n%s", log)
+		}
+		steps := 0
+		events, err := d.l.Events(t.Context(), ledger.EventFilter{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range events {
+			if e.Kind == "clock.stepped" {
+				steps++
+			}
+		}
+		if steps != 2 {
+			t.Errorf("%d steps in the record, want 2", steps)
+		}
+	})
+}
+
+// A machine that slept past an instant serves it within half a minute, and says why it is late.
+func TestSleptThrough(t *testing.T) {
+	inBubble(t, func(t *testing.T, d *daemon) {
+		var offset atomic.Int64
+		d.startSet(&offset, job(t, "j", schedule.Options{Cron: "0 3 * * *"}))
+		time.Sleep(time.Hour + 7*time.Second)
+		offset.Store(int64(8 * time.Hour)) // closed the lid at 01:00, opened it at 09:00
+		time.Sleep(30 * time.Second)
+		runs := d.runs()
+		if len(runs) != 1 || !runs[0].ScheduledAt.Equal(start.Add(3*time.Hour)) {
+			t.Fatalf("runs: %+v", runs)
+		}
+		rows, err := d.l.Occurrences(t.Context(), "j", start, start.Add(24*time.Hour), 10)
+		if err != nil || len(rows) != 1 || !strings.Contains(rows[0].Reason, "slept") {
+			t.Errorf("rows: %+v (%v)", rows, err)
+		}
+	})
+}
+
+// Ten restarts around each due instant fire nothing twice and lose nothing.
+func TestTenRestartsAroundAnInstant(t *testing.T) {
+	inBubble(t, func(t *testing.T, d *daemon) {
+		j := job(t, "j", schedule.Options{Cron: "* * * * *"})
+		j.Overlap = "allow"
+		for minute := range 5 {
+			time.Sleep(time.Until(start.Add(time.Duration(minute+1) * time.Minute).Add(-5 * time.Millisecond)))
+			for range 10 {
+				d.start(j)
+				time.Sleep(time.Millisecond)
+				synctest.Wait()
+				d.stop()
+			}
+		}
+		runs := d.runs()
+		for i, r := range runs {
+			if want := start.Add(time.Duration(i+1) * time.Minute); !r.ScheduledAt.Equal(want) {
+				t.Errorf("run %d is for %s, want %s", i, r.ScheduledAt, want)
+			}
+		}
+		if len(runs) != 5 {
+			t.Errorf("%d runs in five minutes", len(runs))
+		}
+	})
+}
+
+// Wherever between two transactions the daemon ends, the next one neither loses nor
+// doubles anything.
+func TestRestartAfterEachTransaction(t *testing.T) {
+	for commits := range 24 {
+		t.Run(fmt.Sprint("after ", commits), func(t *testing.T) {
+			inBubble(t, func(t *testing.T, d *daemon) {
+				j := job(t, "j", schedule.Options{Cron: "* * * * *"})
+				j.Policy = schedule.Policy{OnMiss: schedule.MissCatchup}
+				slot := func() {
+					if err := d.l.PlanSlot(t.Context(), "a", func(now time.Time, _ ledger.SlotUsage) *ledger.Slot {
+						return &ledger.Slot{At: start.Add(5*time.Minute + 30*time.Second), OnMiss: schedule.MissRunOnce, ScheduledBy: ledger.ByAgent}
+					}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				slot()
+				d.startAgents([]string{"a"}, j)
+				for range commits {
+					<-d.l.Changed()
+				}
+				d.stop()
+				time.Sleep(90 * time.Second)
+				d.startAgents([]string{"a"}, j)
+				time.Sleep(time.Until(start.Add(30*time.Minute + time.Second)))
+				seen, wakes := map[time.Time]bool{}, 0
+				for _, r := range d.runs() {
+					if r.Trigger == ledger.TriggerSelf {
+						wakes++
+						continue
+					}
+					if seen[r.ScheduledAt] {
+						t.Errorf("%s fired twice", r.ScheduledAt)
+					}
+					seen[r.ScheduledAt] = true
+				}
+				if len(seen) != 30 || wakes != 1 {
+					t.Errorf("%d instants ran, want 30; %d wakes, want 1", len(seen), wakes)
+				}
+			})
+		})
+	}
+}
+
+// What comes due in a pause is skipped with its reason and not caught up; what comes after
+// it runs, whether or not anybody noticed the end (OSA-78).
+func TestPause(t *testing.T) {
+	for name, down := range map[string]bool{"daemon runs on": false, "daemon is down at the end of the pause": true} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, d *daemon) {
+				j := job(t, "j", schedule.Options{Cron: "0 * * * *"})
+				d.start(j)
+				time.Sleep(90 * time.Minute)
+				if _, err := d.l.SetPause(t.Context(), ledger.Pause{Scope: ledger.PauseJob, Name: "j", Until: time.Now().Add(3 * time.Hour), Reason: "holidays"}); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(time.Hour)
+				if down {
+					synctest.Wait()
+					d.stop()
+					time.Sleep(150 * time.Minute) // the pause ends at 04:30, it is 05:00
+					d.start(j)
+				} else {
+					time.Sleep(150 * time.Minute)
+				}
+				time.Sleep(45 * time.Minute)
+				var got []string
+				for _, o := range d.occurrences("j") {
+					got = append(got, o.Nominal.Format("15 ")+o.Decision)
+					if (o.Decision == ledger.DecisionSkipped) != strings.Contains(o.Reason, "holidays") {
+						t.Errorf("%s %s: %q", o.Nominal, o.Decision, o.Reason)
+					}
+				}
+				if want := "05 run, 04 skipped, 03 skipped, 02 skipped, 01 run"; strings.Join(got, ", ") != want {
+					t.Errorf("%v, want %s", got, want)
+				}
+			})
+		})
+	}
+}
+
+// A slot fires at its time, once, also when it was planned while the daemon was asleep in
+// its wait, and stays through a pause (OSA-75, OSA-78).
+func TestSlots(t *testing.T) {
+	inBubble(t, func(t *testing.T, d *daemon) {
+		plan := func(agent string, at time.Duration) {
+			if err := d.l.PlanSlot(t.Context(), agent, func(now time.Time, _ ledger.SlotUsage) *ledger.Slot {
+				return &ledger.Slot{At: now.Add(at), Instructions: "go", OnMiss: schedule.MissRunOnce, ScheduledBy: ledger.ByAgent}
+			}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		d.startAgents([]string{"a", "b"})
+		time.Sleep(time.Second)
+		plan("a", 12*time.Second)
+		plan("b", time.Hour)
+		time.Sleep(11 * time.Second)
+		if runs := d.runs(); len(runs) != 0 {
+			t.Fatalf("too early: %+v", runs)
+		}
+		time.Sleep(time.Second)
+		if runs := d.runs(); len(runs) != 1 || runs[0].Agent != "a" || runs[0].Trigger != ledger.TriggerSelf {
+			t.Fatalf("runs: %+v", runs)
+		}
+		if _, err := d.l.SetPause(t.Context(), ledger.Pause{Scope: ledger.PauseAll}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Hour)
+		if runs := d.runs(); len(runs) != 1 {
+			t.Fatalf("a slot fired in a pause: %+v", runs)
+		}
+		if _, err := d.l.EndPause(t.Context(), ledger.PauseAll, ""); err != nil {
+			t.Fatal(err)
+		}
+		if runs := d.runs(); len(runs) != 2 || runs[1].Agent != "b" {
+			t.Errorf("after the pause: %+v", runs)
+		}
+		// Switching self-scheduling off takes the plan back.
+		plan("b", time.Hour)
+		if err := d.s.Set(t.Context(), nil, []string{"a"}); err != nil {
+			t.Fatal(err)
+		}
+		if slots, err := d.l.Slots(t.Context()); err != nil || len(slots) != 0 {
+			t.Errorf("slots: %+v (%v)", slots, err)
+		}
+	})
+}
+
+// A batch that takes longer to record than it is to the next instant holds nothing up for
+// longer than that.
+func TestASlowLedger(t *testing.T) {
+	inBubble(t, func(t *testing.T, d *daemon) {
+		s, err := scheduler.New(scheduler.Options{Ledger: d.l, Now: func() time.Time {
+			time.Sleep(300 * time.Millisecond) // each look at the clock costs time, and so does each batch
+			return time.Now()
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		j := job(t, "j", schedule.Options{Every: "1s"})
+		j.Policy.OnMiss = schedule.MissCatchup
+		d.begin(s, nil, j)
+		time.Sleep(time.Minute)
+		runs := d.runs()
+		if len(runs) < 55 {
+			t.Errorf("%d runs in a minute of seconds", len(runs))
+		}
+		for i, r := range runs {
+			if late := r.QueuedAt.Sub(r.ScheduledAt); late > 5*time.Second {
+				t.Fatalf("run %d was %s late", i, late)
+			}
+		}
+	})
+}
+
+// A command that only looks changes nothing, whatever configuration it looks through.
+func TestLookMovesNothing(t *testing.T) {
+	inBubble(t, func(t *testing.T, d *daemon) {
+		kept := job(t, "kept", schedule.Options{Cron: "0 * * * *"})
+		d.start(kept)
+		time.Sleep(61 * time.Minute)
+		synctest.Wait()
+		d.stop()
+		before, err := d.l.Jobs(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		looks, err := scheduler.New(scheduler.Options{Ledger: d.l})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := looks.Look(t.Context(), []scheduler.Job{job(t, "other", schedule.Options{Cron: "30 * * * *"})}); err != nil {
+			t.Fatal(err)
+		}
+		after, err := d.l.Jobs(t.Context())
+		if err != nil || fmt.Sprint(before) != fmt.Sprint(after) {
+			t.Errorf("before %v, after %v (%v)", before, after, err)
+		}
+		if next := looks.Next("", 2, time.Now()); len(next) != 2 || next[0].Job != "other" {
+			t.Errorf("next: %+v", next)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := looks.Look(ctx, nil); err == nil {
+			t.Error("no error from a ledger that was not asked")
+		}
+	})
+}

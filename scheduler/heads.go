@@ -1,0 +1,79 @@
+package scheduler
+
+// head is an entry with its next instant, in Unix milliseconds. The instant stands beside
+// the pointer, so that comparing two does not touch the entries.
+type head struct {
+	at    int64
+	entry *entry
+}
+
+// heads are a heap with four children to a node: half as deep as one with two, and the
+// children lie side by side. Each entry knows its place.
+type heads []head
+
+const fanOut = 4
+
+func (h *heads) push(x head) {
+	*h = append(*h, x)
+	h.up(len(*h)-1, x)
+}
+
+// remove takes out what is at a place.
+func (h *heads) remove(i int) {
+	old := *h
+	old[i].entry.place = -1
+	end := len(old) - 1
+	last := old[end]
+	old[end] = head{}
+	*h = old[:end]
+	if i < end {
+		h.fix(i, last)
+	}
+}
+
+// fix puts x where it belongs, as close to a place that is free as that is.
+func (h heads) fix(i int, x head) {
+	if i > 0 && x.at < h[(i-1)/fanOut].at {
+		h.up(i, x)
+	} else {
+		h.down(i, x)
+	}
+}
+
+func (h heads) set(i int, x head) {
+	h[i] = x
+	x.entry.place = int32(i)
+}
+
+func (h heads) up(i int, x head) {
+	for i > 0 {
+		parent := (i - 1) / fanOut
+		if h[parent].at <= x.at {
+			break
+		}
+		h.set(i, h[parent])
+		i = parent
+	}
+	h.set(i, x)
+}
+
+func (h heads) down(i int, x head) {
+	for {
+		first := fanOut*i + 1
+		if first >= len(h) {
+			break
+		}
+		least := first
+		for c := first + 1; c < min(first+fanOut, len(h)); c++ {
+			if h[c].at < h[least].at {
+				least = c
+			}
+		}
+		if h[least].at >= x.at {
+			break
+		}
+		h.set(i, h[least])
+		i = least
+	}
+	h.set(i, x)
+}

@@ -1,0 +1,57 @@
+package schedule
+
+import (
+	"strings"
+	"time"
+)
+
+// date is a local calendar date, in days since 1970-01-01.
+type date int64
+
+// dateOf is the date that a clock shows.
+func dateOf(local time.Time) date {
+	_, offset := local.Zone()
+	return date(floorDiv(local.Unix()+int64(offset), daySeconds))
+}
+
+// at is a clock reading on a date, held as if it were UTC.
+func (d date) at(hour, minute, second int) int64 {
+	return int64(d)*daySeconds + int64(hour*3600+minute*60+second)
+}
+
+func (d date) add(days int) date { return d + date(days) }
+
+func (d date) weekday() int {
+	n := (d + 4) % 7 // 1970 began with a Thursday
+	return int((n + 7) % 7)
+}
+
+// dateRange is a pair of local dates, both included, as the user wrote it.
+type dateRange struct {
+	from, to date
+	text     string
+}
+
+func parseDates(text string) (dateRange, error) {
+	from, to, ranged := strings.Cut(text, "..")
+	if !ranged {
+		to = from
+	}
+	a, errA := time.Parse(time.DateOnly, strings.TrimSpace(from))
+	b, errB := time.Parse(time.DateOnly, strings.TrimSpace(to))
+	if errA != nil || errB != nil {
+		return dateRange{}, &Error{"exclude", text, "is neither a date like 2026-12-25 nor a range like 2026-12-24..2026-12-31"}
+	}
+	if b.Before(a) {
+		return dateRange{}, &Error{"exclude", text, "the range runs backwards"}
+	}
+	return dateRange{dateOf(a), dateOf(b), text}, nil
+}
+
+// resolve is the instant of a clock reading, as zone.resolve has it.
+func resolve(d date, hour, minute, second int, zone *time.Location) time.Time {
+	return time.Unix(zoneOf(zone).resolve(d.at(hour, minute, second)), 0).UTC()
+}
+
+// exists says whether a zone has a local date at all: Apia had no 2011-12-30.
+func (d date) exists(zone *time.Location) bool { return zoneOf(zone).has(d) }

@@ -1,0 +1,109 @@
+package schedule
+
+import (
+	"fmt"
+	"time"
+)
+
+// farthest is how far back Around looks.
+const farthest = 400 * 24 * time.Hour
+
+// NextAll is the first nominal instant after a time, excluded ones among them, with the
+// exclusion that holds it as the user wrote it, "" for an instant that Next has too.
+func (s *Schedule) NextAll(after time.Time) (t time.Time, excluded string) {
+	if t = s.next(after); t.IsZero() {
+		return t, ""
+	}
+	if r := s.exclusion(t); r != nil {
+		excluded = r.text
+	}
+	return t, excluded
+}
+
+// Instant says whether a time is exactly one of the nominal instants.
+func (s *Schedule) Instant(t time.Time) bool { return s.Next(t.Add(-time.Nanosecond)).Equal(t) }
+
+// Around is the last nominal instant at or before a time, zero when there is none in the 400
+// days before it, and the first after it, zero when there is none.
+func (s *Schedule) Around(t time.Time) (before, after time.Time) {
+	after = s.Next(t)
+	passed := func(n time.Time) bool { return !n.IsZero() && !n.After(t) }
+	// Every later instant that has passed lies between before and end.
+	end := t
+	for n := s.Next(t.Add(-farthest)); passed(n); n = s.Next(before) {
+		before = n
+		middle := before.Add(end.Sub(before) / 2)
+		if n = s.Next(middle); passed(n) {
+			before = n
+		} else {
+			end = middle
+		}
+	}
+	return before, after
+}
+
+// Note says in a phrase what a change of the clock makes of an occurrence, "" for nothing.
+func (s *Schedule) Note(nominal time.Time) string {
+	if s.source != sourceCron || s.cron.all24() {
+		return ""
+	}
+	if lost := s.lost(nominal); len(lost) > 0 {
+		first, last := lost[0], lost[len(lost)-1]
+		if len(lost) == 1 {
+			return fmt.Sprintf("%s does not exist on %s: runs at the first instant after the gap", clockOf(first), first.Format(time.DateOnly))
+		}
+		return fmt.Sprintf("%s to %s do not exist on %s: runs once, at the first instant after the gap", clockOf(first), clockOf(last), first.Format(time.DateOnly))
+	}
+	local := nominal.In(s.zone.Location)
+	if s.cron.on(local) && comesAgain(nominal, s.zone.Location) {
+		return fmt.Sprintf("%s comes twice on %s: runs the first time only", clockOf(local), local.Format(time.DateOnly))
+	}
+	return ""
+}
+
+// lost are the readings of the spec that a clock passes over when it is put forward to the
+// reading that it shows at t, held as if they were UTC.
+func (s *Schedule) lost(t time.Time) (out []time.Time) {
+	from, to := naive(t.Add(-time.Second), s.zone.Location).Add(time.Second), naive(t, s.zone.Location)
+	for minute := from.Truncate(time.Minute); minute.Before(to); minute = minute.Add(time.Minute) {
+		for _, second := range values(s.cron.second, 60) {
+			r := minute.Add(time.Duration(second) * time.Second)
+			if !r.Before(from) && r.Before(to) && s.cron.on(r) && s.zone.has(dateOf(r)) {
+				out = append(out, r)
+			}
+		}
+	}
+	return out
+}
+
+// on says whether a local reading is one that the fields name.
+func (f *fields) on(local time.Time) bool {
+	return f.second>>local.Second()&1 == 1 && f.minute>>local.Minute()&1 == 1 && f.hour>>local.Hour()&1 == 1 && f.onDate(dateOf(local))
+}
+
+// naive is what a local clock shows, held as if it were UTC.
+func naive(t time.Time, zone *time.Location) time.Time {
+	_, offset := t.In(zone).Zone()
+	return t.UTC().Add(time.Duration(offset) * time.Second)
+}
+
+// comesAgain says whether the clock shows the reading of t once more within a day.
+func comesAgain(t time.Time, zone *time.Location) bool {
+	_, twice := secondShowing(t, zone)
+	return twice
+}
+
+// secondShowing is when the clock shows the reading of t once more within a day.
+func secondShowing(t time.Time, zone *time.Location) (again time.Time, twice bool) {
+	_, offset := t.In(zone).Zone()
+	_, later := t.Add(24 * time.Hour).In(zone).Zone()
+	again = t.Add(time.Duration(offset-later) * time.Second)
+	return again, later < offset && naive(again, zone).Equal(naive(t, zone))
+}
+
+func clockOf(local time.Time) string {
+	if local.Second() != 0 {
+		return local.Format("15:04:05")
+	}
+	return local.Format("15:04")
+}

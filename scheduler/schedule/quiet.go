@@ -1,0 +1,121 @@
+package schedule
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Quiet are hours of the local day, in minutes from midnight. The end is exclusive and may
+// lie on the next day; equal ends mean none.
+type Quiet struct{ From, To int }
+
+// dash makes one of the dash that people type and the one that text programs set.
+func dash(text string) string { return strings.ReplaceAll(text, "–", "-") }
+
+// ParseQuiet reads hours like 22:00-07:00, or none. An error is a *Error.
+func ParseQuiet(text string) (Quiet, error) {
+	if strings.EqualFold(strings.TrimSpace(text), "none") {
+		return Quiet{}, nil
+	}
+	from, to, _ := strings.Cut(dash(text), "-")
+	a, errA := clock(from)
+	b, errB := clock(to)
+	if errA != nil || errB != nil || a == 24*60 {
+		return Quiet{}, &Error{"quiet_hours", text, "is neither none nor hours like 22:00-07:00"}
+	}
+	if b == 24*60 {
+		if b = 0; a == 0 {
+			return Quiet{}, &Error{"quiet_hours", text, "is the whole day; use mode: manual to have no wakes"}
+		}
+	}
+	return Quiet{a, b}, nil
+}
+
+// clock reads 7:00, 07:00 or 24:00 in minutes.
+func clock(text string) (int, error) {
+	text = strings.TrimSpace(text)
+	if text == "24:00" {
+		return 24 * 60, nil
+	}
+	t, err := time.Parse("15:04", text)
+	return t.Hour()*60 + t.Minute(), err
+}
+
+// String is the text that ParseQuiet reads.
+func (q Quiet) String() string {
+	if q.From == q.To {
+		return "none"
+	}
+	return fmt.Sprintf("%02d:%02d-%02d:%02d", q.From/60, q.From%60, q.To/60, q.To%60)
+}
+
+// holds says whether a local clock shows quiet hours.
+func (q Quiet) holds(local time.Time) bool {
+	minute := local.Hour()*60 + local.Minute()
+	if q.From <= q.To {
+		return q.From <= minute && minute < q.To
+	}
+	return minute >= q.From || minute < q.To
+}
+
+// end is where the quiet hours that hold t end. Should a gap of the clock lead from the end
+// straight into quiet hours again, it is the end of those.
+func (q Quiet) end(t time.Time, zone *time.Location) time.Time {
+	for range 8 {
+		if !q.holds(t.In(zone)) {
+			break
+		}
+		t = q.firstEnd(t, zone)
+	}
+	return t
+}
+
+// firstEnd is when the clock shows the end of the quiet hours next. When the clock was set
+// back between that reading and t, it shows it a second time.
+func (q Quiet) firstEnd(t time.Time, zone *time.Location) time.Time {
+	local := t.In(zone)
+	d := dateOf(local)
+	if local.Hour()*60+local.Minute() >= q.To {
+		d = d.add(1)
+	}
+	if end := resolve(d, q.To/60, q.To%60, 0, zone); end.After(t) {
+		return end
+	}
+	_, offset := local.Zone()
+	return time.Unix(d.at(q.To/60, q.To%60, 0)-int64(offset), 0).UTC()
+}
+
+// ParseDays reads days of the week and ranges of them: mon, Tuesday, fri-sun. No name at all
+// allows no day. An error is a *Error.
+func ParseDays(names []string) (uint8, error) {
+	var mask uint8
+	for _, name := range names {
+		low, high, ranged := strings.Cut(dash(name), "-")
+		from := dayNumber(low)
+		to := from
+		if ranged {
+			to = dayNumber(high)
+		}
+		if from < 0 || to < 0 {
+			return 0, &Error{"days", name, "is neither a day like mon or Monday nor a range like mon-fri"}
+		}
+		// Weeks begin where one likes: sat-mon is three days.
+		for d := from; ; d = (d + 1) % 7 {
+			mask |= 1 << d
+			if d == to {
+				break
+			}
+		}
+	}
+	return mask, nil
+}
+
+// dayNumber is 0 for Sunday to 6 for Saturday, -1 for no day.
+func dayNumber(name string) int {
+	name = strings.TrimSpace(name)
+	return slices.IndexFunc(dayNames, func(day string) bool {
+		return strings.EqualFold(name, day) || strings.EqualFold(name, day[:3])
+	})
+}

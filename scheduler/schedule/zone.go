@@ -1,0 +1,180 @@
+package schedule
+
+import (
+	"sort"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	daySeconds  = 24 * 3600
+	weekSeconds = 7 * daySeconds
+	// recalled is how many weeks of a zone are remembered: more than a year, so that the next
+	// instants of yearly schedules do not displace those of daily ones.
+	recalled = 64
+)
+
+// zone is a time zone that remembers what its clock does in the weeks that were asked for.
+// Package time is asked each hour of such a week: the offset of an instant costs it up to
+// a microsecond, and here a few nanoseconds.
+type zone struct {
+	*time.Location
+	weeks [recalled]atomic.Pointer[week]
+}
+
+// week is one since 1970, in UTC.
+type week struct {
+	number  int64
+	offset  int64 // at its beginning
+	changes []change
+}
+
+// change is where a clock is set, to another offset.
+type change struct{ at, offset int64 }
+
+// zones are those in use, so that all schedules of a zone share what is remembered of it.
+var zones = struct {
+	sync.Mutex
+	byLocation map[*time.Location]*zone
+	byName     map[string]*time.Location
+}{byLocation: map[*time.Location]*zone{}, byName: map[string]*time.Location{}}
+
+// maxZones is more than there are. A location can be loaded any number of times; those that
+// are forgotten stay with the schedules that have them.
+const maxZones = 1000
+
+func zoneOf(l *time.Location) *zone {
+	zones.Lock()
+	defer zones.Unlock()
+	z := zones.byLocation[l]
+	if z == nil {
+		if len(zones.byLocation) >= maxZones {
+			clear(zones.byLocation)
+		}
+		z = &zone{Location: l}
+		zones.byLocation[l] = z
+	}
+	return z
+}
+
+func loadZone(field, name string) (*time.Location, error) {
+	zones.Lock()
+	defer zones.Unlock()
+	l := zones.byName[name]
+	if l == nil {
+		var err error
+		if l, err = time.LoadLocation(name); err != nil || name == "Local" {
+			return nil, &Error{field, name, "is not a known time zone; use an IANA name like Europe/Berlin"}
+		}
+		zones.byName[name] = l
+	}
+	return l, nil
+}
+
+// offset is what the local clock is ahead of UTC at an instant, in seconds.
+func (z *zone) offset(t int64) int64 {
+	w := z.week(t)
+	o := w.offset
+	for _, c := range w.changes {
+		if t < c.at {
+			break
+		}
+		o = c.offset
+	}
+	return o
+}
+
+// steady says whether the offset is the same all the time from the day before a date to
+// the day after it, in UTC, and which it is then.
+func (z *zone) steady(d date) (offset int64, ok bool) {
+	from, to := int64(d-1)*daySeconds, int64(d+2)*daySeconds
+	first := z.week(from)
+	last := first
+	if to >= (first.number+1)*weekSeconds {
+		last = z.week(to)
+	}
+	if len(first.changes) == 0 && len(last.changes) == 0 {
+		return first.offset, true
+	}
+	for _, w := range []*week{first, last} {
+		for _, c := range w.changes {
+			if from < c.at && c.at <= to {
+				return 0, false
+			}
+		}
+	}
+	return z.offset(from), true
+}
+
+func (z *zone) week(t int64) *week {
+	n := floorDiv(t, weekSeconds)
+	place := &z.weeks[n&(recalled-1)]
+	w := place.Load()
+	if w == nil || w.number != n {
+		w = z.watch(n)
+		place.Store(w)
+	}
+	return w
+}
+
+// watch looks at the clock each hour. Where an offset ends is found in the same way:
+// time.ZoneBounds names an end that lies behind on 31 December of leap years, and where a
+// zone's rules begin it can be an hour off.
+func (z *zone) watch(number int64) *week {
+	shown := func(t int64) int64 {
+		_, o := time.Unix(t, 0).In(z.Location).Zone()
+		return int64(o)
+	}
+	const hour = 3600
+	begin := number * weekSeconds
+	w := &week{number: number, offset: shown(begin)}
+	for t, before := begin, w.offset; t < begin+weekSeconds; t += hour {
+		after := shown(t + hour)
+		if after == before {
+			continue
+		}
+		at := t + 1 + int64(sort.Search(hour-1, func(n int) bool { return shown(t+1+int64(n)) != before }))
+		w.changes = append(w.changes, change{at, after})
+		before = after
+	}
+	return w
+}
+
+// resolve maps a local clock reading, held as if it were UTC, to its instant: the first when
+// it exists twice, the first after the gap when it does not exist.
+func (z *zone) resolve(reading int64) int64 {
+	offsets := [...]int64{z.offset(reading - daySeconds), z.offset(reading), z.offset(reading + daySeconds)}
+	if offsets[0] == offsets[1] && offsets[1] == offsets[2] {
+		return reading - offsets[0]
+	}
+	found, ok := int64(0), false
+	for _, o := range offsets {
+		if t := reading - o; z.offset(t) == o && (!ok || t < found) {
+			found, ok = t, true
+		}
+	}
+	if ok {
+		return found
+	}
+	// The clock was put forward between the instants that the reading has under the largest
+	// and the smallest offset.
+	most, least := max(offsets[0], offsets[1], offsets[2]), min(offsets[0], offsets[1], offsets[2])
+	from := reading - most
+	n := sort.Search(int(most-least), func(n int) bool { return z.offset(from+int64(n)) != z.offset(from) })
+	return from + int64(n)
+}
+
+// date is what the calendar shows at an instant.
+func (z *zone) date(t int64) date { return date(floorDiv(t+z.offset(t), daySeconds)) }
+
+// has says whether there is a local date at all: Apia had no 2011-12-30.
+func (z *zone) has(d date) bool { return z.date(z.resolve(d.at(12, 0, 0))) == d }
+
+func floorDiv(a, b int64) int64 {
+	q := a / b
+	if a%b < 0 {
+		q--
+	}
+	return q
+}

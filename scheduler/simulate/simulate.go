@@ -1,0 +1,134 @@
+package simulate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"rouse/agentdb/ledger"
+	"rouse/scheduler"
+	"rouse/scheduler/dispatch"
+)
+
+// maxOccurrences bounds what one simulation holds in memory.
+const maxOccurrences = 1_000_000
+
+// Options say what to simulate. From is the daemon's start.
+type Options struct {
+	Jobs     []scheduler.Job
+	From, To time.Time
+	// Events are what happens to the daemon and its clock, in the order in which it happens.
+	Events []Event
+	// Runtime is how long a run of a job takes, of an agent alone when the job is "".
+	Runtime func(job, agent string) time.Duration
+	// Policy is what a job wants of its runs; nil: what a job without settings wants.
+	Policy             func(job string) dispatch.Policy
+	Runs, RunsPerAgent int // lanes; 0 means 4 and 1
+	// Hold says why the runs of a job never start, "" when they do; may be nil.
+	Hold func(job, agent string) string
+
+	// What the ledger holds at From. A job without a state is as old as the simulation.
+	States map[string]ledger.JobState
+	Pauses []ledger.Pause
+	Slots  []ledger.Slot
+	Open   []ledger.Run // unfinished, oldest first
+}
+
+// Event is something that happens to the daemon or to its clock.
+type Event struct {
+	At   time.Time // as the wall clock shows just before
+	Kind EventKind
+	By   time.Duration // of Step: how far the clock is moved; forward when positive
+}
+
+// EventKind is a kind of Event.
+type EventKind int
+
+// The events. A machine that sleeps is a step forward.
+const (
+	Down EventKind = iota // no daemon runs from here on
+	Up                    // one runs again
+	Step                  // the wall clock is moved
+)
+
+// Occurrence is what becomes of one due instant, or of one slot.
+type Occurrence struct {
+	Job, Agent, Source string
+	Nominal, Actual    time.Time
+	Decision, Reason   string
+	Run                int64 // a number of this simulation, 0 when nothing runs
+	Started, Finished  time.Time
+	Outcome            ledger.Outcome // "" while it runs, or waits
+	Through            time.Time      // of a row that stands for many instants
+	Instants           int
+}
+
+// Run plays from From to To. progress, which may be nil, is told the time now and then.
+func Run(ctx context.Context, o Options, progress func(now time.Time)) ([]Occurrence, error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	w := newWorld(o)
+	w.startDaemon()
+	for turns := 0; ; turns++ {
+		if turns%1024 == 0 {
+			if ctx.Err() != nil {
+				return nil, context.Cause(ctx)
+			}
+			if progress != nil {
+				progress(w.now)
+			}
+		}
+		at, ok := w.next()
+		if !ok || (at.After(o.To) && len(w.events) == 0) {
+			break
+		}
+		w.advance(at)
+		if len(w.out) > maxOccurrences {
+			return nil, fmt.Errorf("more than %d occurrences up to %s: choose a shorter time", maxOccurrences, w.now.Format(time.RFC3339))
+		}
+	}
+	out := make([]Occurrence, len(w.out))
+	for i, occurrence := range w.out {
+		out[i] = *occurrence
+	}
+	slices.SortStableFunc(out, func(a, b Occurrence) int { return a.Nominal.Compare(b.Nominal) })
+	return out, nil
+}
+
+func (o *Options) check() error {
+	if !o.To.After(o.From) {
+		return errors.New("the simulation ends before it begins")
+	}
+	o.Events = slices.Clone(o.Events)
+	for n := len(o.Events); n > 0 && o.Events[n-1].Kind != Step && o.Events[n-1].At.After(o.To); n-- {
+		o.Events = o.Events[:n-1]
+	}
+	up, now := true, o.From
+	for _, e := range o.Events {
+		switch {
+		case e.At.Before(now):
+			return fmt.Errorf("what happens at %s comes after %s", e.At.Format(time.RFC3339), now.Format(time.RFC3339))
+		case e.Kind == Down && !up, e.Kind == Up && up:
+			return fmt.Errorf("at %s an outage begins or ends within another", e.At.Format(time.RFC3339))
+		case e.Kind == Step && !up:
+			return fmt.Errorf("at %s the clock is moved while no daemon runs: move the end of the outage instead", e.At.Format(time.RFC3339))
+		}
+		now = e.At.Add(e.By)
+		if e.Kind != Step {
+			up = e.Kind == Up
+		}
+	}
+	if o.Runtime == nil {
+		o.Runtime = func(string, string) time.Duration { return 0 }
+	}
+	if o.Policy == nil {
+		o.Policy = func(string) dispatch.Policy { return dispatch.Policy{Resume: true} }
+	}
+	if o.Hold == nil {
+		o.Hold = func(string, string) string { return "" }
+	}
+	return nil
+}

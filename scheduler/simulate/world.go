@@ -1,0 +1,387 @@
+package simulate
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"rouse/agentdb/ledger"
+	"rouse/scheduler"
+	"rouse/scheduler/dispatch"
+)
+
+// lookEvery is how often the daemon looks at the clock when nothing is due.
+const lookEvery = 30 * time.Second
+
+// world is the state of a simulated home and its daemon.
+type world struct {
+	o    Options
+	now  time.Time // of the wall clock
+	up   bool      // whether a daemon runs
+	look time.Time // when the scheduler looks at the clock next
+
+	table    *scheduler.Timetable
+	desk     *dispatch.Desk
+	since    time.Time            // the daemon's start
+	looked   time.Time            // when the scheduler last looked
+	stepped  time.Duration        // how far the clock was moved since
+	events   []Event              // that are still to come
+	watching bool                 // whether it matters when the daemon notices a step of its clock
+	lastWake map[string]time.Time // of agents
+
+	last    int64 // number of the latest run
+	running map[int64]*run
+	ready   map[int64]*run    // that wait at the desk for a lane
+	later   []*run            // whose time to start has not come
+	stale   bool              // the desk's lines are not those of ready
+	byJob   map[string][]*run // every run that is not finished
+	out     []*Occurrence
+}
+
+// run is a simulated run.
+type run struct {
+	ledger.Run
+	left time.Duration // how long it still takes
+	ends time.Time     // while it runs
+	occ  *Occurrence   // nil: was there before
+}
+
+func newWorld(o Options) *world {
+	w := &world{o: o, now: o.From.UTC().Truncate(time.Millisecond), table: scheduler.NewTimetable(), desk: dispatch.NewDesk(o.Runs, o.RunsPerAgent, o.Policy),
+		events: o.Events, watching: slices.ContainsFunc(o.Events, func(e Event) bool { return e.Kind == Step }), lastWake: map[string]time.Time{},
+		byJob: map[string][]*run{}, running: map[int64]*run{}, ready: map[int64]*run{}}
+	for _, j := range o.Jobs {
+		st, ok := o.States[j.Name]
+		if !ok {
+			st = ledger.JobState{Anchor: w.now, Watermark: w.now}
+		}
+		if st.Watermark.After(w.now) {
+			st.Watermark = w.now
+		}
+		w.table.Put(j, st.Anchor, st.Watermark)
+	}
+	w.table.PutSlots(o.Slots)
+	for _, r := range o.Open {
+		w.last = max(w.last, r.ID)
+		w.add(&run{Run: r, left: o.Runtime(r.Job, r.Agent)})
+	}
+	return w
+}
+
+// add takes in a run that is not finished.
+func (w *world) add(r *run) {
+	w.byJob[r.Job] = append(w.byJob[r.Job], r)
+	switch {
+	case r.State == ledger.StateRunning:
+		w.running[r.ID] = r // until the daemon that starts finds that nobody works on it
+	case w.o.Hold(r.Job, r.Agent) == "":
+		w.queue(r)
+	}
+}
+
+// queue lets a run wait for its time, or for a lane.
+func (w *world) queue(r *run) {
+	if r.NotBefore.After(w.now) {
+		w.later = append(w.later, r)
+		return
+	}
+	w.ready[r.ID] = r
+	if !w.stale {
+		w.desk.Add(r.Run)
+	}
+}
+
+// next is when something happens next.
+func (w *world) next() (time.Time, bool) {
+	var at time.Time
+	earlier := func(t time.Time) {
+		if !t.IsZero() && (at.IsZero() || t.Before(at)) {
+			at = t
+		}
+	}
+	if len(w.events) > 0 {
+		earlier(w.events[0].At)
+	}
+	if !w.up {
+		return at, !at.IsZero()
+	}
+	earlier(w.look)
+	for _, r := range w.running {
+		earlier(r.ends)
+	}
+	for _, r := range w.later {
+		earlier(r.NotBefore)
+	}
+	if w.desk.Free() > 0 {
+		earlier(w.desk.NextLate())
+	}
+	for _, p := range w.o.Pauses {
+		if len(w.ready) > 0 && p.Until.After(w.now) {
+			earlier(p.Until)
+		}
+	}
+	return at, !at.IsZero()
+}
+
+// advance lets happen what happens at a time.
+func (w *world) advance(at time.Time) {
+	if at.After(w.now) {
+		w.now = at
+	}
+	if len(w.events) > 0 && !w.events[0].At.After(w.now) {
+		e := w.events[0]
+		w.events = w.events[1:]
+		switch e.Kind {
+		case Down:
+			w.stopDaemon()
+		case Up:
+			w.startDaemon()
+		default:
+			w.step(e.By)
+		}
+		return
+	}
+	w.endRuns()
+	if !w.look.IsZero() && !w.look.After(w.now) {
+		w.schedule()
+	}
+	w.dispatch()
+}
+
+// step moves the wall clock; what was waited for takes as long as it did.
+func (w *world) step(by time.Duration) {
+	w.now, w.stepped = w.now.Add(by), w.stepped+by
+	if !w.look.IsZero() {
+		w.look = w.look.Add(by)
+	}
+	for _, r := range w.running {
+		r.ends = r.ends.Add(by)
+	}
+}
+
+// startDaemon rescues what the one before left, and looks at the clock.
+func (w *world) startDaemon() {
+	w.up, w.since, w.looked, w.stepped = true, w.now, w.now, 0
+	for _, r := range inOrder(w.running) {
+		delete(w.running, r.ID)
+		w.interrupt(r)
+	}
+	w.table.Start(w.now)
+	w.schedule()
+	w.dispatch()
+}
+
+func (w *world) stopDaemon() {
+	w.up = false
+	w.endRuns()
+	for _, r := range w.running {
+		r.left = r.ends.Sub(w.now)
+		w.desk.Leave(r.ID)
+	}
+}
+
+// inOrder are runs in the order of their acceptance.
+func inOrder(runs map[int64]*run) []*run {
+	return slices.SortedFunc(maps.Values(runs), func(a, b *run) int { return cmp.Compare(a.ID, b.ID) })
+}
+
+// interrupt leaves a run that was cut off to its next attempt, unless it may have none.
+func (w *world) interrupt(r *run) {
+	if why := dispatch.GiveUp(w.o.Policy(r.Job), r.Interruptions); why != "" {
+		w.finish(r, ledger.OutcomeInterrupted, "")
+		return
+	}
+	r.State, r.Interruptions, r.NotBefore = ledger.StateWaiting, r.Interruptions+1, time.Time{}
+	w.queue(r)
+}
+
+// schedule does what the scheduler does when it looks at the clock.
+func (w *world) schedule() {
+	c := scheduler.Circumstances{Pauses: w.o.Pauses, Since: w.since, Stepped: w.stepped, Looked: w.looked}
+	if w.stepped <= -scheduler.StepNoticed {
+		w.table.Rewind(w.now)
+	}
+	w.looked, w.stepped = w.now, 0
+	batch := w.table.Take(w.now, c)
+	for _, d := range batch.Due {
+		w.decide(d)
+	}
+	w.table.Advance(batch)
+	for _, id := range batch.Slots {
+		w.fire(id)
+	}
+	w.look = w.table.Head()
+	if most := w.now.Add(lookEvery); w.watching && (w.look.IsZero() || w.look.After(most)) {
+		w.look = most // from here on it matters when the daemon notices a step
+	}
+}
+
+// decide gives a due instant its row.
+func (w *world) decide(d ledger.Due) {
+	if w.seen(d) {
+		return
+	}
+	o := &Occurrence{Job: d.Job, Agent: d.Agent, Source: d.Source, Nominal: d.Nominal, Actual: d.Actual, Decision: d.Decision, Reason: d.Reason,
+		Through: d.Through, Instants: d.Instants}
+	w.out = append(w.out, o)
+	if d.Decision != ledger.DecisionRun {
+		return
+	}
+	var replace bool
+	if o.Decision, o.Reason, replace = ledger.Decide(d, w.rivals(d), w.o.Pauses); o.Decision != ledger.DecisionRun {
+		return
+	}
+	if replace {
+		for _, r := range slices.Clone(w.byJob[d.Job]) {
+			if r.State != ledger.StateWaiting {
+				w.finish(r, ledger.OutcomeCancelled, "")
+			}
+		}
+	}
+	w.accept(o, ledger.TriggerSchedule, d.Actual)
+}
+
+// rivals are the runs that the overlap policy of an instant is decided on.
+func (w *world) rivals(d ledger.Due) []ledger.Run {
+	var out []ledger.Run
+	states, most := ledger.Rivals(d.Overlap)
+	for _, r := range w.byJob[d.Job] {
+		if len(out) >= most {
+			break
+		}
+		if slices.Contains(states, r.State) {
+			out = append(out, r.Run)
+		}
+	}
+	return out
+}
+
+// seen says whether an instant has a row, and so is not decided again.
+func (w *world) seen(d ledger.Due) bool {
+	if !w.watching {
+		return false // the watermarks see to it
+	}
+	for i, o := range w.out {
+		if o.Job == d.Job && o.Nominal.Equal(d.Nominal) && o.Source != scheduler.SourceSlot {
+			if o.Decision == ledger.DecisionMissed && d.Decision == ledger.DecisionRun {
+				w.out = slices.Delete(w.out, i, i+1) // comes again, and may run after all
+				return false
+			}
+			return true
+		}
+	}
+	return false
+}
+
+// accept queues a run.
+func (w *world) accept(o *Occurrence, trigger ledger.Trigger, notBefore time.Time) {
+	w.last++
+	o.Run = w.last
+	r := &run{occ: o, left: w.o.Runtime(o.Job, o.Agent), Run: ledger.Run{ID: w.last, Job: o.Job, Agent: o.Agent, Trigger: trigger,
+		State: ledger.StateQueued, QueuedAt: w.now, NotBefore: notBefore, ScheduledAt: o.Nominal}}
+	w.add(r)
+	if why := w.o.Hold(o.Job, o.Agent); why != "" {
+		o.Reason = why
+	}
+}
+
+// fire decides about a slot that has come.
+func (w *world) fire(id int64) {
+	i := slices.IndexFunc(w.o.Slots, func(s ledger.Slot) bool { return s.ID == id })
+	s := w.o.Slots[i]
+	d := ledger.DecideSlot(w.now, s, ledger.SlotState{Pauses: w.o.Pauses, Saturated: w.desk.Free() <= 0, LastWake: w.lastWake[s.Agent]})
+	w.table.SettleSlot(d)
+	if d.Decision == ledger.SlotLater {
+		w.o.Slots = slices.Clone(w.o.Slots)
+		w.o.Slots[i].At, w.o.Slots[i].Deferred = d.At, true
+		return
+	}
+	if d.Decision == ledger.SlotPaused {
+		return
+	}
+	o := &Occurrence{Agent: s.Agent, Source: scheduler.SourceSlot, Nominal: s.At, Actual: s.At, Decision: ledger.DecisionRun, Reason: d.Reason}
+	w.out = append(w.out, o)
+	if d.Decision == ledger.SlotDropped {
+		o.Decision = ledger.DecisionSkipped
+		return
+	}
+	w.lastWake[s.Agent] = w.now
+	w.accept(o, ledger.TriggerSelf, time.Time{})
+}
+
+// endRuns finishes what has taken its time.
+func (w *world) endRuns() {
+	for _, r := range inOrder(w.running) {
+		if !r.ends.After(w.now) {
+			w.finish(r, ledger.OutcomeSuccess, "")
+		}
+	}
+}
+
+// finish gives a run its outcome; one that never started says why in its occurrence.
+func (w *world) finish(r *run, outcome ledger.Outcome, why string) {
+	gone := func(o *run) bool { return o == r }
+	w.desk.Leave(r.ID)
+	delete(w.running, r.ID)
+	if _, waits := w.ready[r.ID]; waits {
+		delete(w.ready, r.ID)
+		w.stale = true
+	}
+	w.later = slices.DeleteFunc(w.later, gone)
+	if w.byJob[r.Job] = slices.DeleteFunc(w.byJob[r.Job], gone); len(w.byJob[r.Job]) == 0 {
+		delete(w.byJob, r.Job)
+	}
+	r.State = ledger.StateFinished
+	if r.occ == nil {
+		return
+	}
+	r.occ.Outcome, r.occ.Finished = outcome, w.now
+	if outcome == ledger.OutcomeSkipped {
+		r.occ.Decision, r.occ.Reason = ledger.DecisionSkipped, why
+	}
+}
+
+// dispatch gives free lanes to what waits, as the dispatcher does.
+func (w *world) dispatch() {
+	w.later = slices.DeleteFunc(w.later, func(r *run) bool {
+		come := !r.NotBefore.After(w.now)
+		if come {
+			w.queue(r)
+		}
+		return come
+	})
+	for len(w.ready) > 0 && w.desk.Free() > 0 {
+		if w.stale {
+			w.desk.Forget()
+			for _, r := range inOrder(w.ready) {
+				w.desk.Add(r.Run)
+			}
+			w.stale = false
+		}
+		starting, late := w.desk.Choose(w.now, w.o.Pauses)
+		for _, l := range late {
+			r := w.ready[l.Run]
+			delete(w.ready, l.Run) // the desk has taken it out of its line
+			w.finish(r, ledger.OutcomeSkipped, dispatch.LateReason(l.Waited))
+		}
+		for _, id := range starting {
+			w.start(w.ready[id])
+		}
+		if len(starting)+len(late) == 0 {
+			return
+		}
+	}
+}
+
+func (w *world) start(r *run) {
+	delete(w.ready, r.ID)
+	w.running[r.ID] = r
+	r.State, r.NotBefore, r.Attempt, r.ends = ledger.StateRunning, time.Time{}, r.Attempt+1, w.now.Add(r.left)
+	if r.occ != nil && r.occ.Started.IsZero() {
+		r.occ.Started = w.now
+	}
+	if r.left <= 0 {
+		w.finish(r, ledger.OutcomeSuccess, "")
+	}
+}

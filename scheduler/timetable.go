@@ -1,0 +1,368 @@
+package scheduler
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"rouse/agentdb/ledger"
+	"rouse/scheduler/schedule"
+)
+
+// Timetable knows when every job and every slot comes due next. It has no clock and no
+// database: the daemon and a simulation hand it the time, and record what it decides.
+type Timetable struct {
+	jobs  map[string]*entry
+	slots map[string]*entry // by agent
+	terms map[terms]*terms
+	usual *terms // those of the last job
+	heads heads
+	last  Batch // whose memory the next one takes over
+}
+
+// reused is how many rows a batch may have to leave its memory to the next one.
+const reused = 1024
+
+// entry is a job, or a slot, in the heap. Instants are in Unix milliseconds, 0 for none.
+type entry struct {
+	name      string // of the job, or of the slot's agent
+	schedules []*schedule.Schedule
+	terms     *terms
+	slot      *ledger.Slot // nil: a job
+	watermark int64        // up to here the job has been dealt with
+	start     int64        // when it has to run because the scheduler started
+	place     int32        // in the heap; below 0: not in it
+	gone      bool         // taken out, or replaced
+}
+
+// terms are what many jobs have in common: they share it.
+type terms struct {
+	agent, overlap string
+	policy         schedule.Policy
+	runOnStart     bool
+}
+
+// job is the job as it was put.
+func (e *entry) job() *Job {
+	return &Job{Name: e.name, Agent: e.terms.agent, Schedules: e.schedules, Policy: e.terms.policy, Overlap: e.terms.overlap, RunOnStart: e.terms.runOnStart}
+}
+
+// Circumstances are what decides about due instants beside the jobs themselves.
+type Circumstances struct {
+	Pauses []ledger.Pause
+	// Since is when this scheduler began; what came before, nobody could serve.
+	Since time.Time
+	// Stepped is how far the clock ran ahead of the time that passed, since the last look,
+	// and Looked when that was: the machine slept, or its clock was set.
+	Stepped time.Duration
+	Looked  time.Time
+	// StuckFrom and StuckTo are when the ledger last could not be written, or only slowly:
+	// what came due meanwhile is late for that.
+	StuckFrom, StuckTo time.Time
+}
+
+// Batch is what has come: instants with their decisions, watermarks, and ids of slots.
+type Batch struct {
+	Due   []ledger.Due
+	Marks map[string]time.Time
+	Slots []int64
+
+	now   time.Time
+	taken []taken
+}
+
+// taken is what came due, with its next instant; 0 for none.
+type taken struct {
+	*entry
+	next int64
+}
+
+// NewTimetable returns an empty one.
+func NewTimetable() *Timetable {
+	return &Timetable{jobs: map[string]*entry{}, slots: map[string]*entry{}, terms: map[terms]*terms{}}
+}
+
+func millis(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMilli()
+}
+
+// due is a next instant in the heap's terms: rounded up, so that nothing comes early.
+func due(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.Add(time.Millisecond - 1).UnixMilli()
+}
+
+func instant(ms int64) time.Time {
+	if ms == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(ms).UTC()
+}
+
+// Put adds a job that has been dealt with up to its watermark, or replaces the one of its
+// name. The grids of its schedules begin at anchor.
+func (t *Timetable) Put(j Job, anchor, watermark time.Time) {
+	e := &entry{name: j.Name, schedules: anchored(j.Schedules, anchor), terms: t.share(j), watermark: millis(watermark), place: -1}
+	t.Remove(j.Name)
+	t.jobs[j.Name] = e
+	t.arm(e, due(next(e.schedules, watermark)))
+}
+
+// anchored are schedules with another anchor, the same slice if they have none.
+func anchored(schedules []*schedule.Schedule, anchor time.Time) []*schedule.Schedule {
+	out := schedules
+	for i, s := range schedules {
+		if a := s.WithAnchor(anchor); a != s {
+			if &out[0] == &schedules[0] {
+				out = slices.Clone(schedules)
+			}
+			out[i] = a
+		}
+	}
+	return out
+}
+
+func (t *Timetable) share(j Job) *terms {
+	own := terms{agent: j.Agent, overlap: j.Overlap, policy: j.Policy, runOnStart: j.RunOnStart}
+	if t.usual != nil && *t.usual == own {
+		return t.usual
+	}
+	if t.usual = t.terms[own]; t.usual == nil {
+		t.usual = new(terms)
+		*t.usual = own
+		t.terms[own] = t.usual
+	}
+	return t.usual
+}
+
+// Remove takes a job out.
+func (t *Timetable) Remove(name string) {
+	if e := t.jobs[name]; e != nil {
+		delete(t.jobs, name)
+		t.drop(e)
+	}
+}
+
+func (t *Timetable) drop(e *entry) {
+	e.gone = true
+	t.arm(e, 0)
+}
+
+// PutSlots replaces what the agents have planned.
+func (t *Timetable) PutSlots(slots []ledger.Slot) {
+	for _, e := range t.slots {
+		t.drop(e)
+	}
+	clear(t.slots)
+	for _, s := range slots {
+		e := &entry{name: s.Agent, slot: &s, place: -1}
+		t.slots[s.Agent] = e
+		t.arm(e, due(s.At))
+	}
+}
+
+// SettleSlot takes up what became of a slot: it is gone, or comes later. One whose agent
+// is paused for good stays out until the slots are put anew.
+func (t *Timetable) SettleSlot(d ledger.SlotDecision) {
+	e := t.slots[d.Slot.Agent]
+	if e == nil || e.slot.ID != d.Slot.ID {
+		return
+	}
+	switch d.Decision {
+	case ledger.SlotLater, ledger.SlotPaused:
+		t.arm(e, due(d.At))
+	default:
+		delete(t.slots, d.Slot.Agent)
+		t.drop(e)
+	}
+}
+
+// Start makes the jobs that ask for it due at once. A start is an occurrence like those of
+// a schedule, so a daemon that is restarted in a loop piles nothing up: overlap decides.
+func (t *Timetable) Start(now time.Time) {
+	for _, e := range t.jobs {
+		if e.terms.runOnStart {
+			e.start = millis(now)
+			t.arm(e, e.start)
+		}
+	}
+}
+
+// Rewind is for a clock that was set back: what has been dealt with in the time that comes
+// again is known by its rows, and the rest is due when it really comes.
+func (t *Timetable) Rewind(now time.Time) {
+	for _, e := range t.jobs {
+		if e.watermark > millis(now) {
+			e.watermark = millis(now)
+			t.arm(e, due(next(e.schedules, now)))
+		}
+	}
+}
+
+// arm gives an entry its next instant; 0 takes it out of the heap.
+func (t *Timetable) arm(e *entry, at int64) {
+	switch {
+	case at == 0 && e.place >= 0:
+		t.heads.remove(int(e.place))
+	case at == 0:
+	case e.place >= 0:
+		t.heads.fix(int(e.place), head{at, e})
+	default:
+		t.heads.push(head{at, e})
+	}
+}
+
+// Head is when the next job or slot is due; zero when none ever is.
+func (t *Timetable) Head() time.Time {
+	if len(t.heads) == 0 {
+		return time.Time{}
+	}
+	return instant(t.heads[0].at)
+}
+
+// Len is how many jobs there are.
+func (t *Timetable) Len() int { return len(t.jobs) }
+
+// Take decides about everything that has come by now. The caller records the batch and
+// then says so with Advance, or else with Postpone. It is valid until the next Take.
+func (t *Timetable) Take(now time.Time, c Circumstances) Batch {
+	now = now.Truncate(time.Millisecond)
+	b := t.fresh(now)
+	for len(t.heads) > 0 && t.heads[0].at <= millis(now) {
+		e := t.heads[0].entry
+		t.heads.remove(0)
+		b.taken = append(b.taken, taken{entry: e})
+		if e.slot != nil {
+			b.Slots = append(b.Slots, e.slot.ID)
+		}
+	}
+	// Accepted in the order in which they start, whichever job they are of.
+	slices.SortFunc(b.taken, func(a, b taken) int { return strings.Compare(a.name, b.name) })
+	b.Due = slices.Grow(b.Due, len(b.taken))
+	m := c.moment(now)
+	for i, e := range b.taken {
+		if e.slot == nil {
+			b.Due, b.taken[i].next = e.due(b.Due, m, c.Pauses)
+			b.Marks[e.name] = now
+		}
+	}
+	if starts := func(a, b ledger.Due) int { return a.Actual.Compare(b.Actual) }; !slices.IsSortedFunc(b.Due, starts) {
+		slices.SortStableFunc(b.Due, starts)
+	}
+	t.last = b
+	return b
+}
+
+// fresh is a batch without rows.
+func (t *Timetable) fresh(now time.Time) Batch {
+	b := t.last
+	if cap(b.Due) > reused || b.Marks == nil {
+		return Batch{Marks: map[string]time.Time{}, now: now}
+	}
+	clear(b.Marks)
+	return Batch{Due: b.Due[:0], Marks: b.Marks, taken: b.taken[:0], now: now}
+}
+
+// Empty says that nothing has come.
+func (b Batch) Empty() bool { return len(b.taken) == 0 }
+
+// Advance arms what a recorded batch was about for its next instant.
+func (t *Timetable) Advance(b Batch) {
+	for _, e := range b.taken {
+		if e.gone || e.slot != nil {
+			continue // replaced meanwhile; slots are for SettleSlot
+		}
+		e.watermark, e.start = millis(b.now), 0
+		t.arm(e.entry, e.next)
+	}
+}
+
+// Postpone arms a batch that could not be recorded for another try.
+func (t *Timetable) Postpone(b Batch, until time.Time) {
+	for _, e := range b.taken {
+		if !e.gone {
+			t.arm(e.entry, due(until))
+		}
+	}
+}
+
+// due adds the instants of a job since its watermark, with what is decided about them, and
+// says when the next one is due.
+func (e *entry) due(out []ledger.Due, m schedule.Moment, pauses []ledger.Pause) (_ []ledger.Due, then int64) {
+	name, agent, overlap := e.name, e.terms.agent, e.terms.overlap
+	if e.start != 0 {
+		at := instant(e.start)
+		out = append(out, ledger.Due{Job: name, Agent: agent, Source: SourceStart, Nominal: at, Actual: at,
+			Decision: ledger.DecisionRun, Overlap: overlap})
+	}
+	if len(pauses) > 0 {
+		m.Paused = func(nominal time.Time) string {
+			if p, ok := ledger.Paused(pauses, name, agent, nominal); ok {
+				return p.String()
+			}
+			return ""
+		}
+	}
+	var first time.Time
+	var one [1]schedule.Instant // nearly always it is one
+	for _, sch := range e.schedules {
+		instants, next := sch.AppendDue(one[:0], instant(e.watermark), m, e.terms.policy)
+		first = earlier(first, next)
+		for i := range instants {
+			at := &instants[i]
+			out = append(out, ledger.Due{Job: name, Agent: agent, Source: sch.Source(), Nominal: at.Nominal, Actual: at.Actual,
+				Decision: ledger.DecisionMissed, Reason: at.Reason, Overlap: overlap, Through: at.Through, Instants: at.Count})
+			d := &out[len(out)-1]
+			switch {
+			case at.Run:
+				d.Decision = ledger.DecisionRun
+			case at.Skipped:
+				d.Decision = ledger.DecisionSkipped
+			}
+			if at.Catchup {
+				d.Overlap = OverlapQueueAll // catching up means that they wait for each other
+			}
+		}
+	}
+	return out, due(first)
+}
+
+// moment is what instants are decided on, but for pauses: those are of each job.
+func (c Circumstances) moment(now time.Time) schedule.Moment {
+	return schedule.Moment{Now: now, Cause: c.cause}
+}
+
+// cause says why an instant could not be served in time.
+func (c Circumstances) cause(nominal time.Time) string {
+	switch {
+	case nominal.Before(c.Since):
+		return "no daemon ran"
+	case c.Stepped >= StepNoticed && nominal.After(c.Looked):
+		return "the machine slept, or its clock was set forward"
+	case nominal.After(c.StuckFrom) && !nominal.After(c.StuckTo):
+		return "the record could not be written"
+	}
+	return ""
+}
+
+// next is the earliest instant of several schedules.
+func next(schedules []*schedule.Schedule, after time.Time) time.Time {
+	var first time.Time
+	for _, s := range schedules {
+		first = earlier(first, s.Next(after))
+	}
+	return first
+}
+
+// earlier is the first of two times; zero is none.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}

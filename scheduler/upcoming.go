@@ -1,0 +1,192 @@
+package scheduler
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"rouse/agentdb/ledger"
+	"rouse/scheduler/schedule"
+)
+
+// SourceSlot is the source of a run that an agent planned.
+const SourceSlot = "slot"
+
+// Upcoming is a coming occurrence with what is known of it now.
+type Upcoming struct {
+	Job, Agent, Source string
+	Nominal, Actual    time.Time
+	Decision, Reason   string
+}
+
+// Next lists the next n occurrences of every source after a time, in the order in which
+// they start: of one job with the wakes that it led to, or of all ("").
+func (s *Scheduler) Next(name string, n int, after time.Time) []Upcoming {
+	s.mu.Lock()
+	pauses := s.pauses
+	jobs, slots := s.table.named(name)
+	s.mu.Unlock()
+	var cursors []cursor
+	for _, sl := range slots {
+		cursors = append(cursors, slotCursor(sl, pauses, after))
+	}
+	for _, j := range jobs {
+		for _, sch := range j.Schedules {
+			if c, ok := read(j, sch, after, pauses); ok {
+				cursors = append(cursors, c)
+			}
+		}
+	}
+	slices.SortFunc(cursors, order)
+	var out []Upcoming
+	for len(cursors) > 0 && len(out) < n {
+		first := cursors[0]
+		cursors = cursors[1:]
+		out = append(out, first.Upcoming)
+		if first.schedule == nil {
+			continue
+		}
+		if c, ok := read(first.job, first.schedule, first.Nominal, pauses); ok {
+			i, _ := slices.BinarySearchFunc(cursors, c, order)
+			cursors = slices.Insert(cursors, i, c)
+		}
+	}
+	return out
+}
+
+// cursor is the place in one schedule up to which occurrences have been listed.
+type cursor struct {
+	Upcoming
+	job      *Job
+	schedule *schedule.Schedule
+}
+
+func order(a, b cursor) int {
+	return cmp.Or(a.Actual.Compare(b.Actual), strings.Compare(a.Job, b.Job), strings.Compare(a.Source, b.Source))
+}
+
+// read is the next instant of a schedule, with what is special about it.
+func read(j *Job, sch *schedule.Schedule, after time.Time, pauses []ledger.Pause) (cursor, bool) {
+	at, excluded := sch.NextAll(after)
+	if at.IsZero() {
+		return cursor{}, false
+	}
+	u := Upcoming{Job: j.Name, Agent: j.Agent, Source: sch.Source(), Nominal: at, Actual: at, Decision: ledger.DecisionRun}
+	p, paused := ledger.Paused(pauses, j.Name, j.Agent, at)
+	switch {
+	case excluded != "":
+		u.Decision, u.Reason = ledger.DecisionSkipped, "exclude: "+excluded
+	case paused:
+		u.Decision, u.Reason = ledger.DecisionSkipped, p.String()
+	default:
+		u.Actual = sch.Actual(at)
+		var notes []string
+		if held := u.Actual.Sub(at); held > 0 {
+			notes = append(notes, fmt.Sprintf("jitter of %s", held))
+		}
+		if note := sch.Note(at); note != "" {
+			notes = append(notes, note)
+		}
+		u.Reason = strings.Join(notes, "; ")
+	}
+	return cursor{u, j, sch}, true
+}
+
+// slotCursor is a wake. One whose time has passed is about to come, or waits for the end of
+// a pause.
+func slotCursor(s ledger.Slot, pauses []ledger.Pause, now time.Time) cursor {
+	u := Upcoming{Job: s.Job, Agent: s.Agent, Source: SourceSlot, Nominal: s.At, Actual: s.At, Decision: ledger.DecisionRun,
+		Reason: fmt.Sprintf("agent %s, planned by the %s", s.Agent, s.ScheduledBy)}
+	at := s.At
+	if at.Before(now) {
+		at = now
+	}
+	if p, ok := ledger.Paused(pauses, "", s.Agent, at); ok {
+		u.Reason = "waits for the end of the pause: " + p.String()
+		if !p.Until.IsZero() {
+			u.Actual = p.Until
+		}
+	}
+	return cursor{Upcoming: u}
+}
+
+// First is when a job starts next by its schedules: no excluded instant and no paused one.
+// It is zero when that never comes, or only once somebody resumes the job.
+func (s *Scheduler) First(name string, after time.Time) time.Time {
+	s.mu.Lock()
+	pauses := s.pauses
+	e := s.table.jobs[name]
+	s.mu.Unlock()
+	var first time.Time
+	if e == nil {
+		return first
+	}
+	for _, sch := range e.schedules {
+		t := sch.Next(after)
+		for !t.IsZero() {
+			p, paused := ledger.Paused(pauses, e.name, e.terms.agent, t)
+			if !paused {
+				break
+			}
+			if t = p.Until; !t.IsZero() {
+				t = sch.Next(t.Add(-time.Nanosecond))
+			}
+		}
+		if t.IsZero() {
+			continue
+		}
+		if t = sch.Actual(t); first.IsZero() || t.Before(first) {
+			first = t
+		}
+	}
+	return first
+}
+
+// Standing is where a job stands in time.
+type Standing struct {
+	Job       Job       // the grids of its schedules have their anchor
+	Watermark time.Time // up to here its instants have been dealt with
+	// Due are the instants since then, as Take decides about them now; whether they overlap
+	// with other runs is left to the ledger.
+	Due []ledger.Due
+}
+
+// Standing asks how a job stands now; false when no schedule is known of it. Nothing is
+// recorded: while no scheduler runs, it is decided as if one started now.
+func (s *Scheduler) Standing(name string) (Standing, bool) {
+	now := s.now().Truncate(time.Millisecond)
+	s.mu.Lock()
+	c := Circumstances{Pauses: s.pauses, Since: s.since}
+	e := s.table.jobs[name]
+	if e == nil {
+		s.mu.Unlock()
+		return Standing{}, false
+	}
+	look := *e
+	s.mu.Unlock()
+	if c.Since.IsZero() {
+		c.Since = now
+	}
+	look.start = 0
+	rows, _ := look.due(nil, c.moment(now), c.Pauses)
+	return Standing{Job: *look.job(), Watermark: instant(look.watermark), Due: rows}, true
+}
+
+// named are a job and the slots that its runs led to, or everything.
+func (t *Timetable) named(name string) (jobs []*Job, slots []ledger.Slot) {
+	if e := t.jobs[name]; e != nil {
+		jobs = append(jobs, e.job())
+	} else if name == "" {
+		for _, e := range t.jobs {
+			jobs = append(jobs, e.job())
+		}
+	}
+	for _, e := range t.slots {
+		if name == "" || e.slot.Job == name {
+			slots = append(slots, *e.slot)
+		}
+	}
+	return jobs, slots
+}

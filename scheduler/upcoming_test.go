@@ -1,0 +1,133 @@
+package scheduler_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"rouse/agentdb/ledger"
+	"rouse/scheduler"
+	"rouse/scheduler/schedule"
+)
+
+// The first start passes over what is excluded and what is paused, and never comes while
+// nobody resumes.
+func TestFirst(t *testing.T) {
+	inBubble(t, func(t *testing.T, d *daemon) {
+		j := job(t, "daily", schedule.Options{Cron: "0 8 * * *", Exclude: []string{"2000-01-01", "2000-01-03"}})
+		d.start(j)
+		first := func() string { return d.s.First("daily", time.Now()).Format("2006-01-02 15:04") }
+		if got := first(); got != "2000-01-02 08:00" {
+			t.Errorf("%s", got)
+		}
+		pause := func(p ledger.Pause) {
+			t.Helper()
+			if _, err := d.l.SetPause(t.Context(), p); err != nil {
+				t.Fatal(err)
+			}
+			d.runs() // until the scheduler has heard of it
+		}
+		pause(ledger.Pause{Scope: ledger.PauseJob, Name: "daily", Until: start.Add(33 * time.Hour)})
+		pause(ledger.Pause{Scope: ledger.PauseAgent, Name: "a", Until: start.Add(4*24*time.Hour + 8*time.Hour)})
+		if got := first(); got != "2000-01-05 08:00" {
+			t.Errorf("when a pause ends at an instant, that instant runs: %s", got)
+		}
+		pause(ledger.Pause{Scope: ledger.PauseAll})
+		if got := d.s.First("daily", time.Now()); !got.IsZero() {
+			t.Errorf("paused for good: %s", got)
+		}
+		if got := d.s.First("nobody", time.Now()); !got.IsZero() {
+			t.Errorf("no such job: %s", got)
+		}
+	})
+}
+
+// What Standing says of instants that nobody has looked at is what is then decided.
+func TestStanding(t *testing.T) {
+	inBubble(t, func(t *testing.T, d *daemon) {
+		j := job(t, "hourly", schedule.Options{Every: "1h"})
+		d.start(j)
+		d.stop()
+		time.Sleep(3*time.Hour + time.Minute)
+		s, err := scheduler.New(scheduler.Options{Ledger: d.l})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Set(t.Context(), []scheduler.Job{j}, nil); err != nil {
+			t.Fatal(err)
+		}
+		st, ok := s.Standing("hourly")
+		if !ok || !st.Watermark.Equal(start) {
+			t.Fatalf("%t, dealt with up to %s", ok, st.Watermark)
+		}
+		var want []string
+		for _, due := range st.Due {
+			want = append(want, fmt.Sprint(due.Nominal, due.Decision, due.Reason))
+		}
+		if rows := d.occurrences("hourly"); len(rows) != 0 {
+			t.Fatalf("asking wrote %v", rows)
+		}
+		d.start(j)
+		d.runs()
+		var got []string
+		for _, o := range d.occurrences("hourly") {
+			got = append(got, fmt.Sprint(o.Nominal, o.Decision, o.Reason))
+		}
+		slices.Reverse(got)
+		if len(got) != 3 || !slices.Equal(got, want) {
+			t.Errorf("%v, but it was said to be %v", got, want)
+		}
+		if st, _ := d.s.Standing("hourly"); len(st.Due) != 0 {
+			t.Errorf("still undecided: %v", st.Due)
+		}
+		if _, ok := s.Standing("nobody"); ok {
+			t.Error("no such job stands anywhere")
+		}
+	})
+}
+
+// A wake is listed until it fires: one that came due in a pause waits for its end.
+func TestNextOfAPausedSlot(t *testing.T) {
+	inBubble(t, func(t *testing.T, d *daemon) {
+		if err := d.l.PlanSlot(t.Context(), "a", func(now time.Time, _ ledger.SlotUsage) *ledger.Slot {
+			return &ledger.Slot{At: now.Add(time.Hour), Instructions: "x", ScheduledBy: ledger.ByAgent}
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := d.l.SetPause(t.Context(), ledger.Pause{Scope: ledger.PauseAgent, Name: "a", Until: start.Add(3 * time.Hour)}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Hour)
+		s, err := scheduler.New(scheduler.Options{Ledger: d.l})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Look(t.Context(), nil); err != nil {
+			t.Fatal(err)
+		}
+		next := s.Next("", 5, time.Now())
+		if len(next) != 1 || next[0].Source != scheduler.SourceSlot || !next[0].Nominal.Equal(start.Add(time.Hour)) || !next[0].Actual.Equal(start.Add(3*time.Hour)) ||
+			!strings.HasPrefix(next[0].Reason, "waits for the end of the pause: paused: agent a") {
+			t.Errorf("%+v", next)
+		}
+	})
+}
+
+// A command that looks at a job which no daemon knows finds nothing due.
+func TestLookAtANewJob(t *testing.T) {
+	inBubble(t, func(t *testing.T, d *daemon) {
+		time.Sleep(time.Hour + 1500*time.Microsecond)
+		s, err := scheduler.New(scheduler.Options{Ledger: d.l})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Look(t.Context(), []scheduler.Job{job(t, "new", schedule.Options{Every: "2s"})}); err != nil {
+			t.Fatal(err)
+		}
+		if st, ok := s.Standing("new"); !ok || len(st.Due) != 0 {
+			t.Errorf("%t %+v", ok, st.Due)
+		}
+	})
+}

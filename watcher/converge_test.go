@@ -1,0 +1,257 @@
+package watcher_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"rouse/agentdb/ledger"
+	"rouse/watcher"
+)
+
+func (b *bench) folder() watcher.Watch {
+	w := b.inbox()
+	w.Mode = watcher.ModeConverge
+	return w
+}
+
+// changes are what the runs of a job were told, oldest first.
+func (b *bench) changes(job string) []ledger.Detail {
+	b.t.Helper()
+	runs, err := b.ledger.Runs(b.t.Context(), ledger.Filter{Job: job, Limit: 10_000})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	out := make([]ledger.Detail, len(runs))
+	for i, r := range runs {
+		if err := json.Unmarshal(r.Detail, &out[len(runs)-1-i]); err != nil {
+			b.t.Fatal(err)
+		}
+	}
+	return out
+}
+
+func (b *bench) end(run int64, outcome ledger.Outcome) {
+	b.t.Helper()
+	_, a, err := b.ledger.StartAttempt(b.t.Context(), run)
+	if err == nil {
+		err = b.ledger.Finish(b.t.Context(), a, ledger.Result{Outcome: outcome})
+	}
+	if err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+func (b *bench) state(want watcher.State) {
+	b.t.Helper()
+	b.what = string(want)
+	b.until(func() bool { return b.status("in").State == want })
+}
+
+// OSA-91: the states of a folder that converges, all of which show.
+func TestConvergeStates(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	w := b.folder()
+	w.Settle, b.quiet = 300*time.Millisecond, 300*time.Millisecond
+	b.start(w)
+	b.state(watcher.StateIdle)
+	b.write("inbox/a.csv", "1")
+	b.state(watcher.StateDebouncing)
+	b.state(watcher.StateProcessing)
+	if st := b.status("in"); st.Mode != watcher.ModeConverge || st.Round != 1 {
+		t.Errorf("%+v", st)
+	}
+	run, err := b.ledger.Run(t.Context(), 1)
+	if err != nil || run.Trigger != ledger.TriggerWatch || run.Agent != "a" {
+		t.Fatalf("%+v (%v)", run, err)
+	}
+	if d := b.changes("in")[0]; d.Folder != b.path("inbox") || d.Round != 1 || !slices.Equal(d.Changes.Added, []string{"a.csv"}) || d.Changes.Removed == nil {
+		t.Errorf("%s", run.Detail)
+	}
+	b.end(1, ledger.OutcomeSuccess)
+	b.state(watcher.StateSettling)
+	b.state(watcher.StateIdle)
+	if st := b.status("in"); st.Round != 0 || b.count("in") != 1 {
+		t.Errorf("%+v, %d runs", st, b.count("in"))
+	}
+}
+
+// A run that waits, for a person or another try, is not over.
+func TestConvergeAwaitsTries(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.start(b.folder())
+	b.write("inbox/a.csv", "1")
+	b.state(watcher.StateProcessing)
+	_, a, err := b.ledger.StartAttempt(t.Context(), 1)
+	if err == nil {
+		err = b.ledger.Finish(t.Context(), a, ledger.Result{Outcome: ledger.OutcomeError, RetryAt: time.Now()})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.write("inbox/b.csv", "1")
+	b.end(1, ledger.OutcomeSuccess)
+	b.what = "the next run"
+	b.until(func() bool { return b.count("in") == 2 })
+	if d := b.changes("in")[1]; d.Round != 2 || !slices.Equal(d.Changes.Added, []string{"b.csv"}) {
+		t.Errorf("%+v %+v", d, d.Changes)
+	}
+}
+
+// Of a great many changes a run is told the first by name.
+func TestConvergeTellsOfMany(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	w := b.folder()
+	b.start(w)
+	if err := os.Mkdir(b.path("many"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	const n = 1200
+	for i := range n {
+		b.write(fmt.Sprintf("many/%04d.csv", i), "")
+	}
+	b.stop()
+	if err := errors.Join(os.Remove(b.path("inbox")), os.Rename(b.path("many"), b.path("inbox"))); err != nil {
+		t.Fatal(err)
+	}
+	b.start(w)
+	b.state(watcher.StateProcessing)
+	if c := b.changes("in")[0].Changes; len(c.Added) != 1000 || c.More != n-1000 || c.Added[999] != "0999.csv" {
+		t.Errorf("%d names, %d more", len(c.Added), c.More)
+	}
+}
+
+// Where no watcher runs a folder is triggered on the ledger alone; the watcher goes on with it.
+func TestTriggerWithoutWatcher(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	w := b.folder()
+	w.Recursive = true
+	inner := watcher.Watch{Job: "inner", Path: b.path("inbox/inner")}
+	b.write("inbox/a.csv", "1")
+	b.write("inbox/inner/b.csv", "1")
+	a, err := watcher.Trigger(t.Context(), b.ledger, []watcher.Watch{w, inner}, "in")
+	if err != nil || !a.New {
+		t.Fatalf("%+v (%v)", a, err)
+	}
+	if d := b.changes("in")[0]; d.Round != 1 || !slices.Equal(d.Changes.Added, []string{"a.csv"}) {
+		t.Errorf("%+v", d.Changes)
+	}
+	if _, err := watcher.Trigger(t.Context(), b.ledger, []watcher.Watch{w, inner}, "in"); !errors.Is(err, watcher.ErrBusy) {
+		t.Errorf("%v", err)
+	}
+	b.end(a.Run, ledger.OutcomeSuccess)
+	if _, err := watcher.Trigger(t.Context(), b.ledger, []watcher.Watch{w, inner}, "in"); !errors.Is(err, watcher.ErrBusy) {
+		t.Errorf("before it has settled: %v", err)
+	}
+	for _, job := range []string{"inner", "none"} {
+		if _, err := watcher.Trigger(t.Context(), b.ledger, []watcher.Watch{w, inner}, job); err == nil {
+			t.Errorf("%s was triggered", job)
+		}
+	}
+	b.write("inbox/c.csv", "1")
+	b.start(w, inner)
+	b.what = "the next round"
+	b.until(func() bool { return b.count("in") == 2 })
+	if d := b.changes("in")[1]; d.Round != 2 || !slices.Equal(d.Changes.Added, []string{"c.csv"}) {
+		t.Errorf("%+v", d.Changes)
+	}
+}
+
+// Whatever happens to the files, however runs end and however often the watcher is stopped,
+// what runs were told of, in their order, leads to what is there in the end; and no loop has
+// more than five runs.
+func TestConvergeProperty(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(rt *rapid.T) {
+		m := newModel(t)
+		defer m.stop()
+		m.watch.Mode, m.watch.Existing, m.watch.MaxWait = watcher.ModeConverge, watcher.ExistingProcess, 200*time.Millisecond
+		m.quiet = 10 * time.Millisecond
+		m.start(m.watch)
+		for range rapid.IntRange(5, 40).Draw(rt, "steps") {
+			m.step(rt)
+			m.finishSome(rt)
+		}
+		if m.halt == nil {
+			m.start(m.watch)
+		}
+		m.outcome = ledger.OutcomeSuccess
+		m.what = "no run is on"
+		m.until(func() bool { return m.status("in").State == watcher.StateIdle })
+		m.write("inbox/last.csv", "so that a run which was not done is followed by another")
+		m.what = "the folder comes to rest"
+		m.until(func() bool {
+			last, ok := m.told(rt)["last.csv"]
+			return ok && last && m.status("in").State == watcher.StateIdle
+		})
+		there := map[string]bool{}
+		for path := range m.files() {
+			rel, err := filepath.Rel(m.path("inbox"), path)
+			m.must(err)
+			there[filepath.ToSlash(rel)] = true
+		}
+		if told := m.told(rt); !maps.Equal(told, there) {
+			rt.Fatalf("runs were told of %v, and %v is there", told, there)
+		}
+	})
+}
+
+func (m *model) finishSome(t *rapid.T) {
+	if rapid.IntRange(0, 3).Draw(t, "finish") > 0 {
+		return
+	}
+	m.outcome = rapid.SampledFrom([]ledger.Outcome{ledger.OutcomeSuccess, ledger.OutcomeNothing, ledger.OutcomeError, ledger.OutcomeCancelled}).Draw(t, "outcome")
+	m.finish()
+	m.outcome = ""
+}
+
+// told is what is there according to the runs that were done, and to what was adopted.
+func (m *model) told(t *rapid.T) map[string]bool {
+	events, err := m.ledger.Events(m.t.Context(), ledger.EventFilter{Limit: 100_000})
+	m.must(err)
+	runs, err := m.ledger.Runs(m.t.Context(), ledger.Filter{Limit: 10_000}) // after the events, so that each has its run
+	m.must(err)
+	outcomes := map[int64]ledger.Run{}
+	for _, r := range runs {
+		outcomes[r.ID] = r
+	}
+	there := map[string]bool{}
+	apply := func(c *ledger.Changes) {
+		for _, name := range c.Added {
+			there[name] = true
+		}
+		for _, name := range c.Removed {
+			delete(there, name)
+		}
+	}
+	for _, e := range events {
+		switch e.Kind {
+		case "run.queued":
+			var d ledger.Detail
+			m.must(json.Unmarshal(outcomes[e.Run].Detail, &d))
+			if d.Round < 1 || d.Round > 5 || len(d.Changes.Added)+len(d.Changes.Removed)+len(d.Changes.Modified) == 0 {
+				t.Fatalf("run %d: %s", e.Run, outcomes[e.Run].Detail)
+			}
+			if outcomes[e.Run].Outcome.Done() {
+				apply(d.Changes)
+			}
+		case "watch.adopted":
+			var data struct{ Changes ledger.Changes }
+			m.must(json.Unmarshal(e.Data, &data))
+			apply(&data.Changes)
+		}
+	}
+	return there
+}

@@ -1,0 +1,113 @@
+package watcher
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"rouse/agentdb/ledger"
+)
+
+const followPace = 10 * time.Millisecond // least time between two looks at the ledger
+
+// follow carries out what is due to files whose run has finished, and tells folders of the end
+// of theirs, whenever the ledger changes.
+func (w *Watcher) follow(ctx context.Context) {
+	for {
+		changed := w.ledger.Changed()
+		var again <-chan time.Time
+		if err := errors.Join(w.tellOfRuns(ctx), w.finishAfters(ctx)); err != nil && ctx.Err() == nil {
+			w.log.Error("what finished runs leave to be done is not settled; it is tried again", "error", err)
+			again = time.After(time.Second)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-changed:
+		case <-w.reset:
+		case <-again:
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(followPace):
+		}
+	}
+}
+
+// word is what becomes of a run.
+type word struct {
+	run     int64
+	outcome ledger.Outcome // "" while it is not over
+}
+
+// followRun has the folder told of its run: of its end and, if it was not done, of another try.
+func (f *folder) followRun() {
+	run := int64(0)
+	if l := &f.loop; l.phase == StateProcessing || l.phase == StateSettling || l.failed() {
+		run = l.st.Run
+	}
+	f.mu.Lock()
+	f.said, f.unheard = word{}, false // whatever is told next is news
+	f.mu.Unlock()
+	f.w.mu.Lock()
+	if run == 0 {
+		delete(f.w.following, f)
+	} else {
+		f.w.following[f] = run
+	}
+	f.w.mu.Unlock()
+	f.w.nudge()
+}
+
+func (w *Watcher) unfollow(f *folder) {
+	w.mu.Lock()
+	delete(w.following, f)
+	w.mu.Unlock()
+}
+
+// outcomeOf is how a run ended; of one whose record is gone it is not known that it was done.
+func (w *Watcher) outcomeOf(ctx context.Context, run int64) (ledger.Outcome, error) {
+	outcome, err := w.ledger.OutcomeOf(ctx, run)
+	if errors.Is(err, ledger.ErrNotFound) {
+		return ledger.OutcomeInterrupted, nil
+	}
+	return outcome, err
+}
+
+// tellOfRuns tells folders what has become of their runs.
+func (w *Watcher) tellOfRuns(ctx context.Context) error {
+	w.mu.Lock()
+	follows := make(map[*folder]int64, len(w.following))
+	for f, run := range w.following {
+		follows[f] = run
+	}
+	w.mu.Unlock()
+	for f, run := range follows {
+		outcome, err := w.outcomeOf(ctx, run)
+		if err != nil {
+			return err
+		}
+		f.tell(word{run, outcome})
+	}
+	return nil
+}
+
+func (f *folder) tell(said word) {
+	f.mu.Lock()
+	news := f.said != said
+	f.said, f.unheard = said, f.unheard || news
+	f.mu.Unlock()
+	if news {
+		f.poke()
+	}
+}
+
+// takeWord is the last that the folder was told, and whether it has not been heard yet.
+func (f *folder) takeWord() (said word, news bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	news = f.unheard
+	f.unheard = false
+	return f.said, news
+}

@@ -1,0 +1,90 @@
+package watcher
+
+import (
+	"io/fs"
+	"testing"
+	"time"
+
+	"rouse/agentdb/ledger"
+)
+
+// looped is a folder that converges and whose baseline is one file.
+func (d *desk) looped() *folder {
+	d.t.Helper()
+	d.write("inbox/a.csv", "1")
+	d.must(d.w.Set(d.t.Context(), []Watch{{Job: "in", Agent: "a", Path: d.path("inbox"), Mode: ModeConverge, Settle: time.Millisecond}}))
+	f := d.w.folders["in"]
+	f.scan(d.t.Context(), "start")
+	if f.loop.phase != StateIdle || f.loop.st.Print == "" {
+		d.t.Fatalf("%+v", f.loop)
+	}
+	return f
+}
+
+// What went while it was looked at makes no run: the folder may never have looked like this.
+func TestTornLookDecidesNothing(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	f := d.looped()
+	k := &walker{f: f, found: &walk{unreadable: map[string]error{}}}
+	k.trouble(d.path("inbox/sub"), fs.ErrNotExist)
+	if n := f.consider(t.Context(), k.found); n != 0 || f.loop.phase != StateDebouncing || d.runs() != 0 {
+		t.Errorf("%d files, %s, %d runs", n, f.loop.phase, d.runs())
+	}
+	f.loop.at = time.Now()
+	f.scan(t.Context(), "")
+	if f.loop.phase != StateIdle || d.runs() != 0 {
+		t.Errorf("%s, %d runs", f.loop.phase, d.runs())
+	}
+	// But one that is never whole is taken as it is in the end.
+	f.MaxWait = 0
+	f.consider(t.Context(), k.found)
+	f.loop.at = time.Now()
+	f.consider(t.Context(), k.found)
+	if f.loop.phase != StateProcessing || d.runs() != 1 {
+		t.Errorf("%s, %d runs", f.loop.phase, d.runs())
+	}
+}
+
+// A run that the ledger has, without having been able to say so, is not asked for twice.
+func TestDispatchWithoutAnAnswer(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	f := d.looped()
+	before := f.loop
+	cur := tree{{path: "b"}}
+	changes, _, _ := difference(nil, cur)
+	one, err := f.dispatch(t.Context(), cur, nil, changes)
+	d.must(err)
+	f.loop = before
+	cur = tree{{path: "c"}}
+	two, err := f.dispatch(t.Context(), cur, nil, changes)
+	d.must(err)
+	if !one.New || two.New || two.Run != one.Run || f.loop.phase != StateProcessing || f.loop.st.Run != one.Run || f.loop.st.Print != (tree{{path: "b"}}).print() {
+		t.Errorf("%+v, %+v, %+v", one, two, f.loop)
+	}
+	// The next one is another.
+	d.end(one.Run, ledger.OutcomeSuccess)
+	f.loop.outcome = ledger.OutcomeSuccess
+	three, err := f.dispatch(t.Context(), cur, nil, changes)
+	if err != nil || !three.New {
+		t.Errorf("%+v (%v)", three, err)
+	}
+}
+
+// A folder that was stopped writes nothing of its loop any more.
+func TestStoppedFolderWritesNothing(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	f := d.looped()
+	d.must(d.w.Set(t.Context(), nil))
+	if _, ok, err := d.w.ledger.WatchState(t.Context(), "in"); ok || err != nil {
+		t.Errorf("it is not forgotten (%v)", err)
+	}
+	if err := f.keep(t.Context(), memory{}, "print"); err == nil {
+		t.Error("it still writes")
+	}
+	if _, ok, err := d.w.ledger.WatchState(t.Context(), "in"); ok || err != nil {
+		t.Errorf("it is not forgotten (%v)", err)
+	}
+}

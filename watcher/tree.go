@@ -1,0 +1,304 @@
+package watcher
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"compress/flate"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"rouse/agentdb/ledger"
+)
+
+// maxNames is how many changes a run is told by name.
+const maxNames = 1000
+
+// tree is what a folder looks like: its files by their paths, each once.
+type tree []leaf
+
+// leaf is a file of which nothing but the stamp was read.
+type leaf struct {
+	path           string // relative, with slashes
+	size, modified int64
+	changed        int64 // not kept, and no part of the fingerprint
+}
+
+func (l leaf) same(o leaf) bool { return l.size == o.size && l.modified == o.modified }
+
+// treeOf sorts what a walk of root saw.
+func treeOf(root string, files []sighting) tree {
+	t := make(tree, 0, len(files))
+	for _, s := range files {
+		if rel, ok := inside(root, s.path); ok {
+			t = append(t, leaf{rel, s.stamp.size, s.stamp.modified, s.stamp.changed})
+		}
+	}
+	slices.SortFunc(t, func(a, b leaf) int { return cmp.Compare(a.path, b.path) })
+	return slices.CompactFunc(t, func(a, b leaf) bool { return a.path == b.path })
+}
+
+// print is the fingerprint: a hash over paths, sizes and times (OSA-92).
+func (t tree) print() string {
+	h := sha256.New()
+	var buf []byte
+	for _, l := range t {
+		buf = binary.AppendUvarint(buf[:0], uint64(len(l.path)))
+		buf = append(buf, l.path...)
+		buf = binary.BigEndian.AppendUint64(buf, uint64(l.size))
+		buf = binary.BigEndian.AppendUint64(buf, uint64(l.modified))
+		h.Write(buf)
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// compare goes over the files that differ between two trees, in the order of their paths: was
+// is nil for one that was added, is for one that was removed.
+func compare(old, now tree, differs func(was, is *leaf)) {
+	for len(old) > 0 || len(now) > 0 {
+		switch {
+		case len(now) == 0 || len(old) > 0 && old[0].path < now[0].path:
+			differs(&old[0], nil)
+			old = old[1:]
+		case len(old) == 0 || now[0].path < old[0].path:
+			differs(nil, &now[0])
+			now = now[1:]
+		default:
+			if !old[0].same(now[0]) {
+				differs(&old[0], &now[0])
+			}
+			old, now = old[1:], now[1:]
+		}
+	}
+}
+
+// difference is what a run is told of two trees, how many files differ, and when the last of
+// them was written or came, as far as the file system tells.
+func difference(old, now tree) (c *ledger.Changes, n int, last int64) {
+	c = &ledger.Changes{Added: []string{}, Removed: []string{}, Modified: []string{}}
+	compare(old, now, func(was, is *leaf) {
+		if is != nil {
+			last = max(last, cmp.Or(is.changed, is.modified))
+		}
+		if n++; n > maxNames {
+			c.More++
+			return
+		}
+		switch {
+		case was == nil:
+			c.Added = append(c.Added, is.path)
+		case is == nil:
+			c.Removed = append(c.Removed, was.path)
+		default:
+			c.Modified = append(c.Modified, is.path)
+		}
+	})
+	return c, n, last
+}
+
+// shape is which files a watch looks at.
+type shape struct {
+	Root             string
+	Include, Exclude []string
+	Recursive, Links bool
+	Closed           []string
+}
+
+func (f *folder) shape() shape {
+	return shape{f.root, f.Include, f.Exclude, f.Recursive, f.FollowSymlinks, f.closed}
+}
+
+func (s shape) equal(o shape) bool {
+	return s.Root == o.Root && s.Recursive == o.Recursive && s.Links == o.Links &&
+		slices.Equal(s.Include, o.Include) && slices.Equal(s.Exclude, o.Exclude) && slices.Equal(s.Closed, o.Closed)
+}
+
+// took says whether a file was one of those.
+func (s shape) took(rel string) bool {
+	w := Watch{Include: s.Include, Exclude: s.Exclude}
+	if !w.takes(rel) || !s.Recursive && strings.Contains(rel, "/") {
+		return false
+	}
+	path := filepath.Join(s.Root, filepath.FromSlash(rel))
+	for _, dir := range s.Closed {
+		if _, in := inside(dir, path); in {
+			return false
+		}
+	}
+	return true
+}
+
+// memory is what a folder that converges looked like.
+type memory struct {
+	Shape shape
+	Left  string // its fingerprint after a run that was not done: at this one nothing begins
+	// last is from before the last run, base from before all that there is still to tell of:
+	// it is older than last while that run is not done.
+	last, base tree
+}
+
+// reshape fits a memory to a watch that looks at other files than it did. Those that it did
+// not look at are taken for what they are now, unless existing files are to be processed.
+func (m *memory) reshape(f *folder, now tree) {
+	next := f.shape()
+	fit := func(t tree) tree {
+		out := slices.DeleteFunc(slices.Clone(t), func(l leaf) bool { return !next.took(l.path) })
+		if f.Existing == ExistingIgnore {
+			for _, l := range now {
+				if !m.Shape.took(l.path) {
+					out = append(out, l)
+				}
+			}
+		}
+		slices.SortFunc(out, func(a, b leaf) int { return cmp.Compare(a.path, b.path) })
+		return slices.CompactFunc(out, func(a, b leaf) bool { return a.path == b.path })
+	}
+	m.last, m.base, m.Left = fit(m.last), fit(m.base), ""
+	m.Shape = next
+}
+
+// text is a memory as the ledger keeps it: base is written as what is different from last.
+func (m *memory) text() (string, error) {
+	var undo tree
+	compare(m.last, m.base, func(was, is *leaf) {
+		if is == nil {
+			is = &leaf{path: was.path, size: -1}
+		}
+		undo = append(undo, *is)
+	})
+	head, err := json.Marshal(m)
+	if err != nil {
+		return "", err
+	}
+	var out bytes.Buffer
+	out.WriteString("1 ")
+	armour := base64.NewEncoder(base64.RawStdEncoding, &out)
+	z, err := flate.NewWriter(armour, flate.DefaultCompression)
+	if err != nil {
+		return "", err
+	}
+	buf := binary.AppendUvarint(nil, uint64(len(head)))
+	buf = append(buf, head...)
+	for _, t := range []tree{m.last, undo} {
+		buf = t.append(buf)
+	}
+	_, err = z.Write(buf)
+	err = errors.Join(err, z.Close(), armour.Close())
+	return out.String(), err
+}
+
+// append writes a tree: of each path what is different from the one before, and of each time.
+func (t tree) append(buf []byte) []byte {
+	buf = binary.AppendUvarint(buf, uint64(len(t)))
+	var before leaf
+	for _, l := range t {
+		same := 0
+		for same < len(l.path) && same < len(before.path) && l.path[same] == before.path[same] {
+			same++
+		}
+		buf = binary.AppendUvarint(buf, uint64(same))
+		buf = binary.AppendUvarint(buf, uint64(len(l.path)-same))
+		buf = append(buf, l.path[same:]...)
+		buf = binary.AppendVarint(buf, l.size)
+		buf = binary.AppendVarint(buf, l.modified-before.modified)
+		before = l
+	}
+	return buf
+}
+
+// remember reads what text wrote.
+func remember(text string) (m memory, err error) {
+	body, ok := strings.CutPrefix(text, "1 ")
+	if !ok {
+		return m, errors.New("it is of a kind that this version does not know")
+	}
+	r := bufio.NewReader(flate.NewReader(base64.NewDecoder(base64.RawStdEncoding, strings.NewReader(body))))
+	head, err := readBytes(r, 0, "")
+	if err == nil {
+		err = json.Unmarshal(head, &m)
+	}
+	if err != nil {
+		return m, err
+	}
+	var undo tree
+	for _, t := range []*tree{&m.last, &undo} {
+		if *t, err = readTree(r); err != nil {
+			return m, err
+		}
+	}
+	m.base = m.last
+	if len(undo) > 0 {
+		m.base = undone(m.last, undo)
+	}
+	return m, nil
+}
+
+// undone is base, of last and what is different in it.
+func undone(last, undo tree) tree {
+	out := make(tree, 0, len(last))
+	for len(last) > 0 || len(undo) > 0 {
+		if len(undo) == 0 || len(last) > 0 && last[0].path < undo[0].path {
+			out, last = append(out, last[0]), last[1:]
+			continue
+		}
+		if len(last) > 0 && last[0].path == undo[0].path {
+			last = last[1:]
+		}
+		if undo[0].size >= 0 {
+			out = append(out, undo[0])
+		}
+		undo = undo[1:]
+	}
+	return out
+}
+
+// readBytes reads a length and as many bytes, after so many of those before.
+func readBytes(r *bufio.Reader, same uint64, before string) ([]byte, error) {
+	n, err := binary.ReadUvarint(r)
+	if err != nil {
+		return nil, err
+	}
+	if n > 1<<20 || same > uint64(len(before)) {
+		return nil, errors.New("it is damaged")
+	}
+	out := make([]byte, same+n)
+	copy(out, before[:same])
+	_, err = io.ReadFull(r, out[same:])
+	return out, err
+}
+
+func readTree(r *bufio.Reader) (tree, error) {
+	n, err := binary.ReadUvarint(r)
+	if err != nil {
+		return nil, err
+	}
+	t := make(tree, 0, min(n, 1<<20))
+	var before leaf
+	for range n {
+		same, err := binary.ReadUvarint(r)
+		if err != nil {
+			return nil, err
+		}
+		path, err := readBytes(r, same, before.path)
+		if err != nil {
+			return nil, err
+		}
+		size, err1 := binary.ReadVarint(r)
+		modified, err2 := binary.ReadVarint(r)
+		if err := errors.Join(err1, err2); err != nil {
+			return nil, fmt.Errorf("of %s: %w", path, err)
+		}
+		before = leaf{path: string(path), size: size, modified: before.modified + modified}
+		t = append(t, before)
+	}
+	return t, nil
+}
