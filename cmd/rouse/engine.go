@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -138,6 +139,9 @@ func (d *daemon) Fire(ctx context.Context, f web.Fire) (int64, error) {
 	if err := now.known(f.Job, f.Agent); err != nil {
 		return 0, err
 	}
+	if err := d.withoutSecrets(f); err != nil {
+		return 0, err
+	}
 	req := ledger.Request{Job: f.Job, Agent: f.Agent, Trigger: ledger.TriggerManual, Detail: ledger.Detail{Input: f.Input, Prompt: f.Prompt, Tool: f.Tool, Args: f.Args}}
 	if f.Job != "" {
 		j := now.config.Jobs[slices.Index(now.jobNames(), f.Job)]
@@ -157,6 +161,21 @@ func (d *daemon) Fire(ctx context.Context, f web.Fire) (int64, error) {
 		return 0, err
 	}
 	return accepted[0].Run, nil
+}
+
+// withoutSecrets refuses what would put a secret of the configuration into the history. To
+// black it out instead would start a run on a text that nobody wrote.
+func (d *daemon) withoutSecrets(f web.Fire) error {
+	for what, value := range map[string]any{"prompt holds": f.Prompt, "input holds": f.Input, "arguments hold": f.Args} {
+		text, err := json.Marshal(value)
+		if err != nil {
+			return err
+		}
+		if d.runner.Redact(string(text)) != string(text) {
+			return &web.Error{Status: 400, Message: fmt.Sprintf("the %s the value of a secret of the configuration, and would stand in the history; leave it out: what needs a secret gets it from the configuration", what)}
+		}
+	}
+	return nil
 }
 
 // Database implements web.Engine.

@@ -22,7 +22,7 @@ func newStatus(at *place) *cobra.Command {
 			st, home, err := daemonStatus(cmd.Context(), at, wait)
 			if errors.Is(err, web.ErrNoDaemon) {
 				if asJSON {
-					if err := printJSON(cmd.OutOrStdout(), web.Status{Home: home}); err != nil {
+					if err := printJSON(cmd.OutOrStdout(), web.Status{Home: home, ConfigProblems: []web.Problem{}, ConfigRestart: []string{}}); err != nil {
 						return err
 					}
 				} else {

@@ -113,6 +113,9 @@ func (r fieldRule) normal(text string) (string, error) {
 			body = fmt.Sprintf("%d-%d", r.min, r.top())
 		}
 		low, high, ranged := strings.Cut(body, "-")
+		if ranged && low == "" { // a sign, and not half a range
+			low, high, ranged = body, "", false
+		}
 		from, err := r.number(low)
 		if err != nil {
 			return fail(err.Error())

@@ -31,9 +31,7 @@ func check(d *decoder, cfg *Config, tools []string) {
 	if cfg.Version != 1 {
 		c.bad("version", "must be 1, the only version there is")
 	}
-	if _, err := zone(cfg.Timezone); err != nil {
-		c.bad("timezone", "%s", err.Error())
-	}
+	c.zone("timezone", cfg.Timezone)
 	c.models = unique(c, "models", cfg.Models, func(m Model) Name { return m.Name })
 	c.agents = unique(c, "agents", cfg.Agents, func(a Agent) Name { return a.Name })
 	c.channels = unique(c, "notifications", cfg.Notifications, func(n Notification) Name { return n.Name })
@@ -176,6 +174,18 @@ const (
 var laterTools = strings.Fields(`shell_run bash git_status git_diff git_commit file_edit edit_file file_search search list_files read_file write_file
 	file_undo file_operation_history web_fetch clarify share_artifact db_alter_table db_migrate db_upsert db_update
 	db_delete db_restore db_execute db_export db_define_view db_run_view db_list_views db_drop_view load_skill capabilities_load capabilities_discover`)
+
+// zone checks a time zone. An empty one would be another zone on another machine, without a word.
+func (c *checker) zone(path, name string) *time.Location {
+	location, err := zone(name)
+	switch {
+	case name == "" && c.d.given(path) && c.clean(path):
+		c.bad(path, "is empty; write an IANA name like Europe/Berlin, or leave the key out")
+	case err != nil:
+		c.bad(path, "%s", err.Error())
+	}
+	return location
+}
 
 func zone(name string) (*time.Location, error) {
 	switch name {

@@ -86,10 +86,7 @@ func (c *checker) triggers(path string, j *Job) {
 		c.schedule(fmt.Sprintf("%s.exclude[%d]", path, i), "exclude", err)
 		excluding = excluding && err == nil
 	}
-	location, err := zone(j.Timezone)
-	if err != nil {
-		c.bad(path+".timezone", "%s", err.Error())
-	}
+	location := c.zone(path+".timezone", j.Timezone)
 	if j.Timezone == "" {
 		location = c.cfg.Zone()
 	}
