@@ -137,8 +137,13 @@ func (c *Client) request(ctx context.Context, method, path string, query url.Val
 		req.Header.Set("Content-Type", contentType)
 	}
 	resp, err := c.http.Do(req)
-	if err != nil {
-		return nil, fmt.Errorf("the daemon did not answer: %w", err)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return nil, ctx.Err()
+	case err != nil && method == http.MethodGet:
+		return nil, fmt.Errorf("the daemon ended before it answered; repeat the command: %w", err)
+	case err != nil:
+		return nil, fmt.Errorf("the daemon ended before it answered; see with rouse logs whether it still did this, and repeat it if not: %w", err)
 	}
 	if resp.StatusCode < 300 {
 		return resp, nil

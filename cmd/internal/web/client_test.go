@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 )
@@ -90,5 +92,29 @@ func TestTime(t *testing.T) {
 		if err != nil || string(text) != c.want || json.Unmarshal(text, &back) != nil || !back.Equal(c.in.Time) {
 			t.Errorf("%v → %s, %v; want %s and back", c.in, text, err, c.want)
 		}
+	}
+}
+
+// A daemon that dies over a request leaves it open whether that was done, and says so.
+func TestClientOfADyingDaemon(t *testing.T) {
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))
+	socket := filepath.Join(t.TempDir(), "s.sock")
+	listener, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server.Listener.Close()
+	server.Listener = listener
+	server.Start()
+	defer server.Close()
+	c, err := Dial(t.Context(), socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Get(t.Context(), "/v1/runs", nil, nil); err == nil || !strings.Contains(err.Error(), "repeat the command") {
+		t.Errorf("Get: %v", err)
+	}
+	if err := c.Post(t.Context(), "/v1/runs", struct{}{}, nil); err == nil || !strings.Contains(err.Error(), "whether it still did this") {
+		t.Errorf("Post: %v", err)
 	}
 }
