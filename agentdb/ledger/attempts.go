@@ -152,7 +152,7 @@ func (l *Ledger) finish(tx *sqlite.Tx, r Run, res Result, now time.Time) (paused
 		}
 	}
 	if r.WaitingFor == WaitInput {
-		if _, err := tx.Exec(`update inbox set state = 'withdrawn', closed_at = $1 where run = $2 and state = 'open'`, ms(now), r.ID); err != nil {
+		if _, err := tx.Exec(`update inbox set state = 'withdrawn', closed_at = $1 where run = $2 and state = 'open' and kind <> 'info'`, ms(now), r.ID); err != nil {
 			return false, err
 		}
 	}
@@ -221,6 +221,9 @@ func (l *Ledger) Interrupt(ctx context.Context, a Attempt, reason string, final 
 		if err := addUsage(tx, a.Run, took); err != nil || last == nil {
 			return false, err
 		}
+		if err := informOfCalls(tx, r, a.Number, now); err != nil {
+			return false, err
+		}
 		return l.finish(tx, r, *last, now)
 	})
 }
@@ -228,7 +231,7 @@ func (l *Ledger) Interrupt(ctx context.Context, a Attempt, reason string, final 
 // taken is what an attempt took as far as its steps and calls say.
 func taken(tx *sqlite.Tx, a Attempt) (Result, error) {
 	var took Result
-	err := tx.QueryRow(`select count(*), cast(coalesce(sum(tokens_in), 0) as bigint), cast(coalesce(sum(tokens_out), 0) as bigint),
+	err := tx.QueryRow(`select count(*) filter (where within = ''), cast(coalesce(sum(tokens_in), 0) as bigint), cast(coalesce(sum(tokens_out), 0) as bigint),
 		cast(coalesce(sum(tokens_cached), 0) as bigint), cast(coalesce(sum(cost_micro_usd), 0) as bigint),
 		(select count(*) from calls where run = $1 and attempt = $2)
 		from steps where run = $1 and attempt = $2`, a.Run, a.Number).

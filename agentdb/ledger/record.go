@@ -79,7 +79,7 @@ func (l *Ledger) StartStep(ctx context.Context, a Attempt, s Step) error {
 		if err != nil {
 			return err
 		}
-		if _, err := tx.Exec(`insert into steps (run, attempt, number, started_at) values ($1, $2, $3, $4)`, a.Run, a.Number, s.Number, ms(s.StartedAt)); err != nil {
+		if _, err := tx.Exec(`insert into steps (run, attempt, number, within, started_at) values ($1, $2, $3, $4, $5)`, a.Run, a.Number, s.Number, s.Within, ms(s.StartedAt)); err != nil {
 			return err
 		}
 		return addEvent(tx, Event{Run: a.Run, Job: r.Job, At: s.StartedAt, Kind: "step.started"}, map[string]any{"step": s.Number})
@@ -149,13 +149,13 @@ func one(updated sql.Result, err error, format string, args ...any) error {
 
 // Steps lists the steps of a run over all its attempts, in order.
 func (l *Ledger) Steps(ctx context.Context, run int64) ([]Step, error) {
-	rows, err := l.read.QueryContext(ctx, `select run, attempt, number, message, body, notices, tokens_in, tokens_out, tokens_cached, cost_micro_usd, started_at, finished_at
+	rows, err := l.read.QueryContext(ctx, `select run, attempt, number, within, message, body, notices, tokens_in, tokens_out, tokens_cached, cost_micro_usd, started_at, finished_at
 		from steps where run = $1 order by attempt, number`, run)
 	return collect(rows, err, func(rows *sql.Rows) (Step, error) {
 		var s Step
 		var started, finished int64
 		var message, notices string
-		if err := rows.Scan(&s.Run, &s.Attempt, &s.Number, &message, &s.Text, &notices, &s.Usage.TokensIn, &s.Usage.TokensOut, &s.Usage.TokensCached,
+		if err := rows.Scan(&s.Run, &s.Attempt, &s.Number, &s.Within, &message, &s.Text, &notices, &s.Usage.TokensIn, &s.Usage.TokensOut, &s.Usage.TokensCached,
 			&s.Usage.CostMicroUSD, &started, &finished); err != nil {
 			return s, err
 		}

@@ -255,6 +255,7 @@ const (
 type Step struct {
 	Run                   int64
 	Attempt, Number       int
+	Within                string          // the key of the call that it is a step of; "" where it is one of the run
 	Message               json.RawMessage // the assistant's message
 	Text                  string
 	Notices               []string

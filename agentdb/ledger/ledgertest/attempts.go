@@ -61,10 +61,16 @@ func took(t *testing.T, open Open) {
 	a := start(t, l, run)
 	ok(t, l.StartStep(ctx, a, ledger.Step{Number: 1, StartedAt: now}))
 	ok(t, l.FinishStep(ctx, a, ledger.Step{Number: 1, Usage: ledger.Usage{TokensIn: 100, TokensOut: 10, TokensCached: 1}, FinishedAt: now}))
-	ok(t, l.StartCall(ctx, a, ledger.Call{Step: 1, Tool: "t", Effect: ledger.EffectRead, StartedAt: now}))
+	ok(t, l.StartCall(ctx, a, ledger.Call{Step: 1, Key: "k", Tool: "t", Effect: ledger.EffectRead, StartedAt: now}))
+	within := ledger.Step{Number: 2, Within: "k", Usage: ledger.Usage{TokensIn: 30}, StartedAt: now, FinishedAt: now} // is none of the run's own
+	ok(t, l.StartStep(ctx, a, within))
+	ok(t, l.FinishStep(ctx, a, within))
+	if steps := must[[]ledger.Step](t)(l.Steps(ctx, run)); len(steps) != 2 || steps[1].Within != "k" {
+		t.Errorf("steps: %+v", steps)
+	}
 	ok(t, l.Interrupt(ctx, a, "killed", nil))
 	ok(t, l.Finish(ctx, start(t, l, run), ledger.Result{Outcome: ledger.OutcomeSuccess, Steps: 2, Calls: 3, Usage: ledger.Usage{TokensIn: 5}}))
-	if r := get(t, l, run); r.Steps != 3 || r.Calls != 4 || r.Usage != (ledger.Usage{TokensIn: 105, TokensOut: 10, TokensCached: 1}) {
+	if r := get(t, l, run); r.Steps != 3 || r.Calls != 4 || r.Usage != (ledger.Usage{TokensIn: 135, TokensOut: 10, TokensCached: 1}) {
 		t.Errorf("run: %+v", r)
 	}
 }
