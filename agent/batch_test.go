@@ -284,8 +284,8 @@ func TestBatchGoesOn(t *testing.T) {
 		}
 		if err := os.Rename(filepath.FromSlash(c.Path), path); err == nil {
 			claims = append(claims, c)
-			if err := b.ledger.FinishAfter(t.Context(), c, ledger.AfterDone, path, ""); err != nil {
-				t.Fatal(err)
+			if ended, err := b.ledger.EndAfter(t.Context(), c, ledger.AfterDone, path, ""); err != nil || !ended {
+				t.Fatal(ended, err)
 			}
 		}
 	}

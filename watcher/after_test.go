@@ -165,7 +165,7 @@ func TestAfterKilledBetweenMoveAndRecord(t *testing.T) {
 	w := d.set(After{"move", d.path("done")})
 	d.write("done/a.csv", "another")
 	c := d.run(w, d.write("inbox/a.csv", "1"), ledger.OutcomeSuccess)
-	state, dest, _ := d.w.dispose(t.Context(), &w, c) // and no FinishAfter
+	state, dest, _ := d.w.dispose(t.Context(), &w, c) // and no EndAfter
 	if state != ledger.AfterDone || dest != d.path("done/a-2.csv") {
 		t.Fatalf("%s %s", state, dest)
 	}

@@ -39,16 +39,23 @@ func (l *Ledger) PendingAfter(ctx context.Context, limit int) ([]ClaimStatus, er
 	return collect(rows, err, func(rows *sql.Rows) (ClaimStatus, error) { return scanClaim(rows) })
 }
 
-// FinishAfter records what became of a file: AfterDone, AfterLeft, or AfterFailed with why.
-func (l *Ledger) FinishAfter(ctx context.Context, c ClaimStatus, after, dest, why string) error {
+// EndAfter records what became of a file: AfterDone and where it is now, AfterLeft, or AfterFailed
+// with why. False: its run was tried again since c was read, or somebody else has recorded it; what
+// is due to the file may be another thing now, and nothing is recorded.
+func (l *Ledger) EndAfter(ctx context.Context, c ClaimStatus, after, dest, why string) (bool, error) {
 	now := l.now()
-	return l.do(ctx, func(tx *sqlite.Tx) error {
-		if _, err := tx.Exec(`update claims set after = $1, dest = $2, error = $3 where id = $4 and after = 'pending'`, after, dest, why, c.ID); err != nil {
+	ended := false
+	err := l.do(ctx, func(tx *sqlite.Tx) error {
+		done, err := tx.Exec(`update claims set after = $1, dest = $2, error = $3 where id = $4 and after = 'pending' and run = $5 and outcome = $6`,
+			after, dest, why, c.ID, c.Run, string(c.Outcome))
+		if err != nil {
 			return err
 		}
-		if after == AfterLeft && why == "" {
-			return nil
+		n, err := done.RowsAffected()
+		if ended = n > 0; err != nil || !ended || after == AfterLeft && why == "" {
+			return err
 		}
 		return addEvent(tx, Event{Job: c.Job, Run: c.Run, At: now, Kind: "file.after"}, map[string]any{"path": c.Path, "state": after, "dest": dest, "error": why})
 	})
+	return ended, err
 }

@@ -124,26 +124,6 @@ func (l *Ledger) Release(ctx context.Context, a Attempt, claims ...Claim) error 
 	})
 }
 
-// EndAfter is FinishAfter for the outcome that c has. False: the run was tried again meanwhile,
-// and what is due to the file is another thing now; nothing is recorded.
-func (l *Ledger) EndAfter(ctx context.Context, c ClaimStatus, after, dest, why string) (bool, error) {
-	now := l.now()
-	ended := false
-	err := l.do(ctx, func(tx *sqlite.Tx) error {
-		done, err := tx.Exec(`update claims set after = $1, dest = $2, error = $3 where id = $4 and after = 'pending' and run = $5 and outcome = $6`,
-			after, dest, why, c.ID, c.Run, string(c.Outcome))
-		if err != nil {
-			return err
-		}
-		n, err := done.RowsAffected()
-		if ended = n > 0; err != nil || !ended || after == AfterLeft && why == "" {
-			return err
-		}
-		return addEvent(tx, Event{Job: c.Job, Run: c.Run, At: now, Kind: "file.after"}, map[string]any{"path": c.Path, "state": after, "dest": dest, "error": why})
-	})
-	return ended, err
-}
-
 // Breaker stops a job that keeps taking one path again: it writes what wakes it.
 type Breaker struct {
 	Most    int // claims of one path

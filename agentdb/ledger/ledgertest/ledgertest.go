@@ -31,6 +31,7 @@ func Run(t *testing.T, fresh func(t *testing.T) Open) {
 	} {
 		t.Run(name, func(t *testing.T) { test(t, fresh(t)) })
 	}
+	Watches(t, fresh)
 	// These wait for hours, in a time of their own.
 	for name, test := range map[string]func(*testing.T, Open){
 		"PauseKept": pauseKept, "PauseCovers": pauseCovers, "PausedInstants": pausedInstants, "Replans": replans,
@@ -112,14 +113,14 @@ func claims(t *testing.T, open Open) {
 	if len(pending) != 1 || pending[0].Run != one.Run || pending[0].Outcome != ledger.OutcomeError {
 		t.Fatalf("the after-move of a finished run is not pending: %+v", pending)
 	}
-	ok(t, l.FinishAfter(ctx, pending[0], ledger.AfterDone, "/in/failed/a.csv", ""))
+	moved(t, l, pending[0], "/in/failed/a.csv")
 	two := enqueue(t, l, drop)[0]
 	if !two.New || two.Run == one.Run {
 		t.Fatalf("a failed claim blocks: %+v", two)
 	}
 	ok(t, l.Finish(ctx, start(t, l, two.Run), ledger.Result{Outcome: ledger.OutcomeSuccess}))
 	for _, c := range must[[]ledger.ClaimStatus](t)(l.PendingAfter(ctx, 10)) {
-		ok(t, l.FinishAfter(ctx, c, ledger.AfterDone, "/in/done/a.csv", ""))
+		moved(t, l, c, "/in/done/a.csv")
 	}
 	if third := enqueue(t, l, drop)[0]; !third.Blocked || third.Outcome != ledger.OutcomeSuccess {
 		t.Errorf("a done claim does not block: %+v", third)

@@ -44,6 +44,14 @@ func filesOf(t *testing.T, l *ledger.Ledger, run int64) []string {
 	return names
 }
 
+// moved records that a file was moved.
+func moved(t *testing.T, l *ledger.Ledger, c ledger.ClaimStatus, dest string) {
+	t.Helper()
+	if !must[bool](t)(l.EndAfter(t.Context(), c, ledger.AfterDone, dest, "")) {
+		t.Fatalf("%+v is ended already", c)
+	}
+}
+
 // manyFiles: one run takes many files, but for those that are taken; each has its own fate.
 func manyFiles(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
@@ -67,7 +75,7 @@ func manyFiles(t *testing.T, open Open) {
 		t.Fatalf("%+v", pending)
 	}
 	for _, c := range pending {
-		ok(t, l.FinishAfter(ctx, c, ledger.AfterDone, "/failed/"+c.Path, ""))
+		moved(t, l, c, "/failed/"+c.Path)
 	}
 	again := enqueue(t, l, drops("in", "b"))[0] // dropped again, the other not
 	if !again.New {
