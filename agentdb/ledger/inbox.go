@@ -6,13 +6,30 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"rouse/agentdb/sqlite"
 )
 
-// KindInput is an inbox item that asks a person something (UNI-09).
-const KindInput = "input"
+// The kinds of an inbox item (UNI-09).
+const (
+	KindInput    = "input"    // a question of a run, which waits for the answer
+	KindRecovery = "recovery" // a call that was cut off: what is to become of it, for which its run waits
+	KindInfo     = "info"     // something to know; nothing waits for it, and it does not expire
+)
+
+// What an owner can say of a call that was cut off.
+const (
+	RecoveryDone  = "done"  // it took effect: go on behind it
+	RecoveryAgain = "again" // make it again
+	RecoverySkip  = "skip"  // go on without it
+	RecoveryStop  = "stop"  // end the run
+)
+
+// InfoSeen is what an owner says of an info.
+const InfoSeen = "seen"
 
 // The states of an inbox item.
 const (
@@ -25,8 +42,13 @@ const (
 // ErrClosed is an answer to an item that is not open any more.
 var ErrClosed = errors.New("it is not open any more")
 
-// Question is what a run asks before it can go on.
+// ErrAnswer is an answer that an item does not offer.
+var ErrAnswer = errors.New("it is none of its answers")
+
+// Question is what a run asks before it can go on, or tells its owner.
 type Question struct {
+	Kind           string // "" is KindInput
+	Call           string // the key of the call that it is about, if any
 	Title, Message string
 	Options        []string // that a person may choose of; none: the answer is free
 	Multiple       bool     // several of them
@@ -42,10 +64,11 @@ type Item struct {
 	Options                        []string
 	Multiple                       bool
 	State, Answer                  string
+	Call                           string // the key of the call that it is about
 	CreatedAt, ExpiresAt, ClosedAt time.Time
 }
 
-const itemColumns = `id, run, attempt, job, agent, kind, title, message, options, multiple, state, answer, created_at, expires_at, closed_at`
+const itemColumns = `id, run, attempt, job, agent, kind, title, message, options, multiple, state, answer, call, created_at, expires_at, closed_at`
 
 func scanItem(row interface{ Scan(...any) error }) (Item, error) {
 	var i Item
@@ -53,7 +76,7 @@ func scanItem(row interface{ Scan(...any) error }) (Item, error) {
 	var multiple int
 	var created, expires, closed int64
 	if err := row.Scan(&i.ID, &i.Run, &i.Attempt, &i.Job, &i.Agent, &i.Kind, &i.Title, &i.Message, &options, &multiple, &i.State, &i.Answer,
-		&created, &expires, &closed); err != nil {
+		&i.Call, &created, &expires, &closed); err != nil {
 		return i, err
 	}
 	i.Multiple, i.CreatedAt, i.ExpiresAt, i.ClosedAt = multiple != 0, instant(created), instant(expires), instant(closed)
@@ -85,20 +108,18 @@ func (l *Ledger) Item(ctx context.Context, id int64) (Item, error) {
 
 // ask parks a run until somebody answers: its lane is free, and it survives any restart.
 func ask(tx *sqlite.Tx, r Run, res Result, now time.Time) error {
-	q := res.Wait
-	options := q.Options
-	if options == nil {
-		options = []string{}
+	q := *res.Wait
+	if q.Kind == "" {
+		q.Kind = KindInput
 	}
-	text, err := json.Marshal(options)
-	if err != nil {
-		return err
+	if q.Call != "" { // what was said of it is asked now
+		if _, err := tx.Exec(`update inbox set state = 'withdrawn', closed_at = $1 where run = $2 and call = $3 and kind = 'info' and state = 'open'`, ms(now), r.ID, q.Call); err != nil {
+			return err
+		}
 	}
 	expires := now.Add(q.Expires)
-	var id int64
-	if err := tx.QueryRow(`insert into inbox (run, attempt, job, agent, kind, title, message, options, multiple, state, created_at, expires_at)
-		values ($1, $2, $3, $4, $5, $6, $7, $8, $9, 'open', $10, $11) returning id`,
-		r.ID, r.Attempt, r.Job, r.Agent, KindInput, q.Title, q.Message, string(text), flag(q.Multiple), ms(now), ms(expires)).Scan(&id); err != nil {
+	id, err := addItem(tx, r, q, now, expires)
+	if err != nil {
 		return err
 	}
 	// not_before wakes the dispatcher when the time for an answer is over.
@@ -110,30 +131,104 @@ func ask(tx *sqlite.Tx, r Run, res Result, now time.Time) error {
 			return err
 		}
 	}
-	data := map[string]any{"item": id, "question": q.Message}
+	data := map[string]any{"item": id, "kind": q.Kind, "question": q.Message}
 	if len(q.Options) > 0 {
 		data["options"] = q.Options
 	}
 	return addEvent(tx, Event{Run: r.ID, Job: r.Job, At: now, Kind: "run.waiting"}, data)
 }
 
-// Answer closes an item and lets its run go on; ErrClosed when somebody was faster.
-func (l *Ledger) Answer(ctx context.Context, id int64, answer string) (Run, error) {
+// addItem puts a question into the inbox; 0 when its owner was told of it before.
+func addItem(tx *sqlite.Tx, r Run, q Question, now, expires time.Time) (id int64, err error) {
+	options := q.Options
+	if options == nil {
+		options = []string{}
+	}
+	text, err := json.Marshal(options)
+	if err != nil {
+		return 0, err
+	}
+	err = tx.QueryRow(`insert into inbox (run, attempt, job, agent, kind, title, message, options, multiple, state, call, created_at, expires_at)
+		values ($1, $2, $3, $4, $5, $6, $7, $8, $9, 'open', $10, $11, $12) on conflict do nothing returning id`,
+		r.ID, r.Attempt, r.Job, r.Agent, q.Kind, q.Title, q.Message, string(text), flag(q.Multiple), q.Call, ms(now), ms(expires)).Scan(&id)
+	if errors.Is(err, sql.ErrNoRows) {
+		return 0, nil
+	}
+	return id, err
+}
+
+// Inform tells the owner of an attempt's run something that nothing waits for; once for each
+// call that it is about.
+func (l *Ledger) Inform(ctx context.Context, a Attempt, q Question) error {
 	now := l.now()
-	var run Run
-	err := l.do(ctx, func(tx *sqlite.Tx) error {
-		i, r, err := l.openItem(tx, id)
+	return l.do(ctx, func(tx *sqlite.Tx) error {
+		r, err := l.fenced(tx, a)
 		if err != nil {
 			return err
 		}
-		if err := closeItem(tx, i, ItemAnswered, answer, now); err != nil {
+		return inform(tx, r, q, now)
+	})
+}
+
+func inform(tx *sqlite.Tx, r Run, q Question, now time.Time) error {
+	q.Kind, q.Options, q.Multiple = KindInfo, []string{InfoSeen}, false
+	id, err := addItem(tx, r, q, now, time.Time{})
+	if err != nil || id == 0 {
+		return err
+	}
+	return addEvent(tx, Event{Run: r.ID, Job: r.Job, At: now, Kind: "run.info"}, map[string]any{"item": id, "text": q.Message})
+}
+
+// informOfCalls tells of the calls that an attempt was cut off in when no other one follows
+// that could ask about them.
+func informOfCalls(tx *sqlite.Tx, r Run, attempt int, now time.Time) error {
+	rows, err := tx.Query(`select key, tool from calls where run = $1 and attempt = $2 and state = 'uncertain' order by step, position`, r.ID, attempt)
+	calls, err := collect(rows, err, func(rows *sql.Rows) (c Call, err error) { return c, rows.Scan(&c.Key, &c.Tool) })
+	if err != nil {
+		return err
+	}
+	who := r.Job
+	if who == "" {
+		who = r.Agent
+	}
+	for _, c := range calls {
+		if err := inform(tx, r, Question{Call: c.Key, Title: who + " was cut off",
+			Message: fmt.Sprintf("Run %d ended during a call of %s. Whether that took effect is not known; it is not made again by itself. See: rouse show %d", r.ID, c.Tool, r.ID)}, now); err != nil {
 			return err
 		}
-		if _, err := tx.Exec(`update runs set waiting_for = 'resume', not_before = 0 where id = $1`, r.ID); err != nil {
-			return err
+	}
+	return nil
+}
+
+// Answer closes an item and lets its run go on, or ends it when that is what the answer
+// says. It is ErrClosed when somebody was faster, and ErrAnswer when a recovery or an info
+// does not offer such an answer.
+func (l *Ledger) Answer(ctx context.Context, id int64, answer string) (Run, error) {
+	now := l.now()
+	var run Run
+	err := l.replan(ctx, func(tx *sqlite.Tx) (paused bool, err error) {
+		i, r, err := l.openItem(tx, id)
+		if err != nil {
+			return false, err
 		}
 		run = r
-		return addEvent(tx, Event{Run: r.ID, Job: r.Job, At: now, Kind: "run.answered"}, map[string]any{"item": id, "answer": answer})
+		if i.Kind != KindInput && !slices.Contains(i.Options, answer) {
+			return false, fmt.Errorf("%q answers inbox item %d with something else than %s: %w", answer, id, strings.Join(i.Options, ", "), ErrAnswer)
+		}
+		if err := closeItem(tx, i, ItemAnswered, answer, now); err != nil {
+			return false, err
+		}
+		if err := addEvent(tx, Event{Run: r.ID, Job: r.Job, At: now, Kind: "run.answered"}, map[string]any{"item": id, "answer": answer}); err != nil {
+			return false, err
+		}
+		switch {
+		case i.Kind == KindInfo:
+			return false, nil
+		case i.Kind == KindRecovery && answer == RecoveryStop:
+			return l.finish(tx, r, Result{Outcome: OutcomeCancelled, Error: "its owner stopped it: " + i.Message}, now)
+		}
+		_, err = tx.Exec(`update runs set waiting_for = 'resume', not_before = 0 where id = $1`, r.ID)
+		return false, err
 	})
 	return run, err
 }
@@ -151,7 +246,7 @@ func (l *Ledger) openItem(tx *sqlite.Tx, id int64) (Item, Run, error) {
 		return i, Run{}, fmt.Errorf("inbox item %d was %s: %w", id, i.State, ErrClosed)
 	}
 	r, err := l.runIn(tx, i.Run)
-	if err == nil && (r.State != StateWaiting || r.WaitingFor != WaitInput) {
+	if err == nil && i.Kind != KindInfo && (r.State != StateWaiting || r.WaitingFor != WaitInput) {
 		err = fmt.Errorf("run %d is %s and does not wait for an answer: %w", r.ID, r.State, ErrClosed)
 	}
 	return i, r, err
@@ -164,7 +259,7 @@ func closeItem(tx *sqlite.Tx, i Item, state, answer string, now time.Time) error
 
 // Overdue lists the open items whose time is over.
 func (l *Ledger) Overdue(ctx context.Context, now time.Time) ([]Item, error) {
-	rows, err := l.read.QueryContext(ctx, `select `+itemColumns+` from inbox where state = 'open' and expires_at <= $1 order by id limit 100`, ms(now))
+	rows, err := l.read.QueryContext(ctx, `select `+itemColumns+` from inbox where state = 'open' and expires_at <> 0 and expires_at <= $1 order by id limit 100`, ms(now))
 	return collect(rows, err, scanItems)
 }
 
