@@ -110,6 +110,9 @@ func newProvider(m config.Model, log *slog.Logger) (model.Provider, error) {
 	case "ollama":
 		return ollama.New(ollama.Options{Endpoint: e, ContextWindow: m.ContextWindow})
 	}
+	if m.API == "responses" {
+		return openai.NewResponses(e)
+	}
 	return openai.New(e)
 }
 

@@ -16,7 +16,7 @@ import (
 // that has lost it.
 func TestProviders(t *testing.T) {
 	for provider, told := range map[string]string{
-		"openai": `"max_tokens":2048`, "anthropic": `"max_tokens":2048`, "gemini": `"maxOutputTokens":2048`, "ollama": `"options":{"num_ctx":8192,"num_predict":2048}`,
+		"openai": `"max_tokens":2048`, "openai, api: responses": `"max_output_tokens":2048`, "anthropic": `"max_tokens":2048`, "gemini": `"maxOutputTokens":2048`, "ollama": `"options":{"num_ctx":8192,"num_predict":2048}`,
 	} {
 		t.Run(provider, func(t *testing.T) {
 			s := modeltest.New(t,
@@ -26,7 +26,7 @@ func TestProviders(t *testing.T) {
 				modeltest.Turn{Fail: model.KindAuth},
 				modeltest.Turn{Calls: []model.Call{{ID: "3", Name: "complete", Args: json.RawMessage(`{"summary":"Made a table with one row in it."}`)}}, Opaque: "c2lnbmVkMg", Usage: model.Usage{Input: 10, Output: 2}})
 			base := s.URL
-			if provider == "openai" {
+			if strings.HasPrefix(provider, "openai") {
 				base += "/v1"
 			}
 			config := filepath.Join(write(t, map[string]string{"rouse.yaml": `version: 1

@@ -15,6 +15,7 @@ import (
 	ollamaapi "github.com/ollama/ollama/api"
 	openaisdk "github.com/openai/openai-go/v3"
 	openaioption "github.com/openai/openai-go/v3/option"
+	"github.com/openai/openai-go/v3/responses"
 	"google.golang.org/genai"
 
 	"rouse/agent/model"
@@ -53,6 +54,7 @@ func TestPublicClients(t *testing.T) {
 		stop [2]string
 	}{
 		"openai":    {talkOpenAI, [2]string{"tool_calls", "stop"}},
+		"responses": {talkResponses, [2]string{"completed", "completed"}},
 		"anthropic": {talkAnthropic, [2]string{"tool_use", "end_turn"}},
 		"gemini":    {talkGemini, [2]string{"STOP", "STOP"}},
 		"ollama":    {talkOllama, [2]string{"stop", "stop"}},
@@ -80,12 +82,12 @@ func TestPublicClients(t *testing.T) {
 
 // The public clients take the server's refusals for what they are.
 func TestPublicClientsAreRefused(t *testing.T) {
-	for kind, want := range map[model.ErrorKind][4]int{
-		model.KindAuth: {401, 401, 400, 401}, model.KindRateLimited: {429, 429, 429, 429}, model.KindUnavailable: {503, 529, 503, 503}, model.KindContextOverflow: {400, 400, 400, 400},
+	for kind, want := range map[model.ErrorKind][5]int{
+		model.KindAuth: {401, 401, 400, 401, 401}, model.KindRateLimited: {429, 429, 429, 429, 429}, model.KindUnavailable: {503, 529, 503, 503, 503}, model.KindContextOverflow: {400, 400, 400, 400, 400},
 	} {
 		s := modeltest.New(t, modeltest.Turn{Fail: kind})
-		var got [4]int
-		for i, talk := range []talk{talkOpenAI, talkAnthropic, talkGemini, talkOllama} {
+		var got [5]int
+		for i, talk := range []talk{talkOpenAI, talkAnthropic, talkGemini, talkOllama, talkResponses} {
 			first, _ := talk(t, s.URL)
 			var o *openaisdk.Error
 			var a *anthropicsdk.Error
@@ -148,6 +150,59 @@ func talkOpenAI(t *testing.T, url string) (first, second heard) {
 	p.Messages = append(p.Messages, acc.Choices[0].Message.ToParam())
 	for _, call := range first.calls {
 		p.Messages = append(p.Messages, openaisdk.ToolMessage(results, call.ID))
+	}
+	second, _ = ask()
+	return first, second
+}
+
+func talkResponses(t *testing.T, url string) (first, second heard) {
+	c := openaisdk.NewClient(openaioption.WithBaseURL(url+"/v1"), openaioption.WithAPIKey("k"), openaioption.WithMaxRetries(0))
+	input := responses.ResponseInputParam{responses.ResponseInputItemParamOfMessage("Go.", responses.EasyInputMessageRoleUser)}
+	ask := func() (h heard, r responses.Response) {
+		s := c.Responses.NewStreaming(t.Context(), responses.ResponseNewParams{Model: "scripted", Instructions: openaisdk.String("Be brief."),
+			Store: openaisdk.Bool(false), Input: responses.ResponseNewParamsInputUnion{OfInputItemList: input}})
+		for s.Next() {
+			switch e := s.Current(); e.Type {
+			case "response.output_text.delta":
+				h.text += e.Delta
+			case "response.completed":
+				r = e.Response
+			}
+		}
+		if h.err = s.Err(); h.err != nil {
+			return h, r
+		}
+		h.stop = string(r.Status)
+		h.usage = model.Usage{Input: r.Usage.InputTokens, Output: r.Usage.OutputTokens, Cached: r.Usage.InputTokensDetails.CachedTokens}
+		for _, it := range r.Output {
+			if it.Type == "function_call" {
+				call := it.AsFunctionCall()
+				h.calls = append(h.calls, model.Call{ID: call.CallID, Name: call.Name, Args: json.RawMessage(call.Arguments)})
+			}
+		}
+		return h, r
+	}
+	first, r := ask()
+	if first.err != nil {
+		return first, second
+	}
+	for _, it := range r.Output {
+		switch it.Type {
+		case "reasoning":
+			thought := it.AsReasoning().ToParam()
+			input = append(input, responses.ResponseInputItemUnionParam{OfReasoning: &thought})
+		case "message":
+			said := it.AsMessage().ToParam()
+			input = append(input, responses.ResponseInputItemUnionParam{OfOutputMessage: &said})
+		case "function_call":
+			call := it.AsFunctionCall().ToParam()
+			input = append(input, responses.ResponseInputItemUnionParam{OfFunctionCall: &call})
+		}
+	}
+	for _, call := range first.calls {
+		answer := responses.ResponseInputItemParamOfFunctionCallOutput(results)
+		answer.OfFunctionCallOutput.CallID = openaisdk.String(call.ID)
+		input = append(input, answer)
 	}
 	second, _ = ask()
 	return first, second
@@ -296,6 +351,16 @@ func TestPublicTypesDecodeRequests(t *testing.T) {
 			},
 			func(body []byte) (any, error) {
 				var p openaisdk.ChatCompletionNewParams
+				err := json.Unmarshal(body, &p)
+				return with(p, "stream", true), err
+			},
+		},
+		"responses": {
+			func(url string) (model.Provider, error) {
+				return openai.NewResponses(openai.Options{BaseURL: url + "/v1", Model: "scripted"})
+			},
+			func(body []byte) (any, error) {
+				var p responses.ResponseNewParams
 				err := json.Unmarshal(body, &p)
 				return with(p, "stream", true), err
 			},

@@ -1,5 +1,5 @@
 // Package modeltest is for tests that need a model: a server that speaks from a script, in
-// the words of OpenAI's chat completions, Anthropic's messages, Gemini's generateContent or
+// the words of OpenAI's chat completions and responses, Anthropic's messages, Gemini's generateContent or
 // Ollama's chat, and the suite that every adapter has to pass.
 //
 // # Design

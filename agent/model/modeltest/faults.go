@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"math/rand/v2"
+	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -257,7 +259,7 @@ func mutated(t *testing.T, start Start) {
 	turn.Mangle = d.mangle
 	p := start(t, Script{turn}, Limits{})
 	through := 0
-	for range mutations {
+	for range mutations(t) {
 		bits, abort := false, source.IntN(4) == 0
 		d.next(func(stream []byte) (sent []byte, _ bool) {
 			sent, bits = mutate(source, stream)
@@ -279,6 +281,19 @@ func mutated(t *testing.T, start Start) {
 	if through == 0 {
 		t.Error("no call got through at all: this proves nothing")
 	}
+}
+
+// mutations are as many as ROUSE_TEST_MUTATIONS says of each kind of server.
+func mutations(t *testing.T) int {
+	text := os.Getenv("ROUSE_TEST_MUTATIONS")
+	if text == "" {
+		return 500
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 {
+		t.Fatalf("ROUSE_TEST_MUTATIONS is %q, which is no number of mutations", text)
+	}
+	return n
 }
 
 // mutate also says whether it changed bits, which nothing but the transport can notice.

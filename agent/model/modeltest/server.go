@@ -100,6 +100,8 @@ func dialectOf(r *http.Request) (dialect, bool) {
 	case r.Method != http.MethodPost:
 	case strings.HasSuffix(path, "/chat/completions"):
 		return openAI{}, true
+	case strings.HasSuffix(path, "/responses"):
+		return responses{}, true
 	case path == "/v1/messages":
 		return anthropic{}, true
 	case strings.HasPrefix(path, "/v1beta/models/") && strings.HasSuffix(path, ":streamGenerateContent") && r.URL.Query().Get("alt") == "sse":

@@ -3,6 +3,7 @@ package openai_test
 import (
 	"encoding/json"
 	"errors"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -166,4 +167,16 @@ func TestQuirks(t *testing.T) {
 			}
 		})
 	}
+}
+
+// refuses answers every request with a refusal, after it has shown its body.
+type refuses func(body string)
+
+func (r refuses) RoundTrip(req *http.Request) (*http.Response, error) {
+	text, err := io.ReadAll(req.Body)
+	if err != nil {
+		return nil, err
+	}
+	r(string(text))
+	return &http.Response{StatusCode: http.StatusBadRequest, Status: "400 Bad Request", Header: http.Header{}, Body: http.NoBody}, nil
 }

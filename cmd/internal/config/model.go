@@ -49,6 +49,12 @@ func (m *Model) fill() {
 	if m.BaseURL == "" {
 		m.BaseURL = p.baseURL
 	}
+	if u, err := url.Parse(m.BaseURL); m.API == "" && p.name == "openai" && err == nil {
+		m.API = "chat"
+		if u.Hostname() == "api.openai.com" {
+			m.API = "responses"
+		}
+	}
 	if p.name != "ollama" {
 		return
 	}
@@ -101,6 +107,9 @@ func (c *checker) model(path string, m Model) {
 		}
 	} else if known && p.key != "" && m.APIKey == "" && !c.d.given(path+".api_key") && len(m.Headers) == 0 {
 		c.warn(path, "has no api_key, and %s wants one; to take it from the environment, write api_key: ${%s}", m.BaseURL, p.key)
+	}
+	if at := path + ".api"; c.d.given(at) && known && p.name != "openai" && m.API != "" {
+		c.bad(at, "belongs to the provider openai; %s has one API", p.name)
 	}
 	if at := path + ".model"; c.d.given(at) && m.Model == "" && c.clean(at) {
 		c.bad(at, "is empty; it is what the server calls the model")

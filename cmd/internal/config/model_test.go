@@ -48,12 +48,30 @@ func TestModelMistakes(t *testing.T) {
 		"provider: openai":    "models[0]: warning: has no api_key, and https://api.openai.com/v1 wants one; to take it from the environment, write api_key: ${OPENAI_API_KEY}",
 		"provider: gemini":    "models[0]: warning: has no api_key, and https://generativelanguage.googleapis.com wants one; to take it from the environment, write api_key: ${GEMINI_API_KEY}",
 		"provider: gemini, headers: {Authorization: Bearer canary}": "",
-		"provider: ollama": "",
+		"provider: ollama":                            "",
+		"provider: ollama, api: chat":                 "models[0].api: belongs to the provider openai; ollama has one API",
+		"provider: openai, api: complete, api_key: x": `models[0].api: "complete" is none of chat, responses`,
 	} {
 		cfg, err := load(write(t, "rouse.yaml", "models: [{name: m, model: x, "+text+"}]\n"), nil)
 		got := fmt.Sprint(err, cfg.Warnings)
 		if !strings.Contains(got, want) || want == "" && (err != nil || len(cfg.Warnings) > 0) {
 			t.Errorf("%s: %s, want %q", text, got, want)
+		}
+	}
+}
+
+// OpenAI itself is spoken to in its newer words; others speak what all know.
+func TestModelAPI(t *testing.T) {
+	for text, want := range map[string]string{
+		"provider: openai, api_key: k":                                           "responses",
+		"provider: openai, api_key: k, api: chat":                                "chat",
+		"provider: openai, base_url: 'http://127.0.0.1:8080/v1'":                 "chat",
+		"provider: openai, base_url: 'http://127.0.0.1:8080/v1', api: responses": "responses",
+		"provider: anthropic, api_key: k":                                        "",
+	} {
+		cfg, err := load(write(t, "rouse.yaml", "models: [{name: m, model: x, "+text+"}]\n"), nil)
+		if err != nil || cfg.Models[0].API != want {
+			t.Errorf("%s: %q (%v), want %q", text, cfg.Models[0].API, err, want)
 		}
 	}
 }

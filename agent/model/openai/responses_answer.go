@@ -1,0 +1,258 @@
+package openai
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+
+	"rouse/agent/model"
+	"rouse/agent/model/wire"
+)
+
+// responsesEvent is any of the events of a stream, or a whole response.
+type responsesEvent struct {
+	Type     string          `json:"type"`
+	Index    int             `json:"output_index"`
+	Item     json.RawMessage `json:"item"`
+	Delta    json.RawMessage `json:"delta"`
+	Response *responsesBody  `json:"response"`
+	Error    json.RawMessage `json:"error"`
+	responsesBody
+}
+
+// responsesBody is a response as it is so far.
+type responsesBody struct {
+	Object     string            `json:"object"`
+	Status     string            `json:"status"`
+	Output     []json.RawMessage `json:"output"`
+	Incomplete struct {
+		Reason string `json:"reason"`
+	} `json:"incomplete_details"`
+	Usage *struct {
+		Input   wire.Count `json:"input_tokens"`
+		Output  wire.Count `json:"output_tokens"`
+		Details struct {
+			Cached wire.Count `json:"cached_tokens"`
+		} `json:"input_tokens_details"`
+	} `json:"usage"`
+}
+
+// outputItem is a part of an answer: what the model said, a call, or what it thought.
+type outputItem struct {
+	kind     string
+	id, name string // of a call
+	args     string // of a call that is whole
+	said     int    // bytes of text that were passed on
+	phase    string
+	raw      json.RawMessage // of what is neither
+	done     bool
+}
+
+// item is how an output item is written.
+type item struct {
+	Type      string    `json:"type"`
+	CallID    string    `json:"call_id"`
+	Name      string    `json:"name"`
+	Arguments arguments `json:"arguments"`
+	Phase     string    `json:"phase"`
+	Content   []struct {
+		Type    string `json:"type"`
+		Text    string `json:"text"`
+		Refusal string `json:"refusal"`
+	} `json:"content"`
+	Encrypted string `json:"encrypted_content"`
+}
+
+// outcomes are the reasons why a response ended, and what they mean.
+var outcomes = map[string]string{
+	"completed": model.StopDone, "max_output_tokens": model.StopLength, "max_tokens": model.StopLength, "content_filter": model.StopFilter, "cancelled": wire.StopGaveUp, "failed": wire.StopGaveUp,
+}
+
+// maxItems bounds the items of one answer: their places are the server's to name.
+const maxItems = 4096
+
+// Take implements wire.Exchange.
+func (t *response) Take(f wire.Frame, a *wire.Answer) (string, error) {
+	if bytes.HasPrefix(f.Data, []byte("[DONE]")) {
+		return "", io.EOF
+	}
+	var e responsesEvent
+	err := json.Unmarshal(f.Data, &e)
+	switch {
+	case f.Event == "error", e.Type == "error", f.Whole && f.Data[0] == '[', len(e.Error) > 0 && string(e.Error) != "null":
+		return "", t.p.server.Failure(f.Data)
+	case err != nil:
+		return "", t.p.server.Unreadable(err)
+	case f.Whole && e.Object != "response":
+		return "", t.p.server.Pointless(f.Data)
+	case f.Whole:
+		return t.end(e.responsesBody, a)
+	}
+	switch e.Type {
+	case "response.output_item.added":
+		return "", t.begin(e.Index, e.Item)
+	case "response.output_text.delta", "response.refusal.delta":
+		return t.grow(e)
+	case "response.output_item.done":
+		return t.finish(e.Index, e.Item)
+	case "response.failed":
+		var whole struct{ Response json.RawMessage }
+		if json.Unmarshal(f.Data, &whole) == nil && len(whole.Response) > 0 {
+			return "", t.p.server.Failure(whole.Response)
+		}
+		return "", t.p.server.Failure(f.Data)
+	case "response.completed", "response.incomplete", "response.cancelled":
+		if e.Response == nil {
+			return "", t.p.server.Unreadable(fmt.Errorf("%s comes without a response", e.Type))
+		}
+		text, err := t.end(*e.Response, a)
+		if err == nil {
+			err = io.EOF
+		}
+		return text, err
+	}
+	return "", nil
+}
+
+// at is the item at a place. Items may be told of in any order.
+func (t *response) at(index int) (*outputItem, error) {
+	if index < 0 || index >= maxItems {
+		return nil, t.p.server.Unreadable(fmt.Errorf("there is no item %d", index))
+	}
+	for len(t.items) <= index {
+		t.items = append(t.items, &outputItem{})
+	}
+	return t.items[index], nil
+}
+
+// begin notes what kind of item comes.
+func (t *response) begin(index int, raw json.RawMessage) error {
+	var in item
+	if err := json.Unmarshal(raw, &in); err != nil {
+		return t.p.server.Unreadable(err)
+	}
+	it, err := t.at(index)
+	if err == nil && it.kind == "" {
+		it.kind, it.id, it.name, it.phase = in.Type, in.CallID, in.Name, in.Phase
+	}
+	return err
+}
+
+// grow passes on a piece of text.
+func (t *response) grow(e responsesEvent) (string, error) {
+	var piece string
+	if err := json.Unmarshal(e.Delta, &piece); err != nil {
+		return "", t.p.server.Unreadable(err)
+	}
+	it, err := t.at(e.Index)
+	if err != nil {
+		return "", err
+	}
+	if it.kind == "" {
+		it.kind = "message"
+	}
+	if it.kind != "message" || it.done {
+		return "", t.p.server.Unreadable(fmt.Errorf("text for item %d, which is not being said", e.Index))
+	}
+	if e.Type == "response.refusal.delta" {
+		it.phase = refusal
+	}
+	it.said += len(piece)
+	return piece, nil
+}
+
+// refusal stands in the place of a phase: what was said is that the model will not.
+const refusal = "refusal"
+
+// finish takes an item in that is whole, and gives the text of it that was not told yet.
+// Arguments count only as they stand here: their pieces are for those who show them.
+func (t *response) finish(index int, raw json.RawMessage) (string, error) {
+	var in item
+	if err := json.Unmarshal(raw, &in); err != nil {
+		return "", t.p.server.Unreadable(err)
+	}
+	it, err := t.at(index)
+	if err != nil || it.done {
+		return "", err
+	}
+	it.done, it.kind = true, in.Type
+	switch in.Type {
+	case "function_call":
+		it.id, it.name, it.args = in.CallID, in.Name, string(in.Arguments)
+	case "message":
+		var text strings.Builder
+		if it.phase != refusal {
+			it.phase = in.Phase
+		}
+		for _, c := range in.Content {
+			text.WriteString(c.Text + c.Refusal)
+			if c.Refusal != "" {
+				it.phase = refusal
+			}
+		}
+		if it.said == 0 {
+			it.said = text.Len()
+			return text.String(), nil
+		}
+	default:
+		// What the model thought can only go back when it is here, and not just its name.
+		if in.Type != "reasoning" || in.Encrypted != "" || len(in.Content) > 0 {
+			it.raw = bytes.Clone(raw)
+		}
+	}
+	return "", nil
+}
+
+// end puts the answer together. A call that was begun and not ended leaves it incomplete.
+func (t *response) end(b responsesBody, a *wire.Answer) (string, error) {
+	var text strings.Builder
+	for i, raw := range b.Output {
+		said, err := t.finish(i, raw)
+		if err != nil {
+			return "", err
+		}
+		text.WriteString(said)
+	}
+	if u := b.Usage; u != nil {
+		a.Usage = wire.Tokens(u.Input, u.Output, u.Details.Cached, 0)
+	}
+	whole, refused := true, false
+	for _, it := range t.items {
+		switch it.kind {
+		case "function_call":
+			a.Call(len(a.Calls), it.id, it.name).Args.WriteString(it.args)
+			a.Keep(wire.Part{Call: len(a.Calls)})
+			whole = whole && it.done
+		case "message":
+			p := wire.Part{Text: it.said}
+			if it.phase == refusal {
+				refused = true
+			} else if it.phase != "" && it.said > 0 {
+				raw, err := json.Marshal(aside{it.phase})
+				if err != nil {
+					return "", err
+				}
+				p.Opaque = raw
+			}
+			a.Keep(p)
+		default:
+			if it.raw != nil {
+				a.Keep(wire.Part{Opaque: it.raw})
+			}
+		}
+	}
+	reason := b.Status
+	if b.Incomplete.Reason != "" {
+		reason = b.Incomplete.Reason
+	}
+	if reason == "" || reason == "completed" && !whole {
+		return text.String(), nil // it broke off
+	}
+	a.End(reason, outcomes)
+	if refused && a.Means == model.StopDone {
+		a.Means = model.StopRefusal
+	}
+	return text.String(), nil
+}

@@ -1,0 +1,117 @@
+package openai
+
+import (
+	"encoding/json"
+
+	"rouse/agent/model"
+)
+
+// responsesRequest asks for an answer that the server does not keep: the whole
+// conversation is sent each time, with what the model thought in a form only it can read.
+type responsesRequest struct {
+	Model           string          `json:"model"`
+	Instructions    string          `json:"instructions,omitempty"`
+	Input           []any           `json:"input"`
+	Tools           []responsesTool `json:"tools,omitempty"`
+	ToolChoice      string          `json:"tool_choice,omitempty"`
+	Stream          bool            `json:"stream"`
+	Store           bool            `json:"store"`
+	Include         []string        `json:"include,omitempty"`
+	MaxOutputTokens int             `json:"max_output_tokens,omitempty"`
+	Temperature     *float64        `json:"temperature,omitempty"`
+	PromptCacheKey  string          `json:"prompt_cache_key,omitempty"`
+
+	opaque bool // what the model thought is in it
+}
+
+type responsesTool struct {
+	Type        string          `json:"type"`
+	Name        string          `json:"name"`
+	Description string          `json:"description,omitempty"`
+	Parameters  json.RawMessage `json:"parameters"`
+	Strict      bool            `json:"strict"` // true, the API's default, wants every field required
+}
+
+type inputMessage struct {
+	Type    string `json:"type"`
+	Role    string `json:"role"`
+	Content any    `json:"content"`
+	Phase   string `json:"phase,omitempty"` // of an assistant's, as it came
+}
+
+type inputCall struct {
+	Type      string `json:"type"`
+	CallID    string `json:"call_id"`
+	Name      string `json:"name"`
+	Arguments string `json:"arguments"`
+}
+
+type inputResult struct {
+	Type   string `json:"type"`
+	CallID string `json:"call_id"`
+	Output any    `json:"output"`
+}
+
+// aside is what belongs to a text and is not said in it.
+type aside struct {
+	Phase string `json:"phase"`
+}
+
+func (t *response) encode() responsesRequest {
+	out := responsesRequest{Model: t.p.server.Model(), Instructions: t.r.System, Input: []any{}, Stream: true, MaxOutputTokens: t.r.MaxOutput}
+	if !t.p.noTemperature.Load() {
+		out.Temperature = t.r.Temperature
+	}
+	if !t.p.noEncrypted.Load() {
+		out.Include = []string{"reasoning.encrypted_content"}
+	}
+	if t.p.own {
+		out.PromptCacheKey = cacheKey(t.r)
+	}
+	for _, m := range t.r.Messages {
+		t.add(&out, m)
+	}
+	for _, tl := range t.r.Tools {
+		schema := tl.Schema
+		if len(schema) == 0 {
+			schema = json.RawMessage(`{"type":"object","properties":{}}`)
+		}
+		out.Tools = append(out.Tools, responsesTool{Type: "function", Name: tl.Name, Description: tl.Description, Parameters: schema})
+	}
+	if t.r.NoTools && len(out.Tools) > 0 { // they stay, so that the kept prefix stays what it is
+		out.ToolChoice = "none"
+	}
+	return out
+}
+
+// add appends what a message is in the API's words: one item or more.
+func (t *response) add(out *responsesRequest, m model.Message) {
+	switch m.Role {
+	case model.RoleTool:
+		out.Input = append(out.Input, inputResult{"function_call_output", m.CallID, m.Text})
+		return
+	case model.RoleAssistant:
+	default:
+		out.Input = append(out.Input, inputMessage{Type: "message", Role: string(m.Role), Content: m.Text})
+		return
+	}
+	for _, p := range t.p.server.Pieces(m) {
+		switch {
+		case p.Call != nil:
+			args := string(p.Call.Args)
+			if args == "" {
+				args = "{}"
+			}
+			out.Input = append(out.Input, inputCall{"function_call", p.Call.ID, p.Call.Name, args})
+		case p.Text != "":
+			var beside aside
+			if len(p.Opaque) > 0 && json.Unmarshal(p.Opaque, &beside) != nil {
+				beside = aside{}
+			}
+			out.Input = append(out.Input, inputMessage{"message", "assistant", p.Text, beside.Phase})
+		case p.Opaque != nil && !t.bare:
+			out.Input = append(out.Input, p.Opaque)
+			out.opaque = true
+		}
+	}
+}
