@@ -22,6 +22,11 @@ type recorder struct {
 	redact  *strings.Replacer
 }
 
+// NewRecorder gives the loop its record of one attempt, without the secrets.
+func NewRecorder(l *ledger.Ledger, a ledger.Attempt, secrets []string) loop.Recorder {
+	return &recorder{ledger: l, attempt: a, redact: redactor(secrets)}
+}
+
 // Redact blacks secrets out of what an owner writes into the record.
 func (r *Runner) Redact(text string) string { return redactor(r.plan.Load().Secrets).Replace(text) }
 

@@ -127,7 +127,7 @@ func (r *Runner) attempt(ctx context.Context, run ledger.Run, a ledger.Attempt, 
 	}
 	o := loop.Options{
 		Registry: registry, Bounds: bounds(t),
-		Recorder:   &recorder{ledger: r.ledger, attempt: a, redact: redactor(t.secrets)},
+		Recorder:   NewRecorder(r.ledger, a, t.secrets),
 		Invocation: tool.Invocation{Run: run.ID, Attempt: a.Number, Job: run.Job, Agent: t.agent.Name},
 	}
 	past, err := r.past(ctx, run, a)

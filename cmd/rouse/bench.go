@@ -54,8 +54,10 @@ func newBench() *cobra.Command {
 		measured("start", "Start-up and idle cost against a floor: a program that opens the same libraries", benchStart),
 		measured("schedule", "Wake-ups, bursts and additions of the scheduler against a plain heap", benchSchedule),
 		measured("queue", "The ledger's writes and the queue against fsync and bare SQLite", benchQueue),
+		measured("loop", "The agent loop against a bare net/http and encoding/json loop, with and without its record", benchLoop),
 		withFiles(measured("watch", "Dropped files, many folders, bursts and lost events against bare inotify and fsnotify", benchWatch)),
 		newFloor(),
+		newStubModel(),
 	)
 	return cmd
 }
