@@ -55,6 +55,7 @@ type Job struct {
 	Expect      []Expect
 	Notify      Notify
 	Watched     Watched
+	Record      bool // what its model is asked and answers is kept, to be replayed
 }
 
 // Watched is the folder that a job's own watch is on; what the job writes there itself does

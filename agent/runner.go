@@ -28,17 +28,21 @@ type Options struct {
 	Ledger    *ledger.Ledger
 	Databases *agentdb.Pool
 	Manifests string // folder for the lists of the files of batches
-	Logger    *slog.Logger
+	// Recordings is the folder for what models were asked and answered in jobs that are
+	// recorded; "" where none is.
+	Recordings string
+	Logger     *slog.Logger
 }
 
 // Runner executes runs. It satisfies dispatch.Executor.
 type Runner struct {
-	ledger    *ledger.Ledger
-	databases *agentdb.Pool
-	manifests string
-	log       *slog.Logger
-	plan      atomic.Pointer[Plan]
-	told      sync.Map // the warnings of budgets that were given
+	ledger     *ledger.Ledger
+	databases  *agentdb.Pool
+	manifests  string
+	recordings string
+	log        *slog.Logger
+	plan       atomic.Pointer[Plan]
+	told       sync.Map // the warnings of budgets that were given
 }
 
 // New checks the options. Set gives the runner somebody to run.
@@ -49,7 +53,7 @@ func New(o Options) (*Runner, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	r := &Runner{ledger: o.Ledger, databases: o.Databases, manifests: o.Manifests, log: o.Logger}
+	r := &Runner{ledger: o.Ledger, databases: o.Databases, manifests: o.Manifests, recordings: o.Recordings, log: o.Logger}
 	r.plan.Store(&Plan{})
 	return r, nil
 }
@@ -116,37 +120,19 @@ func (r *Runner) attempt(ctx context.Context, run ledger.Run, a ledger.Attempt, 
 		}
 		defer r.removeManifest(run.ID)
 	}
-	data, err := r.data(ctx, run, a, t)
+	s, err := r.scene(ctx, run, t)
 	if err != nil {
 		return ledger.Result{}, err
 	}
-	t.board = &memory.Board{}
-	registry, err := r.tools(t, a)
-	if err != nil {
-		return failed(ledger.OutcomeError, "the tools of agent %s cannot be set up: %v", t.agent.Name, err), nil
+	if err := os.MkdirAll(t.agent.Workdir, 0o755); err != nil {
+		return failed(ledger.OutcomeError, "the workdir of agent %s cannot be made: %v", t.agent.Name, err), nil
 	}
-	o := loop.Options{
-		Registry: registry, Bounds: bounds(t),
-		Recorder:   NewRecorder(r.ledger, a, t.secrets),
-		Invocation: tool.Invocation{Run: run.ID, Attempt: a.Number, Job: run.Job, Agent: t.agent.Name},
+	o, over, err := r.orders(ctx, run, a, &t, s)
+	if over != nil {
+		return *over, err
 	}
-	past, err := r.past(ctx, run, a)
 	if err != nil {
 		return ledger.Result{}, err
-	}
-	if err := r.speaker(&o, t, data, past); err != nil {
-		return failed(ledger.OutcomeError, "%s", err.Error()), nil
-	}
-	if t.needsModel() {
-		o.Bounds = o.Bounds.AfterCost(past.took.cost)
-		o.Budget = r.newBudget(run, a, t, o.Bounds, !past.began)
-	}
-	if o.System != "" && t.agent.Database {
-		tables, err := r.tables(ctx, t.agent.Name)
-		if err != nil {
-			return ledger.Result{}, err
-		}
-		o.System += "\n" + tables
 	}
 	started := a.StartedAt
 	res, err := loop.Run(ctx, o)
@@ -157,6 +143,38 @@ func (r *Runner) attempt(ctx context.Context, run ledger.Run, a ledger.Attempt, 
 		return ledger.Result{}, err
 	}
 	return r.judge(ctx, t, started, res)
+}
+
+// orders are what the loop is told of a task in its scene. With over the attempt has ended
+// before it began.
+func (r *Runner) orders(ctx context.Context, run ledger.Run, a ledger.Attempt, t *task, s scene) (o loop.Options, over *ledger.Result, err error) {
+	t.board = &memory.Board{}
+	registry, err := r.tools(*t, a)
+	if err != nil {
+		res := failed(ledger.OutcomeError, "the tools of agent %s cannot be set up: %v", t.agent.Name, err)
+		return o, &res, nil
+	}
+	o = loop.Options{
+		Registry: registry, Bounds: bounds(*t),
+		Recorder:   NewRecorder(r.ledger, a, t.secrets),
+		Invocation: tool.Invocation{Run: run.ID, Attempt: a.Number, Job: run.Job, Agent: t.agent.Name},
+	}
+	past, err := r.past(ctx, run, a)
+	if err != nil {
+		return o, nil, err
+	}
+	if err := r.speaker(&o, *t, s.data(a, *t), past); err != nil {
+		res := failed(ledger.OutcomeError, "%s", err.Error())
+		return o, &res, nil
+	}
+	if t.needsModel() {
+		o.Bounds = o.Bounds.AfterCost(past.took.cost)
+		o.Budget = r.newBudget(run, a, *t, o.Bounds, !past.began)
+	}
+	if o.System != "" && s.Tables != "" {
+		o.System += "\n" + s.Tables
+	}
+	return o, nil, nil
 }
 
 // speaker chooses who answers in the loop: a playbook, a call by hand, or a model.
@@ -210,19 +228,6 @@ func (r *Runner) tables(ctx context.Context, agent string) (string, error) {
 	return schema.String(), nil
 }
 
-// data is what templates can name.
-func (r *Runner) data(ctx context.Context, run ledger.Run, a ledger.Attempt, t task) (map[string]any, error) {
-	lastSuccess, lastRun, err := r.times(ctx, run)
-	if err != nil {
-		return nil, err
-	}
-	data := templateData(run, a.Number, t.detail, lastSuccess, lastRun)
-	if len(t.files) > 0 {
-		data["Files"], data["Manifest"] = t.files, t.manifest
-	}
-	return data, nil
-}
-
 // times are when the run's job last succeeded, and when it last ended at all. A run that
 // was skipped did nothing: did it count, a job whose gate asks for six hours since the
 // last run would never run again.
@@ -254,9 +259,6 @@ func (r *Runner) times(ctx context.Context, run ledger.Run) (lastSuccess, lastRu
 
 // tools are the tools of the task within the agent's grants.
 func (r *Runner) tools(t task, a ledger.Attempt) (*tool.Registry, error) {
-	if err := os.MkdirAll(t.agent.Workdir, 0o755); err != nil {
-		return nil, fmt.Errorf("the workdir cannot be made: %w", err)
-	}
 	roots, err := tool.NewRoots(t.agent.Workdir, grants(t))
 	if err != nil {
 		return nil, err

@@ -131,6 +131,9 @@ func (r *run) play(ctx context.Context) (t turn, failure, err error) {
 // pause waits before a turn is asked again; false when the run has to end meanwhile, or
 // when the server wants a longer pause than a run can take.
 func (r *run) pause(ctx context.Context, e *model.Error, try int) bool {
+	if r.Policy.Hasty {
+		return true
+	}
 	wait := max(e.RetryAfter, time.Second<<try)
 	if wait > longestWait {
 		return false

@@ -30,6 +30,7 @@ type Policy struct {
 	BudgetWarning   int  // tell the model when this many steps or fewer are left; 0 never
 	EmptyRetries    int  // nudges after an empty answer
 	TurnRetries     int  // un-charged repeats of a turn that failed on the model's side
+	Hasty           bool // they are made at once: who is asked does not need the pause
 	StopOnRejection bool // a rejected call ends the run
 	Dedupe          bool // a reading call whose result still holds is not made again (OSA-12)
 	DedupeNotice    bool // and the model is told
