@@ -127,6 +127,7 @@ type task struct {
 	secrets  []string
 	zone     *time.Location
 	board    *memory.Board // the todo list, and the plan
+	reducer  *loop.Reducer // of a model
 }
 
 // find resolves what a run asks for. The error is for the run's owner.

@@ -54,7 +54,7 @@ func (r *recorder) clean(raw json.RawMessage) json.RawMessage {
 
 func (r *recorder) step(s loop.Step) ledger.Step {
 	return ledger.Step{
-		Run: r.attempt.Run, Attempt: r.attempt.Number, Number: s.Number, Message: r.clean(s.Message), Text: r.redact.Replace(s.Text), Notices: s.Notices,
+		Run: r.attempt.Run, Attempt: r.attempt.Number, Number: s.Number, Within: s.Within, Message: r.clean(s.Message), Text: r.redact.Replace(s.Text), Notices: s.Notices,
 		Usage:     ledger.Usage{TokensIn: s.Usage.Input, TokensOut: s.Usage.Output, TokensCached: s.Usage.Cached, CostMicroUSD: s.CostMicroUSD},
 		StartedAt: s.StartedAt, FinishedAt: s.FinishedAt,
 	}
@@ -153,7 +153,9 @@ func (r *Runner) past(ctx context.Context, run ledger.Run, a ledger.Attempt) (hi
 	for _, s := range steps {
 		h.took.cost += s.Usage.CostMicroUSD // what failed was paid all the same
 		if s.Attempt >= h.continues {
-			h.took.steps++
+			if s.Within == "" {
+				h.took.steps++
+			}
 			h.took.tokens += s.Usage.TokensIn + s.Usage.TokensOut
 		}
 	}
@@ -211,8 +213,8 @@ func (h *history) transcript(steps []ledger.Step, calls []ledger.Call, before le
 			h.hear(items[0])
 			items = items[1:]
 		}
-		if len(s.Message) == 0 {
-			continue // a turn that failed, or that only finished older calls
+		if len(s.Message) == 0 || s.Within != "" {
+			continue // a turn that failed, that only finished older calls, or that is none of the run's own
 		}
 		var m model.Message
 		if err := json.Unmarshal(s.Message, &m); err != nil {

@@ -148,7 +148,7 @@ func (r *Runner) attempt(ctx context.Context, run ledger.Run, a ledger.Attempt, 
 // orders are what the loop is told of a task in its scene. With over the attempt has ended
 // before it began.
 func (r *Runner) orders(ctx context.Context, run ledger.Run, a ledger.Attempt, t *task, s scene) (o loop.Options, over *ledger.Result, err error) {
-	t.board = &memory.Board{}
+	t.board, t.reducer = &memory.Board{}, newReducer(*t)
 	registry, err := r.tools(*t, a)
 	if err != nil {
 		res := failed(ledger.OutcomeError, "the tools of agent %s cannot be set up: %v", t.agent.Name, err)
@@ -158,6 +158,7 @@ func (r *Runner) orders(ctx context.Context, run ledger.Run, a ledger.Attempt, t
 		Registry: registry, Bounds: bounds(*t),
 		Recorder:   NewRecorder(r.ledger, a, t.secrets),
 		Invocation: tool.Invocation{Run: run.ID, Attempt: a.Number, Job: run.Job, Agent: t.agent.Name},
+		Reducer:    t.reducer,
 	}
 	past, err := r.past(ctx, run, a)
 	if err != nil {
@@ -173,6 +174,7 @@ func (r *Runner) orders(ctx context.Context, run ledger.Run, a ledger.Attempt, t
 	}
 	if o.System != "" && s.Tables != "" {
 		o.System += "\n" + s.Tables
+		o.Reducer.System += "\n" + s.Tables
 	}
 	return o, nil, nil
 }
@@ -301,6 +303,11 @@ func (r *Runner) tools(t task, a ledger.Attempt) (*tool.Registry, error) {
 		return nil, err
 	}
 	registry = registry.Filter(t.agent.Allow, t.agent.Deny)
+	if t.reducer != nil {
+		if registry, err = withReduce(registry, t); err != nil {
+			return nil, err
+		}
+	}
 	if !t.phased() {
 		return registry, nil
 	}

@@ -31,7 +31,7 @@ func (r *run) act(ctx context.Context, t turn) (over, free bool, err error) {
 	calls := t.calls
 	left := len(calls)
 	if r.Bounds.Calls > 0 {
-		left = r.affordable(calls, max(r.Bounds.Calls-r.result.Calls, 0))
+		left, r.spare = r.affordable(calls, max(r.Bounds.Calls-r.result.Calls, 0))
 	}
 	envelopes, deduped, err := r.batch(ctx, t.number, calls, left)
 	if err != nil {
@@ -77,9 +77,8 @@ func (r *run) onlyMovedData(calls []model.Call, envelopes []tool.Envelope) bool 
 // finishPending executes what an earlier attempt asked for and did not get.
 func (r *run) finishPending(ctx context.Context) (over bool, err error) {
 	writing := context.WithoutCancel(ctx)
-	r.result.Steps++
 	r.stage("An earlier attempt at this run was interrupted. The calls that it had left open were finished now.")
-	s := Step{Number: r.result.Steps, StartedAt: time.Now()}
+	s := Step{Number: r.next(), StartedAt: time.Now()}
 	if err := r.Recorder.StartStep(writing, s); err != nil {
 		return true, err
 	}
@@ -212,7 +211,8 @@ func (b *wave) answer(ctx context.Context, i, index int, c model.Call, twin bool
 	return e, err
 }
 
-// parallel runs the calls at the same time, but those that touch the same place in order.
+// parallel runs the calls at the same time, but those that touch the same place in order, and
+// one reduction after the other: a run has one conversation with its model at a time.
 func (r *run) parallel(calls []model.Call, which []int, one func(int)) {
 	lanes := map[string][]int{}
 	for _, i := range which {
@@ -220,6 +220,8 @@ func (r *run) parallel(calls []model.Call, which []int, one func(int)) {
 		lane := fmt.Sprintf("#%d", i)
 		if t, ok := r.Registry.Lookup(c.Name); ok {
 			switch path := t.WritesTo(c.Args); {
+			case c.Name == ReduceName:
+				lane = ReduceName
 			case path != "":
 				lane = "path " + path
 			case t.Effect() == tool.Database:
@@ -304,6 +306,9 @@ func (r *run) execute(ctx context.Context, c model.Call) (tool.Envelope, string,
 	case <-ctx.Done():
 		return tool.Failure(tool.KindExecutionError, "cancelled: %v", context.Cause(ctx)), callCancelled, nil
 	default:
+	}
+	if r.nested && c.Name == ReduceName {
+		return recursive(), callFailed, nil
 	}
 	in := r.Invocation
 	in.Key = c.Key

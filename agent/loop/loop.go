@@ -32,6 +32,9 @@ type run struct {
 	empty    int   // empty answers in a row
 	output   int64 // bytes that the model wrote
 	idle     *idle
+	numbered int  // the number of the last step, those of reductions included
+	spare    int  // calls that the batch that is on leaves of the bound
+	nested   bool // a reduction
 	// worked: a tool has answered; changeFailed: the last call that could change something
 	// did not succeed.
 	worked, changeFailed bool
@@ -43,21 +46,40 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	if o.Provider == nil || o.Registry == nil || o.Recorder == nil {
 		return Result{}, errors.New("loop: a provider, a registry and a recorder are needed")
 	}
+	r := newRun(o)
+	if o.Reducer != nil {
+		o.Reducer.run = r
+	}
+	err := r.attempt(ctx)
+	return r.result, err
+}
+
+func newRun(o Options) *run {
 	o.Bounds = o.Bounds.withDefaults()
-	r := &run{Options: o, messages: slices.Clone(o.Messages), task: newTask(), window: newWindow(o), phased: newPhased(o)}
+	return &run{Options: o, messages: slices.Clone(o.Messages), task: newTask(), window: newWindow(o), phased: newPhased(o)}
+}
+
+// attempt drives the run within its clocks.
+func (r *run) attempt(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	if d := o.Bounds.Wall; d > 0 {
+	if d := r.Bounds.Wall; d > 0 {
 		t := time.AfterFunc(d, func() { cancel(&stop{"timeout", fmt.Sprintf("the run took longer than its wall time of %s", d)}) })
 		defer t.Stop()
 	}
-	r.idle = newIdle(o.Bounds.Idle, func() { cancel(&stop{"timeout", fmt.Sprintf("nothing happened for %s", o.Bounds.Idle)}) })
+	r.idle = newIdle(r.Bounds.Idle, func() { cancel(&stop{"timeout", fmt.Sprintf("nothing happened for %s", r.Bounds.Idle)}) })
 	defer r.idle.stop()
 	if r.recall() {
-		return r.result, nil
+		return nil
 	}
-	err := r.drive(ctx)
-	return r.result, err
+	return r.drive(ctx)
+}
+
+// next is the number of the step that begins now.
+func (r *run) next() int {
+	r.result.Steps++
+	r.numbered++
+	return r.numbered
 }
 
 // recall learns from the transcript of earlier attempts what its calls came to. over says
@@ -228,7 +250,11 @@ func (r *run) close(ctx context.Context) error {
 		r.result.Exit, r.result.Outcome = IterationCap, "budget_exceeded"
 		return nil
 	}
-	r.stage("All steps are used up, and no tool can be called any more. Say in a few sentences what was done and what is missing.")
+	ask := r.Policy.LastWord
+	if ask == "" {
+		ask = "Say in a few sentences what was done and what is missing."
+	}
+	r.stage("All steps are used up, and no tool can be called any more. %s", ask)
 	t, failure, err := r.step(ctx, true)
 	if failure == nil && err == nil {
 		r.result.Summary = strings.TrimSpace(t.text)

@@ -184,19 +184,20 @@ func (r *run) made(c model.Call) (model.Call, bool) {
 	return in, true
 }
 
-// affordable is how many of the calls may be made with so many left: a step with an action
-// is two calls.
-func (r *run) affordable(calls []model.Call, left int) int {
+// affordable is how many of the calls may be made with so many left, and how many are left
+// then: a step with an action is two calls.
+func (r *run) affordable(calls []model.Call, left int) (fit, spare int) {
 	for i, c := range calls {
-		left--
+		price := 1
 		if _, acts := r.made(c); acts && r.isStep(c) {
-			left--
+			price = 2
 		}
-		if left < 0 {
-			return i
+		if left < price {
+			return i, left
 		}
+		left -= price
 	}
-	return len(calls)
+	return len(calls), left
 }
 
 // blocked says which calls would do the same once more after it was done too often (AYA-11).

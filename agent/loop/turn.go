@@ -47,12 +47,11 @@ func (r *run) step(ctx context.Context, noTools bool) (t turn, failure, err erro
 		return r.play(ctx)
 	}
 	writing := context.WithoutCancel(ctx)
-	held, failure, err := r.reserve(writing, r.result.Steps+1, noTools)
+	held, failure, err := r.reserve(writing, r.numbered+1, noTools)
 	if failure != nil || err != nil {
 		return turn{}, failure, err // no turn, so no step
 	}
-	r.result.Steps++
-	s := Step{Number: r.result.Steps, Notices: r.told(), StartedAt: time.Now()}
+	s := Step{Number: r.next(), Notices: r.told(), StartedAt: time.Now()}
 	if err := r.Recorder.StartStep(writing, s); err != nil {
 		return turn{}, nil, err
 	}
@@ -114,11 +113,11 @@ func (r *run) insist(ctx context.Context, step int, held int64, noTools bool) (t
 // play is a step of a playbook, which knows its answer at once: its end is no step.
 func (r *run) play(ctx context.Context) (t turn, failure, err error) {
 	writing := context.WithoutCancel(ctx)
-	s := Step{Number: r.result.Steps + 1, StartedAt: time.Now()}
+	s := Step{StartedAt: time.Now()}
 	if t, failure = r.ask(ctx, false); failure != nil || len(t.calls) == 0 {
 		return t, failure, nil
 	}
-	r.result.Steps++
+	s.Number = r.next()
 	t.number = s.Number
 	r.name(&t)
 	if err := r.Recorder.StartStep(writing, s); err != nil {

@@ -27,17 +27,18 @@ const (
 // Policy are the knobs in which surfaces differ (OSA-01).
 type Policy struct {
 	Name            string
-	BudgetWarning   int  // tell the model when this many steps or fewer are left; 0 never
-	EmptyRetries    int  // nudges after an empty answer
-	TurnRetries     int  // un-charged repeats of a turn that failed on the model's side
-	Hasty           bool // they are made at once: who is asked does not need the pause
-	StopOnRejection bool // a rejected call ends the run
-	Dedupe          bool // a reading call whose result still holds is not made again (OSA-12)
-	DedupeNotice    bool // and the model is told
-	Bias            bool // advice after listings, guesses and repetitions (OSA-14)
-	TodoStale       int  // steps after which an unwritten todo list with open items is spoken of; 0 never
-	DataSteps       int  // steps that may be free because they only move rows (OSA-23)
-	Plain           bool // a playbook: steps are not counted, nobody is nudged
+	BudgetWarning   int    // tell the model when this many steps or fewer are left; 0 never
+	EmptyRetries    int    // nudges after an empty answer
+	TurnRetries     int    // un-charged repeats of a turn that failed on the model's side
+	Hasty           bool   // they are made at once: who is asked does not need the pause
+	StopOnRejection bool   // a rejected call ends the run
+	Dedupe          bool   // a reading call whose result still holds is not made again (OSA-12)
+	DedupeNotice    bool   // and the model is told
+	Bias            bool   // advice after listings, guesses and repetitions (OSA-14)
+	TodoStale       int    // steps after which an unwritten todo list with open items is spoken of; 0 never
+	DataSteps       int    // steps that may be free because they only move rows (OSA-23)
+	Plain           bool   // a playbook: steps are not counted, nobody is nudged
+	LastWord        string // what to write when the steps are used up; "" for what was done
 	Phases          Phases
 }
 
@@ -120,6 +121,7 @@ func stricter[N int | int64 | time.Duration](a, b N) N {
 // Step is one model turn, for the record.
 type Step struct {
 	Number                int
+	Within                string          // the key of the call that it is a step of; "" where it is one of the run
 	Message               json.RawMessage // a model.Message
 	Text                  string
 	Notices               []string
@@ -192,6 +194,8 @@ type Options struct {
 	Board *memory.Board
 	Took  map[string]time.Duration
 	Taken int
+	// Reducer answers the reduce calls where there is such a tool.
+	Reducer *Reducer
 }
 
 // Result is how an attempt ended. Outcome is in the ledger's words.

@@ -122,21 +122,14 @@ type outcome struct {
 
 // bounded runs the function within its time, and survives its defects.
 func (t Tool) bounded(ctx context.Context, in Invocation, args json.RawMessage) (Envelope, error) {
-	if t.spec.Timeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, t.spec.Timeout, errTimeout{t.spec.Timeout})
-		defer cancel()
+	if t.spec.Timeout < 0 {
+		o := t.survived(ctx, in, args)
+		return o.envelope, o.err
 	}
+	ctx, cancel := context.WithTimeoutCause(ctx, t.spec.Timeout, errTimeout{t.spec.Timeout})
+	defer cancel()
 	done := make(chan outcome, 1)
-	go func() {
-		defer func() {
-			if p := recover(); p != nil {
-				done <- outcome{Failure(KindExecutionError, "the tool failed by a defect of rouse: %v", p), nil}
-			}
-		}()
-		e, err := t.run(ctx, in, args)
-		done <- outcome{e, err}
-	}()
+	go func() { done <- t.survived(ctx, in, args) }()
 	var o outcome
 	select {
 	case o = <-done:
@@ -159,6 +152,17 @@ func (t Tool) bounded(ctx context.Context, in Invocation, args json.RawMessage) 
 		return Failure(KindExecutionError, "cancelled: %v", context.Cause(ctx)), nil
 	}
 	return o.envelope, o.err
+}
+
+// survived runs the function, whose defects are its own.
+func (t Tool) survived(ctx context.Context, in Invocation, args json.RawMessage) (o outcome) {
+	defer func() {
+		if p := recover(); p != nil {
+			o = outcome{Failure(KindExecutionError, "the tool failed by a defect of rouse: %v", p), nil}
+		}
+	}()
+	e, err := t.run(ctx, in, args)
+	return outcome{e, err}
 }
 
 type errTimeout struct{ after time.Duration }

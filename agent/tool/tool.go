@@ -52,7 +52,7 @@ type Spec struct {
 	Effect            Effect
 	Ends              bool                // a success ends the run (OSA-06)
 	Waits             bool                // a success that ends the attempt, not the run: it waits for a person (OSA-18)
-	Timeout           time.Duration       // 0 means 120s, below 0 none
+	Timeout           time.Duration       // 0 means 120s; below 0 the tool ends by itself, and soon when its context does: it is waited for
 	Enum              map[string][]string // allowed values of string arguments
 	Class             Class
 	// Path names the argument whose file is read or written: calls that write the same path

@@ -78,7 +78,7 @@ func printDetail(w io.Writer, d web.RunDetail, now time.Time) {
 		fmt.Fprintln(w)
 		for _, st := range d.StepsDetail {
 			if st.Attempt == a.Number {
-				printStep(w, st)
+				printStep(w, st, "  ")
 			}
 		}
 	}
@@ -164,14 +164,15 @@ func folderText(d ledger.Detail) string {
 	return text
 }
 
-func printStep(w io.Writer, st web.Step) {
-	fmt.Fprintf(w, "  step %d", st.Step)
+// printStep writes a step, and under a call the steps by which it was answered.
+func printStep(w io.Writer, st web.Step, margin string) {
+	fmt.Fprintf(w, "%sstep %d", margin, st.Step)
 	if st.Text != "" {
 		fmt.Fprintf(w, "  %s", shorten(st.Text, 160))
 	}
 	fmt.Fprintln(w)
 	for _, n := range st.Notices {
-		fmt.Fprintf(w, "    %s\n", shorten(n, 160))
+		fmt.Fprintf(w, "%s  %s\n", margin, shorten(n, 160))
 	}
 	for _, c := range st.Calls {
 		mark := "ok"
@@ -180,7 +181,10 @@ func printStep(w io.Writer, st web.Step) {
 		} else if c.State == "replayed" {
 			mark = "replayed"
 		}
-		fmt.Fprintf(w, "    %s %s → %s %s (%d ms)\n", c.Tool, shorten(string(c.Args), 120), mark, shorten(compact(c.Result), 160), c.DurationMS)
+		fmt.Fprintf(w, "%s  %s %s → %s %s (%d ms)\n", margin, c.Tool, shorten(string(c.Args), 120), mark, shorten(compact(c.Result), 160), c.DurationMS)
+		for _, within := range c.StepsDetail {
+			printStep(w, within, margin+"    ")
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strconv"
 
 	"rouse/agentdb/ledger"
@@ -60,27 +61,41 @@ func newRun(r ledger.Run) Run {
 	}
 }
 
-// newSteps puts the calls under their steps, in the order in which they happened.
+// newSteps puts the calls under their steps, in the order in which they happened, and the
+// steps by which a call was answered under the call.
 func newSteps(steps []ledger.Step, calls []ledger.Call) []Step {
 	type key struct{ attempt, step int }
-	under := map[key][]Call{}
+	under := map[key][]ledger.Call{}
 	for _, c := range calls {
 		k := key{c.Attempt, c.Step}
-		under[k] = append(under[k], newCall(c))
+		under[k] = append(under[k], c)
 	}
-	out := make([]Step, 0, len(steps))
-	for _, st := range steps {
+	type call struct {
+		attempt int
+		key     string
+	}
+	own := call{} // where the run's own steps stand
+	within := map[call][]Step{own: {}}
+	for _, st := range slices.Backward(steps) { // what stands within a call comes after its step
 		notices := st.Notices
 		if notices == nil {
 			notices = []string{}
 		}
-		its := under[key{st.Attempt, st.Number}]
-		if its == nil {
-			its = []Call{}
+		its := []Call{}
+		for _, c := range under[key{st.Attempt, st.Number}] {
+			made := newCall(c)
+			made.StepsDetail = within[call{c.Attempt, c.Key}]
+			slices.Reverse(made.StepsDetail)
+			its = append(its, made)
 		}
-		out = append(out, Step{Step: st.Number, Attempt: st.Attempt, Text: st.Text, Calls: its, Notices: notices, CostUSD: float64(st.Usage.CostMicroUSD) / 1e6})
+		at := own
+		if st.Within != "" {
+			at = call{st.Attempt, st.Within}
+		}
+		within[at] = append(within[at], Step{Step: st.Number, Attempt: st.Attempt, Text: st.Text, Calls: its, Notices: notices, CostUSD: float64(st.Usage.CostMicroUSD) / 1e6})
 	}
-	return out
+	slices.Reverse(within[own])
+	return within[own]
 }
 
 func newCall(c ledger.Call) Call {

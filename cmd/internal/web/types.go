@@ -135,6 +135,8 @@ type Call struct {
 	StartedAt  Time            `json:"started_at"`
 	DurationMS int64           `json:"duration_ms"`
 	Deduped    bool            `json:"deduped"`
+	// StepsDetail are the steps by which the call was answered, of one that was answered so.
+	StepsDetail []Step `json:"steps_detail,omitempty"`
 }
 
 // Event is one thing that happened.

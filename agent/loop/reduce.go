@@ -1,0 +1,192 @@
+package loop
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"rouse/agent/model"
+	"rouse/agent/tool"
+)
+
+// ReduceName is what a model calls the tool by that reads much and gives back little.
+const ReduceName = "reduce"
+
+// The limits of a reduction (OSA-24).
+const (
+	reduceSteps = 8 // unless the call asks for others
+	reduceMost  = 12
+	reduceWall  = 240 * time.Second
+	digestMost  = 8000 // characters
+)
+
+// Reducer answers the reduce calls of one attempt: each by a run of its own within the call,
+// on the same loop, with the same model, record and bounds, but with a history of its own. The
+// run that made the call sees only the digest. One reduction goes on at a time.
+type Reducer struct {
+	// System is what the model is told before the task.
+	System string
+	tools  *tool.Registry
+	run    *run // the attempt, once it has begun
+}
+
+type reduceArgs struct {
+	Task          string   `json:"task" jsonschema:"what to find out, with all that is needed to do it: nothing else of this run is known there"`
+	Paths         []string `json:"paths,omitempty" jsonschema:"the files and folders that it is about"`
+	MaxIterations int      `json:"max_iterations,omitempty" jsonschema:"steps it may take; 8 when absent, at most 12"`
+}
+
+type digest struct {
+	Kind       string `json:"kind"` // digest
+	Digest     string `json:"digest"`
+	Iterations int    `json:"iterations"`
+}
+
+// Tool is the reduce tool over those of a run's tools that read, search or execute; false when
+// none of them does. What it may do is the worst that they may.
+func (d *Reducer) Tool(granted *tool.Registry, description string) (t tool.Tool, ok bool, err error) {
+	spec := tool.Spec{Name: ReduceName, Description: description, Effect: tool.Read, Timeout: -1}
+	var handed []tool.Tool
+	for _, name := range granted.Names() {
+		t, _ := granted.Lookup(name)
+		executes := t.Class() == tool.ClassExec
+		if !executes && (t.Effect() != tool.Read || t.Ends() || t.Class() == tool.ClassPlan) {
+			continue
+		}
+		handed = append(handed, t)
+		if executes {
+			spec.Effect, spec.Class = tool.External, tool.ClassExec
+		}
+	}
+	if len(handed) == 0 {
+		return tool.Tool{}, false, nil
+	}
+	if d.tools, err = tool.NewRegistry(handed...); err != nil {
+		return tool.Tool{}, false, err
+	}
+	t, err = tool.Define(spec, d.reduce)
+	return t, err == nil, err
+}
+
+// reduce runs the loop within the call.
+func (d *Reducer) reduce(ctx context.Context, in tool.Invocation, a reduceArgs) (tool.Envelope, error) {
+	r := d.run
+	task := strings.TrimSpace(a.Task)
+	switch {
+	case r == nil:
+		return tool.Failure(tool.KindUnavailable, "there is no model here that could do it"), nil
+	case task == "":
+		return tool.Failure(tool.KindInvalidArgs, "the task is empty").WithField("task", "what to find out"), nil
+	case a.MaxIterations < 0:
+		return tool.Failure(tool.KindInvalidArgs, "max_iterations is below 1").WithField("max_iterations", fmt.Sprintf("1 to %d", reduceMost)), nil
+	case r.Bounds.Calls > 0 && r.spare <= 0:
+		return tool.Failure(tool.KindRejected, "the calls of this run are used up"), nil
+	}
+	var warnings []string
+	steps := reduceSteps
+	if a.MaxIterations > 0 {
+		steps = min(a.MaxIterations, reduceMost)
+	}
+	if a.MaxIterations > reduceMost {
+		warnings = append(warnings, fmt.Sprintf("max_iterations is at most %d", reduceMost))
+	}
+	if len(a.Paths) > 0 {
+		task += "\n\nIt is about:\n- " + strings.Join(a.Paths, "\n- ")
+	}
+	res, err := d.nest(ctx, in, task, steps)
+	if err != nil {
+		return tool.Envelope{}, err
+	}
+	return conclude(ctx, res, warnings), nil
+}
+
+// nest runs the task with what is left of the run's bounds, and counts on the run what it took.
+func (d *Reducer) nest(ctx context.Context, in tool.Invocation, task string, steps int) (Result, error) {
+	r := d.run
+	o := r.Options
+	o.Registry, o.Recorder, o.Invocation, o.System = d.tools, within{r.Recorder, in.Key}, in, d.System
+	o.Messages = []model.Message{{Role: model.RoleUser, Text: task}}
+	o.Policy = reduction(r.Policy)
+	o.Bounds.Steps, o.Bounds.Wall = steps, reduceWall
+	if o.Bounds.Calls > 0 {
+		o.Bounds.Calls = r.spare
+	}
+	if o.Bounds.Tokens > 0 {
+		o.Bounds.Tokens = max(o.Bounds.Tokens-r.result.Usage.Input-r.result.Usage.Output, 1)
+	}
+	if o.Bounds.Output > 0 {
+		o.Bounds.Output = max(o.Bounds.Output-r.output, 1)
+	}
+	o.Past, o.Pending, o.CutOff, o.Board, o.Took, o.Taken, o.Reducer = nil, nil, false, nil, nil, 0, nil
+	n := newRun(o)
+	n.numbered, n.nested = r.numbered, true
+	err := n.attempt(ctx)
+	r.numbered = n.numbered
+	r.spare -= n.result.Calls
+	r.result.Calls += n.result.Calls
+	r.output += n.output
+	r.result.Usage.Input += n.result.Usage.Input
+	r.result.Usage.Output += n.result.Usage.Output
+	r.result.Usage.Cached += n.result.Usage.Cached
+	r.result.CostMicroUSD += n.result.CostMicroUSD
+	return n.result, err
+}
+
+// reduction is the policy of a run that only looks: it has no list to keep, moves no rows, and
+// ends with its digest.
+func reduction(p Policy) Policy {
+	p.Name, p.Phases, p.TodoStale, p.DataSteps = ReduceName, Phases{}, 0, 0
+	p.LastWord = "Write the digest now, of what you have found out so far, and say what is missing in it."
+	return p
+}
+
+// conclude makes a result of the call of what a reduction came to.
+func conclude(ctx context.Context, res Result, warnings []string) tool.Envelope {
+	switch {
+	case ctx.Err() != nil:
+		return tool.Failure(tool.KindExecutionError, "cancelled: %v", context.Cause(ctx))
+	case res.Summary != "" && slices.Contains([]Exit{FinalResponse, IterationCap}, res.Exit):
+		text := []rune(res.Summary)
+		if res.Error != "" {
+			warnings = append(warnings, "the digest may be incomplete: "+res.Error)
+		}
+		if len(text) > digestMost {
+			text = text[:digestMost]
+			warnings = append(warnings, fmt.Sprintf("the digest was longer than %d characters, and cut", digestMost))
+		}
+		return tool.Success(digest{"digest", string(text), res.Steps}, warnings...)
+	}
+	why := res.Error
+	if why == "" {
+		why = "the model said nothing"
+	}
+	e := tool.Failure(tool.KindExecutionError, "there is no digest: %s", why)
+	switch res.Outcome {
+	case "timeout":
+		e.Kind = tool.KindTimeout
+	case "budget_exceeded":
+		e.Retryable = false
+	}
+	return e
+}
+
+// recursive refuses a reduction within one.
+func recursive() tool.Envelope {
+	e := tool.Failure(tool.KindRejected, "a reduction cannot begin another one; use the other tools")
+	e.Tool = ReduceName
+	return e
+}
+
+// within records the steps of a reduction as those of its call.
+type within struct {
+	Recorder
+	call string
+}
+
+// StartStep implements Recorder.
+func (w within) StartStep(ctx context.Context, s Step) error {
+	s.Within = w.call
+	return w.Recorder.StartStep(ctx, s)
+}
