@@ -370,10 +370,12 @@ func (f *folder) baseline(ctx context.Context, cur tree) error {
 func (f *folder) beginEmpty(ctx context.Context) {
 	f.root = resolved(f.Path)
 	var err error
-	if l := &f.loop; !l.read {
+	if f.Mode != ModeConverge {
+		err = f.leaveExisting(ctx, nil)
+	} else if !f.loop.read {
 		err = f.recall(ctx)
 	}
-	if err == nil && f.loop.st.Print == "" && f.Existing == ExistingIgnore {
+	if err == nil && f.Mode == ModeConverge && f.loop.st.Print == "" && f.Existing == ExistingIgnore {
 		err = f.baseline(ctx, nil)
 	}
 	if err != nil && ctx.Err() == nil {

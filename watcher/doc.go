@@ -24,6 +24,9 @@
 // reads stamps only, is compared with the one from before its last run, and that is written
 // in the transaction of the run. See loop for its states.
 //
+// A watch that leaves what was there before its job keeps a list of that, made at its first look:
+// times alone would not tell, for a folder that is moved in brings files that are older.
+//
 // Scans (at the start, every five minutes, after a lost event, when a folder returns) feed
 // the same settler. A folder is armed before it is read, so nothing falls between; where
 // the system cannot arm it, it is scanned every two seconds, and its status says so.

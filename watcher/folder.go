@@ -31,7 +31,7 @@ type folder struct {
 	Watch
 	w       *Watcher
 	closed  []string      // folders inside it that are another watch's
-	since   time.Time     // of existing: ignore, which leaves what came before
+	alone   bool          // no watcher runs
 	scanned chan struct{} // closed after the first scan
 	cancel  context.CancelFunc
 
@@ -39,6 +39,7 @@ type folder struct {
 	batch    *batch
 	loop     loop
 	linked   linked
+	before   before
 	root     string          // Path with its links resolved; "" while it is missing
 	shut     map[string]bool // folders that are not entered: destinations and other watches'
 	marker   marker
@@ -290,7 +291,7 @@ func (f *folder) lookAt(ctx context.Context, path string, created bool) {
 		if created {
 			how = hintArrived
 		}
-		if st := stampOf(info); !f.batch.holds(path, st) {
+		if st := stampOf(info); !f.batch.holds(path, st) && (created || !f.leaves(path, st)) {
 			f.settler.see(path, time.Now(), st, how)
 		}
 	}

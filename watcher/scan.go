@@ -62,6 +62,13 @@ func (f *folder) look(ctx context.Context) (_ *walk, back bool) {
 		return nil, false
 	}
 	f.linked = walk.linked
+	if err := f.leaveExisting(ctx, walk); err != nil {
+		if ctx.Err() == nil {
+			f.w.log.Error("what was in a folder before its job cannot be read or recorded; it is tried again", "job", f.Job, "path", f.Path, "error", err)
+		}
+		f.scanAt = time.Now().Add(time.Second)
+		return nil, false
+	}
 	f.settleFound(walk)
 	took := time.Since(began)
 	f.dropStale(walk)
@@ -201,7 +208,7 @@ func cannotArm(dir string, err error) string {
 
 // absent notes that the folder is not there, and waits for it by watching what leads to it.
 func (f *folder) absent(ctx context.Context, err error) {
-	if f.Mode == ModeConverge && errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) {
 		f.beginEmpty(ctx)
 	}
 	f.root = ""

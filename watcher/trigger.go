@@ -42,7 +42,8 @@ func (w *Watcher) Trigger(ctx context.Context, job string) (ledger.Accepted, err
 	}
 }
 
-// Trigger does the same where no watcher runs. The watches are those of all jobs.
+// Trigger does the same where no watcher runs: there nobody waits for a folder to settle, and the
+// end of its last run is enough. The watches are those of all jobs.
 func Trigger(ctx context.Context, l *ledger.Ledger, watches []Watch, job string) (ledger.Accepted, error) {
 	watches, err := prepared(watches)
 	if err != nil {
@@ -54,6 +55,7 @@ func Trigger(ctx context.Context, l *ledger.Ledger, watches []Watch, job string)
 	if err := triggerable(f, job); err != nil {
 		return ledger.Accepted{}, err
 	}
+	f.alone = true
 	return f.trigger(ctx)
 }
 
@@ -79,6 +81,10 @@ func (f *folder) trigger(ctx context.Context) (ledger.Accepted, error) {
 		if err := f.recall(ctx); err != nil {
 			return ledger.Accepted{}, err
 		}
+	}
+	if f.alone && f.loop.phase == StateSettling {
+		f.loop.st.Round = 0
+		f.turn(StateIdle, time.Time{})
 	}
 	if err := f.busy(); err != nil {
 		return ledger.Accepted{}, err

@@ -180,14 +180,11 @@ func (k *walker) look(ctx context.Context, dir, name string, entries []fs.DirEnt
 
 // isWork says whether something may have to be done with a file.
 func (k *walker) isWork(path string, st stamp) bool {
-	if k.f.Mode == ModeConverge {
+	if k.f.Mode == ModeConverge || k.retry[path] {
 		return true
 	}
-	if k.f.Existing == ExistingIgnore && st.arrived().Before(k.f.since) {
-		return false
-	}
 	_, known := k.f.known.get(k.f.marker.of(path, st))
-	return !known && !k.f.long[path] && !k.f.settler.waits(path) && !k.f.batch.holds(path, st) || k.retry[path]
+	return !known && !k.f.leaves(path, st) && !k.f.long[path] && !k.f.settler.waits(path) && !k.f.batch.holds(path, st)
 }
 
 func (k *walker) trouble(path string, err error) {

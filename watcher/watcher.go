@@ -89,9 +89,6 @@ func (w *Watcher) Set(ctx context.Context, watches []Watch) error {
 		return err
 	}
 	next := w.foldersOf(watches)
-	if err := w.begin(ctx, next); err != nil {
-		return err
-	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for job, old := range w.folders {
@@ -166,34 +163,6 @@ func (w *Watcher) foldersOf(watches []Watch) map[string]*folder {
 		}
 	}
 	return out
-}
-
-// begin records since when the jobs watch that leave what was there before. One that did
-// something else with its folder meanwhile begins now.
-func (w *Watcher) begin(ctx context.Context, folders map[string]*folder) error {
-	known, err := w.ledger.WatchStates(ctx)
-	if err != nil {
-		return fmt.Errorf("since when folders are watched cannot be read: %w", err)
-	}
-	var fresh []ledger.WatchState
-	now := time.Now().Truncate(time.Millisecond) // as the ledger gives it back
-	for job, f := range folders {
-		if f.Existing != ExistingIgnore || f.Mode == ModeConverge {
-			continue
-		}
-		st, ok := known[job]
-		if f.since = st.Since; !ok || st.Print != "" {
-			f.since = now
-			fresh = append(fresh, ledger.WatchState{Job: job, Since: now})
-		}
-	}
-	if len(fresh) == 0 {
-		return nil
-	}
-	if err := w.ledger.SaveWatch(ctx, fresh...); err != nil {
-		return fmt.Errorf("since when folders are watched cannot be recorded: %w", err)
-	}
-	return nil
 }
 
 // Run watches until ctx ends.
