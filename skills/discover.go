@@ -1,0 +1,154 @@
+package skills
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// The bounds of a search below one root (AGS-05).
+const (
+	maxLevels      = 6
+	maxDirectories = 2000
+)
+
+// walker searches one root.
+type walker struct {
+	catalog *Catalog
+	root    Root
+	real    string          // the root without links
+	seen    map[string]bool // directories, without links: two ways lead to some
+	ended   bool            // at a bound
+}
+
+func (w *walker) note(file string, rule Rule, warning bool, format string, args ...any) {
+	w.catalog.problems = append(w.catalog.problems, Problem{File: file, Rule: rule, Message: fmt.Sprintf(format, args...), Warning: warning})
+}
+
+func (w *walker) walk() {
+	real, problems := resolve(w.root.Path)
+	if len(problems) > 0 {
+		if problems[0].Rule != RulePathMissing { // else it may come
+			w.catalog.problems = append(w.catalog.problems, problems...)
+		}
+		return
+	}
+	w.real = real
+	w.directory(real, 0)
+}
+
+// directory takes a directory for a skill if it holds one, and looks below it otherwise.
+func (w *walker) directory(dir string, level int) {
+	if w.ended || w.seen[dir] {
+		return
+	}
+	if len(w.seen) == maxDirectories {
+		w.ended = true
+		w.note(w.root.Path, RuleLimit, true, "holds more than %d directories; the rest was not searched for skills. Name a directory nearer to them", maxDirectories)
+		return
+	}
+	w.seen[dir] = true
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		w.note(dir, RuleUnreadable, true, "%v", plain(err))
+		return
+	}
+	if level > 0 && slices.ContainsFunc(entries, isSkill) {
+		w.skill(dir)
+		return
+	}
+	for _, e := range entries {
+		sub, ok := w.below(dir, e)
+		if !ok {
+			continue
+		}
+		if level == maxLevels {
+			w.note(sub, RuleLimit, true, "lies deeper than %d levels below %s, and was not searched for skills", maxLevels, w.root.Path)
+			return
+		}
+		w.directory(sub, level+1)
+	}
+}
+
+func isSkill(e fs.DirEntry) bool {
+	return slices.Contains(fileNames, e.Name()) || e.Name() == "module.ts"
+}
+
+// below is a directory to look into, without links.
+func (w *walker) below(dir string, e fs.DirEntry) (string, bool) {
+	name, path := e.Name(), filepath.Join(dir, e.Name())
+	if name == ".git" || name == "node_modules" {
+		return "", false
+	}
+	if e.IsDir() {
+		return path, true
+	}
+	if e.Type()&fs.ModeSymlink == 0 {
+		return "", false
+	}
+	info, err := os.Stat(path)
+	if err != nil || !info.IsDir() {
+		return "", false // a file's link, or one into nothing
+	}
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return "", false
+	}
+	if rel, err := filepath.Rel(w.real, real); err != nil || rel == ".." || strings.HasPrefix(rel, ".."+string(filepath.Separator)) {
+		w.note(path, RuleLinkOutside, true, "leads to %s, outside of %s, and was not followed; name that directory as a root or in the agent's skills", real, w.root.Path)
+		return "", false
+	}
+	return real, true
+}
+
+func (w *walker) skill(dir string) {
+	if !w.root.Trusted {
+		w.note(dir, RuleUntrusted, true, "is not loaded, because %s is not trusted; whoever can write there could instruct your agents. If only you can, name it under skills.roots with trusted: true", w.root.Path)
+		return
+	}
+	s, problems := load(dir)
+	w.catalog.problems = append(w.catalog.problems, problems...)
+	if s == nil {
+		return
+	}
+	s.Source = w.root.Source
+	w.catalog.put(s)
+}
+
+// Files lists what lies in a skill beside its SKILL.md, as paths below it with slashes,
+// sorted, at most max of them, and whether there are more (AGS-09). It reads none of them and
+// follows no links.
+func (s *Skill) Files(max int) (files []string, more bool, err error) {
+	err = filepath.WalkDir(s.Dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil {
+			if errors.Is(err, fs.ErrNotExist) && path != s.Dir {
+				return nil // it went while we looked
+			}
+			return err
+		}
+		if e.IsDir() {
+			if name := e.Name(); path != s.Dir && (name == ".git" || name == "node_modules") {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		rel, err := filepath.Rel(s.Dir, path)
+		if err != nil || path == s.File || !e.Type().IsRegular() {
+			return err
+		}
+		if len(files) == max {
+			more = true
+			return fs.SkipAll
+		}
+		files = append(files, filepath.ToSlash(rel))
+		return nil
+	})
+	if err != nil {
+		return nil, false, fmt.Errorf("the files of the skill %s cannot be listed: %w", s.Name, err)
+	}
+	return files, more, nil
+}

@@ -1,0 +1,212 @@
+package skills
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"unicode/utf8"
+
+	"go.yaml.in/yaml/v4"
+)
+
+// value is what a field of the frontmatter holds, and where.
+type value struct {
+	key     string // as it was written
+	node    *yaml.Node
+	line    int // of the file, from 1
+	column  int
+	valueAt int // line of the value
+}
+
+// text is the value as a string; a list is none.
+func (v value) text() (string, bool) {
+	if v.node.Kind != yaml.ScalarNode {
+		return "", false
+	}
+	if v.node.Tag == "!!null" {
+		return "", true
+	}
+	return v.node.Value, true
+}
+
+// frontmatter is the head of a SKILL.md.
+type frontmatter struct {
+	fields []value // in the order of the file
+	body   int     // offset of what follows, in bytes
+	lines  int     // of the head with both of its marks
+}
+
+func (f *frontmatter) field(name string) (value, bool) {
+	for _, v := range f.fields {
+		if v.key == name {
+			return v, true
+		}
+	}
+	return value{}, false
+}
+
+var bom = []byte("\xef\xbb\xbf")
+
+// head finds the lines between the two marks, "---" on lines of their own (AGS-02). Ends of
+// lines may be CRLF; a byte order mark is passed over. It gives the offsets of the YAML and
+// of the body.
+func head(text []byte) (from, to, body int, rule Rule) {
+	at := 0
+	if bytes.HasPrefix(text, bom) {
+		at = len(bom)
+	}
+	first, ok := line(text[at:])
+	if strings.TrimRight(string(first), " \t") != "---" {
+		return 0, 0, 0, RuleFrontmatterMissing
+	}
+	if !ok {
+		return 0, 0, 0, RuleFrontmatterOpen
+	}
+	at += next(text[at:])
+	from = at
+	for at < len(text) {
+		l, _ := line(text[at:])
+		if strings.TrimRight(string(l), " \t") == "---" {
+			return from, at, at + next(text[at:]), ""
+		}
+		at += next(text[at:])
+	}
+	return 0, 0, 0, RuleFrontmatterOpen
+}
+
+// line is the first line without its end, and whether it has one.
+func line(text []byte) ([]byte, bool) {
+	i := bytes.IndexByte(text, '\n')
+	if i < 0 {
+		return bytes.TrimSuffix(text, []byte("\r")), false
+	}
+	return bytes.TrimSuffix(text[:i], []byte("\r")), true
+}
+
+// next is where the second line begins.
+func next(text []byte) int {
+	if i := bytes.IndexByte(text, '\n'); i >= 0 {
+		return i + 1
+	}
+	return len(text)
+}
+
+// maxDepth bounds how deep frontmatter may nest: what says more is no description of a skill.
+const maxDepth = 20
+
+// read parses the head of a SKILL.md. With lenient, values that YAML does not take for what
+// was meant (a colon in a description, a tab) are taken as plain text (AGS-02, AUT-02).
+func read(file string, text []byte, lenient bool) (*frontmatter, []Problem) {
+	fail := func(rule Rule, line int, format string, args ...any) []Problem {
+		return []Problem{{File: file, Line: line, Rule: rule, Message: fmt.Sprintf(format, args...)}}
+	}
+	from, to, body, rule := head(text)
+	switch rule {
+	case RuleFrontmatterMissing:
+		return nil, fail(rule, 1, "does not start with --- on a line of its own; name and description of a skill stand between two such lines")
+	case RuleFrontmatterOpen:
+		return nil, fail(rule, 1, "the --- that ends name and description is missing")
+	}
+	if !utf8.Valid(text[from:to]) {
+		return nil, fail(RuleEncoding, 1, "is not UTF-8 text; save it as UTF-8")
+	}
+	source := strings.ReplaceAll(string(text[from:to]), "\r\n", "\n")
+	out := &frontmatter{body: body, lines: strings.Count(source, "\n") + 2}
+	root, line, err := parse(source)
+	line = min(line+1, out.lines) // of the file; some errors are seen at the end only
+	var problems []Problem
+	if err != nil && lenient {
+		if mended, changed := quoteValues(source); changed {
+			if again, _, err2 := parse(mended); err2 == nil {
+				problems = fail(RuleFrontmatterYAML, line, "is not YAML (%v), and was read with its values as plain text; put them in quotes", err)
+				problems[0].Warning = true
+				root, err = again, nil
+			}
+		}
+	}
+	if err != nil {
+		return nil, fail(RuleFrontmatterYAML, line, "is not YAML: %v; a value that holds a colon or begins with a special character belongs in quotes", err)
+	}
+	if root == nil || root.Kind != yaml.MappingNode {
+		return nil, append(problems, fail(RuleFrontmatterMapping, 2, "must be a list of keys with values, like name: pdf-tools")...)
+	}
+	for i := 0; i+1 < len(root.Content); i += 2 {
+		k, v := root.Content[i], root.Content[i+1]
+		if v.Kind == yaml.AliasNode && v.Alias != nil {
+			v = v.Alias
+		}
+		key := k.Value
+		if lenient {
+			key = strings.ToLower(key)
+		}
+		if _, ok := out.field(key); ok {
+			p := fail(RuleFieldTwice, k.Line+1, "%s is given twice", key)
+			p[0].Warning = lenient // the first holds
+			problems = append(problems, p...)
+			continue
+		}
+		out.fields = append(out.fields, value{key: key, node: v, line: k.Line + 1, column: k.Column, valueAt: v.Line + 1})
+	}
+	return out, problems
+}
+
+// parse reads YAML of one document. The error has no line number of its own: the line of the
+// source, from 1, comes beside it.
+func parse(source string) (root *yaml.Node, line int, err error) {
+	defer func() { // a parser of hostile input
+		if p := recover(); p != nil {
+			root, line, err = nil, 1, fmt.Errorf("it cannot be parsed (%v)", p)
+		}
+	}()
+	var doc yaml.Node
+	if err := yaml.Unmarshal([]byte(source), &doc); err != nil {
+		var wrong *yaml.LoadError
+		if errors.As(err, &wrong) {
+			return nil, wrong.Mark.Line, errors.New(wrong.Message)
+		}
+		return nil, 1, err
+	}
+	if len(doc.Content) == 0 {
+		return nil, 1, nil
+	}
+	if tooDeep(doc.Content[0], maxDepth) {
+		return nil, 1, errors.New("it is nested too deeply")
+	}
+	return doc.Content[0], 1, nil
+}
+
+func tooDeep(n *yaml.Node, left int) bool {
+	if left == 0 {
+		return true
+	}
+	for _, c := range n.Content {
+		if tooDeep(c, left-1) {
+			return true
+		}
+	}
+	return false
+}
+
+// plainValue is a key at the margin with a value on the same line that is not quoted, no
+// block and no list or mapping.
+var plainValue = regexp.MustCompile(`^([A-Za-z][\w-]*):[ \t]+([^\s"'|>\[{#].*)$`)
+
+// quoteValues puts values at the margin in quotes, and tabs at the begin of lines become spaces.
+func quoteValues(source string) (string, bool) {
+	lines := strings.Split(source, "\n")
+	changed := false
+	for i, l := range lines {
+		text := strings.TrimLeft(l, " \t")
+		if indent := l[:len(l)-len(text)]; strings.Contains(indent, "\t") {
+			l = strings.ReplaceAll(indent, "\t", "  ") + text
+		}
+		if m := plainValue.FindStringSubmatch(l); m != nil && (strings.Contains(m[2], ":") || strings.ContainsAny(m[2][:1], "&*!%@`?-")) {
+			l = m[1] + ": '" + strings.ReplaceAll(strings.TrimRight(m[2], " \t"), "'", "''") + "'"
+		}
+		changed = changed || l != lines[i]
+		lines[i] = l
+	}
+	return strings.Join(lines, "\n"), changed
+}

@@ -1,0 +1,84 @@
+package skills
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Rule names what a skill is held to.
+type Rule string
+
+// The rules of the AgentSkills standard (AGS-01, AGS-02, AGS-03).
+const (
+	RulePathMissing         Rule = "path-missing"
+	RuleNotDirectory        Rule = "not-a-directory"
+	RuleFileMissing         Rule = "file-missing"
+	RuleFrontmatterMissing  Rule = "frontmatter-missing"
+	RuleFrontmatterOpen     Rule = "frontmatter-open"
+	RuleFrontmatterYAML     Rule = "frontmatter-yaml"
+	RuleFrontmatterMapping  Rule = "frontmatter-mapping"
+	RuleFieldUnknown        Rule = "field-unknown"
+	RuleFieldTwice          Rule = "field-twice"
+	RuleNameMissing         Rule = "name-missing"
+	RuleNameLength          Rule = "name-length"
+	RuleNameCase            Rule = "name-case"
+	RuleNameHyphen          Rule = "name-hyphen"
+	RuleNameCharacters      Rule = "name-characters"
+	RuleNameDirectory       Rule = "name-directory"
+	RuleDescriptionMissing  Rule = "description-missing"
+	RuleDescriptionLength   Rule = "description-length"
+	RuleCompatibilityType   Rule = "compatibility-type"
+	RuleCompatibilityLength Rule = "compatibility-length"
+	RuleYAMLStyle           Rule = "yaml-style"
+)
+
+// The rules of this package: what it does not take from anybody.
+const (
+	RuleEncoding    Rule = "encoding"       // UTF-8, of a text
+	RuleUnreadable  Rule = "unreadable"     // the system refuses
+	RuleTooLarge    Rule = "too-large"      // beyond MaxFile
+	RuleNotRegular  Rule = "not-regular"    // SKILL.md is a folder, a pipe, a device
+	RuleLinkOutside Rule = "link-outside"   // a link that leads out of where skills are looked for
+	RuleShadowed    Rule = "shadowed"       // another skill of the same name comes later
+	RuleUntrusted   Rule = "untrusted"      // its root is not trusted (AGS-06)
+	RuleLimit       Rule = "limit"          // the search ended before everything was seen (AGS-05)
+	RuleModule      Rule = "module-not-yet" // an executable skill
+)
+
+// Problem is one thing that is wrong with a skill, or with the search for skills.
+type Problem struct {
+	File    string `json:"file"`             // or folder, absolute where it was found by one
+	Line    int    `json:"line,omitempty"`   // from 1; 0 when it is about the whole
+	Column  int    `json:"column,omitempty"` // from 1, in runes
+	Rule    Rule   `json:"rule"`
+	Message string `json:"message"`
+	Warning bool   `json:"warning"` // the skill is loaded all the same
+}
+
+// String is the problem on one line: file, line, rule, message.
+func (p Problem) String() string {
+	var b strings.Builder
+	b.WriteString(p.File)
+	if p.Line > 0 {
+		fmt.Fprintf(&b, ":%d", p.Line)
+		if p.Column > 0 {
+			fmt.Fprintf(&b, ":%d", p.Column)
+		}
+	}
+	b.WriteString(": ")
+	if p.Warning {
+		b.WriteString("warning: ")
+	}
+	fmt.Fprintf(&b, "%s (%s)", p.Message, p.Rule)
+	return b.String()
+}
+
+// fatal says whether one of the problems keeps a skill from being loaded.
+func fatal(problems []Problem) bool {
+	for _, p := range problems {
+		if !p.Warning {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,96 @@
+package skills
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+)
+
+// escaper writes text inside of XML elements (YOA-08).
+var escaper = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&quot;", "'", "&apos;")
+
+// Index lists skills as XML, a line an element (YOA-08); "" for none. It is what a model sees
+// of skills that it may load.
+func Index(list []*Skill) string {
+	if len(list) == 0 {
+		return ""
+	}
+	var b strings.Builder
+	b.WriteString("<available_skills>\n")
+	for _, s := range list {
+		fmt.Fprintf(&b, "  <skill>\n    <name>%s</name>\n    <description>%s</description>\n    <location>%s</location>\n  </skill>\n",
+			escaper.Replace(s.Name), escaper.Replace(s.Description), escaper.Replace(s.File))
+	}
+	b.WriteString("</available_skills>")
+	return b.String()
+}
+
+// pathRules say how a model makes the paths in a skill's instructions usable (AUT-04, AUT-06).
+const pathRules = `Paths in a skill's instructions are relative to its Root Path. Tools need absolute paths: put the Root Path before them. With Root Path %[1]s, the path scripts/run.sh means %[2]s.`
+
+func rules(root string) string {
+	return fmt.Sprintf(pathRules, root, filepath.Join(root, "scripts", "run.sh"))
+}
+
+// Details is a skill whose instructions stand in the prompt from the start.
+type Details struct {
+	*Skill
+	Instructions string
+}
+
+// Section is the catalogue style of the prompt: what there is, how to load it, and the
+// instructions of the skills that are preloaded (AUT-06); "" where there is nothing to say.
+func Section(list []*Skill, preloaded []Details) string {
+	if len(list) == 0 && len(preloaded) == 0 {
+		return ""
+	}
+	var b strings.Builder
+	b.WriteString("## Agent Skills\n")
+	if len(list) > 0 {
+		b.WriteString("\n### Skill Catalog\n\n")
+		for _, s := range list {
+			fmt.Fprintf(&b, "- **%s**: %s\n", s.Name, oneLine(s.Description))
+		}
+		b.WriteString("\nTo use a skill, load it with load_skill and follow what it says.\n")
+	}
+	if len(preloaded) > 0 {
+		fmt.Fprintf(&b, "\n%s\n\n### Skill Details\n", rules(preloaded[0].Dir))
+		for _, d := range preloaded {
+			fmt.Fprintf(&b, "\n#### %s\n\nRoot Path: %s\n\n%s\n", d.Name, d.Dir, d.Instructions)
+		}
+	}
+	return b.String()
+}
+
+// maxListed is how many of a skill's files a model is told of.
+const maxListed = 100
+
+// Content is a skill as a model gets it when it loads it: name and root, the rule about
+// paths, the instructions, and the names of the files beside them, in a wrapper by which it
+// is known later (AUT-04, AGS-09, UNI-07).
+func (s *Skill) Content() (string, error) {
+	instructions, err := s.Instructions()
+	if err != nil {
+		return "", err
+	}
+	files, more, err := s.Files(maxListed)
+	if err != nil {
+		return "", err
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "<skill_content name=\"%s\">\n# Skill: %s\n\nRoot Path: %s\n\n%s\n\n%s\n", escaper.Replace(s.Name), s.Name, s.Dir, rules(s.Dir), instructions)
+	if len(files) > 0 {
+		b.WriteString("\n<skill_resources>\n")
+		for _, f := range files {
+			fmt.Fprintf(&b, "  <file>%s</file>\n", escaper.Replace(f))
+		}
+		if more {
+			fmt.Fprintf(&b, "  <!-- there are more than %d -->\n", maxListed)
+		}
+		b.WriteString("</skill_resources>\n")
+	}
+	b.WriteString("</skill_content>")
+	return b.String(), nil
+}
+
+func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }

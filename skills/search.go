@@ -1,0 +1,108 @@
+package skills
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"strings"
+	"unicode"
+)
+
+// Entry is something that can be found by words: a skill or a tool.
+type Entry struct {
+	ID          string // like "skill/pdf-tools"
+	Name        string
+	Description string
+}
+
+// Hit is an entry that was found, with how well it fits: more is better.
+type Hit struct {
+	Entry
+	Score float64
+}
+
+// How much a word in the name counts for, beside one in the description; and the constants of
+// BM25, by which a rare word counts for more and a long description for less.
+const (
+	nameWeight = 3.0
+	saturation = 1.2
+	lengthBias = 0.75
+)
+
+// Search ranks entries by the words that they share with a query, the best first, at most max
+// of them (OSA-20). It is lexical: case, the endings of words ("reports",
+// "reporting" for "report") and their order do not matter, synonyms are not known.
+func Search(query string, entries []Entry, max int) []Hit {
+	wanted := slices.Compact(slices.Sorted(slices.Values(words(query))))
+	type counted struct {
+		count  map[string]float64
+		length float64
+	}
+	docs := make([]counted, len(entries))
+	having := map[string]float64{} // entries that have a word
+	total := 0.0
+	for i, e := range entries {
+		d := counted{count: map[string]float64{}}
+		for _, w := range words(e.Name) {
+			d.count[w] += nameWeight
+		}
+		for _, w := range words(e.Description) {
+			d.count[w]++
+			d.length++
+		}
+		for w := range d.count {
+			having[w]++
+		}
+		docs[i] = d
+		total += d.length
+	}
+	average := math.Max(total/math.Max(float64(len(entries)), 1), 1)
+	var hits []Hit
+	for i, e := range entries {
+		score := 0.0
+		for _, w := range wanted {
+			n := docs[i].count[w]
+			if n == 0 {
+				continue
+			}
+			rare := math.Log(1 + (float64(len(entries))-having[w]+0.5)/(having[w]+0.5))
+			score += rare * n * (saturation + 1) / (n + saturation*(1-lengthBias+lengthBias*docs[i].length/average))
+		}
+		if score > 0 {
+			hits = append(hits, Hit{e, score})
+		}
+	}
+	slices.SortFunc(hits, func(a, b Hit) int {
+		return cmp.Or(cmp.Compare(b.Score, a.Score), cmp.Compare(a.ID, b.ID))
+	})
+	return hits[:min(max, len(hits))]
+}
+
+// stopWords are too common to say anything.
+var stopWords = map[string]bool{
+	"a": true, "an": true, "and": true, "are": true, "as": true, "at": true, "be": true, "by": true, "for": true, "from": true,
+	"in": true, "is": true, "it": true, "of": true, "on": true, "or": true, "that": true, "the": true, "this": true, "to": true,
+	"use": true, "when": true, "with": true, "you": true, "your": true, "how": true, "i": true, "me": true, "my": true, "want": true,
+}
+
+// words are the words of a text in small letters without their common endings.
+func words(text string) []string {
+	var out []string
+	for _, w := range strings.FieldsFunc(strings.ToLower(text), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsNumber(r) }) {
+		if !stopWords[w] {
+			out = append(out, stem(w))
+		}
+	}
+	return out
+}
+
+// stem cuts the endings that English puts on words, where enough is left.
+func stem(w string) string {
+	for _, ending := range []string{"ings", "ing", "ies", "ied", "ers", "er", "ed", "es", "s", "e", "y"} {
+		rest, ok := strings.CutSuffix(w, ending)
+		if ok && len(rest) >= 3 && !strings.HasSuffix(w, "ss") {
+			return rest
+		}
+	}
+	return w
+}

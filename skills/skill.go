@@ -1,0 +1,210 @@
+package skills
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"unicode/utf8"
+
+	"go.yaml.in/yaml/v4"
+)
+
+// MaxFile is the largest SKILL.md that is taken, in bytes: far beyond what a model should be
+// told at once (5,000 tokens are advised).
+const MaxFile = 1 << 20
+
+// maxHead is how much of a SKILL.md is read to learn its name and description, in bytes.
+const maxHead = 64 << 10
+
+// Skill is what is known of a skill without its instructions.
+type Skill struct {
+	Name          string            `json:"name"`
+	Description   string            `json:"description"`
+	License       string            `json:"license,omitempty"`
+	Compatibility string            `json:"compatibility,omitempty"`
+	AllowedTools  []string          `json:"allowed_tools,omitempty"`
+	Metadata      map[string]string `json:"metadata,omitempty"`
+	Dir           string            `json:"dir"`    // absolute, links resolved
+	File          string            `json:"file"`   // SKILL.md in Dir
+	Source        string            `json:"source"` // where it was found: the label of its root, or "path"
+}
+
+// fileNames are the names of the file, the preferred one first (AGS-02).
+var fileNames = []string{"SKILL.md", "skill.md"}
+
+// Load reads the skill of a directory leniently (AGS-04, C-10): a name that breaks rules, a
+// field nobody knows, YAML that can be mended are warnings; without a description there is no
+// skill. It gives nil exactly if one of the problems is more than a warning.
+func Load(dir string) (*Skill, []Problem) {
+	real, problems := resolve(dir)
+	if fatal(problems) {
+		return nil, problems
+	}
+	return load(real)
+}
+
+// load is Load of a directory whose links are resolved.
+func load(dir string) (*Skill, []Problem) {
+	file, text, problems := open(dir, maxHead)
+	if fatal(problems) {
+		return nil, problems
+	}
+	head, found := read(file, text, true)
+	problems = append(problems, found...)
+	if head == nil {
+		if len(text) == maxHead {
+			problems = append(problems, Problem{File: file, Line: 1, Rule: RuleTooLarge, Message: fmt.Sprintf("name and description must stand in the first %d KiB", maxHead>>10)})
+		}
+		return nil, problems
+	}
+	c := checker{file: file, head: head, lenient: true}
+	s := c.skill(filepath.Base(filepath.Dir(file)))
+	problems = append(problems, c.problems...)
+	if fatal(problems) {
+		return nil, problems
+	}
+	s.File, s.Dir, s.Source = file, filepath.Dir(file), "path"
+	return s, problems
+}
+
+// Instructions reads what the skill says after its head, trimmed (AUT-01, AGS-02). The error
+// names the file: it may have gone or changed since the skill was found.
+func (s *Skill) Instructions() (string, error) {
+	file, text, problems := open(s.Dir, MaxFile)
+	if fatal(problems) {
+		return "", errors.New(problems[0].String())
+	}
+	_, _, body, rule := head(text)
+	if rule != "" {
+		return "", fmt.Errorf("%s has no head any more that ends (%s); was it changed just now?", file, rule)
+	}
+	if !utf8.Valid(text[body:]) {
+		return "", fmt.Errorf("%s is not UTF-8 text; save it as UTF-8", file)
+	}
+	return strings.TrimSpace(strings.ReplaceAll(string(text[body:]), "\r\n", "\n")), nil
+}
+
+// resolve is a directory by its absolute path without links.
+func resolve(dir string) (string, []Problem) {
+	fail := func(at string, rule Rule, format string, args ...any) (string, []Problem) {
+		return at, []Problem{{File: at, Rule: rule, Message: fmt.Sprintf(format, args...)}}
+	}
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return fail(dir, RuleUnreadable, "%v", err)
+	}
+	real, err := filepath.EvalSymlinks(abs)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fail(abs, RulePathMissing, "does not exist")
+	case err != nil:
+		return fail(abs, RuleUnreadable, "%v", plain(err))
+	}
+	if info, err := os.Stat(real); err == nil && !info.IsDir() {
+		return fail(real, RuleNotDirectory, "is not a directory; a skill is a directory with a SKILL.md")
+	}
+	return real, nil
+}
+
+// open reads up to limit bytes of the SKILL.md of a resolved directory. Links inside of the
+// directory are followed, others are not.
+func open(real string, limit int64) (file string, text []byte, problems []Problem) {
+	fail := func(at string, rule Rule, format string, args ...any) (string, []byte, []Problem) {
+		return at, nil, []Problem{{File: at, Rule: rule, Message: fmt.Sprintf(format, args...)}}
+	}
+	root, err := os.OpenRoot(real)
+	if err != nil {
+		return fail(real, RuleUnreadable, "%v", plain(err))
+	}
+	defer root.Close()
+	name := ""
+	for _, n := range fileNames {
+		if _, err := root.Lstat(n); err == nil {
+			name = n
+			break
+		}
+	}
+	if name == "" {
+		if hasModule(root) {
+			return fail(real, RuleModule, "is an executable skill (manifest.json and module.ts), and these cannot be run yet")
+		}
+		return fail(real, RuleFileMissing, "has no SKILL.md")
+	}
+	file = filepath.Join(real, name)
+	info, err := root.Stat(name)
+	switch {
+	case err != nil && linked(root, name):
+		return fail(file, RuleLinkOutside, "is a link that leads out of its directory or nowhere; put the file itself there")
+	case err != nil:
+		return fail(file, RuleUnreadable, "%v", plain(err))
+	case !info.Mode().IsRegular(): // to open a pipe would wait for somebody
+		return fail(file, RuleNotRegular, "is not a file")
+	case info.Size() > MaxFile:
+		return fail(file, RuleTooLarge, "has %d bytes, and %d are the most; move what is not needed each time to files beside it", info.Size(), MaxFile)
+	}
+	f, err := root.Open(name)
+	if err != nil {
+		return fail(file, RuleUnreadable, "%v", plain(err))
+	}
+	defer f.Close()
+	text, err = io.ReadAll(io.LimitReader(f, limit))
+	if err != nil {
+		return fail(file, RuleUnreadable, "%v", plain(err))
+	}
+	if len(text) > 1 && (text[0] == 0xff && text[1] == 0xfe || text[0] == 0xfe && text[1] == 0xff) {
+		return fail(file, RuleEncoding, "is UTF-16 text; save it as UTF-8")
+	}
+	return file, text, nil
+}
+
+func linked(root *os.Root, name string) bool {
+	info, err := root.Lstat(name)
+	return err == nil && info.Mode()&fs.ModeSymlink != 0
+}
+
+// hasModule says whether an executable skill lies here (OSL-01).
+func hasModule(root *os.Root) bool {
+	_, manifest := root.Lstat("manifest.json")
+	_, module := root.Lstat("module.ts")
+	return manifest == nil && module == nil
+}
+
+// plain is an error without the operation and the path, which are named before it.
+func plain(err error) error {
+	var at *fs.PathError
+	if errors.As(err, &at) {
+		return at.Err
+	}
+	return err
+}
+
+// scalars are the entries of a mapping as strings, and whether it is one.
+func scalars(n *yaml.Node) (map[string]string, bool) {
+	if n.Kind != yaml.MappingNode {
+		return nil, false
+	}
+	out := map[string]string{}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		out[n.Content[i].Value] = flat(n.Content[i+1])
+	}
+	return out, true
+}
+
+// flat is a value of metadata as one string: a list becomes its items with commas.
+func flat(n *yaml.Node) string {
+	if n.Kind == yaml.ScalarNode {
+		return n.Value
+	}
+	var parts []string
+	for i, c := range n.Content {
+		if n.Kind == yaml.MappingNode && i%2 == 0 {
+			continue
+		}
+		parts = append(parts, flat(c))
+	}
+	return strings.Join(parts, ", ")
+}

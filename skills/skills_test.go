@@ -1,0 +1,322 @@
+package skills_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"rouse/skills"
+)
+
+// tree writes files below a new directory, by their paths with slashes.
+func tree(t testing.TB, files map[string]string) string {
+	t.Helper()
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range files {
+		path := filepath.Join(dir, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func said(problems []skills.Problem) string {
+	var out []string
+	for _, p := range problems {
+		mark := ""
+		if p.Warning {
+			mark = "?"
+		}
+		out = append(out, fmt.Sprintf("%d:%s%s", p.Line, p.Rule, mark))
+	}
+	return strings.Join(out, " ")
+}
+
+// TestRules holds both readers to each rule (AGS-01, AGS-02, AGS-03, AGS-04, AUT-02, YOA-07, C-10):
+// the strict one refuses, the lenient one warns where the skill can be used all the same.
+func TestRules(t *testing.T) {
+	long := strings.Repeat("x", 1025)
+	for name, c := range map[string]struct{ text, strict, lenient string }{
+		"good":                  {"---\nname: pdf\ndescription: Reads PDF.\n---\nDo it.", "", ""},
+		"all fields":            {"---\nname: pdf\ndescription: >\n  Reads\n  PDF.\nlicense: MIT\ncompatibility: poppler\nmetadata:\n  version: 1.0\nallowed-tools: Read Bash(pdftotext *)\n---\n", "", ""},
+		"CRLF and BOM":          {"\ufeff---\r\nname: pdf\r\ndescription: Reads PDF.\r\n---\r\nDo it.\r\n", "", ""},
+		"dashes in a value":     {"---\nname: pdf\ndescription: Reads --- and writes --- PDF.\n---\n", "", ""},
+		"empty file":            {"", "1:frontmatter-missing", "1:frontmatter-missing"},
+		"no head":               {"# PDF\n", "1:frontmatter-missing", "1:frontmatter-missing"},
+		"head that is no line":  {"--- # x\nname: pdf\n---\n", "1:frontmatter-missing", "1:frontmatter-missing"},
+		"open head":             {"---\nname: pdf\ndescription: x\n", "1:frontmatter-open", "1:frontmatter-open"},
+		"only a mark":           {"---", "1:frontmatter-open", "1:frontmatter-open"},
+		"empty head":            {"---\n---\nx", "2:frontmatter-mapping", "2:frontmatter-mapping"},
+		"a list":                {"---\n- name\n---\n", "2:frontmatter-mapping", "2:frontmatter-mapping"},
+		"a colon in a value":    {"---\nname: pdf\ndescription: Use when: it is a PDF\n---\n", "3:frontmatter-yaml", "3:frontmatter-yaml?"},
+		"a tab":                 {"---\nname: pdf\ndescription: x\nmetadata:\n\ta: b\n---\n", "5:frontmatter-yaml", "5:frontmatter-yaml?"},
+		"hopeless":              {"---\nname: [pdf\ndescription: x\n---\n", "3:frontmatter-yaml", "3:frontmatter-yaml"},
+		"twice":                 {"---\nname: pdf\nname: pdf2\ndescription: x\n---\n", "3:field-twice", "3:field-twice?"},
+		"unknown field":         {"---\nname: pdf\ndescription: x\nversion: 2\n---\n", "4:field-unknown", "4:field-unknown?"},
+		"keys in capitals":      {"---\nName: pdf\nDescription: x\n---\n", "1:name-missing 1:description-missing 2:field-unknown 3:field-unknown", ""},
+		"no name":               {"---\ndescription: x\n---\n", "1:name-missing", "1:name-missing?"},
+		"a list for a name":     {"---\nname:\n  - pdf\ndescription: x\n---\n", "2:name-missing", "2:name-missing?"},
+		"long name":             {"---\nname: " + strings.Repeat("p", 65) + "\ndescription: x\n---\n", "2:name-length 2:name-directory", "2:name-length? 2:name-directory?"},
+		"capitals":              {"---\nname: PDF\ndescription: x\n---\n", "2:name-case 2:name-directory", "2:name-case? 2:name-directory?"},
+		"hyphens":               {"---\nname: pdf--\ndescription: x\n---\n", "2:name-hyphen 2:name-directory", "2:name-hyphen? 2:name-directory?"},
+		"characters":            {"---\nname: pdf_tool/s\ndescription: x\n---\n", "2:name-characters 2:name-directory", "2:name-characters? 2:name-directory?"},
+		"a line in the name":    {"---\nname: \"pdf\\nx\"\ndescription: x\n---\n", "2:name-characters", "2:name-characters"},
+		"another directory":     {"---\nname: pdf2\ndescription: x\n---\n", "2:name-directory", "2:name-directory?"},
+		"no description":        {"---\nname: pdf\n---\n", "1:description-missing", "1:description-missing"},
+		"an empty description":  {"---\nname: pdf\ndescription: '  '\n---\n", "3:description-missing", "3:description-missing"},
+		"a long description":    {"---\nname: pdf\ndescription: " + long + "\n---\n", "3:description-length", "3:description-length?"},
+		"compatibility: a list": {"---\nname: pdf\ndescription: x\ncompatibility:\n  - a\n---\n", "4:compatibility-type", "4:compatibility-type?"},
+		"long compatibility":    {"---\nname: pdf\ndescription: x\ncompatibility: " + long[:501] + "\n---\n", "4:compatibility-length", "4:compatibility-length?"},
+		"brackets":              {"---\nname: pdf\ndescription: x\nallowed-tools: [Read, Write]\n---\n", "4:yaml-style", ""},
+		"anchors":               {"---\nname: pdf\ndescription: &d x\nlicense: MIT\n---\n", "3:yaml-style", ""},
+		"all at once":           {"---\nname: PDF-\ndescription: ''\nfoo: 1\n---\n", "2:name-case 2:name-hyphen 2:name-directory 3:description-missing 4:field-unknown", "4:field-unknown? 2:name-case? 2:name-hyphen? 2:name-directory? 3:description-missing"},
+		"Latin-1":               {"---\nname: pdf\ndescription: caf\xe9\n---\n", "1:encoding", "1:encoding"},
+		"UTF-16":                {"\xff\xfe-\x00-\x00-\x00", "0:encoding", "0:encoding"},
+		"bomb": {"---\nname: pdf\ndescription: x\nmetadata:\n  a: &a [x,x,x,x,x,x,x,x,x]\n  b: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a]\n  c: [*b,*b,*b,*b,*b,*b,*b]\n---\n",
+			"5:yaml-style 6:yaml-style 7:yaml-style", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := filepath.Join(tree(t, map[string]string{"pdf/SKILL.md": c.text}), "pdf")
+			if got := said(skills.Validate(dir)); got != c.strict {
+				t.Errorf("strict: %s, want %s", got, c.strict)
+			}
+			s, problems := skills.Load(dir)
+			if got := said(problems); got != c.lenient {
+				t.Errorf("lenient: %s, want %s", got, c.lenient)
+			}
+			refused := slices.ContainsFunc(problems, func(p skills.Problem) bool { return !p.Warning })
+			if (s == nil) != refused {
+				t.Errorf("skill %v, problems %v", s, problems)
+			}
+			for _, p := range problems {
+				if !strings.HasPrefix(p.File, dir) || p.Message == "" {
+					t.Errorf("%v does not say where or what", p)
+				}
+			}
+		})
+	}
+}
+
+// What is no file with words is refused before anything waits for it.
+func TestNotAFile(t *testing.T) {
+	dir := tree(t, map[string]string{
+		"file": "x", "empty/x": "", "folder/SKILL.md/x": "", "big/SKILL.md": "---\nname: big\ndescription: x\n---\n" + strings.Repeat("x", skills.MaxFile),
+		"head/SKILL.md": "---\nname: head\nx: " + strings.Repeat("x", 70<<10) + "\ndescription: x\n---\n", "module/manifest.json": "{}", "module/module.ts": "", "outside.md": "---\nname: out\ndescription: x\n---\n", "out/x": "", "lower/skill.md": "---\nname: lower\ndescription: x\n---\n",
+	})
+	if runtime.GOOS != "windows" {
+		if err := os.Symlink("../outside.md", filepath.Join(dir, "out/SKILL.md")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, want := range map[string]string{
+		"nowhere": "0:path-missing", "file": "0:not-a-directory", "empty": "0:file-missing", "folder": "0:not-regular", "big": "0:too-large", "head": "1:frontmatter-open 1:too-large",
+		"module": "0:module-not-yet", "out": "0:link-outside", "lower": "",
+	} {
+		if name == "out" && runtime.GOOS == "windows" {
+			continue
+		}
+		if _, problems := skills.Load(filepath.Join(dir, name)); said(problems) != want {
+			t.Errorf("%s: %s, want %s", name, said(problems), want)
+		}
+	}
+}
+
+func skill(name, description string) string {
+	return fmt.Sprintf("---\nname: %s\ndescription: %s\n---\nHow to %s.\n", name, description, name)
+}
+
+// A later root overrides an earlier one, a broken override does not, and neither does what
+// is not trusted (YOA-06, AGS-05, AGS-06, AUT-03).
+func TestDiscover(t *testing.T) {
+	dir := tree(t, map[string]string{
+		"user/csv/SKILL.md": skill("csv", "of the user"), "user/pdf/SKILL.md": skill("pdf", "of the user"), "user/group/deep/SKILL.md": skill("deep", "below a group"),
+		"user/csv/inner/SKILL.md": skill("inner", "part of another skill"), "user/node_modules/x/SKILL.md": skill("x", "no"), "user/.git/y/SKILL.md": skill("y", "no"),
+		"user/1/2/3/4/5/six/SKILL.md": skill("six", "six levels down"), "user/1/2/3/4/5/6/7/SKILL.md": skill("seven", "too deep"),
+		"project/csv/SKILL.md": skill("CSV", "of the project"), "project/pdf/SKILL.md": "---\nname: pdf\n---\n", "strange/evil/SKILL.md": skill("evil", "no"), "elsewhere/linked/SKILL.md": skill("linked", "elsewhere"),
+	})
+	if runtime.GOOS != "windows" {
+		for link, to := range map[string]string{"user/out": "../elsewhere/linked", "user/loop": ".", "user/again": "pdf"} {
+			if err := os.Symlink(to, filepath.Join(dir, filepath.FromSlash(link))); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	c := skills.Discover(
+		skills.Root{Path: filepath.Join(dir, "user"), Source: "user", Trusted: true},
+		skills.Root{Path: filepath.Join(dir, "missing"), Source: "missing", Trusted: true},
+		skills.Root{Path: filepath.Join(dir, "strange"), Source: "strange"},
+		skills.Root{Path: filepath.Join(dir, "project"), Source: "project", Trusted: true})
+	var got []string
+	for _, s := range c.Skills() {
+		got = append(got, s.Name+" "+s.Source)
+	}
+	if want := "CSV project, deep user, pdf user, six user"; strings.Join(got, ", ") != want {
+		t.Errorf("%q, want %s", got, want)
+	}
+	var rules []string
+	for _, p := range c.Problems() {
+		rules = append(rules, string(p.Rule)+" "+filepath.Base(p.File))
+	}
+	want := []string{"limit 7", "untrusted evil", "name-case SKILL.md", "name-directory SKILL.md", "shadowed SKILL.md", "description-missing SKILL.md"}
+	if runtime.GOOS != "windows" {
+		want = slices.Insert(want, 1, "link-outside out")
+	}
+	if !slices.Equal(rules, want) {
+		t.Errorf("%q, want %q", rules, want)
+	}
+	if s, ok := c.Get("csv"); !ok || s.Description != "of the project" {
+		t.Errorf("csv: %v", s)
+	}
+	if _, ok := c.Get("evil"); ok {
+		t.Error("a root that is not trusted gave a skill")
+	}
+}
+
+func TestDiscoverIsBounded(t *testing.T) {
+	dir := t.TempDir()
+	for i := range 2005 {
+		if err := os.Mkdir(filepath.Join(dir, fmt.Sprint(i)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := skills.Discover(skills.Root{Path: dir, Trusted: true})
+	if got := said(c.Problems()); got != "0:limit?" {
+		t.Errorf("%s", got)
+	}
+}
+
+// TestIndex: the XML of the index to the byte, with what must be escaped; nothing for none
+// (YOA-08, AGS-07).
+func TestIndex(t *testing.T) {
+	got := skills.Index([]*skills.Skill{{Name: "csv", Description: `a < b & "c" > 'd'`, File: "/s/csv/SKILL.md"}, {Name: "pdf", Description: "Reads.", File: "/s/pdf/SKILL.md"}})
+	want := `<available_skills>
+  <skill>
+    <name>csv</name>
+    <description>a &lt; b &amp; &quot;c&quot; &gt; &apos;d&apos;</description>
+    <location>/s/csv/SKILL.md</location>
+  </skill>
+  <skill>
+    <name>pdf</name>
+    <description>Reads.</description>
+    <location>/s/pdf/SKILL.md</location>
+  </skill>
+</available_skills>`
+	if got != want {
+		t.Errorf("%s\nwant\n%s", got, want)
+	}
+	if got := skills.Index(nil); got != "" {
+		t.Errorf("%q for no skill", got)
+	}
+}
+
+// TestSection: the catalogue style to the byte (AUT-06).
+func TestSection(t *testing.T) {
+	list := []*skills.Skill{{Name: "csv", Description: "Cleans\n CSV."}}
+	details := []skills.Details{{Skill: &skills.Skill{Name: "pdf", Dir: filepath.FromSlash("/s/pdf")}, Instructions: "Read it."}}
+	want := "## Agent Skills\n\n### Skill Catalog\n\n- **csv**: Cleans CSV.\n\nTo use a skill, load it with load_skill and follow what it says.\n" +
+		"\nPaths in a skill's instructions are relative to its Root Path. Tools need absolute paths: put the Root Path before them. With Root Path /s/pdf, the path scripts/run.sh means /s/pdf/scripts/run.sh.\n" +
+		"\n### Skill Details\n\n#### pdf\n\nRoot Path: /s/pdf\n\nRead it.\n"
+	if got := filepath.ToSlash(skills.Section(list, details)); got != want {
+		t.Errorf("%s\nwant\n%s", got, want)
+	}
+	if got := skills.Section(list, nil); strings.Contains(got, "Root Path") || strings.Contains(got, "Details") {
+		t.Errorf("rules without a preloaded skill: %s", got)
+	}
+	if got := skills.Section(nil, nil); got != "" {
+		t.Errorf("%q for no skill", got)
+	}
+}
+
+// TestContent: what a model gets when it loads a skill (AUT-01, AUT-04, AGS-09, UNI-07).
+func TestContent(t *testing.T) {
+	dir := filepath.Join(tree(t, map[string]string{
+		"csv/SKILL.md": "---\nname: csv\ndescription: x\n---\n\n\nRun scripts/clean.sh.\r\n\n", "csv/scripts/clean.sh": "", "csv/a&b.txt": "", "csv/.git/config": "",
+	}), "csv")
+	s, problems := skills.Load(dir)
+	if s == nil {
+		t.Fatal(problems)
+	}
+	got, err := s.Content()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `<skill_content name="csv">
+# Skill: csv
+
+Root Path: DIR
+
+Paths in a skill's instructions are relative to its Root Path. Tools need absolute paths: put the Root Path before them. With Root Path DIR, the path scripts/run.sh means DIR/scripts/run.sh.
+
+Run scripts/clean.sh.
+
+<skill_resources>
+  <file>a&amp;b.txt</file>
+  <file>scripts/clean.sh</file>
+</skill_resources>
+</skill_content>`
+	if got := filepath.ToSlash(strings.ReplaceAll(got, dir, "DIR")); got != want {
+		t.Errorf("%s\nwant\n%s", got, want)
+	}
+	if err := os.Remove(s.File); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Content(); err == nil || !strings.Contains(err.Error(), "SKILL.md") {
+		t.Errorf("of a skill that is gone: %v", err)
+	}
+}
+
+func TestAllowedTools(t *testing.T) {
+	for text, want := range map[string][]string{
+		"allowed-tools: Read Bash(git add *) Write": {"Read", "Bash(git add *)", "Write"},
+		"allowed-tools: Read, Write":                {"Read", "Write"},
+		"allowed-tools:\n  - Read\n  - Bash(a, b)":  {"Read", "Bash(a, b)"},
+		"allowed-tools:":                            nil,
+		"license: MIT":                              nil,
+	} {
+		s, problems := skills.Load(filepath.Join(tree(t, map[string]string{"pdf/SKILL.md": "---\nname: pdf\ndescription: x\n" + text + "\n---\n"}), "pdf"))
+		if s == nil || !slices.Equal(s.AllowedTools, want) {
+			t.Errorf("%s: %v (%v)", text, s, problems)
+		}
+	}
+}
+
+// TestSearch: what fits best comes first, and what shares no word does not come (OSA-20).
+func TestSearch(t *testing.T) {
+	entries := []skills.Entry{
+		{"skill/csv-report", "csv-report", "Makes a monthly report of spending from CSV statements."},
+		{"skill/pdf-tools", "pdf-tools", "Reads, fills and merges PDF forms."},
+		{"skill/tax", "tax", "Prepares tax forms from a report."},
+		{"tool/db_query", "db_query", "Runs a read-only SQL query."},
+	}
+	for query, want := range map[string]string{
+		"reporting":               "skill/csv-report skill/tax",
+		"fill a PDF form":         "skill/pdf-tools skill/tax",
+		"QUERY the db":            "tool/db_query",
+		"how to use it when":      "",
+		"":                        "",
+		"blockchain":              "",
+		"tax report from the csv": "skill/csv-report skill/tax",
+	} {
+		var ids []string
+		for _, h := range skills.Search(query, entries, 10) {
+			ids = append(ids, h.ID)
+		}
+		if got := strings.Join(ids, " "); got != want {
+			t.Errorf("%q: %s, want %s", query, got, want)
+		}
+	}
+	if hits := skills.Search("report form", entries, 1); len(hits) != 1 {
+		t.Errorf("%v, want one", hits)
+	}
+}
