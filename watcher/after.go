@@ -68,11 +68,12 @@ func (w *Watcher) finishAfter(ctx context.Context, c ledger.ClaimStatus) error {
 	if ended, err := w.ledger.EndAfter(ctx, c, state, dest, note); err != nil || !ended {
 		return err // tried again meanwhile, its run has had another outcome, or will have
 	}
-	failed := state == ledger.AfterFailed
-	if failed {
+	why := ""
+	if state == ledger.AfterFailed {
+		why = note
 		w.log.Warn("a file could not be dealt with after its run; it is tried again at the next scan", "job", c.Job, "run", c.Run, "path", c.Path, "error", note)
 	}
-	f.disposed(filepath.FromSlash(c.Path), failed)
+	f.disposed(filepath.FromSlash(c.Path), why)
 	return nil
 }
 
@@ -195,17 +196,19 @@ func (w *Watcher) unrecorded(ctx context.Context, g *ground, dir string, c ledge
 	return spot{}, stamp{}, fs.ErrNotExist
 }
 
-// disposed remembers a file that could not be moved away, for the next scan. One that
-// could be shows that the others are worth another try at once.
-func (f *folder) disposed(path string, failed bool) {
+// disposed remembers a file that could not be moved away, and why, for its owner and for the next
+// scan. One that could be (why is "") shows that the others are worth another try at once.
+func (f *folder) disposed(path, why string) {
 	f.mu.Lock()
-	f.stuck = failed
-	if failed {
+	f.stuck = why != ""
+	if f.stuck {
+		f.unmoved[path] = why
 		f.retry[path] = true
 	} else {
+		delete(f.unmoved, path)
 		delete(f.retry, path)
 	}
-	again := !failed && len(f.retry) > 0
+	again := !f.stuck && len(f.retry) > 0
 	f.mu.Unlock()
 	if again {
 		f.askScan("files can be moved again")
@@ -231,4 +234,22 @@ func (f *folder) takeRetries() map[string]bool {
 		delete(f.retry, path)
 	}
 	return out
+}
+
+// tookAway forgets that files could not be moved which a scan does not find any more.
+func (f *folder) tookAway(retried map[string]bool, walk *walk) {
+	if len(retried) == 0 {
+		return
+	}
+	there := make(map[string]bool, len(walk.files))
+	for _, s := range walk.files {
+		there[s.path] = true
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for path := range retried {
+		if !there[path] {
+			delete(f.unmoved, path)
+		}
+	}
 }

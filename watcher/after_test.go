@@ -309,12 +309,12 @@ func TestAfterRetriesWhatFails(t *testing.T) {
 func TestRetriesProbe(t *testing.T) {
 	f := newFolder(&Watcher{}, Watch{Settle: time.Second})
 	for i := range 100 {
-		f.disposed(filepath.Join("in", string(rune('a'+i))), true)
+		f.disposed(filepath.Join("in", string(rune('a'+i))), "no space")
 	}
 	if n := len(f.takeRetries()); n != maxProbes {
 		t.Errorf("%d files are tried", n)
 	}
-	f.disposed("in/ok", false)
+	f.disposed("in/ok", "")
 	if n := len(f.takeRetries()); n != 100-maxProbes || f.dueScan() == "" {
 		t.Errorf("%d files are tried after a success", n)
 	}

@@ -52,11 +52,12 @@ type folder struct {
 	mu       sync.Mutex
 	heardOf  map[string]int // paths of events, by their place in heardAs
 	heardAs  []heard
-	lostOf   map[string]bool // armed folders that went away: whether they were renamed
-	hashed   []candidate     // long files, done
-	retry    map[string]bool // files that could not be moved away
-	stuck    bool            // the last move failed
-	scanFor  string          // why a scan is wanted, "" when none is
+	lostOf   map[string]bool   // armed folders that went away: whether they were renamed
+	hashed   []candidate       // long files, done
+	unmoved  map[string]string // files that could not be moved away, and why
+	retry    map[string]bool   // those of them that no scan has tried again yet
+	stuck    bool              // the last move failed
+	scanFor  string            // why a scan is wanted, "" when none is
 	status   Status
 	missing  bool
 	phase    State // of the loop
@@ -76,7 +77,7 @@ func newFolder(w *Watcher, watch Watch) *folder {
 	return &folder{
 		Watch: watch, w: w, scanned: make(chan struct{}), settler: newSettler(watch.Settle), batch: newBatch(), loop: loop{phase: StateIdle}, phase: StateIdle, linked: newLinked(),
 		marker: newMarker(), known: newRecent[struct{}](maxKnown), long: map[string]bool{},
-		heardOf: map[string]int{}, lostOf: map[string]bool{}, retry: map[string]bool{}, troubled: map[string]string{},
+		heardOf: map[string]int{}, lostOf: map[string]bool{}, unmoved: map[string]string{}, retry: map[string]bool{}, troubled: map[string]string{},
 		wake: make(chan struct{}, 1),
 	}
 }

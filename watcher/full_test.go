@@ -1,23 +1,25 @@
 //go:build linux
 
-package watcher
+package watcher_test
 
 import (
 	"os"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"rouse/agentdb/ledger"
+	"rouse/watcher"
 )
 
-// A destination that is full fails visibly, keeps the file, leaves nothing of the try, and is
-// tried again.
+// A destination on another disk that is full fails visibly, keeps the file and leaves nothing of
+// the try; other files and jobs go on. Once there is room it is done, and no run is done twice.
 func TestAfterToAFullDisk(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
-	small := d.path("small")
-	d.must(os.Mkdir(small, 0o755))
+	b := newBench(t)
+	small := b.path("small")
+	b.must(os.Mkdir(small, 0o755))
 	if err := syscall.Mount("tmpfs", small, "tmpfs", 0, "size=64k"); err != nil {
 		t.Skipf("a small file system cannot be mounted here: %v", err)
 	}
@@ -26,23 +28,50 @@ func TestAfterToAFullDisk(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	w := d.set(After{"move", small})
+	w := b.inbox()
+	w.OnSuccess = watcher.After{Action: "move", Dir: small}
+	b.write("other/.keep", "")
+	other := watcher.Watch{Job: "other", Agent: "a", Path: b.path("other"), Settle: w.Settle, OnSuccess: watcher.After{Action: "move", Dir: b.path("other/done")}}
+	b.outcome = ledger.OutcomeSuccess
+	b.startWith(watcher.Options{Rescan: 50 * time.Millisecond}, w, other)
+
 	text := strings.Repeat("x", 100<<10)
-	c := d.run(w, d.write("inbox/a.csv", text), ledger.OutcomeSuccess)
-	if got := d.settle(c); got.After != ledger.AfterFailed || !strings.Contains(d.note(), "no space") {
-		t.Fatalf("%+v, %s", got, d.note())
+	b.write("inbox/long.csv", text)
+	b.what = "the problem shows"
+	b.until(func() bool {
+		problem := b.status("in").Problem
+		return strings.Contains(problem, "long.csv could not be dealt with after its run") && strings.Contains(problem, "no space left on device")
+	})
+	b.holds("inbox/long.csv", text)
+	b.write("inbox/short.csv", "1")
+	b.write("other/b.csv", "2")
+	b.what = "what fits is moved, and what goes elsewhere"
+	b.until(func() bool { return b.has("small/short.csv") && b.has("other/done/b.csv") })
+	b.holds("inbox/long.csv", text)
+	if p := b.status("other").Problem; p != "" {
+		t.Error(p)
 	}
-	d.read("inbox/a.csv", text)
-	if left, err := os.ReadDir(small); err != nil || len(left) != 0 {
+
+	b.must(syscall.Mount("tmpfs", small, "tmpfs", syscall.MS_REMOUNT, "size=1m"))
+	b.what = "it is done once there is room"
+	b.until(func() bool { return !b.has("inbox/long.csv") && b.status("in").Problem == "" })
+	b.holds("small/long.csv", text)
+	if left, err := os.ReadDir(small); err != nil || len(left) != 2 {
 		t.Errorf("%v (%v)", left, err)
 	}
-	d.must(syscall.Mount("tmpfs", small, "tmpfs", syscall.MS_REMOUNT, "size=1m"))
-	if _, err := Offer(t.Context(), d.w.ledger, w, d.path("inbox/a.csv")); err != nil { // as a scan does
-		t.Fatal(err)
+	if got := b.paths("in"); len(got) != 2 || got[b.path("inbox/long.csv")] != 1 || got[b.path("inbox/short.csv")] != 1 {
+		t.Errorf("%v", got)
 	}
-	if got := d.settle(c); got.After != ledger.AfterDone {
-		t.Errorf("%+v, %s", got, d.note())
+}
+
+func (b *bench) has(name string) bool {
+	_, err := os.Lstat(b.path(name))
+	return err == nil
+}
+
+func (b *bench) holds(name, want string) {
+	b.t.Helper()
+	if got, err := os.ReadFile(b.path(name)); err != nil || string(got) != want {
+		b.t.Errorf("%s holds %.40q (%v), want %.40q", name, got, err, want)
 	}
-	d.read("small/a.csv", text)
-	d.missing("inbox/a.csv")
 }

@@ -57,10 +57,12 @@ func (f *folder) look(ctx context.Context) (_ *walk, back bool) {
 		return nil, false
 	}
 	back = f.found(root)
-	walk := f.walk(ctx, root, ".", f.takeRetries())
+	retries := f.takeRetries()
+	walk := f.walk(ctx, root, ".", retries)
 	if ctx.Err() != nil {
 		return nil, false
 	}
+	f.tookAway(retries, walk)
 	f.linked = walk.linked
 	if err := f.leaveExisting(ctx, walk); err != nil {
 		if ctx.Err() == nil {

@@ -75,11 +75,19 @@ func (f *folder) snapshot(running bool) Status {
 	case !f.scanning.IsZero() && time.Since(f.scanning) > silence:
 		st.Problem = fmt.Sprintf("%s has been read since %s without an end; does its file system answer?", f.Path, f.scanning.Format(time.TimeOnly))
 	case len(f.troubled) > 0:
-		path := slices.Min(slices.Collect(maps.Keys(f.troubled)))
-		st.Problem = fmt.Sprintf("%s cannot be read: %s; it is tried again at each scan", path, f.troubled[path])
-		if more := len(f.troubled) - 1; more > 0 {
-			st.Problem += fmt.Sprintf(" (and %d more)", more)
-		}
+		st.Problem = firstOf(f.troubled, "cannot be read") + "; it is tried again at each scan"
+	case len(f.unmoved) > 0:
+		st.Problem = firstOf(f.unmoved, "could not be dealt with after its run") + "; it is tried again at each scan"
 	}
 	return st
+}
+
+// firstOf says of the first of some paths what is wrong with it, and how many more there are.
+func firstOf(paths map[string]string, what string) string {
+	path := slices.Min(slices.Collect(maps.Keys(paths)))
+	text := fmt.Sprintf("%s %s: %s", path, what, paths[path])
+	if more := len(paths) - 1; more > 0 {
+		text += fmt.Sprintf(" (and %d more)", more)
+	}
+	return text
 }
