@@ -33,7 +33,17 @@ type bench struct {
 
 func setup(t *testing.T, turns ...modeltest.Turn) *bench {
 	t.Helper()
-	b := &bench{t: t, dir: t.TempDir(), server: modeltest.New(t, turns...)}
+	s := modeltest.New(t, turns...)
+	p, err := openai.New(openai.Options{BaseURL: s.URL, Model: "scripted"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return furnish(t, s, p)
+}
+
+func furnish(t *testing.T, s *modeltest.Server, p model.Provider) *bench {
+	t.Helper()
+	b := &bench{t: t, dir: t.TempDir(), server: s}
 	var err error
 	if b.ledger, err = ledger.Open(t.Context(), ledger.Options{Path: filepath.Join(b.dir, "ledger.db")}); err != nil {
 		t.Fatal(err)
@@ -44,10 +54,6 @@ func setup(t *testing.T, turns ...modeltest.Turn) *bench {
 	}
 	t.Cleanup(func() { b.pool.Close() })
 	if b.runner, err = agent.New(agent.Options{Ledger: b.ledger, Databases: b.pool, Manifests: filepath.Join(b.dir, "manifests")}); err != nil {
-		t.Fatal(err)
-	}
-	p, err := openai.New(openai.Options{BaseURL: b.server.URL, Model: "scripted"})
-	if err != nil {
 		t.Fatal(err)
 	}
 	b.plan = agent.Plan{

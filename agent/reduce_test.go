@@ -1,0 +1,248 @@
+package agent_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"rouse/agent"
+	"rouse/agent/loop"
+	"rouse/agent/model"
+	"rouse/agent/model/modeltest"
+	"rouse/agent/tool"
+	"rouse/agentdb/ledger"
+)
+
+func reduceCall(args string) modeltest.Turn {
+	return modeltest.Turn{Calls: []model.Call{{ID: "r", Name: "reduce", Args: json.RawMessage(args)}}, Usage: model.Usage{Input: 100, Output: 10}}
+}
+
+func readCall(id, path string) modeltest.Turn {
+	return modeltest.Turn{Calls: []model.Call{{ID: id, Name: "file_read", Args: json.RawMessage(`{"path":"` + path + `"}`)}}, Usage: model.Usage{Input: 200, Output: 20}}
+}
+
+// looker is a bench of an agent that has something to read, and a job that asks it to.
+func looker(t *testing.T, dialect string, turns ...modeltest.Turn) *bench {
+	t.Helper()
+	b := piped(t, dialect, turns...)
+	if err := os.MkdirAll(filepath.Join(b.dir, "work"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(b.dir, "work", "log.txt"), []byte("long and winding\nthe answer is 42\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b.plan.Jobs["look"] = agent.Job{Name: "look", Agent: "clerk", Prompt: "Look into it, quietly."}
+	return b
+}
+
+// made are the calls of a run, and their envelopes.
+func (b *bench) made(run int64) ([]ledger.Call, []tool.Envelope) {
+	b.t.Helper()
+	calls, err := b.ledger.Calls(b.t.Context(), run)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	envelopes := make([]tool.Envelope, len(calls))
+	for i, c := range calls {
+		if err := json.Unmarshal(c.Envelope, &envelopes[i]); err != nil && len(c.Envelope) > 0 {
+			b.t.Fatal(err)
+		}
+	}
+	return calls, envelopes
+}
+
+// TestReduce: OSA-24, what is read within the call stays there, on every kind of server: the
+// one who called sees the digest, the helper its task and tools that read, and the record,
+// the bounds and the costs are those of the run.
+func TestReduce(t *testing.T) {
+	for _, dialect := range dialects() {
+		t.Run(dialect, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := looker(t, dialect, reduceCall(`{"task":"Find the answer.","paths":["log.txt"]}`), readCall("1", "log.txt"),
+					modeltest.Turn{Text: "The digest says 42.", Usage: model.Usage{Input: 300, Output: 30}}, modeltest.Turn{Text: "It is 42.", Usage: model.Usage{Input: 400, Output: 40}})
+				id := b.enqueue(ledger.Request{Job: "look", Agent: "clerk"})
+				res := b.run(id)
+				if res.Summary != "It is 42." || res.Steps != 2 || res.Calls != 2 || res.Usage.TokensIn != 1000 || res.Usage.TokensOut != 100 {
+					t.Errorf("run: %+v", res)
+				}
+				calls, envelopes := b.made(id)
+				c, e := calls[0], envelopes[0]
+				if string(e.Result) != `{"kind":"digest","digest":"The digest says 42.","iterations":2}` || c.State != ledger.CallDone || c.Effect != ledger.EffectRead {
+					t.Errorf("%s: %+v", c.State, e)
+				}
+				var within []string
+				steps, err := b.ledger.Steps(t.Context(), id)
+				for _, s := range steps {
+					within = append(within, s.Within)
+				}
+				if err != nil || !slices.Equal(within, []string{"", c.Key, c.Key, ""}) || len(calls) != 2 || calls[1].Step != 2 {
+					t.Errorf("the steps stand within %q, the calls are %+v (%v)", within, calls, err)
+				}
+				sent := b.server.Requests()
+				for what, wrong := range map[string]bool{
+					"the helper knows the run":          strings.Contains(string(sent[1]), "quietly"),
+					"the helper lacks its task":         !strings.Contains(string(sent[1]), "Find the answer.") || !strings.Contains(string(sent[1]), "log.txt"),
+					"the helper lacks its place":        !strings.Contains(string(sent[1]), "Your working folder is") || !strings.Contains(string(sent[1]), "db_query"),
+					"the helper may do more than look":  strings.Contains(string(sent[1]), `"file_write"`) || strings.Contains(string(sent[1]), `"complete"`) || strings.Contains(string(sent[1]), `"reduce"`),
+					"what was read comes back":          strings.Contains(string(sent[3]), "winding"),
+					"the digest does not":               !strings.Contains(string(sent[3]), "The digest says 42."),
+					"what was asked is the helper's":    !strings.Contains(string(sent[3]), "quietly"),
+					"it was asked another time than so": len(sent) != 4,
+				} {
+					if wrong {
+						t.Error(what)
+					}
+				}
+			})
+		})
+	}
+}
+
+// A reduction ends within its own limits and those of the run, and the run hears in words how.
+func TestReduceEnds(t *testing.T) {
+	reading, dear := readCall("1", "log.txt"), readCall("1", "log.txt")
+	dear.Usage.Input = 6600
+	for name, c := range map[string]struct {
+		args   string
+		within []modeltest.Turn // the answers to the helper; the last is repeated
+		bounds loop.Bounds
+		kind   tool.Kind // "" for a digest
+		say    string    // of the envelope
+		inner  tool.Kind // of the last call within
+		calls  int       // of the run
+		took   time.Duration
+	}{
+		"a digest that is too long": {`{"task":"t"}`, []modeltest.Turn{{Text: strings.Repeat("ü", 9000)}}, loop.Bounds{}, "", "cut", "", 1, 0},
+		"its own steps are used up": {`{"task":"t","max_iterations":2}`, []modeltest.Turn{reading, reading, {Text: "So far: 42."}}, loop.Bounds{}, "", `So far: 42.`, "", 3, 0},
+		"it wants more steps than there are": {`{"task":"t","max_iterations":99}`, []modeltest.Turn{reading, reading, reading, reading, reading, reading, reading, reading, reading, reading, reading, reading, {Text: "Enough."}},
+			loop.Bounds{}, "", "max_iterations is at most 12", "", 13, 0},
+		"within itself":              {`{"task":"t"}`, []modeltest.Turn{reduceCall(`{"task":"u"}`), {Text: "I may not."}}, loop.Bounds{}, "", "I may not.", tool.KindRejected, 2, 0},
+		"it would write":             {`{"task":"t"}`, []modeltest.Turn{{Calls: []model.Call{insertCall("1", "one")}}, {Text: "I cannot."}}, loop.Bounds{}, "", "I cannot.", tool.KindToolNotFound, 2, 0},
+		"it says nothing":            {`{"task":"t"}`, []modeltest.Turn{{}, {}, {}}, loop.Bounds{}, tool.KindExecutionError, "only empty answers", "", 1, 0},
+		"the server refuses":         {`{"task":"t"}`, []modeltest.Turn{{Status: 401, Raw: "no"}}, loop.Bounds{}, tool.KindExecutionError, "there is no digest", "", 1, 0},
+		"it takes too long":          {`{"task":"t"}`, []modeltest.Turn{{Text: "Well", Endless: time.Second}}, loop.Bounds{Output: 1 << 30}, tool.KindTimeout, "4m0s", "", 1, 4 * time.Minute},
+		"the calls of the run":       {`{"task":"t"}`, []modeltest.Turn{reading, {Calls: append(slices.Clone(reading.Calls), model.Call{ID: "2", Name: "db_schema"})}}, loop.Bounds{Calls: 3}, tool.KindExecutionError, "used up", "", 3, 0},
+		"no call is left":            {`{"task":"t"}`, nil, loop.Bounds{Calls: 1}, tool.KindRejected, "the calls of this run are used up", "", 1, 0},
+		"the tokens of the run":      {`{"task":"t"}`, []modeltest.Turn{dear}, loop.Bounds{Tokens: 7000}, tool.KindExecutionError, "left of the run's tokens", "", 2, 0},
+		"the output of the run":      {`{"task":"t"}`, []modeltest.Turn{{Text: strings.Repeat("x", 3000)}}, loop.Bounds{Output: 2000}, tool.KindExecutionError, "the model wrote more than", "", 1, 0},
+		"no task":                    {`{"task":" "}`, nil, loop.Bounds{}, tool.KindInvalidArgs, "the task is empty", "", 1, 0},
+		"steps that there cannot be": {`{"task":"t","max_iterations":-1}`, nil, loop.Bounds{}, tool.KindInvalidArgs, "below 1", "", 1, 0},
+		"the wall time of the run":   {`{"task":"t"}`, []modeltest.Turn{{Text: "Well", Hang: true}}, loop.Bounds{Wall: time.Minute}, "", "", "", 1, time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				turns := append([]modeltest.Turn{reduceCall(c.args)}, c.within...)
+				b := looker(t, "openai", append(turns, modeltest.Turn{Text: "I know now."})...)
+				b.table()
+				clerk := b.plan.Agents["clerk"]
+				clerk.Model.MaxOutput, clerk.Bounds = 100, c.bounds
+				b.plan.Agents["clerk"] = clerk
+				id, began := b.enqueue(ledger.Request{Job: "look", Agent: "clerk"}), time.Now()
+				res := b.run(id)
+				calls, envelopes := b.made(id)
+				call, e := calls[0], envelopes[0]
+				if within := envelopes[len(envelopes)-1]; c.inner != "" && within.Kind != c.inner {
+					t.Errorf("the call within: %+v", within)
+				}
+				text := string(call.Envelope)
+				if e.Kind != c.kind || !strings.Contains(text, c.say) || res.Calls != c.calls || b.count() != 0 {
+					t.Errorf("%+v and %d calls, want %q, %q and %d", e, res.Calls, c.kind, c.say, c.calls)
+				}
+				if took := time.Since(began).Truncate(time.Second); took != c.took {
+					t.Errorf("it took %s, want %s", took, c.took)
+				}
+				if n := len([]rune(text)); n > 8300 {
+					t.Errorf("the envelope has %d characters", n)
+				}
+				if bound := c.bounds.Wall; bound > 0 && (call.State != ledger.CallInterrupted || res.Outcome != ledger.OutcomeTimeout) {
+					t.Errorf("the call is %s, the run %+v", call.State, res)
+				}
+			})
+		})
+	}
+}
+
+// A reduction that a crash cut off is made again: it only read. What it took stays counted.
+func TestReduceGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := looker(t, "openai", reduceCall(`{"task":"t"}`), readCall("1", "log.txt"), modeltest.Turn{Text: "Hm", Hang: true},
+			readCall("2", "log.txt"), modeltest.Turn{Text: "42"}, modeltest.Turn{Text: "It is 42."})
+		id := b.enqueue(ledger.Request{Job: "look", Agent: "clerk"})
+		b.runner.Set(b.plan)
+		run, a, err := b.ledger.StartAttempt(t.Context(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancelCause(t.Context())
+		time.AfterFunc(time.Minute, func() { cancel(errors.New("the machine stops")) })
+		if res, err := b.runner.Execute(ctx, run, a); err != nil || res.Outcome != ledger.OutcomeCancelled || res.Calls != 2 {
+			t.Fatalf("%+v %v", res, err)
+		}
+		if err := b.ledger.Interrupt(t.Context(), a, "the machine stopped", nil); err != nil {
+			t.Fatal(err)
+		}
+		if res := b.run(id); res.Summary != "It is 42." || res.Calls != 2 || res.Steps != 2 {
+			t.Errorf("%+v", res)
+		}
+		if sent := string(b.server.Requests()[5]); strings.Count(sent, "kind") != 1 && strings.Contains(sent, "winding") {
+			t.Errorf("the transcript holds what stood within the call: %s", sent)
+		}
+	})
+}
+
+// Who has nothing to read with, or may not, or is no model, has no such tool.
+func TestWhoReduces(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*agent.Agent)
+		offer  bool
+	}{
+		"anybody":      {func(*agent.Agent) {}, true},
+		"denied":       {func(a *agent.Agent) { a.Deny = []string{"reduce"} }, false},
+		"not allowed":  {func(a *agent.Agent) { a.Allow = []string{"file_*"} }, false},
+		"only writing": {func(a *agent.Agent) { a.Allow = []string{"file_write", "reduce"} }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := setup(t, modeltest.Turn{Text: "Done."})
+			clerk := b.plan.Agents["clerk"]
+			c.change(&clerk)
+			b.plan.Agents["clerk"] = clerk
+			b.plan.Jobs["look"] = agent.Job{Name: "look", Agent: "clerk", Prompt: "Look."}
+			b.run(b.enqueue(ledger.Request{Job: "look", Agent: "clerk"}))
+			if got := strings.Contains(string(b.server.Requests()[0]), `"reduce"`); got != c.offer {
+				t.Errorf("offered: %v", got)
+			}
+		})
+	}
+	b := setup(t)
+	id := b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.Detail{Tool: "reduce", Args: json.RawMessage(`{"task":"t"}`)}})
+	b.run(id)
+	if _, envelopes := b.made(id); envelopes[0].Kind != tool.KindToolNotFound {
+		t.Errorf("a call by hand: %+v", envelopes)
+	}
+}
+
+// In a run of phases the reduction is what a step does, and itself goes without phases.
+func TestReduceInPhases(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := looker(t, "openai",
+			modeltest.Turn{Calls: []model.Call{step("1", `{"phase":"act","thinking":"t","summary":"looks","action":{"tool_name":"reduce","tool_input":{"task":"Find it."}}}`)}},
+			readCall("2", "log.txt"), modeltest.Turn{Text: "42"},
+			modeltest.Turn{Calls: []model.Call{step("3", `{"phase":"end","thinking":"t","summary":"s","end_status":"solved","end_message":"It is 42, as the log says."}`)}})
+		b.phased()
+		id := b.enqueue(ledger.Request{Job: "look", Agent: "clerk"})
+		if res := b.run(id); res.Outcome != ledger.OutcomeSuccess || res.Calls != 4 {
+			t.Errorf("%+v", res)
+		}
+		sent := b.server.Requests()
+		if strings.Contains(string(sent[1]), "agent_step") || !strings.Contains(string(sent[3]), `\"digest\":\"42\"`) {
+			t.Errorf("the helper was asked %s, and the run saw %s", sent[1], sent[3])
+		}
+	})
+}
