@@ -20,8 +20,7 @@ type budget struct {
 	runner  *Runner
 	attempt ledger.Attempt
 	task    task
-	job     string // whose budget it is, "" for none
-	price   model.Price
+	job     string      // whose budget it is, "" for none
 	bounds  loop.Bounds // what is left of the run's
 	zone    *time.Location
 	// skips: the run has not begun, and nobody but the clock asked for it.
@@ -32,7 +31,7 @@ type budget struct {
 }
 
 func (r *Runner) newBudget(run ledger.Run, a ledger.Attempt, t task, left loop.Bounds, fresh bool) *budget {
-	b := &budget{runner: r, attempt: a, task: t, job: run.Job, price: t.model.Price, bounds: left, zone: t.zone, most: map[int64]model.Usage{},
+	b := &budget{runner: r, attempt: a, task: t, job: run.Job, bounds: left, zone: t.zone, most: map[int64]model.Usage{},
 		skips: fresh && (run.Trigger == ledger.TriggerSchedule || run.Trigger == ledger.TriggerSelf)}
 	if t.begun != nil {
 		b.job = t.begun.Name // a wake spends what its job may spend
@@ -55,7 +54,7 @@ func exceed(format string, args ...any) error {
 
 // Reserve implements loop.Budget.
 func (b *budget) Reserve(ctx context.Context, step int, most model.Usage) (int64, error) {
-	cost, n := b.price.Cost(most), most.Input+most.Output
+	cost, n := b.task.relay.model().Price.Cost(most), most.Input+most.Output
 	if limit := b.bounds.CostMicroUSD; limit > 0 && cost > 0 && b.cost+cost > limit {
 		return 0, exceed("the next turn may cost %s, and %s are left of the run's cost_usd (bounds)%s", usd(cost), usd(max(limit-b.cost, 0)), b.hint())
 	}
@@ -93,7 +92,7 @@ func (b *budget) Settle(ctx context.Context, id int64, used *model.Usage) (model
 	if used != nil {
 		took = used.Sane()
 	}
-	cost := b.price.Cost(took)
+	cost := b.task.relay.model().Price.Cost(took)
 	b.tokens, b.cost = b.tokens+took.Input+took.Output, b.cost+cost
 	sums, err := b.runner.ledger.Settle(ctx, id, ledger.Usage{TokensIn: took.Input, TokensOut: took.Output, TokensCached: took.Cached, CostMicroUSD: cost})
 	if err != nil {
@@ -104,7 +103,7 @@ func (b *budget) Settle(ctx context.Context, id int64, used *model.Usage) (model
 
 // hint says how a turn is reserved for less.
 func (b *budget) hint() string {
-	if b.task.model.MaxOutput > 0 {
+	if b.task.relay.model().MaxOutput > 0 {
 		return ""
 	}
 	return "; with max_output on the model less is set aside for an answer"

@@ -38,6 +38,7 @@ type Model struct {
 	Window      int // tokens that its context holds, 0: as many as are assumed
 	Temperature *float64
 	Price       model.Price // the zero price: it costs nothing, or nobody wants to know
+	Fallback    *Model      // who takes over when it has failed for good; nil: nobody
 }
 
 // Budget is what may be taken in a day; 0 is no limit.
@@ -123,6 +124,7 @@ type task struct {
 	files    []batchFile // of a batch
 	manifest string      // where they are listed
 	model    *Model
+	relay    *relay // to the model and its fallbacks; nil without one
 	channels []string
 	secrets  []string
 	zone     *time.Location
@@ -151,6 +153,9 @@ func (p Plan) find(run ledger.Run, d ledger.Detail) (task, error) {
 		t.model = t.job.Model
 	case t.begun != nil && t.begun.Model != nil:
 		t.model = t.begun.Model
+	}
+	if t.model != nil {
+		t.relay = newRelay(t.model)
 	}
 	return t, nil
 }

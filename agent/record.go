@@ -54,7 +54,7 @@ func (r *recorder) clean(raw json.RawMessage) json.RawMessage {
 
 func (r *recorder) step(s loop.Step) ledger.Step {
 	return ledger.Step{
-		Run: r.attempt.Run, Attempt: r.attempt.Number, Number: s.Number, Within: s.Within, Message: r.clean(s.Message), Text: r.redact.Replace(s.Text), Notices: s.Notices,
+		Run: r.attempt.Run, Attempt: r.attempt.Number, Number: s.Number, Within: s.Within, Message: r.clean(s.Message), Text: r.redact.Replace(s.Text), Model: s.Model, Notices: s.Notices,
 		Usage:     ledger.Usage{TokensIn: s.Usage.Input, TokensOut: s.Usage.Output, TokensCached: s.Usage.Cached, CostMicroUSD: s.CostMicroUSD},
 		StartedAt: s.StartedAt, FinishedAt: s.FinishedAt,
 	}

@@ -203,8 +203,8 @@ func (r *Runner) speaker(o *loop.Options, t task, data map[string]any, past hist
 				return err
 			}
 		}
-		o.Provider, o.Policy = t.model.Provider, loop.Headless()
-		o.MaxOutput, o.Window, o.Temperature = t.model.MaxOutput, t.model.Window, t.model.Temperature
+		o.Provider, o.Policy, o.Fallback = t.relay, loop.Headless(), t.relay.fallback()
+		o.Model, o.MaxOutput, o.Window, o.Temperature = t.model.Name, t.model.MaxOutput, t.model.Window, t.model.Temperature
 		o.System = system(t)
 		o.Messages = append([]model.Message{{Role: model.RoleUser, Text: prompt}}, past.messages...)
 		o.Past, o.Pending, o.CutOff = past.calls, past.pending, past.cutOff

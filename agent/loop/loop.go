@@ -35,6 +35,9 @@ type run struct {
 	numbered int  // the number of the last step, those of reductions included
 	spare    int  // calls that the batch that is on leaves of the bound
 	nested   bool // a reduction
+	// The models that took over and that this run knows of, and what is to be told of it.
+	heeded   int
+	switched []string
 	// worked: a tool has answered; changeFailed: the last call that could change something
 	// did not succeed.
 	worked, changeFailed bool
@@ -170,6 +173,7 @@ func (r *run) compose() bool {
 	if r.Policy.Plain {
 		return true
 	}
+	r.heed()
 	r.look()
 	if r.window.full(r.messages) {
 		r.stage("The context is nearly full, and the oldest turns will be left out. Put what you still need into a file or a table, and bring the task to its end.")

@@ -59,7 +59,8 @@ func (r *run) step(ctx context.Context, noTools bool) (t turn, failure, err erro
 		return t, nil, err
 	}
 	t.number = s.Number
-	s.Text, s.Usage, s.CostMicroUSD, s.FinishedAt = t.text, t.usage, t.cost, time.Now()
+	s.Text, s.Model, s.Usage, s.CostMicroUSD, s.FinishedAt = t.text, r.Model, t.usage, t.cost, time.Now()
+	s.Notices, r.switched = append(s.Notices, r.switched...), nil
 	if failure != nil {
 		s.Text = "the model failed: " + failure.Error()
 		return t, failure, r.Recorder.FinishStep(writing, s)
@@ -80,6 +81,7 @@ func (r *run) step(ctx context.Context, noTools bool) (t turn, failure, err erro
 // tries used is the turn's; each has a reservation of its own, the first one's is held.
 func (r *run) insist(ctx context.Context, step int, held int64, noTools bool) (t turn, failure, err error) {
 	writing := context.WithoutCancel(ctx)
+	staged := r.staged
 	var used model.Usage
 	var cost int64
 	for try := 0; ; try++ {
@@ -91,6 +93,11 @@ func (r *run) insist(ctx context.Context, step int, held int64, noTools bool) (t
 		used.Input, used.Output, used.Cached, cost = used.Input+t.usage.Input, used.Output+t.usage.Output, used.Cached+t.usage.Cached, cost+t.cost
 		var e *model.Error
 		again := failure != nil && ctx.Err() == nil && errors.As(failure, &e) && e.Retryable && try < r.Policy.TurnRetries && r.pause(ctx, e, try)
+		if failure != nil && !again {
+			if failure = r.fallBack(ctx, failure); failure == nil {
+				again, try, r.staged = true, -1, staged
+			}
+		}
 		if again {
 			var refusal error
 			if held, refusal, err = r.reserve(writing, step, noTools); err != nil {

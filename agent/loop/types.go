@@ -124,6 +124,7 @@ type Step struct {
 	Within                string          // the key of the call that it is a step of; "" where it is one of the run
 	Message               json.RawMessage // a model.Message
 	Text                  string
+	Model                 string // who answered
 	Notices               []string
 	Usage                 model.Usage
 	CostMicroUSD          int64
@@ -180,9 +181,11 @@ type Options struct {
 	Messages    []model.Message
 	MaxOutput   int
 	Window      int // tokens that the model's context holds; 0: 128,000
+	Model       string // the name of who answers, for the record
 	Temperature *float64
 	// Past holds the calls of earlier attempts by key: a recorded result is replayed, an
 	// uncertain call is not repeated.
+	Fallback    *Fallback // nil: nobody takes over
 	Past map[string]Past
 	// Pending are the calls at the end of Messages that have no result there yet.
 	Pending []model.Call

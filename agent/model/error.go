@@ -37,5 +37,19 @@ func (e *Error) Error() string {
 	return e.Message
 }
 
+// Elsewhere says whether another model may answer the same request, once this one was asked
+// as often as it makes sense: its server is down, overloaded, out of credit or out of order.
+// A request that is refused would be refused again; a key that is wrong and an answer that is
+// longer than it may be are for their owner to put right, and must not be covered up.
+func (e *Error) Elsewhere() bool {
+	switch e.Kind {
+	case KindUnavailable, KindRateLimited, KindNonsense:
+		return true
+	case KindTruncated:
+		return e.Retryable
+	}
+	return false
+}
+
 // Unwrap gives the cause.
 func (e *Error) Unwrap() error { return e.Err }

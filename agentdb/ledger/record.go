@@ -96,15 +96,18 @@ func (l *Ledger) FinishStep(ctx context.Context, a Attempt, s Step) error {
 		notices = []byte("[]")
 	}
 	return l.keep(ctx, a, s.Message, func(tx *sqlite.Tx, r Run, message string) error {
-		updated, err := tx.Exec(`update steps set message = $1, body = $2, notices = $3, tokens_in = $4, tokens_out = $5, tokens_cached = $6, cost_micro_usd = $7, finished_at = $8
-			where run = $9 and attempt = $10 and number = $11`,
-			message, s.Text, string(notices), s.Usage.TokensIn, s.Usage.TokensOut, s.Usage.TokensCached, s.Usage.CostMicroUSD, ms(s.FinishedAt), a.Run, a.Number, s.Number)
+		updated, err := tx.Exec(`update steps set message = $1, body = $2, notices = $3, tokens_in = $4, tokens_out = $5, tokens_cached = $6, cost_micro_usd = $7, finished_at = $8, model = $9
+			where run = $10 and attempt = $11 and number = $12`,
+			message, s.Text, string(notices), s.Usage.TokensIn, s.Usage.TokensOut, s.Usage.TokensCached, s.Usage.CostMicroUSD, ms(s.FinishedAt), s.Model, a.Run, a.Number, s.Number)
 		if err := one(updated, err, "step %d of run %d ended without having started", s.Number, a.Run); err != nil {
 			return err
 		}
 		data := map[string]any{"step": s.Number, "text": shorten(s.Text), "tokens_in": s.Usage.TokensIn, "tokens_out": s.Usage.TokensOut}
 		if s.Usage.CostMicroUSD > 0 {
 			data["cost_usd"] = float64(s.Usage.CostMicroUSD) / 1e6
+		}
+		if s.Model != "" {
+			data["model"] = s.Model
 		}
 		return addEvent(tx, Event{Run: a.Run, Job: r.Job, At: s.FinishedAt, Kind: "step.finished"}, data)
 	})
@@ -149,13 +152,13 @@ func one(updated sql.Result, err error, format string, args ...any) error {
 
 // Steps lists the steps of a run over all its attempts, in order.
 func (l *Ledger) Steps(ctx context.Context, run int64) ([]Step, error) {
-	rows, err := l.read.QueryContext(ctx, `select run, attempt, number, within, message, body, notices, tokens_in, tokens_out, tokens_cached, cost_micro_usd, started_at, finished_at
+	rows, err := l.read.QueryContext(ctx, `select run, attempt, number, within, model, message, body, notices, tokens_in, tokens_out, tokens_cached, cost_micro_usd, started_at, finished_at
 		from steps where run = $1 order by attempt, number`, run)
 	return collect(rows, err, func(rows *sql.Rows) (Step, error) {
 		var s Step
 		var started, finished int64
 		var message, notices string
-		if err := rows.Scan(&s.Run, &s.Attempt, &s.Number, &s.Within, &message, &s.Text, &notices, &s.Usage.TokensIn, &s.Usage.TokensOut, &s.Usage.TokensCached,
+		if err := rows.Scan(&s.Run, &s.Attempt, &s.Number, &s.Within, &s.Model, &message, &s.Text, &notices, &s.Usage.TokensIn, &s.Usage.TokensOut, &s.Usage.TokensCached,
 			&s.Usage.CostMicroUSD, &started, &finished); err != nil {
 			return s, err
 		}

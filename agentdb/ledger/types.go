@@ -258,6 +258,7 @@ type Step struct {
 	Within                string          // the key of the call that it is a step of; "" where it is one of the run
 	Message               json.RawMessage // the assistant's message
 	Text                  string
+	Model                 string // who answered, by its configured name
 	Notices               []string
 	Usage                 Usage
 	StartedAt, FinishedAt time.Time

@@ -94,6 +94,9 @@ func newModels(cfg *config.Config, log *slog.Logger) (map[string]*agent.Model, e
 		rate, _ := m.Rate() // where money is limited, it is known
 		out[string(m.Name)] = &agent.Model{Name: string(m.Name), Provider: provider, MaxOutput: m.MaxOutput, Window: m.Window(), Temperature: m.Temperature, Price: rate}
 	}
+	for _, m := range cfg.Models {
+		out[string(m.Name)].Fallback = out[m.Fallback]
+	}
 	return out, nil
 }
 

@@ -60,3 +60,42 @@ jobs: [{name: books, agent: bookkeeper, prompt: Make a table., retry: {attempts:
 		})
 	}
 }
+
+// A provider that is out of credit is made up for by the next model, and both the run and
+// its owner can tell. A wrong key ends the run in the provider's own words, without the key.
+func TestFallbackModel(t *testing.T) {
+	made := model.Call{ID: "1", Name: "complete", Args: json.RawMessage(`{"summary":"The small one did all the books of the day."}`)}
+	small := modeltest.New(t, modeltest.Turn{Calls: []model.Call{made}, Usage: model.Usage{Input: 10, Output: 2}})
+	quota := modeltest.New(t, modeltest.Turn{Status: 429, Header: map[string]string{"Retry-After": "0"}, Raw: `{"error":{"code":"insufficient_quota","message":"You exceeded your current quota."}}`})
+	key := modeltest.New(t, modeltest.Turn{Fail: model.KindAuth})
+	config := filepath.Join(write(t, map[string]string{"rouse.yaml": `version: 1
+home: ./home
+models:
+  - {name: big, provider: openai, api: responses, model: gpt-5, base_url: "` + quota.URL + `/v1", api_key: "${TEST_MODEL_KEY}", fallback: small}
+  - {name: locked, provider: anthropic, model: claude-sonnet-5, base_url: "` + key.URL + `", api_key: "${TEST_MODEL_KEY}", fallback: small}
+  - {name: small, provider: ollama, model: scripted, base_url: "` + small.URL + `"}
+agents: [{name: clerk}]
+jobs:
+  - {name: books, agent: clerk, prompt: Do the books.}
+  - {name: shut, agent: clerk, prompt: Do the books., model: locked}
+`}), "rouse.yaml")
+	t.Setenv("TEST_MODEL_KEY", "sk-canary-0123456789")
+	var shown, failed string
+	for _, args := range [][]string{{"run", "books", "--wait"}, {"show", "1"}, {"run", "shut", "--wait"}} {
+		p := rouse(t, append(args, "--config", config)...)
+		err := p.Run()
+		if out := p.stdout.String() + p.stderr.String(); args[0] == "show" {
+			shown = out
+		} else if failed = out; (err != nil) != (args[1] == "shut") || strings.Contains(out, "canary") {
+			t.Fatalf("%v: %v\n%s", args, err, out)
+		}
+	}
+	for _, want := range []string{"step 1 (small)", "[Fallback] small answers from here on in the place of big", "You exceeded your current quota.", "The small one did all the books of the day."} {
+		if !strings.Contains(shown, want) {
+			t.Errorf("show lacks %q:\n%s", want, shown)
+		}
+	}
+	if !strings.Contains(failed, "invalid x-api-key: [secret]; check api_key") || len(small.Requests()) != 1 {
+		t.Errorf("%d requests; %s", len(small.Requests()), failed)
+	}
+}

@@ -167,12 +167,15 @@ func folderText(d ledger.Detail) string {
 // printStep writes a step, and under a call the steps by which it was answered.
 func printStep(w io.Writer, st web.Step, margin string) {
 	fmt.Fprintf(w, "%sstep %d", margin, st.Step)
+	if st.Model != "" {
+		fmt.Fprintf(w, " (%s)", st.Model)
+	}
 	if st.Text != "" {
 		fmt.Fprintf(w, "  %s", shorten(st.Text, 160))
 	}
 	fmt.Fprintln(w)
 	for _, n := range st.Notices {
-		fmt.Fprintf(w, "%s  %s\n", margin, shorten(n, 160))
+		fmt.Fprintf(w, "%s  %s\n", margin, shorten(n, 400))
 	}
 	for _, c := range st.Calls {
 		mark := "ok"

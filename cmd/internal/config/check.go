@@ -39,6 +39,7 @@ func check(d *decoder, cfg *Config, tools []string) {
 		c.channels = append(c.channels, "desktop")
 	}
 	unique(c, "jobs", cfg.Jobs, func(j Job) Name { return j.Name })
+	c.fallbacks()
 	for i, m := range cfg.Models {
 		c.model(fmt.Sprintf("models[%d]", i), m)
 	}

@@ -76,6 +76,26 @@ func TestModelAPI(t *testing.T) {
 	}
 }
 
+// Who takes over has to be there, and not have failed before; a chain is well.
+func TestFallbacks(t *testing.T) {
+	for text, want := range map[string]string{
+		"{name: a, fallback: b}, {name: b, fallback: c}, {name: c}":                       "",
+		"{name: a, fallback: c}, {name: b, fallback: c}, {name: c}":                       "",
+		"{name: a, fallback: big}, {name: bug}":                                           `models[0].fallback: there is no model "big"; did you mean "bug"?`,
+		"{name: a, fallback: a}":                                                          "models[0].fallback: goes in a circle: a → a",
+		"{name: a, fallback: b}, {name: b, fallback: c}, {name: c, fallback: b}":          "models[1].fallback: goes in a circle: b → c → b",
+		"{name: a, fallback: b}, {name: b, fallback: a}":                                  "models[0].fallback: goes in a circle: a → b → a",
+		"{name: a, fallback: b, price: {input: 1, output: 2}}, {name: b, model: unheard}": "models[1]: nobody knows what the model \"unheard\" costs",
+	} {
+		text = strings.ReplaceAll(text, "{name", "{provider: openai, base_url: 'https://h/v1', model: gpt-5, name")
+		text = strings.ReplaceAll(text, "model: gpt-5, name: b, model:", "name: b, model:")
+		cfg, err := load(write(t, "rouse.yaml", "models: ["+text+"]\nagents: [{name: x, model: a}]\n"), nil)
+		if got := fmt.Sprint(err, cfg.Warnings); !strings.Contains(got, want) || want == "" && (err != nil || len(cfg.Warnings) > 0) || strings.Count(got, "circle") > 2 {
+			t.Errorf("%s: %s, want %q", text, got, want)
+		}
+	}
+}
+
 // With no model configured, the first key in the environment makes one, and says so.
 func TestKeysOfTheEnvironment(t *testing.T) {
 	all := map[string]string{"ANTHROPIC_API_KEY": "sk-canary-a", "OPENAI_API_KEY": "sk-canary-o", "GEMINI_API_KEY": "sk-canary-g"}

@@ -89,9 +89,19 @@ func (c *checker) money() {
 	}
 }
 
-// limitOver is the first limit in money that applies to a model, "" when there is none, or
-// nobody uses the model.
+// limitOver is the first limit in money that applies to a model, or to one that it may take
+// over from; "" when there is none, or nobody uses the model.
 func (c *checker) limitOver(name string) string {
+	for _, user := range c.before(name) {
+		if limit := c.limitOf(user); limit != "" {
+			return limit
+		}
+	}
+	return ""
+}
+
+// limitOf is limitOver of a model by itself.
+func (c *checker) limitOf(name string) string {
 	used := false
 	says := func(path string, usd float64) string {
 		return fmt.Sprintf("%s limits it to %v USD", path, usd)

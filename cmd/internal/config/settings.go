@@ -67,7 +67,7 @@ type Model struct {
 	API           string            `key:"api" enum:"chat|responses" say:"of openai: chat completions, which all such servers know, or the Responses API, which keeps what a model thought between its calls" unset:"responses at OpenAI itself, else chat"`
 	BaseURL       string            `key:"base_url" unset:"where the provider is; ollama: on this machine" say:"of openai with its /v1, of the others without"`
 	APIKey        string            `key:"api_key" secret:"yes" say:"use ${NAME} to take it from the environment"`
-	Fallback      string            `key:"fallback" later:"fallback models"`
+	Fallback      string            `key:"fallback" say:"name of the model that takes over when this one has failed for good: no answer, overloaded, out of credit; never where the key or the request is wrong"`
 	ContextWindow int               `key:"context_window" positive:"yes" say:"tokens; ollama makes room in memory for so many" unset:"what is known of the model; of ollama 8192"`
 	MaxOutput     int               `key:"max_output" positive:"yes" say:"tokens of one answer"`
 	Price         *price            `key:"price" say:"USD per million tokens" unset:"what is known of the model; nothing on this machine"`

@@ -92,7 +92,7 @@ func newSteps(steps []ledger.Step, calls []ledger.Call) []Step {
 		if st.Within != "" {
 			at = call{st.Attempt, st.Within}
 		}
-		within[at] = append(within[at], Step{Step: st.Number, Attempt: st.Attempt, Text: st.Text, Calls: its, Notices: notices, CostUSD: float64(st.Usage.CostMicroUSD) / 1e6})
+		within[at] = append(within[at], Step{Step: st.Number, Attempt: st.Attempt, Text: st.Text, Model: st.Model, Calls: its, Notices: notices, CostUSD: float64(st.Usage.CostMicroUSD) / 1e6})
 	}
 	slices.Reverse(within[own])
 	return within[own]

@@ -118,6 +118,7 @@ type Step struct {
 	Step    int      `json:"step"`
 	Attempt int      `json:"attempt"`
 	Text    string   `json:"text"`
+	Model   string   `json:"model,omitempty"` // who answered, by its configured name
 	Calls   []Call   `json:"calls"`
 	Notices []string `json:"notices"`
 	CostUSD float64  `json:"cost_usd"`

@@ -1,0 +1,44 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// fallbacks refuses a model that nobody configured, and a circle: who is asked again has
+// failed already.
+func (c *checker) fallbacks() {
+	after := map[string]string{}
+	for _, m := range c.cfg.Models {
+		after[string(m.Name)] = m.Fallback
+	}
+	for i, m := range c.cfg.Models {
+		at := fmt.Sprintf("models[%d].fallback", i)
+		c.reference(at, "model", m.Fallback, c.models)
+		way := []string{string(m.Name)}
+		for next := m.Fallback; next != ""; next = after[next] {
+			seen := slices.Contains(way, next)
+			way = append(way, next)
+			if next == string(m.Name) {
+				c.bad(at, "goes in a circle: %s", strings.Join(way, " → "))
+			}
+			if seen { // a circle behind this one is told of where it is
+				break
+			}
+		}
+	}
+}
+
+// before are a model and those that it may take over from.
+func (c *checker) before(name string) []string {
+	out := []string{name}
+	for i := 0; i < len(out); i++ {
+		for _, m := range c.cfg.Models {
+			if m.Fallback == out[i] && !slices.Contains(out, string(m.Name)) {
+				out = append(out, string(m.Name))
+			}
+		}
+	}
+	return out
+}
