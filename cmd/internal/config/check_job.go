@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -165,10 +166,15 @@ func (c *checker) watch(path string, w *watch, j *Job) {
 	if w.Path == "" {
 		return
 	}
-	if info, err := os.Stat(string(w.Path)); err != nil {
+	// What is wrong with a folder today holds up no other job.
+	switch info, err := os.Stat(string(w.Path)); {
+	case errors.Is(err, fs.ErrNotExist):
 		c.warn(path+".path", "%s does not exist yet; it is watched as soon as it does", display(string(w.Path)))
-	} else if !info.IsDir() {
-		c.bad(path+".path", "%s is a file; a watch needs a folder", display(string(w.Path))).Hint = fmt.Sprintf("watch its folder with include: [%q]", filepath.Base(string(w.Path)))
+	case err != nil:
+		c.warn(path+".path", "%s cannot be watched (%v); it is as soon as it can be", display(string(w.Path)), errors.Unwrap(err))
+	case !info.IsDir():
+		p := c.bad(path+".path", "%s is a file; a watch needs a folder, and begins as soon as it is one", display(string(w.Path)))
+		p.Warning, p.Hint = true, fmt.Sprintf("watch its folder with include: [%q]", filepath.Base(string(w.Path)))
 	}
 	for key, after := range map[string]After{"on_success": w.OnSuccess, "on_failure": w.OnFailure} {
 		if after.Dir == string(w.Path) {
