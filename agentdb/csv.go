@@ -27,19 +27,52 @@ func newCSV(data string, comma byte) *csvReader {
 	return &csvReader{data: data, line: 1, comma: comma, end: end}
 }
 
+const (
+	sniffRows  = 50      // records by which the separator is guessed
+	sniffBytes = 1 << 16 // of the file, at most
+)
+
 // comma guesses what separates the cells of a CSV file: spreadsheets of half the world
-// write semicolons. A comma in the first line settles it.
+// write semicolons, and decimal commas beside them. It is what cuts the most of the first
+// records into as many cells as the very first; a comma comes last, because it is the one
+// that stands inside cells.
 func comma(data string) byte {
-	line := data[:min(len(data), 1<<16)]
-	if i := strings.IndexAny(line, "\r\n"); i >= 0 {
-		line = line[:i]
-	}
-	for _, c := range []byte{',', ';', '\t'} {
-		if strings.IndexByte(line, c) >= 0 {
-			return c
+	start := data[:min(len(data), sniffBytes)]
+	best, most := byte(','), -1
+	for _, c := range []byte{';', '\t', '|', ','} {
+		if n := alike(start, c); n > most {
+			best, most = c, n
 		}
 	}
-	return ','
+	return best
+}
+
+// alike counts the records with as many cells as the first one, -1 if that has only one.
+func alike(data string, comma byte) int {
+	r := newCSV(data, comma)
+	if r.next() != nil || len(r.cells) < 2 {
+		return -1
+	}
+	width, n := len(r.cells), 0
+	for range sniffRows {
+		if r.next() != nil {
+			break
+		}
+		if len(r.cells) == width {
+			n++
+		}
+	}
+	return n
+}
+
+// declared reads the line sep=; by which spreadsheets are told the separator.
+func declared(data string) (comma byte, rest string) {
+	line, rest, _ := strings.Cut(data, "\n")
+	line = strings.TrimSuffix(line, "\r")
+	if len(line) == 5 && strings.EqualFold(line[:4], "sep=") {
+		return line[4], rest
+	}
+	return 0, data
 }
 
 // next reads a record into cells, which stay valid until the call after. Blank lines are

@@ -87,7 +87,8 @@ func TestCSVReadsWhatIsWritten(t *testing.T) {
 
 func TestComma(t *testing.T) {
 	for data, want := range map[string]byte{
-		"a,b\n1;2": ',', "a;b\n1,2;3": ';', "a\tb\n": '\t', "a\n1;2": ',', "": ',', "a,b;c": ',',
+		"a,b\n1;2": ',', "a;b\n1,2;3": ';', "a\tb\n": '\t', "a\n1;2": ',', "": ',',
+		"a|b\n1,5|2\n": '|', "date;amount, EUR;to\n1;2,50;x\n1;3;y\n": ';', "id,tags\n1,a;b\n2,c;d\n": ',', "\"a;b\",c\n\"1;2\",3\n": ',',
 	} {
 		if got := comma(data); got != want {
 			t.Errorf("%q: %q, want %q", data, got, want)
@@ -96,20 +97,27 @@ func TestComma(t *testing.T) {
 }
 
 func TestDecode(t *testing.T) {
-	for name, c := range map[string]struct{ data, want, fault string }{
+	for name, c := range map[string]struct {
+		data, want, fault string
+		guessed           bool
+	}{
 		"plain":           {data: "a,ü", want: "a,ü"},
 		"UTF-8 mark":      {data: "\ufeffa,b", want: "a,b"},
 		"UTF-16":          {data: "\xff\xfea\x00,\x00\xfc\x00", want: "a,ü"},
 		"UTF-16 big":      {data: "\xfe\xff\x00a\x00,\x00\xfc", want: "a,ü"},
 		"UTF-16 cut":      {data: "\xff\xfea", fault: "line 1: the file says it is UTF-16"},
-		"Windows-1252":    {data: "a\nb\nGr\xf6\xdfe\n", fault: "line 3: the text is not UTF-8"},
+		"Windows-1252":    {data: "a\nb\nGr\xf6\xdfe 5\x80\n", want: "a\nb\nGröße 5€\n", guessed: true},
+		"damaged UTF-8":   {data: "ü\nb\nGr\xf6\xdfe\n", fault: "line 3: the text is not UTF-8"},
+		"no letters":      {data: "a\n\x81\n", fault: "line 2: the text is not UTF-8"},
+		"NUL":             {data: "a\n\x00b", fault: "line 2: there is a NUL"},
+		"unmarked UTF-16": {data: "a\x00,\x00", fault: "line 1: there is a NUL"},
 		"a replaced rune": {data: "a\ufffd", want: "a\ufffd"},
 	} {
-		got, err := decode([]byte(c.data))
+		got, warning, err := decode(c.data, true)
 		switch {
 		case c.fault != "" && (err == nil || !strings.HasPrefix(err.Error(), c.fault)):
 			t.Errorf("%s: error %v, want %s…", name, err, c.fault)
-		case c.fault == "" && (err != nil || got != c.want):
+		case c.fault == "" && (err != nil || got != c.want || c.guessed != strings.Contains(warning, "Windows-1252")):
 			t.Errorf("%s: %q, %v; want %q", name, got, err, c.want)
 		}
 	}

@@ -15,8 +15,10 @@ import (
 type ImportSpec struct {
 	Table      string // "" names it after the file
 	Source     io.Reader
+	Size       int64    // of the file in bytes, where it is known: a larger one is read without copies
+	Limit      int64    // bytes of a file; 0 means 64 MiB
 	Name       string   // of the file: its extension can say the format, and messages name it
-	Format     string   // csv, tsv, json or jsonl; "" looks at the name, then at the content
+	Format     string   // csv, tsv, json, jsonl or xlsx; "" looks at the name, then at the content
 	Mode       string   // insert (the default) or upsert
 	KeyColumns []string // upsert: a row with the same values there is updated
 	NoCreate   bool     // refuse to make the table when it does not exist
@@ -25,24 +27,29 @@ type ImportSpec struct {
 	// Of json files it picks the keys to import.
 	Columns []string
 	MaxRows int // stop after so many; 0 reads all
+	// Progress, when set, hears every some ten thousand rows how many of the file's are done.
+	Progress func(done, of int64)
 }
 
 // Imported is the result of Import.
 type Imported struct {
 	Table          string   `json:"table"`
 	RowsImported   int64    `json:"rows_imported"`
-	RowsSkipped    int64    `json:"rows_skipped"` // upsert of nothing but keys that are there already
+	RowsSkipped    int64    `json:"rows_skipped"` // do not fit, or an upsert of nothing but keys that are there already
 	CreatedTable   bool     `json:"created_table"`
 	Columns        []string `json:"columns"`
 	Truncated      bool     `json:"truncated"` // max_rows left rows out
 	DroppedColumns []string `json:"dropped_columns,omitempty"`
+	SampleErrors   []string `json:"sample_errors,omitempty"` // why rows do not fit, of the first five
 	Warnings       []string `json:"warnings,omitempty"`
 }
 
 const modeUpsert = "upsert"
 
-// Import writes the rows of a file, all or none. A file with rows that do not fit is
-// refused as a whole, and the message names the first of them.
+// Import writes the rows of a file in one transaction. Rows that do not fit are left out,
+// counted in RowsSkipped and told about in SampleErrors; when they are more than half, the
+// file is not what it was taken for, and it is refused as a whole. So is one that cannot be
+// read to its end.
 func (db *DB) Import(ctx context.Context, by By, spec ImportSpec) (Imported, error) {
 	// A call that was made already must not read its file again, which may be gone.
 	if stored, err := db.recall(ctx, by, opImport); stored != nil || err != nil {
@@ -57,7 +64,7 @@ func (db *DB) Import(ctx context.Context, by By, spec ImportSpec) (Imported, err
 		return Imported{}, err
 	}
 	imported, err := write(ctx, db, by, opImport, func(ctx context.Context, tx *sqlite.Tx) (Imported, error) {
-		return importRows(ctx, tx, by, spec, s)
+		return db.importRows(ctx, tx, by, spec, s)
 	})
 	if err == nil {
 		imported.Warnings = db.committed(ctx, imported.Warnings)
@@ -103,7 +110,7 @@ func (s ImportSpec) checked() (ImportSpec, error) {
 }
 
 // importRows runs inside a write, perhaps more than once.
-func importRows(ctx context.Context, tx *sqlite.Tx, by By, spec ImportSpec, s *source) (Imported, error) {
+func (db *DB) importRows(ctx context.Context, tx *sqlite.Tx, by By, spec ImportSpec, s *source) (Imported, error) {
 	if err := deferCheckpoint(tx); err != nil {
 		return Imported{}, err
 	}
@@ -111,24 +118,68 @@ func importRows(ctx context.Context, tx *sqlite.Tx, by By, spec ImportSpec, s *s
 	if err != nil {
 		return Imported{}, err
 	}
-	out := Imported{Table: m.table.Name, CreatedTable: created, Columns: m.columns, Truncated: s.truncated, DroppedColumns: m.dropped}
+	out := Imported{Table: m.table.Name, CreatedTable: created, Columns: m.columns, Truncated: s.truncated, DroppedColumns: m.dropped, Warnings: s.warnings}
 	if len(m.dropped) > 0 {
-		out.Warnings = []string{fmt.Sprintf("the table %s has no place for these columns of %s, they were left out: %s", m.table.Name, s.name, strings.Join(m.dropped, ", "))}
+		out.Warnings = append(out.Warnings[:len(s.warnings):len(s.warnings)], fmt.Sprintf("the table %s has no place for these columns of %s, they were left out: %s", m.table.Name, s.name, strings.Join(m.dropped, ", ")))
 	}
-	l := &loader{tx: tx, by: by, op: opImport, table: m.table, keys: m.keys, unit: s.name + ", line"}
-	out.RowsImported, err = l.load(ctx, s, m)
+	left := &faults{of: s.rows}
+	l := &loader{tx: tx, by: by, op: opImport, table: m.table, keys: m.keys, left: left}
+	out.RowsImported, err = l.load(ctx, s, m, func(done int64) error {
+		if spec.Progress != nil {
+			spec.Progress(done, int64(s.rows))
+		}
+		return db.room(tx)
+	})
+	if err = errors.Join(err, l.close()); err != nil {
+		return Imported{}, s.refusal(left, err)
+	}
 	out.RowsSkipped = int64(s.rows) - out.RowsImported
-	return out, errors.Join(err, l.close())
+	if n := left.count(); n > 0 {
+		out.SampleErrors = left.samples()
+		out.Warnings = append(out.Warnings[:len(out.Warnings):len(out.Warnings)], fmt.Sprintf("%d of %d rows of %s were left out because they do not fit; sample_errors says why, of the first", n, s.rows, s.name))
+	}
+	return out, nil
+}
+
+// roomChunks is after how many chunks an import looks at the quota and tells its progress.
+const roomChunks = 16
+
+// room ends an import that takes the file to twice its quota: what a write may do is
+// decided before it (OSA-62), but a small file can hold very many rows.
+func (db *DB) room(tx *sqlite.Tx) error {
+	limit := db.quota.bytes()
+	if limit <= 0 {
+		return nil
+	}
+	var pages, size int64
+	if err := tx.QueryRow("pragma page_count").Scan(&pages); err != nil {
+		return err
+	}
+	if err := tx.QueryRow("pragma page_size").Scan(&size); err != nil {
+		return err
+	}
+	if pages*size <= 2*limit {
+		return nil
+	}
+	return &Error{Kind: kindRejected, Message: fmt.Sprintf(
+		"the rows would take the database to more than twice its quota of %s, so nothing was imported. Import a part with max_rows, or the owner raises database.quota of this agent", sizeText(limit))}
+}
+
+// bytes is the limit; 0 means none.
+func (q *quota) bytes() int64 {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.limit
 }
 
 // load writes all records. They are read and turned into chunks beside the writing.
-func (l *loader) load(ctx context.Context, s *source, m *mapping) (written int64, err error) {
+func (l *loader) load(ctx context.Context, s *source, m *mapping, every func(done int64) error) (written int64, err error) {
 	ctx, stop := context.WithCancelCause(ctx)
-	chunks := make(chan *chunk, 2)
+	chunks := make(chan *chunk, 4)
 	read := make(chan error, 1)
 	go func() {
 		defer close(chunks)
-		read <- s.chunks(ctx, m, chunks)
+		read <- s.chunks(ctx, m, l.left, chunks)
 	}()
 	defer func() {
 		stop(err)
@@ -138,18 +189,26 @@ func (l *loader) load(ctx context.Context, s *source, m *mapping) (written int64
 			err = s.fault(e)
 		}
 	}()
+	n, done := 0, int64(0)
 	for c := range chunks {
 		changed, _, err := l.write(ctx, c)
 		if err != nil {
 			return 0, err
 		}
 		written += changed
+		done += int64(c.rows)
+		if n++; n%roomChunks == 0 {
+			if err := every(done); err != nil {
+				return 0, err
+			}
+		}
 	}
 	return written, nil
 }
 
-// chunks reads the file again, which is known to have no fault, and sends its rows.
-func (s *source) chunks(ctx context.Context, m *mapping, to chan<- *chunk) error {
+// chunks reads the file again, which is known to have no fault that would end it, and
+// sends the rows that fit.
+func (s *source) chunks(ctx context.Context, m *mapping, left *faults, to chan<- *chunk) error {
 	r, err := s.open()
 	if err != nil {
 		return err
@@ -167,8 +226,15 @@ func (s *source) chunks(ctx context.Context, m *mapping, to chan<- *chunk) error
 		if err := r.next(); err != nil {
 			return err
 		}
-		if err := m.fill(values, r); err != nil {
-			return err
+		why := r.misfit()
+		if why == "" {
+			why = m.fill(values, r)
+		}
+		if why != "" {
+			if err := left.add(r.line(), why); err != nil {
+				return err
+			}
+			continue
 		}
 		if err := b.add(r.line(), values); err != nil {
 			return err
@@ -177,21 +243,30 @@ func (s *source) chunks(ctx context.Context, m *mapping, to chan<- *chunk) error
 	return b.flush()
 }
 
-// fill takes the values of the current record into the order of the mapping.
-func (m *mapping) fill(values []any, r records) error {
+// fill takes the values of the current record into the order of the mapping, or says why
+// the record does not fit.
+func (m *mapping) fill(values []any, r records) (why string) {
+	empty := true
 	for i, at := range m.from {
 		v := r.value(at, m.affinity[i])
 		if _, missing := v.(absent); missing || v == nil {
 			switch {
 			case m.isKey[i]:
-				return &lineError{r.line(), fmt.Sprintf("the key %s has no value", m.columns[i])}
+				return fmt.Sprintf("the key %s has no value", m.columns[i])
 			case m.isRowID[i], missing && m.hasDefault[i]:
-				v = absent{} // the next id, or the default
+				values[i] = absent{} // the next id, or the default
 			default:
-				v = nil
+				values[i], empty = nil, false
 			}
+			continue
 		}
-		values[i] = v
+		if text, ok := v.(string); ok && m.isNumber[i] && !readsAsNumber(text) {
+			return fmt.Sprintf("column %s: %s is not a number%s", m.columns[i], quoteCell(text), decimalComma(text))
+		}
+		values[i], empty = v, false
 	}
-	return nil
+	if empty {
+		return "it has no value at all"
+	}
+	return ""
 }

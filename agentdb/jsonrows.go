@@ -151,7 +151,20 @@ func (r *jsonReader) kind(i int) kind {
 	if i >= len(r.row) {
 		return unseen
 	}
-	switch v := r.row[i].(type) {
+	return scalarKind(r.row[i])
+}
+
+// value is what column i of the current record is bound as.
+func (r *jsonReader) value(i int, to affinity) any {
+	if i >= len(r.row) {
+		return absent{}
+	}
+	return scalarValue(r.row[i], to)
+}
+
+// scalarKind is the kind of a nil, bool, string, json.Number, nested or absent.
+func scalarKind(v any) kind {
+	switch v := v.(type) {
 	case bool:
 		return boolean
 	case json.Number:
@@ -175,12 +188,9 @@ func numberKind(n json.Number) kind {
 	return real
 }
 
-// value is what column i of the current record is bound as.
-func (r *jsonReader) value(i int, to affinity) any {
-	if i >= len(r.row) {
-		return absent{}
-	}
-	switch v := r.row[i].(type) {
+// scalarValue is what such a value is bound as.
+func scalarValue(v any, to affinity) any {
+	switch v := v.(type) {
 	case bool:
 		if to == affinityText {
 			return strconv.FormatBool(v)

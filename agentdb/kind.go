@@ -1,6 +1,7 @@
 package agentdb
 
 import (
+	"errors"
 	"math"
 	"strconv"
 	"strings"
@@ -109,6 +110,48 @@ func affinityOf(declared string) affinity {
 		return affinityNone
 	}
 	return affinityNumber
+}
+
+// isNumber says whether a column was declared for numbers and nothing else. Dates are not:
+// their affinity is that of numbers, but their values are texts.
+func isNumber(declared string) bool {
+	declared = strings.ToUpper(strings.TrimSpace(typeLength.ReplaceAllString(declared, "")))
+	if declared == typeNumeric || declared == "DECIMAL" {
+		return true
+	}
+	for _, part := range []string{"INT", "REAL", "FLOA", "DOUB"} {
+		if strings.Contains(declared, part) {
+			return true
+		}
+	}
+	return false
+}
+
+// readsAsNumber says whether SQLite stores a text as a number in a column of numbers.
+func readsAsNumber(s string) bool {
+	s = strings.Trim(s, " \t\n\v\f\r")
+	if s == "" || strings.Trim(s, "0123456789.eE+-") != "" {
+		return false
+	}
+	_, err := strconv.ParseFloat(s, 64)
+	return err == nil || errors.Is(err, strconv.ErrRange)
+}
+
+// decimalComma ends the message about a cell like 12,30.
+func decimalComma(cell string) string {
+	if readsAsNumber(strings.Replace(strings.ReplaceAll(cell, ".", ""), ",", ".", 1)) {
+		return "; numbers have a decimal point, or the column has to be TEXT"
+	}
+	return ""
+}
+
+// quoteCell shows a cell in a message.
+func quoteCell(cell string) string {
+	const most = 40
+	if len(cell) > most {
+		return strconv.Quote(strings.ToValidUTF8(cell[:most], "") + "…")
+	}
+	return strconv.Quote(cell)
 }
 
 // cellValue is what a cell of a CSV file is bound as. An empty cell is an empty text in a

@@ -2,7 +2,7 @@ package agentdb
 
 import (
 	"context"
-	"database/sql"
+	"database/sql/driver"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -19,9 +19,11 @@ type loader struct {
 	table *Table
 	keys  []string // columns by which rows are updated instead; nil only inserts
 	unit  string   // what a line is called in messages: "line" or "row"
+	left  *faults  // rows that SQLite refuses are left out and noted here; nil refuses all
 
-	statement *sql.Stmt // of the chunk before, kept while the shape stays
+	statement *sqlite.Prepared // of the chunk before, kept while the shape stays
 	shape     shape
+	values    []driver.NamedValue // of a statement, used again and again
 }
 
 // shape is what the text of a chunk's statement depends on.
@@ -41,9 +43,12 @@ func (l *loader) write(ctx context.Context, c *chunk) (changed, last int64, err 
 	if err != nil {
 		return 0, 0, err
 	}
-	result, err := l.exec(ctx, c)
+	result, err := l.exec(c)
+	if refused(err) && l.left != nil {
+		return l.rest(ctx, c, err)
+	}
 	if refused(err) {
-		return 0, 0, l.blame(ctx, c, err)
+		return 0, 0, l.blame(c, err)
 	}
 	if err != nil {
 		return 0, 0, err
@@ -69,21 +74,26 @@ type keyRange struct {
 	Count int `json:"count"`
 }
 
-func (l *loader) exec(ctx context.Context, c *chunk) (sql.Result, error) {
+func (l *loader) exec(c *chunk) (driver.Result, error) {
 	if needed := (shape{c.pattern, c.rows}); needed != l.shape {
 		if err := l.close(); err != nil {
 			return nil, err
 		}
-		statement, err := l.tx.SQL().PrepareContext(ctx, l.insert(c))
+		statement, err := l.tx.Prepare(l.insert(c))
 		if err != nil {
 			return nil, err
 		}
 		l.statement, l.shape = statement, needed
 	}
+	args := c.args
 	if !l.table.hasHost {
-		return l.statement.ExecContext(ctx, c.args[1:]...)
+		args = args[1:]
 	}
-	return l.statement.ExecContext(ctx, c.args...)
+	l.values = l.values[:0]
+	for i, v := range args {
+		l.values = append(l.values, driver.NamedValue{Ordinal: i + 1, Value: v})
+	}
+	return l.statement.Exec(l.values)
 }
 
 func (l *loader) close() error {
@@ -163,16 +173,48 @@ func (l *loader) before(ctx context.Context, c *chunk) (string, error) {
 
 // blame finds the row of a refused chunk by writing them one by one; all of it is rolled
 // back afterwards.
-func (l *loader) blame(ctx context.Context, c *chunk, whole error) error {
+func (l *loader) blame(c *chunk, whole error) error {
 	for i := range c.rows {
 		part := c.part(i)
-		if _, err := l.exec(ctx, part); refused(err) {
+		if _, err := l.exec(part); refused(err) {
 			return &Error{Kind: kindInvalid, Retryable: true, Message: fmt.Sprintf("%s %d: %s; nothing was written", l.unit, part.lines[0], rowFault(err))}
 		} else if err != nil {
 			return errors.Join(whole, err)
 		}
 	}
 	return whole
+}
+
+// rest writes a refused chunk without the rows that SQLite refuses one by one.
+func (l *loader) rest(ctx context.Context, c *chunk, whole error) (changed, last int64, err error) {
+	if _, err := l.tx.Exec("savepoint one_by_one"); err != nil {
+		return 0, 0, err
+	}
+	var good []int
+	for i := range c.rows {
+		switch _, err := l.exec(c.part(i)); {
+		case refused(err):
+			if err := l.left.add(c.lines[i], rowFault(err)); err != nil {
+				return 0, 0, err
+			}
+		case err != nil:
+			return 0, 0, errors.Join(whole, err)
+		default:
+			good = append(good, i)
+		}
+	}
+	for _, end := range []string{"rollback to one_by_one", "release one_by_one"} {
+		if _, err := l.tx.Exec(end); err != nil {
+			return 0, 0, err
+		}
+	}
+	if len(good) == c.rows {
+		return 0, 0, whole // refused together though each is accepted alone: do not go round for ever
+	}
+	if len(good) == 0 {
+		return 0, 0, nil
+	}
+	return l.write(ctx, c.only(good))
 }
 
 // id is the primary key of row i: the value itself, or a list when there are several
@@ -213,5 +255,16 @@ func pointers(values []any) []any {
 	for i := range values {
 		out[i] = &values[i]
 	}
+	return out
+}
+
+// only is a chunk of some of the rows.
+func (c *chunk) only(rows []int) *chunk {
+	out := &chunk{columns: c.columns, rows: len(rows), pattern: c.pattern, args: []any{c.args[0]}}
+	for _, i := range rows {
+		out.args = append(out.args, c.row(i)...)
+		out.lines = append(out.lines, c.lines[i])
+	}
+	out.image = image(out.columns, out.args[1:])
 	return out
 }

@@ -20,6 +20,7 @@ type mapping struct {
 
 	affinity                   []affinity
 	isKey, isRowID, hasDefault []bool
+	isNumber                   []bool // a text that is not a number does not fit
 }
 
 // target finds or makes the table that a file is imported into.
@@ -92,6 +93,7 @@ func (s *source) mapTo(t *Table) (*mapping, error) {
 		m.affinity = append(m.affinity, affinityOf(c.Type))
 		m.isRowID = append(m.isRowID, c.Name == t.rowKey)
 		m.hasDefault = append(m.hasDefault, c.Default != nil)
+		m.isNumber = append(m.isNumber, isNumber(c.Type))
 	}
 	m.isKey = make([]bool, len(m.columns))
 	if len(m.columns) == 0 {

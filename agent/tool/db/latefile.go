@@ -6,8 +6,8 @@ import (
 	"rouse/agent/tool"
 )
 
-// lateFile is a file that is opened by its first read. A call that was made already never
-// reads, so its replay works although the file was moved away meanwhile.
+// lateFile is a file whose fault is told by its first read. A call that was made already
+// never reads, so its replay works although the file was moved away meanwhile.
 type lateFile struct {
 	roots *tool.Roots
 	path  string
@@ -15,18 +15,34 @@ type lateFile struct {
 }
 
 func (f *lateFile) Read(p []byte) (int, error) {
-	if f.file == nil {
-		file, err := f.roots.Open(f.path)
-		if err != nil {
-			return 0, err
-		}
-		f.file = file
+	if err := f.open(); err != nil {
+		return 0, err
 	}
 	n, err := f.file.Read(p)
 	if err != nil && n == 0 && isFolder(f.file) {
 		return 0, &tool.PathError{Kind: tool.KindInvalidArgs, Message: f.path + " is a folder; name a file in it"}
 	}
 	return n, err
+}
+
+func (f *lateFile) open() (err error) {
+	if f.file == nil {
+		f.file, err = f.roots.Open(f.path)
+	}
+	return err
+}
+
+// size is that of the file, 0 when it cannot be told; what is wrong with it is for Read to
+// say, if it comes to that.
+func (f *lateFile) size() int64 {
+	if f.open() != nil {
+		return 0
+	}
+	info, err := f.file.Stat()
+	if err != nil || info.IsDir() {
+		return 0
+	}
+	return info.Size()
 }
 
 func (f *lateFile) close() {

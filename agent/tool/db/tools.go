@@ -29,7 +29,7 @@ func Tools(o Options) ([]tool.Tool, error) {
 		func() (tool.Tool, error) { return define(o, "db_create_table", tool.Database, nil, o.createTable) },
 		func() (tool.Tool, error) { return define(o, "db_insert", tool.Database, nil, o.insert) },
 		func() (tool.Tool, error) {
-			return define(o, "db_import", tool.Database, map[string][]string{"mode": {"insert", "upsert"}, "format": {"csv", "tsv", "json", "jsonl", "ndjson"}}, o.importFile)
+			return define(o, "db_import", tool.Database, map[string][]string{"mode": {"insert", "upsert"}, "format": {"csv", "tsv", "json", "jsonl", "ndjson", "xlsx"}}, o.importFile)
 		},
 		func() (tool.Tool, error) { return define(o, "db_query", tool.Read, nil, o.query) },
 	}
@@ -176,7 +176,7 @@ func (o Options) importFile(ctx context.Context, db *agentdb.DB, in tool.Invocat
 	f := &lateFile{roots: o.Roots, path: a.Path}
 	defer f.close()
 	done, err := db.Import(ctx, by(in), agentdb.ImportSpec{
-		Table: a.Table, Source: f, Name: filepath.Base(a.Path), Format: a.Format, Mode: a.Mode, KeyColumns: a.KeyColumns,
+		Table: a.Table, Source: f, Size: f.size(), Name: filepath.Base(a.Path), Format: a.Format, Mode: a.Mode, KeyColumns: a.KeyColumns,
 		NoCreate: a.CreateTable != nil && !*a.CreateTable, NoHeader: a.HasHeader != nil && !*a.HasHeader, Columns: a.Columns, MaxRows: a.MaxRows,
 	})
 	warnings := done.Warnings
