@@ -3,6 +3,7 @@ package watcher_test
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -28,6 +29,7 @@ import (
 //	outcome O                runs end with O from now on; without it, or with none, they stay queued
 //	write|append PATH TEXT   write is in one go; \n and \xNN are understood in both
 //	grow PATH N D            appends N bytes, one every D
+//	store PATH TEXT          overwrites the beginning through memory (mmap)
 //	mkdir|remove|age PATH    age sets its times back by an hour, touch forward by one
 //	rename|copy|link|hardlink OLD NEW
 //	scan                     every folder is looked at, as after lost events
@@ -181,6 +183,8 @@ func (s *script) files(verb string, args []string) {
 		pause, err := time.ParseDuration(args[2])
 		s.must(err)
 		s.grow(path, n, pause)
+	case "store":
+		s.store(path, s.text(args[1:]))
 	case "mkdir":
 		s.must(os.MkdirAll(path, 0o755))
 	case "remove":
@@ -232,6 +236,22 @@ func (s *script) grow(path string, n int, pause time.Duration) {
 		}
 		last = time.Now()
 		<-ticker.C
+	}
+}
+
+// store skips the script where a store does not show in the file's time: there it shows nowhere.
+func (s *script) store(path, text string) {
+	before, err := os.Lstat(path)
+	s.must(err)
+	if err := store(path, text); errors.Is(err, errors.ErrUnsupported) {
+		s.t.Skip("files cannot be stored to through memory here")
+	} else {
+		s.must(err)
+	}
+	after, err := os.Lstat(path)
+	s.must(err)
+	if after.ModTime().Equal(before.ModTime()) {
+		s.t.Skip("this file system does not show when memory was stored to")
 	}
 }
 
