@@ -21,6 +21,7 @@ type run struct {
 	messages []model.Message
 	view     []model.Message // of messages, what the model sees
 	results  []model.Result  // of the last step
+	draft    model.Draft     // of the requests
 	staged   []string        // notices for the next request alone
 	advice   string          // one more, about what was done last; the latest one counts
 	knowing  sync.Mutex

@@ -159,7 +159,7 @@ func (r *run) pause(ctx context.Context, e *model.Error, try int) bool {
 // request is what is asked next.
 func (r *run) request(noTools bool) model.Request {
 	return model.Request{System: r.System, Messages: r.noticed(), Tools: r.Registry.Models(), NoTools: noTools,
-		MaxOutput: r.MaxOutput, Temperature: r.Temperature, Results: r.results}
+		MaxOutput: r.MaxOutput, Temperature: r.Temperature, Results: r.results, Draft: &r.draft}
 }
 
 // ask streams one answer. Nothing of a broken one is used, except that it was paid for.

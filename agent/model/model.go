@@ -74,6 +74,7 @@ type Request struct {
 	Temperature *float64
 	Results     []Result // the last step's, untrimmed
 	NoTools     bool     // the answer must be text, whatever Tools holds
+	Draft       *Draft   // of the conversation; nil: nothing is kept of it
 }
 
 // Why a model stopped, as Event.Stop says it. Other words are passed on as they came.

@@ -50,7 +50,7 @@ func (p *Provider) Stream(ctx context.Context, r model.Request) iter.Seq2[model.
 type turn struct {
 	p      *Provider
 	r      model.Request
-	sent   request
+	sent   sent
 	bare   bool  // without what the model thought: the server refuses it
 	room   int64 // for the answer beside this request; 0: nobody said
 	said   []any // content of an answer that paused
@@ -59,10 +59,9 @@ type turn struct {
 }
 
 // Request implements wire.Exchange.
-func (t *turn) Request() any {
+func (t *turn) Request() (*wire.Body, error) {
 	t.blocks, t.use = nil, usage{}
-	t.sent = t.encode()
-	return t.sent
+	return t.encode()
 }
 
 var (
@@ -80,7 +79,7 @@ func (t *turn) Adapt(status int, said wire.Said) bool {
 	}
 	if m := tooMany.FindStringSubmatch(said.Text); m != nil {
 		most, err := strconv.ParseInt(m[1], 10, 64)
-		if err != nil || most < 1 || most >= t.sent.MaxTokens {
+		if err != nil || most < 1 || most >= t.sent.maxTokens {
 			return false
 		}
 		t.p.maxTokens.Store(most)
@@ -90,10 +89,10 @@ func (t *turn) Adapt(status int, said wire.Said) bool {
 		input, err := strconv.ParseInt(m[1], 10, 64)
 		limit, err2 := strconv.ParseInt(m[2], 10, 64)
 		t.room = limit - input
-		return err == nil && err2 == nil && t.room >= leastRoom && t.room < t.sent.MaxTokens
+		return err == nil && err2 == nil && t.room >= leastRoom && t.room < t.sent.maxTokens
 	}
 	switch {
-	case t.sent.Temperature != nil && strings.Contains(said.Text, "temperature"):
+	case t.sent.temperature && strings.Contains(said.Text, "temperature"):
 		return !t.p.noTemperature.Swap(true)
 	case t.sent.marked && strings.Contains(said.Text, "cache_control"):
 		return !t.p.noCache.Swap(true)
@@ -117,16 +116,3 @@ var meanings = map[string]string{
 var unfit = regexp.MustCompile(`[^a-zA-Z0-9_-]`)
 
 func id(of string) string { return unfit.ReplaceAllString(of, "_") }
-
-// mark has the provider keep everything up to the end of a content.
-func mark(content []any) {
-	if len(content) == 0 {
-		return
-	}
-	switch last := content[len(content)-1].(type) {
-	case *textBlock:
-		last.Cache = ephemeral
-	case *resultBlock:
-		last.Cache = ephemeral
-	}
-}

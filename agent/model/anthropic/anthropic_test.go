@@ -31,3 +31,7 @@ func FuzzStream(f *testing.F) {
 		return anthropic.New(anthropic.Options{BaseURL: "http://model", Model: "m", Transport: transport})
 	}, `{"type":"message","content":[{"type":"tool_use","name":"x","input":{"a":1}}],"stop_reason":"tool_use"}`, "event: error\ndata: {}\n\n")
 }
+
+func TestDrafts(t *testing.T) {
+	modeltest.Drafts(t, "anthropic", func(url string) model.Provider { return provider(t, url, modeltest.Limits{}) })
+}

@@ -5,32 +5,28 @@ import (
 	"strings"
 
 	"rouse/agent/model"
+	"rouse/agent/model/wire"
 )
 
+// request is what stands behind the messages and the tools.
 type request struct {
-	Model       string      `json:"model"`
-	MaxTokens   int64       `json:"max_tokens"`
-	System      []any       `json:"system,omitempty"`
-	Messages    []message   `json:"messages"`
-	Tools       []tool      `json:"tools,omitempty"`
 	ToolChoice  *toolChoice `json:"tool_choice,omitempty"`
 	Temperature *float64    `json:"temperature,omitempty"`
 	Stream      bool        `json:"stream"`
-
-	marked bool // for the cache
-	opaque bool // what the model thought is in it
 }
 
-type message struct {
-	Role    string `json:"role"`
-	Content []any  `json:"content"`
+// sent is what was told in a request that a server may refuse.
+type sent struct {
+	maxTokens   int64
+	temperature bool
+	marked      bool // for the cache
+	opaque      bool // what the model thought is in it
 }
 
 type tool struct {
 	Name        string          `json:"name"`
 	Description string          `json:"description,omitempty"`
 	InputSchema json.RawMessage `json:"input_schema"`
-	Cache       *cacheControl   `json:"cache_control,omitempty"`
 }
 
 type toolChoice struct {
@@ -55,43 +51,122 @@ type useBlock struct {
 }
 
 type resultBlock struct {
-	Type      string        `json:"type"`
-	ToolUseID string        `json:"tool_use_id"`
-	Content   string        `json:"content"`
-	IsError   bool          `json:"is_error,omitempty"`
-	Cache     *cacheControl `json:"cache_control,omitempty"`
+	Type      string `json:"type"`
+	ToolUseID string `json:"tool_use_id"`
+	Content   string `json:"content"`
+	IsError   bool   `json:"is_error,omitempty"`
 }
 
 var ephemeral = &cacheControl{"ephemeral"}
 
-func (t *turn) encode() request {
-	out := request{Model: t.p.server.Model(), MaxTokens: t.maxTokens(), Stream: true}
+// writer is what the writing of a history depends on.
+type writer struct {
+	p    *Provider
+	bare bool
+}
+
+func (t *turn) encode() (*wire.Body, error) {
+	rest := request{Stream: true}
 	if !t.p.noTemperature.Load() {
-		out.Temperature = t.r.Temperature
+		rest.Temperature = t.r.Temperature
 	}
-	if strings.TrimSpace(t.r.System) != "" {
-		out.System = []any{&textBlock{Type: "text", Text: t.r.System}}
+	if t.r.NoTools && len(t.r.Tools) > 0 {
+		rest.ToolChoice = &toolChoice{"none"}
 	}
-	for _, m := range t.r.Messages {
-		out.add(role(m), t.content(m, &out))
-	}
-	if len(t.said) > 0 {
-		out.add("assistant", t.said)
-	}
-	for _, tl := range t.r.Tools {
-		schema := tl.Schema
-		if len(schema) == 0 {
-			schema = json.RawMessage(`{"type":"object"}`)
+	t.sent = sent{maxTokens: t.maxTokens(), temperature: rest.Temperature != nil, marked: len(t.r.Tools) > 0 && !t.p.noCache.Load()}
+	system := strings.TrimSpace(t.r.System) != ""
+	draft := wire.DraftOf(t.r.Draft, writer{t.p, t.bare})
+	b := &wire.Body{}
+	b.Add(`{"model":`)
+	b.JSON(t.p.server.Model())
+	b.Add(`,"max_tokens":`)
+	b.JSON(t.sent.maxTokens)
+	if system {
+		block := textBlock{Type: "text", Text: t.r.System}
+		if t.sent.marked {
+			block.Cache = ephemeral
 		}
-		out.Tools = append(out.Tools, tool{Name: tl.Name, Description: tl.Description, InputSchema: schema})
+		b.Add(`,"system":`)
+		b.JSON([]textBlock{block})
 	}
-	if t.r.NoTools && len(out.Tools) > 0 {
-		out.ToolChoice = &toolChoice{"none"}
+	messages, err := draft.Messages(t.r.Messages, "", t.write)
+	if err != nil {
+		return nil, err
 	}
-	if len(out.Tools) > 0 && !t.p.noCache.Load() {
-		out.mark()
+	b.Add(`,"messages":[`)
+	t.add(b, messages)
+	b.Add("]")
+	if len(t.r.Tools) > 0 {
+		tools, err := draft.Tools(t.r.Tools, declare)
+		if err != nil {
+			return nil, err
+		}
+		b.Add(`,"tools":[`)
+		if t.sent.marked && !system {
+			addMarked(b, tools)
+		} else {
+			b.Piece(tools)
+		}
+		b.Add("]")
 	}
-	return out
+	b.Rest(rest)
+	return b, nil
+}
+
+// add appends the history, marked where the provider is to keep it for the next request: at
+// the ends of the last two of the user's messages.
+func (t *turn) add(b *wire.Body, messages []wire.Written) {
+	marks := 0
+	if t.sent.marked {
+		marks = 2
+	}
+	ends := map[int]bool{}
+	above := ""
+	if len(t.said) > 0 {
+		above = assistant
+	}
+	for i := len(messages) - 1; i >= 0 && len(ends) < marks; i-- {
+		if len(messages[i].Text) == 0 {
+			continue
+		}
+		if messages[i].Role == user && above != user {
+			ends[i] = true
+		}
+		above = messages[i].Role
+	}
+	last := ""
+	for i, m := range messages {
+		t.sent.opaque = t.sent.opaque || m.Opaque
+		if last = m.Role; ends[i] {
+			addMarked(b, m.Text)
+		} else {
+			b.Piece(m.Text)
+		}
+	}
+	for _, block := range t.said {
+		b.Add(join(last, assistant))
+		b.JSON(block)
+		last = assistant
+	}
+	if last != "" {
+		b.Add("]}")
+	}
+}
+
+// addMarked appends what ends in an object, and marks that.
+func addMarked(b *wire.Body, text []byte) {
+	b.Piece(text[:len(text)-len("}")])
+	b.Add(`,"cache_control":`)
+	b.JSON(ephemeral)
+	b.Add("}")
+}
+
+func declare(t model.Tool) any {
+	schema := t.Schema
+	if len(schema) == 0 {
+		schema = json.RawMessage(`{"type":"object"}`)
+	}
+	return tool{Name: t.Name, Description: t.Description, InputSchema: schema}
 }
 
 func (t *turn) maxTokens() int64 {
@@ -108,34 +183,46 @@ func (t *turn) maxTokens() int64 {
 	return n
 }
 
-func role(m model.Message) string {
+// The roles.
+const (
+	user      = "user"
+	assistant = "assistant"
+)
+
+// join parts what one role says from what was said before: what one says in a row is one
+// message.
+func join(before, role string) string {
+	switch before {
+	case role:
+		return ","
+	case "":
+		return `{"role":"` + role + `","content":[`
+	}
+	return `]},{"role":"` + role + `","content":[`
+}
+
+func (t *turn) write(out *wire.Text, before string, m model.Message) (role string, opaque bool) {
+	role = user
 	if m.Role == model.RoleAssistant {
-		return "assistant"
+		role = assistant
 	}
-	return "user"
+	content, opaque := t.content(m)
+	for _, block := range content {
+		out.Add(join(before, role))
+		out.JSON(block)
+		before = role
+	}
+	return role, opaque
 }
 
-// add appends content; what one role says in a row is one message.
-func (r *request) add(role string, content []any) {
-	if len(content) == 0 {
-		return
-	}
-	if n := len(r.Messages) - 1; n >= 0 && r.Messages[n].Role == role {
-		r.Messages[n].Content = append(r.Messages[n].Content, content...)
-		return
-	}
-	r.Messages = append(r.Messages, message{role, content})
-}
-
-func (t *turn) content(m model.Message, r *request) []any {
+func (t *turn) content(m model.Message) (out []any, opaque bool) {
 	switch m.Role {
 	case model.RoleTool:
-		return []any{&resultBlock{Type: "tool_result", ToolUseID: id(m.CallID), Content: m.Text, IsError: strings.HasPrefix(m.Text, `{"ok":false`)}}
+		return []any{&resultBlock{Type: "tool_result", ToolUseID: id(m.CallID), Content: m.Text, IsError: strings.HasPrefix(m.Text, `{"ok":false`)}}, false
 	case model.RoleAssistant:
 	default:
-		return text(nil, m.Text)
+		return text(nil, m.Text), false
 	}
-	var out []any
 	for _, p := range t.p.server.Pieces(m) {
 		switch {
 		case p.Call != nil:
@@ -143,11 +230,10 @@ func (t *turn) content(m model.Message, r *request) []any {
 		case p.Opaque == nil:
 			out = text(out, p.Text)
 		case !t.bare:
-			out = append(out, p.Opaque)
-			r.opaque = true
+			out, opaque = append(out, p.Opaque), true
 		}
 	}
-	return out
+	return out, opaque
 }
 
 // text appends what is said, if it is more than blanks, which the API refuses.
@@ -164,21 +250,4 @@ func input(args json.RawMessage) json.RawMessage {
 		return json.RawMessage("{}")
 	}
 	return args
-}
-
-// mark says where the provider is to keep the request for the next one.
-func (r *request) mark() {
-	r.marked = true
-	if len(r.System) > 0 {
-		mark(r.System)
-	} else {
-		r.Tools[len(r.Tools)-1].Cache = ephemeral
-	}
-	left := 2
-	for i := len(r.Messages) - 1; i >= 0 && left > 0; i-- {
-		if r.Messages[i].Role == "user" {
-			mark(r.Messages[i].Content)
-			left--
-		}
-	}
 }

@@ -6,12 +6,11 @@ import (
 	"strings"
 
 	"rouse/agent/model"
+	"rouse/agent/model/wire"
 )
 
+// request is what stands behind the contents, the system prompt and the tools.
 type request struct {
-	Contents   []content   `json:"contents"`
-	System     *content    `json:"systemInstruction,omitempty"`
-	Tools      []tools     `json:"tools,omitempty"`
 	ToolConfig *toolConfig `json:"toolConfig,omitempty"`
 	Generation *generation `json:"generationConfig,omitempty"`
 }
@@ -40,10 +39,6 @@ type result struct {
 	Response any    `json:"response"`
 }
 
-type tools struct {
-	Functions []function `json:"functionDeclarations"`
-}
-
 type function struct {
 	Name        string          `json:"name"`
 	Description string          `json:"description,omitempty"`
@@ -67,44 +62,82 @@ type generation struct {
 // anySignature is what the API takes in place of a signature that nobody has.
 var anySignature = json.RawMessage(`"skip_thought_signature_validator"`)
 
-func (t *turn) encode() request {
-	var out request
-	if t.r.System != "" {
-		out.System = &content{Parts: []part{{Text: &t.r.System}}}
-	}
-	for _, m := range t.r.Messages {
-		out.add(t.content(m))
-	}
+// writer is what the writing of a history depends on.
+type writer struct {
+	p            *Provider
+	bare, signed bool
+}
+
+func (t *turn) encode() (*wire.Body, error) {
+	var rest request
 	if t.r.MaxOutput > 0 || t.r.Temperature != nil {
-		out.Generation = &generation{t.r.MaxOutput, t.r.Temperature}
+		rest.Generation = &generation{t.r.MaxOutput, t.r.Temperature}
 	}
-	if len(t.r.Tools) == 0 {
-		return out
+	if t.r.NoTools && len(t.r.Tools) > 0 { // the calls of the transcript still need their declarations
+		rest.ToolConfig = &toolConfig{calling{"NONE"}}
 	}
-	functions := make([]function, 0, len(t.r.Tools))
-	for _, tl := range t.r.Tools {
-		functions = append(functions, declare(tl))
+	by := writer{t.p, t.bare, t.p.signed.Load()}
+	draft := wire.DraftOf(t.r.Draft, by)
+	contents, err := draft.Messages(t.r.Messages, "", by.write)
+	if err != nil {
+		return nil, err
 	}
-	out.Tools = []tools{{functions}}
-	if t.r.NoTools { // the calls of the transcript still need their declarations
-		out.ToolConfig = &toolConfig{calling{"NONE"}}
+	b := &wire.Body{}
+	b.Add(`{"contents":`)
+	if last := add(b, contents); last == "" {
+		b.Add("null")
+	} else {
+		b.Add("]}]")
 	}
-	return out
+	if t.r.System != "" {
+		b.Add(`,"systemInstruction":`)
+		b.JSON(content{Parts: []part{{Text: &t.r.System}}})
+	}
+	if len(t.r.Tools) > 0 {
+		functions, err := draft.Tools(t.r.Tools, func(t model.Tool) any { return declare(t) })
+		if err != nil {
+			return nil, err
+		}
+		b.Add(`,"tools":[{"functionDeclarations":[`)
+		b.Piece(functions)
+		b.Add("]}]")
+	}
+	b.Rest(rest)
+	return b, nil
 }
 
-// add appends parts; what one role says in a row is one content.
-func (r *request) add(role string, parts []part) {
-	if len(parts) == 0 {
-		return
+// add appends the contents, and says whose the last one is.
+func add(b *wire.Body, contents []wire.Written) (last string) {
+	for _, c := range contents {
+		b.Piece(c.Text)
+		last = c.Role
 	}
-	if n := len(r.Contents) - 1; n >= 0 && r.Contents[n].Role == role {
-		r.Contents[n].Parts = append(r.Contents[n].Parts, parts...)
-		return
-	}
-	r.Contents = append(r.Contents, content{role, parts})
+	return last
 }
 
-func (t *turn) content(m model.Message) (role string, parts []part) {
+// join parts what one role says from what was said before: what one says in a row is one
+// content.
+func join(before, role string) string {
+	switch before {
+	case role:
+		return ","
+	case "":
+		return `[{"role":"` + role + `","parts":[`
+	}
+	return `]},{"role":"` + role + `","parts":[`
+}
+
+func (w writer) write(out *wire.Text, before string, m model.Message) (role string, opaque bool) {
+	role, parts := w.content(m)
+	for _, p := range parts {
+		out.Add(join(before, role))
+		out.JSON(p)
+		before = role
+	}
+	return role, false
+}
+
+func (w writer) content(m model.Message) (role string, parts []part) {
 	switch m.Role {
 	case model.RoleTool:
 		return "user", []part{{Result: &result{m.CallID, m.Name, response(m.Text)}}}
@@ -116,9 +149,9 @@ func (t *turn) content(m model.Message) (role string, parts []part) {
 		return "user", []part{{Text: &m.Text}}
 	}
 	called := false
-	for _, p := range t.p.server.Pieces(m) {
+	for _, p := range w.p.server.Pieces(m) {
 		out := part{Signature: p.Opaque}
-		if t.bare {
+		if w.bare {
 			out.Signature = nil
 		}
 		switch {
@@ -128,7 +161,7 @@ func (t *turn) content(m model.Message) (role string, parts []part) {
 				args = json.RawMessage("{}")
 			}
 			out.Call = &call{p.Call.ID, p.Call.Name, args}
-			if !called && out.Signature == nil && t.p.signed.Load() {
+			if !called && out.Signature == nil && w.signed {
 				out.Signature = anySignature
 			}
 			called = true

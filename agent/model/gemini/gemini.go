@@ -49,7 +49,7 @@ type turn struct {
 }
 
 // Request implements wire.Exchange.
-func (t *turn) Request() any { return t.encode() }
+func (t *turn) Request() (*wire.Body, error) { return t.encode() }
 
 // Adapt implements wire.Exchange. First what has no signature gets one that is always
 // taken; then everything does.

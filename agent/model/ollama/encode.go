@@ -4,12 +4,11 @@ import (
 	"encoding/json"
 
 	"rouse/agent/model"
+	"rouse/agent/model/wire"
 )
 
+// request is what stands behind the messages and the tools.
 type request struct {
-	Model    string         `json:"model"`
-	Messages []message      `json:"messages"`
-	Tools    []tool         `json:"tools,omitempty"`
 	Stream   bool           `json:"stream"`
 	Truncate bool           `json:"truncate"` // the beginning of what does not fit
 	Shift    bool           `json:"shift"`    // forget the beginning while answering
@@ -47,30 +46,56 @@ type declared struct {
 	Parameters  any    `json:"parameters"`
 }
 
-func (t *turn) encode() request {
-	out := request{Model: t.p.server.Model(), Stream: true, Options: map[string]any{}}
+func (t *turn) encode() (*wire.Body, error) {
+	rest := request{Stream: true, Options: map[string]any{}}
 	if t.p.window > 0 {
-		out.Options["num_ctx"] = t.p.window
+		rest.Options["num_ctx"] = t.p.window
 	}
 	if t.r.MaxOutput > 0 {
-		out.Options["num_predict"] = t.r.MaxOutput
+		rest.Options["num_predict"] = t.r.MaxOutput
 	}
 	if t.r.Temperature != nil {
-		out.Options["temperature"] = *t.r.Temperature
+		rest.Options["temperature"] = *t.r.Temperature
 	}
+	b, draft, before := &wire.Body{}, wire.DraftOf(t.r.Draft, t.p), ""
+	b.Add(`{"model":`)
+	b.JSON(t.p.server.Model())
+	b.Add(`,"messages":[`)
 	if t.r.System != "" {
-		out.Messages = append(out.Messages, message{Role: string(model.RoleSystem), Content: t.r.System})
+		before = string(model.RoleSystem)
+		b.JSON(message{Role: before, Content: t.r.System})
 	}
-	for _, m := range t.r.Messages {
-		out.Messages = append(out.Messages, t.message(m))
+	messages, err := draft.Messages(t.r.Messages, before, t.write)
+	if err != nil {
+		return nil, err
 	}
-	if t.r.NoTools {
-		return out // it has no word that forbids them
+	for _, m := range messages {
+		b.Piece(m.Text)
 	}
-	for _, tl := range t.r.Tools {
-		out.Tools = append(out.Tools, tool{"function", declared{tl.Name, tl.Description, parameters(tl.Schema)}})
+	b.Add("]")
+	if len(t.r.Tools) > 0 && !t.r.NoTools { // it has no word that forbids them
+		tools, err := draft.Tools(t.r.Tools, declare)
+		if err != nil {
+			return nil, err
+		}
+		b.Add(`,"tools":[`)
+		b.Piece(tools)
+		b.Add("]")
 	}
-	return out
+	b.Rest(rest)
+	return b, nil
+}
+
+func declare(t model.Tool) any {
+	return tool{"function", declared{t.Name, t.Description, parameters(t.Schema)}}
+}
+
+func (t *turn) write(out *wire.Text, before string, m model.Message) (role string, opaque bool) {
+	if before != "" {
+		out.Add(",")
+	}
+	out.JSON(t.message(m))
+	return string(m.Role), false
 }
 
 func (t *turn) message(m model.Message) message {

@@ -4,13 +4,12 @@ import (
 	"encoding/json"
 
 	"rouse/agent/model"
+	"rouse/agent/model/wire"
 )
 
-// request has only what every server knows; some refuse even parallel_tool_calls.
+// request is what stands behind the messages and the tools. It has only what every server
+// knows; some refuse even parallel_tool_calls.
 type request struct {
-	Model               string         `json:"model"`
-	Messages            []message      `json:"messages"`
-	Tools               []tool         `json:"tools,omitempty"`
 	Stream              bool           `json:"stream"`
 	StreamOptions       *streamOptions `json:"stream_options,omitempty"`
 	MaxTokens           int            `json:"max_tokens,omitempty"`
@@ -48,7 +47,7 @@ type tool struct {
 }
 
 func (p *Provider) encode(r model.Request) request {
-	out := request{Model: p.server.Model(), Stream: true, Temperature: r.Temperature}
+	out := request{Stream: true, Temperature: r.Temperature}
 	if !p.noUsage.Load() {
 		out.StreamOptions = &streamOptions{IncludeUsage: true}
 	}
@@ -57,19 +56,50 @@ func (p *Provider) encode(r model.Request) request {
 	} else {
 		out.MaxTokens = r.MaxOutput
 	}
-	if r.System != "" {
-		out.Messages = append(out.Messages, message{Role: string(model.RoleSystem), Content: &r.System})
-	}
-	for _, m := range r.Messages {
-		out.Messages = append(out.Messages, encodeMessage(m))
-	}
-	if r.NoTools {
-		return out // tool_choice: none is ignored by too many servers to be relied on
-	}
-	for _, t := range r.Tools {
-		out.Tools = append(out.Tools, tool{"function", function{Name: t.Name, Description: t.Description, Parameters: t.Schema}})
-	}
 	return out
+}
+
+// body writes a request, of which the history is that of the last one and what came since.
+func (p *Provider) body(r model.Request, rest request) (*wire.Body, error) {
+	b, draft, before := &wire.Body{}, wire.DraftOf(r.Draft, p), ""
+	b.Add(`{"model":`)
+	b.JSON(p.server.Model())
+	b.Add(`,"messages":[`)
+	if r.System != "" {
+		before = string(model.RoleSystem)
+		b.JSON(message{Role: before, Content: &r.System})
+	}
+	messages, err := draft.Messages(r.Messages, before, write)
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range messages {
+		b.Piece(m.Text)
+	}
+	b.Add("]")
+	if len(r.Tools) > 0 && !r.NoTools { // tool_choice: none is ignored by too many servers to be relied on
+		tools, err := draft.Tools(r.Tools, declare)
+		if err != nil {
+			return nil, err
+		}
+		b.Add(`,"tools":[`)
+		b.Piece(tools)
+		b.Add("]")
+	}
+	b.Rest(rest)
+	return b, nil
+}
+
+func declare(t model.Tool) any {
+	return tool{"function", function{Name: t.Name, Description: t.Description, Parameters: t.Schema}}
+}
+
+func write(t *wire.Text, before string, m model.Message) (role string, opaque bool) {
+	if before != "" {
+		t.Add(",")
+	}
+	t.JSON(encodeMessage(m))
+	return string(m.Role), false
 }
 
 func encodeMessage(m model.Message) message {

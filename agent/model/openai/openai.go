@@ -54,9 +54,9 @@ type turn struct {
 }
 
 // Request implements wire.Exchange.
-func (t *turn) Request() any {
+func (t *turn) Request() (*wire.Body, error) {
 	t.sent = t.p.encode(t.r)
-	return t.sent
+	return t.p.body(t.r, t.sent)
 }
 
 // Adapt implements wire.Exchange. Each field is learned about once, so the request is

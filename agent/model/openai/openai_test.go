@@ -138,3 +138,7 @@ func FuzzStream(f *testing.F) {
 		return openai.New(openai.Options{BaseURL: "http://model/v1", Model: "m", Transport: transport})
 	}, `{"choices":[{"message":{"tool_calls":[{"function":{"name":"x","arguments":{}}}]},"finish_reason":"stop"}]}`, "event: error\ndata: [1]\n\n", `[{"error":"x"}]`)
 }
+
+func TestDrafts(t *testing.T) {
+	modeltest.Drafts(t, "openai", func(url string) model.Provider { return provider(t, url, modeltest.Limits{}) })
+}

@@ -51,10 +51,10 @@ type response struct {
 }
 
 // Request implements wire.Exchange.
-func (t *response) Request() any {
+func (t *response) Request() (*wire.Body, error) {
 	t.items = nil
 	t.sent = t.encode()
-	return t.sent
+	return wire.JSON(t.sent)
 }
 
 // Adapt implements wire.Exchange. Each thing is learned once, so the request is repeated

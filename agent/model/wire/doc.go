@@ -17,6 +17,9 @@
 // half a call never leaves this package. What an answer cost is told when it is complete,
 // also when it cannot be used.
 //
+// A request holds the whole conversation, so what was written for the last one is kept in
+// the conversation's model.Draft and sent again: a step writes only what is new (Draft, Body).
+//
 // What a provider wants back with its own words (signatures of what it thought) is kept in
 // model.Message.Raw beside the neutral message, as a list that points into it: whoever
 // shortens or cleans the message does so for every adapter.

@@ -1,9 +1,7 @@
 package wire
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -56,7 +54,7 @@ type Dialect struct {
 // Exchange is one turn in the words of one kind of server.
 type Exchange interface {
 	// Request is what to send; it is asked for anew before each try.
-	Request() any
+	Request() (*Body, error)
 	// Adapt learns from a server that refuses something, and says whether to ask again.
 	Adapt(status int, said Said) bool
 	// Advise adds to what is said of a failure; "" leaves it to the general advice. A
@@ -74,7 +72,7 @@ type Server struct {
 	url    string // of the endpoint
 	place  string // BaseURL as people may see it: without credentials and query
 	host   string
-	client *http.Client
+	client *retryablehttp.Client
 	scrub  *strings.Replacer
 }
 
@@ -109,7 +107,7 @@ func New(e Endpoint, d Dialect) (*Server, error) {
 		e.Logger = slog.New(slog.DiscardHandler)
 	}
 	if e.Transport == nil {
-		e.Transport = retryablehttp.NewClient().HTTPClient.Transport
+		e.Transport = newPool()
 	}
 	e.Headers = maps.Clone(e.Headers)
 	s := &Server{e: e, d: d, host: u.Hostname(), scrub: scrubber(e, u)}
@@ -193,9 +191,12 @@ func (s *Server) round(ctx context.Context, x Exchange, a *Answer, emit emit) er
 // send gives the response of a server that accepted the request.
 func (s *Server) send(ctx context.Context, x Exchange) (*http.Response, error) {
 	for {
-		body, err := json.Marshal(x.Request())
+		body, err := x.Request()
+		if err == nil {
+			err = body.end()
+		}
 		if err != nil {
-			return nil, fmt.Errorf("the request to the model cannot be written as JSON: %w", err)
+			return nil, err
 		}
 		resp, err := s.post(ctx, body)
 		if err != nil {
@@ -218,8 +219,8 @@ func (s *Server) send(ctx context.Context, x Exchange) (*http.Response, error) {
 	}
 }
 
-func (s *Server) post(ctx context.Context, body []byte) (*http.Response, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url, bytes.NewReader(body))
+func (s *Server) post(ctx context.Context, body *Body) (*http.Response, error) {
+	req, err := retryablehttp.NewRequestWithContext(ctx, http.MethodPost, s.url, body.open)
 	if err != nil {
 		return nil, err
 	}

@@ -21,7 +21,7 @@ const (
 
 // newClient is the transport: retries around tries that must not fall silent. There is no
 // http.Client.Timeout, which would end a stream that is well.
-func (s *Server) newClient(base http.RoundTripper) *http.Client {
+func (s *Server) newClient(base http.RoundTripper) *retryablehttp.Client {
 	// A redirect is not followed: it would carry the headers to another host.
 	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	c := retryablehttp.NewClient()
@@ -32,9 +32,22 @@ func (s *Server) newClient(base http.RoundTripper) *http.Client {
 	c.CheckRetry = checkRetry
 	c.Backoff = s.backoff
 	c.ErrorHandler = retryablehttp.PassthroughErrorHandler
-	standard := c.StandardClient()
-	standard.CheckRedirect = stay
-	return standard
+	return c
+}
+
+// idleConnections is how many connections to a server are kept for the next requests: more
+// runs than that are seldom at once, and none of them is to begin with a handshake.
+const idleConnections = 256
+
+// newPool is the connections of one model.
+func newPool() http.RoundTripper {
+	pool, ok := http.DefaultTransport.(*http.Transport)
+	if !ok {
+		return http.DefaultTransport // a program that replaced it wants it used
+	}
+	pool = pool.Clone()
+	pool.MaxIdleConns, pool.MaxIdleConnsPerHost = idleConnections, idleConnections
+	return pool
 }
 
 // checkRetry is the library's policy for a caller who does not wait for ever. It returns

@@ -53,7 +53,9 @@ const good = `data: {"text":"hello","end":"stop"}` + "\n\n"
 // plain speaks a dialect in which an answer is text and an end.
 type plain struct{ server *wire.Server }
 
-func (p plain) Request() any                                  { return map[string]string{"model": p.server.Model()} }
+func (p plain) Request() (*wire.Body, error) {
+	return wire.JSON(map[string]string{"model": p.server.Model()})
+}
 func (p plain) Adapt(int, wire.Said) bool                     { return false }
 func (p plain) Advise(model.ErrorKind, int, wire.Said) string { return "" }
 func (p plain) Take(f wire.Frame, a *wire.Answer) (string, error) {
