@@ -212,7 +212,8 @@ func (f *folder) dueScan() string {
 	return why
 }
 
-// dropLost lets go of folders that went away.
+// dropLost lets go of folders that went away. One that is back already may have been armed before
+// that was heard of, so it is looked at again.
 func (f *folder) dropLost() {
 	f.mu.Lock()
 	lost := f.lostOf
@@ -223,6 +224,7 @@ func (f *folder) dropLost() {
 	renamed := false
 	for dir, moved := range lost {
 		f.w.arms.disarm(f, dir)
+		f.hear(dir, true)
 		renamed = renamed || moved
 		if dir == f.root {
 			f.askScan("the folder went away")

@@ -2,6 +2,8 @@ package watcher
 
 import (
 	"io/fs"
+	"os"
+	"slices"
 	"testing"
 	"time"
 
@@ -86,5 +88,23 @@ func TestStoppedFolderWritesNothing(t *testing.T) {
 	}
 	if _, ok, err := d.w.ledger.WatchState(t.Context(), "in"); ok || err != nil {
 		t.Errorf("it is not forgotten (%v)", err)
+	}
+}
+
+// That a folder went is heard of late: by then another of its name is there, and armed.
+func TestFolderReplacedUnheard(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.must(d.w.Set(t.Context(), []Watch{{Job: "in", Agent: "a", Path: d.path("inbox"), Recursive: true, Settle: time.Millisecond}}))
+	f := d.w.folders["in"]
+	f.scan(t.Context(), "start")
+	d.must(os.Mkdir(d.path("inbox/sub"), 0o755))
+	f.descend(t.Context(), d.path("inbox/sub"), "sub")
+	f.lose(d.path("inbox/sub"), false)
+	d.write("inbox/sub/a.csv", "1")
+	f.dropLost()
+	f.lookAtHeard(t.Context())
+	if !slices.Contains(d.w.arms.events.WatchList(), d.path("inbox/sub")) || !f.settler.waits(d.path("inbox/sub/a.csv")) {
+		t.Errorf("%v is watched, %d files wait", d.w.arms.events.WatchList(), f.settler.len())
 	}
 }
