@@ -81,7 +81,7 @@ func isSkill(e fs.DirEntry) bool {
 // below is a directory to look into, without links.
 func (w *walker) below(dir string, e fs.DirEntry) (string, bool) {
 	name, path := e.Name(), filepath.Join(dir, e.Name())
-	if name == ".git" || name == "node_modules" {
+	if strings.HasPrefix(name, ".") || name == "node_modules" { // a repository's, what is only staged
 		return "", false
 	}
 	if e.IsDir() {

@@ -1,0 +1,174 @@
+package install
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strings"
+)
+
+// Source says where a skill is to be had.
+type Source struct {
+	// From is a folder, an archive (zip, tar, tar.gz), or the URL of a git repository.
+	From string
+	// Path of the skill within it, with slashes; "" when it holds one only.
+	Path string
+	// Revision of a repository: a branch, a tag or a commit; "" for the one that it shows.
+	Revision string
+}
+
+// repository tells the URL of a repository from a path: a scheme, or user@host:path.
+var repository = regexp.MustCompile(`^(https|ssh|git|file)://|^[\w.-]+@[\w.-]+:`)
+
+// Remote says whether a source is a repository.
+func (s Source) Remote() bool { return repository.MatchString(s.From) }
+
+// Fetch stages the skill of a source below root, the directory of skills that it is meant
+// for. The caller closes what it gets.
+func Fetch(ctx context.Context, root string, s Source) (*Staged, error) {
+	at := Staged{Source: s.From, Revision: s.Revision}
+	if s.Path != "" {
+		var err error
+		if at.Path, err = clean(path.Clean(filepath.ToSlash(s.Path))); err != nil {
+			return nil, err
+		}
+	}
+	if s.Remote() {
+		return fetchRepository(ctx, root, at)
+	}
+	if s.Revision != "" {
+		return nil, fmt.Errorf("%s is no repository, so it has no revision %q", s.From, s.Revision)
+	}
+	if strings.Contains(s.From, "://") {
+		return nil, fmt.Errorf("%s is neither a file here nor a repository that git reaches by https, ssh, git or file", s.From)
+	}
+	abs, err := filepath.Abs(s.From)
+	if err != nil {
+		return nil, err
+	}
+	at.Source = abs
+	info, err := os.Stat(abs)
+	if err != nil {
+		return nil, fmt.Errorf("%s is neither a folder, an archive nor the URL of a repository: %w", s.From, errors.Unwrap(err))
+	}
+	if info.IsDir() {
+		from, err := os.OpenRoot(abs)
+		if err != nil {
+			return nil, err
+		}
+		defer from.Close()
+		return stage(ctx, root, fromFolder(from), at)
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s is neither a folder nor a file", s.From)
+	}
+	f, err := os.Open(abs)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	all, err := fromArchive(f)
+	if err != nil {
+		return nil, err
+	}
+	return stage(ctx, root, all, at)
+}
+
+// fetchRepository takes one revision of a repository as an archive that git makes of it: no
+// file is checked out, so neither links nor hooks nor filters of the repository come to life.
+func fetchRepository(ctx context.Context, root string, at Staged) (_ *Staged, err error) {
+	dir, err := os.MkdirTemp("", "rouse-skill")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	if strings.HasPrefix(at.Revision, "-") {
+		return nil, fmt.Errorf("%q is no revision", at.Revision)
+	}
+	want := at.Revision
+	if want == "" {
+		want = "HEAD"
+	}
+	if _, err := git(ctx, dir, "init", "--quiet", "--bare"); err != nil {
+		return nil, err
+	}
+	got := "FETCH_HEAD"
+	// A server may refuse to give a commit by its hash; then all that it has is asked for.
+	if _, err := git(ctx, dir, "fetch", "--quiet", "--depth", "1", "--no-tags", "--", at.Source, want); err != nil {
+		if _, again := git(ctx, dir, "fetch", "--quiet", "--tags", "--", at.Source, "+refs/heads/*:refs/heads/*"); again != nil {
+			return nil, err
+		}
+		got = want
+	}
+	commit, err := git(ctx, dir, "rev-parse", "--verify", "--end-of-options", got+"^{commit}")
+	if err != nil {
+		return nil, fmt.Errorf("the repository %s has no revision %q", at.Source, want)
+	}
+	at.Commit = strings.TrimSpace(commit)
+	cmd := command(ctx, dir, "archive", "--format=tar", at.Commit)
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	staged, err := stage(ctx, root, fromTar(out), at)
+	_, drained := io.Copy(io.Discard, out) // of a source that was refused half-way
+	if failed := errors.Join(drained, cmd.Wait()); failed != nil && err == nil {
+		return nil, errors.Join(fmt.Errorf("git archive: %w: %s", failed, strings.TrimSpace(said.String())), staged.Close())
+	}
+	return staged, err
+}
+
+// Latest is the commit that a repository shows for a revision now.
+func Latest(ctx context.Context, url, revision string) (string, error) {
+	if strings.HasPrefix(revision, "-") {
+		return "", fmt.Errorf("%q is no revision", revision)
+	}
+	if revision == "" {
+		revision = "HEAD"
+	}
+	out, err := git(ctx, "", "ls-remote", "--", url, revision)
+	if err != nil {
+		return "", err
+	}
+	commit, _, ok := strings.Cut(out, "\t")
+	if !ok {
+		return "", nil // a commit, which does not move
+	}
+	return commit, nil
+}
+
+// command is git that asks nobody, runs nothing of a repository, and reaches it by known ways.
+func command(ctx context.Context, dir string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, "git", append([]string{"-c", "core.hooksPath=" + os.DevNull, "-c", "protocol.ext.allow=never"}, args...)...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "GIT_TERMINAL_PROMPT=0", "GIT_ALLOW_PROTOCOL=https:ssh:git:file", "GIT_SSH_COMMAND=ssh -oBatchMode=yes", "GIT_LFS_SKIP_SMUDGE=1", "LC_ALL=C")
+	return cmd
+}
+
+func git(ctx context.Context, dir string, args ...string) (string, error) {
+	cmd := command(ctx, dir, args...)
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	out, err := cmd.Output()
+	switch {
+	case errors.Is(err, exec.ErrNotFound):
+		return "", errors.New("git is needed to install from a repository, and is not there; install it, or download an archive")
+	case ctx.Err() != nil:
+		return "", ctx.Err()
+	case err != nil:
+		return "", fmt.Errorf("git %s: %s", args[0], strings.TrimSpace(said.String()))
+	}
+	return string(out), nil
+}

@@ -1,0 +1,181 @@
+package install
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/gofrs/flock"
+)
+
+// lockName is the lock file of a directory of skills.
+const lockName = "skills.lock.json"
+
+// Pinned is what the lock file says of an installed skill.
+type Pinned struct {
+	Name        string    `json:"name"`               // also of its directory
+	Source      string    `json:"source"`             // folder, archive or URL
+	Path        string    `json:"path,omitempty"`     // within the source
+	Revision    string    `json:"revision,omitempty"` // as it was asked for
+	Commit      string    `json:"commit,omitempty"`
+	Hash        string    `json:"hash"` // see Hash
+	InstalledAt time.Time `json:"installed_at"`
+}
+
+type lockFile struct {
+	Version int      `json:"version"`
+	Skills  []Pinned `json:"skills"` // by name
+}
+
+// Installed lists what the lock file of a directory of skills says, by name. A directory
+// without one has nothing installed.
+func Installed(root string) ([]Pinned, error) {
+	path := filepath.Join(root, lockName)
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var l lockFile
+	if err := json.Unmarshal(text, &l); err != nil {
+		return nil, fmt.Errorf("%s is damaged (%w); restore it, or remove it and install the skills again", path, err)
+	}
+	if l.Version != 1 {
+		return nil, fmt.Errorf("%s has version %d, and this rouse knows version 1; use a newer one", path, l.Version)
+	}
+	return l.Skills, nil
+}
+
+// Changed says whether an installed skill is not what was installed any more: its files, or
+// that it has any.
+func (p Pinned) Changed(root string) (bool, error) {
+	hash, err := Hash(filepath.Join(root, p.Name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return true, nil
+	}
+	return hash != p.Hash, err
+}
+
+// ErrExists says that a directory of the skill's name is there.
+var ErrExists = errors.New("there is one already")
+
+// Install puts a staged skill in its place below root and pins it. With replace, what has
+// its name there makes room; else that is ErrExists. Either the old or the new one is there at
+// every instant, and what is there is what the lock file says, but for a crash between the
+// two, after which it shows as changed.
+func Install(ctx context.Context, root string, s *Staged, replace bool) (Pinned, error) {
+	p := Pinned{Name: s.Skill.Name, Source: s.Source, Path: s.Path, Revision: s.Revision, Commit: s.Commit, Hash: s.Hash, InstalledAt: time.Now().UTC().Truncate(time.Second)}
+	if name, err := clean(p.Name); err != nil || name != p.Name || filepath.Base(name) != name || name[0] == '.' {
+		return p, fmt.Errorf("the name %q cannot be that of a folder; the skill has to have another in its SKILL.md", p.Name)
+	}
+	return p, change(ctx, root, func(l *lockFile) error {
+		place := filepath.Join(root, p.Name)
+		switch _, err := os.Lstat(place); {
+		case err == nil && !replace:
+			return fmt.Errorf("%s: %w", place, ErrExists)
+		case err == nil:
+			if err := os.Rename(place, filepath.Join(s.dir, "replaced")); err != nil {
+				return fmt.Errorf("%s cannot make room: %w", place, err)
+			}
+		case !errors.Is(err, fs.ErrNotExist):
+			return err
+		}
+		if err := os.Rename(s.Skill.Dir, place); err != nil {
+			return fmt.Errorf("the skill cannot be put in its place: %w", err)
+		}
+		l.forget(p.Name)
+		l.Skills = append(l.Skills, p)
+		return nil
+	})
+}
+
+// Pin takes an installed skill as it is now for what was installed: its owner changed it.
+func Pin(ctx context.Context, root, name string) (Pinned, error) {
+	var pinned Pinned
+	return pinned, change(ctx, root, func(l *lockFile) error {
+		i := slices.IndexFunc(l.Skills, func(p Pinned) bool { return p.Name == name })
+		if i < 0 {
+			return notInstalled(root, name)
+		}
+		hash, err := Hash(filepath.Join(root, name))
+		if err != nil {
+			return err
+		}
+		l.Skills[i].Hash = hash
+		pinned = l.Skills[i]
+		return nil
+	})
+}
+
+// Remove takes an installed skill away.
+func Remove(ctx context.Context, root, name string) error {
+	return change(ctx, root, func(l *lockFile) error {
+		if !l.forget(name) {
+			return notInstalled(root, name)
+		}
+		if err := os.MkdirAll(filepath.Join(root, hidden), 0o755); err != nil {
+			return err
+		}
+		// Gone at once, even if the many files of it take their time.
+		away, err := os.MkdirTemp(filepath.Join(root, hidden), "")
+		if err != nil {
+			return err
+		}
+		err = os.Rename(filepath.Join(root, name), filepath.Join(away, "removed"))
+		if errors.Is(err, fs.ErrNotExist) {
+			err = nil // somebody was faster
+		}
+		return errors.Join(err, os.RemoveAll(away))
+	})
+}
+
+func notInstalled(root, name string) error {
+	return fmt.Errorf("%s was not installed in %s by rouse; what people put there themselves is left to them", name, root)
+}
+
+// forget drops a skill, and says whether it was there.
+func (l *lockFile) forget(name string) bool {
+	n := len(l.Skills)
+	l.Skills = slices.DeleteFunc(l.Skills, func(p Pinned) bool { return p.Name == name })
+	return len(l.Skills) < n
+}
+
+// change lets one process at a time change a directory of skills, and writes its lock file
+// whole or not at all.
+func change(ctx context.Context, root string, do func(*lockFile) error) (err error) {
+	if err := os.MkdirAll(filepath.Join(root, hidden), 0o755); err != nil {
+		return err
+	}
+	one := flock.New(filepath.Join(root, hidden, "lock"))
+	if ok, err := one.TryLockContext(ctx, 50*time.Millisecond); !ok {
+		return fmt.Errorf("somebody else is changing %s: %w", root, err)
+	}
+	defer func() { err = errors.Join(err, one.Close()) }()
+	pinned, err := Installed(root)
+	if err != nil {
+		return err
+	}
+	l := lockFile{Version: 1, Skills: pinned}
+	if err := do(&l); err != nil {
+		return err
+	}
+	slices.SortFunc(l.Skills, func(a, b Pinned) int { return cmp.Compare(a.Name, b.Name) })
+	text, err := json.MarshalIndent(l, "", "  ")
+	if err != nil {
+		return err
+	}
+	next := filepath.Join(root, hidden, lockName)
+	if err := os.WriteFile(next, append(text, '\n'), 0o644); err != nil {
+		return err
+	}
+	return os.Rename(next, filepath.Join(root, lockName))
+}

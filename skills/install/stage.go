@@ -1,0 +1,279 @@
+package install
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"rouse/skills"
+)
+
+// hidden is the directory below a root in which skills are staged: on the same file system,
+// and not searched for skills.
+const hidden = ".staging"
+
+// File is one file of a skill.
+type File struct {
+	Path       string `json:"path"` // below the skill, with slashes
+	Bytes      int64  `json:"bytes"`
+	Executable bool   `json:"executable"`
+}
+
+// Staged is a skill that was fetched and not installed yet.
+type Staged struct {
+	Skill    *skills.Skill
+	Problems []skills.Problem // all of them warnings
+	Files    []File           // by path
+	Hash     string           // of all files: see Hash
+	Source   string           // as it was asked for
+	Path     string           // of the skill within the source, "" for all of it
+	Revision string           // that was asked for, "" for the source's own
+	Commit   string           // that the revision was, "" for what is no repository
+
+	dir string // that Close removes
+}
+
+// Close removes what was staged. What was installed stays.
+func (s *Staged) Close() error { return os.RemoveAll(s.dir) }
+
+// stage writes entries to a new directory below root and finds the skill in it.
+func stage(ctx context.Context, root string, all entries, from Staged) (_ *Staged, err error) {
+	if err := os.MkdirAll(filepath.Join(root, hidden), 0o755); err != nil {
+		return nil, fmt.Errorf("skills cannot be kept in %s: %w", root, err)
+	}
+	dir, err := os.MkdirTemp(filepath.Join(root, hidden), "")
+	if err != nil {
+		return nil, err
+	}
+	from.dir = dir
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, from.Close())
+		}
+	}()
+	dir = filepath.Join(dir, "source")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return nil, err
+	}
+	into, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer into.Close()
+	w := writer{root: into, only: from.Path, seen: map[string]string{}}
+	for e, err := range all {
+		if err == nil {
+			err = errors.Join(ctx.Err(), w.take(e))
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	if w.files == 0 && from.Path != "" {
+		return nil, fmt.Errorf("there is nothing at %q in %s", from.Path, from.Source)
+	}
+	at, err := find(dir, from.Path)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", from.Source, err)
+	}
+	from.Skill, from.Problems = skills.Load(at)
+	if from.Skill == nil {
+		return nil, fmt.Errorf("%s: %s", from.Source, refused(dir, from.Problems))
+	}
+	if rel, err := filepath.Rel(dir, at); err == nil && rel != "." {
+		from.Path = filepath.ToSlash(rel)
+	}
+	from.Files, from.Hash, err = measure(at)
+	return &from, err
+}
+
+// refused is the first problem that kept a skill from being loaded, with its path as the
+// source has it.
+func refused(dir string, problems []skills.Problem) string {
+	i := slices.IndexFunc(problems, func(p skills.Problem) bool { return !p.Warning })
+	p := problems[i]
+	if rel, err := filepath.Rel(dir, p.File); err == nil {
+		p.File = filepath.ToSlash(rel)
+	}
+	return p.String()
+}
+
+// find is the one skill below a staging directory.
+func find(dir, only string) (string, error) {
+	base := filepath.Join(dir, filepath.FromSlash(only))
+	if _, problems := skills.Load(base); !slices.ContainsFunc(problems, func(p skills.Problem) bool {
+		return p.Rule == skills.RuleFileMissing
+	}) {
+		return base, nil // it is one, or a broken one
+	}
+	c := skills.Discover(skills.Root{Path: base, Trusted: true})
+	var names []string
+	for _, s := range c.Skills() {
+		rel, err := filepath.Rel(dir, s.Dir)
+		if err != nil {
+			return "", err
+		}
+		names = append(names, filepath.ToSlash(rel))
+	}
+	switch len(names) {
+	case 1:
+		return filepath.Join(dir, filepath.FromSlash(names[0])), nil
+	case 0:
+		if problems := c.Problems(); len(problems) > 0 {
+			return "", errors.New(refused(dir, problems))
+		}
+		return "", errors.New("holds no skill, which is a folder with a SKILL.md")
+	}
+	const most = 20
+	more := ""
+	if n := len(names); n > most {
+		names, more = names[:most], fmt.Sprintf(" and %d more", n-most)
+	}
+	return "", fmt.Errorf("holds several skills; name the one you want with --path: %s%s", strings.Join(names, ", "), more)
+}
+
+// writer takes entries into a root, within all bounds.
+type writer struct {
+	root  *os.Root
+	only  string            // the path below which entries are wanted
+	seen  map[string]string // paths in small letters, and as they came
+	files int
+	total int64
+}
+
+func (w *writer) take(e entry) error {
+	name, err := clean(e.name)
+	if err != nil {
+		return err
+	}
+	if name == "" || w.only != "" && name != w.only && !strings.HasPrefix(name, w.only+"/") {
+		return nil
+	}
+	switch kind := e.mode.Type(); {
+	case kind == fs.ModeDir:
+		return w.folders(name)
+	case kind == fs.ModeSymlink:
+		return refusal(e.name, "it is a link")
+	case kind != 0:
+		return refusal(e.name, "it is neither a file nor a folder")
+	case e.size > maxFile:
+		return refusal(e.name, "it has more than %d MiB", maxFile>>20)
+	}
+	if w.files++; w.files > maxFiles {
+		return fmt.Errorf("the source holds more than %d files; nothing was installed", maxFiles)
+	}
+	if err := w.folders(path.Dir(name)); err != nil {
+		return err
+	}
+	if other, ok := w.seen[strings.ToLower(name)]; ok {
+		return refusal(e.name, "%q is there already, and both would be one file on some systems", other)
+	}
+	w.seen[strings.ToLower(name)] = name
+	return w.write(name, e)
+}
+
+// folders makes a folder and those above it.
+func (w *writer) folders(name string) error {
+	if name == "." {
+		return nil
+	}
+	for i := range len(name) + 1 {
+		if i < len(name) && name[i] != '/' {
+			continue
+		}
+		part := name[:i]
+		if other, ok := w.seen[strings.ToLower(part)]; ok && other != part+"/" {
+			return refusal(name, "%q is there already, and both would be one on some systems", strings.TrimSuffix(other, "/"))
+		}
+		w.seen[strings.ToLower(part)] = part + "/"
+	}
+	return w.root.MkdirAll(filepath.FromSlash(name), 0o755)
+}
+
+func (w *writer) write(name string, e entry) (err error) {
+	from, err := e.open()
+	if err != nil {
+		return fmt.Errorf("%q in the source cannot be read: %w", e.name, err)
+	}
+	defer from.Close()
+	mode := fs.FileMode(0o644)
+	if e.mode&0o111 != 0 {
+		mode = 0o755
+	}
+	to, err := w.root.OpenFile(filepath.FromSlash(name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	if err != nil {
+		return err
+	}
+	n, err := io.Copy(to, io.LimitReader(from, maxFile+1)) // sizes may lie
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		err = fmt.Errorf("the archive ends there: it is not whole, or unpacks to more than %d times its size", maxRatio)
+	}
+	if err = errors.Join(err, to.Close()); err != nil {
+		return fmt.Errorf("%q in the source cannot be unpacked: %w", e.name, err)
+	}
+	w.total += n
+	switch {
+	case n > maxFile:
+		return refusal(e.name, "it has more than %d MiB", maxFile>>20)
+	case w.total > maxTotal:
+		return fmt.Errorf("the source holds more than %d MiB; nothing was installed", maxTotal>>20)
+	}
+	return nil
+}
+
+// Hash is the hash of a skill's content, as the lock file pins it: SHA-256 over path, mark of
+// an executable and SHA-256 of each file, by path. Times and owners do not count.
+func Hash(dir string) (string, error) {
+	_, hash, err := measure(dir)
+	return hash, err
+}
+
+func measure(dir string) ([]File, string, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, "", err
+	}
+	defer root.Close()
+	var files []File
+	all := sha256.New()
+	for e, err := range fromFolder(root) { // walked by name
+		if err != nil {
+			return nil, "", fmt.Errorf("the files of %s cannot be read: %w", dir, err)
+		}
+		if e.mode.IsDir() {
+			continue
+		}
+		f := File{Path: e.name, Bytes: e.size, Executable: e.mode&0o111 != 0}
+		sum := ""
+		if e.mode.IsRegular() {
+			if sum, err = digest(e); err != nil {
+				return nil, "", err
+			}
+		}
+		files = append(files, f)
+		fmt.Fprintf(all, "%q %t %s %s\n", f.Path, f.Executable, e.mode.Type(), sum)
+	}
+	return files, hex.EncodeToString(all.Sum(nil)), nil
+}
+
+func digest(e entry) (string, error) {
+	f, err := e.open()
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
