@@ -4,8 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -32,12 +30,7 @@ func readCall(id, path string) modeltest.Turn {
 func looker(t *testing.T, dialect string, turns ...modeltest.Turn) *bench {
 	t.Helper()
 	b := piped(t, dialect, turns...)
-	if err := os.MkdirAll(filepath.Join(b.dir, "work"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(b.dir, "work", "log.txt"), []byte("long and winding\nthe answer is 42\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	b.put("work/log.txt", "long and winding\nthe answer is 42\n")
 	b.plan.Jobs["look"] = agent.Job{Name: "look", Agent: "clerk", Prompt: "Look into it, quietly."}
 	return b
 }

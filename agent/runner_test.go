@@ -29,6 +29,8 @@ type bench struct {
 	runner *agent.Runner
 	server *modeltest.Server
 	plan   agent.Plan
+	// stopAfter is when a person stops the run; 0 never.
+	stopAfter time.Duration
 }
 
 func setup(t *testing.T, turns ...modeltest.Turn) *bench {
@@ -68,14 +70,16 @@ func furnish(t *testing.T, s *modeltest.Server, p model.Provider) *bench {
 }
 
 // run executes the next attempt of a run as the dispatcher would.
-func (b *bench) run(id int64) ledger.Result {
+func (b *bench) run(id int64) ledger.Result { return b.attempt(b.t.Context(), id) }
+
+func (b *bench) attempt(ctx context.Context, id int64) ledger.Result {
 	b.t.Helper()
 	b.runner.Set(b.plan)
 	run, a, err := b.ledger.StartAttempt(b.t.Context(), id)
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	res, err := b.runner.Execute(b.t.Context(), run, a)
+	res, err := b.runner.Execute(ctx, run, a)
 	if err != nil {
 		b.t.Fatal(err)
 	}

@@ -204,6 +204,7 @@ func TestExits(t *testing.T) {
 		"output of a last word":       {[]func(model.Request) []any{say(strings.Repeat("x", 2000))}, func(o *loop.Options) { o.Bounds.Output = 1000 }, loop.Cancelled, "budget_exceeded", "more than the 1000"},
 		"text that is cut off":        {[]func(model.Request) []any{say("all go", stop(model.StopLength))}, nil, loop.FinalResponse, "partial", "greatest length"},
 		"text that is withheld":       {[]func(model.Request) []any{say("all go", stop(model.StopFilter))}, nil, loop.FinalResponse, "partial", "withheld"},
+		"a text that declines":        {[]func(model.Request) []any{say("I will not.", stop(model.StopRefusal))}, nil, loop.FinalResponse, "partial", "declined"},
 		"wall":                        {[]func(model.Request) []any{say(call("slow", `{}`))}, func(o *loop.Options) { o.Bounds.Wall = 3 * time.Second }, loop.Cancelled, "timeout", "wall time"},
 		"idle":                        {[]func(model.Request) []any{say("hm", time.Hour)}, func(o *loop.Options) { o.Bounds.Idle = 3 * time.Second }, loop.Cancelled, "timeout", "nothing happened"},
 		"a rejection where it counts": {[]func(model.Request) []any{say(call("refuse", `{}`))}, func(o *loop.Options) { o.Policy.StopOnRejection = true }, loop.ToolRejected, "error", "rejected"},

@@ -30,13 +30,15 @@ type turn struct {
 	heard, counted bool
 }
 
-// cutOff says why a text is not whole, "" when it is.
+// cutOff says why a text is not what was asked for, "" when it is.
 func (t turn) cutOff() string {
 	switch t.stop {
 	case model.StopLength:
 		return "the model's last answer was cut off at its greatest length; raise max_output"
 	case model.StopFilter:
 		return "the provider withheld the rest of the model's last answer"
+	case model.StopRefusal:
+		return "the model declined to do it, or to say more"
 	}
 	return ""
 }

@@ -1,0 +1,114 @@
+package agent_test
+
+import (
+	"context"
+	"encoding/json"
+	"iter"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"rouse/agent"
+	"rouse/agent/loop"
+	"rouse/agent/model"
+	"rouse/agent/model/anthropic"
+	"rouse/agent/model/gemini"
+	"rouse/agent/model/modeltest"
+	"rouse/agent/model/ollama"
+	"rouse/agent/model/openai"
+	"rouse/agent/tool"
+	"rouse/agent/tool/file"
+	"rouse/agentdb/ledger"
+)
+
+// dialects are the ways to speak to a model.
+func dialects() []string {
+	return []string{"openai", "openai responses", "anthropic", "gemini", "ollama"}
+}
+
+// piped is a bench whose model speaks so, and is reached in memory: time may be virtual.
+func piped(t *testing.T, dialect string, turns ...modeltest.Turn) *bench {
+	t.Helper()
+	s, way := modeltest.Pipe(t, turns...)
+	e := openai.Options{BaseURL: s.URL, Model: "scripted", APIKey: "sk-canary", Transport: way}
+	var p model.Provider
+	var err error
+	switch dialect {
+	case "openai":
+		e.BaseURL += "/v1"
+		p, err = openai.New(e)
+	case "openai responses":
+		e.BaseURL += "/v1"
+		p, err = openai.NewResponses(e)
+	case "anthropic":
+		p, err = anthropic.New(e)
+	case "gemini":
+		p, err = gemini.New(e)
+	case "ollama":
+		p, err = ollama.New(ollama.Options{Endpoint: e})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return furnish(t, s, p)
+}
+
+// follower is a model that knows nothing but what a listing gave it: it goes into the folder
+// that was listed first until there is a file to read, by the very path that it was given.
+type follower struct{}
+
+// Stream implements model.Provider.
+func (follower) Stream(_ context.Context, r model.Request) iter.Seq2[model.Event, error] {
+	return func(yield func(model.Event, error) bool) {
+		var e struct {
+			Result struct {
+				Kind, Text string
+				Entries       []struct{ Path, Type string }
+			}
+		}
+		path := "."
+		if last := r.Messages[len(r.Messages)-1]; last.Role == model.RoleTool {
+			if err := json.Unmarshal([]byte(last.Text), &e); err != nil {
+				yield(model.Event{}, err) // a notice stands there, which nobody should have given
+				return
+			}
+			if e.Result.Kind == "file" || len(e.Result.Entries) == 0 {
+				yield(model.Event{Text: "It says: " + e.Result.Text}, nil)
+				return
+			}
+			path = e.Result.Entries[0].Path
+		}
+		args, err := json.Marshal(map[string]any{"path": path, "max_depth": 1})
+		if err != nil {
+			yield(model.Event{}, err)
+			return
+		}
+		yield(model.Event{Call: &model.Call{Name: "file_read", Args: args}}, nil)
+	}
+}
+
+// TestStructureAlone: OSA-14, without any advice a listing alone leads to the file, three
+// folders down: its paths can be used as they are.
+func TestStructureAlone(t *testing.T) {
+	b := furnish(t, nil, nil)
+	b.put("work/a/b/c/found.txt", "the treasure")
+	roots, err := tool.NewRoots(filepath.Join(b.dir, "work"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	registry, err := tool.NewRegistry(must[[]tool.Tool](t)(file.Tools(roots))...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, a, err := b.ledger.StartAttempt(t.Context(), b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.Detail{Prompt: "Find it."}}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	policy := loop.Headless()
+	policy.Bias = false
+	res, err := loop.Run(t.Context(), loop.Options{Provider: follower{}, Registry: registry, Recorder: agent.NewRecorder(b.ledger, a, nil), Policy: policy,
+		Messages: []model.Message{{Role: model.RoleUser, Text: "Find it."}}, Invocation: tool.Invocation{Run: a.Run, Attempt: a.Number}})
+	if err != nil || res.Outcome != "success" || !strings.Contains(res.Summary, "the treasure") || res.Calls != 5 {
+		t.Errorf("%+v %v", res, err)
+	}
+}
