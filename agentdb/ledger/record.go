@@ -25,7 +25,9 @@ func addEvent(tx *sqlite.Tx, e Event, data map[string]any) error {
 		_, err := tx.Exec(`insert into events (job, at, kind, data) values ($1, $2, $3, $4)`, e.Job, ms(e.At), e.Kind, text)
 		return err
 	}
-	_, err := tx.Exec(`insert into events (run, seq, job, at, kind, data) select $1, coalesce(max(seq), 0) + 1, $2, $3, $4, $5 from events where run = $1 and run <> 0`,
+	// The cast keeps SQLite from looking at the value while it plans: a partial index makes it
+	// do so, and then it plans anew each time.
+	_, err := tx.Exec(`insert into events (run, seq, job, at, kind, data) select $1, coalesce(max(seq), 0) + 1, $2, $3, $4, $5 from events where run = cast($1 as bigint) and run <> 0`,
 		e.Run, e.Job, ms(e.At), e.Kind, text)
 	return err
 }
