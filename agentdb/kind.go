@@ -119,7 +119,7 @@ func isNumber(declared string) bool {
 	if declared == typeNumeric || declared == "DECIMAL" {
 		return true
 	}
-	for _, part := range []string{"INT", "REAL", "FLOA", "DOUB"} {
+	for _, part := range []string{"INT", "REAL", "FLOAT", "DOUBLE"} {
 		if strings.Contains(declared, part) {
 			return true
 		}

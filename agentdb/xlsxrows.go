@@ -232,7 +232,7 @@ func nonEmpty(text string) any {
 	if text == "" {
 		return nil
 	}
-	return strings.ReplaceAll(text, "\x00", "")
+	return strings.ReplaceAll(unescapeXLSX(text), "\x00", "")
 }
 
 func attribute(e xml.StartElement, name string) string {

@@ -11,6 +11,7 @@ import (
 // passes them to the driver as they are, without the checks and copies of database/sql,
 // which cost as much as the driver's own work.
 type Prepared struct {
+	ctx  context.Context // the writer's own
 	conn *sql.Conn
 	stmt driver.Stmt
 }
@@ -18,7 +19,7 @@ type Prepared struct {
 // Prepare compiles a statement for this transaction; the caller closes it before the
 // transaction ends.
 func (t *Tx) Prepare(query string) (*Prepared, error) {
-	p := &Prepared{conn: t.conn.conn}
+	p := &Prepared{ctx: t.conn.ctx, conn: t.conn.conn}
 	err := p.conn.Raw(func(c any) (err error) {
 		conn, ok := c.(driver.Conn)
 		if !ok {
@@ -38,7 +39,7 @@ func (p *Prepared) Exec(args []driver.NamedValue) (result driver.Result, err err
 		if !ok {
 			return errors.New("sqlite: the driver's statement cannot be run with a context")
 		}
-		result, err = stmt.ExecContext(context.Background(), args)
+		result, err = stmt.ExecContext(p.ctx, args)
 		return err
 	})
 	return result, err

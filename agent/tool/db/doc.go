@@ -1,5 +1,5 @@
 // Package db holds the tools by which an agent uses its own database: db_schema,
-// db_create_table, db_insert, db_import and db_query.
+// db_create_table, db_insert, db_import, db_export and db_query.
 //
 // # Design
 //

@@ -19,7 +19,7 @@ var descriptions embed.FS
 // Options are what the tools of one run reach.
 type Options struct {
 	Pool  *agentdb.Pool
-	Roots *tool.Roots // where db_import may read
+	Roots *tool.Roots // where db_import may read and db_export may write
 }
 
 // Tools are the tools of one run.
@@ -29,8 +29,9 @@ func Tools(o Options) ([]tool.Tool, error) {
 		func() (tool.Tool, error) { return define(o, "db_create_table", tool.Database, nil, o.createTable) },
 		func() (tool.Tool, error) { return define(o, "db_insert", tool.Database, nil, o.insert) },
 		func() (tool.Tool, error) {
-			return define(o, "db_import", tool.Database, map[string][]string{"mode": {"insert", "upsert"}, "format": {"csv", "tsv", "json", "jsonl", "ndjson", "xlsx"}}, o.importFile)
+			return define(o, "db_import", tool.Database, map[string][]string{"mode": {"insert", "upsert"}, "format": fileFormats}, o.importFile)
 		},
+		o.exportTool,
 		func() (tool.Tool, error) { return define(o, "db_query", tool.Read, nil, o.query) },
 	}
 	var out []tool.Tool
@@ -195,14 +196,9 @@ type queryArgs struct {
 // query answers {columns, rows, truncated} (OSA-56).
 func (o Options) query(ctx context.Context, db *agentdb.DB, _ tool.Invocation, a queryArgs) (any, []string, error) {
 	spec := agentdb.QuerySpec{SQL: a.SQL, Limit: a.Limit, Offset: a.Offset, IncludeDeleted: a.IncludeDeleted}
-	switch params := a.Params.(type) {
-	case nil:
-	case []any:
-		spec.Params = params
-	case map[string]any:
-		spec.Named = params
-	default:
-		return nil, nil, &agentdb.Error{Kind: string(tool.KindInvalidArgs), Field: "params", Message: "params must be a list of values for ?, or an object of values for :name", Retryable: true}
+	var err error
+	if spec.Params, spec.Named, err = splitParams(a.Params); err != nil {
+		return nil, nil, err
 	}
 	rows, err := db.Query(ctx, spec)
 	return rows, rows.Warnings, err

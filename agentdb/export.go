@@ -1,0 +1,173 @@
+package agentdb
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// Bounds of an export.
+const (
+	maxExportRows  = 1_000_000
+	maxExportBytes = 256 << 20 // about as much as an owner can import
+	exportPatience = 6         // times the time of a query
+)
+
+// ExportSpec asks for the answer of a query as a file, OSA-59.
+type ExportSpec struct {
+	SQL    string         // one SELECT
+	Params []any          // for ?
+	Named  map[string]any // for :name, @name and $name
+	Format string         // csv, tsv, json, jsonl or xlsx; "" looks at the extension of Name, and is csv without one
+	Name   string         // of the file
+}
+
+// Exported is the result of Export.
+type Exported struct {
+	Format       string   `json:"format"`
+	RowsExported int64    `json:"rows_exported"`
+	Bytes        int64    `json:"bytes"`
+	Truncated    bool     `json:"truncated"` // at 1,000,000 rows or 256 MiB
+	Columns      []string `json:"columns"`
+	Warnings     []string `json:"warnings,omitempty"`
+}
+
+// Export writes the answer of one SELECT. As in Query, deleted rows are hidden and nothing
+// can be written. What is exported imports as the same rows: numbers keep their type, and
+// texts are written exactly as they are, so a program that takes texts like =1+1 for
+// formulas is warned of, and not deceived by another text. CSV and TSV have no NULL; it
+// becomes an empty cell. BLOBs are written in base64.
+func (db *DB) Export(ctx context.Context, spec ExportSpec, to io.Writer) (Exported, error) {
+	format, err := spec.format()
+	if err != nil {
+		return Exported{}, err
+	}
+	text, err := selectOnly(spec.SQL)
+	if err != nil {
+		return Exported{}, err
+	}
+	args, err := QuerySpec{Params: spec.Params, Named: spec.Named}.args()
+	if err != nil {
+		return Exported{}, err
+	}
+	patience := exportPatience * db.timeout
+	bounded, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	late := errors.New("the query took too long")
+	timer := time.AfterFunc(patience, func() { cancel(late) })
+	defer timer.Stop()
+	counted := &countingWriter{to: to}
+	out := Exported{Format: format}
+	err = db.export(bounded, text, args, counted, &out, timer)
+	out.Bytes = counted.n
+	switch {
+	case err == nil:
+		return out, nil
+	case counted.err != nil:
+		return Exported{}, fmt.Errorf("the export cannot be written: %w", counted.err)
+	case errors.Is(context.Cause(bounded), late):
+		return Exported{}, &Error{Kind: kindTimeout, Field: "sql", Retryable: true, Message: fmt.Sprintf("the query took longer than %s and was stopped; narrow it with WHERE, or export it in parts", patience)}
+	}
+	return Exported{}, db.queryFault(ctx, ctx, err)
+}
+
+func (db *DB) export(ctx context.Context, text string, args []any, to *countingWriter, out *Exported, timer *time.Timer) (err error) {
+	conn, err := db.conn(ctx, false)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, conn.Close()) }()
+	if out.Columns, err = describe(conn, text); err != nil {
+		return err
+	}
+	// See Query: all the work is done in the first step, which can be interrupted.
+	wrapped := fmt.Sprintf("WITH \"the answer\" AS MATERIALIZED (SELECT * FROM (\n%s\n) LIMIT %d) SELECT * FROM \"the answer\"", text, maxExportRows+1)
+	rows, err := conn.QueryContext(ctx, wrapped, args...)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	timer.Stop()
+	buffer := bufio.NewWriterSize(to, 1<<16)
+	encoder, err := newEncoder(out.Format, buffer, out.Columns)
+	if err != nil {
+		return err
+	}
+	values := make([]any, len(out.Columns))
+	into := pointers(values)
+	for rows.Next() {
+		if out.RowsExported == maxExportRows || to.n > maxExportBytes {
+			out.Truncated = true
+			out.Warnings = append(out.Warnings, fmt.Sprintf("the answer goes on after %d rows; export the rest with WHERE, or with LIMIT and OFFSET", out.RowsExported))
+			break
+		}
+		if err := rows.Scan(into...); err != nil {
+			return err
+		}
+		for i, v := range values {
+			values[i] = plain(v)
+		}
+		if err := encoder.row(values); err != nil {
+			return err
+		}
+		out.RowsExported++
+	}
+	if err := errors.Join(rows.Err(), encoder.close(), buffer.Flush()); err != nil {
+		return err
+	}
+	out.Warnings = append(out.Warnings, encoder.warnings()...)
+	return nil
+}
+
+// plain leaves nil, int64, float64 and string.
+func plain(v any) any {
+	v = readable(v)
+	if b, ok := v.(bool); ok {
+		return scalarValue(b, affinityNumber)
+	}
+	return v
+}
+
+func (s ExportSpec) format() (string, error) {
+	format := strings.ToLower(s.Format)
+	if format == "" {
+		format = strings.ToLower(strings.TrimPrefix(filepath.Ext(s.Name), "."))
+		if format == "tab" {
+			format = formatTSV
+		}
+	}
+	switch format {
+	case formatCSV, formatTSV, formatJSON, formatJSONL, formatXLSX:
+		return format, nil
+	case "ndjson":
+		return formatJSONL, nil
+	case "", "txt":
+		if s.Format == "" {
+			return formatCSV, nil
+		}
+	}
+	if s.Format == "" {
+		return "", invalid("format", "the name of %s does not say a format that can be written; say format csv, tsv, json, jsonl or xlsx", filepath.Base(s.Name))
+	}
+	return "", invalid("format", "the format %q is unknown; use csv, tsv, json, jsonl or xlsx", s.Format)
+}
+
+type countingWriter struct {
+	to  io.Writer
+	n   int64
+	err error
+}
+
+func (w *countingWriter) Write(p []byte) (int, error) {
+	n, err := w.to.Write(p)
+	w.n += int64(n)
+	if err != nil {
+		w.err = err
+	}
+	return n, err
+}
