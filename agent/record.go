@@ -93,6 +93,8 @@ type history struct {
 	lasted   map[string]time.Duration // how long the calls took when they were made, by key
 	messages []model.Message          // a model's transcript after the prompt
 	pending  []model.Call             // asked for at its end, without a result
+	skipped  map[string]bool          // keys of calls that their owner said not to make
+	cut      *ledger.Call             // nobody knows what became of it; nil: of all others it is known
 	cutOff   bool                     // the last attempt was interrupted
 	// continues is the first of the interrupted attempts that this one goes on from, and
 	// took is what they took of the run's bounds.
@@ -108,7 +110,7 @@ type history struct {
 // used again. After a failure a playbook begins anew, but what has changed something is
 // not done twice; a model goes on from its transcript and is told how it ended.
 func (r *Runner) past(ctx context.Context, run ledger.Run, a ledger.Attempt) (history, error) {
-	h := history{calls: map[string]loop.Past{}, lasted: map[string]time.Duration{}}
+	h := history{calls: map[string]loop.Past{}, lasted: map[string]time.Duration{}, skipped: map[string]bool{}}
 	if a.Number == 1 {
 		return h, nil
 	}
@@ -121,6 +123,10 @@ func (r *Runner) past(ctx context.Context, run ledger.Run, a ledger.Attempt) (hi
 		return h, err
 	}
 	steps, err := r.ledger.Steps(ctx, run.ID)
+	if err != nil {
+		return h, err
+	}
+	items, err := r.ledger.ItemsOf(ctx, run.ID)
 	if err != nil {
 		return h, err
 	}
@@ -139,7 +145,10 @@ func (r *Runner) past(ctx context.Context, run ledger.Run, a ledger.Attempt) (hi
 	}
 	h.cutOff = before.State == ledger.AttemptInterrupted
 	for _, c := range calls {
-		h.add(c, goesOn(before))
+		h.add(c, goesOn(before), items)
+	}
+	if c, ok := h.unsure(calls); ok {
+		h.cut = &c
 	}
 	for _, c := range calls {
 		if c.Attempt >= h.continues {
@@ -159,12 +168,8 @@ func (r *Runner) past(ctx context.Context, run ledger.Run, a ledger.Attempt) (hi
 			h.took.tokens += s.Usage.TokensIn + s.Usage.TokensOut
 		}
 	}
-	items, err := r.ledger.ItemsOf(ctx, run.ID)
-	if err != nil {
-		return h, err
-	}
-	err = h.transcript(steps, calls, before, items)
-	return h, err
+	questions := slices.DeleteFunc(items, func(i ledger.Item) bool { return i.Kind != ledger.KindInput })
+	return h, h.transcript(steps, calls, before, questions)
 }
 
 // goesOn says whether the attempt after this one goes on where it ended: it was cut off, or
@@ -183,17 +188,17 @@ func answer(i ledger.Item) model.Message {
 }
 
 // add keeps what is to be known of one recorded call.
-func (h *history) add(c ledger.Call, interrupted bool) {
+func (h *history) add(c ledger.Call, interrupted bool, items []ledger.Item) {
 	switch c.State {
 	case ledger.CallUncertain:
-		h.calls[c.Key] = loop.Past{Uncertain: true}
+		h.decide(c, items)
 	case ledger.CallDone, ledger.CallReplayed, ledger.CallDeduped:
 		if interrupted || c.Effect != ledger.EffectRead {
-			h.calls[c.Key] = loop.Past{Envelope: c.Envelope}
+			h.calls[c.Key] = loop.Past{Tool: c.Tool, Envelope: c.Envelope}
 		}
 	case ledger.CallFailed:
 		if interrupted {
-			h.calls[c.Key] = loop.Past{Envelope: c.Envelope}
+			h.calls[c.Key] = loop.Past{Tool: c.Tool, Envelope: c.Envelope}
 		} else {
 			delete(h.calls, c.Key)
 		}
@@ -262,7 +267,11 @@ func (h *history) hear(i ledger.Item) {
 // closePending answers the calls that a failed attempt left open: they are not made now.
 func (h *history) closePending() error {
 	for _, c := range h.pending {
-		text, err := json.Marshal(tool.Failure(tool.KindExecutionError, "the attempt ended before this call"))
+		e := tool.Failure(tool.KindExecutionError, "the attempt ended before this call was done")
+		if h.calls[c.Key].Uncertain {
+			e = loop.Unknown(c.Name)
+		}
+		text, err := json.Marshal(e)
 		if err != nil {
 			return err
 		}

@@ -164,6 +164,9 @@ func (r *Runner) orders(ctx context.Context, run ledger.Run, a ledger.Attempt, t
 	if err != nil {
 		return o, nil, err
 	}
+	if res, parked, err := r.recover(ctx, a, *t, past); parked || err != nil {
+		return o, &res, err
+	}
 	if err := r.speaker(&o, *t, s.data(a, *t), past); err != nil {
 		res := failed(ledger.OutcomeError, "%s", err.Error())
 		return o, &res, nil
@@ -188,7 +191,7 @@ func (r *Runner) speaker(o *loop.Options, t task, data map[string]any, past hist
 		p, err := playbook.New(playbook.Options{Calls: t.job.Playbook, Data: data, Recorded: func(key string) bool {
 			_, ok := past.calls[key]
 			return ok
-		}})
+		}, Skipped: func(key string) bool { return past.skipped[key] }})
 		if err != nil {
 			return err
 		}

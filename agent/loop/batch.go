@@ -293,13 +293,17 @@ func (r *run) execute(ctx context.Context, c model.Call) (tool.Envelope, string,
 	if past, ok := r.Past[c.Key]; ok {
 		var e tool.Envelope
 		switch {
+		case past.Tool != "" && past.Tool != c.Name: // to take its result for this one's, or its key, would be wrong
+			e = tool.Failure(tool.KindExecutionError, "an earlier attempt of this run called %s here, and the playbook was changed since; start the job anew", past.Tool)
+			e.Retryable = false
+			return e, callFailed, nil
 		case len(past.Envelope) > 0:
 			if err := json.Unmarshal(past.Envelope, &e); err != nil {
 				return e, "", fmt.Errorf("the recorded result of %s is damaged: %w", c.Name, err)
 			}
 			return e, callReplayed, nil
-		case past.Uncertain || !repeatable(r.effect(c)):
-			return tool.Failure(tool.KindExecutionError, "an earlier attempt was interrupted during this call; whether it took effect is unknown, and it was not repeated"), callFailed, nil
+		case past.Uncertain || (!past.Again && !repeatable(r.effect(c))):
+			return Unknown(c.Name), callFailed, nil
 		}
 	}
 	select {
@@ -322,6 +326,14 @@ func (r *run) execute(ctx context.Context, c model.Call) (tool.Envelope, string,
 		return e, callInterrupted, nil
 	}
 	return e, callUncertain, nil
+}
+
+// Unknown is what a model is told of a call that was cut off while it may have changed the
+// world.
+func Unknown(name string) tool.Envelope {
+	e := tool.Failure(tool.KindExecutionError, "an earlier attempt was cut off during this call. Whether it took effect is unknown, and it was not made again: look what is there before you decide")
+	e.Tool, e.Retryable = name, false
+	return e
 }
 
 // unfinished says whether a failure can come from a call that was cut off. The other kinds

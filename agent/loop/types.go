@@ -154,7 +154,9 @@ type Past struct {
 	// Envelope is nil when the call had begun and its result is not known. Only a call that
 	// reads, or whose effects happen once by a journal, is made again then.
 	Envelope  json.RawMessage
-	Uncertain bool // it may have changed the world
+	Uncertain bool   // it may have changed the world
+	Again     bool   // its owner wants it made again, whatever it did
+	Tool      string // that was called; another one at its place is no repetition
 }
 
 // Budget is asked for room before each turn of a model, also before one that is asked again,

@@ -109,6 +109,11 @@ func (l *Ledger) Finish(ctx context.Context, a Attempt, res Result) error {
 			return false, ask(tx, r, res, now)
 		}
 		if res.RetryAt.IsZero() {
+			if res.Outcome.Failed() || res.Outcome == OutcomeCancelled {
+				if err := informOfCalls(tx, r, a.Number, now); err != nil {
+					return false, err
+				}
+			}
 			return l.finish(tx, r, res, now)
 		}
 		if _, err := tx.Exec(`update runs set state = 'waiting', waiting_for = 'retry', not_before = $1, error = $2 where id = $3`,
@@ -195,11 +200,8 @@ func (l *Ledger) Interrupt(ctx context.Context, a Attempt, reason string, final 
 		if err := endAttempt(tx, a, AttemptInterrupted, reason, now); err != nil {
 			return false, err
 		}
-		for state, effects := range map[string][2]string{CallInterrupted: {EffectRead, EffectDatabase}, CallUncertain: {EffectWrite, EffectExternal}} {
-			if _, err := tx.Exec(`update calls set state = $1, finished_at = $2 where run = $3 and attempt = $4 and state = 'running' and effect in ($5, $6)`,
-				state, ms(now), a.Run, a.Number, effects[0], effects[1]); err != nil {
-				return false, err
-			}
+		if err := interruptCalls(tx, a, now); err != nil {
+			return false, err
 		}
 		if err := addEvent(tx, Event{Run: r.ID, Job: r.Job, At: now, Kind: "run.interrupted"}, map[string]any{"attempt": a.Number, "reason": reason}); err != nil {
 			return false, err
@@ -226,6 +228,18 @@ func (l *Ledger) Interrupt(ctx context.Context, a Attempt, reason string, final 
 		}
 		return l.finish(tx, r, *last, now)
 	})
+}
+
+// interruptCalls says of the calls that an attempt was cut off in whether anybody can know
+// what became of them. One that had its result from an earlier attempt was only told it again.
+func interruptCalls(tx *sqlite.Tx, a Attempt, now time.Time) error {
+	if _, err := tx.Exec(`update calls set state = 'uncertain', finished_at = $1 where run = $2 and attempt = $3 and state = 'running' and effect in ('write', 'external')
+		and not exists (select 1 from calls as earlier where earlier.run = $2 and earlier.attempt < $3 and earlier.key = calls.key and earlier.state in ('done', 'replayed', 'deduped'))`,
+		ms(now), a.Run, a.Number); err != nil {
+		return err
+	}
+	_, err := tx.Exec(`update calls set state = 'interrupted', finished_at = $1 where run = $2 and attempt = $3 and state = 'running'`, ms(now), a.Run, a.Number)
+	return err
 }
 
 // taken is what an attempt took as far as its steps and calls say.

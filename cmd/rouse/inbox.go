@@ -2,11 +2,13 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/web"
 )
 
@@ -14,7 +16,7 @@ func newInbox(at *place) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "inbox",
-		Short: "Lists what waits for you: questions of runs",
+		Short: "Lists what waits for you: questions of runs, and calls that were cut off",
 		Args:  cobra.NoArgs,
 		RunE: verb(func(cmd *cobra.Command, _ []string) error {
 			s, err := at.open(cmd.Context())
@@ -35,12 +37,7 @@ func newInbox(at *place) *cobra.Command {
 				return err
 			}
 			for _, i := range items {
-				left := time.Until(i.ExpiresAt.Time).Round(time.Minute)
-				fmt.Fprintf(out, "%s  %s (run %s, since %s, %s left)\n    %s\n", i.ID, oneLine(i.Title), i.Run, local(i.CreatedAt, time.Now()), left, oneLine(i.Message))
-				for n, o := range i.Options {
-					fmt.Fprintf(out, "    %d. %s\n", n+1, oneLine(o))
-				}
-				fmt.Fprintf(out, "    rouse answer %s %s\n", i.ID, answerHint(i))
+				printItem(out, i, time.Now())
 			}
 			return nil
 		}),
@@ -49,8 +46,29 @@ func newInbox(at *place) *cobra.Command {
 	return cmd
 }
 
+// printItem writes an item as a person reads it: who asks, what, and how to answer. Lines of
+// the message stay lines, indented, so that none of them looks like another item.
+func printItem(w io.Writer, i web.Item, now time.Time) {
+	left := ""
+	if !i.ExpiresAt.IsZero() {
+		left = fmt.Sprintf(", %s left", i.ExpiresAt.Sub(now).Round(time.Minute))
+	}
+	fmt.Fprintf(w, "%s  %s (run %s, since %s%s)\n", i.ID, oneLine(i.Title), i.Run, local(i.CreatedAt, now), left)
+	for line := range strings.Lines(i.Message) {
+		fmt.Fprintf(w, "    %s\n", oneLine(line))
+	}
+	if i.Kind == ledger.KindInput {
+		for n, o := range i.Options {
+			fmt.Fprintf(w, "    %d. %s\n", n+1, oneLine(o))
+		}
+	}
+	fmt.Fprintf(w, "    rouse answer %s %s\n", i.ID, answerHint(i))
+}
+
 func answerHint(i web.Item) string {
 	switch {
+	case i.Kind != ledger.KindInput:
+		return strings.Join(i.Options, "|")
 	case len(i.Options) > 0 && i.Multiple:
 		return "1,2"
 	case len(i.Options) > 0:
@@ -63,10 +81,14 @@ func newAnswer(at *place) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "answer ITEM TEXT",
-		Short: "Answers a question of the inbox; its run goes on",
-		Long: `Answers a question of the inbox. The text may be one of the options, its number, several
-of them with commas between where several may be chosen, or an answer of your own. The run
-that asked goes on with it, as the same run.`,
+		Short: "Answers an item of the inbox; its run goes on",
+		Long: `Answers an item of the inbox. To a question the text may be one of the options, its number,
+several of them with commas between where several may be chosen, or an answer of your own.
+The run that asked goes on with it, as the same run.
+
+A run of a playbook that was cut off during a call which may have changed something asks what
+is to become of that call: done (it took effect, go on after it), again (make it again), skip
+(go on without it) or stop (end the run). What is only told to you leaves the inbox with: seen.`,
 		Args: cobra.MinimumNArgs(2),
 		RunE: verb(func(cmd *cobra.Command, args []string) error {
 			s, err := at.open(cmd.Context())
@@ -82,7 +104,12 @@ that asked goes on with it, as the same run.`,
 				return printJSON(cmd.OutOrStdout(), r)
 			}
 			text := fmt.Sprintf("run %s goes on", r.ID)
-			if !s.daemon {
+			switch {
+			case r.State == "finished":
+				text = fmt.Sprintf("noted; run %s ended: %s", r.ID, r.Outcome)
+			case r.WaitingFor != ledger.WaitResume:
+				text = fmt.Sprintf("noted; run %s is %s", r.ID, r.State)
+			case !s.daemon:
 				text += " when a daemon starts: rouse serve"
 			}
 			_, err = fmt.Fprintln(cmd.OutOrStdout(), text)

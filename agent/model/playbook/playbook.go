@@ -37,6 +37,8 @@ type Options struct {
 	Data  map[string]any
 	// Recorded says whether a call has a result of an earlier attempt; nil: none has.
 	Recorded func(key string) bool
+	// Skipped says whether a call is not to be made, because its owner said so; nil: none is.
+	Skipped func(key string) bool
 }
 
 // Absentee is an item of an each that may no longer be there. It keeps its place, for the
@@ -53,7 +55,7 @@ type Provider struct {
 	item  int
 	asked string // key of the call whose result comes with the next request
 
-	recorded func(key string) bool
+	recorded, skip func(key string) bool
 }
 
 // New returns the provider of one attempt. A playbook that cannot be played to its end
@@ -67,7 +69,7 @@ func New(o Options) (*Provider, error) {
 	}
 	data := map[string]any{}
 	maps.Copy(data, o.Data)
-	p := &Provider{calls: o.Calls, data: data, recorded: o.Recorded}
+	p := &Provider{calls: o.Calls, data: data, recorded: o.Recorded, skip: o.Skipped}
 	for _, c := range o.Calls {
 		p.tally = append(p.tally, tally{name: c.Name})
 	}
@@ -204,7 +206,7 @@ func (p *Provider) next() (*model.Call, error) {
 		p.data["item"], p.data["index"] = p.items[p.item], p.item
 		key = fmt.Sprintf("%s.%d", key, p.item+1)
 	}
-	wanted := !p.absent(key)
+	wanted := !p.absent(key) && (p.skip == nil || !p.skip(key))
 	if wanted {
 		var err error
 		if wanted, err = p.wanted(c); err != nil {

@@ -2,6 +2,7 @@ package ledgertest
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -107,5 +108,107 @@ func inboxEnds(t *testing.T, open Open) {
 	}
 	if of := must[[]ledger.Item](t)(l.ItemsOf(ctx, runs[0])); len(of) != 0 {
 		t.Errorf("items of a removed run: %+v", of)
+	}
+}
+
+// recovery: a run that asks about a call goes on with one of the answers that are offered,
+// and ends at once with the one that says so; whoever comes second changes nothing.
+func recovery(t *testing.T, open Open) {
+	l, ctx := open(t), t.Context()
+	offered := []string{ledger.RecoveryDone, ledger.RecoveryAgain, ledger.RecoverySkip, ledger.RecoveryStop}
+	for _, answer := range offered {
+		run := enqueue(t, l, manual(answer))[0].Run
+		a := start(t, l, run)
+		ok(t, l.Inform(ctx, a, ledger.Question{Call: "p2", Title: "j was cut off", Message: "look"}))
+		ok(t, l.Finish(ctx, a, ledger.Result{Wait: &ledger.Question{Kind: ledger.KindRecovery, Call: "p2", Title: "j was cut off", Message: "Look.", Options: offered, Expires: time.Hour}}))
+		items := must[[]ledger.Item](t)(l.Inbox(ctx))
+		if len(items) != 1 || items[0].Kind != ledger.KindRecovery || items[0].Call != "p2" || items[0].Attempt != 1 {
+			t.Fatalf("inbox: %+v", items)
+		}
+		for _, wrong := range []string{"maybe", "", "DONE"} {
+			if _, err := l.Answer(ctx, items[0].ID, wrong); !errors.Is(err, ledger.ErrAnswer) {
+				t.Errorf("%q: %v", wrong, err)
+			}
+		}
+		l = open(t)
+		must[ledger.Run](t)(l.Answer(ctx, items[0].ID, answer))
+		for _, late := range offered {
+			if _, err := l.Answer(ctx, items[0].ID, late); !errors.Is(err, ledger.ErrClosed) {
+				t.Errorf("%s after %s: %v", late, answer, err)
+			}
+		}
+		r := get(t, l, run)
+		switch stopped := answer == ledger.RecoveryStop; {
+		case stopped && (r.State != ledger.StateFinished || r.Outcome != ledger.OutcomeCancelled || r.Error != "its owner stopped it: Look."):
+			t.Errorf("stopped: %+v", r)
+		case !stopped && (r.State != ledger.StateWaiting || r.WaitingFor != ledger.WaitResume):
+			t.Errorf("%s: %+v", answer, r)
+		}
+		if !r.FinishedAt.IsZero() {
+			continue
+		}
+		ok(t, l.Finish(ctx, start(t, l, run), ledger.Result{Outcome: ledger.OutcomeSuccess}))
+	}
+	if items := must[[]ledger.Item](t)(l.Inbox(ctx)); len(items) != 0 {
+		t.Errorf("still in the inbox: %+v", items)
+	}
+}
+
+// infos: an owner is told once of each call, of those that a run ended in by the ledger
+// itself; nothing waits for an info, no time ends it, and it outlives its run until it is seen.
+func infos(t *testing.T, open Open) {
+	l, ctx := open(t), t.Context()
+	for name, end := range map[string]func(a ledger.Attempt) error{
+		"killed": func(a ledger.Attempt) error {
+			return l.Interrupt(ctx, a, "killed", &ledger.Result{Outcome: ledger.OutcomeInterrupted})
+		},
+		"goes on":   func(a ledger.Attempt) error { return l.Interrupt(ctx, a, "killed", nil) },
+		"timeout":   func(a ledger.Attempt) error { return l.Finish(ctx, a, ledger.Result{Outcome: ledger.OutcomeTimeout}) },
+		"success":   func(a ledger.Attempt) error { return l.Finish(ctx, a, ledger.Result{Outcome: ledger.OutcomeSuccess}) },
+		"cancelled": func(a ledger.Attempt) error { return l.Finish(ctx, a, ledger.Result{Outcome: ledger.OutcomeCancelled}) },
+	} {
+		run := enqueue(t, l, manual(name))[0].Run
+		a := start(t, l, run)
+		c := ledger.Call{Step: 1, Key: "p1", Tool: "file_write", Effect: ledger.EffectWrite, StartedAt: time.Now()}
+		ok(t, l.StartCall(ctx, a, c))
+		if name != "killed" && name != "goes on" {
+			c.State = ledger.CallUncertain
+			ok(t, l.FinishCall(ctx, a, c))
+		}
+		ok(t, end(a))
+		items := must[[]ledger.Item](t)(l.Inbox(ctx))
+		if name == "goes on" || name == "success" {
+			if len(items) != 0 {
+				t.Errorf("%s: %+v", name, items)
+			}
+			continue
+		}
+		if len(items) != 1 || items[0].Kind != ledger.KindInfo || items[0].Title != name+" was cut off" || !strings.Contains(items[0].Message, "a call of file_write") || !items[0].ExpiresAt.IsZero() {
+			t.Fatalf("%s: %+v", name, items)
+		}
+		if due := must[[]ledger.Item](t)(l.Overdue(ctx, time.Now().Add(10000*time.Hour))); len(due) != 0 {
+			t.Errorf("overdue: %+v", due)
+		}
+		must[ledger.Run](t)(l.Answer(ctx, items[0].ID, ledger.InfoSeen))
+		if r := get(t, l, run); r.State != ledger.StateFinished {
+			t.Errorf("%s, after it was seen: %+v", name, r)
+		}
+	}
+	run := enqueue(t, l, manual("j"))[0].Run
+	a := start(t, l, run)
+	for range 2 {
+		ok(t, l.Inform(ctx, a, ledger.Question{Call: "m1.1.1", Title: "t", Message: "m"}))
+	}
+	ok(t, l.Inform(ctx, a, ledger.Question{Call: "m1.1.2", Title: "t", Message: "m"}))
+	if items := must[[]ledger.Item](t)(l.Inbox(ctx)); len(items) != 2 {
+		t.Errorf("inbox: %+v", items)
+	}
+	ok(t, l.Finish(ctx, a, ledger.Result{Wait: question("Go on?")}))
+	must[ledger.Run](t)(l.RequestCancel(ctx, run, "no"))
+	if items := must[[]ledger.Item](t)(l.Inbox(ctx)); len(items) != 2 || items[0].Kind != ledger.KindInfo {
+		t.Errorf("what is to be known is gone with its run: %+v", items)
+	}
+	if err := l.Inform(ctx, a, ledger.Question{Title: "t", Message: "m"}); !errors.Is(err, ledger.ErrFenced) {
+		t.Errorf("of an attempt that is over: %v", err)
 	}
 }

@@ -21,7 +21,7 @@ type Open func(t *testing.T) *ledger.Ledger
 func Run(t *testing.T, fresh func(t *testing.T) Open) {
 	for name, test := range map[string]func(*testing.T, Open){
 		"Budget": budget, "BudgetCrash": budgetCrash, "BudgetRace": budgetRace, "PruneSpending": pruneSpending,
-		"Inbox": inbox, "InboxEnds": inboxEnds,
+		"Inbox": inbox, "InboxEnds": inboxEnds, "Recovery": recovery, "Infos": infos,
 		"KeyIsOneRun": keyIsOneRun, "Claims": claims, "Overlap": overlap, "DueOnce": dueOnce, "Watermarks": watermarks,
 		"Fencing": fencing, "RetryLater": retryLater, "Interrupt": interrupt, "Cancel": cancel, "Retry": retryFinished,
 		"Record": record, "Outbox": outbox, "Prune": prune, "Filters": filters, "Survives": survives, "Changed": changed,

@@ -1,10 +1,14 @@
 package web
 
 import (
+	"cmp"
 	"errors"
+	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"rouse/agentdb/ledger"
 )
@@ -39,7 +43,15 @@ func newItem(i ledger.Item) Item {
 		options = []string{}
 	}
 	return Item{ID: id(i.ID), Run: id(i.Run), Job: i.Job, Agent: i.Agent, Kind: i.Kind, Title: i.Title, Message: i.Message, Options: options, Multiple: i.Multiple,
-		Action: "rouse answer " + id(i.ID) + " TEXT", CreatedAt: Time{i.CreatedAt}, ExpiresAt: Time{i.ExpiresAt}}
+		Action: "rouse answer " + id(i.ID) + " " + answers(i), CreatedAt: Time{i.CreatedAt}, ExpiresAt: Time{i.ExpiresAt}}
+}
+
+// answers is what can be said of an item, in the place of TEXT.
+func answers(i ledger.Item) string {
+	if i.Kind == ledger.KindInput {
+		return "TEXT"
+	}
+	return strings.Join(i.Options, "|")
 }
 
 func (s *server) inbox(r *http.Request) (any, error) {
@@ -64,13 +76,18 @@ func (s *server) answerItem(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	if item.State != ledger.ItemOpen {
+		return nil, closed(item)
+	}
 	text, err := chosen(item, in.Text)
 	if err != nil {
 		return nil, err
 	}
 	run, err := s.ledger.Answer(r.Context(), n, text)
-	if errors.Is(err, ledger.ErrClosed) {
-		return nil, &Error{Status: http.StatusConflict, Message: err.Error() + "; see: rouse show " + id(item.Run)}
+	if errors.Is(err, ledger.ErrClosed) { // somebody was faster
+		if item, err = s.ledger.Item(r.Context(), n); err == nil {
+			err = closed(item)
+		}
 	}
 	if err != nil {
 		return nil, err
@@ -79,7 +96,32 @@ func (s *server) answerItem(r *http.Request) (any, error) {
 	return newRun(run), err
 }
 
-// chosen reads an answer: the words or the numbers of options, or else a text of its own.
+// closed says why an item takes no answer any more.
+func closed(i ledger.Item) error {
+	why := "nobody answered it in time"
+	switch i.State {
+	case ledger.ItemAnswered:
+		why = fmt.Sprintf("it was answered %q", shortened(i.Answer))
+	case ledger.ItemWithdrawn:
+		why = "its run ended otherwise, or asks anew"
+	case ledger.ItemOpen:
+		why = "its run does not wait for it"
+	}
+	return &Error{Status: http.StatusConflict, Message: fmt.Sprintf("inbox item %d is not open any more: %s at %s; see: rouse show %d",
+		i.ID, why, cmp.Or(i.ClosedAt, i.ExpiresAt).Local().Format(time.DateTime), i.Run)}
+}
+
+func shortened(text string) string {
+	const most = 80
+	if runes := []rune(text); len(runes) > most {
+		return string(runes[:most-1]) + "…"
+	}
+	return text
+}
+
+// chosen reads an answer: the words or the numbers of options, or else a text of its own,
+// which only a question takes. What looks like the number of an option and is none is
+// refused: a slip of the finger is no answer.
 func chosen(i ledger.Item, text string) (string, error) {
 	text = strings.TrimSpace(text)
 	switch n := len([]rune(text)); {
@@ -91,19 +133,45 @@ func chosen(i ledger.Item, text string) (string, error) {
 	if len(i.Options) == 0 {
 		return text, nil
 	}
-	parts := []string{text}
-	if i.Multiple {
-		parts = strings.Split(text, ",")
+	if o, ok := option(i.Options, text); ok {
+		return o, nil
 	}
-	var options []string
+	var chosen []string
+	parts := strings.Split(text, ",")
 	for _, p := range parts {
-		o, ok := option(i.Options, strings.TrimSpace(p))
-		if !ok {
-			return text, nil // an answer that none of the options foresaw
+		p = strings.TrimSpace(p)
+		if o, ok := option(i.Options, p); ok {
+			if !slices.Contains(chosen, o) {
+				chosen = append(chosen, o)
+			}
+			continue
 		}
-		options = append(options, o)
+		if n, err := strconv.Atoi(p); err == nil && len(p) < 3 && !slices.ContainsFunc(i.Options, isNumber) {
+			return "", usage("there is no option %d; there are %s", n, listed(i.Options))
+		}
+		if i.Kind != ledger.KindInput {
+			return "", usage("%q is no answer to this; the answers are %s", shortened(text), listed(i.Options))
+		}
+		return text, nil // an answer that none of the options foresaw
 	}
-	return strings.Join(options, ", "), nil
+	if len(chosen) > 1 && !i.Multiple {
+		return "", usage("only one of the options can be chosen: %s", listed(i.Options))
+	}
+	return strings.Join(chosen, ", "), nil
+}
+
+func isNumber(text string) bool {
+	_, err := strconv.Atoi(text)
+	return err == nil
+}
+
+// listed are options with their numbers.
+func listed(options []string) string {
+	var out []string
+	for n, o := range options {
+		out = append(out, fmt.Sprintf("%d. %s", n+1, o))
+	}
+	return strings.Join(out, ", ")
 }
 
 func option(options []string, text string) (string, bool) {

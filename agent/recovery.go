@@ -1,0 +1,114 @@
+package agent
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"rouse/agent/loop"
+	"rouse/agent/tool"
+	"rouse/agentdb/ledger"
+)
+
+// maxShownArgs is how many bytes of a call's arguments its owner is shown.
+const maxShownArgs = 2000
+
+// recovered is what the owner of a run said of a call that was cut off, "" when nothing yet.
+// What was said of an earlier try at the call does not count for a later one.
+func recovered(c ledger.Call, items []ledger.Item) (answer string) {
+	for _, i := range items {
+		if i.Kind == ledger.KindRecovery && i.Call == c.Key && i.Attempt > c.Attempt && i.State == ledger.ItemAnswered {
+			answer = i.Answer
+		}
+	}
+	return answer
+}
+
+// decide keeps what is to become of a call that was cut off while it may have changed the
+// world.
+func (h *history) decide(c ledger.Call, items []ledger.Item) {
+	if len(h.calls[c.Key].Envelope) > 0 {
+		return // it was about to be told its result again, when it was cut off
+	}
+	delete(h.skipped, c.Key)
+	switch recovered(c, items) {
+	case ledger.RecoveryDone:
+		text, err := tool.Success(nil, "an earlier attempt was cut off during this call; its owner says that it took effect, and what it gave is not known").MarshalJSON()
+		if err == nil { // it always is: nothing in it can fail
+			h.calls[c.Key] = loop.Past{Tool: c.Tool, Envelope: text}
+		}
+	case ledger.RecoveryAgain:
+		h.calls[c.Key] = loop.Past{Tool: c.Tool, Again: true}
+	case ledger.RecoverySkip:
+		delete(h.calls, c.Key)
+		h.skipped[c.Key] = true
+	default:
+		h.calls[c.Key] = loop.Past{Tool: c.Tool, Uncertain: true}
+	}
+}
+
+// unsure is the first call of which nobody knows what became of it.
+func (h *history) unsure(calls []ledger.Call) (ledger.Call, bool) {
+	for _, c := range calls {
+		if c.State == ledger.CallUncertain && h.calls[c.Key].Uncertain {
+			return c, true
+		}
+	}
+	return ledger.Call{}, false
+}
+
+// recover deals with a call that an earlier attempt was cut off in. A model is told of it by
+// the loop and can look what became of it, so its owner is only informed. A list of calls
+// cannot look: its run is parked until its owner has.
+func (r *Runner) recover(ctx context.Context, a ledger.Attempt, t task, past history) (res ledger.Result, parked bool, err error) {
+	c := past.cut
+	if c == nil {
+		return res, false, nil
+	}
+	asker := t.job.Name
+	if asker == "" {
+		asker = t.agent.Name
+	}
+	q := ledger.Question{Call: c.Key, Title: asker + " was cut off"}
+	if t.needsModel() {
+		q.Message = fmt.Sprintf("The process ended or had to end during a call of %s, which began at %s: %s\nWhether it took effect is not known. The model was told so, and that it was not made again.",
+			c.Tool, c.StartedAt.UTC().Format(time.RFC3339), shown(*c))
+		return res, false, r.ledger.Inform(ctx, a, q)
+	}
+	q.Kind, q.Options = ledger.KindRecovery, []string{ledger.RecoveryDone, ledger.RecoveryAgain, ledger.RecoverySkip, ledger.RecoveryStop}
+	words := "done if it took effect, again to make it again, skip to go on without it, stop to end the run"
+	if t.detail.Tool != "" { // there is nothing behind it to go on with
+		q.Options = []string{ledger.RecoveryDone, ledger.RecoveryAgain, ledger.RecoveryStop}
+		words = "done if it took effect, again to make it again, stop to end the run"
+	}
+	q.Message = fmt.Sprintf("The run was cut off during %s, which began at %s: %s %s\nWhether it took effect is not known. Look, and answer: %s.",
+		placeOf(t, c.Key), c.StartedAt.UTC().Format(time.RFC3339), c.Tool, shown(*c), words)
+	return ledger.Result{Wait: &q}, true, nil
+}
+
+// shown are the arguments of a call, as many of them as are shown.
+func shown(c ledger.Call) string {
+	var args bytes.Buffer
+	if json.Compact(&args, c.Args) != nil {
+		return string(c.Args)
+	}
+	if args.Len() <= maxShownArgs {
+		return args.String()
+	}
+	return fmt.Sprintf("%s… (%d bytes; all of them: rouse show %d --json)", strings.ToValidUTF8(args.String()[:maxShownArgs], ""), args.Len(), c.Run)
+}
+
+// placeOf names the place of a call in its list.
+func placeOf(t task, key string) string {
+	if t.detail.Tool != "" {
+		return "the call by hand"
+	}
+	var call, item int
+	if n, err := fmt.Sscanf(key, "p%d.%d", &call, &item); err == nil && n == 2 {
+		return fmt.Sprintf("call %d for item %d", call, item)
+	}
+	return "call " + strings.TrimPrefix(key, "p")
+}

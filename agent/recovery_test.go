@@ -1,0 +1,260 @@
+package agent_test
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"rouse/agent"
+	"rouse/agent/model"
+	"rouse/agent/model/modeltest"
+	"rouse/agent/model/playbook"
+	"rouse/agentdb/ledger"
+)
+
+// cutOff begins an attempt that ends during a call, which it may or may not have done: by a
+// kill, or with a result.
+func (b *bench) cutOff(id int64, c ledger.Call, message json.RawMessage, res *ledger.Result) {
+	b.t.Helper()
+	_, a, err := b.ledger.StartAttempt(b.t.Context(), id)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	c.Step, c.StartedAt = 1, time.Now()
+	for _, err := range []error{
+		b.ledger.StartStep(b.t.Context(), a, ledger.Step{Number: 1, StartedAt: c.StartedAt}),
+		b.ledger.FinishStep(b.t.Context(), a, ledger.Step{Number: 1, Message: message, FinishedAt: c.StartedAt}),
+		b.ledger.StartCall(b.t.Context(), a, c),
+	} {
+		if err != nil {
+			b.t.Fatal(err)
+		}
+	}
+	if res == nil {
+		err = b.ledger.Interrupt(b.t.Context(), a, "killed", nil)
+	} else {
+		c.State, c.FinishedAt = ledger.CallUncertain, c.StartedAt
+		err = errors.Join(b.ledger.FinishCall(b.t.Context(), a, c), b.ledger.Finish(b.t.Context(), a, *res))
+	}
+	if err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// open is the one item of the inbox.
+func (b *bench) open() ledger.Item {
+	b.t.Helper()
+	items, err := b.ledger.Inbox(b.t.Context())
+	if err != nil || len(items) != 1 {
+		b.t.Fatalf("inbox: %+v (%v)", items, err)
+	}
+	return items[0]
+}
+
+// ends runs the next attempt and records its end.
+func (b *bench) ends(id int64) ledger.Result {
+	b.t.Helper()
+	res := b.run(id)
+	if res.Wait != nil {
+		res.Wait.Expires = time.Hour
+	}
+	run, err := b.ledger.Run(b.t.Context(), id)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	if err := b.ledger.Finish(b.t.Context(), ledger.Attempt{Run: id, Number: run.Attempt}, res); err != nil {
+		b.t.Fatal(err)
+	}
+	return res
+}
+
+func (b *bench) say(answer string) {
+	b.t.Helper()
+	if _, err := b.ledger.Answer(b.t.Context(), b.open().ID, answer); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// text is what a file in the agent's folder holds, "" when there is none.
+func (b *bench) text(agent, name string) string {
+	b.t.Helper()
+	text, err := os.ReadFile(filepath.Join(b.dir, agent, name))
+	if err != nil && !os.IsNotExist(err) {
+		b.t.Fatal(err)
+	}
+	return string(text)
+}
+
+// appends is a playbook that appends a, b and c to a file.
+func (b *bench) appends() {
+	var calls []playbook.Call
+	for _, letter := range []string{"a", "b", "c"} {
+		calls = append(calls, playbook.Call{Name: "file_write", With: map[string]any{"path": "out.txt", "content": letter, "mode": "append"}, Save: "last"})
+	}
+	calls = append(calls, playbook.Call{Name: "file_write", With: map[string]any{"path": "last.txt", "content": "{{ .last.path }}"}})
+	b.plan.Jobs["letters"] = agent.Job{Name: "letters", Agent: "plain", Playbook: calls}
+}
+
+var bCall = ledger.Call{ID: "p2", Key: "p2", Tool: "file_write", Args: json.RawMessage(`{"content":"b","mode":"append","path":"out.txt"}`), Effect: ledger.EffectWrite}
+
+// OSA-79, UNI-09: a call of a playbook that was cut off while it may have changed something
+// is neither repeated nor passed over by itself: its owner says what is to become of it, and
+// that is done once, however often the run is cut off after that.
+func TestRecovery(t *testing.T) {
+	for answer, want := range map[string]struct{ text, outcome, summary string }{
+		"done":  {"ac", "success", "file_write; file_write"},
+		"again": {"abc", "success", "file_write"},
+		"skip":  {"ac", "success", "file_write skipped"},
+		"stop":  {"", "cancelled", ""},
+	} {
+		t.Run(answer, func(t *testing.T) {
+			b := setup(t)
+			b.appends()
+			id := b.enqueue(ledger.Request{Job: "letters", Agent: "plain"})
+			b.cutOff(id, bCall, nil, nil)
+			res := b.ends(id)
+			item := b.open()
+			if res.Wait == nil || b.text("plain", "out.txt") != "" || item.Kind != ledger.KindRecovery || item.Title != "letters was cut off" {
+				t.Fatalf("%+v, %+v, and the file holds %q", res, item, b.text("plain", "out.txt"))
+			}
+			for _, part := range []string{"call 2,", `file_write {"content":"b","mode":"append","path":"out.txt"}`, "done if it took effect"} {
+				if !strings.Contains(item.Message, part) {
+					t.Errorf("%q is not in %s", part, item.Message)
+				}
+			}
+			b.say(answer)
+			if answer == "stop" {
+				if run, err := b.ledger.Run(t.Context(), id); err != nil || run.Outcome != ledger.OutcomeCancelled || !strings.Contains(run.Error, "its owner stopped it") {
+					t.Errorf("%+v (%v)", run, err)
+				}
+				return
+			}
+			for range 2 { // the daemon dies before it has recorded the end
+				res = b.run(id)
+				run, err := b.ledger.Run(t.Context(), id)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := b.ledger.Interrupt(t.Context(), ledger.Attempt{Run: id, Number: run.Attempt}, "killed", nil); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if string(res.Outcome) != want.outcome || !strings.Contains(res.Summary, want.summary) || b.text("plain", "out.txt") != want.text || b.text("plain", "last.txt") != "out.txt" {
+				t.Errorf("%+v, the file holds %q", res, b.text("plain", "out.txt"))
+			}
+		})
+	}
+}
+
+// What was said of one try at a call does not count for the next: cut off once more, it is
+// asked about once more; nor does it count for another tool, which the playbook has there now.
+func TestRecoveryIsForOneTry(t *testing.T) {
+	b := setup(t)
+	b.appends()
+	id := b.enqueue(ledger.Request{Job: "letters", Agent: "plain"})
+	for range 2 {
+		b.cutOff(id, bCall, nil, nil)
+		if res := b.ends(id); res.Wait == nil {
+			t.Fatalf("it is not asked about: %+v", res)
+		}
+		b.say("again")
+	}
+	job := b.plan.Jobs["letters"]
+	job.Playbook[1].Name, job.Playbook[1].With = "todo", map[string]any{"markdown": "- [ ] b"}
+	if res := b.ends(id); res.Outcome != ledger.OutcomeError || !strings.Contains(res.Error, "called file_write here, and the playbook was changed since") {
+		t.Errorf("%+v", res)
+	}
+	if b.text("plain", "out.txt") != "a" {
+		t.Errorf("the file holds %q", b.text("plain", "out.txt"))
+	}
+}
+
+// However the attempt ended, and whoever has the run tried again: nobody but its owner
+// decides, and no answer in time is none.
+func TestRecoveryAfterAFailure(t *testing.T) {
+	b := setup(t)
+	b.appends()
+	id := b.enqueue(ledger.Request{Job: "letters", Agent: "plain"})
+	b.cutOff(id, bCall, nil, &ledger.Result{Outcome: ledger.OutcomeTimeout, Error: "too long"})
+	if item := b.open(); item.Kind != ledger.KindInfo || !strings.Contains(item.Message, "during a call of file_write") {
+		t.Errorf("its owner is not told: %+v", item)
+	}
+	for round := range 2 {
+		if _, err := b.ledger.Retry(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+		if res := b.ends(id); res.Wait == nil || b.open().Kind != ledger.KindRecovery {
+			t.Fatalf("round %d: %+v, %+v", round, res, b.open())
+		}
+		if round == 0 {
+			if err := b.ledger.Expire(t.Context(), b.open().ID, ledger.Result{Outcome: ledger.OutcomeTimeout, Error: "nobody answered"}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	b.say("done")
+	if res := b.ends(id); res.Outcome != ledger.OutcomeSuccess || b.text("plain", "out.txt") != "ac" {
+		t.Errorf("%+v, the file holds %q", res, b.text("plain", "out.txt"))
+	}
+}
+
+// A call by hand has nothing behind it, so it cannot be skipped.
+func TestRecoveryOfACallByHand(t *testing.T) {
+	b := setup(t)
+	id := b.enqueue(ledger.Request{Agent: "plain", Detail: ledger.Detail{Tool: "file_write", Args: bCall.Args}})
+	c := bCall
+	c.ID, c.Key, c.Args = "p1", "p1", json.RawMessage(`{"content":"`+strings.Repeat("ä", 3000)+`"}`)
+	b.cutOff(id, c, nil, nil)
+	b.ends(id)
+	item := b.open()
+	if strings.Join(item.Options, " ") != "done again stop" || !strings.Contains(item.Message, "the call by hand") || !strings.Contains(item.Message, "(6014 bytes; all of them: rouse show 1 --json)") {
+		t.Errorf("%+v", item)
+	}
+	b.say("again")
+	if res := b.ends(id); res.Outcome != ledger.OutcomeSuccess || b.text("plain", "out.txt") != "b" {
+		t.Errorf("%+v", res)
+	}
+}
+
+// A model is told that nobody knows what became of its call, and can look; its owner is told
+// once. It is the same when the attempt failed: what is unknown is not said to be undone.
+func TestModelIsToldOfTheUnknown(t *testing.T) {
+	for name, ended := range map[string]*ledger.Result{"interrupted": nil, "failed": {Outcome: ledger.OutcomeTimeout, Error: "too long", RetryAt: time.Now()}} {
+		t.Run(name, func(t *testing.T) {
+			b := setup(t, modeltest.Turn{Fail: model.KindAuth}, modeltest.Turn{Text: "I looked: it is there."})
+			id := b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.Detail{Prompt: "Write b."}})
+			c := bCall
+			c.ID, c.Key = "1", "m1.1.1"
+			message, err := json.Marshal(model.Message{Role: model.RoleAssistant, Calls: []model.Call{{ID: "1", Key: c.Key, Name: c.Tool, Args: c.Args}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			b.cutOff(id, c, message, ended)
+			refused := b.run(id)
+			refused.RetryAt = time.Now()
+			if err := b.ledger.Finish(t.Context(), ledger.Attempt{Run: id, Number: 2}, refused); err != nil {
+				t.Fatal(err)
+			}
+			if res := b.ends(id); res.Outcome != ledger.OutcomePartial || b.text("work", "out.txt") != "" {
+				t.Errorf("%+v, the file holds %q", res, b.text("work", "out.txt"))
+			}
+			requests := b.server.Requests()
+			for _, r := range requests {
+				if strings.Count(string(r), "Whether it took effect is unknown, and it was not made again") != 1 {
+					t.Errorf("the model was told %s", r)
+				}
+			}
+			if item := b.open(); item.Kind != ledger.KindInfo || !strings.Contains(item.Message, `file_write, which began at`) || !strings.Contains(item.Message, `"content":"b"`) || !item.ExpiresAt.IsZero() {
+				t.Errorf("%+v", item)
+			}
+			b.say("seen")
+			if run, err := b.ledger.Run(t.Context(), id); err != nil || run.State != ledger.StateFinished || run.Outcome != ledger.OutcomePartial {
+				t.Errorf("%+v (%v)", run, err)
+			}
+		})
+	}
+}
