@@ -231,7 +231,11 @@ func (h *history) transcript(steps []ledger.Step, calls []ledger.Call, before le
 		h.messages, h.pending = append(h.messages, m), nil
 		for _, c := range m.Calls {
 			if envelope, ok := results[c.Key]; ok {
-				h.messages = append(h.messages, model.Message{Role: model.RoleTool, CallID: c.ID, Name: c.Name, Text: string(envelope)})
+				m, err := tool.Answer(c, envelope)
+				if err != nil {
+					return err
+				}
+				h.messages = append(h.messages, m)
 			} else {
 				h.pending = append(h.pending, c)
 			}

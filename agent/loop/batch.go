@@ -118,12 +118,12 @@ func (r *run) batch(ctx context.Context, step int, calls []model.Call, left int)
 		if b.errs[i] != nil {
 			return nil, false, b.errs[i]
 		}
-		text, err := b.envelopes[i].MarshalJSON()
+		text, err := b.envelopes[i].Text()
 		if err != nil {
 			return nil, false, fmt.Errorf("the result of %s cannot be recorded: %w", c.Name, err)
 		}
 		r.results = append(r.results, model.Result{Call: c, Envelope: text})
-		r.messages = append(r.messages, model.Message{Role: model.RoleTool, CallID: c.ID, Name: c.Name, Text: string(text)})
+		r.messages = append(r.messages, model.Message{Role: model.RoleTool, CallID: c.ID, Name: c.Name, Text: string(text), Images: b.envelopes[i].Images})
 		if i < left {
 			r.result.Calls++
 		}

@@ -14,6 +14,7 @@ const (
 	defaultResponse = 4096    // tokens that are kept free for an answer
 	keptTurns       = 3       // the last turns with their results, which are never left out (OSA-22)
 	perMessage      = 4       // tokens that a message costs beside its text
+	perImage        = 1600    // tokens that a picture costs: about as many as providers count at most
 )
 
 // leftOut is what a model is told in the place of what it does not see any more. It counts
@@ -60,7 +61,7 @@ func size(m model.Message) int {
 	for _, c := range m.Calls {
 		n += len(c.Name) + len(c.Args) + len(c.ID)
 	}
-	return tokens(n) + perMessage
+	return tokens(n) + perMessage + perImage*len(m.Images)
 }
 
 // fit is the history as the model sees it; false when even what must stay does not fit.
@@ -86,7 +87,7 @@ func (w *window) cost(i int, m model.Message) int {
 		return 0
 	}
 	if text, ok := w.short[i]; ok {
-		m.Text = text
+		m.Text, m.Images = text, nil
 	}
 	n := size(m)
 	if i == 0 && len(w.out) > 0 {
@@ -180,7 +181,7 @@ func (w *window) view(history []model.Message) []model.Message {
 			continue
 		}
 		if text, ok := w.short[i]; ok {
-			m.Text = text
+			m.Text, m.Images = text, nil
 		}
 		if i == 0 && len(w.out) > 0 {
 			m.Text += leftOut

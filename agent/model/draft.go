@@ -14,7 +14,8 @@ type Draft struct{ Kept any }
 // Equal says whether two messages are the same; those that share their text are compared
 // without reading it.
 func (m Message) Equal(o Message) bool {
-	return m.Role == o.Role && m.Text == o.Text && m.CallID == o.CallID && m.Name == o.Name && bytes.Equal(m.Raw, o.Raw) && slices.EqualFunc(m.Calls, o.Calls, Call.Equal)
+	return m.Role == o.Role && m.Text == o.Text && m.CallID == o.CallID && m.Name == o.Name && bytes.Equal(m.Raw, o.Raw) && slices.EqualFunc(m.Calls, o.Calls, Call.Equal) &&
+		slices.EqualFunc(m.Images, o.Images, Image.Equal)
 }
 
 // Equal says whether two calls are the same.

@@ -35,6 +35,7 @@ type Message struct {
 	Calls  []Call          `json:"calls,omitempty"`   // of an assistant
 	CallID string          `json:"call_id,omitempty"` // of a tool: the call whose envelope is Text
 	Name   string          `json:"name,omitempty"`    // of a tool: its name
+	Images []Image         `json:"images,omitempty"`  // of a user or a tool: shown beside Text
 	Raw    json.RawMessage `json:"raw,omitempty"`     // opaque to all but the adapter that wrote it
 }
 

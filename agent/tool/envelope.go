@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+
+	"rouse/agent/model"
 )
 
 // Kind says what went wrong in a call (OSA-10).
@@ -36,6 +38,7 @@ type Envelope struct {
 	Message         string
 	Field, Expected string
 	Retryable       bool
+	Images          []model.Image // shown to the model beside the envelope
 }
 
 // Success wraps a result; a plain string becomes {"text": …}. A result that is no JSON is
@@ -73,10 +76,37 @@ func encode(v any) (json.RawMessage, error) {
 	return bytes.TrimSuffix(out.Bytes(), []byte("\n")), nil
 }
 
-// MarshalJSON writes the keys sorted, and only those that the case has. Called directly it
-// is the text for a model; json.Marshal escapes what HTML would read.
+// Text is the envelope as a model reads it: MarshalJSON without the pictures, which it sees.
+func (e Envelope) Text() ([]byte, error) {
+	e.Images = nil
+	return e.MarshalJSON()
+}
+
+// Answer is the message in which a model hears what a call came to, of its recorded envelope.
+func Answer(c model.Call, recorded json.RawMessage) (model.Message, error) {
+	m := model.Message{Role: model.RoleTool, CallID: c.ID, Name: c.Name, Text: string(recorded)}
+	if !bytes.Contains(recorded, []byte(`"images":`)) {
+		return m, nil
+	}
+	var e Envelope
+	if err := json.Unmarshal(recorded, &e); err != nil {
+		return m, fmt.Errorf("the recorded result of %s is damaged: %w", c.Name, err)
+	}
+	if len(e.Images) == 0 { // they are of the result itself
+		return m, nil
+	}
+	text, err := e.Text()
+	m.Text, m.Images = string(text), e.Images
+	return m, err
+}
+
+// MarshalJSON writes the keys sorted, and only those that the case has, as it is recorded.
+// json.Marshal escapes what HTML would read.
 func (e Envelope) MarshalJSON() ([]byte, error) {
 	m := map[string]any{"ok": e.OK}
+	if len(e.Images) > 0 {
+		m["images"] = e.Images
+	}
 	if e.Tool != "" {
 		m["tool"] = e.Tool
 	}
@@ -112,6 +142,7 @@ func (e *Envelope) UnmarshalJSON(text []byte) error {
 		Field     string          `json:"field"`
 		Expected  string          `json:"expected"`
 		Retryable bool            `json:"retryable"`
+		Images    []model.Image   `json:"images"`
 	}
 	if err := json.Unmarshal(text, &m); err != nil {
 		return err

@@ -34,6 +34,8 @@ func New(o Options) (*Provider, error) {
 	server, err := wire.New(o, wire.Dialect{
 		Name: "anthropic", BaseURL: "https://api.anthropic.com", Example: "https://api.anthropic.com",
 		Path: "v1/messages", KeyHeader: "X-Api-Key", Header: map[string]string{"Anthropic-Version": "2023-06-01"},
+		// The limit of 5 MB counts base64.
+		Images: wire.Images{Types: []string{"image/png", "image/jpeg", "image/webp", "image/gif"}, Each: 5 << 20 / 4 * 3, All: 20 << 20},
 	})
 	if err != nil {
 		return nil, err
@@ -74,6 +76,9 @@ const leastRoom = 1024 // tokens: an answer that has less is not worth its reque
 // Adapt implements wire.Exchange. Each thing is learned once, so the request is repeated
 // only so often.
 func (t *turn) Adapt(status int, said wire.Said) bool {
+	if t.p.server.Blind(t.sent.shown, said) {
+		return true
+	}
 	if status != http.StatusBadRequest && status != http.StatusUnprocessableEntity {
 		return false
 	}

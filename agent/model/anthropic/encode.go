@@ -21,6 +21,7 @@ type sent struct {
 	temperature bool
 	marked      bool // for the cache
 	opaque      bool // what the model thought is in it
+	shown       bool // pictures are
 }
 
 type tool struct {
@@ -53,8 +54,19 @@ type useBlock struct {
 type resultBlock struct {
 	Type      string `json:"type"`
 	ToolUseID string `json:"tool_use_id"`
-	Content   string `json:"content"`
+	Content   any    `json:"content"` // a text, or a list of blocks
 	IsError   bool   `json:"is_error,omitempty"`
+}
+
+type imageBlock struct {
+	Type   string      `json:"type"`
+	Source imageSource `json:"source"`
+}
+
+type imageSource struct {
+	Type      string `json:"type"`
+	MediaType string `json:"media_type"`
+	Data      []byte `json:"data"`
 }
 
 var ephemeral = &cacheControl{"ephemeral"}
@@ -89,7 +101,9 @@ func (t *turn) encode() (*wire.Body, error) {
 		b.Add(`,"system":`)
 		b.JSON([]textBlock{block})
 	}
-	messages, err := draft.Messages(t.r.Messages, "", t.write)
+	seen, shown := t.p.server.See(t.r.Messages)
+	t.sent.shown = shown
+	messages, err := draft.Messages(seen, "", t.write)
 	if err != nil {
 		return nil, err
 	}
@@ -218,10 +232,14 @@ func (t *turn) write(out *wire.Text, before string, m model.Message) (role strin
 func (t *turn) content(m model.Message) (out []any, opaque bool) {
 	switch m.Role {
 	case model.RoleTool:
-		return []any{&resultBlock{Type: "tool_result", ToolUseID: id(m.CallID), Content: m.Text, IsError: strings.HasPrefix(m.Text, `{"ok":false`)}}, false
+		var said any = m.Text
+		if len(m.Images) > 0 {
+			said = append(text(nil, m.Text), images(m)...)
+		}
+		return []any{&resultBlock{Type: "tool_result", ToolUseID: id(m.CallID), Content: said, IsError: strings.HasPrefix(m.Text, `{"ok":false`)}}, false
 	case model.RoleAssistant:
 	default:
-		return text(nil, m.Text), false
+		return text(images(m), m.Text), false
 	}
 	for _, p := range t.p.server.Pieces(m) {
 		switch {
@@ -234,6 +252,14 @@ func (t *turn) content(m model.Message) (out []any, opaque bool) {
 		}
 	}
 	return out, opaque
+}
+
+// images are the pictures of a message.
+func images(m model.Message) (out []any) {
+	for _, i := range m.Images {
+		out = append(out, imageBlock{"image", imageSource{"base64", i.Type, i.Data}})
+	}
+	return out
 }
 
 // text appends what is said, if it is more than blanks, which the API refuses.

@@ -24,7 +24,13 @@ type part struct {
 	Text      *string         `json:"text,omitempty"`
 	Call      *call           `json:"functionCall,omitempty"`
 	Result    *result         `json:"functionResponse,omitempty"`
+	Image     *blob           `json:"inlineData,omitempty"`
 	Signature json.RawMessage `json:"thoughtSignature,omitempty"`
+}
+
+type blob struct {
+	MimeType string `json:"mimeType"`
+	Data     []byte `json:"data"`
 }
 
 type call struct {
@@ -78,7 +84,9 @@ func (t *turn) encode() (*wire.Body, error) {
 	}
 	by := writer{t.p, t.bare, t.p.signed.Load()}
 	draft := wire.DraftOf(t.r.Draft, by)
-	contents, err := draft.Messages(t.r.Messages, "", by.write)
+	seen, shown := t.p.server.See(t.r.Messages)
+	t.shown = shown
+	contents, err := draft.Messages(seen, "", by.write)
 	if err != nil {
 		return nil, err
 	}
@@ -140,13 +148,14 @@ func (w writer) write(out *wire.Text, before string, m model.Message) (role stri
 func (w writer) content(m model.Message) (role string, parts []part) {
 	switch m.Role {
 	case model.RoleTool:
-		return "user", []part{{Result: &result{m.CallID, m.Name, response(m.Text)}}}
+		return "user", append([]part{{Result: &result{m.CallID, m.Name, response(m.Text)}}}, pictures(m)...)
 	case model.RoleAssistant:
 	default:
-		if m.Text == "" {
-			return "user", nil
+		parts = pictures(m)
+		if m.Text != "" {
+			parts = append(parts, part{Text: &m.Text})
 		}
-		return "user", []part{{Text: &m.Text}}
+		return "user", parts
 	}
 	called := false
 	for _, p := range w.p.server.Pieces(m) {
@@ -173,6 +182,14 @@ func (w writer) content(m model.Message) (role string, parts []part) {
 		parts = append(parts, out)
 	}
 	return "model", parts
+}
+
+// pictures are those of a message.
+func pictures(m model.Message) (parts []part) {
+	for _, i := range m.Images {
+		parts = append(parts, part{Image: &blob{i.Type, i.Data}})
+	}
+	return parts
 }
 
 // response is what a tool gave, as an object. What follows it, a notice, stands beside it.

@@ -29,6 +29,8 @@ func New(o Options) (*Provider, error) {
 	server, err := wire.New(o, wire.Dialect{
 		Name: "gemini", BaseURL: "https://generativelanguage.googleapis.com", Example: "https://generativelanguage.googleapis.com",
 		Path: "v1beta/" + name + ":streamGenerateContent", Query: "alt=sse", KeyHeader: "X-Goog-Api-Key",
+		// A request has at most 20 MB, in base64.
+		Images: wire.Images{Types: []string{"image/png", "image/jpeg", "image/webp"}, Each: 14 << 20, All: 14 << 20},
 	})
 	if err != nil {
 		return nil, err
@@ -46,6 +48,8 @@ type turn struct {
 	p    *Provider
 	r    model.Request
 	bare bool // without its own signatures: the server refuses one of them
+
+	shown bool // pictures are in it
 }
 
 // Request implements wire.Exchange.
@@ -54,6 +58,9 @@ func (t *turn) Request() (*wire.Body, error) { return t.encode() }
 // Adapt implements wire.Exchange. First what has no signature gets one that is always
 // taken; then everything does.
 func (t *turn) Adapt(status int, said wire.Said) bool {
+	if t.p.server.Blind(t.shown, said) {
+		return true
+	}
 	text := strings.ToLower(said.Text)
 	if status != http.StatusBadRequest || !strings.Contains(text, "thought") || !strings.Contains(text, "signature") {
 		return false

@@ -53,6 +53,7 @@ type anthropicBlock struct {
 	Signature    string          `json:"signature,omitempty"`
 	Data         string          `json:"data,omitempty"`
 	CacheControl json.RawMessage `json:"cache_control,omitempty"`
+	Source       json.RawMessage `json:"source,omitempty"`
 }
 
 var (

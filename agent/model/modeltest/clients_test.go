@@ -44,6 +44,7 @@ var (
 	tell    = model.Call{ID: "b", Name: "notify", Args: json.RawMessage(`{"title":"done"}`)}
 	script  = modeltest.Script{{Text: "Grüße, 世界.", Calls: []model.Call{query, tell}, Usage: model.Usage{Input: 100, Output: 7, Cached: 90}, Opaque: "c2lnMQ"}, {Text: "Done."}}
 	results = `{"ok":true}`
+	picture = model.Image{Type: "image/png", Data: []byte("\x89PNG\r\n\x1a\n")}
 )
 
 // What the server sends, the public clients read; what they send, it takes: so it is, where
@@ -406,7 +407,7 @@ func TestPublicTypesDecodeRequests(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			r := model.Request{System: "Be brief.", Messages: []model.Message{{Role: model.RoleUser, Text: "Go."}}, MaxOutput: 99, Temperature: &warm, Tools: []model.Tool{
+			r := model.Request{System: "Be brief.", Messages: []model.Message{{Role: model.RoleUser, Text: "Go.", Images: []model.Image{picture}}}, MaxOutput: 99, Temperature: &warm, Tools: []model.Tool{
 				{Name: "db_query", Description: "asks", Schema: json.RawMessage(`{"type":"object","properties":{"sql":{"type":"string","description":"one SELECT"}},"required":["sql"]}`)},
 				{Name: "notify", Description: "tells", Schema: json.RawMessage(`{"type":"object","properties":{"title":{"type":"string","enum":["a","b"]}}}`)}}}
 			first := modeltest.Ask(t, context.Background(), p, r)
@@ -414,6 +415,7 @@ func TestPublicTypesDecodeRequests(t *testing.T) {
 			for _, call := range first.Calls {
 				r.Messages = append(r.Messages, model.Message{Role: model.RoleTool, CallID: call.ID, Name: call.Name, Text: `{"ok":false,"kind":"not_found","message":"no"}`})
 			}
+			r.Messages[len(r.Messages)-1].Images = []model.Image{picture}
 			r.NoTools = true
 			if second := modeltest.Ask(t, context.Background(), p, r); second.Err != nil || second.Text != "Done." {
 				t.Fatalf("answer: %+v", second)

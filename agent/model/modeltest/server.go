@@ -25,6 +25,9 @@ type Turn struct {
 	Opaque string // goes along with the answer, and has to come back with its calls
 	Finish string // one of model.Stop…, or a word that no client knows; "" is by Calls
 
+	Sees  []model.Image // the pictures that the request has to show, in their order; none: whatever it does
+	Blind bool          // the model sees no pictures, and its server refuses them
+
 	Fail    model.ErrorKind // the server fails, in its own words: after Text, if there is one
 	Hang    bool            // after Text there is silence, until the client leaves; without one no answer begins
 	Endless time.Duration   // the end of Text is said again and again, with this pause
@@ -40,7 +43,7 @@ type Turn struct {
 // Faulty says whether anything is to go wrong.
 func (t Turn) Faulty() bool {
 	odd := slices.ContainsFunc(t.Calls, func(c model.Call) bool { return c.ID == "" || c.Name == "" || !json.Valid(c.Args) || c.Args[0] != '{' })
-	return odd || t.Opaque+t.Finish+string(t.Fail)+t.Raw != "" || t.Hang || t.Endless > 0 || t.Mangle != nil || t.Status != 0
+	return odd || t.Opaque+t.Finish+string(t.Fail)+t.Raw != "" || t.Hang || t.Endless > 0 || t.Mangle != nil || t.Status != 0 || len(t.Sees) > 0 || t.Blind
 }
 
 // Script is what a model is to answer, turn by turn; the last turn is repeated.
@@ -126,6 +129,11 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	turn := s.next(body)
 	if problem := d.misfit(s, r, body); problem != "" {
+		status, text := d.refusal(model.KindBadRequest, problem)
+		send(w, status, text)
+		return
+	}
+	if problem := turn.blindness(body); problem != "" {
 		status, text := d.refusal(model.KindBadRequest, problem)
 		send(w, status, text)
 		return

@@ -107,6 +107,7 @@ func Run(t *testing.T, start Start) {
 	t.Run("turns", func(t *testing.T) { turns(t, start) })
 	t.Run("opaque", func(t *testing.T) { opaque(t, start) })
 	t.Run("another's transcript", func(t *testing.T) { anothers(t, start) })
+	t.Run("pictures", func(t *testing.T) { pictures(t, start) })
 	t.Run("endings", func(t *testing.T) { endings(t, start) })
 	t.Run("faults", func(t *testing.T) { faults(t, start) })
 	t.Run("retries", func(t *testing.T) { retries(t, start) })

@@ -16,12 +16,13 @@ type request struct {
 }
 
 type message struct {
-	Role       string `json:"role"`
-	Content    string `json:"content"`
-	Thinking   string `json:"thinking,omitempty"`
-	ToolCalls  []call `json:"tool_calls,omitempty"`
-	ToolName   string `json:"tool_name,omitempty"`
-	ToolCallID string `json:"tool_call_id,omitempty"`
+	Role       string   `json:"role"`
+	Content    string   `json:"content"`
+	Images     [][]byte `json:"images,omitempty"`
+	Thinking   string   `json:"thinking,omitempty"`
+	ToolCalls  []call   `json:"tool_calls,omitempty"`
+	ToolName   string   `json:"tool_name,omitempty"`
+	ToolCallID string   `json:"tool_call_id,omitempty"`
 }
 
 type call struct {
@@ -65,7 +66,9 @@ func (t *turn) encode() (*wire.Body, error) {
 		before = string(model.RoleSystem)
 		b.JSON(message{Role: before, Content: t.r.System})
 	}
-	messages, err := draft.Messages(t.r.Messages, before, t.write)
+	var seen []model.Message
+	seen, t.shown = t.p.server.See(t.r.Messages)
+	messages, err := draft.Messages(wire.Beside(seen, t.shown), before, t.write)
 	if err != nil {
 		return nil, err
 	}
@@ -100,6 +103,9 @@ func (t *turn) write(out *wire.Text, before string, m model.Message) (role strin
 
 func (t *turn) message(m model.Message) message {
 	out := message{Role: string(m.Role), Content: m.Text, ToolName: m.Name, ToolCallID: m.CallID}
+	for _, i := range m.Images {
+		out.Images = append(out.Images, i.Data)
+	}
 	for _, p := range t.p.server.Pieces(m) {
 		switch {
 		case p.Call != nil:

@@ -29,6 +29,7 @@ func New(o Options) (*Provider, error) {
 	server, err := wire.New(o.Endpoint, wire.Dialect{
 		Name: "ollama", BaseURL: "http://127.0.0.1:11434", Example: "http://127.0.0.1:11434",
 		Path: "api/chat", KeyHeader: "Authorization", KeyPrefix: "Bearer ", Lines: true,
+		Images: wire.Images{Types: []string{"image/png", "image/jpeg", "image/webp"}, Each: model.MaxImage, All: model.MaxImage},
 	})
 	if err != nil {
 		return nil, err
@@ -46,13 +47,14 @@ type turn struct {
 	p       *Provider
 	r       model.Request
 	thought strings.Builder
+	shown   bool // pictures are in it
 }
 
 // Request implements wire.Exchange.
 func (t *turn) Request() (*wire.Body, error) { return t.encode() }
 
 // Adapt implements wire.Exchange.
-func (t *turn) Adapt(int, wire.Said) bool { return false }
+func (t *turn) Adapt(_ int, said wire.Said) bool { return t.p.server.Blind(t.shown, said) }
 
 // Advise implements wire.Exchange.
 func (t *turn) Advise(kind model.ErrorKind, status int, said wire.Said) string {

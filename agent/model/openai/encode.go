@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"encoding/base64"
 	"encoding/json"
 
 	"rouse/agent/model"
@@ -22,10 +23,20 @@ type streamOptions struct {
 }
 
 type message struct {
-	Role       string  `json:"role"`
-	Content    *string `json:"content"` // null beside calls
-	ToolCalls  []call  `json:"tool_calls,omitempty"`
-	ToolCallID string  `json:"tool_call_id,omitempty"`
+	Role       string `json:"role"`
+	Content    any    `json:"content"` // a text, a list of parts, or null beside calls
+	ToolCalls  []call `json:"tool_calls,omitempty"`
+	ToolCallID string `json:"tool_call_id,omitempty"`
+}
+
+type contentPart struct {
+	Type     string    `json:"type"`
+	Text     string    `json:"text,omitempty"`
+	ImageURL *imageURL `json:"image_url,omitempty"`
+}
+
+type imageURL struct {
+	URL string `json:"url"`
 }
 
 type call struct {
@@ -60,16 +71,16 @@ func (p *Provider) encode(r model.Request) request {
 }
 
 // body writes a request, of which the history is that of the last one and what came since.
-func (p *Provider) body(r model.Request, rest request) (*wire.Body, error) {
+func (p *Provider) body(r model.Request, history []model.Message, rest request) (*wire.Body, error) {
 	b, draft, before := &wire.Body{}, wire.DraftOf(r.Draft, p), ""
 	b.Add(`{"model":`)
 	b.JSON(p.server.Model())
 	b.Add(`,"messages":[`)
 	if r.System != "" {
 		before = string(model.RoleSystem)
-		b.JSON(message{Role: before, Content: &r.System})
+		b.JSON(message{Role: before, Content: r.System})
 	}
-	messages, err := draft.Messages(r.Messages, before, write)
+	messages, err := draft.Messages(history, before, write)
 	if err != nil {
 		return nil, err
 	}
@@ -90,6 +101,11 @@ func (p *Provider) body(r model.Request, rest request) (*wire.Body, error) {
 	return b, nil
 }
 
+// dataURL is a picture as an address.
+func dataURL(i model.Image) string {
+	return "data:" + i.Type + ";base64," + base64.StdEncoding.EncodeToString(i.Data)
+}
+
 func declare(t model.Tool) any {
 	return tool{"function", function{Name: t.Name, Description: t.Description, Parameters: t.Schema}}
 }
@@ -103,7 +119,14 @@ func write(t *wire.Text, before string, m model.Message) (role string, opaque bo
 }
 
 func encodeMessage(m model.Message) message {
-	out := message{Role: string(m.Role), Content: &m.Text, ToolCallID: m.CallID}
+	out := message{Role: string(m.Role), Content: m.Text, ToolCallID: m.CallID}
+	if len(m.Images) > 0 {
+		parts := []contentPart{{Type: "text", Text: m.Text}}
+		for _, i := range m.Images {
+			parts = append(parts, contentPart{Type: "image_url", ImageURL: &imageURL{dataURL(i)}})
+		}
+		out.Content = parts
+	}
 	for _, c := range m.Calls {
 		args := string(c.Args)
 		if args == "" {

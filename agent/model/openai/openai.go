@@ -23,11 +23,14 @@ type Provider struct {
 	noUsage       atomic.Bool // it refuses stream_options
 }
 
+// images are those that OpenAI takes; other servers say so when they take fewer.
+var images = wire.Images{Types: []string{"image/png", "image/jpeg", "image/webp", "image/gif"}, Each: model.MaxImage, All: model.MaxImage}
+
 // New checks the options; it does not reach for the server.
 func New(o Options) (*Provider, error) {
 	server, err := wire.New(o, wire.Dialect{
 		Name: "openai", BaseURL: "https://api.openai.com/v1", Example: "http://127.0.0.1:8080/v1",
-		Path: "chat/completions", KeyHeader: "Authorization", KeyPrefix: "Bearer ",
+		Path: "chat/completions", KeyHeader: "Authorization", KeyPrefix: "Bearer ", Images: images,
 	})
 	if err != nil {
 		return nil, err
@@ -49,6 +52,7 @@ type turn struct {
 	p       *Provider
 	r       model.Request
 	sent    request
+	shown   bool // pictures are in it
 	any     bool // a choice was there
 	refused bool
 }
@@ -56,12 +60,17 @@ type turn struct {
 // Request implements wire.Exchange.
 func (t *turn) Request() (*wire.Body, error) {
 	t.sent = t.p.encode(t.r)
-	return t.p.body(t.r, t.sent)
+	var seen []model.Message
+	seen, t.shown = t.p.server.See(t.r.Messages)
+	return t.p.body(t.r, wire.Beside(seen, t.shown), t.sent)
 }
 
 // Adapt implements wire.Exchange. Each field is learned about once, so the request is
 // repeated at most twice.
 func (t *turn) Adapt(status int, said wire.Said) bool {
+	if t.p.server.Blind(t.shown, said) {
+		return true
+	}
 	if status != http.StatusBadRequest && status != http.StatusUnprocessableEntity {
 		return false
 	}

@@ -28,7 +28,7 @@ type Responses struct {
 func NewResponses(o Options) (*Responses, error) {
 	server, err := wire.New(o, wire.Dialect{
 		Name: "openai-responses", BaseURL: "https://api.openai.com/v1", Example: "https://api.openai.com/v1",
-		Path: "responses", KeyHeader: "Authorization", KeyPrefix: "Bearer ",
+		Path: "responses", KeyHeader: "Authorization", KeyPrefix: "Bearer ", Images: images,
 	})
 	if err != nil {
 		return nil, err
@@ -60,6 +60,9 @@ func (t *response) Request() (*wire.Body, error) {
 // Adapt implements wire.Exchange. Each thing is learned once, so the request is repeated
 // only so often.
 func (t *response) Adapt(status int, said wire.Said) bool {
+	if t.p.server.Blind(t.sent.shown, said) {
+		return true
+	}
 	if status != http.StatusBadRequest && status != http.StatusUnprocessableEntity {
 		return false
 	}

@@ -22,6 +22,7 @@ type responsesRequest struct {
 	PromptCacheKey  string          `json:"prompt_cache_key,omitempty"`
 
 	opaque bool // what the model thought is in it
+	shown  bool // pictures are
 }
 
 type responsesTool struct {
@@ -68,7 +69,9 @@ func (t *response) encode() responsesRequest {
 	if t.p.own {
 		out.PromptCacheKey = cacheKey(t.r)
 	}
-	for _, m := range t.r.Messages {
+	messages, shown := t.p.server.See(t.r.Messages)
+	out.shown = shown
+	for _, m := range messages {
 		t.add(&out, m)
 	}
 	for _, tl := range t.r.Tools {
@@ -84,15 +87,34 @@ func (t *response) encode() responsesRequest {
 	return out
 }
 
+type inputPart struct {
+	Type     string `json:"type"`
+	Text     string `json:"text,omitempty"`
+	ImageURL string `json:"image_url,omitempty"`
+	Detail   string `json:"detail,omitempty"`
+}
+
+// input is what a user says or a tool gave: a text, or a list of it and of pictures.
+func input(m model.Message) any {
+	if len(m.Images) == 0 {
+		return m.Text
+	}
+	parts := []inputPart{{Type: "input_text", Text: m.Text}}
+	for _, i := range m.Images {
+		parts = append(parts, inputPart{Type: "input_image", ImageURL: dataURL(i), Detail: "auto"})
+	}
+	return parts
+}
+
 // add appends what a message is in the API's words: one item or more.
 func (t *response) add(out *responsesRequest, m model.Message) {
 	switch m.Role {
 	case model.RoleTool:
-		out.Input = append(out.Input, inputResult{"function_call_output", m.CallID, m.Text})
+		out.Input = append(out.Input, inputResult{"function_call_output", m.CallID, input(m)})
 		return
 	case model.RoleAssistant:
 	default:
-		out.Input = append(out.Input, inputMessage{Type: "message", Role: string(m.Role), Content: m.Text})
+		out.Input = append(out.Input, inputMessage{Type: "message", Role: string(m.Role), Content: input(m)})
 		return
 	}
 	for _, p := range t.p.server.Pieces(m) {

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"time"
 	"unicode"
 
@@ -49,6 +50,7 @@ type Dialect struct {
 	KeyPrefix string
 	Header    map[string]string // sent with each request
 	Lines     bool              // a stream is JSON line by line, not server-sent events
+	Images    Images            // none where there are no types
 }
 
 // Exchange is one turn in the words of one kind of server.
@@ -74,6 +76,7 @@ type Server struct {
 	host   string
 	client *retryablehttp.Client
 	scrub  *strings.Replacer
+	blind  atomic.Pointer[string] // what the server said of a model that sees no pictures; nil: nothing
 }
 
 // New checks what it is given; it does not reach for the server.

@@ -61,6 +61,9 @@ func (f *files) read(ctx context.Context, _ tool.Invocation, a readArgs) (tool.E
 	if info.IsDir() {
 		return f.list(a), nil
 	}
+	if e, is := picture(file, a.Path, info.Size()); is {
+		return e, nil
+	}
 	text, err := content(file, a.Path)
 	if err != nil {
 		return refused(a.Path, err), nil

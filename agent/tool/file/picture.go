@@ -1,0 +1,45 @@
+package file
+
+import (
+	"errors"
+	"io"
+	"os"
+
+	"rouse/agent/model"
+	"rouse/agent/tool"
+)
+
+// pictureResult stands beside a picture.
+type pictureResult struct {
+	Kind      string `json:"kind"` // image
+	Path      string `json:"path"`
+	MediaType string `json:"media_type"`
+	Bytes     int    `json:"bytes"`
+}
+
+// picture shows a file that is a picture (YOA-01); is says whether it is one. Whether a model
+// sees it is the business of its provider, which says so.
+func picture(file *os.File, shown string, size int64) (e tool.Envelope, is bool) {
+	beginning := make([]byte, 512)
+	n, err := file.ReadAt(beginning, 0)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return e, false // no file of bytes: what it is, its reader says
+	}
+	kind := model.ImageType(beginning[:n])
+	switch {
+	case kind == "":
+		return e, false
+	case size > model.MaxImage:
+		return tool.Failure(tool.KindRejected, "%s is a picture of %d bytes; a model is shown at most %d", shown, size, model.MaxImage).WithField("path", ""), true
+	}
+	data, err := io.ReadAll(io.LimitReader(file, model.MaxImage+1))
+	if err != nil {
+		return refused(shown, err), true
+	}
+	if len(data) > model.MaxImage { // it has grown meanwhile
+		return tool.Failure(tool.KindRejected, "%s is a picture of more than %d bytes, which is all that a model is shown", shown, model.MaxImage).WithField("path", ""), true
+	}
+	e = tool.Success(pictureResult{"image", shown, kind, len(data)})
+	e.Images = []model.Image{{Type: kind, Data: data}}
+	return e, true
+}

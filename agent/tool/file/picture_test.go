@@ -1,0 +1,61 @@
+package file_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"rouse/agent/model"
+	"rouse/agent/tool"
+)
+
+// A picture is shown beside its envelope, which a model reads without its bytes and the record
+// keeps with them (YOA-01).
+func TestReadPicture(t *testing.T) {
+	const png = "\x89PNG\r\n\x1a\n\x00\x00"
+	dir, call := setup(t, map[string]string{"a.png": png, "b.txt": "\xff\xd8\xff\xe0jpeg", "c.gif": "GIF89a", "d.webp": "RIFF\x00\x00\x00\x00WEBPVP8 ", "e.bmp": "BM\x00\x00\x00\x00"})
+	for name, kind := range map[string]string{"a.png": "image/png", "b.txt": "image/jpeg", "c.gif": "image/gif", "d.webp": "image/webp"} {
+		e, res := call("file_read", map[string]any{"path": name})
+		if !e.OK || len(e.Images) != 1 || e.Images[0].Type != kind || res["kind"] != "image" || res["media_type"] != kind {
+			t.Errorf("%s: %+v", name, e)
+		}
+	}
+	e, _ := call("file_read", map[string]any{"path": "a.png"})
+	recorded, err := e.MarshalJSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := tool.Answer(model.Call{ID: "x", Name: "file_read"}, recorded)
+	want := `{"ok":true,"result":{"kind":"image","path":"a.png","media_type":"image/png","bytes":10},"tool":"file_read"}`
+	if err != nil || m.Text != want || m.CallID != "x" || m.Role != model.RoleTool || len(m.Images) != 1 || string(m.Images[0].Data) != png {
+		t.Errorf("%+v (%v) of %s", m, err, recorded)
+	}
+	var again tool.Envelope
+	if err := json.Unmarshal(recorded, &again); err != nil || len(again.Images) != 1 || !again.Images[0].Equal(e.Images[0]) {
+		t.Errorf("%+v (%v)", again, err)
+	}
+	if e, _ := call("file_read", map[string]any{"path": "e.bmp"}); e.OK || !strings.Contains(e.Message, "is not a text file") {
+		t.Errorf("%+v", e)
+	}
+	if err := os.Truncate(filepath.Join(dir, "a.png"), model.MaxImage+1); err != nil {
+		t.Fatal(err)
+	}
+	if e, _ := call("file_read", map[string]any{"path": "a.png"}); e.OK || e.Kind != tool.KindRejected || !strings.Contains(e.Message, "at most 20971520") {
+		t.Errorf("%+v", e)
+	}
+}
+
+// What only looks like pictures in a result is left as it is.
+func TestAnswerWithoutPictures(t *testing.T) {
+	for _, recorded := range []string{`{"ok":true,"result":{"images":[1]}}`, `{"ok":true,"result":{"text":"\"images\":"}}`} {
+		m, err := tool.Answer(model.Call{ID: "x"}, json.RawMessage(recorded))
+		if err != nil || m.Text != recorded || len(m.Images) != 0 {
+			t.Errorf("%+v (%v)", m, err)
+		}
+	}
+	if _, err := tool.Answer(model.Call{Name: "file_read"}, json.RawMessage(`{"images":`)); err == nil || !strings.Contains(err.Error(), "file_read") {
+		t.Errorf("%v", err)
+	}
+}
