@@ -63,7 +63,7 @@ func (follower) Stream(_ context.Context, r model.Request) iter.Seq2[model.Event
 		var e struct {
 			Result struct {
 				Kind, Text string
-				Entries       []struct{ Path, Type string }
+				Entries    []struct{ Path, Type string }
 			}
 		}
 		path := "."

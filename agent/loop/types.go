@@ -182,13 +182,13 @@ type Options struct {
 	System      string
 	Messages    []model.Message
 	MaxOutput   int
-	Window      int // tokens that the model's context holds; 0: 128,000
+	Window      int    // tokens that the model's context holds; 0: 128,000
 	Model       string // the name of who answers, for the record
 	Temperature *float64
 	// Past holds the calls of earlier attempts by key: a recorded result is replayed, an
 	// uncertain call is not repeated.
-	Fallback    *Fallback // nil: nobody takes over
-	Past map[string]Past
+	Fallback *Fallback // nil: nobody takes over
+	Past     map[string]Past
 	// Pending are the calls at the end of Messages that have no result there yet.
 	Pending []model.Call
 	// CutOff says that the last attempt was interrupted: the end of Messages may be the end

@@ -343,5 +343,5 @@ func (s *setup) flagHint() string {
 
 // toolNames are the tools that this version has.
 func toolNames() []string {
-	return strings.Fields("cancel_next_run clarify complete db_create_table db_export db_import db_insert db_query db_schema file_read file_write notify schedule_next_run todo")
+	return strings.Fields("cancel_next_run clarify complete db_create_table db_export db_import db_insert db_query db_schema file_read file_write notify reduce schedule_next_run todo")
 }

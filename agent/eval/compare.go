@@ -1,0 +1,126 @@
+package eval
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"rouse/agentdb"
+	"rouse/agentdb/ledger"
+)
+
+// compare says what is not as it was wanted.
+func (st *stage) compare(ctx context.Context, run ledger.Run) ([]string, error) {
+	problems := []string{}
+	wrong := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
+	outcome := string(run.Outcome)
+	if run.State != ledger.StateFinished {
+		outcome = string(run.State)
+	}
+	if outcome != st.Want.Outcome {
+		wrong("the outcome is %s, wanted %s: %s", outcome, st.Want.Outcome, strings.TrimSpace(run.Error+" "+run.Summary))
+	}
+	for _, name := range slices.Sorted(maps.Keys(st.Want.Files)) {
+		got, err := os.ReadFile(filepath.Join(st.work, filepath.FromSlash(name)))
+		want := strings.TrimSpace(st.Want.Files[name])
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			wrong("there is no file %s, wanted one that holds %q", name, want)
+		case err != nil:
+			return nil, err
+		case strings.TrimSpace(string(got)) != want:
+			wrong("the file %s holds %q, wanted %q", name, strings.TrimSpace(string(got)), want)
+		}
+	}
+	for _, name := range st.Want.Absent {
+		if _, err := os.Lstat(filepath.Join(st.work, filepath.FromSlash(name))); !errors.Is(err, fs.ErrNotExist) {
+			wrong("there is a file %s, wanted none (%v)", name, err)
+		}
+	}
+	if err := st.compareRows(ctx, wrong); err != nil {
+		return nil, err
+	}
+	if st.script != nil {
+		if err := st.compareMechanics(ctx, run, wrong); err != nil {
+			return nil, err
+		}
+	}
+	return problems, nil
+}
+
+func (st *stage) compareRows(ctx context.Context, wrong func(string, ...any)) error {
+	if len(st.Want.Rows) == 0 {
+		return nil
+	}
+	db, release, err := st.pool.Get(ctx, worker)
+	if err != nil {
+		return err
+	}
+	defer release()
+	for _, query := range slices.Sorted(maps.Keys(st.Want.Rows)) {
+		got := "nothing"
+		rows, err := db.Query(ctx, agentdb.QuerySpec{SQL: query})
+		switch {
+		case err != nil:
+			got = err.Error()
+		case len(rows.Rows) == 1 && len(rows.Columns) == 1:
+			got = fmt.Sprint(rows.Rows[0][rows.Columns[0]])
+		}
+		if got != st.Want.Rows[query] {
+			wrong("%q gives %s, wanted %s", query, got, st.Want.Rows[query])
+		}
+	}
+	return nil
+}
+
+// compareMechanics holds the record, and what the script was asked, to how it was to come about.
+func (st *stage) compareMechanics(ctx context.Context, run ledger.Run, wrong func(string, ...any)) error {
+	want := st.Want.Script
+	calls, err := st.ledger.Calls(ctx, run.ID)
+	if err != nil {
+		return err
+	}
+	steps, err := st.ledger.Steps(ctx, run.ID)
+	if err != nil {
+		return err
+	}
+	if want.Exit != "" && run.Exit != want.Exit {
+		wrong("the exit is %s, wanted %s", run.Exit, want.Exit)
+	}
+	if said := run.Summary + " " + run.Error; !strings.Contains(said, want.Says) {
+		wrong("the record says %q, wanted %q", strings.TrimSpace(said), want.Says)
+	}
+	states := map[string]int{}
+	for _, c := range calls {
+		states[c.State]++
+	}
+	for _, state := range slices.Sorted(maps.Keys(want.Calls)) {
+		if states[state] != want.Calls[state] {
+			wrong("%d calls are %s, wanted %d", states[state], state, want.Calls[state])
+		}
+	}
+	for _, words := range want.Notices {
+		n := 0
+		for _, s := range steps {
+			n += strings.Count(strings.Join(s.Notices, "\n"), words)
+		}
+		if heard := st.script.heard(words); n != 1 || heard != 1 {
+			wrong("the notice %q is in %d steps of the record and %d requests, wanted in one", words, n, heard)
+		}
+	}
+	for _, words := range want.Sees {
+		if st.script.heard(words) == 0 {
+			wrong("no request held %q", words)
+		}
+	}
+	if left := len(st.Script) - len(st.script.asked); left > 0 {
+		wrong("%d turns of the script were not asked for", left)
+	}
+	return nil
+}

@@ -1,0 +1,136 @@
+package eval
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"rouse/agent"
+	"rouse/agent/loop"
+	"rouse/agentdb"
+	"rouse/agentdb/ledger"
+)
+
+// worker is the agent that a scenario is given to.
+const worker = "worker"
+
+// Report is what came of a scenario.
+type Report struct {
+	Name     string        `json:"name"`
+	About    string        `json:"about"`
+	Problems []string      `json:"problems"` // none: it did what was wanted
+	Run      ledger.Run    `json:"-"`
+	Took     time.Duration `json:"-"`
+}
+
+// stage is where a scenario plays.
+type stage struct {
+	Scenario
+	ledger *ledger.Ledger
+	pool   *agentdb.Pool
+	runner *agent.Runner
+	work   string
+	script *script // nil: a real model does it
+}
+
+// Run plays a scenario in dir, which it makes, or which must be empty. With a model that one
+// does the task in the place of the script. An error means that it could not be played.
+func Run(ctx context.Context, dir string, s Scenario, doer *agent.Model) (Report, error) {
+	report := Report{Name: s.Name, About: s.About, Problems: []string{}}
+	if err := vacant(dir); err != nil {
+		return report, err
+	}
+	st, err := set(ctx, dir, s, doer)
+	if err != nil {
+		return report, err
+	}
+	began := time.Now()
+	report.Run, err = st.play(ctx)
+	report.Took = time.Since(began)
+	if err == nil {
+		report.Problems, err = st.compare(ctx, report.Run)
+	}
+	return report, errors.Join(err, st.pool.Close(), st.ledger.Close())
+}
+
+// vacant refuses a folder in which something is: it may be somebody's work, or a home that a
+// daemon serves.
+func vacant(dir string) error {
+	found, err := os.ReadDir(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return os.MkdirAll(dir, 0o700)
+	case err != nil:
+		return err
+	case len(found) > 0:
+		return fmt.Errorf("%s is not empty: a scenario plays in a folder of its own, never over somebody's work", dir)
+	}
+	return nil
+}
+
+// set prepares the workspace, the record, and the agent.
+func set(ctx context.Context, dir string, s Scenario, doer *agent.Model) (_ *stage, err error) {
+	st := &stage{Scenario: s, work: filepath.Join(dir, "work")}
+	for name, text := range s.Files {
+		path := filepath.Join(st.work, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			return nil, err
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			return nil, err
+		}
+	}
+	m := doer
+	if m == nil {
+		st.script = &script{turns: s.Script}
+		m = &agent.Model{Name: "script", Provider: st.script, Window: s.Window}
+	}
+	if st.ledger, err = ledger.Open(ctx, ledger.Options{Path: filepath.Join(dir, "ledger.db")}); err != nil {
+		return nil, err
+	}
+	if st.pool, err = agentdb.NewPool(agentdb.PoolOptions{Dir: filepath.Join(dir, "agents")}); err != nil {
+		return nil, errors.Join(err, st.ledger.Close())
+	}
+	if st.runner, err = agent.New(agent.Options{Ledger: st.ledger, Databases: st.pool, Manifests: filepath.Join(dir, "manifests")}); err != nil {
+		return nil, errors.Join(err, st.pool.Close(), st.ledger.Close())
+	}
+	st.runner.Set(agent.Plan{Agents: map[string]agent.Agent{worker: {
+		Name: worker, Workdir: st.work, Database: true, Model: m, Phased: s.Phased, Bounds: loop.Bounds{Steps: s.Steps, Calls: s.Calls},
+	}}})
+	return st, nil
+}
+
+// play makes as many attempts as there are questions that the scenario has an answer to.
+func (st *stage) play(ctx context.Context) (ledger.Run, error) {
+	queued, err := st.ledger.Enqueue(ctx, ledger.Request{Agent: worker, Trigger: ledger.TriggerManual, Detail: ledger.Detail{Prompt: st.Prompt}})
+	if err != nil {
+		return ledger.Run{}, err
+	}
+	for {
+		run, a, err := st.ledger.StartAttempt(ctx, queued[0].Run)
+		if err != nil {
+			return run, err
+		}
+		res, err := st.runner.Execute(ctx, run, a)
+		if err != nil {
+			return run, err
+		}
+		if err := st.ledger.Finish(context.WithoutCancel(ctx), a, res); err != nil {
+			return run, err
+		}
+		if run, err = st.ledger.Run(ctx, run.ID); err != nil || run.State == ledger.StateFinished || st.Answer == "" {
+			return run, err
+		}
+		items, err := st.ledger.Inbox(ctx)
+		if err != nil || len(items) == 0 {
+			return run, err
+		}
+		if _, err := st.ledger.Answer(ctx, items[0].ID, st.Answer); err != nil {
+			return run, err
+		}
+	}
+}

@@ -1,0 +1,204 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"rouse/agent"
+	"rouse/agent/eval"
+	"rouse/cmd/internal/config"
+)
+
+type selftestOptions struct {
+	at    *place
+	model string
+	keep  string
+	json  bool
+}
+
+// played is a scenario as `rouse selftest --json` prints it.
+type played struct {
+	eval.Report
+	OK        bool    `json:"ok"`
+	Outcome   string  `json:"outcome"`
+	Exit      string  `json:"exit"`
+	Steps     int     `json:"steps"`
+	Calls     int     `json:"calls"`
+	TokensIn  int64   `json:"tokens_in"`
+	TokensOut int64   `json:"tokens_out"`
+	CostUSD   float64 `json:"cost_usd"`
+	TookMS    int64   `json:"took_ms"`
+}
+
+func newSelftest(at *place) *cobra.Command {
+	o := selftestOptions{at: at}
+	cmd := &cobra.Command{
+		Use:   "selftest [SCENARIO…]",
+		Short: "Whether this binary does what it promises, played with a scripted model; or what a model of yours can do",
+		Long: `Plays scenarios: each gives an agent a workspace and a task, lets a scripted model do it
+on the loop that every run goes through, and compares what came of it. Needs no
+configuration, no network and no home: each scenario has a folder of its own, which is
+removed afterwards. Exits 1 and says what is not as it should be.
+
+With --model a model of your configuration does the tasks instead, and what counts is what
+came of them. That takes its tokens, which no budget of your home counts; a scenario takes
+30 steps and 10 minutes at most.
+
+A SCENARIO is the name of one that comes with rouse, or a file of yours in the same form
+(agent/eval/scenarios in the source).`,
+		Example: `  rouse selftest
+  rouse selftest reads-once ./mine.yaml
+  rouse selftest --model local --keep ./played`,
+		RunE: verb(func(cmd *cobra.Command, args []string) error { return runSelftest(cmd, o, args) }),
+	}
+	cmd.Flags().StringVar(&o.model, "model", "", "`name` of a configured model that does the tasks")
+	cmd.Flags().StringVar(&o.keep, "keep", "", "`folder` in which what was played is kept; it must be empty")
+	cmd.Flags().BoolVar(&o.json, "json", false, "print JSON")
+	return cmd
+}
+
+func runSelftest(cmd *cobra.Command, o selftestOptions, names []string) (err error) {
+	if o.at.home != "" {
+		return usagef("selftest plays in folders of its own, never in a home; leave --home out, or use --keep")
+	}
+	scenarios, err := chosen(names)
+	if err != nil {
+		return err
+	}
+	doer, err := o.doer()
+	if err != nil {
+		return err
+	}
+	dir := o.keep
+	if dir == "" {
+		if dir, err = os.MkdirTemp("", "rouse-selftest-"); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	} else if found, err := os.ReadDir(dir); len(found) > 0 || (err != nil && !errors.Is(err, fs.ErrNotExist)) {
+		return usagef("%s is not an empty folder: nothing is played over what is there", dir)
+	}
+	out := []played{}
+	failed := 0
+	for _, s := range scenarios {
+		if doer != nil && s.Misbehaves {
+			continue // no task: its script does what a model should not
+		}
+		r, err := eval.Run(cmd.Context(), filepath.Join(dir, s.Name), s, doer)
+		if err != nil {
+			return fmt.Errorf("the scenario %s cannot be played: %w", s.Name, err)
+		}
+		p := newPlayed(r)
+		if !p.OK {
+			failed++
+		}
+		if out = append(out, p); !o.json {
+			printPlayed(cmd, p, doer != nil)
+		}
+		if err := cmd.Context().Err(); err != nil {
+			return err
+		}
+	}
+	if o.json {
+		if err := printJSON(cmd.OutOrStdout(), out); err != nil {
+			return err
+		}
+	} else {
+		fmt.Fprintf(cmd.OutOrStdout(), "%d of %d scenarios passed\n", len(out)-failed, len(out))
+	}
+	if failed > 0 {
+		return errSilent
+	}
+	return nil
+}
+
+// chosen are the scenarios of these names and files, all that come with rouse when there are none.
+func chosen(names []string) ([]eval.Scenario, error) {
+	all, err := eval.Builtin()
+	if err != nil || len(names) == 0 {
+		return all, err
+	}
+	var known []string
+	for _, s := range all {
+		known = append(known, s.Name)
+	}
+	var out []eval.Scenario
+	for _, name := range names {
+		if i := slices.Index(known, name); i >= 0 {
+			out = append(out, all[i])
+			continue
+		}
+		if !strings.HasSuffix(name, ".yaml") && !strings.HasSuffix(name, ".yml") {
+			return nil, usagef("%s", config.Nearest("scenario", name, known))
+		}
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return nil, usagef("the scenario cannot be read: %v", err)
+		}
+		s, err := eval.Parse(name, text)
+		if err != nil {
+			return nil, usagef("%v", err)
+		}
+		out = append(out, s)
+	}
+	for i, s := range out {
+		if slices.ContainsFunc(out[:i], func(o eval.Scenario) bool { return o.Name == s.Name }) {
+			return nil, usagef("the scenario %s is named twice", s.Name)
+		}
+	}
+	return out, nil
+}
+
+// doer is the model that does the tasks, nil for the scripts.
+func (o selftestOptions) doer() (*agent.Model, error) {
+	if o.model == "" {
+		return nil, nil
+	}
+	cfg, err := o.at.load()
+	if err != nil {
+		return nil, err
+	}
+	models, err := newModels(cfg, quietLogger())
+	if err != nil {
+		return nil, err
+	}
+	var known []string
+	for _, m := range cfg.Models {
+		known = append(known, string(m.Name))
+	}
+	m, ok := models[o.model]
+	if !ok {
+		return nil, usagef("%s", config.Nearest("model", o.model, known))
+	}
+	alone := *m
+	alone.Fallback = nil // it is this one that is tried
+	return &alone, nil
+}
+
+func newPlayed(r eval.Report) played {
+	u := r.Run.Usage
+	return played{Report: r, OK: len(r.Problems) == 0, Outcome: string(r.Run.Outcome), Exit: r.Run.Exit, Steps: r.Run.Steps, Calls: r.Run.Calls,
+		TokensIn: u.TokensIn, TokensOut: u.TokensOut, CostUSD: float64(u.CostMicroUSD) / 1e6, TookMS: r.Took.Milliseconds()}
+}
+
+func printPlayed(cmd *cobra.Command, p played, costs bool) {
+	mark, took := "ok  ", ""
+	if !p.OK {
+		mark = "FAIL"
+	}
+	if costs {
+		took = fmt.Sprintf("  (%d steps, %d tokens, %s)", p.Steps, p.TokensIn+p.TokensOut, p.Took.Round(time.Second))
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "%s  %-18s %s%s\n", mark, p.Name, p.About, took)
+	for _, problem := range p.Problems {
+		fmt.Fprintf(cmd.OutOrStdout(), "      %s\n", oneLine(problem))
+	}
+}
