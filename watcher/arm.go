@@ -55,6 +55,19 @@ func (a *arms) armed(f *folder) []string {
 	return out
 }
 
+// count is how many that are.
+func (a *arms) count(f *folder) int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	n := 0
+	for _, who := range a.wanted {
+		if slices.Contains(who, f) {
+			n++
+		}
+	}
+	return n
+}
+
 // disarm ends it.
 func (a *arms) disarm(f *folder, dirs ...string) {
 	for _, dir := range dirs {

@@ -148,7 +148,7 @@ func (f *folder) finishScan(ctx context.Context, walk *walk, took time.Duration)
 	}
 	f.mu.Lock()
 	before := f.status.Degraded
-	f.status.Degraded, f.status.Rescanned, f.status.Folders = walk.degraded, now, len(walk.entered)
+	f.status.Degraded, f.status.Rescanned = walk.degraded, now
 	f.mu.Unlock()
 	switch {
 	case walk.degraded != "" && before == "":

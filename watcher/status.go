@@ -27,7 +27,7 @@ type Status struct {
 	State     State
 	Waiting   int    // files that have not settled, or wait for the others of their batch
 	Round     int    // for converge: the runs since the folder last came to rest
-	Folders   int    // that are watched
+	Folders   int    // of which the system tells
 	Degraded  string // why it polls instead of being told, "" when it is told
 	Problem   string
 	Rescanned time.Time
@@ -59,6 +59,7 @@ func (f *folder) snapshot(running bool) Status {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	st := f.status
+	st.Folders = f.w.arms.count(f)
 	st.Job, st.Path, st.Mode, st.State = f.Job, f.Path, f.Mode, StateIdle
 	switch {
 	case f.missing:

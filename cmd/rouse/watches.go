@@ -73,8 +73,10 @@ func (d *daemon) checkWatches(ctx context.Context) web.Check {
 		return c
 	}
 	var fine, bad []string
+	used := 0
 	for _, st := range d.watcher.Status(ctx) {
 		text := fmt.Sprintf("%s: %s (%s, %s", st.Job, st.Path, st.Mode, watchState(web.Watch{State: string(st.State), Waiting: st.Waiting, Round: st.Round}))
+		used += st.Folders
 		if !st.Rescanned.IsZero() {
 			text += ", scanned " + st.Rescanned.Local().Format(time.TimeOnly)
 		}
@@ -86,16 +88,14 @@ func (d *daemon) checkWatches(ctx context.Context) web.Check {
 			fine = append(fine, text)
 		}
 	}
-	if len(fine) > 0 {
+	switch {
+	case len(bad) > 0:
+		c.OK, c.Detail, c.Remedy = false, strings.Join(bad, "; "), "see the message; the folder is taken up as soon as it can be"
+	case len(fine) > 0:
 		c.Detail = strings.Join(fine, "; ")
 	}
-	if runtime.GOOS == "linux" {
-		if limit, err := os.ReadFile("/proc/sys/fs/inotify/max_user_watches"); err == nil {
-			c.Detail += fmt.Sprintf(" (the system allows %s watches)", strings.TrimSpace(string(limit)))
-		}
-	}
-	if len(bad) > 0 {
-		c.OK, c.Detail, c.Remedy = false, strings.Join(bad, "; "), "see the message; the folder is taken up as soon as it can be"
+	if limit, err := os.ReadFile("/proc/sys/fs/inotify/max_user_watches"); err == nil && runtime.GOOS == "linux" {
+		c.Detail += fmt.Sprintf(" (%d folders in all; the system allows %s to all programs of a user)", used, strings.TrimSpace(string(limit)))
 	}
 	return c
 }
