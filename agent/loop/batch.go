@@ -153,6 +153,9 @@ type wave struct {
 
 // twins are the calls that read what an earlier one of the same answer reads; they wait.
 func (b *wave) twins() (first, twins []int) {
+	if len(b.calls) == 1 {
+		return []int{0}, nil
+	}
 	seen := map[string]bool{}
 	for i, c := range b.calls {
 		t, ok := b.run.Registry.Lookup(c.Name)
@@ -198,7 +201,8 @@ func (b *wave) answer(ctx context.Context, i, index int, c model.Call, twin bool
 	if !ok || past || !r.Policy.Dedupe {
 		return r.call(ctx, b.step, index, c, r.execute)
 	}
-	if e, times, found := r.recallCall(t, c); found && (!twin || times == 0) {
+	sig := signature(c)
+	if e, times, found := r.recallCall(t, c, sig); found && (!twin || times == 0) {
 		b.known[i] = true
 		r.tellKnown(c, e, times)
 		return r.call(ctx, b.step, index, c, func(context.Context, model.Call) (tool.Envelope, string, error) { return e, callDeduped, nil })
@@ -206,7 +210,7 @@ func (b *wave) answer(ctx context.Context, i, index int, c model.Call, twin bool
 	look := t.Looks(c.Args)
 	e, err := r.call(ctx, b.step, index, c, r.execute)
 	if err == nil {
-		r.learnCall(t, c, e, look)
+		r.learnCall(t, c, sig, e, look)
 	}
 	return e, err
 }
@@ -214,6 +218,10 @@ func (b *wave) answer(ctx context.Context, i, index int, c model.Call, twin bool
 // parallel runs the calls at the same time, but those that touch the same place in order, and
 // one reduction after the other: a run has one conversation with its model at a time.
 func (r *run) parallel(calls []model.Call, which []int, one func(int)) {
+	if len(which) == 1 {
+		one(which[0])
+		return
+	}
 	lanes := map[string][]int{}
 	for _, i := range which {
 		c := calls[i]

@@ -46,16 +46,16 @@ func (r *run) warn() {
 }
 
 // recallCall answers a call from what the run knows already.
-func (r *run) recallCall(t tool.Tool, c model.Call) (e tool.Envelope, times int, ok bool) {
+func (r *run) recallCall(t tool.Tool, c model.Call, sig string) (e tool.Envelope, times int, ok bool) {
 	r.knowing.Lock()
 	defer r.knowing.Unlock()
-	return r.task.recall(t, c)
+	return r.task.recall(t, c, sig)
 }
 
-func (r *run) learnCall(t tool.Tool, c model.Call, e tool.Envelope, look string) {
+func (r *run) learnCall(t tool.Tool, c model.Call, sig string, e tool.Envelope, look string) {
 	r.knowing.Lock()
 	defer r.knowing.Unlock()
-	r.task.learn(t, c, e, look)
+	r.task.learn(t, c, sig, e, look)
 }
 
 // tellKnown says that a call was not made: always when it would only fail again, and where

@@ -60,10 +60,9 @@ func reads(c tool.Class) bool { return c == tool.ClassRead || c == tool.ClassSea
 // holds says whether the errors of a class are the caller's own, and come again.
 func holds(c tool.Class) bool { return reads(c) || c == tool.ClassEdit }
 
-// recall answers a call from what is known; times is how often it has failed, 0 when it
-// has not.
-func (s *task) recall(t tool.Tool, c model.Call) (e tool.Envelope, times int, ok bool) {
-	sig := signature(c)
+// recall answers a call of a signature from what is known; times is how often it has failed,
+// 0 when it has not.
+func (s *task) recall(t tool.Tool, c model.Call, sig string) (e tool.Envelope, times int, ok bool) {
 	if f := s.failed[sig]; f != nil && holds(t.Class()) && f.look == t.Looks(c.Args) {
 		f.times++
 		return f.envelope, f.times, true
@@ -76,8 +75,7 @@ func (s *task) recall(t tool.Tool, c model.Call) (e tool.Envelope, times int, ok
 
 // learn takes up what a call that was executed came to. look is what its path looked like
 // before.
-func (s *task) learn(t tool.Tool, c model.Call, e tool.Envelope, look string) {
-	sig := signature(c)
+func (s *task) learn(t tool.Tool, c model.Call, sig string, e tool.Envelope, look string) {
 	switch class := t.Class(); {
 	case !e.OK && holds(class) && (e.Kind == tool.KindInvalidArgs || e.Kind == tool.KindNotFound):
 		f := &failure{held: held{e, t.Touches(c.Args), look}, times: 1}
@@ -158,7 +156,7 @@ func (s *task) biasOfReading(e tool.Envelope) string {
 		return "That path does not exist. Use a path as a listing gave it; do not guess one."
 	}
 	var r seen
-	if json.Unmarshal(e.Result, &r) != nil {
+	if !bytes.Contains(e.Result, []byte(`"kind"`)) || json.Unmarshal(e.Result, &r) != nil { // most results are long, and neither
 		return ""
 	}
 	switch r.Kind {

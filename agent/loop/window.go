@@ -31,6 +31,8 @@ type window struct {
 	out     map[int]bool   // messages that are left out
 	short   map[int]string // results that are told in one line, in these words
 	pressed bool           // the model has been told that its context is nearly full
+	counted int            // messages up to here are in sum
+	sum     int            // tokens
 }
 
 // newWindow reserves of a model's context what is not history: a safety margin, the system
@@ -74,12 +76,13 @@ func (w *window) fit(history []model.Message) ([]model.Message, bool) {
 	return w.view(history), total <= w.budget
 }
 
+// total is what the history costs. It only grows, except where it is compacted, so that each
+// message is counted once.
 func (w *window) total(history []model.Message) int {
-	n := w.beside
-	for i, m := range history {
-		n += w.cost(i, m)
+	for ; w.counted < len(history); w.counted++ {
+		w.sum += w.cost(w.counted, history[w.counted])
 	}
-	return n
+	return w.beside + w.sum
 }
 
 func (w *window) cost(i int, m model.Message) int {
@@ -99,6 +102,7 @@ func (w *window) cost(i int, m model.Message) int {
 // compact makes room, somewhat more than is needed, so that it need not be done at each
 // step: results that were not sent yet are told in a line each, then the oldest turns go.
 func (w *window) compact(history []model.Message, total int) int {
+	w.counted, w.sum = 0, 0 // what was counted changes
 	enough := w.budget * 7 / 10
 	end := w.protected(history)
 	for i := max(1, w.sent); i < end && total > enough; i++ {

@@ -154,8 +154,11 @@ func (t Tool) Touches(args json.RawMessage) string {
 
 // Looks says what the path of a call looks like now; "" where nobody can tell.
 func (t Tool) Looks(args json.RawMessage) string {
+	if t.spec.Look == nil {
+		return ""
+	}
 	path := t.path(args)
-	if path == "" || t.spec.Look == nil {
+	if path == "" {
 		return ""
 	}
 	return t.spec.Look(path)
@@ -165,13 +168,9 @@ func (t Tool) path(args json.RawMessage) string {
 	if t.spec.Path == "" {
 		return ""
 	}
-	fitted, err := validate(t.schema, args)
+	m, err := fitted(t.schema, args)
 	if err != nil {
 		return "" // the call will be refused
-	}
-	var m map[string]any
-	if json.Unmarshal(fitted, &m) != nil {
-		return ""
 	}
 	path, _ := m[t.spec.Path].(string)
 	return path

@@ -27,6 +27,14 @@ func (e *invalid) envelope() Envelope {
 // validate checks arguments against a schema and returns them corrected: what models
 // commonly get wrong without meaning anything else by it (OSA-11).
 func validate(schema *jsonschema.Schema, raw json.RawMessage) (json.RawMessage, error) {
+	m, err := fitted(schema, raw)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(m)
+}
+
+func fitted(schema *jsonschema.Schema, raw json.RawMessage) (map[string]any, error) {
 	v, err := decode(raw)
 	if err != nil {
 		return nil, &invalid{"", "the arguments are not JSON: " + err.Error(), "a JSON object"}
@@ -45,10 +53,7 @@ func validate(schema *jsonschema.Schema, raw json.RawMessage) (json.RawMessage, 
 	if !ok {
 		return nil, &invalid{"", "the arguments must be an object", "a JSON object"}
 	}
-	if m, err = object("", schema, m); err != nil {
-		return nil, err
-	}
-	return json.Marshal(m)
+	return object("", schema, m)
 }
 
 func decode(raw json.RawMessage) (any, error) {

@@ -58,6 +58,7 @@ func (d *Draft) Messages(messages []model.Message, before string, write func(t *
 	}
 	var t Text
 	for _, m := range messages[same:] {
+		t.buffer.Grow(len(m.Text) + len(m.Text)/8 + 256) // with what is escaped, as a rule
 		role, opaque := write(&t, before, m)
 		if t.err != nil {
 			return nil, t.err

@@ -30,7 +30,15 @@ type body struct {
 // read takes an answer apart.
 func (s *Server) read(resp *http.Response, take func(Frame) error) error {
 	limited := &io.LimitedReader{R: resp.Body, N: maxAnswer}
-	r := bufio.NewReader(limited)
+	r, ok := s.unused.Get().(*bufio.Reader)
+	if !ok {
+		r = &bufio.Reader{}
+	}
+	r.Reset(limited)
+	defer func() {
+		r.Reset(nil)
+		s.unused.Put(r)
+	}()
 	first, err := firstRune(r)
 	if err != nil {
 		return s.broken(err, limited)

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 	"unicode"
@@ -75,6 +76,8 @@ type Server struct {
 	place  string // BaseURL as people may see it: without credentials and query
 	host   string
 	client *retryablehttp.Client
+	header http.Header // of each request
+	unused sync.Pool   // of *bufio.Reader: answers are small, and a new reader is not
 	scrub  *strings.Replacer
 	blind  atomic.Pointer[string] // what the server said of a model that sees no pictures; nil: nothing
 }
@@ -121,7 +124,7 @@ func New(e Endpoint, d Dialect) (*Server, error) {
 	s.url = at.String()
 	u.User, u.RawQuery, u.Fragment = nil, "", ""
 	s.place = u.String()
-	s.client = s.newClient(e.Transport)
+	s.client, s.header = s.newClient(e.Transport), s.newHeader()
 	return s, nil
 }
 
@@ -227,16 +230,23 @@ func (s *Server) post(ctx context.Context, body *Body) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("Accept", "text/event-stream, application/x-ndjson, application/json")
-	req.Header.Set("User-Agent", "rouse")
+	req.Header = s.header.Clone()
+	return s.client.Do(req)
+}
+
+// newHeader is the header of each request; what the owner says goes over what is usual.
+func (s *Server) newHeader() http.Header {
+	h := http.Header{}
+	h.Set("Content-Type", "application/json")
+	h.Set("Accept", "text/event-stream, application/x-ndjson, application/json")
+	h.Set("User-Agent", "rouse")
 	if s.e.APIKey != "" {
-		req.Header.Set(s.d.KeyHeader, s.d.KeyPrefix+s.e.APIKey)
+		h.Set(s.d.KeyHeader, s.d.KeyPrefix+s.e.APIKey)
 	}
 	for _, set := range []map[string]string{s.d.Header, s.e.Headers} {
 		for k, v := range set {
-			req.Header.Set(k, v)
+			h.Set(k, v)
 		}
 	}
-	return s.client.Do(req)
+	return h
 }
