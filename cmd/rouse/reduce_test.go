@@ -39,7 +39,7 @@ jobs: [{name: look, agent: clerk, prompt: Look.}]
 	if err := p.Run(); err != nil {
 		t.Fatal(err)
 	}
-	if text := p.stdout.String(); !strings.Contains(text, "\n      step 2\n        db_schema {}") || !strings.Contains(text, "\n      step 3  There is no table.\n  step 4  Nothing is there.") {
+	if text := p.stdout.String(); !strings.Contains(text, "\n      step 2 (m)\n        db_schema {}") || !strings.Contains(text, "\n      step 3 (m)  There is no table.\n  step 4 (m)  Nothing is there.") {
 		t.Errorf("printed:\n%s", text)
 	}
 }
