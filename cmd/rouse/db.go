@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"io"
 	"net/url"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 
@@ -16,11 +14,12 @@ import (
 
 func newDB(at *place) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "db AGENT schema|query|import",
+		Use:   "db AGENT schema|query|import|export",
 		Short: "Reads and fills an agent's database, as actor user",
 		Example: `  rouse db bookkeeper schema
   rouse db bookkeeper query "select category, sum(amount) from expenses group by 1"
-  rouse db bookkeeper import statements.csv --table expenses`,
+  rouse db bookkeeper import statements.csv --table expenses
+  rouse db bookkeeper export "select * from expenses" --to expenses.xlsx`,
 	}
 	var o dbOptions
 	f := cmd.Flags()
@@ -29,12 +28,14 @@ func newDB(at *place) *cobra.Command {
 	f.IntVar(&o.offset, "offset", 0, "query: leave out this many rows first")
 	f.BoolVar(&o.deleted, "include-deleted", false, "query: with rows that were deleted")
 	f.StringVar(&o.table, "table", "", "import: `name` of the table (default the file's name)")
-	f.StringVar(&o.format, "format", "", "import: csv, tsv, json or jsonl (default by the file's name)")
+	f.StringVar(&o.format, "format", "", "import, export: csv, tsv, json, jsonl or xlsx (default by the file's name)")
+	f.StringVar(&o.to, "to", "", "export: `file` to write (default standard output)")
+	f.BoolVar(&o.overwrite, "overwrite", false, "export: replace the file if it exists")
 	f.StringVar(&o.mode, "mode", "", "import: insert or upsert (default insert)")
 	f.StringSliceVar(&o.keys, "key", nil, "import: key `columns` for upsert")
 	cmd.RunE = verb(func(cmd *cobra.Command, args []string) error {
 		if len(args) < 2 {
-			return usagef("say: rouse db AGENT schema, rouse db AGENT query SQL, or rouse db AGENT import FILE")
+			return usagef("say: rouse db AGENT schema, rouse db AGENT query SQL, rouse db AGENT import FILE, or rouse db AGENT export SQL")
 		}
 		o.agent = args[0]
 		switch verb, rest := args[1], args[2:]; {
@@ -44,8 +45,10 @@ func newDB(at *place) *cobra.Command {
 			return dbQuery(cmd, at, o, rest[0])
 		case verb == "import" && len(rest) == 1:
 			return dbImport(cmd, at, o, rest[0])
+		case verb == "export" && len(rest) == 1:
+			return dbExport(cmd, at, o, rest[0])
 		}
-		return usagef("say: rouse db AGENT schema, rouse db AGENT query SQL, or rouse db AGENT import FILE")
+		return usagef("say: rouse db AGENT schema, rouse db AGENT query SQL, rouse db AGENT import FILE, or rouse db AGENT export SQL")
 	})
 	return cmd
 }
@@ -55,6 +58,8 @@ type dbOptions struct {
 	json, deleted       bool
 	limit, offset       int
 	table, format, mode string
+	to                  string
+	overwrite           bool
 	keys                []string
 }
 
@@ -135,35 +140,4 @@ func cell(v any) string {
 		return strconv.FormatFloat(f, 'f', -1, 64)
 	}
 	return fmt.Sprint(v)
-}
-
-func dbImport(cmd *cobra.Command, at *place, o dbOptions, path string) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return fmt.Errorf("cannot read the file to import: %w", err)
-	}
-	defer f.Close()
-	s, err := at.open(cmd.Context())
-	if err != nil {
-		return err
-	}
-	defer s.close()
-	q := url.Values{"name": {filepath.Base(path)}}
-	for key, value := range map[string]string{"table": o.table, "format": o.format, "mode": o.mode} {
-		if value != "" {
-			q.Set(key, value)
-		}
-	}
-	if len(o.keys) > 0 {
-		q["key"] = o.keys
-	}
-	var out web.Imported
-	if err := s.Upload(cmd.Context(), o.path("import"), q, f, &out); err != nil {
-		return err
-	}
-	if o.json {
-		return printJSON(cmd.OutOrStdout(), out)
-	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%d rows into %s\n", out.RowsImported, out.Table)
-	return err
 }

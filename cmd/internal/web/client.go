@@ -65,15 +65,6 @@ func (c *Client) Post(ctx context.Context, path string, in, out any) error {
 	return c.do(ctx, http.MethodPost, path, nil, in, out)
 }
 
-// Upload sends a body as it is and reads the answer into out.
-func (c *Client) Upload(ctx context.Context, path string, query url.Values, body io.Reader, out any) error {
-	resp, err := c.request(ctx, http.MethodPost, path, query, body, "application/octet-stream")
-	if err != nil {
-		return err
-	}
-	return decode(resp, path, out)
-}
-
 // Lines follows a stream of JSON lines until it ends or ctx does.
 func (c *Client) Lines(ctx context.Context, path string, query url.Values) iter.Seq2[json.RawMessage, error] {
 	return func(yield func(json.RawMessage, error) bool) {

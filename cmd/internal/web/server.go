@@ -85,7 +85,8 @@ func NewHandler(o Options) (http.Handler, error) {
 	mux.HandleFunc("GET /v1/events", s.events)
 	mux.Handle("GET /v1/agents/{agent}/schema", s.answer(s.schema))
 	mux.Handle("POST /v1/agents/{agent}/query", s.answer(s.query))
-	mux.Handle("POST /v1/agents/{agent}/import", s.answer(s.importFile))
+	mux.HandleFunc("POST /v1/agents/{agent}/import", s.importFile)
+	mux.HandleFunc("POST /v1/agents/{agent}/export", s.exportFile)
 	s.timeRoutes(mux)
 	mux.Handle("/", s.answer(func(r *http.Request) (any, error) {
 		return nil, &Error{Status: http.StatusNotFound, Message: fmt.Sprintf("this rouse has no %s %s; is it of the same version as the command?", r.Method, r.URL.Path)}
@@ -114,6 +115,12 @@ func (s *server) write(w http.ResponseWriter, r *http.Request, status int, v any
 }
 
 func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
+	failure := s.failure(r, err)
+	s.write(w, r, failure.Status, failure)
+}
+
+// failure words an error for the client.
+func (s *server) failure(r *http.Request, err error) *Error {
 	var failure *Error
 	var bad *agentdb.Error
 	switch {
@@ -129,7 +136,7 @@ func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if failure.Status == 0 {
 		failure.Status = http.StatusBadRequest
 	}
-	s.write(w, r, failure.Status, failure)
+	return failure
 }
 
 // usage is a request that was wrong, with what to do instead.

@@ -1,0 +1,139 @@
+package main
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/dustin/go-humanize"
+	"github.com/spf13/cobra"
+
+	"rouse/cmd/internal/web"
+)
+
+// dbImport imports a file as its owner. On a terminal a long one says how far it is.
+func dbImport(cmd *cobra.Command, at *place, o dbOptions, path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("cannot read the file to import: %w", err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return fmt.Errorf("cannot read the file to import: %w", err)
+	}
+	if info.IsDir() {
+		return usagef("%s is a folder; name a file in it", path)
+	}
+	s, err := at.open(cmd.Context())
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	q := url.Values{"name": {filepath.Base(path)}, "size": {strconv.FormatInt(info.Size(), 10)}}
+	for key, value := range map[string]string{"table": o.table, "format": o.format, "mode": o.mode} {
+		if value != "" {
+			q.Set(key, value)
+		}
+	}
+	if len(o.keys) > 0 {
+		q["key"] = o.keys
+	}
+	show, clear := importProgress(cmd.ErrOrStderr())
+	out, err := s.Import(cmd.Context(), o.path("import"), q, f, show)
+	clear()
+	if err != nil {
+		return err
+	}
+	if o.json {
+		return printJSON(cmd.OutOrStdout(), out)
+	}
+	printWarnings(cmd.ErrOrStderr(), out.Warnings, out.SampleErrors)
+	if _, err = fmt.Fprintf(cmd.OutOrStdout(), "%d rows into %s\n", out.RowsImported, out.Table); err != nil {
+		return err
+	}
+	if out.RowsSkipped > 0 {
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%d rows left out\n", out.RowsSkipped)
+	}
+	return err
+}
+
+// importProgress writes over one line of a terminal, and nothing elsewhere.
+func importProgress(w io.Writer) (show func(done, of int64), clear func()) {
+	if !isTerminal(w) {
+		return func(int64, int64) {}, func() {}
+	}
+	width := 0
+	return func(done, of int64) {
+			line := fmt.Sprintf("%s of %s rows", humanize.Comma(done), humanize.Comma(of))
+			width = max(width, len(line))
+			fmt.Fprintf(w, "\r%-*s", width, line)
+		}, func() {
+			if width > 0 {
+				fmt.Fprintf(w, "\r%s\r", strings.Repeat(" ", width))
+			}
+		}
+}
+
+func printWarnings(w io.Writer, warnings, samples []string) {
+	for _, warning := range warnings {
+		fmt.Fprintln(w, "warning:", warning)
+	}
+	for _, sample := range samples {
+		fmt.Fprintln(w, "  "+sample)
+	}
+}
+
+// dbExport writes the answer of a query to a file, whole or not at all, or to standard
+// output.
+func dbExport(cmd *cobra.Command, at *place, o dbOptions, sql string) error {
+	if o.to != "" && !o.overwrite {
+		if _, err := os.Lstat(o.to); !errors.Is(err, fs.ErrNotExist) {
+			return usagef("%s exists already; choose another name, or say --overwrite", o.to)
+		}
+	}
+	s, err := at.open(cmd.Context())
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	ask := web.ExportRequest{SQL: sql, Format: o.format, Name: o.to}
+	if o.to == "" {
+		done, err := s.Export(cmd.Context(), o.path("export"), ask, cmd.OutOrStdout())
+		if err == nil {
+			printWarnings(cmd.ErrOrStderr(), done.Warnings, nil)
+		}
+		return err
+	}
+	hidden := filepath.Join(filepath.Dir(o.to), ".rouse-"+rand.Text()+".tmp") // no watch takes it
+	draft, err := os.OpenFile(hidden, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return fmt.Errorf("cannot write %s: %w", o.to, err)
+	}
+	done, err := s.Export(cmd.Context(), o.path("export"), ask, draft)
+	if err == nil {
+		err = draft.Sync()
+	}
+	if err = errors.Join(err, draft.Close()); err == nil {
+		err = os.Rename(draft.Name(), o.to)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(draft.Name()))
+	}
+	printWarnings(cmd.ErrOrStderr(), done.Warnings, nil)
+	if o.json {
+		return printJSON(cmd.OutOrStdout(), struct {
+			Path string `json:"path"`
+			web.Exported
+		}{o.to, done})
+	}
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%d rows into %s\n", done.RowsExported, o.to)
+	return err
+}

@@ -1,0 +1,50 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"rouse/cmd/internal/web"
+)
+
+// Through the daemon a file is imported and exported as without one, and a long import says
+// how far it is.
+func TestDatabaseFilesThroughTheDaemon(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("n,word\n")
+	const rows = 120_000
+	for i := range rows {
+		fmt.Fprintf(&b, "%d,word\n", i)
+	}
+	dir := write(t, map[string]string{
+		"rouse.yaml": "version: 1\nhome: ./home\nagents: [{name: clerk, workdir: ./work}]\njobs: [{name: j, agent: clerk, playbook: [{call: db_schema}]}]\n",
+		"many.csv":   b.String(), "ragged.csv": "a,b\n1\n",
+	})
+	config := filepath.Join(dir, "rouse.yaml")
+	p := serveUntilReady(t, config)
+	defer p.stop(t)
+	var in web.Imported
+	runJSON(t, &in, "db", "clerk", "import", filepath.Join(dir, "many.csv"), "--json", "--config", config)
+	if in.RowsImported != rows || in.Table != "many" {
+		t.Errorf("%+v", in)
+	}
+	var out web.Exported
+	to := filepath.Join(dir, "out.csv")
+	runJSON(t, &out, "db", "clerk", "export", "select n, word from many order by n", "--to", to, "--json", "--config", config)
+	got, err := os.ReadFile(to)
+	if err != nil || out.RowsExported != rows || string(got) != b.String() {
+		t.Errorf("%+v, %d bytes, %v", out, len(got), err)
+	}
+	for _, c := range [][]string{
+		{"import", filepath.Join(dir, "ragged.csv"), "more than half of its 1 rows do not fit"},
+		{"export", "select * from nowhere", "no such table"},
+	} {
+		p := rouse(t, "db", "clerk", c[0], c[1], "--config", config)
+		if err := p.Run(); err == nil || !strings.Contains(p.stderr.String(), c[2]) {
+			t.Errorf("%s: %v, %s", c[0], err, p.stderr.String())
+		}
+	}
+}
