@@ -157,8 +157,8 @@ func (r *Runner) orders(ctx context.Context, run ledger.Run, a ledger.Attempt, t
 	o = loop.Options{
 		Registry: registry, Bounds: bounds(*t),
 		Recorder:   NewRecorder(r.ledger, a, t.secrets),
-		Invocation: tool.Invocation{Run: run.ID, Attempt: a.Number, Job: run.Job, Agent: t.agent.Name},
-		Reducer:    t.reducer,
+		Invocation: tool.Invocation{Run: run.ID, Attempt: a.Number, Job: run.Job, Agent: t.agent.Name}, Board: t.board,
+		Reducer: t.reducer,
 	}
 	past, err := r.past(ctx, run, a)
 	if err != nil {
@@ -213,7 +213,7 @@ func (r *Runner) speaker(o *loop.Options, t task, data map[string]any, past hist
 		o.Past, o.Pending, o.CutOff = past.calls, past.pending, past.cutOff
 		o.Bounds = o.Bounds.After(past.took.steps, past.took.calls, past.took.tokens)
 		if t.agent.Phased {
-			o.Policy, o.Board, o.Took, o.Taken = loop.Phased(), t.board, past.lasted, past.took.steps
+			o.Policy, o.Took, o.Taken = loop.Phased(), past.lasted, past.took.steps
 		}
 	}
 	return nil

@@ -30,6 +30,7 @@ type run struct {
 	charged  int     // steps
 	phased   *phased // nil unless the run works in phases
 	window   *window
+	rotated  bool  // the context has begun anew
 	empty    int   // empty answers in a row
 	output   int64 // bytes that the model wrote
 	idle     *idle
@@ -60,7 +61,11 @@ func Run(ctx context.Context, o Options) (Result, error) {
 
 func newRun(o Options) *run {
 	o.Bounds = o.Bounds.withDefaults()
-	return &run{Options: o, messages: slices.Clone(o.Messages), task: newTask(), window: newWindow(o), phased: newPhased(o)}
+	r := &run{Options: o, messages: slices.Clone(o.Messages), task: newTask(), window: newWindow(o), phased: newPhased(o)}
+	if r.phased != nil {
+		r.Board = r.phased.memory.Board()
+	}
+	return r
 }
 
 // attempt drives the run within its clocks.
@@ -116,6 +121,9 @@ func (r *run) recall() (over bool) {
 				r.keep(c, e)
 			}
 			m.Name = made.Name
+			if t, planning := r.Registry.Lookup(made.Name); planning && t.Class() == tool.ClassPlan {
+				r.task.planned(e)
+			}
 			calls, envelopes = append(calls, c), append(envelopes, e)
 		}
 		r.note(m.Name, ok)
@@ -155,6 +163,10 @@ func (r *run) drive(ctx context.Context) error {
 			return err
 		}
 		if failure != nil {
+			if r.overflowed(failure) {
+				r.charged--
+				continue
+			}
 			r.fail(ctx, failure)
 			return nil
 		}
@@ -175,13 +187,18 @@ func (r *run) compose() bool {
 		return true
 	}
 	r.heed()
-	r.look()
-	if r.window.full(r.messages) {
-		r.stage("The context is nearly full, and the oldest turns will be left out. Put what you still need into a file or a table, and bring the task to its end.")
-	}
-	var fits bool
-	if r.view, fits = r.window.fit(r.messages); fits {
-		return true
+	for {
+		r.look()
+		if r.window.full(r.messages) {
+			r.stage("The context is nearly full, and the oldest turns will be left out. Put what you still need into a file or a table, and bring the task to its end.")
+		}
+		var fits bool
+		if r.view, fits = r.window.fit(r.messages); fits {
+			return true
+		}
+		if !r.rotate() {
+			break
+		}
 	}
 	r.result.Exit, r.result.Outcome = OverBudget, "error"
 	r.result.Error = fmt.Sprintf("the task and its last turns do not fit into the model's context (about %d tokens are left for them); use a model with a larger context_window, fewer tools, or smaller results", max(r.window.budget, 0))

@@ -266,35 +266,52 @@ func (b *wave) phase(ctx context.Context, i int) (tool.Envelope, error) {
 // keep takes a call and what it came to into the working memory, and answers a step that
 // makes no call.
 func (r *run) keep(c model.Call, e tool.Envelope) tool.Envelope {
+	made, acts := r.made(c)
+	if acts {
+		r.list(made, e)
+	}
 	if r.phased == nil {
 		return e
 	}
-	made, acts := r.made(c)
 	if !acts {
 		return r.reply(c)
 	}
-	a := memory.Action{Phase: memory.Act, Summary: "called " + made.Name, Tool: made.Name, Signature: signature(made), Input: compact(made.Args),
-		Output: output(e), Failed: !e.OK, Kind: string(e.Kind), Took: r.phased.took[made.Key]}
-	t, known := r.Registry.Lookup(made.Name)
-	plans := known && t.Class() == tool.ClassPlan
-	switch {
-	case plans:
-		a.Phase = memory.Planning
-	case known && t.Waits():
-		a.Phase = memory.Feedback
-	case known && t.Ends():
-		a.Phase = memory.End
-	}
+	a := r.action(made, e)
+	a.Took = r.phased.took[made.Key]
 	if r.isStep(c) {
 		said, _ := memory.Parse(c.Args)
 		a.Thinking, a.Summary = said.Thinking, said.Summary
 	}
-	var list struct{ Markdown string }
-	if plans && e.OK && json.Unmarshal(made.Args, &list) == nil && list.Markdown != "" {
-		r.phased.memory.Board().Write(memory.Items(list.Markdown)) // does nothing where the tool has just done it
-	}
 	r.phased.memory.Acted(a)
 	return e
+}
+
+// list writes the todo list of a call whose tool did not, because its result was only told
+// again: the list lives no longer than its attempt (UNI-10).
+func (r *run) list(made model.Call, e tool.Envelope) {
+	if t, known := r.Registry.Lookup(made.Name); r.Board == nil || !e.OK || !known || t.Class() != tool.ClassPlan {
+		return
+	}
+	var list struct{ Markdown string }
+	if json.Unmarshal(made.Args, &list) == nil && list.Markdown != "" {
+		r.Board.Write(memory.Items(list.Markdown)) // does nothing where the tool has just done it
+	}
+}
+
+// action is a call and what it came to, for the working memory.
+func (r *run) action(made model.Call, e tool.Envelope) memory.Action {
+	a := memory.Action{Phase: memory.Act, Summary: "called " + made.Name, Tool: made.Name, Signature: signature(made), Input: compact(made.Args),
+		Output: output(e), Failed: !e.OK, Kind: string(e.Kind)}
+	switch t, known := r.Registry.Lookup(made.Name); {
+	case !known:
+	case t.Class() == tool.ClassPlan:
+		a.Phase = memory.Planning
+	case t.Waits():
+		a.Phase = memory.Feedback
+	case t.Ends():
+		a.Phase = memory.End
+	}
+	return a
 }
 
 // reply answers a step that makes no call (AYA-07). What cannot be understood is answered as

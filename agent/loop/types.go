@@ -194,9 +194,10 @@ type Options struct {
 	// CutOff says that the last attempt was interrupted: the end of Messages may be the end
 	// of the run, of which only the record is missing.
 	CutOff bool
-	// Of a run in phases: its plan, which its todo tool writes too; how long the calls of
-	// earlier attempts took, by key; and how many steps those have used up.
+	// Board is the todo list, which a run in phases has for its plan; nil where there is none.
 	Board *memory.Board
+	// Of a run in phases: how long the calls of earlier attempts took, by key, and how many
+	// steps those have used up.
 	Took  map[string]time.Duration
 	Taken int
 	// Reducer answers the reduce calls where there is such a tool.

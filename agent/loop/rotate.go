@@ -1,0 +1,81 @@
+package loop
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+
+	"rouse/agent/loop/memory"
+	"rouse/agent/model"
+	"rouse/agent/tool"
+)
+
+const (
+	handoffView  = 8 << 10 // bytes of what was done, where that does not ride with each request
+	handoffWords = 2000    // characters of what the model said last
+)
+
+// rotate begins the context anew, once in an attempt, when what has to stay in it does not
+// fit any more: behind the task stands what the model said last and what it did, in the
+// place of all its turns (AYA-13). The record keeps those; an attempt that goes on from it
+// rotates again if it has to. false says that there is nothing more to be gained.
+func (r *run) rotate() bool {
+	if r.rotated || len(r.messages) < 2 {
+		return false
+	}
+	r.rotated = true
+	var handoff strings.Builder
+	handoff.WriteString("\n\n[Your context was full and begins anew here. What you did so far still stands; this is what is left of it.]")
+	if words := lastWords(r.messages); words != "" {
+		handoff.WriteString("\nYou said last: " + short(words, handoffWords))
+	}
+	if r.phased == nil { // else it rides with each request
+		handoff.WriteString("\n\n" + r.remember().View(memory.Signals{}, min(handoffView, r.window.budget)))
+	}
+	task := r.messages[0]
+	task.Text += handoff.String()
+	r.messages, r.window = []model.Message{task}, newWindow(r.Options)
+	r.stage("Your context was full and has begun anew: read again what you need, in smaller parts, and bring the task to its end.")
+	return true
+}
+
+// lastWords are what a model said last.
+func lastWords(history []model.Message) string {
+	for i := len(history) - 1; i > 0; i-- {
+		if text := strings.TrimSpace(history[i].Text); history[i].Role == model.RoleAssistant && text != "" {
+			return text
+		}
+	}
+	return ""
+}
+
+// remember is a working memory of what a run without one has done.
+func (r *run) remember() *memory.Memory {
+	m := memory.New(r.Board)
+	asked := map[string]model.Call{}
+	for _, said := range r.messages {
+		for _, c := range said.Calls {
+			asked[c.ID] = c
+		}
+		c, known := asked[said.CallID]
+		var e tool.Envelope
+		if said.Role == model.RoleTool && known && json.Unmarshal([]byte(said.Text), &e) == nil {
+			m.Acted(r.action(c, e))
+		}
+	}
+	return m
+}
+
+// overflowed rotates a context that the model's server finds too large, though it should have
+// fitted: its window is smaller than was assumed.
+func (r *run) overflowed(failure error) bool {
+	var e *model.Error
+	if !errors.As(failure, &e) || e.Kind != model.KindContextOverflow || r.rotated || len(r.messages) < 2 {
+		return false
+	}
+	if r.Window <= 0 {
+		r.Window = defaultWindow
+	}
+	r.Window /= 2
+	return r.rotate()
+}
