@@ -65,7 +65,7 @@ func (d *daemon) Jobs(ctx context.Context) ([]web.Job, error) {
 		j := &now.config.Jobs[i]
 		job := web.Job{Name: string(j.Name), Agent: j.Agent, Enabled: config.On(j.Enabled), Triggers: now.triggers(j), Watch: watchOf(j, watches)}
 		if w := job.Watch; w != nil {
-			job.Problem = strings.TrimSpace(w.Problem + " " + w.Degraded)
+			job.Problem = wrongWith(w.Problem, w.Degraded)
 		}
 		job.Next = web.Time{Time: d.scheduler.First(string(j.Name), at)}
 		if p, ok := ledger.Paused(pauses, string(j.Name), j.Agent, at); ok {

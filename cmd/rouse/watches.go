@@ -66,6 +66,14 @@ func watchState(w web.Watch) string {
 	return text
 }
 
+// wrongWith joins what is wrong with a watch, "" when nothing is.
+func wrongWith(problem, degraded string) string {
+	if problem == "" || degraded == "" {
+		return problem + degraded
+	}
+	return problem + "; " + degraded
+}
+
 func (d *daemon) checkWatches(ctx context.Context) web.Check {
 	c := web.Check{Name: "watches", OK: true, Detail: "no folder is watched"}
 	if d.watcher == nil {
@@ -81,7 +89,7 @@ func (d *daemon) checkWatches(ctx context.Context) web.Check {
 			text += ", scanned " + st.Rescanned.Local().Format(time.TimeOnly)
 		}
 		text += ")"
-		switch why := strings.TrimSpace(st.Problem + " " + st.Degraded); {
+		switch why := wrongWith(st.Problem, st.Degraded); {
 		case why != "":
 			bad = append(bad, text+": "+why)
 		default:
