@@ -56,6 +56,9 @@ func (l *Ledger) Runs(ctx context.Context, f Filter) ([]Run, error) {
 	if f.Agent != "" {
 		add("agent = $%d", f.Agent)
 	}
+	if f.Trigger != "" {
+		add("triggered_by = $%d", string(f.Trigger))
+	}
 	if f.Outcome != "" {
 		add("outcome = $%d", string(f.Outcome))
 	}

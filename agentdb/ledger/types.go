@@ -345,6 +345,7 @@ type Result struct {
 // Filter selects runs, newest first.
 type Filter struct {
 	Job, Agent string
+	Trigger    Trigger
 	Outcome    Outcome
 	State      State
 	Since      time.Time

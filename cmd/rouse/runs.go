@@ -15,9 +15,9 @@ import (
 )
 
 type runsOptions struct {
-	job, agent, outcome, state, since string
-	n                                 int
-	json                              bool
+	job, agent, trigger, outcome, state, since string
+	n                                          int
+	json                                       bool
 }
 
 func newRuns(at *place) *cobra.Command {
@@ -31,6 +31,7 @@ func newRuns(at *place) *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&o.job, "job", "", "only this `job`")
 	f.StringVar(&o.agent, "agent", "", "only this `agent`")
+	f.StringVar(&o.trigger, "trigger", "", "only what this `trigger` asked for: "+strings.Join(triggers, ", "))
 	f.StringVar(&o.outcome, "outcome", "", "only this `outcome`: "+strings.Join(outcomes, ", "))
 	f.StringVar(&o.state, "state", "", "only this `state`: "+strings.Join(states, ", "))
 	f.StringVar(&o.since, "since", "", "only runs queued since a `time` ago (7d, 12h) or an RFC 3339 instant")
@@ -41,10 +42,14 @@ func newRuns(at *place) *cobra.Command {
 
 var (
 	outcomes = []string{"success", "nothing", "partial", "error", "timeout", "budget_exceeded", "cancelled", "interrupted", "skipped"}
+	triggers = []string{"schedule", "watch", "webhook", "self", "manual", "api"}
 	states   = []string{"queued", "running", "waiting", "finished"}
 )
 
 func runRuns(cmd *cobra.Command, at *place, o runsOptions) error {
+	if o.trigger != "" && !slices.Contains(triggers, o.trigger) {
+		return usagef("--trigger %q is none of %s", o.trigger, strings.Join(triggers, ", "))
+	}
 	if o.outcome != "" && !slices.Contains(outcomes, o.outcome) {
 		return usagef("--outcome %q is none of %s", o.outcome, strings.Join(outcomes, ", "))
 	}
@@ -52,7 +57,7 @@ func runRuns(cmd *cobra.Command, at *place, o runsOptions) error {
 		return usagef("--state %q is none of %s", o.state, strings.Join(states, ", "))
 	}
 	q := url.Values{"n": {strconv.Itoa(o.n)}}
-	for key, value := range map[string]string{"job": o.job, "agent": o.agent, "outcome": o.outcome, "state": o.state} {
+	for key, value := range map[string]string{"job": o.job, "agent": o.agent, "trigger": o.trigger, "outcome": o.outcome, "state": o.state} {
 		if value != "" {
 			q.Set(key, value)
 		}

@@ -204,7 +204,7 @@ func (s *server) runs(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := ledger.Filter{Job: q.Get("job"), Agent: q.Get("agent"), Outcome: ledger.Outcome(q.Get("outcome")), State: ledger.State(q.Get("state")), Limit: n}
+	f := ledger.Filter{Job: q.Get("job"), Agent: q.Get("agent"), Trigger: ledger.Trigger(q.Get("trigger")), Outcome: ledger.Outcome(q.Get("outcome")), State: ledger.State(q.Get("state")), Limit: n}
 	if text := q.Get("since"); text != "" {
 		if f.Since, err = time.Parse(time.RFC3339Nano, text); err != nil {
 			return nil, usage("since must be an RFC 3339 time, not %q", text)
