@@ -181,14 +181,14 @@ type Options struct {
 	Invocation  tool.Invocation
 	System      string
 	Messages    []model.Message
-	MaxOutput   int
-	Window      int    // tokens that the model's context holds; 0: 128,000
 	Model       string // the name of who answers, for the record
+	MaxOutput   int
+	Window      int // tokens that the model's context holds; 0: 128,000
 	Temperature *float64
+	Fallback    *Fallback // nil: nobody takes over
 	// Past holds the calls of earlier attempts by key: a recorded result is replayed, an
 	// uncertain call is not repeated.
-	Fallback *Fallback // nil: nobody takes over
-	Past     map[string]Past
+	Past map[string]Past
 	// Pending are the calls at the end of Messages that have no result there yet.
 	Pending []model.Call
 	// CutOff says that the last attempt was interrupted: the end of Messages may be the end
