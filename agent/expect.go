@@ -10,6 +10,9 @@ import (
 	"rouse/agentdb"
 )
 
+// unmetPrefix begins what is said of an expectation that does not hold.
+const unmetPrefix = "expected at "
+
 // unmet names the first expectation that does not hold, "" when all do. The error is the
 // host's: an expectation could not be checked at all.
 func (r *Runner) unmet(ctx context.Context, t task, started time.Time) (string, error) {
@@ -25,7 +28,7 @@ func (r *Runner) unmet(ctx context.Context, t task, started time.Time) (string, 
 			return "", fmt.Errorf("%s: the expectation could not be checked: %w", e.Where, err)
 		}
 		if why != "" {
-			return fmt.Sprintf("expected at %s: %s", e.Where, why), nil
+			return fmt.Sprintf("%s%s: %s", unmetPrefix, e.Where, why), nil
 		}
 	}
 	return "", nil

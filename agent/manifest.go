@@ -64,8 +64,13 @@ func (r *Runner) removeManifest(run int64) {
 	}
 }
 
-// Sweep removes the manifests of runs that have ended without their process.
+// Sweep removes the manifests of runs that have ended without their process, and the
+// recordings of runs that are no longer kept.
 func (r *Runner) Sweep(ctx context.Context) error {
+	return errors.Join(r.sweepManifests(ctx), r.sweepRecordings(ctx))
+}
+
+func (r *Runner) sweepManifests(ctx context.Context) error {
 	entries, err := os.ReadDir(r.manifests)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil

@@ -10,6 +10,7 @@ import (
 	"rouse/agent/loop/memory"
 	"rouse/agent/model"
 	"rouse/agent/model/playbook"
+	"rouse/agent/tool"
 	"rouse/agentdb/ledger"
 	"rouse/scheduler/schedule"
 )
@@ -128,8 +129,10 @@ type task struct {
 	channels []string
 	secrets  []string
 	zone     *time.Location
-	board    *memory.Board // the todo list, and the plan
-	reducer  *loop.Reducer // of a model
+	board    *memory.Board             // the todo list, and the plan
+	place    string                    // where relative paths begin, if not in the workdir
+	answered func(tool.Tool) tool.Tool // what becomes of a tool whose calls are not made; nil: they are
+	reducer  *loop.Reducer             // of a model
 }
 
 // find resolves what a run asks for. The error is for the run's owner.

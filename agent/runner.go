@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -134,6 +135,7 @@ func (r *Runner) attempt(ctx context.Context, run ledger.Run, a ledger.Attempt, 
 	if err != nil {
 		return ledger.Result{}, err
 	}
+	defer r.record(&o, a, t, s)()
 	started := a.StartedAt
 	res, err := loop.Run(ctx, o)
 	if err == nil {
@@ -264,7 +266,7 @@ func (r *Runner) times(ctx context.Context, run ledger.Run) (lastSuccess, lastRu
 
 // tools are the tools of the task within the agent's grants.
 func (r *Runner) tools(t task, a ledger.Attempt) (*tool.Registry, error) {
-	roots, err := tool.NewRoots(t.agent.Workdir, grants(t))
+	roots, err := tool.NewRoots(cmp.Or(t.place, t.agent.Workdir), grants(t))
 	if err != nil {
 		return nil, err
 	}
@@ -300,6 +302,11 @@ func (r *Runner) tools(t task, a ledger.Attempt) (*tool.Registry, error) {
 			return nil, err
 		}
 		all = append(all, plans...)
+	}
+	if t.answered != nil {
+		for i := range all {
+			all[i] = t.answered(all[i])
+		}
 	}
 	registry, err := tool.NewRegistry(all...)
 	if err != nil {

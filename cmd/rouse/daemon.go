@@ -114,7 +114,7 @@ func (d *daemon) openParts(ctx context.Context, o daemonOptions) (err error) {
 	if d.databases, err = agentdb.NewPool(agentdb.PoolOptions{Dir: filepath.Join(d.home.dir, "agents"), Quota: d.quota}); err != nil {
 		return err
 	}
-	if d.runner, err = agent.New(agent.Options{Ledger: d.ledger, Databases: d.databases, Manifests: filepath.Join(d.home.dir, "manifests"), Logger: d.log}); err != nil {
+	if d.runner, err = agent.New(agent.Options{Ledger: d.ledger, Databases: d.databases, Manifests: filepath.Join(d.home.dir, "manifests"), Recordings: filepath.Join(d.home.dir, "recordings"), Logger: d.log}); err != nil {
 		return err
 	}
 	d.runner.Set(p.plan)

@@ -14,6 +14,7 @@ import (
 	"rouse/agent/model/ollama"
 	"rouse/agent/model/openai"
 	"rouse/agent/model/playbook"
+	"rouse/agent/model/replay"
 	"rouse/agent/model/wire"
 	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/config"
@@ -106,6 +107,8 @@ func newProvider(m config.Model, log *slog.Logger) (model.Provider, error) {
 		Timeout: time.Duration(m.Timeout), Idle: time.Duration(m.Idle), Logger: log,
 	}
 	switch m.Provider {
+	case "replay":
+		return replay.Open(string(m.Recording))
 	case "anthropic":
 		return anthropic.New(e)
 	case "gemini":
@@ -151,7 +154,7 @@ func (p *plan) addJob(cfg *config.Config, j *config.Job, models map[string]*agen
 		return nil
 	}
 	job := agent.Job{
-		Name: name, Agent: j.Agent, Prompt: j.Prompt, Model: models[j.Model], Bounds: newBounds(j.Bounds), Watched: watched(j),
+		Name: name, Agent: j.Agent, Prompt: j.Prompt, Model: models[j.Model], Record: j.Record, Bounds: newBounds(j.Bounds), Watched: watched(j),
 		Notify: agent.Notify{On: j.Notify.On, Channels: j.Notify.Channels, Title: j.Notify.Title, Body: j.Notify.Body},
 	}
 	if j.Playbook != nil {

@@ -3,8 +3,11 @@ package config
 import (
 	"fmt"
 	"net/url"
+	"os"
 	"regexp"
 	"time"
+
+	"rouse/agent/model/replay"
 )
 
 // provider is what is known of a way to reach models.
@@ -92,6 +95,33 @@ func (d *decoder) modelOfEnvironment(cfg *Config) {
 	}
 }
 
+// replays is the provider that answers from a recording.
+const replays = "replay"
+
+// recording looks at the file that a model answers from.
+func (c *checker) recording(path string, m Model) {
+	at := path + ".recording"
+	switch {
+	case m.Provider != replays:
+		if c.d.given(at) {
+			c.bad(at, "belongs to the provider replay")
+		}
+	case m.Recording == "":
+		c.bad(path, "has no recording; name the file that it answers from, as rouse replay RUN --save FILE writes it")
+	default:
+		_, err := c.cfg.Sources.read(string(m.Recording), func(file string) ([]byte, error) {
+			text, err := os.ReadFile(file)
+			if err == nil {
+				_, err = replay.Parse(display(file), text)
+			}
+			return text, err
+		})
+		if err != nil {
+			c.bad(at, "%s", err.Error())
+		}
+	}
+}
+
 // version is the end of an address that all but OpenAI's servers add by themselves.
 var version = regexp.MustCompile(`/(v1|v1beta|api)/?$`)
 
@@ -111,7 +141,12 @@ func (c *checker) model(path string, m Model) {
 	if at := path + ".api"; c.d.given(at) && known && p.name != "openai" && m.API != "" {
 		c.bad(at, "belongs to the provider openai; %s has one API", p.name)
 	}
-	if at := path + ".model"; c.d.given(at) && m.Model == "" && c.clean(at) {
+	c.recording(path, m)
+	switch at := path + ".model"; {
+	case m.Model != "" || m.Provider == replays:
+	case !c.d.given(at):
+		c.bad(path, "the key %q is missing", "model")
+	case c.clean(at):
 		c.bad(at, "is empty; it is what the server calls the model")
 	}
 }

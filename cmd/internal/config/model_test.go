@@ -35,8 +35,11 @@ func TestProviders(t *testing.T) {
 // What cannot work is said before it is tried.
 func TestModelMistakes(t *testing.T) {
 	for text, want := range map[string]string{
-		"provider: replay": `models[0].provider: "replay" is not available in this version`,
-		"provider: claude": `models[0].provider: "claude" is none of openai, anthropic, gemini, ollama`,
+		"provider: replay":                                                    `models[0]: has no recording; name the file that it answers from, as rouse replay RUN --save FILE writes it`,
+		"provider: replay, recording: none.jsonl":                             `models[0].recording: open `,
+		"provider: replay, recording: rouse.yaml":                             `models[0].recording: the recording `,
+		"provider: openai, recording: a.jsonl":                                "models[0].recording: belongs to the provider replay",
+		"provider: claude":                                                    `models[0].provider: "claude" is none of openai, anthropic, gemini, ollama`,
 		"provider: ollama, base_url: 'http://127.0.0.1:11434/v1'":             "models[0].base_url: leave out /v1: the provider ollama adds what belongs there",
 		"provider: ollama, base_url: 'http://h:1/api/'":                       "models[0].base_url: leave out /api/: the provider ollama adds what belongs there",
 		"provider: gemini, base_url: 'https://g/v1beta'":                      "models[0].base_url: leave out /v1beta: the provider gemini adds what belongs there",
@@ -44,13 +47,13 @@ func TestModelMistakes(t *testing.T) {
 		"provider: anthropic, base_url: 'localhost:80'":                       "models[0].base_url: must be a URL like https://api.anthropic.com",
 		"provider: openai, base_url: 'http://127.0.0.1:8080/v1'":              "",
 		"provider: anthropic, base_url: 'https://api.deepseek.com/anthropic'": "",
-		"provider: anthropic": "models[0]: warning: has no api_key, and https://api.anthropic.com wants one; to take it from the environment, write api_key: ${ANTHROPIC_API_KEY}",
-		"provider: openai":    "models[0]: warning: has no api_key, and https://api.openai.com/v1 wants one; to take it from the environment, write api_key: ${OPENAI_API_KEY}",
-		"provider: gemini":    "models[0]: warning: has no api_key, and https://generativelanguage.googleapis.com wants one; to take it from the environment, write api_key: ${GEMINI_API_KEY}",
-		"provider: gemini, headers: {Authorization: Bearer canary}": "",
-		"provider: ollama":                            "",
-		"provider: ollama, api: chat":                 "models[0].api: belongs to the provider openai; ollama has one API",
-		"provider: openai, api: complete, api_key: x": `models[0].api: "complete" is none of chat, responses`,
+		"provider: anthropic":                                                 "models[0]: warning: has no api_key, and https://api.anthropic.com wants one; to take it from the environment, write api_key: ${ANTHROPIC_API_KEY}",
+		"provider: openai":                                                    "models[0]: warning: has no api_key, and https://api.openai.com/v1 wants one; to take it from the environment, write api_key: ${OPENAI_API_KEY}",
+		"provider: gemini":                                                    "models[0]: warning: has no api_key, and https://generativelanguage.googleapis.com wants one; to take it from the environment, write api_key: ${GEMINI_API_KEY}",
+		"provider: gemini, headers: {Authorization: Bearer canary}":           "",
+		"provider: ollama":                                                    "",
+		"provider: ollama, api: chat":                                         "models[0].api: belongs to the provider openai; ollama has one API",
+		"provider: openai, api: complete, api_key: x":                         `models[0].api: "complete" is none of chat, responses`,
 	} {
 		cfg, err := load(write(t, "rouse.yaml", "models: [{name: m, model: x, "+text+"}]\n"), nil)
 		got := fmt.Sprint(err, cfg.Warnings)

@@ -23,7 +23,7 @@ func (m Model) Rate() (model.Price, bool) {
 		}
 		return rate, true
 	}
-	if m.Provider == "ollama" || local(m.BaseURL) {
+	if m.Provider == "ollama" || m.Provider == replays || local(m.BaseURL) {
 		return model.Price{}, true
 	}
 	known, ok := model.Lookup(m.Model)
@@ -74,7 +74,7 @@ func (c *Config) limitCost(d *decoder) {
 // money refuses a limit in money over a model of which nobody knows what it costs.
 func (c *checker) money() {
 	for i, m := range c.cfg.Models {
-		if m.Name == "" || m.Provider == "" || m.Model == "" {
+		if m.Name == "" || m.Provider == "" || m.Model == "" && m.Provider != replays {
 			continue // which was refused
 		}
 		if _, ok := m.Rate(); ok {

@@ -62,8 +62,9 @@ type engine struct {
 // Model is a way to reach a language model.
 type Model struct {
 	Name          Name              `key:"name" need:"yes"`
-	Provider      string            `key:"provider" need:"yes" enum:"openai|anthropic|gemini|ollama|replay*" say:"openai is any OpenAI-compatible server"`
-	Model         string            `key:"model" need:"yes" say:"as the server calls it"`
+	Provider      string            `key:"provider" need:"yes" enum:"openai|anthropic|gemini|ollama|replay" say:"openai is any OpenAI-compatible server; replay answers from a recording"`
+	Model         string            `key:"model" say:"as the server calls it; needed by all but replay"`
+	Recording     Path              `key:"recording" say:"of replay: the file, as rouse replay RUN --save writes it"`
 	API           string            `key:"api" enum:"chat|responses" say:"of openai: chat completions, which all such servers know, or the Responses API, which keeps what a model thought between its calls" unset:"responses at OpenAI itself, else chat"`
 	BaseURL       string            `key:"base_url" unset:"where the provider is; ollama: on this machine" say:"of openai with its /v1, of the others without"`
 	APIKey        string            `key:"api_key" secret:"yes" say:"use ${NAME} to take it from the environment"`

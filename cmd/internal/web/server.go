@@ -38,6 +38,8 @@ type Engine interface {
 	// Budget says what models took today.
 	Budget(ctx context.Context) (Budget, error)
 	Doctor(ctx context.Context) ([]Check, error)
+	// Recording is everything that is kept of a finished run, as a file.
+	Recording(ctx context.Context, run int64) ([]byte, error)
 	// Reload reads the configuration again and puts it into force.
 	Reload(ctx context.Context) (Reload, error)
 	// Notify sends a text to a channel at once.
@@ -78,6 +80,7 @@ func NewHandler(o Options) (http.Handler, error) {
 	mux.Handle("GET /v1/runs", s.answer(s.runs))
 	mux.Handle("POST /v1/runs", s.answer(s.fire))
 	mux.Handle("GET /v1/runs/{id}", s.answer(s.run))
+	mux.Handle("GET /v1/runs/{id}/recording", s.answer(s.recording))
 	mux.Handle("POST /v1/runs/{id}/cancel", s.answer(s.cancel))
 	mux.Handle("POST /v1/runs/{id}/retry", s.answer(s.retry))
 	mux.Handle("GET /v1/inbox", s.answer(s.inbox))

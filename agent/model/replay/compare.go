@@ -1,0 +1,189 @@
+package replay
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"rouse/agent/model"
+)
+
+// Difference is one thing that is not as it was recorded. Attempt and Step are 0 where it
+// is of none. Recorded and Now are short: the place where they part, with what stands
+// around it; "" where there is nothing.
+type Difference struct {
+	Attempt  int    `json:"attempt,omitempty"`
+	Step     int    `json:"step,omitempty"`
+	What     string `json:"what"`
+	Recorded string `json:"recorded"`
+	Now      string `json:"now"`
+}
+
+// String says it in a sentence.
+func (d Difference) String() string {
+	return fmt.Sprintf("%s: recorded was %s, now it is %s", d.What, orNothing(d.Recorded), orNothing(d.Now))
+}
+
+func orNothing(text string) string {
+	if text == "" {
+		return "nothing"
+	}
+	return fmt.Sprintf("%q", text)
+}
+
+// Compare says where a request is not the recorded one: in what the model is told (system),
+// in its tools, in the messages. How long an answer may be, and how it is sampled, is the
+// model's affair and not compared.
+func Compare(recorded, now model.Request) []Difference {
+	var out []Difference
+	add := func(what, a, b string) {
+		if a != b {
+			a, b = Apart(a, b)
+			out = append(out, Difference{What: what, Recorded: a, Now: b})
+		}
+	}
+	add("the system prompt", recorded.System, now.System)
+	if recorded.NoTools != now.NoTools {
+		out = append(out, Difference{What: "whether tools may be called", Recorded: mayCall(recorded.NoTools), Now: mayCall(now.NoTools)})
+	}
+	out = append(out, compareTools(recorded.Tools, now.Tools)...)
+	n := min(len(recorded.Messages), len(now.Messages))
+	for i := range n {
+		a, b := recorded.Messages[i], now.Messages[i]
+		what := fmt.Sprintf("message %d, %s", i+1, describe(a))
+		if a.Role != b.Role || a.Name != b.Name { // what follows stands at other places
+			out = append(out, Difference{What: what, Recorded: excerpt(a), Now: excerpt(b)})
+			return out
+		}
+		add(what, a.Text, b.Text)
+		add(what+", its calls", calls(a), calls(b))
+	}
+	switch {
+	case len(recorded.Messages) > n:
+		out = append(out, Difference{What: fmt.Sprintf("message %d, %s", n+1, describe(recorded.Messages[n])), Recorded: excerpt(recorded.Messages[n])})
+	case len(now.Messages) > n:
+		out = append(out, Difference{What: fmt.Sprintf("message %d, %s", n+1, describe(now.Messages[n])), Now: excerpt(now.Messages[n])})
+	}
+	return out
+}
+
+func mayCall(noTools bool) string {
+	if noTools {
+		return "text alone"
+	}
+	return "tools or text"
+}
+
+// compareTools goes by names: their order says nothing.
+func compareTools(recorded, now []model.Tool) (out []Difference) {
+	find := func(list []model.Tool, name string) (model.Tool, bool) {
+		for _, t := range list {
+			if t.Name == name {
+				return t, true
+			}
+		}
+		return model.Tool{}, false
+	}
+	for _, a := range recorded {
+		b, ok := find(now, a.Name)
+		switch {
+		case !ok:
+			out = append(out, Difference{What: "the tool " + a.Name, Recorded: "offered"})
+		case a.Description != b.Description:
+			x, y := Apart(a.Description, b.Description)
+			out = append(out, Difference{What: "the tool " + a.Name + ", its description", Recorded: x, Now: y})
+		case !SameJSON(a.Schema, b.Schema):
+			x, y := Apart(string(a.Schema), string(b.Schema))
+			out = append(out, Difference{What: "the tool " + a.Name + ", its arguments", Recorded: x, Now: y})
+		}
+	}
+	for _, b := range now {
+		if _, ok := find(recorded, b.Name); !ok {
+			out = append(out, Difference{What: "the tool " + b.Name, Now: "offered"})
+		}
+	}
+	return out
+}
+
+// describe says what a message is.
+func describe(m model.Message) string {
+	switch m.Role {
+	case model.RoleTool:
+		return "the result of " + m.Name
+	case model.RoleAssistant:
+		return "an answer of the model"
+	case model.RoleUser:
+		return "what the model is told"
+	}
+	return string(m.Role)
+}
+
+func excerpt(m model.Message) string { return cut(strings.TrimSpace(m.Text+" "+calls(m)), 0) }
+
+func calls(m model.Message) string {
+	var out []string
+	for _, c := range m.Calls {
+		out = append(out, c.Name+" "+compact(c.Args))
+	}
+	return strings.Join(out, ", ")
+}
+
+func compact(raw json.RawMessage) string {
+	var v any
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	dec.UseNumber()
+	if dec.Decode(&v) != nil {
+		return string(raw)
+	}
+	text, err := json.Marshal(v)
+	if err != nil {
+		return string(raw)
+	}
+	return string(text)
+}
+
+// SameJSON says whether two documents mean the same.
+func SameJSON(a, b json.RawMessage) bool {
+	return bytes.Equal(a, b) || compact(a) == compact(b)
+}
+
+// What is shown of two texts that differ: so many bytes before the place, and in all.
+const (
+	before = 40
+	shown  = 160
+)
+
+// Apart shortens two texts to the place where they part.
+func Apart(a, b string) (string, string) {
+	at := 0
+	for at < len(a) && at < len(b) && a[at] == b[at] {
+		at++
+	}
+	from := 0
+	if len(a) > shown || len(b) > shown {
+		from = max(0, at-before)
+	}
+	return cut(a, from), cut(b, from)
+}
+
+// cut is a part of a text, with dots where something is left out.
+func cut(text string, from int) string {
+	from = min(from, len(text))
+	for from > 0 && from < len(text) && !utf8.RuneStart(text[from]) {
+		from--
+	}
+	to := min(len(text), from+shown)
+	for to < len(text) && !utf8.RuneStart(text[to]) {
+		to++
+	}
+	out := text[from:to]
+	if from > 0 {
+		out = "…" + out
+	}
+	if to < len(text) {
+		out += "…"
+	}
+	return out
+}

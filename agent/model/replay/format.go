@@ -1,0 +1,314 @@
+package replay
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"rouse/agent/model"
+)
+
+// Bounds of a recording that is read: one line in bytes, and the messages of all its
+// requests together.
+const (
+	maxLine     = 64 << 20
+	maxMessages = 4 << 20
+)
+
+// line is one line of a file; one field is set.
+type line struct {
+	Recording *header   `json:"recording,omitempty"`
+	Attempt   *Attempt  `json:"attempt,omitempty"`
+	Exchange  *exchange `json:"exchange,omitempty"`
+	Step      *Step     `json:"step,omitempty"`
+	Call      *Call     `json:"call,omitempty"`
+}
+
+type header struct {
+	Version int  `json:"version"`
+	Run     *Run `json:"run,omitempty"`
+}
+
+type exchange struct {
+	Attempt int      `json:"attempt,omitempty"`
+	Step    int      `json:"step,omitempty"`
+	Try     int      `json:"try,omitempty"`
+	Model   string   `json:"model,omitempty"`
+	Request *request `json:"request,omitempty"`
+	Answer
+	Fault     *Fault    `json:"error,omitempty"`
+	StartedAt time.Time `json:"started_at,omitzero"`
+	FirstMS   int64     `json:"first_ms,omitempty"`
+	TookMS    int64     `json:"took_ms,omitempty"`
+}
+
+// request is what is new in a request. System and Tools that are missing are those of the
+// request before, and Same says how many of its messages come first.
+type request struct {
+	System      *string         `json:"system,omitempty"`
+	Tools       *[]tool         `json:"tools,omitempty"`
+	Same        int             `json:"same,omitempty"`
+	Messages    []model.Message `json:"messages,omitempty"`
+	MaxOutput   int             `json:"max_output,omitempty"`
+	Temperature *float64        `json:"temperature,omitempty"`
+	NoTools     bool            `json:"no_tools,omitempty"`
+}
+
+type tool struct {
+	Name        string          `json:"name"`
+	Description string          `json:"description,omitempty"`
+	Schema      json.RawMessage `json:"schema,omitempty"`
+}
+
+// Write writes a recording as a file.
+func Write(w io.Writer, r Recording) error {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	write := func(l line) error {
+		if err := enc.Encode(l); err != nil {
+			return fmt.Errorf("the recording cannot be written: %w", err)
+		}
+		return nil
+	}
+	if err := write(line{Recording: &header{Version, r.Run}}); err != nil {
+		return err
+	}
+	for i := range r.Attempts {
+		if err := write(line{Attempt: &r.Attempts[i]}); err != nil {
+			return err
+		}
+	}
+	var e Encoder
+	for _, x := range r.Exchanges {
+		if err := write(line{Exchange: e.pack(x)}); err != nil {
+			return err
+		}
+	}
+	for i := range r.Steps {
+		if err := write(line{Step: &r.Steps[i]}); err != nil {
+			return err
+		}
+	}
+	for i := range r.Calls {
+		if err := write(line{Call: &r.Calls[i]}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Encoder makes lines of the exchanges of one attempt, in order. The zero Encoder is ready.
+type Encoder struct {
+	last    *model.Request
+	attempt int
+}
+
+// Exchange is the line of an exchange, with its end.
+func (e *Encoder) Exchange(x Exchange) ([]byte, error) { return encode(line{Exchange: e.pack(x)}) }
+
+// AttemptLine is the line of an attempt, with its end.
+func AttemptLine(a Attempt) ([]byte, error) { return encode(line{Attempt: &a}) }
+
+func encode(l line) ([]byte, error) {
+	var out bytes.Buffer
+	enc := json.NewEncoder(&out)
+	enc.SetEscapeHTML(false)
+	err := enc.Encode(l)
+	return out.Bytes(), err
+}
+
+func (e *Encoder) pack(x Exchange) *exchange {
+	out := &exchange{Attempt: x.Attempt, Step: x.Step, Try: x.Try, Model: x.Model, Answer: x.Answer, Fault: x.Fault, StartedAt: x.StartedAt, FirstMS: x.FirstMS, TookMS: x.TookMS}
+	r := x.Request
+	if r == nil {
+		return out
+	}
+	if e.attempt != x.Attempt {
+		e.last, e.attempt = nil, x.Attempt
+	}
+	p := &request{MaxOutput: r.MaxOutput, Temperature: r.Temperature, NoTools: r.NoTools}
+	if e.last == nil || e.last.System != r.System {
+		p.System = &r.System
+	}
+	if e.last == nil || !slices.EqualFunc(e.last.Tools, r.Tools, sameTool) {
+		tools := make([]tool, len(r.Tools))
+		for i, t := range r.Tools {
+			tools[i] = tool(t)
+		}
+		p.Tools = &tools
+	}
+	if e.last != nil {
+		for p.Same < min(len(r.Messages), len(e.last.Messages)) && SameMessage(r.Messages[p.Same], e.last.Messages[p.Same]) {
+			p.Same++
+		}
+	}
+	p.Messages = r.Messages[p.Same:]
+	out.Request, e.last = p, r
+	return out
+}
+
+func sameTool(a, b model.Tool) bool {
+	return a.Name == b.Name && a.Description == b.Description && bytes.Equal(a.Schema, b.Schema)
+}
+
+// SameMessage says whether two messages are the same in every byte.
+func SameMessage(a, b model.Message) bool {
+	return a.Role == b.Role && a.Text == b.Text && a.CallID == b.CallID && a.Name == b.Name && bytes.Equal(a.Raw, b.Raw) &&
+		slices.EqualFunc(a.Calls, b.Calls, func(a, b model.Call) bool {
+			return a.ID == b.ID && a.Key == b.Key && a.Name == b.Name && bytes.Equal(a.Args, b.Args)
+		})
+}
+
+// Read reads a file. The error names the line.
+func Read(r io.Reader) (Recording, error) { return read(r, true) }
+
+// ReadLines reads lines as an Encoder makes them, without the first line of a file. A last
+// one that was cut off while it was written is left out.
+func ReadLines(r io.Reader) (Recording, error) { return read(r, false) }
+
+func read(from io.Reader, headed bool) (Recording, error) {
+	in := bufio.NewReaderSize(from, 64<<10)
+	d := decoder{headed: headed, strict: headed}
+	for n := 1; ; n++ {
+		text, err := readLine(in)
+		switch {
+		case errors.Is(err, io.EOF):
+			return d.out, d.end(text, n)
+		case err != nil:
+			return d.out, fmt.Errorf("line %d: %w", n, err)
+		case len(bytes.TrimSpace(text)) == 0:
+			continue
+		}
+		if err := d.line(text); err != nil {
+			return d.out, fmt.Errorf("line %d: %w", n, err)
+		}
+	}
+}
+
+// end takes what stands behind the last end of a line. A person may leave that out; in lines
+// that a recorder wrote, what cannot be read there was cut off.
+func (d *decoder) end(text []byte, n int) error {
+	cutOff := !d.strict && !json.Valid(text)
+	if len(bytes.TrimSpace(text)) > 0 && !cutOff {
+		if err := d.line(text); err != nil {
+			return fmt.Errorf("line %d: %w", n, err)
+		}
+	}
+	if d.headed {
+		return fmt.Errorf(`line 1: a recording begins with {"recording":{"version":%d}}`, Version)
+	}
+	return nil
+}
+
+// readLine reads up to the next end of a line.
+func readLine(in *bufio.Reader) ([]byte, error) {
+	var text []byte
+	for {
+		part, err := in.ReadSlice('\n')
+		text = append(text, part...)
+		if len(text) > maxLine {
+			return nil, fmt.Errorf("is longer than %d MiB", maxLine>>20)
+		}
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return text, err
+		}
+	}
+}
+
+// decoder puts the lines together.
+type decoder struct {
+	out      Recording
+	strict   bool
+	headed   bool // the first line is still to come
+	last     *model.Request
+	attempt  int
+	messages int
+}
+
+func (d *decoder) line(text []byte) error {
+	var l line
+	dec := json.NewDecoder(bytes.NewReader(text))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&l); err != nil {
+		return fmt.Errorf("cannot be read: %w", err)
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("holds more than one JSON value")
+	}
+	if set := l.count(); set != 1 {
+		return fmt.Errorf("holds %d of recording, attempt, exchange, step and call, and must hold one", set)
+	}
+	if (l.Recording != nil) != d.headed {
+		return fmt.Errorf(`a recording begins with {"recording":{"version":%d}}, which stands there once`, Version)
+	}
+	switch {
+	case l.Recording != nil:
+		if l.Recording.Version != Version {
+			return fmt.Errorf("is of version %d of the format, and this rouse reads version %d", l.Recording.Version, Version)
+		}
+		d.headed, d.out.Run = false, l.Recording.Run
+	case l.Attempt != nil:
+		d.out.Attempts = append(d.out.Attempts, *l.Attempt)
+	case l.Step != nil:
+		d.out.Steps = append(d.out.Steps, *l.Step)
+	case l.Call != nil:
+		d.out.Calls = append(d.out.Calls, *l.Call)
+	default:
+		return d.exchange(*l.Exchange)
+	}
+	return nil
+}
+
+func (l line) count() (n int) {
+	for _, set := range []bool{l.Recording != nil, l.Attempt != nil, l.Exchange != nil, l.Step != nil, l.Call != nil} {
+		if set {
+			n++
+		}
+	}
+	return n
+}
+
+func (d *decoder) exchange(x exchange) error {
+	out := Exchange{Attempt: x.Attempt, Step: x.Step, Try: x.Try, Model: x.Model, Answer: x.Answer, Fault: x.Fault, StartedAt: x.StartedAt, FirstMS: x.FirstMS, TookMS: x.TookMS}
+	for i, c := range x.Calls {
+		if c.Name == "" {
+			return fmt.Errorf("call %d of the answer has no name", i+1)
+		}
+	}
+	if p := x.Request; p != nil {
+		if d.attempt != x.Attempt {
+			d.last, d.attempt = nil, x.Attempt
+		}
+		r := &model.Request{MaxOutput: p.MaxOutput, Temperature: p.Temperature, NoTools: p.NoTools}
+		if d.last != nil {
+			r.System, r.Tools = d.last.System, d.last.Tools
+		}
+		if p.System != nil {
+			r.System = *p.System
+		}
+		if p.Tools != nil {
+			r.Tools = nil
+			for _, t := range *p.Tools {
+				r.Tools = append(r.Tools, model.Tool(t))
+			}
+		}
+		if p.Same < 0 || p.Same > 0 && (d.last == nil || p.Same > len(d.last.Messages)) {
+			return fmt.Errorf("the request begins with %d messages of the one before it, which has not so many", p.Same)
+		}
+		if d.messages += p.Same + len(p.Messages); d.messages > maxMessages {
+			return fmt.Errorf("the requests up to here have more than %d messages", maxMessages)
+		}
+		if p.Same > 0 {
+			r.Messages = append(r.Messages, d.last.Messages[:p.Same]...)
+		}
+		r.Messages = append(r.Messages, p.Messages...)
+		out.Request, d.last = r, r
+	}
+	d.out.Exchanges = append(d.out.Exchanges, out)
+	return nil
+}

@@ -1,0 +1,160 @@
+package replay
+
+import (
+	"encoding/json"
+	"time"
+
+	"rouse/agent/model"
+)
+
+// Version is that of the format.
+const Version = 1
+
+// Recording is what was kept of a run. A file for a provider needs no more than Exchanges.
+type Recording struct {
+	Run       *Run // nil in a file that was written by hand
+	Attempts  []Attempt
+	Exchanges []Exchange
+	Steps     []Step
+	Calls     []Call
+}
+
+// Run is what was asked for, and how it ended, in the ledger's words.
+type Run struct {
+	ID           string          `json:"id"`
+	Job          string          `json:"job,omitempty"`
+	Agent        string          `json:"agent"`
+	Trigger      string          `json:"trigger"`
+	Detail       json.RawMessage `json:"detail,omitempty"`
+	ScheduledAt  time.Time       `json:"scheduled_at,omitzero"`
+	QueuedAt     time.Time       `json:"queued_at,omitzero"`
+	StartedAt    time.Time       `json:"started_at,omitzero"`
+	FinishedAt   time.Time       `json:"finished_at,omitzero"`
+	Outcome      string          `json:"outcome"`
+	Exit         string          `json:"exit,omitempty"`
+	Summary      string          `json:"summary,omitempty"`
+	Error        string          `json:"error,omitempty"`
+	Verified     bool            `json:"verified,omitempty"`
+	Steps        int             `json:"steps,omitempty"`
+	Calls        int             `json:"calls,omitempty"`
+	Usage        *Usage          `json:"usage,omitempty"`
+	CostMicroUSD int64           `json:"cost_micro_usd,omitempty"`
+}
+
+// Attempt is one try at a run. Scene is what it found when it began, which only the runner
+// reads; without one the attempt was not recorded.
+type Attempt struct {
+	Number int             `json:"number"`
+	State  string          `json:"state"`
+	Error  string          `json:"error,omitempty"`
+	Scene  json.RawMessage `json:"scene,omitempty"`
+	// Heard is what became of what the attempt asked its owner, in order.
+	Heard []Heard `json:"heard,omitempty"`
+}
+
+// Heard is how a question ended: with an answer, or without one.
+type Heard struct {
+	State  string `json:"state"`
+	Answer string `json:"answer,omitempty"`
+}
+
+// Step is a turn as the record has it.
+type Step struct {
+	Attempt      int      `json:"attempt"`
+	Number       int      `json:"step"`
+	Text         string   `json:"text,omitempty"`
+	Notices      []string `json:"notices,omitempty"`
+	Usage        *Usage   `json:"usage,omitempty"`
+	CostMicroUSD int64    `json:"cost_micro_usd,omitempty"`
+	Unfinished   bool     `json:"unfinished,omitempty"` // its process died meanwhile
+}
+
+// Call is a tool call as the record has it.
+type Call struct {
+	Attempt  int             `json:"attempt"`
+	Step     int             `json:"step"`
+	Index    int             `json:"index"`
+	Key      string          `json:"key"`
+	Tool     string          `json:"tool"`
+	Args     json.RawMessage `json:"args"`
+	State    string          `json:"state"`
+	Envelope json.RawMessage `json:"envelope,omitempty"` // without one nobody knows what it gave
+	TookMS   int64           `json:"took_ms,omitempty"`
+}
+
+// Exchange is one request and what came back. A turn that failed and was asked again has
+// one for each try.
+type Exchange struct {
+	Attempt int
+	Step    int
+	Try     int    // from 0 on, within the step
+	Model   string // its name in the configuration
+	Request *model.Request
+	Answer
+	Fault     *Fault
+	StartedAt time.Time
+	FirstMS   int64 // until the first event came
+	TookMS    int64
+}
+
+// Answer is what a model said. Of a turn that failed it is what had come before.
+type Answer struct {
+	Text  string          `json:"text,omitempty"`
+	Calls []model.Call    `json:"calls,omitempty"`
+	Stop  string          `json:"stop,omitempty"`
+	Raw   json.RawMessage `json:"raw,omitempty"`
+	Usage *Usage          `json:"usage,omitempty"` // nil: nobody said what it took
+}
+
+// said tells whether there is anything of the answer in a transcript.
+func (a Answer) said() bool { return a.Text != "" || len(a.Calls) > 0 }
+
+// Usage are the tokens of a turn.
+type Usage struct {
+	Input   int64 `json:"input,omitempty"`
+	Output  int64 `json:"output,omitempty"`
+	Cached  int64 `json:"cached,omitempty"`
+	Written int64 `json:"written,omitempty"`
+}
+
+// Model gives the usage in the words of package model, within what is possible.
+func (u Usage) Model() model.Usage {
+	return model.Usage{Input: u.Input, Output: u.Output, Cached: u.Cached, Written: u.Written}.Sane()
+}
+
+// NewUsage is the usage in the words of a recording.
+func NewUsage(u model.Usage) *Usage { return &Usage{u.Input, u.Output, u.Cached, u.Written} }
+
+// Fault is why a turn failed. Kind is a model.ErrorKind; "" means that not the model failed
+// but the run had to end, with Outcome.
+type Fault struct {
+	Kind      string `json:"kind,omitempty"`
+	Message   string `json:"message"`
+	Retryable bool   `json:"retryable,omitempty"`
+	Refused   bool   `json:"refused,omitempty"` // nothing is paid for it
+	Outcome   string `json:"outcome,omitempty"`
+}
+
+// Err is the fault as a provider returns it.
+func (f Fault) Err() error {
+	if f.Kind == "" {
+		return &stopped{f.Message, f.Outcome}
+	}
+	return &model.Error{Kind: model.ErrorKind(f.Kind), Message: f.Message, Retryable: f.Retryable, Refused: f.Refused}
+}
+
+// stopped is the end of a run that came while its model spoke.
+type stopped struct{ reason, outcome string }
+
+func (s *stopped) Error() string   { return s.reason }
+func (s *stopped) Outcome() string { return s.outcome }
+
+// Answers is a recording of what was said alone, without what was asked: a provider gives
+// the answers in their order, whatever it is asked.
+func (r Recording) Answers() Recording {
+	out := Recording{}
+	for _, x := range turns(r.Exchanges) {
+		out.Exchanges = append(out.Exchanges, Exchange{Answer: x.Answer, Fault: x.Fault})
+	}
+	return out
+}

@@ -1,0 +1,202 @@
+package replay_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"rouse/agent/model"
+	"rouse/agent/model/modeltest"
+	"rouse/agent/model/replay"
+)
+
+// TestConformance: a recording of a script says what the script says. What goes wrong on a
+// wire, and what only a server can do, is none of a recording's affairs.
+func TestConformance(t *testing.T) {
+	modeltest.Run(t, func(t *testing.T, script modeltest.Script, _ modeltest.Limits) model.Provider {
+		var r replay.Recording
+		for _, turn := range script {
+			if turn.Hang || turn.Endless > 0 || turn.Mangle != nil || turn.Status != 0 || turn.Raw != "" || turn.Fail != "" || turn.Finish != "" {
+				t.Skip("a recording is no server")
+			}
+			x := replay.Exchange{Answer: replay.Answer{Text: turn.Text, Calls: turn.Calls}}
+			if turn.Usage != (model.Usage{}) {
+				x.Usage = replay.NewUsage(turn.Usage)
+			}
+			if turn.Opaque != "" {
+				x.Raw = json.RawMessage(fmt.Sprintf("%q", turn.Opaque))
+			}
+			for _, c := range turn.Calls {
+				if c.Name == "" || !json.Valid(c.Args) || c.Args[0] != '{' {
+					t.Skip("a recording holds no broken call")
+				}
+			}
+			r.Exchanges = append(r.Exchanges, x)
+		}
+		var file bytes.Buffer
+		if err := replay.Write(&file, r); err != nil {
+			t.Fatal(err)
+		}
+		p, err := replay.Parse("script.jsonl", file.Bytes())
+		if err != nil {
+			t.Skip("a recording that answers nothing is refused")
+		}
+		return p
+	})
+}
+
+func user(text string) model.Message { return model.Message{Role: model.RoleUser, Text: text} }
+
+func conversation() replay.Recording {
+	call := model.Call{ID: "1", Name: "file_read", Args: json.RawMessage(`{"path":"a.txt"}`)}
+	said := model.Message{Role: model.RoleAssistant, Text: "I look.", Calls: []model.Call{{ID: "1", Key: "m1.1.1", Name: "file_read", Args: call.Args}}}
+	result := model.Message{Role: model.RoleTool, CallID: "1", Name: "file_read", Text: `{"ok":true}`}
+	tools := []model.Tool{{Name: "file_read", Description: "reads", Schema: json.RawMessage(`{"type":"object"}`)}}
+	warm := 0.5
+	first := &model.Request{System: "Be brief.", Tools: tools, Messages: []model.Message{user("Read a.txt.")}, MaxOutput: 100, Temperature: &warm}
+	second := &model.Request{System: "Be brief.", Tools: tools, Messages: []model.Message{user("Read a.txt."), said, result}}
+	return replay.Recording{
+		Run:      &replay.Run{ID: "7", Job: "j", Agent: "a", Trigger: "manual", Outcome: "success"},
+		Attempts: []replay.Attempt{{Number: 1, State: "done", Scene: json.RawMessage(`{"tables":"none"}`), Heard: []replay.Heard{{State: "answered", Answer: "yes"}}}},
+		Exchanges: []replay.Exchange{
+			{Attempt: 1, Step: 1, Model: "m", Request: first, Fault: &replay.Fault{Kind: "unavailable", Message: "busy", Retryable: true}, TookMS: 7},
+			{Attempt: 1, Step: 1, Try: 1, Model: "m", Request: first, Answer: replay.Answer{Text: "I look.", Calls: []model.Call{call}, Raw: json.RawMessage(`{"s":1}`), Usage: &replay.Usage{Input: 10, Output: 2}, Stop: "tool_calls"}},
+			{Attempt: 1, Step: 2, Model: "m", Request: second, Answer: replay.Answer{Text: "It says nothing."}},
+		},
+		Steps: []replay.Step{{Attempt: 1, Number: 1, Text: "I look.", Notices: []string{"n"}}},
+		Calls: []replay.Call{{Attempt: 1, Step: 1, Key: "m1.1.1", Tool: "file_read", Args: call.Args, State: "done", Envelope: json.RawMessage(`{"ok":true}`)}},
+	}
+}
+
+// What is written is read again, and a request takes no more than what is new in it.
+func TestFormat(t *testing.T) {
+	want := conversation()
+	var file bytes.Buffer
+	if err := replay.Write(&file, want); err != nil {
+		t.Fatal(err)
+	}
+	got, err := replay.Read(bytes.NewReader(file.Bytes()))
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("%v\n%+v\n%+v", err, got, want)
+	}
+	if n := strings.Count(file.String(), "Read a.txt."); n != 1 {
+		t.Errorf("the prompt is there %d times", n)
+	}
+	for text, want := range map[string]string{
+		"":                            `line 1: a recording begins with {"recording":{"version":1}}`,
+		`{"exchange":{"text":"a"}}`:   "line 1: a recording begins with",
+		`{"recording":{"version":2}}`: "line 1: is of version 2 of the format, and this rouse reads version 1",
+		`{"recording":{"version":1}}` + "\n{\"exchange\":{\"txt\":\"a\"}}":                    `line 2: cannot be read: json: unknown field "txt"`,
+		`{"recording":{"version":1}}` + "\n\n{}":                                              "line 3: holds 0 of recording,",
+		`{"recording":{"version":1}}` + "\n{\"exchange\":{\"text\":\"a\"":                     "line 2: cannot be read: unexpected EOF",
+		`{"recording":{"version":1}}` + "\n{\"exchange\":{\"calls\":[{\"args\":{}}]}}":        "line 2: call 1 of the answer has no name",
+		`{"recording":{"version":1}}` + "\n{\"exchange\":{\"request\":{\"same\":2}}}":         "line 2: the request begins with 2 messages of the one before it",
+		`{"recording":{"version":1}}` + "\n{\"recording\":{\"version\":1}}":                   "line 2: a recording begins with",
+		`{"recording":{"version":1}}` + "\n{\"exchange\":{}} {\"exchange\":{}}":               "line 2: holds more than one JSON value",
+		`{"recording":{"version":1}}` + "\n{\"attempt\":{\"number\":1,\"state\":\"done\"}}\n": "",
+	} {
+		if _, err := replay.Read(strings.NewReader(text)); want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %v, want %s", text, err, want)
+		}
+	}
+	if cut, err := replay.ReadLines(strings.NewReader("{\"exchange\":{\"text\":\"a\"}}\n{\"exchange\":{\"te")); err != nil || len(cut.Exchanges) != 1 {
+		t.Errorf("a line that was cut off: %+v %v", cut, err)
+	}
+}
+
+// The transcript says which answer comes next, so that runs at once and after a restart get
+// theirs; what is asked otherwise is refused, with the place.
+func TestProvider(t *testing.T) {
+	rec := conversation()
+	p, err := replay.New("a.jsonl", rec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, second := *rec.Exchanges[1].Request, *rec.Exchanges[2].Request
+	for range 2 { // each run begins at the beginning
+		if a := modeltest.Ask(t, t.Context(), p, first); a.Err != nil || a.Text != "I look." || len(a.Calls) != 1 || a.Usage.Input != 10 || string(a.Raw) != `{"s":1}` {
+			t.Errorf("%+v", a)
+		}
+	}
+	if a := modeltest.Ask(t, t.Context(), p, second); a.Err != nil || a.Text != "It says nothing." {
+		t.Errorf("%+v", a)
+	}
+	with := func(r model.Request, change func(*model.Request)) model.Request {
+		r.Messages = append([]model.Message(nil), r.Messages...)
+		change(&r)
+		return r
+	}
+	third := with(second, func(r *model.Request) {
+		r.Messages = append(r.Messages, model.Message{Role: model.RoleAssistant, Text: "It says nothing."}, user("And b.txt?"))
+	})
+	for want, r := range map[string]model.Request{
+		`answer 1 of the recording a.jsonl is to another request: message 1, what the model is told: recorded was "Read a.txt.", now it is "Read b.txt."`: with(first, func(r *model.Request) { r.Messages[0].Text = "Read b.txt." }),
+		`answer 2 of the recording a.jsonl is to another request: message 3, the result of file_read: recorded was`:                                       with(second, func(r *model.Request) { r.Messages[2].Text = `{"ok":false}` }),
+		`the system prompt: recorded was "Be brief.", now it is "Be long." (and 1 more difference`:                                                        with(first, func(r *model.Request) { r.System, r.NoTools = "Be long.", true }),
+		`the tool file_read: recorded was "offered", now it is nothing`:                                                                                   with(first, func(r *model.Request) { r.Tools = nil }),
+		`has 2 answers, and the run asks for one more; its last message is what the model is told: "And b.txt?"`:                                          third,
+	} {
+		a := modeltest.Ask(t, t.Context(), p, r)
+		var e *model.Error
+		if !errors.As(a.Err, &e) || e.Retryable || e.Kind != model.KindBadRequest || !strings.Contains(e.Message, want) {
+			t.Errorf("%v, want %s", a.Err, want)
+		}
+	}
+	loose, err := replay.New("a.jsonl", rec.Answers())
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := with(second, func(r *model.Request) { r.System, r.Messages[2].Text = "Else.", "{}" })
+	if a := modeltest.Ask(t, t.Context(), loose, other); a.Err != nil || a.Text != "It says nothing." {
+		t.Errorf("answers alone: %+v", a)
+	}
+	if _, err := replay.New("a.jsonl", replay.Recording{}); err == nil {
+		t.Error("a recording without an answer is a provider")
+	}
+	if _, err := replay.Open(filepath.Join(t.TempDir(), "none.jsonl")); err == nil || !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("no file: %v", err)
+	}
+}
+
+// FuzzRead: no file breaks the reader, and what it takes is written and read as the same.
+func FuzzRead(f *testing.F) {
+	var file bytes.Buffer
+	if err := replay.Write(&file, conversation()); err != nil {
+		f.Fatal(err)
+	}
+	f.Add(file.Bytes())
+	f.Add([]byte("{\"recording\":{\"version\":1}}\n{\"exchange\":{\"calls\":[{\"name\":\"a\"}]}}\n{\"exchange\":{\"text\":\"b\",\"request\":{\"messages\":[{\"role\":\"user\"}]}}}"))
+	f.Add([]byte("{\"recording\":{\"version\":1}}\n{\"exchange\":{\"error\":{\"message\":\"x\"}}}"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		r, err := replay.Read(bytes.NewReader(text))
+		if err != nil {
+			return
+		}
+		var once, twice bytes.Buffer
+		if err := replay.Write(&once, r); err != nil {
+			t.Fatalf("what was read cannot be written: %v", err)
+		}
+		again, err := replay.Read(bytes.NewReader(once.Bytes()))
+		if err != nil {
+			t.Fatalf("what was written cannot be read: %v\n%s", err, once.Bytes())
+		}
+		if err := replay.Write(&twice, again); err != nil || !bytes.Equal(once.Bytes(), twice.Bytes()) {
+			t.Fatalf("%v\n%s\n%s", err, once.Bytes(), twice.Bytes())
+		}
+		p, err := replay.New("fuzz", r)
+		if err != nil {
+			return
+		}
+		for _, x := range r.Exchanges {
+			if x.Request != nil {
+				modeltest.Ask(t, t.Context(), p, *x.Request)
+			}
+		}
+	})
+}

@@ -1,0 +1,336 @@
+package agent
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"rouse/agent/loop"
+	"rouse/agent/model"
+	"rouse/agent/model/replay"
+	"rouse/agentdb/ledger"
+)
+
+// recordingPath is where an attempt is recorded: a file of its own, so that an attempt whose
+// process is thought dead, and is not, writes into no other.
+func (r *Runner) recordingPath(run int64, attempt int) string {
+	return filepath.Join(r.recordings, fmt.Sprintf("%d.%d.jsonl", run, attempt))
+}
+
+// record lets an attempt of a recorded job leave what its model is asked and answers. A
+// recording that cannot be written is said in the log, and is no reason to end the run.
+func (r *Runner) record(o *loop.Options, a ledger.Attempt, t task, s scene) (end func()) {
+	if !t.job.Record || !t.needsModel() || r.recordings == "" {
+		return func() {}
+	}
+	rec := &tape{Recorder: o.Recorder, path: r.recordingPath(a.Run, a.Number), attempt: a, redact: redactor(t.secrets), log: r.log}
+	raw, err := json.Marshal(s)
+	if err == nil {
+		var line []byte
+		line, err = replay.AttemptLine(replay.Attempt{Number: a.Number, State: ledger.AttemptRunning, Scene: cleanRaw(raw, rec.redact)})
+		rec.lines.Write(line)
+	}
+	if err != nil {
+		rec.fail(err)
+	}
+	o.Provider, o.Recorder = &taped{o.Provider, t.relay, rec}, rec
+	return rec.close
+}
+
+// tape writes the recording of one attempt. Exchanges reach the file before the step that
+// they belong to is in the ledger, so that no step is there without its exchanges; they are
+// not forced to the disk, since a recording that a power failure cuts off says so.
+type tape struct {
+	loop.Recorder
+	path    string
+	attempt ledger.Attempt
+	redact  *strings.Replacer
+	log     *slog.Logger
+
+	mu      sync.Mutex
+	step    int
+	try     int
+	encoder replay.Encoder
+	lines   bytes.Buffer // to be written with the step
+	file    *os.File
+	broken  bool
+	// The messages of the last request, and the same without secrets.
+	asked, cleaned []model.Message
+}
+
+func (p *tape) fail(err error) {
+	if !p.broken {
+		p.log.Warn("the run goes on without its recording, which could not be written", "run", p.attempt.Run, "attempt", p.attempt.Number, "error", err)
+	}
+	p.broken = true
+	p.lines.Reset()
+}
+
+// StartStep implements loop.Recorder.
+func (p *tape) StartStep(ctx context.Context, s loop.Step) error {
+	p.mu.Lock()
+	p.step, p.try = s.Number, 0
+	p.mu.Unlock()
+	return p.Recorder.StartStep(ctx, s)
+}
+
+// FinishStep implements loop.Recorder.
+func (p *tape) FinishStep(ctx context.Context, s loop.Step) error {
+	p.flush()
+	return p.Recorder.FinishStep(ctx, s)
+}
+
+func (p *tape) flush() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.broken || p.lines.Len() == 0 {
+		return
+	}
+	err := p.open()
+	if err == nil {
+		_, err = p.file.Write(p.lines.Bytes())
+	}
+	if err != nil {
+		p.fail(err)
+	}
+	p.lines.Reset()
+}
+
+func (p *tape) open() (err error) {
+	if p.file != nil {
+		return nil
+	}
+	if err = os.MkdirAll(filepath.Dir(p.path), 0o700); err == nil {
+		p.file, err = os.OpenFile(p.path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	}
+	return err
+}
+
+func (p *tape) close() {
+	p.flush()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.file == nil {
+		return
+	}
+	if err := p.file.Close(); err != nil {
+		p.fail(err)
+	}
+	p.file = nil
+}
+
+// keep takes an exchange.
+func (p *tape) keep(x replay.Exchange) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.broken {
+		return
+	}
+	x.Attempt, x.Step, x.Try = p.attempt.Number, p.step, p.try
+	p.try++
+	line, err := p.encoder.Exchange(x)
+	if err != nil {
+		p.fail(err)
+		return
+	}
+	p.lines.Write(line)
+}
+
+// taped is a provider whose exchanges are recorded.
+type taped struct {
+	model.Provider
+	relay *relay // knows who answers
+	tape  *tape
+}
+
+// Stream implements model.Provider.
+func (t *taped) Stream(ctx context.Context, r model.Request) iter.Seq2[model.Event, error] {
+	return func(yield func(model.Event, error) bool) {
+		x := replay.Exchange{Model: t.relay.model().Name, StartedAt: time.Now()}
+		var text strings.Builder
+		defer func() {
+			x.TookMS = time.Since(x.StartedAt).Milliseconds()
+			x.Text = text.String()
+			x.Request = t.tape.request(r)
+			t.tape.answer(&x.Answer)
+			t.tape.keep(x)
+		}()
+		for e, err := range t.Provider.Stream(ctx, r) {
+			if x.FirstMS == 0 {
+				x.FirstMS = time.Since(x.StartedAt).Milliseconds()
+			}
+			text.WriteString(e.Text)
+			switch {
+			case err != nil:
+				x.Fault = t.tape.fault(err)
+			case e.Call != nil:
+				x.Calls = append(x.Calls, *e.Call)
+			case e.Usage != nil:
+				x.Usage = replay.NewUsage(*e.Usage)
+			case e.Stop != "":
+				x.Stop = e.Stop
+			case e.Raw != nil:
+				x.Raw = e.Raw
+			}
+			if !yield(e, err) {
+				if err == nil {
+					x.Fault = t.tape.left(ctx)
+				}
+				return
+			}
+		}
+		if ctx.Err() != nil && x.Fault == nil {
+			x.Fault = t.tape.fault(context.Cause(ctx))
+		}
+	}
+}
+
+// left is why an answer was not heard to its end.
+func (p *tape) left(ctx context.Context) *replay.Fault {
+	if ctx.Err() != nil {
+		return p.fault(context.Cause(ctx))
+	}
+	return &replay.Fault{Message: "the run did not take the whole answer", Outcome: string(ledger.OutcomeBudget)}
+}
+
+// fault says why a turn failed.
+func (p *tape) fault(err error) *replay.Fault {
+	f := &replay.Fault{Message: p.redact.Replace(err.Error())}
+	var e *model.Error
+	var why interface{ Outcome() string }
+	var dialled *net.OpError
+	switch {
+	case errors.As(err, &e):
+		f.Kind, f.Retryable = string(e.Kind), e.Retryable
+		f.Refused = e.Refused || errors.As(err, &dialled) && dialled.Op == "dial"
+	case errors.As(err, &why):
+		f.Outcome = why.Outcome()
+	}
+	return f
+}
+
+// request is what was asked, without its secrets. What the last request had is not cleaned
+// again: a transcript only grows.
+func (p *tape) request(r model.Request) *model.Request {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	known, clean := p.asked, p.cleaned
+	out := &model.Request{System: p.redact.Replace(r.System), Tools: r.Tools, MaxOutput: r.MaxOutput, Temperature: r.Temperature, NoTools: r.NoTools}
+	out.Messages = make([]model.Message, len(r.Messages))
+	for i, m := range r.Messages {
+		if i < len(known) && replay.SameMessage(m, known[i]) {
+			out.Messages[i] = clean[i]
+		} else {
+			known = nil // and nothing behind it
+			out.Messages[i] = cleanMessage(m, p.redact)
+		}
+	}
+	p.asked, p.cleaned = r.Messages, out.Messages
+	return out
+}
+
+// cleanRequest is a request without secrets.
+func cleanRequest(r model.Request, redact *strings.Replacer) model.Request {
+	p := tape{redact: redact}
+	return *p.request(r)
+}
+
+// cleanMessage cleans the texts before they are written as JSON: within a text that is JSON
+// itself a secret would look otherwise afterwards.
+func cleanMessage(m model.Message, redact *strings.Replacer) model.Message {
+	m.Text = redact.Replace(m.Text)
+	m.Raw = cleanRaw(m.Raw, redact)
+	m.Calls = cleanCalls(m.Calls, redact)
+	return m
+}
+
+func cleanCalls(calls []model.Call, redact *strings.Replacer) []model.Call {
+	var out []model.Call
+	for _, c := range calls {
+		c.Args = cleanRaw(c.Args, redact)
+		out = append(out, c)
+	}
+	return out
+}
+
+// cleanRaw is a document without secrets; what is no JSON becomes a text, as the loop makes
+// of the arguments of a call.
+func cleanRaw(raw json.RawMessage, redact *strings.Replacer) json.RawMessage {
+	if len(raw) == 0 {
+		return nil
+	}
+	out := json.RawMessage(redact.Replace(string(raw)))
+	if !json.Valid(out) {
+		quoted, err := json.Marshal(string(out))
+		if err != nil {
+			return nil
+		}
+		return quoted
+	}
+	return out
+}
+
+// answer makes an answer one that can be kept.
+func (p *tape) answer(a *replay.Answer) {
+	a.Text = strings.ReplaceAll(strings.ToValidUTF8(p.redact.Replace(a.Text), "\ufffd"), "\x00", "")
+	a.Raw = cleanRaw(a.Raw, p.redact)
+	a.Calls = cleanCalls(a.Calls, p.redact)
+}
+
+// recorded reads what the attempts of a run left.
+func (r *Runner) recorded(run int64, attempt int) (replay.Recording, error) {
+	f, err := os.Open(r.recordingPath(run, attempt))
+	if errors.Is(err, fs.ErrNotExist) {
+		return replay.Recording{}, nil
+	}
+	if err != nil {
+		return replay.Recording{}, fmt.Errorf("the recording of run %d cannot be read: %w", run, err)
+	}
+	defer f.Close()
+	out, err := replay.ReadLines(f)
+	if err != nil {
+		return out, fmt.Errorf("the recording %s is damaged: %w", f.Name(), err)
+	}
+	return out, nil
+}
+
+// sweepRecordings removes the recordings of runs that are no longer in the ledger.
+func (r *Runner) sweepRecordings(ctx context.Context) error {
+	if r.recordings == "" {
+		return nil
+	}
+	entries, err := os.ReadDir(r.recordings)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	errs := []error{err}
+	known := map[int64]bool{}
+	for _, e := range entries {
+		text, _, _ := strings.Cut(e.Name(), ".")
+		id, bad := strconv.ParseInt(text, 10, 64)
+		if bad != nil || known[id] {
+			continue
+		}
+		switch _, err := r.ledger.Run(ctx, id); {
+		case errors.Is(err, ledger.ErrNotFound):
+			errs = append(errs, os.Remove(filepath.Join(r.recordings, e.Name())))
+		case err != nil:
+			return err
+		default:
+			known[id] = true
+		}
+	}
+	return errors.Join(errs...)
+}

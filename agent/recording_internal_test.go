@@ -1,0 +1,90 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"rouse/agent/loop"
+	"rouse/agent/model"
+	"rouse/agent/model/replay"
+	"rouse/agentdb/ledger"
+)
+
+// BenchmarkRecord is what the recording of one exchange takes, late in a run of 100 steps
+// whose tools gave 2 KB each.
+func BenchmarkRecord(b *testing.B) {
+	var history []model.Message
+	for i := range 100 {
+		id := fmt.Sprint(i)
+		history = append(history, model.Message{Role: model.RoleAssistant, Text: "I go on.", Calls: []model.Call{{ID: id, Name: "file_read", Args: json.RawMessage(`{"path":"a.txt"}`)}}},
+			model.Message{Role: model.RoleTool, CallID: id, Name: "file_read", Text: strings.Repeat("0123456789abcdef", 128)})
+	}
+	p := &tape{Recorder: nil, path: filepath.Join(b.TempDir(), "1.1.jsonl"), attempt: ledger.Attempt{Run: 1, Number: 1}, redact: redactor([]string{"sk-canary-0123456789", "another secret"}), log: slog.New(slog.NewTextHandler(io.Discard, nil))}
+	defer p.close()
+	n := 0
+	for b.Loop() {
+		n = n%90 + 1
+		x := replay.Exchange{Model: "m", Answer: replay.Answer{Text: "I go on."}, Request: p.request(model.Request{System: "Work.", Messages: history[:20+2*n]})}
+		p.keep(x)
+		p.flush()
+	}
+	if p.broken {
+		b.Fatal("it broke")
+	}
+}
+
+// A secret is found in whatever it is wrapped: in a text that is JSON, in arguments, in what
+// a provider wants back; and what it leaves is still JSON.
+func TestRecordingIsRedacted(t *testing.T) {
+	const secret = `k"e\y<&>-canary`
+	redact := redactor([]string{secret})
+	quoted, err := json.Marshal(map[string]string{"v": secret})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := cleanRequest(model.Request{System: "Use " + secret, Messages: []model.Message{
+		{Role: model.RoleUser, Text: secret},
+		{Role: model.RoleAssistant, Raw: quoted, Calls: []model.Call{{Name: "a", Args: quoted}}},
+		{Role: model.RoleTool, Text: string(quoted)},
+	}}, redact)
+	a := replay.Answer{Text: "It is " + secret, Raw: quoted, Calls: []model.Call{{Name: "a", Args: quoted}, {Name: "b", Args: json.RawMessage("no json")}}}
+	(&tape{redact: redact}).answer(&a)
+	var e replay.Encoder
+	line, err := e.Exchange(replay.Exchange{Request: &r, Answer: a, Fault: (&tape{redact: redact}).fault(fmt.Errorf("no answer for %s", secret))})
+	if err != nil || strings.Contains(string(line), "canary") || strings.Count(string(line), "[secret]") != 9 {
+		t.Errorf("%v: %s", err, line)
+	}
+}
+
+// A run goes on when its recording cannot be written, and the log says so once.
+func TestRecordingThatCannotBeWritten(t *testing.T) {
+	var log strings.Builder
+	file := filepath.Join(t.TempDir(), "file")
+	p := &tape{Recorder: silent{}, path: filepath.Join(file, "1.1.jsonl"), redact: redactor(nil), log: slog.New(slog.NewTextHandler(&log, nil))}
+	if err := writeFile(file); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		p.keep(replay.Exchange{Answer: replay.Answer{Text: "a"}})
+		if err := p.FinishStep(t.Context(), loop.Step{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.close()
+	if strings.Count(log.String(), "the run goes on without its recording") != 1 {
+		t.Errorf("the log: %s", log.String())
+	}
+}
+
+type silent struct{ loop.Recorder }
+
+func (silent) FinishStep(context.Context, loop.Step) error { return nil }
+
+func writeFile(path string) error { return os.WriteFile(path, nil, 0o600) }

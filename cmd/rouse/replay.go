@@ -1,0 +1,231 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"rouse/agent"
+	"rouse/agent/model/replay"
+	"rouse/agentdb"
+	"rouse/agentdb/ledger"
+	"rouse/cmd/internal/config"
+	"rouse/cmd/internal/web"
+)
+
+type replayOptions struct {
+	with, save    string
+	answers, json bool
+}
+
+func newReplay(at *place) *cobra.Command {
+	var o replayOptions
+	cmd := &cobra.Command{
+		Use:   "replay RUN",
+		Short: "Plays a recorded run again without any effect, and shows what is different today",
+		Long: `Plays a finished run again as its job is configured today, and shows what is
+different: what its model is asked, the calls, their results, the end, the cost.
+
+Nothing is done: the answers are those that the model gave, the results those that the
+tools gave, and what is written on the way is thrown away. So after a change of a prompt,
+of the tools, of bounds or prices it says what would have been asked and allowed, up to
+where the recording ends; what a model would have said to it, it cannot know. Time stands
+still: bounds of time end nothing.
+
+The job needs "record: true" before the run. A playbook has no model, so all its runs can
+be played. Exits 0 when nothing is different, else 1.`,
+		Example: `  rouse replay 42
+  rouse replay 42 --with changed.yaml
+  rouse replay 42 --save morning.jsonl --answers`,
+		Args: cobra.ExactArgs(1),
+		RunE: verb(func(cmd *cobra.Command, args []string) error {
+			if o.save != "" && (o.with != "" || o.json) {
+				return usagef("--save keeps the recording and plays nothing; leave out --with and --json")
+			}
+			if o.answers && o.save == "" {
+				return usagef("--answers goes with --save")
+			}
+			rec, err := fetchRecording(cmd.Context(), at, args[0])
+			if err != nil {
+				return err
+			}
+			if o.save != "" {
+				return saveRecording(cmd.OutOrStdout(), rec, o)
+			}
+			return playRecording(cmd, at, rec, o)
+		}),
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.with, "with", "", "configuration `file` to play it with (default the one of --config)")
+	f.StringVar(&o.save, "save", "", "write the recording to a `file` instead, for a model with provider: replay")
+	f.BoolVar(&o.answers, "answers", false, "with --save: the answers alone, which are then given whatever is asked")
+	f.BoolVar(&o.json, "json", false, "print JSON")
+	return cmd
+}
+
+// fetchRecording gets a run's recording from the daemon, or from the home where none runs.
+func fetchRecording(ctx context.Context, at *place, run string) (replay.Recording, error) {
+	s, err := at.open(ctx)
+	if err != nil {
+		return replay.Recording{}, err
+	}
+	defer s.close()
+	var kept web.Recording
+	if err := s.Get(ctx, "/v1/runs/"+run+"/recording", nil, &kept); err != nil {
+		return replay.Recording{}, err
+	}
+	return replay.Read(strings.NewReader(kept.File))
+}
+
+// saveRecording writes a file that a model with provider: replay answers from.
+func saveRecording(out io.Writer, rec replay.Recording, o replayOptions) error {
+	if len(rec.Exchanges) == 0 {
+		return fmt.Errorf("run %s has no exchange with a model to save; set record: true on its job%s, and run it again", rec.Run.ID, spaced(rec.Run.Job))
+	}
+	if o.answers {
+		rec = rec.Answers()
+	}
+	f, err := os.OpenFile(o.save, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("the recording cannot be saved: %w", err)
+	}
+	if err := errors.Join(replay.Write(f, rec), f.Close()); err != nil {
+		return errors.Join(fmt.Errorf("the recording cannot be saved: %w", err), os.Remove(o.save))
+	}
+	_, err = fmt.Fprintf(out, "%s holds %s; use it as a model: {name: …, provider: replay, recording: %s}\n", o.save, plural(len(rec.Exchanges), "exchange"), o.save)
+	return err
+}
+
+func spaced(job string) string {
+	if job == "" {
+		return ""
+	}
+	return " " + job
+}
+
+func plural(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
+}
+
+// replayed is what --json prints.
+type replayed struct {
+	Run         string              `json:"run"`
+	Same        bool                `json:"same"`
+	Unknown     string              `json:"unknown,omitempty"`
+	Differences []replay.Difference `json:"differences"`
+	Recorded    agent.Ending        `json:"recorded"`
+	Now         agent.Ending        `json:"now"`
+}
+
+func playRecording(cmd *cobra.Command, at *place, rec replay.Recording, o replayOptions) error {
+	cfg, err := at.load()
+	if o.with != "" {
+		cfg, err = load(o.with, at.home)
+	}
+	if err != nil {
+		return err
+	}
+	res, err := play(cmd.Context(), cfg, rec)
+	if err != nil {
+		return err
+	}
+	out := replayed{Run: rec.Run.ID, Same: res.Same(), Unknown: res.Unknown, Differences: res.Differences, Recorded: res.Recorded, Now: res.Now}
+	if out.Differences == nil {
+		out.Differences = []replay.Difference{}
+	}
+	if o.json {
+		err = printJSON(cmd.OutOrStdout(), out)
+	} else {
+		err = printReplay(cmd.OutOrStdout(), rec, out)
+	}
+	if err == nil && !out.Same {
+		err = errSilent
+	}
+	return err
+}
+
+// play plays a recording in a home of its own, which is thrown away.
+func play(ctx context.Context, cfg *config.Config, rec replay.Recording) (res agent.Replayed, err error) {
+	p, err := newPlan(cfg, quietLogger())
+	if err != nil {
+		return res, err
+	}
+	dir, err := os.MkdirTemp("", "rouse-replay-")
+	if err != nil {
+		return res, fmt.Errorf("a folder to play in cannot be made: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	l, err := ledger.Open(ctx, ledger.Options{Path: filepath.Join(dir, "ledger.db"), Blobs: filepath.Join(dir, "blobs")})
+	if err != nil {
+		return res, err
+	}
+	defer func() { err = errors.Join(err, l.Close()) }()
+	databases, err := agentdb.NewPool(agentdb.PoolOptions{Dir: filepath.Join(dir, "agents")})
+	if err != nil {
+		return res, err
+	}
+	defer func() { err = errors.Join(err, databases.Close()) }()
+	runner, err := agent.New(agent.Options{Ledger: l, Databases: databases, Manifests: filepath.Join(dir, "manifests")})
+	if err != nil {
+		return res, err
+	}
+	runner.Set(p.plan)
+	return runner.Replay(ctx, rec)
+}
+
+// printReplay writes the differences in the order in which they come up.
+func printReplay(w io.Writer, rec replay.Recording, r replayed) error {
+	fmt.Fprintf(w, "run %s of %s (agent %s), played again on %s and %s\n", r.Run, cmp.Or(rec.Run.Job, "no job"), rec.Run.Agent,
+		plural(len(rec.Exchanges), "recorded answer"), plural(len(rec.Calls), "recorded call"))
+	if r.Same {
+		_, err := fmt.Fprintf(w, "no difference: %s, %s, %s, %s\n", r.Now.Outcome, plural(r.Now.Steps, "step"), plural(r.Now.Calls, "call"), tookText(r.Now))
+		return err
+	}
+	place := "-"
+	for _, d := range r.Differences {
+		here := ""
+		if d.Step > 0 {
+			here = fmt.Sprintf("step %d", d.Step)
+			if len(rec.Attempts) > 1 {
+				here = fmt.Sprintf("attempt %d, %s", d.Attempt, here)
+			}
+		}
+		if here != place {
+			fmt.Fprintln(w, cmp.Or(here, "the end"))
+			place = here
+		}
+		fmt.Fprintf(w, "  %s\n    recorded  %s\n    now       %s\n", oneLine(d.What), cmp.Or(oneLine(d.Recorded), "–"), cmp.Or(oneLine(d.Now), "–"))
+	}
+	if r.Unknown != "" {
+		fmt.Fprintf(w, "not played to its end: %s\n", oneLine(r.Unknown))
+	}
+	_, err := fmt.Fprintf(w, "recorded: %s, %s, %s, %s\nnow:      %s, %s, %s, %s\n",
+		r.Recorded.Outcome, plural(r.Recorded.Steps, "step"), plural(r.Recorded.Calls, "call"), tookText(r.Recorded),
+		nowText(r), plural(r.Now.Steps, "step"), plural(r.Now.Calls, "call"), tookText(r.Now))
+	return err
+}
+
+func nowText(r replayed) string {
+	if r.Unknown != "" {
+		return "not known"
+	}
+	return r.Now.Outcome
+}
+
+func tookText(e agent.Ending) string {
+	text := plural(int(e.Tokens), "token")
+	if e.CostMicroUSD > 0 {
+		text += ", " + dollars(float64(e.CostMicroUSD)/1e6)
+	}
+	return text
+}

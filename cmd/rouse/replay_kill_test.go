@@ -1,0 +1,50 @@
+package main
+
+import (
+	"path/filepath"
+	"testing"
+
+	"rouse/agent/model"
+	"rouse/agent/model/modeltest"
+	"rouse/cmd/internal/web"
+)
+
+// A recorded run that is killed while its model speaks goes on after a restart, and both
+// attempts are played again as they were.
+func TestReplayAfterAKill(t *testing.T) {
+	s := modeltest.New(t,
+		modeltest.Turn{Text: "I write it.", Usage: model.Usage{Input: 100, Output: 20}, Calls: []model.Call{call("1", "file_write", `{"path":"a.txt","content":"a"}`)}},
+		modeltest.Turn{Hang: true},
+		modeltest.Turn{Usage: model.Usage{Input: 200, Output: 30}, Calls: []model.Call{call("2", "file_read", `{"path":"a.txt"}`)}},
+		modeltest.Turn{Usage: model.Usage{Input: 300, Output: 40}, Calls: []model.Call{call("3", "complete", `{"summary":"Wrote a file and read it, as it was asked."}`)}})
+	config := filepath.Join(write(t, map[string]string{"rouse.yaml": `version: 1
+home: ./home
+models: [{name: m, provider: openai, model: scripted, base_url: "` + s.URL + `/v1", api_key: none, price: {input: 1, output: 10}}]
+agents: [{name: clerk, workdir: ./work}]
+jobs: [{name: j, agent: clerk, prompt: "Write a file, attempt {{ .Attempt }}.", record: true, notify: {on: []}}]
+`}), "rouse.yaml")
+	p := serveUntilReady(t, config)
+	var r web.Run
+	runJSON(t, &r, "run", "j", "--json", "--config", config)
+	until(t, "the model is silent", func() bool { return len(s.Requests()) == 2 })
+	unfinished := rouse(t, "replay", r.ID, "--config", config)
+	if err := unfinished.Run(); err == nil || unfinished.stderr.String() != "rouse: run 1 has not finished (running); wait for its end, or cancel it\n" {
+		t.Errorf("an unfinished run: %v %s", err, unfinished.stderr.String())
+	}
+	p.kill(t)
+	p = serveUntilReady(t, config)
+	until(t, "the end", func() bool {
+		runJSON(t, &r, "show", r.ID, "--json", "--config", config)
+		return r.State == "finished"
+	})
+	if r.Outcome != "success" || r.Attempt != 2 {
+		t.Fatalf("run: %+v", r)
+	}
+	if played := replayJSON(t, r.ID, "--config", config); !played.Same || played.Now != played.Recorded || played.Now.Steps != 4 {
+		t.Errorf("with the daemon: %s", played.text())
+	}
+	p.stop(t)
+	if played := replayJSON(t, r.ID, "--config", config); !played.Same {
+		t.Errorf("without it: %s", played.text())
+	}
+}
