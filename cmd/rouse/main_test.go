@@ -21,13 +21,21 @@ import (
 //
 // Nothing of the desktop or the models of whoever runs the tests reaches them.
 func TestMain(m *testing.M) {
-	for _, name := range []string{"DBUS_SESSION_BUS_ADDRESS", "XDG_RUNTIME_DIR", "OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY"} {
-		if err := os.Unsetenv(name); err != nil {
+	if name := strings.TrimSuffix(filepath.Base(os.Args[0]), ".exe"); name != "rouse" { // which has the environment that a test gives it
+		for _, name := range []string{"DBUS_SESSION_BUS_ADDRESS", "XDG_RUNTIME_DIR", "OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY"} {
+			if err := os.Unsetenv(name); err != nil {
+				log.Fatal(err)
+			}
+		}
+		if err := os.Setenv("OLLAMA_HOST", nobody); err != nil {
 			log.Fatal(err)
 		}
 	}
 	testscript.Main(m, map[string]func(){"rouse": main, "rouse-writer": writeInbox})
 }
+
+// nobody is an address at which nothing answers.
+const nobody = "127.0.0.1:1"
 
 // patience is how long a test waits for what must happen.
 const patience = 30 * time.Second

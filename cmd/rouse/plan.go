@@ -177,7 +177,11 @@ func (p *plan) addJob(cfg *config.Config, j *config.Job, models map[string]*agen
 		return fmt.Errorf("%s: job %s: %w", j.At, j.Name, err)
 	}
 	if len(schedules) > 0 || j.RunOnStart {
-		p.jobs = append(p.jobs, scheduler.Job{Name: name, Agent: j.Agent, Schedules: schedules, Overlap: j.Overlap, RunOnStart: j.RunOnStart,
+		overlap := j.Overlap
+		if j.Playbook == nil && job.Model == nil && p.plan.Agents[j.Agent].Model == nil && (overlap == "allow" || overlap == "queue_all") {
+			overlap = "queue_one" // of runs that wait for a model there is one
+		}
+		p.jobs = append(p.jobs, scheduler.Job{Name: name, Agent: j.Agent, Schedules: schedules, Overlap: overlap, RunOnStart: j.RunOnStart,
 			Policy: schedule.Policy{OnMiss: j.OnMiss, CatchupWindow: time.Duration(j.CatchupWindow), MaxCatchup: j.MaxCatchup}})
 	}
 	if j.Watch != nil {

@@ -31,6 +31,7 @@ func TestScripts(t *testing.T) {
 			e.Setenv("PROJECT", root)
 			e.Setenv("DBUS_SESSION_BUS_ADDRESS", "")
 			e.Setenv("HOME", e.WorkDir)
+			e.Setenv("OLLAMA_HOST", nobody)
 			return nil
 		},
 	})

@@ -16,6 +16,7 @@ const maxProblems = 1000
 // decoder fills settings from a tree and collects what is wrong.
 type decoder struct {
 	getenv   func(string) string
+	ollama   func() (model, address string, ok bool) // finds one on this machine; may be nil
 	problems []Problem
 	secrets  []string
 	places   map[string]Position // of values, by path

@@ -15,6 +15,9 @@ type LoadOptions struct {
 	Home   string              // of a flag; "" leaves it to the environment and the file
 	Getenv func(string) string // nil means os.Getenv
 	Tools  []string            // the tools that exist; nil leaves their names unchecked
+	// Ollama finds a model on this machine and its address; it is asked when no model is
+	// configured and the environment has no key. nil: nobody looks.
+	Ollama func() (model, address string, ok bool)
 }
 
 var jobType = reflect.TypeFor[Job]()
@@ -44,6 +47,7 @@ func Load(o LoadOptions) (*Config, error) {
 	d.overlayScalars(root, o)
 	applyDefaults(d, root)
 	d.value(root, "", reflect.ValueOf(cfg).Elem(), field{})
+	d.ollama = o.Ollama
 	d.complete(cfg)
 	check(d, cfg, o.Tools)
 	cfg.Include, cfg.Defaults = nil, nil // they have taken effect

@@ -70,7 +70,7 @@ func (m *Model) fill() {
 }
 
 // modelOfEnvironment makes a model of the first key in the environment when none is
-// configured.
+// configured, else of an Ollama on this machine.
 func (d *decoder) modelOfEnvironment(cfg *Config) {
 	if d.given("models") {
 		return
@@ -92,6 +92,13 @@ func (d *decoder) modelOfEnvironment(cfg *Config) {
 		}
 		d.problem(d.places[""], "models", "none is configured, and %s is set: prompts go to %s at %s, %s", p.key, m.Model, m.BaseURL, price).Warning = true
 		return
+	}
+	if d.ollama == nil || !d.given("agents") {
+		return
+	}
+	if name, address, ok := d.ollama(); ok {
+		cfg.Models = []Model{{Name: "ollama", Provider: "ollama", Model: name, BaseURL: address, At: Position{File: "Ollama"}}}
+		d.problem(d.places[""], "models", "none is configured, and Ollama runs here: prompts go to %s at %s, for nothing", name, address).Warning = true
 	}
 }
 

@@ -138,3 +138,32 @@ func TestKeysOfTheEnvironment(t *testing.T) {
 		}
 	}
 }
+
+// Ollama is looked for only when nothing else names a model.
+func TestOllamaOfThisMachine(t *testing.T) {
+	for name, c := range map[string]struct {
+		text string
+		env  map[string]string
+		want string
+	}{
+		"nothing else":  {"agents: [{name: a}]\n", nil, "qwen3:8b"},
+		"a key":         {"agents: [{name: a}]\n", map[string]string{"OPENAI_API_KEY": "sk-canary", "OPENAI_MODEL": "gpt-5"}, "gpt-5"},
+		"a model":       {"models: [{name: m, provider: ollama, model: x}]\nagents: [{name: a}]\n", nil, "x"},
+		"none is meant": {"models: []\nagents: [{name: a}]\n", nil, ""},
+		"nobody asks":   {"timezone: UTC\n", nil, ""},
+	} {
+		cfg, err := config.Load(config.LoadOptions{Path: write(t, "rouse.yaml", c.text), Getenv: func(key string) string {
+			if key == "HOME" {
+				return "/home/someone"
+			}
+			return c.env[key]
+		}, Ollama: func() (string, string, bool) { return "qwen3:8b", "http://127.0.0.1:11434", true }})
+		if err != nil || len(cfg.Models) > 1 || (len(cfg.Models) == 1) != (c.want != "") || c.want != "" && (cfg.Models[0].Model != c.want || cfg.Agents[0].Model != string(cfg.Models[0].Name)) {
+			t.Errorf("%s: %+v (%v)", name, cfg.Models, err)
+			continue
+		}
+		if c.want == "qwen3:8b" && (len(cfg.Warnings) != 1 || !strings.Contains(cfg.Warnings[0].String(), "prompts go to qwen3:8b at http://127.0.0.1:11434, for nothing") || cfg.Models[0].Window() != 8192 || cfg.Limits.CostUSDPerDay != 0) {
+			t.Errorf("%s: %v %+v", name, cfg.Warnings, cfg.Models[0])
+		}
+	}
+}
