@@ -46,6 +46,10 @@ func cutOff(t modeltest.Turn, abort bool) modeltest.Turn {
 	return t
 }
 
+func repeated(n int, call string) string {
+	return strings.TrimSuffix(strings.Repeat(call+", ", n), ", ")
+}
+
 func times(n int, t modeltest.Turn) []modeltest.Turn {
 	var out []modeltest.Turn
 	for range n {
@@ -103,7 +107,7 @@ func fates() []fate {
 	dear.Usage = model.Usage{Input: 100_000, Output: 10}
 	small := func(a *agent.Agent, b *bench) {
 		a.Model.Window = 12_000
-		b.put("work/huge.txt", strings.Repeat("0123456789abcde\n", 6000))
+		b.put("work/huge.txt", strings.Repeat("0123456789abcde\n", 12_000))
 	}
 	roomy := func(a *agent.Agent, b *bench) { small(a, b); a.Model.Window = 40_000 }
 	line := 1
@@ -140,7 +144,7 @@ func fates() []fate {
 		{name: "nothing happens", script: script(modeltest.Turn{Text: "Well", Hang: true}), bounds: loop.Bounds{Idle: time.Minute}, exit: loop.Cancelled, result: "timeout: nothing happened for 1m0s", within: time.Minute},
 		{name: "a person stops it", script: script(m.call(log), modeltest.Turn{Text: "Well", Hang: true}), given: func(_ *agent.Agent, b *bench) { b.stopAfter = 10 * time.Second }, exit: loop.Cancelled, result: "cancelled: not needed any more", calls: "file_read done", within: 10 * time.Second},
 		{name: "its task cannot fit", script: script(said), given: func(a *agent.Agent, _ *bench) { a.Model.Window = 1000 }, exit: loop.OverBudget, result: "error: context_window", asked: -1},
-		{name: "its results cannot fit", script: script(m.call(lines(5, 300)...)), given: small, exit: loop.OverBudget, result: "error: do not fit into the model's context", calls: "file_read done, file_read done, file_read done, file_read done, file_read done"},
+		{name: "its results cannot fit", script: script(m.call(lines(5, 300)...)), given: small, exit: loop.OverBudget, result: "error: do not fit into the model's context", calls: repeated(5, "file_read done") + ", " + repeated(5, "file_read deduped"), told: "Your context was full and has begun anew", asked: 2},
 		{name: "it says nothing", script: script(text("")), exit: loop.EmptyResponse, result: "error: only empty answers", asked: 3},
 		{name: "it says nothing after its work", script: script(m.call(log), text("")), exit: loop.EmptyResponse, result: "partial: only empty answers", calls: "file_read done", asked: 4},
 
@@ -154,7 +158,8 @@ func fates() []fate {
 		{name: "it falls silent for a moment", script: script(text(""), said), exit: loop.FinalResponse, result: "success: ", told: "Your last answer was empty."},
 		{name: "it forgets its list", script: script(m.call(todo), m.call(log), m.call(row), m.call(dir), m.call(`db_schema {}`), said), exit: loop.FinalResponse, result: "success: ", calls: "todo done, file_read done, db_insert done, file_read done, db_schema done", told: "Your todo list has 2 open items"},
 		{name: "it moves rows", script: script(m.call(rows), said), bounds: loop.Bounds{Steps: 9}, exit: loop.FinalResponse, result: "success: ", calls: "db_insert done", told: "A step that only moves rows in bulk is not counted"},
-		{name: "its context is nearly full", script: script(m.call(lines(12, 300)...), m.call(lines(1, 200)...), m.call(lines(1, 200)...), m.call(lines(1, 200)...), m.call(lines(1, 200)...), said), given: roomy, exit: loop.FinalResponse, result: "success: ", calls: strings.TrimPrefix(strings.Repeat(", file_read done", 16), ", "), told: "The context is nearly full"},
+		{name: "its context is nearly full", script: script(m.call(lines(12, 300)...), m.call(lines(1, 200)...), m.call(lines(1, 200)...), m.call(lines(1, 200)...), m.call(lines(1, 200)...), said), given: roomy, exit: loop.FinalResponse, result: "success: ", calls: repeated(16, "file_read done"), told: "The context is nearly full"},
+		{name: "its context begins anew", script: script(m.call(lines(5, 300)...), said), given: small, exit: loop.FinalResponse, result: "success: ", calls: repeated(5, "file_read done"), told: "Your context was full and has begun anew"},
 
 		// Faults of the model.
 		{name: "nonsense for arguments", script: script(m.call(nonsense)), exit: loop.Ended, result: "error: the model scripted", asked: 4, within: 7 * time.Second},
@@ -183,6 +188,7 @@ func fates() []fate {
 		{name: "out of service, for longer than the run may take", script: script(busy(503, "50")), bounds: loop.Bounds{Wall: 2 * time.Minute}, exit: loop.Cancelled, result: "timeout: wall time of 2m0s", asked: 3, within: 2 * time.Minute},
 		{name: "a key that is wrong", script: script(modeltest.Turn{Fail: model.KindAuth}), exit: loop.Ended, result: "error: key"},
 		{name: "a page of somebody else", script: script(modeltest.Turn{Header: map[string]string{"Content-Type": "text/html"}, Raw: page}), exit: loop.Ended, result: "error: text/html"},
+		{name: "a history that is too long for it", script: script(m.call(log), modeltest.Turn{Fail: model.KindContextOverflow}, said), exit: loop.FinalResponse, result: "success: ", calls: "file_read done", told: "Your context was full and has begun anew"},
 		{name: "a task that is too long for it", script: script(modeltest.Turn{Fail: model.KindContextOverflow}), exit: loop.Ended, result: "error: 400 Bad Request"},
 	}
 }
