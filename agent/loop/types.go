@@ -141,7 +141,8 @@ type Call struct {
 	StartedAt, FinishedAt time.Time
 }
 
-// Recorder keeps the record; what it refuses does not happen.
+// Recorder keeps the record; what it refuses does not happen. One that has a Flush(ctx) error
+// may hold back that a step or a call has ended until something begins; Flush ends that.
 type Recorder interface {
 	StartStep(ctx context.Context, s Step) error
 	FinishStep(ctx context.Context, s Step) error

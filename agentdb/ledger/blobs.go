@@ -3,6 +3,7 @@ package ledger
 import (
 	"context"
 	"crypto/sha256"
+	"database/sql"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -90,27 +91,48 @@ func (l *Ledger) unpack(stored string) (json.RawMessage, error) {
 	return text, nil
 }
 
-// keep writes a value that may be large together with the rows of op, fenced by a; op
-// gets the text that stands for the value.
-func (l *Ledger) keep(ctx context.Context, a Attempt, value []byte, op func(tx *sqlite.Tx, r Run, stored string) error) error {
+// keep writes entries whose values may be large, fenced by a, all or none of them.
+func (l *Ledger) keep(ctx context.Context, a Attempt, entries []Entry) error {
 	l.keeping.RLock()
 	defer l.keeping.RUnlock()
-	stored, hash, err := l.pack(string(value))
-	if err != nil {
-		return err
-	}
-	return l.do(ctx, func(tx *sqlite.Tx) error {
-		r, err := l.fenced(tx, a)
+	stored, hashes := make([]string, len(entries)), make([]string, len(entries))
+	for i, e := range entries {
+		err := e.err
+		if err == nil {
+			stored[i], hashes[i], err = l.pack(string(e.value))
+		}
 		if err != nil {
 			return err
 		}
-		if hash != "" { // so that retention knows when no run needs it any more
-			if _, err := tx.Exec(`insert into blobs (hash, run) values ($1, $2) on conflict do nothing`, hash, a.Run); err != nil {
+	}
+	return l.do(ctx, func(tx *sqlite.Tx) error {
+		job, err := l.jobOf(tx, a)
+		if err != nil {
+			return err
+		}
+		for i, e := range entries {
+			if hashes[i] != "" { // so that retention knows when no run needs it any more
+				if _, err := tx.Exec(`insert into blobs (hash, run) values ($1, $2) on conflict do nothing`, hashes[i], a.Run); err != nil {
+					return err
+				}
+			}
+			if err := e.write(tx, a, job, stored[i]); err != nil {
 				return err
 			}
 		}
-		return op(tx, r, stored)
+		return nil
 	})
+}
+
+// jobOf is the job of an attempt that is running; any other is fenced.
+func (l *Ledger) jobOf(tx *sqlite.Tx, a Attempt) (job string, err error) {
+	err = tx.QueryRow(`select job from runs where id = $1 and attempt = $2 and state = 'running'`+l.lock, a.Run, a.Number).Scan(&job)
+	if errors.Is(err, sql.ErrNoRows) {
+		if _, err = l.fenced(tx, a); err == nil {
+			err = fmt.Errorf("attempt %d of run %d: %w", a.Number, a.Run, ErrFenced)
+		}
+	}
+	return job, err
 }
 
 // dropBlobs removes the files of hashes that no run refers to any more.

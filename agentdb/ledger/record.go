@@ -74,30 +74,55 @@ func (l *Ledger) Events(ctx context.Context, f EventFilter) ([]Event, error) {
 	})
 }
 
+// Entry is a part of the record of an attempt: that a step or a call began or ended.
+type Entry struct {
+	value []byte // may be large
+	err   error
+	write func(tx *sqlite.Tx, a Attempt, job, stored string) error
+}
+
+// Record writes entries, in their order, in one transaction.
+func (l *Ledger) Record(ctx context.Context, a Attempt, entries ...Entry) error {
+	return l.keep(ctx, a, entries)
+}
+
 // StartStep records that a model turn begins.
 func (l *Ledger) StartStep(ctx context.Context, a Attempt, s Step) error {
-	return l.do(ctx, func(tx *sqlite.Tx) error {
-		r, err := l.fenced(tx, a)
-		if err != nil {
-			return err
-		}
-		if _, err := tx.Exec(`insert into steps (run, attempt, number, within, started_at) values ($1, $2, $3, $4, $5)`, a.Run, a.Number, s.Number, s.Within, ms(s.StartedAt)); err != nil {
-			return err
-		}
-		return addEvent(tx, Event{Run: a.Run, Job: r.Job, At: s.StartedAt, Kind: "step.started"}, map[string]any{"step": s.Number})
-	})
+	return l.Record(ctx, a, StepStarted(s))
 }
 
 // FinishStep records what the model answered.
 func (l *Ledger) FinishStep(ctx context.Context, a Attempt, s Step) error {
+	return l.Record(ctx, a, StepFinished(s))
+}
+
+// StartCall records the intent of a call before it has an effect.
+func (l *Ledger) StartCall(ctx context.Context, a Attempt, c Call) error {
+	return l.Record(ctx, a, CallStarted(c))
+}
+
+// FinishCall records the result of a call.
+func (l *Ledger) FinishCall(ctx context.Context, a Attempt, c Call) error {
+	return l.Record(ctx, a, CallFinished(c))
+}
+
+// StepStarted is the entry of StartStep.
+func StepStarted(s Step) Entry {
+	return Entry{write: func(tx *sqlite.Tx, a Attempt, job, _ string) error {
+		if _, err := tx.Exec(`insert into steps (run, attempt, number, within, started_at) values ($1, $2, $3, $4, $5)`, a.Run, a.Number, s.Number, s.Within, ms(s.StartedAt)); err != nil {
+			return err
+		}
+		return addEvent(tx, Event{Run: a.Run, Job: job, At: s.StartedAt, Kind: "step.started"}, map[string]any{"step": s.Number})
+	}}
+}
+
+// StepFinished is the entry of FinishStep.
+func StepFinished(s Step) Entry {
 	notices, err := json.Marshal(s.Notices)
-	if err != nil {
-		return err
-	}
 	if s.Notices == nil {
 		notices = []byte("[]")
 	}
-	return l.keep(ctx, a, s.Message, func(tx *sqlite.Tx, r Run, message string) error {
+	return Entry{s.Message, err, func(tx *sqlite.Tx, a Attempt, job, message string) error {
 		updated, err := tx.Exec(`update steps set message = $1, body = $2, notices = $3, tokens_in = $4, tokens_out = $5, tokens_cached = $6, cost_micro_usd = $7, finished_at = $8, model = $9
 			where run = $10 and attempt = $11 and number = $12`,
 			message, s.Text, string(notices), s.Usage.TokensIn, s.Usage.TokensOut, s.Usage.TokensCached, s.Usage.CostMicroUSD, ms(s.FinishedAt), s.Model, a.Run, a.Number, s.Number)
@@ -111,33 +136,33 @@ func (l *Ledger) FinishStep(ctx context.Context, a Attempt, s Step) error {
 		if s.Model != "" {
 			data["model"] = s.Model
 		}
-		return addEvent(tx, Event{Run: a.Run, Job: r.Job, At: s.FinishedAt, Kind: "step.finished"}, data)
-	})
+		return addEvent(tx, Event{Run: a.Run, Job: job, At: s.FinishedAt, Kind: "step.finished"}, data)
+	}}
 }
 
-// StartCall records the intent of a call before it has an effect.
-func (l *Ledger) StartCall(ctx context.Context, a Attempt, c Call) error {
-	return l.keep(ctx, a, c.Args, func(tx *sqlite.Tx, r Run, args string) error {
+// CallStarted is the entry of StartCall.
+func CallStarted(c Call) Entry {
+	return Entry{value: c.Args, write: func(tx *sqlite.Tx, a Attempt, job, args string) error {
 		if _, err := tx.Exec(`insert into calls (run, attempt, step, position, id, key, tool, args, effect, state, started_at)
 			values ($1, $2, $3, $4, $5, $6, $7, $8, $9, 'running', $10)`,
 			a.Run, a.Number, c.Step, c.Index, c.ID, c.Key, c.Tool, args, c.Effect, ms(c.StartedAt)); err != nil {
 			return err
 		}
-		return addEvent(tx, Event{Run: a.Run, Job: r.Job, At: c.StartedAt, Kind: "call.started"}, map[string]any{"step": c.Step, "tool": c.Tool})
-	})
+		return addEvent(tx, Event{Run: a.Run, Job: job, At: c.StartedAt, Kind: "call.started"}, map[string]any{"step": c.Step, "tool": c.Tool})
+	}}
 }
 
-// FinishCall records the result of a call.
-func (l *Ledger) FinishCall(ctx context.Context, a Attempt, c Call) error {
-	return l.keep(ctx, a, c.Envelope, func(tx *sqlite.Tx, r Run, envelope string) error {
+// CallFinished is the entry of FinishCall.
+func CallFinished(c Call) Entry {
+	return Entry{value: c.Envelope, write: func(tx *sqlite.Tx, a Attempt, job, envelope string) error {
 		updated, err := tx.Exec(`update calls set state = $1, envelope = $2, finished_at = $3 where run = $4 and attempt = $5 and step = $6 and position = $7`,
 			c.State, envelope, ms(c.FinishedAt), a.Run, a.Number, c.Step, c.Index)
 		if err := one(updated, err, "call %d in step %d of run %d ended without having started", c.Index, c.Step, a.Run); err != nil {
 			return err
 		}
-		return addEvent(tx, Event{Run: a.Run, Job: r.Job, At: c.FinishedAt, Kind: "call.finished"},
+		return addEvent(tx, Event{Run: a.Run, Job: job, At: c.FinishedAt, Kind: "call.finished"},
 			map[string]any{"step": c.Step, "tool": c.Tool, "state": c.State, "ms": c.FinishedAt.Sub(c.StartedAt).Milliseconds()})
-	})
+	}}
 }
 
 // one refuses an update that met no row: what it had to say would be lost.
