@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -43,10 +44,35 @@ func setup(t *testing.T, turns ...modeltest.Turn) *bench {
 	return furnish(t, s, p)
 }
 
+// blankLedger is the file of a ledger in which nothing is: made once, for its schema takes
+// longer than most tests.
+var blankLedger = sync.OnceValues(func() ([]byte, error) {
+	dir, err := os.MkdirTemp("", "rouse-blank-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	path := filepath.Join(dir, "ledger.db")
+	l, err := ledger.Open(context.Background(), ledger.Options{Path: path})
+	if err != nil {
+		return nil, err
+	}
+	if err := l.Close(); err != nil {
+		return nil, err
+	}
+	return os.ReadFile(path)
+})
+
 func furnish(t *testing.T, s *modeltest.Server, p model.Provider) *bench {
 	t.Helper()
 	b := &bench{t: t, dir: t.TempDir(), server: s}
-	var err error
+	blank, err := blankLedger()
+	if err == nil {
+		err = os.WriteFile(filepath.Join(b.dir, "ledger.db"), blank, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 	if b.ledger, err = ledger.Open(t.Context(), ledger.Options{Path: filepath.Join(b.dir, "ledger.db")}); err != nil {
 		t.Fatal(err)
 	}
