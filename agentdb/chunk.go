@@ -159,21 +159,44 @@ func image(columns []string, values []any) string {
 	return string(append(out, "]}"...))
 }
 
+// appendValue writes a value so that it can be read back as it was: whole numbers are
+// INTEGER, numbers with a point or an exponent REAL, and what JSON has no form for is an
+// object: {"blob":"…"} and {"text":"…"} in base64, {"real":"+Inf"}.
 func appendValue(out []byte, v any) []byte {
 	switch v := v.(type) {
 	case int64:
 		return strconv.AppendInt(out, v, 10)
 	case float64:
-		if math.IsInf(v, 0) || math.IsNaN(v) {
-			return appendText(out, strconv.FormatFloat(v, 'g', -1, 64))
-		}
-		return strconv.AppendFloat(out, v, 'g', -1, 64)
+		return appendFloat(out, v)
 	case string:
+		if !utf8.ValidString(v) {
+			return appendObject(out, "text", base64.StdEncoding.EncodeToString([]byte(v)))
+		}
 		return appendText(out, v)
 	case []byte:
-		return appendText(out, base64.StdEncoding.EncodeToString(v))
+		return appendObject(out, "blob", base64.StdEncoding.EncodeToString(v))
 	}
 	return append(out, "null"...)
+}
+
+func appendFloat(out []byte, f float64) []byte {
+	if math.IsInf(f, 0) || math.IsNaN(f) {
+		return appendObject(out, "real", strconv.FormatFloat(f, 'g', -1, 64))
+	}
+	from := len(out)
+	out = strconv.AppendFloat(out, f, 'g', -1, 64)
+	if !bytes.ContainsAny(out[from:], ".e") {
+		out = append(out, ".0"...)
+	}
+	return out
+}
+
+func appendObject(out []byte, kind, text string) []byte {
+	out = append(out, '{')
+	out = appendText(out, kind)
+	out = append(out, ':')
+	out = appendText(out, text)
+	return append(out, '}')
 }
 
 // appendText writes a JSON string. encoding/json does the rare ones.

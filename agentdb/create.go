@@ -11,7 +11,7 @@ import (
 // Created is the result of CreateTable, OSA-52.
 type Created struct {
 	Success     bool     `json:"success"`
-	MigrationID int64    `json:"migration_id"` // counts the changes of the schema
+	MigrationID int64    `json:"migration_id"` // the number of its file
 	AppliedSQL  string   `json:"applied_sql"`
 	Warnings    []string `json:"warnings,omitempty"`
 }
@@ -26,7 +26,7 @@ func (db *DB) CreateTable(ctx context.Context, by By, spec TableSpec) (Created, 
 		return createTable(ctx, tx, by, spec, statements)
 	})
 	if err == nil {
-		created.Warnings = db.committed(ctx, created.Warnings)
+		created.Warnings = append(db.committed(ctx, created.Warnings), db.published(ctx)...)
 	}
 	return created, err
 }
@@ -42,16 +42,19 @@ func createTable(ctx context.Context, tx *sqlite.Tx, by By, spec TableSpec, stat
 		}
 	}
 	at := now()
-	if err := applySchema(ctx, tx, by, at, spec.Name, statements...); err != nil {
-		return Created{}, err
-	}
 	if _, err := tx.Exec(`insert into _tables_meta(name, purpose, created_at, run_id) values (?, ?, ?, ?)
 		on conflict(name) do update set purpose = excluded.purpose, created_at = excluded.created_at, run_id = excluded.run_id`,
 		spec.Name, strings.TrimSpace(spec.Purpose), at, by.Run); err != nil {
 		return Created{}, err
 	}
+	if err := applySchema(ctx, tx, by, at, spec.Name, statements...); err != nil {
+		return Created{}, err
+	}
 	created := Created{Success: true, AppliedSQL: strings.Join(statements, ";\n") + ";"}
-	err := tx.QueryRow(`select count(*) from _changelog where op = 'schema'`).Scan(&created.MigrationID)
+	var err error
+	created.MigrationID, err = keepMigration(tx, by, migration{
+		slug: slug("create " + spec.Name), description: "Create " + spec.Name + ": " + spec.Purpose, up: created.AppliedSQL, down: "DROP TABLE " + quote(spec.Name) + ";",
+	})
 	return created, err
 }
 
@@ -75,14 +78,15 @@ func nameFree(tx *sqlite.Tx, field, name string) error {
 
 // applySchema runs statements that change the schema and logs them as one change.
 func applySchema(ctx context.Context, tx *sqlite.Tx, by By, at, table string, statements ...string) error {
-	// The transaction may be shared, so this caller's end must not end it.
-	ctx = context.WithoutCancel(ctx)
-	for _, statement := range statements {
-		if _, err := tx.SQL().ExecContext(ctx, statement); err != nil {
-			return err
+	ctx = tx.Context(ctx)
+	_, _, err := changeSchema(ctx, tx, by, at, table, func() (string, error) {
+		for _, statement := range statements {
+			if _, err := tx.SQL().ExecContext(ctx, statement); err != nil {
+				return "", err
+			}
 		}
-	}
-	_, err := logChange(tx, by, at, change{op: opSchema, table: table, sql: strings.Join(statements, ";\n") + ";"})
+		return strings.Join(statements, ";\n") + ";", nil
+	})
 	return err
 }
 

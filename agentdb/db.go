@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -42,6 +43,7 @@ type DB struct {
 	db      *sqlite.DB
 	quota   quota
 	behind  sync.WaitGroup // work that goes on after its call has returned
+	files   sync.Mutex     // of the migrations
 
 	mu      sync.Mutex
 	readers map[bool]*reader // by whether they see deleted rows
@@ -75,6 +77,10 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	if _, err := db.measure(ctx); err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
+	// A process that was killed after a commit has not written the files of it.
+	if err := db.publish(ctx); err != nil {
+		slog.Warn("the files of an agent's migrations could not be written", "path", o.Path, "error", err)
+	}
 	return db, nil
 }
 
@@ -106,14 +112,46 @@ func (db *DB) recall(ctx context.Context, by By, op string) ([]byte, error) {
 }
 
 // write does one write once: a call that the journal knows gives its stored result, and a
-// new one stores its result in the transaction of its work.
+// new one stores its result in the transaction of its work. It shares that transaction with
+// others, unless the work turns out to need a confined one.
 func write[T any](ctx context.Context, db *DB, by By, op string, do func(context.Context, *sqlite.Tx) (T, error)) (T, error) {
+	stored, err := db.write(ctx, by, op, false, func(ctx context.Context, tx *sqlite.Tx) (any, error) { return do(ctx, tx) })
+	if errors.Is(err, errConfine) {
+		return confined(ctx, db, by, op, recorded(by, op, do))
+	}
+	return decodeResult[T](stored, err)
+}
+
+// confined does one write once, by itself, under the gate and a deadline.
+func confined[T any](ctx context.Context, db *DB, by By, op string, do func(context.Context, *sqlite.Tx) (T, error)) (T, error) {
+	stored, err := db.write(ctx, by, op, true, func(ctx context.Context, tx *sqlite.Tx) (any, error) { return do(ctx, tx) })
+	return decodeResult[T](stored, err)
+}
+
+// recorded logs every row that do changes, whoever changes it.
+func recorded[T any](by By, op string, do func(context.Context, *sqlite.Tx) (T, error)) func(context.Context, *sqlite.Tx) (T, error) {
+	return func(ctx context.Context, tx *sqlite.Tx) (result T, err error) {
+		changes, err := tx.Recorded(ctx, func(ctx context.Context) error {
+			result, err = do(ctx, tx)
+			return err
+		})
+		if err != nil {
+			return result, err
+		}
+		log := &rowLog{tx: tx, by: by, at: now(), op: op}
+		if op == opUpsert {
+			log.op = "" // some rows are inserted, some updated
+		}
+		return result, log.write(ctx, changes)
+	}
+}
+
+func (db *DB) write(ctx context.Context, by By, op string, alone bool, do func(context.Context, *sqlite.Tx) (any, error)) ([]byte, error) {
 	if by.Actor == "" {
 		by.Actor = actorAgent
 	}
 	var stored []byte
-	err := db.db.Do(ctx, func(tx *sqlite.Tx) error {
-		var err error
+	once := func(ctx context.Context, tx *sqlite.Tx) (err error) {
 		if stored = nil; by.Key != "" {
 			if stored, err = recall(tx.QueryRow(selectCall, by.Run, by.Key), by, op); stored != nil || err != nil {
 				return err
@@ -130,13 +168,20 @@ func write[T any](ctx context.Context, db *DB, by By, op string, do func(context
 			return err
 		}
 		return remember(tx, by, op, stored)
-	})
-	if err != nil {
-		if stored = db.settled(ctx, by, op, err); stored == nil {
-			return decodeResult[T](nil, db.explain(ctx, err))
-		}
 	}
-	return decodeResult[T](stored, nil)
+	var err error
+	if alone {
+		err = db.confine(ctx, once)
+	} else {
+		err = db.db.Do(ctx, func(tx *sqlite.Tx) error { return once(ctx, tx) })
+	}
+	if err == nil || errors.Is(err, errConfine) {
+		return stored, err
+	}
+	if stored = db.settled(ctx, by, op, err); stored != nil {
+		return stored, nil
+	}
+	return nil, db.explain(ctx, err)
 }
 
 // settled looks whether a write is in the file although its commit returned an error: such

@@ -169,7 +169,7 @@ func TestInsert(t *testing.T) {
 		t.Error(got)
 	}
 	// Row 2 leaves note to its default, so it is a chunk of its own.
-	if got := system(t, db, `select json_group_array(pk) from _changelog where op = 'insert'`); got != `["{\"from\":1,\"to\":1,\"count\":1}","{\"from\":2,\"to\":2,\"count\":1}","{\"from\":3,\"to\":3,\"count\":1}"]` {
+	if got := system(t, db, `select json_group_array(pk) from _changelog where op = 'insert'`); got != `["{\"column\":\"id\",\"from\":1,\"to\":1,\"count\":1}","{\"column\":\"id\",\"from\":2,\"to\":2,\"count\":1}","{\"column\":\"id\",\"from\":3,\"to\":3,\"count\":1}"]` {
 		t.Error(got)
 	}
 	if got := system(t, db, `select after from _changelog where op = 'insert' limit 1`); got != `{"columns":["category","amount","note"],"rows":[["food",12.5,null]]}` {
@@ -244,7 +244,7 @@ func TestInsertManyRows(t *testing.T) {
 	if got := ask(t, db, "select count(*), sum(amount = id - 1) from expenses"); got != "[[2500,2500]]" {
 		t.Error(got)
 	}
-	if got := system(t, db, `select group_concat(pk, ' ') from _changelog where op = 'insert'`); got != `{"from":1,"to":1000,"count":1000} {"from":1001,"to":2000,"count":1000} {"from":2001,"to":2500,"count":500}` {
+	if got := system(t, db, `select group_concat(pk, ' ') from _changelog where op = 'insert'`); got != `{"column":"id","from":1,"to":1000,"count":1000} {"column":"id","from":1001,"to":2000,"count":1000} {"column":"id","from":2001,"to":2500,"count":500}` {
 		t.Error(got)
 	}
 }

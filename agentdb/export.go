@@ -73,7 +73,7 @@ func (db *DB) Export(ctx context.Context, spec ExportSpec, to io.Writer) (Export
 	case errors.Is(context.Cause(bounded), late):
 		return Exported{}, &Error{Kind: kindTimeout, Field: "sql", Retryable: true, Message: fmt.Sprintf("the query took longer than %s and was stopped; narrow it with WHERE, or export it in parts", patience)}
 	}
-	return Exported{}, db.queryFault(ctx, ctx, err)
+	return Exported{}, db.queryFault(ctx, ctx, spec.SQL, err)
 }
 
 func (db *DB) export(ctx context.Context, text string, args []any, to *countingWriter, out *Exported, timer *time.Timer) (err error) {

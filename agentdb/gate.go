@@ -21,8 +21,7 @@ func (g gate) allow(action sqlite.Action, arg1, arg2, _, _ string) bool {
 	case msqlite.AuthSelect, msqlite.AuthRecursive:
 		return true
 	case msqlite.AuthFunction:
-		name := strings.ToLower(arg2)
-		return name != "load_extension" && name != "fts3_tokenizer"
+		return safeFunction(arg2)
 	case msqlite.AuthRead:
 		return g.read(strings.ToLower(arg1), arg2)
 	}

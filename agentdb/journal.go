@@ -50,27 +50,3 @@ func (db *DB) forget(ctx context.Context) error {
 }
 
 func now() string { return time.Now().UTC().Format(timeLayout) }
-
-// change is a row of _changelog; empty texts are stored as NULL.
-type change struct{ op, table, pk, before, after, sql string }
-
-// Operations of the changelog, OSA-61.
-const (
-	opInsert = "insert"
-	opImport = "import"
-	opSchema = "schema"
-)
-
-func logChange(tx *sqlite.Tx, by By, at string, c change) (id int64, err error) {
-	actor := by.Actor
-	if actor == "" {
-		actor = actorAgent
-	}
-	result, err := tx.Exec(`insert into _changelog(ts, run_id, actor, op, "table", pk, before, after, sql)
-		values (?, ?, ?, ?, ?, nullif(?, ''), nullif(?, ''), nullif(?, ''), nullif(?, ''))`,
-		at, by.Run, actor, c.op, c.table, c.pk, c.before, c.after, c.sql)
-	if err != nil {
-		return 0, fmt.Errorf("cannot write the changelog: %w", err)
-	}
-	return result.LastInsertId()
-}

@@ -3,7 +3,6 @@ package agentdb
 import (
 	"context"
 	"database/sql/driver"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -20,6 +19,8 @@ type loader struct {
 	keys  []string // columns by which rows are updated instead; nil only inserts
 	unit  string   // what a line is called in messages: "line" or "row"
 	left  *faults  // rows that SQLite refuses are left out and noted here; nil refuses all
+
+	target *target // read with the first chunk, unless the write is confined
 
 	statement *sqlite.Prepared // of the chunk before, kept while the shape stays
 	shape     shape
@@ -38,7 +39,10 @@ func (l *loader) write(ctx context.Context, c *chunk) (changed, last int64, err 
 		return 0, 0, context.Cause(ctx)
 	}
 	// The transaction may be shared, so this caller's end must not end it.
-	ctx = context.WithoutCancel(ctx)
+	ctx = l.tx.Context(ctx)
+	if err := l.ready(ctx, c); err != nil {
+		return 0, 0, err
+	}
 	before, err := l.before(ctx, c)
 	if err != nil {
 		return 0, 0, err
@@ -59,19 +63,7 @@ func (l *loader) write(ctx context.Context, c *chunk) (changed, last int64, err 
 	if last, err = result.LastInsertId(); err != nil {
 		return 0, 0, err
 	}
-	pk, err := json.Marshal(keyRange{l.id(c, 0, last), l.id(c, c.rows-1, last), c.rows})
-	if err != nil {
-		return 0, 0, err
-	}
-	_, err = logChange(l.tx, l.by, c.args[0].(string), change{op: l.op, table: l.table.Name, pk: string(pk), before: before, after: c.image})
-	return changed, last, err
-}
-
-// keyRange is the pk of a changelog row that stands for a chunk (C-14).
-type keyRange struct {
-	From  any `json:"from"`
-	To    any `json:"to"`
-	Count int `json:"count"`
+	return changed, last, l.log(ctx, c, before, last)
 }
 
 func (l *loader) exec(c *chunk) (driver.Result, error) {
@@ -93,7 +85,12 @@ func (l *loader) exec(c *chunk) (driver.Result, error) {
 	for i, v := range args {
 		l.values = append(l.values, driver.NamedValue{Ordinal: i + 1, Value: v})
 	}
-	return l.statement.Exec(l.values)
+	mark := l.tx.Mark()
+	result, err := l.statement.Exec(l.values)
+	if err != nil {
+		l.tx.Forget(mark)
+	}
+	return result, err
 }
 
 func (l *loader) close() error {
@@ -143,34 +140,6 @@ func (l *loader) onConflict(c *chunk) string {
 	return "UPDATE SET " + strings.Join(set, ", ")
 }
 
-// before gives the image of the rows that an upsert is about to change.
-func (l *loader) before(ctx context.Context, c *chunk) (string, error) {
-	if l.keys == nil {
-		return "", nil
-	}
-	columns := l.table.columnNames()
-	key := "(" + placeholders(len(l.keys)) + ")"
-	query := "SELECT " + quoteAll(columns) + " FROM " + quote(l.table.Name) + " WHERE (" + quoteAll(l.keys) + ") IN (VALUES " +
-		key + strings.Repeat(", "+key, c.rows-1) + ")"
-	rows, err := l.tx.SQL().QueryContext(ctx, query, c.values(l.keys)...)
-	if err != nil {
-		return "", err
-	}
-	defer rows.Close()
-	var values []any
-	for rows.Next() {
-		row := make([]any, len(columns))
-		if err := rows.Scan(pointers(row)...); err != nil {
-			return "", err
-		}
-		values = append(values, row...)
-	}
-	if len(values) == 0 || rows.Err() != nil {
-		return "", rows.Err()
-	}
-	return image(columns, values), nil
-}
-
 // blame finds the row of a refused chunk by writing them one by one; all of it is rolled
 // back afterwards.
 func (l *loader) blame(c *chunk, whole error) error {
@@ -190,6 +159,7 @@ func (l *loader) rest(ctx context.Context, c *chunk, whole error) (changed, last
 	if _, err := l.tx.Exec("savepoint one_by_one"); err != nil {
 		return 0, 0, err
 	}
+	mark := l.tx.Mark()
 	var good []int
 	for i := range c.rows {
 		switch _, err := l.exec(c.part(i)); {
@@ -208,6 +178,7 @@ func (l *loader) rest(ctx context.Context, c *chunk, whole error) (changed, last
 			return 0, 0, err
 		}
 	}
+	l.tx.Forget(mark)
 	if len(good) == c.rows {
 		return 0, 0, whole // refused together though each is accepted alone: do not go round for ever
 	}

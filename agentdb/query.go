@@ -60,7 +60,7 @@ func (db *DB) Query(ctx context.Context, spec QuerySpec) (Rows, error) {
 	defer cancel()
 	out, err := db.query(bounded, spec, text, args, limit)
 	if err != nil {
-		return Rows{}, db.queryFault(ctx, bounded, err)
+		return Rows{}, db.queryFault(ctx, bounded, spec.SQL, err)
 	}
 	return out, nil
 }
@@ -185,7 +185,7 @@ func (s QuerySpec) args() ([]any, error) {
 }
 
 // queryFault turns SQLite's word into advice. ctx is the caller's, bounded ours.
-func (db *DB) queryFault(ctx, bounded context.Context, err error) error {
+func (db *DB) queryFault(ctx, bounded context.Context, text string, err error) error {
 	var bad *Error
 	code := sqlCode(err)
 	switch {
@@ -200,7 +200,7 @@ func (db *DB) queryFault(ctx, bounded context.Context, err error) error {
 	case code == sqlite3.SQLITE_AUTH:
 		return invalid("sql", "%s: db_query only reads the agent's own tables; db_schema lists them", sqlText(err))
 	case code == sqlite3.SQLITE_ERROR, code == sqlite3.SQLITE_TOOBIG, code == sqlite3.SQLITE_RANGE, code == sqlite3.SQLITE_MISMATCH, code == sqlite3.SQLITE_READONLY:
-		return invalid("sql", "%s%s", sqlText(err), db.suggest(ctx, sqlText(err)))
+		return invalid("sql", "%s%s%s", sqlText(err), db.suggest(ctx, sqlText(err)), pointer(text, sqlText(err)))
 	case strings.Contains(err.Error(), "missing argument"), strings.Contains(err.Error(), "missing named argument"):
 		return invalid("params", "the SQL has more parameters than were given: %v", err)
 	}
@@ -209,7 +209,11 @@ func (db *DB) queryFault(ctx, bounded context.Context, err error) error {
 
 // suggest names the table or column that was probably meant.
 func (db *DB) suggest(ctx context.Context, text string) string {
-	tables, err := readTables(ctx, db.db.Read(), "")
+	return db.suggestIn(ctx, db.db.Read(), text)
+}
+
+func (db *DB) suggestIn(ctx context.Context, q querier, text string) string {
+	tables, err := readTables(ctx, q, "")
 	if err != nil {
 		return "" // the advice is an extra; the error itself is told
 	}

@@ -24,6 +24,12 @@ func (q *quota) set(limit int64) {
 	q.limit = limit
 }
 
+func (q *quota) get() int64 {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.limit
+}
+
 // near says whether so many bytes are over 80 % of the limit.
 func (q *quota) near(used int64) bool {
 	q.mu.Lock()

@@ -8,7 +8,6 @@ import (
 	"fmt"
 
 	msqlite "modernc.org/sqlite"
-	sqlite3 "modernc.org/sqlite/lib"
 )
 
 // Action is what a statement wants to do, as SQLite's authorizer names it.
@@ -38,7 +37,7 @@ func OpenGuarded(path string, g Guard) (*Guarded, error) {
 		return nil, errors.New("sqlite: a guard without Allow guards nothing")
 	}
 	if g.MaxLength == 0 {
-		g.MaxLength = 16 << 20
+		g.MaxLength = maxLength
 	}
 	c := connector{&msqlite.Driver{}, dsn(path, "mode=ro", "_pragma=trusted_schema(0)", "_pragma=cell_size_check(1)")}
 	db := sql.OpenDB(guardedConnector{c, g})
@@ -55,17 +54,8 @@ func (g *Guarded) Conn(ctx context.Context) (*sql.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Limits belong to the connection; setting them again costs less than remembering.
-	for id, value := range map[int]int{
-		sqlite3.SQLITE_LIMIT_ATTACHED:        0,
-		sqlite3.SQLITE_LIMIT_LENGTH:          g.guard.MaxLength,
-		sqlite3.SQLITE_LIMIT_SQL_LENGTH:      1 << 18,
-		sqlite3.SQLITE_LIMIT_EXPR_DEPTH:      200,
-		sqlite3.SQLITE_LIMIT_COMPOUND_SELECT: 50,
-	} {
-		if _, err := msqlite.Limit(conn, id, value); err != nil {
-			return nil, errors.Join(fmt.Errorf("setting an SQLite limit: %w", err), conn.Close())
-		}
+	if err := setLimits(conn, g.guard.MaxLength); err != nil {
+		return nil, errors.Join(err, conn.Close())
 	}
 	return conn, nil
 }

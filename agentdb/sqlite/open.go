@@ -45,6 +45,8 @@ type DB struct {
 	writeDB *sql.DB
 	read    *sql.DB
 	writer  *Writer
+
+	confined *confined // nil until it is first needed; the writer's goroutine has it
 }
 
 // Open opens or creates a database, checks it and brings it to the newest schema.
@@ -91,7 +93,8 @@ func (db *DB) Read() *sql.DB { return db.read }
 
 // Close waits for the operations that were accepted and closes the file.
 func (db *DB) Close() error {
-	return errors.Join(db.writer.Close(), db.read.Close(), db.writeDB.Close())
+	err := db.writer.Close()
+	return errors.Join(err, db.confined.close(), db.read.Close(), db.writeDB.Close())
 }
 
 // probe looks at the file before SQLite does, which would take an empty file for a new

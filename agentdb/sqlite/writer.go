@@ -45,6 +45,7 @@ type Writer struct {
 
 type operation struct {
 	do     func(*Tx) error
+	alone  func() error // instead of do: it has its own transaction, on a connection of its own
 	err    error
 	failed bool
 	yields int // how often its transaction was taken back for another process's
@@ -75,10 +76,18 @@ func NewWriter(ctx context.Context, db *sql.DB, o WriterOptions) (*Writer, error
 // A caller whose ctx ends while op waits for its turn gets the context's error and op does
 // not run; once op has begun, Do waits for it.
 func (w *Writer) Do(ctx context.Context, op func(*Tx) error) error {
+	return w.submit(ctx, &operation{do: op, done: make(chan struct{})})
+}
+
+// Alone runs op when its turn has come, while the writer itself has no transaction open.
+func (w *Writer) Alone(ctx context.Context, op func() error) error {
+	return w.submit(ctx, &operation{alone: op, done: make(chan struct{})})
+}
+
+func (w *Writer) submit(ctx context.Context, o *operation) error {
 	if err := ctx.Err(); err != nil {
 		return context.Cause(ctx)
 	}
-	o := &operation{do: op, done: make(chan struct{})}
 	w.mu.Lock()
 	if w.closed {
 		w.mu.Unlock()
@@ -141,7 +150,11 @@ func (w *Writer) run() {
 			<-w.wake
 			continue
 		}
-		conn = w.commit(conn, batch)
+		if o := batch[0]; o.alone != nil {
+			o.err = guardedAlone(o.alone)
+		} else {
+			conn = w.commit(conn, batch)
+		}
 		for _, o := range batch {
 			close(o.done)
 		}
@@ -152,6 +165,9 @@ func (w *Writer) take() ([]*operation, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	n := min(len(w.waiting), w.group)
+	if i := slices.IndexFunc(w.waiting[:n], func(o *operation) bool { return o.alone != nil }); i >= 0 {
+		n = max(i, 1)
+	}
 	batch := w.waiting[:n:n]
 	w.waiting = w.waiting[n:]
 	if len(w.waiting) == 0 {
@@ -272,13 +288,17 @@ func yielded(err error) bool {
 }
 
 // guarded keeps a defect in one operation from ending everyone's writer.
-func guarded(op func(*Tx) error, t *Tx) (err error) {
+func guarded(op func(*Tx) error, t *Tx) error {
+	return guardedAlone(func() error { return op(t) })
+}
+
+func guardedAlone(op func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("a write failed by a defect of rouse: %v", p)
 		}
 	}()
-	return op(t)
+	return op()
 }
 
 // Tx is the transaction that an operation runs in. It must not be kept. Statements are
@@ -286,8 +306,19 @@ func guarded(op func(*Tx) error, t *Tx) (err error) {
 // run on the connection itself, which is inside the transaction: sql.Tx.Stmt would prepare
 // them anew each time.
 type Tx struct {
-	conn *connection
-	tx   *sql.Tx
+	conn     *connection
+	tx       *sql.Tx
+	confined *confinement // nil in a transaction of the host
+}
+
+// Context is what a statement of the transaction may run under: the caller's context when
+// nobody shares the transaction, and otherwise one without an end, because a statement that
+// is interrupted rolls back the neighbours too.
+func (t *Tx) Context(ctx context.Context) context.Context {
+	if t.confined != nil {
+		return ctx
+	}
+	return context.WithoutCancel(ctx)
 }
 
 // prepare makes sure that the statement is in the cache, which closes it in the end.

@@ -27,7 +27,14 @@ func Tools(o Options) ([]tool.Tool, error) {
 	definitions := []func() (tool.Tool, error){
 		func() (tool.Tool, error) { return define(o, "db_schema", tool.Read, nil, o.schema) },
 		func() (tool.Tool, error) { return define(o, "db_create_table", tool.Database, nil, o.createTable) },
+		func() (tool.Tool, error) { return define(o, "db_alter_table", tool.Database, nil, o.alterTable) },
+		func() (tool.Tool, error) { return define(o, "db_migrate", tool.Database, nil, o.migrate) },
 		func() (tool.Tool, error) { return define(o, "db_insert", tool.Database, nil, o.insert) },
+		func() (tool.Tool, error) { return define(o, "db_upsert", tool.Database, nil, o.upsert) },
+		func() (tool.Tool, error) { return define(o, "db_update", tool.Database, nil, o.update) },
+		func() (tool.Tool, error) { return define(o, "db_delete", tool.Database, nil, o.remove) },
+		func() (tool.Tool, error) { return define(o, "db_restore", tool.Database, nil, o.restore) },
+		func() (tool.Tool, error) { return define(o, "db_execute", tool.Database, nil, o.execute) },
 		func() (tool.Tool, error) {
 			return define(o, "db_import", tool.Database, map[string][]string{"mode": {"insert", "upsert"}, "format": fileFormats}, o.importFile)
 		},
@@ -52,7 +59,7 @@ func define[A any](o Options, name string, effect tool.Effect, enum map[string][
 		return tool.Tool{}, fmt.Errorf("tool %s has no description: %w", name, err)
 	}
 	class := tool.ClassOther
-	if name == "db_insert" || name == "db_import" {
+	if name == "db_insert" || name == "db_upsert" || name == "db_import" {
 		class = tool.ClassData
 	}
 	return tool.Define(tool.Spec{Name: name, Description: string(text), Effect: effect, Class: class, Enum: enum}, func(ctx context.Context, in tool.Invocation, args A) (tool.Envelope, error) {
@@ -114,18 +121,11 @@ type createArgs struct {
 }
 
 func (o Options) createTable(ctx context.Context, db *agentdb.DB, in tool.Invocation, a createArgs) (any, []string, error) {
-	spec := agentdb.TableSpec{Name: a.Name, Purpose: a.Purpose}
-	for _, c := range a.Columns {
-		column := agentdb.Column{Name: c.Name, Type: c.Type, Nullable: c.Nullable, PrimaryKey: c.PrimaryKey}
-		if c.Default != nil {
-			raw, err := json.Marshal(c.Default)
-			if err != nil {
-				return nil, nil, err
-			}
-			column.Default = raw
-		}
-		spec.Columns = append(spec.Columns, column)
+	list, err := columns(a.Columns)
+	if err != nil {
+		return nil, nil, err
 	}
+	spec := agentdb.TableSpec{Name: a.Name, Purpose: a.Purpose, Columns: list}
 	for _, i := range a.Indexes {
 		spec.Indexes = append(spec.Indexes, agentdb.Index(i))
 	}
@@ -133,6 +133,19 @@ func (o Options) createTable(ctx context.Context, db *agentdb.DB, in tool.Invoca
 	warnings := created.Warnings
 	created.Warnings = nil
 	return created, warnings, err
+}
+
+func columns(args []columnArgs) (out []agentdb.Column, err error) {
+	for _, c := range args {
+		column := agentdb.Column{Name: c.Name, Type: c.Type, Nullable: c.Nullable, PrimaryKey: c.PrimaryKey}
+		if c.Default != nil {
+			if column.Default, err = json.Marshal(c.Default); err != nil {
+				return nil, err
+			}
+		}
+		out = append(out, column)
+	}
+	return out, nil
 }
 
 type insertArgs struct {
@@ -197,7 +210,7 @@ type queryArgs struct {
 func (o Options) query(ctx context.Context, db *agentdb.DB, _ tool.Invocation, a queryArgs) (any, []string, error) {
 	spec := agentdb.QuerySpec{SQL: a.SQL, Limit: a.Limit, Offset: a.Offset, IncludeDeleted: a.IncludeDeleted}
 	var err error
-	if spec.Params, spec.Named, err = splitParams(a.Params); err != nil {
+	if spec.Params, spec.Named, err = params(a.Params); err != nil {
 		return nil, nil, err
 	}
 	rows, err := db.Query(ctx, spec)

@@ -1,0 +1,107 @@
+package db
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"rouse/agent/tool"
+	"rouse/agentdb"
+)
+
+const maxScript = 256 << 10 // bytes of a file of SQL
+
+type alterArgs struct {
+	Name       string       `json:"name" jsonschema:"of the table"`
+	AddColumns []columnArgs `json:"add_columns"`
+}
+
+// alterTable answers {success, migration_id, applied_sql} (OSA-53).
+func (o Options) alterTable(ctx context.Context, db *agentdb.DB, in tool.Invocation, a alterArgs) (any, []string, error) {
+	add, err := columns(a.AddColumns)
+	if err != nil {
+		return nil, nil, err
+	}
+	return migrated(db.AlterTable(ctx, by(in), a.Name, add))
+}
+
+type migrateArgs struct {
+	UpSQL       string `json:"up_sql" jsonschema:"runs now, in one transaction"`
+	DownSQL     string `json:"down_sql" jsonschema:"would take it back; it is kept beside the other and not run"`
+	Description string `json:"description" jsonschema:"a few words: the migration's file is named after them"`
+}
+
+func (o Options) migrate(ctx context.Context, db *agentdb.DB, in tool.Invocation, a migrateArgs) (any, []string, error) {
+	return migrated(db.Migrate(ctx, by(in), agentdb.MigrateSpec{Up: a.UpSQL, Down: a.DownSQL, Description: a.Description}))
+}
+
+func migrated(done agentdb.Migrated, err error) (any, []string, error) {
+	warnings := done.Warnings
+	done.Warnings = nil
+	return done, warnings, err
+}
+
+type executeArgs struct {
+	SQL    string `json:"sql,omitempty" jsonschema:"one or more statements"`
+	Path   string `json:"path,omitempty" jsonschema:"a file with the statements instead"`
+	Params any    `json:"params,omitempty" jsonschema:"a list of values for ? of a single statement, or an object of values for :name"`
+}
+
+// execute answers {rows_affected, warning?, select_rows_drained?} (OSA-57).
+func (o Options) execute(ctx context.Context, db *agentdb.DB, in tool.Invocation, a executeArgs) (any, []string, error) {
+	if (a.SQL == "") == (a.Path == "") {
+		return nil, nil, &agentdb.Error{Kind: string(tool.KindInvalidArgs), Field: "sql", Message: "give exactly one of sql and path", Retryable: true}
+	}
+	spec := agentdb.ExecuteSpec{SQL: a.SQL}
+	var err error
+	if spec.Params, spec.Named, err = params(a.Params); err != nil {
+		return nil, nil, err
+	}
+	if a.Path != "" {
+		// A call that was made already must not read its file again, which may be gone.
+		if in.Key != "" {
+			if stored, ok, err := db.Replay(ctx, in.Run, in.Key); ok || err != nil {
+				return stored, nil, err
+			}
+		}
+		if spec.SQL, err = o.readScript(a.Path); err != nil {
+			return nil, nil, err
+		}
+	}
+	done, err := db.Execute(ctx, by(in), spec)
+	warnings := done.Warnings
+	done.Warnings = nil
+	return done, warnings, err
+}
+
+func (o Options) readScript(path string) (string, error) {
+	f := &lateFile{roots: o.Roots, path: path}
+	defer f.close()
+	data, err := io.ReadAll(io.LimitReader(f, maxScript+1))
+	if err != nil {
+		return "", err
+	}
+	if len(data) > maxScript {
+		return "", &agentdb.Error{Kind: string(tool.KindInvalidArgs), Field: "path", Retryable: true, Message: fmt.Sprintf("%s is larger than the 256 KiB that a file of SQL may have; split it, or bring rows in with db_import", path)}
+	}
+	text := strings.TrimPrefix(string(data), "\ufeff")
+	if strings.TrimSpace(text) == "" {
+		return "", &agentdb.Error{Kind: string(tool.KindInvalidArgs), Field: "path", Retryable: true, Message: path + " is empty"}
+	}
+	return text, nil
+}
+
+// params are a list for ?, or an object for :name.
+func params(given any) (list []any, named map[string]any, err error) {
+	switch given := given.(type) {
+	case nil:
+	case []any:
+		return given, nil, nil
+	case map[string]any:
+		return nil, given, nil
+	default:
+		return nil, nil, &agentdb.Error{Kind: string(tool.KindInvalidArgs), Field: "params", Message: "params must be a list of values for ?, or an object of values for :name", Retryable: true}
+	}
+	return nil, nil, nil
+}

@@ -1,0 +1,222 @@
+package agentdb
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"rouse/agentdb/sqlite"
+)
+
+func decodeNumbers(text string, into any) error {
+	d := json.NewDecoder(strings.NewReader(text))
+	d.UseNumber()
+	return d.Decode(into)
+}
+
+func wholeNumber(v any) (int64, error) {
+	n, ok := v.(json.Number)
+	if !ok {
+		return 0, fmt.Errorf("%v is not a number", v)
+	}
+	return n.Int64()
+}
+
+// Apply does steps in one transaction: those of the changelog on an empty database make its
+// contents again, those of Reverse, the newest change first, take them back. What it does is
+// in the changelog as well. Rows that a step does not find stay as they are.
+func (db *DB) Apply(ctx context.Context, by By, steps []Step) (Affected, error) {
+	return confined(ctx, db, by, "apply", func(ctx context.Context, tx *sqlite.Tx) (Affected, error) {
+		return applySteps(ctx, tx, by, steps)
+	})
+}
+
+// applySteps runs inside a confined write. Triggers rest meanwhile, because what they did is
+// in the changelog too, and foreign keys are looked at in the end.
+func applySteps(ctx context.Context, tx *sqlite.Tx, by By, steps []Step) (out Affected, err error) {
+	if _, err := tx.SQL().ExecContext(ctx, "pragma defer_foreign_keys=1"); err != nil {
+		return out, err
+	}
+	a := &applier{tx: tx, by: by, at: now()}
+	for len(steps) > 0 {
+		n := slices.IndexFunc(steps, func(s Step) bool { return s.SQL != nil })
+		if n == 0 {
+			if err := a.schema(ctx, steps[0]); err != nil {
+				return out, fmt.Errorf("change %d: %w", steps[0].Change, err)
+			}
+			steps = steps[1:]
+			continue
+		}
+		if n < 0 {
+			n = len(steps)
+		}
+		rows, err := a.rows(ctx, steps[:n])
+		if out.Rows += rows; err != nil {
+			return out, err
+		}
+		steps = steps[n:]
+	}
+	return out, nil
+}
+
+type applier struct {
+	tx      *sqlite.Tx
+	by      By
+	at      string
+	targets map[string]*target
+}
+
+// schema runs the statements of a step.
+func (a *applier) schema(ctx context.Context, s Step) error {
+	before, err := readObjects(a.tx)
+	if err != nil {
+		return err
+	}
+	_, _, err = changeSchema(ctx, a.tx, a.by, a.at, s.Table, func() (string, error) {
+		for _, text := range s.SQL {
+			if err := a.mayRun(ctx, text); err != nil {
+				return "", err
+			}
+			if _, err := a.tx.SQL().ExecContext(ctx, text); err != nil {
+				return "", err
+			}
+		}
+		after, err := readObjects(a.tx)
+		if err != nil {
+			return "", err
+		}
+		ran, err := syncTables(ctx, a.tx, a.by, a.at, before, after)
+		return strings.Join(append(slices.Clone(s.SQL), ran...), ";\n") + ";", err
+	})
+	return err
+}
+
+// mayRun keeps rows that a step does not know of from vanishing with their table.
+func (a *applier) mayRun(ctx context.Context, text string) error {
+	table, ok := strings.CutPrefix(text, "DROP TABLE ")
+	if !ok {
+		return nil
+	}
+	var some bool
+	if err := a.tx.SQL().QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM "+table+")").Scan(&some); err != nil {
+		return err
+	}
+	if some {
+		return &Error{Kind: kindRejected, Field: "table", Message: "the table " + table + " holds rows that came from elsewhere, so it cannot be dropped"}
+	}
+	return nil
+}
+
+// rows does steps about rows while the triggers are away.
+func (a *applier) rows(ctx context.Context, steps []Step) (affected int64, err error) {
+	triggers, err := a.rest(ctx)
+	if err != nil {
+		return 0, err
+	}
+	a.targets = map[string]*target{}
+	changes, err := a.tx.Recorded(ctx, func(ctx context.Context) error {
+		for _, s := range steps {
+			n, err := a.row(ctx, s)
+			if affected += n; err != nil {
+				return fmt.Errorf("change %d: a row of %s: %w", s.Change, s.Table, err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return affected, err
+	}
+	if err := (&rowLog{tx: a.tx, by: a.by, at: a.at}).write(ctx, changes); err != nil {
+		return affected, err
+	}
+	for _, text := range triggers {
+		if _, err := a.tx.SQL().ExecContext(ctx, text); err != nil {
+			return affected, err
+		}
+	}
+	return affected, nil
+}
+
+func (a *applier) row(ctx context.Context, s Step) (int64, error) {
+	t := a.targets[s.Table]
+	if t == nil {
+		var err error
+		if t, err = readTarget(ctx, a.tx, s.Table); err != nil {
+			return 0, err
+		}
+		a.targets[s.Table] = t
+	}
+	query, args := s.statement(t)
+	if query == "" {
+		return 0, nil
+	}
+	result, err := a.tx.SQL().ExecContext(ctx, query, args...)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
+}
+
+// statement is the SQL of a step about a row.
+func (s Step) statement(t *target) (query string, args []any) {
+	where := func() {
+		conds := make([]string, len(s.Key.Columns))
+		for i, name := range s.Key.Columns {
+			conds[i] = quote(name) + " IS ?"
+			args = append(args, s.Key.Values[i])
+		}
+		query += " WHERE " + strings.Join(conds, " AND ")
+	}
+	switch {
+	case s.After == nil:
+		query = "DELETE FROM " + quote(s.Table)
+		where()
+	case s.Before == nil:
+		m := s.After.within(t)
+		args = m.Values
+		query = "INSERT INTO " + quote(s.Table) + " (" + quoteAll(m.Columns) + ") VALUES (" + placeholders(len(m.Columns)) + ")"
+	default:
+		m := s.After.within(t)
+		if len(m.Columns) == 0 {
+			return "", nil
+		}
+		set := make([]string, len(m.Columns))
+		for i, name := range m.Columns {
+			set[i] = quote(name) + " = ?"
+		}
+		args = append(args, m.Values...)
+		query = "UPDATE " + quote(s.Table) + " SET " + strings.Join(set, ", ")
+		where()
+	}
+	return query, args
+}
+
+// within leaves out what the table does not store.
+func (m Image) within(t *target) (out Image) {
+	for i, name := range m.Columns {
+		if containsFold(t.images(), name) {
+			out.Columns, out.Values = append(out.Columns, name), append(out.Values, m.Values[i])
+		}
+	}
+	return out
+}
+
+// rest puts the triggers aside and gives what makes them again.
+func (a *applier) rest(ctx context.Context) (definitions []string, err error) {
+	objects, err := readObjects(a.tx)
+	if err != nil {
+		return nil, err
+	}
+	for _, o := range objects {
+		if o.Type != "trigger" {
+			continue
+		}
+		if _, err := a.tx.SQL().ExecContext(ctx, "DROP TRIGGER "+quote(o.Name)); err != nil {
+			return nil, err
+		}
+		definitions = append(definitions, o.SQL)
+	}
+	return definitions, nil
+}

@@ -1,0 +1,213 @@
+package agentdb
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"rouse/agentdb/sqlite"
+)
+
+// Operations of the changelog, OSA-61. What a trigger or a cascade changed is logged with
+// the operation that set it off.
+const (
+	opInsert  = "insert"
+	opUpdate  = "update"
+	opDelete  = "soft_delete"
+	opRestore = "restore"
+	opSchema  = "schema"
+	opRaw     = "raw"
+	opImport  = "import"
+)
+
+// Change is a row of the changelog. What PK, Before and After hold depends on it:
+//
+//   - One row of a table: PK is {"column":value,…}, the row's key before the change, by its
+//     primary key or, where that can be NULL, by its row id. Before and After are
+//     {"column":value,…}: of an insert After alone, of a delete Before alone, both whole
+//     rows; of an update both, with the columns that changed.
+//   - A chunk of inserted rows: PK is {"column":…,"from":…,"to":…,"count":n}, After is
+//     {"columns":[…],"rows":[[…],…]}. Where the key is not among the columns, the rows have
+//     the numbers from…to, in order. A chunk of upserted rows: PK is {"keys":[…],"from":…,
+//     "to":…,"count":n}; Before has the rows that were there, After all rows as they became.
+//   - The schema: SQL is what ran; Before and After are lists of the objects as they were
+//     and became, [{"type","name","table","sql","columns","purpose"}].
+//   - SQL that was executed: Op is raw, Table and PK are "", SQL is the text. The rows that
+//     it changed follow.
+//
+// Values are null, INTEGER as 1, REAL as 1.0 or {"real":"+Inf"}, TEXT as "…" (or
+// {"text":base64} when it is not UTF-8), BLOB as {"blob":base64}.
+type Change struct {
+	ID                     int64
+	At                     string // ISO-8601 UTC
+	Run                    int64
+	Actor, Op, Table       string
+	PK, Before, After, SQL string
+}
+
+// ChangeFilter picks rows of the changelog.
+type ChangeFilter struct {
+	Run      int64  // of one run; 0 means all
+	Table    string // of one table; "" means all
+	After    int64  // ids above this one
+	Newest   bool   // newest first
+	MaxCount int    // 0 means all
+}
+
+// Changes reads the changelog.
+func (db *DB) Changes(ctx context.Context, f ChangeFilter) ([]Change, error) {
+	rows, err := db.db.Read().QueryContext(ctx, f.query(), f.Run, f.Table, f.After, f.limit())
+	if err != nil {
+		return nil, db.explain(ctx, err)
+	}
+	out, err := scanChanges(rows)
+	if err != nil {
+		return nil, db.explain(ctx, err)
+	}
+	return out, nil
+}
+
+func (f ChangeFilter) query() string {
+	order := "id"
+	if f.Newest {
+		order = "id desc"
+	}
+	return `select id, ts, run_id, actor, op, "table", coalesce(pk, ''), coalesce(before, ''), coalesce(after, ''), coalesce(sql, '')
+		from _changelog where (?1 = 0 or run_id = ?1) and (?2 = '' or "table" = ?2 collate nocase) and id > ?3 order by ` + order + ` limit ?4`
+}
+
+func (f ChangeFilter) limit() int {
+	if f.MaxCount <= 0 {
+		return -1
+	}
+	return f.MaxCount
+}
+
+func scanChanges(rows *sql.Rows) (out []Change, err error) {
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	for rows.Next() {
+		var c Change
+		if err := rows.Scan(&c.ID, &c.At, &c.Run, &c.Actor, &c.Op, &c.Table, &c.PK, &c.Before, &c.After, &c.SQL); err != nil {
+			return nil, err
+		}
+		out = append(out, c)
+	}
+	return out, rows.Err()
+}
+
+// change is what is to be written into _changelog; empty texts are stored as NULL.
+type change struct{ op, table, pk, before, after, sql string }
+
+func logChange(tx *sqlite.Tx, by By, at string, c change) (id int64, err error) {
+	actor := by.Actor
+	if actor == "" {
+		actor = actorAgent
+	}
+	result, err := tx.Exec(`insert into _changelog(ts, run_id, actor, op, "table", pk, before, after, sql)
+		values (?, ?, ?, ?, ?, nullif(?, ''), nullif(?, ''), nullif(?, ''), nullif(?, ''))`,
+		at, by.Run, actor, c.op, c.table, c.pk, c.before, c.after, c.sql)
+	if err != nil {
+		return 0, fmt.Errorf("cannot write the changelog: %w", err)
+	}
+	return result.LastInsertId()
+}
+
+// rowLog writes the rows that a statement changed into the changelog.
+type rowLog struct {
+	tx      *sqlite.Tx
+	by      By
+	at      string
+	op      string // "" names each after its effect
+	targets map[string]*target
+}
+
+func (l *rowLog) write(ctx context.Context, changes []sqlite.RowChange) error {
+	if l.targets == nil {
+		l.targets = map[string]*target{}
+	}
+	for i := 0; i < len(changes); {
+		c := changes[i]
+		t := l.targets[c.Table]
+		if t == nil {
+			var err error
+			if t, err = readTarget(ctx, l.tx, c.Table); err != nil {
+				return err
+			}
+			l.targets[c.Table] = t
+		}
+		entry, n := t.merge(changes[i:])
+		i += n
+		if entry.op = l.op; l.op == "" {
+			entry.op = entry.effect()
+		}
+		if entry.before == entry.after {
+			continue // an update that left everything as it was
+		}
+		if _, err := logChange(l.tx, l.by, l.at, entry); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// effect names what happened to a row; deleting it for good has no name of its own.
+func (c change) effect() string {
+	switch {
+	case c.before == "":
+		return opInsert
+	case c.after == "":
+		return opRaw
+	}
+	return opUpdate
+}
+
+// merge makes one entry of the changes that directly follow each other on one row: an
+// update, and the trigger that sets the instant of it.
+func (t *target) merge(changes []sqlite.RowChange) (change, int) {
+	before, after := t.ends(changes[0])
+	n := 1
+	for ; n < len(changes) && after != nil && changes[n].Table == changes[0].Table && changes[n].Old != nil && changes[n].New != nil; n++ {
+		old, next := t.ends(changes[n])
+		if old.String() != after.String() {
+			break
+		}
+		after = next
+	}
+	c := change{table: t.name}
+	switch {
+	case before == nil:
+		c.pk, c.after = after.pick(t.key).String(), after.String()
+	case after == nil:
+		c.pk, c.before = before.pick(t.key).String(), before.String()
+	default:
+		c.pk = before.pick(t.key).String()
+		c.before, c.after = difference(*before, *after)
+	}
+	return c, n
+}
+
+func (t *target) ends(c sqlite.RowChange) (before, after *Image) {
+	if c.Old != nil {
+		m := t.row(c.Old, c.OldRow)
+		before = &m
+	}
+	if c.New != nil {
+		m := t.row(c.New, c.NewRow)
+		after = &m
+	}
+	return before, after
+}
+
+// difference gives the columns in which two images of a row differ.
+func difference(before, after Image) (was, became string) {
+	var w, b Image
+	for i, name := range before.Columns {
+		if string(appendValue(nil, before.Values[i])) == string(appendValue(nil, after.Values[i])) {
+			continue
+		}
+		w.Columns, w.Values = append(w.Columns, name), append(w.Values, before.Values[i])
+		b.Columns, b.Values = append(b.Columns, name), append(b.Values, after.Values[i])
+	}
+	return w.String(), b.String()
+}

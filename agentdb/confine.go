@@ -1,0 +1,137 @@
+package agentdb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	msqlite "modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+
+	"rouse/agentdb/sqlite"
+)
+
+// writeGate is the boundary of SQL that may write. SQLite asks it while a statement is
+// compiled, for what stands in the statement and for what its triggers and views would do.
+type writeGate struct {
+	names map[string]bool // the agent's tables and views, in lower case
+	verb  string          // of the statement being compiled: "ALTER", "CREATE TABLE"; "" is the host's
+}
+
+// schemaTables are written by SQLite itself while it changes the schema; it refuses every
+// statement that names them directly.
+var schemaTables = []string{"sqlite_master", "sqlite_schema", "sqlite_temp_master", "sqlite_temp_schema", "sqlite_sequence"}
+
+func (g *writeGate) ddl() bool {
+	first, _, _ := strings.Cut(g.verb, " ")
+	return first == "CREATE" || first == "DROP" || first == "ALTER"
+}
+
+func (g *writeGate) allow(action sqlite.Action, arg1, arg2, database, inside string) bool {
+	internal := g.ddl() && inside == ""
+	switch action {
+	case msqlite.AuthSelect:
+		return g.verb != "CREATE TABLE" || inside != ""
+	case msqlite.AuthRecursive:
+		return true
+	case msqlite.AuthFunction:
+		return safeFunction(arg2)
+	case msqlite.AuthRead:
+		// Generated columns, checks and indexes read a table that is only just being made.
+		table := strings.ToLower(arg1)
+		return internal && (slices.Contains(schemaTables, table) || !reservedTable(table)) || gate{g.names}.read(table, arg2) || readableSchema(arg1)
+	case msqlite.AuthInsert, msqlite.AuthUpdate, msqlite.AuthDelete:
+		table := strings.ToLower(arg1)
+		return internal && slices.Contains(schemaTables, table) || g.names[table] && !reservedTable(table)
+	case msqlite.AuthAlterTable:
+		return strings.EqualFold(arg1, "main") && g.names[strings.ToLower(arg2)] && !reservedTable(arg2)
+	case msqlite.AuthCreateTable, msqlite.AuthCreateView, msqlite.AuthDropView:
+		return database == "main" && !reservedTable(arg1)
+	case msqlite.AuthCreateIndex, msqlite.AuthCreateTrigger, msqlite.AuthDropIndex, msqlite.AuthDropTrigger:
+		auto := strings.HasPrefix(arg1, "sqlite_autoindex_") && action == msqlite.AuthCreateIndex && g.verb == "CREATE TABLE"
+		return database == "main" && (auto || !reservedTable(arg1)) && !reservedTable(arg2)
+	case msqlite.AuthReindex: // asked when an index is made
+		return g.verb == "CREATE INDEX"
+	}
+	return false
+}
+
+func readableSchema(table string) bool {
+	return slices.Contains([]string{"sqlite_master", "sqlite_schema", "json_each", "json_tree"}, strings.ToLower(table))
+}
+
+func safeFunction(name string) bool {
+	return !slices.Contains([]string{"load_extension", "fts3_tokenizer", "readfile", "writefile", "edit"}, strings.ToLower(name))
+}
+
+// refresh reads the names again after the schema changed.
+func (g *writeGate) refresh(tx *sqlite.Tx) error {
+	rows, err := tx.Query(`select m.name from sqlite_schema m where m.type = 'view' and substr(m.name, 1, 1) <> '_' or ` + userTables)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	g.names = map[string]bool{}
+	for rows.Next() {
+		var name string
+		if err := rows.Scan(&name); err != nil {
+			return err
+		}
+		g.names[strings.ToLower(name)] = true
+	}
+	return rows.Err()
+}
+
+type gateKey struct{}
+
+// gateOf is the gate of a confined write.
+func gateOf(ctx context.Context) *writeGate { return ctx.Value(gateKey{}).(*writeGate) }
+
+// confine runs one write under the gate, a deadline and the limits.
+func (db *DB) confine(ctx context.Context, op func(context.Context, *sqlite.Tx) error) error {
+	g := &writeGate{}
+	how := sqlite.Confinement{Allow: g.allow, Ignore: reservedTable, Timeout: db.timeout, MaxPages: db.maxPages()}
+	err := db.db.Confined(ctx, how, func(ctx context.Context, tx *sqlite.Tx) error {
+		if err := g.refresh(tx); err != nil {
+			return err
+		}
+		return op(context.WithValue(ctx, gateKey{}, g), tx)
+	})
+	return db.confinedFault(ctx, err)
+}
+
+// maxPages keeps one statement from filling the disk: the file may grow to twice its quota
+// within a write, and is refused the next.
+func (db *DB) maxPages() int64 {
+	const page, least = 4096, 16 << 20
+	limit := db.quota.get()
+	if limit <= 0 {
+		return 0
+	}
+	return max(2*limit, least) / page
+}
+
+func (db *DB) confinedFault(ctx context.Context, err error) error {
+	var bad *Error
+	switch {
+	case err == nil, errors.As(err, &bad):
+		return err
+	case errors.Is(err, sqlite.ErrTooManyChanges):
+		return invalid("", "the call changes more rows at once than the changelog can take (64 MiB); do it in parts with a WHERE, or import the rows with db_import")
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case errors.Is(err, sqlite.ErrTimeout):
+		return &Error{Kind: kindTimeout, Retryable: true, Message: fmt.Sprintf("the write took longer than %s and was taken back; do it in smaller parts, and look for a trigger that repeats", db.timeout)}
+	}
+	switch sqlCode(err) {
+	case sqlite3.SQLITE_FULL:
+		return &Error{Kind: kindRejected, Message: "the write would take the database far beyond its quota and was taken back; delete what is not needed, or ask the owner to raise database.quota of this agent"}
+	case sqlite3.SQLITE_AUTH:
+		return invalid("", "%s: a trigger, a view or a default of this table reaches for what is not the agent's; nothing was written", sqlText(err))
+	case sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_TOOBIG:
+		return invalid("", "a value is larger than 16 MiB; nothing was written")
+	}
+	return err
+}

@@ -1,0 +1,179 @@
+package agentdb
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"rouse/agentdb/sqlite"
+)
+
+// ExecuteSpec is SQL that may write.
+type ExecuteSpec struct {
+	SQL    string         // one or more statements
+	Params []any          // for ?, of a single statement
+	Named  map[string]any // for :name, @name and $name
+}
+
+// Executed is the result of Execute, OSA-57.
+type Executed struct {
+	RowsAffected int64    `json:"rows_affected"`
+	Warning      string   `json:"warning,omitempty"`
+	Drained      int64    `json:"select_rows_drained,omitempty"` // rows of SELECT statements, which are not shown
+	Warnings     []string `json:"warnings,omitempty"`
+}
+
+// Execute runs statements in one transaction, confined: they reach the agent's tables and
+// nothing else. Unlike a query it sees deleted rows.
+func (db *DB) Execute(ctx context.Context, by By, spec ExecuteSpec) (Executed, error) {
+	s, err := newScript(spec.SQL)
+	if err != nil {
+		return Executed{}, err
+	}
+	if s.args, err = (QuerySpec{Params: spec.Params, Named: spec.Named}).args(); err != nil {
+		return Executed{}, err
+	}
+	if len(spec.Params) > 0 && len(s.statements) > 1 {
+		return Executed{}, invalid("params", "the SQL has %d statements, so params must be an object of values for :name; a list is for one statement", len(s.statements))
+	}
+	done, err := confined(ctx, db, by, opRaw, func(ctx context.Context, tx *sqlite.Tx) (Executed, error) {
+		err := db.runScript(ctx, tx, by, s)
+		return s.done, err
+	})
+	if err == nil {
+		done.Warnings = db.committed(ctx, done.Warnings)
+	}
+	return done, err
+}
+
+// script is SQL that has passed the first gate.
+type script struct {
+	text       string
+	statements []statement
+	args       []any
+
+	done Executed // set anew by each run
+}
+
+func newScript(text string) (*script, error) {
+	statements, err := splitScript(text)
+	if err != nil {
+		return nil, err
+	}
+	s := &script{text: text, statements: statements}
+	for i := range statements {
+		if err := statements[i].refuse(text); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// runScript runs inside a confined write.
+func (db *DB) runScript(ctx context.Context, tx *sqlite.Tx, by By, s *script) error {
+	s.done = Executed{}
+	at := now()
+	if _, err := logChange(tx, by, at, change{op: opRaw, sql: s.text}); err != nil {
+		return err
+	}
+	for i := range s.statements {
+		statement := &s.statements[i]
+		if err := s.run(ctx, tx, by, at, statement); err != nil {
+			return db.scriptFault(ctx, tx, s, statement, err)
+		}
+	}
+	return nil
+}
+
+func (s *script) run(ctx context.Context, tx *sqlite.Tx, by By, at string, statement *statement) error {
+	g := gateOf(ctx)
+	g.verb = statement.verb()
+	defer func() { g.verb = "" }()
+	if !g.ddl() {
+		changes, err := tx.Recorded(ctx, func(ctx context.Context) error { return s.exec(ctx, tx, statement) })
+		if err != nil {
+			return err
+		}
+		return (&rowLog{tx: tx, by: by, at: at, op: opRaw}).write(ctx, changes)
+	}
+	before, err := readObjects(tx)
+	if err != nil {
+		return err
+	}
+	_, _, err = changeSchema(ctx, tx, by, at, "", func() (string, error) {
+		if err := s.exec(ctx, tx, statement); err != nil {
+			return "", err
+		}
+		g.verb = ""
+		after, err := readObjects(tx)
+		if err != nil {
+			return "", err
+		}
+		if err := checkObjects(before, after); err != nil {
+			return "", err
+		}
+		ran, err := syncTables(ctx, tx, by, at, before, after)
+		return strings.Join(append([]string{statement.text}, ran...), ";\n") + ";", err
+	})
+	if err != nil {
+		return err
+	}
+	return g.refresh(tx)
+}
+
+// exec runs one statement with the gate closed.
+func (s *script) exec(ctx context.Context, tx *sqlite.Tx, statement *statement) error {
+	return tx.Armed(func() error {
+		switch verb := statement.verb(); verb {
+		case "SELECT", "VALUES":
+			// Counting does all the work in the first step, which a deadline can end.
+			var n int64
+			err := tx.SQL().QueryRowContext(ctx, "SELECT count(*) FROM (\n"+statement.text+"\n)", s.args...).Scan(&n)
+			s.done.Drained += n
+			return err
+		case "INSERT", "REPLACE", "UPDATE", "DELETE":
+			result, err := tx.SQL().ExecContext(ctx, statement.text, s.args...)
+			if err != nil {
+				return err
+			}
+			n, err := result.RowsAffected()
+			s.done.RowsAffected += n
+			if verb == "UPDATE" && !statement.has("WHERE") {
+				s.done.Warning = "an UPDATE without WHERE changed every row of its table, deleted ones included"
+			}
+			return err
+		}
+		_, err := tx.SQL().ExecContext(ctx, statement.text, s.args...)
+		return err
+	})
+}
+
+// checkObjects refuses what a change of the schema must not do, whatever its text was.
+func checkObjects(before, after []schemaObject) error {
+	for _, o := range tablesOf(after) {
+		host := 0
+		var ids int
+		for _, name := range o.Columns {
+			if hostColumn(name) {
+				host++
+			} else if reservedColumn(name) {
+				ids++
+			}
+		}
+		if host != 0 && host != 3 {
+			return invalid("sql", "the table %s would have some of the columns %s, %s and %s and not all: they belong to the host; leave them out, or use db_create_table", o.Name, createdAt, updatedAt, deletedAt)
+		}
+		if ids > 0 {
+			return invalid("sql", "the table %s would have a column named rowid, _rowid_ or oid, which hides SQLite's own; choose another name", o.Name)
+		}
+		i := slices.IndexFunc(before, func(p schemaObject) bool { return p.Type == "table" && p.page == o.page })
+		if i >= 0 && len(o.Columns) < len(before[i].Columns) {
+			return invalid("sql", "dropping a column of %s would lose its values for ever: leave it unused, or rename it", o.Name)
+		}
+	}
+	if len(tablesOf(after)) < len(tablesOf(before)) {
+		return errors.New("a table was dropped through the gate")
+	}
+	return nil
+}

@@ -1,0 +1,138 @@
+package agentdb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// errConfine says that a write may change or ask more than the rows it names, by a trigger,
+// a cascade or an expression of the agent's. It has to run confined and row by row.
+var errConfine = errors.New("this write has to be confined")
+
+// ready looks at the table before a chunk is written. What is written confined is recorded
+// by SQLite's hook, and has no row of its own for the chunk.
+func (l *loader) ready(ctx context.Context, c *chunk) error {
+	if l.tx.Confined() {
+		return nil
+	}
+	if l.target == nil {
+		t, err := readTarget(ctx, l.tx, l.table.Name)
+		if err != nil {
+			return err
+		}
+		l.target = t
+	}
+	if !l.target.plain || l.keys != nil && l.target.parent || !l.numbered() && !l.keyed(c) {
+		return errConfine
+	}
+	return nil
+}
+
+// numbered says that the rows of a chunk get row ids that follow each other and are their key.
+func (l *loader) numbered() bool {
+	return l.keys == nil && (l.target.byRowID || l.table.rowKey != "")
+}
+
+// keyed says that every row of a chunk names its key.
+func (l *loader) keyed(c *chunk) bool {
+	keys := l.keys
+	if keys == nil {
+		keys = l.target.key
+	}
+	for _, name := range keys {
+		at := c.index(name)
+		if at < 0 {
+			return false
+		}
+		for i := range c.rows {
+			if c.row(i)[at] == nil {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// log writes the changelog's row of a chunk (C-14); see Change.
+func (l *loader) log(ctx context.Context, c *chunk, before string, last int64) error {
+	if l.tx.Confined() {
+		return nil
+	}
+	entry := change{op: l.op, table: l.table.Name, before: before, after: c.image}
+	out := []byte{'{'}
+	switch key := l.target.key; {
+	case l.keys != nil:
+		after, err := l.images(ctx, c)
+		if err != nil {
+			return err
+		}
+		entry.after = after
+		out = appendKeys(out, l.keys)
+	case l.target.byRowID, c.index(key[0]) < 0:
+		out = append(appendText(append(out, `"column":`...), key[0]), ',')
+	default:
+		out = appendKeys(out, key)
+	}
+	out = l.appendID(append(out, `"from":`...), l.id(c, 0, last))
+	out = l.appendID(append(out, `,"to":`...), l.id(c, c.rows-1, last))
+	entry.pk = string(out) + fmt.Sprintf(`,"count":%d}`, c.rows)
+	_, err := logChange(l.tx, l.by, c.args[0].(string), entry)
+	return err
+}
+
+func appendKeys(out []byte, keys []string) []byte {
+	out = append(out, `"keys":[`...)
+	for i, name := range keys {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = appendText(out, name)
+	}
+	return append(out, "],"...)
+}
+
+func (l *loader) appendID(out []byte, id any) []byte {
+	list, ok := id.([]any)
+	if !ok {
+		return appendValue(out, id)
+	}
+	for i, v := range list {
+		out = appendValue(append(out, "[,"[min(i, 1)]), v)
+	}
+	return append(out, ']')
+}
+
+// before gives the images of the rows that an upsert is about to change.
+func (l *loader) before(ctx context.Context, c *chunk) (string, error) {
+	if l.keys == nil || l.tx.Confined() {
+		return "", nil
+	}
+	return l.images(ctx, c)
+}
+
+// images reads the rows that have the keys of a chunk, "" when there are none.
+func (l *loader) images(ctx context.Context, c *chunk) (string, error) {
+	columns := l.target.images()
+	key := "(" + placeholders(len(l.keys)) + ")"
+	query := "SELECT " + selection(columns) + " FROM " + quote(l.table.Name) + " WHERE (" + quoteAll(l.keys) + ") IN (VALUES " +
+		key + strings.Repeat(", "+key, c.rows-1) + ")"
+	rows, err := l.tx.SQL().QueryContext(ctx, query, c.values(l.keys)...)
+	if err != nil {
+		return "", err
+	}
+	defer rows.Close()
+	var values []any
+	for rows.Next() {
+		row := make([]any, len(columns))
+		if err := rows.Scan(pointers(row)...); err != nil {
+			return "", err
+		}
+		values = append(values, row...)
+	}
+	if len(values) == 0 || rows.Err() != nil {
+		return "", rows.Err()
+	}
+	return image(columns, values), nil
+}

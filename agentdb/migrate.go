@@ -1,0 +1,197 @@
+package agentdb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"rouse/agentdb/sqlite"
+)
+
+const (
+	actorMigration = "migration"
+	maxSlug        = 48 // characters, OSA-53
+)
+
+// MigrateSpec changes the schema, and says how that would be taken back.
+type MigrateSpec struct {
+	Up, Down    string // SQL; Up runs in one transaction, Down is only kept
+	Description string
+}
+
+// Migrated is the result of Migrate and AlterTable.
+type Migrated struct {
+	Success     bool     `json:"success"`
+	MigrationID int64    `json:"migration_id"`
+	AppliedSQL  string   `json:"applied_sql"`
+	Warnings    []string `json:"warnings,omitempty"`
+}
+
+// Migrate runs SQL under the gate of Execute and keeps it as a migration (OSA-53).
+func (db *DB) Migrate(ctx context.Context, by By, spec MigrateSpec) (Migrated, error) {
+	if strings.TrimSpace(spec.Description) == "" {
+		return Migrated{}, invalid("description", "say in a few words what the migration is for; its file is named after them")
+	}
+	s, err := newScript(spec.Up)
+	if err != nil {
+		return Migrated{}, inField("up_sql", err)
+	}
+	if strings.TrimSpace(spec.Down) == "" {
+		return Migrated{}, invalid("down_sql", "give the SQL that would take the migration back; it is kept, not run")
+	}
+	if _, err := splitScript(spec.Down); err != nil {
+		return Migrated{}, inField("down_sql", err)
+	}
+	by.Actor = actorMigration
+	done, err := confined(ctx, db, by, "migrate", func(ctx context.Context, tx *sqlite.Tx) (Migrated, error) {
+		if err := db.runScript(ctx, tx, by, s); err != nil {
+			return Migrated{}, err
+		}
+		id, err := keepMigration(tx, by, migration{slug: slug(spec.Description), description: spec.Description, up: spec.Up, down: spec.Down})
+		return Migrated{Success: true, MigrationID: id, AppliedSQL: spec.Up}, err
+	})
+	if err == nil {
+		done.Warnings = append(db.committed(ctx, done.Warnings), db.published(ctx)...)
+	}
+	return done, inField("up_sql", err)
+}
+
+// inField names the argument of the tool in an error about sql or table.
+func inField(field string, err error) error {
+	var bad *Error
+	if errors.As(err, &bad) && (bad.Field == "sql" || bad.Field == "table") {
+		named := *bad
+		named.Field = field
+		return &named
+	}
+	return err
+}
+
+// migration is a row of _migrations.
+type migration struct {
+	id                          int64
+	slug, description, up, down string
+}
+
+func keepMigration(tx *sqlite.Tx, by By, m migration) (int64, error) {
+	result, err := tx.Exec(`insert into _migrations(slug, description, up, down, at, run_id) values (?, ?, ?, ?, ?, ?)`,
+		m.slug, m.description, m.up, m.down, now(), by.Run)
+	if err != nil {
+		return 0, err
+	}
+	return result.LastInsertId()
+}
+
+// slug makes a file's name of a description: "Add a unit!" becomes add-a-unit.
+func slug(description string) string {
+	text := strings.ToLower(strings.ReplaceAll(toColumn(description), "_", "-"))
+	text = strings.Trim(text, "-")
+	if len(text) > maxSlug {
+		text = text[:maxSlug]
+		if i := strings.LastIndexByte(text, '-'); i > 0 { // at the end of a word
+			text = text[:i]
+		}
+	}
+	if text == "" {
+		return "migration"
+	}
+	return text
+}
+
+// published writes the files of the migrations, and warns when that fails: the change
+// itself stands.
+func (db *DB) published(ctx context.Context) []string {
+	if err := db.publish(context.WithoutCancel(ctx)); err != nil {
+		return []string{"the change is done, but its files beside the database could not be written, which is tried again when the database is next opened: " + err.Error()}
+	}
+	return nil
+}
+
+// publish brings the files beside the database in step with it: NNNN-slug.sql and
+// NNNN-slug.down.sql in migrations, and schema.sql. Only what is committed gets a file.
+func (db *DB) publish(ctx context.Context) error {
+	db.files.Lock()
+	defer db.files.Unlock()
+	dir := filepath.Join(filepath.Dir(db.path), "migrations")
+	rows, err := db.db.Read().QueryContext(ctx, `select id, slug, description, up, down from _migrations order by id`)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	any := false
+	for rows.Next() {
+		var m migration
+		if err := rows.Scan(&m.id, &m.slug, &m.description, &m.up, &m.down); err != nil {
+			return err
+		}
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return err
+		}
+		any = true
+		name := filepath.Join(dir, fmt.Sprintf("%04d-%s", m.id, m.slug))
+		head := "-- " + strings.Join(strings.Fields(m.description), " ") + "\n"
+		if err := writeOnce(name+".sql", head+m.up+"\n"); err != nil {
+			return err
+		}
+		if err := writeOnce(name+".down.sql", head+m.down+"\n"); err != nil {
+			return err
+		}
+	}
+	if err := rows.Err(); err != nil || !any {
+		return err
+	}
+	text, err := db.schemaSQL(ctx)
+	if err != nil {
+		return err
+	}
+	path := filepath.Join(filepath.Dir(db.path), "schema.sql")
+	if old, err := os.ReadFile(path); err == nil && string(old) == text {
+		return nil
+	}
+	return writeFile(path, text)
+}
+
+// schemaSQL is the whole schema as SQL that makes it.
+func (db *DB) schemaSQL(ctx context.Context) (string, error) {
+	rows, err := db.db.Read().QueryContext(ctx, `select m.sql, coalesce(p.purpose, '') from sqlite_schema m left join _tables_meta p on m.type = 'table' and p.name = m.name
+		where m.sql is not null and m.name not like 'sqlite\_%' escape '\' and substr(m.tbl_name, 1, 1) <> '_' order by m.rowid`)
+	if err != nil {
+		return "", err
+	}
+	defer rows.Close()
+	var b strings.Builder
+	b.WriteString("-- The agent's tables as they are now. Written by rouse after each change; changing this file changes nothing.\n")
+	for rows.Next() {
+		var text, purpose string
+		if err := rows.Scan(&text, &purpose); err != nil {
+			return "", err
+		}
+		b.WriteString("\n")
+		if purpose = brief(purpose); purpose != "" {
+			b.WriteString("-- " + purpose + "\n")
+		}
+		b.WriteString(text + ";\n")
+	}
+	return b.String(), rows.Err()
+}
+
+// writeFile replaces a file whole, so that a crash leaves the old or the new one.
+func writeFile(path, text string) error {
+	temp := path + ".new"
+	if err := os.WriteFile(temp, []byte(text), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(temp, path)
+}
+
+// writeOnce writes a file that never changes.
+func writeOnce(path, text string) error {
+	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return writeFile(path, text)
+}

@@ -1,0 +1,158 @@
+package agentdb
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Step is one thing to do to a database: SQL that changes the schema, or one row.
+type Step struct {
+	Change int64    // the id of the row of the changelog that it comes from
+	SQL    []string // statements; nil means that the step is about a row
+
+	Table         string
+	Key           Image  // how the row is found before the step
+	Before, After *Image // nil: there is no row then. Of an update, the columns that differ.
+}
+
+// Steps says what a change did, in the order in which it did it.
+func (c Change) Steps() ([]Step, error) {
+	var out []Step
+	var err error
+	switch {
+	case c.Op == opSchema:
+		out = []Step{{SQL: []string{c.SQL}}}
+	case c.Table == "": // SQL that was executed; its rows follow it
+	case strings.Contains(c.PK, `"count":`) && strings.HasPrefix(c.After, `{"columns":[`):
+		out, err = c.chunk()
+	default:
+		out, err = c.row()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("row %d of the changelog cannot be read: %w", c.ID, err)
+	}
+	for i := range out {
+		out[i].Change, out[i].Table = c.ID, c.Table
+	}
+	return out, nil
+}
+
+// Reverse says how a change is taken back, in the order in which that is done.
+func (c Change) Reverse() ([]Step, error) {
+	if c.Op == opSchema {
+		was, err := parseObjects(c.Before)
+		if err != nil {
+			return nil, fmt.Errorf("row %d of the changelog cannot be read: %w", c.ID, err)
+		}
+		became, err := parseObjects(c.After)
+		if err != nil {
+			return nil, fmt.Errorf("row %d of the changelog cannot be read: %w", c.ID, err)
+		}
+		statements, err := undoSchema(was, became)
+		if err != nil {
+			return nil, fmt.Errorf("change %d cannot be taken back: %w", c.ID, err)
+		}
+		return []Step{{Change: c.ID, Table: c.Table, SQL: statements}}, nil
+	}
+	steps, err := c.Steps()
+	if err != nil {
+		return nil, err
+	}
+	slices.Reverse(steps)
+	for i, s := range steps {
+		steps[i] = s.reversed()
+	}
+	return steps, nil
+}
+
+// reversed finds the row where the step left it.
+func (s Step) reversed() Step {
+	if s.After != nil {
+		s.Key = s.Key.with(*s.After)
+	}
+	s.Before, s.After = s.After, s.Before
+	return s
+}
+
+func (c Change) row() ([]Step, error) {
+	key, err := parseImage(c.PK)
+	if err != nil {
+		return nil, err
+	}
+	s := Step{Key: key}
+	for text, into := range map[string]**Image{c.Before: &s.Before, c.After: &s.After} {
+		if text == "" {
+			continue
+		}
+		m, err := parseImage(text)
+		if err != nil {
+			return nil, err
+		}
+		*into = &m
+	}
+	return []Step{s}, nil
+}
+
+// chunkKey is the PK of a chunk; see Change.
+type chunkKey struct {
+	Column string   `json:"column"` // the rows are numbered from From
+	Keys   []string `json:"keys"`   // or these columns tell them apart
+	From   any      `json:"from"`
+}
+
+func (c Change) chunk() ([]Step, error) {
+	var pk chunkKey
+	if err := decodeNumbers(c.PK, &pk); err != nil {
+		return nil, err
+	}
+	rows, err := parseRows(c.After)
+	if err != nil {
+		return nil, err
+	}
+	before, err := parseRows(c.Before)
+	if err != nil {
+		return nil, err
+	}
+	was := make(map[string]Image, len(before))
+	for _, m := range before {
+		was[m.pick(pk.Keys).String()] = m
+	}
+	out := make([]Step, len(rows))
+	for i := range rows {
+		if out[i], err = c.chunkRow(pk, rows[i], was, i); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+func (c Change) chunkRow(pk chunkKey, row Image, was map[string]Image, i int) (Step, error) {
+	if pk.Column != "" {
+		from, err := wholeNumber(pk.From)
+		if err != nil {
+			return Step{}, err
+		}
+		number := Image{[]string{pk.Column}, []any{from + int64(i)}}
+		whole := c.instants(Image{append(number.Columns[:1:1], row.Columns...), append(number.Values[:1:1], row.Values...)})
+		return Step{Key: number, After: &whole}, nil
+	}
+	s := Step{Key: row.pick(pk.Keys)}
+	if m, ok := was[s.Key.String()]; ok {
+		s.Before, s.After = &m, &row
+		return s, nil
+	}
+	whole := c.instants(row)
+	s.After = &whole
+	return s, nil
+}
+
+// instants adds the host's columns, which the rows of a chunk do not carry. Tables without
+// them leave them out; see Apply.
+func (c Change) instants(m Image) Image {
+	if _, ok := m.Get(createdAt); ok {
+		return m
+	}
+	n := len(m.Columns)
+	return Image{append(m.Columns[:n:n], createdAt, updatedAt), append(m.Values[:n:n], c.At, c.At)}
+}

@@ -1,0 +1,288 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"time"
+
+	msqlite "modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+)
+
+// Confinement is what surrounds a write in which SQL of a model runs.
+type Confinement struct {
+	// Allow decides each action of a statement while it is compiled, both of the model's
+	// own text and of code inside the schema: then inside names the trigger or the view.
+	Allow func(action Action, arg1, arg2, database, inside string) bool
+	// Ignore, when set, names tables whose rows nobody wants recorded.
+	Ignore func(table string) bool
+	// MaxLength bounds a string or row, in bytes; 0 means 16 MiB.
+	MaxLength int
+	// Timeout ends the work, not the waiting for a turn; 0 means no end.
+	Timeout time.Duration
+	// MaxPages bounds the file, in pages; 0 leaves it as it is.
+	MaxPages int64
+}
+
+// ErrTimeout ends an operation that took longer than its Confinement allows.
+var ErrTimeout = errors.New("the write took too long")
+
+// ErrTooManyChanges ends an operation whose record of changed rows outgrew memory.
+var ErrTooManyChanges = errors.New("more rows are changed at once than can be recorded")
+
+const maxRecorded = 64 << 20 // bytes of row images that an operation may hold
+
+// confined is a file's second writing connection, on a driver instance of its own. It
+// works while the writer's own rests.
+type confined struct {
+	path  string
+	db    *sql.DB
+	conn  *connection // nil when the last one broke
+	state *confinement
+}
+
+// confinement is the state of the connection that its callbacks look at. They run inside
+// SQLite's calls, on the writer's goroutine.
+type confinement struct {
+	Confinement
+	armed  bool
+	record *record // nil: nobody wants to know
+}
+
+type record struct {
+	changes []RowChange
+	bytes   int
+	err     error
+	stop    context.CancelCauseFunc
+}
+
+// Confined runs op in a transaction of its own, when its turn has come, on a connection
+// with authorizer, limits and a record of every row that changes. What op does is bound by
+// ctx, and by nobody else's: an error takes back this operation alone.
+func (db *DB) Confined(ctx context.Context, c Confinement, op func(context.Context, *Tx) error) error {
+	return db.writer.Alone(ctx, func() error {
+		if db.confined == nil {
+			db.confined = newConfined(db.path)
+		}
+		return db.confined.do(ctx, c, op)
+	})
+}
+
+func newConfined(path string) *confined {
+	c := &confined{path: path, state: &confinement{}}
+	host := connector{&msqlite.Driver{}, dsn(path, "_txlock=immediate", "_pragma=trusted_schema(0)", "_pragma=cell_size_check(1)", "_defensive=1")}
+	c.db = sql.OpenDB(confinedConnector{host, c.state})
+	c.db.SetMaxOpenConns(1)
+	return c
+}
+
+func (c *confined) close() error {
+	if c == nil {
+		return nil
+	}
+	c.conn.close()
+	return c.db.Close()
+}
+
+func (c *confined) do(ctx context.Context, how Confinement, op func(context.Context, *Tx) error) error {
+	detached := context.WithoutCancel(ctx)
+	c.state.Confinement = how
+	if c.conn == nil {
+		conn, err := open(detached, c.db, nil)
+		if err != nil {
+			return err
+		}
+		c.conn = conn
+	}
+	if how.Timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, how.Timeout, ErrTimeout)
+		defer cancel()
+	}
+	c.conn.ctx = ctx
+	if err := c.limit(detached); err != nil {
+		return c.broken(err)
+	}
+	tx, err := c.conn.conn.BeginTx(detached, nil)
+	switch {
+	case locked(err):
+		return fmt.Errorf("another program holds the database (an open sqlite3 shell, or a copy that is being made); close it: %w", err)
+	case err != nil:
+		return c.broken(fmt.Errorf("cannot begin to write: %w", err))
+	}
+	err = guarded(func(t *Tx) error { return op(ctx, t) }, &Tx{conn: c.conn, tx: tx, confined: c.state})
+	c.state.armed, c.state.record = false, nil
+	if err != nil {
+		if cause := context.Cause(ctx); cause != nil {
+			err = errors.Join(cause, err)
+		}
+		// A statement that was interrupted has taken the transaction back already.
+		if e := tx.Rollback(); e != nil {
+			return c.broken(err)
+		}
+		return err
+	}
+	if err := tx.Commit(); err != nil {
+		_ = tx.Rollback() // a deferred constraint leaves it open
+		return c.broken(err)
+	}
+	return nil
+}
+
+// broken gives the connection up: the next operation begins with a new one.
+func (c *confined) broken(err error) error {
+	c.conn.close()
+	c.conn = nil
+	return err
+}
+
+func (c *confined) limit(ctx context.Context) error {
+	length := c.state.MaxLength
+	if length == 0 {
+		length = maxLength
+	}
+	if err := setLimits(c.conn.conn, length); err != nil {
+		return err
+	}
+	pages := c.state.MaxPages
+	if pages <= 0 {
+		pages = 1<<32 - 2
+	}
+	var now int64
+	return c.conn.conn.QueryRowContext(ctx, fmt.Sprintf("pragma max_page_count=%d", pages)).Scan(&now)
+}
+
+// Confined says whether SQL of a model may run here.
+func (t *Tx) Confined() bool { return t.confined != nil }
+
+// Armed runs fn with the gate closed: what it compiles is the model's text.
+func (t *Tx) Armed(fn func() error) error {
+	if t.confined == nil {
+		return errors.New("sqlite: only a confined transaction can be armed")
+	}
+	t.confined.armed = true
+	defer func() { t.confined.armed = false }()
+	return fn()
+}
+
+// Mark says how much has been recorded, for Forget.
+func (t *Tx) Mark() int {
+	if t.confined == nil || t.confined.record == nil {
+		return 0
+	}
+	return len(t.confined.record.changes)
+}
+
+// Forget drops what was recorded since a mark: a statement that failed left nothing, though
+// the hook saw its first rows.
+func (t *Tx) Forget(mark int) {
+	if t.confined != nil && t.confined.record != nil && mark < len(t.confined.record.changes) {
+		t.confined.record.changes = t.confined.record.changes[:mark]
+	}
+}
+
+// Recorded runs fn and gives every row that changed meanwhile, in order. It ends fn's
+// context with ErrTooManyChanges when they are too many to hold.
+func (t *Tx) Recorded(ctx context.Context, fn func(context.Context) error) ([]RowChange, error) {
+	if t.confined == nil {
+		return nil, errors.New("sqlite: only a confined transaction records rows")
+	}
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	r := &record{stop: stop}
+	t.confined.record = r
+	defer func() { t.confined.record = nil }()
+	err := fn(ctx)
+	if r.err != nil {
+		return nil, r.err
+	}
+	return r.changes, err
+}
+
+func (s *confinement) take(d msqlite.SQLitePreUpdateData) {
+	r := s.record
+	if r == nil || r.err != nil || s.Ignore != nil && s.Ignore(d.TableName) {
+		return
+	}
+	change, err := rowChange(&d)
+	if err == nil {
+		r.changes = append(r.changes, change)
+		if r.bytes += change.size(); r.bytes > maxRecorded {
+			err = ErrTooManyChanges
+		}
+	}
+	if err != nil {
+		r.err, r.changes = err, nil
+		r.stop(err)
+	}
+}
+
+func (c RowChange) size() int {
+	n := 200
+	for _, row := range [][]any{c.Old, c.New} {
+		for _, v := range row {
+			n += 16
+			switch v := v.(type) {
+			case string:
+				n += len(v)
+			case []byte:
+				n += len(v)
+			}
+		}
+	}
+	return n
+}
+
+type confinedConnector struct {
+	connector
+	state *confinement
+}
+
+// Connect arms the connection from birth. The host's own statements pass the authorizer,
+// but never what a trigger or a view would do in their name.
+func (c confinedConnector) Connect(ctx context.Context) (driver.Conn, error) {
+	conn, err := c.connector.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	registerer, ok := conn.(msqlite.AuthorizerRegisterer)
+	hooks, too := conn.(msqlite.HookRegisterer)
+	if !ok || !too {
+		return nil, errors.Join(errors.New("sqlite: the driver has no authorizer or no hooks"), conn.Close())
+	}
+	s := c.state
+	if err := registerer.RegisterAuthorizer(func(action Action, a1, a2, database, inside string) msqlite.AuthorizerReturnCode {
+		if !s.armed && inside == "" || s.Allow(action, a1, a2, database, inside) {
+			return msqlite.AuthorizerOK
+		}
+		return msqlite.AuthorizerDeny
+	}); err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	hooks.RegisterPreUpdateHook(s.take)
+	return conn, nil
+}
+
+const maxLength = 16 << 20
+
+// setLimits bounds what one statement can be and make. They belong to the connection;
+// setting them again costs less than remembering.
+func setLimits(conn *sql.Conn, length int) error {
+	for id, value := range map[int]int{
+		sqlite3.SQLITE_LIMIT_ATTACHED:        0,
+		sqlite3.SQLITE_LIMIT_LENGTH:          length,
+		sqlite3.SQLITE_LIMIT_SQL_LENGTH:      1 << 18,
+		sqlite3.SQLITE_LIMIT_EXPR_DEPTH:      200,
+		sqlite3.SQLITE_LIMIT_COMPOUND_SELECT: 50,
+		sqlite3.SQLITE_LIMIT_TRIGGER_DEPTH:   50,
+		sqlite3.SQLITE_LIMIT_WORKER_THREADS:  0,
+	} {
+		if _, err := msqlite.Limit(conn, id, value); err != nil {
+			return fmt.Errorf("setting an SQLite limit: %w", err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,80 @@
+package sqlite
+
+import (
+	"fmt"
+	"reflect"
+
+	"modernc.org/libc"
+	msqlite "modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+)
+
+// RowChange is one row as a statement, a trigger or a cascade changed it.
+type RowChange struct {
+	Table          string
+	Old, New       []any // in the order of the table's columns, generated ones included as nil; nil: there was, or is, no row
+	OldRow, NewRow int64 // row ids; 0 in tables without them
+}
+
+// rowChange reads what the pre-update hook is called with. The driver's own reading ends a
+// text at its first NUL and takes a virtual generated column, which SQLite does not hand
+// out, for a pointer; so the values are read here.
+func rowChange(d *msqlite.SQLitePreUpdateData) (RowChange, error) {
+	v := reflect.ValueOf(d).Elem()
+	tls, db := v.FieldByName("tls"), v.FieldByName("pCsr")
+	if !tls.IsValid() || tls.Type() != reflect.TypeFor[*libc.TLS]() || !db.IsValid() || !db.CanUint() {
+		return RowChange{}, fmt.Errorf("the SQLite driver hands row changes over in an unknown form (%T)", *d)
+	}
+	r := hookReader{(*libc.TLS)(tls.UnsafePointer()), uintptr(db.Uint())}
+	c := RowChange{Table: d.TableName}
+	if d.Op != sqlite3.SQLITE_INSERT {
+		c.Old, c.OldRow = r.row(sqlite3.Xsqlite3_preupdate_old), d.OldRowID
+	}
+	if d.Op != sqlite3.SQLITE_DELETE {
+		c.New, c.NewRow = r.row(sqlite3.Xsqlite3_preupdate_new), d.NewRowID
+	}
+	return c, nil
+}
+
+type hookReader struct {
+	tls *libc.TLS
+	db  uintptr
+}
+
+func (r hookReader) row(column func(tls *libc.TLS, db uintptr, i int32, value uintptr) int32) []any {
+	const pointer = 8
+	at := r.tls.Alloc(pointer)
+	defer r.tls.Free(pointer)
+	out := make([]any, sqlite3.Xsqlite3_preupdate_count(r.tls, r.db))
+	for i := range out {
+		if column(r.tls, r.db, int32(i), at) == sqlite3.SQLITE_OK {
+			out[i] = r.value(libc.AtomicLoadPUintptr(at))
+		}
+	}
+	return out
+}
+
+func (r hookReader) value(at uintptr) any {
+	switch sqlite3.Xsqlite3_value_type(r.tls, at) {
+	case sqlite3.SQLITE_INTEGER:
+		return sqlite3.Xsqlite3_value_int64(r.tls, at)
+	case sqlite3.SQLITE_FLOAT:
+		return sqlite3.Xsqlite3_value_double(r.tls, at)
+	case sqlite3.SQLITE_TEXT:
+		text := sqlite3.Xsqlite3_value_text(r.tls, at)
+		return string(r.bytes(text, at))
+	case sqlite3.SQLITE_BLOB:
+		blob := sqlite3.Xsqlite3_value_blob(r.tls, at)
+		return append([]byte{}, r.bytes(blob, at)...)
+	}
+	return nil
+}
+
+// bytes are SQLite's own; the caller copies them.
+func (r hookReader) bytes(from, value uintptr) []byte {
+	n := sqlite3.Xsqlite3_value_bytes(r.tls, value)
+	if n == 0 || from == 0 {
+		return nil
+	}
+	return libc.GoBytes(from, int(n))
+}

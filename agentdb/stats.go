@@ -1,0 +1,87 @@
+package agentdb
+
+import (
+	"context"
+	"os"
+)
+
+// Stats are the sizes of an agent's database.
+type Stats struct {
+	Path           string       `json:"path"`
+	Bytes          int64        `json:"bytes"` // of the file with its log: what the quota counts
+	LogBytes       int64        `json:"log_bytes"`
+	Quota          int64        `json:"quota"` // 0: none
+	Tables         []TableStats `json:"tables"`
+	Changes        int64        `json:"changes"` // rows of the changelog
+	ChangelogBytes int64        `json:"changelog_bytes"`
+	JournalBytes   int64        `json:"journal_bytes"` // of the calls that were made
+	FreeBytes      int64        `json:"free_bytes"`    // inside the file, for new rows
+}
+
+// TableStats are the sizes of one table.
+type TableStats struct {
+	Name    string `json:"name"`
+	Rows    int64  `json:"rows"`    // live
+	Deleted int64  `json:"deleted"` // can be restored
+	Bytes   int64  `json:"bytes"`   // with its indexes
+}
+
+// Stats measures the database. It reads the whole file once.
+func (db *DB) Stats(ctx context.Context) (Stats, error) {
+	s := Stats{Path: db.path, Quota: db.quota.get(), Tables: []TableStats{}}
+	var err error
+	if s.Bytes, err = db.size(); err != nil {
+		return Stats{}, err
+	}
+	if info, err := os.Stat(db.path + "-wal"); err == nil {
+		s.LogBytes = info.Size()
+	}
+	if err := db.measureTables(ctx, &s); err != nil {
+		return Stats{}, db.explain(ctx, err)
+	}
+	return s, nil
+}
+
+func (db *DB) measureTables(ctx context.Context, s *Stats) error {
+	schema, err := db.Schema(ctx)
+	if err != nil {
+		return err
+	}
+	bytes, err := db.tableBytes(ctx)
+	if err != nil {
+		return err
+	}
+	for _, t := range schema.Tables {
+		all := t.RowCount
+		if t.hasHost {
+			if err := db.db.Read().QueryRowContext(ctx, "select count(*) from "+quote(t.Name)).Scan(&all); err != nil {
+				return err
+			}
+		}
+		s.Tables = append(s.Tables, TableStats{t.Name, t.RowCount, all - t.RowCount, bytes[t.Name]})
+	}
+	s.ChangelogBytes, s.JournalBytes = bytes["_changelog"], bytes["_calls"]
+	if err := db.db.Read().QueryRowContext(ctx, "select count(*) from _changelog").Scan(&s.Changes); err != nil {
+		return err
+	}
+	return db.db.Read().QueryRowContext(ctx, "select f.freelist_count * p.page_size from pragma_freelist_count f, pragma_page_size p").Scan(&s.FreeBytes)
+}
+
+// tableBytes sums the pages of each table with its indexes.
+func (db *DB) tableBytes(ctx context.Context) (map[string]int64, error) {
+	rows, err := db.db.Read().QueryContext(ctx, `select m.tbl_name, sum(d.pgsize) from dbstat d join sqlite_schema m on m.name = d.name where d.aggregate = 1 group by 1`)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	out := map[string]int64{}
+	for rows.Next() {
+		var name string
+		var n int64
+		if err := rows.Scan(&name, &n); err != nil {
+			return nil, err
+		}
+		out[name] = n
+	}
+	return out, rows.Err()
+}
