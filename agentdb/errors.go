@@ -25,10 +25,19 @@ type Error struct {
 	Kind      string // invalid_args, not_found, rejected or timeout
 	Message   string
 	Field     string // the argument at fault, "" when it is not one
+	Place     string // where in the SQL: line, column and an excerpt with a caret; "" when unknown
 	Retryable bool   // whether other arguments, or a later try, can succeed
 }
 
 func (e *Error) Error() string { return e.Message }
+
+// Text is the message with the place.
+func (e *Error) Text() string { return e.Message + e.Place }
+
+func (e *Error) at(place string) *Error {
+	e.Place = place
+	return e
+}
 
 func invalid(field, format string, args ...any) *Error {
 	return &Error{Kind: kindInvalid, Message: fmt.Sprintf(format, args...), Field: field, Retryable: true}

@@ -2,6 +2,7 @@ package agentdb_test
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -102,7 +103,8 @@ func TestExecuteRefuses(t *testing.T) {
 		"insert into expenses(amount) values (?)": "more parameters",
 	} {
 		_, err := db.Execute(t.Context(), agentdb.By{}, agentdb.ExecuteSpec{SQL: sql})
-		if err == nil || !strings.Contains(err.Error(), part) {
+		var bad *agentdb.Error
+		if !errors.As(err, &bad) || !strings.Contains(bad.Text(), part) {
 			t.Errorf("%s:\n%v", sql, err)
 		}
 	}

@@ -76,11 +76,11 @@ func (db *DB) scriptFault(ctx context.Context, tx *sqlite.Tx, s *script, stateme
 	}
 	switch code := sqlCode(err); {
 	case code == sqlite3.SQLITE_AUTH:
-		return &Error{Kind: kindRejected, Field: "sql", Retryable: true, Message: text + ": SQL reaches the agent's own tables, with SQLite's own functions, and nothing else; db_schema lists them" + where}
+		return &Error{Kind: kindRejected, Field: "sql", Retryable: true, Message: text + ": SQL reaches the agent's own tables, with SQLite's own functions, and nothing else; db_schema lists them", Place: where}
 	case refused(err):
-		return invalid("sql", "%s; nothing was written%s", rowFault(err), where)
+		return invalid("sql", "%s; nothing was written", rowFault(err)).at(where)
 	case code == sqlite3.SQLITE_ERROR, code == sqlite3.SQLITE_RANGE, code == sqlite3.SQLITE_READONLY:
-		return invalid("sql", "%s%s; nothing was written%s", text, db.suggestIn(ctx, prepared{tx}, text), where)
+		return invalid("sql", "%s%s; nothing was written", text, db.suggestIn(ctx, prepared{tx}, text)).at(where)
 	case code == 0 && strings.Contains(err.Error(), "missing"):
 		return invalid("params", "the SQL has more parameters than were given: %v", err)
 	}

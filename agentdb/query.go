@@ -200,7 +200,7 @@ func (db *DB) queryFault(ctx, bounded context.Context, text string, err error) e
 	case code == sqlite3.SQLITE_AUTH:
 		return invalid("sql", "%s: db_query only reads the agent's own tables; db_schema lists them", sqlText(err))
 	case code == sqlite3.SQLITE_ERROR, code == sqlite3.SQLITE_TOOBIG, code == sqlite3.SQLITE_RANGE, code == sqlite3.SQLITE_MISMATCH, code == sqlite3.SQLITE_READONLY:
-		return invalid("sql", "%s%s%s", sqlText(err), db.suggest(ctx, sqlText(err)), pointer(text, sqlText(err)))
+		return invalid("sql", "%s%s", sqlText(err), db.suggest(ctx, sqlText(err))).at(pointer(text, sqlText(err)))
 	case strings.Contains(err.Error(), "missing argument"), strings.Contains(err.Error(), "missing named argument"):
 		return invalid("params", "the SQL has more parameters than were given: %v", err)
 	}

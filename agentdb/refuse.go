@@ -9,7 +9,7 @@ func (s *statement) refuse(script string) error {
 	if why == "" {
 		return nil
 	}
-	bad := invalid("sql", "%s%s", why, excerpt(script, s.offset))
+	bad := invalid("sql", "%s", why).at(excerpt(script, s.offset))
 	bad.Kind = kindRejected
 	return bad
 }

@@ -43,7 +43,7 @@ func splitScript(sql string) ([]statement, error) {
 	for i := 0; i < len(sql); {
 		next, what := token(sql, i)
 		if what == tokenOpen {
-			return nil, invalid("sql", "a comment or a quote is opened and never closed%s", excerpt(sql, i))
+			return nil, invalid("sql", "a comment or a quote is opened and never closed").at(excerpt(sql, i))
 		}
 		if what != tokenSpace {
 			text := sql[i:next]

@@ -79,7 +79,7 @@ func answer(result any, warnings []string, err error) (tool.Envelope, error) {
 	var path *tool.PathError
 	switch {
 	case errors.As(err, &bad):
-		e := tool.Failure(tool.Kind(bad.Kind), "%s", bad.Message).WithField(bad.Field, "")
+		e := tool.Failure(tool.Kind(bad.Kind), "%s", bad.Text()).WithField(bad.Field, "")
 		e.Retryable = bad.Retryable
 		return e, nil
 	case errors.As(err, &path):

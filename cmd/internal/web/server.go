@@ -129,7 +129,7 @@ func (s *server) failure(r *http.Request, err error) *Error {
 	switch {
 	case errors.As(err, &failure):
 	case errors.As(err, &bad):
-		failure = &Error{Status: http.StatusUnprocessableEntity, Message: bad.Error()}
+		failure = &Error{Status: http.StatusUnprocessableEntity, Message: bad.Text()}
 	case errors.Is(err, ledger.ErrNotFound):
 		failure = &Error{Status: http.StatusNotFound, Message: err.Error(), Usage: true}
 	default:
