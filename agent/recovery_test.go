@@ -101,7 +101,7 @@ func (b *bench) appends() {
 
 var bCall = ledger.Call{ID: "p2", Key: "p2", Tool: "file_write", Args: json.RawMessage(`{"content":"b","mode":"append","path":"out.txt"}`), Effect: ledger.EffectWrite}
 
-// OSA-79, UNI-09: a call of a playbook that was cut off while it may have changed something
+// UNI-09: a call of a playbook that was cut off while it may have changed something
 // is neither repeated nor passed over by itself: its owner says what is to become of it, and
 // that is done once, however often the run is cut off after that.
 func TestRecovery(t *testing.T) {

@@ -62,8 +62,8 @@ func (b *bench) fire(agent string) (int64, ledger.Slot) {
 	return d[0].Run, s
 }
 
-// OSA-70, OSA-71, OSA-76: an agent sets its alarm in a job's run, is woken with what it told
-// itself, sets the next one, and stays in all of them within the bounds of that job.
+// OSA-25, OSA-70, OSA-71, OSA-76: an agent sets its alarm in a job's run, is woken afresh with what
+// it told itself, sets the next one, and stays in all of them within the bounds of that job.
 func TestWakes(t *testing.T) {
 	b := setup(t, planCall("Count {{ .Nothing }} again."), modeltest.Turn{Text: "Planned."}, planCall("And again."), modeltest.Turn{Text: "Planned, too."}, planCall("For ever."))
 	b.selfScheduling()

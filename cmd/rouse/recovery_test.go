@@ -30,7 +30,7 @@ var cutOffLine = regexp.MustCompile(`call 1 for item (\d+), .*file_write .*"cont
 // TestRecoveryKills kills the daemon at random instants while a playbook appends lines to a
 // file, which no journal keeps from being done twice. When that cuts a call off, the run waits
 // for its owner, who looks into the file and says whether the line is there. In the end every
-// line is there once, in order (OSA-79, UNI-09). ROUSE_TEST_KILLS is how often its owner is to
+// line is there once, in order (UNI-09). ROUSE_TEST_KILLS is how often its owner is to
 // be asked, if it is less than 20.
 func TestRecoveryKills(t *testing.T) {
 	asked, err := strconv.Atoi(os.Getenv("ROUSE_TEST_KILLS"))

@@ -70,6 +70,7 @@ func printDetail(w io.Writer, d web.RunDetail, now time.Time) {
 	if d.CostUSD > 0 {
 		fmt.Fprintf(w, "  cost      %s\n", dollars(d.CostUSD))
 	}
+	printAsked(w, d)
 	for _, a := range d.Attempts {
 		fmt.Fprintf(w, "attempt %d  %s  %s–%s", a.Number, a.State, local(a.StartedAt, now), local(a.FinishedAt, now))
 		if a.Error != "" {
@@ -81,6 +82,24 @@ func printDetail(w io.Writer, d web.RunDetail, now time.Time) {
 				printStep(w, st, "  ")
 			}
 		}
+	}
+}
+
+// kindWords are the kinds of an inbox item, as a run's owner reads them beside the run.
+var kindWords = map[string]string{ledger.KindInput: "asked", ledger.KindRecovery: "cut off", ledger.KindInfo: "informed"}
+
+// printAsked says what the run asked or told its owner, and what became of that.
+func printAsked(w io.Writer, d web.RunDetail) {
+	for _, i := range d.Inbox {
+		first, _, _ := strings.Cut(i.Message, "\n")
+		became := i.State
+		switch i.State {
+		case ledger.ItemOpen:
+			became = fmt.Sprintf("rouse answer %s %s", i.ID, answerHint(i))
+		case ledger.ItemAnswered:
+			became = "answered: " + shorten(i.Answer, 120)
+		}
+		fmt.Fprintf(w, "  %-9s %s\n            %s\n", kindWords[i.Kind], shorten(first, 200), became)
 	}
 }
 

@@ -136,6 +136,7 @@ func TestExecutorFails(t *testing.T) {
 	})
 }
 
+// OSA-26: what is asked for beyond the lanes waits for one, and is not refused.
 func TestLanes(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		b.o.Runs, b.o.RunsPerAgent = 3, 2

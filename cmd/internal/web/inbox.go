@@ -28,6 +28,8 @@ type Item struct {
 	Options   []string `json:"options"`
 	Multiple  bool     `json:"multiple"`
 	Action    string   `json:"action"` // the command that answers it
+	State     string   `json:"state"`  // open, answered, expired, withdrawn
+	Answer    string   `json:"answer"`
 	CreatedAt Time     `json:"created_at"`
 	ExpiresAt Time     `json:"expires_at"`
 }
@@ -43,7 +45,7 @@ func newItem(i ledger.Item) Item {
 		options = []string{}
 	}
 	return Item{ID: id(i.ID), Run: id(i.Run), Job: i.Job, Agent: i.Agent, Kind: i.Kind, Title: i.Title, Message: i.Message, Options: options, Multiple: i.Multiple,
-		Action: "rouse answer " + id(i.ID) + " " + answers(i), CreatedAt: Time{i.CreatedAt}, ExpiresAt: Time{i.ExpiresAt}}
+		Action: "rouse answer " + id(i.ID) + " " + answers(i), State: i.State, Answer: i.Answer, CreatedAt: Time{i.CreatedAt}, ExpiresAt: Time{i.ExpiresAt}}
 }
 
 // answers is what can be said of an item, in the place of TEXT.

@@ -40,9 +40,16 @@ func (s *server) detail(ctx context.Context, id int64) (RunDetail, error) {
 	if err != nil {
 		return RunDetail{}, err
 	}
-	d := RunDetail{Run: newRun(run), Attempts: []Attempt{}, StepsDetail: newSteps(steps, calls), Events: []Event{}}
+	items, err := s.ledger.ItemsOf(ctx, id)
+	if err != nil {
+		return RunDetail{}, err
+	}
+	d := RunDetail{Inbox: []Item{}, Run: newRun(run), Attempts: []Attempt{}, StepsDetail: newSteps(steps, calls), Events: []Event{}}
 	for _, a := range attempts {
 		d.Attempts = append(d.Attempts, Attempt{Number: a.Number, State: a.State, StartedAt: Time{a.StartedAt}, FinishedAt: Time{a.FinishedAt}, Error: a.Error})
+	}
+	for _, i := range items {
+		d.Inbox = append(d.Inbox, newItem(i))
 	}
 	for _, e := range events {
 		d.Events = append(d.Events, newEvent(e))

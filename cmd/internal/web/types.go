@@ -99,6 +99,7 @@ type Run struct {
 // RunDetail is a run with everything that happened in it.
 type RunDetail struct {
 	Run
+	Inbox       []Item    `json:"inbox"`
 	Attempts    []Attempt `json:"attempts"`
 	StepsDetail []Step    `json:"steps_detail"`
 	Events      []Event   `json:"events"`
