@@ -103,17 +103,24 @@ var known = map[string]Known{
 	"deepseek-reasoner": {128_000, Price{0.28, 0.42, 0.028}},
 }
 
-// Lookup is what is known of a model. A dated name, like gpt-5-2025-08-07 or
+// foundation is the context of the models that systems bring along, in tokens (OSA-21).
+const foundation = 4096
+
+// Lookup is what is known of a model (OSA-21). A dated name, like gpt-5-2025-08-07 or
 // claude-sonnet-4-5-20250929, is the model that it is a version of; any other addition makes
 // it another model, of which nothing is known.
 func Lookup(name string) (Known, bool) {
 	name = strings.TrimPrefix(strings.ToLower(name), "models/")
+	whole := name
 	for {
 		if k, ok := known[name]; ok {
 			return k, true
 		}
 		i := strings.LastIndexByte(name, '-')
 		if i < 0 || !isDate(name[i+1:]) && name[i+1:] != "latest" && name[i+1:] != "0" {
+			if strings.Contains(whole, "foundation") {
+				return Known{Window: foundation}, false // what it costs is its server's to say
+			}
 			return Known{}, false
 		}
 		name = name[:i]

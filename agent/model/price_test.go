@@ -36,7 +36,11 @@ func TestCost(t *testing.T) {
 	}
 }
 
+// TestLookup: OSA-21: what is known of a model's window and price.
 func TestLookup(t *testing.T) {
+	if k, ok := model.Lookup("apple-foundation-1"); ok || k.Window != 4096 {
+		t.Errorf("%+v %v", k, ok)
+	}
 	for name, want := range map[string]string{
 		"gpt-5-mini": "gpt-5-mini", "gpt-5-2025-08-07": "gpt-5", "gpt-5-mini-2025-08-07": "gpt-5-mini", "GPT-4o": "gpt-4o",
 		"claude-sonnet-4-5-20250929": "claude-sonnet-4-5", "claude-3-5-haiku-latest": "claude-3-5-haiku", "claude-sonnet-4-0": "claude-sonnet-4",

@@ -236,7 +236,7 @@ func (t *turn) content(m model.Message) (out []any, opaque bool) {
 		if len(m.Images) > 0 {
 			said = append(text(nil, m.Text), images(m)...)
 		}
-		return []any{&resultBlock{Type: "tool_result", ToolUseID: id(m.CallID), Content: said, IsError: strings.HasPrefix(m.Text, `{"ok":false`)}}, false
+		return []any{&resultBlock{Type: "tool_result", ToolUseID: id(m.CallID), Content: said, IsError: failed(m.Text)}}, false
 	case model.RoleAssistant:
 	default:
 		return text(images(m), m.Text), false
@@ -252,6 +252,14 @@ func (t *turn) content(m model.Message) (out []any, opaque bool) {
 		}
 	}
 	return out, opaque
+}
+
+// failed says whether a tool's answer is that it failed. A notice may follow it.
+func failed(text string) bool {
+	var e struct {
+		OK *bool `json:"ok"`
+	}
+	return json.NewDecoder(strings.NewReader(text)).Decode(&e) == nil && e.OK != nil && !*e.OK
 }
 
 // images are the pictures of a message.

@@ -30,7 +30,7 @@ func TestRequest(t *testing.T) {
 		{Role: model.RoleUser, Text: "Go."}, {Role: model.RoleUser, Text: " "},
 		{Role: model.RoleAssistant, Text: "\n", Calls: []model.Call{{ID: "a", Name: "db_query", Args: json.RawMessage(`{"sql":"x"}`)}, {ID: "b.1", Name: "notify"}}},
 		{Role: model.RoleTool, CallID: "a", Name: "db_query", Text: `{"ok":true}`},
-		{Role: model.RoleTool, CallID: "b.1", Name: "notify", Text: `{"ok":false,"kind":"not_found"}`},
+		{Role: model.RoleTool, CallID: "b.1", Name: "notify", Text: `{"kind":"not_found","ok":false}`},
 		{Role: model.RoleUser, Text: "Go on."},
 	}
 	ask(t, s, r)
@@ -39,7 +39,7 @@ func TestRequest(t *testing.T) {
 		messages = `"messages":[{"role":"user","content":[{"type":"text","text":"Go."` + mark + `}]},` +
 			`{"role":"assistant","content":[{"type":"tool_use","id":"a","name":"db_query","input":{"sql":"x"}},{"type":"tool_use","id":"b_1","name":"notify","input":{}}]},` +
 			`{"role":"user","content":[{"type":"tool_result","tool_use_id":"a","content":"{\"ok\":true}"},` +
-			`{"type":"tool_result","tool_use_id":"b_1","content":"{\"ok\":false,\"kind\":\"not_found\"}","is_error":true},{"type":"text","text":"Go on."` + mark + `}]}],`
+			`{"type":"tool_result","tool_use_id":"b_1","content":"{\"kind\":\"not_found\",\"ok\":false}","is_error":true},{"type":"text","text":"Go on."` + mark + `}]}],`
 		tools = `"tools":[{"name":"db_query","description":"asks","input_schema":{"type":"object","properties":{"sql":{"type":"string"}}}},{"name":"notify","input_schema":{"type":"object"}}]`
 		begin = `{"model":"scripted","max_tokens":99,`
 		end   = `,"temperature":0.5,"stream":true}`

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"math/rand/v2"
+	"net/http"
 	"os"
 	"slices"
 	"strconv"
@@ -27,6 +28,9 @@ func usage(t *testing.T, start Start) {
 	want.Written = a.Usage.Written // nor what it keeps
 	if a.Err != nil || a.Usage != want || want.Written > want.Input-want.Cached {
 		t.Errorf("answer: %+v", a)
+	}
+	if a := start.ask(t, Turn{Text: "x"}); a.Err != nil || a.Text != "x" || a.Usage != (model.Usage{}) && a.Usage.Input+a.Usage.Output == 0 {
+		t.Errorf("without a word about usage: %+v", a)
 	}
 	for _, lie := range []model.Usage{{Input: -5, Output: -7, Cached: -1}, {Input: 1, Output: 1, Cached: 99}, {Input: 1 << 62, Output: 1 << 62, Cached: 1 << 61}} {
 		a := start.ask(t, Turn{Text: "x", Usage: lie})
@@ -131,6 +135,10 @@ func retries(t *testing.T, start Start) {
 			if e := failed(t, start.ask(t, busy, Turn{Text: "too soon"}), kind, true); e.RetryAfter != time.Hour {
 				t.Errorf("an hour became %s", e.RetryAfter)
 			}
+			busy.Header = map[string]string{"Retry-After": time.Now().Add(time.Hour).UTC().Format(http.TimeFormat)}
+			if e := failed(t, start.ask(t, busy, Turn{Text: "too soon"}), kind, true); e.RetryAfter < 59*time.Minute || e.RetryAfter > time.Hour {
+				t.Errorf("in an hour became %s", e.RetryAfter)
+			}
 		})
 	}
 }
@@ -145,6 +153,7 @@ func clocks(t *testing.T, start Start) {
 	}{
 		"no answer":    {Turn{Hang: true}, Limits{late, soon}, "sent nothing for 100ms"},
 		"falls silent": {Turn{Text: "I begin", Calls: []model.Call{query}, Hang: true}, Limits{late, soon}, "sent nothing for 100ms"},
+		"in a call":    {Turn{Calls: []model.Call{query}, Mangle: half, Hang: true, Text: "I begin"}, Limits{late, soon}, "sent nothing for 100ms"},
 		"never ends":   {Turn{Text: "more", Endless: 5 * time.Millisecond}, Limits{soon, late}, "did not finish its answer within 100ms"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -155,6 +164,9 @@ func clocks(t *testing.T, start Start) {
 		})
 	}
 }
+
+// half is what has come of a stream.
+func half(stream []byte) ([]byte, bool) { return stream[:len(stream)/2], false }
 
 // large: what is long is taken, and what has no end is not.
 func large(t *testing.T, start Start) {

@@ -28,9 +28,11 @@ type Turn struct {
 	Sees  []model.Image // the pictures that the request has to show, in their order; none: whatever it does
 	Blind bool          // the model sees no pictures, and its server refuses them
 
-	Fail    model.ErrorKind // the server fails, in its own words: after Text, if there is one
-	Hang    bool            // after Text there is silence, until the client leaves; without one no answer begins
-	Endless time.Duration   // the end of Text is said again and again, with this pause
+	Fail model.ErrorKind // the server fails, in its own words: after Text, if there is one
+	// Hang: after Text, or what Mangle leaves of the stream, there is silence until the client
+	// leaves; without a Text no answer begins.
+	Hang    bool
+	Endless time.Duration // the end of Text is said again and again, with this pause
 	// Mangle is what becomes of the stream on its way, and whether the connection breaks
 	// after that.
 	Mangle func(stream []byte) (sent []byte, abort bool)
@@ -163,8 +165,10 @@ func (s *Server) speak(w http.ResponseWriter, r *http.Request, d dialect, turn T
 		s.issued = append(s.issued, issue{turn.Calls, d.message(turn)})
 		s.mu.Unlock()
 	}
-	frames := d.frames(turn)
-	if turn.Hang || turn.Fail != "" || turn.Endless > 0 {
+	complete := turn
+	complete.Hang = false
+	frames := d.frames(complete)
+	if turn.Hang && turn.Mangle == nil || turn.Fail != "" || turn.Endless > 0 {
 		frames = d.frames(Turn{Text: turn.Text, Hang: true})
 	}
 	if turn.Fail != "" {

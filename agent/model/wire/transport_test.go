@@ -9,6 +9,7 @@ import (
 	"io"
 	"iter"
 	"log/slog"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -287,5 +288,26 @@ func TestStoppedInAPause(t *testing.T) {
 		if !errors.Is(got.Err, stop) || time.Since(start) != 5*time.Second {
 			t.Errorf("after %s: %v", time.Since(start), got.Err)
 		}
+	})
+}
+
+// A server to which no connection comes about is silent like any other.
+func TestHangingConnect(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		p := provider(t, wire.Endpoint{BaseURL: "http://model/v1", Idle: time.Minute, Transport: &http.Transport{
+			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+				select {
+				case <-ctx.Done():
+				case <-time.After(2 * time.Minute): // as a dialler gives up: whom the request left waits on
+				}
+				return nil, errors.New("no answer")
+			}}})
+		got := modeltest.Ask(t, t.Context(), p, model.Request{})
+		var e *model.Error
+		if !errors.As(got.Err, &e) || e.Kind != model.KindUnavailable || !strings.Contains(e.Message, "sent nothing for 1m0s") || time.Since(began) != time.Minute {
+			t.Errorf("%v after %s", got.Err, time.Since(began))
+		}
+		time.Sleep(2 * time.Minute)
 	})
 }
