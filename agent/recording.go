@@ -32,7 +32,8 @@ func (r *Runner) recordingPath(run int64, attempt int) string {
 // record lets an attempt of a recorded job leave what its model is asked and answers. A
 // recording that cannot be written is said in the log, and is no reason to end the run.
 func (r *Runner) record(o *loop.Options, a ledger.Attempt, t task, s scene) (end func()) {
-	if !t.job.Record || !t.needsModel() || r.recordings == "" {
+	wanted := t.job.Record || t.begun != nil && t.begun.Record // a wake is as its job is
+	if !wanted || !t.needsModel() || r.recordings == "" {
 		return func() {}
 	}
 	rec := &tape{Recorder: o.Recorder, path: r.recordingPath(a.Run, a.Number), attempt: a, redact: redactor(t.secrets), log: r.log}

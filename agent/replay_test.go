@@ -265,6 +265,23 @@ func TestReplayOfAFallback(t *testing.T) {
 	}
 }
 
+// A wake is recorded as the job is that its chain goes back to, and played with the words
+// that the host had for it then.
+func TestReplayOfAWake(t *testing.T) {
+	b := recorded(t, agent.Job{Prompt: "Write."}, complete("1"))
+	before := b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})
+	b.end(before, b.run(before))
+	id := b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.Detail{Wake: &ledger.Wake{Job: "j", Instructions: "Look again.", ScheduledBy: ledger.ByAgent, Planned: time.Now(), Asked: time.Now()}}})
+	b.end(id, b.run(id))
+	after := b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})
+	b.end(after, b.run(after))
+	rec, _ := b.play(id)
+	if len(rec.Exchanges) != 1 || !strings.Contains(rec.Exchanges[0].Request.Messages[0].Text, "Look again.") {
+		t.Errorf("recorded: %+v", rec.Exchanges)
+	}
+	b.same(id)
+}
+
 // Runs in phases and their working memory are played as they were.
 func TestReplayInPhases(t *testing.T) {
 	step := func(id, args string) modeltest.Turn {
