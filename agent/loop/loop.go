@@ -56,10 +56,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 		o.Reducer.run = r
 	}
 	err := r.attempt(ctx)
-	if held, ok := o.Recorder.(interface{ Flush(context.Context) error }); ok {
-		err = errors.Join(err, held.Flush(context.WithoutCancel(ctx)))
-	}
-	return r.result, err
+	return r.result, errors.Join(err, o.Recorder.Flush(context.WithoutCancel(ctx)))
 }
 
 func newRun(o Options) *run {

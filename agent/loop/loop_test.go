@@ -106,6 +106,8 @@ func (j *journal) FinishCall(_ context.Context, c loop.Call) error {
 	return j.add("%s is %s", c.Tool, c.State)
 }
 
+func (j *journal) Flush(context.Context) error { return nil }
+
 type bench struct {
 	model *scripted
 	log   *journal

@@ -141,13 +141,14 @@ type Call struct {
 	StartedAt, FinishedAt time.Time
 }
 
-// Recorder keeps the record; what it refuses does not happen. One that has a Flush(ctx) error
-// may hold back that a step or a call has ended until something begins; Flush ends that.
+// Recorder keeps the record; what it refuses does not happen. It may hold back that a step or
+// a call has ended until something begins, or until Flush.
 type Recorder interface {
 	StartStep(ctx context.Context, s Step) error
 	FinishStep(ctx context.Context, s Step) error
 	StartCall(ctx context.Context, c Call) error
 	FinishCall(ctx context.Context, c Call) error
+	Flush(ctx context.Context) error // the run is over
 }
 
 // Past is what an earlier attempt left of a call.

@@ -211,6 +211,7 @@ func (unrecorded) StartStep(context.Context, loop.Step) error  { return nil }
 func (unrecorded) FinishStep(context.Context, loop.Step) error { return nil }
 func (unrecorded) StartCall(context.Context, loop.Call) error  { return nil }
 func (unrecorded) FinishCall(context.Context, loop.Call) error { return nil }
+func (unrecorded) Flush(context.Context) error                 { return nil }
 
 // atOnce makes so many runs at the same time.
 func atOnce(ctx context.Context, runs int, k kind, steps int, hold bool) error {
