@@ -52,6 +52,13 @@ func TestPieces(t *testing.T) {
 	if got := shown(server(t, "another").Pieces(m)); got != plain {
 		t.Errorf("another model has %s, want %s", got, plain)
 	}
+	elsewhere, err := New(Endpoint{Model: "m", BaseURL: "http://another"}, Dialect{Name: "plain"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := shown(elsewhere.Pieces(m)); got != plain {
+		t.Errorf("the model at another place has %s, want %s", got, plain)
+	}
 	for name, change := range map[string]func(m *model.Message){
 		"shorter":       func(m *model.Message) { m.Text = m.Text[:3] },
 		"longer":        func(m *model.Message) { m.Text += "g" },

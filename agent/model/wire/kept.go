@@ -18,6 +18,7 @@ type Part struct {
 // kept is what model.Message.Raw holds.
 type kept struct {
 	By    string `json:"by"`
+	At    string `json:"at,omitempty"` // the server's name; "" in what older versions kept
 	Model string `json:"model"`
 	Parts []Part `json:"parts"`
 }
@@ -37,7 +38,7 @@ func (s *Server) keep(parts []Part) json.RawMessage {
 	if !slices.ContainsFunc(parts, func(p Part) bool { return p.Opaque != nil }) {
 		return nil
 	}
-	raw, err := json.Marshal(kept{s.d.Name, s.e.Model, parts})
+	raw, err := json.Marshal(kept{s.d.Name, s.host, s.e.Model, parts})
 	if err != nil {
 		return nil // what came as JSON can be written as JSON
 	}
@@ -51,11 +52,12 @@ type Piece struct {
 	Opaque json.RawMessage
 }
 
-// Pieces are a message as this server said it. What another model said, or what was kept of
+// Pieces are a message as this server said it. What another model said, or one of this name at
+// another place, or what was kept of
 // a message that has changed since, is text and then calls.
 func (s *Server) Pieces(m model.Message) []Piece {
 	var k kept
-	if len(m.Raw) > 0 && json.Unmarshal(m.Raw, &k) == nil && k.By == s.d.Name && k.Model == s.e.Model {
+	if len(m.Raw) > 0 && json.Unmarshal(m.Raw, &k) == nil && k.By == s.d.Name && k.Model == s.e.Model && (k.At == "" || k.At == s.host) {
 		if pieces, ok := resolve(m, k.Parts); ok {
 			return pieces
 		}
