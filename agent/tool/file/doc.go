@@ -5,7 +5,8 @@
 // Every path goes through tool.Roots, so the tools decide only what a text file is, how
 // much of it an answer holds, and how it is replaced: as a whole, under its old name, or
 // not at all. What an answer leaves out it says, with the place to go on from. A file that
-// is no text, that its owner marked read-only, or that has a second name is left as it is.
+// is no text, that its owner marked read-only, or that has a second name is left as it is. A picture is
+// shown to the model beside an envelope that says what it is.
 package file
 
 import "rouse/agent/tool"

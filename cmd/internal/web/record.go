@@ -126,7 +126,7 @@ func newCall(c ledger.Call) Call {
 	if len(c.Envelope) == 0 {
 		c.Envelope = json.RawMessage("null")
 	}
-	out := Call{Tool: c.Tool, Args: object(c.Args), OK: envelope.OK, Kind: envelope.Kind, State: c.State, Result: result, Envelope: c.Envelope, StartedAt: Time{c.StartedAt}, Deduped: c.State == ledger.CallDeduped}
+	out := Call{Tool: c.Tool, Args: object(c.Args), OK: envelope.OK, Kind: envelope.Kind, State: c.State, Result: result, Envelope: withoutPictures(c.Envelope), StartedAt: Time{c.StartedAt}, Deduped: c.State == ledger.CallDeduped}
 	if !c.FinishedAt.IsZero() {
 		out.DurationMS = c.FinishedAt.Sub(c.StartedAt).Milliseconds()
 	}
