@@ -101,6 +101,8 @@ func (db *DB) explain(ctx context.Context, err error) error {
 		return err
 	case code == sqlite3.SQLITE_CORRUPT, code == sqlite3.SQLITE_NOTADB:
 		return &sqlite.CorruptError{Path: db.path, Reason: "it is damaged (" + sqlText(err) + ")"}
+	case code == sqlite3.SQLITE_FULL:
+		return fmt.Errorf("the disk is full, so nothing was written to %s; free some space and try again: %w", db.path, err)
 	case refused(err):
 		return invalid("", "%s", rowFault(err))
 	}

@@ -96,6 +96,32 @@ func TestFailingOperationHarmsNoNeighbour(t *testing.T) {
 }
 
 // A commit that fails is everyone's error in it, and no later caller's.
+// SQLite takes a transaction back by itself when the disk is full; its word reaches the
+// caller, and the next write finds a writer that works.
+func TestFullDisk(t *testing.T) {
+	db := open(t, filepath.Join(t.TempDir(), "t.db"))
+	limit := func(pages int) func(*sqlite.Tx) error {
+		return func(tx *sqlite.Tx) error {
+			var now int
+			return tx.QueryRow(fmt.Sprintf("pragma max_page_count=%d", pages)).Scan(&now)
+		}
+	}
+	if err := db.Do(t.Context(), limit(1)); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := db.Do(t.Context(), insert(strings.Repeat("x", 1<<20))); err == nil || !strings.Contains(err.Error(), "full") || strings.Contains(err.Error(), "rollback") {
+			t.Errorf("error %v", err)
+		}
+	}
+	if err := db.Do(t.Context(), limit(1<<20)); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Do(t.Context(), insert("y")); err != nil || count(t, db) != 1 {
+		t.Errorf("after it: %v, %d rows", err, count(t, db))
+	}
+}
+
 func TestCommitThatFails(t *testing.T) {
 	db := open(t, filepath.Join(t.TempDir(), "t.db"))
 	later := func(tx *sqlite.Tx) error {

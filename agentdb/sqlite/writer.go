@@ -268,8 +268,8 @@ func (c *connection) attempt(tx *sql.Tx, batch []*operation) (again bool, err er
 			if o.yields++; o.yields > maxYields || !yielded(err) {
 				o.err, o.failed = err, true
 			}
-			if err := tx.Rollback(); err != nil {
-				return false, fmt.Errorf("cannot take a failed write back: %w", err)
+			if e := tx.Rollback(); e != nil && !ended(e) {
+				return false, fmt.Errorf("cannot take a failed write back: %w", errors.Join(e, err))
 			}
 			return true, nil
 		}
@@ -279,6 +279,10 @@ func (c *connection) attempt(tx *sql.Tx, batch []*operation) (again bool, err er
 	}
 	return false, nil
 }
+
+// ended says that SQLite has taken a transaction back by itself, as it does when the disk
+// is full.
+func ended(err error) bool { return strings.Contains(err.Error(), "no transaction is active") }
 
 // yielded says that PostgreSQL took the transaction back in favour of another process's
 // (class 40: deadlock, serialization), which is nobody's failure.
