@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -41,7 +42,7 @@ type player struct {
 func (p *player) begin(at replay.Attempt) {
 	p.attempt, p.exchanges, p.calls, p.cut, p.step = at, nil, map[string]replay.Call{}, false, 0
 	for _, x := range p.rec.Exchanges {
-		if x.Attempt == at.Number {
+		if x.Attempt == at.Number && !p.unheard(at, x) {
 			p.exchanges = append(p.exchanges, x)
 		}
 	}
@@ -50,6 +51,13 @@ func (p *player) begin(at replay.Attempt) {
 			p.calls[c.Key] = c
 		}
 	}
+}
+
+// unheard says whether an answer was lost with its process before the step was over.
+func (p *player) unheard(at replay.Attempt, x replay.Exchange) bool {
+	return at.State == ledger.AttemptInterrupted && slices.ContainsFunc(p.rec.Steps, func(s replay.Step) bool {
+		return s.Attempt == x.Attempt && s.Number == x.Step && s.Unfinished
+	})
 }
 
 // interrupted says whether the recorded attempt had no end of its own.
@@ -67,6 +75,9 @@ func (p *player) StartStep(ctx context.Context, s loop.Step) error {
 	p.mu.Unlock()
 	return p.Recorder.StartStep(ctx, s)
 }
+
+// Flush lets the record that is behind it write what it has held back.
+func (p *player) Flush(ctx context.Context) error { return flushed(ctx, p.Recorder) }
 
 // StartCall implements loop.Recorder. A call that a dead process did not come to is not
 // begun now: the next attempt would take it for one that may have been made.
@@ -88,6 +99,12 @@ func (p *player) Stream(_ context.Context, r model.Request) iter.Seq2[model.Even
 	return func(yield func(model.Event, error) bool) {
 		x, err := p.next(r)
 		if err != nil {
+			if x.Usage != nil {
+				u := x.Usage.Model()
+				if !yield(model.Event{Usage: &u}, nil) {
+					return
+				}
+			}
 			yield(model.Event{}, err)
 			return
 		}
@@ -99,7 +116,7 @@ func (p *player) next(r model.Request) (replay.Exchange, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.exchanges) == 0 {
-		return replay.Exchange{}, p.over("the recording has no further answer of the model")
+		return p.cutOff(), p.over("the recording has no further answer of the model")
 	}
 	x := p.exchanges[0]
 	p.exchanges = p.exchanges[1:]
@@ -114,11 +131,21 @@ func (p *player) next(r model.Request) (replay.Exchange, error) {
 	}
 	switch {
 	case x.Request.NoTools && !r.NoTools:
-		return x, p.over("the recorded run had used up its steps here and was asked for a last word; this one may go on")
+		return replay.Exchange{}, p.over("the recorded run had used up its steps here and was asked for a last word; this one may go on")
 	case r.NoTools && !x.Request.NoTools: // what it would have said for the end nobody knows
-		return x, &model.Error{Kind: model.KindBadRequest, Message: "the last word of the model is not in the recording"}
+		return replay.Exchange{}, &model.Error{Kind: model.KindBadRequest, Message: "the last word of the model is not in the recording"}
 	}
 	return x, nil
+}
+
+// cutOff is what is recorded of a turn that a dead process had begun: what it took.
+func (p *player) cutOff() replay.Exchange {
+	for _, s := range p.rec.Steps {
+		if p.interrupted() && s.Attempt == p.attempt.Number && s.Number == p.step && s.Usage != nil && *s.Usage != (replay.Usage{}) {
+			return replay.Exchange{Answer: replay.Answer{Usage: s.Usage}}
+		}
+	}
+	return replay.Exchange{}
 }
 
 // over ends an attempt whose record has ended. A turn that the recorded attempt had begun was

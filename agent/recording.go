@@ -93,6 +93,19 @@ func (p *tape) FinishStep(ctx context.Context, s loop.Step) error {
 	return p.Recorder.FinishStep(ctx, s)
 }
 
+// Flush lets the record that is behind it write what it has held back.
+func (p *tape) Flush(ctx context.Context) error {
+	p.flush()
+	return flushed(ctx, p.Recorder)
+}
+
+func flushed(ctx context.Context, r loop.Recorder) error {
+	if held, ok := r.(interface{ Flush(context.Context) error }); ok {
+		return held.Flush(ctx)
+	}
+	return nil
+}
+
 func (p *tape) flush() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
