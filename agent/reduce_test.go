@@ -239,3 +239,32 @@ func TestReduceInPhases(t *testing.T) {
 		}
 	})
 }
+
+// A recording holds what stood within the call, and a replay goes through it again.
+func TestReduceIsReplayed(t *testing.T) {
+	schema := modeltest.Turn{Calls: []model.Call{{ID: "1", Name: "db_schema", Args: json.RawMessage(`{}`)}}}
+	b := recorded(t, agent.Job{Prompt: "Look."}, reduceCall(`{"task":"t"}`), schema, modeltest.Turn{Text: "One table."}, complete("2"))
+	id := b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})
+	b.end(id, b.run(id))
+	b.same(id)
+}
+
+// Two reductions of one answer have their conversations one after the other, beside whatever
+// else was asked for.
+func TestReduceTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		two := reduceCall(`{"task":"the first"}`)
+		two.Calls = append(two.Calls, model.Call{ID: "r2", Name: "reduce", Args: json.RawMessage(`{"task":"the second"}`)}, insertCall("3", "one"))
+		b := looker(t, "anthropic", two, readCall("4", "log.txt"), modeltest.Turn{Text: "A"}, modeltest.Turn{Text: "B"}, modeltest.Turn{Text: "Both are known."})
+		b.table()
+		id := b.enqueue(ledger.Request{Job: "look", Agent: "clerk"})
+		res := b.run(id)
+		_, envelopes := b.made(id)
+		if res.Summary != "Both are known." || res.Calls != 4 || b.count() != 1 || !strings.Contains(string(envelopes[0].Result), `"A"`) || !strings.Contains(string(envelopes[1].Result), `"B"`) {
+			t.Errorf("%+v %+v", res, envelopes)
+		}
+		if second := string(b.server.Requests()[3]); !strings.Contains(second, "the second") || strings.Contains(second, "the first") {
+			t.Errorf("the second one was asked %s", second)
+		}
+	})
+}
