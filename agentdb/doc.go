@@ -12,10 +12,19 @@
 // A write is refused with *Error when its arguments are at fault, and then nothing of it
 // was written. Any other error means that the file or the host is broken.
 //
-// Import reads the whole file (64 MiB at most) before it takes the writer, and refuses it
-// as a whole when a row does not fit: a half-imported statement is worse than none. Types
-// of a new table are inferred from every row, not from a sample, and only where nothing is
-// lost: "007", "+49 30" and 20-digit numbers stay text.
+// Import reads the whole file (64 MiB at most, 256 MiB for an owner) before it takes the
+// writer. Types of a new table are inferred from every row, not from a sample, and only
+// where nothing is lost: "007", "+49 30", "12,50" and 20-digit numbers stay text. Rows that
+// do not fit are left out, counted and told about; who wants all rows or none can have that
+// by failing on rows_skipped, while a refusal by itself could not be overruled. A file of
+// which more than half does not fit was misread, and is refused as a whole.
+//
+// Spreadsheets are read and written with the standard library alone. Libraries build the
+// whole sheet in memory, as large as its attributes say, and leave out cells that do not
+// say where they are; here they are a stream, and bounded.
+//
+// Export writes texts as they are, because an export that changes =1 into '=1 would import
+// as another row. CSV is warned of; a workbook marks them as texts.
 //
 // Query runs on connections that cannot write. Two gates stand before the file: a scan of
 // the text, which gives good advice, and SQLite's authorizer, which is the boundary. The

@@ -268,6 +268,47 @@ func TestImportUpsert(t *testing.T) {
 	}
 }
 
+// Files as banks, spreadsheets and old programs write them.
+func TestImportOddFiles(t *testing.T) {
+	for name, c := range map[string]struct{ content, sql, want string }{
+		"Windows-1252, decimal commas": {"Datum;Empf\xe4nger;Betrag\r\n01.02.2026;M\xfcller \x80;-12,50\r\n02.02.2026;\"Gro\xdf; Sohn\";1.000,00\r\n",
+			"select Datum, Empfanger, Betrag from t", `[["01.02.2026","Müller €","-12,50"],["02.02.2026","Groß; Sohn","1.000,00"]]`},
+		"UTF-16":                   {"\xff\xfea\x00\t\x00b\x00\n\x001\x00\t\x00\xfc\x00\n\x00", "select a, b from t", `[[1,"ü"]]`},
+		"carriage returns alone":   {"a,b\r1,x\r2,y\r", "select a, b from t", `[[1,"x"],[2,"y"]]`},
+		"a declared separator":     {"sep=;\r\na;b\r\n1,5;2\r\n", "select a, b from t", `[["1,5",2]]`},
+		"pipes":                    {"a|b\n1,5|2\n", "select a, b from t", `[["1,5",2]]`},
+		"separators at the end":    {"a,b\n1,2,,\n3,4,\n", "select a, b from t", `[[1,2],[3,4]]`},
+		"no heading at the end":    {"a,b,\n1,2\n3,4,5\n", "select a, b, column_3 from t", `[[1,2,null],[3,4,5]]`},
+		"the same heading":         {"a,A,,a\n1,2,3,4\n", "select a, A_2, column_3, a_3 from t", `[[1,2,3,4]]`},
+		"lines in a cell":          {"a,b\n\"1\n2\r\n3\",x\n", "select a, b from t", `[["1\n2\r\n3","x"]]`},
+		"a huge cell":              {"a,b\n" + strings.Repeat("x", 1<<20) + ",1\n", "select length(a), b from t", `[[1048576,1]]`},
+		"a heading that is a name": {"rowid,_created_at,select,1st\n1,2,3,4\n", "select c_rowid, \"select\", _1st from t", `[[1,3,4]]`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			db := fresh(t)
+			load(t, db, "f.csv", c.content)
+			if got := ask(t, db, c.sql); got != c.want {
+				t.Errorf("%s, want %s", got, c.want)
+			}
+		})
+	}
+}
+
+// A small file of very many rows does not take a database far beyond its quota.
+func TestImportKeepsToTheQuota(t *testing.T) {
+	db, err := agentdb.Open(t.Context(), agentdb.Options{Path: filepath.Join(t.TempDir(), "db.sqlite"), Quota: 1 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	_, err = tryLoad(db, "f.csv", "a\n"+strings.Repeat("1\n", 60_000))
+	wantError(t, err, "rejected", "", "more than twice its quota of 1.0 MiB")
+	if schema, err := db.Schema(t.Context()); err != nil || len(schema.Tables) != 0 {
+		t.Errorf("%+v, %v", schema, err)
+	}
+	load(t, db, "f.csv", "a\n1\n") // and nothing of it counts
+}
+
 // The caller's end takes an import back, and the journal of another call is unharmed.
 func TestImportIsCancelled(t *testing.T) {
 	db := fresh(t)
