@@ -15,7 +15,7 @@ import (
 // end when 72 hours are over, one notice each (OSA-18, UNI-09).
 func TestWaiting(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
-		const asking = 250 // more than are looked at together
+		const asking = 120 // more than are looked at together
 		b.o.Notices = func(run ledger.Run, res ledger.Result) []ledger.Notice {
 			what := string(res.Outcome)
 			if res.Wait != nil {
