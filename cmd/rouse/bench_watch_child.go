@@ -105,9 +105,10 @@ func (c *observedFolder) answer(ctx context.Context, what string) (now observed,
 	return now, err
 }
 
-// withoutRun lists the files of a folder that have not exactly one run.
+// withoutRun lists the files of a folder that have not exactly one run. A run of an empty file is
+// not one of those: on a machine that holds the writer up, that is what there is for a while.
 func withoutRun(ctx context.Context, db *sql.DB, inbox string) ([]string, error) {
-	rows, err := db.QueryContext(ctx, `select c.path, count(r.id) from claims c left join runs r on r.id = c.run group by c.path`)
+	rows, err := db.QueryContext(ctx, `select c.path, count(r.id) from claims c left join runs r on r.id = c.run where c.size > 0 group by c.path`)
 	if err != nil {
 		return nil, err
 	}
