@@ -59,7 +59,7 @@ func (b *watchBench) burst(ctx context.Context) ([]figure, error) {
 	what := "burst of " + grouped(n) + " files: "
 	return withPeak(what, median(peaks),
 		figure{what + "without exactly one run", float64(lost), 0, "files", 0, "0", lost == 0},
-		figure{what + "all runs started", median(took), median(created), "s, of creating", median(ratios(took, created)), "–", true}), nil
+		figure{what + "all runs started", median(took), median(created), "s, of creating", median(ratios(took, created)), "", true}), nil
 }
 
 // withPeak adds how much memory a process took at most, where the system tells.

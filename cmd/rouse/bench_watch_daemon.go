@@ -61,7 +61,7 @@ func (b *watchBench) daemon(ctx context.Context) (_ []figure, err error) {
 	what := grouped(files) + " files, each read by a run: "
 	return withPeak(what, peakMemory(pid),
 		figure{what + "without exactly one success", float64(files - once), 0, "files", 0, "0", once == files},
-		figure{what + "runs", float64(files) / took, 0, "1/s", 0, "–", true}), nil
+		figure{what + "runs", float64(files) / took, 0, "1/s", 0, "", true}), nil
 }
 
 // follow tells how far the daemon is until it has finished as many runs as there are files.
