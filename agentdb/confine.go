@@ -63,7 +63,13 @@ func readableSchema(table string) bool {
 }
 
 func safeFunction(name string) bool {
-	return !slices.Contains([]string{"load_extension", "fts3_tokenizer", "readfile", "writefile", "edit"}, strings.ToLower(name))
+	name = strings.ToLower(name)
+	for _, family := range []string{"fts", "geopoly", "rtree", "sqlite_log"} { // of virtual tables, and of the host
+		if strings.HasPrefix(name, family) {
+			return false
+		}
+	}
+	return !slices.Contains([]string{"load_extension", "readfile", "writefile", "edit"}, name)
 }
 
 // refresh reads the names again after the schema changed.
@@ -132,6 +138,8 @@ func (db *DB) confinedFault(ctx context.Context, err error) error {
 		return invalid("", "%s: a trigger, a view or a default of this table reaches for what is not the agent's; nothing was written", sqlText(err))
 	case sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_TOOBIG:
 		return invalid("", "a value is larger than 16 MiB; nothing was written")
+	case sqlite3.SQLITE_ERROR: // of a trigger, a view, a check or a default of the agent's
+		return invalid("", "%s; nothing was written. If the statement itself is right, look at the triggers and defaults of its table with db_query on sqlite_schema", sqlText(err))
 	}
 	return err
 }

@@ -31,6 +31,17 @@
 // statement is wrapped in a materialized common table expression, because the driver can
 // interrupt only a statement's first step: all the work happens there, under the deadline.
 //
+// Writes run in one of two ways. Inserts, upserts and imports into a plain table (no code of
+// the agent's on it: triggers, checks, cascades, expressions) share the group commit of the
+// host's connection and log one row per chunk. All else runs confined: alone, on a second
+// connection with an authorizer, limits and a deadline, where SQLite's pre-update hook
+// records each row, whoever changes it. A write finds out by itself that it has to be
+// confined and begins again. Change describes the changelog; Steps and Reverse turn its rows
+// into steps, Apply does them.
+//
+// Migration files and schema.sql beside the database are written after the commit, from the
+// table _migrations, and again at the next opening if a crash came between.
+//
 // Tables carry the host columns _created_at, _updated_at and _deleted_at. Queries see live
 // rows only, by way of temporary views that hide the tables of the same name.
 //

@@ -2,7 +2,6 @@ package agentdb
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"strings"
 
@@ -173,7 +172,7 @@ func checkObjects(before, after []schemaObject) error {
 		}
 	}
 	if len(tablesOf(after)) < len(tablesOf(before)) {
-		return errors.New("a table was dropped through the gate")
+		return invalid("sql", "a table cannot get a name that begins with _ or sqlite_: those belong to the host")
 	}
 	return nil
 }

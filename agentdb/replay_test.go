@@ -21,7 +21,7 @@ import (
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if f := flag.Lookup("rapid.checks"); f != nil && f.Value.String() == f.DefValue {
-		if err := f.Value.Set("25"); err != nil {
+		if err := f.Value.Set("15"); err != nil {
 			os.Exit(2)
 		}
 	}

@@ -65,18 +65,25 @@ type record struct {
 func (db *DB) Confined(ctx context.Context, c Confinement, op func(context.Context, *Tx) error) error {
 	return db.writer.Alone(ctx, func() error {
 		if db.confined == nil {
-			db.confined = newConfined(db.path)
+			var err error
+			if db.confined, err = newConfined(db.path); err != nil {
+				return err
+			}
 		}
 		return db.confined.do(ctx, c, op)
 	})
 }
 
-func newConfined(path string) *confined {
+func newConfined(path string) (*confined, error) {
+	model, err := modelDriver()
+	if err != nil {
+		return nil, err
+	}
 	c := &confined{path: path, state: &confinement{}}
-	host := connector{&msqlite.Driver{}, dsn(path, "_txlock=immediate", "_pragma=trusted_schema(0)", "_pragma=cell_size_check(1)", "_defensive=1")}
+	host := connector{model, dsn(path, "_txlock=immediate", "_pragma=cell_size_check(1)", "_defensive=1")}
 	c.db = sql.OpenDB(confinedConnector{host, c.state})
 	c.db.SetMaxOpenConns(1)
-	return c
+	return c, nil
 }
 
 func (c *confined) close() error {
@@ -272,13 +279,15 @@ const maxLength = 16 << 20
 // setting them again costs less than remembering.
 func setLimits(conn *sql.Conn, length int) error {
 	for id, value := range map[int]int{
-		sqlite3.SQLITE_LIMIT_ATTACHED:        0,
-		sqlite3.SQLITE_LIMIT_LENGTH:          length,
-		sqlite3.SQLITE_LIMIT_SQL_LENGTH:      1 << 18,
-		sqlite3.SQLITE_LIMIT_EXPR_DEPTH:      200,
-		sqlite3.SQLITE_LIMIT_COMPOUND_SELECT: 50,
-		sqlite3.SQLITE_LIMIT_TRIGGER_DEPTH:   50,
-		sqlite3.SQLITE_LIMIT_WORKER_THREADS:  0,
+		sqlite3.SQLITE_LIMIT_ATTACHED: 0,
+		// A pattern of one LIKE is compared at every place, and nothing interrupts that.
+		sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH: 100,
+		sqlite3.SQLITE_LIMIT_LENGTH:              length,
+		sqlite3.SQLITE_LIMIT_SQL_LENGTH:          1 << 18,
+		sqlite3.SQLITE_LIMIT_EXPR_DEPTH:          200,
+		sqlite3.SQLITE_LIMIT_COMPOUND_SELECT:     50,
+		sqlite3.SQLITE_LIMIT_TRIGGER_DEPTH:       50,
+		sqlite3.SQLITE_LIMIT_WORKER_THREADS:      0,
 	} {
 		if _, err := msqlite.Limit(conn, id, value); err != nil {
 			return fmt.Errorf("setting an SQLite limit: %w", err)

@@ -39,7 +39,11 @@ func OpenGuarded(path string, g Guard) (*Guarded, error) {
 	if g.MaxLength == 0 {
 		g.MaxLength = maxLength
 	}
-	c := connector{&msqlite.Driver{}, dsn(path, "mode=ro", "_pragma=trusted_schema(0)", "_pragma=cell_size_check(1)")}
+	model, err := modelDriver()
+	if err != nil {
+		return nil, err
+	}
+	c := connector{model, dsn(path, "mode=ro", "_pragma=cell_size_check(1)")}
 	db := sql.OpenDB(guardedConnector{c, g})
 	db.SetMaxOpenConns(2)
 	return &Guarded{db, g}, nil
