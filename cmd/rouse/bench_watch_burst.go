@@ -44,7 +44,9 @@ func (b *watchBench) burst(ctx context.Context) ([]figure, error) {
 		made := time.Since(begin).Seconds()
 		var now observed
 		if err == nil {
-			_, err = c.until(ctx, func(now observed) bool { return now.Started >= int64(n) && now.Started == now.Accepted && now.Waiting == 0 })
+			_, err = c.until(ctx, func(now observed) bool {
+				return now.Started >= int64(n) && now.Started == now.Accepted && now.Waiting == 0
+			})
 		}
 		all := time.Since(begin).Seconds()
 		if err == nil {
