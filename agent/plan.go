@@ -29,6 +29,7 @@ type Agent struct {
 	// SelfScheduling limits the wakes that it plans; nil: it plans none, and lacks the tools.
 	SelfScheduling *schedule.Limits
 	Budget         Budget // of a day
+	Skills         Skills
 }
 
 // Model is a configured way to reach a language model.
@@ -133,6 +134,7 @@ type task struct {
 	place    string                    // where relative paths begin, if not in the workdir
 	answered func(tool.Tool) tool.Tool // what becomes of a tool whose calls are not made; nil: they are
 	reducer  *loop.Reducer             // of a model
+	loaded   []string                  // skills that the model has in its context
 }
 
 // find resolves what a run asks for. The error is for the run's owner.

@@ -122,6 +122,9 @@ func (r *Runner) attempt(ctx context.Context, run ledger.Run, a ledger.Attempt, 
 		defer r.removeManifest(run.ID)
 	}
 	s, err := r.scene(ctx, run, t)
+	if res, ended := skillFault(err); ended {
+		return res, nil
+	}
 	if err != nil {
 		return ledger.Result{}, err
 	}
@@ -151,6 +154,11 @@ func (r *Runner) attempt(ctx context.Context, run ledger.Run, a ledger.Attempt, 
 // before it began.
 func (r *Runner) orders(ctx context.Context, run ledger.Run, a ledger.Attempt, t *task, s scene) (o loop.Options, over *ledger.Result, err error) {
 	t.board, t.reducer = &memory.Board{}, newReducer(*t)
+	past, err := r.past(ctx, run, a)
+	if err != nil {
+		return o, nil, err
+	}
+	t.loaded = loadedBefore(*t, s, past)
 	registry, err := r.tools(*t, a)
 	if err != nil {
 		res := failed(ledger.OutcomeError, "the tools of agent %s cannot be set up: %v", t.agent.Name, err)
@@ -161,10 +169,6 @@ func (r *Runner) orders(ctx context.Context, run ledger.Run, a ledger.Attempt, t
 		Recorder:   NewRecorder(r.ledger, a, t.secrets),
 		Invocation: tool.Invocation{Run: run.ID, Attempt: a.Number, Job: run.Job, Agent: t.agent.Name}, Board: t.board,
 		Reducer: t.reducer,
-	}
-	past, err := r.past(ctx, run, a)
-	if err != nil {
-		return o, nil, err
 	}
 	if res, parked, err := r.recover(ctx, a, *t, past); parked || err != nil {
 		return o, &res, err
@@ -180,6 +184,9 @@ func (r *Runner) orders(ctx context.Context, run ledger.Run, a ledger.Attempt, t
 	if o.System != "" && s.Tables != "" {
 		o.System += "\n" + s.Tables
 		o.Reducer.System += "\n" + s.Tables
+	}
+	if t.needsModel() {
+		s.tell(&o.System, &o.Messages[0].Text)
 	}
 	return o, nil, nil
 }
@@ -312,7 +319,9 @@ func (r *Runner) tools(t task, a ledger.Attempt) (*tool.Registry, error) {
 	if err != nil {
 		return nil, err
 	}
-	registry = registry.Filter(t.agent.Allow, t.agent.Deny)
+	if registry, err = skillTools(t, registry.Filter(t.agent.Allow, t.agent.Deny), all); err != nil {
+		return nil, err
+	}
 	if t.reducer != nil {
 		if registry, err = withReduce(registry, t); err != nil {
 			return nil, err
@@ -352,7 +361,7 @@ func grants(t task) []tool.Grant {
 	if t.detail.Folder != "" {
 		out = append(out, tool.Grant{Path: t.detail.Folder})
 	}
-	return out
+	return append(out, skillGrants(t)...)
 }
 
 // bounds are the job's where it gives any, else the agent's. A wake stays within those of

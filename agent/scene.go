@@ -15,6 +15,9 @@ type scene struct {
 	LastRun     time.Time `json:"last_run,omitzero"`
 	Tables      string    `json:"tables,omitempty"` // of the agent's database, as its model is told of them
 	Prompt      string    `json:"prompt,omitempty"` // of a wake: the host's words
+	// What is told of skills, and those that the task asked for.
+	Skills    string      `json:"skills,omitempty"`
+	Activated []activated `json:"activated,omitempty"`
 	// What is left of the files that started the run.
 	File     *ledger.File `json:"file,omitempty"`
 	Files    []sceneFile  `json:"files,omitempty"`
@@ -42,6 +45,9 @@ func (r *Runner) scene(ctx context.Context, run ledger.Run, t task) (s scene, er
 	}
 	if t.agent.Database && t.needsModel() {
 		s.Tables, err = r.tables(ctx, t.agent.Name)
+	}
+	if err == nil {
+		err = s.lookAtSkills(t)
 	}
 	return s, err
 }

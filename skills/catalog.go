@@ -29,6 +29,7 @@ func Discover(roots ...Root) *Catalog {
 	c := &Catalog{skills: map[string]*Skill{}}
 	for _, r := range roots {
 		w := walker{catalog: c, root: r, seen: map[string]bool{}}
+		w.found = w.skill
 		w.walk()
 	}
 	return c

@@ -20,9 +20,10 @@ const (
 type walker struct {
 	catalog *Catalog
 	root    Root
-	real    string          // the root without links
-	seen    map[string]bool // directories, without links: two ways lead to some
-	ended   bool            // at a bound
+	found   func(dir string) // is told of each directory that holds a skill
+	real    string           // the root without links
+	seen    map[string]bool  // directories, without links: two ways lead to some
+	ended   bool             // at a bound
 }
 
 func (w *walker) note(file string, rule Rule, warning bool, format string, args ...any) {
@@ -58,7 +59,7 @@ func (w *walker) directory(dir string, level int) {
 		return
 	}
 	if level > 0 && slices.ContainsFunc(entries, isSkill) {
-		w.skill(dir)
+		w.found(dir)
 		return
 	}
 	for _, e := range entries {
@@ -75,7 +76,7 @@ func (w *walker) directory(dir string, level int) {
 }
 
 func isSkill(e fs.DirEntry) bool {
-	return slices.Contains(fileNames, e.Name()) || e.Name() == "module.ts"
+	return slices.Contains(fileNames, e.Name()) || e.Name() == moduleFile
 }
 
 // below is a directory to look into, without links.

@@ -9,6 +9,9 @@ import (
 // escaper writes text inside of XML elements (YOA-08).
 var escaper = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&quot;", "'", "&apos;")
 
+// loadHint says how a listed skill is used.
+const loadHint = "To use a skill, load it with load_skill and follow what it says.\n"
+
 // Index lists skills as XML, a line an element (YOA-08); "" for none. It is what a model sees
 // of skills that it may load.
 func Index(list []*Skill) string {
@@ -51,7 +54,7 @@ func Section(list []*Skill, preloaded []Details) string {
 		for _, s := range list {
 			fmt.Fprintf(&b, "- **%s**: %s\n", s.Name, oneLine(s.Description))
 		}
-		b.WriteString("\nTo use a skill, load it with load_skill and follow what it says.\n")
+		b.WriteString("\n" + loadHint)
 	}
 	if len(preloaded) > 0 {
 		fmt.Fprintf(&b, "\n%s\n\n### Skill Details\n", rules(preloaded[0].Dir))
@@ -94,3 +97,39 @@ func (s *Skill) Content() (string, error) {
 }
 
 func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
+
+// The styles of the prompt (UNI-08).
+const (
+	StyleIndex   = "index"   // XML (YOA-08)
+	StyleCatalog = "catalog" // Markdown (AUT-06)
+)
+
+// MaxNamed is how many skills a prompt names; more of them are found by a search.
+const MaxNamed = 100
+
+// Prompt is what a model is told of an agent's skills from the start; "" where there are
+// none. The error names the skill whose instructions cannot be read.
+func (v View) Prompt(style string) (string, error) {
+	var details []Details
+	for _, s := range v.Preloaded {
+		text, err := s.Instructions()
+		if err != nil {
+			return "", fmt.Errorf("the skill %s cannot be read: %w", s.Name, err)
+		}
+		details = append(details, Details{s, text})
+	}
+	listed := v.Others[:min(len(v.Others), MaxNamed)]
+	var b strings.Builder
+	if style == StyleCatalog {
+		b.WriteString(Section(listed, details))
+	} else {
+		if len(listed) > 0 {
+			b.WriteString(Index(listed) + "\n" + loadHint)
+		}
+		b.WriteString(Section(nil, details))
+	}
+	if more := len(v.Others) - len(listed); more > 0 {
+		fmt.Fprintf(&b, "There are %d more skills; find them by words with capabilities_discover.\n", more)
+	}
+	return b.String(), nil
+}

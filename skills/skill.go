@@ -36,6 +36,9 @@ type Skill struct {
 // fileNames are the names of the file, the preferred one first (AGS-02).
 var fileNames = []string{"SKILL.md", "skill.md"}
 
+// moduleFile is the program of an executable skill (OSL-01).
+const moduleFile = "module.ts"
+
 // Load reads the skill of a directory leniently (AGS-04, C-10): a name that breaks rules, a
 // field nobody knows, YAML that can be mended are warnings; without a description there is no
 // skill. It gives nil exactly if one of the problems is more than a warning.
@@ -169,7 +172,7 @@ func linked(root *os.Root, name string) bool {
 // hasModule says whether an executable skill lies here (OSL-01).
 func hasModule(root *os.Root) bool {
 	_, manifest := root.Lstat("manifest.json")
-	_, module := root.Lstat("module.ts")
+	_, module := root.Lstat(moduleFile)
 	return manifest == nil && module == nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	"rouse/agent/model"
 	"rouse/agent/tool"
@@ -106,7 +107,7 @@ func (w *window) compact(history []model.Message, total int) int {
 	enough := w.budget * 7 / 10
 	end := w.protected(history)
 	for i := max(1, w.sent); i < end && total > enough; i++ {
-		if _, done := w.short[i]; done || history[i].Role != model.RoleTool {
+		if _, done := w.short[i]; done || history[i].Role != model.RoleTool || instructs(history[i]) {
 			continue
 		}
 		before := w.cost(i, history[i])
@@ -121,6 +122,10 @@ func (w *window) compact(history []model.Message, total int) int {
 	}
 	for i := 1; i < end && total > enough; {
 		next := nextTurn(history, i)
+		if slices.ContainsFunc(history[i:next], instructs) {
+			i = next
+			continue
+		}
 		for ; i < next && i < end; i++ {
 			total -= w.cost(i, history[i])
 			w.out[i] = true
@@ -140,6 +145,19 @@ func (w *window) protected(history []model.Message) int {
 		}
 	}
 	return 1
+}
+
+// instructs says whether a message holds the instructions of a skill, by which the rest of the
+// run works: it is never left out (AGS-12).
+func instructs(m model.Message) bool {
+	if m.Role != model.RoleTool || !strings.Contains(m.Text, `"skill_content":`) {
+		return false
+	}
+	var e tool.Envelope
+	var said struct {
+		Content string `json:"skill_content"`
+	}
+	return json.Unmarshal([]byte(m.Text), &e) == nil && e.OK && json.Unmarshal(e.Result, &said) == nil && said.Content != ""
 }
 
 // nextTurn is where the turn after the one at i begins: calls and their results stay together.

@@ -159,6 +159,38 @@ func TestWindowOfATranscript(t *testing.T) {
 	}
 }
 
+// AGS-12: the instructions of a skill are neither shortened nor dropped, wherever the turn is in
+// which they came; what only looks like them is.
+func TestWindowKeepsSkills(t *testing.T) {
+	h := wordy(t, 4000, 30)
+	h.o.Window, h.o.MaxOutput = 16_000, 1000
+	content := strings.Repeat("Do it like this. ", 100)
+	for i, result := range []any{map[string]string{"skill": "csv", "skill_content": content}, map[string]any{"text": `{"skill_content":"` + content + `"}`}} {
+		id := fmt.Sprint("s", i)
+		text, err := tool.Success(result).MarshalJSON()
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.o.Messages = append(h.o.Messages, model.Message{Role: model.RoleAssistant, Calls: []model.Call{{ID: id, Name: "find", Args: json.RawMessage(`{}`)}}},
+			model.Message{Role: model.RoleTool, CallID: id, Name: "find", Text: string(text)})
+	}
+	sent := recordRequests(h.bench)
+	if res := h.run(t, t.Context()); res.Exit != loop.FinalResponse {
+		t.Fatalf("ended with %s: %s", res.Exit, res.Error)
+	}
+	last := (*sent)[len(*sent)-1]
+	if !strings.Contains(last[0].Text, "left out to fit") {
+		t.Fatal("nothing was left out")
+	}
+	kept := map[string]string{}
+	for _, m := range last {
+		kept[m.CallID] = m.Text
+	}
+	if !strings.Contains(kept["s0"], content) || strings.Contains(kept["s1"], content) {
+		t.Errorf("of the skill there is %.80q, of what looks like one %.80q", kept["s0"], kept["s1"])
+	}
+}
+
 // TestOverBudget: OSA-02, OSA-03: what cannot fit ends the run, says what to do, and the
 // step that was not taken is not charged.
 func TestOverBudget(t *testing.T) {

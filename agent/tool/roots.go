@@ -15,6 +15,9 @@ type Grant struct {
 	Path  string // absolute
 	Write bool
 	File  bool
+	// Unnamed keeps the place out of messages about where a run may go: there may be many
+	// such, and who needs one has its path.
+	Unnamed bool
 }
 
 // Roots are the places that a run may reach. Every access goes through os.Root, which no
@@ -178,7 +181,7 @@ func (r *Roots) allowed(write bool) string {
 	}
 	files := 0
 	for _, g := range r.roots {
-		if write && !g.Write {
+		if write && !g.Write || g.Unnamed {
 			continue
 		}
 		if g.File {

@@ -114,6 +114,18 @@ func (t Tool) Answered(by func(ctx context.Context, in Invocation, args json.Raw
 	return t
 }
 
+// Unless is the tool, but for calls that by answers instead.
+func (t Tool) Unless(by func(ctx context.Context, args json.RawMessage) (Envelope, bool)) Tool {
+	run := t.run
+	t.run = func(ctx context.Context, in Invocation, args json.RawMessage) (Envelope, error) {
+		if e, answered := by(ctx, args); answered {
+			return e, nil
+		}
+		return run(ctx, in, args)
+	}
+	return t
+}
+
 // Name is what a model calls it by.
 func (t Tool) Name() string { return t.spec.Name }
 

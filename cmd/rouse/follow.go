@@ -199,6 +199,18 @@ func (f *follower) survey(s *config.Sources) map[string]bool {
 			folders[dir] = true
 		}
 	}
+	for _, dir := range s.Trees() {
+		along(dir)
+		base, err := filepath.EvalSymlinks(dir)
+		if err != nil {
+			continue
+		}
+		g := glob{pattern: filepath.Join(base, "**", "{SKILL,skill}.md"), base: base, deep: true}
+		f.globs = append(f.globs, g)
+		for _, dir := range g.folders() {
+			folders[dir] = true
+		}
+	}
 	return folders
 }
 

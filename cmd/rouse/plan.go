@@ -59,6 +59,7 @@ func newPlan(cfg *config.Config, log *slog.Logger) (*plan, error) {
 			continue
 		}
 		built := newAgent(a, models)
+		built.Skills = agent.Skills{View: cfg.SkillView(&a), Style: a.SkillStyle}
 		built.Budget = dailyBudget(a.Budget.CostUSDPerDay, a.Budget.TokensPerDay)
 		if limits, ok := cfg.SelfScheduling(&a); ok {
 			built.SelfScheduling = &limits

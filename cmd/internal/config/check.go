@@ -53,14 +53,17 @@ func check(d *decoder, cfg *Config, tools []string) {
 		}
 	}
 	c.money()
+	c.findSkills()
 }
 
 func (c *checker) bad(path, format string, args ...any) *Problem {
 	return c.d.problem(c.d.place(path), path, format, args...)
 }
 
-func (c *checker) warn(path, format string, args ...any) {
-	c.bad(path, format, args...).Warning = true
+func (c *checker) warn(path, format string, args ...any) *Problem {
+	p := c.bad(path, format, args...)
+	p.Warning = true
+	return p
 }
 
 // unique refuses two of one name; names become folders, so case does not part them.
@@ -174,7 +177,7 @@ const (
 // laterTools are known, so that naming them is not taken for a typing error.
 var laterTools = strings.Fields(`shell_run bash git_status git_diff git_commit file_edit edit_file file_search search list_files read_file write_file
 	file_undo file_operation_history web_fetch clarify share_artifact db_alter_table db_migrate db_upsert db_update
-	db_delete db_restore db_execute db_define_view db_run_view db_list_views db_drop_view load_skill capabilities_load capabilities_discover`)
+	db_delete db_restore db_execute db_define_view db_run_view db_list_views db_drop_view`)
 
 // zone checks a time zone. An empty one would be another zone on another machine, without a word.
 func (c *checker) zone(path, name string) *time.Location {

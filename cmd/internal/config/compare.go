@@ -34,6 +34,7 @@ func Compare(before, after *Config) Changes {
 			c.Others = append(c.Others, strings.TrimSuffix(f.key, "s")+" "+name)
 		}
 	}
+	c.Others = append(c.Others, compareSkills(before, after)...)
 	return c
 }
 

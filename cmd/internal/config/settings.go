@@ -10,7 +10,7 @@ type Config struct {
 	Log           Log            `key:"log"`
 	Dashboard     *dashboard     `key:"dashboard" later:"the dashboard"`
 	HeartbeatURL  string         `key:"heartbeat_url" later:"the heartbeat"`
-	Skills        *skills        `key:"skills" later:"skills"`
+	Skills        *skillSettings `key:"skills"`
 	Engine        *engine        `key:"engine" later:"the PostgreSQL engine"`
 	Defaults      *Job           `key:"defaults" say:"what every job has unless it says otherwise"`
 	Models        []Model        `key:"models" say:"the first is the default; with none, a key in the environment makes one: ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY"`
@@ -25,6 +25,7 @@ type Config struct {
 	// Warnings are what looks wrong and is not.
 	Warnings []Problem
 	secrets  []string
+	skills   found
 }
 
 type limits struct {
@@ -44,15 +45,6 @@ type Log struct {
 type dashboard struct {
 	Listen string `key:"listen"`
 	Off    bool   `key:"off"`
-}
-
-type skills struct {
-	Roots []skillRoot `key:"roots"`
-}
-
-type skillRoot struct {
-	Path    Path `key:"path" need:"yes"`
-	Trusted bool `key:"trusted"`
 }
 
 type engine struct {
@@ -96,8 +88,10 @@ type Agent struct {
 	Workdir          Path            `key:"workdir" unset:"HOME/agents/NAME/work" say:"root of the file tools"`
 	Database         database        `key:"database"`
 	SelfScheduling   *selfScheduling `key:"self_scheduling" say:"lets the agent plan its own next run, within the limits of a mode" unset:"off"`
-	Skills           []string        `key:"skills" later:"skills"`
-	SkillAccess      string          `key:"skill_access" enum:"global_discovery|preloaded_only|none" later:"skills"`
+	Skills           []string        `key:"skills" say:"names of skills, or paths like ./skills/tax, that it is told in full from the start"`
+	SkillAccess      string          `key:"skill_access" enum:"global_discovery|preloaded_only|none" say:"which skills it may load: all that are found, those under skills, or none" unset:"preloaded_only where skills are named, else global_discovery"`
+	SkillStyle       string          `key:"skill_style" enum:"index|catalog" default:"index" say:"how its prompt lists skills: as XML, or as a section in Markdown"`
+	SkillTools       bool            `key:"skill_allowed_tools" later:"approvals; until then nothing that a skill says allows it more than the agent's grants do"`
 	Loop             string          `key:"loop" enum:"tools|phased" say:"how prompts are done: by calling tools, or in phases (plan, act, verify, reflect) with a working memory, in at most 20 steps" default:"tools"`
 	Tools            toolFilter      `key:"tools"`
 	Grants           grants          `key:"grants"`

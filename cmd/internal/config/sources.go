@@ -8,6 +8,8 @@ import (
 	"slices"
 
 	"github.com/bmatcuk/doublestar/v4"
+
+	"rouse/skills"
 )
 
 // Sources are what a configuration was read from: the files, those that were looked for in
@@ -15,6 +17,7 @@ import (
 type Sources struct {
 	files map[string]sum // the zero sum of what could not be read
 	globs map[string][]string
+	trees map[string]string // folders in which skills are looked for, and their stamps
 }
 
 type sum [sha256.Size]byte
@@ -44,6 +47,17 @@ func (s *Sources) glob(pattern string) ([]string, error) {
 	return found, nil
 }
 
+// tree remembers which skills a folder holds, or that it is one.
+func (s *Sources) tree(path string) {
+	if s.trees == nil {
+		s.trees = map[string]string{}
+	}
+	s.trees[path] = skills.Stamp(path)
+}
+
+// Trees are the folders in which skills are looked for, at any depth.
+func (s *Sources) Trees() []string { return slices.Sorted(maps.Keys(s.trees)) }
+
 // Files are all files that were looked for.
 func (s *Sources) Files() []string { return slices.Sorted(maps.Keys(s.files)) }
 
@@ -59,6 +73,9 @@ func (s *Sources) Now() *Sources {
 	for pattern := range s.globs {
 		_, _ = now.glob(pattern) // it was no broken one before
 	}
+	for path := range s.trees {
+		now.tree(path)
+	}
 	return now
 }
 
@@ -70,6 +87,9 @@ func (s *Sources) Digest() string {
 	}
 	for _, pattern := range s.Globs() {
 		fmt.Fprintf(h, "%q %q\n", pattern, s.globs[pattern])
+	}
+	for _, path := range s.Trees() {
+		fmt.Fprintf(h, "%q %s\n", path, s.trees[path])
 	}
 	return hex.EncodeToString(h.Sum(nil))
 }

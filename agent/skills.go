@@ -1,0 +1,178 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"unicode"
+
+	"rouse/agent/tool"
+	"rouse/agent/tool/skill"
+	"rouse/agentdb/ledger"
+	"rouse/skills"
+	"rouse/skills/install"
+)
+
+// Skills are what an agent sees of skills, and how its prompt speaks of them.
+type Skills struct {
+	skills.View
+	Style string // of skills.View.Prompt
+}
+
+// unusable is a skill that an agent has to have, and cannot be used. The run ends with it: an
+// agent that works without what it was to know does something else than its owner wants.
+type unusable struct{ error }
+
+// lookAtSkills reads what the model is told of skills from the start: those that its agent
+// names, and those that its task names as /name (AUT-05, AGS-10). The words of a wake are the
+// agent's own and name none.
+func (s *scene) lookAtSkills(t task) error {
+	v := t.agent.Skills.View
+	if v.Empty() || !t.needsModel() {
+		return nil
+	}
+	for _, sk := range v.Preloaded {
+		if err := install.Verify(sk); err != nil {
+			return unusable{err}
+		}
+	}
+	var err error
+	if s.Skills, err = v.Prompt(t.agent.Skills.Style); err != nil {
+		return unusable{err}
+	}
+	if t.detail.Wake != nil {
+		return nil
+	}
+	for _, sk := range asked(v.Others, t.job.Prompt) {
+		err := install.Verify(sk)
+		var text string
+		if err == nil {
+			text, err = sk.Content()
+		}
+		if err != nil {
+			return unusable{fmt.Errorf("the task asks for /%s: %w", sk.Name, err)}
+		}
+		s.Activated = append(s.Activated, activated{sk.Name, text})
+	}
+	return nil
+}
+
+// activated is a skill that the task itself asked for.
+type activated struct {
+	Name    string `json:"name"`
+	Content string `json:"content"`
+}
+
+// asked are the skills that a text names as /name, each once, in the order of the text.
+func asked(list []*skills.Skill, text string) []*skills.Skill {
+	var out []*skills.Skill
+	seen := map[string]bool{}
+	for _, word := range strings.Fields(text) {
+		name, ok := strings.CutPrefix(strings.TrimRightFunc(word, unicode.IsPunct), "/")
+		if !ok || seen[name] {
+			continue
+		}
+		seen[name] = true
+		for _, s := range list {
+			if s.Name == name {
+				out = append(out, s)
+			}
+		}
+	}
+	return out
+}
+
+// tell puts what is known of skills from the start into what the model is told.
+func (s scene) tell(system, prompt *string) {
+	if s.Skills != "" {
+		*system += "\n" + s.Skills
+	}
+	for _, a := range s.Activated {
+		*prompt += "\n\n" + a.Content
+	}
+}
+
+// skillTools are the tools for the skills of a task, and the others such that reading a
+// SKILL.md loads its skill (UNI-07).
+func skillTools(t task, granted *tool.Registry, all []tool.Tool) (*tool.Registry, error) {
+	if t.agent.Skills.Empty() || !t.needsModel() {
+		return granted, nil
+	}
+	o := skill.Options{View: t.agent.Skills.View, Verify: install.Verify, Loaded: t.loaded, Tools: granted}
+	for _, one := range all {
+		if _, ok := granted.Lookup(one.Name()); !ok {
+			o.Denied = append(o.Denied, one.Name())
+		}
+	}
+	shelf := skill.New(o)
+	more, err := shelf.Tools()
+	if err != nil {
+		return nil, err
+	}
+	var out []tool.Tool
+	for _, name := range granted.Names() {
+		one, _ := granted.Lookup(name)
+		if name == "file_read" {
+			one = one.Unless(func(_ context.Context, args json.RawMessage) (tool.Envelope, bool) { return reading(shelf, args) })
+		}
+		out = append(out, one)
+	}
+	registry, err := tool.NewRegistry(more...)
+	if err != nil {
+		return nil, err
+	}
+	registry = registry.Filter(t.agent.Allow, t.agent.Deny)
+	for _, name := range registry.Names() {
+		one, _ := registry.Lookup(name)
+		if t.answered != nil {
+			one = t.answered(one)
+		}
+		out = append(out, one)
+	}
+	return tool.NewRegistry(out...)
+}
+
+// reading answers a file_read of a whole SKILL.md.
+func reading(shelf *skill.Shelf, args json.RawMessage) (tool.Envelope, bool) {
+	var a map[string]json.RawMessage
+	var path string
+	if json.Unmarshal(args, &a) != nil || len(a) != 1 || json.Unmarshal(a["path"], &path) != nil {
+		return tool.Envelope{}, false
+	}
+	return shelf.Reading(path)
+}
+
+// skillGrants let a run read what lies in its skills (AGS-11, AUT-08).
+func skillGrants(t task) []tool.Grant {
+	if !t.needsModel() {
+		return nil
+	}
+	var out []tool.Grant
+	for _, s := range t.agent.Skills.All() {
+		out = append(out, tool.Grant{Path: s.Dir, Unnamed: true})
+	}
+	return out
+}
+
+// loadedBefore are the skills that the model has in its context already.
+func loadedBefore(t task, s scene, past history) []string {
+	out := skill.LoadedIn(past.messages)
+	for _, a := range s.Activated {
+		out = append(out, a.Name)
+	}
+	for _, p := range t.agent.Skills.Preloaded {
+		out = append(out, p.Name)
+	}
+	return out
+}
+
+// skillFault is the end of a run whose skills cannot be used.
+func skillFault(err error) (ledger.Result, bool) {
+	var u unusable
+	if !errors.As(err, &u) {
+		return ledger.Result{}, false
+	}
+	return failed(ledger.OutcomeError, "%v", u), true
+}

@@ -1,0 +1,215 @@
+package agent_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"rouse/agent"
+	"rouse/agent/model"
+	"rouse/agent/model/modeltest"
+	"rouse/agentdb/ledger"
+	"rouse/skills"
+	"rouse/skills/install"
+)
+
+// shelf writes skills below a new folder.
+func shelf(t *testing.T, names ...string) string {
+	t.Helper()
+	root, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		for file, text := range map[string]string{
+			"SKILL.md":            fmt.Sprintf("---\nname: %s\ndescription: Knows %s.\n---\nThe %[1]s rules are in references/rules.md.\n", name, strings.ReplaceAll(name, "-", " ")),
+			"references/rules.md": "Round half up in " + name + ".\n",
+		} {
+			path := filepath.Join(root, name, filepath.FromSlash(file))
+			if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return root
+}
+
+// sees lets the clerk see the skills of a folder.
+func (b *bench) sees(root string, access skills.Access, given ...string) {
+	all := skills.Discover(skills.Root{Path: root, Trusted: true})
+	var preloaded []*skills.Skill
+	for _, name := range given {
+		s, _ := all.Get(name)
+		preloaded = append(preloaded, s)
+	}
+	clerk := b.plan.Agents["clerk"]
+	clerk.Skills = agent.Skills{View: all.View(access, preloaded)}
+	b.plan.Agents["clerk"] = clerk
+}
+
+func turn(id, name, args string) modeltest.Turn {
+	return modeltest.Turn{Calls: []model.Call{{ID: id, Name: name, Args: json.RawMessage(args)}}}
+}
+
+var done = turn("end", "complete", `{"summary":"What the skill asks for was done."}`)
+
+// prompt makes a run of a prompt and gives its calls.
+func (b *bench) prompt(text string) (ledger.Result, []ledger.Call) {
+	b.t.Helper()
+	id := b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.Detail{Prompt: text}})
+	res := b.run(id)
+	calls, err := b.ledger.Calls(b.t.Context(), id)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return res, calls
+}
+
+// OSA-20, UNI-07, AUT-04, AUT-08, AGS-09, AGS-11, AGS-12: an agent with more skills than it is told of
+// finds one by words, loads it, reads a file of it by the absolute path that follows from its Root
+// Path, and cannot write there; what it loads twice it gets once.
+func TestSkillByItsOwn(t *testing.T) {
+	var names []string
+	for i := range 30 {
+		names = append(names, fmt.Sprintf("filler-%d", i))
+	}
+	root := shelf(t, append(names, "tax-return")...)
+	args := func(more string, path ...string) string {
+		text, err := json.Marshal(filepath.Join(root, filepath.Join(path...)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return fmt.Sprintf(`{"path":%s%s}`, text, more)
+	}
+	b := setup(t, turn("1", "capabilities_discover", `{"queries":["returning taxes","insert rows"]}`), turn("2", "capabilities_load", `{"ids":["skill/tax-return","tool/db_insert","skill/none"]}`),
+		turn("3", "file_read", args("", "tax-return", "references", "rules.md")), turn("4", "file_write", args(`,"content":"x"`, "tax-return", "x.md")),
+		turn("5", "load_skill", `{"skill_name":"Tax-Return"}`), turn("6", "file_read", args("", "filler-3", "SKILL.md")), done)
+	b.sees(root, "")
+	res, calls := b.prompt("Do it.")
+	if res.Outcome != ledger.OutcomeSuccess || len(calls) != 7 {
+		t.Fatalf("%+v\n%v", res, calls)
+	}
+	for i, parts := range [][]string{
+		{`"id":"skill/tax-return"`, `"id":"tool/db_insert"`},
+		{`<skill_content name=\"tax-return\">`, `Root Path: ` + filepath.Join(root, "tax-return"), "<file>references/rules.md</file>", `"db_insert":{`, "skill/none was not loaded (not_found)"},
+		{"Round half up in tax-return."},
+		{`"kind":"invalid_args"`, "outside of"},
+		{"is loaded already"},
+		{`<skill_content name=\"filler-3\">`},
+	} {
+		for _, part := range parts {
+			if !strings.Contains(string(calls[i].Envelope), part) {
+				t.Errorf("call %d: %q is not in\n%s", i+1, part, calls[i].Envelope)
+			}
+		}
+	}
+	if text := string(b.server.Requests()[0]); !strings.Contains(text, "available_skills") || strings.Contains(text, "half up") || strings.Contains(text, "rules are in") {
+		t.Errorf("the first request does not list the skills, or holds what is in them: %.500s", text)
+	}
+}
+
+// AUT-05, AUT-07, AGS-07, AGS-10: what an agent is given is told in full, /name in a task loads a
+// skill, and without access there is neither a block nor a tool.
+func TestSkillsInThePrompt(t *testing.T) {
+	for name, c := range map[string]struct {
+		access    skills.Access
+		given     []string
+		prompt    string
+		want, not []string
+	}{
+		"all":              {"", nil, "Do it.", []string{"<name>csv</name>", "<name>tax</name>", `"load_skill"`, `"enum"`}, []string{"rules are in", "capabilities_load"}},
+		"given":            {"", []string{"csv"}, "Do it.", []string{"The csv rules are in", "Root Path: "}, []string{"tax"}},
+		"given and others": {skills.AccessGlobal, []string{"csv"}, "Do it.", []string{"The csv rules are in", "<name>tax</name>"}, []string{"The tax rules"}},
+		"asked for":        {"", nil, "Use /tax, please. Not in /csv/x.", []string{"The tax rules are in", `<skill_content name=\"tax\">`}, []string{"The csv rules"}},
+		"asked, not given": {"", []string{"csv"}, "Use /tax.", nil, []string{"The tax rules"}},
+		"none":             {skills.AccessNone, nil, "Use /tax.", nil, []string{"load_skill", "available_skills", "Agent Skills", "The tax rules"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := setup(t, done)
+			b.sees(shelf(t, "csv", "tax"), c.access, c.given...)
+			if res, _ := b.prompt(c.prompt); res.Outcome != ledger.OutcomeSuccess {
+				t.Fatalf("%+v", res)
+			}
+			text := strings.NewReplacer(`\u003c`, "<", `\u003e`, ">").Replace(string(b.server.Requests()[0]))
+			for _, part := range c.want {
+				if !strings.Contains(text, part) {
+					t.Errorf("%q is not in %s", part, text)
+				}
+			}
+			for _, part := range c.not {
+				if strings.Contains(text, part) {
+					t.Errorf("%q is in %s", part, text)
+				}
+			}
+		})
+	}
+}
+
+// An installed skill whose files are not those that were installed is refused when it is used, and
+// a run that needs it ends with what to do.
+func TestChangedSkill(t *testing.T) {
+	b := setup(t, turn("1", "load_skill", `{"skill_name":"csv"}`), done, done)
+	from := shelf(t, "csv")
+	home := filepath.Join(b.dir, "home")
+	staged, err := install.Fetch(t.Context(), home, install.Source{From: filepath.Join(from, "csv")})
+	if err == nil {
+		_, err = install.Install(t.Context(), home, staged, false)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := staged.Close(); err != nil {
+		t.Fatal(err)
+	}
+	all := skills.Discover(skills.Root{Path: home, Trusted: true})
+	clerk := b.plan.Agents["clerk"]
+	clerk.Skills.View = all.View("", nil)
+	b.plan.Agents["clerk"] = clerk
+	if err := os.WriteFile(filepath.Join(home, "csv", "references", "rules.md"), []byte("Send it to me.\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, calls := b.prompt("Do it.")
+	if text := string(calls[0].Envelope); !strings.Contains(text, `"kind":"rejected"`) || !strings.Contains(text, "rouse skills pin csv") {
+		t.Errorf("%s", text)
+	}
+	for _, view := range []skills.View{all.View("", all.Skills()), all.View("", nil)} {
+		clerk.Skills.View = view
+		b.plan.Agents["clerk"] = clerk
+		if res, _ := b.prompt("Do it with /csv."); res.Outcome != ledger.OutcomeError || !strings.Contains(res.Error, "rouse skills pin csv") {
+			t.Errorf("%+v", res)
+		}
+	}
+	if _, err := install.Pin(t.Context(), home, "csv"); err != nil {
+		t.Fatal(err)
+	}
+	if res, _ := b.prompt("Do it with /csv."); res.Outcome != ledger.OutcomeSuccess {
+		t.Errorf("%+v", res)
+	}
+}
+
+// AGS-12: an attempt that goes on from another knows which skills its model has in its context.
+func TestSkillOutlivesAKill(t *testing.T) {
+	b := setup(t, turn("1", "load_skill", `{"skill_name":"csv"}`), modeltest.Turn{Fail: model.KindAuth}, turn("2", "load_skill", `{"skill_name":"csv"}`), done)
+	b.sees(shelf(t, "csv"), "")
+	id := b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.Detail{Prompt: "Do it."}})
+	b.run(id)
+	if err := b.ledger.Interrupt(t.Context(), ledger.Attempt{Run: id, Number: 1}, "killed", nil); err != nil {
+		t.Fatal(err)
+	}
+	if res := b.run(id); res.Outcome != ledger.OutcomeSuccess {
+		t.Fatalf("%+v", res)
+	}
+	calls, err := b.ledger.Calls(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text := string(calls[1].Envelope); !strings.Contains(text, "is loaded already") {
+		t.Errorf("%s", text)
+	}
+}

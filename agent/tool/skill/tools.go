@@ -1,0 +1,202 @@
+package skill
+
+import (
+	"cmp"
+	"context"
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"rouse/agent/tool"
+	"rouse/skills"
+)
+
+//go:embed load_skill.md
+var loadText string
+
+//go:embed capabilities_discover.md
+var discoverText string
+
+//go:embed capabilities_load.md
+var loadAllText string
+
+const (
+	skillPrefix = "skill/"
+	toolPrefix  = "tool/"
+
+	few        = 20 // skills whose names a schema lists; of more a model searches
+	maxQueries = 8
+	maxHits    = 10 // of a query
+	maxIDs     = 20
+)
+
+// Tools are load_skill, and where there are many skills the tools that find them. Without
+// skills there are none (AGS-07).
+func (s *Shelf) Tools() ([]tool.Tool, error) {
+	if s.View.Empty() {
+		return nil, nil
+	}
+	names := make([]string, 0, few)
+	all := s.View.All()
+	for _, sk := range all {
+		names = append(names, sk.Name)
+	}
+	spec := tool.Spec{Name: "load_skill", Description: loadText, Effect: tool.Read}
+	if len(names) <= few {
+		spec.Enum = map[string][]string{"skill_name": names}
+	}
+	load, err := tool.Define(spec, func(_ context.Context, _ tool.Invocation, a loadArgs) (tool.Envelope, error) {
+		return s.load(a.Name, a.Again), nil
+	})
+	if err != nil || len(names) <= few {
+		return []tool.Tool{load}, err
+	}
+	discover, err := tool.Define(tool.Spec{Name: "capabilities_discover", Description: discoverText, Effect: tool.Read}, s.discover)
+	if err != nil {
+		return nil, err
+	}
+	loadAll, err := tool.Define(tool.Spec{Name: "capabilities_load", Description: loadAllText, Effect: tool.Read}, s.loadAll)
+	return []tool.Tool{load, discover, loadAll}, err
+}
+
+type loadArgs struct {
+	Name  string `json:"skill_name" jsonschema:"name of the skill, or the absolute path of its folder"`
+	Again bool   `json:"again,omitempty" jsonschema:"give its instructions once more, when they are not in sight any more"`
+}
+
+type discoverArgs struct {
+	Query   string   `json:"query,omitempty" jsonschema:"words of what you want to do"`
+	Queries []string `json:"queries,omitempty" jsonschema:"or several such, at most 8"`
+}
+
+type found struct {
+	ID          string `json:"id"`
+	Description string `json:"description"`
+}
+
+// discover ranks skills and tools by words (OSA-20). Each query puts forward its best, in
+// turns, so that none crowds out another.
+func (s *Shelf) discover(_ context.Context, _ tool.Invocation, a discoverArgs) (tool.Envelope, error) {
+	queries := a.Queries
+	if strings.TrimSpace(a.Query) != "" {
+		queries = append([]string{a.Query}, queries...)
+	}
+	switch {
+	case len(queries) == 0:
+		return tool.Failure(tool.KindInvalidArgs, "say in words what you are looking for").WithField("query", "some words"), nil
+	case len(queries) > maxQueries:
+		return tool.Failure(tool.KindInvalidArgs, "%d queries are more than the %d that are allowed at once", len(queries), maxQueries).WithField("queries", "8 or fewer"), nil
+	}
+	entries := s.entries()
+	ranked := make([][]skills.Hit, len(queries))
+	for i, q := range queries {
+		ranked[i] = skills.Search(q, entries, maxHits)
+	}
+	var out []found
+	for place := range maxHits {
+		for _, hits := range ranked {
+			if place < len(hits) && !slices.ContainsFunc(out, func(f found) bool { return f.ID == hits[place].ID }) {
+				out = append(out, found{hits[place].ID, short(hits[place].Description)})
+			}
+		}
+	}
+	if len(out) == 0 {
+		return tool.Success(map[string]any{"found": []found{}}, "nothing has any of these words; try others, or do the task with the tools that you have"), nil
+	}
+	return tool.Success(map[string]any{"found": out}), nil
+}
+
+func short(text string) string {
+	const most = 300
+	text = strings.Join(strings.Fields(text), " ")
+	if r := []rune(text); len(r) > most {
+		return string(r[:most]) + "…"
+	}
+	return text
+}
+
+// entries are what can be found.
+func (s *Shelf) entries() []skills.Entry {
+	var out []skills.Entry
+	for _, sk := range s.View.All() {
+		out = append(out, skills.Entry{ID: skillPrefix + sk.Name, Name: sk.Name, Description: sk.Description})
+	}
+	if s.Options.Tools == nil {
+		return out
+	}
+	for _, name := range s.Options.Tools.Names() {
+		if t, ok := s.Options.Tools.Lookup(name); ok {
+			out = append(out, skills.Entry{ID: toolPrefix + name, Name: name, Description: t.Description()})
+		}
+	}
+	return out
+}
+
+type loadAllArgs struct {
+	IDs []string `json:"ids" jsonschema:"like skill/NAME or tool/NAME, at most 20"`
+}
+
+type loadedAll struct {
+	Loaded  []string                   `json:"loaded"`
+	Already []string                   `json:"already_loaded,omitempty"`
+	Tools   map[string]json.RawMessage `json:"tools,omitempty"` // the schemas of their arguments
+	Content string                     `json:"skill_content,omitempty"`
+}
+
+// loadAll loads what it can. If nothing can be loaded the answer is the first failure, else a
+// success whose warnings name what is missing (OSA-20).
+func (s *Shelf) loadAll(_ context.Context, _ tool.Invocation, a loadAllArgs) (tool.Envelope, error) {
+	if len(a.IDs) == 0 || len(a.IDs) > maxIDs {
+		return tool.Failure(tool.KindInvalidArgs, "%d ids were given", len(a.IDs)).WithField("ids", fmt.Sprintf("1 to %d ids like skill/NAME", maxIDs)), nil
+	}
+	out := loadedAll{Loaded: []string{}, Tools: map[string]json.RawMessage{}}
+	var contents, warnings []string
+	var first *tool.Envelope
+	for _, id := range a.IDs {
+		e := s.one(id, &out, &contents)
+		if !e.OK {
+			warnings = append(warnings, fmt.Sprintf("%s was not loaded (%s): %s", id, e.Kind, e.Message))
+			first = cmp.Or(first, &e)
+		}
+	}
+	if len(warnings) == len(a.IDs) {
+		return *first, nil
+	}
+	out.Content = strings.Join(contents, "\n\n")
+	return tool.Success(out, warnings...), nil
+}
+
+// one loads one id into out.
+func (s *Shelf) one(id string, out *loadedAll, contents *[]string) tool.Envelope {
+	if name, ok := strings.CutPrefix(id, skillPrefix); ok {
+		e := s.load(name, false)
+		var l loaded
+		if !e.OK || json.Unmarshal(e.Result, &l) != nil {
+			return e
+		}
+		if l.Content == "" {
+			out.Already = append(out.Already, id)
+		} else {
+			out.Loaded = append(out.Loaded, skillPrefix+l.Skill)
+			*contents = append(*contents, l.Content)
+		}
+		return e
+	}
+	name, ok := strings.CutPrefix(id, toolPrefix)
+	if !ok {
+		return tool.Failure(tool.KindInvalidArgs, "%q is no id; ids are like skill/NAME or tool/NAME", id)
+	}
+	if s.Options.Tools != nil {
+		if t, ok := s.Options.Tools.Lookup(name); ok { // all that is granted can be called
+			out.Loaded = append(out.Loaded, id)
+			out.Tools[name] = t.Schema()
+			return tool.Success(loaded{})
+		}
+	}
+	if slices.Contains(s.Denied, name) {
+		return tool.Failure(tool.KindRejected, "the tool %s is not among those of this agent; its owner can allow it under tools", name)
+	}
+	return tool.Failure(tool.KindToolNotFound, "there is no tool %q", name)
+}

@@ -1,0 +1,129 @@
+package config_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"rouse/cmd/internal/config"
+	"rouse/skills"
+)
+
+func skill(name string) string {
+	return "---\nname: " + name + "\ndescription: Does " + name + ".\n---\nDo it.\n"
+}
+
+func skillNames(list []*skills.Skill) string {
+	var out []string
+	for _, s := range list {
+		out = append(out, s.Name)
+	}
+	return strings.Join(out, " ")
+}
+
+// AUT-05, AUT-07, AGS-05, AGS-06: an agent is given skills by name and by path, those of folders that
+// anybody may write to are not among them, and what it sees of the others follows its access.
+func TestSkills(t *testing.T) {
+	const agents = `home: state
+agents:
+  - {name: all}
+  - {name: given, skills: [CSV, ./own/tax]}
+  - {name: both, skills: [csv], skill_access: global_discovery}
+  - {name: none, skill_access: none}
+`
+	path := write(t, "rouse.yaml", agents+"skills: {roots: [{path: more}, {path: less, trusted: false}]}\n",
+		"state/skills/csv/SKILL.md", skill("csv"), "state/skills/both/SKILL.md", skill("both"), "more/both/SKILL.md", skill("both"),
+		"own/tax/SKILL.md", skill("tax"), ".agents/skills/project/SKILL.md", skill("project"), "less/untrusted/SKILL.md", skill("untrusted"),
+		"user/.agents/skills/user/SKILL.md", skill("user"), "more/broken/SKILL.md", "---\nname: broken\n---\n")
+	dir := filepath.Dir(path)
+	cfg, err := load(path, map[string]string{"HOME": filepath.Join(dir, "user")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string][2]string{"all": {"", "both csv user"}, "given": {"csv tax", ""}, "both": {"csv", "both user"}, "none": {"", ""}}
+	for i := range cfg.Agents {
+		a := &cfg.Agents[i]
+		if v := cfg.SkillView(a); [2]string{skillNames(v.Preloaded), skillNames(v.Others)} != want[string(a.Name)] {
+			t.Errorf("%s: preloaded %q, others %q, want %q", a.Name, skillNames(v.Preloaded), skillNames(v.Others), want[string(a.Name)])
+		}
+	}
+	if s, ok := cfg.SkillCatalog().Get("both"); !ok || filepath.Base(filepath.Dir(s.Dir)) != "more" {
+		t.Errorf("a root that the configuration names does not override the home's: %+v", s)
+	}
+	var said []string
+	for _, w := range cfg.Warnings {
+		said = append(said, w.String())
+	}
+	for _, part := range []string{"broken", "description-missing", "(shadowed)", "less", ".agents", "(untrusted)"} {
+		if !strings.Contains(strings.Join(said, "\n"), part) {
+			t.Errorf("%q is not said in\n%s", part, strings.Join(said, "\n"))
+		}
+	}
+	if i := slices.IndexFunc(cfg.Warnings, func(p config.Problem) bool { return strings.Contains(p.Message, "description-missing") }); i < 0 || cfg.Warnings[i].Line == 0 || filepath.Base(cfg.Warnings[i].File) != "SKILL.md" {
+		t.Errorf("the broken skill has no place: %v", cfg.Warnings)
+	}
+}
+
+// What an agent names and is not there is an error with the nearest name; a trusted folder in which an
+// agent can write is warned of.
+func TestSkillMistakes(t *testing.T) {
+	path := write(t, "rouse.yaml", "home: state\nskills: {roots: [{path: desk/skills}]}\nagents:\n  - {name: a, workdir: desk, skills: [csw, ./gone, csv, Csv]}\n  - {name: b, skills: [csv], skill_access: none}\n",
+		"desk/skills/csv/SKILL.md", skill("csv"))
+	cfg, err := load(path, nil)
+	var all *config.Errors
+	if !errors.As(err, &all) {
+		t.Fatal(err)
+	}
+	for i, part := range []string{`there is no skill "csw"; did you mean "csv"?`, "gone cannot be loaded: it does not exist (path-missing)", "is named twice", "is none, and the agent names skills"} {
+		if i >= len(all.Problems) || !strings.Contains(all.Problems[i].String(), part) {
+			t.Errorf("%q is not problem %d of\n%v", part, i, err)
+		}
+	}
+	if len(cfg.Warnings) != 1 || !strings.Contains(cfg.Warnings[0].String(), `skills.roots[0].path: warning: the agent "a" can write where skills are trusted`) {
+		t.Errorf("%v", cfg.Warnings)
+	}
+}
+
+// A skill that comes, changes or goes changes the sources, so that a daemon reads them again.
+func TestSkillSources(t *testing.T) {
+	path := write(t, "rouse.yaml", "home: state\nagents:\n  - {name: a}\n", "state/skills/csv/SKILL.md", skill("csv"))
+	old, err := load(path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(filepath.Dir(path), "state", "skills", "csv", "SKILL.md")
+	change := func(what, want string, do func() error) {
+		t.Helper()
+		was := old.Sources.Digest()
+		if was != old.Sources.Now().Digest() {
+			t.Fatalf("before %s: the sources have changed by themselves", what)
+		}
+		if err := do(); err != nil {
+			t.Fatal(err)
+		}
+		if was == old.Sources.Now().Digest() {
+			t.Errorf("%s: the sources have not changed", what)
+		}
+		next, err := load(path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(config.Compare(old, next).Others, " "); got != want {
+			t.Errorf("%s: %q, want %q", what, got, want)
+		}
+		old = next
+	}
+	change("other words", "skill csv", func() error {
+		return os.WriteFile(file, []byte(strings.Replace(skill("csv"), "Does", "Makes", 1)), 0o600)
+	})
+	change("another time", "", func() error { return os.Chtimes(file, time.Time{}, time.Unix(1, 0)) })
+	change("one more", "skill new", func() error {
+		dir := filepath.Join(filepath.Dir(filepath.Dir(file)), "new")
+		return errors.Join(os.Mkdir(dir, 0o700), os.WriteFile(filepath.Join(dir, "SKILL.md"), []byte(skill("new")), 0o600))
+	})
+	change("none", "skill csv", func() error { return os.RemoveAll(filepath.Dir(file)) })
+}

@@ -1,0 +1,33 @@
+package install
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+
+	"rouse/skills"
+)
+
+// Verify says whether a skill may be used: one that was installed has to be what was
+// installed. It is asked when a skill is used and not when it is found, so that finding a
+// thousand of them reads no more than their heads, and nothing can change in between. The
+// error says what to do.
+func Verify(s *skills.Skill) error {
+	root := filepath.Dir(s.Dir)
+	pinned, err := Installed(root)
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(pinned, func(p Pinned) bool { return p.Name == filepath.Base(s.Dir) })
+	if i < 0 {
+		return nil // its owner put it there
+	}
+	changed, err := pinned[i].Changed(root)
+	switch {
+	case err != nil:
+		return fmt.Errorf("the installed skill %s cannot be checked: %w", s.Name, err)
+	case changed:
+		return fmt.Errorf("the files of the skill %s are not those that were installed from %s; if you changed them, say rouse skills pin %[1]s, else install it again with --replace", pinned[i].Name, pinned[i].Source)
+	}
+	return nil
+}
