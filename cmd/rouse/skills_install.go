@@ -1,0 +1,254 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"rouse/skills"
+	"rouse/skills/install"
+)
+
+// skillsHome is where skills are installed.
+func (at *place) skillsHome() (string, error) {
+	home, err := at.homeDir()
+	return filepath.Join(home, "skills"), err
+}
+
+// staged is what `rouse skills install --json` prints.
+type staged struct {
+	Installed bool             `json:"installed"`
+	Skill     *skills.Skill    `json:"skill"`
+	Source    string           `json:"source"`
+	Path      string           `json:"path,omitempty"`
+	Revision  string           `json:"revision,omitempty"`
+	Commit    string           `json:"commit,omitempty"`
+	Hash      string           `json:"hash"`
+	Files     []install.File   `json:"files"`
+	Problems  []skills.Problem `json:"problems"`
+}
+
+func newSkillsInstall(at *place) *cobra.Command {
+	var path, revision string
+	var yes, replace, asJSON bool
+	cmd := &cobra.Command{
+		Use:   "install FOLDER|ARCHIVE|URL",
+		Short: "Shows a skill from a folder, an archive or a git repository, asks, and installs it",
+		Long: `Shows a skill from a folder, an archive (zip, tar, tar.gz) or a git repository: what it says
+of itself, its files, which of them are programs, and which tools it asks for. Then it asks,
+and installs the skill in HOME/skills, pinned by the hash of its files. A skill's
+instructions are followed by agents: install what you have read.`,
+		Example: `  rouse skills install ./csv-report
+  rouse skills install https://github.com/anthropics/skills --path skills/pdf --revision main`,
+		Args: cobra.ExactArgs(1),
+		RunE: verb(func(cmd *cobra.Command, args []string) (err error) {
+			root, err := at.skillsHome()
+			if err != nil {
+				return err
+			}
+			s, err := install.Fetch(cmd.Context(), root, install.Source{From: args[0], Path: path, Revision: revision})
+			if err != nil {
+				return err
+			}
+			defer func() { err = errors.Join(err, s.Close()) }()
+			said := staged{Skill: s.Skill, Source: s.Source, Path: s.Path, Revision: s.Revision, Commit: s.Commit, Hash: s.Hash, Files: s.Files, Problems: append([]skills.Problem{}, s.Problems...)}
+			if !asJSON {
+				printStaged(cmd.OutOrStdout(), s)
+			}
+			if !yes {
+				ok, err := agrees(cmd, "Install it?")
+				if err != nil || !ok {
+					return err
+				}
+			}
+			pinned, err := install.Install(cmd.Context(), root, s, replace)
+			if errors.Is(err, install.ErrExists) {
+				return fmt.Errorf("%w; say --replace to put this one in its place", err)
+			}
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				said.Installed = true
+				said.Skill.Dir, said.Skill.File = filepath.Join(root, pinned.Name), filepath.Join(root, pinned.Name, filepath.Base(s.Skill.File))
+				return printJSON(cmd.OutOrStdout(), said)
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "installed %s in %s\n", pinned.Name, filepath.Join(root, pinned.Name))
+			return err
+		}),
+	}
+	f := cmd.Flags()
+	f.StringVar(&path, "path", "", "of the skill within the source, where that holds several")
+	f.StringVar(&revision, "revision", "", "branch, tag or commit of a repository (default the one that it shows)")
+	f.BoolVar(&yes, "yes", false, "install without being asked")
+	f.BoolVar(&replace, "replace", false, "put it in the place of one of the same name")
+	f.BoolVar(&asJSON, "json", false, "print JSON; needs --yes")
+	return cmd
+}
+
+// printStaged shows what is about to be installed.
+func printStaged(w io.Writer, s *install.Staged) {
+	one := *s.Skill
+	one.Dir = "" // where it is staged
+	printSkill(w, &one)
+	fmt.Fprintf(w, "from: %s\n", oneLine(strings.Join(slices.DeleteFunc([]string{s.Source, s.Path, s.Revision, s.Commit}, func(t string) bool { return t == "" }), "  ")))
+	total := int64(0)
+	for _, f := range s.Files {
+		mark := ""
+		if total += f.Bytes; f.Executable {
+			mark = "  (a program)"
+		}
+		fmt.Fprintf(w, "%10d  %s%s\n", f.Bytes, oneLine(f.Path), mark)
+	}
+	fmt.Fprintf(w, "%d files, %d bytes, sha256 %s\n", len(s.Files), total, s.Hash)
+	for _, p := range s.Problems {
+		p.File = filepath.Base(p.File)
+		fmt.Fprintln(w, oneLine(p.String()))
+	}
+}
+
+// agrees asks on a terminal; without one it is an error.
+func agrees(cmd *cobra.Command, question string) (bool, error) {
+	in, ok := cmd.InOrStdin().(*os.File)
+	if ok {
+		info, err := in.Stat()
+		ok = err == nil && info.Mode()&os.ModeCharDevice != 0
+	}
+	if !ok {
+		return false, usagef("nobody can be asked here; say --yes when you have read the above")
+	}
+	fmt.Fprintf(cmd.ErrOrStderr(), "%s [y/N] ", question)
+	answer, err := bufio.NewReader(in).ReadString('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
+		return false, err
+	}
+	if a := strings.ToLower(strings.TrimSpace(answer)); a == "y" || a == "yes" {
+		return true, nil
+	}
+	fmt.Fprintln(cmd.ErrOrStderr(), "nothing was installed")
+	return false, errSilent
+}
+
+func newSkillsRemove(at *place) *cobra.Command {
+	return &cobra.Command{
+		Use:   "remove NAME",
+		Short: "Removes a skill that was installed",
+		Args:  cobra.ExactArgs(1),
+		RunE: verb(func(cmd *cobra.Command, args []string) error {
+			root, err := at.skillsHome()
+			if err != nil {
+				return err
+			}
+			if err := install.Remove(cmd.Context(), root, args[0]); err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "removed %s\n", oneLine(args[0]))
+			return err
+		}),
+	}
+}
+
+func newSkillsPin(at *place) *cobra.Command {
+	return &cobra.Command{
+		Use:   "pin NAME",
+		Short: "Takes an installed skill as it is now for what was installed, after you changed it",
+		Args:  cobra.ExactArgs(1),
+		RunE: verb(func(cmd *cobra.Command, args []string) error {
+			root, err := at.skillsHome()
+			if err != nil {
+				return err
+			}
+			p, err := install.Pin(cmd.Context(), root, args[0])
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "pinned %s at sha256 %s\n", p.Name, p.Hash)
+			return err
+		}),
+	}
+}
+
+// outdated is an installed skill, and whether its source holds another one now.
+type outdated struct {
+	install.Pinned
+	State string `json:"state"` // current, newer, unknown
+	Now   string `json:"now,omitempty"`
+	Error string `json:"error,omitempty"`
+}
+
+func newSkillsOutdated(at *place) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "outdated",
+		Short: "Lists installed skills, and whether their sources hold newer ones; exits 1 if any does",
+		Args:  cobra.NoArgs,
+		RunE: verb(func(cmd *cobra.Command, _ []string) error {
+			root, err := at.skillsHome()
+			if err != nil {
+				return err
+			}
+			pinned, err := install.Installed(root)
+			if err != nil {
+				return err
+			}
+			out, any := []outdated{}, false
+			for _, p := range pinned {
+				o := isOutdated(cmd.Context(), root, p)
+				any = any || o.State != "current"
+				out = append(out, o)
+			}
+			if asJSON {
+				err = printJSON(cmd.OutOrStdout(), out)
+			} else {
+				var rows [][]string
+				for _, o := range out {
+					rows = append(rows, []string{o.Name, o.State, o.Source, o.Error})
+				}
+				err = table(cmd.OutOrStdout(), "NAME STATE SOURCE PROBLEM", rows)
+			}
+			if err == nil && any {
+				return errSilent
+			}
+			return err
+		}),
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+// isOutdated asks the source of an installed skill: a repository for the commit of its
+// revision, a folder or an archive for its files.
+func isOutdated(ctx context.Context, root string, p install.Pinned) outdated {
+	out := outdated{Pinned: p, State: "unknown"}
+	from := install.Source{From: p.Source, Path: p.Path, Revision: p.Revision}
+	is := p.Hash
+	var err error
+	if from.Remote() {
+		is = p.Commit
+		if out.Now, err = install.Latest(ctx, p.Source, p.Revision); err == nil && out.Now == "" {
+			out.Now = p.Commit // a commit does not move
+		}
+	} else {
+		var s *install.Staged
+		if s, err = install.Fetch(ctx, root, from); err == nil {
+			out.Now, err = s.Hash, s.Close()
+		}
+	}
+	switch {
+	case err != nil:
+		out.Error = err.Error()
+	case out.Now != is:
+		out.State = "newer"
+	default:
+		out.State = "current"
+	}
+	return out
+}
