@@ -103,31 +103,80 @@ func Answer(c model.Call, recorded json.RawMessage) (model.Message, error) {
 // MarshalJSON writes the keys sorted, and only those that the case has, as it is recorded.
 // json.Marshal escapes what HTML would read.
 func (e Envelope) MarshalJSON() ([]byte, error) {
-	m := map[string]any{"ok": e.OK}
-	if len(e.Images) > 0 {
-		m["images"] = e.Images
-	}
-	if e.Tool != "" {
-		m["tool"] = e.Tool
-	}
+	var w writer
+	w.text.Grow(len(e.Result) + len(e.Message) + 128)
+	w.begin()
 	if e.OK {
-		m["result"] = e.Result
-		if len(e.Result) == 0 {
-			m["result"] = struct{}{}
-		}
-		if len(e.Warnings) > 0 {
-			m["warnings"] = e.Warnings
-		}
-		return encode(m)
+		w.unless(len(e.Images) == 0, "images", e.Images)
+		w.add("ok", true)
+		w.raw("result", e.Result)
+		w.unless(e.Tool == "", "tool", e.Tool)
+		w.unless(len(e.Warnings) == 0, "warnings", e.Warnings)
+		return w.end()
 	}
-	m["kind"], m["message"], m["retryable"] = e.Kind, e.Message, e.Retryable
-	if e.Field != "" {
-		m["field"] = e.Field
+	w.unless(e.Expected == "", "expected", e.Expected)
+	w.unless(e.Field == "", "field", e.Field)
+	w.unless(len(e.Images) == 0, "images", e.Images)
+	w.add("kind", e.Kind)
+	w.add("message", e.Message)
+	w.add("ok", false)
+	w.add("retryable", e.Retryable)
+	w.unless(e.Tool == "", "tool", e.Tool)
+	return w.end()
+}
+
+// writer writes an object key by key: a map of them, which encoding/json sorts, costs as much
+// as everything else in it.
+type writer struct {
+	text bytes.Buffer
+	json *json.Encoder
+	err  error
+}
+
+func (w *writer) begin() {
+	w.json = json.NewEncoder(&w.text)
+	w.json.SetEscapeHTML(false)
+}
+
+func (w *writer) key(key string) {
+	if w.text.Len() == 0 {
+		w.text.WriteByte('{')
+	} else {
+		w.text.WriteByte(',')
 	}
-	if e.Expected != "" {
-		m["expected"] = e.Expected
+	w.text.WriteByte('"')
+	w.text.WriteString(key)
+	w.text.WriteString(`":`)
+}
+
+func (w *writer) add(key string, v any) {
+	w.key(key)
+	if err := w.json.Encode(v); err != nil {
+		w.err = err
+		return
 	}
-	return encode(m)
+	w.text.Truncate(w.text.Len() - len("\n"))
+}
+
+func (w *writer) unless(empty bool, key string, v any) {
+	if !empty {
+		w.add(key, v)
+	}
+}
+
+// raw adds what is JSON already, {} when there is none.
+func (w *writer) raw(key string, v json.RawMessage) {
+	w.key(key)
+	if len(v) == 0 {
+		w.text.WriteString("{}")
+	} else if err := json.Compact(&w.text, v); err != nil {
+		w.err = err
+	}
+}
+
+func (w *writer) end() ([]byte, error) {
+	w.text.WriteByte('}')
+	return w.text.Bytes(), w.err
 }
 
 // UnmarshalJSON reads what MarshalJSON wrote.

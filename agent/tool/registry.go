@@ -18,6 +18,7 @@ import (
 type Registry struct {
 	tools map[string]Tool
 	names []string // sorted
+	told  []model.Tool
 }
 
 // NewRegistry refuses two tools of one name.
@@ -30,6 +31,7 @@ func NewRegistry(tools ...Tool) (*Registry, error) {
 		r.tools[t.Name()] = t
 	}
 	r.names = slices.Sorted(maps.Keys(r.tools))
+	r.told = r.tell()
 	return r, nil
 }
 
@@ -58,6 +60,7 @@ func (r *Registry) Filter(allow, deny []string) *Registry {
 			out.names = append(out.names, name)
 		}
 	}
+	out.told = out.tell()
 	return out
 }
 
@@ -71,8 +74,11 @@ func matches(globs []string, name string, broken bool) bool {
 	})
 }
 
-// Models is what a model is told, in a fixed order.
-func (r *Registry) Models() []model.Tool {
+// Models is what a model is told, in a fixed order. It is asked for with each turn, and is not
+// to be changed.
+func (r *Registry) Models() []model.Tool { return r.told }
+
+func (r *Registry) tell() []model.Tool {
 	out := make([]model.Tool, len(r.names))
 	for i, name := range r.names {
 		t := r.tools[name]

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -46,27 +47,11 @@ func benchLoop(cmd *cobra.Command, o benchOptions) ([]figure, error) {
 // measureLoop compares the loop with a bare one, which alternates with it, and both with
 // what it takes to send as many bytes.
 func measureLoop(ctx context.Context, self string, progress io.Writer, passes int, sizes loopSizes) (out []figure, err error) {
-	dir, err := os.MkdirTemp("", "rouse-bench")
+	b, end, err := newLoopBench(ctx, self, sizes)
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(dir)
-	url, stop, err := startStubModel(ctx, self)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, stop()) }()
-	l, err := ledger.Open(ctx, ledger.Options{Path: filepath.Join(dir, "ledger.db"), Blobs: filepath.Join(dir, "blobs")})
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, l.Close()) }()
-	pool := http.DefaultTransport.(*http.Transport).Clone()
-	pool.MaxIdleConnsPerHost = sizes.many
-	b := &loopBench{url: url, ledger: l, client: &http.Client{Transport: pool}, sizes: sizes}
-	if b.registry, err = lookupRegistry(); err != nil {
-		return nil, err
-	}
+	defer func() { err = errors.Join(err, end()) }()
 	for _, f := range loopFormats {
 		figures, err := b.format(ctx, f, progress, passes)
 		if err != nil {
@@ -76,6 +61,43 @@ func measureLoop(ctx context.Context, self string, progress io.Writer, passes in
 	}
 	money, err := b.reserve(ctx, progress, passes)
 	return append(out, money...), err
+}
+
+// newLoopBench starts a server, and opens a ledger, until end.
+func newLoopBench(ctx context.Context, self string, sizes loopSizes) (b *loopBench, end func() error, err error) {
+	var ends []func() error
+	end = func() error {
+		var all error
+		for _, f := range slices.Backward(ends) {
+			all = errors.Join(all, f())
+		}
+		return all
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, end())
+		}
+	}()
+	dir, err := os.MkdirTemp("", "rouse-bench")
+	if err != nil {
+		return nil, nil, err
+	}
+	ends = append(ends, func() error { return os.RemoveAll(dir) })
+	url, stop, err := startStubModel(ctx, self)
+	if err != nil {
+		return nil, nil, err
+	}
+	ends = append(ends, stop)
+	l, err := ledger.Open(ctx, ledger.Options{Path: filepath.Join(dir, "ledger.db"), Blobs: filepath.Join(dir, "blobs")})
+	if err != nil {
+		return nil, nil, err
+	}
+	ends = append(ends, l.Close)
+	pool := http.DefaultTransport.(*http.Transport).Clone()
+	pool.MaxIdleConnsPerHost = sizes.many
+	b = &loopBench{url: url, ledger: l, client: &http.Client{Transport: pool}, sizes: sizes}
+	b.registry, err = lookupRegistry()
+	return b, end, err
 }
 
 // loopFormat is a way to speak to a server; path is that of its endpoint.

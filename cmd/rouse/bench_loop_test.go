@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"os/exec"
 	"strings"
@@ -53,6 +54,51 @@ func TestBenchLoopBaseline(t *testing.T) {
 		}
 		if n := bytes.Count(last, []byte(resultMark)); n != 3 {
 			t.Errorf("%s: %d results", f.name, n)
+		}
+	}
+}
+
+// The kinds of run that are measured, for a profile of each; a step is what is counted.
+func BenchmarkLoop(b *testing.B) {
+	self, err := exec.LookPath("rouse")
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, steps := range []int{20, 100} {
+		sizes := loopSizes{short: steps, long: steps, many: 64}
+		bench, end, err := newLoopBench(b.Context(), self, sizes)
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer func() {
+			if err := end(); err != nil {
+				b.Error(err)
+			}
+		}()
+		for _, f := range loopFormats {
+			plain, err := bench.whole(f, false)
+			if err != nil {
+				b.Fatal(err)
+			}
+			recorded, err := bench.whole(f, true)
+			if err != nil {
+				b.Fatal(err)
+			}
+			for _, k := range []struct {
+				name string
+				kind
+			}{{"bare", bench.bare(f)}, {"own", plain}, {"recorded", recorded}} {
+				b.Run(fmt.Sprintf("%s/%s/%d", f.name, k.name, steps), func(b *testing.B) {
+					b.ReportAllocs()
+					spent := cpuTime()
+					for b.Loop() {
+						if err := atOnce(b.Context(), sizes.many, k.kind, steps, false); err != nil {
+							b.Fatal(err)
+						}
+					}
+					b.ReportMetric(micros(cpuTime()-spent)/float64(b.N*sizes.many*(steps+1)), "cpu-µs/step")
+				})
+			}
 		}
 	}
 }

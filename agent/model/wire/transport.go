@@ -92,6 +92,9 @@ func retryAfter(resp *http.Response) (wait time.Duration, asked bool) {
 		return 0, false
 	}
 	text := resp.Header.Get("Retry-After")
+	if text == "" {
+		return 0, false
+	}
 	if d, err := time.ParseDuration(text + "s"); err == nil && d >= 0 {
 		return d, true
 	}
