@@ -93,7 +93,7 @@ func (r *run) finishPending(ctx context.Context) (over bool, err error) {
 // batch executes calls and appends their results to the history in the model's order.
 // Only the first left of them may run. deduped says that one was answered from what is known.
 func (r *run) batch(ctx context.Context, step int, calls []model.Call, left int) (_ []tool.Envelope, deduped bool, err error) {
-	b := &wave{run: r, step: step, calls: calls, left: left, envelopes: make([]tool.Envelope, len(calls)), errs: make([]error, len(calls)), known: make([]bool, len(calls)), blocked: r.blocked(calls)}
+	b := &wave{run: r, step: step, calls: calls, left: left, envelopes: make([]tool.Envelope, len(calls)), texts: make([]string, len(calls)), errs: make([]error, len(calls)), known: make([]bool, len(calls)), blocked: r.blocked(calls)}
 	serial := slices.ContainsFunc(calls, func(c model.Call) bool { return r.ends(c) || r.isStep(c) })
 	if serial {
 		for i := range calls {
@@ -118,12 +118,16 @@ func (r *run) batch(ctx context.Context, step int, calls []model.Call, left int)
 		if b.errs[i] != nil {
 			return nil, false, b.errs[i]
 		}
-		text, err := b.envelopes[i].Text()
-		if err != nil {
-			return nil, false, fmt.Errorf("the result of %s cannot be recorded: %w", c.Name, err)
+		text := b.texts[i]
+		if text == "" { // it has no record of its own
+			raw, err := b.envelopes[i].Text()
+			if err != nil {
+				return nil, false, fmt.Errorf("the result of %s cannot be recorded: %w", c.Name, err)
+			}
+			text = string(raw)
 		}
-		r.results = append(r.results, model.Result{Call: c, Envelope: text})
-		r.messages = append(r.messages, model.Message{Role: model.RoleTool, CallID: c.ID, Name: c.Name, Text: string(text), Images: b.envelopes[i].Images})
+		r.results = append(r.results, model.Result{Call: c, Envelope: json.RawMessage(text)})
+		r.messages = append(r.messages, model.Message{Role: model.RoleTool, CallID: c.ID, Name: c.Name, Text: text, Images: b.envelopes[i].Images})
 		if i < left {
 			r.result.Calls++
 		}
@@ -146,6 +150,7 @@ type wave struct {
 	calls     []model.Call
 	left      int
 	envelopes []tool.Envelope
+	texts     []string // of the envelopes, as the model reads them; "" where none was recorded
 	errs      []error
 	known     []bool // answered from what is known
 	blocked   []bool // not made, because it was made too often
@@ -184,14 +189,15 @@ func (b *wave) one(ctx context.Context, i int, twin bool) {
 	r.idle.hold()
 	defer r.idle.release()
 	if r.isStep(c) {
-		b.envelopes[i], b.errs[i] = b.phase(ctx, i)
+		b.envelopes[i], b.texts[i], b.errs[i] = b.phase(ctx, i)
 		return
 	}
-	b.envelopes[i], b.errs[i] = b.answer(ctx, i, r.place(i), c, twin)
+	b.envelopes[i], b.texts[i], b.errs[i] = b.answer(ctx, i, r.place(i), c, twin)
 }
 
-// answer makes a call of its own record, which stands at index, for the call at i.
-func (b *wave) answer(ctx context.Context, i, index int, c model.Call, twin bool) (tool.Envelope, error) {
+// answer makes a call of its own record, which stands at index, for the call at i. The text is
+// the envelope's.
+func (b *wave) answer(ctx context.Context, i, index int, c model.Call, twin bool) (tool.Envelope, string, error) {
 	r := b.run
 	t, ok := r.Registry.Lookup(c.Name)
 	_, past := r.Past[c.Key]
@@ -208,11 +214,11 @@ func (b *wave) answer(ctx context.Context, i, index int, c model.Call, twin bool
 		return r.call(ctx, b.step, index, c, func(context.Context, model.Call) (tool.Envelope, string, error) { return e, callDeduped, nil })
 	}
 	look := t.Looks(c.Args)
-	e, err := r.call(ctx, b.step, index, c, r.execute)
+	e, text, err := r.call(ctx, b.step, index, c, r.execute)
 	if err == nil {
-		r.learnCall(t, c, sig, e, look)
+		r.learnCall(t, c, sig, e, text, look)
 	}
-	return e, err
+	return e, text, err
 }
 
 // parallel runs the calls at the same time, but those that touch the same place in order, and
@@ -259,29 +265,36 @@ func (r *run) ends(c model.Call) bool {
 	return ok && t.Ends()
 }
 
-// call answers one call between its two records.
-func (r *run) call(ctx context.Context, step, index int, c model.Call, answer func(context.Context, model.Call) (tool.Envelope, string, error)) (tool.Envelope, error) {
+// call answers one call between its two records. The text is what the model reads of the
+// envelope, "" when none was recorded.
+func (r *run) call(ctx context.Context, step, index int, c model.Call, answer func(context.Context, model.Call) (tool.Envelope, string, error)) (_ tool.Envelope, text string, _ error) {
 	writing := context.WithoutCancel(ctx)
 	record := Call{Step: step, Index: index, ID: c.ID, Key: c.Key, Tool: c.Name, Args: c.Args, Effect: string(r.effect(c)), StartedAt: time.Now()}
 	if len(record.Args) == 0 {
 		record.Args = json.RawMessage("{}")
 	}
 	if err := r.Recorder.StartCall(writing, record); err != nil {
-		return tool.Envelope{}, err
+		return tool.Envelope{}, "", err
 	}
 	envelope, state, err := answer(ctx, c)
 	if err != nil {
-		return envelope, err
+		return envelope, "", err
 	}
 	record.State, record.FinishedAt = state, time.Now()
 	r.clocked(c.Key, record.StartedAt, record.FinishedAt)
 	if state == callInterrupted || state == callUncertain { // it has no result that a later attempt could use
-		return envelope, r.Recorder.FinishCall(writing, record)
+		return envelope, "", r.Recorder.FinishCall(writing, record)
 	}
 	if record.Envelope, err = envelope.MarshalJSON(); err != nil {
-		return envelope, fmt.Errorf("the result of %s cannot be recorded: %w", c.Name, err)
+		return envelope, "", fmt.Errorf("the result of %s cannot be recorded: %w", c.Name, err)
 	}
-	return envelope, r.Recorder.FinishCall(writing, record)
+	seen := []byte(record.Envelope)
+	if len(envelope.Images) > 0 { // they are in the record, and beside the text
+		if seen, err = envelope.Text(); err != nil {
+			return envelope, "", fmt.Errorf("the result of %s cannot be recorded: %w", c.Name, err)
+		}
+	}
+	return envelope, string(seen), r.Recorder.FinishCall(writing, record)
 }
 
 // effect is what a call may do; what no tool answers does nothing.

@@ -52,10 +52,10 @@ func (r *run) recallCall(t tool.Tool, c model.Call, sig string) (e tool.Envelope
 	return r.task.recall(t, c, sig)
 }
 
-func (r *run) learnCall(t tool.Tool, c model.Call, sig string, e tool.Envelope, look string) {
+func (r *run) learnCall(t tool.Tool, c model.Call, sig string, e tool.Envelope, text, look string) {
 	r.knowing.Lock()
 	defer r.knowing.Unlock()
-	r.task.learn(t, c, sig, e, look)
+	r.task.learn(t, c, sig, e, text, look)
 }
 
 // tellKnown says that a call was not made: always when it would only fail again, and where

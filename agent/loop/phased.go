@@ -229,7 +229,7 @@ func (r *run) block(c model.Call) tool.Envelope {
 
 // phase answers a step: by the call that it makes, which is recorded as one of its own, or
 // from the working memory.
-func (b *wave) phase(ctx context.Context, i int) (tool.Envelope, error) {
+func (b *wave) phase(ctx context.Context, i int) (tool.Envelope, string, error) {
 	r := b.run
 	return r.call(ctx, b.step, r.place(i), b.calls[i], func(ctx context.Context, c model.Call) (tool.Envelope, string, error) {
 		if past, ok := r.Past[c.Key]; ok && len(past.Envelope) > 0 {
@@ -248,7 +248,7 @@ func (b *wave) phase(ctx context.Context, i int) (tool.Envelope, error) {
 			return e, callDone, nil
 		}
 		r.result.Calls++
-		e, err := b.answer(ctx, i, r.place(i)+1, made, false)
+		e, _, err := b.answer(ctx, i, r.place(i)+1, made, false)
 		switch {
 		case err != nil:
 			return e, "", err

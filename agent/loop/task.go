@@ -26,11 +26,22 @@ type task struct {
 	open, idle int // open items of the todo list, and steps since it was written
 }
 
-// held is a result that a later call of the same signature gets.
+// held is a result that a later call of the same signature gets. Its text is that of the
+// message in which the model read it: a run reads much, and holds it once.
 type held struct {
-	envelope tool.Envelope
-	path     string
-	look     string
+	text   string // the envelope without its pictures
+	images []model.Image
+	path   string
+	look   string
+}
+
+// envelope is the result; false when it cannot be read, so that the call is made again.
+func (h held) envelope() (e tool.Envelope, ok bool) {
+	if err := json.Unmarshal([]byte(h.text), &e); err != nil {
+		return tool.Envelope{}, false
+	}
+	e.Images = h.images
+	return e, true
 }
 
 // failure is an error that a call of the same signature would meet again.
@@ -64,21 +75,25 @@ func holds(c tool.Class) bool { return reads(c) || c == tool.ClassEdit }
 // 0 when it has not.
 func (s *task) recall(t tool.Tool, c model.Call, sig string) (e tool.Envelope, times int, ok bool) {
 	if f := s.failed[sig]; f != nil && holds(t.Class()) && f.look == t.Looks(c.Args) {
-		f.times++
-		return f.envelope, f.times, true
+		if e, ok = f.envelope(); ok {
+			f.times++
+			return e, f.times, true
+		}
 	}
 	if h, known := s.fresh[sig]; known && reads(t.Class()) && h.look == t.Looks(c.Args) {
-		return h.envelope, 0, true
+		if e, ok = h.envelope(); ok {
+			return e, 0, true
+		}
 	}
 	return tool.Envelope{}, 0, false
 }
 
-// learn takes up what a call that was executed came to. look is what its path looked like
-// before.
-func (s *task) learn(t tool.Tool, c model.Call, sig string, e tool.Envelope, look string) {
+// learn takes up what a call that was executed came to, and how the model reads it. look is
+// what its path looked like before.
+func (s *task) learn(t tool.Tool, c model.Call, sig string, e tool.Envelope, text, look string) {
 	switch class := t.Class(); {
 	case !e.OK && holds(class) && (e.Kind == tool.KindInvalidArgs || e.Kind == tool.KindNotFound):
-		f := &failure{held: held{e, t.Touches(c.Args), look}, times: 1}
+		f := &failure{held: held{text, e.Images, t.Touches(c.Args), look}, times: 1}
 		if before := s.failed[sig]; before != nil && before.look == look {
 			f.times = before.times
 		}
@@ -87,7 +102,7 @@ func (s *task) learn(t tool.Tool, c model.Call, sig string, e tool.Envelope, loo
 	case !e.OK && class != tool.ClassExec:
 		return
 	case reads(class):
-		s.fresh[sig] = held{e, t.Touches(c.Args), look}
+		s.fresh[sig] = held{text, e.Images, t.Touches(c.Args), look}
 	case class == tool.ClassEdit:
 		s.changed(t.Touches(c.Args))
 	case class == tool.ClassExec:

@@ -7,7 +7,8 @@ import (
 
 // Draft is what an adapter keeps of a conversation between its requests, so that it need not
 // write all of the history anew with each of them. Who makes the requests of a conversation
-// gives each the same Draft, makes one at a time, and does not look into it. Without one the
+// gives each the same Draft, makes one at a time, and does not look into it; nor does it change
+// a message that a request had: one that is to differ stands in another list. Without one the
 // same bytes are written.
 type Draft struct{ Kept any }
 

@@ -20,7 +20,7 @@ type Written struct {
 type Draft struct {
 	by       any
 	before   string          // the role that has spoken before the messages
-	messages []model.Message // that were written
+	messages []model.Message // that were written: the caller's own, who does not change them
 	written  []Written
 	tools    []model.Tool
 	declared []byte
@@ -50,9 +50,9 @@ func (d *Draft) Messages(messages []model.Message, before string, write func(t *
 		same++
 	}
 	if same < len(d.messages) { // earlier requests keep what they were given
-		d.messages, d.written = slices.Clip(d.messages[:same]), slices.Clip(d.written[:same])
+		d.written = slices.Clip(d.written[:same])
 	}
-	d.before = before
+	d.messages, d.before = slices.Clip(messages[:same]), before
 	if same > 0 {
 		before = d.written[same-1].Role
 	}
@@ -67,7 +67,8 @@ func (d *Draft) Messages(messages []model.Message, before string, write func(t *
 		if len(w.Text) == 0 {
 			w.Role = before
 		}
-		d.messages, d.written, before = append(d.messages, m), append(d.written, w), w.Role
+		d.written, before = append(d.written, w), w.Role
+		d.messages = messages[:len(d.written)]
 	}
 	return d.written, nil
 }
