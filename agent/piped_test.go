@@ -96,7 +96,7 @@ func TestStructureAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	registry, err := tool.NewRegistry(must[[]tool.Tool](t)(file.Tools(roots))...)
+	registry, err := tool.NewRegistry(must[[]tool.Tool](t)(file.Tools(file.Options{Roots: roots, Log: b.ledger}))...)
 	if err != nil {
 		t.Fatal(err)
 	}

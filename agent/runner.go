@@ -291,7 +291,7 @@ func (r *Runner) tools(t task, a ledger.Attempt) (*tool.Registry, error) {
 		}
 		all = append(all, clarify)
 	}
-	files, err := file.Tools(roots)
+	files, err := file.Tools(file.Options{Roots: roots, Log: r.ledger, Allow: t.agent.Allow})
 	if err != nil {
 		return nil, err
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 )
 
@@ -39,6 +40,9 @@ func (p *Place) refuse(kind Kind, format string, args ...any) error {
 	return &PathError{kind, p.shown + " " + fmt.Sprintf(format, args...)}
 }
 
+// Own says whether the place is inside the workdir.
+func (p *Place) Own() bool { return p.own }
+
 // OpenPlain opens what is at the place for reading. Only files and folders are opened: a
 // pipe would wait for ever. A link is followed inside a folder that was granted for
 // reading, and nowhere else; another name of a file that may lie elsewhere is refused.
@@ -60,10 +64,62 @@ func (p *Place) OpenPlain() (*os.File, error) {
 	if err != nil {
 		return nil, p.Explain(err)
 	}
-	if err := p.check(f, info); err != nil {
+	err = p.check(f, info)
+	if err == nil {
+		err = p.plainly(f)
+	}
+	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
+}
+
+// plainly refuses a secret file that was opened by the name of a link to it, or to its folder.
+func (p *Place) plainly(f *os.File) error {
+	if p.file {
+		return nil
+	}
+	actual, err := filepath.EvalSymlinks(filepath.Join(p.Name(), p.Rel))
+	if err != nil {
+		return p.Explain(err)
+	}
+	opened, err := f.Stat()
+	if err != nil {
+		return p.Explain(err)
+	}
+	named, err := os.Stat(actual)
+	if err != nil || !os.SameFile(named, opened) {
+		return p.refuse(KindExecutionError, "was replaced while it was opened; try again")
+	}
+	root, err := filepath.EvalSymlinks(p.Name())
+	if err != nil {
+		return p.Explain(err)
+	}
+	if rel, ok := below(root, actual); !ok || Secret(rel) {
+		return secretRefused(p.shown)
+	}
+	return nil
+}
+
+// Guard refuses a place to be written whose folder is, behind its links, one for secrets.
+func (p *Place) Guard() error {
+	root, err := filepath.EvalSymlinks(p.Name())
+	if err != nil {
+		return p.Explain(err)
+	}
+	folder, err := filepath.EvalSymlinks(filepath.Join(root, filepath.Dir(p.Rel)))
+	if err != nil {
+		return p.Explain(err)
+	}
+	rel, ok := below(root, folder)
+	if !p.file && (!ok || Secret(filepath.Join(rel, filepath.Base(p.Rel)))) {
+		return secretRefused(p.shown)
+	}
+	return nil
+}
+
+func secretRefused(shown string) error {
+	return &PathError{KindRejected, shown + " holds secrets by its name, and is neither read nor written; its owner can grant it by that name, under grants: read"}
 }
 
 // check looks at the file that was really opened.
@@ -102,4 +158,10 @@ func (p *Place) Explain(err error) error {
 		return p.refuse(KindInvalidArgs, "leads out of %s", p.allowed)
 	}
 	return p.refuse(KindExecutionError, "cannot be used: %v", err)
+}
+
+// Alone says whether an open file has but one name, so that no other leads out of what was granted.
+func Alone(f *os.File) bool {
+	n, err := links(f)
+	return err == nil && n <= 1
 }

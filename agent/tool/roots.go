@@ -46,6 +46,9 @@ func NewRoots(workdir string, grants []Grant) (*Roots, error) {
 	}
 	r := &Roots{workdir: dir}
 	for _, g := range grants {
+		if info, err := os.Lstat(g.Path); err == nil && info.Mode().IsRegular() {
+			g.File = true // so an owner gives one file of a folder, a secret one included
+		}
 		r.roots = append(r.roots, newRoot(g))
 	}
 	narrowed := slices.ContainsFunc(grants, func(g Grant) bool { return g.Write })
@@ -116,6 +119,9 @@ func (r *Roots) At(path string, write bool) (*Place, error) {
 	g, abs := r.find(path, write)
 	if g == nil {
 		return nil, &PathError{KindInvalidArgs, fmt.Sprintf("%s is outside of %s", path, r.allowed(write))}
+	}
+	if within, _ := below(g.Path, abs); Secret(within) { // the name of a grant itself is its owner's choice
+		return nil, secretRefused(path)
 	}
 	folder := g.Path
 	if g.File {

@@ -1,4 +1,5 @@
-// Package file holds the file tools: file_read and file_write.
+// Package file holds the file tools: file_read, file_write, file_edit, file_search,
+// file_operation_history and file_undo, and the second names of some of them.
 //
 // # Design
 //
@@ -7,24 +8,84 @@
 // not at all. What an answer leaves out it says, with the place to go on from. A file that
 // is no text, that its owner marked read-only, or that has a second name is left as it is. A picture is
 // shown to the model beside an envelope that says what it is.
+//
+// Every change is recorded with what the file held before, ahead of the change itself. Undo
+// compares what the file holds now with both, so it knows whether the change came about and
+// whether somebody changed the file since, whatever crashed in between (OSA-35).
+//
+// read_file, write_file, edit_file, list_files and search are the same tools as models of another school
+// know them: one core each, with its own arguments and its own text. A model sees them only
+// where its agent's list of tools names them (UNI-06).
 package file
 
-import "rouse/agent/tool"
+import (
+	"context"
+	"path"
 
-type files struct{ roots *tool.Roots }
+	"rouse/agent/tool"
+	"rouse/agentdb/ledger"
+)
 
-// Tools are the file tools on the roots of one run.
-func Tools(roots *tool.Roots) ([]tool.Tool, error) {
-	f := &files{roots}
-	read, err := tool.Define(tool.Spec{Name: "file_read", Description: readText, Effect: tool.Read,
-		Class: tool.ClassRead, Path: "path", Canonical: roots.Canonical, Look: roots.Look}, f.read)
-	if err != nil {
-		return nil, err
+// Log keeps what was done to files. *ledger.Ledger is one.
+type Log interface {
+	AddFileOp(ctx context.Context, a ledger.Attempt, op ledger.FileOp, before []byte) (ledger.FileOp, error)
+	DropFileOp(ctx context.Context, id int64) error
+	EndFileOp(ctx context.Context, id int64) error
+	FileOps(ctx context.Context, f ledger.FileOpFilter) ([]ledger.FileOp, error)
+	FileBefore(ctx context.Context, id int64) ([]byte, error)
+	FileBytes(ctx context.Context, run int64) (int64, error)
+}
+
+// Options are what the tools of one run work with.
+type Options struct {
+	Roots *tool.Roots
+	Log   Log
+	Allow []string // the agent's globs of tools; a second name needs one that is for it
+}
+
+type files struct {
+	roots *tool.Roots
+	log   Log
+}
+
+// Tools are the file tools of one run.
+func Tools(o Options) ([]tool.Tool, error) {
+	f := &files{o.Roots, o.Log}
+	var out []tool.Tool
+	for _, define := range []func() (tool.Tool, error){f.readTool, f.writeTool, f.editTool, f.searchTool, f.historyTool, f.undoTool} {
+		t, err := define()
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, t)
 	}
-	write, err := tool.Define(tool.Spec{Name: "file_write", Description: writeText, Effect: tool.Write,
-		Class: tool.ClassEdit, Path: "path", Canonical: roots.Canonical, Enum: map[string][]string{"mode": {"overwrite", "append"}}}, f.write)
-	if err != nil {
-		return nil, err
+	for _, define := range []func() (tool.Tool, error){f.readAlias, f.writeAlias, f.editAlias, f.listAlias, f.searchAlias} {
+		t, err := define()
+		if err != nil {
+			return nil, err
+		}
+		if named(o.Allow, t.Name()) {
+			out = append(out, t)
+		}
 	}
-	return []tool.Tool{read, write}, nil
+	return out, nil
+}
+
+// named says whether a list of tools asks for a second name; "all tools" does not.
+func named(allow []string, name string) bool {
+	for _, glob := range allow {
+		if ok, err := path.Match(glob, name); err == nil && ok && glob != "*" {
+			return true
+		}
+	}
+	return false
+}
+
+// spec is what all tools on one path share.
+func (f *files) spec(name, description string, effect tool.Effect, class tool.Class) tool.Spec {
+	s := tool.Spec{Name: name, Description: description, Effect: effect, Class: class, Path: "path", Canonical: f.roots.Canonical}
+	if effect == tool.Read {
+		s.Look = f.roots.Look
+	}
+	return s
 }

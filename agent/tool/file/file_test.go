@@ -12,6 +12,7 @@ import (
 
 	"rouse/agent/tool"
 	"rouse/agent/tool/file"
+	"rouse/agentdb/ledger"
 )
 
 // caller calls a tool; a success comes with its result.
@@ -32,14 +33,54 @@ func setup(t *testing.T, content map[string]string) (string, caller) {
 	return dir, on(t, dir)
 }
 
-// on are the tools of one run in a workdir.
+// on are the tools of one run in a workdir, under both names.
 func on(t *testing.T, dir string) caller {
 	t.Helper()
-	roots, err := tool.NewRoots(dir, nil)
+	return newBench(t, dir).run(t)
+}
+
+// bench is a ledger that outlives its runs.
+type bench struct {
+	dir    string
+	ledger *ledger.Ledger
+	grants []tool.Grant
+	last   int64 // run
+}
+
+func newBench(t testing.TB, dir string) *bench {
+	t.Helper()
+	l, err := ledger.Open(t.Context(), ledger.Options{Path: filepath.Join(t.TempDir(), "ledger.db"), Blobs: filepath.Join(t.TempDir(), "blobs")})
 	if err != nil {
 		t.Fatal(err)
 	}
-	tools, err := file.Tools(roots)
+	t.Cleanup(func() { l.Close() })
+	return &bench{dir: dir, ledger: l}
+}
+
+// start begins another run of the same agent.
+func (b *bench) start(t testing.TB) tool.Invocation {
+	t.Helper()
+	accepted, err := b.ledger.Enqueue(t.Context(), ledger.Request{Agent: "clerk", Trigger: ledger.TriggerManual})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, a, err := b.ledger.StartAttempt(t.Context(), accepted[0].Run)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.last = a.Run
+	return tool.Invocation{Run: a.Run, Attempt: a.Number, Agent: "clerk"}
+}
+
+// run are the tools of another run.
+func (b *bench) run(t testing.TB) caller {
+	t.Helper()
+	in := b.start(t)
+	roots, err := tool.NewRoots(b.dir, b.grants)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tools, err := file.Tools(file.Options{Roots: roots, Log: b.ledger, Allow: []string{"*_*", "search"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,13 +88,16 @@ func on(t *testing.T, dir string) caller {
 	if err != nil {
 		t.Fatal(err)
 	}
+	calls := 0
 	return func(name string, args map[string]any) (tool.Envelope, map[string]any) {
 		t.Helper()
 		raw, err := json.Marshal(args)
 		if err != nil {
 			t.Fatal(err)
 		}
-		e, err := r.Call(t.Context(), tool.Invocation{}, name, raw)
+		calls++
+		in.Key = fmt.Sprintf("k%d", calls)
+		e, err := r.Call(t.Context(), in, name, raw)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -259,6 +303,16 @@ func TestGolden(t *testing.T) {
 		"write-append": {"file_write", map[string]any{"path": "notes/a.md", "content": "- three\n", "mode": "append"}},
 		"write-large":  {"file_write", map[string]any{"path": "many.txt", "content": "gone\n", "dry_run": true}},
 		"write-kind":   {"file_write", map[string]any{"path": "report.xlsx", "content": "x"}},
+		"edit":         {"file_edit", map[string]any{"path": "many.txt", "old_string": "item 7 costs <49>", "new_string": "item 7 costs <50>"}},
+		"edit-missing": {"file_edit", map[string]any{"path": "many.txt", "old_string": "item 7 costs <50>", "new_string": "x"}},
+		"edit-twice":   {"file_edit", map[string]any{"path": "many.txt", "old_string": "more\n", "new_string": "less\n"}},
+		"search":       {"file_search", map[string]any{"pattern": "ITEM 19", "max_results": 3}},
+		"search-names": {"file_search", map[string]any{"pattern": "*.md", "target": "files"}},
+		"alias-read":   {"read_file", map[string]any{"path": "many.txt", "offset": 3, "limit": 2}},
+		"alias-edit":   {"edit_file", map[string]any{"path": "notes/a.md", "old_text": "- one\n", "new_text": "- 1\n- 2\n"}},
+		"alias-write":  {"write_file", map[string]any{"path": "new.md", "content": "# New\n"}},
+		"alias-search": {"search", map[string]any{"pattern": `<\d00>`, "include": "*.txt"}},
+		"alias-list":   {"list_files", map[string]any{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, call := setup(t, map[string]string{"notes/a.md": "# Notes\r\n- one\n- tw\u00f6", "many.txt": many.String(), "line": strings.Repeat("\u00fc", 50) + "\nnext\n", ".hidden": "x"})

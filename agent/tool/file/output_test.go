@@ -42,7 +42,9 @@ func TestOutputsAreToldFirst(t *testing.T) {
 		told = append(told, o)
 		return broken
 	})
-	tools, err := file.Tools(roots)
+	b := newBench(t, dir)
+	in := b.start(t)
+	tools, err := file.Tools(file.Options{Roots: roots, Log: b.ledger})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +58,7 @@ func TestOutputsAreToldFirst(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return r.Call(t.Context(), tool.Invocation{}, "file_write", raw)
+		return r.Call(t.Context(), in, "file_write", raw)
 	}
 	want := ""
 	for i, args := range []map[string]any{

@@ -31,6 +31,8 @@ type readArgs struct {
 	TailLines int    `json:"tail_lines,omitempty" jsonschema:"the last lines instead"`
 	MaxChars  int    `json:"max_chars,omitempty"`
 	MaxDepth  int    `json:"max_depth,omitempty" jsonschema:"of a folder listing; default 3"`
+
+	paged bool // a start behind the end is an empty range (YOA-01)
 }
 
 type readResult struct {
@@ -42,6 +44,10 @@ type readResult struct {
 	NextStartLine   int    `json:"next_start_line,omitempty"`
 	NextEndLine     int    `json:"next_end_line,omitempty"`
 	EndsWithNewline bool   `json:"ends_with_newline"`
+}
+
+func (f *files) readTool() (tool.Tool, error) {
+	return tool.Define(f.spec("file_read", readText, tool.Read, tool.ClassRead), f.read)
 }
 
 func (f *files) read(ctx context.Context, _ tool.Invocation, a readArgs) (tool.Envelope, error) {
@@ -150,6 +156,8 @@ func span(a readArgs, total int) (from, to int, bad *tool.Envelope) {
 		return refuse("start_line", "1 or more", "lines are counted from 1")
 	case a.TailLines > 0 && (a.StartLine > 0 || a.EndLine > 0):
 		return refuse("tail_lines", "", "give tail_lines, or start_line and end_line, not both")
+	case a.StartLine > max(total, 1) && a.paged:
+		return total + 1, total, nil
 	case a.StartLine > max(total, 1):
 		return refuse("start_line", fmt.Sprintf("1 to %d", max(total, 1)), "%s has %d lines; there is no line %d", a.Path, total, a.StartLine)
 	case a.EndLine > 0 && a.EndLine < a.StartLine:

@@ -1,0 +1,283 @@
+package file
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"unicode/utf8"
+
+	udiff "github.com/aymanbagabas/go-udiff"
+
+	"rouse/agent/tool"
+	"rouse/agentdb/ledger"
+)
+
+// maxKept bounds what is kept of a run's changed files, in bytes; what is changed beyond it
+// cannot be undone, and says so before.
+const maxKept = 256 << 20
+
+// Bounds of a difference that is shown (OSA-32).
+const (
+	maxDiffLines = 80
+	maxDiffChars = 12_000
+)
+
+// structured are files that a text would break.
+var structured = map[string]bool{".xlsx": true, ".xls": true, ".xlsm": true, ".ods": true, ".pdf": true, ".pptx": true, ".ppt": true, ".odp": true,
+	".docx": true, ".doc": true, ".odt": true, ".zip": true, ".gz": true, ".png": true, ".jpg": true, ".jpeg": true, ".gif": true, ".db": true, ".sqlite": true}
+
+// change is a file that is about to be replaced as a whole.
+type change struct {
+	place *tool.Place
+	shown string // its path as the caller wrote it
+	old   before
+	lost  string // why it cannot be undone; "" when it can
+}
+
+// begin finds a file that may be changed, and says what it holds. Close the place.
+func (f *files) begin(ctx context.Context, in tool.Invocation, path string) (change, error) {
+	if ext := strings.ToLower(filepath.Ext(path)); structured[ext] {
+		return change{}, &tool.PathError{Kind: tool.KindRejected, Message: fmt.Sprintf("a %s file is not text; write .txt, .md or .csv instead", ext)}
+	}
+	place, err := f.roots.At(path, true)
+	if err != nil {
+		return change{}, err
+	}
+	c := change{place: place, shown: path}
+	if c.old, err = current(place, path); err != nil {
+		return c, errors.Join(err, place.Close())
+	}
+	kept, err := f.log.FileBytes(ctx, in.Run)
+	if err != nil {
+		return c, errors.Join(&hostError{err}, place.Close())
+	}
+	if c.old.info != nil && kept+int64(len(c.old.text)) > maxKept {
+		c.lost = fmt.Sprintf("this run has changed files of more than %d MiB, and no more is kept of them", maxKept>>20)
+	}
+	return c, nil
+}
+
+// hostError is the host's, not the caller's: it ends the run.
+type hostError struct{ error }
+
+func (e *hostError) Unwrap() error { return e.error }
+
+// answer is the envelope of a change that was not made.
+func answer(path string, err error) (tool.Envelope, error) {
+	var host *hostError
+	if errors.As(err, &host) {
+		return tool.Envelope{}, host.error
+	}
+	return refused(path, err), nil
+}
+
+// apply replaces the file, or creates it, and returns the name of the change:
+// the key of its call, which is the same when the run is played again.
+func (f *files) apply(ctx context.Context, in tool.Invocation, c change, kind ledger.FileOpType, text string) (string, error) {
+	p := c.place
+	op := ledger.FileOp{Agent: in.Agent, Batch: in.Key, Type: kind, Root: p.Name(), Path: filepath.Join(p.Name(), p.Rel), Made: unmade(p), AfterHash: hashOf(text), Lost: c.lost}
+	if c.old.info != nil {
+		op.Mode, op.Size, op.BeforeHash = uint32(c.old.info.Mode().Perm()), int64(len(c.old.text)), hashOf(c.old.text)
+	}
+	temp, err := draft(p, c.old, text)
+	if err != nil {
+		return "", p.Explain(err)
+	}
+	err = p.Announce(ctx, temp)
+	if err == nil {
+		op, err = f.log.AddFileOp(ctx, ledger.Attempt{Run: in.Run, Number: in.Attempt}, op, []byte(c.old.text))
+	}
+	if err != nil {
+		return "", errors.Join(&hostError{err}, p.Remove(temp))
+	}
+	if err := publish(p, c.shown, temp, c.old); err != nil {
+		if dropped := f.log.DropFileOp(context.WithoutCancel(ctx), op.ID); dropped != nil {
+			return "", errors.Join(err, &hostError{dropped})
+		}
+		return "", p.Explain(err)
+	}
+	return op.Batch, nil
+}
+
+func hashOf(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:])
+}
+
+// unmade is the first of the folders that have to be made for a place, "" for none.
+func unmade(p *tool.Place) string {
+	first := ""
+	for folder := filepath.Dir(p.Rel); folder != "."; folder = filepath.Dir(folder) {
+		if _, err := p.Lstat(folder); !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+		first = filepath.Join(p.Name(), folder)
+	}
+	return first
+}
+
+// risk says what a change may cost, in a word: low, medium, high.
+func (c change) risk(text string) string {
+	switch {
+	case c.old.info == nil || strings.HasPrefix(text, c.old.text):
+		return "low" // nothing is lost
+	case c.lost != "" || 2*len(text) < len(c.old.text):
+		return "high"
+	}
+	return "medium"
+}
+
+// warnings tells what cannot be undone.
+func (c change) warnings() []string {
+	if c.lost == "" {
+		return nil
+	}
+	return []string{"the change of " + c.shown + " cannot be undone: " + c.lost}
+}
+
+// before is what a file was; info is nil when there was none.
+type before struct {
+	info fs.FileInfo
+	text string
+}
+
+// still says whether nobody changed the file meanwhile.
+func (b before) still(p *tool.Place) bool {
+	now, err := p.Lstat(p.Rel)
+	if b.info == nil {
+		return errors.Is(err, fs.ErrNotExist)
+	}
+	return err == nil && os.SameFile(now, b.info) && now.Size() == b.info.Size() && now.ModTime().Equal(b.info.ModTime())
+}
+
+// current reads what is there now, and refuses what may not be replaced.
+func current(p *tool.Place, shown string) (before, error) {
+	file, err := p.OpenPlain()
+	var bad *tool.PathError
+	if errors.As(err, &bad) && bad.Kind == tool.KindNotFound {
+		return before{}, nil
+	}
+	if err != nil {
+		return before{}, err
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	switch {
+	case err != nil:
+		return before{}, err
+	case info.IsDir():
+		return before{}, &tool.PathError{Kind: tool.KindInvalidArgs, Message: shown + " is a folder"}
+	case info.Mode().Perm()&0o200 == 0:
+		return before{}, &tool.PathError{Kind: tool.KindRejected, Message: shown + " is marked read-only"}
+	}
+	text, err := content(file, shown)
+	return before{info, text}, err
+}
+
+// draft makes the file whole before it takes its name, so no reader sees half of it.
+func draft(p *tool.Place, old before, text string) (temp string, err error) {
+	folder := filepath.Dir(p.Rel)
+	if folder != "." {
+		if err := p.MkdirAll(folder, 0o755); err != nil {
+			return "", err
+		}
+	}
+	if err := p.Guard(); err != nil {
+		return "", err
+	}
+	temp = filepath.Join(folder, ".rouse-"+rand.Text()+".tmp") // hidden: no watch takes it
+	file, err := p.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return "", err
+	}
+	if old.info != nil {
+		err = file.Chmod(old.info.Mode().Perm()) // the mode of OpenFile is narrowed by the process's umask
+	}
+	if err == nil {
+		_, err = file.WriteString(text)
+	}
+	if err = errors.Join(err, file.Sync(), file.Close()); err != nil {
+		return "", errors.Join(err, p.Remove(temp))
+	}
+	return temp, nil
+}
+
+// publish gives the draft its name.
+func publish(p *tool.Place, shown, temp string, old before) (err error) {
+	if !old.still(p) { // another run's words are not lost
+		err = &tool.PathError{Kind: tool.KindExecutionError, Message: shown + " was changed meanwhile, and was left as it is now; read it again"}
+	}
+	if err == nil {
+		err = p.Rename(temp, p.Rel)
+	}
+	if err != nil {
+		return errors.Join(err, p.Remove(temp))
+	}
+	return settle(p, filepath.Dir(p.Rel))
+}
+
+// settle makes the new name last through a power cut; Windows has no such call.
+func settle(p *tool.Place, folder string) error {
+	if runtime.GOOS == "windows" {
+		return nil
+	}
+	dir, err := p.Open(folder)
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}
+
+// apart is the part of old, in whole lines, outside of which text is the same: of a large file
+// only that is compared.
+func apart(old, text string) (from, to int) {
+	n := min(len(old), len(text))
+	same := 0
+	for same < n && old[same] == text[same] {
+		same++
+	}
+	from = strings.LastIndexByte(old[:same], '\n') + 1
+	end := 0
+	for end < n-from && old[len(old)-1-end] == text[len(text)-1-end] {
+		end++
+	}
+	to = len(old) - end
+	if at := strings.IndexByte(old[to:], '\n'); at >= 0 && to > from {
+		return from, to + at + 1
+	}
+	if to == from && len(text)-end == from { // nothing is apart
+		return from, to
+	}
+	return from, len(old)
+}
+
+// diff shows what changes, cut to a readable size.
+func diff(path, old, text string) string {
+	name := strings.TrimPrefix(filepath.ToSlash(path), "/")
+	from, to := apart(old, text)
+	edits := udiff.Lines(old[from:to], text[from:len(text)-(len(old)-to)])
+	for i := range edits {
+		edits[i].Start, edits[i].End = edits[i].Start+from, edits[i].End+from
+	}
+	d, err := udiff.ToUnified("a/"+name, "b/"+name, old, edits, udiff.DefaultContextLines)
+	if err != nil {
+		return fmt.Sprintf("the difference cannot be shown: %v", err)
+	}
+	lines := strings.SplitAfter(strings.TrimSuffix(d, "\n"), "\n")
+	if len(lines) > maxDiffLines {
+		left := len(lines) - maxDiffLines + 1
+		d = strings.Join(lines[:maxDiffLines-1], "") + fmt.Sprintf("… %d more lines\n", left)
+	}
+	if utf8.RuneCountInString(d) > maxDiffChars {
+		d = string([]rune(d)[:maxDiffChars-2]) + "…\n"
+	}
+	return d
+}

@@ -1,0 +1,171 @@
+package file
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/agnivade/levenshtein"
+)
+
+// Bounds of the diagnosis of a text that is not in a file: it must not take long, whatever
+// the file holds.
+const (
+	maxCompared = 20_000 // lines that are compared with what was looked for
+	maxLine     = 200    // characters of them
+	maxExcerpt  = 20     // lines that are shown
+)
+
+// gutters are what file_read and read_file put before a line.
+var gutters = regexp.MustCompile(`^ *\d+( \| ?|\||\t)`)
+
+// diagnose says why a text that is to be replaced is not in a file, and what is there instead
+// (OSA-33, YOA-02). The likeliest slips come first: line numbers that were taken along, other
+// blanks, other empty lines; then the line that is most like the first one.
+func diagnose(text, old string) string {
+	const begin = "the text is not in the file"
+	wanted, lines := splitLines(old), splitLines(text)
+	if bare, ok := withoutGutter(wanted); ok {
+		if at, n := locate(lines, bare, exactly, nil); n > 0 {
+			return fmt.Sprintf("%s: it has line numbers in it, which file_read shows and the file does not have; without them it begins in line %d", begin, at+1)
+		}
+		wanted = bare
+	}
+	if at, n := locate(lines, wanted, squeezed, nil); n > 0 {
+		return fmt.Sprintf("%s: it differs in blanks or tabs from %s", begin, excerpt(lines, at, n))
+	}
+	if at, n := locate(lines, wanted, squeezed, blank); n > 0 {
+		return fmt.Sprintf("%s: it differs in empty lines from %s", begin, excerpt(lines, at, n))
+	}
+	first := strings.TrimSpace(firstOf(wanted))
+	if first == "" {
+		return begin + ": it has nothing but blanks; read the file again"
+	}
+	for i, line := range lines { // the first line is there: what follows it differs
+		if strings.Contains(line, first) {
+			return fmt.Sprintf("%s, but its first line is; there it reads %s", begin, excerpt(lines, i, len(wanted)+1))
+		}
+	}
+	if at := closest(lines, first); at >= 0 {
+		return fmt.Sprintf("%s; what is most like it is %s", begin, excerpt(lines, at, len(wanted)+1))
+	}
+	return begin + ", nor anything like it; read the file again with file_read"
+}
+
+func splitLines(text string) []string {
+	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
+	for i := range lines {
+		lines[i] = strings.TrimSuffix(lines[i], "\r")
+	}
+	return lines
+}
+
+func firstOf(lines []string) string {
+	i := slices.IndexFunc(lines, func(l string) bool { return !blank(l) })
+	if i < 0 {
+		return ""
+	}
+	return lines[i]
+}
+
+// withoutGutter takes line numbers off; false unless each line that is not empty has one.
+func withoutGutter(lines []string) ([]string, bool) {
+	out := make([]string, len(lines))
+	for i, l := range lines {
+		prefix := gutters.FindString(l)
+		if prefix == "" && !blank(l) {
+			return nil, false
+		}
+		out[i] = l[len(prefix):]
+	}
+	return out, true
+}
+
+func blank(line string) bool { return strings.TrimSpace(line) == "" }
+
+// exactly and squeezed say in what two lines are alike.
+func exactly(line string) string  { return line }
+func squeezed(line string) string { return strings.Join(strings.Fields(line), " ") }
+
+// locate finds where lines that are wanted stand, and over how many lines, with those left out
+// that skip says. The first and the last may be parts of a line.
+func locate(lines, wanted []string, as func(string) string, skip func(string) bool) (at, n int) {
+	var want []string
+	for _, w := range wanted {
+		if skip == nil || !skip(w) {
+			want = append(want, as(w))
+		}
+	}
+	if len(want) == 0 || !slices.ContainsFunc(want, func(w string) bool { return w != "" }) {
+		return 0, 0
+	}
+	var have []string
+	var place []int // of each line that was not left out
+	for i, l := range lines {
+		if skip == nil || !skip(l) {
+			have, place = append(have, as(l)), append(place, i)
+		}
+	}
+	for i := 0; i+len(want) <= len(have); i++ {
+		if matchAt(have[i:i+len(want)], want) {
+			return place[i], place[i+len(want)-1] - place[i] + 1
+		}
+	}
+	return 0, 0
+}
+
+func matchAt(have, want []string) bool {
+	last := len(want) - 1
+	if last == 0 {
+		return strings.Contains(have[0], want[0])
+	}
+	return strings.HasSuffix(have[0], want[0]) && strings.HasPrefix(have[last], want[last]) && slices.Equal(have[1:last], want[1:last])
+}
+
+// closest is the line that is most like a wanted one, or begins most like it; -1 when none is
+// alike by half.
+func closest(lines []string, wanted string) int {
+	wanted = clip(wanted)
+	size := len([]rune(wanted))
+	best, distance := -1, max(size/2+1, min(size, 3))
+	for i, l := range lines[:min(len(lines), maxCompared)] {
+		runes := []rune(clip(strings.TrimSpace(l)))
+		for _, part := range [][]rune{runes, runes[:min(size, len(runes))]} {
+			if len(part) == 0 || max(len(part)-size, size-len(part)) >= distance {
+				continue
+			}
+			if d := levenshtein.ComputeDistance(string(part), wanted); d < distance {
+				best, distance = i, d
+			}
+		}
+	}
+	return best
+}
+
+// clip cuts a line for comparing.
+func clip(line string) string {
+	if len(line) <= maxLine {
+		return line
+	}
+	return strings.ToValidUTF8(line[:maxLine], "")
+}
+
+// excerpt shows lines of the file as file_read does.
+func excerpt(lines []string, at, n int) string {
+	n = min(n, maxExcerpt, len(lines)-at)
+	var out strings.Builder
+	fmt.Fprintf(&out, "line %d:\n", at+1)
+	for i, l := range lines[at : at+n] {
+		out.WriteString(gutter(at+i+1, short(l)))
+	}
+	return strings.TrimSuffix(out.String(), "\n")
+}
+
+// short cuts a line for showing.
+func short(line string) string {
+	if c := clip(line); c != line {
+		return c + "…"
+	}
+	return line
+}

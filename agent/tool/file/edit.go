@@ -1,0 +1,204 @@
+package file
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"rouse/agent/tool"
+	"rouse/agentdb/ledger"
+)
+
+//go:embed edit.md
+var editText string
+
+// maxEdits bounds a batch (OSA-33).
+const maxEdits = 100
+
+type edit struct {
+	Old        string `json:"old_string" jsonschema:"the text to replace, exactly as it stands in the file, without line numbers"`
+	New        string `json:"new_string" jsonschema:"the text in its place; empty deletes"`
+	ReplaceAll bool   `json:"replace_all,omitempty" jsonschema:"every place, not just one"`
+}
+
+type editArgs struct {
+	Path       string `json:"path" jsonschema:"relative to the working folder, or absolute inside a folder granted for writing"`
+	Old        string `json:"old_string,omitempty" jsonschema:"the text to replace, exactly as it stands in the file, without line numbers; it must occur once"`
+	New        string `json:"new_string,omitempty" jsonschema:"the text in its place; empty deletes"`
+	ReplaceAll bool   `json:"replace_all,omitempty" jsonschema:"replace old_string wherever it occurs"`
+	Edits      []edit `json:"edits,omitempty" jsonschema:"up to 100 edits instead of one; each sees what those before it left, and all are made or none"`
+	DryRun     bool   `json:"dry_run,omitempty" jsonschema:"show the difference and change nothing"`
+}
+
+type editResult struct {
+	Path         string `json:"path"`
+	Edits        int    `json:"edits"`
+	Replacements int    `json:"replacements"`
+	Diff         string `json:"diff"`
+	Risk         string `json:"risk_level"` // low, medium, high
+	CanUndo      bool   `json:"can_undo"`
+	OperationID  string `json:"operation_id,omitempty"`
+	DryRun       bool   `json:"dry_run,omitempty"`
+}
+
+func (f *files) editTool() (tool.Tool, error) {
+	return tool.Define(f.spec("file_edit", editText, tool.Write, tool.ClassEdit), f.edit)
+}
+
+const editAliasText = "Replace a text in a file. `old_text` must occur exactly once; take it from read_file without the line numbers, with enough lines around it to be unique."
+
+// editAlias is edit_file (YOA-02): one edit, told in lines.
+func (f *files) editAlias() (tool.Tool, error) {
+	type args struct {
+		Path string `json:"path"`
+		Old  string `json:"old_text"`
+		New  string `json:"new_text"`
+	}
+	type result struct {
+		Text        string `json:"text"`
+		Path        string `json:"path"`
+		OldLines    int    `json:"old_lines"`
+		NewLines    int    `json:"new_lines"`
+		OperationID string `json:"operation_id,omitempty"`
+	}
+	return tool.Define(f.spec("edit_file", editAliasText, tool.Write, tool.ClassEdit), func(ctx context.Context, in tool.Invocation, a args) (tool.Envelope, error) {
+		if a.Old == "" {
+			return tool.Failure(tool.KindInvalidArgs, "old_text is empty; give the text to replace, or create the file with write_file").WithField("old_text", ""), nil
+		}
+		r := result{Path: a.Path, OldLines: lineCount(a.Old), NewLines: lineCount(a.New)}
+		if a.Old == a.New {
+			r.Text = "no changes: old_text and new_text are the same"
+			return tool.Success(r), nil
+		}
+		done, e, err := f.change(ctx, in, a.Path, []edit{{Old: a.Old, New: a.New}}, []string{"old_text"}, false)
+		if done == nil {
+			return e, err
+		}
+		r.OperationID = done.OperationID
+		r.Text = fmt.Sprintf("replaced %s by %s in %s", counted(r.OldLines, "line"), counted(r.NewLines, "line"), a.Path)
+		return tool.Success(r, e.Warnings...), nil
+	})
+}
+
+func lineCount(text string) int {
+	if text == "" {
+		return 0
+	}
+	return strings.Count(strings.TrimSuffix(text, "\n"), "\n") + 1
+}
+
+func counted(n int, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return strconv.Itoa(n) + " " + what
+}
+
+func (f *files) edit(ctx context.Context, in tool.Invocation, a editArgs) (tool.Envelope, error) {
+	edits, fields := a.Edits, make([]string, len(a.Edits))
+	for i := range edits {
+		fields[i] = fmt.Sprintf("edits[%d].old_string", i)
+		edits[i].ReplaceAll = edits[i].ReplaceAll || a.ReplaceAll
+	}
+	switch {
+	case len(edits) > 0 && (a.Old != "" || a.New != ""):
+		return tool.Failure(tool.KindInvalidArgs, "give old_string and new_string, or edits, not both").WithField("edits", ""), nil
+	case len(edits) > maxEdits:
+		return tool.Failure(tool.KindInvalidArgs, "there are %d edits; make at most %d at once", len(edits), maxEdits).WithField("edits", ""), nil
+	case len(edits) == 0:
+		edits, fields = []edit{{a.Old, a.New, a.ReplaceAll}}, []string{"old_string"}
+	}
+	for i, e := range edits {
+		if e.Old == "" {
+			return tool.Failure(tool.KindInvalidArgs, "%s is empty; give the text to replace, or write the file with file_write", fields[i]).WithField(fields[i], "a text of the file"), nil
+		}
+		if e.Old == e.New {
+			return tool.Failure(tool.KindInvalidArgs, "%s and its new_string are the same: there is nothing to change", fields[i]).WithField(fields[i], ""), nil
+		}
+	}
+	done, e, err := f.change(ctx, in, a.Path, edits, fields, a.DryRun)
+	if done == nil {
+		return e, err
+	}
+	return tool.Success(*done, e.Warnings...), nil
+}
+
+// change makes edits in their order, all or none (UNI-04). Without a result the envelope or the
+// error says why nothing was changed; with one the envelope holds its warnings.
+func (f *files) change(ctx context.Context, in tool.Invocation, path string, edits []edit, fields []string, dry bool) (*editResult, tool.Envelope, error) {
+	c, err := f.begin(ctx, in, path)
+	if err != nil {
+		e, err := answer(path, err)
+		return nil, e, err
+	}
+	defer c.place.Close()
+	if c.old.info == nil {
+		return nil, f.missing(ctx, path, &tool.PathError{Kind: tool.KindNotFound, Message: "there is no " + path}), nil
+	}
+	text, total := c.old.text, 0
+	for i, e := range edits {
+		next, n, wrong := e.in(text)
+		if wrong != "" {
+			if i > 0 {
+				wrong += fmt.Sprintf("; the %s before it would have been made, and nothing was changed", counted(i, "edit"))
+			}
+			return nil, tool.Failure(tool.KindInvalidArgs, "%s: %s", path, wrong).WithField(fields[i], "a text that is in the file once"), nil
+		}
+		if text, total = next, total+n; len(text) > maxRaw {
+			return nil, tool.Failure(tool.KindRejected, "%s would have more than the %d bytes that the file tools take", path, maxRaw).WithField("path", ""), nil
+		}
+	}
+	if strings.ContainsRune(text, 0) && !strings.ContainsRune(c.old.text, 0) {
+		return nil, tool.Failure(tool.KindInvalidArgs, "the new text holds a NUL character, which no text has").WithField(fields[0], ""), nil
+	}
+	res := &editResult{Path: path, Edits: len(edits), Replacements: total, Diff: diff(path, c.old.text, text), Risk: c.risk(text), CanUndo: c.lost == "", DryRun: dry}
+	warnings := tool.Envelope{Warnings: c.warnings()}
+	if dry {
+		return res, warnings, nil
+	}
+	if res.OperationID, err = f.apply(ctx, in, c, ledger.FileEdit, text); err != nil {
+		e, err := answer(path, err)
+		return nil, e, err
+	}
+	return res, warnings, nil
+}
+
+// in makes an edit in a text; wrong says why it cannot be made. Lines may end as those of the
+// file do, whatever the caller's end in: nobody sees the difference in what file_read shows.
+func (e edit) in(text string) (out string, n int, wrong string) {
+	n = strings.Count(text, e.Old)
+	if n == 0 && strings.Contains(text, "\r\n") && !strings.Contains(e.Old, "\r\n") {
+		e.Old, e.New = strings.ReplaceAll(e.Old, "\n", "\r\n"), strings.ReplaceAll(strings.ReplaceAll(e.New, "\r\n", "\n"), "\n", "\r\n")
+		n = strings.Count(text, e.Old)
+	}
+	switch {
+	case n == 0:
+		return "", 0, diagnose(text, e.Old)
+	case n > 1 && !e.ReplaceAll:
+		return "", 0, fmt.Sprintf("the text occurs %d times, %s; give more of the lines around it, or say replace_all", n, occurrences(text, e.Old))
+	}
+	return strings.ReplaceAll(text, e.Old, e.New), n, ""
+}
+
+// occurrences names the first lines that a text begins in.
+func occurrences(text, part string) string {
+	const most = 10
+	var lines []string
+	for line, from := 1, 0; ; {
+		at := strings.Index(text[from:], part)
+		if at < 0 {
+			break
+		}
+		if len(lines) == most {
+			lines = append(lines, "…")
+			break
+		}
+		line += strings.Count(text[from:from+at], "\n")
+		lines = append(lines, strconv.Itoa(line))
+		line += strings.Count(part, "\n")
+		from += at + len(part)
+	}
+	return "in lines " + strings.Join(lines, ", ")
+}

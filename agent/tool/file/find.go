@@ -1,0 +1,196 @@
+package file
+
+import (
+	"bytes"
+	"regexp"
+	"regexp/syntax"
+	"strings"
+)
+
+// finder finds the lines of a text that a pattern matches. Most lines are passed over by a
+// search for letters that each match must have; the pattern itself is tried on the rest.
+type finder struct {
+	literal []byte // "" has every line tried
+	fold    bool   // the literal in capitals too; it is in lower case then
+	rare    int    // the place of its rarest byte
+	line    func(line []byte) bool
+}
+
+// substring finds a text, whatever the case of its letters.
+func substring(pattern string) (*finder, error) {
+	return expression(regexp.QuoteMeta(pattern), false)
+}
+
+// expression finds a regular expression, in one line at a time. Its error is the pattern's.
+func expression(pattern string, caseSensitive bool) (*finder, error) {
+	if !caseSensitive {
+		pattern = "(?i)" + pattern
+	}
+	re, err := regexp.Compile(pattern)
+	if err != nil {
+		return nil, err
+	}
+	tree, err := syntax.Parse(pattern, syntax.Perl)
+	if err != nil {
+		return nil, err
+	}
+	f := &finder{line: re.Match}
+	tree = tree.Simplify()
+	literal, fold := required(tree)
+	if !ascii(literal) || fold && strings.ContainsAny(literal, "kKsS") { // these have kin outside of ASCII
+		literal, fold = shorten(literal, fold)
+	}
+	if fold {
+		literal = strings.ToLower(literal)
+	}
+	f.literal, f.fold = []byte(literal), fold
+	for i := range f.literal {
+		if commonness(f.literal[i]) < commonness(f.literal[f.rare]) {
+			f.rare = i
+		}
+	}
+	if whole := string(tree.Rune); tree.Op == syntax.OpLiteral && (whole == literal || fold && strings.ToLower(whole) == literal) {
+		f.line = nil // the letters are all there is to it
+	}
+	return f, nil
+}
+
+// required is the longest text that every match has.
+func required(re *syntax.Regexp) (literal string, fold bool) {
+	switch re.Op {
+	case syntax.OpLiteral:
+		return string(re.Rune), re.Flags&syntax.FoldCase != 0
+	case syntax.OpCapture, syntax.OpPlus:
+		return required(re.Sub[0])
+	case syntax.OpConcat:
+		for _, sub := range re.Sub {
+			if l, f := required(sub); len(l) > len(literal) {
+				literal, fold = l, f
+			}
+		}
+	}
+	return literal, fold
+}
+
+func ascii(s string) bool {
+	return strings.IndexFunc(s, func(r rune) bool { return r > 127 }) < 0
+}
+
+// shorten is the longest part of a literal whose letters have no other forms than the two.
+func shorten(literal string, fold bool) (string, bool) {
+	if !fold {
+		return literal, false
+	}
+	longest := ""
+	for _, part := range strings.FieldsFunc(literal, func(r rune) bool { return r > 127 || strings.ContainsRune("kKsS", r) }) {
+		if len(part) > len(longest) {
+			longest = part
+		}
+	}
+	return longest, true
+}
+
+// commonness orders bytes by how often text has them, roughly.
+func commonness(b byte) int {
+	if i := strings.IndexByte("zqxjkvbpygfwmucldrhsnioate ", b|0x20); i >= 0 {
+		return 40 + 8*i
+	}
+	if b >= '0' && b <= '9' {
+		return 60
+	}
+	return 30
+}
+
+// next is where the literal is found from a place on, -1 when it is not.
+func (f *finder) next(text []byte, from int) int {
+	if !f.fold {
+		if at := bytes.Index(text[from:], f.literal); at >= 0 {
+			return from + at
+		}
+		return -1
+	}
+	low := f.literal[f.rare]
+	up := low
+	if low >= 'a' && low <= 'z' {
+		up -= 'a' - 'A'
+	}
+	lows, ups := cursor{at: -1}, cursor{at: -1}
+	for i := from + f.rare; i < len(text); {
+		at := lows.first(text, low, i)
+		if up != low {
+			if other := ups.first(text, up, i); other >= 0 && (at < 0 || other < at) {
+				at = other
+			}
+		}
+		if at < 0 {
+			return -1
+		}
+		begin := at - f.rare
+		if begin+len(f.literal) > len(text) {
+			return -1
+		}
+		if foldEqual(text[begin:begin+len(f.literal)], f.literal) {
+			return begin
+		}
+		i = at + 1
+	}
+	return -1
+}
+
+// cursor remembers where a byte comes next, so that two of them are each sought but once.
+type cursor struct {
+	at   int
+	none bool
+}
+
+func (c *cursor) first(text []byte, b byte, from int) int {
+	if c.none {
+		return -1
+	}
+	if c.at < from {
+		at := bytes.IndexByte(text[from:], b)
+		if at < 0 {
+			c.none = true
+			return -1
+		}
+		c.at = from + at
+	}
+	return c.at
+}
+
+func foldEqual(text, lower []byte) bool {
+	for i, b := range text {
+		if b >= 'A' && b <= 'Z' {
+			b += 'a' - 'A'
+		}
+		if b != lower[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// each gives every line that matches, with its number from 1.
+func (f *finder) each(text []byte, give func(number int, line []byte)) {
+	number, counted := 1, 0 // lines are counted up to here
+	for from := 0; from < len(text); {
+		at := from
+		if len(f.literal) > 0 {
+			if at = f.next(text, from); at < 0 {
+				return
+			}
+		}
+		begin := bytes.LastIndexByte(text[:at], '\n') + 1
+		end := len(text)
+		if n := bytes.IndexByte(text[at:], '\n'); n >= 0 {
+			end = at + n
+		}
+		line := bytes.TrimSuffix(text[begin:end], []byte("\r"))
+		if f.line == nil || f.line(line) {
+			number += bytes.Count(text[counted:begin], []byte("\n"))
+			counted = begin
+			give(number, line)
+		}
+		from = end + 1
+	}
+}

@@ -1,0 +1,102 @@
+package file
+
+import (
+	"io"
+	"os"
+	"path"
+	"strings"
+
+	"github.com/bmatcuk/doublestar/v4"
+)
+
+// maxIgnores bounds a .gitignore, in bytes; what is behind it is not read.
+const maxIgnores = 64 << 10
+
+// ignores are the rules of a .gitignore and of those above it. nil has none.
+type ignores struct {
+	above *ignores
+	base  string // the folder of the file, relative to where the walk began: "." is there
+	ahead string // what leads from the folder of the file to where the walk began, when it is above
+	rules []rule
+}
+
+type rule struct {
+	glob    string
+	keep    bool // !pattern
+	folders bool // pattern/
+}
+
+// readIgnores adds the rules of a folder's .gitignore, as far as it can be read.
+func readIgnores(dir *os.Root, base string, above *ignores) *ignores {
+	f, err := openToRead(dir, ".gitignore")
+	if err != nil {
+		return above
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxIgnores))
+	if err != nil {
+		return above
+	}
+	in := &ignores{above: above, base: base}
+	for line := range strings.Lines(string(text)) {
+		if r, ok := parseRule(strings.TrimRight(line, " \t\r\n")); ok {
+			in.rules = append(in.rules, r)
+		}
+	}
+	if len(in.rules) == 0 {
+		return above
+	}
+	return in
+}
+
+func parseRule(line string) (r rule, ok bool) {
+	if line == "" || line[0] == '#' {
+		return r, false
+	}
+	line, r.keep = strings.CutPrefix(line, "!")
+	line, r.folders = strings.CutSuffix(line, "/")
+	if !strings.Contains(line, "/") { // of any folder below
+		line = "**/" + line
+	}
+	r.glob = strings.NewReplacer("{", `\{`, "}", `\}`).Replace(strings.TrimPrefix(line, "/"))
+	return r, r.glob != "**/" && doublestar.ValidatePattern(r.glob)
+}
+
+// drops says whether an entry is left out: by the last rule that matches it, of the innermost
+// file that has one.
+func (in *ignores) drops(rel string, folder bool) bool {
+	for ; in != nil; in = in.above {
+		name := in.ahead + rel
+		if in.base != "." {
+			name = strings.TrimPrefix(rel, in.base+"/")
+		}
+		for i := len(in.rules) - 1; i >= 0; i-- {
+			r := in.rules[i]
+			if r.folders && !folder {
+				continue
+			}
+			if ok, err := doublestar.Match(r.glob, name); err == nil && ok {
+				return !r.keep
+			}
+		}
+	}
+	return false
+}
+
+// generated says whether a folder is one that a program fills: what is in it is nobody's work.
+// beside says whether a file stands beside it.
+func generated(name string, beside func(string) bool) bool {
+	return ignored(name) || name == "target" && beside("Cargo.toml")
+}
+
+func validGlob(glob string) bool { return doublestar.ValidatePattern(glob) }
+
+// fits says whether a path is meant by a glob: of its name alone, or of the whole path.
+func fits(glob, rel string) bool {
+	name := rel
+	if !strings.Contains(glob, "/") {
+		name = path.Base(rel)
+	}
+	ok, err := doublestar.Match(strings.ToLower(glob), strings.ToLower(name))
+	return err == nil && ok
+}

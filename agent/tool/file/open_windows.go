@@ -1,0 +1,4 @@
+package file
+
+// doNotWait is nothing: folders hold no pipes here.
+const doNotWait = 0

@@ -1,0 +1,382 @@
+package file
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unicode/utf8"
+
+	"rouse/agent/tool"
+)
+
+//go:embed search.md
+var searchText string
+
+// Limits of a search (OSA-34, YOA-04): the larger one of both names' wherever they differ.
+const (
+	defaultMatches = 50
+	maxMatches     = 500
+	searchTime     = 30 * time.Second
+	maxMatchLine   = 300 // characters of a line that is shown
+	maxSkipped     = 10  // files that are named
+)
+
+type match struct {
+	Path string `json:"path"` // can be used as it is
+	Line int    `json:"line,omitempty"`
+	Text string `json:"text,omitempty"`
+}
+
+type searchResult struct {
+	Kind     string   `json:"kind"` // matches
+	Target   string   `json:"target"`
+	Matches  []match  `json:"matches"`
+	Total    int      `json:"total_matches"`
+	Searched int      `json:"files_searched"`
+	Cut      bool     `json:"truncated"`
+	Skipped  *skipped `json:"skipped,omitempty"`
+}
+
+// skipped are the files that were not searched, and some of their names.
+type skipped struct {
+	Binary     int      `json:"binary,omitempty"`
+	Large      int      `json:"larger_than_5_mib,omitempty"`
+	Secret     int      `json:"secret,omitempty"`
+	Unreadable int      `json:"unreadable,omitempty"`
+	Some       []string `json:"some,omitempty"` // of all but the binary ones
+}
+
+type searchArgs struct {
+	Pattern     string `json:"pattern" jsonschema:"a text, in capitals or not; with target files also a glob like **/*.csv"`
+	Target      string `json:"target,omitempty" jsonschema:"content (default) or files: their names"`
+	Path        string `json:"path,omitempty" jsonschema:"folder or file; default the working folder"`
+	FilePattern string `json:"file_pattern,omitempty" jsonschema:"glob of the files to search, like *.go"`
+	MaxResults  int    `json:"max_results,omitempty" jsonschema:"default 50, at most 500"`
+}
+
+func (f *files) searchTool() (tool.Tool, error) {
+	s := f.spec("file_search", searchText, tool.Read, tool.ClassSearch)
+	s.Enum = map[string][]string{"target": {"content", "files"}}
+	return tool.Define(s, f.fileSearch)
+}
+
+func (f *files) fileSearch(ctx context.Context, _ tool.Invocation, a searchArgs) (tool.Envelope, error) {
+	s := &search{path: a.Path, glob: a.FilePattern, most: a.MaxResults, names: a.Target == "files"}
+	if e := fault(a.Pattern, "file_pattern", a.FilePattern); e != nil {
+		return *e, nil
+	}
+	if s.names {
+		s.name = nameMatch(a.Pattern)
+	} else {
+		find, err := substring(a.Pattern)
+		if err != nil {
+			return tool.Failure(tool.KindInvalidArgs, "the pattern cannot be searched for: %v", err).WithField("pattern", ""), nil
+		}
+		s.find = find
+	}
+	res, warnings, err := f.search(ctx, s)
+	if err != nil {
+		return refused(a.Path, err), nil
+	}
+	return tool.Success(res, warnings...), nil
+}
+
+// fault is the answer to a pattern or a glob that cannot be used.
+func fault(pattern, field, glob string) *tool.Envelope {
+	var e tool.Envelope
+	switch {
+	case strings.ContainsAny(pattern, "\n\x00"):
+		e = tool.Failure(tool.KindInvalidArgs, "the pattern holds a line break or a NUL character; a search looks at one line at a time").WithField("pattern", "a part of one line")
+	case !validGlob(glob):
+		e = tool.Failure(tool.KindInvalidArgs, "%s %q is not a glob", field, glob).WithField(field, "a glob like *.go or src/**/*.ts")
+	case strings.TrimSpace(pattern) == "":
+		e = tool.Failure(tool.KindInvalidArgs, "the pattern is empty").WithField("pattern", "")
+	default:
+		return nil
+	}
+	return &e
+}
+
+// nameMatch says which names a pattern means: a glob's, or those with it in them.
+func nameMatch(pattern string) func(rel string) bool {
+	if strings.ContainsAny(pattern, "*?[") && validGlob(pattern) {
+		return func(rel string) bool { return fits(pattern, rel) }
+	}
+	pattern = strings.ToLower(pattern)
+	return func(rel string) bool { return strings.Contains(strings.ToLower(rel), pattern) }
+}
+
+// search is one search, whatever it is called.
+type search struct {
+	path, glob string
+	most       int
+	names      bool
+	name       func(rel string) bool
+	find       *finder
+
+	mu       sync.Mutex
+	res      searchResult
+	searched atomic.Int64
+}
+
+// search looks through a folder or one file (UNI-03). The first matches by path and line are
+// given, and all are counted.
+func (f *files) search(ctx context.Context, s *search) (*searchResult, []string, error) {
+	ctx, cancel := context.WithTimeout(ctx, searchTime)
+	defer cancel()
+	s.path, s.most = cmp.Or(s.path, "."), min(cmp.Or(max(s.most, 0), defaultMatches), maxMatches)
+	s.res = searchResult{Kind: "matches", Target: "content", Matches: []match{}, Skipped: &skipped{}}
+	if s.names {
+		s.res.Target = "files"
+	}
+	shown := filepath.ToSlash(s.path)
+	w, err := f.below(ctx, s.path, 0, func(at found) { s.visit(at, shown) })
+	if err != nil {
+		return nil, nil, err
+	}
+	s.trim()
+	res := &s.res
+	res.Searched = int(s.searched.Load())
+	res.Cut = res.Total > len(res.Matches) || w.incomplete.Load()
+	slices.Sort(res.Skipped.Some)
+	if sk := res.Skipped; sk.Binary+sk.Large+sk.Secret+sk.Unreadable == 0 {
+		res.Skipped = nil
+	}
+	warnings := w.unreadWarning()
+	if w.incomplete.Load() {
+		warnings = append(warnings, fmt.Sprintf("the search was ended after %d entries or %s, so there may be more; search a smaller folder", w.walked.Load(), searchTime))
+	}
+	return res, warnings, nil
+}
+
+// below walks a folder, or visits the one file that a path is.
+func (f *files) below(ctx context.Context, at string, depth int, visit func(found)) (*walk, error) {
+	p, err := f.roots.At(at, false)
+	if err != nil {
+		return nil, err
+	}
+	defer p.Close()
+	file, err := p.OpenPlain()
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return nil, err
+	}
+	w := &walk{depth: depth, visit: visit, within: filepath.ToSlash(p.Rel), outside: !p.Own()}
+	folder := p.Rel
+	if !info.IsDir() {
+		folder = filepath.Dir(p.Rel)
+	}
+	if w.start, err = p.OpenRoot(folder); err != nil {
+		return nil, p.Explain(err)
+	}
+	defer w.start.Close()
+	if !info.IsDir() {
+		visit(found{w.start, filepath.Base(p.Rel), ".", w})
+		return w, nil
+	}
+	w.run(ctx, f.rulesAbove(p))
+	return w, nil
+}
+
+// rulesAbove are those of the folders from the granted one to where a walk begins.
+func (f *files) rulesAbove(p *tool.Place) *ignores {
+	var rules *ignores
+	up := filepath.ToSlash(p.Rel)
+	if up == "." {
+		return nil
+	}
+	folder := "."
+	for _, part := range strings.Split(up, "/") {
+		if dir, err := p.OpenRoot(folder); err == nil {
+			rules = readIgnores(dir, "", rules)
+			if rules != nil && rules.base == "" {
+				rules.base, rules.ahead = ".", strings.TrimPrefix(strings.TrimPrefix(up, folder), "/")+"/"
+			}
+			dir.Close()
+		}
+		folder = path.Join(folder, part)
+	}
+	return rules
+}
+
+func (s *search) visit(at found, shown string) {
+	rel := at.rel
+	if s.glob != "" && rel != "." && !fits(s.glob, rel) {
+		return
+	}
+	where := path.Join(shown, rel)
+	if s.names {
+		s.searched.Add(1)
+		if s.name(rel) {
+			s.add([]match{{Path: where}}, 1)
+		}
+		return
+	}
+	if rel != "." && tool.Secret(path.Join(at.walk.within, rel)) {
+		s.skip(where, func(sk *skipped) { sk.Secret++ })
+		return
+	}
+	buf := buffers.Get().(*bytes.Buffer)
+	defer buffers.Put(buf)
+	text, err := at.read(buf)
+	switch {
+	case errors.Is(err, errLarge):
+		s.skip(where, func(sk *skipped) { sk.Large++ })
+		return
+	case err != nil:
+		s.skip(where, func(sk *skipped) { sk.Unreadable++ })
+		return
+	case bytes.IndexByte(text[:min(len(text), sniff)], 0) >= 0:
+		s.mu.Lock()
+		s.res.Skipped.Binary++
+		s.mu.Unlock()
+		return
+	}
+	s.searched.Add(1)
+	var some []match
+	total := 0
+	s.find.each(text, func(number int, line []byte) {
+		if total++; len(some) < s.most {
+			some = append(some, match{where, number, shownLine(line)})
+		}
+	})
+	if total > 0 {
+		s.add(some, total)
+	}
+}
+
+var (
+	buffers  = sync.Pool{New: func() any { return new(bytes.Buffer) }}
+	errLarge = errors.New("too large")
+	errOther = errors.New("no file any more, or one with a second name")
+)
+
+// read gives what a file holds, in a buffer that is used again.
+func (at found) read(buf *bytes.Buffer) ([]byte, error) {
+	f, err := openToRead(at.dir, at.name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular():
+		return nil, errOther
+	case at.walk.outside && !tool.Alone(f):
+		return nil, errOther
+	case info.Size() > maxRaw:
+		return nil, errLarge
+	}
+	buf.Reset()
+	buf.Grow(int(info.Size()) + 1)
+	text := buf.AvailableBuffer()[:info.Size()+1]
+	n, err := io.ReadFull(f, text)
+	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	return text[:n], nil
+}
+
+func (s *search) skip(where string, count func(*skipped)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	count(s.res.Skipped)
+	if len(s.res.Skipped.Some) < maxSkipped {
+		s.res.Skipped.Some = append(s.res.Skipped.Some, where)
+	}
+}
+
+func (s *search) add(some []match, total int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.res.Total += total
+	if s.res.Matches = append(s.res.Matches, some...); len(s.res.Matches) > 8*s.most {
+		s.trim()
+	}
+}
+
+// trim keeps the first matches by path and line.
+func (s *search) trim() {
+	slices.SortFunc(s.res.Matches, func(a, b match) int {
+		return cmp.Or(strings.Compare(a.Path, b.Path), cmp.Compare(a.Line, b.Line))
+	})
+	s.res.Matches = s.res.Matches[:min(len(s.res.Matches), s.most)]
+}
+
+// shownLine is a line as an answer holds it.
+func shownLine(line []byte) string {
+	text := strings.ToValidUTF8(string(line[:min(len(line), 4*maxMatchLine)]), "\uFFFD")
+	if utf8.RuneCountInString(text) > maxMatchLine {
+		text = string([]rune(text)[:maxMatchLine]) + "…"
+	}
+	return text
+}
+
+// someOf names a few.
+func someOf(names []string) string {
+	if len(names) > maxSkipped {
+		return strings.Join(names[:maxSkipped], ", ") + ", …"
+	}
+	return strings.Join(names, ", ")
+}
+
+const searchAliasText = "Find lines in files by a regular expression (RE2), one line at a time. `include` is a glob of the files; capitals do not matter unless `case_sensitive`. Hidden files, node_modules, and what .gitignore names are left out."
+
+// searchAlias is search (YOA-04): by regular expression, told as lines.
+func (f *files) searchAlias() (tool.Tool, error) {
+	type args struct {
+		Pattern       string `json:"pattern" jsonschema:"a regular expression"`
+		Path          string `json:"path,omitempty"`
+		Include       string `json:"include,omitempty" jsonschema:"glob of the files to search"`
+		CaseSensitive bool   `json:"case_sensitive,omitempty"`
+	}
+	return tool.Define(f.spec("search", searchAliasText, tool.Read, tool.ClassSearch), func(ctx context.Context, _ tool.Invocation, a args) (tool.Envelope, error) {
+		if e := fault(a.Pattern, "include", a.Include); e != nil {
+			return *e, nil
+		}
+		find, err := expression(a.Pattern, a.CaseSensitive)
+		if err != nil {
+			return tool.Failure(tool.KindInvalidArgs, "the pattern is no regular expression: %v", err).WithField("pattern", "a regular expression of Go (RE2)"), nil
+		}
+		res, warnings, err := f.search(ctx, &search{path: a.Path, glob: a.Include, find: find})
+		if err != nil {
+			return refused(a.Path, err), nil
+		}
+		var text strings.Builder
+		for _, m := range res.Matches {
+			fmt.Fprintf(&text, "%s:%d:%s\n", plain(m.Path), m.Line, m.Text)
+		}
+		if res.Total == 0 {
+			text.WriteString("no matches\n")
+		} else if res.Cut {
+			fmt.Fprintf(&text, "[%d of %d matches]\n", len(res.Matches), res.Total)
+		}
+		return tool.Success(map[string]any{"text": text.String(), "matches": res.Total, "files_searched": res.Searched, "truncated": res.Cut, "skipped": res.Skipped}, warnings...), nil
+	})
+}
+
+// plain is a path in a list of lines: one with a line break in it is quoted.
+func plain(path string) string {
+	if strings.ContainsAny(path, "\n\r") {
+		return strconv.Quote(path)
+	}
+	return path
+}

@@ -1,0 +1,254 @@
+package file_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"rouse/agent/tool"
+	"rouse/agent/tool/file"
+)
+
+func found(got map[string]any) string {
+	var out []string
+	for _, it := range got["matches"].([]any) {
+		m := it.(map[string]any)
+		if m["line"] == nil {
+			out = append(out, m["path"].(string))
+			continue
+		}
+		out = append(out, fmt.Sprintf("%v:%v:%v", m["path"], m["line"], m["text"]))
+	}
+	return strings.Join(out, "|")
+}
+
+// TestSearch: OSA-34 and UNI-03, lines and names are found, in capitals or not; what is left
+// out is what a person would leave out, and what could not be searched is told.
+func TestSearch(t *testing.T) {
+	dir, call := setup(t, map[string]string{
+		"a.txt": "Needle one\nnothing\nhay NEEDLE\r\n", "sub/b.go": "// needle", "sub/c.md": "no", ".hidden": "needle", "node_modules/x.js": "needle", ".git/config": "needle",
+		"bin": "needle\x00", "large": "needle" + strings.Repeat("x", 5<<20), "server.pem": "needle",
+		".gitignore": "*.log\n!keep.log\n/build\nout/\n# note\n", "x.log": "needle", "keep.log": "needle", "build/x": "needle", "sub/build/x": "needle", "out/x": "needle", "sub/out": "needle",
+		"rust/Cargo.toml": "", "rust/target/x": "needle", "target/x": "needle", "sub/.gitignore": "!x.log\n", "sub/x.log": "needle", "umlaut": "N\u00c4HE\n", "kelvin": "20 \u212a\n",
+		"odd": "a\xffneedle\n",
+	})
+	e, got := call("file_search", map[string]any{"pattern": "nEEdle"})
+	want := "a.txt:1:Needle one|a.txt:3:hay NEEDLE|keep.log:1:needle|odd:1:a\ufffdneedle|sub/b.go:1:// needle|sub/build/x:1:needle|sub/out:1:needle|sub/x.log:1:needle|target/x:1:needle"
+	if !e.OK || found(got) != want || got["total_matches"] != 9.0 || got["truncated"] != false {
+		t.Errorf("%+v\n%s\nwant\n%s", e, found(got), want)
+	}
+	if sk := got["skipped"].(map[string]any); sk["binary"] != 1.0 || sk["larger_than_5_mib"] != 1.0 || sk["secret"] != 1.0 || fmt.Sprint(sk["some"]) != "[large server.pem]" {
+		t.Errorf("%v", sk)
+	}
+	for name, c := range map[string]struct {
+		args map[string]any
+		want string
+	}{
+		"in a folder":       {map[string]any{"pattern": "needle", "path": "sub/build"}, "sub/build/x:1:needle"},
+		"rules from above":  {map[string]any{"pattern": "needle", "path": "sub", "file_pattern": "*.log"}, "sub/x.log:1:needle"},
+		"in a file":         {map[string]any{"pattern": "needle", "path": "a.txt"}, "a.txt:1:Needle one|a.txt:3:hay NEEDLE"},
+		"absolute":          {map[string]any{"pattern": "needle", "path": filepath.Join(dir, "sub", "b.go")}, filepath.ToSlash(filepath.Join(dir, "sub", "b.go")) + ":1:// needle"},
+		"some files":        {map[string]any{"pattern": "needle", "file_pattern": "*.GO"}, "sub/b.go:1:// needle"},
+		"the first":         {map[string]any{"pattern": "needle", "max_results": 2}, "a.txt:1:Needle one|a.txt:3:hay NEEDLE"},
+		"no expression":     {map[string]any{"pattern": "n.edle"}, ""},
+		"names":             {map[string]any{"pattern": "B.G", "target": "files"}, "sub/b.go"},
+		"names by a glob":   {map[string]any{"pattern": "sub/**/x", "target": "files"}, "sub/build/x"},
+		"beyond ASCII":      {map[string]any{"pattern": "n\u00e4he"}, "umlaut:1:N\u00c4HE"},
+		"kin of a letter":   {map[string]any{"pattern": "20 k"}, "kelvin:1:20 \u212a"},
+		"punctuation alone": {map[string]any{"pattern": "// "}, "sub/b.go:1:// needle"},
+	} {
+		if e, got := call("file_search", c.args); !e.OK || found(got) != c.want {
+			t.Errorf("%s: %+v\n%s\nwant\n%s", name, e, found(got), c.want)
+		}
+	}
+	for name, c := range map[string]struct {
+		args map[string]any
+		kind tool.Kind
+	}{
+		"empty": {map[string]any{"pattern": " "}, tool.KindInvalidArgs}, "lines": {map[string]any{"pattern": "a\nb"}, tool.KindInvalidArgs}, "glob": {map[string]any{"pattern": "a", "file_pattern": "[a"}, tool.KindInvalidArgs},
+		"outside": {map[string]any{"pattern": "a", "path": "../x"}, tool.KindInvalidArgs}, "nowhere": {map[string]any{"pattern": "a", "path": "nowhere"}, tool.KindNotFound},
+	} {
+		if e, _ := call("file_search", c.args); e.Kind != c.kind {
+			t.Errorf("%s: %+v", name, e)
+		}
+	}
+}
+
+// TestSearchExpression: YOA-04, by regular expression.
+func TestSearchExpression(t *testing.T) {
+	_, call := setup(t, map[string]string{"a.go": "func One() {}\nfunc two() {}\n", "b.txt": "func three"})
+	for pattern, want := range map[string]string{
+		`func \w+\(`: "a.go:1:func One() {}\na.go:2:func two() {}\n", `^FUNC o`: "a.go:1:func One() {}\n", `three$`: "b.txt:1:func three\n", `(one|three)`: "a.go:1:func One() {}\nb.txt:1:func three\n", `zzz`: "no matches\n",
+	} {
+		if e, got := call("search", map[string]any{"pattern": pattern}); !e.OK || got["text"] != want {
+			t.Errorf("%s: %+v %v", pattern, e, got)
+		}
+	}
+	if _, got := call("search", map[string]any{"pattern": "func O", "case_sensitive": true, "include": "*.go"}); got["text"] != "a.go:1:func One() {}\n" || got["matches"] != 1.0 {
+		t.Errorf("%v", got)
+	}
+	if e, _ := call("search", map[string]any{"pattern": "(a"}); e.Kind != tool.KindInvalidArgs || e.Field != "pattern" {
+		t.Errorf("%+v", e)
+	}
+}
+
+// TestSearchLikeOthers: a search gives the lines that a slow one gives, and those of ripgrep
+// where it is installed, for patterns of all kinds on files of all kinds.
+func TestSearchLikeOthers(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	words := []string{"alpha", "Beta", "KELVIN", "straße", "x", "", " ", "Zoë", "10%", "a.b", "sun", "SUN", "\u017fun", "\t", "ab\xffcd", "\r"}
+	content := map[string]string{}
+	for i := range 300 {
+		var text strings.Builder
+		for range r.IntN(30) {
+			text.WriteString(words[r.IntN(len(words))])
+			text.WriteString([]string{" ", "\n", "", "\r\n"}[r.IntN(4)])
+		}
+		content[fmt.Sprintf("d%d/e%d/%03d.txt", i%7, i%3, i)] = text.String()
+	}
+	dir, call := setup(t, content)
+	rg, _ := exec.LookPath("rg")
+	for _, pattern := range []string{"alpha", "ALPHA", "beta", "sun", "k", "stra(ss|ß)e", "^a", "x$", `\d+%`, "a.b", "zo[eë]", "[ak]l", "(alpha|beta) ?x", "x+", "b", `\bsun\b`, "l.*n"} {
+		for _, sensitive := range []bool{false, true} {
+			expression := pattern
+			if !sensitive {
+				expression = "(?i)" + pattern
+			}
+			re, names, total := regexp.MustCompile(expression), []string(nil), 0
+			for name, text := range content {
+				for line := range strings.Lines(text) {
+					if line = strings.TrimSuffix(strings.TrimSuffix(line, "\n"), "\r"); re.MatchString(line) {
+						names, total = append(names, name), total+1
+					}
+				}
+			}
+			e, got := call("search", map[string]any{"pattern": pattern, "case_sensitive": sensitive})
+			if !e.OK || got["matches"] != float64(total) {
+				t.Errorf("%q, case sensitive %v: %v lines, want %d", pattern, sensitive, got["matches"], total)
+			}
+			slices.Sort(names)
+			if lines := strings.Split(strings.TrimSpace(got["text"].(string)), "\n"); total > 0 && !strings.HasPrefix(lines[0], names[0]+":") {
+				t.Errorf("%q: the first is %s, want one of %s", pattern, lines[0], names[0])
+			}
+			if rg == "" {
+				continue
+			}
+			args := []string{"--no-config", "--no-require-git", "--count-matches", "--no-filename", "--crlf", "-a", pattern, dir}
+			args[2] = "--count"
+			if !sensitive {
+				args = append([]string{"-i"}, args...)
+			}
+			out, err := exec.Command(rg, args...).Output()
+			if err != nil && len(out) > 0 {
+				t.Fatal(err)
+			}
+			n := 0
+			for _, line := range strings.Fields(string(out)) {
+				var one int
+				fmt.Sscan(line, &one)
+				n += one
+			}
+			if n != total {
+				t.Errorf("%q, case sensitive %v: ripgrep finds %d lines, want %d", pattern, sensitive, n, total)
+			}
+		}
+	}
+}
+
+// A link, a swapped folder and a second name are not searched, and none of them leads out.
+func TestSearchStays(t *testing.T) {
+	dir, call := setup(t, map[string]string{"in/a.txt": "needle", "work/b.txt": "needle"})
+	b := newBench(t, filepath.Join(dir, "work"))
+	b.grants = []tool.Grant{{Path: filepath.Join(dir, "in")}}
+	for link, target := range map[string]string{"work/out": "..", "work/file": "../in/a.txt"} {
+		if err := os.Symlink(target, filepath.Join(dir, link)); err != nil {
+			t.Skip("symbolic links cannot be made here")
+		}
+	}
+	if err := os.Link(filepath.Join(dir, "in/a.txt"), filepath.Join(dir, "other")); err != nil {
+		t.Skip("hard links cannot be made here")
+	}
+	inner := b.run(t)
+	if _, got := inner("file_search", map[string]any{"pattern": "needle"}); found(got) != "b.txt:1:needle" {
+		t.Errorf("%s", found(got))
+	}
+	_, got := inner("file_search", map[string]any{"pattern": "needle", "path": filepath.Join(dir, "in")})
+	if sk, ok := got["skipped"].(map[string]any); found(got) != "" || !ok || sk["unreadable"] != 1.0 {
+		t.Errorf("a second name outside of the workdir: %v", got)
+	}
+	if _, got := call("list_files", map[string]any{"path": "."}); got["total"] != 3.0 {
+		t.Errorf("%v", got)
+	}
+}
+
+// TestListFiles: YOA-03 and UNI-02, files alone, sorted, with the number of all.
+func TestListFiles(t *testing.T) {
+	content := map[string]string{"a/b/c/d.txt": "x", "a/b/c.txt": "x", "node_modules/x": "x", "line\nbreak": "x"}
+	for i := range 250 {
+		content[fmt.Sprintf("many/%03d.csv", i)] = "x"
+	}
+	_, call := setup(t, content)
+	e, got := call("list_files", map[string]any{})
+	if !e.OK || got["total"] != 252.0 || got["truncated"] != true || got["entry_count"] != 200.0 || !strings.HasPrefix(got["text"].(string), "a/b/c.txt\n\"line\\nbreak\"\nmany/000.csv\n") {
+		t.Errorf("%+v", e)
+	}
+	if _, got := call("list_files", map[string]any{"pattern": "*.txt", "max_depth": 9}); got["text"] != "a/b/c.txt\na/b/c/d.txt\n" || got["truncated"] != false {
+		t.Errorf("%v", got)
+	}
+	if e, _ := call("list_files", map[string]any{"path": "nowhere"}); e.Kind != tool.KindNotFound {
+		t.Errorf("%+v", e)
+	}
+}
+
+// TestReadFile: YOA-01 and UNI-01, the second name of the reader has its own gutter and header.
+func TestReadFile(t *testing.T) {
+	_, call := setup(t, map[string]string{"a.txt": "one\ntwo\nthree\n", "long": strings.Repeat("x\n", 1200), "empty": ""})
+	for name, c := range map[string]struct {
+		args map[string]any
+		want string
+	}{
+		"all":      {map[string]any{"path": "a.txt"}, "[3 lines]\n   1 | one\n   2 | two\n   3 | three\n"},
+		"a page":   {map[string]any{"path": "a.txt", "offset": 2, "limit": 1}, "[Lines 2-2 of 3; go on with offset 3]\n   2 | two\n"},
+		"the last": {map[string]any{"path": "a.txt", "tail_lines": 1}, "[Lines 3-3 of 3]\n   3 | three\n"},
+		"behind":   {map[string]any{"path": "a.txt", "offset": 9}, "[No line 9: the file has 3]\n"},
+		"empty":    {map[string]any{"path": "empty"}, "[0 lines]\n"},
+	} {
+		if e, got := call("read_file", c.args); !e.OK || got["text"] != c.want || got["kind"] != "file" {
+			t.Errorf("%s: %+v %q", name, e, got["text"])
+		}
+	}
+	if _, got := call("read_file", map[string]any{"path": "long"}); !strings.HasPrefix(got["text"].(string), "[Lines 1-500 of 1200; go on with offset 501]\n") {
+		t.Errorf("%.80s", got["text"])
+	}
+	if e, got := call("read_file", map[string]any{"path": "."}); !e.OK || got["kind"] != "listing" {
+		t.Errorf("%+v", e)
+	}
+}
+
+// TestSecondNames: YOA-05, UNI-05 and UNI-06, a model sees the second names where they are asked for.
+func TestSecondNames(t *testing.T) {
+	roots, err := tool.NewRoots(t.TempDir(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const first = "file_read file_write file_edit file_search file_operation_history file_undo"
+	for allow, more := range map[string]string{"": "", "*": "", "file_*": "", "read_file": " read_file", "*_file": " read_file write_file edit_file", "search,list_files": " list_files search", "[": ""} {
+		tools, err := file.Tools(file.Options{Roots: roots, Allow: strings.Split(allow, ",")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, t := range tools {
+			names = append(names, t.Name())
+		}
+		if got := strings.Join(names, " "); got != first+more {
+			t.Errorf("%q shows %s", allow, got)
+		}
+	}
+}

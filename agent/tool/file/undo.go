@@ -1,0 +1,323 @@
+package file
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"rouse/agent/tool"
+	"rouse/agentdb/ledger"
+)
+
+var (
+	//go:embed history.md
+	historyText string
+	//go:embed undo.md
+	undoText string
+)
+
+// Limits of file_operation_history (OSA-35).
+const (
+	defaultHistory = 20
+	maxHistory     = 100
+)
+
+// Undo takes back one change of a file, which is op of log. It refuses, with a *tool.PathError,
+// when the file was changed since, unless force says that this does not matter; what cannot be
+// restored at all is refused always. It uses the folder that was granted to the run.
+func Undo(ctx context.Context, log Log, op ledger.FileOp, force bool) error {
+	roots, err := tool.NewRoots(op.Root, nil)
+	if err != nil {
+		return &tool.PathError{Kind: tool.KindNotFound, Message: fmt.Sprintf("the folder of %s is gone: %v", op.Path, err)}
+	}
+	return undo(ctx, log, roots, op, force)
+}
+
+// CanUndo says why a change cannot be taken back now, "" when it can.
+func CanUndo(op ledger.FileOp) string {
+	roots, err := tool.NewRoots(op.Root, nil)
+	if err != nil {
+		return fmt.Sprintf("the folder %s is gone", op.Root)
+	}
+	return hindered(roots, op)
+}
+
+func hindered(roots *tool.Roots, op ledger.FileOp) string {
+	p, old, err := reach(roots, op)
+	if err != nil {
+		return err.Error()
+	}
+	defer p.Close()
+	return stands(op, old)
+}
+
+// reach is where the file of a change is, and what it holds now.
+func reach(roots *tool.Roots, op ledger.FileOp) (*tool.Place, before, error) {
+	p, err := roots.At(op.Path, true)
+	if err != nil {
+		return nil, before{}, err
+	}
+	old, err := current(p, op.Path)
+	if err != nil {
+		return nil, old, errors.Join(err, p.Close())
+	}
+	return p, old, nil
+}
+
+// stands says why a change cannot be taken back from what its file holds now.
+func stands(op ledger.FileOp, now before) string {
+	hash := ""
+	if now.info != nil {
+		hash = hashOf(now.text)
+	}
+	switch {
+	case !op.UndoneAt.IsZero():
+		return "it was undone at " + op.UndoneAt.Format(time.RFC3339)
+	case op.Lost != "":
+		return op.Lost
+	case hash == op.AfterHash:
+		return ""
+	case hash == op.BeforeHash:
+		return "the file is as it was before: the change did not come about, or was taken back by hand"
+	case now.info == nil:
+		return "the file was removed since"
+	}
+	return "the file was changed since"
+}
+
+// undo restores the file of a change and marks the change. A change that never came about is
+// marked alone.
+func undo(ctx context.Context, log Log, roots *tool.Roots, op ledger.FileOp, force bool) error {
+	p, old, err := reach(roots, op)
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	asBefore := op.Lost == "" && op.UndoneAt.IsZero() && (old.info == nil) == (op.BeforeHash == "") && (old.info == nil || hashOf(old.text) == op.BeforeHash)
+	why := stands(op, old)
+	switch {
+	case asBefore:
+	case why != "" && (!force || op.Lost != "" || !op.UndoneAt.IsZero()):
+		return &tool.PathError{Kind: tool.KindRejected, Message: fmt.Sprintf("the change %s of %s cannot be undone: %s", op.Batch, op.Path, why)}
+	case op.BeforeHash == "":
+		err = withdraw(p, old, op)
+	default:
+		err = restore(ctx, log, p, old, op)
+	}
+	if err != nil {
+		return p.Explain(err)
+	}
+	if err := log.EndFileOp(ctx, op.ID); err != nil {
+		return &hostError{err}
+	}
+	return nil
+}
+
+// withdraw removes a file that was created, and the folders that were made for it, as far as
+// nothing else is in them.
+func withdraw(p *tool.Place, old before, op ledger.FileOp) error {
+	if !old.still(p) {
+		return changedMeanwhile(op.Path)
+	}
+	if err := p.Remove(p.Rel); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if op.Made == "" {
+		return settle(p, filepath.Dir(p.Rel))
+	}
+	last, err := filepath.Rel(p.Name(), op.Made)
+	if err != nil {
+		return err
+	}
+	folder := filepath.Dir(p.Rel)
+	for ; folder != "." && len(folder) >= len(last); folder = filepath.Dir(folder) {
+		if p.Remove(folder) != nil {
+			break // something else is in it by now
+		}
+	}
+	return settle(p, folder)
+}
+
+// restore writes what the file held before, with its permissions.
+func restore(ctx context.Context, log Log, p *tool.Place, old before, op ledger.FileOp) error {
+	text, err := log.FileBefore(ctx, op.ID)
+	if err != nil {
+		return &hostError{err}
+	}
+	temp, err := draft(p, old, string(text))
+	if err != nil {
+		return err
+	}
+	if err := p.Chmod(temp, fs.FileMode(op.Mode)); err != nil {
+		return errors.Join(err, p.Remove(temp))
+	}
+	if err := p.Announce(ctx, temp); err != nil {
+		return errors.Join(&hostError{err}, p.Remove(temp))
+	}
+	return publish(p, op.Path, temp, old)
+}
+
+func changedMeanwhile(shown string) error {
+	return &tool.PathError{Kind: tool.KindExecutionError, Message: shown + " was changed meanwhile, and was left as it is now; read it again"}
+}
+
+type operation struct {
+	ID      string `json:"operation_id"`
+	Run     int64  `json:"run"`
+	Type    string `json:"type"` // create, write, fileEdit
+	Path    string `json:"path"`
+	At      string `json:"at"`
+	CanUndo bool   `json:"can_undo"`
+	Why     string `json:"why_not,omitempty"`
+}
+
+func (f *files) historyTool() (tool.Tool, error) {
+	type args struct {
+		Path  string `json:"path,omitempty" jsonschema:"of one file; all files when absent"`
+		Limit int    `json:"limit,omitempty" jsonschema:"default 20, at most 100"`
+	}
+	s := f.spec("file_operation_history", historyText, tool.Read, tool.ClassOther)
+	return tool.Define(s, func(ctx context.Context, in tool.Invocation, a args) (tool.Envelope, error) {
+		filter := ledger.FileOpFilter{Agent: in.Agent, Limit: defaultHistory}
+		if a.Limit < 0 {
+			return tool.Failure(tool.KindInvalidArgs, "limit must be 1 or more").WithField("limit", "1 to 100"), nil
+		}
+		if a.Limit > 0 {
+			filter.Limit = min(a.Limit, maxHistory)
+		}
+		if a.Path != "" {
+			path, err := f.recorded(a.Path)
+			if err != nil {
+				return refused(a.Path, err), nil
+			}
+			filter.Path = path
+		}
+		ops, err := f.log.FileOps(ctx, filter)
+		if err != nil {
+			return tool.Envelope{}, err
+		}
+		out := make([]operation, len(ops))
+		for i, op := range ops {
+			why := hindered(f.roots, op)
+			out[i] = operation{nameOf(op, in), op.Run, string(op.Type), f.near(op.Path), op.At.Format(time.RFC3339), why == "", why}
+		}
+		return tool.Success(map[string]any{"operations": out, "count": len(out)}), nil
+	})
+}
+
+// nameOf is what a run calls a change: the key of the call that made it, after the number of
+// the run when that was another.
+func nameOf(op ledger.FileOp, in tool.Invocation) string {
+	if op.Run == in.Run {
+		return op.Batch
+	}
+	return fmt.Sprintf("%d/%s", op.Run, op.Batch)
+}
+
+// recorded is a path as changes are recorded by.
+func (f *files) recorded(path string) (string, error) {
+	p, err := f.roots.At(path, false)
+	if err != nil {
+		return "", err
+	}
+	defer p.Close()
+	return filepath.Join(p.Name(), p.Rel), nil
+}
+
+// near is a path as it is used from the working folder.
+func (f *files) near(path string) string {
+	if rel, err := filepath.Rel(f.roots.Workdir(), path); err == nil && filepath.IsLocal(rel) {
+		return filepath.ToSlash(rel)
+	}
+	return filepath.ToSlash(path)
+}
+
+type undoArgs struct {
+	OperationID string `json:"operation_id,omitempty" jsonschema:"as file_operation_history or the change itself gave it"`
+	Path        string `json:"path,omitempty" jsonschema:"takes back all changes of this run to this file"`
+}
+
+func (f *files) undoTool() (tool.Tool, error) {
+	return tool.Define(f.spec("file_undo", undoText, tool.Write, tool.ClassEdit), f.undo)
+}
+
+func (f *files) undo(ctx context.Context, in tool.Invocation, a undoArgs) (tool.Envelope, error) {
+	ops, none, err := f.chosen(ctx, in, a)
+	if none != nil || err != nil {
+		return deref(none), err
+	}
+	undone := []operation{}
+	for _, op := range ops {
+		err := undo(ctx, f.log, f.roots, op, false)
+		if err != nil && len(undone) > 0 {
+			err = &tool.PathError{Kind: tool.KindRejected, Message: fmt.Sprintf("%v; %s after it were undone", err, counted(len(undone), "change"))}
+		}
+		if err != nil {
+			return answer(f.near(op.Path), err)
+		}
+		undone = append(undone, operation{ID: nameOf(op, in), Run: op.Run, Type: string(op.Type), Path: f.near(op.Path), At: op.At.Format(time.RFC3339)})
+	}
+	return tool.Success(map[string]any{"undone": undone, "count": len(undone)}), nil
+}
+
+func deref(e *tool.Envelope) tool.Envelope {
+	if e == nil {
+		return tool.Envelope{}
+	}
+	return *e
+}
+
+// chosen are the changes that a call means, the newest first; none says why there are none.
+func (f *files) chosen(ctx context.Context, in tool.Invocation, a undoArgs) (ops []ledger.FileOp, none *tool.Envelope, err error) {
+	nothing := func(format string, args ...any) ([]ledger.FileOp, *tool.Envelope, error) {
+		e := tool.Failure(tool.KindNotFound, format, args...)
+		return nil, &e, nil
+	}
+	filter, path := ledger.FileOpFilter{Agent: in.Agent, Run: in.Run, Batch: a.OperationID, Limit: -1}, ""
+	if run, key, of := strings.Cut(a.OperationID, "/"); of {
+		n, err := strconv.ParseInt(run, 10, 64)
+		if err != nil || n <= 0 || key == "" {
+			return nothing("there is no change %q; see file_operation_history", a.OperationID)
+		}
+		filter.Run, filter.Batch = n, key
+	}
+	if a.Path != "" {
+		if path, err = f.recorded(a.Path); err != nil {
+			e := refused(a.Path, err)
+			return nil, &e, nil
+		}
+	}
+	if a.OperationID == "" { // what other runs did is taken back by its name alone
+		filter.Path = path
+	}
+	all, err := f.log.FileOps(ctx, filter)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, op := range all {
+		if a.OperationID == "" && !op.UndoneAt.IsZero() {
+			continue
+		}
+		if ops = append(ops, op); path == "" || a.OperationID != "" {
+			break // the last one
+		}
+	}
+	switch {
+	case len(ops) == 0 && a.OperationID != "":
+		return nothing("there is no change %q; see file_operation_history", a.OperationID)
+	case len(ops) == 0 && path != "":
+		return nothing("this run has made no change to %s that could be undone; give the operation_id of an earlier one, as file_operation_history has it", a.Path)
+	case len(ops) == 0:
+		return nothing("this run has made no change that could be undone; give the operation_id of an earlier one, as file_operation_history has it")
+	case a.OperationID != "" && path != "" && ops[0].Path != path:
+		e := tool.Failure(tool.KindInvalidArgs, "change %s is of %s, not of %s; give one of the two", a.OperationID, f.near(ops[0].Path), a.Path).WithField("path", "")
+		return nil, &e, nil
+	}
+	return ops, nil, nil
+}

@@ -1,0 +1,198 @@
+package file_test
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"rouse/agent/tool"
+	"rouse/agent/tool/file"
+	"rouse/agentdb/ledger"
+)
+
+func sum(text string) string {
+	s := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(s[:])
+}
+
+func (b *bench) text(name string) string {
+	raw, err := os.ReadFile(filepath.Join(b.dir, name))
+	if err != nil {
+		return "none"
+	}
+	return string(raw)
+}
+
+// TestUndo: OSA-35, changes are listed and taken back: the last, one of many, all of a file.
+func TestUndo(t *testing.T) {
+	b := newBench(t, t.TempDir())
+	call := b.run(t)
+	change := func(path, content, mode string) string {
+		t.Helper()
+		e, got := call("file_write", map[string]any{"path": path, "content": content, "mode": mode})
+		if !e.OK {
+			t.Fatalf("%+v", e)
+		}
+		return got["operation_id"].(string)
+	}
+	history := func(args map[string]any) string {
+		t.Helper()
+		e, got := call("file_operation_history", args)
+		if !e.OK {
+			t.Fatalf("%+v", e)
+		}
+		var out []string
+		for _, it := range got["operations"].([]any) {
+			o := it.(map[string]any)
+			out = append(out, fmt.Sprintf("%v %v %v", o["type"], o["path"], o["can_undo"]))
+		}
+		return strings.Join(out, ", ")
+	}
+	first := change("sub/deep/a.txt", "one\n", "")
+	change("sub/deep/a.txt", "two\n", "append")
+	change("b.txt", "b\n", "")
+	if e, _ := call("file_edit", map[string]any{"path": "sub/deep/a.txt", "old_string": "one", "new_string": "1"}); !e.OK {
+		t.Fatalf("%+v", e)
+	}
+	if got := history(nil); got != "fileEdit sub/deep/a.txt true, create b.txt true, write sub/deep/a.txt false, create sub/deep/a.txt false" {
+		t.Errorf("%s", got)
+	}
+	if got := history(map[string]any{"path": "b.txt", "limit": 1}); got != "create b.txt true" {
+		t.Errorf("%s", got)
+	}
+	if e, _ := call("file_undo", map[string]any{"operation_id": first}); e.Kind != tool.KindRejected || !strings.Contains(e.Message, "changed since") || b.text("sub/deep/a.txt") != "1\ntwo\n" {
+		t.Errorf("an old change of a file that was changed since: %+v", e)
+	}
+	if e, got := call("file_undo", nil); !e.OK || got["count"] != 1.0 || b.text("sub/deep/a.txt") != "one\ntwo\n" {
+		t.Errorf("the last: %+v %v", e, got)
+	}
+	if e, _ := call("file_undo", map[string]any{"operation_id": first, "path": "b.txt"}); e.Kind != tool.KindInvalidArgs || e.Field != "path" {
+		t.Errorf("two that disagree: %+v", e)
+	}
+	if e, got := call("file_undo", map[string]any{"path": "sub/deep/a.txt"}); !e.OK || got["count"] != 2.0 || b.text("sub") != "none" || b.text("b.txt") != "b\n" {
+		t.Errorf("all of a file: %+v %v", e, got)
+	}
+	if _, err := os.Stat(filepath.Join(b.dir, "sub")); err == nil {
+		t.Error("the folders that were made for the file are left")
+	}
+	for say, args := range map[string]map[string]any{`there is no change "99"`: {"operation_id": "99"}, `there is no change "x/k1"`: {"operation_id": "x/k1"}, `there is no change "7/k1"`: {"operation_id": "7/k1"}, "no change to sub/deep/a.txt": {"path": "sub/deep/a.txt"}} {
+		if e, _ := call("file_undo", args); e.Kind != tool.KindNotFound || !strings.Contains(e.Message, say) {
+			t.Errorf("%s: %+v", say, e)
+		}
+	}
+	if e, _ := call("file_undo", map[string]any{"operation_id": first}); e.Kind != tool.KindRejected || !strings.Contains(e.Message, "undone at") {
+		t.Errorf("one change twice: %+v", e)
+	}
+	// Another run of the agent takes it back by its number, and by nothing else.
+	call = b.run(t)
+	if e, _ := call("file_undo", nil); e.Kind != tool.KindNotFound || !strings.Contains(e.Message, "this run") {
+		t.Errorf("another run's change: %+v", e)
+	}
+	if got := history(nil); !strings.HasPrefix(got, "fileEdit sub/deep/a.txt false, create b.txt true") {
+		t.Errorf("%s", got)
+	}
+	if e, _ := call("file_undo", map[string]any{"operation_id": "1/k3"}); !e.OK || b.text("b.txt") != "none" {
+		t.Errorf("%+v", e)
+	}
+}
+
+// TestUndoRun takes back the changes of a run from outside, the newest first, as its owner
+// does; what was changed since only by force.
+func TestUndoRun(t *testing.T) {
+	b := newBench(t, t.TempDir())
+	ctx := t.Context()
+	path := filepath.Join(b.dir, "a.txt")
+	if err := os.WriteFile(path, []byte("old\n"), 0o640); err != nil {
+		t.Fatal(err)
+	}
+	call := b.run(t)
+	for _, text := range []string{"one\n", "two\n"} {
+		if e, _ := call("write_file", map[string]any{"path": "a.txt", "content": text}); !e.OK {
+			t.Fatalf("%+v", e)
+		}
+	}
+	ops, err := b.ledger.FileOps(ctx, ledger.FileOpFilter{Run: b.last, Limit: -1})
+	if err != nil || len(ops) != 2 || file.CanUndo(ops[0]) != "" || file.CanUndo(ops[1]) == "" {
+		t.Fatalf("%+v %v", ops, err)
+	}
+	if err := os.WriteFile(path, []byte("mine\n"), 0o640); err != nil {
+		t.Fatal(err)
+	}
+	var bad *tool.PathError
+	if err := file.Undo(ctx, b.ledger, ops[0], false); !errors.As(err, &bad) || !strings.Contains(err.Error(), "changed since") || b.text("a.txt") != "mine\n" {
+		t.Errorf("%v", err)
+	}
+	if err := file.Undo(ctx, b.ledger, ops[0], true); err != nil || b.text("a.txt") != "one\n" {
+		t.Errorf("%v", err)
+	}
+	if err := file.Undo(ctx, b.ledger, ops[1], false); err != nil || b.text("a.txt") != "old\n" {
+		t.Errorf("%v", err)
+	}
+	if info, err := os.Stat(path); err != nil || runtime.GOOS != "windows" && info.Mode().Perm() != 0o640 {
+		t.Errorf("%v %v", info.Mode(), err)
+	}
+	if op, err := b.ledger.FileOps(ctx, ledger.FileOpFilter{ID: ops[1].ID}); err != nil || file.Undo(ctx, b.ledger, op[0], true) == nil {
+		t.Error("undone twice")
+	}
+}
+
+// A crash between the record of a change and the change leaves one that did not come about:
+// it is told of, and undoing it leaves the file alone.
+func TestUndoOfNothing(t *testing.T) {
+	b := newBench(t, t.TempDir())
+	in := b.start(t)
+	if err := os.WriteFile(filepath.Join(b.dir, "a.txt"), []byte("old"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	real, err := filepath.EvalSymlinks(b.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const written = "x"
+	for _, op := range []ledger.FileOp{
+		{Type: ledger.FileCreate, Root: real, Path: filepath.Join(real, "new.txt"), AfterHash: written},
+		{Type: ledger.FileWrite, Root: real, Path: filepath.Join(real, "a.txt"), BeforeHash: sum("old"), AfterHash: written, Size: 3, Mode: 0o600},
+	} {
+		op.Agent = "clerk"
+		op, err := b.ledger.AddFileOp(t.Context(), ledger.Attempt{Run: in.Run, Number: in.Attempt}, op, []byte("old"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if why := file.CanUndo(op); !strings.Contains(why, "did not come about") {
+			t.Errorf("%s: %s", op.Path, why)
+		}
+		if err := file.Undo(t.Context(), b.ledger, op, false); err != nil {
+			t.Errorf("%v", err)
+		}
+	}
+	if b.text("a.txt") != "old" || b.text("new.txt") != "none" {
+		t.Errorf("%q %q", b.text("a.txt"), b.text("new.txt"))
+	}
+}
+
+// A change of more than is kept says so before and after, and is not undone.
+func TestUndoBounded(t *testing.T) {
+	b := newBench(t, t.TempDir())
+	if err := os.WriteFile(filepath.Join(b.dir, "a.txt"), []byte("old"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	call := b.run(t)
+	if _, err := b.ledger.AddFileOp(t.Context(), ledger.Attempt{Run: b.last, Number: 1}, ledger.FileOp{Agent: "clerk", Type: ledger.FileWrite, Root: b.dir, Path: filepath.Join(b.dir, "b"), BeforeHash: "x", AfterHash: "y", Size: 256 << 20}, nil); err != nil {
+		t.Fatal(err)
+	}
+	for _, dry := range []bool{true, false} {
+		e, got := call("file_write", map[string]any{"path": "a.txt", "content": "new", "dry_run": dry})
+		if !e.OK || got["can_undo"] != false || got["risk_level"] != "high" || len(e.Warnings) != 1 || !strings.Contains(e.Warnings[0], "cannot be undone") {
+			t.Errorf("%+v %v", e, got)
+		}
+	}
+	if e, _ := call("file_undo", nil); e.Kind != tool.KindRejected || !strings.Contains(e.Message, "256 MiB") || b.text("a.txt") != "new" {
+		t.Errorf("%+v", e)
+	}
+}

@@ -1,0 +1,210 @@
+package file
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+)
+
+// Limits of a walk.
+const (
+	maxWalked  = 250_000 // entries
+	maxWalkers = 8
+	perBatch   = 64 // files of one folder that one walker takes at once
+)
+
+// found is a file, in an open folder.
+type found struct {
+	dir  *os.Root
+	name string
+	rel  string // from where the walk began, with slashes
+	walk *walk
+}
+
+// walk gives each file below a folder to visit, by several goroutines at once and in no order.
+// Links, pipes and devices are no files; hidden files, what .gitignore names and what programs
+// fill are left out. Every folder is opened as an os.Root of its own, so no swapped link leads
+// further than into the folder itself.
+type walk struct {
+	start *os.Root
+	depth int // of folders; 0 has no limit
+	visit func(found)
+	// within is where the walk begins in its granted place; outside says that this is not the
+	// workdir, where a second name of a file may lead out of what was granted.
+	within  string
+	outside bool
+
+	mu         sync.Mutex
+	more       sync.Cond
+	waiting    []part
+	busy       int
+	walked     atomic.Int64
+	unread     []string // folders that could not be read
+	incomplete atomic.Bool
+}
+
+// part is what one walker takes: a folder to read, or some files of one.
+type part struct {
+	rel   string
+	depth int
+	rules *ignores
+	files []string
+	dir   *shared
+}
+
+// shared is a folder that several parts use; the last one closes it.
+type shared struct {
+	root *os.Root
+	uses atomic.Int64
+}
+
+func (s *shared) release() {
+	if s.uses.Add(-1) == 0 {
+		s.root.Close()
+	}
+}
+
+// run ends when everything was visited, when the context ends, or with too many entries;
+// incomplete says of the last two.
+func (w *walk) run(ctx context.Context, rules *ignores) {
+	w.more.L = &w.mu
+	w.waiting = []part{{rel: ".", depth: 1, rules: rules}}
+	var all sync.WaitGroup
+	for range min(max(runtime.GOMAXPROCS(0), 2), maxWalkers) {
+		all.Go(func() { w.work(ctx) })
+	}
+	all.Wait()
+	slices.Sort(w.unread)
+}
+
+func (w *walk) work(ctx context.Context) {
+	for {
+		p, ok := w.take()
+		if !ok {
+			return
+		}
+		over := ctx.Err() != nil || w.walked.Load() > maxWalked
+		if over {
+			w.incomplete.Store(true)
+		}
+		switch {
+		case p.dir != nil:
+			if !over {
+				for _, name := range p.files {
+					w.visit(found{p.dir.root, name, path.Join(p.rel, name), w})
+				}
+			}
+			p.dir.release()
+		case !over:
+			w.enter(p)
+		}
+		w.mu.Lock()
+		if w.busy--; w.busy == 0 && len(w.waiting) == 0 {
+			w.more.Broadcast()
+		}
+		w.mu.Unlock()
+	}
+}
+
+// take waits for a part; false when there will be none.
+func (w *walk) take() (part, bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for len(w.waiting) == 0 {
+		if w.busy == 0 {
+			return part{}, false
+		}
+		w.more.Wait()
+	}
+	last := len(w.waiting) - 1 // the deepest: few folders wait
+	p := w.waiting[last]
+	w.waiting = w.waiting[:last]
+	w.busy++
+	return p, true
+}
+
+func (w *walk) give(parts []part) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.waiting = append(w.waiting, parts...)
+	w.more.Broadcast()
+}
+
+// enter reads a folder, and has its files and folders visited.
+func (w *walk) enter(p part) {
+	dir, err := w.start.OpenRoot(p.rel)
+	if err != nil {
+		w.skip(p.rel)
+		return
+	}
+	in := &shared{root: dir}
+	in.uses.Add(1)
+	defer in.release()
+	entries, err := readDir(dir)
+	if err != nil {
+		w.skip(p.rel)
+	}
+	w.walked.Add(int64(len(entries)))
+	here := func(name string) bool {
+		return slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() == name })
+	}
+	rules := p.rules
+	if here(".gitignore") {
+		rules = readIgnores(dir, p.rel, rules)
+	}
+	var parts []part
+	var files []string
+	for _, e := range entries {
+		rel := path.Join(p.rel, e.Name())
+		switch {
+		case ignored(e.Name()) || rules.drops(rel, e.IsDir()):
+		case e.IsDir():
+			if !generated(e.Name(), here) && (w.depth == 0 || p.depth < w.depth) {
+				parts = append(parts, part{rel: rel, depth: p.depth + 1, rules: rules})
+			}
+		case e.Type().IsRegular():
+			files = append(files, e.Name())
+		}
+	}
+	for some := range slices.Chunk(files, perBatch) {
+		in.uses.Add(1)
+		parts = append(parts, part{rel: p.rel, files: some, dir: in})
+	}
+	w.give(parts)
+}
+
+func (w *walk) skip(rel string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.unread = append(w.unread, rel)
+}
+
+// readDir gives the entries of a folder in no order: nothing is looked at but its list.
+func readDir(dir *os.Root) ([]fs.DirEntry, error) {
+	f, err := dir.Open(".")
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return f.ReadDir(-1)
+}
+
+// openToRead opens a file that is regular by its folder's list, and does not wait when it was
+// swapped for a pipe since.
+func openToRead(dir *os.Root, name string) (*os.File, error) {
+	return dir.OpenFile(name, os.O_RDONLY|doNotWait, 0)
+}
+
+// unreadWarning names folders that could not be read.
+func (w *walk) unreadWarning() []string {
+	if len(w.unread) == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("%s could not be read: %s", counted(len(w.unread), "folder"), someOf(w.unread))}
+}

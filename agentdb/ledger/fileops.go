@@ -1,0 +1,156 @@
+package ledger
+
+import (
+	"context"
+	"database/sql"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"time"
+
+	"rouse/agentdb/sqlite"
+)
+
+// FileOpType says what was done to a file.
+type FileOpType string
+
+// The types.
+const (
+	FileCreate FileOpType = "create"
+	FileWrite  FileOpType = "write"
+	FileEdit   FileOpType = "fileEdit"
+)
+
+// FileOp is a change of a file by a run (OSA-35). It is recorded before the file changes: a
+// file that still has BeforeHash was not changed by it.
+type FileOp struct {
+	ID         int64
+	Run        int64
+	Agent      string
+	Batch      string // the key of the call
+	At         time.Time
+	Type       FileOpType
+	Root       string // absolute: the granted folder in which the file is
+	Path       string // absolute
+	Made       string // absolute: the first of the folders that were made for the file, "" for none
+	Mode       uint32 // the permissions before
+	Size       int64  // bytes before
+	BeforeHash string // SHA-256, hexadecimal; "" when there was no file
+	AfterHash  string
+	Lost       string    // why it cannot be undone; "" when it can
+	UndoneAt   time.Time // zero: it was not
+}
+
+// AddFileOp records what attempt a is about to do to a file, and what the file holds before,
+// unless op.Lost says why that is not kept. It returns the op with its number.
+func (l *Ledger) AddFileOp(ctx context.Context, a Attempt, op FileOp, before []byte) (FileOp, error) {
+	op.Run, op.At = a.Run, l.now()
+	var kept []byte
+	if op.BeforeHash != "" && op.Lost == "" {
+		kept = base64.StdEncoding.AppendEncode(nil, before)
+	}
+	err := l.keep(ctx, a, []Entry{{value: kept, write: func(tx *sqlite.Tx, _ Attempt, _, stored string) error {
+		return tx.QueryRow(`insert into file_ops (run, agent, batch, at, type, root, path, made, mode, size, before, before_hash, after_hash, lost)
+			values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14) returning id`,
+			op.Run, op.Agent, op.Batch, ms(op.At), op.Type, op.Root, op.Path, op.Made, op.Mode, op.Size, stored, op.BeforeHash, op.AfterHash, op.Lost).Scan(&op.ID)
+	}}})
+	op.At = instant(ms(op.At))
+	return op, err
+}
+
+// DropFileOp forgets a change that did not come about.
+func (l *Ledger) DropFileOp(ctx context.Context, id int64) error {
+	return l.do(ctx, func(tx *sqlite.Tx) error {
+		_, err := tx.Exec(`delete from file_ops where id = $1`, id)
+		return err
+	})
+}
+
+// EndFileOp records that a change was undone.
+func (l *Ledger) EndFileOp(ctx context.Context, id int64) error {
+	now := l.now()
+	return l.do(ctx, func(tx *sqlite.Tx) error {
+		done, err := tx.Exec(`update file_ops set undone_at = $1 where id = $2 and undone_at = 0`, ms(now), id)
+		return one(done, err, "the change %d of a file was undone already, or is not known", id)
+	})
+}
+
+// FileOpFilter chooses changes; the zero value of a field chooses all.
+type FileOpFilter struct {
+	ID    int64
+	Run   int64
+	Agent string
+	Batch string
+	Path  string // absolute
+	Limit int    // 0 means 100; below 0 all
+}
+
+const fileOpColumns = `id, run, agent, batch, at, type, root, path, made, mode, size, before_hash, after_hash, lost, undone_at`
+
+// FileOps lists changes of files, the newest first.
+func (l *Ledger) FileOps(ctx context.Context, f FileOpFilter) ([]FileOp, error) {
+	query, args := `select `+fileOpColumns+` from file_ops where 1 = 1`, []any(nil)
+	and := func(column string, value any) {
+		args = append(args, value)
+		query += fmt.Sprintf(` and %s = $%d`, column, len(args))
+	}
+	if f.ID != 0 {
+		and("id", f.ID)
+	}
+	if f.Run != 0 {
+		and("run", f.Run)
+	}
+	if f.Agent != "" {
+		and("agent", f.Agent)
+	}
+	if f.Batch != "" {
+		and("batch", f.Batch)
+	}
+	if f.Path != "" {
+		and("path", l.path(f.Path))
+	}
+	query += ` order by id desc`
+	if f.Limit == 0 {
+		f.Limit = 100
+	}
+	if f.Limit > 0 {
+		args = append(args, f.Limit)
+		query += fmt.Sprintf(` limit $%d`, len(args))
+	}
+	rows, err := l.read.QueryContext(ctx, query, args...)
+	return collect(rows, err, func(rows *sql.Rows) (FileOp, error) {
+		var op FileOp
+		var at, undone int64
+		err := rows.Scan(&op.ID, &op.Run, &op.Agent, &op.Batch, &at, &op.Type, &op.Root, &op.Path, &op.Made, &op.Mode, &op.Size, &op.BeforeHash, &op.AfterHash, &op.Lost, &undone)
+		op.At, op.UndoneAt = instant(at), instant(undone)
+		return op, err
+	})
+}
+
+// FileBefore is what the file of a change held before it.
+func (l *Ledger) FileBefore(ctx context.Context, id int64) ([]byte, error) {
+	var stored string
+	err := l.read.QueryRowContext(ctx, `select before from file_ops where id = $1`, id).Scan(&stored)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, fmt.Errorf("the change %d of a file: %w", id, ErrNotFound)
+	}
+	if err != nil {
+		return nil, err
+	}
+	text, err := l.unpack(stored)
+	if err != nil {
+		return nil, err
+	}
+	before, err := base64.StdEncoding.AppendDecode(nil, text)
+	if err != nil {
+		return nil, fmt.Errorf("what a file held before its change %d is damaged: %w; restore the home from a backup", id, err)
+	}
+	return before, nil
+}
+
+// FileBytes is how much is kept, in bytes, of what files held before a run changed them.
+func (l *Ledger) FileBytes(ctx context.Context, run int64) (int64, error) {
+	var n int64
+	err := l.read.QueryRowContext(ctx, `select coalesce(sum(size), 0) from file_ops where run = $1 and lost = ''`, run).Scan(&n)
+	return n, err
+}
