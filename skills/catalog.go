@@ -31,6 +31,7 @@ func Discover(roots ...Root) *Catalog {
 		w := walker{catalog: c, root: r, seen: map[string]bool{}}
 		w.found = w.skill
 		w.walk()
+		w.load()
 	}
 	return c
 }
@@ -78,5 +79,5 @@ func (c *Catalog) Get(name string) (*Skill, bool) {
 	return s, ok
 }
 
-// Problems is what was wrong, in the order in which it was met.
+// Problems is what was wrong, root by root.
 func (c *Catalog) Problems() []Problem { return slices.Clone(c.problems) }

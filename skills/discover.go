@@ -6,8 +6,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 )
 
 // The bounds of a search below one root (AGS-05).
@@ -16,11 +19,14 @@ const (
 	maxDirectories = 2000
 )
 
+const maxReaders = 8 // of the files of one root at the same time
+
 // walker searches one root.
 type walker struct {
 	catalog *Catalog
 	root    Root
 	found   func(dir string) // is told of each directory that holds a skill
+	dirs    []string         // of skills, in the order in which they were met
 	real    string           // the root without links
 	seen    map[string]bool  // directories, without links: two ways lead to some
 	ended   bool             // at a bound
@@ -111,13 +117,33 @@ func (w *walker) skill(dir string) {
 		w.note(dir, RuleUntrusted, true, "is not loaded, because %s is not trusted; whoever can write there could instruct your agents. If only you can, name it under skills.roots with trusted: true", w.root.Path)
 		return
 	}
-	s, problems := load(dir)
-	w.catalog.problems = append(w.catalog.problems, problems...)
-	if s == nil {
-		return
+	w.dirs = append(w.dirs, dir)
+}
+
+// load reads the skills that were found, several at a time, and takes them in by their place.
+func (w *walker) load() {
+	type read struct {
+		skill    *Skill
+		problems []Problem
 	}
-	s.Source = w.root.Source
-	w.catalog.put(s)
+	results := make([]read, len(w.dirs))
+	var all sync.WaitGroup
+	var next atomic.Int64
+	for range min(runtime.GOMAXPROCS(0), maxReaders, len(w.dirs)) {
+		all.Go(func() {
+			for i := next.Add(1) - 1; i < int64(len(w.dirs)); i = next.Add(1) - 1 {
+				results[i].skill, results[i].problems = load(w.dirs[i])
+			}
+		})
+	}
+	all.Wait()
+	for _, r := range results {
+		w.catalog.problems = append(w.catalog.problems, r.problems...)
+		if r.skill != nil {
+			r.skill.Source = w.root.Source
+			w.catalog.put(r.skill)
+		}
+	}
 }
 
 // Files lists what lies in a skill beside its SKILL.md, as paths below it with slashes,

@@ -29,17 +29,28 @@ const (
 	lengthBias = 0.75
 )
 
-// Search ranks entries by the words that they share with a query, the best first, at most max
-// of them (OSA-20). It is lexical: case, the endings of words ("reports",
-// "reporting" for "report") and their order do not matter, synonyms are not known.
+// Search ranks entries once: see Finder.
 func Search(query string, entries []Entry, max int) []Hit {
-	wanted := slices.Compact(slices.Sorted(slices.Values(words(query))))
-	type counted struct {
-		count  map[string]float64
-		length float64
-	}
-	docs := make([]counted, len(entries))
-	having := map[string]float64{} // entries that have a word
+	return NewFinder(entries).Search(query, max)
+}
+
+// Finder finds entries by words. It is made once of what there is, and asked often.
+type Finder struct {
+	entries []Entry
+	docs    []counted
+	having  map[string]float64 // entries that have a word
+	average float64            // length
+}
+
+// counted are the words of one entry.
+type counted struct {
+	count  map[string]float64
+	length float64
+}
+
+// NewFinder counts the words of entries.
+func NewFinder(entries []Entry) *Finder {
+	f := &Finder{entries: entries, docs: make([]counted, len(entries)), having: map[string]float64{}}
 	total := 0.0
 	for i, e := range entries {
 		d := counted{count: map[string]float64{}}
@@ -51,22 +62,31 @@ func Search(query string, entries []Entry, max int) []Hit {
 			d.length++
 		}
 		for w := range d.count {
-			having[w]++
+			f.having[w]++
 		}
-		docs[i] = d
+		f.docs[i] = d
 		total += d.length
 	}
-	average := math.Max(total/math.Max(float64(len(entries)), 1), 1)
+	f.average = math.Max(total/math.Max(float64(len(entries)), 1), 1)
+	return f
+}
+
+// Search ranks entries by the words that they share with a query, the best first, at most max
+// of them (OSA-20). It is lexical: case, the endings of words ("reports",
+// "reporting" for "report") and their order do not matter, synonyms are not known.
+func (f *Finder) Search(query string, max int) []Hit {
+	wanted := slices.Compact(slices.Sorted(slices.Values(words(query))))
+	all := float64(len(f.entries))
 	var hits []Hit
-	for i, e := range entries {
+	for i, e := range f.entries {
 		score := 0.0
 		for _, w := range wanted {
-			n := docs[i].count[w]
+			n := f.docs[i].count[w]
 			if n == 0 {
 				continue
 			}
-			rare := math.Log(1 + (float64(len(entries))-having[w]+0.5)/(having[w]+0.5))
-			score += rare * n * (saturation + 1) / (n + saturation*(1-lengthBias+lengthBias*docs[i].length/average))
+			rare := math.Log(1 + (all-f.having[w]+0.5)/(f.having[w]+0.5))
+			score += rare * n * (saturation + 1) / (n + saturation*(1-lengthBias+lengthBias*f.docs[i].length/f.average))
 		}
 		if score > 0 {
 			hits = append(hits, Hit{e, score})

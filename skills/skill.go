@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -154,7 +155,11 @@ func open(real string, limit int64) (file string, text []byte, problems []Proble
 		return fail(file, RuleUnreadable, "%v", plain(err))
 	}
 	defer f.Close()
-	text, err = io.ReadAll(io.LimitReader(f, limit))
+	if limit < MaxFile {
+		text, err = readHead(f, limit)
+	} else {
+		text, err = io.ReadAll(io.LimitReader(f, limit))
+	}
 	if err != nil {
 		return fail(file, RuleUnreadable, "%v", plain(err))
 	}
@@ -162,6 +167,30 @@ func open(real string, limit int64) (file string, text []byte, problems []Proble
 		return fail(file, RuleEncoding, "is UTF-16 text; save it as UTF-8")
 	}
 	return file, text, nil
+}
+
+// readHead reads up to the end of the head, in steps that most heads fit into: what follows is
+// long, and read when somebody wants it.
+func readHead(f io.Reader, limit int64) ([]byte, error) {
+	const step = 4 << 10
+	var text []byte
+	for int64(len(text)) < limit {
+		from := len(text)
+		text = slices.Grow(text, step)[:from+step]
+		n, err := io.ReadFull(f, text[from:])
+		text = text[:from+n]
+		if err != nil {
+			if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+				err = nil
+			}
+			return text, err
+		}
+		// A mark at the very end may be the beginning of a longer line.
+		if _, _, body, rule := head(text); rule == RuleFrontmatterMissing || rule == "" && body < len(text) {
+			return text, nil
+		}
+	}
+	return text[:limit], nil
 }
 
 func linked(root *os.Root, name string) bool {

@@ -320,3 +320,24 @@ func TestSearch(t *testing.T) {
 		t.Errorf("%v, want one", hits)
 	}
 }
+
+// The head of a SKILL.md is read in steps, and ends where it ends in the whole file, wherever the
+// steps end.
+func TestHeadInSteps(t *testing.T) {
+	for _, size := range []int{4000, 4090, 4091, 4092, 4093, 4094, 4095, 4096, 4097, 8190, 8192, 8193, 60_000} {
+		for _, mark := range []string{"---\n", "---\r\n", "--- \n", "---x: 1\n---\n", "---"} {
+			text := "---\nname: pdf\ndescription: Reads PDF.\nmetadata:\n  pad: "
+			text += strings.Repeat("x", max(size-len(text)-4, 0)) + "\n" + mark
+			dir := filepath.Join(tree(t, map[string]string{"pdf/SKILL.md": text + strings.Repeat("Do it.\n", 3000)}), "pdf")
+			if mark == "---" { // with nothing behind it
+				if err := os.WriteFile(filepath.Join(dir, "SKILL.md"), []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			s, problems := skills.Load(dir)
+			if s == nil || s.Description != "Reads PDF." {
+				t.Errorf("%d bytes before %q: %+v, %s", size, mark, s, said(problems))
+			}
+		}
+	}
+}

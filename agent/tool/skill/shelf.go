@@ -27,6 +27,7 @@ type Shelf struct {
 	Options
 	mu     sync.Mutex
 	loaded map[string]bool
+	finder func() *skills.Finder // made when it is first needed
 }
 
 // New gives the shelf of a run.
@@ -35,6 +36,7 @@ func New(o Options) *Shelf {
 	for _, name := range o.Loaded {
 		s.loaded[name] = true
 	}
+	s.finder = sync.OnceValue(func() *skills.Finder { return skills.NewFinder(s.entries()) })
 	return s
 }
 

@@ -89,10 +89,10 @@ func (s *Shelf) discover(_ context.Context, _ tool.Invocation, a discoverArgs) (
 	case len(queries) > maxQueries:
 		return tool.Failure(tool.KindInvalidArgs, "%d queries are more than the %d that are allowed at once", len(queries), maxQueries).WithField("queries", "8 or fewer"), nil
 	}
-	entries := s.entries()
+	finder := s.finder()
 	ranked := make([][]skills.Hit, len(queries))
 	for i, q := range queries {
-		ranked[i] = skills.Search(q, entries, maxHits)
+		ranked[i] = finder.Search(q, maxHits)
 	}
 	var out []found
 	for place := range maxHits {
