@@ -1,0 +1,203 @@
+package skill_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"rouse/agent/model"
+	"rouse/agent/tool"
+	"rouse/agent/tool/skill"
+	"rouse/skills"
+)
+
+// find makes skills and finds them.
+func find(t *testing.T, names ...string) *skills.Catalog {
+	t.Helper()
+	root := t.TempDir()
+	for _, name := range names {
+		path := filepath.Join(root, name, "SKILL.md")
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte("---\nname: "+name+"\ndescription: Is about "+name+".\n---\nUse "+name+".\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return skills.Discover(skills.Root{Path: root, Trusted: true})
+}
+
+func many(n int, more ...string) []string {
+	for i := range n {
+		more = append(more, fmt.Sprintf("s%d", i))
+	}
+	return more
+}
+
+func registry(t *testing.T, o skill.Options) *tool.Registry {
+	t.Helper()
+	tools, err := skill.New(o).Tools()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := tool.NewRegistry(tools...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func call(t *testing.T, r *tool.Registry, name, args string) tool.Envelope {
+	t.Helper()
+	e, err := r.Call(t.Context(), tool.Invocation{}, name, json.RawMessage(args))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// OSA-20: what is loaded is said, what is not is a warning; where nothing is, the answer is the first
+// failure; what is there already is no failure, and what is not granted is rejected.
+func TestCapabilitiesLoad(t *testing.T) {
+	all := find(t, many(30, "csv", "tax")...)
+	given := all.Skills()[:22] // csv and some of the others
+	one, err := tool.Define(tool.Spec{Name: "db_query", Effect: tool.Read}, func(_ context.Context, _ tool.Invocation, _ struct {
+		SQL string `json:"sql"`
+	}) (tool.Envelope, error) {
+		return tool.Success("x"), nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	granted, err := tool.NewRegistry(one)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		ids      string
+		kind     tool.Kind // "" for a success
+		want     []string
+		warnings int
+	}{
+		"a skill":             {`["skill/csv"]`, "", []string{`"loaded":["skill/csv"]`, "Use csv."}, 0},
+		"in other letters":    {`["skill/CSV"]`, "", []string{`"loaded":["skill/csv"]`}, 0},
+		"twice":               {`["skill/csv","skill/csv"]`, "", []string{`"loaded":["skill/csv"]`, `"already_loaded":["skill/csv"]`}, 0},
+		"a tool":              {`["tool/db_query"]`, "", []string{`"loaded":["tool/db_query"]`, `"sql"`}, 0},
+		"partly":              {`["skill/none","tool/db_query","skill/tax"]`, "", []string{`"loaded":["tool/db_query"]`}, 2},
+		"none":                {`["skill/none","skill/tax"]`, tool.KindNotFound, nil, 0},
+		"not granted":         {`["skill/tax","skill/none"]`, tool.KindRejected, nil, 0},
+		"a tool not granted":  {`["tool/file_write"]`, tool.KindRejected, nil, 0},
+		"a tool that is none": {`["tool/file_wrte"]`, tool.KindToolNotFound, nil, 0},
+		"no id":               {`["csv"]`, tool.KindInvalidArgs, nil, 0},
+		"nothing":             {`[]`, tool.KindInvalidArgs, nil, 0},
+		"a path in a name":    {`["skill/../../etc"]`, tool.KindNotFound, nil, 0},
+		"an absolute one":     {`["skill//etc/passwd"]`, tool.KindNotFound, nil, 0},
+		"with a control sign": {`["skill/a\u0000b"]`, tool.KindNotFound, nil, 0},
+	} {
+		r := registry(t, skill.Options{View: all.View(skills.AccessPreloaded, given), Tools: granted, Denied: []string{"file_write"}})
+		e := call(t, r, "capabilities_load", `{"ids":`+c.ids+`}`)
+		if e.OK != (c.kind == "") || e.Kind != c.kind || len(e.Warnings) != c.warnings {
+			t.Errorf("%s: %+v", name, e)
+		}
+		for _, part := range c.want {
+			if !strings.Contains(string(e.Result), part) {
+				t.Errorf("%s: %q is not in %s", name, part, e.Result)
+			}
+		}
+	}
+}
+
+// OSA-20: the best of each query come first, at most eight queries are taken.
+func TestCapabilitiesDiscover(t *testing.T) {
+	r := registry(t, skill.Options{View: find(t, many(30, "invoices", "taxes")...).View("", nil)})
+	e := call(t, r, "capabilities_discover", `{"query":"an invoice","queries":["tax"]}`)
+	if text := string(e.Result); !strings.Contains(text, `"found":[{"id":"skill/invoices","description":"Is about invoices."},{"id":"skill/taxes"`) {
+		t.Errorf("%s", text)
+	}
+	if e := call(t, r, "capabilities_discover", `{"query":"zebra"}`); !e.OK || string(e.Result) != `{"found":[]}` || len(e.Warnings) != 1 {
+		t.Errorf("%+v", e)
+	}
+	for _, args := range []string{`{}`, `{"query":"  "}`, `{"queries":["a","b","c","d","e","f","g","h","i"]}`} {
+		if e := call(t, r, "capabilities_discover", args); e.Kind != tool.KindInvalidArgs {
+			t.Errorf("%s: %+v", args, e)
+		}
+	}
+}
+
+// AGS-07, AGS-09, AUT-04, AUT-07, UNI-07: the names of few skills stand in the schema; what is loaded
+// again is said to be there, unless it is asked for; a path finds a skill that the agent has, and the
+// host has the last word on each.
+func TestLoadSkill(t *testing.T) {
+	if tools, err := skill.New(skill.Options{}).Tools(); err != nil || tools != nil {
+		t.Errorf("without skills there are %v (%v)", tools, err)
+	}
+	few := registry(t, skill.Options{View: find(t, "csv", "tax").View("", nil)})
+	if names := strings.Join(few.Names(), " "); names != "load_skill" {
+		t.Errorf("two skills come with %s", names)
+	}
+	if e := call(t, few, "load_skill", `{"skill_name":"nope"}`); e.Kind != tool.KindInvalidArgs || !strings.Contains(e.Expected+e.Message, "tax") {
+		t.Errorf("%+v", e)
+	}
+	all := find(t, many(30, "csv", "tax")...)
+	s, _ := all.Get("csv")
+	bad := errors.New("was changed")
+	r := registry(t, skill.Options{View: all.View("", nil), Loaded: []string{"s1"}, Verify: func(s *skills.Skill) error {
+		if s.Name == "tax" {
+			return bad
+		}
+		return nil
+	}})
+	for _, c := range []struct {
+		args, want string
+		kind       tool.Kind
+	}{
+		{`{"skill_name":"csv"}`, "<skill_content name=", ""},
+		{`{"skill_name":"csv"}`, "is loaded already", ""},
+		{`{"skill_name":"csv","again":true}`, "<skill_content name=", ""},
+		{`{"skill_name":"s1"}`, "is loaded already", ""},
+		{`{"skill_name":"tax"}`, "was changed", tool.KindRejected},
+		{`{"skill_name":"nope"}`, `no skill of the name "nope" here, and no skill at the path "nope"; there are 32 skills`, tool.KindNotFound},
+		{`{"skill_name":"/etc"}`, `no skill at the path "/etc"`, tool.KindNotFound},
+	} {
+		if e := call(t, r, "load_skill", c.args); e.Kind != c.kind || !strings.Contains(string(e.Result)+e.Message, c.want) {
+			t.Errorf("%s: %+v, want %s", c.args, e, c.want)
+		}
+	}
+	path, err := json.Marshal(map[string]any{"skill_name": s.Dir, "again": true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e := call(t, r, "load_skill", string(path)); !e.OK {
+		t.Errorf("%+v", e)
+	}
+	if err := os.Remove(s.File); err != nil {
+		t.Fatal(err)
+	}
+	if e := call(t, r, "load_skill", string(path)); e.Kind != tool.KindUnavailable || !strings.Contains(e.Message, "csv") {
+		t.Errorf("a skill that is gone: %+v", e)
+	}
+}
+
+// AGS-12: a transcript tells what its model has loaded, and nothing that only looks like it.
+func TestLoadedIn(t *testing.T) {
+	var messages []model.Message
+	for _, result := range []any{
+		map[string]string{"skill": "csv", "skill_content": "x"}, map[string]any{"loaded": []string{"skill/tax", "tool/db_query"}, "skill_content": "x"},
+		map[string]any{"text": `"skill_content":`, "note": "x"}, map[string]string{"skill": "noted", "note": "is loaded already"},
+	} {
+		text, err := tool.Success(result).MarshalJSON()
+		if err != nil {
+			t.Fatal(err)
+		}
+		messages = append(messages, model.Message{Role: model.RoleTool, Text: string(text)})
+	}
+	messages = append(messages, model.Message{Role: model.RoleUser, Text: messages[0].Text})
+	if got := strings.Join(skill.LoadedIn(messages), " "); got != "csv tax" {
+		t.Errorf("%s", got)
+	}
+}
