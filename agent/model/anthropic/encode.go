@@ -149,6 +149,7 @@ func (t *turn) add(b *wire.Body, messages []wire.Written) {
 		above = messages[i].Role
 	}
 	last := ""
+	b.Grow(len(messages))
 	for i, m := range messages {
 		t.sent.opaque = t.sent.opaque || m.Opaque
 		if last = m.Role; ends[i] {

@@ -116,6 +116,7 @@ func (t *turn) encode() (*wire.Body, error) {
 
 // add appends the contents, and says whose the last one is.
 func add(b *wire.Body, contents []wire.Written) (last string) {
+	b.Grow(len(contents))
 	for _, c := range contents {
 		b.Piece(c.Text)
 		last = c.Role

@@ -72,6 +72,7 @@ func (t *turn) encode() (*wire.Body, error) {
 	if err != nil {
 		return nil, err
 	}
+	b.Grow(len(messages))
 	for _, m := range messages {
 		b.Piece(m.Text)
 	}

@@ -51,7 +51,7 @@ type words string
 // UnmarshalJSON implements json.Unmarshaler.
 func (w *words) UnmarshalJSON(raw []byte) error {
 	if raw[0] != '[' {
-		return json.Unmarshal(raw, (*string)(w))
+		return wire.String(raw, (*string)(w))
 	}
 	var parts []struct {
 		Text string `json:"text"`
@@ -71,7 +71,7 @@ type arguments string
 // UnmarshalJSON implements json.Unmarshaler.
 func (a *arguments) UnmarshalJSON(raw []byte) error {
 	if raw[0] == '"' || string(raw) == "null" {
-		return json.Unmarshal(raw, (*string)(a))
+		return wire.String(raw, (*string)(a))
 	}
 	*a = arguments(raw)
 	return nil

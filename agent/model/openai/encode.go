@@ -84,6 +84,7 @@ func (p *Provider) body(r model.Request, history []model.Message, rest request) 
 	if err != nil {
 		return nil, err
 	}
+	b.Grow(len(messages))
 	for _, m := range messages {
 		b.Piece(m.Text)
 	}

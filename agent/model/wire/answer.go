@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"math"
 	"strings"
+	"unicode/utf8"
 
 	"rouse/agent/model"
 )
@@ -138,6 +139,20 @@ func mint() string {
 	var b [12]byte
 	_, _ = rand.Read(b[:]) // never fails
 	return "call_" + hex.EncodeToString(b[:])
+}
+
+// String reads what encoding/json found to be a string, or null, which leaves into as it is. An
+// answer has many that say nothing, or hold nothing that is escaped.
+func String(raw []byte, into *string) error {
+	if string(raw) == "null" {
+		return nil
+	}
+	n := len(raw)
+	if n < 2 || raw[0] != '"' || bytes.ContainsFunc(raw[1:n-1], func(c rune) bool { return c == '\\' || c == utf8.RuneError }) {
+		return json.Unmarshal(raw, into)
+	}
+	*into = string(raw[1 : n-1])
+	return nil
 }
 
 // Count is a number of tokens as a server tells it. Servers leave it out, write it as a

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 )
 
 // Text is JSON that is being written.
@@ -43,6 +44,9 @@ type Body struct {
 	pieces [][]byte
 	text   Text
 }
+
+// Grow makes room for so many pieces, and a few more.
+func (b *Body) Grow(pieces int) { b.pieces = slices.Grow(b.pieces, pieces+8) }
 
 // Add appends to the body what is JSON already, or a part of it.
 func (b *Body) Add(parts ...string) { b.text.Add(parts...) }

@@ -46,8 +46,8 @@ func DraftOf(d *model.Draft, by any) *Draft {
 // The result is not to be changed.
 func (d *Draft) Messages(messages []model.Message, before string, write func(t *Text, before string, m model.Message) (role string, opaque bool)) ([]Written, error) {
 	same := 0
-	for d.before == before && same < min(len(messages), len(d.messages)) && messages[same].Equal(d.messages[same]) {
-		same++
+	if d.before == before {
+		same = common(messages, d.messages)
 	}
 	if same < len(d.messages) { // earlier requests keep what they were given
 		d.written = slices.Clip(d.written[:same])
@@ -71,6 +71,19 @@ func (d *Draft) Messages(messages []model.Message, before string, write func(t *
 		d.messages = messages[:len(d.written)]
 	}
 	return d.written, nil
+}
+
+// common is how many messages two histories begin with alike. One that the other was appended to
+// is not looked at.
+func common(a, b []model.Message) (n int) {
+	short := min(len(a), len(b))
+	if short > 0 && &a[0] == &b[0] {
+		return short
+	}
+	for n < short && a[n].Equal(b[n]) {
+		n++
+	}
+	return n
 }
 
 // Tools are the declarations of tools, parted by commas.

@@ -47,6 +47,7 @@ func newPool() http.RoundTripper {
 	}
 	pool = pool.Clone()
 	pool.MaxIdleConns, pool.MaxIdleConnsPerHost = idleConnections, idleConnections
+	pool.DialContext = buffered(pool.DialContext)
 	return pool
 }
 
