@@ -114,7 +114,7 @@ func skillTools(t task, granted *tool.Registry, all []tool.Tool) (*tool.Registry
 	var out []tool.Tool
 	for _, name := range granted.Names() {
 		one, _ := granted.Lookup(name)
-		if name == "file_read" {
+		if name == "file_read" || name == "read_file" {
 			one = one.Unless(func(_ context.Context, args json.RawMessage) (tool.Envelope, bool) { return reading(shelf, args) })
 		}
 		out = append(out, one)

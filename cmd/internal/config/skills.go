@@ -139,24 +139,33 @@ func (c *checker) writable(r skills.Root) {
 	if !r.Trusted {
 		return
 	}
-	root := plainPlace(r.Path)
+	for _, i := range c.writers(r.Path) {
+		c.warn(c.rootPath(r, i), "the agent %q can write where skills are trusted, in %s; what it writes there instructs every agent", c.cfg.Agents[i].Name, display(r.Path)).
+			Hint = apartHint
+	}
+}
+
+const apartHint = "keep skills apart from the folders of agents, or narrow its grants.write"
+
+// writers are the agents that can write in a folder. One to which all of home is open was
+// warned of.
+func (c *checker) writers(folder string) []int {
+	var out []int
+	real := plainPlace(folder)
 	for i := range c.cfg.Agents {
 		a := &c.cfg.Agents[i]
 		places := a.Grants.Write
 		if len(places) == 0 && a.Workdir != "" {
 			places = []Path{a.Workdir}
 		}
-		for _, p := range places {
-			folder := plainPlace(string(p))
-			if within(plainPlace(string(c.cfg.Home)), folder) {
-				continue // that all of home is open to it was said
-			}
-			if within(root, folder) || within(folder, root) {
-				c.warn(c.rootPath(r, i), "the agent %q can write where skills are trusted, in %s; what it writes there instructs every agent", a.Name, display(r.Path)).
-					Hint = "keep skills apart from the folders of agents, or narrow its grants.write"
-			}
+		if slices.ContainsFunc(places, func(p Path) bool {
+			place := plainPlace(string(p))
+			return !within(plainPlace(string(c.cfg.Home)), place) && (within(real, place) || within(place, real))
+		}) {
+			out = append(out, i)
 		}
 	}
+	return out
 }
 
 // rootPath is where the configuration speaks of a root, else of the agent that can write there.
@@ -212,6 +221,9 @@ func (c *checker) skillAt(at, dir string) (*skills.Skill, bool) {
 	c.cfg.Sources.tree(dir)
 	s, problems := skills.Load(dir)
 	if s != nil {
+		for _, i := range c.writers(dir) {
+			c.warn(at, "the agent %q can write in the skill %s, and so into the instructions of who has it", c.cfg.Agents[i].Name, display(dir)).Hint = apartHint
+		}
 		return s, true
 	}
 	for _, p := range problems {

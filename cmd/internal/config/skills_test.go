@@ -71,8 +71,8 @@ agents:
 // What an agent names and is not there is an error with the nearest name; a trusted folder in which an
 // agent can write is warned of.
 func TestSkillMistakes(t *testing.T) {
-	path := write(t, "rouse.yaml", "home: state\nskills: {roots: [{path: desk/skills}]}\nagents:\n  - {name: a, workdir: desk, skills: [csw, ./gone, csv, Csv]}\n  - {name: b, skills: [csv], skill_access: none}\n",
-		"desk/skills/csv/SKILL.md", skill("csv"))
+	path := write(t, "rouse.yaml", "home: state\nskills: {roots: [{path: desk/skills}]}\nagents:\n  - {name: a, workdir: desk, skills: [csw, ./gone, csv, Csv, desk/own]}\n  - {name: b, skills: [csv], skill_access: none}\n",
+		"desk/skills/csv/SKILL.md", skill("csv"), "desk/own/SKILL.md", skill("own"))
 	cfg, err := load(path, nil)
 	var all *config.Errors
 	if !errors.As(err, &all) {
@@ -83,7 +83,7 @@ func TestSkillMistakes(t *testing.T) {
 			t.Errorf("%q is not problem %d of\n%v", part, i, err)
 		}
 	}
-	if len(cfg.Warnings) != 1 || !strings.Contains(cfg.Warnings[0].String(), `skills.roots[0].path: warning: the agent "a" can write where skills are trusted`) {
+	if len(cfg.Warnings) != 2 || !strings.Contains(cfg.Warnings[1].String(), `agents[0].skills[4]: warning: the agent "a" can write in the skill`) || !strings.Contains(cfg.Warnings[0].String(), `skills.roots[0].path: warning: the agent "a" can write where skills are trusted`) {
 		t.Errorf("%v", cfg.Warnings)
 	}
 }
