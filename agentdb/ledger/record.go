@@ -27,7 +27,9 @@ func addEvent(tx *sqlite.Tx, e Event, data map[string]any) error {
 	}
 	// The cast keeps SQLite from looking at the value while it plans: a partial index makes it
 	// do so, and then it plans anew each time.
-	_, err := tx.Exec(`insert into events (run, seq, job, at, kind, data) select $1, coalesce(max(seq), 0) + 1, $2, $3, $4, $5 from events where run = cast($1 as bigint) and run <> 0`,
+	// Values, not a select from the table that is written, which SQLite copies first.
+	_, err := tx.Exec(`insert into events (run, seq, job, at, kind, data)
+		values ($1, (select coalesce(max(seq), 0) + 1 from events where run = cast($1 as bigint) and run <> 0), $2, $3, $4, $5)`,
 		e.Run, e.Job, ms(e.At), e.Kind, text)
 	return err
 }
