@@ -95,8 +95,8 @@ func (a *applier) schema(ctx context.Context, s Step) error {
 
 // mayRun keeps rows that a step does not know of from vanishing with their table.
 func (a *applier) mayRun(ctx context.Context, text string) error {
-	table, ok := strings.CutPrefix(text, "DROP TABLE ")
-	if !ok {
+	table, ok := strings.CutPrefix(strings.TrimSuffix(text, ";"), "DROP TABLE ")
+	if !ok || strings.Contains(table, ";") {
 		return nil
 	}
 	var some bool

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	msqlite "modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
@@ -97,15 +98,19 @@ func gateOf(ctx context.Context) *writeGate { return ctx.Value(gateKey{}).(*writ
 
 // confine runs one write under the gate, a deadline and the limits.
 func (db *DB) confine(ctx context.Context, op func(context.Context, *sqlite.Tx) error) error {
+	return db.confinedFault(ctx, db.confineWithin(ctx, db.timeout, db.maxPages(), op))
+}
+
+// confineWithin bounds a write by a time and a size of the file, 0 for none.
+func (db *DB) confineWithin(ctx context.Context, timeout time.Duration, pages int64, op func(context.Context, *sqlite.Tx) error) error {
 	g := &writeGate{}
-	how := sqlite.Confinement{Allow: g.allow, Ignore: reservedTable, Timeout: db.timeout, MaxPages: db.maxPages()}
-	err := db.db.Confined(ctx, how, func(ctx context.Context, tx *sqlite.Tx) error {
+	how := sqlite.Confinement{Allow: g.allow, Ignore: reservedTable, Timeout: timeout, MaxPages: pages}
+	return db.db.Confined(ctx, how, func(ctx context.Context, tx *sqlite.Tx) error {
 		if err := g.refresh(tx); err != nil {
 			return err
 		}
 		return op(context.WithValue(ctx, gateKey{}, g), tx)
 	})
-	return db.confinedFault(ctx, err)
 }
 
 // maxPages keeps one statement from filling the disk: the file may grow to twice its quota

@@ -12,6 +12,7 @@ import (
 
 const (
 	actorAgent = "agent"
+	actorUser  = "user"
 	timeLayout = "2006-01-02T15:04:05.000Z" // C-3
 )
 

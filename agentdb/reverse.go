@@ -24,7 +24,7 @@ func (c Change) Steps() ([]Step, error) {
 	case c.Op == opSchema:
 		out = []Step{{SQL: []string{c.SQL}}}
 	case c.Table == "": // SQL that was executed; its rows follow it
-	case strings.Contains(c.PK, `"count":`) && strings.HasPrefix(c.After, `{"columns":[`):
+	case c.isChunk():
 		out, err = c.chunk()
 	default:
 		out, err = c.row()
@@ -99,12 +99,27 @@ type chunkKey struct {
 	Column string   `json:"column"` // the rows are numbered from From
 	Keys   []string `json:"keys"`   // or these columns tell them apart
 	From   any      `json:"from"`
+	To     any      `json:"to"`
+	Count  int64    `json:"count"`
+	At     string   `json:"at"` // when rows that are gone were written
+}
+
+// isChunk says that a change is about rows that were written, or taken back, together.
+func (c Change) isChunk() bool {
+	rows := c.After
+	if rows == "" {
+		rows = c.Before
+	}
+	return strings.Contains(c.PK, `"count":`) && strings.HasPrefix(rows, `{"columns":[`)
 }
 
 func (c Change) chunk() ([]Step, error) {
 	var pk chunkKey
 	if err := decodeNumbers(c.PK, &pk); err != nil {
 		return nil, err
+	}
+	if c.After == "" {
+		return c.chunkGone(pk)
 	}
 	rows, err := parseRows(c.After)
 	if err != nil {
@@ -125,6 +140,16 @@ func (c Change) chunk() ([]Step, error) {
 		}
 	}
 	return out, nil
+}
+
+// chunkGone are the rows of a chunk that was taken back.
+func (c Change) chunkGone(pk chunkKey) ([]Step, error) {
+	written := Change{ID: c.ID, At: pk.At, Table: c.Table, PK: c.PK, After: c.Before}
+	out, err := written.chunk()
+	for i := range out {
+		out[i] = out[i].reversed()
+	}
+	return out, err
 }
 
 func (c Change) chunkRow(pk chunkKey, row Image, was map[string]Image, i int) (Step, error) {

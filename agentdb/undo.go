@@ -1,0 +1,394 @@
+package agentdb
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"rouse/agentdb/sqlite"
+)
+
+// UndoSpec says which run is taken back, and how far that may go.
+type UndoSpec struct {
+	Run int64
+	// Force goes on where somebody else changed the same rows later; what they wrote there
+	// is lost. It is in the changelog.
+	Force  bool
+	DryRun bool // do everything, then take it back: the result says what would become of it
+}
+
+// Undone is what was taken back of a run, or would be.
+type Undone struct {
+	Run       int64         `json:"run"`
+	Done      bool          `json:"done"`     // it is in the file now
+	CanUndo   bool          `json:"can_undo"` // nothing stands against it
+	Changes   int64         `json:"changes"`  // entries of the changelog
+	Tables    []UndoneTable `json:"tables"`
+	Schema    []string      `json:"schema"`    // SQL that takes changes of the schema back
+	Conflicts []Conflict    `json:"conflicts"` // the first 20
+	InTheWay  int64         `json:"conflict_count"`
+	Left      []string      `json:"left"` // what stays, because it is not a row
+}
+
+// UndoneTable counts rows that are as they were before the run.
+type UndoneTable struct {
+	Name     string `json:"name"`
+	Removed  int64  `json:"removed"` // the run had written them
+	Changed  int64  `json:"changed"`
+	Restored int64  `json:"restored"` // the run had deleted them for good
+}
+
+// Conflict is something that came after the run and would be lost with it.
+type Conflict struct {
+	Table string `json:"table"`
+	Key   string `json:"key,omitempty"` // of the row: {"id":7}
+	Why   string `json:"why"`
+}
+
+const (
+	maxConflicts = 20
+	undoTimeout  = 30 * time.Minute
+)
+
+// errTakeBack ends an undo that is not to stay.
+var errTakeBack = errors.New("the undo is taken back")
+
+// Undo takes the changes of a run back, the newest first, in one transaction that is in the
+// changelog itself. Where a later change stands in the way, and Force is not set, nothing
+// happens and the result names it. A run's entries in the call journal go too: another
+// attempt at it does its writes anew. What a run did after it was taken back can be taken
+// back again; a quota does not hold an undo up.
+func (db *DB) Undo(ctx context.Context, by By, spec UndoSpec) (Undone, error) {
+	if spec.Run <= 0 {
+		return Undone{}, invalid("run", "there is no run %d", spec.Run)
+	}
+	if by.Actor == "" {
+		by.Actor = actorUser
+	}
+	by.Run, by.Key = 0, "" // what an undo writes is not the run's
+	var u *undoer
+	err := db.confineWithin(ctx, undoTimeout, 0, func(ctx context.Context, tx *sqlite.Tx) error {
+		u = newUndoer(tx, by, spec)
+		if err := u.all(ctx); err != nil {
+			return err
+		}
+		if spec.DryRun || u.out.InTheWay > 0 && !spec.Force {
+			return errTakeBack
+		}
+		return u.settle()
+	})
+	switch {
+	case errors.Is(err, errTakeBack):
+		return u.result(false), nil
+	case err != nil:
+		return Undone{}, db.undoFault(ctx, spec, err)
+	}
+	out := u.result(true)
+	if len(out.Schema) > 0 {
+		out.Left = append(out.Left, db.published(ctx)...)
+	}
+	db.committed(ctx, nil)
+	return out, nil
+}
+
+func (db *DB) undoFault(ctx context.Context, spec UndoSpec, err error) error {
+	var bad *Error
+	if errors.As(err, &bad) || ctx.Err() != nil {
+		return err
+	}
+	if errors.Is(err, sqlite.ErrTimeout) {
+		return &Error{Kind: kindTimeout, Retryable: true, Message: fmt.Sprintf("taking run %d back took longer than %s, so nothing of it was taken back", spec.Run, undoTimeout)}
+	}
+	return db.explain(ctx, err)
+}
+
+// undoer takes one run back inside a transaction.
+type undoer struct {
+	*applier
+	spec      UndoSpec
+	out       Undone
+	counts    map[string]*UndoneTable
+	upto      int64
+	conflicts map[string]bool // table and key
+	resting   []string        // definitions of the triggers that are away
+	away      bool
+}
+
+func newUndoer(tx *sqlite.Tx, by By, spec UndoSpec) *undoer {
+	return &undoer{
+		applier: &applier{tx: tx, by: by, at: now()}, spec: spec, out: Undone{Run: spec.Run},
+		counts: map[string]*UndoneTable{}, conflicts: map[string]bool{},
+	}
+}
+
+func (u *undoer) all(ctx context.Context) error {
+	if _, err := u.tx.SQL().ExecContext(ctx, "pragma defer_foreign_keys=1"); err != nil {
+		return err
+	}
+	ids, err := u.ids(ctx)
+	if err != nil {
+		return err
+	}
+	u.out.Changes = int64(len(ids))
+	for _, id := range ids {
+		c, err := u.change(ctx, id)
+		if err != nil {
+			return err
+		}
+		if err := u.reverse(ctx, c); err != nil {
+			return err
+		}
+		u.upto = max(u.upto, id)
+	}
+	if err := u.wake(ctx); err != nil {
+		return err
+	}
+	if err := u.orphans(ctx); err != nil {
+		return err
+	}
+	return u.remains(ctx)
+}
+
+// ids are the changes of the run since it was last taken back, the newest first.
+func (u *undoer) ids(ctx context.Context) ([]int64, error) {
+	rows, err := u.tx.SQL().QueryContext(ctx, `select id from _changelog where run_id = ?1 and actor in ('agent', 'migration')
+		and id > (select coalesce(max(upto), 0) from _undone where run_id = ?1) order by id desc`, u.spec.Run)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var out []int64
+	for rows.Next() {
+		var id int64
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		out = append(out, id)
+	}
+	return out, rows.Err()
+}
+
+// change reads one, because all of an import's together need not fit into memory.
+func (u *undoer) change(ctx context.Context, id int64) (Change, error) {
+	rows, err := u.tx.SQL().QueryContext(ctx, `select id, ts, run_id, actor, op, "table", coalesce(pk, ''), coalesce(before, ''), coalesce(after, ''), coalesce(sql, '')
+		from _changelog where id = ?`, id)
+	if err != nil {
+		return Change{}, err
+	}
+	found, err := scanChanges(rows)
+	if err != nil || len(found) == 0 {
+		return Change{}, errors.Join(err, ctx.Err())
+	}
+	return found[0], nil
+}
+
+func (u *undoer) reverse(ctx context.Context, c Change) error {
+	if c.isChunk() {
+		if done, err := u.wholeChunk(ctx, c); done || err != nil {
+			return err
+		}
+	}
+	steps, err := c.Reverse()
+	if err != nil {
+		if c.Op == opSchema {
+			return &Error{Kind: kindRejected, Field: "run", Message: fmt.Sprintf("run %d cannot be taken back: %v", u.spec.Run, err)}
+		}
+		return err
+	}
+	for _, s := range steps {
+		if s.SQL != nil {
+			if err := u.wake(ctx); err != nil {
+				return err
+			}
+			return u.schema(ctx, c, s)
+		}
+	}
+	return u.rows(ctx, steps)
+}
+
+// rows does steps about rows while the triggers rest; their effects have steps of their own.
+func (u *undoer) rows(ctx context.Context, steps []Step) error {
+	if len(steps) == 0 {
+		return nil
+	}
+	if err := u.sleep(ctx); err != nil {
+		return err
+	}
+	changes, err := u.tx.Recorded(ctx, func(ctx context.Context) error {
+		for _, s := range steps {
+			if err := u.row(ctx, s); err != nil {
+				return fmt.Errorf("change %d: a row of %s: %w", s.Change, s.Table, err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return (&rowLog{tx: u.tx, by: u.by, at: u.at}).write(ctx, changes)
+}
+
+func (u *undoer) row(ctx context.Context, s Step) error {
+	t, err := u.target(ctx, s.Table)
+	if err != nil {
+		return err
+	}
+	if t == nil {
+		u.conflict(ctx, s, "its table was renamed or removed later")
+		return nil
+	}
+	why, err := u.check(ctx, t, s)
+	if err != nil {
+		return err
+	}
+	if why != "" {
+		u.conflict(ctx, s, why)
+		if !u.spec.Force {
+			return nil
+		}
+	}
+	query, args := s.statement(t)
+	if query == "" {
+		return nil
+	}
+	mark := u.tx.Mark()
+	result, err := u.tx.SQL().ExecContext(ctx, query, args...)
+	if refused(err) {
+		u.tx.Forget(mark)
+		u.conflict(ctx, s, rowFault(err))
+		if !u.spec.Force {
+			return nil
+		}
+		query = strings.Replace(query, "INSERT INTO", "INSERT OR REPLACE INTO", 1)
+		query = strings.Replace(query, "UPDATE ", "UPDATE OR REPLACE ", 1)
+		result, err = u.tx.SQL().ExecContext(ctx, query, args...)
+	}
+	if err != nil {
+		return err
+	}
+	n, err := result.RowsAffected()
+	u.count(s, n)
+	return err
+}
+
+func (u *undoer) count(s Step, n int64) {
+	t := u.table(s.Table)
+	switch {
+	case s.After == nil:
+		t.Removed += n
+	case s.Before == nil:
+		t.Restored += n
+	default:
+		t.Changed += n
+	}
+}
+
+func (u *undoer) table(name string) *UndoneTable {
+	t := u.counts[strings.ToLower(name)]
+	if t == nil {
+		t = &UndoneTable{Name: name}
+		u.counts[strings.ToLower(name)] = t
+	}
+	return t
+}
+
+// target reads a table once; nil when there is none of the name.
+func (u *undoer) target(ctx context.Context, name string) (*target, error) {
+	if t, ok := u.targets[name]; ok {
+		return t, nil
+	}
+	t, err := readTarget(ctx, u.tx, name)
+	if errors.Is(err, sql.ErrNoRows) {
+		t, err = nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if u.targets == nil {
+		u.targets = map[string]*target{}
+	}
+	u.targets[name] = t
+	return t, nil
+}
+
+// sleep puts the triggers aside until the schema is needed as it is.
+func (u *undoer) sleep(ctx context.Context) (err error) {
+	if u.away {
+		return nil
+	}
+	u.away = true
+	u.resting, err = u.rest(ctx)
+	return err
+}
+
+func (u *undoer) wake(ctx context.Context) error {
+	for _, text := range u.resting {
+		if _, err := u.tx.SQL().ExecContext(ctx, text); err != nil {
+			return err
+		}
+	}
+	u.resting, u.away, u.targets = nil, false, nil
+	return nil
+}
+
+// settle keeps what the transaction has to say about itself.
+func (u *undoer) settle() error {
+	if _, err := u.tx.Exec(`delete from _calls where run = ?`, u.spec.Run); err != nil {
+		return err
+	}
+	if u.out.Changes == 0 {
+		return nil
+	}
+	if len(u.out.Schema) > 0 {
+		_, err := keepMigration(u.tx, u.by, migration{slug: fmt.Sprintf("undo-run-%d", u.spec.Run), description: fmt.Sprintf("Takes run %d back", u.spec.Run), up: strings.Join(u.out.Schema, ";\n") + ";"})
+		if err != nil {
+			return err
+		}
+	}
+	_, err := u.tx.Exec(`insert into _undone(run_id, upto, at, actor, forced) values (?, ?, ?, ?, ?)`, u.spec.Run, u.upto, u.at, u.by.Actor, u.spec.Force)
+	return err
+}
+
+func (u *undoer) result(done bool) Undone {
+	out := u.out
+	out.Done, out.CanUndo = done, out.InTheWay == 0
+	out.Tables = []UndoneTable{}
+	for _, t := range u.counts {
+		out.Tables = append(out.Tables, *t)
+	}
+	slices.SortFunc(out.Tables, func(a, b UndoneTable) int { return strings.Compare(a.Name, b.Name) })
+	out.Schema, out.Left = append([]string{}, out.Schema...), append([]string{}, out.Left...)
+	out.Conflicts = append([]Conflict{}, out.Conflicts...)
+	return out
+}
+
+// remains names what the run left that is neither a row nor the schema.
+func (u *undoer) remains(ctx context.Context) error {
+	rows, err := u.tx.SQL().QueryContext(ctx, `select name from _views where run_id = ? order by name`, u.spec.Run)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var name string
+		if err := rows.Scan(&name); err != nil {
+			return err
+		}
+		u.out.Left = append(u.out.Left, "the saved view "+name+", which the run defined, stays")
+	}
+	return rows.Err()
+}
+
+// UndoneAt is when a run was last taken back, zero when it was not. What the run recorded
+// before that has not happened any more.
+func (db *DB) UndoneAt(ctx context.Context, run int64) (time.Time, error) {
+	var at string
+	if err := db.db.Read().QueryRowContext(ctx, `select coalesce(max(at), '') from _undone where run_id = ?`, run).Scan(&at); err != nil || at == "" {
+		return time.Time{}, err
+	}
+	return time.Parse(timeLayout, at)
+}

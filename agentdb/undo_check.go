@@ -1,0 +1,139 @@
+package agentdb
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// check says what came after the run and would be lost, "" when nothing did: the row has to
+// be as the run left it.
+func (u *undoer) check(ctx context.Context, t *target, s Step) (why string, err error) {
+	where, args := s.Key.conditions()
+	if s.Before == nil {
+		var there bool
+		err := u.tx.SQL().QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM "+quote(t.name)+" WHERE "+where+")", args...).Scan(&there)
+		if there {
+			why = "another row with this key was written later"
+		}
+		return why, err
+	}
+	expect, more := s.Before.within(t).conditions()
+	if len(s.Before.within(t).Columns) < len(s.Before.Columns) {
+		return "a column of its table was renamed later", nil
+	}
+	if s.After == nil { // the columns that the run did not know would go with the row
+		rest, err := u.untouched(ctx, t, s.Before.Columns)
+		if err != nil {
+			return "", err
+		}
+		expect += rest
+	}
+	var same bool
+	err = u.tx.SQL().QueryRowContext(ctx, "SELECT "+expect+" FROM "+quote(t.name)+" WHERE "+where, append(more, args...)...).Scan(&same)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return "it is gone", nil
+	case err == nil && !same:
+		why = "it was changed later"
+	}
+	return why, err
+}
+
+// conditions compares each column with its value, as SQLite stores it in that column.
+func (m Image) conditions() (text string, args []any) {
+	conds := make([]string, len(m.Columns))
+	for i, name := range m.Columns {
+		conds[i] = quote(name) + " IS (? COLLATE BINARY)"
+		args = append(args, m.Values[i])
+	}
+	return strings.Join(append(conds, "1"), " AND "), args
+}
+
+// untouched adds that the columns beside the known ones have their defaults.
+func (u *undoer) untouched(ctx context.Context, t *target, known []string) (string, error) {
+	var others []string
+	for _, name := range t.columns {
+		if !containsFold(known, name) {
+			others = append(others, name)
+		}
+	}
+	if len(others) == 0 {
+		return "", nil
+	}
+	rows, err := u.tx.SQL().QueryContext(ctx, `select name, coalesce(dflt_value, 'null') from pragma_table_xinfo(?) where hidden = 0`, t.name)
+	if err != nil {
+		return "", err
+	}
+	defer rows.Close()
+	var b strings.Builder
+	for rows.Next() {
+		var name, value string
+		if err := rows.Scan(&name, &value); err != nil {
+			return "", err
+		}
+		if containsFold(others, name) {
+			fmt.Fprintf(&b, " AND %s IS (%s)", quote(name), value)
+		}
+	}
+	return b.String(), rows.Err()
+}
+
+// conflict notes a row once, with who changed it.
+func (u *undoer) conflict(ctx context.Context, s Step, why string) {
+	key := s.Key.String()
+	if id := strings.ToLower(s.Table) + key; u.conflicts[id] {
+		return
+	} else if len(u.conflicts) < 1<<20 {
+		u.conflicts[id] = true
+	}
+	u.note(s.Table, key, why+u.who(ctx, s, key))
+}
+
+func (u *undoer) note(table, key, why string) {
+	u.out.InTheWay++
+	if len(u.out.Conflicts) < maxConflicts {
+		u.out.Conflicts = append(u.out.Conflicts, Conflict{table, key, why})
+	}
+}
+
+// who names the last change to a row; "" when the changelog has none of the row alone.
+func (u *undoer) who(ctx context.Context, s Step, key string) string {
+	if len(u.out.Conflicts) >= maxConflicts {
+		return ""
+	}
+	var run int64
+	var actor, at string
+	err := u.tx.SQL().QueryRowContext(ctx, `select run_id, actor, ts from _changelog
+		where id > ? and run_id <> ? and "table" = ? collate nocase and pk = ? order by id desc limit 1`, s.Change, u.spec.Run, s.Table, key).Scan(&run, &actor, &at)
+	switch {
+	case err != nil: // an extra: the conflict itself is told
+		return ""
+	case run == 0:
+		return fmt.Sprintf(" (by %s, %s)", actor, at)
+	}
+	return fmt.Sprintf(" (by run %d, %s)", run, at)
+}
+
+// orphans are rows of others that would point at rows that are gone.
+func (u *undoer) orphans(ctx context.Context) error {
+	rows, err := u.tx.SQL().QueryContext(ctx, `select "table", coalesce(rowid, 0), parent from pragma_foreign_key_check`)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var table, parent string
+		var row int64
+		if err := rows.Scan(&table, &row, &parent); err != nil {
+			return err
+		}
+		if u.spec.Force {
+			return &Error{Kind: kindRejected, Field: "run", Message: fmt.Sprintf("run %d cannot be taken back: row %d of %s points at a row of %s that the run wrote. Force does not help here; delete or change that row first", u.spec.Run, row, table, parent)}
+		}
+		u.note(table, fmt.Sprintf(`{"rowid":%d}`, row), "it points at a row of "+parent+" that the run wrote")
+	}
+	return rows.Err()
+}

@@ -1,0 +1,205 @@
+package agentdb_test
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"rouse/agentdb"
+)
+
+func undo(t testing.TB, db *agentdb.DB, spec agentdb.UndoSpec) agentdb.Undone {
+	t.Helper()
+	out, err := db.Undo(t.Context(), agentdb.By{Actor: "user"}, spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// OSA-61: taking any run of a random history back either gives what the other runs alone
+// would have made, or changes nothing and says what stands in the way. With force it is
+// always done, unless it says why not, and the changelog still tells the whole story.
+func TestUndoGivesTheStateWithoutTheRun(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		db, err := agentdb.Open(context.Background(), agentdb.Options{Path: filepath.Join(t.TempDir(), "db.sqlite")})
+		if err != nil {
+			r.Fatal(err)
+		}
+		defer db.Close()
+		g := &generator{r: r, db: db}
+		g.tables()
+		for range rapid.IntRange(1, 20).Draw(r, "operations") {
+			g.operation()
+		}
+		run := int64(rapid.IntRange(1, 3).Draw(r, "undone"))
+		log, before := dump(t, db), contents(t, db)
+		want, compare := without(t, db, run)
+
+		tried, err := db.Undo(t.Context(), agentdb.By{}, agentdb.UndoSpec{Run: run, DryRun: true})
+		if got := contents(t, db); got != before {
+			r.Fatalf("a trial changed rows:\n%s\n\nwas:\n%s", got, before)
+		}
+		if err != nil {
+			g.accept(unreject(err), "trial")
+			return
+		}
+		out, err := db.Undo(t.Context(), agentdb.By{}, agentdb.UndoSpec{Run: run})
+		if err != nil || out.Done != tried.CanUndo {
+			r.Fatalf("can undo %v, and then done %v %v: %+v\n%s", tried.CanUndo, out.Done, err, out.Conflicts, log)
+		}
+		got := contents(t, db)
+		switch {
+		case out.Done && compare && got != want:
+			r.Fatalf("taken back:\n%s\n\nwant:\n%s\n\n%s", got, want, log)
+		case !out.Done && got != before:
+			r.Fatalf("refused, but changed:\n%s\n\nwas:\n%s", got, before)
+		case !out.Done:
+			_, err := db.Undo(t.Context(), agentdb.By{}, agentdb.UndoSpec{Run: run, Force: true})
+			g.accept(unreject(err), "force")
+		}
+		if again := contents(t, replay(t, db)); again != contents(t, db) {
+			r.Fatalf("the changelog gives:\n%s\n\nnot:\n%s\n\n%s", again, contents(t, db), dump(t, db))
+		}
+	})
+}
+
+// unreject lets a refusal with a reason pass.
+func unreject(err error) error {
+	if err != nil && strings.Contains(err.Error(), "cannot be taken back") {
+		return nil
+	}
+	return err
+}
+
+// without is what the other runs alone would have made; false when they cannot be played
+// without it.
+func without(t testing.TB, db *agentdb.DB, run int64) (string, bool) {
+	t.Helper()
+	again := fresh(t)
+	var steps []agentdb.Step
+	for _, c := range changes(t, db) {
+		if c.Run == run {
+			continue
+		}
+		s, err := c.Steps()
+		if err != nil {
+			t.Fatal(err)
+		}
+		steps = append(steps, s...)
+	}
+	if _, err := again.Apply(t.Context(), agentdb.By{Actor: "user"}, steps); err != nil {
+		return "", false
+	}
+	return contents(t, again), true
+}
+
+// OSA-61: a run's import goes away at once, with the table that it made, and the call
+// journal forgets the run, so that another attempt imports again.
+func TestUndoTakesAnImportBack(t *testing.T) {
+	db := fresh(t)
+	var b strings.Builder
+	b.WriteString("name,amount,code\n")
+	for i := range 5000 {
+		fmt.Fprintf(&b, "n%d,%d.5,00%d\n", i, i, i)
+	}
+	load := func() agentdb.Imported {
+		out, err := db.Import(t.Context(), agentdb.By{Run: 7, Key: "1"}, agentdb.ImportSpec{Table: "bank", Name: "bank.csv", Source: strings.NewReader(b.String())})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	load()
+	out := undo(t, db, agentdb.UndoSpec{Run: 7})
+	if !out.Done || len(out.Tables) != 1 || out.Tables[0].Removed != 5000 || len(out.Schema) != 1 {
+		t.Fatalf("%+v", out)
+	}
+	if got := contents(t, db); got != "" {
+		t.Errorf("after the undo: %.200s", got)
+	}
+	if got := system(t, db, "select count(*) from _changelog where actor = 'user' and op = 'raw'"); got != "5" {
+		t.Errorf("the changelog has %s rows for what was removed, want one for each chunk", got)
+	}
+	if again := undo(t, db, agentdb.UndoSpec{Run: 7}); again.Changes != 0 || !again.Done {
+		t.Errorf("a second undo: %+v", again)
+	}
+	if n := load().RowsImported; n != 5000 {
+		t.Errorf("another attempt imported %d rows", n)
+	}
+	if again := undo(t, db, agentdb.UndoSpec{Run: 7}); again.Tables[0].Removed != 5000 {
+		t.Errorf("the undo of the later attempt: %+v", again)
+	}
+	want := contents(t, db)
+	if got := contents(t, replay(t, db)); got != want {
+		t.Errorf("the changelog gives %.300s", got)
+	}
+}
+
+// OSA-61: what others did later stands in the way, is named, and goes only with force.
+func TestUndoConflicts(t *testing.T) {
+	row := map[string]any{"category": "food", "amount": 1}
+	for name, test := range map[string]struct {
+		later func(t *testing.T, db *agentdb.DB)
+		why   string
+		lost  string // what force leaves of the table
+	}{
+		"changed": {func(t *testing.T, db *agentdb.DB) {
+			if _, err := db.Update(t.Context(), agentdb.By{Run: 8}, "expenses", map[string]any{"note": "mine"}, map[string]any{"id": 2}, false); err != nil {
+				t.Fatal(err)
+			}
+		}, "it was changed later (by run 8, ", "0"},
+		"gone": {func(t *testing.T, db *agentdb.DB) { raw(t, db, "delete from expenses where id = 2") }, "it is gone", "0"},
+		"a column that came later": {func(t *testing.T, db *agentdb.DB) {
+			if _, err := db.Execute(t.Context(), agentdb.By{Run: 8}, agentdb.ExecuteSpec{SQL: "alter table expenses add column extra text default 'x'; update expenses set extra = 'kept' where id = 2"}); err != nil {
+				t.Fatal(err)
+			}
+		}, "it was changed later", "0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			db := fresh(t)
+			expenses(t, db)
+			if _, err := db.Insert(t.Context(), agentdb.By{Run: 7}, "expenses", []map[string]any{row, row, row}); err != nil {
+				t.Fatal(err)
+			}
+			test.later(t, db)
+			before := contents(t, db)
+			out := undo(t, db, agentdb.UndoSpec{Run: 7})
+			if out.Done || out.CanUndo || out.InTheWay != 1 || !strings.Contains(out.Conflicts[0].Why, test.why) || out.Conflicts[0].Key != `{"id":2}` {
+				t.Fatalf("%+v", out)
+			}
+			if got := contents(t, db); got != before {
+				t.Fatalf("refused, but changed: %s", got)
+			}
+			if out := undo(t, db, agentdb.UndoSpec{Run: 7, Force: true}); !out.Done || out.CanUndo {
+				t.Fatalf("with force: %+v", out)
+			}
+			if got := system(t, db, "select count(*) from expenses"); got != test.lost {
+				t.Errorf("force left %s rows", got)
+			}
+		})
+	}
+}
+
+// OSA-61: a table that the run made stays while others have rows in it.
+func TestUndoKeepsATableOfOthers(t *testing.T) {
+	db := fresh(t)
+	expenses(t, db) // by run 1
+	if _, err := db.Insert(t.Context(), agentdb.By{Run: 2}, "expenses", []map[string]any{{"category": "x"}}); err != nil {
+		t.Fatal(err)
+	}
+	out := undo(t, db, agentdb.UndoSpec{Run: 1})
+	if out.Done || !strings.Contains(fmt.Sprint(out.Conflicts), "holds 1 rows that came from elsewhere") {
+		t.Fatalf("%+v", out)
+	}
+	if out := undo(t, db, agentdb.UndoSpec{Run: 1, Force: true}); !out.Done {
+		t.Fatalf("%+v", out)
+	}
+	if got := contents(t, replay(t, db)); got != "" || contents(t, db) != "" {
+		t.Errorf("replayed: %s", got)
+	}
+}
