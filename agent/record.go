@@ -38,22 +38,43 @@ func NewRecorder(l *ledger.Ledger, a ledger.Attempt, secrets []string) *Recorder
 // Redact blacks secrets out of what an owner writes into the record.
 func (r *Runner) Redact(text string) string { return redactor(r.plan.Load().Secrets).Replace(text) }
 
-// redactor blacks secrets out, as they are and as JSON writes them.
+// redactor blacks secrets out, as they are, as JSON writes them, and as JSON writes them that
+// is itself a text in JSON: so they stand in a document that a call writes to a file.
 func redactor(secrets []string) *strings.Replacer {
-	// The longest first: one that begins another would leave the rest of it readable.
-	secrets = slices.Clone(secrets)
-	slices.SortFunc(secrets, func(a, b string) int { return len(b) - len(a) })
-	var pairs []string
+	var forms []string
 	for _, s := range secrets {
 		if len(s) < 4 {
 			continue // too short to tell it from other text
 		}
-		pairs = append(pairs, s, "[secret]")
-		if quoted, err := json.Marshal(s); err == nil {
-			pairs = append(pairs, string(bytes.Trim(quoted, `"`)), "[secret]")
+		once := inJSON(s)
+		forms = append(append(forms, s), once...)
+		for _, text := range once {
+			forms = append(forms, inJSON(text)...)
 		}
 	}
+	// The longest first: one that begins another would leave the rest of it readable.
+	slices.SortStableFunc(forms, func(a, b string) int { return len(b) - len(a) })
+	var pairs []string
+	for _, f := range forms {
+		pairs = append(pairs, f, "[secret]")
+	}
 	return strings.NewReplacer(pairs...)
+}
+
+// inJSON is a text as it stands between the quotes of a JSON string: as most write it, and
+// as Go does, which escapes what HTML minds.
+func inJSON(s string) []string {
+	var forms []string
+	for _, html := range []bool{false, true} {
+		var out bytes.Buffer
+		e := json.NewEncoder(&out)
+		e.SetEscapeHTML(html)
+		if e.Encode(s) == nil { // it always is: a string can be written
+			text := strings.TrimSuffix(out.String(), "\n")
+			forms = append(forms, text[1:len(text)-1])
+		}
+	}
+	return forms
 }
 
 func (r *Recorder) clean(raw json.RawMessage) json.RawMessage {

@@ -49,17 +49,41 @@ func TestRecordingIsRedacted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	twice, err := json.Marshal(map[string]string{"content": string(quoted)})
+	if err != nil {
+		t.Fatal(err)
+	}
 	r := cleanRequest(model.Request{System: "Use " + secret, Messages: []model.Message{
 		{Role: model.RoleUser, Text: secret},
 		{Role: model.RoleAssistant, Raw: quoted, Calls: []model.Call{{Name: "a", Args: quoted}}},
 		{Role: model.RoleTool, Text: string(quoted)},
 	}}, redact)
-	a := replay.Answer{Text: "It is " + secret, Raw: quoted, Calls: []model.Call{{Name: "a", Args: quoted}, {Name: "b", Args: json.RawMessage("no json")}}}
+	a := replay.Answer{Text: "It is " + secret, Raw: quoted, Calls: []model.Call{{Name: "a", Args: quoted}, {Name: "write", Args: twice}, {Name: "b", Args: json.RawMessage("no json")}}}
 	(&tape{redact: redact}).answer(&a)
 	var e replay.Encoder
 	line, err := e.Exchange(replay.Exchange{Request: &r, Answer: a, Fault: (&tape{redact: redact}).fault(fmt.Errorf("no answer for %s", secret))})
-	if err != nil || strings.Contains(string(line), "canary") || strings.Count(string(line), "[secret]") != 9 {
+	if err != nil || strings.Contains(string(line), "canary") || strings.Count(string(line), "[secret]") != 10 {
 		t.Errorf("%v: %s", err, line)
+	}
+}
+
+// However often a secret was written as JSON, and whoever wrote it, what it leaves is JSON.
+func TestSecretsInJSON(t *testing.T) {
+	for _, secret := range []string{`canary"`, `canary\`, `"canary&"`, `canary\"<é>`, "canary\nsecret\t"} {
+		redact := redactor([]string{secret})
+		text := secret
+		for depth := range 3 {
+			if got := redact.Replace(text); got != "[secret]" {
+				t.Errorf("%q, %d times quoted, leaves %s of %s", secret, depth, got, text)
+			}
+			var out strings.Builder
+			e := json.NewEncoder(&out)
+			e.SetEscapeHTML(depth == 0)
+			if err := e.Encode(text); err != nil {
+				t.Fatal(err)
+			}
+			text = strings.TrimSuffix(strings.TrimPrefix(strings.TrimSpace(out.String()), `"`), `"`)
+		}
 	}
 }
 
