@@ -46,7 +46,7 @@ func TestFaults(t *testing.T) {
 	}{
 		"wrong key":         {status(401, `{"error":{"message":"Incorrect API key provided: `+key+`","code":"invalid_api_key"}}`), model.KindAuth, false, "provided: [secret]; check api_key"},
 		"key in a header":   {status(403, `canary-in-a-header is not allowed`), model.KindAuth, false, "[secret] is not allowed"},
-		"nothing paid":      {status(402, `{"error":{"message":"insufficient credits","code":402}}`), model.KindAuth, false, "insufficient credits"},
+		"nothing paid":      {status(402, `{"error":{"message":"insufficient credits","code":402}}`), model.KindRateLimited, false, "insufficient credits"},
 		"no such model":     {status(404, `{"error":"model not found"}`), model.KindBadRequest, false, "/v1 answered 404 Not Found for the model scripted: model not found; check base_url and the name of the model"},
 		"redirect":          {modeltest.Turn{Status: 301, Header: map[string]string{"Location": "https://elsewhere/v1"}}, model.KindBadRequest, false, "redirects to https://elsewhere/v1"},
 		"bad field":         {status(422, `{"detail":[{"loc":["body","tools"],"msg":"no tools"}]}`), model.KindBadRequest, false, "no tools"},

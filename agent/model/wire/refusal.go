@@ -232,15 +232,15 @@ func classify(status int, said Said) (model.ErrorKind, bool) {
 	long := holds("context") && holds("exceed", "length", "size", "window", "overflow", "too long") ||
 		holds("prompt is too long", "input token count", "maximum number of tokens", "reduce the length", "request_too_large")
 	switch {
-	case status == http.StatusUnauthorized, status == http.StatusForbidden, status == http.StatusPaymentRequired:
-		return model.KindAuth, false
-	case holds("insufficient_quota", "api usage limits"):
+	case status == http.StatusPaymentRequired, holds("insufficient_quota", "api usage limits", "credit balance"):
 		return model.KindRateLimited, false // no pause helps: somebody has to pay
+	case status == http.StatusUnauthorized, status == http.StatusForbidden:
+		return model.KindAuth, false
 	case status == http.StatusTooManyRequests:
 		return model.KindRateLimited, true
 	case long, status == http.StatusRequestEntityTooLarge:
 		return model.KindContextOverflow, false
-	case holds("api key not valid", "api_key_invalid", "credit balance"):
+	case holds("api key not valid", "api_key_invalid"):
 		return model.KindAuth, false
 	case status == http.StatusNotImplemented:
 		return model.KindBadRequest, false
