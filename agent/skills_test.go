@@ -114,8 +114,9 @@ func TestSkillByItsOwn(t *testing.T) {
 	}
 }
 
-// AUT-05, AUT-07, AGS-07, AGS-10: what an agent is given is told in full, /name in a task loads a
-// skill, and without access there is neither a block nor a tool.
+// AUT-05, AUT-06, AUT-07, AGS-07, AGS-08, AGS-10, C-7, UNI-08: what an agent is given is told in full, /name in a task loads a
+// skill, without access there is neither a block nor a tool, and of the formats of an index those
+// two are used that can be chosen.
 func TestSkillsInThePrompt(t *testing.T) {
 	for name, c := range map[string]struct {
 		access    skills.Access
@@ -123,7 +124,8 @@ func TestSkillsInThePrompt(t *testing.T) {
 		prompt    string
 		want, not []string
 	}{
-		"all":              {"", nil, "Do it.", []string{"<name>csv</name>", "<name>tax</name>", `"load_skill"`, `"enum"`}, []string{"rules are in", "capabilities_load"}},
+		"catalog":          {skills.AccessGlobal, []string{"csv"}, "Do it.", []string{"## Agent Skills", "### Skill Catalog", "- **tax**: Knows tax.", "### Skill Details", "#### csv"}, []string{"available_skills"}},
+		"all":              {"", nil, "Do it.", []string{`  <skill>\n    <name>csv</name>`, "<name>tax</name>", `"load_skill"`, `"enum"`}, []string{"rules are in", "capabilities_load"}},
 		"given":            {"", []string{"csv"}, "Do it.", []string{"The csv rules are in", "Root Path: "}, []string{"tax"}},
 		"given and others": {skills.AccessGlobal, []string{"csv"}, "Do it.", []string{"The csv rules are in", "<name>tax</name>"}, []string{"The tax rules"}},
 		"asked for":        {"", nil, "Use /tax, please. Not in /csv/x.", []string{"The tax rules are in", `<skill_content name=\"tax\">`}, []string{"The csv rules"}},
@@ -133,6 +135,11 @@ func TestSkillsInThePrompt(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := setup(t, done)
 			b.sees(shelf(t, "csv", "tax"), c.access, c.given...)
+			if name == "catalog" {
+				clerk := b.plan.Agents["clerk"]
+				clerk.Skills.Style = skills.StyleCatalog
+				b.plan.Agents["clerk"] = clerk
+			}
 			if res, _ := b.prompt(c.prompt); res.Outcome != ledger.OutcomeSuccess {
 				t.Fatalf("%+v", res)
 			}

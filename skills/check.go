@@ -1,6 +1,7 @@
 package skills
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"path/filepath"
@@ -40,6 +41,9 @@ func Validate(dir string) []Problem {
 	}
 	if !utf8.Valid(text) {
 		problems = append(problems, Problem{File: file, Rule: RuleEncoding, Message: "is not UTF-8 text; save it as UTF-8"})
+	}
+	if bytes.HasPrefix(text, bom) {
+		problems = append(problems, Problem{File: file, Line: 1, Rule: RuleEncoding, Message: "begins with a byte order mark, where the standard wants ---; save it as UTF-8 without one"})
 	}
 	c := checker{file: file, head: head}
 	c.style()

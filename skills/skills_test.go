@@ -50,7 +50,7 @@ func TestRules(t *testing.T) {
 	for name, c := range map[string]struct{ text, strict, lenient string }{
 		"good":                  {"---\nname: pdf\ndescription: Reads PDF.\n---\nDo it.", "", ""},
 		"all fields":            {"---\nname: pdf\ndescription: >\n  Reads\n  PDF.\nlicense: MIT\ncompatibility: poppler\nmetadata:\n  version: 1.0\nallowed-tools: Read Bash(pdftotext *)\n---\n", "", ""},
-		"CRLF and BOM":          {"\ufeff---\r\nname: pdf\r\ndescription: Reads PDF.\r\n---\r\nDo it.\r\n", "", ""},
+		"CRLF and BOM":          {"\ufeff---\r\nname: pdf\r\ndescription: Reads PDF.\r\n---\r\nDo it.\r\n", "1:encoding", ""},
 		"dashes in a value":     {"---\nname: pdf\ndescription: Reads --- and writes --- PDF.\n---\n", "", ""},
 		"empty file":            {"", "1:frontmatter-missing", "1:frontmatter-missing"},
 		"no head":               {"# PDF\n", "1:frontmatter-missing", "1:frontmatter-missing"},
@@ -276,6 +276,7 @@ Run scripts/clean.sh.
 	}
 }
 
+// AGS-13: the patterns are read as the standard writes them, and as others do.
 func TestAllowedTools(t *testing.T) {
 	for text, want := range map[string][]string{
 		"allowed-tools: Read Bash(git add *) Write": {"Read", "Bash(git add *)", "Write"},
