@@ -3,7 +3,6 @@ package file
 import (
 	"io"
 	"os"
-	"path"
 	"strings"
 
 	"github.com/bmatcuk/doublestar/v4"
@@ -91,12 +90,19 @@ func generated(name string, beside func(string) bool) bool {
 
 func validGlob(glob string) bool { return doublestar.ValidatePattern(glob) }
 
-// fits says whether a path is meant by a glob: of its name alone, or of the whole path.
-func fits(glob, rel string) bool {
-	name := rel
-	if !strings.Contains(glob, "/") {
-		name = path.Base(rel)
+// filter says which paths a glob means: by their names alone, or as a whole when it has a slash
+// in it. It does not tell capitals from small letters; "" means all.
+func filter(glob string) func(rel string) bool {
+	if glob == "" {
+		return func(string) bool { return true }
 	}
-	ok, err := doublestar.Match(strings.ToLower(glob), strings.ToLower(name))
-	return err == nil && ok
+	glob = strings.ToLower(glob)
+	whole := strings.Contains(glob, "/")
+	return func(rel string) bool {
+		if !whole {
+			rel = rel[strings.LastIndexByte(rel, '/')+1:]
+		}
+		ok, err := doublestar.Match(glob, strings.ToLower(rel))
+		return err == nil && ok
+	}
 }

@@ -45,8 +45,9 @@ func (f *files) listFiles(ctx context.Context, at, glob string, depth int) tool.
 	defer cancel()
 	var mu sync.Mutex
 	var names []string
+	wanted := filter(glob)
 	w, err := f.below(ctx, at, depth, func(it found) {
-		if glob == "" || fits(glob, it.rel) {
+		if wanted(it.rel) {
 			mu.Lock()
 			defer mu.Unlock()
 			names = append(names, it.rel)

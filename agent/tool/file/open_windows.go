@@ -1,4 +1,19 @@
 package file
 
+import (
+	"io/fs"
+	"os"
+)
+
 // doNotWait is nothing: folders hold no pipes here.
 const doNotWait = 0
+
+// readDir gives the entries of a folder in no order.
+func readDir(dir *os.Root) ([]fs.DirEntry, error) {
+	f, err := dir.Open(".")
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return f.ReadDir(-1)
+}

@@ -88,7 +88,12 @@ func refused(path string, err error) tool.Envelope {
 
 // content reads a text file, and refuses what is none.
 func content(file *os.File, shown string) (string, error) {
-	text, err := io.ReadAll(io.LimitReader(file, maxRaw+1))
+	var all bytes.Buffer
+	if info, err := file.Stat(); err == nil {
+		all.Grow(int(min(info.Size(), maxRaw)) + bytes.MinRead)
+	}
+	_, err := all.ReadFrom(io.LimitReader(file, maxRaw+1))
+	text := all.Bytes()
 	switch {
 	case err != nil:
 		return "", err

@@ -112,7 +112,7 @@ func fault(pattern, field, glob string) *tool.Envelope {
 // nameMatch says which names a pattern means: a glob's, or those with it in them.
 func nameMatch(pattern string) func(rel string) bool {
 	if strings.ContainsAny(pattern, "*?[") && validGlob(pattern) {
-		return func(rel string) bool { return fits(pattern, rel) }
+		return filter(pattern)
 	}
 	pattern = strings.ToLower(pattern)
 	return func(rel string) bool { return strings.Contains(strings.ToLower(rel), pattern) }
@@ -123,8 +123,9 @@ type search struct {
 	path, glob string
 	most       int
 	names      bool
-	name       func(rel string) bool
-	find       *finder
+	name       func(rel string) bool // with names
+	find       *finder               // without
+	wanted     func(rel string) bool // of glob
 
 	mu       sync.Mutex
 	res      searchResult
@@ -137,6 +138,7 @@ func (f *files) search(ctx context.Context, s *search) (*searchResult, []string,
 	ctx, cancel := context.WithTimeout(ctx, searchTime)
 	defer cancel()
 	s.path, s.most = cmp.Or(s.path, "."), min(cmp.Or(max(s.most, 0), defaultMatches), maxMatches)
+	s.wanted = filter(s.glob)
 	s.res = searchResult{Kind: "matches", Target: "content", Matches: []match{}, Skipped: &skipped{}}
 	if s.names {
 		s.res.Target = "files"
@@ -217,17 +219,17 @@ func (f *files) rulesAbove(p *tool.Place) *ignores {
 
 func (s *search) visit(at found, shown string) {
 	rel := at.rel
-	if s.glob != "" && rel != "." && !fits(s.glob, rel) {
+	if rel != "." && !s.wanted(rel) {
 		return
 	}
-	where := path.Join(shown, rel)
 	if s.names {
 		s.searched.Add(1)
 		if s.name(rel) {
-			s.add([]match{{Path: where}}, 1)
+			s.add([]match{{Path: path.Join(shown, rel)}}, 1)
 		}
 		return
 	}
+	where := path.Join(shown, rel)
 	if rel != "." && tool.Secret(path.Join(at.walk.within, rel)) {
 		s.skip(where, func(sk *skipped) { sk.Secret++ })
 		return

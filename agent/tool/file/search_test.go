@@ -136,11 +136,10 @@ func TestSearchLikeOthers(t *testing.T) {
 			if lines := strings.Split(strings.TrimSpace(got["text"].(string)), "\n"); total > 0 && !strings.HasPrefix(lines[0], names[0]+":") {
 				t.Errorf("%q: the first is %s, want one of %s", pattern, lines[0], names[0])
 			}
-			if rg == "" {
-				continue
+			if rg == "" || slices.Contains([]string{"x$", `\bsun\b`, "l.*n"}, pattern) {
+				continue // ends of lines, of words, and bytes that are no letters are other things to it
 			}
-			args := []string{"--no-config", "--no-require-git", "--count-matches", "--no-filename", "--crlf", "-a", pattern, dir}
-			args[2] = "--count"
+			args := []string{"--no-config", "--no-require-git", "--count", "--no-filename", "--crlf", "-a", pattern, dir}
 			if !sensitive {
 				args = append([]string{"-i"}, args...)
 			}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path"
 	"runtime"
 	"slices"
 	"sync"
@@ -97,7 +96,7 @@ func (w *walk) work(ctx context.Context) {
 		case p.dir != nil:
 			if !over {
 				for _, name := range p.files {
-					w.visit(found{p.dir.root, name, path.Join(p.rel, name), w})
+					w.visit(found{p.dir.root, name, below(p.rel, name), w})
 				}
 			}
 			p.dir.release()
@@ -161,7 +160,7 @@ func (w *walk) enter(p part) {
 	var parts []part
 	var files []string
 	for _, e := range entries {
-		rel := path.Join(p.rel, e.Name())
+		rel := below(p.rel, e.Name())
 		switch {
 		case ignored(e.Name()) || rules.drops(rel, e.IsDir()):
 		case e.IsDir():
@@ -179,20 +178,18 @@ func (w *walk) enter(p part) {
 	w.give(parts)
 }
 
+// below is the path of an entry of a folder.
+func below(folder, name string) string {
+	if folder == "." {
+		return name
+	}
+	return folder + "/" + name
+}
+
 func (w *walk) skip(rel string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.unread = append(w.unread, rel)
-}
-
-// readDir gives the entries of a folder in no order: nothing is looked at but its list.
-func readDir(dir *os.Root) ([]fs.DirEntry, error) {
-	f, err := dir.Open(".")
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return f.ReadDir(-1)
 }
 
 // openToRead opens a file that is regular by its folder's list, and does not wait when it was

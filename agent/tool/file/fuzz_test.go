@@ -1,0 +1,76 @@
+package file
+
+import (
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+// FuzzEdit: whatever a file and an edit hold, an edit that is made replaces the text and nothing
+// else, and one that is not made says why.
+func FuzzEdit(f *testing.F) {
+	for _, s := range [][3]string{
+		{"one\ntwo\n", "one", "1"}, {"one\r\ntwo\r\n", "one\ntwo", "1"}, {"a\n\nb", "a\nb", ""}, {"  x\n", "     1|  x\n", "y"}, {"aaa", "aa", "b"}, {"", "x", ""}, {"\xff\n", " ", "z"}, {"x\ny", "   1 | x\n   2 | z", ""},
+	} {
+		f.Add(s[0], s[1], s[2], false)
+		f.Add(s[0], s[1], s[2], true)
+	}
+	f.Fuzz(func(t *testing.T, text, old, with string, all bool) {
+		if old == "" {
+			return
+		}
+		out, n, wrong := edit{old, with, all}.in(text)
+		switch {
+		case wrong != "":
+			if strings.Count(text, old) == 1 || out != "" || n != 0 {
+				t.Errorf("%q in %q: %s", old, text, wrong)
+			}
+		case !strings.Contains(text, "\r\n") && out != strings.ReplaceAll(text, old, with), n < 1 || n > 1 && !all:
+			t.Errorf("%q in %q gave %q, %d times", old, text, out, n)
+		}
+		if d := diff("a", text, out); utf8.RuneCountInString(d) > maxDiffChars || strings.Count(d, "\n") > maxDiffLines+1 {
+			t.Errorf("the difference has %d bytes", len(d))
+		}
+	})
+}
+
+// FuzzFind: the lines that are found are those that have the text.
+func FuzzFind(f *testing.F) {
+	for _, s := range [][2]string{{"one\nTwo\n", "TWO"}, {"\u017fun\nsun", "sun"}, {"x\r\nx", "x"}, {"a.b\nacb", "a.b"}, {"\xff", "\xff"}, {"20 \u212a", "k"}} {
+		f.Add(s[0], s[1])
+	}
+	f.Fuzz(func(t *testing.T, text, pattern string) {
+		if pattern == "" || strings.ContainsAny(pattern, "\n\r") || !utf8.ValidString(pattern) {
+			return
+		}
+		find, err := substring(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		slow := *find
+		slow.literal = nil
+		if slow.line == nil {
+			slow.line = func(line []byte) bool { return foldContains(string(line), pattern) }
+		}
+		var fast, want []int
+		find.each([]byte(text), func(n int, _ []byte) { fast = append(fast, n) })
+		slow.each([]byte(text), func(n int, _ []byte) { want = append(want, n) })
+		if len(fast) != len(want) {
+			t.Fatalf("%q in %q: lines %v, want %v", pattern, text, fast, want)
+		}
+		for i := range fast {
+			if fast[i] != want[i] {
+				t.Fatalf("%q in %q: lines %v, want %v", pattern, text, fast, want)
+			}
+		}
+	})
+}
+
+func foldContains(line, part string) bool {
+	for i := range len(line) - len(part) + 1 {
+		if strings.EqualFold(line[i:i+len(part)], part) {
+			return true
+		}
+	}
+	return false
+}
