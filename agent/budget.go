@@ -43,13 +43,17 @@ func (r *Runner) newBudget(run ledger.Run, a ledger.Attempt, t task, left loop.B
 }
 
 // exceeded ends a run that has no room for another turn.
-type exceeded struct{ outcome, reason string }
+type exceeded struct {
+	outcome, reason string
+	exit            loop.Exit
+}
 
 func (e *exceeded) Error() string   { return e.reason }
 func (e *exceeded) Outcome() string { return e.outcome }
+func (e *exceeded) Exit() loop.Exit { return e.exit }
 
 func exceed(format string, args ...any) error {
-	return &exceeded{string(ledger.OutcomeBudget), fmt.Sprintf(format, args...)}
+	return &exceeded{string(ledger.OutcomeBudget), fmt.Sprintf(format, args...), loop.Cancelled}
 }
 
 // Reserve implements loop.Budget.
@@ -78,7 +82,8 @@ func (b *budget) Reserve(ctx context.Context, step int, most model.Usage) (int64
 		b.most[id] = most
 		return id, nil
 	}
-	refusal := &exceeded{string(ledger.OutcomeBudget), fullDay(*full, day, n, cost)}
+	// That a day is over its budget says nothing about this run.
+	refusal := &exceeded{string(ledger.OutcomeBudget), fullDay(*full, day, n, cost), loop.Ended}
 	if b.skips {
 		refusal.outcome = string(ledger.OutcomeSkipped)
 	}

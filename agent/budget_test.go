@@ -163,12 +163,13 @@ func TestDayIsUsedUp(t *testing.T) {
 	}
 }
 
-// A day that is used up while a run is on ends it, whoever asked for it.
+// A day that is used up while a run is on ends it, whoever asked for it. Its exit tells it
+// from a run that used up its own bounds: it does not count as a failure of its job.
 func TestDayEndsARun(t *testing.T) {
 	b := paid(t, modeltest.Turn{Calls: []model.Call{todo("1")}, Usage: model.Usage{Input: 1400, Output: 60}})
 	b.plan.Budget = agent.Budget{CostMicroUSD: 3000}
 	res := b.run(b.triggered(ledger.TriggerSchedule))
-	if res.Outcome != ledger.OutcomeBudget || res.Exit != string(loop.Cancelled) || res.Steps != 1 || !strings.Contains(res.Error, "$0.0020 are spent") {
+	if res.Outcome != ledger.OutcomeBudget || res.Exit != string(loop.Ended) || res.Steps != 1 || !strings.Contains(res.Error, "$0.0020 are spent") {
 		t.Errorf("%+v", res)
 	}
 }

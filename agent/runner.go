@@ -319,13 +319,14 @@ func (r *Runner) tools(t task, a ledger.Attempt) (*tool.Registry, error) {
 	if err != nil {
 		return nil, err
 	}
-	if registry, err = skillTools(t, registry.Filter(t.agent.Allow, t.agent.Deny), all); err != nil {
-		return nil, err
-	}
+	registry = registry.Filter(t.agent.Allow, t.agent.Deny)
 	if t.reducer != nil {
 		if registry, err = withReduce(registry, t); err != nil {
 			return nil, err
 		}
+	}
+	if registry, err = skillTools(t, registry, all); err != nil {
+		return nil, err
 	}
 	if !t.phased() {
 		return registry, nil

@@ -95,7 +95,8 @@ func (s scene) tell(system, prompt *string) {
 }
 
 // skillTools are the tools for the skills of a task, and the others such that reading a
-// SKILL.md loads its skill (UNI-07).
+// SKILL.md loads its skill (UNI-07). A reduction has the tools of before: what it loads would
+// be in its context, and not in that of the run.
 func skillTools(t task, granted *tool.Registry, all []tool.Tool) (*tool.Registry, error) {
 	if t.agent.Skills.Empty() || !t.needsModel() {
 		return granted, nil
@@ -114,7 +115,7 @@ func skillTools(t task, granted *tool.Registry, all []tool.Tool) (*tool.Registry
 	var out []tool.Tool
 	for _, name := range granted.Names() {
 		one, _ := granted.Lookup(name)
-		if name == "file_read" || name == "read_file" {
+		if reads := name == "file_read" || name == "read_file"; reads && t.answered == nil {
 			one = one.Unless(func(_ context.Context, args json.RawMessage) (tool.Envelope, bool) { return reading(shelf, args) })
 		}
 		out = append(out, one)

@@ -239,13 +239,18 @@ func (r *run) stopped(ctx context.Context) bool {
 	return true
 }
 
-// adopt takes the outcome that a cause carries.
+// adopt takes the outcome that a cause carries, and its exit, which is Cancelled unless it
+// says another one.
 func (r *run) adopt(cause error) bool {
 	var why interface{ Outcome() string }
 	if !errors.As(cause, &why) {
 		return false
 	}
 	r.result.Exit, r.result.Outcome, r.result.Error = Cancelled, why.Outcome(), cause.Error()
+	var how interface{ Exit() Exit }
+	if errors.As(cause, &how) {
+		r.result.Exit = how.Exit()
+	}
 	return true
 }
 

@@ -165,7 +165,7 @@ type Past struct {
 // and told afterwards what the turn took.
 type Budget interface {
 	// Reserve sets aside what a turn may take at most. A refusal is an error with an Outcome,
-	// with which the run ends; any other error means that the host is broken.
+	// and perhaps an Exit, with which the run ends; any other error means that the host is broken.
 	Reserve(ctx context.Context, step int, most model.Usage) (id int64, err error)
 	// Settle gives back what of it was not taken, and says what was, and its cost. used is
 	// nil when nobody reported it.

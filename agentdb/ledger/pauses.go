@@ -216,7 +216,8 @@ type PauseRule struct {
 
 // pauseFailing applies the rule at the end of a failed run, and says whether it paused the
 // job. Runs from before the last time somebody resumed the job do not count, and neither do
-// those that were cancelled or skipped. What counts is the order in which runs ended: one
+// those that were cancelled or skipped, or for which the day's budget had no room: that is
+// not their fault, and is over with the day. What counts is the order in which runs ended: one
 // that was tried again by hand is as new as its last end.
 func (l *Ledger) pauseFailing(tx *sqlite.Tx, r Run, rule PauseRule, why string, now time.Time) (bool, error) {
 	if rule.After <= 0 || r.Job == "" {
@@ -261,5 +262,6 @@ func (l *Ledger) pauseFailing(tx *sqlite.Tx, r Run, rule PauseRule, why string, 
 	return true, err
 }
 
-const lastOutcomes = `select outcome from runs where job = $1 and state = 'finished' and outcome not in ('cancelled', 'skipped') and finished_at > $2
+const lastOutcomes = `select outcome from runs where job = $1 and state = 'finished' and outcome not in ('cancelled', 'skipped')
+	and not (outcome = 'budget_exceeded' and exit = 'ended_by_surface') and finished_at > $2
 	order by finished_at desc, id desc limit $3`

@@ -12,7 +12,8 @@ import (
 )
 
 // AGS-05, AGS-10, UNI-07: a skill that is installed while a daemon serves is in force for the next
-// run, which loads it and reads a file of it; one that was changed is refused, and says so.
+// run, which loads it and reads a file of it; one that was changed is refused, and says so. A run that
+// was recorded is played as it was, whatever has become of the skill.
 func TestSkillsOfADaemon(t *testing.T) {
 	call := func(id, name, args string) modeltest.Turn {
 		return modeltest.Turn{Calls: []model.Call{{ID: id, Name: name, Args: json.RawMessage(args)}}}
@@ -35,7 +36,7 @@ func TestSkillsOfADaemon(t *testing.T) {
 	if err := os.WriteFile(config, []byte(`home: ./home
 models: [{name: m, provider: openai, model: scripted, base_url: "`+s.URL+`/v1"}]
 agents: [{name: clerk}]
-jobs: [{name: sums, agent: clerk, prompt: Add them up.}]
+jobs: [{name: sums, agent: clerk, prompt: Add them up, record: true}]
 `), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -66,5 +67,16 @@ jobs: [{name: sums, agent: clerk, prompt: Add them up.}]
 	say("run", "sums", "--wait")
 	if requests = s.Requests(); !strings.Contains(string(requests[len(requests)-1]), "rouse skills pin sums") {
 		t.Errorf("a skill that was changed is not refused: %s", requests[len(requests)-1])
+	}
+	for _, number := range []string{"1", "2", "3"} {
+		p := rouse(t, "replay", number, "--config", config)
+		err := p.Run()
+		if number == "1" { // there was no such tool then
+			if err == nil || !strings.Contains(p.stdout.String(), "the tool load_skill") {
+				t.Errorf("run 1: %v\n%s%s", err, p.stdout.String(), p.stderr.String())
+			}
+		} else if err != nil {
+			t.Errorf("run %s: %v\n%s%s", number, err, p.stdout.String(), p.stderr.String())
+		}
 	}
 }

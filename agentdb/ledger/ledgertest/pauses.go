@@ -262,6 +262,7 @@ func pauseAfterFailures(t *testing.T, open Open) {
 		{"eAee", "4"}, {"eGee", "4"}, // all and the agent paused: what is resumed one day still fails
 		{"oeee", "4"}, // o is another job's success
 		{"ieee", "4"}, {"eei", ""}, {"eeI", "3"},
+		{"dddd", ""}, {"eded", ""}, {"edede", "5"}, // d found no room in the day's budget
 	} {
 		var paused []string
 		before := 0
@@ -282,6 +283,9 @@ func pauseAfterFailures(t *testing.T, open Open) {
 			case 'r':
 				run := enqueue(t, l, manual(c.script))[0].Run
 				ok(t, l.Finish(ctx, start(t, l, run), ledger.Result{Outcome: ledger.OutcomeError, Pause: rule, RetryAt: time.Now().Add(time.Hour)}))
+			case 'd':
+				run := enqueue(t, l, manual(c.script))[0].Run
+				ok(t, l.Finish(ctx, start(t, l, run), ledger.Result{Outcome: ledger.OutcomeBudget, Exit: "ended_by_surface", Pause: rule}))
 			case 'i': // the last of several interruptions says nothing about the job
 				run := enqueue(t, l, manual(c.script))[0].Run
 				ok(t, l.Interrupt(ctx, start(t, l, run), "killed", &ledger.Result{Outcome: ledger.OutcomeInterrupted, Pause: rule}))
