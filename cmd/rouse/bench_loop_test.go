@@ -31,8 +31,10 @@ func TestBenchLoop(t *testing.T) {
 			}
 		}
 	}
-	if !strings.Contains(out.String(), "a turn reserved and settled, 3 at once") {
-		t.Errorf("reservations are missing in\n%s", &out)
+	for _, text := range []string{"a turn reserved and settled, 3 at once", "24 KiB made durable, 1 at once"} {
+		if !strings.Contains(out.String(), text) {
+			t.Errorf("%q is missing in\n%s", text, &out)
+		}
 	}
 }
 
