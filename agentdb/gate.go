@@ -74,9 +74,12 @@ func (db *DB) conn(ctx context.Context, deleted bool) (*sql.Conn, error) {
 }
 
 // guard opens connections with, unless deleted rows are wanted, a temporary view over the
-// live rows of each table: temporary names win (C-4).
+// live rows of each table: temporary names win (C-4). The agent's views are there as well,
+// as temporary ones, because one in the file would find the tables behind the names. SQLite
+// looks at a view's columns when it is used, so one that is broken is nobody else's trouble.
 func (db *DB) guard(ctx context.Context, deleted bool) (*sqlite.Guarded, error) {
-	rows, err := db.db.Read().QueryContext(ctx, `select m.name, exists (select 1 from pragma_table_xinfo(m.name) c where c.name = ?)
+	rows, err := db.db.Read().QueryContext(ctx, `select m.name, m.type, m.sql,
+		case m.type when 'table' then exists (select 1 from pragma_table_xinfo(m.name) c where c.name = ?) else 0 end
 		from sqlite_schema m where m.type = 'view' or `+userTables, deletedAt)
 	if err != nil {
 		return nil, err
@@ -85,13 +88,17 @@ func (db *DB) guard(ctx context.Context, deleted bool) (*sqlite.Guarded, error) 
 	g := gate{map[string]bool{"sqlite_master": true, "sqlite_schema": true, "json_each": true, "json_tree": true}}
 	var setup []string
 	for rows.Next() {
-		var name string
+		var name, kind, text string
 		var soft bool
-		if err := rows.Scan(&name, &soft); err != nil {
+		if err := rows.Scan(&name, &kind, &text, &soft); err != nil {
 			return nil, err
 		}
 		g.readable[strings.ToLower(name)] = true
-		if soft && !deleted {
+		switch {
+		case deleted:
+		case kind == "view":
+			setup = append(setup, "CREATE TEMP VIEW"+strings.TrimPrefix(text, "CREATE VIEW"))
+		case soft:
 			setup = append(setup, fmt.Sprintf("create temp view %s as select * from main.%[1]s where %s is null", quote(name), deletedAt))
 		}
 	}

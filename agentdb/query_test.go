@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -152,6 +153,44 @@ func TestQueryHidesDeletedRows(t *testing.T) {
 	schema, err := db.Schema(t.Context())
 	if err != nil || schema.Tables[0].RowCount != 2 {
 		t.Errorf("%+v, %v", schema, err)
+	}
+}
+
+// C-4: deleted rows are hidden behind views as well, and a view that is broken troubles
+// nobody who does not read it.
+func TestQueryThroughViews(t *testing.T) {
+	db := fresh(t)
+	expenses(t, db)
+	insert(t, db, "expenses", map[string]any{"category": "a", "amount": 1}, map[string]any{"category": "b", "amount": 2})
+	for _, sql := range []string{
+		"create view main.amounts(euro) as select amount from expenses",
+		"create view sums as select sum(euro) as euro from amounts",
+		"create view gone as select absent from expenses",
+		"create view round as select * from round",
+	} {
+		if _, err := db.Execute(t.Context(), agentdb.By{}, agentdb.ExecuteSpec{SQL: sql}); err != nil {
+			t.Fatal(sql, err)
+		}
+	}
+	if _, err := db.Delete(t.Context(), agentdb.By{}, "expenses", map[string]any{"category": "a"}); err != nil {
+		t.Fatal(err)
+	}
+	for sql, want := range map[string]string{
+		"select euro from amounts": `[[2]]`,
+		"select euro from sums":    `[[2]]`,
+	} {
+		if got := ask(t, db, sql); got != want {
+			t.Errorf("%s: %s, want %s", sql, got, want)
+		}
+	}
+	all, err := db.Query(t.Context(), agentdb.QuerySpec{SQL: "select euro from sums", IncludeDeleted: true})
+	if err != nil || len(all.Rows) != 1 || fmt.Sprint(all.Rows[0]["euro"]) != "3" {
+		t.Errorf("%+v %v", all, err)
+	}
+	for sql, part := range map[string]string{"select * from gone": "no such column: absent", "select * from round": "circularly defined"} {
+		if _, err := db.Query(t.Context(), agentdb.QuerySpec{SQL: sql}); err == nil || !strings.Contains(err.Error(), part) {
+			t.Errorf("%s: %v", sql, err)
+		}
 	}
 }
 
