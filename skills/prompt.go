@@ -104,8 +104,22 @@ const (
 	StyleCatalog = "catalog" // Markdown (AUT-06)
 )
 
-// MaxNamed is how many skills a prompt names; more of them are found by a search.
-const MaxNamed = 100
+// What a prompt names of the skills that can be loaded: the rest is found by a search.
+const (
+	maxNamed   = 100
+	maxListing = 24 << 10 // bytes of names and descriptions
+)
+
+// Listed are the skills that a prompt names, and how many it leaves to a search.
+func (v View) Listed() (list []*Skill, more int) {
+	size := 0
+	for i, s := range v.Others {
+		if size += len(s.Name) + len(s.Description); i == maxNamed || i > 0 && size > maxListing {
+			return v.Others[:i], len(v.Others) - i
+		}
+	}
+	return v.Others, 0
+}
 
 // Prompt is what a model is told of an agent's skills from the start; "" where there are
 // none. The error names the skill whose instructions cannot be read.
@@ -118,7 +132,7 @@ func (v View) Prompt(style string) (string, error) {
 		}
 		details = append(details, Details{s, text})
 	}
-	listed := v.Others[:min(len(v.Others), MaxNamed)]
+	listed, more := v.Listed()
 	var b strings.Builder
 	if style == StyleCatalog {
 		b.WriteString(Section(listed, details))
@@ -128,7 +142,7 @@ func (v View) Prompt(style string) (string, error) {
 		}
 		b.WriteString(Section(nil, details))
 	}
-	if more := len(v.Others) - len(listed); more > 0 {
+	if more > 0 {
 		fmt.Fprintf(&b, "There are %d more skills; find them by words with capabilities_discover.\n", more)
 	}
 	return b.String(), nil

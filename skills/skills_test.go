@@ -342,3 +342,25 @@ func TestHeadInSteps(t *testing.T) {
 		}
 	}
 }
+
+// A prompt names as many skills as it has room for, at least one, and says how many more there are.
+func TestPromptIsBounded(t *testing.T) {
+	for _, c := range []struct{ skills, description, named int }{{3, 10, 3}, {150, 10, 100}, {30, 2400, 10}, {2, 60_000, 1}} {
+		files := map[string]string{}
+		for i := range c.skills {
+			name := fmt.Sprintf("s%03d", i)
+			files[name+"/SKILL.md"] = "---\nname: " + name + "\ndescription: " + strings.Repeat("x", c.description) + "\n---\n"
+		}
+		v := skills.Discover(skills.Root{Path: tree(t, files), Trusted: true}).View("", nil)
+		for _, style := range []string{skills.StyleIndex, skills.StyleCatalog} {
+			text, err := v.Prompt(style)
+			if err != nil {
+				t.Fatal(err)
+			}
+			named := strings.Count(text, "<name>") + strings.Count(text, "- **")
+			if rest := fmt.Sprintf("There are %d more skills", c.skills-c.named); named != c.named || strings.Contains(text, rest) != (c.skills > c.named) {
+				t.Errorf("%+v, %s: %d are named", c, style, named)
+			}
+		}
+	}
+}

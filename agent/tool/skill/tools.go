@@ -50,7 +50,7 @@ func (s *Shelf) Tools() ([]tool.Tool, error) {
 	load, err := tool.Define(spec, func(_ context.Context, _ tool.Invocation, a loadArgs) (tool.Envelope, error) {
 		return s.load(a.Name, a.Again), nil
 	})
-	if err != nil || len(names) <= few {
+	if _, more := s.View.Listed(); err != nil || len(names) <= few && more == 0 {
 		return []tool.Tool{load}, err
 	}
 	discover, err := tool.Define(tool.Spec{Name: "capabilities_discover", Description: discoverText, Effect: tool.Read}, s.discover)
