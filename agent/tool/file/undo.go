@@ -70,20 +70,24 @@ func reach(roots *tool.Roots, op ledger.FileOp) (*tool.Place, before, error) {
 	return p, old, nil
 }
 
+// is says whether a file holds what has a hash; "" is that of no file.
+func (b before) is(hash string) bool {
+	if b.info == nil {
+		return hash == ""
+	}
+	return hash == hashOf(b.text)
+}
+
 // stands says why a change cannot be taken back from what its file holds now.
 func stands(op ledger.FileOp, now before) string {
-	hash := ""
-	if now.info != nil {
-		hash = hashOf(now.text)
-	}
 	switch {
 	case !op.UndoneAt.IsZero():
 		return "it was undone at " + op.UndoneAt.Format(time.RFC3339)
 	case op.Lost != "":
 		return op.Lost
-	case hash == op.AfterHash:
+	case now.is(op.AfterHash):
 		return ""
-	case hash == op.BeforeHash:
+	case now.is(op.BeforeHash):
 		return "the file is as it was before: the change did not come about, or was taken back by hand"
 	case now.info == nil:
 		return "the file was removed since"
@@ -99,7 +103,7 @@ func undo(ctx context.Context, log Log, roots *tool.Roots, op ledger.FileOp, for
 		return err
 	}
 	defer p.Close()
-	asBefore := op.Lost == "" && op.UndoneAt.IsZero() && (old.info == nil) == (op.BeforeHash == "") && (old.info == nil || hashOf(old.text) == op.BeforeHash)
+	asBefore := op.Lost == "" && op.UndoneAt.IsZero() && old.is(op.BeforeHash)
 	why := stands(op, old)
 	switch {
 	case asBefore:

@@ -196,3 +196,48 @@ func TestUndoBounded(t *testing.T) {
 		t.Errorf("%+v", e)
 	}
 }
+
+// TestUndoAllOfARun: all changes of a run go, or none when a file was changed since; a second time
+// there is nothing to do.
+func TestUndoAllOfARun(t *testing.T) {
+	b := newBench(t, t.TempDir())
+	if err := os.WriteFile(filepath.Join(b.dir, "b.txt"), []byte("old"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	call := b.run(t)
+	for _, c := range [][2]string{{"sub/a.txt", "one"}, {"sub/a.txt", "two"}, {"b.txt", "new"}} {
+		if e, _ := call("file_write", map[string]any{"path": c[0], "content": c[1]}); !e.OK {
+			t.Fatalf("%+v", e)
+		}
+	}
+	state := func() string { return b.text("sub/a.txt") + " " + b.text("b.txt") }
+	undo := func(force, dry bool) string {
+		t.Helper()
+		out, done, err := file.UndoRun(t.Context(), b.ledger, b.last, force, dry)
+		if err != nil {
+			t.Fatal(err)
+		}
+		why := fmt.Sprint(len(out), " ", done)
+		for _, u := range out {
+			if u.Why != "" {
+				why += " " + filepath.Base(u.Path) + ": " + u.Why
+			}
+		}
+		return why
+	}
+	if got := undo(false, true); got != "3 false" || state() != "two new" {
+		t.Errorf("a dry run: %s, %s", got, state())
+	}
+	if err := os.WriteFile(filepath.Join(b.dir, "b.txt"), []byte("mine"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := undo(false, false); got != "3 false b.txt: the file was changed since" || state() != "two mine" {
+		t.Errorf("with one in the way: %s, %s", got, state())
+	}
+	if got := undo(true, false); got != "3 true" || state() != "none old" {
+		t.Errorf("by force: %s, %s", got, state())
+	}
+	if got := undo(false, false); got != "0 true" {
+		t.Errorf("again: %s", got)
+	}
+}
