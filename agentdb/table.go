@@ -96,6 +96,9 @@ func (s TableSpec) check() error {
 	if len(s.Columns) == 0 {
 		return invalid("columns", "the table %s needs at least one column", s.Name)
 	}
+	if len(s.Columns) > maxColumns {
+		return invalid("columns", "the table %s would have %d columns, and %d are allowed; keep what belongs together in a table of its own", s.Name, len(s.Columns), maxColumns)
+	}
 	taken := make(map[string]bool, len(s.Columns))
 	for i, c := range s.Columns {
 		if err := checkColumn(fmt.Sprintf("columns[%d].name", i), c.Name); err != nil {
@@ -106,10 +109,16 @@ func (s TableSpec) check() error {
 		}
 		taken[strings.ToLower(c.Name)] = true
 	}
+	names := []string{s.Name}
 	for i, index := range s.Indexes {
-		if err := index.check(fmt.Sprintf("indexes[%d]", i), s); err != nil {
+		field := fmt.Sprintf("indexes[%d]", i)
+		if err := index.check(field, s); err != nil {
 			return err
 		}
+		if containsFold(names, index.Name) {
+			return invalid(field+".name", "the name %s is given twice: tables and indexes share their names", index.Name)
+		}
+		names = append(names, index.Name)
 	}
 	return nil
 }

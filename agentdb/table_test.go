@@ -3,6 +3,7 @@ package agentdb
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -10,6 +11,14 @@ import (
 )
 
 func col(name, typ string) Column { return Column{Name: name, Type: typ} }
+
+func manyColumns(n int) []Column {
+	out := make([]Column, n)
+	for i := range out {
+		out[i] = col(fmt.Sprint("c", i), "TEXT")
+	}
+	return out
+}
 
 // OSA-51: reserved and malformed names are refused, and the message names the argument.
 func TestTableSpecIsChecked(t *testing.T) {
@@ -19,21 +28,27 @@ func TestTableSpecIsChecked(t *testing.T) {
 		change func(*TableSpec)
 		field  string
 	}{
-		"no name":           {func(s *TableSpec) { s.Name = "" }, "name"},
-		"digit first":       {func(s *TableSpec) { s.Name = "1a" }, "name"},
-		"quote":             {func(s *TableSpec) { s.Name = `a"b` }, "name"},
-		"not ASCII":         {func(s *TableSpec) { s.Name = "größe" }, "name"},
-		"129 characters":    {func(s *TableSpec) { s.Name = strings.Repeat("a", 129) }, "name"},
-		"system table":      {func(s *TableSpec) { s.Name = "_changelog" }, "name"},
-		"system prefix":     {func(s *TableSpec) { s.Name = "SQLite_x" }, "name"},
-		"no purpose":        {func(s *TableSpec) { s.Purpose = " " }, "purpose"},
-		"no columns":        {func(s *TableSpec) { s.Columns = nil }, "columns"},
-		"host column":       {func(s *TableSpec) { s.Columns[0].Name = "_Created_At" }, "columns[0].name"},
-		"rowid":             {func(s *TableSpec) { s.Columns[0].Name = "rowid" }, "columns[0].name"},
-		"twice":             {func(s *TableSpec) { s.Columns = []Column{col("a", "TEXT"), col("A", "TEXT")} }, "columns[1].name"},
-		"type":              {func(s *TableSpec) { s.Columns[0].Type = "TEXT); drop table x" }, "columns[0].type"},
-		"default":           {func(s *TableSpec) { s.Columns[0].Default = json.RawMessage(`[1]`) }, "columns[0].default"},
-		"index name":        {func(s *TableSpec) { s.Indexes = []Index{{Name: "_i", Columns: []string{"a"}}} }, "indexes[0].name"},
+		"no name":        {func(s *TableSpec) { s.Name = "" }, "name"},
+		"digit first":    {func(s *TableSpec) { s.Name = "1a" }, "name"},
+		"quote":          {func(s *TableSpec) { s.Name = `a"b` }, "name"},
+		"not ASCII":      {func(s *TableSpec) { s.Name = "größe" }, "name"},
+		"129 characters": {func(s *TableSpec) { s.Name = strings.Repeat("a", 129) }, "name"},
+		"system table":   {func(s *TableSpec) { s.Name = "_changelog" }, "name"},
+		"system prefix":  {func(s *TableSpec) { s.Name = "SQLite_x" }, "name"},
+		"no purpose":     {func(s *TableSpec) { s.Purpose = " " }, "purpose"},
+		"no columns":     {func(s *TableSpec) { s.Columns = nil }, "columns"},
+		"host column":    {func(s *TableSpec) { s.Columns[0].Name = "_Created_At" }, "columns[0].name"},
+		"rowid":          {func(s *TableSpec) { s.Columns[0].Name = "rowid" }, "columns[0].name"},
+		"twice":          {func(s *TableSpec) { s.Columns = []Column{col("a", "TEXT"), col("A", "TEXT")} }, "columns[1].name"},
+		"type":           {func(s *TableSpec) { s.Columns[0].Type = "TEXT); drop table x" }, "columns[0].type"},
+		"default":        {func(s *TableSpec) { s.Columns[0].Default = json.RawMessage(`[1]`) }, "columns[0].default"},
+		"index name":     {func(s *TableSpec) { s.Indexes = []Index{{Name: "_i", Columns: []string{"a"}}} }, "indexes[0].name"},
+		"index as table": {func(s *TableSpec) { s.Indexes = []Index{{Name: "T", Columns: []string{"a"}}} }, "indexes[0].name"},
+		"index twice": {func(s *TableSpec) {
+			s.Indexes = []Index{{Name: "i", Columns: []string{"a"}}, {Name: "I", Columns: []string{"a"}}}
+		}, "indexes[1].name"},
+		"too many columns":  {func(s *TableSpec) { s.Columns = manyColumns(maxColumns + 1) }, "columns"},
+		"fine: many":        {func(s *TableSpec) { s.Columns = manyColumns(maxColumns) }, ""},
 		"index of nothing":  {func(s *TableSpec) { s.Indexes = []Index{{Name: "i"}} }, "indexes[0].columns"},
 		"index elsewhere":   {func(s *TableSpec) { s.Indexes = []Index{{Name: "i", Columns: []string{"b"}}} }, "indexes[0].columns"},
 		"fine":              {func(s *TableSpec) { s.Name = strings.Repeat("a", 128); s.Columns[0].Nullable = &no }, ""},
