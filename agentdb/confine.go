@@ -19,6 +19,8 @@ import (
 type writeGate struct {
 	names map[string]bool // the agent's tables and views, in lower case
 	verb  string          // of the statement being compiled: "ALTER", "CREATE TABLE"; "" is the host's
+
+	refusedIn string // the trigger or the view in which something was refused last; "" is the statement itself
 }
 
 // schemaTables are written by SQLite itself while it changes the schema; it refuses every
@@ -31,6 +33,14 @@ func (g *writeGate) ddl() bool {
 }
 
 func (g *writeGate) allow(action sqlite.Action, arg1, arg2, database, inside string) bool {
+	ok := g.allowed(action, arg1, arg2, database, inside)
+	if !ok {
+		g.refusedIn = inside
+	}
+	return ok
+}
+
+func (g *writeGate) allowed(action sqlite.Action, arg1, arg2, database, inside string) bool {
 	internal := g.ddl() && inside == ""
 	switch action {
 	case msqlite.AuthSelect:
@@ -57,6 +67,20 @@ func (g *writeGate) allow(action sqlite.Action, arg1, arg2, database, inside str
 		return g.verb == "CREATE INDEX"
 	}
 	return false
+}
+
+// culprit names the trigger or the view in which something was refused, and how to get rid
+// of it: the statement that sets it off may be without fault.
+func (g *writeGate) culprit(tx *sqlite.Tx) string {
+	var kind, name, table string
+	row := tx.QueryRow(`select type, name, tbl_name from sqlite_schema where type in ('trigger', 'view') and name = ? collate nocase`, g.refusedIn)
+	if err := row.Scan(&kind, &name, &table); err != nil {
+		return "" // the statement itself, or a name inside it
+	}
+	if kind == "trigger" {
+		name += " of " + table
+	}
+	return fmt.Sprintf(" in the %s %s, which this statement uses (DROP %s takes it away)", kind, name, strings.ToUpper(kind))
 }
 
 func readableSchema(table string) bool {

@@ -63,7 +63,7 @@ func sqlText(err error) string {
 	if i := strings.LastIndex(text, " ("); i >= 0 {
 		text = text[:i]
 	}
-	for _, prefix := range []string{"SQL logic error: ", "constraint failed: "} {
+	for _, prefix := range []string{"SQL logic error: ", "constraint failed: ", "authorization denied: "} {
 		text = strings.TrimPrefix(text, prefix)
 	}
 	return text

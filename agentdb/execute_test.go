@@ -116,6 +116,28 @@ func TestExecuteRefuses(t *testing.T) {
 	}
 }
 
+// OSA-57: when a trigger or a view is what reaches too far, the error names it: the
+// statement that sets it off is without fault.
+func TestExecuteNamesTheTrigger(t *testing.T) {
+	db := fresh(t)
+	expenses(t, db)
+	if _, err := db.Execute(t.Context(), agentdb.By{}, agentdb.ExecuteSpec{SQL: `create view past as select * from _changelog;
+		create trigger tidy after insert on expenses begin delete from _changelog; end`}); err != nil {
+		t.Fatal(err)
+	}
+	for sql, part := range map[string]string{
+		"insert into expenses(amount) values (1)": "not authorized in the trigger tidy of expenses, which this statement uses (DROP TRIGGER takes it away)",
+		"select * from past":                      "in the view past, which this statement uses",
+		"create table _x(a)":                      "not authorized: SQL reaches",
+	} {
+		_, err := db.Execute(t.Context(), agentdb.By{}, agentdb.ExecuteSpec{SQL: sql})
+		wantError(t, err, "rejected", "sql", part)
+	}
+	if _, err := db.Execute(t.Context(), agentdb.By{}, agentdb.ExecuteSpec{SQL: "drop trigger tidy; insert into expenses(amount) values (1)"}); err != nil {
+		t.Error(err)
+	}
+}
+
 // OSA-55
 func TestUpdateDeleteRestore(t *testing.T) {
 	db := fresh(t)

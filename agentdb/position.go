@@ -76,7 +76,7 @@ func (db *DB) scriptFault(ctx context.Context, tx *sqlite.Tx, s *script, stateme
 	}
 	switch code := sqlCode(err); {
 	case code == sqlite3.SQLITE_AUTH:
-		return &Error{Kind: kindRejected, Field: "sql", Retryable: true, Message: text + ": SQL reaches the agent's own tables, with SQLite's own functions, and nothing else; db_schema lists them", Place: where}
+		return &Error{Kind: kindRejected, Field: "sql", Retryable: true, Message: text + gateOf(ctx).culprit(tx) + ": SQL reaches the agent's own tables, with SQLite's own functions, and nothing else; db_schema lists them", Place: where}
 	case refused(err):
 		return invalid("sql", "%s; nothing was written", rowFault(err)).at(where)
 	case code == sqlite3.SQLITE_ERROR, code == sqlite3.SQLITE_RANGE, code == sqlite3.SQLITE_READONLY:
