@@ -59,6 +59,9 @@ type Job struct {
 	Notify      Notify
 	Watched     Watched
 	Record      bool // what its model is asked and answers is kept, to be replayed
+	// UndoOnFailure takes what a run wrote into the database back when it fails.
+	UndoOnFailure bool
+	ContextViews  []string // saved views of the agent's database whose rows the prompt shows
 }
 
 // Watched is the folder that a job's own watch is on; what the job writes there itself does

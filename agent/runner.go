@@ -109,7 +109,11 @@ func (r *Runner) Execute(ctx context.Context, run ledger.Run, a ledger.Attempt) 
 	if res, closed, err := r.gates(ctx, run, a, t); closed || err != nil {
 		return res, err
 	}
-	return r.attempt(ctx, run, a, t)
+	res, err = r.attempt(ctx, run, a, t)
+	if err == nil {
+		res = r.undoFailed(ctx, run, t, res)
+	}
+	return res, err
 }
 
 // attempt gives the task to the loop, and checks what it did.
@@ -124,6 +128,9 @@ func (r *Runner) attempt(ctx context.Context, run ledger.Run, a ledger.Attempt, 
 	s, err := r.scene(ctx, run, t)
 	if res, ended := skillFault(err); ended {
 		return res, nil
+	}
+	if err == nil {
+		s.Undone, err = r.undoneAt(ctx, run, a, t)
 	}
 	if err != nil {
 		return ledger.Result{}, err
@@ -156,6 +163,9 @@ func (r *Runner) orders(ctx context.Context, run ledger.Run, a ledger.Attempt, t
 	t.board, t.reducer = &memory.Board{}, newReducer(*t)
 	past, err := r.past(ctx, run, a)
 	if err != nil {
+		return o, nil, err
+	}
+	if err := past.without(s.Undone); err != nil {
 		return o, nil, err
 	}
 	t.loaded = loadedBefore(*t, s, past)

@@ -15,6 +15,7 @@ type scene struct {
 	LastRun     time.Time `json:"last_run,omitzero"`
 	Tables      string    `json:"tables,omitempty"` // of the agent's database, as its model is told of them
 	Prompt      string    `json:"prompt,omitempty"` // of a wake: the host's words
+	Undone      time.Time `json:"undone,omitzero"`  // when what the run had written into the database was taken back
 	// What is told of skills, and those that the task asked for.
 	Skills    string      `json:"skills,omitempty"`
 	Activated []activated `json:"activated,omitempty"`

@@ -155,7 +155,7 @@ func (p *plan) addJob(cfg *config.Config, j *config.Job, models map[string]*agen
 		return nil
 	}
 	job := agent.Job{
-		Name: name, Agent: j.Agent, Prompt: j.Prompt, Model: models[j.Model], Record: j.Record, Bounds: newBounds(j.Bounds), Watched: watched(j),
+		Name: name, Agent: j.Agent, Prompt: j.Prompt, Model: models[j.Model], Record: j.Record, UndoOnFailure: j.UndoOnFail, ContextViews: j.ContextViews, Bounds: newBounds(j.Bounds), Watched: watched(j),
 		Notify: agent.Notify{On: j.Notify.On, Channels: j.Notify.Channels, Title: j.Notify.Title, Body: j.Notify.Body},
 	}
 	if j.Playbook != nil {

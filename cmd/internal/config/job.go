@@ -46,7 +46,7 @@ type Job struct {
 	Expect       []expect `key:"expect" say:"checked by the host after a run; unmet means error"`
 	ContextViews []string `key:"context_views" later:"views"`
 	Record       bool     `key:"record" say:"keeps what its model is asked and answers as long as the run, for rouse replay"`
-	UndoOnFail   bool     `key:"undo_on_failure" later:"undo"`
+	UndoOnFail   bool     `key:"undo_on_failure"`
 	Keep         Duration `key:"keep" default:"90d" positive:"yes" say:"how long history is kept"`
 	Priority     string   `key:"priority" enum:"low|normal|high" later:"priorities"`
 	Bounds       Bounds   `key:"bounds" say:"of one run; what is left out is the agent's"`

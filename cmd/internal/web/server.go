@@ -83,6 +83,7 @@ func NewHandler(o Options) (http.Handler, error) {
 	mux.Handle("GET /v1/runs/{id}/recording", s.answer(s.recording))
 	mux.Handle("POST /v1/runs/{id}/cancel", s.answer(s.cancel))
 	mux.Handle("POST /v1/runs/{id}/retry", s.answer(s.retry))
+	mux.Handle("POST /v1/runs/{id}/undo", s.answer(s.undo))
 	mux.Handle("GET /v1/inbox", s.answer(s.inbox))
 	mux.Handle("POST /v1/inbox/{id}/answer", s.answer(s.answerItem))
 	mux.HandleFunc("GET /v1/events", s.events)

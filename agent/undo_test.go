@@ -1,0 +1,45 @@
+package agent_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"rouse/agent"
+	"rouse/agent/model/playbook"
+	"rouse/agentdb/ledger"
+)
+
+// OSA-61: with undo_on_failure nothing that a failed run wrote stays, and the next attempt
+// writes it anew instead of taking it for done.
+func TestUndoOnFailure(t *testing.T) {
+	b := setup(t)
+	b.table()
+	job := agent.Job{Name: "j", Agent: "clerk", UndoOnFailure: true, Playbook: []playbook.Call{
+		{Name: "db_insert", With: map[string]any{"table": "log", "row": map[string]any{"what": "{{ .Job }}"}}},
+		{Name: "file_read", With: map[string]any{"path": "later.txt"}},
+	}}
+	b.plan.Jobs["j"] = job
+	id := b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})
+	res := b.run(id)
+	if res.Outcome != ledger.OutcomeError || !strings.Contains(res.Error, "what it wrote into the database was taken back") || b.count() != 0 {
+		t.Fatalf("%+v, %d rows", res, b.count())
+	}
+	events, err := b.ledger.Events(t.Context(), ledger.EventFilter{Run: id})
+	if err != nil || events[len(events)-1].Kind != "run.undone" {
+		t.Errorf("%+v %v", events, err)
+	}
+	if err := b.ledger.Finish(t.Context(), ledger.Attempt{Run: id, Number: 1}, res); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(b.dir, "work", "later.txt"), []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.ledger.Retry(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	if res := b.run(id); res.Outcome != ledger.OutcomeSuccess || b.count() != 1 {
+		t.Errorf("%+v, %d rows", res, b.count())
+	}
+}

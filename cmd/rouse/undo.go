@@ -1,0 +1,110 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/dustin/go-humanize"
+	"github.com/spf13/cobra"
+
+	"rouse/agentdb"
+	"rouse/cmd/internal/web"
+)
+
+func newUndo(at *place) *cobra.Command {
+	var ask web.UndoAsk
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "undo RUN",
+		Short: "Takes back what a run wrote into its agent's database",
+		Long: `Takes back what a finished run wrote into its agent's database: rows that it added go,
+rows that it changed or deleted become what they were, tables that it made go when nobody
+else has rows in them. All of it or nothing, and the changelog tells of it.
+
+Where another run or a person changed the same rows later, nothing is done and those rows
+are named. --force does it all the same: what came later is lost there, except in the
+changelog. --dry-run changes nothing and says what would become of it.
+
+Another attempt at the run (rouse retry) does its writes anew. Saved views stay, and so do
+files. Exits 1 when something stands in the way.`,
+		Example: `  rouse undo 42 --dry-run
+  rouse undo 42
+  rouse undo 42 --force`,
+		Args: cobra.ExactArgs(1),
+		RunE: verb(func(cmd *cobra.Command, args []string) error {
+			s, err := at.open(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer s.close()
+			var out web.Undo
+			if err := s.Post(cmd.Context(), "/v1/runs/"+args[0]+"/undo", ask, &out); err != nil {
+				return err
+			}
+			if asJSON {
+				err = printJSON(cmd.OutOrStdout(), out)
+			} else {
+				err = printUndo(cmd.OutOrStdout(), out, ask)
+			}
+			if err == nil && !out.Done && (!ask.DryRun || !out.CanUndo) {
+				return errSilent
+			}
+			return err
+		}),
+	}
+	cmd.Flags().BoolVar(&ask.Force, "force", false, "also where rows were changed later; what came later is lost there")
+	cmd.Flags().BoolVar(&ask.DryRun, "dry-run", false, "change nothing, say what would become of it")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func printUndo(w io.Writer, out web.Undo, ask web.UndoAsk) error {
+	var b strings.Builder
+	d := out.Database
+	would := map[bool]string{true: "", false: "would be "}[out.Done]
+	for _, t := range d.Tables {
+		fmt.Fprintf(&b, "%s: %s\n", t.Name, strings.Join(undoCounts(t, would), ", "))
+	}
+	for _, text := range d.Schema {
+		fmt.Fprintf(&b, "schema: %s\n", oneLine(text))
+	}
+	for _, c := range d.Conflicts {
+		fmt.Fprintf(&b, "in the way: %s\n", oneLine(strings.TrimSpace(c.Table+" "+c.Key)+": "+c.Why))
+	}
+	if more := d.InTheWay - int64(len(d.Conflicts)); more > 0 {
+		fmt.Fprintf(&b, "in the way: %s more\n", humanize.Comma(more))
+	}
+	for _, left := range out.Left {
+		fmt.Fprintf(&b, "stays: %s\n", oneLine(left))
+	}
+	switch {
+	case d.Changes == 0:
+		fmt.Fprintf(&b, "there is nothing of run %s in the database of %s to take back\n", out.Run, out.Agent)
+	case out.Done:
+		fmt.Fprintf(&b, "run %s is taken back in the database of %s\n", out.Run, out.Agent)
+	case out.CanUndo:
+		fmt.Fprintf(&b, "run %s can be taken back: rouse undo %[1]s\n", out.Run)
+	case ask.DryRun:
+		fmt.Fprintf(&b, "run %s can be taken back only with the loss of what is in the way: rouse undo %[1]s --force\n", out.Run)
+	default:
+		fmt.Fprintf(&b, "run %s was left as it is, because of what came later; to lose that: rouse undo %[1]s --force\n", out.Run)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func undoCounts(t agentdb.UndoneTable, would string) (out []string) {
+	for _, c := range []struct {
+		n    int64
+		what string
+	}{{t.Removed, "removed"}, {t.Changed, "changed back"}, {t.Restored, "brought back"}} {
+		if c.n > 0 {
+			out = append(out, humanize.Comma(c.n)+" rows "+would+c.what)
+		}
+	}
+	if len(out) == 0 {
+		return []string{"nothing to do"}
+	}
+	return out
+}
