@@ -162,7 +162,7 @@ func (db *DB) confinedFault(ctx context.Context, err error) error {
 	}
 	switch sqlCode(err) {
 	case sqlite3.SQLITE_FULL:
-		return &Error{Kind: kindRejected, Message: "the write would take the database far beyond its quota and was taken back; delete what is not needed, or ask the owner to raise database.quota of this agent"}
+		return db.full(ctx, err, db.quota.get())
 	case sqlite3.SQLITE_AUTH:
 		return invalid("", "%s: a trigger, a view or a default of this table reaches for what is not the agent's; nothing was written", sqlText(err))
 	case sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_TOOBIG:

@@ -102,9 +102,24 @@ func (db *DB) explain(ctx context.Context, err error) error {
 	case code == sqlite3.SQLITE_CORRUPT, code == sqlite3.SQLITE_NOTADB:
 		return &sqlite.CorruptError{Path: db.path, Reason: "it is damaged (" + sqlText(err) + ")"}
 	case code == sqlite3.SQLITE_FULL:
-		return fmt.Errorf("the disk is full, so nothing was written to %s; free some space and try again: %w", db.path, err)
+		return db.full(ctx, err, 0)
 	case refused(err):
 		return invalid("", "%s", rowFault(err))
 	}
 	return fmt.Errorf("cannot write to %s: %w", db.path, err)
+}
+
+// full says what SQLite means by a full database. limit is the quota that bounded the write,
+// 0 when none did.
+func (db *DB) full(ctx context.Context, err error, limit int64) error {
+	const lastID = `select name from sqlite_sequence where seq = 9223372036854775807 limit 1`
+	var table string
+	switch e := db.db.Read().QueryRowContext(ctx, lastID).Scan(&table); {
+	case e == nil:
+		return invalid("", "the table %s has given out the largest id there is, so SQLite has no next one, and nothing was written: give each row an id of its own, or make a new table and copy the rows", table)
+	case limit > 0:
+		return &Error{Kind: kindRejected, Message: fmt.Sprintf(
+			"the write was taken back: it would take the database to more than twice its quota of %s, or the disk is full. Write less at once; the owner looks at the free space beside %s, and can raise database.quota of this agent", sizeText(limit), db.path)}
+	}
+	return fmt.Errorf("the disk is full, so nothing was written to %s; free some space and try again: %w", db.path, err)
 }

@@ -3,6 +3,7 @@ package agentdb_test
 import (
 	"encoding/json"
 	"errors"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -325,4 +326,23 @@ func TestQuotaOfEveryWrite(t *testing.T) {
 	if err != nil || stats.Bytes < 1<<20 || stats.Quota != 1<<20 || len(stats.Tables) != 1 || stats.Tables[0].Rows != 1 || stats.Tables[0].Bytes < 1<<20 || stats.Changes != 3 || stats.ChangelogBytes < 1<<20 {
 		t.Errorf("%+v %v", stats, err)
 	}
+}
+
+// OSA-62: SQLite says that it is full for a disk, for the bound of one write, and for a
+// table that has no id left; the errors tell them apart as far as they can be.
+func TestFull(t *testing.T) {
+	db, err := agentdb.Open(t.Context(), agentdb.Options{Path: filepath.Join(t.TempDir(), "db.sqlite"), Quota: 1 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	expenses(t, db)
+	const tooMuch = "insert into expenses(note) values (zeroblob(9000000)), (zeroblob(9000000))"
+	_, err = db.Execute(t.Context(), agentdb.By{}, agentdb.ExecuteSpec{SQL: tooMuch})
+	wantError(t, err, "rejected", "", "or the disk is full")
+	insert(t, db, "expenses", map[string]any{"id": int64(math.MaxInt64)})
+	_, err = db.Insert(t.Context(), agentdb.By{}, "expenses", []map[string]any{{"amount": 1}})
+	wantError(t, err, "invalid_args", "", "the table expenses has given out the largest id")
+	_, err = db.Execute(t.Context(), agentdb.By{}, agentdb.ExecuteSpec{SQL: "insert into expenses(amount) values (1)"})
+	wantError(t, err, "invalid_args", "", "the table expenses has given out the largest id")
 }
