@@ -193,7 +193,11 @@ func (c *checker) skillsOf(path string, a *Agent) {
 	var given []*skills.Skill
 	for i, name := range a.Skills {
 		at := fmt.Sprintf("%s.skills[%d]", path, i)
-		if name == "" || !c.clean(at) {
+		if !c.clean(at) {
+			continue
+		}
+		if name == "" {
+			c.bad(at, "is empty; write the name of a skill, or the path of its folder")
 			continue
 		}
 		s, ok := c.cfg.skills.catalog.Get(name)

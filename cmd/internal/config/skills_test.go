@@ -71,14 +71,14 @@ agents:
 // What an agent names and is not there is an error with the nearest name; a trusted folder in which an
 // agent can write is warned of.
 func TestSkillMistakes(t *testing.T) {
-	path := write(t, "rouse.yaml", "home: state\nskills: {roots: [{path: desk/skills}]}\nagents:\n  - {name: a, workdir: desk, skills: [csw, ./gone, csv, Csv, desk/own]}\n  - {name: b, skills: [csv], skill_access: none}\n",
+	path := write(t, "rouse.yaml", "home: state\nskills: {roots: [{path: desk/skills}]}\nagents:\n  - {name: a, workdir: desk, skills: [csw, ./gone, csv, Csv, desk/own, '']}\n  - {name: b, skills: [csv], skill_access: none}\n",
 		"desk/skills/csv/SKILL.md", skill("csv"), "desk/own/SKILL.md", skill("own"))
 	cfg, err := load(path, nil)
 	var all *config.Errors
 	if !errors.As(err, &all) {
 		t.Fatal(err)
 	}
-	for i, part := range []string{`there is no skill "csw"; did you mean "csv"?`, "gone cannot be loaded: it does not exist (path-missing)", "is named twice", "is none, and the agent names skills"} {
+	for i, part := range []string{`there is no skill "csw"; did you mean "csv"?`, "gone cannot be loaded: it does not exist (path-missing)", "is named twice", "agents[0].skills[5]: is empty", "is none, and the agent names skills"} {
 		if i >= len(all.Problems) || !strings.Contains(all.Problems[i].String(), part) {
 			t.Errorf("%q is not problem %d of\n%v", part, i, err)
 		}
