@@ -95,7 +95,7 @@ func (b *budget) Settle(ctx context.Context, id int64, used *model.Usage) (model
 	took := b.most[id]
 	delete(b.most, id)
 	if used != nil {
-		took = used.Sane()
+		took = b.possible(*used, took)
 	}
 	cost := b.task.relay.model().Price.Cost(took)
 	b.tokens, b.cost = b.tokens+took.Input+took.Output, b.cost+cost
@@ -104,6 +104,15 @@ func (b *budget) Settle(ctx context.Context, id int64, used *model.Usage) (model
 		return took, cost, err
 	}
 	return took, cost, b.warn(ctx, sums)
+}
+
+// possible is what a turn can have taken of what its server reports: each way no more than
+// twice what the context holds or was reserved, whichever is more. One report of a broken
+// server would otherwise use up the day of everybody.
+func (b *budget) possible(used, reserved model.Usage) model.Usage {
+	most := 2 * max(int64(b.task.relay.model().Window), loop.DefaultWindow, reserved.Input+reserved.Output)
+	used.Input, used.Output = min(used.Input, most), min(used.Output, most)
+	return used.Sane()
 }
 
 // hint says how a turn is reserved for less.

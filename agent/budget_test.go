@@ -96,6 +96,10 @@ func TestUnreportedUsage(t *testing.T) {
 	if res := b.run(b.triggered(ledger.TriggerManual)); res.Usage.TokensOut != 100 || res.Usage.TokensIn < 50 || res.Usage.CostMicroUSD != res.Usage.TokensIn+1000 {
 		t.Errorf("%+v", res.Usage)
 	}
+	b = paid(t, modeltest.Turn{Text: "Done.", Usage: model.Usage{Input: 7, Output: 1 << 50}})
+	if res := b.run(b.triggered(ledger.TriggerManual)); res.Usage.TokensOut != 2*loop.DefaultWindow || res.Usage.TokensIn != 7 {
+		t.Errorf("what is not possible is counted: %+v", res.Usage)
+	}
 	b = paid(t, modeltest.Turn{Text: "Done.", Usage: model.Usage{Input: -7, Output: 3, Cached: 900}})
 	if res := b.run(b.triggered(ledger.TriggerManual)); res.Usage.TokensIn != 0 || res.Usage.CostMicroUSD != 30 {
 		t.Errorf("%+v", res.Usage)

@@ -74,7 +74,7 @@ func (r *run) overflowed(failure error) bool {
 		return false
 	}
 	if r.Window <= 0 {
-		r.Window = defaultWindow
+		r.Window = DefaultWindow
 	}
 	r.Window /= 2
 	return r.rotate()

@@ -10,12 +10,14 @@ import (
 	"rouse/agent/tool"
 )
 
+// DefaultWindow is how many tokens a model reads that says nothing of its own (OSA-21).
+const DefaultWindow = 128_000
+
 const (
-	defaultWindow   = 128_000 // tokens, of a model that says nothing of its own (OSA-21)
-	defaultResponse = 4096    // tokens that are kept free for an answer
-	keptTurns       = 3       // the last turns with their results, which are never left out (OSA-22)
-	perMessage      = 4       // tokens that a message costs beside its text
-	perImage        = 1600    // tokens that a picture costs: about as many as providers count at most
+	defaultResponse = 4096 // tokens that are kept free for an answer
+	keptTurns       = 3    // the last turns with their results, which are never left out (OSA-22)
+	perMessage      = 4    // tokens that a message costs beside its text
+	perImage        = 1600 // tokens that a picture costs: about as many as providers count at most
 )
 
 // leftOut is what a model is told in the place of what it does not see any more. It counts
@@ -41,7 +43,7 @@ type window struct {
 func newWindow(o Options) *window {
 	size := o.Window
 	if size <= 0 {
-		size = defaultWindow
+		size = DefaultWindow
 	}
 	effective := size * 85 / 100
 	response := o.MaxOutput
