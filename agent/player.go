@@ -93,6 +93,18 @@ func (p *player) StartCall(ctx context.Context, c loop.Call) error {
 	return p.Recorder.StartCall(ctx, c)
 }
 
+// FinishCall implements loop.Recorder. A call in which a dead process was cut off, as in the
+// middle of a reduction, does not end: the next attempt makes it again.
+func (p *player) FinishCall(ctx context.Context, c loop.Call) error {
+	p.mu.Lock()
+	stop := p.cut && p.interrupted() && len(p.calls[c.Key].Envelope) == 0
+	p.mu.Unlock()
+	if stop {
+		return errCut
+	}
+	return p.Recorder.FinishCall(ctx, c)
+}
+
 // Stream implements model.Provider: the next recorded answer, whatever is asked, since it
 // is what is known of the model. What is asked is compared.
 func (p *player) Stream(_ context.Context, r model.Request) iter.Seq2[model.Event, error] {
