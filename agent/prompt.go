@@ -24,6 +24,7 @@ func system(t task) string {
 		s.WriteString("Do the task with your tools, then call complete with a summary of what you did and what came of it.\n")
 	}
 	fmt.Fprintf(&s, "Your working folder is %s; relative paths begin there.\n", t.agent.Workdir)
+	s.WriteString(folder(t.agent.Workdir))
 	s.WriteString(startedBy(t))
 	return s.String()
 }

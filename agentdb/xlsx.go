@@ -22,9 +22,10 @@ const (
 // memory is taken; libraries allocate what such attributes say.
 type workbook struct {
 	parts    map[string]*zip.File
-	sheet    string   // the part with the first visible sheet
-	name     string   // of that sheet
-	others   []string // names of the sheets that are not read
+	sheet    string            // the part with the first visible sheet
+	name     string            // of that sheet
+	others   []string          // names of the sheets that are not read
+	targets  map[string]string // their parts, and that of the one that is read
 	date1904 bool
 	shared   []string
 	dates    []dateFormat // by the style of a cell
@@ -122,6 +123,7 @@ func (w *workbook) readWorkbook() error {
 		return err
 	}
 	w.date1904 = content.Properties.Date1904 == "1" || content.Properties.Date1904 == "true"
+	w.targets = make(map[string]string, len(content.Sheets))
 	for _, sheet := range content.Sheets {
 		target := ""
 		for _, l := range links.All {
@@ -131,6 +133,9 @@ func (w *workbook) readWorkbook() error {
 					target = path.Join("xl", target)
 				}
 			}
+		}
+		if target != "" {
+			w.targets[sheet.Name] = target
 		}
 		if target == "" || sheet.State == "hidden" || sheet.State == "veryHidden" || w.sheet != "" {
 			w.others = append(w.others, sheet.Name)

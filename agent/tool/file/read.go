@@ -32,6 +32,10 @@ type readArgs struct {
 	MaxChars  int    `json:"max_chars,omitempty"`
 	MaxDepth  int    `json:"max_depth,omitempty" jsonschema:"of a folder listing; default 3"`
 
+	SheetName  string `json:"sheet_name,omitempty" jsonschema:"of a spreadsheet (.xlsx); when absent that which opens in front"`
+	MaxRows    int    `json:"max_rows,omitempty" jsonschema:"of a spreadsheet; default 8, at most 50"`
+	MaxColumns int    `json:"max_columns,omitempty" jsonschema:"of a spreadsheet; default 8, at most 30"`
+
 	paged bool // a start behind the end is an empty range (YOA-01)
 }
 
@@ -68,6 +72,9 @@ func (f *files) read(ctx context.Context, _ tool.Invocation, a readArgs) (tool.E
 		return f.list(a), nil
 	}
 	if e, is := picture(file, a.Path, info.Size()); is {
+		return e, nil
+	}
+	if e, is := sheet(file, a); is {
 		return e, nil
 	}
 	text, err := content(file, a.Path)

@@ -1,0 +1,69 @@
+package file
+
+import (
+	"cmp"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"unicode/utf8"
+
+	"rouse/agent/tool"
+	"rouse/agentdb"
+)
+
+// Limits of the preview of a spreadsheet (OSA-31).
+const (
+	defaultCells = 8 // rows, and columns
+	maxRows      = 50
+	maxColumns   = 30
+	maxCell      = 200 // characters
+)
+
+type sheetResult struct {
+	Kind      string             `json:"kind"` // spreadsheet
+	Path      string             `json:"path"`
+	Sheet     string             `json:"sheet"`
+	Sheets    []string           `json:"sheets"`
+	Rows      []agentdb.SheetRow `json:"rows"`
+	Truncated bool               `json:"truncated"`
+}
+
+// sheet shows the beginning of a spreadsheet; is says whether the file is called one. What is
+// wrong with it the envelope says.
+func sheet(file *os.File, a readArgs) (e tool.Envelope, is bool) {
+	if strings.ToLower(filepath.Ext(a.Path)) != ".xlsx" {
+		return e, false
+	}
+	if a.MaxRows < 0 || a.MaxColumns < 0 {
+		return tool.Failure(tool.KindInvalidArgs, "max_rows and max_columns must be 1 or more").WithField("max_rows", "1 to 50"), true
+	}
+	content, err := io.ReadAll(io.LimitReader(file, maxRaw+1))
+	if err != nil {
+		return refused(a.Path, err), true
+	}
+	if len(content) > maxRaw {
+		return tool.Failure(tool.KindRejected, "%s has more than the %d bytes that the file tools take; db_import reads larger ones", a.Path, maxRaw).WithField("path", ""), true
+	}
+	rows, columns := min(cmp.Or(a.MaxRows, defaultCells), maxRows), min(cmp.Or(a.MaxColumns, defaultCells), maxColumns)
+	p, err := agentdb.PreviewXLSX(string(content), a.SheetName, rows, columns)
+	if err != nil {
+		return tool.Failure(tool.KindRejected, "%s cannot be shown: %v", a.Path, err).WithField("path", ""), true
+	}
+	for _, r := range p.Rows {
+		for i, cell := range r.Cells {
+			if utf8.RuneCountInString(cell) > maxCell {
+				r.Cells[i] = string([]rune(cell)[:maxCell]) + "…"
+			}
+		}
+	}
+	res := sheetResult{"spreadsheet", a.Path, p.Sheet, p.Sheets[:min(len(p.Sheets), maxRows)], p.Rows, p.Cut || p.Clipped}
+	var warnings []string
+	if p.Cut {
+		warnings = append(warnings, "there are more rows; max_rows shows up to 50, and db_import reads all")
+	}
+	if p.Clipped {
+		warnings = append(warnings, "there are more columns; max_columns shows up to 30, and db_import reads all")
+	}
+	return tool.Success(res, warnings...), true
+}
