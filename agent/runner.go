@@ -112,6 +112,7 @@ func (r *Runner) Execute(ctx context.Context, run ledger.Run, a ledger.Attempt) 
 	res, err = r.attempt(ctx, run, a, t)
 	if err == nil {
 		res = r.undoFailed(ctx, run, t, res)
+		r.refreshViews(ctx, run, t, res)
 	}
 	return res, err
 }
@@ -197,6 +198,9 @@ func (r *Runner) orders(ctx context.Context, run ledger.Run, a ledger.Attempt, t
 	}
 	if t.needsModel() {
 		s.tell(&o.System, &o.Messages[0].Text)
+		if s.Views != "" { // before the orders: nothing may be taken for a part of them
+			o.Messages[0].Text = s.Views + "\n" + o.Messages[0].Text
+		}
 	}
 	return o, nil, nil
 }

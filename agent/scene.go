@@ -16,6 +16,7 @@ type scene struct {
 	Tables      string    `json:"tables,omitempty"` // of the agent's database, as its model is told of them
 	Prompt      string    `json:"prompt,omitempty"` // of a wake: the host's words
 	Undone      time.Time `json:"undone,omitzero"`  // when what the run had written into the database was taken back
+	Views       string    `json:"views,omitempty"`  // the saved views that the task asked for, with their rows
 	// What is told of skills, and those that the task asked for.
 	Skills    string      `json:"skills,omitempty"`
 	Activated []activated `json:"activated,omitempty"`
@@ -46,6 +47,9 @@ func (r *Runner) scene(ctx context.Context, run ledger.Run, t task) (s scene, er
 	}
 	if t.agent.Database && t.needsModel() {
 		s.Tables, err = r.tables(ctx, t.agent.Name)
+		if err == nil {
+			s.Views, err = r.contextViews(ctx, t)
+		}
 	}
 	if err == nil {
 		err = s.lookAtSkills(t)

@@ -3,7 +3,6 @@ package agent
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
@@ -99,9 +98,6 @@ func wakeText(run ledger.Run, w ledger.Wake, last ledger.Run, zone *time.Locatio
 	} else {
 		fmt.Fprintf(&s, "Your last run to end was run %d%s: %s, on %s.\n", last.ID, ofJob(last), strings.ReplaceAll(string(last.Outcome), "_", " "), say(last.FinishedAt))
 	}
-	if len(w.ContextViews) > 0 {
-		fmt.Fprintf(&s, "The saved views %s were asked for; this version has none, so nothing of them is here.\n", quoted(w.ContextViews))
-	}
 	s.WriteString("The instructions for this run, word for word:\n\n")
 	s.WriteString(w.Instructions)
 	return s.String()
@@ -127,14 +123,6 @@ func origin(w ledger.Wake) string {
 		text += ", in a chain that the job " + w.Job + " began"
 	}
 	return text
-}
-
-func quoted(names []string) string {
-	var out []string
-	for _, n := range names {
-		out = append(out, strconv.Quote(n))
-	}
-	return strings.Join(out, ", ")
 }
 
 func ofJob(run ledger.Run) string {

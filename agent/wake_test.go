@@ -33,7 +33,6 @@ This run begins fresh: you remember no earlier run and no conversation. What you
 Planned for: Sat 2026-11-21 08:00:00 CET
 Started:     Sat 2026-11-21 11:12:00 CET (3h12m late)
 Your last run to end was run 57 (job inbox): budget exceeded, on Sat 2026-11-21 07:00:00 CET.
-The saved views "open", "a\nb" were asked for; this version has none, so nothing of them is here.
 The instructions for this run, word for word:
 
 Look at {{ .File }} again.

@@ -33,6 +33,9 @@ func (db *DB) CreateTable(ctx context.Context, by By, spec TableSpec) (Created, 
 
 // createTable runs inside a write.
 func createTable(ctx context.Context, tx *sqlite.Tx, by By, spec TableSpec, statements []string) (Created, error) {
+	if err := viewFree(tx, spec.Name); err != nil {
+		return Created{}, err
+	}
 	if err := nameFree(tx, "name", spec.Name); err != nil {
 		return Created{}, err
 	}
@@ -73,6 +76,17 @@ func nameFree(tx *sqlite.Tx, field, name string) error {
 		bad.Message += " on the table " + owner
 	}
 	bad.Retryable = false // the same call cannot succeed later, OSA-52
+	return bad
+}
+
+// viewFree refuses a table with the name of a saved view (OSA-51).
+func viewFree(tx *sqlite.Tx, name string) error {
+	var taken bool
+	if err := tx.QueryRow(`select exists (select 1 from _views where name = ?)`, name).Scan(&taken); err != nil || !taken {
+		return err
+	}
+	bad := invalid("name", "a saved view named %s already exists; choose another name, or drop the view with db_drop_view", name)
+	bad.Retryable = false
 	return bad
 }
 

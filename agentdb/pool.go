@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -85,6 +86,12 @@ func (p *Pool) Get(ctx context.Context, agent string) (db *DB, release func(), e
 	}
 	s.db.quota.set(p.o.Quota(agent))
 	return s.db, release, nil
+}
+
+// Has says whether an agent has a database already; asking for it with Get makes one.
+func (p *Pool) Has(agent string) bool {
+	_, err := os.Stat(filepath.Join(p.o.Dir, agent, "db.sqlite"))
+	return agentName.MatchString(agent) && err == nil
 }
 
 // enter counts a user in; first says that the caller has to open the file.

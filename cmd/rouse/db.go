@@ -14,8 +14,21 @@ import (
 
 func newDB(at *place) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "db AGENT schema|query|import|export",
+		Use:   "db AGENT [schema|query|import|export|log|views|run-view]",
 		Short: "Reads and fills an agent's database, as actor user",
+		Long: `Reads and fills an agent's database, as actor user. Without a verb it shows sizes: tables,
+rows, the changelog, the quota.
+
+  schema           its tables and columns
+  query SQL        one SELECT
+  import FILE      rows of csv, tsv, json, jsonl or xlsx into a table
+  export SQL       the answer of a SELECT as such a file
+  log              who changed what, the newest first
+  views            the queries that the agent saved
+  run-view NAME    asks one of them now
+
+To change rows by SQL, give the agent the call: rouse call AGENT db_execute '{"sql":"…"}'.
+That is a run, so rouse undo takes it back.`,
 		Example: `  rouse db bookkeeper schema
   rouse db bookkeeper query "select category, sum(amount) from expenses group by 1"
   rouse db bookkeeper import statements.csv --table expenses
@@ -25,19 +38,24 @@ func newDB(at *place) *cobra.Command {
 	f := cmd.Flags()
 	f.BoolVar(&o.json, "json", false, "print JSON")
 	f.IntVar(&o.limit, "limit", 1000, "query: at most this many rows (5000 at most)")
+	f.IntVar(&o.number, "n", 20, "log: at most this many entries (1000 at most)")
+	f.StringVar(&o.run, "run", "", "log: of one `run`")
 	f.IntVar(&o.offset, "offset", 0, "query: leave out this many rows first")
 	f.BoolVar(&o.deleted, "include-deleted", false, "query: with rows that were deleted")
-	f.StringVar(&o.table, "table", "", "import: `name` of the table (default the file's name)")
+	f.StringVar(&o.table, "table", "", "import: `name` of the table (default the file's name); log: of one table")
 	f.StringVar(&o.format, "format", "", "import, export: csv, tsv, json, jsonl or xlsx (default by the file's name)")
 	f.StringVar(&o.to, "to", "", "export: `file` to write (default standard output)")
 	f.BoolVar(&o.overwrite, "overwrite", false, "export: replace the file if it exists")
 	f.StringVar(&o.mode, "mode", "", "import: insert or upsert (default insert)")
 	f.StringSliceVar(&o.keys, "key", nil, "import: key `columns` for upsert")
 	cmd.RunE = verb(func(cmd *cobra.Command, args []string) error {
-		if len(args) < 2 {
-			return usagef("say: rouse db AGENT schema, rouse db AGENT query SQL, rouse db AGENT import FILE, or rouse db AGENT export SQL")
+		if len(args) == 0 {
+			return usagef("say whose database: rouse db AGENT; the agents are in rouse config show")
 		}
 		o.agent = args[0]
+		if len(args) == 1 {
+			return dbStats(cmd, at, o)
+		}
 		switch verb, rest := args[1], args[2:]; {
 		case verb == "schema" && len(rest) == 0:
 			return dbSchema(cmd, at, o)
@@ -47,8 +65,14 @@ func newDB(at *place) *cobra.Command {
 			return dbImport(cmd, at, o, rest[0])
 		case verb == "export" && len(rest) == 1:
 			return dbExport(cmd, at, o, rest[0])
+		case verb == "log" && len(rest) == 0:
+			return dbLog(cmd, at, o)
+		case verb == "views" && len(rest) == 0:
+			return dbViews(cmd, at, o)
+		case verb == "run-view" && len(rest) == 1:
+			return dbRunView(cmd, at, o, rest[0])
 		}
-		return usagef("say: rouse db AGENT schema, rouse db AGENT query SQL, rouse db AGENT import FILE, or rouse db AGENT export SQL")
+		return usagef("say rouse db AGENT with one of: schema, query SQL, import FILE, export SQL, log, views, run-view NAME; in full: rouse db --help")
 	})
 	return cmd
 }
@@ -57,6 +81,8 @@ type dbOptions struct {
 	agent               string
 	json, deleted       bool
 	limit, offset       int
+	number              int
+	run                 string
 	table, format, mode string
 	to                  string
 	overwrite           bool

@@ -176,7 +176,8 @@ func TestEffects(t *testing.T) {
 	b := setup(t)
 	for _, d := range b.list {
 		want := tool.Database
-		if d.Name() == "db_schema" || d.Name() == "db_query" {
+		switch d.Name() {
+		case "db_schema", "db_query", "db_run_view", "db_list_views":
 			want = tool.Read
 		}
 		if d.Name() == "db_export" {

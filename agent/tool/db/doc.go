@@ -1,7 +1,7 @@
 // Package db holds the tools by which an agent uses its own database: its schema
 // (db_schema, db_create_table, db_alter_table, db_migrate), its rows (db_insert, db_upsert,
-// db_update, db_delete, db_restore), SQL (db_query, db_execute) and files (db_import,
-// db_export).
+// db_update, db_delete, db_restore), SQL (db_query, db_execute), files (db_import,
+// db_export) and saved queries (db_define_view, db_run_view, db_list_views, db_drop_view).
 //
 // # Design
 //

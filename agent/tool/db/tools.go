@@ -39,6 +39,12 @@ func Tools(o Options) ([]tool.Tool, error) {
 			return define(o, "db_import", tool.Database, map[string][]string{"mode": {"insert", "upsert"}, "format": fileFormats}, o.importFile)
 		},
 		o.exportTool,
+		func() (tool.Tool, error) {
+			return define(o, "db_define_view", tool.Database, map[string][]string{"render_hint": agentdb.RenderHints}, o.defineView)
+		},
+		func() (tool.Tool, error) { return define(o, "db_run_view", tool.Read, nil, o.runView) },
+		func() (tool.Tool, error) { return define(o, "db_list_views", tool.Read, nil, o.listViews) },
+		func() (tool.Tool, error) { return define(o, "db_drop_view", tool.Database, nil, o.dropView) },
 		func() (tool.Tool, error) { return define(o, "db_query", tool.Read, nil, o.query) },
 	}
 	var out []tool.Tool

@@ -44,7 +44,7 @@ type Job struct {
 	Resume       *bool    `key:"resume" default:"true" say:"go on after a crash"`
 	When         []gate   `key:"when" say:"gates: conditions that cost nothing and must all hold, or the run is skipped; not asked for the files of a watch"`
 	Expect       []expect `key:"expect" say:"checked by the host after a run; unmet means error"`
-	ContextViews []string `key:"context_views" later:"views"`
+	ContextViews []string `key:"context_views"`
 	Record       bool     `key:"record" say:"keeps what its model is asked and answers as long as the run, for rouse replay"`
 	UndoOnFail   bool     `key:"undo_on_failure"`
 	Keep         Duration `key:"keep" default:"90d" positive:"yes" say:"how long history is kept"`

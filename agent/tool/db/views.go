@@ -1,0 +1,41 @@
+package db
+
+import (
+	"context"
+
+	"rouse/agent/tool"
+	"rouse/agentdb"
+)
+
+type viewArgs struct {
+	Name        string `json:"name"`
+	SQL         string `json:"sql" jsonschema:"one SELECT, without parameters"`
+	RenderHint  string `json:"render_hint" jsonschema:"how it is shown: table, bar, line, pie or number"`
+	Refresh     string `json:"refresh" jsonschema:"manual, on_run (after each run), or a duration such as 5m"`
+	Description string `json:"description,omitempty"`
+}
+
+// defineView answers the view as it is saved (OSA-60).
+func (o Options) defineView(ctx context.Context, db *agentdb.DB, in tool.Invocation, a viewArgs) (any, []string, error) {
+	v, err := db.DefineView(ctx, by(in), agentdb.View{Name: a.Name, SQL: a.SQL, RenderHint: a.RenderHint, Refresh: a.Refresh, Description: a.Description})
+	return v, nil, err
+}
+
+type viewName struct {
+	Name string `json:"name"`
+}
+
+func (o Options) runView(ctx context.Context, db *agentdb.DB, _ tool.Invocation, a viewName) (any, []string, error) {
+	out, err := db.RunView(ctx, a.Name)
+	return out, out.Warnings, err
+}
+
+func (o Options) listViews(ctx context.Context, db *agentdb.DB, _ tool.Invocation, _ schemaArgs) (any, []string, error) {
+	views, err := db.Views(ctx)
+	return map[string]any{"views": views}, nil, err
+}
+
+func (o Options) dropView(ctx context.Context, db *agentdb.DB, in tool.Invocation, a viewName) (any, []string, error) {
+	out, err := db.DropView(ctx, by(in), a.Name)
+	return out, nil, err
+}

@@ -1,0 +1,231 @@
+package agentdb
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"rouse/agentdb/sqlite"
+)
+
+// View is a query that the agent saved under a name (OSA-60).
+type View struct {
+	Name        string `json:"name"`
+	SQL         string `json:"sql"`
+	RenderHint  string `json:"render_hint"`
+	Refresh     string `json:"refresh"` // manual, on_run, or a duration
+	Description string `json:"description"`
+	Pinned      bool   `json:"pinned"`
+	CreatedAt   string `json:"created_at"`
+	RefreshedAt string `json:"refreshed_at,omitempty"` // of the stored result
+}
+
+// ViewResult is what a view answers, and when the rows were read.
+type ViewResult struct {
+	Name        string `json:"name"`
+	RenderHint  string `json:"render_hint"`
+	RefreshedAt string `json:"refreshed_at"`
+	Rows
+}
+
+// DroppedView is the result of DropView.
+type DroppedView struct {
+	Dropped bool   `json:"dropped"`
+	Name    string `json:"name"`
+}
+
+// Render hints and words for refresh, OSA-60.
+const (
+	refreshManual = "manual"
+	refreshOnRun  = "on_run"
+	leastRefresh  = time.Second
+	maxViewSQL    = 16 << 10 // bytes
+)
+
+// RenderHints say how a view wants to be shown.
+var RenderHints = []string{"table", "bar", "line", "pie", "number"}
+
+// DefineView saves a query, or changes one that is there: it keeps when it was made and
+// whether it is pinned. The SQL has to work now; parameters have nobody to give them.
+func (db *DB) DefineView(ctx context.Context, by By, v View) (View, error) {
+	if err := v.check(); err != nil {
+		return View{}, err
+	}
+	if _, err := db.Query(ctx, QuerySpec{SQL: v.SQL, Limit: 1}); err != nil {
+		return View{}, err
+	}
+	return write(ctx, db, by, "define_view", func(ctx context.Context, tx *sqlite.Tx) (View, error) {
+		if err := nameFree(tx, "name", v.Name); err != nil {
+			return View{}, err
+		}
+		at := now()
+		if _, err := logChange(tx, by, at, change{op: opRaw, sql: "define view " + quote(v.Name) + " as " + v.SQL}); err != nil {
+			return View{}, err
+		}
+		_, err := tx.Exec(`insert into _views(name, sql, render_hint, refresh, description, created_at, updated_at, run_id) values (?1, ?2, ?3, ?4, ?5, ?6, ?6, ?7)
+			on conflict(name) do update set sql = ?2, render_hint = ?3, refresh = ?4, description = ?5, updated_at = ?6, run_id = ?7, result = null, refreshed_at = null`,
+			v.Name, v.SQL, v.RenderHint, v.Refresh, v.Description, at, by.Run)
+		if err != nil {
+			return View{}, err
+		}
+		saved, _, err := scanView(tx.QueryRow(selectView, v.Name))
+		return saved, err
+	})
+}
+
+func (v *View) check() error {
+	if err := checkTable("name", v.Name); err != nil {
+		return err
+	}
+	if !slices.Contains(RenderHints, v.RenderHint) {
+		return invalid("render_hint", "render_hint must be one of %s, not %q", strings.Join(RenderHints, ", "), v.RenderHint)
+	}
+	if len(v.SQL) > maxViewSQL {
+		return invalid("sql", "the SQL of a view can have 16 KiB")
+	}
+	if v.Refresh != refreshManual && v.Refresh != refreshOnRun {
+		if d, err := time.ParseDuration(v.Refresh); err != nil || d < leastRefresh {
+			return invalid("refresh", `refresh must be manual, on_run, or a duration of a second or more such as "5m", not %q`, v.Refresh)
+		}
+	}
+	return nil
+}
+
+const selectView = `select name, sql, render_hint, refresh, description, pinned, created_at, coalesce(refreshed_at, ''), coalesce(result, '') from _views where name = ?`
+
+func scanView(row interface{ Scan(...any) error }) (v View, result string, err error) {
+	err = row.Scan(&v.Name, &v.SQL, &v.RenderHint, &v.Refresh, &v.Description, &v.Pinned, &v.CreatedAt, &v.RefreshedAt, &result)
+	return v, result, err
+}
+
+// Views lists the saved views by name.
+func (db *DB) Views(ctx context.Context) ([]View, error) {
+	rows, err := db.db.Read().QueryContext(ctx, strings.TrimSuffix(selectView, " where name = ?")+" order by name")
+	if err != nil {
+		return nil, db.explain(ctx, err)
+	}
+	defer rows.Close()
+	out := []View{}
+	for rows.Next() {
+		v, _, err := scanView(rows)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, v)
+	}
+	return out, rows.Err()
+}
+
+func (db *DB) view(ctx context.Context, name string) (View, string, error) {
+	v, result, err := scanView(db.db.Read().QueryRowContext(ctx, selectView, name))
+	if !errors.Is(err, sql.ErrNoRows) {
+		return v, result, err
+	}
+	all, err := db.Views(ctx)
+	if err != nil {
+		return v, "", err
+	}
+	names := make([]string, len(all))
+	for i, v := range all {
+		names[i] = v.Name
+	}
+	return v, "", &Error{Kind: kindNotFound, Field: "name", Retryable: true, Message: fmt.Sprintf("there is no saved view %q%s", name, didYouMean(name, names))}
+}
+
+// RunView asks a view now and keeps what it answered.
+func (db *DB) RunView(ctx context.Context, name string) (ViewResult, error) {
+	v, _, err := db.view(ctx, name)
+	if err != nil {
+		return ViewResult{}, err
+	}
+	return db.refresh(ctx, v)
+}
+
+// ShowView gives the stored result of a view. One that was never asked, or whose refresh is
+// a duration that is over, is asked first.
+func (db *DB) ShowView(ctx context.Context, name string) (ViewResult, error) {
+	v, stored, err := db.view(ctx, name)
+	if err != nil {
+		return ViewResult{}, err
+	}
+	if at, err := time.Parse(timeLayout, v.RefreshedAt); err == nil && stored != "" {
+		every, err := time.ParseDuration(v.Refresh)
+		if err != nil || time.Since(at) < every {
+			return v.stored(stored)
+		}
+	}
+	return db.refresh(ctx, v)
+}
+
+func (v View) stored(text string) (ViewResult, error) {
+	out := ViewResult{Name: v.Name, RenderHint: v.RenderHint, RefreshedAt: v.RefreshedAt}
+	if err := decodeNumbers(text, &out.Rows); err != nil {
+		return out, fmt.Errorf("the stored result of the view %s cannot be read: %w", v.Name, err)
+	}
+	return out, nil
+}
+
+// RefreshViews asks the views anew that want it at the end of a run. A view that does not
+// work any more keeps its last result; its error is among those that are returned.
+func (db *DB) RefreshViews(ctx context.Context) error {
+	views, err := db.Views(ctx)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, v := range views {
+		if v.Refresh == refreshOnRun {
+			if _, err := db.refresh(ctx, v); err != nil {
+				errs = append(errs, fmt.Errorf("view %s: %w", v.Name, err))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// refresh asks a view and keeps the answer, unless the view was changed meanwhile. The
+// quota does not hold it up: a result takes the place of the last.
+func (db *DB) refresh(ctx context.Context, v View) (ViewResult, error) {
+	at := now()
+	rows, err := db.Query(ctx, QuerySpec{SQL: v.SQL})
+	if err != nil {
+		return ViewResult{}, err
+	}
+	text, err := json.Marshal(rows)
+	if err != nil {
+		return ViewResult{}, err
+	}
+	err = db.db.Do(ctx, func(tx *sqlite.Tx) error {
+		_, err := tx.Exec(`update _views set result = ?, refreshed_at = ? where name = ? and sql = ?`, string(text), at, v.Name, v.SQL)
+		return err
+	})
+	if err != nil {
+		return ViewResult{}, db.explain(ctx, err)
+	}
+	return ViewResult{Name: v.Name, RenderHint: v.RenderHint, RefreshedAt: at, Rows: rows}, nil
+}
+
+// DropView forgets a saved view.
+func (db *DB) DropView(ctx context.Context, by By, name string) (DroppedView, error) {
+	if by.Key != "" { // a call that was made already finds no view any more
+		if stored, err := db.recall(ctx, by, "drop_view"); stored != nil || err != nil {
+			return decodeResult[DroppedView](stored, err)
+		}
+	}
+	v, _, err := db.view(ctx, name)
+	if err != nil {
+		return DroppedView{}, err
+	}
+	return write(ctx, db, by, "drop_view", func(_ context.Context, tx *sqlite.Tx) (DroppedView, error) {
+		if _, err := logChange(tx, by, now(), change{op: opRaw, sql: "drop view " + quote(v.Name)}); err != nil {
+			return DroppedView{}, err
+		}
+		_, err := tx.Exec(`delete from _views where name = ?`, v.Name)
+		return DroppedView{Dropped: true, Name: v.Name}, err
+	})
+}

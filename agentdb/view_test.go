@@ -1,0 +1,62 @@
+package agentdb_test
+
+import (
+	"fmt"
+	"testing"
+
+	"rouse/agentdb"
+)
+
+// OSA-60: a saved query keeps its result until it is asked again; redefining it keeps when it
+// was made; only reading is saved, under a name that no table has.
+func TestViews(t *testing.T) {
+	db := fresh(t)
+	expenses(t, db)
+	by := agentdb.By{Run: 1}
+	v := agentdb.View{Name: "total", SQL: "select count(*) n from expenses", RenderHint: "number", Refresh: "on_run"}
+	first, err := db.DefineView(t.Context(), by, v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	show := func(want string) {
+		t.Helper()
+		got, err := db.ShowView(t.Context(), "TOTAL")
+		if err != nil || len(got.Rows.Rows) != 1 || got.RefreshedAt == "" {
+			t.Fatalf("%+v %v", got, err)
+		}
+		if n := fmt.Sprint(got.Rows.Rows[0]["n"]); n != want {
+			t.Errorf("the view shows %s, want %s", n, want)
+		}
+	}
+	show("0")
+	insert(t, db, "expenses", map[string]any{"category": "x"})
+	show("0")
+	if err := db.RefreshViews(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	show("1")
+	v.Refresh = "5m"
+	if again, err := db.DefineView(t.Context(), by, v); err != nil || again.CreatedAt != first.CreatedAt || again.Refresh != "5m" {
+		t.Errorf("%+v %v", again, err)
+	}
+	for _, bad := range []agentdb.View{
+		{Name: "expenses", SQL: "select 1", RenderHint: "table", Refresh: "manual"},
+		{Name: "_x", SQL: "select 1", RenderHint: "table", Refresh: "manual"},
+		{Name: "x", SQL: "delete from expenses", RenderHint: "table", Refresh: "manual"},
+		{Name: "x", SQL: "select 1", RenderHint: "cake", Refresh: "manual"},
+		{Name: "x", SQL: "select 1", RenderHint: "pie", Refresh: "sometimes"},
+	} {
+		if _, err := db.DefineView(t.Context(), by, bad); err == nil {
+			t.Errorf("%+v was saved", bad)
+		}
+	}
+	if _, err := db.CreateTable(t.Context(), by, agentdb.TableSpec{Name: "total", Purpose: "p", Columns: []agentdb.Column{{Name: "a", Type: "TEXT"}}}); err == nil {
+		t.Error("a table took the name of a view")
+	}
+	if out, err := db.DropView(t.Context(), by, "total"); err != nil || !out.Dropped {
+		t.Errorf("%+v %v", out, err)
+	}
+	if _, err := db.RunView(t.Context(), "total"); err == nil {
+		t.Error("a dropped view answered")
+	}
+}

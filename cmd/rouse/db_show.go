@@ -1,0 +1,133 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"strconv"
+
+	"github.com/dustin/go-humanize"
+	"github.com/spf13/cobra"
+
+	"rouse/cmd/internal/web"
+)
+
+// dbGet reads something of an agent's database. With --json it is printed, and done.
+func dbGet(cmd *cobra.Command, at *place, o dbOptions, verb string, query url.Values, into any) (done bool, err error) {
+	s, err := at.open(cmd.Context())
+	if err != nil {
+		return false, err
+	}
+	defer s.close()
+	if err := s.Get(cmd.Context(), o.path(verb), query, into); err != nil {
+		return false, err
+	}
+	if o.json {
+		return true, printJSON(cmd.OutOrStdout(), into)
+	}
+	return false, nil
+}
+
+func dbStats(cmd *cobra.Command, at *place, o dbOptions) error {
+	var s web.Stats
+	if done, err := dbGet(cmd, at, o, "stats", nil, &s); done || err != nil {
+		return err
+	}
+	w := cmd.OutOrStdout()
+	size := func(n int64) string { return humanize.IBytes(uint64(max(n, 0))) } //nolint:gosec // sizes
+	quota := "no quota"
+	if s.Quota > 0 {
+		quota = fmt.Sprintf("%d %% of the quota of %s", s.Bytes*100/s.Quota, size(s.Quota))
+	}
+	fmt.Fprintf(w, "%s\n%s (%s), of it log %s, free %s\nchangelog %s entries, %s; call journal %s\n",
+		oneLine(s.Path), size(s.Bytes), quota, size(s.LogBytes), size(s.FreeBytes), humanize.Comma(s.Changes), size(s.ChangelogBytes), size(s.JournalBytes))
+	if len(s.Tables) == 0 {
+		_, err := fmt.Fprintln(w, "no tables yet")
+		return err
+	}
+	var rows [][]string
+	for _, t := range s.Tables {
+		rows = append(rows, []string{t.Name, humanize.Comma(t.Rows), humanize.Comma(t.Deleted), size(t.Bytes)})
+	}
+	return table(w, "TABLE ROWS DELETED SIZE", rows)
+}
+
+func dbLog(cmd *cobra.Command, at *place, o dbOptions) error {
+	q := url.Values{"n": {strconv.Itoa(o.number)}}
+	if o.table != "" {
+		q.Set("table", o.table)
+	}
+	if o.run != "" {
+		q.Set("run", o.run)
+	}
+	var log []web.Change
+	if done, err := dbGet(cmd, at, o, "changes", q, &log); done || err != nil {
+		return err
+	}
+	if len(log) == 0 {
+		_, err := fmt.Fprintln(cmd.OutOrStdout(), "nothing was changed")
+		return err
+	}
+	var rows [][]string
+	for _, c := range log {
+		who := c.Actor
+		if c.Run != "0" {
+			who += " run " + c.Run
+		}
+		rows = append(rows, []string{strconv.FormatInt(c.ID, 10), c.At, who, c.Op, c.Table, shorten(changeText(c), 100)})
+	}
+	return table(cmd.OutOrStdout(), "ID AT WHO OP TABLE WHAT", rows)
+}
+
+// changeText says in a line what a change did.
+func changeText(c web.Change) string {
+	var chunk struct{ Count int64 }
+	null := func(v json.RawMessage) bool { return len(v) == 0 || string(v) == "null" }
+	switch {
+	case c.SQL != "":
+		return c.SQL
+	case json.Unmarshal(c.Key, &chunk) == nil && chunk.Count > 1:
+		return fmt.Sprintf("%s rows %s", humanize.Comma(chunk.Count), c.Key)
+	case null(c.Before):
+		return fmt.Sprintf("+ %s", c.After)
+	case null(c.After):
+		return fmt.Sprintf("- %s", c.Before)
+	}
+	return fmt.Sprintf("%s: %s → %s", c.Key, c.Before, c.After)
+}
+
+func dbViews(cmd *cobra.Command, at *place, o dbOptions) error {
+	var views []web.View
+	if done, err := dbGet(cmd, at, o, "views", nil, &views); done || err != nil {
+		return err
+	}
+	if len(views) == 0 {
+		_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s has no saved views\n", o.agent)
+		return err
+	}
+	var rows [][]string
+	for _, v := range views {
+		at := v.RefreshedAt
+		if at == "" {
+			at = "never"
+		}
+		rows = append(rows, []string{v.Name, v.RenderHint, v.Refresh, at, v.Description, shorten(v.SQL, 80)})
+	}
+	return table(cmd.OutOrStdout(), "VIEW SHOWN REFRESH REFRESHED DESCRIPTION SQL", rows)
+}
+
+func dbRunView(cmd *cobra.Command, at *place, o dbOptions, name string) error {
+	s, err := at.open(cmd.Context())
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	var out web.ViewResult
+	if err := s.Post(cmd.Context(), o.path("views/"+url.PathEscape(name)+"/run"), struct{}{}, &out); err != nil {
+		return err
+	}
+	if o.json {
+		return printJSON(cmd.OutOrStdout(), out)
+	}
+	return printRows(cmd.OutOrStdout(), out.Rows)
+}
