@@ -216,10 +216,12 @@ func (f *folder) dueScan() string {
 // that was heard of, so it is looked at again.
 func (f *folder) dropLost() {
 	f.mu.Lock()
-	lost := f.lostOf
-	if len(lost) > 0 {
-		f.lostOf = map[string]bool{}
+	if len(f.lostOf) == 0 {
+		f.mu.Unlock()
+		return
 	}
+	lost := f.lostOf // now ours alone: the event loop goes on with another
+	f.lostOf = map[string]bool{}
 	f.mu.Unlock()
 	renamed := false
 	for dir, moved := range lost {
