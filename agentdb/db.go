@@ -72,7 +72,7 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	}
 	db := &DB{path: o.Path, timeout: o.Timeout, db: file, quota: quota{limit: o.Quota}, readers: map[bool]*reader{}}
 	if err := db.forget(ctx); err != nil {
-		return nil, errors.Join(err, file.Close())
+		return nil, errors.Join(db.explain(ctx, err), file.Close())
 	}
 	if _, err := db.measure(ctx); err != nil {
 		return nil, errors.Join(err, file.Close())

@@ -103,6 +103,8 @@ func (db *DB) explain(ctx context.Context, err error) error {
 		return &sqlite.CorruptError{Path: db.path, Reason: "it is damaged (" + sqlText(err) + ")"}
 	case code == sqlite3.SQLITE_FULL:
 		return db.full(ctx, err, 0)
+	case code == sqlite3.SQLITE_READONLY:
+		return fmt.Errorf("%s cannot be written; look at the owner and the permissions of the file and of its folder, and whether its disk is mounted to be read only: %w", db.path, err)
 	case refused(err):
 		return invalid("", "%s", rowFault(err))
 	}

@@ -48,6 +48,29 @@ func (r *reader) close() error { return r.guarded.Close() }
 
 // conn lends a guarded connection. With deleted false it sees live rows only.
 func (db *DB) conn(ctx context.Context, deleted bool) (*sql.Conn, error) {
+	for {
+		r, err := db.reader(ctx, deleted)
+		if err != nil {
+			return nil, err
+		}
+		// Waiting for a free connection must not keep others from theirs.
+		conn, err := r.guarded.Conn(ctx)
+		if err != nil && ctx.Err() == nil && db.replaced(deleted, r) {
+			continue
+		}
+		return conn, err
+	}
+}
+
+// replaced says that a pool was closed meanwhile, because the schema changed.
+func (db *DB) replaced(deleted bool, r *reader) bool {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	return db.readers[deleted] != r
+}
+
+// reader gives the pool that fits the schema as it is now.
+func (db *DB) reader(ctx context.Context, deleted bool) (*reader, error) {
 	db.mu.Lock()
 	defer db.mu.Unlock()
 	var version int64
@@ -55,22 +78,22 @@ func (db *DB) conn(ctx context.Context, deleted bool) (*sql.Conn, error) {
 		return nil, err
 	}
 	r := db.readers[deleted]
-	if r != nil && r.version != version {
+	if r != nil && r.version == version {
+		return r, nil
+	}
+	if r != nil {
+		delete(db.readers, deleted)
 		if err := r.close(); err != nil {
 			return nil, err
 		}
-		r = nil
-		delete(db.readers, deleted)
 	}
-	if r == nil {
-		guarded, err := db.guard(ctx, deleted)
-		if err != nil {
-			return nil, err
-		}
-		r = &reader{guarded, version}
-		db.readers[deleted] = r
+	guarded, err := db.guard(ctx, deleted)
+	if err != nil {
+		return nil, err
 	}
-	return r.guarded.Conn(ctx)
+	r = &reader{guarded, version}
+	db.readers[deleted] = r
+	return r, nil
 }
 
 // guard opens connections with, unless deleted rows are wanted, a temporary view over the

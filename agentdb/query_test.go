@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -337,4 +338,41 @@ func FuzzGate(f *testing.F) {
 			t.Fatalf("%q changed the file", sql)
 		}
 	})
+}
+
+// A query that waits for a connection keeps nobody waiting who reads with deleted rows.
+func TestQueryWaitsAlone(t *testing.T) {
+	db := fresh(t)
+	expenses(t, db)
+	for range 2 { // as many as there are
+		conn, err := agentdb.GuardedConn(t.Context(), db)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+	}
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	defer stop()
+	begun, done := make(chan bool), make(chan error)
+	go func() {
+		close(begun)
+		_, err := agentdb.GuardedConn(ctx, db)
+		done <- err
+	}()
+	<-begun
+	for range 1000 { // so that it waits already
+		runtime.Gosched()
+	}
+	for range 20 {
+		if _, err := db.Query(t.Context(), agentdb.QuerySpec{SQL: "select 1", IncludeDeleted: true}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if ctx.Err() != nil {
+		t.Error("it had to wait for the other one")
+	}
+	stop()
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v", err)
+	}
 }

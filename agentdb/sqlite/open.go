@@ -190,9 +190,13 @@ func (db *DB) prepare(ctx context.Context, o Options, fresh bool) error {
 // damage turns SQLite's word for a broken file into a *CorruptError.
 func damage(path string, err error) error {
 	var e *msqlite.Error
-	const corrupt, notADB = 11, 26
-	if errors.As(err, &e) && (e.Code()&0xff == corrupt || e.Code()&0xff == notADB) {
+	const corrupt, notADB, noShared = 11, 26, 19<<8 | 10
+	switch {
+	case !errors.As(err, &e):
+	case e.Code()&0xff == corrupt, e.Code()&0xff == notADB:
 		return &CorruptError{path, "it is damaged or not a database (" + e.Error() + ")"}
+	case e.Code() == noShared: // a few KiB beside the file, which even reading needs
+		return fmt.Errorf("cannot open the database %s: there is no space for its -shm file, so its disk is probably full; free some space and try again: %w", path, err)
 	}
 	return fmt.Errorf("cannot open the database %s: %w", path, err)
 }
