@@ -48,3 +48,37 @@ jobs: [{name: j, agent: clerk, prompt: "Write a file, attempt {{ .Attempt }}.", 
 		t.Errorf("without it: %s", played.text())
 	}
 }
+
+// OSA-24: a run that is killed in the middle of a reduction makes it again after a restart,
+// and is played again like that.
+func TestReplayAfterAKillInAReduction(t *testing.T) {
+	usage := model.Usage{Input: 100, Output: 20}
+	s := modeltest.New(t,
+		modeltest.Turn{Usage: usage, Calls: []model.Call{call("1", "reduce", `{"task":"Sum it up."}`)}},
+		modeltest.Turn{Hang: true},
+		modeltest.Turn{Usage: usage, Text: "Nothing is there."},
+		modeltest.Turn{Usage: usage, Calls: []model.Call{call("2", "complete", `{"summary":"There was nothing in the folder to sum up."}`)}})
+	config := filepath.Join(write(t, map[string]string{"rouse.yaml": `version: 1
+home: ./home
+models: [{name: m, provider: openai, model: scripted, base_url: "` + s.URL + `/v1", api_key: none, price: {input: 1, output: 10}}]
+agents: [{name: clerk, workdir: ./work}]
+jobs: [{name: j, agent: clerk, prompt: Look into it., record: true, notify: {on: []}}]
+`}), "rouse.yaml")
+	p := serveUntilReady(t, config)
+	var r web.Run
+	runJSON(t, &r, "run", "j", "--json", "--config", config)
+	until(t, "the reduction is silent", func() bool { return len(s.Requests()) == 2 })
+	p.kill(t)
+	p = serveUntilReady(t, config)
+	until(t, "the end", func() bool {
+		runJSON(t, &r, "show", r.ID, "--json", "--config", config)
+		return r.State == "finished"
+	})
+	if r.Outcome != "success" || r.Attempt != 2 || len(s.Requests()) != 4 {
+		t.Errorf("after %d requests: %+v", len(s.Requests()), r)
+	}
+	p.stop(t)
+	if played := replayJSON(t, r.ID, "--config", config); !played.Same {
+		t.Errorf("played again: %s", played.text())
+	}
+}
