@@ -1,12 +1,17 @@
 package agent
 
 import (
+	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"rouse/agent/model/playbook"
 	"rouse/agentdb/ledger"
 )
+
+// lookTime bounds how long a notice waits for what it tells beside its run.
+const lookTime = 10 * time.Second
 
 // Notices composes what the owner is told when a run has finished: nothing, or a notice
 // to each of the job's channels. A template that fails costs the wording, not the notice.
@@ -42,6 +47,7 @@ func (r *Runner) Notices(run ledger.Run, res ledger.Result) []ledger.Notice {
 		}
 		body += "\nrouse inbox"
 	}
+	body += r.handedOver(run)
 	var out []ledger.Notice
 	for _, channel := range job.Notify.Channels {
 		out = append(out, ledger.Notice{
@@ -50,6 +56,29 @@ func (r *Runner) Notices(run ledger.Run, res ledger.Result) []ledger.Notice {
 		})
 	}
 	return out
+}
+
+// handedOver lists what a run shared, for the end of its notice (OSA-19).
+func (r *Runner) handedOver(run ledger.Run) string {
+	ctx, cancel := context.WithTimeout(context.Background(), lookTime)
+	defer cancel()
+	shared, err := r.ledger.Artifacts(ctx, run.ID)
+	if err != nil {
+		r.log.Warn("what a run shared is missing in its notice", "run", run.ID, "error", err)
+	}
+	const most = 5
+	var out strings.Builder
+	for i, a := range shared {
+		if i == most {
+			fmt.Fprintf(&out, "\nand %d more shared files: rouse show %d", len(shared)-most, run.ID)
+			break
+		}
+		fmt.Fprintf(&out, "\nshared %s (version %d)", a.Name, a.Version)
+		if a.Description != "" {
+			fmt.Fprintf(&out, ": %s", a.Description)
+		}
+	}
+	return out.String()
 }
 
 func (r *Runner) wording(template string, data map[string]any, fallback string) string {

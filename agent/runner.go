@@ -305,7 +305,7 @@ func (r *Runner) tools(t task, a ledger.Attempt) (*tool.Registry, error) {
 		}
 		all = append(all, clarify)
 	}
-	files, err := file.Tools(file.Options{Roots: roots, Log: r.ledger, Allow: t.agent.Allow})
+	files, err := file.Tools(file.Options{Roots: roots, Log: r.ledger, Allow: t.agent.Allow, Redact: redactor(t.secrets).Replace})
 	if err != nil {
 		return nil, err
 	}

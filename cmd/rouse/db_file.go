@@ -1,7 +1,6 @@
 package main
 
 import (
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -112,20 +111,13 @@ func dbExport(cmd *cobra.Command, at *place, o dbOptions, sql string) error {
 		}
 		return err
 	}
-	hidden := filepath.Join(filepath.Dir(o.to), ".rouse-"+rand.Text()+".tmp") // no watch takes it
-	draft, err := os.OpenFile(hidden, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	var done web.Exported
+	err = writeWhole(o.to, func(w io.Writer) error {
+		done, err = s.Export(cmd.Context(), o.path("export"), ask, w)
+		return err
+	})
 	if err != nil {
-		return fmt.Errorf("cannot write %s: %w", o.to, err)
-	}
-	done, err := s.Export(cmd.Context(), o.path("export"), ask, draft)
-	if err == nil {
-		err = draft.Sync()
-	}
-	if err = errors.Join(err, draft.Close()); err == nil {
-		err = os.Rename(draft.Name(), o.to)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(draft.Name()))
+		return err
 	}
 	printWarnings(cmd.ErrOrStderr(), done.Warnings, nil)
 	if o.json {

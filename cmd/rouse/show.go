@@ -70,6 +70,7 @@ func printDetail(w io.Writer, d web.RunDetail, now time.Time) {
 	if d.CostUSD > 0 {
 		fmt.Fprintf(w, "  cost      %s\n", dollars(d.CostUSD))
 	}
+	printArtifacts(w, d)
 	printAsked(w, d)
 	for _, a := range d.Attempts {
 		fmt.Fprintf(w, "attempt %d  %s  %s–%s", a.Number, a.State, local(a.StartedAt, now), local(a.FinishedAt, now))

@@ -1,5 +1,5 @@
 // Package file holds the file tools: file_read, file_write, file_edit, file_search,
-// file_operation_history and file_undo, and the second names of some of them.
+// file_operation_history, file_undo and share_artifact, and the second names of some of them.
 //
 // # Design
 //
@@ -8,6 +8,9 @@
 // not at all. What an answer leaves out it says, with the place to go on from. A file that
 // is no text, that its owner marked read-only, or that has a second name is left as it is. A picture is
 // shown to the model beside an envelope that says what it is.
+//
+// What is shared is kept by the ledger, beside the rest of its run: it is there with its row or
+// not at all, and goes with its run (OSA-19).
 //
 // Every change is recorded with what the file held before, ahead of the change itself. Undo
 // compares what the file holds now with both, so it knows whether the change came about and
@@ -26,7 +29,7 @@ import (
 	"rouse/agentdb/ledger"
 )
 
-// Log keeps what was done to files. *ledger.Ledger is one.
+// Log keeps what was done to files, and those that were shared. *ledger.Ledger is one.
 type Log interface {
 	AddFileOp(ctx context.Context, a ledger.Attempt, op ledger.FileOp, before []byte) (ledger.FileOp, error)
 	DropFileOp(ctx context.Context, id int64) error
@@ -34,6 +37,8 @@ type Log interface {
 	FileOps(ctx context.Context, f ledger.FileOpFilter) ([]ledger.FileOp, error)
 	FileBefore(ctx context.Context, id int64) ([]byte, error)
 	FileBytes(ctx context.Context, run int64) (int64, error)
+	AddArtifact(ctx context.Context, at ledger.Attempt, a ledger.Artifact, content []byte) (ledger.Artifact, error)
+	Artifacts(ctx context.Context, runs ...int64) ([]ledger.Artifact, error)
 }
 
 // Options are what the tools of one run work with.
@@ -41,18 +46,24 @@ type Options struct {
 	Roots *tool.Roots
 	Log   Log
 	Allow []string // the agent's globs of tools; a second name needs one that is for it
+	// Redact blacks secrets out of what is shared; nil: there are none.
+	Redact func(text string) string
 }
 
 type files struct {
-	roots *tool.Roots
-	log   Log
+	roots  *tool.Roots
+	log    Log
+	redact func(text string) string
 }
 
 // Tools are the file tools of one run.
 func Tools(o Options) ([]tool.Tool, error) {
-	f := &files{o.Roots, o.Log}
+	f := &files{o.Roots, o.Log, o.Redact}
+	if f.redact == nil {
+		f.redact = func(text string) string { return text }
+	}
 	var out []tool.Tool
-	for _, define := range []func() (tool.Tool, error){f.readTool, f.writeTool, f.editTool, f.searchTool, f.historyTool, f.undoTool} {
+	for _, define := range []func() (tool.Tool, error){f.readTool, f.writeTool, f.editTool, f.searchTool, f.historyTool, f.undoTool, f.shareTool} {
 		t, err := define()
 		if err != nil {
 			return nil, err

@@ -27,7 +27,7 @@ func Run(t *testing.T, fresh func(t *testing.T) Open) {
 		"Record": record, "Outbox": outbox, "Prune": prune, "Filters": filters, "Survives": survives, "Changed": changed,
 		"Race": race, "AnyText": anyText, "CancelIsKept": cancelIsKept, "Took": took, "Unstarted": unstarted,
 		"PauseRefused": pauseRefused, "PauseRace": pauseRace, "SlotRace": slotRace, "DueAgain": dueAgain, "DueRace": dueRace, "Stretches": stretches,
-		"Burst": burst, "Delayed": delayed, "Crowd": crowd, "SkippedRun": skippedRun, "JobsSync": jobsSync, "PruneMany": pruneMany, "FileOps": fileOps,
+		"Burst": burst, "Delayed": delayed, "Crowd": crowd, "SkippedRun": skippedRun, "JobsSync": jobsSync, "PruneMany": pruneMany, "FileOps": fileOps, "Artifacts": artifacts,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, fresh(t)) })
 	}

@@ -95,7 +95,7 @@ func (s *server) answerItem(r *http.Request) (any, error) {
 		return nil, err
 	}
 	run, err = s.ledger.Run(r.Context(), run.ID)
-	return newRun(run), err
+	return s.toldOne(r.Context(), run, err)
 }
 
 // closed says why an item takes no answer any more.

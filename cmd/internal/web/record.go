@@ -44,7 +44,11 @@ func (s *server) detail(ctx context.Context, id int64) (RunDetail, error) {
 	if err != nil {
 		return RunDetail{}, err
 	}
-	d := RunDetail{Inbox: []Item{}, Run: newRun(run), Attempts: []Attempt{}, StepsDetail: newSteps(steps, calls), Events: []Event{}}
+	shared, err := s.ledger.Artifacts(ctx, id)
+	if err != nil {
+		return RunDetail{}, err
+	}
+	d := RunDetail{Inbox: []Item{}, Run: newRun(run, shared), ArtifactsDetail: newArtifacts(shared), Attempts: []Attempt{}, StepsDetail: newSteps(steps, calls), Events: []Event{}}
 	for _, a := range attempts {
 		d.Attempts = append(d.Attempts, Attempt{Number: a.Number, State: a.State, StartedAt: Time{a.StartedAt}, FinishedAt: Time{a.FinishedAt}, Error: a.Error})
 	}
@@ -57,14 +61,14 @@ func (s *server) detail(ctx context.Context, id int64) (RunDetail, error) {
 	return d, nil
 }
 
-func newRun(r ledger.Run) Run {
+func newRun(r ledger.Run, shared []ledger.Artifact) Run {
 	return Run{
 		ID: id(r.ID), Job: r.Job, Agent: r.Agent, Trigger: string(r.Trigger), TriggerDetail: object(r.Detail),
 		State: string(r.State), WaitingFor: r.WaitingFor, Outcome: string(r.Outcome), Exit: r.Exit, Verified: r.Verified, Attempt: r.Attempt,
 		ScheduledAt: Time{r.ScheduledAt}, QueuedAt: Time{r.QueuedAt}, StartedAt: Time{r.StartedAt}, FinishedAt: Time{r.FinishedAt},
 		Summary: r.Summary, Error: r.Error, Steps: r.Steps, Calls: r.Calls,
 		TokensIn: r.Usage.TokensIn, TokensOut: r.Usage.TokensOut, CostUSD: float64(r.Usage.CostMicroUSD) / 1e6,
-		Artifacts: []string{}, Taint: []string{},
+		Artifacts: names(shared), Taint: []string{},
 	}
 }
 

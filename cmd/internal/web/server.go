@@ -81,6 +81,7 @@ func NewHandler(o Options) (http.Handler, error) {
 	mux.Handle("POST /v1/runs", s.answer(s.fire))
 	mux.Handle("GET /v1/runs/{id}", s.answer(s.run))
 	mux.Handle("GET /v1/runs/{id}/recording", s.answer(s.recording))
+	mux.HandleFunc("GET /v1/runs/{id}/artifacts/{artifact}", s.artifact)
 	mux.Handle("POST /v1/runs/{id}/cancel", s.answer(s.cancel))
 	mux.Handle("POST /v1/runs/{id}/retry", s.answer(s.retry))
 	mux.Handle("POST /v1/runs/{id}/undo", s.answer(s.undo))
@@ -232,11 +233,7 @@ func (s *server) runs(r *http.Request) (any, error) {
 			return nil, err
 		}
 	}
-	out := make([]Run, len(found))
-	for i, run := range found {
-		out[i] = newRun(run)
-	}
-	return out, nil
+	return s.told(r.Context(), found...)
 }
 
 func (s *server) fire(r *http.Request) (any, error) {
@@ -249,7 +246,7 @@ func (s *server) fire(r *http.Request) (any, error) {
 		return nil, err
 	}
 	run, err := s.ledger.Run(r.Context(), id)
-	return newRun(run), err
+	return s.toldOne(r.Context(), run, err)
 }
 
 func (s *server) cancel(r *http.Request) (any, error) {
@@ -265,7 +262,7 @@ func (s *server) cancel(r *http.Request) (any, error) {
 		return nil, &Error{Status: http.StatusConflict, Message: fmt.Sprintf("run %d has already finished (%s)", id, run.Outcome)}
 	}
 	run, err = s.ledger.RequestCancel(r.Context(), id, "cancelled by its owner")
-	return newRun(run), err
+	return s.toldOne(r.Context(), run, err)
 }
 
 func (s *server) retry(r *http.Request) (any, error) {
@@ -285,7 +282,7 @@ func (s *server) retry(r *http.Request) (any, error) {
 		return nil, &Error{Status: http.StatusConflict, Message: fmt.Sprintf("run %d ended in %s, so there is nothing to try again; to do the work once more: rouse run %s", id, run.Outcome, run.Job)}
 	}
 	run, err = s.ledger.Retry(r.Context(), id)
-	return newRun(run), err
+	return s.toldOne(r.Context(), run, err)
 }
 
 func runID(text string) (int64, error) {

@@ -91,7 +91,7 @@ type Run struct {
 	TokensIn      int64           `json:"tokens_in"`
 	TokensOut     int64           `json:"tokens_out"`
 	CostUSD       float64         `json:"cost_usd"`
-	Artifacts     []string        `json:"artifacts"`
+	Artifacts     []string        `json:"artifacts"` // names
 	Tier          string          `json:"tier"`
 	Taint         []string        `json:"taint"`
 }
@@ -99,10 +99,11 @@ type Run struct {
 // RunDetail is a run with everything that happened in it.
 type RunDetail struct {
 	Run
-	Inbox       []Item    `json:"inbox"`
-	Attempts    []Attempt `json:"attempts"`
-	StepsDetail []Step    `json:"steps_detail"`
-	Events      []Event   `json:"events"`
+	ArtifactsDetail []Artifact `json:"artifacts_detail"`
+	Inbox           []Item     `json:"inbox"`
+	Attempts        []Attempt  `json:"attempts"`
+	StepsDetail     []Step     `json:"steps_detail"`
+	Events          []Event    `json:"events"`
 }
 
 // Attempt is one try at a run.

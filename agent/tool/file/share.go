@@ -1,0 +1,151 @@
+package file
+
+import (
+	"bytes"
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"rouse/agent/tool"
+	"rouse/agentdb/ledger"
+)
+
+//go:embed share.md
+var shareText string
+
+// Bounds of what is shared.
+const (
+	maxShared      = 32 << 20  // bytes of an artifact
+	maxSharedOfRun = 256 << 20 // bytes of all of a run
+	maxName        = 200       // bytes
+)
+
+type shareArgs struct {
+	Path        string `json:"path,omitempty" jsonschema:"of the file: relative to the working folder, or absolute inside a granted folder"`
+	Content     string `json:"content,omitempty" jsonschema:"the text itself, instead of a path"`
+	Filename    string `json:"filename,omitempty" jsonschema:"what it is called, without a folder; needed with content, else the name of the file"`
+	Description string `json:"description,omitempty" jsonschema:"what it is, in a line"`
+}
+
+type shareResult struct {
+	Artifact    string `json:"artifact"` // its number
+	Filename    string `json:"filename"`
+	Version     int    `json:"version"`
+	Size        int64  `json:"size"` // bytes
+	Hash        string `json:"sha256"`
+	Description string `json:"description,omitempty"`
+}
+
+// shareTool is share_artifact (OSA-19). Its effect is the ledger's alone, which takes a call
+// once: what a resumed attempt repeats is not shared again. As it is no reading tool, only
+// the run itself can call it, and no reduction.
+func (f *files) shareTool() (tool.Tool, error) {
+	return tool.Define(tool.Spec{Name: "share_artifact", Description: shareText, Effect: tool.Database}, f.share)
+}
+
+func (f *files) share(ctx context.Context, in tool.Invocation, a shareArgs) (tool.Envelope, error) {
+	wrong := func(field, expected, format string, args ...any) (tool.Envelope, error) {
+		return tool.Failure(tool.KindInvalidArgs, format, args...).WithField(field, expected), nil
+	}
+	switch {
+	case a.Path == "" && a.Content == "":
+		return wrong("path", "a file, or content with a filename", "there is nothing to share: give path or content")
+	case a.Path != "" && a.Content != "":
+		return wrong("content", "", "give path or content, not both")
+	case a.Content != "" && a.Filename == "":
+		return wrong("filename", "a name like report.md", "content needs a filename")
+	}
+	name := a.Filename
+	if name == "" {
+		name = filepath.Base(a.Path)
+	}
+	if !shareable(name) {
+		return wrong("filename", fmt.Sprintf("a name like report.md of at most %d bytes", maxName), "%q is not the name of a file without a folder", name)
+	}
+	content, warnings, refusal := f.toShare(ctx, a)
+	if refusal != nil {
+		return *refusal, nil
+	}
+	if whole, err := f.shared(ctx, in.Run); err != nil {
+		return tool.Envelope{}, err
+	} else if whole+int64(len(content)) > maxSharedOfRun {
+		return tool.Failure(tool.KindRejected, "this run has shared %d bytes, and at most %d are kept of one", whole, maxSharedOfRun), nil
+	}
+	if text := string(content); utf8.Valid(content) {
+		content = []byte(f.redact(text))
+	}
+	kept, err := f.log.AddArtifact(ctx, ledger.Attempt{Run: in.Run, Number: in.Attempt},
+		ledger.Artifact{Agent: in.Agent, Key: in.Key, Name: f.redact(name), Description: f.redact(strings.Join(strings.Fields(a.Description), " "))}, content)
+	if err != nil {
+		return tool.Envelope{}, fmt.Errorf("what is shared cannot be kept: %w", err)
+	}
+	return tool.Success(shareResult{fmt.Sprint(kept.ID), kept.Name, kept.Version, kept.Size, kept.Hash, kept.Description}, warnings...), nil
+}
+
+// shareable says whether a name is a file's, without a folder, that every system takes.
+func shareable(name string) bool {
+	return name != "" && name != "." && name != ".." && len(name) <= maxName && utf8.ValidString(name) &&
+		!strings.ContainsAny(name, `/\`) && !strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) })
+}
+
+// shared is how much a run has shared, in bytes.
+func (f *files) shared(ctx context.Context, run int64) (n int64, err error) {
+	all, err := f.log.Artifacts(ctx, run)
+	for _, a := range all {
+		n += a.Size
+	}
+	return n, err
+}
+
+// toShare is what a call shares, or why it cannot be.
+func (f *files) toShare(ctx context.Context, a shareArgs) (content []byte, warnings []string, refusal *tool.Envelope) {
+	refuse := func(e tool.Envelope) ([]byte, []string, *tool.Envelope) { return nil, nil, &e }
+	if a.Path == "" {
+		text := a.Content
+		// A model that escapes twice means line breaks. One that writes them means what it writes.
+		if !strings.Contains(text, "\n") && strings.Contains(text, `\n`) {
+			text = strings.NewReplacer(`\n`, "\n", `\t`, "\t").Replace(text)
+			warnings = append(warnings, `the content had no line breaks: each \n and \t in it became one, or a tab`)
+		}
+		if len(text) > maxShared {
+			return refuse(tooLarge("the content"))
+		}
+		return []byte(text), warnings, nil
+	}
+	file, err := f.roots.Open(a.Path)
+	var bad *tool.PathError
+	if errors.As(err, &bad) && bad.Kind == tool.KindNotFound {
+		e := f.missing(ctx, a.Path, bad)
+		e.Kind = tool.KindExecutionError
+		return refuse(e)
+	}
+	if err != nil {
+		return refuse(refused(a.Path, err))
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err == nil && info.IsDir() {
+		return refuse(tool.Failure(tool.KindInvalidArgs, "%s is a folder; share its files one by one", a.Path).WithField("path", "a file"))
+	}
+	var out bytes.Buffer
+	if err == nil {
+		_, err = io.Copy(&out, io.LimitReader(file, maxShared+1))
+	}
+	switch {
+	case err != nil:
+		return refuse(tool.Failure(tool.KindExecutionError, "%s cannot be copied: %v", a.Path, err).WithField("path", ""))
+	case out.Len() > maxShared:
+		return refuse(tooLarge(a.Path))
+	}
+	return out.Bytes(), nil, nil
+}
+
+func tooLarge(what string) tool.Envelope {
+	return tool.Failure(tool.KindRejected, "%s has more than the %d bytes that can be shared as one; share a part of it, or tell where it is", what, maxShared)
+}

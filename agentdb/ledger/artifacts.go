@@ -1,0 +1,116 @@
+package ledger
+
+import (
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"rouse/agentdb/sqlite"
+)
+
+// Artifact is a file that a run handed to its owner (OSA-19). Artifacts of one name are
+// versions of each other when their runs are of one job or, without a job, of one agent
+// (UNI-12): a chain, whose last version is the one that counts (OSL-25).
+type Artifact struct {
+	ID          int64
+	Run         int64
+	Job, Agent  string
+	Key         string // of the call, which shares once
+	At          time.Time
+	Name        string // of the file, without a folder
+	Description string
+	Version     int    // from 1
+	Parent      int64  // the version before; 0: there was none
+	Size        int64  // bytes
+	Hash        string // SHA-256, hexadecimal
+}
+
+// AddArtifact keeps what attempt at hands over, as the next version of its name. A call that
+// is made again after a crash gets what it has shared already. The bytes are kept as long as
+// the run; versions count on for as long as any version of the name is kept.
+func (l *Ledger) AddArtifact(ctx context.Context, at Attempt, a Artifact, content []byte) (Artifact, error) {
+	sum := sha256.Sum256(content)
+	a.Run, a.At, a.Size, a.Hash = at.Run, l.now(), int64(len(content)), hex.EncodeToString(sum[:])
+	add := func(tx *sqlite.Tx, _ Attempt, job, stored string) error {
+		known, err := artifact(tx.QueryRow(`select `+artifactColumns+` from artifacts where run = $1 and key = $2`, a.Run, a.Key))
+		if err == nil {
+			a = known
+			return nil
+		}
+		if !errors.Is(err, sql.ErrNoRows) {
+			return err
+		}
+		a.Job = job
+		chain := "job/" + job
+		if job == "" {
+			chain = "agent/" + a.Agent
+		}
+		a.Version, a.Parent = 1, 0
+		err = tx.QueryRow(`select version + 1, id from artifacts where chain = $1 and name = $2 order by version desc limit 1`, chain, a.Name).Scan(&a.Version, &a.Parent)
+		if err != nil && !errors.Is(err, sql.ErrNoRows) {
+			return err
+		}
+		if err := tx.QueryRow(`insert into artifacts (run, job, agent, chain, key, at, name, description, version, parent, size, hash, content)
+			values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13) returning id`,
+			a.Run, a.Job, a.Agent, chain, a.Key, ms(a.At), storable(a.Name), storable(a.Description), a.Version, a.Parent, a.Size, a.Hash, stored).Scan(&a.ID); err != nil {
+			return err
+		}
+		return addEvent(tx, Event{Run: a.Run, Job: job, At: a.At, Kind: "artifact.shared"}, map[string]any{"artifact": fmt.Sprint(a.ID), "name": a.Name, "version": a.Version, "size": a.Size})
+	}
+	err := l.keep(ctx, at, []Entry{{value: base64.StdEncoding.AppendEncode(nil, content), write: add}})
+	a.At = instant(ms(a.At))
+	return a, err
+}
+
+const artifactColumns = `id, run, job, agent, key, at, name, description, version, parent, size, hash`
+
+func artifact(row interface{ Scan(...any) error }) (Artifact, error) {
+	var a Artifact
+	var at int64
+	err := row.Scan(&a.ID, &a.Run, &a.Job, &a.Agent, &a.Key, &at, &a.Name, &a.Description, &a.Version, &a.Parent, &a.Size, &a.Hash)
+	a.At = instant(at)
+	return a, err
+}
+
+// Artifacts lists what runs handed over, the oldest first.
+func (l *Ledger) Artifacts(ctx context.Context, runs ...int64) ([]Artifact, error) {
+	if len(runs) == 0 {
+		return nil, nil
+	}
+	args, places := make([]any, len(runs)), make([]string, len(runs))
+	for i, run := range runs {
+		args[i], places[i] = run, fmt.Sprintf("$%d", i+1)
+	}
+	rows, err := l.read.QueryContext(ctx, `select `+artifactColumns+` from artifacts where run in (`+strings.Join(places, ", ")+`) order by id`, args...)
+	return collect(rows, err, func(rows *sql.Rows) (Artifact, error) { return artifact(rows) })
+}
+
+// ArtifactBytes are the bytes of an artifact of a run.
+func (l *Ledger) ArtifactBytes(ctx context.Context, run, id int64) (Artifact, []byte, error) {
+	a, err := artifact(l.read.QueryRowContext(ctx, `select `+artifactColumns+` from artifacts where run = $1 and id = $2`, run, id))
+	if errors.Is(err, sql.ErrNoRows) {
+		return a, nil, fmt.Errorf("the artifact %d of run %d: %w", id, run, ErrNotFound)
+	}
+	if err != nil {
+		return a, nil, err
+	}
+	var stored string
+	if err := l.read.QueryRowContext(ctx, `select content from artifacts where id = $1`, id).Scan(&stored); err != nil {
+		return a, nil, err
+	}
+	text, err := l.unpack(stored)
+	if err != nil {
+		return a, nil, err
+	}
+	content, err := base64.StdEncoding.AppendDecode(nil, text)
+	if err != nil {
+		return a, nil, fmt.Errorf("the artifact %d of run %d is damaged: %w; restore the home from a backup", id, run, err)
+	}
+	return a, content, nil
+}

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/dustin/go-humanize"
+	"github.com/spf13/cobra"
+
+	"rouse/cmd/internal/web"
+)
+
+func newArtifact(at *place) *cobra.Command {
+	var to string
+	cmd := &cobra.Command{
+		Use:   "artifact RUN NAME",
+		Short: "Prints a file that a run shared, or writes it to a file",
+		Args:  cobra.ExactArgs(2),
+		RunE: verb(func(cmd *cobra.Command, args []string) error {
+			s, err := at.open(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer s.close()
+			var d web.RunDetail
+			if err := s.Get(cmd.Context(), "/v1/runs/"+args[0], nil, &d); err != nil {
+				return err
+			}
+			a, err := artifactOf(d, args[1])
+			if err != nil {
+				return err
+			}
+			if to == "" {
+				return s.Artifact(cmd.Context(), d.ID, a, cmd.OutOrStdout())
+			}
+			if _, err := os.Lstat(to); !errors.Is(err, fs.ErrNotExist) {
+				return usagef("%s exists already; choose another name", to)
+			}
+			if err := writeWhole(to, func(w io.Writer) error { return s.Artifact(cmd.Context(), d.ID, a, w) }); err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s of run %s into %s\n", artifactText(a), d.ID, to)
+			return err
+		}),
+	}
+	cmd.Flags().StringVar(&to, "to", "", "write to a new `file`")
+	return cmd
+}
+
+// artifactOf is the last version of a name that a run shared.
+func artifactOf(d web.RunDetail, name string) (web.Artifact, error) {
+	for _, a := range slices.Backward(d.ArtifactsDetail) {
+		if a.Name == name {
+			return a, nil
+		}
+	}
+	if len(d.Artifacts) == 0 {
+		return web.Artifact{}, usagef("run %s has shared nothing", d.ID)
+	}
+	return web.Artifact{}, usagef("run %s has shared no %q; it has: %s", d.ID, name, strings.Join(d.Artifacts, ", "))
+}
+
+func artifactText(a web.Artifact) string {
+	return fmt.Sprintf("%s (version %d, %s)", a.Name, a.Version, humanize.IBytes(uint64(max(a.Size, 0)))) //nolint:gosec // it is not below 0
+}
+
+// printArtifacts says what the run shared, and how to get it.
+func printArtifacts(w io.Writer, d web.RunDetail) {
+	for _, a := range d.ArtifactsDetail {
+		fmt.Fprintf(w, "  shared    %s", artifactText(a))
+		if a.Description != "" {
+			fmt.Fprintf(w, "  %s", shorten(a.Description, 160))
+		}
+		fmt.Fprintln(w)
+	}
+	if len(d.Artifacts) > 0 {
+		fmt.Fprintf(w, "            rouse artifact %s NAME\n", d.ID)
+	}
+}
+
+// writeWhole makes a file, whole or not at all.
+func writeWhole(path string, write func(io.Writer) error) error {
+	hidden := filepath.Join(filepath.Dir(path), ".rouse-"+rand.Text()+".tmp") // no watch takes it
+	draft, err := os.OpenFile(hidden, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return fmt.Errorf("cannot write %s: %w", path, err)
+	}
+	err = write(draft)
+	if err == nil {
+		err = draft.Sync()
+	}
+	if err = errors.Join(err, draft.Close()); err == nil {
+		err = os.Rename(hidden, path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(hidden))
+	}
+	return nil
+}
