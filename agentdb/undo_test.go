@@ -104,7 +104,7 @@ func TestUndoTakesAnImportBack(t *testing.T) {
 	db := fresh(t)
 	var b strings.Builder
 	b.WriteString("name,amount,code\n")
-	for i := range 5000 {
+	for i := range 1500 {
 		fmt.Fprintf(&b, "n%d,%d.5,00%d\n", i, i, i)
 	}
 	load := func() agentdb.Imported {
@@ -116,22 +116,22 @@ func TestUndoTakesAnImportBack(t *testing.T) {
 	}
 	load()
 	out := undo(t, db, agentdb.UndoSpec{Run: 7})
-	if !out.Done || len(out.Tables) != 1 || out.Tables[0].Removed != 5000 || len(out.Schema) != 1 {
+	if !out.Done || len(out.Tables) != 1 || out.Tables[0].Removed != 1500 || len(out.Schema) != 1 {
 		t.Fatalf("%+v", out)
 	}
 	if got := contents(t, db); got != "" {
 		t.Errorf("after the undo: %.200s", got)
 	}
-	if got := system(t, db, "select count(*) from _changelog where actor = 'user' and op = 'raw'"); got != "5" {
+	if got := system(t, db, "select count(*) from _changelog where actor = 'user' and op = 'raw'"); got != "2" {
 		t.Errorf("the changelog has %s rows for what was removed, want one for each chunk", got)
 	}
 	if again := undo(t, db, agentdb.UndoSpec{Run: 7}); again.Changes != 0 || !again.Done {
 		t.Errorf("a second undo: %+v", again)
 	}
-	if n := load().RowsImported; n != 5000 {
+	if n := load().RowsImported; n != 1500 {
 		t.Errorf("another attempt imported %d rows", n)
 	}
-	if again := undo(t, db, agentdb.UndoSpec{Run: 7}); again.Tables[0].Removed != 5000 {
+	if again := undo(t, db, agentdb.UndoSpec{Run: 7}); again.Tables[0].Removed != 1500 {
 		t.Errorf("the undo of the later attempt: %+v", again)
 	}
 	want := contents(t, db)
