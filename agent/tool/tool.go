@@ -62,6 +62,9 @@ type Spec struct {
 	// Look says what a path looks like now, so that a file that somebody else changed is read
 	// again; nil: only the run's own calls change it.
 	Look func(path string) string
+	// Needs tells the gate what a call would do; nil: nothing beyond what every run may do.
+	// It changes nothing, and gets arguments that fit the schema.
+	Needs func(ctx context.Context, in Invocation, args json.RawMessage) (Need, error)
 }
 
 // Tool is a defined tool.
