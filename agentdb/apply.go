@@ -148,6 +148,9 @@ func (a *applier) row(ctx context.Context, s Step) (int64, error) {
 		}
 		a.targets[s.Table] = t
 	}
+	if name := s.unknown(t); name != "" {
+		return 0, &Error{Kind: kindRejected, Field: "table", Message: fmt.Sprintf("the table %s has no column %s, which the changelog has a value for", t.name, name)}
+	}
 	query, args := s.statement(t)
 	if query == "" {
 		return 0, nil
@@ -159,12 +162,26 @@ func (a *applier) row(ctx context.Context, s Step) (int64, error) {
 	return result.RowsAffected()
 }
 
-// statement is the SQL of a step about a row.
+// unknown is a column of the step that the table does not have, "" when it has all.
+func (s Step) unknown(t *target) string {
+	for _, m := range []*Image{&s.Key, s.Before, s.After} {
+		if m == nil {
+			continue
+		}
+		if lost := m.lost(t); len(lost) > 0 {
+			return lost[0]
+		}
+	}
+	return ""
+}
+
+// statement is the SQL of a step about a row. Names in a condition stand with their table:
+// SQLite takes a bare one that it does not know for a text.
 func (s Step) statement(t *target) (query string, args []any) {
 	where := func() {
 		conds := make([]string, len(s.Key.Columns))
 		for i, name := range s.Key.Columns {
-			conds[i] = quote(name) + " IS ?"
+			conds[i] = quote(s.Table) + "." + quote(name) + " IS ?"
 			args = append(args, s.Key.Values[i])
 		}
 		query += " WHERE " + strings.Join(conds, " AND ")
@@ -198,6 +215,17 @@ func (m Image) within(t *target) (out Image) {
 	for i, name := range m.Columns {
 		if containsFold(t.images(), name) {
 			out.Columns, out.Values = append(out.Columns, name), append(out.Values, m.Values[i])
+		}
+	}
+	return out
+}
+
+// lost are the columns that the table does not store. The host's are none of them: the rows
+// of a chunk are given them, whether their table has them or not.
+func (m Image) lost(t *target) (out []string) {
+	for _, name := range m.Columns {
+		if !hostColumn(name) && !containsFold(t.images(), name) {
+			out = append(out, name)
 		}
 	}
 	return out

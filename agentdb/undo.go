@@ -116,6 +116,7 @@ type undoer struct {
 	conflicts map[string]bool // table and key
 	resting   []string        // definitions of the triggers that are away
 	away      bool
+	renamed   []rename // nil: not read yet
 }
 
 func newUndoer(tx *sqlite.Tx, by By, spec UndoSpec) *undoer {
@@ -233,12 +234,16 @@ func (u *undoer) rows(ctx context.Context, steps []Step) error {
 }
 
 func (u *undoer) row(ctx context.Context, s Step) error {
+	s, err := u.today(ctx, s)
+	if err != nil {
+		return err
+	}
 	t, err := u.target(ctx, s.Table)
 	if err != nil {
 		return err
 	}
-	if t == nil {
-		u.conflict(ctx, s, "its table was renamed or removed later")
+	if t == nil || s.unknown(t) != "" {
+		u.conflict(ctx, s, "its table, or a column of it, was removed later")
 		return nil
 	}
 	why, err := u.check(ctx, t, s)

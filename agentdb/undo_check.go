@@ -11,7 +11,7 @@ import (
 // check says what came after the run and would be lost, "" when nothing did: the row has to
 // be as the run left it.
 func (u *undoer) check(ctx context.Context, t *target, s Step) (why string, err error) {
-	where, args := s.Key.conditions()
+	where, args := s.Key.conditions(t)
 	if s.Before == nil {
 		var there bool
 		err := u.tx.SQL().QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM "+quote(t.name)+" WHERE "+where+")", args...).Scan(&there)
@@ -20,10 +20,7 @@ func (u *undoer) check(ctx context.Context, t *target, s Step) (why string, err 
 		}
 		return why, err
 	}
-	expect, more := s.Before.within(t).conditions()
-	if len(s.Before.within(t).Columns) < len(s.Before.Columns) {
-		return "a column of its table was renamed later", nil
-	}
+	expect, more := s.Before.within(t).conditions(t)
 	if s.After == nil { // the columns that the run did not know would go with the row
 		rest, err := u.untouched(ctx, t, s.Before.Columns)
 		if err != nil {
@@ -43,10 +40,10 @@ func (u *undoer) check(ctx context.Context, t *target, s Step) (why string, err 
 }
 
 // conditions compares each column with its value, as SQLite stores it in that column.
-func (m Image) conditions() (text string, args []any) {
+func (m Image) conditions(t *target) (text string, args []any) {
 	conds := make([]string, len(m.Columns))
 	for i, name := range m.Columns {
-		conds[i] = quote(name) + " IS (? COLLATE BINARY)"
+		conds[i] = quote(t.name) + "." + quote(name) + " IS (? COLLATE BINARY)"
 		args = append(args, m.Values[i])
 	}
 	return strings.Join(append(conds, "1"), " AND "), args

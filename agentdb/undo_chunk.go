@@ -17,6 +17,9 @@ func (u *undoer) wholeChunk(ctx context.Context, c Change) (done bool, err error
 	if pk.Column == "" || c.Before != "" {
 		return false, nil
 	}
+	if since, err := u.following(ctx, c.ID, c.Table); len(since) > 0 || err != nil {
+		return false, err
+	}
 	if err := u.sleep(ctx); err != nil {
 		return false, err
 	}

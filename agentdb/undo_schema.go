@@ -45,7 +45,7 @@ func (u *undoer) schema(ctx context.Context, c Change, s Step) error {
 		synced, err := syncTables(ctx, u.tx, u.by, u.at, before, after)
 		return strings.Join(slices.Concat(ran, dropped, synced), ";\n") + ";", err
 	})
-	u.targets = nil
+	u.targets, u.renamed = nil, nil
 	return err
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -36,7 +37,11 @@ func TestUndoGivesTheStateWithoutTheRun(t *testing.T) {
 		for range rapid.IntRange(1, 20).Draw(r, "operations") {
 			g.operation()
 		}
-		run := int64(rapid.IntRange(1, 3).Draw(r, "undone"))
+		g.by = 4 // whom nobody comes after
+		for range rapid.IntRange(0, 5).Draw(r, "last operations") {
+			g.operation()
+		}
+		run := int64(rapid.IntRange(1, 4).Draw(r, "undone"))
 		log, before := dump(t, db), contents(t, db)
 		want, compare := without(t, db, run)
 
@@ -47,6 +52,9 @@ func TestUndoGivesTheStateWithoutTheRun(t *testing.T) {
 		if err != nil {
 			g.accept(unreject(err), "trial")
 			return
+		}
+		if last(t, db, run) && !tried.CanUndo {
+			r.Fatalf("nobody came after run %d, and yet: %+v\n%s", run, tried.Conflicts, log)
 		}
 		out, err := db.Undo(t.Context(), agentdb.By{}, agentdb.UndoSpec{Run: run})
 		if err != nil || out.Done != tried.CanUndo {
@@ -66,6 +74,13 @@ func TestUndoGivesTheStateWithoutTheRun(t *testing.T) {
 			r.Fatalf("the changelog gives:\n%s\n\nnot:\n%s\n\n%s", again, contents(t, db), dump(t, db))
 		}
 	})
+}
+
+// last says that no other run changed anything after the first change of this one.
+func last(t testing.TB, db *agentdb.DB, run int64) bool {
+	all := changes(t, db)
+	first := slices.IndexFunc(all, func(c agentdb.Change) bool { return c.Run == run })
+	return first < 0 || !slices.ContainsFunc(all[first:], func(c agentdb.Change) bool { return c.Run != run })
 }
 
 // unreject lets a refusal with a reason pass.
@@ -182,6 +197,95 @@ func TestUndoConflicts(t *testing.T) {
 				t.Errorf("force left %s rows", got)
 			}
 		})
+	}
+}
+
+// OSA-61: rows are found by the names that their table and its columns have now, and a row
+// that only looks like one of the run's by an old name stays.
+func TestUndoAfterARename(t *testing.T) {
+	for name, test := range map[string]string{
+		"a key":              "alter table t rename column k to code",
+		"a column":           "alter table t rename column a to b",
+		"names that swapped": "alter table t rename column k to code; alter table t rename column a to k",
+		"there and back":     "alter table t rename column a to b; alter table t rename column b to a",
+		"the table":          "alter table t rename to u; alter table u rename column k to t",
+		"a table like it":    "alter table t rename to u; create table t(k, a); insert into t values ('k', 2)",
+	} {
+		t.Run(name, func(t *testing.T) {
+			db := fresh(t)
+			execute := func(run int64, sql string) {
+				t.Helper()
+				if _, err := db.Execute(t.Context(), agentdb.By{Run: run}, agentdb.ExecuteSpec{SQL: sql}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			execute(1, "create table t(k text primary key not null, a text); insert into t values ('other', 'k')")
+			execute(3, test)
+			want := contents(t, db)
+
+			db = fresh(t)
+			execute(1, "create table t(k text primary key not null, a text); insert into t values ('other', 'k')")
+			execute(2, "insert into t values ('k', '2')") // a key that reads like its column
+			execute(3, test)
+			if out := undo(t, db, agentdb.UndoSpec{Run: 2}); !out.Done {
+				t.Fatalf("%+v", out)
+			}
+			if got := contents(t, db); got != want {
+				t.Errorf("left:\n%s\nwant:\n%s", got, want)
+			}
+			if got := contents(t, replay(t, db)); got != want {
+				t.Errorf("the changelog gives:\n%s", got)
+			}
+		})
+	}
+}
+
+// OSA-61: a run that renamed a column is taken back with what others wrote there since; the
+// changelog, which now has values for a column of that name and of the old one, replays. What
+// it has for a column that is not there is an error, and not left out.
+func TestUndoOfARename(t *testing.T) {
+	db := fresh(t)
+	execute := func(run int64, sql string) {
+		t.Helper()
+		if _, err := db.Execute(t.Context(), agentdb.By{Run: run}, agentdb.ExecuteSpec{SQL: sql}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	execute(1, "create table audit(what text, at integer)")
+	execute(2, "alter table audit rename column what to what1")
+	execute(3, "insert into audit values ('seen', 3)")
+	if _, compare := without(t, db, 2); compare {
+		t.Error("a row of a column that is not there was played without it")
+	}
+	if out := undo(t, db, agentdb.UndoSpec{Run: 2}); !out.Done {
+		t.Fatalf("%+v", out)
+	}
+	if got := system(t, db, "select group_concat(what || at) from audit"); got != "seen3" {
+		t.Errorf("the table has %s", got)
+	}
+	if got, want := contents(t, replay(t, db)), contents(t, db); got != want {
+		t.Errorf("the changelog gives %s, want %s", got, want)
+	}
+}
+
+// OSA-61: rows of a chunk, in a table without the host's columns, are known again one by one.
+func TestUndoOfAChunkWithoutHostColumns(t *testing.T) {
+	db := fresh(t)
+	if _, err := db.Execute(t.Context(), agentdb.By{Run: 1}, agentdb.ExecuteSpec{SQL: "create table t(k text primary key not null, a); insert into t values ('b', 0)"}); err != nil {
+		t.Fatal(err)
+	}
+	rows := []map[string]any{{"k": "a", "a": 1}, {"k": "b", "a": 2}}
+	if _, err := db.Upsert(t.Context(), agentdb.By{Run: 2}, "t", []string{"k"}, rows); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.Insert(t.Context(), agentdb.By{Run: 2}, "t", []map[string]any{{"k": "c", "a": 1}, {"k": "d", "a": 1}}); err != nil {
+		t.Fatal(err)
+	}
+	if out := undo(t, db, agentdb.UndoSpec{Run: 2}); !out.Done {
+		t.Fatalf("%+v", out)
+	}
+	if got := system(t, db, "select group_concat(k || a) from t"); got != "b0" {
+		t.Errorf("the table has %s", got)
 	}
 }
 
