@@ -156,7 +156,7 @@ func (l *Ledger) finish(tx *sqlite.Tx, r Run, res Result, now time.Time) (paused
 			return false, err
 		}
 	}
-	if r.WaitingFor == WaitInput {
+	if r.Asks() {
 		if _, err := tx.Exec(`update inbox set state = 'withdrawn', closed_at = $1 where run = $2 and state = 'open' and kind <> 'info'`, ms(now), r.ID); err != nil {
 			return false, err
 		}

@@ -61,10 +61,14 @@ func accept(tx *sqlite.Tx, now time.Time, r Request, key, detail string) (Accept
 	if key == "" {
 		key = string(r.Trigger) + "/" + rand.Text()
 	}
+	taint, err := taintOf(tx, r)
+	if err != nil {
+		return Accepted{}, err
+	}
 	var id int64
-	err := tx.QueryRow(`insert into runs (key, job, agent, triggered_by, detail, state, not_before, scheduled_at, queued_at)
-		values ($1, $2, $3, $4, $5, 'queued', $6, $7, $8) on conflict (key) do nothing returning id`,
-		key, r.Job, r.Agent, string(r.Trigger), detail, ms(r.NotBefore), ms(r.ScheduledAt), ms(now)).Scan(&id)
+	err = tx.QueryRow(`insert into runs (key, job, agent, triggered_by, detail, state, not_before, scheduled_at, queued_at, taint)
+		values ($1, $2, $3, $4, $5, 'queued', $6, $7, $8, $9) on conflict (key) do nothing returning id`,
+		key, r.Job, r.Agent, string(r.Trigger), detail, ms(r.NotBefore), ms(r.ScheduledAt), ms(now), taint).Scan(&id)
 	if errors.Is(err, sql.ErrNoRows) {
 		var outcome string
 		err := tx.QueryRow(`select id, outcome from runs where key = $1`, key).Scan(&id, &outcome)

@@ -16,6 +16,7 @@ import (
 // The kinds of an inbox item (UNI-09).
 const (
 	KindInput    = "input"    // a question of a run, which waits for the answer
+	KindApproval = "approval" // something that a run may do only if its owner allows it, for which it waits
 	KindRecovery = "recovery" // a call that was cut off: what is to become of it, for which its run waits
 	KindInfo     = "info"     // something to know; nothing waits for it, and it does not expire
 )
@@ -48,6 +49,7 @@ var ErrAnswer = errors.New("it is none of its answers")
 // Question is what a run asks before it can go on, or tells its owner.
 type Question struct {
 	Kind           string // "" is KindInput
+	Action         Action // of an approval: what is to be allowed
 	Call           string // the key of the call that it is about, if any
 	Title, Message string
 	Options        []string // that a person may choose of; none: the answer is free
@@ -65,10 +67,13 @@ type Item struct {
 	Multiple                       bool
 	State, Answer                  string
 	Call                           string // the key of the call that it is about
+	Action                         Action // of an approval
+	Used                           string // of an approval: the key of the call that it was used for
+	Reason                         string // why its owner denies it, if they say so
 	CreatedAt, ExpiresAt, ClosedAt time.Time
 }
 
-const itemColumns = `id, run, attempt, job, agent, kind, title, message, options, multiple, state, answer, call, created_at, expires_at, closed_at`
+const itemColumns = `id, run, attempt, job, agent, kind, title, message, options, multiple, state, answer, call, created_at, expires_at, closed_at, tool, action, hash, used, reason`
 
 func scanItem(row interface{ Scan(...any) error }) (Item, error) {
 	var i Item
@@ -76,7 +81,7 @@ func scanItem(row interface{ Scan(...any) error }) (Item, error) {
 	var multiple int
 	var created, expires, closed int64
 	if err := row.Scan(&i.ID, &i.Run, &i.Attempt, &i.Job, &i.Agent, &i.Kind, &i.Title, &i.Message, &options, &multiple, &i.State, &i.Answer,
-		&i.Call, &created, &expires, &closed); err != nil {
+		&i.Call, &created, &expires, &closed, &i.Action.Tool, &i.Action.Shown, &i.Action.Hash, &i.Used, &i.Reason); err != nil {
 		return i, err
 	}
 	i.Multiple, i.CreatedAt, i.ExpiresAt, i.ClosedAt = multiple != 0, instant(created), instant(expires), instant(closed)
@@ -109,8 +114,12 @@ func (l *Ledger) Item(ctx context.Context, id int64) (Item, error) {
 // ask parks a run until somebody answers: its lane is free, and it survives any restart.
 func ask(tx *sqlite.Tx, r Run, res Result, now time.Time) error {
 	q := *res.Wait
-	if q.Kind == "" {
+	waits := WaitInput
+	switch q.Kind {
+	case "":
 		q.Kind = KindInput
+	case KindApproval:
+		waits = WaitApproval
 	}
 	if q.Call != "" { // what was said of it is asked now
 		if _, err := tx.Exec(`update inbox set state = 'withdrawn', closed_at = $1 where run = $2 and call = $3 and kind = 'info' and state = 'open'`, ms(now), r.ID, q.Call); err != nil {
@@ -118,20 +127,30 @@ func ask(tx *sqlite.Tx, r Run, res Result, now time.Time) error {
 		}
 	}
 	expires := now.Add(q.Expires)
+	asked, err := askedBefore(tx, r.Agent, q)
+	if err != nil {
+		return err
+	}
 	id, err := addItem(tx, r, q, now, expires)
 	if err != nil {
 		return err
 	}
 	// not_before wakes the dispatcher when the time for an answer is over.
-	if _, err := tx.Exec(`update runs set state = 'waiting', waiting_for = 'input', not_before = $1, parks = parks + 1 where id = $2`, ms(expires), r.ID); err != nil {
+	if _, err := tx.Exec(`update runs set state = 'waiting', waiting_for = $1, not_before = $2, parks = parks + 1 where id = $3`, waits, ms(expires), r.ID); err != nil {
 		return err
 	}
 	for _, n := range res.Notices {
+		if asked {
+			break // one answer serves all who wait for it, and one notice tells of it
+		}
 		if err := addNotice(tx, n, now); err != nil {
 			return err
 		}
 	}
 	data := map[string]any{"item": id, "kind": q.Kind, "question": q.Message}
+	if q.Action.Shown != "" {
+		data["action"] = q.Action.Shown
+	}
 	if len(q.Options) > 0 {
 		data["options"] = q.Options
 	}
@@ -148,9 +167,10 @@ func addItem(tx *sqlite.Tx, r Run, q Question, now, expires time.Time) (id int64
 	if err != nil {
 		return 0, err
 	}
-	err = tx.QueryRow(`insert into inbox (run, attempt, job, agent, kind, title, message, options, multiple, state, call, created_at, expires_at)
-		values ($1, $2, $3, $4, $5, $6, $7, $8, $9, 'open', $10, $11, $12) on conflict do nothing returning id`,
-		r.ID, r.Attempt, r.Job, r.Agent, q.Kind, q.Title, q.Message, string(text), flag(q.Multiple), q.Call, ms(now), ms(expires)).Scan(&id)
+	err = tx.QueryRow(`insert into inbox (run, attempt, job, agent, kind, title, message, options, multiple, state, call, created_at, expires_at, tool, action, hash)
+		values ($1, $2, $3, $4, $5, $6, $7, $8, $9, 'open', $10, $11, $12, $13, $14, $15) on conflict do nothing returning id`,
+		r.ID, r.Attempt, r.Job, r.Agent, q.Kind, q.Title, q.Message, string(text), flag(q.Multiple), q.Call, ms(now), ms(expires),
+		q.Action.Tool, q.Action.Shown, q.Action.Hash).Scan(&id)
 	if errors.Is(err, sql.ErrNoRows) {
 		return 0, nil
 	}
@@ -201,9 +221,13 @@ func informOfCalls(tx *sqlite.Tx, r Run, attempt int, now time.Time) error {
 }
 
 // Answer closes an item and lets its run go on, or ends it when that is what the answer
-// says. It is ErrClosed when somebody was faster, and ErrAnswer when a recovery or an info
-// does not offer such an answer.
+// says. What is said of an action holds for all runs of the agent that wait for the same. It is
+// ErrClosed when somebody was faster, and ErrAnswer when the item does not offer such an answer.
 func (l *Ledger) Answer(ctx context.Context, id int64, answer string) (Run, error) {
+	return l.answer(ctx, id, answer, "")
+}
+
+func (l *Ledger) answer(ctx context.Context, id int64, answer, reason string) (Run, error) {
 	now := l.now()
 	var run Run
 	err := l.replan(ctx, func(tx *sqlite.Tx) (paused bool, err error) {
@@ -215,22 +239,36 @@ func (l *Ledger) Answer(ctx context.Context, id int64, answer string) (Run, erro
 		if i.Kind != KindInput && !slices.Contains(i.Options, answer) {
 			return false, fmt.Errorf("%q answers inbox item %d with something else than %s: %w", answer, id, strings.Join(i.Options, ", "), ErrAnswer)
 		}
-		if err := closeItem(tx, i, ItemAnswered, answer, now); err != nil {
-			return false, err
+		if i.Kind == KindApproval {
+			return l.decide(tx, i, answer, reason, now)
 		}
-		if err := addEvent(tx, Event{Run: r.ID, Job: r.Job, At: now, Kind: "run.answered"}, map[string]any{"item": id, "answer": answer}); err != nil {
-			return false, err
-		}
-		switch {
-		case i.Kind == KindInfo:
-			return false, nil
-		case i.Kind == KindRecovery && answer == RecoveryStop:
-			return l.finish(tx, r, Result{Outcome: OutcomeCancelled, Error: "its owner stopped it: " + i.Message}, now)
-		}
-		_, err = tx.Exec(`update runs set waiting_for = 'resume', not_before = 0 where id = $1`, r.ID)
-		return false, err
+		return l.answerOne(tx, i, r, answer, "", now)
 	})
 	return run, err
+}
+
+// answerOne closes one item, and says whether that paused the job of its run.
+func (l *Ledger) answerOne(tx *sqlite.Tx, i Item, r Run, answer, reason string, now time.Time) (paused bool, err error) {
+	if err := closeItem(tx, i, ItemAnswered, answer, reason, now); err != nil {
+		return false, err
+	}
+	data := map[string]any{"item": i.ID, "answer": answer}
+	if reason != "" {
+		data["reason"] = reason
+	}
+	if err := addEvent(tx, Event{Run: r.ID, Job: r.Job, At: now, Kind: "run.answered"}, data); err != nil {
+		return false, err
+	}
+	switch {
+	case i.Kind == KindInfo:
+		return false, nil
+	case i.Kind == KindRecovery && answer == RecoveryStop:
+		return l.finish(tx, r, Result{Outcome: OutcomeCancelled, Error: "its owner stopped it: " + i.Message}, now)
+	case i.Kind == KindApproval && answer == ApprovalDeny && i.Action.Tool == "":
+		return l.finish(tx, r, Result{Outcome: OutcomeCancelled, Error: strings.TrimSuffix("its owner denied it: "+reason, ": ")}, now)
+	}
+	_, err = tx.Exec(`update runs set waiting_for = 'resume', not_before = 0 where id = $1`, r.ID)
+	return false, err
 }
 
 // openItem reads an item that is about to be closed, with its run.
@@ -246,14 +284,14 @@ func (l *Ledger) openItem(tx *sqlite.Tx, id int64) (Item, Run, error) {
 		return i, Run{}, fmt.Errorf("inbox item %d was %s: %w", id, i.State, ErrClosed)
 	}
 	r, err := l.runIn(tx, i.Run)
-	if err == nil && i.Kind != KindInfo && (r.State != StateWaiting || r.WaitingFor != WaitInput) {
+	if err == nil && i.Kind != KindInfo && !r.Asks() {
 		err = fmt.Errorf("run %d is %s and does not wait for an answer: %w", r.ID, r.State, ErrClosed)
 	}
 	return i, r, err
 }
 
-func closeItem(tx *sqlite.Tx, i Item, state, answer string, now time.Time) error {
-	_, err := tx.Exec(`update inbox set state = $1, answer = $2, closed_at = $3 where id = $4`, state, answer, ms(now), i.ID)
+func closeItem(tx *sqlite.Tx, i Item, state, answer, reason string, now time.Time) error {
+	_, err := tx.Exec(`update inbox set state = $1, answer = $2, reason = $3, closed_at = $4 where id = $5`, state, answer, reason, ms(now), i.ID)
 	return err
 }
 
@@ -274,7 +312,7 @@ func (l *Ledger) Expire(ctx context.Context, id int64, res Result) error {
 		if err != nil {
 			return false, err
 		}
-		if err := closeItem(tx, i, ItemExpired, "", now); err != nil {
+		if err := closeItem(tx, i, ItemExpired, "", "", now); err != nil {
 			return false, err
 		}
 		return l.finish(tx, r, res, now)

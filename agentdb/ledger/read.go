@@ -13,7 +13,7 @@ import (
 )
 
 const runColumns = `id, key, job, agent, triggered_by, detail, state, waiting_for, not_before, outcome, exit, verified, attempt, interruptions,
-	scheduled_at, queued_at, started_at, finished_at, summary, error, steps, calls, tokens_in, tokens_out, tokens_cached, cost_micro_usd, cancel_reason, parks`
+	scheduled_at, queued_at, started_at, finished_at, summary, error, steps, calls, tokens_in, tokens_out, tokens_cached, cost_micro_usd, cancel_reason, parks, taint, tier`
 
 func scanRun(row interface{ Scan(...any) error }) (Run, error) {
 	var r Run
@@ -22,7 +22,7 @@ func scanRun(row interface{ Scan(...any) error }) (Run, error) {
 	var verified int
 	err := row.Scan(&r.ID, &r.Key, &r.Job, &r.Agent, &r.Trigger, &detail, &r.State, &r.WaitingFor, &notBefore, &r.Outcome, &r.Exit, &verified,
 		&r.Attempt, &r.Interruptions, &scheduled, &queued, &started, &finished, &r.Summary, &r.Error, &r.Steps, &r.Calls,
-		&r.Usage.TokensIn, &r.Usage.TokensOut, &r.Usage.TokensCached, &r.Usage.CostMicroUSD, &r.CancelReason, &r.Parks)
+		&r.Usage.TokensIn, &r.Usage.TokensOut, &r.Usage.TokensCached, &r.Usage.CostMicroUSD, &r.CancelReason, &r.Parks, &r.Taint, &r.Tier)
 	r.Detail, r.Verified = json.RawMessage(detail), verified != 0
 	r.NotBefore, r.ScheduledAt, r.QueuedAt, r.StartedAt, r.FinishedAt = instant(notBefore), instant(scheduled), instant(queued), instant(started), instant(finished)
 	return r, err

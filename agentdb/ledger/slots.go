@@ -363,12 +363,13 @@ const lastWake = `select queued_at from runs where agent = $1 and triggered_by =
 // leaveSlot makes a slot's run: one to be executed, or one that says why it was not.
 func (l *Ledger) leaveSlot(tx *sqlite.Tx, now time.Time, d SlotDecision) (int64, error) {
 	s := d.Slot
-	detail, err := json.Marshal(Detail{Source: "slot", Wake: &Wake{Slot: s.ID, Instructions: s.Instructions, ContextViews: s.ContextViews,
-		ScheduledBy: s.ScheduledBy, Planned: s.At.UTC(), Asked: s.CreatedAt.UTC(), AskedBy: s.Run, Job: s.Job, Depth: s.Depth}})
+	of := Detail{Source: "slot", Wake: &Wake{Slot: s.ID, Instructions: s.Instructions, ContextViews: s.ContextViews,
+		ScheduledBy: s.ScheduledBy, Planned: s.At.UTC(), Asked: s.CreatedAt.UTC(), AskedBy: s.Run, Job: s.Job, Depth: s.Depth}}
+	detail, err := json.Marshal(of)
 	if err != nil {
 		return 0, err
 	}
-	a, err := accept(tx, now, Request{Agent: s.Agent, Trigger: TriggerSelf, ScheduledAt: s.At}, fmt.Sprintf("slot/%d", s.ID), string(detail))
+	a, err := accept(tx, now, Request{Agent: s.Agent, Trigger: TriggerSelf, Detail: of, ScheduledAt: s.At}, fmt.Sprintf("slot/%d", s.ID), string(detail))
 	if err != nil {
 		return 0, err
 	}

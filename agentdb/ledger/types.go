@@ -41,7 +41,10 @@ const (
 const (
 	WaitRetry  = "retry"  // NotBefore, after a failed attempt
 	WaitResume = "resume" // a free lane, after an interrupted attempt or an answer
-	WaitInput  = "input"  // a person, who answers an item of the inbox until NotBefore
+	// A person, who answers an item of the inbox until NotBefore: a question, or whether
+	// something is allowed.
+	WaitInput    = "input"
+	WaitApproval = "approval"
 )
 
 // Outcome is what a finished run means to its owner.
@@ -97,6 +100,13 @@ type Run struct {
 	Steps, Calls   int
 	Usage          Usage
 	CancelReason   string // not "": cancellation was requested
+	Taint          string // letters of what it has met; they only grow
+	Tier           string // the weakest confinement of the programs that it started, "" before the first
+}
+
+// Asks says whether a run waits for a person.
+func (r Run) Asks() bool {
+	return r.State == StateWaiting && (r.WaitingFor == WaitInput || r.WaitingFor == WaitApproval)
 }
 
 // Detail is the JSON of Run.Detail; a trigger fills what it knows.

@@ -1,0 +1,115 @@
+package ledger
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"rouse/agentdb/sqlite"
+)
+
+// UntrustedContent is the letter of Run.Taint for content that strangers may have written. A
+// run that files, a webhook or such a run's plan has started begins with it.
+const UntrustedContent = "A"
+
+// Marks are what calls that are about to be made do to their run.
+type Marks struct {
+	Taint string // letters that the run has from now on, beside those that it has
+	Tier  string // the confinement of a program that is started; the weakest of a run counts
+	// Keeps says that they write the agent's database or files: those of a run that has met
+	// untrusted content are untrusted from then on.
+	Keeps bool
+	// Used are the items of the inbox that allow them, with the keys of the calls.
+	Used map[int64]string
+}
+
+// Mark records what an attempt is about to do, before it is done.
+func (l *Ledger) Mark(ctx context.Context, a Attempt, m Marks) error {
+	now := l.now()
+	return l.do(ctx, func(tx *sqlite.Tx) error {
+		r, err := l.fenced(tx, a)
+		if err != nil {
+			return err
+		}
+		taint, tier := merged(r.Taint, m.Taint), max(r.Tier, m.Tier)
+		if taint != r.Taint || tier != r.Tier {
+			if _, err := tx.Exec(`update runs set taint = $1, tier = $2 where id = $3`, taint, tier, r.ID); err != nil {
+				return err
+			}
+		}
+		if taint != r.Taint {
+			if err := addEvent(tx, Event{Run: r.ID, Job: r.Job, At: now, Kind: "run.tainted"}, map[string]any{"taint": strings.Split(taint, "")}); err != nil {
+				return err
+			}
+		}
+		if m.Keeps && strings.Contains(taint, UntrustedContent) {
+			if _, err := tx.Exec(`insert into untrusted (agent, run, at) values ($1, $2, $3) on conflict (agent) do nothing`, r.Agent, r.ID, ms(now)); err != nil {
+				return err
+			}
+		}
+		for id, key := range m.Used {
+			used, err := tx.Exec(`update inbox set used = $1 where id = $2 and run = $3 and (used = '' or used = $1)`, key, id, r.ID)
+			if err := one(used, err, "the approval %d was used before", id); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// merged are the letters of both, each once and in order.
+func merged(a, b string) string {
+	letters := strings.Split(a+b, "")
+	slices.Sort(letters)
+	return strings.Join(slices.Compact(letters), "")
+}
+
+// Untrusted says since which run the database and the files of an agent hold what a run wrote
+// that had met untrusted content; 0 when none did.
+func (l *Ledger) Untrusted(ctx context.Context, agent string) (run int64, err error) {
+	err = l.kept.row(ctx, `select run from untrusted where agent = $1`, agent).Scan(&run)
+	if errors.Is(err, sql.ErrNoRows) {
+		return 0, nil
+	}
+	return run, err
+}
+
+// Trust says that an owner has looked at the database and the files of an agent, and takes them
+// for trusted again.
+func (l *Ledger) Trust(ctx context.Context, agent string) error {
+	now := l.now()
+	return l.do(ctx, func(tx *sqlite.Tx) error {
+		gone, err := tx.Exec(`delete from untrusted where agent = $1`, agent)
+		if err == nil {
+			var n int64
+			if n, err = gone.RowsAffected(); err == nil && n == 0 {
+				err = fmt.Errorf("the memory of agent %s is trusted already: %w", agent, ErrNotFound)
+			}
+		}
+		if err != nil {
+			return err
+		}
+		return addEvent(tx, Event{At: now, Kind: "memory.trusted"}, map[string]any{"agent": agent})
+	})
+}
+
+// taintOf is what a run begins with: files and webhooks are untrusted, and a wake has what its
+// planner had. A planner that is not kept any more may have met anything.
+func taintOf(tx *sqlite.Tx, r Request) (string, error) {
+	d := r.Detail
+	switch {
+	case r.Trigger == TriggerWebhook || d.File != nil || len(d.Files) > 0 || d.Folder != "":
+		return UntrustedContent, nil
+	case d.Wake == nil || d.Wake.AskedBy == 0:
+		return "", nil
+	}
+	var taint string
+	err := tx.QueryRow(`select taint from runs where id = $1`, d.Wake.AskedBy).Scan(&taint)
+	if errors.Is(err, sql.ErrNoRows) {
+		return UntrustedContent, nil
+	}
+	return taint, err
+}
