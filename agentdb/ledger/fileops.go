@@ -19,6 +19,12 @@ const (
 	FileCreate FileOpType = "create"
 	FileWrite  FileOpType = "write"
 	FileEdit   FileOpType = "fileEdit"
+
+	// By commands (OSA-36).
+	FileMove      FileOpType = "move" // two changes: there is a new name, and the old one is gone
+	FileCopy      FileOpType = "copy"
+	FileDelete    FileOpType = "delete"
+	FileDirCreate FileOpType = "dirCreate" // its AfterHash is no hash
 )
 
 // FileOp is a change of a file by a run (OSA-35). It is recorded before the file changes: a

@@ -54,7 +54,22 @@ func hindered(roots *tool.Roots, op ledger.FileOp) string {
 		return err.Error()
 	}
 	defer p.Close()
-	return stands(op, old)
+	return hinders(p, op, old, func(string) bool { return false })
+}
+
+// hinders says why a change cannot be taken back from what is at its place now; gone are the
+// paths at which there will be nothing by then.
+func hinders(p *tool.Place, op ledger.FileOp, now before, gone func(path string) bool) string {
+	if why := stands(op, now); why != "" || op.Type != ledger.FileDirCreate {
+		return why
+	}
+	switch more, err := inhabited(p, gone); {
+	case err != nil:
+		return err.Error()
+	case more:
+		return "the folder holds something by now"
+	}
+	return ""
 }
 
 // reach is where the file of a change is, and what it holds now.
@@ -63,7 +78,11 @@ func reach(roots *tool.Roots, op ledger.FileOp) (*tool.Place, before, error) {
 	if err != nil {
 		return nil, before{}, err
 	}
-	old, err := current(p, op.Path)
+	look := current
+	if byCommand(op) {
+		look = whole
+	}
+	old, err := look(p, op.Path)
 	if err != nil {
 		return nil, old, errors.Join(err, p.Close())
 	}
@@ -74,6 +93,9 @@ func reach(roots *tool.Roots, op ledger.FileOp) (*tool.Place, before, error) {
 func (b before) is(hash string) bool {
 	if b.info == nil {
 		return hash == ""
+	}
+	if b.info.IsDir() {
+		return hash == folderHash
 	}
 	return hash == hashOf(b.text)
 }
@@ -104,7 +126,7 @@ func undo(ctx context.Context, log Log, roots *tool.Roots, op ledger.FileOp, for
 	}
 	defer p.Close()
 	asBefore := op.Lost == "" && op.UndoneAt.IsZero() && old.is(op.BeforeHash)
-	why := stands(op, old)
+	why := hinders(p, op, old, func(string) bool { return false })
 	switch {
 	case asBefore:
 	case why != "" && (!force || op.Lost != "" || !op.UndoneAt.IsZero()):
@@ -174,7 +196,7 @@ func changedMeanwhile(shown string) error {
 type operation struct {
 	ID      string `json:"operation_id"`
 	Run     int64  `json:"run"`
-	Type    string `json:"type"` // create, write, fileEdit
+	Type    string `json:"type"` // create, write, fileEdit, move, copy, delete, dirCreate
 	Path    string `json:"path"`
 	At      string `json:"at"`
 	CanUndo bool   `json:"can_undo"`
@@ -257,8 +279,11 @@ func (f *files) undo(ctx context.Context, in tool.Invocation, a undoArgs) (tool.
 		return deref(none), err
 	}
 	undone := []operation{}
-	for _, op := range ops {
-		err := undo(ctx, f.log, f.roots, op, false)
+	for i, op := range ops {
+		err := f.together(ops, i)
+		if err == nil {
+			err = undo(ctx, f.log, f.roots, op, false)
+		}
 		if err != nil && len(undone) > 0 {
 			err = &tool.PathError{Kind: tool.KindRejected, Message: fmt.Sprintf("%v; %s after it were undone", err, counted(len(undone), "change"))}
 		}
@@ -268,6 +293,32 @@ func (f *files) undo(ctx context.Context, in tool.Invocation, a undoArgs) (tool.
 		undone = append(undone, operation{ID: nameOf(op, in), Run: op.Run, Type: string(op.Type), Path: f.near(op.Path), At: op.At.Format(time.RFC3339)})
 	}
 	return tool.Success(map[string]any{"undone": undone, "count": len(undone)}), nil
+}
+
+// together refuses the first of the changes that one command made while any of them cannot be
+// taken back: of a file that was moved, one name must not be restored without the other.
+func (f *files) together(ops []ledger.FileOp, at int) error {
+	if at > 0 && ops[at-1].Batch == ops[at].Batch {
+		return nil
+	}
+	gone := map[string]bool{}
+	for _, op := range ops[at:] {
+		if op.Batch != ops[at].Batch {
+			break
+		}
+		if gone[op.Path] = op.BeforeHash == ""; !byCommand(op) {
+			continue
+		}
+		p, now, err := reach(f.roots, op)
+		if err != nil {
+			return err
+		}
+		why := hinders(p, op, now, func(path string) bool { return gone[path] })
+		if p.Close(); why != "" && !now.is(op.BeforeHash) {
+			return &tool.PathError{Kind: tool.KindRejected, Message: fmt.Sprintf("the change %s cannot be undone: %s: %s", op.Batch, f.near(op.Path), why)}
+		}
+	}
+	return nil
 }
 
 func deref(e *tool.Envelope) tool.Envelope {
@@ -297,20 +348,22 @@ func (f *files) chosen(ctx context.Context, in tool.Invocation, a undoArgs) (ops
 			return nil, &e, nil
 		}
 	}
-	if a.OperationID == "" { // what other runs did is taken back by its name alone
-		filter.Path = path
-	}
 	all, err := f.log.FileOps(ctx, filter)
 	if err != nil {
 		return nil, nil, err
 	}
+	touching := map[string]bool{} // the calls that changed the path: a file that was moved has two
 	for _, op := range all {
-		if a.OperationID == "" && !op.UndoneAt.IsZero() {
+		touching[op.Batch] = touching[op.Batch] || op.Path == path
+	}
+	for _, op := range all {
+		switch {
+		case a.OperationID == "" && !op.UndoneAt.IsZero(), a.OperationID == "" && path != "" && !touching[op.Batch]:
 			continue
+		case len(ops) > 0 && (path == "" || a.OperationID != "") && op.Batch != ops[0].Batch:
+			continue // the last call alone
 		}
-		if ops = append(ops, op); path == "" || a.OperationID != "" {
-			break // the last one
-		}
+		ops = append(ops, op)
 	}
 	switch {
 	case len(ops) == 0 && a.OperationID != "":
@@ -319,7 +372,7 @@ func (f *files) chosen(ctx context.Context, in tool.Invocation, a undoArgs) (ops
 		return nothing("this run has made no change to %s that could be undone; give the operation_id of an earlier one, as file_operation_history has it", a.Path)
 	case len(ops) == 0:
 		return nothing("this run has made no change that could be undone; give the operation_id of an earlier one, as file_operation_history has it")
-	case a.OperationID != "" && path != "" && ops[0].Path != path:
+	case a.OperationID != "" && path != "" && !touching[ops[0].Batch]:
 		e := tool.Failure(tool.KindInvalidArgs, "change %s is of %s, not of %s; give one of the two", a.OperationID, f.near(ops[0].Path), a.Path).WithField("path", "")
 		return nil, &e, nil
 	}

@@ -3,6 +3,7 @@ package file
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 
 	"rouse/agent/tool"
 	"rouse/agentdb/ledger"
@@ -34,12 +35,15 @@ func UndoRun(ctx context.Context, log Log, run int64, force, dry bool) (out []Un
 		case later && hash != op.AfterHash && hash != op.BeforeHash:
 			u.Why = "the file was changed between two changes of the run"
 		case !later:
-			u.Why = inTheWay(op)
+			u.Why = inTheWay(op, func(path string) bool { hash, ok := as[path]; return ok && hash == "" })
 		}
 		if u.Why != "" {
 			free = false
 		}
 		as[op.Path] = op.BeforeHash
+		for folder := filepath.Dir(op.Path); op.Made != "" && len(folder) >= len(op.Made); folder = filepath.Dir(folder) {
+			as[folder] = ""
+		}
 		out = append(out, u)
 	}
 	if dry || !free && !force {
@@ -60,7 +64,7 @@ func UndoRun(ctx context.Context, log Log, run int64, force, dry bool) (out []Un
 }
 
 // inTheWay says why a change cannot be taken back. One that did not come about is not in the way.
-func inTheWay(op ledger.FileOp) string {
+func inTheWay(op ledger.FileOp, gone func(path string) bool) string {
 	roots, err := tool.NewRoots(op.Root, nil)
 	if err != nil {
 		return fmt.Sprintf("the folder %s is gone", op.Root)
@@ -73,5 +77,5 @@ func inTheWay(op ledger.FileOp) string {
 	if now.is(op.BeforeHash) {
 		return ""
 	}
-	return stands(op, now)
+	return hinders(p, op, now, gone)
 }

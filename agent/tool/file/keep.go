@@ -1,0 +1,187 @@
+package file
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path/filepath"
+
+	"rouse/agent/tool"
+	"rouse/agentdb/ledger"
+)
+
+// folderHash stands for a folder where other changes have the hash of what a file holds.
+const folderHash = "folder"
+
+// Planned is a change of a file or folder that a command is about to make (OSA-36).
+type Planned struct {
+	Type ledger.FileOpType // move, copy, delete or dirCreate
+	Path string            // that changes; relative to the workdir, or absolute
+	From string            // whose content Path will have; "" where Path will be gone, and of a folder
+}
+
+// Kept are the changes of one command, recorded before it runs.
+type Kept struct {
+	log   Log
+	roots *tool.Roots
+	ops   []ledger.FileOp
+}
+
+// Keep records what a command is about to change, with what is lost by it, so that file_undo can
+// take it back: all of it, or nothing. A *tool.PathError says why it cannot be kept; every other
+// error is the host's.
+func Keep(ctx context.Context, log Log, roots *tool.Roots, in tool.Invocation, plan []Planned) (*Kept, error) {
+	spent, err := log.FileBytes(ctx, in.Run)
+	if err != nil {
+		return nil, err
+	}
+	k := &Kept{log: log, roots: roots}
+	var olds []before
+	for _, step := range plan {
+		op, old, err := foreseen(roots, step)
+		if err != nil {
+			return nil, err
+		}
+		if spent += op.Size; spent > maxKept {
+			return nil, &tool.PathError{Kind: tool.KindRejected, Message: fmt.Sprintf("this run has changed files of more than %d MiB, and no more is kept of them", maxKept>>20)}
+		}
+		op.Agent, op.Batch = in.Agent, in.Key
+		k.ops, olds = append(k.ops, op), append(olds, old)
+	}
+	for i, op := range k.ops {
+		if k.ops[i], err = log.AddFileOp(ctx, ledger.Attempt{Run: in.Run, Number: in.Attempt}, op, []byte(olds[i].text)); err != nil {
+			k.ops = k.ops[:i]
+			return nil, errors.Join(err, k.Drop(context.WithoutCancel(ctx)))
+		}
+	}
+	return k, nil
+}
+
+// foreseen is a planned change as it is recorded, and what it takes away.
+func foreseen(roots *tool.Roots, step Planned) (op ledger.FileOp, old before, err error) {
+	p, err := roots.At(step.Path, true)
+	if err != nil {
+		return op, old, err
+	}
+	defer p.Close()
+	if !p.Own() {
+		return op, old, &tool.PathError{Kind: tool.KindRejected, Message: step.Path + " is outside of the working folder"}
+	}
+	if old, err = whole(p, step.Path); err != nil {
+		return op, old, err
+	}
+	op = ledger.FileOp{Type: step.Type, Root: p.Name(), Path: filepath.Join(p.Name(), p.Rel)}
+	if old.info != nil {
+		if old.info.IsDir() {
+			return op, old, &tool.PathError{Kind: tool.KindRejected, Message: step.Path + " is a folder"}
+		}
+		op.Mode, op.Size, op.BeforeHash = uint32(old.info.Mode().Perm()), int64(len(old.text)), hashOf(old.text)
+	}
+	switch {
+	case step.Type == ledger.FileDirCreate:
+		op.AfterHash = folderHash
+	case step.From != "":
+		from, err := roots.At(step.From, false)
+		if err != nil {
+			return op, old, err
+		}
+		defer from.Close()
+		content, err := whole(from, step.From)
+		if err != nil {
+			return op, old, err
+		}
+		if content.info == nil || content.info.IsDir() {
+			return op, old, &tool.PathError{Kind: tool.KindRejected, Message: step.From + " is not a file"}
+		}
+		op.AfterHash = hashOf(content.text)
+	case old.info == nil:
+		return op, old, &tool.PathError{Kind: tool.KindNotFound, Message: "there is no " + step.Path}
+	}
+	return op, old, nil
+}
+
+// Came says whether everything is now as it was foreseen.
+func (k *Kept) Came() bool {
+	for _, op := range k.ops {
+		p, now, err := reach(k.roots, op)
+		if err != nil {
+			return false
+		}
+		p.Close()
+		if !now.is(op.AfterHash) {
+			return false
+		}
+	}
+	return true
+}
+
+// Drop forgets the changes: they did not come about as foreseen.
+func (k *Kept) Drop(ctx context.Context) error {
+	var all error
+	for _, op := range k.ops {
+		all = errors.Join(all, k.log.DropFileOp(ctx, op.ID))
+	}
+	return all
+}
+
+// whole is what is at a place now, text or not: a file with its bytes, or a folder.
+func whole(p *tool.Place, shown string) (before, error) {
+	file, err := p.OpenPlain()
+	var bad *tool.PathError
+	if errors.As(err, &bad) && bad.Kind == tool.KindNotFound {
+		return before{}, nil
+	}
+	if err != nil {
+		return before{}, err
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil || info.IsDir() {
+		return before{info: info}, err
+	}
+	all, err := io.ReadAll(io.LimitReader(file, maxRaw+1))
+	if err == nil && len(all) > maxRaw {
+		err = &tool.PathError{Kind: tool.KindRejected, Message: fmt.Sprintf("%s has more than the %d MiB that are kept of a file", shown, maxRaw>>20)}
+	}
+	return before{info, string(all)}, err
+}
+
+// byCommand says whether a change was made by a command, to a file of any kind.
+func byCommand(op ledger.FileOp) bool {
+	switch op.Type {
+	case ledger.FileMove, ledger.FileCopy, ledger.FileDelete, ledger.FileDirCreate:
+		return true
+	}
+	return false
+}
+
+// inhabited says whether a folder holds anything but what will be gone by then.
+func inhabited(p *tool.Place, gone func(path string) bool) (bool, error) {
+	return holds(p, p.Rel, gone)
+}
+
+func holds(p *tool.Place, rel string, gone func(path string) bool) (bool, error) {
+	dir, err := p.Open(rel)
+	if err != nil {
+		return false, p.Explain(err)
+	}
+	defer dir.Close()
+	entries, err := dir.ReadDir(-1)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return false, p.Explain(err)
+	}
+	for _, e := range entries {
+		within := filepath.Join(rel, e.Name())
+		if !gone(filepath.Join(p.Name(), within)) {
+			return true, nil
+		}
+		if e.IsDir() {
+			if more, err := holds(p, within, gone); more || err != nil {
+				return more, err
+			}
+		}
+	}
+	return false, nil
+}
