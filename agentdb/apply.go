@@ -176,7 +176,8 @@ func (s Step) unknown(t *target) string {
 }
 
 // statement is the SQL of a step about a row. Names in a condition stand with their table:
-// SQLite takes a bare one that it does not know for a text.
+// SQLite takes a bare one that it does not know for a text. A row that is in the way stops
+// it, even where the table was made to replace such rows.
 func (s Step) statement(t *target) (query string, args []any) {
 	where := func() {
 		conds := make([]string, len(s.Key.Columns))
@@ -193,7 +194,7 @@ func (s Step) statement(t *target) (query string, args []any) {
 	case s.Before == nil:
 		m := s.After.within(t)
 		args = m.Values
-		query = "INSERT INTO " + quote(s.Table) + " (" + quoteAll(m.Columns) + ") VALUES (" + placeholders(len(m.Columns)) + ")"
+		query = "INSERT OR ABORT INTO " + quote(s.Table) + " (" + quoteAll(m.Columns) + ") VALUES (" + placeholders(len(m.Columns)) + ")"
 	default:
 		m := s.After.within(t)
 		if len(m.Columns) == 0 {
@@ -204,7 +205,7 @@ func (s Step) statement(t *target) (query string, args []any) {
 			set[i] = quote(name) + " = ?"
 		}
 		args = append(args, m.Values...)
-		query = "UPDATE " + quote(s.Table) + " SET " + strings.Join(set, ", ")
+		query = "UPDATE OR ABORT " + quote(s.Table) + " SET " + strings.Join(set, ", ")
 		where()
 	}
 	return query, args

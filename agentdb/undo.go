@@ -268,8 +268,7 @@ func (u *undoer) row(ctx context.Context, s Step) error {
 		if !u.spec.Force {
 			return nil
 		}
-		query = strings.Replace(query, "INSERT INTO", "INSERT OR REPLACE INTO", 1)
-		query = strings.Replace(query, "UPDATE ", "UPDATE OR REPLACE ", 1)
+		query = strings.Replace(query, " OR ABORT ", " OR REPLACE ", 1)
 		result, err = u.tx.SQL().ExecContext(ctx, query, args...)
 	}
 	if err != nil {

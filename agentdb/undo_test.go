@@ -268,6 +268,32 @@ func TestUndoOfARename(t *testing.T) {
 	}
 }
 
+// OSA-61: a row that came later and holds a unique value stays, even where the table was made
+// to replace such rows.
+func TestUndoReplacesNoRow(t *testing.T) {
+	db := fresh(t)
+	for run, text := range []string{
+		1: "create table swap(id integer primary key, k text unique on conflict replace); insert into swap values (1, 'a')",
+		2: "update swap set k = 'b'",
+		3: "insert into swap values (4, 'a')",
+	} {
+		if text == "" {
+			continue
+		}
+		if _, err := db.Execute(t.Context(), agentdb.By{Run: int64(run)}, agentdb.ExecuteSpec{SQL: text}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	out := undo(t, db, agentdb.UndoSpec{Run: 2})
+	if got := system(t, db, "select group_concat(id || k) from swap"); out.Done || got != "1b,4a" {
+		t.Fatalf("%+v, and the table has %s", out, got)
+	}
+	out = undo(t, db, agentdb.UndoSpec{Run: 2, Force: true})
+	if got := system(t, db, "select group_concat(id || k) from swap"); !out.Done || got != "1a" {
+		t.Fatalf("with force: %+v, and the table has %s", out, got)
+	}
+}
+
 // OSA-61: rows of a chunk, in a table without the host's columns, are known again one by one.
 func TestUndoOfAChunkWithoutHostColumns(t *testing.T) {
 	db := fresh(t)
