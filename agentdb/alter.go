@@ -14,6 +14,9 @@ func (db *DB) AlterTable(ctx context.Context, by By, table string, add []Column)
 	if len(add) == 0 {
 		return Migrated{}, invalid("add_columns", "name at least one column to add")
 	}
+	if err := db.backupBefore(ctx, by); err != nil {
+		return Migrated{}, err
+	}
 	done, err := confined(ctx, db, by, "alter_table", func(ctx context.Context, tx *sqlite.Tx) (Migrated, error) {
 		t, err := needTable(ctx, prepared{tx}, table)
 		if err != nil {

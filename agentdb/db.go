@@ -34,6 +34,11 @@ type Options struct {
 	Quota int64 // bytes of the file with its log; 0 means no limit
 	// Timeout ends a query that takes longer; 0 means 10 s.
 	Timeout time.Duration
+	// Agent is whose database it is, kept in the file when it has no owner yet.
+	Agent string
+	// Backups is how many copies are kept of those that are made by themselves before the
+	// schema changes; 0 means that none are made.
+	Backups int
 }
 
 // DB is one agent's open database. Its methods may be called at once.
@@ -42,8 +47,13 @@ type DB struct {
 	timeout time.Duration
 	db      *sqlite.DB
 	quota   quota
-	behind  sync.WaitGroup // work that goes on after its call has returned
-	files   sync.Mutex     // of the migrations
+	seal    sealing
+	agent   string
+	keep    int                // backups
+	behind  sync.WaitGroup     // work that goes on after its call has returned
+	stop    context.CancelFunc // of what may be given up
+	files   sync.Mutex         // of the migrations
+	copying sync.Mutex         // one backup at a time
 
 	mu      sync.Mutex
 	readers map[bool]*reader // by whether they see deleted rows
@@ -56,8 +66,9 @@ type By struct {
 	Actor string // agent (the default), user, migration or system
 }
 
-// Open opens or creates an agent's database. A damaged file, or one of another program, is
-// a *sqlite.CorruptError and is left as it is.
+// Open opens or creates an agent's database. A damaged file, one of another program, one
+// that is not as it was closed and one that is lost is a *sqlite.CorruptError, and what is
+// there is left as it is.
 func Open(ctx context.Context, o Options) (*DB, error) {
 	if o.Timeout <= 0 {
 		o.Timeout = defaultTimeout
@@ -66,26 +77,63 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	file, err := sqlite.Open(ctx, sqlite.Options{Path: o.Path, ApplicationID: applicationID, Migrations: steps})
+	s, whole, err := inspect(o.Path)
 	if err != nil {
 		return nil, err
 	}
-	db := &DB{path: o.Path, timeout: o.Timeout, db: file, quota: quota{limit: o.Quota}, readers: map[bool]*reader{}}
-	if err := db.forget(ctx); err != nil {
-		return nil, errors.Join(db.explain(ctx, err), file.Close())
+	db := &DB{
+		path: o.Path, timeout: o.Timeout, agent: o.Agent, keep: o.Backups, quota: quota{limit: o.Quota}, readers: map[bool]*reader{},
+		seal: sealing{path: o.Path, broken: s.State == sealOpen},
 	}
-	if _, err := db.measure(ctx); err != nil {
-		return nil, errors.Join(err, file.Close())
+	late := !whole && fileSize(o.Path) > maxCheck
+	db.db, err = sqlite.Open(ctx, sqlite.Options{
+		Path: o.Path, ApplicationID: applicationID, Migrations: steps, Whole: whole || late, BeforeWrite: db.seal.breakSeal,
+		KeepCopy: func(version int) (string, error) {
+			return db.backupPath(fmt.Sprintf("before-schema-%d", version+1))
+		},
+	})
+	if err != nil {
+		return nil, err
 	}
-	// A process that was killed after a commit has not written the files of it.
-	if err := db.publish(ctx); err != nil {
-		slog.Warn("the files of an agent's migrations could not be written", "path", o.Path, "error", err)
+	if err := db.begin(ctx, s, late); err != nil {
+		return nil, errors.Join(err, db.db.Close())
 	}
 	return db, nil
 }
 
-// Close finishes the writes that were accepted and closes the file.
+// begin does what an opened database begins with.
+func (db *DB) begin(ctx context.Context, s seal, late bool) error {
+	background, stop := context.WithCancel(context.WithoutCancel(ctx))
+	db.stop = stop
+	if late {
+		db.behind.Go(func() { db.checkLate(background) })
+	} else {
+		db.seal.sound()
+	}
+	if s.State == "" || hasLog(db.path) { // made just now, by an older rouse, or migrated
+		if err := db.seal.breakSeal(); err != nil {
+			return err
+		}
+	}
+	if err := db.own(ctx); err != nil {
+		return db.explain(ctx, err)
+	}
+	if err := db.forget(ctx); err != nil {
+		return db.explain(ctx, err)
+	}
+	if _, err := db.measure(ctx); err != nil {
+		return err
+	}
+	// A process that was killed after a commit has not written the files of it.
+	if err := db.publish(ctx); err != nil {
+		slog.Warn("the files of an agent's migrations could not be written", "path", db.path, "error", err)
+	}
+	return nil
+}
+
+// Close finishes the writes that were accepted, closes the file and seals it.
 func (db *DB) Close() error {
+	db.stop()
 	db.behind.Wait()
 	db.mu.Lock()
 	defer db.mu.Unlock()
@@ -94,7 +142,11 @@ func (db *DB) Close() error {
 		errs = append(errs, r.close())
 	}
 	clear(db.readers)
-	return errors.Join(append(errs, db.db.Close())...)
+	err := errors.Join(append(errs, db.db.Close())...)
+	if err == nil {
+		err = db.seal.settle()
+	}
+	return err
 }
 
 // Replay gives the stored result of a call that was already made, if it was.
@@ -168,6 +220,9 @@ func (db *DB) write(ctx context.Context, by By, op string, alone bool, do func(c
 			return err
 		}
 		return remember(tx, by, op, stored)
+	}
+	if err := db.seal.barred(); err != nil {
+		return nil, err
 	}
 	var err error
 	if alone {

@@ -52,6 +52,12 @@ func sqlCode(err error) int {
 	return e.Code() & 0xff
 }
 
+// corrupt says whether SQLite found that the file is damaged.
+func corrupt(err error) bool {
+	code := sqlCode(err)
+	return code == sqlite3.SQLITE_CORRUPT || code == sqlite3.SQLITE_NOTADB
+}
+
 // sqlText is SQLite's own message without the driver's wrapping: "SQL logic error: no such
 // table: x (1)" becomes "no such table: x".
 func sqlText(err error) string {
@@ -99,8 +105,8 @@ func (db *DB) explain(ctx context.Context, err error) error {
 	switch code := sqlCode(err); {
 	case errors.As(err, &bad), ctx.Err() != nil:
 		return err
-	case code == sqlite3.SQLITE_CORRUPT, code == sqlite3.SQLITE_NOTADB:
-		return &sqlite.CorruptError{Path: db.path, Reason: "it is damaged (" + sqlText(err) + ")"}
+	case corrupt(err):
+		return db.seal.condemn(&sqlite.CorruptError{Path: db.path, Reason: "it is damaged (" + sqlText(err) + ")"})
 	case code == sqlite3.SQLITE_FULL:
 		return db.full(ctx, err, 0)
 	case code == sqlite3.SQLITE_READONLY:

@@ -36,6 +36,11 @@ func (db *DB) Execute(ctx context.Context, by By, spec ExecuteSpec) (Executed, e
 	if len(spec.Params) > 0 && len(s.statements) > 1 {
 		return Executed{}, invalid("params", "the SQL has %d statements, so params must be an object of values for :name; a list is for one statement", len(s.statements))
 	}
+	if s.alters() {
+		if err := db.backupBefore(ctx, by); err != nil {
+			return Executed{}, err
+		}
+	}
 	done, err := confined(ctx, db, by, opRaw, func(ctx context.Context, tx *sqlite.Tx) (Executed, error) {
 		err := db.runScript(ctx, tx, by, s)
 		return s.done, err
@@ -67,6 +72,14 @@ func newScript(text string) (*script, error) {
 		}
 	}
 	return s, nil
+}
+
+// alters says whether the script changes or drops what is there already.
+func (s *script) alters() bool {
+	return slices.ContainsFunc(s.statements, func(st statement) bool {
+		first, _, _ := strings.Cut(st.verb(), " ")
+		return first == "ALTER" || first == "DROP"
+	})
 }
 
 // runScript runs inside a confined write.

@@ -44,6 +44,10 @@ func remember(tx *sqlite.Tx, by By, op string, result []byte) error {
 // forget drops what no run can ask for any more.
 func (db *DB) forget(ctx context.Context) error {
 	before := time.Now().Add(-keepCalls).UTC().Format(timeLayout)
+	var old bool // a database that is only read is not written to
+	if err := db.db.Read().QueryRowContext(ctx, `select exists (select 1 from _calls where at < ?)`, before).Scan(&old); err != nil || !old {
+		return err
+	}
 	return db.db.Do(ctx, func(tx *sqlite.Tx) error {
 		_, err := tx.Exec(`delete from _calls where at < ?`, before)
 		return err

@@ -47,6 +47,9 @@ func (db *DB) Migrate(ctx context.Context, by By, spec MigrateSpec) (Migrated, e
 		return Migrated{}, inField("down_sql", err)
 	}
 	by.Actor = actorMigration
+	if err := db.backupBefore(ctx, by); err != nil {
+		return Migrated{}, err
+	}
 	done, err := confined(ctx, db, by, "migrate", func(ctx context.Context, tx *sqlite.Tx) (Migrated, error) {
 		if err := db.runScript(ctx, tx, by, s); err != nil {
 			return Migrated{}, err

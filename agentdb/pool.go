@@ -10,35 +10,51 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"time"
 )
 
-const defaultOpen = 16
+const (
+	defaultOpen = 16
+	defaultIdle = time.Minute
+)
 
 // PoolOptions say where the agents' databases are and how many stay open.
 type PoolOptions struct {
 	Dir   string                   // each agent has Dir/NAME/db.sqlite
 	Max   int                      // open files kept; 0 means 16. More are open only while in use.
+	Idle  time.Duration            // a file that nobody used for so long is closed, and so sealed; 0 means a minute
 	Quota func(agent string) int64 // bytes, asked anew each time; nil, or 0, means no limit
+	// Backups is how many copies are kept of those that are made before a schema changes;
+	// 0 means that none are made.
+	Backups int
 }
 
 // Pool opens agents' databases when they are first asked for.
 type Pool struct {
 	o PoolOptions
 
-	mu     sync.Mutex
-	slots  map[string]*slot // by the agent's name in lower case: names are folders
-	idle   *list.List       // of slots that nobody uses, the most recently used first
-	closed bool
+	mu      sync.Mutex
+	slots   map[string]*slot         // by the agent's name in lower case: names are folders
+	idle    *list.List               // of slots that nobody uses, the most recently used first
+	taken   map[string]chan struct{} // databases that are being replaced; closed when that is over
+	damaged map[string]error         // why databases cannot be used; nil: there is nothing to be seen
+	going   int                      // slots that are being closed
+	closed  bool
 }
 
-// slot is one agent's place in the pool. ready is closed when opening has ended.
+// slot is one agent's place in the pool. ready is closed when opening has ended, gone when
+// the file is closed and can be opened anew.
 type slot struct {
 	key   string
 	ready chan struct{}
+	gone  chan struct{}
 	db    *DB
 	err   error
 	users int
-	idle  *list.Element
+	uses  int           // how often it was lent
+	idle  *list.Element // nil while it is in use or being closed
+	timer *time.Timer
+	going bool // it is being closed
 }
 
 // NewPool opens nothing.
@@ -49,27 +65,33 @@ func NewPool(o PoolOptions) (*Pool, error) {
 	if o.Max <= 0 {
 		o.Max = defaultOpen
 	}
+	if o.Idle <= 0 {
+		o.Idle = defaultIdle
+	}
 	if o.Quota == nil {
 		o.Quota = func(string) int64 { return 0 }
 	}
-	return &Pool{o: o, slots: map[string]*slot{}, idle: list.New()}, nil
+	return &Pool{o: o, slots: map[string]*slot{}, idle: list.New(), taken: map[string]chan struct{}{}, damaged: map[string]error{}}, nil
 }
 
 // agentName keeps names that are not the configuration's from leading out of Dir.
 var agentName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$`)
 
-// Get lends an agent's database until release is called, opening it if need be.
+var errPoolClosed = errors.New("the agents' databases are closed: rouse is stopping")
+
+// Get lends an agent's database until release is called, opening it if need be. One that
+// cannot be used is a *DamagedError.
 func (p *Pool) Get(ctx context.Context, agent string) (db *DB, release func(), err error) {
-	if !agentName.MatchString(agent) {
-		return nil, nil, fmt.Errorf("%q is not the name of an agent", agent)
+	if err := checkAgent(agent); err != nil {
+		return nil, nil, err
 	}
-	s, first, err := p.enter(strings.ToLower(agent))
+	s, first, err := p.enter(ctx, strings.ToLower(agent))
 	if err != nil {
 		return nil, nil, err
 	}
 	if first {
 		// Others may wait for this file, so it is opened whatever becomes of this caller.
-		s.db, s.err = Open(context.WithoutCancel(ctx), Options{Path: filepath.Join(p.o.Dir, agent, "db.sqlite"), Quota: p.o.Quota(agent)})
+		s.db, s.err = p.openFor(context.WithoutCancel(ctx), agent)
 		close(s.ready)
 	}
 	var once sync.Once
@@ -80,77 +102,245 @@ func (p *Pool) Get(ctx context.Context, agent string) (db *DB, release func(), e
 		release()
 		return nil, nil, context.Cause(ctx)
 	}
-	if s.err != nil {
+	if err := s.fault(); err != nil {
 		release()
-		return nil, nil, fmt.Errorf("the database of agent %s: %w", agent, s.err)
+		return nil, nil, p.unusable(agent, err)
 	}
+	p.mu.Lock()
+	delete(p.damaged, s.key) // it was repaired
+	p.mu.Unlock()
 	s.db.quota.set(p.o.Quota(agent))
 	return s.db, release, nil
 }
 
-// Has says whether an agent has a database already; asking for it with Get makes one.
-func (p *Pool) Has(agent string) bool {
-	_, err := os.Stat(filepath.Join(p.o.Dir, agent, "db.sqlite"))
-	return agentName.MatchString(agent) && err == nil
+func checkAgent(agent string) error {
+	if !agentName.MatchString(agent) {
+		return fmt.Errorf("%q is not the name of an agent", agent)
+	}
+	return nil
 }
 
-// enter counts a user in; first says that the caller has to open the file.
-func (p *Pool) enter(key string) (s *slot, first bool, err error) {
+func (p *Pool) path(agent string) string { return filepath.Join(p.o.Dir, agent, "db.sqlite") }
+
+func (p *Pool) openFor(ctx context.Context, agent string) (*DB, error) {
+	path := p.path(agent)
+	if s, err := readSeal(path); err == nil && s.State != sealReplacing {
+		if err := discardNew(path); err != nil {
+			return nil, err
+		}
+	}
+	return Open(ctx, Options{Path: path, Quota: p.o.Quota(agent), Agent: agent, Backups: p.o.Backups})
+}
+
+// fault is why a slot has no database to lend.
+func (s *slot) fault() error {
+	if s.err != nil {
+		return s.err
+	}
+	return s.db.seal.barred()
+}
+
+// Has says whether an agent has a database already, or had one; asking for it with Get
+// makes one if it never had.
+func (p *Pool) Has(agent string) bool {
+	if !agentName.MatchString(agent) {
+		return false
+	}
+	_, err := os.Stat(p.path(agent))
+	_, sealed := os.Stat(sealPath(p.path(agent)))
+	return err == nil || sealed == nil
+}
+
+// enter counts a user in; first says that the caller has to open the file. A file that is
+// being closed or replaced is waited for.
+func (p *Pool) enter(ctx context.Context, key string) (s *slot, first bool, err error) {
+	for {
+		s, first, wait, err := p.tryEnter(key)
+		if wait == nil {
+			return s, first, err
+		}
+		select {
+		case <-wait:
+		case <-ctx.Done():
+			return nil, false, context.Cause(ctx)
+		}
+	}
+}
+
+func (p *Pool) tryEnter(key string) (s *slot, first bool, wait <-chan struct{}, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
-		return nil, false, errors.New("the agents' databases are closed: rouse is stopping")
+		return nil, false, nil, errPoolClosed
+	}
+	if over, ok := p.taken[key]; ok {
+		return nil, false, over, nil
 	}
 	s = p.slots[key]
-	if s == nil {
-		s, first = &slot{key: key, ready: make(chan struct{})}, true
+	switch {
+	case s == nil:
+		s, first = &slot{key: key, ready: make(chan struct{}), gone: make(chan struct{})}, true
 		p.slots[key] = s
+	case s.going:
+		return nil, false, s.gone, nil
+	case s.idle != nil:
+		p.idle.Remove(s.idle)
+		s.idle = nil
+		s.timer.Stop()
 	}
+	s.users++
+	s.uses++
+	return s, first, nil, nil
+}
+
+// leave counts a user out. What nobody uses stays open for the next, up to Max files and
+// for a while; a file that could not be opened, or is not to be used, is tried anew by the
+// next.
+func (p *Pool) leave(s *slot) {
+	p.mu.Lock()
+	s.users--
+	if s.users > 0 {
+		p.mu.Unlock()
+		return
+	}
+	_, wanted := p.taken[s.key]
+	var going []*slot
+	if p.closed || wanted || !s.opened() || s.fault() != nil {
+		going = append(going, p.part(s))
+	} else {
+		s.idle = p.idle.PushFront(s)
+		uses := s.uses
+		s.timer = time.AfterFunc(p.o.Idle, func() { p.expire(s, uses) })
+	}
+	for len(p.slots)-p.going > p.o.Max && p.idle.Len() > 0 {
+		going = append(going, p.part(p.idle.Back().Value.(*slot)))
+	}
+	p.mu.Unlock()
+	_ = p.finish(going...) // every write in them was durable before it was acknowledged
+}
+
+// opened is false when the one who was to open the file still does.
+func (s *slot) opened() bool {
+	select {
+	case <-s.ready:
+		return true
+	default:
+		return false
+	}
+}
+
+// expire closes a file that was not used since it was lent so often.
+func (p *Pool) expire(s *slot, uses int) {
+	p.mu.Lock()
+	if s.idle == nil || s.uses != uses {
+		p.mu.Unlock()
+		return
+	}
+	p.part(s)
+	p.mu.Unlock()
+	_ = p.finish(s) // every write in it was durable before it was acknowledged
+}
+
+// part begins to close a slot that nobody uses; the caller holds the lock, and calls
+// finish without it: closing reads the file.
+func (p *Pool) part(s *slot) *slot {
 	if s.idle != nil {
 		p.idle.Remove(s.idle)
 		s.idle = nil
+		s.timer.Stop()
 	}
-	s.users++
-	return s, first, nil
+	s.going = true
+	p.going++
+	return s
 }
 
-// leave counts a user out. What nobody uses stays open for the next, up to Max files; a
-// file that could not be opened is tried anew by the next.
-func (p *Pool) leave(s *slot) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	s.users--
-	if s.users > 0 {
-		return
+func (p *Pool) finish(going ...*slot) error {
+	var errs []error
+	for _, s := range going {
+		if s.db != nil {
+			errs = append(errs, s.db.Close())
+		}
+		p.mu.Lock()
+		delete(p.slots, s.key)
+		p.going--
+		p.mu.Unlock()
+		close(s.gone)
 	}
-	s.idle = p.idle.PushFront(s)
-	if p.closed || s.err != nil || s.db == nil {
-		_ = p.drop(s) // every write in it was durable before it was acknowledged
-	}
-	for len(p.slots) > p.o.Max && p.idle.Len() > 0 {
-		_ = p.drop(p.idle.Back().Value.(*slot)) // every write in it was durable before it was acknowledged
-	}
-}
-
-// drop closes a slot that nobody uses. The lock is held while the file closes, so that it
-// cannot be opened anew before its writer has ended.
-func (p *Pool) drop(s *slot) error {
-	p.idle.Remove(s.idle)
-	delete(p.slots, s.key)
-	if s.db == nil {
-		return nil
-	}
-	return s.db.Close()
+	return errors.Join(errs...)
 }
 
 // Close closes what nobody uses at once, and the rest when it is released.
 func (p *Pool) Close() error {
 	p.mu.Lock()
-	defer p.mu.Unlock()
 	p.closed = true
-	var errs []error
+	var going []*slot
 	for p.idle.Len() > 0 {
-		errs = append(errs, p.drop(p.idle.Back().Value.(*slot)))
+		going = append(going, p.part(p.idle.Back().Value.(*slot)))
 	}
-	return errors.Join(errs...)
+	var others []*slot
+	for _, s := range p.slots {
+		if s.going {
+			others = append(others, s)
+		}
+	}
+	p.mu.Unlock()
+	err := p.finish(going...)
+	for _, s := range others {
+		<-s.gone
+	}
+	return err
+}
+
+// take keeps an agent's database from everybody, once those who use it have released it,
+// until over is called.
+func (p *Pool) take(ctx context.Context, agent string) (over func(), err error) {
+	key := strings.ToLower(agent)
+	mine := make(chan struct{})
+	for {
+		p.mu.Lock()
+		if p.closed {
+			p.mu.Unlock()
+			return nil, errPoolClosed
+		}
+		before, busy := p.taken[key]
+		if !busy {
+			p.taken[key] = mine
+			break
+		}
+		p.mu.Unlock()
+		select {
+		case <-before:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+	s := p.slots[key]
+	idle := s != nil && s.idle != nil
+	if idle {
+		p.part(s)
+	}
+	p.mu.Unlock()
+	over = func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		delete(p.taken, key)
+		delete(p.damaged, key)
+		close(mine)
+	}
+	if idle {
+		if err := p.finish(s); err != nil {
+			over()
+			return nil, err
+		}
+	}
+	if s == nil {
+		return over, nil
+	}
+	select {
+	case <-s.gone:
+		return over, nil
+	case <-ctx.Done():
+		over()
+		return nil, context.Cause(ctx)
+	}
 }

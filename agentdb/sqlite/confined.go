@@ -63,6 +63,9 @@ type record struct {
 // with authorizer, limits and a record of every row that changes. What op does is bound by
 // ctx, and by nobody else's: an error takes back this operation alone.
 func (db *DB) Confined(ctx context.Context, c Confinement, op func(context.Context, *Tx) error) error {
+	if err := db.beforeWrite(); err != nil {
+		return err
+	}
 	return db.writer.Alone(ctx, func() error {
 		if db.confined == nil {
 			var err error

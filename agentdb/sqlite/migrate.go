@@ -61,8 +61,11 @@ func migrate(ctx context.Context, db *sql.DB, o Options) error {
 		return fmt.Errorf("the database %s was made by a newer rouse (schema %d, this one knows %d); install that version or restore a backup", o.Path, at, len(steps))
 	}
 	if at > 0 && at < len(steps) {
-		if err := backup(ctx, db, fmt.Sprintf("%s.bak-%d", o.Path, at)); err != nil {
-			return fmt.Errorf("cannot back up %s before bringing it to schema %d: %w", o.Path, len(steps), err)
+		if err := o.BeforeWrite(); err != nil {
+			return err
+		}
+		if err := backup(ctx, db, o, at); err != nil {
+			return fmt.Errorf("cannot back up %s before bringing it to schema %d, so it was left as it is: %w", o.Path, len(steps), err)
 		}
 	}
 	for _, m := range steps[at:] {
@@ -73,14 +76,24 @@ func migrate(ctx context.Context, db *sql.DB, o Options) error {
 	return nil
 }
 
-// backup writes a consistent copy. An older copy of the same schema, left by a start that
-// was killed, is replaced.
-func backup(ctx context.Context, db *sql.DB, path string) error {
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+// backup writes a consistent copy, which has its name once it is whole and proved to be.
+// The log is copied too: it is read like the file.
+func backup(ctx context.Context, db *sql.DB, o Options, at int) error {
+	path := fmt.Sprintf("%s.bak-%d", o.Path, at)
+	if o.KeepCopy != nil {
+		var err error
+		if path, err = o.KeepCopy(at); err != nil {
+			return err
+		}
+	}
+	partial := path + ".partial"
+	if err := copyOf(ctx, db, partial, nil); err != nil {
 		return err
 	}
-	_, err := db.ExecContext(ctx, "vacuum into ?", path)
-	return err
+	if err := Verify(ctx, partial, o.ApplicationID, false); err != nil {
+		return errors.Join(err, os.Remove(partial))
+	}
+	return os.Rename(partial, path)
 }
 
 func apply(ctx context.Context, db *sql.DB, m Migration) error {

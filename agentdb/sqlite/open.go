@@ -30,6 +30,15 @@ type Options struct {
 	// Migrations holds files NNNN_name.sql in its root, applied in order and only forward.
 	Migrations fs.FS
 	Readers    int // connections that read at once; 0 means 4
+	// Whole says that the caller knows the file to be whole, or looks at it later with
+	// Check: it is not read through while it is opened.
+	Whole bool
+	// BeforeWrite, when set, is called before every write, and before an old file is
+	// migrated; an error refuses it.
+	BeforeWrite func() error
+	// KeepCopy names the file for the copy that is made of a schema of this version before
+	// it is migrated; nil means PATH.bak-VERSION, which is replaced.
+	KeepCopy func(version int) (path string, err error)
 }
 
 // CorruptError is a file that is not the database it should be. It is left untouched.
@@ -45,6 +54,8 @@ type DB struct {
 	writeDB *sql.DB
 	read    *sql.DB
 	writer  *Writer
+
+	beforeWrite func() error
 
 	confined *confined // nil until it is first needed; the writer's goroutine has it
 }
@@ -63,8 +74,11 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 		return nil, err
 	}
 	host := &msqlite.Driver{}
+	if o.BeforeWrite == nil {
+		o.BeforeWrite = func() error { return nil }
+	}
 	db := &DB{
-		path:    o.Path,
+		path: o.Path, beforeWrite: o.BeforeWrite,
 		writeDB: sql.OpenDB(connector{host, dsn(o.Path, "_txlock=immediate")}),
 		read:    sql.OpenDB(connector{host, dsn(o.Path, "_pragma=query_only(1)")}),
 	}
@@ -83,7 +97,12 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 
 // Do runs op inside a transaction that it may share with other callers, and returns once
 // that transaction is on disk. See Writer.Do.
-func (db *DB) Do(ctx context.Context, op func(*Tx) error) error { return db.writer.Do(ctx, op) }
+func (db *DB) Do(ctx context.Context, op func(*Tx) error) error {
+	if err := db.beforeWrite(); err != nil {
+		return err
+	}
+	return db.writer.Do(ctx, op)
+}
 
 // Writer is the group-commit goroutine behind Do.
 func (db *DB) Writer() *Writer { return db.writer }
@@ -170,12 +189,10 @@ func (db *DB) prepare(ctx context.Context, o Options, fresh bool) error {
 	if id != o.ApplicationID {
 		return &CorruptError{o.Path, fmt.Sprintf("it belongs to another program (application id %#x, not %#x)", id, o.ApplicationID)}
 	}
-	var verdict string
-	if err := db.writeDB.QueryRowContext(ctx, "pragma quick_check(1)").Scan(&verdict); err != nil {
-		return damage(o.Path, err)
-	}
-	if verdict != "ok" {
-		return &CorruptError{o.Path, "it is damaged: " + verdict}
+	if !o.Whole {
+		if err := check(ctx, db.writeDB, o.Path, false); err != nil {
+			return err
+		}
 	}
 	var mode string
 	if err := db.writeDB.QueryRowContext(ctx, "pragma journal_mode=wal").Scan(&mode); err != nil {

@@ -1,0 +1,272 @@
+package agentdb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"rouse/agentdb/sqlite"
+)
+
+const (
+	backupFolder = "backups"
+	backupLayout = "20060102T150405.000Z"
+	backupSuffix = ".sqlite"
+	partial      = ".partial" // of a copy that is not whole yet
+	automatic    = "before-"  // how the labels of copies begin that rouse made by itself
+)
+
+// KeepBackups is how many copies that were made by themselves are kept of each database.
+const KeepBackups = 5
+
+// BackupSpec says where a copy of the database goes.
+type BackupSpec struct {
+	File      string // "" means backups/TIME.sqlite beside the database
+	Overwrite bool   // File may exist
+	// Progress, when set, hears how many bytes are copied, of how many.
+	Progress func(done, of int64)
+}
+
+// Backup is a copy of a database.
+type Backup struct {
+	Name  string    `json:"name"` // what Restore takes; "" when it is not in the folder of backups
+	Path  string    `json:"path"`
+	Bytes int64     `json:"bytes"`
+	At    time.Time `json:"at"`
+	// Why is "by hand", or what rouse was about to do: "before-run-12", "before-schema-5".
+	Why string `json:"why"`
+}
+
+const byHand = "by hand"
+
+// Backup writes a copy of the database as it is at this instant, while others go on
+// writing: until it is done their log grows by what they write. The copy has its name once
+// it was proved to be whole. It is opened like any database of an agent.
+func (db *DB) Backup(ctx context.Context, spec BackupSpec) (Backup, error) {
+	path := spec.File
+	if path == "" {
+		var err error
+		if path, err = db.backupPath(""); err != nil {
+			return Backup{}, err
+		}
+	}
+	if err := db.seal.barred(); err != nil {
+		return Backup{}, err
+	}
+	return db.backup(ctx, path, spec.Overwrite, spec.Progress)
+}
+
+// backupPath names a copy that is made now, and makes its folder.
+func (db *DB) backupPath(label string) (string, error) {
+	dir := filepath.Join(filepath.Dir(db.path), backupFolder)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", fmt.Errorf("cannot make the folder of the backups: %w", err)
+	}
+	name := time.Now().UTC().Format(backupLayout)
+	if label != "" {
+		name += "-" + label
+	}
+	return filepath.Join(dir, name+backupSuffix), nil
+}
+
+func (db *DB) backup(ctx context.Context, path string, overwrite bool, progress func(done, of int64)) (Backup, error) {
+	db.copying.Lock()
+	defer db.copying.Unlock()
+	if err := db.mayWrite(path, overwrite); err != nil {
+		return Backup{}, err
+	}
+	var pages func(done, of int)
+	if progress != nil {
+		pages = func(done, of int) { progress(int64(done)*pageSize, int64(of)*pageSize) }
+	}
+	unfinished := path + partial
+	if err := db.db.Copy(ctx, unfinished, pages); err != nil {
+		return Backup{}, db.faulted(ctx, err)
+	}
+	err := sqlite.Verify(ctx, unfinished, applicationID, false)
+	if err == nil {
+		err = give(unfinished, path, overwrite)
+	}
+	if err != nil {
+		return Backup{}, errors.Join(fmt.Errorf("the copy was made and is no good, so it was removed: %w", err), errIgnored(os.Remove(unfinished)))
+	}
+	return backupOf(path)
+}
+
+// pageSize is SQLite's, which rouse leaves as it is.
+const pageSize = 4096
+
+// mayWrite refuses what is there already, and the database itself.
+func (db *DB) mayWrite(path string, overwrite bool) error {
+	info, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("cannot write the backup: %w", err)
+	}
+	own, err := os.Stat(db.path)
+	switch {
+	case err == nil && os.SameFile(info, own):
+		return &Error{Kind: kindInvalid, Field: "file", Message: path + " is the database itself; name another file"}
+	case !info.Mode().IsRegular():
+		return &Error{Kind: kindInvalid, Field: "file", Message: path + " is not a file; name one in it, or another"}
+	case !overwrite:
+		return &Error{Kind: kindInvalid, Field: "file", Message: path + " exists already and was left as it is; name another file, or say --force"}
+	}
+	return nil
+}
+
+// give gives a finished file its name. Without overwrite a file that came meanwhile stays.
+func give(from, to string, overwrite bool) error {
+	if !overwrite {
+		err := os.Link(from, to)
+		switch {
+		case err == nil:
+			err = os.Remove(from)
+			return errors.Join(err, syncDir(filepath.Dir(to)))
+		case errors.Is(err, fs.ErrExist):
+			return err
+		} // not every file system has links
+	}
+	if err := os.Rename(from, to); err != nil {
+		return err
+	}
+	return syncDir(filepath.Dir(to))
+}
+
+// backupOf describes a copy by its name.
+func backupOf(path string) (Backup, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return Backup{}, err
+	}
+	b := Backup{Path: path, Bytes: info.Size(), At: info.ModTime().UTC(), Why: byHand}
+	name, ok := strings.CutSuffix(filepath.Base(path), backupSuffix)
+	stamp, label, _ := strings.Cut(name, "-")
+	if at, err := time.Parse(backupLayout, stamp); ok && err == nil {
+		b.Name, b.At = name, at
+		if label != "" {
+			b.Why = label
+		}
+	}
+	return b, nil
+}
+
+// backups lists the copies in the folder of an agent's database, the newest first.
+func backups(path string) ([]Backup, error) {
+	dir := filepath.Join(filepath.Dir(path), backupFolder)
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return []Backup{}, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot list the backups: %w", err)
+	}
+	out := []Backup{}
+	for _, e := range entries {
+		if !e.Type().IsRegular() || !strings.HasSuffix(e.Name(), backupSuffix) {
+			continue
+		}
+		b, err := backupOf(filepath.Join(dir, e.Name()))
+		if errors.Is(err, fs.ErrNotExist) { // removed meanwhile
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if b.Name == "" { // somebody gave it another name
+			b.Name = strings.TrimSuffix(e.Name(), backupSuffix)
+		}
+		out = append(out, b)
+	}
+	slices.SortFunc(out, func(a, b Backup) int {
+		if n := b.At.Compare(a.At); n != 0 {
+			return n
+		}
+		return strings.Compare(b.Name, a.Name)
+	})
+	return out, nil
+}
+
+// backupBefore makes the copy that is kept of the time before a run changes the schema for
+// the first time, or anybody else does: what a run changes afterwards, the changelog takes
+// back. A database without tables has nothing to keep.
+func (db *DB) backupBefore(ctx context.Context, by By) error {
+	if db.keep == 0 {
+		return nil
+	}
+	if stored, err := db.recall(ctx, by, ""); stored != nil || err != nil {
+		return err // the call was made already
+	}
+	tables, err := readTables(ctx, db.db.Read(), "")
+	if err != nil || len(tables) == 0 {
+		return db.faulted(ctx, err)
+	}
+	label := automatic + "change"
+	if by.Run != 0 {
+		label = fmt.Sprintf("%srun-%d", automatic, by.Run)
+		kept, err := backups(db.path)
+		if err != nil {
+			return err
+		}
+		if slices.ContainsFunc(kept, func(b Backup) bool { return b.Why == label }) {
+			return nil
+		}
+	}
+	path, err := db.backupPath(label)
+	if err == nil {
+		_, err = db.backup(ctx, path, false, nil)
+	}
+	if err != nil {
+		return fmt.Errorf("the schema was left as it is, because the copy that is made before it changes was not possible: %w", err)
+	}
+	return db.thin()
+}
+
+// thin removes the oldest of the copies that were made by themselves, and what was not
+// finished.
+func (db *DB) thin() error {
+	db.copying.Lock()
+	defer db.copying.Unlock()
+	all, err := backups(db.path)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	kept := 0
+	for _, b := range all {
+		if !strings.HasPrefix(b.Why, automatic) {
+			continue
+		}
+		if kept++; kept > db.keep {
+			errs = append(errs, errIgnored(os.Remove(b.Path)))
+		}
+	}
+	left, err := filepath.Glob(filepath.Join(filepath.Dir(db.path), backupFolder, "*"+partial))
+	for _, path := range left {
+		errs = append(errs, errIgnored(os.Remove(path)))
+	}
+	return errors.Join(append(errs, err)...)
+}
+
+// own notes whose database this is, if that is not noted yet.
+func (db *DB) own(ctx context.Context) error {
+	if db.agent == "" {
+		return nil
+	}
+	var known bool
+	if err := db.db.Read().QueryRowContext(ctx, `select exists (select 1 from _owner)`).Scan(&known); err != nil || known {
+		return err
+	}
+	return db.db.Do(ctx, func(tx *sqlite.Tx) error {
+		_, err := tx.Exec(`insert into _owner(agent, since) values (?, ?)`, db.agent, now())
+		return err
+	})
+}

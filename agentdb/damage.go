@@ -1,0 +1,156 @@
+package agentdb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+
+	"rouse/agentdb/sqlite"
+)
+
+// maxCheck is how large a file may be that is read through while it is opened, in bytes:
+// one that was not closed. SQLite checks some 400 MiB in a second. Larger ones are looked
+// at while they are worked with.
+const maxCheck = 1 << 30
+
+func fileSize(path string) int64 {
+	info, err := os.Stat(path)
+	if err != nil {
+		return 0
+	}
+	return info.Size()
+}
+
+// checkLate looks at a large file behind the back of who works with it.
+func (db *DB) checkLate(ctx context.Context) {
+	err := db.db.Check(ctx)
+	var bad *sqlite.CorruptError
+	switch {
+	case err == nil:
+		db.seal.sound()
+	case errors.As(err, &bad):
+		slog.Error("an agent's database is damaged, and is not used any more", "path", db.path, "error", db.seal.condemn(bad))
+	case ctx.Err() == nil:
+		slog.Warn("an agent's database could not be looked at", "path", db.path, "error", err)
+	}
+}
+
+// faulted sees to it that a database which SQLite calls damaged while it is read is barred.
+func (db *DB) faulted(ctx context.Context, err error) error {
+	var bad *sqlite.CorruptError
+	if err == nil || errors.As(err, &bad) || !corrupt(err) {
+		return err
+	}
+	return db.explain(ctx, err)
+}
+
+// DamagedError is a database that cannot be used as it is, with what its owner can do.
+type DamagedError struct {
+	Agent  string
+	Reason string
+	Last   string // the name of the newest backup; "" when there is none
+	err    error
+}
+
+func (e *DamagedError) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "the database of agent %s cannot be used: %s; nothing in it was changed. ", e.Agent, e.Reason)
+	if e.Reason == changedOutside {
+		fmt.Fprintf(&b, "If a program of yours changed it: rouse db %s accept. ", e.Agent)
+	}
+	if e.Last != "" {
+		fmt.Fprintf(&b, "To go on from the last backup, %s, without what was written later: rouse db %s restore last. ", e.Last, e.Agent)
+	} else {
+		fmt.Fprintf(&b, "There is no backup of it in its folder; from one that is elsewhere: rouse db %s restore FILE. ", e.Agent)
+	}
+	fmt.Fprintf(&b, "To begin with an empty one: rouse db %s reset", e.Agent)
+	return b.String()
+}
+
+func (e *DamagedError) Unwrap() error { return e.err }
+
+// unusable words for its owner why a database cannot be lent, and remembers it.
+func (p *Pool) unusable(agent string, err error) error {
+	err = p.worded(agent, err)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if _, replaced := p.taken[strings.ToLower(agent)]; !replaced && errors.As(err, new(*DamagedError)) {
+		p.damaged[strings.ToLower(agent)] = err
+	}
+	return err
+}
+
+// worded says of an error whose database it is about, and what can be done.
+func (p *Pool) worded(agent string, err error) error {
+	var bad *sqlite.CorruptError
+	switch {
+	case err == nil, errors.As(err, new(*DamagedError)):
+		return err
+	case !errors.As(err, &bad):
+		return fmt.Errorf("the database of agent %s: %w", agent, err)
+	}
+	e := &DamagedError{Agent: agent, Reason: bad.Reason, err: err}
+	if kept, err := backups(p.path(agent)); err == nil && len(kept) > 0 {
+		e.Last = kept[0].Name
+	}
+	return e
+}
+
+// Barred says why an agent's database cannot be used now, and nil when nothing is known
+// against it: that it is being replaced, or a *DamagedError. It opens nothing. What it
+// finds it remembers.
+func (p *Pool) Barred(agent string) error {
+	if checkAgent(agent) != nil {
+		return nil
+	}
+	if known, err := p.known(strings.ToLower(agent)); known {
+		return p.worded(agent, err)
+	}
+	err := p.worded(agent, glance(p.path(agent)))
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.slots[strings.ToLower(agent)] == nil {
+		p.damaged[strings.ToLower(agent)] = err
+	}
+	return err
+}
+
+// known is what the pool knows of a database without looking at it.
+func (p *Pool) known(key string) (known bool, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if _, taken := p.taken[key]; taken {
+		return true, errTaken
+	}
+	if err, ok := p.damaged[key]; ok {
+		return true, err
+	}
+	s := p.slots[key]
+	if s == nil || !s.opened() {
+		return s != nil, nil
+	}
+	return true, s.fault()
+}
+
+var errTaken = errors.New("it is being replaced")
+
+// glance sees what can be seen of a closed file without reading it.
+func glance(path string) error {
+	s, err := readSeal(path)
+	if err != nil || s.State == "" || s.State == sealReplacing {
+		return err
+	}
+	size := fileSize(path)
+	switch {
+	case s.State == sealDamaged:
+		return &sqlite.CorruptError{Path: path, Reason: s.Reason}
+	case size == 0:
+		return &sqlite.CorruptError{Path: path, Reason: lost}
+	case s.State == sealClosed && size != s.Size && !hasLog(path):
+		return &sqlite.CorruptError{Path: path, Reason: changedOutside}
+	}
+	return nil
+}
