@@ -26,6 +26,10 @@ type Agent struct {
 	Read, Write  []string // absolute roots beside the workdir; Write narrows it when given
 	Bounds       loop.Bounds
 	Phased       bool // its prompts are done in phases, with a working memory
+	// OnDenied is what becomes of a call that its owner has to allow, "" for tool.OnDeniedPark;
+	// MinTier is the weakest confinement of the programs that it starts, "" for B, and A once a
+	// run has met untrusted content.
+	OnDenied, MinTier string
 	// SelfScheduling limits the wakes that it plans; nil: it plans none, and lacks the tools.
 	SelfScheduling *schedule.Limits
 	Budget         Budget // of a day

@@ -32,6 +32,7 @@ type Options struct {
 	// Recordings is the folder for what models were asked and answered in jobs that are
 	// recorded; "" where none is.
 	Recordings string
+	Tools      []tool.Tool // beside the built-in ones, for every agent
 	Logger     *slog.Logger
 }
 
@@ -41,6 +42,7 @@ type Runner struct {
 	databases  *agentdb.Pool
 	manifests  string
 	recordings string
+	beside     []tool.Tool
 	log        *slog.Logger
 	plan       atomic.Pointer[Plan]
 	told       sync.Map // the warnings of budgets that were given
@@ -54,7 +56,7 @@ func New(o Options) (*Runner, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	r := &Runner{ledger: o.Ledger, databases: o.Databases, manifests: o.Manifests, recordings: o.Recordings, log: o.Logger}
+	r := &Runner{ledger: o.Ledger, databases: o.Databases, manifests: o.Manifests, recordings: o.Recordings, beside: o.Tools, log: o.Logger}
 	r.plan.Store(&Plan{})
 	return r, nil
 }
@@ -179,7 +181,7 @@ func (r *Runner) orders(ctx context.Context, run ledger.Run, a ledger.Attempt, t
 		Registry: registry, Bounds: bounds(*t),
 		Recorder:   NewRecorder(r.ledger, a, t.secrets),
 		Invocation: tool.Invocation{Run: run.ID, Attempt: a.Number, Job: run.Job, Agent: t.agent.Name}, Board: t.board,
-		Reducer: t.reducer,
+		Reducer: t.reducer, Gate: r.newGate(run, a, *t),
 	}
 	if res, parked, err := r.recover(ctx, a, *t, past); parked || err != nil {
 		return o, &res, err
@@ -188,6 +190,7 @@ func (r *Runner) orders(ctx context.Context, run ledger.Run, a ledger.Attempt, t
 		res := failed(ledger.OutcomeError, "%s", err.Error())
 		return o, &res, nil
 	}
+	o.Policy.StopOnRejection = t.agent.OnDenied == tool.OnDeniedFail
 	if t.needsModel() {
 		o.Bounds = o.Bounds.AfterCost(past.took.cost)
 		o.Budget = r.newBudget(run, a, *t, o.Bounds, !past.began)
@@ -324,6 +327,7 @@ func (r *Runner) tools(t task, a ledger.Attempt) (*tool.Registry, error) {
 		}
 		all = append(all, plans...)
 	}
+	all = append(all, r.beside...)
 	if t.answered != nil {
 		for i := range all {
 			all[i] = t.answered(all[i])
@@ -421,6 +425,10 @@ func (r *Runner) judge(ctx context.Context, t task, started time.Time, res loop.
 		Outcome: ledger.Outcome(res.Outcome), Exit: string(res.Exit), Summary: res.Summary, Error: res.Error, Verified: res.Verified,
 		Steps: res.Steps, Calls: res.Calls,
 		Usage: ledger.Usage{TokensIn: res.Usage.Input, TokensOut: res.Usage.Output, TokensCached: res.Usage.Cached, CostMicroUSD: res.CostMicroUSD},
+	}
+	if res.Approval != nil {
+		out.Wait = approval(t, *res.Approval)
+		return out, nil
 	}
 	if q := res.Wait; q != nil {
 		asker := t.job.Name

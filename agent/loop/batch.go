@@ -33,7 +33,12 @@ func (r *run) act(ctx context.Context, t turn) (over, free bool, err error) {
 	if r.Bounds.Calls > 0 {
 		left, r.spare = r.affordable(calls, max(r.Bounds.Calls-r.result.Calls, 0))
 	}
-	envelopes, deduped, err := r.batch(ctx, t.number, calls, left)
+	blocked := r.blocked(calls)
+	refusals, parked, err := r.judge(ctx, calls[:left], blocked)
+	if parked || err != nil {
+		return true, false, err
+	}
+	envelopes, deduped, err := r.batch(ctx, &wave{run: r, step: t.number, calls: calls, left: left, blocked: blocked, refusals: refusals})
 	if err != nil {
 		return true, false, err
 	}
@@ -77,7 +82,9 @@ func (r *run) onlyMovedData(calls []model.Call, envelopes []tool.Envelope) bool 
 // finishPending executes what an earlier attempt asked for and did not get.
 func (r *run) finishPending(ctx context.Context) (over bool, err error) {
 	writing := context.WithoutCancel(ctx)
-	r.stage("An earlier attempt at this run was interrupted. The calls that it had left open were finished now.")
+	if r.CutOff {
+		r.stage("An earlier attempt at this run was interrupted. The calls that it had left open were finished now.")
+	}
 	s := Step{Number: r.next(), StartedAt: time.Now()}
 	if err := r.Recorder.StartStep(writing, s); err != nil {
 		return true, err
@@ -91,9 +98,10 @@ func (r *run) finishPending(ctx context.Context) (over bool, err error) {
 }
 
 // batch executes calls and appends their results to the history in the model's order.
-// Only the first left of them may run. deduped says that one was answered from what is known.
-func (r *run) batch(ctx context.Context, step int, calls []model.Call, left int) (_ []tool.Envelope, deduped bool, err error) {
-	b := &wave{run: r, step: step, calls: calls, left: left, envelopes: make([]tool.Envelope, len(calls)), texts: make([]string, len(calls)), errs: make([]error, len(calls)), known: make([]bool, len(calls)), blocked: r.blocked(calls)}
+// deduped says that one was answered from what is known.
+func (r *run) batch(ctx context.Context, b *wave) (_ []tool.Envelope, deduped bool, err error) {
+	calls, left := b.calls, b.left
+	b.envelopes, b.texts, b.errs, b.known = make([]tool.Envelope, len(calls)), make([]string, len(calls)), make([]error, len(calls)), make([]bool, len(calls))
 	serial := slices.ContainsFunc(calls, func(c model.Call) bool { return r.ends(c) || r.isStep(c) })
 	if serial {
 		for i := range calls {
@@ -148,12 +156,13 @@ type wave struct {
 	run       *run
 	step      int
 	calls     []model.Call
-	left      int
+	left      int              // only so many of them may run
+	blocked   []bool           // not made, because it was made too often
+	refusals  []*tool.Envelope // of the gate, for the first left of them
 	envelopes []tool.Envelope
 	texts     []string // of the envelopes, as the model reads them; "" where none was recorded
 	errs      []error
 	known     []bool // answered from what is known
-	blocked   []bool // not made, because it was made too often
 }
 
 // twins are the calls that read what an earlier one of the same answer reads; they wait.
@@ -199,6 +208,9 @@ func (b *wave) one(ctx context.Context, i int, twin bool) {
 // the envelope's.
 func (b *wave) answer(ctx context.Context, i, index int, c model.Call, twin bool) (tool.Envelope, string, error) {
 	r := b.run
+	if e := b.refusals[i]; e != nil {
+		return r.call(ctx, b.step, index, c, refusal(*e))
+	}
 	t, ok := r.Registry.Lookup(c.Name)
 	_, past := r.Past[c.Key]
 	if b.blocked[i] && !past {
@@ -300,7 +312,7 @@ func (r *run) call(ctx context.Context, step, index int, c model.Call, answer fu
 // effect is what a call may do; what no tool answers does nothing.
 func (r *run) effect(c model.Call) tool.Effect {
 	if t, ok := r.Registry.Lookup(c.Name); ok {
-		return t.Effect()
+		return t.EffectOf(c.Args)
 	}
 	return tool.Read
 }

@@ -6,7 +6,9 @@
 // executes the calls of its answer, and records all of it before and after it happens
 // (OSA-01, OSA-03). What differs between surfaces is a Policy of named knobs.
 //
-// The calls of one answer run at the same time, except that those which write the same
+// Before any call of an answer is made, the gate has decided on all of them in the model's
+// order; where it has to ask the agent's owner, the run ends here and goes on later with the
+// same calls. The calls of one answer run at the same time, except that those which write the same
 // place keep their order; their results go back in the model's order (OSA-07). A tool that
 // ends the run makes its batch serial (OSA-06).
 //

@@ -582,6 +582,7 @@ func TestPast(t *testing.T) {
 
 func TestPending(t *testing.T) {
 	b := setup(t, say("end"))
+	b.o.CutOff = true
 	b.o.Pending = []model.Call{{ID: "a", Key: "m1.1.1", Name: "change", Args: json.RawMessage(`{}`)}}
 	b.run(t, t.Context())
 	if got := strings.Join(b.done, " "); got != "change m1.1.1" {

@@ -240,6 +240,9 @@ func (b *wave) phase(ctx context.Context, i int) (tool.Envelope, string, error) 
 			return e, state, err
 		}
 		made, acts := r.made(c)
+		if e := b.refusals[i]; e != nil && !acts {
+			return *e, callFailed, nil
+		}
 		if !acts {
 			e := r.keep(c, tool.Envelope{})
 			if !e.OK {

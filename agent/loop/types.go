@@ -180,6 +180,7 @@ type Options struct {
 	Policy      Policy
 	Bounds      Bounds
 	Budget      Budget // nil: nothing is counted
+	Gate        Gate   // nil: every call is made
 	Invocation  tool.Invocation
 	System      string
 	Messages    []model.Message
@@ -215,8 +216,10 @@ type Result struct {
 	Steps, Calls   int
 	Usage          model.Usage
 	CostMicroUSD   int64
-	// Wait is what the run asks a person; Outcome is "" then.
-	Wait *Question
+	// Wait is what the run asks a person, and Approval what it asks leave for; Outcome is ""
+	// then. The call that needs leave was not made, nor was any of the same answer.
+	Wait     *Question
+	Approval *tool.Approval
 }
 
 // Question is what a run needs to know before it can go on (OSA-18).

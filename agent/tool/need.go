@@ -59,6 +59,8 @@ type Need struct {
 	// Shown is the action as a person reads it: the exact argv, destination or difference.
 	Shown string
 	Adds  Taint // labels that the run has once the call is made
+	// Keeps says that the call writes what later runs of the agent read: its database, or its files.
+	Keeps bool
 	// Tier confines the program that the call starts, "" where it starts none.
 	Tier string
 }

@@ -55,6 +55,8 @@ type Spec struct {
 	Timeout           time.Duration       // 0 means 120s; below 0 the tool ends by itself, and soon when its context does: it is waited for
 	Enum              map[string][]string // allowed values of string arguments
 	Class             Class
+	// Reads says of a call that it only reads, whatever the tool does in others; nil: of none.
+	Reads func(args json.RawMessage) bool
 	// Path names the argument whose file is read or written: calls that write the same path
 	// take turns. Canonical gives the many names of one file one; nil takes them as they are.
 	Path      string
@@ -113,7 +115,7 @@ func Define[A any](s Spec, run func(ctx context.Context, in Invocation, args A) 
 // Answered is the tool as its callers know it, with another answer: nothing that t does is
 // done, and no file is looked at.
 func (t Tool) Answered(by func(ctx context.Context, in Invocation, args json.RawMessage) (Envelope, error)) Tool {
-	t.run, t.spec.Look, t.spec.Canonical = by, nil, nil
+	t.run, t.spec.Look, t.spec.Canonical, t.spec.Needs = by, nil, nil, nil
 	return t
 }
 
@@ -140,6 +142,14 @@ func (t Tool) Schema() json.RawMessage { return t.raw }
 
 // Effect is the worst that it can do.
 func (t Tool) Effect() Effect { return t.spec.Effect }
+
+// EffectOf is the worst that a call can do.
+func (t Tool) EffectOf(args json.RawMessage) Effect {
+	if t.spec.Reads != nil && t.spec.Reads(args) {
+		return Read
+	}
+	return t.spec.Effect
+}
 
 // Ends says whether a success ends the run.
 func (t Tool) Ends() bool { return t.spec.Ends }

@@ -181,7 +181,7 @@ func (d *Dispatcher) turnOnly(ctx, writing context.Context, now time.Time) (over
 		return true, time.Time{}, nil
 	case r.State == ledger.StateRunning:
 		return false, time.Time{}, nil
-	case r.WaitingFor == ledger.WaitInput: // somebody else's turn
+	case r.Asks(): // somebody else's turn
 		return true, time.Time{}, nil
 	case r.NotBefore.After(now):
 		return false, r.NotBefore, nil

@@ -76,5 +76,5 @@ func (s *server) stream(w http.ResponseWriter, r *http.Request, f ledger.EventFi
 // earlier attempt.
 func (s *server) finished(r *http.Request, id int64) bool {
 	run, err := s.ledger.Run(r.Context(), id)
-	return err == nil && (run.State == ledger.StateFinished || run.WaitingFor == ledger.WaitInput)
+	return err == nil && (run.State == ledger.StateFinished || run.Asks())
 }

@@ -1,0 +1,105 @@
+package loop
+
+import (
+	"context"
+	"encoding/json"
+
+	"rouse/agent/model"
+	"rouse/agent/tool"
+)
+
+// Gate decides on calls before they are made (UNI-06). An error means that the host is broken.
+type Gate interface {
+	// Judge decides on one call. Those of an answer come in the model's order, before any of
+	// them is made.
+	Judge(ctx context.Context, in tool.Invocation, t tool.Tool, args json.RawMessage) (tool.Verdict, error)
+	// Admit is told that the calls which were let through since the last time begin now.
+	Admit(ctx context.Context) error
+}
+
+// judge is the first phase of a batch (OSA-07): it gives the calls that are refused their
+// answers. parked says that an owner is asked before any call of the batch is made.
+func (r *run) judge(ctx context.Context, calls []model.Call, blocked []bool) (refusals []*tool.Envelope, parked bool, err error) {
+	refusals = make([]*tool.Envelope, len(calls))
+	if r.Gate == nil {
+		return refusals, false, nil
+	}
+	r.idle.hold()
+	defer r.idle.release()
+	denied, behind := false, false
+	for i, c := range calls {
+		made, acts := r.made(c)
+		switch e, settled := r.settled(c, made); {
+		case settled:
+			denied = denied || e.Kind == tool.KindUserDenied
+			continue
+		case denied:
+			refusals[i] = skipped(made.Name)
+			continue
+		case blocked[i] || !acts:
+			continue
+		}
+		v, err := r.verdict(ctx, made)
+		if err != nil {
+			return nil, false, err
+		}
+		if v.Ask != nil && !behind && !r.nested {
+			v.Ask.Call = made.Key
+			r.result.Exit, r.result.Approval = Ended, v.Ask
+			return nil, true, nil
+		}
+		if v.Ask != nil {
+			v.Refusal = alone(made.Name)
+		}
+		refusals[i], denied = v.Refusal, v.Denied
+		behind = behind || r.ends(c)
+	}
+	return refusals, false, r.Gate.Admit(context.WithoutCancel(ctx))
+}
+
+// verdict is the gate's word on a call. What no tool answers does nothing.
+func (r *run) verdict(ctx context.Context, c model.Call) (tool.Verdict, error) {
+	t, ok := r.Registry.Lookup(c.Name)
+	if !ok {
+		return tool.Verdict{}, nil
+	}
+	in := r.Invocation
+	in.Key = c.Key
+	return r.Gate.Judge(ctx, in, t, c.Args)
+}
+
+// settled says whether a call is not going to be made, because an earlier attempt has made it
+// or nobody knows whether it did; and what it came to, if that is known.
+func (r *run) settled(calls ...model.Call) (e tool.Envelope, yes bool) {
+	for _, c := range calls {
+		past, known := r.Past[c.Key]
+		if known && len(past.Envelope) > 0 {
+			_ = json.Unmarshal(past.Envelope, &e) // a damaged one is spoken of when it is used
+			return e, true
+		}
+		if known && (past.Uncertain || (!past.Again && !repeatable(r.effect(c)))) {
+			return e, true
+		}
+	}
+	return e, false
+}
+
+// refusal answers a call as the gate did.
+func refusal(e tool.Envelope) func(context.Context, model.Call) (tool.Envelope, string, error) {
+	return func(context.Context, model.Call) (tool.Envelope, string, error) { return e, callFailed, nil }
+}
+
+// skipped answers a call behind one that was denied.
+func skipped(name string) *tool.Envelope {
+	e := tool.Failure(tool.KindRejected, "a call before this one in the same answer was denied, so this one was not made")
+	e.Tool = name
+	return &e
+}
+
+// alone answers a call that would have to be asked about where a run cannot wait: behind a call
+// that is to end it, or within a reduction.
+func alone(name string) *tool.Envelope {
+	e := tool.Failure(tool.KindRejected, "this needs the word of the agent's owner, for which nobody can wait here; make the call in an answer of its own, outside of a reduction")
+	e.Tool = name
+	return &e
+}
