@@ -10,6 +10,7 @@ import (
 	"time"
 	"unicode"
 
+	"rouse/agent/redact"
 	"rouse/agentdb/ledger"
 )
 
@@ -39,7 +40,7 @@ type asker struct {
 	*Runner
 	run    ledger.Run
 	task   task
-	redact *strings.Replacer
+	redact *redact.Redactor
 	now    time.Time // the same for all gates
 }
 

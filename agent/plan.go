@@ -11,6 +11,7 @@ import (
 	"rouse/agent/model"
 	"rouse/agent/model/playbook"
 	"rouse/agent/tool"
+	"rouse/agent/tool/web"
 	"rouse/agentdb/ledger"
 	"rouse/scheduler/schedule"
 )
@@ -24,6 +25,8 @@ type Agent struct {
 	Database     bool
 	Allow, Deny  []string // globs of tool names; no Allow means every tool
 	Read, Write  []string // absolute roots beside the workdir; Write narrows it when given
+	Network      []web.Grant
+	Secrets      []tool.SecretGrant // that its calls may use
 	Bounds       loop.Bounds
 	Phased       bool // its prompts are done in phases, with a working memory
 	// OnDenied is what becomes of a call that its owner has to allow, "" for tool.OnDeniedPark;

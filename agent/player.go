@@ -14,6 +14,7 @@ import (
 	"rouse/agent/loop"
 	"rouse/agent/model"
 	"rouse/agent/model/replay"
+	"rouse/agent/redact"
 	"rouse/agent/tool"
 	"rouse/agentdb/ledger"
 )
@@ -26,7 +27,7 @@ var errCut = errors.New("the recorded attempt was cut off here")
 type player struct {
 	loop.Recorder
 	rec    replay.Recording
-	redact *strings.Replacer
+	redact *redact.Redactor
 
 	mu        sync.Mutex
 	attempt   replay.Attempt

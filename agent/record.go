@@ -1,17 +1,16 @@
 package agent
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"rouse/agent/loop"
 	"rouse/agent/model"
+	"rouse/agent/redact"
 	"rouse/agent/tool"
 	"rouse/agentdb/ledger"
 )
@@ -23,7 +22,7 @@ import (
 type Recorder struct {
 	ledger  *ledger.Ledger
 	attempt ledger.Attempt
-	redact  *strings.Replacer
+	redact  *redact.Redactor
 
 	mu   sync.Mutex
 	held []ledger.Entry // in the order in which it came
@@ -38,44 +37,8 @@ func NewRecorder(l *ledger.Ledger, a ledger.Attempt, secrets []string) *Recorder
 // Redact blacks secrets out of what an owner writes into the record.
 func (r *Runner) Redact(text string) string { return redactor(r.plan.Load().Secrets).Replace(text) }
 
-// redactor blacks secrets out, as they are, as JSON writes them, and as JSON writes them that
-// is itself a text in JSON: so they stand in a document that a call writes to a file.
-func redactor(secrets []string) *strings.Replacer {
-	var forms []string
-	for _, s := range secrets {
-		if len(s) < 4 {
-			continue // too short to tell it from other text
-		}
-		once := inJSON(s)
-		forms = append(append(forms, s), once...)
-		for _, text := range once {
-			forms = append(forms, inJSON(text)...)
-		}
-	}
-	// The longest first: one that begins another would leave the rest of it readable.
-	slices.SortStableFunc(forms, func(a, b string) int { return len(b) - len(a) })
-	var pairs []string
-	for _, f := range forms {
-		pairs = append(pairs, f, "[secret]")
-	}
-	return strings.NewReplacer(pairs...)
-}
-
-// inJSON is a text as it stands between the quotes of a JSON string: as most write it, and
-// as Go does, which escapes what HTML minds.
-func inJSON(s string) []string {
-	var forms []string
-	for _, html := range []bool{false, true} {
-		var out bytes.Buffer
-		e := json.NewEncoder(&out)
-		e.SetEscapeHTML(html)
-		if e.Encode(s) == nil { // it always is: a string can be written
-			text := strings.TrimSuffix(out.String(), "\n")
-			forms = append(forms, text[1:len(text)-1])
-		}
-	}
-	return forms
-}
+// redactor blacks secrets out.
+func redactor(secrets []string) *redact.Redactor { return redact.New(secrets) }
 
 func (r *Recorder) clean(raw json.RawMessage) json.RawMessage {
 	return json.RawMessage(r.redact.Replace(string(raw)))

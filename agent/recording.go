@@ -20,6 +20,7 @@ import (
 	"rouse/agent/loop"
 	"rouse/agent/model"
 	"rouse/agent/model/replay"
+	"rouse/agent/redact"
 	"rouse/agentdb/ledger"
 )
 
@@ -57,7 +58,7 @@ type tape struct {
 	loop.Recorder
 	path    string
 	attempt ledger.Attempt
-	redact  *strings.Replacer
+	redact  *redact.Redactor
 	log     *slog.Logger
 
 	mu      sync.Mutex
@@ -256,21 +257,21 @@ func (p *tape) request(r model.Request) *model.Request {
 }
 
 // cleanRequest is a request without secrets.
-func cleanRequest(r model.Request, redact *strings.Replacer) model.Request {
+func cleanRequest(r model.Request, redact *redact.Redactor) model.Request {
 	p := tape{redact: redact}
 	return *p.request(r)
 }
 
 // cleanMessage cleans the texts before they are written as JSON: within a text that is JSON
 // itself a secret would look otherwise afterwards.
-func cleanMessage(m model.Message, redact *strings.Replacer) model.Message {
+func cleanMessage(m model.Message, redact *redact.Redactor) model.Message {
 	m.Text = redact.Replace(m.Text)
 	m.Raw = cleanRaw(m.Raw, redact)
 	m.Calls = cleanCalls(m.Calls, redact)
 	return m
 }
 
-func cleanCalls(calls []model.Call, redact *strings.Replacer) []model.Call {
+func cleanCalls(calls []model.Call, redact *redact.Redactor) []model.Call {
 	var out []model.Call
 	for _, c := range calls {
 		c.Args = cleanRaw(c.Args, redact)
@@ -281,7 +282,7 @@ func cleanCalls(calls []model.Call, redact *strings.Replacer) []model.Call {
 
 // cleanRaw is a document without secrets; what is no JSON becomes a text, as the loop makes
 // of the arguments of a call.
-func cleanRaw(raw json.RawMessage, redact *strings.Replacer) json.RawMessage {
+func cleanRaw(raw json.RawMessage, redact *redact.Redactor) json.RawMessage {
 	if len(raw) == 0 {
 		return nil
 	}

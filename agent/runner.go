@@ -20,6 +20,7 @@ import (
 	"rouse/agent/tool/db"
 	"rouse/agent/tool/file"
 	"rouse/agent/tool/next"
+	"rouse/agent/tool/web"
 	"rouse/agentdb"
 	"rouse/agentdb/ledger"
 )
@@ -327,6 +328,11 @@ func (r *Runner) tools(t task, a ledger.Attempt) (*tool.Registry, error) {
 		}
 		all = append(all, plans...)
 	}
+	asks, err := web.Tools(web.Options{Grants: t.agent.Network, Secrets: t.agent.Secrets, Redact: redactor(t.secrets).Replace})
+	if err != nil {
+		return nil, err
+	}
+	all = append(all, asks...)
 	all = append(all, r.beside...)
 	if t.answered != nil {
 		for i := range all {

@@ -1,0 +1,128 @@
+// Package redact blacks secrets out of texts that are shown, stored or sent.
+//
+// # Design
+//
+// A secret is looked for as it is and in the forms that programs write it in: within JSON, and
+// within JSON that is a text in JSON, in an address, in HTML, in hexadecimal and in Base64,
+// there wherever it stands in what was encoded. A program that hides it in another way, letter
+// by letter or reversed, is not held off by this: what keeps a secret from going anywhere is that
+// it is given to its one host or command alone.
+package redact
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"html"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// Mark stands where a secret was.
+const Mark = "[secret]"
+
+const (
+	// minLength is that of a secret which is looked for, in bytes: a shorter one would be found
+	// everywhere.
+	minLength = 4
+	// minPart is that of a line of a secret, and of an encoding whose ends depend on what is
+	// around it.
+	minPart = 8
+)
+
+// Redactor blacks out secrets. It may be used by many at a time.
+type Redactor struct{ replacer *strings.Replacer }
+
+// New is a redactor of secrets.
+func New(secrets []string) *Redactor {
+	var all []string
+	for _, s := range secrets {
+		if len(s) >= minLength {
+			all = append(all, forms(s)...)
+		}
+		for line := range strings.Lines(s) { // a certificate is shown with its lines indented
+			if line = strings.TrimSpace(line); line != s && len(line) > 2*minPart && !strings.HasPrefix(line, "-----") {
+				all = append(all, forms(line)...)
+			}
+		}
+	}
+	// The longest first: one that begins another would leave the rest of it readable.
+	slices.SortFunc(all, func(a, b string) int {
+		if len(a) != len(b) {
+			return len(b) - len(a)
+		}
+		return strings.Compare(a, b)
+	})
+	var pairs []string
+	for _, f := range slices.Compact(all) {
+		pairs = append(pairs, f, Mark)
+	}
+	return &Redactor{strings.NewReplacer(pairs...)}
+}
+
+// Replace is a text without the secrets.
+func (r *Redactor) Replace(text string) string { return r.replacer.Replace(text) }
+
+// forms are the ways in which a text is written within others.
+func forms(s string) []string {
+	out := []string{s, html.EscapeString(s)}
+	once := inJSON(s)
+	out = append(out, once...)
+	for _, text := range once {
+		out = append(out, inJSON(text)...)
+	}
+	for _, text := range []string{url.QueryEscape(s), url.PathEscape(s)} {
+		out = append(out, text, lowerPercents(text))
+	}
+	if len(s) >= minLength {
+		h := hex.EncodeToString([]byte(s))
+		out = append(out, h, strings.ToUpper(h))
+	}
+	return append(out, inBase64(s)...)
+}
+
+// inJSON is a text as it stands between the quotes of a JSON string: as most write it, and
+// as Go does, which escapes what HTML minds.
+func inJSON(s string) []string {
+	var forms []string
+	for _, html := range []bool{false, true} {
+		var out bytes.Buffer
+		e := json.NewEncoder(&out)
+		e.SetEscapeHTML(html)
+		if e.Encode(s) == nil { // it always is: a string can be written
+			text := strings.TrimSuffix(out.String(), "\n")
+			forms = append(forms, text[1:len(text)-1])
+		}
+	}
+	return forms
+}
+
+// lowerPercents writes %2F as %2f.
+func lowerPercents(text string) string {
+	out := []byte(text)
+	for i := 0; i+2 < len(out); i++ {
+		if out[i] == '%' {
+			copy(out[i+1:i+3], bytes.ToLower(out[i+1:i+3]))
+		}
+	}
+	return string(out)
+}
+
+// inBase64 is what of a text stands in any Base64 that it is in: with zero, one or two bytes
+// of a group before it, and without the characters that depend on what is around it.
+func inBase64(s string) []string {
+	var out []string
+	for _, enc := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
+		for before := range 3 {
+			text := enc.EncodeToString(append(make([]byte, before), s...))
+			first := (before*8 + 5) / 6 // the first character that is the text's alone
+			last := (before + len(s)) * 8 / 6
+			if last-first >= minPart {
+				out = append(out, text[first:last])
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,66 @@
+package redact
+
+import (
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"html"
+	"net/url"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+func TestReplace(t *testing.T) {
+	for _, c := range []struct {
+		secrets    []string
+		text, want string
+	}{
+		{nil, "text", "text"},
+		{[]string{"abc"}, "abc", "abc"}, // too short to tell it from other text
+		{[]string{"sesame"}, "open sesame, sesame!", "open [secret], [secret]!"},
+		{[]string{"sesame", "sesame-street"}, "sesame-street", "[secret]"},
+		{[]string{`a"b\c<d>`}, `a"b\c<d> a\"b\\c<d> a\"b\\c\u003cd\u003e a\\\"b\\\\c<d> a&#34;b\c&lt;d&gt; a%22b%5Cc%3Cd%3E a%22b%5cc%3cd%3e`, "[secret] [secret] [secret] [secret] [secret] [secret] [secret]"},
+		{[]string{"key with space"}, "key+with+space key%20with%20space", "[secret] [secret]"},
+		{[]string{"-----BEGIN KEY-----\nMIIEvQIBADANBgkqhkiG9w0\n-----END KEY-----"}, "-----BEGIN KEY-----\n   MIIEvQIBADANBgkqhkiG9w0\n   -----END KEY-----", "-----BEGIN KEY-----\n   [secret]\n   -----END KEY-----"},
+	} {
+		if got := New(c.secrets).Replace(c.text); got != c.want {
+			t.Errorf("%q without %q is %q, want %q", c.text, c.secrets, got, c.want)
+		}
+	}
+}
+
+// Whatever the secret and wherever it stands, no encoding of it is left from which it could be
+// read: what is decoded again lacks it.
+func TestEncodings(t *testing.T) {
+	inQuotes := func(s string) string {
+		text, err := json.Marshal(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	encodings := map[string]func(string) string{
+		"plain": func(s string) string { return s }, "query": url.QueryEscape, "path": url.PathEscape, "json": inQuotes, "json in json": func(s string) string { return inQuotes(inQuotes(s)) },
+		"html": html.EscapeString, "hex": func(s string) string { return hex.EncodeToString([]byte(s)) }, "HEX": func(s string) string { return fmt.Sprintf("%X", s) },
+		"base64": func(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }, "base64url": func(s string) string { return base64.RawURLEncoding.EncodeToString([]byte(s)) },
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		secret := rapid.StringMatching(`[ -~]{12,40}`).Draw(t, "secret")
+		before, after := rapid.StringMatching(`[a-z]{0,5}`).Draw(t, "before"), rapid.StringMatching(`[a-z]{0,5}`).Draw(t, "after")
+		r := New([]string{secret})
+		for name, encode := range encodings {
+			clean := r.Replace(encode(before + secret + after))
+			if !strings.Contains(clean, Mark) {
+				t.Fatalf("%s: %q is left", name, clean)
+			}
+			// Of Base64 a character can be left at each end, of the others nothing.
+			rest := strings.ReplaceAll(clean, Mark, "")
+			if most := 3 * (len(before) + len(after) + 4); len(rest) > most {
+				t.Fatalf("%s: %q is left", name, rest)
+			}
+		}
+	})
+}

@@ -1,0 +1,39 @@
+package tool
+
+import (
+	"regexp"
+	"slices"
+)
+
+// SecretGrant is a secret that an agent's calls may use by its placeholder (OSL-22). Its value
+// takes the place of that at the last moment, where nothing is recorded.
+type SecretGrant struct {
+	Name   string
+	OnlyTo string // the one host that it may be sent to; "" when it is for commands
+	Value  string
+}
+
+// placeholder stands for a secret in the arguments of a call.
+var placeholder = regexp.MustCompile(`__OSL_SECRET\[([A-Za-z0-9][A-Za-z0-9_.-]*)\]__`)
+
+// Placeholder is what a call writes for a secret.
+func Placeholder(name string) string { return "__OSL_SECRET[" + name + "]__" }
+
+// Placeholders are the names of the secrets that a text asks for, each once.
+func Placeholders(text string) []string {
+	var names []string
+	for _, m := range placeholder.FindAllStringSubmatch(text, -1) {
+		if !slices.Contains(names, m[1]) {
+			names = append(names, m[1])
+		}
+	}
+	return names
+}
+
+// FillPlaceholders is a text with what value gives for each secret that it asks for. What value
+// gives is not looked through again.
+func FillPlaceholders(text string, value func(name string) string) string {
+	return placeholder.ReplaceAllStringFunc(text, func(m string) string {
+		return value(placeholder.FindStringSubmatch(m)[1])
+	})
+}

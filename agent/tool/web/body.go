@@ -1,0 +1,143 @@
+package web
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/JohannesKaufmann/html-to-markdown/v2/converter"
+	"github.com/JohannesKaufmann/html-to-markdown/v2/plugin/base"
+	"github.com/JohannesKaufmann/html-to-markdown/v2/plugin/commonmark"
+	"github.com/JohannesKaufmann/html-to-markdown/v2/plugin/table"
+	"golang.org/x/net/html"
+	"golang.org/x/net/html/charset"
+)
+
+// text is an answer as a model reads it.
+type text struct {
+	title, body string
+	kind        string // the content type
+	warnings    []string
+}
+
+// textual are the types that are text beside text/*.
+var textual = []string{"json", "xml", "javascript", "ecmascript", "yaml", "toml", "x-ndjson", "jsonl", "x-www-form-urlencoded", "graphql", "sql", "csv"}
+
+func isText(kind string) bool {
+	family, sub, _ := strings.Cut(kind, "/")
+	if family == "text" {
+		return true
+	}
+	if i := strings.LastIndexByte(sub, '+'); i >= 0 {
+		sub = sub[i+1:]
+	}
+	for _, t := range textual {
+		if family == "application" && (sub == t || sub == "x-"+t) {
+			return true
+		}
+	}
+	return false
+}
+
+// read makes text of an answer: in UTF-8, without secrets, a page as Markdown unless source is
+// set. What is no text is left out, with a word.
+func (f *fetcher) read(a answer, source bool) text {
+	given := a.header.Get("Content-Type")
+	kind, _, err := mime.ParseMediaType(given)
+	if err != nil || kind == "" {
+		kind, _, _ = mime.ParseMediaType(http.DetectContentType(a.body))
+	}
+	out := text{kind: kind, warnings: a.warning}
+	switch coding := strings.ToLower(a.header.Get("Content-Encoding")); {
+	case len(a.body) == 0:
+		return out
+	case coding != "" && coding != "identity":
+		out.warnings = append(out.warnings, fmt.Sprintf("the answer is compressed in a way that was not asked for (%s), and is left out", coding))
+		return out
+	case !isText(kind):
+		out.warnings = append(out.warnings, fmt.Sprintf("the answer is %s, which is not text, and is left out", kind))
+		return out
+	case bytes.IndexByte(a.body[:min(len(a.body), 8<<10)], 0) >= 0 && !wide(a.body):
+		out.warnings = append(out.warnings, fmt.Sprintf("the answer calls itself %s and is binary; it is left out", kind))
+		return out
+	}
+	plain := f.redact(decoded(a.body, given))
+	if a.cut {
+		plain = plain[:max(len(plain)-margin, 0)]
+		plain = strings.ToValidUTF8(plain, "")
+		out.warnings = append(out.warnings, fmt.Sprintf("the answer is longer than %d MiB; what comes after them was not read", maxAnswer>>20))
+	}
+	out.body = plain
+	if html := kind == "text/html" || kind == "application/xhtml+xml"; html && !source {
+		out.title, out.body = markdown(plain, a.target.url)
+		out.body = f.redact(out.body)
+	}
+	return out
+}
+
+// wide says whether bytes begin as UTF-16 does.
+func wide(b []byte) bool {
+	return bytes.HasPrefix(b, []byte("\xff\xfe")) || bytes.HasPrefix(b, []byte("\xfe\xff"))
+}
+
+// decoded is a body in UTF-8, of the character set that it declares or shows.
+func decoded(body []byte, contentType string) string {
+	if r, err := charset.NewReader(bytes.NewReader(body), contentType); err == nil {
+		if all, err := io.ReadAll(r); err == nil {
+			body = all
+		}
+	}
+	return strings.ToValidUTF8(strings.TrimPrefix(string(body), "\ufeff"), "\ufffd")
+}
+
+// markdown is a page as Markdown, with its links in full. A page that cannot be made into it is
+// given as it is.
+func markdown(page string, from *url.URL) (title, out string) {
+	doc, err := html.Parse(strings.NewReader(page))
+	if err != nil {
+		return "", page
+	}
+	title = titleOf(doc)
+	c := converter.NewConverter(converter.WithPlugins(base.NewBasePlugin(), commonmark.NewCommonmarkPlugin(), table.NewTablePlugin()))
+	plain := *from
+	plain.RawQuery = ""
+	md, err := c.ConvertNode(doc, converter.WithDomain(plain.String()))
+	if err != nil {
+		return title, page
+	}
+	return title, string(md)
+}
+
+func titleOf(n *html.Node) string {
+	for d := range n.Descendants() {
+		if d.Type == html.ElementNode && d.Data == "title" && d.FirstChild != nil {
+			words := []rune(strings.Join(strings.Fields(d.FirstChild.Data), " "))
+			return string(words[:min(len(words), 300)])
+		}
+	}
+	return ""
+}
+
+// page is a part of a text: at most count characters from offset on; next is where it goes on,
+// 0 at the end.
+func page(text string, offset, count int) (part string, next int) {
+	skip := func(text string, n int) int { // bytes of n characters
+		i := 0
+		for ; n > 0 && i < len(text); n-- {
+			_, size := utf8.DecodeRuneInString(text[i:])
+			i += size
+		}
+		return i
+	}
+	text = text[skip(text, offset):]
+	end := skip(text, count)
+	if end < len(text) {
+		next = offset + count
+	}
+	return text[:end], next
+}

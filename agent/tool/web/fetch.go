@@ -1,0 +1,202 @@
+package web
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"rouse/agent/tool"
+)
+
+// Limits of one call.
+const (
+	limit        = 30 * time.Second // with all redirects
+	maxRedirects = 5
+	maxHeader    = 64 << 10 // bytes of an answer's header
+	// maxAnswer is how much of an answer is read, in bytes after its compression is undone.
+	maxAnswer = 2 << 20
+	// margin is read beyond that, so that no half of a secret is left where the text is cut.
+	margin = 16 << 10
+)
+
+// answer is what a server said in the end.
+type answer struct {
+	target  target
+	status  int
+	header  http.Header
+	body    []byte
+	cut     bool     // there was more
+	ended   string   // why a redirect was not followed
+	warning []string // for who called
+}
+
+// errTooSlow is the cause of a call that took too long.
+var errTooSlow = fmt.Errorf("no answer within %s", limit)
+
+// ask sends a request and follows its redirects. The first address was judged by the gate, and
+// each other is by the grants.
+func (f *fetcher) ask(ctx context.Context, q request, secrets []tool.SecretGrant) (answer, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, errTooSlow)
+	defer cancel()
+	for hop := 0; ; hop++ {
+		resp, err := f.send(ctx, q, secrets)
+		if err != nil {
+			return answer{}, err
+		}
+		out := answer{target: q.target, status: resp.StatusCode, header: resp.Header}
+		next, why := f.next(q, resp, secrets)
+		if why == "" && next.target.url != nil && hop == maxRedirects {
+			why = fmt.Sprintf("there were more than %d redirects", maxRedirects)
+		}
+		if why == "" && next.target.url != nil {
+			resp.Body.Close()
+			q = next
+			continue
+		}
+		out.ended = why
+		out.body, err = io.ReadAll(io.LimitReader(resp.Body, maxAnswer+margin))
+		resp.Body.Close()
+		out.cut = len(out.body) == maxAnswer+margin
+		if err != nil {
+			if len(out.body) == 0 || q.method == "HEAD" {
+				return out, f.explain(ctx, q, err)
+			}
+			out.cut = true
+			out.warning = append(out.warning, "the answer broke off: "+f.explain(ctx, q, err).Error())
+		}
+		return out, nil
+	}
+}
+
+// send makes one connection for one request: none is kept, since what was allowed for one
+// address is not for the next.
+func (f *fetcher) send(ctx context.Context, q request, secrets []tool.SecretGrant) (*http.Response, error) {
+	access := f.access(q.target, q.method)
+	if len(secrets) > 0 && q.holds(secrets) {
+		if err := f.entrusts(q.target, access, secrets); err != nil {
+			return nil, &refusal{err.Error()}
+		}
+	}
+	u, header, body, err := q.filled(secrets)
+	if err != nil {
+		return nil, &refusal{err.Error()}
+	}
+	var content io.Reader
+	if body != "" {
+		content = strings.NewReader(body)
+	}
+	req, err := http.NewRequestWithContext(ctx, q.method, u.String(), content)
+	if err != nil {
+		return nil, &refusal{"the request cannot be made"} // the error would tell all of it
+	}
+	req.URL, req.Header = u, header
+	if req.Header.Get("User-Agent") == "" {
+		req.Header.Set("User-Agent", "rouse")
+	}
+	transport := &http.Transport{
+		Proxy: nil, DialContext: f.dial(q.target, access), DisableKeepAlives: true, ForceAttemptHTTP2: true, MaxResponseHeaderBytes: maxHeader,
+		TLSHandshakeTimeout: 10 * time.Second, TLSClientConfig: &tls.Config{RootCAs: f.roots, ServerName: q.target.host, MinVersion: tls.VersionTLS12},
+	}
+	resp, err := transport.RoundTrip(req)
+	if err != nil {
+		return nil, f.explain(ctx, q, err)
+	}
+	return resp, nil
+}
+
+// holds says whether a request asks for any secret where it would be put in.
+func (q request) holds(secrets []tool.SecretGrant) bool {
+	texts := []string{q.body}
+	if q.ours {
+		texts = append(texts, q.target.url.EscapedPath(), q.target.url.RawQuery)
+	}
+	for _, value := range q.headers {
+		texts = append(texts, value)
+	}
+	return len(tool.Placeholders(strings.Join(texts, "\n"))) > 0
+}
+
+// next is the request that a redirect asks for, none when the answer is none; why says that it
+// is not followed.
+func (f *fetcher) next(q request, resp *http.Response, secrets []tool.SecretGrant) (next request, why string) {
+	location := resp.Header.Get("Location")
+	if location == "" || !slices.Contains([]int{301, 302, 303, 307, 308}, resp.StatusCode) {
+		return next, ""
+	}
+	u, err := q.target.url.Parse(location)
+	if err != nil {
+		return next, "its address is not understood"
+	}
+	to, err := parseURL(u.String())
+	switch {
+	case err != nil:
+		return next, err.Error()
+	case q.target.url.Scheme == "https" && to.url.Scheme != "https":
+		return next, "it leads from https to http"
+	}
+	next = request{target: to, method: q.method, headers: q.headers, body: q.body}
+	if resp.StatusCode == http.StatusSeeOther && q.method != "HEAD" || resp.StatusCode < 303 && q.method == "POST" {
+		next.method, next.body = "GET", ""
+	}
+	next.headers = map[string]string{}
+	for name, value := range q.headers {
+		stays := to.origin() == q.target.origin() || slices.Contains([]string{"Accept", "Accept-Language", "Content-Type", "User-Agent"}, name) && len(tool.Placeholders(value)) == 0
+		if stays && (next.body != "" || name != "Content-Type") {
+			next.headers[name] = value
+		}
+	}
+	access := f.access(to, next.method)
+	if !access.granted {
+		return request{}, fmt.Sprintf("%s %s is not granted; to go there, call web_fetch with it", next.method, to)
+	}
+	if next.holds(secrets) {
+		if err := f.entrusts(to, access, secrets); err != nil {
+			return request{}, err.Error()
+		}
+	}
+	return next, ""
+}
+
+// refusal is what no repetition would change.
+type refusal struct{ why string }
+
+func (e *refusal) Error() string { return e.why }
+
+// away is a server that gave no answer.
+type away struct{ why string }
+
+func (e *away) Error() string { return e.why }
+
+// explain says why there was no answer, in words of which none is an address with its secrets.
+func (f *fetcher) explain(ctx context.Context, q request, err error) error {
+	host := q.target.url.Host
+	var inward *inwardError
+	var dns *net.DNSError
+	var cert *tls.CertificateVerificationError
+	var errno syscall.Errno
+	switch {
+	case errors.As(err, &inward):
+		return &refusal{inward.Error()}
+	case errors.Is(context.Cause(ctx), errTooSlow):
+		return &away{fmt.Sprintf("%s gave no answer within %s", host, limit)}
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case errors.As(err, &dns) && dns.IsNotFound:
+		return &away{fmt.Sprintf("there is no host %s", host)}
+	case errors.As(err, &dns):
+		return &away{fmt.Sprintf("the address of %s cannot be found now: %s", host, dns.Err)}
+	case errors.As(err, &cert):
+		return &refusal{fmt.Sprintf("%s does not prove that it is %[1]s: %v", host, cert.Err)}
+	case errors.As(err, &errno):
+		return &away{fmt.Sprintf("%s cannot be reached: %s", host, errno)}
+	}
+	return &away{fmt.Sprintf("%s gave no answer that is understood: %s", host, f.redact(err.Error()))}
+}

@@ -1,0 +1,110 @@
+package web
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// Grant lets an agent ask a host.
+type Grant struct {
+	// Host is a name, *.example.com for all names below one, * for all names, or an IP address.
+	// With :port it is that port alone, without one 443 and 80. An address that is named here
+	// may be one of this machine or its network.
+	Host    string
+	Methods []string // none: GET and HEAD
+	Private bool     // the names may lead to addresses of this machine or its network
+}
+
+// Methods are what can be asked of a server.
+var Methods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
+
+// rule is a grant that was read.
+type rule struct {
+	shown   string
+	any     bool
+	below   string // ".example.com"
+	host    string
+	port    uint16 // 0: those of the schemes
+	addr    netip.Addr
+	methods []string
+	private bool
+}
+
+// Check says what is wrong with a grant.
+func (g Grant) Check() error {
+	_, err := g.rule()
+	return err
+}
+
+func (g Grant) rule() (rule, error) {
+	r := rule{shown: g.Host, methods: g.Methods, private: g.Private}
+	if len(r.methods) == 0 {
+		r.methods = []string{"GET", "HEAD"}
+	}
+	for _, m := range r.methods {
+		if !slices.Contains(Methods, m) {
+			return r, fmt.Errorf("%q is none of the methods %s", m, strings.Join(Methods, ", "))
+		}
+	}
+	name, port, err := splitPort(g.Host)
+	if err != nil {
+		return r, err
+	}
+	r.port = port
+	if name == "*" {
+		r.any = true
+		return r, nil
+	}
+	base, wild := strings.CutPrefix(name, "*.")
+	host, addr, err := parseHost(base)
+	switch {
+	case err != nil:
+		return r, err
+	case wild && addr.IsValid():
+		return r, fmt.Errorf("nothing is below the address %s", host)
+	case wild:
+		r.below = "." + host
+	default:
+		r.host, r.addr = host, addr
+	}
+	return r, nil
+}
+
+// covers says whether the rule is about the server of t.
+func (r rule) covers(t target) bool {
+	if r.port != t.port && (r.port != 0 || t.port != schemes[t.url.Scheme]) {
+		return false
+	}
+	switch {
+	case r.any:
+		return true
+	case r.below != "":
+		return !t.addr.IsValid() && strings.HasSuffix(t.host, r.below)
+	}
+	return r.host == t.host
+}
+
+// access is what an agent's grants say of one request.
+type access struct {
+	granted bool // the method too
+	private bool // every address will do
+	addr    netip.Addr
+}
+
+// access looks at all grants: what one does not allow, another may.
+func (f *fetcher) access(t target, method string) access {
+	var a access
+	for _, r := range f.rules {
+		if !r.covers(t) || !slices.Contains(r.methods, method) {
+			continue
+		}
+		a.granted = true
+		a.private = a.private || r.private
+		if r.addr.IsValid() {
+			a.addr = r.addr
+		}
+	}
+	return a
+}

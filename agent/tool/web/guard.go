@@ -1,0 +1,53 @@
+package web
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"syscall"
+	"time"
+
+	"code.dny.dev/ssrf"
+)
+
+// outside knows the addresses of the internet: neither this machine nor its network, nor what
+// stands for those in another form, nor where clouds keep the keys of their machines.
+var outside = ssrf.New(ssrf.WithAnyPort(), ssrf.WithDeniedV4Prefixes(netip.MustParsePrefix("168.63.129.16/32")))
+
+// inwardError says that a host leads to an address that was not granted.
+type inwardError struct {
+	host string
+	addr netip.Addr
+}
+
+func (e *inwardError) Error() string {
+	if e.host == e.addr.String() {
+		return fmt.Sprintf("%s is an address of this machine, of its network, or of nobody; its owner can allow it by naming it under grants.network", e.host)
+	}
+	return fmt.Sprintf("%s leads to %s, an address of this machine, of its network, or of nobody; its owner can allow that with private: true for this host under grants.network", e.host, e.addr)
+}
+
+// reaches says whether a connection to an address is allowed.
+func (a access) reaches(addr netip.Addr) bool {
+	addr = addr.Unmap()
+	return a.private || a.addr.IsValid() && a.addr == addr || outside.SafeAddr(addr) == nil
+}
+
+// dial connects to what t leads to now. The address is judged when the name was looked up, and
+// the connection goes to that address and no other.
+func (f *fetcher) dial(t target, a access) func(context.Context, string, string) (net.Conn, error) {
+	d := net.Dialer{Timeout: 10 * time.Second, Resolver: f.resolver, Control: func(network, address string, _ syscall.RawConn) error {
+		to, err := netip.ParseAddrPort(address)
+		if err != nil || network != "tcp4" && network != "tcp6" {
+			return fmt.Errorf("a connection to %s %s is refused", network, address)
+		}
+		if to.Addr().Zone() != "" || !a.reaches(to.Addr()) {
+			return &inwardError{t.host, to.Addr().Unmap()}
+		}
+		return nil
+	}}
+	return func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return d.DialContext(ctx, network, net.JoinHostPort(t.host, fmt.Sprint(t.port)))
+	}
+}

@@ -1,0 +1,118 @@
+package web
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/textproto"
+	"slices"
+	"strings"
+
+	"golang.org/x/net/http/httpguts"
+)
+
+// args are what web_fetch is called with.
+type args struct {
+	URL         string            `json:"url" jsonschema:"https:// or http:// and a host that is granted"`
+	Method      string            `json:"method,omitempty" jsonschema:"GET when absent; HEAD, POST, PUT, PATCH, DELETE, OPTIONS"`
+	Headers     map[string]string `json:"headers,omitempty" jsonschema:"of the request"`
+	Body        string            `json:"body,omitempty" jsonschema:"of the request, as it is"`
+	JSON        any               `json:"json,omitempty" jsonschema:"instead of body: a value that is sent as JSON"`
+	Format      string            `json:"format,omitempty" jsonschema:"of an HTML page: markdown (the default) or source"`
+	Offset      int               `json:"offset,omitempty" jsonschema:"character to begin at: next_offset of the call before"`
+	MaxChars    int               `json:"max_chars,omitempty" jsonschema:"characters of the answer, default 20000, at most 100000"`
+	MustSucceed bool              `json:"must_succeed,omitempty" jsonschema:"true: a status of 400 and above is a failure of the call"`
+}
+
+const (
+	maxBody  = 256 << 10 // bytes of a request
+	maxShown = 16 << 10  // bytes of a body that are shown to who approves it
+)
+
+// hostHeaders are not for a call to give.
+var hostHeaders = []string{"Accept-Encoding", "Connection", "Content-Length", "Host", "Keep-Alive", "Proxy-Authorization", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade"}
+
+// request is a call in its one form, its secrets still placeholders.
+type request struct {
+	target  target
+	method  string
+	headers map[string]string // by canonical name
+	body    string
+	ours    bool // the address is that of the call, not that of a redirect
+}
+
+// badArg is an argument that cannot be used.
+type badArg struct{ field, why, expected string }
+
+func (e *badArg) Error() string { return e.field + ": " + e.why }
+
+func newRequest(a args) (request, error) {
+	q := request{method: strings.ToUpper(a.Method), headers: map[string]string{}, body: a.Body, ours: true}
+	if q.method == "" {
+		q.method = "GET"
+	}
+	if !slices.Contains(Methods, q.method) {
+		return q, &badArg{"method", fmt.Sprintf("%q is no method that can be used", a.Method), "one of " + strings.Join(Methods, ", ")}
+	}
+	var err error
+	if q.target, err = parseURL(a.URL); err != nil {
+		return q, &badArg{"url", err.Error(), "a URL like https://example.com/page"}
+	}
+	for name, value := range a.Headers {
+		key := textproto.CanonicalMIMEHeaderKey(name)
+		switch _, twice := q.headers[key]; {
+		case !httpguts.ValidHeaderFieldName(name) || !httpguts.ValidHeaderFieldValue(value):
+			return q, &badArg{"headers", fmt.Sprintf("the header %q cannot be sent", name), "names and values without line breaks"}
+		case slices.Contains(hostHeaders, key):
+			return q, &badArg{"headers", fmt.Sprintf("the header %s is not for a call to give", key), "other headers"}
+		case twice:
+			return q, &badArg{"headers", fmt.Sprintf("the header %s is given twice", key), "each header once"}
+		}
+		q.headers[key] = value
+	}
+	if a.JSON != nil {
+		if a.Body != "" {
+			return q, &badArg{"json", "body is given too", "one of body and json"}
+		}
+		text, err := json.Marshal(a.JSON)
+		if err != nil {
+			return q, &badArg{"json", err.Error(), "a JSON value"}
+		}
+		q.body = string(text)
+		if q.headers["Content-Type"] == "" {
+			q.headers["Content-Type"] = "application/json"
+		}
+	}
+	switch {
+	case q.body != "" && q.safe():
+		return q, &badArg{"body", q.method + " sends none", "a method like POST"}
+	case len(q.body) > maxBody:
+		return q, &badArg{"body", fmt.Sprintf("it has %d bytes, at most %d are sent", len(q.body), maxBody), "a shorter body"}
+	}
+	return q, nil
+}
+
+// safe says whether a request only reads.
+func (q request) safe() bool { return q.method == "GET" || q.method == "HEAD" }
+
+// action is the request as an approval holds for it: equal texts are equal requests.
+func (q request) action() string {
+	return fmt.Sprintf("%s %s %q %q", q.method, q.target, q.headers, q.body)
+}
+
+// shown is the request as a person reads it.
+func (q request) shown() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %s\n", q.method, q.target)
+	for _, name := range slices.Sorted(maps.Keys(q.headers)) {
+		fmt.Fprintf(&b, "%s: %s\n", name, q.headers[name])
+	}
+	switch {
+	case len(q.body) > maxShown:
+		fmt.Fprintf(&b, "\n%s…\n(%d bytes in all, SHA-256 %x)\n", strings.ToValidUTF8(q.body[:maxShown], ""), len(q.body), sha256.Sum256([]byte(q.body)))
+	case q.body != "":
+		fmt.Fprintf(&b, "\n%s\n", q.body)
+	}
+	return b.String()
+}

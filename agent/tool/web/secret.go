@@ -1,0 +1,111 @@
+package web
+
+import (
+	"encoding/json"
+	"fmt"
+	"mime"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"rouse/agent/tool"
+)
+
+// used are the secrets that a request asks for, each once. An error is for who made the call.
+func (f *fetcher) used(q request) ([]tool.SecretGrant, error) {
+	texts := []string{q.target.url.EscapedPath(), q.target.url.RawQuery, q.body}
+	for name, value := range q.headers {
+		texts = append(texts, value)
+		if len(tool.Placeholders(name)) > 0 {
+			return nil, fmt.Errorf("a secret stands in the value of a header, not in its name %s", name)
+		}
+	}
+	var out []tool.SecretGrant
+	for _, name := range tool.Placeholders(strings.Join(texts, "\n")) {
+		i := slices.IndexFunc(f.secrets, func(s tool.SecretGrant) bool { return s.Name == name })
+		switch {
+		case i < 0:
+			return nil, fmt.Errorf("the secret %s is not granted to this agent%s", name, f.secretsNamed())
+		case f.secrets[i].OnlyTo == "":
+			return nil, fmt.Errorf("the secret %s is for commands: it names no host that it may be sent to", name)
+		}
+		out = append(out, f.secrets[i])
+	}
+	return out, nil
+}
+
+func (f *fetcher) secretsNamed() string {
+	var names []string
+	for _, s := range f.secrets {
+		if s.OnlyTo != "" {
+			names = append(names, s.Name)
+		}
+	}
+	if len(names) == 0 {
+		return ", and no other is"
+	}
+	return "; those for requests are " + strings.Join(names, ", ")
+}
+
+// entrusts says whether the server of t may be told the secrets: it is the host of each, and
+// nobody on the way can read along, unless it is nearby by its grant.
+func (f *fetcher) entrusts(t target, a access, secrets []tool.SecretGrant) error {
+	for _, s := range secrets {
+		only, err := Grant{Host: s.OnlyTo}.rule()
+		if err != nil || !only.covers(t) {
+			return fmt.Errorf("the secret %s may be sent to %s alone, not to %s", s.Name, s.OnlyTo, t.url.Host)
+		}
+		if near := a.private || a.addr.IsValid() && outside.SafeAddr(a.addr) != nil; t.url.Scheme != "https" && !near {
+			return fmt.Errorf("the secret %s is sent over https alone, and %s is not", s.Name, t)
+		}
+	}
+	return nil
+}
+
+// filled is the request with its secrets in it, as it goes out.
+func (q request) filled(secrets []tool.SecretGrant) (*url.URL, http.Header, string, error) {
+	value := func(as func(string) string) func(string) string {
+		return func(name string) string {
+			i := slices.IndexFunc(secrets, func(s tool.SecretGrant) bool { return s.Name == name })
+			return as(secrets[i].Value)
+		}
+	}
+	u := *q.target.url
+	if q.ours { // an address that a server gave gets no secrets
+		escaped := tool.FillPlaceholders(u.EscapedPath(), value(url.PathEscape))
+		plain, err := url.PathUnescape(escaped)
+		if err != nil {
+			return nil, nil, "", fmt.Errorf("its path is not understood: %w", err)
+		}
+		u.Path, u.RawPath = plain, escaped
+		u.RawQuery = tool.FillPlaceholders(u.RawQuery, value(url.QueryEscape))
+	}
+	header := http.Header{}
+	for name, text := range q.headers {
+		text = tool.FillPlaceholders(text, value(func(s string) string { return s }))
+		if strings.ContainsAny(text, "\r\n\x00") {
+			return nil, nil, "", fmt.Errorf("the header %s holds a line break", name)
+		}
+		header.Set(name, text)
+	}
+	return &u, header, tool.FillPlaceholders(q.body, value(bodyForm(header.Get("Content-Type")))), nil
+}
+
+// bodyForm is how a value is written in a body of a type, so that it is one value there.
+func bodyForm(contentType string) func(string) string {
+	kind, _, err := mime.ParseMediaType(contentType)
+	switch {
+	case err == nil && (kind == "application/json" || strings.HasSuffix(kind, "+json")):
+		return func(s string) string {
+			text, err := json.Marshal(s)
+			if err != nil {
+				return s // a string can always be written
+			}
+			return string(text[1 : len(text)-1])
+		}
+	case err == nil && kind == "application/x-www-form-urlencoded":
+		return url.QueryEscape
+	}
+	return func(s string) string { return s }
+}

@@ -1,0 +1,275 @@
+package web
+
+import (
+	"context"
+	"crypto/x509"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+
+	"rouse/agent/tool"
+)
+
+//go:embed web_fetch.md
+var fetchText string
+
+// Name is the tool's.
+const Name = "web_fetch"
+
+// Options are what the tool of one run reaches.
+type Options struct {
+	Grants   []Grant
+	Secrets  []tool.SecretGrant
+	Redact   func(text string) string // what blacks secrets out of an answer; nil: nothing
+	Resolver *net.Resolver            // nil: the system's
+	Roots    *x509.CertPool           // who vouches for servers; nil: whom the system trusts
+}
+
+// fetcher is the tool of one run.
+type fetcher struct {
+	rules    []rule
+	secrets  []tool.SecretGrant
+	redact   func(string) string
+	resolver *net.Resolver
+	roots    *x509.CertPool
+
+	mu   sync.Mutex
+	last []kept // the answers to the last requests, to be read on
+}
+
+// kept is an answer that may be read on.
+type kept struct {
+	request string
+	result  result
+	text    text
+}
+
+// maxKept is how many answers are kept.
+const maxKept = 4
+
+// Tools is web_fetch for an agent with grants, and nothing for one without.
+func Tools(o Options) ([]tool.Tool, error) {
+	if len(o.Grants) == 0 {
+		return nil, nil
+	}
+	f := &fetcher{secrets: o.Secrets, redact: o.Redact, resolver: o.Resolver, roots: o.Roots}
+	if f.redact == nil {
+		f.redact = func(text string) string { return text }
+	}
+	for _, g := range o.Grants {
+		r, err := g.rule()
+		if err != nil {
+			return nil, fmt.Errorf("the network grant %q: %w", g.Host, err)
+		}
+		f.rules = append(f.rules, r)
+	}
+	fetch, err := tool.Define(tool.Spec{
+		Name: Name, Description: fetchText + f.granted(), Effect: tool.External, Reads: reads, Timeout: limit + limit/2,
+		Enum: map[string][]string{"format": {"markdown", "source"}}, Needs: tool.Needs(f.need),
+	}, f.fetch)
+	return []tool.Tool{fetch}, err
+}
+
+// granted tells a model whom it may ask, and with which secrets.
+func (f *fetcher) granted() string {
+	var b strings.Builder
+	b.WriteString("\nGranted:\n")
+	for _, r := range f.rules {
+		fmt.Fprintf(&b, "- %s (%s)\n", r.shown, strings.Join(r.methods, ", "))
+	}
+	for _, s := range f.secrets {
+		if s.OnlyTo != "" {
+			fmt.Fprintf(&b, "- the secret %s, for %s alone: write %s where it belongs in the headers, the body or the URL\n", s.Name, s.OnlyTo, tool.Placeholder(s.Name))
+		}
+	}
+	return b.String()
+}
+
+// reads says whether a call changes nothing on its server, by what its method promises.
+func reads(raw json.RawMessage) bool {
+	var a struct {
+		Method string `json:"method"`
+	}
+	return json.Unmarshal(raw, &a) == nil && request{method: strings.ToUpper(orGet(a.Method))}.safe()
+}
+
+func orGet(method string) string {
+	if method == "" {
+		return "GET"
+	}
+	return method
+}
+
+// need tells the gate what a call asks whom. Whatever is asked for can carry data out, and what
+// comes back may be anybody's words.
+func (f *fetcher) need(_ context.Context, _ tool.Invocation, a args) (tool.Need, error) {
+	q, secrets, refused := f.understood(a)
+	if refused != nil {
+		return tool.Need{Refused: refused}, nil
+	}
+	n := tool.Need{Action: q.action(), Shown: f.redact(q.shown()), Adds: tool.Untrusted | tool.Outward}
+	if len(secrets) > 0 {
+		n.Adds |= tool.Private
+	}
+	access := f.access(q.target, q.method)
+	if !access.granted {
+		n.Missing = fmt.Sprintf("%s %s is not among the grants of this agent (grants.network)", q.method, q.target.url.Host)
+	}
+	return n, nil
+}
+
+// understood is a call that can be made once it is allowed; refused answers another.
+func (f *fetcher) understood(a args) (q request, secrets []tool.SecretGrant, refused *tool.Envelope) {
+	refuse := func(e tool.Envelope) (request, []tool.SecretGrant, *tool.Envelope) { return q, nil, &e }
+	q, err := newRequest(a)
+	var bad *badArg
+	if errors.As(err, &bad) {
+		return refuse(tool.Failure(tool.KindInvalidArgs, "%s", f.redact(bad.Error())).WithField(bad.field, bad.expected))
+	}
+	access := f.access(q.target, q.method)
+	if q.target.addr.IsValid() && !access.reaches(q.target.addr) {
+		return refuse(tool.Failure(tool.KindRejected, "%s", &inwardError{q.target.host, q.target.addr}))
+	}
+	if secrets, err = f.used(q); err == nil {
+		err = f.entrusts(q.target, access, secrets)
+	}
+	if err != nil {
+		return refuse(tool.Failure(tool.KindRejected, "%s", f.redact(err.Error())))
+	}
+	return q, secrets, nil
+}
+
+// result is what a call is answered.
+type result struct {
+	URL         string            `json:"url"`
+	Status      int               `json:"status"`
+	ContentType string            `json:"content_type,omitempty"`
+	Title       string            `json:"title,omitempty"`
+	Headers     map[string]string `json:"headers,omitempty"` // those that say how to go on
+	Text        string            `json:"text"`
+	Truncated   bool              `json:"truncated"`
+	NextOffset  int               `json:"next_offset,omitempty"`
+}
+
+// shownHeaders are those of an answer that say how to go on.
+var shownHeaders = []string{"Content-Length", "Etag", "Last-Modified", "Link", "Location", "Retry-After"}
+
+const (
+	defaultChars = 20_000
+	maxChars     = 100_000
+)
+
+func (f *fetcher) fetch(ctx context.Context, _ tool.Invocation, a args) (tool.Envelope, error) {
+	q, secrets, refused := f.understood(a)
+	switch {
+	case refused != nil:
+		return *refused, nil
+	case a.Offset < 0:
+		return tool.Failure(tool.KindInvalidArgs, "offset is less than 0").WithField("offset", "0 or next_offset"), nil
+	case a.Offset > 0 && !q.safe():
+		return tool.Failure(tool.KindInvalidArgs, "a %s is not made again to read on", q.method).WithField("offset", "0"), nil
+	}
+	if a.MaxChars <= 0 {
+		a.MaxChars = defaultChars
+	}
+	source := a.Format == "source"
+	k, found := f.remembered(q, source, a.Offset)
+	if !found {
+		ans, err := f.ask(ctx, q, secrets)
+		if err != nil {
+			return f.failed(ctx, err)
+		}
+		k = f.keep(q, source, ans)
+	}
+	res := k.result
+	res.Text, res.NextOffset = page(k.text.body, a.Offset, min(a.MaxChars, maxChars))
+	res.Truncated = res.NextOffset > 0
+	if a.MustSucceed && res.Status >= 400 {
+		e := tool.Failure(statusKind(res.Status), "%s answered %s: %s", res.URL, statusText(res.Status), excerpt(k.text.body))
+		e.Warnings = k.text.warnings
+		return e, nil
+	}
+	return tool.Success(res, k.text.warnings...), nil
+}
+
+// failed answers a call whose server gave no answer.
+func (f *fetcher) failed(ctx context.Context, err error) (tool.Envelope, error) {
+	var no *refusal
+	var gone *away
+	switch {
+	case errors.As(err, &no):
+		return tool.Failure(tool.KindRejected, "%s", f.redact(no.Error())), nil
+	case errors.As(err, &gone):
+		return tool.Failure(tool.KindUnavailable, "%s", f.redact(gone.Error())), nil
+	case ctx.Err() != nil:
+		return tool.Failure(tool.KindExecutionError, "cancelled: %v", context.Cause(ctx)), nil
+	}
+	return tool.Envelope{}, err
+}
+
+// keep remembers an answer, to be read on without asking again.
+func (f *fetcher) keep(q request, source bool, a answer) kept {
+	k := kept{request: fmt.Sprint(source, q.action()), text: f.read(a, source)}
+	k.result = result{URL: f.redact(a.target.String()), Status: a.status, ContentType: k.text.kind, Title: f.redact(k.text.title), Headers: map[string]string{}}
+	for _, name := range shownHeaders {
+		if value := a.header.Get(name); value != "" {
+			k.result.Headers[strings.ToLower(name)] = f.redact(strings.ToValidUTF8(value, "\ufffd"))
+		}
+	}
+	if a.ended != "" {
+		k.text.warnings = append(k.text.warnings, "the redirect was not followed: "+f.redact(a.ended))
+	}
+	if a.status >= 400 {
+		k.text.warnings = append(k.text.warnings, "the server answered "+statusText(a.status))
+	}
+	if q.safe() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.last = append([]kept{k}, f.last[:min(len(f.last), maxKept-1)]...)
+	}
+	return k
+}
+
+// remembered is the latest answer to a request of which a further part is asked for.
+func (f *fetcher) remembered(q request, source bool, offset int) (kept, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, k := range f.last {
+		if offset > 0 && k.request == fmt.Sprint(source, q.action()) {
+			return k, true
+		}
+	}
+	return kept{}, false
+}
+
+// statusKind is the kind of failure that a status means where it is one.
+func statusKind(status int) tool.Kind {
+	switch {
+	case status == http.StatusNotFound || status == http.StatusGone:
+		return tool.KindNotFound
+	case status == http.StatusTooManyRequests || status >= 500:
+		return tool.KindUnavailable
+	}
+	return tool.KindExecutionError
+}
+
+func statusText(status int) string {
+	return strings.TrimSpace(fmt.Sprintf("%d %s", status, http.StatusText(status)))
+}
+
+// excerpt is the beginning of a text, for a message.
+func excerpt(text string) string {
+	part, next := page(strings.TrimSpace(text), 0, 2000)
+	if next > 0 {
+		part += "…"
+	}
+	if part == "" {
+		return "without a word"
+	}
+	return part
+}
