@@ -129,6 +129,7 @@ func (p *past) stamps(hours int) string { return p.ago(hours).Format(time.DateTi
 
 // Of a run that failed the line says why it did, and not only that.
 func TestWhyOfAFailedRun(t *testing.T) {
+	t.Parallel()
 	p := newPast(t, hourly)
 	p.end(p.record(2, ledger.DecisionRun, "caught up 3m late").Run, ledger.Result{Outcome: ledger.OutcomeError, Error: "gate: exit 2"})
 	p.end(p.record(1, ledger.DecisionRun, "").Run, ledger.Result{Outcome: ledger.OutcomeTimeout, Error: "no answer for 5m"})
@@ -137,6 +138,7 @@ func TestWhyOfAFailedRun(t *testing.T) {
 
 // Every instant has a line with its decision and its reason, whatever became of it.
 func TestWhy(t *testing.T) {
+	t.Parallel()
 	p := newPast(t, hourly)
 	p.event(7, "daemon.started", "")
 	good := p.record(6, ledger.DecisionRun, "")
@@ -198,6 +200,7 @@ func TestWhy(t *testing.T) {
 
 // What overlaps is told before it is decided, as it will be.
 func TestWhyNotDecidedYet(t *testing.T) {
+	t.Parallel()
 	p := newPast(t, hourly)
 	on := p.record(1, ledger.DecisionRun, "")
 	if _, _, err := p.l.StartAttempt(t.Context(), on.Run); err != nil {
@@ -214,6 +217,7 @@ func TestWhyNotDecidedYet(t *testing.T) {
 
 // One row stands for a long outage, and answers for each instant in it.
 func TestWhyLongOutage(t *testing.T) {
+	t.Parallel()
 	p := newPast(t, strings.Replace(hourly, "0 * * * *\", playbook", "* * * * * *\", playbook", 1))
 	p.took(p.ago(240))
 	due := ledger.Due{Job: "hourly", Agent: "clerk", Source: "cron", Nominal: p.ago(200), Actual: p.ago(200), Decision: ledger.DecisionMissed,
@@ -240,6 +244,7 @@ func TestWhyLongOutage(t *testing.T) {
 // A job that is gone keeps its history, and so does one whose configuration is broken; a
 // schedule that was changed counts from the next start on.
 func TestWhyOfWhatIsGone(t *testing.T) {
+	t.Parallel()
 	p := newPast(t, hourly)
 	p.record(2, ledger.DecisionSkipped, "overlap: run 9 is still running")
 	rewrite := func(old, new string) {
@@ -267,6 +272,7 @@ func TestWhyOfWhatIsGone(t *testing.T) {
 
 // What is excluded has no row; it is told all the same.
 func TestWhyExcluded(t *testing.T) {
+	t.Parallel()
 	day := time.Now().UTC().AddDate(0, 0, -3).Format(time.DateOnly)
 	p := newPast(t, strings.Replace(hourly, `schedule: "0 * * * *", playbook`, fmt.Sprintf(`schedule: "0 8 * * *", exclude: [%s], playbook`, day), 1))
 	p.took(p.ago(240))
@@ -278,6 +284,7 @@ func TestWhyExcluded(t *testing.T) {
 
 // A wake that an agent planned says who planned it, when, and what it was told.
 func TestShowWake(t *testing.T) {
+	t.Parallel()
 	p := newPast(t, hourly)
 	at := time.Now().Add(-time.Minute)
 	if err := p.l.PlanSlot(t.Context(), "clerk", func(time.Time, ledger.SlotUsage) *ledger.Slot {

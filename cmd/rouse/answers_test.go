@@ -17,6 +17,7 @@ import (
 // what is answered while no daemon runs is heard by the next one; and a run whose job is gone
 // by then ends saying so. Each step of a run is an event, also that it asks (OSA-26).
 func TestAnswers(t *testing.T) {
+	t.Parallel()
 	const asking = 4
 	var turns []modeltest.Turn
 	for range asking {

@@ -38,6 +38,7 @@ func TestBenchWatch(t *testing.T) {
 }
 
 func TestBareWalk(t *testing.T) {
+	t.Parallel()
 	if runtime.GOOS != "linux" {
 		t.Skip("there is none here")
 	}

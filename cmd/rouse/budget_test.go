@@ -40,6 +40,7 @@ func budgetOf(t *testing.T, config, scope string) web.BudgetRow {
 // What a run has cost is in its JSON, and in what is left of the day; what the next one will
 // cost is told by it.
 func TestBudgetOfTheDay(t *testing.T) {
+	t.Parallel()
 	s := modeltest.New(t, modeltest.Turn{Text: "Done.", Usage: model.Usage{Input: 1000, Output: 100, Cached: 200}})
 	config := paying(t, s)
 	runJSON(t, nil, "run", "report", "--config", config)
@@ -66,6 +67,7 @@ func TestBudgetOfTheDay(t *testing.T) {
 // kill -9 during a paid call: the day has counted it, when nobody has looked after it and
 // when somebody has.
 func TestKillDuringAPaidCall(t *testing.T) {
+	t.Parallel()
 	s := modeltest.New(t, modeltest.Turn{Text: "Let me", Hang: true}, modeltest.Turn{Text: "Done.", Usage: model.Usage{Input: 100, Output: 10}})
 	config := paying(t, s)
 	p := serveUntilReady(t, config)

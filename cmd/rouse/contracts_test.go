@@ -39,6 +39,7 @@ func sources(t *testing.T) map[string]string {
 // TestContracts keeps docs/contracts.md true: an id named in code has a row, and a row
 // marked built or part names tests that exist in its package and say the id.
 func TestContracts(t *testing.T) {
+	t.Parallel()
 	doc, err := os.ReadFile("../../docs/contracts.md")
 	if err != nil {
 		t.Fatal(err)

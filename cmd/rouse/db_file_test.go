@@ -13,6 +13,7 @@ import (
 // Through the daemon a file is imported and exported as without one, and a long import says
 // how far it is.
 func TestDatabaseFilesThroughTheDaemon(t *testing.T) {
+	t.Parallel()
 	var b strings.Builder
 	b.WriteString("n,word\n")
 	const rows = 120_000

@@ -13,6 +13,7 @@ import (
 
 // When a pause ends, as it was asked for at Saturday noon in Berlin.
 func TestPauseEnd(t *testing.T) {
+	t.Parallel()
 	zone, err := time.LoadLocation("Europe/Berlin")
 	if err != nil {
 		t.Fatal(err)
@@ -53,6 +54,7 @@ func TestPauseEnd(t *testing.T) {
 
 // What programs send is checked as what people type.
 func TestTimeRequests(t *testing.T) {
+	t.Parallel()
 	p := newPast(t, hourly)
 	s, err := (&place{config: p.config}).open(t.Context())
 	if err != nil {
@@ -88,6 +90,7 @@ func TestTimeRequests(t *testing.T) {
 
 // Runs that wait for their time are to come as well.
 func TestNextOfDelayedRuns(t *testing.T) {
+	t.Parallel()
 	p := newPast(t, hourly)
 	now := time.Now()
 	reqs := []ledger.Request{

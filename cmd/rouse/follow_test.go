@@ -178,6 +178,7 @@ func TestReloadIncludes(t *testing.T) {
 }
 
 func TestWay(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	dir, err := filepath.EvalSymlinks(dir)
 	if err != nil {

@@ -38,6 +38,7 @@ func terminal(t *testing.T) (ours, its *os.File) {
 // SIGHUP has the configuration read again, in a terminal too; that the terminal is closed
 // ends the daemon as Ctrl-C does.
 func TestHangup(t *testing.T) {
+	t.Parallel()
 	dir := write(t, map[string]string{"rouse.yaml": reloadHead + note("one")})
 	ours, its := terminal(t)
 	p := rouse(t, "serve", "--config", filepath.Join(dir, "rouse.yaml"))
@@ -74,6 +75,7 @@ func TestHangup(t *testing.T) {
 
 // A configuration that came through a pipe can be read once.
 func TestReloadOfAPipe(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	pipe := filepath.Join(dir, "pipe.yaml")
 	if err := syscall.Mkfifo(pipe, 0o600); err != nil {

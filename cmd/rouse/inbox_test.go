@@ -48,6 +48,7 @@ const (
 // one run, which succeeded and saw the whole file. ROUSE_TEST_INBOX is how many files;
 // .ci/run says 3000.
 func TestInbox(t *testing.T) {
+	t.Parallel()
 	files, err := strconv.Atoi(os.Getenv("ROUSE_TEST_INBOX"))
 	if err != nil {
 		files = 300

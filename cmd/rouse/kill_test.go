@@ -32,6 +32,7 @@ jobs:
 // table holds exactly the rows of the files: none lost, none twice.
 // ROUSE_TEST_KILLS is how often; .ci/run says 200.
 func TestKills(t *testing.T) {
+	t.Parallel()
 	kills, err := strconv.Atoi(os.Getenv("ROUSE_TEST_KILLS"))
 	if err != nil {
 		kills = 15

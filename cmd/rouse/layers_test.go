@@ -90,6 +90,7 @@ func listPackages(t *testing.T) []goPackage {
 // TestLayers fails on an import that the table of docs/architecture.md does not list,
 // on a package that has no row, and on a row without a package that is not marked later.
 func TestLayers(t *testing.T) {
+	t.Parallel()
 	rows := map[string]layer{}
 	for _, l := range readLayers(t) {
 		for _, p := range l.packages {
@@ -127,6 +128,7 @@ func TestLayers(t *testing.T) {
 
 // TestTopLevel holds the rule that nothing stands beside the named folders.
 func TestTopLevel(t *testing.T) {
+	t.Parallel()
 	allowed := strings.Fields("cmd scheduler watcher agent agentdb skills examples docs go.mod go.sum config.example.yaml README.md LICENSE CHANGELOG.md")
 	out, err := exec.CommandContext(t.Context(), "git", "-C", "../..", "ls-files").Output()
 	if err != nil {

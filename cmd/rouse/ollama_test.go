@@ -15,6 +15,7 @@ import (
 )
 
 func TestOllamaAddress(t *testing.T) {
+	t.Parallel()
 	for host, want := range map[string]string{
 		"": "http://127.0.0.1:11434", "0.0.0.0": "http://127.0.0.1:11434", "127.0.0.1:8080": "http://127.0.0.1:8080", "localhost": "http://localhost:11434",
 		":5000": "http://127.0.0.1:5000", "http://[::1]:9": "http://[::1]:9", "https://127.0.0.1": "https://127.0.0.1:11434", "0.0.0.0:1": "http://127.0.0.1:1",
@@ -83,6 +84,7 @@ func TestOllamaIsFound(t *testing.T) {
 // Of the runs of a schedule that wait for a model there is one, whatever overlap says; fixed
 // lists of calls need none.
 func TestOneRunWaitsForAModel(t *testing.T) {
+	t.Parallel()
 	const text = `version: 1
 home: ./home
 agents: [{name: clerk}]

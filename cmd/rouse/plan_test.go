@@ -10,6 +10,7 @@ import (
 
 // TestWatchOfConfig: OSA-90, each setting of a watch reaches the watcher, and its runs.
 func TestWatchOfConfig(t *testing.T) {
+	t.Parallel()
 	for text, want := range map[string]string{
 		"":                       "per_file 1s process recursive=false links=false wait=0s files=0 leave/leave runs: recursive=false batch=false",
 		", responsiveness: fast": "per_file 200ms process recursive=false links=false wait=0s files=0 leave/leave runs: recursive=false batch=false",
@@ -40,6 +41,7 @@ func TestWatchOfConfig(t *testing.T) {
 
 // An agent's loop reaches its runs (AYA-06).
 func TestLoopOfConfig(t *testing.T) {
+	t.Parallel()
 	for text, want := range map[string]bool{"": false, ", loop: tools": false, ", loop: phased": true} {
 		path := filepath.Join(write(t, map[string]string{"rouse.yaml": "agents: [{name: a" + text + "}]\n"}), "rouse.yaml")
 		cfg, err := config.Load(config.LoadOptions{Path: path, Home: t.TempDir(), Tools: toolNames()})

@@ -33,6 +33,7 @@ var cutOffLine = regexp.MustCompile(`call 1 for item (\d+), .*file_write .*"cont
 // line is there once, in order (UNI-09). ROUSE_TEST_KILLS is how often its owner is to
 // be asked, if it is less than 20.
 func TestRecoveryKills(t *testing.T) {
+	t.Parallel()
 	asked, err := strconv.Atoi(os.Getenv("ROUSE_TEST_KILLS"))
 	if err != nil {
 		asked = 3

@@ -13,6 +13,7 @@ import (
 
 // TestShowReduce: OSA-24, `rouse show` has what a call found out, and under it how.
 func TestShowReduce(t *testing.T) {
+	t.Parallel()
 	say := func(name, args string) modeltest.Turn {
 		return modeltest.Turn{Calls: []model.Call{{ID: "1", Name: name, Args: json.RawMessage(args)}}}
 	}

@@ -158,6 +158,7 @@ func (s *served) has(job string) {
 // What is changed takes effect without a restart: what a job does, when, for how many at
 // once, and with which secrets; each part of it is said.
 func TestReloadTakesEffect(t *testing.T) {
+	t.Parallel()
 	release := make(chan struct{})
 	script := modeltest.New(t)
 	gated := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -294,6 +295,7 @@ func TestReloadKeepsTheRhythm(t *testing.T) {
 // A mistake changes nothing: the last good configuration holds, and what is wrong is told
 // with its place; each problem once on the channels, however often the file is saved.
 func TestReloadRefusesMistakes(t *testing.T) {
+	t.Parallel()
 	s := serveHere(t, map[string]string{"rouse.yaml": reloadHead + note("one")})
 	notices := func() []ledger.Notice {
 		t.Helper()
@@ -389,6 +391,7 @@ func TestReloadWithoutTheFile(t *testing.T) {
 // waits of it is told that the job is gone. A job that is disabled neither fires nor can be
 // fired, and comes back as it was.
 func TestReloadRemovesJobs(t *testing.T) {
+	t.Parallel()
 	release := make(chan struct{})
 	script := modeltest.New(t)
 	gated := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -436,6 +439,7 @@ func TestReloadRemovesJobs(t *testing.T) {
 
 // An agent that may no longer plan its own runs has nothing planned (OSA-70).
 func TestReloadClearsSlots(t *testing.T) {
+	t.Parallel()
 	plans := strings.Replace(reloadHead, "workdir: ./work", "workdir: ./work, self_scheduling: {enabled: true}", 1)
 	s := serveHere(t, map[string]string{"rouse.yaml": plans + note("one")})
 	plan := func() {
@@ -466,6 +470,7 @@ func TestReloadClearsSlots(t *testing.T) {
 // A folder that is watched from now on gives its files to the job, and one that is not any
 // more does not.
 func TestReloadWatches(t *testing.T) {
+	t.Parallel()
 	take := func(dir string) string {
 		return "  - {name: take, agent: clerk, watch: {path: " + dir + ", responsiveness: fast, on_success: delete}, playbook: [{call: todo, with: {markdown: x}}]}\n"
 	}
@@ -494,6 +499,7 @@ func TestReloadWatches(t *testing.T) {
 
 // What cannot change while the daemon runs is said, and the rest is in force.
 func TestReloadNeedsARestart(t *testing.T) {
+	t.Parallel()
 	s := serveHere(t, map[string]string{"rouse.yaml": reloadHead + note("one")})
 	s.put("rouse.yaml", strings.Replace(reloadHead, "./home", "./elsewhere", 1)+note("two")+"log: {format: text}\n")
 	got := s.ask()
@@ -518,6 +524,7 @@ func TestReloadNeedsARestart(t *testing.T) {
 // A secret that came with a reload is kept out of the record like one of the start, and
 // one of the start goes on being one.
 func TestReloadKeepsSecrets(t *testing.T) {
+	t.Parallel()
 	model := func(key string) string {
 		return strings.Replace(reloadHead, "agents:", "models: [{name: m, provider: openai, model: x, base_url: \"http://127.0.0.1:1/v1\", api_key: "+key+"}]\nagents:", 1)
 	}
@@ -559,6 +566,7 @@ func TestReloadTriesAgain(t *testing.T) {
 // Whatever becomes of the file, the daemon goes on: it holds to the last good configuration
 // or takes the new one. ROUSE_TEST_MUTATIONS is how often.
 func TestReloadSurvivesMutations(t *testing.T) {
+	t.Parallel()
 	valid := reloadHead + note("one") + "  - {name: daily, agent: clerk, schedule: \"0 8 * * 1-5\", timezone: Europe/Berlin, retry: {attempts: 2}, playbook: [{call: db_query, with: {sql: \"select 1\"}, save: x}]}\n" +
 		"  - {name: in, agent: clerk, watch: {path: ./in, include: [\"*.csv\"]}, playbook: [{call: todo, with: {markdown: \"{{ .File.Name }}\"}}]}\n"
 	s := serveHere(t, map[string]string{"rouse.yaml": valid, "in/.keep": ""})

@@ -12,6 +12,7 @@ import (
 // A recorded run that is killed while its model speaks goes on after a restart, and both
 // attempts are played again as they were.
 func TestReplayAfterAKill(t *testing.T) {
+	t.Parallel()
 	s := modeltest.New(t,
 		modeltest.Turn{Text: "I write it.", Usage: model.Usage{Input: 100, Output: 20}, Calls: []model.Call{call("1", "file_write", `{"path":"a.txt","content":"a"}`)}},
 		modeltest.Turn{Hang: true},
@@ -52,6 +53,7 @@ jobs: [{name: j, agent: clerk, prompt: "Write a file, attempt {{ .Attempt }}.", 
 // OSA-24: a run that is killed in the middle of a reduction makes it again after a restart,
 // and is played again like that.
 func TestReplayAfterAKillInAReduction(t *testing.T) {
+	t.Parallel()
 	usage := model.Usage{Input: 100, Output: 20}
 	s := modeltest.New(t,
 		modeltest.Turn{Usage: usage, Calls: []model.Call{call("1", "reduce", `{"task":"Sum it up."}`)}},

@@ -33,6 +33,7 @@ func TestScripts(t *testing.T) {
 			e.Setenv("DBUS_SESSION_BUS_ADDRESS", "")
 			e.Setenv("HOME", e.WorkDir)
 			e.Setenv("OLLAMA_HOST", nobody)
+			e.Setenv("GORACE", os.Getenv("GORACE"))
 			return nil
 		},
 	})
@@ -41,6 +42,7 @@ func TestScripts(t *testing.T) {
 // The example in the README: a CSV that is dropped becomes rows, the file moves, the
 // notice is in the outbox; the same bytes again are nothing; one row more is one run.
 func TestExpensesExample(t *testing.T) {
+	t.Parallel()
 	text, err := os.ReadFile("../../examples/expenses/rouse.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -217,6 +219,7 @@ jobs:
 // A run that asks waits without a lane, over a restart of the daemon, and goes on with the
 // answer as the same run (UNI-09).
 func TestQuestionAndAnswer(t *testing.T) {
+	t.Parallel()
 	s := modeltest.New(t, modeltest.Turn{Calls: []model.Call{{ID: "1", Name: "clarify", Args: json.RawMessage(`{"question":"Which account?","options":["GLS","Sparkasse"]}`)}}},
 		modeltest.Turn{Calls: []model.Call{{ID: "2", Name: "complete", Args: json.RawMessage(`{"summary":"Booked on the account that was named."}`)}}})
 	config := filepath.Join(write(t, map[string]string{"rouse.yaml": `version: 1
@@ -260,6 +263,7 @@ jobs: [{name: books, agent: clerk, prompt: Do the books.}, {name: other, agent: 
 // A daemon that starts while another command has the home, or one that was killed is not
 // quite gone, does not give up: else whoever starts it again has none.
 func TestServeWaitsForTheHome(t *testing.T) {
+	t.Parallel()
 	dir := write(t, map[string]string{"rouse.yaml": "version: 1\nhome: ./home\n"})
 	h, err := openHome(filepath.Join(dir, "home"), holder{PID: os.Getpid()})
 	if err != nil {
@@ -285,6 +289,7 @@ func TestServeWaitsForTheHome(t *testing.T) {
 
 // A second daemon on the same home says who has it.
 func TestSecondDaemon(t *testing.T) {
+	t.Parallel()
 	config := filepath.Join(write(t, map[string]string{"rouse.yaml": "version: 1\nhome: ./home\n"}), "rouse.yaml")
 	p := serveUntilReady(t, config)
 	second := rouse(t, "serve", "--config", config)

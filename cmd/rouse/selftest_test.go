@@ -13,13 +13,14 @@ import (
 // OSA-27: a configured model is tried on the task of a scenario; how it goes about it is its
 // own affair, and what came of it counts.
 func TestSelftestOfAModel(t *testing.T) {
+	t.Parallel()
 	write4711 := modeltest.Turn{Calls: []model.Call{{ID: "1", Name: "file_write", Args: json.RawMessage(`{"path":"code.txt","content":"4711\n"}`)}}, Usage: model.Usage{Input: 70, Output: 7}}
 	for name, c := range map[string]struct {
 		turns []modeltest.Turn
 		want  string
 		fails bool
 	}{
-		"it can":    {[]modeltest.Turn{write4711, {Text: "Written.", Usage: model.Usage{Input: 20, Output: 3}}}, "ok    reads-once         what was read and still holds is not read again  (2 steps, 100 tokens, 0s)\n1 of 1 scenarios passed\n", false},
+		"it can":    {[]modeltest.Turn{write4711, {Text: "Written.", Usage: model.Usage{Input: 20, Output: 3}}}, "ok    reads-once         what was read and still holds is not read again  (2 steps, 100 tokens, ", false},
 		"it cannot": {[]modeltest.Turn{{Text: "I cannot."}}, `there is no file code.txt, wanted one that holds "4711"`, true},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 // run, which loads it and reads a file of it; one that was changed is refused, and says so. A run that
 // was recorded is played as it was, whatever has become of the skill.
 func TestSkillsOfADaemon(t *testing.T) {
+	t.Parallel()
 	call := func(id, name, args string) modeltest.Turn {
 		return modeltest.Turn{Calls: []model.Call{{ID: id, Name: name, Args: json.RawMessage(args)}}}
 	}

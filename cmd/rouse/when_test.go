@@ -7,6 +7,7 @@ import (
 )
 
 func TestParseWhen(t *testing.T) {
+	t.Parallel()
 	const berlin, plain = "Europe/Berlin", "2026-11-21T14:02:00+01:00"
 	for name, c := range map[string]struct {
 		text, zone, now string
