@@ -15,12 +15,15 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"rouse/agent/sandbox"
 )
 
 // TestMain makes the test binary act as rouse, in scripts and as a process of its own.
 //
 // Nothing of the desktop or the models of whoever runs the tests reaches them.
 func TestMain(m *testing.M) {
+	sandbox.Child()
 	if name := strings.TrimSuffix(filepath.Base(os.Args[0]), ".exe"); name != "rouse" { // which has the environment that a test gives it
 		for _, name := range []string{"DBUS_SESSION_BUS_ADDRESS", "XDG_RUNTIME_DIR", "OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY"} {
 			if err := os.Unsetenv(name); err != nil {

@@ -1,0 +1,139 @@
+//go:build amd64 || arm64
+
+package sandbox
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+)
+
+// What every command may read of the system: its programs and libraries, and of /etc what those
+// do not work without. No keys, no settings of other programs, no logs.
+var (
+	systemFolders = []string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/gnu/store", "/sys/devices/system/cpu"}
+	etcFiles      = []string{
+		"ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "passwd", "group", "nsswitch.conf", "localtime", "timezone",
+		"locale.alias", "mime.types", "terminfo", "fonts", "gitconfig", "gitattributes", "protocols", "services", "ssl/certs", "ssl/openssl.cnf",
+		"ca-certificates", "ca-certificates.conf", "pki/tls/certs", "pki/ca-trust/extracted", "perl", "python3", "magic",
+	}
+	etcNetwork = []string{"hosts", "resolv.conf", "host.conf", "gai.conf"}
+	// bareSystem is beside them where /proc is that of the whole machine: nothing of any process.
+	bareSystem = []string{"/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/proc/version", "/proc/filesystems", "/proc/loadavg", "/proc/uptime", "/proc/sys/kernel", "/proc/sys/vm"}
+	devices    = []string{"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"}
+)
+
+func systemFiles(network bool) []string {
+	var out []string
+	for _, name := range etcFiles {
+		out = append(out, "/etc/"+name)
+	}
+	if network {
+		for _, name := range etcNetwork {
+			out = append(out, "/etc/"+name)
+		}
+	}
+	return out
+}
+
+// mounted is a place in the view of a command, laid over what is above it.
+type mounted struct {
+	path string
+	args []string
+}
+
+// bubblewrap are the arguments that make the view of a command.
+func bubblewrap(l layout, c Command) []string {
+	args := []string{"--unshare-user", "--unshare-all", "--disable-userns", "--die-with-parent", "--new-session", "--as-pid-1",
+		"--cap-drop", "ALL", "--hostname", "sandbox", "--clearenv"}
+	if c.Network {
+		args = append(args, "--share-net")
+	}
+	view := append(systemView(c), grantedView(l)...)
+	// Whatever lies deeper is laid over what is above; of the same place, the last one counts.
+	slices.SortStableFunc(view, func(a, b mounted) int { return strings.Compare(a.path, b.path) })
+	for i, m := range view {
+		if i+1 == len(view) || view[i+1].path != m.path {
+			args = append(args, m.args...)
+		}
+	}
+	for _, m := range l.masks {
+		if l.shows(m) && (m.missing || m.folder) {
+			args = append(args, "--remount-ro", m.path) // once nothing more is mounted in it
+		}
+	}
+	if !slices.Contains(l.write, "/") {
+		args = append(args, "--remount-ro", "/")
+	}
+	return append(args, "--remount-ro", "/dev")
+}
+
+// systemView is what every command has.
+func systemView(c Command) []mounted {
+	size := fmt.Sprint(c.Limits.Memory / 4) // of each, for it is memory that no process owns
+	view := []mounted{
+		{"/proc", []string{"--proc", "/proc"}},
+		{"/dev", []string{"--dev", "/dev"}},
+		{"/dev/shm", []string{"--size", size, "--tmpfs", "/dev/shm"}},
+		{"/tmp", []string{"--size", size, "--tmpfs", "/tmp"}},
+	}
+	for _, path := range slices.Concat(systemFolders, systemFiles(c.Network)) {
+		info, err := os.Lstat(path)
+		if err != nil {
+			continue // not every system has all
+		}
+		if to, err := os.Readlink(path); err == nil && info.Mode().Type() == os.ModeSymlink && slices.Contains(systemFolders, path) {
+			view = append(view, mounted{path, []string{"--symlink", to, path}}) // /bin is /usr/bin
+			continue
+		}
+		view = append(view, mounted{path, []string{"--ro-bind-try", path, path}})
+	}
+	return view
+}
+
+// grantedView is what this command has, and what is hidden from it.
+func grantedView(l layout) []mounted {
+	var view []mounted
+	for _, path := range l.read {
+		view = append(view, mounted{path, []string{"--ro-bind", path, path}})
+	}
+	for _, path := range l.write {
+		view = append(view, mounted{path, []string{"--bind", path, path}})
+	}
+	for _, m := range l.masks {
+		if !l.shows(m) {
+			continue
+		}
+		for _, pin := range m.pins() {
+			if !slices.Contains(l.read, pin) && !slices.Contains(l.write, pin) {
+				view = append(view, mounted{pin, []string{"--bind", pin, pin}}) // a place of a mount cannot be moved away
+			}
+		}
+		if m.missing || m.folder {
+			view = append(view, mounted{m.path, []string{"--perms", "0555", "--size", "4096", "--tmpfs", m.path}})
+		} else {
+			view = append(view, mounted{m.path, []string{"--ro-bind", "/dev/null", m.path}}) // as a device of another mount, it cannot be opened
+		}
+	}
+	return view
+}
+
+// shows says whether a mask lies in anything that the command can see.
+func (l layout) shows(m mask) bool {
+	return m.root != "" || slices.ContainsFunc(slices.Concat(l.read, l.write, systemFolders, systemFiles(true)), func(root string) bool {
+		return within(m.path, root) || within(root, m.path)
+	})
+}
+
+// viewRules are Landlock's within that view, which has nothing that may not be read.
+func viewRules(l layout) []rule {
+	rules := []rule{{"/", accessRead}, {"/tmp", accessWrite}, {"/dev/shm", accessWrite}}
+	for _, path := range l.write {
+		rules = append(rules, rule{path, accessWrite})
+	}
+	for _, path := range devices {
+		rules = append(rules, rule{path, accessDevice})
+	}
+	return rules
+}

@@ -1,0 +1,378 @@
+//go:build amd64 || arm64
+
+package sandbox
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// host is what this system has for confinement.
+type host struct {
+	self  *os.File // this binary, as it was when it started: an upgrade may replace it
+	bwrap string   // where bubblewrap is
+	pids  bool     // the user of this process may make a namespace of processes without bubblewrap
+
+	mu     sync.Mutex
+	places map[string]int // what was made to be hidden, and how many commands hide it
+
+	looked time.Time // when all processes were looked at last
+	seen   []process
+}
+
+func newHost() (*host, error) {
+	self, err := os.Open("/proc/self/exe")
+	if err != nil {
+		return nil, fmt.Errorf("sandbox: this program cannot be started anew: %w", err)
+	}
+	return &host{self: self, places: map[string]int{}}, nil
+}
+
+func (h *host) close() error { return h.self.Close() }
+
+// run starts a command and waits for its end.
+func (h *host) run(ctx context.Context, t Tier, c Command) (Result, error) {
+	return h.runBeside(ctx, t, c, nil)
+}
+
+// runBeside refuses to start a command that could read one of some files.
+func (h *host) runBeside(ctx context.Context, t Tier, c Command, canaries []string) (Result, error) {
+	fail := func(err error) (Result, error) { return Result{}, &StartError{Argv0: c.Argv[0], Tier: t, Err: err} }
+	l, err := newLayout(c)
+	if err != nil {
+		return fail(err)
+	}
+	s := stage{Tier: t, Argv: c.Argv, Env: c.Env, Dir: l.dir, Network: c.Network, Limits: c.Limits,
+		Canary: canaries, Threads: threadsNow() + uint64(threadsOf(c.Limits))}
+	cleanup := func() {}
+	var arguments []string
+	switch t {
+	case TierA:
+		if cleanup, err = h.cover(l); err == nil {
+			arguments, s.Rules = bubblewrap(l, c), viewRules(l)
+		}
+	case TierB:
+		s.Rules, s.Env, cleanup, err = bareRules(l, c)
+	}
+	if err != nil {
+		return fail(err)
+	}
+	defer cleanup()
+	res, err := h.start(ctx, s, arguments, c)
+	if err != nil {
+		return fail(err)
+	}
+	res.Tier = t
+	return res, nil
+}
+
+// start starts a keeper with its stage, within bubblewrap when there are arguments for it.
+func (h *host) start(ctx context.Context, s stage, arguments []string, c Command) (Result, error) {
+	cmd := &exec.Cmd{Path: fmt.Sprintf("/proc/self/fd/%d", selfFD), Args: []string{"rouse", stageName}, Env: []string{},
+		Dir: "/", SysProcAttr: &syscall.SysProcAttr{Setsid: true}}
+	k := &linuxKeep{host: h, over: 1}
+	defer k.close()
+	if err := k.open(cmd, s, arguments); err != nil {
+		return Result{}, err
+	}
+	switch {
+	case arguments != nil:
+		k.over = 2
+		cmd.Path = h.bwrap
+		cmd.Args = []string{"bwrap", "--args", fmt.Sprint(bwrapFD), "--", fmt.Sprintf("/proc/self/fd/%d", selfFD), stageName}
+	case h.pids && s.Tier == TierB:
+		cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWPID
+	}
+	head := &head{w: c.Stderr}
+	k.said = head
+	if arguments != nil {
+		if same(c.Stdout, c.Stderr) {
+			c.Stdout = head
+		}
+		c.Stderr = head
+	}
+	return watch(ctx, cmd, k, c)
+}
+
+// linuxKeep holds on to the keeper of a command.
+type linuxKeep struct {
+	host    *host
+	over    int // generations of processes above the command that are not its own
+	root    int // the first of them
+	said    *head
+	theirs  []*os.File // the child's ends
+	report  *os.File
+	control *os.File
+	once    sync.Once
+}
+
+// open makes the files that a keeper begins with, in their order.
+func (k *linuxKeep) open(cmd *exec.Cmd, s stage, arguments []string) error {
+	file, err := s.file()
+	if err != nil {
+		return err
+	}
+	k.theirs = append(k.theirs, file)
+	reports, report, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	k.report, k.theirs = reports, append(k.theirs, report)
+	control, controls, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	k.control, k.theirs = controls, append(k.theirs, control)
+	cmd.ExtraFiles = []*os.File{k.host.self, file, report, control}
+	if arguments == nil {
+		return nil
+	}
+	list, err := memory("arguments", func(w io.Writer) error {
+		_, err := io.WriteString(w, strings.Join(arguments, "\x00")+"\x00")
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	k.theirs = append(k.theirs, list)
+	cmd.ExtraFiles = append(cmd.ExtraFiles, list)
+	return nil
+}
+
+func (k *linuxKeep) closeTheirs() {
+	for _, f := range k.theirs {
+		f.Close()
+	}
+	k.theirs = nil
+}
+
+func (k *linuxKeep) hangUp() { k.once.Do(func() { k.control.Close() }) }
+
+func (k *linuxKeep) close() {
+	k.closeTheirs()
+	if k.control != nil {
+		k.hangUp()
+	}
+	if k.report != nil {
+		k.report.Close()
+	}
+}
+
+func (k *linuxKeep) begun(p *os.Process) error {
+	k.root = p.Pid
+	k.closeTheirs()
+	return nil
+}
+
+func (k *linuxKeep) ask() {
+	_, _ = k.control.Write([]byte{'t'}) // a keeper that is gone needs no asking
+}
+
+// end hangs up on the keeper, which then ends everything; when it is called again, the keeper
+// had its chance, and everything is ended from here.
+func (k *linuxKeep) end() {
+	first := false
+	k.once.Do(func() { first = true; k.control.Close() })
+	if first {
+		return
+	}
+	for _, p := range tree(k.root) {
+		_ = unix.Kill(p.pid, unix.SIGKILL)
+	}
+}
+
+func (k *linuxKeep) used() usage {
+	var u usage
+	var all []process
+	for _, p := range descendants(k.host.look(), k.root) {
+		if p.depth >= k.over {
+			u.processes++
+			u.threads += p.threads
+			u.memory += p.memory
+			all = append(all, p)
+		}
+	}
+	if len(all) > 1 { // what they share was counted for each of them
+		var exact int64
+		for _, p := range all {
+			exact += proportional(p)
+		}
+		u.memory = exact
+	}
+	return u
+}
+
+// look is a look at all processes, shared by all commands that want one at about the same time.
+func (h *host) look() []process {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if time.Since(h.looked) > looks/2 {
+		h.seen, h.looked = processes(), time.Now()
+	}
+	return h.seen
+}
+
+// ended reads what the keeper told.
+func (k *linuxKeep) ended(state *os.ProcessState) (Result, error) {
+	if err := k.report.SetReadDeadline(time.Now().Add(time.Second)); err != nil {
+		return Result{}, err
+	}
+	begun := false
+	for d := json.NewDecoder(k.report); ; {
+		var r report
+		if err := d.Decode(&r); err != nil {
+			break
+		}
+		switch {
+		case r.Failed != "":
+			return Result{}, &keeperError{r.Failed, unix.Errno(r.Errno)}
+		case r.Kept:
+			res := Result{Exit: r.Exit, CPU: time.Duration(r.CPU), MaxRSS: r.MaxRSS}
+			if r.Signal != 0 {
+				res.Signal = unix.SignalName(unix.Signal(r.Signal))
+			}
+			return res, nil
+		}
+		begun = true
+	}
+	if !begun {
+		return Result{}, k.mute(state)
+	}
+	// Its keeper was ended with it.
+	return Result{Exit: -1, Signal: "SIGKILL", CPU: state.UserTime() + state.SystemTime()}, nil
+}
+
+// mute is what to say of a keeper that never said that it began.
+func (k *linuxKeep) mute(state *os.ProcessState) error {
+	if text := strings.TrimSpace(k.said.text()); text != "" {
+		return errors.New(text)
+	}
+	return fmt.Errorf("what was to confine it ended before it: %s", state)
+}
+
+// keeperError is a failure that a keeper told.
+type keeperError struct {
+	text  string
+	errno unix.Errno
+}
+
+func (e *keeperError) Error() string { return e.text }
+
+func (e *keeperError) Is(target error) bool {
+	return target == exec.ErrNotFound && e.errno == unix.ENOENT || e.errno != 0 && e.errno.Is(target)
+}
+
+// head keeps the beginning of what is written.
+type head struct {
+	w  io.Writer
+	mu sync.Mutex
+	b  []byte
+}
+
+func (h *head) Write(b []byte) (int, error) {
+	h.mu.Lock()
+	if room := 1000 - len(h.b); room > 0 {
+		h.b = append(h.b, b[:min(room, len(b))]...)
+	}
+	h.mu.Unlock()
+	if h.w == nil {
+		return len(b), nil
+	}
+	return h.w.Write(b)
+}
+
+func (h *head) text() string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return string(h.b)
+}
+
+// cover makes folders in the place of hidden names that do not exist, for only what exists can be
+// mounted over. The last command that hides one takes it away again, unless somebody else put
+// something there.
+func (h *host) cover(l layout) (uncover func(), err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	made := map[string]string{}
+	uncover = func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		for path, root := range made {
+			h.uncover(path, root)
+		}
+	}
+	for _, m := range l.masks {
+		if m.root == "" || (!m.missing && h.places[m.path] == 0) {
+			continue
+		}
+		if m.missing {
+			if err := inRoot(m, (*os.Root).Mkdir); err != nil && !errors.Is(err, os.ErrExist) {
+				for path, root := range maps.Clone(made) {
+					h.uncover(path, root)
+				}
+				return nil, fmt.Errorf("what it may not make cannot be hidden: %w", err)
+			}
+		}
+		h.places[m.path]++
+		made[m.path] = m.root
+	}
+	return uncover, nil
+}
+
+func (h *host) uncover(path, root string) {
+	h.places[path]--
+	if h.places[path] == 0 {
+		delete(h.places, path)
+		_ = inRoot(mask{path: path, root: root}, func(r *os.Root, name string, _ os.FileMode) error { return r.Remove(name) })
+	}
+}
+
+// inRoot does something with a mask's name below its root, wherever links lead meanwhile.
+func inRoot(m mask, do func(r *os.Root, name string, mode os.FileMode) error) error {
+	r, err := os.OpenRoot(m.root)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	return do(r, strings.TrimPrefix(m.path[len(m.root):], "/"), 0o700)
+}
+
+// bareRules are the rules where no mounts help: the system, what is given, and a folder for
+// temporary files that is gone afterwards.
+func bareRules(l layout, c Command) (rules []rule, env []string, cleanup func(), err error) {
+	if rules, err = l.rules(); err != nil {
+		return nil, nil, nil, err
+	}
+	temp, err := os.MkdirTemp("", "rouse-sandbox-")
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	cleanup = func() { _ = os.RemoveAll(temp) } // what cannot be taken away here is the system's to tidy
+	for _, path := range slices.Concat(systemFolders, systemFiles(c.Network), bareSystem) {
+		if to, err := real(path, "the system"); err == nil {
+			rules = append(rules, rule{to, accessRead})
+		}
+	}
+	for _, path := range devices {
+		rules = append(rules, rule{path, accessDevice})
+	}
+	rules = append(rules, rule{temp, accessWrite})
+	env = c.Env
+	if !slices.ContainsFunc(env, func(s string) bool { return strings.HasPrefix(s, "TMPDIR=") }) {
+		env = append(slices.Clone(env), "TMPDIR="+temp)
+	}
+	return rules, env, cleanup, nil
+}

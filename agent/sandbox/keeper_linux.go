@@ -1,0 +1,257 @@
+//go:build amd64 || arm64
+
+package sandbox
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Child is the first line of main, and of TestMain where a test starts commands: in a process
+// that keeps a command, it does so and does not return; in any other, it returns at once.
+func Child() {
+	if len(os.Args) != 2 || os.Args[1] != stageName {
+		return
+	}
+	runtime.LockOSThread() // so that the thread that is confined is another one
+	tell := json.NewEncoder(os.NewFile(reportFD, "report"))
+	r, err := keepCommand(tell)
+	if err != nil {
+		r = failed(err)
+	}
+	_ = tell.Encode(r) // nobody is there to read it when this fails
+	os.Exit(0)
+}
+
+func failed(err error) report {
+	r := report{Failed: err.Error()}
+	if errno := unix.Errno(0); errors.As(err, &errno) {
+		r.Errno = int(errno)
+	}
+	if errors.Is(err, exec.ErrNotFound) {
+		r.Errno = int(unix.ENOENT)
+	}
+	return r
+}
+
+// keepCommand starts the command, and waits until it has ended and nothing that it started is left.
+func keepCommand(tell *json.Encoder) (report, error) {
+	if err := unix.CloseRange(3, 1<<31, unix.CLOSE_RANGE_CLOEXEC); err != nil {
+		return report{}, os.NewSyscallError("close_range", err)
+	}
+	var s stage
+	if err := json.NewDecoder(os.NewFile(stageFD, "stage")).Decode(&s); err != nil {
+		return report{}, fmt.Errorf("the stage is damaged: %w", err)
+	}
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return report{}, os.NewSyscallError("prctl", err)
+	}
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+		return report{}, os.NewSyscallError("prctl", err)
+	}
+	started := make(chan error, 1)
+	var pid int
+	go func() {
+		runtime.LockOSThread() // and never unlocked: the thread ends with this function
+		var err error
+		pid, err = s.start(tell)
+		started <- err
+	}()
+	if err := <-started; err != nil {
+		return report{}, err
+	}
+	go obey(pid)
+	r := await(pid)
+	endDescendants()
+	var used unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_CHILDREN, &used); err == nil {
+		r.CPU, r.MaxRSS = used.Utime.Nano()+used.Stime.Nano(), used.Maxrss<<10
+	}
+	return r, nil
+}
+
+// obey asks the command to end when it is told so, and ends everything when the other end is gone.
+func obey(pid int) {
+	control := os.NewFile(controlFD, "control")
+	var b [1]byte
+	for {
+		if n, err := control.Read(b[:]); n == 0 || err != nil {
+			endDescendants()
+			os.Exit(0)
+		}
+		_ = unix.Kill(-pid, unix.SIGTERM) // it may have ended by now
+	}
+}
+
+// await reaps whoever ends, until the command itself does.
+func await(pid int) report {
+	for {
+		var status unix.WaitStatus
+		got, err := unix.Wait4(-1, &status, 0, nil)
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case err != nil:
+			return report{Failed: "its end was not seen: " + err.Error()}
+		case got == pid && status.Signaled():
+			return report{Kept: true, Exit: -1, Signal: int(status.Signal())}
+		case got == pid && status.Exited():
+			return report{Kept: true, Exit: status.ExitStatus()}
+		}
+	}
+}
+
+// endDescendants leaves nothing alive. The first process of a namespace takes all others with it
+// when it exits; elsewhere they are stopped first, for what is stopped cannot get away by forking.
+func endDescendants() {
+	if os.Getpid() == 1 {
+		return
+	}
+	stopped := map[int]bool{}
+	for fresh := true; fresh; {
+		fresh = false
+		for _, p := range tree(os.Getpid()) {
+			if !stopped[p.pid] {
+				stopped[p.pid], fresh = true, true
+				_ = unix.Kill(p.pid, unix.SIGSTOP)
+			}
+		}
+	}
+	for {
+		for _, p := range tree(os.Getpid()) {
+			_ = unix.Kill(p.pid, unix.SIGKILL)
+		}
+		if !reap() {
+			return
+		}
+	}
+}
+
+// reap waits for the end of one child, and takes all that have ended besides. There may be none left.
+func reap() (more bool) {
+	options := 0
+	for {
+		got, err := unix.Wait4(-1, nil, options, nil)
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case err != nil:
+			return false
+		case got == 0:
+			return true
+		default:
+			options = unix.WNOHANG
+		}
+	}
+}
+
+// start confines the calling thread for good, and starts the command from it. Each step needs
+// what the next one takes away.
+func (s stage) start(tell *json.Encoder) (pid int, err error) {
+	path, err := lookPath(s.Argv[0], s.Dir, s.Env)
+	if err != nil {
+		return 0, err
+	}
+	ruleset := -1
+	if s.confined() {
+		if ruleset, err = newRuleset(s.Rules, s.Network); err != nil {
+			return 0, err
+		}
+	}
+	if err := os.WriteFile("/proc/self/oom_score_adj", []byte("500"), 0); err != nil {
+		return 0, err
+	}
+	if err := unix.Setpriority(unix.PRIO_PROCESS, 0, 5); err != nil { // of this thread
+		return 0, os.NewSyscallError("setpriority", err)
+	}
+	restore, err := s.limit()
+	if err != nil {
+		return 0, err
+	}
+	defer restore()
+	if s.confined() {
+		if err := s.wall(ruleset); err != nil {
+			return 0, err
+		}
+	}
+	if err := tell.Encode(report{}); err != nil {
+		return 0, err
+	}
+	pid, err = syscall.ForkExec(path, s.Argv, &syscall.ProcAttr{
+		Dir: s.Dir, Env: s.Env, Files: []uintptr{0, 1, 2}, Sys: &syscall.SysProcAttr{Setsid: true}})
+	if err != nil {
+		return 0, fmt.Errorf("%s in %s: %w", path, s.Dir, err)
+	}
+	return pid, nil
+}
+
+func (s stage) confined() bool { return s.Tier.AtLeast(TierB) }
+
+// wall takes from the calling thread what the command must not have, and looks whether that held.
+func (s stage) wall(ruleset int) error {
+	if err := dropCapabilities(); err != nil {
+		return err
+	}
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return os.NewSyscallError("prctl", err)
+	}
+	if err := restrict(ruleset); err != nil {
+		return err
+	}
+	if err := confine(newFilter(s.Tier, s.Network)); err != nil {
+		return err
+	}
+	for _, path := range s.Canary {
+		if fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0); err == nil {
+			unix.Close(fd)
+			return fmt.Errorf("a file outside could be read: %s", path)
+		}
+	}
+	if fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0); err == nil {
+		unix.Close(fd)
+		return errors.New("a socket could be made")
+	}
+	return nil
+}
+
+// lookPath finds a program as the command's own shell would, but never in the folder it runs in.
+func lookPath(name, dir string, env []string) (string, error) {
+	if strings.Contains(name, "/") {
+		if !filepath.IsAbs(name) {
+			name = filepath.Join(dir, name)
+		}
+		return name, nil
+	}
+	var path string
+	for _, setting := range env {
+		if value, ok := strings.CutPrefix(setting, "PATH="); ok {
+			path = value
+		}
+	}
+	denied := error(nil)
+	for _, folder := range filepath.SplitList(path) {
+		if !filepath.IsAbs(folder) {
+			continue
+		}
+		found := filepath.Join(folder, name)
+		info, err := os.Stat(found)
+		switch {
+		case err != nil || info.IsDir():
+		case info.Mode()&0o111 == 0:
+			denied = fmt.Errorf("%s: %w", found, unix.EACCES)
+		default:
+			return found, nil
+		}
+	}
+	if denied != nil {
+		return "", denied
+	}
+	return "", fmt.Errorf("no folder of the command's PATH (%q) that it can see has a program %s: %w", path, name, exec.ErrNotFound)
+}

@@ -1,0 +1,210 @@
+//go:build amd64 || arm64
+
+package sandbox
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// access is what a rule allows beneath a path.
+type access string
+
+const (
+	accessList   access = "list" // the names in folders
+	accessRead   access = "read" // with executing
+	accessWrite  access = "write"
+	accessDevice access = "device"
+)
+
+// rule is one of Landlock's, which has no rules that deny.
+type rule struct {
+	Path   string
+	Access access
+}
+
+const (
+	readRights  = unix.LANDLOCK_ACCESS_FS_EXECUTE | unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_READ_DIR
+	writeRights = readRights | unix.LANDLOCK_ACCESS_FS_WRITE_FILE | unix.LANDLOCK_ACCESS_FS_TRUNCATE |
+		unix.LANDLOCK_ACCESS_FS_REMOVE_DIR | unix.LANDLOCK_ACCESS_FS_REMOVE_FILE | unix.LANDLOCK_ACCESS_FS_REFER |
+		unix.LANDLOCK_ACCESS_FS_MAKE_DIR | unix.LANDLOCK_ACCESS_FS_MAKE_REG | unix.LANDLOCK_ACCESS_FS_MAKE_SYM | unix.LANDLOCK_ACCESS_FS_MAKE_FIFO
+	deviceRights = unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_WRITE_FILE
+	fileRights   = unix.LANDLOCK_ACCESS_FS_EXECUTE | unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_WRITE_FILE | unix.LANDLOCK_ACCESS_FS_TRUNCATE
+)
+
+func (a access) rights() uint64 {
+	switch a {
+	case accessList:
+		return unix.LANDLOCK_ACCESS_FS_READ_DIR
+	case accessRead:
+		return readRights
+	case accessWrite:
+		return writeRights
+	case accessDevice:
+		return deviceRights
+	}
+	return 0
+}
+
+// handledRights are all that a version of Landlock knows: what is handled and not allowed is denied.
+func handledRights(abi int) uint64 {
+	const first = 1<<13 - 1
+	rights := uint64(first)
+	for _, later := range []struct {
+		abi   int
+		right uint64
+	}{
+		{2, unix.LANDLOCK_ACCESS_FS_REFER},
+		{3, unix.LANDLOCK_ACCESS_FS_TRUNCATE},
+		{5, unix.LANDLOCK_ACCESS_FS_IOCTL_DEV},
+		{9, unix.LANDLOCK_ACCESS_FS_RESOLVE_UNIX},
+	} {
+		if abi >= later.abi {
+			rights |= later.right
+		}
+	}
+	return rights
+}
+
+// landlockABI is the version of this kernel, 0 without.
+func landlockABI() int {
+	abi, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
+	if errno != 0 {
+		return 0
+	}
+	return int(abi)
+}
+
+// newRuleset prepares rules; restricting a thread to them is left.
+func newRuleset(rules []rule, network bool) (fd int, err error) {
+	abi := landlockABI()
+	if abi == 0 {
+		return -1, errors.New("the kernel has no Landlock")
+	}
+	attr := unix.LandlockRulesetAttr{Handled_access_fs: handledRights(abi)}
+	size := unsafe.Sizeof(attr.Handled_access_fs)
+	if abi >= 4 {
+		size += unsafe.Sizeof(attr.Handled_access_net)
+		if !network {
+			attr.Handled_access_net = unix.LANDLOCK_ACCESS_NET_BIND_TCP | unix.LANDLOCK_ACCESS_NET_CONNECT_TCP
+		}
+	}
+	if abi >= 6 {
+		size += unsafe.Sizeof(attr.Scoped)
+		attr.Scoped = unix.LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET | unix.LANDLOCK_SCOPE_SIGNAL
+	}
+	ruleset, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, uintptr(unsafe.Pointer(&attr)), size, 0)
+	if errno != 0 {
+		return -1, os.NewSyscallError("landlock_create_ruleset", errno)
+	}
+	for _, r := range rules {
+		if err := addRule(int(ruleset), r, attr.Handled_access_fs); err != nil {
+			unix.Close(int(ruleset))
+			return -1, err
+		}
+	}
+	return int(ruleset), nil
+}
+
+// addRule adds one. What went away since the rules were made cannot be allowed, and need not be.
+func addRule(ruleset int, r rule, handled uint64) error {
+	fd, err := unix.Open(r.Path, unix.O_PATH|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) {
+		return nil
+	}
+	if err != nil {
+		return &fs.PathError{Op: "open", Path: r.Path, Err: err}
+	}
+	defer unix.Close(fd)
+	var stat unix.Stat_t
+	if err := unix.Fstat(fd, &stat); err != nil {
+		return &fs.PathError{Op: "stat", Path: r.Path, Err: err}
+	}
+	rights := r.Access.rights() & handled
+	switch stat.Mode & unix.S_IFMT {
+	case unix.S_IFDIR:
+	case unix.S_IFLNK:
+		return nil
+	default:
+		rights &= fileRights
+	}
+	if rights == 0 {
+		return nil
+	}
+	attr := unix.LandlockPathBeneathAttr{Allowed_access: rights, Parent_fd: int32(fd)}
+	_, _, errno := unix.Syscall6(unix.SYS_LANDLOCK_ADD_RULE, uintptr(ruleset), unix.LANDLOCK_RULE_PATH_BENEATH, uintptr(unsafe.Pointer(&attr)), 0, 0, 0)
+	if errno != 0 {
+		return &fs.PathError{Op: "landlock_add_rule", Path: r.Path, Err: errno}
+	}
+	return nil
+}
+
+// restrict confines the calling thread for good. It must have no_new_privs.
+func restrict(ruleset int) error {
+	_, _, errno := unix.Syscall(unix.SYS_LANDLOCK_RESTRICT_SELF, uintptr(ruleset), 0, 0)
+	return os.NewSyscallError("landlock_restrict_self", errnoOf(errno))
+}
+
+func errnoOf(errno unix.Errno) error {
+	if errno == 0 {
+		return nil
+	}
+	return errno
+}
+
+// most is how many rules one command may need, so that a folder of a million files beside a hidden
+// one is refused and not looked through for each command.
+const mostRules = 20_000
+
+// rules are a layout in the words of Landlock. A folder that a hidden path lies in is not allowed
+// itself, but all that is in it is: it can be listed, and nothing new can be made in it.
+func (l layout) rules() ([]rule, error) {
+	var out []rule
+	var holes []string
+	for _, m := range l.masks {
+		holes = append(holes, m.path)
+	}
+	add := func(roots []string, a access, inner []string) error {
+		for _, root := range roots {
+			var err error
+			if out, err = expand(out, root, a, append(slices.Clone(holes), inner...)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if err := add(l.read, accessRead, nil); err != nil {
+		return nil, err
+	}
+	return out, add(l.write, accessWrite, l.read)
+}
+
+func expand(rules []rule, path string, a access, holes []string) ([]rule, error) {
+	if len(rules) > mostRules {
+		return nil, fmt.Errorf("too much lies beside what must be hidden: %s and others have over %d entries", filepath.Dir(path), mostRules)
+	}
+	if slices.Contains(holes, path) {
+		return rules, nil
+	}
+	if !slices.ContainsFunc(holes, func(hole string) bool { return within(hole, path) }) {
+		return append(rules, rule{path, a}), nil
+	}
+	entries, err := os.ReadDir(path)
+	if err != nil {
+		return nil, err
+	}
+	rules = append(rules, rule{path, accessList})
+	for _, entry := range entries {
+		if rules, err = expand(rules, filepath.Join(path, entry.Name()), a, holes); err != nil {
+			return nil, err
+		}
+	}
+	return rules, nil
+}

@@ -1,0 +1,14 @@
+package sandbox_test
+
+import (
+	"os"
+	"testing"
+
+	"rouse/agent/sandbox"
+)
+
+func TestMain(m *testing.M) {
+	sandbox.Child()
+	os.Exit(m.Run())
+}
+

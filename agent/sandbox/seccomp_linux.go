@@ -1,0 +1,177 @@
+//go:build amd64 || arm64
+
+package sandbox
+
+import (
+	"os"
+	"slices"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// The filter denies what a command does not need and what the other walls do not hold: it names
+// what is denied, for a list of what is allowed would break programs with each new libc.
+//
+// It knows numbers, not memory: paths and addresses are the business of the other walls, and so
+// sockets are denied where they are made.
+
+// deniedCalls are answered with EPERM in every tier that has a filter.
+var deniedCalls = []uint32{
+	// other views of the file system
+	unix.SYS_MOUNT, unix.SYS_UMOUNT2, unix.SYS_PIVOT_ROOT, unix.SYS_CHROOT, unix.SYS_MOVE_MOUNT, unix.SYS_OPEN_TREE,
+	unix.SYS_OPEN_TREE_ATTR, unix.SYS_FSOPEN, unix.SYS_FSCONFIG, unix.SYS_FSMOUNT, unix.SYS_FSPICK, unix.SYS_MOUNT_SETATTR,
+	unix.SYS_NAME_TO_HANDLE_AT, unix.SYS_OPEN_BY_HANDLE_AT, unix.SYS_QUOTACTL, unix.SYS_QUOTACTL_FD, unix.SYS_SWAPON, unix.SYS_SWAPOFF,
+	// other namespaces
+	unix.SYS_SETNS, unix.SYS_UNSHARE,
+	// other processes
+	unix.SYS_PTRACE, unix.SYS_PROCESS_VM_READV, unix.SYS_PROCESS_VM_WRITEV, unix.SYS_PROCESS_MADVISE, unix.SYS_PROCESS_MRELEASE,
+	unix.SYS_KCMP, unix.SYS_PIDFD_GETFD, unix.SYS_MIGRATE_PAGES, unix.SYS_MOVE_PAGES,
+	// keys, and parts of the kernel with a history of holes
+	unix.SYS_KEYCTL, unix.SYS_ADD_KEY, unix.SYS_REQUEST_KEY, unix.SYS_BPF, unix.SYS_PERF_EVENT_OPEN, unix.SYS_USERFAULTFD,
+	unix.SYS_IO_URING_SETUP, unix.SYS_IO_URING_ENTER, unix.SYS_IO_URING_REGISTER, unix.SYS_VMSPLICE,
+	// memory that no process owns, and so no limit counts
+	unix.SYS_SHMGET, unix.SYS_MSGGET, unix.SYS_SEMGET, unix.SYS_MQ_OPEN, unix.SYS_MEMFD_CREATE, unix.SYS_MEMFD_SECRET,
+	// the machine
+	unix.SYS_REBOOT, unix.SYS_KEXEC_LOAD, unix.SYS_KEXEC_FILE_LOAD, unix.SYS_INIT_MODULE, unix.SYS_FINIT_MODULE, unix.SYS_DELETE_MODULE,
+	unix.SYS_SETTIMEOFDAY, unix.SYS_CLOCK_SETTIME, unix.SYS_ADJTIMEX, unix.SYS_CLOCK_ADJTIME, unix.SYS_SYSLOG, unix.SYS_ACCT,
+	unix.SYS_SETHOSTNAME, unix.SYS_SETDOMAINNAME, unix.SYS_VHANGUP, unix.SYS_FANOTIFY_INIT,
+}
+
+// attributeCalls change what is known of a file beside its content. Landlock lets them pass for
+// every file of the user, wherever it is, so tier B denies them.
+var attributeCalls = []uint32{
+	unix.SYS_FCHMOD, unix.SYS_FCHMODAT, unix.SYS_FCHMODAT2, unix.SYS_FCHOWN, unix.SYS_FCHOWNAT, unix.SYS_UTIMENSAT,
+	unix.SYS_SETXATTR, unix.SYS_LSETXATTR, unix.SYS_FSETXATTR, unix.SYS_SETXATTRAT,
+	unix.SYS_REMOVEXATTR, unix.SYS_LREMOVEXATTR, unix.SYS_FREMOVEXATTR, unix.SYS_REMOVEXATTRAT, unix.SYS_FILE_SETATTR,
+}
+
+// processCalls change how other processes of the user are scheduled, which no other wall of tier B holds.
+var processCalls = []uint32{
+	unix.SYS_SETPRIORITY, unix.SYS_SCHED_SETSCHEDULER, unix.SYS_SCHED_SETATTR, unix.SYS_SCHED_SETPARAM, unix.SYS_SCHED_SETAFFINITY, unix.SYS_IOPRIO_SET,
+}
+
+// Requests of ioctl that are denied: input for a terminal, and attributes of an opened file.
+var deniedIoctls = []uint32{unix.TIOCSTI, unix.TIOCLINUX, unix.TIOCSETD, unix.FS_IOC_SETFLAGS, fsIocFSSetXAttr}
+
+const (
+	fsIocFSSetXAttr = 0x401c5820
+	newNamespaces   = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWCGROUP
+)
+
+// Where the parts of a call are in what a filter sees; arguments are 64 bits, low half first.
+const (
+	offsetNumber = 0
+	offsetArch   = 4
+)
+
+func offsetArg(n uint32) uint32 { return 16 + 8*n }
+
+// filter is a program under construction.
+type filter []unix.SockFilter
+
+func (f *filter) add(code uint16, jt, jf uint8, k uint32) {
+	*f = append(*f, unix.SockFilter{Code: code, Jt: jt, Jf: jf, K: k})
+}
+
+func (f *filter) load(offset uint32) { f.add(unix.BPF_LD|unix.BPF_W|unix.BPF_ABS, 0, 0, offset) }
+func (f *filter) answer(k uint32)    { f.add(unix.BPF_RET|unix.BPF_K, 0, 0, k) }
+func (f *filter) fail(e unix.Errno)  { f.answer(unix.SECCOMP_RET_ERRNO | uint32(e)) }
+
+// only runs the next steps for a value, and skips them for another.
+func (f *filter) only(value uint32, steps func()) {
+	at := len(*f)
+	f.add(unix.BPF_JMP|unix.BPF_JEQ|unix.BPF_K, 0, 0, value)
+	steps()
+	(*f)[at].Jf = uint8(len(*f) - at - 1)
+}
+
+// call looks at one system call, and lets it pass where steps do not answer.
+func (f *filter) call(number uint32, steps func()) {
+	f.only(number, func() {
+		steps()
+		f.answer(unix.SECCOMP_RET_ALLOW)
+	})
+}
+
+// deny answers EPERM when an argument is one of some values.
+func (f *filter) deny(arg uint32, values ...uint32) {
+	f.load(offsetArg(arg))
+	for _, value := range values {
+		f.only(value, func() { f.fail(unix.EPERM) })
+	}
+}
+
+// newFilter is the program for a tier.
+func newFilter(t Tier, network bool) []unix.SockFilter {
+	var f filter
+	f.load(offsetArch)
+	f.add(unix.BPF_JMP|unix.BPF_JEQ|unix.BPF_K, 1, 0, auditArch)
+	f.answer(unix.SECCOMP_RET_KILL_PROCESS) // 32-bit calls have other numbers
+	f.load(offsetNumber)
+	if foreignCalls != 0 {
+		f.add(unix.BPF_JMP|unix.BPF_JGE|unix.BPF_K, 0, 1, foreignCalls)
+		f.answer(unix.SECCOMP_RET_KILL_PROCESS)
+	}
+	denied := slices.Concat(deniedCalls, archDenied)
+	if t == TierB {
+		denied = slices.Concat(denied, attributeCalls, archAttributes, processCalls)
+	}
+	for _, number := range denied {
+		f.only(number, func() { f.fail(unix.EPERM) })
+	}
+	f.only(unix.SYS_CLONE3, func() { f.fail(unix.ENOSYS) }) // its flags are in memory; every libc falls back to clone
+	f.call(unix.SYS_CLONE, func() {
+		f.load(offsetArg(0))
+		f.add(unix.BPF_JMP|unix.BPF_JSET|unix.BPF_K, 0, 1, newNamespaces)
+		f.fail(unix.EPERM)
+	})
+	f.call(unix.SYS_IOCTL, func() { f.deny(1, deniedIoctls...) })
+	// These two limits are soft, so that they bind the command and not its keeper.
+	f.call(unix.SYS_SETRLIMIT, func() { f.deny(0, unix.RLIMIT_NPROC, unix.RLIMIT_DATA) })
+	f.call(unix.SYS_PRLIMIT64, func() {
+		f.load(offsetArg(2)) // without a new value, it only asks
+		f.only(0, func() {
+			f.load(offsetArg(2) + 4)
+			f.only(0, func() { f.answer(unix.SECCOMP_RET_ALLOW) })
+		})
+		f.deny(1, unix.RLIMIT_NPROC, unix.RLIMIT_DATA)
+		f.load(offsetArg(0)) // of no other process
+		f.only(0, func() { f.answer(unix.SECCOMP_RET_ALLOW) })
+		f.fail(unix.EPERM)
+	})
+	f.sockets(network)
+	f.answer(unix.SECCOMP_RET_ALLOW)
+	return f
+}
+
+// sockets allows pairs of the process's own, and of others none but for a granted network. Sockets
+// of the file system are never made: who may read a folder could connect to what listens in it.
+func (f *filter) sockets(network bool) {
+	f.call(unix.SYS_SOCKETPAIR, func() {
+		f.load(offsetArg(1))
+		f.add(unix.BPF_ALU|unix.BPF_AND|unix.BPF_K, 0, 0, 0xf)
+		f.only(unix.SOCK_STREAM, func() { f.answer(unix.SECCOMP_RET_ALLOW) })
+		f.only(unix.SOCK_SEQPACKET, func() { f.answer(unix.SECCOMP_RET_ALLOW) })
+		f.fail(unix.EACCES) // one of datagrams can be sent from to any address
+	})
+	f.only(unix.SYS_SOCKET, func() {
+		if network {
+			f.load(offsetArg(0))
+			f.only(unix.AF_INET, func() { f.answer(unix.SECCOMP_RET_ALLOW) })
+			f.only(unix.AF_INET6, func() { f.answer(unix.SECCOMP_RET_ALLOW) })
+			f.only(unix.AF_NETLINK, func() { // the C library asks for the addresses of this machine
+				f.load(offsetArg(2))
+				f.only(unix.NETLINK_ROUTE, func() { f.answer(unix.SECCOMP_RET_ALLOW) })
+			})
+		}
+		f.fail(unix.EACCES)
+	})
+}
+
+// confine puts a filter on the calling thread for good. It must have no_new_privs.
+func confine(program []unix.SockFilter) error {
+	prog := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
+	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, uintptr(unsafe.Pointer(&prog)))
+	return os.NewSyscallError("seccomp", errnoOf(errno))
+}

@@ -1,0 +1,69 @@
+//go:build amd64 || arm64
+
+package sandbox
+
+import (
+	"encoding/json"
+	"io"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// stageName is the one argument of a keeper.
+const stageName = "sandbox-keeper"
+
+// The files that a keeper begins with, beside the three of its command.
+const (
+	selfFD    = 3 + iota // this binary, also where its path is gone or is another one by now
+	stageFD              // a stage, to read
+	reportFD             // a report, to write
+	controlFD            // a byte asks the command to end, the end of it ends everything
+	bwrapFD              // the arguments of bubblewrap, which it reads
+)
+
+// stage is what a keeper is told.
+type stage struct {
+	Tier    Tier
+	Argv    []string
+	Env     []string
+	Dir     string
+	Network bool
+	Rules   []rule // of Landlock, in the folders as the keeper sees them
+	Limits  Limits
+	Threads uint64   // that the user of the command may have, this command's and all others
+	Canary  []string // files that the command must not be able to read, for a trial
+}
+
+// report is what a keeper tells. The first line comes before the command is started.
+type report struct {
+	Kept   bool   `json:",omitempty"` // the last line: how the command ended
+	Failed string `json:",omitempty"` // why it could not be started
+	Errno  int    `json:",omitempty"` // the system's reason, when that is one
+	Exit   int    `json:",omitempty"`
+	Signal int    `json:",omitempty"`
+	CPU    int64  `json:",omitempty"` // ns
+	MaxRSS int64  `json:",omitempty"` // bytes, of the largest process
+}
+
+// memory is a file without a name, which a child can read.
+func memory(name string, write func(io.Writer) error) (*os.File, error) {
+	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, os.NewSyscallError("memfd_create", err)
+	}
+	f := os.NewFile(uintptr(fd), name)
+	err = write(f)
+	if err == nil {
+		_, err = f.Seek(0, io.SeekStart)
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+func (s stage) file() (*os.File, error) {
+	return memory("stage", func(w io.Writer) error { return json.NewEncoder(w).Encode(s) })
+}
