@@ -31,8 +31,9 @@ const (
 //     {"columns":[…],"rows":[[…],…]}. Where the key is not among the columns, the rows have
 //     the numbers from…to, in order. A chunk of upserted rows: PK is {"keys":[…],"from":…,
 //     "to":…,"count":n}; Before has the rows that were there, After all rows as they became.
-//   - A chunk of inserted rows that was taken back: PK has "at" beside the rest, the instant
-//     at which the rows were written, and they are in Before; there is no After.
+//   - A chunk that was taken back: PK has "at" beside the rest, the instant at which the rows
+//     were written, and Before and After are the other way round: the rows that are in Before
+//     alone are gone.
 //   - The schema: SQL is what ran; Before and After are lists of the objects as they were
 //     and became, [{"type","name","table","sql","columns","purpose"}].
 //   - SQL that was executed: Op is raw, Table and PK are "", SQL is the text. The rows that

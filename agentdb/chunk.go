@@ -11,8 +11,9 @@ import (
 )
 
 const (
-	chunkRows     = 1000  // rows of one statement and of one changelog row
-	maxParameters = 32766 // of one statement
+	chunkRows     = 1000    // rows of one statement and of one changelog row
+	chunkBytes    = 1 << 20 // of their texts, unless a single row has more
+	maxParameters = 32766   // of one statement
 )
 
 // absent stands for a value that a row does not have: the column's default applies.
@@ -70,6 +71,7 @@ type chunker struct {
 	emit    func(*chunk) error
 
 	current *chunk
+	bytes   int // of its texts
 	scratch []byte
 }
 
@@ -96,6 +98,9 @@ func (b *chunker) add(line int, values []any) error {
 	for i, v := range values {
 		if b.current.pattern[i] == '1' {
 			b.current.args = append(b.current.args, v)
+			if text, ok := v.(string); ok {
+				b.bytes += len(text)
+			}
 		}
 	}
 	b.current.rows++
@@ -104,11 +109,11 @@ func (b *chunker) add(line int, values []any) error {
 }
 
 func (b *chunker) full() bool {
-	return b.current.rows == b.size || len(b.current.args)+len(b.current.columns) > maxParameters
+	return b.current.rows == b.size || b.bytes > chunkBytes || len(b.current.args)+len(b.current.columns) > maxParameters
 }
 
 func (b *chunker) begin() {
-	b.current = &chunk{pattern: string(b.scratch)}
+	b.current, b.bytes = &chunk{pattern: string(b.scratch)}, 0
 	for i, name := range b.columns {
 		if b.current.pattern[i] == '1' {
 			b.current.columns = append(b.current.columns, name)
@@ -157,6 +162,14 @@ func image(columns []string, values []any) string {
 		out = append(out, ']')
 	}
 	return string(append(out, "]}"...))
+}
+
+// appendRow writes a row as image does.
+func appendRow(out []byte, values []any) []byte {
+	for i, v := range values {
+		out = appendValue(append(out, "[,"[min(i, 1)]), v)
+	}
+	return append(out, ']')
 }
 
 // appendValue writes a value so that it can be read back as it was: whole numbers are

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	msqlite "modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
@@ -122,13 +121,13 @@ func gateOf(ctx context.Context) *writeGate { return ctx.Value(gateKey{}).(*writ
 
 // confine runs one write under the gate, a deadline and the limits.
 func (db *DB) confine(ctx context.Context, op func(context.Context, *sqlite.Tx) error) error {
-	return db.confinedFault(ctx, db.confineWithin(ctx, db.timeout, db.maxPages(), op))
+	return db.confinedFault(ctx, db.confineWithin(ctx, sqlite.Confinement{Timeout: db.timeout, MaxPages: db.maxPages()}, op))
 }
 
-// confineWithin bounds a write by a time and a size of the file, 0 for none.
-func (db *DB) confineWithin(ctx context.Context, timeout time.Duration, pages int64, op func(context.Context, *sqlite.Tx) error) error {
+// confineWithin runs one write under the gate and the bounds of how.
+func (db *DB) confineWithin(ctx context.Context, how sqlite.Confinement, op func(context.Context, *sqlite.Tx) error) error {
 	g := &writeGate{}
-	how := sqlite.Confinement{Allow: g.allow, Ignore: reservedTable, Timeout: timeout, MaxPages: pages}
+	how.Allow, how.Ignore = g.allow, reservedTable
 	return db.db.Confined(ctx, how, func(ctx context.Context, tx *sqlite.Tx) error {
 		if err := g.refresh(tx); err != nil {
 			return err

@@ -1,6 +1,7 @@
 package agentdb
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -101,7 +102,7 @@ type chunkKey struct {
 	From   any      `json:"from"`
 	To     any      `json:"to"`
 	Count  int64    `json:"count"`
-	At     string   `json:"at"` // when rows that are gone were written
+	At     string   `json:"at"` // of a chunk that was taken back: when it was written
 }
 
 // isChunk says that a change is about rows that were written, or taken back, together.
@@ -118,7 +119,7 @@ func (c Change) chunk() ([]Step, error) {
 	if err := decodeNumbers(c.PK, &pk); err != nil {
 		return nil, err
 	}
-	if c.After == "" {
+	if pk.At != "" {
 		return c.chunkGone(pk)
 	}
 	rows, err := parseRows(c.After)
@@ -142,10 +143,17 @@ func (c Change) chunk() ([]Step, error) {
 	return out, nil
 }
 
-// chunkGone are the rows of a chunk that was taken back.
+// chunkGone are the rows of a chunk that was taken back: it is the chunk the other way round.
 func (c Change) chunkGone(pk chunkKey) ([]Step, error) {
-	written := Change{ID: c.ID, At: pk.At, Table: c.Table, PK: c.PK, After: c.Before}
+	written := Change{ID: c.ID, At: pk.At, Table: c.Table, Before: c.After, After: c.Before}
+	pk.At = ""
+	text, err := json.Marshal(pk)
+	if err != nil {
+		return nil, err
+	}
+	written.PK = string(text)
 	out, err := written.chunk()
+	slices.Reverse(out)
 	for i := range out {
 		out[i] = out[i].reversed()
 	}

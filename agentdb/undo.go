@@ -19,6 +19,9 @@ type UndoSpec struct {
 	// is lost. It is in the changelog.
 	Force  bool
 	DryRun bool // do everything, then take it back: the result says what would become of it
+	// Progress, when set, hears how many of the run's entries of the changelog are done; one
+	// of an import has a thousand rows.
+	Progress func(done, of int64)
 }
 
 // Undone is what was taken back of a run, or would be.
@@ -52,6 +55,7 @@ type Conflict struct {
 const (
 	maxConflicts = 20
 	undoTimeout  = 30 * time.Minute
+	undoLength   = 512 << 20 // bytes of an entry of the changelog: one row of a file can have as much
 )
 
 // errTakeBack ends an undo that is not to stay.
@@ -71,7 +75,8 @@ func (db *DB) Undo(ctx context.Context, by By, spec UndoSpec) (Undone, error) {
 	}
 	by.Run, by.Key = 0, "" // what an undo writes is not the run's
 	var u *undoer
-	err := db.confineWithin(ctx, undoTimeout, 0, func(ctx context.Context, tx *sqlite.Tx) error {
+	how := sqlite.Confinement{Timeout: undoTimeout, MaxLength: undoLength}
+	err := db.confineWithin(ctx, how, func(ctx context.Context, tx *sqlite.Tx) error {
 		u = newUndoer(tx, by, spec)
 		if err := u.all(ctx); err != nil {
 			return err
@@ -135,7 +140,10 @@ func (u *undoer) all(ctx context.Context) error {
 		return err
 	}
 	u.out.Changes = int64(len(ids))
-	for _, id := range ids {
+	for i, id := range ids {
+		if u.spec.Progress != nil {
+			u.spec.Progress(int64(i), u.out.Changes)
+		}
 		c, err := u.change(ctx, id)
 		if err != nil {
 			return err
