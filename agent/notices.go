@@ -10,6 +10,9 @@ import (
 	"rouse/agentdb/ledger"
 )
 
+// maxToldAction is how much of an action a notice shows, in characters.
+const maxToldAction = 1000
+
 // lookTime bounds how long a notice waits for what it tells beside its run.
 const lookTime = 10 * time.Second
 
@@ -41,11 +44,7 @@ func (r *Runner) Notices(run ledger.Run, res ledger.Result) []ledger.Notice {
 	title := r.wording(job.Notify.Title, data, fmt.Sprintf("%s: %s", name, strings.ReplaceAll(string(outcome), "_", " ")))
 	body := r.wording(job.Notify.Body, data, told(run, res))
 	if q := res.Wait; q != nil { // in its own words, whatever the job's templates are for
-		title, body = fmt.Sprintf("%s asks", name), q.Message
-		if len(q.Options) > 0 {
-			body += "\n– " + strings.Join(q.Options, "\n– ")
-		}
-		body += "\nrouse inbox"
+		title, body = fmt.Sprintf("%s asks", name), asks(*q)
 	}
 	body += r.handedOver(run)
 	var out []ledger.Notice
@@ -56,6 +55,22 @@ func (r *Runner) Notices(run ledger.Run, res ledger.Result) []ledger.Notice {
 		})
 	}
 	return out
+}
+
+// asks words what a run waits for, with the command that answers it.
+func asks(q ledger.Question) string {
+	if q.Kind == ledger.KindApproval {
+		shown := []rune(q.Action.Shown)
+		if len(shown) > maxToldAction {
+			shown = append(shown[:maxToldAction:maxToldAction], []rune("… (the rest of it: rouse inbox)")...)
+		}
+		return fmt.Sprintf("%s\n%s\nrouse approve %s\nrouse deny %[3]s", q.Message, plain(string(shown)), ledger.ItemHere)
+	}
+	body := q.Message
+	if len(q.Options) > 0 {
+		body += "\n– " + strings.Join(q.Options, "\n– ")
+	}
+	return body + "\nrouse inbox"
 }
 
 // handedOver lists what a run shared, for the end of its notice (OSA-19).

@@ -29,6 +29,9 @@ const (
 	RecoveryStop  = "stop"  // end the run
 )
 
+// ItemHere stands in a notice for the number of the item that it tells of.
+const ItemHere = "\x00item"
+
 // InfoSeen is what an owner says of an info.
 const InfoSeen = "seen"
 
@@ -143,6 +146,7 @@ func ask(tx *sqlite.Tx, r Run, res Result, now time.Time) error {
 		if asked {
 			break // one answer serves all who wait for it, and one notice tells of it
 		}
+		n.Body = strings.ReplaceAll(n.Body, ItemHere, fmt.Sprint(id))
 		if err := addNotice(tx, n, now); err != nil {
 			return err
 		}

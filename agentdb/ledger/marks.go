@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"rouse/agentdb/sqlite"
 )
@@ -75,6 +76,25 @@ func (l *Ledger) Untrusted(ctx context.Context, agent string) (run int64, err er
 		return 0, nil
 	}
 	return run, err
+}
+
+// Memory is an agent's database and files, of which a run wrote some that had met untrusted
+// content.
+type Memory struct {
+	Agent string
+	Run   int64 // the first that did
+	At    time.Time
+}
+
+// UntrustedMemories lists the agents whose memory is not trusted.
+func (l *Ledger) UntrustedMemories(ctx context.Context) ([]Memory, error) {
+	rows, err := l.read.QueryContext(ctx, `select agent, run, at from untrusted order by agent`)
+	return collect(rows, err, func(rows *sql.Rows) (m Memory, err error) {
+		var at int64
+		err = rows.Scan(&m.Agent, &m.Run, &at)
+		m.At = instant(at)
+		return m, err
+	})
 }
 
 // Trust says that an owner has looked at the database and the files of an agent, and takes them

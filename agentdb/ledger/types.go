@@ -311,7 +311,7 @@ type Notice struct {
 	Job, Agent        string
 	Key               string // unique when set: a repeated append adds nothing
 	Channel           string
-	Title, Body       string
+	Title, Body       string // of one that tells of an item, ItemHere stands for its number
 	Outcome           Outcome
 	State             string // pending, delivered, failed
 	Tries             int

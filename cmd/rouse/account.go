@@ -445,6 +445,10 @@ func (a *accounting) runText(r ledger.Run) string {
 		why := strings.TrimSuffix(": "+shorten(r.Error, 160), ": ")
 		return fmt.Sprintf("attempt %d failed%s; the next is due %s", r.Attempt, why, stamp(r.NotBefore, a.zone))
 	}
+	if r.Asks() {
+		what := map[string]string{ledger.WaitInput: "your answer", ledger.WaitApproval: "your leave"}[r.WaitingFor]
+		return fmt.Sprintf("waits for %s until %s: rouse inbox", what, stamp(r.NotBefore, a.zone))
+	}
 	if r.State != ledger.StateQueued {
 		return ""
 	}

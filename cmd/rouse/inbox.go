@@ -3,8 +3,12 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -16,7 +20,7 @@ func newInbox(at *place) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "inbox",
-		Short: "Lists what waits for you: questions of runs, and calls that were cut off",
+		Short: "Lists what waits for you: questions of runs, what they may do only with your leave, and calls that were cut off",
 		Args:  cobra.NoArgs,
 		RunE: verb(func(cmd *cobra.Command, _ []string) error {
 			s, err := at.open(cmd.Context())
@@ -53,7 +57,11 @@ func printItem(w io.Writer, i web.Item, now time.Time) {
 	if !i.ExpiresAt.IsZero() {
 		left = fmt.Sprintf(", %s left", i.ExpiresAt.Sub(now).Round(time.Minute))
 	}
-	fmt.Fprintf(w, "%s  %s (run %s, since %s%s)\n", i.ID, oneLine(i.Title), i.Run, local(i.CreatedAt, now), left)
+	others := ""
+	if n := len(i.Runs) - 1; n > 0 {
+		others = fmt.Sprintf(" and %d more wait for the same", n)
+	}
+	fmt.Fprintf(w, "%s  %s (run %s%s, since %s%s)\n", i.ID, oneLine(i.Title), i.Run, others, local(i.CreatedAt, now), left)
 	for line := range strings.Lines(i.Message) {
 		fmt.Fprintf(w, "    %s\n", oneLine(line))
 	}
@@ -62,19 +70,54 @@ func printItem(w io.Writer, i web.Item, now time.Time) {
 			fmt.Fprintf(w, "    %d. %s\n", n+1, oneLine(o))
 		}
 	}
-	fmt.Fprintf(w, "    rouse answer %s %s\n", i.ID, answerHint(i))
+	if i.Kind == ledger.KindApproval {
+		printAction(w, i.Action)
+	}
+	fmt.Fprintf(w, "    %s\n", answerHint(i))
 }
 
-func answerHint(i web.Item) string {
-	switch {
-	case i.Kind != ledger.KindInput:
-		return strings.Join(i.Options, "|")
-	case len(i.Options) > 0 && i.Multiple:
-		return "1,2"
-	case len(i.Options) > 0:
-		return "1"
+// printAction writes an action as it would be done. Nothing in it can hide what it is: what
+// moves the cursor, turns the text around or has no width is written out.
+func printAction(w io.Writer, action string) {
+	for line := range strings.Lines(action) {
+		fmt.Fprintf(w, "    | %s\n", visible(strings.TrimSuffix(line, "\n")))
 	}
-	return `"…"`
+}
+
+func visible(s string) string {
+	var out strings.Builder
+	for i, r := range s {
+		if r == utf8.RuneError {
+			if _, size := utf8.DecodeRuneInString(s[i:]); size == 1 {
+				fmt.Fprintf(&out, `\x%02x`, s[i])
+				continue
+			}
+		}
+		if unicode.IsPrint(r) {
+			out.WriteRune(r)
+			continue
+		}
+		out.WriteString(strings.Trim(strconv.QuoteRune(r), "'"))
+	}
+	return out.String()
+}
+
+// answerHint is the command that answers an item.
+func answerHint(i web.Item) string {
+	with := `"…"`
+	switch {
+	case i.Kind == ledger.KindApproval && slices.Contains(i.Options, ledger.ApprovalAlways):
+		return fmt.Sprintf("rouse approve %s [--always], or rouse deny %[1]s [REASON]", i.ID)
+	case i.Kind == ledger.KindApproval:
+		return fmt.Sprintf("rouse approve %s, or rouse deny %[1]s [REASON]", i.ID)
+	case i.Kind != ledger.KindInput:
+		with = strings.Join(i.Options, "|")
+	case len(i.Options) > 0 && i.Multiple:
+		with = "1,2"
+	case len(i.Options) > 0:
+		with = "1"
+	}
+	return fmt.Sprintf("rouse answer %s %s", i.ID, with)
 }
 
 func newAnswer(at *place) *cobra.Command {
@@ -88,34 +131,40 @@ The run that asked goes on with it, as the same run.
 
 A run of a playbook that was cut off during a call which may have changed something asks what
 is to become of that call: done (it took effect, go on after it), again (make it again), skip
-(go on without it) or stop (end the run). What is only told to you leaves the inbox with: seen.`,
+(go on without it) or stop (end the run). What is only told to you leaves the inbox with: seen.
+What a run may do only with your leave takes approve, always or deny; see rouse approve --help.`,
 		Args: cobra.MinimumNArgs(2),
 		RunE: verb(func(cmd *cobra.Command, args []string) error {
-			s, err := at.open(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer s.close()
-			var r web.Run
-			if err := s.Post(cmd.Context(), "/v1/inbox/"+args[0]+"/answer", web.Answer{Text: strings.Join(args[1:], " ")}, &r); err != nil {
-				return err
-			}
-			if asJSON {
-				return printJSON(cmd.OutOrStdout(), r)
-			}
-			text := fmt.Sprintf("run %s goes on", r.ID)
-			switch {
-			case r.State == "finished":
-				text = fmt.Sprintf("noted; run %s ended: %s", r.ID, r.Outcome)
-			case r.WaitingFor != ledger.WaitResume:
-				text = fmt.Sprintf("noted; run %s is %s", r.ID, r.State)
-			case !s.daemon:
-				text += " when a daemon starts: rouse serve"
-			}
-			_, err = fmt.Fprintln(cmd.OutOrStdout(), text)
-			return err
+			return sendAnswer(cmd, at, args[0], web.Answer{Text: strings.Join(args[1:], " ")}, asJSON)
 		}),
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
+}
+
+// sendAnswer answers an item, and says what becomes of its run.
+func sendAnswer(cmd *cobra.Command, at *place, item string, answer web.Answer, asJSON bool) error {
+	s, err := at.open(cmd.Context())
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	var r web.Run
+	if err := s.Post(cmd.Context(), "/v1/inbox/"+item+"/answer", answer, &r); err != nil {
+		return err
+	}
+	if asJSON {
+		return printJSON(cmd.OutOrStdout(), r)
+	}
+	text := fmt.Sprintf("run %s goes on", r.ID)
+	switch {
+	case r.State == "finished":
+		text = fmt.Sprintf("noted; run %s ended: %s", r.ID, r.Outcome)
+	case r.WaitingFor != ledger.WaitResume:
+		text = fmt.Sprintf("noted; run %s is %s", r.ID, r.State)
+	case !s.daemon:
+		text += " when a daemon starts: rouse serve"
+	}
+	_, err = fmt.Fprintln(cmd.OutOrStdout(), text)
+	return err
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/web"
 )
 
@@ -119,8 +120,12 @@ func fireAndFollow(cmd *cobra.Command, at *place, fire web.Fire, o runOptions) e
 	} else {
 		fmt.Fprintf(cmd.OutOrStdout(), "run %s  %s  %s\n", r.ID, outcomeMark(r), oneLine(said(r)))
 	}
-	if r.WaitingFor == "input" && !o.json {
+	switch {
+	case o.json:
+	case r.WaitingFor == ledger.WaitInput:
 		fmt.Fprintln(cmd.OutOrStdout(), "it waits for your answer: rouse inbox")
+	case r.WaitingFor == ledger.WaitApproval:
+		fmt.Fprintln(cmd.OutOrStdout(), "it waits for your leave: rouse inbox")
 	}
 	if !endedWell(r) {
 		return errSilent

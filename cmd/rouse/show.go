@@ -70,6 +70,12 @@ func printDetail(w io.Writer, d web.RunDetail, now time.Time) {
 	if d.CostUSD > 0 {
 		fmt.Fprintf(w, "  cost      %s\n", dollars(d.CostUSD))
 	}
+	if len(d.Taint) > 0 {
+		fmt.Fprintf(w, "  met       %s\n", metText(d.Taint))
+	}
+	if d.Tier != "" {
+		fmt.Fprintf(w, "  confined  its programs ran on tier %s\n", d.Tier)
+	}
 	printArtifacts(w, d)
 	printAsked(w, d)
 	for _, a := range d.Attempts {
@@ -87,7 +93,17 @@ func printDetail(w io.Writer, d web.RunDetail, now time.Time) {
 }
 
 // kindWords are the kinds of an inbox item, as a run's owner reads them beside the run.
-var kindWords = map[string]string{ledger.KindInput: "asked", ledger.KindRecovery: "cut off", ledger.KindInfo: "informed"}
+var kindWords = map[string]string{ledger.KindInput: "asked", ledger.KindApproval: "leave", ledger.KindRecovery: "cut off", ledger.KindInfo: "informed"}
+
+// metText words what a run has met (docs/security.md).
+func metText(letters []string) string {
+	words := map[string]string{"A": "untrusted content (A)", "B": "private data (B)", "C": "an effect beyond the host (C)"}
+	var out []string
+	for _, l := range letters {
+		out = append(out, words[l])
+	}
+	return strings.Join(out, ", ")
+}
 
 // printAsked says what the run asked or told its owner, and what became of that.
 func printAsked(w io.Writer, d web.RunDetail) {
@@ -96,11 +112,15 @@ func printAsked(w io.Writer, d web.RunDetail) {
 		became := i.State
 		switch i.State {
 		case ledger.ItemOpen:
-			became = fmt.Sprintf("rouse answer %s %s", i.ID, answerHint(i))
+			became = answerHint(i)
 		case ledger.ItemAnswered:
-			became = "answered: " + shorten(i.Answer, 120)
+			became = "answered: " + shorten(strings.TrimSuffix(i.Answer+": "+i.Reason, ": "), 120)
 		}
-		fmt.Fprintf(w, "  %-9s %s\n            %s\n", kindWords[i.Kind], shorten(first, 200), became)
+		fmt.Fprintf(w, "  %-9s %s\n", kindWords[i.Kind], shorten(first, 200))
+		if i.Kind == ledger.KindApproval {
+			printAction(w, i.Action)
+		}
+		fmt.Fprintf(w, "            %s\n", became)
 	}
 }
 

@@ -20,6 +20,7 @@ const maxAnswer = 8000
 type Item struct {
 	ID        string   `json:"id"`
 	Run       string   `json:"run"`
+	Runs      []string `json:"runs"` // that the answer is for: others may ask for the same
 	Job       string   `json:"job"`
 	Agent     string   `json:"agent"`
 	Kind      string   `json:"kind"`
@@ -27,16 +28,21 @@ type Item struct {
 	Message   string   `json:"message"`
 	Options   []string `json:"options"`
 	Multiple  bool     `json:"multiple"`
-	Action    string   `json:"action"` // the command that answers it
-	State     string   `json:"state"`  // open, answered, expired, withdrawn
+	Action    string   `json:"action"` // of an approval what would be done, exactly; else the command that answers it
+	Tool      string   `json:"tool,omitempty"`
+	Hash      string   `json:"hash,omitempty"` // of the action
+	State     string   `json:"state"`          // open, answered, expired, withdrawn
 	Answer    string   `json:"answer"`
+	Reason    string   `json:"reason,omitempty"` // of a denial
 	CreatedAt Time     `json:"created_at"`
 	ExpiresAt Time     `json:"expires_at"`
 }
 
 // Answer answers an item.
 type Answer struct {
-	Text string `json:"text"`
+	Text   string `json:"text"`
+	Reason string `json:"reason,omitempty"` // of a denial, for the agent
+	Kind   string `json:"kind,omitempty"`   // of items that may be answered so; "" for any
 }
 
 func newItem(i ledger.Item) Item {
@@ -44,8 +50,12 @@ func newItem(i ledger.Item) Item {
 	if options == nil {
 		options = []string{}
 	}
-	return Item{ID: id(i.ID), Run: id(i.Run), Job: i.Job, Agent: i.Agent, Kind: i.Kind, Title: i.Title, Message: i.Message, Options: options, Multiple: i.Multiple,
-		Action: "rouse answer " + id(i.ID) + " " + answers(i), State: i.State, Answer: i.Answer, CreatedAt: Time{i.CreatedAt}, ExpiresAt: Time{i.ExpiresAt}}
+	action := "rouse answer " + id(i.ID) + " " + answers(i)
+	if i.Kind == ledger.KindApproval {
+		action = i.Action.Shown
+	}
+	return Item{ID: id(i.ID), Run: id(i.Run), Runs: []string{id(i.Run)}, Job: i.Job, Agent: i.Agent, Kind: i.Kind, Title: i.Title, Message: i.Message, Options: options, Multiple: i.Multiple,
+		Action: action, Tool: i.Action.Tool, Hash: i.Action.Hash, State: i.State, Answer: i.Answer, Reason: i.Reason, CreatedAt: Time{i.CreatedAt}, ExpiresAt: Time{i.ExpiresAt}}
 }
 
 // answers is what can be said of an item, in the place of TEXT.
@@ -59,7 +69,15 @@ func answers(i ledger.Item) string {
 func (s *server) inbox(r *http.Request) (any, error) {
 	items, err := s.ledger.Inbox(r.Context())
 	out := []Item{}
+	type action struct{ agent, hash string }
+	asked := map[action]int{}
 	for _, i := range items {
+		same := action{i.Agent, i.Action.Hash}
+		if at, again := asked[same]; again && same.hash != "" { // one answer serves all
+			out[at].Runs = append(out[at].Runs, id(i.Run))
+			continue
+		}
+		asked[same] = len(out)
 		out = append(out, newItem(i))
 	}
 	return out, err
@@ -81,11 +99,22 @@ func (s *server) answerItem(r *http.Request) (any, error) {
 	if item.State != ledger.ItemOpen {
 		return nil, closed(item)
 	}
+	if in.Kind != "" && in.Kind != item.Kind {
+		return nil, usage("inbox item %d is of the kind %s, and not of %s; see: rouse inbox", n, item.Kind, in.Kind)
+	}
 	text, err := chosen(item, in.Text)
 	if err != nil {
 		return nil, err
 	}
-	run, err := s.ledger.Answer(r.Context(), n, text)
+	if len([]rune(in.Reason)) > maxAnswer {
+		return nil, usage("the reason has more than %d characters", maxAnswer)
+	}
+	var run ledger.Run
+	if text == ledger.ApprovalDeny && item.Kind == ledger.KindApproval {
+		run, err = s.ledger.Deny(r.Context(), n, strings.TrimSpace(in.Reason))
+	} else {
+		run, err = s.ledger.Answer(r.Context(), n, text)
+	}
 	if errors.Is(err, ledger.ErrClosed) { // somebody was faster
 		if item, err = s.ledger.Item(r.Context(), n); err == nil {
 			err = closed(item)

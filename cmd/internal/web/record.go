@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 
 	"rouse/agentdb/ledger"
 )
@@ -68,8 +69,16 @@ func newRun(r ledger.Run, shared []ledger.Artifact) Run {
 		ScheduledAt: Time{r.ScheduledAt}, QueuedAt: Time{r.QueuedAt}, StartedAt: Time{r.StartedAt}, FinishedAt: Time{r.FinishedAt},
 		Summary: r.Summary, Error: r.Error, Steps: r.Steps, Calls: r.Calls,
 		TokensIn: r.Usage.TokensIn, TokensOut: r.Usage.TokensOut, CostUSD: float64(r.Usage.CostMicroUSD) / 1e6,
-		Artifacts: names(shared), Taint: []string{},
+		Artifacts: names(shared), Tier: r.Tier, Taint: letters(r.Taint),
 	}
+}
+
+// letters are those of a text, each by itself.
+func letters(text string) []string {
+	if text == "" {
+		return []string{}
+	}
+	return strings.Split(text, "")
 }
 
 // newSteps puts the calls under their steps, in the order in which they happened, and the

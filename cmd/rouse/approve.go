@@ -1,0 +1,49 @@
+package main
+
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"rouse/agentdb/ledger"
+	"rouse/cmd/internal/web"
+)
+
+func newApprove(at *place) *cobra.Command {
+	var always, asJSON bool
+	cmd := &cobra.Command{
+		Use:   "approve ITEM",
+		Short: "Allows what a run waits for leave to do; it does exactly that, once",
+		Long: `Allows what a run waits for leave to do, as "rouse inbox" shows it. The run goes on and does
+exactly that, once: a call that would do something else by then is asked about anew. With
+--always the agent may do the same in later runs too, until you take it back with
+"rouse grants revoke". The definition of a job is always approved for good, as it stands.`,
+		Args: cobra.ExactArgs(1),
+		RunE: verb(func(cmd *cobra.Command, args []string) error {
+			answer := web.Answer{Text: ledger.ApprovalOnce, Kind: ledger.KindApproval}
+			if always {
+				answer.Text = ledger.ApprovalAlways
+			}
+			return sendAnswer(cmd, at, args[0], answer, asJSON)
+		}),
+	}
+	cmd.Flags().BoolVar(&always, "always", false, "also in later runs of the agent, until you take it back")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func newDeny(at *place) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "deny ITEM [REASON]",
+		Short: "Refuses what a run waits for leave to do; the agent is told the reason",
+		Long: `Refuses what a run waits for leave to do. The run goes on without it and may not do it later
+either; its agent is told the reason. A run that was held because of its job's definition ends.`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: verb(func(cmd *cobra.Command, args []string) error {
+			return sendAnswer(cmd, at, args[0], web.Answer{Text: ledger.ApprovalDeny, Reason: strings.Join(args[1:], " "), Kind: ledger.KindApproval}, asJSON)
+		}),
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}

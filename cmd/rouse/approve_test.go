@@ -1,0 +1,97 @@
+package main
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"rouse/agentdb/ledger"
+	"rouse/cmd/internal/web"
+)
+
+// parked makes runs that wait for leave, each to do what is given, as an agent's gate asks for
+// it; and one that waits because of its job's definition, which has no tool.
+func parked(t *testing.T, home string, actions ...ledger.Action) {
+	t.Helper()
+	l, err := ledger.Open(t.Context(), ledger.Options{Path: filepath.Join(home, "ledger.db")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	for _, action := range actions {
+		out, err := l.Enqueue(t.Context(), ledger.Request{Job: "mail", Agent: "clerk", Trigger: ledger.TriggerManual})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, a, err := l.StartAttempt(t.Context(), out[0].Run)
+		if err == nil {
+			err = l.Finish(t.Context(), a, ledger.Result{Wait: &ledger.Question{Kind: ledger.KindApproval, Call: "p1", Title: "mail asks for " + action.Tool, Message: "It waits for your leave: no grant covers it.",
+				Options: []string{ledger.ApprovalOnce, ledger.ApprovalAlways, ledger.ApprovalDeny}, Expires: ledger.ApprovalExpires, Action: action}})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// What a run may do only with leave is shown as it would be done, whatever is hidden in it, and
+// once for all who wait for it; it is answered once, without a daemon as with one, and what is
+// allowed for good can be taken back (UNI-06, UNI-09).
+func TestApprovals(t *testing.T) {
+	config := filepath.Join(write(t, map[string]string{"rouse.yaml": `version: 1
+home: ./home
+agents: [{name: clerk}]
+jobs: [{name: mail, agent: clerk, playbook: [{call: db_schema}]}]
+`}), "rouse.yaml")
+	say := func(args ...string) (out string, ok bool) {
+		p := rouse(t, append(args, "--config", config)...)
+		err := p.Run()
+		return p.stdout.String() + p.stderr.String(), err == nil
+	}
+	say("runs")
+	hidden := "rm -rf \x1b[2K\u202e /tmp/x\nsecond \x00\u200bline"
+	parked(t, filepath.Join(filepath.Dir(config), "home"),
+		ledger.Action{Tool: "shell_run", Shown: hidden, Hash: "h1"}, ledger.Action{Tool: "shell_run", Shown: hidden, Hash: "h1"},
+		ledger.Action{Tool: "send", Shown: "to bob", Hash: "h2"}, ledger.Action{Tool: "send", Shown: "to eve", Hash: "h3"})
+	var items []web.Item
+	runJSON(t, &items, "inbox", "--json", "--config", config)
+	if len(items) != 3 || strings.Join(items[0].Runs, " ") != "1 2" || items[0].Action != hidden || items[0].Tool != "shell_run" || items[0].Hash != "h1" || items[0].Kind != "approval" {
+		t.Fatalf("inbox: %+v", items)
+	}
+	out, _ := say("inbox")
+	for _, want := range []string{"run 1 and 1 more wait for the same, ", "\n    | rm -rf \\x1b[2K\\u202e /tmp/x\n    | second \\x00\\u200bline\n", "\n    rouse approve 1 [--always], or rouse deny 1 [REASON]\n"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("the inbox does not say %q:\n%s", want, out)
+		}
+	}
+	for _, c := range []struct {
+		args []string
+		says string
+		ok   bool
+	}{
+		{[]string{"approve", "9"}, "inbox item 9 is not in the ledger", false}, {[]string{"approve", "x"}, "is not an item", false},
+		{[]string{"answer", "1", "maybe"}, `"maybe" is no answer to this; the answers are 1. approve`, false},
+		{[]string{"show", "1"}, "| rm -rf \\x1b", true}, {[]string{"why", "mail"}, "waits for your leave until", true}, {[]string{"runs"}, "? waiting: approval", true},
+		{[]string{"approve", "1", "--always"}, "run 1 goes on when a daemon starts", true},
+		{[]string{"approve", "2"}, "is not open any more", false}, {[]string{"deny", "1"}, `it was answered "always"`, false},
+		{[]string{"deny", "3", "he", "has moved"}, "run 3 goes on", true}, {[]string{"show", "3"}, "answered: deny: he has moved", true},
+		{[]string{"grants"}, "1  clerk: shell_run (since ", true}, {[]string{"grants"}, "| rm -rf \\x1b", true}, {[]string{"grants", "--json"}, `"item": "1"`, true},
+		{[]string{"grants", "revoke", "7"}, "grant 7 is not in the ledger", false}, {[]string{"grants", "revoke", "1"}, "grant 1 of clerk is taken back", true},
+		{[]string{"grants"}, "nothing is allowed for good", true}, {[]string{"grants", "trust", "clerk"}, "trusted already", false},
+	} {
+		if out, ok := say(c.args...); ok != c.ok || !strings.Contains(out, c.says) {
+			t.Errorf("rouse %s: %v\n%s\nwant %s", strings.Join(c.args, " "), ok, out, c.says)
+		}
+	}
+	serveUntilReady(t, config)
+	if out, ok := say("approve", "4"); !ok || !strings.Contains(out, "run 4 goes on\n") {
+		t.Errorf("approve 4: %s", out)
+	}
+	for _, run := range []string{"1", "2", "3", "4"} {
+		var d web.RunDetail
+		until(t, "the end of run "+run, func() bool { runJSON(t, &d, "show", run, "--json", "--config", config); return d.State == "finished" })
+		if d.Outcome != "success" || len(d.Attempts) != 2 {
+			t.Errorf("run %s: %+v", run, d.Run)
+		}
+	}
+}

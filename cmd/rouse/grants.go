@@ -1,0 +1,105 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"rouse/cmd/internal/web"
+)
+
+func newGrants(at *place) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "grants",
+		Short: "Lists what you allow agents until you take it back, beside the grants of the configuration",
+		Long: `Lists what you have allowed with "rouse approve --always", and approved definitions of jobs.
+It also says whose database and files hold what a run wrote after it had met untrusted content:
+later runs that read them count as having met it too, until you have looked at them and say
+"rouse grants trust".`,
+		Args: cobra.NoArgs,
+		RunE: verb(func(cmd *cobra.Command, _ []string) error {
+			s, err := at.open(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer s.close()
+			var given []web.Grant
+			if err := s.Get(cmd.Context(), "/v1/grants", nil, &given); err != nil {
+				return err
+			}
+			if asJSON {
+				return printJSON(cmd.OutOrStdout(), given)
+			}
+			var untrusted []web.Memory
+			if err := s.Get(cmd.Context(), "/v1/untrusted", nil, &untrusted); err != nil {
+				return err
+			}
+			printGrants(cmd.OutOrStdout(), given, untrusted, time.Now())
+			return nil
+		}),
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.AddCommand(newRevoke(at), newTrust(at))
+	return cmd
+}
+
+func printGrants(w io.Writer, given []web.Grant, untrusted []web.Memory, now time.Time) {
+	if len(given) == 0 {
+		fmt.Fprintln(w, "nothing is allowed for good beside what the configuration grants")
+	}
+	for _, g := range given {
+		what := g.Tool
+		if what == "" {
+			what = "the definition of a job"
+		}
+		fmt.Fprintf(w, "%s  %s: %s (since %s, item %s)\n", g.ID, oneLine(g.Agent), oneLine(what), local(g.CreatedAt, now), g.Item)
+		printAction(w, g.Action)
+	}
+	for _, m := range untrusted {
+		fmt.Fprintf(w, "the database and the files of %s hold what run %s wrote after it had met untrusted content; when you have looked at them: rouse grants trust %s\n", oneLine(m.Agent), m.Run, oneLine(m.Agent))
+	}
+}
+
+func newRevoke(at *place) *cobra.Command {
+	return &cobra.Command{
+		Use:   "revoke GRANT",
+		Short: "Takes a standing grant back: it is asked about again",
+		Args:  cobra.ExactArgs(1),
+		RunE: verb(func(cmd *cobra.Command, args []string) error {
+			s, err := at.open(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer s.close()
+			var g web.Grant
+			if err := s.Post(cmd.Context(), "/v1/grants/"+args[0]+"/revoke", struct{}{}, &g); err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "grant %s of %s is taken back\n", g.ID, oneLine(g.Agent))
+			return err
+		}),
+	}
+}
+
+func newTrust(at *place) *cobra.Command {
+	return &cobra.Command{
+		Use:   "trust AGENT",
+		Short: "Takes an agent's database and files for trusted again",
+		Args:  cobra.ExactArgs(1),
+		RunE: verb(func(cmd *cobra.Command, args []string) error {
+			s, err := at.open(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer s.close()
+			if err := s.Post(cmd.Context(), "/v1/agents/"+args[0]+"/trust", struct{}{}, &struct{}{}); err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "the database and the files of %s count as trusted\n", oneLine(args[0]))
+			return err
+		}),
+	}
+}
