@@ -39,6 +39,8 @@ type Options struct {
 	// Backups is how many copies are kept of those that are made by themselves before the
 	// schema changes; 0 means that none are made.
 	Backups int
+
+	scratch bool // it is to take the place of another: nothing is written beside it
 }
 
 // DB is one agent's open database. Its methods may be called at once.
@@ -89,20 +91,23 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	db.db, err = sqlite.Open(ctx, sqlite.Options{
 		Path: o.Path, ApplicationID: applicationID, Migrations: steps, Whole: whole || late, BeforeWrite: db.seal.breakSeal,
 		KeepCopy: func(version int) (string, error) {
+			if o.scratch {
+				return "", nil
+			}
 			return db.backupPath(fmt.Sprintf("before-schema-%d", version+1))
 		},
 	})
 	if err != nil {
 		return nil, err
 	}
-	if err := db.begin(ctx, s, late); err != nil {
+	if err := db.begin(ctx, s, late, o.scratch); err != nil {
 		return nil, errors.Join(err, db.db.Close())
 	}
 	return db, nil
 }
 
 // begin does what an opened database begins with.
-func (db *DB) begin(ctx context.Context, s seal, late bool) error {
+func (db *DB) begin(ctx context.Context, s seal, late, scratch bool) error {
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
 	db.stop = stop
 	if late {
@@ -123,6 +128,9 @@ func (db *DB) begin(ctx context.Context, s seal, late bool) error {
 	}
 	if _, err := db.measure(ctx); err != nil {
 		return err
+	}
+	if scratch {
+		return nil
 	}
 	// A process that was killed after a commit has not written the files of it.
 	if err := db.publish(ctx); err != nil {

@@ -3,6 +3,11 @@ package agentdb
 import (
 	"context"
 	"database/sql"
+	"errors"
+	"io/fs"
+	"path/filepath"
+	"testing"
+	"testing/fstest"
 
 	"rouse/agentdb/sqlite"
 )
@@ -33,4 +38,71 @@ func OpenFiles(p *Pool) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.slots)
+}
+
+// ReadAll reads every table to its end, the host's own ones too.
+func ReadAll(ctx context.Context, db *DB) error {
+	for _, table := range []string{"expenses", "_tables_meta", "_calls", "_migrations", "_views", "_undone", "_owner"} {
+		rows, err := db.db.Read().QueryContext(ctx, "select * from "+table)
+		if err != nil {
+			return db.explain(ctx, err)
+		}
+		for rows.Next() {
+		}
+		if err := errors.Join(rows.Err(), rows.Close()); err != nil {
+			return db.explain(ctx, err)
+		}
+	}
+	return nil
+}
+
+// Unseal makes a closed database one whose process was killed.
+func Unseal(path string) error { return writeSeal(path, seal{State: sealOpen}) }
+
+// ChangeOutside changes a closed database as another program does.
+func ChangeOutside(t testing.TB, path, statement string) {
+	t.Helper()
+	db, err := sqlite.Open(t.Context(), sqlite.Options{Path: path, ApplicationID: applicationID})
+	if err == nil {
+		err = db.Do(t.Context(), func(tx *sqlite.Tx) error {
+			_, err := tx.Exec(statement)
+			return err
+		})
+		err = errors.Join(err, db.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Flush brings everything from the log into the file.
+func Flush(t testing.TB, db *DB) {
+	t.Helper()
+	if _, err := db.db.Read().ExecContext(t.Context(), "pragma wal_checkpoint(truncate)"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// MakeOld makes a database as a rouse of that schema did.
+func MakeOld(t testing.TB, path string, schema int) {
+	t.Helper()
+	old := fstest.MapFS{}
+	names, err := fs.Glob(migrations, "migrations/*.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names[:schema] {
+		text, err := migrations.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		old[filepath.Base(name)] = &fstest.MapFile{Data: text}
+	}
+	db, err := sqlite.Open(t.Context(), sqlite.Options{Path: path, ApplicationID: applicationID, Migrations: old})
+	if err == nil {
+		err = db.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 }

@@ -37,6 +37,16 @@ func Copy(ctx context.Context, conn *sql.Conn, to string, progress func(done, of
 	return nil
 }
 
+// CopyFile copies a database that nobody has open, with what is in its log.
+func CopyFile(ctx context.Context, from, to string) (err error) {
+	db, err := Look(from)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	return copyOf(ctx, db, from, to, nil)
+}
+
 func copyPages(ctx context.Context, conn *sql.Conn, to string, progress func(done, of int)) error {
 	// An open read transaction holds the snapshot; without it each write by another
 	// connection would begin the copy anew.
@@ -156,14 +166,18 @@ func (db *DB) Check(ctx context.Context) error { return check(ctx, db.read, db.p
 
 // Copy writes the database as it is now to a new file; see the function Copy.
 func (db *DB) Copy(ctx context.Context, to string, progress func(done, of int)) error {
-	return copyOf(ctx, db.read, to, progress)
+	return copyOf(ctx, db.read, db.path, to, progress)
 }
 
-func copyOf(ctx context.Context, db *sql.DB, to string, progress func(done, of int)) (err error) {
+func copyOf(ctx context.Context, db *sql.DB, from, to string, progress func(done, of int)) (err error) {
 	conn, err := db.Conn(ctx)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, conn.Close()) }()
-	return Copy(ctx, conn, to, progress)
+	err = Copy(ctx, conn, to, progress)
+	if isCorrupt(err) {
+		return damage(from, err)
+	}
+	return err
 }

@@ -82,12 +82,12 @@ func backup(ctx context.Context, db *sql.DB, o Options, at int) error {
 	path := fmt.Sprintf("%s.bak-%d", o.Path, at)
 	if o.KeepCopy != nil {
 		var err error
-		if path, err = o.KeepCopy(at); err != nil {
+		if path, err = o.KeepCopy(at); err != nil || path == "" {
 			return err
 		}
 	}
 	partial := path + ".partial"
-	if err := copyOf(ctx, db, partial, nil); err != nil {
+	if err := copyOf(ctx, db, o.Path, partial, nil); err != nil {
 		return err
 	}
 	if err := Verify(ctx, partial, o.ApplicationID, false); err != nil {

@@ -37,7 +37,7 @@ type Options struct {
 	// migrated; an error refuses it.
 	BeforeWrite func() error
 	// KeepCopy names the file for the copy that is made of a schema of this version before
-	// it is migrated; nil means PATH.bak-VERSION, which is replaced.
+	// it is migrated, "" for none; nil means PATH.bak-VERSION, which is replaced.
 	KeepCopy func(version int) (path string, err error)
 }
 
@@ -207,15 +207,21 @@ func (db *DB) prepare(ctx context.Context, o Options, fresh bool) error {
 // damage turns SQLite's word for a broken file into a *CorruptError.
 func damage(path string, err error) error {
 	var e *msqlite.Error
-	const corrupt, notADB, noShared = 11, 26, 19<<8 | 10
+	const noShared = 19<<8 | 10
 	switch {
 	case !errors.As(err, &e):
-	case e.Code()&0xff == corrupt, e.Code()&0xff == notADB:
+	case isCorrupt(err):
 		return &CorruptError{path, "it is damaged or not a database (" + e.Error() + ")"}
 	case e.Code() == noShared: // a few KiB beside the file, which even reading needs
 		return fmt.Errorf("cannot open the database %s: there is no space for its -shm file, so its disk is probably full; free some space and try again: %w", path, err)
 	}
 	return fmt.Errorf("cannot open the database %s: %w", path, err)
+}
+
+func isCorrupt(err error) bool {
+	const corrupt, notADB = 11, 26
+	var e *msqlite.Error
+	return errors.As(err, &e) && (e.Code()&0xff == corrupt || e.Code()&0xff == notADB)
 }
 
 // dsn names a file so that no character of its path is taken for a parameter.
