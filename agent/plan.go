@@ -33,6 +33,9 @@ type Agent struct {
 	// MinTier is the weakest confinement of the programs that it starts, "" for B, and A once a
 	// run has met untrusted content.
 	OnDenied, MinTier string
+	// Unconfined is why the agent's programs run without confinement, in its owner's words; ""
+	// where they do not.
+	Unconfined string
 	// SelfScheduling limits the wakes that it plans; nil: it plans none, and lacks the tools.
 	SelfScheduling *schedule.Limits
 	Budget         Budget // of a day

@@ -95,7 +95,7 @@ type Agent struct {
 	Loop             string          `key:"loop" enum:"tools|phased" say:"how prompts are done: by calling tools, or in phases (plan, act, verify, reflect) with a working memory, in at most 20 steps" default:"tools"`
 	Tools            toolFilter      `key:"tools"`
 	Grants           grants          `key:"grants"`
-	OnDenied         string          `key:"on_denied" enum:"park|fail|continue" later:"approvals"`
+	OnDenied         string          `key:"on_denied" enum:"park|fail|continue" default:"park" say:"what becomes of a call that its grants do not cover: park asks you in the inbox and waits, fail ends the run, continue refuses the call"`
 	MinTier          string          `key:"min_tier" enum:"A|B|C|D" later:"the shell"`
 	Sandbox          string          `key:"sandbox" enum:"off" later:"the shell"`
 	Reason           string          `key:"reason" later:"the shell"`
