@@ -101,12 +101,23 @@ func (r *Runner) exportAttempts(ctx context.Context, run ledger.Run, out *replay
 		at := replay.Attempt{Number: a.Number, State: a.State, Error: a.Error, Scene: scene}
 		for _, i := range items {
 			if i.Attempt == a.Number && i.Kind != ledger.KindInfo {
-				at.Heard = append(at.Heard, replay.Heard{State: i.State, Answer: i.Answer})
+				at.Heard = append(at.Heard, replay.Heard{Kind: heardKind(i), State: i.State, Answer: i.Answer})
 			}
 		}
 		out.Attempts, out.Exchanges = append(out.Attempts, at), append(out.Exchanges, kept.Exchanges...)
 	}
 	return nil
+}
+
+// heardKind is what an item asked leave for, "" when it asked something else.
+func heardKind(i ledger.Item) string {
+	switch {
+	case i.Kind != ledger.KindApproval:
+		return ""
+	case i.Action.Tool == "":
+		return replay.HeardDefinition
+	}
+	return replay.HeardApproval
 }
 
 // sceneThen is what a run found that was not recorded, as far as it can still be told.

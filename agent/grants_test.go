@@ -63,7 +63,8 @@ func office(t *testing.T, turns ...modeltest.Turn) (*bench, *post) {
 func (b *bench) restart(p *post) {
 	b.t.Helper()
 	var err error
-	if b.runner, err = agent.New(agent.Options{Ledger: b.ledger, Databases: b.pool, Manifests: b.dir + "/manifests", Tools: p.tools(b.t)}); err != nil {
+	b.tools = p.tools(b.t)
+	if b.runner, err = agent.New(agent.Options{Ledger: b.ledger, Databases: b.pool, Manifests: b.dir + "/manifests", Recordings: b.dir + "/recordings", Tools: b.tools}); err != nil {
 		b.t.Fatal(err)
 	}
 }
@@ -366,5 +367,23 @@ func TestThirdLabel(t *testing.T) {
 	b.say(ledger.ApprovalOnce)
 	if res := b.ends(id); res.Outcome != ledger.OutcomeError || !strings.Contains(res.Error, "tier B here") || p.all() != "bob" {
 		t.Errorf("a weaker tier: %+v, sent %q", res, p.all())
+	}
+}
+
+// A run that waited for leave is played as it was, with what its owner said, and nothing is sent.
+func TestReplayOfApprovals(t *testing.T) {
+	for answer, want := range map[string]string{ledger.ApprovalOnce: "bob", ledger.ApprovalDeny: ""} {
+		b, p := office(t, modeltest.Turn{Calls: []model.Call{insertCall("1", "before"), send("2", "bob"), insertCall("3", "after")}}, modeltest.Turn{Text: "That was it."})
+		b.table()
+		b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", Prompt: "Write to Bob.", Record: true}
+		id := b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})
+		b.ends(id)
+		b.say(answer)
+		if res := b.ends(id); res.Wait != nil || p.all() != want {
+			t.Fatalf("%+v, sent %q", res, p.all())
+		}
+		if _, played := b.play(id); !played.Same() || p.all() != want {
+			t.Errorf("%s: %+v, sent %q", answer, played, p.all())
+		}
 	}
 }

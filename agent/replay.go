@@ -168,6 +168,7 @@ func (r *Runner) play(ctx context.Context, again ledger.Run, a ledger.Attempt, t
 	}
 	o.Policy.Hasty, o.Bounds.Wall, o.Bounds.Idle = true, -1, -1
 	p.Recorder, o.Recorder, o.Took = o.Recorder, p, p.lasted()
+	o.Gate = p
 	if t.needsModel() {
 		o.Provider = p
 	}

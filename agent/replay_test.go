@@ -72,7 +72,7 @@ func (b *bench) play(id int64) (replay.Recording, agent.Replayed) {
 		b.t.Fatal(err)
 	}
 	defer pool.Close()
-	r, err := agent.New(agent.Options{Ledger: l, Databases: pool, Manifests: filepath.Join(dir, "manifests")})
+	r, err := agent.New(agent.Options{Ledger: l, Databases: pool, Manifests: filepath.Join(dir, "manifests"), Tools: b.tools})
 	if err != nil {
 		b.t.Fatal(err)
 	}

@@ -17,6 +17,7 @@ import (
 	"rouse/agent/model/modeltest"
 	"rouse/agent/model/openai"
 	"rouse/agent/model/playbook"
+	"rouse/agent/tool"
 	"rouse/agentdb"
 	"rouse/agentdb/ledger"
 )
@@ -30,6 +31,7 @@ type bench struct {
 	runner *agent.Runner
 	server *modeltest.Server
 	plan   agent.Plan
+	tools  []tool.Tool // beside the built-in ones
 	// stopAfter is when a person stops the run; 0 never.
 	stopAfter time.Duration
 }

@@ -2,6 +2,7 @@ package replay
 
 import (
 	"encoding/json"
+	"slices"
 	"time"
 
 	"rouse/agent/model"
@@ -54,8 +55,20 @@ type Attempt struct {
 
 // Heard is how a question ended: with an answer, or without one.
 type Heard struct {
+	Kind   string `json:"kind,omitempty"` // HeardApproval and HeardDefinition; "" of what was asked in words
 	State  string `json:"state"`
 	Answer string `json:"answer,omitempty"`
+}
+
+// What an attempt asked leave for: to make a call, or to begin at all, as its job is defined.
+const (
+	HeardApproval   = "approval"
+	HeardDefinition = "definition"
+)
+
+// Asked says whether the attempt ended in a question of a kind.
+func (a Attempt) Asked(kind string) bool {
+	return slices.ContainsFunc(a.Heard, func(h Heard) bool { return h.Kind == kind })
 }
 
 // Step is a turn as the record has it.
