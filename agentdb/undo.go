@@ -55,6 +55,7 @@ type Conflict struct {
 const (
 	maxConflicts = 20
 	undoTimeout  = 30 * time.Minute
+	undoCache    = 32 << 10 // KiB of pages: rows that a text tells apart lie all over their file
 	undoLength   = 512 << 20 // bytes of an entry of the changelog: one row of a file can have as much
 )
 
@@ -78,6 +79,11 @@ func (db *DB) Undo(ctx context.Context, by By, spec UndoSpec) (Undone, error) {
 	how := sqlite.Confinement{Timeout: undoTimeout, MaxLength: undoLength}
 	err := db.confineWithin(ctx, how, func(ctx context.Context, tx *sqlite.Tx) error {
 		u = newUndoer(tx, by, spec)
+		done, err := withCache(ctx, tx, undoCache)
+		if err != nil {
+			return err
+		}
+		defer done()
 		if err := u.all(ctx); err != nil {
 			return err
 		}
@@ -98,6 +104,21 @@ func (db *DB) Undo(ctx context.Context, by By, spec UndoSpec) (Undone, error) {
 	}
 	db.committed(ctx, nil)
 	return out, nil
+}
+
+// withCache gives the connection more memory for pages, until done is called.
+func withCache(ctx context.Context, tx *sqlite.Tx, kib int) (done func(), err error) {
+	var before int
+	if err := tx.QueryRow("pragma cache_size").Scan(&before); err != nil {
+		return nil, err
+	}
+	if _, err := tx.SQL().ExecContext(ctx, fmt.Sprintf("pragma cache_size=-%d", kib)); err != nil {
+		return nil, err
+	}
+	return func() {
+		// A connection that is broken takes its memory with it.
+		_, _ = tx.SQL().ExecContext(context.WithoutCancel(ctx), fmt.Sprintf("pragma cache_size=%d; pragma shrink_memory", before))
+	}, nil
 }
 
 func (db *DB) undoFault(ctx context.Context, spec UndoSpec, err error) error {
