@@ -102,6 +102,9 @@ func foreseen(roots *tool.Roots, step Planned) (op ledger.FileOp, old before, er
 	return op, old, nil
 }
 
+// Any says whether there is anything that could be taken back.
+func (k *Kept) Any() bool { return len(k.ops) > 0 }
+
 // Came says whether everything is now as it was foreseen.
 func (k *Kept) Came() bool {
 	for _, op := range k.ops {

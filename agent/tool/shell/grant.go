@@ -1,0 +1,89 @@
+package shell
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"strings"
+)
+
+// rest, as the last element of a grant, stands for any number of further arguments.
+const rest = "*"
+
+// Grant allows the commands that its pattern covers.
+type Grant struct {
+	// Argv is a pattern for each argument, after the program. The program is the name or the
+	// path that the command must be written with, to the letter. An element with *, ? or [ in it
+	// is a pattern as path.Match has it, whose wildcards stand for no slash; every other is
+	// exact. A wildcard at the beginning of an element does not stand for the - of an option. A
+	// last element that is * alone stands for any number of arguments of any kind.
+	Argv    []string
+	Network bool // the command may use the host's network
+}
+
+// Check says what is wrong with a grant.
+func (g Grant) Check() error {
+	if len(g.Argv) == 0 || g.Argv[0] == "" {
+		return errors.New("argv must name a program")
+	}
+	if wild(g.Argv[0]) {
+		return fmt.Errorf("the program %q must be one name or path, not a pattern", g.Argv[0])
+	}
+	for _, element := range g.Argv[1:] {
+		if _, err := path.Match(element, ""); wild(element) && err != nil {
+			return fmt.Errorf("the pattern %q is broken", element)
+		}
+	}
+	return nil
+}
+
+// Covers says whether the grant allows a command.
+func (g Grant) Covers(argv []string) bool {
+	pattern := g.Argv
+	if g.Check() != nil || len(argv) == 0 || argv[0] != pattern[0] {
+		return false
+	}
+	pattern, argv = pattern[1:], argv[1:]
+	if n := len(pattern); n > 0 && pattern[n-1] == rest {
+		pattern = pattern[:n-1]
+		if len(argv) < len(pattern) {
+			return false
+		}
+		argv = argv[:len(pattern)]
+	}
+	if len(pattern) != len(argv) {
+		return false
+	}
+	for i, element := range pattern {
+		if !fits(element, argv[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+// fits says whether one argument is what one element of a pattern stands for.
+func fits(element, argument string) bool {
+	if !wild(element) {
+		return element == argument
+	}
+	if strings.HasPrefix(argument, "-") && wild(element[:1]) {
+		return false
+	}
+	ok, err := path.Match(element, argument)
+	return err == nil && ok
+}
+
+func wild(element string) bool { return strings.ContainsAny(element, `*?[`) }
+
+// covered is the grant that allows a command; nil when none does. Of several, one that gives no
+// network is taken before one that does, in their order.
+func covered(grants []Grant, argv []string) *Grant {
+	var found *Grant
+	for i := range grants {
+		if grants[i].Covers(argv) && (found == nil || found.Network && !grants[i].Network) {
+			found = &grants[i]
+		}
+	}
+	return found
+}

@@ -1,0 +1,196 @@
+package shell_test
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"rouse/agent/tool"
+	"rouse/agent/tool/shell"
+)
+
+// TestGrants: UNI-06, a grant covers the argv that it says and no other, to the letter.
+func TestGrants(t *testing.T) {
+	for _, c := range []struct {
+		grant, argv string // words
+		want        bool
+	}{
+		{"pandoc *", "pandoc", true},
+		{"pandoc *", "pandoc a.md -o b.html", true},
+		{"pandoc *", "./pandoc a.md", false},
+		{"pandoc *", "/usr/bin/pandoc a.md", false},
+		{"pandoc *", "PANDOC a.md", false},
+		{"./pandoc *", "pandoc a.md", false},
+		{"./pandoc *", "./pandoc a.md", true},
+		{"ls", "ls", true},
+		{"ls", "ls -l", false},
+		{"ls -l", "ls", false},
+		{"ls -l", "ls -l", true},
+		{"cat *.md", "cat a.md", true},
+		{"cat *.md", "cat a.md b.md", false},
+		{"cat *.md", "cat sub/a.md", false},
+		{"cat *.md", "cat ../a.md", false},
+		{"cat *.md", "cat -A.md", false},
+		{"cat ?A.md", "cat -A.md", false},
+		{"cat [!a]A.md", "cat -A.md", false},
+		{"cat -*", "cat -A", true},
+		{"cat notes/*.md", "cat notes/a.md", true},
+		{"cat notes/*.md", "cat notes/../../a.md", false},
+		{"cat * out", "cat in out", true},
+		{"cat * out", "cat a b out", false},
+		{"git log *", "git log", true},
+		{"git log *", "git -c x=y log", false},
+		{"git log *", "git logs", false},
+		{"x [ab]", "x b", true},
+		{"x [ab]", "x [ab]", false},
+		{`x \*`, `x *`, true},
+		{`x \*`, `x a`, false},
+	} {
+		g := shell.Grant{Argv: strings.Fields(c.grant)}
+		if got := g.Covers(strings.Fields(c.argv)); got != c.want {
+			t.Errorf("%q covers %q: %v", c.grant, c.argv, got)
+		}
+	}
+	for _, bad := range [][]string{nil, {""}, {"*"}, {"py*", "x"}, {"cat", "[a"}} {
+		g := shell.Grant{Argv: bad}
+		if g.Check() == nil || g.Covers(bad) {
+			t.Errorf("%q is a grant", bad)
+		}
+	}
+}
+
+// matched says by hand whether an element stands for an argument: a walk over both, without
+// path.Match.
+func matched(element, argument string) bool {
+	switch {
+	case element == "":
+		return argument == ""
+	case element[0] == '*':
+		return matched(element[1:], argument) || argument != "" && argument[0] != '/' && matched(element, argument[1:])
+	case argument == "":
+		return false
+	case element[0] == '?':
+		return argument[0] != '/' && matched(element[1:], argument[1:])
+	}
+	return element[0] == argument[0] && matched(element[1:], argument[1:])
+}
+
+// FuzzGrants: a pattern never covers an argv that a second reading of the rules does not.
+func FuzzGrants(f *testing.F) {
+	f.Add("tool\x00a*\x00*", "tool\x00ab\x00-x")
+	f.Add("tool\x00*\x00b", "tool\x00-x\x00b")
+	f.Fuzz(func(t *testing.T, grant, command string) {
+		if strings.ContainsAny(grant, `[\`) || strings.ContainsFunc(grant+command, func(r rune) bool { return r > 0x7e }) {
+			t.Skip("the second reading knows no classes")
+		}
+		pattern, argv := strings.Split(grant, "\x00"), strings.Split(command, "\x00")
+		g := shell.Grant{Argv: pattern}
+		want := pattern[0] != "" && !strings.ContainsAny(pattern[0], "*?") && argv[0] == pattern[0]
+		if n := len(pattern); n > 1 && pattern[n-1] == "*" {
+			pattern = pattern[:n-1]
+			want = want && len(argv) >= len(pattern)
+		} else {
+			want = want && len(argv) == len(pattern)
+		}
+		for i := 1; want && i < len(pattern); i++ {
+			option := strings.HasPrefix(argv[i], "-") && strings.ContainsAny(pattern[i][:min(1, len(pattern[i]))], "*?")
+			want = matched(pattern[i], argv[i]) && !option
+		}
+		if got := g.Covers(argv); got != want {
+			t.Errorf("%q covers %q: %v, by the rules %v", g.Argv, argv, got, want)
+		}
+	})
+}
+
+// TestWords: what is read of a plain line is what bash would give the program, and everything
+// that bash would do more with is asked about.
+func TestWords(t *testing.T) {
+	b := newBench(t)
+	b.options.Grants = []shell.Grant{{Argv: []string{"prog", "*"}}}
+	for _, plain := range []string{`prog`, `prog a 'b c' "d e"`, `prog a\ b`, `prog "a\"b" 'it'\''s'`, `prog {} a{b`, `prog 'a*' "b?" \*`, `prog a # said`, `prog a=b`, `prog -- -x`, "prog a \\\n b", `prog ''`, `prog "a;b" 'c|d'`,
+		`prog "__OSL_SECRET_[x]__"`} {
+		if n := b.need(plain); n.Missing != "" || n.Refused != nil {
+			t.Errorf("%s: %+v", plain, n)
+		}
+	}
+	for _, more := range []string{`prog a | prog b`, `prog a; prog b`, "prog a\nprog b", `prog $HOME`, `prog "$HOME"`, `prog $(prog)`, "prog `prog`", `prog *`, `prog ~`, `prog x=~/a`, `prog {a,b}`, `prog {1..3}`,
+		`prog > out`, `prog < in`, `prog &`, `! prog`, `A=b prog`, `prog <<< x`, "prog <<E\nx\nE", `(prog)`, `{ prog; }`, `prog $'a'`, `prog $"a"`, `prog <(prog)`, `time prog`, `if prog; then prog; fi`, `f() { prog; }`, `prog && prog`,
+		`prog $((1))`, `prog [a]`, `prog a?`, `[[ a ]]`, `prog @(a)`} {
+		if n := b.need(more); n.Missing == "" || n.Refused != nil {
+			t.Errorf("%s: %+v", more, n)
+		}
+	}
+	for _, bad := range []string{``, ` `, `# nothing`, `prog 'a`, `prog )`, "prog \x00", strings.Repeat("x", 20_000)} {
+		if n := b.need(bad); n.Refused == nil || n.Refused.Kind != tool.KindInvalidArgs {
+			t.Errorf("%q: %+v", bad, n)
+		}
+	}
+}
+
+// TestWordsAsBash: of lines made of quotes, backslashes and such, those that are taken for plain
+// words are the words that bash makes of them. Nothing in the lines could be run: they have no
+// character that begins an expansion or ends a command, and there are no programs to find.
+func TestWordsAsBash(t *testing.T) {
+	bash, err := exec.LookPath("bash")
+	if err != nil {
+		t.Skip("bash is not installed")
+	}
+	b := newBench(t)
+	empty := t.TempDir()
+	rapid.Check(t, func(rt *rapid.T) {
+		rest := rapid.StringOfN(rapid.SampledFrom([]rune("ab '\"\\{},.=-#:~*?[]!^%@+/\tü")), 0, 14, -1).Draw(rt, "line")
+		line := "prog " + rest
+		n := b.need(line)
+		if n.Refused != nil {
+			return
+		}
+		var a struct{ Argv []string }
+		if err := json.Unmarshal([]byte(n.Action), &a); err != nil {
+			rt.Fatal(err)
+		}
+		if a.Argv == nil {
+			return
+		}
+		cmd := exec.CommandContext(t.Context(), bash, "--norc", "--noprofile", "-c", "prog() { printf '%s\\0' prog \"$@\"; }\n"+line)
+		cmd.Dir, cmd.Env = empty, []string{"PATH=" + empty, "HOME=/home/of/nobody", "LC_ALL=C.UTF-8"}
+		out, err := cmd.Output()
+		if err != nil {
+			rt.Fatalf("%q: %v", line, err)
+		}
+		if words := strings.Split(strings.TrimSuffix(string(out), "\x00"), "\x00"); !slices.Equal(words, a.Argv) {
+			rt.Fatalf("%q is %q for bash, and %q here", line, words, a.Argv)
+		}
+	})
+}
+
+// TestExecutedAsMatched: what was compared with the grants is what the program is given.
+func TestExecutedAsMatched(t *testing.T) {
+	b := newBench(t).confined()
+	b.options.Grants = []shell.Grant{{Argv: []string{b.me, "as", "argv", "*"}}}
+	for _, line := range []string{`a 'b c' "d;e" f\ g`, `'$(touch canary)' '> canary' "a'b" '' '*'`, `-- --help 'ü
+two lines'`, `'__OSL_SECRET[x]'`} {
+		command := "'" + b.me + "' as argv " + line
+		n := b.need(command)
+		if n.Missing != "" || n.Refused != nil {
+			t.Fatalf("%s: %+v", line, n)
+		}
+		var a struct{ Argv []string }
+		if err := json.Unmarshal([]byte(n.Action), &a); err != nil {
+			t.Fatal(err)
+		}
+		_, got := b.run(command)
+		var given []string
+		if err := json.Unmarshal([]byte(got["stdout"].(string)), &given); err != nil || !slices.Equal(given, a.Argv[3:]) {
+			t.Errorf("%s: given %q, matched %q (%v)", line, given, a.Argv[3:], err)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(b.dir, "canary")); err == nil {
+		t.Error("a shell was in between")
+	}
+}

@@ -1,0 +1,162 @@
+package shell
+
+import (
+	"path"
+	"slices"
+	"strings"
+
+	"mvdan.cc/sh/v3/syntax"
+)
+
+// maxNested bounds how deep scripts within scripts are read.
+const maxNested = 4
+
+// deadly says what a command line would destroy, "" when nothing is seen (YOA-05). It catches
+// what is written by mistake; who wants to get past it does. The sandbox is the boundary.
+func deadly(tree *syntax.File) string { return deadlyWithin(tree, maxNested) }
+
+func deadlyWithin(tree *syntax.File, depth int) (why string) {
+	syntax.Walk(tree, func(n syntax.Node) bool {
+		if why != "" {
+			return false
+		}
+		switch n := n.(type) {
+		case *syntax.CallExpr:
+			why = deadlyCall(static(n.Args), depth)
+		case *syntax.Redirect:
+			if n.Word != nil && writes(n.Op) && device(word(n.Word)) {
+				why = "writes to the device " + word(n.Word)
+			}
+		case *syntax.FuncDecl:
+			if n.Name != nil && bomb(n) {
+				why = "is a fork bomb: " + n.Name.Value + " starts itself again and again"
+			}
+		}
+		return why == ""
+	})
+	return why
+}
+
+// word is what can be read of a word without running anything. A home is as deadly as the root of
+// all files.
+func word(w *syntax.Word) string { return unquoted(known(w.Parts)) }
+
+func known(parts []syntax.WordPart) (out []syntax.WordPart) {
+	for _, p := range parts {
+		switch p := p.(type) {
+		case *syntax.DblQuoted:
+			out = append(out, &syntax.DblQuoted{Parts: known(p.Parts)})
+		case *syntax.ParamExp:
+			if p.Param != nil && p.Param.Value == "HOME" {
+				out = append(out, &syntax.Lit{Value: "/~"})
+			}
+		default:
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+func static(words []*syntax.Word) []string {
+	out := make([]string, len(words))
+	for i, w := range words {
+		out[i] = word(w)
+	}
+	return out
+}
+
+// before are programs that start the one that is named after them.
+var before = []string{"sudo", "doas", "env", "nohup", "nice", "exec", "command", "time", "timeout", "xargs", "setsid", "stdbuf", "busybox"}
+
+func deadlyCall(argv []string, depth int) string {
+	for len(argv) > 0 && slices.Contains(before, path.Base(argv[0])) {
+		argv = argv[1:]
+		for len(argv) > 0 && (strings.HasPrefix(argv[0], "-") || strings.Contains(argv[0], "=") || argv[0] != "" && strings.Trim(argv[0], "0123456789.smhd") == "") {
+			argv = argv[1:]
+		}
+	}
+	if len(argv) == 0 {
+		return ""
+	}
+	name, args := path.Base(argv[0]), argv[1:]
+	switch {
+	case name == "rm" && slices.ContainsFunc(args, recursive) && slices.ContainsFunc(args, everything):
+		return "removes everything"
+	case name == "mkfs" || strings.HasPrefix(name, "mkfs."):
+		return "makes a file system, over what is there"
+	case name == "dd":
+		for _, a := range args {
+			if to, ok := strings.CutPrefix(a, "of="); ok && device(to) {
+				return "writes to the device " + to
+			}
+		}
+	case depth > 0 && slices.Contains([]string{"sh", "bash", "dash", "zsh", "ksh", "eval"}, name):
+		for _, a := range args {
+			tree, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(strings.NewReader(a), "")
+			if err != nil {
+				continue
+			}
+			if why := deadlyWithin(tree, depth-1); why != "" {
+				return why
+			}
+		}
+	}
+	return ""
+}
+
+func recursive(option string) bool {
+	return option == "--recursive" || strings.HasPrefix(option, "-") && !strings.HasPrefix(option, "--") && strings.ContainsAny(option, "rR")
+}
+
+// everything says whether a path is the root of all files, a folder of the system, or a home.
+func everything(arg string) bool {
+	if arg == "" || strings.HasPrefix(arg, "-") {
+		return false
+	}
+	folder := strings.TrimSuffix(arg, "*")
+	if strings.Trim(folder, "~/") == "" && folder != "" {
+		return true
+	}
+	return slices.Contains([]string{"/bin", "/boot", "/dev", "/etc", "/home", "/lib", "/opt", "/root", "/sbin", "/sys", "/usr", "/var", "/Users", "/System"}, path.Clean(folder))
+}
+
+// device says whether a path is a device on which something is lost.
+func device(p string) bool {
+	p = path.Clean(p)
+	if !strings.HasPrefix(p, "/dev/") {
+		return false
+	}
+	return !slices.Contains([]string{"null", "zero", "full", "stdin", "stdout", "stderr", "tty"}, p[5:]) && !strings.HasPrefix(p, "/dev/fd/") && !strings.HasPrefix(p, "/dev/shm/") && !strings.HasPrefix(p, "/dev/tcp/") && !strings.HasPrefix(p, "/dev/udp/")
+}
+
+func writes(op syntax.RedirOperator) bool {
+	switch op {
+	case syntax.RdrOut, syntax.AppOut, syntax.RdrInOut, syntax.RdrClob, syntax.RdrAll, syntax.AppAll:
+		return true
+	}
+	return false
+}
+
+// bomb says whether a function starts itself in the background or in a pipe.
+func bomb(f *syntax.FuncDecl) bool {
+	calls := func(n syntax.Node) (found bool) {
+		syntax.Walk(n, func(n syntax.Node) bool {
+			if call, ok := n.(*syntax.CallExpr); ok && len(call.Args) > 0 && word(call.Args[0]) == f.Name.Value {
+				found = true
+			}
+			return !found
+		})
+		return found
+	}
+	found := false
+	syntax.Walk(f.Body, func(n syntax.Node) bool {
+		switch n := n.(type) {
+		case *syntax.Stmt:
+			found = found || n.Background && calls(n)
+		case *syntax.BinaryCmd:
+			found = found || n.Op == syntax.Pipe && calls(n)
+		}
+		return !found
+	})
+	return found
+}

@@ -1,0 +1,33 @@
+package shell_test
+
+import (
+	"testing"
+
+	"rouse/agent/tool"
+)
+
+// TestGuard: YOA-05, what would destroy the machine is refused by its looks, wherever it stands
+// in a script; what only looks like it is not. Nothing here is run.
+func TestGuard(t *testing.T) {
+	b := newBench(t)
+	for _, deadly := range []string{
+		`rm -rf /`, `rm -r -f /`, `rm -fr '/'`, `rm --recursive /*`, `sudo rm -rf /etc`, `rm -rf ~`, `rm -rf "$HOME"`, `rm -rf ${HOME}/`, `env A=1 rm -rf /usr/`, `true && rm -rf / || true`, `/bin/rm -rf //`,
+		`sh -c 'rm -rf /'`, `bash -c "true; bash -c 'rm -rf /'"`, `nohup nice -n 5 rm -rf /home`, `timeout 5 rm -rf /`,
+		`mkfs /dev/sda1`, `mkfs.ext4 x`, `echo x | mkfs.vfat y`,
+		`dd if=/dev/zero of=/dev/sda`, `dd of=/dev/nvme0n1 bs=1M`, `echo x > /dev/sda`, `cat a >> /dev/mem`, `echo > '/dev/../dev/sda'`,
+		`:(){ :|:& };:`, `f() { f & f; }; f`, `f() { f | f; }`,
+	} {
+		if n := b.need(deadly); n.Refused == nil || n.Refused.Kind != tool.KindRejected {
+			t.Errorf("%s: %+v", deadly, n)
+		}
+		if e, _ := b.call("bash", map[string]any{"command": deadly}); e.OK || e.Kind != tool.KindRejected {
+			t.Errorf("%s: %+v", deadly, e)
+		}
+	}
+	for _, harmless := range []string{`rm -rf ./build`, `rm -rf sub/dir`, `rm /tmp/x`, `rm -r /tmp/x`, `echo 'rm -rf /'`, `ls -r /`, `grep -r mkfs /etc`, `dd if=a of=b`, `dd if=/dev/zero of=x`, `echo x > /dev/null`, `cat a 2>/dev/null`,
+		`f() { echo f; }; f`, `f() { g | h; }`, `rm -rf "$DIR"`, `echo mkfs`} {
+		if n := b.need(harmless); n.Refused != nil {
+			t.Errorf("%s: %+v", harmless, n.Refused)
+		}
+	}
+}

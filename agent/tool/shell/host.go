@@ -1,0 +1,124 @@
+package shell
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"rouse/agent/sandbox"
+	"rouse/agent/tool"
+)
+
+// Host starts the commands of one run, each confined to the places of that run.
+type Host struct {
+	Sandbox *sandbox.Sandbox
+	Lanes   *Lanes
+	Roots   *tool.Roots
+	// Masked are absolute paths that no command sees or makes, wherever they lie.
+	Masked []string
+	Min    sandbox.Tier // the weakest confinement that will do; "" is that of the sandbox
+}
+
+func (h *Host) check() error {
+	if h == nil || h.Sandbox == nil || h.Lanes == nil || h.Roots == nil {
+		return errors.New("shell: a sandbox, lanes and roots are needed")
+	}
+	return nil
+}
+
+// Tier is how strongly commands are confined here.
+func (h *Host) Tier(ctx context.Context) sandbox.Tier {
+	tier, _ := h.Sandbox.Tier(ctx)
+	return tier
+}
+
+// Task is one command.
+type Task struct {
+	Argv  []string
+	Env   []string // beside what every command is given
+	Read  []string // absolute places beside those of the run
+	Write []string
+	// Aside leaves the places of the run readable alone: the command changes nothing but Write.
+	Aside         bool
+	Network       bool
+	Idle, Wall    time.Duration // 0: none
+	Stdout, Error *Output
+}
+
+// Start runs a command to its end. An error means that it did not start; Unstarted words it.
+func (h *Host) Start(ctx context.Context, t Task) (sandbox.Result, error) {
+	release, err := h.Lanes.take(ctx)
+	if err != nil {
+		return sandbox.Result{}, &sandbox.StartError{Argv0: t.Argv[0], Err: err}
+	}
+	defer release()
+	home, err := os.MkdirTemp("", "rouse-command-")
+	if err != nil {
+		return sandbox.Result{}, fmt.Errorf("a command needs a temporary folder: %w", err)
+	}
+	defer os.RemoveAll(home) //nolint:errcheck // of a folder for temporary files
+	if home, err = filepath.EvalSymlinks(home); err != nil {
+		return sandbox.Result{}, fmt.Errorf("a command needs a temporary folder: %w", err)
+	}
+	temp := filepath.Join(home, "tmp")
+	if err := os.Mkdir(temp, 0o700); err != nil {
+		return sandbox.Result{}, fmt.Errorf("a command needs a temporary folder: %w", err)
+	}
+	read, write := h.Roots.Places()
+	if t.Aside {
+		read, write = append(read, write...), nil
+	}
+	c := sandbox.Command{
+		Argv: t.Argv, Dir: h.Roots.Workdir(), Env: append(environment(home, temp), t.Env...),
+		Read: append(read, t.Read...), Write: append(append(write, t.Write...), home), Masked: slices.Clone(h.Masked),
+		Network: t.Network, Stdout: t.Stdout, Stderr: t.Error, Idle: t.Idle, Wall: t.Wall, Min: h.Min,
+	}
+	h.guardGit(&c)
+	return h.Sandbox.Run(ctx, c)
+}
+
+// guardGit keeps what git would run later, in the hands of whoever uses the folder: read only
+// where it is there, and not to be made where it is not.
+func (h *Host) guardGit(c *sandbox.Command) {
+	for _, name := range []string{"config", "hooks"} {
+		path := filepath.Join(h.Roots.Workdir(), ".git", name)
+		if _, err := os.Lstat(path); err == nil {
+			c.Read = append(c.Read, path)
+		} else if errors.Is(err, fs.ErrNotExist) {
+			c.Masked = append(c.Masked, path)
+		}
+	}
+}
+
+// Unstarted is the answer to a call whose command did not start; an error is the host's.
+func Unstarted(ctx context.Context, err error) (tool.Envelope, error) {
+	var weak *sandbox.WeakError
+	var start *sandbox.StartError
+	switch {
+	case err == nil:
+		return tool.Envelope{}, nil
+	case errors.As(err, &weak):
+		return tool.Failure(tool.KindRejected, "%s", weak.Error()), nil
+	case ctx.Err() != nil:
+		return tool.Failure(tool.KindExecutionError, "cancelled before it started: %v", context.Cause(ctx)), nil //nolint:nilerr // the answer says it
+	case errors.Is(err, exec.ErrNotFound):
+		return tool.Failure(tool.KindNotFound, "there is no program %s among those of the system (%s); install it there, or name its path", Visible(start0(err)), searchPath()), nil
+	case errors.As(err, &start):
+		return tool.Failure(tool.KindExecutionError, "%s", Visible(start.Error())), nil
+	}
+	return tool.Envelope{}, err
+}
+
+func start0(err error) string {
+	var start *sandbox.StartError
+	if errors.As(err, &start) {
+		return start.Argv0
+	}
+	return ""
+}

@@ -1,0 +1,161 @@
+package shell
+
+import (
+	"fmt"
+	"strings"
+
+	"mvdan.cc/sh/v3/syntax"
+
+	"rouse/agent/tool"
+)
+
+// maxCommand bounds a command line, in bytes.
+const maxCommand = 16_000
+
+// line is a command line as it was read.
+type line struct {
+	script string // as it was written
+	tree   *syntax.File
+	argv   []string // of one simple command of plain words; nil when it is anything more
+	why    string   // it is more
+}
+
+// read reads a command line as bash does. The error is for who wrote it.
+func read(command string) (line, error) {
+	l := line{script: command}
+	switch {
+	case strings.TrimSpace(command) == "":
+		return l, fmt.Errorf("the command is empty")
+	case len(command) > maxCommand:
+		return l, fmt.Errorf("the command has %d bytes; write what is longer than %d to a file", len(command), maxCommand)
+	case strings.ContainsRune(command, 0):
+		return l, fmt.Errorf("the command holds a NUL character")
+	}
+	var err error
+	if l.tree, err = syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(strings.NewReader(command), ""); err != nil {
+		return l, fmt.Errorf("the command cannot be read as bash reads it: %w", err)
+	}
+	if len(l.tree.Stmts) == 0 {
+		return l, fmt.Errorf("the command is a comment alone")
+	}
+	l.argv, l.why = plain(l.tree)
+	return l, nil
+}
+
+// plain are the words of a command line that is one program with its arguments and nothing that
+// a shell would have to do, or why it is not. Quotes are read.
+func plain(tree *syntax.File) (argv []string, why string) {
+	if len(tree.Stmts) != 1 {
+		return nil, "more than one command"
+	}
+	s := tree.Stmts[0]
+	call, simple := s.Cmd.(*syntax.CallExpr)
+	switch {
+	case len(s.Redirs) > 0:
+		return nil, "a redirection"
+	case s.Background || s.Coprocess || s.Disown:
+		return nil, "a command in the background"
+	case s.Negated || !simple:
+		return nil, "a pipe, a list or a construct of the shell"
+	case len(call.Assigns) > 0:
+		return nil, "an assignment of a variable"
+	}
+	for _, w := range call.Args {
+		if why := unplain(w); why != "" {
+			return nil, why
+		}
+		argv = append(argv, unquoted(w.Parts))
+	}
+	if argv[0] == "" {
+		return nil, "a program without a name"
+	}
+	return argv, ""
+}
+
+// unplain says why a shell would make something else of a word than what it says.
+func unplain(w *syntax.Word) string {
+	bare := "" // what is unquoted, in one: the parser begins another part at a [
+	for _, part := range w.Parts {
+		switch part := part.(type) {
+		case *syntax.Lit:
+			bare += part.Value
+		case *syntax.SglQuoted:
+			if part.Dollar {
+				return "an expansion ($)"
+			}
+		case *syntax.DblQuoted:
+			if part.Dollar {
+				return "an expansion ($)"
+			}
+			for _, inner := range part.Parts {
+				if _, lit := inner.(*syntax.Lit); !lit {
+					return "an expansion ($)"
+				}
+			}
+		default:
+			return "an expansion"
+		}
+	}
+	switch bare = tool.FillPlaceholders(bare, func(string) string { return "" }); {
+	case active(bare):
+		return "a pattern or a ~ that the shell would expand; quote it to mean it as it is"
+	case braces(bare):
+		return "braces that the shell would expand; quote them to mean them as they are"
+	}
+	return ""
+}
+
+// braces says whether a word may be one of those that bash makes several of: {a,b} or {1..3}.
+func braces(bare string) bool {
+	_, inner, open := strings.Cut(bare, "{")
+	last := strings.LastIndexByte(inner, '}')
+	return open && last >= 0 && (strings.Contains(inner[:last], ",") || strings.Contains(inner[:last], ".."))
+}
+
+// unquoted is what the parts of a word say, without quotes and backslashes.
+func unquoted(parts []syntax.WordPart) string {
+	var out strings.Builder
+	for _, part := range parts {
+		switch part := part.(type) {
+		case *syntax.Lit:
+			out.WriteString(unescaped(part.Value, ""))
+		case *syntax.SglQuoted:
+			out.WriteString(part.Value)
+		case *syntax.DblQuoted:
+			for _, inner := range part.Parts {
+				if lit, ok := inner.(*syntax.Lit); ok {
+					out.WriteString(unescaped(lit.Value, "$`\"\\\n"))
+				}
+			}
+		}
+	}
+	return out.String()
+}
+
+// unescaped takes the backslashes from a text: those before any character, or those before one of
+// only alone. An end of a line goes with the one before it.
+func unescaped(text, only string) string {
+	var out strings.Builder
+	for i := 0; i < len(text); i++ {
+		if text[i] == '\\' && i+1 < len(text) && (only == "" || strings.IndexByte(only, text[i+1]) >= 0) {
+			if i++; text[i] == '\n' {
+				continue
+			}
+		}
+		out.WriteByte(text[i])
+	}
+	return out.String()
+}
+
+// active says whether an unquoted text has a character in it that is a pattern or a home folder.
+func active(text string) bool {
+	for i := 0; i < len(text); i++ {
+		switch text[i] {
+		case '\\':
+			i++
+		case '*', '?', '[', '~':
+			return true
+		}
+	}
+	return false
+}

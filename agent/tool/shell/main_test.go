@@ -1,0 +1,203 @@
+package shell_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"rouse/agent/sandbox"
+	"rouse/agent/tool"
+	"rouse/agent/tool/file"
+	"rouse/agent/tool/shell"
+	"rouse/agentdb/ledger"
+)
+
+// TestMain is the tests, and the programs that they run: this very binary, told as what.
+func TestMain(m *testing.M) {
+	sandbox.Child()
+	if len(os.Args) > 2 && os.Args[1] == "as" {
+		os.Exit(as(os.Args[2], os.Args[3:]))
+	}
+	os.Exit(m.Run())
+}
+
+// as is a harmless program of one bad habit.
+func as(what string, args []string) int {
+	switch what {
+	case "argv":
+		text, _ := json.Marshal(args)
+		fmt.Printf("%s\n", text)
+	case "env":
+		fmt.Println(strings.Join(os.Environ(), "\n"))
+	case "fail":
+		fmt.Println("out")
+		fmt.Fprintln(os.Stderr, "bad")
+		return 3
+	case "flood": // until it is ended
+		line := []byte(strings.Repeat("flood ", 1000))
+		for range 5000 {
+			if _, err := os.Stdout.Write(line); err != nil {
+				return 1
+			}
+		}
+	case "hang":
+		time.Sleep(time.Minute)
+	case "deaf":
+		signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+		fmt.Println("deaf")
+		time.Sleep(time.Minute)
+	case "binary":
+		os.Stdout.Write([]byte("a\x00b\xffc\x1b[31mred\x1b[0m\x1b]0;title\x07 \u202eback\r\nnext\rover\x07"))
+	case "touch":
+		for _, path := range args {
+			if err := os.WriteFile(path, []byte("touched"), 0o644); err != nil {
+				fmt.Println("refused", filepath.Base(path))
+			}
+		}
+	}
+	return 0
+}
+
+// bench is a workdir with a ledger and a sandbox, both of their real kind.
+type bench struct {
+	t       testing.TB
+	dir     string
+	me      string // this binary
+	ledger  *ledger.Ledger
+	roots   *tool.Roots
+	options shell.Options
+	in      tool.Invocation
+}
+
+func newBench(t testing.TB) *bench {
+	t.Helper()
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := ledger.Open(t.Context(), ledger.Options{Path: filepath.Join(t.TempDir(), "ledger.db"), Blobs: filepath.Join(t.TempDir(), "blobs")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	box, err := sandbox.New(sandbox.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { box.Close() })
+	me, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots, err := tool.NewRoots(dir, []tool.Grant{{Path: me, File: true}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lanes, err := shell.NewLanes(2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	accepted, err := l.Enqueue(t.Context(), ledger.Request{Agent: "clerk", Trigger: ledger.TriggerManual})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, a, err := l.StartAttempt(t.Context(), accepted[0].Run)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &bench{t, dir, me, l, roots, shell.Options{
+		Host: &shell.Host{Sandbox: box, Lanes: lanes, Roots: roots}, Log: l, Allow: []string{"shell_run", "bash"},
+	}, tool.Invocation{Run: a.Run, Attempt: a.Number, Agent: "clerk", Key: "k1"}}
+}
+
+// confined skips what needs a sandbox where there is none.
+func (b *bench) confined() *bench {
+	b.t.Helper()
+	if tier, why := b.options.Host.Sandbox.Tier(b.t.Context()); tier == sandbox.TierD {
+		b.t.Skip("nothing confines a program here: ", why)
+	}
+	return b
+}
+
+func (b *bench) registry() *tool.Registry {
+	b.t.Helper()
+	tools, err := shell.Tools(b.options)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	files, err := file.Tools(file.Options{Roots: b.roots, Log: b.ledger})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	r, err := tool.NewRegistry(append(tools, files...)...)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return r
+}
+
+func (b *bench) need(command string) tool.Need {
+	b.t.Helper()
+	t, ok := b.registry().Lookup("shell_run")
+	if !ok {
+		b.t.Fatal("there is no shell_run")
+	}
+	args, _ := json.Marshal(map[string]any{"command": command})
+	n, err := t.Need(b.t.Context(), b.in, args)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return n
+}
+
+func (b *bench) call(name string, args map[string]any) (tool.Envelope, map[string]any) {
+	b.t.Helper()
+	text, _ := json.Marshal(args)
+	e, err := b.registry().Call(b.t.Context(), b.in, name, text)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	var got map[string]any
+	if e.OK {
+		if err := json.Unmarshal(e.Result, &got); err != nil {
+			b.t.Fatal(err)
+		}
+	}
+	return e, got
+}
+
+// run runs a command that must start.
+func (b *bench) run(command string) (tool.Envelope, map[string]any) {
+	b.t.Helper()
+	e, got := b.call("shell_run", map[string]any{"command": command})
+	if !e.OK {
+		b.t.Fatalf("%s: %+v", command, e)
+	}
+	return e, got
+}
+
+func (b *bench) write(name, text string) {
+	b.t.Helper()
+	path := filepath.Join(b.dir, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		b.t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// text is what a file holds, "none" where there is none.
+func (b *bench) text(name string) string {
+	raw, err := os.ReadFile(filepath.Join(b.dir, name))
+	if err != nil {
+		return "none"
+	}
+	return string(raw)
+}

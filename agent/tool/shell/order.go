@@ -1,0 +1,202 @@
+package shell
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"mvdan.cc/sh/v3/syntax"
+
+	"rouse/agent/sandbox"
+	"rouse/agent/tool"
+)
+
+// order is a call as it will be executed.
+type order struct {
+	line
+	grant   *Grant   // that covers it; nil when none does
+	secrets []string // names that its arguments ask for
+}
+
+// order reads a command line, or answers the call that nobody could allow.
+func (f *Family) order(command string) (order, *tool.Envelope) {
+	refuse := func(kind tool.Kind, format string, args ...any) (order, *tool.Envelope) {
+		e := tool.Failure(kind, format, args...).WithField("command", "")
+		return order{}, &e
+	}
+	l, err := read(command)
+	if err != nil {
+		return refuse(tool.KindInvalidArgs, "%s", err.Error())
+	}
+	if why := deadly(l.tree); why != "" {
+		return refuse(tool.KindRejected, "the command is refused: it %s", Visible(why))
+	}
+	o := order{line: l, secrets: tool.Placeholders(command)}
+	switch {
+	case len(o.secrets) > 0 && o.argv == nil:
+		return refuse(tool.KindInvalidArgs, "a secret can be an argument of one plain program alone, and this is %s", o.why)
+	case o.argv != nil:
+		o.grant = covered(f.grants, o.argv)
+	}
+	for _, name := range o.secrets {
+		if !slices.ContainsFunc(f.secrets, func(s tool.SecretGrant) bool { return s.Name == name && s.OnlyTo == "" }) {
+			return refuse(tool.KindRejected, "the secret %s is not granted for commands; its owner can grant it, under grants: secrets, without only_to", name)
+		}
+	}
+	return o, nil
+}
+
+func (o order) network() bool { return o.grant != nil && o.grant.Network }
+
+// start is the argv that is executed, and what takes the values of secrets out of its output.
+func (o order) start(secrets []tool.SecretGrant) (argv []string, hide *strings.Replacer, err error) {
+	if o.argv == nil {
+		if argv, err = script(o.script); err != nil {
+			return nil, nil, err
+		}
+		return argv, strings.NewReplacer(), nil
+	}
+	values, pairs := map[string]string{}, []string(nil)
+	for _, s := range secrets {
+		if s.OnlyTo == "" && slices.Contains(o.secrets, s.Name) && s.Value != "" {
+			values[s.Name] = s.Value
+			pairs = append(pairs, s.Value, "[secret "+s.Name+"]")
+		}
+	}
+	for _, a := range o.argv {
+		argv = append(argv, tool.FillPlaceholders(a, func(name string) string { return values[name] }))
+	}
+	return argv, strings.NewReplacer(pairs...), nil
+}
+
+// script is how a shell is given what is more than one program: as a whole, as an argument. A
+// failure anywhere in a pipe is its own where bash is installed.
+func script(text string) ([]string, error) {
+	for _, folder := range filepath.SplitList(searchPath()) {
+		if found(filepath.Join(folder, "bash")) {
+			return []string{"bash", "-o", "pipefail", "-c", text}, nil
+		}
+	}
+	for _, folder := range filepath.SplitList(searchPath()) {
+		if found(filepath.Join(folder, "sh")) {
+			return []string{"sh", "-c", text}, nil
+		}
+	}
+	return nil, errors.New("there is no shell (bash, sh) among the programs of the system; write one program with its arguments, without pipes and expansions")
+}
+
+func found(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular()
+}
+
+// action is what an approval of a command holds for.
+type action struct {
+	Argv    []string     `json:"argv,omitempty"`
+	Script  string       `json:"script,omitempty"`
+	Dir     string       `json:"dir"`
+	Network string       `json:"network"` // none, host
+	Env     []string     `json:"env"`     // names
+	Tier    sandbox.Tier `json:"tier"`
+}
+
+// needs tells the gate what a call would do (UNI-06).
+func (f *Family) needs(ctx context.Context, command string) (tool.Need, error) {
+	o, refused := f.order(command)
+	if refused != nil {
+		return tool.Need{Refused: refused}, nil
+	}
+	tier := f.host.Tier(ctx)
+	a := action{Argv: o.argv, Dir: f.host.Roots.Workdir(), Network: "none", Env: names(environment("", "")), Tier: tier}
+	if o.argv == nil {
+		a.Script = o.script
+	}
+	n := tool.Need{Tier: string(tier), Adds: f.reads, Keeps: true}
+	if o.network() {
+		a.Network = "host"
+		n.Adds |= tool.Outward | tool.Untrusted
+	}
+	if tier == sandbox.TierD || f.irrevocable(o) {
+		n.Adds |= tool.Outward
+	}
+	if len(o.secrets) > 0 {
+		n.Adds |= tool.Private
+	}
+	text, err := json.Marshal(a)
+	if err != nil {
+		return tool.Need{}, err
+	}
+	n.Action, n.Shown = string(text), o.shown(a)
+	switch {
+	case o.argv == nil:
+		n.Missing = fmt.Sprintf("a script: it is not one plain program, but %s", o.why)
+	case o.grant == nil:
+		n.Missing = "no grant for commands covers it"
+	}
+	return n, nil
+}
+
+func names(env []string) []string {
+	out := make([]string, len(env))
+	for i, setting := range env {
+		out[i], _, _ = strings.Cut(setting, "=")
+	}
+	slices.Sort(out)
+	return out
+}
+
+// irrevocable says whether a command removes what no undo would bring back.
+func (f *Family) irrevocable(o order) bool {
+	if o.argv == nil {
+		return calls(o.tree, "rm", "rmdir", "shred", "truncate")
+	}
+	switch filepath.Base(o.argv[0]) {
+	case "rm":
+		_, why := foresee(f.host.Roots, o.argv)
+		return why != "" || o.argv[0] != "rm"
+	case "shred", "truncate":
+		return true
+	}
+	return false
+}
+
+// calls says whether a script has one of the programs in it.
+func calls(tree *syntax.File, programs ...string) (found bool) {
+	syntax.Walk(tree, func(n syntax.Node) bool {
+		if call, ok := n.(*syntax.CallExpr); ok && len(call.Args) > 0 {
+			found = found || slices.Contains(programs, filepath.Base(word(call.Args[0])))
+		}
+		return !found
+	})
+	return found
+}
+
+// shown is a command as a person reads it: nothing in it can hide anything else.
+func (o order) shown(a action) string {
+	text := Visible(o.script)
+	if o.argv != nil {
+		words := make([]string, len(o.argv))
+		for i, w := range o.argv {
+			words[i] = quoted(w)
+		}
+		text = strings.Join(words, " ")
+	}
+	what := "one program, without a shell"
+	if o.argv == nil {
+		what = "a script for bash"
+	}
+	return fmt.Sprintf("%s\n(%s; in %s; network: %s; tier %s)", text, what, Visible(a.Dir), a.Network, a.Tier)
+}
+
+func quoted(w string) string {
+	q, err := syntax.Quote(w, syntax.LangBash)
+	if err != nil {
+		return Visible(fmt.Sprintf("%q", w))
+	}
+	return Visible(q)
+}

@@ -1,0 +1,159 @@
+package shell
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"rouse/agent/tool"
+	"rouse/agent/tool/file"
+	"rouse/agentdb/ledger"
+)
+
+// movers are the commands whose changes can be foreseen, with the options that leave those as
+// they are foreseen (OSA-36).
+var movers = map[string][]string{
+	"mv":    {"-f", "-v", "-T", "-fv", "-vf"},
+	"cp":    {"-f", "-v", "-p", "-T", "-fv", "-pv", "-pf"},
+	"rm":    {"-f", "-v", "-fv", "-vf"},
+	"mkdir": {"-p", "-v", "-pv", "-vp"},
+}
+
+// foresee is what a command will change, computed before it runs, or why that cannot be told.
+func foresee(roots *tool.Roots, argv []string) (plan []file.Planned, why string) {
+	options, paths, why := split(argv)
+	if why != "" {
+		return nil, why
+	}
+	switch name := argv[0]; name {
+	case "rm":
+		for _, p := range paths {
+			if !isFolder(roots, p) && !exists(roots, p) && slices.ContainsFunc(options, func(o string) bool { return strings.Contains(o, "f") }) {
+				continue // -f is content with that
+			}
+			plan = append(plan, file.Planned{Type: ledger.FileDelete, Path: p})
+		}
+	case "mkdir":
+		return folders(roots, paths, slices.ContainsFunc(options, func(o string) bool { return strings.Contains(o, "p") })), ""
+	default:
+		return transfers(roots, name, paths, slices.Contains(options, "-T"))
+	}
+	return plan, ""
+}
+
+// split are the options and the paths of a command.
+func split(argv []string) (options, paths []string, why string) {
+	rest := argv[1:]
+	for i, a := range rest {
+		if a == "--" {
+			return options, append(paths, rest[i+1:]...), ""
+		}
+		if !strings.HasPrefix(a, "-") || a == "-" {
+			paths = append(paths, a)
+			continue
+		}
+		if !slices.Contains(movers[argv[0]], a) {
+			return nil, nil, "nothing is known of what it does with " + a
+		}
+		options = append(options, a)
+	}
+	return options, paths, ""
+}
+
+// transfers are the changes of mv and cp: into a folder each under its own name, or from one
+// name to another.
+func transfers(roots *tool.Roots, name string, paths []string, exact bool) (plan []file.Planned, why string) {
+	if len(paths) < 2 {
+		return nil, "there is nothing that it would go to"
+	}
+	from, to := paths[:len(paths)-1], paths[len(paths)-1]
+	into := !exact && isFolder(roots, to)
+	kind := ledger.FileCopy
+	if name == "mv" {
+		kind = ledger.FileMove
+	}
+	taken := map[string]bool{}
+	for _, p := range from {
+		dest := to
+		if into {
+			dest = filepath.Join(to, filepath.Base(p))
+		}
+		if taken[dest] || roots.Canonical(dest) == roots.Canonical(p) {
+			return nil, "two of its files have one name"
+		}
+		taken[dest] = true
+		plan = append(plan, file.Planned{Type: kind, Path: dest, From: p})
+		if name == "mv" {
+			plan = append(plan, file.Planned{Type: kind, Path: p})
+		}
+	}
+	return plan, ""
+}
+
+// folders are those that mkdir will make, the outer ones first.
+func folders(roots *tool.Roots, paths []string, parents bool) (plan []file.Planned) {
+	seen := map[string]bool{}
+	for _, p := range paths {
+		var missing []string
+		for folder := filepath.Clean(p); !exists(roots, folder) && !seen[folder]; folder = filepath.Dir(folder) {
+			missing = append(missing, folder)
+			seen[folder] = true
+			if !parents || folder == filepath.Dir(folder) {
+				break
+			}
+		}
+		slices.Reverse(missing)
+		for _, folder := range missing {
+			plan = append(plan, file.Planned{Type: ledger.FileDirCreate, Path: folder})
+		}
+	}
+	return plan
+}
+
+func exists(roots *tool.Roots, path string) bool {
+	p, err := roots.At(path, false)
+	if err != nil {
+		return false
+	}
+	defer p.Close()
+	_, err = p.Lstat(p.Rel)
+	return !errors.Is(err, fs.ErrNotExist)
+}
+
+func isFolder(roots *tool.Roots, path string) bool {
+	p, err := roots.At(path, false)
+	if err != nil {
+		return false
+	}
+	defer p.Close()
+	info, err := p.Stat(p.Rel)
+	return err == nil && info.IsDir()
+}
+
+// undoable records what a command is about to change, where it can be foreseen, or says why that
+// cannot be taken back. Of commands that are known for no change it is neither.
+func (f *Family) undoable(ctx context.Context, in tool.Invocation, o order) (kept *file.Kept, why string, err error) {
+	if o.argv == nil {
+		if calls(o.tree, slices.Collect(maps.Keys(movers))...) {
+			why = "it is a script"
+		}
+		return nil, why, nil
+	}
+	if movers[o.argv[0]] == nil {
+		return nil, "", nil
+	}
+	plan, why := foresee(f.roots, o.argv)
+	if why != "" {
+		return nil, why, nil
+	}
+	kept, err = file.Keep(ctx, f.log, f.roots, in, plan)
+	var bad *tool.PathError
+	if errors.As(err, &bad) {
+		return nil, bad.Message, nil
+	}
+	return kept, "", err
+}

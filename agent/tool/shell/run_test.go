@@ -1,0 +1,307 @@
+package shell_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"rouse/agent/tool"
+	"rouse/agent/tool/file"
+	"rouse/agent/tool/shell"
+)
+
+// TestRun: OSA-37, what is answered of a program that ends by itself.
+func TestRun(t *testing.T) {
+	b := newBench(t).confined()
+	_, got := b.run(b.me + " as fail")
+	if got["stdout"] != "out\n" || got["stderr"] != "bad\n" || got["exit_code"] != 3.0 || got["working_directory"] != b.dir || got["killed_by"] != nil || got["tier"] == "" {
+		t.Errorf("%v", got)
+	}
+	_, got = b.run(b.me + " as binary")
+	if got["stdout"] != "a\\x00b\uFFFDcred \\u202eback\nnext\nover\\x07" {
+		t.Errorf("%q", got["stdout"])
+	}
+	_, got = b.run(b.me + " as flood")
+	if text := got["stdout"].(string); len(text) > 10_100 || !strings.Contains(text, "bytes left out") {
+		t.Errorf("%d characters", len(text))
+	}
+	t.Setenv("ROUSE_TEST_CANARY", "canary")
+	_, got = b.run(b.me + " as env")
+	if text := got["stdout"].(string); strings.Contains(text, "canary") || !strings.Contains(text, "HOME=") || strings.Contains(text, os.Getenv("HOME")+"\n") {
+		t.Errorf("the environment: %q", text)
+	}
+	for command, kind := range map[string]tool.Kind{"no-such-program-here": tool.KindNotFound, "./no-such-file": tool.KindExecutionError} {
+		if e, _ := b.call("shell_run", map[string]any{"command": command}); e.OK || e.Kind != kind && e.Kind != tool.KindNotFound {
+			t.Errorf("%s: %+v", command, e)
+		}
+	}
+	if e, _ := b.call("shell_run", map[string]any{"command": "true", "timeout": 3601}); e.Kind != tool.KindInvalidArgs || e.Field != "timeout" {
+		t.Errorf("%+v", e)
+	}
+	if e, got := b.call("shell_run", map[string]any{"command": b.me + " as argv x", "timeout": -1}); !e.OK || got["exit_code"] != 0.0 {
+		t.Errorf("%+v", e)
+	}
+}
+
+// TestScript: what was approved is given to bash as a whole, and a failure in a pipe is its own.
+func TestScript(t *testing.T) {
+	b := newBench(t).confined()
+	b.write("a.txt", "one\ntwo\n")
+	_, got := b.run("cat a.txt | wc -l > count; cat count; cat none | cat")
+	if strings.TrimSpace(got["stdout"].(string)) != "2" || got["exit_code"] != 1.0 || !strings.Contains(got["stderr"].(string), "none") {
+		t.Errorf("%v", got)
+	}
+	e, got := b.call("bash", map[string]any{"command": "echo out; echo bad >&2; exit 4"})
+	if !e.OK || got["text"] != "Exit code: 4\nout\nStandard error:\nbad\n" {
+		t.Errorf("%+v %v", e, got)
+	}
+}
+
+// TestEnded: programs that hang, or that hear no signal, are ended, and the answer says by what.
+func TestEnded(t *testing.T) {
+	b := newBench(t).confined()
+	for _, what := range []string{"hang", "deaf"} {
+		began := time.Now()
+		e, got := b.call("shell_run", map[string]any{"command": b.me + " as " + what, "timeout": 1})
+		if !e.OK || got["killed_by"] != "idle_timeout" || time.Since(began) > 30*time.Second {
+			t.Errorf("%s: %+v %v", what, e, got)
+		}
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(errors.New("the run was cancelled"))
+	e, err := b.registry().Call(ctx, b.in, "shell_run", []byte(`{"command":"true"}`))
+	if err != nil || e.OK || !strings.Contains(e.Message, "the run was cancelled") {
+		t.Errorf("%+v %v", e, err)
+	}
+}
+
+// TestOutside: a command changes nothing outside of its folder, nor what git would run there.
+func TestOutside(t *testing.T) {
+	b := newBench(t).confined()
+	outside := filepath.Join(t.TempDir(), "canary")
+	b.write(".git/config", "[core]\n")
+	b.write(".git/hooks/x", "#")
+	b.write("masked/x", "kept")
+	b.options.Host.Masked = []string{filepath.Join(b.dir, "masked"), filepath.Join(b.dir, "later")}
+	touch := []string{outside, ".git/config", ".git/hooks/pre-commit", "masked/x", "masked/y", "later", "own"}
+	_, got := b.run(b.me + " as touch " + strings.Join(touch, " "))
+	if got["exit_code"] != 0.0 {
+		t.Fatalf("%v", got)
+	}
+	if b.text("own") != "touched" {
+		t.Error("its own folder cannot be written")
+	}
+	for name, want := range map[string]string{".git/config": "[core]\n", ".git/hooks/x": "#", ".git/hooks/pre-commit": "none", "masked/x": "kept", "masked/y": "none", "later": "none"} {
+		if text := b.text(name); text != want {
+			t.Errorf("%s is %q", name, text)
+		}
+	}
+	if _, err := os.Stat(outside); err == nil {
+		t.Error("a canary outside was made")
+	}
+}
+
+// TestNoTraceOfMasks: what a command must not make is not there after it either.
+func TestNoTraceOfMasks(t *testing.T) {
+	b := newBench(t).confined()
+	b.run("true")
+	if left, err := os.ReadDir(b.dir); err != nil || len(left) != 0 {
+		t.Errorf("%v %v", left, err)
+	}
+}
+
+// TestLanes: OSL-20, commands begin in the order in which they came, so many at once.
+func TestLanes(t *testing.T) {
+	b := newBench(t).confined()
+	lanes, err := shell.NewLanes(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.options.Host.Lanes = lanes
+	var all sync.WaitGroup
+	for i := range 4 {
+		all.Go(func() {
+			b.call("bash", map[string]any{"command": fmt.Sprintf("mkdir busy && sleep 0.02 && rmdir busy || echo %d >> together", i)})
+		})
+	}
+	all.Wait()
+	if b.text("together") != "none" {
+		t.Errorf("two ran at once: %s", b.text("together"))
+	}
+	if _, err := shell.NewLanes(0); err == nil {
+		t.Error("no lanes at all")
+	}
+}
+
+// TestSecrets: OSL-22, the value of a secret takes its place in the last moment, and comes back
+// in no output.
+func TestSecrets(t *testing.T) {
+	b := newBench(t).confined()
+	b.options.Secrets = []tool.SecretGrant{{Name: "key", Value: "hunter2"}, {Name: "web", OnlyTo: "example.com", Value: "x"}}
+	b.options.Grants = []shell.Grant{{Argv: []string{b.me, "*"}}}
+	n := b.need(b.me + " as argv __OSL_SECRET[key]__")
+	if n.Missing != "" || n.Adds&tool.Private == 0 || strings.Contains(n.Action+n.Shown, "hunter2") || !strings.Contains(n.Shown, "OSL_SECRET[key]") {
+		t.Errorf("%+v", n)
+	}
+	_, got := b.run(b.me + " as argv 'x=__OSL_SECRET[key]__'")
+	if got["stdout"] != "[\"x=[secret key]\"]\n" {
+		t.Errorf("%v", got["stdout"])
+	}
+	for command, kind := range map[string]tool.Kind{"prog __OSL_SECRET[none]__": tool.KindRejected, "prog __OSL_SECRET[web]__": tool.KindRejected, "echo '__OSL_SECRET[key]__' | cat": tool.KindInvalidArgs} {
+		if n := b.need(command); n.Refused == nil || n.Refused.Kind != kind {
+			t.Errorf("%s: %+v", command, n)
+		}
+	}
+}
+
+// TestNeeds: what the gate is told, and what a person reads.
+func TestNeeds(t *testing.T) {
+	b := newBench(t)
+	b.options.Grants = []shell.Grant{{Argv: []string{"prog", "*"}}, {Argv: []string{"fetch", "*"}, Network: true}}
+	if n := b.need("prog a"); n.Missing != "" || n.Adds&tool.Untrusted != 0 || !n.Keeps {
+		t.Errorf("%+v", n)
+	}
+	if n := b.need("fetch a"); n.Missing != "" || n.Adds&(tool.Untrusted|tool.Outward) != tool.Untrusted|tool.Outward || !strings.Contains(n.Shown, "network: host") {
+		t.Errorf("%+v", n)
+	}
+	other := b.need("other 'a b' $'\\x1b[2K'\u202e")
+	if other.Missing == "" || strings.ContainsAny(other.Shown, "\x1b\u202e") {
+		t.Errorf("%+v", other)
+	}
+	if hidden := b.need("other \u202e'a\x1b[2K\r b'"); hidden.Missing == "" || strings.ContainsAny(hidden.Shown, "\x1b\u202e\r") {
+		t.Errorf("%q", hidden.Shown)
+	}
+	if a, same, apart := b.need("other  a 'b'").Action, b.need("other a b").Action, b.need("other 'a b'").Action; a != same || a == apart {
+		t.Errorf("%s, %s, %s", a, same, apart)
+	}
+	for command, want := range map[string]bool{"rm -r sub": true, "rm none": false, "rm a*": true, "ls | rm a": true, "ls | cat": false} {
+		b.options.Host.Roots = b.roots
+		if n := b.need(command); b.tier() != "D" && (n.Adds&tool.Outward != 0) != want {
+			t.Errorf("%s: %s", command, n.Adds)
+		}
+	}
+}
+
+func (b *bench) tier() string { return string(b.options.Host.Tier(b.t.Context())) }
+
+// TestUndo: OSA-36, what mv, cp, rm and mkdir changed is taken back by file_undo, all of it or
+// nothing; what cannot be taken back is said.
+func TestUndo(t *testing.T) {
+	all := map[string]string{"a.txt": "one\n", "b.bin": "\x00\xff", "dir/c.txt": "three\n", "a b.txt": "space\n"}
+	for _, c := range []struct {
+		command string
+		want    string // name=content of what is there then, besides
+		lost    string // in the warning; "" when it can be undone
+	}{
+		{"rm a.txt", "a.txt=none", ""},
+		{"rm -f a.txt none", "a.txt=none", ""},
+		{"rm b.bin 'a b.txt'", "b.bin=none", ""},
+		{"mv a.txt d.txt", "a.txt=none d.txt=one\n", ""},
+		{"mv a.txt b.bin", "a.txt=none b.bin=one\n", ""},
+		{"mv a.txt b.bin dir", "dir/a.txt=one\n dir/b.bin=\x00\xff", ""},
+		{"cp a.txt dir/c.txt", "dir/c.txt=one\n", ""},
+		{"cp -p b.bin e.bin", "e.bin=\x00\xff", ""},
+		{"mkdir -p x/y/z", "x/y/z=folder", ""},
+		{"mkdir x", "x=folder", ""},
+		{"rm -r dir", "dir=none", "nothing is known of what it does with -r"},
+		{"mv dir dir2", "dir=none", "dir is not a file"},
+		{"rm a.txt && true", "a.txt=none", "it is a script"},
+		{"rm *.txt", "a.txt=none", "it is a script"},
+		{"rm a.txt none", "a.txt=none", "there is no none"},
+		{"ln -s a.txt link", "", "-"},
+	} {
+		t.Run(c.command, func(t *testing.T) {
+			b := newBench(t).confined()
+			for name, text := range all {
+				b.write(name, text)
+			}
+			before := b.tree()
+			e, got := b.run(c.command)
+			for pair := range strings.SplitSeq(c.want, " ") {
+				if name, text, ok := strings.Cut(pair, "="); ok && b.is(name) != text {
+					t.Errorf("%s is %q after it", name, b.is(name))
+				}
+			}
+			if c.lost != "" {
+				if warned := strings.Join(e.Warnings, " "); c.lost != "-" && !strings.Contains(warned, c.lost) || c.lost == "-" && warned != "" || got["operation_id"] != nil {
+					t.Errorf("%v %v", e.Warnings, got)
+				}
+				return
+			}
+			if len(e.Warnings) > 0 || got["operation_id"] != "k1" {
+				t.Fatalf("%+v %v", e, got)
+			}
+			if e, _ := b.call("file_undo", nil); !e.OK {
+				t.Fatalf("%+v", e)
+			}
+			if after := b.tree(); after != before {
+				t.Errorf("after undo:\n%s\nbefore:\n%s", after, before)
+			}
+		})
+	}
+}
+
+// TestUndoRunOfCommands: the owner takes back a whole run, in which commands and file tools changed
+// the same places.
+func TestUndoRunOfCommands(t *testing.T) {
+	b := newBench(t).confined()
+	b.write("a.txt", "one\n")
+	before := b.tree()
+	for i, call := range []func(){
+		func() { b.run("mkdir -p new/deep") },
+		func() { b.call("file_write", map[string]any{"path": "new/deep/x.txt", "content": "x"}) },
+		func() { b.run("mv a.txt new/a.txt") },
+		func() { b.run("cp new/a.txt new/deep/x.txt") },
+		func() { b.run("rm new/a.txt") },
+	} {
+		b.in.Key = fmt.Sprintf("k%d", i)
+		call()
+	}
+	b.write("new/stranger", "x")
+	if out, done, err := file.UndoRun(t.Context(), b.ledger, b.in.Run, false, true); err != nil || done || !strings.Contains(fmt.Sprint(out), "the folder holds something") {
+		t.Errorf("%v %v %v", out, done, err)
+	}
+	if err := os.Remove(filepath.Join(b.dir, "new/stranger")); err != nil {
+		t.Fatal(err)
+	}
+	if out, done, err := file.UndoRun(t.Context(), b.ledger, b.in.Run, false, false); err != nil || !done || b.tree() != before {
+		t.Errorf("%v %v %v\n%s", out, done, err, b.tree())
+	}
+}
+
+// TestUndoOfAMoveIsWhole: while one of the two names is in the way, none is restored.
+func TestUndoOfAMoveIsWhole(t *testing.T) {
+	b := newBench(t).confined()
+	b.write("a.txt", "one\n")
+	b.run("mv a.txt b.txt")
+	b.write("a.txt", "a stranger's\n")
+	before := b.tree()
+	if e, _ := b.call("file_undo", map[string]any{"path": "b.txt"}); e.OK || e.Kind != tool.KindRejected || b.tree() != before {
+		t.Errorf("%+v\n%s", e, b.tree())
+	}
+}
+
+// is is what a name holds: a text, "folder", or "none".
+func (b *bench) is(name string) string {
+	if info, err := os.Stat(filepath.Join(b.dir, name)); err == nil && info.IsDir() {
+		return "folder"
+	}
+	return b.text(name)
+}
+
+// tree is everything in the workdir.
+func (b *bench) tree() string {
+	var out strings.Builder
+	_ = filepath.WalkDir(b.dir, func(path string, d os.DirEntry, err error) error {
+		rel, _ := filepath.Rel(b.dir, path)
+		fmt.Fprintf(&out, "%s: %q\n", rel, b.is(rel))
+		return err
+	})
+	return out.String()
+}

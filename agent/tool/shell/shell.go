@@ -1,0 +1,231 @@
+package shell
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"path"
+	"strings"
+	"time"
+
+	"rouse/agent/sandbox"
+	"rouse/agent/tool"
+	"rouse/agent/tool/file"
+)
+
+//go:embed run.md
+var runText string
+
+const bashText = "Run a command in the working folder, for at most two minutes. The first line of the answer is its exit code. What your owner has not granted is put before them first."
+
+// Limits of a command (OSA-37, YOA-05).
+const (
+	defaultIdle = 120 * time.Second // without output
+	maxIdle     = 3600              // seconds
+	maxShown    = 10_000            // characters of a stream
+	bashWall    = 120 * time.Second
+	bashShown   = 256 << 10 // characters of a stream
+)
+
+// Options are what the tools of one run work with.
+type Options struct {
+	Host    *Host
+	Log     file.Log // of what is undone
+	Grants  []Grant
+	Allow   []string           // the agent's globs of tools
+	Reads   tool.Taint         // labels of what lies in the places of the run: a command can read all of it
+	Secrets []tool.SecretGrant // those for one host alone are not for commands
+	Redact  func(text string) string
+	Idle    time.Duration // without output, after which a command is ended; 0 means 120 s
+}
+
+// Family are the tools of one run.
+type Family struct {
+	host    *Host
+	roots   *tool.Roots
+	log     file.Log
+	grants  []Grant
+	reads   tool.Taint
+	secrets []tool.SecretGrant
+	redact  func(string) string
+	idle    time.Duration
+}
+
+// Tools are shell_run and bash. An agent has shell_run when it has a grant for a command, or when
+// its list of tools names it; bash when its list does.
+func Tools(o Options) ([]tool.Tool, error) {
+	if err := o.Host.check(); err != nil {
+		return nil, err
+	}
+	if o.Log == nil || o.Idle < 0 {
+		return nil, errors.New("shell: a log of changes and a time of 0 or more are needed")
+	}
+	for _, g := range o.Grants {
+		if err := g.Check(); err != nil {
+			return nil, fmt.Errorf("the grant of the command %q: %w", g.Argv, err)
+		}
+	}
+	f := &Family{o.Host, o.Host.Roots, o.Log, o.Grants, o.Reads, o.Secrets, o.Redact, o.Idle}
+	if f.redact == nil {
+		f.redact = func(text string) string { return text }
+	}
+	if f.idle == 0 {
+		f.idle = defaultIdle
+	}
+	var out []tool.Tool
+	if len(o.Grants) > 0 || named(o.Allow, "shell_run") {
+		t, err := f.runTool()
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, t)
+	}
+	if named(o.Allow, "bash") {
+		t, err := f.bashTool()
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, t)
+	}
+	return out, nil
+}
+
+// named says whether a list of tools asks for one that not every agent has.
+func named(allow []string, name string) bool {
+	for _, glob := range allow {
+		if ok, err := path.Match(glob, name); err == nil && ok && glob != "*" {
+			return true
+		}
+	}
+	return false
+}
+
+type runArgs struct {
+	Command string `json:"command" jsonschema:"one program with its arguments; or a script for bash, which is asked about"`
+	Timeout int    `json:"timeout,omitempty" jsonschema:"seconds without output after which it is ended, 1 to 3600; default 120"`
+}
+
+type runResult struct {
+	Stdout           string       `json:"stdout"`
+	Stderr           string       `json:"stderr"`
+	ExitCode         int          `json:"exit_code"` // -1: a signal ended it
+	Signal           string       `json:"signal,omitempty"`
+	WorkingDirectory string       `json:"working_directory"`
+	KilledBy         string       `json:"killed_by,omitempty"` // idle_timeout, timeout, cancelled, memory, processes
+	Tier             sandbox.Tier `json:"tier"`
+	OperationID      string       `json:"operation_id,omitempty"` // for file_undo
+}
+
+func (f *Family) runTool() (tool.Tool, error) {
+	s := tool.Spec{Name: "shell_run", Description: strings.TrimSpace(runText), Effect: tool.External, Class: tool.ClassExec, Timeout: -1,
+		Needs: tool.Needs(func(ctx context.Context, _ tool.Invocation, a runArgs) (tool.Need, error) {
+			return f.needs(ctx, a.Command)
+		})}
+	return tool.Define(s, func(ctx context.Context, in tool.Invocation, a runArgs) (tool.Envelope, error) {
+		idle := f.idle
+		if a.Timeout > maxIdle {
+			return tool.Failure(tool.KindInvalidArgs, "timeout is %d seconds; it is at most %d", a.Timeout, maxIdle).WithField("timeout", "1 to 3600"), nil
+		}
+		if a.Timeout > 0 {
+			idle = time.Duration(a.Timeout) * time.Second
+		}
+		res, warnings, refused, err := f.execute(ctx, in, a.Command, limits{idle: idle, shown: maxShown})
+		if refused != nil || err != nil {
+			return deref(refused), err
+		}
+		return tool.Success(res, warnings...), nil
+	})
+}
+
+// bashTool is bash (YOA-05): shell_run with a limit of its own, and an answer in text.
+func (f *Family) bashTool() (tool.Tool, error) {
+	type args struct {
+		Command string `json:"command"`
+	}
+	s := tool.Spec{Name: "bash", Description: bashText, Effect: tool.External, Class: tool.ClassExec, Timeout: -1,
+		Needs: tool.Needs(func(ctx context.Context, _ tool.Invocation, a args) (tool.Need, error) {
+			return f.needs(ctx, a.Command)
+		})}
+	return tool.Define(s, func(ctx context.Context, in tool.Invocation, a args) (tool.Envelope, error) {
+		res, warnings, refused, err := f.execute(ctx, in, a.Command, limits{wall: bashWall, shown: bashShown})
+		if refused != nil || err != nil {
+			return deref(refused), err
+		}
+		return tool.Success(res.text(), warnings...), nil
+	})
+}
+
+// text is a result for who wants no structure.
+func (r runResult) text() string {
+	out := fmt.Sprintf("Exit code: %d\n", r.ExitCode)
+	if r.KilledBy != "" {
+		out += "Ended by: " + r.KilledBy + "\n"
+	}
+	out += r.Stdout
+	if r.Stderr != "" {
+		if !strings.HasSuffix(out, "\n") {
+			out += "\n"
+		}
+		out += "Standard error:\n" + r.Stderr
+	}
+	return out
+}
+
+func deref(e *tool.Envelope) tool.Envelope {
+	if e == nil {
+		return tool.Envelope{}
+	}
+	return *e
+}
+
+type limits struct {
+	idle, wall time.Duration
+	shown      int
+}
+
+// execute runs a command that the gate let through.
+func (f *Family) execute(ctx context.Context, in tool.Invocation, command string, l limits) (res runResult, warnings []string, refused *tool.Envelope, err error) {
+	o, refused := f.order(command)
+	if refused != nil {
+		return res, nil, refused, nil
+	}
+	argv, hide, err := o.start(f.secrets)
+	if err != nil {
+		e := tool.Failure(tool.KindUnavailable, "%s", err.Error())
+		return res, nil, &e, nil
+	}
+	kept, why, err := f.undoable(ctx, in, o)
+	if err != nil {
+		return res, nil, nil, err
+	}
+	if why != "" {
+		warnings = append(warnings, "what this command changes cannot be undone: "+Visible(why))
+	}
+	out, bad := NewOutput(l.shown), NewOutput(l.shown)
+	done, err := f.host.Start(ctx, Task{Argv: argv, Network: o.network(), Idle: l.idle, Wall: l.wall, Stdout: out, Error: bad})
+	if err != nil {
+		e, host := Unstarted(ctx, err)
+		return res, nil, &e, errors.Join(host, forget(ctx, kept))
+	}
+	redact := func(text string) string { return f.redact(hide.Replace(text)) }
+	res = runResult{out.Text(redact), bad.Text(redact), done.Exit, done.Signal, f.roots.Workdir(), done.KilledBy, done.Tier, ""}
+	if kept == nil {
+		return res, warnings, nil, nil
+	}
+	if done.Exit == 0 && kept.Came() {
+		if kept.Any() {
+			res.OperationID = in.Key
+		}
+		return res, warnings, nil, nil
+	}
+	warnings = append(warnings, "what this command changed cannot be undone: it did not end as it was foreseen")
+	return res, warnings, nil, forget(ctx, kept)
+}
+
+func forget(ctx context.Context, kept *file.Kept) error {
+	if kept == nil {
+		return nil
+	}
+	return kept.Drop(context.WithoutCancel(ctx))
+}
