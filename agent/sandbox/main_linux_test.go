@@ -1,0 +1,132 @@
+//go:build amd64 || arm64
+
+package sandbox_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"rouse/agent/sandbox"
+)
+
+// roles are what this binary is when a test starts it again, named in its environment.
+const roleKey = "ROUSE_TEST_ROLE"
+
+var roles = map[string]func(){"attacker": attacker, "hog": hog, "daemon": daemon}
+
+func TestMain(m *testing.M) {
+	sandbox.Child()
+	if role := roles[os.Getenv(roleKey)]; role != nil {
+		role()
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// confined are the tiers that this machine can hold. No test of an attack goes on without one.
+func confined(t *testing.T, each func(t *testing.T, s *sandbox.Sandbox)) {
+	for _, tier := range []sandbox.Tier{sandbox.TierA, sandbox.TierB} {
+		t.Run("tier "+string(tier), func(t *testing.T) { each(t, only(t, tier)) })
+	}
+}
+
+// only is a sandbox of just that tier.
+func only(t *testing.T, tier sandbox.Tier) *sandbox.Sandbox {
+	t.Helper()
+	s, err := sandbox.New(sandbox.Options{Most: tier})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	if have, lacks := s.Tier(t.Context()); have != tier {
+		t.Skipf("tier %s cannot be held here: %s", tier, strings.Join(lacks, "; "))
+	}
+	return s
+}
+
+const path = "PATH=/usr/local/bin:/usr/bin:/bin"
+
+// script is a command in a folder that it may write.
+func script(t *testing.T, text string) (sandbox.Command, *bytes.Buffer) {
+	t.Helper()
+	var out bytes.Buffer
+	dir := t.TempDir()
+	return sandbox.Command{Argv: []string{"sh", "-c", text}, Dir: dir, Write: []string{dir}, Env: []string{path}, Stdout: &out, Stderr: &out}, &out
+}
+
+// again is a command that runs this binary in a role.
+func again(t *testing.T, role string, env ...string) (sandbox.Command, *bytes.Buffer) {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, out := script(t, "")
+	c.Argv, c.Read, c.Env = []string{exe}, []string{exe}, append([]string{path, roleKey + "=" + role}, env...)
+	return c, out
+}
+
+func run(t *testing.T, s *sandbox.Sandbox, c sandbox.Command) sandbox.Result {
+	t.Helper()
+	res, err := s.Run(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res
+}
+
+// bearing are the processes of this machine whose command line holds a mark.
+func bearing(mark string) (pids []string) {
+	lines, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, line := range lines {
+		if text, err := os.ReadFile(line); err == nil && strings.Contains(string(text), mark) {
+			pids = append(pids, filepath.Base(filepath.Dir(line)))
+		}
+	}
+	return pids
+}
+
+// count is how often something is done: little by default, more where the environment says so.
+func count(t *testing.T, key string, usual int) int {
+	t.Helper()
+	text := os.Getenv(key)
+	if text == "" {
+		return usual
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatalf("%s: %v", key, err)
+	}
+	return n
+}
+
+// daemon runs a command as another process, whose file is gone by then.
+func daemon() {
+	err := func() error {
+		s, err := sandbox.New(sandbox.Options{Most: sandbox.Tier(os.Getenv("TIER"))})
+		if err != nil {
+			return err
+		}
+		if err := os.Remove(os.Getenv("BINARY")); err != nil {
+			return err
+		}
+		dir := os.Getenv("DIR")
+		res, err := s.Run(context.Background(), sandbox.Command{Argv: []string{"sh", "-c", os.Getenv("SCRIPT")}, Dir: dir, Write: []string{dir}, Env: []string{path},
+			Stdout: os.Stdout, Stderr: os.Stderr, Wall: 30 * time.Second})
+		if err == nil && res.Exit != 0 {
+			err = fmt.Errorf("%+v", res)
+		}
+		return err
+	}()
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+}

@@ -1,0 +1,135 @@
+//go:build amd64 || arm64
+
+package sandbox_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"rouse/agent/sandbox"
+)
+
+func TestMasks(t *testing.T) {
+	confined(t, func(t *testing.T, s *sandbox.Sandbox) {
+		tier, _ := s.Tier(t.Context())
+		for _, test := range []struct {
+			name, script string
+			out          string // what is printed, beside errors
+			always       bool   // on tier B as well, where nothing new can be made beside a hidden name
+		}{
+			{"read a file", "cat AGENTS.md", "", true},
+			{"write a file", "echo attacked > AGENTS.md", "", true},
+			{"remove a file", "rm -f AGENTS.md", "", true},
+			{"move a file away", "mv AGENTS.md x && cat x; echo attacked > AGENTS.md", "", true},
+			{"move another over it", "echo attacked > dir/x; mv dir/x AGENTS.md", "", true},
+			{"link it", "ln AGENTS.md dir/x; cat dir/x; echo attacked > dir/x", "", true},
+			{"read in a folder", "cat skills/a/SKILL.md", "", true},
+			{"write in a folder", "echo attacked > skills/a/SKILL.md; mkdir skills/b", "", true},
+			{"move a folder away", "mv skills s2; mkdir skills && echo attacked > skills/x", "", true},
+			{"make what is missing", "mkdir -p new; echo attacked > new; echo attacked > new/x; ln -s dir new", "", true},
+			{"make what is missing, deeper", "mkdir -p dir/none/deep; echo attacked > dir/none/deep/x", "", true},
+			{"move what is above it away", "mv dir d2; mkdir -p dir/sub && echo attacked > dir/sub/hidden", "", true},
+			{"move what is above it away, deeper", "mv dir/sub dir/s2; mkdir dir/sub && echo attacked > dir/sub/hidden", "", true},
+			{"read through a link", "ln -s ../AGENTS.md free/x; cat free/x", "", true},
+			{"change what is beside", "cat beside; echo changed > beside; cat beside; echo x > free/x; cat free/x", "text\nchanged\nx\n", true},
+			{"make what is beside", "echo x > fresh; cat fresh", "x\n", false},
+			{"what is given within what is hidden", "cat skills/given/file; echo y > skills/given/file; cat skills/given/file", "text\ny\n", true},
+			{"what may only be read within", "cat ro/file; echo x > ro/file; echo x > ro/new", "text\n", true},
+		} {
+			t.Run(test.name, func(t *testing.T) {
+				if !test.always && tier == sandbox.TierB {
+					t.Skip("tier B does not hold it, see docs/sandbox.md")
+				}
+				c, out := script(t, test.script+" 2>/dev/null; :")
+				c.Argv[2] = "exec 2>/dev/null; " + test.script
+				hidden := map[string]string{"AGENTS.md": "secret\n", "skills/a/SKILL.md": "secret\n", "dir/sub/hidden": "secret\n"}
+				for name, text := range map[string]string{"beside": "text\n", "free/f": "text\n", "skills/given/file": "text\n", "ro/file": "text\n"} {
+					put(t, filepath.Join(c.Dir, name), text)
+				}
+				for name, text := range hidden {
+					put(t, filepath.Join(c.Dir, name), text)
+				}
+				for _, name := range []string{"AGENTS.md", "skills", "new", "dir/none/deep/x", "dir/sub/hidden"} {
+					c.Masked = append(c.Masked, filepath.Join(c.Dir, name))
+				}
+				c.Write = append(c.Write, filepath.Join(c.Dir, "skills/given"))
+				c.Read = append(c.Read, filepath.Join(c.Dir, "ro"))
+				run(t, s, c)
+				if out.String() != test.out {
+					t.Errorf("it printed %q", out)
+				}
+				for name, text := range hidden {
+					if got, err := os.ReadFile(filepath.Join(c.Dir, name)); err != nil || string(got) != text {
+						t.Errorf("%s holds %q, %v", name, got, err)
+					}
+				}
+				for _, name := range []string{"new", "dir/none", "skills/b", "skills/x", "ro/new"} {
+					if _, err := os.Lstat(filepath.Join(c.Dir, name)); err == nil {
+						t.Errorf("%s was made", name)
+					}
+				}
+			})
+		}
+	})
+}
+
+func put(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Whoever could change a link could lead what is hidden elsewhere.
+func TestMasksThatAreLinks(t *testing.T) {
+	confined(t, func(t *testing.T, s *sandbox.Sandbox) {
+		c, _ := script(t, "cat AGENTS.md")
+		if err := os.Symlink("elsewhere", filepath.Join(c.Dir, "AGENTS.md")); err != nil {
+			t.Fatal(err)
+		}
+		c.Masked = []string{filepath.Join(c.Dir, "AGENTS.md")}
+		if _, err := s.Run(t.Context(), c); err == nil || !strings.Contains(err.Error(), "is a link") {
+			t.Errorf("the error is %v", err)
+		}
+	})
+}
+
+// Two commands that hide the same missing name do not uncover it for each other.
+func TestMasksAreShared(t *testing.T) {
+	confined(t, func(t *testing.T, s *sandbox.Sandbox) {
+		long, out := script(t, "echo begun; read line; mkdir new; echo attacked > new; :")
+		long.Masked = []string{filepath.Join(long.Dir, "new")}
+		short := long
+		short.Argv, short.Stdout, short.Stderr = []string{"true"}, nil, nil
+		begun, answer := make(chan struct{}), make(chan struct{})
+		long.Stdin = waiting(answer)
+		long.Stdout = writer(func([]byte) { close(begun) })
+		done := make(chan error, 1)
+		go func() {
+			_, err := s.Run(t.Context(), long)
+			done <- err
+		}()
+		<-begun
+		run(t, s, short)
+		close(answer)
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Lstat(long.Masked[0]); err == nil {
+			t.Errorf("it was made\n%s", out)
+		}
+	})
+}
+
+// waiting is a line that comes when the channel closes.
+type waiting chan struct{}
+
+func (w waiting) Read(b []byte) (int, error) {
+	<-w
+	return copy(b, "line\n"), nil
+}
