@@ -65,15 +65,19 @@ func New(o Options) (*Runner, error) {
 // Set replaces the plan; runs that have started keep theirs.
 func (r *Runner) Set(p Plan) { r.plan.Store(&p) }
 
-// Hold says why a run must wait: a prompt, when its agent has no model.
+// Hold says why a run must wait: a prompt, when its agent has no model; any run, while its
+// agent's database cannot be used.
 func (r *Runner) Hold(run ledger.Run) string {
 	d, err := parseDetail(run)
 	if err != nil {
 		return "" // the run itself says what is wrong
 	}
 	t, err := r.plan.Load().find(run, d)
-	if err != nil || t.model != nil || !t.needsModel() {
+	if err != nil {
 		return ""
+	}
+	if why := r.barred(t); why != "" || t.model != nil || !t.needsModel() {
+		return why
 	}
 	return fmt.Sprintf("no_model: agent %s has no model; add one under models: in the configuration", t.agent.Name)
 }
@@ -110,9 +114,10 @@ func (r *Runner) Execute(ctx context.Context, run ledger.Run, a ledger.Attempt) 
 		return res, err
 	}
 	if res, closed, err := r.gates(ctx, run, a, t); closed || err != nil {
-		return res, err
+		return r.met(ctx, run, a, t, res, err)
 	}
 	res, err = r.attempt(ctx, run, a, t)
+	res, err = r.met(ctx, run, a, t, res, err)
 	if err == nil {
 		res = r.undoFailed(ctx, run, t, res)
 		r.refreshViews(ctx, run, t, res)

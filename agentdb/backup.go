@@ -147,7 +147,7 @@ func backupOf(path string) (Backup, error) {
 	if err != nil {
 		return Backup{}, err
 	}
-	b := Backup{Path: path, Bytes: info.Size(), At: info.ModTime().UTC(), Why: byHand}
+	b := Backup{Path: path, Bytes: info.Size(), At: info.ModTime().UTC().Truncate(time.Millisecond), Why: byHand}
 	name, ok := strings.CutSuffix(filepath.Base(path), backupSuffix)
 	stamp, label, _ := strings.Cut(name, "-")
 	if at, err := time.Parse(backupLayout, stamp); ok && err == nil {

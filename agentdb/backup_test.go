@@ -237,7 +237,7 @@ func TestRestore(t *testing.T) {
 	if _, err := p.Restore(t.Context(), "ann", agentdb.RestoreSpec{From: first.Path}); err != nil || count() != "[[1]]" {
 		t.Errorf("%v: %s", err, count())
 	}
-	if reset, err := p.Reset(t.Context(), "ann"); err != nil || reset.Kept == "" {
+	if reset, err := p.Reset(t.Context(), "ann", nil); err != nil || reset.Kept == "" {
 		t.Errorf("%+v, %v", reset, err)
 	}
 	with(t, p, "ann", func(db *agentdb.DB) {

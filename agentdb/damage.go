@@ -56,15 +56,19 @@ type DamagedError struct {
 }
 
 func (e *DamagedError) Error() string {
+	return fmt.Sprintf("the database of agent %s cannot be used: %s. It was left as it is. %s", e.Agent, e.Reason, e.Remedy())
+}
+
+// Remedy is what its owner can do.
+func (e *DamagedError) Remedy() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "the database of agent %s cannot be used: %s; nothing in it was changed. ", e.Agent, e.Reason)
 	if e.Reason == changedOutside {
 		fmt.Fprintf(&b, "If a program of yours changed it: rouse db %s accept. ", e.Agent)
 	}
 	if e.Last != "" {
-		fmt.Fprintf(&b, "To go on from the last backup, %s, without what was written later: rouse db %s restore last. ", e.Last, e.Agent)
+		fmt.Fprintf(&b, "To go on from the last backup (%s), without what was written later: rouse db %s restore last. ", e.Last, e.Agent)
 	} else {
-		fmt.Fprintf(&b, "There is no backup of it in its folder; from one that is elsewhere: rouse db %s restore FILE. ", e.Agent)
+		fmt.Fprintf(&b, "It has no backup in its folder; from one that is elsewhere: rouse db %s restore FILE. ", e.Agent)
 	}
 	fmt.Fprintf(&b, "To begin with an empty one: rouse db %s reset", e.Agent)
 	return b.String()
@@ -125,14 +129,11 @@ func (p *Pool) known(key string) (known bool, err error) {
 	if _, taken := p.taken[key]; taken {
 		return true, errTaken
 	}
-	if err, ok := p.damaged[key]; ok {
-		return true, err
+	if s := p.slots[key]; s != nil && s.opened() {
+		return true, s.fault()
 	}
-	s := p.slots[key]
-	if s == nil || !s.opened() {
-		return s != nil, nil
-	}
-	return true, s.fault()
+	err, looked := p.damaged[key]
+	return looked || p.slots[key] != nil, err
 }
 
 var errTaken = errors.New("it is being replaced")

@@ -25,6 +25,8 @@ type RestoreSpec struct {
 	From string
 	// Force takes the database of another agent too.
 	Force bool
+	// Idle, when set, is asked once nobody uses the database, and an error ends it there.
+	Idle func(context.Context) error
 }
 
 // Replaced is what became of a database that another took the place of.
@@ -71,7 +73,7 @@ func (p *Pool) Restore(ctx context.Context, agent string, spec RestoreSpec) (Rep
 	if err != nil {
 		return Replaced{}, err
 	}
-	return p.replace(ctx, agent, Replaced{Agent: agent, From: from, Passed: passed}, func(path string) error {
+	return p.replace(ctx, Replaced{Agent: agent, From: from, Passed: passed}, spec.Idle, func(path string) error {
 		if err := copyBackup(ctx, from, path); err != nil {
 			return err
 		}
@@ -86,21 +88,28 @@ func (p *Pool) Restore(ctx context.Context, agent string, spec RestoreSpec) (Rep
 	})
 }
 
-// Reset puts an empty database into the place of an agent's, which is kept.
-func (p *Pool) Reset(ctx context.Context, agent string) (Replaced, error) {
+// Reset puts an empty database into the place of an agent's, which is kept. idle is as of
+// RestoreSpec.
+func (p *Pool) Reset(ctx context.Context, agent string, idle func(context.Context) error) (Replaced, error) {
 	if err := checkAgent(agent); err != nil {
 		return Replaced{}, err
 	}
-	return p.replace(ctx, agent, Replaced{Agent: agent, Passed: []string{}}, func(string) error { return nil })
+	return p.replace(ctx, Replaced{Agent: agent, Passed: []string{}}, idle, func(string) error { return nil })
 }
 
 // replace lets make write the new database; where it writes nothing, it is an empty one.
-func (p *Pool) replace(ctx context.Context, agent string, out Replaced, make func(path string) error) (Replaced, error) {
+func (p *Pool) replace(ctx context.Context, out Replaced, idle func(context.Context) error, make func(path string) error) (Replaced, error) {
+	agent := out.Agent
 	over, err := p.take(ctx, agent)
 	if err != nil {
 		return out, err
 	}
 	defer over()
+	if idle != nil {
+		if err := idle(ctx); err != nil {
+			return out, err
+		}
+	}
 	path := p.path(agent)
 	// What was begun before goes first.
 	if _, _, err := inspect(path); err != nil && !errors.As(err, new(*sqlite.CorruptError)) {

@@ -111,7 +111,7 @@ func (d *daemon) openParts(ctx context.Context, o daemonOptions) (err error) {
 		return err
 	}
 	d.setup.Store(&setup{config: o.config, plan: p, problem: o.problem, at: d.startedAt})
-	if d.databases, err = agentdb.NewPool(agentdb.PoolOptions{Dir: filepath.Join(d.home.dir, "agents"), Quota: d.quota}); err != nil {
+	if d.databases, err = agentdb.NewPool(agentdb.PoolOptions{Dir: filepath.Join(d.home.dir, "agents"), Quota: d.quota, Backups: agentdb.KeepBackups}); err != nil {
 		return err
 	}
 	if d.runner, err = agent.New(agent.Options{Ledger: d.ledger, Databases: d.databases, Manifests: filepath.Join(d.home.dir, "manifests"), Recordings: filepath.Join(d.home.dir, "recordings"), Logger: d.log}); err != nil {

@@ -14,7 +14,7 @@ import (
 
 func newDB(at *place) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "db AGENT [schema|query|import|export|log|views|run-view]",
+		Use:   "db AGENT [schema|query|import|export|log|views|run-view|backup|backups|restore|accept|reset]",
 		Short: "Reads and fills an agent's database, as actor user",
 		Long: `Reads and fills an agent's database, as actor user. Without a verb it shows sizes: tables,
 rows, the changelog, the quota.
@@ -26,6 +26,13 @@ rows, the changelog, the quota.
   log              who changed what, the newest first
   views            the queries that the agent saved
   run-view NAME    asks one of them now
+  backup [FILE]    copies the database while it is used; without FILE to the agent's folder
+  backups          lists the copies there: those by hand, those that are made before a run
+                   changes the schema (the newest 5 are kept), and databases that were replaced
+  restore FROM     brings back a backup: its name or how that begins, "last", or a file. What
+                   was there is kept. Refused while a run of the agent is half-way
+  accept           takes a database as it is that another program changed
+  reset            begins with an empty database; what was there is kept
 
 To change rows by SQL, give the agent the call: rouse call AGENT db_execute '{"sql":"…"}'.
 That is a run, so rouse undo takes it back.`,
@@ -37,6 +44,7 @@ That is a run, so rouse undo takes it back.`,
 	var o dbOptions
 	f := cmd.Flags()
 	f.BoolVar(&o.json, "json", false, "print JSON")
+	f.BoolVar(&o.force, "force", false, "backup: replace FILE; restore: also another agent's database; restore, reset: also while runs of the agent wait")
 	f.IntVar(&o.limit, "limit", 1000, "query: at most this many rows (5000 at most)")
 	f.IntVar(&o.number, "n", 20, "log: at most this many entries (1000 at most)")
 	f.StringVar(&o.run, "run", "", "log: of one `run`")
@@ -72,7 +80,10 @@ That is a run, so rouse undo takes it back.`,
 		case verb == "run-view" && len(rest) == 1:
 			return dbRunView(cmd, at, o, rest[0])
 		}
-		return usagef("say rouse db AGENT with one of: schema, query SQL, import FILE, export SQL, log, views, run-view NAME; in full: rouse db --help")
+		if known, err := dbBackupVerb(cmd, at, o, args[1], args[2:]); known {
+			return err
+		}
+		return usagef("say rouse db AGENT with one of: schema, query SQL, import FILE, export SQL, log, views, run-view NAME, backup [FILE], backups, restore FROM, accept, reset; in full: rouse db --help")
 	})
 	return cmd
 }
@@ -80,6 +91,7 @@ That is a run, so rouse undo takes it back.`,
 type dbOptions struct {
 	agent               string
 	json, deleted       bool
+	force               bool
 	limit, offset       int
 	number              int
 	run                 string

@@ -45,7 +45,9 @@ func dbImport(cmd *cobra.Command, at *place, o dbOptions, path string) error {
 	if len(o.keys) > 0 {
 		q["key"] = o.keys
 	}
-	show, clear := importProgress(cmd.ErrOrStderr())
+	show, clear := progressLine(cmd.ErrOrStderr(), func(done, of int64) string {
+		return fmt.Sprintf("%s of %s rows", humanize.Comma(done), humanize.Comma(of))
+	})
 	out, err := s.Import(cmd.Context(), o.path("import"), q, f, show)
 	clear()
 	if err != nil {
@@ -64,14 +66,14 @@ func dbImport(cmd *cobra.Command, at *place, o dbOptions, path string) error {
 	return err
 }
 
-// importProgress writes over one line of a terminal, and nothing elsewhere.
-func importProgress(w io.Writer) (show func(done, of int64), clear func()) {
+// progressLine writes over one line of a terminal, and nothing elsewhere.
+func progressLine(w io.Writer, text func(done, of int64) string) (show func(done, of int64), clear func()) {
 	if !isTerminal(w) {
 		return func(int64, int64) {}, func() {}
 	}
 	width := 0
 	return func(done, of int64) {
-			line := fmt.Sprintf("%s of %s rows", humanize.Comma(done), humanize.Comma(of))
+			line := text(done, of)
 			width = max(width, len(line))
 			fmt.Fprintf(w, "\r%-*s", width, line)
 		}, func() {

@@ -41,12 +41,12 @@ type ExportRequest struct {
 // exportHeader holds the Exported of a file that is sent as it is.
 const exportHeader = "Rouse-Exported"
 
-// importLine is a line of the answer to an import: how far it is, and last what became of
-// it.
-type importLine struct {
-	Done   int64     `json:"done,omitempty"` // rows
-	Of     int64     `json:"of,omitempty"`
-	Result *Imported `json:"result,omitempty"`
+// workLine is a line of the answer to something that takes a while: how far it is, and last
+// what became of it.
+type workLine[T any] struct {
+	Done   int64 `json:"done,omitempty"` // rows of an import, bytes of a backup
+	Of     int64 `json:"of,omitempty"`
+	Result *T    `json:"result,omitempty"`
 	*Error
 }
 
@@ -63,28 +63,27 @@ func (s *server) importFile(w http.ResponseWriter, r *http.Request) {
 	if err != nil || size < 0 {
 		size = 0 // it is a hint
 	}
-	var progress atomic.Pointer[importLine]
+	var progress atomic.Pointer[workLine[Imported]]
 	spec := agentdb.ImportSpec{
 		Table: q.Get("table"), Name: q.Get("name"), Format: q.Get("format"), Mode: q.Get("mode"), KeyColumns: q["key"],
 		Source: r.Body, Size: size, Limit: maxImport,
-		Progress: func(done, of int64) { progress.Store(&importLine{Done: done, Of: of}) },
+		Progress: func(done, of int64) { progress.Store(&workLine[Imported]{Done: done, Of: of}) },
 	}
-	over := make(chan importLine, 1)
-	go func() { over <- s.imported(r, db, spec) }()
-	s.importLines(w, over, &progress)
+	sendWork(s, w, r, &progress, func() (Imported, error) { return db.Import(r.Context(), owner, spec) })
 }
 
-func (s *server) imported(r *http.Request, db *agentdb.DB, spec agentdb.ImportSpec) importLine {
-	imported, err := db.Import(r.Context(), owner, spec)
-	if err != nil {
-		return importLine{Error: s.failure(r, err)}
-	}
-	return importLine{Result: &imported}
-}
-
-// importLines sends how far an import is until it is over. The import does not wait for a
-// reader that is slow.
-func (s *server) importLines(w http.ResponseWriter, over <-chan importLine, progress *atomic.Pointer[importLine]) {
+// sendWork does something and sends how far it is until it is over. The work does not wait
+// for a reader that is slow.
+func sendWork[T any](s *server, w http.ResponseWriter, r *http.Request, progress *atomic.Pointer[workLine[T]], work func() (T, error)) {
+	over := make(chan workLine[T], 1)
+	go func() {
+		result, err := work()
+		if err != nil {
+			over <- workLine[T]{Error: s.failure(r, err)}
+			return
+		}
+		over <- workLine[T]{Result: &result}
+	}()
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	out, flush := json.NewEncoder(w), http.NewResponseController(w)
 	tick := time.NewTicker(progressEvery)
@@ -97,7 +96,7 @@ func (s *server) importLines(w http.ResponseWriter, over <-chan importLine, prog
 				w.WriteHeader(last.Status)
 			}
 			if err := out.Encode(last); err != nil {
-				s.log.Warn("what became of an import could not be sent", "error", err)
+				s.log.Warn("what became of a request could not be sent", "path", r.URL.Path, "error", err)
 			}
 			return
 		case <-tick.C:
@@ -107,7 +106,7 @@ func (s *server) importLines(w http.ResponseWriter, over <-chan importLine, prog
 			}
 			begun = true
 			if out.Encode(line) != nil || flush.Flush() != nil {
-				<-over // the reader is gone, which ends the import
+				<-over // the reader is gone, which ends the work
 				return
 			}
 		}
@@ -169,23 +168,29 @@ func (c *Client) Import(ctx context.Context, path string, query url.Values, body
 	if err != nil {
 		return Imported{}, err
 	}
+	return readWork[Imported](resp, path, progress, "the daemon ended before it said what became of the import; look with rouse db AGENT schema whether its rows are there, and repeat it if not")
+}
+
+// readWork hears how far something is, and what became of it; lost is what to say when the
+// answer breaks off.
+func readWork[T any](resp *http.Response, path string, progress func(done, of int64), lost string) (result T, err error) {
 	defer resp.Body.Close()
 	lines := bufio.NewScanner(resp.Body)
 	lines.Buffer(nil, maxLine)
 	for lines.Scan() {
-		var line importLine
+		var line workLine[T]
 		if err := json.Unmarshal(lines.Bytes(), &line); err != nil {
-			return Imported{}, fmt.Errorf("the answer to %s was not understood: %w; is the daemon of the same version?", path, err)
+			return result, fmt.Errorf("the answer to %s was not understood: %w; is the daemon of the same version?", path, err)
 		}
 		switch {
 		case line.Error != nil:
-			return Imported{}, line.Error
+			return result, line.Error
 		case line.Result != nil:
 			return *line.Result, nil
 		}
 		progress(line.Done, line.Of)
 	}
-	return Imported{}, errors.Join(errors.New("the daemon ended before it said what became of the import; look with rouse db AGENT schema whether its rows are there, and repeat it if not"), lines.Err())
+	return result, errors.Join(errors.New(lost), lines.Err())
 }
 
 // Export fetches the answer of a query as a file.

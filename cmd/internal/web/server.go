@@ -35,6 +35,13 @@ type Engine interface {
 	Known(job, agent string) error
 	// Database lends an agent's database until release is called.
 	Database(ctx context.Context, agent string) (db *agentdb.DB, release func(), err error)
+	// Databases are all of them, for what can be done with one of a known agent that cannot be
+	// lent.
+	Databases(agent string) (*agentdb.Pool, error)
+	// Idle refuses while a run of an agent is half-way; with force one that waits is not.
+	Idle(ctx context.Context, agent string, force bool) error
+	// Reconsider has the queued runs looked at again: what held them may be gone.
+	Reconsider()
 	// Budget says what models took today.
 	Budget(ctx context.Context) (Budget, error)
 	Doctor(ctx context.Context) ([]Check, error)
@@ -84,7 +91,7 @@ func NewHandler(o Options) (http.Handler, error) {
 	mux.HandleFunc("GET /v1/runs/{id}/artifacts/{artifact}", s.artifact)
 	mux.Handle("POST /v1/runs/{id}/cancel", s.answer(s.cancel))
 	mux.Handle("POST /v1/runs/{id}/retry", s.answer(s.retry))
-	mux.Handle("POST /v1/runs/{id}/undo", s.answer(s.undo))
+	mux.HandleFunc("POST /v1/runs/{id}/undo", s.undoRun)
 	mux.Handle("GET /v1/inbox", s.answer(s.inbox))
 	mux.Handle("POST /v1/inbox/{id}/answer", s.answer(s.answerItem))
 	mux.Handle("GET /v1/grants", s.answer(s.grants))
@@ -98,6 +105,11 @@ func NewHandler(o Options) (http.Handler, error) {
 	mux.Handle("GET /v1/agents/{agent}/changes", s.answer(s.changes))
 	mux.Handle("GET /v1/agents/{agent}/views", s.answer(s.views))
 	mux.Handle("POST /v1/agents/{agent}/views/{view}/run", s.answer(s.runView))
+	mux.HandleFunc("POST /v1/agents/{agent}/backups", s.backup)
+	mux.Handle("GET /v1/agents/{agent}/backups", s.answer(s.backups))
+	mux.Handle("POST /v1/agents/{agent}/restore", s.answer(s.restoreDatabase))
+	mux.Handle("POST /v1/agents/{agent}/reset", s.answer(s.resetDatabase))
+	mux.Handle("POST /v1/agents/{agent}/accept", s.answer(s.acceptDatabase))
 	mux.HandleFunc("POST /v1/agents/{agent}/import", s.importFile)
 	mux.HandleFunc("POST /v1/agents/{agent}/export", s.exportFile)
 	s.timeRoutes(mux)
@@ -140,6 +152,8 @@ func (s *server) failure(r *http.Request, err error) *Error {
 	case errors.As(err, &failure):
 	case errors.As(err, &bad):
 		failure = &Error{Status: http.StatusUnprocessableEntity, Message: bad.Text()}
+	case errors.As(err, new(*agentdb.DamagedError)):
+		failure = &Error{Status: http.StatusConflict, Message: err.Error()}
 	case errors.Is(err, ledger.ErrNotFound):
 		failure = &Error{Status: http.StatusNotFound, Message: err.Error(), Usage: true}
 	default:

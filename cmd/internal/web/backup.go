@@ -1,0 +1,144 @@
+package web
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"sync/atomic"
+
+	"rouse/agentdb"
+	"rouse/agentdb/ledger"
+)
+
+// Copies of an agent's database, as the API sends them.
+type (
+	Backup   = agentdb.Backup
+	Replaced = agentdb.Replaced
+)
+
+// BackupAsk asks for a copy of an agent's database.
+type BackupAsk struct {
+	File  string `json:"file,omitempty"` // an absolute path; "" is the folder of the backups
+	Force bool   `json:"force"`          // the file may exist
+}
+
+// RestoreAsk says what an agent's database is to be again.
+type RestoreAsk struct {
+	From  string `json:"from"`  // "last", a backup's name, or an absolute path
+	Force bool   `json:"force"` // another agent's too, and while runs of the agent wait
+}
+
+// ResetAsk asks for an empty database.
+type ResetAsk struct {
+	Force bool `json:"force"` // while runs of the agent wait
+}
+
+// backup copies an agent's database and answers with JSON lines.
+func (s *server) backup(w http.ResponseWriter, r *http.Request) {
+	var ask BackupAsk
+	if err := read(r, &ask); err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	db, release, err := s.engine.Database(r.Context(), r.PathValue("agent"))
+	if err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	defer release()
+	var progress atomic.Pointer[workLine[Backup]]
+	sendWork(s, w, r, &progress, func() (Backup, error) {
+		return db.Backup(r.Context(), agentdb.BackupSpec{File: ask.File, Overwrite: ask.Force, Progress: func(done, of int64) {
+			progress.Store(&workLine[Backup]{Done: done, Of: of})
+		}})
+	})
+}
+
+func (s *server) backups(r *http.Request) (any, error) {
+	pool, err := s.engine.Databases(r.PathValue("agent"))
+	if err != nil {
+		return nil, err
+	}
+	return pool.Backups(r.PathValue("agent"))
+}
+
+func (s *server) restoreDatabase(r *http.Request) (any, error) {
+	var ask RestoreAsk
+	if err := read(r, &ask); err != nil {
+		return nil, err
+	}
+	agent := r.PathValue("agent")
+	return s.replaced(r, ask.Force, func(ctx context.Context, pool *agentdb.Pool, idle func(context.Context) error) (Replaced, error) {
+		return pool.Restore(ctx, agent, agentdb.RestoreSpec{From: ask.From, Force: ask.Force, Idle: idle})
+	})
+}
+
+func (s *server) resetDatabase(r *http.Request) (any, error) {
+	var ask ResetAsk
+	if err := read(r, &ask); err != nil {
+		return nil, err
+	}
+	agent := r.PathValue("agent")
+	return s.replaced(r, ask.Force, func(ctx context.Context, pool *agentdb.Pool, idle func(context.Context) error) (Replaced, error) {
+		return pool.Reset(ctx, agent, idle)
+	})
+}
+
+// replaced puts another database into the place of an agent's while no run of the agent is
+// half-way, and records it.
+func (s *server) replaced(r *http.Request, force bool, replace func(context.Context, *agentdb.Pool, func(context.Context) error) (Replaced, error)) (out Replaced, err error) {
+	agent := r.PathValue("agent")
+	pool, err := s.engine.Databases(agent)
+	if err != nil {
+		return out, err
+	}
+	idle := func(ctx context.Context) error { return s.engine.Idle(ctx, agent, force) }
+	if err := idle(r.Context()); err != nil {
+		return out, err
+	}
+	if out, err = replace(r.Context(), pool, idle); err != nil {
+		return out, err
+	}
+	kind, text := "database.restored", "from "+out.From
+	if out.From == "" {
+		kind, text = "database.reset", "an empty one"
+	}
+	if out.Kept != "" {
+		text += "; the one before is in " + out.Kept
+	}
+	return out, s.recordDatabase(r.Context(), kind, agent, text)
+}
+
+func (s *server) acceptDatabase(r *http.Request) (any, error) {
+	agent := r.PathValue("agent")
+	pool, err := s.engine.Databases(agent)
+	if err != nil {
+		return nil, err
+	}
+	if err := pool.Accept(r.Context(), agent); err != nil {
+		return nil, err
+	}
+	return struct{}{}, s.recordDatabase(r.Context(), "database.accepted", agent, "as it was changed by another program")
+}
+
+// recordDatabase tells the ledger, and runs that were held that they may go on.
+func (s *server) recordDatabase(ctx context.Context, kind, agent, text string) error {
+	data, err := json.Marshal(map[string]any{"agent": agent, "by": "user", "text": text})
+	if err != nil {
+		return err
+	}
+	if err := s.ledger.AppendEvents(context.WithoutCancel(ctx), ledger.Event{Kind: kind, Data: data}); err != nil {
+		return err
+	}
+	s.engine.Reconsider()
+	return nil
+}
+
+// Backup asks for a copy of an agent's database and hears how far it is, in bytes.
+func (c *Client) Backup(ctx context.Context, path string, ask BackupAsk, progress func(done, of int64)) (Backup, error) {
+	resp, err := c.send(ctx, http.MethodPost, path, nil, ask)
+	if err != nil {
+		return Backup{}, err
+	}
+	return readWork[Backup](resp, path, progress, "the daemon ended before it said what became of the backup; rouse db AGENT backups lists it if it was done")
+}
