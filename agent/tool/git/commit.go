@@ -1,0 +1,221 @@
+package git
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"rouse/agent/tool"
+	"rouse/agent/tool/shell"
+)
+
+const (
+	maxMessage = 10_000 // characters
+	maxFiles   = 1_000  // of a commit, whose names are looked at
+)
+
+type commitArgs struct {
+	Message string   `json:"message" jsonschema:"at most 10,000 characters"`
+	Files   []string `json:"files,omitempty" jsonschema:"these alone; everything that has changed when absent"`
+}
+
+// draft is a commit before it is made.
+type draft struct {
+	parent, tree string // the parent is "" of a first commit
+	branch       string
+	names        []string
+	paths        []string // that are added, from the top; none: all
+}
+
+func (f *family) commitTool() (tool.Tool, error) {
+	s := tool.Spec{Name: "git_commit", Description: strings.TrimSpace(commitText), Effect: tool.Write, Class: tool.ClassOther, Timeout: timeout, Needs: tool.Needs(f.needs)}
+	return tool.Define(s, f.commit)
+}
+
+// needs tells the gate what would be committed. Nothing in the repository changes by it.
+func (f *family) needs(ctx context.Context, in tool.Invocation, a commitArgs) (tool.Need, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	need := tool.Need{Tier: string(f.host.Tier(ctx))}
+	refuse := func(err error) (tool.Need, error) {
+		e, err := answer(err)
+		need.Refused = &e
+		return need, err
+	}
+	r, err := open(ctx, f.host, in.Agent)
+	if err != nil {
+		return refuse(err)
+	}
+	defer r.close()
+	r.env = append(r.env, "GIT_OBJECT_DIRECTORY="+filepath.Join(r.scratch, "objects"), "GIT_ALTERNATE_OBJECT_DIRECTORIES="+filepath.Join(r.dir, ".git", "objects"))
+	d, err := f.draft(ctx, r, a)
+	if err != nil {
+		return refuse(err)
+	}
+	if d.tree == "" {
+		return need, nil // there is nothing to commit, which is no harm
+	}
+	diff, _, err := f.shown(ctx, r, append(slices.Clone(plainly), cmp.Or(d.parent, r.empty(ctx)), d.tree, "--"))
+	if err != nil {
+		return refuse(err)
+	}
+	action, err := json.Marshal(map[string]string{"dir": r.dir, "branch": d.branch, "parent": d.parent, "tree": d.tree, "message": a.Message})
+	if err != nil {
+		return need, err
+	}
+	f.mu.Lock()
+	f.seen[in.Key] = d.tree
+	f.mu.Unlock()
+	need.Asks, need.Action = true, string(action)
+	need.Shown = "commit on " + shell.Visible(d.branch) + " in " + shell.Visible(r.dir) + "\n\n" + shell.Visible(a.Message) + "\n\n" + diff
+	return need, nil
+}
+
+// empty is the tree of nothing, with which a first commit is compared.
+func (r *repo) empty(ctx context.Context) string {
+	tree, err := r.line(ctx, "hash-object", "-t", "tree", "-w", os.DevNull)
+	if err != nil {
+		return ""
+	}
+	return tree
+}
+
+// draft works out what would be committed, with an index aside. A tree of "" is that nothing has
+// changed.
+func (f *family) draft(ctx context.Context, r *repo, a commitArgs) (d draft, err error) {
+	if err := wording(a); err != nil {
+		return d, err
+	}
+	for _, name := range []string{"MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "rebase-merge", "rebase-apply"} {
+		if _, err := os.Lstat(filepath.Join(r.dir, ".git", name)); err == nil {
+			return d, fail(tool.KindRejected, "a merge, a rebase or the like is going on in the repository (%s); its owner is to end it first", name)
+		}
+	}
+	for _, path := range a.Files {
+		rel, err := r.within(path)
+		if err != nil {
+			return d, err
+		}
+		d.paths = append(d.paths, rel)
+	}
+	if d.parent, err = r.line(ctx, "rev-parse", "--verify", "--quiet", "HEAD"); err != nil {
+		return d, err
+	}
+	if d.branch, err = r.line(ctx, "symbolic-ref", "--quiet", "--short", "HEAD"); err != nil {
+		return d, err
+	}
+	d.branch = cmp.Or(d.branch, "no branch")
+	if len(a.Files) == 0 {
+		if err := r.copyIndex(); err != nil {
+			return d, err
+		}
+	}
+	r.env = append(r.env, "GIT_INDEX_FILE="+filepath.Join(r.scratch, "index"))
+	defer func() { r.env = r.env[:len(r.env)-1] }()
+	if len(a.Files) > 0 && d.parent != "" {
+		if _, err := r.git(ctx, "read-tree", d.parent); err != nil {
+			return d, err
+		}
+	}
+	if err := r.add(ctx, d.paths); err != nil {
+		return d, err
+	}
+	if d.tree, err = r.line(ctx, "write-tree"); err != nil {
+		return d, err
+	}
+	return d, f.judge(ctx, r, &d)
+}
+
+func wording(a commitArgs) error {
+	switch n := utf8.RuneCountInString(a.Message); {
+	case strings.TrimSpace(a.Message) == "" || strings.ContainsRune(a.Message, 0):
+		return &failure{tool.Failure(tool.KindInvalidArgs, "a commit needs a message in words").WithField("message", "")}
+	case n > maxMessage:
+		return &failure{tool.Failure(tool.KindInvalidArgs, "the message has %d characters; it may have %d", n, maxMessage).WithField("message", "")}
+	}
+	return nil
+}
+
+// add puts files into the index as they are now, gone ones included.
+func (r *repo) add(ctx context.Context, paths []string) error {
+	_, err := r.git(ctx, append([]string{"add", "--all", "--"}, paths...)...)
+	return err
+}
+
+// judge refuses what must not be committed as it would be.
+func (f *family) judge(ctx context.Context, r *repo, d *draft) (err error) {
+	before := cmp.Or(d.parent, r.empty(ctx))
+	if d.names, err = r.list(ctx, "diff-tree", "-r", "-z", "--name-only", "--no-renames", before, d.tree); err != nil {
+		return err
+	}
+	if len(d.names) == 0 {
+		d.tree = ""
+		return nil
+	}
+	if i := slices.IndexFunc(d.names, tool.Secret); i >= 0 {
+		return fail(tool.KindRejected, "%s holds secrets by its name, and is not committed; name the files that are meant", shell.Clean(d.names[i]))
+	}
+	if len(d.names) > maxFiles {
+		return fail(tool.KindRejected, "%d files have changed, more than the %d of a commit here; name fewer", len(d.names), maxFiles)
+	}
+	attributes, err := r.list(ctx, append([]string{"check-attr", "-z", "filter", "--"}, d.names...)...)
+	if err != nil {
+		return err
+	}
+	for i := 0; i+2 < len(attributes); i += 3 {
+		if filter := attributes[i+2]; filter != "unspecified" && filter != "unset" && filter != "" {
+			return fail(tool.KindRejected, "%s is kept through the filter %s (Git LFS or the like), which is not run for an agent; its owner is to commit it", shell.Clean(attributes[i]), shell.Clean(filter))
+		}
+	}
+	return nil
+}
+
+func (f *family) commit(ctx context.Context, in tool.Invocation, a commitArgs) (tool.Envelope, error) {
+	r, err := open(ctx, f.host, in.Agent)
+	if err != nil {
+		return answer(err)
+	}
+	defer r.close()
+	r.write = []string{filepath.Join(r.dir, ".git")}
+	d, err := f.draft(ctx, r, a)
+	if err != nil {
+		return answer(err)
+	}
+	if d.tree == "" {
+		return tool.Success(map[string]any{"committed": false, "message": "nothing to commit"}), nil
+	}
+	f.mu.Lock()
+	seen, asked := f.seen[in.Key]
+	f.mu.Unlock()
+	if asked && seen != d.tree {
+		return tool.Failure(tool.KindRejected, "the files have changed since the commit was approved, and nothing was committed; call again to have it approved as it is now"), nil
+	}
+	commit, err := r.record(ctx, d, a.Message)
+	if err != nil {
+		return answer(err)
+	}
+	return tool.Success(map[string]any{"committed": true, "commit": commit, "branch": d.branch, "files": len(d.names)}), nil
+}
+
+// record makes the commit, and then what is staged the same as it.
+func (r *repo) record(ctx context.Context, d draft, message string) (string, error) {
+	args := []string{"commit-tree", "-m", message}
+	if d.parent != "" {
+		args = append(args, "-p", d.parent)
+	}
+	commit, err := r.line(ctx, append(args, d.tree)...)
+	if err != nil {
+		return "", err
+	}
+	subject, _, _ := strings.Cut(message, "\n")
+	before := cmp.Or(d.parent, strings.Repeat("0", len(commit)))
+	if _, err := r.git(ctx, "update-ref", "-m", "commit: "+subject, "HEAD", commit, before); err != nil {
+		return "", err
+	}
+	return commit, r.add(ctx, d.paths)
+}

@@ -1,0 +1,328 @@
+package git_test
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"rouse/agent/sandbox"
+	"rouse/agent/tool"
+	"rouse/agent/tool/git"
+	"rouse/agent/tool/shell"
+)
+
+func TestMain(m *testing.M) {
+	sandbox.Child()
+	os.Exit(m.Run())
+}
+
+// bench is a repository in a workdir, and a folder beside it with canaries.
+type bench struct {
+	t             *testing.T
+	dir, canaries string
+	host          *shell.Host
+	allow         []string
+	kept          *tool.Registry
+	key           string
+}
+
+func newBench(t *testing.T) *bench {
+	t.Helper()
+	for _, program := range []string{"git", "sh"} {
+		if _, err := exec.LookPath(program); err != nil {
+			t.Skip(program, " is not installed")
+		}
+	}
+	box, err := sandbox.New(sandbox.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { box.Close() })
+	if tier, why := box.Tier(t.Context()); tier == sandbox.TierD {
+		t.Skip("nothing confines a program here: ", why)
+	}
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &bench{t: t, dir: filepath.Join(dir, "work"), canaries: filepath.Join(dir, "work", "canaries"), key: "k1"}
+	if err := os.MkdirAll(b.canaries, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	roots, err := tool.NewRoots(b.dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lanes, err := shell.NewLanes(4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.host = &shell.Host{Sandbox: box, Lanes: lanes, Roots: roots}
+	b.git("init", "-q", "-b", "main")
+	b.git("config", "user.name", "Owner")
+	b.git("config", "user.email", "owner@example.com")
+	return b
+}
+
+// git is the owner's own git, in a home of nobody.
+func (b *bench) git(args ...string) string {
+	b.t.Helper()
+	cmd := exec.CommandContext(b.t.Context(), "git", args...)
+	cmd.Dir, cmd.Env = b.dir, []string{"PATH=" + os.Getenv("PATH"), "HOME=" + b.t.TempDir(), "GIT_CONFIG_NOSYSTEM=1"}
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		b.t.Fatalf("git %v: %v\n%s", args, err, out)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+func (b *bench) write(name, text string) {
+	b.t.Helper()
+	path := filepath.Join(b.dir, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		b.t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// registry are the tools of one run.
+func (b *bench) registry() *tool.Registry {
+	b.t.Helper()
+	if b.kept == nil {
+		tools, err := git.Tools(git.Options{Host: b.host, Allow: b.allow})
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		if b.kept, err = tool.NewRegistry(tools...); err != nil {
+			b.t.Fatal(err)
+		}
+	}
+	return b.kept
+}
+
+func (b *bench) in() tool.Invocation { return tool.Invocation{Run: 1, Agent: "clerk", Key: b.key} }
+
+func (b *bench) call(name string, args map[string]any) (tool.Envelope, map[string]any) {
+	b.t.Helper()
+	text, _ := json.Marshal(args)
+	e, err := b.registry().Call(b.t.Context(), b.in(), name, text)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	var got map[string]any
+	if e.OK {
+		if err := json.Unmarshal(e.Result, &got); err != nil {
+			b.t.Fatal(err)
+		}
+	}
+	return e, got
+}
+
+func (b *bench) need(args map[string]any) tool.Need {
+	b.t.Helper()
+	t, _ := b.registry().Lookup("git_commit")
+	text, _ := json.Marshal(args)
+	n, err := t.Need(b.t.Context(), b.in(), text)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return n
+}
+
+// TestStatus: OSA-38, what has changed, by what git itself would say.
+func TestStatus(t *testing.T) {
+	b := newBench(t)
+	if e, got := b.call("git_status", nil); !e.OK || got["branch"] != "main" || got["clean"] != true {
+		t.Errorf("of an empty repository: %+v %v", e, got)
+	}
+	for _, name := range []string{"a", "b", "c", "d"} {
+		b.write(name, "one\ntwo\nthree\nfour "+name+"\n")
+	}
+	b.git("add", ".")
+	b.git("commit", "-qm", "first")
+	b.write("a", "changed\n")
+	b.write("b", "staged\n")
+	b.git("add", "b")
+	b.git("mv", "c", "new name")
+	b.write("un\x1b[31mknown", "x")
+	if err := os.Remove(filepath.Join(b.dir, "d")); err != nil {
+		t.Fatal(err)
+	}
+	before := b.git("status", "--porcelain")
+	e, _ := b.call("git_status", nil)
+	want := `{"branch":"main","clean":false,"staged":[{"path":"b","status":"modified"},{"path":"new name","status":"renamed","from":"c"}],` +
+		`"unstaged":[{"path":"a","status":"modified"},{"path":"d","status":"deleted"}],"untracked":["unknown"]}`
+	if !e.OK || string(e.Result) != want {
+		t.Errorf("%+v\n%s\n%s", e, e.Result, want)
+	}
+	if after := b.git("status", "--porcelain"); after != before {
+		t.Errorf("%s\n%s", before, after)
+	}
+}
+
+// TestDiff: OSA-38, of the folder, of what is staged, against a commit, of a path; at most 20,000
+// characters, and nothing of files that hold secrets.
+func TestDiff(t *testing.T) {
+	b := newBench(t)
+	b.write("a", "one\n")
+	b.write("sub/b", "one\n")
+	b.write(".env", "KEY=old\n")
+	b.git("add", "-f", ".")
+	b.git("commit", "-qm", "first")
+	first := b.git("rev-parse", "HEAD")
+	b.write("a", "two\n")
+	b.git("add", "a")
+	b.write("sub/b", "two\n")
+	diff := func(args map[string]any) string {
+		t.Helper()
+		e, got := b.call("git_diff", args)
+		if !e.OK {
+			t.Fatalf("%+v", e)
+		}
+		return got["diff"].(string)
+	}
+	if d := diff(nil); !strings.Contains(d, "sub/b | 2 +-") || !strings.Contains(d, "+two") || strings.Contains(d, "a/a") {
+		t.Error(d)
+	}
+	if d := diff(map[string]any{"staged": true}); !strings.Contains(d, "b/a") || strings.Contains(d, "sub/b") {
+		t.Error(d)
+	}
+	if d := diff(map[string]any{"commit": first[:8], "path": "sub"}); !strings.Contains(d, "sub/b") || strings.Contains(d, "b/a\n") {
+		t.Error(d)
+	}
+	b.write(".env", "KEY=new\n")
+	e, got := b.call("git_diff", nil)
+	if d := got["diff"].(string); strings.Contains(d, "KEY") || !strings.Contains(d, "sub/b") || !strings.Contains(strings.Join(e.Warnings, ""), ".env") {
+		t.Error(e.Warnings, d)
+	}
+	b.write("a", strings.Repeat("a long line of it\n", 5_000))
+	if d := diff(map[string]any{"path": "a"}); len(d) > 20_200 || !strings.Contains(d, "left out") || !strings.HasPrefix(d, " a | 5001 +") {
+		t.Errorf("%d: %.100s", len(d), d)
+	}
+	for say, args := range map[string]map[string]any{"there is no commit": {"commit": "--output=x"}, "outside": {"path": "../x"}, "there is no commit none": {"commit": "none"}, "secrets": {"path": ".env"}} {
+		if e, _ := b.call("git_diff", args); e.OK || !strings.Contains(e.Message, say) {
+			t.Errorf("%v: %+v", args, e)
+		}
+	}
+}
+
+// TestCommit: OSA-38, what is shown is what is committed, by leave and not otherwise.
+func TestCommit(t *testing.T) {
+	b := newBench(t)
+	if e, got := b.call("git_commit", map[string]any{"message": "Nothing"}); !e.OK || got["committed"] != false || got["message"] != "nothing to commit" {
+		t.Errorf("%+v %v", e, got)
+	}
+	if n := b.need(map[string]any{"message": "Nothing"}); n.Asks || n.Refused != nil {
+		t.Errorf("%+v", n)
+	}
+	b.write("a", "one\n")
+	b.write("b", "one\n")
+	objects := b.git("count-objects")
+	n := b.need(map[string]any{"message": "First\n\nwords \x1b[2K", "files": []string{"a"}})
+	if !n.Asks || n.Refused != nil || !strings.Contains(n.Shown, "a | 1 +") || strings.Contains(n.Shown, " b |") || !strings.Contains(n.Shown, `words \x1b[2K`) || !strings.Contains(n.Shown, "+one") {
+		t.Errorf("%+v", n)
+	}
+	if after := b.git("count-objects"); after != objects {
+		t.Errorf("what was only looked at is kept: %s, then %s", objects, after)
+	}
+	if same := b.need(map[string]any{"message": "First\n\nwords \x1b[2K", "files": []string{"a"}}); same.Action != n.Action {
+		t.Errorf("%s\n%s", n.Action, same.Action)
+	}
+	e, got := b.call("git_commit", map[string]any{"message": "First", "files": []string{"a"}})
+	if !e.OK || got["committed"] != true || b.git("log", "--format=%H %an %s") != got["commit"].(string)+" Owner First" || b.git("status", "--porcelain") != "?? b" {
+		t.Errorf("%+v %v: %s", e, got, b.git("status", "--porcelain"))
+	}
+	// What changed after it was approved is not committed.
+	b.key = "k2"
+	b.write("a", "two\n")
+	if n := b.need(map[string]any{"message": "Second"}); !n.Asks || !strings.Contains(n.Shown, " b |") {
+		t.Errorf("%+v", n)
+	}
+	b.write("a", "another\n")
+	if e, _ := b.call("git_commit", map[string]any{"message": "Second"}); e.OK || e.Kind != tool.KindRejected || b.git("rev-list", "--count", "HEAD") != "1" {
+		t.Errorf("%+v", e)
+	}
+	b.key = "k3"
+	if err := os.Remove(filepath.Join(b.dir, "a")); err != nil {
+		t.Fatal(err)
+	}
+	if e, got := b.call("git_commit", map[string]any{"message": "All of it"}); !e.OK || got["files"] != 2.0 || b.git("status", "--porcelain") != "" || b.git("ls-files") != "b" {
+		t.Errorf("%+v %v", e, got)
+	}
+	b.git("fsck", "--strict")
+}
+
+// TestCommitRefused names what is in the way.
+func TestCommitRefused(t *testing.T) {
+	b := newBench(t)
+	b.write("a", "one\n")
+	for say, args := range map[string]map[string]any{"a message": {"message": " "}, "10001 characters": {"message": strings.Repeat("x", 10_001)}, "outside": {"message": "x", "files": []string{"../x"}}, "did not match": {"message": "x", "files": []string{"none"}}} {
+		if e, _ := b.call("git_commit", args); e.OK || !strings.Contains(e.Message, say) {
+			t.Errorf("%s: %+v", say, e)
+		}
+	}
+	b.write(".env", "KEY=x")
+	if e, _ := b.call("git_commit", map[string]any{"message": "x"}); e.OK || !strings.Contains(e.Message, ".env holds secrets") {
+		t.Errorf("%+v", e)
+	}
+	if n := b.need(map[string]any{"message": "x"}); n.Refused == nil {
+		t.Errorf("%+v", n)
+	}
+	if err := os.Remove(filepath.Join(b.dir, ".env")); err != nil {
+		t.Fatal(err)
+	}
+	b.write(".gitattributes", "*.bin filter=lfs\n")
+	b.write("x.bin", "large")
+	if e, _ := b.call("git_commit", map[string]any{"message": "x"}); e.OK || !strings.Contains(e.Message, "x.bin is kept through the filter lfs") {
+		t.Errorf("%+v", e)
+	}
+	b.write(".git/MERGE_HEAD", strings.Repeat("0", 40)+"\n")
+	if e, _ := b.call("git_commit", map[string]any{"message": "x"}); e.OK || !strings.Contains(e.Message, "MERGE_HEAD") {
+		t.Errorf("%+v", e)
+	}
+}
+
+// TestWhere: git is for a repository that is the working folder.
+func TestWhere(t *testing.T) {
+	b := newBench(t)
+	at := func(dir string, allow ...string) (*bench, int) {
+		t.Helper()
+		roots, err := tool.NewRoots(dir, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := &bench{t: t, dir: dir, host: &shell.Host{Sandbox: b.host.Sandbox, Lanes: b.host.Lanes, Roots: roots}, allow: allow, key: "k"}
+		return c, len(c.registry().Names())
+	}
+	elsewhere := t.TempDir()
+	if _, n := at(elsewhere); n != 0 {
+		t.Error("git tools without a repository")
+	}
+	c, n := at(elsewhere, "git_*")
+	if e, _ := c.call("git_status", nil); n != 3 || e.OK || !strings.Contains(e.Message, "not a git repository") {
+		t.Errorf("%d %+v", n, e)
+	}
+	b.write("sub/x", "x")
+	c, n = at(filepath.Join(b.dir, "sub"))
+	if e, _ := c.call("git_status", nil); n != 3 || e.OK || !strings.Contains(e.Message, "a part of the repository") {
+		t.Errorf("%d %+v", n, e)
+	}
+	for _, make := range []func(name string) error{
+		func(name string) error { return os.Symlink(filepath.Join(b.dir, ".git"), name) },
+		func(name string) error { return os.WriteFile(name, []byte("gitdir: "+filepath.Join(b.dir, ".git")), 0o644) },
+	} {
+		dir := t.TempDir()
+		if err := make(filepath.Join(dir, ".git")); err != nil {
+			t.Fatal(err)
+		}
+		c, _ = at(dir)
+		if e, _ := c.call("git_status", nil); e.OK || !strings.Contains(e.Message, "leads out of it") {
+			t.Errorf("%+v", e)
+		}
+	}
+}
