@@ -36,6 +36,9 @@ func (db *DB) Execute(ctx context.Context, by By, spec ExecuteSpec) (Executed, e
 	if len(spec.Params) > 0 && len(s.statements) > 1 {
 		return Executed{}, invalid("params", "the SQL has %d statements, so params must be an object of values for :name; a list is for one statement", len(s.statements))
 	}
+	if err := parametersOf(spec.SQL).fits(spec.Params, spec.Named); err != nil {
+		return Executed{}, err
+	}
 	if s.alters() {
 		if err := db.backupBefore(ctx, by); err != nil {
 			return Executed{}, err

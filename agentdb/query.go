@@ -52,6 +52,9 @@ func (db *DB) Query(ctx context.Context, spec QuerySpec) (Rows, error) {
 	if err != nil {
 		return Rows{}, err
 	}
+	if err := parametersOf(text).fits(spec.Params, spec.Named); err != nil {
+		return Rows{}, err
+	}
 	args, err := spec.args()
 	if err != nil {
 		return Rows{}, err

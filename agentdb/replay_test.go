@@ -256,7 +256,13 @@ func (g *generator) where(table string) map[string]any {
 
 func (g *generator) sql() {
 	for text, params := range map[string]func() []any{rapid.SampledFrom(statements).Draw(g.r, "sql"): func() []any { return []any{g.key(), g.small(), g.value()} }} {
-		g.execute(text, params()...)
+		n := 0
+		for i := range 3 {
+			if strings.Contains(text, fmt.Sprintf("?%d", i+1)) {
+				n = i + 1
+			}
+		}
+		g.execute(text, params()[:n]...)
 	}
 }
 

@@ -15,14 +15,15 @@ import (
 
 // View is a query that the agent saved under a name (OSA-60).
 type View struct {
-	Name        string `json:"name"`
-	SQL         string `json:"sql"`
-	RenderHint  string `json:"render_hint"`
-	Refresh     string `json:"refresh"` // manual, on_run, or a duration
-	Description string `json:"description"`
-	Pinned      bool   `json:"pinned"`
-	CreatedAt   string `json:"created_at"`
-	RefreshedAt string `json:"refreshed_at,omitempty"` // of the stored result
+	Name        string      `json:"name"`
+	SQL         string      `json:"sql"`
+	RenderHint  string      `json:"render_hint"`
+	Refresh     string      `json:"refresh"` // manual, on_run, or a duration
+	Description string      `json:"description"`
+	Params      []ViewParam `json:"params,omitempty"`
+	Pinned      bool        `json:"pinned"`
+	CreatedAt   string      `json:"created_at"`
+	RefreshedAt string      `json:"refreshed_at,omitempty"` // of the stored result
 }
 
 // ViewResult is what a view answers, and when the rows were read.
@@ -51,12 +52,20 @@ const (
 var RenderHints = []string{"table", "bar", "line", "pie", "number"}
 
 // DefineView saves a query, or changes one that is there: it keeps when it was made and
-// whether it is pinned. The SQL has to work now; parameters have nobody to give them.
+// whether it is pinned. The SQL has to work now, with NULL for a parameter without a default.
 func (db *DB) DefineView(ctx context.Context, by By, v View) (View, error) {
 	if err := v.check(); err != nil {
 		return View{}, err
 	}
-	if _, err := db.Query(ctx, QuerySpec{SQL: v.SQL, Limit: 1}); err != nil {
+	values := map[string]any{}
+	for _, p := range v.Params {
+		values[p.Name] = p.Default
+	}
+	if _, err := db.Query(ctx, QuerySpec{SQL: v.SQL, Named: values, Limit: 1}); err != nil {
+		return View{}, err
+	}
+	params, err := json.Marshal(append([]ViewParam{}, v.Params...))
+	if err != nil {
 		return View{}, err
 	}
 	return write(ctx, db, by, "define_view", func(ctx context.Context, tx *sqlite.Tx) (View, error) {
@@ -67,9 +76,9 @@ func (db *DB) DefineView(ctx context.Context, by By, v View) (View, error) {
 		if _, err := logChange(tx, by, at, change{op: opRaw, sql: "define view " + quote(v.Name) + " as " + v.SQL}); err != nil {
 			return View{}, err
 		}
-		_, err := tx.Exec(`insert into _views(name, sql, render_hint, refresh, description, created_at, updated_at, run_id) values (?1, ?2, ?3, ?4, ?5, ?6, ?6, ?7)
-			on conflict(name) do update set sql = ?2, render_hint = ?3, refresh = ?4, description = ?5, updated_at = ?6, run_id = ?7, result = null, refreshed_at = null`,
-			v.Name, v.SQL, v.RenderHint, v.Refresh, v.Description, at, by.Run)
+		_, err := tx.Exec(`insert into _views(name, sql, render_hint, refresh, description, created_at, updated_at, run_id, params) values (?1, ?2, ?3, ?4, ?5, ?6, ?6, ?7, ?8)
+			on conflict(name) do update set sql = ?2, render_hint = ?3, refresh = ?4, description = ?5, updated_at = ?6, run_id = ?7, params = ?8, result = null, refreshed_at = null`,
+			v.Name, v.SQL, v.RenderHint, v.Refresh, v.Description, at, by.Run, string(params))
 		if err != nil {
 			return View{}, err
 		}
@@ -93,13 +102,19 @@ func (v *View) check() error {
 			return invalid("refresh", `refresh must be manual, on_run, or a duration of a second or more such as "5m", not %q`, v.Refresh)
 		}
 	}
-	return nil
+	return v.checkParams()
 }
 
-const selectView = `select name, sql, render_hint, refresh, description, pinned, created_at, coalesce(refreshed_at, ''), coalesce(result, '') from _views where name = ?`
+const selectView = `select name, sql, render_hint, refresh, description, pinned, created_at, coalesce(refreshed_at, ''), coalesce(result, ''), params from _views where name = ?`
 
 func scanView(row interface{ Scan(...any) error }) (v View, result string, err error) {
-	err = row.Scan(&v.Name, &v.SQL, &v.RenderHint, &v.Refresh, &v.Description, &v.Pinned, &v.CreatedAt, &v.RefreshedAt, &result)
+	var params string
+	if err = row.Scan(&v.Name, &v.SQL, &v.RenderHint, &v.Refresh, &v.Description, &v.Pinned, &v.CreatedAt, &v.RefreshedAt, &result, &params); err != nil {
+		return v, result, err
+	}
+	if err = decodeNumbers(params, &v.Params); err != nil {
+		err = fmt.Errorf("the parameters of the view %s cannot be read: %w", v.Name, err)
+	}
 	return v, result, err
 }
 
@@ -137,13 +152,18 @@ func (db *DB) view(ctx context.Context, name string) (View, string, error) {
 	return v, "", &Error{Kind: kindNotFound, Field: "name", Retryable: true, Message: fmt.Sprintf("there is no saved view %q%s", name, didYouMean(name, names))}
 }
 
-// RunView asks a view now and keeps what it answered.
-func (db *DB) RunView(ctx context.Context, name string) (ViewResult, error) {
+// RunView asks a view now, with values for its parameters by their names. What it answers by
+// its defaults alone is kept.
+func (db *DB) RunView(ctx context.Context, name string, given map[string]any) (ViewResult, error) {
 	v, _, err := db.view(ctx, name)
 	if err != nil {
 		return ViewResult{}, err
 	}
-	return db.refresh(ctx, v)
+	if len(given) == 0 {
+		return db.refresh(ctx, v)
+	}
+	out, _, err := db.ask(ctx, v, given)
+	return out, err
 }
 
 // ShowView gives the stored result of a view. One that was never asked, or whose refresh is
@@ -191,23 +211,32 @@ func (db *DB) RefreshViews(ctx context.Context) error {
 // refresh asks a view and keeps the answer, unless the view was changed meanwhile. The
 // quota does not hold it up: a result takes the place of the last.
 func (db *DB) refresh(ctx context.Context, v View) (ViewResult, error) {
-	at := now()
-	rows, err := db.Query(ctx, QuerySpec{SQL: v.SQL})
-	if err != nil {
-		return ViewResult{}, err
-	}
-	text, err := json.Marshal(rows)
+	out, text, err := db.ask(ctx, v, nil)
 	if err != nil {
 		return ViewResult{}, err
 	}
 	err = db.db.Do(ctx, func(tx *sqlite.Tx) error {
-		_, err := tx.Exec(`update _views set result = ?, refreshed_at = ? where name = ? and sql = ?`, string(text), at, v.Name, v.SQL)
+		_, err := tx.Exec(`update _views set result = ?, refreshed_at = ? where name = ? and sql = ?`, text, out.RefreshedAt, v.Name, v.SQL)
 		return err
 	})
 	if err != nil {
 		return ViewResult{}, db.explain(ctx, err)
 	}
-	return ViewResult{Name: v.Name, RenderHint: v.RenderHint, RefreshedAt: at, Rows: rows}, nil
+	return out, nil
+}
+
+// ask gives the answer, and its rows as JSON.
+func (db *DB) ask(ctx context.Context, v View, given map[string]any) (out ViewResult, text string, err error) {
+	out = ViewResult{Name: v.Name, RenderHint: v.RenderHint, RefreshedAt: now()}
+	values, err := v.values(given)
+	if err != nil {
+		return out, "", err
+	}
+	if out.Rows, err = db.Query(ctx, QuerySpec{SQL: v.SQL, Named: values}); err != nil {
+		return out, "", err
+	}
+	data, err := json.Marshal(out.Rows)
+	return out, string(data), err
 }
 
 // DropView forgets a saved view.

@@ -56,7 +56,7 @@ func TestViews(t *testing.T) {
 	if out, err := db.DropView(t.Context(), by, "total"); err != nil || !out.Dropped {
 		t.Errorf("%+v %v", out, err)
 	}
-	if _, err := db.RunView(t.Context(), "total"); err == nil {
+	if _, err := db.RunView(t.Context(), "total", nil); err == nil {
 		t.Error("a dropped view answered")
 	}
 }

@@ -14,7 +14,7 @@ import (
 
 func newDB(at *place) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "db AGENT [schema|query|import|export|log|views|run-view|backup|backups|restore|accept|reset]",
+		Use:   "db AGENT [schema|query|import|export|log|views|run-view|undo|backup|backups|restore|accept|reset]",
 		Short: "Reads and fills an agent's database, as actor user",
 		Long: `Reads and fills an agent's database, as actor user. Without a verb it shows sizes: tables,
 rows, the changelog, the quota.
@@ -25,7 +25,8 @@ rows, the changelog, the quota.
   export SQL       the answer of a SELECT as such a file
   log              who changed what, the newest first
   views            the queries that the agent saved
-  run-view NAME    asks one of them now
+  run-view NAME    asks one of them now; --param name=value for each of its parameters
+  undo RUN         takes back what a run of the agent wrote, as rouse undo does
   backup [FILE]    copies the database while it is used; without FILE to the agent's folder
   backups          lists the copies there: those by hand, those that are made before a run
                    changes the schema (the newest 5 are kept), and databases that were replaced
@@ -44,7 +45,9 @@ That is a run, so rouse undo takes it back.`,
 	var o dbOptions
 	f := cmd.Flags()
 	f.BoolVar(&o.json, "json", false, "print JSON")
-	f.BoolVar(&o.force, "force", false, "backup: replace FILE; restore: also another agent's database; restore, reset: also while runs of the agent wait")
+	f.BoolVar(&o.force, "force", false, "undo: also where rows were changed later; backup: replace FILE; restore: also another agent's database; restore, reset: also while runs of the agent wait")
+	f.BoolVar(&o.dryRun, "dry-run", false, "undo: change nothing, say what would become of it")
+	f.StringArrayVar(&o.params, "param", nil, "run-view: a value for a parameter, `name=value`")
 	f.IntVar(&o.limit, "limit", 1000, "query: at most this many rows (5000 at most)")
 	f.IntVar(&o.number, "n", 20, "log: at most this many entries (1000 at most)")
 	f.StringVar(&o.run, "run", "", "log: of one `run`")
@@ -79,11 +82,13 @@ That is a run, so rouse undo takes it back.`,
 			return dbViews(cmd, at, o)
 		case verb == "run-view" && len(rest) == 1:
 			return dbRunView(cmd, at, o, rest[0])
+		case verb == "undo" && len(rest) == 1:
+			return undoRun(cmd, at, rest[0], web.UndoAsk{Agent: o.agent, Force: o.force, DryRun: o.dryRun}, o.json)
 		}
 		if known, err := dbBackupVerb(cmd, at, o, args[1], args[2:]); known {
 			return err
 		}
-		return usagef("say rouse db AGENT with one of: schema, query SQL, import FILE, export SQL, log, views, run-view NAME, backup [FILE], backups, restore FROM, accept, reset; in full: rouse db --help")
+		return usagef("say rouse db AGENT with one of: schema, query SQL, import FILE, export SQL, log, views, run-view NAME, undo RUN, backup [FILE], backups, restore FROM, accept, reset; in full: rouse db --help")
 	})
 	return cmd
 }
@@ -91,7 +96,8 @@ That is a run, so rouse undo takes it back.`,
 type dbOptions struct {
 	agent               string
 	json, deleted       bool
-	force               bool
+	force, dryRun       bool
+	params              []string
 	limit, offset       int
 	number              int
 	run                 string

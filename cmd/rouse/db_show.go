@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/url"
 	"strconv"
+	"strings"
 
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
@@ -111,19 +112,38 @@ func dbViews(cmd *cobra.Command, at *place, o dbOptions) error {
 		if at == "" {
 			at = "never"
 		}
-		rows = append(rows, []string{v.Name, v.RenderHint, v.Refresh, at, v.Description, shorten(v.SQL, 80)})
+		rows = append(rows, []string{v.Name, v.RenderHint, v.Refresh, at, paramsText(v.Params), v.Description, shorten(v.SQL, 80)})
 	}
-	return table(cmd.OutOrStdout(), "VIEW SHOWN REFRESH REFRESHED DESCRIPTION SQL", rows)
+	return table(cmd.OutOrStdout(), "VIEW SHOWN REFRESH REFRESHED PARAMETERS DESCRIPTION SQL", rows)
+}
+
+// paramsText names parameters with their defaults: "month=2026-01, least".
+func paramsText(params []web.ViewParam) string {
+	out := make([]string, len(params))
+	for i, p := range params {
+		if out[i] = p.Name; p.Default != nil {
+			out[i] += "=" + cell(p.Default)
+		}
+	}
+	return strings.Join(out, ", ")
 }
 
 func dbRunView(cmd *cobra.Command, at *place, o dbOptions, name string) error {
+	ask := web.ViewAsk{Params: map[string]any{}}
+	for _, given := range o.params {
+		param, value, ok := strings.Cut(given, "=")
+		if !ok || param == "" {
+			return usagef("--param is name=value, not %q", given)
+		}
+		ask.Params[param] = value
+	}
 	s, err := at.open(cmd.Context())
 	if err != nil {
 		return err
 	}
 	defer s.close()
 	var out web.ViewResult
-	if err := s.Post(cmd.Context(), o.path("views/"+url.PathEscape(name)+"/run"), struct{}{}, &out); err != nil {
+	if err := s.Post(cmd.Context(), o.path("views/"+url.PathEscape(name)+"/run"), ask, &out); err != nil {
 		return err
 	}
 	if o.json {

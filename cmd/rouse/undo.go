@@ -32,31 +32,39 @@ files. Exits 1 when something stands in the way.`,
   rouse undo 42
   rouse undo 42 --force`,
 		Args: cobra.ExactArgs(1),
-		RunE: verb(func(cmd *cobra.Command, args []string) error {
-			s, err := at.open(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer s.close()
-			var out web.Undo
-			if err := s.Post(cmd.Context(), "/v1/runs/"+args[0]+"/undo", ask, &out); err != nil {
-				return err
-			}
-			if asJSON {
-				err = printJSON(cmd.OutOrStdout(), out)
-			} else {
-				err = printUndo(cmd.OutOrStdout(), out, ask)
-			}
-			if err == nil && !out.Done && (!ask.DryRun || !out.CanUndo) {
-				return errSilent
-			}
-			return err
-		}),
+		RunE: verb(func(cmd *cobra.Command, args []string) error { return undoRun(cmd, at, args[0], ask, asJSON) }),
 	}
 	cmd.Flags().BoolVar(&ask.Force, "force", false, "also where rows were changed later; what came later is lost there")
 	cmd.Flags().BoolVar(&ask.DryRun, "dry-run", false, "change nothing, say what would become of it")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
+}
+
+// undoRun takes a run back in its agent's database. On a terminal a long undo says how far it
+// is.
+func undoRun(cmd *cobra.Command, at *place, run string, ask web.UndoAsk, asJSON bool) error {
+	s, err := at.open(cmd.Context())
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	show, clear := progressLine(cmd.ErrOrStderr(), func(done, of int64) string {
+		return fmt.Sprintf("%s of %s entries of the changelog", humanize.Comma(done), humanize.Comma(of))
+	})
+	out, err := s.Undo(cmd.Context(), run, ask, show)
+	clear()
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		err = printJSON(cmd.OutOrStdout(), out)
+	} else {
+		err = printUndo(cmd.OutOrStdout(), out, ask)
+	}
+	if err == nil && !out.Done && (!ask.DryRun || !out.CanUndo) {
+		return errSilent
+	}
+	return err
 }
 
 func printUndo(w io.Writer, out web.Undo, ask web.UndoAsk) error {

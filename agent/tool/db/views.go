@@ -8,16 +8,27 @@ import (
 )
 
 type viewArgs struct {
-	Name        string `json:"name"`
-	SQL         string `json:"sql" jsonschema:"one SELECT, without parameters"`
-	RenderHint  string `json:"render_hint" jsonschema:"how it is shown: table, bar, line, pie or number"`
-	Refresh     string `json:"refresh" jsonschema:"manual, on_run (after each run), or a duration such as 5m"`
-	Description string `json:"description,omitempty"`
+	Name        string      `json:"name"`
+	SQL         string      `json:"sql" jsonschema:"one SELECT; :name is a parameter"`
+	RenderHint  string      `json:"render_hint" jsonschema:"how it is shown: table, bar, line, pie or number"`
+	Refresh     string      `json:"refresh" jsonschema:"manual, on_run (after each run), or a duration such as 5m"`
+	Description string      `json:"description,omitempty"`
+	Params      []viewParam `json:"params,omitempty" jsonschema:"the parameters that the SQL names"`
+}
+
+type viewParam struct {
+	Name    string `json:"name"`
+	Type    string `json:"type,omitempty" jsonschema:"text (default), integer or real"`
+	Default any    `json:"default,omitempty" jsonschema:"without one a value has to be given each time"`
 }
 
 // defineView answers the view as it is saved (OSA-60).
 func (o Options) defineView(ctx context.Context, db *agentdb.DB, in tool.Invocation, a viewArgs) (any, []string, error) {
-	v, err := db.DefineView(ctx, by(in), agentdb.View{Name: a.Name, SQL: a.SQL, RenderHint: a.RenderHint, Refresh: a.Refresh, Description: a.Description})
+	spec := agentdb.View{Name: a.Name, SQL: a.SQL, RenderHint: a.RenderHint, Refresh: a.Refresh, Description: a.Description}
+	for _, p := range a.Params {
+		spec.Params = append(spec.Params, agentdb.ViewParam(p))
+	}
+	v, err := db.DefineView(ctx, by(in), spec)
 	return v, nil, err
 }
 
@@ -25,8 +36,13 @@ type viewName struct {
 	Name string `json:"name"`
 }
 
-func (o Options) runView(ctx context.Context, db *agentdb.DB, _ tool.Invocation, a viewName) (any, []string, error) {
-	out, err := db.RunView(ctx, a.Name)
+type runViewArgs struct {
+	Name   string         `json:"name"`
+	Params map[string]any `json:"params,omitempty" jsonschema:"parameter to value; the others have their defaults"`
+}
+
+func (o Options) runView(ctx context.Context, db *agentdb.DB, _ tool.Invocation, a runViewArgs) (any, []string, error) {
+	out, err := db.RunView(ctx, a.Name, a.Params)
 	return out, out.Warnings, err
 }
 

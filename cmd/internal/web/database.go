@@ -15,6 +15,8 @@ type (
 	Rows   = agentdb.Rows
 	Stats  = agentdb.Stats
 	View   = agentdb.View
+	// ViewParam is a parameter of a saved view.
+	ViewParam = agentdb.ViewParam
 	// ViewResult is what a saved view answered, and when.
 	ViewResult = agentdb.ViewResult
 )
@@ -66,9 +68,18 @@ func (s *server) views(r *http.Request) (any, error) {
 	return lend(s, r, func(ctx context.Context, db *agentdb.DB) ([]View, error) { return db.Views(ctx) })
 }
 
+// ViewAsk is what a saved view is asked with.
+type ViewAsk struct {
+	Params map[string]any `json:"params,omitempty"`
+}
+
 func (s *server) runView(r *http.Request) (any, error) {
+	var ask ViewAsk
+	if err := read(r, &ask); err != nil {
+		return nil, err
+	}
 	return lend(s, r, func(ctx context.Context, db *agentdb.DB) (ViewResult, error) {
-		return db.RunView(ctx, r.PathValue("view"))
+		return db.RunView(ctx, r.PathValue("view"), ask.Params)
 	})
 }
 
