@@ -65,7 +65,9 @@ func (h *host) runBeside(ctx context.Context, t Tier, c Command, canaries []stri
 			arguments, s.Rules = bubblewrap(l, c), viewRules(l)
 		}
 	case TierB:
-		s.Rules, s.Env, cleanup, err = bareRules(l, c)
+		if s.Rules, err = bareRules(l, c.Network); err == nil {
+			cleanup, err = s.temp()
+		}
 	}
 	if err != nil {
 		return fail(err)
@@ -350,18 +352,13 @@ func inRoot(m mask, do func(r *os.Root, name string, mode os.FileMode) error) er
 	return do(r, strings.TrimPrefix(m.path[len(m.root):], "/"), 0o700)
 }
 
-// bareRules are the rules where no mounts help: the system, what is given, and a folder for
-// temporary files that is gone afterwards.
-func bareRules(l layout, c Command) (rules []rule, env []string, cleanup func(), err error) {
-	if rules, err = l.rules(); err != nil {
-		return nil, nil, nil, err
-	}
-	temp, err := os.MkdirTemp("", "rouse-sandbox-")
+// bareRules are the rules where no mounts help: the system, and what is given.
+func bareRules(l layout, network bool) ([]rule, error) {
+	rules, err := l.rules()
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, err
 	}
-	cleanup = func() { _ = os.RemoveAll(temp) } // what cannot be taken away here is the system's to tidy
-	for _, path := range slices.Concat(systemFolders, systemFiles(c.Network), bareSystem) {
+	for _, path := range slices.Concat(systemFolders, systemFiles(network), bareSystem) {
 		if to, err := real(path, "the system"); err == nil {
 			rules = append(rules, rule{to, accessRead})
 		}
@@ -369,10 +366,17 @@ func bareRules(l layout, c Command) (rules []rule, env []string, cleanup func(),
 	for _, path := range devices {
 		rules = append(rules, rule{path, accessDevice})
 	}
-	rules = append(rules, rule{temp, accessWrite})
-	env = c.Env
-	if !slices.ContainsFunc(env, func(s string) bool { return strings.HasPrefix(s, "TMPDIR=") }) {
-		env = append(slices.Clone(env), "TMPDIR="+temp)
+	return rules, nil
+}
+
+// temp makes a folder for temporary files, where /tmp is that of the whole machine.
+func (s *stage) temp() (remove func(), err error) {
+	if s.Temp, err = os.MkdirTemp("", "rouse-sandbox-"); err != nil {
+		return nil, err
 	}
-	return rules, env, cleanup, nil
+	s.Rules = append(s.Rules, rule{s.Temp, accessWrite})
+	if !slices.ContainsFunc(s.Env, func(text string) bool { return strings.HasPrefix(text, "TMPDIR=") }) {
+		s.Env = append(slices.Clone(s.Env), "TMPDIR="+s.Temp)
+	}
+	return func() { _ = os.RemoveAll(s.Temp) }, nil // what cannot be taken away is the system's to tidy
 }

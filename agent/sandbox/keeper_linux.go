@@ -55,6 +55,11 @@ func keepCommand(tell *json.Encoder) (report, error) {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return report{}, os.NewSyscallError("prctl", err)
 	}
+	// Where memory is short, the kernel ends commands before the daemon.
+	if err := os.WriteFile("/proc/self/oom_score_adj", []byte("500"), 0); err != nil {
+		return report{}, err
+	}
+	// From here on /proc/self is root's alone.
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return report{}, os.NewSyscallError("prctl", err)
 	}
@@ -69,7 +74,7 @@ func keepCommand(tell *json.Encoder) (report, error) {
 	if err := <-started; err != nil {
 		return report{}, err
 	}
-	go obey(pid)
+	go s.obey(pid)
 	r := await(pid)
 	endDescendants()
 	var used unix.Rusage
@@ -80,12 +85,15 @@ func keepCommand(tell *json.Encoder) (report, error) {
 }
 
 // obey asks the command to end when it is told so, and ends everything when the other end is gone.
-func obey(pid int) {
+func (s stage) obey(pid int) {
 	control := os.NewFile(controlFD, "control")
 	var b [1]byte
 	for {
 		if n, err := control.Read(b[:]); n == 0 || err != nil {
 			endDescendants()
+			if s.Temp != "" {
+				_ = os.RemoveAll(s.Temp) // which the daemon cannot any more, if it was killed
+			}
 			os.Exit(0)
 		}
 		_ = unix.Kill(-pid, unix.SIGTERM) // it may have ended by now
@@ -109,10 +117,13 @@ func await(pid int) report {
 	}
 }
 
-// endDescendants leaves nothing alive. The first process of a namespace takes all others with it
-// when it exits; elsewhere they are stopped first, for what is stopped cannot get away by forking.
+// endDescendants leaves nothing alive. The first process of a namespace can end all others of it
+// at once; elsewhere they are stopped first, for what is stopped cannot get away by forking.
 func endDescendants() {
 	if os.Getpid() == 1 {
+		_ = unix.Kill(-1, unix.SIGKILL) // ESRCH: there is none
+		for reap() {
+		}
 		return
 	}
 	stopped := map[int]bool{}
@@ -164,9 +175,6 @@ func (s stage) start(tell *json.Encoder) (pid int, err error) {
 		if ruleset, err = newRuleset(s.Rules, s.Network); err != nil {
 			return 0, err
 		}
-	}
-	if err := os.WriteFile("/proc/self/oom_score_adj", []byte("500"), 0); err != nil {
-		return 0, err
 	}
 	if err := unix.Setpriority(unix.PRIO_PROCESS, 0, 5); err != nil { // of this thread
 		return 0, os.NewSyscallError("setpriority", err)

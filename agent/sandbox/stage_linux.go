@@ -28,6 +28,7 @@ type stage struct {
 	Argv    []string
 	Env     []string
 	Dir     string
+	Temp    string // a folder for temporary files, which is taken away afterwards
 	Network bool
 	Rules   []rule // of Landlock, in the folders as the keeper sees them
 	Limits  Limits
