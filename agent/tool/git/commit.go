@@ -101,6 +101,9 @@ func (f *family) draft(ctx context.Context, r *repo, a commitArgs) (d draft, err
 		if err != nil {
 			return d, err
 		}
+		if err := r.known(ctx, rel); err != nil {
+			return d, err
+		}
 		d.paths = append(d.paths, rel)
 	}
 	if d.parent, err = r.line(ctx, "rev-parse", "--verify", "--quiet", "HEAD"); err != nil {
@@ -141,9 +144,30 @@ func wording(a commitArgs) error {
 	return nil
 }
 
-// add puts files into the index as they are now, gone ones included.
+// add puts files into the index as they are now, gone ones included. It is not git add, which
+// asks every submodule what has changed in it, with that one's own configuration.
 func (r *repo) add(ctx context.Context, paths []string) error {
-	_, err := r.git(ctx, append([]string{"add", "--all", "--"}, paths...)...)
+	names, err := r.list(ctx, append([]string{"ls-files", "-z", "--modified", "--deleted", "--others", "--exclude-standard", "--"}, paths...)...)
+	if err != nil {
+		return err
+	}
+	names = slices.DeleteFunc(names, func(name string) bool { return strings.HasSuffix(name, "/") }) // another repository
+	if len(names) == 0 {
+		return nil
+	}
+	_, err = r.told(ctx, strings.NewReader(strings.Join(names, "\x00")), "update-index", "--add", "--remove", "--replace", "-z", "--stdin")
+	return err
+}
+
+// known refuses a path at which there is nothing, and was nothing.
+func (r *repo) known(ctx context.Context, path string) error {
+	if _, err := os.Lstat(filepath.Join(r.dir, filepath.FromSlash(path))); err == nil {
+		return nil
+	}
+	names, err := r.list(ctx, "ls-files", "-z", "--", path)
+	if err == nil && len(names) == 0 {
+		err = &failure{tool.Failure(tool.KindNotFound, "there is no file %s", shell.Visible(path)).WithField("files", "")}
+	}
 	return err
 }
 
@@ -163,10 +187,11 @@ func (f *family) judge(ctx context.Context, r *repo, d *draft) (err error) {
 	if len(d.names) > maxFiles {
 		return fail(tool.KindRejected, "%d files have changed, more than the %d of a commit here; name fewer", len(d.names), maxFiles)
 	}
-	attributes, err := r.list(ctx, append([]string{"check-attr", "-z", "filter", "--"}, d.names...)...)
+	text, err := r.told(ctx, strings.NewReader(strings.Join(d.names, "\x00")+"\x00"), "check-attr", "-z", "--stdin", "filter")
 	if err != nil {
 		return err
 	}
+	attributes := split(text)
 	for i := 0; i+2 < len(attributes); i += 3 {
 		if filter := attributes[i+2]; filter != "unspecified" && filter != "unset" && filter != "" {
 			return fail(tool.KindRejected, "%s is kept through the filter %s (Git LFS or the like), which is not run for an agent; its owner is to commit it", shell.Clean(attributes[i]), shell.Clean(filter))

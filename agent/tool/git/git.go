@@ -240,7 +240,7 @@ func (f *family) shown(ctx context.Context, r *repo, args []string) (text string
 		args = append(slices.Clone(args[:slices.Index(args, "--")+1]), open...)
 	}
 	out := shell.NewOutput(maxDiff)
-	if err := r.gitTo(ctx, out, append([]string{"diff", "--stat", "--patch"}, args...)...); err != nil {
+	if err := r.gitTo(ctx, nil, out, append([]string{"diff", "--stat", "--patch"}, args...)...); err != nil {
 		return "", nil, err
 	}
 	return out.Text(f.redact), hidden, nil

@@ -261,7 +261,7 @@ func TestCommit(t *testing.T) {
 func TestCommitRefused(t *testing.T) {
 	b := newBench(t)
 	b.write("a", "one\n")
-	for say, args := range map[string]map[string]any{"a message": {"message": " "}, "10001 characters": {"message": strings.Repeat("x", 10_001)}, "outside": {"message": "x", "files": []string{"../x"}}, "did not match": {"message": "x", "files": []string{"none"}}} {
+	for say, args := range map[string]map[string]any{"a message": {"message": " "}, "10001 characters": {"message": strings.Repeat("x", 10_001)}, "outside": {"message": "x", "files": []string{"../x"}}, "there is no file none": {"message": "x", "files": []string{"none"}}} {
 		if e, _ := b.call("git_commit", args); e.OK || !strings.Contains(e.Message, say) {
 			t.Errorf("%s: %+v", say, e)
 		}
@@ -314,7 +314,9 @@ func TestWhere(t *testing.T) {
 	}
 	for _, make := range []func(name string) error{
 		func(name string) error { return os.Symlink(filepath.Join(b.dir, ".git"), name) },
-		func(name string) error { return os.WriteFile(name, []byte("gitdir: "+filepath.Join(b.dir, ".git")), 0o644) },
+		func(name string) error {
+			return os.WriteFile(name, []byte("gitdir: "+filepath.Join(b.dir, ".git")), 0o644)
+		},
 	} {
 		dir := t.TempDir()
 		if err := make(filepath.Join(dir, ".git")); err != nil {

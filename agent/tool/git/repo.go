@@ -180,8 +180,13 @@ func config(settings map[string]string, agent string) string {
 
 // git runs git and gives what it wrote. A failure of git is a *failure.
 func (r *repo) git(ctx context.Context, args ...string) (string, error) {
+	return r.told(ctx, nil, args...)
+}
+
+// told is git, with something to read.
+func (r *repo) told(ctx context.Context, in io.Reader, args ...string) (string, error) {
 	out := shell.NewOutput(maxRead)
-	if err := r.gitTo(ctx, out, args...); err != nil {
+	if err := r.gitTo(ctx, in, out, args...); err != nil {
 		return "", err
 	}
 	text, whole := out.Raw()
@@ -191,10 +196,10 @@ func (r *repo) git(ctx context.Context, args ...string) (string, error) {
 	return string(text), nil
 }
 
-func (r *repo) gitTo(ctx context.Context, out *shell.Output, args ...string) error {
+func (r *repo) gitTo(ctx context.Context, in io.Reader, out *shell.Output, args ...string) error {
 	said := shell.NewOutput(2_000)
 	done, err := r.host.Start(ctx, shell.Task{
-		Argv: append([]string{"git", "--no-pager", "--literal-pathspecs"}, args...), Env: r.env, Aside: true, Write: append([]string{r.scratch}, r.write...), Stdout: out, Error: said,
+		Argv: append([]string{"git", "--no-pager", "--literal-pathspecs"}, args...), Env: r.env, Aside: true, Write: append([]string{r.scratch}, r.write...), Stdin: in, Stdout: out, Error: said,
 	})
 	if err != nil {
 		e, host := shell.Unstarted(ctx, err)
@@ -233,10 +238,14 @@ func (r *repo) line(ctx context.Context, args ...string) (string, error) {
 // list is what git says with a zero byte after each.
 func (r *repo) list(ctx context.Context, args ...string) ([]string, error) {
 	text, err := r.git(ctx, args...)
-	if err != nil || text == "" {
-		return nil, err
+	return split(text), err
+}
+
+func split(text string) []string {
+	if text == "" {
+		return nil
 	}
-	return strings.Split(strings.TrimSuffix(text, "\x00"), "\x00"), nil
+	return strings.Split(strings.TrimSuffix(text, "\x00"), "\x00")
 }
 
 // within is a path as git names it, from the top.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -48,6 +49,7 @@ type Task struct {
 	Aside         bool
 	Network       bool
 	Idle, Wall    time.Duration // 0: none
+	Stdin         io.Reader     // nil: nothing to read
 	Stdout, Error *Output
 }
 
@@ -77,7 +79,7 @@ func (h *Host) Start(ctx context.Context, t Task) (sandbox.Result, error) {
 	c := sandbox.Command{
 		Argv: t.Argv, Dir: h.Roots.Workdir(), Env: append(environment(home, temp), t.Env...),
 		Read: append(read, t.Read...), Write: append(append(write, t.Write...), home), Masked: slices.Clone(h.Masked),
-		Network: t.Network, Stdout: t.Stdout, Stderr: t.Error, Idle: t.Idle, Wall: t.Wall, Min: h.Min,
+		Network: t.Network, Stdin: t.Stdin, Stdout: t.Stdout, Stderr: t.Error, Idle: t.Idle, Wall: t.Wall, Min: h.Min,
 	}
 	h.guardGit(&c)
 	return h.Sandbox.Run(ctx, c)

@@ -1,0 +1,163 @@
+package git_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// hooks are those that any git command here could call.
+var hooks = []string{"pre-commit", "prepare-commit-msg", "commit-msg", "post-commit", "post-index-change", "reference-transaction", "post-checkout", "fsmonitor-watchman"}
+
+// attack is a repository in which something is named for git to run. The program makes a canary
+// in the folder of the test; seen from the sandbox, in which that folder is read-only, it also
+// ends the git that started it, so that nobody overlooks it.
+type attack struct {
+	config     string // with RUN for the program
+	attributes string
+	hooks      string // folder for hooks, from the top
+	files      map[string]string
+	within     string // configuration of a submodule
+	fires      bool   // under the owner's own git: the attack is one
+}
+
+var attacks = map[string]attack{
+	"a monitor of files":            {config: "[core]\nfsmonitor = RUN", fires: true},
+	"hooks":                         {hooks: ".git/hooks", fires: true},
+	"a folder of hooks":             {config: "[core]\nhooksPath = elsewhere", hooks: "elsewhere", fires: true},
+	"a clean filter":                {config: "[filter \"evil\"]\nclean = RUN\nsmudge = RUN\nrequired = true", attributes: "* filter=evil", fires: true},
+	"a filter process":              {config: "[filter \"evil\"]\nprocess = RUN", attributes: "* filter=evil", fires: true},
+	"a text conversion":             {config: "[diff \"evil\"]\ntextconv = RUN", attributes: "* diff=evil", fires: true},
+	"a driver of differences":       {config: "[diff \"evil\"]\ncommand = RUN", attributes: "* diff=evil", fires: true},
+	"an external diff":              {config: "[diff]\nexternal = RUN", fires: true},
+	"a program for signatures":      {config: "[commit]\ngpgsign = true\n[gpg]\nprogram = canaries/run", fires: true},
+	"a file that is included":       {config: "[include]\npath = ../more", files: map[string]string{"more": "[core]\nfsmonitor = RUN"}, fires: true},
+	"a file included for a folder":  {config: "[includeIf \"gitdir:**\"]\npath = ../more", files: map[string]string{"more": "[core]\nfsmonitor = RUN"}, fires: true},
+	"a configuration of a worktree": {config: "[extensions]\nworktreeConfig = true", files: map[string]string{".git/config.worktree": "[core]\nfsmonitor = RUN"}, fires: true},
+	"a pager":                       {config: "[core]\npager = RUN\n[pager]\nstatus = RUN\ndiff = RUN"},
+	"an editor":                     {config: "[core]\neditor = RUN\n[sequence]\neditor = RUN"},
+	"an alias":                      {config: "[alias]\nstatus = !RUN\ndiff = !RUN\nadd = !RUN"},
+	"a way to the network":          {config: "[core]\nsshCommand = RUN\ngitProxy = RUN\n[credential]\nhelper = !RUN\n[remote \"origin\"]\nurl = ssh://localhost/none\npromisor = true\nuploadpack = RUN"},
+	"refs of alternates":            {config: "[core]\nalternateRefsCommand = RUN"},
+	"a repository within":           {within: "[core]\nfsmonitor = RUN", fires: true},
+}
+
+// TestAttacks: each of them is one, under the owner's own git.
+func TestAttacks(t *testing.T) {
+	for name, a := range attacks {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			b.committed()
+			b.laid("", a)
+			if said := b.ownersGit(); a.fires != b.touched() {
+				t.Errorf("it is: %v, not %v\n%s", b.touched(), a.fires, said)
+			}
+		})
+	}
+}
+
+// TestHostileRepository: OSA-38, whatever a repository names for git to run, it is not run, and
+// the tools do their work.
+func TestHostileRepository(t *testing.T) {
+	groups := map[string][]attack{"filters": nil, "all others": nil}
+	for _, a := range attacks {
+		group := "all others"
+		if strings.Contains(a.attributes, "filter") {
+			group = "filters"
+		}
+		groups[group] = append(groups[group], a)
+	}
+	for group, together := range groups {
+		t.Run(group, func(t *testing.T) {
+			b := newBench(t)
+			b.committed()
+			b.laid("kill -9 $PPID; ", together...)
+			b.write("a", "two\n")
+			for _, c := range []struct {
+				name string
+				args map[string]any
+			}{{"git_status", nil}, {"git_diff", nil}, {"git_diff", map[string]any{"commit": "HEAD"}}, {"git_commit", map[string]any{"message": "One file", "files": []string{"a"}}}, {"git_commit", map[string]any{"message": "All of it"}}} {
+				b.key = c.name + string(rune('a'+len(c.args)))
+				if c.name == "git_commit" {
+					b.need(c.args)
+				}
+				if e, _ := b.call(c.name, c.args); !e.OK && !(group == "filters" && c.name == "git_commit" && strings.Contains(e.Message, "filter evil")) {
+					t.Errorf("%s %v: %+v", c.name, c.args, e)
+				}
+			}
+			if b.touched() {
+				t.Error("a program that the repository names was run")
+			}
+		})
+	}
+}
+
+// committed is a repository with two files and another repository in it.
+func (b *bench) committed() {
+	b.t.Helper()
+	b.write("a", "one\n")
+	b.write("b", "one\n")
+	b.write("inner/x", "one\n")
+	b.git("-C", "inner", "init", "-q", "-b", "main")
+	b.git("-C", "inner", "add", ".")
+	b.git("-C", "inner", "-c", "user.name=x", "-c", "user.email=x@example.com", "commit", "-qm", "inner")
+	b.git("add", ".")
+	b.git("commit", "-qm", "first")
+}
+
+// laid puts attacks into the repository; then is what their program does last.
+func (b *bench) laid(then string, together ...attack) {
+	b.t.Helper()
+	run := "touch '" + filepath.Join(b.canaries, "canary") + "' 2>/dev/null; " + then + ":"
+	fill := func(text string) string { return strings.ReplaceAll(text, "RUN", `"`+run+`"`) }
+	config, attributes, scripts := "[core]\nrepositoryformatversion = 0\n[user]\nname = Owner\nemail = owner@example.com\n", "", []string{"canaries/run"}
+	for _, a := range together {
+		config += fill(strings.ReplaceAll(a.config, "!RUN", `"!`+run+`"`)) + "\n"
+		for name, text := range a.files {
+			b.write(name, fill(text))
+		}
+		if a.attributes != "" {
+			attributes += a.attributes + "\n"
+		}
+		if a.within != "" {
+			b.write("inner/.git/config", "[core]\nrepositoryformatversion = 0\n"+fill(a.within)+"\n")
+		}
+		for _, h := range hooks {
+			if a.hooks != "" {
+				scripts = append(scripts, filepath.Join(a.hooks, h))
+			}
+		}
+	}
+	b.write(".git/config", config)
+	b.write(".gitattributes", attributes)
+	for _, name := range scripts {
+		b.write(name, "#!/bin/sh\n"+run+"\n")
+		if err := os.Chmod(filepath.Join(b.dir, name), 0o755); err != nil {
+			b.t.Fatal(err)
+		}
+	}
+	b.write(".git/info/exclude", "canaries\nmore\nelsewhere\n")
+}
+
+// ownersGit does by the owner's own git what the tools do, for as far as that gets.
+func (b *bench) ownersGit() (said string) {
+	b.t.Helper()
+	b.write("a", "changed by its owner\n")
+	b.write("b", "changed as well\n")
+	b.write("inner/x", "changed\n")
+	for _, args := range [][]string{{"status"}, {"--no-pager", "diff"}, {"add", "a"}, {"commit", "-m", "by its owner"}} {
+		cmd := exec.CommandContext(b.t.Context(), "git", args...)
+		cmd.Dir, cmd.Env = b.dir, []string{"PATH=" + os.Getenv("PATH"), "HOME=" + b.t.TempDir(), "GIT_CONFIG_NOSYSTEM=1"}
+		out, _ := cmd.CombinedOutput() // an attack may make it fail
+		said += string(out)
+	}
+	return said
+}
+
+func (b *bench) touched() bool {
+	_, err := os.Stat(filepath.Join(b.canaries, "canary"))
+	return err == nil
+}
