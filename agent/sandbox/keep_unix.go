@@ -1,0 +1,46 @@
+//go:build unix && !(linux && (amd64 || arm64))
+
+package sandbox
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// start starts a command in a group of processes of its own. What leaves the group is not ended.
+func startPlain(ctx context.Context, t Tier, argv []string, dir string, c Command) (Result, error) {
+	cmd := &exec.Cmd{Path: argv[0], Args: argv, Dir: dir, Env: c.Env, SysProcAttr: &syscall.SysProcAttr{Setpgid: true}}
+	if cmd.Env == nil {
+		cmd.Env = []string{} // nil would be that of the daemon
+	}
+	res, err := watch(ctx, cmd, &groupKeep{}, c)
+	if err != nil {
+		return Result{}, &StartError{Argv0: c.Argv[0], Tier: t, Err: err}
+	}
+	res.Tier = t
+	return res, nil
+}
+
+// groupKeep holds on to a group of processes.
+type groupKeep struct{ group int }
+
+func (k *groupKeep) begun(p *os.Process) error { k.group = p.Pid; return nil }
+func (k *groupKeep) ask()                      { _ = unix.Kill(-k.group, unix.SIGTERM) }
+func (k *groupKeep) end()                      { _ = unix.Kill(-k.group, unix.SIGKILL) }
+func (k *groupKeep) used() usage               { return usage{} }
+
+func (k *groupKeep) ended(state *os.ProcessState) (Result, error) {
+	signal := ""
+	if status, ok := state.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		signal = unix.SignalName(status.Signal())
+	}
+	res := plainResult(state, signal)
+	if usage, ok := state.SysUsage().(*syscall.Rusage); ok {
+		res.MaxRSS = maxRSS(usage)
+	}
+	return res, nil
+}

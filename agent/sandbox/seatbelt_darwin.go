@@ -1,0 +1,161 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// On macOS, the program sandbox-exec starts a command under a profile of Seatbelt. This file was
+// written from its documentation and compiled; it was never run.
+
+const sandboxExec = "/usr/bin/sandbox-exec"
+
+type host struct{}
+
+func newHost() (*host, error) { return &host{}, nil }
+
+func (*host) close() error { return nil }
+
+func (h *host) probe(ctx context.Context, most Tier) (Tier, []string) {
+	lacks := []string{"tier A is for Linux"}
+	if !most.AtLeast(TierB) {
+		return TierD, []string{"nothing stronger than tier " + string(most) + " is wanted"}
+	}
+	if err := h.try(ctx); err != nil {
+		return TierD, append(lacks, "tier B does not work: "+err.Error())
+	}
+	return TierB, lacks
+}
+
+// try starts a command for real: it must begin, and must not see a file that it was not given.
+func (h *host) try(ctx context.Context) error {
+	outside, err := os.MkdirTemp("", "rouse-sandbox-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(outside)
+	canary, inside := filepath.Join(outside, "canary"), filepath.Join(outside, "inside")
+	if err := errors.Join(os.WriteFile(canary, []byte("canary"), 0o600), os.Mkdir(inside, 0o700)); err != nil {
+		return err
+	}
+	c, err := Command{Argv: []string{"/bin/sh", "-c", `test -w . && ! cat "$0"`, canary}, Dir: inside, Write: []string{inside}, Wall: 20 * time.Second}.checked()
+	if err != nil {
+		return err
+	}
+	res, err := h.run(ctx, TierB, c)
+	switch {
+	case err != nil:
+		return errors.Unwrap(err)
+	case res.Exit != 0:
+		return fmt.Errorf("a trial start ended with %d %s %s", res.Exit, res.Signal, res.KilledBy)
+	}
+	return nil
+}
+
+func (h *host) run(ctx context.Context, t Tier, c Command) (Result, error) {
+	fail := func(err error) (Result, error) { return Result{}, &StartError{Argv0: c.Argv[0], Tier: t, Err: err} }
+	l, err := newLayout(c)
+	if err != nil {
+		return fail(err)
+	}
+	path, err := program(c, l.dir)
+	if err != nil {
+		return fail(err)
+	}
+	argv := append([]string{path}, c.Argv[1:]...)
+	if t == TierB {
+		temp, err := os.MkdirTemp("", "rouse-sandbox-")
+		if err != nil {
+			return fail(err)
+		}
+		defer os.RemoveAll(temp)
+		if l.write, err = appendReal(l.write, temp); err != nil {
+			return fail(err)
+		}
+		if !slices.ContainsFunc(c.Env, func(s string) bool { return strings.HasPrefix(s, "TMPDIR=") }) {
+			c.Env = append(slices.Clone(c.Env), "TMPDIR="+temp)
+		}
+		argv = append([]string{sandboxExec, "-p", profile(l, c.Network), "/bin/sh", "-c", limits(c.Limits) + `exec "$0" "$@"`}, argv...)
+	}
+	return startPlain(ctx, t, argv, l.dir, c)
+}
+
+func appendReal(paths []string, path string) ([]string, error) {
+	to, err := real(path, "the folder for temporary files")
+	return append(paths, to), err
+}
+
+// limits are what a shell sets before the command begins. Memory cannot be limited so.
+func limits(l Limits) string {
+	return fmt.Sprintf("ulimit -c 0; ulimit -n %d; ulimit -f %d; ulimit -t %d; ", l.OpenFiles, (l.FileSize+511)/512, int(l.CPU.Seconds()))
+}
+
+// profile says what is allowed; of its rules the last one that fits counts.
+func profile(l layout, network bool) string {
+	var b strings.Builder
+	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
+	line("(version 1)")
+	line("(deny default)")
+	line("(allow process-fork)")
+	line("(allow process-exec)")
+	line("(allow signal (target same-sandbox))")
+	line("(allow sysctl-read)")
+	line("(allow file-read-metadata)")
+	line(`(allow file-read* (literal "/") (literal "/dev/null") (literal "/dev/zero") (literal "/dev/random") (literal "/dev/urandom"))`)
+	line(`(allow file-write-data (literal "/dev/null") (literal "/dev/zero"))`)
+	for _, path := range []string{"/usr", "/bin", "/sbin", "/System", "/Library/Developer/CommandLineTools", "/Library/Apple", "/opt/homebrew",
+		"/private/etc/passwd", "/private/etc/group", "/private/etc/ssl", "/private/etc/localtime", "/private/var/db/timezone", "/private/var/db/dyld"} {
+		line("(allow file-read* (subpath %s))", quoted(path))
+	}
+	if network {
+		line("(allow network-outbound (remote ip))")
+		line("(allow network-bind (local ip))")
+		line("(allow system-socket)")
+		line(`(allow network-outbound (literal "/private/var/run/mDNSResponder"))`)
+		line(`(allow file-read* (literal "/private/etc/hosts") (literal "/private/etc/resolv.conf") (literal "/private/var/run/resolv.conf"))`)
+	}
+	for _, grant := range grants(l) {
+		line("%s", grant)
+	}
+	return b.String()
+}
+
+// grants are ordered so that what is deeper comes later, and what is hidden last of its place.
+func grants(l layout) []string {
+	type grant struct {
+		path string
+		rule string
+	}
+	var all []grant
+	for _, path := range l.read {
+		all = append(all, grant{path, fmt.Sprintf("(allow file-read* (subpath %s)) (deny file-write* (subpath %[1]s))", quoted(path))})
+	}
+	for _, path := range l.write {
+		all = append(all, grant{path, fmt.Sprintf("(allow file-read* file-write* (subpath %s))", quoted(path))})
+	}
+	for _, m := range l.masks {
+		all = append(all, grant{m.path, fmt.Sprintf("(deny file-read* file-write* (subpath %s))", quoted(m.path))})
+		for _, pin := range m.pins() { // it cannot be moved away, nor removed
+			all = append(all, grant{m.path, fmt.Sprintf("(deny file-write-unlink (literal %s))", quoted(pin))})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b grant) int { return strings.Compare(a.path, b.path) })
+	var out []string
+	for _, g := range all {
+		out = append(out, g.rule)
+	}
+	return out
+}
+
+func quoted(path string) string { return strconv.Quote(path) }
+
+// maxRSS is in bytes, as this system counts.
+func maxRSS(u *syscall.Rusage) int64 { return u.Maxrss }
