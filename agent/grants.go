@@ -28,6 +28,10 @@ type gate struct {
 	adds tool.Taint
 	next ledger.Marks
 
+	recalling  sync.Mutex
+	recalled   bool
+	remembered tool.Taint // of what earlier runs of the agent wrote
+
 	read  bool // whether items are those of the ledger
 	items []ledger.Item
 }

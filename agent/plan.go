@@ -127,6 +127,8 @@ type Plan struct {
 	Secrets []string
 	Zone    *time.Location // in which agents are told the time, and days begin; nil means UTC
 	Budget  Budget         // of all agents together, for a day
+
+	drops []string // folders in which strangers leave files
 }
 
 // task is one run's orders: the agent, and the job or what stands in its place.
@@ -148,11 +150,13 @@ type task struct {
 	answered func(tool.Tool) tool.Tool // what becomes of a tool whose calls are not made; nil: they are
 	reducer  *loop.Reducer             // of a model
 	loaded   []string                  // skills that the model has in its context
+	drops    []string                  // folders in which strangers leave files
+	gate     *gate
 }
 
 // find resolves what a run asks for. The error is for the run's owner.
 func (p Plan) find(run ledger.Run, d ledger.Detail) (task, error) {
-	t := task{detail: d, channels: p.Channels, secrets: p.Secrets, zone: p.Zone, budget: p.Budget, begun: p.begun(run, d), job: Job{Name: run.Job, Agent: run.Agent, Prompt: d.Prompt}}
+	t := task{detail: d, channels: p.Channels, secrets: p.Secrets, zone: p.Zone, drops: p.drops, budget: p.Budget, begun: p.begun(run, d), job: Job{Name: run.Job, Agent: run.Agent, Prompt: d.Prompt}}
 	if run.Job != "" {
 		job, ok := p.Jobs[run.Job]
 		if !ok {

@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -63,7 +62,10 @@ func New(o Options) (*Runner, error) {
 }
 
 // Set replaces the plan; runs that have started keep theirs.
-func (r *Runner) Set(p Plan) { r.plan.Store(&p) }
+func (r *Runner) Set(p Plan) {
+	p.drops = dropFolders(p.Jobs)
+	r.plan.Store(&p)
+}
 
 // Hold says why a run must wait: a prompt, when its agent has no model; any run, while its
 // agent's database cannot be used.
@@ -91,6 +93,11 @@ func failed(outcome ledger.Outcome, format string, args ...any) ledger.Result {
 func (r *Runner) Execute(ctx context.Context, run ledger.Run, a ledger.Attempt) (ledger.Result, error) {
 	d, err := parseDetail(run)
 	if err != nil {
+	res, err := r.execute(ctx, run, a)
+	return cleanResult(res, redactor(r.plan.Load().Secrets)), err
+}
+
+func (r *Runner) execute(ctx context.Context, run ledger.Run, a ledger.Attempt) (ledger.Result, error) {
 		return ledger.Result{}, err
 	}
 	t, err := r.plan.Load().find(run, d)
@@ -169,7 +176,7 @@ func (r *Runner) attempt(ctx context.Context, run ledger.Run, a ledger.Attempt, 
 // orders are what the loop is told of a task in its scene. With over the attempt has ended
 // before it began.
 func (r *Runner) orders(ctx context.Context, run ledger.Run, a ledger.Attempt, t *task, s scene) (o loop.Options, over *ledger.Result, err error) {
-	t.board, t.reducer = &memory.Board{}, newReducer(*t)
+	t.board, t.reducer, t.gate = &memory.Board{}, newReducer(*t), r.newGate(run, a, *t)
 	past, err := r.past(ctx, run, a)
 	if err != nil {
 		return o, nil, err
@@ -187,7 +194,7 @@ func (r *Runner) orders(ctx context.Context, run ledger.Run, a ledger.Attempt, t
 		Registry: registry, Bounds: bounds(*t),
 		Recorder:   NewRecorder(r.ledger, a, t.secrets),
 		Invocation: tool.Invocation{Run: run.ID, Attempt: a.Number, Job: run.Job, Agent: t.agent.Name}, Board: t.board,
-		Reducer: t.reducer, Gate: r.newGate(run, a, *t),
+		Reducer: t.reducer, Gate: t.gate,
 	}
 	if res, parked, err := r.recover(ctx, a, *t, past); parked || err != nil {
 		return o, &res, err
@@ -198,6 +205,9 @@ func (r *Runner) orders(ctx context.Context, run ledger.Run, a ledger.Attempt, t
 	}
 	o.Policy.StopOnRejection = t.agent.OnDenied == tool.OnDeniedFail
 	if t.needsModel() {
+	if err := t.gate.prompted(ctx, *t); err != nil {
+		return o, nil, err
+	}
 		o.Bounds = o.Bounds.AfterCost(past.took.cost)
 		o.Budget = r.newBudget(run, a, *t, o.Bounds, !past.began)
 	}
@@ -296,14 +306,11 @@ func (r *Runner) times(ctx context.Context, run ledger.Run) (lastSuccess, lastRu
 
 // tools are the tools of the task within the agent's grants.
 func (r *Runner) tools(t task, a ledger.Attempt) (*tool.Registry, error) {
-	roots, err := tool.NewRoots(cmp.Or(t.place, t.agent.Workdir), grants(t))
+	roots, err := r.roots(t, a)
 	if err != nil {
 		return nil, err
 	}
-	if t.job.Watched.Folder != "" {
-		roots.OnOutput(func(ctx context.Context, o tool.Output) error { return r.own(context.WithoutCancel(ctx), a, t, o) })
-	}
-	all, err := control.Tools(control.Options{Ledger: r.ledger, Channels: t.channels, Board: t.board})
+	all, err := control.Tools(control.Options{Ledger: r.ledger, Channels: t.channels, Board: t.board, Redact: redactor(t.secrets).Replace})
 	if err != nil {
 		return nil, err
 	}
@@ -365,33 +372,6 @@ func (r *Runner) tools(t task, a ledger.Attempt) (*tool.Registry, error) {
 		return nil, err
 	}
 	return registry.With(step)
-}
-
-// grants are the places that a run may reach: the agent's own, and what started the run. Of
-// a folder that is to come to rest that is all of it: its list of changes is cut when it is
-// long, and what is right to do with one file depends on the others.
-func grants(t task) []tool.Grant {
-	var out []tool.Grant
-	for _, p := range t.agent.Read {
-		out = append(out, tool.Grant{Path: p})
-	}
-	for _, p := range t.agent.Write {
-		out = append(out, tool.Grant{Path: p, Write: true})
-	}
-	files := present(t.files)
-	if t.detail.File != nil {
-		files = []ledger.File{*t.detail.File}
-	}
-	for _, f := range files {
-		out = append(out, tool.Grant{Path: f.Path, File: true})
-	}
-	if t.manifest != "" {
-		out = append(out, tool.Grant{Path: t.manifest, File: true})
-	}
-	if t.detail.Folder != "" {
-		out = append(out, tool.Grant{Path: t.detail.Folder})
-	}
-	return append(out, skillGrants(t)...)
 }
 
 // bounds are the job's where it gives any, else the agent's. A wake stays within those of

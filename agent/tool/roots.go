@@ -15,6 +15,8 @@ type Grant struct {
 	Path  string // absolute
 	Write bool
 	File  bool
+	// What is read there: Private is for its owner alone, Untrusted comes from strangers.
+	Private, Untrusted bool
 	// Unnamed keeps the place out of messages about where a run may go: there may be many
 	// such, and who needs one has its path.
 	Unnamed bool
@@ -26,6 +28,8 @@ type Roots struct {
 	workdir string
 	roots   []root
 	tell    func(context.Context, Output) error // of OnOutput
+	memory  func(context.Context) (Taint, error)
+	drops   []root // folders in which strangers leave files
 }
 
 // root is a grant under the one name of its place, and under the name that the
@@ -49,7 +53,11 @@ func NewRoots(workdir string, grants []Grant) (*Roots, error) {
 		if info, err := os.Lstat(g.Path); err == nil && info.Mode().IsRegular() {
 			g.File = true // so an owner gives one file of a folder, a secret one included
 		}
-		r.roots = append(r.roots, newRoot(g))
+		one := newRoot(g)
+		if _, own := below(dir, one.Path); own {
+			one.Private = false // it is the agent's own
+		}
+		r.roots = append(r.roots, one)
 	}
 	narrowed := slices.ContainsFunc(grants, func(g Grant) bool { return g.Write })
 	r.roots = append(r.roots, root{Grant{Path: dir, Write: !narrowed}, filepath.Clean(workdir)})

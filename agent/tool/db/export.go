@@ -35,7 +35,7 @@ func (o Options) exportTool() (tool.Tool, error) {
 		return tool.Tool{}, fmt.Errorf("tool db_export has no description: %w", err)
 	}
 	spec := tool.Spec{Name: "db_export", Description: string(text), Effect: tool.Write, Class: tool.ClassData, Path: "path", Canonical: o.Roots.Canonical,
-		Enum: map[string][]string{"format": fileFormats}}
+		Enum: map[string][]string{"format": fileFormats}, Needs: o.needs(true, true)}
 	return tool.Define(spec, func(ctx context.Context, in tool.Invocation, a exportArgs) (tool.Envelope, error) {
 		db, release, err := o.Pool.Get(ctx, in.Agent)
 		if err != nil {

@@ -68,7 +68,11 @@ func define[A any](o Options, name string, effect tool.Effect, enum map[string][
 	if name == "db_insert" || name == "db_upsert" || name == "db_import" {
 		class = tool.ClassData
 	}
-	return tool.Define(tool.Spec{Name: name, Description: string(text), Effect: effect, Class: class, Enum: enum}, func(ctx context.Context, in tool.Invocation, args A) (tool.Envelope, error) {
+	spec := tool.Spec{Name: name, Description: string(text), Effect: effect, Class: class, Enum: enum, Needs: o.needs(effect == tool.Read || name == "db_execute" || name == "db_migrate", effect != tool.Read)}
+	if name == "db_import" {
+		spec.Needs = o.Roots.Needs(true)
+	}
+	return tool.Define(spec, func(ctx context.Context, in tool.Invocation, args A) (tool.Envelope, error) {
 		db, release, err := o.Pool.Get(ctx, in.Agent)
 		if err != nil {
 			return tool.Envelope{}, err // it names the agent and the file

@@ -46,7 +46,7 @@ type shareResult struct {
 // once: what a resumed attempt repeats is not shared again. As it is no reading tool, only
 // the run itself can call it, and no reduction.
 func (f *files) shareTool() (tool.Tool, error) {
-	return tool.Define(tool.Spec{Name: "share_artifact", Description: shareText, Effect: tool.Database}, f.share)
+	return tool.Define(tool.Spec{Name: "share_artifact", Description: shareText, Effect: tool.Database, Needs: f.roots.Needs(false)}, f.share)
 }
 
 func (f *files) share(ctx context.Context, in tool.Invocation, a shareArgs) (tool.Envelope, error) {

@@ -1,0 +1,95 @@
+package agent
+
+import (
+	"cmp"
+	"context"
+
+	"rouse/agent/tool"
+	"rouse/agentdb/ledger"
+)
+
+// roots are the places that the tools of an attempt reach, with what is known of what lies there.
+func (r *Runner) roots(t task, a ledger.Attempt) (*tool.Roots, error) {
+	roots, err := tool.NewRoots(cmp.Or(t.place, t.agent.Workdir), grants(t))
+	if err != nil {
+		return nil, err
+	}
+	roots.Distrust(t.drops...)
+	if t.gate != nil {
+		roots.OnMemory(t.gate.memory)
+	}
+	if t.job.Watched.Folder != "" {
+		roots.OnOutput(func(ctx context.Context, o tool.Output) error { return r.own(context.WithoutCancel(ctx), a, t, o) })
+	}
+	return roots, nil
+}
+
+// grants are the places that a run may reach: the agent's own, and what started the run. Of
+// a folder that is to come to rest that is all of it: its list of changes is cut when it is
+// long, and what is right to do with one file depends on the others.
+func grants(t task) []tool.Grant {
+	var out []tool.Grant
+	for _, p := range t.agent.Read {
+		out = append(out, tool.Grant{Path: p, Private: true})
+	}
+	for _, p := range t.agent.Write {
+		out = append(out, tool.Grant{Path: p, Write: true})
+	}
+	files := present(t.files)
+	if t.detail.File != nil {
+		files = []ledger.File{*t.detail.File}
+	}
+	for _, f := range files {
+		out = append(out, tool.Grant{Path: f.Path, File: true, Untrusted: true})
+	}
+	if t.manifest != "" {
+		out = append(out, tool.Grant{Path: t.manifest, File: true, Untrusted: true})
+	}
+	if t.detail.Folder != "" {
+		out = append(out, tool.Grant{Path: t.detail.Folder, Untrusted: true})
+	}
+	return append(out, skillGrants(t)...)
+}
+
+// dropFolders are the folders that jobs watch: what lies there may be strangers' work, whichever
+// run reads it.
+func dropFolders(jobs map[string]Job) (out []string) {
+	for _, j := range jobs {
+		if j.Watched.Folder != "" {
+			out = append(out, j.Watched.Folder)
+		}
+	}
+	return out
+}
+
+// memory are the labels of what earlier runs of the agent wrote.
+func (g *gate) memory(ctx context.Context) (tool.Taint, error) {
+	g.recalling.Lock()
+	defer g.recalling.Unlock()
+	if !g.recalled {
+		since, err := g.ledger.Untrusted(ctx, g.agent)
+		if err != nil {
+			return 0, err
+		}
+		if g.recalled = true; since != 0 {
+			g.remembered = tool.Untrusted
+		}
+	}
+	return g.remembered, nil
+}
+
+// prompted records what a run has met before it makes a call: a model is told the names of its
+// agent's tables and files from the start, and what they are for.
+func (g *gate) prompted(ctx context.Context, t task) error {
+	if !t.needsModel() || t.answered != nil {
+		return nil
+	}
+	labels, err := g.memory(ctx)
+	if err != nil {
+		return err
+	}
+	g.mu.Lock()
+	g.adds |= labels
+	g.mu.Unlock()
+	return g.Admit(context.WithoutCancel(ctx))
+}

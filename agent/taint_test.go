@@ -1,0 +1,153 @@
+package agent_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"rouse/agent"
+	"rouse/agent/model/modeltest"
+	"rouse/agent/model/playbook"
+	"rouse/agent/tool"
+	"rouse/agentdb/ledger"
+)
+
+// met is what a run has met by now.
+func (b *bench) met(id int64) string {
+	b.t.Helper()
+	run, err := b.ledger.Run(b.t.Context(), id)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return run.Taint
+}
+
+// place makes files for which a run may have its reasons, below the bench's folder.
+func (b *bench) place(names ...string) {
+	b.t.Helper()
+	for _, name := range names {
+		path := filepath.Join(b.dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			b.t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte("text\n"), 0o644); err != nil {
+			b.t.Fatal(err)
+		}
+	}
+}
+
+// TestTaint: the host labels a run by what its calls touch, before they do: files beside the
+// workdir are private, what strangers leave is untrusted, and so is what such a run keeps, for
+// whoever reads it later, until the owner has looked.
+func TestTaint(t *testing.T) {
+	b := setup(t)
+	b.place("statements/may.txt", "inbox/drop.txt", "plain/own.txt", "plain/private/own.txt", "clerk/x")
+	plain := b.plan.Agents["plain"]
+	plain.Database, plain.Read = true, []string{filepath.Join(b.dir, "statements"), filepath.Join(b.dir, "inbox"), filepath.Join(b.dir, "plain", "private")}
+	b.plan.Agents["plain"] = plain
+	b.plan.Jobs["watch"] = agent.Job{Name: "watch", Agent: "plain", Playbook: []playbook.Call{{Name: "db_schema"}}, Watched: agent.Watched{Folder: filepath.Join(b.dir, "inbox")}}
+	by := func(name, args string) int64 {
+		return b.enqueue(ledger.Request{Agent: "plain", Detail: ledger.Detail{Tool: name, Args: json.RawMessage(args)}})
+	}
+	wants := func(name, args, want string) {
+		t.Helper()
+		id := by(name, args)
+		res := b.ends(id)
+		if got := b.met(id); got != want {
+			t.Errorf("%s %s met %q, want %q (%s)", name, args, got, want, res.Error)
+		}
+	}
+	statement, drop := filepath.Join(b.dir, "statements", "may.txt"), filepath.Join(b.dir, "inbox", "drop.txt")
+	quoted := func(key, path string) string {
+		text, _ := json.Marshal(map[string]string{key: path})
+		return string(text)
+	}
+	wants("file_read", `{"path":"own.txt"}`, "")
+	wants("file_read", `{"path":"private/own.txt"}`, "")
+	wants("file_read", quoted("path", statement), "B")
+	wants("file_read", `{"path":"../statements/may.txt"}`, "B")
+	wants("file_read", quoted("path", drop), "AB")
+	wants("file_read", quoted("path", filepath.Dir(drop)), "AB") // names are content, too
+	wants("file_read", quoted("path", filepath.Join(b.dir, "elsewhere")), "")
+	wants("db_create_table", `{"name":"t","purpose":"p","columns":[{"name":"a","type":"TEXT"}]}`, "")
+	wants("db_query", `{"sql":"select * from t"}`, "")
+	wants("file_write", `{"path":"note.txt","content":"x"}`, "")
+	wants("notify", `{"title":"t","body":"b"}`, "")
+	wants("complete", `{"summary":"x"}`, "")
+
+	// A run by a dropped file that keeps nothing leaves the memory as it was; one that writes does not.
+	f := &ledger.File{Path: drop, Name: "drop.txt", Size: 5}
+	dropped := func(calls ...playbook.Call) int64 {
+		b.plan.Jobs["drops"] = agent.Job{Name: "drops", Agent: "plain", Playbook: calls}
+		id := b.enqueue(ledger.Request{Job: "drops", Agent: "plain", Detail: ledger.Detail{File: f}})
+		f.ModTime = modified(t, drop)
+		b.ends(id)
+		return id
+	}
+	f.ModTime = modified(t, drop)
+	if id := dropped(playbook.Call{Name: "file_read", With: map[string]any{"path": drop}}); b.met(id) != "A" {
+		t.Errorf("a run by a file met %q", b.met(id))
+	}
+	wants("db_query", `{"sql":"select * from t"}`, "")
+	writer := dropped(playbook.Call{Name: "db_insert", With: map[string]any{"table": "t", "row": map[string]any{"a": "x"}}})
+	if since, err := b.ledger.Untrusted(t.Context(), "plain"); err != nil || since != writer {
+		t.Errorf("the memory is untrusted since run %d, want %d: %v", since, writer, err)
+	}
+	wants("db_query", `{"sql":"select * from t"}`, "A")
+	wants("file_read", `{"path":"own.txt"}`, "A")
+	wants("db_insert", `{"table":"t","row":{"a":"y"}}`, "")
+	if err := b.ledger.Trust(t.Context(), "plain"); err != nil {
+		t.Fatal(err)
+	}
+	wants("db_query", `{"sql":"select * from t"}`, "")
+}
+
+func modified(t *testing.T, path string) time.Time {
+	t.Helper()
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info.ModTime()
+}
+
+// A model is told of its agent's tables from the start: with an untrusted memory its run has met
+// untrusted content before it makes a call.
+func TestPromptOfUntrustedMemory(t *testing.T) {
+	b := setup(t, modeltest.Turn{Text: "Nothing to do."}, modeltest.Turn{Text: "Nothing to do."})
+	first := b.adhoc("Look.")
+	b.ends(first)
+	other := b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.Detail{Folder: "/in", Tool: "db_schema", Args: json.RawMessage(`{}`)}})
+	_, a, err := b.ledger.StartAttempt(t.Context(), other)
+	if err == nil {
+		err = b.ledger.Mark(t.Context(), a, ledger.Marks{Keeps: true})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	second := b.adhoc("Look.")
+	b.ends(second)
+	if b.met(first) != "" || b.met(second) != "A" {
+		t.Errorf("before: %q, after: %q", b.met(first), b.met(second))
+	}
+}
+
+// What a run has met goes with the wake that it plans, and the gate knows it there.
+func TestWakeInheritsTaint(t *testing.T) {
+	b, p := office(t)
+	p.need = tool.Need{Adds: tool.Outward}
+	planner := b.enqueue(ledger.Request{Agent: "plain", Detail: ledger.Detail{Tool: "send", Args: json.RawMessage(`{"to":"bob"}`)}})
+	_, a, err := b.ledger.StartAttempt(t.Context(), planner)
+	if err == nil {
+		err = b.ledger.Mark(t.Context(), a, ledger.Marks{Taint: "AB"})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	wake := b.enqueue(ledger.Request{Agent: "plain", Detail: ledger.Detail{Wake: &ledger.Wake{AskedBy: planner}, Tool: "send", Args: json.RawMessage(`{"to":"bob"}`)}})
+	if res := b.ends(wake); res.Wait == nil || b.met(wake) != "AB" || p.all() != "" {
+		t.Errorf("%+v, met %q, sent %q", res, b.met(wake), p.all())
+	}
+}

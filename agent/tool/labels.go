@@ -1,0 +1,78 @@
+package tool
+
+import (
+	"context"
+	"encoding/json"
+	"path/filepath"
+)
+
+// OnMemory says who knows the labels of what earlier runs of the agent wrote: in its database,
+// and where it may write. nil: it has none.
+func (r *Roots) OnMemory(labels func(context.Context) (Taint, error)) { r.memory = labels }
+
+// Distrust names folders in which strangers leave files, wherever they lie. What is read there,
+// names included, is untrusted; it grants nothing.
+func (r *Roots) Distrust(folders ...string) {
+	for _, f := range folders {
+		r.drops = append(r.drops, newRoot(Grant{Path: f}))
+	}
+}
+
+// Memory are the labels of what earlier runs of the agent wrote.
+func (r *Roots) Memory(ctx context.Context) (Taint, error) {
+	if r.memory == nil {
+		return 0, nil
+	}
+	return r.memory(ctx)
+}
+
+// Reads is what a call needs that reads a file, or what is in a folder.
+func (r *Roots) Reads(ctx context.Context, path string) (n Need, err error) {
+	if path == "" {
+		path = "."
+	}
+	g, abs := r.find(path, false)
+	if g == nil {
+		return n, nil // the call will be refused
+	}
+	if g.Private {
+		n.Adds |= Private
+	}
+	if g.Untrusted || r.dropped(abs) {
+		n.Adds |= Untrusted
+	}
+	if _, own := below(r.workdir, abs); own || g.Write {
+		memory, err := r.Memory(ctx)
+		n.Adds |= memory
+		return n, err
+	}
+	return n, nil
+}
+
+// dropped says whether a path is in a folder of strangers' files, or holds one.
+func (r *Roots) dropped(abs string) bool {
+	for _, d := range r.drops {
+		if _, in := d.holds(abs); in {
+			return true
+		}
+		if _, holds := below(abs, d.Path); holds {
+			return true
+		}
+	}
+	return false
+}
+
+// Needs are those of a tool that reads the file of its argument path, or with writes changes it.
+func (r *Roots) Needs(writes bool) func(context.Context, Invocation, json.RawMessage) (Need, error) {
+	return func(ctx context.Context, _ Invocation, args json.RawMessage) (Need, error) {
+		var a struct {
+			Path string `json:"path"`
+		}
+		if err := json.Unmarshal(args, &a); err != nil {
+			return Need{}, nil //nolint:nilerr // the call itself says what is wrong with them
+		}
+		n, err := r.Reads(ctx, filepath.Clean(a.Path))
+		n.Keeps = writes
+		return n, err
+	}
+}
