@@ -93,11 +93,6 @@ func failed(outcome ledger.Outcome, format string, args ...any) ledger.Result {
 func (r *Runner) Execute(ctx context.Context, run ledger.Run, a ledger.Attempt) (ledger.Result, error) {
 	d, err := parseDetail(run)
 	if err != nil {
-	res, err := r.execute(ctx, run, a)
-	return cleanResult(res, redactor(r.plan.Load().Secrets)), err
-}
-
-func (r *Runner) execute(ctx context.Context, run ledger.Run, a ledger.Attempt) (ledger.Result, error) {
 		return ledger.Result{}, err
 	}
 	t, err := r.plan.Load().find(run, d)
@@ -203,11 +198,11 @@ func (r *Runner) orders(ctx context.Context, run ledger.Run, a ledger.Attempt, t
 		res := failed(ledger.OutcomeError, "%s", err.Error())
 		return o, &res, nil
 	}
-	o.Policy.StopOnRejection = t.agent.OnDenied == tool.OnDeniedFail
-	if t.needsModel() {
 	if err := t.gate.prompted(ctx, *t); err != nil {
 		return o, nil, err
 	}
+	o.Policy.StopOnRejection = t.agent.OnDenied == tool.OnDeniedFail
+	if t.needsModel() {
 		o.Bounds = o.Bounds.AfterCost(past.took.cost)
 		o.Budget = r.newBudget(run, a, *t, o.Bounds, !past.began)
 	}
@@ -310,7 +305,7 @@ func (r *Runner) tools(t task, a ledger.Attempt) (*tool.Registry, error) {
 	if err != nil {
 		return nil, err
 	}
-	all, err := control.Tools(control.Options{Ledger: r.ledger, Channels: t.channels, Board: t.board, Redact: redactor(t.secrets).Replace})
+	all, err := control.Tools(control.Options{Ledger: r.ledger, Channels: t.channels, Board: t.board})
 	if err != nil {
 		return nil, err
 	}

@@ -7,8 +7,7 @@
 // much of it an answer holds, and how it is replaced: as a whole, under its old name, or
 // not at all. What an answer leaves out it says, with the place to go on from. A file that
 // is no text, that its owner marked read-only, or that has a second name is left as it is. A picture is
-// shown to the model beside an envelope that says what it is. The words of a PDF, the beginning of
-// a spreadsheet and a BMP picture come by way of a process of its own, which may die of them.
+// shown to the model beside an envelope that says what it is.
 //
 // What is shared is kept by the ledger, beside the rest of its run: it is there with its row or
 // not at all, and goes with its run (OSA-19).
