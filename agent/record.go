@@ -40,6 +40,20 @@ func (r *Runner) Redact(text string) string { return redactor(r.plan.Load().Secr
 // redactor blacks secrets out.
 func redactor(secrets []string) *redact.Redactor { return redact.New(secrets) }
 
+// cleanResult is how a run ended, without the secrets that its model has heard of and repeats.
+func cleanResult(res ledger.Result, redact *redact.Redactor) ledger.Result {
+	res.Summary, res.Error = redact.Replace(res.Summary), redact.Replace(res.Error)
+	if res.Wait != nil {
+		q := *res.Wait
+		q.Title, q.Message, q.Options = redact.Replace(q.Title), redact.Replace(q.Message), slices.Clone(q.Options)
+		for i, o := range q.Options {
+			q.Options[i] = redact.Replace(o)
+		}
+		res.Wait = &q
+	}
+	return res
+}
+
 func (r *Recorder) clean(raw json.RawMessage) json.RawMessage {
 	return json.RawMessage(r.redact.Replace(string(raw)))
 }

@@ -91,6 +91,11 @@ func failed(outcome ledger.Outcome, format string, args ...any) ledger.Result {
 
 // Execute runs one attempt. An error means that the host is broken.
 func (r *Runner) Execute(ctx context.Context, run ledger.Run, a ledger.Attempt) (ledger.Result, error) {
+	res, err := r.execute(ctx, run, a)
+	return cleanResult(res, redactor(r.plan.Load().Secrets)), err
+}
+
+func (r *Runner) execute(ctx context.Context, run ledger.Run, a ledger.Attempt) (ledger.Result, error) {
 	d, err := parseDetail(run)
 	if err != nil {
 		return ledger.Result{}, err
@@ -305,7 +310,7 @@ func (r *Runner) tools(t task, a ledger.Attempt) (*tool.Registry, error) {
 	if err != nil {
 		return nil, err
 	}
-	all, err := control.Tools(control.Options{Ledger: r.ledger, Channels: t.channels, Board: t.board})
+	all, err := control.Tools(control.Options{Ledger: r.ledger, Channels: t.channels, Board: t.board, Redact: redactor(t.secrets).Replace})
 	if err != nil {
 		return nil, err
 	}

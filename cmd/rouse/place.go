@@ -30,7 +30,8 @@ func (at *place) load() (*config.Config, error) {
 }
 
 func load(path, home string) (*config.Config, error) {
-	return config.Load(config.LoadOptions{Path: path, Home: home, Getenv: os.Getenv, Tools: toolNames(), Ollama: func() (string, string, bool) { return findOllama(os.Getenv) }})
+	return config.Load(config.LoadOptions{Path: path, Home: home, Getenv: os.Getenv, Tools: toolNames(), Secret: finder(path, home),
+		Ollama: func() (string, string, bool) { return findOllama(os.Getenv) }})
 }
 
 // homeDir is the home alone, for commands that need no more of the configuration: a

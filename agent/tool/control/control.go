@@ -29,7 +29,8 @@ type Options struct {
 	Ledger   *ledger.Ledger
 	Channels []string // that notify may name; the first is the default
 	// Board is where the todo list stands; nil: on one of its own.
-	Board *memory.Board
+	Board  *memory.Board
+	Redact func(text string) string // what blacks secrets out before a notice is kept; nil: nothing
 }
 
 // Tools are the tools of one run.
@@ -127,6 +128,9 @@ type notifyResult struct {
 // notify puts a notice into the outbox. Without a channel nobody can be told, which is no
 // reason for a run to fail.
 func (o Options) notify(ctx context.Context, in tool.Invocation, a notifyArgs) (tool.Envelope, error) {
+	if o.Redact != nil {
+		a.Title, a.Body = o.Redact(a.Title), o.Redact(a.Body)
+	}
 	title := strings.Join(strings.Fields(a.Title), " ")
 	if title == "" {
 		return tool.Failure(tool.KindInvalidArgs, "the title is empty").WithField("title", "a line that says what happened"), nil

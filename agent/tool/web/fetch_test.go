@@ -330,7 +330,7 @@ func TestSlow(t *testing.T) {
 }
 
 func TestNeed(t *testing.T) {
-	fetch := tools(t, Options{Grants: []Grant{{Host: "example.com"}}, Secrets: []tool.SecretGrant{{Name: "api", OnlyTo: "example.com", Value: "sesame-sesame"}}})[0]
+	fetch := tools(t, Options{Grants: []Grant{{Host: "example.com"}}, Secrets: []tool.SecretGrant{{Name: "api", OnlyTo: "example.com", Value: "sesame-sesame"}, {Name: "open", OnlyTo: "example.com", Value: "weather-key", Public: true}}})[0]
 	need := func(a string) tool.Need {
 		n, err := fetch.Need(t.Context(), tool.Invocation{}, json.RawMessage(a))
 		if err != nil {
@@ -355,6 +355,9 @@ func TestNeed(t *testing.T) {
 	}
 	if n := need(`{"url": "https://example.com/", "headers": {"X": "__OSL_SECRET[api]__"}}`); n.Adds != tool.AllTaints || strings.Contains(n.Action+n.Shown, "sesame") {
 		t.Errorf("with a secret: %+v", n)
+	}
+	if n := need(`{"url": "https://example.com/", "headers": {"X": "__OSL_SECRET[open]__"}}`); n.Adds != tool.Untrusted|tool.Outward {
+		t.Errorf("with a secret that opens nothing private: %+v", n)
 	}
 	for _, a := range []string{`{"url": "http://127.0.0.1/"}`, `{"url": "http://169.254.169.254/latest/meta-data/"}`, `{"url": "https://other.example/?k=__OSL_SECRET[api]__"}`, `{"url": "http://example.com/?k=__OSL_SECRET[api]__"}`, `{"url": "https://example.com/?k=__OSL_SECRET[none]__"}`} {
 		if n := need(a); n.Refused == nil {

@@ -72,6 +72,24 @@ func (g Grant) rule() (rule, error) {
 	return r, nil
 }
 
+// Meet says whether any of the grants is about the host of one.
+func Meet(grants []Grant, one Grant) bool {
+	o, err := one.rule()
+	if err != nil {
+		return false
+	}
+	return slices.ContainsFunc(grants, func(g Grant) bool {
+		r, err := g.rule()
+		switch {
+		case err != nil || r.port != o.port:
+			return false
+		case r.below != "":
+			return strings.HasSuffix(o.host, r.below)
+		}
+		return r.any || r.host == o.host
+	})
+}
+
 // covers says whether the rule is about the server of t.
 func (r rule) covers(t target) bool {
 	if r.port != t.port && (r.port != 0 || t.port != schemes[t.url.Scheme]) {

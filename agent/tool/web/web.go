@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 
@@ -113,7 +114,7 @@ func (f *fetcher) need(_ context.Context, _ tool.Invocation, a args) (tool.Need,
 		return tool.Need{Refused: refused}, nil
 	}
 	n := tool.Need{Action: q.action(), Shown: f.redact(q.shown()), Adds: tool.Untrusted | tool.Outward}
-	if len(secrets) > 0 {
+	if slices.ContainsFunc(secrets, func(s tool.SecretGrant) bool { return !s.Public }) {
 		n.Adds |= tool.Private
 	}
 	access := f.access(q.target, q.method)

@@ -115,6 +115,8 @@ func (c *checker) worker(path string, a *Agent) {
 			c.warn(fmt.Sprintf("%s.grants.read[%d]", path, i), "%s does not exist yet", display(string(dir)))
 		}
 	}
+	c.network(path, a)
+	c.secretGrants(path, a)
 	c.apart(path+".workdir", a.Workdir)
 	for i, dir := range a.Grants.Write {
 		c.apart(fmt.Sprintf("%s.grants.write[%d]", path, i), dir)
@@ -176,7 +178,7 @@ const (
 
 // laterTools are known, so that naming them is not taken for a typing error.
 var laterTools = strings.Fields(`shell_run bash git_status git_diff git_commit file_edit edit_file file_search search list_files read_file write_file
-	file_undo file_operation_history web_fetch clarify db_alter_table db_migrate db_upsert db_update
+	file_undo file_operation_history clarify db_alter_table db_migrate db_upsert db_update
 	db_delete db_restore db_execute db_define_view db_run_view db_list_views db_drop_view`)
 
 // zone checks a time zone. An empty one would be another zone on another machine, without a word.

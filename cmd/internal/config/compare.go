@@ -35,6 +35,9 @@ func Compare(before, after *Config) Changes {
 		}
 	}
 	c.Others = append(c.Others, compareSkills(before, after)...)
+	if c.Empty() && !slices.Equal(before.secrets, after.secrets) {
+		c.Others = append(c.Others, "the value of a secret")
+	}
 	return c
 }
 

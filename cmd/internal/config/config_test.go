@@ -40,6 +40,12 @@ func load(path string, env map[string]string) (*config.Config, error) {
 			return "/home/someone"
 		}
 		return env[name]
+	}, Secret: func(name string) (string, bool, error) {
+		if name == "locked" {
+			return "", false, errors.New("the keyring gave no answer within 2s")
+		}
+		value, set := env["secret:"+name]
+		return value, set, nil
 	}})
 }
 
@@ -146,7 +152,8 @@ func golden(t *testing.T, path, got string) {
 // What the design names is either read, or refused as not available: never unknown.
 func TestKnowsEveryKey(t *testing.T) {
 	for _, name := range []string{"rouse.yaml", "daemon.yaml"} {
-		_, err := load(filepath.Join("testdata", "design", name), nil)
+		set := map[string]string{"secret:anthropic": "sk-0123", "secret:bank": "money", "secret:slack_url": "https://x", "secret:api": "key-0123", "secret:x": "key-0124"}
+		_, err := load(filepath.Join("testdata", "design", name), set)
 		var all *config.Errors
 		if !errors.As(err, &all) {
 			t.Fatal(err)
@@ -178,7 +185,7 @@ func TestBrokenFiles(t *testing.T) {
 		"nothing listed":   {"jobs:\n", "must be a list, not nothing"},
 		"binary":           {"\x00\x01\x02", "this is not YAML"},
 		"deep":             {strings.Repeat("[", 5000) + strings.Repeat("]", 5000), "nested too deeply"},
-		"secret":           {"models: [{name: m, provider: openai, model: x, api_key: 'secret:k'}]\n", "secret: is not available in this version; take the value from the environment"},
+		"secret":           {"models: [{name: m, provider: openai, model: x, api_key: 'secret:k'}]\n", ":1:57: m: models[0].api_key: the secret k is not set; set it with: rouse secrets set k"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := load(write(t, "rouse.yaml", c.text), nil)

@@ -16,9 +16,11 @@ const maxProblems = 1000
 // decoder fills settings from a tree and collects what is wrong.
 type decoder struct {
 	getenv   func(string) string
-	ollama   func() (model, address string, ok bool) // finds one on this machine; may be nil
+	ollama   func() (model, address string, ok bool)               // finds one on this machine; may be nil
+	store    func(name string) (value string, set bool, err error) // of secrets; may be nil
 	problems []Problem
 	secrets  []string
+	refs     []SecretRef         // to the store
 	places   map[string]Position // of values, by path
 	tags     tags
 	overlay  bool // inside defaults: nothing is required there

@@ -2,6 +2,7 @@ package config
 
 import (
 	"cmp"
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -11,7 +12,7 @@ var (
 	variable     = regexp.MustCompile(`\$?\$\{([^}]*)\}`)
 	reference    = regexp.MustCompile(`\$\{[^}]*\}`)
 	variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
-	secretName   = regexp.MustCompile(`^secret:[A-Za-z0-9_.-]+$`)
+	secretName   = regexp.MustCompile(`^secret:([A-Za-z0-9_.-]+)$`)
 
 	// What is taken from the environment under such a key is a secret.
 	secretKey = regexp.MustCompile(`(?i)(key|secret|token|password|url)[^.\]]*$|\]\.http$`)
@@ -25,7 +26,16 @@ var (
 // ones would be found everywhere.
 const minSecret = 4
 
-// expand replaces ${NAME} by the environment; $${ is a plain ${. It is false after a problem.
+// SecretRef is a place that asks for a secret of the store.
+type SecretRef struct {
+	Name string
+	Path string // agents[0].grants.secrets[0]
+	Of   string // what Path is in, with its name: model claude; "" of a setting of the daemon
+	At   Position
+}
+
+// expand replaces ${NAME} by the environment, and secret:NAME, which is all of a value, or
+// ${secret:NAME} by a secret; $${ is a plain ${. It is false after a problem.
 func (d *decoder) expand(n *node, path string, secret bool) (string, bool) {
 	text, ok := n.text, true
 	bad := func(hint, format string, args ...any) string {
@@ -41,8 +51,8 @@ func (d *decoder) expand(n *node, path string, secret bool) (string, bool) {
 			return d.variable(n, path, m[2:len(m)-1], secret, bad)
 		})
 	}
-	if secretName.MatchString(text) {
-		bad("take the value from the environment with ${NAME}", "secret: is not available in this version")
+	if m := secretName.FindStringSubmatch(n.text); m != nil {
+		text = d.fromStore(n, path, m[1], secret, bad)
 	}
 	if words := strings.Fields(text); ok && secret && text == n.text && len(words) > 0 {
 		d.secret(n.at, path, words[len(words)-1]) // of "Bearer abc" the last one
@@ -50,7 +60,40 @@ func (d *decoder) expand(n *node, path string, secret bool) (string, bool) {
 	return text, ok
 }
 
+// fromStore is a secret of the store, where one may stand: what is told to a model or recorded is no
+// such place.
+func (d *decoder) fromStore(n *node, path, name string, secret bool, bad func(hint, format string, args ...any) string) string {
+	if !secret && (strings.Contains(path, ".with.") || !secretKey.MatchString(path) && !strings.Contains(path, ".headers.")) {
+		return bad("it can under api_key, base_url, url, http and headers; the calls of an agent use it by its placeholder, see grants.secrets", "a secret cannot stand here")
+	}
+	value, problem := d.lookup(n.at, path, name)
+	if problem != "" {
+		return bad("set it with: rouse secrets set "+name, "%s", problem)
+	}
+	return value
+}
+
+// lookup asks the store for a secret, and notes that it is used.
+func (d *decoder) lookup(at Position, path, name string) (value, problem string) {
+	d.refs = append(d.refs, SecretRef{Name: name, Path: path, At: at})
+	if d.store == nil {
+		return "", fmt.Sprintf("the secret %s is not set", name)
+	}
+	value, set, err := d.store(name)
+	switch {
+	case err != nil:
+		return "", fmt.Sprintf("the secret %s cannot be read: %v", name, err)
+	case !set:
+		return "", fmt.Sprintf("the secret %s is not set", name)
+	}
+	d.secret(at, path, value)
+	return value, ""
+}
+
 func (d *decoder) variable(n *node, path, name string, secret bool, bad func(hint, format string, args ...any) string) string {
+	if name, ok := strings.CutPrefix(name, "secret:"); ok && secretName.MatchString("secret:"+name) {
+		return d.fromStore(n, path, name, secret, bad)
+	}
 	if !variableName.MatchString(name) {
 		return bad("${NAME} is a variable of the environment; write $${ for a plain ${", "${%s} is not understood", short(name))
 	}

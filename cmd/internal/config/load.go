@@ -18,6 +18,8 @@ type LoadOptions struct {
 	// Ollama finds a model on this machine and its address; it is asked when no model is
 	// configured and the environment has no key. nil: nobody looks.
 	Ollama func() (model, address string, ok bool)
+	// Secret finds what secret:NAME stands for; nil: nothing is set.
+	Secret func(name string) (value string, set bool, err error)
 }
 
 var jobType = reflect.TypeFor[Job]()
@@ -38,6 +40,7 @@ func Load(o LoadOptions) (*Config, error) {
 		return cfg, err
 	}
 	d := newDecoder(o.Getenv)
+	d.store = o.Secret
 	cfg.Files = []string{path}
 	root := d.parse(path, text)
 	if root == nil {
@@ -51,7 +54,7 @@ func Load(o LoadOptions) (*Config, error) {
 	d.complete(cfg)
 	check(d, cfg, o.Tools)
 	cfg.Include, cfg.Defaults = nil, nil // they have taken effect
-	cfg.secrets = d.sorted()
+	cfg.secrets, cfg.refs = d.sorted(), d.references(cfg)
 	return cfg, d.verdict(cfg)
 }
 

@@ -25,6 +25,7 @@ type Config struct {
 	// Warnings are what looks wrong and is not.
 	Warnings []Problem
 	secrets  []string
+	refs     []SecretRef
 	skills   found
 }
 
@@ -59,7 +60,7 @@ type Model struct {
 	Recording     Path              `key:"recording" say:"of replay: the file, as rouse replay RUN --save writes it"`
 	API           string            `key:"api" enum:"chat|responses" say:"of openai: chat completions, which all such servers know, or the Responses API, which keeps what a model thought between its calls" unset:"responses at OpenAI itself, else chat"`
 	BaseURL       string            `key:"base_url" unset:"where the provider is; ollama: on this machine" say:"of openai with its /v1, of the others without"`
-	APIKey        string            `key:"api_key" secret:"yes" say:"use ${NAME} to take it from the environment"`
+	APIKey        string            `key:"api_key" secret:"yes" say:"secret:NAME is set with rouse secrets set NAME; ${NAME} is taken from the environment"`
 	Fallback      string            `key:"fallback" say:"name of the model that takes over when this one has failed for good: no answer, overloaded, out of credit; never where the key or the request is wrong"`
 	ContextWindow int               `key:"context_window" positive:"yes" say:"tokens; ollama makes room in memory for so many" unset:"what is known of the model; of ollama 8192"`
 	MaxOutput     int               `key:"max_output" positive:"yes" say:"tokens of one answer"`
@@ -119,8 +120,8 @@ type grants struct {
 	Read     []Path         `key:"read" say:"folders that may be read beside the workdir"`
 	Write    []Path         `key:"write" say:"if given, narrows writing in workdir to these"`
 	Commands []commandGrant `key:"commands" later:"the shell"`
-	Network  []networkGrant `key:"network" later:"network grants"`
-	Secrets  []secretGrant  `key:"secrets" later:"secrets"`
+	Network  []networkGrant `key:"network" say:"hosts that web_fetch may ask"`
+	Secrets  []secretGrant  `key:"secrets" say:"secrets that calls may use by their placeholder __OSL_SECRET[NAME]__"`
 }
 
 type commandGrant struct {
@@ -129,13 +130,17 @@ type commandGrant struct {
 }
 
 type networkGrant struct {
-	Host    string   `key:"host" need:"yes"`
-	Methods []string `key:"methods"`
+	Host    string   `key:"host" need:"yes" say:"a name, *.example.com for all below one, * for all, or an address; with :port that port alone"`
+	Methods []string `key:"methods" enum:"GET|HEAD|POST|PUT|PATCH|DELETE|OPTIONS" unset:"GET, HEAD"`
+	Private bool     `key:"private" say:"the host may be on this machine or its network"`
 }
 
 type secretGrant struct {
-	Name   string `key:"name" need:"yes"`
-	OnlyTo string `key:"only_to"`
+	Name    string `key:"name" need:"yes" say:"as in rouse secrets set NAME"`
+	OnlyTo  string `key:"only_to" say:"the host that web_fetch may send it to" unset:"for commands alone"`
+	Private *bool  `key:"private" default:"true" say:"false: what it opens is not private data, as with the key of a weather service, so that its use does not make a run ask"`
+
+	value string
 }
 
 // Bounds are the hard limits of one run.
@@ -167,6 +172,9 @@ type Notification struct {
 
 // On says whether something is enabled: absent means yes.
 func On(b *bool) bool { return b == nil || *b }
+
+// SecretRefs are the places that ask for a secret of the store.
+func (c *Config) SecretRefs() []SecretRef { return c.refs }
 
 // Secrets are values that must not be shown or stored, the longest first.
 func (c *Config) Secrets() []string { return c.secrets }

@@ -1,0 +1,86 @@
+package config
+
+import (
+	"fmt"
+	"strings"
+
+	"rouse/agent/tool"
+	"rouse/agent/tool/web"
+)
+
+// Network are the hosts that an agent may ask.
+func (a *Agent) Network() []web.Grant {
+	var out []web.Grant
+	for _, g := range a.Grants.Network {
+		out = append(out, web.Grant(g))
+	}
+	return out
+}
+
+// Secrets are those that an agent's calls may use.
+func (a *Agent) Secrets() []tool.SecretGrant {
+	var out []tool.SecretGrant
+	for _, g := range a.Grants.Secrets {
+		out = append(out, tool.SecretGrant{Name: g.Name, OnlyTo: g.OnlyTo, Value: g.value, Public: !On(g.Private)})
+	}
+	return out
+}
+
+func (c *checker) network(path string, a *Agent) {
+	for i, g := range a.Network() {
+		at := fmt.Sprintf("%s.grants.network[%d]", path, i)
+		if g.Host == "" || !c.clean(at) {
+			continue
+		}
+		if err := g.Check(); err != nil {
+			c.bad(at+".host", "%s", err.Error()).Hint = "write a host like api.example.com, *.example.com or 192.168.1.5:8080"
+		} else if strings.HasPrefix(g.Host, "*") && !strings.Contains(strings.TrimPrefix(g.Host, "*."), ".") {
+			c.warn(at+".host", "lets the agent ask any host%s, also one that a page which it reads names to it", map[bool]string{true: " below " + strings.TrimPrefix(g.Host, "*.")}[len(g.Host) > 2])
+		}
+	}
+}
+
+// secretGrants looks the secrets of an agent up, and says which could never be used.
+func (c *checker) secretGrants(path string, a *Agent) {
+	seen := map[string]bool{}
+	for i := range a.Grants.Secrets {
+		g, at := &a.Grants.Secrets[i], fmt.Sprintf("%s.grants.secrets[%d]", path, i)
+		if g.Name == "" {
+			continue
+		}
+		if !secretName.MatchString("secret:" + g.Name) {
+			c.bad(at+".name", "%q is not the name of a secret; it is what rouse secrets set NAME took", short(g.Name))
+			continue
+		}
+		if seen[g.Name] {
+			c.bad(at+".name", "the secret %s is granted twice", g.Name)
+			continue
+		}
+		seen[g.Name] = true
+		var problem string
+		if g.value, problem = c.d.lookup(c.d.place(at+".name"), at, g.Name); problem != "" {
+			c.bad(at+".name", "%s", problem).Hint = "set it with: rouse secrets set " + g.Name
+		}
+		if g.OnlyTo == "" {
+			continue
+		}
+		only := web.Grant{Host: g.OnlyTo}
+		if err := only.Check(); err != nil || strings.Contains(g.OnlyTo, "*") {
+			c.bad(at+".only_to", "must be one host like api.example.com")
+		} else if !web.Meet(a.Network(), only) {
+			c.warn(at+".only_to", "no host under grants.network is %s, so that no request can send it", g.OnlyTo)
+		}
+	}
+}
+
+// references are the places that ask for secrets, with what they are in.
+func (d *decoder) references(cfg *Config) []SecretRef {
+	words := map[string]string{"models": "model", "agents": "agent", "jobs": "job", "notifications": "channel"}
+	for i := range d.refs {
+		r := &d.refs[i]
+		if m := listed.FindStringSubmatch(r.Path); m != nil {
+			r.Of = strings.TrimSpace(words[m[1]] + " " + cfg.nameAt(r.Path))
+		}
+	}
+	return d.refs
+}

@@ -1,0 +1,195 @@
+package secret
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"filippo.io/age"
+)
+
+// passphraseVariable holds the passphrase of the file.
+const passphraseVariable = "ROUSE_SECRETS_PASSPHRASE"
+
+const (
+	maxFile    = 64 << 20 // bytes
+	workFactor = 17       // of scrypt, as a power of two: 0.4 s and 128 MiB
+)
+
+func (s *Store) valuesFile() string { return filepath.Join(s.home, "secrets.age") }
+func (s *Store) keyFile() string    { return filepath.Join(s.home, "secrets.key") }
+
+// values are the secrets in the file, none when there is no file.
+func (s *Store) values() (map[string]string, error) {
+	if s.read {
+		return s.file, nil
+	}
+	values := map[string]string{}
+	sealed, err := readUpTo(s.valuesFile(), maxFile)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return nil, fmt.Errorf("the secrets cannot be read: %w", err)
+	default:
+		if values, err = s.unseal(sealed); err != nil {
+			return nil, fmt.Errorf("the secrets in %s cannot be read: %w", s.valuesFile(), err)
+		}
+	}
+	s.read, s.file = true, values
+	return values, nil
+}
+
+func (s *Store) unseal(sealed []byte) (map[string]string, error) {
+	var keys []age.Identity
+	if pass := s.getenv(passphraseVariable); pass != "" {
+		key, err := age.NewScryptIdentity(pass)
+		if err != nil {
+			return nil, err
+		}
+		keys = append(keys, key)
+	}
+	key, err := s.key()
+	if err != nil {
+		return nil, err
+	}
+	if key != nil {
+		keys = append(keys, key)
+	}
+	if len(keys) == 0 {
+		return nil, fmt.Errorf("there is neither its key %s nor a passphrase in $%s; bring back the one that it was written with", s.keyFile(), passphraseVariable)
+	}
+	r, err := age.Decrypt(bytes.NewReader(sealed), keys...)
+	var no *age.NoIdentityMatchError
+	if errors.As(err, &no) {
+		return nil, fmt.Errorf("neither the key %s nor the passphrase in $%s opens it; bring back the one that it was written with", s.keyFile(), passphraseVariable)
+	}
+	if err != nil {
+		return nil, err
+	}
+	text, err := io.ReadAll(io.LimitReader(r, maxFile))
+	if err != nil {
+		return nil, err
+	}
+	values := map[string]string{}
+	if err := json.Unmarshal(text, &values); err != nil {
+		return nil, errors.New("it holds no secrets") // the error would tell of them
+	}
+	return values, nil
+}
+
+// key is what is in the key file, nil when there is none.
+func (s *Store) key() (*age.X25519Identity, error) {
+	text, err := readUpTo(s.keyFile(), 1<<10)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("its key: %w", err)
+	}
+	if info, err := os.Stat(s.keyFile()); err == nil && runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0 {
+		return nil, fmt.Errorf("its key %s can be read by others; set every secret anew, or, where nobody has seen it: chmod 600 %[1]s", s.keyFile())
+	}
+	key, err := age.ParseX25519Identity(strings.TrimSpace(string(text)))
+	if err != nil {
+		return nil, fmt.Errorf("its key %s is damaged; bring it back, or remove it and secrets.age and set the secrets again", s.keyFile())
+	}
+	return key, nil
+}
+
+// save writes the file, for the passphrase where there is one, else for the key. A key that is
+// not used any more goes.
+func (s *Store) save(values map[string]string) error {
+	text, err := json.Marshal(values)
+	if err != nil {
+		return err
+	}
+	s.read = false // until it is known what is there
+	to, err := s.recipient()
+	if err != nil {
+		return fmt.Errorf("the secrets cannot be written: %w", err)
+	}
+	var sealed bytes.Buffer
+	w, err := age.Encrypt(&sealed, to)
+	if err == nil {
+		_, err = w.Write(text)
+	}
+	if err == nil {
+		err = w.Close()
+	}
+	if err == nil {
+		err = replace(s.valuesFile(), sealed.Bytes())
+	}
+	if err == nil && s.getenv(passphraseVariable) != "" {
+		if err = os.Remove(s.keyFile()); errors.Is(err, fs.ErrNotExist) {
+			err = nil
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("the secrets cannot be written: %w", err)
+	}
+	s.read, s.file = true, values
+	return nil
+}
+
+func (s *Store) recipient() (age.Recipient, error) {
+	if pass := s.getenv(passphraseVariable); pass != "" {
+		to, err := age.NewScryptRecipient(pass)
+		if err == nil {
+			to.SetWorkFactor(workFactor)
+		}
+		return to, err
+	}
+	key, err := s.key()
+	if err != nil {
+		return nil, err
+	}
+	if key == nil {
+		if key, err = age.GenerateX25519Identity(); err != nil {
+			return nil, err
+		}
+		if err := replace(s.keyFile(), []byte(key.String()+"\n")); err != nil {
+			return nil, err
+		}
+	}
+	return key.Recipient(), nil
+}
+
+func readUpTo(path string, most int64) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, most+1))
+	if err == nil && int64(len(text)) > most {
+		err = fmt.Errorf("%s is larger than %d bytes", path, most)
+	}
+	return text, err
+}
+
+// replace writes a file for its owner alone, whole or not at all.
+func replace(path string, text []byte) (err error) {
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.tmp") // 0600
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = os.Remove(f.Name())
+		}
+	}()
+	if _, err = f.Write(text); err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), path)
+}

@@ -1,0 +1,145 @@
+package secret
+
+import (
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/zalando/go-keyring"
+)
+
+// Keyring is where a system keeps secrets for its users. An unknown one is keyring.ErrNotFound.
+type Keyring interface {
+	Get(service, user string) (string, error)
+	Set(service, user, password string) error
+	Delete(service, user string) error
+}
+
+const (
+	service     = "rouse"
+	keyringWait = 2 * time.Second
+)
+
+// system is the keyring of this system.
+type system struct{}
+
+func (system) Get(service, user string) (string, error) { return keyring.Get(service, user) }
+func (system) Set(service, user, value string) error    { return keyring.Set(service, user, value) }
+func (system) Delete(service, user string) error        { return keyring.Delete(service, user) }
+
+// systemKeyring is nil where there can be none: without a session bus, asking for one would
+// start it.
+func systemKeyring(getenv func(string) string) Keyring {
+	if runtime.GOOS == "darwin" || runtime.GOOS == "windows" || getenv("DBUS_SESSION_BUS_ADDRESS") != "" {
+		return system{}
+	}
+	if dir := getenv("XDG_RUNTIME_DIR"); dir != "" {
+		if _, err := os.Stat(filepath.Join(dir, "bus")); err == nil {
+			return system{}
+		}
+	}
+	return nil
+}
+
+// asked does something with the keyring, and gives up when that takes too long: once it has, it
+// is not asked again.
+func (s *Store) asked(do func(Keyring) error) error {
+	switch {
+	case s.keyring == nil:
+		return errors.New("this session has no keyring")
+	case s.silent != nil:
+		return s.silent
+	}
+	done := make(chan error, 1)
+	go func() { done <- do(s.keyring) }()
+	select {
+	case err := <-done:
+		switch {
+		case errors.Is(err, keyring.ErrNotFound):
+			return ErrNotSet
+		case err != nil:
+			return fmt.Errorf("the keyring of this system cannot be used: %w", err)
+		}
+		return nil
+	case <-time.After(keyringWait):
+		s.silent = fmt.Errorf("the keyring of this system gave no answer within %s; unlock it", keyringWait)
+		return s.silent
+	}
+}
+
+func (s *Store) fromKeyring(id, name string) (string, error) {
+	var value string
+	err := s.asked(func(k Keyring) error {
+		got, err := k.Get(service, id+"/"+name)
+		value = got
+		return err
+	})
+	if err != nil { // a late answer may still be written into value
+		return "", err
+	}
+	return value, nil
+}
+
+func (s *Store) toKeyring(id, name, value string) error {
+	return s.asked(func(k Keyring) error { return k.Set(service, id+"/"+name, value) })
+}
+
+func (s *Store) forget(id, name string) error {
+	return s.asked(func(k Keyring) error { return k.Delete(service, id+"/"+name) })
+}
+
+// index is what is known of the keyring: which secrets of this home it has, and under which
+// name, so that two homes can each have one of the same name, and a home can be moved.
+type index struct {
+	ID      string   `json:"id"`
+	Keyring []string `json:"keyring"`
+}
+
+func (s *Store) indexFile() string { return filepath.Join(s.home, "secrets.json") }
+
+func (s *Store) index() (*index, error) {
+	if s.names != nil {
+		return s.names, nil
+	}
+	text, err := os.ReadFile(s.indexFile())
+	switch names := (&index{ID: rand.Text()}); {
+	case errors.Is(err, fs.ErrNotExist):
+		s.names = names
+	case err != nil:
+		return nil, fmt.Errorf("the list of secrets cannot be read: %w", err)
+	default:
+		if err := json.Unmarshal(text, names); err != nil {
+			return nil, fmt.Errorf("the list of secrets %s is damaged: %w; remove it, and set the secrets again", s.indexFile(), err)
+		}
+		s.names = names
+	}
+	return s.names, nil
+}
+
+// list writes down whether the keyring has a secret.
+func (s *Store) list(names *index, name string, has bool) error {
+	if slices.Contains(names.Keyring, name) == has {
+		return nil
+	}
+	if has {
+		names.Keyring = append(names.Keyring, name)
+		slices.Sort(names.Keyring)
+	} else {
+		names.Keyring = slices.DeleteFunc(names.Keyring, func(n string) bool { return n == name })
+	}
+	text, err := json.Marshal(names)
+	if err != nil {
+		return err
+	}
+	if err := replace(s.indexFile(), text); err != nil {
+		return fmt.Errorf("the list of secrets cannot be written: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,308 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"rouse/cmd/internal/config"
+	"rouse/cmd/internal/secret"
+	"rouse/cmd/internal/web"
+)
+
+func newSecrets(at *place) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "secrets",
+		Short: "Keeps the values behind secret:NAME, and says who uses them",
+		Long: `Keeps the values that the configuration names as secret:NAME: API keys, tokens, passwords.
+They are in the keyring of the system, or, where there is none that answers, encrypted in
+HOME/secrets.age; what is in neither is taken from the environment as ROUSE_SECRET_NAME.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newSecretsSet(at), newSecretsList(at), newSecretsRemove(at))
+	return cmd
+}
+
+// storeOf is the secrets of the home in which a command works.
+func storeOf(at *place) (*secret.Store, error) {
+	dir, err := at.homeDir()
+	if err != nil {
+		return nil, err
+	}
+	return secret.New(secret.Options{Home: dir})
+}
+
+// finder finds secrets for a configuration. The store is opened when the first is asked for.
+func finder(path, home string) func(string) (string, bool, error) {
+	var store *secret.Store
+	return func(name string) (string, bool, error) {
+		if store == nil {
+			dir, err := home, error(nil)
+			if dir == "" {
+				dir, err = config.Home(path, os.Getenv)
+			}
+			if err == nil {
+				store, err = secret.New(secret.Options{Home: dir})
+			}
+			if err != nil {
+				return "", false, err
+			}
+		}
+		value, _, err := store.Get(name)
+		if errors.Is(err, secret.ErrNotSet) {
+			return "", false, nil
+		}
+		return value, err == nil, err
+	}
+}
+
+func newSecretsSet(at *place) *cobra.Command {
+	var in string
+	cmd := &cobra.Command{
+		Use:   "set NAME",
+		Short: "Reads a value, and keeps it",
+		Long: `Reads a value from the terminal, where it is not shown, or from standard input, and keeps
+it. One line end behind it is left out. It is no argument: what stands on a command line is
+in the history of the shell, and every program can see it.
+
+A daemon that runs takes the new value at once.`,
+		Example: `  rouse secrets set anthropic
+  pass show bank/api | rouse secrets set bank
+  rouse secrets set anthropic --in file`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return usagef("give the name alone; the value is read from the terminal or standard input, and should be changed now if it was the real one")
+			}
+			return cobra.ExactArgs(1)(nil, args)
+		},
+		RunE: verb(func(cmd *cobra.Command, args []string) error {
+			name, to := args[0], secret.Source(in)
+			if to != "" && to != secret.InKeyring && to != secret.InFile {
+				return usagef("--in takes keyring or file, not %q", oneLine(in))
+			}
+			if err := secret.CheckName(name); err != nil {
+				return usageError{err}
+			}
+			store, err := storeOf(at)
+			if err != nil {
+				return err
+			}
+			value, err := readSecret(cmd, name)
+			if err != nil {
+				return err
+			}
+			where, why, err := store.Set(name, value, to)
+			if err != nil {
+				return fmt.Errorf("the secret %s was not set: %w", name, err)
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "the secret %s is kept in %s\n", name, placeWords(where))
+			if why != "" {
+				fmt.Fprintf(cmd.OutOrStdout(), "not in the keyring: %s\n", oneLine(why))
+			}
+			return tellDaemon(cmd.Context(), cmd.OutOrStdout(), at)
+		}),
+	}
+	cmd.Flags().StringVar(&in, "in", "", "where it is kept: `keyring` or file; the keyring when it answers, unless this says otherwise")
+	return cmd
+}
+
+func placeWords(s secret.Source) string {
+	switch s {
+	case secret.InKeyring:
+		return "the keyring of this system"
+	case secret.InEnvironment:
+		return "the environment"
+	}
+	return "HOME/secrets.age"
+}
+
+// readSecret asks a person, or reads what is piped in.
+func readSecret(cmd *cobra.Command, name string) (string, error) {
+	if f, ok := cmd.InOrStdin().(*os.File); ok && term.IsTerminal(int(f.Fd())) { //nolint:gosec // a descriptor fits
+		fmt.Fprintf(cmd.ErrOrStderr(), "value of %s (not shown): ", name)
+		value, err := term.ReadPassword(int(f.Fd())) //nolint:gosec // a descriptor fits
+		fmt.Fprintln(cmd.ErrOrStderr())
+		if err != nil {
+			return "", fmt.Errorf("the value cannot be read: %w", err)
+		}
+		return string(value), nil
+	}
+	text, err := io.ReadAll(io.LimitReader(bufio.NewReader(cmd.InOrStdin()), secret.MaxValue+3))
+	if err != nil {
+		return "", fmt.Errorf("the value cannot be read: %w", err)
+	}
+	text = bytes.TrimSuffix(bytes.TrimSuffix(text, []byte("\n")), []byte("\r"))
+	return string(text), nil
+}
+
+// tellDaemon has a daemon that runs take what has changed.
+func tellDaemon(ctx context.Context, w io.Writer, at *place) error {
+	dir, err := at.homeDir()
+	if err != nil {
+		return err
+	}
+	client, err := web.Dial(ctx, socketPath(dir))
+	if errors.Is(err, web.ErrNoDaemon) {
+		return nil
+	}
+	var result web.Reload
+	if err == nil {
+		err = client.Post(ctx, "/v1/reload", struct{}{}, &result)
+	}
+	if err != nil {
+		return fmt.Errorf("it is done, but the daemon was not told: %w", err)
+	}
+	if !result.OK {
+		fmt.Fprintln(w, "the daemon goes on with what it had:")
+		printProblems(w, result.Problems)
+		return errSilent
+	}
+	fmt.Fprintln(w, "the daemon has taken it")
+	return nil
+}
+
+func newSecretsRemove(at *place) *cobra.Command {
+	return &cobra.Command{
+		Use:   "remove NAME",
+		Short: "Forgets a value",
+		Args:  cobra.ExactArgs(1),
+		RunE: verb(func(cmd *cobra.Command, args []string) error {
+			store, err := storeOf(at)
+			if err != nil {
+				return err
+			}
+			from, err := store.Remove(args[0])
+			if errors.Is(err, secret.ErrNotSet) {
+				list, listErr := store.List()
+				if listErr != nil {
+					return listErr
+				}
+				return usagef("%s", config.Nearest("secret", oneLine(args[0]), slices.Sorted(maps.Keys(list))))
+			}
+			if err != nil {
+				return fmt.Errorf("the secret %s was not removed: %w", args[0], err)
+			}
+			for _, s := range from {
+				fmt.Fprintf(cmd.OutOrStdout(), "the secret %s is gone from %s\n", args[0], placeWords(s))
+			}
+			if value, _, err := store.Get(args[0]); err == nil && value != "" {
+				fmt.Fprintf(cmd.OutOrStdout(), "it is still set in the environment, as %s\n", secret.Variable(args[0]))
+			}
+			return tellDaemon(cmd.Context(), cmd.OutOrStdout(), at)
+		}),
+	}
+}
+
+// secretEntry is what `rouse secrets list --json` prints of a secret: never its value.
+type secretEntry struct {
+	Name   string       `json:"name"`
+	KeptIn string       `json:"kept_in"` // keyring, file, environment; "" when it is not set
+	UsedBy []secretUser `json:"used_by"`
+}
+
+type secretUser struct {
+	Of     string `json:"of"` // model claude
+	Key    string `json:"key"`
+	File   string `json:"file"`
+	Line   int    `json:"line"`
+	OnlyTo string `json:"only_to,omitempty"`
+}
+
+func newSecretsList(at *place) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "Lists the secrets, where each is kept and who may use it; never a value",
+		Args:  cobra.NoArgs,
+		RunE: verb(func(cmd *cobra.Command, _ []string) error {
+			list, err := listSecrets(at)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return printJSON(cmd.OutOrStdout(), list)
+			}
+			return printSecrets(cmd.OutOrStdout(), list)
+		}),
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func listSecrets(at *place) ([]secretEntry, error) {
+	store, err := storeOf(at)
+	if err != nil {
+		return nil, err
+	}
+	kept, err := store.List()
+	if err != nil {
+		return nil, err
+	}
+	users := map[string][]secretUser{}
+	cfg, err := at.load() // what is wrong with it, "rouse config check" says
+	if cfg == nil && err != nil && !errors.Is(err, config.ErrNoFile) {
+		return nil, err
+	}
+	if cfg != nil {
+		for _, r := range cfg.SecretRefs() {
+			u := secretUser{Of: r.Of, Key: r.Path, File: r.At.File, Line: r.At.Line}
+			for _, a := range cfg.Agents {
+				for _, g := range a.Grants.Secrets {
+					if r.Of == "agent "+string(a.Name) && g.Name == r.Name {
+						u.OnlyTo = g.OnlyTo
+					}
+				}
+			}
+			users[r.Name] = append(users[r.Name], u)
+		}
+	}
+	names := slices.Sorted(maps.Keys(kept))
+	for name := range users {
+		if _, known := kept[name]; !known {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	out := []secretEntry{}
+	for _, name := range names {
+		e := secretEntry{Name: name, KeptIn: string(kept[name]), UsedBy: append([]secretUser{}, users[name]...)}
+		if e.KeptIn == "" && os.Getenv(secret.Variable(name)) != "" {
+			e.KeptIn = string(secret.InEnvironment)
+		}
+		out = append(out, e)
+	}
+	return out, nil
+}
+
+func printSecrets(w io.Writer, entries []secretEntry) error {
+	if len(entries) == 0 {
+		fmt.Fprintln(w, "no secret is set; set one with: rouse secrets set NAME")
+		return nil
+	}
+	rows := [][]string{{"NAME", "KEPT IN", "USED BY"}}
+	for _, e := range entries {
+		var users []string
+		for _, u := range e.UsedBy {
+			text := orElse(u.Of, u.Key)
+			if u.OnlyTo != "" {
+				text += " (only to " + u.OnlyTo + ")"
+			}
+			if !slices.Contains(users, text) {
+				users = append(users, text)
+			}
+		}
+		rows = append(rows, []string{e.Name, orElse(e.KeptIn, "nowhere: not set"), orElse(strings.Join(users, ", "), "nobody")})
+	}
+	return align(w, rows)
+}

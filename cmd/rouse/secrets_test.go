@@ -1,0 +1,157 @@
+package main
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"html"
+	"io/fs"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"rouse/agent/model"
+	"rouse/agent/model/modeltest"
+	"rouse/cmd/internal/web"
+)
+
+// A secret that is in every place where one can be, and that a server gives back in every form,
+// is nowhere in what is kept, shown, sent to a model or logged; the server it is for has got it
+// (OSL-22).
+func TestSecretsStayOut(t *testing.T) {
+	t.Parallel()
+	const (
+		key    = `canary"Ω<42>/+ key_value*`
+		header = "canary-header-0123456789"
+		bank   = `canary'bank' 100% [x](y) & \n_z_`
+	)
+	var got, asked atomic.Int64
+	echo := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		if r.Header.Get("X-Key") != bank || r.URL.Query().Get("k") != bank {
+			t.Errorf("the server was sent %q and %q", r.Header.Get("X-Key"), r.URL.Query().Get("k"))
+			return
+		}
+		got.Add(1)
+		w.Header().Set("Content-Type", []string{"text/html; charset=utf-8", "application/json", "text/plain"}[got.Load()%3])
+		w.Header().Set("Link", "<https://example.com/?k="+url.QueryEscape(bank)+">; rel=next")
+		quoted, _ := json.Marshal(bank)
+		fmt.Fprintf(w, "<title>%s</title><p>%s</p><p>%s</p>%s %s %s %s %s %x %X", html.EscapeString(bank), bank, html.EscapeString(bank), quoted, url.QueryEscape(bank), url.PathEscape(bank),
+			base64.StdEncoding.EncodeToString([]byte("user:"+bank)), base64.URLEncoding.EncodeToString([]byte(bank)), bank, bank)
+	}))
+	defer echo.Close()
+	call := func(id, name string, a map[string]any) model.Call {
+		raw, err := json.Marshal(a)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return model.Call{ID: id, Name: name, Args: raw}
+	}
+	fetch := map[string]any{"url": echo.URL + "/?k=__OSL_SECRET[bank]__", "headers": map[string]string{"X-Key": "__OSL_SECRET[bank]__"}}
+	s := modeltest.New(t,
+		modeltest.Turn{Calls: []model.Call{call("1", "web_fetch", fetch)}},
+		modeltest.Turn{Calls: []model.Call{call("2", "web_fetch", fetch)}},
+		modeltest.Turn{Calls: []model.Call{call("3", "web_fetch", fetch)}},
+		// What the model might have heard elsewhere, it may repeat.
+		modeltest.Turn{Text: "The key is " + bank, Calls: []model.Call{
+			call("4", "notify", map[string]any{"title": "it is " + bank, "body": key}),
+			call("5", "share_artifact", map[string]any{"content": "the secret " + bank + " and " + header, "filename": "note.txt"}),
+			call("6", "complete", map[string]any{"summary": "All is done, and the secret is " + bank + ", which nobody reads."}),
+		}})
+	dir := write(t, map[string]string{"rouse.yaml": `version: 1
+home: ./home
+models: [{name: scripted, provider: openai, model: scripted, base_url: "` + s.URL + `/v1", api_key: secret:key, headers: {X-Extra: "${secret:header}"}}]
+agents:
+  - name: clerk
+    workdir: ./work
+    grants:
+      network: [{host: "` + strings.TrimPrefix(echo.URL, "http://") + `"}]
+      secrets: [{name: bank, only_to: "` + strings.TrimPrefix(echo.URL, "http://") + `", private: false}]
+jobs: [{name: books, agent: clerk, record: true, prompt: Do the books.}]
+`})
+	config := filepath.Join(dir, "rouse.yaml")
+	for name, value := range map[string]string{"key": key, "header": header, "bank": bank} {
+		set := rouse(t, "secrets", "set", name, "--in", "file", "--config", config)
+		set.Stdin = strings.NewReader(value + "\n")
+		if err := set.Run(); err != nil {
+			t.Fatalf("%v %s", err, set.stderr.String())
+		}
+	}
+	var shown bytes.Buffer
+	p := serveUntilReady(t, config)
+	for _, line := range []string{"run books --wait", "show 1", "show 1 --json", "logs 1", "logs --json", "runs --json", "inbox --json", "why books", "secrets list", "secrets list --json", "config show", "config check", "doctor", "jobs --json", "artifact 1"} {
+		cmd := rouse(t, append(strings.Fields(line), "--config", config)...)
+		err := cmd.Run()
+		shown.WriteString("$ rouse " + line + "\n" + cmd.stdout.String() + cmd.stderr.String())
+		if err != nil && line == "run books --wait" {
+			t.Fatalf("%v %s%s", err, cmd.stdout.String(), cmd.stderr.String())
+		}
+	}
+	p.stop(t)
+	shown.WriteString(p.stdout.String() + p.stderr.String())
+	save := rouse(t, "replay", "1", "--save", filepath.Join(dir, "saved.jsonl"), "--config", config)
+	_ = save.Run()
+	shown.WriteString(save.stdout.String() + save.stderr.String())
+	if got.Load() != 3 || asked.Load() != 3 {
+		t.Fatalf("the server got the secret %d times in %d requests\n%s", got.Load(), asked.Load(), shown.String())
+	}
+	for _, r := range s.Requests() {
+		shown.Write(r)
+	}
+	kept := map[string][]byte{"what was shown or sent to the model": shown.Bytes()}
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.Type().IsRegular() {
+			kept[path], err = os.ReadFile(path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for place, text := range kept {
+		for _, secret := range []string{key, header, bank} {
+			for form, canary := range canaries(t, secret) {
+				if at := bytes.Index(text, []byte(canary)); at >= 0 {
+					t.Errorf("%s holds a secret (%s): …%q", place, form, text[max(at-60, 0):min(at+len(canary), len(text))])
+				}
+			}
+		}
+	}
+	if len(kept) < 6 || !bytes.Contains(shown.Bytes(), []byte("[secret]")) {
+		t.Errorf("little was looked at: %d files", len(kept))
+	}
+	var d web.RunDetail
+	runJSON(t, &d, "show", "1", "--json", "--config", config)
+	if d.Outcome != "success" {
+		t.Errorf("the run ended as %+v", d.Run)
+	}
+}
+
+// canaries are the forms of a secret that are looked for.
+func canaries(t *testing.T, secret string) map[string]string {
+	t.Helper()
+	quoted, err := json.Marshal(secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	twice, err := json.Marshal(string(quoted))
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]string{"plain": secret, "json": strings.Trim(string(quoted), `"`), "json in json": strings.Trim(string(twice), `\"`), "query": url.QueryEscape(secret), "path": url.PathEscape(secret),
+		"html": html.EscapeString(secret), "hex": hex.EncodeToString([]byte(secret)), "HEX": strings.ToUpper(hex.EncodeToString([]byte(secret)))}
+	for before := range 3 {
+		text := base64.RawStdEncoding.EncodeToString([]byte(strings.Repeat("x", before) + secret))
+		out[fmt.Sprint("base64 ", before)] = text[4 : len(text)-4]
+	}
+	// Of what a page was made into, any long part.
+	out["part"] = secret[:12]
+	return out
+}
