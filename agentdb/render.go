@@ -11,28 +11,71 @@ import (
 const (
 	renderChars   = 8000 // of a prompt, OSA-63
 	renderColumns = 10   // of a table, once space is short
+	renderViews   = 1000 // characters of the names of views, once space is short
 )
 
 // String describes the schema for a prompt in at most 8,000 characters (OSA-63). When that
-// is not enough, tables show ten columns, and then the oldest are left out. It never shows
-// what is in a row.
+// is not enough, views lose their SQL, then tables show ten columns, and then the oldest are
+// left out. It never shows what is in a row.
 func (s Schema) String() string {
-	if len(s.Tables) == 0 {
+	if len(s.Tables) == 0 && len(s.Views) == 0 {
 		return "The database has no tables yet.\n"
 	}
 	tables := slices.Clone(s.Tables)
 	slices.SortStableFunc(tables, func(a, b Table) int { return cmp.Compare(a.createdAt, b.createdAt) })
-	for _, columns := range []int{1 << 30, renderColumns} {
-		if out := render(tables, columns, 0); utf8.RuneCountInString(out) <= renderChars {
-			return out
+	const all = 1 << 30
+	views := viewNames(s.Views)
+	for _, out := range []func() string{
+		func() string { return render(tables, all, 0) + viewTexts(s.Views) },
+		func() string { return render(tables, all, 0) + views },
+	} {
+		if text := out(); utf8.RuneCountInString(text) <= renderChars {
+			return text
 		}
 	}
-	for left := 1; ; left++ {
-		out := render(tables[left:], renderColumns, left)
+	for left := 0; ; left++ {
+		out := render(tables[left:], renderColumns, left) + views
 		if utf8.RuneCountInString(out) <= renderChars || left == len(tables) {
 			return out
 		}
 	}
+}
+
+// viewTexts shows views with their SQL.
+func viewTexts(views []SchemaView) string {
+	var b strings.Builder
+	for _, v := range views {
+		fmt.Fprintf(&b, "view %s:\n  %s\n", v.title(), strings.ReplaceAll(strings.TrimSpace(v.SQL), "\n", "\n  "))
+	}
+	return b.String()
+}
+
+// viewNames lists views on one line.
+func viewNames(views []SchemaView) string {
+	if len(views) == 0 {
+		return ""
+	}
+	names := make([]string, len(views))
+	for i, v := range views {
+		names[i] = v.title()
+	}
+	list := []rune(strings.Join(names, ", "))
+	if len(list) > renderViews {
+		list = append(list[:renderViews-1], '…')
+	}
+	return "views, whose SQL db_schema has: " + string(list) + "\n"
+}
+
+// title is a name with its parameters; a query that was saved is no table to read from.
+func (v SchemaView) title() string {
+	out := v.Name
+	if len(v.Params) > 0 {
+		out += "(" + strings.Join(v.Params, ", ") + ")"
+	}
+	if v.Saved {
+		out += " (db_run_view)"
+	}
+	return out
 }
 
 func render(tables []Table, columns, left int) string {

@@ -13,7 +13,16 @@ import (
 
 // Schema is what an agent's database holds.
 type Schema struct {
-	Tables []Table `json:"tables"`
+	Tables []Table      `json:"tables"`
+	Views  []SchemaView `json:"views,omitempty"`
+}
+
+// SchemaView is a query that the agent saved, or a view of SQL.
+type SchemaView struct {
+	Name   string   `json:"name"`
+	SQL    string   `json:"sql"`
+	Params []string `json:"params,omitempty"`
+	Saved  bool     `json:"saved"` // it is asked with db_run_view; the others are read as tables are
 }
 
 // Table is one table of a Schema, without the host's columns.
@@ -61,7 +70,37 @@ func (db *DB) Schema(ctx context.Context) (Schema, error) {
 	if tables == nil {
 		tables = []Table{}
 	}
-	return Schema{Tables: tables}, nil
+	views, err := db.schemaViews(ctx)
+	if err != nil {
+		return Schema{}, db.explain(ctx, err)
+	}
+	return Schema{Tables: tables, Views: views}, nil
+}
+
+// schemaViews lists the views of SQL and those that are saved, by name.
+func (db *DB) schemaViews(ctx context.Context) (out []SchemaView, err error) {
+	rows, err := db.db.Read().QueryContext(ctx, `select name, sql, '[]', 0 from sqlite_schema where type = 'view' and substr(name, 1, 1) <> '_'
+		union all select name, sql, params, 1 from _views order by 1`)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var v SchemaView
+		var params string
+		if err := rows.Scan(&v.Name, &v.SQL, &params, &v.Saved); err != nil {
+			return nil, err
+		}
+		var declared []ViewParam
+		if err := json.Unmarshal([]byte(params), &declared); err != nil {
+			return nil, fmt.Errorf("the parameters of the view %s cannot be read: %w", v.Name, err)
+		}
+		for _, p := range declared {
+			v.Params = append(v.Params, p.Name)
+		}
+		out = append(out, v)
+	}
+	return out, rows.Err()
 }
 
 // userTables leaves the host's and SQLite's own tables out.

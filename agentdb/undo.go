@@ -55,7 +55,7 @@ type Conflict struct {
 const (
 	maxConflicts = 20
 	undoTimeout  = 30 * time.Minute
-	undoCache    = 32 << 10 // KiB of pages: rows that a text tells apart lie all over their file
+	undoCache    = 32 << 10  // KiB of pages: rows that a text tells apart lie all over their file
 	undoLength   = 512 << 20 // bytes of an entry of the changelog: one row of a file can have as much
 )
 

@@ -49,7 +49,7 @@ type planArgs struct {
 	ScheduledAt  string   `json:"scheduled_at,omitempty" jsonschema:"RFC 3339, like 2026-11-21T08:00:00+01:00; wins over in_seconds"`
 	InSeconds    *int64   `json:"in_seconds,omitempty" jsonschema:"seconds from now, 0 or more"`
 	Instructions string   `json:"instructions" jsonschema:"all that you will be told then, at most 8000 characters"`
-	ContextViews []string `json:"context_views,omitempty" jsonschema:"names of saved views; not available in this version"`
+	ContextViews []string `json:"context_views,omitempty" jsonschema:"names of saved views whose rows that run begins with"`
 	Priority     string   `json:"priority,omitempty" jsonschema:"low may be put off and then dropped when everything is busy; the default is normal"`
 	OnMiss       string   `json:"on_miss,omitempty" jsonschema:"what is done when nothing could run at that time: skip it, or run it late (run_once, the default, and run_catchup)"`
 }
