@@ -57,7 +57,7 @@ func newBench() *cobra.Command {
 		measured("loop", "The agent loop against a bare net/http and encoding/json loop, with and without its record", benchLoop),
 		measured("db", "Imports, rows and many agents against the sqlite3 program and bare SQLite", benchDB),
 		measured("skills", "Finding a thousand skills against a bare walk that reads the same files", benchSkills),
-		measured("tools", "Searching 100,000 files against ripgrep and grep, and a file of 5 MiB", benchTools),
+		measured("tools", "Searching 100,000 files against ripgrep and grep, a file of 5 MiB, and the start of confined commands", benchTools),
 		withFiles(measured("watch", "Dropped files, many folders, bursts and lost events against bare inotify and fsnotify", benchWatch)),
 		newFloor(),
 		newStubModel(),

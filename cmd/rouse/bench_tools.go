@@ -56,6 +56,7 @@ func measureTools(ctx context.Context, progress io.Writer, passes int, sizes too
 		return nil, err
 	}
 	defer b.ledger.Close()
+	defer b.confine.close()
 	for pass := range passes {
 		fmt.Fprintf(progress, "pass %d of %d\n", pass+1, passes)
 		if err := b.measure(ctx); err != nil {
@@ -74,6 +75,8 @@ type toolBench struct {
 	in     tool.Invocation
 	calls  int
 
+	confine *confineBench
+
 	text, rgText, grepText    []float64 // s
 	words, rgWords, grepWords []float64 // s, by an expression
 	names, rgNames            []float64 // s
@@ -87,6 +90,9 @@ func newToolBench(ctx context.Context, dir string, sizes toolSizes) (*toolBench,
 		return nil, err
 	}
 	var err error
+	if b.confine, err = newConfineBench(ctx); err != nil {
+		return nil, err
+	}
 	if b.ledger, err = ledger.Open(ctx, ledger.Options{Path: filepath.Join(dir, "ledger.db"), Blobs: filepath.Join(dir, "blobs")}); err != nil {
 		return nil, err
 	}
@@ -218,7 +224,10 @@ func (b *toolBench) measure(ctx context.Context) error {
 			*o.into = append(*o.into, took)
 		}
 	}
-	return b.measureLarge(ctx)
+	if err := b.measureLarge(ctx); err != nil {
+		return err
+	}
+	return b.confine.measure(ctx, filepath.Join(b.dir, ".."), 4*b.sizes.repeats)
 }
 
 // other is a program that does the same.
@@ -290,6 +299,7 @@ func (b *toolBench) figures() []figure {
 		out = append(out, figure{Name: "text in " + files, Value: median(b.text), Unit: "s", Met: true})
 	}
 	size := fmt.Sprintf("%.1f MiB", float64(b.sizes.large)/(1<<20))
-	return append(out, compared("a page of a file of "+size, "ms, of reading it", b.read, b.bareRead),
+	out = append(out, compared("a page of a file of "+size, "ms, of reading it", b.read, b.bareRead),
 		compared("one edit of a file of "+size+", with undo", "ms, of writing it with fsync", b.edit, b.bareEdit))
+	return append(out, b.confine.figures()...)
 }

@@ -202,7 +202,7 @@ func (d *daemon) Notify(ctx context.Context, channel, text string) error {
 func (d *daemon) Doctor(ctx context.Context) ([]web.Check, error) {
 	now := d.current()
 	checks := []web.Check{d.checkConfig(now), d.checkHome()}
-	checks = append(checks, d.checkDatabases(now), now.checkModels(), d.checkWatches(ctx), checkSkills(now.config))
+	checks = append(checks, d.checkDatabases(now), now.checkModels(), d.checkWatches(ctx), checkSkills(now.config), checkConfinement(ctx))
 	checks = append(checks, d.checkNotices(ctx)...)
 	c, err := d.ledger.Counts(ctx)
 	if err != nil {
