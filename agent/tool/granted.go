@@ -1,5 +1,7 @@
 package tool
 
+import "context"
+
 // Places are the folders and files that a run may reach, with links resolved, for a program that
 // is confined to them: what it may read, and what it may change as well.
 func (r *Roots) Places() (read, write []string) {
@@ -11,4 +13,18 @@ func (r *Roots) Places() (read, write []string) {
 		}
 	}
 	return read, write
+}
+
+// Labels are those of all that lies in the places of the run: a program can read any of it.
+func (r *Roots) Labels(ctx context.Context) (Taint, error) {
+	labels, err := r.Memory(ctx)
+	for _, g := range r.roots {
+		if g.Private {
+			labels |= Private
+		}
+		if g.Untrusted || r.dropped(g.Path) {
+			labels |= Untrusted
+		}
+	}
+	return labels, err
 }

@@ -120,6 +120,24 @@ func (k *Kept) Came() bool {
 	return true
 }
 
+// Announce tells of the files that there are by the changes, as of all that a run writes.
+func (k *Kept) Announce(ctx context.Context) error {
+	for _, op := range k.ops {
+		if op.AfterHash == "" || op.AfterHash == folderHash {
+			continue
+		}
+		p, err := k.roots.At(op.Path, true)
+		if err != nil {
+			continue // it is gone again
+		}
+		err = p.Announce(ctx, p.Rel)
+		if p.Close(); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
 // Drop forgets the changes: they did not come about as foreseen.
 func (k *Kept) Drop(ctx context.Context) error {
 	var all error

@@ -41,7 +41,10 @@ func (f *family) commitTool() (tool.Tool, error) {
 func (f *family) needs(ctx context.Context, in tool.Invocation, a commitArgs) (tool.Need, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	need := tool.Need{Tier: string(f.host.Tier(ctx))}
+	need, err := f.reading(ctx, in, nil)
+	if err != nil {
+		return need, err
+	}
 	refuse := func(err error) (tool.Need, error) {
 		e, err := answer(err)
 		need.Refused = &e

@@ -4,7 +4,9 @@ import (
 	"context"
 	_ "embed"
 	"errors"
+	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -33,11 +35,12 @@ const (
 // Options are what the tools of one run work with.
 type Options struct {
 	Host   *shell.Host
+	Folder string   // decides whether the agent has the tools: its working folder
 	Allow  []string // the agent's globs of tools
 	Redact func(text string) string
 }
 
-// Family are the tools of one run.
+// family are the tools of one run.
 type family struct {
 	host   *shell.Host
 	redact func(text string) string
@@ -46,8 +49,8 @@ type family struct {
 	seen map[string]string // the tree that the gate was told of, by the key of its call
 }
 
-// Tools are git_status, git_diff and git_commit. An agent has them when its working folder is, or
-// is in, a repository, or when its list of tools names them.
+// Tools are git_status, git_diff and git_commit. An agent has them when its working folder is a
+// repository, or when its list of tools names them.
 func Tools(o Options) ([]tool.Tool, error) {
 	if o.Host == nil || o.Host.Roots == nil {
 		return nil, errors.New("git: a host for commands is needed")
@@ -56,7 +59,8 @@ func Tools(o Options) ([]tool.Tool, error) {
 	if f.redact == nil {
 		f.redact = func(text string) string { return text }
 	}
-	repository := top(o.Host.Roots.Workdir()) != ""
+	_, err := os.Lstat(filepath.Join(o.Folder, ".git"))
+	repository := err == nil
 	var out []tool.Tool
 	for _, define := range []func() (tool.Tool, error){f.statusTool, f.diffTool, f.commitTool} {
 		t, err := define()
@@ -79,7 +83,9 @@ func named(allow []string, name string) bool {
 
 // reading is what a call that changes nothing tells the gate.
 func (f *family) reading(ctx context.Context, _ tool.Invocation, _ any) (tool.Need, error) {
-	return tool.Need{Tier: string(f.host.Tier(ctx))}, nil
+	n, err := f.host.Roots.Reads(ctx, "")
+	n.Tier = string(f.host.Tier(ctx))
+	return n, err
 }
 
 type file struct {

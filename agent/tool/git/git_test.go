@@ -94,7 +94,7 @@ func (b *bench) write(name, text string) {
 func (b *bench) registry() *tool.Registry {
 	b.t.Helper()
 	if b.kept == nil {
-		tools, err := git.Tools(git.Options{Host: b.host, Allow: b.allow})
+		tools, err := git.Tools(git.Options{Host: b.host, Folder: b.dir, Allow: b.allow})
 		if err != nil {
 			b.t.Fatal(err)
 		}
@@ -308,7 +308,10 @@ func TestWhere(t *testing.T) {
 		t.Errorf("%d %+v", n, e)
 	}
 	b.write("sub/x", "x")
-	c, n = at(filepath.Join(b.dir, "sub"))
+	if _, n := at(filepath.Join(b.dir, "sub")); n != 0 {
+		t.Error("git tools in a part of a repository")
+	}
+	c, n = at(filepath.Join(b.dir, "sub"), "git_*")
 	if e, _ := c.call("git_status", nil); n != 3 || e.OK || !strings.Contains(e.Message, "a part of the repository") {
 		t.Errorf("%d %+v", n, e)
 	}

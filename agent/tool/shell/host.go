@@ -78,11 +78,19 @@ func (h *Host) Start(ctx context.Context, t Task) (sandbox.Result, error) {
 	}
 	c := sandbox.Command{
 		Argv: t.Argv, Dir: h.Roots.Workdir(), Env: append(environment(home, temp), t.Env...),
-		Read: append(read, t.Read...), Write: append(append(write, t.Write...), home), Masked: slices.Clone(h.Masked),
+		Read: present(append(read, t.Read...)), Write: append(present(append(write, t.Write...)), home), Masked: slices.Clone(h.Masked),
 		Network: t.Network, Stdin: t.Stdin, Stdout: t.Stdout, Stderr: t.Error, Idle: t.Idle, Wall: t.Wall, Min: h.Min,
 	}
 	h.guardGit(&c)
 	return h.Sandbox.Run(ctx, c)
+}
+
+// present are the places that are there; a grant may be for one that is yet to come.
+func present(places []string) []string {
+	return slices.DeleteFunc(places, func(place string) bool {
+		_, err := os.Stat(place)
+		return err != nil
+	})
 }
 
 // guardGit keeps what git would run later, in the hands of whoever uses the folder: read only

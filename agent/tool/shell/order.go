@@ -112,11 +112,15 @@ func (f *Family) needs(ctx context.Context, command string) (tool.Need, error) {
 		return tool.Need{Refused: refused}, nil
 	}
 	tier := f.host.Tier(ctx)
-	a := action{Argv: o.argv, Dir: f.host.Roots.Workdir(), Network: "none", Env: names(environment("", "")), Tier: tier}
+	a := action{Argv: o.argv, Dir: f.roots.Workdir(), Network: "none", Env: names(environment("", "")), Tier: tier}
 	if o.argv == nil {
 		a.Script = o.script
 	}
-	n := tool.Need{Tier: string(tier), Adds: f.reads, Keeps: true}
+	labels, err := f.roots.Labels(ctx)
+	if err != nil {
+		return tool.Need{}, err
+	}
+	n := tool.Need{Tier: string(tier), Adds: labels, Keeps: true}
 	if o.network() {
 		a.Network = "host"
 		n.Adds |= tool.Outward | tool.Untrusted
@@ -157,7 +161,7 @@ func (f *Family) irrevocable(o order) bool {
 	}
 	switch filepath.Base(o.argv[0]) {
 	case "rm":
-		_, why := foresee(f.host.Roots, o.argv)
+		_, why := foresee(f.roots, o.argv)
 		return why != "" || o.argv[0] != "rm"
 	case "shred", "truncate":
 		return true

@@ -107,6 +107,32 @@ func TestOutside(t *testing.T) {
 	}
 }
 
+// TestLabels: a command can read all that its run may, and has the labels of it.
+func TestLabels(t *testing.T) {
+	b := newBench(t)
+	for want, grants := range map[tool.Taint][]tool.Grant{
+		0:                             {{Path: t.TempDir()}},
+		tool.Private:                  {{Path: t.TempDir(), Private: true}},
+		tool.Untrusted:                {{Path: b.me, File: true, Untrusted: true}},
+		tool.Private | tool.Untrusted: {{Path: filepath.Join(t.TempDir(), "to come"), Private: true}, {Path: b.me, File: true, Untrusted: true}},
+	} {
+		roots, err := tool.NewRoots(b.dir, grants)
+		if err != nil {
+			t.Fatal(err)
+		}
+		host := *b.options.Host
+		host.Roots = roots
+		c := *b
+		c.options.Host = &host
+		if n := c.need("true"); b.tier() != "D" && n.Adds != want {
+			t.Errorf("%s, not %s", n.Adds, want)
+		}
+		if b.tier() != "D" {
+			c.run("true")
+		}
+	}
+}
+
 // TestNoTraceOfMasks: what a command must not make is not there after it either.
 func TestNoTraceOfMasks(t *testing.T) {
 	b := newBench(t).confined()
@@ -181,7 +207,6 @@ func TestNeeds(t *testing.T) {
 		t.Errorf("%s, %s, %s", a, same, apart)
 	}
 	for command, want := range map[string]bool{"rm -r sub": true, "rm none": false, "rm a*": true, "ls | rm a": true, "ls | cat": false} {
-		b.options.Host.Roots = b.roots
 		if n := b.need(command); b.tier() != "D" && (n.Adds&tool.Outward != 0) != want {
 			t.Errorf("%s: %s", command, n.Adds)
 		}
@@ -244,6 +269,25 @@ func TestUndo(t *testing.T) {
 				t.Errorf("after undo:\n%s\nbefore:\n%s", after, before)
 			}
 		})
+	}
+}
+
+// TestOwnOutput: what mv and cp put in place is told of, as what the file tools write is: a watch
+// on the folder does not take it for a stranger's.
+func TestOwnOutput(t *testing.T) {
+	b := newBench(t).confined()
+	b.write("a.txt", "one\n")
+	var told []string
+	b.roots.OnOutput(func(_ context.Context, o tool.Output) error {
+		told = append(told, filepath.Base(o.Path)+" "+fmt.Sprint(o.Size))
+		return nil
+	})
+	b.run("cp a.txt b.txt")
+	b.run("mkdir sub")
+	b.run("mv a.txt b.txt sub")
+	b.run("rm sub/a.txt")
+	if got := strings.Join(told, ", "); got != "b.txt 4, a.txt 4, b.txt 4" {
+		t.Error(got)
 	}
 }
 

@@ -34,7 +34,6 @@ type Options struct {
 	Log     file.Log // of what is undone
 	Grants  []Grant
 	Allow   []string           // the agent's globs of tools
-	Reads   tool.Taint         // labels of what lies in the places of the run: a command can read all of it
 	Secrets []tool.SecretGrant // those for one host alone are not for commands
 	Redact  func(text string) string
 	Idle    time.Duration // without output, after which a command is ended; 0 means 120 s
@@ -46,7 +45,6 @@ type Family struct {
 	roots   *tool.Roots
 	log     file.Log
 	grants  []Grant
-	reads   tool.Taint
 	secrets []tool.SecretGrant
 	redact  func(string) string
 	idle    time.Duration
@@ -66,7 +64,7 @@ func Tools(o Options) ([]tool.Tool, error) {
 			return nil, fmt.Errorf("the grant of the command %q: %w", g.Argv, err)
 		}
 	}
-	f := &Family{o.Host, o.Host.Roots, o.Log, o.Grants, o.Reads, o.Secrets, o.Redact, o.Idle}
+	f := &Family{o.Host, o.Host.Roots, o.Log, o.Grants, o.Secrets, o.Redact, o.Idle}
 	if f.redact == nil {
 		f.redact = func(text string) string { return text }
 	}
@@ -217,7 +215,7 @@ func (f *Family) execute(ctx context.Context, in tool.Invocation, command string
 		if kept.Any() {
 			res.OperationID = in.Key
 		}
-		return res, warnings, nil, nil
+		return res, warnings, nil, kept.Announce(context.WithoutCancel(ctx))
 	}
 	warnings = append(warnings, "what this command changed cannot be undone: it did not end as it was foreseen")
 	return res, warnings, nil, forget(ctx, kept)
