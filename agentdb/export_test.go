@@ -106,3 +106,9 @@ func MakeOld(t testing.TB, path string, schema int) {
 		t.Fatal(err)
 	}
 }
+
+// ApplicationID marks an agent's database.
+const ApplicationID = applicationID
+
+// FileSize is 0 when there is no file.
+func FileSize(path string) int64 { return fileSize(path) }

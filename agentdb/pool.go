@@ -125,9 +125,7 @@ func (p *Pool) path(agent string) string { return filepath.Join(p.o.Dir, agent, 
 func (p *Pool) openFor(ctx context.Context, agent string) (*DB, error) {
 	path := p.path(agent)
 	if s, err := readSeal(path); err == nil && s.State != sealReplacing {
-		if err := discardNew(path); err != nil {
-			return nil, err
-		}
+		_ = discardNew(path) // it is in nobody's way until the next is made
 	}
 	return Open(ctx, Options{Path: path, Quota: p.o.Quota(agent), Agent: agent, Backups: p.o.Backups})
 }

@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"rouse/agentdb"
 	"rouse/agentdb/sqlite"
@@ -165,4 +167,73 @@ func TestPoolReportsDamage(t *testing.T) {
 	if _, _, err := p.Get(t.Context(), "bad"); err == nil {
 		t.Error("a closed pool lends")
 	}
+}
+
+// OSA-50: a thousand agents need no more open files than the pool keeps, and those that use
+// theirs for long keep them meanwhile. ROUSE_TEST_AGENTS is how many; .ci/run says 1000.
+func TestPoolOfManyAgents(t *testing.T) {
+	const most = 8
+	agents, err := strconv.Atoi(os.Getenv("ROUSE_TEST_AGENTS"))
+	if err != nil {
+		agents = 100
+	}
+	dir, made := t.TempDir(), filepath.Join(t.TempDir(), "db.sqlite")
+	db, err := agentdb.Open(t.Context(), agentdb.Options{Path: made, Agent: "a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	expenses(t, db)
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for i := range agents {
+		if err := os.MkdirAll(filepath.Join(dir, fmt.Sprint("a", i)), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		copyFiles(t, made, filepath.Join(dir, fmt.Sprint("a", i), "db.sqlite"))
+	}
+	p := pool(t, agentdb.PoolOptions{Dir: dir, Max: most})
+	pinned := lent(t, p, "a0")
+	var all sync.WaitGroup
+	for worker := range 4 {
+		all.Go(func() {
+			for i := worker; i < agents; i += 4 {
+				db, release, err := p.Get(context.Background(), fmt.Sprint("a", i))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if _, err := db.Query(context.Background(), agentdb.QuerySpec{SQL: "select count(*) from expenses"}); err != nil {
+					t.Error(err)
+				}
+				if n := agentdb.OpenFiles(p); n > most+8 { // those that four just use, or just close
+					t.Errorf("%d files are open", n)
+				}
+				release()
+			}
+		})
+	}
+	all.Wait()
+	insert(t, pinned, "expenses", map[string]any{"amount": 1})
+	if n := agentdb.OpenFiles(p); n > most {
+		t.Errorf("%d files are open", n)
+	}
+}
+
+// A file that nobody uses for a while is closed, and thereby sealed.
+func TestPoolClosesWhatRests(t *testing.T) {
+	dir := t.TempDir()
+	p := pool(t, agentdb.PoolOptions{Dir: dir, Idle: time.Millisecond})
+	with(t, p, "ann", func(db *agentdb.DB) { expenses(t, db) })
+	for agentdb.OpenFiles(p) > 0 { // until it is closed
+		time.Sleep(time.Millisecond)
+	}
+	if text, err := os.ReadFile(filepath.Join(dir, "ann", "db.sqlite-seal")); err != nil || !strings.Contains(string(text), `"closed"`) {
+		t.Errorf("%s, %v", text, err)
+	}
+	with(t, p, "ann", func(db *agentdb.DB) {
+		if got := ask(t, db, "select count(*) from expenses"); got != "[[0]]" {
+			t.Error(got)
+		}
+	})
 }

@@ -207,13 +207,16 @@ func (db *DB) prepare(ctx context.Context, o Options, fresh bool) error {
 // damage turns SQLite's word for a broken file into a *CorruptError.
 func damage(path string, err error) error {
 	var e *msqlite.Error
-	const noShared = 19<<8 | 10
+	const cannotOpen, noShared = 14, 19<<8 | 10
 	switch {
 	case !errors.As(err, &e):
 	case isCorrupt(err):
 		return &CorruptError{path, "it is damaged or not a database (" + e.Error() + ")"}
 	case e.Code() == noShared: // a few KiB beside the file, which even reading needs
 		return fmt.Errorf("cannot open the database %s: there is no space for its -shm file, so its disk is probably full; free some space and try again: %w", path, err)
+	}
+	if errors.As(err, &e) && e.Code()&0xff == cannotOpen { // or make the files beside it
+		return fmt.Errorf("cannot open the database %s: look at the owner and the permissions of the file and of its folder, and whether its disk is mounted to be read only: %w", path, err)
 	}
 	return fmt.Errorf("cannot open the database %s: %w", path, err)
 }
