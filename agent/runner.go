@@ -127,7 +127,7 @@ func (r *Runner) execute(ctx context.Context, run ledger.Run, a ledger.Attempt) 
 	res, err = r.met(ctx, run, a, t, res, err)
 	if err == nil {
 		res = r.undoFailed(ctx, run, t, res)
-		r.refreshViews(ctx, run, t, res)
+		r.leave(ctx, run, t, res)
 	}
 	return res, err
 }

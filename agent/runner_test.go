@@ -31,6 +31,7 @@ type bench struct {
 	runner *agent.Runner
 	server *modeltest.Server
 	plan   agent.Plan
+	quota  int64       // bytes of each database; 0: no bound
 	tools  []tool.Tool // beside the built-in ones
 	// stopAfter is when a person stops the run; 0 never.
 	stopAfter time.Duration
@@ -79,7 +80,7 @@ func furnish(t *testing.T, s *modeltest.Server, p model.Provider) *bench {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { b.ledger.Close() })
-	if b.pool, err = agentdb.NewPool(agentdb.PoolOptions{Dir: filepath.Join(b.dir, "agents")}); err != nil {
+	if b.pool, err = agentdb.NewPool(agentdb.PoolOptions{Dir: filepath.Join(b.dir, "agents"), Quota: func(string) int64 { return b.quota }}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { b.pool.Close() })

@@ -77,17 +77,21 @@ func writeView(b *strings.Builder, v agentdb.ViewResult) error {
 	return nil
 }
 
-// refreshViews asks the views anew that want it at the end of a run. They are an extra: that
-// one does not work ends no run otherwise.
-func (r *Runner) refreshViews(ctx context.Context, run ledger.Run, t task, res ledger.Result) {
-	if !t.agent.Database || res.Wait != nil || !r.databases.Has(t.agent.Name) {
+// leave does what the end of an attempt brings with it for the agent's database: the owner
+// hears of a quota that is nearly used up, and once the run is over the views are asked anew
+// that want it. Both are extras: that one does not work ends no run otherwise.
+func (r *Runner) leave(ctx context.Context, run ledger.Run, t task, res ledger.Result) {
+	if !t.agent.Database || !r.databases.Has(t.agent.Name) {
 		return
 	}
 	ctx = context.WithoutCancel(ctx)
 	db, release, err := r.databases.Get(ctx, t.agent.Name)
 	if err == nil {
-		err = db.RefreshViews(ctx)
-		release()
+		defer release()
+		r.tellQuota(ctx, run, t, db)
+		if res.Wait == nil {
+			err = db.RefreshViews(ctx)
+		}
 	}
 	if err != nil {
 		slog.Warn("saved views could not be refreshed", "agent", t.agent.Name, "run", run.ID, "error", err)

@@ -127,7 +127,7 @@ func (db *DB) full(ctx context.Context, err error, limit int64) error {
 		return invalid("", "the table %s has given out the largest id there is, so SQLite has no next one, and nothing was written: give each row an id of its own, or make a new table and copy the rows", table)
 	case limit > 0:
 		return &Error{Kind: kindRejected, Message: fmt.Sprintf(
-			"the write was taken back: it would take the database to more than twice its quota of %s, or the disk is full. Write less at once; the owner looks at the free space beside %s, and can raise database.quota of this agent", sizeText(limit), db.path)}
+			"the write was taken back: it would take the database to more than twice its quota of %s, or the disk is full. Write less at once; the owner looks at the free space beside %s, and can raise database.quota of this agent", SizeText(limit), db.path)}
 	}
 	return fmt.Errorf("the disk is full, so nothing was written to %s; free some space and try again: %w", db.path, err)
 }

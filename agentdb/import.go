@@ -147,7 +147,7 @@ const roomChunks = 16
 // room ends an import that takes the file to twice its quota: what a write may do is
 // decided before it (OSA-62), but a small file can hold very many rows.
 func (db *DB) room(tx *sqlite.Tx) error {
-	limit := db.quota.bytes()
+	limit := db.quota.get()
 	if limit <= 0 {
 		return nil
 	}
@@ -162,14 +162,7 @@ func (db *DB) room(tx *sqlite.Tx) error {
 		return nil
 	}
 	return &Error{Kind: kindRejected, Message: fmt.Sprintf(
-		"the rows would take the database to more than twice its quota of %s, so nothing was imported. Import a part with max_rows, or the owner raises database.quota of this agent", sizeText(limit))}
-}
-
-// bytes is the limit; 0 means none.
-func (q *quota) bytes() int64 {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.limit
+		"the rows would take the database to more than twice its quota of %s, so nothing was imported. Import a part with max_rows, or the owner raises database.quota of this agent", SizeText(limit))}
 }
 
 // load writes all records. They are read and turned into chunks beside the writing.

@@ -129,7 +129,7 @@ func (out *Rows) read(rows *sql.Rows, offset, limit int) error {
 		}
 		size += len(encoded) + 1
 		if size > maxEncoded && len(out.Rows) == 0 {
-			return invalid("sql", "a single row of the answer has %s; ask for fewer columns, or for a part with substr()", sizeText(int64(len(encoded))))
+			return invalid("sql", "a single row of the answer has %s; ask for fewer columns, or for a part with substr()", SizeText(int64(len(encoded))))
 		}
 		if size > maxEncoded || len(out.Rows) == limit {
 			out.Truncated = true

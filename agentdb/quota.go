@@ -24,10 +24,16 @@ func (q *quota) set(limit int64) {
 	q.limit = limit
 }
 
+// get is the limit in bytes; 0 means none.
 func (q *quota) get() int64 {
+	_, limit := q.state()
+	return limit
+}
+
+func (q *quota) state() (used, limit int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.limit
+	return q.used, q.limit
 }
 
 // near says whether so many bytes are over 80 % of the limit.
@@ -44,7 +50,7 @@ func (q *quota) check() error {
 		return nil
 	}
 	return &Error{Kind: kindRejected, Message: fmt.Sprintf(
-		"the database holds %s and its quota is %s: nothing more is written; reading still works. The owner can raise database.quota of this agent", sizeText(q.used), sizeText(q.limit))}
+		"the database holds %s and its quota is %s: nothing more is written; reading still works. The owner sees with rouse db what takes the space, and can raise database.quota of this agent", SizeText(q.used), SizeText(q.limit))}
 }
 
 // measured takes a new size and gives a warning when it crossed 80 % on the way up.
@@ -60,7 +66,7 @@ func (q *quota) measured(used int64) (warning string) {
 		return ""
 	}
 	q.warned = true
-	return fmt.Sprintf("the database uses %s of its quota of %s; beyond it nothing more is written", sizeText(used), sizeText(q.limit))
+	return fmt.Sprintf("the database uses %s of its quota of %s; beyond it nothing more is written", SizeText(used), SizeText(q.limit))
 }
 
 // measure looks at the file and its log. The log keeps its size after its content went
@@ -95,7 +101,8 @@ func (db *DB) size() (sum int64, err error) {
 	return sum, nil
 }
 
-func sizeText(n int64) string {
+// SizeText is a number of bytes for a person: "12 KiB", "1.5 MiB".
+func SizeText(n int64) string {
 	if n < 1<<20 {
 		return fmt.Sprintf("%d KiB", (n+1023)>>10)
 	}

@@ -42,6 +42,12 @@ func dbStats(cmd *cobra.Command, at *place, o dbOptions) error {
 	}
 	fmt.Fprintf(w, "%s\n%s (%s), of it log %s, free %s\nchangelog %s entries, %s; call journal %s\n",
 		oneLine(s.Path), size(s.Bytes), quota, size(s.LogBytes), size(s.FreeBytes), humanize.Comma(s.Changes), size(s.ChangelogBytes), size(s.JournalBytes))
+	switch {
+	case s.Quota > 0 && s.Bytes >= s.Quota:
+		fmt.Fprintf(w, "full: nothing more is written until database.quota of %s is raised\n", o.agent)
+	case s.Quota > 0 && s.Bytes >= s.Quota/5*4:
+		fmt.Fprintf(w, "nearly full: beyond the quota nothing more is written; raise database.quota of %s\n", o.agent)
+	}
 	if len(s.Tables) == 0 {
 		_, err := fmt.Fprintln(w, "no tables yet")
 		return err
