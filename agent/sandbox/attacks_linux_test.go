@@ -318,6 +318,38 @@ func TestAttacks(t *testing.T) {
 	})
 }
 
+// caller reaches for everything that listens.
+func caller() {
+	var t target
+	if err := json.Unmarshal([]byte(os.Getenv("TARGET")), &t); err != nil {
+		panic(err)
+	}
+	fmt.Println(send(unix.AF_INET, unix.SOCK_STREAM, &unix.SockaddrInet4{Port: t.TCP, Addr: local}))
+	fmt.Println(send(unix.AF_INET, unix.SOCK_DGRAM, &unix.SockaddrInet4{Port: t.UDP, Addr: local}))
+	for _, name := range []string{t.Path, t.ReadOnly + "/socket", "@" + t.Abstract} {
+		fmt.Println(send(unix.AF_UNIX, unix.SOCK_STREAM, &unix.SockaddrUnix{Name: name}))
+	}
+}
+
+// A granted network is TCP and UDP; what listens in the file system stays out of reach.
+func TestNetworkThatIsGranted(t *testing.T) {
+	confined(t, func(t *testing.T, s *sandbox.Sandbox) {
+		to := target{Outside: t.TempDir(), ReadOnly: t.TempDir()}
+		reached := to.listen(t)
+		raw, err := json.Marshal(to)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, out := again(t, "caller", "TARGET="+string(raw))
+		c.Read, c.Network = append(c.Read, to.ReadOnly, to.Outside), true
+		run(t, s, c)
+		if want := "<nil>\n<nil>\npermission denied\npermission denied\npermission denied\n"; out.String() != want {
+			t.Errorf("it said\n%s", out)
+		}
+		until(t, "two messages", func() bool { return reached.Load() == 2 })
+	})
+}
+
 // listen opens what attacks try to reach, and counts what arrives.
 func (to *target) listen(t *testing.T) *atomic.Int32 {
 	t.Helper()

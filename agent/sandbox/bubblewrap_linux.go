@@ -101,14 +101,12 @@ func grantedView(l layout) []mounted {
 	for _, path := range l.write {
 		view = append(view, mounted{path, []string{"--bind", path, path}})
 	}
+	for _, path := range l.pins() {
+		view = append(view, mounted{path, []string{"--bind", path, path}}) // the place of a mount cannot be moved
+	}
 	for _, m := range l.masks {
 		if !l.shows(m) {
 			continue
-		}
-		for _, pin := range m.pins() {
-			if !slices.Contains(l.read, pin) && !slices.Contains(l.write, pin) {
-				view = append(view, mounted{pin, []string{"--bind", pin, pin}}) // a place of a mount cannot be moved away
-			}
 		}
 		if m.missing || m.folder {
 			view = append(view, mounted{m.path, []string{"--perms", "0555", "--size", "4096", "--tmpfs", m.path}})

@@ -34,21 +34,28 @@ const forks = `f() { [ "$1" -eq 0 ] || { f $(($1-1)) & f $(($1-1)) & }; exec sle
 
 func TestBombs(t *testing.T) {
 	confined(t, func(t *testing.T, s *sandbox.Sandbox) {
-		for range count(t, "ROUSE_TEST_BOMBS", 1) {
-			for name, flags := range map[string]int{"private": unix.MAP_PRIVATE, "shared": unix.MAP_SHARED} {
-				c, out := again(t, "hog", "FLAGS="+strconv.Itoa(flags))
-				c.Limits = sandbox.Limits{Memory: 100 << 20}
-				if res := run(t, s, c); res.KilledBy != sandbox.KilledByMemory || res.Exit == 0 {
-					t.Errorf("%s memory: %+v\n%s", name, res, out)
-				}
-			}
-			c, out := script(t, forks)
-			c.Limits = sandbox.Limits{Processes: 30}
-			if res := run(t, s, c); res.KilledBy != sandbox.KilledByProcesses {
-				t.Errorf("forks: %+v\n%s", res, out)
-			}
+		for n := range count(t, "ROUSE_TEST_BOMBS", 1) {
+			t.Run(strconv.Itoa(n), func(t *testing.T) {
+				t.Parallel()
+				bomb(t, s)
+			})
 		}
 	})
+}
+
+func bomb(t *testing.T, s *sandbox.Sandbox) {
+	for name, flags := range map[string]int{"private": unix.MAP_PRIVATE, "shared": unix.MAP_SHARED} {
+		c, out := again(t, "hog", "FLAGS="+strconv.Itoa(flags))
+		c.Limits = sandbox.Limits{Memory: 100 << 20}
+		if res := run(t, s, c); res.KilledBy != sandbox.KilledByMemory || res.Exit == 0 {
+			t.Errorf("%s memory: %+v\n%s", name, res, out)
+		}
+	}
+	c, out := script(t, forks)
+	c.Limits = sandbox.Limits{Processes: 30}
+	if res := run(t, s, c); res.KilledBy != sandbox.KilledByProcesses {
+		t.Errorf("forks: %+v\n%s", res, out)
+	}
 }
 
 func TestLimits(t *testing.T) {

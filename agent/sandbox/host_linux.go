@@ -56,7 +56,7 @@ func (h *host) runBeside(ctx context.Context, t Tier, c Command, canaries []stri
 		return fail(err)
 	}
 	s := stage{Tier: t, Argv: c.Argv, Env: c.Env, Dir: l.dir, Network: c.Network, Limits: c.Limits,
-		Canary: canaries, Threads: threadsNow() + uint64(threadsOf(c.Limits))}
+		Canary: canaries, Threads: threadsNow(h.look()) + uint64(threadsOf(c.Limits))}
 	cleanup := func() {}
 	var arguments []string
 	switch t {

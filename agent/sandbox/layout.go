@@ -143,15 +143,43 @@ func (l *layout) readWithin(path, root string) bool {
 	return slices.ContainsFunc(l.read, func(r string) bool { return r != root && within(r, root) && within(path, r) })
 }
 
-// pins are the folders between a mask and the root that it lies in. Whoever could move one of them
-// away could make the name anew.
-func (m mask) pins() []string {
+// pins are the folders on the way to what is hidden or given otherwise than its surroundings.
+// Whoever could move one of them away could make the name anew.
+func (l layout) pins() []string {
 	var out []string
-	if m.root == "" {
-		return nil
+	places := slices.Concat(l.read, l.write)
+	for _, m := range l.masks {
+		places = append(places, m.path)
 	}
-	for at := filepath.Dir(m.path); within(at, m.root) && at != m.root; at = filepath.Dir(at) {
-		out = append(out, at)
+	for _, path := range places {
+		for at := filepath.Dir(path); l.writable(at) && !slices.Contains(l.write, at); at = filepath.Dir(at) {
+			out = append(out, at)
+		}
+		// Beyond the innermost folder it may write there can be another one.
+		for _, root := range l.write {
+			for at := filepath.Dir(root); within(path, root) && l.writable(at) && !slices.Contains(l.write, at); at = filepath.Dir(at) {
+				out = append(out, at)
+			}
+		}
 	}
-	return out
+	return cleaned(out)
+}
+
+// writable says whether the innermost thing that was said of a path is that it may be written.
+func (l layout) writable(path string) bool {
+	longest := func(paths []string) int {
+		n := -1
+		for _, p := range paths {
+			if within(path, p) {
+				n = max(n, len(p))
+			}
+		}
+		return n
+	}
+	var hidden []string
+	for _, m := range l.masks {
+		hidden = append(hidden, m.path)
+	}
+	n := longest(l.write)
+	return n > longest(l.read) && n > longest(hidden)
 }

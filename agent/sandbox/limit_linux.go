@@ -80,9 +80,9 @@ func dropCapabilities() error {
 }
 
 // threadsNow counts the threads of this user: the kernel's limit is for all of them.
-func threadsNow() uint64 {
+func threadsNow(all []process) uint64 {
 	var n int
-	for _, p := range processes() {
+	for _, p := range all {
 		info, err := os.Stat("/proc/" + strconv.Itoa(p.pid))
 		if err != nil {
 			continue

@@ -37,6 +37,8 @@ func TestMasks(t *testing.T) {
 			{"make what is beside", "echo x > fresh; cat fresh", "x\n", false},
 			{"what is given within what is hidden", "cat skills/given/file; echo y > skills/given/file; cat skills/given/file", "text\ny\n", true},
 			{"what may only be read within", "cat ro/file; echo x > ro/file; echo x > ro/new", "text\n", true},
+			{"move what is above what may only be read", "mv held h2; mkdir -p held/ro && echo attacked > held/ro/file; cat held/ro/file", "text\n", true},
+			{"move what is above a folder that is given twice", "mv twice t2; mkdir -p twice/inner/hidden && echo attacked > twice/inner/hidden/x", "", true},
 		} {
 			t.Run(test.name, func(t *testing.T) {
 				if !test.always && tier == sandbox.TierB {
@@ -45,17 +47,17 @@ func TestMasks(t *testing.T) {
 				c, out := script(t, test.script+" 2>/dev/null; :")
 				c.Argv[2] = "exec 2>/dev/null; " + test.script
 				hidden := map[string]string{"AGENTS.md": "secret\n", "skills/a/SKILL.md": "secret\n", "dir/sub/hidden": "secret\n"}
-				for name, text := range map[string]string{"beside": "text\n", "free/f": "text\n", "skills/given/file": "text\n", "ro/file": "text\n"} {
+				for name, text := range map[string]string{"beside": "text\n", "free/f": "text\n", "skills/given/file": "text\n", "ro/file": "text\n", "held/ro/file": "text\n", "twice/inner/f": "text\n"} {
 					put(t, filepath.Join(c.Dir, name), text)
 				}
 				for name, text := range hidden {
 					put(t, filepath.Join(c.Dir, name), text)
 				}
-				for _, name := range []string{"AGENTS.md", "skills", "new", "dir/none/deep/x", "dir/sub/hidden"} {
+				for _, name := range []string{"AGENTS.md", "skills", "new", "dir/none/deep/x", "dir/sub/hidden", "twice/inner/hidden"} {
 					c.Masked = append(c.Masked, filepath.Join(c.Dir, name))
 				}
-				c.Write = append(c.Write, filepath.Join(c.Dir, "skills/given"))
-				c.Read = append(c.Read, filepath.Join(c.Dir, "ro"))
+				c.Write = append(c.Write, filepath.Join(c.Dir, "skills/given"), filepath.Join(c.Dir, "twice/inner"))
+				c.Read = append(c.Read, filepath.Join(c.Dir, "ro"), filepath.Join(c.Dir, "held/ro"))
 				run(t, s, c)
 				if out.String() != test.out {
 					t.Errorf("it printed %q", out)
@@ -65,7 +67,7 @@ func TestMasks(t *testing.T) {
 						t.Errorf("%s holds %q, %v", name, got, err)
 					}
 				}
-				for _, name := range []string{"new", "dir/none", "skills/b", "skills/x", "ro/new"} {
+				for _, name := range []string{"new", "dir/none", "skills/b", "skills/x", "ro/new", "h2", "t2", "twice/inner/hidden"} {
 					if _, err := os.Lstat(filepath.Join(c.Dir, name)); err == nil {
 						t.Errorf("%s was made", name)
 					}

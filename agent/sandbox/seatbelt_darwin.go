@@ -143,14 +143,14 @@ func grants(l layout) []string {
 	}
 	for _, m := range l.masks {
 		all = append(all, grant{m.path, fmt.Sprintf("(deny file-read* file-write* (subpath %s))", quoted(m.path))})
-		for _, pin := range m.pins() { // it cannot be moved away, nor removed
-			all = append(all, grant{m.path, fmt.Sprintf("(deny file-write-unlink (literal %s))", quoted(pin))})
-		}
 	}
 	slices.SortStableFunc(all, func(a, b grant) int { return strings.Compare(a.path, b.path) })
 	var out []string
 	for _, g := range all {
 		out = append(out, g.rule)
+	}
+	for _, path := range l.pins() { // they cannot be moved away, nor removed
+		out = append(out, fmt.Sprintf("(deny file-write-unlink (literal %s))", quoted(path)))
 	}
 	return out
 }
