@@ -81,6 +81,9 @@ func (db *DB) backup(ctx context.Context, path string, overwrite bool, progress 
 	if err := db.mayWrite(path, overwrite); err != nil {
 		return Backup{}, err
 	}
+	if err := db.own(ctx); err != nil {
+		return Backup{}, db.explain(ctx, err)
+	}
 	var pages func(done, of int)
 	if progress != nil {
 		pages = func(done, of int) { progress(int64(done)*pageSize, int64(of)*pageSize) }
@@ -256,7 +259,7 @@ func (db *DB) thin() error {
 	return errors.Join(append(errs, err)...)
 }
 
-// own notes whose database this is, if that is not noted yet.
+// own notes in a database whose it is, if that is not noted yet: so that its copies tell.
 func (db *DB) own(ctx context.Context) error {
 	if db.agent == "" {
 		return nil

@@ -120,9 +120,6 @@ func (db *DB) begin(ctx context.Context, s seal, late, scratch bool) error {
 			return err
 		}
 	}
-	if err := db.own(ctx); err != nil {
-		return db.explain(ctx, err)
-	}
 	if err := db.forget(ctx); err != nil {
 		return db.explain(ctx, err)
 	}

@@ -155,7 +155,10 @@ func prepareNew(ctx context.Context, path, agent, from, aside string) (err error
 // note writes into the changelog what the owner did with the whole database.
 func (db *DB) note(ctx context.Context, agent, text string) error {
 	err := db.db.Do(ctx, func(tx *sqlite.Tx) error {
-		if _, err := tx.Exec(`update _owner set agent = ? where agent <> ?`, agent, agent); err != nil {
+		if _, err := tx.Exec(`delete from _owner`); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(`insert into _owner(agent, since) values (?, ?)`, agent, now()); err != nil {
 			return err
 		}
 		_, err := logChange(tx, By{Actor: actorUser}, now(), change{op: opRaw, sql: text})

@@ -43,8 +43,8 @@ func ReadMigrations(dir fs.FS) ([]Migration, error) {
 	return out, nil
 }
 
-// migrate applies what the file has not seen, each step in its own transaction. A file
-// with content is copied first; a file from a newer program is refused.
+// migrate applies what the file has not seen, each step in its own transaction, those of a
+// new file in one. A file with content is copied first; a file from a newer program is refused.
 func migrate(ctx context.Context, db *sql.DB, o Options) error {
 	if o.Migrations == nil {
 		return nil
@@ -68,9 +68,12 @@ func migrate(ctx context.Context, db *sql.DB, o Options) error {
 			return fmt.Errorf("cannot back up %s before bringing it to schema %d, so it was left as it is: %w", o.Path, len(steps), err)
 		}
 	}
+	if at == 0 { // nobody can have a part of it
+		return apply(ctx, db, o, steps...)
+	}
 	for _, m := range steps[at:] {
-		if err := apply(ctx, db, m); err != nil {
-			return fmt.Errorf("migration %s of %s: %w", m.Name, o.Path, err)
+		if err := apply(ctx, db, o, m); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -96,17 +99,20 @@ func backup(ctx context.Context, db *sql.DB, o Options, at int) error {
 	return os.Rename(partial, path)
 }
 
-func apply(ctx context.Context, db *sql.DB, m Migration) error {
+// apply takes steps in one transaction.
+func apply(ctx context.Context, db *sql.DB, o Options, steps ...Migration) error {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}
 	defer tx.Rollback()
-	if _, err := tx.ExecContext(ctx, m.SQL); err != nil {
-		return err
-	}
-	if _, err := tx.ExecContext(ctx, fmt.Sprintf("pragma user_version=%d", m.Version)); err != nil {
-		return err
+	for _, m := range steps {
+		if _, err := tx.ExecContext(ctx, m.SQL); err != nil {
+			return fmt.Errorf("migration %s of %s: %w", m.Name, o.Path, err)
+		}
+		if _, err := tx.ExecContext(ctx, fmt.Sprintf("pragma user_version=%d", m.Version)); err != nil {
+			return err
+		}
 	}
 	return tx.Commit()
 }
