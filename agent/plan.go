@@ -128,6 +128,9 @@ type Plan struct {
 	Zone    *time.Location // in which agents are told the time, and days begin; nil means UTC
 	Budget  Budget         // of all agents together, for a day
 
+	// Masks are the places that no tool of any agent may change, or see.
+	Masks tool.Masks
+
 	drops []string // folders in which strangers leave files
 }
 
@@ -151,12 +154,13 @@ type task struct {
 	reducer  *loop.Reducer             // of a model
 	loaded   []string                  // skills that the model has in its context
 	drops    []string                  // folders in which strangers leave files
+	masks    tool.Masks
 	gate     *gate
 }
 
 // find resolves what a run asks for. The error is for the run's owner.
 func (p Plan) find(run ledger.Run, d ledger.Detail) (task, error) {
-	t := task{detail: d, channels: p.Channels, secrets: p.Secrets, zone: p.Zone, drops: p.drops, budget: p.Budget, begun: p.begun(run, d), job: Job{Name: run.Job, Agent: run.Agent, Prompt: d.Prompt}}
+	t := task{detail: d, channels: p.Channels, secrets: p.Secrets, zone: p.Zone, drops: p.drops, masks: p.Masks, budget: p.Budget, begun: p.begun(run, d), job: Job{Name: run.Job, Agent: run.Agent, Prompt: d.Prompt}}
 	if run.Job != "" {
 		job, ok := p.Jobs[run.Job]
 		if !ok {

@@ -3,6 +3,9 @@ package agent
 import (
 	"cmp"
 	"context"
+	"path/filepath"
+	"slices"
+	"strings"
 
 	"rouse/agent/tool"
 	"rouse/agentdb/ledger"
@@ -15,6 +18,12 @@ func (r *Runner) roots(t task, a ledger.Attempt) (*tool.Roots, error) {
 		return nil, err
 	}
 	roots.Distrust(t.drops...)
+	roots.Mask(t.masks)
+	for _, s := range t.agent.Skills.All() {
+		if !within(s.Dir, t.masks.Fixed) {
+			roots.Mask(tool.Masks{Fixed: []string{s.Dir}})
+		}
+	}
 	if t.gate != nil {
 		roots.OnMemory(t.gate.memory)
 	}
@@ -51,15 +60,20 @@ func grants(t task) []tool.Grant {
 	return append(out, skillGrants(t)...)
 }
 
+// within says whether a path lies in one of some folders.
+func within(path string, folders []string) bool {
+	return slices.ContainsFunc(folders, func(f string) bool { return strings.HasPrefix(path, f+string(filepath.Separator)) })
+}
+
 // dropFolders are the folders that jobs watch: what lies there may be strangers' work, whichever
 // run reads it.
 func dropFolders(jobs map[string]Job) (out []string) {
 	for _, j := range jobs {
 		if j.Watched.Folder != "" {
-			out = append(out, j.Watched.Folder)
+			out = append(out, filepath.Clean(j.Watched.Folder))
 		}
 	}
-	return out
+	return tool.BothNames(out)
 }
 
 // memory are the labels of what earlier runs of the agent wrote.

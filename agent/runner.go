@@ -63,7 +63,7 @@ func New(o Options) (*Runner, error) {
 
 // Set replaces the plan; runs that have started keep theirs.
 func (r *Runner) Set(p Plan) {
-	p.drops = dropFolders(p.Jobs)
+	p.drops, p.Masks = dropFolders(p.Jobs), p.Masks.Resolved()
 	r.plan.Store(&p)
 }
 

@@ -11,12 +11,8 @@ import (
 func (r *Roots) OnMemory(labels func(context.Context) (Taint, error)) { r.memory = labels }
 
 // Distrust names folders in which strangers leave files, wherever they lie. What is read there,
-// names included, is untrusted; it grants nothing.
-func (r *Roots) Distrust(folders ...string) {
-	for _, f := range folders {
-		r.drops = append(r.drops, newRoot(Grant{Path: f}))
-	}
-}
+// names included, is untrusted; it grants nothing. A link to one is no name of it: see BothNames.
+func (r *Roots) Distrust(folders ...string) { r.drops = folders }
 
 // Memory are the labels of what earlier runs of the agent wrote.
 func (r *Roots) Memory(ctx context.Context) (Taint, error) {
@@ -52,10 +48,10 @@ func (r *Roots) Reads(ctx context.Context, path string) (n Need, err error) {
 // dropped says whether a path is in a folder of strangers' files, or holds one.
 func (r *Roots) dropped(abs string) bool {
 	for _, d := range r.drops {
-		if _, in := d.holds(abs); in {
+		if _, in := below(d, abs); in {
 			return true
 		}
-		if _, holds := below(abs, d.Path); holds {
+		if _, holds := below(abs, d); holds {
 			return true
 		}
 	}

@@ -21,6 +21,7 @@ type Place struct {
 	file    bool // nothing but this one file was granted
 	own     bool // inside the workdir
 	tell    func(context.Context, Output) error
+	masked  func(abs string, write bool) bool // nil: nothing is
 }
 
 // PathError is a path that may not be used, or that does not lead to a file (OSA-30).
@@ -98,10 +99,14 @@ func (p *Place) plainly(f *os.File) error {
 	if rel, ok := below(root, actual); !ok || Secret(rel) {
 		return secretRefused(p.shown)
 	}
+	if p.masked != nil && p.masked(actual, p.write) {
+		return maskRefused(p.shown)
+	}
 	return nil
 }
 
-// Guard refuses a place to be written whose folder is, behind its links, one for secrets.
+// Guard refuses a place to be written whose folder is, behind its links, one for secrets, or
+// that is masked.
 func (p *Place) Guard() error {
 	root, err := filepath.EvalSymlinks(p.Name())
 	if err != nil {
@@ -114,6 +119,9 @@ func (p *Place) Guard() error {
 	rel, ok := below(root, folder)
 	if !p.file && (!ok || Secret(filepath.Join(rel, filepath.Base(p.Rel)))) {
 		return secretRefused(p.shown)
+	}
+	if p.masked != nil && p.masked(filepath.Join(folder, filepath.Base(p.Rel)), true) {
+		return maskRefused(p.shown)
 	}
 	return nil
 }

@@ -29,7 +29,8 @@ type Roots struct {
 	roots   []root
 	tell    func(context.Context, Output) error // of OnOutput
 	memory  func(context.Context) (Taint, error)
-	drops   []root // folders in which strangers leave files
+	drops   []string // folders in which strangers leave files
+	masks   []mask
 }
 
 // root is a grant under the one name of its place, and under the name that the
@@ -131,6 +132,9 @@ func (r *Roots) At(path string, write bool) (*Place, error) {
 	if within, _ := below(g.Path, abs); Secret(within) { // the name of a grant itself is its owner's choice
 		return nil, secretRefused(path)
 	}
+	if r.masked(g, abs, write) {
+		return nil, maskRefused(path)
+	}
 	folder := g.Path
 	if g.File {
 		folder = filepath.Dir(g.Path)
@@ -144,7 +148,11 @@ func (r *Roots) At(path string, write bool) (*Place, error) {
 		return nil, errors.Join(&PathError{KindInvalidArgs, fmt.Sprintf("%s is not inside %s", path, folder)}, in.Close())
 	}
 	_, own := below(r.workdir, abs)
-	return &Place{Root: in, Rel: rel, shown: path, allowed: r.allowed(write), write: write, file: g.File, own: own, tell: r.tell}, nil
+	p := &Place{Root: in, Rel: rel, shown: path, allowed: r.allowed(write), write: write, file: g.File, own: own, tell: r.tell}
+	if len(r.masks) > 0 {
+		p.masked = func(abs string, write bool) bool { return r.masked(g, abs, write) }
+	}
+	return p, nil
 }
 
 // Open opens a file or a folder for reading.

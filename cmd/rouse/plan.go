@@ -49,7 +49,7 @@ func newPlan(cfg *config.Config, log *slog.Logger) (*plan, error) {
 			p.channels = append(p.channels, string(n.Name))
 		}
 	}
-	p.plan.Channels, p.plan.Secrets = p.channels, cfg.Secrets()
+	p.plan.Channels, p.plan.Secrets, p.plan.Masks = p.channels, cfg.Secrets(), newMasks(cfg)
 	models, err := newModels(cfg, log)
 	if err != nil {
 		return nil, err

@@ -112,6 +112,9 @@ func draft(ctx context.Context, p *tool.Place, db *agentdb.DB, spec agentdb.Expo
 			return done, "", p.Explain(err)
 		}
 	}
+	if err := p.Guard(); err != nil {
+		return done, "", err
+	}
 	temp = filepath.Join(folder, ".rouse-"+rand.Text()+".tmp") // hidden: no watch takes it
 	file, err := p.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {

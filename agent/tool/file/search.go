@@ -179,7 +179,7 @@ func (f *files) below(ctx context.Context, at string, depth int, visit func(foun
 	if err != nil {
 		return nil, err
 	}
-	w := &walk{depth: depth, visit: visit, within: filepath.ToSlash(p.Rel), outside: !p.Own()}
+	w := &walk{depth: depth, visit: visit, within: filepath.ToSlash(p.Rel), outside: !p.Own(), hides: p.Hides}
 	folder := p.Rel
 	if !info.IsDir() {
 		folder = filepath.Dir(p.Rel)
@@ -219,7 +219,8 @@ func (f *files) rulesAbove(p *tool.Place) *ignores {
 
 func (s *search) visit(at found, shown string) {
 	rel := at.rel
-	if rel != "." && !s.wanted(rel) {
+	within := path.Join(at.walk.within, rel)
+	if rel != "." && (!s.wanted(rel) || at.walk.hides(within)) {
 		return
 	}
 	if s.names {
@@ -230,7 +231,7 @@ func (s *search) visit(at found, shown string) {
 		return
 	}
 	where := path.Join(shown, rel)
-	if rel != "." && tool.Secret(path.Join(at.walk.within, rel)) {
+	if rel != "." && tool.Secret(within) {
 		s.skip(where, func(sk *skipped) { sk.Secret++ })
 		return
 	}

@@ -38,6 +38,7 @@ type walk struct {
 	// workdir, where a second name of a file may lead out of what was granted.
 	within  string
 	outside bool
+	hides   func(rel string) bool // what in the granted place is not read
 
 	mu         sync.Mutex
 	more       sync.Cond

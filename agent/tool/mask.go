@@ -1,0 +1,85 @@
+package tool
+
+import (
+	"path/filepath"
+	"slices"
+)
+
+// Masks are places that are no agent's, wherever they lie, also while nothing is there yet: a
+// later run trusts what is in them. A place that was granted further inside is not masked.
+type Masks struct {
+	Fixed  []string // absolute; no tool changes them: configurations, skills
+	Hidden []string // nor reads them: the daemon's home
+}
+
+// mask is a masked place.
+type mask struct {
+	path   string
+	hidden bool
+}
+
+// Mask keeps the tools of a run out of places that lie within those that it may reach. Links on
+// the way to them are followed by Resolved, once for many runs.
+func (r *Roots) Mask(m Masks) {
+	for _, path := range m.Fixed {
+		r.masks = append(r.masks, mask{filepath.Clean(path), false})
+	}
+	for _, path := range m.Hidden {
+		r.masks = append(r.masks, mask{filepath.Clean(path), true})
+	}
+}
+
+// Resolved are the masks under their own names, and as the links that are there now lead to them.
+func (m Masks) Resolved() Masks { return Masks{BothNames(m.Fixed), BothNames(m.Hidden)} }
+
+// BothNames adds to paths what they are once the links that are there now are followed.
+func BothNames(paths []string) []string {
+	out := slices.Clone(paths)
+	for _, p := range paths {
+		if actual := resolved(p); !slices.Contains(out, actual) {
+			out = append(out, actual)
+		}
+	}
+	return out
+}
+
+// resolved is a path with the links that are there now followed; the rest of it may come later.
+func resolved(path string) string {
+	path = filepath.Clean(path)
+	if actual, err := filepath.EvalSymlinks(path); err == nil {
+		return actual
+	}
+	folder := filepath.Dir(path)
+	if folder == path {
+		return path
+	}
+	return filepath.Join(resolved(folder), filepath.Base(path))
+}
+
+// Masked are the masked places that a program would see which is confined to the places of the
+// run: all that lie within one of them.
+func (r *Roots) Masked() (out []string) {
+	for _, m := range r.masks {
+		if slices.ContainsFunc(r.roots, func(g root) bool { _, in := below(g.Path, m.path); return in && len(g.Path) < len(m.path) }) {
+			out = append(out, m.path)
+		}
+	}
+	return out
+}
+
+// masked says whether a place within a root may not be read, or with write not be changed.
+func (r *Roots) masked(g *root, abs string, write bool) bool {
+	return slices.ContainsFunc(r.masks, func(m mask) bool {
+		_, in := below(m.path, abs)
+		return in && (m.hidden || write) && len(m.path) >= len(g.Path)
+	})
+}
+
+func maskRefused(shown string) error {
+	return &PathError{KindRejected, shown + " belongs to rouse itself or to its owner alone: its home, its configuration or its skills; no agent changes those"}
+}
+
+// Hides says whether something within the place's root, in whatever folder, may not be read.
+func (p *Place) Hides(rel string) bool {
+	return p.masked != nil && p.masked(filepath.Join(p.Name(), rel), false)
+}
