@@ -64,7 +64,7 @@ func readSeal(path string) (seal, error) {
 	}
 	var s seal
 	if json.Unmarshal(text, &s) != nil {
-		return seal{State: sealOpen}, nil
+		return seal{State: sealOpen}, nil //nolint:nilerr // that is what it means
 	}
 	return s, nil
 }

@@ -46,9 +46,10 @@ func (s *server) backup(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer release()
+	ctx := r.Context()
 	var progress atomic.Pointer[workLine[Backup]]
 	sendWork(s, w, r, &progress, func() (Backup, error) {
-		return db.Backup(r.Context(), agentdb.BackupSpec{File: ask.File, Overwrite: ask.Force, Progress: func(done, of int64) {
+		return db.Backup(ctx, agentdb.BackupSpec{File: ask.File, Overwrite: ask.Force, Progress: func(done, of int64) {
 			progress.Store(&workLine[Backup]{Done: done, Of: of})
 		}})
 	})
@@ -140,5 +141,6 @@ func (c *Client) Backup(ctx context.Context, path string, ask BackupAsk, progres
 	if err != nil {
 		return Backup{}, err
 	}
+	defer resp.Body.Close()
 	return readWork[Backup](resp, path, progress, "the daemon ended before it said what became of the backup; rouse db AGENT backups lists it if it was done")
 }

@@ -69,7 +69,8 @@ func (s *server) importFile(w http.ResponseWriter, r *http.Request) {
 		Source: r.Body, Size: size, Limit: maxImport,
 		Progress: func(done, of int64) { progress.Store(&workLine[Imported]{Done: done, Of: of}) },
 	}
-	sendWork(s, w, r, &progress, func() (Imported, error) { return db.Import(r.Context(), owner, spec) })
+	ctx := r.Context()
+	sendWork(s, w, r, &progress, func() (Imported, error) { return db.Import(ctx, owner, spec) })
 }
 
 // sendWork does something and sends how far it is until it is over. The work does not wait
@@ -168,13 +169,14 @@ func (c *Client) Import(ctx context.Context, path string, query url.Values, body
 	if err != nil {
 		return Imported{}, err
 	}
+	defer resp.Body.Close()
 	return readWork[Imported](resp, path, progress, "the daemon ended before it said what became of the import; look with rouse db AGENT schema whether its rows are there, and repeat it if not")
 }
 
-// readWork hears how far something is, and what became of it; lost is what to say when the
+// readWork hears how far something is, and what became of it; the caller closes the answer.
+// lost is what to say when the
 // answer breaks off.
 func readWork[T any](resp *http.Response, path string, progress func(done, of int64), lost string) (result T, err error) {
-	defer resp.Body.Close()
 	lines := bufio.NewScanner(resp.Body)
 	lines.Buffer(nil, maxLine)
 	for lines.Scan() {
