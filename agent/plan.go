@@ -11,6 +11,7 @@ import (
 	"rouse/agent/model"
 	"rouse/agent/model/playbook"
 	"rouse/agent/tool"
+	"rouse/agent/tool/shell"
 	"rouse/agent/tool/web"
 	"rouse/agentdb/ledger"
 	"rouse/scheduler/schedule"
@@ -23,8 +24,9 @@ type Agent struct {
 	Workdir      string // absolute; created when the first run starts
 	Model        *Model // nil: the agent has none, and its prompts are held
 	Database     bool
-	Allow, Deny  []string // globs of tool names; no Allow means every tool
-	Read, Write  []string // absolute roots beside the workdir; Write narrows it when given
+	Allow, Deny  []string      // globs of tool names; no Allow means every tool
+	Read, Write  []string      // absolute roots beside the workdir; Write narrows it when given
+	Commands     []shell.Grant // that it may run unasked
 	Network      []web.Grant
 	Secrets      []tool.SecretGrant // that its calls may use
 	Bounds       loop.Bounds

@@ -343,5 +343,5 @@ func (s *setup) flagHint() string {
 
 // toolNames are the tools that this version has.
 func toolNames() []string {
-	return strings.Fields("cancel_next_run capabilities_discover capabilities_load clarify complete db_alter_table db_create_table db_define_view db_delete db_drop_view db_execute db_export db_import db_insert db_list_views db_migrate db_query db_restore db_run_view db_schema db_update db_upsert edit_file file_edit file_operation_history file_read file_search file_undo file_write list_files load_skill notify read_file reduce schedule_next_run search share_artifact todo web_fetch write_file")
+	return strings.Fields("bash cancel_next_run capabilities_discover capabilities_load clarify complete db_alter_table db_create_table db_define_view db_delete db_drop_view db_execute db_export db_import db_insert db_list_views db_migrate db_query db_restore db_run_view db_schema db_update db_upsert edit_file file_edit file_operation_history file_read file_search file_undo file_write git_commit git_diff git_status list_files load_skill notify read_file reduce schedule_next_run search share_artifact shell_run todo web_fetch write_file")
 }

@@ -128,7 +128,7 @@ func newAgent(a config.Agent, models map[string]*agent.Model) agent.Agent {
 		Name: string(a.Name), Instructions: a.Instructions, Workdir: string(a.Workdir), Database: config.On(a.Database.Enabled),
 		Allow: a.Tools.Allow, Deny: a.Tools.Deny, Bounds: newBounds(a.Bounds), Read: paths(a.Grants.Read), Write: paths(a.Grants.Write),
 		Model: models[a.Model], Phased: a.Loop == "phased", OnDenied: a.OnDenied,
-		Network: a.Network(), Secrets: a.Secrets(),
+		Commands: a.Commands(), Network: a.Network(), Secrets: a.Secrets(),
 	}
 }
 

@@ -85,6 +85,7 @@ func named(allow []string, name string) bool {
 func (f *family) reading(ctx context.Context, _ tool.Invocation, _ any) (tool.Need, error) {
 	n, err := f.host.Roots.Reads(ctx, "")
 	n.Tier = string(f.host.Tier(ctx))
+	n.Action, n.Shown = f.host.Roots.Workdir(), "look at the changes in the repository "+shell.Visible(f.host.Roots.Workdir())
 	return n, err
 }
 

@@ -21,9 +21,7 @@ type Host struct {
 	Sandbox *sandbox.Sandbox
 	Lanes   *Lanes
 	Roots   *tool.Roots
-	// Masked are absolute paths that no command sees or makes, wherever they lie.
-	Masked []string
-	Min    sandbox.Tier // the weakest confinement that will do; "" is that of the sandbox
+	Min     sandbox.Tier // the weakest confinement that will do; "" is that of the sandbox
 }
 
 func (h *Host) check() error {
@@ -78,7 +76,7 @@ func (h *Host) Start(ctx context.Context, t Task) (sandbox.Result, error) {
 	}
 	c := sandbox.Command{
 		Argv: t.Argv, Dir: h.Roots.Workdir(), Env: append(environment(home, temp), t.Env...),
-		Read: present(append(read, t.Read...)), Write: append(present(append(write, t.Write...)), home), Masked: slices.Clone(h.Masked),
+		Read: present(append(read, t.Read...)), Write: append(present(append(write, t.Write...)), home), Masked: h.Roots.Masked(),
 		Network: t.Network, Stdin: t.Stdin, Stdout: t.Stdout, Stderr: t.Error, Idle: t.Idle, Wall: t.Wall, Min: h.Min,
 	}
 	h.guardGit(&c)

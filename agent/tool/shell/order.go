@@ -128,8 +128,10 @@ func (f *Family) needs(ctx context.Context, command string) (tool.Need, error) {
 	if tier == sandbox.TierD || f.irrevocable(o) {
 		n.Adds |= tool.Outward
 	}
-	if len(o.secrets) > 0 {
-		n.Adds |= tool.Private
+	for _, s := range f.secrets {
+		if slices.Contains(o.secrets, s.Name) && !s.Public {
+			n.Adds |= tool.Private
+		}
 	}
 	text, err := json.Marshal(a)
 	if err != nil {

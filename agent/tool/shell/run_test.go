@@ -88,7 +88,7 @@ func TestOutside(t *testing.T) {
 	b.write(".git/config", "[core]\n")
 	b.write(".git/hooks/x", "#")
 	b.write("masked/x", "kept")
-	b.options.Host.Masked = []string{filepath.Join(b.dir, "masked"), filepath.Join(b.dir, "later")}
+	b.roots.Mask(tool.Masks{Fixed: []string{filepath.Join(b.dir, "masked")}, Hidden: []string{filepath.Join(b.dir, "later")}})
 	touch := []string{outside, ".git/config", ".git/hooks/pre-commit", "masked/x", "masked/y", "later", "own"}
 	_, got := b.run(b.me + " as touch " + strings.Join(touch, " "))
 	if got["exit_code"] != 0.0 {

@@ -115,6 +115,7 @@ func (c *checker) worker(path string, a *Agent) {
 			c.warn(fmt.Sprintf("%s.grants.read[%d]", path, i), "%s does not exist yet", display(string(dir)))
 		}
 	}
+	c.commands(path, a)
 	c.network(path, a)
 	c.secretGrants(path, a)
 	c.apart(path+".workdir", a.Workdir)
@@ -154,10 +155,6 @@ func (f toolFilter) permit(name string) bool {
 }
 
 func (c *checker) noTool(at, name string) {
-	if matches([]string{name}, laterTools...) {
-		c.bad(at, "the tool %q is not available in this version", name)
-		return
-	}
 	c.bad(at, "%s", Nearest("tool", name, c.tools))
 }
 
@@ -175,11 +172,6 @@ const (
 	phasedTool  = "agent_step"
 	phasedSteps = 20
 )
-
-// laterTools are known, so that naming them is not taken for a typing error.
-var laterTools = strings.Fields(`shell_run bash git_status git_diff git_commit file_edit edit_file file_search search list_files read_file write_file
-	file_undo file_operation_history clarify db_alter_table db_migrate db_upsert db_update
-	db_delete db_restore db_execute db_define_view db_run_view db_list_views db_drop_view`)
 
 // zone checks a time zone. An empty one would be another zone on another machine, without a word.
 func (c *checker) zone(path, name string) *time.Location {

@@ -16,7 +16,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-var tools = []string{"todo", "complete", "notify", "db_schema", "db_create_table", "db_insert", "db_import", "db_query", "file_read", "file_write", "schedule_next_run", "cancel_next_run"}
+var tools = []string{"todo", "complete", "notify", "db_schema", "db_create_table", "db_insert", "db_import", "db_query", "file_read", "file_write", "schedule_next_run", "cancel_next_run", "shell_run"}
 
 // write makes files and returns the path of the first.
 func write(t testing.TB, files ...string) string {

@@ -119,14 +119,14 @@ type toolFilter struct {
 type grants struct {
 	Read     []Path         `key:"read" say:"folders that may be read beside the workdir"`
 	Write    []Path         `key:"write" say:"if given, narrows writing in workdir to these"`
-	Commands []commandGrant `key:"commands" later:"the shell"`
+	Commands []commandGrant `key:"commands" say:"programs that may be run unasked, in the sandbox"`
 	Network  []networkGrant `key:"network" say:"hosts that web_fetch may ask"`
 	Secrets  []secretGrant  `key:"secrets" say:"secrets that calls may use by their placeholder __OSL_SECRET[NAME]__"`
 }
 
 type commandGrant struct {
-	Argv    []string `key:"argv" need:"yes"`
-	Network string   `key:"network"`
+	Argv    []string `key:"argv" need:"yes" say:"the program as it must be written, and a pattern for each argument; a last * stands for any more"`
+	Network string   `key:"network" enum:"none|host" default:"none"`
 }
 
 type networkGrant struct {

@@ -1,0 +1,66 @@
+package config
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"rouse/agent/tool/shell"
+)
+
+// Commands are the programs that an agent may run unasked.
+func (a *Agent) Commands() []shell.Grant {
+	var out []shell.Grant
+	for _, g := range a.Grants.Commands {
+		out = append(out, shell.Grant{Argv: g.Argv, Network: g.Network == "host"})
+	}
+	return out
+}
+
+// speaking are programs that run what their arguments, or files, tell them.
+var speaking = strings.Fields(`awk bash bun busybox cargo cmd cmd.exe cmake crontab csh dash deno docker doas ed emacs env expect fish gawk gdb go irb java jshell julia ksh lua make mawk
+	nice node nodejs nohup npm npx osascript parallel perl php podman powershell powershell.exe pwsh pnpm python python2 python3 R Rscript ruby rundll32 screen sed setsid sh socat sqlite3 ssh
+	strace su sudo systemd-run tclsh time timeout tmux uv vi vim watch wish xargs yarn zsh`)
+
+func (c *checker) commands(at string, a *Agent) {
+	for i, g := range a.Commands() {
+		at := fmt.Sprintf("%s.grants.commands[%d]", at, i)
+		if !c.d.given(at+".argv") || !c.clean(at) { // said already
+			continue
+		}
+		if err := g.Check(); err != nil {
+			c.bad(at+".argv", "%s", err.Error()).Hint = `write the program and a pattern for each argument, as in [pandoc, "*.md", -o, "*.html"]; a last "*" stands for any arguments`
+			continue
+		}
+		if why := anything(g.Argv); why != "" {
+			c.warn(at+".argv", "%s, so that this grant is one for any program, within the agent's folders", why)
+		}
+	}
+	if len(a.Grants.Commands) > 0 && c.tools != nil && !a.Tools.permit("shell_run") && !a.Tools.permit("bash") {
+		c.warn(at+".grants.commands", "the agent's tools have no shell_run, so that it can run none of them")
+	}
+}
+
+// anything says why a grant is one for everything that there is; "" where it is not. What the
+// argument is of an interpreter whose every argument is given, its owner has decided.
+func anything(argv []string) string {
+	open := func(from int) bool {
+		return slices.ContainsFunc(argv[min(from, len(argv)):], func(element string) bool { return strings.ContainsAny(element, "*?[") })
+	}
+	name := strings.ToLower(strings.TrimSuffix(path.Base(strings.ReplaceAll(argv[0], `\`, "/")), ".exe"))
+	versioned := strings.TrimRight(name, "0123456789.-")
+	switch {
+	case !open(1):
+		return ""
+	case slices.Contains(speaking, name), slices.Contains(speaking, versioned):
+		return name + " runs what its arguments say"
+	case name == "find" && (slices.Contains(argv, "-exec") || argv[len(argv)-1] == "*"):
+		return "find runs programs with -exec"
+	case name == "git" && argv[1] == "*":
+		return "git runs programs that its options and the repository name"
+	case name == "tar" && argv[len(argv)-1] == "*":
+		return "tar runs programs with --to-command"
+	}
+	return ""
+}

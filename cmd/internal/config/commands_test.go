@@ -1,0 +1,42 @@
+package config_test
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestCommands: a grant that could never hold is refused, and one that gives everything warned of.
+func TestCommands(t *testing.T) {
+	for _, c := range []struct{ grants, problem, warning string }{
+		{`[{argv: [pandoc, "*"]}, {argv: [curl, "https://example.com/*"], network: host}]`, "", ""},
+		{`[{argv: []}]`, "argv must name a program", ""},
+		{`[{argv: ["*"]}]`, "must be one name or path, not a pattern", ""},
+		{`[{argv: [cat, "[a"]}]`, "the pattern \"[a\" is broken", ""},
+		{`[{argv: [x], network: some}]`, "some", ""},
+		{`[{argv: [python3.12, "*"]}]`, "", "python3.12 runs what its arguments say"},
+		{`[{argv: [/usr/bin/bash, -c, "*"]}]`, "", "bash runs what its arguments say"},
+		{`[{argv: [make, "*"]}]`, "", "make runs"},
+		{`[{argv: [make, test]}]`, "", ""},
+		{`[{argv: [find, ".", -name, "*", -exec, rm, "{}", ;]}]`, "", "find runs programs"},
+		{`[{argv: [git, "*"]}]`, "", "git runs programs"},
+		{`[{argv: [git, log, "*"]}]`, "", ""},
+	} {
+		cfg, err := load(write(t, "rouse.yaml", "version: 1\nagents:\n  - {name: clerk, workdir: ./work, grants: {commands: "+c.grants+"}}\n"), nil)
+		switch {
+		case c.problem != "" && (err == nil || !strings.Contains(err.Error(), c.problem)):
+			t.Errorf("%s: %v", c.grants, err)
+		case c.problem == "" && err != nil:
+			t.Errorf("%s: %v", c.grants, err)
+		case c.problem == "":
+			said := ""
+			for _, w := range cfg.Warnings {
+				if strings.Contains(w.Path, "commands") {
+					said += w.Message
+				}
+			}
+			if !strings.Contains(said, c.warning) || c.warning == "" && said != "" {
+				t.Errorf("%s: %q", c.grants, said)
+			}
+		}
+	}
+}
