@@ -44,7 +44,6 @@ type Runner struct {
 	recordings string
 	beside     []tool.Tool
 	log        *slog.Logger
-	programs   *programs
 	plan       atomic.Pointer[Plan]
 	told       sync.Map // the warnings of budgets that were given
 }
@@ -58,10 +57,6 @@ func New(o Options) (*Runner, error) {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	r := &Runner{ledger: o.Ledger, databases: o.Databases, manifests: o.Manifests, recordings: o.Recordings, beside: o.Tools, log: o.Logger}
-	var err error
-	if r.programs, err = newPrograms(); err != nil {
-		return nil, err
-	}
 	r.plan.Store(&Plan{})
 	return r, nil
 }
@@ -151,7 +146,7 @@ func (r *Runner) attempt(ctx context.Context, run ledger.Run, a ledger.Attempt, 
 		return res, nil
 	}
 	if err == nil {
-		s.Undone, err = r.undoneAt(ctx, run, a, t)
+		err = r.takenBack(ctx, run, a, t, &s)
 	}
 	if err != nil {
 		return ledger.Result{}, err
@@ -186,7 +181,7 @@ func (r *Runner) orders(ctx context.Context, run ledger.Run, a ledger.Attempt, t
 	if err != nil {
 		return o, nil, err
 	}
-	if err := past.without(s.Undone); err != nil {
+	if err := past.without(s); err != nil {
 		return o, nil, err
 	}
 	t.loaded = loadedBefore(*t, s, past)
@@ -350,11 +345,6 @@ func (r *Runner) tools(t task, a ledger.Attempt) (*tool.Registry, error) {
 		return nil, err
 	}
 	all = append(all, asks...)
-	commands, err := r.programs.tools(t, roots, r.ledger)
-	if err != nil {
-		return nil, err
-	}
-	all = append(all, commands...)
 	all = append(all, r.beside...)
 	if t.answered != nil {
 		for i := range all {

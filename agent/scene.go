@@ -13,10 +13,11 @@ import (
 type scene struct {
 	LastSuccess time.Time `json:"last_success,omitzero"`
 	LastRun     time.Time `json:"last_run,omitzero"`
-	Tables      string    `json:"tables,omitempty"` // of the agent's database, as its model is told of them
-	Prompt      string    `json:"prompt,omitempty"` // of a wake: the host's words
-	Undone      time.Time `json:"undone,omitzero"`  // when what the run had written into the database was taken back
-	Views       string    `json:"views,omitempty"`  // the saved views that the task asked for, with their rows
+	Tables      string    `json:"tables,omitempty"`   // of the agent's database, as its model is told of them
+	Prompt      string    `json:"prompt,omitempty"`   // of a wake: the host's words
+	Undone      time.Time `json:"undone,omitzero"`    // when what the run had written into the database was taken back
+	Rewrites    []string  `json:"rewrites,omitempty"` // keys of the calls whose changes of files were taken back
+	Views       string    `json:"views,omitempty"`    // the saved views that the task asked for, with their rows
 	// What is told of skills, and those that the task asked for.
 	Skills    string      `json:"skills,omitempty"`
 	Activated []activated `json:"activated,omitempty"`

@@ -2,7 +2,6 @@ package agent
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -12,27 +11,31 @@ import (
 	"rouse/agentdb/ledger"
 )
 
-// undoFailed takes back what a run of a job with UndoOnFailure wrote into the database, when
+// undoFailed takes back what a run of a job with UndoOnFailure wrote, files and database, when
 // it ended in neither success, nothing nor partial. A run that waits, or that a stop of the
 // daemon cut off, goes on later and keeps what it wrote. How that went is added to what the
 // run's record says of its end.
 func (r *Runner) undoFailed(ctx context.Context, run ledger.Run, t task, res ledger.Result) ledger.Result {
 	failed := []ledger.Outcome{ledger.OutcomeError, ledger.OutcomeTimeout, ledger.OutcomeBudget, ledger.OutcomeCancelled}
-	if !t.job.UndoOnFailure || !t.agent.Database || res.Wait != nil || !slices.Contains(failed, res.Outcome) {
+	if !t.job.UndoOnFailure || res.Wait != nil || !slices.Contains(failed, res.Outcome) {
 		return res
 	}
-	ctx = context.WithoutCancel(ctx) // a run that took too long is taken back all the same
-	out, err := r.undo(ctx, run)
+	spec := UndoSpec{By: agentdb.By{Actor: "system"}, Reason: "undo_on_failure"}
+	if !t.agent.Database {
+		spec.Only = UndoFiles
+	}
+	// A run that took too long is taken back all the same.
+	out, err := r.Undo(context.WithoutCancel(ctx), run, spec)
 	say := ""
 	switch {
 	case err != nil:
-		say = fmt.Sprintf("what it wrote into the database could not be taken back: %v", err)
-	case out.Changes == 0:
+		say = fmt.Sprintf("what it wrote into %s could not be taken back: %v", out.where(), err)
+	case !out.Any():
 		return res
 	case !out.Done:
-		say = fmt.Sprintf("what it wrote into the database stays, because %d later changes stand in the way; see rouse undo %d --dry-run", out.InTheWay, run.ID)
+		say = fmt.Sprintf("what it wrote into %s stays, because %d later changes stand in the way; see rouse undo %d --dry-run", out.where(), out.inTheWay(), run.ID)
 	default:
-		say = "what it wrote into the database was taken back"
+		say = fmt.Sprintf("what it wrote into %s was taken back", out.where())
 	}
 	if res.Error != "" {
 		res.Error += "; "
@@ -41,21 +44,42 @@ func (r *Runner) undoFailed(ctx context.Context, run ledger.Run, t task, res led
 	return res
 }
 
-func (r *Runner) undo(ctx context.Context, run ledger.Run) (agentdb.Undone, error) {
-	db, release, err := r.databases.Get(ctx, run.Agent)
+// where are the places that a run wrote into.
+func (u Undone) where() string {
+	switch {
+	case len(u.Files) == 0:
+		return "the database"
+	case u.Database.Changes == 0:
+		return "files"
+	}
+	return "files and the database"
+}
+
+// inTheWay counts what came later.
+func (u Undone) inTheWay() int64 {
+	n := u.Database.InTheWay
+	for _, f := range u.Files {
+		if f.Why != "" {
+			n++
+		}
+	}
+	return n
+}
+
+// takenBack puts into the scene what was taken back of earlier attempts.
+func (r *Runner) takenBack(ctx context.Context, run ledger.Run, a ledger.Attempt, t task, s *scene) (err error) {
+	if a.Number == 1 {
+		return nil
+	}
+	calls, err := r.ledger.Calls(ctx, run.ID)
 	if err != nil {
-		return agentdb.Undone{}, err
+		return err
 	}
-	defer release()
-	out, err := db.Undo(ctx, agentdb.By{Actor: "system"}, agentdb.UndoSpec{Run: run.ID})
-	if err != nil || out.Changes == 0 {
-		return out, err
+	if s.Rewrites, err = r.rewrites(ctx, run, calls); err != nil {
+		return err
 	}
-	data, err := json.Marshal(map[string]any{"by": "undo_on_failure", "done": out.Done, "changes": out.Changes, "conflicts": out.InTheWay})
-	if err != nil {
-		return out, err
-	}
-	return out, r.ledger.AppendEvents(ctx, ledger.Event{Run: run.ID, Job: run.Job, Kind: "run.undone", Data: data})
+	s.Undone, err = r.undoneAt(ctx, run, a, t)
+	return err
 }
 
 // undoneAt is when what earlier attempts wrote was last taken back; zero when it was not. The
@@ -74,14 +98,24 @@ func (r *Runner) undoneAt(ctx context.Context, run ledger.Run, a ledger.Attempt,
 
 // without leaves out what was written before a run was taken back: another attempt does it
 // anew, and a model that goes on from its transcript is told.
-func (h *history) without(undone time.Time) error {
-	if undone.IsZero() {
+func (h *history) without(s scene) error {
+	if s.Undone.IsZero() && len(s.Rewrites) == 0 {
 		return nil
 	}
-	for key, at := range h.wrote {
-		if !at.After(undone) {
-			delete(h.calls, key)
+	said := "What this run had written into files was taken back"
+	if !s.Undone.IsZero() {
+		said = "What this run had written into the database until " + s.Undone.Format("2006-01-02 15:04:05 MST") + " was taken back"
+		if len(s.Rewrites) > 0 {
+			said += ", and what it had written into files"
 		}
+		for key, at := range h.wrote {
+			if !at.After(s.Undone) {
+				delete(h.calls, key)
+			}
+		}
+	}
+	for _, key := range s.Rewrites {
+		delete(h.calls, key)
 	}
 	if len(h.messages) == 0 {
 		return nil
@@ -90,6 +124,6 @@ func (h *history) without(undone time.Time) error {
 		return err
 	}
 	h.messages = append(h.messages, model.Message{Role: model.RoleUser,
-		Text: "What this run had written into the database until " + undone.Format("2006-01-02 15:04:05 MST") + " was taken back: the results of those calls do not hold any more. Look before you go on, and write anew what is needed."})
+		Text: said + ": the results of those calls do not hold any more. Look before you go on, and write anew what is needed."})
 	return nil
 }

@@ -83,7 +83,7 @@ That is a run, so rouse undo takes it back.`,
 		case verb == "run-view" && len(rest) == 1:
 			return dbRunView(cmd, at, o, rest[0])
 		case verb == "undo" && len(rest) == 1:
-			return undoRun(cmd, at, rest[0], web.UndoAsk{Agent: o.agent, Force: o.force, DryRun: o.dryRun}, o.json)
+			return undoRun(cmd, at, rest[0], web.UndoAsk{Agent: o.agent, Only: web.UndoDatabase, Force: o.force, DryRun: o.dryRun}, o.json)
 		}
 		if known, err := dbBackupVerb(cmd, at, o, args[1], args[2:]); known {
 			return err

@@ -17,30 +17,35 @@ func newUndo(at *place) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "undo RUN",
-		Short: "Takes back what a run wrote into its agent's database",
-		Long: `Takes back what a finished run wrote into its agent's database: rows that it added go,
-rows that it changed or deleted become what they were, tables that it made go when nobody
-else has rows in them. All of it or nothing, and the changelog tells of it.
+		Short: "Takes back what a run wrote: its files and its agent's database",
+		Long: `Takes back what a finished run wrote. Files that it made go, files that it changed or
+removed become what they were. In its agent's database rows that it added go, rows that it
+changed or deleted become what they were, tables that it made go when nobody else has rows
+in them; the changelog tells of it. Files and database are taken back together, or neither.
 
-Where another run or a person changed the same rows later, nothing is done and those rows
+Where another run or a person changed the same files or rows later, nothing is done and they
 are named. --force does it all the same: what came later is lost there, except in the
 changelog. --dry-run changes nothing and says what would become of it.
 
-Another attempt at the run (rouse retry) does its writes anew. Saved views stay, and so do
-files. Exits 1 when something stands in the way.`,
+What went out stays, and is listed: commands, requests, notices, artifacts; so do saved views
+and files of which nothing was kept. An undo that was cut off is finished by making it again.
+Another attempt at the run (rouse retry) does its writes anew. Exits 1 when something stands
+in the way.`,
 		Example: `  rouse undo 42 --dry-run
   rouse undo 42
-  rouse undo 42 --force`,
+  rouse undo 42 --force
+  rouse undo 42 --only files`,
 		Args: cobra.ExactArgs(1),
 		RunE: verb(func(cmd *cobra.Command, args []string) error { return undoRun(cmd, at, args[0], ask, asJSON) }),
 	}
-	cmd.Flags().BoolVar(&ask.Force, "force", false, "also where rows were changed later; what came later is lost there")
+	cmd.Flags().BoolVar(&ask.Force, "force", false, "also where files or rows were changed later; what came later is lost there")
+	cmd.Flags().StringVar(&ask.Only, "only", "", "one part alone: `files` or database")
 	cmd.Flags().BoolVar(&ask.DryRun, "dry-run", false, "change nothing, say what would become of it")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
 
-// undoRun takes a run back in its agent's database. On a terminal a long undo says how far it
+// undoRun takes a run back. On a terminal a long undo says how far it
 // is.
 func undoRun(cmd *cobra.Command, at *place, run string, ask web.UndoAsk, asJSON bool) error {
 	s, err := at.open(cmd.Context())
@@ -71,6 +76,15 @@ func printUndo(w io.Writer, out web.Undo, ask web.UndoAsk) error {
 	var b strings.Builder
 	d := out.Database
 	would := map[bool]string{true: "", false: "would be "}[out.Done]
+	for _, f := range out.Files {
+		switch {
+		case f.Why != "" && out.Done: // it is among what stays
+		case f.Why != "":
+			fmt.Fprintf(&b, "in the way: %s\n", oneLine(f.Path+": "+f.Why))
+		default:
+			fmt.Fprintf(&b, "%s: %s%s\n", oneLine(f.Path), would, fileWords(f.Type))
+		}
+	}
 	for _, t := range d.Tables {
 		fmt.Fprintf(&b, "%s: %s\n", t.Name, strings.Join(undoCounts(t, would), ", "))
 	}
@@ -86,11 +100,18 @@ func printUndo(w io.Writer, out web.Undo, ask web.UndoAsk) error {
 	for _, left := range out.Left {
 		fmt.Fprintf(&b, "stays: %s\n", oneLine(left))
 	}
+	where := "the files and the database of " + out.Agent
 	switch {
-	case d.Changes == 0:
-		fmt.Fprintf(&b, "there is nothing of run %s in the database of %s to take back\n", out.Run, out.Agent)
+	case ask.Only == web.UndoFiles, ask.Only == "" && d.Changes == 0 && len(out.Files) > 0:
+		where = "the files of " + out.Agent
+	case ask.Only == web.UndoDatabase, len(out.Files) == 0 && d.Changes > 0:
+		where = "the database of " + out.Agent
+	}
+	switch {
+	case d.Changes == 0 && len(out.Files) == 0:
+		fmt.Fprintf(&b, "there is nothing of run %s in %s to take back\n", out.Run, where)
 	case out.Done:
-		fmt.Fprintf(&b, "run %s is taken back in the database of %s\n", out.Run, out.Agent)
+		fmt.Fprintf(&b, "run %s is taken back in %s\n", out.Run, where)
 	case out.CanUndo:
 		fmt.Fprintf(&b, "run %s can be taken back: rouse undo %[1]s\n", out.Run)
 	case ask.DryRun:
@@ -100,6 +121,19 @@ func printUndo(w io.Writer, out web.Undo, ask web.UndoAsk) error {
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// fileWords say what taking a change back does to its file.
+func fileWords(change string) string {
+	switch change {
+	case "create", "copy", "dirCreate":
+		return "removed"
+	case "delete":
+		return "brought back"
+	case "move":
+		return "moved back"
+	}
+	return "changed back"
 }
 
 func undoCounts(t agentdb.UndoneTable, would string) (out []string) {

@@ -29,7 +29,7 @@ var inward = strings.Fields(`
 	2852039166 0xa9fea9fe 0xA9.0xFE.0xA9.0xFE 0251.0376.0251.0376 169.254.43518 169.16689662 0251.254.169.254 425.510.425.510 169.254.169.254.
 	metadata metadata.google.internal metadata.google.internal. instance-data rebind.example inward.example mapped.example nat64.example six.example cgnat.example cname.example both.example
 	127.0.0.1.nip.io 7f000001.nip.io localtest.me lvh.me vcap.me spoofed.burpcollaborator.net 127-0-0-1.example customer1.app.localhost.my.company.127.0.0.1.nip.io
-	１２７.0.0.1 １２７。０。０。１ ①②⑦.⓪.⓪.① 127。0。0。1 127｡0｡0｡1 127．0．0．1 ⓛⓞⓒⓐⓛⓗⓞⓢⓣ ｌｏｃａｌｈｏｓｔ ⑯⑨。②⑤④。⑯⑨｡②⑤④ [::①] loc%61lhost %6c%6f%63%61%6c%68%6f%73%74 127%2e0%2e0%2e1 %31%32%37.0.0.1 127.0.0.1%00.example.com 127.0.0.1%20 127.0.0.1%09 loca\u00adlhost lo­calhost`)
+	１２７.0.0.1 １２７。０。０。１ ①②⑦.⓪.⓪.① 127。0。0。1 127｡0｡0｡1 127．0．0．1 ⓛⓞⓒⓐⓛⓗⓞⓢⓣ ｌｏｃａｌｈｏｓｔ ⑯⑨。②⑤④。⑯⑨｡②⑤④ [::①] loc%61lhost %6c%6f%63%61%6c%68%6f%73%74 127%2e0%2e0%2e1 %31%32%37.0.0.1 127.0.0.1%00.example.com 127.0.0.1%20 127.0.0.1%09 loca\u00adlhost`)
 
 // odd are whole addresses, HOST is that of the canary.
 var odd = strings.Fields(`
@@ -41,7 +41,7 @@ var odd = strings.Fields(`
 // corpus are the addresses that must lead nowhere, with the port of the canary.
 func corpus(port string) []string {
 	var out []string
-	for _, host := range inward {
+	for _, host := range append(inward, "lo\u00adcalhost") { // with a soft hyphen
 		for _, scheme := range []string{"http", "https"} {
 			out = append(out, fmt.Sprintf("%s://%s:%s/", scheme, host, port))
 		}

@@ -208,7 +208,7 @@ func (f *fetcher) failed(ctx context.Context, err error) (tool.Envelope, error) 
 	case errors.As(err, &gone):
 		return tool.Failure(tool.KindUnavailable, "%s", f.redact(gone.Error())), nil
 	case ctx.Err() != nil:
-		return tool.Failure(tool.KindExecutionError, "cancelled: %v", context.Cause(ctx)), nil
+		return tool.Failure(tool.KindExecutionError, "cancelled: %v", context.Cause(ctx)), nil //nolint:nilerr // the run ends, the host is not broken
 	}
 	return tool.Envelope{}, err
 }

@@ -38,6 +38,8 @@ type Engine interface {
 	// Databases are all of them, for what can be done with one of a known agent that cannot be
 	// lent.
 	Databases(agent string) (*agentdb.Pool, error)
+	// Undo takes a finished run back, its files and its database.
+	Undo(ctx context.Context, run ledger.Run, ask UndoAsk, progress func(done, of int64)) (Undo, error)
 	// Idle refuses while a run of an agent is half-way; with force one that waits is not.
 	Idle(ctx context.Context, agent string, force bool) error
 	// Reconsider has the queued runs looked at again: what held them may be gone.

@@ -2,11 +2,9 @@ package web
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 	"sync/atomic"
 
@@ -14,10 +12,18 @@ import (
 	"rouse/agentdb/ledger"
 )
 
+// The parts of a run that can be taken back alone.
+const (
+	UndoFiles    = "files"
+	UndoDatabase = "database"
+)
+
 // UndoAsk asks that a run be taken back.
 type UndoAsk struct {
 	Force  bool `json:"force"`   // what came later and stands in the way is lost
 	DryRun bool `json:"dry_run"` // only say what would become of it
+	// Only is UndoFiles or UndoDatabase; "" is both.
+	Only string `json:"only,omitempty"`
 	// Agent, when it is not "", is whose run it has to be.
 	Agent string `json:"agent,omitempty"`
 }
@@ -28,12 +34,21 @@ type Undo struct {
 	Agent    string         `json:"agent"`
 	Done     bool           `json:"done"`
 	CanUndo  bool           `json:"can_undo"`
+	Files    []UndoneFile   `json:"files"`
 	Database agentdb.Undone `json:"database"`
 	Left     []string       `json:"left"` // what the run did and what stays
 }
 
-// undoRun takes back what a finished run wrote into the database, and says meanwhile how many
-// entries of the changelog are done.
+// UndoneFile is a change of a file by a run.
+type UndoneFile struct {
+	Path string `json:"path"`
+	Type string `json:"type"` // create, write, fileEdit, move, copy, delete, dirCreate
+	// Why it was not, or cannot be, taken back; "" when it was or can.
+	Why string `json:"why_not,omitempty"`
+}
+
+// undoRun takes back what a finished run wrote, and says meanwhile how many entries of the
+// changelog are done.
 func (s *server) undoRun(w http.ResponseWriter, r *http.Request) {
 	var ask UndoAsk
 	if err := read(r, &ask); err != nil {
@@ -61,33 +76,13 @@ func (s *server) undo(r *http.Request, ask UndoAsk, progress func(done, of int64
 	if run.State != ledger.StateFinished {
 		return out, &Error{Status: http.StatusConflict, Message: fmt.Sprintf("run %d has not finished (%s); cancel it first, or wait", id, run.State)}
 	}
-	db, release, err := s.engine.Database(r.Context(), run.Agent)
-	if err != nil {
+	if ask.Only != "" && ask.Only != UndoFiles && ask.Only != UndoDatabase {
+		return out, usage("%q is none of files and database", ask.Only)
+	}
+	if err := s.engine.Known("", run.Agent); err != nil && ask.Only != UndoFiles {
 		return out, err
 	}
-	defer release()
-	done, err := db.Undo(r.Context(), owner, agentdb.UndoSpec{Run: id, Force: ask.Force, DryRun: ask.DryRun, Progress: progress})
-	if err != nil {
-		return out, err
-	}
-	out = Undo{Run: strconv.FormatInt(id, 10), Agent: run.Agent, Done: done.Done, CanUndo: done.CanUndo, Database: done, Left: done.Left}
-	files, err := s.ledger.FileOps(r.Context(), ledger.FileOpFilter{Run: id, Limit: -1})
-	if err != nil {
-		return out, err
-	}
-	for _, f := range files {
-		if f.UndoneAt.IsZero() {
-			out.Left = append(out.Left, "the file "+f.Path+" stays as the run left it")
-		}
-	}
-	if !done.Done || done.Changes == 0 {
-		return out, nil
-	}
-	data, err := json.Marshal(map[string]any{"by": "user", "done": true, "forced": ask.Force, "changes": done.Changes, "conflicts": done.InTheWay})
-	if err != nil {
-		return out, err
-	}
-	return out, s.ledger.AppendEvents(r.Context(), ledger.Event{Run: id, Job: run.Job, Kind: "run.undone", Data: data})
+	return s.engine.Undo(r.Context(), run, ask, progress)
 }
 
 // Undo takes a run back and hears how many entries of the changelog are done.
@@ -97,5 +92,6 @@ func (c *Client) Undo(ctx context.Context, run string, ask UndoAsk, progress fun
 	if err != nil {
 		return Undo{}, err
 	}
+	defer resp.Body.Close()
 	return readWork[Undo](resp, path, progress, "the daemon ended before it said what became of the undo; repeat it: what is taken back already is not taken back twice")
 }

@@ -1,0 +1,212 @@
+package agent_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"rouse/agent"
+	"rouse/agent/model/playbook"
+	"rouse/agentdb"
+	"rouse/agentdb/ledger"
+)
+
+// written is a bench whose run has written a file that was there, one that was not, and a row;
+// it has told of it, and left an artifact.
+func written(t *testing.T) (b *bench, run ledger.Run) {
+	b = setup(t)
+	b.table()
+	if err := os.MkdirAll(filepath.Join(b.dir, "work"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	b.has("old.txt", "before")
+	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", Playbook: []playbook.Call{
+		{Name: "file_write", With: map[string]any{"path": "old.txt", "content": "after"}},
+		{Name: "file_write", With: map[string]any{"path": "new/one.txt", "content": "one"}},
+		{Name: "db_insert", With: map[string]any{"table": "log", "row": map[string]any{"what": "row"}}},
+		{Name: "notify", With: map[string]any{"title": "It is written"}},
+		{Name: "share_artifact", With: map[string]any{"path": "old.txt"}},
+	}}
+	id := b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})
+	res := b.run(id)
+	if res.Outcome != ledger.OutcomeSuccess {
+		t.Fatalf("%+v", res)
+	}
+	b.finish(id, 1, res)
+	run, err := b.ledger.Run(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b, run
+}
+
+func (b *bench) has(name, text string) {
+	b.t.Helper()
+	if err := os.WriteFile(filepath.Join(b.dir, "work", name), []byte(text), 0o600); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// state is what there is of both.
+func (b *bench) state() string {
+	b.t.Helper()
+	read := func(name string) string {
+		text, err := os.ReadFile(filepath.Join(b.dir, "work", name))
+		if err != nil {
+			return "none"
+		}
+		return string(text)
+	}
+	return fmt.Sprintf("old %s, new %s, %d rows", read("old.txt"), read("new/one.txt"), b.count())
+}
+
+func (b *bench) undo(run ledger.Run, spec agent.UndoSpec) agent.Undone {
+	b.t.Helper()
+	spec.By = agentdb.By{Actor: "user"}
+	out, err := b.runner.Undo(b.t.Context(), run, spec)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return out
+}
+
+const (
+	asWritten = "old after, new one, 1 rows"
+	asBefore  = "old before, new none, 0 rows"
+)
+
+func (b *bench) stands(want string) {
+	b.t.Helper()
+	if got := b.state(); got != want {
+		b.t.Errorf("there is %s, want %s", got, want)
+	}
+}
+
+// Files and database are taken back together; what stays is named (OSA-35, OSA-61).
+func TestUndoBoth(t *testing.T) {
+	b, run := written(t)
+	dry := b.undo(run, agent.UndoSpec{DryRun: true})
+	if dry.Done || !dry.CanUndo || len(dry.Files) != 2 || dry.Database.Changes != 1 {
+		t.Errorf("before: %+v", dry)
+	}
+	left := strings.Join(dry.Left, "\n")
+	for _, want := range []string{`the notice stays: {"title":"It is written"}`, "the artifact old.txt stays"} {
+		if !strings.Contains(left, want) {
+			t.Errorf("%q is not among what stays:\n%s", want, left)
+		}
+	}
+	b.stands(asWritten)
+	if out := b.undo(run, agent.UndoSpec{}); !out.Done || !out.CanUndo {
+		t.Errorf("%+v", out)
+	}
+	b.stands(asBefore)
+	if again := b.undo(run, agent.UndoSpec{}); !again.Done || again.Any() {
+		t.Errorf("again: %+v", again)
+	}
+	events, err := b.ledger.Events(t.Context(), ledger.EventFilter{Run: run.ID})
+	if last := events[len(events)-1]; err != nil || last.Kind != "run.undone" || !strings.Contains(string(last.Data), `"files":2`) {
+		t.Errorf("%+v %v", last, err)
+	}
+	// Another attempt writes both anew, once each.
+	if _, err := b.ledger.Retry(t.Context(), run.ID); err != nil {
+		t.Fatal(err)
+	}
+	if res := b.run(run.ID); res.Outcome != ledger.OutcomeSuccess {
+		t.Errorf("%+v", res)
+	}
+	b.stands(asWritten)
+}
+
+// What came later in one of them holds both up, unless that may be lost.
+func TestUndoInTheWay(t *testing.T) {
+	t.Run("a file", func(t *testing.T) {
+		b, run := written(t)
+		b.has("old.txt", "later")
+		if out := b.undo(run, agent.UndoSpec{DryRun: true}); out.CanUndo {
+			t.Errorf("before: %+v", out)
+		}
+		out := b.undo(run, agent.UndoSpec{})
+		if out.Done || out.CanUndo || !strings.Contains(fmt.Sprint(out.Files), "the file was changed since") {
+			t.Errorf("%+v", out)
+		}
+		b.stands("old later, new one, 1 rows")
+		if out := b.undo(run, agent.UndoSpec{Force: true}); !out.Done {
+			t.Errorf("%+v", out)
+		}
+		b.stands(asBefore)
+	})
+	t.Run("a row", func(t *testing.T) {
+		b, run := written(t)
+		db, release, err := b.pool.Get(t.Context(), "clerk")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = db.Execute(t.Context(), agentdb.By{Actor: "user"}, agentdb.ExecuteSpec{SQL: "update log set what = 'later'"})
+		release()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if out := b.undo(run, agent.UndoSpec{}); out.Done || out.CanUndo || out.Database.InTheWay != 1 {
+			t.Errorf("%+v", out)
+		}
+		b.stands(asWritten)
+		if out := b.undo(run, agent.UndoSpec{Only: agent.UndoFiles}); !out.Done || !strings.Contains(strings.Join(out.Left, "\n"), "what the run wrote into its database stays") {
+			t.Errorf("%+v", out)
+		}
+		b.stands("old before, new none, 1 rows")
+	})
+}
+
+// An undo that a crash has cut off, wherever that was, is finished by making it again.
+func TestUndoCutOff(t *testing.T) {
+	for name, cut := range map[string]func(*bench, ledger.Run){
+		"after the files":            func(b *bench, run ledger.Run) { b.undo(run, agent.UndoSpec{Only: agent.UndoFiles}) },
+		"after the database":         func(b *bench, run ledger.Run) { b.undo(run, agent.UndoSpec{Only: agent.UndoDatabase}) },
+		"before a file was marked":   func(b *bench, _ ledger.Run) { b.has("old.txt", "before") },
+		"before the last was marked": func(b *bench, _ ledger.Run) { _ = os.RemoveAll(filepath.Join(b.dir, "work", "new")) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			b, run := written(t)
+			cut(b, run)
+			if out := b.undo(run, agent.UndoSpec{}); !out.Done {
+				t.Errorf("%+v", out)
+			}
+			b.stands(asBefore)
+		})
+	}
+}
+
+// undo_on_failure covers files, and what the run took back itself is not written anew by the
+// next attempt.
+func TestUndoFilesOnFailure(t *testing.T) {
+	b, _ := written(t)
+	b.has("old.txt", "before")
+	b.plan.Jobs["f"] = agent.Job{Name: "f", Agent: "clerk", UndoOnFailure: true, Playbook: []playbook.Call{
+		{Name: "file_write", With: map[string]any{"path": "mine.txt", "content": "mine"}, Save: "mine"},
+		{Name: "file_write", With: map[string]any{"path": "gone.txt", "content": "gone"}, Save: "gone"},
+		{Name: "file_undo", With: map[string]any{"path": "gone.txt"}},
+		{Name: "file_read", With: map[string]any{"path": "later.txt"}},
+	}}
+	id := b.enqueue(ledger.Request{Job: "f", Agent: "clerk"})
+	res := b.run(id)
+	mine, gone := filepath.Join(b.dir, "work", "mine.txt"), filepath.Join(b.dir, "work", "gone.txt")
+	if _, err := os.Stat(mine); err == nil || !strings.Contains(res.Error, "what it wrote into files was taken back") {
+		t.Fatalf("%v, %+v", err, res)
+	}
+	b.finish(id, 1, res)
+	b.has("later.txt", "x")
+	if _, err := b.ledger.Retry(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	if res := b.run(id); res.Outcome != ledger.OutcomeSuccess {
+		t.Errorf("%+v", res)
+	}
+	if text, err := os.ReadFile(mine); string(text) != "mine" {
+		t.Errorf("the file is not written anew: %q %v", text, err)
+	}
+	if _, err := os.Stat(gone); err == nil {
+		t.Error("what the run had taken back itself is there again")
+	}
+}

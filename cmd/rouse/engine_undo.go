@@ -1,0 +1,24 @@
+package main
+
+import (
+	"context"
+	"strconv"
+
+	"rouse/agent"
+	"rouse/agentdb"
+	"rouse/agentdb/ledger"
+	"rouse/cmd/internal/web"
+)
+
+// Undo implements web.Engine.
+func (d *daemon) Undo(ctx context.Context, run ledger.Run, ask web.UndoAsk, progress func(done, of int64)) (web.Undo, error) {
+	done, err := d.runner.Undo(ctx, run, agent.UndoSpec{By: agentdb.By{Actor: "user"}, Reason: "user", Only: ask.Only, Force: ask.Force, DryRun: ask.DryRun, Progress: progress})
+	if err != nil {
+		return web.Undo{}, err
+	}
+	out := web.Undo{Run: strconv.FormatInt(run.ID, 10), Agent: run.Agent, Done: done.Done, CanUndo: done.CanUndo, Files: []web.UndoneFile{}, Database: done.Database, Left: done.Left}
+	for _, f := range done.Files {
+		out.Files = append(out.Files, web.UndoneFile{Path: f.Path, Type: string(f.Type), Why: f.Why})
+	}
+	return out, nil
+}
