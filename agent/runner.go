@@ -44,6 +44,7 @@ type Runner struct {
 	recordings string
 	beside     []tool.Tool
 	log        *slog.Logger
+	programs   *programs
 	plan       atomic.Pointer[Plan]
 	told       sync.Map // the warnings of budgets that were given
 }
@@ -57,6 +58,10 @@ func New(o Options) (*Runner, error) {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	r := &Runner{ledger: o.Ledger, databases: o.Databases, manifests: o.Manifests, recordings: o.Recordings, beside: o.Tools, log: o.Logger}
+	var err error
+	if r.programs, err = newPrograms(); err != nil {
+		return nil, err
+	}
 	r.plan.Store(&Plan{})
 	return r, nil
 }
@@ -345,6 +350,11 @@ func (r *Runner) tools(t task, a ledger.Attempt) (*tool.Registry, error) {
 		return nil, err
 	}
 	all = append(all, asks...)
+	commands, err := r.programs.tools(t, roots, r.ledger)
+	if err != nil {
+		return nil, err
+	}
+	all = append(all, commands...)
 	all = append(all, r.beside...)
 	if t.answered != nil {
 		for i := range all {
