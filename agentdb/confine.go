@@ -164,7 +164,9 @@ func (db *DB) confinedFault(ctx context.Context, err error) error {
 		return db.full(ctx, err, db.quota.get())
 	case sqlite3.SQLITE_AUTH:
 		return invalid("", "%s: a trigger, a view or a default of this table reaches for what is not the agent's; nothing was written", sqlText(err))
-	case sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_TOOBIG:
+	case sqlite3.SQLITE_NOMEM:
+		return invalid("", "the write wants more memory than SQLite has here (512 MiB), so nothing was written: make smaller values, or write fewer columns at once")
+	case sqlite3.SQLITE_TOOBIG:
 		return invalid("", "a value is larger than 16 MiB; nothing was written")
 	case sqlite3.SQLITE_ERROR: // of a trigger, a view, a check or a default of the agent's
 		return invalid("", "%s; nothing was written. If the statement itself is right, look at the triggers and defaults of its table with db_query on sqlite_schema", sqlText(err))

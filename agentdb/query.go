@@ -200,6 +200,8 @@ func (db *DB) queryFault(ctx, bounded context.Context, text string, err error) e
 		return &Error{Kind: kindTimeout, Field: "sql", Retryable: true, Message: fmt.Sprintf("the query took longer than %s and was stopped; narrow it with WHERE, or split it", db.timeout)}
 	case code == sqlite3.SQLITE_CORRUPT, code == sqlite3.SQLITE_NOTADB:
 		return db.seal.condemn(&sqlite.CorruptError{Path: db.path, Reason: "it is damaged (" + sqlText(err) + ")"})
+	case code == sqlite3.SQLITE_NOMEM:
+		return invalid("sql", "the query wants more memory than SQLite has here (512 MiB): make smaller values, or ask for fewer columns at once")
 	case code == sqlite3.SQLITE_AUTH:
 		return invalid("sql", "%s: db_query only reads the agent's own tables; db_schema lists them", sqlText(err))
 	case code == sqlite3.SQLITE_ERROR, code == sqlite3.SQLITE_TOOBIG, code == sqlite3.SQLITE_RANGE, code == sqlite3.SQLITE_MISMATCH, code == sqlite3.SQLITE_READONLY:

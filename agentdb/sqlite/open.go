@@ -69,6 +69,9 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	if err := os.MkdirAll(filepath.Dir(o.Path), 0o700); err != nil {
 		return nil, fmt.Errorf("cannot create the folder of the database %s: %w", o.Path, err)
 	}
+	if err := boundHeap(); err != nil {
+		return nil, err
+	}
 	fresh, err := probe(o.Path)
 	if err != nil {
 		return nil, err

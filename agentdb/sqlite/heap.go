@@ -1,0 +1,36 @@
+package sqlite
+
+import (
+	"errors"
+	"sync"
+
+	"modernc.org/libc"
+	sqlite3 "modernc.org/sqlite/lib"
+)
+
+// maxHeap bounds the memory of SQLite in this process, in bytes: of all files together, for
+// SQLite counts no other way. An agent's statement that wants more fails; what others do at
+// that moment can fail with it, which is better than a process that the system kills.
+const maxHeap = 512 << 20
+
+// bounded is the only state of the package: SQLite's own settings are the process's, too.
+var bounded sync.Once
+
+// boundHeap sets the bound before the first file is opened. The driver is built without it.
+func boundHeap() (err error) {
+	bounded.Do(func() {
+		const arguments = 8
+		tls := libc.NewTLS()
+		defer tls.Close()
+		at := tls.Alloc(arguments)
+		defer tls.Free(arguments)
+		// Where somebody was first, SQLite does not take it any more, and has no bound.
+		if sqlite3.Xsqlite3_config(tls, sqlite3.SQLITE_CONFIG_MEMSTATUS, libc.VaList(at, int32(1))) != sqlite3.SQLITE_OK {
+			return
+		}
+		if sqlite3.Xsqlite3_hard_heap_limit64(tls, maxHeap) < 0 {
+			err = errors.New("sqlite: the driver takes no bound for its memory")
+		}
+	})
+	return err
+}
