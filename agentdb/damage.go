@@ -12,7 +12,7 @@ import (
 )
 
 // maxCheck is how large a file may be that is read through while it is opened, in bytes:
-// one that was not closed. SQLite checks some 400 MiB in a second. Larger ones are looked
+// one that was not closed. SQLite checks some 600 MB in a second. Larger ones are looked
 // at while they are worked with.
 const maxCheck = 1 << 30
 

@@ -112,3 +112,9 @@ const ApplicationID = applicationID
 
 // FileSize is 0 when there is no file.
 func FileSize(path string) int64 { return fileSize(path) }
+
+// Measure reads a file as its seal is made.
+func Measure(path string) error {
+	_, _, err := measureFile(path)
+	return err
+}
