@@ -37,12 +37,8 @@ type gate struct {
 }
 
 func (r *Runner) newGate(run ledger.Run, a ledger.Attempt, t task) *gate {
-	least := t.agent.MinTier
-	if least == "" && t.agent.Unconfined != "" {
-		least = "D"
-	}
 	return &gate{ledger: r.ledger, attempt: a, agent: run.Agent, met: tool.ParseTaint(run.Taint), tier: run.Tier,
-		rules: tool.Gate{Agent: t.agent.Name, OnDenied: t.agent.OnDenied, MinTier: least}}
+		rules: tool.Gate{Agent: t.agent.Name, OnDenied: t.agent.OnDenied, MinTier: t.minTier()}}
 }
 
 // Judge implements loop.Gate.

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -70,7 +71,8 @@ type Job struct {
 	Expect      []Expect
 	Notify      Notify
 	Watched     Watched
-	Record      bool // what its model is asked and answers is kept, to be replayed
+	MinTier     string // the weakest confinement of its programs; "" is the agent's
+	Record      bool   // what its model is asked and answers is kept, to be replayed
 	// UndoOnFailure takes what a run wrote into the database back when it fails.
 	UndoOnFailure bool
 	ContextViews  []string // saved views of the agent's database whose rows the prompt shows
@@ -186,6 +188,20 @@ func (p Plan) find(run ledger.Run, d ledger.Detail) (task, error) {
 		t.relay = newRelay(t.model)
 	}
 	return t, nil
+}
+
+// minTier is the weakest confinement that the programs of the run may have, "" for the rule. A
+// wake has that of the job that its chain goes back to.
+func (t task) minTier() string {
+	job := t.job.MinTier
+	if t.begun != nil {
+		job = t.begun.MinTier
+	}
+	least := cmp.Or(job, t.agent.MinTier)
+	if least == "" && t.agent.Unconfined != "" {
+		return "D"
+	}
+	return least
 }
 
 // needsModel says whether the run cannot go on without a language model.

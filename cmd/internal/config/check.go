@@ -110,6 +110,7 @@ func (c *checker) worker(path string, a *Agent) {
 		c.warn(at, "a run in phases (loop: phased) takes at most %d steps", phasedSteps)
 	}
 	c.selfScheduling(path+".self_scheduling", a)
+	c.unconfined(path, a)
 	for i, dir := range a.Grants.Read {
 		if _, err := os.Stat(string(dir)); err != nil {
 			c.warn(fmt.Sprintf("%s.grants.read[%d]", path, i), "%s does not exist yet", display(string(dir)))
@@ -121,6 +122,19 @@ func (c *checker) worker(path string, a *Agent) {
 	c.apart(path+".workdir", a.Workdir)
 	for i, dir := range a.Grants.Write {
 		c.apart(fmt.Sprintf("%s.grants.write[%d]", path, i), dir)
+	}
+}
+
+// unconfined wants a reason of who switches the sandbox off, and no tier beside it that could
+// not be had then.
+func (c *checker) unconfined(path string, a *Agent) {
+	switch off := a.Sandbox == "off"; {
+	case off && strings.TrimSpace(a.Reason) == "":
+		c.bad(path+".sandbox", "sandbox: off needs a reason beside it: what makes it safe that programs of this agent run without confinement")
+	case !off && a.Reason != "":
+		c.bad(path+".reason", "a reason is only for sandbox: off")
+	case off && a.MinTier != "" && a.MinTier != "D":
+		c.bad(path+".min_tier", "with sandbox: off programs run on tier D, so that min_tier %s would refuse all of them", a.MinTier)
 	}
 }
 

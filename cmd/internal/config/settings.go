@@ -97,9 +97,9 @@ type Agent struct {
 	Tools            toolFilter      `key:"tools"`
 	Grants           grants          `key:"grants"`
 	OnDenied         string          `key:"on_denied" enum:"park|fail|continue" default:"park" say:"what becomes of a call that its grants do not cover: park asks you in the inbox and waits, fail ends the run, continue refuses the call"`
-	MinTier          string          `key:"min_tier" enum:"A|B|C|D" later:"the shell"`
-	Sandbox          string          `key:"sandbox" enum:"off" later:"the shell"`
-	Reason           string          `key:"reason" later:"the shell"`
+	MinTier          string          `key:"min_tier" enum:"A|B|C|D" say:"the weakest confinement on which its programs may run, A is the strongest; on a weaker one they are refused" unset:"B, and A once a run has met untrusted content"`
+	Sandbox          string          `key:"sandbox" enum:"off" say:"off lets its programs run without any confinement; needs reason" unset:"they are confined"`
+	Reason           string          `key:"reason" say:"why sandbox is off, in your words"`
 	Bounds           Bounds          `key:"bounds" say:"of one run"`
 	Budget           budget          `key:"budget" say:"of all its runs in a day of the daemon's timezone"`
 
