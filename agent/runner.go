@@ -14,6 +14,7 @@ import (
 	"rouse/agent/loop/memory"
 	"rouse/agent/model"
 	"rouse/agent/model/playbook"
+	"rouse/agent/preview"
 	"rouse/agent/tool"
 	"rouse/agent/tool/control"
 	"rouse/agent/tool/db"
@@ -45,6 +46,7 @@ type Runner struct {
 	beside     []tool.Tool
 	log        *slog.Logger
 	programs   *programs
+	viewer     *preview.Viewer
 	plan       atomic.Pointer[Plan]
 	told       sync.Map // the warnings of budgets that were given
 }
@@ -57,7 +59,7 @@ func New(o Options) (*Runner, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	r := &Runner{ledger: o.Ledger, databases: o.Databases, manifests: o.Manifests, recordings: o.Recordings, beside: o.Tools, log: o.Logger}
+	r := &Runner{ledger: o.Ledger, databases: o.Databases, manifests: o.Manifests, recordings: o.Recordings, beside: o.Tools, log: o.Logger, viewer: preview.New()}
 	var err error
 	if r.programs, err = newPrograms(); err != nil {
 		return nil, err
@@ -326,7 +328,7 @@ func (r *Runner) tools(t task, a ledger.Attempt) (*tool.Registry, error) {
 		}
 		all = append(all, clarify)
 	}
-	files, err := file.Tools(file.Options{Roots: roots, Log: r.ledger, Allow: t.agent.Allow, Redact: redactor(t.secrets).Replace})
+	files, err := file.Tools(file.Options{Roots: roots, Log: r.ledger, Allow: t.agent.Allow, Redact: redactor(t.secrets).Replace, Viewer: r.viewer})
 	if err != nil {
 		return nil, err
 	}

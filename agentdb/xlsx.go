@@ -13,6 +13,7 @@ import (
 // Bounds of a workbook. Its parts are compressed: a small file can be very large inside.
 const (
 	maxUnzipped = 256 << 20 // bytes of one part
+	maxSmall    = 16 << 20  // bytes of a part that holds no cells
 	maxParts    = 10_000    // of the archive
 	maxStrings  = 4_000_000 // shared by the cells
 )
@@ -84,7 +85,10 @@ func (w *workbook) decode(name string, into any) (found bool, err error) {
 		return false, err
 	}
 	defer r.Close()
-	if err := xml.NewDecoder(r).Decode(into); err != nil {
+	if w.parts[strings.ToLower(name)].UncompressedSize64 > maxSmall {
+		return true, badXLSX("its part %s has more than %d MiB when unpacked; a spreadsheet has far less", name, maxSmall>>20)
+	}
+	if err := xml.NewDecoder(io.LimitReader(r, maxSmall)).Decode(into); err != nil {
 		return true, badXLSX("its part %s is damaged: %v", name, err)
 	}
 	return true, nil
@@ -123,17 +127,20 @@ func (w *workbook) readWorkbook() error {
 		return err
 	}
 	w.date1904 = content.Properties.Date1904 == "1" || content.Properties.Date1904 == "true"
+	targets := make(map[string]string, len(links.All))
+	for _, l := range links.All {
+		if !strings.HasSuffix(l.Type, "/worksheet") {
+			continue
+		}
+		target := strings.TrimPrefix(l.Target, "/")
+		if target == l.Target {
+			target = path.Join("xl", target)
+		}
+		targets[l.ID] = target
+	}
 	w.targets = make(map[string]string, len(content.Sheets))
 	for _, sheet := range content.Sheets {
-		target := ""
-		for _, l := range links.All {
-			if l.ID == sheet.ID && strings.HasSuffix(l.Type, "/worksheet") {
-				target = strings.TrimPrefix(l.Target, "/")
-				if target == l.Target {
-					target = path.Join("xl", target)
-				}
-			}
-		}
+		target := targets[sheet.ID]
 		if target != "" {
 			w.targets[sheet.Name] = target
 		}

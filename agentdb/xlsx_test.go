@@ -130,6 +130,7 @@ func TestImportXLSXRefuses(t *testing.T) {
 		"a far column":    {workbook(t, row+`<row r="2"><c r="ZZZZZZZZ2"><v>1</v></c></row>`, nil), "a column that no sheet has"},
 		"spans":           {workbook(t, row+`<row r="99999999999" spans="1:2000000000"><c r="B1"><v>1</v></c></row>`, nil), "column B"},
 		"a large part":    {claiming(t, 1<<40), "when unpacked"},
+		"a large book":    {claiming(t, 20<<20), "far less"},
 		"a lie":           {claiming(t, 1), "damaged"},
 		"a wide table":    {workbook(t, `<row><c r="XFD1"><v>1</v></c></row>`, nil), "more than 1990 columns"},
 		"broken contents": {workbook(t, row, map[string]string{"xl/workbook.xml": "<workbook>"}), "is damaged"},

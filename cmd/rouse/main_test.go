@@ -16,6 +16,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"rouse/agent/preview"
 	"rouse/agent/sandbox"
 )
 
@@ -24,6 +25,7 @@ import (
 // Nothing of the desktop or the models of whoever runs the tests reaches them.
 func TestMain(m *testing.M) {
 	sandbox.Child()
+	preview.Child()
 	if name := strings.TrimSuffix(filepath.Base(os.Args[0]), ".exe"); name != "rouse" { // which has the environment that a test gives it
 		for _, name := range []string{"DBUS_SESSION_BUS_ADDRESS", "XDG_RUNTIME_DIR", "OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY"} {
 			if err := os.Unsetenv(name); err != nil {

@@ -7,7 +7,8 @@
 // much of it an answer holds, and how it is replaced: as a whole, under its old name, or
 // not at all. What an answer leaves out it says, with the place to go on from. A file that
 // is no text, that its owner marked read-only, or that has a second name is left as it is. A picture is
-// shown to the model beside an envelope that says what it is.
+// shown to the model beside an envelope that says what it is. The words of a PDF, the beginning of
+// a spreadsheet and a BMP picture come by way of a process of its own, which may die of them.
 //
 // What is shared is kept by the ledger, beside the rest of its run: it is there with its row or
 // not at all, and goes with its run (OSA-19).
@@ -25,6 +26,7 @@ import (
 	"context"
 	"path"
 
+	"rouse/agent/preview"
 	"rouse/agent/tool"
 	"rouse/agentdb/ledger"
 )
@@ -48,17 +50,20 @@ type Options struct {
 	Allow []string // the agent's globs of tools; a second name needs one that is for it
 	// Redact blacks secrets out of what is shared; nil: there are none.
 	Redact func(text string) string
+	// Viewer shows what is no text; nil: PDF, spreadsheets and BMP are refused.
+	Viewer *preview.Viewer
 }
 
 type files struct {
 	roots  *tool.Roots
 	log    Log
 	redact func(text string) string
+	viewer *preview.Viewer
 }
 
 // Tools are the file tools of one run.
 func Tools(o Options) ([]tool.Tool, error) {
-	f := &files{o.Roots, o.Log, o.Redact}
+	f := &files{o.Roots, o.Log, o.Redact, o.Viewer}
 	if f.redact == nil {
 		f.redact = func(text string) string { return text }
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"rouse/agent/preview"
 	"rouse/agent/tool"
 	"rouse/agent/tool/file"
 	"rouse/agentdb/ledger"
@@ -80,7 +81,7 @@ func (b *bench) run(t testing.TB) caller {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tools, err := file.Tools(file.Options{Roots: roots, Log: b.ledger, Allow: []string{"*_*", "search"}})
+	tools, err := file.Tools(file.Options{Roots: roots, Log: b.ledger, Allow: []string{"*_*", "search"}, Viewer: preview.New()})
 	if err != nil {
 		t.Fatal(err)
 	}

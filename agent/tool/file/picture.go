@@ -13,7 +13,7 @@ import (
 type pictureResult struct {
 	Kind      string `json:"kind"` // image
 	Path      string `json:"path"`
-	MediaType string `json:"media_type"`
+	MediaType string `json:"media_type"` // as it is shown
 	Bytes     int    `json:"bytes"`
 }
 

@@ -36,6 +36,8 @@ type readArgs struct {
 	MaxRows    int    `json:"max_rows,omitempty" jsonschema:"of a spreadsheet; default 8, at most 50"`
 	MaxColumns int    `json:"max_columns,omitempty" jsonschema:"of a spreadsheet; default 8, at most 30"`
 
+	StartPage int `json:"start_page,omitempty" jsonschema:"of a PDF; default 1"`
+
 	paged bool // a start behind the end is an empty range (YOA-01)
 }
 
@@ -74,8 +76,8 @@ func (f *files) read(ctx context.Context, _ tool.Invocation, a readArgs) (tool.E
 	if e, is := picture(file, a.Path, info.Size()); is {
 		return e, nil
 	}
-	if e, is := sheet(file, a); is {
-		return e, nil
+	if e, is, err := f.preview(ctx, file, a, info.Size()); is || err != nil {
+		return e, err
 	}
 	text, err := content(file, a.Path)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 // defaultPage is how many lines read_file gives without a limit (YOA-01).
 const defaultPage = 500
 
-const readAliasText = "Read a text file, look at a picture (PNG, JPEG, WebP, GIF), or list a folder. `offset` is the first line, from 1; `limit` is how many, 500 unless given. Each line comes with its number and ` | `, which are not part of the file."
+const readAliasText = "Read a text file, look at a picture (PNG, JPEG, WebP, GIF, BMP), read the words of a PDF, see the beginning of a spreadsheet (.xlsx), or list a folder. `offset` is the first line, from 1; `limit` is how many, 500 unless given. Each line comes with its number and ` | `, which are not part of the file."
 
 // readAlias is read_file (YOA-01): the same reader with other arguments and another gutter (UNI-01).
 func (f *files) readAlias() (tool.Tool, error) {
@@ -26,12 +26,13 @@ func (f *files) readAlias() (tool.Tool, error) {
 		EndLine   int    `json:"end_line,omitempty"`
 		TailLines int    `json:"tail_lines,omitempty" jsonschema:"the last lines instead"`
 		MaxChars  int    `json:"max_chars,omitempty"`
+		StartPage int    `json:"start_page,omitempty" jsonschema:"of a PDF; default 1"`
 	}
 	return tool.Define(f.spec("read_file", readAliasText, tool.Read, tool.ClassRead), func(ctx context.Context, in tool.Invocation, a args) (tool.Envelope, error) {
 		if a.Offset < 0 || a.Limit < 0 {
 			return tool.Failure(tool.KindInvalidArgs, "lines are counted from 1, and limit is 1 or more").WithField("offset", "1 or more"), nil
 		}
-		r := readArgs{Path: a.Path, StartLine: cmp.Or(a.Offset, a.StartLine), EndLine: a.EndLine, TailLines: a.TailLines, MaxChars: a.MaxChars, paged: true}
+		r := readArgs{Path: a.Path, StartLine: cmp.Or(a.Offset, a.StartLine), EndLine: a.EndLine, TailLines: a.TailLines, MaxChars: a.MaxChars, StartPage: a.StartPage, paged: true}
 		if r.EndLine == 0 && r.TailLines == 0 {
 			limit := min(cmp.Or(a.Limit, defaultPage), 1<<30)
 			r.EndLine = min(max(r.StartLine, 1), 1<<30) + limit - 1

@@ -2,10 +2,8 @@ package file
 
 import (
 	"cmp"
+	"context"
 	"io"
-	"os"
-	"path/filepath"
-	"strings"
 	"unicode/utf8"
 
 	"rouse/agent/tool"
@@ -29,26 +27,15 @@ type sheetResult struct {
 	Truncated bool               `json:"truncated"`
 }
 
-// sheet shows the beginning of a spreadsheet; is says whether the file is called one. What is
-// wrong with it the envelope says.
-func sheet(file *os.File, a readArgs) (e tool.Envelope, is bool) {
-	if strings.ToLower(filepath.Ext(a.Path)) != ".xlsx" {
-		return e, false
-	}
+// sheet shows the beginning of a spreadsheet.
+func (f *files) sheet(ctx context.Context, content io.Reader, a readArgs) (tool.Envelope, error) {
 	if a.MaxRows < 0 || a.MaxColumns < 0 {
-		return tool.Failure(tool.KindInvalidArgs, "max_rows and max_columns must be 1 or more").WithField("max_rows", "1 to 50"), true
-	}
-	content, err := io.ReadAll(io.LimitReader(file, maxRaw+1))
-	if err != nil {
-		return refused(a.Path, err), true
-	}
-	if len(content) > maxRaw {
-		return tool.Failure(tool.KindRejected, "%s has more than the %d bytes that the file tools take; db_import reads larger ones", a.Path, maxRaw).WithField("path", ""), true
+		return tool.Failure(tool.KindInvalidArgs, "max_rows and max_columns must be 1 or more").WithField("max_rows", "1 to 50"), nil
 	}
 	rows, columns := min(cmp.Or(a.MaxRows, defaultCells), maxRows), min(cmp.Or(a.MaxColumns, defaultCells), maxColumns)
-	p, err := agentdb.PreviewXLSX(string(content), a.SheetName, rows, columns)
+	p, err := f.viewer.XLSX(ctx, content, a.SheetName, rows, columns)
 	if err != nil {
-		return tool.Failure(tool.KindRejected, "%s cannot be shown: %v", a.Path, err).WithField("path", ""), true
+		return tool.Envelope{}, err
 	}
 	for _, r := range p.Rows {
 		for i, cell := range r.Cells {
@@ -65,5 +52,5 @@ func sheet(file *os.File, a readArgs) (e tool.Envelope, is bool) {
 	if p.Clipped {
 		warnings = append(warnings, "there are more columns; max_columns shows up to 30, and db_import reads all")
 	}
-	return tool.Success(res, warnings...), true
+	return tool.Success(res, warnings...), nil
 }

@@ -68,7 +68,7 @@ func TestReadSheet(t *testing.T) {
 	if _, got := call("file_read", map[string]any{"path": "a.xlsx", "sheet_name": "Many", "max_rows": 1000, "max_columns": 1000}); len(got["rows"].([]any)) != 50 {
 		t.Errorf("%d rows", len(got["rows"].([]any)))
 	}
-	for path, say := range map[string]string{"cut.xlsx": "cut off", "text.xlsx": "not an .xlsx file", "open.xlsx": "damaged", "none.xlsx": "no sheet", "huge.xlsx": "more than"} {
+	for path, say := range map[string]string{"cut.xlsx": "cut off", "text.xlsx": "cannot be shown: it is not an .xlsx file", "open.xlsx": "damaged", "none.xlsx": "no sheet", "huge.xlsx": "more than"} {
 		if e, _ := call("file_read", map[string]any{"path": path}); e.Kind != tool.KindRejected || !strings.Contains(e.Message, say) {
 			t.Errorf("%s: %+v", path, e)
 		}

@@ -1,0 +1,115 @@
+package file
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"rouse/agent/model"
+	"rouse/agent/preview"
+	"rouse/agent/tool"
+)
+
+// maxDocument bounds a PDF and a BMP picture, in bytes: what is in them is mostly no text.
+const maxDocument = 20 << 20
+
+// preview shows a file of a kind that is no text but has something to read, or to see; is says
+// whether it is one. What is wrong with it the envelope says.
+func (f *files) preview(ctx context.Context, file *os.File, a readArgs, size int64) (e tool.Envelope, is bool, err error) {
+	var show func(context.Context, io.Reader, readArgs) (tool.Envelope, error)
+	most := int64(maxDocument)
+	beginning := make([]byte, 5)
+	n, _ := file.ReadAt(beginning, 0) // what cannot be read, the reader of texts says
+	extension := strings.ToLower(filepath.Ext(a.Path))
+	switch begins := string(beginning[:n]); {
+	case begins == "%PDF-" || extension == ".pdf":
+		show = f.pdf
+	case extension == ".xlsx":
+		show, most = f.sheet, maxRaw
+	case strings.HasPrefix(begins, "BM") && (extension == ".bmp" || extension == ".dib"):
+		show = f.bitmap
+	default:
+		return e, false, nil
+	}
+	more := ""
+	if extension == ".xlsx" {
+		more = "; db_import reads larger ones"
+	}
+	switch {
+	case f.viewer == nil:
+		return tool.Failure(tool.KindUnavailable, "%s is not shown here: there is nothing that reads such files", a.Path), true, nil
+	case size > most:
+		return tool.Failure(tool.KindRejected, "%s has more than the %d bytes that the file tools take%s", a.Path, most, more).WithField("path", ""), true, nil
+	}
+	e, err = show(ctx, io.LimitReader(file, most), a)
+	var bad *preview.Fault
+	switch {
+	case errors.As(err, &bad):
+		return tool.Failure(tool.KindRejected, "%s %s", a.Path, bad.Message).WithField("path", ""), true, nil
+	case err != nil && ctx.Err() == nil:
+		return tool.Failure(tool.KindUnavailable, "%s cannot be shown: %v", a.Path, err), true, nil
+	}
+	return e, true, err
+}
+
+type pdfResult struct {
+	Kind      string `json:"kind"` // pdf
+	Path      string `json:"path"`
+	Text      string `json:"text"`
+	Pages     int    `json:"pages"` // of the file
+	StartPage int    `json:"start_page"`
+	EndPage   int    `json:"end_page"`
+	NextPage  int    `json:"next_page,omitempty"`
+	Truncated bool   `json:"truncated"`
+}
+
+// pdf shows the words of some pages.
+func (f *files) pdf(ctx context.Context, content io.Reader, a readArgs) (tool.Envelope, error) {
+	if a.StartPage < 0 {
+		return tool.Failure(tool.KindInvalidArgs, "pages are counted from 1").WithField("start_page", "1 or more"), nil
+	}
+	most := maxChars
+	if a.MaxChars > 0 {
+		most = min(a.MaxChars, maxChars)
+	}
+	p, err := f.viewer.PDF(ctx, content, a.StartPage, most)
+	if err != nil {
+		return tool.Envelope{}, err
+	}
+	if p.First > p.Pages {
+		return tool.Failure(tool.KindInvalidArgs, "%s has %s; there is no page %d", a.Path, counted(p.Pages, "page"), p.First).WithField("start_page", fmt.Sprintf("1 to %d", p.Pages)), nil
+	}
+	res := pdfResult{"pdf", a.Path, p.Text, p.Pages, p.First, p.Last, 0, p.Cut || p.Last < p.Pages}
+	var warnings []string
+	if p.Last < p.Pages {
+		res.NextPage = p.Last + 1
+	}
+	if p.Cut {
+		warnings = append(warnings, fmt.Sprintf("of page %d only the beginning is shown", p.Last))
+	}
+	if len(p.Unread) > 0 {
+		warnings = append(warnings, fmt.Sprintf("of %s only a part could be read, or nothing: %v", counted(len(p.Unread), "page"), p.Unread))
+	}
+	if p.Text == "" {
+		warnings = append(warnings, "there are no words in these pages: they are pictures, or empty; pictures of text are not read")
+	}
+	return tool.Success(res, warnings...), nil
+}
+
+// bitmap shows a BMP picture, which no model takes, as PNG (YOA-01).
+func (f *files) bitmap(ctx context.Context, content io.Reader, a readArgs) (tool.Envelope, error) {
+	data, err := f.viewer.PNG(ctx, content)
+	if err != nil {
+		return tool.Envelope{}, err
+	}
+	if len(data) > model.MaxImage {
+		return tool.Failure(tool.KindRejected, "%s is a picture of %d bytes as PNG; a model is shown at most %d", a.Path, len(data), model.MaxImage).WithField("path", ""), nil
+	}
+	e := tool.Success(pictureResult{"image", a.Path, "image/png", len(data)})
+	e.Images = []model.Image{{Type: "image/png", Data: data}}
+	return e, nil
+}
