@@ -46,7 +46,7 @@ func (p *programs) tools(t task, roots *tool.Roots, log file.Log) ([]tool.Tool, 
 		return nil, err
 	}
 	redact := redactor(t.secrets).Replace
-	host := &shell.Host{Sandbox: box, Lanes: p.lanes, Roots: roots, Masked: roots.Masked(), Min: sandbox.Tier(t.minTier())}
+	host := &shell.Host{Sandbox: box, Lanes: p.lanes, Roots: roots, Min: sandbox.Tier(t.minTier())}
 	commands, err := shell.Tools(shell.Options{Host: host, Log: log, Grants: t.agent.Commands, Allow: t.agent.Allow, Secrets: t.agent.Secrets, Redact: redact})
 	if err != nil {
 		return nil, err
