@@ -143,7 +143,7 @@ func (r *run) batch(ctx context.Context, b *wave) (_ []tool.Envelope, deduped bo
 			r.keep(c, b.envelopes[i])
 		}
 		made, _ := r.made(c)
-		r.note(made.Name, b.envelopes[i].OK)
+		r.note(made.Name, made.Args, b.envelopes[i].OK)
 		if i < left && !b.known[i] {
 			r.advise(made, b.envelopes[i])
 		}

@@ -114,27 +114,28 @@ func (r *run) recall() (over bool) {
 			continue
 		}
 		var e tool.Envelope
+		var args json.RawMessage
 		ok := json.Unmarshal([]byte(m.Text), &e) == nil && e.OK
 		if c, known := asked[m.CallID]; known {
 			made, acts := r.made(c)
 			if acts || ok { // a step that says something and failed was not taken
 				r.keep(c, e)
 			}
-			m.Name = made.Name
+			m.Name, args = made.Name, made.Args
 			if t, planning := r.Registry.Lookup(made.Name); planning && t.Class() == tool.ClassPlan {
 				r.task.planned(e)
 			}
 			calls, envelopes = append(calls, c), append(envelopes, e)
 		}
-		r.note(m.Name, ok)
+		r.note(m.Name, args, ok)
 	}
 	return r.CutOff && r.ended(calls, envelopes)
 }
 
 // note remembers what a call came to.
-func (r *run) note(name string, ok bool) {
+func (r *run) note(name string, args json.RawMessage, ok bool) {
 	r.worked = true
-	if t, known := r.Registry.Lookup(name); known && t.Effect() != tool.Read && !t.Ends() {
+	if t, known := r.Registry.Lookup(name); known && t.EffectOf(args) != tool.Read && !t.Ends() {
 		r.changeFailed = !ok
 	}
 }

@@ -104,21 +104,22 @@ func (r rule) covers(t target) bool {
 	return r.host == t.host
 }
 
-// access is what an agent's grants say of one request.
+// access is what an agent's grants say of one request: whether it may be made, and which
+// addresses its host may have, which is the same for all methods.
 type access struct {
-	granted bool // the method too
-	private bool // every address will do
-	addr    netip.Addr
+	granted bool
+	private bool       // any address
+	addr    netip.Addr // this one, beside those of the internet
 }
 
 // access looks at all grants: what one does not allow, another may.
 func (f *fetcher) access(t target, method string) access {
 	var a access
 	for _, r := range f.rules {
-		if !r.covers(t) || !slices.Contains(r.methods, method) {
+		if !r.covers(t) {
 			continue
 		}
-		a.granted = true
+		a.granted = a.granted || slices.Contains(r.methods, method)
 		a.private = a.private || r.private
 		if r.addr.IsValid() {
 			a.addr = r.addr

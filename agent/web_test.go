@@ -1,0 +1,152 @@
+package agent_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	"rouse/agent"
+	"rouse/agent/model"
+	"rouse/agent/model/modeltest"
+	"rouse/agent/model/playbook"
+	"rouse/agent/tool"
+	"rouse/agent/tool/web"
+	"rouse/agentdb/ledger"
+)
+
+// servers are one that agents are granted and one that they are not, and what they were asked.
+type servers struct {
+	granted, other *httptest.Server
+	mu             sync.Mutex
+	asked          []string
+}
+
+func (s *servers) all() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return strings.Join(s.asked, ", ")
+}
+
+// network is a bench whose clerk may read one server.
+func network(t *testing.T, turns ...modeltest.Turn) (*bench, *servers) {
+	t.Helper()
+	s := &servers{}
+	serve := func(name string) *httptest.Server {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			body, _ := io.ReadAll(r.Body)
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.asked = append(s.asked, strings.TrimSpace(name+" "+r.Method+" "+r.Header.Get("X-Key")+" "+string(body)))
+			_, _ = io.WriteString(w, "words of a stranger")
+		}))
+		t.Cleanup(server.Close)
+		return server
+	}
+	s.granted, s.other = serve("granted"), serve("other")
+	for i := range turns {
+		for j := range turns[i].Calls {
+			c := &turns[i].Calls[j]
+			c.Args = json.RawMessage(strings.NewReplacer("GRANTED", s.granted.URL, "OTHER", s.other.URL).Replace(string(c.Args)))
+		}
+	}
+	b := setup(t, turns...)
+	clerk := b.plan.Agents["clerk"]
+	host := strings.TrimPrefix(s.granted.URL, "http://")
+	clerk.Network = []web.Grant{{Host: host}}
+	clerk.Secrets = []tool.SecretGrant{{Name: "bank", OnlyTo: host, Value: "sk-bank-0123"}, {Name: "weather", OnlyTo: host, Value: "sk-weather-0123", Public: true}}
+	b.plan.Agents["clerk"], b.plan.Secrets = clerk, append(b.plan.Secrets, "sk-bank-0123", "sk-weather-0123")
+	return b, s
+}
+
+func fetchCall(id, args string) model.Call {
+	return model.Call{ID: id, Name: "web_fetch", Args: json.RawMessage(args)}
+}
+
+// UNI-06: a granted host is read at once; what is not granted waits for the owner, exactly as it
+// would be sent, and is sent once; an address within is not even asked about.
+func TestWebGate(t *testing.T) {
+	b, s := network(t,
+		modeltest.Turn{Calls: []model.Call{fetchCall("1", `{"url":"GRANTED/page"}`), fetchCall("2", `{"url":"OTHER/page"}`)}},
+		modeltest.Turn{Calls: []model.Call{fetchCall("3", `{"url":"GRANTED/form","method":"POST","headers":{"x-key":"__OSL_SECRET[weather]__"},"body":"text"}`)}},
+		modeltest.Turn{Text: "Sent."})
+	id := b.adhoc("Send it.")
+	res := b.ends(id)
+	if res.Wait == nil || res.Wait.Kind != ledger.KindApproval || s.all() != "granted GET" {
+		t.Fatalf("%+v, asked %s", res, s.all())
+	}
+	item := b.open()
+	if want := "POST " + s.granted.URL + "/form\nX-Key: __OSL_SECRET[weather]__\n\ntext\n"; item.Action.Shown != want || !strings.Contains(item.Message, "is not among the grants") {
+		t.Errorf("it is asked for %q, want %q: %s", item.Action.Shown, want, item.Message)
+	}
+	b.say(ledger.ApprovalOnce)
+	if res := b.ends(id); res.Outcome != ledger.OutcomeSuccess || s.all() != "granted GET, granted POST sk-weather-0123 text" {
+		t.Errorf("%+v, asked %s", res, s.all())
+	}
+	run, err := b.ledger.Run(t.Context(), id)
+	if err != nil || run.Taint != "AC" {
+		t.Errorf("the run has met %q (%v)", run.Taint, err)
+	}
+	calls, err := b.ledger.Calls(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, c := range calls {
+		got = append(got, c.Effect+" "+c.State)
+	}
+	// What was cut off of the last one nobody could know, of the others it does not matter.
+	if text := strings.Join(got, ", "); text != "read done, read failed, external done" {
+		t.Errorf("the calls are %s", text)
+	}
+	if strings.Contains(fmt.Sprint(calls), "sk-weather") {
+		t.Errorf("the record holds the secret: %v", calls)
+	}
+}
+
+// A secret that opens private data, a stranger's words and a way out are all three labels: the
+// owner is asked, however much is granted. One that opens nothing private is used at once.
+func TestWebSecrets(t *testing.T) {
+	for name, asks := range map[string]bool{"bank": true, "weather": false} {
+		b, s := network(t, modeltest.Turn{Calls: []model.Call{fetchCall("1", `{"url":"GRANTED/","headers":{"X-Key":"__OSL_SECRET[`+name+`]__"}}`)}}, modeltest.Turn{Text: "Read."})
+		id := b.adhoc("Read it.")
+		res := b.ends(id)
+		if asked := res.Wait != nil; asked != asks || asks == (s.all() != "") {
+			t.Errorf("%s: %+v, asked %q", name, res, s.all())
+		}
+		if asks {
+			b.say(ledger.ApprovalAlways)
+			res = b.ends(id)
+		}
+		if want := "granted GET sk-" + name + "-0123"; res.Outcome != ledger.OutcomeSuccess || s.all() != want {
+			t.Errorf("%s: %+v, asked %q", name, res, s.all())
+		}
+	}
+}
+
+// An agent without network grants has no web_fetch, and a list of calls is held to the grants.
+func TestWebOfAList(t *testing.T) {
+	b, s := network(t)
+	call := func(url, method string) []playbook.Call {
+		return []playbook.Call{{Name: "web_fetch", With: map[string]any{"url": url, "method": method, "must_succeed": true}}}
+	}
+	b.plan.Jobs["read"] = agent.Job{Name: "read", Agent: "clerk", Playbook: call(s.granted.URL, "GET")}
+	b.plan.Jobs["write"] = agent.Job{Name: "write", Agent: "clerk", Playbook: call(s.granted.URL, "DELETE")}
+	b.plan.Jobs["none"] = agent.Job{Name: "none", Agent: "plain", Playbook: call(s.granted.URL, "GET")}
+	if res := b.run(b.enqueue(ledger.Request{Job: "read", Agent: "clerk"})); res.Outcome != ledger.OutcomeSuccess {
+		t.Errorf("%+v", res)
+	}
+	if res := b.run(b.enqueue(ledger.Request{Job: "write", Agent: "clerk"})); res.Wait == nil {
+		t.Errorf("%+v", res)
+	}
+	if res := b.run(b.enqueue(ledger.Request{Job: "none", Agent: "plain"})); res.Outcome != ledger.OutcomeError || !strings.Contains(res.Error, `there is no tool "web_fetch"`) {
+		t.Errorf("%+v", res)
+	}
+	if s.all() != "granted GET" {
+		t.Errorf("asked %s", s.all())
+	}
+}
