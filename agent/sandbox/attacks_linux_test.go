@@ -273,6 +273,7 @@ func attacker() {
 }
 
 func TestAttacks(t *testing.T) {
+	unraced(t)
 	confined(t, func(t *testing.T, s *sandbox.Sandbox) {
 		c, out := again(t, "attacker")
 		base := t.TempDir()
@@ -333,6 +334,7 @@ func caller() {
 
 // A granted network is TCP and UDP; what listens in the file system stays out of reach.
 func TestNetworkThatIsGranted(t *testing.T) {
+	unraced(t)
 	confined(t, func(t *testing.T, s *sandbox.Sandbox) {
 		to := target{Outside: t.TempDir(), ReadOnly: t.TempDir()}
 		reached := to.listen(t)
@@ -427,6 +429,7 @@ func snapshot(t *testing.T, to target) []string {
 }
 
 func TestForeignCallsEndTheCommand(t *testing.T) {
+	unraced(t)
 	confined(t, func(t *testing.T, s *sandbox.Sandbox) {
 		if _, err := exec.LookPath("python3"); err != nil {
 			t.Skip("python3 is not installed")

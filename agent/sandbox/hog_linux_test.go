@@ -33,6 +33,7 @@ func hog() {
 const forks = `f() { [ "$1" -eq 0 ] || { f $(($1-1)) & f $(($1-1)) & }; exec sleep 5; }; f 6`
 
 func TestBombs(t *testing.T) {
+	unraced(t)
 	confined(t, func(t *testing.T, s *sandbox.Sandbox) {
 		for n := range count(t, "ROUSE_TEST_BOMBS", 1) {
 			t.Run(strconv.Itoa(n), func(t *testing.T) {
@@ -59,6 +60,7 @@ func bomb(t *testing.T, s *sandbox.Sandbox) {
 }
 
 func TestLimits(t *testing.T) {
+	unraced(t)
 	confined(t, func(t *testing.T, s *sandbox.Sandbox) {
 		for _, test := range []struct {
 			name, script string

@@ -106,8 +106,7 @@ func newRuleset(rules []rule, network bool) (fd int, err error) {
 	}
 	for _, r := range rules {
 		if err := addRule(int(ruleset), r, attr.Handled_access_fs); err != nil {
-			unix.Close(int(ruleset))
-			return -1, err
+			return -1, errors.Join(err, unix.Close(int(ruleset)))
 		}
 	}
 	return int(ruleset), nil
@@ -122,7 +121,7 @@ func addRule(ruleset int, r rule, handled uint64) error {
 	if err != nil {
 		return &fs.PathError{Op: "open", Path: r.Path, Err: err}
 	}
-	defer unix.Close(fd)
+	defer func() { _ = unix.Close(fd) }()
 	var stat unix.Stat_t
 	if err := unix.Fstat(fd, &stat); err != nil {
 		return &fs.PathError{Op: "stat", Path: r.Path, Err: err}
@@ -159,7 +158,7 @@ func errnoOf(errno unix.Errno) error {
 	return errno
 }
 
-// most is how many rules one command may need, so that a folder of a million files beside a hidden
+// mostRules is how many rules one command may need, so that a folder of a million files beside a hidden
 // one is refused and not looked through for each command.
 const mostRules = 20_000
 

@@ -155,12 +155,6 @@ func (l layout) pins() []string {
 		for at := filepath.Dir(path); l.writable(at) && !slices.Contains(l.write, at); at = filepath.Dir(at) {
 			out = append(out, at)
 		}
-		// Beyond the innermost folder it may write there can be another one.
-		for _, root := range l.write {
-			for at := filepath.Dir(root); within(path, root) && l.writable(at) && !slices.Contains(l.write, at); at = filepath.Dir(at) {
-				out = append(out, at)
-			}
-		}
 	}
 	return cleaned(out)
 }

@@ -37,6 +37,14 @@ func confined(t *testing.T, each func(t *testing.T, s *sandbox.Sandbox)) {
 	}
 }
 
+// unraced skips what is about processes of other programs, where the race detector has nothing to find.
+func unraced(t *testing.T) {
+	t.Helper()
+	if raced {
+		t.Skip("it is done without the race detector")
+	}
+}
+
 // only is a sandbox of just that tier.
 func only(t *testing.T, tier sandbox.Tier) *sandbox.Sandbox {
 	t.Helper()

@@ -3,76 +3,84 @@
 package sandbox_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
 	"rouse/agent/sandbox"
 )
 
+// maskCases are tried each in a folder of its own, all by one command.
+var maskCases = []struct {
+	name, script string
+	out          string // what is printed, beside errors
+	always       bool   // on tier B as well, where nothing new can be made beside a hidden name
+}{
+
+	{"read a file", "cat AGENTS.md", "", true},
+	{"write a file", "echo attacked > AGENTS.md", "", true},
+	{"remove a file", "rm -f AGENTS.md", "", true},
+	{"move a file away", "mv AGENTS.md x && cat x; echo attacked > AGENTS.md", "", true},
+	{"move another over it", "echo attacked > dir/x; mv dir/x AGENTS.md", "", true},
+	{"link it", "ln AGENTS.md dir/x; cat dir/x; echo attacked > dir/x", "", true},
+	{"read in a folder", "cat skills/a/SKILL.md", "", true},
+	{"write in a folder", "echo attacked > skills/a/SKILL.md; mkdir skills/b", "", true},
+	{"move a folder away", "mv skills s2; mkdir skills && echo attacked > skills/x", "", true},
+	{"make what is missing", "mkdir -p new; echo attacked > new; echo attacked > new/x; ln -s dir new", "", true},
+	{"make what is missing, deeper", "mkdir -p dir/none/deep; echo attacked > dir/none/deep/x", "", true},
+	{"move what is above it away", "mv dir d2; mkdir -p dir/sub && echo attacked > dir/sub/hidden", "", true},
+	{"move what is above it away, deeper", "mv dir/sub dir/s2; mkdir dir/sub && echo attacked > dir/sub/hidden", "", true},
+	{"read through a link", "ln -s ../AGENTS.md free/x; cat free/x", "", true},
+	{"change what is beside", "cat beside; echo changed > beside; cat beside; echo x > free/x; cat free/x", "text\nchanged\nx\n", true},
+	{"make what is beside", "echo x > fresh; cat fresh", "x\n", false},
+	{"what is given within what is hidden", "cat skills/given/file; echo y > skills/given/file; cat skills/given/file", "text\ny\n", true},
+	{"what may only be read within", "cat ro/file; echo x > ro/file; echo x > ro/new", "text\n", true},
+	{"move what is above what may only be read", "mv held h2; mkdir -p held/ro && echo attacked > held/ro/file; cat held/ro/file", "text\n", true},
+	{"move what is above a folder that is given twice", "mv twice t2; mkdir -p twice/inner/hidden && echo attacked > twice/inner/hidden/x", "", true},
+}
+
 func TestMasks(t *testing.T) {
+	unraced(t)
 	confined(t, func(t *testing.T, s *sandbox.Sandbox) {
+		hidden := map[string]string{"AGENTS.md": "secret\n", "skills/a/SKILL.md": "secret\n", "dir/sub/hidden": "secret\n"}
+		c, out := script(t, "")
+		var all strings.Builder
+		for i, test := range maskCases {
+			dir := filepath.Join(c.Dir, strconv.Itoa(i))
+			for name, text := range map[string]string{"beside": "text\n", "free/f": "text\n", "skills/given/file": "text\n", "ro/file": "text\n", "held/ro/file": "text\n", "twice/inner/f": "text\n"} {
+				put(t, filepath.Join(dir, name), text)
+			}
+			for name, text := range hidden {
+				put(t, filepath.Join(dir, name), text)
+			}
+			for _, name := range []string{"AGENTS.md", "skills", "new", "dir/none/deep/x", "dir/sub/hidden", "twice/inner/hidden"} {
+				c.Masked = append(c.Masked, filepath.Join(dir, name))
+			}
+			c.Write = append(c.Write, dir, filepath.Join(dir, "skills/given"), filepath.Join(dir, "twice/inner"))
+			c.Read = append(c.Read, filepath.Join(dir, "ro"), filepath.Join(dir, "held/ro"))
+			fmt.Fprintf(&all, "cd %s; ( %s ); echo ==\n", dir, test.script)
+		}
+		c.Argv[2] = "exec 2>/dev/null\n" + all.String()
+		run(t, s, c)
 		tier, _ := s.Tier(t.Context())
-		for _, test := range []struct {
-			name, script string
-			out          string // what is printed, beside errors
-			always       bool   // on tier B as well, where nothing new can be made beside a hidden name
-		}{
-			{"read a file", "cat AGENTS.md", "", true},
-			{"write a file", "echo attacked > AGENTS.md", "", true},
-			{"remove a file", "rm -f AGENTS.md", "", true},
-			{"move a file away", "mv AGENTS.md x && cat x; echo attacked > AGENTS.md", "", true},
-			{"move another over it", "echo attacked > dir/x; mv dir/x AGENTS.md", "", true},
-			{"link it", "ln AGENTS.md dir/x; cat dir/x; echo attacked > dir/x", "", true},
-			{"read in a folder", "cat skills/a/SKILL.md", "", true},
-			{"write in a folder", "echo attacked > skills/a/SKILL.md; mkdir skills/b", "", true},
-			{"move a folder away", "mv skills s2; mkdir skills && echo attacked > skills/x", "", true},
-			{"make what is missing", "mkdir -p new; echo attacked > new; echo attacked > new/x; ln -s dir new", "", true},
-			{"make what is missing, deeper", "mkdir -p dir/none/deep; echo attacked > dir/none/deep/x", "", true},
-			{"move what is above it away", "mv dir d2; mkdir -p dir/sub && echo attacked > dir/sub/hidden", "", true},
-			{"move what is above it away, deeper", "mv dir/sub dir/s2; mkdir dir/sub && echo attacked > dir/sub/hidden", "", true},
-			{"read through a link", "ln -s ../AGENTS.md free/x; cat free/x", "", true},
-			{"change what is beside", "cat beside; echo changed > beside; cat beside; echo x > free/x; cat free/x", "text\nchanged\nx\n", true},
-			{"make what is beside", "echo x > fresh; cat fresh", "x\n", false},
-			{"what is given within what is hidden", "cat skills/given/file; echo y > skills/given/file; cat skills/given/file", "text\ny\n", true},
-			{"what may only be read within", "cat ro/file; echo x > ro/file; echo x > ro/new", "text\n", true},
-			{"move what is above what may only be read", "mv held h2; mkdir -p held/ro && echo attacked > held/ro/file; cat held/ro/file", "text\n", true},
-			{"move what is above a folder that is given twice", "mv twice t2; mkdir -p twice/inner/hidden && echo attacked > twice/inner/hidden/x", "", true},
-		} {
-			t.Run(test.name, func(t *testing.T) {
-				if !test.always && tier == sandbox.TierB {
-					t.Skip("tier B does not hold it, see docs/sandbox.md")
+		printed := strings.Split(out.String(), "==\n")
+		for i, test := range maskCases {
+			if printed[i] != test.out && (test.always || tier == sandbox.TierA) {
+				t.Errorf("%s: it printed %q", test.name, printed[i])
+			}
+			for name, text := range hidden {
+				if got, err := os.ReadFile(filepath.Join(c.Dir, strconv.Itoa(i), name)); err != nil || string(got) != text {
+					t.Errorf("%s: %s holds %q, %v", test.name, name, got, err)
 				}
-				c, out := script(t, test.script+" 2>/dev/null; :")
-				c.Argv[2] = "exec 2>/dev/null; " + test.script
-				hidden := map[string]string{"AGENTS.md": "secret\n", "skills/a/SKILL.md": "secret\n", "dir/sub/hidden": "secret\n"}
-				for name, text := range map[string]string{"beside": "text\n", "free/f": "text\n", "skills/given/file": "text\n", "ro/file": "text\n", "held/ro/file": "text\n", "twice/inner/f": "text\n"} {
-					put(t, filepath.Join(c.Dir, name), text)
+			}
+			for _, name := range []string{"new", "dir/none", "skills/b", "skills/x", "ro/new", "h2", "t2", "twice/inner/hidden"} {
+				if _, err := os.Lstat(filepath.Join(c.Dir, strconv.Itoa(i), name)); err == nil {
+					t.Errorf("%s: %s was made", test.name, name)
 				}
-				for name, text := range hidden {
-					put(t, filepath.Join(c.Dir, name), text)
-				}
-				for _, name := range []string{"AGENTS.md", "skills", "new", "dir/none/deep/x", "dir/sub/hidden", "twice/inner/hidden"} {
-					c.Masked = append(c.Masked, filepath.Join(c.Dir, name))
-				}
-				c.Write = append(c.Write, filepath.Join(c.Dir, "skills/given"), filepath.Join(c.Dir, "twice/inner"))
-				c.Read = append(c.Read, filepath.Join(c.Dir, "ro"), filepath.Join(c.Dir, "held/ro"))
-				run(t, s, c)
-				if out.String() != test.out {
-					t.Errorf("it printed %q", out)
-				}
-				for name, text := range hidden {
-					if got, err := os.ReadFile(filepath.Join(c.Dir, name)); err != nil || string(got) != text {
-						t.Errorf("%s holds %q, %v", name, got, err)
-					}
-				}
-				for _, name := range []string{"new", "dir/none", "skills/b", "skills/x", "ro/new", "h2", "t2", "twice/inner/hidden"} {
-					if _, err := os.Lstat(filepath.Join(c.Dir, name)); err == nil {
-						t.Errorf("%s was made", name)
-					}
-				}
-			})
+			}
 		}
 	})
 }
@@ -89,6 +97,7 @@ func put(t *testing.T, path, text string) {
 
 // Whoever could change a link could lead what is hidden elsewhere.
 func TestMasksThatAreLinks(t *testing.T) {
+	unraced(t)
 	confined(t, func(t *testing.T, s *sandbox.Sandbox) {
 		c, _ := script(t, "cat AGENTS.md")
 		if err := os.Symlink("elsewhere", filepath.Join(c.Dir, "AGENTS.md")); err != nil {

@@ -78,7 +78,7 @@ func (h *host) try(ctx context.Context, t Tier) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(outside)
+	defer func() { _ = os.RemoveAll(outside) }()
 	canary, inside := filepath.Join(outside, "canary"), filepath.Join(outside, "inside")
 	if err := errors.Join(os.WriteFile(canary, []byte("canary"), 0o600), os.Mkdir(inside, 0o700)); err != nil {
 		return err

@@ -152,8 +152,9 @@ func hold(ctx context.Context, k keep, c Command, out *output, done <-chan struc
 
 // output notes when something was written last.
 type output struct {
-	mu   sync.Mutex
-	last time.Time
+	mu    sync.Mutex
+	last  time.Time
+	write sync.Mutex // not mu: a writer that blocks must not hold up the clocks
 }
 
 func (o *output) quiet() time.Duration {
@@ -179,6 +180,8 @@ func (n *noted) Write(b []byte) (int, error) {
 	n.output.mu.Lock()
 	n.output.last = time.Now()
 	n.output.mu.Unlock()
+	n.output.write.Lock()
+	defer n.output.write.Unlock()
 	return n.w.Write(b)
 }
 

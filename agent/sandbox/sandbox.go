@@ -112,7 +112,7 @@ type Command struct {
 	Network bool // otherwise no protocol reaches anything, this machine included
 
 	Stdin          io.Reader // nothing to read when nil
-	Stdout, Stderr io.Writer // dropped when nil; may be the same. A writer that blocks holds up the command
+	Stdout, Stderr io.Writer // dropped when nil; never called at the same time. A writer that blocks holds up the command
 
 	Wall time.Duration // 0: none
 	Idle time.Duration // without a byte of output; 0: none
