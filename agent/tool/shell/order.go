@@ -140,9 +140,9 @@ func (f *Family) needs(ctx context.Context, command string) (tool.Need, error) {
 	n.Action, n.Shown = string(text), o.shown(a)
 	switch {
 	case o.argv == nil:
-		n.Missing = fmt.Sprintf("a script: it is not one plain program, but %s", o.why)
+		n.Missing = fmt.Sprintf("grants are for one program with its arguments, and this has %s", o.why)
 	case o.grant == nil:
-		n.Missing = "no grant for commands covers it"
+		n.Missing = "none of the agent's grants for commands covers it"
 	}
 	return n, nil
 }
