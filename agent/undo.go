@@ -17,7 +17,29 @@ import (
 // run's record says of its end.
 func (r *Runner) undoFailed(ctx context.Context, run ledger.Run, t task, res ledger.Result) ledger.Result {
 	failed := []ledger.Outcome{ledger.OutcomeError, ledger.OutcomeTimeout, ledger.OutcomeBudget, ledger.OutcomeCancelled}
-	if !t.job.UndoOnFailure || res.Wait != nil || !slices.Contains(failed, res.Outcome) {
+	if res.Wait != nil || !slices.Contains(failed, res.Outcome) {
+		return res
+	}
+	return r.withdraw(ctx, run, t, res)
+}
+
+// Closing takes back what a run of such a job wrote that no attempt ends any more: it was cut
+// off for the last time, nobody answered it, or the host broke.
+func (r *Runner) Closing(ctx context.Context, run ledger.Run, res ledger.Result) ledger.Result {
+	d, err := parseDetail(run)
+	if err != nil {
+		return res
+	}
+	t, err := r.plan.Load().find(run, d)
+	if err != nil {
+		return res // the job is gone, and with it what it wanted
+	}
+	return cleanResult(r.withdraw(ctx, run, t, res), redactor(r.plan.Load().Secrets))
+}
+
+// withdraw takes a run back if its job wants that, and says so in the result.
+func (r *Runner) withdraw(ctx context.Context, run ledger.Run, t task, res ledger.Result) ledger.Result {
+	if !t.job.UndoOnFailure {
 		return res
 	}
 	spec := UndoSpec{By: agentdb.By{Actor: "system"}, Reason: "undo_on_failure"}

@@ -8,7 +8,9 @@ import (
 
 	"rouse/agent"
 	"rouse/agent/model/playbook"
+	"rouse/agentdb"
 	"rouse/agentdb/ledger"
+	"rouse/scheduler/dispatch"
 )
 
 // OSA-61: with undo_on_failure nothing that a failed run wrote stays, and the next attempt
@@ -41,5 +43,44 @@ func TestUndoOnFailure(t *testing.T) {
 	}
 	if res := b.run(id); res.Outcome != ledger.OutcomeSuccess || b.count() != 1 {
 		t.Errorf("%+v, %d rows", res, b.count())
+	}
+}
+
+// OSA-61: so is what a run wrote that was cut off and has no attempt left.
+func TestUndoOfAnInterruptedRun(t *testing.T) {
+	for name, undo := range map[string]bool{"asked for": true, "not": false} {
+		t.Run(name, func(t *testing.T) {
+			b := setup(t)
+			b.table()
+			b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", UndoOnFailure: undo}
+			b.runner.Set(b.plan)
+			id := b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})
+			run, _, err := b.ledger.StartAttempt(t.Context(), id)
+			if err != nil {
+				t.Fatal(err)
+			}
+			db, release, err := b.pool.Get(t.Context(), "clerk")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := db.Insert(t.Context(), agentdb.By{Run: id}, "log", []map[string]any{{"what": "half"}}); err != nil {
+				t.Fatal(err)
+			}
+			release()
+			d, err := dispatch.New(dispatch.Options{Ledger: b.ledger, Executor: b.runner, Closing: b.runner.Closing, Only: id,
+				Policy: func(string) dispatch.Policy { return dispatch.Policy{Resume: false} }})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := d.Run(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if run, err = b.ledger.Run(t.Context(), id); err != nil || run.Outcome != ledger.OutcomeInterrupted {
+				t.Fatalf("%+v %v", run, err)
+			}
+			if told := strings.Contains(run.Error, "what it wrote into the database was taken back"); told != undo || (b.count() == 0) != undo {
+				t.Errorf("%d rows: %s", b.count(), run.Error)
+			}
+		})
 	}
 }

@@ -135,7 +135,7 @@ func (d *daemon) openParts(ctx context.Context, o daemonOptions) (err error) {
 		return err
 	}
 	d.dispatcher = dispatch.Options{
-		Ledger: d.ledger, Executor: d.runner, Logger: d.log, Policy: d.policy, Notices: d.runner.Notices, PauseNotices: d.runner.PauseNotices, Hold: d.runner.Hold,
+		Ledger: d.ledger, Executor: d.runner, Logger: d.log, Policy: d.policy, Notices: d.runner.Notices, PauseNotices: d.runner.PauseNotices, Hold: d.runner.Hold, Closing: d.runner.Closing,
 		Runs: o.config.Limits.Runs, RunsPerAgent: o.config.Limits.RunsPerAgent, Drain: time.Duration(o.config.Limits.Drain),
 	}
 	if !o.daemon {

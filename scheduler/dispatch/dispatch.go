@@ -47,6 +47,10 @@ type Options struct {
 	// Policy and Notices may be nil: then nothing is retried, and nobody is told.
 	Policy  func(job string) Policy
 	Notices func(run ledger.Run, res ledger.Result) []ledger.Notice
+	// Closing, when set, does what remains to be done for a run that the dispatcher finishes by
+	// itself, because it was cut off for the last time, or waited too long, or its executor
+	// broke. It may add to what the record says of the end.
+	Closing func(ctx context.Context, run ledger.Run, res ledger.Result) ledger.Result
 	// PauseNotices are what the owner is told when so many failures pause a job; may be nil.
 	PauseNotices func(run ledger.Run, res ledger.Result, failures int) []ledger.Notice
 	// Hold says why a run must stay queued, "" when it may start.
@@ -100,6 +104,9 @@ func New(o Options) (*Dispatcher, error) {
 	}
 	if o.Notices == nil {
 		o.Notices = func(ledger.Run, ledger.Result) []ledger.Notice { return nil }
+	}
+	if o.Closing == nil {
+		o.Closing = func(_ context.Context, _ ledger.Run, res ledger.Result) ledger.Result { return res }
 	}
 	if o.PauseNotices == nil {
 		o.PauseNotices = func(ledger.Run, ledger.Result, int) []ledger.Notice { return nil }

@@ -23,6 +23,7 @@ func (d *Dispatcher) execute(work, writing context.Context, run ledger.Run, a le
 	res, err := d.guarded(work, run, a)
 	if err != nil {
 		res.Outcome, res.Error = ledger.OutcomeError, err.Error()
+		res = d.o.Closing(writing, run, res)
 	}
 	var stop *Stop
 	errors.As(context.Cause(work), &stop)
@@ -96,6 +97,7 @@ func (d *Dispatcher) expire(writing context.Context, now time.Time) error {
 			return err
 		}
 		res := ledger.Result{Outcome: ledger.OutcomeTimeout, Error: fmt.Sprintf("nobody answered within %s: %s", i.ExpiresAt.Sub(i.CreatedAt), i.Message)}
+		res = d.o.Closing(writing, run, res)
 		res.Notices = d.o.Notices(run, res)
 		res.Pause = d.pauseRule(run, res)
 		if err := d.o.Ledger.Expire(writing, i.ID, res); err != nil {

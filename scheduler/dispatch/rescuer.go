@@ -42,6 +42,7 @@ func (d *Dispatcher) interrupt(ctx context.Context, run ledger.Run, a ledger.Att
 		res.Outcome, why = ledger.OutcomeInterrupted, reason+why
 	}
 	res.Error = why
+	res = d.o.Closing(ctx, run, res)
 	res.Notices = d.o.Notices(run, res)
 	res.Pause = d.pauseRule(run, res)
 	return d.o.Ledger.Interrupt(ctx, a, reason, &res)
