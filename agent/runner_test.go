@@ -80,13 +80,7 @@ func furnish(t *testing.T, s *modeltest.Server, p model.Provider) *bench {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { b.ledger.Close() })
-	if b.pool, err = agentdb.NewPool(agentdb.PoolOptions{Dir: filepath.Join(b.dir, "agents"), Quota: func(string) int64 { return b.quota }}); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { b.pool.Close() })
-	if b.runner, err = agent.New(agent.Options{Ledger: b.ledger, Databases: b.pool, Manifests: filepath.Join(b.dir, "manifests")}); err != nil {
-		t.Fatal(err)
-	}
+	b.newPool()
 	b.plan = agent.Plan{
 		Agents: map[string]agent.Agent{
 			"clerk": {Name: "clerk", Workdir: filepath.Join(b.dir, "work"), Database: true, Model: &agent.Model{Name: "scripted", Provider: p}},
@@ -96,6 +90,21 @@ func furnish(t *testing.T, s *modeltest.Server, p model.Provider) *bench {
 		Channels: []string{"desktop"}, Secrets: []string{"sk-canary", "sk-canary-and-more"},
 	}
 	return b
+}
+
+// newPool is the runner with its databases after a restart.
+func (b *bench) newPool() {
+	b.t.Helper()
+	var err error
+	if b.pool, err = agentdb.NewPool(agentdb.PoolOptions{Dir: filepath.Join(b.dir, "agents"), Quota: func(string) int64 { return b.quota }}); err != nil {
+		b.t.Fatal(err)
+	}
+	pool := b.pool
+	b.t.Cleanup(func() { pool.Close() })
+	if b.runner, err = agent.New(agent.Options{Ledger: b.ledger, Databases: b.pool, Manifests: filepath.Join(b.dir, "manifests")}); err != nil {
+		b.t.Fatal(err)
+	}
+	b.runner.Set(b.plan)
 }
 
 // run executes the next attempt of a run as the dispatcher would.
