@@ -17,7 +17,7 @@ func checkConfinement(ctx context.Context) web.Check {
 		c.Detail = "commands cannot be confined, so none is started: " + err.Error()
 		return c
 	}
-	defer s.Close()
+	defer func() { _ = s.Close() }()
 	tier, lacks := s.Tier(ctx)
 	c.Detail = "tier " + string(tier)
 	if tier == sandbox.TierD {
