@@ -27,6 +27,7 @@ type Agent struct {
 	Database     bool
 	Allow, Deny  []string      // globs of tool names; no Allow means every tool
 	Read, Write  []string      // absolute roots beside the workdir; Write narrows it when given
+	Public       []string      // those of Read in which nothing is private
 	Commands     []shell.Grant // that it may run unasked
 	Network      []web.Grant
 	Secrets      []tool.SecretGrant // that its calls may use

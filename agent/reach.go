@@ -39,7 +39,7 @@ func (r *Runner) roots(t task, a ledger.Attempt) (*tool.Roots, error) {
 func grants(t task) []tool.Grant {
 	var out []tool.Grant
 	for _, p := range t.agent.Read {
-		out = append(out, tool.Grant{Path: p, Private: true})
+		out = append(out, tool.Grant{Path: p, Private: !slices.Contains(t.agent.Public, p)})
 	}
 	for _, p := range t.agent.Write {
 		out = append(out, tool.Grant{Path: p, Write: true})

@@ -465,7 +465,7 @@ func (a *accounting) runText(r ledger.Run) string {
 }
 
 // ended says how an attempt ended, by its state.
-var ended = map[string]string{ledger.AttemptDone: "had ended", ledger.AttemptFailed: "failed", ledger.AttemptInterrupted: "was interrupted", ledger.AttemptRunning: "is still on"}
+var ended = map[string]string{ledger.AttemptDone: "had ended", ledger.AttemptFailed: "failed", ledger.AttemptInterrupted: "was interrupted", ledger.AttemptRunning: "is still on", ledger.AttemptWaiting: "waited for its owner"}
 
 // retries gives a line to each attempt after the first.
 func (a *accounting) retries(ctx context.Context, r ledger.Run) error {

@@ -124,9 +124,10 @@ func newProvider(m config.Model, log *slog.Logger) (model.Provider, error) {
 }
 
 func newAgent(a config.Agent, models map[string]*agent.Model) agent.Agent {
+	read, public := a.Reads()
 	return agent.Agent{
 		Name: string(a.Name), Instructions: a.Instructions, Workdir: string(a.Workdir), Database: config.On(a.Database.Enabled),
-		Allow: a.Tools.Allow, Deny: a.Tools.Deny, Bounds: newBounds(a.Bounds), Read: paths(a.Grants.Read), Write: paths(a.Grants.Write),
+		Allow: a.Tools.Allow, Deny: a.Tools.Deny, Bounds: newBounds(a.Bounds), Read: read, Public: public, Write: paths(a.Grants.Write),
 		Model: models[a.Model], Phased: a.Loop == "phased", OnDenied: a.OnDenied, MinTier: a.MinTier, Unconfined: a.Reason,
 		Commands: a.Commands(), Network: a.Network(), Secrets: a.Secrets(),
 	}

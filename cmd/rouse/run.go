@@ -211,5 +211,8 @@ func callByHand(cmd *cobra.Command, at *place, fire web.Fire) error {
 			return nil
 		}
 	}
+	if d.WaitingFor == ledger.WaitApproval {
+		return fmt.Errorf("run %s waits for your leave to make the call: rouse inbox", d.ID)
+	}
 	return fmt.Errorf("run %s made no call: %s", d.ID, said(d.Run))
 }

@@ -111,9 +111,9 @@ func (c *checker) worker(path string, a *Agent) {
 	}
 	c.selfScheduling(path+".self_scheduling", a)
 	c.unconfined(path, a)
-	for i, dir := range a.Grants.Read {
-		if _, err := os.Stat(string(dir)); err != nil {
-			c.warn(fmt.Sprintf("%s.grants.read[%d]", path, i), "%s does not exist yet", display(string(dir)))
+	for i, g := range a.Grants.Read {
+		if _, err := os.Stat(string(g.Path)); err != nil {
+			c.warn(fmt.Sprintf("%s.grants.read[%d]", path, i), "%s does not exist yet", display(string(g.Path)))
 		}
 	}
 	c.commands(path, a)

@@ -28,6 +28,7 @@ func (c *checker) job(path string, j *Job) {
 		c.mode = j.Watch.Mode
 	}
 	c.work(path, j, agent)
+	c.reach(path, j, agent)
 	c.triggers(path, j)
 	if j.Watch != nil {
 		c.watch(path+".watch", j.Watch, j)

@@ -105,6 +105,10 @@ func (d *decoder) value(n *node, path string, v reflect.Value, f field) {
 		d.after(n, path, v)
 		return
 	}
+	if v.Type() == reflect.TypeFor[readGrant]() && n.kind == scalar {
+		d.value(n, path, v.FieldByName("Path"), field{})
+		return
+	}
 	switch v.Kind() {
 	case reflect.Pointer:
 		v.Set(reflect.New(v.Type().Elem()))
@@ -127,7 +131,7 @@ func (d *decoder) value(n *node, path string, v reflect.Value, f field) {
 func (d *decoder) list(n *node, path string, v reflect.Value, f field) {
 	items := n.items
 	if n.kind != list {
-		if n.kind == mapping || n.null() || v.Type().Elem().Kind() != reflect.String {
+		if n.kind == mapping || n.null() || (v.Type().Elem().Kind() != reflect.String && v.Type().Elem() != reflect.TypeFor[readGrant]()) {
 			d.problem(n.at, path, "must be a list, not %s", n)
 			return
 		}

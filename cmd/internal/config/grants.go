@@ -8,6 +8,18 @@ import (
 	"rouse/agent/tool/web"
 )
 
+// Reads are the places beside its workdir that an agent may read, and those of them that hold
+// nothing private.
+func (a *Agent) Reads() (all, public []string) {
+	for _, g := range a.Grants.Read {
+		all = append(all, string(g.Path))
+		if !On(g.Private) {
+			public = append(public, string(g.Path))
+		}
+	}
+	return all, public
+}
+
 // Network are the hosts that an agent may ask.
 func (a *Agent) Network() []web.Grant {
 	var out []web.Grant

@@ -60,6 +60,8 @@ func (known tags) describe(t reflect.Type, f field, overlay bool) schema {
 			schema{"enum": []string{"leave", "delete"}},
 			schema{"type": "object", "required": []string{"move"}, "additionalProperties": false, "properties": schema{"move": schema{"type": "string"}}},
 		}}
+	case reflect.TypeFor[readGrant]():
+		return schema{"anyOf": []any{schema{"type": "string"}, known.object(t, overlay)}}
 	case reflect.TypeFor[Name]():
 		return schema{"type": "string", "pattern": nameForm.String()}
 	case reflect.TypeFor[Duration]():
@@ -74,7 +76,7 @@ func (known tags) describe(t reflect.Type, f field, overlay bool) schema {
 		return known.object(t, overlay)
 	case reflect.Slice:
 		items := schema{"type": "array", "items": known.describe(t.Elem(), f, overlay)}
-		if t.Elem().Kind() == reflect.String {
+		if t.Elem().Kind() == reflect.String || t.Elem() == reflect.TypeFor[readGrant]() {
 			return schema{"anyOf": []any{items, known.describe(t.Elem(), f, overlay)}} // a single word will do
 		}
 		return items

@@ -117,11 +117,17 @@ type toolFilter struct {
 }
 
 type grants struct {
-	Read     []Path         `key:"read" say:"folders that may be read beside the workdir"`
+	Read     []readGrant    `key:"read" say:"folders that may be read beside the workdir: paths, or {path: X, private: false} where what is there is no secret of yours"`
 	Write    []Path         `key:"write" say:"if given, narrows writing in workdir to these"`
 	Commands []commandGrant `key:"commands" say:"programs that may be run unasked, in the sandbox"`
 	Network  []networkGrant `key:"network" say:"hosts that web_fetch may ask"`
 	Secrets  []secretGrant  `key:"secrets" say:"secrets that calls may use by their placeholder __OSL_SECRET[NAME]__"`
+}
+
+// readGrant is a path, or a mapping that says more of it.
+type readGrant struct {
+	Path    Path  `key:"path" need:"yes"`
+	Private *bool `key:"private" default:"true" say:"a run that reads there holds private data (B)"`
 }
 
 type commandGrant struct {
