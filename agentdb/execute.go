@@ -128,6 +128,9 @@ func (s *script) run(ctx context.Context, tx *sqlite.Tx, by By, at string, state
 		if err := checkObjects(before, after); err != nil {
 			return "", err
 		}
+		if err := viewsFree(tx, before, after); err != nil {
+			return "", err
+		}
 		ran, err := syncTables(ctx, tx, by, at, before, after)
 		return strings.Join(append([]string{statement.text}, ran...), ";\n") + ";", err
 	})
@@ -162,6 +165,19 @@ func (s *script) exec(ctx context.Context, tx *sqlite.Tx, statement *statement) 
 		_, err := tx.SQL().ExecContext(ctx, statement.text, s.args...)
 		return err
 	})
+}
+
+// viewsFree refuses a table, or a view, that got the name of a saved view (OSA-51).
+func viewsFree(tx *sqlite.Tx, before, after []schemaObject) error {
+	for _, o := range after {
+		if o.Type != "table" && o.Type != "view" || slices.ContainsFunc(before, func(p schemaObject) bool { return p.Type == o.Type && p.Name == o.Name }) {
+			continue
+		}
+		if err := viewFree(tx, o.Name); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // checkObjects refuses what a change of the schema must not do, whatever its text was.

@@ -203,7 +203,7 @@ func (db *DB) queryFault(ctx, bounded context.Context, text string, err error) e
 	case code == sqlite3.SQLITE_NOMEM:
 		return invalid("sql", "the query wants more memory than SQLite has here (512 MiB): make smaller values, or ask for fewer columns at once")
 	case code == sqlite3.SQLITE_AUTH:
-		return invalid("sql", "%s: db_query only reads the agent's own tables; db_schema lists them", sqlText(err))
+		return invalid("sql", "%s: a query only reads the agent's own tables; db_schema lists them", sqlText(err))
 	case code == sqlite3.SQLITE_ERROR, code == sqlite3.SQLITE_TOOBIG, code == sqlite3.SQLITE_RANGE, code == sqlite3.SQLITE_MISMATCH, code == sqlite3.SQLITE_READONLY:
 		return invalid("sql", "%s%s", sqlText(err), db.suggest(ctx, sqlText(err))).at(pointer(text, sqlText(err)))
 	case strings.Contains(err.Error(), "missing argument"), strings.Contains(err.Error(), "missing named argument"):

@@ -61,7 +61,7 @@ func TestQueryErrorsAdvise(t *testing.T) {
 		"select from expenses":           {"sql", `near "from": syntax error`},
 		"":                               {"sql", "no statement"},
 		"-- nothing":                     {"sql", "no statement"},
-		"delete from expenses":           {"sql", "db_query only reads and DELETE writes"},
+		"delete from expenses":           {"sql", "a query only reads and DELETE writes"},
 		"pragma table_info(expenses)":    {"sql", "db_schema lists"},
 		"select 1; select 2":             {"sql", "one statement at a time"},
 		"select 'a":                      {"sql", "never closed"},

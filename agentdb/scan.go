@@ -31,7 +31,7 @@ func selectOnly(sql string) (string, error) {
 	case "":
 		return "", invalid("sql", "there is no statement in the SQL")
 	case "INSERT", "REPLACE", "UPDATE", "DELETE", "CREATE", "DROP", "ALTER":
-		return "", invalid("sql", "db_query only reads and %s writes; use db_insert, db_import or db_create_table", word)
+		return "", invalid("sql", "a query only reads and %s writes; use db_insert, db_update, db_import or db_create_table", word)
 	case "PRAGMA", "EXPLAIN":
 		return "", invalid("sql", "%s is not allowed here; db_schema lists tables, columns and indexes", word)
 	}

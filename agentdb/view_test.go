@@ -53,6 +53,10 @@ func TestViews(t *testing.T) {
 	if _, err := db.CreateTable(t.Context(), by, agentdb.TableSpec{Name: "total", Purpose: "p", Columns: []agentdb.Column{{Name: "a", Type: "TEXT"}}}); err == nil {
 		t.Error("a table took the name of a view")
 	}
+	for _, sql := range []string{"create table Total(a)", "create view total as select 1", "create table more(a); alter table more rename to total"} {
+		_, err := db.Execute(t.Context(), by, agentdb.ExecuteSpec{SQL: sql})
+		wantError(t, err, "invalid_args", "name", "saved view named")
+	}
 	if out, err := db.DropView(t.Context(), by, "total"); err != nil || !out.Dropped {
 		t.Errorf("%+v %v", out, err)
 	}

@@ -20,12 +20,10 @@ type RowChange struct {
 // text at its first NUL and takes a virtual generated column, which SQLite does not hand
 // out, for a pointer; so the values are read here.
 func rowChange(d *msqlite.SQLitePreUpdateData) (RowChange, error) {
-	v := reflect.ValueOf(d).Elem()
-	tls, db := v.FieldByName("tls"), v.FieldByName("pCsr")
-	if !tls.IsValid() || tls.Type() != reflect.TypeFor[*libc.TLS]() || !db.IsValid() || !db.CanUint() {
-		return RowChange{}, fmt.Errorf("the SQLite driver hands row changes over in an unknown form (%T)", *d)
+	r, err := readerOf(reflect.ValueOf(d).Elem())
+	if err != nil {
+		return RowChange{}, err
 	}
-	r := hookReader{(*libc.TLS)(tls.UnsafePointer()), uintptr(db.Uint())}
 	c := RowChange{Table: d.TableName}
 	if d.Op != sqlite3.SQLITE_INSERT {
 		c.Old, c.OldRow = r.row(sqlite3.Xsqlite3_preupdate_old), d.OldRowID
@@ -34,6 +32,16 @@ func rowChange(d *msqlite.SQLitePreUpdateData) (RowChange, error) {
 		c.New, c.NewRow = r.row(sqlite3.Xsqlite3_preupdate_new), d.NewRowID
 	}
 	return c, nil
+}
+
+// readerOf takes what the driver keeps to itself. A later driver may keep it otherwise: then
+// the write that wants its rows recorded is refused.
+func readerOf(data reflect.Value) (hookReader, error) {
+	tls, db := data.FieldByName("tls"), data.FieldByName("pCsr")
+	if !tls.IsValid() || tls.Type() != reflect.TypeFor[*libc.TLS]() || !db.IsValid() || !db.CanUint() {
+		return hookReader{}, fmt.Errorf("the SQLite driver hands row changes over in an unknown form (%s)", data.Type())
+	}
+	return hookReader{(*libc.TLS)(tls.UnsafePointer()), uintptr(db.Uint())}, nil
 }
 
 type hookReader struct {

@@ -95,7 +95,6 @@ func TestFailingOperationHarmsNoNeighbour(t *testing.T) {
 	}
 }
 
-// A commit that fails is everyone's error in it, and no later caller's.
 // SQLite takes a transaction back by itself when the disk is full; its word reaches the
 // caller, and the next write finds a writer that works.
 func TestFullDisk(t *testing.T) {
@@ -122,6 +121,7 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
+// A commit that fails is everyone's error in it, and no later caller's.
 func TestCommitThatFails(t *testing.T) {
 	db := open(t, filepath.Join(t.TempDir(), "t.db"))
 	later := func(tx *sqlite.Tx) error {

@@ -122,6 +122,8 @@ func TestToolsRefuse(t *testing.T) {
 	}{
 		"table exists":   {"db_create_table", table, "name", "already exists", tool.KindInvalidArgs, false},
 		"row and rows":   {"db_insert", `{"table":"expenses","row":{"shop":"a"},"rows":[{"shop":"a"}]}`, "row", "exactly one", tool.KindInvalidArgs, true},
+		"an empty row":   {"db_insert", `{"table":"expenses","row":{}}`, "row", "row has no column", tool.KindInvalidArgs, true},
+		"no rows":        {"db_upsert", `{"table":"expenses","key_columns":["shop"],"rows":[]}`, "rows", "rows is an empty list", tool.KindInvalidArgs, true},
 		"neither":        {"db_insert", `{"table":"expenses"}`, "row", "exactly one", tool.KindInvalidArgs, true},
 		"no table":       {"db_insert", `{"table":"expense","row":{"shop":"a"}}`, "table", "did you mean expenses?", tool.KindNotFound, true},
 		"NULL":           {"db_insert", `{"table":"expenses","row":{"shop":null}}`, "", "missing in expenses.shop", tool.KindInvalidArgs, true},

@@ -16,14 +16,30 @@ type upsertArgs struct {
 
 // upsert answers {rows_affected} (OSA-54).
 func (o Options) upsert(ctx context.Context, db *agentdb.DB, in tool.Invocation, a upsertArgs) (any, []string, error) {
-	rows, one := a.Rows, len(a.Row) > 0
-	if one == (len(rows) > 0) {
-		return nil, nil, &agentdb.Error{Kind: string(tool.KindInvalidArgs), Field: "row", Message: "give exactly one of row and rows", Retryable: true}
-	}
-	if one {
-		rows = []map[string]any{a.Row}
+	rows, _, err := rowsOf(a.Row, a.Rows)
+	if err != nil {
+		return nil, nil, err
 	}
 	return affected(db.Upsert(ctx, by(in), a.Table, a.KeyColumns, rows))
+}
+
+// rowsOf are the rows of a call that takes one or several; one says which it was. Models fill
+// in the argument that they do not use with an empty value.
+func rowsOf(row map[string]any, rows []map[string]any) (all []map[string]any, one bool, err error) {
+	bad := func(field, message string) error {
+		return &agentdb.Error{Kind: string(tool.KindInvalidArgs), Field: field, Message: message, Retryable: true}
+	}
+	switch {
+	case len(row) > 0 && len(rows) == 0:
+		return []map[string]any{row}, true, nil
+	case len(rows) > 0 && len(row) == 0:
+		return rows, false, nil
+	case row != nil && len(row)+len(rows) == 0:
+		return nil, false, bad("row", `row has no column; give at least one value, as {"column": value}`)
+	case rows != nil && len(row)+len(rows) == 0:
+		return nil, false, bad("rows", "rows is an empty list; give at least one row")
+	}
+	return nil, false, bad("row", "give exactly one of row and rows")
 }
 
 type updateArgs struct {

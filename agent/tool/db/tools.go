@@ -166,12 +166,9 @@ type insertArgs struct {
 
 // insert answers {id} for one row and {ids, count} for several (OSA-54).
 func (o Options) insert(ctx context.Context, db *agentdb.DB, in tool.Invocation, a insertArgs) (any, []string, error) {
-	rows, one := a.Rows, len(a.Row) > 0
-	if one == (len(rows) > 0) {
-		return nil, nil, &agentdb.Error{Kind: string(tool.KindInvalidArgs), Field: "row", Message: "give exactly one of row and rows", Retryable: true}
-	}
-	if one {
-		rows = []map[string]any{a.Row}
+	rows, one, err := rowsOf(a.Row, a.Rows)
+	if err != nil {
+		return nil, nil, err
 	}
 	done, err := db.Insert(ctx, by(in), a.Table, rows)
 	if err != nil {
