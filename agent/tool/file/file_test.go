@@ -1,11 +1,13 @@
 package file_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strings"
 	"testing"
@@ -283,16 +285,29 @@ func TestWriteKeepsWhatItReplaces(t *testing.T) {
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// TestGolden: OSA-31 and OSA-32, the answers to the letter, as a model reads them.
+// moments are what differs from one day to the next in an answer.
+var moments = regexp.MustCompile(`\d{4}-\d\d-\d\dT[0-9:.]+(Z|[+-]\d\d:\d\d)`)
+
+// TestGolden: OSA-19, OSA-31 to OSA-35 and YOA-01 to YOA-05, the answers to the letter, as a model
+// reads them: of each tool, and of what is wrong with a call.
 func TestGolden(t *testing.T) {
+	invoice, err := os.ReadFile("testdata/invoice.pdf")
+	if err != nil {
+		t.Fatal(err)
+	}
 	var many strings.Builder
 	for i := range 200 {
 		fmt.Fprintf(&many, "item %d costs <%d> & more\n", i, i*7)
 	}
-	for name, c := range map[string]struct {
+	type order struct {
 		tool string
 		args map[string]any
-	}{
+	}
+	write := order{"file_write", map[string]any{"path": "notes/a.md", "content": "- three\n", "mode": "append"}}
+	edit := order{"file_edit", map[string]any{"path": "many.txt", "edits": []any{map[string]any{"old_string": "item 7 costs <49>", "new_string": "item 7"}, map[string]any{"old_string": "item 9 costs <63> & more\n", "new_string": ""}}}}
+	listing := map[string]bool{"list": true, "alias-list": true, "search": true, "search-names": true, "alias-search": true} // of these files alone
+	first := map[string][]order{"history": {write, edit}, "undo": {write}, "undo-nothing": nil, "undo-path": {write, write}, "share-again": {{"share_artifact", map[string]any{"path": "notes/a.md"}}}}
+	for name, c := range map[string]order{
 		"read":         {"file_read", map[string]any{"path": "notes/a.md"}},
 		"read-range":   {"file_read", map[string]any{"path": "many.txt", "start_line": 99, "end_line": 101}},
 		"read-tail":    {"file_read", map[string]any{"path": "many.txt", "tail_lines": 2}},
@@ -314,14 +329,47 @@ func TestGolden(t *testing.T) {
 		"alias-write":  {"write_file", map[string]any{"path": "new.md", "content": "# New\n"}},
 		"alias-search": {"search", map[string]any{"pattern": `<\d00>`, "include": "*.txt"}},
 		"alias-list":   {"list_files", map[string]any{}},
+
+		"read-pdf":       {"file_read", map[string]any{"path": "invoice.pdf"}},
+		"read-sheet":     {"file_read", map[string]any{"path": "sums.xlsx"}},
+		"read-picture":   {"file_read", map[string]any{"path": "dot.gif"}},
+		"read-binary":    {"file_read", map[string]any{"path": "binary"}},
+		"read-outside":   {"file_read", map[string]any{"path": "/etc/hostname-that-is-not"}},
+		"read-secret":    {"file_read", map[string]any{"path": "server.pem"}},
+		"edit-batch":     edit,
+		"edit-same":      {"file_edit", map[string]any{"path": "many.txt", "old_string": "item 7 costs", "new_string": "item 7 costs"}},
+		"search-none":    {"file_search", map[string]any{"pattern": "no such text"}},
+		"search-pattern": {"search", map[string]any{"pattern": "("}},
+		"history":        {"file_operation_history", map[string]any{}},
+		"undo":           {"file_undo", map[string]any{}},
+		"undo-nothing":   {"file_undo", map[string]any{}},
+		"undo-path":      {"file_undo", map[string]any{"path": "notes/a.md"}},
+		"undo-unknown":   {"file_undo", map[string]any{"operation_id": "none"}},
+		"share":          {"share_artifact", map[string]any{"content": "# Report\n", "filename": "report.md", "description": "The week"}},
+		"share-again":    {"share_artifact", map[string]any{"path": "notes/a.md"}},
+		"share-both":     {"share_artifact", map[string]any{"path": "notes/a.md", "content": "x"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, call := setup(t, map[string]string{"notes/a.md": "# Notes\r\n- one\n- tw\u00f6", "many.txt": many.String(), "line": strings.Repeat("\u00fc", 50) + "\nnext\n", ".hidden": "x"})
+			dir, call := setup(t, map[string]string{"notes/a.md": "# Notes\r\n- one\n- tw\u00f6", "many.txt": many.String(), "line": strings.Repeat("\u00fc", 50) + "\nnext\n", ".hidden": "x"})
+			if !listing[name] {
+				for file, text := range map[string]string{"invoice.pdf": string(invoice), "dot.gif": "GIF89a", "binary": "a\x00b", "server.pem": "x",
+					"sums.xlsx": spreadsheet(t, map[string]string{"Sums": `<row r="1"><c r="A1" t="str"><v>name</v></c><c r="B1" t="str"><v>sum</v></c></row><row r="2"><c r="A2" t="str"><v>a</v></c><c r="B2"><v>4.5</v></c></row>`}, "Sums")} {
+					if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			for _, before := range first[name] {
+				if e, _ := call(before.tool, before.args); !e.OK {
+					t.Fatalf("%+v", e)
+				}
+			}
 			e, _ := call(c.tool, c.args)
 			raw, err := e.MarshalJSON()
 			if err != nil {
 				t.Fatal(err)
 			}
+			raw = moments.ReplaceAll(bytes.ReplaceAll(raw, []byte(dir), []byte("DIR")), []byte("TIME"))
 			golden := filepath.Join("testdata", name+".json")
 			if *update {
 				if err := os.WriteFile(golden, append(raw, '\n'), 0o644); err != nil {

@@ -23,6 +23,9 @@ func substring(pattern string) (*finder, error) {
 
 // expression finds a regular expression, in one line at a time. Its error is the pattern's.
 func expression(pattern string, caseSensitive bool) (*finder, error) {
+	if _, err := syntax.Parse(pattern, syntax.Perl); err != nil {
+		return nil, err // in the words of the pattern as it was given
+	}
 	if !caseSensitive {
 		pattern = "(?i)" + pattern
 	}

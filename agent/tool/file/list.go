@@ -129,7 +129,7 @@ func (f *files) missing(ctx context.Context, wanted string, bad *tool.PathError)
 			if d.IsDir() {
 				return fs.SkipDir
 			}
-		case !d.IsDir() && strings.EqualFold(d.Name(), filepath.Base(wanted)):
+		case d.Type().IsRegular() && strings.EqualFold(d.Name(), filepath.Base(wanted)):
 			found = append(found, p)
 		}
 		return nil

@@ -251,6 +251,7 @@ func (s *search) visit(at found, shown string) {
 		s.mu.Unlock()
 		return
 	}
+	text = bytes.TrimPrefix(text, []byte("\ufeff")) // which is no part of the first line
 	s.searched.Add(1)
 	var some []match
 	total := 0

@@ -1,6 +1,7 @@
 package file_test
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -156,6 +157,85 @@ func TestSearchLikeOthers(t *testing.T) {
 			if n != total {
 				t.Errorf("%q, case sensitive %v: ripgrep finds %d lines, want %d", pattern, sensitive, n, total)
 			}
+		}
+	}
+}
+
+// TestSearchLikeRipgrep: YOA-04, the lines that are found are those that ripgrep finds where it is
+// installed, on files and folders of all kinds: what is hidden, what .gitignore names and takes
+// back, bytes that are no text, ends of lines, capitals, odd names. What a single byte that is no
+// text, or a \r within a line, is to a pattern, is another matter in each program.
+func TestSearchLikeRipgrep(t *testing.T) {
+	rg, err := exec.LookPath("rg")
+	if err != nil {
+		t.Skip("ripgrep is not installed")
+	}
+	dir, call := setup(t, map[string]string{
+		"plain.txt": "needle\nno\nneedle", "crlf.txt": "one needle\r\nneedle\r\n\r\n", "cr.txt": "needle\rneedle\rx", "empty.txt": "", "blank.txt": "\n\n\n",
+		"CAPS.TXT": "NEEDLE Needle nEEDLE\n", "umlaut.txt": "N\u00c4DEL n\u00e4del\n", "latin1.txt": "caf\xe9 needle\nneedle \xff\xfe\n", "cut.txt": "needle \xe2\x82\n",
+		"bom.txt": "\ufeffneedle\n", "nul.bin": "needle\x00\nneedle\n", "long.txt": strings.Repeat("x", 100_000) + "needle\nneedle\n",
+		".hidden.txt": "needle", ".hidden/a.txt": "needle", "a/.hid/b.txt": "needle", "a/b/c/d/e.txt": "needle\n",
+		".gitignore": "*.log\n!keep.log\n/only-top\nbuilt/\n\\#odd\ndoc/*.tmp\n**/deep/*.x\n", "x.log": "needle", "keep.log": "needle\n", "only-top": "needle", "a/only-top": "needle\n", "built/x.txt": "needle",
+		"a/built/x.txt": "needle", "#odd": "needle", "doc/a.tmp": "needle", "doc/sub/a.tmp": "needle\n", "q/deep/a.x": "needle", "q/deep/a.y": "needle\n",
+		"a/.gitignore": "b/*\n!b/c\n*.md\n", "a/b/gone.txt": "needle", "a/read.md": "needle", "read.md": "needle\n", "sp ace.txt": "needle\n", "-dash.txt": "needle\n", "[a].txt": "needle\n", "uml\u00e4ut.txt": "needle\n",
+	})
+	for _, c := range []struct {
+		pattern   string
+		sensitive bool
+	}{{"needle", false}, {"needle", true}, {"^needle$", true}, {"needle$", false}, {"n.*e", true}, {"n\u00e4del", false}, {"^$", true}, {`\bneedle\b`, true}, {`[^a-z\r]needle`, false}} {
+		args := []string{"--no-config", "--no-require-git", "--no-ignore-global", "--no-ignore-parent", "--crlf", "--line-number", "--no-heading", "--with-filename", "--null", c.pattern, "."}
+		if !c.sensitive {
+			args = append([]string{"-i"}, args...)
+		}
+		cmd := exec.Command(rg, args...)
+		cmd.Dir = dir
+		out, _ := cmd.Output() // 1: nothing was found
+		var want []string
+		for line := range strings.Lines(string(out)) {
+			if name, rest, ok := strings.Cut(line, "\x00"); ok {
+				number, _, _ := strings.Cut(rest, ":")
+				want = append(want, strings.TrimPrefix(name, "./")+":"+number)
+			}
+		}
+		e, got := call("search", map[string]any{"pattern": c.pattern, "case_sensitive": c.sensitive})
+		var have []string
+		for line := range strings.Lines(got["text"].(string)) {
+			if parts := strings.SplitN(line, ":", 3); len(parts) == 3 {
+				have = append(have, parts[0]+":"+parts[1])
+			}
+		}
+		slices.Sort(want)
+		slices.Sort(have)
+		if !e.OK || !slices.Equal(have, want) {
+			t.Errorf("%q (case sensitive: %v) finds\n%q\nripgrep\n%q", c.pattern, c.sensitive, have, want)
+		}
+	}
+}
+
+// A search and a list that come to the end of their time say that there may be more (YOA-03, YOA-04).
+func TestSearchEndsInTime(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "a.txt"), []byte("needle\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	roots, err := tool.NewRoots(dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tools, err := file.Tools(file.Options{Roots: roots, Allow: []string{"list_files", "search"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := tool.NewRegistry(tools...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	late, cancel := context.WithCancel(t.Context())
+	cancel()
+	for name, args := range map[string]string{"file_search": `{"pattern":"needle"}`, "search": `{"pattern":"needle"}`, "list_files": `{}`} {
+		e, err := r.Call(late, tool.Invocation{}, name, []byte(args))
+		if err != nil || !e.OK || !strings.Contains(string(e.Result), `"truncated":true`) || len(e.Warnings) != 1 || !strings.Contains(e.Warnings[0], "ended") {
+			t.Errorf("%s: %+v, %v", name, e, err)
 		}
 	}
 }

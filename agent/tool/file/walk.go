@@ -89,19 +89,20 @@ func (w *walk) work(ctx context.Context) {
 		if !ok {
 			return
 		}
-		over := ctx.Err() != nil || w.walked.Load() > maxWalked
-		if over {
-			w.incomplete.Store(true)
-		}
+		over := func() bool { return ctx.Err() != nil || w.walked.Load() > maxWalked }
 		switch {
 		case p.dir != nil:
-			if !over {
-				for _, name := range p.files {
-					w.visit(found{p.dir.root, name, below(p.rel, name), w})
+			for _, name := range p.files {
+				if over() { // asked for each: to search one takes a while
+					w.incomplete.Store(true)
+					break
 				}
+				w.visit(found{p.dir.root, name, below(p.rel, name), w})
 			}
 			p.dir.release()
-		case !over:
+		case over():
+			w.incomplete.Store(true)
+		default:
 			w.enter(p)
 		}
 		w.mu.Lock()
