@@ -134,6 +134,11 @@ func (db *DB) importRows(ctx context.Context, tx *sqlite.Tx, by By, spec ImportS
 		return Imported{}, s.refusal(left, err)
 	}
 	out.RowsSkipped = int64(s.rows) - out.RowsImported
+	for i, a := range m.altered {
+		if a.n > 0 {
+			out.Warnings = append(out.Warnings[:len(out.Warnings):len(out.Warnings)], fmt.Sprintf("column %s: %d values are shorter as numbers than they were written, such as %s; if they are codes or telephone numbers, undo the import and make the column TEXT", m.columns[i], a.n, quoteCell(a.first)))
+		}
+	}
 	if n := left.count(); n > 0 {
 		out.SampleErrors = left.samples()
 		out.Warnings = append(out.Warnings[:len(out.Warnings):len(out.Warnings)], fmt.Sprintf("%d of %d rows of %s were left out because they do not fit; sample_errors says why, of the first", n, s.rows, s.name))
@@ -253,8 +258,11 @@ func (m *mapping) fill(values []any, r records) (why string) {
 			}
 			continue
 		}
-		if text, ok := v.(string); ok && m.isNumber[i] && !readsAsNumber(text) {
-			return fmt.Sprintf("column %s: %s is not a number%s", m.columns[i], quoteCell(text), decimalComma(text))
+		if text, ok := v.(string); ok && m.isNumber[i] {
+			if !readsAsNumber(text) {
+				return fmt.Sprintf("column %s: %s is not a number%s", m.columns[i], quoteCell(text), decimalComma(text))
+			}
+			m.altered[i].look(text)
 		}
 		values[i], empty = v, false
 	}

@@ -137,6 +137,35 @@ func readsAsNumber(s string) bool {
 	return err == nil || errors.Is(err, strconv.ErrRange)
 }
 
+// altered counts texts of a column that are more than the numbers they become.
+type altered struct {
+	n     int
+	first string
+}
+
+func (a *altered) look(cell string) {
+	if keepsDigits(cell) {
+		return
+	}
+	if a.n++; a.n == 1 {
+		a.first = cell
+	}
+}
+
+// keepsDigits says whether a number gives back what was written: 007 and +49 do not, and
+// neither do more digits than a number has.
+func keepsDigits(cell string) bool {
+	cell = strings.TrimPrefix(strings.Trim(cell, " \t\n\v\f\r"), "-")
+	if strings.HasPrefix(cell, "+") || len(cell) > 1 && cell[0] == '0' && cell[1] >= '0' && cell[1] <= '9' {
+		return false
+	}
+	if _, err := strconv.ParseInt(cell, 10, 64); err == nil {
+		return true
+	}
+	mantissa, _, _ := strings.Cut(strings.ToLower(cell), "e")
+	return len(strings.TrimLeft(strings.Replace(mantissa, ".", "", 1), "0")) <= 15
+}
+
 // decimalComma ends the message about a cell like 12,30.
 func decimalComma(cell string) string {
 	if readsAsNumber(strings.Replace(strings.ReplaceAll(cell, ".", ""), ",", ".", 1)) {

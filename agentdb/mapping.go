@@ -21,6 +21,7 @@ type mapping struct {
 	affinity                   []affinity
 	isKey, isRowID, hasDefault []bool
 	isNumber                   []bool // a text that is not a number does not fit
+	altered                    []altered
 }
 
 // target finds or makes the table that a file is imported into.
@@ -95,6 +96,7 @@ func (s *source) mapTo(t *Table) (*mapping, error) {
 		m.hasDefault = append(m.hasDefault, c.Default != nil)
 		m.isNumber = append(m.isNumber, isNumber(c.Type))
 	}
+	m.altered = make([]altered, len(m.columns))
 	m.isKey = make([]bool, len(m.columns))
 	if len(m.columns) == 0 {
 		return nil, invalid("table", "%s has the columns %s and the table %s has %s: none of them matches. Import into another table, or name the columns of the file with columns",
