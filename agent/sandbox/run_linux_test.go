@@ -60,6 +60,29 @@ func TestResults(t *testing.T) {
 	})
 }
 
+// Programs that change modes and times, which tier B only says it did, work all the same.
+func TestOrdinaryPrograms(t *testing.T) {
+	unraced(t)
+	confined(t, func(t *testing.T, s *sandbox.Sandbox) {
+		for name, text := range map[string]string{
+			"git":     "HOME=$PWD; export HOME; git init -q . && git config user.email a@b && git config user.name n && echo x > f && git add f && git commit -qm text && git log --format=%s",
+			"tar":     "echo text > f && tar cf a.tar f && mkdir d && tar xf a.tar -C d && cat d/f",
+			"python3": `python3 -c 'import tempfile, subprocess; tempfile.mkstemp(); print(subprocess.check_output(["echo", "text"], text=True), end="")'`,
+			"bash":    "bash -c 'cat <(echo text)'",
+		} {
+			t.Run(name, func(t *testing.T) {
+				if _, err := exec.LookPath(name); err != nil {
+					t.Skip(name + " is not installed")
+				}
+				c, out := script(t, text)
+				if res := run(t, s, c); res.Exit != 0 || out.String() != "text\n" {
+					t.Errorf("it ended with %+v\n%s", res, out)
+				}
+			})
+		}
+	})
+}
+
 func TestEnvironmentIsWhatItWasGiven(t *testing.T) {
 	unraced(t)
 	confined(t, func(t *testing.T, s *sandbox.Sandbox) {

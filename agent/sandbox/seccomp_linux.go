@@ -39,9 +39,14 @@ var deniedCalls = []uint32{
 }
 
 // attributeCalls change what is known of a file beside its content. Landlock lets them pass for
-// every file of the user, wherever it is, so tier B denies them.
+// every file of the user, wherever it is, and the filter cannot know which one is meant. So tier B
+// makes none of them, and says that it was done: git, tar and many others give up otherwise.
 var attributeCalls = []uint32{
 	unix.SYS_FCHMOD, unix.SYS_FCHMODAT, unix.SYS_FCHMODAT2, unix.SYS_FCHOWN, unix.SYS_FCHOWNAT, unix.SYS_UTIMENSAT,
+}
+
+// extendedCalls do the same to attributes that programs can do without.
+var extendedCalls = []uint32{
 	unix.SYS_SETXATTR, unix.SYS_LSETXATTR, unix.SYS_FSETXATTR, unix.SYS_SETXATTRAT,
 	unix.SYS_REMOVEXATTR, unix.SYS_LREMOVEXATTR, unix.SYS_FREMOVEXATTR, unix.SYS_REMOVEXATTRAT, unix.SYS_FILE_SETATTR,
 }
@@ -115,7 +120,10 @@ func newFilter(t Tier, network bool) []unix.SockFilter {
 	}
 	denied := slices.Concat(deniedCalls, archDenied)
 	if t == TierB {
-		denied = slices.Concat(denied, attributeCalls, archAttributes, processCalls)
+		denied = slices.Concat(denied, extendedCalls, processCalls)
+		for _, number := range slices.Concat(attributeCalls, archAttributes) {
+			f.only(number, func() { f.fail(0) })
+		}
 	}
 	for _, number := range denied {
 		f.only(number, func() { f.fail(unix.EPERM) })
