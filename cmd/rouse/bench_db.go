@@ -64,6 +64,8 @@ func measureDB(ctx context.Context, progress io.Writer, passes int, sizes dbSize
 // dbCosts are what each pass found: ours, and of the bare driver or the program sqlite3.
 type dbCosts struct {
 	program, load, imported []float64 // s
+	undone                  []float64 // s, of that import
+	keyed, keyedUndone      []float64 // s, of an import by a text key
 	one, bareOne            []float64 // rows/s
 	many, bareMany          []float64 // rows/s
 	read, bareRead          []float64 // 1/s
@@ -82,7 +84,12 @@ func (c *dbCosts) measure(ctx context.Context, dir, file string, sizes dbSizes) 
 		{&c.program, func() (float64, error) {
 			return programImport(ctx, sizes.sqlite3, filepath.Join(dir, "program.db"), file)
 		}},
-		{&c.imported, func() (float64, error) { return ownImport(ctx, filepath.Join(dir, "own.db"), file, sizes.rows) }},
+		{&c.imported, func() (float64, error) { return ownImport(ctx, filepath.Join(dir, "own.db"), file, sizes.rows, nil) }},
+		{&c.undone, func() (float64, error) { return ownUndo(ctx, filepath.Join(dir, "own.db"), sizes.rows) }},
+		{&c.keyed, func() (float64, error) {
+			return ownImport(ctx, filepath.Join(dir, "keyed.db"), file, sizes.rows, []string{"a"})
+		}},
+		{&c.keyedUndone, func() (float64, error) { return ownUndo(ctx, filepath.Join(dir, "keyed.db"), sizes.rows) }},
 		{&c.load, func() (float64, error) { return bareLoad(ctx, filepath.Join(dir, "load.db"), file) }},
 		{&c.bareOne, func() (float64, error) { return bareInserts(ctx, filepath.Join(dir, "bare.db"), sizes.writes, 1) }},
 		{&c.one, func() (float64, error) { return ownInserts(ctx, filepath.Join(dir, "one.db"), sizes.writes, 1) }},
@@ -121,6 +128,8 @@ func (c *dbCosts) figures(sizes dbSizes) []figure {
 	}
 	agents := thousands(sizes.agents) + " agents"
 	return append(out,
+		compared("undo of that import", "s, of the import", c.undone, c.imported),
+		compared("undo of an upsert by a text key", "s, of the upsert", c.keyedUndone, c.keyed),
 		compared("insert of one row, one caller", "1/s, of bare SQLite", c.one, c.bareOne),
 		compared(fmt.Sprintf("insert of %s rows", thousands(sizes.batch)), "rows/s, of bare SQLite", c.many, c.bareMany),
 		compared("query of one row", "1/s, of bare SQLite", c.read, c.bareRead),
@@ -151,8 +160,9 @@ func writeBenchFile(path string, rows int) error {
 	return f.Close()
 }
 
-// ownImport is one call, from the file until its rows are durable.
-func ownImport(ctx context.Context, path, file string, rows int) (float64, error) {
+// ownImport is one call, from the file until its rows are durable; with keys it looks for rows
+// to update.
+func ownImport(ctx context.Context, path, file string, rows int, keys []string) (float64, error) {
 	db, err := agentdb.Open(ctx, agentdb.Options{Path: path})
 	if err != nil {
 		return 0, err
@@ -168,10 +178,30 @@ func ownImport(ctx context.Context, path, file string, rows int) (float64, error
 	if err != nil {
 		return 0, err
 	}
-	in, err := db.Import(ctx, agentdb.By{Run: 1, Key: "1"}, agentdb.ImportSpec{Table: "t", Name: file, Source: f, Size: info.Size()})
+	spec := agentdb.ImportSpec{Table: "t", Name: file, Source: f, Size: info.Size(), KeyColumns: keys}
+	if keys != nil {
+		spec.Mode = "upsert"
+	}
+	in, err := db.Import(ctx, agentdb.By{Run: 1, Key: "1"}, spec)
 	took := time.Since(begin).Seconds()
 	if err == nil && in.RowsImported != int64(rows) {
 		err = fmt.Errorf("%d of %d rows were imported", in.RowsImported, rows)
+	}
+	return took, err
+}
+
+// ownUndo takes the run of an import back, until that is durable.
+func ownUndo(ctx context.Context, path string, rows int) (float64, error) {
+	db, err := agentdb.Open(ctx, agentdb.Options{Path: path})
+	if err != nil {
+		return 0, err
+	}
+	defer db.Close()
+	begin := time.Now()
+	out, err := db.Undo(ctx, agentdb.By{Actor: "user"}, agentdb.UndoSpec{Run: 1})
+	took := time.Since(begin).Seconds()
+	if err == nil && (!out.Done || len(out.Tables) != 1 || out.Tables[0].Removed != int64(rows)) {
+		err = fmt.Errorf("the undo of %d rows: %+v", rows, out)
 	}
 	return took, err
 }

@@ -22,7 +22,7 @@ func TestBenchDB(t *testing.T) {
 		if err := printFigures(&out, figures); err != nil {
 			t.Fatal(err)
 		}
-		for _, text := range []string{"import of 3,000 × 5", "insert of one row", "insert of 10 rows", "query of one row", "first row of each of 20 agents", "memory after 20 agents"} {
+		for _, text := range []string{"import of 3,000 × 5", "undo of that import", "undo of an upsert by a text key", "insert of one row", "insert of 10 rows", "query of one row", "first row of each of 20 agents", "memory after 20 agents"} {
 			if !strings.Contains(out.String(), text) {
 				t.Errorf("%q is missing in\n%s", text, &out)
 			}
