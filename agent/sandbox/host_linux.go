@@ -85,7 +85,7 @@ func (h *host) runBeside(ctx context.Context, t Tier, c Command, canaries []stri
 func (h *host) start(ctx context.Context, s stage, arguments []string, c Command) (Result, error) {
 	cmd := &exec.Cmd{Path: fmt.Sprintf("/proc/self/fd/%d", selfFD), Args: []string{"rouse", stageName}, Env: []string{},
 		Dir: "/", SysProcAttr: &syscall.SysProcAttr{Setsid: true}}
-	k := &linuxKeep{host: h, over: 1}
+	k := &linuxKeep{host: h, over: 1, limit: c.Limits.Memory}
 	defer k.close()
 	if err := k.open(cmd, s, arguments); err != nil {
 		return Result{}, err
@@ -112,8 +112,9 @@ func (h *host) start(ctx context.Context, s stage, arguments []string, c Command
 // linuxKeep holds on to the keeper of a command.
 type linuxKeep struct {
 	host    *host
-	over    int // generations of processes above the command that are not its own
-	root    int // the first of them
+	over    int   // generations of processes above the command that are not its own
+	root    int   // the first of them
+	limit   int64 // bytes
 	said    *head
 	theirs  []*os.File // the child's ends
 	report  *os.File
@@ -207,7 +208,7 @@ func (k *linuxKeep) used() usage {
 			all = append(all, p)
 		}
 	}
-	if len(all) > 1 { // what they share was counted for each of them
+	if len(all) > 1 && u.memory > k.limit { // what they share was counted for each of them; to know better is dear
 		var exact int64
 		for _, p := range all {
 			exact += proportional(p)

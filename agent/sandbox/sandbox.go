@@ -148,7 +148,7 @@ type Result struct {
 	Tier     Tier   // that held it
 	Wall     time.Duration
 	CPU      time.Duration
-	MaxRSS   int64 // bytes: of the whole tree where that was seen, else of its largest process
+	MaxRSS   int64 // bytes: of the whole tree, what it shares counted for each process, where that was seen; else of its largest process
 }
 
 // Run starts a command, and returns once no process of its tree is left, what it left in the
