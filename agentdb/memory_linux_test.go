@@ -19,12 +19,12 @@ import (
 // values that are alive together are bounded although each of them may have 16 MiB. A child
 // runs it, whose peak is its own.
 func TestMemoryOfBombs(t *testing.T) {
-	if os.Getenv("ROUSE_TEST_BOMBS") != "" {
+	if os.Getenv("ROUSE_TEST_MEMORY_CHILD") != "" {
 		throwBombs(t)
 		return
 	}
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestMemoryOfBombs$", "-test.v")
-	cmd.Env = append(os.Environ(), "ROUSE_TEST_BOMBS=1", "GOCOVERDIR="+t.TempDir())
+	cmd.Env = append(os.Environ(), "ROUSE_TEST_MEMORY_CHILD=1", "GOCOVERDIR="+t.TempDir())
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
