@@ -55,7 +55,22 @@ func cleanResult(res ledger.Result, redact *redact.Redactor) ledger.Result {
 }
 
 func (r *Recorder) clean(raw json.RawMessage) json.RawMessage {
-	return json.RawMessage(r.redact.Replace(string(raw)))
+	return r.redact.JSON(raw)
+}
+
+// discreet are tools whose answers lack the secrets: what a model has heard, it can tell.
+func discreet(tools []tool.Tool, redact *redact.Redactor) []tool.Tool {
+	out := make([]tool.Tool, len(tools))
+	for i, t := range tools {
+		out[i] = t.Then(func(e tool.Envelope) tool.Envelope {
+			e.Message, e.Result, e.Warnings = redact.Replace(e.Message), redact.JSON(e.Result), slices.Clone(e.Warnings)
+			for i, w := range e.Warnings {
+				e.Warnings[i] = redact.Replace(w)
+			}
+			return e
+		})
+	}
+	return out
 }
 
 func (r *Recorder) step(s loop.Step) ledger.Step {

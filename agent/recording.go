@@ -286,7 +286,7 @@ func cleanRaw(raw json.RawMessage, redact *redact.Redactor) json.RawMessage {
 	if len(raw) == 0 {
 		return nil
 	}
-	out := json.RawMessage(redact.Replace(string(raw)))
+	out := redact.JSON(raw)
 	if !json.Valid(out) {
 		quoted, err := json.Marshal(string(out))
 		if err != nil {

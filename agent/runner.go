@@ -358,6 +358,9 @@ func (r *Runner) tools(t task, a ledger.Attempt) (*tool.Registry, error) {
 	}
 	all = append(all, commands...)
 	all = append(all, r.beside...)
+	if t.needsModel() && len(t.secrets) > 0 {
+		all = discreet(all, redactor(t.secrets))
+	}
 	if t.answered != nil {
 		for i := range all {
 			all[i] = t.answered(all[i])

@@ -1,11 +1,14 @@
 package agent_test
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -148,5 +151,32 @@ func TestWebOfAList(t *testing.T) {
 	}
 	if s.all() != "granted GET" {
 		t.Errorf("asked %s", s.all())
+	}
+}
+
+// What a tool answers with a secret in it reaches no model, and stays a document: a number can be
+// a secret as well.
+func TestModelsHearNoSecrets(t *testing.T) {
+	b := setup(t, modeltest.Turn{Calls: []model.Call{{ID: "1", Name: "file_read", Args: json.RawMessage(`{"path":"note.txt"}`)}, {ID: "2", Name: "db_query", Args: json.RawMessage(`{"sql":"select 48392*10 pin, what key from log"}`)}}},
+		modeltest.Turn{Text: "Read."})
+	b.plan.Secrets = append(b.plan.Secrets, "483920")
+	b.table()
+	b.insert("sk-canary")
+	if err := os.MkdirAll(filepath.Join(b.dir, "work"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	b.has("note.txt", "the key is sk-canary, in Base64 "+base64.StdEncoding.EncodeToString([]byte("user:sk-canary-and-more")))
+	id := b.adhoc("Read it.")
+	if res := b.ends(id); res.Outcome != ledger.OutcomeSuccess {
+		t.Fatalf("%+v", res)
+	}
+	for _, secret := range []string{"sk-canary", "483920", base64.StdEncoding.EncodeToString([]byte("user:sk-canary-and-more"))[8:24]} {
+		if at := strings.Index(b.heard(), secret); at >= 0 {
+			t.Errorf("the model heard %s: …%s", secret, b.heard()[max(at-50, 0):at+len(secret)])
+		}
+	}
+	calls, err := b.ledger.Calls(t.Context(), id)
+	if err != nil || len(calls) != 2 || !json.Valid(calls[1].Envelope) || !strings.Contains(string(calls[1].Envelope), `"pin":"[secret]"`) {
+		t.Errorf("%v %s", err, calls[1].Envelope)
 	}
 }

@@ -65,6 +65,50 @@ func New(secrets []string) *Redactor {
 // Replace is a text without the secrets.
 func (r *Redactor) Replace(text string) string { return r.replacer.Replace(text) }
 
+// JSON is a document without the secrets, and still a document: a number that holds one becomes
+// a text.
+func (r *Redactor) JSON(raw json.RawMessage) json.RawMessage {
+	clean := json.RawMessage(r.Replace(string(raw)))
+	if bytes.Equal(clean, raw) || json.Valid(clean) {
+		return clean
+	}
+	var v any
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber()
+	if d.Decode(&v) != nil {
+		return clean // it was none
+	}
+	var out bytes.Buffer
+	e := json.NewEncoder(&out)
+	e.SetEscapeHTML(false)
+	if e.Encode(r.value(v)) != nil {
+		return clean
+	}
+	return bytes.TrimSuffix(out.Bytes(), []byte("\n"))
+}
+
+func (r *Redactor) value(v any) any {
+	switch v := v.(type) {
+	case string:
+		return r.Replace(v)
+	case json.Number:
+		if text := r.Replace(v.String()); text != v.String() {
+			return text
+		}
+	case []any:
+		for i := range v {
+			v[i] = r.value(v[i])
+		}
+	case map[string]any:
+		out := make(map[string]any, len(v))
+		for key, inner := range v {
+			out[r.Replace(key)] = r.value(inner)
+		}
+		return out
+	}
+	return v
+}
+
 // forms are the ways in which a text is written within others.
 func forms(s string) []string {
 	out := []string{s, html.EscapeString(s)}

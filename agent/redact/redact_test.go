@@ -32,6 +32,27 @@ func TestReplace(t *testing.T) {
 	}
 }
 
+// A document stays one, whatever is blacked out in it.
+func TestJSON(t *testing.T) {
+	r := New([]string{"483920", "true", `"a":`, "sesame"})
+	for text, want := range map[string]string{
+		`{"a":1}`: `{"a":1}`,
+		`{"pin":483920,"n":12345678901234567890}`: `{"n":12345678901234567890,"pin":"[secret]"}`,
+		`[14839201.5,"483920"]`:                   `["1[secret]1.5","[secret]"]`,
+		`{"sesame":{"x":"open sesame <b>"}}`:      `{"[secret]":{"x":"open [secret] <b>"}}`,
+		`no 483920`:                               `no [secret]`,
+	} {
+		if got := string(r.JSON(json.RawMessage(text))); got != want {
+			t.Errorf("%s became %s, want %s", text, got, want)
+		}
+	}
+	for _, text := range []string{`{"a":true,"b":[483920]}`, `{"x":{"a":"sesame"}}`} {
+		if got := r.JSON(json.RawMessage(text)); !json.Valid(got) || strings.Contains(string(got), "483920") {
+			t.Errorf("%s became %s", text, got)
+		}
+	}
+}
+
 // Whatever the secret and wherever it stands, no encoding of it is left from which it could be
 // read: what is decoded again lacks it.
 func TestEncodings(t *testing.T) {

@@ -131,6 +131,16 @@ func (t Tool) Unless(by func(ctx context.Context, args json.RawMessage) (Envelop
 	return t
 }
 
+// Then is the tool, with what f makes of its answers.
+func (t Tool) Then(f func(Envelope) Envelope) Tool {
+	run := t.run
+	t.run = func(ctx context.Context, in Invocation, args json.RawMessage) (Envelope, error) {
+		e, err := run(ctx, in, args)
+		return f(e), err
+	}
+	return t
+}
+
 // Name is what a model calls it by.
 func (t Tool) Name() string { return t.spec.Name }
 

@@ -155,3 +155,51 @@ func canaries(t *testing.T, secret string) map[string]string {
 	out["part"] = secret[:12]
 	return out
 }
+
+// A daemon that runs takes another value at once, and goes on with what it had when one is
+// missing.
+func TestSecretsReload(t *testing.T) {
+	t.Parallel()
+	var last atomic.Value
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { last.Store(r.Header.Get("X-Key")) }))
+	defer server.Close()
+	host := strings.TrimPrefix(server.URL, "http://")
+	config := filepath.Join(write(t, map[string]string{"rouse.yaml": `version: 1
+home: ./home
+agents: [{name: clerk, grants: {network: [{host: "` + host + `"}], secrets: [{name: bank, only_to: "` + host + `", private: false}]}}]
+`}), "rouse.yaml")
+	do := func(stdin string, args ...string) (string, error) {
+		cmd := rouse(t, append(args, "--config", config)...)
+		cmd.Stdin = strings.NewReader(stdin)
+		err := cmd.Run()
+		return cmd.stdout.String() + cmd.stderr.String(), err
+	}
+	set := func(value string) string {
+		out, err := do(value, "secrets", "set", "bank", "--in", "file")
+		if err != nil {
+			t.Fatalf("%v %s", err, out)
+		}
+		return out
+	}
+	sent := func(want string) {
+		t.Helper()
+		out, err := do("", "call", "clerk", "web_fetch", `{"url":"`+server.URL+`","headers":{"X-Key":"__OSL_SECRET[bank]__"}}`)
+		if err != nil || last.Load() != want {
+			t.Errorf("sent %v, want %s (%v %s)", last.Load(), want, err, out)
+		}
+	}
+	set("first-value")
+	sent("first-value") // without a daemon
+	p := serveUntilReady(t, config)
+	sent("first-value")
+	if out := set("second-value"); !strings.Contains(out, "the daemon has taken it") {
+		t.Errorf("it says %s", out)
+	}
+	sent("second-value")
+	out, err := do("", "secrets", "remove", "bank")
+	if err == nil || !strings.Contains(out, "the daemon goes on with what it had:") || !strings.Contains(out, "the secret bank is not set") {
+		t.Errorf("it says %s (%v)", out, err)
+	}
+	sent("second-value")
+	p.stop(t)
+}
