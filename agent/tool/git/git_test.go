@@ -36,7 +36,7 @@ func newBench(t *testing.T) *bench {
 			t.Skip(program, " is not installed")
 		}
 	}
-	box, err := sandbox.New(sandbox.Options{})
+	box, err := sandbox.New(sandbox.Options{Most: sandbox.Tier(os.Getenv("ROUSE_TEST_TIER"))})
 	if err != nil {
 		t.Fatal(err)
 	}

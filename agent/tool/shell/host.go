@@ -79,7 +79,9 @@ func (h *Host) Start(ctx context.Context, t Task) (sandbox.Result, error) {
 		Read: present(append(read, t.Read...)), Write: append(present(append(write, t.Write...)), home), Masked: h.Roots.Masked(),
 		Network: t.Network, Stdin: t.Stdin, Stdout: t.Stdout, Stderr: t.Error, Idle: t.Idle, Wall: t.Wall, Min: h.Min,
 	}
-	h.guardGit(&c)
+	if !t.Aside {
+		h.guardGit(&c, h.Tier(ctx))
+	}
 	return h.Sandbox.Run(ctx, c)
 }
 
@@ -92,10 +94,15 @@ func present(places []string) []string {
 }
 
 // guardGit keeps what git would run later, in the hands of whoever uses the folder: read only
-// where it is there, and not to be made where it is not.
-func (h *Host) guardGit(c *sandbox.Command) {
+// where it is there, and not to be made where it is not. Without a repository that is so on tier
+// A alone: to keep one name from being made, tier B would keep all from being made beside it.
+func (h *Host) guardGit(c *sandbox.Command, tier sandbox.Tier) {
+	repository := filepath.Join(h.Roots.Workdir(), ".git")
+	if _, err := os.Lstat(repository); err != nil && tier != sandbox.TierA {
+		return
+	}
 	for _, name := range []string{"config", "hooks"} {
-		path := filepath.Join(h.Roots.Workdir(), ".git", name)
+		path := filepath.Join(repository, name)
 		if _, err := os.Lstat(path); err == nil {
 			c.Read = append(c.Read, path)
 		} else if errors.Is(err, fs.ErrNotExist) {

@@ -67,7 +67,8 @@ func as(what string, args []string) int {
 	return 0
 }
 
-// bench is a workdir with a ledger and a sandbox, both of their real kind.
+// bench is a workdir with a ledger and a sandbox, both of their real kind. ROUSE_TEST_TIER chooses
+// a weaker sandbox than this machine has.
 type bench struct {
 	t       testing.TB
 	dir     string
@@ -89,7 +90,7 @@ func newBench(t testing.TB) *bench {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { l.Close() })
-	box, err := sandbox.New(sandbox.Options{})
+	box, err := sandbox.New(sandbox.Options{Most: sandbox.Tier(os.Getenv("ROUSE_TEST_TIER"))})
 	if err != nil {
 		t.Fatal(err)
 	}
