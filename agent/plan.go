@@ -40,6 +40,7 @@ type Agent struct {
 	// Unconfined is why the agent's programs run without confinement, in its owner's words; ""
 	// where they do not.
 	Unconfined string
+	Foreign    string // how others than its owner could change its definition; "" when they cannot
 	// SelfScheduling limits the wakes that it plans; nil: it plans none, and lacks the tools.
 	SelfScheduling *schedule.Limits
 	Budget         Budget // of a day
@@ -73,6 +74,7 @@ type Job struct {
 	Notify      Notify
 	Watched     Watched
 	MinTier     string // the weakest confinement of its programs; "" is the agent's
+	Foreign     string // how others than its owner could change its definition; "" when they cannot
 	Record      bool   // what its model is asked and answers is kept, to be replayed
 	// UndoOnFailure takes what a run wrote into the database back when it fails.
 	UndoOnFailure bool

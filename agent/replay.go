@@ -147,6 +147,10 @@ func endingOf(rec replay.Recording) Ending {
 
 // play plays one attempt. of is the run as it was, again the one that is played.
 func (r *Runner) play(ctx context.Context, again ledger.Run, a ledger.Attempt, t task, of ledger.Run, p *player) (ledger.Result, error) {
+	if p.attempt.Asked(replay.HeardDefinition) {
+		return ledger.Result{Wait: &ledger.Question{Kind: ledger.KindApproval, Title: "the recorded run was held", Message: "for the definition of its job",
+			Options: []string{ledger.ApprovalOnce, ledger.ApprovalDeny}, Action: ledger.Action{Hash: "definition"}}}, nil
+	}
 	var s scene
 	if len(p.attempt.Scene) > 0 {
 		if err := json.Unmarshal(p.attempt.Scene, &s); err != nil {

@@ -111,6 +111,9 @@ func (r *Runner) execute(ctx context.Context, run ledger.Run, a ledger.Attempt) 
 	if err != nil {
 		return failed(ledger.OutcomeError, "%s", err.Error()), nil
 	}
+	if res, held, err := r.held(ctx, run, t); held || err != nil {
+		return res, err
+	}
 	if d.Wake != nil {
 		if t.job.Prompt, err = r.wakePrompt(ctx, run, t); err != nil {
 			return ledger.Result{}, err

@@ -60,6 +60,7 @@ func newPlan(cfg *config.Config, log *slog.Logger) (*plan, error) {
 		}
 		built := newAgent(a, models)
 		built.Skills = agent.Skills{View: cfg.SkillView(&a), Style: a.SkillStyle}
+		built.Foreign = foreignTo(a.At.File, a.InstructionsFile)
 		built.Budget = dailyBudget(a.Budget.CostUSDPerDay, a.Budget.TokensPerDay)
 		if limits, ok := cfg.SelfScheduling(&a); ok {
 			built.SelfScheduling = &limits
@@ -158,7 +159,8 @@ func (p *plan) addJob(cfg *config.Config, j *config.Job, models map[string]*agen
 	}
 	job := agent.Job{
 		Name: name, Agent: j.Agent, Prompt: j.Prompt, Model: models[j.Model], Record: j.Record, UndoOnFailure: j.UndoOnFail, ContextViews: j.ContextViews, Bounds: newBounds(j.Bounds), Watched: watched(j), MinTier: j.MinTier,
-		Notify: agent.Notify{On: j.Notify.On, Channels: j.Notify.Channels, Title: j.Notify.Title, Body: j.Notify.Body},
+		Foreign: foreignTo(j.At.File, j.PromptFile),
+		Notify:  agent.Notify{On: j.Notify.On, Channels: j.Notify.Channels, Title: j.Notify.Title, Body: j.Notify.Body},
 	}
 	if j.Playbook != nil {
 		job.Playbook = []playbook.Call{}
