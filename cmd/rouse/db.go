@@ -49,7 +49,7 @@ That is a run, so rouse undo takes it back.`,
 	f.BoolVar(&o.dryRun, "dry-run", false, "undo: change nothing, say what would become of it")
 	f.StringArrayVar(&o.params, "param", nil, "run-view: a value for a parameter, `name=value`")
 	f.IntVar(&o.limit, "limit", 1000, "query: at most this many rows (5000 at most)")
-	f.IntVar(&o.number, "n", 20, "log: at most this many entries (1000 at most)")
+	f.IntVarP(&o.number, "number", "n", 20, "log: at most this many entries (1000 at most)")
 	f.StringVar(&o.run, "run", "", "log: of one `run`")
 	f.IntVar(&o.offset, "offset", 0, "query: leave out this many rows first")
 	f.BoolVar(&o.deleted, "include-deleted", false, "query: with rows that were deleted")
@@ -154,13 +154,21 @@ func dbQuery(cmd *cobra.Command, at *place, o dbOptions, sql string) error {
 	return printRows(cmd.OutOrStdout(), out)
 }
 
+// shownCell is how many characters of a value a terminal shows; a file, a pipe and --json get
+// all of it.
+const shownCell = 60
+
 func printRows(w io.Writer, out web.Rows) error {
+	terminal := isTerminal(w)
 	rows := [][]string{slices.Clone(out.Columns)}
 	for _, r := range out.Rows {
 		row := make([]string, len(out.Columns))
 		for i, c := range out.Columns {
 			if v := r[c]; v != nil {
 				row[i] = cell(v)
+			}
+			if terminal {
+				row[i] = shorten(row[i], shownCell)
 			}
 		}
 		rows = append(rows, row)
