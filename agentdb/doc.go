@@ -39,6 +39,14 @@
 // confined and begins again. Change describes the changelog; Steps and Reverse turn its rows
 // into steps, Apply does them.
 //
+// Undo takes a run's entries back, the newest first: a chunk whose rows are as they were
+// written by a statement or two, and else each row, which has to be as the run left it.
+// Tables and columns are followed through the renames that came later.
+//
+// The memory of SQLite is bounded for the process (agentdb/sqlite), because SQLite bounds a
+// value and not how many there are at once. What it sorts goes to temporary files, which a
+// statement has as long as its deadline.
+//
 // Migration files and schema.sql beside the database are written after the commit, from the
 // table _migrations, and again at the next opening if a crash came between.
 //

@@ -1,0 +1,43 @@
+package agentdb_test
+
+import (
+	"strings"
+	"testing"
+
+	"rouse/agentdb"
+)
+
+// OSA-61: the changelog says who did it: an agent, with tables too; a migration, with its rows;
+// a person; or the host by itself.
+func TestActors(t *testing.T) {
+	db := fresh(t)
+	expenses(t, db)
+	if _, err := db.AlterTable(t.Context(), agentdb.By{Run: 1}, "expenses", []agentdb.Column{{Name: "more", Type: "TEXT"}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.Migrate(t.Context(), agentdb.By{Run: 1}, agentdb.MigrateSpec{Up: "create table rates(a); insert into rates values (1)", Down: "drop table rates", Description: "Rates"}); err != nil {
+		t.Fatal(err)
+	}
+	insert(t, db, "expenses", map[string]any{"category": "x"})
+	spec := agentdb.ImportSpec{Table: "rates", Name: "f.csv", Source: strings.NewReader("a\n3\n")}
+	if _, err := db.Import(t.Context(), agentdb.By{Actor: "user"}, spec); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.Insert(t.Context(), agentdb.By{Run: 5}, "expenses", []map[string]any{{"category": "y"}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.Undo(t.Context(), agentdb.By{Actor: "system"}, agentdb.UndoSpec{Run: 5}); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, c := range changes(t, db) {
+		got = append(got, c.Actor+" "+c.Op+" "+c.Table)
+	}
+	want := []string{
+		"agent schema expenses", "agent schema expenses", "migration raw ", "migration schema rates", "migration raw rates",
+		"agent insert expenses", "user import rates", "agent insert expenses", "system raw expenses",
+	}
+	if strings.Join(got, "\n") != strings.Join(want, "\n") {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
