@@ -81,7 +81,7 @@ func writeView(b *strings.Builder, v agentdb.ViewResult) error {
 // hears of a quota that is nearly used up, and once the run is over the views are asked anew
 // that want it. Both are extras: that one does not work ends no run otherwise.
 func (r *Runner) leave(ctx context.Context, run ledger.Run, t task, res ledger.Result) {
-	if !t.agent.Database || !r.databases.Has(t.agent.Name) {
+	if !t.agent.Database || !r.databases.Has(t.agent.Name) || r.databases.Barred(t.agent.Name) != nil {
 		return
 	}
 	ctx = context.WithoutCancel(ctx)
