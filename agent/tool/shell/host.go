@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -91,24 +90,6 @@ func present(places []string) []string {
 		_, err := os.Stat(place)
 		return err != nil
 	})
-}
-
-// guardGit keeps what git would run later, in the hands of whoever uses the folder: read only
-// where it is there, and not to be made where it is not. Without a repository that is so on tier
-// A alone: to keep one name from being made, tier B would keep all from being made beside it.
-func (h *Host) guardGit(c *sandbox.Command, tier sandbox.Tier) {
-	repository := filepath.Join(h.Roots.Workdir(), ".git")
-	if _, err := os.Lstat(repository); err != nil && tier != sandbox.TierA {
-		return
-	}
-	for _, name := range []string{"config", "hooks"} {
-		path := filepath.Join(repository, name)
-		if _, err := os.Lstat(path); err == nil {
-			c.Read = append(c.Read, path)
-		} else if errors.Is(err, fs.ErrNotExist) {
-			c.Masked = append(c.Masked, path)
-		}
-	}
 }
 
 // Unstarted is the answer to a call whose command did not start; an error is the host's.

@@ -41,7 +41,9 @@ func (f *Family) order(command string) (order, *tool.Envelope) {
 	case len(o.secrets) > 0 && o.argv == nil:
 		return refuse(tool.KindInvalidArgs, "a secret can be an argument of one plain program alone, and this is %s", o.why)
 	case o.argv != nil:
-		o.grant = covered(f.grants, o.argv)
+		if o.grant = covered(f.grants, o.argv); o.grant == nil && f.more != nil {
+			o.grant = covered(f.more(), o.argv)
+		}
 	}
 	for _, name := range o.secrets {
 		if !slices.ContainsFunc(f.secrets, func(s tool.SecretGrant) bool { return s.Name == name && s.OnlyTo == "" }) {

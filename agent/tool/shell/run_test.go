@@ -87,24 +87,50 @@ func TestOutside(t *testing.T) {
 	outside := filepath.Join(t.TempDir(), "canary")
 	b.write(".git/config", "[core]\n")
 	b.write(".git/hooks/x", "#")
+	b.write("sub/inner/.git/config", "[core]\n")
+	b.write("sub/linked/.git", "gitdir: elsewhere\n")
 	b.write("masked/x", "kept")
-	b.write("sub/x", "x")
+	b.write("free/x", "x")
 	b.roots.Mask(tool.Masks{Fixed: []string{filepath.Join(b.dir, "masked")}, Hidden: []string{filepath.Join(b.dir, "later")}})
-	touch := []string{outside, ".git/config", ".git/hooks/pre-commit", "masked/x", "masked/y", "later", "sub/own"}
+	touch := []string{outside, ".git/config", ".git/hooks/pre-commit", "sub/inner/.git/config", "sub/inner/.git/hooks", "sub/linked/.git", "masked/x", "masked/y", "later", "free/own"}
 	_, got := b.run(b.me + " as touch " + strings.Join(touch, " "))
 	if got["exit_code"] != 0.0 {
 		t.Fatalf("%v", got)
 	}
-	if b.text("sub/own") != "touched" {
+	if b.text("free/own") != "touched" {
 		t.Error("its own folder cannot be written")
 	}
-	for name, want := range map[string]string{".git/config": "[core]\n", ".git/hooks/x": "#", ".git/hooks/pre-commit": "none", "masked/x": "kept", "masked/y": "none", "later": "none"} {
+	for name, want := range map[string]string{".git/config": "[core]\n", ".git/hooks/x": "#", ".git/hooks/pre-commit": "none",
+		"sub/inner/.git/config": "[core]\n", "sub/inner/.git/hooks": "none", "sub/linked/.git": "gitdir: elsewhere\n", "masked/x": "kept", "masked/y": "none", "later": "none"} {
 		if text := b.text(name); text != want {
 			t.Errorf("%s is %q", name, text)
 		}
 	}
 	if _, err := os.Stat(outside); err == nil {
 		t.Error("a canary outside was made")
+	}
+}
+
+// TestLinkedConfiguration: a link in the place of what is hidden from a command shows it nothing
+// of what it leads to.
+func TestLinkedConfiguration(t *testing.T) {
+	b := newBench(t).confined()
+	canary := filepath.Join(t.TempDir(), "canary")
+	if err := os.WriteFile(canary, []byte("hunter2"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{".git/config", "sub/.git", "sub/deep/.git/hooks"} {
+		b.write(name+".kept", "")
+		if err := os.Symlink(canary, filepath.Join(b.dir, name)); err != nil {
+			t.Fatal(err)
+		}
+		e, got := b.call("shell_run", map[string]any{"command": "cat " + name + " " + canary})
+		if strings.Contains(string(e.Result)+e.Message, "hunter2") || e.OK && got["exit_code"] == 0.0 {
+			t.Errorf("%s: %+v", name, e)
+		}
+		if err := os.Remove(filepath.Join(b.dir, name)); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

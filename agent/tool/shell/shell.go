@@ -33,6 +33,7 @@ type Options struct {
 	Host    *Host
 	Log     file.Log // of what is undone
 	Grants  []Grant
+	More    func() []Grant     // that hold by now, beside Grants; nil: none
 	Allow   []string           // the agent's globs of tools
 	Secrets []tool.SecretGrant // those for one host alone are not for commands
 	Redact  func(text string) string
@@ -45,13 +46,14 @@ type Family struct {
 	roots   *tool.Roots
 	log     file.Log
 	grants  []Grant
+	more    func() []Grant
 	secrets []tool.SecretGrant
 	redact  func(string) string
 	idle    time.Duration
 }
 
-// Tools are shell_run and bash. An agent has shell_run when it has a grant for a command, or when
-// its list of tools names it; bash when its list does.
+// Tools are shell_run and bash. An agent has shell_run when it has a grant for a command, or may
+// come to one, or when its list of tools names it; bash when its list does.
 func Tools(o Options) ([]tool.Tool, error) {
 	if err := o.Host.check(); err != nil {
 		return nil, err
@@ -64,7 +66,7 @@ func Tools(o Options) ([]tool.Tool, error) {
 			return nil, fmt.Errorf("the grant of the command %q: %w", g.Argv, err)
 		}
 	}
-	f := &Family{o.Host, o.Host.Roots, o.Log, o.Grants, o.Secrets, o.Redact, o.Idle}
+	f := &Family{o.Host, o.Host.Roots, o.Log, o.Grants, o.More, o.Secrets, o.Redact, o.Idle}
 	if f.redact == nil {
 		f.redact = func(text string) string { return text }
 	}
@@ -72,7 +74,7 @@ func Tools(o Options) ([]tool.Tool, error) {
 		f.idle = defaultIdle
 	}
 	var out []tool.Tool
-	if len(o.Grants) > 0 || named(o.Allow, "shell_run") {
+	if len(o.Grants) > 0 || o.More != nil || named(o.Allow, "shell_run") {
 		t, err := f.runTool()
 		if err != nil {
 			return nil, err
