@@ -13,7 +13,7 @@ import (
 
 const (
 	// grace is what a command has for ending by itself once it was asked to.
-	grace = 500 * time.Millisecond
+	grace = 300 * time.Millisecond
 	// looks are how far apart the looks at what a tree uses are.
 	looks = 100 * time.Millisecond
 )
@@ -59,6 +59,7 @@ func watch(ctx context.Context, cmd *exec.Cmd, k keep, c Command) (Result, error
 	if err != nil {
 		return Result{}, err
 	}
+	c.Wall = left(c.Wall, begin)
 	why, most := hold(ctx, k, c, out, done)
 	k.end() // what it left in the background
 	res, err := k.ended(cmd.ProcessState)
@@ -70,6 +71,14 @@ func watch(ctx context.Context, cmd *exec.Cmd, k keep, c Command) (Result, error
 	}
 	res.KilledBy, res.Wall, res.MaxRSS = why, time.Since(begin), max(res.MaxRSS, most)
 	return res, nil
+}
+
+// left is what is left of a clock that began before, if there is one.
+func left(d time.Duration, begin time.Time) time.Duration {
+	if d == 0 {
+		return 0
+	}
+	return max(d-time.Since(begin), 1)
 }
 
 // start starts the first process, on a thread that stays until it has ended: Linux takes the end
