@@ -238,7 +238,7 @@ func TestAnotherActionIsAskedAnew(t *testing.T) {
 	}
 }
 
-// on_denied says what becomes of a call that would have to be asked about.
+// UNI-06: on_denied says what becomes of a call that would have to be asked about.
 func TestOnDenied(t *testing.T) {
 	for _, c := range []struct {
 		onDenied, outcome, exit string

@@ -42,7 +42,7 @@ func TestForeign(t *testing.T) {
 	}
 }
 
-// A job that uses system tools, from a file that others can write, waits for its definition to be
+// OSL-19: a job that uses system tools, from a file that others can write, waits for its definition to be
 // approved, once for each; a job that uses none, or from the owner's own file, does not.
 func TestDefinitionIsHeld(t *testing.T) {
 	text := `version: 1
