@@ -261,9 +261,9 @@ func (k *linuxKeep) ended(state *os.ProcessState) (Result, error) {
 // mute is what to say of a keeper that never said that it began.
 func (k *linuxKeep) mute(state *os.ProcessState) error {
 	if text := strings.TrimSpace(k.said.text()); text != "" {
-		return errors.New(text)
+		return fmt.Errorf("%w: %s", errMute, text)
 	}
-	return fmt.Errorf("what was to confine it ended before it: %s", state)
+	return fmt.Errorf("%w: %s", errMute, state)
 }
 
 // keeperError is a failure that a keeper told.

@@ -103,7 +103,7 @@ const systemPath = "/usr/local/bin:/usr/bin:/bin:/run/current-system/sw/bin"
 // why adds to what bubblewrap said what usually stands behind it.
 func why(text string) string {
 	switch {
-	case !strings.HasPrefix(text, "bwrap: "):
+	case !strings.Contains(text, "bwrap: "):
 	case strings.Contains(text, "Unknown option"):
 		text += "; it is older than version 0.8: install a newer one"
 	case setting("/proc/sys/kernel/apparmor_restrict_unprivileged_userns") == "1":

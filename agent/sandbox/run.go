@@ -18,6 +18,9 @@ const (
 	looks = 100 * time.Millisecond
 )
 
+// errMute is the end of what starts a command, without a word of the command.
+var errMute = errors.New("what was to confine it ended before it")
+
 // keep is how one system holds on to the processes of a command.
 type keep interface {
 	begun(*os.Process) error // called once, when the first process has started
@@ -63,10 +66,10 @@ func watch(ctx context.Context, cmd *exec.Cmd, k keep, c Command) (Result, error
 	why, most := hold(ctx, k, c, out, done)
 	k.end() // what it left in the background
 	res, err := k.ended(cmd.ProcessState)
+	if errors.Is(err, errMute) && why != "" { // it was ended while it was being started
+		res, err = Result{Exit: -1, Signal: "SIGKILL"}, nil
+	}
 	if err != nil {
-		if why != "" {
-			err = errors.Join(err, errors.New("it was ended before it began: "+why))
-		}
 		return Result{}, err
 	}
 	res.KilledBy, res.Wall, res.MaxRSS = why, time.Since(begin), max(res.MaxRSS, most)

@@ -238,6 +238,7 @@ func TestClocks(t *testing.T) {
 		}{
 			{"idle", "echo a; sleep 60", sandbox.KilledByIdle, -1, func(c *sandbox.Command) { c.Idle = 300 * time.Millisecond }},
 			{"not idle", "for i in 1 2 3 4 5 6; do sleep 0.1; echo $i; done", "", 0, func(c *sandbox.Command) { c.Idle = 5 * time.Second }},
+			{"before it begins", "sleep 60", sandbox.KilledByWall, -1, func(c *sandbox.Command) { c.Wall = time.Nanosecond }},
 			{"asked", "trap 'echo bye; exit 5' TERM; echo a; sleep 60 & wait", sandbox.KilledByWall, 5, func(c *sandbox.Command) { c.Wall = 300 * time.Millisecond }},
 		} {
 			t.Run(test.name, func(t *testing.T) {
