@@ -23,7 +23,7 @@ func (q asker) askSQL(ctx context.Context, g Gate) (value string, ok bool, err e
 		return "", false, late(ctx, g, err)
 	}
 	defer release()
-	rows, err := db.Query(ctx, agentdb.QuerySpec{SQL: g.SQL, Named: named, Limit: 2})
+	rows, err := db.Query(ctx, agentdb.QuerySpec{SQL: g.SQL, Named: named, Spare: true, Limit: 2})
 	if err != nil {
 		return "", false, late(ctx, g, q.advise(err))
 	}

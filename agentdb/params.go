@@ -41,6 +41,17 @@ func parametersOf(sql string) (p parameters) {
 	return p
 }
 
+// askedFor leaves out the values that no parameter asks for.
+func (p parameters) askedFor(named map[string]any) map[string]any {
+	out := map[string]any{}
+	for name, value := range named {
+		if slices.Contains(p.names, strings.TrimLeft(name, ":@$")) {
+			out[name] = value
+		}
+	}
+	return out
+}
+
 // fits says what is wrong with the values for parameters: SQLite takes one that is missing
 // for NULL, and the driver passes over one that nobody asked for.
 func (p parameters) fits(list []any, named map[string]any) error {

@@ -29,6 +29,7 @@ type QuerySpec struct {
 	SQL            string
 	Params         []any          // for ?
 	Named          map[string]any // for :name, @name and $name
+	Spare          bool           // Named may have values that the SQL does not ask for
 	Limit          int            // 0 means 1,000; 5,000 at most
 	Offset         int
 	IncludeDeleted bool
@@ -52,7 +53,11 @@ func (db *DB) Query(ctx context.Context, spec QuerySpec) (Rows, error) {
 	if err != nil {
 		return Rows{}, err
 	}
-	if err := parametersOf(text).fits(spec.Params, spec.Named); err != nil {
+	want := parametersOf(text)
+	if spec.Spare {
+		spec.Named = want.askedFor(spec.Named)
+	}
+	if err := want.fits(spec.Params, spec.Named); err != nil {
 		return Rows{}, err
 	}
 	args, err := spec.args()
