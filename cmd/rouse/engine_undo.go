@@ -22,3 +22,12 @@ func (d *daemon) Undo(ctx context.Context, run ledger.Run, ask web.UndoAsk, prog
 	}
 	return out, nil
 }
+
+// Cancelled implements web.Engine: a run that ends while it waits has no attempt that would
+// take back what it wrote, where its job wants that.
+func (d *daemon) Cancelled(ctx context.Context, run ledger.Run) {
+	res := d.runner.Closing(ctx, run, ledger.Result{Outcome: run.Outcome})
+	if res.Error != "" {
+		d.log.Info("a run was cancelled while it waited", "job", run.Job, "run", run.ID, "database", res.Error)
+	}
+}

@@ -40,6 +40,8 @@ type Engine interface {
 	Databases(agent string) (*agentdb.Pool, error)
 	// Undo takes a finished run back, its files and its database.
 	Undo(ctx context.Context, run ledger.Run, ask UndoAsk, progress func(done, of int64)) (Undo, error)
+	// Cancelled is told of a run that ended by being cancelled while it waited.
+	Cancelled(ctx context.Context, run ledger.Run)
 	// Idle refuses while a run of an agent is half-way; with force one that waits is not.
 	Idle(ctx context.Context, agent string, force bool) error
 	// Reconsider has the queued runs looked at again: what held them may be gone.
@@ -282,6 +284,9 @@ func (s *server) cancel(r *http.Request) (any, error) {
 		return nil, &Error{Status: http.StatusConflict, Message: fmt.Sprintf("run %d has already finished (%s)", id, run.Outcome)}
 	}
 	run, err = s.ledger.RequestCancel(r.Context(), id, "cancelled by its owner")
+	if err == nil && run.State == ledger.StateFinished && run.Outcome == ledger.OutcomeCancelled {
+		s.engine.Cancelled(r.Context(), run)
+	}
 	return s.toldOne(r.Context(), run, err)
 }
 

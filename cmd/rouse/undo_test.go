@@ -1,0 +1,48 @@
+package main
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"rouse/agent/model"
+	"rouse/agent/model/modeltest"
+	"rouse/cmd/internal/web"
+)
+
+// OSA-61: a job that wants its failed runs taken back gets that of one, too, that was cancelled
+// while it waited for an answer: no attempt is on that could do it.
+func TestUndoOfACancelledQuestion(t *testing.T) {
+	t.Parallel()
+	s := modeltest.New(t,
+		modeltest.Turn{Calls: []model.Call{{ID: "1", Name: "db_create_table", Args: []byte(`{"name":"half","purpose":"p","columns":[{"name":"a","type":"TEXT"}]}`)}}},
+		modeltest.Turn{Calls: []model.Call{{ID: "2", Name: "db_insert", Args: []byte(`{"table":"half","row":{"a":"x"}}`)}}},
+		modeltest.Turn{Calls: []model.Call{{ID: "3", Name: "clarify", Args: []byte(`{"question":"Which account?"}`)}}},
+	)
+	text := `version: 1
+home: ./home
+models: [{name: scripted, provider: openai, model: scripted, base_url: "` + s.URL + `/v1", api_key: none}]
+agents: [{name: clerk}]
+jobs: [{name: books, agent: clerk, undo_on_failure: true, prompt: Do the books.}]
+`
+	config := filepath.Join(write(t, map[string]string{"rouse.yaml": text}), "rouse.yaml")
+	serveUntilReady(t, config)
+	runJSON(t, nil, "run", "books", "--json", "--config", config)
+	var items []web.Item
+	until(t, "the run asks", func() bool {
+		runJSON(t, &items, "inbox", "--json", "--config", config)
+		return len(items) == 1
+	})
+	var schema web.Schema
+	if runJSON(t, &schema, "db", "clerk", "schema", "--json", "--config", config); len(schema.Tables) != 1 {
+		t.Fatalf("while it waits: %+v", schema)
+	}
+	runJSON(t, nil, "cancel", items[0].Run, "--json", "--config", config)
+	if runJSON(t, &schema, "db", "clerk", "schema", "--json", "--config", config); len(schema.Tables) != 0 {
+		t.Errorf("after it was cancelled: %+v", schema)
+	}
+	p := rouse(t, "logs", "--config", config)
+	if err := p.Run(); err != nil || !strings.Contains(p.stdout.String(), "run.undone") {
+		t.Errorf("%v: %s", err, &p.stdout)
+	}
+}
