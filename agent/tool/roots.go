@@ -62,6 +62,7 @@ func NewRoots(workdir string, grants []Grant) (*Roots, error) {
 	}
 	narrowed := slices.ContainsFunc(grants, func(g Grant) bool { return g.Write })
 	r.roots = append(r.roots, root{Grant{Path: dir, Write: !narrowed}, filepath.Clean(workdir)})
+	r.roots = slices.DeleteFunc(r.roots, r.ledOut)
 	return r, nil
 }
 
@@ -139,7 +140,7 @@ func (r *Roots) At(path string, write bool) (*Place, error) {
 	if g.File {
 		folder = filepath.Dir(g.Path)
 	}
-	in, err := os.OpenRoot(folder)
+	in, err := r.open(folder)
 	if err != nil {
 		return nil, &PathError{KindNotFound, fmt.Sprintf("%s cannot be reached: %v", path, err)}
 	}

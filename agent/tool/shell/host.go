@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"rouse/agent/sandbox"
@@ -75,21 +74,13 @@ func (h *Host) Start(ctx context.Context, t Task) (sandbox.Result, error) {
 	}
 	c := sandbox.Command{
 		Argv: t.Argv, Dir: h.Roots.Workdir(), Env: append(environment(home, temp), t.Env...),
-		Read: present(append(read, t.Read...)), Write: append(present(append(write, t.Write...)), home), Masked: h.Roots.Masked(),
+		Read: append(read, t.Read...), Write: append(append(write, t.Write...), home), Masked: h.Roots.Masked(),
 		Network: t.Network, Stdin: t.Stdin, Stdout: t.Stdout, Stderr: t.Error, Idle: t.Idle, Wall: t.Wall, Min: h.Min,
 	}
 	if !t.Aside {
 		h.guardGit(&c, h.Tier(ctx))
 	}
 	return h.Sandbox.Run(ctx, c)
-}
-
-// present are the places that are there; a grant may be for one that is yet to come.
-func present(places []string) []string {
-	return slices.DeleteFunc(places, func(place string) bool {
-		_, err := os.Stat(place)
-		return err != nil
-	})
 }
 
 // Unstarted is the answer to a call whose command did not start; an error is the host's.

@@ -134,6 +134,47 @@ func TestLinkedConfiguration(t *testing.T) {
 	}
 }
 
+// TestSwappedPlaces: OSA-30, a granted place that an agent could swap for a link shows it nothing
+// of what that leads to: to commands after it, and to any tool of a later run.
+func TestSwappedPlaces(t *testing.T) {
+	b := newBench(t).confined()
+	outside := t.TempDir()
+	canary := filepath.Join(outside, "canary")
+	if err := os.WriteFile(canary, []byte("hunter2"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b.write("ref/canary", "open")
+	b.write("drop.txt", "open")
+	grants := []tool.Grant{{Path: b.me, File: true}, {Path: filepath.Join(b.dir, "ref")}, {Path: filepath.Join(b.dir, "drop.txt"), File: true}}
+	renew := func() {
+		t.Helper()
+		roots, err := tool.NewRoots(b.dir, grants)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.roots, b.options.Host.Roots = roots, roots
+	}
+	renew()
+	if _, got := b.run("cat ref/canary drop.txt"); got["stdout"] != "openopen" {
+		t.Fatalf("%v", got)
+	}
+	_, got := b.run("rm -r ref && ln -s " + outside + " ref && rm drop.txt && ln -s " + canary + " drop.txt")
+	if got["exit_code"] != 0.0 {
+		t.Fatalf("%v", got)
+	}
+	for range 2 { // in this run, and in a later one
+		for _, name := range []string{"ref/canary", "drop.txt", canary} {
+			if _, got := b.run("cat " + name); strings.Contains(fmt.Sprint(got), "hunter2") {
+				t.Errorf("a command reads %s", name)
+			}
+			if e, _ := b.call("file_read", map[string]any{"path": name}); strings.Contains(string(e.Result)+e.Message, "hunter2") {
+				t.Errorf("file_read reads %s", name)
+			}
+		}
+		renew()
+	}
+}
+
 // TestLabels: a command can read all that its run may, and has the labels of it.
 func TestLabels(t *testing.T) {
 	b := newBench(t)
