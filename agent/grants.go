@@ -32,6 +32,8 @@ type gate struct {
 	recalled   bool
 	remembered tool.Taint // of what earlier runs of the agent wrote
 
+	made map[string]bool // keys of calls that earlier attempts have made: what allowed them is used up
+
 	read  bool // whether items are those of the ledger
 	items []ledger.Item
 }
@@ -92,7 +94,7 @@ func (g *gate) said(ctx context.Context, in tool.Invocation, hash string) (said 
 		switch {
 		case i.Answer == ledger.ApprovalDeny:
 			said.Denied, said.Reason = true, i.Reason
-		case i.Answer == ledger.ApprovalOnce && (used == "" || used == in.Key) && by == 0:
+		case i.Answer == ledger.ApprovalOnce && (used == "" || used == in.Key && !g.made[in.Key]) && by == 0:
 			said.Once, by = true, i.ID
 		}
 	}

@@ -19,10 +19,11 @@ import (
 
 // post is a tool that sends letters, which no agent may do by itself. What it sent, it keeps.
 type post struct {
-	mu   sync.Mutex
-	sent []string
-	need tool.Need // of each letter, beside the action
-	key  string    // changes what a letter does, as another stamp would
+	mu    sync.Mutex
+	sent  []string
+	need  tool.Need // of each letter, beside the action
+	fails bool
+	key   string // changes what a letter does, as another stamp would
 }
 
 type letter struct {
@@ -41,6 +42,9 @@ func (p *post) tools(t *testing.T) []tool.Tool {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.sent = append(p.sent, l.To)
+		if p.fails {
+			return tool.Failure(tool.KindExecutionError, "the box is full"), nil
+		}
 		return tool.Success(map[string]string{"to": l.To}), nil
 	})
 	if err != nil {
@@ -188,6 +192,25 @@ func TestOnceIsForOneCall(t *testing.T) {
 		b.say(ledger.ApprovalOnce)
 	}
 	if res := b.ends(id); res.Outcome != ledger.OutcomeSuccess || p.all() != "bob bob" {
+		t.Errorf("%+v, sent %q", res, p.all())
+	}
+}
+
+// Once is not for the next attempt either, when the call was made and the attempt failed.
+func TestOnceIsNotForARetry(t *testing.T) {
+	b, p := office(t)
+	p.fails = true
+	b.plan.Jobs["mail"] = agent.Job{Name: "mail", Agent: "plain", Playbook: []playbook.Call{{Name: "send", With: map[string]any{"to": "bob"}}}}
+	id := b.enqueue(ledger.Request{Job: "mail", Agent: "plain"})
+	b.ends(id)
+	b.say(ledger.ApprovalOnce)
+	if res := b.ends(id); res.Outcome != ledger.OutcomeError || p.all() != "bob" {
+		t.Fatalf("%+v, sent %q", res, p.all())
+	}
+	if _, err := b.ledger.Retry(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	if res := b.ends(id); res.Wait == nil || p.all() != "bob" {
 		t.Errorf("%+v, sent %q", res, p.all())
 	}
 }

@@ -136,6 +136,7 @@ type history struct {
 	messages []model.Message          // a model's transcript after the prompt
 	pending  []model.Call             // asked for at its end, without a result
 	skipped  map[string]bool          // keys of calls that their owner said not to make
+	made     map[string]bool          // keys of calls that came to an end
 	wrote    map[string]time.Time     // when calls that may have written the database began, by key
 	cut      *ledger.Call             // nobody knows what became of it; nil: of all others it is known
 	cutOff   bool                     // the last attempt was interrupted
@@ -153,7 +154,7 @@ type history struct {
 // used again. After a failure a playbook begins anew, but what has changed something is
 // not done twice; a model goes on from its transcript and is told how it ended.
 func (r *Runner) past(ctx context.Context, run ledger.Run, a ledger.Attempt) (history, error) {
-	h := history{calls: map[string]loop.Past{}, lasted: map[string]time.Duration{}, skipped: map[string]bool{}, wrote: map[string]time.Time{}}
+	h := history{calls: map[string]loop.Past{}, lasted: map[string]time.Duration{}, skipped: map[string]bool{}, made: map[string]bool{}, wrote: map[string]time.Time{}}
 	if a.Number == 1 {
 		return h, nil
 	}
@@ -189,6 +190,7 @@ func (r *Runner) past(ctx context.Context, run ledger.Run, a ledger.Attempt) (hi
 	h.cutOff = before.State == ledger.AttemptInterrupted
 	for _, c := range calls {
 		h.add(c, goesOn(before), items)
+		h.made[c.Key] = h.made[c.Key] || len(c.Envelope) > 0
 		if c.Effect == ledger.EffectDatabase {
 			h.wrote[c.Key] = c.StartedAt
 		}

@@ -191,6 +191,7 @@ func (r *Runner) orders(ctx context.Context, run ledger.Run, a ledger.Attempt, t
 	if err != nil {
 		return o, nil, err
 	}
+	t.gate.made = past.made
 	if err := past.without(s); err != nil {
 		return o, nil, err
 	}
