@@ -1,8 +1,6 @@
 package sqlite
 
 import (
-	"context"
-	"database/sql"
 	"database/sql/driver"
 	"errors"
 )
@@ -11,16 +9,22 @@ import (
 // passes them to the driver as they are, without the checks and copies of database/sql,
 // which cost as much as the driver's own work.
 type Prepared struct {
-	ctx  context.Context // the writer's own
-	conn *sql.Conn
-	stmt driver.Stmt
+	owner  *connection
+	query  string
+	stmt   driver.Stmt
+	failed bool
 }
 
 // Prepare compiles a statement for this transaction; the caller closes it before the
-// transaction ends.
+// transaction ends. A thousand rows are compiled as long as they are written, so the last
+// statement is kept for the next caller who wants the same.
 func (t *Tx) Prepare(query string) (*Prepared, error) {
-	p := &Prepared{ctx: t.conn.ctx, conn: t.conn.conn}
-	err := p.conn.Raw(func(c any) (err error) {
+	if p := t.conn.spare; p != nil && p.query == query {
+		t.conn.spare = nil
+		return p, nil
+	}
+	p := &Prepared{owner: t.conn, query: query}
+	err := p.owner.conn.Raw(func(c any) (err error) {
 		conn, ok := c.(driver.Conn)
 		if !ok {
 			return errors.New("sqlite: the driver's connection cannot prepare a statement")
@@ -34,18 +38,31 @@ func (t *Tx) Prepare(query string) (*Prepared, error) {
 // Exec runs the statement. Values are int64, float64, string, []byte or nil, and their
 // ordinals count from 1.
 func (p *Prepared) Exec(args []driver.NamedValue) (result driver.Result, err error) {
-	err = p.conn.Raw(func(any) error {
+	err = p.owner.conn.Raw(func(any) error {
 		stmt, ok := p.stmt.(driver.StmtExecContext)
 		if !ok {
 			return errors.New("sqlite: the driver's statement cannot be run with a context")
 		}
-		result, err = stmt.ExecContext(p.ctx, args)
+		result, err = stmt.ExecContext(p.owner.ctx, args)
 		return err
 	})
+	p.failed = p.failed || err != nil
 	return result, err
 }
 
 // Close gives the statement back.
 func (p *Prepared) Close() error {
-	return p.conn.Raw(func(any) error { return p.stmt.Close() })
+	if p.failed || p.owner.spare == p {
+		return p.finalize()
+	}
+	before := p.owner.spare
+	p.owner.spare = p
+	return before.finalize()
+}
+
+func (p *Prepared) finalize() error {
+	if p == nil {
+		return nil
+	}
+	return p.owner.conn.Raw(func(any) error { return p.stmt.Close() })
 }

@@ -239,6 +239,7 @@ type connection struct {
 	conn       *sql.Conn
 	text       func(string) string
 	statements map[string]*sql.Stmt
+	spare      *Prepared // the one that was closed last, for whoever wants the same
 }
 
 func open(ctx context.Context, db *sql.DB, text func(string) string) (*connection, error) {
@@ -246,7 +247,7 @@ func open(ctx context.Context, db *sql.DB, text func(string) string) (*connectio
 	if err != nil {
 		return nil, fmt.Errorf("cannot reach the database: %w", err)
 	}
-	return &connection{ctx, conn, text, map[string]*sql.Stmt{}}, nil
+	return &connection{ctx: ctx, conn: conn, text: text, statements: map[string]*sql.Stmt{}}, nil
 }
 
 func (c *connection) close() {
@@ -256,6 +257,7 @@ func (c *connection) close() {
 	for _, s := range c.statements {
 		_ = s.Close() // the connection is given up; there is nothing to save
 	}
+	_ = c.spare.finalize()
 	_ = c.conn.Close()
 }
 
