@@ -287,6 +287,32 @@ func TestCommitRefused(t *testing.T) {
 	}
 }
 
+// TestStrangeIndex: an index that is no file, or leads out of the repository, is not waited for
+// and not read.
+func TestStrangeIndex(t *testing.T) {
+	b := newBench(t)
+	b.write("a", "one\n")
+	index := filepath.Join(b.dir, ".git", "index")
+	outside := filepath.Join(t.TempDir(), "canary")
+	if err := os.WriteFile(outside, []byte("hunter2"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, make := range []func() error{
+		func() error { return exec.CommandContext(t.Context(), "mkfifo", index).Run() },
+		func() error { return os.Symlink(outside, index) },
+	} {
+		if err := make(); err != nil {
+			t.Fatal(err)
+		}
+		if n := b.need(map[string]any{"message": "x"}); n.Refused == nil || strings.Contains(n.Refused.Message, "hunter2") {
+			t.Errorf("%+v", n)
+		}
+		if err := os.Remove(index); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // TestWhere: git is for a repository that is the working folder.
 func TestWhere(t *testing.T) {
 	b := newBench(t)

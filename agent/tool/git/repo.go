@@ -268,12 +268,13 @@ func (r *repo) within(path string) (string, error) {
 
 // copyIndex has the following calls use a copy of the index.
 func (r *repo) copyIndex() (err error) {
-	from, err := os.Open(filepath.Join(r.dir, ".git", "index"))
-	if errors.Is(err, os.ErrNotExist) {
+	from, err := r.host.Roots.Open(filepath.Join(".git", "index"))
+	var bad *tool.PathError
+	switch {
+	case errors.As(err, &bad) && bad.Kind == tool.KindNotFound:
 		return nil
-	}
-	if err != nil {
-		return fail(tool.KindExecutionError, "the index of the repository cannot be read: %v", err)
+	case err != nil:
+		return fail(tool.KindRejected, "the index of the repository cannot be read: %v", err)
 	}
 	defer from.Close()
 	to, err := os.OpenFile(filepath.Join(r.scratch, "index"), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
