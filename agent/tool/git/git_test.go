@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"rouse/agent/sandbox"
@@ -18,6 +19,12 @@ func TestMain(m *testing.M) {
 	sandbox.Child()
 	os.Exit(m.Run())
 }
+
+// shared is the sandbox of all tests: to find out what it can do takes longer than to use it.
+// ROUSE_TEST_TIER chooses a weaker one than this machine has.
+var shared = sync.OnceValues(func() (*sandbox.Sandbox, error) {
+	return sandbox.New(sandbox.Options{Most: sandbox.Tier(os.Getenv("ROUSE_TEST_TIER"))})
+})
 
 // bench is a repository in a workdir, and a folder beside it with canaries.
 type bench struct {
@@ -36,11 +43,10 @@ func newBench(t *testing.T) *bench {
 			t.Skip(program, " is not installed")
 		}
 	}
-	box, err := sandbox.New(sandbox.Options{Most: sandbox.Tier(os.Getenv("ROUSE_TEST_TIER"))})
+	box, err := shared()
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { box.Close() })
 	if tier, why := box.Tier(t.Context()); tier == sandbox.TierD {
 		t.Skip("nothing confines a program here: ", why)
 	}

@@ -7,6 +7,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -67,8 +68,13 @@ func as(what string, args []string) int {
 	return 0
 }
 
-// bench is a workdir with a ledger and a sandbox, both of their real kind. ROUSE_TEST_TIER chooses
-// a weaker sandbox than this machine has.
+// shared is the sandbox of all tests: to find out what it can do takes longer than to use it.
+// ROUSE_TEST_TIER chooses a weaker one than this machine has.
+var shared = sync.OnceValues(func() (*sandbox.Sandbox, error) {
+	return sandbox.New(sandbox.Options{Most: sandbox.Tier(os.Getenv("ROUSE_TEST_TIER"))})
+})
+
+// bench is a workdir with a ledger and a sandbox, both of their real kind.
 type bench struct {
 	t       testing.TB
 	dir     string
@@ -90,11 +96,10 @@ func newBench(t testing.TB) *bench {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { l.Close() })
-	box, err := sandbox.New(sandbox.Options{Most: sandbox.Tier(os.Getenv("ROUSE_TEST_TIER"))})
+	box, err := shared()
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { box.Close() })
 	me, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
