@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -371,6 +372,7 @@ func TestRestoreWaits(t *testing.T) {
 		}
 	})
 	for p.Barred("ann") == nil { // until it has asked
+		runtime.Gosched()
 	}
 	for range 5 {
 		all.Go(func() {

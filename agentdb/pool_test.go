@@ -175,7 +175,7 @@ func TestPoolOfManyAgents(t *testing.T) {
 	const most = 8
 	agents, err := strconv.Atoi(os.Getenv("ROUSE_TEST_AGENTS"))
 	if err != nil {
-		agents = 100
+		agents = 40
 	}
 	dir, made := t.TempDir(), filepath.Join(t.TempDir(), "db.sqlite")
 	db, err := agentdb.Open(t.Context(), agentdb.Options{Path: made, Agent: "a"})
