@@ -6,15 +6,9 @@ import (
 	"io"
 	"mime"
 	"net/http"
-	"net/url"
 	"strings"
 	"unicode/utf8"
 
-	"github.com/JohannesKaufmann/html-to-markdown/v2/converter"
-	"github.com/JohannesKaufmann/html-to-markdown/v2/plugin/base"
-	"github.com/JohannesKaufmann/html-to-markdown/v2/plugin/commonmark"
-	"github.com/JohannesKaufmann/html-to-markdown/v2/plugin/table"
-	"golang.org/x/net/html"
 	"golang.org/x/net/html/charset"
 )
 
@@ -73,7 +67,7 @@ func (f *fetcher) read(a answer, source bool) text {
 		out.warnings = append(out.warnings, fmt.Sprintf("the answer is longer than %d MiB; what comes after them was not read", maxAnswer>>20))
 	}
 	out.body = plain
-	if html := kind == "text/html" || kind == "application/xhtml+xml"; html && !source {
+	if page := kind == "text/html" || kind == "application/xhtml+xml"; page && !source {
 		out.title, out.body = markdown(plain, a.target.url)
 		out.body = f.redact(out.body)
 	}
@@ -93,34 +87,6 @@ func decoded(body []byte, contentType string) string {
 		}
 	}
 	return strings.ToValidUTF8(strings.TrimPrefix(string(body), "\ufeff"), "\ufffd")
-}
-
-// markdown is a page as Markdown, with its links in full. A page that cannot be made into it is
-// given as it is.
-func markdown(page string, from *url.URL) (title, out string) {
-	doc, err := html.Parse(strings.NewReader(page))
-	if err != nil {
-		return "", page
-	}
-	title = titleOf(doc)
-	c := converter.NewConverter(converter.WithPlugins(base.NewBasePlugin(), commonmark.NewCommonmarkPlugin(), table.NewTablePlugin()))
-	plain := *from
-	plain.RawQuery = ""
-	md, err := c.ConvertNode(doc, converter.WithDomain(plain.String()))
-	if err != nil {
-		return title, page
-	}
-	return title, string(md)
-}
-
-func titleOf(n *html.Node) string {
-	for d := range n.Descendants() {
-		if d.Type == html.ElementNode && d.Data == "title" && d.FirstChild != nil {
-			words := []rune(strings.Join(strings.Fields(d.FirstChild.Data), " "))
-			return string(words[:min(len(words), 300)])
-		}
-	}
-	return ""
 }
 
 // page is a part of a text: at most count characters from offset on; next is where it goes on,

@@ -102,7 +102,7 @@ func resultOf(t *testing.T, e tool.Envelope) result {
 
 func TestFetch(t *testing.T) {
 	s := newSite(t, false, map[string]http.HandlerFunc{
-		"/page": says("text/html; charset=iso-8859-1", "<html><head><title> A \n page </title><script>alert('x')</script><style>p{}</style></head><body><h1>Caf\xe9</h1><p>Go <a href=\"../next?a=1\">on</a>, <b>now</b>.</p><table><tr><th>k</th></tr><tr><td>v</td></tr></table></body></html>"),
+		"/page": says("text/html; charset=iso-8859-1", "<html><head><title> A \n page </title><script>alert('x')</script><style>p{}</style></head><body><h1>Caf\xe9</h1><p>Go <a href=\"../next?a=1\">on</a>, <b>now</b>: 1 &lt; 2 &amp; [x_y].</p><table><tr><th>k</th></tr><tr><td>v</td></tr></table></body></html>"),
 		"/json": says("application/json", `{"a": "<b>"}`),
 		"/text": says("text/plain", "plain <b>text</b>"),
 		"/none": func(http.ResponseWriter, *http.Request) {},
@@ -128,7 +128,7 @@ func TestFetch(t *testing.T) {
 	if r.Title != "A page" || r.ContentType != "text/html" || r.Status != 200 || r.URL != s.URL+"/page" {
 		t.Errorf("of the page: %+v", r)
 	}
-	for _, want := range []string{"# Café", "[on](" + s.URL + "/next?a=1)", "**now**", "| v"} {
+	for _, want := range []string{"# Café", "[on](" + s.URL + "/next?a=1)", "**now**: 1 < 2 & [x_y].", "| v"} {
 		if !strings.Contains(r.Text, want) {
 			t.Errorf("the page lacks %q:\n%s", want, r.Text)
 		}

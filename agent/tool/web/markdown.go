@@ -1,0 +1,137 @@
+package web
+
+import (
+	"net/url"
+	"strings"
+
+	"github.com/JohannesKaufmann/html-to-markdown/v2/converter"
+	"github.com/JohannesKaufmann/html-to-markdown/v2/plugin/base"
+	"github.com/JohannesKaufmann/html-to-markdown/v2/plugin/commonmark"
+	"github.com/JohannesKaufmann/html-to-markdown/v2/plugin/table"
+	"golang.org/x/net/html"
+	"golang.org/x/net/html/atom"
+)
+
+// swell is how many times as long as a page its Markdown may become: each line of a quotation
+// repeats a mark for each that it is within, and a table has as many cells in each row as in its
+// longest. A few hundred bytes can ask for gigabytes so.
+const (
+	swell     = 16
+	swellFree = 64 << 10
+)
+
+// unescaped takes back what the converter escapes in any mode.
+var unescaped = strings.NewReplacer("&lt;", "<", "&gt;", ">")
+
+// markdown is a page as Markdown, with its links in full. One that would swell is given as its
+// words alone.
+func markdown(page string, from *url.URL) (title, out string) {
+	doc, err := html.Parse(strings.NewReader(page))
+	if err != nil {
+		return "", page
+	}
+	title = titleOf(doc)
+	trim(doc)
+	if swells(doc, len(page)*swell+swellFree) {
+		return title, words(doc)
+	}
+	// Nobody renders it: marks that the text itself holds need no escapes, whose search takes
+	// time in the square of a text of brackets.
+	c := converter.NewConverter(converter.WithEscapeMode(converter.EscapeModeDisabled), converter.WithPlugins(base.NewBasePlugin(), commonmark.NewCommonmarkPlugin(),
+		table.NewTablePlugin(table.WithCellPaddingBehavior(table.CellPaddingBehaviorMinimal))))
+	c.Register.TextTransformer(func(_ converter.Context, text string) string { return unescaped.Replace(text) }, converter.PriorityLate)
+	plain := *from
+	plain.RawQuery = ""
+	md, err := c.ConvertNode(doc, converter.WithDomain(plain.String()))
+	if err != nil {
+		return title, words(doc)
+	}
+	return title, string(md)
+}
+
+func titleOf(doc *html.Node) string {
+	for n := range doc.Descendants() {
+		if n.DataAtom == atom.Title && n.FirstChild != nil {
+			text := []rune(strings.Join(strings.Fields(n.FirstChild.Data), " "))
+			return string(text[:min(len(text), 300)])
+		}
+	}
+	return ""
+}
+
+// trim takes out what says nothing in Markdown and can ask for much: cells that reach over
+// others, and pictures that are written out.
+func trim(doc *html.Node) {
+	for n := range doc.Descendants() {
+		kept := n.Attr[:0]
+		for _, a := range n.Attr {
+			spans := a.Key == "colspan" || a.Key == "rowspan"
+			if inline := n.DataAtom == atom.Img && (a.Key == "src" || a.Key == "srcset") && strings.HasPrefix(a.Val, "data:"); !spans && !inline {
+				kept = append(kept, a)
+			}
+		}
+		n.Attr = kept
+	}
+}
+
+// swells says whether a page would become longer than most bytes.
+func swells(doc *html.Node, most int) bool {
+	size := 0
+	var walk func(n *html.Node, marks int)
+	walk = func(n *html.Node, marks int) {
+		switch n.DataAtom {
+		case atom.Blockquote, atom.Ul, atom.Ol, atom.Li, atom.Dl, atom.Dd:
+			marks += 4 // bytes at the beginning of each line
+		case atom.Table:
+			size += cells(n) * 4
+		}
+		size += marks // an element can be a line
+		if n.Type == html.TextNode {
+			size += len(n.Data) + marks*strings.Count(n.Data, "\n")
+		}
+		for c := n.FirstChild; c != nil && size <= most; c = c.NextSibling {
+			walk(c, marks)
+		}
+	}
+	walk(doc, 0)
+	return size > most
+}
+
+// cells are those of a table whose rows are all as long as the longest.
+func cells(t *html.Node) int {
+	rows, longest := 0, 0
+	for n := range t.Descendants() {
+		if n.DataAtom != atom.Tr {
+			continue
+		}
+		rows++
+		count := 0
+		for c := n.FirstChild; c != nil; c = c.NextSibling {
+			count++
+		}
+		longest = max(longest, count)
+	}
+	return rows * longest
+}
+
+// words are the texts of a page, a line for each.
+func words(doc *html.Node) string {
+	var b strings.Builder
+	var walk func(n *html.Node)
+	walk = func(n *html.Node) {
+		switch n.DataAtom {
+		case atom.Script, atom.Style, atom.Head, atom.Template, atom.Noscript:
+			return
+		}
+		if n.Type == html.TextNode {
+			if text := strings.Join(strings.Fields(n.Data), " "); text != "" {
+				b.WriteString(text + "\n")
+			}
+		}
+		for c := n.FirstChild; c != nil; c = c.NextSibling {
+			walk(c)
+		}
+	}
+	walk(doc)
+	return b.String()
+}
