@@ -13,6 +13,7 @@ import (
 	"rouse/agent/model/playbook"
 	"rouse/agent/tool"
 	"rouse/agent/tool/shell"
+	"rouse/agent/tool/skill"
 	"rouse/agent/tool/web"
 	"rouse/agentdb/ledger"
 	"rouse/scheduler/schedule"
@@ -45,6 +46,8 @@ type Agent struct {
 	SelfScheduling *schedule.Limits
 	Budget         Budget // of a day
 	Skills         Skills
+	// OnDemand are globs of tools that its model is not told of: it finds and loads them.
+	OnDemand []string
 }
 
 // Model is a configured way to reach a language model.
@@ -159,7 +162,7 @@ type task struct {
 	place    string                    // where relative paths begin, if not in the workdir
 	answered func(tool.Tool) tool.Tool // what becomes of a tool whose calls are not made; nil: they are
 	reducer  *loop.Reducer             // of a model
-	loaded   []string                  // skills that the model has in its context
+	loaded   *skill.Loaded             // skills that the model has in its context
 	drops    []string                  // folders in which strangers leave files
 	masks    tool.Masks
 	gate     *gate

@@ -47,7 +47,7 @@ func (p *programs) tools(t task, roots *tool.Roots, log file.Log) ([]tool.Tool, 
 	}
 	redact := redactor(t.secrets).Replace
 	host := &shell.Host{Sandbox: box, Lanes: p.lanes, Roots: roots, Min: sandbox.Tier(t.minTier())}
-	commands, err := shell.Tools(shell.Options{Host: host, Log: log, Grants: t.agent.Commands, Allow: t.agent.Allow, Secrets: t.agent.Secrets, Redact: redact})
+	commands, err := shell.Tools(shell.Options{Host: host, Log: log, Grants: t.agent.Commands, More: t.allowed(), Allow: t.agent.Allow, Secrets: t.agent.Secrets, Redact: redact})
 	if err != nil {
 		return nil, err
 	}

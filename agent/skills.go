@@ -19,6 +19,8 @@ import (
 type Skills struct {
 	skills.View
 	Style string // of skills.View.Prompt
+	// Allowing has the allowed-tools of a skill that was loaded allow its commands (AGS-13).
+	Allowing bool
 }
 
 // unusable is a skill that an agent has to have, and cannot be used. The run ends with it: an
@@ -98,10 +100,10 @@ func (s scene) tell(system, prompt *string) {
 // SKILL.md loads its skill (UNI-07). A reduction has the tools of before: what it loads would
 // be in its context, and not in that of the run.
 func skillTools(t task, granted *tool.Registry, all []tool.Tool) (*tool.Registry, error) {
-	if t.agent.Skills.Empty() || !t.needsModel() {
+	if !t.needsModel() {
 		return granted, nil
 	}
-	o := skill.Options{View: t.agent.Skills.View, Verify: install.Verify, Loaded: t.loaded, Tools: granted}
+	o := skill.Options{View: t.agent.Skills.View, Verify: install.Verify, Loaded: t.loaded, Tools: granted, Apart: onDemand(t.agent, granted)}
 	for _, one := range all {
 		if _, ok := granted.Lookup(one.Name()); !ok {
 			o.Denied = append(o.Denied, one.Name())
@@ -132,7 +134,29 @@ func skillTools(t task, granted *tool.Registry, all []tool.Tool) (*tool.Registry
 		}
 		out = append(out, one)
 	}
-	return tool.NewRegistry(out...)
+	if registry, err = tool.NewRegistry(out...); err != nil {
+		return nil, err
+	}
+	for _, name := range []string{"capabilities_discover", "capabilities_load"} {
+		if _, ok := registry.Lookup(name); !ok { // nobody could find what is told of nowhere
+			return registry, nil
+		}
+	}
+	return registry.Apart(o.Apart), nil
+}
+
+// onDemand are the tools that the model of an agent is not told of. Those by which a run ends or
+// waits it is told of always.
+func onDemand(a Agent, granted *tool.Registry) (out []string) {
+	if len(a.OnDemand) == 0 {
+		return nil
+	}
+	for _, name := range granted.Filter(a.OnDemand, nil).Names() {
+		if t, _ := granted.Lookup(name); !t.Ends() {
+			out = append(out, name)
+		}
+	}
+	return out
 }
 
 // reading answers a file_read of a whole SKILL.md.
@@ -158,7 +182,7 @@ func skillGrants(t task) []tool.Grant {
 }
 
 // loadedBefore are the skills that the model has in its context already.
-func loadedBefore(t task, s scene, past history) []string {
+func loadedBefore(t task, s scene, past history) *skill.Loaded {
 	out := skill.LoadedIn(past.messages)
 	for _, a := range s.Activated {
 		out = append(out, a.Name)
@@ -166,7 +190,7 @@ func loadedBefore(t task, s scene, past history) []string {
 	for _, p := range t.agent.Skills.Preloaded {
 		out = append(out, p.Name)
 	}
-	return out
+	return skill.NewLoaded(out...)
 }
 
 // skillFault is the end of a run whose skills cannot be used.

@@ -8,7 +8,8 @@ import (
 // Places are the folders and files that a run may reach, with links resolved, for a program that
 // is confined to them: what it may read, and what it may change as well. Whoever confines follows
 // links; so what lies in a folder that the run may write is not named besides, for what is there
-// may be a link by then, and a single file that is none any more is left out.
+// may be a link by then, and a single file that is none any more is left out. Of what is masked there
+// and may be read, nobody could make a link.
 func (r *Roots) Places() (read, write []string) {
 	for _, g := range r.roots {
 		if info, err := os.Lstat(g.Path); r.writable(g) || err != nil || g.File && !info.Mode().IsRegular() {
@@ -20,7 +21,7 @@ func (r *Roots) Places() (read, write []string) {
 			read = append(read, g.Path)
 		}
 	}
-	return read, write
+	return append(read, r.fixed()...), write
 }
 
 // writable says whether a place lies in another one that the run may write.

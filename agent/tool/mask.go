@@ -56,15 +56,41 @@ func resolved(path string) string {
 	return filepath.Join(resolved(folder), filepath.Base(path))
 }
 
-// Masked are the masked places that a program would see which is confined to the places of the
-// run: all that lie within one of them.
+// Masked are the masked places that a program would see, or make, which is confined to the places of
+// the run: all that lie within one of them, but for those that it may read (see Places).
 func (r *Roots) Masked() (out []string) {
 	for _, m := range r.masks {
-		if slices.ContainsFunc(r.roots, func(g root) bool { _, in := below(g.Path, m.path); return in && len(g.Path) < len(m.path) }) {
+		if r.inside(m, false) && !m.readable() {
 			out = append(out, m.path)
 		}
 	}
 	return out
+}
+
+// fixed are the masked places that a program may read, in folders that it may change.
+func (r *Roots) fixed() (out []string) {
+	for _, m := range r.masks {
+		if r.inside(m, true) && m.readable() {
+			out = append(out, m.path)
+		}
+	}
+	return out
+}
+
+// inside says whether a masked place lies in one of those of the run; with write, in one that it may
+// change.
+func (r *Roots) inside(m mask, write bool) bool {
+	return slices.ContainsFunc(r.roots, func(g root) bool {
+		_, in := below(g.Path, m.path)
+		return in && len(g.Path) < len(m.path) && (g.Write || !write)
+	})
+}
+
+// readable says whether a masked place can be given to a program to be read: it is there by its one
+// name. A link could lead elsewhere by then, and what is not there yet must not be made.
+func (m mask) readable() bool {
+	actual, err := filepath.EvalSymlinks(m.path)
+	return err == nil && actual == m.path && !m.hidden
 }
 
 // masked says whether a place within a root may not be read, or with write not be changed.

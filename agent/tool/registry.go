@@ -18,6 +18,7 @@ import (
 type Registry struct {
 	tools map[string]Tool
 	names []string // sorted
+	apart map[string]bool
 	told  []model.Tool
 }
 
@@ -38,7 +39,22 @@ func NewRegistry(tools ...Tool) (*Registry, error) {
 // With is the registry and one more tool, whatever a filter has left out.
 func (r *Registry) With(t Tool) (*Registry, error) {
 	all := slices.Collect(maps.Values(r.tools))
-	return NewRegistry(append(all, t)...)
+	out, err := NewRegistry(append(all, t)...)
+	if err != nil {
+		return nil, err
+	}
+	return out.Apart(slices.Collect(maps.Keys(r.apart))), nil
+}
+
+// Apart is the registry whose models are not told of some tools. These can be called by their
+// names all the same: a list that stays as it is keeps what a provider has read of a prompt (OSA-20).
+func (r *Registry) Apart(names []string) *Registry {
+	out := &Registry{tools: r.tools, names: r.names, apart: map[string]bool{}}
+	for _, name := range names {
+		out.apart[name] = true
+	}
+	out.told = out.tell()
+	return out
 }
 
 // Names lists the tools.
@@ -53,7 +69,7 @@ func (r *Registry) Lookup(name string) (Tool, bool) {
 // Filter keeps the tools that a glob of allow matches (all, when there is none) and no
 // glob of deny does. A glob that cannot be read allows nothing and denies everything.
 func (r *Registry) Filter(allow, deny []string) *Registry {
-	out := &Registry{tools: map[string]Tool{}}
+	out := &Registry{tools: map[string]Tool{}, apart: r.apart}
 	for _, name := range r.names {
 		if (len(allow) == 0 || matches(allow, name, false)) && !matches(deny, name, true) {
 			out.tools[name] = r.tools[name]
@@ -79,10 +95,11 @@ func matches(globs []string, name string, broken bool) bool {
 func (r *Registry) Models() []model.Tool { return r.told }
 
 func (r *Registry) tell() []model.Tool {
-	out := make([]model.Tool, len(r.names))
-	for i, name := range r.names {
-		t := r.tools[name]
-		out[i] = model.Tool{Name: name, Description: t.Description(), Schema: t.Schema()}
+	out := make([]model.Tool, 0, len(r.names))
+	for _, name := range r.names {
+		if t := r.tools[name]; !r.apart[name] {
+			out = append(out, model.Tool{Name: name, Description: t.Description(), Schema: t.Schema()})
+		}
 	}
 	return out
 }

@@ -59,7 +59,7 @@ func newPlan(cfg *config.Config, log *slog.Logger) (*plan, error) {
 			continue
 		}
 		built := newAgent(a, models)
-		built.Skills = agent.Skills{View: cfg.SkillView(&a), Style: a.SkillStyle}
+		built.Skills = agent.Skills{View: cfg.SkillView(&a), Style: a.SkillStyle, Allowing: a.SkillTools}
 		built.Foreign = foreignTo(a.At.File, a.InstructionsFile)
 		built.Budget = dailyBudget(a.Budget.CostUSDPerDay, a.Budget.TokensPerDay)
 		if limits, ok := cfg.SelfScheduling(&a); ok {
@@ -128,7 +128,7 @@ func newAgent(a config.Agent, models map[string]*agent.Model) agent.Agent {
 	read, public := a.Reads()
 	return agent.Agent{
 		Name: string(a.Name), Instructions: a.Instructions, Workdir: string(a.Workdir), Database: config.On(a.Database.Enabled),
-		Allow: a.Tools.Allow, Deny: a.Tools.Deny, Bounds: newBounds(a.Bounds), Read: read, Public: public, Write: paths(a.Grants.Write),
+		Allow: a.Tools.Allow, Deny: a.Tools.Deny, OnDemand: a.Tools.OnDemand, Bounds: newBounds(a.Bounds), Read: read, Public: public, Write: paths(a.Grants.Write),
 		Model: models[a.Model], Phased: a.Loop == "phased", OnDenied: a.OnDenied, MinTier: a.MinTier, Unconfined: a.Reason,
 		Commands: a.Commands(), Network: a.Network(), Secrets: a.Secrets(),
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"rouse/agent"
 	"rouse/cmd/internal/config"
 	"rouse/cmd/internal/web"
 	"rouse/skills"
@@ -250,6 +251,12 @@ func printSkill(w io.Writer, s *skills.Skill) {
 	print("compatibility", s.Compatibility)
 	if len(s.AllowedTools) > 0 {
 		print("asks for the tools", strings.Join(s.AllowedTools, ", ")+" (nothing is allowed by that)")
+		grants, _ := agent.SkillCommands(s)
+		var commands []string
+		for _, g := range grants {
+			commands = append(commands, strings.Join(g.Argv, " "))
+		}
+		print("an agent with skill_allowed_tools, once it has loaded it, may run", strings.Join(commands, "; "))
 	}
 	print("folder", s.Dir)
 }

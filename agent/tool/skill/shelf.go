@@ -17,25 +17,53 @@ type Options struct {
 	View skills.View
 	// Verify says why a skill must not be used now, nil when it may be.
 	Verify func(*skills.Skill) error
-	Loaded []string       // by earlier attempts, or by the prompt
+	Loaded *Loaded        // by earlier attempts, or by the prompt; nil: none
 	Tools  *tool.Registry // what a search finds beside skills
+	Apart  []string       // those of Tools that the model is not told of
 	Denied []string       // tools that exist and that the agent may not have
+}
+
+// Loaded are the skills that the model of a run has read.
+type Loaded struct {
+	mu    sync.Mutex
+	names map[string]bool
+}
+
+// NewLoaded are skills by their names.
+func NewLoaded(names ...string) *Loaded {
+	l := &Loaded{names: map[string]bool{}}
+	for _, name := range names {
+		l.names[name] = true
+	}
+	return l
+}
+
+// Has says whether a skill was read.
+func (l *Loaded) Has(name string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.names[name]
+}
+
+func (l *Loaded) add(name string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.names[name] = true
 }
 
 // Shelf is the skills of one run, and which of them its model has read.
 type Shelf struct {
 	Options
-	mu     sync.Mutex
-	loaded map[string]bool
+	alone  sync.Mutex            // one is loaded at a time
 	finder func() *skills.Finder // made when it is first needed
 }
 
 // New gives the shelf of a run.
 func New(o Options) *Shelf {
-	s := &Shelf{Options: o, loaded: map[string]bool{}}
-	for _, name := range o.Loaded {
-		s.loaded[name] = true
+	if o.Loaded == nil {
+		o.Loaded = NewLoaded()
 	}
+	s := &Shelf{Options: o}
 	s.finder = sync.OnceValue(func() *skills.Finder { return skills.NewFinder(s.entries()) })
 	return s
 }
@@ -62,16 +90,16 @@ func (s *Shelf) load(nameOrPath string, again bool) tool.Envelope {
 			return tool.Failure(tool.KindRejected, "%v", err)
 		}
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.loaded[sk.Name] && !again {
+	s.alone.Lock()
+	defer s.alone.Unlock()
+	if s.Loaded.Has(sk.Name) && !again {
 		return tool.Success(loaded{Skill: sk.Name, Note: "is loaded already; its instructions stand above. If you cannot see them any more, load it with again: true"})
 	}
 	text, err := sk.Content()
 	if err != nil {
 		return tool.Failure(tool.KindUnavailable, "the skill %s cannot be read: %v", sk.Name, err)
 	}
-	s.loaded[sk.Name] = true
+	s.Loaded.add(sk.Name)
 	return tool.Success(loaded{Skill: sk.Name, Content: text})
 }
 

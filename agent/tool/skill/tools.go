@@ -30,35 +30,59 @@ const (
 	maxQueries = 8
 	maxHits    = 10 // of a query
 	maxIDs     = 20
+	maxNamed   = 60 // tools that are named to a model that is not told of them
 )
 
-// Tools are load_skill, and where there are many skills the tools that find them. Without
-// skills there are none (AGS-07).
+// Tools are load_skill, and the tools that find skills and tools where there are many skills, or
+// tools that the model is not told of. Without any of these there are none (AGS-07).
 func (s *Shelf) Tools() ([]tool.Tool, error) {
-	if s.View.Empty() {
-		return nil, nil
+	var out []tool.Tool
+	told := true // of every skill
+	if !s.View.Empty() {
+		load, all, err := s.loadTool()
+		if err != nil {
+			return nil, err
+		}
+		out, told = append(out, load), all
 	}
+	if told && len(s.Apart) == 0 {
+		return out, nil
+	}
+	discover, err := tool.Define(tool.Spec{Name: "capabilities_discover", Description: strings.TrimSpace(discoverText) + s.named(), Effect: tool.Read}, s.discover)
+	if err != nil {
+		return nil, err
+	}
+	loadAll, err := tool.Define(tool.Spec{Name: "capabilities_load", Description: loadAllText, Effect: tool.Read}, s.loadAll)
+	return append(out, discover, loadAll), err
+}
+
+// named tells which tools there are beside those that the model is told of.
+func (s *Shelf) named() string {
+	if len(s.Apart) == 0 {
+		return ""
+	}
+	names, more := s.Apart, ""
+	if len(names) > maxNamed {
+		names, more = names[:maxNamed], fmt.Sprintf(" and %d more", len(s.Apart)-maxNamed)
+	}
+	return " Tools that you are not told of yet: " + strings.Join(names, ", ") + more + "."
+}
+
+// loadTool is load_skill; all says that the model is told of every skill.
+func (s *Shelf) loadTool() (load tool.Tool, all bool, err error) {
 	names := make([]string, 0, few)
-	all := s.View.All()
-	for _, sk := range all {
+	for _, sk := range s.View.All() {
 		names = append(names, sk.Name)
 	}
 	spec := tool.Spec{Name: "load_skill", Description: loadText, Effect: tool.Read}
 	if len(names) <= few {
 		spec.Enum = map[string][]string{"skill_name": names}
 	}
-	load, err := tool.Define(spec, func(_ context.Context, _ tool.Invocation, a loadArgs) (tool.Envelope, error) {
+	load, err = tool.Define(spec, func(_ context.Context, _ tool.Invocation, a loadArgs) (tool.Envelope, error) {
 		return s.load(a.Name, a.Again), nil
 	})
-	if _, more := s.View.Listed(); err != nil || len(names) <= few && more == 0 {
-		return []tool.Tool{load}, err
-	}
-	discover, err := tool.Define(tool.Spec{Name: "capabilities_discover", Description: discoverText, Effect: tool.Read}, s.discover)
-	if err != nil {
-		return nil, err
-	}
-	loadAll, err := tool.Define(tool.Spec{Name: "capabilities_load", Description: loadAllText, Effect: tool.Read}, s.loadAll)
-	return []tool.Tool{load, discover, loadAll}, err
+	_, more := s.View.Listed()
+	return load, len(names) <= few && more == 0, err
 }
 
 type loadArgs struct {
@@ -139,10 +163,16 @@ type loadAllArgs struct {
 }
 
 type loadedAll struct {
-	Loaded  []string                   `json:"loaded"`
-	Already []string                   `json:"already_loaded,omitempty"`
-	Tools   map[string]json.RawMessage `json:"tools,omitempty"` // the schemas of their arguments
-	Content string                     `json:"skill_content,omitempty"`
+	Loaded  []string              `json:"loaded"`
+	Already []string              `json:"already_loaded,omitempty"`
+	Tools   map[string]loadedTool `json:"tools,omitempty"` // by their names
+	Content string                `json:"skill_content,omitempty"`
+}
+
+// loadedTool is what a model has to know of a tool to call it.
+type loadedTool struct {
+	Description string          `json:"description"`
+	Arguments   json.RawMessage `json:"arguments"` // their JSON Schema
 }
 
 // loadAll loads what it can. If nothing can be loaded the answer is the first failure, else a
@@ -151,7 +181,7 @@ func (s *Shelf) loadAll(_ context.Context, _ tool.Invocation, a loadAllArgs) (to
 	if len(a.IDs) == 0 || len(a.IDs) > maxIDs {
 		return tool.Failure(tool.KindInvalidArgs, "%d ids were given", len(a.IDs)).WithField("ids", fmt.Sprintf("1 to %d ids like skill/NAME", maxIDs)), nil
 	}
-	out := loadedAll{Loaded: []string{}, Tools: map[string]json.RawMessage{}}
+	out := loadedAll{Loaded: []string{}, Tools: map[string]loadedTool{}}
 	var contents, warnings []string
 	var first *tool.Envelope
 	for _, id := range a.IDs {
@@ -191,7 +221,7 @@ func (s *Shelf) one(id string, out *loadedAll, contents *[]string) tool.Envelope
 	if s.Options.Tools != nil {
 		if t, ok := s.Options.Tools.Lookup(name); ok { // all that is granted can be called
 			out.Loaded = append(out.Loaded, id)
-			out.Tools[name] = t.Schema()
+			out.Tools[name] = loadedTool{strings.TrimSpace(t.Description()), t.Schema()}
 			return tool.Success(loaded{})
 		}
 	}

@@ -98,13 +98,16 @@ func (c *checker) worker(path string, a *Agent) {
 	if c.d.given(path+".instructions") && c.d.given(path+".instructions_file") {
 		c.bad(path+".instructions_file", "give instructions or instructions_file, not both")
 	}
-	for list, globs := range map[string][]string{"allow": a.Tools.Allow, "deny": a.Tools.Deny} {
+	for list, globs := range map[string][]string{"allow": a.Tools.Allow, "deny": a.Tools.Deny, "on_demand": a.Tools.OnDemand} {
 		for i, g := range globs {
 			c.toolGlob(fmt.Sprintf("%s.tools.%s[%d]", path, list, i), g)
 		}
 	}
 	if a.Tools.Allow != nil && len(a.Tools.Allow) == 0 {
 		c.bad(path+".tools.allow", "is empty, which would allow every tool").Hint = `to allow none, write deny: ["*"]`
+	}
+	if finds := a.Tools.permit("capabilities_discover") && a.Tools.permit("capabilities_load"); len(a.Tools.OnDemand) > 0 && !finds {
+		c.warn(path+".tools.on_demand", "the agent may not use capabilities_discover and capabilities_load, so that its model is told of all its tools")
 	}
 	if at := path + ".bounds.steps"; a.Loop == "phased" && c.d.given(at) && a.Bounds.Steps > phasedSteps {
 		c.warn(at, "a run in phases (loop: phased) takes at most %d steps", phasedSteps)

@@ -92,7 +92,7 @@ type Agent struct {
 	Skills           []string        `key:"skills" say:"names of skills, or paths like ./skills/tax, that it is told in full from the start"`
 	SkillAccess      string          `key:"skill_access" enum:"global_discovery|preloaded_only|none" say:"which skills it may load: all that are found, those under skills, or none" unset:"preloaded_only where skills are named, else global_discovery"`
 	SkillStyle       string          `key:"skill_style" enum:"index|catalog" default:"index" say:"how its prompt lists skills: as XML, or as a section in Markdown"`
-	SkillTools       bool            `key:"skill_allowed_tools" later:"approvals; until then nothing that a skill says allows it more than the agent's grants do"`
+	SkillTools       bool            `key:"skill_allowed_tools" say:"a skill that it has loaded allows the commands that its allowed-tools name, as Bash(git log:*) does, without a network; otherwise that field allows nothing"`
 	Loop             string          `key:"loop" enum:"tools|phased" say:"how prompts are done: by calling tools, or in phases (plan, act, verify, reflect) with a working memory, in at most 20 steps" default:"tools"`
 	Tools            toolFilter      `key:"tools"`
 	Grants           grants          `key:"grants"`
@@ -114,6 +114,8 @@ type database struct {
 type toolFilter struct {
 	Allow []string `key:"allow" say:"globs of tool names" unset:"all"`
 	Deny  []string `key:"deny" say:"globs of tool names" unset:"none"`
+	// OnDemand keeps a long list of tools out of each request.
+	OnDemand []string `key:"on_demand" say:"globs of tools that its model is not told of: it finds them with capabilities_discover, loads them with capabilities_load, and calls them then" unset:"none"`
 }
 
 type grants struct {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"rouse/agent"
 	"rouse/skills"
 )
 
@@ -133,14 +134,14 @@ func within(path, folder string) bool {
 	return err == nil && filepath.IsLocal(rel)
 }
 
-// writable warns of a trusted root in which an agent can write: it could instruct itself, and
-// all others.
+// writable warns of a trusted root that lies in the place of an agent: nothing but the masks of its
+// tools keeps it from instructing itself, and all others.
 func (c *checker) writable(r skills.Root) {
 	if !r.Trusted {
 		return
 	}
 	for _, i := range c.writers(r.Path) {
-		c.warn(c.rootPath(r, i), "the agent %q can write where skills are trusted, in %s; what it writes there instructs every agent", c.cfg.Agents[i].Name, display(r.Path)).
+		c.warn(c.rootPath(r, i), "skills are trusted in %s, where the agent %q could write; its tools change nothing there, and only a program without a sandbox could instruct every agent so", display(r.Path), c.cfg.Agents[i].Name).
 			Hint = apartHint
 	}
 }
@@ -218,6 +219,27 @@ func (c *checker) skillsOf(path string, a *Agent) {
 		}
 	}
 	c.cfg.skills.given[string(a.Name)] = given
+	c.allowing(path, a)
+}
+
+// allowing warns of what skills allow an agent that lets them, and of what they would (AGS-13).
+func (c *checker) allowing(path string, a *Agent) {
+	at := path + ".skill_allowed_tools"
+	if !a.SkillTools {
+		return
+	}
+	for _, s := range c.cfg.SkillView(a).All() {
+		grants, nothing := agent.SkillCommands(s)
+		for _, g := range grants {
+			if why := anything(g.Argv); why != "" {
+				c.warn(at, "the skill %s allows %s: %s, so that this is any program, within the agent's folders", s.Name, strings.Join(g.Argv, " "), why)
+			}
+		}
+		if len(nothing) > 0 {
+			c.warn(at, "of what the skill %s asks for this allows nothing: %s", s.Name, strings.Join(nothing, ", ")).
+				Hint = "commands are written as Bash(git log:*) or Bash(make test); grants: allows the rest"
+		}
+	}
 }
 
 // skillAt reads the skill of a path that an agent names.
@@ -226,7 +248,7 @@ func (c *checker) skillAt(at, dir string) (*skills.Skill, bool) {
 	s, problems := skills.Load(dir)
 	if s != nil {
 		for _, i := range c.writers(dir) {
-			c.warn(at, "the agent %q can write in the skill %s, and so into the instructions of who has it", c.cfg.Agents[i].Name, display(dir)).Hint = apartHint
+			c.warn(at, "the skill %s lies where the agent %q could write; its tools change nothing there, and only a program without a sandbox could change the instructions of who has it", display(dir), c.cfg.Agents[i].Name).Hint = apartHint
 		}
 		return s, true
 	}

@@ -83,7 +83,7 @@ func TestSkillMistakes(t *testing.T) {
 			t.Errorf("%q is not problem %d of\n%v", part, i, err)
 		}
 	}
-	if len(cfg.Warnings) != 2 || !strings.Contains(cfg.Warnings[1].String(), `agents[0].skills[4]: warning: the agent "a" can write in the skill`) || !strings.Contains(cfg.Warnings[0].String(), `skills.roots[0].path: warning: the agent "a" can write where skills are trusted`) {
+	if len(cfg.Warnings) != 2 || !strings.Contains(cfg.Warnings[1].String(), `agents[0].skills[4]: warning: the skill `) || !strings.Contains(cfg.Warnings[0].String(), `skills.roots[0].path: warning: skills are trusted in `) {
 		t.Errorf("%v", cfg.Warnings)
 	}
 }
@@ -126,4 +126,36 @@ func TestSkillSources(t *testing.T) {
 		return errors.Join(os.Mkdir(dir, 0o700), os.WriteFile(filepath.Join(dir, "SKILL.md"), []byte(skill("new")), 0o600))
 	})
 	change("none", "skill csv", func() error { return os.RemoveAll(filepath.Dir(file)) })
+}
+
+// AGS-13: what skills allow an agent that lets them is looked at as its own grants are, and what
+// they ask for in vain is said.
+func TestSkillsThatAllow(t *testing.T) {
+	asking := func(tools string) string {
+		return "---\nname: x\ndescription: Is x.\nallowed-tools: " + tools + "\n---\n"
+	}
+	files := []string{"rouse.yaml", "home: state\nagents:\n  - {name: a, skill_allowed_tools: true, tools: {on_demand: [db_*]}}\n  - {name: b}\n  - {name: c, tools: {on_demand: [db_*], allow: [db_query]}}\n",
+		"state/skills/x/SKILL.md", asking("Read Bash(git log:*) Bash(python3:*) WebFetch Bash")}
+	cfg, err := load(write(t, files...), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var said []string
+	for _, w := range cfg.Warnings {
+		_, text, _ := strings.Cut(w.String(), "agents[")
+		said = append(said, text)
+	}
+	want := []string{
+		"0].skill_allowed_tools: warning: the skill x allows python3 *: python3 runs what its arguments say, so that this is any program",
+		"0].skill_allowed_tools: warning: of what the skill x asks for this allows nothing: WebFetch, Bash",
+		"2].tools.on_demand: warning: the agent may not use capabilities_discover",
+	}
+	if len(said) != len(want) {
+		t.Fatalf("%q", said)
+	}
+	for i, part := range want {
+		if !slices.ContainsFunc(said, func(s string) bool { return strings.HasPrefix(s, part) }) {
+			t.Errorf("%d: %q is not in %q", i, part, said)
+		}
+	}
 }

@@ -1,0 +1,16 @@
+package agent_test
+
+import (
+	"os"
+	"testing"
+
+	"rouse/agent/preview"
+	"rouse/agent/sandbox"
+)
+
+// TestMain is the tests, and the processes that they start of themselves.
+func TestMain(m *testing.M) {
+	sandbox.Child()
+	preview.Child()
+	os.Exit(m.Run())
+}

@@ -1,0 +1,105 @@
+package agent
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"rouse/agent/tool/shell"
+	"rouse/skills"
+)
+
+// shells are the names under which allowed-tools speak of commands; unasked are those of
+// tools that need no leave: what they reach is granted by folders.
+var (
+	shells  = []string{"bash", "shell", "shell_run"}
+	unasked = strings.Fields("read write edit multiedit glob grep ls notebookread notebookedit task todowrite todoread skill file_read file_write file_edit file_search read_file write_file edit_file list_files search")
+)
+
+// SkillCommands are the commands that the allowed-tools of a skill allow, where its owner lets them
+// (AGS-13), and the patterns that allow nothing here. They are written for other agents:
+// Bash(git log:*) and Bash(git log *) are git log with any further arguments, Bash(make test) is that
+// alone. Whatever is not plainly one program with its arguments allows nothing. A path is one within
+// the skill where there is such a file: no other may stand in its place.
+func SkillCommands(s *skills.Skill) (grants []shell.Grant, nothing []string) {
+	for _, pattern := range s.AllowedTools {
+		name, inner, _ := strings.Cut(strings.TrimSuffix(pattern, ")"), "(")
+		name = strings.ToLower(name)
+		switch {
+		case slices.Contains(unasked, name):
+		case slices.Contains(shells, name) && strings.HasSuffix(pattern, ")"):
+			for one := range strings.SplitSeq(inner, ",") {
+				if g, ok := skillCommand(s, strings.TrimSpace(one)); ok {
+					grants = append(grants, g)
+				} else {
+					nothing = append(nothing, pattern)
+				}
+			}
+		default:
+			nothing = append(nothing, pattern)
+		}
+	}
+	return grants, slices.Compact(nothing)
+}
+
+func skillCommand(s *skills.Skill, text string) (g shell.Grant, ok bool) {
+	if prefix, open := strings.CutSuffix(text, ":*"); open {
+		text = prefix + " *"
+	}
+	if strings.ContainsAny(text, "\"'$`|&;<>(){}\\~#!?[]") {
+		return g, false
+	}
+	words := strings.Fields(text)
+	for i, word := range words {
+		if strings.Contains(word, "*") && (word != "*" || i != len(words)-1) {
+			return g, false
+		}
+		if words[i] = ofSkill(s, word); words[i] != word && strings.ContainsAny(words[i], "*?[") {
+			return g, false // its folder's name would be a pattern
+		}
+	}
+	g = shell.Grant{Argv: words}
+	return g, len(words) > 0 && words[0] != "*" && g.Check() == nil
+}
+
+// ofSkill is the path of a file of the skill that a word names, else the word.
+func ofSkill(s *skills.Skill, word string) string {
+	if !strings.Contains(word, "/") || !filepath.IsLocal(filepath.FromSlash(word)) {
+		return word
+	}
+	path := filepath.Join(s.Dir, filepath.FromSlash(word))
+	if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {
+		return word
+	}
+	return path
+}
+
+// allowed tells the commands that the skills allow which the model of a task has loaded so far;
+// nil where skills allow nothing.
+func (t task) allowed() func() []shell.Grant {
+	if !t.agent.Skills.Allowing || !t.needsModel() {
+		return nil
+	}
+	type allows struct {
+		name   string
+		grants []shell.Grant
+	}
+	var all []allows
+	for _, s := range t.agent.Skills.All() {
+		if grants, _ := SkillCommands(s); len(grants) > 0 {
+			all = append(all, allows{s.Name, grants})
+		}
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	return func() (out []shell.Grant) {
+		for _, a := range all {
+			if t.loaded.Has(a.name) {
+				out = append(out, a.grants...)
+			}
+		}
+		return out
+	}
+}
