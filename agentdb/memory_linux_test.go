@@ -1,3 +1,5 @@
+//go:build !race
+
 package agentdb_test
 
 import (
@@ -17,7 +19,7 @@ import (
 
 // TestMemoryOfBombs: an agent's SQL does not take the memory of the daemon, whatever it makes:
 // values that are alive together are bounded although each of them may have 16 MiB. A child
-// runs it, whose peak is its own.
+// runs it, whose peak is its own; the race detector would only make SQLite slow.
 func TestMemoryOfBombs(t *testing.T) {
 	if os.Getenv("ROUSE_TEST_MEMORY_CHILD") != "" {
 		throwBombs(t)
