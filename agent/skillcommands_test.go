@@ -129,7 +129,7 @@ func TestSkillScript(t *testing.T) {
 	}
 }
 
-// A skill that an agent has by a path within its own folder can be used, and not changed.
+// AUT-08: a skill that an agent has by a path within its own folder can be used, and not changed.
 func TestSkillWithinTheWorkdir(t *testing.T) {
 	confined(t)
 	work := folderWith(t, "book.txt", "")

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"unicode"
 
 	"rouse/skills"
 )
@@ -60,7 +61,7 @@ func stage(ctx context.Context, root string, all entries, from Staged) (_ *Stage
 			err = errors.Join(err, from.Close())
 		}
 	}()
-	dir = filepath.Join(dir, "source")
+	dir = filepath.Join(dir, nameOf(from.Source))
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return nil, err
 	}
@@ -89,11 +90,24 @@ func stage(ctx context.Context, root string, all entries, from Staged) (_ *Stage
 	if from.Skill == nil {
 		return nil, fmt.Errorf("%s: %s", from.Source, refused(dir, from.Problems))
 	}
+	from.Problems = slices.DeleteFunc(from.Problems, func(p skills.Problem) bool { return p.Rule == skills.RuleNameDirectory }) // it will be in one of its name
 	if rel, err := filepath.Rel(dir, at); err == nil && rel != "." {
 		from.Path = filepath.ToSlash(rel)
 	}
 	from.Files, from.Hash, err = measure(at)
 	return &from, err
+}
+
+// nameOf is what a source is called: a skill that has no name is known by its folder's.
+func nameOf(source string) string {
+	name := path.Base(filepath.ToSlash(source))
+	for _, end := range []string{".git", ".zip", ".tgz", ".gz", ".tar"} {
+		name = strings.TrimSuffix(name, end)
+	}
+	if strings.Trim(name, ".") == "" || strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsNumber(r) && !strings.ContainsRune("-_.", r) }) {
+		return "source"
+	}
+	return name
 }
 
 // refused is the first problem that kept a skill from being loaded, with its path as the
