@@ -57,11 +57,11 @@ func dbImport(cmd *cobra.Command, at *place, o dbOptions, path string) error {
 		return printJSON(cmd.OutOrStdout(), out)
 	}
 	printWarnings(cmd.ErrOrStderr(), out.Warnings, out.SampleErrors)
-	if _, err = fmt.Fprintf(cmd.OutOrStdout(), "%d rows into %s\n", out.RowsImported, out.Table); err != nil {
+	if _, err = fmt.Fprintf(cmd.OutOrStdout(), "%s into %s\n", plural(int(out.RowsImported), "row"), out.Table); err != nil {
 		return err
 	}
 	if out.RowsSkipped > 0 {
-		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%d rows left out\n", out.RowsSkipped)
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s left out\n", plural(int(out.RowsSkipped), "row"))
 	}
 	return err
 }
@@ -128,6 +128,6 @@ func dbExport(cmd *cobra.Command, at *place, o dbOptions, sql string) error {
 			web.Exported
 		}{o.to, done})
 	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%d rows into %s\n", done.RowsExported, o.to)
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s into %s\n", plural(int(done.RowsExported), "row"), o.to)
 	return err
 }

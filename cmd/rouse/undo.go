@@ -142,7 +142,11 @@ func undoCounts(t agentdb.UndoneTable, would string) (out []string) {
 		what string
 	}{{t.Removed, "removed"}, {t.Changed, "changed back"}, {t.Restored, "brought back"}} {
 		if c.n > 0 {
-			out = append(out, humanize.Comma(c.n)+" rows "+would+c.what)
+			rows := " rows "
+			if c.n == 1 {
+				rows = " row "
+			}
+			out = append(out, humanize.Comma(c.n)+rows+would+c.what)
 		}
 	}
 	if len(out) == 0 {
