@@ -269,3 +269,37 @@ func TestToolsOnDemand(t *testing.T) {
 		t.Error("db_insert can neither be found nor seen")
 	}
 }
+
+// A model with little room is told of what it needs often, unless its agent says what it is told
+// of; one with more room is told of all.
+func TestToolsOfANarrowContext(t *testing.T) {
+	for name, c := range map[string]struct {
+		window   int
+		onDemand []string
+		told     bool // of what is seldom needed
+	}{
+		"narrow":                      {8192, nil, false},
+		"narrow, and told of all":     {16_383, []string{}, true},
+		"wide enough":                 {16_384, nil, true},
+		"of which nobody says a size": {0, nil, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := setup(t, done)
+			b.clerk(func(a *agent.Agent) {
+				m := *a.Model
+				m.Window = c.window
+				a.Model, a.OnDemand = &m, c.onDemand
+			})
+			if res, _ := b.prompt("Write it down."); res.Outcome != ledger.OutcomeSuccess {
+				t.Fatalf("%+v", res)
+			}
+			asked := string(b.server.Requests()[0])
+			if got := strings.Contains(asked, `"name":"db_migrate"`); got != c.told {
+				t.Errorf("told of db_migrate: %v", got)
+			}
+			if !strings.Contains(asked, `"name":"db_query"`) || strings.Contains(asked, `"name":"capabilities_load"`) == c.told {
+				t.Errorf("%s", asked)
+			}
+		})
+	}
+}

@@ -103,7 +103,7 @@ func skillTools(t task, granted *tool.Registry, all []tool.Tool) (*tool.Registry
 	if !t.needsModel() {
 		return granted, nil
 	}
-	o := skill.Options{View: t.agent.Skills.View, Verify: install.Verify, Loaded: t.loaded, Tools: granted, Apart: onDemand(t.agent, granted)}
+	o := skill.Options{View: t.agent.Skills.View, Verify: install.Verify, Loaded: t.loaded, Tools: granted, Apart: onDemand(t, granted)}
 	for _, one := range all {
 		if _, ok := granted.Lookup(one.Name()); !ok {
 			o.Denied = append(o.Denied, one.Name())
@@ -145,13 +145,24 @@ func skillTools(t task, granted *tool.Registry, all []tool.Tool) (*tool.Registry
 	return registry.Apart(o.Apart), nil
 }
 
-// onDemand are the tools that the model of an agent is not told of. Those by which a run ends or
+// narrow is how many tokens a context must hold for all tools of an agent to be told of: their
+// schemas alone are five thousand. rarely are those that a narrow one is not told of unless the
+// agent says which.
+const narrow = 16_384
+
+var rarely = []string{"db_alter_table", "db_migrate", "db_restore", "db_export", "db_*_view", "db_list_views", "file_operation_history", "file_undo", "share_artifact"}
+
+// onDemand are the tools that the model of a task is not told of. Those by which a run ends or
 // waits it is told of always.
-func onDemand(a Agent, granted *tool.Registry) (out []string) {
-	if len(a.OnDemand) == 0 {
+func onDemand(t task, granted *tool.Registry) (out []string) {
+	globs := t.agent.OnDemand
+	if globs == nil && t.model != nil && t.model.Window > 0 && t.model.Window < narrow {
+		globs = rarely
+	}
+	if len(globs) == 0 {
 		return nil
 	}
-	for _, name := range granted.Filter(a.OnDemand, nil).Names() {
+	for _, name := range granted.Filter(globs, nil).Names() {
 		if t, _ := granted.Lookup(name); !t.Ends() {
 			out = append(out, name)
 		}

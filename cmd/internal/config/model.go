@@ -41,9 +41,9 @@ const (
 	// loading is how long Ollama may be silent: the first answer waits for the model to be
 	// read from the disk.
 	loading = Duration(4 * time.Minute)
-	// room is how many tokens Ollama is to make room for: its own 4,096 hardly hold an
+	// room is how many tokens Ollama is to make room for: its own 4,096 do not hold an
 	// agent's orders and tools, and each more takes memory (0.15 MB of an 8B model).
-	room = 8192
+	room = 16_384
 )
 
 // fill gives a model what its provider has where nobody says so.

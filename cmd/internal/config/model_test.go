@@ -26,7 +26,7 @@ func TestProviders(t *testing.T) {
 			t.Errorf("%s: %+v", provider, m)
 		}
 		cfg, err = load(write(t, "rouse.yaml", "models: [{name: m, provider: "+provider+", model: x, base_url: 'http://model', idle: 5s}]\n"), nil)
-		if err != nil || len(cfg.Warnings) > 0 || cfg.Models[0].BaseURL != "http://model" || (cfg.Models[0].Window() == 8192) != (provider == "ollama") || time.Duration(cfg.Models[0].Idle) != 5*time.Second {
+		if err != nil || len(cfg.Warnings) > 0 || cfg.Models[0].BaseURL != "http://model" || (cfg.Models[0].Window() == 16_384) != (provider == "ollama") || time.Duration(cfg.Models[0].Idle) != 5*time.Second {
 			t.Errorf("%s: %+v (%v, %v)", provider, cfg.Models, err, cfg.Warnings)
 		}
 	}
@@ -162,7 +162,7 @@ func TestOllamaOfThisMachine(t *testing.T) {
 			t.Errorf("%s: %+v (%v)", name, cfg.Models, err)
 			continue
 		}
-		if c.want == "qwen3:8b" && (len(cfg.Warnings) != 1 || !strings.Contains(cfg.Warnings[0].String(), "prompts go to qwen3:8b at http://127.0.0.1:11434, for nothing") || cfg.Models[0].Window() != 8192 || cfg.Limits.CostUSDPerDay != 0) {
+		if c.want == "qwen3:8b" && (len(cfg.Warnings) != 1 || !strings.Contains(cfg.Warnings[0].String(), "prompts go to qwen3:8b at http://127.0.0.1:11434, for nothing") || cfg.Models[0].Window() != 16_384 || cfg.Limits.CostUSDPerDay != 0) {
 			t.Errorf("%s: %v %+v", name, cfg.Warnings, cfg.Models[0])
 		}
 	}

@@ -62,7 +62,7 @@ type Model struct {
 	BaseURL       string            `key:"base_url" unset:"where the provider is; ollama: on this machine" say:"of openai with its /v1, of the others without"`
 	APIKey        string            `key:"api_key" secret:"yes" say:"secret:NAME is set with rouse secrets set NAME; ${NAME} is taken from the environment"`
 	Fallback      string            `key:"fallback" say:"name of the model that takes over when this one has failed for good: no answer, overloaded, out of credit; never where the key or the request is wrong"`
-	ContextWindow int               `key:"context_window" positive:"yes" say:"tokens; ollama makes room in memory for so many" unset:"what is known of the model; of ollama 8192"`
+	ContextWindow int               `key:"context_window" positive:"yes" say:"tokens; ollama makes room in memory for so many" unset:"what is known of the model; of ollama 16384"`
 	MaxOutput     int               `key:"max_output" positive:"yes" say:"tokens of one answer"`
 	Price         *price            `key:"price" say:"USD per million tokens" unset:"what is known of the model; nothing on this machine"`
 	Timeout       Duration          `key:"timeout" default:"10m" positive:"yes" say:"of one answer"`
@@ -115,7 +115,7 @@ type toolFilter struct {
 	Allow []string `key:"allow" say:"globs of tool names" unset:"all"`
 	Deny  []string `key:"deny" say:"globs of tool names" unset:"none"`
 	// OnDemand keeps a long list of tools out of each request.
-	OnDemand []string `key:"on_demand" say:"globs of tools that its model is not told of: it finds them with capabilities_discover, loads them with capabilities_load, and calls them then" unset:"none"`
+	OnDemand []string `key:"on_demand" say:"globs of tools that its model is not told of: it finds them with capabilities_discover, loads them with capabilities_load, and calls them then" unset:"none; of a model with a context_window below 16384 those that are seldom needed"`
 }
 
 type grants struct {
