@@ -8,7 +8,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode"
 
+	"mvdan.cc/sh/v3/syntax"
 	"pgregory.net/rapid"
 
 	"rouse/agent/tool"
@@ -169,11 +171,71 @@ func TestWordsAsBash(t *testing.T) {
 	})
 }
 
+// FuzzNeeds: whatever is written, the gate is told of it in words that hide nothing; and what is
+// taken for one program is the same when it is written as it is shown.
+func FuzzNeeds(f *testing.F) {
+	for _, line := range []string{`prog 'a b' "c" d\ e`, "a | b", "rm -rf /", ":(){ :|:& };:", "x $'\\x1b' \x1b\u202e", "<<A\nb\nA", "a\\\nb", "prog __OSL_SECRET[x]__", "__OSL_S''ECRET[0]__"} {
+		f.Add(line)
+	}
+	b := newBench(f)
+	run, _ := b.registry().Lookup("shell_run")
+	need := func(t *testing.T, line string) (n tool.Need, argv []string) {
+		args, err := json.Marshal(map[string]string{"command": line})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n, err = run.Need(t.Context(), b.in, args); err != nil {
+			t.Fatal(err)
+		}
+		var a struct{ Argv []string }
+		if n.Refused == nil {
+			err = json.Unmarshal([]byte(n.Action), &a)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n, a.Argv
+	}
+	f.Fuzz(func(t *testing.T, line string) {
+		n, argv := need(t, strings.ToValidUTF8(line, "?"))
+		if n.Refused != nil {
+			return
+		}
+		if n.Missing == "" || strings.ContainsFunc(n.Shown, func(r rune) bool {
+			return r != '\n' && r != '\t' && (unicode.IsControl(r) || unicode.Is(unicode.Cf, r))
+		}) {
+			t.Errorf("%q: %+v", line, n)
+		}
+		if argv == nil {
+			return
+		}
+		var words []string
+		for _, a := range argv {
+			words = append(words, "'"+strings.ReplaceAll(a, "'", `'\''`)+"'")
+		}
+		if _, again := need(t, strings.Join(words, " ")); !slices.Equal(again, argv) {
+			t.Errorf("%q is %q, and that is %q", line, argv, again)
+		}
+	})
+}
+
 // TestExecutedAsMatched: what was compared with the grants is what the program is given.
 func TestExecutedAsMatched(t *testing.T) {
 	b := newBench(t).confined()
 	b.options.Grants = []shell.Grant{{Argv: []string{b.me, "as", "argv", "*"}}}
-	for _, line := range []string{`a 'b c' "d;e" f\ g`, `'$(touch canary)' '> canary' "a'b" '' '*'`, `-- --help 'ü
+	nasty := rapid.Custom(func(t *rapid.T) string { // 200 words of what a shell would do something with
+		var words []string
+		for range 200 {
+			word := rapid.StringOfN(rapid.SampledFrom([]rune("ab $`'\"\\|&;<>(){}[]*?~#!=-%\n\tü\x1b\u202e")), 0, 12, -1).Draw(t, "word")
+			quoted, err := syntax.Quote(word, syntax.LangMirBSDKorn)
+			if err != nil || strings.HasPrefix(quoted, "$") { // which is an expansion, and asked about
+				quoted = "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+			}
+			words = append(words, quoted)
+		}
+		return strings.Join(words, " ")
+	})
+	for _, line := range []string{nasty.Example(1), nasty.Example(2), `a 'b c' "d;e" f\ g`, `'$(touch canary)' '> canary' "a'b" '' '*'`, `-- --help 'ü
 two lines'`, `'__OSL_SECRET[x]'`} {
 		command := "'" + b.me + "' as argv " + line
 		n := b.need(command)

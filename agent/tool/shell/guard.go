@@ -15,26 +15,78 @@ const maxNested = 4
 // what is written by mistake; who wants to get past it does. The sandbox is the boundary.
 func deadly(tree *syntax.File) string { return deadlyWithin(tree, maxNested) }
 
-func deadlyWithin(tree *syntax.File, depth int) (why string) {
-	syntax.Walk(tree, func(n syntax.Node) bool {
-		if why != "" {
-			return false
+func deadlyWithin(tree *syntax.File, depth int) string {
+	g := guard{depth: depth, inside: map[string][]int{}}
+	syntax.Walk(tree, g.visit)
+	return g.why
+}
+
+// guard looks at each part of a command line once: a line may be nested as deep as it is long.
+type guard struct {
+	depth    int
+	why      string
+	path     []syntax.Node    // from the tree to the part that is looked at
+	inside   map[string][]int // functions on the path, with how many things went on at once where each began
+	together int              // pipes and backgrounds on the path
+}
+
+// visit is called with each part, and with nil after what it holds.
+func (g *guard) visit(n syntax.Node) bool {
+	if n == nil {
+		last := len(g.path) - 1
+		g.step(g.path[last], -1)
+		g.path = g.path[:last]
+		return true
+	}
+	switch n := n.(type) {
+	case *syntax.CallExpr:
+		argv := static(n.Args)
+		if begun := g.inside[program(argv)]; len(begun) > 0 && g.together > begun[0] {
+			g.why = "is a fork bomb: " + argv[0] + " starts itself again and again"
+		} else if g.why == "" {
+			g.why = deadlyCall(argv, g.depth)
 		}
-		switch n := n.(type) {
-		case *syntax.CallExpr:
-			why = deadlyCall(static(n.Args), depth)
-		case *syntax.Redirect:
-			if n.Word != nil && writes(n.Op) && device(word(n.Word)) {
-				why = "writes to the device " + word(n.Word)
-			}
-		case *syntax.FuncDecl:
-			if n.Name != nil && bomb(n) {
-				why = "is a fork bomb: " + n.Name.Value + " starts itself again and again"
-			}
+	case *syntax.Redirect:
+		if n.Word != nil && writes(n.Op) && device(word(n.Word)) {
+			g.why = "writes to the device " + word(n.Word)
 		}
-		return why == ""
-	})
-	return why
+	}
+	if g.why != "" {
+		return false
+	}
+	g.path = append(g.path, n)
+	g.step(n, 1)
+	return true
+}
+
+// step keeps the path, into a part or out of it.
+func (g *guard) step(n syntax.Node, by int) {
+	switch n := n.(type) {
+	case *syntax.Stmt:
+		if n.Background {
+			g.together += by
+		}
+	case *syntax.BinaryCmd:
+		if n.Op == syntax.Pipe || n.Op == syntax.PipeAll {
+			g.together += by
+		}
+	case *syntax.FuncDecl:
+		if n.Name == nil {
+			return
+		}
+		if begun := g.inside[n.Name.Value]; by > 0 {
+			g.inside[n.Name.Value] = append(begun, g.together)
+		} else {
+			g.inside[n.Name.Value] = begun[:len(begun)-1]
+		}
+	}
+}
+
+func program(argv []string) string {
+	if len(argv) == 0 {
+		return ""
+	}
+	return argv[0]
 }
 
 // word is what can be read of a word without running anything. A home is as deadly as the root of
@@ -135,28 +187,4 @@ func writes(op syntax.RedirOperator) bool {
 		return true
 	}
 	return false
-}
-
-// bomb says whether a function starts itself in the background or in a pipe.
-func bomb(f *syntax.FuncDecl) bool {
-	calls := func(n syntax.Node) (found bool) {
-		syntax.Walk(n, func(n syntax.Node) bool {
-			if call, ok := n.(*syntax.CallExpr); ok && len(call.Args) > 0 && word(call.Args[0]) == f.Name.Value {
-				found = true
-			}
-			return !found
-		})
-		return found
-	}
-	found := false
-	syntax.Walk(f.Body, func(n syntax.Node) bool {
-		switch n := n.(type) {
-		case *syntax.Stmt:
-			found = found || n.Background && calls(n)
-		case *syntax.BinaryCmd:
-			found = found || n.Op == syntax.Pipe && calls(n)
-		}
-		return !found
-	})
-	return found
 }

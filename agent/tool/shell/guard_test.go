@@ -1,6 +1,7 @@
 package shell_test
 
 import (
+	"strings"
 	"testing"
 
 	"rouse/agent/tool"
@@ -28,6 +29,24 @@ func TestGuard(t *testing.T) {
 		`f() { echo f; }; f`, `f() { g | h; }`, `rm -rf "$DIR"`, `echo mkfs`} {
 		if n := b.need(harmless); n.Refused != nil {
 			t.Errorf("%s: %+v", harmless, n.Refused)
+		}
+	}
+}
+
+// TestDeepLines: a line that is nested as deep as it is long is read in no time: to look at parts
+// within parts anew would take minutes here.
+func TestDeepLines(t *testing.T) {
+	b := newBench(t)
+	nested := func(n int, open, inner, shut string) string {
+		return strings.Repeat(open, n) + inner + strings.Repeat(shut, n)
+	}
+	for _, line := range []string{
+		nested(5000, "( ", "a", ")"), nested(4000, "{ ", "a", ";}"), nested(5000, "$(", "a", ")"), nested(3000, "$((", "1", "))"), nested(3000, `"$(`, "a", `)"`), nested(3000, "${a:-", "a", "}"),
+		nested(1500, "a(){ b|", "c", ";}"), nested(2000, "a(){ ", "b|c", ";}"), "f(){ " + strings.Repeat("a|", 7000) + "a; }", "f(){ " + strings.Repeat("{ a& ", 1500) + strings.Repeat("} ", 1500) + "; }",
+		"sh " + strings.Repeat("'sh a b c d' ", 1100), strings.Repeat("sh -c 'a'; ", 1400), strings.Repeat("<<A ", 3000), strings.Repeat("`", 15000),
+	} {
+		if n := b.need(line); n.Refused == nil && n.Missing == "" {
+			t.Errorf("%.40s…: %+v", line, n)
 		}
 	}
 }

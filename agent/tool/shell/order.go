@@ -37,6 +37,9 @@ func (f *Family) order(command string) (order, *tool.Envelope) {
 		return refuse(tool.KindRejected, "the command is refused: it %s", Visible(why))
 	}
 	o := order{line: l, secrets: tool.Placeholders(command)}
+	if o.argv != nil { // whatever quotes stand within
+		o.secrets = tool.Placeholders(strings.Join(o.argv, "\x00"))
+	}
 	switch {
 	case len(o.secrets) > 0 && o.argv == nil:
 		return refuse(tool.KindInvalidArgs, "a secret can be an argument of one plain program alone, and this is %s", o.why)
