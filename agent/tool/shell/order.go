@@ -24,7 +24,7 @@ type order struct {
 }
 
 // order reads a command line, or answers the call that nobody could allow.
-func (f *Family) order(command string) (order, *tool.Envelope) {
+func (f *family) order(command string) (order, *tool.Envelope) {
 	refuse := func(kind tool.Kind, format string, args ...any) (order, *tool.Envelope) {
 		e := tool.Failure(kind, format, args...).WithField("command", "")
 		return order{}, &e
@@ -111,7 +111,7 @@ type action struct {
 }
 
 // needs tells the gate what a call would do (UNI-06).
-func (f *Family) needs(ctx context.Context, command string) (tool.Need, error) {
+func (f *family) needs(ctx context.Context, command string) (tool.Need, error) {
 	o, refused := f.order(command)
 	if refused != nil {
 		return tool.Need{Refused: refused}, nil
@@ -162,7 +162,7 @@ func names(env []string) []string {
 }
 
 // irrevocable says whether a command removes what no undo would bring back.
-func (f *Family) irrevocable(o order) bool {
+func (f *family) irrevocable(o order) bool {
 	if o.argv == nil {
 		return calls(o.tree, "rm", "rmdir", "shred", "truncate")
 	}

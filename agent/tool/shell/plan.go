@@ -136,7 +136,7 @@ func isFolder(roots *tool.Roots, path string) bool {
 
 // undoable records what a command is about to change, where it can be foreseen, or says why that
 // cannot be taken back. Of commands that are known for no change it is neither.
-func (f *Family) undoable(ctx context.Context, in tool.Invocation, o order) (kept *file.Kept, why string, err error) {
+func (f *family) undoable(ctx context.Context, in tool.Invocation, o order) (kept *file.Kept, why string, err error) {
 	if o.argv == nil {
 		if calls(o.tree, slices.Collect(maps.Keys(movers))...) {
 			why = "it is a script"

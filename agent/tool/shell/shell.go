@@ -40,8 +40,8 @@ type Options struct {
 	Idle    time.Duration // without output, after which a command is ended; 0 means 120 s
 }
 
-// Family are the tools of one run.
-type Family struct {
+// family are the tools of one run.
+type family struct {
 	host    *Host
 	roots   *tool.Roots
 	log     file.Log
@@ -66,7 +66,7 @@ func Tools(o Options) ([]tool.Tool, error) {
 			return nil, fmt.Errorf("the grant of the command %q: %w", g.Argv, err)
 		}
 	}
-	f := &Family{o.Host, o.Host.Roots, o.Log, o.Grants, o.More, o.Secrets, o.Redact, o.Idle}
+	f := &family{o.Host, o.Host.Roots, o.Log, o.Grants, o.More, o.Secrets, o.Redact, o.Idle}
 	if f.redact == nil {
 		f.redact = func(text string) string { return text }
 	}
@@ -117,7 +117,7 @@ type runResult struct {
 	OperationID      string       `json:"operation_id,omitempty"` // for file_undo
 }
 
-func (f *Family) runTool() (tool.Tool, error) {
+func (f *family) runTool() (tool.Tool, error) {
 	s := tool.Spec{Name: "shell_run", Description: strings.TrimSpace(runText), Effect: tool.External, Class: tool.ClassExec, Timeout: -1,
 		Needs: tool.Needs(func(ctx context.Context, _ tool.Invocation, a runArgs) (tool.Need, error) {
 			return f.needs(ctx, a.Command)
@@ -139,7 +139,7 @@ func (f *Family) runTool() (tool.Tool, error) {
 }
 
 // bashTool is bash (YOA-05): shell_run with a limit of its own, and an answer in text.
-func (f *Family) bashTool() (tool.Tool, error) {
+func (f *family) bashTool() (tool.Tool, error) {
 	type args struct {
 		Command string `json:"command"`
 	}
@@ -185,7 +185,7 @@ type limits struct {
 }
 
 // execute runs a command that the gate let through.
-func (f *Family) execute(ctx context.Context, in tool.Invocation, command string, l limits) (res runResult, warnings []string, refused *tool.Envelope, err error) {
+func (f *family) execute(ctx context.Context, in tool.Invocation, command string, l limits) (res runResult, warnings []string, refused *tool.Envelope, err error) {
 	o, refused := f.order(command)
 	if refused != nil {
 		return res, nil, refused, nil
