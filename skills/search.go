@@ -10,15 +10,15 @@ import (
 
 // Entry is something that can be found by words: a skill or a tool.
 type Entry struct {
-	ID          string // like "skill/pdf-tools"
-	Name        string
-	Description string
+	ID          string `json:"id"` // like "skill/pdf-tools"
+	Name        string `json:"name"`
+	Description string `json:"description"`
 }
 
 // Hit is an entry that was found, with how well it fits: more is better.
 type Hit struct {
 	Entry
-	Score float64
+	Score float64 `json:"score"`
 }
 
 // How much a word in the name counts for, beside one in the description; and the constants of

@@ -70,23 +70,32 @@ func look(all *skills.Catalog) (shelves, error) {
 	out.Problems = append(out.Problems, all.Problems()...)
 	pins := map[string][]install.Pinned{}
 	for _, s := range all.Skills() {
-		one, root := shelved{Skill: s, State: "own"}, filepath.Dir(s.Dir)
-		if _, read := pins[root]; !read {
-			list, err := install.Installed(root)
-			if err != nil {
-				return out, err
-			}
-			pins[root] = list
-		}
-		if i := slices.IndexFunc(pins[root], func(p install.Pinned) bool { return p.Name == filepath.Base(s.Dir) }); i >= 0 {
-			one.Installed, one.State = &pins[root][i], "installed"
-			if changed, err := pins[root][i].Changed(root); err != nil || changed {
-				one.State = "changed"
-			}
+		one, err := lookAt(s, pins)
+		if err != nil {
+			return out, err
 		}
 		out.Skills = append(out.Skills, one)
 	}
 	return out, nil
+}
+
+// lookAt looks at one of them; pins are those of the folders that were read before.
+func lookAt(s *skills.Skill, pins map[string][]install.Pinned) (shelved, error) {
+	one, root := shelved{Skill: s, State: "own"}, filepath.Dir(s.Dir)
+	if _, read := pins[root]; !read {
+		list, err := install.Installed(root)
+		if err != nil {
+			return one, err
+		}
+		pins[root] = list
+	}
+	if i := slices.IndexFunc(pins[root], func(p install.Pinned) bool { return p.Name == filepath.Base(s.Dir) }); i >= 0 {
+		one.Installed, one.State = &pins[root][i], "installed"
+		if changed, err := pins[root][i].Changed(root); err != nil || changed {
+			one.State = "changed"
+		}
+	}
+	return one, nil
 }
 
 func newSkillsList(at *place) *cobra.Command {
@@ -182,7 +191,7 @@ func worst(problems []skills.Problem) string {
 
 // shown is what `rouse skills show --json` prints.
 type shown struct {
-	*skills.Skill
+	shelved
 	Instructions string           `json:"instructions"`
 	Files        []string         `json:"files"` // beside SKILL.md
 	More         bool             `json:"more"`  // there are more files than are listed
@@ -200,7 +209,10 @@ func newSkillsShow(at *place) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			out := shown{Skill: s, Problems: append([]skills.Problem{}, problems...)}
+			out := shown{Problems: append([]skills.Problem{}, problems...)}
+			if out.shelved, err = lookAt(s, map[string][]install.Pinned{}); err != nil {
+				return err
+			}
 			if out.Instructions, err = s.Instructions(); err != nil {
 				return err
 			}
@@ -208,9 +220,16 @@ func newSkillsShow(at *place) *cobra.Command {
 				return err
 			}
 			if asJSON {
+				out.Files = append([]string{}, out.Files...)
 				return printJSON(cmd.OutOrStdout(), out)
 			}
 			printSkill(cmd.OutOrStdout(), s)
+			if from := out.Installed; from != nil {
+				fmt.Fprintln(cmd.OutOrStdout(), "installed from:", origin(from.Source, from.Path, from.Revision, from.Commit))
+			}
+			if out.State == "changed" {
+				fmt.Fprintf(cmd.OutOrStdout(), "changed since it was installed, so that no agent gets it: rouse skills pin %s if you changed it, else install it again with --replace\n", s.Name)
+			}
 			for _, f := range out.Files {
 				fmt.Fprintln(cmd.OutOrStdout(), "file:", oneLine(f))
 			}

@@ -99,7 +99,7 @@ func printStaged(w io.Writer, s *install.Staged) {
 	one := *s.Skill
 	one.Dir = "" // where it is staged
 	printSkill(w, &one)
-	fmt.Fprintf(w, "from: %s\n", oneLine(strings.Join(slices.DeleteFunc([]string{s.Source, s.Path, s.Revision, s.Commit}, func(t string) bool { return t == "" }), "  ")))
+	fmt.Fprintln(w, "from:", origin(s.Source, s.Path, s.Revision, s.Commit))
 	total := int64(0)
 	for _, f := range s.Files {
 		mark := ""
@@ -108,11 +108,16 @@ func printStaged(w io.Writer, s *install.Staged) {
 		}
 		fmt.Fprintf(w, "%10d  %s%s\n", f.Bytes, oneLine(f.Path), mark)
 	}
-	fmt.Fprintf(w, "%d files, %d bytes, sha256 %s\n", len(s.Files), total, s.Hash)
+	fmt.Fprintf(w, "files: %d, bytes: %d, sha256: %s\n", len(s.Files), total, s.Hash)
 	for _, p := range s.Problems {
 		p.File = filepath.Base(p.File)
 		fmt.Fprintln(w, oneLine(p.String()))
 	}
+}
+
+// origin is where a skill comes from, of which some may not be known.
+func origin(parts ...string) string {
+	return oneLine(strings.Join(slices.DeleteFunc(parts, func(t string) bool { return t == "" }), "  "))
 }
 
 // agrees asks on a terminal; without one it is an error.
@@ -179,8 +184,8 @@ func newSkillsPin(at *place) *cobra.Command {
 // outdated is an installed skill, and whether its source holds another one now.
 type outdated struct {
 	install.Pinned
-	State string `json:"state"` // current, newer, unknown
-	Now   string `json:"now,omitempty"`
+	State string `json:"state"`         // current, newer, unknown
+	Now   string `json:"now,omitempty"` // hash of what the source holds
 	Error string `json:"error,omitempty"`
 }
 
@@ -188,8 +193,11 @@ func newSkillsOutdated(at *place) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "outdated",
-		Short: "Lists installed skills, and whether their sources hold newer ones; exits 1 if any does",
-		Args:  cobra.NoArgs,
+		Short: "Lists installed skills, and whether their sources hold newer ones",
+		Long: `Lists installed skills, and whether their sources hold newer ones: current, newer, or unknown
+where the source cannot be asked. rouse skills install SOURCE --replace brings a newer one. It
+exits 1 unless all are current.`,
+		Args: cobra.NoArgs,
 		RunE: verb(func(cmd *cobra.Command, _ []string) error {
 			root, err := at.skillsHome()
 			if err != nil {
@@ -224,19 +232,19 @@ func newSkillsOutdated(at *place) *cobra.Command {
 	return cmd
 }
 
-// isOutdated asks the source of an installed skill: a repository for the commit of its
-// revision, a folder or an archive for its files.
+// isOutdated asks the source of an installed skill: a repository for the commit of its revision,
+// and if that is another one, as a folder or an archive, for the files.
 func isOutdated(ctx context.Context, root string, p install.Pinned) outdated {
-	out := outdated{Pinned: p, State: "unknown"}
+	out := outdated{Pinned: p, State: "unknown", Now: p.Hash}
 	from := install.Source{From: p.Source, Path: p.Path, Revision: p.Revision}
-	is := p.Hash
+	same := false
 	var err error
 	if from.Remote() {
-		is = p.Commit
-		if out.Now, err = install.Latest(ctx, p.Source, p.Revision); err == nil && out.Now == "" {
-			out.Now = p.Commit // a commit does not move
-		}
-	} else {
+		var commit string
+		commit, err = install.Latest(ctx, p.Source, p.Revision)
+		same = commit == p.Commit || commit == "" // a commit does not move
+	}
+	if err == nil && !same {
 		var s *install.Staged
 		if s, err = install.Fetch(ctx, root, from); err == nil {
 			out.Now, err = s.Hash, s.Close()
@@ -244,8 +252,8 @@ func isOutdated(ctx context.Context, root string, p install.Pinned) outdated {
 	}
 	switch {
 	case err != nil:
-		out.Error = err.Error()
-	case out.Now != is:
+		out.Now, out.Error = "", err.Error()
+	case out.Now != p.Hash:
 		out.State = "newer"
 	default:
 		out.State = "current"

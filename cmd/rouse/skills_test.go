@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -78,6 +79,39 @@ jobs: [{name: sums, agent: clerk, prompt: Add them up, record: true}]
 			}
 		} else if err != nil {
 			t.Errorf("run %s: %v\n%s%s", number, err, p.stdout.String(), p.stderr.String())
+		}
+	}
+}
+
+// A skill of a repository is newer there when its own files are, and not with every commit.
+func TestOutdatedInARepository(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("git"); err != nil {
+		t.Skip("git is not installed")
+	}
+	dir := write(t, map[string]string{"repo/skills/sums/SKILL.md": "---\nname: sums\ndescription: Adds.\n---\n", "repo/README.md": "one\n", "rouse.yaml": "home: ./home\nagents: [{name: a}]\n"})
+	repo := filepath.Join(dir, "repo")
+	commit := func() {
+		t.Helper()
+		for _, args := range [][]string{{"init", "-q"}, {"add", "-A"}, {"-c", "user.name=a", "-c", "user.email=a@localhost", "commit", "-qm", "x"}} {
+			if out, err := exec.CommandContext(t.Context(), "git", append([]string{"-C", repo}, args...)...).CombinedOutput(); err != nil {
+				t.Fatalf("%v: %s", err, out)
+			}
+		}
+	}
+	commit()
+	config := filepath.Join(dir, "rouse.yaml")
+	runJSON(t, nil, "skills", "install", "file://"+filepath.ToSlash(repo), "--path", "skills/sums", "--yes", "--config", config)
+	for _, c := range []struct{ path, state string }{{"README.md", "current"}, {"skills/sums/more.md", "newer"}} {
+		if err := os.WriteFile(filepath.Join(repo, filepath.FromSlash(c.path)), []byte("two\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		commit()
+		p := rouse(t, "skills", "outdated", "--json", "--config", config)
+		err := p.Run()
+		var all []outdated
+		if json.Unmarshal(p.stdout.Bytes(), &all) != nil || len(all) != 1 || all[0].State != c.state || (err == nil) != (c.state == "current") {
+			t.Errorf("%s: %v %+v\n%s", c.path, err, all, p.stderr.String())
 		}
 	}
 }

@@ -104,7 +104,9 @@ func nameOf(source string) string {
 	for _, end := range []string{".git", ".zip", ".tgz", ".gz", ".tar"} {
 		name = strings.TrimSuffix(name, end)
 	}
-	if strings.Trim(name, ".") == "" || strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsNumber(r) && !strings.ContainsRune("-_.", r) }) {
+	if strings.Trim(name, ".") == "" || strings.ContainsFunc(name, func(r rune) bool {
+		return !unicode.IsLetter(r) && !unicode.IsNumber(r) && !strings.ContainsRune("-_.", r)
+	}) {
 		return "source"
 	}
 	return name
