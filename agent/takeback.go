@@ -48,7 +48,7 @@ func (u Undone) Any() bool { return len(u.Files) > 0 || u.Database.Changes > 0 }
 // of them, and the database as a whole, knows by itself that it was taken back, so that an
 // undo which a crash has cut off is finished by making it again.
 func (r *Runner) Undo(ctx context.Context, run ledger.Run, spec UndoSpec) (Undone, error) {
-	out := Undone{Database: agentdb.Undone{Run: run.ID, CanUndo: true}}
+	out := Undone{Database: agentdb.Undone{Run: run.ID, CanUndo: true, Tables: []agentdb.UndoneTable{}, Schema: []string{}, Conflicts: []agentdb.Conflict{}, Left: []string{}}}
 	var err error
 	if spec.Only != UndoDatabase {
 		if out.Files, _, err = file.UndoRun(ctx, r.ledger, run.ID, spec.Force, true); err != nil {
@@ -56,7 +56,7 @@ func (r *Runner) Undo(ctx context.Context, run ledger.Run, spec UndoSpec) (Undon
 		}
 	}
 	out.CanUndo, out.Done = free(out.Files), !spec.DryRun && len(out.Files) == 0
-	if spec.Only != UndoFiles {
+	if spec.Only != UndoFiles && r.keepsRows(run.Agent) {
 		// It refuses by itself; where files are to be changed before it, it is asked first.
 		if out.Database, err = r.undoDatabase(ctx, run, spec, spec.DryRun || len(out.Files) > 0); err != nil {
 			return out, err
@@ -94,6 +94,12 @@ func (r *Runner) takeBack(ctx context.Context, run ledger.Run, spec UndoSpec, ou
 		out.Done = out.Database.Done
 	}
 	return nil
+}
+
+// keepsRows says whether an agent may have a database: asking for one makes it.
+func (r *Runner) keepsRows(agent string) bool {
+	a, known := r.plan.Load().Agents[agent]
+	return !known || a.Database
 }
 
 func (r *Runner) undoDatabase(ctx context.Context, run ledger.Run, spec UndoSpec, dry bool) (agentdb.Undone, error) {

@@ -210,3 +210,22 @@ func TestUndoFilesOnFailure(t *testing.T) {
 		t.Error("what the run had taken back itself is there again")
 	}
 }
+
+// Of an agent without a database files are taken back, and none is made for it.
+func TestUndoWithoutDatabase(t *testing.T) {
+	b := setup(t)
+	b.plan.Jobs["p"] = agent.Job{Name: "p", Agent: "plain", Playbook: []playbook.Call{{Name: "file_write", With: map[string]any{"path": "one.txt", "content": "one"}}}}
+	id := b.enqueue(ledger.Request{Job: "p", Agent: "plain"})
+	b.finish(id, 1, b.run(id))
+	run, err := b.ledger.Run(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := b.undo(run, agent.UndoSpec{})
+	if _, err := os.Stat(filepath.Join(b.dir, "plain", "one.txt")); err == nil || !out.Done || len(out.Files) != 1 {
+		t.Errorf("%v, %+v", err, out)
+	}
+	if _, err := os.Stat(filepath.Join(b.dir, "agents", "plain")); err == nil {
+		t.Error("it has a database now")
+	}
+}

@@ -43,9 +43,6 @@ func (r *Runner) withdraw(ctx context.Context, run ledger.Run, t task, res ledge
 		return res
 	}
 	spec := UndoSpec{By: agentdb.By{Actor: "system"}, Reason: "undo_on_failure"}
-	if !t.agent.Database {
-		spec.Only = UndoFiles
-	}
 	// A run that took too long is taken back all the same.
 	out, err := r.Undo(context.WithoutCancel(ctx), run, spec)
 	say := ""
