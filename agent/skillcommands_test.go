@@ -158,6 +158,23 @@ func TestSkillWithinTheWorkdir(t *testing.T) {
 	}
 }
 
+// A command gets the skills that it names, and is not made slow by the others.
+func TestSkillPlaces(t *testing.T) {
+	dir, apart := folderWith(t, "x", ""), folderWith(t, "x", "")
+	roots, err := tool.NewRoots(dir, []tool.Grant{{Path: filepath.Join(apart, "a"), Unnamed: true}, {Path: apart}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Join(apart, "a"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for command, want := range map[string]int{"ls": 1, filepath.Join(apart, "a", "scripts", "x.sh"): 2, "cd '" + filepath.Join(apart, "a") + "' && ls": 2} {
+		if read, _ := roots.Places([]string{"sh", "-c", command}); len(read) != want {
+			t.Errorf("%s reads %v", command, read)
+		}
+	}
+}
+
 // AGS-13: what a skill asks for is allowed once it is loaded, where the agent's owner lets it; what is
 // denied stays denied.
 func TestSkillAllows(t *testing.T) {

@@ -3,15 +3,21 @@ package tool
 import (
 	"context"
 	"os"
+	"slices"
+	"strings"
 )
 
 // Places are the folders and files that a run may reach, with links resolved, for a program that
-// is confined to them: what it may read, and what it may change as well. Whoever confines follows
+// is confined to them: what it may read, and what it may change as well. Of those that are Unnamed,
+// which may be a thousand, it gets what argv names: each of them costs at the start. Whoever confines follows
 // links; so what lies in a folder that the run may write is not named besides, for what is there
 // may be a link by then, and a single file that is none any more is left out. Of what is masked there
 // and may be read, nobody could make a link.
-func (r *Roots) Places() (read, write []string) {
+func (r *Roots) Places(argv []string) (read, write []string) {
 	for _, g := range r.roots {
+		if g.Unnamed && !slices.ContainsFunc(argv, g.isIn) {
+			continue
+		}
 		if info, err := os.Lstat(g.Path); r.writable(g) || err != nil || g.File && !info.Mode().IsRegular() {
 			continue
 		}
@@ -22,6 +28,11 @@ func (r *Roots) Places() (read, write []string) {
 		}
 	}
 	return append(read, r.fixed()...), write
+}
+
+// isIn says whether a text holds the place's path.
+func (g root) isIn(text string) bool {
+	return strings.Contains(text, g.Path) || strings.Contains(text, g.named)
 }
 
 // writable says whether a place lies in another one that the run may write.

@@ -68,7 +68,7 @@ func (h *Host) Start(ctx context.Context, t Task) (sandbox.Result, error) {
 	if err := os.Mkdir(temp, 0o700); err != nil {
 		return sandbox.Result{}, fmt.Errorf("a command needs a temporary folder: %w", err)
 	}
-	read, write := h.Roots.Places()
+	read, write := h.Roots.Places(t.Argv)
 	if t.Aside {
 		read, write = append(read, write...), nil
 	}
