@@ -20,6 +20,14 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// inOrder skips, under the race detector, a test in which nothing goes on at once.
+func inOrder(t *testing.T) {
+	t.Helper()
+	if raced {
+		t.Skip("nothing in it goes on at once")
+	}
+}
+
 // shared is the sandbox of all tests: to find out what it can do takes longer than to use it.
 // ROUSE_TEST_TIER chooses a weaker one than this machine has.
 var shared = sync.OnceValues(func() (*sandbox.Sandbox, error) {
@@ -38,6 +46,7 @@ type bench struct {
 
 func newBench(t *testing.T) *bench {
 	t.Helper()
+	t.Parallel()
 	for _, program := range []string{"git", "sh"} {
 		if _, err := exec.LookPath(program); err != nil {
 			t.Skip(program, " is not installed")
@@ -174,6 +183,7 @@ func TestStatus(t *testing.T) {
 // TestDiff: OSA-38, of the folder, of what is staged, against a commit, of a path; at most 20,000
 // characters, and nothing of files that hold secrets.
 func TestDiff(t *testing.T) {
+	inOrder(t)
 	b := newBench(t)
 	b.write("a", "one\n")
 	b.write("sub/b", "one\n")
@@ -219,6 +229,7 @@ func TestDiff(t *testing.T) {
 
 // TestCommit: OSA-38, what is shown is what is committed, by leave and not otherwise.
 func TestCommit(t *testing.T) {
+	inOrder(t)
 	b := newBench(t)
 	if e, got := b.call("git_commit", map[string]any{"message": "Nothing"}); !e.OK || got["committed"] != false || got["message"] != "nothing to commit" {
 		t.Errorf("%+v %v", e, got)
@@ -265,6 +276,7 @@ func TestCommit(t *testing.T) {
 
 // TestCommitRefused names what is in the way.
 func TestCommitRefused(t *testing.T) {
+	inOrder(t)
 	b := newBench(t)
 	b.write("a", "one\n")
 	for say, args := range map[string]map[string]any{"a message": {"message": " "}, "10001 characters": {"message": strings.Repeat("x", 10_001)}, "outside": {"message": "x", "files": []string{"../x"}}, "there is no file none": {"message": "x", "files": []string{"none"}}} {

@@ -46,9 +46,9 @@ var attacks = map[string]attack{
 
 // TestAttacks: each of them is one, under the owner's own git.
 func TestAttacks(t *testing.T) {
+	inOrder(t)
 	for name, a := range attacks {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			b := newBench(t)
 			b.committed()
 			b.laid("", a)
@@ -62,6 +62,7 @@ func TestAttacks(t *testing.T) {
 // TestHostileRepository: OSA-38, whatever a repository names for git to run, it is not run, and
 // the tools do their work.
 func TestHostileRepository(t *testing.T) {
+	inOrder(t)
 	groups := map[string][]attack{"filters": nil, "all others": nil}
 	for _, a := range attacks {
 		group := "all others"

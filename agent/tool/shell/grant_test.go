@@ -139,6 +139,7 @@ func TestWords(t *testing.T) {
 // words are the words that bash makes of them. Nothing in the lines could be run: they have no
 // character that begins an expansion or ends a command, and there are no programs to find.
 func TestWordsAsBash(t *testing.T) {
+	inOrder(t)
 	bash, err := exec.LookPath("bash")
 	if err != nil {
 		t.Skip("bash is not installed")
@@ -221,6 +222,7 @@ func FuzzNeeds(f *testing.F) {
 
 // TestExecutedAsMatched: what was compared with the grants is what the program is given.
 func TestExecutedAsMatched(t *testing.T) {
+	inOrder(t)
 	b := newBench(t).confined()
 	b.options.Grants = []shell.Grant{{Argv: []string{b.me, "as", "argv", "*"}}}
 	nasty := rapid.Custom(func(t *rapid.T) string { // 200 words of what a shell would do something with

@@ -10,6 +10,7 @@ import (
 // TestGuard: YOA-05, what would destroy the machine is refused by its looks, wherever it stands
 // in a script; what only looks like it is not. Nothing here is run.
 func TestGuard(t *testing.T) {
+	inOrder(t)
 	b := newBench(t)
 	for _, deadly := range []string{
 		`rm -rf /`, `rm -r -f /`, `rm -fr '/'`, `rm --recursive /*`, `sudo rm -rf /etc`, `rm -rf ~`, `rm -rf "$HOME"`, `rm -rf ${HOME}/`, `env A=1 rm -rf /usr/`, `true && rm -rf / || true`, `/bin/rm -rf //`,
@@ -36,6 +37,7 @@ func TestGuard(t *testing.T) {
 // TestDeepLines: a line that is nested as deep as it is long is read in no time: to look at parts
 // within parts anew would take minutes here.
 func TestDeepLines(t *testing.T) {
+	inOrder(t)
 	b := newBench(t)
 	nested := func(n int, open, inner, shut string) string {
 		return strings.Repeat(open, n) + inner + strings.Repeat(shut, n)

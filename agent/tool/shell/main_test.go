@@ -68,6 +68,14 @@ func as(what string, args []string) int {
 	return 0
 }
 
+// inOrder skips, under the race detector, a test in which nothing goes on at once.
+func inOrder(t *testing.T) {
+	t.Helper()
+	if raced {
+		t.Skip("nothing in it goes on at once")
+	}
+}
+
 // shared is the sandbox of all tests: to find out what it can do takes longer than to use it.
 // ROUSE_TEST_TIER chooses a weaker one than this machine has.
 var shared = sync.OnceValues(func() (*sandbox.Sandbox, error) {

@@ -114,6 +114,7 @@ func TestOutside(t *testing.T) {
 // TestLinkedConfiguration: a link in the place of what is hidden from a command shows it nothing
 // of what it leads to.
 func TestLinkedConfiguration(t *testing.T) {
+	inOrder(t)
 	b := newBench(t).confined()
 	canary := filepath.Join(t.TempDir(), "canary")
 	if err := os.WriteFile(canary, []byte("hunter2"), 0o600); err != nil {
@@ -137,6 +138,7 @@ func TestLinkedConfiguration(t *testing.T) {
 // TestSwappedPlaces: OSA-30, a granted place that an agent could swap for a link shows it nothing
 // of what that leads to: to commands after it, and to any tool of a later run.
 func TestSwappedPlaces(t *testing.T) {
+	inOrder(t)
 	b := newBench(t).confined()
 	outside := t.TempDir()
 	canary := filepath.Join(outside, "canary")
@@ -177,6 +179,7 @@ func TestSwappedPlaces(t *testing.T) {
 
 // TestLabels: a command can read all that its run may, and has the labels of it.
 func TestLabels(t *testing.T) {
+	inOrder(t)
 	b := newBench(t)
 	for want, grants := range map[tool.Taint][]tool.Grant{
 		0:                             {{Path: t.TempDir()}},
@@ -286,6 +289,7 @@ func (b *bench) tier() string { return string(b.options.Host.Tier(b.t.Context())
 // TestUndo: OSA-36, what mv, cp, rm and mkdir changed is taken back by file_undo, all of it or
 // nothing; what cannot be taken back is said.
 func TestUndo(t *testing.T) {
+	inOrder(t)
 	all := map[string]string{"a.txt": "one\n", "b.bin": "\x00\xff", "dir/c.txt": "three\n", "a b.txt": "space\n"}
 	for _, c := range []struct {
 		command string
@@ -310,6 +314,7 @@ func TestUndo(t *testing.T) {
 		{"ln -s a.txt link", "", "-"},
 	} {
 		t.Run(c.command, func(t *testing.T) {
+			t.Parallel()
 			b := newBench(t).confined()
 			if b.tier() != "A" && strings.HasPrefix(c.command, "cp -p") {
 				t.Skip("no times can be kept there")

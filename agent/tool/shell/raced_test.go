@@ -1,0 +1,6 @@
+//go:build race
+
+package shell_test
+
+// raced says that the race detector is on, under which a program takes ten times as long to start.
+const raced = true
