@@ -142,7 +142,7 @@ func (s *Store) recipient() (age.Recipient, error) {
 	if pass := s.getenv(passphraseVariable); pass != "" {
 		to, err := age.NewScryptRecipient(pass)
 		if err == nil {
-			to.SetWorkFactor(workFactor)
+			to.SetWorkFactor(s.work)
 		}
 		return to, err
 	}

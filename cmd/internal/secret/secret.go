@@ -59,6 +59,7 @@ type Store struct {
 	getenv  func(string) string
 	keyring Keyring // nil: there is none
 	silent  error   // why the keyring is not asked any more
+	work    int     // of scrypt, as a power of two
 
 	read  bool // whether file is what is on the disk
 	file  map[string]string
@@ -70,7 +71,7 @@ func New(o Options) (*Store, error) {
 	if o.Home == "" {
 		return nil, errors.New("secret: a home is needed")
 	}
-	s := &Store{home: o.Home, getenv: o.Getenv, keyring: o.Keyring}
+	s := &Store{home: o.Home, getenv: o.Getenv, keyring: o.Keyring, work: workFactor}
 	if s.getenv == nil {
 		s.getenv = os.Getenv
 	}
