@@ -34,6 +34,7 @@ type definition struct {
 	Public       []string        `json:"public,omitempty"`
 	Write        []string        `json:"write,omitempty"`
 	Commands     []shell.Grant   `json:"commands,omitempty"`
+	Skills       []string        `json:"skill_commands,omitempty"` // that skills may allow
 	Network      []web.Grant     `json:"network,omitempty"`
 	Secrets      []string        `json:"secrets,omitempty"`
 	OnDenied     string          `json:"on_denied,omitempty"`
@@ -60,6 +61,11 @@ func define(t task) definition {
 	for i := range d.When {
 		d.When[i].Where = ""
 	}
+	for _, s := range t.allowing() {
+		for _, g := range s.grants {
+			d.Skills = append(d.Skills, fmt.Sprintf("%s: %q", s.name, g.Argv))
+		}
+	}
 	for _, s := range a.Secrets {
 		d.Secrets = append(d.Secrets, s.Name+" to "+cmp.Or(s.OnlyTo, "commands"))
 	}
@@ -81,6 +87,8 @@ func (t task) usesSystem() string {
 		return "programs without confinement"
 	case len(a.Commands) > 0:
 		return "programs"
+	case len(t.allowing()) > 0:
+		return "programs that skills allow"
 	case len(a.Network) > 0:
 		return "the network"
 	case len(a.Secrets) > 0:

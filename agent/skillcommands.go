@@ -75,22 +75,29 @@ func ofSkill(s *skills.Skill, word string) string {
 	return path
 }
 
-// allowed tells the commands that the skills allow which the model of a task has loaded so far;
-// nil where skills allow nothing.
-func (t task) allowed() func() []shell.Grant {
+// allows are the commands that a skill allows.
+type allows struct {
+	name   string
+	grants []shell.Grant
+}
+
+// allowing are the skills that may allow the model of a task commands.
+func (t task) allowing() (out []allows) {
 	if !t.agent.Skills.Allowing || !t.needsModel() {
 		return nil
 	}
-	type allows struct {
-		name   string
-		grants []shell.Grant
-	}
-	var all []allows
 	for _, s := range t.agent.Skills.All() {
 		if grants, _ := SkillCommands(s); len(grants) > 0 {
-			all = append(all, allows{s.Name, grants})
+			out = append(out, allows{s.Name, grants})
 		}
 	}
+	return out
+}
+
+// allowed tells the commands that the skills allow which the model of a task has loaded so far;
+// nil where skills allow nothing.
+func (t task) allowed() func() []shell.Grant {
+	all := t.allowing()
 	if len(all) == 0 {
 		return nil
 	}

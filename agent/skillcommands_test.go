@@ -320,3 +320,29 @@ func TestToolsOfANarrowContext(t *testing.T) {
 		})
 	}
 }
+
+// AGS-13, OSL-19: what skills allow is part of a definition that others could have written: a skill that
+// comes to allow more has its owner asked anew.
+func TestSkillCommandsAreOfTheDefinition(t *testing.T) {
+	b := setup(t, done)
+	root := folderWith(t, "x", "")
+	asked := func(tools string) (title, shown string) {
+		t.Helper()
+		scripted(t, root, "counter", "allowed-tools: "+tools+"\n")
+		b.sees(root, "")
+		b.clerk(func(a *agent.Agent) { a.Foreign, a.Skills.Allowing = "rouse.yaml may be written by others", true })
+		res, _ := b.prompt("Count.")
+		if res.Wait == nil {
+			return "", ""
+		}
+		return res.Wait.Title, res.Wait.Action.Shown
+	}
+	if title, _ := asked("Read"); title != "" {
+		t.Errorf("without a command it asks: %s", title)
+	}
+	_, first := asked("Bash(git log:*)")
+	_, second := asked("Bash(git log:*) Bash(rm:*)")
+	if first == second || !strings.Contains(first, `counter: [\"git\" \"log\" \"*\"]`) || !strings.Contains(second, `rm`) {
+		t.Errorf("%s\n%s", first, second)
+	}
+}
