@@ -92,9 +92,14 @@ func (b *bench) heard() string {
 func TestApproved(t *testing.T) {
 	b, p := office(t, modeltest.Turn{Calls: []model.Call{insertCall("1", "row"), send("2", "bob")}}, modeltest.Turn{Text: "Sent."})
 	b.table()
+	b.plan.Jobs["books"] = agent.Job{Name: "books", Agent: "clerk", Notify: agent.Notify{On: []string{"waiting"}, Channels: []string{"desktop"}}}
 	b.plan.Secrets = append(b.plan.Secrets, "letter")
 	id := b.adhoc("Write to Bob.")
 	res := b.ends(id)
+	told := b.runner.Notices(ledger.Run{ID: id, Job: "books", Attempt: 1}, res)
+	if len(told) != 1 || !strings.Contains(told[0].Body, "a [secret] to bob\nrouse approve "+ledger.ItemHere+"\nrouse deny "+ledger.ItemHere) {
+		t.Errorf("notices: %+v", told)
+	}
 	if res.Wait == nil || res.Wait.Kind != ledger.KindApproval || res.Wait.Expires != time.Hour && res.Wait.Expires != ledger.ApprovalExpires {
 		t.Fatalf("%+v", res)
 	}

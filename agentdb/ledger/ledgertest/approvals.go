@@ -2,6 +2,7 @@ package ledgertest
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -20,7 +21,7 @@ func allow(key, hash string) *ledger.Question {
 func asking(t *testing.T, l *ledger.Ledger, job string, q *ledger.Question) (int64, ledger.Item) {
 	t.Helper()
 	run := enqueue(t, l, manual(job))[0].Run
-	ok(t, l.Finish(t.Context(), start(t, l, run), ledger.Result{Wait: q, Notices: []ledger.Notice{{Channel: "desktop", Title: job}}}))
+	ok(t, l.Finish(t.Context(), start(t, l, run), ledger.Result{Wait: q, Notices: []ledger.Notice{{Channel: "desktop", Title: job, Body: "rouse approve " + ledger.ItemHere}}}))
 	items := must[[]ledger.Item](t)(l.ItemsOf(t.Context(), run))
 	return run, items[len(items)-1]
 }
@@ -94,7 +95,7 @@ func approvalsTogether(t *testing.T, open Open) {
 	first, item := asking(t, l, "j", allow("p1", "same"))
 	second, _ := asking(t, l, "k", allow("p7", "same"))
 	other, _ := asking(t, l, "j", allow("p1", "other"))
-	if n := must[[]ledger.Notice](t)(l.PendingNotices(ctx, time.Now(), 10)); len(n) != 2 || n[0].Title != "j" || n[1].Title != "j" {
+	if n := must[[]ledger.Notice](t)(l.PendingNotices(ctx, time.Now(), 10)); len(n) != 2 || n[0].Title != "j" || n[1].Title != "j" || n[0].Body != fmt.Sprint("rouse approve ", item.ID) {
 		t.Errorf("notices: %+v", n)
 	}
 	must[ledger.Run](t)(l.Answer(ctx, item.ID, ledger.ApprovalOnce))
