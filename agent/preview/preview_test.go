@@ -73,28 +73,38 @@ func said(text string) string { return "BT /F 10 Tf (" + text + ") Tj ET" }
 
 // The words of a page come in lines, with the spaces that are drawn as gaps.
 func TestWords(t *testing.T) {
-	v := New()
-	for name, c := range map[string]struct{ draw, want string }{
-		"lines":           {"BT /F 10 Tf 12 TL 50 700 Td (One) Tj T* (Two) Tj (, three) ' ET", "One\nTwo\n, three"},
-		"a paragraph":     {"BT /F 10 Tf 50 700 Td (One) Tj 0 -40 Td (Two) Tj ET", "One\n\nTwo"},
-		"kerned":          {"BT /F 10 Tf 50 700 Td [(A)20(way)-300(home)] TJ ET", "Away home"},
-		"a table":         {"BT /F 10 Tf 1 0 0 1 50 700 Tm (Sum) Tj 1 0 0 1 300 700 Tm (12.50) Tj 1 0 0 1 50 688 Tm (Tax) Tj 1 0 0 1 300 688 Tm (2.50) Tj ET", "Sum\t12.50\nTax\t2.50"},
-		"a scaled page":   {"q 0.1 0 0 0.1 0 0 cm BT /F 100 Tf 500 7000 Td (One) Tj 0 -120 Td (Two) Tj ET Q", "One\nTwo"},
-		"other letters":   {"BT /F 10 Tf 50 700 Td (\\344\\200\\267 \\(x\\)\\001) Tj ET", "ä€· (x)"},
-		"nothing drawn":   {"0 0 m 10 10 l S", ""},
-		"Q too often":     {"Q Q BT /F 10 Tf (One) Tj ET", "One"},
-		"no font":         {"BT (One) Tj ET", ""},
-		"missing numbers": {"BT /F 10 Tf Td Tm TJ (One) Tj ET", "One"},
-	} {
-		out, err := v.PDF(t.Context(), strings.NewReader(pages(c.draw)), 0, 1000)
-		if want := strings.TrimSpace("[Page 1]\n" + c.want); err != nil || strings.TrimSpace(out.Text) != want && (c.want != "" || out.Text != "") {
-			t.Errorf("%s: %q, want %q (%v)", name, out.Text, want, err)
+	t.Parallel()
+	cases := []struct{ name, draw, want string }{
+		{"lines", "BT /F 10 Tf 12 TL 50 700 Td (One) Tj T* (Two) Tj (, three) ' ET", "One\nTwo\n, three"},
+		{"a paragraph", "BT /F 10 Tf 50 700 Td (One) Tj 0 -40 Td (Two) Tj ET", "One\n\nTwo"},
+		{"kerned", "BT /F 10 Tf 50 700 Td [(A)20(way)-300(home)] TJ ET", "Away home"},
+		{"a table", "BT /F 10 Tf 1 0 0 1 50 700 Tm (Sum) Tj 1 0 0 1 300 700 Tm (12.50) Tj 1 0 0 1 50 688 Tm (Tax) Tj 1 0 0 1 300 688 Tm (2.50) Tj ET", "Sum\t12.50\nTax\t2.50"},
+		{"a scaled page", "q 0.1 0 0 0.1 0 0 cm BT /F 100 Tf 500 7000 Td (One) Tj 0 -120 Td (Two) Tj ET Q", "One\nTwo"},
+		{"other letters", "BT /F 10 Tf 50 700 Td (\\344\\200\\267 \\(x\\)\\001) Tj ET", "ä€· (x)"},
+		{"nothing drawn", "0 0 m 10 10 l S", ""},
+		{"Q too often", "Q Q BT /F 10 Tf (One) Tj ET", "One"},
+		{"no font", "BT (One) Tj ET", ""},
+		{"missing numbers", "BT /F 10 Tf Td Tm TJ (One) Tj ET", "One"},
+	}
+	var all []string
+	for _, c := range cases {
+		all = append(all, c.draw)
+	}
+	out, err := New().PDF(t.Context(), strings.NewReader(pages(all...)), 0, 10_000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, c := range cases {
+		_, text, _ := strings.Cut(out.Text, fmt.Sprintf("[Page %d]\n", i+1))
+		if text, _, _ = strings.Cut(text, "[Page "); strings.TrimSpace(text) != c.want {
+			t.Errorf("%s: %q, want %q", c.name, text, c.want)
 		}
 	}
 }
 
 // Fonts of many letters say their widths in another way, and forms draw what lies in them.
 func TestWordsOfFontsAndForms(t *testing.T) {
+	t.Parallel()
 	unicode := stream("", "1 begincodespacerange <0000> <ffff> endcodespacerange 2 beginbfchar <0001> <0041> <0002> <0042> endbfchar")
 	file := pdfOf(catalogue, "<</Type/Pages/Count 1/Kids[3 0 R]>>",
 		"<</Type/Page/Resources<</Font<</G 4 0 R>>/XObject<</X 7 0 R/Y 8 0 R>>>>/Contents[5 0 R 5 0 R]>>",
@@ -109,6 +119,7 @@ func TestWordsOfFontsAndForms(t *testing.T) {
 
 // As many pages are shown as there is room for, from the one that is asked for.
 func TestPages(t *testing.T) {
+	t.Parallel()
 	var many []string
 	for i := range 60 {
 		many = append(many, said(fmt.Sprintf("This is page %d.", i+1)))
@@ -138,6 +149,7 @@ func TestPages(t *testing.T) {
 
 // Whatever a file is made to do to its reader, it is a fault of the file, and soon.
 func TestHostilePDF(t *testing.T) {
+	t.Parallel()
 	good := pages(said("One"))
 	encrypted := strings.Replace(good, "/Root 1 0 R", "/Root 1 0 R/Encrypt<</Filter/Standard/V 5/R 6/Length 256>>/ID[(a)(b)]", 1)
 	locked := strings.Replace(good, "/Root 1 0 R", "/Root 1 0 R/Encrypt<</Filter/Standard/V 2/R 3/Length 128/P -1/O("+strings.Repeat("o", 32)+")/U("+strings.Repeat("u", 32)+")>>/ID[(a)(b)]", 1)
@@ -174,11 +186,12 @@ func TestHostilePDF(t *testing.T) {
 
 // Of a file with any of its bytes changed something is said.
 func TestDamagedPDF(t *testing.T) {
+	t.Parallel()
 	r := rand.New(rand.NewPCG(3, 4))
 	good := pages(said("One"), said("Two"))
 	v := New()
 	v.time = 2 * time.Second
-	for range 20 {
+	for range 12 {
 		bad := []byte(good)
 		for range 1 + r.IntN(8) {
 			bad[r.IntN(len(bad))] = byte(r.IntN(256))
@@ -191,6 +204,7 @@ func TestDamagedPDF(t *testing.T) {
 }
 
 func TestCancelled(t *testing.T) {
+	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := New().PDF(ctx, strings.NewReader(""), 1, 1); !errors.Is(err, context.Canceled) {
@@ -200,6 +214,7 @@ func TestCancelled(t *testing.T) {
 
 // A BMP picture becomes a PNG of the same points; one that says too much of itself is refused.
 func TestPNG(t *testing.T) {
+	t.Parallel()
 	picture := image.NewNRGBA(image.Rect(0, 0, 3, 2))
 	picture.Set(1, 1, color.NRGBA{R: 200, G: 100, B: 50, A: 255})
 	var file bytes.Buffer
@@ -229,6 +244,7 @@ func TestPNG(t *testing.T) {
 
 // A spreadsheet that is small, and endless inside, costs its reader and nobody else.
 func TestHostileXLSX(t *testing.T) {
+	t.Parallel()
 	var file bytes.Buffer
 	z := zip.NewWriter(&file)
 	for name, text := range map[string]string{
