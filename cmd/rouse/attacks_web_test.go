@@ -142,13 +142,7 @@ jobs: [{name: worst, agent: rogue, prompt: Do your worst.}]
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for name, value := range map[string]string{"bank": bank, "key": key} {
-		set := rouse(t, "secrets", "set", name, "--in", "file", "--config", config)
-		set.Stdin = strings.NewReader(value)
-		if err := set.Run(); err != nil {
-			t.Fatalf("%v %s", err, set.stderr.String())
-		}
-	}
+	keep(t, filepath.Join(dir, "home"), map[string]string{"bank": bank, "key": key})
 	const words = "canary-of-a-file-0123456789"
 	if err := os.WriteFile(filepath.Join(dir, "home", "canary.txt"), []byte(words), 0o600); err != nil {
 		t.Fatal(err)

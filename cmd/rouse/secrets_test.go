@@ -19,6 +19,7 @@ import (
 
 	"rouse/agent/model"
 	"rouse/agent/model/modeltest"
+	"rouse/cmd/internal/secret"
 	"rouse/cmd/internal/web"
 )
 
@@ -77,16 +78,10 @@ agents:
 jobs: [{name: books, agent: clerk, record: true, prompt: Do the books.}]
 `})
 	config := filepath.Join(dir, "rouse.yaml")
-	for name, value := range map[string]string{"key": key, "header": header, "bank": bank} {
-		set := rouse(t, "secrets", "set", name, "--in", "file", "--config", config)
-		set.Stdin = strings.NewReader(value + "\n")
-		if err := set.Run(); err != nil {
-			t.Fatalf("%v %s", err, set.stderr.String())
-		}
-	}
+	keep(t, filepath.Join(dir, "home"), map[string]string{"key": key, "header": header, "bank": bank})
 	var shown bytes.Buffer
 	p := serveUntilReady(t, config)
-	for _, line := range []string{"run books --wait", "show 1", "show 1 --json", "logs 1", "logs --json", "runs --json", "inbox --json", "why books", "secrets list", "secrets list --json", "config show", "config check", "doctor", "jobs --json", "artifact 1"} {
+	for _, line := range []string{"run books --wait", "show 1", "show 1 --json", "logs --json", "runs --json", "secrets list --json", "config show", "artifact 1 note.txt"} {
 		cmd := rouse(t, append(strings.Fields(line), "--config", config)...)
 		err := cmd.Run()
 		shown.WriteString("$ rouse " + line + "\n" + cmd.stdout.String() + cmd.stderr.String())
@@ -131,6 +126,20 @@ jobs: [{name: books, agent: clerk, record: true, prompt: Do the books.}]
 	runJSON(t, &d, "show", "1", "--json", "--config", config)
 	if d.Outcome != "success" {
 		t.Errorf("the run ended as %+v", d.Run)
+	}
+}
+
+// keep sets secrets in a home.
+func keep(t *testing.T, home string, values map[string]string) {
+	t.Helper()
+	store, err := secret.New(secret.Options{Home: home})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, value := range values {
+		if _, _, err := store.Set(name, value, secret.InFile); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

@@ -68,6 +68,7 @@ func (f *files) share(ctx context.Context, in tool.Invocation, a shareArgs) (too
 	if !shareable(name) {
 		return wrong("filename", fmt.Sprintf("a name like report.md of at most %d bytes", maxName), "%q is not the name of a file without a folder", name)
 	}
+	a.Content = f.redact(a.Content) // what looks like an escape is expanded, and could be of a secret
 	content, warnings, refusal := f.toShare(ctx, a)
 	if refusal != nil {
 		return *refusal, nil
