@@ -63,7 +63,7 @@ func define(t task) definition {
 	}
 	for _, s := range t.allowing() {
 		for _, g := range s.grants {
-			d.Skills = append(d.Skills, fmt.Sprintf("%s: %q", s.name, g.Argv))
+			d.Skills = append(d.Skills, fmt.Sprintf("%s: %q", s.Name, g.Argv))
 		}
 	}
 	for _, s := range a.Secrets {

@@ -8,6 +8,7 @@ import (
 
 	"rouse/agent/tool/shell"
 	"rouse/skills"
+	"rouse/skills/install"
 )
 
 // shells are the names under which allowed-tools speak of commands; unasked are those of
@@ -77,7 +78,7 @@ func ofSkill(s *skills.Skill, word string) string {
 
 // allows are the commands that a skill allows.
 type allows struct {
-	name   string
+	*skills.Skill
 	grants []shell.Grant
 }
 
@@ -88,7 +89,7 @@ func (t task) allowing() (out []allows) {
 	}
 	for _, s := range t.agent.Skills.All() {
 		if grants, _ := SkillCommands(s); len(grants) > 0 {
-			out = append(out, allows{s.Name, grants})
+			out = append(out, allows{s, grants})
 		}
 	}
 	return out
@@ -103,7 +104,7 @@ func (t task) allowed() func() []shell.Grant {
 	}
 	return func() (out []shell.Grant) {
 		for _, a := range all {
-			if t.loaded.Has(a.name) {
+			if t.loaded.Has(a.Name) && install.Verify(a.Skill) == nil { // what it was loaded as
 				out = append(out, a.grants...)
 			}
 		}

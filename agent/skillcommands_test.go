@@ -10,11 +10,14 @@ import (
 	"testing"
 
 	"rouse/agent"
+	"rouse/agent/model"
+	"rouse/agent/model/modeltest"
 	"rouse/agent/sandbox"
 	"rouse/agent/tool"
 	"rouse/agent/tool/shell"
 	"rouse/agentdb/ledger"
 	"rouse/skills"
+	"rouse/skills/install"
 )
 
 const counting = "#!/bin/sh\nwc -l < \"$1\"\n(: > \"$(dirname \"$0\")/left-behind\") 2>/dev/null || echo kept out\n"
@@ -344,5 +347,45 @@ func TestSkillCommandsAreOfTheDefinition(t *testing.T) {
 	_, second := asked("Bash(git log:*) Bash(rm:*)")
 	if first == second || !strings.Contains(first, `counter: [\"git\" \"log\" \"*\"]`) || !strings.Contains(second, `rm`) {
 		t.Errorf("%s\n%s", first, second)
+	}
+}
+
+// AGS-13: a skill that is no longer what was installed allows nothing, also where it was loaded before.
+func TestChangedSkillAllowsNothing(t *testing.T) {
+	confined(t)
+	from, home := folderWith(t, "x", ""), folderWith(t, "x", "")
+	scripted(t, from, "counter", "allowed-tools: Bash(scripts/count.sh:*)\n")
+	staged, err := install.Fetch(t.Context(), home, install.Source{From: filepath.Join(from, "counter")})
+	if err == nil {
+		_, err = install.Install(t.Context(), home, staged, false)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := staged.Close(); err != nil {
+		t.Fatal(err)
+	}
+	program := filepath.Join(home, "counter", "scripts", "count.sh")
+	run := arguments(t, map[string]any{"command": program + " book.txt"})
+	b := setup(t, turn("1", "load_skill", `{"skill_name":"counter"}`), turn("2", "shell_run", run), modeltest.Turn{Fail: model.KindAuth}, turn("3", "shell_run", run), done)
+	b.sees(home, "")
+	b.clerk(func(a *agent.Agent) {
+		a.Workdir, a.Skills.Allowing, a.OnDenied = folderWith(t, "book.txt", "a\n"), true, tool.OnDeniedContinue
+	})
+	id := b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.Detail{Prompt: "Count."}})
+	b.run(id)
+	if err := b.ledger.Interrupt(t.Context(), ledger.Attempt{Run: id, Number: 1}, "killed", nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(program, []byte("#!/bin/sh\necho other\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	b.run(id)
+	calls, err := b.ledger.Calls(t.Context(), id)
+	if err != nil || len(calls) != 4 || !strings.Contains(string(calls[1].Envelope), `"ok":true`) || !strings.Contains(string(calls[2].Envelope), `"kind":"rejected"`) {
+		t.Errorf("%v", err)
+		for _, c := range calls {
+			t.Errorf("%s", c.Envelope)
+		}
 	}
 }
