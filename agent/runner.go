@@ -264,9 +264,11 @@ func (r *Runner) speaker(o *loop.Options, t task, data map[string]any, past hist
 		o.System = system(t)
 		o.Messages = append([]model.Message{{Role: model.RoleUser, Text: prompt}}, past.messages...)
 		o.Past, o.Pending, o.CutOff = past.calls, past.pending, past.cutOff
+		o.Spent = !past.cutOff && o.Bounds.Spent(past.took.steps, past.took.tokens)
 		o.Bounds = o.Bounds.After(past.took.steps, past.took.calls, past.took.tokens)
 		if t.agent.Phased {
 			o.Policy, o.Took, o.Taken = loop.Phased(), past.lasted, past.took.steps
+			o.Spent = o.Spent || !past.cutOff && past.took.steps >= o.Policy.Phases.MaxSteps
 		}
 	}
 	return nil

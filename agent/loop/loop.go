@@ -151,7 +151,7 @@ func (r *run) drive(ctx context.Context) error {
 		if r.stopped(ctx) {
 			return nil
 		}
-		if !r.Policy.Plain && r.limit() > 0 && r.charged >= r.limit() {
+		if !r.Policy.Plain && (r.Spent || r.limit() > 0 && r.charged >= r.limit()) {
 			return r.close(ctx)
 		}
 		if !r.compose() {
@@ -271,7 +271,10 @@ func (r *run) fail(ctx context.Context, failure error) {
 func (r *run) close(ctx context.Context) error {
 	r.result.Exit, r.result.Outcome = IterationCap, "budget_exceeded"
 	r.result.Error = fmt.Sprintf("the %d steps of this run were used up", r.limit())
-	if r.phased != nil {
+	switch {
+	case r.Spent:
+		r.result.Error = "the steps or tokens of this run were used up before it was answered"
+	case r.phased != nil:
 		r.result.Error = fmt.Sprintf("stuck: the %d steps of this run were used up", r.Taken+r.limit())
 	}
 	if !r.compose() { // the last results may be what does not fit any more

@@ -92,6 +92,12 @@ func (b Bounds) After(steps, calls int, tokens int64) Bounds {
 	return b
 }
 
+// Spent says whether so much is all that there was.
+func (b Bounds) Spent(steps int, tokens int64) bool {
+	b = b.withDefaults()
+	return b.Steps > 0 && steps >= b.Steps || b.Tokens > 0 && tokens >= b.Tokens
+}
+
 // AfterCost is After for what the turns have cost.
 func (b Bounds) AfterCost(microUSD int64) Bounds {
 	if b.CostMicroUSD > 0 {
@@ -197,6 +203,9 @@ type Options struct {
 	// CutOff says that the last attempt was interrupted: the end of Messages may be the end
 	// of the run, of which only the record is missing.
 	CutOff bool
+	// Spent says that the attempts that ended with a question left no step: what is pending is
+	// done, and the run is closed. Else each answer of a person would give it one step more.
+	Spent bool
 	// Board is the todo list, which a run in phases has for its plan; nil where there is none.
 	Board *memory.Board
 	// Of a run in phases: how long the calls of earlier attempts took, by key, and how many
