@@ -51,19 +51,16 @@ func (h *host) run(ctx context.Context, t Tier, c Command) (Result, error) {
 // runBeside refuses to start a command that could read one of some files.
 func (h *host) runBeside(ctx context.Context, t Tier, c Command, canaries []string) (Result, error) {
 	fail := func(err error) (Result, error) { return Result{}, &StartError{Argv0: c.Argv[0], Tier: t, Err: err} }
-	l, err := newLayout(c)
+	l, cleanup, err := h.layout(t, c)
 	if err != nil {
 		return fail(err)
 	}
 	s := stage{Tier: t, Argv: c.Argv, Env: c.Env, Dir: l.dir, Network: c.Network, Limits: c.Limits,
 		Canary: canaries, Threads: threadsNow(h.look()) + uint64(threadsOf(c.Limits))}
-	cleanup := func() {}
 	var arguments []string
 	switch t {
 	case TierA:
-		if cleanup, err = h.cover(l); err == nil {
-			arguments, s.Rules = bubblewrap(l, c), viewRules(l)
-		}
+		arguments, s.Rules = bubblewrap(l, c), viewRules(l)
 	case TierB:
 		if s.Rules, err = bareRules(l, c.Network); err == nil {
 			cleanup, err = s.temp()
@@ -303,12 +300,29 @@ func (h *head) text() string {
 	return string(h.b)
 }
 
-// cover makes folders in the place of hidden names that do not exist, for only what exists can be
-// mounted over. The last command that hides one takes it away again, unless somebody else put
-// something there.
-func (h *host) cover(l layout) (uncover func(), err error) {
+// layout looks at what a command is given, and covers what is hidden from it, in one go: what is
+// covered for another command would be taken away in between.
+func (h *host) layout(t Tier, c Command) (l layout, uncover func(), err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if l, err = newLayout(c); err != nil || t != TierA {
+		return l, func() {}, err
+	}
+	for i, m := range l.masks { // what lies in a cover is hidden by it
+		for path := range h.places {
+			if m.root != "" && m.path != path && within(m.path, path) {
+				l.masks[i] = mask{path: path, root: m.root, missing: true}
+			}
+		}
+	}
+	uncover, err = h.cover(l)
+	return l, uncover, err
+}
+
+// cover makes folders in the place of hidden names that do not exist, for only what exists can be
+// mounted over. The last command that hides one takes it away again, unless somebody else put
+// something there. The host's lock is held.
+func (h *host) cover(l layout) (uncover func(), err error) {
 	made := map[string]string{}
 	uncover = func() {
 		h.mu.Lock()

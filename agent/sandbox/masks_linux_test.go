@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sync/errgroup"
+
 	"rouse/agent/sandbox"
 )
 
@@ -135,6 +137,33 @@ func TestMasksAreShared(t *testing.T) {
 			t.Errorf("it was made\n%s", out)
 		}
 	})
+}
+
+// Commands that begin and end all the time, and hide the same missing names, do not take them away
+// from under each other.
+func TestMasksOfManyCommands(t *testing.T) {
+	unraced(t)
+	s := only(t, sandbox.TierA)
+	c, _ := script(t, "")
+	c.Argv, c.Stdout, c.Stderr = []string{"true"}, nil, nil
+	c.Masked = []string{filepath.Join(c.Dir, "new"), filepath.Join(c.Dir, "folder", "new")}
+	var all errgroup.Group
+	for range 8 {
+		all.Go(func() error {
+			for range 20 {
+				if res, err := s.Run(t.Context(), c); err != nil || res.Exit != 0 {
+					return fmt.Errorf("%+v: %w", res, err)
+				}
+			}
+			return nil
+		})
+	}
+	if err := all.Wait(); err != nil {
+		t.Error(err)
+	}
+	if left, err := os.ReadDir(c.Dir); err != nil || len(left) > 0 {
+		t.Errorf("what was covered is left behind: %v %v", left, err)
+	}
 }
 
 // waiting is a line that comes when the channel closes.
