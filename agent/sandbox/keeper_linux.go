@@ -176,8 +176,8 @@ func (s stage) start(tell *json.Encoder) (pid int, err error) {
 			return 0, err
 		}
 	}
-	if err := unix.Setpriority(unix.PRIO_PROCESS, 0, 5); err != nil { // of this thread
-		return 0, os.NewSyscallError("setpriority", err)
+	if err := yield(); err != nil {
+		return 0, err
 	}
 	restore, err := s.limit()
 	if err != nil {
@@ -262,4 +262,14 @@ func lookPath(name, dir string, env []string) (string, error) {
 		return "", denied
 	}
 	return "", fmt.Errorf("no folder of the command's PATH (%q) that it can see has a program %s: %w", path, name, exec.ErrNotFound)
+}
+
+// yield lets other programs go before what this thread starts. Who was told to be nicer stays so,
+// since it may not be less.
+func yield() error {
+	left, err := unix.Getpriority(unix.PRIO_PROCESS, 0) // 20 less the nice value
+	if err != nil {
+		return os.NewSyscallError("getpriority", err)
+	}
+	return os.NewSyscallError("setpriority", unix.Setpriority(unix.PRIO_PROCESS, 0, max(20-left, 5)))
 }

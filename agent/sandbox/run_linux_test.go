@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -413,4 +412,22 @@ func TestAsOrdinaryUser(t *testing.T) {
 	} else {
 		t.Logf("%s", out)
 	}
+}
+
+// A daemon that was started to be nice to others confines as strongly as any.
+func TestNiceDaemon(t *testing.T) {
+	if os.Getenv("ROUSE_TEST_NICE") == "" {
+		again := exec.Command("nice", "-n", "12", os.Args[0], "-test.run=^TestNiceDaemon$")
+		again.Env = append(os.Environ(), "ROUSE_TEST_NICE=yes")
+		if out, err := again.CombinedOutput(); err != nil {
+			t.Errorf("%v\n%s", err, out)
+		}
+		return
+	}
+	confined(t, func(t *testing.T, s *sandbox.Sandbox) {
+		c, out := script(t, "nice")
+		if res := run(t, s, c); res.Exit != 0 || strings.TrimSpace(out.String()) < "12" {
+			t.Errorf("%+v\n%s", res, out)
+		}
+	})
 }
