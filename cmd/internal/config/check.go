@@ -123,6 +123,7 @@ func (c *checker) worker(path string, a *Agent) {
 	c.network(path, a)
 	c.secretGrants(path, a)
 	c.apart(path+".workdir", a.Workdir)
+	c.alone(path+".workdir", a)
 	for i, dir := range a.Grants.Write {
 		c.apart(fmt.Sprintf("%s.grants.write[%d]", path, i), dir)
 	}
@@ -148,6 +149,17 @@ func (c *checker) apart(path string, dir Path) {
 	}
 	if rel, err := filepath.Rel(string(dir), string(c.cfg.Home)); err == nil && rel != ".." && !strings.HasPrefix(rel, ".."+string(filepath.Separator)) {
 		c.warn(path, "the agent can write in %s, which holds the history and databases of all agents; choose a folder that does not hold home", display(string(c.cfg.Home)))
+	}
+}
+
+// alone warns of a workdir that another agent could put a link in the place of, to lead the file
+// tools of this one elsewhere.
+func (c *checker) alone(path string, a *Agent) {
+	for i := range c.cfg.Agents {
+		o := &c.cfg.Agents[i]
+		if a.Workdir != "" && o.Workdir != "" && a.Workdir != o.Workdir && On(a.Enabled) && On(o.Enabled) && within(string(a.Workdir), string(o.Workdir)) {
+			c.warn(path, "lies within the workdir of the agent %s, which could lead this one elsewhere by a link in its place; choose a folder beside it", o.Name)
+		}
 	}
 }
 

@@ -335,6 +335,7 @@ func TestWarnings(t *testing.T) {
 agents:
   - {name: off, enabled: false}
   - {name: wide, workdir: ./work, grants: {read: [./nowhere], write: [.]}}
+  - {name: inner, workdir: ./work/inner}
 jobs:
   - {name: a, agent: off, prompt: x, jitter: 1s, watch: {path: ./nowhere}}
 `), nil)
@@ -345,7 +346,7 @@ jobs:
 	for _, w := range cfg.Warnings {
 		paths = append(paths, w.Path)
 	}
-	if want := []string{"agents[1].workdir", "agents[1].grants.read[0]", "agents[1].grants.write[0]", "jobs[0].agent", "jobs[0].jitter", "jobs[0].watch.path"}; !slices.Equal(paths, want) {
+	if want := []string{"agents[1].workdir", "agents[1].grants.read[0]", "agents[1].grants.write[0]", "agents[2].workdir", "jobs[0].agent", "jobs[0].jitter", "jobs[0].watch.path"}; !slices.Equal(paths, want) {
 		t.Errorf("%q, want %q", paths, want)
 	}
 }
