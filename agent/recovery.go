@@ -1,9 +1,7 @@
 package agent
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -89,16 +87,13 @@ func (r *Runner) recover(ctx context.Context, a ledger.Attempt, t task, past his
 	return ledger.Result{Wait: &q}, true, nil
 }
 
-// shown are the arguments of a call, as many of them as are shown.
+// shown is a call as its owner is shown it, up to maxShownArgs.
 func shown(c ledger.Call) string {
-	var args bytes.Buffer
-	if json.Compact(&args, c.Args) != nil {
-		return string(c.Args)
+	text := CallText(c.Tool, c.Args)
+	if len(text) <= maxShownArgs {
+		return text
 	}
-	if args.Len() <= maxShownArgs {
-		return args.String()
-	}
-	return fmt.Sprintf("%s… (%d bytes; all of them: rouse show %d --json)", strings.ToValidUTF8(args.String()[:maxShownArgs], ""), args.Len(), c.Run)
+	return fmt.Sprintf("%s… (%d bytes; all of them: rouse show %d --json)", strings.ToValidUTF8(text[:maxShownArgs], ""), len(text), c.Run)
 }
 
 // placeOf names the place of a call in its list.

@@ -189,11 +189,12 @@ func (r *Runner) effects(ctx context.Context, run ledger.Run) (out []string, err
 		}
 		switch {
 		case c.Tool == "notify":
-			out = append(out, "the notice stays: "+excerptOf(c.Args))
+			out = append(out, "the notice stays: "+excerptOf(c))
 		case c.Tool == "schedule_next_run":
 			out = append(out, fmt.Sprintf("the next run that it planned stays; see: rouse slot %s", run.Agent))
+		case c.State == ledger.CallDone && kept[c.Key] && (c.Tool == "shell_run" || c.Tool == "bash"): // what was foreseen of a command is all that it did
 		case c.Effect == ledger.EffectExternal, c.Effect == ledger.EffectWrite && !kept[c.Key] && c.Tool != "file_undo" && c.Tool != "share_artifact":
-			out = append(out, fmt.Sprintf("what %s %s stays%s: %s", c.Tool, did, map[bool]string{true: ", but for the files named above"}[kept[c.Key]], excerptOf(c.Args)))
+			out = append(out, fmt.Sprintf("what %s %s stays%s: %s", c.Tool, did, map[bool]string{true: ", but for the files named above"}[kept[c.Key]], excerptOf(c)))
 		}
 	}
 	return out, nil
@@ -205,10 +206,10 @@ func refusedCall(c ledger.Call) bool {
 	return json.Unmarshal(c.Envelope, &e) == nil && slices.Contains([]tool.Kind{tool.KindRejected, tool.KindUserDenied, tool.KindInvalidArgs, tool.KindToolNotFound}, e.Kind)
 }
 
-// excerptOf are the arguments of a call on a line.
-func excerptOf(args json.RawMessage) string {
+// excerptOf is a call on a line.
+func excerptOf(c ledger.Call) string {
 	const most = 120
-	text := []rune(strings.Join(strings.Fields(string(args)), " "))
+	text := []rune(strings.Join(strings.Fields(CallText(c.Tool, c.Args)), " "))
 	if len(text) > most {
 		return string(text[:most]) + "…"
 	}

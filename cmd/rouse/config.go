@@ -115,7 +115,7 @@ func newConfigCheck(at *place) *cobra.Command {
 					fmt.Fprintln(cmd.OutOrStdout(), p)
 				}
 				if result.OK {
-					fmt.Fprintf(cmd.OutOrStdout(), "%d jobs, %d agents: no errors\n", len(cfg.Jobs), len(cfg.Agents))
+					fmt.Fprintf(cmd.OutOrStdout(), "%s, %s: no errors\n", plural(len(cfg.Jobs), "job"), plural(len(cfg.Agents), "agent"))
 				}
 			}
 			if !result.OK {

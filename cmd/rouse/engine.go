@@ -234,7 +234,7 @@ func (d *daemon) held(ctx context.Context) (string, error) {
 }
 
 func (d *daemon) checkConfig(s *setup) web.Check {
-	c := web.Check{Name: "configuration", OK: s.problem == nil, Detail: fmt.Sprintf("%d jobs, %d agents, %s", len(s.config.Jobs), len(s.config.Agents), strings.Join(s.config.Files, ", "))}
+	c := web.Check{Name: "configuration", OK: s.problem == nil, Detail: fmt.Sprintf("%s, %s, %s", plural(len(s.config.Jobs), "job"), plural(len(s.config.Agents), "agent"), strings.Join(s.config.Files, ", "))}
 	if s.problem != nil {
 		c.Detail, c.Remedy = s.problem.Error(), "correct the file, and check it with: rouse config check"
 	}

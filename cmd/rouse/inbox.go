@@ -55,7 +55,7 @@ func newInbox(at *place) *cobra.Command {
 func printItem(w io.Writer, i web.Item, now time.Time) {
 	left := ""
 	if !i.ExpiresAt.IsZero() {
-		left = fmt.Sprintf(", %s left", i.ExpiresAt.Sub(now).Round(time.Minute))
+		left = ", " + timeLeft(i.ExpiresAt.Sub(now))
 	}
 	others := ""
 	if n := len(i.Runs) - 1; n > 0 {
@@ -63,7 +63,7 @@ func printItem(w io.Writer, i web.Item, now time.Time) {
 	}
 	fmt.Fprintf(w, "%s  %s (run %s%s, since %s%s)\n", i.ID, oneLine(i.Title), i.Run, others, local(i.CreatedAt, now), left)
 	for line := range strings.Lines(i.Message) {
-		fmt.Fprintf(w, "    %s\n", oneLine(line))
+		fmt.Fprintf(w, "    %s\n", oneLine(readable(line, time.Local)))
 	}
 	if i.Kind == ledger.KindInput {
 		for n, o := range i.Options {
@@ -74,6 +74,19 @@ func printItem(w io.Writer, i web.Item, now time.Time) {
 		printAction(w, i.Action)
 	}
 	fmt.Fprintf(w, "    %s\n", answerHint(i))
+}
+
+// timeLeft is how long an item can still be answered, as coarsely as it matters.
+func timeLeft(d time.Duration) string {
+	switch {
+	case d <= 0:
+		return "over time"
+	case d < time.Minute:
+		return "less than a minute left"
+	case d < 2*time.Hour:
+		return plural(int(d/time.Minute), "minute") + " left"
+	}
+	return plural(int(d.Round(time.Hour)/time.Hour), "hour") + " left"
 }
 
 // printAction writes an action as it would be done. Nothing in it can hide what it is: what

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"rouse/agent"
 	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/web"
 )
@@ -116,7 +117,7 @@ func printAsked(w io.Writer, d web.RunDetail) {
 		case ledger.ItemAnswered:
 			became = "answered: " + shorten(strings.TrimSuffix(i.Answer+": "+i.Reason, ": "), 120)
 		}
-		fmt.Fprintf(w, "  %-9s %s\n", kindWords[i.Kind], shorten(first, 200))
+		fmt.Fprintf(w, "  %-9s %s\n", kindWords[i.Kind], shorten(readable(first, time.Local), 200))
 		if i.Kind == ledger.KindApproval {
 			printAction(w, i.Action)
 		}
@@ -224,7 +225,7 @@ func printStep(w io.Writer, st web.Step, margin string) {
 		} else if c.State == "replayed" {
 			mark = "replayed"
 		}
-		fmt.Fprintf(w, "%s  %s %s → %s %s (%d ms)\n", margin, c.Tool, shorten(string(c.Args), 120), mark, shorten(compact(c.Result), 160), c.DurationMS)
+		fmt.Fprintf(w, "%s  %s %s → %s %s (%d ms)\n", margin, c.Tool, shorten(agent.PlainJSON(c.Args), 120), mark, shorten(compact(c.Result), 160), c.DurationMS)
 		for _, within := range c.StepsDetail {
 			printStep(w, within, margin+"    ")
 		}
@@ -237,5 +238,5 @@ func compact(raw json.RawMessage) string {
 	if json.Unmarshal(raw, &text) == nil {
 		return text
 	}
-	return string(raw)
+	return agent.PlainJSON(raw)
 }
