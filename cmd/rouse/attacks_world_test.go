@@ -164,7 +164,7 @@ func besiege(t *testing.T, tier confinement, row threat, wanted func(assault) bo
 			"{{net}}", w.net.tcp.Addr().String(), "{{port}}", portOf(w.net.tcp), "{{web}}", strings.TrimPrefix(w.web.URL, "http://"), "{{sock}}", filepath.Join(w.dir, "out", "sock"),
 			"{{home}}", home, "{{config}}", b.config, "{{daemon}}", socketPath(home), "{{rouse}}", programPath(t, "rouse"))
 	})
-	cfg := map[string]any{"version": 1, "home": home, "limits": map[string]any{"runs": 8, "cost_usd_per_day": 1000}}
+	cfg := map[string]any{"version": 1, "include": []string{"./conf.d/*.yaml"}, "home": home, "limits": map[string]any{"runs": 8, "cost_usd_per_day": 1000}}
 	var agents, models, jobs []any
 	for _, a := range b.attacks {
 		w := b.worlds[a.Name]
@@ -184,8 +184,10 @@ func besiege(t *testing.T, tier confinement, row threat, wanted func(assault) bo
 				job["watch"] = map[string]any{"path": filepath.Dir(s.Drop), "existing": "ignore"}
 			}
 			maps.Copy(job, s.Job)
-			if job["playbook"] != nil {
+			if job["playbook"] != nil || job["prompt_file"] != nil {
 				delete(job, "prompt")
+			}
+			if job["playbook"] != nil {
 				delete(job, "model")
 			}
 			jobs = append(jobs, job)
@@ -474,6 +476,10 @@ func (b *battle) unharmed(t *testing.T) {
 	var grants []json.RawMessage
 	if err := b.client.Get(t.Context(), "/v1/grants", nil, &grants); err != nil || len(grants) > 0 {
 		t.Errorf("somebody gave leave for good: %s %v", grants, err)
+	}
+	var jobs []web.Job
+	if err := b.client.Get(t.Context(), "/v1/jobs", nil, &jobs); err != nil || slices.ContainsFunc(jobs, func(j web.Job) bool { return b.worlds[j.Agent] == nil }) {
+		t.Errorf("somebody made jobs: %+v %v", jobs, err)
 	}
 	var pauses []json.RawMessage
 	if err := b.client.Get(t.Context(), "/v1/pauses", nil, &pauses); err != nil || len(pauses) > 0 {

@@ -53,6 +53,7 @@ func check(d *decoder, cfg *Config, tools []string) {
 		}
 	}
 	c.money()
+	c.includes()
 	c.findSkills()
 }
 

@@ -208,7 +208,7 @@ func TestBrokenFiles(t *testing.T) {
 
 // Included files add to the lists of the main one; paths in them are relative to them.
 func TestInclude(t *testing.T) {
-	path := write(t, "rouse.yaml", "include: ['conf/**/*.yaml', '*.yaml']\nagents: [{name: a}]\ndefaults: {keep: 1d}\n",
+	path := write(t, "rouse.yaml", "include: ['conf/*/*.yaml', '*.yaml']\nagents: [{name: a}]\ndefaults: {keep: 1d}\n",
 		"conf/jobs/one.yaml", "include: two.yaml\njobs: [{name: j, agent: b, prompt_file: ask.md}]\n",
 		"conf/jobs/two.yaml", "agents: [{name: b, workdir: ./w}]\n", "conf/jobs/ask.md", "Now.\n")
 	cfg, err := load(path, nil)
