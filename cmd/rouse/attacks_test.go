@@ -45,7 +45,7 @@ type Stage struct {
 	Drop string // the file that starts the run, as if somebody had dropped it
 	// Calls are the answers of the model, in order: a text, a call, or a list of calls that are one
 	// answer. A call is the name of its tool with its arguments; bash with a text is a script that
-	// the agent was granted.
+	// the agent was granted, and another tool with a text has it for its arguments.
 	Calls  []any
 	Again  bool   // the last answer is given for ever
 	Hang   bool   // the answers are followed by silence

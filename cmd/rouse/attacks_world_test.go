@@ -307,6 +307,9 @@ func scripted(t *testing.T, id, name string, args any) model.Call {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if text, ok := args.(string); ok { // exactly so
+		raw = []byte(text)
+	}
 	if args == nil {
 		raw = []byte("{}")
 	}
