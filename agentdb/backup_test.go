@@ -359,6 +359,11 @@ func TestRestoreWaits(t *testing.T) {
 	}
 	expenses(t, db)
 	backup(t, db, agentdb.BackupSpec{})
+	over, end := context.WithCancel(t.Context())
+	end()
+	if _, err := p.Restore(over, "ann", agentdb.RestoreSpec{From: "last"}); !errors.Is(err, context.Canceled) {
+		t.Fatalf("what was cut off says %v", err)
+	}
 	short, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
 	if _, err := p.Restore(short, "ann", agentdb.RestoreSpec{From: "last"}); !errors.Is(err, context.DeadlineExceeded) {

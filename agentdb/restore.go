@@ -216,6 +216,9 @@ func (p *Pool) find(ctx context.Context, agent, from string) (path string, passe
 			if sqlite.Verify(ctx, b.Path, applicationID, false) == nil {
 				return b.Path, passed, nil
 			}
+			if ctx.Err() != nil { // nobody knows what the rest of it holds
+				return "", nil, context.Cause(ctx)
+			}
 			passed = append(passed, b.Name)
 		}
 		return "", nil, &Error{Kind: kindNotFound, Field: "from", Message: fmt.Sprintf("there is no good backup of the database of %s (%d are damaged); to begin with an empty one: rouse db %s reset", agent, len(passed), agent)}
