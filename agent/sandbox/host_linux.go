@@ -305,6 +305,13 @@ func (h *head) text() string {
 func (h *host) layout(t Tier, c Command) (l layout, uncover func(), err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	c.Read = slices.DeleteFunc(slices.Clone(c.Read), func(path string) bool {
+		hide := h.standsIn(path, c.Write)
+		if hide {
+			c.Masked = append(slices.Clip(c.Masked), path)
+		}
+		return hide
+	})
 	if l, err = newLayout(c); err != nil || t != TierA {
 		return l, func() {}, err
 	}
@@ -317,6 +324,17 @@ func (h *host) layout(t Tier, c Command) (l layout, uncover func(), err error) {
 	}
 	uncover, err = h.cover(l)
 	return l, uncover, err
+}
+
+// standsIn says whether what may only be read, within what may be written, is not there, or is but
+// what hides that from another command: with that it goes, and this one could make the name.
+func (h *host) standsIn(path string, write []string) bool {
+	at := follow(path)
+	if h.places[at] > 0 {
+		return true
+	}
+	_, err := os.Lstat(at)
+	return errors.Is(err, os.ErrNotExist) && slices.ContainsFunc(write, func(w string) bool { return within(at, follow(w)) })
 }
 
 // cover makes folders in the place of hidden names that do not exist, for only what exists can be

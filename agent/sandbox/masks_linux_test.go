@@ -3,6 +3,7 @@
 package sandbox_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -137,6 +138,41 @@ func TestMasksAreShared(t *testing.T) {
 			t.Errorf("it was made\n%s", out)
 		}
 	})
+}
+
+// What stands in the place of a missing name for one command is not given to another one, which may
+// read what has that name: it would go with the first, and the second could make it anew.
+func TestMasksAreNotGiven(t *testing.T) {
+	s := only(t, sandbox.TierA)
+	first, _ := script(t, "echo begun; read line")
+	name := filepath.Join(first.Dir, "new")
+	first.Masked = []string{name}
+	second := first
+	second.Argv = []string{"sh", "-c", "echo begun; read line; mkdir new; echo attacked > new/x; rmdir new; echo attacked > new; :"}
+	second.Masked, second.Read = nil, []string{name}
+	firstBegun, firstGoes, secondBegun, secondGoes := make(chan struct{}), make(chan struct{}), make(chan struct{}), make(chan struct{})
+	first.Stdin, first.Stdout, first.Stderr = waiting(firstGoes), writer(func([]byte) { close(firstBegun) }), nil
+	second.Stdin, second.Stdout, second.Stderr = waiting(secondGoes), writer(func([]byte) { close(secondBegun) }), nil
+	ended := make(chan error, 2)
+	begin := func(c sandbox.Command) {
+		go func() {
+			_, err := s.Run(t.Context(), c)
+			ended <- err
+		}()
+	}
+	begin(first)
+	<-firstBegun
+	begin(second)
+	<-secondBegun
+	close(firstGoes)
+	err := <-ended
+	close(secondGoes)
+	if err := errors.Join(err, <-ended); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Lstat(name); err == nil {
+		t.Errorf("it was made: %s", info.Mode())
+	}
 }
 
 // Commands that begin and end all the time, and hide the same missing names, do not take them away
