@@ -64,7 +64,7 @@ func (l *Ledger) decide(tx *sqlite.Tx, of Item, answer, reason string, now time.
 	}
 	for _, id := range same {
 		i, r, err := l.openItem(tx, id)
-		if errors.Is(err, ErrClosed) {
+		if errors.Is(err, ErrClosed) || i.over(now) {
 			continue
 		}
 		if err != nil {

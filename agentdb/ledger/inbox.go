@@ -226,7 +226,8 @@ func informOfCalls(tx *sqlite.Tx, r Run, attempt int, now time.Time) error {
 
 // Answer closes an item and lets its run go on, or ends it when that is what the answer
 // says. What is said of an action holds for all runs of the agent that wait for the same. It is
-// ErrClosed when somebody was faster, and ErrAnswer when the item does not offer such an answer.
+// ErrClosed when somebody was faster or its time is over, and ErrAnswer when the item does not
+// offer such an answer.
 func (l *Ledger) Answer(ctx context.Context, id int64, answer string) (Run, error) {
 	return l.answer(ctx, id, answer, "")
 }
@@ -240,6 +241,9 @@ func (l *Ledger) answer(ctx context.Context, id int64, answer, reason string) (R
 			return false, err
 		}
 		run = r
+		if i.over(now) { // no daemon was there to end its run
+			return false, fmt.Errorf("inbox item %d could be answered until %s: %w", id, i.ExpiresAt.UTC().Format(time.RFC3339), ErrClosed)
+		}
 		if i.Kind != KindInput && !slices.Contains(i.Options, answer) {
 			return false, fmt.Errorf("%q answers inbox item %d with something else than %s: %w", answer, id, strings.Join(i.Options, ", "), ErrAnswer)
 		}
@@ -250,6 +254,9 @@ func (l *Ledger) answer(ctx context.Context, id int64, answer, reason string) (R
 	})
 	return run, err
 }
+
+// over says whether nobody can answer an item any more.
+func (i Item) over(now time.Time) bool { return !i.ExpiresAt.IsZero() && !now.Before(i.ExpiresAt) }
 
 // answerOne closes one item, and says whether that paused the job of its run.
 func (l *Ledger) answerOne(tx *sqlite.Tx, i Item, r Run, answer, reason string, now time.Time) (paused bool, err error) {

@@ -73,7 +73,11 @@ func printItem(w io.Writer, i web.Item, now time.Time) {
 	if i.Kind == ledger.KindApproval {
 		printAction(w, i.Action)
 	}
-	fmt.Fprintf(w, "    %s\n", answerHint(i))
+	hint := answerHint(i)
+	if !i.ExpiresAt.IsZero() && !now.Before(i.ExpiresAt.Time) {
+		hint = "nobody answered in time; its run ends when a daemon starts: rouse serve"
+	}
+	fmt.Fprintf(w, "    %s\n", hint)
 }
 
 // timeLeft is how long an item can still be answered, as coarsely as it matters.

@@ -124,7 +124,7 @@ func outcomeMark(r web.Run) string {
 	case "running":
 		return "◌ running"
 	case "waiting":
-		return "? waiting: " + r.WaitingFor
+		return strings.TrimSuffix("? waiting: "+r.WaitingFor, ": ")
 	}
 	if r.WaitingFor != "" {
 		return r.State + ": " + r.WaitingFor

@@ -113,6 +113,9 @@ func accountRow(l web.Account, zone *time.Location, clock func(web.Time) string)
 	run := "–"
 	if l.Run != "" {
 		run = l.Run + " " + outcomeMark(web.Run{Outcome: l.Outcome, State: l.State, WaitingFor: l.WaitingFor})
+		if l.State == "waiting" && l.WaitingFor == "" { // an attempt that is over
+			run = l.Run + " ? waited"
+		}
 	}
 	return []string{clock(l.Nominal) + mark, l.Source, orElse(l.Decision, "–"), run, shorten(readable(l.Reason, zone), 400)}
 }

@@ -26,6 +26,31 @@ func asking(t *testing.T, l *ledger.Ledger, job string, q *ledger.Question) (int
 	return run, items[len(items)-1]
 }
 
+// overTime: what nobody answered in time is neither allowed nor denied any more, also before a daemon
+// has ended its run, and not by the answer to another run's request for the same.
+func overTime(t *testing.T, open Open) {
+	l, ctx := open(t), t.Context()
+	late := allow("p1", "same")
+	late.Expires = time.Nanosecond
+	run, item := asking(t, l, "j", late)
+	for _, answer := range []string{ledger.ApprovalOnce, ledger.ApprovalAlways} {
+		if _, err := l.Answer(ctx, item.ID, answer); !errors.Is(err, ledger.ErrClosed) {
+			t.Errorf("%s after its time: %v", answer, err)
+		}
+	}
+	if _, err := l.Deny(ctx, item.ID, "too late"); !errors.Is(err, ledger.ErrClosed) {
+		t.Errorf("denied after its time: %v", err)
+	}
+	_, other := asking(t, l, "j", allow("p1", "same"))
+	must[ledger.Run](t)(l.Answer(ctx, other.ID, ledger.ApprovalOnce))
+	if r := get(t, l, run); !r.Asks() {
+		t.Errorf("the run goes on: %+v", r)
+	}
+	if due := must[[]ledger.Item](t)(l.Overdue(ctx, time.Now())); len(due) != 1 || due[0].ID != item.ID {
+		t.Errorf("overdue: %+v", due)
+	}
+}
+
 // approvals: an action waits for one of three answers, over a restart; once is for one call,
 // always stands until it is taken back, and nothing stands for another agent.
 func approvals(t *testing.T, open Open) {

@@ -22,7 +22,7 @@ func Run(t *testing.T, fresh func(t *testing.T) Open) {
 	for name, test := range map[string]func(*testing.T, Open){
 		"Budget": budget, "BudgetCrash": budgetCrash, "BudgetRace": budgetRace, "PruneSpending": pruneSpending,
 		"Inbox": inbox, "InboxEnds": inboxEnds, "Recovery": recovery, "Infos": infos,
-		"Approvals": approvals, "ApprovalsTogether": approvalsTogether, "Definitions": definitions, "Marks": marks, "TaintAtFirst": taintAtFirst,
+		"Approvals": approvals, "ApprovalsTogether": approvalsTogether, "OverTime": overTime, "Definitions": definitions, "Marks": marks, "TaintAtFirst": taintAtFirst,
 		"KeyIsOneRun": keyIsOneRun, "Claims": claims, "Overlap": overlap, "DueOnce": dueOnce, "Watermarks": watermarks,
 		"Fencing": fencing, "RetryLater": retryLater, "Interrupt": interrupt, "Cancel": cancel, "Retry": retryFinished,
 		"Record": record, "Outbox": outbox, "Prune": prune, "Filters": filters, "Survives": survives, "Changed": changed,

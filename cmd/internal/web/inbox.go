@@ -136,7 +136,9 @@ func closed(i ledger.Item) error {
 	case ledger.ItemWithdrawn:
 		why = "its run ended otherwise, or asks anew"
 	case ledger.ItemOpen:
-		why = "its run does not wait for it"
+		if i.ExpiresAt.IsZero() || time.Now().Before(i.ExpiresAt) { // otherwise no daemon has ended its run yet
+			why = "its run does not wait for it"
+		}
 	}
 	return &Error{Status: http.StatusConflict, Message: fmt.Sprintf("inbox item %d is not open any more: %s at %s; see: rouse show %d",
 		i.ID, why, cmp.Or(i.ClosedAt, i.ExpiresAt).Local().Format(time.DateTime), i.Run)}
