@@ -7,39 +7,36 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"strings"
 
-	"rouse/agent/loop"
-	"rouse/agent/model/playbook"
 	"rouse/agent/tool"
-	"rouse/agent/tool/shell"
-	"rouse/agent/tool/web"
 	"rouse/agentdb/ledger"
 )
 
 // definition is what a run is told and may do, as its owner approves it (OSL-19): another one
 // has another hash. Values of secrets are not in it.
 type definition struct {
-	Job          string          `json:"job,omitempty"`
-	Prompt       string          `json:"prompt,omitempty"`
-	Playbook     []playbook.Call `json:"playbook,omitempty"`
-	When         []Gate          `json:"when,omitempty"`
-	Watched      string          `json:"watched,omitempty"`
-	Bounds       loop.Bounds     `json:"bounds"`
-	Agent        string          `json:"agent"`
-	Instructions string          `json:"instructions,omitempty"`
-	Workdir      string          `json:"workdir"`
-	Database     bool            `json:"database"`
-	Tools        toolNames       `json:"tools"`
-	Read         []string        `json:"read,omitempty"`
-	Public       []string        `json:"public,omitempty"`
-	Write        []string        `json:"write,omitempty"`
-	Commands     []shell.Grant   `json:"commands,omitempty"`
-	Skills       []string        `json:"skill_commands,omitempty"` // that skills may allow
-	Network      []web.Grant     `json:"network,omitempty"`
-	Secrets      []string        `json:"secrets,omitempty"`
-	OnDenied     string          `json:"on_denied,omitempty"`
-	MinTier      string          `json:"min_tier,omitempty"`
-	Unconfined   string          `json:"unconfined,omitempty"`
+	Job          string           `json:"job,omitempty"`
+	Prompt       string           `json:"prompt,omitempty"`
+	Playbook     []definedCall    `json:"playbook,omitempty"`
+	When         []definedGate    `json:"when,omitempty"`
+	Watched      string           `json:"watched,omitempty"`
+	Bounds       definedBounds    `json:"bounds"`
+	Agent        string           `json:"agent"`
+	Instructions string           `json:"instructions,omitempty"`
+	Workdir      string           `json:"workdir"`
+	Database     bool             `json:"database"`
+	Tools        toolNames        `json:"tools"`
+	Read         []string         `json:"read,omitempty"`
+	Public       []string         `json:"public,omitempty"`
+	Write        []string         `json:"write,omitempty"`
+	Commands     []definedCommand `json:"commands,omitempty"`
+	Skills       []string         `json:"skill_commands,omitempty"` // that skills may allow
+	Network      []definedHost    `json:"network,omitempty"`
+	Secrets      []string         `json:"secrets,omitempty"`
+	OnDenied     string           `json:"on_denied,omitempty"`
+	MinTier      string           `json:"min_tier,omitempty"`
+	Unconfined   string           `json:"unconfined,omitempty"`
 }
 
 type toolNames struct {
@@ -50,16 +47,10 @@ type toolNames struct {
 func define(t task) definition {
 	a, j := t.agent, t.job
 	d := definition{
-		Job: j.Name, Prompt: j.Prompt, Playbook: slices.Clone(j.Playbook), When: slices.Clone(j.When), Watched: j.Watched.Folder, Bounds: bounds(t),
+		Job: j.Name, Prompt: j.Prompt, Playbook: definedCalls(j.Playbook), When: definedGates(j.When), Watched: j.Watched.Folder, Bounds: definedBoundsOf(bounds(t)),
 		Agent: a.Name, Instructions: a.Instructions, Workdir: a.Workdir, Database: a.Database, Tools: toolNames{a.Allow, a.Deny},
-		Read: a.Read, Public: a.Public, Write: a.Write, Commands: a.Commands, Network: a.Network,
+		Read: a.Read, Public: a.Public, Write: a.Write, Commands: definedCommands(a.Commands), Network: definedHosts(a.Network),
 		OnDenied: a.OnDenied, MinTier: t.minTier(), Unconfined: a.Unconfined,
-	}
-	for i := range d.Playbook {
-		d.Playbook[i].Line = 0 // where it stands is no part of what it does
-	}
-	for i := range d.When {
-		d.When[i].Where = ""
 	}
 	for _, s := range t.allowing() {
 		for _, g := range s.grants {
@@ -73,6 +64,16 @@ func define(t task) definition {
 		d.Prompt = "" // it is of one run
 	}
 	return d
+}
+
+// text is the definition as it is shown and hashed.
+func (d definition) text() (string, error) {
+	var out strings.Builder
+	e := json.NewEncoder(&out)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	err := e.Encode(d)
+	return strings.TrimSuffix(out.String(), "\n"), err
 }
 
 // systemTools are the tools that reach beyond the agent's folders and its database.
@@ -104,26 +105,59 @@ func (t task) usesSystem() string {
 	return ""
 }
 
+// unapproved is a definition that others than its owner could have written, and that the owner
+// has not approved as it stands.
+type unapproved struct{ uses, foreign, text, hash string }
+
+// unapproved says what is to be approved before a task begins, nil when nothing is.
+func (r *Runner) unapproved(ctx context.Context, t task) (*unapproved, error) {
+	u := unapproved{uses: t.usesSystem(), foreign: cmp.Or(t.job.Foreign, t.agent.Foreign)}
+	if u.foreign == "" || u.uses == "" {
+		return nil, nil
+	}
+	text, err := define(t).text()
+	if err != nil {
+		return nil, fmt.Errorf("the definition of %s cannot be written down: %w", cmp.Or(t.job.Name, t.agent.Name), err)
+	}
+	u.text, u.hash = text, tool.ActionHash(t.agent.Name, "", text)
+	if stands, err := r.ledger.Stands(ctx, t.agent.Name, u.hash); stands || err != nil {
+		return nil, err
+	}
+	return &u, nil
+}
+
+// Held are the jobs whose runs wait until the owner has approved their definitions, with who
+// else can change those, and how.
+func (r *Runner) Held(ctx context.Context) (map[string]string, error) {
+	held := map[string]string{}
+	p := r.plan.Load()
+	for name := range p.Jobs {
+		t, err := p.find(ledger.Run{Job: name}, ledger.Detail{})
+		if err != nil {
+			continue // without its agent it does not run at all
+		}
+		u, err := r.unapproved(ctx, t)
+		if err != nil {
+			return nil, err
+		}
+		if u != nil {
+			held[name] = u.foreign
+		}
+	}
+	return held, nil
+}
+
 // held parks a run that uses system tools and whose definition somebody else than its owner
 // could have written, until the owner has approved the definition as it stands.
 func (r *Runner) held(ctx context.Context, run ledger.Run, t task) (res ledger.Result, held bool, err error) {
-	foreign, uses := cmp.Or(t.job.Foreign, t.agent.Foreign), t.usesSystem()
-	if foreign == "" || uses == "" {
-		return res, false, nil
-	}
-	text, err := json.MarshalIndent(define(t), "", "  ")
-	if err != nil {
-		return res, false, fmt.Errorf("the definition of %s cannot be written down: %w", cmp.Or(run.Job, run.Agent), err)
-	}
-	hash := tool.ActionHash(t.agent.Name, "", string(text))
-	if stands, err := r.ledger.Stands(ctx, run.Agent, hash); stands || err != nil {
+	u, err := r.unapproved(ctx, t)
+	if u == nil || err != nil {
 		return res, false, err
 	}
-	clean := redactor(t.secrets).Replace
 	return ledger.Result{Wait: &ledger.Question{
 		Kind: ledger.KindApproval, Title: cmp.Or(run.Job, run.Agent) + " asks to begin", Expires: ledger.ApprovalExpires,
-		Message: fmt.Sprintf("It may use %s, and others than you can change its definition: %s. It begins once you approve the definition as it stands; a changed one is asked about again.", uses, foreign),
+		Message: fmt.Sprintf("It may use %s, and others than you can change its definition: %s. It begins once you approve the definition as it stands; a changed one is asked about again.", u.uses, u.foreign),
 		Options: []string{ledger.ApprovalOnce, ledger.ApprovalDeny},
-		Action:  ledger.Action{Shown: clean(string(text)), Hash: hash},
+		Action:  ledger.Action{Shown: redactor(t.secrets).Replace(u.text), Hash: u.hash},
 	}}, true, nil
 }

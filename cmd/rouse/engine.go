@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -203,6 +204,11 @@ func (d *daemon) Doctor(ctx context.Context) ([]web.Check, error) {
 	now := d.current()
 	checks := []web.Check{d.checkConfig(now), d.checkHome()}
 	checks = append(checks, d.checkDatabases(now), now.checkModels(), d.checkWatches(ctx), checkSkills(now.config), checkConfinement(ctx))
+	if c, some, err := d.checkDefinitions(ctx); err != nil {
+		return nil, err
+	} else if some {
+		checks = append(checks, c)
+	}
 	checks = append(checks, d.checkNotices(ctx)...)
 	c, err := d.ledger.Counts(ctx)
 	if err != nil {
@@ -248,6 +254,18 @@ func (d *daemon) checkConfig(s *setup) web.Check {
 		}
 	}
 	return c
+}
+
+// checkDefinitions names the jobs that wait for their owner before they begin.
+func (d *daemon) checkDefinitions(ctx context.Context) (c web.Check, some bool, err error) {
+	held, err := d.runner.Held(ctx)
+	if err != nil || len(held) == 0 {
+		return c, false, err
+	}
+	jobs := slices.Sorted(maps.Keys(held))
+	hows := slices.Compact(slices.Sorted(maps.Values(held)))
+	return web.Check{Name: "definitions", Detail: fmt.Sprintf("%s; runs of %s wait until you have approved their definitions", strings.Join(hows, "; "), strings.Join(jobs, ", ")),
+		Remedy: "see to it that only you can write there, or look at each and approve it: rouse inbox"}, true, nil
 }
 
 func (d *daemon) checkHome() web.Check {

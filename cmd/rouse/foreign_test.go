@@ -3,6 +3,7 @@
 package main
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -74,11 +75,34 @@ jobs:
 			}
 		}
 	}
+	doctor := func() string {
+		t.Helper()
+		checks := []web.Check{}
+		p := rouse(t, "doctor", "--json", "--config", config)
+		var out strings.Builder
+		p.Stdout = &out
+		_ = p.Run() // which fails where anything is wrong
+		if err := json.Unmarshal([]byte(out.String()), &checks); err != nil {
+			t.Fatalf("doctor: %v\n%s", err, out.String())
+		}
+		for _, c := range checks {
+			if c.Name == "definitions" {
+				return c.Detail
+			}
+		}
+		return ""
+	}
 	wants(map[string]string{"safe": "success", "able": "success", "gated": "success"})
+	if said := doctor(); said != "" {
+		t.Errorf("doctor, while only the owner can write: %s", said)
+	}
 	if err := os.Chmod(config, 0o666); err != nil {
 		t.Fatal(err)
 	}
 	wants(map[string]string{"safe": "success", "able": ledger.WaitApproval, "gated": ledger.WaitApproval})
+	if said := doctor(); !strings.Contains(said, "may be written by everybody (mode 0666); runs of able, gated wait") {
+		t.Errorf("doctor: %s", said)
+	}
 	var items []web.Item
 	runJSON(t, &items, "inbox", "--json", "--config", config)
 	if len(items) != 2 || items[0].Tool != "" || strings.Join(items[0].Options, " ") != "approve deny" || !strings.Contains(items[0].Message+items[1].Message, "may be written by everybody") {
@@ -91,6 +115,9 @@ jobs:
 		runJSON(t, nil, "approve", i.ID, "--json", "--config", config)
 	}
 	wants(map[string]string{"able": "success", "gated": "success"})
+	if said := doctor(); said != "" {
+		t.Errorf("doctor, once they are approved: %s", said)
+	}
 	if err := os.WriteFile(config, []byte(strings.Replace(text, "argv: [true]", "argv: [false]", 1)), 0o666); err != nil {
 		t.Fatal(err)
 	}
