@@ -10,8 +10,8 @@ import (
 type SecretGrant struct {
 	Name   string
 	OnlyTo string // the one host that it may be sent to; "" when it is for commands
-	Value  string
-	Public bool // what it opens is not private: a run that uses it does not get that label
+	Value  string // "" when its owner has removed it since
+	Public bool   // what it opens is not private: a run that uses it does not get that label
 }
 
 // placeholder stands for a secret in the arguments of a call.

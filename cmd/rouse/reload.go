@@ -119,6 +119,7 @@ func (r *reloader) reload(ctx context.Context) web.Reload {
 		if r.refused > 0 {
 			r.files.lookAt = time.Now().Add(min(time.Second<<min(r.refused-1, 10), maxRefuse))
 		}
+		r.withdraw(next)
 		return r.refuse(ctx, next, err)
 	}
 	c := config.Compare(old.config, next.config)
@@ -220,6 +221,29 @@ func (r *reloader) apply(ctx context.Context, next *setup) error {
 	}
 	r.dispatcher.Reconsider()
 	return nil
+}
+
+// withdraw takes from the agents the secrets that their owner has removed, though what is on disk
+// cannot come into force without them. Their values are still blacked out.
+func (r *reloader) withdraw(next *setup) {
+	if next == nil || next.config == nil || len(next.config.Unset()) == 0 {
+		return
+	}
+	gone, now := next.config.Unset(), *r.d.current()
+	held := *now.plan
+	held.plan.Agents = maps.Clone(held.plan.Agents)
+	for name, a := range held.plan.Agents {
+		a.Secrets = slices.Clone(a.Secrets)
+		for i := range a.Secrets {
+			if slices.Contains(gone, a.Secrets[i].Name) {
+				a.Secrets[i].Value = ""
+			}
+		}
+		held.plan.Agents[name] = a
+	}
+	now.plan = &held
+	r.d.setup.Store(&now)
+	r.d.runner.Set(held.plan)
 }
 
 // both are two plans at once; what they have in common is the second's.

@@ -166,7 +166,7 @@ func canaries(t *testing.T, secret string) map[string]string {
 }
 
 // A daemon that runs takes another value at once, and goes on with what it had when one is
-// missing.
+// missing, but for that one: no call gets it any more.
 func TestSecretsReload(t *testing.T) {
 	t.Parallel()
 	var last atomic.Value
@@ -209,6 +209,12 @@ agents: [{name: clerk, grants: {network: [{host: "` + host + `"}], secrets: [{na
 	if err == nil || !strings.Contains(out, "the daemon goes on with what it had:") || !strings.Contains(out, "the secret bank is not set") {
 		t.Errorf("it says %s (%v)", out, err)
 	}
-	sent("second-value")
+	last.Store("nothing")
+	out, err = do("", "call", "clerk", "web_fetch", `{"url":"`+server.URL+`","headers":{"X-Key":"__OSL_SECRET[bank]__"}}`)
+	if err == nil || last.Load() != "nothing" || !strings.Contains(out, "the secret bank is not set any more; its owner sets it with: rouse secrets set bank") {
+		t.Errorf("with a secret that was removed the server was sent %v: %s", last.Load(), out)
+	}
+	set("third-value")
+	sent("third-value")
 	p.stop(t)
 }

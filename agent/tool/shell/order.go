@@ -49,8 +49,12 @@ func (f *family) order(command string) (order, *tool.Envelope) {
 		}
 	}
 	for _, name := range o.secrets {
-		if !slices.ContainsFunc(f.secrets, func(s tool.SecretGrant) bool { return s.Name == name && s.OnlyTo == "" }) {
+		i := slices.IndexFunc(f.secrets, func(s tool.SecretGrant) bool { return s.Name == name && s.OnlyTo == "" })
+		switch {
+		case i < 0:
 			return refuse(tool.KindRejected, "the secret %s is not granted for commands; its owner can grant it, under grants: secrets, without only_to", name)
+		case f.secrets[i].Value == "":
+			return refuse(tool.KindRejected, "the secret %s is not set any more; its owner sets it with: rouse secrets set %[1]s", name)
 		}
 	}
 	return o, nil
@@ -68,7 +72,7 @@ func (o order) start(secrets []tool.SecretGrant) (argv []string, hide *strings.R
 	}
 	values, pairs := map[string]string{}, []string(nil)
 	for _, s := range secrets {
-		if s.OnlyTo == "" && slices.Contains(o.secrets, s.Name) && s.Value != "" {
+		if s.OnlyTo == "" && slices.Contains(o.secrets, s.Name) {
 			values[s.Name] = s.Value
 			pairs = append(pairs, s.Value, "[secret "+s.Name+"]")
 		}

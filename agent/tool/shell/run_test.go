@@ -240,7 +240,7 @@ func TestLanes(t *testing.T) {
 // in no output.
 func TestSecrets(t *testing.T) {
 	b := newBench(t).confined()
-	b.options.Secrets = []tool.SecretGrant{{Name: "key", Value: "hunter2"}, {Name: "web", OnlyTo: "example.com", Value: "x"}}
+	b.options.Secrets = []tool.SecretGrant{{Name: "key", Value: "hunter2"}, {Name: "web", OnlyTo: "example.com", Value: "x"}, {Name: "gone"}}
 	b.options.Grants = []shell.Grant{{Argv: []string{b.me, "*"}}}
 	n := b.need(b.me + " as argv __OSL_SECRET[key]__")
 	if n.Missing != "" || n.Adds&tool.Private == 0 || strings.Contains(n.Action+n.Shown, "hunter2") || !strings.Contains(n.Shown, "OSL_SECRET[key]") {
@@ -250,7 +250,7 @@ func TestSecrets(t *testing.T) {
 	if got["stdout"] != "[\"x=[secret key]\"]\n" {
 		t.Errorf("%v", got["stdout"])
 	}
-	for command, kind := range map[string]tool.Kind{"prog __OSL_SECRET[none]__": tool.KindRejected, "prog __OSL_SECRET[web]__": tool.KindRejected, "echo '__OSL_SECRET[key]__' | cat": tool.KindInvalidArgs} {
+	for command, kind := range map[string]tool.Kind{"prog __OSL_SECRET[none]__": tool.KindRejected, "prog __OSL_SECRET[gone]__": tool.KindRejected, "prog __OSL_SECRET[web]__": tool.KindRejected, "echo '__OSL_SECRET[key]__' | cat": tool.KindInvalidArgs} {
 		if n := b.need(command); n.Refused == nil || n.Refused.Kind != kind {
 			t.Errorf("%s: %+v", command, n)
 		}

@@ -29,6 +29,8 @@ func (f *fetcher) used(q request) ([]tool.SecretGrant, error) {
 			return nil, fmt.Errorf("the secret %s is not granted to this agent%s", name, f.secretsNamed())
 		case f.secrets[i].OnlyTo == "":
 			return nil, fmt.Errorf("the secret %s is for commands: it names no host that it may be sent to", name)
+		case f.secrets[i].Value == "":
+			return nil, fmt.Errorf("the secret %s is not set any more; its owner sets it with: rouse secrets set %[1]s", name)
 		}
 		out = append(out, f.secrets[i])
 	}

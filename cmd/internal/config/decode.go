@@ -20,6 +20,7 @@ type decoder struct {
 	store    func(name string) (value string, set bool, err error) // of secrets; may be nil
 	problems []Problem
 	secrets  []string
+	unset    []string            // names of secrets that are kept nowhere
 	refs     []SecretRef         // to the store
 	places   map[string]Position // of values, by path
 	tags     tags

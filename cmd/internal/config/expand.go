@@ -66,28 +66,29 @@ func (d *decoder) fromStore(n *node, path, name string, secret bool, bad func(hi
 	if !secret && (strings.Contains(path, ".with.") || !secretKey.MatchString(path) && !strings.Contains(path, ".headers.")) {
 		return bad("it can under api_key, base_url, url, http and headers; the calls of an agent use it by its placeholder, see grants.secrets", "a secret cannot stand here")
 	}
-	value, problem := d.lookup(n.at, path, name)
+	value, problem, hint := d.lookup(n.at, path, name)
 	if problem != "" {
-		return bad("set it with: rouse secrets set "+name, "%s", problem)
+		return bad(hint, "%s", problem)
 	}
 	return value
 }
 
-// lookup asks the store for a secret, and notes that it is used.
-func (d *decoder) lookup(at Position, path, name string) (value, problem string) {
+// lookup asks the store for a secret, and notes that it is used. What is wrong comes with what to do.
+func (d *decoder) lookup(at Position, path, name string) (value, problem, hint string) {
 	d.refs = append(d.refs, SecretRef{Name: name, Path: path, At: at})
-	if d.store == nil {
-		return "", fmt.Sprintf("the secret %s is not set", name)
+	set, err := false, error(nil)
+	if d.store != nil {
+		value, set, err = d.store(name)
 	}
-	value, set, err := d.store(name)
 	switch {
 	case err != nil:
-		return "", fmt.Sprintf("the secret %s cannot be read: %v", name, err)
+		return "", fmt.Sprintf("the secret %s cannot be read: %v", name, err), ""
 	case !set:
-		return "", fmt.Sprintf("the secret %s is not set", name)
+		d.unset = append(d.unset, name)
+		return "", fmt.Sprintf("the secret %s is not set", name), "set it with: rouse secrets set " + name
 	}
 	d.secret(at, path, value)
-	return value, ""
+	return value, "", ""
 }
 
 func (d *decoder) variable(n *node, path, name string, secret bool, bad func(hint, format string, args ...any) string) string {

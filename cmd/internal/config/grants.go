@@ -69,9 +69,9 @@ func (c *checker) secretGrants(path string, a *Agent) {
 			continue
 		}
 		seen[g.Name] = true
-		var problem string
-		if g.value, problem = c.d.lookup(c.d.place(at+".name"), at, g.Name); problem != "" {
-			c.bad(at+".name", "%s", problem).Hint = "set it with: rouse secrets set " + g.Name
+		var problem, hint string
+		if g.value, problem, hint = c.d.lookup(c.d.place(at+".name"), at, g.Name); problem != "" {
+			c.bad(at+".name", "%s", problem).Hint = hint
 		}
 		if g.OnlyTo == "" {
 			continue

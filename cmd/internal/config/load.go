@@ -54,7 +54,7 @@ func Load(o LoadOptions) (*Config, error) {
 	d.complete(cfg)
 	check(d, cfg, o.Tools)
 	cfg.Include, cfg.Defaults = nil, nil // they have taken effect
-	cfg.secrets, cfg.refs = d.sorted(), d.references(cfg)
+	cfg.secrets, cfg.refs, cfg.unset = d.sorted(), d.references(cfg), d.unset
 	return cfg, d.verdict(cfg)
 }
 

@@ -26,6 +26,7 @@ type Config struct {
 	Warnings []Problem
 	secrets  []string
 	refs     []SecretRef
+	unset    []string
 	skills   found
 }
 
@@ -183,6 +184,10 @@ func On(b *bool) bool { return b == nil || *b }
 
 // SecretRefs are the places that ask for a secret of the store.
 func (c *Config) SecretRefs() []SecretRef { return c.refs }
+
+// Unset are the names of the secrets that the configuration asks for and that are kept nowhere. One
+// that cannot be read just now is none of them.
+func (c *Config) Unset() []string { return c.unset }
 
 // Secrets are values that must not be shown or stored, the longest first.
 func (c *Config) Secrets() []string { return c.secrets }
