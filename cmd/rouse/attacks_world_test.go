@@ -22,7 +22,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 
 	"go.yaml.in/yaml/v4"
@@ -447,7 +446,11 @@ func (b *battle) serve(t *testing.T, tier confinement) {
 		return client.Get(t.Context(), "/v1/status", nil, &st) == nil && st.Ready
 	})
 	t.Cleanup(func() {
-		if err := syscall.Kill(st.PID, syscall.SIGINT); err != nil {
+		self, err := os.FindProcess(st.PID)
+		if err == nil {
+			err = self.Signal(os.Interrupt)
+		}
+		if err != nil {
 			t.Errorf("the daemon is gone: %v\n%s", err, p.stderr.String())
 		}
 		if err := p.Wait(); err != nil {
