@@ -61,6 +61,9 @@ func (f *fetcher) read(a answer, source bool) text {
 		return out
 	}
 	plain := f.redact(decoded(a.body, given))
+	if a.broken {
+		plain = f.whole(plain)
+	}
 	if a.cut {
 		plain = plain[:max(len(plain)-margin, 0)]
 		plain = strings.ToValidUTF8(plain, "")
@@ -72,6 +75,19 @@ func (f *fetcher) read(a answer, source bool) text {
 		out.body = f.redact(out.body)
 	}
 	return out
+}
+
+// whole is a text that broke off, without the word in which it did: that may be half a secret.
+func (f *fetcher) whole(text string) string {
+	text = strings.TrimRight(text[:strings.LastIndexAny(text, " \t\r\n")+1], " \t\r\n")
+	for _, s := range f.secrets { // one may have blanks in it
+		for n := len(s.Value) - 1; n > 0; n-- {
+			if rest, ends := strings.CutSuffix(text, s.Value[:n]); ends && strings.ContainsAny(s.Value[n:n+1], " \t\r\n") {
+				return rest
+			}
+		}
+	}
+	return text
 }
 
 // wide says whether bytes begin as UTF-16 does.

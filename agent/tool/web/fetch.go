@@ -34,6 +34,7 @@ type answer struct {
 	header  http.Header
 	body    []byte
 	cut     bool     // there was more
+	broken  bool     // it ended too early
 	ended   string   // why a redirect was not followed
 	warning []string // for who called
 }
@@ -69,7 +70,7 @@ func (f *fetcher) ask(ctx context.Context, q request, secrets []tool.SecretGrant
 			if len(out.body) == 0 || q.method == "HEAD" {
 				return out, f.explain(ctx, q, err)
 			}
-			out.cut = true
+			out.broken = !out.cut
 			out.warning = append(out.warning, "the answer broke off: "+f.explain(ctx, q, err).Error())
 		}
 		return out, nil
@@ -154,6 +155,9 @@ func (f *fetcher) next(q request, resp *http.Response, secrets []tool.SecretGran
 		}
 	}
 	access := f.access(to, next.method)
+	if to.addr.IsValid() && !access.reaches(to.addr) {
+		return request{}, (&inwardError{to, to.addr}).Error()
+	}
 	if !access.granted {
 		return request{}, fmt.Sprintf("%s %s is not granted; to go there, call web_fetch with it", next.method, to)
 	}

@@ -196,7 +196,7 @@ func TestRedirects(t *testing.T) {
 	other := newSite(t, false, map[string]http.HandlerFunc{"/": says("text/plain", "other")})
 	pages := map[string]http.HandlerFunc{
 		"/same": goes(302, "/there?q=1#f"), "/there": says("text/plain", "there"), "/other": goes(307, other.URL+"/"), "/see": goes(303, "/there"), "/keep": goes(308, "/there"),
-		"/loop": goes(302, "/loop"), "/away": goes(302, "https://elsewhere.example/"), "/file": goes(302, "file:///etc/passwd"), "/user": goes(302, "http://a:b@127.0.0.1/"),
+		"/loop": goes(302, "/loop"), "/away": goes(302, "https://elsewhere.example/"), "/file": goes(302, "file:///etc/passwd"), "/user": goes(302, "http://a:b@127.0.0.1/"), "/inward": goes(302, "http://169.254.169.254/latest"),
 	}
 	s := newSite(t, false, pages)
 	fetch := tools(t, Options{Grants: []Grant{{Host: s.host(t), Methods: []string{"GET", "POST"}}, {Host: other.host(t)}}})
@@ -220,6 +220,7 @@ func TestRedirects(t *testing.T) {
 		{"GET", "/other", other.URL + "/", "other", "", []string{"GET /other" + told + " Accept=text/plain"}, []string{"GET / Accept=text/plain"}},
 		{"POST", "/other", s.URL + "/other", "", "POST " + other.URL + "/ is not granted", []string{"POST /other" + told + " Accept=text/plain text"}, nil},
 		{"GET", "/away", s.URL + "/away", "", "GET https://elsewhere.example/ is not granted", []string{"GET /away" + told + " Accept=text/plain"}, nil},
+		{"GET", "/inward", s.URL + "/inward", "", "169.254.169.254 is an address of this machine", []string{"GET /inward" + told + " Accept=text/plain"}, nil},
 		{"GET", "/file", s.URL + "/file", "", "must begin with", []string{"GET /file" + told + " Accept=text/plain"}, nil},
 		{"GET", "/user", s.URL + "/user", "", "a user", []string{"GET /user" + told + " Accept=text/plain"}, nil},
 	} {
@@ -262,10 +263,10 @@ func TestSize(t *testing.T) {
 		"/header": func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("X", strings.Repeat("h", 1<<17)) },
 		"/broken": func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", "100")
-			fmt.Fprint(w, "half")
+			fmt.Fprint(w, "first line\nand half of canary one two thr")
 		},
 	})
-	fetch := tools(t, Options{Grants: []Grant{{Host: s.host(t)}}})
+	fetch := tools(t, Options{Grants: []Grant{{Host: s.host(t)}}, Secrets: []tool.SecretGrant{{Name: "a", Value: "canary one two three"}}})
 	for _, path := range []string{"/bomb", "/endless"} {
 		e := call(t, fetch, map[string]any{"url": s.URL + path, "max_chars": 10, "offset": 0})
 		if r := resultOf(t, e); len(r.Text) != 10 || !r.Truncated || r.NextOffset != 10 || !strings.Contains(strings.Join(e.Warnings, " "), "longer than 2 MiB") {
@@ -279,8 +280,13 @@ func TestSize(t *testing.T) {
 	if e := call(t, fetch, map[string]any{"url": s.URL + "/header"}); e.OK {
 		t.Error("a header of 128 KiB was read")
 	}
-	if e := call(t, fetch, map[string]any{"url": s.URL + "/broken"}); !e.OK || !strings.Contains(strings.Join(e.Warnings, " "), "broke off") {
-		t.Errorf("an answer that breaks off: %+v", e)
+	e := call(t, fetch, map[string]any{"url": s.URL + "/broken"})
+	if r := resultOf(t, e); r.Text != "first line\nand half of " || len(e.Warnings) != 1 || !strings.Contains(e.Warnings[0], "broke off") {
+		t.Errorf("an answer that breaks off, in a secret: %q %v", r.Text, e.Warnings)
+	}
+	past := call(t, fetch, map[string]any{"url": s.URL + "/bomb", "offset": maxAnswer + 1})
+	if r := resultOf(t, past); r.Text != "" || !strings.Contains(strings.Join(past.Warnings, " "), fmt.Sprintf("it has %d characters", maxAnswer)) {
+		t.Errorf("behind the end: %q %v", r.Text, past.Warnings)
 	}
 }
 

@@ -17,15 +17,15 @@ var outside = ssrf.New(ssrf.WithAnyPort(), ssrf.WithDeniedV4Prefixes(netip.MustP
 
 // inwardError says that a host leads to an address that was not granted.
 type inwardError struct {
-	host string
+	to   target
 	addr netip.Addr
 }
 
 func (e *inwardError) Error() string {
-	if e.host == e.addr.String() {
-		return fmt.Sprintf("%s is an address of this machine, of its network, or of nobody; its owner can allow it by naming it under grants.network", e.host)
+	if e.to.addr.IsValid() {
+		return fmt.Sprintf("%s is an address of this machine, of its network, or of nobody; its owner can allow it by naming it under grants.network", e.to.url.Host)
 	}
-	return fmt.Sprintf("%s leads to %s, an address of this machine, of its network, or of nobody; its owner can allow that with private: true for this host under grants.network", e.host, e.addr)
+	return fmt.Sprintf("%s leads to %s, an address of this machine, of its network, or of nobody; its owner can allow that with private: true for this host under grants.network", e.to.url.Host, e.addr)
 }
 
 // reaches says whether a connection to an address is allowed.
@@ -43,7 +43,7 @@ func (f *fetcher) dial(t target, a access) func(context.Context, string, string)
 			return fmt.Errorf("a connection to %s %s is refused", network, address)
 		}
 		if to.Addr().Zone() != "" || !a.reaches(to.Addr()) {
-			return &inwardError{t.host, to.Addr().Unmap()}
+			return &inwardError{t, to.Addr().Unmap()}
 		}
 		return nil
 	}}

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"unicode/utf8"
 
 	"rouse/agent/tool"
 )
@@ -134,7 +135,7 @@ func (f *fetcher) understood(a args) (q request, secrets []tool.SecretGrant, ref
 	}
 	access := f.access(q.target, q.method)
 	if q.target.addr.IsValid() && !access.reaches(q.target.addr) {
-		return refuse(tool.Failure(tool.KindRejected, "%s", &inwardError{q.target.host, q.target.addr}))
+		return refuse(tool.Failure(tool.KindRejected, "%s", &inwardError{q.target, q.target.addr}))
 	}
 	if secrets, err = f.used(q); err == nil {
 		err = f.entrusts(q.target, access, secrets)
@@ -195,7 +196,11 @@ func (f *fetcher) fetch(ctx context.Context, _ tool.Invocation, a args) (tool.En
 		e.Warnings = k.text.warnings
 		return e, nil
 	}
-	return tool.Success(res, k.text.warnings...), nil
+	warnings := k.text.warnings
+	if n := utf8.RuneCountInString(k.text.body); a.Offset > n {
+		warnings = append(slices.Clone(warnings), fmt.Sprintf("there is nothing at offset %d: it has %d characters", a.Offset, n))
+	}
+	return tool.Success(res, warnings...), nil
 }
 
 // failed answers a call whose server gave no answer.
