@@ -4,7 +4,8 @@
 //
 // A secret is looked for as it is and in the forms that programs write it in: within JSON, and
 // within JSON that is a text in JSON, in an address, in HTML, in hexadecimal and in Base64,
-// there wherever it stands in what was encoded. A program that hides it in another way, letter
+// there wherever it stands in what was encoded; and, beyond ASCII, as it reads when its UTF-8 was
+// taken for Latin-1 or Windows-1252, as servers do with headers. A program that hides it in another way, letter
 // by letter or reversed, is not held off by this: what keeps a secret from going anywhere is that
 // it is given to its one host or command alone.
 package redact
@@ -18,6 +19,8 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+
+	"golang.org/x/text/encoding/charmap"
 )
 
 // Mark stands where a secret was.
@@ -41,6 +44,9 @@ func New(secrets []string) *Redactor {
 	for _, s := range secrets {
 		if len(s) >= minLength {
 			all = append(all, forms(s)...)
+			for _, text := range misread(s) {
+				all = append(all, forms(text)...)
+			}
 		}
 		for line := range strings.Lines(s) { // a certificate is shown with its lines indented
 			if line = strings.TrimSpace(line); line != s && len(line) > 2*minPart && !strings.HasPrefix(line, "-----") {
@@ -125,6 +131,21 @@ func forms(s string) []string {
 		out = append(out, h, strings.ToUpper(h))
 	}
 	return append(out, inBase64(s)...)
+}
+
+// misread is a text whose UTF-8 was taken for another set of characters; nothing in ASCII.
+func misread(s string) []string {
+	var out []string
+	for _, set := range []*charmap.Charmap{charmap.ISO8859_1, charmap.Windows1252} {
+		var b strings.Builder
+		for _, c := range []byte(s) {
+			b.WriteRune(set.DecodeByte(c))
+		}
+		if text := b.String(); text != s {
+			out = append(out, text)
+		}
+	}
+	return out
 }
 
 // inJSON is a text as it stands between the quotes of a JSON string: as most write it, and
