@@ -70,16 +70,16 @@ func (s *Store) unseal(sealed []byte) (map[string]string, error) {
 	if errors.As(err, &no) {
 		return nil, fmt.Errorf("neither the key %s nor the passphrase in $%s opens it; bring back the one that it was written with", s.keyFile(), passphraseVariable)
 	}
-	if err != nil {
-		return nil, err
-	}
-	text, err := io.ReadAll(io.LimitReader(r, maxFile))
-	if err != nil {
-		return nil, err
+	var text []byte
+	if err == nil {
+		text, err = io.ReadAll(io.LimitReader(r, maxFile))
 	}
 	values := map[string]string{}
-	if err := json.Unmarshal(text, &values); err != nil {
-		return nil, errors.New("it holds no secrets") // the error would tell of them
+	if err == nil && json.Unmarshal(text, &values) != nil {
+		err = errors.New("it holds no secrets") // the error would tell of them
+	}
+	if err != nil {
+		return nil, fmt.Errorf("it is damaged: %w; bring it back from a backup, or remove it and set the secrets again", err)
 	}
 	return values, nil
 }
@@ -162,6 +162,11 @@ func (s *Store) recipient() (age.Recipient, error) {
 }
 
 func readUpTo(path string, most int64) ([]byte, error) {
+	if info, err := os.Stat(path); err != nil {
+		return nil, err
+	} else if !info.Mode().IsRegular() { // to open a pipe waits for a writer
+		return nil, fmt.Errorf("%s is not a plain file", path)
+	}
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err

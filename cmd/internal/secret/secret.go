@@ -23,6 +23,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/gofrs/flock"
 )
@@ -129,7 +130,9 @@ func (s *Store) Set(name, value string, in Source) (Source, string, error) {
 	case value == "":
 		return "", "", errors.New("the value is empty")
 	case len(value) > MaxValue:
-		return "", "", fmt.Errorf("the value has %d bytes; at most %d are kept", len(value), MaxValue)
+		return "", "", fmt.Errorf("the value has more than %d bytes; at most so many are kept", MaxValue)
+	case !utf8.ValidString(value) || strings.ContainsRune(value, 0):
+		return "", "", errors.New("the value is no text; encode it, as with base64")
 	}
 	unlock, err := s.lock()
 	if err != nil {

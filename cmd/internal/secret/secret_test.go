@@ -202,6 +202,41 @@ func TestFile(t *testing.T) {
 	expect(t, "set without the key", set(t, open(t, home, nil, nil), "c", "x", ""), "there is neither its key")
 }
 
+// What is damaged says what to do, whatever it is, and is not written over.
+func TestDamagedFile(t *testing.T) {
+	home := t.TempDir()
+	s := open(t, home, nil, nil)
+	set(t, s, "a", "canary-value", "")
+	path := filepath.Join(home, "secrets.age")
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	flipped := bytes.Clone(whole)
+	flipped[len(flipped)-1] ^= 1
+	for name, text := range map[string][]byte{"empty": nil, "no file of age": []byte("hi\n"), "cut off": whole[:len(whole)-3], "changed": flipped} {
+		if err := os.WriteFile(path, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		expect(t, name, get(t, open(t, home, nil, nil), "a"), "bring it back from a backup, or remove it and set the secrets again")
+		expect(t, name, set(t, open(t, home, nil, nil), "b", "x", ""), "it is damaged")
+		if now, err := os.ReadFile(path); err != nil || !bytes.Equal(now, text) {
+			t.Errorf("%s: it was written over (%v)", name, err)
+		}
+	}
+	if err := errors.Join(os.Remove(path), os.Mkdir(path, 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, "a folder", get(t, open(t, home, nil, nil), "a"), "is not a plain file")
+}
+
+// What cannot be a value is refused.
+func TestValues(t *testing.T) {
+	for value, want := range map[string]string{"": "is empty", "a\x00b": "is no text", "\xff\xfe": "is no text", strings.Repeat("x", MaxValue+1): "more than 65536 bytes"} {
+		expect(t, fmt.Sprintf("%.8q", value), set(t, open(t, t.TempDir(), nil, nil), "a", value, InFile), want)
+	}
+}
+
 // With a passphrase there is no key on the disk.
 func TestPassphrase(t *testing.T) {
 	home, env := t.TempDir(), map[string]string{"ROUSE_SECRETS_PASSPHRASE": "correct horse"}
