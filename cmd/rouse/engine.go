@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -42,7 +43,7 @@ func (s *setup) usable() error {
 	if s.problem == nil {
 		return nil
 	}
-	return fmt.Errorf("the configuration cannot be used:\n%w", s.problem)
+	return &web.Error{Status: http.StatusConflict, Message: fmt.Sprintf("the configuration cannot be used:\n%v", s.problem)}
 }
 
 // Jobs implements web.Engine.
@@ -203,7 +204,10 @@ func (d *daemon) Notify(ctx context.Context, channel, text string) error {
 func (d *daemon) Doctor(ctx context.Context) ([]web.Check, error) {
 	now := d.current()
 	checks := []web.Check{d.checkConfig(now), d.checkHome()}
-	checks = append(checks, d.checkDatabases(now), now.checkModels(), d.checkWatches(ctx), checkSkills(now.config), checkConfinement(ctx))
+	if now.problem == nil { // what is not known is not judged
+		checks = append(checks, now.checkModels())
+	}
+	checks = append(checks, d.checkSecrets(now), d.checkDatabases(now), d.checkWatches(ctx), checkSkills(now.config), checkConfinement(ctx))
 	if c, some, err := d.checkDefinitions(ctx); err != nil {
 		return nil, err
 	} else if some {

@@ -139,19 +139,25 @@ func follow(cmd *cobra.Command, s *session, id string, quiet bool) error {
 	if !s.daemon {
 		return s.local.runOnly(ctx, id)
 	}
+	err := followed(cmd, s, id, quiet)
+	if ctx.Err() != nil {
+		return fmt.Errorf("run %s goes on in the daemon; follow it with: rouse logs %[1]s -f, or stop it with: rouse cancel %[1]s", id)
+	}
+	return err
+}
+
+// followed waits until a run of the daemon has finished.
+func followed(cmd *cobra.Command, s *session, id string, quiet bool) error {
 	q := url.Values{"run": {id}, "follow": {"true"}}
-	if quiet {
-		for _, err := range s.Lines(ctx, "/v1/events", q) {
-			if err != nil {
-				return err
-			}
+	if !quiet {
+		return printEvents(cmd, s, q, false)
+	}
+	for _, err := range s.Lines(cmd.Context(), "/v1/events", q) {
+		if err != nil {
+			return err
 		}
-		return ctx.Err()
 	}
-	if err := printEvents(cmd, s, q, false); err != nil {
-		return err
-	}
-	return ctx.Err()
+	return nil
 }
 
 func endedWell(r web.Run) bool {
@@ -194,7 +200,7 @@ func callByHand(cmd *cobra.Command, at *place, fire web.Fire) error {
 		return err
 	}
 	var d web.RunDetail
-	if err := s.Get(ctx, "/v1/runs/"+r.ID, nil, &d); err != nil {
+	if err := s.Get(context.WithoutCancel(ctx), "/v1/runs/"+r.ID, nil, &d); err != nil {
 		return err
 	}
 	for _, st := range d.StepsDetail {

@@ -1,0 +1,41 @@
+//go:build unix
+
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"rouse/cmd/internal/web"
+)
+
+// Who stops waiting for a run of the daemon is told that it goes on, and how to stop it.
+func TestStopWaiting(t *testing.T) {
+	t.Parallel()
+	config := filepath.Join(write(t, map[string]string{"rouse.yaml": "version: 1\nhome: ./home\nagents: [{name: ann}]\njobs: [{name: j, agent: ann, playbook: [{call: db_schema}]}]\n"}), "rouse.yaml")
+	daemon := serveUntilReady(t, config)
+	runJSON(t, nil, "pause", "--all", "--json", "--config", config)
+	for n, args := range [][]string{{"run", "j", "--wait"}, {"run", "j", "--wait", "--json"}} {
+		p := rouse(t, append(args, "--config", config)...)
+		if err := p.Start(); err != nil {
+			t.Fatal(err)
+		}
+		runs := []web.Run{}
+		until(t, "a run that waits", func() bool {
+			runJSON(t, &runs, "runs", "--json", "--config", config)
+			return len(runs) == n+1
+		})
+		if err := p.Process.Signal(os.Interrupt); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Wait(); err == nil {
+			t.Errorf("%v: no failure", args)
+		}
+		if said := p.stderr.String(); !strings.Contains(said, "run "+runs[0].ID+" goes on in the daemon") || !strings.Contains(said, "rouse cancel "+runs[0].ID) {
+			t.Errorf("%v: %q", args, said)
+		}
+	}
+	daemon.stop(t)
+}
