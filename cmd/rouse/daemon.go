@@ -33,7 +33,8 @@ type daemonOptions struct {
 	home     string
 	flagHome string // of --home
 	config   *config.Config
-	problem  error // why config is empty: then history can be read, and nothing runs
+	problem  error              // why config is empty: then history can be read, and nothing runs
+	wanted   []config.SecretRef // what asks for secrets where there is a problem
 	adopt    bool
 	daemon   bool // serves, as against a command that works on the home by itself
 	logger   *slog.Logger
@@ -66,7 +67,8 @@ type setup struct {
 	plan    *plan
 	problem error // why config is empty
 	at      time.Time
-	restart []string // what it says that only a restart brings into force
+	restart []string           // what it says that only a restart brings into force
+	wanted  []config.SecretRef // what asks for secrets in a configuration with a problem
 }
 
 // current is the setup that holds now. What needs more than one look at it asks once.
@@ -110,7 +112,7 @@ func (d *daemon) openParts(ctx context.Context, o daemonOptions) (err error) {
 	if err != nil {
 		return err
 	}
-	d.setup.Store(&setup{config: o.config, plan: p, problem: o.problem, at: d.startedAt})
+	d.setup.Store(&setup{config: o.config, plan: p, problem: o.problem, wanted: o.wanted, at: d.startedAt})
 	if d.databases, err = agentdb.NewPool(agentdb.PoolOptions{Dir: filepath.Join(d.home.dir, "agents"), Quota: d.quota, Backups: agentdb.KeepBackups}); err != nil {
 		return err
 	}

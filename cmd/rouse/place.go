@@ -91,10 +91,14 @@ func (at *place) try(ctx context.Context, dir string) (*session, error) {
 		return nil, err
 	}
 	cfg, problem := at.load()
+	var wanted []config.SecretRef
 	if problem != nil {
+		if cfg != nil {
+			wanted = cfg.SecretRefs()
+		}
 		cfg = &config.Config{} // history can be read all the same
 	}
-	d, err := openDaemon(ctx, daemonOptions{home: dir, config: cfg, problem: problem, logger: quietLogger()})
+	d, err := openDaemon(ctx, daemonOptions{home: dir, config: cfg, problem: problem, wanted: wanted, logger: quietLogger()})
 	if err != nil {
 		return nil, err
 	}

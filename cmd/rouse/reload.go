@@ -48,7 +48,8 @@ type reloader struct {
 	told    map[string]int  // problems that the log knows of (1), and the owner (2)
 
 	mu       sync.Mutex
-	problems []web.Problem // of what is on disk; empty when it is in force
+	problems []web.Problem      // of what is on disk; empty when it is in force
+	wanted   []config.SecretRef // what asks for secrets there
 }
 
 func newReloader(d *daemon, o daemonOptions) *reloader {
@@ -98,6 +99,13 @@ func (r *reloader) troubles() []web.Problem {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.problems
+}
+
+// wants are what asks for secrets in what is on disk and not in force.
+func (r *reloader) wants() []config.SecretRef {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.wanted
 }
 
 // reload reads the files and puts what they say into force, all of it or nothing.
@@ -275,7 +283,7 @@ func once(path string) bool {
 func (r *reloader) accept(ctx context.Context, old, next *setup, out web.Reload, took time.Duration) {
 	r.mu.Lock()
 	recovered := len(r.problems) > 0
-	r.problems = nil
+	r.problems, r.wanted = nil, nil
 	r.mu.Unlock()
 	r.told = map[string]int{}
 	log := r.d.log
@@ -328,7 +336,10 @@ func (r *reloader) refuse(ctx context.Context, next *setup, err error) web.Reloa
 	}
 	found := r.blackened(next, listed(r.started.Files[0], err))
 	r.mu.Lock()
-	r.problems = found
+	r.problems, r.wanted = found, nil
+	if next != nil && next.config != nil {
+		r.wanted = next.config.SecretRefs()
+	}
 	r.mu.Unlock()
 	text, held := inLines(found, len(found)), r.d.current().at.Local().Format(time.DateTime)
 	if r.told[text] == 0 {

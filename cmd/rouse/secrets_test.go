@@ -209,6 +209,9 @@ agents: [{name: clerk, grants: {network: [{host: "` + host + `"}], secrets: [{na
 	if err == nil || !strings.Contains(out, "the daemon goes on with what it had:") || !strings.Contains(out, "the secret bank is not set") {
 		t.Errorf("it says %s (%v)", out, err)
 	}
+	if out, err := do("", "doctor"); err == nil || !strings.Contains(out, "bank is not set (agent clerk)") || !strings.Contains(out, "→ rouse secrets set bank") {
+		t.Errorf("the doctor says %s (%v)", out, err)
+	}
 	last.Store("nothing")
 	out, err = do("", "call", "clerk", "web_fetch", `{"url":"`+server.URL+`","headers":{"X-Key":"__OSL_SECRET[bank]__"}}`)
 	if err == nil || last.Load() != "nothing" || !strings.Contains(out, "the secret bank is not set any more; its owner sets it with: rouse secrets set bank") {

@@ -74,6 +74,14 @@ func (s *Store) asked(do func(Keyring) error) error {
 	}
 }
 
+// Reach says why the keyring cannot be asked, nil when it answers.
+func (s *Store) Reach() error {
+	if _, err := s.fromKeyring("reach", "none"); err != nil && !errors.Is(err, ErrNotSet) {
+		return err
+	}
+	return nil
+}
+
 func (s *Store) fromKeyring(id, name string) (string, error) {
 	var value string
 	err := s.asked(func(k Keyring) error {

@@ -161,6 +161,16 @@ func TestKeyringFails(t *testing.T) {
 	})
 }
 
+// A keyring that has nothing answers; one that fails, or is not there, says so.
+func TestReach(t *testing.T) {
+	if err := open(t, t.TempDir(), &ring{held: map[string]string{}}, nil).Reach(); err != nil {
+		t.Error(err)
+	}
+	if err := open(t, t.TempDir(), nil, nil).Reach(); err == nil || err.Error() != "this session has no keyring" {
+		t.Errorf("without one: %v", err)
+	}
+}
+
 // What is on the disk is for the owner alone, and does not have the values in it.
 func TestFile(t *testing.T) {
 	home := filepath.Join(t.TempDir(), "home")
