@@ -124,6 +124,25 @@ func fullDisk(t *testing.T, dir string) {
 	}
 	want = "[[0,null]]"
 	same("an undo with room")
+	for range 3 { // more than there is room for
+		csv.WriteString(strings.TrimPrefix(csv.String(), "category,amount,note\n"))
+	}
+	tooMuch := func(agent string, db *agentdb.DB) {
+		t.Helper()
+		_, err := db.Import(t.Context(), agentdb.By{Run: 4}, agentdb.ImportSpec{Table: "expenses", Name: "f.csv", Source: strings.NewReader(csv.String())})
+		says("an import that does not fit", err, "the disk is full, so nothing was written")
+		if info, err := os.Stat(filepath.Join(dir, agent, "db.sqlite-wal")); err == nil && info.Size() > 0 {
+			t.Errorf("what was not written into the database of %s keeps %d bytes", agent, info.Size())
+		}
+	}
+	tooMuch("ann", db)
+	young, releaseYoung, err := p.Get(t.Context(), "bob") // all that it holds is in its log
+	if err != nil {
+		t.Fatal(err)
+	}
+	expenses(t, young)
+	tooMuch("bob", young)
+	releaseYoung()
 
 	release()
 	if err := p.Close(); err != nil {

@@ -120,6 +120,9 @@ func (db *DB) explain(ctx context.Context, err error) error {
 // full says what SQLite means by a full database. limit is the quota that bounded the write,
 // 0 when none did.
 func (db *DB) full(ctx context.Context, err error, limit int64) error {
+	// What a write put into the log before it failed keeps its room there, although it was
+	// taken back: room that others need, the ledger first of all.
+	_, _ = db.db.Read().ExecContext(context.WithoutCancel(ctx), "pragma wal_checkpoint(truncate)") // a help, the error itself is told
 	const lastID = `select name from sqlite_sequence where seq = 9223372036854775807 limit 1`
 	var table string
 	switch e := db.db.Read().QueryRowContext(ctx, lastID).Scan(&table); {

@@ -63,6 +63,9 @@ func (db *DB) Import(ctx context.Context, by By, spec ImportSpec) (Imported, err
 	if err != nil {
 		return Imported{}, err
 	}
+	// The log goes into the file first: if the disk is too small for what follows, the room
+	// that the log takes can be given back only while nothing in it is needed (see full).
+	_, _ = db.db.Read().ExecContext(ctx, "pragma wal_checkpoint(passive)")
 	imported, err := write(ctx, db, by, opImport, func(ctx context.Context, tx *sqlite.Tx) (Imported, error) {
 		return db.importRows(ctx, tx, by, spec, s)
 	})
