@@ -14,10 +14,15 @@ func (db *DB) AlterTable(ctx context.Context, by By, table string, add []Column)
 	if len(add) == 0 {
 		return Migrated{}, invalid("add_columns", "name at least one column to add")
 	}
-	if err := db.backupBefore(ctx, by); err != nil {
-		return Migrated{}, err
+	done, err := backedUp(ctx, db, by, func() (Migrated, error) { return db.alterTable(ctx, by, table, add) })
+	if err == nil {
+		done.Warnings = append(db.committed(ctx, done.Warnings), db.published(ctx)...)
 	}
-	done, err := confined(ctx, db, by, "alter_table", func(ctx context.Context, tx *sqlite.Tx) (Migrated, error) {
+	return done, err
+}
+
+func (db *DB) alterTable(ctx context.Context, by By, table string, add []Column) (Migrated, error) {
+	return confined(ctx, db, by, "alter_table", func(ctx context.Context, tx *sqlite.Tx) (Migrated, error) {
 		t, err := needTable(ctx, prepared{tx}, table)
 		if err != nil {
 			return Migrated{}, inField("name", err)
@@ -35,10 +40,6 @@ func (db *DB) AlterTable(ctx context.Context, by By, table string, add []Column)
 		})
 		return Migrated{Success: true, MigrationID: id, AppliedSQL: applied}, err
 	})
-	if err == nil {
-		done.Warnings = append(db.committed(ctx, done.Warnings), db.published(ctx)...)
-	}
-	return done, err
 }
 
 // additions writes the statements that add columns, and those that would drop them.

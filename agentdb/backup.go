@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -109,6 +110,9 @@ const pageSize = 4096
 func (db *DB) mayWrite(path string, overwrite bool) error {
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
+		if folder := filepath.Dir(path); fileMissing(folder) {
+			return &Error{Kind: kindInvalid, Field: "file", Message: "there is no folder " + folder + "; make it, or name another"}
+		}
 		return nil
 	}
 	if err != nil {
@@ -124,6 +128,11 @@ func (db *DB) mayWrite(path string, overwrite bool) error {
 		return &Error{Kind: kindInvalid, Field: "file", Message: path + " exists already and was left as it is; name another file, or say --force"}
 	}
 	return nil
+}
+
+func fileMissing(path string) bool {
+	_, err := os.Stat(path)
+	return errors.Is(err, fs.ErrNotExist)
 }
 
 // give gives a finished file its name. Without overwrite a file that came meanwhile stays.
@@ -200,37 +209,58 @@ func backups(path string) ([]Backup, error) {
 
 // backupBefore makes the copy that is kept of the time before a run changes the schema for
 // the first time, or anybody else does: what a run changes afterwards, the changelog takes
-// back. A database without tables has nothing to keep.
-func (db *DB) backupBefore(ctx context.Context, by By) error {
+// back. A database without tables has nothing to keep. path is "" where none was made.
+func (db *DB) backupBefore(ctx context.Context, by By) (path string, err error) {
 	if db.keep == 0 {
-		return nil
+		return "", nil
 	}
 	if stored, err := db.recall(ctx, by, ""); stored != nil || err != nil {
-		return err // the call was made already
+		return "", err // the call was made already
 	}
 	tables, err := readTables(ctx, db.db.Read(), "")
 	if err != nil || len(tables) == 0 {
-		return db.faulted(ctx, err)
+		return "", db.faulted(ctx, err)
 	}
 	label := automatic + "change"
 	if by.Run != 0 {
 		label = fmt.Sprintf("%srun-%d", automatic, by.Run)
 		kept, err := backups(db.path)
 		if err != nil {
-			return err
+			return "", err
 		}
 		if slices.ContainsFunc(kept, func(b Backup) bool { return b.Why == label }) {
-			return nil
+			return "", nil
 		}
 	}
-	path, err := db.backupPath(label)
+	path, err = db.backupPath(label)
 	if err == nil {
 		_, err = db.backup(ctx, path, false, nil)
 	}
 	if err != nil {
-		return fmt.Errorf("the schema was left as it is, because the copy that is made before it changes was not possible: %w", err)
+		return "", fmt.Errorf("the schema was left as it is, because the copy that is made before it changes was not possible: %w", err)
 	}
-	return db.thin()
+	return path, nil
+}
+
+// backedUp changes the schema after a copy was made. Where the change was refused the copy
+// goes again: it holds what the database still holds, and older ones would go for it.
+func backedUp[T any](ctx context.Context, db *DB, by By, change func() (T, error)) (done T, err error) {
+	path, err := db.backupBefore(ctx, by)
+	if err != nil {
+		return done, err
+	}
+	done, err = change()
+	var refused *Error
+	switch {
+	case path == "":
+		return done, err
+	case errors.As(err, &refused):
+		return done, errors.Join(err, errIgnored(os.Remove(path)))
+	}
+	if e := db.thin(); e != nil {
+		slog.Warn("the oldest copies of an agent's database could not be removed", "path", db.path, "error", e)
+	}
+	return done, err
 }
 
 // thin removes the oldest of the copies that were made by themselves, and what was not

@@ -159,6 +159,20 @@ func TestBackupBeforeMigrations(t *testing.T) {
 	if got := strings.Join(names(t, p, "ann"), " "); got != "before-run-4 before-run-3 before-run-2 by hand" {
 		t.Errorf("copies: %s", got)
 	}
+	for run := int64(12); run < 15; run++ { // changes that come to nothing
+		if _, err := db.AlterTable(t.Context(), agentdb.By{Run: run}, "expenses", []agentdb.Column{{Name: "c", Type: "TEXT"}}); err == nil {
+			t.Error("a column was added twice")
+		}
+		if _, err := db.Execute(t.Context(), agentdb.By{Run: run}, agentdb.ExecuteSpec{SQL: "drop view nowhere"}); err == nil {
+			t.Error("a view was dropped that is none")
+		}
+		if _, err := db.Migrate(t.Context(), agentdb.By{Run: run}, agentdb.MigrateSpec{Up: "alter table nowhere add column a", Down: "select 1", Description: "d"}); err == nil {
+			t.Error("a table was altered that is none")
+		}
+	}
+	if got := strings.Join(names(t, p, "ann"), " "); got != "before-run-4 before-run-3 before-run-2 by hand" {
+		t.Errorf("copies after changes that were refused: %s", got)
+	}
 	for run := int64(6); run < 12; run++ {
 		migrate(run, fmt.Sprint("x", run))
 	}

@@ -39,15 +39,18 @@ func (db *DB) Execute(ctx context.Context, by By, spec ExecuteSpec) (Executed, e
 	if err := parametersOf(spec.SQL).fits(spec.Params, spec.Named); err != nil {
 		return Executed{}, err
 	}
-	if s.alters() {
-		if err := db.backupBefore(ctx, by); err != nil {
-			return Executed{}, err
-		}
+	run := func() (Executed, error) {
+		return confined(ctx, db, by, opRaw, func(ctx context.Context, tx *sqlite.Tx) (Executed, error) {
+			err := db.runScript(ctx, tx, by, s)
+			return s.done, err
+		})
 	}
-	done, err := confined(ctx, db, by, opRaw, func(ctx context.Context, tx *sqlite.Tx) (Executed, error) {
-		err := db.runScript(ctx, tx, by, s)
-		return s.done, err
-	})
+	var done Executed
+	if s.alters() {
+		done, err = backedUp(ctx, db, by, run)
+	} else {
+		done, err = run()
+	}
 	if err == nil {
 		done.Warnings = db.committed(ctx, done.Warnings)
 	}

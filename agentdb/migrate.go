@@ -47,15 +47,14 @@ func (db *DB) Migrate(ctx context.Context, by By, spec MigrateSpec) (Migrated, e
 		return Migrated{}, inField("down_sql", err)
 	}
 	by.Actor = actorMigration
-	if err := db.backupBefore(ctx, by); err != nil {
-		return Migrated{}, err
-	}
-	done, err := confined(ctx, db, by, "migrate", func(ctx context.Context, tx *sqlite.Tx) (Migrated, error) {
-		if err := db.runScript(ctx, tx, by, s); err != nil {
-			return Migrated{}, err
-		}
-		id, err := keepMigration(tx, by, migration{slug: slug(spec.Description), description: spec.Description, up: spec.Up, down: spec.Down})
-		return Migrated{Success: true, MigrationID: id, AppliedSQL: spec.Up}, err
+	done, err := backedUp(ctx, db, by, func() (Migrated, error) {
+		return confined(ctx, db, by, "migrate", func(ctx context.Context, tx *sqlite.Tx) (Migrated, error) {
+			if err := db.runScript(ctx, tx, by, s); err != nil {
+				return Migrated{}, err
+			}
+			id, err := keepMigration(tx, by, migration{slug: slug(spec.Description), description: spec.Description, up: spec.Up, down: spec.Down})
+			return Migrated{Success: true, MigrationID: id, AppliedSQL: spec.Up}, err
+		})
 	})
 	if err == nil {
 		done.Warnings = append(db.committed(ctx, done.Warnings), db.published(ctx)...)

@@ -71,7 +71,11 @@ func copyPages(ctx context.Context, conn *sql.Conn, to string, progress func(don
 		if err != nil {
 			return err
 		}
-		defer func() { err = errors.Join(err, b.Finish()) }()
+		defer func() {
+			if e := b.Finish(); err == nil { // after a step that failed it says the same again
+				err = e
+			}
+		}()
 		for more := true; more; {
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
