@@ -146,7 +146,7 @@ func glance(path string) error {
 	}
 	size := fileSize(path)
 	switch {
-	case s.State == sealDamaged:
+	case s.State == sealDamaged, s.State == sealClosed && s.Reason != "" && !hasLog(path):
 		return &sqlite.CorruptError{Path: path, Reason: s.Reason}
 	case size == 0:
 		return &sqlite.CorruptError{Path: path, Reason: lost}

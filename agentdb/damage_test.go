@@ -274,8 +274,32 @@ func TestLostAndChanged(t *testing.T) {
 		t.Errorf("it is back, and barred: %v", err)
 	}
 
+	// Who puts the file back as it was has nothing to accept.
+	if data, err = os.ReadFile(path); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, append(data[:len(data)-1:len(data)-1], data[len(data)-1]^1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	refused("it is not as rouse left it")
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p = pool(t, agentdb.PoolOptions{Dir: dir})
+	lend(func(*agentdb.DB) {})
+	if err := p.Barred("ann"); err != nil {
+		t.Errorf("it is as it was, and barred: %v", err)
+	}
+
 	agentdb.ChangeOutside(t, path, "insert into expenses(amount) values (2)")
 	refused("If a program of yours changed it: rouse db ann accept")
+	if err := p.Close(); err != nil {
+		t.Fatal(err)
+	}
+	p = pool(t, agentdb.PoolOptions{Dir: dir})
+	if err := p.Barred("ann"); err == nil || !strings.Contains(err.Error(), "rouse db ann accept") {
+		t.Errorf("another process that only glances at it knows %v", err)
+	}
 	if err := p.Accept(t.Context(), "ann"); err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"hash/crc32"
 	"io"
 	"io/fs"
+	"log/slog"
 	"os"
 	"strings"
 	"sync"
@@ -39,8 +40,8 @@ type seal struct {
 	State  string    `json:"state"`
 	Size   int64     `json:"size,omitempty"`
 	Sum    uint32    `json:"crc32c,omitempty"`
-	Reason string    `json:"reason,omitempty"`
-	Aside  string    `json:"aside,omitempty"` // a folder, relative to that of the file
+	Reason string    `json:"reason,omitempty"` // of a closed one: why it was refused when it was last looked at
+	Aside  string    `json:"aside,omitempty"`  // a folder, relative to that of the file
 	At     time.Time `json:"at"`
 }
 
@@ -145,11 +146,20 @@ func inspect(path string) (s seal, whole bool, err error) {
 	if err != nil {
 		return s, false, fmt.Errorf("cannot read the database %s: %w", path, err)
 	}
-	if now.Size == s.Size && now.Sum == s.Sum {
-		return s, true, nil
-	}
-	if hasLog(path) { // the power went before the seal was broken
+	whole = now.Size == s.Size && now.Sum == s.Sum
+	if !whole && hasLog(path) { // the power went before the seal was broken
 		return s, false, nil
+	}
+	if refused := s.Reason != ""; refused == whole { // who only glances at it is to know too
+		if s.Reason = changedOutside; whole {
+			s.Reason = ""
+		}
+		if err := writeSeal(path, s); err != nil {
+			slog.Warn("what was found of an agent's database could not be noted", "path", path, "error", err)
+		}
+	}
+	if whole {
+		return s, true, nil
 	}
 	return bad(changedOutside)
 }
