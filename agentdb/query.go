@@ -228,15 +228,32 @@ func (db *DB) suggestIn(ctx context.Context, q querier, text string) string {
 		return "" // the advice is an extra; the error itself is told
 	}
 	if name, ok := strings.CutPrefix(text, "no such table: "); ok {
-		return didYouMean(name[strings.LastIndexByte(name, '.')+1:], tableNames(tables))
+		name = name[strings.LastIndexByte(name, '.')+1:]
+		if saved, err := savedView(ctx, q, name); err == nil && saved {
+			return "; it is a saved view, and db_run_view asks it"
+		}
+		return didYouMean(name, tableNames(tables))
 	}
 	name, ok := strings.CutPrefix(text, "no such column: ")
 	if !ok {
 		return ""
 	}
+	// "amout" in double quotes: SQLite adds that it may be meant as a text.
+	name, _, _ = strings.Cut(name, " - should this be")
+	name = strings.Trim(name[strings.LastIndexByte(name, '.')+1:], `"`)
 	columns := []string{createdAt, updatedAt}
 	for _, t := range tables {
 		columns = append(columns, t.columnNames()...)
 	}
-	return didYouMean(name[strings.LastIndexByte(name, '.')+1:], columns)
+	return didYouMean(name, columns)
+}
+
+func savedView(ctx context.Context, q querier, name string) (saved bool, err error) {
+	rows, err := q.QueryContext(ctx, `select 1 from _views where name = ? collate nocase`, name)
+	if err != nil {
+		return false, err
+	}
+	defer rows.Close()
+	saved = rows.Next()
+	return saved, rows.Err()
 }

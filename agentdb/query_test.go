@@ -55,24 +55,30 @@ func TestQuery(t *testing.T) {
 func TestQueryErrorsAdvise(t *testing.T) {
 	db := fresh(t)
 	expenses(t, db)
+	if _, err := db.DefineView(t.Context(), agentdb.By{Run: 1}, agentdb.View{Name: "monthly", SQL: "select 1", RenderHint: "number", Refresh: "manual"}); err != nil {
+		t.Fatal(err)
+	}
 	for sql, c := range map[string]struct{ field, part string }{
-		"select * from expense":          {"sql", "no such table: expense; did you mean expenses?"},
-		"select e.amunt from expenses e": {"sql", "no such column: e.amunt; did you mean amount?"},
-		"select from expenses":           {"sql", `near "from": syntax error`},
-		"":                               {"sql", "no statement"},
-		"-- nothing":                     {"sql", "no statement"},
-		"delete from expenses":           {"sql", "a query only reads and DELETE writes"},
-		"pragma table_info(expenses)":    {"sql", "db_schema lists"},
-		"select 1; select 2":             {"sql", "one statement at a time"},
-		"select 'a":                      {"sql", "never closed"},
-		"select 1 /* ":                   {"sql", "never closed"},
-		"vacuum":                         {"sql", "begins with SELECT"},
-		"select ?":                       {"params", "more parameters than were given"},
-		"select :a":                      {"params", "more parameters than were given"},
-		"select zeroblob(100000000)":     {"sql", "too big"},
-		"select hex(zeroblob(60000))":    {"sql", "a single row of the answer has"},
-		"select 1) union select (2":      {"sql", `near ")"`},
-		"select 1\x00":                   {"sql", "NUL"},
+		`select "amunt" from expenses`:                               {"sql", `no such column: "amunt" - should this be a string literal in single-quotes?; did you mean amount?`},
+		"select * from Monthly":                                      {"sql", "no such table: Monthly; it is a saved view, and db_run_view asks it"},
+		"with x(a) as (select 1) delete from expenses where id in x": {"sql", "a query only reads and DELETE writes"},
+		"select * from expense":                                      {"sql", "no such table: expense; did you mean expenses?"},
+		"select e.amunt from expenses e":                             {"sql", "no such column: e.amunt; did you mean amount?"},
+		"select from expenses":                                       {"sql", `near "from": syntax error`},
+		"":                                                           {"sql", "no statement"},
+		"-- nothing":                                                 {"sql", "no statement"},
+		"delete from expenses":                                       {"sql", "a query only reads and DELETE writes"},
+		"pragma table_info(expenses)":                                {"sql", "db_schema lists"},
+		"select 1; select 2":                                         {"sql", "one statement at a time"},
+		"select 'a":                                                  {"sql", "never closed"},
+		"select 1 /* ":                                               {"sql", "never closed"},
+		"vacuum":                                                     {"sql", "begins with SELECT"},
+		"select ?":                                                   {"params", "more parameters than were given"},
+		"select :a":                                                  {"params", "more parameters than were given"},
+		"select zeroblob(100000000)":                                 {"sql", "too big"},
+		"select hex(zeroblob(60000))":                                {"sql", "a single row of the answer has"},
+		"select 1) union select (2":                                  {"sql", `near ")"`},
+		"select 1\x00":                                               {"sql", "NUL"},
 	} {
 		_, err := db.Query(t.Context(), agentdb.QuerySpec{SQL: sql})
 		wantError(t, err, "invalid_args", c.field, c.part)

@@ -25,6 +25,11 @@ func selectOnly(sql string) (string, error) {
 		}
 		i = next
 	}
+	if word == "WITH" {
+		if statements, err := splitScript(sql[:end]); err == nil && len(statements) == 1 {
+			word = statements[0].verb()
+		}
+	}
 	switch word {
 	case "SELECT", "WITH", "VALUES":
 		return sql[:end], nil

@@ -93,7 +93,7 @@ func TestParameters(t *testing.T) {
 	}{
 		{"select ?", []any{1}, nil, ""},
 		{"select ?, ?2, ?", []any{1, 2, 3}, nil, ""},
-		{"select '?', \"a?\", 1 -- ?\n", nil, nil, ""},
+		{"select '?', 2 as \"a?\", 1 -- ?\n", nil, nil, ""},
 		{"select json_extract('{}', '$.x')", nil, nil, ""},
 		{"select ?", []any{1, 2}, nil, "the SQL has 1 parameter and 2 values were given"},
 		{"select 1", []any{1}, nil, "the SQL has 0 parameters and 1 values were given"},

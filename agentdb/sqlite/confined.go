@@ -83,7 +83,7 @@ func newConfined(path string) (*confined, error) {
 		return nil, err
 	}
 	c := &confined{path: path, state: &confinement{}}
-	host := connector{model, dsn(path, "_txlock=immediate", "_pragma=cell_size_check(1)", "_defensive=1")}
+	host := connector{model, dsn(path, "_txlock=immediate", "_pragma=cell_size_check(1)", "_defensive=1", strictQuotes)}
 	c.db = sql.OpenDB(confinedConnector{host, c.state})
 	c.db.SetMaxOpenConns(1)
 	return c, nil

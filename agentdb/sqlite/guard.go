@@ -43,7 +43,7 @@ func OpenGuarded(path string, g Guard) (*Guarded, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := connector{model, dsn(path, "mode=ro", "_pragma=cell_size_check(1)")}
+	c := connector{model, dsn(path, "mode=ro", "_pragma=cell_size_check(1)", strictQuotes)}
 	db := sql.OpenDB(guardedConnector{c, g})
 	db.SetMaxOpenConns(2)
 	return &Guarded{db, g}, nil

@@ -242,6 +242,10 @@ func dsn(path string, params ...string) string {
 	return u.String() + "?" + strings.Join(params, "&")
 }
 
+// strictQuotes keeps SQLite from taking a name in double quotes that it does not know for a
+// text: select "amout" would answer amout for each row.
+const strictQuotes = "_dqs=0"
+
 // connector opens connections of one driver instance; nothing is registered globally.
 type connector struct {
 	driver *msqlite.Driver
