@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"unicode/utf8"
 )
 
 // csvReader reads RFC 4180 as spreadsheets write it: any line ending, quoted cells over
@@ -132,7 +133,7 @@ func (r *csvReader) cell() (cell string, more bool, err error) {
 }
 
 func (r *csvReader) quoted() (cell string, more bool, err error) {
-	line := r.line
+	opened := lineError{r.line, r.column(r.pos), "a quote is opened and never closed"}
 	from := r.pos + 1
 	doubled := false
 	for i := from; i < len(r.data); i++ {
@@ -153,7 +154,7 @@ func (r *csvReader) quoted() (cell string, more bool, err error) {
 			return cell, more, err
 		}
 	}
-	return "", false, &lineError{line, "a quote is opened and never closed"}
+	return "", false, &opened
 }
 
 // afterQuote goes past what separates a quoted cell from the next.
@@ -172,7 +173,7 @@ func (r *csvReader) afterQuote(i int) (more bool, err error) {
 		r.pos = i + 2
 		r.line++
 	default:
-		return false, &lineError{r.line, fmt.Sprintf("%q follows a closing quote; a quote inside a quoted cell is written twice", rest[:runeLen(rest)])}
+		return false, &lineError{r.line, r.column(i), fmt.Sprintf("%q follows a closing quote; a quote inside a quoted cell is written twice", rest[:runeLen(rest)])}
 	}
 	return false, nil
 }
@@ -186,10 +187,23 @@ func runeLen(s string) int {
 	return len(s)
 }
 
-// lineError is a fault of a file that is being imported.
-type lineError struct {
-	line int
-	text string
+func (r *csvReader) column(at int) int { return placeInLine(r.data, at, r.end) }
+
+// placeInLine counts the characters of a line up to a place in it, from 1. end ends lines.
+func placeInLine(data string, at int, end byte) int {
+	return 1 + utf8.RuneCountInString(data[strings.LastIndexByte(data[:at], end)+1:at])
 }
 
-func (e *lineError) Error() string { return fmt.Sprintf("line %d: %s", e.line, e.text) }
+// lineError is a fault of a file that is being imported.
+type lineError struct {
+	line   int
+	column int // 0 where the fault is in no one place of the line
+	text   string
+}
+
+func (e *lineError) Error() string {
+	if e.column > 0 {
+		return fmt.Sprintf("line %d, column %d: %s", e.line, e.column, e.text)
+	}
+	return fmt.Sprintf("line %d: %s", e.line, e.text)
+}

@@ -53,11 +53,12 @@ func TestCSV(t *testing.T) {
 	}
 }
 
-func TestCSVNamesTheLineOfAFault(t *testing.T) {
+func TestCSVNamesThePlaceOfAFault(t *testing.T) {
 	for data, want := range map[string]string{
-		"a,b\n1,\"x\ny\n":   "line 2: a quote is opened",
-		"a,b\n1,\"x\"y\n":   `line 2: "y" follows a closing quote`,
-		"a,b\n\"1\n2\"ü,\n": `line 3: "ü" follows`,
+		"ö,\"ü\n":           "line 1, column 3: a quote is opened",
+		"a,b\n1,\"x\ny\n":   "line 2, column 3: a quote is opened",
+		"a,b\n1,\"x\"y\n":   `line 2, column 6: "y" follows a closing quote`,
+		"a,b\n\"1\n2\"ü,\n": `line 3, column 3: "ü" follows`,
 	} {
 		if _, _, err := readCSV(data, ','); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%q: error %v, want %s…", data, err, want)
@@ -107,10 +108,10 @@ func TestDecode(t *testing.T) {
 		"UTF-16 big":      {data: "\xfe\xff\x00a\x00,\x00\xfc", want: "a,ü"},
 		"UTF-16 cut":      {data: "\xff\xfea", fault: "line 1: the file says it is UTF-16"},
 		"Windows-1252":    {data: "a\nb\nGr\xf6\xdfe 5\x80\n", want: "a\nb\nGröße 5€\n", guessed: true},
-		"damaged UTF-8":   {data: "ü\nb\nGr\xf6\xdfe\n", fault: "line 3: the text is not UTF-8"},
-		"no letters":      {data: "a\n\x81\n", fault: "line 2: the text is not UTF-8"},
-		"NUL":             {data: "a\n\x00b", fault: "line 2: there is a NUL"},
-		"unmarked UTF-16": {data: "a\x00,\x00", fault: "line 1: there is a NUL"},
+		"damaged UTF-8":   {data: "ü\nb\nGr\xf6\xdfe\n", fault: "line 3, column 3: the text is not UTF-8"},
+		"no letters":      {data: "a\n\x81\n", fault: "line 2, column 1: the text is not UTF-8"},
+		"NUL":             {data: "a\n\x00b", fault: "line 2, column 1: there is a NUL"},
+		"unmarked UTF-16": {data: "a\x00,\x00", fault: "line 1, column 2: there is a NUL"},
 		"a replaced rune": {data: "a\ufffd", want: "a\ufffd"},
 	} {
 		got, warning, err := decode(c.data, true)

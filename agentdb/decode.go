@@ -28,14 +28,14 @@ func decode(data string, guess bool) (text, warning string, err error) {
 		return "", "", err
 	}
 	if at := strings.IndexByte(text, 0); at >= 0 {
-		return "", "", &lineError{lineOf(text, at), "there is a NUL character, so this is no text in UTF-8; save the file as UTF-8 and import it again"}
+		return "", "", &lineError{lineOf(text, at), placeInLine(text, at, '\n'), "there is a NUL character, so this is no text in UTF-8; save the file as UTF-8 and import it again"}
 	}
 	if utf8.ValidString(text) {
 		return text, "", nil
 	}
 	at := badUTF8(text)
 	if !guess || multibyte(text) || undefined(text) {
-		return "", "", &lineError{lineOf(text, at), "the text is not UTF-8; save the file as UTF-8 and import it again"}
+		return "", "", &lineError{lineOf(text, at), placeInLine(text, at, '\n'), "the text is not UTF-8; save the file as UTF-8 and import it again"}
 	}
 	if text, err = charmap.Windows1252.NewDecoder().String(text); err != nil {
 		return "", "", err
@@ -45,7 +45,7 @@ func decode(data string, guess bool) (text, warning string, err error) {
 
 func fromUTF16(data string, order binary.ByteOrder) (string, error) {
 	if len(data)%2 != 0 {
-		return "", &lineError{1, "the file says it is UTF-16 but ends in the middle of a character; save it as UTF-8"}
+		return "", &lineError{1, 0, "the file says it is UTF-16 but ends in the middle of a character; save it as UTF-8"}
 	}
 	units := make([]uint16, len(data)/2)
 	for i := range units {

@@ -98,19 +98,19 @@ func TestImportLosesNothing(t *testing.T) {
 func TestImportRefusesTheWholeFile(t *testing.T) {
 	for name, c := range map[string]struct{ file, content, field, part string }{
 		"ragged":        {"f.csv", "a,b,c\n1,2,3\n1,2\n\n1,2,3,4\n1\n1\n", "path", "f.csv: more than half of its 5 rows do not fit, so nothing was imported: line 3: it has 2 cells, and the first line has 3; line 5: it has 4"},
-		"open quote":    {"f.csv", "a,b\n1,2\n1,\"2\n", "path", "f.csv, line 3: a quote is opened"},
-		"encoding":      {"f.csv", "ä,b\n1,\xe4\n", "path", "f.csv, line 2: the text is not UTF-8"},
-		"json encoding": {"f.json", "[{\"a\":\"\xe4\"}]", "path", "f.json, line 1: the text is not UTF-8"},
+		"open quote":    {"f.csv", "a,b\n1,2\n1,\"2\n", "path", "f.csv, line 3, column 3: a quote is opened"},
+		"encoding":      {"f.csv", "ä,b\n1,\xe4\n", "path", "f.csv, line 2, column 3: the text is not UTF-8"},
+		"json encoding": {"f.json", "[{\"a\":\"\xe4\"}]", "path", "f.json, line 1, column 8: the text is not UTF-8"},
 		"gzip":          {"f.csv", "\x1f\x8b\x08", "path", "is compressed"},
 		"old excel":     {"f.csv", "\xd0\xcf\x11\xe0\xa1", "path", "(.xls)"},
 		"too wide":      {"f.csv", strings.Repeat("a,", 2000) + "\n", "path", "more than 1990 columns"},
 		"empty":         {"f.csv", "\n\n", "path", "f.csv is empty"},
 		"no objects":    {"f.json", "[]", "path", "holds no objects"},
 		"not an array":  {"f.json", `{"a":1}`, "path", "must hold an array"},
-		"not an object": {"f.json", `[{"a":1}, 2]`, "path", "f.json, line 1: expected an object"},
-		"broken json":   {"f.jsonl", "{\"a\":1}\n{\"a\":}\n", "path", "f.jsonl, line 2: this is not JSON"},
+		"not an object": {"f.json", `[{"a":1}, 2]`, "path", "f.json, line 1, column 11: expected an object"},
+		"broken json":   {"f.jsonl", "{\"a\":1}\n{\"a\":}\n", "path", "f.jsonl, line 2, column 6: this is not JSON"},
 		"cut json":      {"f.json", "[{\"a\":1},\n{\"a\":", "path", "f.json, line 2: the file ends in the middle"},
-		"more json":     {"f.json", `[{"a":1}] {"a":2}`, "path", "something follows"},
+		"more json":     {"f.json", `[{"a":1}] {"a":2}`, "path", "line 1, column 11: something follows"},
 		"ids twice":     {"f.csv", "id,a\n1,x\n1,y\n1,z\n", "path", "line 3: another row already has the same t.id; line 4"},
 	} {
 		t.Run(name, func(t *testing.T) {

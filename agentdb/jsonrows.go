@@ -53,6 +53,7 @@ func (r *jsonReader) next() error {
 	if r.array && !r.decoder.More() {
 		return r.end()
 	}
+	before := r.decoder.InputOffset()
 	token, err := r.decoder.Token()
 	if !r.array && errors.Is(err, io.EOF) {
 		return io.EOF
@@ -62,7 +63,7 @@ func (r *jsonReader) next() error {
 		return r.fault(err)
 	}
 	if token != json.Delim('{') {
-		return &lineError{r.start, "expected an object {…} for each row"}
+		return r.wrong(before, "expected an object {…} for each row")
 	}
 	return r.object()
 }
@@ -72,8 +73,9 @@ func (r *jsonReader) end() error {
 	if _, err := r.decoder.Token(); err != nil {
 		return r.fault(err)
 	}
+	after := r.decoder.InputOffset()
 	if _, err := r.decoder.Token(); !errors.Is(err, io.EOF) {
-		return &lineError{r.line(), "something follows the end of the array"}
+		return r.wrong(after, "something follows the end of the array")
 	}
 	return io.EOF
 }
@@ -134,9 +136,16 @@ func (r *jsonReader) fault(err error) error {
 		return nil
 	}
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return &lineError{1 + strings.Count(r.data, "\n"), "the file ends in the middle of its JSON"}
+		return &lineError{1 + strings.Count(r.data, "\n"), 0, "the file ends in the middle of its JSON"}
 	}
-	return &lineError{r.line(), fmt.Sprintf("this is not JSON: %v", err)}
+	return r.wrong(r.decoder.InputOffset(), fmt.Sprintf("this is not JSON: %v", err))
+}
+
+// wrong is a fault of what begins after an offset, up to which all is well.
+func (r *jsonReader) wrong(after int64, why string) error {
+	at := min(int(after), len(r.data))
+	at += len(r.data[at:]) - len(strings.TrimLeft(r.data[at:], " \t\r\n,:"))
+	return &lineError{lineOf(r.data, at), placeInLine(r.data, at, '\n'), why}
 }
 
 // line is the line up to which the decoder has read.

@@ -54,7 +54,7 @@ func openXLSX(content string) (*workbook, error) {
 	return w, w.readShared()
 }
 
-func badXLSX(format string, args ...any) error { return &lineError{1, fmt.Sprintf(format, args...)} }
+func badXLSX(format string, args ...any) error { return &lineError{1, 0, fmt.Sprintf(format, args...)} }
 
 // part opens a part of the archive, nil when there is none.
 func (w *workbook) part(name string) (io.ReadCloser, error) {

@@ -85,10 +85,10 @@ func (r *xlsxReader) token() (xml.Token, error) {
 	}
 	token, err := r.xml.RawToken()
 	if errors.Is(err, io.EOF) {
-		return nil, &lineError{r.number, fmt.Sprintf("the sheet %s is cut off here", r.name)}
+		return nil, &lineError{r.number, 0, fmt.Sprintf("the sheet %s is cut off here", r.name)}
 	}
 	if err != nil {
-		return nil, &lineError{r.number, fmt.Sprintf("the sheet %s is damaged: %v", r.name, err)}
+		return nil, &lineError{r.number, 0, fmt.Sprintf("the sheet %s is damaged: %v", r.name, err)}
 	}
 	if end, ok := token.(xml.EndElement); ok && end.Name.Local == "sheetData" {
 		r.done = true
@@ -130,7 +130,7 @@ func (r *xlsxReader) cells() error {
 // cut makes an end inside a row a fault.
 func (r *xlsxReader) cut(err error) error {
 	if errors.Is(err, io.EOF) {
-		return &lineError{r.number, fmt.Sprintf("the sheet %s is damaged: a row does not end", r.name)}
+		return &lineError{r.number, 0, fmt.Sprintf("the sheet %s is damaged: a row does not end", r.name)}
 	}
 	return err
 }
