@@ -75,12 +75,15 @@ func undoRun(cmd *cobra.Command, at *place, run string, ask web.UndoAsk, asJSON 
 func printUndo(w io.Writer, out web.Undo, ask web.UndoAsk) error {
 	var b strings.Builder
 	d := out.Database
-	would := map[bool]string{true: "", false: "would be "}[out.Done]
+	would, later := "would be ", "in the way: "
+	if out.Done {
+		would, later = "", "lost: "
+	}
 	for _, f := range out.Files {
 		switch {
 		case f.Why != "" && out.Done: // it is among what stays
 		case f.Why != "":
-			fmt.Fprintf(&b, "in the way: %s\n", oneLine(f.Path+": "+f.Why))
+			fmt.Fprintf(&b, "%s%s\n", later, oneLine(f.Path+": "+f.Why))
 		default:
 			fmt.Fprintf(&b, "%s: %s%s\n", oneLine(f.Path), would, fileWords(f.Type))
 		}
@@ -92,10 +95,10 @@ func printUndo(w io.Writer, out web.Undo, ask web.UndoAsk) error {
 		fmt.Fprintf(&b, "schema: %s\n", oneLine(text))
 	}
 	for _, c := range d.Conflicts {
-		fmt.Fprintf(&b, "in the way: %s\n", oneLine(strings.TrimSpace(c.Table+" "+c.Key)+": "+c.Why))
+		fmt.Fprintf(&b, "%s%s\n", later, oneLine(strings.TrimSpace(c.Table+" "+c.Key)+": "+c.Why))
 	}
 	if more := d.InTheWay - int64(len(d.Conflicts)); more > 0 {
-		fmt.Fprintf(&b, "in the way: %s more\n", humanize.Comma(more))
+		fmt.Fprintf(&b, "%s%s more\n", later, humanize.Comma(more))
 	}
 	for _, left := range out.Left {
 		fmt.Fprintf(&b, "stays: %s\n", oneLine(left))

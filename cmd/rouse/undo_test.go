@@ -7,6 +7,7 @@ import (
 
 	"rouse/agent/model"
 	"rouse/agent/model/modeltest"
+	"rouse/agentdb"
 	"rouse/cmd/internal/web"
 )
 
@@ -44,5 +45,22 @@ jobs: [{name: books, agent: clerk, undo_on_failure: true, prompt: Do the books.}
 	p := rouse(t, "logs", "--config", config)
 	if err := p.Run(); err != nil || !strings.Contains(p.stdout.String(), "run.undone") {
 		t.Errorf("%v: %s", err, &p.stdout)
+	}
+}
+
+// What later runs changed is in the way before an undo with --force, and lost after it.
+func TestUndoSaysWhatIsLost(t *testing.T) {
+	d := agentdb.Undone{Changes: 1, Conflicts: []agentdb.Conflict{{Table: "t", Key: `{"id":1}`, Why: "it was changed later"}}, InTheWay: 3}
+	for done, want := range map[bool]string{
+		false: "in the way: t {\"id\":1}: it was changed later\nin the way: 2 more\n",
+		true:  "lost: t {\"id\":1}: it was changed later\nlost: 2 more\n",
+	} {
+		var b strings.Builder
+		if err := printUndo(&b, web.Undo{Run: "2", Agent: "ann", Done: done, Database: d}, web.UndoAsk{Force: done}); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.HasPrefix(b.String(), want) {
+			t.Errorf("done %v: %s", done, b.String())
+		}
 	}
 }
