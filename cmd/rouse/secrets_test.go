@@ -166,7 +166,7 @@ func canaries(t *testing.T, secret string) map[string]string {
 }
 
 // A daemon that runs takes another value at once, and goes on with what it had when one is
-// missing, but for that one: no call gets it any more.
+// missing, but for that one: no call gets it any more (OSL-22).
 func TestSecretsReload(t *testing.T) {
 	t.Parallel()
 	var last atomic.Value
