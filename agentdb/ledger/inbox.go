@@ -255,8 +255,10 @@ func (l *Ledger) answer(ctx context.Context, id int64, answer, reason string) (R
 	return run, err
 }
 
-// over says whether nobody can answer an item any more.
-func (i Item) over(now time.Time) bool { return !i.ExpiresAt.IsZero() && !now.Before(i.ExpiresAt) }
+// over says whether nobody can answer an item any more. One that was given no time has no end.
+func (i Item) over(now time.Time) bool {
+	return !i.ExpiresAt.IsZero() && !i.ExpiresAt.Equal(i.CreatedAt) && !now.Before(i.ExpiresAt)
+}
 
 // answerOne closes one item, and says whether that paused the job of its run.
 func (l *Ledger) answerOne(tx *sqlite.Tx, i Item, r Run, answer, reason string, now time.Time) (paused bool, err error) {

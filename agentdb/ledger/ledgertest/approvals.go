@@ -31,7 +31,7 @@ func asking(t *testing.T, l *ledger.Ledger, job string, q *ledger.Question) (int
 func overTime(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	late := allow("p1", "same")
-	late.Expires = time.Nanosecond
+	late.Expires = -time.Second
 	run, item := asking(t, l, "j", late)
 	for _, answer := range []string{ledger.ApprovalOnce, ledger.ApprovalAlways} {
 		if _, err := l.Answer(ctx, item.ID, answer); !errors.Is(err, ledger.ErrClosed) {
