@@ -176,12 +176,13 @@ func TestUpdateDeleteRestore(t *testing.T) {
 		field string
 		part  string
 	}{
-		"no where":    {second(db.Delete(t.Context(), by, "expenses", nil)), "where", "which rows"},
-		"update all":  {second(db.Update(t.Context(), by, "expenses", map[string]any{"note": 1}, nil, false)), "where", "db_execute"},
-		"nothing set": {second(db.Update(t.Context(), by, "expenses", nil, map[string]any{"id": 1}, false)), "set", "which columns"},
-		"host column": {second(db.Update(t.Context(), by, "expenses", map[string]any{"_deleted_at": 1}, map[string]any{"id": 1}, false)), "set._deleted_at", "written by the host"},
-		"unknown":     {second(db.Restore(t.Context(), by, "expenses", map[string]any{"categry": 1})), "where.categry", "did you mean category?"},
-		"raw":         {second(db.Delete(t.Context(), by, "raw", map[string]any{"a": 1})), "table", "db_execute"},
+		"no where":       {second(db.Delete(t.Context(), by, "expenses", nil)), "where", "which rows"},
+		"one of several": {second(db.Delete(t.Context(), by, "expenses", map[string]any{"id": []any{1, 2}})), "where.id", "one of several values"},
+		"update all":     {second(db.Update(t.Context(), by, "expenses", map[string]any{"note": 1}, nil, false)), "where", "db_execute"},
+		"nothing set":    {second(db.Update(t.Context(), by, "expenses", nil, map[string]any{"id": 1}, false)), "set", "which columns"},
+		"host column":    {second(db.Update(t.Context(), by, "expenses", map[string]any{"_deleted_at": 1}, map[string]any{"id": 1}, false)), "set._deleted_at", "written by the host"},
+		"unknown":        {second(db.Restore(t.Context(), by, "expenses", map[string]any{"categry": 1})), "where.categry", "did you mean category?"},
+		"raw":            {second(db.Delete(t.Context(), by, "raw", map[string]any{"a": 1})), "table", "db_execute"},
 	} {
 		t.Run(name, func(t *testing.T) { wantError(t, c.err, "invalid_args", c.field, c.part) })
 	}

@@ -239,11 +239,14 @@ func (db *DB) suggestIn(ctx context.Context, q querier, text string) string {
 		return ""
 	}
 	// "amout" in double quotes: SQLite adds that it may be meant as a text.
-	name, _, _ = strings.Cut(name, " - should this be")
+	name, _, quoted := strings.Cut(name, " - should this be")
 	name = strings.Trim(name[strings.LastIndexByte(name, '.')+1:], `"`)
 	columns := []string{createdAt, updatedAt}
 	for _, t := range tables {
 		columns = append(columns, t.columnNames()...)
+	}
+	if best := nearest(name, columns); quoted && (best == "" || len(name) < 4) {
+		return "" // it was meant as a text
 	}
 	return didYouMean(name, columns)
 }

@@ -98,6 +98,12 @@ func (t *Table) where(where map[string]any) (string, []any, error) {
 	if len(where) == 0 {
 		return "", nil, invalid("where", "say which rows, as an object of column and value; for other conditions use db_execute")
 	}
+	for name, value := range where {
+		switch value.(type) {
+		case []any, map[string]any: // taken for the text of it no row would have
+			return "", nil, invalid("where."+name, "where says which value %s has, and is given a list or an object: for one of several values, and for other conditions, use db_execute; a stored list is asked for as its JSON text", name)
+		}
+	}
 	columns, values, err := t.pairs("where", where)
 	if err != nil {
 		return "", nil, err
