@@ -1,14 +1,17 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
+	"rouse/agentdb"
 	"rouse/cmd/internal/web"
 )
 
@@ -131,10 +134,36 @@ func dbSchema(cmd *cobra.Command, at *place, o dbOptions) error {
 	var rows [][]string
 	for _, t := range schema.Tables {
 		for _, c := range t.Columns {
-			rows = append(rows, []string{t.Name, strconv.FormatInt(t.RowCount, 10), c.Name, c.Type, t.Purpose})
+			rows = append(rows, []string{t.Name, strconv.FormatInt(t.RowCount, 10), c.Name, c.Type, columnText(t, c), t.Purpose})
 		}
 	}
-	return table(cmd.OutOrStdout(), "TABLE ROWS COLUMN TYPE PURPOSE", rows)
+	return table(cmd.OutOrStdout(), "TABLE ROWS COLUMN TYPE RULES PURPOSE", rows)
+}
+
+// columnText says what holds for a column: "not null, default 'misc', unique with day".
+func columnText(t agentdb.Table, c agentdb.Column) string {
+	var rules []string
+	switch {
+	case c.PrimaryKey:
+		rules = append(rules, "primary key")
+	case c.Nullable != nil && !*c.Nullable:
+		rules = append(rules, "not null")
+	}
+	var def string
+	if json.Unmarshal(c.Default, &def) == nil && def != "" {
+		rules = append(rules, "default "+def)
+	}
+	for _, index := range t.Indexes {
+		if !index.Unique || !slices.Contains(index.Columns, c.Name) {
+			continue
+		}
+		rule := "unique"
+		if others := slices.DeleteFunc(slices.Clone(index.Columns), func(name string) bool { return name == c.Name }); len(others) > 0 {
+			rule += " with " + strings.Join(others, ", ")
+		}
+		rules = append(rules, rule)
+	}
+	return strings.Join(rules, ", ")
 }
 
 func dbQuery(cmd *cobra.Command, at *place, o dbOptions, sql string) error {

@@ -72,7 +72,14 @@ func dbLog(cmd *cobra.Command, at *place, o dbOptions) error {
 		return err
 	}
 	if len(log) == 0 {
-		_, err := fmt.Fprintln(cmd.OutOrStdout(), "nothing was changed")
+		text := "nothing was changed"
+		if o.table != "" {
+			text += " in a table " + oneLine(o.table)
+		}
+		if o.run != "" {
+			text += " by run " + oneLine(o.run)
+		}
+		_, err := fmt.Fprintln(cmd.OutOrStdout(), text)
 		return err
 	}
 	var rows [][]string
