@@ -28,7 +28,7 @@ func diagnose(text, old string) string {
 	wanted, lines := splitLines(old), splitLines(text)
 	if bare, ok := withoutGutter(wanted); ok {
 		if at, n := locate(lines, bare, exactly, nil); n > 0 {
-			return fmt.Sprintf("%s: it has line numbers in it, which file_read shows and the file does not have; without them it begins in line %d", begin, at+1)
+			return fmt.Sprintf("%s: it has line numbers in it, which are shown and the file does not have; without them it begins in line %d", begin, at+1)
 		}
 		wanted = bare
 	}
@@ -50,7 +50,7 @@ func diagnose(text, old string) string {
 	if at := closest(lines, first); at >= 0 {
 		return fmt.Sprintf("%s; what is most like it is %s", begin, excerpt(lines, at, len(wanted)+1))
 	}
-	return begin + ", nor anything like it; read the file again with file_read"
+	return begin + ", nor anything like it; read the file again"
 }
 
 func splitLines(text string) []string {

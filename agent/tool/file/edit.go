@@ -112,7 +112,7 @@ func (f *files) edit(ctx context.Context, in tool.Invocation, a editArgs) (tool.
 	}
 	for i, e := range edits {
 		if e.Old == "" {
-			return tool.Failure(tool.KindInvalidArgs, "%s is empty; give the text to replace, or write the file with file_write", fields[i]).WithField(fields[i], "a text of the file"), nil
+			return tool.Failure(tool.KindInvalidArgs, "%s is empty; give the text to replace, or write the whole file", fields[i]).WithField(fields[i], "a text of the file"), nil
 		}
 		if e.Old == e.New {
 			return tool.Failure(tool.KindInvalidArgs, "%s and its new_string are the same: there is nothing to change", fields[i]).WithField(fields[i], ""), nil

@@ -36,7 +36,7 @@ func TestEdit(t *testing.T) {
 		"both":            {text, m{"old_string": "alpha", "edits": many[:1]}, "", "not both"},
 		"the same":        {text, m{"old_string": "alpha", "new_string": "alpha"}, "", "are the same"},
 		"nothing":         {text, m{"new_string": "x"}, "", "old_string is empty"},
-		"gutter":          {text, m{"old_string": "     1|alpha\n     2|  beta", "new_string": "x"}, "", "line numbers in it, which file_read shows and the file does not have; without them it begins in line 1"},
+		"gutter":          {text, m{"old_string": "     1|alpha\n     2|  beta", "new_string": "x"}, "", "line numbers in it, which are shown and the file does not have; without them it begins in line 1"},
 		"other gutter":    {text, m{"old_string": "   4 | gamma\n   5 | beta", "new_string": "x"}, "", "without them it begins in line 4"},
 		"blanks":          {text, m{"old_string": "alpha\n\tbeta", "new_string": "x"}, "", "differs in blanks or tabs from line 1:\n     1|alpha\n     2|  beta"},
 		"empty lines":     {text, m{"old_string": "  beta\ngamma", "new_string": "x"}, "", "differs in empty lines from line 2:\n     2|  beta\n     3|\n     4|gamma"},

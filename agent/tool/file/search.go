@@ -373,7 +373,11 @@ func (f *files) searchAlias() (tool.Tool, error) {
 		} else if res.Cut {
 			fmt.Fprintf(&text, "[%d of %d matches]\n", len(res.Matches), res.Total)
 		}
-		return tool.Success(map[string]any{"text": text.String(), "matches": res.Total, "files_searched": res.Searched, "truncated": res.Cut, "skipped": res.Skipped}, warnings...), nil
+		out := map[string]any{"text": text.String(), "matches": res.Total, "files_searched": res.Searched, "truncated": res.Cut}
+		if res.Skipped != nil {
+			out["skipped"] = res.Skipped
+		}
+		return tool.Success(out, warnings...), nil
 	})
 }
 
