@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/dustin/go-humanize"
@@ -19,10 +20,13 @@ import (
 
 func newArtifact(at *place) *cobra.Command {
 	var to string
+	var version int
 	cmd := &cobra.Command{
 		Use:   "artifact RUN NAME",
 		Short: "Prints a file that a run shared, or writes it to a file",
-		Args:  cobra.ExactArgs(2),
+		Long: `Prints a file that a run shared, or writes it to a file: the bytes as they were then. Of a name
+that the run shared more than once it is the last version, unless --version says which.`,
+		Args: cobra.ExactArgs(2),
 		RunE: verb(func(cmd *cobra.Command, args []string) error {
 			s, err := at.open(cmd.Context())
 			if err != nil {
@@ -33,7 +37,7 @@ func newArtifact(at *place) *cobra.Command {
 			if err := s.Get(cmd.Context(), "/v1/runs/"+args[0], nil, &d); err != nil {
 				return err
 			}
-			a, err := artifactOf(d, args[1])
+			a, err := artifactOf(d, args[1], version)
 			if err != nil {
 				return err
 			}
@@ -51,15 +55,24 @@ func newArtifact(at *place) *cobra.Command {
 		}),
 	}
 	cmd.Flags().StringVar(&to, "to", "", "write to a new `file`")
+	cmd.Flags().IntVar(&version, "version", 0, "a version that the run shared (default the last)")
 	return cmd
 }
 
-// artifactOf is the last version of a name that a run shared.
-func artifactOf(d web.RunDetail, name string) (web.Artifact, error) {
+// artifactOf is a version of a name that a run shared, 0 for the last.
+func artifactOf(d web.RunDetail, name string, version int) (web.Artifact, error) {
+	var known []string
 	for _, a := range slices.Backward(d.ArtifactsDetail) {
-		if a.Name == name {
+		if a.Name != name {
+			continue
+		}
+		if version == 0 || a.Version == version {
 			return a, nil
 		}
+		known = append([]string{strconv.Itoa(a.Version)}, known...)
+	}
+	if len(known) > 0 {
+		return web.Artifact{}, usagef("run %s has shared no version %d of %s; it has shared %s", d.ID, version, name, strings.Join(known, ", "))
 	}
 	if len(d.Artifacts) == 0 {
 		return web.Artifact{}, usagef("run %s has shared nothing", d.ID)
