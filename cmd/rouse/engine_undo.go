@@ -18,7 +18,7 @@ func (d *daemon) Undo(ctx context.Context, run ledger.Run, ask web.UndoAsk, prog
 	}
 	out := web.Undo{Run: strconv.FormatInt(run.ID, 10), Agent: run.Agent, Done: done.Done, CanUndo: done.CanUndo, Files: []web.UndoneFile{}, Database: done.Database, Left: done.Left}
 	for _, f := range done.Files {
-		out.Files = append(out.Files, web.UndoneFile{Path: f.Path, Type: string(f.Type), Why: f.Why})
+		out.Files = append(out.Files, web.UndoneFile{Path: f.Path, Type: string(f.Type), Before: f.BeforeHash != "", After: f.AfterHash != "", Why: f.Why})
 	}
 	return out, nil
 }

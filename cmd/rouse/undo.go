@@ -79,13 +79,15 @@ func printUndo(w io.Writer, out web.Undo, ask web.UndoAsk) error {
 	if out.Done {
 		would, later = "", "lost: "
 	}
+	words := fileWords(out.Files)
 	for _, f := range out.Files {
 		switch {
 		case f.Why != "" && out.Done: // it is among what stays
 		case f.Why != "":
 			fmt.Fprintf(&b, "%s%s\n", later, oneLine(f.Path+": "+f.Why))
-		default:
-			fmt.Fprintf(&b, "%s: %s%s\n", oneLine(f.Path), would, fileWords(f.Type))
+		case words[f.Path] != "":
+			fmt.Fprintf(&b, "%s: %s%s\n", oneLine(f.Path), would, words[f.Path])
+			delete(words, f.Path) // once for all its changes
 		}
 	}
 	for _, t := range d.Tables {
@@ -126,17 +128,28 @@ func printUndo(w io.Writer, out web.Undo, ask web.UndoAsk) error {
 	return err
 }
 
-// fileWords say what taking a change back does to its file.
-func fileWords(change string) string {
-	switch change {
-	case "create", "copy", "dirCreate":
-		return "removed"
-	case "delete":
-		return "brought back"
-	case "move":
-		return "moved back"
+// fileWords say for each path what taking all its changes back does to it; the changes come the
+// newest first. What the run made and removed again is not named.
+func fileWords(files []web.UndoneFile) map[string]string {
+	words, after := map[string]string{}, map[string]bool{}
+	for _, f := range files {
+		there, later := after[f.Path]
+		if !later {
+			there = f.After
+			after[f.Path] = there
+		}
+		switch {
+		case f.Before && there:
+			words[f.Path] = "changed back"
+		case f.Before:
+			words[f.Path] = "brought back"
+		case there:
+			words[f.Path] = "removed"
+		default:
+			delete(words, f.Path)
+		}
 	}
-	return "changed back"
+	return words
 }
 
 func undoCounts(t agentdb.UndoneTable, would string) (out []string) {

@@ -41,8 +41,10 @@ type Undo struct {
 
 // UndoneFile is a change of a file by a run.
 type UndoneFile struct {
-	Path string `json:"path"`
-	Type string `json:"type"` // create, write, fileEdit, move, copy, delete, dirCreate
+	Path   string `json:"path"`
+	Type   string `json:"type"`   // create, write, fileEdit, move, copy, delete, dirCreate
+	Before bool   `json:"before"` // something was there before it
+	After  bool   `json:"after"`  // something is there since
 	// Why it was not, or cannot be, taken back; "" when it was or can.
 	Why string `json:"why_not,omitempty"`
 }
