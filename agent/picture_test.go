@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -17,7 +18,7 @@ import (
 // A picture that a tool has read is shown to the model, kept in the record, and shown again
 // to the attempt that goes on after a crash. No text that a model or an owner reads holds it.
 func TestPictureOfATool(t *testing.T) {
-	png := model.Image{Type: "image/png", Data: append([]byte("\x89PNG\r\n\x1a\n"), bytes.Repeat([]byte{1, 2, 3}, 50_000)...)}
+	png := model.Image{Type: "image/png", Data: slices.Concat([]byte("\x89PNG\r\n\x1a\n"), bytes.Repeat([]byte{1, 2, 3}, 50_000), []byte("IEND"))}
 	text := base64.StdEncoding.EncodeToString(png.Data)
 	b := setup(t,
 		modeltest.Turn{Calls: []model.Call{{ID: "1", Name: "file_read", Args: json.RawMessage(`{"path":"scan.png"}`)}}},

@@ -103,13 +103,13 @@ jobs:
 // Who reads a picture by hand is told what it is, and not shown its bytes.
 func TestPictureByHand(t *testing.T) {
 	t.Parallel()
-	dir := write(t, map[string]string{"rouse.yaml": "version: 1\nhome: ./home\nagents: [{name: clerk, workdir: ./work}]\n", "work/a.png": "\x89PNG\r\n\x1a\n" + strings.Repeat("x", 100_000)})
+	dir := write(t, map[string]string{"rouse.yaml": "version: 1\nhome: ./home\nagents: [{name: clerk, workdir: ./work}]\n", "work/a.png": "\x89PNG\r\n\x1a\n" + strings.Repeat("x", 100_000) + "IEND"})
 	p := rouse(t, "call", "clerk", "file_read", `{"path":"a.png"}`, "--config", filepath.Join(dir, "rouse.yaml"))
 	if err := p.Run(); err != nil {
 		t.Fatalf("%v\n%s%s", err, p.stdout.String(), p.stderr.String())
 	}
 	out := p.stdout.String()
-	if len(out) > 1000 || !strings.Contains(out, `"media_type": "image/png"`) || !strings.Contains(out, `"bytes": 100008`) {
+	if len(out) > 1000 || !strings.Contains(out, `"media_type": "image/png"`) || !strings.Contains(out, `"bytes": 100012`) {
 		t.Errorf("%.2000s", out)
 	}
 }

@@ -1,6 +1,8 @@
 package file
 
 import (
+	"bytes"
+	"encoding/binary"
 	"errors"
 	"io"
 	"os"
@@ -39,7 +41,24 @@ func picture(file *os.File, shown string, size int64) (e tool.Envelope, is bool)
 	if len(data) > model.MaxImage { // it has grown meanwhile
 		return tool.Failure(tool.KindRejected, "%s is a picture of more than %d bytes, which is all that a model is shown", shown, model.MaxImage).WithField("path", ""), true
 	}
+	if cutOff(kind, data) {
+		return tool.Failure(tool.KindRejected, "%s is a picture that is cut off; bring the whole file", shown).WithField("path", ""), true
+	}
 	e = tool.Success(pictureResult{"image", shown, kind, len(data)})
 	e.Images = []model.Image{{Type: kind, Data: data}}
 	return e, true
+}
+
+// cutOff says whether the end of a picture is missing, as its format tells. Providers refuse a
+// whole request for one, and with it the run.
+func cutOff(kind string, data []byte) bool {
+	switch kind {
+	case "image/png":
+		return !bytes.Contains(data, []byte("IEND"))
+	case "image/jpeg":
+		return !bytes.Contains(data, []byte{0xff, 0xd9})
+	case "image/webp": // its size stands behind "RIFF", without the eight bytes up to there
+		return len(data) < 12 || uint64(binary.LittleEndian.Uint32(data[4:]))+8 > uint64(len(data))
+	}
+	return false
 }

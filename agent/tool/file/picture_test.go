@@ -14,8 +14,8 @@ import (
 // A picture is shown beside its envelope, which a model reads without its bytes and the record
 // keeps with them (YOA-01).
 func TestReadPicture(t *testing.T) {
-	const png = "\x89PNG\r\n\x1a\n\x00\x00"
-	dir, call := setup(t, map[string]string{"a.png": png, "b.txt": "\xff\xd8\xff\xe0jpeg", "c.gif": "GIF89a", "d.webp": "RIFF\x00\x00\x00\x00WEBPVP8 "})
+	const png = "\x89PNG\r\n\x1a\n\x00\x00IEND"
+	dir, call := setup(t, map[string]string{"a.png": png, "b.txt": "\xff\xd8\xff\xe0jpeg\xff\xd9", "c.gif": "GIF89a", "d.webp": "RIFF\x08\x00\x00\x00WEBPVP8 "})
 	for name, kind := range map[string]string{"a.png": "image/png", "b.txt": "image/jpeg", "c.gif": "image/gif", "d.webp": "image/webp"} {
 		e, res := call("file_read", map[string]any{"path": name})
 		if !e.OK || len(e.Images) != 1 || e.Images[0].Type != kind || res["kind"] != "image" || res["media_type"] != kind {
@@ -28,7 +28,7 @@ func TestReadPicture(t *testing.T) {
 		t.Fatal(err)
 	}
 	m, err := tool.Answer(model.Call{ID: "x", Name: "file_read"}, recorded)
-	want := `{"ok":true,"result":{"kind":"image","path":"a.png","media_type":"image/png","bytes":10},"tool":"file_read"}`
+	want := `{"ok":true,"result":{"kind":"image","path":"a.png","media_type":"image/png","bytes":14},"tool":"file_read"}`
 	if err != nil || m.Text != want || m.CallID != "x" || m.Role != model.RoleTool || len(m.Images) != 1 || string(m.Images[0].Data) != png {
 		t.Errorf("%+v (%v) of %s", m, err, recorded)
 	}
@@ -41,6 +41,16 @@ func TestReadPicture(t *testing.T) {
 	}
 	if e, _ := call("file_read", map[string]any{"path": "a.png"}); e.OK || e.Kind != tool.KindRejected || !strings.Contains(e.Message, "at most 20971520") {
 		t.Errorf("%+v", e)
+	}
+}
+
+// A picture whose end is missing is not shown: a provider would refuse the request with it.
+func TestReadPictureCutOff(t *testing.T) {
+	_, call := setup(t, map[string]string{"a.png": "\x89PNG\r\n\x1a\n\x00\x00", "b.jpg": "\xff\xd8\xff\xe0jpeg", "c.webp": "RIFF\x09\x00\x00\x00WEBPVP8 "})
+	for _, name := range []string{"a.png", "b.jpg", "c.webp"} {
+		if e, _ := call("file_read", map[string]any{"path": name}); e.OK || e.Kind != tool.KindRejected || !strings.Contains(e.Message, "is cut off") || len(e.Images) > 0 {
+			t.Errorf("%s: %+v", name, e)
+		}
 	}
 }
 
