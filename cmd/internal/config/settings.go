@@ -113,7 +113,7 @@ type database struct {
 }
 
 type toolFilter struct {
-	Allow []string `key:"allow" say:"globs of tool names" unset:"all"`
+	Allow []string `key:"allow" say:"globs of tool names; read_file, write_file, edit_file, list_files, search and bash, the names that some models know, are there when an entry other than * covers them" unset:"all"`
 	Deny  []string `key:"deny" say:"globs of tool names" unset:"none"`
 	// OnDemand keeps a long list of tools out of each request.
 	OnDemand []string `key:"on_demand" say:"globs of tools that its model is not told of: it finds them with capabilities_discover, loads them with capabilities_load, and calls them then" unset:"none; of a model with a context_window below 16384 those that are seldom needed"`
