@@ -112,7 +112,7 @@ jobs:
 		if !strings.Contains(i.Action, `"agent": "`) {
 			t.Errorf("what is approved: %s", i.Action)
 		}
-		runJSON(t, nil, "approve", i.ID, "--json", "--config", config)
+		runJSON(t, nil, "approve", i.ID, "--always", "--json", "--config", config) // which it is anyway
 	}
 	wants(map[string]string{"able": "success", "gated": "success"})
 	if said := doctor(); said != "" {

@@ -166,6 +166,10 @@ func sendAnswer(cmd *cobra.Command, at *place, item string, answer web.Answer, a
 		return err
 	}
 	defer s.close()
+	var items []web.Item // to say how many runs an answer is for
+	if err := s.Get(cmd.Context(), "/v1/inbox", nil, &items); err != nil {
+		return err
+	}
 	var r web.Run
 	if err := s.Post(cmd.Context(), "/v1/inbox/"+item+"/answer", answer, &r); err != nil {
 		return err
@@ -174,6 +178,9 @@ func sendAnswer(cmd *cobra.Command, at *place, item string, answer web.Answer, a
 		return printJSON(cmd.OutOrStdout(), r)
 	}
 	text := fmt.Sprintf("run %s goes on", r.ID)
+	if at := slices.IndexFunc(items, func(i web.Item) bool { return i.ID == item }); at >= 0 && len(items[at].Runs) > 1 {
+		text = fmt.Sprintf("run %s and %d more go on", r.ID, len(items[at].Runs)-1)
+	}
 	switch {
 	case r.State == "finished":
 		text = fmt.Sprintf("noted; run %s ended: %s", r.ID, r.Outcome)
