@@ -34,7 +34,7 @@ func (r *Runner) met(ctx context.Context, run ledger.Run, a ledger.Attempt, t ta
 		}
 	}
 	told := r.ledger.Inform(context.WithoutCancel(ctx), a, ledger.Question{
-		Call: "database", Title: "the database of " + t.agent.Name + " cannot be used", Message: damaged.Error(),
+		Call: ledger.CallDatabase, Title: "the database of " + t.agent.Name + " cannot be used", Message: damaged.Error(),
 	})
 	return failed(ledger.OutcomeError, "%s", damaged.Error()), told
 }

@@ -35,6 +35,9 @@ const ItemHere = "\x00item"
 // InfoSeen is what an owner says of an info.
 const InfoSeen = "seen"
 
+// CallDatabase is the Call of an info that says that an agent's database cannot be used.
+const CallDatabase = "database"
+
 // The states of an inbox item.
 const (
 	ItemOpen      = "open"

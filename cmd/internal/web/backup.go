@@ -3,6 +3,7 @@ package web
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"sync/atomic"
 
@@ -128,10 +129,29 @@ func (s *server) recordDatabase(ctx context.Context, kind, agent, text string) e
 	if err != nil {
 		return err
 	}
-	if err := s.ledger.AppendEvents(context.WithoutCancel(ctx), ledger.Event{Kind: kind, Data: data}); err != nil {
+	ctx = context.WithoutCancel(ctx)
+	if err := s.ledger.AppendEvents(ctx, ledger.Event{Kind: kind, Data: data}); err != nil {
 		return err
 	}
 	s.engine.Reconsider()
+	return s.settleDamage(ctx, agent)
+}
+
+// settleDamage closes what the inbox says of a database that can be used again: who followed
+// its advice now, to restore a backup, would lose what was written since.
+func (s *server) settleDamage(ctx context.Context, agent string) error {
+	items, err := s.ledger.Inbox(ctx)
+	if err != nil {
+		return err
+	}
+	for _, i := range items {
+		if i.Kind != ledger.KindInfo || i.Call != ledger.CallDatabase || i.Agent != agent {
+			continue
+		}
+		if _, err := s.ledger.Answer(ctx, i.ID, ledger.InfoSeen); err != nil && !errors.Is(err, ledger.ErrClosed) {
+			return err
+		}
+	}
 	return nil
 }
 
