@@ -113,7 +113,7 @@ A daemon that runs takes the new value at once.`,
 			return tellDaemon(cmd.Context(), cmd.OutOrStdout(), at)
 		}),
 	}
-	cmd.Flags().StringVar(&in, "in", "", "where it is kept: `keyring` or file; the keyring when it answers, unless this says otherwise")
+	cmd.Flags().StringVar(&in, "in", "", "the `place` where it is kept: keyring or file; the keyring when it answers, unless this says otherwise")
 	return cmd
 }
 

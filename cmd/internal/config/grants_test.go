@@ -75,6 +75,8 @@ func TestWrongGrants(t *testing.T) {
 		"agents: [{name: a}]\njobs: [{name: j, agent: a, playbook: [{call: notify, with: {url: 'secret:k'}}]}]":           "a secret cannot stand here",
 		"models: [{name: m, provider: openai, model: x, api_key: 'secret:locked'}]":                                       "the secret locked cannot be read: the keyring gave no answer",
 		"models: [{name: m, provider: openai, model: x, api_key: 'Bearer ${secret:none}'}]":                               ":1:57: m: models[0].api_key: the secret none is not set; set it with: rouse secrets set none",
+		"models: [{name: m, provider: openai, model: x, api_key: 'secret:lines'}]":                                        ":1:57: m: models[0].api_key: holds a line break or another control character, which no key does; set the secret again, in one line",
+		"models: [{name: m, provider: openai, model: x, headers: {X-A: 'a ${secret:lines}'}}]":                            "models[0].headers.X-A: holds a line break or another control character, which no header does; set it again, in one line",
 		"agents: [{name: a, grants: {secrets: [{name: k}, {name: k}]}}]":                                                  "granted twice",
 		"agents: [{name: a, grants: {secrets: [{name: 'a b'}]}}]":                                                         "is not the name of a secret",
 		"agents: [{name: a, grants: {secrets: [{name: none}]}}]":                                                          "the secret none is not set; set it with: rouse secrets set none",
@@ -88,7 +90,7 @@ func TestWrongGrants(t *testing.T) {
 		"agents: [{name: a, grants: {network: [{host: '*.com'}]}}]":                                                       "warning: lets the agent ask any host below com, also",
 		"agents: [{name: a, grants: {network: [{host: example.com}], secrets: [{name: k, only_to: 'Example.com:443'}]}}]": "warning: no host",
 	} {
-		cfg, err := load(write(t, "rouse.yaml", text+"\n"), map[string]string{"secret:k": "value"})
+		cfg, err := load(write(t, "rouse.yaml", text+"\n"), map[string]string{"secret:k": "value", "secret:lines": "canary\nof two lines"})
 		said := fmt.Sprint(err)
 		for _, w := range cfg.Warnings {
 			said += "\n" + w.String()

@@ -2,10 +2,14 @@ package config
 
 import (
 	"fmt"
+	"maps"
 	"net/url"
 	"os"
 	"regexp"
+	"slices"
+	"strings"
 	"time"
+	"unicode"
 
 	"rouse/agent/model/replay"
 )
@@ -144,6 +148,14 @@ func (c *checker) model(path string, m Model) {
 		}
 	} else if known && p.key != "" && m.APIKey == "" && !c.d.given(path+".api_key") && len(m.Headers) == 0 {
 		c.warn(path, "has no api_key, and %s wants one; to take it from the environment, write api_key: ${%s}", m.BaseURL, p.key)
+	}
+	if strings.ContainsFunc(strings.TrimSpace(m.APIKey), unicode.IsControl) {
+		c.bad(path+".api_key", "holds a line break or another control character, which no key does").Hint = "set the secret again, in one line"
+	}
+	for _, name := range slices.Sorted(maps.Keys(m.Headers)) {
+		if strings.ContainsFunc(m.Headers[name], unicode.IsControl) {
+			c.bad(path+".headers."+name, "holds a line break or another control character, which no header does").Hint = "set it again, in one line"
+		}
 	}
 	if at := path + ".api"; c.d.given(at) && known && p.name != "openai" && m.API != "" {
 		c.bad(at, "belongs to the provider openai; %s has one API", p.name)
