@@ -77,7 +77,7 @@ jobs: [{name: mail, agent: clerk, playbook: [{call: db_schema}]}]
 		{[]string{"deny", "3", "he", "has moved"}, "run 3 goes on", true}, {[]string{"show", "3"}, "answered: deny: he has moved", true},
 		{[]string{"grants"}, "1  clerk: shell_run (since ", true}, {[]string{"grants"}, "| rm -rf \\x1b", true}, {[]string{"grants", "--json"}, `"item": "1"`, true},
 		{[]string{"grants", "revoke", "7"}, "grant 7 is not in the ledger", false}, {[]string{"grants", "revoke", "1"}, "grant 1 of clerk is taken back", true},
-		{[]string{"grants"}, "nothing is allowed for good", true}, {[]string{"grants", "trust", "clerk"}, "trusted already", false},
+		{[]string{"grants"}, "nothing is allowed for good", true}, {[]string{"grants", "trust", "clerk"}, "nothing that agent clerk keeps is untrusted", false},
 	} {
 		if out, ok := say(c.args...); ok != c.ok || !strings.Contains(out, c.says) {
 			t.Errorf("rouse %s: %v\n%s\nwant %s", strings.Join(c.args, " "), ok, out, c.says)

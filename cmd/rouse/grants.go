@@ -30,12 +30,12 @@ later runs that read them count as having met it too, until you have looked at t
 			if err := s.Get(cmd.Context(), "/v1/grants", nil, &given); err != nil {
 				return err
 			}
-			if asJSON {
-				return printJSON(cmd.OutOrStdout(), given)
-			}
 			var untrusted []web.Memory
 			if err := s.Get(cmd.Context(), "/v1/untrusted", nil, &untrusted); err != nil {
 				return err
+			}
+			if asJSON {
+				return printJSON(cmd.OutOrStdout(), leave{given, untrusted})
 			}
 			printGrants(cmd.OutOrStdout(), given, untrusted, time.Now())
 			return nil
@@ -44,6 +44,12 @@ later runs that read them count as having met it too, until you have looked at t
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.AddCommand(newRevoke(at), newTrust(at))
 	return cmd
+}
+
+// leave is what --json prints.
+type leave struct {
+	Grants    []web.Grant  `json:"grants"`
+	Untrusted []web.Memory `json:"untrusted"` // whose database and files are
 }
 
 func printGrants(w io.Writer, given []web.Grant, untrusted []web.Memory, now time.Time) {

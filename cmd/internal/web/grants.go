@@ -1,6 +1,7 @@
 package web
 
 import (
+	"errors"
 	"net/http"
 	"strconv"
 
@@ -58,5 +59,10 @@ func (s *server) untrusted(r *http.Request) (any, error) {
 
 // trust takes the memory of an agent for trusted again, which its owner has looked at.
 func (s *server) trust(r *http.Request) (any, error) {
-	return struct{}{}, s.ledger.Trust(r.Context(), r.PathValue("agent"))
+	agent := r.PathValue("agent")
+	err := s.ledger.Trust(r.Context(), agent)
+	if errors.Is(err, ledger.ErrNotFound) {
+		return nil, usage("nothing that agent %s keeps is untrusted; see: rouse grants", agent)
+	}
+	return struct{}{}, err
 }
