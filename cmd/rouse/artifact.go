@@ -103,6 +103,10 @@ func writeWhole(path string, write func(io.Writer) error) error {
 	hidden := filepath.Join(filepath.Dir(path), ".rouse-"+rand.Text()+".tmp") // no watch takes it
 	draft, err := os.OpenFile(hidden, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {
+		var name *fs.PathError
+		if errors.As(err, &name) { // nobody knows the draft
+			err = name.Err
+		}
 		return fmt.Errorf("cannot write %s: %w", path, err)
 	}
 	err = write(draft)

@@ -40,8 +40,12 @@ func dbStats(cmd *cobra.Command, at *place, o dbOptions) error {
 	if s.Quota > 0 {
 		quota = fmt.Sprintf("%d %% of the quota of %s", s.Bytes*100/s.Quota, size(s.Quota))
 	}
-	fmt.Fprintf(w, "%s\n%s (%s), of it log %s, free %s\nchangelog %s entries, %s; call journal %s\n",
-		oneLine(s.Path), size(s.Bytes), quota, size(s.LogBytes), size(s.FreeBytes), humanize.Comma(s.Changes), size(s.ChangelogBytes), size(s.JournalBytes))
+	entries := "entries"
+	if s.Changes == 1 {
+		entries = "entry"
+	}
+	fmt.Fprintf(w, "%s\n%s (%s), of it log %s, free %s\nchangelog %s %s, %s; call journal %s\n",
+		oneLine(s.Path), size(s.Bytes), quota, size(s.LogBytes), size(s.FreeBytes), humanize.Comma(s.Changes), entries, size(s.ChangelogBytes), size(s.JournalBytes))
 	switch {
 	case s.Quota > 0 && s.Bytes >= s.Quota:
 		fmt.Fprintf(w, "full: nothing more is written until database.quota of %s is raised\n", o.agent)

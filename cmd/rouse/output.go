@@ -43,7 +43,8 @@ func oneLine(s string) string {
 		if r == '\t' || r == '\n' || r == '\r' {
 			return ' '
 		}
-		if r < ' ' || r == 0x7f || (r >= 0x80 && r < 0xa0) {
+		turns := r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069 // the direction of what follows
+		if r < ' ' || r == 0x7f || (r >= 0x80 && r < 0xa0) || turns {
 			return '�'
 		}
 		return r
