@@ -102,8 +102,8 @@ func printUndo(w io.Writer, out web.Undo, ask web.UndoAsk) error {
 	if more := d.InTheWay - int64(len(d.Conflicts)); more > 0 {
 		fmt.Fprintf(&b, "%s%s more\n", later, humanize.Comma(more))
 	}
-	for _, left := range out.Left {
-		fmt.Fprintf(&b, "stays: %s\n", oneLine(left))
+	for _, left := range out.Left { // sentences that say what stays
+		fmt.Fprintln(&b, oneLine(left))
 	}
 	where := "the files and the database of " + out.Agent
 	switch {
