@@ -130,7 +130,7 @@ func undo(ctx context.Context, log Log, roots *tool.Roots, op ledger.FileOp, for
 	switch {
 	case asBefore:
 	case why != "" && (!force || op.Lost != "" || !op.UndoneAt.IsZero()):
-		return &tool.PathError{Kind: tool.KindRejected, Message: fmt.Sprintf("the change %s of %s cannot be undone: %s", op.Batch, op.Path, why)}
+		return &tool.PathError{Kind: tool.KindRejected, Message: fmt.Sprintf("the change %d/%s of %s cannot be undone: %s", op.Run, op.Batch, (&files{roots: roots}).near(op.Path), why)}
 	case op.BeforeHash == "":
 		err = withdraw(p, old, op)
 	default:

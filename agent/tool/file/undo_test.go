@@ -86,7 +86,7 @@ func TestUndo(t *testing.T) {
 			t.Errorf("%s: %+v", say, e)
 		}
 	}
-	if e, _ := call("file_undo", map[string]any{"operation_id": first}); e.Kind != tool.KindRejected || !strings.Contains(e.Message, "undone at") {
+	if e, _ := call("file_undo", map[string]any{"operation_id": first}); e.Kind != tool.KindRejected || !strings.Contains(e.Message, "the change 1/"+first+" of sub/deep/a.txt cannot be undone: it was undone at") {
 		t.Errorf("one change twice: %+v", e)
 	}
 	// Another run of the agent takes it back by its number, and by nothing else.
