@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"rouse/agent/sandbox"
@@ -80,7 +81,31 @@ func (h *Host) Start(ctx context.Context, t Task) (sandbox.Result, error) {
 	if !t.Aside {
 		h.guardGit(&c, h.Tier(ctx))
 	}
-	return h.Sandbox.Run(ctx, c)
+	return run(ctx, h.Sandbox, c, t.Stdout, t.Error)
+}
+
+// KilledByOutput says that a program was ended because it wrote without end, for the KilledBy of
+// its result.
+const KilledByOutput = "output"
+
+// run ends a program that floods its outputs.
+func run(ctx context.Context, box *sandbox.Sandbox, c sandbox.Command, outputs ...*Output) (sandbox.Result, error) {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	var flooded atomic.Bool
+	for _, o := range outputs {
+		if o != nil {
+			o.flood = func() {
+				flooded.Store(true)
+				stop()
+			}
+		}
+	}
+	res, err := box.Run(ctx, c)
+	if err == nil && res.KilledBy == sandbox.KilledByCancel && flooded.Load() {
+		res.KilledBy = KilledByOutput
+	}
+	return res, err
 }
 
 // Unstarted is the answer to a call whose command did not start; an error is the host's.

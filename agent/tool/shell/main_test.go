@@ -50,6 +50,13 @@ func as(what string, args []string) int {
 				return 1
 			}
 		}
+	case "torrent": // which would end by itself in time
+		line := []byte(strings.Repeat("flood ", 10_000))
+		for range 20_000 {
+			if _, err := os.Stderr.Write(line); err != nil {
+				return 1
+			}
+		}
 	case "hang":
 		time.Sleep(time.Minute)
 	case "deaf":

@@ -19,7 +19,12 @@ type Output struct {
 	tail  []byte // a ring of the last bytes, after the first
 	at    int    // where the ring goes on
 	total int64  // bytes that were written
+	flood func() // is told once that this is too much; nil: nothing is
 }
+
+// maxWritten is how many bytes a program may write to one of its outputs: to read on would only
+// keep the daemon busy, and a program that floods is never idle.
+const maxWritten = 64 << 20
 
 // NewOutput shows at most so many characters: two fifths from the beginning, and the rest from
 // the end (OSA-37).
@@ -32,7 +37,10 @@ func (o *Output) tailBytes() int { return (o.most-o.headChars())*utf8.UTFMax + s
 // Write implements io.Writer and never fails.
 func (o *Output) Write(p []byte) (int, error) {
 	n := len(p)
-	o.total += int64(n)
+	if o.total += int64(n); o.total > maxWritten && o.flood != nil {
+		o.flood()
+		o.flood = nil
+	}
 	if room := o.headBytes() - len(o.head); room > 0 {
 		took := min(room, len(p))
 		o.head, p = append(o.head, p[:took]...), p[took:]

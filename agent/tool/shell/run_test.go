@@ -31,6 +31,10 @@ func TestRun(t *testing.T) {
 	if text := got["stdout"].(string); len(text) > 10_100 || !strings.Contains(text, "bytes left out") {
 		t.Errorf("%d characters", len(text))
 	}
+	_, got = b.run(b.me + " as torrent")
+	if text := got["stderr"].(string); got["killed_by"] != shell.KilledByOutput || len(text) > 10_100 {
+		t.Errorf("%v of %d characters", got["killed_by"], len(text))
+	}
 	t.Setenv("ROUSE_TEST_CANARY", "canary")
 	_, got = b.run(b.me + " as env")
 	if text := got["stdout"].(string); strings.Contains(text, "canary") || !strings.Contains(text, "HOME=") || strings.Contains(text, os.Getenv("HOME")+"\n") {

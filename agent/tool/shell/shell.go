@@ -112,7 +112,7 @@ type runResult struct {
 	ExitCode         int          `json:"exit_code"` // -1: a signal ended it
 	Signal           string       `json:"signal,omitempty"`
 	WorkingDirectory string       `json:"working_directory"`
-	KilledBy         string       `json:"killed_by,omitempty"` // idle_timeout, timeout, cancelled, memory, processes
+	KilledBy         string       `json:"killed_by,omitempty"` // idle_timeout, timeout, cancelled, memory, processes, output
 	Tier             sandbox.Tier `json:"tier"`
 	OperationID      string       `json:"operation_id,omitempty"` // for file_undo
 }
