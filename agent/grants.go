@@ -133,10 +133,14 @@ func approval(t task, a tool.Approval) *ledger.Question {
 	}
 	clean := redactor(t.secrets).Replace
 	why := clean(a.Why)
+	options := []string{ledger.ApprovalOnce, ledger.ApprovalAlways, ledger.ApprovalDeny}
+	if a.Each {
+		options = []string{ledger.ApprovalOnce, ledger.ApprovalDeny}
+	}
 	return &ledger.Question{
 		Kind: ledger.KindApproval, Call: a.Call, Title: fmt.Sprintf("%s asks for %s", asker, a.Tool),
 		Message: fmt.Sprintf("It waits for your leave: %s.", strings.TrimSuffix(why, ".")),
-		Options: []string{ledger.ApprovalOnce, ledger.ApprovalAlways, ledger.ApprovalDeny}, Expires: ledger.ApprovalExpires,
+		Options: options, Expires: ledger.ApprovalExpires,
 		Action: ledger.Action{Tool: a.Tool, Shown: clean(a.Shown), Hash: a.Hash},
 	}
 }

@@ -43,6 +43,7 @@ type Approval struct {
 	Shown      string // what it would do, exactly
 	Why        string // it needs an owner's word
 	Hash       string // of the action; what is said holds for it alone
+	Each       bool   // it cannot be allowed for good
 }
 
 // Decide judges what a call needs, in the order deny, grant, tier, approval. met are the labels
@@ -61,7 +62,7 @@ func (g Gate) Decide(tool string, n Need, met Taint, said func(hash string) (Sai
 			return Verdict{}, err
 		}
 	}
-	allowed := why == "" || s.Stands || s.Once
+	allowed := why == "" || (s.Stands && !n.Each) || s.Once
 	switch {
 	case !allowed && s.Denied:
 		text := "the owner of this agent does not allow it"
@@ -78,7 +79,7 @@ func (g Gate) Decide(tool string, n Need, met Taint, said func(hash string) (Sai
 	case g.refuses():
 		return g.rejected(tool, why), nil
 	}
-	return Verdict{Ask: &Approval{Tool: tool, Shown: n.Shown, Why: why, Hash: hash}}, nil
+	return Verdict{Ask: &Approval{Tool: tool, Shown: n.Shown, Why: why, Hash: hash, Each: n.Each}}, nil
 }
 
 func (g Gate) refuses() bool { return g.OnDenied == OnDeniedFail || g.OnDenied == OnDeniedContinue }
@@ -109,6 +110,9 @@ func reasons(n Need, met Taint) string {
 	all := met | n.Adds
 	if added := all &^ met; all == AllTaints && (added != 0 || n.Adds&Outward != 0) {
 		why = append(why, "the run would hold untrusted content (A), private data (B) and an effect beyond the host (C) together")
+	}
+	if n.Each {
+		why = append(why, "it installs software, which is asked about each time")
 	}
 	if n.Asks && len(why) == 0 {
 		why = append(why, "it is asked for each time")

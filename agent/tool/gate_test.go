@@ -16,7 +16,7 @@ func TestGate(t *testing.T) {
 	n := 0
 	for _, deny := range []*tool.Envelope{nil, &refused} {
 		for _, missing := range []string{"", "no grant covers it"} {
-			for _, asks := range []bool{false, true} {
+			for _, asks := range []string{"", "asks", "each"} {
 				for _, tier := range []string{"", "A", "B", "D"} {
 					for _, least := range []string{"", "A", "D"} {
 						for met := tool.Taint(0); met <= tool.AllTaints; met++ {
@@ -24,7 +24,7 @@ func TestGate(t *testing.T) {
 								for _, onDenied := range []string{"", "park", "fail", "continue"} {
 									for _, said := range saids {
 										n++
-										need := tool.Need{Refused: deny, Missing: missing, Asks: asks, Tier: tier, Adds: adds, Action: "x", Shown: "do x"}
+										need := tool.Need{Refused: deny, Missing: missing, Asks: asks == "asks", Each: asks == "each", Tier: tier, Adds: adds, Action: "x", Shown: "do x"}
 										asked := false
 										v, err := tool.Gate{Agent: "a", OnDenied: onDenied, MinTier: least}.Decide("send", need, met, func(string) (tool.Said, error) { asked = true; return said, nil })
 										if err != nil {
@@ -33,7 +33,7 @@ func TestGate(t *testing.T) {
 										if got, want := verdict(v), wanted(need, least, onDenied, met, said); got != want {
 											t.Fatalf("need %+v, at least %q, on_denied %q, met %q, said %+v: %s, want %s", need, least, onDenied, met, said, got, want)
 										}
-										if asked && missing == "" && !asks && (met|adds != tool.AllTaints || adds == 0) {
+										if asked && missing == "" && asks == "" && (met|adds != tool.AllTaints || adds == 0) {
 											t.Fatalf("the owner's word was looked for in vain: %+v", need)
 										}
 									}
@@ -65,12 +65,12 @@ func wanted(n tool.Need, least, onDenied string, met tool.Taint, s tool.Said) st
 	if n.Refused != nil { // deny
 		return "invalid_args false"
 	}
-	word := s.Stands || s.Once
+	word := (s.Stands && !n.Each) || s.Once
 	refusal := map[string]string{"fail": "rejected true", "continue": "rejected false"}[onDenied]
 	holds := (met | n.Adds).String() == "ABC"
 	third := holds && met.String() != "ABC"
 	outward := holds && strings.Contains(n.Adds.String(), "C")
-	needsWord := n.Missing != "" || n.Asks || third || outward
+	needsWord := n.Missing != "" || n.Asks || n.Each || third || outward
 	if needsWord && !word && s.Denied {
 		return "user_denied true"
 	}

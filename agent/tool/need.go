@@ -53,6 +53,8 @@ type Need struct {
 	Missing string
 	// Asks has its owner asked although the grants cover it.
 	Asks bool
+	// Each has its owner asked each time: nothing can be allowed for good (OSL-18).
+	Each bool
 	// Action is what an approval holds for, beside the agent and the tool: two calls that do
 	// the same have the same text, and two that do not have different ones.
 	Action string

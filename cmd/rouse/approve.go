@@ -17,7 +17,8 @@ func newApprove(at *place) *cobra.Command {
 		Long: `Allows what a run waits for leave to do, as "rouse inbox" shows it. The run goes on and does
 exactly that, once: a call that would do something else by then is asked about anew. With
 --always the agent may do the same in later runs too, until you take it back with
-"rouse grants revoke". The definition of a job is always approved for good, as it stands.`,
+"rouse grants revoke"; what installs software is asked about each time all the same. The
+definition of a job is always approved for good, as it stands.`,
 		Args: cobra.ExactArgs(1),
 		RunE: verb(func(cmd *cobra.Command, args []string) error {
 			answer := web.Answer{Text: ledger.ApprovalOnce, Kind: ledger.KindApproval}

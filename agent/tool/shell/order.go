@@ -146,7 +146,7 @@ func (f *family) needs(ctx context.Context, command string) (tool.Need, error) {
 	if err != nil {
 		return tool.Need{}, err
 	}
-	n.Action, n.Shown = string(text), o.shown(a)
+	n.Action, n.Shown, n.Each = string(text), o.shown(a), installs(o.tree)
 	switch {
 	case o.argv == nil:
 		n.Missing = fmt.Sprintf("grants are for one program with its arguments, and this has %s", o.why)

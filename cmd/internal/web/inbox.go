@@ -102,7 +102,7 @@ func (s *server) answerItem(r *http.Request) (any, error) {
 	if in.Kind != "" && in.Kind != item.Kind {
 		return nil, usage("inbox item %d is of the kind %s, and not of %s; see: rouse inbox", n, item.Kind, in.Kind)
 	}
-	if in.Text == ledger.ApprovalAlways && item.Kind == ledger.KindApproval && !slices.Contains(item.Options, in.Text) {
+	if in.Text == ledger.ApprovalAlways && item.Kind == ledger.KindApproval && item.Action.Tool == "" {
 		in.Text = ledger.ApprovalOnce // a definition is approved for good in any case
 	}
 	text, err := chosen(item, in.Text)

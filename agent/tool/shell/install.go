@@ -1,0 +1,53 @@
+package shell
+
+import (
+	"path"
+	"slices"
+	"strings"
+
+	"mvdan.cc/sh/v3/syntax"
+)
+
+// installers are the words by which programs bring software of others, which then runs as the
+// agent's own.
+var installers = map[string][]string{
+	"apt": {"install"}, "apt-get": {"install"}, "dnf": {"install"}, "yum": {"install"}, "zypper": {"install", "in"},
+	"apk": {"add"}, "brew": {"install"}, "port": {"install"}, "snap": {"install"}, "flatpak": {"install"}, "choco": {"install"}, "winget": {"install"},
+	"pip": {"install"}, "pip3": {"install"}, "pipx": {"install", "run"}, "uv": {"add", "install", "sync"}, "uvx": nil, "poetry": {"add", "install"}, "conda": {"install"}, "mamba": {"install"},
+	"npm": {"install", "i", "add", "ci", "exec"}, "npx": nil, "pnpm": {"install", "i", "add", "dlx"}, "yarn": {"install", "add", "dlx"}, "bun": {"install", "i", "add"}, "bunx": nil,
+	"gem": {"install"}, "bundle": {"install"}, "cargo": {"install", "add"}, "go": {"install", "get"}, "composer": {"install", "require"}, "luarocks": {"install"}, "cpan": nil, "cpanm": nil,
+}
+
+// installs says whether a command line installs software (OSL-18): what is written plainly is
+// seen, and the sandbox and the grants hold the rest.
+func installs(tree *syntax.File) (yes bool) {
+	syntax.Walk(tree, func(n syntax.Node) bool {
+		if call, ok := n.(*syntax.CallExpr); ok && installCall(static(call.Args)) {
+			yes = true
+		}
+		return !yes
+	})
+	return yes
+}
+
+func installCall(argv []string) bool {
+	for i, name := range argv {
+		name = path.Base(name)
+		if i > 0 && !slices.Contains(before, path.Base(argv[0])) && argv[i-1] != "-m" { // python -m pip
+			continue
+		}
+		words, known := installers[name]
+		if !known && name != "pacman" {
+			continue
+		}
+		rest := argv[i+1:]
+		switch {
+		case name == "pacman":
+			return slices.ContainsFunc(rest, func(a string) bool { return strings.HasPrefix(a, "-S") || a == "--sync" })
+		case words == nil:
+			return true
+		}
+		return slices.ContainsFunc(rest, func(a string) bool { return slices.Contains(words, a) })
+	}
+	return false
+}
