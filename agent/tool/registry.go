@@ -135,7 +135,7 @@ func (r *Registry) unknown(name string) Envelope {
 	if len(r.names) > 0 {
 		all = "The tools are " + strings.Join(r.names, ", ") + "."
 	}
-	return Failure(KindToolNotFound, "there is no tool %q here%s %s", name, near, all)
+	return Failure(KindToolNotFound, "there is no tool %q here%s %s Others need a grant of the agent's, or are left out by its tools: allow or deny.", name, near, all)
 }
 
 type outcome struct {

@@ -135,9 +135,9 @@ func TestUnknownTool(t *testing.T) {
 		of         *tool.Registry
 		name, want string
 	}{
-		{r, "ecko", `there is no tool "ecko" here; did you mean "echo"? The tools are echo.`},
-		{r, "database", `there is no tool "database" here. The tools are echo.`},
-		{r.Filter([]string{"db_*"}, nil), "echo", `there is no tool "echo" here. There are no tools in this run.`},
+		{r, "ecko", `there is no tool "ecko" here; did you mean "echo"? The tools are echo. Others need a grant of the agent's, or are left out by its tools: allow or deny.`},
+		{r, "database", `there is no tool "database" here. The tools are echo. Others need a grant of the agent's, or are left out by its tools: allow or deny.`},
+		{r.Filter([]string{"db_*"}, nil), "echo", `there is no tool "echo" here. There are no tools in this run. Others need a grant of the agent's, or are left out by its tools: allow or deny.`},
 	} {
 		e, err := c.of.Call(t.Context(), tool.Invocation{}, c.name, nil)
 		if err != nil || e.Kind != tool.KindToolNotFound || e.Message != c.want {
