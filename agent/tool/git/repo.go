@@ -198,7 +198,7 @@ func (r *repo) told(ctx context.Context, in io.Reader, args ...string) (string, 
 
 func (r *repo) gitTo(ctx context.Context, in io.Reader, out *shell.Output, args ...string) error {
 	said := shell.NewOutput(2_000)
-	done, err := r.host.Start(ctx, shell.Task{
+	done, err := r.host.Start(ctx, shell.Program{
 		Argv: append([]string{"git", "--no-pager", "--literal-pathspecs"}, args...), Env: r.env, Aside: true, Write: append([]string{r.scratch}, r.write...), Stdin: in, Stdout: out, Error: said,
 	})
 	if err != nil {

@@ -36,8 +36,8 @@ func (h *Host) Tier(ctx context.Context) sandbox.Tier {
 	return tier
 }
 
-// Task is one command.
-type Task struct {
+// Program is what a command starts.
+type Program struct {
 	Argv  []string
 	Env   []string // beside what every command is given
 	Read  []string // absolute places beside those of the run
@@ -51,10 +51,10 @@ type Task struct {
 }
 
 // Start runs a command to its end. An error means that it did not start; Unstarted words it.
-func (h *Host) Start(ctx context.Context, t Task) (sandbox.Result, error) {
+func (h *Host) Start(ctx context.Context, p Program) (sandbox.Result, error) {
 	release, err := h.Lanes.take(ctx)
 	if err != nil {
-		return sandbox.Result{}, &sandbox.StartError{Argv0: t.Argv[0], Err: err}
+		return sandbox.Result{}, &sandbox.StartError{Argv0: p.Argv[0], Err: err}
 	}
 	defer release()
 	home, err := os.MkdirTemp("", "rouse-command-")
@@ -69,19 +69,19 @@ func (h *Host) Start(ctx context.Context, t Task) (sandbox.Result, error) {
 	if err := os.Mkdir(temp, 0o700); err != nil {
 		return sandbox.Result{}, fmt.Errorf("a command needs a temporary folder: %w", err)
 	}
-	read, write := h.Roots.Places(t.Argv)
-	if t.Aside {
+	read, write := h.Roots.Places(p.Argv)
+	if p.Aside {
 		read, write = append(read, write...), nil
 	}
 	c := sandbox.Command{
-		Argv: t.Argv, Dir: h.Roots.Workdir(), Env: append(environment(home, temp), t.Env...),
-		Read: append(read, t.Read...), Write: append(append(write, t.Write...), home), Masked: h.Roots.Masked(),
-		Network: t.Network, Stdin: t.Stdin, Stdout: t.Stdout, Stderr: t.Error, Idle: t.Idle, Wall: t.Wall, Min: h.Min,
+		Argv: p.Argv, Dir: h.Roots.Workdir(), Env: append(environment(home, temp), p.Env...),
+		Read: append(read, p.Read...), Write: append(append(write, p.Write...), home), Masked: h.Roots.Masked(),
+		Network: p.Network, Stdin: p.Stdin, Stdout: p.Stdout, Stderr: p.Error, Idle: p.Idle, Wall: p.Wall, Min: h.Min,
 	}
-	if !t.Aside {
+	if !p.Aside {
 		h.guardGit(&c, h.Tier(ctx))
 	}
-	return run(ctx, h.Sandbox, c, t.Stdout, t.Error)
+	return run(ctx, h.Sandbox, c, p.Stdout, p.Error)
 }
 
 // KilledByOutput says that a program was ended because it wrote without end, for the KilledBy of

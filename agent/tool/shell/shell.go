@@ -203,7 +203,7 @@ func (f *family) execute(ctx context.Context, in tool.Invocation, command string
 		warnings = append(warnings, "what this command changes cannot be undone: "+Visible(why))
 	}
 	out, bad := NewOutput(l.shown), NewOutput(l.shown)
-	done, err := f.host.Start(ctx, Task{Argv: argv, Network: o.network(), Idle: l.idle, Wall: l.wall, Stdout: out, Error: bad})
+	done, err := f.host.Start(ctx, Program{Argv: argv, Network: o.network(), Idle: l.idle, Wall: l.wall, Stdout: out, Error: bad})
 	if err != nil {
 		e, host := Unstarted(ctx, err)
 		return res, nil, &e, errors.Join(host, forget(ctx, kept))
