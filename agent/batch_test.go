@@ -17,6 +17,7 @@ import (
 	"rouse/agent/model"
 	"rouse/agent/model/playbook"
 	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
 )
 
 // put writes files below the bench's folder and describes them as a watch does.
@@ -31,12 +32,15 @@ func (b *bench) put(files ...string) []ledger.File {
 		if err := os.WriteFile(path, []byte(files[i+1]), 0o644); err != nil {
 			b.t.Fatal(err)
 		}
+
 		info, err := os.Stat(path)
 		if err != nil {
 			b.t.Fatal(err)
 		}
+
 		out = append(out, ledger.File{Path: path, Name: filepath.Base(path), Size: info.Size(), Hash: hashOf(files[i+1]), ModTime: info.ModTime().UTC()})
 	}
+
 	return out
 }
 
@@ -48,10 +52,11 @@ func hashOf(text string) string {
 // batch queues a run of files as a watch does.
 func (b *bench) batch(job string, more int, files ...ledger.File) int64 {
 	b.t.Helper()
-	r := ledger.Request{Job: job, Agent: "clerk", Trigger: ledger.TriggerWatch, Detail: ledger.Detail{Files: files, More: more}}
+	r := ledger.Request{Job: job, Agent: "clerk", Trigger: domain.TriggerWatch, Detail: ledger.Detail{Files: files, More: more}}
 	for _, f := range files {
 		r.Claims = append(r.Claims, ledger.Claim{Job: job, Path: filepath.ToSlash(f.Path), Hash: f.Hash, Size: f.Size, ModTime: f.ModTime})
 	}
+
 	out, err := b.ledger.Enqueue(b.t.Context(), r)
 	if err != nil || !out[0].New {
 		b.t.Fatal(out, err)
@@ -74,12 +79,14 @@ func (b *bench) calls(run int64, attempt int) (made []string, text string) {
 	if err != nil {
 		b.t.Fatal(err)
 	}
+
 	for _, c := range calls {
 		if c.Attempt == attempt {
-			made = append(made, c.Key+" "+c.State)
+			made = append(made, c.Key+" "+string(c.State))
 			text += string(c.Args) + " " + string(c.Envelope) + "\n"
 		}
 	}
+
 	return made, text
 }
 
@@ -90,12 +97,14 @@ func (b *bench) left(run int64) string {
 	if err != nil {
 		b.t.Fatal(err)
 	}
+
 	var out []string
 	for _, e := range events {
 		if e.Kind == "files.left" {
 			out = append(out, string(e.Data))
 		}
 	}
+
 	return strings.Join(out, "\n")
 }
 
@@ -123,12 +132,14 @@ func TestBatchOfHostileNames(t *testing.T) {
 	for i, name := range names {
 		files = append(files, b.put("in/"+name, fmt.Sprintf("what\nrow %d\n", i))...)
 	}
+
 	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", Playbook: importEach}
 	id := b.batch("j", 3, files...)
 	res := b.run(id)
-	if res.Outcome != ledger.OutcomeSuccess || b.count() != len(names) {
+	if res.Outcome != domain.OutcomeSuccess || b.count() != len(names) {
 		t.Fatalf("%+v, %d rows", res, b.count())
 	}
+
 	made, text := b.calls(id, 1)
 	if got := strings.Join(made, ", "); got != "p1.1 done, p1.2 done, p1.3 done, p1.4 done, p1.5 done, p1.6 done, p2 done" {
 		t.Errorf("%s", got)
@@ -162,6 +173,7 @@ func TestManifest(t *testing.T) {
 "more": 4
 }
 `, filepath.Join(b.dir, "in"), hashOf("x\n"), files[0].ModTime.Format(time.RFC3339Nano), hashOf("y\n"), files[1].ModTime.Format(time.RFC3339Nano))
+
 	var asked []string
 	read := []string{path, files[0].Path, files[1].Path, filepath.Join(b.dir, "in/other.csv"), filepath.Join(b.dir, "manifests/99.json"), filepath.Join(b.dir, "in"), filepath.Join(b.dir, "ledger.db")}
 	clerk := b.plan.Agents["clerk"]
@@ -174,18 +186,22 @@ func TestManifest(t *testing.T) {
 		if !strings.Contains(r.System, fmt.Sprintf("listed in %q", path)) || !strings.Contains(r.System, fmt.Sprintf("%q (2 bytes)", files[0].Path)) {
 			t.Errorf("the model is told %s", r.System)
 		}
+
 		if n := len(asked); n < len(read) {
 			asked = append(asked, read[n])
 			return model.Event{Call: &model.Call{ID: fmt.Sprint(n), Name: "file_read", Args: json.RawMessage(fmt.Sprintf(`{"path":%q}`, read[n]))}}
 		}
+
 		return model.Event{Text: "I have read them."}
 	})}
+
 	b.plan.Agents["clerk"] = clerk
 	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", Prompt: "Read {{ len .Files }} files, as {{ .Manifest }} says."}
 	id := b.batch("j", 4, files...)
-	if res := b.run(id); res.Outcome != ledger.OutcomeSuccess {
+	if res := b.run(id); res.Outcome != domain.OutcomeSuccess {
 		t.Errorf("%+v", res)
 	}
+
 	made, text := b.calls(id, 1)
 	states := strings.Join(made, " ")
 	if strings.Count(states, "done") != 3 || strings.Count(states, "failed") != 4 || strings.Contains(text, "secret of another") {
@@ -194,11 +210,17 @@ func TestManifest(t *testing.T) {
 	if _, err := os.Stat(path); !os.IsNotExist(err) {
 		t.Errorf("the manifest is still there: %v", err)
 	}
+
 	// What a killed process left behind is swept, once its run is over.
-	b.put("manifests/1.json", "", "manifests/1.json.tmp", "", "manifests/notes.txt", "")
+	b.put("manifests/1.json", "", "manifests/1.json.tmp", "", "manifests/notes.txt", "", "manifests/.rouse-OLD.tmp", "", "manifests/.rouse-NEW.tmp", "")
+	old := time.Now().Add(-2 * time.Hour)
+	if err := os.Chtimes(filepath.Join(b.dir, "manifests", ".rouse-OLD.tmp"), old, old); err != nil {
+		t.Fatal(err)
+	}
 	if err := b.runner.Sweep(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+
 	here := func() string {
 		t.Helper()
 		var names []string
@@ -207,14 +229,15 @@ func TestManifest(t *testing.T) {
 		}
 		return strings.Join(names, " ")
 	}
-	if got := here(); got != "1.json 1.json.tmp notes.txt" {
+	if got := here(); got != ".rouse-NEW.tmp 1.json 1.json.tmp notes.txt" {
 		t.Errorf("a run is on: %s", got)
 	}
-	b.finish(id, 1, ledger.Result{Outcome: ledger.OutcomeSuccess})
+
+	b.finish(id, 1, ledger.Result{Outcome: domain.OutcomeSuccess})
 	if err := b.runner.Sweep(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if got := here(); got != "notes.txt" {
+	if got := here(); got != ".rouse-NEW.tmp notes.txt" {
 		t.Errorf("%s", got)
 	}
 }
@@ -229,14 +252,17 @@ func TestBatchLeavesOut(t *testing.T) {
 	if err := os.Remove(files[0].Path); err != nil {
 		t.Fatal(err)
 	}
+
 	later := time.Now().Add(time.Hour)
 	if err := os.Chtimes(files[3].Path, later, later); err != nil {
 		t.Fatal(err)
 	}
+
 	mkfifo(t, files[4].Path)
-	if res := b.run(id); res.Outcome != ledger.OutcomeSuccess || b.count() != 2 {
+	if res := b.run(id); res.Outcome != domain.OutcomeSuccess || b.count() != 2 {
 		t.Errorf("%+v, %d rows", res, b.count())
 	}
+
 	changed := "has changed since it was accepted; what it holds now gets a run of its own"
 	want := fmt.Sprintf(`{"attempt":1,"files":[{"path":%q,"why":"is gone"},{"path":%q,"why":%q},{"path":%q,"why":%[3]q}],"kept":false}`, files[0].Path, files[2].Path, changed, files[4].Path)
 	if got := b.left(id); got != want {
@@ -245,16 +271,19 @@ func TestBatchLeavesOut(t *testing.T) {
 	if _, text := b.calls(id, 1); !strings.Contains(text, "2 files, 0 more; the first is kept.csv") {
 		t.Errorf("%s", text)
 	}
+
 	// Nothing is left of the next: it does not begin.
 	more := b.put("in/x.csv", "what\nx\n", "in/y.csv", "what\ny\n")
 	none, one := b.batch("j", 0, more...), b.batch("j", 0, b.put("in/z.csv", "what\nz\n")...)
+
 	for _, f := range append(more, ledger.File{Path: filepath.Join(b.dir, "in/z.csv")}) {
 		if err := os.Remove(f.Path); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	for id, say := range map[int64]string{none: "none of the 2 files is left: " + more[0].Path + " is gone, and so on", one: "in/z.csv is gone"} {
-		if res := b.run(id); res.Outcome != ledger.OutcomeSkipped || !strings.Contains(res.Error, say) {
+		if res := b.run(id); res.Outcome != domain.OutcomeSkipped || !strings.Contains(res.Error, say) {
 			t.Errorf("%+v, want %s", res, say)
 		}
 	}
@@ -269,11 +298,13 @@ func TestBatchGoesOn(t *testing.T) {
 	if err := os.Remove(files[0].Path); err != nil {
 		t.Fatal(err)
 	}
+
 	id := b.batch("j", 0, files...)
 	res := b.run(id)
-	if res.Outcome != ledger.OutcomeError || b.count() != 1 {
+	if res.Outcome != domain.OutcomeError || b.count() != 1 {
 		t.Fatalf("%+v, %d rows", res, b.count())
 	}
+
 	b.finish(id, 1, res)
 	// They are moved away as failed; the owner takes the broken one out, and another changes.
 	var claims []ledger.ClaimStatus
@@ -282,6 +313,7 @@ func TestBatchGoesOn(t *testing.T) {
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			t.Fatal(err)
 		}
+
 		if err := os.Rename(filepath.FromSlash(c.Path), path); err == nil {
 			claims = append(claims, c)
 			if ended, err := b.ledger.EndAfter(t.Context(), c, ledger.AfterDone, path, ""); err != nil || !ended {
@@ -292,6 +324,7 @@ func TestBatchGoesOn(t *testing.T) {
 	if len(claims) != 4 {
 		t.Fatalf("%+v", claims)
 	}
+
 	b.put("in/never.csv", "what\n0\n", "in/c.csv", "another file of that name", "failed/d.csv", "what\nDD\n")
 	if err := os.Remove(filepath.Join(b.dir, "failed", "bad.csv")); err != nil {
 		t.Fatal(err)
@@ -299,10 +332,12 @@ func TestBatchGoesOn(t *testing.T) {
 	if _, err := b.ledger.Retry(t.Context(), id); err != nil {
 		t.Fatal(err)
 	}
+
 	res = b.run(id)
-	if res.Outcome != ledger.OutcomeSuccess || b.count() != 2 || !strings.Contains(res.Summary, "db_import 2 times, 2 skipped") {
+	if res.Outcome != domain.OutcomeSuccess || b.count() != 2 || !strings.Contains(res.Summary, "db_import 2 times, 2 skipped") {
 		t.Errorf("%+v, %d rows", res, b.count())
 	}
+
 	made, text := b.calls(id, 2)
 	if got := strings.Join(made, ", "); got != "p1.1 replayed, p1.3 done, p2 replayed" && got != "p1.1 replayed, p1.3 done, p2 done" {
 		t.Errorf("%s", got)
@@ -310,6 +345,7 @@ func TestBatchGoesOn(t *testing.T) {
 	if !strings.Contains(text, filepath.Join(b.dir, "failed", "c.csv")) || !strings.Contains(text, "4 files, 0 more; the first is a.csv") {
 		t.Errorf("%s", text)
 	}
+
 	notes := strings.Split(b.left(id), "\n")
 	if len(notes) != 2 || !strings.Contains(notes[1], `"kept":true`) || !strings.Contains(notes[1], "bad.csv") || !strings.Contains(notes[1], "d.csv") || strings.Contains(notes[1], "never.csv") {
 		t.Errorf("%q", notes)
@@ -327,6 +363,7 @@ func TestBatchOfAModelGoesOn(t *testing.T) {
 		}
 		return model.Event{Text: "I have read them."}
 	})}
+
 	b.plan.Agents["clerk"] = clerk
 	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", Prompt: "Read {{ len .Files }} files."}
 	files := b.put("in/a.csv", "a", "in/b.csv", "b")
@@ -338,9 +375,10 @@ func TestBatchOfAModelGoesOn(t *testing.T) {
 	if err := b.ledger.Interrupt(t.Context(), ledger.Attempt{Run: id, Number: 1}, "killed", nil); err != nil {
 		t.Fatal(err)
 	}
-	if res := b.run(id); res.Outcome != ledger.OutcomeSuccess {
+	if res := b.run(id); res.Outcome != domain.OutcomeSuccess {
 		t.Errorf("%+v", res)
 	}
+
 	if last := told[len(told)-1]; !strings.Contains(last, "1 file, which") || strings.Contains(last, "a.csv") || !strings.Contains(last, "Left out: 1 file that") {
 		t.Errorf("%s", last)
 	}
@@ -357,11 +395,12 @@ func TestBatchOfOne(t *testing.T) {
 	b.plan.Jobs["j"] = job
 	f := b.put("in/a.csv", "what\na\n")[0]
 	id := b.enqueue(ledger.Request{Job: "j", Agent: "clerk", Detail: ledger.Detail{File: &f}})
-	if res := b.run(id); res.Outcome != ledger.OutcomeSuccess || b.count() != 1 {
+	if res := b.run(id); res.Outcome != domain.OutcomeSuccess || b.count() != 1 {
 		t.Errorf("%+v, %d rows", res, b.count())
 	}
+
 	run := must[ledger.Run](t)(b.ledger.Run(t.Context(), id))
-	if got := b.runner.Notices(run, ledger.Result{Outcome: ledger.OutcomeSuccess}); len(got) != 1 || got[0].Title != "1 of 0: a.csv" {
+	if got := b.runner.Notices(run, ledger.Result{Outcome: domain.OutcomeSuccess}); len(got) != 1 || got[0].Title != "1 of 0: a.csv" {
 		t.Errorf("%+v", got)
 	}
 }
@@ -376,13 +415,15 @@ func TestALeftFileComesAgain(t *testing.T) {
 	if err := os.Remove(files[1].Path); err != nil {
 		t.Fatal(err)
 	}
+
 	res := b.run(id)
-	if res.Outcome != ledger.OutcomeSuccess || b.count() != 1 {
+	if res.Outcome != domain.OutcomeSuccess || b.count() != 1 {
 		t.Fatalf("%+v, %d rows", res, b.count())
 	}
+
 	b.finish(id, 1, res)
 	again := func(f ledger.File) ledger.Accepted {
-		out, err := b.ledger.Enqueue(t.Context(), ledger.Request{Job: "j", Agent: "clerk", Trigger: ledger.TriggerWatch, Detail: ledger.Detail{File: &f},
+		out, err := b.ledger.Enqueue(t.Context(), ledger.Request{Job: "j", Agent: "clerk", Trigger: domain.TriggerWatch, Detail: ledger.Detail{File: &f},
 			Claim: &ledger.Claim{Job: "j", Path: filepath.ToSlash(f.Path), Hash: f.Hash, Size: f.Size, ModTime: f.ModTime}})
 		if err != nil {
 			t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 	"rouse/agent/loop"
 	"rouse/agent/model"
 	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
 )
 
 // warnAt is how much of a day's budget is used when its owner is told, in percent.
@@ -32,10 +33,11 @@ type budget struct {
 
 func (r *Runner) newBudget(run ledger.Run, a ledger.Attempt, t task, left loop.Bounds, fresh bool) *budget {
 	b := &budget{runner: r, attempt: a, task: t, job: run.Job, bounds: left, zone: t.zone, most: map[int64]model.Usage{},
-		skips: fresh && (run.Trigger == ledger.TriggerSchedule || run.Trigger == ledger.TriggerSelf)}
+		skips: fresh && (run.Trigger == domain.TriggerSchedule || run.Trigger == domain.TriggerSelf)}
 	if t.begun != nil {
 		b.job = t.begun.Name // a wake spends what its job may spend
 	}
+
 	if b.zone == nil {
 		b.zone = time.UTC
 	}
@@ -44,16 +46,17 @@ func (r *Runner) newBudget(run ledger.Run, a ledger.Attempt, t task, left loop.B
 
 // exceeded ends a run that has no room for another turn.
 type exceeded struct {
-	outcome, reason string
-	exit            loop.Exit
+	outcome domain.Outcome
+	exit    domain.Exit
+	reason  string
 }
 
-func (e *exceeded) Error() string   { return e.reason }
-func (e *exceeded) Outcome() string { return e.outcome }
-func (e *exceeded) Exit() loop.Exit { return e.exit }
+func (e *exceeded) Error() string           { return e.reason }
+func (e *exceeded) Outcome() domain.Outcome { return e.outcome }
+func (e *exceeded) Exit() domain.Exit       { return e.exit }
 
 func exceed(format string, args ...any) error {
-	return &exceeded{string(ledger.OutcomeBudget), fmt.Sprintf(format, args...), loop.Cancelled}
+	return &exceeded{domain.OutcomeBudget, domain.ExitCancelled, fmt.Sprintf(format, args...)}
 }
 
 // Reserve implements loop.Budget.
@@ -65,11 +68,13 @@ func (b *budget) Reserve(ctx context.Context, step int, most model.Usage) (int64
 	if limit := b.bounds.Tokens; limit > 0 && b.tokens+n > limit {
 		return 0, exceed("the next turn may take %d tokens, and %d are left of the run's tokens (bounds)%s", n, max(limit-b.tokens, 0), b.hint())
 	}
+
 	day := ledger.DayOf(time.Now(), b.zone)
 	job := b.task.job.Budget
 	if b.task.begun != nil {
 		job = b.task.begun.Budget
 	}
+
 	id, full, err := b.runner.ledger.Reserve(ctx, b.attempt, ledger.Reservation{
 		Step: step, Day: day.Name, Agent: b.task.agent.Name, Job: b.job, Usage: ledger.Usage{TokensIn: most.Input, TokensOut: most.Output, CostMicroUSD: cost},
 		OfDaemon: ledger.Limit(b.task.budget), OfAgent: ledger.Limit(b.task.agent.Budget), OfJob: ledger.Limit(job),
@@ -82,11 +87,13 @@ func (b *budget) Reserve(ctx context.Context, step int, most model.Usage) (int64
 		b.most[id] = most
 		return id, nil
 	}
+
 	// That a day is over its budget says nothing about this run.
-	refusal := &exceeded{string(ledger.OutcomeBudget), fullDay(*full, day, n, cost), loop.Ended}
+	refusal := &exceeded{domain.OutcomeBudget, domain.ExitEnded, fullDay(*full, day, n, cost)}
 	if b.skips {
-		refusal.outcome = string(ledger.OutcomeSkipped)
+		refusal.outcome = domain.OutcomeSkipped
 	}
+
 	return 0, refusal
 }
 
@@ -97,12 +104,14 @@ func (b *budget) Settle(ctx context.Context, id int64, used *model.Usage) (model
 	if used != nil {
 		took = b.possible(*used, took)
 	}
+
 	cost := b.task.relay.model().Price.Cost(took)
 	b.tokens, b.cost = b.tokens+took.Input+took.Output, b.cost+cost
 	sums, err := b.runner.ledger.Settle(ctx, id, ledger.Usage{TokensIn: took.Input, TokensOut: took.Output, TokensCached: took.Cached, CostMicroUSD: cost})
 	if err != nil {
 		return took, cost, err
 	}
+
 	return took, cost, b.warn(ctx, sums)
 }
 
@@ -149,16 +158,19 @@ func (b *budget) warn(ctx context.Context, sums []ledger.Spending) error {
 		default:
 			continue
 		}
+
 		key := fmt.Sprintf("budget:%s:%s:%s", s.Day, s.Scope, s.Name)
 		if _, told := b.runner.told.LoadOrStore(key, true); told {
 			continue
 		}
+
 		b.runner.told.Range(func(k, _ any) bool {
 			if old, ok := k.(string); ok && !strings.HasPrefix(old, "budget:"+s.Day) {
 				b.runner.told.Delete(k)
 			}
 			return true
 		})
+
 		channels := b.task.channels[:min(len(b.task.channels), 1)]
 		if s.Scope == ledger.ScopeJob {
 			job := b.task.job
@@ -169,6 +181,7 @@ func (b *budget) warn(ctx context.Context, sums []ledger.Spending) error {
 				channels = job.Notify.Channels
 			}
 		}
+
 		ends := ledger.DayOf(time.Now(), b.zone).Ends.In(b.zone)
 		for _, channel := range channels {
 			if err := b.runner.ledger.AppendNotices(ctx, ledger.Notice{
@@ -202,14 +215,17 @@ func fullDay(f ledger.Full, day ledger.Day, tokens, cost int64) string {
 	if f.Scope == ledger.ScopeDaemon {
 		whose, key = "the daemon", "limits"
 	}
+
 	used, reserved, limit, wanted, name := fmt.Sprint(f.Tokens), fmt.Sprint(f.ReservedTokens), fmt.Sprint(f.Limit.Tokens), fmt.Sprint(tokens), "tokens_per_day"
 	if f.Money {
 		used, reserved, limit, wanted, name = usd(f.CostMicroUSD), usd(f.ReservedMicroUSD), usd(f.Limit.CostMicroUSD), usd(cost), "cost_usd_per_day"
 	}
+
 	text := fmt.Sprintf("the day's budget of %s (%s.%s: %s) has no room for a turn of up to %s: %s are spent", whose, key, name, limit, wanted, used)
 	if f.ReservedTokens > 0 || f.ReservedMicroUSD > 0 {
 		text += fmt.Sprintf(" and %s reserved", reserved)
 	}
+
 	return text + "; the day ends at " + day.Ends.Format(time.RFC3339)
 }
 

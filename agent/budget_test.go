@@ -15,6 +15,7 @@ import (
 	"rouse/agent/model"
 	"rouse/agent/model/modeltest"
 	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
 )
 
 // price makes a token cost as many micro-USD as it says.
@@ -41,7 +42,7 @@ func (b *bench) change(f func(*agent.Agent, *agent.Job)) {
 	b.plan.Agents["clerk"], b.plan.Jobs["books"] = a, j
 }
 
-func (b *bench) triggered(by ledger.Trigger) int64 {
+func (b *bench) triggered(by domain.Trigger) int64 {
 	b.t.Helper()
 	out, err := b.ledger.Enqueue(b.t.Context(), ledger.Request{Job: "books", Agent: "clerk", Trigger: by})
 	if err != nil {
@@ -66,21 +67,24 @@ func TestCostIsCounted(t *testing.T) {
 		modeltest.Turn{Calls: []model.Call{todo("1")}, Usage: model.Usage{Input: 1000, Output: 20, Cached: 400}},
 		modeltest.Turn{Status: http.StatusServiceUnavailable, Header: map[string]string{"Retry-After": "0"}, Raw: "busy"},
 		modeltest.Turn{Text: "Done.", Usage: model.Usage{Input: 1100, Output: 5, Cached: 1000}})
-	id := b.triggered(ledger.TriggerManual)
+	id := b.triggered(domain.TriggerManual)
 	res := b.run(id)
 	const first, second = 600 + 200 + 200, 100 + 500 + 50
-	if want := (ledger.Usage{TokensIn: 2100, TokensOut: 25, TokensCached: 1400, CostMicroUSD: first + second}); res.Outcome != ledger.OutcomeSuccess || res.Usage != want {
+	if want := (ledger.Usage{TokensIn: 2100, TokensOut: 25, TokensCached: 1400, CostMicroUSD: first + second}); res.Outcome != domain.OutcomeSuccess || res.Usage != want {
 		t.Fatalf("%+v, want %+v", res, want)
 	}
+
 	steps, err := b.ledger.Steps(t.Context(), id)
 	if err != nil || len(steps) != 2 || steps[0].Usage.CostMicroUSD != first || steps[1].Usage.CostMicroUSD != second || steps[1].Usage.TokensIn != 1100 {
 		t.Errorf("steps: %+v (%v)", steps, err)
 	}
+
 	for scope, name := range map[string]string{ledger.ScopeDaemon: "", ledger.ScopeAgent: "clerk", ledger.ScopeJob: "books"} {
 		if s := b.spent(b.ledger, scope, name); s.CostMicroUSD != first+second || s.Tokens != 2125 || s.ReservedMicroUSD != 0 || s.ReservedTokens != 0 {
 			t.Errorf("%s: %+v", scope, s)
 		}
 	}
+
 	if err := b.ledger.Finish(t.Context(), ledger.Attempt{Run: id, Number: 1}, res); err != nil {
 		t.Fatal(err)
 	}
@@ -93,15 +97,17 @@ func TestCostIsCounted(t *testing.T) {
 // believed.
 func TestUnreportedUsage(t *testing.T) {
 	b := paid(t, modeltest.Turn{Text: "Done."})
-	if res := b.run(b.triggered(ledger.TriggerManual)); res.Usage.TokensOut != 100 || res.Usage.TokensIn < 50 || res.Usage.CostMicroUSD != res.Usage.TokensIn+1000 {
+	if res := b.run(b.triggered(domain.TriggerManual)); res.Usage.TokensOut != 100 || res.Usage.TokensIn < 50 || res.Usage.CostMicroUSD != res.Usage.TokensIn+1000 {
 		t.Errorf("%+v", res.Usage)
 	}
+
 	b = paid(t, modeltest.Turn{Text: "Done.", Usage: model.Usage{Input: 7, Output: 1 << 50}})
-	if res := b.run(b.triggered(ledger.TriggerManual)); res.Usage.TokensOut != 2*loop.DefaultWindow || res.Usage.TokensIn != 7 {
+	if res := b.run(b.triggered(domain.TriggerManual)); res.Usage.TokensOut != 2*loop.DefaultWindow || res.Usage.TokensIn != 7 {
 		t.Errorf("what is not possible is counted: %+v", res.Usage)
 	}
+
 	b = paid(t, modeltest.Turn{Text: "Done.", Usage: model.Usage{Input: -7, Output: 3, Cached: 900}})
-	if res := b.run(b.triggered(ledger.TriggerManual)); res.Usage.TokensIn != 0 || res.Usage.CostMicroUSD != 30 {
+	if res := b.run(b.triggered(domain.TriggerManual)); res.Usage.TokensIn != 0 || res.Usage.CostMicroUSD != 30 {
 		t.Errorf("%+v", res.Usage)
 	}
 }
@@ -109,7 +115,7 @@ func TestUnreportedUsage(t *testing.T) {
 // A server that refuses, or cannot be reached, is not paid.
 func TestRefusedIsFree(t *testing.T) {
 	b := paid(t, modeltest.Turn{Status: http.StatusUnauthorized, Raw: "no"})
-	if res := b.run(b.triggered(ledger.TriggerManual)); res.Outcome != ledger.OutcomeError || res.Usage != (ledger.Usage{}) {
+	if res := b.run(b.triggered(domain.TriggerManual)); res.Outcome != domain.OutcomeError || res.Usage != (ledger.Usage{}) {
 		t.Errorf("%+v", res)
 	}
 	if s := b.spent(b.ledger, ledger.ScopeDaemon, ""); s.Tokens != 0 || s.ReservedTokens != 0 {
@@ -123,18 +129,20 @@ func TestRunBounds(t *testing.T) {
 	for what, bounds := range map[string]loop.Bounds{"cost_usd": {CostMicroUSD: 4500}, "tokens": {Tokens: 2500}} {
 		b := paid(t, again)
 		b.change(func(_ *agent.Agent, j *agent.Job) { j.Bounds = bounds })
-		id := b.triggered(ledger.TriggerManual)
+		id := b.triggered(domain.TriggerManual)
 		res := b.run(id)
-		if res.Outcome != ledger.OutcomeBudget || res.Exit != string(loop.Cancelled) || !strings.Contains(res.Error, what) || res.Steps < 2 ||
+		if res.Outcome != domain.OutcomeBudget || res.Exit != domain.ExitCancelled || !strings.Contains(res.Error, what) || res.Steps < 2 ||
 			res.Usage.CostMicroUSD > 4500 || res.Usage.TokensIn+res.Usage.TokensOut > 2500 {
 			t.Errorf("%s: %+v", what, res)
 		}
+
 		// What goes on after an interruption has what is left, which is nothing.
 		if err := b.ledger.Interrupt(t.Context(), ledger.Attempt{Run: id, Number: 1}, "killed", nil); err != nil {
 			t.Fatal(err)
 		}
+
 		asked := len(b.server.Requests())
-		if res := b.run(id); res.Outcome != ledger.OutcomeBudget || len(b.server.Requests()) != asked {
+		if res := b.run(id); res.Outcome != domain.OutcomeBudget || len(b.server.Requests()) != asked {
 			t.Errorf("%s, after an interruption: %+v", what, res)
 		}
 	}
@@ -150,16 +158,18 @@ func TestDayIsUsedUp(t *testing.T) {
 		for _, limit := range []agent.Budget{{CostMicroUSD: 2500}, {Tokens: 1500}} {
 			b := paid(t, modeltest.Turn{Text: "Done.", Usage: model.Usage{Input: 1400, Output: 60}}) // 2000 micro-USD
 			set(b, limit)
-			if res := b.run(b.triggered(ledger.TriggerSchedule)); res.Outcome != ledger.OutcomeSuccess {
+			if res := b.run(b.triggered(domain.TriggerSchedule)); res.Outcome != domain.OutcomeSuccess {
 				t.Fatalf("%s: the first: %+v", scope, res)
 			}
-			for trigger, want := range map[ledger.Trigger]ledger.Outcome{ledger.TriggerSchedule: ledger.OutcomeSkipped, ledger.TriggerSelf: ledger.OutcomeSkipped,
-				ledger.TriggerManual: ledger.OutcomeBudget, ledger.TriggerWatch: ledger.OutcomeBudget} {
+
+			for trigger, want := range map[domain.Trigger]domain.Outcome{domain.TriggerSchedule: domain.OutcomeSkipped, domain.TriggerSelf: domain.OutcomeSkipped,
+				domain.TriggerManual: domain.OutcomeBudget, domain.TriggerWatch: domain.OutcomeBudget} {
 				res := b.run(b.triggered(trigger))
 				if res.Outcome != want || res.Steps != 0 || !strings.Contains(res.Error, scope) || !strings.Contains(res.Error, "the day ends at ") {
 					t.Errorf("%s, %s: %+v", scope, trigger, res)
 				}
 			}
+
 			if len(b.server.Requests()) != 1 {
 				t.Errorf("%s: %d requests", scope, len(b.server.Requests()))
 			}
@@ -172,8 +182,8 @@ func TestDayIsUsedUp(t *testing.T) {
 func TestDayEndsARun(t *testing.T) {
 	b := paid(t, modeltest.Turn{Calls: []model.Call{todo("1")}, Usage: model.Usage{Input: 1400, Output: 60}})
 	b.plan.Budget = agent.Budget{CostMicroUSD: 3000}
-	res := b.run(b.triggered(ledger.TriggerSchedule))
-	if res.Outcome != ledger.OutcomeBudget || res.Exit != string(loop.Ended) || res.Steps != 1 || !strings.Contains(res.Error, "$0.0020 are spent") {
+	res := b.run(b.triggered(domain.TriggerSchedule))
+	if res.Outcome != domain.OutcomeBudget || res.Exit != domain.ExitEnded || res.Steps != 1 || !strings.Contains(res.Error, "$0.0020 are spent") {
 		t.Errorf("%+v", res)
 	}
 }
@@ -187,18 +197,20 @@ func TestCostOfAllAttempts(t *testing.T) {
 		"limits.cost_usd_per_day": func(b *bench) { b.plan.Budget = agent.Budget{CostMicroUSD: 3000} },
 	} {
 		b := paid(t, modeltest.Turn{Calls: []model.Call{todo("1")}, Usage: model.Usage{Input: 1400, Output: 60}}, modeltest.Turn{Status: http.StatusUnauthorized, Raw: "no"})
-		id := b.triggered(ledger.TriggerSchedule)
+		id := b.triggered(domain.TriggerSchedule)
 		b.plan.Budget = agent.Budget{CostMicroUSD: 100_000}
 		res := b.run(id)
-		if res.Outcome != ledger.OutcomeError || res.Usage.CostMicroUSD != 2000 {
+		if res.Outcome != domain.OutcomeError || res.Usage.CostMicroUSD != 2000 {
 			t.Fatalf("%+v", res)
 		}
+
 		res.RetryAt = time.Now()
 		if err := b.ledger.Finish(t.Context(), ledger.Attempt{Run: id, Number: 1}, res); err != nil {
 			t.Fatal(err)
 		}
+
 		limit(b)
-		if res := b.run(id); res.Outcome != ledger.OutcomeBudget || !strings.Contains(res.Error, what) || len(b.server.Requests()) != 2 {
+		if res := b.run(id); res.Outcome != domain.OutcomeBudget || !strings.Contains(res.Error, what) || len(b.server.Requests()) != 2 {
 			t.Errorf("%s: %+v", what, res)
 		}
 	}
@@ -210,10 +222,11 @@ func TestReservedBeforeTheCall(t *testing.T) {
 	b := paid(t, modeltest.Turn{Text: "Let me", Hang: true})
 	b.plan.Budget = agent.Budget{CostMicroUSD: 2000}
 	b.runner.Set(b.plan)
-	run, a, err := b.ledger.StartAttempt(t.Context(), b.triggered(ledger.TriggerManual))
+	run, a, err := b.ledger.StartAttempt(t.Context(), b.triggered(domain.TriggerManual))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	ctx, cancel := context.WithCancel(t.Context())
 	var ended sync.WaitGroup
 	ended.Go(func() {
@@ -221,15 +234,18 @@ func TestReservedBeforeTheCall(t *testing.T) {
 			t.Error("a run ended well on a ledger that was closed")
 		}
 	})
+
 	for len(b.server.Requests()) == 0 {
 		time.Sleep(time.Millisecond)
 	}
+
 	b.ledger.Close() // nothing is written any more
 	cancel()
 	ended.Wait()
 	if b.ledger, err = ledger.Open(t.Context(), ledger.Options{Path: filepath.Join(b.dir, "ledger.db")}); err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() { b.ledger.Close() })
 	held := b.spent(b.ledger, ledger.ScopeDaemon, "")
 	if held.ReservedMicroUSD < 1000 || held.CostMicroUSD != 0 {
@@ -252,14 +268,16 @@ func TestBudgetNotice(t *testing.T) {
 	b.change(func(_ *agent.Agent, j *agent.Job) {
 		j.Budget, j.Notify.Channels = agent.Budget{Tokens: 2000}, []string{"ops"}
 	})
+
 	for i, want := range []int{0, 1, 1} { // 800 and 1600 of 2000 tokens
-		b.run(b.triggered(ledger.TriggerManual))
+		b.run(b.triggered(domain.TriggerManual))
 		if got := b.notices(); len(got) != want {
 			t.Fatalf("after %d runs: %+v", i+1, got)
 		}
 	}
+
 	b.change(func(_ *agent.Agent, j *agent.Job) { j.Budget = agent.Budget{} })
-	b.run(b.triggered(ledger.TriggerManual)) // refused: 2400 of 3000 micro-USD are spent
+	b.run(b.triggered(domain.TriggerManual)) // refused: 2400 of 3000 micro-USD are spent
 	got := b.notices()
 	if len(got) != 2 {
 		t.Fatalf("notices: %+v", got)
@@ -289,17 +307,19 @@ func TestBudgetOfMany(t *testing.T) {
 	b.runner.Set(b.plan)
 	var all sync.WaitGroup
 	for range 8 {
-		run, a, err := b.ledger.StartAttempt(t.Context(), b.triggered(ledger.TriggerManual))
+		run, a, err := b.ledger.StartAttempt(t.Context(), b.triggered(domain.TriggerManual))
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		all.Go(func() {
 			res, err := b.runner.Execute(t.Context(), run, a)
-			if err != nil || res.Outcome != ledger.OutcomeBudget {
+			if err != nil || res.Outcome != domain.OutcomeBudget {
 				t.Errorf("%+v (%v)", res, err)
 			}
 		})
 	}
+
 	all.Wait()
 	s := b.spent(b.ledger, ledger.ScopeDaemon, "")
 	if s.CostMicroUSD > 20_000 || s.Tokens > 6000 || s.CostMicroUSD < 10_000 || s.ReservedMicroUSD != 0 {
@@ -315,20 +335,22 @@ func TestWakeSpendsItsJobs(t *testing.T) {
 	b := paid(t, modeltest.Turn{Text: "Done.", Usage: model.Usage{Input: 100}})
 	b.change(func(_ *agent.Agent, j *agent.Job) { j.Budget = agent.Budget{CostMicroUSD: 1500} })
 	wake := func() ledger.Result {
-		out, err := b.ledger.Enqueue(t.Context(), ledger.Request{Agent: "clerk", Trigger: ledger.TriggerSelf,
+		out, err := b.ledger.Enqueue(t.Context(), ledger.Request{Agent: "clerk", Trigger: domain.TriggerSelf,
 			Detail: ledger.Detail{Wake: &ledger.Wake{Job: "books", Instructions: "Look again.", ScheduledBy: ledger.ByAgent}}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return b.run(out[0].Run)
 	}
+
 	for i := range 10 {
-		if res := wake(); res.Outcome == ledger.OutcomeSkipped {
+		if res := wake(); res.Outcome == domain.OutcomeSkipped {
 			if s := b.spent(b.ledger, ledger.ScopeJob, "books"); i == 0 || s.CostMicroUSD != int64(i)*100 || !strings.Contains(res.Error, "job books") {
 				t.Errorf("after %d wakes: %+v, %+v", i, s, res)
 			}
 			return
 		}
 	}
+
 	t.Errorf("the job has spent %+v", b.spent(b.ledger, ledger.ScopeJob, "books"))
 }

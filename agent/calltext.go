@@ -4,16 +4,15 @@ import (
 	"bytes"
 	"encoding/json"
 	"strings"
+
+	"rouse/agent/tool"
 )
 
-// CallText is a call as a person reads it: a command as its command line, any other with its
-// arguments as JSON, without the escapes that are there for HTML alone.
-func CallText(tool string, args json.RawMessage) string {
-	var command struct {
-		Command string `json:"command"`
-	}
-	if (tool == "shell_run" || tool == "bash") && json.Unmarshal(args, &command) == nil && command.Command != "" {
-		return command.Command
+// CallText is a call of a tool as a person reads it: a command as its command line, any other with
+// its arguments as JSON, without the escapes that are there for HTML alone.
+func CallText(s tool.Spec, args json.RawMessage) string {
+	if text := s.Text(args); text != "" {
+		return text
 	}
 	return PlainJSON(args)
 }
@@ -25,6 +24,7 @@ func PlainJSON(raw json.RawMessage) string {
 	if json.Compact(&line, raw) != nil {
 		return string(raw)
 	}
+
 	text := line.String()
 	var out strings.Builder
 	for {
@@ -33,11 +33,13 @@ func PlainJSON(raw json.RawMessage) string {
 			out.WriteString(text)
 			return out.String()
 		}
+
 		out.WriteString(text[:at])
 		escape := text[at : at+2] // a quoted backslash is passed over with what it quotes
 		if text[at+1] == 'u' && at+6 <= len(text) {
 			escape = text[at : at+6]
 		}
+
 		switch strings.ToLower(escape) {
 		case `\u003c`:
 			out.WriteByte('<')
@@ -48,6 +50,7 @@ func PlainJSON(raw json.RawMessage) string {
 		default:
 			out.WriteString(escape)
 		}
+
 		text = text[at+len(escape):]
 	}
 }

@@ -18,7 +18,7 @@ func TestCallText(t *testing.T) {
 		{"file_write", `no \u0026 JSON`, `no \u0026 JSON`},
 		{"complete", ``, ``},
 	} {
-		if got := agent.CallText(c.tool, json.RawMessage(c.args)); got != c.want {
+		if got := agent.CallText(agent.Specs().Find(c.tool), json.RawMessage(c.args)); got != c.want {
 			t.Errorf("%s %s: %s, want %s", c.tool, c.args, got, c.want)
 		}
 	}
@@ -35,6 +35,7 @@ func FuzzPlainJSON(f *testing.F) {
 		if err := json.Unmarshal([]byte(plain), &after); err != nil {
 			t.Fatalf("%q became %q: %v", text, plain, err)
 		}
+
 		want, _ := json.Marshal(before)
 		if got, _ := json.Marshal(after); string(got) != string(want) {
 			t.Errorf("%q became %q", text, plain)

@@ -9,6 +9,7 @@ import (
 	"rouse/agent/model"
 	"rouse/agent/model/modeltest"
 	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
 )
 
 // TestClarify: OSA-06, OSA-18, a question ends the attempt and not the run; the next attempt goes
@@ -23,10 +24,12 @@ func TestClarify(t *testing.T) {
 	if res.Wait == nil || res.Outcome != "" || res.Wait.Message != "Which account?" || strings.Join(res.Wait.Options, "|") != "GLS|Sparkasse" || !res.Wait.Multiple {
 		t.Fatalf("the first attempt: %+v %+v", res, res.Wait)
 	}
+
 	run, err := b.ledger.Run(t.Context(), id)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	notices := b.runner.Notices(run, res)
 	if len(notices) != 1 || notices[0].Title != "books asks" || !strings.Contains(notices[0].Body, "Which account?") || !strings.Contains(notices[0].Body, "Sparkasse") {
 		t.Errorf("notices: %+v", notices)
@@ -34,6 +37,7 @@ func TestClarify(t *testing.T) {
 	if err := b.ledger.Finish(t.Context(), ledger.Attempt{Run: id, Number: 1}, res); err != nil {
 		t.Fatal(err)
 	}
+
 	items, err := b.ledger.Inbox(t.Context())
 	if err != nil || len(items) != 1 {
 		t.Fatalf("inbox: %+v (%v)", items, err)
@@ -41,12 +45,14 @@ func TestClarify(t *testing.T) {
 	if _, err := b.ledger.Answer(t.Context(), items[0].ID, "Sparkasse"); err != nil {
 		t.Fatal(err)
 	}
-	if res := b.run(id); res.Outcome != ledger.OutcomeSuccess || res.Summary != "Both are written." {
+	if res := b.run(id); res.Outcome != domain.OutcomeSuccess || res.Summary != "Both are written." {
 		t.Errorf("the second attempt: %+v", res)
 	}
+
 	if n := b.count(); n != 2 {
 		t.Errorf("%d rows, want 2", n)
 	}
+
 	var sent struct {
 		Messages []struct{ Role, Content string }
 	}
@@ -67,7 +73,7 @@ func TestBehindAQuestion(t *testing.T) {
 	id := b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.Detail{Prompt: "Do it."}})
 	res := b.run(id)
 	b.answer(id, res, "no")
-	if res := b.run(id); res.Outcome != ledger.OutcomeSuccess || b.count() != 0 {
+	if res := b.run(id); res.Outcome != domain.OutcomeSuccess || b.count() != 0 {
 		t.Errorf("%+v, %d rows", res, b.count())
 	}
 	if strings.Contains(string(b.server.Requests()[1]), "behind") {
@@ -81,6 +87,7 @@ func (b *bench) answer(id int64, res ledger.Result, text string) {
 	if err := b.ledger.Finish(b.t.Context(), ledger.Attempt{Run: id, Number: 1}, res); err != nil {
 		b.t.Fatal(err)
 	}
+
 	items, err := b.ledger.Inbox(b.t.Context())
 	if err != nil || len(items) != 1 {
 		b.t.Fatalf("inbox: %+v (%v)", items, err)
@@ -114,17 +121,19 @@ func TestClarifyUnanswered(t *testing.T) {
 	if err := b.ledger.Finish(t.Context(), ledger.Attempt{Run: id, Number: 1}, res); err != nil {
 		t.Fatal(err)
 	}
+
 	items, err := b.ledger.Inbox(t.Context())
 	if err != nil || len(items) != 1 || items[0].Title != "clerk asks" {
 		t.Fatalf("inbox: %+v (%v)", items, err)
 	}
-	if err := b.ledger.Expire(t.Context(), items[0].ID, ledger.Result{Outcome: ledger.OutcomeTimeout}); err != nil {
+	if err := b.ledger.Expire(t.Context(), items[0].ID, ledger.Result{Outcome: domain.OutcomeTimeout}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := b.ledger.Retry(t.Context(), id); err != nil {
 		t.Fatal(err)
 	}
-	if res := b.run(id); res.Outcome != ledger.OutcomeSuccess {
+
+	if res := b.run(id); res.Outcome != domain.OutcomeSuccess {
 		t.Errorf("the second attempt: %+v", res)
 	}
 	if !strings.Contains(string(b.server.Requests()[1]), "Nobody answered your question in time") {

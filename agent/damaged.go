@@ -6,6 +6,7 @@ import (
 
 	"rouse/agentdb"
 	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
 )
 
 // barred says why a run must wait for its agent's database: it is being replaced, or cannot
@@ -27,14 +28,16 @@ func (r *Runner) met(ctx context.Context, run ledger.Run, a ledger.Attempt, t ta
 	if !t.agent.Database {
 		return res, err
 	}
+
 	var damaged *agentdb.DamagedError
 	if !errors.As(err, &damaged) {
 		if err == nil || !errors.As(r.databases.Barred(t.agent.Name), &damaged) {
 			return res, err
 		}
 	}
+
 	told := r.ledger.Inform(context.WithoutCancel(ctx), a, ledger.Question{
 		Call: ledger.CallDatabase, Title: "the database of " + t.agent.Name + " cannot be used", Message: damaged.Error(),
 	})
-	return failed(ledger.OutcomeError, "%s", damaged.Error()), told
+	return failed(domain.OutcomeError, "%s", damaged.Error()), told
 }

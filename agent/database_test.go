@@ -10,6 +10,7 @@ import (
 	"rouse/agent/model/playbook"
 	"rouse/agentdb"
 	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
 )
 
 // OSA-62: the owner hears of a quota once when 80 % of it is used, by whichever run, and again
@@ -26,6 +27,7 @@ func TestQuotaNotice(t *testing.T) {
 		}}
 		return b.run(b.enqueue(ledger.Request{Job: name, Agent: "clerk"}))
 	}
+
 	told := func(want int) []ledger.Notice {
 		t.Helper()
 		got := b.notices()
@@ -34,6 +36,7 @@ func TestQuotaNotice(t *testing.T) {
 		}
 		return got
 	}
+
 	write("small", 10)
 	told(0)
 	write("books", 380, "ops") // the row and its image in the changelog
@@ -42,21 +45,23 @@ func TestQuotaNotice(t *testing.T) {
 		!strings.Contains(n.Body, "rouse db clerk") || !strings.Contains(n.Body, "database.quota") {
 		t.Errorf("%+v", n)
 	}
+
 	write("small", 10)
 	told(1)
 	b.quota = 8 << 20
 	write("small", 10)
 	told(1)
 	b.quota = 1 << 20
-	if res := write("full", 200); res.Outcome != ledger.OutcomeSuccess {
+	if res := write("full", 200); res.Outcome != domain.OutcomeSuccess {
 		t.Errorf("the write that goes over the quota: %+v", res)
 	}
 	if n := told(2)[1]; n.Channel != "desktop" || n.Job != "full" {
 		t.Errorf("without a channel of the job: %+v", n)
 	}
-	if res := write("more", 1); res.Outcome != ledger.OutcomeError || !strings.Contains(res.Error, "nothing more is written") || !strings.Contains(res.Error, "can raise database.quota") {
+	if res := write("more", 1); res.Outcome != domain.OutcomeError || !strings.Contains(res.Error, "nothing more is written") || !strings.Contains(res.Error, "can raise database.quota") {
 		t.Errorf("the next write: %+v", res)
 	}
+
 	told(2)
 }
 
@@ -72,6 +77,7 @@ func TestPromptHasTheDatabase(t *testing.T) {
 	if _, err := db.Insert(t.Context(), agentdb.By{}, "log", []map[string]any{{"what": "the-first-row"}, {"what": "other"}}); err != nil {
 		t.Fatal(err)
 	}
+
 	for _, v := range []agentdb.View{
 		{Name: "begun", SQL: "select what from log where what like :like", RenderHint: "table", Refresh: "on_run", Params: []agentdb.ViewParam{{Name: "like", Default: "the-%"}}},
 		{Name: "open", SQL: "select what from log where what = :it", RenderHint: "table", Refresh: "manual", Params: []agentdb.ViewParam{{Name: "it"}}},
@@ -80,21 +86,25 @@ func TestPromptHasTheDatabase(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	release()
 	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", Prompt: "Look.", ContextViews: []string{"begun", "open", "none"}}
-	if res := b.run(b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})); res.Outcome != ledger.OutcomeSuccess {
+	if res := b.run(b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})); res.Outcome != domain.OutcomeSuccess {
 		t.Fatalf("%+v", res)
 	}
+
 	var request struct{ Messages []struct{ Content any } }
 	if err := json.Unmarshal(b.server.Requests()[0], &request); err != nil {
 		t.Fatal(err)
 	}
+
 	var text strings.Builder
 	for _, m := range request.Messages {
 		if s, ok := m.Content.(string); ok {
 			text.WriteString(s + "\n")
 		}
 	}
+
 	for _, want := range []string{
 		"log (2 rows): What was done", "view begun(like) (db_run_view):\n  select what from log where what like :like",
 		"View begun, read ", "\n" + `{"what":"the-first-row"}` + "\n", "View open: the view open needs a value for it", `View none: there is no saved view "none"`,
@@ -103,6 +113,7 @@ func TestPromptHasTheDatabase(t *testing.T) {
 			t.Errorf("%q is not in the prompt:\n%s", want, &text)
 		}
 	}
+
 	if strings.Contains(text.String(), "other") {
 		t.Error("a row of another parameter is in the prompt")
 	}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"path"
 	"slices"
 	"strings"
 
@@ -52,17 +51,21 @@ func define(t task) definition {
 		Read: a.Read, Public: a.Public, Write: a.Write, Commands: definedCommands(a.Commands), Network: definedHosts(a.Network),
 		OnDenied: a.OnDenied, MinTier: t.minTier(), Unconfined: a.Unconfined,
 	}
+
 	for _, s := range t.allowing() {
 		for _, g := range s.grants {
 			d.Skills = append(d.Skills, fmt.Sprintf("%s: %q", s.Name, g.Argv))
 		}
 	}
+
 	for _, s := range a.Secrets {
 		d.Secrets = append(d.Secrets, s.Name+" to "+cmp.Or(s.OnlyTo, "commands"))
 	}
+
 	if t.detail.Tool != "" || t.detail.Wake != nil || (t.detail.Prompt != "" && j.Name == "") {
 		d.Prompt = "" // it is of one run
 	}
+
 	return d
 }
 
@@ -76,11 +79,8 @@ func (d definition) text() (string, error) {
 	return strings.TrimSuffix(out.String(), "\n"), err
 }
 
-// systemTools are the tools that reach beyond the agent's folders and its database.
-var systemTools = []string{"shell_run", "bash", "git_status", "git_diff", "git_commit", "web_fetch"}
-
 // usesSystem says what of a task reaches beyond the agent's own places, "" when nothing does.
-func (t task) usesSystem() string {
+func (t task) usesSystem(specs tool.Specs) string {
 	switch a := t.agent; {
 	case slices.ContainsFunc(t.job.When, func(g Gate) bool { return len(g.Command) > 0 }):
 		return "commands in its gates"
@@ -95,13 +95,22 @@ func (t task) usesSystem() string {
 	case len(a.Secrets) > 0:
 		return "secrets"
 	}
+
+	outside := specs.Where(func(s tool.Spec) bool { return s.Scope == tool.ScopeOutside })
 	for _, glob := range t.agent.Allow {
-		for _, name := range systemTools {
-			if ok, err := path.Match(glob, name); ok && err == nil && glob != "*" {
-				return name
+		for _, s := range outside {
+			if tool.Named([]string{glob}, s.Name) {
+				return s.Name
 			}
 		}
 	}
+
+	for _, s := range outside { // those that nothing has to be granted for
+		if s.Given == tool.GivenAlways && t.given(s) && tool.Permits(t.agent.Allow, t.agent.Deny, s.Name) {
+			return s.Name
+		}
+	}
+
 	return ""
 }
 
@@ -111,18 +120,21 @@ type unapproved struct{ uses, foreign, text, hash string }
 
 // unapproved says what is to be approved before a task begins, nil when nothing is.
 func (r *Runner) unapproved(ctx context.Context, t task) (*unapproved, error) {
-	u := unapproved{uses: t.usesSystem(), foreign: cmp.Or(t.job.Foreign, t.agent.Foreign)}
+	u := unapproved{uses: t.usesSystem(r.specs), foreign: cmp.Or(t.job.Foreign, t.agent.Foreign)}
 	if u.foreign == "" || u.uses == "" {
 		return nil, nil
 	}
+
 	text, err := define(t).text()
 	if err != nil {
 		return nil, fmt.Errorf("the definition of %s cannot be written down: %w", cmp.Or(t.job.Name, t.agent.Name), err)
 	}
+
 	u.text, u.hash = text, tool.ActionHash(t.agent.Name, "", text)
 	if stands, err := r.ledger.Stands(ctx, t.agent.Name, u.hash); stands || err != nil {
 		return nil, err
 	}
+
 	return &u, nil
 }
 
@@ -136,14 +148,17 @@ func (r *Runner) Held(ctx context.Context) (map[string]string, error) {
 		if err != nil {
 			continue // without its agent it does not run at all
 		}
+
 		u, err := r.unapproved(ctx, t)
 		if err != nil {
 			return nil, err
 		}
+
 		if u != nil {
 			held[name] = u.foreign
 		}
 	}
+
 	return held, nil
 }
 
@@ -154,6 +169,7 @@ func (r *Runner) held(ctx context.Context, run ledger.Run, t task) (res ledger.R
 	if u == nil || err != nil {
 		return res, false, err
 	}
+
 	return ledger.Result{Wait: &ledger.Question{
 		Kind: ledger.KindApproval, Title: cmp.Or(run.Job, run.Agent) + " asks to begin", Expires: ledger.ApprovalExpires,
 		Message: fmt.Sprintf("It may use %s, and others than you can change its definition: %s. It begins once you approve the definition as it stands; a changed one is asked about again.", u.uses, u.foreign),

@@ -43,6 +43,7 @@ func TestDefinitionIsWhole(t *testing.T) {
 			}
 		}
 	}
+
 	d := definition{Prompt: "a < b & c", Bounds: definedBoundsOf(loop.Bounds{Wall: 10 * time.Minute})}
 	for _, want := range []string{`"prompt": "a < b & c"`, `"wall": "10m0s"`} {
 		if got := definedText(t, d); !strings.Contains(got, want) {

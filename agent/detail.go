@@ -31,10 +31,12 @@ func templateData(run ledger.Run, attempt int, d ledger.Detail, lastSuccess, las
 	if scheduled.IsZero() { // not started by a clock: due when it was asked for
 		scheduled = run.QueuedAt
 	}
+
 	input := map[string]any{}
 	for k, v := range d.Input {
 		input[k] = v
 	}
+
 	data := map[string]any{
 		"Job": run.Job, "Agent": run.Agent, "Run": fmt.Sprint(run.ID), "Attempt": attempt,
 		"Scheduled": stamp{scheduled}, "LastSuccess": stamp{lastSuccess}, "LastRun": stamp{lastRun},
@@ -48,6 +50,7 @@ func templateData(run ledger.Run, attempt int, d ledger.Detail, lastSuccess, las
 	case d.Folder != "":
 		data["Folder"], data["Round"], data["Changes"] = d.Folder, d.Round, changes(d)
 	}
+
 	return data
 }
 

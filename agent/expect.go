@@ -40,6 +40,7 @@ func fileUnmet(path string, started time.Time) string {
 	if err != nil {
 		return fmt.Sprintf("the file %s does not exist", path)
 	}
+
 	// File systems keep time more coarsely than the clock does.
 	if info.ModTime().Before(started.Truncate(time.Second)) {
 		return fmt.Sprintf("the file %s was not changed by this run (last change %s)", path, info.ModTime().Format(time.RFC3339))
@@ -54,6 +55,7 @@ func (r *Runner) sqlUnmet(ctx context.Context, agent, sql string) (string, error
 		return "", err
 	}
 	defer release()
+
 	rows, err := db.Query(ctx, agentdb.QuerySpec{SQL: sql, Limit: 1})
 	var bad *agentdb.Error
 	if errors.As(err, &bad) {
@@ -65,10 +67,12 @@ func (r *Runner) sqlUnmet(ctx context.Context, agent, sql string) (string, error
 	if len(rows.Rows) == 0 || len(rows.Columns) == 0 {
 		return fmt.Sprintf("%q gives no row", sql), nil
 	}
+
 	value := rows.Rows[0][rows.Columns[0]]
 	if truth(value) {
 		return "", nil
 	}
+
 	return fmt.Sprintf("%q gives %v", sql, value), nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"rouse/agent/loop"
 	"rouse/agent/model/replay"
 	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
 )
 
 // Recording is everything that is kept of a finished run, put together so that it can be
@@ -18,14 +19,15 @@ func (r *Runner) Recording(ctx context.Context, id int64) (replay.Recording, err
 	if err != nil {
 		return replay.Recording{}, err
 	}
-	if run.State != ledger.StateFinished {
+	if run.State != domain.StateFinished {
 		return replay.Recording{}, fmt.Errorf("run %d has not finished (%s); wait for its end, or cancel it", id, run.State)
 	}
+
 	redact := redactor(r.plan.Load().Secrets)
 	out := replay.Recording{Run: &replay.Run{
-		ID: fmt.Sprint(run.ID), Job: run.Job, Agent: run.Agent, Trigger: string(run.Trigger), Detail: cleanRaw(run.Detail, redact),
+		ID: fmt.Sprint(run.ID), Job: run.Job, Agent: run.Agent, Trigger: run.Trigger, Detail: cleanRaw(run.Detail, redact),
 		ScheduledAt: run.ScheduledAt, QueuedAt: run.QueuedAt, StartedAt: run.StartedAt, FinishedAt: run.FinishedAt,
-		Outcome: string(run.Outcome), Exit: run.Exit, Summary: redact.Replace(run.Summary), Error: redact.Replace(run.Error), Verified: run.Verified,
+		Outcome: run.Outcome, Exit: run.Exit, Summary: redact.Replace(run.Summary), Error: redact.Replace(run.Error), Verified: run.Verified,
 		Steps: run.Steps, Calls: run.Calls, CostMicroUSD: run.Usage.CostMicroUSD, Usage: usageOf(run.Usage),
 	}}
 	if err := r.exportSteps(ctx, id, &out); err != nil {
@@ -34,6 +36,7 @@ func (r *Runner) Recording(ctx context.Context, id int64) (replay.Recording, err
 	if len(out.Steps) == 0 {
 		return out, fmt.Errorf("run %d did nothing that could be played again (%s: %s)", id, run.Outcome, orNone(run.Error))
 	}
+
 	return out, r.exportAttempts(ctx, run, &out)
 }
 
@@ -53,17 +56,21 @@ func (r *Runner) exportSteps(ctx context.Context, id int64, out *replay.Recordin
 	if err != nil {
 		return err
 	}
+
 	for _, s := range steps {
 		out.Steps = append(out.Steps, replay.Step{Attempt: s.Attempt, Number: s.Number, Text: s.Text, Notices: s.Notices, Usage: usageOf(s.Usage),
 			CostMicroUSD: s.Usage.CostMicroUSD, Unfinished: s.FinishedAt.IsZero()})
 	}
+
 	calls, err := r.ledger.Calls(ctx, id)
 	if err != nil {
 		return err
 	}
+
 	for _, c := range calls {
 		out.Calls = append(out.Calls, replay.Call{Attempt: c.Attempt, Step: c.Step, Index: c.Index, Key: c.Key, Tool: c.Tool, Args: c.Args, State: c.State, Envelope: known(c.Envelope), TookMS: loop.Between(c.StartedAt, c.FinishedAt).Milliseconds()})
 	}
+
 	return nil
 }
 
@@ -80,32 +87,39 @@ func (r *Runner) exportAttempts(ctx context.Context, run ledger.Run, out *replay
 	if err != nil {
 		return err
 	}
+
 	items, err := r.ledger.ItemsOf(ctx, run.ID)
 	if err != nil {
 		return err
 	}
+
 	var scene json.RawMessage
 	for _, a := range attempts {
 		kept, err := r.recorded(run.ID, a.Number)
 		if err != nil {
 			return err
 		}
+
 		for _, k := range kept.Attempts {
 			scene = k.Scene
 		}
+
 		if scene == nil {
 			if scene, err = r.sceneThen(ctx, run); err != nil {
 				return err
 			}
 		}
+
 		at := replay.Attempt{Number: a.Number, State: a.State, Error: a.Error, Scene: scene}
 		for _, i := range items {
 			if i.Attempt == a.Number && i.Kind != ledger.KindInfo {
 				at.Heard = append(at.Heard, replay.Heard{Kind: heardKind(i), State: i.State, Answer: i.Answer})
 			}
 		}
+
 		out.Attempts, out.Exchanges = append(out.Attempts, at), append(out.Exchanges, kept.Exchanges...)
 	}
+
 	return nil
 }
 
@@ -126,16 +140,19 @@ func (r *Runner) sceneThen(ctx context.Context, run ledger.Run) (json.RawMessage
 	if err != nil {
 		return nil, err
 	}
+
 	s := scene{File: d.File}
 	if s.LastSuccess, s.LastRun, err = r.timesThen(ctx, run); err != nil {
 		return nil, err
 	}
+
 	if len(d.Files) > 0 {
 		// What it began without is known from the second attempt on.
 		left, _, err := r.leftBefore(ctx, run, ledger.Attempt{Run: run.ID, Number: run.Attempt + 1}, task{})
 		if err != nil {
 			return nil, err
 		}
+
 		s.Manifest = r.manifestPath(run.ID)
 		for _, f := range d.Files {
 			if !left[f.Path] {
@@ -143,6 +160,7 @@ func (r *Runner) sceneThen(ctx context.Context, run ledger.Run) (json.RawMessage
 			}
 		}
 	}
+
 	return json.Marshal(s)
 }
 
@@ -151,20 +169,22 @@ func (r *Runner) timesThen(ctx context.Context, run ledger.Run) (lastSuccess, la
 	if run.Job == "" {
 		return lastSuccess, lastRun, nil
 	}
-	for f := (ledger.Filter{Job: run.Job, State: ledger.StateFinished, Before: run.ID}); ; {
+	for f := (ledger.Filter{Job: run.Job, State: domain.StateFinished, Before: run.ID}); ; {
 		earlier, err := r.ledger.Runs(ctx, f)
 		if err != nil || len(earlier) == 0 {
 			return lastSuccess, lastRun, err
 		}
+
 		for _, e := range earlier {
 			f.Before = e.ID
 			switch {
-			case e.Outcome == ledger.OutcomeSkipped || e.FinishedAt.After(run.StartedAt):
+			case e.Outcome == domain.OutcomeSkipped || e.FinishedAt.After(run.StartedAt):
 				continue
 			case lastRun.IsZero():
 				lastRun = e.FinishedAt
 			}
-			if e.Outcome == ledger.OutcomeSuccess {
+
+			if e.Outcome == domain.OutcomeSuccess {
 				return e.FinishedAt, lastRun, nil
 			}
 		}

@@ -40,6 +40,7 @@ func (r *relay) fallback() *loop.Fallback {
 	if len(r.models) < 2 {
 		return nil
 	}
+
 	f := &loop.Fallback{Switch: func(i int) { r.now = i + 1 }}
 	for _, m := range r.models[1:] {
 		f.Next = append(f.Next, loop.Speaker{Name: m.Name, MaxOutput: m.MaxOutput, Window: m.Window, Temperature: m.Temperature})

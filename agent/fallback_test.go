@@ -11,6 +11,7 @@ import (
 	"rouse/agent/model/anthropic"
 	"rouse/agent/model/modeltest"
 	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
 )
 
 // spent is a provider whose credit is used up.
@@ -26,15 +27,17 @@ func TestFallback(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	b.change(func(a *agent.Agent, _ *agent.Job) {
 		a.Model = &agent.Model{Name: "big", Provider: p, MaxOutput: 100, Price: model.Price{Input: 100, Output: 1000}, Fallback: a.Model}
 	})
-	id := b.triggered(ledger.TriggerManual)
+	id := b.triggered(domain.TriggerManual)
 	res := b.run(id)
 	const one, two = 1000*100 + 4*25 + 20*1000, 500 + 50 // four tokens went into a cache
-	if res.Outcome != ledger.OutcomeSuccess || res.Summary != "Done." || res.Usage.CostMicroUSD != one+two {
+	if res.Outcome != domain.OutcomeSuccess || res.Summary != "Done." || res.Usage.CostMicroUSD != one+two {
 		t.Fatalf("%+v", res)
 	}
+
 	steps, err := b.ledger.Steps(t.Context(), id)
 	if err != nil || len(steps) != 2 || steps[0].Model != "big" || steps[1].Model != "scripted" || steps[1].Usage.CostMicroUSD != two {
 		t.Fatalf("steps: %+v (%v)", steps, err)
@@ -42,10 +45,12 @@ func TestFallback(t *testing.T) {
 	if why := strings.Join(steps[1].Notices, "\n"); !strings.Contains(why, "[Fallback] scripted answers from here on in the place of big: ") || !strings.Contains(why, "You exceeded your current quota.") {
 		t.Errorf("why: %s", why)
 	}
+
 	asked := first.Requests()
 	if sent := string(asked[len(asked)-1]); !strings.Contains(sent, "c2lnbmVk") {
 		t.Errorf("the first did not get back what is its own: %s", sent)
 	}
+
 	sent := string(b.server.Requests()[0])
 	if strings.Contains(sent, "c2lnbmVk") || !strings.Contains(sent, "I plan.") || !strings.Contains(sent, `"tool_calls"`) {
 		t.Errorf("the fallback was sent %s", sent)
@@ -53,8 +58,9 @@ func TestFallback(t *testing.T) {
 	if s := b.spent(b.ledger, ledger.ScopeDaemon, ""); s.CostMicroUSD != one+two || s.ReservedMicroUSD != 0 {
 		t.Errorf("%+v", s)
 	}
-	again := b.triggered(ledger.TriggerManual)
-	if res := b.run(again); res.Outcome != ledger.OutcomeSuccess {
+
+	again := b.triggered(domain.TriggerManual)
+	if res := b.run(again); res.Outcome != domain.OutcomeSuccess {
 		t.Errorf("%+v", res)
 	}
 	if n := len(first.Requests()) - len(asked); n == 0 {
@@ -70,10 +76,11 @@ func TestFallbackNotForAWrongKey(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	b.change(func(a *agent.Agent, _ *agent.Job) {
 		a.Model = &agent.Model{Name: "big", Provider: p, Fallback: a.Model}
 	})
-	if res := b.run(b.triggered(ledger.TriggerManual)); res.Outcome != ledger.OutcomeError || len(b.server.Requests()) != 0 || !strings.Contains(res.Error, "api_key") {
+	if res := b.run(b.triggered(domain.TriggerManual)); res.Outcome != domain.OutcomeError || len(b.server.Requests()) != 0 || !strings.Contains(res.Error, "api_key") {
 		t.Errorf("%+v", res)
 	}
 }
@@ -86,16 +93,18 @@ func TestFallbackInAReduction(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	b.change(func(a *agent.Agent, _ *agent.Job) {
 		a.Allow = nil
 		a.Model = &agent.Model{Name: "big", Provider: p, MaxOutput: 100, Price: model.Price{Input: 100}, Fallback: a.Model}
 	})
-	id := b.triggered(ledger.TriggerManual)
+	id := b.triggered(domain.TriggerManual)
 	res := b.run(id)
 	steps, err := b.ledger.Steps(t.Context(), id)
-	if err != nil || res.Outcome != ledger.OutcomeSuccess || res.Usage.CostMicroUSD != 1000*100+4*25+10+10+20+10 {
+	if err != nil || res.Outcome != domain.OutcomeSuccess || res.Usage.CostMicroUSD != 1000*100+4*25+10+10+20+10 {
 		t.Fatalf("%+v %+v (%v)", res, steps, err)
 	}
+
 	for i, want := range []string{"big", "scripted", "scripted"} {
 		if steps[i].Model != want {
 			t.Errorf("step %d was answered by %s", i+1, steps[i].Model)

@@ -12,6 +12,7 @@ import (
 	"slices"
 
 	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
 )
 
 // batchFile is a file of a batch as templates and expressions know it. One that was there
@@ -67,10 +68,11 @@ func (r *Runner) checkFile(ctx context.Context, run ledger.Run, t *task) (ledger
 	case ctx.Err() != nil:
 		return ledger.Result{}, true, context.Cause(ctx)
 	case err != nil:
-		return failed(ledger.OutcomeError, "the file %s cannot be read: %v", f.Path, err), true, nil
+		return failed(domain.OutcomeError, "the file %s cannot be read: %v", f.Path, err), true, nil
 	case why != "":
-		return failed(ledger.OutcomeSkipped, "the file %s %s", f.Path, why), true, nil
+		return failed(domain.OutcomeSkipped, "the file %s %s", f.Path, why), true, nil
 	}
+
 	t.detail.File = &f
 	return ledger.Result{}, false, nil
 }
@@ -83,47 +85,53 @@ func (r *Runner) checkFiles(ctx context.Context, run ledger.Run, a ledger.Attemp
 	if err != nil {
 		return ledger.Result{}, true, err
 	}
+
 	var files []batchFile
 	var missed []leftFile
 	for _, accepted := range t.detail.Files {
 		if left[accepted.Path] {
 			continue
 		}
+
 		f, why, err := r.locate(ctx, run.Job, accepted)
 		switch {
 		case ctx.Err() != nil:
 			return ledger.Result{}, true, context.Cause(ctx)
 		case err != nil:
-			return failed(ledger.OutcomeError, "the file %s cannot be read: %v", f.Path, err), true, nil
+			return failed(domain.OutcomeError, "the file %s cannot be read: %v", f.Path, err), true, nil
 		case why == "":
 			files = append(files, batchFile{File: f})
 			continue
 		}
+
 		missed = append(missed, leftFile{accepted.Path, why})
 		if fixed {
 			files = append(files, batchFile{f, true})
 		}
 	}
+
 	if len(missed) > 0 && !fixed {
 		if err := r.release(ctx, run, a, t.detail.Files, missed); err != nil {
 			return ledger.Result{}, true, err
 		}
 	}
+
 	if len(missed) > 0 {
 		if err := r.event(ctx, run, leftKind, leftEvent{a.Number, missed, fixed}); err != nil {
 			return ledger.Result{}, true, err
 		}
 	}
+
 	t.files = files
 	switch n := len(t.detail.Files); {
 	case len(files) > 0:
 		return ledger.Result{}, false, nil
 	case n == 1 && len(missed) == 1:
-		return failed(ledger.OutcomeSkipped, "the file %s %s", missed[0].Path, missed[0].Why), true, nil
+		return failed(domain.OutcomeSkipped, "the file %s %s", missed[0].Path, missed[0].Why), true, nil
 	case len(missed) > 0:
-		return failed(ledger.OutcomeSkipped, "none of the %d files is left: %s %s, and so on", n, missed[0].Path, missed[0].Why), true, nil
+		return failed(domain.OutcomeSkipped, "none of the %d files is left: %s %s, and so on", n, missed[0].Path, missed[0].Why), true, nil
 	default: // which an earlier attempt has said
-		return failed(ledger.OutcomeSkipped, "none of the %d files is left", n), true, nil
+		return failed(domain.OutcomeSkipped, "none of the %d files is left", n), true, nil
 	}
 }
 
@@ -145,6 +153,7 @@ func (r *Runner) leftBefore(ctx context.Context, run ledger.Run, a ledger.Attemp
 	if a.Number == 1 {
 		return left, false, nil
 	}
+
 	for after := int64(0); ; {
 		events, err := r.ledger.Events(ctx, ledger.EventFilter{Run: run.ID, After: after})
 		if err != nil {
@@ -153,6 +162,7 @@ func (r *Runner) leftBefore(ctx context.Context, run ledger.Run, a ledger.Attemp
 		if len(events) == 0 {
 			return left, fixed, nil
 		}
+
 		for _, e := range events {
 			after = e.ID
 			switch e.Kind {
@@ -178,10 +188,12 @@ func (r *Runner) locate(ctx context.Context, job string, f ledger.File) (ledger.
 	if why == "" && err == nil {
 		return f, "", nil
 	}
+
 	claim, ok, lookErr := r.ledger.ClaimOf(ctx, job, filepath.ToSlash(f.Path), f.Hash)
 	if lookErr != nil {
 		return f, "", lookErr
 	}
+
 	if ok && claim.Dest != "" && claim.Dest != f.Path {
 		moved := f
 		moved.Path = claim.Dest
@@ -189,6 +201,7 @@ func (r *Runner) locate(ctx context.Context, job string, f ledger.File) (ledger.
 			return moved, "", nil
 		}
 	}
+
 	return f, why, err
 }
 
@@ -206,10 +219,12 @@ func differs(ctx context.Context, f ledger.File) (string, error) {
 	case info.Size() != f.Size:
 		return changed, nil
 	}
+
 	hash, err := contentHash(ctx, f.Path)
 	if err != nil || hash == f.Hash {
 		return "", err
 	}
+
 	return changed, nil
 }
 
@@ -220,6 +235,7 @@ func contentHash(ctx context.Context, path string) (string, error) {
 		return "", err
 	}
 	defer f.Close()
+
 	h := sha256.New()
 	if _, err := io.Copy(h, &stoppable{ctx, f}); err != nil {
 		return "", err

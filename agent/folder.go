@@ -53,11 +53,13 @@ func folder(dir string) string {
 	if err != nil {
 		return ""
 	}
+
 	place, err := roots.At(".", false)
 	if err != nil {
 		return ""
 	}
 	defer place.Close()
+
 	root := place.FS()
 	var s strings.Builder
 	var ignore []string
@@ -66,26 +68,33 @@ func folder(dir string) string {
 		if info, err := fs.Stat(root, p.manifest); err != nil || !info.Mode().IsRegular() {
 			continue
 		}
+
 		if manifest == "" {
 			manifest = p.manifest
 			fmt.Fprintf(&s, "It is a project of kind %s.\n", p.kind)
 		}
+
 		ignore = append(ignore, p.ignore...)
 	}
+
 	told := slices.IndexFunc(advice, func(name string) bool { return part(roots, name, 1) != "" })
 	if manifest == "" && told < 0 {
 		return ""
 	}
+
 	if branch, ok := strings.CutPrefix(part(roots, ".git/HEAD", 300), "ref: refs/heads/"); ok {
 		fmt.Fprintf(&s, "It is under git, on the branch %q.\n", strings.TrimSpace(branch))
 	}
+
 	fmt.Fprintf(&s, "Its files when this run began:\n%s", tree(root, ignore))
 	if text := part(roots, manifest, maxManifest); text != "" {
 		fmt.Fprintf(&s, "\n%s:\n%s\n", manifest, text)
 	}
+
 	if told >= 0 {
 		fmt.Fprintf(&s, "\nWhat %s says to agents:\n%s\n", advice[told], part(roots, advice[told], maxAdvice))
 	}
+
 	return s.String()
 }
 
@@ -94,15 +103,18 @@ func part(roots *tool.Roots, name string, most int) string {
 	if name == "" {
 		return ""
 	}
+
 	f, err := roots.Open(name)
 	if err != nil {
 		return ""
 	}
 	defer f.Close()
+
 	info, err := f.Stat()
 	if err != nil || !info.Mode().IsRegular() {
 		return ""
 	}
+
 	if info.Size() <= int64(most) {
 		text, err := io.ReadAll(io.LimitReader(f, int64(most)))
 		if err != nil {
@@ -110,6 +122,7 @@ func part(roots *tool.Roots, name string, most int) string {
 		}
 		return legible(text)
 	}
+
 	head, tail := make([]byte, most/2), make([]byte, most-most/2)
 	if _, err := f.ReadAt(head, 0); err != nil {
 		return ""
@@ -117,6 +130,7 @@ func part(roots *tool.Roots, name string, most int) string {
 	if _, err := f.ReadAt(tail, info.Size()-int64(len(tail))); err != nil {
 		return ""
 	}
+
 	return fmt.Sprintf("%s\n[… %d bytes …]\n%s", legible(head), info.Size()-int64(most), legible(tail))
 }
 
@@ -143,26 +157,32 @@ func tree(root fs.FS, ignore []string) string {
 		if err != nil {
 			continue // it can be looked at with a tool, which says what is wrong
 		}
+
 		for _, e := range entries {
 			name := path.Join(at.dir, e.Name())
 			if strings.HasPrefix(e.Name(), ".") || tool.Secret(name) || slices.ContainsFunc(ignore, func(glob string) bool { ok, err := path.Match(glob, e.Name()); return err == nil && ok }) {
 				continue
 			}
+
 			if e.IsDir() {
 				if at.depth < treeDepth {
 					waiting = append(waiting, level{name, at.depth + 1})
 				}
 				name += "/"
 			}
+
 			if strings.ContainsAny(name, "\n\r") {
 				name = fmt.Sprintf("%q", name)
 			}
+
 			long += utf8.RuneCountInString(name) + 1
 			if seen++; seen > maxSeen || long > maxTree-2 {
 				return s.String() + "…\n"
 			}
+
 			s.WriteString(name + "\n")
 		}
 	}
+
 	return s.String()
 }

@@ -21,6 +21,7 @@ func filled(t *testing.T, content map[string]string) string {
 			t.Fatal(err)
 		}
 	}
+
 	return dir
 }
 
@@ -34,11 +35,13 @@ func TestFolder(t *testing.T) {
 	if got != want {
 		t.Errorf("%s\nwant\n%s", got, want)
 	}
+
 	for name, content := range map[string]map[string]string{"empty": nil, "a desk": {"report.md": "x"}, "a folder of that name": {"go.mod/x": "x"}} {
 		if got := folder(filled(t, content)); got != "" {
 			t.Errorf("%s: %s", name, got)
 		}
 	}
+
 	if got := folder(filepath.Join(t.TempDir(), "gone")); got != "" {
 		t.Errorf("%s", got)
 	}
@@ -50,6 +53,7 @@ func TestFolderBounded(t *testing.T) {
 	for i := range 3000 {
 		content[fmt.Sprintf("f%04d", i)] = ""
 	}
+
 	dir := filled(t, content)
 	got := folder(dir)
 	files, rest, _ := strings.Cut(got, "\nWhat AGENTS.md says to agents:\n")
@@ -59,6 +63,7 @@ func TestFolderBounded(t *testing.T) {
 	if len(rest) > maxAdvice+100 || !strings.HasSuffix(rest, "the end\n") || !strings.Contains(rest, "bytes …]") || !utf8.ValidString(got) {
 		t.Errorf("%d bytes of advice", len(rest))
 	}
+
 	outside := filled(t, map[string]string{"secret.md": "SECRET"})
 	dir = filled(t, map[string]string{"go.mod": "module x"})
 	if err := os.Symlink(filepath.Join(outside, "secret.md"), filepath.Join(dir, "AGENTS.md")); err != nil {

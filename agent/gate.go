@@ -4,14 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
-	"unicode"
 
 	"rouse/agent/redact"
 	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
+	"rouse/internal/text"
 )
 
 // What is kept of a gate and of what it saw, in characters.
@@ -51,11 +51,13 @@ func (r *Runner) gates(ctx context.Context, run ledger.Run, a ledger.Attempt, t 
 	if len(t.job.When) == 0 || !gated(run, t.detail) {
 		return res, false, nil
 	}
+
 	if a.Number > 1 {
 		if open, err := r.opened(ctx, run.ID); open || err != nil {
 			return res, false, err
 		}
 	}
+
 	q := asker{Runner: r, run: run, task: t, redact: redactor(t.secrets), now: time.Now()}
 	for i, g := range t.job.When {
 		name := q.name(g)
@@ -63,6 +65,7 @@ func (r *Runner) gates(ctx context.Context, run ledger.Run, a ledger.Attempt, t 
 		if ctx.Err() != nil { // the run has to end, whatever was seen
 			return res, false, context.Cause(ctx)
 		}
+
 		e := gateEvent{Gate: name, Value: q.tell(value, gateValue), OK: ok != g.Not, Left: len(t.job.When) - 1 - i}
 		if err != nil {
 			e.Value, e.OK, e.Error = "", false, q.tell(err.Error(), 2*gateValue)
@@ -70,20 +73,22 @@ func (r *Runner) gates(ctx context.Context, run ledger.Run, a ledger.Attempt, t 
 		if err := q.record(ctx, e); err != nil {
 			return res, false, err
 		}
+
 		switch {
 		case e.Error != "":
-			return failed(ledger.OutcomeError, "gate: %s could not be checked (%s): %s", name, g.Where, e.Error), true, nil
+			return failed(domain.OutcomeError, "gate: %s could not be checked (%s): %s", name, g.Where, e.Error), true, nil
 		case !e.OK:
-			return failed(ledger.OutcomeSkipped, "gate: %s gave %s (%s)", name, e.Value, g.Where), true, nil
+			return failed(domain.OutcomeSkipped, "gate: %s gave %s (%s)", name, e.Value, g.Where), true, nil
 		}
 	}
+
 	return res, false, nil
 }
 
 // gated says whether a run asks the gates of its job. What somebody handed over (a file, the
 // changes in a folder) is not to be lost to a condition.
 func gated(run ledger.Run, d ledger.Detail) bool {
-	return d.File == nil && len(d.Files) == 0 && d.Folder == "" && slices.Contains([]ledger.Trigger{ledger.TriggerSchedule, ledger.TriggerManual, ledger.TriggerAPI}, run.Trigger)
+	return d.File == nil && len(d.Files) == 0 && d.Folder == "" && slices.Contains([]domain.Trigger{domain.TriggerSchedule, domain.TriggerManual, domain.TriggerAPI}, run.Trigger)
 }
 
 // opened says whether an earlier attempt got past the gates. What it has done since may
@@ -96,6 +101,7 @@ func (r *Runner) opened(ctx context.Context, run int64) (bool, error) {
 		if err != nil || len(events) == 0 {
 			return false, err
 		}
+
 		for _, e := range events {
 			after = e.ID
 			switch e.Kind {
@@ -119,8 +125,10 @@ func (q asker) ask(ctx context.Context, g Gate) (value string, ok bool, err erro
 	if g.Timeout <= 0 {
 		g.Timeout = gateTimeout
 	}
+
 	bounded, cancel := context.WithTimeout(ctx, g.Timeout)
 	defer cancel()
+
 	switch {
 	case g.SQL != "":
 		return q.askSQL(bounded, g)
@@ -129,6 +137,7 @@ func (q asker) ask(ctx context.Context, g Gate) (value string, ok bool, err erro
 	case g.HTTP != "":
 		return q.askHTTP(bounded, g)
 	}
+
 	return askFile(bounded, g)
 }
 
@@ -144,10 +153,12 @@ func (q asker) name(g Gate) string {
 		// Secrets first: what is left of a URL after shortening may not be found any more.
 		kind, text = "http", shownURL(q.redact.Replace(g.HTTP))
 	}
+
 	name := fmt.Sprintf(`%s "%s"`, kind, q.tell(text, gateName))
 	if g.Not {
 		return "not " + name
 	}
+
 	return name
 }
 
@@ -161,25 +172,9 @@ func (q asker) record(ctx context.Context, e gateEvent) error {
 
 // tell makes of any text one line that can be shown and stored. Secrets are looked for
 // before and after, for the cleaning can both tear one apart and put one together.
-func (q asker) tell(text string, most int) string {
-	text = q.redact.Replace(plain(q.redact.Replace(text)))
-	if runes := []rune(text); len(runes) > most {
-		return string(runes[:most-1]) + "…"
-	}
-	return text
+func (q asker) tell(said string, most int) string {
+	return text.Truncate(q.redact.Replace(plain(q.redact.Replace(said))), most)
 }
-
-// terminal matches what moves a terminal's cursor or paints on it.
-var terminal = regexp.MustCompile(`\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)?)`)
 
 // plain is a text on one line, without anything that is not shown as itself.
-func plain(text string) string {
-	text = terminal.ReplaceAllString(strings.ToValidUTF8(text, "\uFFFD"), "")
-	text = strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) {
-			return ' '
-		}
-		return r
-	}, text)
-	return strings.Join(strings.Fields(text), " ")
-}
+func plain(said string) string { return text.Collapse(text.OneLine(said)) }

@@ -26,11 +26,13 @@ func (q asker) askCommand(ctx context.Context, g Gate) (value string, ok bool, e
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", false, fmt.Errorf("the workdir cannot be made: %w", err)
 	}
+
 	reader, writer, err := os.Pipe()
 	if err != nil {
 		return "", false, err
 	}
 	defer reader.Close()
+
 	var killed bool
 	cmd := exec.CommandContext(ctx, g.Command[0], g.Command[1:]...)
 	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr, cmd.WaitDelay = dir, commandEnv(), writer, writer, commandGrace
@@ -44,6 +46,7 @@ func (q asker) askCommand(ctx context.Context, g Gate) (value string, ok bool, e
 	if err != nil {
 		return "", false, notStarted(ctx, g, err)
 	}
+
 	var out head
 	read := make(chan struct{})
 	go func() {
@@ -51,6 +54,7 @@ func (q asker) askCommand(ctx context.Context, g Gate) (value string, ok bool, e
 		close(read)
 	}()
 	_ = cmd.Wait() // its state says more
+
 	select {
 	case <-read:
 	case <-time.After(commandGrace): // it has left somebody behind
@@ -58,6 +62,7 @@ func (q asker) askCommand(ctx context.Context, g Gate) (value string, ok bool, e
 		reader.Close()
 		<-read
 	}
+
 	state := cmd.ProcessState
 	switch {
 	case killed:
@@ -65,10 +70,12 @@ func (q asker) askCommand(ctx context.Context, g Gate) (value string, ok bool, e
 	case state.ExitCode() < 0:
 		return "", false, fmt.Errorf("it was ended from outside (%s)", state)
 	}
+
 	value = fmt.Sprintf("exit %d", state.ExitCode())
 	if line := out.line(); line != "" {
 		value += ": " + line
 	}
+
 	return value, state.Success(), nil
 }
 
@@ -87,6 +94,7 @@ func notStarted(ctx context.Context, g Gate, err error) error {
 	case errors.As(err, &path):
 		return fmt.Errorf("%s cannot be started: %w", program, path.Err)
 	}
+
 	return err
 }
 

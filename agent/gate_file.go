@@ -31,12 +31,14 @@ func askFile(ctx context.Context, g Gate) (value string, ok bool, err error) {
 	case <-ctx.Done():
 		a.err = ctx.Err()
 	}
+
 	switch {
 	case a.found != "":
 		return a.found, true, nil
 	case a.err != nil:
 		return "", false, late(ctx, g, a.err)
 	}
+
 	return "absent", false, nil
 }
 
@@ -51,6 +53,7 @@ func find(ctx context.Context, path string) (found string, err error) {
 	if !strings.ContainsAny(path, "*?[{") {
 		return "", unlessAbsent(err)
 	}
+
 	base, pattern := doublestar.SplitPattern(filepath.ToSlash(path))
 	tree := &lookout{tree: os.DirFS(base), ctx: ctx}
 	enough := errors.New("one is enough")
@@ -64,6 +67,7 @@ func find(ctx context.Context, path string) (found string, err error) {
 	case err != nil:
 		return "", fmt.Errorf("the pattern is broken: %w", err)
 	}
+
 	return "", tree.err
 }
 

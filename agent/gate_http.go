@@ -24,6 +24,7 @@ func (q asker) askHTTP(ctx context.Context, g Gate) (value string, ok bool, err 
 	if err != nil {
 		return "", false, errors.New("its URL is broken") // the error would tell all of it
 	}
+
 	req.Header.Set("User-Agent", "rouse")
 	client := http.Client{CheckRedirect: checkRedirect, Transport: &http.Transport{
 		Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true, ForceAttemptHTTP2: true, MaxResponseHeaderBytes: maxHeader,
@@ -32,6 +33,7 @@ func (q asker) askHTTP(ctx context.Context, g Gate) (value string, ok bool, err 
 	if err != nil {
 		return redactor(slices.Concat(q.task.secrets, private(g.HTTP))).Replace(networkError(err, g)), false, nil
 	}
+
 	resp.Body.Close() // unread: it may be endless
 	return fmt.Sprintf("%d %s", resp.StatusCode, http.StatusText(resp.StatusCode)), resp.StatusCode/100 == 2, nil
 }
@@ -44,6 +46,7 @@ func checkRedirect(req *http.Request, via []*http.Request) error {
 	if len(via) >= maxRedirects {
 		return fmt.Errorf("more than %d redirects", maxRedirects)
 	}
+
 	req.Header.Del("Referer")
 	return nil
 }
@@ -54,6 +57,7 @@ func networkError(err error, g Gate) string {
 	if errors.As(err, &outer) {
 		err = outer.Err
 	}
+
 	var dns *net.DNSError
 	var errno syscall.Errno
 	switch {
@@ -64,6 +68,7 @@ func networkError(err error, g Gate) string {
 	case errors.As(err, &errno):
 		return errno.Error()
 	}
+
 	return err.Error()
 }
 
@@ -75,17 +80,21 @@ func shownURL(text string) string {
 	if !ok {
 		scheme, rest = "", text
 	}
+
 	host, path, inside := strings.Cut(rest, "/")
 	if at := strings.LastIndexByte(host, '@'); at >= 0 {
 		host = "…" + host[at:]
 	}
+
 	out := host
 	if ok {
 		out = scheme + "://" + host
 	}
+
 	if inside {
 		out += "/" + path
 	}
+
 	for i, pair := range strings.FieldsFunc(query, func(r rune) bool { return r == '&' }) {
 		key, _, isPair := strings.Cut(pair, "=")
 		if !isPair {
@@ -95,6 +104,7 @@ func shownURL(text string) string {
 		}
 		out += string("?&"[min(i, 1)]) + key + "…"
 	}
+
 	return out
 }
 
@@ -104,6 +114,7 @@ func private(text string) []string {
 	if err != nil {
 		return nil
 	}
+
 	password, _ := u.User.Password()
 	out := []string{u.User.Username(), password, u.RawQuery}
 	for _, values := range u.Query() {
@@ -111,5 +122,6 @@ func private(text string) []string {
 			out = append(out, v, url.QueryEscape(v))
 		}
 	}
+
 	return out
 }

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"rouse/agent"
-	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
 )
 
 // A status of 2xx is true; another, and no answer at all, is false.
@@ -48,14 +48,17 @@ func TestHTTPGate(t *testing.T) {
 			w.WriteHeader(599)
 		}
 	}))
+
 	t.Cleanup(func() { close(hang); s.Close() })
 	closed, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	dead := "http://" + closed.Addr().String()
 	closed.Close()
 	begin := time.Now()
+
 	for url, want := range map[string]string{
 		s.URL + "/ok":                    "200 OK",
 		s.URL + "/none":                  "204 No Content",
@@ -72,16 +75,18 @@ func TestHTTPGate(t *testing.T) {
 	} {
 		res, events := b.gated(agent.Gate{HTTP: url, Timeout: 2 * time.Second})
 		ok := strings.HasPrefix(want, "2")
-		if (res.Outcome == ledger.OutcomeSuccess) != ok || (!ok && res.Outcome != ledger.OutcomeSkipped) || (want != "" && events[0].Value != want) || events[0].Value == "" {
+		if (res.Outcome == domain.OutcomeSuccess) != ok || (!ok && res.Outcome != domain.OutcomeSkipped) || (want != "" && events[0].Value != want) || events[0].Value == "" {
 			t.Errorf("%s: %+v, %+v", url, res, events)
 		}
 	}
+
 	if took := time.Since(begin); took > 20*time.Second {
 		t.Errorf("it took %s", took)
 	}
-	if res, events := b.gated(agent.Gate{HTTP: dead, Not: true}); res.Outcome != ledger.OutcomeSuccess || (runtime.GOOS != "windows" && events[0].Value != "connection refused") {
+	if res, events := b.gated(agent.Gate{HTTP: dead, Not: true}); res.Outcome != domain.OutcomeSuccess || (runtime.GOOS != "windows" && events[0].Value != "connection refused") {
 		t.Errorf("%+v, %+v", res, events)
 	}
+
 	// What is secret in a URL goes to its server, and nowhere else.
 	u := strings.Replace(s.URL, "http://", "http://owner:pass-1@", 1) + "/moved?token=abc123&secretword#part"
 	_, events := b.gated(agent.Gate{HTTP: u})
@@ -91,6 +96,7 @@ func TestHTTPGate(t *testing.T) {
 	if referer := last.Load().Header.Get("Referer"); referer != "" {
 		t.Errorf("the next server is told of %s", referer)
 	}
+
 	for _, url := range []string{"http://owner:pass-1@sk-canary.invalid/x?token=abc123", "http://sk-canary/?x=sk-canary-and-more#sk-canary"} {
 		res, events := b.gated(agent.Gate{HTTP: url, Timeout: 2 * time.Second})
 		for _, secret := range []string{"sk-canary", "and-more", "owner", "pass-1", "abc123"} {

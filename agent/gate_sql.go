@@ -18,15 +18,18 @@ func (q asker) askSQL(ctx context.Context, g Gate) (value string, ok bool, err e
 			return "", false, err
 		}
 	}
+
 	db, release, err := q.databases.Get(ctx, q.task.agent.Name)
 	if err != nil {
 		return "", false, late(ctx, g, err)
 	}
 	defer release()
+
 	rows, err := db.Query(ctx, agentdb.QuerySpec{SQL: g.SQL, Named: named, Spare: true, Limit: 2})
 	if err != nil {
 		return "", false, late(ctx, g, q.advise(err))
 	}
+
 	switch {
 	case len(rows.Columns) > 1:
 		return "", false, fmt.Errorf("it gives %d columns, and a gate takes one value; write for example: select count(*) > 0 from …", len(rows.Columns))
@@ -35,6 +38,7 @@ func (q asker) askSQL(ctx context.Context, g Gate) (value string, ok bool, err e
 	case len(rows.Rows) == 0:
 		return "no row", false, nil
 	}
+
 	seen := rows.Rows[0][rows.Columns[0]]
 	switch v := seen.(type) {
 	case nil:
@@ -44,6 +48,7 @@ func (q asker) askSQL(ctx context.Context, g Gate) (value string, ok bool, err e
 	default:
 		value = fmt.Sprint(v)
 	}
+
 	return value, truth(seen), nil
 }
 
@@ -56,11 +61,13 @@ func (q asker) advise(err error) error {
 	if bad.Field == "params" {
 		return fmt.Errorf("%w; a gate has :last_success, :last_run and :now", err)
 	}
+
 	if rest, ok := strings.CutPrefix(bad.Message, "no such table: "); ok {
 		table, _, _ := strings.Cut(rest, ";")
 		return fmt.Errorf("%w; create it (rouse call %s db_create_table …), or put a gate before this one that is false without it: sql: \"select count(*) from sqlite_schema where name = '%s'\"",
 			err, q.task.agent.Name, strings.ReplaceAll(table, "'", "''"))
 	}
+
 	return err
 }
 

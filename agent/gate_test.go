@@ -15,6 +15,7 @@ import (
 	"rouse/agent/model/playbook"
 	"rouse/agentdb"
 	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
 )
 
 // seen is what a gate left in the record.
@@ -29,17 +30,20 @@ func (b *bench) gateEvents(run int64) []seen {
 	if err != nil {
 		b.t.Fatal(err)
 	}
+
 	var out []seen
 	for _, e := range events {
 		if e.Kind != "gate" {
 			continue
 		}
+
 		var s seen
 		if err := json.Unmarshal(e.Data, &s); err != nil {
 			b.t.Fatalf("%s: %v", e.Data, err)
 		}
 		out = append(out, s)
 	}
+
 	return out
 }
 
@@ -51,6 +55,7 @@ func (b *bench) gated(gates ...agent.Gate) (ledger.Result, []seen) {
 			gates[i].Where = "rouse.yaml:14"
 		}
 	}
+
 	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", When: gates, Playbook: []playbook.Call{{Name: "todo", With: map[string]any{"markdown": "- [ ] x"}}}}
 	id := b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})
 	res := b.run(id)
@@ -64,6 +69,7 @@ func (b *bench) insert(what string) {
 		b.t.Fatal(err)
 	}
 	defer release()
+
 	if _, err := db.Insert(b.t.Context(), agentdb.By{}, "log", []map[string]any{{"what": what}}); err != nil {
 		b.t.Fatal(err)
 	}
@@ -78,7 +84,7 @@ func TestFalseGateCostsNothing(t *testing.T) {
 	}}
 	id := b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})
 	res := b.run(id)
-	if res.Outcome != ledger.OutcomeSkipped || res.Error != `gate: sql "select count(*) > 0 from log" gave 0 (rouse.yaml:14)` {
+	if res.Outcome != domain.OutcomeSkipped || res.Error != `gate: sql "select count(*) > 0 from log" gave 0 (rouse.yaml:14)` {
 		t.Errorf("%+v", res)
 	}
 	if n := len(b.server.Requests()); n > 0 {
@@ -87,16 +93,18 @@ func TestFalseGateCostsNothing(t *testing.T) {
 	if got := b.gateEvents(id); len(got) != 1 || got[0] != (seen{Gate: `sql "select count(*) > 0 from log"`, Value: "0"}) {
 		t.Errorf("the later gate is not asked: %+v", got)
 	}
+
 	if err := b.ledger.Finish(t.Context(), ledger.Attempt{Run: id, Number: 1}, res); err != nil {
 		t.Fatal(err)
 	}
+
 	// The owner tries it again when the condition has come true.
 	b.insert("one")
 	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", Prompt: "Go.", When: b.plan.Jobs["j"].When[:1]}
 	if _, err := b.ledger.Retry(t.Context(), id); err != nil {
 		t.Fatal(err)
 	}
-	if res := b.run(id); res.Outcome != ledger.OutcomeSuccess || len(b.server.Requests()) != 1 {
+	if res := b.run(id); res.Outcome != domain.OutcomeSuccess || len(b.server.Requests()) != 1 {
 		t.Errorf("%+v", res)
 	}
 }
@@ -107,48 +115,51 @@ func TestSQLGate(t *testing.T) {
 	b.table()
 	b.insert("one")
 	b.insert("two")
+
 	for _, c := range []struct {
 		sql     string
-		outcome ledger.Outcome
+		outcome domain.Outcome
 		say     string
 	}{
-		{"select count(*) from log", ledger.OutcomeSuccess, "2"},
-		{"select 0.5", ledger.OutcomeSuccess, "0.5"},
-		{"select 'yes'", ledger.OutcomeSuccess, `"yes"`},
-		{"select what from log where what = 'one' limit 1;", ledger.OutcomeSuccess, `"one"`},
-		{"select 0", ledger.OutcomeSkipped, "gave 0 ("},
-		{"select null", ledger.OutcomeSkipped, "gave NULL ("},
-		{"select ''", ledger.OutcomeSkipped, `gave "" (`},
-		{"select '0'", ledger.OutcomeSkipped, `gave "0" (`},
-		{"select 1 from log where what = 'three'", ledger.OutcomeSkipped, "gave no row ("},
-		{"select :last_success = '0001-01-01T00:00:00.000Z' and :last_run = :last_success and :now > '2026' and length(:now) = 24", ledger.OutcomeSuccess, "1"},
-		{"select count(*) from log where _created_at < :now", ledger.OutcomeSuccess, "2"},
-		{"select what from log", ledger.OutcomeError, "could not be checked (rouse.yaml:14): it gives more than one row"},
-		{"select 1, 2", ledger.OutcomeError, "it gives 2 columns"},
-		{"select :last_sucess", ledger.OutcomeError, "a gate has :last_success, :last_run and :now"},
-		{"selec 1", ledger.OutcomeError, "could not be checked"},
-		{"select whta from log", ledger.OutcomeError, `no such column: whta`},
-		{"delete from log", ledger.OutcomeError, "could not be checked"},
-		{"select 1; drop table log", ledger.OutcomeError, "one statement at a time"},
-		{"select count(*) from expenses", ledger.OutcomeError, `no such table: expenses; there are log; create it (rouse call clerk db_create_table …), or put a gate before this one that is false without it: sql: "select count(*) from sqlite_schema where name = 'expenses'"`},
-		{"select count(*) from sqlite_schema where name = 'expenses'", ledger.OutcomeSkipped, "gave 0"},
+		{"select count(*) from log", domain.OutcomeSuccess, "2"},
+		{"select 0.5", domain.OutcomeSuccess, "0.5"},
+		{"select 'yes'", domain.OutcomeSuccess, `"yes"`},
+		{"select what from log where what = 'one' limit 1;", domain.OutcomeSuccess, `"one"`},
+		{"select 0", domain.OutcomeSkipped, "gave 0 ("},
+		{"select null", domain.OutcomeSkipped, "gave NULL ("},
+		{"select ''", domain.OutcomeSkipped, `gave "" (`},
+		{"select '0'", domain.OutcomeSkipped, `gave "0" (`},
+		{"select 1 from log where what = 'three'", domain.OutcomeSkipped, "gave no row ("},
+		{"select :last_success = '0001-01-01T00:00:00.000Z' and :last_run = :last_success and :now > '2026' and length(:now) = 24", domain.OutcomeSuccess, "1"},
+		{"select count(*) from log where _created_at < :now", domain.OutcomeSuccess, "2"},
+		{"select what from log", domain.OutcomeError, "could not be checked (rouse.yaml:14): it gives more than one row"},
+		{"select 1, 2", domain.OutcomeError, "it gives 2 columns"},
+		{"select :last_sucess", domain.OutcomeError, "a gate has :last_success, :last_run and :now"},
+		{"selec 1", domain.OutcomeError, "could not be checked"},
+		{"select whta from log", domain.OutcomeError, `no such column: whta`},
+		{"delete from log", domain.OutcomeError, "could not be checked"},
+		{"select 1; drop table log", domain.OutcomeError, "one statement at a time"},
+		{"select count(*) from expenses", domain.OutcomeError, `no such table: expenses; there are log; create it (rouse call clerk db_create_table …), or put a gate before this one that is false without it: sql: "select count(*) from sqlite_schema where name = 'expenses'"`},
+		{"select count(*) from sqlite_schema where name = 'expenses'", domain.OutcomeSkipped, "gave 0"},
 	} {
 		res, events := b.gated(agent.Gate{SQL: c.sql})
 		text := res.Error
-		if c.outcome == ledger.OutcomeSuccess && len(events) == 1 {
+		if c.outcome == domain.OutcomeSuccess && len(events) == 1 {
 			text = events[0].Value
 		}
-		if res.Outcome != c.outcome || !strings.Contains(text, c.say) || len(events) != 1 || events[0].OK != (c.outcome == ledger.OutcomeSuccess) {
+		if res.Outcome != c.outcome || !strings.Contains(text, c.say) || len(events) != 1 || events[0].OK != (c.outcome == domain.OutcomeSuccess) {
 			t.Errorf("%s: %+v, %+v", c.sql, res, events)
 		}
 	}
+
 	if n := b.count(); n != 2 {
 		t.Errorf("%d rows", n)
 	}
+
 	forever := "with recursive n(i) as (select 1 union all select i + 1 from n) select count(*) from n"
 	begin := time.Now()
 	res, _ := b.gated(agent.Gate{SQL: forever, Timeout: 50 * time.Millisecond})
-	if res.Outcome != ledger.OutcomeError || !strings.Contains(res.Error, "it took longer than 50ms") || time.Since(begin) > 5*time.Second {
+	if res.Outcome != domain.OutcomeError || !strings.Contains(res.Error, "it took longer than 50ms") || time.Since(begin) > 5*time.Second {
 		t.Errorf("%+v after %s", res, time.Since(begin))
 	}
 }
@@ -156,7 +167,7 @@ func TestSQLGate(t *testing.T) {
 // The times that a gate knows are those of runs that did something: a skipped one did not.
 func TestGateKnowsTheLastRun(t *testing.T) {
 	b := setup(t)
-	finish := func(outcome ledger.Outcome) {
+	finish := func(outcome domain.Outcome) {
 		t.Helper()
 		id := b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})
 		_, a, err := b.ledger.StartAttempt(t.Context(), id)
@@ -166,20 +177,24 @@ func TestGateKnowsTheLastRun(t *testing.T) {
 		if err := b.ledger.Finish(t.Context(), a, ledger.Result{Outcome: outcome}); err != nil {
 			t.Fatal(err)
 		}
+
 		time.Sleep(2 * time.Millisecond) // the ledger's times are whole ones
 	}
-	finish(ledger.OutcomeSuccess)
-	finish(ledger.OutcomeError)
+
+	finish(domain.OutcomeSuccess)
+	finish(domain.OutcomeError)
 	for range 5 {
-		finish(ledger.OutcomeSkipped)
+		finish(domain.OutcomeSkipped)
 	}
+
 	runs, err := b.ledger.Runs(t.Context(), ledger.Filter{Job: "j"})
 	if err != nil || len(runs) != 7 {
 		t.Fatal(runs, err)
 	}
+
 	const layout = "2006-01-02T15:04:05.000Z"
 	failure, success := runs[5].FinishedAt.UTC().Format(layout), runs[6].FinishedAt.UTC().Format(layout)
-	if res, events := b.gated(agent.Gate{SQL: "select :last_success || ' ' || :last_run"}); res.Outcome != ledger.OutcomeSuccess || events[0].Value != `"`+success+" "+failure+`"` {
+	if res, events := b.gated(agent.Gate{SQL: "select :last_success || ' ' || :last_run"}); res.Outcome != domain.OutcomeSuccess || events[0].Value != `"`+success+" "+failure+`"` {
 		t.Errorf("%+v, want %s %s", events, success, failure)
 	}
 }
@@ -196,6 +211,7 @@ func TestFileGate(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	at := func(name string) string { return filepath.Join(b.dir, filepath.FromSlash(name)) }
 	for name, value := range map[string]string{
 		"in":               "present",
@@ -210,33 +226,38 @@ func TestFileGate(t *testing.T) {
 		"in/*.d":           "absent", // a pattern is about files
 		"in/h*":            "absent",
 	} {
-		want := ledger.OutcomeSuccess
+		want := domain.OutcomeSuccess
 		if value == "absent" {
-			want = ledger.OutcomeSkipped
+			want = domain.OutcomeSkipped
 		}
+
 		res, events := b.gated(agent.Gate{File: at(name)})
 		if res.Outcome != want || events[0].Value != value {
 			t.Errorf("%s: %+v, %+v", name, res, events)
 		}
+
 		inverted, _ := b.gated(agent.Gate{File: at(name), Not: true})
 		if inverted.Outcome == want {
 			t.Errorf("not %s: %+v", name, inverted)
 		}
 	}
+
 	if res, _ := b.gated(agent.Gate{File: at("in/a.csv"), Not: true}); !strings.HasPrefix(res.Error, `gate: not file "`) || !strings.HasSuffix(res.Error, `gave present (rouse.yaml:14)`) {
 		t.Errorf("%s", res.Error)
 	}
-	if res, _ := b.gated(agent.Gate{File: at("in/**/*.csv"), Timeout: time.Nanosecond}); res.Outcome != ledger.OutcomeError || !strings.Contains(res.Error, "it took longer than 1ns") {
+	if res, _ := b.gated(agent.Gate{File: at("in/**/*.csv"), Timeout: time.Nanosecond}); res.Outcome != domain.OutcomeError || !strings.Contains(res.Error, "it took longer than 1ns") {
 		t.Errorf("%+v", res)
 	}
 	if os.Getuid() <= 0 {
 		return // root, and Windows, may look anywhere
 	}
+
 	if err := os.Chmod(at("in/deep"), 0); err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() { _ = os.Chmod(at("in/deep"), 0o700) })
-	for name, want := range map[string]ledger.Outcome{"in/**/*.pdf": ledger.OutcomeError, "in/deep/er/b.pdf": ledger.OutcomeError, "in/**/*.csv": ledger.OutcomeSuccess} {
+	for name, want := range map[string]domain.Outcome{"in/**/*.pdf": domain.OutcomeError, "in/deep/er/b.pdf": domain.OutcomeError, "in/**/*.csv": domain.OutcomeSuccess} {
 		if res, _ := b.gated(agent.Gate{File: at(name)}); res.Outcome != want {
 			t.Errorf("%s: %+v", name, res)
 		}
@@ -253,14 +274,16 @@ func TestGatesAreAskedOnce(t *testing.T) {
 	if err := os.WriteFile(flag, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	id := b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})
 	first := b.run(id) // fails, for there is no file yet
-	if first.Outcome != ledger.OutcomeError || len(b.gateEvents(id)) != 2 {
+	if first.Outcome != domain.OutcomeError || len(b.gateEvents(id)) != 2 {
 		t.Fatalf("%+v, %+v", first, b.gateEvents(id))
 	}
 	if err := os.Remove(flag); err != nil {
 		t.Fatal(err)
 	}
+
 	first.RetryAt = time.Now()
 	if err := b.ledger.Finish(t.Context(), ledger.Attempt{Run: id, Number: 1}, first); err != nil {
 		t.Fatal(err)
@@ -268,9 +291,10 @@ func TestGatesAreAskedOnce(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(b.dir, "work", "later.txt"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if res := b.run(id); res.Outcome != ledger.OutcomeSuccess || len(b.gateEvents(id)) != 2 {
+	if res := b.run(id); res.Outcome != domain.OutcomeSuccess || len(b.gateEvents(id)) != 2 {
 		t.Errorf("%+v, %+v", res, b.gateEvents(id))
 	}
+
 	// Cut off before the gates answered: the next attempt asks.
 	id = b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})
 	_, a, err := b.ledger.StartAttempt(t.Context(), id)
@@ -280,22 +304,25 @@ func TestGatesAreAskedOnce(t *testing.T) {
 	if err := b.ledger.Interrupt(t.Context(), a, "killed", nil); err != nil {
 		t.Fatal(err)
 	}
-	if res := b.run(id); res.Outcome != ledger.OutcomeSkipped || !strings.HasSuffix(res.Error, "gave absent (rouse.yaml:4)") {
+	if res := b.run(id); res.Outcome != domain.OutcomeSkipped || !strings.HasSuffix(res.Error, "gave absent (rouse.yaml:4)") {
 		t.Errorf("%+v", res)
 	}
+
 	// Could not be checked, and is tried again: it must not get past them unasked.
 	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", When: []agent.Gate{{SQL: "select 1"}, {SQL: "select count(*) from log"}}, Playbook: []playbook.Call{{Name: "todo"}}}
 	id = b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})
 	res := b.run(id)
-	if res.Outcome != ledger.OutcomeError || !strings.Contains(res.Error, "no such table: log") {
+	if res.Outcome != domain.OutcomeError || !strings.Contains(res.Error, "no such table: log") {
 		t.Fatalf("%+v", res)
 	}
+
 	res.RetryAt = time.Now()
 	if err := b.ledger.Finish(t.Context(), ledger.Attempt{Run: id, Number: 1}, res); err != nil {
 		t.Fatal(err)
 	}
+
 	b.table()
-	if res := b.run(id); res.Outcome != ledger.OutcomeSkipped || !strings.Contains(res.Error, "gave 0") {
+	if res := b.run(id); res.Outcome != domain.OutcomeSkipped || !strings.Contains(res.Error, "gave 0") {
 		t.Errorf("%+v", res)
 	}
 }
@@ -307,23 +334,25 @@ func TestWhoIsGated(t *testing.T) {
 	if err := os.WriteFile(path, []byte("x"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	info, err := os.Stat(path)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	file := ledger.Detail{File: &ledger.File{Path: path, Name: "a.csv", Size: 1, ModTime: info.ModTime()}}
 	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", When: []agent.Gate{{SQL: "select 0"}}, Playbook: []playbook.Call{{Name: "todo", With: map[string]any{"markdown": "x"}}}}
 	for i, c := range []struct {
 		request ledger.Request
-		want    ledger.Outcome
+		want    domain.Outcome
 	}{
-		{ledger.Request{Job: "j", Trigger: ledger.TriggerSchedule}, ledger.OutcomeSkipped},
-		{ledger.Request{Job: "j", Trigger: ledger.TriggerManual}, ledger.OutcomeSkipped},
-		{ledger.Request{Job: "j", Trigger: ledger.TriggerAPI}, ledger.OutcomeSkipped},
-		{ledger.Request{Job: "j", Trigger: ledger.TriggerWatch, Detail: file}, ledger.OutcomeSuccess},
-		{ledger.Request{Job: "j", Trigger: ledger.TriggerManual, Detail: file}, ledger.OutcomeSuccess},
-		{ledger.Request{Trigger: ledger.TriggerManual, Detail: ledger.Detail{Tool: "todo", Args: json.RawMessage(`{"markdown":"x"}`)}}, ledger.OutcomeSuccess},
-		{ledger.Request{Trigger: ledger.TriggerManual, Detail: ledger.Detail{Prompt: "x"}}, ledger.OutcomeSuccess},
+		{ledger.Request{Job: "j", Trigger: domain.TriggerSchedule}, domain.OutcomeSkipped},
+		{ledger.Request{Job: "j", Trigger: domain.TriggerManual}, domain.OutcomeSkipped},
+		{ledger.Request{Job: "j", Trigger: domain.TriggerAPI}, domain.OutcomeSkipped},
+		{ledger.Request{Job: "j", Trigger: domain.TriggerWatch, Detail: file}, domain.OutcomeSuccess},
+		{ledger.Request{Job: "j", Trigger: domain.TriggerManual, Detail: file}, domain.OutcomeSuccess},
+		{ledger.Request{Trigger: domain.TriggerManual, Detail: ledger.Detail{Tool: "todo", Args: json.RawMessage(`{"markdown":"x"}`)}}, domain.OutcomeSuccess},
+		{ledger.Request{Trigger: domain.TriggerManual, Detail: ledger.Detail{Prompt: "x"}}, domain.OutcomeSuccess},
 	} {
 		c.request.Agent = "clerk"
 		accepted, err := b.ledger.Enqueue(t.Context(), c.request)
@@ -347,6 +376,7 @@ func TestStopDuringAGate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	enough := errors.New("enough")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	begin := time.Now()

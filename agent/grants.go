@@ -49,8 +49,14 @@ func (g *gate) Judge(ctx context.Context, in tool.Invocation, t tool.Tool, args 
 	if err != nil {
 		return tool.Verdict{}, fmt.Errorf("what a call of %s needs cannot be told: %w", t.Name(), err)
 	}
+
+	if need.Shown == "" && need.Action != "" { // its owner is asked for what they can read
+		need.Shown = t.Name() + " " + CallText(t.Spec(), args)
+	}
+
 	g.mu.Lock()
 	defer g.mu.Unlock()
+
 	var by int64 // the item that allows it
 	v, err := g.rules.Decide(t.Name(), need, g.met|g.adds, func(hash string) (said tool.Said, err error) {
 		said, by, err = g.said(ctx, in, hash)
@@ -59,6 +65,7 @@ func (g *gate) Judge(ctx context.Context, in tool.Invocation, t tool.Tool, args 
 	if err != nil || v.Refusal != nil || v.Ask != nil {
 		return v, err
 	}
+
 	g.adds |= need.Adds
 	g.next.Tier = max(g.next.Tier, need.Tier)
 	g.next.Keeps = g.next.Keeps || need.Keeps
@@ -68,6 +75,7 @@ func (g *gate) Judge(ctx context.Context, in tool.Invocation, t tool.Tool, args 
 		}
 		g.next.Used[by] = in.Key
 	}
+
 	return v, nil
 }
 
@@ -77,20 +85,24 @@ func (g *gate) said(ctx context.Context, in tool.Invocation, hash string) (said 
 	if said.Stands, err = g.ledger.Stands(ctx, g.agent, hash); err != nil || said.Stands {
 		return said, 0, err
 	}
+
 	if !g.read {
 		if g.items, err = g.ledger.ItemsOf(ctx, g.attempt.Run); err != nil {
 			return said, 0, err
 		}
 		g.read = true
 	}
+
 	for _, i := range g.items {
 		if i.Kind != ledger.KindApproval || i.Action.Hash != hash || i.State != ledger.ItemAnswered {
 			continue
 		}
+
 		used := i.Used
 		if key, taken := g.next.Used[i.ID]; taken {
 			used = key
 		}
+
 		switch {
 		case i.Answer == ledger.ApprovalDeny:
 			said.Denied, said.Reason = true, i.Reason
@@ -98,6 +110,7 @@ func (g *gate) said(ctx context.Context, in tool.Invocation, hash string) (said 
 			said.Once, by = true, i.ID
 		}
 	}
+
 	return said, by, nil
 }
 
@@ -105,21 +118,25 @@ func (g *gate) said(ctx context.Context, in tool.Invocation, hash string) (said 
 func (g *gate) Admit(ctx context.Context) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+
 	met := g.met | g.adds
 	keeps := g.next.Keeps && met&tool.Untrusted != 0
 	if met == g.met && max(g.tier, g.next.Tier) == g.tier && (!keeps || g.keeps) && len(g.next.Used) == 0 {
 		g.next = ledger.Marks{}
 		return nil
 	}
+
 	g.next.Taint = g.adds.String()
 	if err := g.ledger.Mark(ctx, g.attempt, g.next); err != nil {
 		return err
 	}
+
 	for n, i := range g.items {
 		if key, used := g.next.Used[i.ID]; used {
 			g.items[n].Used = key
 		}
 	}
+
 	g.met, g.tier, g.keeps = met, max(g.tier, g.next.Tier), g.keeps || keeps
 	g.adds, g.next = 0, ledger.Marks{}
 	return nil
@@ -131,12 +148,14 @@ func approval(t task, a tool.Approval) *ledger.Question {
 	if asker == "" {
 		asker = t.agent.Name
 	}
+
 	clean := redactor(t.secrets).Replace
 	why := clean(a.Why)
 	options := []string{ledger.ApprovalOnce, ledger.ApprovalAlways, ledger.ApprovalDeny}
 	if a.Each {
 		options = []string{ledger.ApprovalOnce, ledger.ApprovalDeny}
 	}
+
 	return &ledger.Question{
 		Kind: ledger.KindApproval, Call: a.Call, Title: fmt.Sprintf("%s asks for %s", asker, a.Tool),
 		Message: fmt.Sprintf("It waits for your leave: %s.", strings.TrimSuffix(why, ".")),

@@ -15,6 +15,7 @@ import (
 	"rouse/agent/model/playbook"
 	"rouse/agent/tool"
 	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
 )
 
 // post is a tool that sends letters, which no agent may do by itself. What it sent, it keeps.
@@ -32,7 +33,7 @@ type letter struct {
 
 func (p *post) tools(t *testing.T) []tool.Tool {
 	t.Helper()
-	send, err := tool.Define(tool.Spec{Name: "send", Description: "sends a letter", Effect: tool.External, Needs: tool.Needs(func(_ context.Context, _ tool.Invocation, l letter) (tool.Need, error) {
+	send, err := tool.Define(tool.Spec{Name: "send", Description: "sends a letter", Effect: domain.EffectExternal, Class: tool.ClassOther, Needs: tool.Needs(func(_ context.Context, _ tool.Invocation, l letter) (tool.Need, error) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		n := p.need
@@ -50,6 +51,7 @@ func (p *post) tools(t *testing.T) []tool.Tool {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return []tool.Tool{send}
 }
 
@@ -103,6 +105,7 @@ func TestApproved(t *testing.T) {
 	if res.Wait == nil || res.Wait.Kind != ledger.KindApproval || res.Wait.Expires != time.Hour && res.Wait.Expires != ledger.ApprovalExpires {
 		t.Fatalf("%+v", res)
 	}
+
 	item := b.open()
 	if item.Title != "clerk asks for send" || item.Action.Tool != "send" || item.Action.Shown != "a [secret] to bob" || !strings.Contains(item.Message, "no grant covers [secret]s") || item.Call != "m1.1.2" {
 		t.Errorf("item: %+v", item)
@@ -110,8 +113,10 @@ func TestApproved(t *testing.T) {
 	if n := b.count(); n != 0 || p.all() != "" {
 		t.Errorf("%d rows and %q before the answer: no call of a batch is made before all are decided", n, p.all())
 	}
+
 	b.restart(p)
 	b.say(ledger.ApprovalOnce)
+
 	// The process dies between the answer and the call.
 	_, a, err := b.ledger.StartAttempt(t.Context(), id)
 	if err == nil {
@@ -120,8 +125,9 @@ func TestApproved(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	b.restart(p)
-	if res := b.ends(id); res.Outcome != ledger.OutcomeSuccess || res.Summary != "Sent." || p.all() != "bob" || b.count() != 1 {
+	if res := b.ends(id); res.Outcome != domain.OutcomeSuccess || res.Summary != "Sent." || p.all() != "bob" || b.count() != 1 {
 		t.Errorf("%+v, sent %q, %d rows", res, p.all(), b.count())
 	}
 	if item, err := b.ledger.Item(t.Context(), item.ID); err != nil || item.Used != "m1.1.2" {
@@ -135,7 +141,7 @@ func TestApprovedIsNoInterruption(t *testing.T) {
 	id := b.adhoc("Write to Bob.")
 	b.ends(id)
 	b.say(ledger.ApprovalOnce)
-	if res := b.ends(id); res.Outcome != ledger.OutcomeSuccess || p.all() != "bob" || strings.Contains(b.heard(), "interrupted") {
+	if res := b.ends(id); res.Outcome != domain.OutcomeSuccess || p.all() != "bob" || strings.Contains(b.heard(), "interrupted") {
 		t.Errorf("%+v, sent %q, told %s", res, p.all(), b.heard())
 	}
 	if run, err := b.ledger.Run(t.Context(), id); err != nil || run.Calls != 1 || run.Parks != 1 {
@@ -150,12 +156,13 @@ func TestApprovedAndCutOff(t *testing.T) {
 	id := b.enqueue(ledger.Request{Job: "mail", Agent: "plain"})
 	b.ends(id)
 	b.say(ledger.ApprovalOnce)
-	b.cutOff(id, ledger.Call{ID: "p1", Key: "p1", Tool: "send", Args: json.RawMessage(`{"to":"bob"}`), Effect: ledger.EffectExternal}, nil, nil)
+	b.cutOff(id, ledger.Call{ID: "p1", Key: "p1", Tool: "send", Args: json.RawMessage(`{"to":"bob"}`), Effect: domain.EffectExternal}, nil, nil)
 	if res := b.ends(id); res.Wait == nil || res.Wait.Kind != ledger.KindRecovery || p.all() != "" {
 		t.Fatalf("%+v, sent %q", res, p.all())
 	}
+
 	b.say(ledger.RecoveryAgain)
-	if res := b.ends(id); res.Outcome != ledger.OutcomeSuccess || p.all() != "bob" {
+	if res := b.ends(id); res.Outcome != domain.OutcomeSuccess || p.all() != "bob" {
 		t.Errorf("%+v, sent %q", res, p.all())
 	}
 }
@@ -171,13 +178,15 @@ func TestDenied(t *testing.T) {
 	if _, err := b.ledger.Deny(t.Context(), b.open().ID, "he has moved"); err != nil {
 		t.Fatal(err)
 	}
-	if res := b.ends(id); res.Outcome != ledger.OutcomePartial && res.Outcome != ledger.OutcomeSuccess || res.Summary != "Then not." || p.all() != "" || b.count() != 1 {
+	if res := b.ends(id); res.Outcome != domain.OutcomePartial && res.Outcome != domain.OutcomeSuccess || res.Summary != "Then not." || p.all() != "" || b.count() != 1 {
 		t.Errorf("%+v, sent %q, %d rows", res, p.all(), b.count())
 	}
+
 	calls, err := b.ledger.Calls(t.Context(), id)
 	if err != nil || len(calls) != 4 {
 		t.Fatalf("%+v %v", calls, err)
 	}
+
 	for i, want := range []string{`"ok":true`, `"kind":"user_denied","message":"the owner of this agent does not allow it: he has moved"`, `"kind":"rejected"`, `"kind":"user_denied"`} {
 		if !strings.Contains(string(calls[i].Envelope), want) {
 			t.Errorf("call %d: %s, want %s", i+1, calls[i].Envelope, want)
@@ -196,7 +205,8 @@ func TestOnceIsForOneCall(t *testing.T) {
 		}
 		b.say(ledger.ApprovalOnce)
 	}
-	if res := b.ends(id); res.Outcome != ledger.OutcomeSuccess || p.all() != "bob bob" {
+
+	if res := b.ends(id); res.Outcome != domain.OutcomeSuccess || p.all() != "bob bob" {
 		t.Errorf("%+v, sent %q", res, p.all())
 	}
 }
@@ -209,7 +219,7 @@ func TestOnceIsNotForARetry(t *testing.T) {
 	id := b.enqueue(ledger.Request{Job: "mail", Agent: "plain"})
 	b.ends(id)
 	b.say(ledger.ApprovalOnce)
-	if res := b.ends(id); res.Outcome != ledger.OutcomeError || p.all() != "bob" {
+	if res := b.ends(id); res.Outcome != domain.OutcomeError || p.all() != "bob" {
 		t.Fatalf("%+v, sent %q", res, p.all())
 	}
 	if _, err := b.ledger.Retry(t.Context(), id); err != nil {
@@ -231,12 +241,13 @@ func TestAlways(t *testing.T) {
 	b.ends(id)
 	b.say(ledger.ApprovalAlways)
 	b.ends(id)
-	if res := b.ends(mail("bob")); res.Outcome != ledger.OutcomeSuccess || p.all() != "bob bob" {
+	if res := b.ends(mail("bob")); res.Outcome != domain.OutcomeSuccess || p.all() != "bob bob" {
 		t.Errorf("%+v, sent %q", res, p.all())
 	}
 	if res := b.ends(mail("eve")); res.Wait == nil {
 		t.Errorf("a letter to somebody else: %+v", res)
 	}
+
 	given, err := b.ledger.StandingGrants(t.Context())
 	if err != nil || len(given) != 1 || given[0].Action.Shown != "a letter to bob" {
 		t.Fatalf("%+v %v", given, err)
@@ -260,8 +271,9 @@ func TestAnotherActionIsAskedAnew(t *testing.T) {
 	if res := b.ends(id); res.Wait == nil || p.all() != "" {
 		t.Errorf("%+v, sent %q", res, p.all())
 	}
+
 	b.say(ledger.ApprovalOnce)
-	if res := b.ends(id); res.Outcome != ledger.OutcomeSuccess || p.all() != "bob" {
+	if res := b.ends(id); res.Outcome != domain.OutcomeSuccess || p.all() != "bob" {
 		t.Errorf("%+v, sent %q", res, p.all())
 	}
 }
@@ -269,8 +281,10 @@ func TestAnotherActionIsAskedAnew(t *testing.T) {
 // UNI-06: on_denied says what becomes of a call that would have to be asked about.
 func TestOnDenied(t *testing.T) {
 	for _, c := range []struct {
-		onDenied, outcome, exit string
-		requests                int
+		onDenied string
+		outcome  domain.Outcome
+		exit     domain.Exit
+		requests int
 	}{{tool.OnDeniedFail, "error", "tool_rejected", 1}, {tool.OnDeniedContinue, "partial", "final_response", 2}} {
 		b, p := office(t, modeltest.Turn{Calls: []model.Call{send("1", "bob"), send("2", "eve")}}, modeltest.Turn{Text: "I could not."})
 		clerk := b.plan.Agents["clerk"]
@@ -278,13 +292,15 @@ func TestOnDenied(t *testing.T) {
 		b.plan.Agents["clerk"] = clerk
 		id := b.adhoc("Write to Bob.")
 		res := b.ends(id)
-		if string(res.Outcome) != c.outcome || res.Exit != c.exit || p.all() != "" || len(b.server.Requests()) != c.requests {
+		if res.Outcome != c.outcome || res.Exit != c.exit || p.all() != "" || len(b.server.Requests()) != c.requests {
 			t.Errorf("%s: %+v, sent %q", c.onDenied, res, p.all())
 		}
+
 		calls, err := b.ledger.Calls(t.Context(), id)
 		if err != nil || len(calls) != 2 {
 			t.Fatalf("%s: %+v %v", c.onDenied, calls, err)
 		}
+
 		behind := strings.Contains(string(calls[1].Envelope), "a call before this one")
 		if !strings.Contains(string(calls[0].Envelope), `"kind":"rejected"`) || behind != (c.onDenied == tool.OnDeniedFail) {
 			t.Errorf("%s: %s, %s", c.onDenied, calls[0].Envelope, calls[1].Envelope)
@@ -306,18 +322,21 @@ func TestListsPassTheGate(t *testing.T) {
 	if res := b.ends(id); res.Wait != nil || p.all() != "eve" {
 		t.Errorf("%+v, sent %q", res, p.all())
 	}
+
 	id = b.enqueue(hand)
 	if res := b.ends(id); res.Wait == nil || p.all() != "eve" {
 		t.Fatalf("%+v, sent %q", res, p.all())
 	}
+
 	b.say(ledger.ApprovalOnce)
-	if res := b.ends(id); res.Outcome != ledger.OutcomeSuccess || p.all() != "eve zoe" {
+	if res := b.ends(id); res.Outcome != domain.OutcomeSuccess || p.all() != "eve zoe" {
 		t.Errorf("%+v, sent %q", res, p.all())
 	}
+
 	id = b.enqueue(hand)
 	b.ends(id)
 	b.say(ledger.ApprovalDeny)
-	if res := b.ends(id); res.Outcome != ledger.OutcomeError || !strings.Contains(res.Error, "user_denied") || p.all() != "eve zoe" {
+	if res := b.ends(id); res.Outcome != domain.OutcomeError || !strings.Contains(res.Error, "user_denied") || p.all() != "eve zoe" {
 		t.Errorf("%+v, sent %q", res, p.all())
 	}
 }
@@ -327,7 +346,7 @@ func TestApprovalExpires(t *testing.T) {
 	b, p := office(t, modeltest.Turn{Calls: []model.Call{send("1", "bob")}}, modeltest.Turn{Calls: []model.Call{send("2", "bob")}})
 	id := b.adhoc("Write to Bob.")
 	b.ends(id)
-	if err := b.ledger.Expire(t.Context(), b.open().ID, ledger.Result{Outcome: ledger.OutcomeTimeout, Error: "nobody answered"}); err != nil {
+	if err := b.ledger.Expire(t.Context(), b.open().ID, ledger.Result{Outcome: domain.OutcomeTimeout, Error: "nobody answered"}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := b.ledger.Retry(t.Context(), id); err != nil {
@@ -351,8 +370,9 @@ func TestPhasedPassesTheGate(t *testing.T) {
 		if res := b.ends(id); res.Wait == nil || p.all() != "" {
 			t.Fatalf("%+v, sent %q", res, p.all())
 		}
+
 		b.say(answer)
-		if res := b.ends(id); res.Outcome != ledger.OutcomeSuccess || p.all() != sent {
+		if res := b.ends(id); res.Outcome != domain.OutcomeSuccess || p.all() != sent {
 			t.Errorf("%s: %+v, sent %q", answer, res, p.all())
 		}
 	}
@@ -369,12 +389,14 @@ func TestThirdLabel(t *testing.T) {
 	if err == nil {
 		err = b.ledger.Mark(t.Context(), a, ledger.Marks{Taint: "A"})
 	}
+
 	if err == nil {
 		err = b.ledger.Interrupt(t.Context(), a, "killed", nil)
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	p.need = tool.Need{Adds: tool.Private | tool.Outward, Tier: "A", Keeps: true}
 	if res := b.ends(id); res.Wait == nil || !strings.Contains(res.Wait.Message, "together") {
 		t.Fatalf("%+v", res)
@@ -382,18 +404,21 @@ func TestThirdLabel(t *testing.T) {
 	if run, err := b.ledger.Run(t.Context(), id); err != nil || run.Taint != "A" || run.Tier != "" {
 		t.Errorf("before the answer: %+v %v", run, err)
 	}
+
 	b.say(ledger.ApprovalOnce)
 	if res := b.ends(id); res.Wait == nil || p.all() != "bob" {
 		t.Fatalf("each further effect is asked about: %+v, sent %q", res, p.all())
 	}
+
 	run, err := b.ledger.Run(t.Context(), id)
 	since, err2 := b.ledger.Untrusted(t.Context(), "plain")
 	if err != nil || err2 != nil || run.Taint != "ABC" || run.Tier != "A" || since != id {
 		t.Errorf("%+v, the memory is untrusted since run %d: %v %v", run, since, err, err2)
 	}
+
 	p.need.Tier = "B"
 	b.say(ledger.ApprovalOnce)
-	if res := b.ends(id); res.Outcome != ledger.OutcomeError || !strings.Contains(res.Error, "tier B here") || p.all() != "bob" {
+	if res := b.ends(id); res.Outcome != domain.OutcomeError || !strings.Contains(res.Error, "tier B here") || p.all() != "bob" {
 		t.Errorf("a weaker tier: %+v, sent %q", res, p.all())
 	}
 }

@@ -10,8 +10,11 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"rouse/agentdb/ledger"
+	"rouse/internal/atomicfile"
+	"rouse/internal/domain"
 )
 
 // manifestPath is where the files of a run are listed.
@@ -26,15 +29,15 @@ func (r *Runner) writeManifest(run ledger.Run, t task) (path string, err error) 
 	if err != nil {
 		return "", fmt.Errorf("the manifest of run %d cannot be made: %w", run.ID, err)
 	}
+
 	path = r.manifestPath(run.ID)
-	// An attempt that was cut off may have left half of one.
-	err = errors.Join(os.MkdirAll(r.manifests, 0o700), os.WriteFile(path+".tmp", text, 0o600))
-	if err == nil {
-		err = os.Rename(path+".tmp", path)
+	if err = os.MkdirAll(r.manifests, 0o700); err == nil {
+		err = atomicfile.Write(path, text, 0o600)
 	}
 	if err != nil {
 		return "", fmt.Errorf("the manifest of run %d cannot be written: %w", run.ID, err)
 	}
+
 	return path, nil
 }
 
@@ -44,6 +47,7 @@ func manifest(run ledger.Run, files []ledger.File, more int) ([]byte, error) {
 	e := json.NewEncoder(&out)
 	e.SetEscapeHTML(false) // a name is to be read as it is
 	fmt.Fprintf(&out, "{\n\"job\": %q,\n\"run\": \"%d\",\n\"files\": [\n", run.Job, run.ID)
+
 	for i, f := range files {
 		if err := e.Encode(f); err != nil {
 			return nil, err
@@ -53,6 +57,7 @@ func manifest(run ledger.Run, files []ledger.File, more int) ([]byte, error) {
 			out.WriteString(",\n")
 		}
 	}
+
 	fmt.Fprintf(&out, "],\n\"more\": %d\n}\n", more)
 	return out.Bytes(), nil
 }
@@ -75,20 +80,28 @@ func (r *Runner) sweepManifests(ctx context.Context) error {
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
+
 	var errs []error
 	for _, e := range entries {
+		if info, err := e.Info(); err == nil && atomicfile.Unfinished(e.Name()) && time.Since(info.ModTime()) > time.Hour {
+			errs = append(errs, os.Remove(filepath.Join(r.manifests, e.Name()))) // its process died
+			continue
+		}
+
 		text, _, _ := strings.Cut(e.Name(), ".")
 		id, bad := strconv.ParseInt(text, 10, 64)
 		if bad != nil {
 			continue // not ours
 		}
+
 		run, gone := r.ledger.Run(ctx, id)
 		switch {
-		case errors.Is(gone, ledger.ErrNotFound) || gone == nil && run.State == ledger.StateFinished:
+		case errors.Is(gone, ledger.ErrNotFound) || gone == nil && run.State == domain.StateFinished:
 			errs = append(errs, os.Remove(filepath.Join(r.manifests, e.Name())))
 		case gone != nil:
 			return gone
 		}
 	}
+
 	return errors.Join(append(errs, err)...)
 }

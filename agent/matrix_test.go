@@ -16,6 +16,7 @@ import (
 	"rouse/agent/model"
 	"rouse/agent/model/modeltest"
 	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
 )
 
 // turns makes answers for a script. A call is written as it reads: tool {arguments}.
@@ -76,7 +77,7 @@ type fate struct {
 	script []modeltest.Turn // the last is repeated
 	bounds loop.Bounds
 	given  func(a *agent.Agent, b *bench) // what is otherwise than usual
-	exit   loop.Exit
+	exit   domain.Exit
 	result string        // outcome: words of the summary and the error
 	calls  string        // in the record, as tool state
 	told   string        // words of a notice: once in a request, and once in the record
@@ -98,6 +99,7 @@ func fates() []fate {
 		nonsense       = `file_read {"path":`
 		page           = `<html><title>Sign in</title></html>`
 	)
+
 	complete := func(outcome string) string {
 		return `complete {"summary":"` + enough + `","outcome":"` + outcome + `"}`
 	}
@@ -118,78 +120,80 @@ func fates() []fate {
 		}
 		return reads
 	}
+
 	liar := func(in, out int64) modeltest.Turn {
 		t := m.call(log)
 		t.Usage = model.Usage{Input: in, Output: out}
 		return t
 	}
+
 	return []fate{
 		// Exits.
-		{name: "it says the result", script: script(m.call(log), said), exit: loop.FinalResponse, result: "success: " + enough, calls: "file_read done"},
-		{name: "it says so after a change that failed", script: script(m.call(refused), said), exit: loop.FinalResponse, result: "partial: the last call that could change something failed", calls: "file_write failed"},
-		{name: "its last words are cut off", script: script(modeltest.Turn{Text: "And so", Finish: model.StopLength}), exit: loop.FinalResponse, result: "partial: cut off at its greatest length"},
-		{name: "its last words are withheld", script: script(modeltest.Turn{Text: "And so", Finish: model.StopFilter}), exit: loop.FinalResponse, result: "partial: And so the "},
-		{name: "it declines", script: script(modeltest.Turn{Text: "I will not.", Finish: model.StopRefusal}), exit: loop.FinalResponse, result: "partial: I will not. the "},
-		{name: "it completes", script: script(m.call(log, complete("success"))), exit: loop.Ended, result: "success: " + enough, calls: "file_read done, complete done"},
-		{name: "it finds nothing to do", script: script(m.call(complete("nothing"))), exit: loop.Ended, result: "nothing: " + enough, calls: "complete done"},
-		{name: "it leaves something out", script: script(m.call(complete("partial"))), exit: loop.Ended, result: "partial: " + enough, calls: "complete done"},
-		{name: "it completes without a word", script: script(m.call(`complete {"summary":"done"}`), m.call(complete(""))), exit: loop.Ended, result: "success: " + enough, calls: "complete failed, complete done"},
-		{name: "it asks its owner", script: script(m.call(`clarify {"question":"Which of the two?"}`)), exit: loop.Ended, result: "waiting: ", calls: "clarify done"},
-		{name: "its steps are used up", script: script(m.call(log), m.call(row), text("Half of it.")), bounds: loop.Bounds{Steps: 2}, exit: loop.IterationCap, result: "budget_exceeded: Half of it. the 2 steps of this run were used up", calls: "file_read done, db_insert done"},
-		{name: "its calls are used up", script: script(m.call(log), m.call(row, gone)), bounds: loop.Bounds{Calls: 2}, exit: loop.Cancelled, result: "budget_exceeded: the 2 calls of this run were used up", calls: "file_read done, db_insert done"},
-		{name: "its tokens are used up", script: script(dear), bounds: loop.Bounds{Tokens: 200_500}, given: priced, exit: loop.Cancelled, result: "budget_exceeded: 480 are left of the run's tokens", calls: "file_read done, file_read deduped", asked: 2},
-		{name: "its money is used up", script: script(dear), bounds: loop.Bounds{CostMicroUSD: 200_500}, given: priced, exit: loop.Cancelled, result: "budget_exceeded: $0.0003 are left of the run's cost_usd", calls: "file_read done, file_read deduped", asked: 2},
-		{name: "the day is used up", script: script(dear), given: func(a *agent.Agent, b *bench) { priced(a, b); a.Budget.CostMicroUSD = 200_500 }, exit: loop.Ended, result: "budget_exceeded: the day's budget of agent clerk", calls: "file_read done, file_read deduped", asked: 2},
-		{name: "its time is used up", script: script(m.call(log), modeltest.Turn{Text: "Well", Endless: time.Second}), bounds: loop.Bounds{Wall: time.Minute}, exit: loop.Cancelled, result: "timeout: wall time of 1m0s", calls: "file_read done", within: time.Minute},
-		{name: "nothing happens", script: script(modeltest.Turn{Text: "Well", Hang: true}), bounds: loop.Bounds{Idle: time.Minute}, exit: loop.Cancelled, result: "timeout: nothing happened for 1m0s", within: time.Minute},
-		{name: "a person stops it", script: script(m.call(log), modeltest.Turn{Text: "Well", Hang: true}), given: func(_ *agent.Agent, b *bench) { b.stopAfter = 10 * time.Second }, exit: loop.Cancelled, result: "cancelled: not needed any more", calls: "file_read done", within: 10 * time.Second},
-		{name: "its task cannot fit", script: script(said), given: func(a *agent.Agent, _ *bench) { a.Model.Window = 1000 }, exit: loop.OverBudget, result: "error: context_window", asked: -1},
-		{name: "its results cannot fit", script: script(m.call(lines(5, 300)...)), given: small, exit: loop.OverBudget, result: "error: do not fit into the model's context", calls: repeated(5, "file_read done") + ", " + repeated(5, "file_read deduped"), told: "Your context was full and has begun anew", asked: 2},
-		{name: "it says nothing", script: script(text("")), exit: loop.EmptyResponse, result: "error: only empty answers", asked: 3},
-		{name: "it says nothing after its work", script: script(m.call(log), text("")), exit: loop.EmptyResponse, result: "partial: only empty answers", calls: "file_read done", asked: 4},
+		{name: "it says the result", script: script(m.call(log), said), exit: domain.ExitFinalResponse, result: "success: " + enough, calls: "file_read done"},
+		{name: "it says so after a change that failed", script: script(m.call(refused), said), exit: domain.ExitFinalResponse, result: "partial: the last call that could change something failed", calls: "file_write failed"},
+		{name: "its last words are cut off", script: script(modeltest.Turn{Text: "And so", Finish: model.StopLength}), exit: domain.ExitFinalResponse, result: "partial: cut off at its greatest length"},
+		{name: "its last words are withheld", script: script(modeltest.Turn{Text: "And so", Finish: model.StopFilter}), exit: domain.ExitFinalResponse, result: "partial: And so the "},
+		{name: "it declines", script: script(modeltest.Turn{Text: "I will not.", Finish: model.StopRefusal}), exit: domain.ExitFinalResponse, result: "partial: I will not. the "},
+		{name: "it completes", script: script(m.call(log, complete("success"))), exit: domain.ExitEnded, result: "success: " + enough, calls: "file_read done, complete done"},
+		{name: "it finds nothing to do", script: script(m.call(complete("nothing"))), exit: domain.ExitEnded, result: "nothing: " + enough, calls: "complete done"},
+		{name: "it leaves something out", script: script(m.call(complete("partial"))), exit: domain.ExitEnded, result: "partial: " + enough, calls: "complete done"},
+		{name: "it completes without a word", script: script(m.call(`complete {"summary":"done"}`), m.call(complete(""))), exit: domain.ExitEnded, result: "success: " + enough, calls: "complete failed, complete done"},
+		{name: "it asks its owner", script: script(m.call(`clarify {"question":"Which of the two?"}`)), exit: domain.ExitEnded, result: "waiting: ", calls: "clarify done"},
+		{name: "its steps are used up", script: script(m.call(log), m.call(row), text("Half of it.")), bounds: loop.Bounds{Steps: 2}, exit: domain.ExitIterationCap, result: "budget_exceeded: Half of it. the 2 steps of this run were used up", calls: "file_read done, db_insert done"},
+		{name: "its calls are used up", script: script(m.call(log), m.call(row, gone)), bounds: loop.Bounds{Calls: 2}, exit: domain.ExitCancelled, result: "budget_exceeded: the 2 calls of this run were used up", calls: "file_read done, db_insert done"},
+		{name: "its tokens are used up", script: script(dear), bounds: loop.Bounds{Tokens: 200_500}, given: priced, exit: domain.ExitCancelled, result: "budget_exceeded: 480 are left of the run's tokens", calls: "file_read done, file_read deduped", asked: 2},
+		{name: "its money is used up", script: script(dear), bounds: loop.Bounds{CostMicroUSD: 200_500}, given: priced, exit: domain.ExitCancelled, result: "budget_exceeded: $0.0003 are left of the run's cost_usd", calls: "file_read done, file_read deduped", asked: 2},
+		{name: "the day is used up", script: script(dear), given: func(a *agent.Agent, b *bench) { priced(a, b); a.Budget.CostMicroUSD = 200_500 }, exit: domain.ExitEnded, result: "budget_exceeded: the day's budget of agent clerk", calls: "file_read done, file_read deduped", asked: 2},
+		{name: "its time is used up", script: script(m.call(log), modeltest.Turn{Text: "Well", Endless: time.Second}), bounds: loop.Bounds{Wall: time.Minute}, exit: domain.ExitCancelled, result: "timeout: wall time of 1m0s", calls: "file_read done", within: time.Minute},
+		{name: "nothing happens", script: script(modeltest.Turn{Text: "Well", Hang: true}), bounds: loop.Bounds{Idle: time.Minute}, exit: domain.ExitCancelled, result: "timeout: nothing happened for 1m0s", within: time.Minute},
+		{name: "a person stops it", script: script(m.call(log), modeltest.Turn{Text: "Well", Hang: true}), given: func(_ *agent.Agent, b *bench) { b.stopAfter = 10 * time.Second }, exit: domain.ExitCancelled, result: "cancelled: not needed any more", calls: "file_read done", within: 10 * time.Second},
+		{name: "its task cannot fit", script: script(said), given: func(a *agent.Agent, _ *bench) { a.Model.Window = 1000 }, exit: domain.ExitOverBudget, result: "error: context_window", asked: -1},
+		{name: "its results cannot fit", script: script(m.call(lines(5, 300)...)), given: small, exit: domain.ExitOverBudget, result: "error: do not fit into the model's context", calls: repeated(5, "file_read done") + ", " + repeated(5, "file_read deduped"), told: "Your context was full and has begun anew", asked: 2},
+		{name: "it says nothing", script: script(text("")), exit: domain.ExitEmptyResponse, result: "error: only empty answers", asked: 3},
+		{name: "it says nothing after its work", script: script(m.call(log), text("")), exit: domain.ExitEmptyResponse, result: "partial: only empty answers", calls: "file_read done", asked: 4},
 
 		// Notices.
-		{name: "steps are about to be used up", script: script(m.call(log), m.call(row), said), bounds: loop.Bounds{Steps: 5}, exit: loop.FinalResponse, result: "success: ", calls: "file_read done, db_insert done", told: "3 of 5 steps remaining."},
-		{name: "an error would come again", script: script(m.call(gone), m.call(gone), said), exit: loop.FinalResponse, result: "success: ", calls: "file_read failed, file_read deduped", told: "The same file_read call has failed 2 times"},
-		{name: "it guesses a path", script: script(m.call(gone), said), exit: loop.FinalResponse, result: "success: ", calls: "file_read failed", told: "Use a path as a listing gave it"},
-		{name: "it lists and does not read", script: script(m.call(dir), m.call(`file_read {"path":"sub"}`), said), exit: loop.FinalResponse, result: "success: ", calls: "file_read done, file_read done", told: "Read one of the files, by its path in the listing."},
-		{name: "it plans and does not act", script: script(m.call(todo), m.call(todo), m.call(todo), said), exit: loop.FinalResponse, result: "success: ", calls: "todo done, todo done, todo done", told: "without acting on it"},
-		{name: "it repeats itself", script: script(m.call(row), m.call(row), m.call(row), said), exit: loop.FinalResponse, result: "success: ", calls: "db_insert done, db_insert done, db_insert done", told: "You have made the same db_insert call several times in a row."},
-		{name: "it falls silent for a moment", script: script(text(""), said), exit: loop.FinalResponse, result: "success: ", told: "Your last answer was empty."},
-		{name: "it forgets its list", script: script(m.call(todo), m.call(log), m.call(row), m.call(dir), m.call(`db_schema {}`), said), exit: loop.FinalResponse, result: "success: ", calls: "todo done, file_read done, db_insert done, file_read done, db_schema done", told: "Your todo list has 2 open items"},
-		{name: "it moves rows", script: script(m.call(rows), said), bounds: loop.Bounds{Steps: 9}, exit: loop.FinalResponse, result: "success: ", calls: "db_insert done", told: "A step that only moves rows in bulk is not counted"},
-		{name: "its context is nearly full", script: script(m.call(lines(12, 300)...), m.call(lines(1, 200)...), m.call(lines(1, 200)...), m.call(lines(1, 200)...), m.call(lines(1, 200)...), said), given: roomy, exit: loop.FinalResponse, result: "success: ", calls: repeated(16, "file_read done"), told: "The context is nearly full"},
-		{name: "its context begins anew", script: script(m.call(lines(5, 300)...), said), given: small, exit: loop.FinalResponse, result: "success: ", calls: repeated(5, "file_read done"), told: "Your context was full and has begun anew"},
+		{name: "steps are about to be used up", script: script(m.call(log), m.call(row), said), bounds: loop.Bounds{Steps: 5}, exit: domain.ExitFinalResponse, result: "success: ", calls: "file_read done, db_insert done", told: "3 of 5 steps remaining."},
+		{name: "an error would come again", script: script(m.call(gone), m.call(gone), said), exit: domain.ExitFinalResponse, result: "success: ", calls: "file_read failed, file_read deduped", told: "The same file_read call has failed 2 times"},
+		{name: "it guesses a path", script: script(m.call(gone), said), exit: domain.ExitFinalResponse, result: "success: ", calls: "file_read failed", told: "Use a path as a listing gave it"},
+		{name: "it lists and does not read", script: script(m.call(dir), m.call(`file_read {"path":"sub"}`), said), exit: domain.ExitFinalResponse, result: "success: ", calls: "file_read done, file_read done", told: "Read one of the files, by its path in the listing."},
+		{name: "it plans and does not act", script: script(m.call(todo), m.call(todo), m.call(todo), said), exit: domain.ExitFinalResponse, result: "success: ", calls: "todo done, todo done, todo done", told: "without acting on it"},
+		{name: "it repeats itself", script: script(m.call(row), m.call(row), m.call(row), said), exit: domain.ExitFinalResponse, result: "success: ", calls: "db_insert done, db_insert done, db_insert done", told: "You have made the same db_insert call several times in a row."},
+		{name: "it falls silent for a moment", script: script(text(""), said), exit: domain.ExitFinalResponse, result: "success: ", told: "Your last answer was empty."},
+		{name: "it forgets its list", script: script(m.call(todo), m.call(log), m.call(row), m.call(dir), m.call(`db_schema {}`), said), exit: domain.ExitFinalResponse, result: "success: ", calls: "todo done, file_read done, db_insert done, file_read done, db_schema done", told: "Your todo list has 2 open items"},
+		{name: "it moves rows", script: script(m.call(rows), said), bounds: loop.Bounds{Steps: 9}, exit: domain.ExitFinalResponse, result: "success: ", calls: "db_insert done", told: "A step that only moves rows in bulk is not counted"},
+		{name: "its context is nearly full", script: script(m.call(lines(12, 300)...), m.call(lines(1, 200)...), m.call(lines(1, 200)...), m.call(lines(1, 200)...), m.call(lines(1, 200)...), said), given: roomy, exit: domain.ExitFinalResponse, result: "success: ", calls: repeated(16, "file_read done"), told: "The context is nearly full"},
+		{name: "its context begins anew", script: script(m.call(lines(5, 300)...), said), given: small, exit: domain.ExitFinalResponse, result: "success: ", calls: repeated(5, "file_read done"), told: "Your context was full and has begun anew"},
 
 		// Faults of the model.
-		{name: "nonsense for arguments", script: script(m.call(nonsense)), exit: loop.Ended, result: "error: the model scripted", asked: 4, within: 7 * time.Second},
-		{name: "nonsense for arguments, once", script: script(m.call(nonsense), m.call(log), said), exit: loop.FinalResponse, result: "success: ", calls: "file_read done", within: time.Second},
-		{name: "a tool that is not there", script: script(m.call(`file_raed {"path":"log.txt"}`), said), exit: loop.FinalResponse, result: "success: ", calls: "file_raed failed"},
-		{name: "wrong types", script: script(m.call(`file_read {"path":{"name":"log.txt"}}`, `file_read {"path":"log.txt","start_line":"first"}`, `file_read {}`, `file_read {"file":"log.txt"}`), said), exit: loop.FinalResponse, result: "success: ", calls: "file_read failed, file_read failed, file_read failed, file_read failed"},
-		{name: "the same for ever", script: script(m.call(log)), bounds: loop.Bounds{Steps: 6}, exit: loop.IterationCap, result: "budget_exceeded: the 6 steps", calls: "file_read done, file_read deduped, file_read deduped, file_read deduped, file_read deduped, file_read deduped", asked: 7},
-		{name: "a hundred calls at once", script: script(m.call(strings.Split(strings.Repeat(row+"|", 99)+row, "|")...)), bounds: loop.Bounds{Calls: 3}, exit: loop.Cancelled, result: "budget_exceeded: the 3 calls", calls: "db_insert done, db_insert done, db_insert done"},
-		{name: "words without end", script: script(modeltest.Turn{Text: strings.Repeat("more and ", 100), Endless: time.Millisecond}), bounds: loop.Bounds{Output: 10_000}, exit: loop.Cancelled, result: "budget_exceeded: the model wrote more than the 10000 bytes", within: 10 * time.Second},
+		{name: "nonsense for arguments", script: script(m.call(nonsense)), exit: domain.ExitEnded, result: "error: the model scripted", asked: 4, within: 7 * time.Second},
+		{name: "nonsense for arguments, once", script: script(m.call(nonsense), m.call(log), said), exit: domain.ExitFinalResponse, result: "success: ", calls: "file_read done", within: time.Second},
+		{name: "a tool that is not there", script: script(m.call(`file_raed {"path":"log.txt"}`), said), exit: domain.ExitFinalResponse, result: "success: ", calls: "file_raed failed"},
+		{name: "wrong types", script: script(m.call(`file_read {"path":{"name":"log.txt"}}`, `file_read {"path":"log.txt","start_line":"first"}`, `file_read {}`, `file_read {"file":"log.txt"}`), said), exit: domain.ExitFinalResponse, result: "success: ", calls: "file_read failed, file_read failed, file_read failed, file_read failed"},
+		{name: "the same for ever", script: script(m.call(log)), bounds: loop.Bounds{Steps: 6}, exit: domain.ExitIterationCap, result: "budget_exceeded: the 6 steps", calls: "file_read done, file_read deduped, file_read deduped, file_read deduped, file_read deduped, file_read deduped", asked: 7},
+		{name: "a hundred calls at once", script: script(m.call(strings.Split(strings.Repeat(row+"|", 99)+row, "|")...)), bounds: loop.Bounds{Calls: 3}, exit: domain.ExitCancelled, result: "budget_exceeded: the 3 calls", calls: "db_insert done, db_insert done, db_insert done"},
+		{name: "words without end", script: script(modeltest.Turn{Text: strings.Repeat("more and ", 100), Endless: time.Millisecond}), bounds: loop.Bounds{Output: 10_000}, exit: domain.ExitCancelled, result: "budget_exceeded: the model wrote more than the 10000 bytes", within: 10 * time.Second},
 
 		// Faults of the server.
-		{name: "it hangs", script: script(modeltest.Turn{Hang: true}), exit: loop.Ended, result: "error: sent nothing for 2m0s", asked: 4, within: 8*time.Minute + 7*time.Second},
-		{name: "it hangs in the middle", script: script(modeltest.Turn{Text: "Well", Calls: m.call(row).Calls, Hang: true}), exit: loop.Ended, result: "error: sent nothing for 2m0s", asked: 4, within: 8*time.Minute + 7*time.Second},
-		{name: "it hangs for longer than the run may take", script: script(modeltest.Turn{Hang: true}), bounds: loop.Bounds{Wall: 3 * time.Minute}, exit: loop.Cancelled, result: "timeout: wall time of 3m0s", asked: 2, within: 3 * time.Minute},
-		{name: "it claims too much", script: script(liar(1<<61, 1<<61)), bounds: loop.Bounds{Tokens: 50_000}, exit: loop.Cancelled, result: "budget_exceeded: tokens", calls: "file_read done"},
-		{name: "it claims less than nothing", script: script(liar(-1<<40, -1<<40), liar(-5, -5), said), bounds: loop.Bounds{Tokens: 50_000}, exit: loop.FinalResponse, result: "success: ", calls: "file_read done, file_read deduped"},
-		{name: "it closes in the middle of a call", script: script(cutOff(m.call(row), true)), exit: loop.Ended, result: "error: ", asked: 4, within: 7 * time.Second},
-		{name: "it closes in the middle of a call, once", script: script(cutOff(m.call(row), true), m.call(row), said), exit: loop.FinalResponse, result: "success: ", calls: "db_insert done", within: time.Second},
-		{name: "a stream that stops short", script: script(cutOff(m.call(row), false)), exit: loop.Ended, result: "error: ", asked: 4, within: 7 * time.Second},
-		{name: "a stream of nothing", script: script(modeltest.Turn{Mangle: func([]byte) ([]byte, bool) { return nil, false }}), exit: loop.Ended, result: "error: ", asked: 4, within: 7 * time.Second},
-		{name: "it fails in its words", script: script(modeltest.Turn{Text: "Well", Fail: model.KindUnavailable}, m.call(row), said), exit: loop.FinalResponse, result: "success: ", calls: "db_insert done", within: time.Second},
-		{name: "too many requests, for a while", script: script(times(3, busy(429, "20")), said), exit: loop.FinalResponse, result: "success: ", within: 66 * time.Second},
-		{name: "too many requests, for ever", script: script(busy(429, "20")), exit: loop.Ended, result: "error: too much to do", asked: 16, within: 8 * time.Minute},
-		{name: "too many requests, for the day", script: script(busy(429, "7200")), exit: loop.Ended, result: "error: too much to do"},
-		{name: "out of service, for a while", script: script(times(2, busy(503, "1")), busy(500, ""), said), exit: loop.FinalResponse, result: "success: ", within: 10 * time.Second},
-		{name: "out of service, for longer than the run may take", script: script(busy(503, "50")), bounds: loop.Bounds{Wall: 2 * time.Minute}, exit: loop.Cancelled, result: "timeout: wall time of 2m0s", asked: 3, within: 2 * time.Minute},
-		{name: "a key that is wrong", script: script(modeltest.Turn{Fail: model.KindAuth}), exit: loop.Ended, result: "error: key"},
-		{name: "a page of somebody else", script: script(modeltest.Turn{Header: map[string]string{"Content-Type": "text/html"}, Raw: page}), exit: loop.Ended, result: "error: text/html"},
-		{name: "a history that is too long for it", script: script(m.call(log), modeltest.Turn{Fail: model.KindContextOverflow}, said), exit: loop.FinalResponse, result: "success: ", calls: "file_read done", told: "Your context was full and has begun anew"},
-		{name: "a task that is too long for it", script: script(modeltest.Turn{Fail: model.KindContextOverflow}), exit: loop.Ended, result: "error: 400 Bad Request"},
+		{name: "it hangs", script: script(modeltest.Turn{Hang: true}), exit: domain.ExitEnded, result: "error: sent nothing for 2m0s", asked: 4, within: 8*time.Minute + 7*time.Second},
+		{name: "it hangs in the middle", script: script(modeltest.Turn{Text: "Well", Calls: m.call(row).Calls, Hang: true}), exit: domain.ExitEnded, result: "error: sent nothing for 2m0s", asked: 4, within: 8*time.Minute + 7*time.Second},
+		{name: "it hangs for longer than the run may take", script: script(modeltest.Turn{Hang: true}), bounds: loop.Bounds{Wall: 3 * time.Minute}, exit: domain.ExitCancelled, result: "timeout: wall time of 3m0s", asked: 2, within: 3 * time.Minute},
+		{name: "it claims too much", script: script(liar(1<<61, 1<<61)), bounds: loop.Bounds{Tokens: 50_000}, exit: domain.ExitCancelled, result: "budget_exceeded: tokens", calls: "file_read done"},
+		{name: "it claims less than nothing", script: script(liar(-1<<40, -1<<40), liar(-5, -5), said), bounds: loop.Bounds{Tokens: 50_000}, exit: domain.ExitFinalResponse, result: "success: ", calls: "file_read done, file_read deduped"},
+		{name: "it closes in the middle of a call", script: script(cutOff(m.call(row), true)), exit: domain.ExitEnded, result: "error: ", asked: 4, within: 7 * time.Second},
+		{name: "it closes in the middle of a call, once", script: script(cutOff(m.call(row), true), m.call(row), said), exit: domain.ExitFinalResponse, result: "success: ", calls: "db_insert done", within: time.Second},
+		{name: "a stream that stops short", script: script(cutOff(m.call(row), false)), exit: domain.ExitEnded, result: "error: ", asked: 4, within: 7 * time.Second},
+		{name: "a stream of nothing", script: script(modeltest.Turn{Mangle: func([]byte) ([]byte, bool) { return nil, false }}), exit: domain.ExitEnded, result: "error: ", asked: 4, within: 7 * time.Second},
+		{name: "it fails in its words", script: script(modeltest.Turn{Text: "Well", Fail: model.KindUnavailable}, m.call(row), said), exit: domain.ExitFinalResponse, result: "success: ", calls: "db_insert done", within: time.Second},
+		{name: "too many requests, for a while", script: script(times(3, busy(429, "20")), said), exit: domain.ExitFinalResponse, result: "success: ", within: 66 * time.Second},
+		{name: "too many requests, for ever", script: script(busy(429, "20")), exit: domain.ExitEnded, result: "error: too much to do", asked: 16, within: 8 * time.Minute},
+		{name: "too many requests, for the day", script: script(busy(429, "7200")), exit: domain.ExitEnded, result: "error: too much to do"},
+		{name: "out of service, for a while", script: script(times(2, busy(503, "1")), busy(500, ""), said), exit: domain.ExitFinalResponse, result: "success: ", within: 10 * time.Second},
+		{name: "out of service, for longer than the run may take", script: script(busy(503, "50")), bounds: loop.Bounds{Wall: 2 * time.Minute}, exit: domain.ExitCancelled, result: "timeout: wall time of 2m0s", asked: 3, within: 2 * time.Minute},
+		{name: "a key that is wrong", script: script(modeltest.Turn{Fail: model.KindAuth}), exit: domain.ExitEnded, result: "error: key"},
+		{name: "a page of somebody else", script: script(modeltest.Turn{Header: map[string]string{"Content-Type": "text/html"}, Raw: page}), exit: domain.ExitEnded, result: "error: text/html"},
+		{name: "a history that is too long for it", script: script(m.call(log), modeltest.Turn{Fail: model.KindContextOverflow}, said), exit: domain.ExitFinalResponse, result: "success: ", calls: "file_read done", told: "Your context was full and has begun anew"},
+		{name: "a task that is too long for it", script: script(modeltest.Turn{Fail: model.KindContextOverflow}), exit: domain.ExitEnded, result: "error: 400 Bad Request"},
 	}
 }
 
@@ -221,11 +225,13 @@ func (f fate) meet(t *testing.T, dialect string) {
 	if f.given != nil {
 		f.given(&clerk, b)
 	}
+
 	b.plan.Agents["clerk"] = clerk
 	ctx, cancel := context.WithCancelCause(t.Context())
 	if b.stopAfter > 0 {
 		time.AfterFunc(b.stopAfter, func() { cancel(errors.New("not needed any more")) })
 	}
+
 	began := time.Now()
 	id := b.enqueue(ledger.Request{Job: "look", Agent: "clerk"})
 	b.finish(id, 1, b.attempt(ctx, id))
@@ -235,12 +241,13 @@ func (f fate) meet(t *testing.T, dialect string) {
 	run := must[ledger.Run](t)(b.ledger.Run(t.Context(), id))
 	outcome, words, _ := strings.Cut(f.result, ": ")
 	got := string(run.Outcome)
-	if run.State == ledger.StateWaiting {
+	if run.State == domain.StateWaiting {
 		got = "waiting"
 	}
-	if said := strings.TrimSpace(run.Summary + " " + run.Error); got != outcome || !strings.Contains(said, words) || (run.State == ledger.StateFinished && run.Exit != string(f.exit)) {
+	if said := strings.TrimSpace(run.Summary + " " + run.Error); got != outcome || !strings.Contains(said, words) || (run.State == domain.StateFinished && run.Exit != f.exit) {
 		t.Errorf("the run is %s by %s: %q, want %s by %s", got, run.Exit, said, f.result, f.exit)
 	}
+
 	f.recorded(t, b, run)
 	f.bounded(t, b, run, took)
 }
@@ -249,11 +256,12 @@ func (f fate) meet(t *testing.T, dialect string) {
 func (f fate) recorded(t *testing.T, b *bench, run ledger.Run) {
 	var calls []string
 	for _, c := range must[[]ledger.Call](t)(b.ledger.Calls(t.Context(), run.ID)) {
-		calls = append(calls, c.Tool+" "+c.State)
+		calls = append(calls, c.Tool+" "+string(c.State))
 	}
 	if got := strings.Join(calls, ", "); got != f.calls {
 		t.Errorf("the calls are %s, want %s", got, f.calls)
 	}
+
 	noticed := 0
 	for _, s := range must[[]ledger.Step](t)(b.ledger.Steps(t.Context(), run.ID)) {
 		if s.FinishedAt.IsZero() {
@@ -263,12 +271,14 @@ func (f fate) recorded(t *testing.T, b *bench, run ledger.Run) {
 			noticed++
 		}
 	}
+
 	told := 0
 	for _, sent := range b.server.Requests() {
 		if f.told != "" && bytes.Contains(sent, []byte(f.told)) {
 			told++
 		}
 	}
+
 	if want := min(len(f.told), 1); noticed != want || told != want {
 		t.Errorf("%q is in %d steps of the record and %d requests", f.told, noticed, told)
 	}
@@ -289,6 +299,7 @@ func (f fate) bounded(t *testing.T, b *bench, run ledger.Run, took time.Duration
 	if took > f.within {
 		t.Errorf("it took %s, want %s at most", took, f.within)
 	}
+
 	asked := f.asked
 	if asked == 0 {
 		asked = len(f.script)

@@ -10,6 +10,7 @@ import (
 	"rouse/agent/model/playbook"
 	"rouse/agent/tool/shell"
 	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
 )
 
 // A command that no grant covers waits over the night, without anything that holds on to it; on
@@ -34,24 +35,29 @@ func TestApprovedOnTheNextDay(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		return res
 	}
 	if res := finish(); res.Wait == nil {
 		t.Fatalf("it does not wait: %+v", res)
 	}
+
 	item := b.open()
 	if !strings.HasPrefix(item.Action.Shown, command+"\n(a script for bash; in "+filepath.Join(b.dir, "plain")+"; network: none; tier ") {
 		t.Errorf("the owner is shown %q", item.Action.Shown)
 	}
+
 	b.reopen(24 * time.Hour)
 	if text := b.text("plain", "made.txt"); text != "" {
 		t.Errorf("it ran before the answer: %q", text)
 	}
+
 	b.say(ledger.ApprovalOnce)
 	want := filepath.Join(b.dir, "plain") + "\na  b\n"
-	if res, text := finish(), b.text("plain", "made.txt"); res.Outcome != ledger.OutcomeSuccess || text != want {
+	if res, text := finish(), b.text("plain", "made.txt"); res.Outcome != domain.OutcomeSuccess || text != want {
 		t.Errorf("%+v, it made %q, want %q", res, text, want)
 	}
+
 	calls, err := b.ledger.Calls(t.Context(), id)
 	if err != nil || len(calls) != 1 || !strings.Contains(string(calls[0].Envelope), `"exit_code":0`) {
 		t.Fatalf("calls: %+v %v", calls, err)
@@ -59,12 +65,14 @@ func TestApprovedOnTheNextDay(t *testing.T) {
 	if used, err := b.ledger.Item(t.Context(), item.ID); err != nil || used.Used != calls[0].Key || used.ClosedAt.Sub(used.CreatedAt) < 24*time.Hour {
 		t.Errorf("item: %+v %v", used, err)
 	}
+
 	// What was said is used up: the same command of a later run waits again, and after three days
 	// it is too late to allow that.
 	id = b.enqueue(ledger.Request{Job: "j", Agent: "plain"})
 	if res := finish(); res.Wait == nil || b.text("plain", "made.txt") != want {
 		t.Errorf("%+v, it made %q", res, b.text("plain", "made.txt"))
 	}
+
 	b.reopen(24*time.Hour + ledger.ApprovalExpires)
 	if late := b.open(); time.Now().Add(24*time.Hour + ledger.ApprovalExpires).Before(late.ExpiresAt) {
 		t.Errorf("it may be allowed until %s", late.ExpiresAt)
@@ -81,6 +89,7 @@ func (b *bench) reopen(later time.Duration) {
 	if err != nil {
 		b.t.Fatal(err)
 	}
+
 	b.t.Cleanup(func() { b.ledger.Close() })
 	b.newPool()
 }

@@ -8,6 +8,8 @@ import (
 
 	"rouse/agent/model/playbook"
 	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
+	"rouse/internal/text"
 )
 
 // maxToldAction is how much of an action a notice shows, in characters.
@@ -23,29 +25,34 @@ func (r *Runner) Notices(run ledger.Run, res ledger.Result) []ledger.Notice {
 	if err != nil {
 		d = ledger.Detail{} // the run's own error tells of it
 	}
+
 	p := r.plan.Load()
 	job, ok := p.Jobs[run.Job]
 	name := run.Job
-	if run.Job == "" && run.Trigger == ledger.TriggerSelf {
+	if run.Job == "" && run.Trigger == domain.TriggerSelf {
 		job, ok, name = p.ofWake(p.begun(run, d)), true, run.Agent+" (alarm)"
 	}
-	outcome := res.Outcome
+
+	outcome := string(res.Outcome)
 	if res.Wait != nil {
-		outcome = "waiting"
+		outcome = string(domain.StateWaiting)
 	}
 	if !ok || !job.Notify.wants(outcome) {
 		return nil
 	}
+
 	data := templateData(run, run.Attempt, job.fitted(d), run.FinishedAt, run.FinishedAt)
 	if job.Name != "" {
 		data["Job"] = job.Name
 	}
-	data["Outcome"], data["Summary"], data["Error"] = string(outcome), res.Summary, res.Error
-	title := r.wording(job.Notify.Title, data, fmt.Sprintf("%s: %s", name, strings.ReplaceAll(string(outcome), "_", " ")))
+
+	data["Outcome"], data["Summary"], data["Error"] = outcome, res.Summary, res.Error
+	title := r.wording(job.Notify.Title, data, fmt.Sprintf("%s: %s", name, strings.ReplaceAll(outcome, "_", " ")))
 	body := r.wording(job.Notify.Body, data, told(run, res))
 	if q := res.Wait; q != nil { // in its own words, whatever the job's templates are for
 		title, body = fmt.Sprintf("%s asks", name), asks(*q)
 	}
+
 	body += r.handedOver(run)
 	var out []ledger.Notice
 	for _, channel := range job.Notify.Channels {
@@ -54,22 +61,26 @@ func (r *Runner) Notices(run ledger.Run, res ledger.Result) []ledger.Notice {
 			Key: fmt.Sprintf("run:%d:%d:%s", run.ID, run.Attempt, channel),
 		})
 	}
+
 	return out
 }
 
 // asks words what a run waits for, with the command that answers it.
 func asks(q ledger.Question) string {
 	if q.Kind == ledger.KindApproval {
-		shown := []rune(q.Action.Shown)
-		if len(shown) > maxToldAction {
-			shown = append(shown[:maxToldAction:maxToldAction], []rune("… (the rest of it: rouse inbox)")...)
+		shown := text.Truncate(q.Action.Shown, maxToldAction)
+		if shown != q.Action.Shown {
+			shown += " (the rest of it: rouse inbox)"
 		}
-		return fmt.Sprintf("%s\n%s\nrouse approve %s\nrouse deny %[3]s", q.Message, plain(string(shown)), ledger.ItemHere)
+
+		return fmt.Sprintf("%s\n%s\nrouse approve %s\nrouse deny %[3]s", q.Message, plain(shown), ledger.ItemHere)
 	}
+
 	body := q.Message
 	if len(q.Options) > 0 {
 		body += "\n– " + strings.Join(q.Options, "\n– ")
 	}
+
 	return body + "\nrouse inbox"
 }
 
@@ -77,10 +88,12 @@ func asks(q ledger.Question) string {
 func (r *Runner) handedOver(run ledger.Run) string {
 	ctx, cancel := context.WithTimeout(context.Background(), lookTime)
 	defer cancel()
+
 	shared, err := r.ledger.Artifacts(ctx, run.ID)
 	if err != nil {
 		r.log.Warn("what a run shared is missing in its notice", "run", run.ID, "error", err)
 	}
+
 	const most = 5
 	var out strings.Builder
 	for i, a := range shared {
@@ -88,11 +101,13 @@ func (r *Runner) handedOver(run ledger.Run) string {
 			fmt.Fprintf(&out, "\nand %d more shared files: rouse show %d", len(shared)-most, run.ID)
 			break
 		}
+
 		fmt.Fprintf(&out, "\nshared %s (version %d)", a.Name, a.Version)
 		if a.Description != "" {
 			fmt.Fprintf(&out, ": %s", a.Description)
 		}
 	}
+
 	return out.String()
 }
 
@@ -100,6 +115,7 @@ func (r *Runner) wording(template string, data map[string]any, fallback string) 
 	if template == "" {
 		return fallback
 	}
+
 	text, err := playbook.Expand("notify", template, data)
 	if err != nil {
 		r.log.Warn("a notice could not be worded as configured", "job", data["Job"], "error", err)
@@ -114,6 +130,7 @@ func told(run ledger.Run, res ledger.Result) string {
 	if text == "" {
 		text = res.Summary
 	}
+
 	if text == "" {
 		text = "no summary"
 	}

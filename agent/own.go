@@ -19,6 +19,7 @@ func (r *Runner) own(ctx context.Context, a ledger.Attempt, t task, o tool.Outpu
 	if err != nil {
 		return nil //nolint:nilerr // a folder that is not there holds nothing
 	}
+
 	rel, err := filepath.Rel(root, o.Path)
 	if err != nil || rel == "." || rel == ".." || strings.HasPrefix(rel, ".."+string(filepath.Separator)) {
 		return nil //nolint:nilerr // not in the folder
@@ -26,6 +27,7 @@ func (r *Runner) own(ctx context.Context, a ledger.Attempt, t task, o tool.Outpu
 	if !t.job.Watched.Recursive && filepath.Dir(rel) != "." {
 		return nil
 	}
+
 	return r.ledger.Own(ctx, a, ledger.Claim{Job: t.job.Name, Path: filepath.ToSlash(o.Path), Hash: o.Hash, Size: o.Size, ModTime: o.ModTime})
 }
 
@@ -36,10 +38,12 @@ func (r *Runner) ownExpected(ctx context.Context, a ledger.Attempt, t task) erro
 	if t.job.Watched.Folder == "" {
 		return nil
 	}
+
 	for _, e := range t.job.Expect {
 		if e.File == "" || fileUnmet(e.File, a.StartedAt) != "" {
 			continue
 		}
+
 		o, ok := output(ctx, e.File)
 		if !ok {
 			continue
@@ -48,6 +52,7 @@ func (r *Runner) ownExpected(ctx context.Context, a ledger.Attempt, t task) erro
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -60,11 +65,13 @@ func output(ctx context.Context, path string) (tool.Output, bool) {
 		}
 		return info.Size(), info.ModTime(), true
 	}
+
 	folder, err := filepath.EvalSymlinks(filepath.Dir(path))
 	size, modified, ok := look()
 	if err != nil || !ok {
 		return tool.Output{}, false
 	}
+
 	hash, err := contentHash(ctx, path)
 	if err != nil {
 		return tool.Output{}, false
@@ -72,5 +79,6 @@ func output(ctx context.Context, path string) (tool.Output, bool) {
 	if again, later, ok := look(); !ok || again != size || !later.Equal(modified) {
 		return tool.Output{}, false
 	}
+
 	return tool.Output{Path: filepath.Join(folder, filepath.Base(path)), Hash: hash, Size: size, ModTime: modified}, true
 }

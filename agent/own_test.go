@@ -12,6 +12,7 @@ import (
 	"rouse/agent/model"
 	"rouse/agent/model/playbook"
 	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
 )
 
 // own is what the ledger knows of a content at a path that a run of the job wrote itself.
@@ -33,6 +34,7 @@ func TestOwnOutputs(t *testing.T) {
 	if err := os.Symlink("in", filepath.Join(b.dir, "link")); err != nil {
 		t.Fatal(err)
 	}
+
 	clerk := b.plan.Agents["clerk"]
 	clerk.Workdir = b.dir
 	b.plan.Agents["clerk"] = clerk
@@ -42,6 +44,7 @@ func TestOwnOutputs(t *testing.T) {
 		}
 		return out
 	}
+
 	paths := []string{"in/out.csv", filepath.Join(b.dir, "link", "other.csv"), "in/deep/out.csv", "beside.csv", "inner/in.csv"}
 	flat := agent.Job{Name: "flat", Agent: "clerk", Playbook: writes(paths...), Watched: agent.Watched{Folder: filepath.Join(b.dir, "link")}}
 	deep := agent.Job{Name: "deep", Agent: "clerk", Playbook: writes(paths...), Watched: agent.Watched{Folder: in, Recursive: true}}
@@ -51,9 +54,10 @@ func TestOwnOutputs(t *testing.T) {
 		b.plan.Jobs[job.Name] = job
 		id := b.enqueue(ledger.Request{Job: job.Name, Agent: "clerk"})
 		res := b.run(id)
-		if res.Outcome != ledger.OutcomeSuccess {
+		if res.Outcome != domain.OutcomeSuccess {
 			t.Fatalf("%s: %+v", job.Name, res)
 		}
+
 		b.finish(id, 1, res)
 		var known []string
 		for _, path := range []string{"in/out.csv", "in/other.csv", "in/deep/out.csv", "beside.csv", "inner/in.csv", "link/other.csv"} {
@@ -61,12 +65,14 @@ func TestOwnOutputs(t *testing.T) {
 			if !ok {
 				continue
 			}
+
 			known = append(known, path)
 			info, err := os.Stat(filepath.Join(b.dir, path))
-			if err != nil || c.Run != id || c.Outcome != ledger.OutcomeSuccess || c.After != ledger.AfterLeft || c.Size != info.Size() || c.ModTime.UnixMilli() != info.ModTime().UnixMilli() {
+			if err != nil || c.Run != id || c.Outcome != domain.OutcomeSuccess || c.After != ledger.AfterLeft || c.Size != info.Size() || c.ModTime.UnixMilli() != info.ModTime().UnixMilli() {
 				t.Errorf("%s: %+v, %v", path, c, err)
 			}
 		}
+
 		want := map[string]string{"flat": "in/out.csv in/other.csv", "deep": "in/out.csv in/other.csv in/deep/out.csv"}[job.Name]
 		if got := strings.Join(known, " "); got != want {
 			t.Errorf("%s: %s are its own, want %s", job.Name, got, want)
@@ -87,7 +93,8 @@ func TestOwnOutputsAreFenced(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.finish(id, 1, ledger.Result{Outcome: ledger.OutcomeCancelled})
+
+	b.finish(id, 1, ledger.Result{Outcome: domain.OutcomeCancelled})
 	if res, err := b.runner.Execute(t.Context(), run, a); err == nil {
 		t.Errorf("%+v", res)
 	}
@@ -106,6 +113,7 @@ func TestOwnExpectations(t *testing.T) {
 	if err := os.Chtimes(filepath.Join(in, "old.csv"), past, past); err != nil {
 		t.Fatal(err)
 	}
+
 	clerk := b.plan.Agents["clerk"]
 	clerk.Model = &agent.Model{Name: "m", Provider: speaker(func(model.Request) model.Event {
 		b.put("in/made.csv", "made by another program\n") // as a shell would
@@ -115,7 +123,7 @@ func TestOwnExpectations(t *testing.T) {
 	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", Prompt: "Make it.", Watched: agent.Watched{Folder: in},
 		Expect: []agent.Expect{{File: filepath.Join(in, "made.csv")}, {File: filepath.Join(in, "old.csv"), Where: "here"}, {File: filepath.Join(in, "none.csv")}, {File: in}}}
 	id := b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})
-	if res := b.run(id); res.Outcome != ledger.OutcomeError || !strings.Contains(res.Error, "old.csv was not changed") {
+	if res := b.run(id); res.Outcome != domain.OutcomeError || !strings.Contains(res.Error, "old.csv was not changed") {
 		t.Errorf("%+v", res)
 	}
 	if _, ok := b.own("j", filepath.Join(in, "made.csv"), "made by another program\n"); !ok {
@@ -139,27 +147,32 @@ func TestFolderRun(t *testing.T) {
 		{Name: "file_read", With: map[string]any{"path": "{{ .Folder }}/../outside.md"}, OnError: "continue"},
 		{Name: "file_write", With: map[string]any{"path": "{{ .Folder }}/a.md", "content": "x"}, OnError: "continue"},
 	}}
+
 	d := ledger.Detail{Folder: folder, Round: 2, Changes: &ledger.Changes{Added: []string{"a.md"}, Modified: []string{"deep/b.md"}, Removed: []string{"c.md"}}}
 	id := b.enqueue(ledger.Request{Job: "j", Agent: "clerk", Detail: d})
-	if res := b.run(id); res.Outcome != ledger.OutcomeSuccess {
+	if res := b.run(id); res.Outcome != domain.OutcomeSuccess {
 		t.Fatalf("%+v", res)
 	}
+
 	made, text := b.calls(id, 1)
 	if got := strings.Join(made, ", "); got != "p1.1 done, p1.2 done, p2 done, p3 done, p4 failed, p5 failed" {
 		t.Errorf("%s\n%s", got, text)
 	}
+
 	for _, want := range []string{"alpha", "beta", "c.md of round 2"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%s is missing in %s", want, text)
 		}
 	}
+
 	if strings.Contains(text, "secret") {
 		t.Errorf("it read what it may not: %s", text)
 	}
+
 	// One that was asked for by hand has no changes, which is a list without items.
 	d.Changes, d.Round = nil, 1
 	id = b.enqueue(ledger.Request{Job: "j", Agent: "clerk", Detail: d})
-	if res := b.run(id); res.Outcome != ledger.OutcomeSuccess || !strings.Contains(res.Summary, "file_read had no items") {
+	if res := b.run(id); res.Outcome != domain.OutcomeSuccess || !strings.Contains(res.Summary, "file_read had no items") {
 		t.Errorf("%+v", res)
 	}
 }

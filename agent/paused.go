@@ -13,6 +13,7 @@ func (r *Runner) PauseNotices(run ledger.Run, res ledger.Result, failures int) [
 	if !ok {
 		return nil
 	}
+
 	var out []ledger.Notice
 	for _, channel := range job.Notify.Channels {
 		out = append(out, ledger.Notice{
@@ -22,6 +23,7 @@ func (r *Runner) PauseNotices(run ledger.Run, res ledger.Result, failures int) [
 			Key:   fmt.Sprintf("paused:%d:%d:%s", run.ID, run.Attempt, channel),
 		})
 	}
+
 	return out
 }
 
@@ -32,6 +34,7 @@ func (r *Runner) BrokenNotices(name, path string) []ledger.Notice {
 	if !ok {
 		return nil
 	}
+
 	var out []ledger.Notice
 	for _, channel := range job.Notify.Channels {
 		out = append(out, ledger.Notice{
@@ -40,5 +43,6 @@ func (r *Runner) BrokenNotices(name, path string) []ledger.Notice {
 			Body:  fmt.Sprintf("Something writes that file again and again, perhaps the job itself. See rouse runs --job %s; when it is repaired: rouse resume %s", name, name),
 		})
 	}
+
 	return out
 }

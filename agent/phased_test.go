@@ -12,6 +12,7 @@ import (
 	"rouse/agent/model"
 	"rouse/agent/model/modeltest"
 	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
 )
 
 func (b *bench) phased() {
@@ -58,6 +59,7 @@ func TestPhasedRun(t *testing.T) {
 			step("x", `{"phase":"verify","summary":"behind the question","sub_task_outcome":"done"}`)}},
 		modeltest.Turn{Calls: []model.Call{{ID: "5", Name: "todo", Args: json.RawMessage(`{"markdown":"- [x] Write a row\n- [x] Report"}`)}}},
 		modeltest.Turn{Calls: []model.Call{step("6", `{"phase":"end","thinking":"t","summary":"s","end_status":"solved","end_message":"One row is written."}`)}})
+
 	b.table()
 	b.phased()
 	id := b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.Detail{Prompt: "Do the books."}})
@@ -65,24 +67,28 @@ func TestPhasedRun(t *testing.T) {
 	if res.Wait == nil || res.Wait.Message != "Which account?" {
 		t.Fatalf("the first attempt: %+v", res)
 	}
+
 	b.answer(id, res, "GLS")
-	if res := b.run(id); res.Outcome != ledger.OutcomeSuccess || res.Summary != "One row is written." || !res.Verified {
+	if res := b.run(id); res.Outcome != domain.OutcomeSuccess || res.Summary != "One row is written." || !res.Verified {
 		t.Errorf("the second attempt: %+v", res)
 	}
 	if n := b.count(); n != 1 {
 		t.Errorf("%d rows", n)
 	}
+
 	calls, err := b.ledger.Calls(t.Context(), id)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var made []string
 	for _, c := range calls {
-		made = append(made, c.Key+" "+c.Tool+" "+c.State)
+		made = append(made, c.Key+" "+c.Tool+" "+string(c.State))
 	}
 	if got, want := strings.Join(made, ", "), "m1.1.1 agent_step done, m1.2.1 agent_step done, m1.2.1.1 db_insert done, m1.2.2 agent_step done, m1.3.1 agent_step done, m1.3.1.1 clarify done, m2.1.1 todo done, m2.2.1 agent_step done"; got != want {
 		t.Errorf("calls: %s", got)
 	}
+
 	first, resumed, last := b.asked(2), b.asked(3), b.asked(4)
 	tools := ""
 	for _, x := range first.Tools {
@@ -94,6 +100,7 @@ func TestPhasedRun(t *testing.T) {
 	if m := resumed.Messages[len(resumed.Messages)-2]; m.Role != "user" || m.Content != "Your owner answers: GLS" {
 		t.Errorf("the answer: %+v", m)
 	}
+
 	before, _, _ := strings.Cut(first.last()[strings.Index(first.last(), "--- Agent"):], "\n\n[Errors]")
 	if !strings.Contains(before, "→ 2. Report (needs: 1)  ← CURRENT") || !strings.Contains(before, "• the log has a row [step 3]") || !strings.Contains(resumed.last(), before) {
 		t.Errorf("before the question:\n%s\nafter it:\n%s", before, resumed.last())
@@ -117,9 +124,10 @@ func TestPhasedInterrupted(t *testing.T) {
 	if err := b.ledger.Interrupt(t.Context(), ledger.Attempt{Run: id, Number: 1}, "killed", nil); err != nil {
 		t.Fatal(err)
 	}
-	if res := b.run(id); res.Outcome != ledger.OutcomeSuccess || b.count() != 1 {
+	if res := b.run(id); res.Outcome != domain.OutcomeSuccess || b.count() != 1 {
 		t.Errorf("%+v, %d rows", res, b.count())
 	}
+
 	view := func(i int) string {
 		_, v, _ := strings.Cut(b.asked(i).last(), "--- Agent Working Memory ---")
 		v, _, _ = strings.Cut(v, "[Context Signals]")
@@ -138,9 +146,10 @@ func TestPhasedPrompt(t *testing.T) {
 	a := b.plan.Agents["clerk"]
 	a.Allow, a.Database, a.Instructions = []string{"file_*"}, false, "Keep the books."
 	b.plan.Agents["clerk"] = a
-	if res := b.run(b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.Detail{Prompt: "Do it."}})); res.Outcome != ledger.OutcomeSuccess {
+	if res := b.run(b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.Detail{Prompt: "Do it."}})); res.Outcome != domain.OutcomeSuccess {
 		t.Fatalf("%+v", res)
 	}
+
 	sent := b.asked(0)
 	got := strings.ReplaceAll(sent.Messages[0].Content, a.Workdir, "WORKDIR")
 	path := filepath.Join("testdata", "phased", "system.txt")
@@ -149,6 +158,7 @@ func TestPhasedPrompt(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	want, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -156,6 +166,7 @@ func TestPhasedPrompt(t *testing.T) {
 	if got != strings.ReplaceAll(string(want), "\r\n", "\n") {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
+
 	found := false
 	for _, x := range sent.Tools {
 		found = found || x.Function.Name == "agent_step"

@@ -13,6 +13,7 @@ import (
 	"rouse/agent/model"
 	"rouse/agent/model/modeltest"
 	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
 )
 
 // A picture that a tool has read is shown to the model, kept in the record, and shown again
@@ -31,8 +32,9 @@ func TestPictureOfATool(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(work, "scan.png"), png.Data, 0o644); err != nil {
 		t.Fatal(err)
 	}
+
 	id := b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.Detail{Prompt: "What is it?"}})
-	if res := b.run(id); res.Outcome != ledger.OutcomeError {
+	if res := b.run(id); res.Outcome != domain.OutcomeError {
 		t.Fatalf("%+v", res)
 	}
 	if err := b.ledger.Interrupt(t.Context(), ledger.Attempt{Run: id, Number: 1}, "killed", nil); err != nil {
@@ -41,22 +43,27 @@ func TestPictureOfATool(t *testing.T) {
 	if err := os.Remove(filepath.Join(work, "scan.png")); err != nil {
 		t.Fatal(err)
 	}
-	if res := b.run(id); res.Outcome != ledger.OutcomeSuccess || res.Summary != "It is a receipt." {
+
+	if res := b.run(id); res.Outcome != domain.OutcomeSuccess || res.Summary != "It is a receipt." {
 		t.Fatalf("%+v", res)
 	}
+
 	calls, err := b.ledger.Calls(t.Context(), id)
 	if err != nil || len(calls) != 1 || len(calls[0].Envelope) < len(png.Data) {
 		t.Fatalf("%d calls (%v)", len(calls), err)
 	}
+
 	events, err := b.ledger.Events(t.Context(), ledger.EventFilter{Run: id})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, e := range events {
 		if len(e.Data) > 10_000 || strings.Contains(string(e.Data), text) {
 			t.Errorf("the event %s holds the picture: %d bytes", e.Kind, len(e.Data))
 		}
 	}
+
 	for i, r := range b.server.Requests()[1:] {
 		if n := strings.Count(string(r), text); n != 1 || strings.Contains(string(r), `\"images\"`) {
 			t.Errorf("request %d does not show the picture, or in its text", i+1)

@@ -50,6 +50,7 @@ func piped(t *testing.T, dialect string, turns ...modeltest.Turn) *bench {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return furnish(t, s, p)
 }
 
@@ -66,23 +67,27 @@ func (follower) Stream(_ context.Context, r model.Request) iter.Seq2[model.Event
 				Entries    []struct{ Path, Type string }
 			}
 		}
+
 		path := "."
 		if last := r.Messages[len(r.Messages)-1]; last.Role == model.RoleTool {
 			if err := json.Unmarshal([]byte(last.Text), &e); err != nil {
 				yield(model.Event{}, err) // a notice stands there, which nobody should have given
 				return
 			}
+
 			if e.Result.Kind == "file" || len(e.Result.Entries) == 0 {
 				yield(model.Event{Text: "It says: " + e.Result.Text}, nil)
 				return
 			}
 			path = e.Result.Entries[0].Path
 		}
+
 		args, err := json.Marshal(map[string]any{"path": path, "max_depth": 1})
 		if err != nil {
 			yield(model.Event{}, err)
 			return
 		}
+
 		yield(model.Event{Call: &model.Call{Name: "file_read", Args: args}}, nil)
 	}
 }
@@ -96,14 +101,17 @@ func TestStructureAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	registry, err := tool.NewRegistry(must[[]tool.Tool](t)(file.Tools(file.Options{Roots: roots, Log: b.ledger}))...)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	_, a, err := b.ledger.StartAttempt(t.Context(), b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.Detail{Prompt: "Find it."}}))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	policy := loop.Headless()
 	policy.Bias = false
 	res, err := loop.Run(t.Context(), loop.Options{Provider: follower{}, Registry: registry, Recorder: agent.NewRecorder(b.ledger, a, nil), Policy: policy,

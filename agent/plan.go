@@ -178,10 +178,12 @@ func (p Plan) find(run ledger.Run, d ledger.Detail) (task, error) {
 		}
 		t.job, t.detail = job, job.fitted(d)
 	}
+
 	a, ok := p.Agents[t.job.Agent]
 	if !ok {
 		return t, fmt.Errorf("the agent %q is no longer in the configuration, or is disabled", t.job.Agent)
 	}
+
 	t.agent = a
 	t.model = a.Model
 	switch {
@@ -190,9 +192,11 @@ func (p Plan) find(run ledger.Run, d ledger.Detail) (task, error) {
 	case t.begun != nil && t.begun.Model != nil:
 		t.model = t.begun.Model
 	}
+
 	if t.model != nil {
 		t.relay = newRelay(t.model)
 	}
+
 	return t, nil
 }
 
@@ -203,6 +207,7 @@ func (t task) minTier() string {
 	if t.begun != nil {
 		job = t.begun.MinTier
 	}
+
 	least := cmp.Or(job, t.agent.MinTier)
 	if least == "" && t.agent.Unconfined != "" {
 		return "D"
@@ -216,7 +221,7 @@ func (t task) needsModel() bool { return t.detail.Tool == "" && t.job.Playbook =
 // phased says whether the run goes in phases: a fixed list of calls never does.
 func (t task) phased() bool { return t.agent.Phased && t.needsModel() }
 
-// wants says whether an outcome is one that the job tells about.
-func (n Notify) wants(o ledger.Outcome) bool {
-	return slices.ContainsFunc(n.On, func(s string) bool { return strings.EqualFold(s, string(o)) })
+// wants says whether an outcome, or waiting, is one that the job tells about.
+func (n Notify) wants(end string) bool {
+	return slices.ContainsFunc(n.On, func(s string) bool { return strings.EqualFold(s, end) })
 }

@@ -17,6 +17,7 @@ import (
 	"rouse/agent/redact"
 	"rouse/agent/tool"
 	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
 )
 
 // errCut is where the record of an attempt that was cut off ends.
@@ -47,6 +48,7 @@ func (p *player) begin(at replay.Attempt) {
 			p.exchanges = append(p.exchanges, x)
 		}
 	}
+
 	for _, c := range p.rec.Calls {
 		if c.Attempt == at.Number {
 			p.calls[c.Key] = c
@@ -56,13 +58,13 @@ func (p *player) begin(at replay.Attempt) {
 
 // unheard says whether an answer was lost with its process before the step was over.
 func (p *player) unheard(at replay.Attempt, x replay.Exchange) bool {
-	return at.State == ledger.AttemptInterrupted && slices.ContainsFunc(p.rec.Steps, func(s replay.Step) bool {
+	return at.State == domain.AttemptInterrupted && slices.ContainsFunc(p.rec.Steps, func(s replay.Step) bool {
 		return s.Attempt == x.Attempt && s.Number == x.Step && s.Unfinished
 	})
 }
 
 // interrupted says whether the recorded attempt had no end of its own.
-func (p *player) interrupted() bool { return p.attempt.State == ledger.AttemptInterrupted }
+func (p *player) interrupted() bool { return p.attempt.State == domain.AttemptInterrupted }
 
 func (p *player) differs(d replay.Difference) {
 	d.Attempt, d.Step = p.attempt.Number, p.step
@@ -118,9 +120,11 @@ func (p *player) Stream(_ context.Context, r model.Request) iter.Seq2[model.Even
 					return
 				}
 			}
+
 			yield(model.Event{}, err)
 			return
 		}
+
 		x.Events(yield)
 	}
 }
@@ -128,26 +132,31 @@ func (p *player) Stream(_ context.Context, r model.Request) iter.Seq2[model.Even
 func (p *player) next(r model.Request) (replay.Exchange, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	if len(p.exchanges) == 0 {
 		return p.cutOff(), p.over("the recording has no further answer of the model")
 	}
+
 	x := p.exchanges[0]
 	p.exchanges = p.exchanges[1:]
 	if x.Request == nil {
 		return x, nil
 	}
+
 	for _, d := range replay.Compare(*x.Request, cleanRequest(r, p.redact)) {
 		if key := d.What + "\x00" + d.Recorded + "\x00" + d.Now; !p.told[key] {
 			p.told[key] = true
 			p.differs(d)
 		}
 	}
+
 	switch {
 	case x.Request.NoTools && !r.NoTools:
 		return replay.Exchange{}, p.over("the recorded run had used up its steps here and was asked for a last word; this one may go on")
 	case r.NoTools && !x.Request.NoTools: // what it would have said for the end nobody knows
 		return replay.Exchange{}, &model.Error{Kind: model.KindBadRequest, Message: "the last word of the model is not in the recording"}
 	}
+
 	return x, nil
 }
 
@@ -168,6 +177,7 @@ func (p *player) over(why string) error {
 	if !p.interrupted() {
 		p.unknown = fmt.Sprintf("attempt %d, step %d: %s, so what it does from there on is not known", p.attempt.Number, p.step, why)
 	}
+
 	kind := model.KindBadRequest // which no other model is asked for
 	for _, s := range p.rec.Steps {
 		if p.interrupted() && s.Attempt == p.attempt.Number && s.Number == p.step {
@@ -181,7 +191,7 @@ func (p *player) over(why string) error {
 func (p *player) lasted() map[string]time.Duration {
 	out := map[string]time.Duration{}
 	for _, c := range p.rec.Calls {
-		if _, known := out[c.Key]; !known && len(c.Envelope) > 0 && c.State != ledger.CallCancelled {
+		if _, known := out[c.Key]; !known && len(c.Envelope) > 0 && c.State != domain.CallCancelled {
 			out[c.Key] = time.Duration(c.TookMS) * time.Millisecond
 		}
 	}
@@ -191,13 +201,13 @@ func (p *player) lasted() map[string]time.Duration {
 // answered is a tool whose calls are answered from the record. Those tools alone work that
 // reach nothing beyond the run: they end it, ask in it, and keep its list.
 func (p *player) answered(t tool.Tool) tool.Tool {
-	switch t.Name() {
-	case "complete", "clarify", "todo", "reduce":
+	if t.Spec().Scope == tool.ScopeRun {
 		return t
 	}
 	return t.Answered(func(_ context.Context, in tool.Invocation, _ json.RawMessage) (tool.Envelope, error) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
+
 		c, ok := p.calls[in.Key]
 		var e tool.Envelope
 		switch {
@@ -212,6 +222,7 @@ func (p *player) answered(t tool.Tool) tool.Tool {
 			p.cut = true
 			return e, errCut
 		}
+
 		return tool.Failure(tool.KindUnavailable, "the recording has no result of this call"), nil
 	})
 }
@@ -220,11 +231,11 @@ func (p *player) answered(t tool.Tool) tool.Tool {
 // so that the next one follows on it.
 func (p *player) endedAsRecorded(res ledger.Result) bool {
 	switch p.attempt.State {
-	case ledger.AttemptInterrupted: // perhaps when nothing but its end was missing in the record
+	case domain.AttemptInterrupted: // perhaps when nothing but its end was missing in the record
 		return p.cut || len(p.exchanges) == 0
-	case ledger.AttemptWaiting:
+	case domain.AttemptWaiting:
 		return res.Wait != nil
-	case ledger.AttemptFailed:
+	case domain.AttemptFailed:
 		return res.Wait == nil && !p.cut && res.Outcome.Failed()
 	}
 	return res.Wait == nil && !p.cut && !res.Outcome.Failed()
@@ -235,10 +246,11 @@ func (p *player) adopt(res ledger.Result, recorded Ending) ledger.Result {
 	last := p.attempt.Number == p.rec.Attempts[len(p.rec.Attempts)-1].Number
 	byOthers := p.cut || res.Wait != nil || p.interrupted()
 	if p.unknown == "" && last && byOthers && p.endedAsRecorded(res) {
-		res.Outcome, res.Exit, res.Summary, res.Error, res.Verified = ledger.Outcome(recorded.Outcome), recorded.Exit, recorded.Summary, recorded.Error, recorded.Verified
+		res.Outcome, res.Exit, res.Summary, res.Error, res.Verified = recorded.Outcome, recorded.Exit, recorded.Summary, recorded.Error, recorded.Verified
 	} else if res.Wait != nil {
-		res.Exit, res.Summary = string(loop.Ended), "the run asks: "+res.Wait.Message
+		res.Exit, res.Summary = domain.ExitEnded, "the run asks: "+res.Wait.Message
 	}
+
 	res.Wait = nil
 	return res
 }
@@ -251,7 +263,7 @@ func (p *player) expected(res *ledger.Result) {
 		why = p.attempt.Error
 	}
 	if strings.HasPrefix(why, unmetPrefix) {
-		res.Outcome, res.Error, res.Verified = ledger.OutcomeError, why, false
+		res.Outcome, res.Error, res.Verified = domain.OutcomeError, why, false
 		return
 	}
 	res.Verified = res.Verified || p.rec.Run.Verified
@@ -263,15 +275,18 @@ func (p *player) compare(ctx context.Context, l *ledger.Ledger, run int64) error
 	if err != nil {
 		return err
 	}
+
 	calls, err := l.Calls(ctx, run)
 	if err != nil {
 		return err
 	}
+
 	type place struct{ attempt, step, index int }
 	texts := map[place]string{}
 	for _, s := range steps {
 		texts[place{s.Attempt, s.Number, 0}] = s.Text
 	}
+
 	unheard := map[place]bool{} // steps whose answer was never recorded
 	for _, s := range p.rec.Steps {
 		at := place{s.Attempt, s.Number, 0}
@@ -280,31 +295,37 @@ func (p *player) compare(ctx context.Context, l *ledger.Ledger, run int64) error
 			unheard[at] = true
 			continue
 		}
+
 		if a, b := replay.Apart(s.Text, now); s.Text != now || !taken {
 			p.found = append(p.found, replay.Difference{Attempt: s.Attempt, Step: s.Number, What: what("the answer", taken), Recorded: a, Now: b})
 		}
 	}
+
 	for _, s := range steps {
 		at := place{s.Attempt, s.Number, 0}
 		if _, more := texts[at]; more && p.unknown == "" && !p.wasCut(s.Attempt) {
 			p.found = append(p.found, replay.Difference{Attempt: s.Attempt, Step: s.Number, What: "a step more", Now: s.Text})
 		}
 	}
+
 	made := map[place]ledger.Call{}
 	for _, c := range calls {
 		made[place{c.Attempt, c.Step, c.Index}] = c
 	}
+
 	for _, c := range p.rec.Calls {
 		at := place{c.Attempt, c.Step, c.Index}
 		now, ok := made[at]
 		delete(made, at)
 		p.compareCall(c, now, ok)
 	}
+
 	for _, c := range calls {
 		if _, more := made[place{c.Attempt, c.Step, c.Index}]; more {
 			p.found = append(p.found, replay.Difference{Attempt: c.Attempt, Step: c.Step, What: fmt.Sprintf("call %d, which was not made", c.Index+1), Now: c.Tool + " " + string(c.Args)})
 		}
 	}
+
 	return nil
 }
 
@@ -318,7 +339,7 @@ func what(thing string, taken bool) string {
 func (p *player) wasCut(attempt int) bool {
 	for _, a := range p.rec.Attempts {
 		if a.Number == attempt {
-			return a.State == ledger.AttemptInterrupted
+			return a.State == domain.AttemptInterrupted
 		}
 	}
 	return false
@@ -349,8 +370,9 @@ func (p *player) compareEnds(recorded, now Ending) {
 			p.found = append(p.found, replay.Difference{What: what, Recorded: a, Now: b})
 		}
 	}
-	add("the outcome", recorded.Outcome, now.Outcome)
-	add("the exit", recorded.Exit, now.Exit)
+
+	add("the outcome", string(recorded.Outcome), string(now.Outcome))
+	add("the exit", string(recorded.Exit), string(now.Exit))
 	add("whether it is verified", fmt.Sprint(recorded.Verified), fmt.Sprint(now.Verified))
 	add("the summary", recorded.Summary, now.Summary)
 	add("the error", recorded.Error, now.Error)

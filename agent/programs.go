@@ -6,8 +6,6 @@ import (
 
 	"rouse/agent/sandbox"
 	"rouse/agent/tool"
-	"rouse/agent/tool/file"
-	"rouse/agent/tool/git"
 	"rouse/agent/tool/shell"
 )
 
@@ -29,9 +27,11 @@ func newPrograms() (*programs, error) {
 func (p *programs) box(unconfined string) (*sandbox.Sandbox, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	if b, ok := p.boxes[unconfined]; ok {
 		return b, nil
 	}
+
 	b, err := sandbox.New(sandbox.Options{Off: unconfined})
 	if err == nil {
 		p.boxes[unconfined] = b
@@ -39,18 +39,11 @@ func (p *programs) box(unconfined string) (*sandbox.Sandbox, error) {
 	return b, err
 }
 
-// tools are those of a task that start programs.
-func (p *programs) tools(t task, roots *tool.Roots, log file.Log) ([]tool.Tool, error) {
+// host is what starts the programs of a task.
+func (p *programs) host(t task, roots *tool.Roots) (*shell.Host, error) {
 	box, err := p.box(t.agent.Unconfined)
 	if err != nil {
 		return nil, err
 	}
-	redact := redactor(t.secrets).Replace
-	host := &shell.Host{Sandbox: box, Lanes: p.lanes, Roots: roots, Min: sandbox.Tier(t.minTier())}
-	commands, err := shell.Tools(shell.Options{Host: host, Log: log, Grants: t.agent.Commands, More: t.allowed(), Allow: t.agent.Allow, Secrets: t.agent.Secrets, Redact: redact})
-	if err != nil {
-		return nil, err
-	}
-	repository, err := git.Tools(git.Options{Host: host, Folder: t.agent.Workdir, Allow: t.agent.Allow, Redact: redact})
-	return append(commands, repository...), err
+	return &shell.Host{Sandbox: box, Lanes: p.lanes, Roots: roots, Min: sandbox.Tier(t.minTier())}, nil
 }

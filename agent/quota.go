@@ -3,10 +3,10 @@ package agent
 import (
 	"context"
 	"fmt"
-	"log/slog"
 
 	"rouse/agentdb"
 	"rouse/agentdb/ledger"
+	"rouse/internal/text"
 )
 
 // tellQuota tells the owner when the agent's database has come to 80 % of its quota: on the
@@ -17,6 +17,7 @@ func (r *Runner) tellQuota(ctx context.Context, run ledger.Run, t task, db *agen
 	if len(channels) == 0 {
 		channels = t.channels[:min(len(t.channels), 1)]
 	}
+
 	err := db.TellQuota(ctx, func(used, limit int64) error {
 		var notices []ledger.Notice
 		for _, channel := range channels {
@@ -25,12 +26,13 @@ func (r *Runner) tellQuota(ctx context.Context, run ledger.Run, t task, db *agen
 				Key:   fmt.Sprintf("quota:%s:%d:%s", t.agent.Name, run.ID, channel),
 				Title: fmt.Sprintf("%s: %d %% of its database's quota is used", t.agent.Name, used*100/limit),
 				Body: fmt.Sprintf("%s are used of %s; beyond it nothing more is written\nWhat takes the space: rouse db %s\nMore space: database.quota of the agent, in the configuration",
-					agentdb.SizeText(used), agentdb.SizeText(limit), t.agent.Name),
+					text.Size(used), text.Size(limit), t.agent.Name),
 			})
 		}
+
 		return r.ledger.AppendNotices(ctx, notices...)
 	})
 	if err != nil {
-		slog.Warn("the owner could not be told of a quota", "agent", t.agent.Name, "run", run.ID, "error", err)
+		r.log.Warn("the owner could not be told of a quota", "agent", t.agent.Name, "run", run.ID, "error", err)
 	}
 }

@@ -17,19 +17,24 @@ func (r *Runner) roots(t task, a ledger.Attempt) (*tool.Roots, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	roots.Distrust(t.drops...)
 	roots.Mask(t.masks)
+
 	for _, s := range t.agent.Skills.All() {
 		if !within(s.Dir, t.masks.Fixed) {
 			roots.Mask(tool.Masks{Fixed: []string{s.Dir}})
 		}
 	}
+
 	if t.gate != nil {
 		roots.OnMemory(t.gate.memory)
 	}
+
 	if t.job.Watched.Folder != "" {
 		roots.OnOutput(func(ctx context.Context, o tool.Output) error { return r.own(context.WithoutCancel(ctx), a, t, o) })
 	}
+
 	return roots, nil
 }
 
@@ -41,22 +46,28 @@ func grants(t task) []tool.Grant {
 	for _, p := range t.agent.Read {
 		out = append(out, tool.Grant{Path: p, Private: !slices.Contains(t.agent.Public, p)})
 	}
+
 	for _, p := range t.agent.Write {
 		out = append(out, tool.Grant{Path: p, Write: true})
 	}
+
 	files := present(t.files)
 	if t.detail.File != nil {
 		files = []ledger.File{*t.detail.File}
 	}
+
 	for _, f := range files {
 		out = append(out, tool.Grant{Path: f.Path, File: true, Untrusted: true})
 	}
+
 	if t.manifest != "" {
 		out = append(out, tool.Grant{Path: t.manifest, File: true, Untrusted: true})
 	}
+
 	if t.detail.Folder != "" {
 		out = append(out, tool.Grant{Path: t.detail.Folder, Untrusted: true})
 	}
+
 	return append(out, skillGrants(t)...)
 }
 
@@ -80,6 +91,7 @@ func dropFolders(jobs map[string]Job) (out []string) {
 func (g *gate) memory(ctx context.Context) (tool.Taint, error) {
 	g.recalling.Lock()
 	defer g.recalling.Unlock()
+
 	if !g.recalled {
 		since, err := g.ledger.Untrusted(ctx, g.agent)
 		if err != nil {
@@ -89,6 +101,7 @@ func (g *gate) memory(ctx context.Context) (tool.Taint, error) {
 			g.remembered = tool.Untrusted
 		}
 	}
+
 	return g.remembered, nil
 }
 
@@ -98,10 +111,12 @@ func (g *gate) prompted(ctx context.Context, t task) error {
 	if !t.needsModel() || t.answered != nil {
 		return nil
 	}
+
 	labels, err := g.memory(ctx)
 	if err != nil {
 		return err
 	}
+
 	g.mu.Lock()
 	g.adds |= labels
 	g.mu.Unlock()

@@ -13,6 +13,7 @@ import (
 	"rouse/agent/redact"
 	"rouse/agent/tool"
 	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
 )
 
 // Recorder writes the loop's steps and calls into the ledger, fenced by the attempt. What
@@ -51,6 +52,7 @@ func cleanResult(res ledger.Result, redact *redact.Redactor) ledger.Result {
 		}
 		res.Wait = &q
 	}
+
 	return res
 }
 
@@ -70,6 +72,7 @@ func discreet(tools []tool.Tool, redact *redact.Redactor) []tool.Tool {
 			return e
 		})
 	}
+
 	return out
 }
 
@@ -105,7 +108,7 @@ func (r *Recorder) StartCall(ctx context.Context, c loop.Call) error {
 
 // FinishCall implements loop.Recorder.
 func (r *Recorder) FinishCall(ctx context.Context, c loop.Call) error {
-	again := c.Effect == ledger.EffectRead || c.Effect == ledger.EffectDatabase
+	again := c.Effect == domain.EffectRead || c.Effect == domain.EffectDatabase
 	return r.write(ctx, -1, again, ledger.CallFinished(r.call(c)))
 }
 
@@ -122,10 +125,12 @@ func (r *Recorder) write(ctx context.Context, began int, hold bool, entries ...l
 	if hold = hold && r.open == 0; hold {
 		r.held = entries
 	}
+
 	r.mu.Unlock()
 	if hold || len(entries) == 0 {
 		return nil
 	}
+
 	return r.ledger.Record(ctx, r.attempt, entries...)
 }
 
@@ -158,22 +163,27 @@ func (r *Runner) past(ctx context.Context, run ledger.Run, a ledger.Attempt) (hi
 	if a.Number == 1 {
 		return h, nil
 	}
+
 	attempts, err := r.ledger.Attempts(ctx, run.ID)
 	if err != nil {
 		return h, err
 	}
+
 	calls, err := r.ledger.Calls(ctx, run.ID)
 	if err != nil {
 		return h, err
 	}
+
 	steps, err := r.ledger.Steps(ctx, run.ID)
 	if err != nil {
 		return h, err
 	}
+
 	items, err := r.ledger.ItemsOf(ctx, run.ID)
 	if err != nil {
 		return h, err
 	}
+
 	before := ledger.Attempt{}
 	for _, old := range attempts {
 		switch {
@@ -187,25 +197,29 @@ func (r *Runner) past(ctx context.Context, run ledger.Run, a ledger.Attempt) (hi
 			break
 		}
 	}
-	h.cutOff = before.State == ledger.AttemptInterrupted
+
+	h.cutOff = before.State == domain.AttemptInterrupted
 	for _, c := range calls {
 		h.add(c, goesOn(before), items)
 		h.made[c.Key] = h.made[c.Key] || len(c.Envelope) > 0
-		if c.Effect == ledger.EffectDatabase {
+		if c.Effect == domain.EffectDatabase {
 			h.wrote[c.Key] = c.StartedAt
 		}
 	}
+
 	if c, ok := h.unsure(calls); ok {
 		h.cut = &c
 	}
+
 	for _, c := range calls {
 		if c.Attempt >= h.continues {
 			h.took.calls++
 		}
-		if _, known := h.lasted[c.Key]; !known && len(c.Envelope) > 0 && c.State != ledger.CallCancelled {
+		if _, known := h.lasted[c.Key]; !known && len(c.Envelope) > 0 && c.State != domain.CallCancelled {
 			h.lasted[c.Key] = loop.Between(c.StartedAt, c.FinishedAt)
 		}
 	}
+
 	h.began = len(steps) > 0
 	for _, s := range steps {
 		h.took.cost += s.Usage.CostMicroUSD // what failed was paid all the same
@@ -216,6 +230,7 @@ func (r *Runner) past(ctx context.Context, run ledger.Run, a ledger.Attempt) (hi
 			h.took.tokens += s.Usage.TokensIn + s.Usage.TokensOut
 		}
 	}
+
 	questions := slices.DeleteFunc(items, func(i ledger.Item) bool { return i.Kind != ledger.KindInput })
 	return h, h.transcript(steps, calls, before, questions)
 }
@@ -223,7 +238,7 @@ func (r *Runner) past(ctx context.Context, run ledger.Run, a ledger.Attempt) (hi
 // goesOn says whether the attempt after this one goes on where it ended: it was cut off, or
 // it had asked something.
 func goesOn(a ledger.Attempt) bool {
-	return a.State == ledger.AttemptInterrupted || a.State == ledger.AttemptWaiting
+	return a.State == domain.AttemptInterrupted || a.State == domain.AttemptWaiting
 }
 
 // answer is what a model hears of the question that ended an attempt.
@@ -238,13 +253,13 @@ func answer(i ledger.Item) model.Message {
 // add keeps what is to be known of one recorded call.
 func (h *history) add(c ledger.Call, interrupted bool, items []ledger.Item) {
 	switch c.State {
-	case ledger.CallUncertain:
+	case domain.CallUncertain:
 		h.decide(c, items)
-	case ledger.CallDone, ledger.CallReplayed, ledger.CallDeduped:
-		if interrupted || c.Effect != ledger.EffectRead {
+	case domain.CallDone, domain.CallReplayed, domain.CallDeduped:
+		if interrupted || c.Effect != domain.EffectRead {
 			h.calls[c.Key] = loop.Past{Tool: c.Tool, Envelope: c.Envelope}
 		}
-	case ledger.CallFailed:
+	case domain.CallFailed:
 		if interrupted {
 			h.calls[c.Key] = loop.Past{Tool: c.Tool, Envelope: c.Envelope}
 		} else {
@@ -257,18 +272,21 @@ func (h *history) add(c ledger.Call, interrupted bool, items []ledger.Item) {
 func (h *history) transcript(steps []ledger.Step, calls []ledger.Call, before ledger.Attempt, items []ledger.Item) error {
 	results := map[string]json.RawMessage{}
 	for _, c := range calls {
-		if len(c.Envelope) > 0 && c.State != ledger.CallCancelled {
+		if len(c.Envelope) > 0 && c.State != domain.CallCancelled {
 			results[c.Key] = c.Envelope
 		}
 	}
+
 	for _, s := range steps {
 		for len(items) > 0 && items[0].Attempt < s.Attempt {
 			h.hear(items[0])
 			items = items[1:]
 		}
+
 		if len(s.Message) == 0 || s.Within != "" {
 			continue // a turn that failed, that only finished older calls, or that is none of the run's own
 		}
+
 		var m model.Message
 		if err := json.Unmarshal(s.Message, &m); err != nil {
 			return fmt.Errorf("step %d of attempt %d is damaged in the record: %w", s.Number, s.Attempt, err)
@@ -276,6 +294,7 @@ func (h *history) transcript(steps []ledger.Step, calls []ledger.Call, before le
 		if m.Text == "" && len(m.Calls) == 0 {
 			continue
 		}
+
 		h.messages, h.pending = append(h.messages, m), nil
 		for _, c := range m.Calls {
 			if envelope, ok := results[c.Key]; ok {
@@ -289,16 +308,19 @@ func (h *history) transcript(steps []ledger.Step, calls []ledger.Call, before le
 			}
 		}
 	}
+
 	for _, i := range items {
 		h.hear(i)
 	}
-	if before.State == ledger.AttemptFailed && len(h.messages) > 0 {
+
+	if before.State == domain.AttemptFailed && len(h.messages) > 0 {
 		if err := h.closePending(); err != nil {
 			return err
 		}
 		h.messages = append(h.messages, model.Message{Role: model.RoleUser,
 			Text: "Your last attempt at this task did not succeed: " + before.Error + "\nWhat your calls did so far stands. Go on from here."})
 	}
+
 	return nil
 }
 
@@ -323,12 +345,14 @@ func (h *history) closePending() error {
 		if h.calls[c.Key].Uncertain {
 			e = loop.Unknown(c.Name)
 		}
+
 		text, err := json.Marshal(e)
 		if err != nil {
 			return err
 		}
 		h.messages = append(h.messages, model.Message{Role: model.RoleTool, CallID: c.ID, Name: c.Name, Text: string(text)})
 	}
+
 	h.pending = nil
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"rouse/agent"
 	"rouse/agent/loop"
 	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
 )
 
 // What begins is in the record before it does, and so is what a call did that nobody may
@@ -21,19 +22,22 @@ func TestRecorderHoldsBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() { _ = l.Close() })
-	accepted, err := l.Enqueue(ctx, ledger.Request{Job: "j", Agent: "a", Trigger: ledger.TriggerAPI})
+	accepted, err := l.Enqueue(ctx, ledger.Request{Job: "j", Agent: "a", Trigger: domain.TriggerAPI})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	_, a, err := l.StartAttempt(ctx, accepted[0].Run)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	r := agent.NewRecorder(l, a, []string{"canary"})
 	now := time.Now()
 	step := loop.Step{Number: 1, Text: "a canary", Message: json.RawMessage(`{"role":"assistant"}`), StartedAt: now, FinishedAt: now}
-	call := func(i int, effect string) loop.Call {
+	call := func(i int, effect domain.Effect) loop.Call {
 		return loop.Call{Step: 1, Index: i, ID: "c", Key: string(rune('a' + i)), Tool: "t", Args: json.RawMessage(`{}`), Effect: effect, State: "done", Envelope: json.RawMessage(`{"ok":true}`), StartedAt: now, FinishedAt: now}
 	}
 	told := 0
@@ -44,24 +48,26 @@ func TestRecorderHoldsBack(t *testing.T) {
 	}{
 		{"a step begins", func() error { return r.StartStep(ctx, step) }, []string{"step.started"}},
 		{"it ends", func() error { return r.FinishStep(ctx, step) }, nil},
-		{"a read begins", func() error { return r.StartCall(ctx, call(0, ledger.EffectRead)) }, []string{"step.finished", "call.started"}},
-		{"it ends", func() error { return r.FinishCall(ctx, call(0, ledger.EffectRead)) }, nil},
-		{"a command begins", func() error { return r.StartCall(ctx, call(1, ledger.EffectExternal)) }, []string{"call.finished", "call.started"}},
-		{"it ends", func() error { return r.FinishCall(ctx, call(1, ledger.EffectExternal)) }, []string{"call.finished"}},
-		{"a write begins", func() error { return r.StartCall(ctx, call(2, ledger.EffectDatabase)) }, []string{"call.started"}},
-		{"another begins", func() error { return r.StartCall(ctx, call(3, ledger.EffectDatabase)) }, []string{"call.started"}},
-		{"the first ends", func() error { return r.FinishCall(ctx, call(2, ledger.EffectDatabase)) }, []string{"call.finished"}},
-		{"the other ends", func() error { return r.FinishCall(ctx, call(3, ledger.EffectDatabase)) }, nil},
+		{"a read begins", func() error { return r.StartCall(ctx, call(0, domain.EffectRead)) }, []string{"step.finished", "call.started"}},
+		{"it ends", func() error { return r.FinishCall(ctx, call(0, domain.EffectRead)) }, nil},
+		{"a command begins", func() error { return r.StartCall(ctx, call(1, domain.EffectExternal)) }, []string{"call.finished", "call.started"}},
+		{"it ends", func() error { return r.FinishCall(ctx, call(1, domain.EffectExternal)) }, []string{"call.finished"}},
+		{"a write begins", func() error { return r.StartCall(ctx, call(2, domain.EffectDatabase)) }, []string{"call.started"}},
+		{"another begins", func() error { return r.StartCall(ctx, call(3, domain.EffectDatabase)) }, []string{"call.started"}},
+		{"the first ends", func() error { return r.FinishCall(ctx, call(2, domain.EffectDatabase)) }, []string{"call.finished"}},
+		{"the other ends", func() error { return r.FinishCall(ctx, call(3, domain.EffectDatabase)) }, nil},
 		{"the run is over", func() error { return r.Flush(ctx) }, []string{"call.finished"}},
 		{"nothing is left", func() error { return r.Flush(ctx) }, nil},
 	} {
 		if err := s.do(); err != nil {
 			t.Fatalf("%s: %v", s.what, err)
 		}
+
 		events, err := l.Events(ctx, ledger.EventFilter{Run: a.Run})
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		var got []string
 		for _, e := range events {
 			if e.Kind != "run.queued" && e.Kind != "run.started" {
@@ -71,8 +77,10 @@ func TestRecorderHoldsBack(t *testing.T) {
 		if fresh := got[told:]; !slices.Equal(fresh, s.want) {
 			t.Errorf("%s: %v, want %v", s.what, fresh, s.want)
 		}
+
 		told = len(got)
 	}
+
 	steps, err := l.Steps(ctx, a.Run)
 	if err != nil || len(steps) != 1 || steps[0].Text != "a [secret]" {
 		t.Errorf("%+v, %v", steps, err)

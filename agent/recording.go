@@ -22,6 +22,7 @@ import (
 	"rouse/agent/model/replay"
 	"rouse/agent/redact"
 	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
 )
 
 // recordingPath is where an attempt is recorded: a file of its own, so that an attempt whose
@@ -37,16 +38,19 @@ func (r *Runner) record(o *loop.Options, a ledger.Attempt, t task, s scene) (end
 	if !wanted || !t.needsModel() || r.recordings == "" {
 		return func() {}
 	}
+
 	rec := &tape{Recorder: o.Recorder, path: r.recordingPath(a.Run, a.Number), attempt: a, redact: redactor(t.secrets), log: r.log}
 	raw, err := json.Marshal(s)
 	if err == nil {
 		var line []byte
-		line, err = replay.AttemptLine(replay.Attempt{Number: a.Number, State: ledger.AttemptRunning, Scene: cleanRaw(raw, rec.redact)})
+		line, err = replay.AttemptLine(replay.Attempt{Number: a.Number, State: domain.AttemptRunning, Scene: cleanRaw(raw, rec.redact)})
 		rec.lines.Write(line)
 	}
+
 	if err != nil {
 		rec.fail(err)
 	}
+
 	o.Provider, o.Recorder = &taped{o.Provider, t.relay, rec}, rec
 	return rec.close
 }
@@ -110,19 +114,24 @@ func flushed(ctx context.Context, r loop.Recorder) error {
 func (p *tape) flush() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	if p.broken || p.lines.Len() == 0 {
 		return
 	}
+
 	err := p.open()
 	if err == nil {
 		_, err = p.file.Write(p.lines.Bytes())
 	}
+
 	if err != nil {
 		p.fail(err)
 	}
+
 	p.lines.Reset()
 }
 
+// open begins the file, which grows while its attempt is on: nobody needs it whole before that.
 func (p *tape) open() (err error) {
 	if p.file != nil {
 		return nil
@@ -137,12 +146,15 @@ func (p *tape) close() {
 	p.flush()
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	if p.file == nil {
 		return
 	}
+
 	if err := p.file.Close(); err != nil {
 		p.fail(err)
 	}
+
 	p.file = nil
 }
 
@@ -150,9 +162,11 @@ func (p *tape) close() {
 func (p *tape) keep(x replay.Exchange) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	if p.broken {
 		return
 	}
+
 	x.Attempt, x.Step, x.Try = p.attempt.Number, p.step, p.try
 	p.try++
 	line, err := p.encoder.Exchange(x)
@@ -160,6 +174,7 @@ func (p *tape) keep(x replay.Exchange) {
 		p.fail(err)
 		return
 	}
+
 	p.lines.Write(line)
 }
 
@@ -182,10 +197,12 @@ func (t *taped) Stream(ctx context.Context, r model.Request) iter.Seq2[model.Eve
 			t.tape.answer(&x.Answer)
 			t.tape.keep(x)
 		}()
+
 		for e, err := range t.Provider.Stream(ctx, r) {
 			if x.FirstMS == 0 {
 				x.FirstMS = time.Since(x.StartedAt).Milliseconds()
 			}
+
 			text.WriteString(e.Text)
 			switch {
 			case err != nil:
@@ -199,6 +216,7 @@ func (t *taped) Stream(ctx context.Context, r model.Request) iter.Seq2[model.Eve
 			case e.Raw != nil:
 				x.Raw = e.Raw
 			}
+
 			if !yield(e, err) {
 				if err == nil {
 					x.Fault = t.tape.left(ctx)
@@ -206,6 +224,7 @@ func (t *taped) Stream(ctx context.Context, r model.Request) iter.Seq2[model.Eve
 				return
 			}
 		}
+
 		if ctx.Err() != nil && x.Fault == nil {
 			x.Fault = t.tape.fault(context.Cause(ctx))
 		}
@@ -217,14 +236,14 @@ func (p *tape) left(ctx context.Context) *replay.Fault {
 	if ctx.Err() != nil {
 		return p.fault(context.Cause(ctx))
 	}
-	return &replay.Fault{Message: "the run did not take the whole answer", Outcome: string(ledger.OutcomeBudget)}
+	return &replay.Fault{Message: "the run did not take the whole answer", Outcome: domain.OutcomeBudget}
 }
 
 // fault says why a turn failed.
 func (p *tape) fault(err error) *replay.Fault {
 	f := &replay.Fault{Message: p.redact.Replace(err.Error())}
 	var e *model.Error
-	var why interface{ Outcome() string }
+	var why interface{ Outcome() domain.Outcome }
 	var dialled *net.OpError
 	switch {
 	case errors.As(err, &e):
@@ -233,6 +252,7 @@ func (p *tape) fault(err error) *replay.Fault {
 	case errors.As(err, &why):
 		f.Outcome = why.Outcome()
 	}
+
 	return f
 }
 
@@ -241,6 +261,7 @@ func (p *tape) fault(err error) *replay.Fault {
 func (p *tape) request(r model.Request) *model.Request {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	known, clean := p.asked, p.cleaned
 	out := &model.Request{System: p.redact.Replace(r.System), Tools: r.Tools, MaxOutput: r.MaxOutput, Temperature: r.Temperature, NoTools: r.NoTools}
 	out.Messages = make([]model.Message, len(r.Messages))
@@ -252,6 +273,7 @@ func (p *tape) request(r model.Request) *model.Request {
 			out.Messages[i] = cleanMessage(m, p.redact)
 		}
 	}
+
 	p.asked, p.cleaned = r.Messages, out.Messages
 	return out
 }
@@ -286,6 +308,7 @@ func cleanRaw(raw json.RawMessage, redact *redact.Redactor) json.RawMessage {
 	if len(raw) == 0 {
 		return nil
 	}
+
 	out := redact.JSON(raw)
 	if !json.Valid(out) {
 		quoted, err := json.Marshal(string(out))
@@ -294,6 +317,7 @@ func cleanRaw(raw json.RawMessage, redact *redact.Redactor) json.RawMessage {
 		}
 		return quoted
 	}
+
 	return out
 }
 
@@ -314,10 +338,12 @@ func (r *Runner) recorded(run int64, attempt int) (replay.Recording, error) {
 		return replay.Recording{}, fmt.Errorf("the recording of run %d cannot be read: %w", run, err)
 	}
 	defer f.Close()
+
 	out, err := replay.ReadLines(f)
 	if err != nil {
 		return out, fmt.Errorf("the recording %s is damaged: %w", f.Name(), err)
 	}
+
 	return out, nil
 }
 
@@ -326,10 +352,12 @@ func (r *Runner) sweepRecordings(ctx context.Context) error {
 	if r.recordings == "" {
 		return nil
 	}
+
 	entries, err := os.ReadDir(r.recordings)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
+
 	errs := []error{err}
 	known := map[int64]bool{}
 	for _, e := range entries {
@@ -338,6 +366,7 @@ func (r *Runner) sweepRecordings(ctx context.Context) error {
 		if bad != nil || known[id] {
 			continue
 		}
+
 		switch _, err := r.ledger.Run(ctx, id); {
 		case errors.Is(err, ledger.ErrNotFound):
 			errs = append(errs, os.Remove(filepath.Join(r.recordings, e.Name())))
@@ -347,5 +376,6 @@ func (r *Runner) sweepRecordings(ctx context.Context) error {
 			known[id] = true
 		}
 	}
+
 	return errors.Join(errs...)
 }

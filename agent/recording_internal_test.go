@@ -26,8 +26,10 @@ func BenchmarkRecord(b *testing.B) {
 		history = append(history, model.Message{Role: model.RoleAssistant, Text: "I go on.", Calls: []model.Call{{ID: id, Name: "file_read", Args: json.RawMessage(`{"path":"a.txt"}`)}}},
 			model.Message{Role: model.RoleTool, CallID: id, Name: "file_read", Text: strings.Repeat("0123456789abcdef", 128)})
 	}
+
 	p := &tape{Recorder: nil, path: filepath.Join(b.TempDir(), "1.1.jsonl"), attempt: ledger.Attempt{Run: 1, Number: 1}, redact: redactor([]string{"sk-canary-0123456789", "another secret"}), log: slog.New(slog.NewTextHandler(io.Discard, nil))}
 	defer p.close()
+
 	n := 0
 	for b.Loop() {
 		n = n%90 + 1
@@ -35,6 +37,7 @@ func BenchmarkRecord(b *testing.B) {
 		p.keep(x)
 		p.flush()
 	}
+
 	if p.broken {
 		b.Fatal("it broke")
 	}
@@ -49,15 +52,18 @@ func TestRecordingIsRedacted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	twice, err := json.Marshal(map[string]string{"content": string(quoted)})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	r := cleanRequest(model.Request{System: "Use " + secret, Messages: []model.Message{
 		{Role: model.RoleUser, Text: secret},
 		{Role: model.RoleAssistant, Raw: quoted, Calls: []model.Call{{Name: "a", Args: quoted}}},
 		{Role: model.RoleTool, Text: string(quoted)},
 	}}, redact)
+
 	a := replay.Answer{Text: "It is " + secret, Raw: quoted, Calls: []model.Call{{Name: "a", Args: quoted}, {Name: "write", Args: twice}, {Name: "b", Args: json.RawMessage("no json")}}}
 	(&tape{redact: redact}).answer(&a)
 	var e replay.Encoder
@@ -76,12 +82,14 @@ func TestSecretsInJSON(t *testing.T) {
 			if got := redact.Replace(text); got != "[secret]" {
 				t.Errorf("%q, %d times quoted, leaves %s of %s", secret, depth, got, text)
 			}
+
 			var out strings.Builder
 			e := json.NewEncoder(&out)
 			e.SetEscapeHTML(depth == 0)
 			if err := e.Encode(text); err != nil {
 				t.Fatal(err)
 			}
+
 			text = strings.TrimSuffix(strings.TrimPrefix(strings.TrimSpace(out.String()), `"`), `"`)
 		}
 	}
@@ -95,12 +103,14 @@ func TestRecordingThatCannotBeWritten(t *testing.T) {
 	if err := writeFile(file); err != nil {
 		t.Fatal(err)
 	}
+
 	for range 2 {
 		p.keep(replay.Exchange{Answer: replay.Answer{Text: "a"}})
 		if err := p.FinishStep(t.Context(), loop.Step{}); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	p.close()
 	if strings.Count(log.String(), "the run goes on without its recording") != 1 {
 		t.Errorf("the log: %s", log.String())

@@ -9,6 +9,8 @@ import (
 	"rouse/agent/loop"
 	"rouse/agent/tool"
 	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
+	"rouse/internal/text"
 )
 
 // maxShownArgs is how many bytes of a call's arguments its owner is shown.
@@ -31,6 +33,7 @@ func (h *history) decide(c ledger.Call, items []ledger.Item) {
 	if len(h.calls[c.Key].Envelope) > 0 {
 		return // it was about to be told its result again, when it was cut off
 	}
+
 	delete(h.skipped, c.Key)
 	switch recovered(c, items) {
 	case ledger.RecoveryDone:
@@ -51,7 +54,7 @@ func (h *history) decide(c ledger.Call, items []ledger.Item) {
 // unsure is the first call of which nobody knows what became of it.
 func (h *history) unsure(calls []ledger.Call) (ledger.Call, bool) {
 	for _, c := range calls {
-		if c.State == ledger.CallUncertain && h.calls[c.Key].Uncertain {
+		if c.State == domain.CallUncertain && h.calls[c.Key].Uncertain {
 			return c, true
 		}
 	}
@@ -66,34 +69,39 @@ func (r *Runner) recover(ctx context.Context, a ledger.Attempt, t task, past his
 	if c == nil {
 		return res, false, nil
 	}
+
 	asker := t.job.Name
 	if asker == "" {
 		asker = t.agent.Name
 	}
+
 	q := ledger.Question{Call: c.Key, Title: asker + " was cut off"}
 	if t.needsModel() {
 		q.Message = fmt.Sprintf("The process ended or had to end during a call of %s, which began at %s: %s\nWhether it took effect is not known. The model was told so, and that it was not made again.",
-			c.Tool, c.StartedAt.UTC().Format(time.RFC3339), shown(*c))
+			c.Tool, c.StartedAt.UTC().Format(time.RFC3339), r.shown(*c))
 		return res, false, r.ledger.Inform(ctx, a, q)
 	}
+
 	q.Kind, q.Options = ledger.KindRecovery, []string{ledger.RecoveryDone, ledger.RecoveryAgain, ledger.RecoverySkip, ledger.RecoveryStop}
 	words := "done if it took effect, again to make it again, skip to go on without it, stop to end the run"
 	if t.detail.Tool != "" { // there is nothing behind it to go on with
 		q.Options = []string{ledger.RecoveryDone, ledger.RecoveryAgain, ledger.RecoveryStop}
 		words = "done if it took effect, again to make it again, stop to end the run"
 	}
+
 	q.Message = fmt.Sprintf("The run was cut off during %s, which began at %s: %s %s\nWhether it took effect is not known. Look, and answer: %s.",
-		placeOf(t, c.Key), c.StartedAt.UTC().Format(time.RFC3339), c.Tool, shown(*c), words)
+		placeOf(t, c.Key), c.StartedAt.UTC().Format(time.RFC3339), c.Tool, r.shown(*c), words)
 	return ledger.Result{Wait: &q}, true, nil
 }
 
 // shown is a call as its owner is shown it, up to maxShownArgs.
-func shown(c ledger.Call) string {
-	text := CallText(c.Tool, c.Args)
-	if len(text) <= maxShownArgs {
-		return text
+func (r *Runner) shown(c ledger.Call) string {
+	call := CallText(r.specs.Find(c.Tool), c.Args)
+	if len(call) <= maxShownArgs {
+		return call
 	}
-	return fmt.Sprintf("%s… (%d bytes; all of them: rouse show %d --json)", strings.ToValidUTF8(text[:maxShownArgs], ""), len(text), c.Run)
+
+	return fmt.Sprintf("%s… (%d bytes; all of them: rouse show %d --json)", text.HeadBytes(call, maxShownArgs), len(call), c.Run)
 }
 
 // placeOf names the place of a call in its list.
@@ -101,6 +109,7 @@ func placeOf(t task, key string) string {
 	if t.detail.Tool != "" {
 		return "the call by hand"
 	}
+
 	var call, item int
 	if n, err := fmt.Sscanf(key, "p%d.%d", &call, &item); err == nil && n == 2 {
 		return fmt.Sprintf("call %d for item %d", call, item)

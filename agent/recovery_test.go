@@ -14,6 +14,7 @@ import (
 	"rouse/agent/model/modeltest"
 	"rouse/agent/model/playbook"
 	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
 )
 
 // cutOff begins an attempt that ends during a call, which it may or may not have done: by a
@@ -24,6 +25,7 @@ func (b *bench) cutOff(id int64, c ledger.Call, message json.RawMessage, res *le
 	if err != nil {
 		b.t.Fatal(err)
 	}
+
 	c.Step, c.StartedAt = 1, time.Now()
 	for _, err := range []error{
 		b.ledger.StartStep(b.t.Context(), a, ledger.Step{Number: 1, StartedAt: c.StartedAt}),
@@ -34,10 +36,11 @@ func (b *bench) cutOff(id int64, c ledger.Call, message json.RawMessage, res *le
 			b.t.Fatal(err)
 		}
 	}
+
 	if res == nil {
 		err = b.ledger.Interrupt(b.t.Context(), a, "killed", nil)
 	} else {
-		c.State, c.FinishedAt = ledger.CallUncertain, c.StartedAt
+		c.State, c.FinishedAt = domain.CallUncertain, c.StartedAt
 		err = errors.Join(b.ledger.FinishCall(b.t.Context(), a, c), b.ledger.Finish(b.t.Context(), a, *res))
 	}
 	if err != nil {
@@ -62,6 +65,7 @@ func (b *bench) ends(id int64) ledger.Result {
 	if res.Wait != nil {
 		res.Wait.Expires = time.Hour
 	}
+
 	run, err := b.ledger.Run(b.t.Context(), id)
 	if err != nil {
 		b.t.Fatal(err)
@@ -69,6 +73,7 @@ func (b *bench) ends(id int64) ledger.Result {
 	if err := b.ledger.Finish(b.t.Context(), ledger.Attempt{Run: id, Number: run.Attempt}, res); err != nil {
 		b.t.Fatal(err)
 	}
+
 	return res
 }
 
@@ -99,13 +104,17 @@ func (b *bench) appends() {
 	b.plan.Jobs["letters"] = agent.Job{Name: "letters", Agent: "plain", Playbook: calls}
 }
 
-var bCall = ledger.Call{ID: "p2", Key: "p2", Tool: "file_write", Args: json.RawMessage(`{"content":"b","mode":"append","path":"out.txt"}`), Effect: ledger.EffectWrite}
+var bCall = ledger.Call{ID: "p2", Key: "p2", Tool: "file_write", Args: json.RawMessage(`{"content":"b","mode":"append","path":"out.txt"}`), Effect: domain.EffectWrite}
 
 // UNI-09: a call of a playbook that was cut off while it may have changed something
 // is neither repeated nor passed over by itself: its owner says what is to become of it, and
 // that is done once, however often the run is cut off after that.
 func TestRecovery(t *testing.T) {
-	for answer, want := range map[string]struct{ text, outcome, summary string }{
+	for answer, want := range map[string]struct {
+		text    string
+		outcome domain.Outcome
+		summary string
+	}{
 		"done":  {"ac", "success", "file_write; file_write"},
 		"again": {"abc", "success", "file_write"},
 		"skip":  {"ac", "success", "file_write skipped"},
@@ -121,18 +130,21 @@ func TestRecovery(t *testing.T) {
 			if res.Wait == nil || b.text("plain", "out.txt") != "" || item.Kind != ledger.KindRecovery || item.Title != "letters was cut off" {
 				t.Fatalf("%+v, %+v, and the file holds %q", res, item, b.text("plain", "out.txt"))
 			}
+
 			for _, part := range []string{"call 2,", `file_write {"content":"b","mode":"append","path":"out.txt"}`, "done if it took effect"} {
 				if !strings.Contains(item.Message, part) {
 					t.Errorf("%q is not in %s", part, item.Message)
 				}
 			}
+
 			b.say(answer)
 			if answer == "stop" {
-				if run, err := b.ledger.Run(t.Context(), id); err != nil || run.Outcome != ledger.OutcomeCancelled || !strings.Contains(run.Error, "its owner stopped it") {
+				if run, err := b.ledger.Run(t.Context(), id); err != nil || run.Outcome != domain.OutcomeCancelled || !strings.Contains(run.Error, "its owner stopped it") {
 					t.Errorf("%+v (%v)", run, err)
 				}
 				return
 			}
+
 			for range 2 { // the daemon dies before it has recorded the end
 				res = b.run(id)
 				run, err := b.ledger.Run(t.Context(), id)
@@ -143,7 +155,7 @@ func TestRecovery(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if string(res.Outcome) != want.outcome || !strings.Contains(res.Summary, want.summary) || b.text("plain", "out.txt") != want.text || b.text("plain", "last.txt") != "out.txt" {
+			if res.Outcome != want.outcome || !strings.Contains(res.Summary, want.summary) || b.text("plain", "out.txt") != want.text || b.text("plain", "last.txt") != "out.txt" {
 				t.Errorf("%+v, the file holds %q", res, b.text("plain", "out.txt"))
 			}
 		})
@@ -163,9 +175,10 @@ func TestRecoveryIsForOneTry(t *testing.T) {
 		}
 		b.say("again")
 	}
+
 	job := b.plan.Jobs["letters"]
 	job.Playbook[1].Name, job.Playbook[1].With = "todo", map[string]any{"markdown": "- [ ] b"}
-	if res := b.ends(id); res.Outcome != ledger.OutcomeError || !strings.Contains(res.Error, "called file_write here, and the playbook was changed since") {
+	if res := b.ends(id); res.Outcome != domain.OutcomeError || !strings.Contains(res.Error, "called file_write here, and the playbook was changed since") {
 		t.Errorf("%+v", res)
 	}
 	if b.text("plain", "out.txt") != "a" {
@@ -179,10 +192,11 @@ func TestRecoveryAfterAFailure(t *testing.T) {
 	b := setup(t)
 	b.appends()
 	id := b.enqueue(ledger.Request{Job: "letters", Agent: "plain"})
-	b.cutOff(id, bCall, nil, &ledger.Result{Outcome: ledger.OutcomeTimeout, Error: "too long"})
+	b.cutOff(id, bCall, nil, &ledger.Result{Outcome: domain.OutcomeTimeout, Error: "too long"})
 	if item := b.open(); item.Kind != ledger.KindInfo || !strings.Contains(item.Message, "during a call of file_write") {
 		t.Errorf("its owner is not told: %+v", item)
 	}
+
 	for round := range 2 {
 		if _, err := b.ledger.Retry(t.Context(), id); err != nil {
 			t.Fatal(err)
@@ -190,14 +204,16 @@ func TestRecoveryAfterAFailure(t *testing.T) {
 		if res := b.ends(id); res.Wait == nil || b.open().Kind != ledger.KindRecovery {
 			t.Fatalf("round %d: %+v, %+v", round, res, b.open())
 		}
+
 		if round == 0 {
-			if err := b.ledger.Expire(t.Context(), b.open().ID, ledger.Result{Outcome: ledger.OutcomeTimeout, Error: "nobody answered"}); err != nil {
+			if err := b.ledger.Expire(t.Context(), b.open().ID, ledger.Result{Outcome: domain.OutcomeTimeout, Error: "nobody answered"}); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
+
 	b.say("done")
-	if res := b.ends(id); res.Outcome != ledger.OutcomeSuccess || b.text("plain", "out.txt") != "ac" {
+	if res := b.ends(id); res.Outcome != domain.OutcomeSuccess || b.text("plain", "out.txt") != "ac" {
 		t.Errorf("%+v, the file holds %q", res, b.text("plain", "out.txt"))
 	}
 }
@@ -214,8 +230,9 @@ func TestRecoveryOfACallByHand(t *testing.T) {
 	if strings.Join(item.Options, " ") != "done again stop" || !strings.Contains(item.Message, "the call by hand") || !strings.Contains(item.Message, "(6014 bytes; all of them: rouse show 1 --json)") {
 		t.Errorf("%+v", item)
 	}
+
 	b.say("again")
-	if res := b.ends(id); res.Outcome != ledger.OutcomeSuccess || b.text("plain", "out.txt") != "b" {
+	if res := b.ends(id); res.Outcome != domain.OutcomeSuccess || b.text("plain", "out.txt") != "b" {
 		t.Errorf("%+v", res)
 	}
 }
@@ -223,7 +240,7 @@ func TestRecoveryOfACallByHand(t *testing.T) {
 // A model is told that nobody knows what became of its call, and can look; its owner is told
 // once. It is the same when the attempt failed: what is unknown is not said to be undone.
 func TestModelIsToldOfTheUnknown(t *testing.T) {
-	for name, ended := range map[string]*ledger.Result{"interrupted": nil, "failed": {Outcome: ledger.OutcomeTimeout, Error: "too long", RetryAt: time.Now()}} {
+	for name, ended := range map[string]*ledger.Result{"interrupted": nil, "failed": {Outcome: domain.OutcomeTimeout, Error: "too long", RetryAt: time.Now()}} {
 		t.Run(name, func(t *testing.T) {
 			b := setup(t, modeltest.Turn{Fail: model.KindAuth}, modeltest.Turn{Text: "I looked: it is there."})
 			id := b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.Detail{Prompt: "Write b."}})
@@ -233,26 +250,30 @@ func TestModelIsToldOfTheUnknown(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			b.cutOff(id, c, message, ended)
 			refused := b.run(id)
 			refused.RetryAt = time.Now()
 			if err := b.ledger.Finish(t.Context(), ledger.Attempt{Run: id, Number: 2}, refused); err != nil {
 				t.Fatal(err)
 			}
-			if res := b.ends(id); res.Outcome != ledger.OutcomePartial || b.text("work", "out.txt") != "" {
+			if res := b.ends(id); res.Outcome != domain.OutcomePartial || b.text("work", "out.txt") != "" {
 				t.Errorf("%+v, the file holds %q", res, b.text("work", "out.txt"))
 			}
+
 			requests := b.server.Requests()
 			for _, r := range requests {
 				if strings.Count(string(r), "Whether it took effect is unknown, and it was not made again") != 1 {
 					t.Errorf("the model was told %s", r)
 				}
 			}
+
 			if item := b.open(); item.Kind != ledger.KindInfo || !strings.Contains(item.Message, `file_write, which began at`) || !strings.Contains(item.Message, `"content":"b"`) || !item.ExpiresAt.IsZero() {
 				t.Errorf("%+v", item)
 			}
+
 			b.say("seen")
-			if run, err := b.ledger.Run(t.Context(), id); err != nil || run.State != ledger.StateFinished || run.Outcome != ledger.OutcomePartial {
+			if run, err := b.ledger.Run(t.Context(), id); err != nil || run.State != domain.StateFinished || run.Outcome != domain.OutcomePartial {
 				t.Errorf("%+v (%v)", run, err)
 			}
 		})

@@ -11,17 +11,23 @@ import (
 //go:embed reduce.md
 var reduceText string
 
+func reduceSpecs() tool.Specs { return tool.Specs{loop.ReduceSpec(reduceText)} }
+
 // withReduce adds the tool that reads much and gives back little, where the agent may have it
 // and has something to read with (OSA-24).
-func withReduce(granted *tool.Registry, t task) (*tool.Registry, error) {
+func withReduce(t task, granted *tool.Registry, _ []tool.Tool) (*tool.Registry, error) {
+	if t.reducer == nil {
+		return granted, nil
+	}
+
 	reduce, ok, err := t.reducer.Tool(granted, reduceText)
 	if err != nil || !ok {
 		return granted, err
 	}
-	alone, err := tool.NewRegistry(reduce)
-	if err != nil || len(alone.Filter(t.agent.Allow, t.agent.Deny).Names()) == 0 {
-		return granted, err
+	if !tool.Permits(t.agent.Allow, t.agent.Deny, reduce.Name()) {
+		return granted, nil
 	}
+
 	return granted.With(reduce)
 }
 

@@ -16,6 +16,7 @@ import (
 	"rouse/agent/model/modeltest"
 	"rouse/agent/tool"
 	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
 )
 
 func reduceCall(args string) modeltest.Turn {
@@ -42,12 +43,14 @@ func (b *bench) made(run int64) ([]ledger.Call, []tool.Envelope) {
 	if err != nil {
 		b.t.Fatal(err)
 	}
+
 	envelopes := make([]tool.Envelope, len(calls))
 	for i, c := range calls {
 		if err := json.Unmarshal(c.Envelope, &envelopes[i]); err != nil && len(c.Envelope) > 0 {
 			b.t.Fatal(err)
 		}
 	}
+
 	return calls, envelopes
 }
 
@@ -65,11 +68,13 @@ func TestReduce(t *testing.T) {
 				if res.Summary != "It is 42." || res.Steps != 2 || res.Calls != 2 || res.Usage.TokensIn != 1000 || res.Usage.TokensOut != 100 {
 					t.Errorf("run: %+v", res)
 				}
+
 				calls, envelopes := b.made(id)
 				c, e := calls[0], envelopes[0]
-				if string(e.Result) != `{"kind":"digest","digest":"The digest says 42.","iterations":2}` || c.State != ledger.CallDone || c.Effect != ledger.EffectRead {
+				if string(e.Result) != `{"kind":"digest","digest":"The digest says 42.","iterations":2}` || c.State != domain.CallDone || c.Effect != domain.EffectRead {
 					t.Errorf("%s: %+v", c.State, e)
 				}
+
 				var within []string
 				steps, err := b.ledger.Steps(t.Context(), id)
 				for _, s := range steps {
@@ -78,6 +83,7 @@ func TestReduce(t *testing.T) {
 				if err != nil || !slices.Equal(within, []string{"", c.Key, c.Key, ""}) || len(calls) != 2 || calls[1].Step != 2 {
 					t.Errorf("the steps stand within %q, the calls are %+v (%v)", within, calls, err)
 				}
+
 				sent := b.server.Requests()
 				for what, wrong := range map[string]bool{
 					"the helper knows the run":          strings.Contains(string(sent[1]), "quietly"),
@@ -144,6 +150,7 @@ func TestReduceEnds(t *testing.T) {
 				if within := envelopes[len(envelopes)-1]; c.inner != "" && within.Kind != c.inner {
 					t.Errorf("the call within: %+v", within)
 				}
+
 				text := string(call.Envelope)
 				if e.Kind != c.kind || !strings.Contains(text, c.say) || res.Calls != c.calls || b.count() != 0 {
 					t.Errorf("%+v and %d calls, want %q, %q and %d", e, res.Calls, c.kind, c.say, c.calls)
@@ -154,7 +161,8 @@ func TestReduceEnds(t *testing.T) {
 				if n := len([]rune(text)); n > 8300 {
 					t.Errorf("the envelope has %d characters", n)
 				}
-				if bound := c.bounds.Wall; bound > 0 && (call.State != ledger.CallInterrupted || res.Outcome != ledger.OutcomeTimeout) {
+
+				if bound := c.bounds.Wall; bound > 0 && (call.State != domain.CallInterrupted || res.Outcome != domain.OutcomeTimeout) {
 					t.Errorf("the call is %s, the run %+v", call.State, res)
 				}
 			})
@@ -173,9 +181,10 @@ func TestReduceGoesOn(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		ctx, cancel := context.WithCancelCause(t.Context())
 		time.AfterFunc(time.Minute, func() { cancel(errors.New("the machine stops")) })
-		if res, err := b.runner.Execute(ctx, run, a); err != nil || res.Outcome != ledger.OutcomeCancelled || res.Calls != 2 {
+		if res, err := b.runner.Execute(ctx, run, a); err != nil || res.Outcome != domain.OutcomeCancelled || res.Calls != 2 {
 			t.Fatalf("%+v %v", res, err)
 		}
 		if err := b.ledger.Interrupt(t.Context(), a, "the machine stopped", nil); err != nil {
@@ -184,6 +193,7 @@ func TestReduceGoesOn(t *testing.T) {
 		if res := b.run(id); res.Summary != "It is 42." || res.Calls != 2 || res.Steps != 2 {
 			t.Errorf("%+v", res)
 		}
+
 		if sent := string(b.server.Requests()[5]); strings.Count(sent, "kind") != 1 && strings.Contains(sent, "winding") {
 			t.Errorf("the transcript holds what stood within the call: %s", sent)
 		}
@@ -213,6 +223,7 @@ func TestWhoReduces(t *testing.T) {
 			}
 		})
 	}
+
 	b := setup(t)
 	id := b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.Detail{Tool: "reduce", Args: json.RawMessage(`{"task":"t"}`)}})
 	b.run(id)
@@ -230,9 +241,10 @@ func TestReduceInPhases(t *testing.T) {
 			modeltest.Turn{Calls: []model.Call{step("3", `{"phase":"end","thinking":"t","summary":"s","end_status":"solved","end_message":"It is 42, as the log says."}`)}})
 		b.phased()
 		id := b.enqueue(ledger.Request{Job: "look", Agent: "clerk"})
-		if res := b.run(id); res.Outcome != ledger.OutcomeSuccess || res.Calls != 4 {
+		if res := b.run(id); res.Outcome != domain.OutcomeSuccess || res.Calls != 4 {
 			t.Errorf("%+v", res)
 		}
+
 		sent := b.server.Requests()
 		if strings.Contains(string(sent[1]), "agent_step") || !strings.Contains(string(sent[3]), `\"digest\":\"42\"`) {
 			t.Errorf("the helper was asked %s, and the run saw %s", sent[1], sent[3])

@@ -15,6 +15,7 @@ import (
 	"rouse/agent/loop"
 	"rouse/agent/model/replay"
 	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
 )
 
 // Replayed is what became of a run that was played again.
@@ -31,15 +32,15 @@ func (p Replayed) Same() bool { return len(p.Differences) == 0 && p.Unknown == "
 
 // Ending is how a run ended, and what it took.
 type Ending struct {
-	Outcome      string `json:"outcome"`
-	Exit         string `json:"exit"`
-	Verified     bool   `json:"verified"`
-	Summary      string `json:"summary,omitempty"`
-	Error        string `json:"error,omitempty"`
-	Steps        int    `json:"steps"`
-	Calls        int    `json:"calls"`
-	Tokens       int64  `json:"tokens"`
-	CostMicroUSD int64  `json:"cost_micro_usd"`
+	Outcome      domain.Outcome `json:"outcome"`
+	Exit         domain.Exit    `json:"exit"`
+	Verified     bool           `json:"verified"`
+	Summary      string         `json:"summary,omitempty"`
+	Error        string         `json:"error,omitempty"`
+	Steps        int            `json:"steps"`
+	Calls        int            `json:"calls"`
+	Tokens       int64          `json:"tokens"`
+	CostMicroUSD int64          `json:"cost_micro_usd"`
 }
 
 // Replay plays a run again with the plan that is set: on the same loop, with the recorded
@@ -51,10 +52,12 @@ func (r *Runner) Replay(ctx context.Context, rec replay.Recording) (Replayed, er
 	if err != nil {
 		return Replayed{}, err
 	}
+
 	accepted, err := r.ledger.Enqueue(ctx, ledger.Request{Job: run.Job, Agent: run.Agent, Trigger: run.Trigger, Detail: d, ScheduledAt: run.ScheduledAt})
 	if err != nil {
 		return Replayed{}, err
 	}
+
 	p := &player{rec: rec, redact: redactor(t.secrets), told: map[string]bool{}}
 	out := Replayed{Recorded: endingOf(rec)}
 	var last ledger.Result
@@ -63,10 +66,12 @@ func (r *Runner) Replay(ctx context.Context, rec replay.Recording) (Replayed, er
 		if err != nil {
 			return Replayed{}, fmt.Errorf("attempt %d cannot be played: %w", at.Number, err)
 		}
+
 		p.begin(at)
 		if last, err = r.play(ctx, again, a, t, run, p); err != nil {
 			return Replayed{}, err
 		}
+
 		if i == len(rec.Attempts)-1 || !p.endedAsRecorded(last) {
 			last = p.adopt(last, out.Recorded)
 			if err := r.ledger.Finish(ctx, a, last); err != nil {
@@ -81,15 +86,18 @@ func (r *Runner) Replay(ctx context.Context, rec replay.Recording) (Replayed, er
 	if err := p.compare(ctx, r.ledger, accepted[0].Run); err != nil {
 		return Replayed{}, err
 	}
+
 	again, err := r.ledger.Run(ctx, accepted[0].Run)
 	if err != nil {
 		return Replayed{}, err
 	}
-	out.Now = Ending{Outcome: string(last.Outcome), Exit: last.Exit, Verified: last.Verified, Summary: p.redact.Replace(last.Summary), Error: p.redact.Replace(last.Error),
+
+	out.Now = Ending{Outcome: last.Outcome, Exit: last.Exit, Verified: last.Verified, Summary: p.redact.Replace(last.Summary), Error: p.redact.Replace(last.Error),
 		Steps: again.Steps, Calls: again.Calls, Tokens: again.Usage.TokensIn + again.Usage.TokensOut, CostMicroUSD: again.Usage.CostMicroUSD}
 	if out.Unknown = p.unknown; p.unknown == "" {
 		p.compareEnds(out.Recorded, out.Now)
 	}
+
 	slices.SortStableFunc(p.found, func(a, b replay.Difference) int {
 		return cmp.Or(cmp.Compare(atEnd(a.Attempt), atEnd(b.Attempt)), cmp.Compare(a.Step, b.Step))
 	})
@@ -111,7 +119,8 @@ func (r *Runner) recordedTask(rec replay.Recording) (run ledger.Run, d ledger.De
 	if rec.Run == nil || len(rec.Attempts) == 0 {
 		return run, d, t, errors.New("the recording holds no attempt at a run, so there is nothing to play again")
 	}
-	run = ledger.Run{Job: rec.Run.Job, Agent: rec.Run.Agent, Trigger: ledger.Trigger(rec.Run.Trigger), Detail: rec.Run.Detail,
+
+	run = ledger.Run{Job: rec.Run.Job, Agent: rec.Run.Agent, Trigger: rec.Run.Trigger, Detail: rec.Run.Detail,
 		ScheduledAt: rec.Run.ScheduledAt, QueuedAt: rec.Run.QueuedAt, StartedAt: rec.Run.StartedAt}
 	if _, err := fmt.Sscan(rec.Run.ID, &run.ID); err != nil {
 		return run, d, t, fmt.Errorf("the recording is of run %q, which is no number", rec.Run.ID)
@@ -122,9 +131,11 @@ func (r *Runner) recordedTask(rec replay.Recording) (run ledger.Run, d ledger.De
 	if t, err = r.plan.Load().find(run, d); err != nil {
 		return run, d, t, err
 	}
+
 	if t.needsModel() && len(rec.Exchanges) == 0 {
 		return run, d, t, fmt.Errorf("run %d was not recorded, so nobody knows what its model said; set record: true on its job%s, and the runs from then on can be replayed", run.ID, named(run.Job))
 	}
+
 	return run, d, t, nil
 }
 
@@ -151,18 +162,21 @@ func (r *Runner) play(ctx context.Context, again ledger.Run, a ledger.Attempt, t
 		return ledger.Result{Wait: &ledger.Question{Kind: ledger.KindApproval, Title: "the recorded run was held", Message: "for the definition of its job",
 			Options: []string{ledger.ApprovalOnce, ledger.ApprovalDeny}, Action: ledger.Action{Hash: "definition"}}}, nil
 	}
+
 	var s scene
 	if len(p.attempt.Scene) > 0 {
 		if err := json.Unmarshal(p.attempt.Scene, &s); err != nil {
 			return ledger.Result{}, fmt.Errorf("what attempt %d found when it began cannot be read: %w", p.attempt.Number, err)
 		}
 	}
+
 	s.run = of
 	s.set(&t)
 	t.answered = p.answered
 	if _, err := os.Stat(t.agent.Workdir); err != nil { // nothing is read there, so nothing is made there
 		t.place = filepath.Dir(r.manifests)
 	}
+
 	o, over, err := r.orders(ctx, again, a, &t, s)
 	if over != nil {
 		return *over, err
@@ -170,45 +184,52 @@ func (r *Runner) play(ctx context.Context, again ledger.Run, a ledger.Attempt, t
 	if err != nil {
 		return ledger.Result{}, err
 	}
+
 	o.Policy.Hasty, o.Bounds.Wall, o.Bounds.Idle = true, -1, -1
 	p.Recorder, o.Recorder, o.Took = o.Recorder, p, p.lasted()
 	o.Gate = p
 	if t.needsModel() {
 		o.Provider = p
 	}
+
 	res, err := loop.Run(ctx, o)
 	if errors.Is(err, errCut) {
-		return ledger.Result{Outcome: ledger.OutcomeInterrupted, Error: p.attempt.Error}, nil
+		return ledger.Result{Outcome: domain.OutcomeInterrupted, Error: p.attempt.Error}, nil
 	}
 	if err != nil {
 		return ledger.Result{}, err
 	}
+
 	expect := t.job.Expect
 	t.job.Expect = nil // nothing was done that could be looked at
 	out, err := r.judge(ctx, t, time.Time{}, res)
 	if len(expect) > 0 && out.Outcome.Done() {
 		p.expected(&out)
 	}
+
 	return out, err
 }
 
 // goOn brings the played run to where the recorded one began its next attempt.
 func (r *Runner) goOn(ctx context.Context, a ledger.Attempt, at replay.Attempt, res ledger.Result) error {
-	if at.State == ledger.AttemptInterrupted {
+	if at.State == domain.AttemptInterrupted {
 		return r.ledger.Interrupt(ctx, a, at.Error, nil)
 	}
 	if err := r.ledger.Finish(ctx, a, res); err != nil {
 		return err
 	}
+
 	if res.Wait != nil {
 		if err := r.hear(ctx, a, at.Heard); err != nil {
 			return err
 		}
 	}
+
 	run, err := r.ledger.Run(ctx, a.Run)
-	if err == nil && run.State == ledger.StateFinished {
+	if err == nil && run.State == domain.StateFinished {
 		_, err = r.ledger.Retry(ctx, a.Run)
 	}
+
 	return err
 }
 
@@ -218,19 +239,23 @@ func (r *Runner) hear(ctx context.Context, a ledger.Attempt, heard []replay.Hear
 	if err != nil {
 		return err
 	}
+
 	for _, i := range items {
 		if i.Attempt != a.Number || i.State != ledger.ItemOpen || len(heard) == 0 {
 			continue
 		}
+
 		if heard[0].State == ledger.ItemAnswered {
 			_, err = r.ledger.Answer(ctx, i.ID, heard[0].Answer)
 		} else {
-			err = r.ledger.Expire(ctx, i.ID, ledger.Result{Outcome: ledger.OutcomeTimeout})
+			err = r.ledger.Expire(ctx, i.ID, ledger.Result{Outcome: domain.OutcomeTimeout})
 		}
 		if err != nil {
 			return fmt.Errorf("the answer to %q cannot be given again: %w", i.Message, err)
 		}
+
 		heard = heard[1:]
 	}
+
 	return nil
 }

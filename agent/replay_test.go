@@ -17,6 +17,7 @@ import (
 	"rouse/agent/model/replay"
 	"rouse/agentdb"
 	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
 )
 
 // recorded is a bench whose job j is recorded.
@@ -28,6 +29,7 @@ func recorded(t *testing.T, job agent.Job, turns ...modeltest.Turn) *bench {
 	if b.runner, err = agent.New(agent.Options{Ledger: b.ledger, Databases: b.pool, Manifests: filepath.Join(b.dir, "manifests"), Recordings: filepath.Join(b.dir, "recordings")}); err != nil {
 		t.Fatal(err)
 	}
+
 	job.Name, job.Agent, job.Record = "j", "clerk", true
 	b.plan.Jobs["j"] = job
 	return b
@@ -53,6 +55,7 @@ func (b *bench) play(id int64) (replay.Recording, agent.Replayed) {
 	if err != nil {
 		b.t.Fatal(err)
 	}
+
 	var file strings.Builder
 	if err := replay.Write(&file, rec); err != nil {
 		b.t.Fatal(err)
@@ -60,6 +63,7 @@ func (b *bench) play(id int64) (replay.Recording, agent.Replayed) {
 	if rec, err = replay.Read(strings.NewReader(file.String())); err != nil {
 		b.t.Fatal(err)
 	}
+
 	asked := len(b.server.Requests())
 	dir := b.t.TempDir()
 	l, err := ledger.Open(b.t.Context(), ledger.Options{Path: filepath.Join(dir, "ledger.db")})
@@ -67,15 +71,18 @@ func (b *bench) play(id int64) (replay.Recording, agent.Replayed) {
 		b.t.Fatal(err)
 	}
 	defer l.Close()
+
 	pool, err := agentdb.NewPool(agentdb.PoolOptions{Dir: filepath.Join(dir, "agents")})
 	if err != nil {
 		b.t.Fatal(err)
 	}
 	defer pool.Close()
+
 	r, err := agent.New(agent.Options{Ledger: l, Databases: pool, Manifests: filepath.Join(dir, "manifests"), Tools: b.tools})
 	if err != nil {
 		b.t.Fatal(err)
 	}
+
 	r.Set(b.plan)
 	p, err := r.Replay(b.t.Context(), rec)
 	if err != nil {
@@ -87,6 +94,7 @@ func (b *bench) play(id int64) (replay.Recording, agent.Replayed) {
 	if entries, err := os.ReadDir(filepath.Join(dir, "agents")); err == nil && len(entries) > 0 {
 		b.t.Errorf("the replay opened a database")
 	}
+
 	return rec, p
 }
 
@@ -116,9 +124,11 @@ func TestReplayOfAttempts(t *testing.T) {
 		if err := b.ledger.Interrupt(t.Context(), ledger.Attempt{Run: id, Number: 1}, "killed", nil); err != nil {
 			t.Fatal(err)
 		}
+
 		b.end(id, b.run(id))
 		b.same(id)
 	})
+
 	t.Run("interrupted before a call", func(t *testing.T) {
 		b := recorded(t, agent.Job{Prompt: "Write."}, complete("3"))
 		id := b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})
@@ -126,6 +136,7 @@ func TestReplayOfAttempts(t *testing.T) {
 		b.end(id, b.run(id))
 		b.same(id)
 	})
+
 	t.Run("asked", func(t *testing.T) {
 		b := recorded(t, agent.Job{Prompt: "Write."}, modeltest.Turn{Calls: []model.Call{{ID: "1", Name: "clarify", Args: json.RawMessage(`{"question":"Which one?"}`)}}}, complete("2"))
 		id := b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})
@@ -137,9 +148,11 @@ func TestReplayOfAttempts(t *testing.T) {
 		if _, err := b.ledger.Answer(t.Context(), items[0].ID, "The red one."); err != nil {
 			t.Fatal(err)
 		}
+
 		b.end(id, b.run(id))
 		b.same(id)
 	})
+
 	t.Run("failed and tried again", func(t *testing.T) {
 		b := recorded(t, agent.Job{Prompt: "Attempt {{ .Attempt }}."}, modeltest.Turn{Calls: []model.Call{insertCall("1", "one")}}, modeltest.Turn{Fail: model.KindAuth}, complete("2"))
 		id := b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})
@@ -149,11 +162,12 @@ func TestReplayOfAttempts(t *testing.T) {
 		b.end(id, b.run(id))
 		b.same(id)
 	})
+
 	t.Run("interrupted for good", func(t *testing.T) {
 		b := recorded(t, agent.Job{Prompt: "Write."}, modeltest.Turn{Calls: []model.Call{insertCall("1", "one")}}, complete("2"))
 		id := b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})
 		b.run(id)
-		if err := b.ledger.Interrupt(t.Context(), ledger.Attempt{Run: id, Number: 1}, "killed", &ledger.Result{Outcome: ledger.OutcomeInterrupted, Error: "killed"}); err != nil {
+		if err := b.ledger.Interrupt(t.Context(), ledger.Attempt{Run: id, Number: 1}, "killed", &ledger.Result{Outcome: domain.OutcomeInterrupted, Error: "killed"}); err != nil {
 			t.Fatal(err)
 		}
 		b.same(id)
@@ -168,11 +182,13 @@ func pendingWrite(t *testing.T, b *bench, id int64) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	c := model.Call{ID: "1", Key: "m1.1.1", Name: "file_write", Args: json.RawMessage(`{"path":"a.txt","content":"a"}`)}
 	message, err := json.Marshal(model.Message{Role: model.RoleAssistant, Calls: []model.Call{c}})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	now := time.Now()
 	dir := filepath.Join(b.dir, "recordings")
 	var e replay.Encoder
@@ -180,6 +196,7 @@ func pendingWrite(t *testing.T, b *bench, id int64) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, err := range []error{
 		os.MkdirAll(dir, 0o700), os.WriteFile(filepath.Join(dir, "1.1.jsonl"), append(line, `{"exchange":{"att`...), 0o600), // the rest was cut off
 		b.ledger.StartStep(t.Context(), a, ledger.Step{Number: 1, StartedAt: now}),
@@ -207,18 +224,22 @@ func TestReplayOfAPlaybook(t *testing.T) {
 	if n := b.count(); n != 3 {
 		t.Fatalf("%d rows", n)
 	}
+
 	for _, run := range []int64{first, id, last} {
 		b.same(run)
 	}
+
 	if b.count() != 3 {
 		t.Error("the replay wrote rows")
 	}
+
 	job := b.plan.Jobs["j"]
 	job.Playbook[1].With["path"] = "b.txt"
 	_, p := b.play(id)
 	if len(p.Differences) != 1 || p.Differences[0].Step != 2 || p.Differences[0].What != "call 1, file_write, its arguments" || !strings.Contains(p.Differences[0].Now, "b.txt") {
 		t.Errorf("%+v", p)
 	}
+
 	job.Playbook = append(job.Playbook, playbook.Call{Name: "notify", With: map[string]any{"title": "done"}})
 	b.plan.Jobs["j"] = job
 	if _, p := b.play(id); p.Now.Outcome != "error" || !strings.Contains(p.Now.Error, "the recording has no result of this call") {
@@ -248,6 +269,7 @@ func TestReplayOfAFallback(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	a := b.plan.Agents["clerk"]
 	a.Model.Price = model.Price{Input: 2, Output: 20}
 	a.Model = &agent.Model{Name: "big", Provider: p, Price: model.Price{Input: 100, Output: 1000}, Fallback: a.Model}
@@ -279,6 +301,7 @@ func TestReplayOfAWake(t *testing.T) {
 	if len(rec.Exchanges) != 1 || !strings.Contains(rec.Exchanges[0].Request.Messages[0].Text, "Look again.") {
 		t.Errorf("recorded: %+v", rec.Exchanges)
 	}
+
 	b.same(id)
 }
 
@@ -292,6 +315,7 @@ func TestReplayInPhases(t *testing.T) {
 		step("2", `{"phase":"act","thinking":"now","summary":"write it","action":{"tool_name":"db_insert","tool_input":{"table":"log","row":{"what":"x"}}}}`),
 		step("3", `{"phase":"verify","thinking":"look","summary":"it is there","key_facts":["one row"],"sub_task_outcome":"done"}`),
 		step("4", `{"phase":"end","thinking":"done","summary":"end","end_status":"solved","end_message":"The row was written as it was asked for."}`))
+
 	a := b.plan.Agents["clerk"]
 	a.Phased = true
 	b.plan.Agents["clerk"] = a
@@ -300,6 +324,7 @@ func TestReplayInPhases(t *testing.T) {
 	if b.count() != 1 {
 		t.Error("no row")
 	}
+
 	b.same(id)
 }
 
@@ -311,6 +336,7 @@ func TestRecordingsAreKeptAsLongAsTheirRuns(t *testing.T) {
 	if _, err := b.runner.Recording(t.Context(), id); err == nil || !strings.Contains(err.Error(), "has not finished (queued)") {
 		t.Errorf("an unfinished run: %v", err)
 	}
+
 	b.end(quiet, b.run(quiet))
 	b.end(id, b.run(id))
 	kept := func() int {

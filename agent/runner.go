@@ -16,13 +16,9 @@ import (
 	"rouse/agent/model/playbook"
 	"rouse/agent/preview"
 	"rouse/agent/tool"
-	"rouse/agent/tool/control"
-	"rouse/agent/tool/db"
-	"rouse/agent/tool/file"
-	"rouse/agent/tool/next"
-	"rouse/agent/tool/web"
 	"rouse/agentdb"
 	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
 )
 
 // Options are the runner's parts.
@@ -33,8 +29,10 @@ type Options struct {
 	// Recordings is the folder for what models were asked and answered in jobs that are
 	// recorded; "" where none is.
 	Recordings string
-	Tools      []tool.Tool // beside the built-in ones, for every agent
-	Logger     *slog.Logger
+	// Tools are those beside the built-in ones, for every agent that has what they are given with
+	// (GivenSkills, GivenUntold and GivenPhases, no tool of these can be).
+	Tools  []tool.Tool
+	Logger *slog.Logger
 }
 
 // Runner executes runs. It satisfies dispatch.Executor.
@@ -44,6 +42,7 @@ type Runner struct {
 	manifests  string
 	recordings string
 	beside     []tool.Tool
+	specs      tool.Specs // of every tool that there is
 	log        *slog.Logger
 	programs   *programs
 	viewer     *preview.Viewer
@@ -56,14 +55,22 @@ func New(o Options) (*Runner, error) {
 	if o.Ledger == nil || o.Databases == nil || o.Manifests == "" {
 		return nil, errors.New("agent: a ledger, the databases and a folder for manifests are needed")
 	}
+
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
+
 	r := &Runner{ledger: o.Ledger, databases: o.Databases, manifests: o.Manifests, recordings: o.Recordings, beside: o.Tools, log: o.Logger, viewer: preview.New()}
 	var err error
 	if r.programs, err = newPrograms(); err != nil {
 		return nil, err
 	}
+
+	r.specs = Specs(o.Tools...)
+	if err := checkSpecs(r.specs); err != nil {
+		return nil, fmt.Errorf("agent: %w", err)
+	}
+
 	r.plan.Store(&Plan{})
 	return r, nil
 }
@@ -81,6 +88,7 @@ func (r *Runner) Hold(run ledger.Run) string {
 	if err != nil {
 		return "" // the run itself says what is wrong
 	}
+
 	t, err := r.plan.Load().find(run, d)
 	if err != nil {
 		return ""
@@ -88,12 +96,13 @@ func (r *Runner) Hold(run ledger.Run) string {
 	if why := r.barred(t); why != "" || t.model != nil || !t.needsModel() {
 		return why
 	}
+
 	return fmt.Sprintf("no_model: agent %s has no model; add one under models: in the configuration", t.agent.Name)
 }
 
 // failed is the result of a run that could not begin.
-func failed(outcome ledger.Outcome, format string, args ...any) ledger.Result {
-	return ledger.Result{Outcome: outcome, Exit: string(loop.Ended), Error: fmt.Sprintf(format, args...)}
+func failed(outcome domain.Outcome, format string, args ...any) ledger.Result {
+	return ledger.Result{Outcome: outcome, Exit: domain.ExitEnded, Error: fmt.Sprintf(format, args...)}
 }
 
 // Execute runs one attempt. An error means that the host is broken.
@@ -107,18 +116,21 @@ func (r *Runner) execute(ctx context.Context, run ledger.Run, a ledger.Attempt) 
 	if err != nil {
 		return ledger.Result{}, err
 	}
+
 	t, err := r.plan.Load().find(run, d)
 	if err != nil {
-		return failed(ledger.OutcomeError, "%s", err.Error()), nil
+		return failed(domain.OutcomeError, "%s", err.Error()), nil
 	}
 	if res, held, err := r.held(ctx, run, t); held || err != nil {
 		return res, err
 	}
+
 	if d.Wake != nil {
 		if t.job.Prompt, err = r.wakePrompt(ctx, run, t); err != nil {
 			return ledger.Result{}, err
 		}
 	}
+
 	var res ledger.Result
 	over := false
 	switch {
@@ -133,12 +145,14 @@ func (r *Runner) execute(ctx context.Context, run ledger.Run, a ledger.Attempt) 
 	if res, closed, err := r.gates(ctx, run, a, t); closed || err != nil {
 		return r.met(ctx, run, a, t, res, err)
 	}
+
 	res, err = r.attempt(ctx, run, a, t)
 	res, err = r.met(ctx, run, a, t, res, err)
 	if err == nil {
 		res = r.undoFailed(ctx, run, t, res)
 		r.leave(ctx, run, t, res)
 	}
+
 	return res, err
 }
 
@@ -151,10 +165,12 @@ func (r *Runner) attempt(ctx context.Context, run ledger.Run, a ledger.Attempt, 
 		}
 		defer r.removeManifest(run.ID)
 	}
+
 	s, err := r.scene(ctx, run, t)
 	if res, ended := skillFault(err); ended {
 		return res, nil
 	}
+
 	if err == nil {
 		err = r.takenBack(ctx, run, a, t, &s)
 	}
@@ -162,8 +178,9 @@ func (r *Runner) attempt(ctx context.Context, run ledger.Run, a ledger.Attempt, 
 		return ledger.Result{}, err
 	}
 	if err := os.MkdirAll(t.agent.Workdir, 0o755); err != nil {
-		return failed(ledger.OutcomeError, "the workdir of agent %s cannot be made: %v", t.agent.Name, err), nil
+		return failed(domain.OutcomeError, "the workdir of agent %s cannot be made: %v", t.agent.Name, err), nil
 	}
+
 	o, over, err := r.orders(ctx, run, a, &t, s)
 	if over != nil {
 		return *over, err
@@ -172,6 +189,7 @@ func (r *Runner) attempt(ctx context.Context, run ledger.Run, a ledger.Attempt, 
 		return ledger.Result{}, err
 	}
 	defer r.record(&o, a, t, s)()
+
 	started := a.StartedAt
 	res, err := loop.Run(ctx, o)
 	if err == nil {
@@ -180,6 +198,7 @@ func (r *Runner) attempt(ctx context.Context, run ledger.Run, a ledger.Attempt, 
 	if err != nil {
 		return ledger.Result{}, err
 	}
+
 	return r.judge(ctx, t, started, res)
 }
 
@@ -191,16 +210,19 @@ func (r *Runner) orders(ctx context.Context, run ledger.Run, a ledger.Attempt, t
 	if err != nil {
 		return o, nil, err
 	}
+
 	t.gate.made = past.made
 	if err := past.without(s); err != nil {
 		return o, nil, err
 	}
+
 	t.loaded = loadedBefore(*t, s, past)
 	registry, err := r.tools(*t, a)
 	if err != nil {
-		res := failed(ledger.OutcomeError, "the tools of agent %s cannot be set up: %v", t.agent.Name, err)
+		res := failed(domain.OutcomeError, "the tools of agent %s cannot be set up: %v", t.agent.Name, err)
 		return o, &res, nil
 	}
+
 	o = loop.Options{
 		Registry: registry, Bounds: bounds(*t),
 		Recorder:   NewRecorder(r.ledger, a, t.secrets),
@@ -210,28 +232,34 @@ func (r *Runner) orders(ctx context.Context, run ledger.Run, a ledger.Attempt, t
 	if res, parked, err := r.recover(ctx, a, *t, past); parked || err != nil {
 		return o, &res, err
 	}
+
 	if err := r.speaker(&o, *t, s.data(a, *t), past); err != nil {
-		res := failed(ledger.OutcomeError, "%s", err.Error())
+		res := failed(domain.OutcomeError, "%s", err.Error())
 		return o, &res, nil
 	}
+
 	if err := t.gate.prompted(ctx, *t); err != nil {
 		return o, nil, err
 	}
+
 	o.Policy.StopOnRejection = t.agent.OnDenied == tool.OnDeniedFail
 	if t.needsModel() {
 		o.Bounds = o.Bounds.AfterCost(past.took.cost)
 		o.Budget = r.newBudget(run, a, *t, o.Bounds, !past.began)
 	}
+
 	if o.System != "" && s.Tables != "" {
 		o.System += "\n" + s.Tables
 		o.Reducer.System += "\n" + s.Tables
 	}
+
 	if t.needsModel() {
 		s.tell(&o.System, &o.Messages[0].Text)
 		if s.Views != "" { // before the orders: nothing may be taken for a part of them
 			o.Messages[0].Text = s.Views + "\n" + o.Messages[0].Text
 		}
 	}
+
 	return o, nil, nil
 }
 
@@ -259,6 +287,7 @@ func (r *Runner) speaker(o *loop.Options, t task, data map[string]any, past hist
 				return err
 			}
 		}
+
 		o.Provider, o.Policy, o.Fallback = t.relay, loop.Headless(), t.relay.fallback()
 		o.Model, o.MaxOutput, o.Window, o.Temperature = t.model.Name, t.model.MaxOutput, t.model.Window, t.model.Temperature
 		o.System = system(t)
@@ -281,6 +310,7 @@ func (r *Runner) tables(ctx context.Context, agent string) (string, error) {
 		return "", err
 	}
 	defer release()
+
 	schema, err := db.Schema(ctx)
 	if err != nil {
 		return "", err
@@ -295,104 +325,30 @@ func (r *Runner) times(ctx context.Context, run ledger.Run) (lastSuccess, lastRu
 	if run.Job == "" {
 		return lastSuccess, lastRun, nil
 	}
+
 	good, ok, err := r.ledger.LastSuccess(ctx, run.Job)
 	if err != nil {
 		return lastSuccess, lastRun, err
 	}
+
 	if ok {
 		lastSuccess = good.FinishedAt
 	}
-	f := ledger.Filter{Job: run.Job, State: ledger.StateFinished, Before: run.ID, Limit: 1}
+
+	f := ledger.Filter{Job: run.Job, State: domain.StateFinished, Before: run.ID, Limit: 1}
 	for ; ; f.Limit = min(2*f.Limit, 1000) {
 		before, err := r.ledger.Runs(ctx, f)
 		if err != nil || len(before) == 0 {
 			return lastSuccess, lastRun, err
 		}
+
 		for _, b := range before {
-			if b.Outcome != ledger.OutcomeSkipped {
+			if b.Outcome != domain.OutcomeSkipped {
 				return lastSuccess, b.FinishedAt, nil
 			}
 			f.Before = b.ID
 		}
 	}
-}
-
-// tools are the tools of the task within the agent's grants.
-func (r *Runner) tools(t task, a ledger.Attempt) (*tool.Registry, error) {
-	roots, err := r.roots(t, a)
-	if err != nil {
-		return nil, err
-	}
-	all, err := control.Tools(control.Options{Ledger: r.ledger, Channels: t.channels, Board: t.board, Redact: redactor(t.secrets).Replace})
-	if err != nil {
-		return nil, err
-	}
-	if t.needsModel() { // a playbook could not hear the answer
-		clarify, err := control.Clarify()
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, clarify)
-	}
-	files, err := file.Tools(file.Options{Roots: roots, Log: r.ledger, Allow: t.agent.Allow, Redact: redactor(t.secrets).Replace, Viewer: r.viewer})
-	if err != nil {
-		return nil, err
-	}
-	all = append(all, files...)
-	if t.agent.Database {
-		rows, err := db.Tools(db.Options{Pool: r.databases, Roots: roots})
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, rows...)
-	}
-	if t.agent.SelfScheduling != nil {
-		plans, err := next.Tools(next.Options{Ledger: r.ledger, Limits: *t.agent.SelfScheduling, Wake: t.detail.Wake, Redact: redactor(t.secrets).Replace})
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, plans...)
-	}
-	asks, err := web.Tools(web.Options{Grants: t.agent.Network, Secrets: t.agent.Secrets, Redact: redactor(t.secrets).Replace})
-	if err != nil {
-		return nil, err
-	}
-	all = append(all, asks...)
-	commands, err := r.programs.tools(t, roots, r.ledger)
-	if err != nil {
-		return nil, err
-	}
-	all = append(all, commands...)
-	all = append(all, r.beside...)
-	if t.needsModel() && len(t.secrets) > 0 {
-		all = discreet(all, redactor(t.secrets))
-	}
-	if t.answered != nil {
-		for i := range all {
-			all[i] = t.answered(all[i])
-		}
-	}
-	registry, err := tool.NewRegistry(all...)
-	if err != nil {
-		return nil, err
-	}
-	registry = registry.Filter(t.agent.Allow, t.agent.Deny)
-	if t.reducer != nil {
-		if registry, err = withReduce(registry, t); err != nil {
-			return nil, err
-		}
-	}
-	if registry, err = skillTools(t, registry, all); err != nil {
-		return nil, err
-	}
-	if !t.phased() {
-		return registry, nil
-	}
-	step, err := loop.StepTool()
-	if err != nil {
-		return nil, err
-	}
-	return registry.With(step)
 }
 
 // bounds are the job's where it gives any, else the agent's. A wake stays within those of
@@ -410,31 +366,38 @@ func over(b, j loop.Bounds) loop.Bounds {
 	if j.Steps != 0 {
 		b.Steps = j.Steps
 	}
+
 	if j.Calls != 0 {
 		b.Calls = j.Calls
 	}
+
 	if j.Wall != 0 {
 		b.Wall = j.Wall
 	}
+
 	if j.Idle != 0 {
 		b.Idle = j.Idle
 	}
+
 	if j.Tokens != 0 {
 		b.Tokens = j.Tokens
 	}
+
 	if j.CostMicroUSD != 0 {
 		b.CostMicroUSD = j.CostMicroUSD
 	}
+
 	if j.Output != 0 {
 		b.Output = j.Output
 	}
+
 	return b
 }
 
 // judge turns the loop's result into the run's: expectations that are not met make it an error.
 func (r *Runner) judge(ctx context.Context, t task, started time.Time, res loop.Result) (ledger.Result, error) {
 	out := ledger.Result{
-		Outcome: ledger.Outcome(res.Outcome), Exit: string(res.Exit), Summary: res.Summary, Error: res.Error, Verified: res.Verified,
+		Outcome: res.Outcome, Exit: res.Exit, Summary: res.Summary, Error: res.Error, Verified: res.Verified,
 		Steps: res.Steps, Calls: res.Calls,
 		Usage: ledger.Usage{TokensIn: res.Usage.Input, TokensOut: res.Usage.Output, TokensCached: res.Usage.Cached, CostMicroUSD: res.CostMicroUSD},
 	}
@@ -442,6 +405,7 @@ func (r *Runner) judge(ctx context.Context, t task, started time.Time, res loop.
 		out.Wait = approval(t, *res.Approval)
 		return out, nil
 	}
+
 	if q := res.Wait; q != nil {
 		asker := t.job.Name
 		if asker == "" {
@@ -453,14 +417,17 @@ func (r *Runner) judge(ctx context.Context, t task, started time.Time, res loop.
 	if !out.Outcome.Done() {
 		return out, nil
 	}
+
 	why, err := r.unmet(ctx, t, started)
 	if err != nil {
 		return out, err
 	}
+
 	if why != "" {
-		out.Outcome, out.Error, out.Verified = ledger.OutcomeError, why, false
+		out.Outcome, out.Error, out.Verified = domain.OutcomeError, why, false
 	} else if len(t.job.Expect) > 0 {
 		out.Verified = true
 	}
+
 	return out, nil
 }

@@ -20,6 +20,7 @@ import (
 	"rouse/agent/tool"
 	"rouse/agentdb"
 	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
 )
 
 // bench is a runner on a real ledger, a real database, and a scripted server.
@@ -55,6 +56,7 @@ var blankLedger = sync.OnceValues(func() ([]byte, error) {
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
+
 	path := filepath.Join(dir, "ledger.db")
 	l, err := ledger.Open(context.Background(), ledger.Options{Path: path})
 	if err != nil {
@@ -63,6 +65,7 @@ var blankLedger = sync.OnceValues(func() ([]byte, error) {
 	if err := l.Close(); err != nil {
 		return nil, err
 	}
+
 	return os.ReadFile(path)
 })
 
@@ -79,6 +82,7 @@ func furnish(t *testing.T, s *modeltest.Server, p model.Provider) *bench {
 	if b.ledger, err = ledger.Open(t.Context(), ledger.Options{Path: filepath.Join(b.dir, "ledger.db")}); err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() { b.ledger.Close() })
 	b.newPool()
 	b.plan = agent.Plan{
@@ -89,6 +93,7 @@ func furnish(t *testing.T, s *modeltest.Server, p model.Provider) *bench {
 		Jobs:     map[string]agent.Job{},
 		Channels: []string{"desktop"}, Secrets: []string{"sk-canary", "sk-canary-and-more"},
 	}
+
 	return b
 }
 
@@ -99,11 +104,13 @@ func (b *bench) newPool() {
 	if b.pool, err = agentdb.NewPool(agentdb.PoolOptions{Dir: filepath.Join(b.dir, "agents"), Quota: func(string) int64 { return b.quota }}); err != nil {
 		b.t.Fatal(err)
 	}
+
 	pool := b.pool
 	b.t.Cleanup(func() { pool.Close() })
 	if b.runner, err = agent.New(agent.Options{Ledger: b.ledger, Databases: b.pool, Manifests: filepath.Join(b.dir, "manifests")}); err != nil {
 		b.t.Fatal(err)
 	}
+
 	b.runner.Set(b.plan)
 }
 
@@ -117,6 +124,7 @@ func (b *bench) attempt(ctx context.Context, id int64) ledger.Result {
 	if err != nil {
 		b.t.Fatal(err)
 	}
+
 	res, err := b.runner.Execute(ctx, run, a)
 	if err != nil {
 		b.t.Fatal(err)
@@ -126,7 +134,7 @@ func (b *bench) attempt(ctx context.Context, id int64) ledger.Result {
 
 func (b *bench) enqueue(r ledger.Request) int64 {
 	b.t.Helper()
-	r.Trigger = ledger.TriggerManual
+	r.Trigger = domain.TriggerManual
 	out, err := b.ledger.Enqueue(b.t.Context(), r)
 	if err != nil {
 		b.t.Fatal(err)
@@ -145,14 +153,17 @@ func (b *bench) count() int {
 		b.t.Fatal(err)
 	}
 	defer release()
+
 	rows, err := db.Query(b.t.Context(), agentdb.QuerySpec{SQL: "select count(*) n from log"})
 	if err != nil {
 		b.t.Fatal(err)
 	}
+
 	n, ok := rows.Rows[0]["n"].(int64)
 	if !ok {
 		b.t.Fatalf("%v", rows.Rows)
 	}
+
 	return int(n)
 }
 
@@ -163,6 +174,7 @@ func (b *bench) table() {
 		b.t.Fatal(err)
 	}
 	defer release()
+
 	if _, err := db.CreateTable(b.t.Context(), agentdb.By{}, agentdb.TableSpec{Name: "log", Purpose: "What was done", Columns: []agentdb.Column{{Name: "what", Type: "TEXT"}}}); err != nil {
 		b.t.Fatal(err)
 	}
@@ -180,8 +192,9 @@ func TestModelGoesOnAfterAnInterruption(t *testing.T) {
 	if err := b.ledger.Interrupt(t.Context(), ledger.Attempt{Run: id, Number: 1}, "killed", nil); err != nil {
 		t.Fatal(err)
 	}
+
 	res := b.run(id)
-	if res.Outcome != ledger.OutcomeSuccess || res.Summary != "Both are written." || b.count() != 2 {
+	if res.Outcome != domain.OutcomeSuccess || res.Summary != "Both are written." || b.count() != 2 {
 		t.Errorf("%+v, %d rows", res, b.count())
 	}
 	if sent := string(b.server.Requests()[2]); !strings.Contains(sent, `"tool_call_id":"1"`) || strings.Count(sent, "Write two rows.") != 1 {
@@ -198,13 +211,13 @@ func TestBoundsGoOn(t *testing.T) {
 	b.table()
 	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", Prompt: "Write for ever.", Bounds: loop.Bounds{Steps: 3}}
 	id := b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})
-	if res := b.run(id); res.Outcome != ledger.OutcomeBudget || b.count() != 3 {
+	if res := b.run(id); res.Outcome != domain.OutcomeBudget || b.count() != 3 {
 		t.Fatalf("%+v, %d rows", res, b.count())
 	}
 	if err := b.ledger.Interrupt(t.Context(), ledger.Attempt{Run: id, Number: 1}, "killed before the end was recorded", nil); err != nil {
 		t.Fatal(err)
 	}
-	if res := b.run(id); res.Outcome != ledger.OutcomeBudget || b.count() != 4 {
+	if res := b.run(id); res.Outcome != domain.OutcomeBudget || b.count() != 4 {
 		t.Errorf("%+v, %d rows; the last step is left to end properly, and no more", res, b.count())
 	}
 }
@@ -231,22 +244,25 @@ func TestPendingCallIsFinishedOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	c := insertCall("1", "one")
 	c.Key = "m1.1.1"
 	message, err := json.Marshal(model.Message{Role: model.RoleAssistant, Calls: []model.Call{c}})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	now := time.Now()
 	for _, err := range []error{
 		b.ledger.StartStep(t.Context(), a, ledger.Step{Number: 1, StartedAt: now}),
 		b.ledger.FinishStep(t.Context(), a, ledger.Step{Number: 1, Message: message, FinishedAt: now}),
-		b.ledger.StartCall(t.Context(), a, ledger.Call{Step: 1, ID: "1", Key: c.Key, Tool: "db_insert", Args: c.Args, Effect: ledger.EffectDatabase, StartedAt: now}),
+		b.ledger.StartCall(t.Context(), a, ledger.Call{Step: 1, ID: "1", Key: c.Key, Tool: "db_insert", Args: c.Args, Effect: domain.EffectDatabase, StartedAt: now}),
 	} {
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	// The row was committed, and its result was not recorded any more.
 	db, release, err := b.pool.Get(t.Context(), "clerk")
 	if err != nil {
@@ -255,11 +271,12 @@ func TestPendingCallIsFinishedOnce(t *testing.T) {
 	if _, err := db.Insert(t.Context(), agentdb.By{Run: id, Key: c.Key}, "log", []map[string]any{{"what": "one"}}); err != nil {
 		t.Fatal(err)
 	}
+
 	release()
 	if err := b.ledger.Interrupt(t.Context(), a, "killed", nil); err != nil {
 		t.Fatal(err)
 	}
-	if res := b.run(id); res.Outcome != ledger.OutcomeSuccess || b.count() != 1 {
+	if res := b.run(id); res.Outcome != domain.OutcomeSuccess || b.count() != 1 {
 		t.Errorf("%+v, %d rows", res, b.count())
 	}
 }
@@ -274,7 +291,7 @@ func TestPlaybookIsTriedAgain(t *testing.T) {
 	}}
 	id := b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})
 	res := b.run(id)
-	if res.Outcome != ledger.OutcomeError || !strings.Contains(res.Error, "call 2 (file_read) failed: not_found") {
+	if res.Outcome != domain.OutcomeError || !strings.Contains(res.Error, "call 2 (file_read) failed: not_found") {
 		t.Fatalf("%+v", res)
 	}
 	if err := b.ledger.Finish(t.Context(), ledger.Attempt{Run: id, Number: 1}, res); err != nil {
@@ -283,10 +300,11 @@ func TestPlaybookIsTriedAgain(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(b.dir, "work", "later.txt"), []byte("x"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	if _, err := b.ledger.Retry(t.Context(), id); err != nil {
 		t.Fatal(err)
 	}
-	if res := b.run(id); res.Outcome != ledger.OutcomeSuccess || b.count() != 1 {
+	if res := b.run(id); res.Outcome != domain.OutcomeSuccess || b.count() != 1 {
 		t.Errorf("%+v, %d rows", res, b.count())
 	}
 }
@@ -297,15 +315,15 @@ func TestRefusals(t *testing.T) {
 	for name, c := range map[string]struct {
 		request ledger.Request
 		job     agent.Job
-		outcome ledger.Outcome
+		outcome domain.Outcome
 		say     string
 	}{
-		"unknown job":   {ledger.Request{Job: "gone", Agent: "clerk"}, agent.Job{}, ledger.OutcomeError, `the job "gone" is no longer in the configuration`},
-		"unknown agent": {ledger.Request{Agent: "nobody", Detail: ledger.Detail{Prompt: "x"}}, agent.Job{}, ledger.OutcomeError, `the agent "nobody" is no longer`},
-		"no model":      {ledger.Request{Agent: "plain", Detail: ledger.Detail{Prompt: "x"}}, agent.Job{}, ledger.OutcomeError, "has no model"},
-		"a template":    {ledger.Request{Job: "j"}, agent.Job{Name: "j", Agent: "clerk", Prompt: "{{ .File.Path }}"}, ledger.OutcomeError, `uses "File", which this run does not have`},
-		"a file gone":   {ledger.Request{Job: "j", Detail: ledger.Detail{File: &ledger.File{Path: filepath.Join(b.dir, "none.csv")}}}, agent.Job{Name: "j", Agent: "clerk", Prompt: "x"}, ledger.OutcomeSkipped, "is gone"},
-		"a tool that was denied": {ledger.Request{Agent: "plain", Detail: ledger.Detail{Tool: "db_query", Args: json.RawMessage(`{"sql":"select 1"}`)}}, agent.Job{}, ledger.OutcomeError,
+		"unknown job":   {ledger.Request{Job: "gone", Agent: "clerk"}, agent.Job{}, domain.OutcomeError, `the job "gone" is no longer in the configuration`},
+		"unknown agent": {ledger.Request{Agent: "nobody", Detail: ledger.Detail{Prompt: "x"}}, agent.Job{}, domain.OutcomeError, `the agent "nobody" is no longer`},
+		"no model":      {ledger.Request{Agent: "plain", Detail: ledger.Detail{Prompt: "x"}}, agent.Job{}, domain.OutcomeError, "has no model"},
+		"a template":    {ledger.Request{Job: "j"}, agent.Job{Name: "j", Agent: "clerk", Prompt: "{{ .File.Path }}"}, domain.OutcomeError, `uses "File", which this run does not have`},
+		"a file gone":   {ledger.Request{Job: "j", Detail: ledger.Detail{File: &ledger.File{Path: filepath.Join(b.dir, "none.csv")}}}, agent.Job{Name: "j", Agent: "clerk", Prompt: "x"}, domain.OutcomeSkipped, "is gone"},
+		"a tool that was denied": {ledger.Request{Agent: "plain", Detail: ledger.Detail{Tool: "db_query", Args: json.RawMessage(`{"sql":"select 1"}`)}}, agent.Job{}, domain.OutcomeError,
 			"tool_not_found"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -326,9 +344,10 @@ func TestFileThatChanged(t *testing.T) {
 	if err := os.WriteFile(path, []byte("new"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", Prompt: "x"}
 	res := b.run(b.enqueue(ledger.Request{Job: "j", Detail: ledger.Detail{File: &ledger.File{Path: path, Size: 3, Hash: "of the old"}}}))
-	if res.Outcome != ledger.OutcomeSkipped || !strings.Contains(res.Error, "has changed") {
+	if res.Outcome != domain.OutcomeSkipped || !strings.Contains(res.Error, "has changed") {
 		t.Errorf("%+v", res)
 	}
 }
@@ -351,10 +370,11 @@ func TestNotices(t *testing.T) {
 	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", Notify: agent.Notify{On: []string{"error"}, Channels: []string{"desktop", "ops"}, Title: "{{ .Job }} says {{ .Outcome }}", Body: "{{ .Nonsense }}"}}
 	b.runner.Set(b.plan)
 	run := ledger.Run{ID: 7, Job: "j", Attempt: 1}
-	if n := b.runner.Notices(run, ledger.Result{Outcome: ledger.OutcomeSuccess}); len(n) != 0 {
+	if n := b.runner.Notices(run, ledger.Result{Outcome: domain.OutcomeSuccess}); len(n) != 0 {
 		t.Errorf("told of a success: %+v", n)
 	}
-	n := b.runner.Notices(run, ledger.Result{Outcome: ledger.OutcomeError, Error: "no such table"})
+
+	n := b.runner.Notices(run, ledger.Result{Outcome: domain.OutcomeError, Error: "no such table"})
 	if len(n) != 2 || n[0].Title != "j says error" || !strings.Contains(n[0].Body, "no such table") || n[1].Channel != "ops" {
 		t.Errorf("%+v", n)
 	}
@@ -369,10 +389,11 @@ func TestStopHasItsReason(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(errors.New("enough"))
 	res, err := b.runner.Execute(ctx, run, a)
-	if err == nil && res.Outcome != ledger.OutcomeCancelled {
+	if err == nil && res.Outcome != domain.OutcomeCancelled {
 		t.Errorf("%+v", res)
 	}
 }

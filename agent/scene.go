@@ -40,21 +40,26 @@ func (r *Runner) scene(ctx context.Context, run ledger.Run, t task) (s scene, er
 	if s.LastSuccess, s.LastRun, err = r.times(ctx, run); err != nil {
 		return s, err
 	}
+
 	if t.detail.Wake != nil {
 		s.Prompt = t.job.Prompt
 	}
+
 	for _, f := range t.files {
 		s.Files = append(s.Files, sceneFile{f.File, f.gone})
 	}
+
 	if t.agent.Database && t.needsModel() {
 		s.Tables, err = r.tables(ctx, t.agent.Name)
 		if err == nil {
 			s.Views, err = r.contextViews(ctx, t)
 		}
 	}
+
 	if err == nil {
 		err = s.lookAtSkills(t)
 	}
+
 	return s, err
 }
 
@@ -64,9 +69,11 @@ func (s scene) set(t *task) {
 	if s.Prompt != "" {
 		t.job.Prompt = s.Prompt
 	}
+
 	if s.File != nil {
 		t.detail.File = s.File
 	}
+
 	for _, f := range s.Files {
 		t.files = append(t.files, batchFile{f.File, f.Gone})
 	}

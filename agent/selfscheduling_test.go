@@ -14,6 +14,7 @@ import (
 	"rouse/agent/model/openai"
 	"rouse/agent/model/playbook"
 	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
 	"rouse/scheduler/schedule"
 )
 
@@ -44,6 +45,7 @@ func (b *bench) execute(id int64) ledger.Result {
 	if err := b.ledger.Finish(b.t.Context(), ledger.Attempt{Run: id, Number: run.Attempt}, res); err != nil {
 		b.t.Fatal(err)
 	}
+
 	return res
 }
 
@@ -54,6 +56,7 @@ func (b *bench) fire(agent string) (int64, ledger.Slot) {
 	if err != nil || !ok {
 		b.t.Fatalf("nothing is planned (%v)", err)
 	}
+
 	due := s.At.Add(time.Duration(s.ID) * time.Hour) // not a moment after the last
 	d, err := b.ledger.FireSlots(b.t.Context(), due, 9, s.ID)
 	if err != nil || d[0].Decision != ledger.SlotRun {
@@ -72,6 +75,7 @@ func TestWakes(t *testing.T) {
 	if res := b.execute(first); res.Summary != "Planned." {
 		t.Fatalf("%+v", res)
 	}
+
 	second, s := b.fire("clerk")
 	if s.Run != first || s.Job != "j" || s.Depth != 1 || s.ScheduledBy != ledger.ByAgent {
 		t.Errorf("%+v", s)
@@ -79,19 +83,22 @@ func TestWakes(t *testing.T) {
 	if res := b.execute(second); res.Summary != "Planned, too." {
 		t.Fatalf("%+v", res)
 	}
+
 	third, s := b.fire("clerk")
 	if s.Run != second || s.Job != "j" || s.Depth != 2 || s.Instructions != "And again." {
 		t.Errorf("%+v", s)
 	}
-	if res := b.execute(third); res.Outcome != ledger.OutcomeBudget || res.Steps != 4 { // three, and one to close
+	if res := b.execute(third); res.Outcome != domain.OutcomeBudget || res.Steps != 4 { // three, and one to close
 		t.Errorf("the wake of a wake is not within its job's bounds: %+v", res)
 	}
+
 	asked := string(b.server.Requests()[2])
 	for _, want := range []string{`word for word:\n\nCount {{ .Nothing }} again."`, "an alarm that you set on", "in run 1, in a chain that the job j began", "(job j): success, on", "schedule_next_run", "cancel_next_run"} {
 		if !strings.Contains(asked, want) {
 			t.Errorf("%q is missing in %s", want, asked)
 		}
 	}
+
 	if strings.Contains(asked, "Begin.") {
 		t.Errorf("the wake is not fresh: %s", asked)
 	}
@@ -107,6 +114,7 @@ func TestWakeGoesOn(t *testing.T) {
 	if err := b.ledger.Interrupt(t.Context(), ledger.Attempt{Run: id, Number: 1}, "killed", nil); err != nil {
 		t.Fatal(err)
 	}
+
 	b.execute(b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.Detail{Prompt: "{{ in between"}}))
 	b.run(id)
 	if first, second := prompted(t, b.server.Requests()[0]), prompted(t, b.server.Requests()[2]); first != second || !strings.Contains(first, "word for word:\n\nCount.") {
@@ -128,15 +136,17 @@ func prompted(t *testing.T, request json.RawMessage) string {
 func TestWakeTellsOfTheLastRun(t *testing.T) {
 	b := setup(t, modeltest.Turn{Text: "Done."})
 	b.execute(b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.Detail{Prompt: "x"}}))
+
 	for range 25 {
 		run, a, err := b.ledger.StartAttempt(t.Context(), b.enqueue(ledger.Request{Job: "j", Agent: "clerk"}))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := b.ledger.Finish(t.Context(), a, ledger.Result{Outcome: ledger.OutcomeSkipped}); err != nil {
+		if err := b.ledger.Finish(t.Context(), a, ledger.Result{Outcome: domain.OutcomeSkipped}); err != nil {
 			t.Fatalf("run %d: %v", run.ID, err)
 		}
 	}
+
 	b.wish("clerk", "Count.", "")
 	id, _ := b.fire("clerk")
 	b.execute(id)
@@ -176,18 +186,21 @@ func TestToolsNeedSelfScheduling(t *testing.T) {
 			if limits, ok := schedule.Preset(c.mode); ok {
 				a.SelfScheduling = &limits
 			}
+
 			b.plan.Agents["clerk"] = a
 			b.wish("clerk", "Say done.", "")
 			id, _ := b.fire("clerk")
 			if res := b.execute(id); res.Summary != "Done." {
 				t.Fatalf("%+v", res)
 			}
+
 			var request struct {
 				Tools []struct{ Function struct{ Name string } }
 			}
 			if err := json.Unmarshal(b.server.Requests()[0], &request); err != nil {
 				t.Fatal(err)
 			}
+
 			var names []string
 			for _, f := range request.Tools {
 				if strings.HasSuffix(f.Function.Name, "_next_run") {
@@ -197,6 +210,7 @@ func TestToolsNeedSelfScheduling(t *testing.T) {
 			if !slices.Equal(names, c.want) {
 				t.Errorf("%q, want %q", names, c.want)
 			}
+
 			limits, ok := b.runner.Limits("clerk")
 			if ok != (c.mode != "") || limits.Mode != c.mode {
 				t.Errorf("%+v %t", limits, ok)
@@ -212,9 +226,10 @@ func TestPlaybookPlans(t *testing.T) {
 	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", Playbook: []playbook.Call{{Name: "schedule_next_run", With: map[string]any{"in_seconds": 60, "instructions": "x"}, Save: "plan"},
 		{Name: "todo", With: map[string]any{"markdown": "- [ ] {{ index .plan.clamp_reasons 0 }}"}}}}
 	id := b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})
-	if res := b.execute(id); res.Outcome != ledger.OutcomeSuccess {
+	if res := b.execute(id); res.Outcome != domain.OutcomeSuccess {
 		t.Fatalf("%+v", res)
 	}
+
 	calls, err := b.ledger.Calls(t.Context(), id)
 	if err != nil || len(calls) != 2 || !strings.Contains(string(calls[1].Args), "min_interval") {
 		t.Errorf("%+v (%v)", calls, err)
@@ -230,6 +245,7 @@ func TestWhoIsWoken(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", Prompt: "x", Model: &agent.Model{Name: "other", Provider: p}}
 	for _, c := range []struct{ agent, job, say string }{
 		{"clerk", "j", "By the job's model."}, {"clerk", "gone", "Done."}, {"clerk", "", "Done."},
@@ -241,6 +257,7 @@ func TestWhoIsWoken(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		b.runner.Set(b.plan)
 		if why := b.runner.Hold(run); strings.HasPrefix(why, "no_model") != (c.agent == "plain") {
 			t.Errorf("%+v is held: %q", c, why)
@@ -257,37 +274,41 @@ func TestNoticesOfWakes(t *testing.T) {
 	b := setup(t)
 	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", Notify: agent.Notify{On: []string{"success", "error"}, Channels: []string{"ops"}, Title: "Report", Body: "{{ .Job }}: {{ .Summary }}"}}
 	b.runner.Set(b.plan)
+
 	for _, c := range []struct {
 		job           string
-		outcome       ledger.Outcome
+		outcome       domain.Outcome
 		channel, text string // "": nobody is told
 	}{
-		{"j", ledger.OutcomeSuccess, "ops", "clerk (alarm): success|j: It is."},
-		{"j", ledger.OutcomeTimeout, "", ""},
-		{"", ledger.OutcomeSuccess, "", ""},
-		{"", ledger.OutcomeError, "desktop", "clerk (alarm): error|It was.\nrouse show 7"},
-		{"gone", ledger.OutcomeTimeout, "desktop", "clerk (alarm): timeout|It was.\nrouse show 7"},
-		{"", ledger.OutcomeBudget, "desktop", "clerk (alarm): budget exceeded|It was.\nrouse show 7"},
-		{"", ledger.OutcomeInterrupted, "desktop", "clerk (alarm): interrupted|It was.\nrouse show 7"},
-		{"", ledger.OutcomeCancelled, "", ""},
+		{"j", domain.OutcomeSuccess, "ops", "clerk (alarm): success|j: It is."},
+		{"j", domain.OutcomeTimeout, "", ""},
+		{"", domain.OutcomeSuccess, "", ""},
+		{"", domain.OutcomeError, "desktop", "clerk (alarm): error|It was.\nrouse show 7"},
+		{"gone", domain.OutcomeTimeout, "desktop", "clerk (alarm): timeout|It was.\nrouse show 7"},
+		{"", domain.OutcomeBudget, "desktop", "clerk (alarm): budget exceeded|It was.\nrouse show 7"},
+		{"", domain.OutcomeInterrupted, "desktop", "clerk (alarm): interrupted|It was.\nrouse show 7"},
+		{"", domain.OutcomeCancelled, "", ""},
 	} {
 		detail, err := json.Marshal(ledger.Detail{Wake: &ledger.Wake{Job: c.job}})
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		res := ledger.Result{Outcome: c.outcome, Summary: "It is."}
 		if !c.outcome.Done() {
 			res.Error = "It was."
 		}
+
 		var channel, text string
-		for _, n := range b.runner.Notices(ledger.Run{ID: 7, Agent: "clerk", Trigger: ledger.TriggerSelf, Detail: detail, Attempt: 1}, res) {
+		for _, n := range b.runner.Notices(ledger.Run{ID: 7, Agent: "clerk", Trigger: domain.TriggerSelf, Detail: detail, Attempt: 1}, res) {
 			channel, text = channel+n.Channel, text+n.Title+"|"+n.Body
 		}
 		if channel != c.channel || text != c.text {
 			t.Errorf("%+v: %q %q", c, channel, text)
 		}
 	}
-	if n := b.runner.Notices(ledger.Run{ID: 8, Agent: "clerk", Trigger: ledger.TriggerManual}, ledger.Result{Outcome: ledger.OutcomeError}); len(n) != 0 {
+
+	if n := b.runner.Notices(ledger.Run{ID: 8, Agent: "clerk", Trigger: domain.TriggerManual}, ledger.Result{Outcome: domain.OutcomeError}); len(n) != 0 {
 		t.Errorf("an ad-hoc run: %+v", n)
 	}
 }

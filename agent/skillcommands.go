@@ -6,16 +6,17 @@ import (
 	"slices"
 	"strings"
 
+	"rouse/agent/tool"
 	"rouse/agent/tool/shell"
 	"rouse/skills"
 	"rouse/skills/install"
 )
 
-// shells are the names under which allowed-tools speak of commands; unasked are those of
-// tools that need no leave: what they reach is granted by folders.
+// shells are the names under which the allowed-tools of other agents speak of commands; unasked are
+// those of their tools that need no permission here: what they reach is granted by folders.
 var (
-	shells  = []string{"bash", "shell", "shell_run"}
-	unasked = strings.Fields("read write edit multiedit glob grep ls notebookread notebookedit task todowrite todoread skill file_read file_write file_edit file_search read_file write_file edit_file list_files search")
+	shells  = []string{"bash", "shell"}
+	unasked = strings.Fields("read write edit multiedit glob grep ls notebookread notebookedit task todowrite todoread skill")
 )
 
 // SkillCommands are the commands that the allowed-tools of a skill allow, where its owner lets them
@@ -24,12 +25,18 @@ var (
 // alone. Whatever is not plainly one program with its arguments allows nothing. A path is one within
 // the skill where there is such a file: no other may stand in its place.
 func SkillCommands(s *skills.Skill) (grants []shell.Grant, nothing []string) {
+	if len(s.AllowedTools) == 0 {
+		return nil, nil
+	}
+
+	own := Specs()
 	for _, pattern := range s.AllowedTools {
 		name, inner, _ := strings.Cut(strings.TrimSuffix(pattern, ")"), "(")
 		name = strings.ToLower(name)
+		spec := own.Find(name)
 		switch {
-		case slices.Contains(unasked, name):
-		case slices.Contains(shells, name) && strings.HasSuffix(pattern, ")"):
+		case slices.Contains(unasked, name), spec.Scope != tool.ScopeOutside:
+		case (slices.Contains(shells, name) || spec.Given == tool.GivenCommands) && strings.HasSuffix(pattern, ")"):
 			for one := range strings.SplitSeq(inner, ",") {
 				if g, ok := skillCommand(s, strings.TrimSpace(one)); ok {
 					grants = append(grants, g)
@@ -41,6 +48,7 @@ func SkillCommands(s *skills.Skill) (grants []shell.Grant, nothing []string) {
 			nothing = append(nothing, pattern)
 		}
 	}
+
 	return grants, slices.Compact(nothing)
 }
 
@@ -51,6 +59,7 @@ func skillCommand(s *skills.Skill, text string) (g shell.Grant, ok bool) {
 	if strings.ContainsAny(text, "\"'$`|&;<>(){}\\~#!?[]") {
 		return g, false
 	}
+
 	words := strings.Fields(text)
 	for i, word := range words {
 		if strings.Contains(word, "*") && (word != "*" || i != len(words)-1) {
@@ -60,6 +69,7 @@ func skillCommand(s *skills.Skill, text string) (g shell.Grant, ok bool) {
 			return g, false // its folder's name would be a pattern
 		}
 	}
+
 	g = shell.Grant{Argv: words}
 	return g, len(words) > 0 && words[0] != "*" && g.Check() == nil
 }
@@ -69,6 +79,7 @@ func ofSkill(s *skills.Skill, word string) string {
 	if !strings.Contains(word, "/") || !filepath.IsLocal(filepath.FromSlash(word)) {
 		return word
 	}
+
 	path := filepath.Join(s.Dir, filepath.FromSlash(word))
 	if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {
 		return word
@@ -87,6 +98,7 @@ func (t task) allowing() (out []allows) {
 	if !t.agent.Skills.Allowing || !t.needsModel() {
 		return nil
 	}
+
 	for _, s := range t.agent.Skills.All() {
 		if grants, _ := SkillCommands(s); len(grants) > 0 {
 			out = append(out, allows{s, grants})
@@ -102,6 +114,7 @@ func (t task) allowed() func() []shell.Grant {
 	if len(all) == 0 {
 		return nil
 	}
+
 	return func() (out []shell.Grant) {
 		for _, a := range all {
 			if t.loaded.Has(a.Name) && install.Verify(a.Skill) == nil { // what it was loaded as

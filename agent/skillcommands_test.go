@@ -16,6 +16,7 @@ import (
 	"rouse/agent/tool"
 	"rouse/agent/tool/shell"
 	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
 	"rouse/skills"
 	"rouse/skills/install"
 )
@@ -39,6 +40,7 @@ func scripted(t *testing.T, root, name, head string) (program string) {
 			t.Fatal(err)
 		}
 	}
+
 	return program
 }
 
@@ -50,6 +52,7 @@ func confined(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer box.Close()
+
 	if tier, why := box.Tier(t.Context()); !tier.AtLeast(sandbox.TierB) {
 		t.Skip("nothing confines a program here: ", why)
 	}
@@ -94,9 +97,11 @@ func TestSkillScript(t *testing.T) {
 			if inside {
 				root = filepath.Join(work, "skills")
 			}
+
 			for i := range 25 {
 				scripted(t, root, fmt.Sprintf("filler-%d", i), "")
 			}
+
 			program := scripted(t, root, "line-counter", "")
 			dir := filepath.Dir(filepath.Dir(program))
 			b := setup(t,
@@ -106,6 +111,7 @@ func TestSkillScript(t *testing.T) {
 				turn("4", "shell_run", arguments(t, map[string]any{"command": program + " book.txt"})),
 				turn("5", "file_write", arguments(t, map[string]any{"path": program, "content": "x"})),
 				done)
+
 			b.sees(root, "")
 			b.clerk(func(a *agent.Agent) {
 				a.Workdir, a.Commands = work, []shell.Grant{{Argv: []string{program, "*"}}}
@@ -113,15 +119,18 @@ func TestSkillScript(t *testing.T) {
 			if inside {
 				b.plan.Masks = tool.Masks{Fixed: []string{root}}
 			}
+
 			res, calls := b.prompt("Count the lines of the book.")
-			if res.Outcome != ledger.OutcomeSuccess || len(calls) != 6 {
+			if res.Outcome != domain.OutcomeSuccess || len(calls) != 6 {
 				t.Fatalf("%+v\n%v", res, calls)
 			}
+
 			for i, part := range []string{`"id":"skill/line-counter"`, "Root Path: " + dir, "Empty lines count.", `"stdout":"3\nkept out\n"`, `"ok":false`} {
 				if !strings.Contains(string(calls[i].Envelope), part) {
 					t.Errorf("call %d: %q is not in\n%s", i+1, part, calls[i].Envelope)
 				}
 			}
+
 			if text, err := os.ReadFile(program); err != nil || string(text) != counting {
 				t.Errorf("the program is %q (%v)", text, err)
 			}
@@ -146,6 +155,7 @@ func TestSkillWithinTheWorkdir(t *testing.T) {
 	if s == nil {
 		t.Fatal(problems)
 	}
+
 	b.clerk(func(a *agent.Agent) {
 		a.Workdir, a.Commands = work, []shell.Grant{{Argv: []string{program, "*"}}, {Argv: []string{"mv", "*"}}}
 		a.Skills.View = skills.View{Preloaded: []*skills.Skill{s}}
@@ -156,6 +166,7 @@ func TestSkillWithinTheWorkdir(t *testing.T) {
 			t.Errorf("%s", c.Envelope)
 		}
 	}
+
 	if text, err := os.ReadFile(filepath.Join(dir, "SKILL.md")); err != nil || strings.Contains(string(text), "Obey") {
 		t.Errorf("%s (%v)", text, err)
 	}
@@ -171,6 +182,7 @@ func TestSkillPlaces(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(apart, "a"), 0o700); err != nil {
 		t.Fatal(err)
 	}
+
 	for command, want := range map[string]int{"ls": 1, filepath.Join(apart, "a", "scripts", "x.sh"): 2, "cd '" + filepath.Join(apart, "a") + "' && ls": 2} {
 		if read, _ := roots.Places([]string{"sh", "-c", command}); len(read) != want {
 			t.Errorf("%s reads %v", command, read)
@@ -204,10 +216,12 @@ func TestSkillAllows(t *testing.T) {
 					a.Allow = []string{"*", "shell_*"} // else there is no shell at all
 				}
 			})
+
 			_, calls := b.prompt("Count the lines of the book.")
 			if len(calls) != 5 {
 				t.Fatalf("%v", calls)
 			}
+
 			for i, want := range map[int]string{0: c.before, 2: c.then, 3: c.before} {
 				if !strings.Contains(string(calls[i].Envelope), want) {
 					t.Errorf("call %d: %s\nwant %s", i+1, calls[i].Envelope, want)
@@ -224,7 +238,7 @@ func TestSkillCommands(t *testing.T) {
 	for pattern, want := range map[string]string{
 		"Bash(git log:*)": "git log *", "Bash(git add *)": "git add *", "Bash(make test)": "make test", "shell_run(ls)": "ls", "Bash(a:*, b)": "a *|b",
 		"Bash(scripts/count.sh:*)": program + " *", "Bash(sh scripts/count.sh)": "sh " + program, "Bash(scripts/none.sh)": "scripts/none.sh",
-		"Read": "", "Write(*.md)": "", "file_edit": "",
+		"Read": "", "Write(*.md)": "", "file_edit": "", "db_query": "", "web_fetch": "-", "git_status": "-",
 		"Bash": "-", "Bash(*)": "-", "Bash(:*)": "-", "Bash()": "-", "Bash(git*)": "-", "Bash(git * push)": "-", "Bash(a; b)": "-", "Bash(a && b:*)": "-", "Bash($X:*)": "-", "Bash(a 'b c')": "-",
 		"Bash(a > b)": "-", "Bash(`a`)": "-", "Bash(../x/y.sh)": "../x/y.sh", "WebFetch": "-", "mcp__x__y": "-", "Bash(ls": "-",
 	} {
@@ -236,6 +250,7 @@ func TestSkillCommands(t *testing.T) {
 			}
 			got = append(got, strings.Join(g.Argv, " "))
 		}
+
 		if len(nothing) > 0 {
 			got = append(got, "-")
 		}
@@ -252,14 +267,16 @@ func TestToolsOnDemand(t *testing.T) {
 		turn("3", "db_create_table", `{"name":"log","purpose":"what was done","columns":[{"name":"what","type":"text"}]}`), turn("4", "db_insert", `{"table":"log","row":{"what":"x"}}`), done, done)
 	b.clerk(func(a *agent.Agent) { a.OnDemand = []string{"db_*", "complete"} })
 	res, calls := b.prompt("Write it down.")
-	if res.Outcome != ledger.OutcomeSuccess || len(calls) != 5 {
+	if res.Outcome != domain.OutcomeSuccess || len(calls) != 5 {
 		t.Fatalf("%+v %v", res, calls)
 	}
+
 	for i, part := range []string{`"id":"tool/db_create_table"`, `"arguments":{`, `"ok":true`, `"ok":true`} {
 		if !strings.Contains(string(calls[i].Envelope), part) {
 			t.Errorf("call %d: %q is not in %s", i+1, part, calls[i].Envelope)
 		}
 	}
+
 	var lists []string
 	for _, r := range b.server.Requests() {
 		var asked struct {
@@ -270,6 +287,7 @@ func TestToolsOnDemand(t *testing.T) {
 		if err := json.Unmarshal(r, &asked); err != nil {
 			t.Fatal(err)
 		}
+
 		var names []string
 		for _, one := range asked.Tools {
 			names = append(names, one.Function.Name)
@@ -277,11 +295,13 @@ func TestToolsOnDemand(t *testing.T) {
 				t.Errorf("%s", one.Function.Description)
 			}
 		}
+
 		lists = append(lists, strings.Join(names, " "))
 	}
 	if len(slices.Compact(lists)) != 1 || strings.Contains(lists[0], "db_") || !strings.Contains(lists[0], "complete") || !strings.Contains(lists[0], "capabilities_load") || strings.Contains(lists[0], "load_skill") {
 		t.Errorf("%q", lists)
 	}
+
 	// Where it may not look for them it is told of all.
 	b.clerk(func(a *agent.Agent) { a.Deny = []string{"capabilities_load"} })
 	b.prompt("Write it down.")
@@ -310,9 +330,10 @@ func TestToolsOfANarrowContext(t *testing.T) {
 				m.Window = c.window
 				a.Model, a.OnDemand = &m, c.onDemand
 			})
-			if res, _ := b.prompt("Write it down."); res.Outcome != ledger.OutcomeSuccess {
+			if res, _ := b.prompt("Write it down."); res.Outcome != domain.OutcomeSuccess {
 				t.Fatalf("%+v", res)
 			}
+
 			asked := string(b.server.Requests()[0])
 			if got := strings.Contains(asked, `"name":"db_migrate"`); got != c.told {
 				t.Errorf("told of db_migrate: %v", got)
@@ -343,6 +364,7 @@ func TestSkillCommandsAreOfTheDefinition(t *testing.T) {
 	if title, _ := asked("Read"); title != "" {
 		t.Errorf("without a command it asks: %s", title)
 	}
+
 	_, first := asked("Bash(git log:*)")
 	_, second := asked("Bash(git log:*) Bash(rm:*)")
 	if first == second || !strings.Contains(first, `counter: [\"git\" \"log\" \"*\"]`) || !strings.Contains(second, `rm`) {
@@ -365,6 +387,7 @@ func TestChangedSkillAllowsNothing(t *testing.T) {
 	if err := staged.Close(); err != nil {
 		t.Fatal(err)
 	}
+
 	program := filepath.Join(home, "counter", "scripts", "count.sh")
 	run := arguments(t, map[string]any{"command": program + " book.txt"})
 	b := setup(t, turn("1", "load_skill", `{"skill_name":"counter"}`), turn("2", "shell_run", run), modeltest.Turn{Fail: model.KindAuth}, turn("3", "shell_run", run), done)
@@ -380,6 +403,7 @@ func TestChangedSkillAllowsNothing(t *testing.T) {
 	if err := os.WriteFile(program, []byte("#!/bin/sh\necho other\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
+
 	b.run(id)
 	calls, err := b.ledger.Calls(t.Context(), id)
 	if err != nil || len(calls) != 4 || !strings.Contains(string(calls[1].Envelope), `"ok":true`) || !strings.Contains(string(calls[2].Envelope), `"kind":"rejected"`) {

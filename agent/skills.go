@@ -11,6 +11,7 @@ import (
 	"rouse/agent/tool"
 	"rouse/agent/tool/skill"
 	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
 	"rouse/skills"
 	"rouse/skills/install"
 )
@@ -35,11 +36,13 @@ func (s *scene) lookAtSkills(t task) error {
 	if v.Empty() || !t.needsModel() {
 		return nil
 	}
+
 	for _, sk := range v.Preloaded {
 		if err := install.Verify(sk); err != nil {
 			return unusable{err}
 		}
 	}
+
 	var err error
 	if s.Skills, err = v.Prompt(t.agent.Skills.Style); err != nil {
 		return unusable{err}
@@ -47,6 +50,7 @@ func (s *scene) lookAtSkills(t task) error {
 	if t.detail.Wake != nil {
 		return nil
 	}
+
 	for _, sk := range asked(v.Others, t.job.Prompt) {
 		err := install.Verify(sk)
 		var text string
@@ -58,6 +62,7 @@ func (s *scene) lookAtSkills(t task) error {
 		}
 		s.Activated = append(s.Activated, activated{sk.Name, text})
 	}
+
 	return nil
 }
 
@@ -76,6 +81,7 @@ func asked(list []*skills.Skill, text string) []*skills.Skill {
 		if !ok || seen[name] {
 			continue
 		}
+
 		seen[name] = true
 		for _, s := range list {
 			if s.Name == name {
@@ -83,6 +89,7 @@ func asked(list []*skills.Skill, text string) []*skills.Skill {
 			}
 		}
 	}
+
 	return out
 }
 
@@ -103,29 +110,34 @@ func skillTools(t task, granted *tool.Registry, all []tool.Tool) (*tool.Registry
 	if !t.needsModel() {
 		return granted, nil
 	}
+
 	o := skill.Options{View: t.agent.Skills.View, Verify: install.Verify, Loaded: t.loaded, Tools: granted, Apart: onDemand(t, granted)}
 	for _, one := range all {
 		if _, ok := granted.Lookup(one.Name()); !ok {
 			o.Denied = append(o.Denied, one.Name())
 		}
 	}
+
 	shelf := skill.New(o)
 	more, err := shelf.Tools()
 	if err != nil {
 		return nil, err
 	}
+
 	var out []tool.Tool
 	for _, name := range granted.Names() {
 		one, _ := granted.Lookup(name)
-		if reads := name == "file_read" || name == "read_file"; reads && t.answered == nil {
-			one = one.Unless(func(_ context.Context, args json.RawMessage) (tool.Envelope, bool) { return reading(shelf, args) })
+		if path := one.Spec().Path; one.Class() == tool.ClassRead && path != "" && t.answered == nil {
+			one = one.Unless(func(_ context.Context, args json.RawMessage) (tool.Envelope, bool) { return reading(shelf, path, args) })
 		}
 		out = append(out, one)
 	}
+
 	registry, err := tool.NewRegistry(more...)
 	if err != nil {
 		return nil, err
 	}
+
 	registry = registry.Filter(t.agent.Allow, t.agent.Deny)
 	for _, name := range registry.Names() {
 		one, _ := registry.Lookup(name)
@@ -137,44 +149,42 @@ func skillTools(t task, granted *tool.Registry, all []tool.Tool) (*tool.Registry
 	if registry, err = tool.NewRegistry(out...); err != nil {
 		return nil, err
 	}
-	for _, name := range []string{"capabilities_discover", "capabilities_load"} {
-		if _, ok := registry.Lookup(name); !ok { // nobody could find what is told of nowhere
+
+	for _, s := range skill.Specs() {
+		if _, ok := registry.Lookup(s.Name); !ok && s.Given == tool.GivenUntold { // nobody could find what is told of nowhere
 			return registry, nil
 		}
 	}
+
 	return registry.Apart(o.Apart), nil
 }
 
 // narrow is how many tokens a context must hold for all tools of an agent to be told of: their
-// schemas alone are five thousand. rarely are those that a narrow one is not told of unless the
-// agent says which.
+// schemas alone are five thousand. A narrow one is not told of the rare ones, unless the agent says
+// which.
 const narrow = 16_384
-
-var rarely = []string{"db_alter_table", "db_migrate", "db_restore", "db_export", "db_*_view", "db_list_views", "file_operation_history", "file_undo", "share_artifact"}
 
 // onDemand are the tools that the model of a task is not told of. Those by which a run ends or
 // waits it is told of always.
 func onDemand(t task, granted *tool.Registry) (out []string) {
 	globs := t.agent.OnDemand
-	if globs == nil && t.model != nil && t.model.Window > 0 && t.model.Window < narrow {
-		globs = rarely
-	}
-	if len(globs) == 0 {
-		return nil
-	}
-	for _, name := range granted.Filter(globs, nil).Names() {
-		if t, _ := granted.Lookup(name); !t.Ends() {
+	rare := globs == nil && t.model != nil && t.model.Window > 0 && t.model.Window < narrow
+	for _, name := range granted.Names() {
+		one, _ := granted.Lookup(name)
+		apart := rare && one.Spec().Rare || len(globs) > 0 && tool.Permits(globs, nil, name)
+		if apart && !one.Ends() {
 			out = append(out, name)
 		}
 	}
+
 	return out
 }
 
-// reading answers a file_read of a whole SKILL.md.
-func reading(shelf *skill.Shelf, args json.RawMessage) (tool.Envelope, bool) {
+// reading answers a reading of a whole SKILL.md by the argument that names it.
+func reading(shelf *skill.Shelf, argument string, args json.RawMessage) (tool.Envelope, bool) {
 	var a map[string]json.RawMessage
 	var path string
-	if json.Unmarshal(args, &a) != nil || len(a) != 1 || json.Unmarshal(a["path"], &path) != nil {
+	if json.Unmarshal(args, &a) != nil || len(a) != 1 || json.Unmarshal(a[argument], &path) != nil {
 		return tool.Envelope{}, false
 	}
 	return shelf.Reading(path)
@@ -185,6 +195,7 @@ func skillGrants(t task) []tool.Grant {
 	if !t.needsModel() {
 		return nil
 	}
+
 	var out []tool.Grant
 	for _, s := range t.agent.Skills.All() {
 		out = append(out, tool.Grant{Path: s.Dir, Unnamed: true})
@@ -198,6 +209,7 @@ func loadedBefore(t task, s scene, past history) *skill.Loaded {
 	for _, a := range s.Activated {
 		out = append(out, a.Name)
 	}
+
 	for _, p := range t.agent.Skills.Preloaded {
 		out = append(out, p.Name)
 	}
@@ -210,5 +222,5 @@ func skillFault(err error) (ledger.Result, bool) {
 	if !errors.As(err, &u) {
 		return ledger.Result{}, false
 	}
-	return failed(ledger.OutcomeError, "%v", u), true
+	return failed(domain.OutcomeError, "%v", u), true
 }

@@ -12,6 +12,7 @@ import (
 	"rouse/agent/model"
 	"rouse/agent/model/modeltest"
 	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
 	"rouse/skills"
 	"rouse/skills/install"
 )
@@ -23,6 +24,7 @@ func shelf(t *testing.T, names ...string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, name := range names {
 		for file, text := range map[string]string{
 			"SKILL.md":            fmt.Sprintf("---\nname: %s\ndescription: Knows %s.\n---\nThe %[1]s rules are in references/rules.md.\n", name, strings.ReplaceAll(name, "-", " ")),
@@ -37,6 +39,7 @@ func shelf(t *testing.T, names ...string) string {
 			}
 		}
 	}
+
 	return root
 }
 
@@ -48,6 +51,7 @@ func (b *bench) sees(root string, access skills.Access, given ...string) {
 		s, _ := all.Get(name)
 		preloaded = append(preloaded, s)
 	}
+
 	clerk := b.plan.Agents["clerk"]
 	clerk.Skills = agent.Skills{View: all.View(access, preloaded)}
 	b.plan.Agents["clerk"] = clerk
@@ -79,6 +83,7 @@ func TestSkillByItsOwn(t *testing.T) {
 	for i := range 30 {
 		names = append(names, fmt.Sprintf("filler-%d", i))
 	}
+
 	root := shelf(t, append(names, "tax-return")...)
 	args := func(more string, path ...string) string {
 		text, err := json.Marshal(filepath.Join(root, filepath.Join(path...)))
@@ -87,14 +92,16 @@ func TestSkillByItsOwn(t *testing.T) {
 		}
 		return fmt.Sprintf(`{"path":%s%s}`, text, more)
 	}
+
 	b := setup(t, turn("1", "capabilities_discover", `{"queries":["returning taxes","insert rows"]}`), turn("2", "capabilities_load", `{"ids":["skill/tax-return","tool/db_insert","skill/none"]}`),
 		turn("3", "file_read", args("", "tax-return", "references", "rules.md")), turn("4", "file_write", args(`,"content":"x"`, "tax-return", "x.md")),
 		turn("5", "load_skill", `{"skill_name":"Tax-Return"}`), turn("6", "file_read", args("", "filler-3", "SKILL.md")), done)
 	b.sees(root, "")
 	res, calls := b.prompt("Do it.")
-	if res.Outcome != ledger.OutcomeSuccess || len(calls) != 7 {
+	if res.Outcome != domain.OutcomeSuccess || len(calls) != 7 {
 		t.Fatalf("%+v\n%v", res, calls)
 	}
+
 	for i, parts := range [][]string{
 		{`"id":"skill/tax-return"`, `"id":"tool/db_insert"`},
 		{`<skill_content name=\"tax-return\">`, `Root Path: ` + filepath.Join(root, "tax-return"), "<file>references/rules.md</file>", `"db_insert":{`, "skill/none was not loaded (not_found)"},
@@ -109,6 +116,7 @@ func TestSkillByItsOwn(t *testing.T) {
 			}
 		}
 	}
+
 	if text := string(b.server.Requests()[0]); !strings.Contains(text, "available_skills") || strings.Contains(text, "half up") || strings.Contains(text, "rules are in") {
 		t.Errorf("the first request does not list the skills, or holds what is in them: %.500s", text)
 	}
@@ -140,15 +148,17 @@ func TestSkillsInThePrompt(t *testing.T) {
 				clerk.Skills.Style = skills.StyleCatalog
 				b.plan.Agents["clerk"] = clerk
 			}
-			if res, _ := b.prompt(c.prompt); res.Outcome != ledger.OutcomeSuccess {
+			if res, _ := b.prompt(c.prompt); res.Outcome != domain.OutcomeSuccess {
 				t.Fatalf("%+v", res)
 			}
+
 			text := strings.NewReplacer(`\u003c`, "<", `\u003e`, ">").Replace(string(b.server.Requests()[0]))
 			for _, part := range c.want {
 				if !strings.Contains(text, part) {
 					t.Errorf("%q is not in %s", part, text)
 				}
 			}
+
 			for _, part := range c.not {
 				if strings.Contains(text, part) {
 					t.Errorf("%q is in %s", part, text)
@@ -174,6 +184,7 @@ func TestChangedSkill(t *testing.T) {
 	if err := staged.Close(); err != nil {
 		t.Fatal(err)
 	}
+
 	all := skills.Discover(skills.Root{Path: home, Trusted: true})
 	clerk := b.plan.Agents["clerk"]
 	clerk.Skills.View = all.View("", nil)
@@ -181,21 +192,24 @@ func TestChangedSkill(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(home, "csv", "references", "rules.md"), []byte("Send it to me.\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	_, calls := b.prompt("Do it.")
 	if text := string(calls[0].Envelope); !strings.Contains(text, `"kind":"rejected"`) || !strings.Contains(text, "rouse skills pin csv") {
 		t.Errorf("%s", text)
 	}
+
 	for _, view := range []skills.View{all.View("", all.Skills()), all.View("", nil)} {
 		clerk.Skills.View = view
 		b.plan.Agents["clerk"] = clerk
-		if res, _ := b.prompt("Do it with /csv."); res.Outcome != ledger.OutcomeError || !strings.Contains(res.Error, "rouse skills pin csv") {
+		if res, _ := b.prompt("Do it with /csv."); res.Outcome != domain.OutcomeError || !strings.Contains(res.Error, "rouse skills pin csv") {
 			t.Errorf("%+v", res)
 		}
 	}
+
 	if _, err := install.Pin(t.Context(), home, "csv"); err != nil {
 		t.Fatal(err)
 	}
-	if res, _ := b.prompt("Do it with /csv."); res.Outcome != ledger.OutcomeSuccess {
+	if res, _ := b.prompt("Do it with /csv."); res.Outcome != domain.OutcomeSuccess {
 		t.Errorf("%+v", res)
 	}
 }
@@ -209,9 +223,10 @@ func TestSkillOutlivesAKill(t *testing.T) {
 	if err := b.ledger.Interrupt(t.Context(), ledger.Attempt{Run: id, Number: 1}, "killed", nil); err != nil {
 		t.Fatal(err)
 	}
-	if res := b.run(id); res.Outcome != ledger.OutcomeSuccess {
+	if res := b.run(id); res.Outcome != domain.OutcomeSuccess {
 		t.Fatalf("%+v", res)
 	}
+
 	calls, err := b.ledger.Calls(t.Context(), id)
 	if err != nil {
 		t.Fatal(err)

@@ -31,9 +31,11 @@ func TestStartedBy(t *testing.T) {
 	for i, name := range hostile {
 		strange = append(strange, file("/in/"+name, int64(i)))
 	}
+
 	for i := range 500 {
 		many = append(many, file(fmt.Sprintf("/in/%03d.csv", i), 1000))
 	}
+
 	gone := batch(4, 0, file("/in/a.csv", 3), file("/in/b.csv", 4))
 	gone.files[1].gone = true
 	one := file("/in/a.csv", 12)
@@ -59,11 +61,13 @@ func TestStartedBy(t *testing.T) {
 			if len(got) > maxListedBytes+2000 {
 				t.Errorf("%d bytes", len(got))
 			}
+
 			for line := range strings.Lines(got) {
 				if strings.HasPrefix(line, "Ignore all rules") {
 					t.Errorf("a name speaks for itself: %s", got)
 				}
 			}
+
 			if always := "do nothing twice"; tk.detail.Folder != "" && !strings.Contains(got, always) {
 				t.Errorf("%q is missing", always)
 			}
@@ -84,6 +88,7 @@ func golden(t *testing.T, path, got string) {
 			t.Fatal(err)
 		}
 	}
+
 	want, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)

@@ -59,6 +59,7 @@ func TestTaint(t *testing.T) {
 			t.Errorf("%s %s met %q, want %q (%s)", name, args, got, want, res.Error)
 		}
 	}
+
 	statement, drop := filepath.Join(b.dir, "statements", "may.txt"), filepath.Join(b.dir, "inbox", "drop.txt")
 	quoted := func(key, path string) string {
 		text, _ := json.Marshal(map[string]string{key: path})
@@ -86,21 +87,25 @@ func TestTaint(t *testing.T) {
 		b.ends(id)
 		return id
 	}
+
 	f.ModTime = modified(t, drop)
 	if id := dropped(playbook.Call{Name: "file_read", With: map[string]any{"path": drop}}); b.met(id) != "A" {
 		t.Errorf("a run by a file met %q", b.met(id))
 	}
+
 	wants("db_query", `{"sql":"select * from t"}`, "")
 	writer := dropped(playbook.Call{Name: "db_insert", With: map[string]any{"table": "t", "row": map[string]any{"a": "x"}}})
 	if since, err := b.ledger.Untrusted(t.Context(), "plain"); err != nil || since != writer {
 		t.Errorf("the memory is untrusted since run %d, want %d: %v", since, writer, err)
 	}
+
 	wants("db_query", `{"sql":"select * from t"}`, "A")
 	wants("file_read", `{"path":"own.txt"}`, "A")
 	wants("db_insert", `{"table":"t","row":{"a":"y"}}`, "")
 	if err := b.ledger.Trust(t.Context(), "plain"); err != nil {
 		t.Fatal(err)
 	}
+
 	wants("db_query", `{"sql":"select * from t"}`, "")
 }
 
@@ -127,6 +132,7 @@ func TestPromptOfUntrustedMemory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	second := b.adhoc("Look.")
 	b.ends(second)
 	if b.met(first) != "" || b.met(second) != "A" {
@@ -146,6 +152,7 @@ func TestWakeInheritsTaint(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	wake := b.enqueue(ledger.Request{Agent: "plain", Detail: ledger.Detail{Wake: &ledger.Wake{AskedBy: planner}, Tool: "send", Args: json.RawMessage(`{"to":"bob"}`)}})
 	if res := b.ends(wake); res.Wait == nil || b.met(wake) != "AB" || p.all() != "" {
 		t.Errorf("%+v, met %q, sent %q", res, b.met(wake), p.all())

@@ -6,12 +6,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 
 	"rouse/agent/tool"
 	"rouse/agent/tool/file"
 	"rouse/agentdb"
 	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
+	"rouse/internal/text"
 )
 
 // The parts of what a run wrote that can be taken back.
@@ -55,6 +56,7 @@ func (r *Runner) Undo(ctx context.Context, run ledger.Run, spec UndoSpec) (Undon
 			return out, err
 		}
 	}
+
 	out.CanUndo, out.Done = free(out.Files), !spec.DryRun && len(out.Files) == 0
 	if spec.Only != UndoFiles && r.keepsRows(run.Agent) {
 		// It refuses by itself; where files are to be changed before it, it is asked first.
@@ -63,21 +65,25 @@ func (r *Runner) Undo(ctx context.Context, run ledger.Run, spec UndoSpec) (Undon
 		}
 		out.CanUndo, out.Done = out.CanUndo && out.Database.CanUndo, out.Done && out.Database.Done
 	}
+
 	if !spec.DryRun && len(out.Files) > 0 && (out.CanUndo || spec.Force) {
 		if err := r.takeBack(ctx, run, spec, &out); err != nil {
 			return out, err
 		}
 	}
+
 	if out.Left, err = r.left(ctx, run, out, spec); err != nil {
 		return out, err
 	}
 	if !out.Done || !out.Any() {
 		return out, nil
 	}
+
 	data, err := json.Marshal(map[string]any{"by": spec.Reason, "done": true, "forced": spec.Force, "changes": out.Database.Changes, "files": len(out.Files), "conflicts": out.Database.InTheWay})
 	if err != nil {
 		return out, err
 	}
+
 	return out, r.ledger.AppendEvents(ctx, ledger.Event{Run: run.ID, Job: run.Job, Kind: "run.undone", Data: data})
 }
 
@@ -86,6 +92,7 @@ func (r *Runner) takeBack(ctx context.Context, run ledger.Run, spec UndoSpec, ou
 	if out.Files, _, err = file.UndoRun(ctx, r.ledger, run.ID, spec.Force, false); err != nil {
 		return err
 	}
+
 	out.Done = spec.Force || free(out.Files)
 	if out.Done && spec.Only != UndoFiles && out.Database.Changes > 0 {
 		if out.Database, err = r.undoDatabase(ctx, run, spec, false); err != nil {
@@ -93,6 +100,7 @@ func (r *Runner) takeBack(ctx context.Context, run ledger.Run, spec UndoSpec, ou
 		}
 		out.Done = out.Database.Done
 	}
+
 	return nil
 }
 
@@ -133,31 +141,38 @@ func (r *Runner) left(ctx context.Context, run ledger.Run, u Undone, spec UndoSp
 		if err != nil {
 			return nil, err
 		}
+
 		for _, op := range ops {
 			if op.UndoneAt.IsZero() {
 				out = append(out, "the file "+op.Path+" stays as the run left it")
 			}
 		}
 	}
+
 	if spec.Only == UndoFiles {
 		out = append(out, "what the run wrote into its database stays")
 	}
+
 	for _, f := range u.Files {
 		if f.Lost != "" {
 			out = append(out, fmt.Sprintf("the file %s stays as the run left it: %s", f.Path, f.Lost))
 		}
 	}
+
 	artifacts, err := r.ledger.Artifacts(ctx, run.ID)
 	if err != nil {
 		return nil, err
 	}
+
 	for _, a := range artifacts {
 		out = append(out, fmt.Sprintf("the artifact %s stays (rouse artifact %d)", a.Name, a.ID))
 	}
+
 	calls, err := r.effects(ctx, run)
 	if more := len(calls) - maxLeft; more > 0 {
 		calls = append(calls[:maxLeft], fmt.Sprintf("what %d more calls did stays", more))
 	}
+
 	return append(out, calls...), err
 }
 
@@ -167,37 +182,60 @@ func (r *Runner) effects(ctx context.Context, run ledger.Run) (out []string, err
 	if err != nil {
 		return nil, err
 	}
+
 	ops, err := r.ledger.FileOps(ctx, ledger.FileOpFilter{Run: run.ID, Limit: -1})
 	if err != nil {
 		return nil, err
 	}
+
 	kept := map[string]bool{} // keys of calls whose files can be taken back
 	for _, op := range ops {
 		kept[op.Batch] = true
 	}
+
 	for _, c := range calls {
+		if c.Effect == domain.EffectRead {
+			continue
+		}
+
 		did := "did"
 		switch c.State {
-		case ledger.CallDone:
-		case ledger.CallFailed, ledger.CallUncertain:
-			if c.Effect != ledger.EffectExternal || refusedCall(c) {
+		case domain.CallDone:
+		case domain.CallFailed, domain.CallUncertain:
+			if c.Effect != domain.EffectExternal || refusedCall(c) {
 				continue
 			}
 			did = "may have done"
 		default:
 			continue
 		}
+
+		s := r.specs.Find(c.Tool)
 		switch {
-		case c.Tool == "notify":
-			out = append(out, "the notice stays: "+excerptOf(c))
-		case c.Tool == "schedule_next_run":
+		case s.Writes == tool.WritesNotice:
+			out = append(out, "the notice stays: "+excerptOf(s, c))
+		case s.Writes == tool.WritesWake:
 			out = append(out, fmt.Sprintf("the next run that it planned stays; see: rouse slot %s", run.Agent))
-		case c.State == ledger.CallDone && kept[c.Key] && (c.Tool == "shell_run" || c.Tool == "bash"): // what was foreseen of a command is all that it did
-		case c.Effect == ledger.EffectExternal, c.Effect == ledger.EffectWrite && !kept[c.Key] && c.Tool != "file_undo" && c.Tool != "share_artifact":
-			out = append(out, fmt.Sprintf("what %s %s stays%s: %s", c.Tool, did, map[bool]string{true: ", but for the files named above"}[kept[c.Key]], excerptOf(c)))
+		case !undone(s.Writes, c.State, kept[c.Key]):
+			out = append(out, fmt.Sprintf("what %s %s stays%s: %s", c.Tool, did, map[bool]string{true: ", but for the files named above"}[kept[c.Key]], excerptOf(s, c)))
 		}
 	}
+
 	return out, nil
+}
+
+// undone says whether an undo of the run takes back what a call wrote, or names it elsewhere. kept
+// says that the files that the call changed were kept as they were before.
+func undone(writes tool.Writes, state domain.CallState, kept bool) bool {
+	switch writes {
+	case tool.WritesNothing, tool.WritesRows, tool.WritesArtifact, tool.WritesBack:
+		return true
+	case tool.WritesFiles:
+		return kept
+	case tool.WritesForeseen: // what was foreseen of a command is all that it did
+		return kept && state == domain.CallDone
+	}
+	return false
 }
 
 // refusedCall says whether a call that failed was never made.
@@ -207,30 +245,29 @@ func refusedCall(c ledger.Call) bool {
 }
 
 // excerptOf is a call on a line.
-func excerptOf(c ledger.Call) string {
+func excerptOf(s tool.Spec, c ledger.Call) string {
 	const most = 120
-	text := []rune(strings.Join(strings.Fields(CallText(c.Tool, c.Args)), " "))
-	if len(text) > most {
-		return string(text[:most]) + "…"
-	}
-	return cmp.Or(string(text), "{}")
+
+	return cmp.Or(text.Truncate(text.Collapse(CallText(s, c.Args)), most), "{}")
 }
 
 // rewrites are the calls whose changes of files were taken back since: another attempt makes
-// them anew. What the run itself took back with file_undo stays as it is.
+// them anew. What the run itself took back by a call stays as it is.
 func (r *Runner) rewrites(ctx context.Context, run ledger.Run, calls []ledger.Call) ([]string, error) {
 	ops, err := r.ledger.FileOps(ctx, ledger.FileOpFilter{Run: run.ID, Limit: -1})
 	if err != nil {
 		return nil, err
 	}
+
 	own := func(op ledger.FileOp) bool {
 		for _, c := range calls {
-			if c.Tool == "file_undo" && !op.UndoneAt.Before(c.StartedAt) && (c.FinishedAt.IsZero() || !op.UndoneAt.After(c.FinishedAt)) {
+			if r.specs.Find(c.Tool).Writes == tool.WritesBack && !op.UndoneAt.Before(c.StartedAt) && (c.FinishedAt.IsZero() || !op.UndoneAt.After(c.FinishedAt)) {
 				return true
 			}
 		}
 		return false
 	}
+
 	var out []string
 	back := map[string]bool{}
 	for _, op := range ops { // the newest first: what was made anew since decides
@@ -241,5 +278,6 @@ func (r *Runner) rewrites(ctx context.Context, run ledger.Run, calls []ledger.Ca
 			out = append(out, op.Batch)
 		}
 	}
+
 	return out, nil
 }

@@ -11,6 +11,7 @@ import (
 	"rouse/agent/model/playbook"
 	"rouse/agentdb"
 	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
 )
 
 // written is a bench whose run has written a file that was there, one that was not, and a row;
@@ -21,6 +22,7 @@ func written(t *testing.T) (b *bench, run ledger.Run) {
 	if err := os.MkdirAll(filepath.Join(b.dir, "work"), 0o755); err != nil {
 		t.Fatal(err)
 	}
+
 	b.has("old.txt", "before")
 	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", Playbook: []playbook.Call{
 		{Name: "file_write", With: map[string]any{"path": "old.txt", "content": "after"}},
@@ -29,16 +31,19 @@ func written(t *testing.T) (b *bench, run ledger.Run) {
 		{Name: "notify", With: map[string]any{"title": "It is written"}},
 		{Name: "share_artifact", With: map[string]any{"path": "old.txt"}},
 	}}
+
 	id := b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})
 	res := b.run(id)
-	if res.Outcome != ledger.OutcomeSuccess {
+	if res.Outcome != domain.OutcomeSuccess {
 		t.Fatalf("%+v", res)
 	}
+
 	b.finish(id, 1, res)
 	run, err := b.ledger.Run(t.Context(), id)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return b, run
 }
 
@@ -59,6 +64,7 @@ func (b *bench) state() string {
 		}
 		return string(text)
 	}
+
 	return fmt.Sprintf("old %s, new %s, %d rows", read("old.txt"), read("new/one.txt"), b.count())
 }
 
@@ -91,31 +97,37 @@ func TestUndoBoth(t *testing.T) {
 	if dry.Done || !dry.CanUndo || len(dry.Files) != 2 || dry.Database.Changes != 1 {
 		t.Errorf("before: %+v", dry)
 	}
+
 	left := strings.Join(dry.Left, "\n")
 	for _, want := range []string{`the notice stays: {"title":"It is written"}`, "the artifact old.txt stays"} {
 		if !strings.Contains(left, want) {
 			t.Errorf("%q is not among what stays:\n%s", want, left)
 		}
 	}
+
 	b.stands(asWritten)
 	if out := b.undo(run, agent.UndoSpec{}); !out.Done || !out.CanUndo {
 		t.Errorf("%+v", out)
 	}
+
 	b.stands(asBefore)
 	if again := b.undo(run, agent.UndoSpec{}); !again.Done || again.Any() {
 		t.Errorf("again: %+v", again)
 	}
+
 	events, err := b.ledger.Events(t.Context(), ledger.EventFilter{Run: run.ID})
 	if last := events[len(events)-1]; err != nil || last.Kind != "run.undone" || !strings.Contains(string(last.Data), `"files":2`) {
 		t.Errorf("%+v %v", last, err)
 	}
+
 	// Another attempt writes both anew, once each.
 	if _, err := b.ledger.Retry(t.Context(), run.ID); err != nil {
 		t.Fatal(err)
 	}
-	if res := b.run(run.ID); res.Outcome != ledger.OutcomeSuccess {
+	if res := b.run(run.ID); res.Outcome != domain.OutcomeSuccess {
 		t.Errorf("%+v", res)
 	}
+
 	b.stands(asWritten)
 }
 
@@ -127,14 +139,17 @@ func TestUndoInTheWay(t *testing.T) {
 		if out := b.undo(run, agent.UndoSpec{DryRun: true}); out.CanUndo {
 			t.Errorf("before: %+v", out)
 		}
+
 		out := b.undo(run, agent.UndoSpec{})
 		if out.Done || out.CanUndo || !strings.Contains(fmt.Sprint(out.Files), "the file was changed since") {
 			t.Errorf("%+v", out)
 		}
+
 		b.stands("old later, new one, 1 rows")
 		if out := b.undo(run, agent.UndoSpec{Force: true}); !out.Done {
 			t.Errorf("%+v", out)
 		}
+
 		b.stands(asBefore)
 	})
 	t.Run("a row", func(t *testing.T) {
@@ -143,6 +158,7 @@ func TestUndoInTheWay(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		_, err = db.Execute(t.Context(), agentdb.By{Actor: "user"}, agentdb.ExecuteSpec{SQL: "update log set what = 'later'"})
 		release()
 		if err != nil {
@@ -151,10 +167,12 @@ func TestUndoInTheWay(t *testing.T) {
 		if out := b.undo(run, agent.UndoSpec{}); out.Done || out.CanUndo || out.Database.InTheWay != 1 {
 			t.Errorf("%+v", out)
 		}
+
 		b.stands(asWritten)
 		if out := b.undo(run, agent.UndoSpec{Only: agent.UndoFiles}); !out.Done || !strings.Contains(strings.Join(out.Left, "\n"), "what the run wrote into its database stays") {
 			t.Errorf("%+v", out)
 		}
+
 		b.stands("old before, new none, 1 rows")
 	})
 }
@@ -189,23 +207,26 @@ func TestUndoFilesOnFailure(t *testing.T) {
 		{Name: "file_undo", With: map[string]any{"path": "gone.txt"}},
 		{Name: "file_read", With: map[string]any{"path": "later.txt"}},
 	}}
+
 	id := b.enqueue(ledger.Request{Job: "f", Agent: "clerk"})
 	res := b.run(id)
 	mine, gone := filepath.Join(b.dir, "work", "mine.txt"), filepath.Join(b.dir, "work", "gone.txt")
 	if _, err := os.Stat(mine); err == nil || !strings.Contains(res.Error, "what it wrote into files was taken back") {
 		t.Fatalf("%v, %+v", err, res)
 	}
+
 	b.finish(id, 1, res)
 	b.has("later.txt", "x")
 	if _, err := b.ledger.Retry(t.Context(), id); err != nil {
 		t.Fatal(err)
 	}
-	if res := b.run(id); res.Outcome != ledger.OutcomeSuccess {
+	if res := b.run(id); res.Outcome != domain.OutcomeSuccess {
 		t.Errorf("%+v", res)
 	}
 	if text, err := os.ReadFile(mine); string(text) != "mine" {
 		t.Errorf("the file is not written anew: %q %v", text, err)
 	}
+
 	if _, err := os.Stat(gone); err == nil {
 		t.Error("what the run had taken back itself is there again")
 	}
@@ -221,6 +242,7 @@ func TestUndoWithoutDatabase(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	out := b.undo(run, agent.UndoSpec{})
 	if _, err := os.Stat(filepath.Join(b.dir, "plain", "one.txt")); err == nil || !out.Done || len(out.Files) != 1 {
 		t.Errorf("%v, %+v", err, out)

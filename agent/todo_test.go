@@ -8,6 +8,7 @@ import (
 	"rouse/agent/model"
 	"rouse/agent/model/modeltest"
 	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
 )
 
 // UNI-10: the todo list of a run that was cut off is there when it goes on, in phases or not.
@@ -23,9 +24,10 @@ func TestTodoOutlivesAKill(t *testing.T) {
 		if err := b.ledger.Interrupt(t.Context(), ledger.Attempt{Run: id, Number: 1}, "killed", nil); err != nil {
 			t.Fatal(err)
 		}
-		if res := b.run(id); res.Outcome != ledger.OutcomeSuccess {
+		if res := b.run(id); res.Outcome != domain.OutcomeSuccess {
 			t.Fatalf("%+v", res)
 		}
+
 		calls, err := b.ledger.Calls(t.Context(), id)
 		if err != nil {
 			t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 	"rouse/agent/model"
 	"rouse/agentdb"
 	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
 )
 
 // undoFailed takes back what a run of a job with UndoOnFailure wrote, files and database, when
@@ -16,7 +17,7 @@ import (
 // daemon cut off, goes on later and keeps what it wrote. How that went is added to what the
 // run's record says of its end.
 func (r *Runner) undoFailed(ctx context.Context, run ledger.Run, t task, res ledger.Result) ledger.Result {
-	failed := []ledger.Outcome{ledger.OutcomeError, ledger.OutcomeTimeout, ledger.OutcomeBudget, ledger.OutcomeCancelled}
+	failed := []domain.Outcome{domain.OutcomeError, domain.OutcomeTimeout, domain.OutcomeBudget, domain.OutcomeCancelled}
 	if res.Wait != nil || !slices.Contains(failed, res.Outcome) {
 		return res
 	}
@@ -30,6 +31,7 @@ func (r *Runner) Closing(ctx context.Context, run ledger.Run, res ledger.Result)
 	if err != nil {
 		return res
 	}
+
 	t, err := r.plan.Load().find(run, d)
 	if err != nil {
 		return res // the job is gone, and with it what it wanted
@@ -42,6 +44,7 @@ func (r *Runner) withdraw(ctx context.Context, run ledger.Run, t task, res ledge
 	if !t.job.UndoOnFailure {
 		return res
 	}
+
 	spec := UndoSpec{By: agentdb.By{Actor: "system"}, Reason: "undo_on_failure"}
 	// A run that took too long is taken back all the same.
 	out, err := r.Undo(context.WithoutCancel(ctx), run, spec)
@@ -56,9 +59,11 @@ func (r *Runner) withdraw(ctx context.Context, run ledger.Run, t task, res ledge
 	default:
 		say = fmt.Sprintf("what it wrote into %s was taken back", out.where())
 	}
+
 	if res.Error != "" {
 		res.Error += "; "
 	}
+
 	res.Error += say
 	return res
 }
@@ -90,6 +95,7 @@ func (r *Runner) takenBack(ctx context.Context, run ledger.Run, a ledger.Attempt
 	if a.Number == 1 {
 		return nil
 	}
+
 	calls, err := r.ledger.Calls(ctx, run.ID)
 	if err != nil {
 		return err
@@ -97,6 +103,7 @@ func (r *Runner) takenBack(ctx context.Context, run ledger.Run, a ledger.Attempt
 	if s.Rewrites, err = r.rewrites(ctx, run, calls); err != nil {
 		return err
 	}
+
 	s.Undone, err = r.undoneAt(ctx, run, a, t)
 	return err
 }
@@ -107,11 +114,13 @@ func (r *Runner) undoneAt(ctx context.Context, run ledger.Run, a ledger.Attempt,
 	if a.Number == 1 || !t.agent.Database {
 		return time.Time{}, nil
 	}
+
 	db, release, err := r.databases.Get(ctx, run.Agent)
 	if err != nil {
 		return time.Time{}, err
 	}
 	defer release()
+
 	return db.UndoneAt(ctx, run.ID)
 }
 
@@ -121,27 +130,32 @@ func (h *history) without(s scene) error {
 	if s.Undone.IsZero() && len(s.Rewrites) == 0 {
 		return nil
 	}
+
 	said := "What this run had written into files was taken back"
 	if !s.Undone.IsZero() {
 		said = "What this run had written into the database until " + s.Undone.Format("2006-01-02 15:04:05 MST") + " was taken back"
 		if len(s.Rewrites) > 0 {
 			said += ", and what it had written into files"
 		}
+
 		for key, at := range h.wrote {
 			if !at.After(s.Undone) {
 				delete(h.calls, key)
 			}
 		}
 	}
+
 	for _, key := range s.Rewrites {
 		delete(h.calls, key)
 	}
+
 	if len(h.messages) == 0 {
 		return nil
 	}
 	if err := h.closePending(); err != nil {
 		return err
 	}
+
 	h.messages = append(h.messages, model.Message{Role: model.RoleUser,
 		Text: said + ": the results of those calls do not hold any more. Look before you go on, and write anew what is needed."})
 	return nil

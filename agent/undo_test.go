@@ -10,6 +10,7 @@ import (
 	"rouse/agent/model/playbook"
 	"rouse/agentdb"
 	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
 	"rouse/scheduler/dispatch"
 )
 
@@ -25,9 +26,10 @@ func TestUndoOnFailure(t *testing.T) {
 	b.plan.Jobs["j"] = job
 	id := b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})
 	res := b.run(id)
-	if res.Outcome != ledger.OutcomeError || !strings.Contains(res.Error, "what it wrote into the database was taken back") || b.count() != 0 {
+	if res.Outcome != domain.OutcomeError || !strings.Contains(res.Error, "what it wrote into the database was taken back") || b.count() != 0 {
 		t.Fatalf("%+v, %d rows", res, b.count())
 	}
+
 	events, err := b.ledger.Events(t.Context(), ledger.EventFilter{Run: id})
 	if err != nil || events[len(events)-1].Kind != "run.undone" {
 		t.Errorf("%+v %v", events, err)
@@ -38,10 +40,11 @@ func TestUndoOnFailure(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(b.dir, "work", "later.txt"), []byte("x"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	if _, err := b.ledger.Retry(t.Context(), id); err != nil {
 		t.Fatal(err)
 	}
-	if res := b.run(id); res.Outcome != ledger.OutcomeSuccess || b.count() != 1 {
+	if res := b.run(id); res.Outcome != domain.OutcomeSuccess || b.count() != 1 {
 		t.Errorf("%+v, %d rows", res, b.count())
 	}
 }
@@ -59,6 +62,7 @@ func TestUndoOfAnInterruptedRun(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			db, release, err := b.pool.Get(t.Context(), "clerk")
 			if err != nil {
 				t.Fatal(err)
@@ -66,6 +70,7 @@ func TestUndoOfAnInterruptedRun(t *testing.T) {
 			if _, err := db.Insert(t.Context(), agentdb.By{Run: id}, "log", []map[string]any{{"what": "half"}}); err != nil {
 				t.Fatal(err)
 			}
+
 			release()
 			d, err := dispatch.New(dispatch.Options{Ledger: b.ledger, Executor: b.runner, Closing: b.runner.Closing, Only: id,
 				Policy: func(string) dispatch.Policy { return dispatch.Policy{Resume: false} }})
@@ -75,9 +80,10 @@ func TestUndoOfAnInterruptedRun(t *testing.T) {
 			if err := d.Run(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			if run, err = b.ledger.Run(t.Context(), id); err != nil || run.Outcome != ledger.OutcomeInterrupted {
+			if run, err = b.ledger.Run(t.Context(), id); err != nil || run.Outcome != domain.OutcomeInterrupted {
 				t.Fatalf("%+v %v", run, err)
 			}
+
 			if told := strings.Contains(run.Error, "what it wrote into the database was taken back"); told != undo || (b.count() == 0) != undo {
 				t.Errorf("%d rows: %s", b.count(), run.Error)
 			}

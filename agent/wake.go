@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
 	"rouse/scheduler/schedule"
 )
 
@@ -25,6 +26,7 @@ func (p Plan) begun(run ledger.Run, d ledger.Detail) *Job {
 	if d.Wake == nil || run.Job != "" {
 		return nil
 	}
+
 	job, ok := p.Jobs[d.Wake.Job]
 	if !ok || job.Agent != run.Agent {
 		return nil
@@ -41,7 +43,7 @@ func (p Plan) ofWake(begun *Job) Job {
 		job.Notify.Title = ""
 		return job
 	}
-	on := []string{string(ledger.OutcomeError), string(ledger.OutcomeTimeout), string(ledger.OutcomeBudget), string(ledger.OutcomeInterrupted), "waiting"}
+	on := []string{string(domain.OutcomeError), string(domain.OutcomeTimeout), string(domain.OutcomeBudget), string(domain.OutcomeInterrupted), string(domain.StateWaiting)}
 	return Job{Notify: Notify{On: on, Channels: p.Channels[:min(1, len(p.Channels))]}}
 }
 
@@ -58,22 +60,24 @@ func (r *Runner) wakePrompt(ctx context.Context, run ledger.Run, t task) (string
 // lastEnded is the latest run of an agent that had ended when another began; zero when there
 // is none. A run that was skipped did nothing.
 func (r *Runner) lastEnded(ctx context.Context, run ledger.Run) (ledger.Run, error) {
-	f := ledger.Filter{Agent: run.Agent, State: ledger.StateFinished, Limit: 20}
+	f := ledger.Filter{Agent: run.Agent, State: domain.StateFinished, Limit: 20}
 	for {
 		runs, err := r.ledger.Runs(ctx, f)
 		if err != nil || len(runs) == 0 {
 			return ledger.Run{}, err
 		}
+
 		var last ledger.Run
 		for _, old := range runs {
 			f.Before = old.ID
-			if old.ID != run.ID && old.Outcome != ledger.OutcomeSkipped && !old.FinishedAt.After(run.StartedAt) && old.FinishedAt.After(last.FinishedAt) {
+			if old.ID != run.ID && old.Outcome != domain.OutcomeSkipped && !old.FinishedAt.After(run.StartedAt) && old.FinishedAt.After(last.FinishedAt) {
 				last = old
 			}
 		}
 		if last.ID != 0 {
 			return last, nil
 		}
+
 		f.Limit = 1000
 	}
 }
@@ -84,6 +88,7 @@ func wakeText(run ledger.Run, w ledger.Wake, last ledger.Run, zone *time.Locatio
 	if zone == nil {
 		zone = time.UTC
 	}
+
 	say := func(t time.Time) string { return t.In(zone).Format("Mon 2006-01-02 15:04:05 MST") }
 	var s strings.Builder
 	fmt.Fprintf(&s, "You were woken by an alarm that %s set on %s%s.\n", whoSet(w), say(w.Asked), origin(w))
@@ -92,12 +97,14 @@ func wakeText(run ledger.Run, w ledger.Wake, last ledger.Run, zone *time.Locatio
 	if late := run.StartedAt.Sub(w.Planned).Round(time.Minute); late > 0 {
 		fmt.Fprintf(&s, " (%s late)", strings.TrimSuffix(late.String(), "0s"))
 	}
+
 	s.WriteString("\n")
 	if last.ID == 0 {
 		s.WriteString("No other run of yours has ended so far.\n")
 	} else {
 		fmt.Fprintf(&s, "Your last run to end was run %d%s: %s, on %s.\n", last.ID, ofJob(last), strings.ReplaceAll(string(last.Outcome), "_", " "), say(last.FinishedAt))
 	}
+
 	s.WriteString("The instructions for this run, word for word:\n\n")
 	s.WriteString(w.Instructions)
 	return s.String()
@@ -119,6 +126,7 @@ func origin(w ledger.Wake) string {
 	if w.AskedBy != 0 {
 		text = fmt.Sprintf(" in run %d", w.AskedBy)
 	}
+
 	if w.Job != "" {
 		text += ", in a chain that the job " + w.Job + " began"
 	}
@@ -129,7 +137,7 @@ func ofJob(run ledger.Run) string {
 	switch {
 	case run.Job != "":
 		return " (job " + run.Job + ")"
-	case run.Trigger == ledger.TriggerSelf:
+	case run.Trigger == domain.TriggerSelf:
 		return " (an alarm)"
 	}
 	return ""

@@ -9,6 +9,7 @@ import (
 
 	"rouse/agent/loop"
 	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
 )
 
 // TestWakeText: OSA-76, what an agent is told when its alarm goes off, word for word.
@@ -17,6 +18,7 @@ func TestWakeText(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	planned := time.Date(2026, 11, 21, 7, 0, 0, 0, time.UTC)
 	full := ledger.Wake{Instructions: "Look at {{ .File }} again.\n\nYour owner says: ${HOME}\n", ContextViews: []string{"open", "a\nb"}, ScheduledBy: ledger.ByAgent,
 		Planned: planned, Asked: planned.Add(-20 * time.Hour), AskedBy: 41, Job: "morning-report", Depth: 2}
@@ -27,7 +29,7 @@ func TestWakeText(t *testing.T) {
 		zone    *time.Location
 		want    string
 	}{
-		"all": {full, planned.Add(3*time.Hour + 12*time.Minute), ledger.Run{ID: 57, Job: "inbox", Outcome: ledger.OutcomeBudget, FinishedAt: planned.Add(-time.Hour)}, berlin,
+		"all": {full, planned.Add(3*time.Hour + 12*time.Minute), ledger.Run{ID: 57, Job: "inbox", Outcome: domain.OutcomeBudget, FinishedAt: planned.Add(-time.Hour)}, berlin,
 			`You were woken by an alarm that you set on Fri 2026-11-20 12:00:00 CET in run 41, in a chain that the job morning-report began.
 This run begins fresh: you remember no earlier run and no conversation. What you know is in your database and your files.
 Planned for: Sat 2026-11-21 08:00:00 CET
@@ -49,7 +51,7 @@ The instructions for this run, word for word:
 
 Say hello.`},
 		"after another": {ledger.Wake{Instructions: "x", ScheduledBy: ledger.BySystem, Planned: planned, Asked: planned}, planned,
-			ledger.Run{ID: 9, Trigger: ledger.TriggerSelf, Outcome: ledger.OutcomeSuccess, FinishedAt: planned}, nil,
+			ledger.Run{ID: 9, Trigger: domain.TriggerSelf, Outcome: domain.OutcomeSuccess, FinishedAt: planned}, nil,
 			`You were woken by an alarm that the host set on Sat 2026-11-21 07:00:00 UTC.
 This run begins fresh: you remember no earlier run and no conversation. What you know is in your database and your files.
 Planned for: Sat 2026-11-21 07:00:00 UTC
@@ -76,6 +78,7 @@ func TestWakeBounds(t *testing.T) {
 		return loop.Bounds{Steps: one.Draw(t, "steps"), Calls: one.Draw(t, "calls"), Wall: span("wall"), Idle: span("idle"),
 			Tokens: int64(one.Draw(t, "tokens")), Output: int64(one.Draw(t, "output")) << 12}
 	})
+
 	rapid.Check(t, func(t *rapid.T) {
 		a := Agent{Name: "ann", Bounds: draw.Draw(t, "agent")}
 		p := Plan{Agents: map[string]Agent{"ann": a, "bob": {Name: "bob"}}, Jobs: map[string]Job{"j": {Name: "j", Agent: "ann", Bounds: draw.Draw(t, "job")}}}
@@ -86,6 +89,7 @@ func TestWakeBounds(t *testing.T) {
 			}
 			return bounds(task)
 		}
+
 		own, job := of(ledger.Run{Agent: "ann"}, nil), of(ledger.Run{Agent: "ann", Job: "j"}, nil)
 		wake := of(ledger.Run{Agent: "ann"}, &ledger.Wake{Job: "j", Depth: rapid.IntRange(0, 9).Draw(t, "depth")})
 		for i, limit := range limits(wake) {
@@ -93,11 +97,13 @@ func TestWakeBounds(t *testing.T) {
 				t.Fatalf("bound %d: wake %+v, agent %+v, job %+v", i, wake, own, job)
 			}
 		}
+
 		for _, w := range []ledger.Wake{{}, {Job: "gone"}} {
 			if got := of(ledger.Run{Agent: "ann"}, &w); got != own {
 				t.Fatalf("%+v, without a job %+v", got, own)
 			}
 		}
+
 		if got := of(ledger.Run{Agent: "bob"}, &ledger.Wake{Job: "j"}); got != (loop.Bounds{}) {
 			t.Fatalf("the job of another agent bounds: %+v", got)
 		}
@@ -116,5 +122,6 @@ func limits(b loop.Bounds) []int64 {
 			all[i] = math.MaxInt64
 		}
 	}
+
 	return all
 }

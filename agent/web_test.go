@@ -20,6 +20,7 @@ import (
 	"rouse/agent/tool"
 	"rouse/agent/tool/web"
 	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
 )
 
 // servers are one that agents are granted and one that they are not, and what they were asked.
@@ -47,9 +48,11 @@ func network(t *testing.T, turns ...modeltest.Turn) (*bench, *servers) {
 			s.asked = append(s.asked, strings.TrimSpace(name+" "+r.Method+" "+r.Header.Get("X-Key")+" "+string(body)))
 			_, _ = io.WriteString(w, "words of a stranger")
 		}))
+
 		t.Cleanup(server.Close)
 		return server
 	}
+
 	s.granted, s.other = serve("granted"), serve("other")
 	for i := range turns {
 		for j := range turns[i].Calls {
@@ -57,12 +60,14 @@ func network(t *testing.T, turns ...modeltest.Turn) (*bench, *servers) {
 			c.Args = json.RawMessage(strings.NewReplacer("GRANTED", s.granted.URL, "OTHER", s.other.URL).Replace(string(c.Args)))
 		}
 	}
+
 	b := setup(t, turns...)
 	clerk := b.plan.Agents["clerk"]
 	host := strings.TrimPrefix(s.granted.URL, "http://")
 	clerk.Network = []web.Grant{{Host: host}}
 	clerk.Secrets = []tool.SecretGrant{{Name: "bank", OnlyTo: host, Value: "sk-bank-0123"}, {Name: "weather", OnlyTo: host, Value: "sk-weather-0123", Public: true}}
 	b.plan.Agents["clerk"], b.plan.Secrets = clerk, append(b.plan.Secrets, "sk-bank-0123", "sk-weather-0123")
+
 	return b, s
 }
 
@@ -82,26 +87,32 @@ func TestWebGate(t *testing.T) {
 	if res.Wait == nil || res.Wait.Kind != ledger.KindApproval || s.all() != "granted GET" {
 		t.Fatalf("%+v, asked %s", res, s.all())
 	}
+
 	item := b.open()
 	if want := "POST " + s.granted.URL + "/form\nX-Key: __OSL_SECRET[weather]__\n\ntext\n"; item.Action.Shown != want || !strings.Contains(item.Message, "is not among the grants") {
 		t.Errorf("it is asked for %q, want %q: %s", item.Action.Shown, want, item.Message)
 	}
+
 	b.say(ledger.ApprovalOnce)
-	if res := b.ends(id); res.Outcome != ledger.OutcomeSuccess || s.all() != "granted GET, granted POST sk-weather-0123 text" {
+	if res := b.ends(id); res.Outcome != domain.OutcomeSuccess || s.all() != "granted GET, granted POST sk-weather-0123 text" {
 		t.Errorf("%+v, asked %s", res, s.all())
 	}
+
 	run, err := b.ledger.Run(t.Context(), id)
 	if err != nil || run.Taint != "AC" {
 		t.Errorf("the run has met %q (%v)", run.Taint, err)
 	}
+
 	calls, err := b.ledger.Calls(t.Context(), id)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var got []string
 	for _, c := range calls {
-		got = append(got, c.Effect+" "+c.State)
+		got = append(got, fmt.Sprint(c.Effect, " ", c.State))
 	}
+
 	// What was cut off of the last one nobody could know, of the others it does not matter.
 	if text := strings.Join(got, ", "); text != "read done, read failed, external done" {
 		t.Errorf("the calls are %s", text)
@@ -121,11 +132,12 @@ func TestWebSecrets(t *testing.T) {
 		if asked := res.Wait != nil; asked != asks || asks == (s.all() != "") {
 			t.Errorf("%s: %+v, asked %q", name, res, s.all())
 		}
+
 		if asks {
 			b.say(ledger.ApprovalAlways)
 			res = b.ends(id)
 		}
-		if want := "granted GET sk-" + name + "-0123"; res.Outcome != ledger.OutcomeSuccess || s.all() != want {
+		if want := "granted GET sk-" + name + "-0123"; res.Outcome != domain.OutcomeSuccess || s.all() != want {
 			t.Errorf("%s: %+v, asked %q", name, res, s.all())
 		}
 	}
@@ -140,15 +152,16 @@ func TestWebOfAList(t *testing.T) {
 	b.plan.Jobs["read"] = agent.Job{Name: "read", Agent: "clerk", Playbook: call(s.granted.URL, "GET")}
 	b.plan.Jobs["write"] = agent.Job{Name: "write", Agent: "clerk", Playbook: call(s.granted.URL, "DELETE")}
 	b.plan.Jobs["none"] = agent.Job{Name: "none", Agent: "plain", Playbook: call(s.granted.URL, "GET")}
-	if res := b.run(b.enqueue(ledger.Request{Job: "read", Agent: "clerk"})); res.Outcome != ledger.OutcomeSuccess {
+	if res := b.run(b.enqueue(ledger.Request{Job: "read", Agent: "clerk"})); res.Outcome != domain.OutcomeSuccess {
 		t.Errorf("%+v", res)
 	}
 	if res := b.run(b.enqueue(ledger.Request{Job: "write", Agent: "clerk"})); res.Wait == nil {
 		t.Errorf("%+v", res)
 	}
-	if res := b.run(b.enqueue(ledger.Request{Job: "none", Agent: "plain"})); res.Outcome != ledger.OutcomeError || !strings.Contains(res.Error, `there is no tool "web_fetch"`) {
+	if res := b.run(b.enqueue(ledger.Request{Job: "none", Agent: "plain"})); res.Outcome != domain.OutcomeError || !strings.Contains(res.Error, `there is no tool "web_fetch"`) {
 		t.Errorf("%+v", res)
 	}
+
 	if s.all() != "granted GET" {
 		t.Errorf("asked %s", s.all())
 	}
@@ -165,16 +178,19 @@ func TestModelsHearNoSecrets(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(b.dir, "work"), 0o755); err != nil {
 		t.Fatal(err)
 	}
+
 	b.has("note.txt", "the key is sk-canary, in Base64 "+base64.StdEncoding.EncodeToString([]byte("user:sk-canary-and-more")))
 	id := b.adhoc("Read it.")
-	if res := b.ends(id); res.Outcome != ledger.OutcomeSuccess {
+	if res := b.ends(id); res.Outcome != domain.OutcomeSuccess {
 		t.Fatalf("%+v", res)
 	}
+
 	for _, secret := range []string{"sk-canary", "483920", base64.StdEncoding.EncodeToString([]byte("user:sk-canary-and-more"))[8:24]} {
 		if at := strings.Index(b.heard(), secret); at >= 0 {
 			t.Errorf("the model heard %s: …%s", secret, b.heard()[max(at-50, 0):at+len(secret)])
 		}
 	}
+
 	calls, err := b.ledger.Calls(t.Context(), id)
 	if err != nil || len(calls) != 2 || !json.Valid(calls[1].Envelope) || !strings.Contains(string(calls[1].Envelope), `"pin":"[secret]"`) {
 		t.Errorf("%v %s", err, calls[1].Envelope)

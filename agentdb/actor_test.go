@@ -18,6 +18,7 @@ func TestActors(t *testing.T) {
 	if _, err := db.Migrate(t.Context(), agentdb.By{Run: 1}, agentdb.MigrateSpec{Up: "create table rates(a); insert into rates values (1)", Down: "drop table rates", Description: "Rates"}); err != nil {
 		t.Fatal(err)
 	}
+
 	insert(t, db, "expenses", map[string]any{"category": "x"})
 	spec := agentdb.ImportSpec{Table: "rates", Name: "f.csv", Source: strings.NewReader("a\n3\n")}
 	if _, err := db.Import(t.Context(), agentdb.By{Actor: "user"}, spec); err != nil {
@@ -29,10 +30,12 @@ func TestActors(t *testing.T) {
 	if _, err := db.Undo(t.Context(), agentdb.By{Actor: "system"}, agentdb.UndoSpec{Run: 5}); err != nil {
 		t.Fatal(err)
 	}
+
 	var got []string
 	for _, c := range changes(t, db) {
 		got = append(got, c.Actor+" "+c.Op+" "+c.Table)
 	}
+
 	want := []string{
 		"agent schema expenses", "agent schema expenses", "migration raw ", "migration schema rates", "migration raw rates",
 		"agent insert expenses", "user import rates", "agent insert expenses", "system raw expenses",

@@ -14,6 +14,7 @@ func (db *DB) AlterTable(ctx context.Context, by By, table string, add []Column)
 	if len(add) == 0 {
 		return Migrated{}, invalid("add_columns", "name at least one column to add")
 	}
+
 	done, err := backedUp(ctx, db, by, func() (Migrated, error) { return db.alterTable(ctx, by, table, add) })
 	if err == nil {
 		done.Warnings = append(db.committed(ctx, done.Warnings), db.published(ctx)...)
@@ -27,6 +28,7 @@ func (db *DB) alterTable(ctx context.Context, by By, table string, add []Column)
 		if err != nil {
 			return Migrated{}, inField("name", err)
 		}
+
 		up, down, err := t.additions(add)
 		if err != nil {
 			return Migrated{}, err
@@ -34,6 +36,7 @@ func (db *DB) alterTable(ctx context.Context, by By, table string, add []Column)
 		if err := applySchema(ctx, tx, by, now(), t.Name, up...); err != nil {
 			return Migrated{}, err
 		}
+
 		applied := strings.Join(up, ";\n") + ";"
 		id, err := keepMigration(tx, by, migration{
 			slug: slug("alter " + t.Name), description: "Add columns to " + t.Name, up: applied, down: strings.Join(down, ";\n") + ";",
@@ -50,14 +53,17 @@ func (t *Table) additions(add []Column) (up, down []string, err error) {
 		if err := checkColumn(field+".name", c.Name); err != nil {
 			return nil, nil, err
 		}
+
 		if containsFold(taken, c.Name) {
 			bad := invalid(field+".name", "the table %s already has a column %s", t.Name, c.Name)
 			bad.Retryable = false
 			return nil, nil, bad
 		}
+
 		if c.PrimaryKey {
 			return nil, nil, invalid(field+".primary_key", "a column that is added cannot be the primary key; make a new table and copy the rows")
 		}
+
 		taken = append(taken, c.Name)
 		def, _, err := c.definition(field, false, false)
 		if err != nil {
@@ -66,6 +72,7 @@ func (t *Table) additions(add []Column) (up, down []string, err error) {
 		if strings.Contains(def, " DEFAULT CURRENT_") {
 			return nil, nil, invalid(field+".default", "a column that is added needs a default that is always the same, and %s is not; leave the default out and set the column in the rows", c.Default)
 		}
+
 		if c.Nullable != nil && !*c.Nullable && !strings.Contains(def, " DEFAULT ") {
 			typ, err := c.columnType(field)
 			if err != nil {
@@ -73,9 +80,11 @@ func (t *Table) additions(add []Column) (up, down []string, err error) {
 			}
 			def += " DEFAULT " + emptyValue(typ)
 		}
+
 		up = append(up, "ALTER TABLE "+quote(t.Name)+" ADD COLUMN "+def)
 		down = append([]string{"ALTER TABLE " + quote(t.Name) + " DROP COLUMN " + quote(c.Name)}, down...)
 	}
+
 	return up, down, nil
 }
 

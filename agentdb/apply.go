@@ -39,6 +39,7 @@ func applySteps(ctx context.Context, tx *sqlite.Tx, by By, steps []Step) (out Af
 	if _, err := tx.SQL().ExecContext(ctx, "pragma defer_foreign_keys=1"); err != nil {
 		return out, err
 	}
+
 	a := &applier{tx: tx, by: by, at: now()}
 	for len(steps) > 0 {
 		n := slices.IndexFunc(steps, func(s Step) bool { return s.SQL != nil })
@@ -49,15 +50,19 @@ func applySteps(ctx context.Context, tx *sqlite.Tx, by By, steps []Step) (out Af
 			steps = steps[1:]
 			continue
 		}
+
 		if n < 0 {
 			n = len(steps)
 		}
+
 		rows, err := a.rows(ctx, steps[:n])
 		if out.Rows += rows; err != nil {
 			return out, err
 		}
+
 		steps = steps[n:]
 	}
+
 	return out, nil
 }
 
@@ -74,6 +79,7 @@ func (a *applier) schema(ctx context.Context, s Step) error {
 	if err != nil {
 		return err
 	}
+
 	_, _, err = changeSchema(ctx, a.tx, a.by, a.at, s.Table, func() (string, error) {
 		for _, text := range s.SQL {
 			if err := a.mayRun(ctx, text); err != nil {
@@ -83,13 +89,16 @@ func (a *applier) schema(ctx context.Context, s Step) error {
 				return "", err
 			}
 		}
+
 		after, err := readObjects(a.tx)
 		if err != nil {
 			return "", err
 		}
+
 		ran, err := syncTables(ctx, a.tx, a.by, a.at, before, after)
 		return strings.Join(append(slices.Clone(s.SQL), ran...), ";\n") + ";", err
 	})
+
 	return err
 }
 
@@ -99,6 +108,7 @@ func (a *applier) mayRun(ctx context.Context, text string) error {
 	if !ok || strings.Contains(table, ";") {
 		return nil
 	}
+
 	var some bool
 	if err := a.tx.SQL().QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM "+table+")").Scan(&some); err != nil {
 		return err
@@ -106,6 +116,7 @@ func (a *applier) mayRun(ctx context.Context, text string) error {
 	if some {
 		return &Error{Kind: kindRejected, Field: "table", Message: "the table " + table + " holds rows that came from elsewhere, so it cannot be dropped"}
 	}
+
 	return nil
 }
 
@@ -115,6 +126,7 @@ func (a *applier) rows(ctx context.Context, steps []Step) (affected int64, err e
 	if err != nil {
 		return 0, err
 	}
+
 	a.targets = map[string]*target{}
 	changes, err := a.tx.Recorded(ctx, func(ctx context.Context) error {
 		for _, s := range steps {
@@ -131,11 +143,13 @@ func (a *applier) rows(ctx context.Context, steps []Step) (affected int64, err e
 	if err := (&rowLog{tx: a.tx, by: a.by, at: a.at}).write(ctx, changes); err != nil {
 		return affected, err
 	}
+
 	for _, text := range triggers {
 		if _, err := a.tx.SQL().ExecContext(ctx, text); err != nil {
 			return affected, err
 		}
 	}
+
 	return affected, nil
 }
 
@@ -151,14 +165,17 @@ func (a *applier) row(ctx context.Context, s Step) (int64, error) {
 	if name := s.unknown(t); name != "" {
 		return 0, &Error{Kind: kindRejected, Field: "table", Message: fmt.Sprintf("the table %s has no column %s, which the changelog has a value for", t.name, name)}
 	}
+
 	query, args := s.statement(t)
 	if query == "" {
 		return 0, nil
 	}
+
 	result, err := a.tx.SQL().ExecContext(ctx, query, args...)
 	if err != nil {
 		return 0, err
 	}
+
 	return result.RowsAffected()
 }
 
@@ -200,14 +217,17 @@ func (s Step) statement(t *target) (query string, args []any) {
 		if len(m.Columns) == 0 {
 			return "", nil
 		}
+
 		set := make([]string, len(m.Columns))
 		for i, name := range m.Columns {
 			set[i] = quote(name) + " = ?"
 		}
+
 		args = append(args, m.Values...)
 		query = "UPDATE OR ABORT " + quote(s.Table) + " SET " + strings.Join(set, ", ")
 		where()
 	}
+
 	return query, args
 }
 
@@ -238,6 +258,7 @@ func (a *applier) rest(ctx context.Context) (definitions []string, err error) {
 	if err != nil {
 		return nil, err
 	}
+
 	for _, o := range objects {
 		if o.Type != "trigger" {
 			continue
@@ -247,5 +268,6 @@ func (a *applier) rest(ctx context.Context) (definitions []string, err error) {
 		}
 		definitions = append(definitions, o.SQL)
 	}
+
 	return definitions, nil
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,6 +12,7 @@ import (
 	"time"
 
 	"rouse/agentdb/sqlite"
+	"rouse/internal/atomicfile"
 )
 
 const (
@@ -60,6 +60,7 @@ func (db *DB) Backup(ctx context.Context, spec BackupSpec) (Backup, error) {
 	if err := db.seal.barred(); err != nil {
 		return Backup{}, err
 	}
+
 	return db.backup(ctx, path, spec.Overwrite, spec.Progress)
 }
 
@@ -69,6 +70,7 @@ func (db *DB) backupPath(label string) (string, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", fmt.Errorf("cannot make the folder of the backups: %w", err)
 	}
+
 	name := time.Now().UTC().Format(backupLayout)
 	if label != "" {
 		name += "-" + label
@@ -79,27 +81,36 @@ func (db *DB) backupPath(label string) (string, error) {
 func (db *DB) backup(ctx context.Context, path string, overwrite bool, progress func(done, of int64)) (Backup, error) {
 	db.copying.Lock()
 	defer db.copying.Unlock()
+
 	if err := db.mayWrite(path, overwrite); err != nil {
 		return Backup{}, err
 	}
 	if err := db.own(ctx); err != nil {
 		return Backup{}, db.explain(ctx, err)
 	}
+
 	var pages func(done, of int)
 	if progress != nil {
 		pages = func(done, of int) { progress(int64(done)*pageSize, int64(of)*pageSize) }
 	}
+
 	unfinished := path + partial
 	if err := db.db.Copy(ctx, unfinished, pages); err != nil {
 		return Backup{}, db.faulted(ctx, err)
 	}
+
 	err := sqlite.Verify(ctx, unfinished, applicationID, false)
 	if err == nil {
-		err = give(unfinished, path, overwrite)
+		if overwrite {
+			err = atomicfile.Rename(unfinished, path)
+		} else { // a file that came meanwhile stays
+			err = atomicfile.RenameNew(unfinished, path)
+		}
 	}
 	if err != nil {
 		return Backup{}, errors.Join(fmt.Errorf("the copy was made and is no good, so it was removed: %w", err), errIgnored(os.Remove(unfinished)))
 	}
+
 	return backupOf(path)
 }
 
@@ -115,9 +126,11 @@ func (db *DB) mayWrite(path string, overwrite bool) error {
 		}
 		return nil
 	}
+
 	if err != nil {
 		return fmt.Errorf("cannot write the backup: %w", err)
 	}
+
 	own, err := os.Stat(db.path)
 	switch {
 	case err == nil && os.SameFile(info, own):
@@ -127,6 +140,7 @@ func (db *DB) mayWrite(path string, overwrite bool) error {
 	case !overwrite:
 		return &Error{Kind: kindInvalid, Field: "file", Message: path + " exists already and was left as it is; name another file, or say --force"}
 	}
+
 	return nil
 }
 
@@ -135,30 +149,13 @@ func fileMissing(path string) bool {
 	return errors.Is(err, fs.ErrNotExist)
 }
 
-// give gives a finished file its name. Without overwrite a file that came meanwhile stays.
-func give(from, to string, overwrite bool) error {
-	if !overwrite {
-		err := os.Link(from, to)
-		switch {
-		case err == nil:
-			err = os.Remove(from)
-			return errors.Join(err, syncDir(filepath.Dir(to)))
-		case errors.Is(err, fs.ErrExist):
-			return err
-		} // not every file system has links
-	}
-	if err := os.Rename(from, to); err != nil {
-		return err
-	}
-	return syncDir(filepath.Dir(to))
-}
-
 // backupOf describes a copy by its name.
 func backupOf(path string) (Backup, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return Backup{}, err
 	}
+
 	b := Backup{Path: path, Bytes: info.Size(), At: info.ModTime().UTC().Truncate(time.Millisecond), Why: byHand}
 	name, ok := strings.CutSuffix(filepath.Base(path), backupSuffix)
 	stamp, label, _ := strings.Cut(name, "-")
@@ -168,6 +165,7 @@ func backupOf(path string) (Backup, error) {
 			b.Why = label
 		}
 	}
+
 	return b, nil
 }
 
@@ -181,11 +179,13 @@ func backups(path string) ([]Backup, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot list the backups: %w", err)
 	}
+
 	out := []Backup{}
 	for _, e := range entries {
 		if !e.Type().IsRegular() || !strings.HasSuffix(e.Name(), backupSuffix) {
 			continue
 		}
+
 		b, err := backupOf(filepath.Join(dir, e.Name()))
 		if errors.Is(err, fs.ErrNotExist) { // removed meanwhile
 			continue
@@ -193,17 +193,21 @@ func backups(path string) ([]Backup, error) {
 		if err != nil {
 			return nil, err
 		}
+
 		if b.Name == "" { // somebody gave it another name
 			b.Name = strings.TrimSuffix(e.Name(), backupSuffix)
 		}
+
 		out = append(out, b)
 	}
+
 	slices.SortFunc(out, func(a, b Backup) int {
 		if n := b.At.Compare(a.At); n != 0 {
 			return n
 		}
 		return strings.Compare(b.Name, a.Name)
 	})
+
 	return out, nil
 }
 
@@ -217,10 +221,12 @@ func (db *DB) backupBefore(ctx context.Context, by By) (path string, err error) 
 	if stored, err := db.recall(ctx, by, ""); stored != nil || err != nil {
 		return "", err // the call was made already
 	}
+
 	tables, err := readTables(ctx, db.db.Read(), "")
 	if err != nil || len(tables) == 0 {
 		return "", db.faulted(ctx, err)
 	}
+
 	label := automatic + "change"
 	if by.Run != 0 {
 		label = fmt.Sprintf("%srun-%d", automatic, by.Run)
@@ -232,6 +238,7 @@ func (db *DB) backupBefore(ctx context.Context, by By) (path string, err error) 
 			return "", nil
 		}
 	}
+
 	path, err = db.backupPath(label)
 	if err == nil {
 		_, err = db.backup(ctx, path, false, nil)
@@ -239,6 +246,7 @@ func (db *DB) backupBefore(ctx context.Context, by By) (path string, err error) 
 	if err != nil {
 		return "", fmt.Errorf("the schema was left as it is, because the copy that is made before it changes was not possible: %w", err)
 	}
+
 	return path, nil
 }
 
@@ -249,6 +257,7 @@ func backedUp[T any](ctx context.Context, db *DB, by By, change func() (T, error
 	if err != nil {
 		return done, err
 	}
+
 	done, err = change()
 	var refused *Error
 	switch {
@@ -257,9 +266,11 @@ func backedUp[T any](ctx context.Context, db *DB, by By, change func() (T, error
 	case errors.As(err, &refused):
 		return done, errors.Join(err, errIgnored(os.Remove(path)))
 	}
+
 	if e := db.thin(); e != nil {
-		slog.Warn("the oldest copies of an agent's database could not be removed", "path", db.path, "error", e)
+		db.log.Warn("the oldest copies of an agent's database could not be removed", "path", db.path, "error", e)
 	}
+
 	return done, err
 }
 
@@ -268,10 +279,12 @@ func backedUp[T any](ctx context.Context, db *DB, by By, change func() (T, error
 func (db *DB) thin() error {
 	db.copying.Lock()
 	defer db.copying.Unlock()
+
 	all, err := backups(db.path)
 	if err != nil {
 		return err
 	}
+
 	var errs []error
 	kept := 0
 	for _, b := range all {
@@ -282,10 +295,12 @@ func (db *DB) thin() error {
 			errs = append(errs, errIgnored(os.Remove(b.Path)))
 		}
 	}
+
 	left, err := filepath.Glob(filepath.Join(filepath.Dir(db.path), backupFolder, "*"+partial))
 	for _, path := range left {
 		errs = append(errs, errIgnored(os.Remove(path)))
 	}
+
 	return errors.Join(append(errs, err)...)
 }
 
@@ -294,10 +309,12 @@ func (db *DB) own(ctx context.Context) error {
 	if db.agent == "" {
 		return nil
 	}
+
 	var known bool
 	if err := db.db.Read().QueryRowContext(ctx, `select exists (select 1 from _owner)`).Scan(&known); err != nil || known {
 		return err
 	}
+
 	return db.db.Do(ctx, func(tx *sqlite.Tx) error {
 		_, err := tx.Exec(`insert into _owner(agent, since) values (?, ?)`, db.agent, now())
 		return err

@@ -22,10 +22,12 @@ func benchFull(b *testing.B) (db *agentdb.DB, path string) {
 		for row := range 250_000 {
 			fmt.Fprintf(&csv, "%d,name %d,%s\n", row, row, strings.Repeat("x", 40))
 		}
+
 		if _, err := db.Import(b.Context(), agentdb.By{Run: int64(i)}, agentdb.ImportSpec{Table: "t", Name: "f.csv", Source: &csv}); err != nil {
 			b.Fatal(err)
 		}
 	}
+
 	agentdb.Flush(b, db)
 	return db, path
 }
@@ -42,6 +44,7 @@ func BenchmarkBackup(b *testing.B) {
 			backup(b, db, agentdb.BackupSpec{File: to, Overwrite: true})
 		}
 	})
+
 	b.Run("seal", func(b *testing.B) {
 		b.SetBytes(size)
 		for b.Loop() {
@@ -50,6 +53,7 @@ func BenchmarkBackup(b *testing.B) {
 			}
 		}
 	})
+
 	for name, thorough := range map[string]bool{"quick_check": false, "integrity_check": true} {
 		b.Run(name, func(b *testing.B) {
 			b.SetBytes(size)

@@ -52,6 +52,7 @@ func names(t testing.TB, p *agentdb.Pool, agent string) (out []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, b := range all {
 		out = append(out, b.Why)
 	}
@@ -66,6 +67,7 @@ func TestBackupWhileWriting(t *testing.T) {
 	for range 3000 {
 		rows = append(rows, map[string]any{"note": strings.Repeat("x", 400)})
 	}
+
 	insert(t, db, "expenses", rows...)
 	file := filepath.Join(t.TempDir(), "copy.sqlite")
 	var during int
@@ -81,6 +83,7 @@ func TestBackupWhileWriting(t *testing.T) {
 	if b.Path != file || b.Bytes < 1<<20 || b.Why != "by hand" {
 		t.Errorf("%+v", b)
 	}
+
 	again := open(t, file)
 	if got := ask(t, again, "select count(*), sum(note = 'late') from expenses"); got != "[[3000,0]]" {
 		t.Errorf("the copy holds %s", got)
@@ -103,13 +106,16 @@ func TestBackupRefuses(t *testing.T) {
 	if err := os.WriteFile(there, []byte("mine"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	for _, file := range []string{there, path, dir} {
 		_, err := db.Backup(t.Context(), agentdb.BackupSpec{File: file, Overwrite: file != there})
 		wantError(t, err, "invalid_args", "file", file)
 	}
+
 	if text, err := os.ReadFile(there); err != nil || string(text) != "mine" {
 		t.Errorf("%q, %v", text, err)
 	}
+
 	ctx, cancel := context.WithCancel(t.Context())
 	if _, err := db.Backup(ctx, agentdb.BackupSpec{File: there, Overwrite: true, Progress: func(int64, int64) { cancel() }}); err == nil {
 		// A file of a single step is done before it can be given up.
@@ -117,9 +123,11 @@ func TestBackupRefuses(t *testing.T) {
 	} else if text, e := os.ReadFile(there); e != nil || string(text) != "mine" {
 		t.Errorf("%q, %v after %v", text, e, err)
 	}
+
 	if _, err := db.Backup(t.Context(), agentdb.BackupSpec{File: filepath.Join(dir, "none", "x.sqlite")}); err == nil || !strings.Contains(err.Error(), "none") {
 		t.Errorf("error %v", err)
 	}
+
 	backup(t, db, agentdb.BackupSpec{File: there, Overwrite: true})
 	if got := ask(t, open(t, there), "select count(*) from expenses"); got != "[[0]]" {
 		t.Error(got)
@@ -143,6 +151,7 @@ func TestBackupBeforeMigrations(t *testing.T) {
 	if got := names(t, p, "ann"); len(got) != 0 {
 		t.Errorf("%v of an empty database", got)
 	}
+
 	expenses(t, db)
 	backup(t, db, agentdb.BackupSpec{})
 	migrate(2, "a")
@@ -156,9 +165,11 @@ func TestBackupBeforeMigrations(t *testing.T) {
 	if _, err := db.Execute(t.Context(), agentdb.By{Run: 5}, agentdb.ExecuteSpec{SQL: "insert into expenses(note) values ('x')"}); err != nil {
 		t.Fatal(err)
 	}
+
 	if got := strings.Join(names(t, p, "ann"), " "); got != "before-run-4 before-run-3 before-run-2 by hand" {
 		t.Errorf("copies: %s", got)
 	}
+
 	for run := int64(12); run < 15; run++ { // changes that come to nothing
 		if _, err := db.AlterTable(t.Context(), agentdb.By{Run: run}, "expenses", []agentdb.Column{{Name: "c", Type: "TEXT"}}); err == nil {
 			t.Error("a column was added twice")
@@ -170,19 +181,24 @@ func TestBackupBeforeMigrations(t *testing.T) {
 			t.Error("a table was altered that is none")
 		}
 	}
+
 	if got := strings.Join(names(t, p, "ann"), " "); got != "before-run-4 before-run-3 before-run-2 by hand" {
 		t.Errorf("copies after changes that were refused: %s", got)
 	}
+
 	for run := int64(6); run < 12; run++ {
 		migrate(run, fmt.Sprint("x", run))
 	}
+
 	if got := strings.Join(names(t, p, "ann"), " "); got != "before-run-11 before-run-10 before-run-9 before-run-8 before-run-7 by hand" {
 		t.Errorf("copies: %s", got)
 	}
+
 	all, err := p.Backups("ann")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	again := open(t, all[len(all)-1].Path)
 	if schema, err := again.Schema(t.Context()); err != nil || len(schema.Tables[1].Columns) > 8 {
 		t.Errorf("%v, %v", schema, err)
@@ -210,6 +226,7 @@ func TestRestore(t *testing.T) {
 		with(t, p, "ann", func(db *agentdb.DB) { got = ask(t, db, "select count(*) from expenses") })
 		return got
 	}
+
 	var first, second agentdb.Backup
 	with(t, p, "ann", func(db *agentdb.DB) {
 		expenses(t, db)
@@ -219,6 +236,7 @@ func TestRestore(t *testing.T) {
 		second = backup(t, db, agentdb.BackupSpec{})
 		insert(t, db, "expenses", map[string]any{"amount": 3})
 	})
+
 	done, err := p.Restore(t.Context(), "ann", agentdb.RestoreSpec{From: "last"})
 	if err != nil {
 		t.Fatal(err)
@@ -226,6 +244,7 @@ func TestRestore(t *testing.T) {
 	if done.From != second.Path || done.Kept == "" || count() != "[[2]]" {
 		t.Errorf("%+v: %s", done, count())
 	}
+
 	with(t, p, "ann", func(db *agentdb.DB) {
 		if got := system(t, db, "select actor || ' ' || sql from _changelog order by id desc limit 1"); !strings.HasPrefix(got, "user -- the owner restored this database from "+second.Path) {
 			t.Error(got)
@@ -235,14 +254,17 @@ func TestRestore(t *testing.T) {
 	if _, err := p.Restore(t.Context(), "ann", agentdb.RestoreSpec{From: first.Name}); err != nil || count() != "[[1]]" {
 		t.Errorf("%v: %s", err, count())
 	}
+
 	all, err := p.Backups("ann")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	i := 0
 	for i < len(all)-1 && all[i].Path != filepath.Join(done.Kept, "db.sqlite") {
 		i++
 	}
+
 	if all[i].Why != "replaced" {
 		t.Fatalf("%+v", all)
 	}
@@ -252,9 +274,11 @@ func TestRestore(t *testing.T) {
 	if _, err := p.Restore(t.Context(), "ann", agentdb.RestoreSpec{From: first.Path}); err != nil || count() != "[[1]]" {
 		t.Errorf("%v: %s", err, count())
 	}
+
 	if reset, err := p.Reset(t.Context(), "ann", nil); err != nil || reset.Kept == "" {
 		t.Errorf("%+v, %v", reset, err)
 	}
+
 	with(t, p, "ann", func(db *agentdb.DB) {
 		if schema, err := db.Schema(t.Context()); err != nil || len(schema.Tables) != 0 {
 			t.Errorf("%v, %v", schema, err)
@@ -276,19 +300,23 @@ func TestRestoreRefuses(t *testing.T) {
 	if err := os.WriteFile(text, []byte("a,b\n1,2\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	empty := filepath.Join(dir, "empty")
 	if err := os.WriteFile(empty, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	damaged := filepath.Join(dir, "damaged.sqlite")
 	data, err := os.ReadFile(bobs.Path)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	clear(data[3*page : 6*page])
 	if err := os.WriteFile(damaged, data, 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	for _, c := range []struct{ from, part string }{
 		{"", "no backup"}, {"2019", "no backup"}, {"2", "give more"}, {text, "cannot be restored"}, {empty, "cannot be restored"}, {dir, "is not a file"},
 		{filepath.Join(dir, "none"), "cannot be read"}, {filepath.Join(dir, "ann", "db.sqlite"), "is the database itself"},
@@ -297,22 +325,26 @@ func TestRestoreRefuses(t *testing.T) {
 		if c.from == "2" {
 			with(t, p, "ann", func(db *agentdb.DB) { backup(t, db, agentdb.BackupSpec{}) })
 		}
+
 		var bad *agentdb.Error
 		if _, err := p.Restore(t.Context(), "ann", agentdb.RestoreSpec{From: c.from}); !errors.As(err, &bad) || !strings.Contains(err.Error(), c.part) {
 			t.Errorf("from %q: %v, want %q", c.from, err, c.part)
 		}
+
 		with(t, p, "ann", func(db *agentdb.DB) {
 			if got := ask(t, db, "select count(*) from expenses"); got != "[[1]]" {
 				t.Errorf("after %q: %s", c.from, got)
 			}
 		})
 	}
+
 	if left, err := filepath.Glob(filepath.Join(dir, "ann", "*-new*")); err != nil || len(left) > 0 {
 		t.Errorf("left lying: %v %v", left, err)
 	}
 	if _, err := p.Restore(t.Context(), "ann", agentdb.RestoreSpec{From: bobs.Path, Force: true}); err != nil {
 		t.Fatal(err)
 	}
+
 	with(t, p, "ann", func(db *agentdb.DB) {
 		if got := system(t, db, "select group_concat(agent) from _owner"); got != "ann" {
 			t.Errorf("it is %s's", got)
@@ -334,15 +366,18 @@ func TestRestoreOfADamagedOne(t *testing.T) {
 	if err := p.Close(); err != nil {
 		t.Fatal(err)
 	}
+
 	for _, path := range []string{filepath.Join(dir, "ann", "db.sqlite"), newer.Path} {
 		if err := os.WriteFile(path, []byte(strings.Repeat("x", 5000)), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	p = pool(t, agentdb.PoolOptions{Dir: dir})
 	if _, _, err := p.Get(t.Context(), "ann"); err == nil || !strings.Contains(err.Error(), "rouse db ann restore last") {
 		t.Fatalf("error %v", err)
 	}
+
 	done, err := p.Restore(t.Context(), "ann", agentdb.RestoreSpec{From: "last"})
 	if err != nil {
 		t.Fatal(err)
@@ -353,6 +388,7 @@ func TestRestoreOfADamagedOne(t *testing.T) {
 	if err := p.Barred("ann"); err != nil {
 		t.Error(err)
 	}
+
 	with(t, p, "ann", func(db *agentdb.DB) {
 		if got := ask(t, db, "select count(*) from expenses"); got != "[[0]]" {
 			t.Error(got)
@@ -371,6 +407,7 @@ func TestRestoreWaits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	expenses(t, db)
 	backup(t, db, agentdb.BackupSpec{})
 	over, end := context.WithCancel(t.Context())
@@ -378,11 +415,14 @@ func TestRestoreWaits(t *testing.T) {
 	if _, err := p.Restore(over, "ann", agentdb.RestoreSpec{From: "last"}); !errors.Is(err, context.Canceled) {
 		t.Fatalf("what was cut off says %v", err)
 	}
+
 	short, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
+
 	if _, err := p.Restore(short, "ann", agentdb.RestoreSpec{From: "last"}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatalf("error %v", err)
 	}
+
 	insert(t, db, "expenses", map[string]any{"amount": 1})
 	var all sync.WaitGroup
 	all.Go(func() {
@@ -390,9 +430,11 @@ func TestRestoreWaits(t *testing.T) {
 			t.Error(err)
 		}
 	})
+
 	for p.Barred("ann") == nil { // until it has asked
 		runtime.Gosched()
 	}
+
 	for range 5 {
 		all.Go(func() {
 			db, release, err := p.Get(context.Background(), "ann")
@@ -401,11 +443,13 @@ func TestRestoreWaits(t *testing.T) {
 				return
 			}
 			defer release()
+
 			if got := ask(t, db, "select count(*) from expenses"); got != "[[0]]" {
 				t.Errorf("the old one was lent: %s", got)
 			}
 		})
 	}
+
 	insert(t, db, "expenses", map[string]any{"amount": 2}) // in use still
 	release()
 	all.Wait()

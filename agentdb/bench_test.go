@@ -34,6 +34,7 @@ func BenchmarkImport(b *testing.B) {
 		}
 		db.Close()
 	}
+
 	b.ReportMetric(float64(b.N)*benchRows/b.Elapsed().Seconds(), "rows/s")
 }
 
@@ -56,12 +57,14 @@ func bareInsert(tx *sqlite.Tx) error {
 	if _, err := tx.SQL().ExecContext(ctx, "create table t(a text, b integer, c real, d text, e text)"); err != nil {
 		return err
 	}
+
 	const rows = 1000
 	statement, err := tx.SQL().PrepareContext(ctx, "insert into t values (?,?,?,?,?)"+string(bytes.Repeat([]byte(",(?,?,?,?,?)"), rows-1)))
 	if err != nil {
 		return err
 	}
 	defer statement.Close()
+
 	args := make([]any, 0, rows*5)
 	for i := 0; i < benchRows; i += rows {
 		args = args[:0]
@@ -72,6 +75,7 @@ func bareInsert(tx *sqlite.Tx) error {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -79,6 +83,7 @@ func BenchmarkQuery(b *testing.B) {
 	db := fresh(b)
 	expenses(b, db)
 	insert(b, db, "expenses", map[string]any{"amount": 1})
+
 	for b.Loop() {
 		if _, err := db.Query(b.Context(), agentdb.QuerySpec{SQL: "select id, amount from expenses where id = ?", Params: []any{1}}); err != nil {
 			b.Fatal(err)

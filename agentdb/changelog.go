@@ -66,6 +66,7 @@ func (db *DB) Changes(ctx context.Context, f ChangeFilter) ([]Change, error) {
 	if err != nil {
 		return nil, db.explain(ctx, err)
 	}
+
 	out, err := scanChanges(rows)
 	if err != nil {
 		return nil, db.explain(ctx, err)
@@ -98,6 +99,7 @@ func scanChanges(rows *sql.Rows) (out []Change, err error) {
 		}
 		out = append(out, c)
 	}
+
 	return out, rows.Err()
 }
 
@@ -109,6 +111,7 @@ func logChange(tx *sqlite.Tx, by By, at string, c change) (id int64, err error) 
 	if actor == "" {
 		actor = actorAgent
 	}
+
 	result, err := tx.Exec(`insert into _changelog(ts, run_id, actor, op, "table", pk, before, after, sql)
 		values (?, ?, ?, ?, ?, nullif(?, ''), nullif(?, ''), nullif(?, ''), nullif(?, ''))`,
 		at, by.Run, actor, c.op, c.table, c.pk, c.before, c.after, c.sql)
@@ -131,6 +134,7 @@ func (l *rowLog) write(ctx context.Context, changes []sqlite.RowChange) error {
 	if l.targets == nil {
 		l.targets = map[string]*target{}
 	}
+
 	for i := 0; i < len(changes); {
 		c := changes[i]
 		t := l.targets[c.Table]
@@ -141,6 +145,7 @@ func (l *rowLog) write(ctx context.Context, changes []sqlite.RowChange) error {
 			}
 			l.targets[c.Table] = t
 		}
+
 		entry, n := t.merge(changes[i:])
 		i += n
 		if entry.op = l.op; l.op == "" {
@@ -153,6 +158,7 @@ func (l *rowLog) write(ctx context.Context, changes []sqlite.RowChange) error {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -179,6 +185,7 @@ func (t *target) merge(changes []sqlite.RowChange) (change, int) {
 		}
 		after = next
 	}
+
 	c := change{table: t.name}
 	switch {
 	case before == nil:
@@ -189,6 +196,7 @@ func (t *target) merge(changes []sqlite.RowChange) (change, int) {
 		c.pk = before.pick(t.key).String()
 		c.before, c.after = difference(*before, *after)
 	}
+
 	return c, n
 }
 
@@ -197,6 +205,7 @@ func (t *target) ends(c sqlite.RowChange) (before, after *Image) {
 		m := t.row(c.Old, c.OldRow)
 		before = &m
 	}
+
 	if c.New != nil {
 		m := t.row(c.New, c.NewRow)
 		after = &m
@@ -214,5 +223,6 @@ func difference(before, after Image) (was, became string) {
 		w.Columns, w.Values = append(w.Columns, name), append(w.Values, before.Values[i])
 		b.Columns, b.Values = append(b.Columns, name), append(b.Values, after.Values[i])
 	}
+
 	return w.String(), b.String()
 }

@@ -54,6 +54,7 @@ func (c *chunk) values(columns []string) []any {
 	for i, name := range columns {
 		at[i] = c.index(name)
 	}
+
 	out := make([]any, 0, c.rows*len(columns))
 	for r := range c.rows {
 		for _, i := range at {
@@ -89,12 +90,14 @@ func (b *chunker) add(line int, values []any) error {
 	if bytes.IndexByte(b.scratch, '1') < 0 {
 		return invalid("", "the row or line %d has no value at all; nothing was written", line)
 	}
+
 	if b.current == nil || b.current.pattern != string(b.scratch) || b.full() {
 		if err := b.flush(); err != nil {
 			return err
 		}
 		b.begin()
 	}
+
 	for i, v := range values {
 		if b.current.pattern[i] == '1' {
 			b.current.args = append(b.current.args, v)
@@ -103,6 +106,7 @@ func (b *chunker) add(line int, values []any) error {
 			}
 		}
 	}
+
 	b.current.rows++
 	b.current.lines = append(b.current.lines, line)
 	return nil
@@ -119,6 +123,7 @@ func (b *chunker) begin() {
 			b.current.columns = append(b.current.columns, name)
 		}
 	}
+
 	b.current.args = make([]any, 1, 1+min(b.size*len(b.current.columns), maxParameters))
 	b.current.args[0] = b.at
 	b.current.lines = make([]int, 0, b.size)
@@ -146,6 +151,7 @@ func image(columns []string, values []any) string {
 		}
 		out = appendText(out, name)
 	}
+
 	out = append(out, `],"rows":[`...)
 	for i, v := range values {
 		switch {
@@ -158,9 +164,11 @@ func image(columns []string, values []any) string {
 		}
 		out = appendValue(out, v)
 	}
+
 	if len(values) > 0 {
 		out = append(out, ']')
 	}
+
 	return string(append(out, "]}"...))
 }
 
@@ -196,6 +204,7 @@ func appendFloat(out []byte, f float64) []byte {
 	if math.IsInf(f, 0) || math.IsNaN(f) {
 		return appendObject(out, "real", strconv.FormatFloat(f, 'g', -1, 64))
 	}
+
 	from := len(out)
 	out = strconv.AppendFloat(out, f, 'g', -1, 64)
 	if !bytes.ContainsAny(out[from:], ".e") {
@@ -220,6 +229,7 @@ func appendText(out []byte, s string) []byte {
 			return append(out, quoted...)
 		}
 	}
+
 	out = append(out, '"')
 	out = append(out, s...)
 	return append(out, '"')

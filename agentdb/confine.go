@@ -65,6 +65,7 @@ func (g *writeGate) allowed(action sqlite.Action, arg1, arg2, database, inside s
 	case msqlite.AuthReindex: // asked when an index is made
 		return g.verb == "CREATE INDEX"
 	}
+
 	return false
 }
 
@@ -76,6 +77,7 @@ func (g *writeGate) culprit(tx *sqlite.Tx) string {
 	if err := row.Scan(&kind, &name, &table); err != nil {
 		return "" // the statement itself, or a name inside it
 	}
+
 	if kind == "trigger" {
 		name += " of " + table
 	}
@@ -103,6 +105,7 @@ func (g *writeGate) refresh(tx *sqlite.Tx) error {
 		return err
 	}
 	defer rows.Close()
+
 	g.names = map[string]bool{}
 	for rows.Next() {
 		var name string
@@ -111,6 +114,7 @@ func (g *writeGate) refresh(tx *sqlite.Tx) error {
 		}
 		g.names[strings.ToLower(name)] = true
 	}
+
 	return rows.Err()
 }
 
@@ -159,6 +163,7 @@ func (db *DB) confinedFault(ctx context.Context, err error) error {
 	case errors.Is(err, sqlite.ErrTimeout):
 		return &Error{Kind: kindTimeout, Retryable: true, Message: fmt.Sprintf("the write took longer than %s and was taken back; do it in smaller parts, and look for a trigger that repeats", db.timeout)}
 	}
+
 	switch sqlCode(err) {
 	case sqlite3.SQLITE_FULL:
 		return db.full(ctx, err, db.quota.get())
@@ -171,5 +176,6 @@ func (db *DB) confinedFault(ctx context.Context, err error) error {
 	case sqlite3.SQLITE_ERROR: // of a trigger, a view, a check or a default of the agent's
 		return invalid("", "%s; nothing was written. If the statement itself is right, look at the triggers and defaults of its table with db_query on sqlite_schema", sqlText(err))
 	}
+
 	return err
 }

@@ -61,6 +61,7 @@ var crashes = []crash{
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		if kept := len(all); kept > 0 { // what was there is whole, and comes back
 			if _, err := p.Restore(t.Context(), "ann", agentdb.RestoreSpec{From: all[0].Name}); err != nil {
 				t.Fatal(err)
@@ -70,6 +71,7 @@ var crashes = []crash{
 			}
 			now += " before: " + annState(t, dir)
 		}
+
 		return now
 	}},
 	{"undo", func(t *testing.T, dir string) {
@@ -98,15 +100,18 @@ func annState(t *testing.T, dir string) (state string) {
 	if err := sqlite.Verify(t.Context(), filepath.Join(dir, "agents", "ann", "db.sqlite"), agentdb.ApplicationID, true); err != nil {
 		t.Error(err)
 	}
+
 	whole, err := filepath.Glob(filepath.Join(dir, "agents", "*", "backups", "*.sqlite"))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, path := range whole {
 		if err := sqlite.Verify(t.Context(), path, agentdb.ApplicationID, true); err != nil {
 			t.Error(err)
 		}
 	}
+
 	return state
 }
 
@@ -117,12 +122,14 @@ func crashFixture(t *testing.T) string {
 	with(t, p, "ann", func(db *agentdb.DB) {
 		expenses(t, db)
 		backup(t, db, agentdb.BackupSpec{File: filepath.Join(dir, "copy.sqlite")}) // of an empty table
+
 		for run := int64(1); run <= 2; run++ {
 			var csv strings.Builder
 			csv.WriteString("category,amount,note\n")
 			for i := range crashRows {
 				fmt.Fprintf(&csv, "c%d,%d.5,%s\n", i%9, i, strings.Repeat("n", 100))
 			}
+
 			if _, err := db.Import(t.Context(), agentdb.By{Run: run, Key: "k"}, agentdb.ImportSpec{Table: "expenses", Name: "f.csv", Source: strings.NewReader(csv.String())}); err != nil {
 				t.Fatal(err)
 			}
@@ -131,6 +138,7 @@ func crashFixture(t *testing.T) string {
 	if err := p.Close(); err != nil {
 		t.Fatal(err)
 	}
+
 	agentdb.MakeOld(t, filepath.Join(dir, "agents", "old", "db.sqlite"), 3)
 	return dir
 }
@@ -143,10 +151,12 @@ func TestKilledHalfWay(t *testing.T) {
 		crashChild(t, name, dir)
 		return
 	}
+
 	kills, err := strconv.Atoi(os.Getenv("ROUSE_TEST_KILLS"))
 	if err != nil {
 		kills = 2
 	}
+
 	fixture := crashFixture(t)
 	for _, c := range crashes {
 		t.Run(c.name, func(t *testing.T) {
@@ -158,6 +168,7 @@ func TestKilledHalfWay(t *testing.T) {
 				}
 				return dir
 			}
+
 			before := c.state(t, folder())
 			whole := folder()
 			took := killed(t, c.name, whole, time.Hour)
@@ -165,10 +176,12 @@ func TestKilledHalfWay(t *testing.T) {
 			if c.name != "migration of rouse's" && before == after {
 				t.Fatalf("it does nothing: %s", after)
 			}
+
 			var old int
 			for i := range kills {
 				dir := folder()
 				killed(t, c.name, dir, took*time.Duration(i+1)/time.Duration(kills+1))
+
 				switch got := c.state(t, dir); got {
 				case before:
 					old++
@@ -176,10 +189,12 @@ func TestKilledHalfWay(t *testing.T) {
 				default:
 					t.Errorf("kill %d: %s, want %s or %s", i, got, before, after)
 				}
+
 				if err := os.RemoveAll(dir); err != nil {
 					t.Fatal(err)
 				}
 			}
+
 			t.Logf("%d kills within %s: %d times the old, %d times the new", kills, took.Round(time.Millisecond), old, kills-old)
 		})
 	}
@@ -191,6 +206,7 @@ func killed(t *testing.T, name, dir string, after time.Duration) (took time.Dura
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
+
 	child := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestKilledHalfWay$")
 	child.Env = append(os.Environ(), "ROUSE_TEST_CRASH="+name, "ROUSE_TEST_CRASH_DIR="+dir)
 	out, err := child.StdoutPipe()
@@ -200,20 +216,24 @@ func killed(t *testing.T, name, dir string, after time.Duration) (took time.Dura
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	lines := bufio.NewReader(out)
 	if line, err := lines.ReadString('\n'); err != nil || line != "begins\n" {
 		rest, _ := io.ReadAll(lines)
 		t.Fatalf("the child says %q %q: %v", line, rest, err)
 	}
+
 	began := time.Now()
 	timer := time.AfterFunc(after, cancel) // which kills it
 	defer timer.Stop()
+
 	line, _ := lines.ReadString('\n') // nothing, if it was killed
 	took = time.Since(began)
 	rest, _ := io.ReadAll(lines)
 	if err := child.Wait(); err != nil && ctx.Err() == nil {
 		t.Fatalf("the child: %v: %s%s", err, line, rest)
 	}
+
 	return took
 }
 

@@ -22,6 +22,7 @@ func (db *DB) CreateTable(ctx context.Context, by By, spec TableSpec) (Created, 
 	if err != nil {
 		return Created{}, err
 	}
+
 	created, err := write(ctx, db, by, "create_table", func(ctx context.Context, tx *sqlite.Tx) (Created, error) {
 		return createTable(ctx, tx, by, spec, statements)
 	})
@@ -39,25 +40,30 @@ func createTable(ctx context.Context, tx *sqlite.Tx, by By, spec TableSpec, stat
 	if err := nameFree(tx, "name", spec.Name); err != nil {
 		return Created{}, err
 	}
+
 	for i, index := range spec.Indexes {
 		if err := nameFree(tx, fmt.Sprintf("indexes[%d].name", i), index.Name); err != nil {
 			return Created{}, err
 		}
 	}
+
 	at := now()
 	if _, err := tx.Exec(`insert into _tables_meta(name, purpose, created_at, run_id) values (?, ?, ?, ?)
 		on conflict(name) do update set purpose = excluded.purpose, created_at = excluded.created_at, run_id = excluded.run_id`,
 		spec.Name, strings.TrimSpace(spec.Purpose), at, by.Run); err != nil {
 		return Created{}, err
 	}
+
 	if err := applySchema(ctx, tx, by, at, spec.Name, statements...); err != nil {
 		return Created{}, err
 	}
+
 	created := Created{Success: true, AppliedSQL: strings.Join(statements, ";\n") + ";"}
 	var err error
 	created.MigrationID, err = keepMigration(tx, by, migration{
 		slug: slug("create " + spec.Name), description: "Create " + spec.Name + ": " + spec.Purpose, up: created.AppliedSQL, down: "DROP TABLE " + quote(spec.Name) + ";",
 	})
+
 	return created, err
 }
 
@@ -71,10 +77,12 @@ func nameFree(tx *sqlite.Tx, field, name string) error {
 	if kind == "" {
 		return nil
 	}
+
 	bad := invalid(field, "a %s named %s already exists", kind, name)
 	if kind == "index" {
 		bad.Message += " on the table " + owner
 	}
+
 	bad.Retryable = false // the same call cannot succeed later, OSA-52
 	return bad
 }
@@ -101,6 +109,7 @@ func applySchema(ctx context.Context, tx *sqlite.Tx, by By, at, table string, st
 		}
 		return strings.Join(statements, ";\n") + ";", nil
 	})
+
 	return err
 }
 
@@ -111,6 +120,7 @@ func (db *DB) committed(ctx context.Context, warnings []string) []string {
 	if err != nil {
 		warning = err.Error()
 	}
+
 	if warning != "" {
 		warnings = append(warnings, warning)
 	}

@@ -45,6 +45,7 @@ func comma(data string) byte {
 			best, most = c, n
 		}
 	}
+
 	return best
 }
 
@@ -54,6 +55,7 @@ func alike(data string, comma byte) int {
 	if r.next() != nil || len(r.cells) < 2 {
 		return -1
 	}
+
 	width, n := len(r.cells), 0
 	for range sniffRows {
 		if r.next() != nil {
@@ -63,6 +65,7 @@ func alike(data string, comma byte) int {
 			n++
 		}
 	}
+
 	return n
 }
 
@@ -83,6 +86,7 @@ func (r *csvReader) next() error {
 	if r.pos >= len(r.data) {
 		return io.EOF
 	}
+
 	r.cells = r.cells[:0]
 	r.start = r.line
 	for {
@@ -90,6 +94,7 @@ func (r *csvReader) next() error {
 		if err != nil {
 			return err
 		}
+
 		r.cells = append(r.cells, cell)
 		if !more {
 			return nil
@@ -116,6 +121,7 @@ func (r *csvReader) cell() (cell string, more bool, err error) {
 	if r.pos < len(r.data) && r.data[r.pos] == '"' {
 		return r.quoted()
 	}
+
 	from := r.pos
 	for i := from; i < len(r.data); i++ {
 		switch r.data[i] {
@@ -128,6 +134,7 @@ func (r *csvReader) cell() (cell string, more bool, err error) {
 			return strings.TrimSuffix(r.data[from:i], "\r"), false, nil
 		}
 	}
+
 	r.pos = len(r.data)
 	return strings.TrimSuffix(r.data[from:], "\r"), false, nil
 }
@@ -146,14 +153,17 @@ func (r *csvReader) quoted() (cell string, more bool, err error) {
 				i++
 				continue
 			}
+
 			cell = r.data[from:i]
 			if doubled {
 				cell = strings.ReplaceAll(cell, `""`, `"`)
 			}
+
 			more, err = r.afterQuote(i + 1)
 			return cell, more, err
 		}
 	}
+
 	return "", false, &opened
 }
 
@@ -175,6 +185,7 @@ func (r *csvReader) afterQuote(i int) (more bool, err error) {
 	default:
 		return false, &lineError{r.line, r.column(i), fmt.Sprintf("%q follows a closing quote; a quote inside a quoted cell is written twice", rest[:runeLen(rest)])}
 	}
+
 	return false, nil
 }
 

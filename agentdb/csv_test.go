@@ -21,6 +21,7 @@ func readCSV(data string, comma byte) (records [][]string, lines []int, err erro
 			}
 			return records, lines, err
 		}
+
 		records = append(records, append([]string(nil), r.cells...))
 		lines = append(lines, r.start)
 	}
@@ -79,6 +80,7 @@ func TestCSVReadsWhatIsWritten(t *testing.T) {
 		if err := w.WriteAll(records); err != nil {
 			t.Fatal(err)
 		}
+
 		got, _, err := readCSV(b.String(), byte(w.Comma))
 		if err != nil || !reflect.DeepEqual(got, records) {
 			t.Fatalf("%q: got %q, %v; want %q", b.String(), got, err, records)
@@ -133,14 +135,17 @@ func FuzzCSV(f *testing.F) {
 		if err != nil {
 			return
 		}
+
 		for i, line := range lines {
 			if line < 1 || i > 0 && line <= lines[i-1] || line > 1+strings.Count(data, "\n")+strings.Count(data, "\r") {
 				t.Fatalf("%q: record %d is said to be on line %d", data, i, line)
 			}
 		}
+
 		// Quoting everything again must give the same records.
 		var b strings.Builder
 		b.WriteString("x\n")
+
 		for _, record := range records {
 			for i, cell := range record {
 				if i > 0 {
@@ -150,6 +155,7 @@ func FuzzCSV(f *testing.F) {
 			}
 			b.WriteByte('\n')
 		}
+
 		again, _, err := readCSV(b.String(), ',')
 		if err != nil || !reflect.DeepEqual(again[1:], records) && len(records) > 0 {
 			t.Fatalf("%q: %q became %q (%v)", data, records, again, err)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"strings"
 
@@ -32,9 +31,9 @@ func (db *DB) checkLate(ctx context.Context) {
 	case err == nil:
 		db.seal.sound()
 	case errors.As(err, &bad):
-		slog.Error("an agent's database is damaged, and is not used any more", "path", db.path, "error", db.seal.condemn(bad))
+		db.log.Error("an agent's database is damaged, and is not used any more", "path", db.path, "error", db.seal.condemn(bad))
 	case ctx.Err() == nil:
-		slog.Warn("an agent's database could not be looked at", "path", db.path, "error", err)
+		db.log.Warn("an agent's database could not be looked at", "path", db.path, "error", err)
 	}
 }
 
@@ -65,11 +64,13 @@ func (e *DamagedError) Remedy() string {
 	if e.Reason == changedOutside {
 		fmt.Fprintf(&b, "If a program of yours changed it: rouse db %s accept. ", e.Agent)
 	}
+
 	if e.Last != "" {
 		fmt.Fprintf(&b, "To go on from the last backup (%s), without what was written later: rouse db %s restore last. ", e.Last, e.Agent)
 	} else {
 		fmt.Fprintf(&b, "It has no backup in its folder; from one that is elsewhere: rouse db %s restore FILE. ", e.Agent)
 	}
+
 	fmt.Fprintf(&b, "To begin with an empty one: rouse db %s reset", e.Agent)
 	return b.String()
 }
@@ -96,10 +97,12 @@ func (p *Pool) worded(agent string, err error) error {
 	case !errors.As(err, &bad):
 		return fmt.Errorf("the database of agent %s: %w", agent, err)
 	}
+
 	e := &DamagedError{Agent: agent, Reason: bad.Reason, err: err}
 	if kept, err := backups(p.path(agent)); err == nil && len(kept) > 0 {
 		e.Last = kept[0].Name
 	}
+
 	return e
 }
 
@@ -113,12 +116,15 @@ func (p *Pool) Barred(agent string) error {
 	if known, err := p.known(strings.ToLower(agent)); known {
 		return p.worded(agent, err)
 	}
+
 	err := p.worded(agent, glance(p.path(agent)))
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	if p.slots[strings.ToLower(agent)] == nil {
 		p.damaged[strings.ToLower(agent)] = err
 	}
+
 	return err
 }
 
@@ -126,12 +132,14 @@ func (p *Pool) Barred(agent string) error {
 func (p *Pool) known(key string) (known bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	if _, taken := p.taken[key]; taken {
 		return true, errTaken
 	}
 	if s := p.slots[key]; s != nil && s.opened() {
 		return true, s.fault()
 	}
+
 	err, looked := p.damaged[key]
 	return looked || p.slots[key] != nil, err
 }
@@ -144,6 +152,7 @@ func glance(path string) error {
 	if err != nil || s.State == "" || s.State == sealReplacing {
 		return err
 	}
+
 	size := fileSize(path)
 	switch {
 	case s.State == sealDamaged, s.State == sealClosed && s.Reason != "" && !hasLog(path):
@@ -153,5 +162,6 @@ func glance(path string) error {
 	case s.State == sealClosed && size != s.Size && !hasLog(path):
 		return &sqlite.CorruptError{Path: path, Reason: changedOutside}
 	}
+
 	return nil
 }

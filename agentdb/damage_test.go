@@ -26,12 +26,14 @@ func full(t testing.TB) (path, holds string) {
 	for i := range 600 {
 		rows = append(rows, map[string]any{"category": fmt.Sprint("c", i%7), "amount": float64(i) / 4, "note": strings.Repeat("é", i%50*(1+i%97/96*300))})
 	}
+
 	insert(t, db, "expenses", rows...)
 	raw(t, db, "create table gone(a)", "insert into gone select note from expenses", "drop table gone")
 	holds = contents(t, db)
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
+
 	return path, holds
 }
 
@@ -43,6 +45,7 @@ func copyFiles(t testing.TB, from, to string) {
 		if os.IsNotExist(err) {
 			continue
 		}
+
 		if err == nil {
 			err = os.WriteFile(to+part, data, 0o600)
 		}
@@ -102,6 +105,7 @@ func use(t testing.TB, path string) (holds string, err error) {
 		return "", err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
+
 	if _, err := db.Query(t.Context(), agentdb.QuerySpec{SQL: "select * from expenses", IncludeDeleted: true}); err != nil {
 		return "", err
 	}
@@ -111,9 +115,11 @@ func use(t testing.TB, path string) (holds string, err error) {
 	if err := agentdb.ReadAll(t.Context(), db); err != nil {
 		return "", err
 	}
+
 	if _, err := db.Schema(t.Context()); err != nil {
 		return "", err
 	}
+
 	return contents(t, db), nil
 }
 
@@ -124,11 +130,13 @@ func TestDamageIsSeen(t *testing.T) {
 	if err != nil {
 		mutations = 3 * len(damages)
 	}
+
 	path, holds := full(t)
 	sound, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	seen := 0
 	for i := range mutations {
 		r := rand.New(rand.NewPCG(7, uint64(i)))
@@ -140,6 +148,7 @@ func TestDamageIsSeen(t *testing.T) {
 		if err := os.WriteFile(bad, data, 0o600); err != nil {
 			t.Fatal(err)
 		}
+
 		got, err := use(t, bad)
 		var corrupt *sqlite.CorruptError
 		switch {
@@ -155,10 +164,12 @@ func TestDamageIsSeen(t *testing.T) {
 		case !bytes.Equal(data, sound):
 			t.Fatalf("mutation %d (%s) was not refused", i, d.name)
 		}
+
 		if err := os.RemoveAll(dir); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	t.Logf("%d of %d damages refused; the others left the file as it was", seen, mutations)
 }
 
@@ -169,14 +180,17 @@ func TestDamageAfterAKill(t *testing.T) {
 	if err != nil {
 		mutations = 2 * len(damages)
 	}
+
 	path, holds := full(t)
 	if err := agentdb.Unseal(path); err != nil {
 		t.Fatal(err)
 	}
+
 	sound, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	counts := map[string]int{}
 	for i := range mutations {
 		r := rand.New(rand.NewPCG(8, uint64(i)))
@@ -187,6 +201,7 @@ func TestDamageAfterAKill(t *testing.T) {
 		if err := os.WriteFile(bad, d.do(r, bytes.Clone(sound)), 0o600); err != nil {
 			t.Fatal(err)
 		}
+
 		got, err := use(t, bad)
 		var corrupt *sqlite.CorruptError
 		switch {
@@ -202,10 +217,12 @@ func TestDamageAfterAKill(t *testing.T) {
 				t.Errorf("mutation %d (%s) was not seen", i, d.name)
 			}
 		}
+
 		if err := os.RemoveAll(dir); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	t.Log(counts)
 }
 
@@ -222,13 +239,16 @@ func TestLostAndChanged(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		do(db)
 		release()
 		if err := p.Close(); err != nil {
 			t.Fatal(err)
 		}
+
 		p = pool(t, agentdb.PoolOptions{Dir: dir})
 	}
+
 	refused := func(part string) {
 		t.Helper()
 		var bad *agentdb.DamagedError
@@ -239,6 +259,7 @@ func TestLostAndChanged(t *testing.T) {
 			t.Fatalf("barred: %v, want %s", err, part)
 		}
 	}
+
 	lend(func(db *agentdb.DB) { expenses(t, db); insert(t, db, "expenses", map[string]any{"amount": 1}) })
 	if err := p.Barred("ann"); err != nil {
 		t.Fatal(err)
@@ -251,6 +272,7 @@ func TestLostAndChanged(t *testing.T) {
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
+
 	refused("the file is gone")
 	if _, err := os.Stat(path); !os.IsNotExist(err) {
 		t.Errorf("it was made anew: %v", err)
@@ -261,10 +283,12 @@ func TestLostAndChanged(t *testing.T) {
 	if err := os.WriteFile(path, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	refused("the file is gone, or empty")
 	if err := os.WriteFile(path, data, 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	lend(func(db *agentdb.DB) {
 		if got := ask(t, db, "select count(*) from expenses"); got != "[[1]]" {
 			t.Error(got)
@@ -281,10 +305,12 @@ func TestLostAndChanged(t *testing.T) {
 	if err := os.WriteFile(path, append(data[:len(data)-1:len(data)-1], data[len(data)-1]^1), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	refused("it is not as rouse left it")
 	if err := os.WriteFile(path, data, 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	p = pool(t, agentdb.PoolOptions{Dir: dir})
 	lend(func(*agentdb.DB) {})
 	if err := p.Barred("ann"); err != nil {
@@ -296,6 +322,7 @@ func TestLostAndChanged(t *testing.T) {
 	if err := p.Close(); err != nil {
 		t.Fatal(err)
 	}
+
 	p = pool(t, agentdb.PoolOptions{Dir: dir})
 	if err := p.Barred("ann"); err == nil || !strings.Contains(err.Error(), "rouse db ann accept") {
 		t.Errorf("another process that only glances at it knows %v", err)
@@ -303,6 +330,7 @@ func TestLostAndChanged(t *testing.T) {
 	if err := p.Accept(t.Context(), "ann"); err != nil {
 		t.Fatal(err)
 	}
+
 	lend(func(db *agentdb.DB) {
 		if got := ask(t, db, "select count(*) from expenses"); got != "[[2]]" {
 			t.Error(got)
@@ -314,6 +342,7 @@ func TestLostAndChanged(t *testing.T) {
 	if err := p.Accept(t.Context(), "ann"); err == nil {
 		t.Error("a sound one was accepted")
 	}
+
 	copy(data[page:], make([]byte, 3*page))
 	if err := os.WriteFile(path, data, 0o600); err != nil {
 		t.Fatal(err)
@@ -336,18 +365,22 @@ func TestDamageWhileOpen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	expenses(t, db)
 	for range 20 {
 		insert(t, db, "expenses", map[string]any{"note": strings.Repeat("x", 2000)}, map[string]any{"note": strings.Repeat("y", 3000)})
 	}
+
 	agentdb.Flush(t, db)
 	data, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for i := 2 * page; i < len(data); i++ {
 		data[i] = 0x5a
 	}
+
 	f, err := os.OpenFile(path, os.O_WRONLY, 0)
 	if err == nil {
 		_, err = f.WriteAt(data[2*page:], 2*page)
@@ -356,6 +389,7 @@ func TestDamageWhileOpen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var corrupt *sqlite.CorruptError
 	if _, err := db.Query(t.Context(), agentdb.QuerySpec{SQL: "select max(note) from expenses"}); !errors.As(err, &corrupt) {
 		t.Fatalf("error %v", err)
@@ -366,6 +400,7 @@ func TestDamageWhileOpen(t *testing.T) {
 	if _, err := db.Backup(t.Context(), agentdb.BackupSpec{}); !errors.As(err, &corrupt) {
 		t.Errorf("a backup of what is damaged: %v", err)
 	}
+
 	release()
 	for range 2 {
 		var bad *agentdb.DamagedError
@@ -378,6 +413,7 @@ func TestDamageWhileOpen(t *testing.T) {
 		if err := p.Close(); err != nil {
 			t.Fatal(err)
 		}
+
 		p = pool(t, agentdb.PoolOptions{Dir: dir})
 	}
 }

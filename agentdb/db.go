@@ -39,6 +39,7 @@ type Options struct {
 	// Backups is how many copies are kept of those that are made by themselves before the
 	// schema changes; 0 means that none are made.
 	Backups int
+	Logger  *slog.Logger // of what goes on without being done; nil: nobody hears of it
 
 	scratch bool // it is to take the place of another: nothing is written beside it
 }
@@ -47,6 +48,7 @@ type Options struct {
 type DB struct {
 	path    string
 	timeout time.Duration
+	log     *slog.Logger
 	db      *sqlite.DB
 	quota   quota
 	seal    sealing
@@ -75,16 +77,22 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	if o.Timeout <= 0 {
 		o.Timeout = defaultTimeout
 	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+
 	steps, err := fs.Sub(migrations, "migrations")
 	if err != nil {
 		return nil, err
 	}
-	s, whole, err := inspect(o.Path)
+
+	s, whole, err := inspect(o.Path, o.Logger)
 	if err != nil {
 		return nil, err
 	}
+
 	db := &DB{
-		path: o.Path, timeout: o.Timeout, agent: o.Agent, keep: o.Backups, quota: quota{limit: o.Quota}, readers: map[bool]*reader{},
+		path: o.Path, timeout: o.Timeout, log: o.Logger, agent: o.Agent, keep: o.Backups, quota: quota{limit: o.Quota}, readers: map[bool]*reader{},
 		seal: sealing{path: o.Path, broken: s.State == sealOpen},
 	}
 	late := !whole && fileSize(o.Path) > maxCheck
@@ -103,6 +111,7 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	if err := db.begin(ctx, s, late, o.scratch); err != nil {
 		return nil, errors.Join(err, db.db.Close())
 	}
+
 	return db, nil
 }
 
@@ -115,11 +124,13 @@ func (db *DB) begin(ctx context.Context, s seal, late, scratch bool) error {
 	} else {
 		db.seal.sound()
 	}
+
 	if s.State == "" || hasLog(db.path) { // made just now, by an older rouse, or migrated
 		if err := db.seal.breakSeal(); err != nil {
 			return err
 		}
 	}
+
 	if err := db.forget(ctx); err != nil {
 		return db.explain(ctx, err)
 	}
@@ -129,10 +140,12 @@ func (db *DB) begin(ctx context.Context, s seal, late, scratch bool) error {
 	if scratch {
 		return nil
 	}
+
 	// A process that was killed after a commit has not written the files of it.
 	if err := db.publish(ctx); err != nil {
-		slog.Warn("the files of an agent's migrations could not be written", "path", db.path, "error", err)
+		db.log.Warn("the files of an agent's migrations could not be written", "path", db.path, "error", err)
 	}
+
 	return nil
 }
 
@@ -142,15 +155,18 @@ func (db *DB) Close() error {
 	db.behind.Wait()
 	db.mu.Lock()
 	defer db.mu.Unlock()
+
 	var errs []error
 	for _, r := range db.readers {
 		errs = append(errs, r.close())
 	}
+
 	clear(db.readers)
 	err := errors.Join(append(errs, db.db.Close())...)
 	if err == nil {
 		err = db.seal.settle()
 	}
+
 	return err
 }
 
@@ -195,10 +211,12 @@ func recorded[T any](by By, op string, do func(context.Context, *sqlite.Tx) (T, 
 		if err != nil {
 			return result, err
 		}
+
 		log := &rowLog{tx: tx, by: by, at: now(), op: op}
 		if op == opUpsert {
 			log.op = "" // some rows are inserted, some updated
 		}
+
 		return result, log.write(ctx, changes)
 	}
 }
@@ -207,6 +225,7 @@ func (db *DB) write(ctx context.Context, by By, op string, alone bool, do func(c
 	if by.Actor == "" {
 		by.Actor = actorAgent
 	}
+
 	var stored []byte
 	once := func(ctx context.Context, tx *sqlite.Tx) (err error) {
 		if stored = nil; by.Key != "" {
@@ -217,6 +236,7 @@ func (db *DB) write(ctx context.Context, by By, op string, alone bool, do func(c
 		if err := db.quota.check(); err != nil {
 			return err
 		}
+
 		result, err := do(ctx, tx)
 		if err != nil {
 			return err
@@ -224,11 +244,13 @@ func (db *DB) write(ctx context.Context, by By, op string, alone bool, do func(c
 		if stored, err = json.Marshal(result); err != nil {
 			return err
 		}
+
 		return remember(tx, by, op, stored)
 	}
 	if err := db.seal.barred(); err != nil {
 		return nil, err
 	}
+
 	var err error
 	if alone {
 		err = db.confine(ctx, once)
@@ -241,6 +263,7 @@ func (db *DB) write(ctx context.Context, by By, op string, alone bool, do func(c
 	if stored = db.settled(ctx, by, op, err); stored != nil {
 		return stored, nil
 	}
+
 	return nil, db.explain(ctx, err)
 }
 
@@ -251,6 +274,7 @@ func (db *DB) settled(ctx context.Context, by By, op string, err error) []byte {
 	if errors.As(err, &bad) {
 		return nil
 	}
+
 	stored, err := db.recall(context.WithoutCancel(ctx), by, op)
 	if err != nil {
 		return nil
@@ -263,6 +287,7 @@ func decodeResult[T any](stored []byte, err error) (result T, _ error) {
 	if err != nil {
 		return result, err
 	}
+
 	decoder := json.NewDecoder(bytes.NewReader(stored))
 	decoder.UseNumber() // ids are 64 bits
 	if err := decoder.Decode(&result); err != nil {

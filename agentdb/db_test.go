@@ -69,10 +69,12 @@ func flat(t testing.TB, rows agentdb.Rows) string {
 		}
 		out = append(out, values)
 	}
+
 	text, err := json.Marshal(out)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return string(text)
 }
 
@@ -114,18 +116,21 @@ func TestCreateTable(t *testing.T) {
 	if err != nil || !created.Success || created.MigrationID != 1 || !strings.Contains(created.AppliedSQL, `CREATE TABLE "t"`) {
 		t.Fatalf("%+v, %v", created, err)
 	}
+
 	_, err = db.CreateTable(t.Context(), agentdb.By{Run: 4}, agentdb.TableSpec{Name: "T", Purpose: "p", Columns: spec.Columns})
 	wantError(t, err, "invalid_args", "name", "a table named T already exists")
 	var bad *agentdb.Error
 	if errors.As(err, &bad); bad.Retryable {
 		t.Error("an existing table will exist the next time as well")
 	}
+
 	_, err = db.CreateTable(t.Context(), agentdb.By{Run: 4}, agentdb.TableSpec{Name: "u", Purpose: "p", Columns: spec.Columns, Indexes: spec.Indexes})
 	wantError(t, err, "invalid_args", "indexes[0].name", "on the table t")
 	insert(t, db, "t", map[string]any{"a": "007"})
 	if got := ask(t, db, "select id, a, n from t"); got != `[[1,"007",7]]` {
 		t.Error(got)
 	}
+
 	schema, err := db.Schema(t.Context())
 	if err != nil || len(schema.Tables) != 1 || schema.Tables[0].Purpose != "things" || schema.Tables[0].RowCount != 1 || len(schema.Tables[0].Columns) != 3 {
 		t.Errorf("%+v, %v", schema, err)
@@ -144,10 +149,12 @@ func TestHostColumns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	at, err := time.Parse("2006-01-02T15:04:05.000Z", rows.Rows[0]["_created_at"].(string))
 	if err != nil || time.Since(at) > time.Minute || rows.Rows[0]["_updated_at"] != rows.Rows[0]["_created_at"] || rows.Rows[0]["_deleted_at"] != nil {
 		t.Errorf("%v, %v", rows.Rows[0], err)
 	}
+
 	raw(t, db, `update expenses set _updated_at = '2000-01-01T00:00:00.000Z'`, `update expenses set amount = 2`)
 	if got := ask(t, db, "select _updated_at > '2020' from expenses"); got != "[[1]]" {
 		t.Error("the trigger did not touch _updated_at")
@@ -168,6 +175,7 @@ func TestInsert(t *testing.T) {
 	if got := ask(t, db, "select category, amount, note from expenses order by id"); got != `[["food",12.5,null],["travel",3,"none"],["1",null,"{\"a\":[1]}"]]` {
 		t.Error(got)
 	}
+
 	// Row 2 leaves note to its default, so it is a chunk of its own.
 	if got := system(t, db, `select json_group_array(pk) from _changelog where op = 'insert'`); got != `["{\"column\":\"id\",\"from\":1,\"to\":1,\"count\":1}","{\"column\":\"id\",\"from\":2,\"to\":2,\"count\":1}","{\"column\":\"id\",\"from\":3,\"to\":3,\"count\":1}"]` {
 		t.Error(got)
@@ -175,6 +183,7 @@ func TestInsert(t *testing.T) {
 	if got := system(t, db, `select after from _changelog where op = 'insert' limit 1`); got != `{"columns":["category","amount","note"],"rows":[["food",12.5,null]]}` {
 		t.Error(got)
 	}
+
 	for name, c := range map[string]struct {
 		table string
 		row   map[string]any
@@ -195,6 +204,7 @@ func TestInsert(t *testing.T) {
 			wantError(t, err, c.kind, c.field, c.part)
 		})
 	}
+
 	_, err := db.Insert(t.Context(), agentdb.By{}, "expenses", nil)
 	wantError(t, err, "invalid_args", "rows", "no row")
 	if got := ask(t, db, "select count(*) from expenses"); got != "[[3]]" {
@@ -212,6 +222,7 @@ func TestInsertGivesPrimaryKeys(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	for table, c := range map[string]struct {
 		rows []map[string]any
 		want string
@@ -225,6 +236,7 @@ func TestInsertGivesPrimaryKeys(t *testing.T) {
 			t.Errorf("%s: %s, want %s", table, got, c.want)
 		}
 	}
+
 	_, err := db.Insert(t.Context(), agentdb.By{}, "by_two", []map[string]any{{"a": "z"}})
 	wantError(t, err, "invalid_args", "", "a value is missing in by_two.b")
 }
@@ -237,6 +249,7 @@ func TestInsertManyRows(t *testing.T) {
 	for i := range rows {
 		rows[i] = map[string]any{"amount": i}
 	}
+
 	in := insert(t, db, "expenses", rows...)
 	if in.Count != 2500 || len(in.IDs) != 2500 || fmt.Sprint(in.IDs[2499]) != "2500" {
 		t.Errorf("%d ids, the last is %v", len(in.IDs), in.IDs[len(in.IDs)-1])
@@ -259,6 +272,7 @@ func TestReplay(t *testing.T) {
 		Inserted agentdb.Inserted
 		Imported agentdb.Imported
 	}
+
 	all := func(db *agentdb.DB, file string) (r results) {
 		var err error
 		if r.Created, err = db.CreateTable(t.Context(), agentdb.By{Run: 7, Key: "p1"}, spec); err != nil {
@@ -270,17 +284,21 @@ func TestReplay(t *testing.T) {
 		if r.Imported, err = db.Import(t.Context(), agentdb.By{Run: 7, Key: "p3"}, agentdb.ImportSpec{Table: "u", Name: "u.csv", Source: strings.NewReader(file)}); err != nil {
 			t.Fatal(err)
 		}
+
 		return r
 	}
+
 	first := all(open(t, path), "a,b\n1,2\n")
 	again := all(open(t, path), "the file is gone") // the first one was never closed: its process died
 	if !reflect.DeepEqual(first, again) {
 		t.Errorf("the replay gave %+v, the call %+v", again, first)
 	}
+
 	db := open(t, path)
 	if got := ask(t, db, "select (select count(*) from t), (select count(*) from u)"); got != "[[2,1]]" {
 		t.Error("rows were written twice:", got)
 	}
+
 	stored, ok, err := db.Replay(t.Context(), 7, "p2.0")
 	if err != nil || !ok || string(stored) != `{"ids":[1,2],"count":2}` {
 		t.Errorf("%s, %v, %v", stored, ok, err)
@@ -288,10 +306,12 @@ func TestReplay(t *testing.T) {
 	if _, ok, err := db.Replay(t.Context(), 8, "p2.0"); ok || err != nil {
 		t.Errorf("a call of another run was found (%v)", err)
 	}
+
 	// A key that now stands for another operation is no replay, and nothing is written.
 	if _, err := db.Insert(t.Context(), agentdb.By{Run: 7, Key: "p1"}, "t", []map[string]any{{"a": "z"}}); err == nil || !strings.Contains(err.Error(), "was a create_table before") {
 		t.Errorf("error %v", err)
 	}
+
 	// A refused call leaves no result behind: it may be made again.
 	by := agentdb.By{Run: 7, Key: "p4"}
 	if _, err := db.Insert(t.Context(), by, "t", []map[string]any{{"nope": 1}}); err == nil {
@@ -313,11 +333,13 @@ func TestReplayUnderConcurrency(t *testing.T) {
 			errs <- err
 		}()
 	}
+
 	for range 32 {
 		if err := <-errs; err != nil {
 			t.Error(err)
 		}
 	}
+
 	if got := ask(t, db, "select count(*) from expenses"); got != "[[4]]" {
 		t.Error(got)
 	}
@@ -328,6 +350,7 @@ func TestDamagedFile(t *testing.T) {
 	if err := os.WriteFile(path, []byte(strings.Repeat("not a database ", 1000)), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	_, err := agentdb.Open(t.Context(), agentdb.Options{Path: path})
 	var corrupt *sqlite.CorruptError
 	if !errors.As(err, &corrupt) || !strings.Contains(err.Error(), path) {
@@ -343,6 +366,7 @@ func TestQuota(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer db.Close()
+
 	expenses(t, db)
 	var warnings []string
 	n := 0
@@ -363,9 +387,11 @@ func TestQuota(t *testing.T) {
 	if _, err := db.Insert(t.Context(), agentdb.By{Run: 1, Key: "0"}, "expenses", nil); err == nil {
 		t.Error("no rows at all were inserted")
 	}
+
 	if _, err := db.Insert(t.Context(), agentdb.By{Run: 1, Key: "0"}, "expenses", []map[string]any{{"note": "x"}}); err != nil {
 		t.Errorf("a call that was made before cannot be replayed: %v", err)
 	}
+
 	if again, err := agentdb.Open(t.Context(), agentdb.Options{Path: path, Quota: 1 << 20}); err != nil {
 		t.Error(err)
 	} else {

@@ -33,6 +33,7 @@ func decode(data string, guess bool) (text, warning string, err error) {
 	if utf8.ValidString(text) {
 		return text, "", nil
 	}
+
 	at := badUTF8(text)
 	if !guess || multibyte(text) || undefined(text) {
 		return "", "", &lineError{lineOf(text, at), placeInLine(text, at, '\n'), "the text is not UTF-8; save the file as UTF-8 and import it again"}
@@ -40,6 +41,7 @@ func decode(data string, guess bool) (text, warning string, err error) {
 	if text, err = charmap.Windows1252.NewDecoder().String(text); err != nil {
 		return "", "", err
 	}
+
 	return text, fmt.Sprintf("the file is not UTF-8 (line %d), so it was read as Windows-1252; if letters look wrong, undo the import, save the file as UTF-8 and import it again", lineOf(data, at)), nil
 }
 
@@ -47,6 +49,7 @@ func fromUTF16(data string, order binary.ByteOrder) (string, error) {
 	if len(data)%2 != 0 {
 		return "", &lineError{1, 0, "the file says it is UTF-16 but ends in the middle of a character; save it as UTF-8"}
 	}
+
 	units := make([]uint16, len(data)/2)
 	for i := range units {
 		units[i] = order.Uint16([]byte{data[2*i], data[2*i+1]})

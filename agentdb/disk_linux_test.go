@@ -20,6 +20,7 @@ func TestFullAndReadOnlyDisks(t *testing.T) {
 		t.Run("full", func(t *testing.T) { fullDisk(t, dir) })
 		return
 	}
+
 	dir := t.TempDir()
 	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestFullAndReadOnlyDisks$", "-test.v")
 	child.Env = append(os.Environ(), "ROUSE_TEST_DISK="+dir)
@@ -28,10 +29,12 @@ func TestFullAndReadOnlyDisks(t *testing.T) {
 		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
 		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}},
 	}
+
 	out, err := child.CombinedOutput()
 	if errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.ENOSPC) || strings.Contains(string(out), "no disk of its own") {
 		t.Skipf("this machine does not let a test mount anything: %v %s", err, out)
 	}
+
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -45,14 +48,17 @@ func fill(t *testing.T, dir string) (empty func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	block := make([]byte, 4096)
 	for err == nil {
 		_, err = f.Write(block)
 	}
+
 	f.Close()
 	if !errors.Is(err, syscall.ENOSPC) {
 		t.Fatal(err)
 	}
+
 	return func() { os.Remove(path) }
 }
 
@@ -60,28 +66,34 @@ func fullDisk(t *testing.T, dir string) {
 	if err := errors.Join(syscall.Mount("", "/", "", syscall.MS_PRIVATE|syscall.MS_REC, ""), syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=6m")); err != nil {
 		t.Skipf("no disk of its own: %v", err)
 	}
+
 	p := pool(t, agentdb.PoolOptions{Dir: dir, Backups: agentdb.KeepBackups})
 	db, release, err := p.Get(t.Context(), "ann")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	expenses(t, db)
 	var csv strings.Builder
 	csv.WriteString("category,amount,note\n")
 	for i := range 5000 {
 		fmt.Fprintf(&csv, "c,%d.5,%s\n", i, strings.Repeat("n", 50))
 	}
+
 	if _, err := db.Import(t.Context(), agentdb.By{Run: 2}, agentdb.ImportSpec{Table: "expenses", Name: "f.csv", Source: strings.NewReader(csv.String())}); err != nil {
 		t.Fatal(err)
 	}
+
 	release() // and closed, so that nothing goes on in the background that frees space
 	if err := p.Close(); err != nil {
 		t.Fatal(err)
 	}
+
 	p = pool(t, agentdb.PoolOptions{Dir: dir, Backups: agentdb.KeepBackups})
 	if db, release, err = p.Get(t.Context(), "ann"); err != nil {
 		t.Fatal(err)
 	}
+
 	want := ask(t, db, "select count(*), sum(amount) from expenses")
 	same := func(what string) {
 		t.Helper()
@@ -92,6 +104,7 @@ func fullDisk(t *testing.T, dir string) {
 			t.Errorf("%s left %v %v", what, left, err)
 		}
 	}
+
 	says := func(what string, err error, parts ...string) {
 		t.Helper()
 		for _, part := range parts {
@@ -101,6 +114,7 @@ func fullDisk(t *testing.T, dir string) {
 		}
 		same(what)
 	}
+
 	kept := backup(t, db, agentdb.BackupSpec{})
 	empty := fill(t, dir)
 	_, err = db.Backup(t.Context(), agentdb.BackupSpec{})
@@ -116,17 +130,20 @@ func fullDisk(t *testing.T, dir string) {
 	if db, release, err = p.Get(t.Context(), "ann"); err != nil {
 		t.Fatal(err)
 	}
+
 	same("a restore on a full disk")
 	empty()
 	backup(t, db, agentdb.BackupSpec{})
 	if out := undo(t, db, agentdb.UndoSpec{Run: 2}); !out.Done {
 		t.Errorf("%+v", out)
 	}
+
 	want = "[[0,null]]"
 	same("an undo with room")
 	for range 3 { // more than there is room for
 		csv.WriteString(strings.TrimPrefix(csv.String(), "category,amount,note\n"))
 	}
+
 	tooMuch := func(agent string, db *agentdb.DB) {
 		t.Helper()
 		_, err := db.Import(t.Context(), agentdb.By{Run: 4}, agentdb.ImportSpec{Table: "expenses", Name: "f.csv", Source: strings.NewReader(csv.String())})
@@ -135,11 +152,13 @@ func fullDisk(t *testing.T, dir string) {
 			t.Errorf("what was not written into the database of %s keeps %d bytes", agent, info.Size())
 		}
 	}
+
 	tooMuch("ann", db)
 	young, releaseYoung, err := p.Get(t.Context(), "bob") // all that it holds is in its log
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	expenses(t, young)
 	tooMuch("bob", young)
 	releaseYoung()
@@ -148,10 +167,12 @@ func fullDisk(t *testing.T, dir string) {
 	if err := p.Close(); err != nil {
 		t.Fatal(err)
 	}
+
 	// What is opened while the disk is read only says so, and is what it was later.
 	if err := syscall.Mount("", dir, "", syscall.MS_REMOUNT|syscall.MS_RDONLY, ""); err != nil {
 		t.Fatal(err)
 	}
+
 	p = pool(t, agentdb.PoolOptions{Dir: dir})
 	if _, _, err := p.Get(t.Context(), "ann"); err == nil || !strings.Contains(err.Error(), "read only") {
 		t.Errorf("a disk that is read only: %v", err)
@@ -162,6 +183,7 @@ func fullDisk(t *testing.T, dir string) {
 	if err := syscall.Mount("", dir, "", syscall.MS_REMOUNT, "size=6m"); err != nil {
 		t.Fatal(err)
 	}
+
 	db = lent(t, p, "ann")
 	same("a disk that was read only")
 }

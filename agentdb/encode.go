@@ -24,6 +24,7 @@ func newEncoder(format string, to io.Writer, columns []string) (encoder, error) 
 	case formatJSON, formatJSONL:
 		return newJSONEncoder(to, columns, format == formatJSON)
 	}
+
 	w := csv.NewWriter(to)
 	if format == formatTSV {
 		w.Comma = '\t'
@@ -85,14 +86,17 @@ func floatText(f float64) string {
 	if math.IsInf(f, 0) {
 		return fmt.Sprint(f)
 	}
+
 	format := byte('f')
 	if size := math.Abs(f); size != 0 && (size < 1e-5 || size >= 1e15) {
 		format = 'g'
 	}
+
 	text := strconv.FormatFloat(f, format, -1, 64)
 	if !strings.ContainsAny(text, ".e") {
 		text += ".0"
 	}
+
 	return text
 }
 
@@ -114,6 +118,7 @@ func newJSONEncoder(to io.Writer, columns []string, array bool) (*jsonEncoder, e
 		}
 		e.keys = append(e.keys, string(key)+":")
 	}
+
 	return e, nil
 }
 
@@ -122,6 +127,7 @@ func (e *jsonEncoder) row(values []any) error {
 	if e.array {
 		e.out = append(e.out, [2]string{"[\n", ",\n"}[min(e.n, 1)]...)
 	}
+
 	e.n++
 	for i, v := range values {
 		e.out = append(e.out, "{,"[min(i, 1)])
@@ -137,10 +143,12 @@ func (e *jsonEncoder) row(values []any) error {
 			e.out = appendText(e.out, v)
 		}
 	}
+
 	e.out = append(e.out, '}')
 	if !e.array {
 		e.out = append(e.out, '\n')
 	}
+
 	_, err := e.to.Write(e.out)
 	return err
 }
@@ -153,6 +161,7 @@ func (e *jsonEncoder) close() error {
 			end = "[]\n"
 		}
 	}
+
 	_, err := io.WriteString(e.to, end)
 	return err
 }

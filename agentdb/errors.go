@@ -10,6 +10,7 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 
 	"rouse/agentdb/sqlite"
+	"rouse/internal/text"
 )
 
 // Kinds of Error; they are those of a tool's envelope (OSA-10).
@@ -65,13 +66,16 @@ func sqlText(err error) string {
 	if !errors.As(err, &e) {
 		return err.Error()
 	}
+
 	text := e.Error()
 	if i := strings.LastIndex(text, " ("); i >= 0 {
 		text = text[:i]
 	}
+
 	for _, prefix := range []string{"SQL logic error: ", "constraint failed: ", "authorization denied: "} {
 		text = strings.TrimPrefix(text, prefix)
 	}
+
 	return text
 }
 
@@ -96,6 +100,7 @@ func rowFault(err error) string {
 			return say + rest
 		}
 	}
+
 	return text
 }
 
@@ -114,6 +119,7 @@ func (db *DB) explain(ctx context.Context, err error) error {
 	case refused(err):
 		return invalid("", "%s", rowFault(err))
 	}
+
 	return fmt.Errorf("cannot write to %s: %w", db.path, err)
 }
 
@@ -130,7 +136,8 @@ func (db *DB) full(ctx context.Context, err error, limit int64) error {
 		return invalid("", "the table %s has given out the largest id there is, so SQLite has no next one, and nothing was written: give each row an id of its own, or make a new table and copy the rows", table)
 	case limit > 0:
 		return &Error{Kind: kindRejected, Message: fmt.Sprintf(
-			"the write was taken back: it would take the database to more than twice its quota of %s, or the disk is full. Write less at once; the owner looks at the free space beside %s, and can raise database.quota of this agent", SizeText(limit), db.path)}
+			"the write was taken back: it would take the database to more than twice its quota of %s, or the disk is full. Write less at once; the owner looks at the free space beside %s, and can raise database.quota of this agent", text.Size(limit), db.path)}
 	}
+
 	return fmt.Errorf("the disk is full, so nothing was written to %s; free some space and try again: %w", db.path, err)
 }

@@ -20,6 +20,7 @@ func attempts(t *testing.T) (out []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for line := range strings.Lines(string(text)) {
 		if line = strings.TrimRight(line, "\n"); line != "" && !strings.HasPrefix(line, "#") {
 			out = append(out, line)
@@ -28,6 +29,7 @@ func attempts(t *testing.T) (out []string) {
 	if len(out) < 100 {
 		t.Fatalf("the corpus has %d attempts", len(out))
 	}
+
 	return out
 }
 
@@ -46,16 +48,19 @@ func newPrison(t *testing.T) *prison {
 			t.Fatal(err)
 		}
 	}
+
 	db, err := agentdb.Open(t.Context(), agentdb.Options{Path: filepath.Join(p.dir, "db.sqlite"), Timeout: 100 * time.Millisecond, Quota: 200 << 20})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() { db.Close() })
 	p.db = db
 	expenses(t, db)
 	if _, err := db.Insert(t.Context(), agentdb.By{Run: 1, Key: "first"}, "expenses", []map[string]any{{"note": "one"}}); err != nil {
 		t.Fatal(err)
 	}
+
 	p.seals = p.look(t, 2)
 	return p
 }
@@ -68,9 +73,11 @@ func (p *prison) look(t *testing.T, logged int) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, e := range entries {
 		b.WriteString(e.Name() + "\n")
 	}
+
 	for _, name := range []string{"canary.txt", "canary.sqlite"} {
 		data, err := os.ReadFile(filepath.Join(p.dir, name))
 		if err != nil {
@@ -78,6 +85,7 @@ func (p *prison) look(t *testing.T, logged int) string {
 		}
 		fmt.Fprintf(&b, "%x\n", sha256.Sum256(data))
 	}
+
 	for _, query := range []string{
 		"select group_concat(run || key || op || result || at) from _calls",
 		"select group_concat(name || purpose || created_at || run_id) from _tables_meta where name = 'expenses'",
@@ -89,6 +97,7 @@ func (p *prison) look(t *testing.T, logged int) string {
 	} {
 		b.WriteString(system(t, p.db, query) + "\n")
 	}
+
 	return b.String()
 }
 
@@ -127,6 +136,7 @@ func TestEscapes(t *testing.T) {
 			if _, err := db.Execute(t.Context(), agentdb.By{Run: 2}, agentdb.ExecuteSpec{SQL: "create view probe as " + sql}); err != nil {
 				return err
 			}
+
 			_, first := db.Query(t.Context(), agentdb.QuerySpec{SQL: "select * from probe"})
 			_, second := db.Execute(t.Context(), agentdb.By{Run: 2}, agentdb.ExecuteSpec{SQL: "insert into expenses(note) select count(*) from probe; drop view probe"})
 			if err := agentdb.Exec(t.Context(), db, "drop view if exists probe"); err != nil {
@@ -138,6 +148,7 @@ func TestEscapes(t *testing.T) {
 			if _, err := db.Execute(t.Context(), agentdb.By{Run: 2}, agentdb.ExecuteSpec{SQL: "create trigger probe after insert on expenses begin " + sql + "; end"}); err != nil {
 				return err
 			}
+
 			_, err := db.Insert(t.Context(), agentdb.By{Run: 2}, "expenses", []map[string]any{{"note": "fires"}})
 			if err := agentdb.Exec(t.Context(), db, "drop trigger if exists probe"); err != nil {
 				t.Error(err)
@@ -145,6 +156,7 @@ func TestEscapes(t *testing.T) {
 			return err
 		},
 	}
+
 	list := attempts(t)
 	for name, route := range routes {
 		t.Run(name, func(t *testing.T) {
@@ -153,6 +165,7 @@ func TestEscapes(t *testing.T) {
 			for _, sql := range list {
 				t.Run(sql[:min(len(sql), 60)], func(t *testing.T) { p.check(t, route(t, p.db, sql)) })
 			}
+
 			if got := system(t, p.db, "select integrity_check from pragma_integrity_check"); got != "ok" {
 				t.Error(got)
 			}

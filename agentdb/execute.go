@@ -36,24 +36,29 @@ func (db *DB) Execute(ctx context.Context, by By, spec ExecuteSpec) (Executed, e
 	if len(spec.Params) > 0 && len(s.statements) > 1 {
 		return Executed{}, invalid("params", "the SQL has %d statements, so params must be an object of values for :name; a list is for one statement", len(s.statements))
 	}
+
 	if err := parametersOf(spec.SQL).fits(spec.Params, spec.Named); err != nil {
 		return Executed{}, err
 	}
+
 	run := func() (Executed, error) {
 		return confined(ctx, db, by, opRaw, func(ctx context.Context, tx *sqlite.Tx) (Executed, error) {
 			err := db.runScript(ctx, tx, by, s)
 			return s.done, err
 		})
 	}
+
 	var done Executed
 	if s.alters() {
 		done, err = backedUp(ctx, db, by, run)
 	} else {
 		done, err = run()
 	}
+
 	if err == nil {
 		done.Warnings = db.committed(ctx, done.Warnings)
 	}
+
 	return done, err
 }
 
@@ -71,6 +76,7 @@ func newScript(text string) (*script, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	s := &script{text: text, statements: statements}
 	for i := range statements {
 		if err := statements[i].refuse(text); err != nil {
@@ -95,12 +101,14 @@ func (db *DB) runScript(ctx context.Context, tx *sqlite.Tx, by By, s *script) er
 	if _, err := logChange(tx, by, at, change{op: opRaw, sql: s.text}); err != nil {
 		return err
 	}
+
 	for i := range s.statements {
 		statement := &s.statements[i]
 		if err := s.run(ctx, tx, by, at, statement); err != nil {
 			return db.scriptFault(ctx, tx, s, statement, err)
 		}
 	}
+
 	return nil
 }
 
@@ -108,6 +116,7 @@ func (s *script) run(ctx context.Context, tx *sqlite.Tx, by By, at string, state
 	g := gateOf(ctx)
 	g.verb = statement.verb()
 	defer func() { g.verb = "" }()
+
 	if !g.ddl() {
 		changes, err := tx.Recorded(ctx, func(ctx context.Context) error { return s.exec(ctx, tx, statement) })
 		if err != nil {
@@ -115,14 +124,17 @@ func (s *script) run(ctx context.Context, tx *sqlite.Tx, by By, at string, state
 		}
 		return (&rowLog{tx: tx, by: by, at: at, op: opRaw}).write(ctx, changes)
 	}
+
 	before, err := readObjects(tx)
 	if err != nil {
 		return err
 	}
+
 	_, _, err = changeSchema(ctx, tx, by, at, "", func() (string, error) {
 		if err := s.exec(ctx, tx, statement); err != nil {
 			return "", err
 		}
+
 		g.verb = ""
 		after, err := readObjects(tx)
 		if err != nil {
@@ -134,12 +146,14 @@ func (s *script) run(ctx context.Context, tx *sqlite.Tx, by By, at string, state
 		if err := viewsFree(tx, before, after); err != nil {
 			return "", err
 		}
+
 		ran, err := syncTables(ctx, tx, by, at, before, after)
 		return strings.Join(append([]string{statement.text}, ran...), ";\n") + ";", err
 	})
 	if err != nil {
 		return err
 	}
+
 	return g.refresh(tx)
 }
 
@@ -158,6 +172,7 @@ func (s *script) exec(ctx context.Context, tx *sqlite.Tx, statement *statement) 
 			if err != nil {
 				return err
 			}
+
 			n, err := result.RowsAffected()
 			s.done.RowsAffected += n
 			if verb == "UPDATE" && !statement.has("WHERE") {
@@ -165,6 +180,7 @@ func (s *script) exec(ctx context.Context, tx *sqlite.Tx, statement *statement) 
 			}
 			return err
 		}
+
 		_, err := tx.SQL().ExecContext(ctx, statement.text, s.args...)
 		return err
 	})
@@ -195,19 +211,23 @@ func checkObjects(before, after []schemaObject) error {
 				ids++
 			}
 		}
+
 		if host != 0 && host != 3 {
 			return invalid("sql", "the table %s would have some of the columns %s, %s and %s and not all: they belong to the host; leave them out, or use db_create_table", o.Name, createdAt, updatedAt, deletedAt)
 		}
 		if ids > 0 {
 			return invalid("sql", "the table %s would have a column named rowid, _rowid_ or oid, which hides SQLite's own; choose another name", o.Name)
 		}
+
 		i := slices.IndexFunc(before, func(p schemaObject) bool { return p.Type == "table" && p.page == o.page })
 		if i >= 0 && len(o.Columns) < len(before[i].Columns) {
 			return invalid("sql", "dropping a column of %s would lose its values for ever: leave it unused, or rename it", o.Name)
 		}
 	}
+
 	if len(tablesOf(after)) < len(tablesOf(before)) {
 		return invalid("sql", "a table cannot get a name that begins with _ or sqlite_: those belong to the host")
 	}
+
 	return nil
 }

@@ -1,8 +1,10 @@
 package agentdb_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"math"
 	"os"
 	"path/filepath"
@@ -34,12 +36,14 @@ func TestExecute(t *testing.T) {
 	if got := ask(t, db, "select category, amount from expenses order by id"); got != `[["food",11],["food",12]]` {
 		t.Error(got)
 	}
+
 	named, err := db.Execute(t.Context(), agentdb.By{}, agentdb.ExecuteSpec{
 		SQL: "update expenses set note = :n where amount = :a; update expenses set note = :n where amount = 12", Named: map[string]any{"n": "x", "a": 11},
 	})
 	if err != nil || named.RowsAffected != 2 || named.Warning != "" {
 		t.Errorf("%+v %v", named, err)
 	}
+
 	// An error takes the statements before it back as well.
 	if _, err := db.Execute(t.Context(), agentdb.By{}, agentdb.ExecuteSpec{SQL: "delete from expenses where 1; insert into nowhere values (1)"}); err == nil {
 		t.Error("no error")
@@ -47,16 +51,19 @@ func TestExecute(t *testing.T) {
 	if got := ask(t, db, "select count(*) from expenses"); got != `[[2]]` {
 		t.Error(got)
 	}
+
 	// It sees deleted rows, and a call is made once.
 	if _, err := db.Delete(t.Context(), agentdb.By{Run: 9}, "expenses", map[string]any{"amount": 11}); err != nil {
 		t.Fatal(err)
 	}
+
 	for range 2 {
 		done, err := db.Execute(t.Context(), agentdb.By{Run: 9, Key: "k"}, agentdb.ExecuteSpec{SQL: "update expenses set amount = amount + 1 where 1"})
 		if err != nil || done.RowsAffected != 2 {
 			t.Errorf("%+v %v", done, err)
 		}
 	}
+
 	if got := ask(t, db, "select amount from expenses"); got != `[[13]]` {
 		t.Error(got)
 	}
@@ -68,6 +75,7 @@ func TestExecuteRefuses(t *testing.T) {
 	expenses(t, db)
 	insert(t, db, "expenses", map[string]any{"amount": 1})
 	before := system(t, db, "select count(*) from _changelog")
+
 	for sql, part := range map[string]string{
 		"drop table expenses":                                         "delete them with db_delete",
 		"select 1;\n  DROP /* now */ TABLE expenses":                  "(line 2, column 3)",
@@ -109,6 +117,7 @@ func TestExecuteRefuses(t *testing.T) {
 			t.Errorf("%s:\n%v", sql, err)
 		}
 	}
+
 	if _, err := db.Execute(t.Context(), agentdb.By{}, agentdb.ExecuteSpec{SQL: "select 1; select ?", Params: []any{1}}); err == nil || !strings.Contains(err.Error(), "for :name") {
 		t.Error(err)
 	}
@@ -126,6 +135,7 @@ func TestExecuteNamesTheTrigger(t *testing.T) {
 		create trigger tidy after insert on expenses begin delete from _changelog; end`}); err != nil {
 		t.Fatal(err)
 	}
+
 	for sql, part := range map[string]string{
 		"insert into expenses(amount) values (1)": "not authorized in the trigger tidy of expenses, which this statement uses (DROP TRIGGER takes it away)",
 		"select * from past":                      "in the view past, which this statement uses",
@@ -134,6 +144,7 @@ func TestExecuteNamesTheTrigger(t *testing.T) {
 		_, err := db.Execute(t.Context(), agentdb.By{}, agentdb.ExecuteSpec{SQL: sql})
 		wantError(t, err, "rejected", "sql", part)
 	}
+
 	if _, err := db.Execute(t.Context(), agentdb.By{}, agentdb.ExecuteSpec{SQL: "drop trigger tidy; insert into expenses(amount) values (1)"}); err != nil {
 		t.Error(err)
 	}
@@ -153,23 +164,27 @@ func TestUpdateDeleteRestore(t *testing.T) {
 			}
 		}
 	}
+
 	check(db.Update(t.Context(), by, "Expenses", map[string]any{"Amount": 7}, map[string]any{"category": "a", "amount": nil}, false))(1)
 	check(db.Delete(t.Context(), by, "expenses", map[string]any{"category": "a"}))(2)
 	check(db.Delete(t.Context(), by, "expenses", map[string]any{"category": "a"}))(0)
 	if got := ask(t, db, "select id from expenses"); got != `[[3]]` {
 		t.Error(got)
 	}
+
 	check(db.Update(t.Context(), by, "expenses", map[string]any{"note": "n"}, map[string]any{"category": "a"}, false))(0)
 	check(db.Update(t.Context(), by, "expenses", map[string]any{"note": "n"}, map[string]any{"category": "a"}, true))(2)
 	check(db.Restore(t.Context(), by, "expenses", map[string]any{"id": 2}))(1)
 	if got := ask(t, db, "select id, amount, note from expenses order by id"); got != `[[2,7,"n"],[3,2,"none"]]` {
 		t.Error(got)
 	}
+
 	// OSA-61, C-14: before and after per row, by the op of the tool.
 	if got := system(t, db, `select group_concat(op || pk || json_remove(before, '$._updated_at') || json_remove(after, '$._updated_at', '$._deleted_at'), ' ') from _changelog where op = 'update' or op = 'soft_delete'`); got !=
 		`update{"id":2}{"amount":null}{"amount":7.0} soft_delete{"id":1}{"_deleted_at":null}{} soft_delete{"id":2}{"_deleted_at":null}{} update{"id":1}{"note":"none"}{"note":"n"} update{"id":2}{"note":"none"}{"note":"n"}` {
 		t.Error(got)
 	}
+
 	execute(t, db, "create table raw(a, b)")
 	for name, c := range map[string]struct {
 		err   error
@@ -207,6 +222,7 @@ func TestUpsert(t *testing.T) {
 			t.Error(got)
 		}
 	}
+
 	// Only keys: what is there stays. A deleted row comes back.
 	if done, err := db.Upsert(t.Context(), by, "expenses", []string{"category"}, []map[string]any{{"category": "a"}, {"category": "d"}}); err != nil || done.Rows != 1 {
 		t.Error(done, err)
@@ -217,12 +233,36 @@ func TestUpsert(t *testing.T) {
 	if _, err := db.Upsert(t.Context(), by, "expenses", []string{"category"}, []map[string]any{{"category": "a", "amount": 9}}); err != nil {
 		t.Error(err)
 	}
+
 	if got := ask(t, db, "select id, amount from expenses where category = 'a'"); got != `[[1,9]]` {
 		t.Error(got)
 	}
+
 	wantError(t, second(db.Upsert(t.Context(), by, "expenses", []string{"category"}, []map[string]any{{"amount": 1}})), "invalid_args", "rows[0].category", "no value in the key column")
 	wantError(t, second(db.Upsert(t.Context(), by, "expenses", nil, []map[string]any{{"amount": 1}})), "invalid_args", "key_columns", "tell rows apart")
 	wantError(t, second(db.Upsert(t.Context(), by, "expenses", []string{"note"}, []map[string]any{{"note": "x"}})), "invalid_args", "key_columns", "already has rows with the same note")
+}
+
+// What goes on without being done is told to the logger that was handed over, and to no other.
+func TestLogger(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "db.sqlite")
+	db := open(t, path)
+	expenses(t, db)
+	if err := errors.Join(db.Close(), os.RemoveAll(filepath.Join(dir, "migrations")), os.WriteFile(filepath.Join(dir, "migrations"), nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	var log bytes.Buffer
+	db, err := agentdb.Open(t.Context(), agentdb.Options{Path: path, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "level=WARN") || !strings.Contains(got, "migrations could not be written") || !strings.Contains(got, path) {
+		t.Errorf("%s", got)
+	}
 }
 
 // OSA-53: migrations have numbered files, written after the commit and again when missing.
@@ -242,25 +282,30 @@ func TestMigrations(t *testing.T) {
 	if got := ask(t, db, "select unit, n, hex(raw), d from expenses"); got != `[["",0,"","x"]]` {
 		t.Error(got)
 	}
+
 	migrated, err := db.Migrate(t.Context(), by, agentdb.MigrateSpec{
 		Up: "create table rates(id integer primary key, rate real); insert into rates(rate) values (1.5)", Down: "drop table rates", Description: "Add rates: " + strings.Repeat("very ", 20) + "long",
 	})
 	if err != nil || migrated.MigrationID != 3 {
 		t.Fatalf("%+v %v", migrated, err)
 	}
+
 	files := []string{"0001-create-expenses.sql", "0001-create-expenses.down.sql", "0002-alter-expenses.sql", "0002-alter-expenses.down.sql", "0003-add-rates-very-very-very-very-very-very-very.sql"}
 	for _, name := range files {
 		if _, err := os.Stat(filepath.Join(dir, "migrations", name)); err != nil {
 			t.Error(err)
 		}
 	}
+
 	if got := system(t, db, `select actor from _changelog where "table" = 'rates' limit 1`); got != "migration" {
 		t.Errorf("actor %s", got)
 	}
+
 	// A migration that fails leaves no file; one that was killed before its files gets them.
 	if _, err := db.Migrate(t.Context(), by, agentdb.MigrateSpec{Up: "create table a(x); create table a(x)", Down: "drop table a", Description: "twice"}); err == nil {
 		t.Error("no error")
 	}
+
 	entries, err := os.ReadDir(filepath.Join(dir, "migrations"))
 	if err != nil || len(entries) != 6 {
 		t.Error(entries, err)
@@ -271,15 +316,18 @@ func TestMigrations(t *testing.T) {
 	if err := os.Remove(filepath.Join(dir, "schema.sql")); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
+
 	open(t, filepath.Join(dir, "db.sqlite"))
 	for _, name := range files {
 		if _, err := os.Stat(filepath.Join(dir, "migrations", name)); err != nil {
 			t.Error(err)
 		}
 	}
+
 	text, err := os.ReadFile(filepath.Join(dir, "schema.sql"))
 	if err != nil || !strings.Contains(string(text), "-- What was spent\nCREATE TABLE \"expenses\"") || !strings.Contains(string(text), "rates") || strings.Contains(string(text), "_changelog") {
 		t.Errorf("%s %v", text, err)
@@ -290,6 +338,7 @@ func TestMigrations(t *testing.T) {
 func TestAlterTableRefuses(t *testing.T) {
 	db := fresh(t)
 	expenses(t, db)
+
 	for field, c := range map[string]struct {
 		table  string
 		column agentdb.Column
@@ -312,17 +361,20 @@ func TestQuotaOfEveryWrite(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer db.Close()
+
 	expenses(t, db)
 	done := execute(t, db, "insert into expenses(note) values (hex(zeroblob(600000)))")
 	if len(done.Warnings) != 1 || !strings.Contains(done.Warnings[0], "quota") {
 		t.Errorf("%+v", done)
 	}
+
 	_, execErr := db.Execute(t.Context(), agentdb.By{}, agentdb.ExecuteSpec{SQL: "update expenses set note = '' where 1"})
 	_, migrateErr := db.Migrate(t.Context(), agentdb.By{}, agentdb.MigrateSpec{Up: "create table x(a)", Down: "drop table x", Description: "x"})
 	_, updateErr := db.Update(t.Context(), agentdb.By{}, "expenses", map[string]any{"note": ""}, map[string]any{"id": 1}, false)
 	for _, err := range []error{execErr, migrateErr, updateErr} {
 		wantError(t, err, "rejected", "", "raise database.quota")
 	}
+
 	stats, err := db.Stats(t.Context())
 	if err != nil || stats.Bytes < 1<<20 || stats.Quota != 1<<20 || len(stats.Tables) != 1 || stats.Tables[0].Rows != 1 || stats.Tables[0].Bytes < 1<<20 || stats.Changes != 3 || stats.ChangelogBytes < 1<<20 {
 		t.Errorf("%+v %v", stats, err)
@@ -337,6 +389,7 @@ func TestFull(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer db.Close()
+
 	expenses(t, db)
 	const tooMuch = "insert into expenses(note) values (zeroblob(9000000)), (zeroblob(9000000))"
 	_, err = db.Execute(t.Context(), agentdb.By{}, agentdb.ExecuteSpec{SQL: tooMuch})

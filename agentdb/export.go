@@ -47,20 +47,25 @@ func (db *DB) Export(ctx context.Context, spec ExportSpec, to io.Writer) (Export
 	if err != nil {
 		return Exported{}, err
 	}
+
 	text, err := selectOnly(spec.SQL)
 	if err != nil {
 		return Exported{}, err
 	}
+
 	args, err := QuerySpec{Params: spec.Params, Named: spec.Named}.args()
 	if err != nil {
 		return Exported{}, err
 	}
+
 	patience := exportPatience * db.timeout
 	bounded, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+
 	late := errors.New("the query took too long")
 	timer := time.AfterFunc(patience, func() { cancel(late) })
 	defer timer.Stop()
+
 	counted := &countingWriter{to: to}
 	out := Exported{Format: format}
 	err = db.export(bounded, text, args, counted, &out, timer)
@@ -73,6 +78,7 @@ func (db *DB) Export(ctx context.Context, spec ExportSpec, to io.Writer) (Export
 	case errors.Is(context.Cause(bounded), late):
 		return Exported{}, &Error{Kind: kindTimeout, Field: "sql", Retryable: true, Message: fmt.Sprintf("the query took longer than %s and was stopped; narrow it with WHERE, or export it in parts", patience)}
 	}
+
 	return Exported{}, db.queryFault(ctx, ctx, spec.SQL, err)
 }
 
@@ -82,9 +88,11 @@ func (db *DB) export(ctx context.Context, text string, args []any, to *countingW
 		return err
 	}
 	defer func() { err = errors.Join(err, conn.Close()) }()
+
 	if out.Columns, err = describe(conn, text); err != nil {
 		return err
 	}
+
 	// See Query: all the work is done in the first step, which can be interrupted.
 	wrapped := fmt.Sprintf("WITH \"the answer\" AS MATERIALIZED (SELECT * FROM (\n%s\n) LIMIT %d) SELECT * FROM \"the answer\"", text, maxExportRows+1)
 	rows, err := conn.QueryContext(ctx, wrapped, args...)
@@ -92,12 +100,14 @@ func (db *DB) export(ctx context.Context, text string, args []any, to *countingW
 		return err
 	}
 	defer rows.Close()
+
 	timer.Stop()
 	buffer := bufio.NewWriterSize(to, 1<<16)
 	encoder, err := newEncoder(out.Format, buffer, out.Columns)
 	if err != nil {
 		return err
 	}
+
 	values := make([]any, len(out.Columns))
 	into := pointers(values)
 	for rows.Next() {
@@ -106,20 +116,25 @@ func (db *DB) export(ctx context.Context, text string, args []any, to *countingW
 			out.Warnings = append(out.Warnings, fmt.Sprintf("the answer goes on after %d rows; export the rest with WHERE, or with LIMIT and OFFSET", out.RowsExported))
 			break
 		}
+
 		if err := rows.Scan(into...); err != nil {
 			return err
 		}
+
 		for i, v := range values {
 			values[i] = plain(v)
 		}
 		if err := encoder.row(values); err != nil {
 			return err
 		}
+
 		out.RowsExported++
 	}
+
 	if err := errors.Join(rows.Err(), encoder.close(), buffer.Flush()); err != nil {
 		return err
 	}
+
 	out.Warnings = append(out.Warnings, encoder.warnings()...)
 	return nil
 }
@@ -141,6 +156,7 @@ func (s ExportSpec) format() (string, error) {
 			format = formatTSV
 		}
 	}
+
 	switch format {
 	case formatCSV, formatTSV, formatJSON, formatJSONL, formatXLSX:
 		return format, nil
@@ -151,9 +167,11 @@ func (s ExportSpec) format() (string, error) {
 			return formatCSV, nil
 		}
 	}
+
 	if s.Format == "" {
 		return "", invalid("format", "the name of %s does not say a format that can be written; say format csv, tsv, json, jsonl or xlsx", filepath.Base(s.Name))
 	}
+
 	return "", invalid("format", "the format %q is unknown; use csv, tsv, json, jsonl or xlsx", s.Format)
 }
 

@@ -47,6 +47,7 @@ func ReadAll(ctx context.Context, db *DB) error {
 		if err != nil {
 			return db.explain(ctx, err)
 		}
+
 		for rows.Next() {
 		}
 		if err := errors.Join(rows.Err(), rows.Close()); err != nil {
@@ -91,6 +92,7 @@ func MakeOld(t testing.TB, path string, schema int) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, name := range names[:schema] {
 		text, err := migrations.ReadFile(name)
 		if err != nil {
@@ -98,6 +100,7 @@ func MakeOld(t testing.TB, path string, schema int) {
 		}
 		old[filepath.Base(name)] = &fstest.MapFile{Data: text}
 	}
+
 	db, err := sqlite.Open(t.Context(), sqlite.Options{Path: path, ApplicationID: applicationID, Migrations: old})
 	if err == nil {
 		err = db.Close()

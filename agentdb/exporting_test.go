@@ -23,6 +23,7 @@ func export(t testing.TB, db *agentdb.DB, format, sql string, params ...any) (ag
 	if out.Bytes != int64(b.Len()) {
 		t.Errorf("%d bytes are reported of %d", out.Bytes, b.Len())
 	}
+
 	return out, b.String()
 }
 
@@ -45,6 +46,7 @@ func TestExport(t *testing.T) {
 			t.Errorf("%s: %+v\n%s", format, out, got)
 		}
 	}
+
 	for format, want := range map[string]string{"csv": "a\n", "json": "[]\n", "jsonl": ""} {
 		if _, got := export(t, db, format, "select 1 a where 0"); got != want {
 			t.Errorf("nothing as %s: %q", format, got)
@@ -56,6 +58,7 @@ func TestExportRefuses(t *testing.T) {
 	db := fresh(t)
 	expenses(t, db)
 	insert(t, db, "expenses", map[string]any{"category": strings.Repeat("x", 40_000)})
+
 	for name, c := range map[string]struct {
 		spec              agentdb.ExportSpec
 		kind, field, part string
@@ -82,6 +85,7 @@ func TestExportWarnsOfFormulas(t *testing.T) {
 	for _, text := range []string{"=1+1", "@sum(a)", "-cmd|x", "+49 (30) 123-4", "-5", "+1.5", "plain", "-"} {
 		insert(t, db, "expenses", map[string]any{"category": text})
 	}
+
 	out, got := export(t, db, "csv", "select category from expenses order by id")
 	if len(out.Warnings) != 1 || !strings.HasPrefix(out.Warnings[0], "3 texts") || !strings.HasPrefix(got, "category\n=1+1\n@sum(a)\n") {
 		t.Errorf("%q %q", out.Warnings, got)
@@ -101,6 +105,7 @@ func TestExportImportsAgain(t *testing.T) {
 		n    *int64
 		f    *float64
 	}
+
 	rows := rapid.Custom(func(t *rapid.T) row {
 		return row{"t" + word.Draw(t, "text"), rapid.Ptr(rapid.Int64(), true).Draw(t, "integer"), rapid.Ptr(number, true).Draw(t, "real")}
 	})
@@ -110,16 +115,20 @@ func TestExportImportsAgain(t *testing.T) {
 			raw(t, db, "drop table if exists "+table)
 			raw(t, db, "create table "+table+" (id integer primary key, s text, n integer, f real)")
 		}
+
 		for i, r := range list {
 			in := map[string]any{"id": i + 1, "s": r.text}
 			if r.n != nil {
 				in["n"] = *r.n
 			}
+
 			if r.f != nil {
 				in["f"] = *r.f
 			}
+
 			insert(t, db, "a", in)
 		}
+
 		const sql = "select id, s, n, f, typeof(s) ts, typeof(n) tn, typeof(f) tf from %s order by id"
 		want := ask(t, db, fmt.Sprintf(sql, "a"))
 		for _, format := range []string{"csv", "tsv", "json", "jsonl", "xlsx"} {

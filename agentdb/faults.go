@@ -32,6 +32,7 @@ type fault struct {
 func (f *faults) add(line int, why string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	f.n++
 	at, _ := slices.BinarySearchFunc(f.first, line, func(a fault, line int) int { return a.line - line })
 	f.first = slices.Insert(f.first, at, fault{line, why})
@@ -39,6 +40,7 @@ func (f *faults) add(line int, why string) error {
 	if f.n*2 > f.of {
 		return errMisfit
 	}
+
 	return nil
 }
 
@@ -63,6 +65,7 @@ func (s *source) refusal(left *faults, err error) error {
 	if !errors.Is(err, errMisfit) {
 		return err
 	}
+
 	advice := "Correct the file and import it again"
 	if s.ragged {
 		advice = "If the table begins further down, remove the lines above its headings; otherwise correct the file"

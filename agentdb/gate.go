@@ -53,6 +53,7 @@ func (db *DB) conn(ctx context.Context, deleted bool) (*sql.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
+
 		// Waiting for a free connection must not keep others from theirs.
 		conn, err := r.guarded.Conn(ctx)
 		if err != nil && ctx.Err() == nil && db.replaced(deleted, r) {
@@ -73,24 +74,29 @@ func (db *DB) replaced(deleted bool, r *reader) bool {
 func (db *DB) reader(ctx context.Context, deleted bool) (*reader, error) {
 	db.mu.Lock()
 	defer db.mu.Unlock()
+
 	var version int64
 	if err := db.db.Read().QueryRowContext(ctx, "pragma schema_version").Scan(&version); err != nil {
 		return nil, err
 	}
+
 	r := db.readers[deleted]
 	if r != nil && r.version == version {
 		return r, nil
 	}
+
 	if r != nil {
 		delete(db.readers, deleted)
 		if err := r.close(); err != nil {
 			return nil, err
 		}
 	}
+
 	guarded, err := db.guard(ctx, deleted)
 	if err != nil {
 		return nil, err
 	}
+
 	r = &reader{guarded, version}
 	db.readers[deleted] = r
 	return r, nil
@@ -108,6 +114,7 @@ func (db *DB) guard(ctx context.Context, deleted bool) (*sqlite.Guarded, error) 
 		return nil, err
 	}
 	defer rows.Close()
+
 	g := gate{map[string]bool{"sqlite_master": true, "sqlite_schema": true, "json_each": true, "json_tree": true}}
 	var setup []string
 	for rows.Next() {
@@ -116,6 +123,7 @@ func (db *DB) guard(ctx context.Context, deleted bool) (*sqlite.Guarded, error) 
 		if err := rows.Scan(&name, &kind, &text, &soft); err != nil {
 			return nil, err
 		}
+
 		g.readable[strings.ToLower(name)] = true
 		switch {
 		case deleted:
@@ -125,8 +133,10 @@ func (db *DB) guard(ctx context.Context, deleted bool) (*sqlite.Guarded, error) 
 			setup = append(setup, fmt.Sprintf("create temp view %s as select * from main.%[1]s where %s is null", quote(name), deletedAt))
 		}
 	}
+
 	if err := rows.Err(); err != nil {
 		return nil, err
 	}
+
 	return sqlite.OpenGuarded(db.path, sqlite.Guard{Setup: setup, Allow: g.allow})
 }

@@ -48,6 +48,7 @@ func (m Image) String() string {
 		out = append(appendText(out, name), ':')
 		out = appendValue(out, m.Values[i])
 	}
+
 	return string(append(out, '}'))
 }
 
@@ -56,26 +57,32 @@ func parseImage(text string) (m Image, err error) {
 	if text == "" {
 		return Image{}, nil
 	}
+
 	d := json.NewDecoder(strings.NewReader(text))
 	d.UseNumber()
 	if err := expect(d, json.Delim('{')); err != nil {
 		return Image{}, err
 	}
+
 	for d.More() {
 		name, err := d.Token()
 		if err != nil {
 			return Image{}, err
 		}
+
 		var raw json.RawMessage
 		if err := d.Decode(&raw); err != nil {
 			return Image{}, err
 		}
+
 		v, err := parseValue(raw)
 		if err != nil {
 			return Image{}, fmt.Errorf("column %v: %w", name, err)
 		}
+
 		m.Columns, m.Values = append(m.Columns, name.(string)), append(m.Values, v)
 	}
+
 	return m, nil
 }
 
@@ -92,6 +99,7 @@ func parseRows(text string) ([]Image, error) {
 	if text == "" {
 		return nil, nil
 	}
+
 	var stored struct {
 		Columns []string            `json:"columns"`
 		Rows    [][]json.RawMessage `json:"rows"`
@@ -99,11 +107,13 @@ func parseRows(text string) ([]Image, error) {
 	if err := json.Unmarshal([]byte(text), &stored); err != nil {
 		return nil, err
 	}
+
 	out := make([]Image, len(stored.Rows))
 	for i, row := range stored.Rows {
 		if len(row) != len(stored.Columns) {
 			return nil, fmt.Errorf("row %d has %d values for %d columns", i+1, len(row), len(stored.Columns))
 		}
+
 		out[i] = Image{stored.Columns, make([]any, len(row))}
 		for k, raw := range row {
 			v, err := parseValue(raw)
@@ -113,6 +123,7 @@ func parseRows(text string) ([]Image, error) {
 			out[i].Values[k] = v
 		}
 	}
+
 	return out, nil
 }
 
@@ -142,6 +153,7 @@ func parseObject(raw json.RawMessage) (any, error) {
 	if err := json.Unmarshal(raw, &o); err != nil {
 		return nil, err
 	}
+
 	switch {
 	case o.Blob != nil:
 		data, err := base64.StdEncoding.DecodeString(*o.Blob)
@@ -155,5 +167,6 @@ func parseObject(raw json.RawMessage) (any, error) {
 	case o.Real != nil:
 		return strconv.ParseFloat(*o.Real, 64)
 	}
+
 	return nil, errors.New("a value of an unknown kind")
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"rouse/agentdb/sqlite"
+	"rouse/internal/text"
 )
 
 // ImportSpec asks for the rows of a file, OSA-58.
@@ -55,14 +56,17 @@ func (db *DB) Import(ctx context.Context, by By, spec ImportSpec) (Imported, err
 	if stored, err := db.recall(ctx, by, opImport); stored != nil || err != nil {
 		return decodeResult[Imported](stored, err)
 	}
+
 	spec, err := spec.checked()
 	if err != nil {
 		return Imported{}, err
 	}
+
 	s, err := examine(spec)
 	if err != nil {
 		return Imported{}, err
 	}
+
 	// The log goes into the file first: if the disk is too small for what follows, the room
 	// that the log takes can be given back only while nothing in it is needed (see full).
 	_, _ = db.db.Read().ExecContext(ctx, "pragma wal_checkpoint(passive)")
@@ -72,6 +76,7 @@ func (db *DB) Import(ctx context.Context, by By, spec ImportSpec) (Imported, err
 	if err == nil {
 		imported.Warnings = db.committed(ctx, imported.Warnings)
 	}
+
 	db.checkpoint(ctx)
 	return imported, err
 }
@@ -91,6 +96,7 @@ func (s ImportSpec) checked() (ImportSpec, error) {
 	if err := checkTable("table", s.Table); err != nil {
 		return s, err
 	}
+
 	switch {
 	case s.Mode == "" || s.Mode == "insert":
 		if len(s.KeyColumns) > 0 {
@@ -101,14 +107,17 @@ func (s ImportSpec) checked() (ImportSpec, error) {
 	case len(s.KeyColumns) == 0:
 		return s, invalid("key_columns", "mode upsert needs key_columns: the columns that tell rows apart")
 	}
+
 	if s.MaxRows < 0 {
 		return s, invalid("max_rows", "max_rows must not be negative")
 	}
+
 	for i, name := range s.Columns {
 		if containsFold(s.Columns[:i], name) {
 			return s, invalid(fmt.Sprintf("columns[%d]", i), "the column %s is named twice", name)
 		}
 	}
+
 	return s, nil
 }
 
@@ -117,14 +126,17 @@ func (db *DB) importRows(ctx context.Context, tx *sqlite.Tx, by By, spec ImportS
 	if err := deferCheckpoint(tx); err != nil {
 		return Imported{}, err
 	}
+
 	m, created, err := s.target(ctx, tx, by, spec)
 	if err != nil {
 		return Imported{}, err
 	}
+
 	out := Imported{Table: m.table.Name, CreatedTable: created, Columns: m.columns, Truncated: s.truncated, DroppedColumns: m.dropped, Warnings: s.warnings}
 	if len(m.dropped) > 0 {
 		out.Warnings = append(out.Warnings[:len(s.warnings):len(s.warnings)], fmt.Sprintf("the table %s has no place for these columns of %s, they were left out: %s", m.table.Name, s.name, strings.Join(m.dropped, ", ")))
 	}
+
 	left := &faults{of: s.rows}
 	l := &loader{tx: tx, by: by, op: opImport, table: m.table, keys: m.keys, left: left}
 	out.RowsImported, err = l.load(ctx, s, m, func(done int64) error {
@@ -136,16 +148,19 @@ func (db *DB) importRows(ctx context.Context, tx *sqlite.Tx, by By, spec ImportS
 	if err = errors.Join(err, l.close()); err != nil {
 		return Imported{}, s.refusal(left, err)
 	}
+
 	out.RowsSkipped = int64(s.rows) - out.RowsImported
 	for i, a := range m.altered {
 		if a.n > 0 {
 			out.Warnings = append(out.Warnings[:len(out.Warnings):len(out.Warnings)], fmt.Sprintf("column %s: %d values are shorter as numbers than they were written, such as %s; if they are codes or telephone numbers, undo the import and make the column TEXT", m.columns[i], a.n, quoteCell(a.first)))
 		}
 	}
+
 	if n := left.count(); n > 0 {
 		out.SampleErrors = left.samples()
 		out.Warnings = append(out.Warnings[:len(out.Warnings):len(out.Warnings)], fmt.Sprintf("%d of %d rows of %s were left out because they do not fit; sample_errors says why, of the first", n, s.rows, s.name))
 	}
+
 	return out, nil
 }
 
@@ -159,6 +174,7 @@ func (db *DB) room(tx *sqlite.Tx) error {
 	if limit <= 0 {
 		return nil
 	}
+
 	var pages, size int64
 	if err := tx.QueryRow("pragma page_count").Scan(&pages); err != nil {
 		return err
@@ -169,8 +185,9 @@ func (db *DB) room(tx *sqlite.Tx) error {
 	if pages*size <= 2*limit {
 		return nil
 	}
+
 	return &Error{Kind: kindRejected, Message: fmt.Sprintf(
-		"the rows would take the database to more than twice its quota of %s, so nothing was imported. Import a part with max_rows, or the owner raises database.quota of this agent", SizeText(limit))}
+		"the rows would take the database to more than twice its quota of %s, so nothing was imported. Import a part with max_rows, or the owner raises database.quota of this agent", text.Size(limit))}
 }
 
 // load writes all records. They are read and turned into chunks beside the writing.
@@ -190,12 +207,14 @@ func (l *loader) load(ctx context.Context, s *source, m *mapping, every func(don
 			err = s.fault(e)
 		}
 	}()
+
 	n, done := 0, int64(0)
 	for c := range chunks {
 		changed, _, err := l.write(ctx, c)
 		if err != nil {
 			return 0, err
 		}
+
 		written += changed
 		done += int64(c.rows)
 		if n++; n%roomChunks == 0 {
@@ -204,6 +223,7 @@ func (l *loader) load(ctx context.Context, s *source, m *mapping, every func(don
 			}
 		}
 	}
+
 	return written, nil
 }
 
@@ -214,6 +234,7 @@ func (s *source) chunks(ctx context.Context, m *mapping, left *faults, to chan<-
 	if err != nil {
 		return err
 	}
+
 	b := &chunker{columns: m.columns, size: chunkRows, at: now(), emit: func(c *chunk) error {
 		select {
 		case to <- c:
@@ -222,25 +243,30 @@ func (s *source) chunks(ctx context.Context, m *mapping, left *faults, to chan<-
 			return context.Cause(ctx)
 		}
 	}}
+
 	values := make([]any, len(m.columns))
 	for range s.rows {
 		if err := r.next(); err != nil {
 			return err
 		}
+
 		why := r.misfit()
 		if why == "" {
 			why = m.fill(values, r)
 		}
+
 		if why != "" {
 			if err := left.add(r.line(), why); err != nil {
 				return err
 			}
 			continue
 		}
+
 		if err := b.add(r.line(), values); err != nil {
 			return err
 		}
 	}
+
 	return b.flush()
 }
 
@@ -261,16 +287,19 @@ func (m *mapping) fill(values []any, r records) (why string) {
 			}
 			continue
 		}
+
 		if text, ok := v.(string); ok && m.isNumber[i] {
 			if !readsAsNumber(text) {
 				return fmt.Sprintf("column %s: %s is not a number%s", m.columns[i], quoteCell(text), decimalComma(text))
 			}
 			m.altered[i].look(text)
 		}
+
 		values[i], empty = v, false
 	}
 	if empty {
 		return "it has no value at all"
 	}
+
 	return ""
 }

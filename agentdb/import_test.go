@@ -69,12 +69,14 @@ func TestImportFormats(t *testing.T) {
 			}
 		})
 	}
+
 	db := fresh(t)
 	load(t, db, "f.json", csvText, func(s *agentdb.ImportSpec) { s.Format = "CSV" }) // said beats named
 	schema, err := db.Schema(t.Context())
 	if err != nil || schema.Tables[0].Purpose != "Imported from f.json" {
 		t.Errorf("%+v, %v", schema, err)
 	}
+
 	in := load(t, db, "/in/Konto 2026.csv", csvText, func(s *agentdb.ImportSpec) { s.Table = "" })
 	if in.Table != "Konto_2026" {
 		t.Error(in.Table)
@@ -88,6 +90,7 @@ func TestImportLosesNothing(t *testing.T) {
 	if got := ask(t, db, "select zip, phone, big, deep, mixed, neg from t order by id"); got != `[["01234","+49 30","12345678901234567890","0.12345678901234567","1","-0"],["99999","030","1","1.5","x","0"]]` {
 		t.Error(got)
 	}
+
 	load(t, db, "f.json", `[{"big":12345678901234567890,"id64":9007199254740993,"s":"007","o":{"a": [1, 2]},"b":true,"e":"\u00e9\n"}]`, func(s *agentdb.ImportSpec) { s.Table = "j" })
 	if got := ask(t, db, "select big, id64, s, o, b, e from j"); got != `[["12345678901234567890",9007199254740993,"007","{\"a\":[1,2]}",1,"é\n"]]` {
 		t.Error(got)
@@ -133,11 +136,13 @@ func TestImportLeavesOutWhatDoesNotFit(t *testing.T) {
 	for i := range 4000 {
 		fmt.Fprintf(&b, "%d,x\n", max(i, 1)) // the first two are the same
 	}
+
 	load(t, db, "f.csv", "id,a\n3500,old\n")
 	in := load(t, db, "f.csv", b.String()+"4000\n4001,y,,\n4002,y,z\n")
 	if in.RowsImported != 3999 || in.RowsSkipped != 4 || len(in.Warnings) != 1 {
 		t.Errorf("%+v", in)
 	}
+
 	want := []string{"line 3: another row already has the same t.id", "line 3502: another row already has the same t.id",
 		"line 4002: it has 1 cells, and the first line has 2", "line 4004: it has 3 cells, and the first line has 2"}
 	if !reflect.DeepEqual(in.SampleErrors, want) {
@@ -149,11 +154,13 @@ func TestImportLeavesOutWhatDoesNotFit(t *testing.T) {
 	if got := system(t, db, "select sum(json_extract(pk, '$.count')) || ' ' || sum(json_array_length(after, '$.rows')) from _changelog where op = 'import'"); got != "4000 4000" {
 		t.Errorf("the changelog tells of %s rows", got)
 	}
+
 	expenses(t, db)
 	in = load(t, db, "f.csv", "category;amount\na;1.50\nb;12,3O\nc; 1e2 \nd;\n", func(s *agentdb.ImportSpec) { s.Table = "expenses" })
 	if in.RowsImported != 3 || len(in.SampleErrors) != 1 || in.SampleErrors[0] != `line 3: column amount: "12,3O" is not a number` {
 		t.Errorf("%+v", in)
 	}
+
 	_, err := tryLoad(db, "f.csv", "category;amount\na;1,50\n", func(s *agentdb.ImportSpec) { s.Table = "expenses" })
 	wantError(t, err, "invalid_args", "path", "numbers have a decimal point")
 }
@@ -161,6 +168,7 @@ func TestImportLeavesOutWhatDoesNotFit(t *testing.T) {
 func TestImportArguments(t *testing.T) {
 	db := fresh(t)
 	load(t, db, "f.csv", "a,b\n1,2\n")
+
 	for name, c := range map[string]struct {
 		change      func(*agentdb.ImportSpec)
 		kind, field string
@@ -202,18 +210,22 @@ func TestImportIntoATable(t *testing.T) {
 	if in.CreatedTable || in.Table != "expenses" || fmt.Sprint(in.DroppedColumns, in.Columns) != "[Shop] [category amount]" || len(in.Warnings) != 2 || !strings.Contains(in.Warnings[1], `column amount: 1 values are shorter as numbers than they were written, such as "007.5"`) {
 		t.Errorf("%+v", in)
 	}
+
 	load(t, db, "f.json", `[{"category":"a"},{"category":"b","note":null},{"category":"c","note":"n","_created_at":"2020"}]`, into)
 	if got := ask(t, db, "select category, amount, note from expenses order by id"); got != `[["food",7.5,"none"],["",null,"none"],["a",null,"none"],["b",null,null],["c",null,"n"]]` {
 		t.Error(got)
 	}
+
 	load(t, db, "f.csv", "1,x\n", into, func(s *agentdb.ImportSpec) { s.NoHeader, s.Columns = true, []string{"amount", "note"} })
 	if got := ask(t, db, "select amount, note from expenses where id = 6"); got != `[[1,"x"]]` {
 		t.Error(got)
 	}
+
 	in = load(t, db, "f.json", `[{"Category ":"z","amount":9}]`, into, func(s *agentdb.ImportSpec) { s.Columns = []string{"Category "} })
 	if got := ask(t, db, "select category, amount from expenses where id = 7"); got != `[["z",null]]` || in.DroppedColumns != nil {
 		t.Error(got, in)
 	}
+
 	in = load(t, db, "f.csv", "a,a,A,\n1,2,3,4\n5,6,7,8\n", func(s *agentdb.ImportSpec) { s.MaxRows = 1 })
 	if !in.Truncated || in.RowsImported != 1 || strings.Join(in.Columns, " ") != "a a_2 A_3 column_4" {
 		t.Errorf("%+v", in)
@@ -221,10 +233,12 @@ func TestImportIntoATable(t *testing.T) {
 	if got := ask(t, db, "select a, a_2, A_3, column_4 from t"); got != `[[1,2,3,4]]` {
 		t.Error(got)
 	}
+
 	in = load(t, db, "f.csv", "a,a,A,\n1,2,3,4\n", func(s *agentdb.ImportSpec) { s.MaxRows = 1 })
 	if in.Truncated || ask(t, db, "select count(*), sum(a_2) from t") != "[[2,4]]" {
 		t.Errorf("%+v", in)
 	}
+
 	in = load(t, db, "f.csv", "x,y\n1,2\n3,4\n", func(s *agentdb.ImportSpec) { s.Table, s.NoHeader = "u", true })
 	if in.RowsImported != 3 || strings.Join(in.Columns, " ") != "column_1 column_2" {
 		t.Errorf("%+v", in)
@@ -239,6 +253,7 @@ func TestImportUpsert(t *testing.T) {
 	if in.RowsImported != 3 || ask(t, db, "select sku, price from t order by sku") != `[["a",3],["b",2]]` {
 		t.Errorf("%+v %s", in, ask(t, db, "select * from t"))
 	}
+
 	raw(t, db, "update t set _deleted_at = '2026-01-01T00:00:00.000Z' where sku = 'b'")
 	load(t, db, "f.jsonl", `{"sku":"b","price":5}`+"\n"+`{"sku":"c","price":6}`, upsert("sku"))
 	if got := ask(t, db, "select sku, price from t order by sku"); got != `[["a",3],["b",5],["c",6]]` {
@@ -247,18 +262,22 @@ func TestImportUpsert(t *testing.T) {
 	if got := system(t, db, `select op || pk || (before ->> '$.rows[0][1]') || (before ->> '$.rows[0][2]') || (after ->> '$.rows[1][1]') || (after ->> '$.rows[1][2]') || actor || run_id from _changelog order by id desc limit 1`); got != `import{"keys":["sku"],"from":"b","to":"c","count":2}b2c6user3` {
 		t.Error(got)
 	}
+
 	in = load(t, db, "f.csv", "sku\na\nz\n", upsert("sku"))
 	if in.RowsImported != 1 || in.RowsSkipped != 1 {
 		t.Errorf("rows of nothing but keys: %+v", in)
 	}
+
 	in = load(t, db, "f.json", `[{"sku":"q","price":1},{"price":2}]`, upsert("sku"))
 	if in.RowsImported != 1 || fmt.Sprint(in.SampleErrors) != "[line 1: the key sku has no value]" {
 		t.Errorf("%+v", in)
 	}
+
 	_, err := tryLoad(db, "f.csv", "price,sku\n3,x\n", upsert("price"))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	load(t, db, "f.csv", "price,sku\n3,y\n", func(s *agentdb.ImportSpec) { s.Table = "other" })
 	load(t, db, "f.csv", "price,sku\n3,z\n", func(s *agentdb.ImportSpec) { s.Table = "other" })
 	_, err = tryLoad(db, "f.csv", "price,sku\n3,z\n", func(s *agentdb.ImportSpec) { s.Table = "other" }, upsert("price"))
@@ -301,11 +320,13 @@ func TestImportKeepsToTheQuota(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer db.Close()
+
 	_, err = tryLoad(db, "f.csv", "a\n"+strings.Repeat("1\n", 60_000))
 	wantError(t, err, "rejected", "", "more than twice its quota of 1.0 MiB")
 	if schema, err := db.Schema(t.Context()); err != nil || len(schema.Tables) != 0 {
 		t.Errorf("%+v, %v", schema, err)
 	}
+
 	load(t, db, "f.csv", "a\n1\n") // and nothing of it counts
 }
 
@@ -348,14 +369,17 @@ func TestImportIsExact(t *testing.T) {
 		if err := w.WriteAll(append([][]string{header}, records...)); err != nil {
 			rt.Fatal(err)
 		}
+
 		in, err := tryLoad(db, "f.csv", b.String())
 		if err != nil || in.RowsImported != int64(len(records)) {
 			rt.Fatalf("%+v, %v", in, err)
 		}
+
 		rows, err := db.Query(context.Background(), agentdb.QuerySpec{SQL: "select " + strings.Join(header, ", ") + " from t order by id"})
 		if err != nil || len(rows.Rows) != len(records) {
 			rt.Fatalf("%d rows, %v; want %d", len(rows.Rows), err, len(records))
 		}
+
 		for i, record := range records {
 			for j, want := range record {
 				if got := rows.Rows[i][header[j]]; !sameCell(got, want) {
@@ -388,6 +412,7 @@ func FuzzImport(f *testing.F) {
 			f.Add(seed, format)
 		}
 	}
+
 	n, dir := 0, f.TempDir()
 	f.Fuzz(func(t *testing.T, content, format string) {
 		if n++; n%50 == 1 { // many tables make each import slow
@@ -399,6 +424,7 @@ func FuzzImport(f *testing.F) {
 				t.Fatal(err)
 			}
 		}
+
 		table := fmt.Sprint("t", n)
 		in, err := tryLoad(db, "f", content, func(s *agentdb.ImportSpec) { s.Table, s.Format = table, format })
 		var bad *agentdb.Error
@@ -408,9 +434,11 @@ func FuzzImport(f *testing.F) {
 			}
 			return
 		}
+
 		if got := ask(t, db, "select count(*) from "+table); got != fmt.Sprintf("[[%d]]", in.RowsImported) {
 			t.Fatalf("%q: %s rows, reported %d", content, got, in.RowsImported)
 		}
+
 		raw := ask(t, db, "select count(*) from sqlite_master where name = '"+table+"'")
 		if raw != "[[1]]" {
 			t.Fatalf("%q: no table", content)

@@ -28,6 +28,7 @@ func (db *DB) Insert(ctx context.Context, by By, table string, rows []map[string
 	if len(rows) > maxInsert {
 		return Inserted{}, invalid("rows", "%d rows are more than the %d that one call can insert; write them to a file and use db_import", len(rows), maxInsert)
 	}
+
 	inserted, err := write(ctx, db, by, opInsert, func(ctx context.Context, tx *sqlite.Tx) (Inserted, error) {
 		t, err := needTable(ctx, prepared{tx}, table)
 		if err != nil {
@@ -38,6 +39,7 @@ func (db *DB) Insert(ctx context.Context, by By, table string, rows []map[string
 	if err == nil {
 		inserted.Warnings = db.committed(ctx, inserted.Warnings)
 	}
+
 	return inserted, err
 }
 
@@ -48,16 +50,19 @@ func insertRows(ctx context.Context, tx *sqlite.Tx, by By, t *Table, rows []map[
 			err = e
 		}
 	}()
+
 	b := &chunker{columns: t.columnNames(), size: min(len(rows), chunkRows), at: now(), emit: func(c *chunk) error {
 		_, last, err := l.write(ctx, c)
 		if err != nil {
 			return err
 		}
+
 		for i := range c.rows {
 			out.IDs = append(out.IDs, l.id(c, i, last))
 		}
 		return nil
 	}}
+
 	for i, row := range rows {
 		values, err := t.values(i, row)
 		if err != nil {
@@ -67,6 +72,7 @@ func insertRows(ctx context.Context, tx *sqlite.Tx, by By, t *Table, rows []map[
 			return Inserted{}, err
 		}
 	}
+
 	out.Count = len(rows)
 	return out, b.flush()
 }
@@ -83,6 +89,7 @@ func (t *Table) values(i int, row map[string]any) ([]any, error) {
 				continue
 			}
 		}
+
 		found++
 		value, err := storable(v)
 		if err != nil {
@@ -91,11 +98,14 @@ func (t *Table) values(i int, row map[string]any) ([]any, error) {
 		if value == nil && c.Name == t.rowKey {
 			continue // NULL asks for the next id
 		}
+
 		out[n] = value
 	}
+
 	if found < len(row) {
 		return nil, t.unknownColumn(i, row)
 	}
+
 	return out, nil
 }
 
@@ -141,6 +151,7 @@ func storable(v any) (any, error) {
 	case time.Time:
 		return v.UTC().Format(timeLayout), nil
 	}
+
 	encoded, err := json.Marshal(v)
 	return string(encoded), err
 }
@@ -150,6 +161,7 @@ func number(n json.Number) any {
 	if i, err := strconv.ParseInt(n.String(), 10, 64); err == nil {
 		return i
 	}
+
 	if numberKind(n) == real {
 		if f, err := n.Float64(); err == nil {
 			return wholeFloat(f)

@@ -30,6 +30,7 @@ func recall(row interface{ Scan(...any) error }, by By, op string) ([]byte, erro
 	case op != "" && did != op:
 		return nil, fmt.Errorf("call %s of run %d was a %s before and is a %s now; start a new run, because this one cannot be resumed after such a change", by.Key, by.Run, did, op)
 	}
+
 	return []byte(result), nil
 }
 
@@ -48,6 +49,7 @@ func (db *DB) forget(ctx context.Context) error {
 	if err := db.db.Read().QueryRowContext(ctx, `select exists (select 1 from _calls where at < ?)`, before).Scan(&old); err != nil || !old {
 		return err
 	}
+
 	return db.db.Do(ctx, func(tx *sqlite.Tx) error {
 		_, err := tx.Exec(`delete from _calls where at < ?`, before)
 		return err

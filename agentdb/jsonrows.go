@@ -49,15 +49,18 @@ func (r *jsonReader) next() error {
 			return r.fault(err)
 		}
 	}
+
 	r.begun = true
 	if r.array && !r.decoder.More() {
 		return r.end()
 	}
+
 	before := r.decoder.InputOffset()
 	token, err := r.decoder.Token()
 	if !r.array && errors.Is(err, io.EOF) {
 		return io.EOF
 	}
+
 	r.start = r.line()
 	if err != nil {
 		return r.fault(err)
@@ -65,6 +68,7 @@ func (r *jsonReader) next() error {
 	if token != json.Delim('{') {
 		return r.wrong(before, "expected an object {…} for each row")
 	}
+
 	return r.object()
 }
 
@@ -73,6 +77,7 @@ func (r *jsonReader) end() error {
 	if _, err := r.decoder.Token(); err != nil {
 		return r.fault(err)
 	}
+
 	after := r.decoder.InputOffset()
 	if _, err := r.decoder.Token(); !errors.Is(err, io.EOF) {
 		return r.wrong(after, "something follows the end of the array")
@@ -85,22 +90,27 @@ func (r *jsonReader) object() error {
 	for i := range r.row {
 		r.row[i] = absent{}
 	}
+
 	for r.decoder.More() {
 		token, err := r.decoder.Token()
 		if err != nil {
 			return r.fault(err)
 		}
+
 		key, _ := token.(string) // the decoder lets nothing else be a key
 		var raw json.RawMessage
 		if err := r.decoder.Decode(&raw); err != nil {
 			return r.fault(err)
 		}
+
 		value, err := scalar(raw)
 		if err != nil {
 			return r.fault(err)
 		}
+
 		r.row[r.slot(key)] = value
 	}
+
 	_, err := r.decoder.Token()
 	return r.fault(err)
 }
@@ -112,6 +122,7 @@ func (r *jsonReader) slot(key string) int {
 		r.keys = append(r.keys, key)
 		r.at[key] = i
 	}
+
 	for len(r.row) <= i {
 		r.row = append(r.row, absent{})
 	}
@@ -124,10 +135,12 @@ func scalar(raw json.RawMessage) (any, error) {
 		err := json.Compact(&compact, raw)
 		return nested(compact.String()), err
 	}
+
 	var value any
 	decoder := json.NewDecoder(bytes.NewReader(raw))
 	decoder.UseNumber()
 	err := decoder.Decode(&value)
+
 	return value, err
 }
 
@@ -179,7 +192,7 @@ func scalarKind(v any) kind {
 	case json.Number:
 		return numberKind(v)
 	case string, nested:
-		return text
+		return textual
 	}
 	return unseen
 }
@@ -189,11 +202,12 @@ func numberKind(n json.Number) kind {
 		return integerKind(i)
 	}
 	if !strings.ContainsAny(n.String(), ".eE") {
-		return text // more digits than an int64 or a float64 keeps
+		return textual // more digits than an int64 or a float64 keeps
 	}
 	if f, err := n.Float64(); err != nil || math.IsInf(f, 0) {
-		return text
+		return textual
 	}
+
 	return real
 }
 

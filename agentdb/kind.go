@@ -5,6 +5,8 @@ import (
 	"math"
 	"strconv"
 	"strings"
+
+	"rouse/internal/text"
 )
 
 // kind is what the values of a column have in common, as far as they have been seen.
@@ -16,7 +18,7 @@ const (
 	integer             // exact as a float64 as well
 	long                // an int64 that a float64 would round
 	real
-	text
+	textual
 )
 
 const exactFloat = 1 << 53 // integers up to here are exact as float64
@@ -32,7 +34,8 @@ func (k kind) merge(other kind) kind {
 	case low == integer && high == real:
 		return real
 	}
-	return text
+
+	return textual
 }
 
 // column is the type of a column that holds values of a kind.
@@ -52,24 +55,29 @@ func sniff(cell string) kind {
 	if cell == "" {
 		return unseen
 	}
+
 	whole, fraction, decimal := strings.Cut(strings.TrimPrefix(cell, "-"), ".")
 	if !digits(whole) || whole[0] == '0' && len(whole) > 1 {
-		return text
+		return textual
 	}
+
 	if decimal {
 		// 15 significant digits are what a float64 gives back as they were.
 		if !digits(fraction) || len(whole)+len(fraction) > 15 {
-			return text
+			return textual
 		}
 		return real
 	}
+
 	if cell == "-0" {
-		return text
+		return textual
 	}
+
 	n, err := strconv.ParseInt(cell, 10, 64)
 	if err != nil {
-		return text
+		return textual
 	}
+
 	return integerKind(n)
 }
 
@@ -109,6 +117,7 @@ func affinityOf(declared string) affinity {
 	case has("BLOB"), declared == "":
 		return affinityNone
 	}
+
 	return affinityNumber
 }
 
@@ -119,6 +128,7 @@ func isNumber(declared string) bool {
 	if declared == typeNumeric || declared == "DECIMAL" {
 		return true
 	}
+
 	for _, part := range []string{"INT", "REAL", "FLOAT", "DOUBLE"} {
 		if strings.Contains(declared, part) {
 			return true
@@ -162,6 +172,7 @@ func keepsDigits(cell string) bool {
 	if _, err := strconv.ParseInt(cell, 10, 64); err == nil {
 		return true
 	}
+
 	mantissa, _, _ := strings.Cut(strings.ToLower(cell), "e")
 	return len(strings.TrimLeft(strings.Replace(mantissa, ".", "", 1), "0")) <= 15
 }
@@ -176,11 +187,7 @@ func decimalComma(cell string) string {
 
 // quoteCell shows a cell in a message.
 func quoteCell(cell string) string {
-	const most = 40
-	if len(cell) > most {
-		return strconv.Quote(strings.ToValidUTF8(cell[:most], "") + "…")
-	}
-	return strconv.Quote(cell)
+	return strconv.Quote(text.Truncate(cell, 40))
 }
 
 // cellValue is what a cell of a CSV file is bound as. An empty cell is an empty text in a
@@ -189,6 +196,7 @@ func cellValue(cell string, to affinity) any {
 	if to != affinityNumber {
 		return cell
 	}
+
 	switch sniff(cell) {
 	case unseen:
 		return nil
@@ -199,6 +207,7 @@ func cellValue(cell string, to affinity) any {
 		f, _ := strconv.ParseFloat(cell, 64)
 		return f
 	}
+
 	return cell // SQLite keeps what it cannot convert as it is
 }
 

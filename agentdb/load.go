@@ -38,15 +38,18 @@ func (l *loader) write(ctx context.Context, c *chunk) (changed, last int64, err 
 	if err := ctx.Err(); err != nil {
 		return 0, 0, context.Cause(ctx)
 	}
+
 	// The transaction may be shared, so this caller's end must not end it.
 	ctx = l.tx.Context(ctx)
 	if err := l.ready(ctx, c); err != nil {
 		return 0, 0, err
 	}
+
 	before, err := l.before(ctx, c)
 	if err != nil {
 		return 0, 0, err
 	}
+
 	result, err := l.exec(c)
 	if refused(err) && l.left != nil {
 		return l.rest(ctx, c, err)
@@ -57,12 +60,14 @@ func (l *loader) write(ctx context.Context, c *chunk) (changed, last int64, err 
 	if err != nil {
 		return 0, 0, err
 	}
+
 	if changed, err = result.RowsAffected(); err != nil {
 		return 0, 0, err
 	}
 	if last, err = result.LastInsertId(); err != nil {
 		return 0, 0, err
 	}
+
 	return changed, last, l.log(ctx, c, before, last)
 }
 
@@ -71,25 +76,30 @@ func (l *loader) exec(c *chunk) (driver.Result, error) {
 		if err := l.close(); err != nil {
 			return nil, err
 		}
+
 		statement, err := l.tx.Prepare(l.insert(c))
 		if err != nil {
 			return nil, err
 		}
 		l.statement, l.shape = statement, needed
 	}
+
 	args := c.args
 	if !l.table.hasHost {
 		args = args[1:]
 	}
+
 	l.values = l.values[:0]
 	for i, v := range args {
 		l.values = append(l.values, driver.NamedValue{Ordinal: i + 1, Value: v})
 	}
+
 	mark := l.tx.Mark()
 	result, err := l.statement.Exec(l.values)
 	if err != nil {
 		l.tx.Forget(mark)
 	}
+
 	return result, err
 }
 
@@ -111,14 +121,17 @@ func (l *loader) insert(c *chunk) string {
 		columns = createdAt + ", " + updatedAt + ", " + columns
 		row = "?1, ?1, " + row
 	}
+
 	var b strings.Builder
 	b.WriteString("INSERT INTO " + quote(l.table.Name) + " (" + columns + ") VALUES (" + row + ")")
 	for range c.rows - 1 {
 		b.WriteString(", (" + row + ")")
 	}
+
 	if l.keys != nil {
 		b.WriteString(" ON CONFLICT (" + quoteAll(l.keys) + ") DO " + l.onConflict(c))
 	}
+
 	return b.String()
 }
 
@@ -134,9 +147,11 @@ func (l *loader) onConflict(c *chunk) string {
 	if len(set) == 0 {
 		return "NOTHING"
 	}
+
 	if l.table.hasHost {
 		set = append(set, updatedAt+" = excluded."+updatedAt, deletedAt+" = NULL")
 	}
+
 	return "UPDATE SET " + strings.Join(set, ", ")
 }
 
@@ -159,6 +174,7 @@ func (l *loader) rest(ctx context.Context, c *chunk, whole error) (changed, last
 	if _, err := l.tx.Exec("savepoint one_by_one"); err != nil {
 		return 0, 0, err
 	}
+
 	mark := l.tx.Mark()
 	var good []int
 	for i := range c.rows {
@@ -173,11 +189,13 @@ func (l *loader) rest(ctx context.Context, c *chunk, whole error) (changed, last
 			good = append(good, i)
 		}
 	}
+
 	for _, end := range []string{"rollback to one_by_one", "release one_by_one"} {
 		if _, err := l.tx.Exec(end); err != nil {
 			return 0, 0, err
 		}
 	}
+
 	l.tx.Forget(mark)
 	if len(good) == c.rows {
 		return 0, 0, whole // refused together though each is accepted alone: do not go round for ever
@@ -185,6 +203,7 @@ func (l *loader) rest(ctx context.Context, c *chunk, whole error) (changed, last
 	if len(good) == 0 {
 		return 0, 0, nil
 	}
+
 	return l.write(ctx, c.only(good))
 }
 
@@ -198,6 +217,7 @@ func (l *loader) id(c *chunk, i int, last int64) any {
 	if len(key) == 0 || l.keys == nil && l.table.rowKey != "" && c.index(l.table.rowKey) < 0 {
 		return last - int64(c.rows-1-i) // ids of one statement follow each other
 	}
+
 	values := make([]any, len(key))
 	for k, name := range key {
 		if at := c.index(name); at >= 0 {
@@ -207,6 +227,7 @@ func (l *loader) id(c *chunk, i int, last int64) any {
 	if len(values) == 1 {
 		return values[0]
 	}
+
 	return values
 }
 

@@ -17,6 +17,7 @@ func (l *loader) ready(ctx context.Context, c *chunk) error {
 	if l.tx.Confined() {
 		return nil
 	}
+
 	if l.target == nil {
 		t, err := readTarget(ctx, l.tx, l.table.Name)
 		if err != nil {
@@ -27,6 +28,7 @@ func (l *loader) ready(ctx context.Context, c *chunk) error {
 	if !l.target.plain || l.keys != nil && l.target.parent || !l.numbered() && !l.keyed(c) {
 		return errConfine
 	}
+
 	return nil
 }
 
@@ -41,17 +43,20 @@ func (l *loader) keyed(c *chunk) bool {
 	if keys == nil {
 		keys = l.target.key
 	}
+
 	for _, name := range keys {
 		at := c.index(name)
 		if at < 0 {
 			return false
 		}
+
 		for i := range c.rows {
 			if c.row(i)[at] == nil {
 				return false
 			}
 		}
 	}
+
 	return true
 }
 
@@ -60,6 +65,7 @@ func (l *loader) log(ctx context.Context, c *chunk, before string, last int64) e
 	if l.tx.Confined() {
 		return nil
 	}
+
 	entry := change{op: l.op, table: l.table.Name, before: before, after: c.image}
 	out := []byte{'{'}
 	switch key := l.target.key; {
@@ -75,10 +81,12 @@ func (l *loader) log(ctx context.Context, c *chunk, before string, last int64) e
 	default:
 		out = appendKeys(out, key)
 	}
+
 	out = l.appendID(append(out, `"from":`...), l.id(c, 0, last))
 	out = l.appendID(append(out, `,"to":`...), l.id(c, c.rows-1, last))
 	entry.pk = string(out) + fmt.Sprintf(`,"count":%d}`, c.rows)
 	_, err := logChange(l.tx, l.by, c.args[0].(string), entry)
+
 	return err
 }
 
@@ -90,6 +98,7 @@ func appendKeys(out []byte, keys []string) []byte {
 		}
 		out = appendText(out, name)
 	}
+
 	return append(out, "],"...)
 }
 
@@ -98,6 +107,7 @@ func (l *loader) appendID(out []byte, id any) []byte {
 	if !ok {
 		return appendValue(out, id)
 	}
+
 	for i, v := range list {
 		out = appendValue(append(out, "[,"[min(i, 1)]), v)
 	}
@@ -123,6 +133,7 @@ func (l *loader) images(ctx context.Context, c *chunk) (string, error) {
 		return "", err
 	}
 	defer rows.Close()
+
 	var values []any
 	for rows.Next() {
 		row := make([]any, len(columns))
@@ -134,5 +145,6 @@ func (l *loader) images(ctx context.Context, c *chunk) (string, error) {
 	if len(values) == 0 || rows.Err() != nil {
 		return "", rows.Err()
 	}
+
 	return image(columns, values), nil
 }

@@ -40,11 +40,13 @@ func (s *source) target(ctx context.Context, tx *sqlite.Tx, by By, spec ImportSp
 	if m, err = s.mapTo(t); err != nil {
 		return nil, false, err
 	}
+
 	if spec.Mode == modeUpsert {
 		if err := m.upsertBy(ctx, tx, by, spec); err != nil {
 			return nil, false, err
 		}
 	}
+
 	return m, created, nil
 }
 
@@ -55,12 +57,15 @@ func (s *source) create(ctx context.Context, tx *sqlite.Tx, by By, spec ImportSp
 		if hostColumn(name) || !s.wanted(i) {
 			continue
 		}
+
 		k := unseen
 		if i < len(s.kinds) {
 			k = s.kinds[i]
 		}
+
 		table.Columns = append(table.Columns, Column{Name: name, Type: k.column()})
 	}
+
 	statements, err := table.statements()
 	if err != nil {
 		return nil, err
@@ -68,6 +73,7 @@ func (s *source) create(ctx context.Context, tx *sqlite.Tx, by By, spec ImportSp
 	if _, err := createTable(ctx, tx, by, table, statements); err != nil {
 		return nil, err
 	}
+
 	return needTable(ctx, prepared{tx}, spec.Table)
 }
 
@@ -86,9 +92,11 @@ func (s *source) mapTo(t *Table) (*mapping, error) {
 			m.dropped = append(m.dropped, s.headings[i])
 			continue
 		}
+
 		if !s.wanted(i) {
 			continue
 		}
+
 		m.columns = append(m.columns, c.Name)
 		m.from = append(m.from, i)
 		m.affinity = append(m.affinity, affinityOf(c.Type))
@@ -96,12 +104,14 @@ func (s *source) mapTo(t *Table) (*mapping, error) {
 		m.hasDefault = append(m.hasDefault, c.Default != nil)
 		m.isNumber = append(m.isNumber, isNumber(c.Type))
 	}
+
 	m.altered = make([]altered, len(m.columns))
 	m.isKey = make([]bool, len(m.columns))
 	if len(m.columns) == 0 {
 		return nil, invalid("table", "%s has the columns %s and the table %s has %s: none of them matches. Import into another table, or name the columns of the file with columns",
 			s.name, strings.Join(s.headings, ", "), t.Name, strings.Join(t.columnNames(), ", "))
 	}
+
 	return m, nil
 }
 
@@ -115,21 +125,25 @@ func (m *mapping) upsertBy(ctx context.Context, tx *sqlite.Tx, by By, spec Impor
 		if m.isKey[at] {
 			return invalid(fmt.Sprintf("key_columns[%d]", i), "the key column %s is named twice", key)
 		}
+
 		m.isKey[at] = true
 		m.keys = append(m.keys, m.columns[at])
 	}
 	if m.table.uniqueBy(m.keys) {
 		return nil
 	}
+
 	name := m.table.Name + "_by_" + strings.Join(m.keys, "_")
 	index := Index{Name: name[:min(len(name), maxName)], Columns: m.keys, Unique: true}
 	if err := nameFree(tx, "key_columns", index.Name); err != nil {
 		return err
 	}
+
 	err := applySchema(ctx, tx, by, now(), m.table.Name, index.statement(m.table.Name))
 	if refused(err) {
 		return invalid("key_columns", "the table %s already has rows with the same %s, so they cannot be its key", m.table.Name, strings.Join(m.keys, ", "))
 	}
+
 	return err
 }
 

@@ -25,12 +25,14 @@ func TestMemoryOfBombs(t *testing.T) {
 		throwBombs(t)
 		return
 	}
+
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestMemoryOfBombs$", "-test.v")
 	cmd.Env = append(os.Environ(), "ROUSE_TEST_MEMORY_CHILD=1", "GOCOVERDIR="+t.TempDir())
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
+
 	peak := regexp.MustCompile(`peak (\d+) MiB`).FindSubmatch(out)
 	if peak == nil {
 		t.Fatalf("the child told no peak:\n%s", out)
@@ -46,6 +48,7 @@ func throwBombs(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer db.Close()
+
 	other := fresh(t)
 	expenses(t, other)
 	expenses(t, db)
@@ -63,26 +66,32 @@ func throwBombs(t *testing.T) {
 		if _, err := db.Execute(t.Context(), agentdb.By{Run: 1}, agentdb.ExecuteSpec{SQL: sql}); err != nil && !errors.As(err, &bad) {
 			t.Errorf("%s, executed: %v", name, err)
 		}
+
 		if name == "arguments" {
 			if bad == nil || !strings.Contains(bad.Message, "memory") {
 				t.Errorf("%s: %v", name, bad)
 			}
 		}
+
 		if _, err := other.Insert(t.Context(), agentdb.By{Run: 1}, "expenses", []map[string]any{{"category": name}}); err != nil {
 			t.Errorf("after %s another database: %v", name, err)
 		}
 	}
+
 	if _, err := db.Query(t.Context(), agentdb.QuerySpec{SQL: "select count(*) from expenses"}); err != nil {
 		t.Errorf("afterwards: %v", err)
 	}
+
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	_, rest, _ := bytes.Cut(status, []byte("VmHWM:"))
 	kib, err := strconv.Atoi(string(bytes.Fields(rest)[0]))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Logf("peak %d MiB", kib>>10)
 }

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"rouse/agentdb/sqlite"
+	"rouse/internal/atomicfile"
+	"rouse/internal/text"
 )
 
 const (
@@ -36,6 +38,7 @@ func (db *DB) Migrate(ctx context.Context, by By, spec MigrateSpec) (Migrated, e
 	if strings.TrimSpace(spec.Description) == "" {
 		return Migrated{}, invalid("description", "say in a few words what the migration is for; its file is named after them")
 	}
+
 	s, err := newScript(spec.Up)
 	if err != nil {
 		return Migrated{}, inField("up_sql", err)
@@ -46,6 +49,7 @@ func (db *DB) Migrate(ctx context.Context, by By, spec MigrateSpec) (Migrated, e
 	if _, err := splitScript(spec.Down); err != nil {
 		return Migrated{}, inField("down_sql", err)
 	}
+
 	by.Actor = actorMigration
 	done, err := backedUp(ctx, db, by, func() (Migrated, error) {
 		return confined(ctx, db, by, "migrate", func(ctx context.Context, tx *sqlite.Tx) (Migrated, error) {
@@ -59,6 +63,7 @@ func (db *DB) Migrate(ctx context.Context, by By, spec MigrateSpec) (Migrated, e
 	if err == nil {
 		done.Warnings = append(db.committed(ctx, done.Warnings), db.published(ctx)...)
 	}
+
 	return done, inField("up_sql", err)
 }
 
@@ -101,6 +106,7 @@ func slug(description string) string {
 	if text == "" {
 		return "migration"
 	}
+
 	return text
 }
 
@@ -118,12 +124,14 @@ func (db *DB) published(ctx context.Context) []string {
 func (db *DB) publish(ctx context.Context) error {
 	db.files.Lock()
 	defer db.files.Unlock()
+
 	dir := filepath.Join(filepath.Dir(db.path), "migrations")
 	rows, err := db.db.Read().QueryContext(ctx, `select id, slug, description, up, down from _migrations order by id`)
 	if err != nil {
 		return err
 	}
 	defer rows.Close()
+
 	any := false
 	for rows.Next() {
 		var m migration
@@ -133,9 +141,10 @@ func (db *DB) publish(ctx context.Context) error {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return err
 		}
+
 		any = true
 		name := filepath.Join(dir, fmt.Sprintf("%04d-%s", m.id, m.slug))
-		head := "-- " + strings.Join(strings.Fields(m.description), " ") + "\n"
+		head := "-- " + text.Collapse(m.description) + "\n"
 		if err := writeOnce(name+".sql", head+m.up+"\n"); err != nil {
 			return err
 		}
@@ -146,15 +155,18 @@ func (db *DB) publish(ctx context.Context) error {
 	if err := rows.Err(); err != nil || !any {
 		return err
 	}
+
 	text, err := db.schemaSQL(ctx)
 	if err != nil {
 		return err
 	}
+
 	path := filepath.Join(filepath.Dir(db.path), "schema.sql")
 	if old, err := os.ReadFile(path); err == nil && string(old) == text {
 		return nil
 	}
-	return writeFile(path, text)
+
+	return atomicfile.Write(path, []byte(text), 0o600)
 }
 
 // schemaSQL is the whole schema as SQL that makes it.
@@ -165,29 +177,25 @@ func (db *DB) schemaSQL(ctx context.Context) (string, error) {
 		return "", err
 	}
 	defer rows.Close()
+
 	var b strings.Builder
 	b.WriteString("-- The agent's tables as they are now. Written by rouse after each change; changing this file changes nothing.\n")
+
 	for rows.Next() {
 		var text, purpose string
 		if err := rows.Scan(&text, &purpose); err != nil {
 			return "", err
 		}
+
 		b.WriteString("\n")
 		if purpose = brief(purpose); purpose != "" {
 			b.WriteString("-- " + purpose + "\n")
 		}
+
 		b.WriteString(text + ";\n")
 	}
-	return b.String(), rows.Err()
-}
 
-// writeFile replaces a file whole, so that a crash leaves the old or the new one.
-func writeFile(path, text string) error {
-	temp := path + ".new"
-	if err := os.WriteFile(temp, []byte(text), 0o600); err != nil {
-		return err
-	}
-	return os.Rename(temp, path)
+	return b.String(), rows.Err()
 }
 
 // writeOnce writes a file that never changes.
@@ -195,5 +203,5 @@ func writeOnce(path, text string) error {
 	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return writeFile(path, text)
+	return atomicfile.Write(path, []byte(text), 0o600)
 }

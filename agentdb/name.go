@@ -6,7 +6,6 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/agnivade/levenshtein"
 	"golang.org/x/text/unicode/norm"
 )
 
@@ -107,13 +106,16 @@ func toColumn(heading string) string {
 			gap = true
 		}
 	}
+
 	name := b.String()
 	if name != "" && name[0] >= '0' && name[0] <= '9' {
 		name = "_" + name
 	}
+
 	if reservedColumn(name) && !hostColumn(name) {
 		name = "c_" + name
 	}
+
 	return name[:min(len(name), maxName-8)] // room for the suffix of a duplicate
 }
 
@@ -129,6 +131,7 @@ func toColumns(headings []string) []string {
 		}
 		names[i] = unique(name, taken)
 	}
+
 	return names
 }
 
@@ -140,16 +143,4 @@ func unique(name string, taken map[string]bool) string {
 	}
 	taken[strings.ToLower(candidate)] = true
 	return candidate
-}
-
-// nearest finds the name that was probably meant, "" when none is close.
-func nearest(name string, among []string) string {
-	name = strings.ToLower(name)
-	best, distance := "", len(name)/3+2
-	for _, other := range among {
-		if d := levenshtein.ComputeDistance(name, strings.ToLower(other)); d < distance {
-			best, distance = other, d
-		}
-	}
-	return best
 }

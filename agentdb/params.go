@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"rouse/internal/text"
 )
 
 // parameters are what SQL wants values for.
@@ -19,11 +21,13 @@ func parametersOf(sql string) (p parameters) {
 			i = next
 			continue
 		}
+
 		mark := sql[i]
 		end := next
 		for end < len(sql) && wordByte(sql[end]) {
 			end++
 		}
+
 		switch name := sql[next:end]; {
 		case mark == '?' && name != "":
 			n, err := strconv.Atoi(name)
@@ -36,6 +40,7 @@ func parametersOf(sql string) (p parameters) {
 			p.names = append(p.names, name)
 			p.count++
 		}
+
 		i = max(end, next)
 	}
 	return p
@@ -59,11 +64,12 @@ func (p parameters) fits(list []any, named map[string]any) error {
 		return invalid("params", "the SQL has more parameters than were given: %d, and no values", p.count)
 	}
 	if len(list) > p.count {
-		return invalid("params", "the SQL has %s and %d values were given", plural(p.count, "parameter"), len(list))
+		return invalid("params", "the SQL has %s and %d values were given", text.Plural(p.count, "parameter"), len(list))
 	}
 	if named == nil && len(list) < p.count {
 		return invalid("params", "the SQL has more parameters than were given: %d, and %d values", p.count, len(list))
 	}
+
 	var given, surplus, missing []string
 	for name := range named {
 		name = strings.TrimLeft(name, ":@$")
@@ -71,11 +77,13 @@ func (p parameters) fits(list []any, named map[string]any) error {
 			surplus = append(surplus, name)
 		}
 	}
+
 	for _, name := range p.names {
 		if named != nil && !slices.Contains(given, name) {
 			missing = append(missing, ":"+name)
 		}
 	}
+
 	slices.Sort(surplus)
 	switch {
 	case len(missing) > 0:
@@ -85,12 +93,6 @@ func (p parameters) fits(list []any, named map[string]any) error {
 	case named != nil && p.count > len(p.names):
 		return invalid("params", "the SQL has a parameter without a name (?), so params must be a list of values, or every parameter must have a name")
 	}
-	return nil
-}
 
-func plural(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return strconv.Itoa(n) + " " + what + "s"
+	return nil
 }

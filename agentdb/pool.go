@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -27,6 +28,7 @@ type PoolOptions struct {
 	// Backups is how many copies are kept of those that are made before a schema changes;
 	// 0 means that none are made.
 	Backups int
+	Logger  *slog.Logger // nil: nothing is logged
 }
 
 // Pool opens agents' databases when they are first asked for.
@@ -62,15 +64,22 @@ func NewPool(o PoolOptions) (*Pool, error) {
 	if o.Dir == "" {
 		return nil, errors.New("agentdb: a pool needs the folder of the agents")
 	}
+
 	if o.Max <= 0 {
 		o.Max = defaultOpen
 	}
+
 	if o.Idle <= 0 {
 		o.Idle = defaultIdle
 	}
+
 	if o.Quota == nil {
 		o.Quota = func(string) int64 { return 0 }
 	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+
 	return &Pool{o: o, slots: map[string]*slot{}, idle: list.New(), taken: map[string]chan struct{}{}, damaged: map[string]error{}}, nil
 }
 
@@ -85,15 +94,18 @@ func (p *Pool) Get(ctx context.Context, agent string) (db *DB, release func(), e
 	if err := checkAgent(agent); err != nil {
 		return nil, nil, err
 	}
+
 	s, first, err := p.enter(ctx, strings.ToLower(agent))
 	if err != nil {
 		return nil, nil, err
 	}
+
 	if first {
 		// Others may wait for this file, so it is opened whatever becomes of this caller.
 		s.db, s.err = p.openFor(context.WithoutCancel(ctx), agent)
 		close(s.ready)
 	}
+
 	var once sync.Once
 	release = func() { once.Do(func() { p.leave(s) }) }
 	select {
@@ -102,14 +114,17 @@ func (p *Pool) Get(ctx context.Context, agent string) (db *DB, release func(), e
 		release()
 		return nil, nil, context.Cause(ctx)
 	}
+
 	if err := s.fault(); err != nil {
 		release()
 		return nil, nil, p.unusable(agent, err)
 	}
+
 	p.mu.Lock()
 	delete(p.damaged, s.key) // it was repaired
 	p.mu.Unlock()
 	s.db.quota.set(p.o.Quota(agent))
+
 	return s.db, release, nil
 }
 
@@ -127,7 +142,7 @@ func (p *Pool) openFor(ctx context.Context, agent string) (*DB, error) {
 	if s, err := readSeal(path); err == nil && s.State != sealReplacing {
 		_ = discardNew(path) // it is in nobody's way until the next is made
 	}
-	return Open(ctx, Options{Path: path, Quota: p.o.Quota(agent), Agent: agent, Backups: p.o.Backups})
+	return Open(ctx, Options{Path: path, Quota: p.o.Quota(agent), Agent: agent, Backups: p.o.Backups, Logger: p.o.Logger})
 }
 
 // fault is why a slot has no database to lend.
@@ -157,6 +172,7 @@ func (p *Pool) enter(ctx context.Context, key string) (s *slot, first bool, err 
 		if wait == nil {
 			return s, first, err
 		}
+
 		select {
 		case <-wait:
 		case <-ctx.Done():
@@ -168,12 +184,14 @@ func (p *Pool) enter(ctx context.Context, key string) (s *slot, first bool, err 
 func (p *Pool) tryEnter(key string) (s *slot, first bool, wait <-chan struct{}, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	if p.closed {
 		return nil, false, nil, errPoolClosed
 	}
 	if over, ok := p.taken[key]; ok {
 		return nil, false, over, nil
 	}
+
 	s = p.slots[key]
 	switch {
 	case s == nil:
@@ -186,6 +204,7 @@ func (p *Pool) tryEnter(key string) (s *slot, first bool, wait <-chan struct{}, 
 		s.idle = nil
 		s.timer.Stop()
 	}
+
 	s.users++
 	s.uses++
 	return s, first, nil, nil
@@ -201,6 +220,7 @@ func (p *Pool) leave(s *slot) {
 		p.mu.Unlock()
 		return
 	}
+
 	_, wanted := p.taken[s.key]
 	var going []*slot
 	if p.closed || wanted || !s.opened() || s.fault() != nil {
@@ -210,9 +230,11 @@ func (p *Pool) leave(s *slot) {
 		uses := s.uses
 		s.timer = time.AfterFunc(p.o.Idle, func() { p.expire(s, uses) })
 	}
+
 	for len(p.slots)-p.going > p.o.Max && p.idle.Len() > 0 {
 		going = append(going, p.part(p.idle.Back().Value.(*slot)))
 	}
+
 	p.mu.Unlock()
 	_ = p.finish(going...) // every write in them was durable before it was acknowledged
 }
@@ -234,6 +256,7 @@ func (p *Pool) expire(s *slot, uses int) {
 		p.mu.Unlock()
 		return
 	}
+
 	p.part(s)
 	p.mu.Unlock()
 	_ = p.finish(s) // every write in it was durable before it was acknowledged
@@ -247,6 +270,7 @@ func (p *Pool) part(s *slot) *slot {
 		s.idle = nil
 		s.timer.Stop()
 	}
+
 	s.going = true
 	p.going++
 	return s
@@ -258,12 +282,14 @@ func (p *Pool) finish(going ...*slot) error {
 		if s.db != nil {
 			errs = append(errs, s.db.Close())
 		}
+
 		p.mu.Lock()
 		delete(p.slots, s.key)
 		p.going--
 		p.mu.Unlock()
 		close(s.gone)
 	}
+
 	return errors.Join(errs...)
 }
 
@@ -275,17 +301,20 @@ func (p *Pool) Close() error {
 	for p.idle.Len() > 0 {
 		going = append(going, p.part(p.idle.Back().Value.(*slot)))
 	}
+
 	var others []*slot
 	for _, s := range p.slots {
 		if s.going {
 			others = append(others, s)
 		}
 	}
+
 	p.mu.Unlock()
 	err := p.finish(going...)
 	for _, s := range others {
 		<-s.gone
 	}
+
 	return err
 }
 
@@ -300,11 +329,13 @@ func (p *Pool) take(ctx context.Context, agent string) (over func(), err error) 
 			p.mu.Unlock()
 			return nil, errPoolClosed
 		}
+
 		before, busy := p.taken[key]
 		if !busy {
 			p.taken[key] = mine
 			break
 		}
+
 		p.mu.Unlock()
 		select {
 		case <-before:
@@ -312,11 +343,13 @@ func (p *Pool) take(ctx context.Context, agent string) (over func(), err error) 
 			return nil, context.Cause(ctx)
 		}
 	}
+
 	s := p.slots[key]
 	idle := s != nil && s.idle != nil
 	if idle {
 		p.part(s)
 	}
+
 	p.mu.Unlock()
 	over = func() {
 		p.mu.Lock()
@@ -325,15 +358,18 @@ func (p *Pool) take(ctx context.Context, agent string) (over func(), err error) 
 		delete(p.damaged, key)
 		close(mine)
 	}
+
 	if idle {
 		if err := p.finish(s); err != nil {
 			over()
 			return nil, err
 		}
 	}
+
 	if s == nil {
 		return over, nil
 	}
+
 	select {
 	case <-s.gone:
 		return over, nil

@@ -21,10 +21,12 @@ func pool(t *testing.T, o agentdb.PoolOptions) *agentdb.Pool {
 	if o.Dir == "" {
 		o.Dir = t.TempDir()
 	}
+
 	p, err := agentdb.NewPool(o)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() { p.Close() })
 	return p
 }
@@ -41,12 +43,14 @@ func TestPoolIsLazy(t *testing.T) {
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 0 {
 		t.Fatalf("%v, %v", entries, err)
 	}
+
 	for i := range 6 {
 		name := fmt.Sprint("agent-", i)
 		db, release, err := p.Get(t.Context(), name)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		expenses(t, db)
 		release()
 		release() // twice is once
@@ -54,24 +58,30 @@ func TestPoolIsLazy(t *testing.T) {
 			t.Error(err)
 		}
 	}
+
 	if n := agentdb.OpenFiles(p); n != 2 {
 		t.Errorf("%d files are open, want the 2 used last", n)
 	}
+
 	db, release, err := p.Get(t.Context(), "agent-0") // closed meanwhile
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer release()
+
 	if got := ask(t, db, "select count(*) from expenses"); got != "[[0]]" {
 		t.Error(got)
 	}
+
 	small, release2, err := p.Get(t.Context(), "small")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer release2()
+
 	_, err = small.CreateTable(t.Context(), agentdb.By{}, agentdb.TableSpec{Name: "t", Purpose: "p", Columns: []agentdb.Column{{Name: "a", Type: "TEXT"}}})
 	wantError(t, err, "rejected", "", "quota")
+
 	for _, name := range []string{"", "..", "a/b", "../x", "a b", "-a", strings.Repeat("a", 64)} {
 		if _, _, err := p.Get(t.Context(), name); err == nil {
 			t.Errorf("%q is no agent's name", name)
@@ -93,6 +103,7 @@ func TestPoolAsksForQuotas(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer release() // so that the file stays open
+
 		_, err = db.CreateTable(t.Context(), agentdb.By{}, agentdb.TableSpec{Name: fmt.Sprint("t", c.quota), Purpose: "p", Columns: []agentdb.Column{{Name: "a", Type: "TEXT"}}})
 		if c.refused {
 			wantError(t, err, "rejected", "", "quota")
@@ -114,11 +125,13 @@ func TestPoolUnderConcurrency(t *testing.T) {
 				return
 			}
 			defer release()
+
 			if _, err := db.Import(context.Background(), agentdb.By{}, agentdb.ImportSpec{Table: "t", Name: "f.csv", Source: strings.NewReader("a,b\n1,2\n")}); err != nil {
 				t.Error(err)
 			}
 		})
 	}
+
 	all.Wait()
 	for i := range 6 {
 		db, release, err := p.Get(t.Context(), fmt.Sprint("a", i))
@@ -142,6 +155,7 @@ func TestPoolReportsDamage(t *testing.T) {
 	if err := os.WriteFile(path, []byte(strings.Repeat("x", 5000)), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	p := pool(t, agentdb.PoolOptions{Dir: dir})
 	_, _, err := p.Get(t.Context(), "bad")
 	var corrupt *sqlite.CorruptError
@@ -151,14 +165,17 @@ func TestPoolReportsDamage(t *testing.T) {
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
+
 	db, release, err := p.Get(t.Context(), "bad")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	expenses(t, db)
 	if err := p.Close(); err != nil {
 		t.Fatal(err)
 	}
+
 	insert(t, db, "expenses", map[string]any{"amount": 1}) // in use: closed when it is released
 	release()
 	if _, err := db.Insert(t.Context(), agentdb.By{}, "expenses", []map[string]any{{"amount": 1}}); !errors.Is(err, sqlite.ErrClosed) {
@@ -177,21 +194,25 @@ func TestPoolOfManyAgents(t *testing.T) {
 	if err != nil {
 		agents = 40
 	}
+
 	dir, made := t.TempDir(), filepath.Join(t.TempDir(), "db.sqlite")
 	db, err := agentdb.Open(t.Context(), agentdb.Options{Path: made, Agent: "a"})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	expenses(t, db)
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
+
 	for i := range agents {
 		if err := os.MkdirAll(filepath.Join(dir, fmt.Sprint("a", i)), 0o700); err != nil {
 			t.Fatal(err)
 		}
 		copyFiles(t, made, filepath.Join(dir, fmt.Sprint("a", i), "db.sqlite"))
 	}
+
 	p := pool(t, agentdb.PoolOptions{Dir: dir, Max: most})
 	pinned := lent(t, p, "a0")
 	var all sync.WaitGroup
@@ -203,16 +224,19 @@ func TestPoolOfManyAgents(t *testing.T) {
 					t.Error(err)
 					return
 				}
+
 				if _, err := db.Query(context.Background(), agentdb.QuerySpec{SQL: "select count(*) from expenses"}); err != nil {
 					t.Error(err)
 				}
 				if n := agentdb.OpenFiles(p); n > most+8 { // those that four just use, or just close
 					t.Errorf("%d files are open", n)
 				}
+
 				release()
 			}
 		})
 	}
+
 	all.Wait()
 	insert(t, pinned, "expenses", map[string]any{"amount": 1})
 	if n := agentdb.OpenFiles(p); n > most {
@@ -228,9 +252,11 @@ func TestPoolClosesWhatRests(t *testing.T) {
 	for agentdb.OpenFiles(p) > 0 { // until it is closed
 		time.Sleep(time.Millisecond)
 	}
+
 	if text, err := os.ReadFile(filepath.Join(dir, "ann", "db.sqlite-seal")); err != nil || !strings.Contains(string(text), `"closed"`) {
 		t.Errorf("%s, %v", text, err)
 	}
+
 	with(t, p, "ann", func(db *agentdb.DB) {
 		if got := ask(t, db, "select count(*) from expenses"); got != "[[0]]" {
 			t.Error(got)

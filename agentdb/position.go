@@ -24,10 +24,12 @@ func locate(sql, message string) int {
 		}
 		return -1
 	}
+
 	name := strings.Trim(m[1], `"`)
 	if strings.HasPrefix(message, "near ") {
 		return lastWord(sql, name)
 	}
+
 	name = name[strings.LastIndexByte(name, '.')+1:]
 	for i := 0; i < len(sql); {
 		next, what := token(sql, i)
@@ -36,6 +38,7 @@ func locate(sql, message string) int {
 		}
 		i = next
 	}
+
 	return strings.Index(sql, name)
 }
 
@@ -50,8 +53,10 @@ func lastWord(sql, name string) int {
 			}
 			at = i
 		}
+
 		i = next
 	}
+
 	return at
 }
 
@@ -69,11 +74,13 @@ func (db *DB) scriptFault(ctx context.Context, tx *sqlite.Tx, s *script, stateme
 	if errors.As(err, &bad) || ctx.Err() != nil || errors.Is(err, sqlite.ErrTooManyChanges) {
 		return err
 	}
+
 	text := sqlText(err)
 	where := excerpt(s.text, statement.offset)
 	if at := locate(statement.text, text); at >= 0 {
 		where = excerpt(s.text, statement.offset+at)
 	}
+
 	switch code := sqlCode(err); {
 	case code == sqlite3.SQLITE_AUTH:
 		return &Error{Kind: kindRejected, Field: "sql", Retryable: true, Message: text + gateOf(ctx).culprit(tx) + ": SQL reaches the agent's own tables, with SQLite's own functions, and nothing else; db_schema lists them", Place: where}
@@ -84,5 +91,6 @@ func (db *DB) scriptFault(ctx context.Context, tx *sqlite.Tx, s *script, stateme
 	case code == 0 && strings.Contains(err.Error(), "missing"):
 		return invalid("params", "the SQL has more parameters than were given: %v", err)
 	}
+
 	return err
 }

@@ -6,6 +6,8 @@ import (
 	"io"
 	"slices"
 	"strings"
+
+	"rouse/internal/text"
 )
 
 // SheetPreview is the beginning of a sheet of a spreadsheet file.
@@ -30,20 +32,23 @@ func PreviewXLSX(content, sheet string, rows, columns int) (SheetPreview, error)
 	if err != nil {
 		return SheetPreview{}, plainly(err)
 	}
+
 	all := append([]string{w.name}, w.others...)
 	if sheet != "" && sheet != w.name {
 		target, ok := w.targets[sheet]
 		if !ok || w.parts[strings.ToLower(target)] == nil {
-			return SheetPreview{}, fmt.Errorf("there is no sheet %q; the sheets are %s", sheet, strings.Join(all[:min(len(all), 20)], ", "))
+			return SheetPreview{}, fmt.Errorf("there is no sheet %q; the sheets are %s", sheet, text.List(all, 20))
 		}
 		w.sheet, w.name = target, sheet
 		all = slices.Insert(slices.DeleteFunc(all, func(name string) bool { return name == sheet }), 0, sheet)
 	}
+
 	r, err := w.rows(0)
 	if err != nil {
 		return SheetPreview{}, plainly(err)
 	}
 	defer r.part.Close()
+
 	out := SheetPreview{Sheet: w.name, Sheets: all}
 	for {
 		if err := r.next(); errors.Is(err, io.EOF) {
@@ -51,14 +56,17 @@ func PreviewXLSX(content, sheet string, rows, columns int) (SheetPreview, error)
 		} else if err != nil {
 			return out, plainly(err)
 		}
+
 		if len(out.Rows) == rows {
 			out.Cut = true
 			return out, nil
 		}
+
 		row := SheetRow{Number: r.number, Cells: make([]string, min(len(r.row), columns))}
 		for i := range row.Cells {
 			row.Cells[i], _ = scalarValue(r.cell(i), affinityText).(string)
 		}
+
 		out.Clipped = out.Clipped || len(r.row) > columns
 		out.Rows = append(out.Rows, row)
 	}

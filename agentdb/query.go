@@ -15,6 +15,7 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 
 	"rouse/agentdb/sqlite"
+	"rouse/internal/text"
 )
 
 // Bounds of a query's result, OSA-56.
@@ -49,10 +50,12 @@ func (db *DB) Query(ctx context.Context, spec QuerySpec) (Rows, error) {
 	if err != nil {
 		return Rows{}, err
 	}
+
 	limit, err := spec.limit()
 	if err != nil {
 		return Rows{}, err
 	}
+
 	want := parametersOf(text)
 	if spec.Spare {
 		spec.Named = want.askedFor(spec.Named)
@@ -60,16 +63,20 @@ func (db *DB) Query(ctx context.Context, spec QuerySpec) (Rows, error) {
 	if err := want.fits(spec.Params, spec.Named); err != nil {
 		return Rows{}, err
 	}
+
 	args, err := spec.args()
 	if err != nil {
 		return Rows{}, err
 	}
+
 	bounded, cancel := context.WithTimeout(ctx, db.timeout)
 	defer cancel()
+
 	out, err := db.query(bounded, spec, text, args, limit)
 	if err != nil {
 		return Rows{}, db.queryFault(ctx, bounded, spec.SQL, err)
 	}
+
 	return out, nil
 }
 
@@ -79,9 +86,11 @@ func (db *DB) query(ctx context.Context, spec QuerySpec, text string, args []any
 		return Rows{}, err
 	}
 	defer func() { err = errors.Join(err, conn.Close()) }()
+
 	if out.Columns, err = describe(conn, text); err != nil {
 		return Rows{}, err
 	}
+
 	// The driver interrupts a statement in its first step only, so all of the work has to
 	// happen there: a materialized expression does that, and its limit keeps the order.
 	wrapped := fmt.Sprintf("WITH \"the answer\" AS MATERIALIZED (SELECT * FROM (\n%s\n) LIMIT %d OFFSET %d) SELECT * FROM \"the answer\"", text, limit+1, spec.Offset)
@@ -90,6 +99,7 @@ func (db *DB) query(ctx context.Context, spec QuerySpec, text string, args []any
 		return Rows{}, err
 	}
 	defer rows.Close()
+
 	err = out.read(rows, spec.Offset, limit)
 	return out, err
 }
@@ -105,13 +115,16 @@ func describe(conn *sql.Conn, text string) (names []string, err error) {
 		if !ok {
 			return errors.New("the SQLite driver cannot describe a statement")
 		}
+
 		info, err = describer.ColumnInfo(text)
 		return err
 	})
+
 	taken := make(map[string]bool, len(info))
 	for _, column := range info {
 		names = append(names, unique(column.Name, taken))
 	}
+
 	return names, err
 }
 
@@ -124,25 +137,31 @@ func (out *Rows) read(rows *sql.Rows, offset, limit int) error {
 		if err := rows.Scan(pointers(values)...); err != nil {
 			return err
 		}
+
 		row := make(map[string]any, len(values))
 		for i, v := range values {
 			row[out.Columns[i]] = readable(v)
 		}
+
 		encoded, err := json.Marshal(row)
 		if err != nil {
 			return fmt.Errorf("a row cannot be written as JSON: %w", err)
 		}
+
 		size += len(encoded) + 1
 		if size > maxEncoded && len(out.Rows) == 0 {
-			return invalid("sql", "a single row of the answer has %s; ask for fewer columns, or for a part with substr()", SizeText(int64(len(encoded))))
+			return invalid("sql", "a single row of the answer has %s; ask for fewer columns, or for a part with substr()", text.Size(int64(len(encoded))))
 		}
+
 		if size > maxEncoded || len(out.Rows) == limit {
 			out.Truncated = true
 			out.Warnings = []string{fmt.Sprintf("the answer goes on: ask again with offset %d, or narrow the query", offset+len(out.Rows))}
 			return nil
 		}
+
 		out.Rows = append(out.Rows, row)
 	}
+
 	return rows.Err()
 }
 
@@ -182,6 +201,7 @@ func (s QuerySpec) args() ([]any, error) {
 		}
 		args = append(args, value)
 	}
+
 	for name, v := range s.Named {
 		value, err := storable(v)
 		if err != nil {
@@ -189,6 +209,7 @@ func (s QuerySpec) args() ([]any, error) {
 		}
 		args = append(args, sql.Named(strings.TrimLeft(name, ":@$"), value))
 	}
+
 	return args, nil
 }
 
@@ -214,6 +235,7 @@ func (db *DB) queryFault(ctx, bounded context.Context, text string, err error) e
 	case strings.Contains(err.Error(), "missing argument"), strings.Contains(err.Error(), "missing named argument"):
 		return invalid("params", "the SQL has more parameters than were given: %v", err)
 	}
+
 	return fmt.Errorf("cannot read %s: %w", db.path, err)
 }
 
@@ -222,22 +244,25 @@ func (db *DB) suggest(ctx context.Context, text string) string {
 	return db.suggestIn(ctx, db.db.Read(), text)
 }
 
-func (db *DB) suggestIn(ctx context.Context, q querier, text string) string {
+func (db *DB) suggestIn(ctx context.Context, q querier, message string) string {
 	tables, err := readTables(ctx, q, "")
 	if err != nil {
 		return "" // the advice is an extra; the error itself is told
 	}
-	if name, ok := strings.CutPrefix(text, "no such table: "); ok {
+
+	if name, ok := strings.CutPrefix(message, "no such table: "); ok {
 		name = name[strings.LastIndexByte(name, '.')+1:]
 		if saved, err := savedView(ctx, q, name); err == nil && saved {
 			return "; it is a saved view, and db_run_view asks it"
 		}
 		return didYouMean(name, tableNames(tables))
 	}
-	name, ok := strings.CutPrefix(text, "no such column: ")
+
+	name, ok := strings.CutPrefix(message, "no such column: ")
 	if !ok {
 		return ""
 	}
+
 	// "amout" in double quotes: SQLite adds that it may be meant as a text.
 	name, _, quoted := strings.Cut(name, " - should this be")
 	name = strings.Trim(name[strings.LastIndexByte(name, '.')+1:], `"`)
@@ -245,9 +270,10 @@ func (db *DB) suggestIn(ctx context.Context, q querier, text string) string {
 	for _, t := range tables {
 		columns = append(columns, t.columnNames()...)
 	}
-	if best := nearest(name, columns); quoted && (best == "" || len(name) < 4) {
+	if best := text.Nearest(name, columns); quoted && (best == "" || len(name) < 4) {
 		return "" // it was meant as a text
 	}
+
 	return didYouMean(name, columns)
 }
 

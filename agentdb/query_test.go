@@ -21,6 +21,7 @@ func TestQuery(t *testing.T) {
 	expenses(t, db)
 	insert(t, db, "expenses",
 		map[string]any{"category": "food", "amount": 12.5}, map[string]any{"category": "food", "amount": 7}, map[string]any{"category": "travel", "amount": 100})
+
 	for sql, want := range map[string]string{
 		"select category, sum(amount) from expenses group by 1 order by 2 desc;":            `[["travel",100],["food",19.5]]`,
 		"with f as (select * from expenses where category = 'food') select count(*) from f": `[[2]]`,
@@ -39,13 +40,16 @@ func TestQuery(t *testing.T) {
 			t.Errorf("%s: %s, want %s", sql, got, want)
 		}
 	}
+
 	if got := ask(t, db, "select category from expenses where amount > ? and category = ?2", 8, "food"); got != `[["food"]]` {
 		t.Error(got)
 	}
+
 	rows, err := db.Query(t.Context(), agentdb.QuerySpec{SQL: "select count(*) n from expenses where category = :c", Named: map[string]any{":c": "food"}})
 	if err != nil || flat(t, rows) != `[[2]]` {
 		t.Error(rows, err)
 	}
+
 	rows, err = db.Query(t.Context(), agentdb.QuerySpec{SQL: "select a.id, b.id, a.amount id_2 from expenses a join expenses b on a.id = b.id limit 1"})
 	if err != nil || strings.Join(rows.Columns, " ") != "id id_2 id_2_2" || len(rows.Rows[0]) != 3 {
 		t.Error(rows, err)
@@ -58,6 +62,7 @@ func TestQueryErrorsAdvise(t *testing.T) {
 	if _, err := db.DefineView(t.Context(), agentdb.By{Run: 1}, agentdb.View{Name: "monthly", SQL: "select 1", RenderHint: "number", Refresh: "manual"}); err != nil {
 		t.Fatal(err)
 	}
+
 	for sql, c := range map[string]struct{ field, part string }{
 		`select "amunt" from expenses`:                               {"sql", `no such column: "amunt" - should this be a string literal in single-quotes?; did you mean amount?`},
 		`select 1 from expenses where category = "x"`:                {"sql", `no such column: "x" - should this be a string literal in single-quotes?`},
@@ -84,6 +89,7 @@ func TestQueryErrorsAdvise(t *testing.T) {
 		_, err := db.Query(t.Context(), agentdb.QuerySpec{SQL: sql})
 		wantError(t, err, "invalid_args", c.field, c.part)
 	}
+
 	_, err := db.Query(t.Context(), agentdb.QuerySpec{SQL: "select 1", Limit: -1})
 	wantError(t, err, "invalid_args", "limit", "negative")
 	_, err = db.Query(t.Context(), agentdb.QuerySpec{SQL: "select 1", Offset: -1})
@@ -106,15 +112,18 @@ func TestQueryBounds(t *testing.T) {
 			t.Errorf("limit %d: %d rows, truncated %v, %q, %v", limit, len(rows.Rows), rows.Truncated, rows.Warnings, err)
 		}
 	}
+
 	var seen []any
 	for offset := 0; ; {
 		rows, err := db.Query(t.Context(), agentdb.QuerySpec{SQL: strings.Replace(count, "select i from", "select i, hex(zeroblob(150)) from", 1) + " where i <= 1500", Limit: 5000, Offset: offset})
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		for _, row := range rows.Rows {
 			seen = append(seen, row["i"])
 		}
+
 		offset += len(rows.Rows)
 		if !rows.Truncated {
 			break
@@ -142,11 +151,13 @@ func TestQueryHidesDeletedRows(t *testing.T) {
 		if got := ask(t, db, sql); got != live {
 			t.Errorf("%s: %s, want %s", sql, got, live)
 		}
+
 		rows, err := db.Query(t.Context(), agentdb.QuerySpec{SQL: sql, IncludeDeleted: true})
 		if err != nil || flat(t, rows) != all {
 			t.Errorf("%s, deleted included: %s, %v; want %s", sql, flat(t, rows), err, all)
 		}
 	}
+
 	both("select id from expenses", "[[1],[3]]", "[[1],[2],[3]]")
 	both("select count(*) from Expenses e where exists (select 1 from expenses f where f.id = e.id)", "[[2]]", "[[3]]")
 	raw(t, db, "alter table expenses add column extra text default 'x'", "create table plain(a)", "insert into plain values (1)")
@@ -155,6 +166,7 @@ func TestQueryHidesDeletedRows(t *testing.T) {
 	if _, err := db.CreateTable(t.Context(), agentdb.By{}, agentdb.TableSpec{Name: "later", Purpose: "p", Columns: []agentdb.Column{{Name: "a", Type: "TEXT"}}}); err != nil {
 		t.Fatal(err)
 	}
+
 	insert(t, db, "later", map[string]any{"a": "x"})
 	raw(t, db, "update later set _deleted_at = '2026-01-01T00:00:00.000Z'")
 	both("select a from later", "[]", `[["x"]]`)
@@ -170,6 +182,7 @@ func TestQueryThroughViews(t *testing.T) {
 	db := fresh(t)
 	expenses(t, db)
 	insert(t, db, "expenses", map[string]any{"category": "a", "amount": 1}, map[string]any{"category": "b", "amount": 2})
+
 	for _, sql := range []string{
 		"create view main.amounts(euro) as select amount from expenses",
 		"create view sums as select sum(euro) as euro from amounts",
@@ -180,9 +193,11 @@ func TestQueryThroughViews(t *testing.T) {
 			t.Fatal(sql, err)
 		}
 	}
+
 	if _, err := db.Delete(t.Context(), agentdb.By{}, "expenses", map[string]any{"category": "a"}); err != nil {
 		t.Fatal(err)
 	}
+
 	for sql, want := range map[string]string{
 		"select euro from amounts": `[[2]]`,
 		"select euro from sums":    `[[2]]`,
@@ -191,10 +206,12 @@ func TestQueryThroughViews(t *testing.T) {
 			t.Errorf("%s: %s, want %s", sql, got, want)
 		}
 	}
+
 	all, err := db.Query(t.Context(), agentdb.QuerySpec{SQL: "select euro from sums", IncludeDeleted: true})
 	if err != nil || len(all.Rows) != 1 || fmt.Sprint(all.Rows[0]["euro"]) != "3" {
 		t.Errorf("%+v %v", all, err)
 	}
+
 	for sql, part := range map[string]string{"select * from gone": "no such column: absent", "select * from round": "circularly defined"} {
 		if _, err := db.Query(t.Context(), agentdb.QuerySpec{SQL: sql}); err == nil || !strings.Contains(err.Error(), part) {
 			t.Errorf("%s: %v", sql, err)
@@ -211,6 +228,7 @@ func TestQueryUsesIndexes(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
+
 	var a, b, c any
 	var plan string
 	if err := conn.QueryRowContext(t.Context(), "explain query plan select id from expenses where category = 'food'").Scan(&a, &b, &c, &plan); err != nil {
@@ -244,6 +262,7 @@ func TestGate(t *testing.T) {
 	if _, err := db.Insert(t.Context(), agentdb.By{Run: 1, Key: "k"}, "expenses", []map[string]any{{"amount": 1}}); err != nil {
 		t.Fatal(err)
 	}
+
 	before := checksum(t, path)
 	for _, sql := range escapes {
 		for _, deleted := range []bool{false, true} {
@@ -254,12 +273,14 @@ func TestGate(t *testing.T) {
 			}
 		}
 	}
+
 	if checksum(t, path) != before {
 		t.Error("the file was changed")
 	}
 	if _, err := os.Stat("/tmp/rouse-escape.db"); err == nil {
 		t.Error("a query wrote a file")
 	}
+
 	// A common table expression is not a system table, counted or not.
 	if got := ask(t, db, "with a as (select 1), b as (select 2) select count(*) from a, b"); got != "[[1]]" {
 		t.Error(got)
@@ -275,6 +296,7 @@ func TestAuthorizerAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
+
 	for _, sql := range escapes {
 		if strings.HasPrefix(sql, ";") || strings.Contains(sql, "\x00") || strings.Contains(sql, "1) ") || sql == "select * from x.t" {
 			continue
@@ -291,6 +313,7 @@ func checksum(t testing.TB, path string) [32]byte {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	wal, err := os.ReadFile(path + "-wal")
 	if err != nil {
 		t.Fatal(err)
@@ -305,6 +328,7 @@ func TestQueryTimeLimit(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer db.Close()
+
 	const bomb = "with recursive r(n) as (select 1 union all select n + 1 from r) "
 	for _, sql := range []string{
 		bomb + "select count(*) from r",
@@ -315,6 +339,7 @@ func TestQueryTimeLimit(t *testing.T) {
 		_, err := db.Query(t.Context(), agentdb.QuerySpec{SQL: sql})
 		wantError(t, err, "timeout", "sql", "took longer than 100ms")
 	}
+
 	if got := ask(t, db, "select 1"); got != "[[1]]" {
 		t.Error("the connection does not work any more:", got)
 	}
@@ -327,9 +352,11 @@ func FuzzGate(f *testing.F) {
 	if _, err := db.Insert(context.Background(), agentdb.By{Run: 1, Key: "sentinel-key"}, "expenses", []map[string]any{{"amount": 1}}); err != nil {
 		f.Fatal(err)
 	}
+
 	for _, sql := range escapes {
 		f.Add(sql)
 	}
+
 	f.Add("select category, sum(amount) from expenses group by 1")
 	f.Fuzz(func(t *testing.T, sql string) {
 		before := checksum(t, path)
@@ -351,6 +378,7 @@ func FuzzGate(f *testing.F) {
 func TestQueryWaitsAlone(t *testing.T) {
 	db := fresh(t)
 	expenses(t, db)
+
 	for range 2 { // as many as there are
 		conn, err := agentdb.GuardedConn(t.Context(), db)
 		if err != nil {
@@ -358,26 +386,32 @@ func TestQueryWaitsAlone(t *testing.T) {
 		}
 		defer conn.Close()
 	}
+
 	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 	defer stop()
+
 	begun, done := make(chan bool), make(chan error)
 	go func() {
 		close(begun)
 		_, err := agentdb.GuardedConn(ctx, db)
 		done <- err
 	}()
+
 	<-begun
 	for range 1000 { // so that it waits already
 		runtime.Gosched()
 	}
+
 	for range 20 {
 		if _, err := db.Query(t.Context(), agentdb.QuerySpec{SQL: "select 1", IncludeDeleted: true}); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	if ctx.Err() != nil {
 		t.Error("it had to wait for the other one")
 	}
+
 	stop()
 	if err := <-done; !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v", err)

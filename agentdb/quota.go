@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"os"
 	"sync"
+
+	"rouse/internal/text"
 )
 
 // quota bounds the file with its log (OSA-62). It is measured after each commit and
@@ -50,23 +52,26 @@ func (q *quota) check() error {
 		return nil
 	}
 	return &Error{Kind: kindRejected, Message: fmt.Sprintf(
-		"the database holds %s and its quota is %s: nothing more is written; reading still works. The owner sees with rouse db what takes the space, and can raise database.quota of this agent", SizeText(q.used), SizeText(q.limit))}
+		"the database holds %s and its quota is %s: nothing more is written; reading still works. The owner sees with rouse db what takes the space, and can raise database.quota of this agent", text.Size(q.used), text.Size(q.limit))}
 }
 
 // measured takes a new size and gives a warning when it crossed 80 % on the way up.
 func (q *quota) measured(used int64) (warning string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+
 	q.used = used
 	if q.limit <= 0 || used < q.limit/5*4 {
 		q.warned = false
 		return ""
 	}
+
 	if q.warned {
 		return ""
 	}
+
 	q.warned = true
-	return fmt.Sprintf("the database uses %s of its quota of %s; beyond it nothing more is written", SizeText(used), SizeText(q.limit))
+	return fmt.Sprintf("the database uses %s of its quota of %s; beyond it nothing more is written", text.Size(used), text.Size(q.limit))
 }
 
 // measure looks at the file and its log. The log keeps its size after its content went
@@ -76,6 +81,7 @@ func (db *DB) measure(ctx context.Context) (warning string, err error) {
 	if err != nil {
 		return "", err
 	}
+
 	if db.quota.near(used) {
 		if _, err := db.db.Read().ExecContext(ctx, "pragma wal_checkpoint(truncate)"); err != nil {
 			return "", fmt.Errorf("cannot empty the log of %s, so it counts against the quota: %w", db.path, err)
@@ -84,6 +90,7 @@ func (db *DB) measure(ctx context.Context) (warning string, err error) {
 			return "", err
 		}
 	}
+
 	return db.quota.measured(used), nil
 }
 
@@ -99,12 +106,4 @@ func (db *DB) size() (sum int64, err error) {
 		sum += info.Size()
 	}
 	return sum, nil
-}
-
-// SizeText is a number of bytes for a person: "12 KiB", "1.5 MiB".
-func SizeText(n int64) string {
-	if n < 1<<20 {
-		return fmt.Sprintf("%d KiB", (n+1023)>>10)
-	}
-	return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
 }

@@ -16,6 +16,7 @@ func (db *DB) TellQuota(ctx context.Context, tell func(used, limit int64) error)
 	if err := db.db.Read().QueryRowContext(ctx, "select exists (select 1 from _quota_told)").Scan(&told); err != nil || near == told {
 		return err
 	}
+
 	query := "delete from _quota_told"
 	if near {
 		if err := tell(used, limit); err != nil {
@@ -23,6 +24,7 @@ func (db *DB) TellQuota(ctx context.Context, tell func(used, limit int64) error)
 		}
 		query = "insert into _quota_told(at) values (strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))"
 	}
+
 	err := db.db.Do(ctx, func(tx *sqlite.Tx) error {
 		_, err := tx.Exec(query)
 		return err
@@ -30,5 +32,6 @@ func (db *DB) TellQuota(ctx context.Context, tell func(used, limit int64) error)
 	if err != nil {
 		return db.explain(ctx, err)
 	}
+
 	return nil
 }

@@ -20,6 +20,7 @@ func (s *statement) forbidden() string {
 			return "load_extension is not allowed: an agent's SQL has SQLite's own functions only"
 		}
 	}
+
 	switch first := s.word(0); first {
 	case "DROP":
 		return s.forbiddenDrop()
@@ -50,9 +51,11 @@ func (s *statement) forbidden() string {
 			return "DELETE without WHERE is not allowed: say which rows; db_delete keeps them restorable"
 		}
 	}
+
 	if table := s.written(); table != "" && reservedTable(table) {
 		return "the table " + table + " belongs to the host and cannot be written"
 	}
+
 	return ""
 }
 
@@ -87,6 +90,7 @@ func (s *statement) written() string {
 		if w.depth > 0 {
 			continue
 		}
+
 		switch w.text {
 		case "INTO", "UPDATE":
 			at = i + 1
@@ -102,11 +106,14 @@ func (s *statement) written() string {
 	if at < 0 || s.word(0) == "CREATE" {
 		return ""
 	}
+
 	if s.word(at) == "OR" {
 		at += 2
 	}
+
 	if s.word(at+1) == "." {
 		at += 2
 	}
+
 	return strings.ToLower(strings.Trim(s.word(at), "\"'`[]"))
 }

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"rouse/internal/text"
 )
 
 const (
@@ -21,6 +23,7 @@ func (s Schema) String() string {
 	if len(s.Tables) == 0 && len(s.Views) == 0 {
 		return "The database has no tables yet.\n"
 	}
+
 	tables := slices.Clone(s.Tables)
 	slices.SortStableFunc(tables, func(a, b Table) int { return cmp.Compare(a.createdAt, b.createdAt) })
 	const all = 1 << 30
@@ -33,6 +36,7 @@ func (s Schema) String() string {
 			return text
 		}
 	}
+
 	for left := 0; ; left++ {
 		out := render(tables[left:], renderColumns, left) + views
 		if utf8.RuneCountInString(out) <= renderChars || left == len(tables) {
@@ -55,15 +59,13 @@ func viewNames(views []SchemaView) string {
 	if len(views) == 0 {
 		return ""
 	}
+
 	names := make([]string, len(views))
 	for i, v := range views {
 		names[i] = v.title()
 	}
-	list := []rune(strings.Join(names, ", "))
-	if len(list) > renderViews {
-		list = append(list[:renderViews-1], '…')
-	}
-	return "views, whose SQL db_schema has: " + string(list) + "\n"
+
+	return "views, whose SQL db_schema has: " + text.Truncate(strings.Join(names, ", "), renderViews) + "\n"
 }
 
 // title is a name with its parameters; a query that was saved is no table to read from.
@@ -72,6 +74,7 @@ func (v SchemaView) title() string {
 	if len(v.Params) > 0 {
 		out += "(" + strings.Join(v.Params, ", ") + ")"
 	}
+
 	if v.Saved {
 		out += " (db_run_view)"
 	}
@@ -89,15 +92,18 @@ func render(tables []Table, columns, left int) string {
 			}
 			fmt.Fprintf(&b, "  %s %s%s\n", c.Name, c.Type, c.notes())
 		}
+
 		for _, index := range t.Indexes {
 			if index.Unique {
 				fmt.Fprintf(&b, "  unique: %s\n", strings.Join(index.Columns, ", "))
 			}
 		}
 	}
+
 	if left > 0 {
 		fmt.Fprintf(&b, "%d older tables are left out here; db_schema lists them.\n", left)
 	}
+
 	return b.String()
 }
 
@@ -112,10 +118,4 @@ func (c Column) notes() string {
 }
 
 // brief keeps a purpose to one line.
-func brief(purpose string) string {
-	purpose = strings.Join(strings.Fields(purpose), " ")
-	if r := []rune(purpose); len(r) > 200 {
-		purpose = string(r[:199]) + "…"
-	}
-	return purpose
-}
+func brief(purpose string) string { return text.Truncate(text.Collapse(purpose), 200) }

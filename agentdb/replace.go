@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"rouse/agentdb/sqlite"
+	"rouse/internal/atomicfile"
 )
 
 // newSuffix marks the file that is to take a database's place.
@@ -27,13 +28,15 @@ func replace(path, aside string) error {
 	if s.State != sealClosed {
 		return fmt.Errorf("%s is not sealed", path+newSuffix)
 	}
-	if err := syncDir(filepath.Dir(path)); err != nil { // the new file has its name for good
+	if err := atomicfile.SyncFolder(filepath.Dir(path)); err != nil { // the new file has its name for good
 		return err
 	}
+
 	s.State, s.Aside = sealReplacing, aside
 	if err := writeSeal(path, s); err != nil {
 		return fmt.Errorf("the database was left as it was: %w", err)
 	}
+
 	_, err = finishReplacing(path, s)
 	return err
 }
@@ -48,27 +51,29 @@ func finishReplacing(path string, s seal) (seal, error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fail(err)
 	}
+
 	if err == nil {
 		aside := filepath.Join(filepath.Dir(path), s.Aside)
 		if err := os.MkdirAll(aside, 0o700); err != nil {
 			return fail(err)
 		}
+
 		for _, part := range parts {
 			if err := os.Rename(path+part, filepath.Join(aside, filepath.Base(path)+part)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return fail(err)
 			}
 		}
-		if err := os.Rename(path+newSuffix, path); err != nil {
-			return fail(err)
-		}
-		if err := syncDir(filepath.Dir(path)); err != nil {
+
+		if err := errors.Join(os.Rename(path+newSuffix, path), atomicfile.SyncFolder(aside), atomicfile.SyncFolder(filepath.Dir(path))); err != nil {
 			return fail(err)
 		}
 	}
+
 	s.State, s.Aside = sealClosed, ""
 	if err := writeSeal(path, s); err != nil {
 		return fail(err)
 	}
+
 	return s, errIgnored(os.Remove(sealPath(path + newSuffix)))
 }
 
@@ -88,16 +93,6 @@ func errIgnored(err error) error {
 	return err
 }
 
-// syncDir makes names durable. Windows has no such thing, and needs none.
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	_ = d.Sync()
-	return d.Close()
-}
-
 // whose says whose database a file is; "" when it is of a rouse that did not note that.
 func whose(path string) (agent string, err error) {
 	db, err := sqlite.Look(path)
@@ -105,10 +100,12 @@ func whose(path string) (agent string, err error) {
 		return "", err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
+
 	var known bool
 	if err := db.QueryRow(`select exists (select 1 from sqlite_schema where name = '_owner')`).Scan(&known); err != nil || !known {
 		return "", err
 	}
+
 	err = db.QueryRow(`select coalesce(max(agent), '') from _owner`).Scan(&agent)
 	return agent, err
 }

@@ -35,6 +35,7 @@ func contents(t testing.TB, db *agentdb.DB) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var out []string
 	for _, table := range schema.Tables {
 		columns := strings.Split(system(t, db, fmt.Sprintf("select group_concat(name, '|') from pragma_table_xinfo('%s')", table.Name)), "|")
@@ -44,6 +45,7 @@ func contents(t testing.TB, db *agentdb.DB) string {
 		}
 		out = append(out, table.Name+"("+strings.Join(columns, ",")+") "+system(t, db, fmt.Sprintf(`select coalesce(group_concat(r, x'0a'), '') from (select %s r from "%s" order by 1)`, strings.Join(cells, " || ' ' || "), table.Name)))
 	}
+
 	sort.Strings(out)
 	return strings.Join(out, "\n")
 }
@@ -61,6 +63,7 @@ func replay(t testing.TB, db *agentdb.DB) *agentdb.DB {
 			t.Fatal(err)
 		}
 	}
+
 	return again
 }
 
@@ -100,15 +103,18 @@ func TestChangelogReplays(t *testing.T) {
 			r.Fatal(err)
 		}
 		defer db.Close()
+
 		g := &generator{r: r, db: db}
 		g.tables()
 		for range rapid.IntRange(1, 25).Draw(r, "operations") {
 			g.operation()
 		}
+
 		want := contents(t, db)
 		if got := contents(t, replay(t, db)); got != want {
 			r.Fatalf("replayed:\n%s\n\nwant:\n%s\n\n%s", got, want, dump(t, db))
 		}
+
 		log := dump(t, db)
 		unwind(t, db)
 		if got := contents(t, db); got != "" {
@@ -144,6 +150,7 @@ func (g *generator) run() int64 {
 func (g *generator) tables() {
 	g.by = makingRun
 	defer func() { g.by = 0 }()
+
 	for _, spec := range []agentdb.TableSpec{
 		{Name: "plain", Purpose: "p", Columns: []agentdb.Column{{Name: "a", Type: "TEXT"}, {Name: "n", Type: "INTEGER"}, {Name: "f", Type: "REAL"}}},
 		{Name: "worded", Purpose: "p", Columns: []agentdb.Column{{Name: "k", Type: "TEXT", PrimaryKey: true}, {Name: "a", Type: "BLOB"}}},
@@ -153,6 +160,7 @@ func (g *generator) tables() {
 			g.r.Fatal(err)
 		}
 	}
+
 	g.execute(`create table heap(a, n, d default (hex('x')), s as (a || '!') stored, v as (n + 1), b);
 		create table loose(v as (n || 'v'), k text primary key, n int, a) ;
 		create table tight(k text, n int, a, g as (a || k), primary key (n, k)) without rowid;
@@ -242,6 +250,7 @@ func (g *generator) operation() {
 	case "schema":
 		g.schema()
 	}
+
 	g.accept(err, kind)
 }
 

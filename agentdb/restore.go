@@ -44,15 +44,18 @@ func (p *Pool) Backups(agent string) ([]Backup, error) {
 	if err := checkAgent(agent); err != nil {
 		return nil, err
 	}
+
 	path := p.path(agent)
 	out, err := backups(path)
 	if err != nil {
 		return nil, err
 	}
+
 	dirs, err := filepath.Glob(filepath.Join(filepath.Dir(path), replacedFolder, "*", filepath.Base(path)))
 	if err != nil {
 		return nil, err
 	}
+
 	for _, old := range dirs {
 		stamp := filepath.Base(filepath.Dir(old))
 		at, err := time.Parse(backupLayout, stamp)
@@ -61,6 +64,7 @@ func (p *Pool) Backups(agent string) ([]Backup, error) {
 		}
 		out = append(out, Backup{Name: stamp + "-" + whyReplaced, Path: old, Bytes: fileSize(old), At: at, Why: whyReplaced})
 	}
+
 	slices.SortStableFunc(out, func(a, b Backup) int { return b.At.Compare(a.At) })
 	return out, nil
 }
@@ -73,10 +77,12 @@ func (p *Pool) Restore(ctx context.Context, agent string, spec RestoreSpec) (Rep
 	if err != nil {
 		return Replaced{}, err
 	}
+
 	return p.replace(ctx, Replaced{Agent: agent, From: from, Passed: passed}, spec.Idle, func(path string) error {
 		if err := copyBackup(ctx, from, path); err != nil {
 			return err
 		}
+
 		of, err := whose(path)
 		if err != nil {
 			return err
@@ -84,6 +90,7 @@ func (p *Pool) Restore(ctx context.Context, agent string, spec RestoreSpec) (Rep
 		if of != "" && !strings.EqualFold(of, agent) && !spec.Force {
 			return &Error{Kind: kindInvalid, Field: "from", Message: fmt.Sprintf("%s is a database of the agent %s, not of %s, which was left as it is; to take it all the same, say --force", from, of, agent)}
 		}
+
 		return nil
 	})
 }
@@ -105,50 +112,58 @@ func (p *Pool) replace(ctx context.Context, out Replaced, idle func(context.Cont
 		return out, err
 	}
 	defer over()
+
 	if idle != nil {
 		if err := idle(ctx); err != nil {
 			return out, err
 		}
 	}
+
 	path := p.path(agent)
 	// What was begun before goes first.
-	if _, _, err := inspect(path); err != nil && !errors.As(err, new(*sqlite.CorruptError)) {
+	if _, _, err := inspect(path, p.o.Logger); err != nil && !errors.As(err, new(*sqlite.CorruptError)) {
 		return out, err
 	}
 	if err := discardNew(path); err != nil {
 		return out, err
 	}
+
 	aside := filepath.Join(replacedFolder, time.Now().UTC().Format(backupLayout))
 	if err := make(path + newSuffix); err != nil {
 		return out, errors.Join(err, discardNew(path))
 	}
-	if err := prepareNew(ctx, path+newSuffix, agent, out.From, aside); err != nil {
+	if err := p.prepareNew(ctx, path+newSuffix, agent, out.From, aside); err != nil {
 		return out, errors.Join(fmt.Errorf("the database was left as it is: %w", err), discardNew(path))
 	}
 	if err := replace(path, aside); err != nil {
 		return out, err
 	}
+
 	kept := filepath.Join(filepath.Dir(path), aside)
 	if _, err := os.Stat(kept); err == nil {
 		out.Kept = kept
 	}
+
 	return out, putFilesAside(path, kept)
 }
 
 // prepareNew brings a new database to the newest schema and notes in it what happened.
-func prepareNew(ctx context.Context, path, agent, from, aside string) (err error) {
-	db, err := Open(ctx, Options{Path: path, Agent: agent, scratch: true})
+func (p *Pool) prepareNew(ctx context.Context, path, agent, from, aside string) (err error) {
+	db, err := Open(ctx, Options{Path: path, Agent: agent, Logger: p.o.Logger, scratch: true})
 	if err != nil {
 		return err
 	}
+
 	note := fmt.Sprintf("-- the owner restored this database from %s; the one before is in %s", from, aside)
 	if from == "" {
 		note = "-- the owner began with this empty database; the one before is in " + aside
 	}
+
 	err = db.note(ctx, agent, note)
 	if err = errors.Join(err, db.Close()); err != nil {
 		return err
 	}
+
 	return nil
 }
 
@@ -161,12 +176,14 @@ func (db *DB) note(ctx context.Context, agent, text string) error {
 		if _, err := tx.Exec(`insert into _owner(agent, since) values (?, ?)`, agent, now()); err != nil {
 			return err
 		}
+
 		_, err := logChange(tx, By{Actor: actorUser}, now(), change{op: opRaw, sql: text})
 		return err
 	})
 	if err != nil {
 		return db.explain(ctx, err)
 	}
+
 	return nil
 }
 
@@ -176,6 +193,7 @@ func copyBackup(ctx context.Context, from, to string) error {
 	if err == nil {
 		err = sqlite.Verify(ctx, to, applicationID, true)
 	}
+
 	var bad *sqlite.CorruptError
 	if errors.As(err, &bad) {
 		return &Error{Kind: kindInvalid, Field: "from", Message: fmt.Sprintf("%s cannot be restored, and the database was left as it is: %s", from, bad.Reason)}
@@ -192,12 +210,15 @@ func putFilesAside(path, kept string) error {
 		if _, err := os.Stat(old); err != nil {
 			continue
 		}
+
 		err := os.MkdirAll(kept, 0o700)
 		if err == nil {
 			err = os.Rename(old, filepath.Join(kept, name))
 		}
+
 		errs = append(errs, err)
 	}
+
 	return errors.Join(errs...)
 }
 
@@ -207,6 +228,7 @@ func (p *Pool) find(ctx context.Context, agent, from string) (path string, passe
 	if err != nil {
 		return "", nil, err
 	}
+
 	passed = []string{}
 	if from == newest {
 		for _, b := range all {
@@ -219,10 +241,12 @@ func (p *Pool) find(ctx context.Context, agent, from string) (path string, passe
 			if ctx.Err() != nil { // nobody knows what the rest of it holds
 				return "", nil, context.Cause(ctx)
 			}
+
 			passed = append(passed, b.Name)
 		}
 		return "", nil, &Error{Kind: kindNotFound, Field: "from", Message: fmt.Sprintf("there is no good backup of the database of %s (%d are damaged); to begin with an empty one: rouse db %s reset", agent, len(passed), agent)}
 	}
+
 	var found []Backup
 	for _, b := range all {
 		if b.Name == from {
@@ -232,6 +256,7 @@ func (p *Pool) find(ctx context.Context, agent, from string) (path string, passe
 			found = append(found, b)
 		}
 	}
+
 	switch {
 	case len(found) == 1:
 		return found[0].Path, passed, nil
@@ -240,6 +265,7 @@ func (p *Pool) find(ctx context.Context, agent, from string) (path string, passe
 	case !filepath.IsAbs(from):
 		return "", nil, &Error{Kind: kindNotFound, Field: "from", Message: fmt.Sprintf("there is no backup %q of %s, and no such file; rouse db %s backups lists them", from, agent, agent)}
 	}
+
 	info, err := os.Stat(from)
 	switch {
 	case err != nil:
@@ -247,9 +273,11 @@ func (p *Pool) find(ctx context.Context, agent, from string) (path string, passe
 	case !info.Mode().IsRegular():
 		return "", nil, &Error{Kind: kindInvalid, Field: "from", Message: from + " is not a file"}
 	}
+
 	if own, err := os.Stat(p.path(agent)); err == nil && os.SameFile(own, info) {
 		return "", nil, &Error{Kind: kindInvalid, Field: "from", Message: from + " is the database itself"}
 	}
+
 	return from, passed, nil
 }
 
@@ -259,16 +287,19 @@ func (p *Pool) Accept(ctx context.Context, agent string) error {
 	if err := checkAgent(agent); err != nil {
 		return err
 	}
+
 	over, err := p.take(ctx, agent)
 	if err != nil {
 		return err
 	}
 	defer over()
+
 	path := p.path(agent)
-	_, _, err = inspect(path)
+	_, _, err = inspect(path, p.o.Logger)
 	if err == nil {
 		return &Error{Kind: kindInvalid, Message: fmt.Sprintf("there is nothing to accept: nothing is wrong with the database of %s", agent)}
 	}
+
 	var bad *sqlite.CorruptError
 	if !errors.As(err, &bad) {
 		return err
@@ -279,10 +310,12 @@ func (p *Pool) Accept(ctx context.Context, agent string) error {
 	if err := writeSeal(path, seal{State: sealOpen}); err != nil {
 		return err
 	}
-	db, err := Open(ctx, Options{Path: path, Agent: agent, Backups: p.o.Backups})
+
+	db, err := Open(ctx, Options{Path: path, Agent: agent, Backups: p.o.Backups, Logger: p.o.Logger})
 	if err != nil {
 		return p.worded(agent, err)
 	}
+
 	err = db.note(ctx, agent, "-- the owner accepted this database as it is: "+bad.Reason)
 	return errors.Join(err, db.Close())
 }

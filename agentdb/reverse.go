@@ -33,9 +33,11 @@ func (c Change) Steps() ([]Step, error) {
 	if err != nil {
 		return nil, fmt.Errorf("row %d of the changelog cannot be read: %w", c.ID, err)
 	}
+
 	for i := range out {
 		out[i].Change, out[i].Table = c.ID, c.Table
 	}
+
 	return out, nil
 }
 
@@ -46,24 +48,30 @@ func (c Change) Reverse() ([]Step, error) {
 		if err != nil {
 			return nil, fmt.Errorf("row %d of the changelog cannot be read: %w", c.ID, err)
 		}
+
 		became, err := parseObjects(c.After)
 		if err != nil {
 			return nil, fmt.Errorf("row %d of the changelog cannot be read: %w", c.ID, err)
 		}
+
 		statements, err := undoSchema(was, became)
 		if err != nil {
 			return nil, fmt.Errorf("change %d cannot be taken back: %w", c.ID, err)
 		}
+
 		return []Step{{Change: c.ID, Table: c.Table, SQL: statements}}, nil
 	}
+
 	steps, err := c.Steps()
 	if err != nil {
 		return nil, err
 	}
+
 	slices.Reverse(steps)
 	for i, s := range steps {
 		steps[i] = s.reversed()
 	}
+
 	return steps, nil
 }
 
@@ -81,17 +89,20 @@ func (c Change) row() ([]Step, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	s := Step{Key: key}
 	for text, into := range map[string]**Image{c.Before: &s.Before, c.After: &s.After} {
 		if text == "" {
 			continue
 		}
+
 		m, err := parseImage(text)
 		if err != nil {
 			return nil, err
 		}
 		*into = &m
 	}
+
 	return []Step{s}, nil
 }
 
@@ -122,24 +133,29 @@ func (c Change) chunk() ([]Step, error) {
 	if pk.At != "" {
 		return c.chunkGone(pk)
 	}
+
 	rows, err := parseRows(c.After)
 	if err != nil {
 		return nil, err
 	}
+
 	before, err := parseRows(c.Before)
 	if err != nil {
 		return nil, err
 	}
+
 	was := make(map[string]Image, len(before))
 	for _, m := range before {
 		was[m.pick(pk.Keys).String()] = m
 	}
+
 	out := make([]Step, len(rows))
 	for i := range rows {
 		if out[i], err = c.chunkRow(pk, rows[i], was, i); err != nil {
 			return nil, err
 		}
 	}
+
 	return out, nil
 }
 
@@ -151,12 +167,14 @@ func (c Change) chunkGone(pk chunkKey) ([]Step, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	written.PK = string(text)
 	out, err := written.chunk()
 	slices.Reverse(out)
 	for i := range out {
 		out[i] = out[i].reversed()
 	}
+
 	return out, err
 }
 
@@ -170,11 +188,13 @@ func (c Change) chunkRow(pk chunkKey, row Image, was map[string]Image, i int) (S
 		whole := c.instants(Image{append(number.Columns[:1:1], row.Columns...), append(number.Values[:1:1], row.Values...)})
 		return Step{Key: number, After: &whole}, nil
 	}
+
 	s := Step{Key: row.pick(pk.Keys)}
 	if m, ok := was[s.Key.String()]; ok {
 		s.Before, s.After = &m, &row
 		return s, nil
 	}
+
 	whole := c.instants(row)
 	s.After = &whole
 	return s, nil

@@ -25,13 +25,16 @@ func (db *DB) Update(ctx context.Context, by By, table string, set, where map[st
 		if err != nil {
 			return "", nil, err
 		}
+
 		if t.hasHost {
 			columns, values = append(columns, updatedAt), append(values, now())
 		}
+
 		query, args, err = t.where(where)
 		if t.hasHost && !deleted {
 			query += " AND " + deletedAt + " IS NULL"
 		}
+
 		return setting(t, columns) + query, append(values, args...), err
 	})
 }
@@ -51,6 +54,7 @@ func (db *DB) mark(ctx context.Context, by By, op, table string, where map[strin
 		if !t.hasHost {
 			return "", nil, invalid("table", "the table %s was made with SQL and has no column %s, so its rows cannot be marked: delete them for good with db_execute (DELETE … WHERE), or make the table anew with db_create_table", t.Name, deletedAt)
 		}
+
 		query, args, err := t.where(where)
 		at := now()
 		values, was := []any{at, at}, " AND "+deletedAt+" IS NULL"
@@ -68,20 +72,24 @@ func (db *DB) change(ctx context.Context, by By, op, table string, write func(*T
 		if err != nil {
 			return Affected{}, err
 		}
+
 		query, args, err := write(t)
 		if err != nil {
 			return Affected{}, err
 		}
+
 		result, err := tx.SQL().ExecContext(ctx, query, args...)
 		if err != nil {
 			return Affected{}, err
 		}
+
 		n, err := result.RowsAffected()
 		return Affected{Rows: n}, err
 	}))
 	if err == nil {
 		done.Warnings = db.committed(ctx, done.Warnings)
 	}
+
 	return done, err
 }
 
@@ -98,19 +106,23 @@ func (t *Table) where(where map[string]any) (string, []any, error) {
 	if len(where) == 0 {
 		return "", nil, invalid("where", "say which rows, as an object of column and value; for other conditions use db_execute")
 	}
+
 	for name, value := range where {
 		switch value.(type) {
 		case []any, map[string]any: // taken for the text of it no row would have
 			return "", nil, invalid("where."+name, "where says which value %s has, and is given a list or an object: for one of several values, and for other conditions, use db_execute; a stored list is asked for as its JSON text", name)
 		}
 	}
+
 	columns, values, err := t.pairs("where", where)
 	if err != nil {
 		return "", nil, err
 	}
+
 	for i, name := range columns {
 		columns[i] = quote(name) + " IS ?"
 	}
+
 	return " WHERE " + strings.Join(columns, " AND "), values, nil
 }
 
@@ -121,6 +133,7 @@ func (t *Table) pairs(field string, from map[string]any) (columns []string, valu
 	for name := range from {
 		names = append(names, name)
 	}
+
 	slices.Sort(names)
 	for _, given := range names {
 		name, c := given, t.column(given)
@@ -136,11 +149,14 @@ func (t *Table) pairs(field string, from map[string]any) (columns []string, valu
 		if containsFold(columns, name) {
 			return nil, nil, invalid(field+"."+name, "the column %s is named twice", name)
 		}
+
 		value, err := storable(from[given])
 		if err != nil {
 			return nil, nil, invalid(field+"."+name, "the value of %s cannot be stored: %v", name, err)
 		}
+
 		columns, values = append(columns, name), append(values, value)
 	}
+
 	return columns, values, nil
 }

@@ -9,6 +9,7 @@ func selectOnly(sql string) (string, error) {
 	if strings.ContainsRune(sql, 0) {
 		return "", invalid("sql", "the SQL holds a NUL character")
 	}
+
 	word, end := "", len(sql)
 	for i := 0; i < len(sql); {
 		next, what := token(sql, i)
@@ -23,13 +24,16 @@ func selectOnly(sql string) (string, error) {
 		case word == "":
 			word = strings.ToUpper(sql[i:next])
 		}
+
 		i = next
 	}
+
 	if word == "WITH" {
 		if statements, err := splitScript(sql[:end]); err == nil && len(statements) == 1 {
 			word = statements[0].verb()
 		}
 	}
+
 	switch word {
 	case "SELECT", "WITH", "VALUES":
 		return sql[:end], nil
@@ -40,6 +44,7 @@ func selectOnly(sql string) (string, error) {
 	case "PRAGMA", "EXPLAIN":
 		return "", invalid("sql", "%s is not allowed here; db_schema lists tables, columns and indexes", word)
 	}
+
 	return "", invalid("sql", "a query begins with SELECT, WITH or VALUES, not with %.20s", word)
 }
 
@@ -76,6 +81,7 @@ func token(sql string, i int) (next int, what tokenKind) {
 		}
 		return next, tokenOther
 	}
+
 	return i + 1, tokenOther
 }
 

@@ -57,6 +57,7 @@ func (db *DB) Schema(ctx context.Context) (Schema, error) {
 	if err != nil {
 		return Schema{}, db.explain(ctx, err)
 	}
+
 	for i := range tables {
 		t := &tables[i]
 		query := "select count(*) from " + quote(t.Name)
@@ -67,13 +68,16 @@ func (db *DB) Schema(ctx context.Context) (Schema, error) {
 			return Schema{}, db.explain(ctx, err)
 		}
 	}
+
 	if tables == nil {
 		tables = []Table{}
 	}
+
 	views, err := db.schemaViews(ctx)
 	if err != nil {
 		return Schema{}, db.explain(ctx, err)
 	}
+
 	return Schema{Tables: tables, Views: views}, nil
 }
 
@@ -85,21 +89,26 @@ func (db *DB) schemaViews(ctx context.Context) (out []SchemaView, err error) {
 		return nil, err
 	}
 	defer rows.Close()
+
 	for rows.Next() {
 		var v SchemaView
 		var params string
 		if err := rows.Scan(&v.Name, &v.SQL, &params, &v.Saved); err != nil {
 			return nil, err
 		}
+
 		var declared []ViewParam
 		if err := json.Unmarshal([]byte(params), &declared); err != nil {
 			return nil, fmt.Errorf("the parameters of the view %s cannot be read: %w", v.Name, err)
 		}
+
 		for _, p := range declared {
 			v.Params = append(v.Params, p.Name)
 		}
+
 		out = append(out, v)
 	}
+
 	return out, rows.Err()
 }
 
@@ -125,6 +134,7 @@ func readColumns(ctx context.Context, q querier, only string) ([]Table, error) {
 		return nil, err
 	}
 	defer rows.Close()
+
 	var tables []Table
 	for rows.Next() {
 		var table string
@@ -135,14 +145,17 @@ func readColumns(ctx context.Context, q querier, only string) ([]Table, error) {
 		if err := rows.Scan(&table, &c.Name, &c.Type, &notNull, &def, &pk); err != nil {
 			return nil, err
 		}
+
 		if len(tables) == 0 || tables[len(tables)-1].Name != table {
 			tables = append(tables, Table{Name: table, Indexes: []Index{}})
 		}
+
 		t := &tables[len(tables)-1]
 		if hostColumn(c.Name) {
 			t.hasHost = t.hasHost || strings.EqualFold(c.Name, deletedAt)
 			continue
 		}
+
 		nullable := !notNull && pk == 0
 		c.Nullable, c.PrimaryKey = &nullable, pk > 0
 		if def != nil {
@@ -150,8 +163,10 @@ func readColumns(ctx context.Context, q querier, only string) ([]Table, error) {
 				return nil, err
 			}
 		}
+
 		t.addColumn(c, pk)
 	}
+
 	return tables, rows.Err()
 }
 
@@ -161,9 +176,11 @@ func (t *Table) addColumn(c Column, pk int) {
 	if pk == 0 {
 		return
 	}
+
 	for len(t.key) < pk {
 		t.key = append(t.key, "")
 	}
+
 	t.key[pk-1] = c.Name
 	t.rowKey = ""
 	if len(t.key) == 1 && strings.EqualFold(c.Type, typeInteger) {
@@ -179,23 +196,28 @@ func readIndexes(ctx context.Context, q querier, tables []Table, only string) er
 		return err
 	}
 	defer rows.Close()
+
 	for rows.Next() {
 		var table, name, column string
 		var unique bool
 		if err := rows.Scan(&table, &name, &unique, &column); err != nil {
 			return err
 		}
+
 		i := slices.IndexFunc(tables, func(t Table) bool { return t.Name == table })
 		if i < 0 {
 			continue
 		}
+
 		indexes := &tables[i].Indexes
 		if n := len(*indexes); n == 0 || (*indexes)[n-1].Name != name {
 			*indexes = append(*indexes, Index{Name: name, Unique: unique})
 		}
+
 		last := &(*indexes)[len(*indexes)-1]
 		last.Columns = append(last.Columns, column)
 	}
+
 	return rows.Err()
 }
 
@@ -205,6 +227,7 @@ func readPurposes(ctx context.Context, q querier, tables []Table) error {
 		return err
 	}
 	defer rows.Close()
+
 	for rows.Next() {
 		var name, purpose, created string
 		if err := rows.Scan(&name, &purpose, &created); err != nil {
@@ -214,6 +237,7 @@ func readPurposes(ctx context.Context, q querier, tables []Table) error {
 			t.Purpose, t.createdAt = purpose, created
 		}
 	}
+
 	return rows.Err()
 }
 
@@ -258,6 +282,7 @@ func needTable(ctx context.Context, q querier, name string) (*Table, error) {
 	if reservedTable(name) {
 		return nil, invalid("table", "the table %q belongs to the host and cannot be written", name)
 	}
+
 	tables, err := readTables(ctx, q, name)
 	if err != nil {
 		return nil, err
@@ -268,9 +293,11 @@ func needTable(ctx context.Context, q querier, name string) (*Table, error) {
 	if tables, err = readTables(ctx, q, ""); err != nil {
 		return nil, err
 	}
+
 	hint := didYouMean(name, tableNames(tables))
 	if len(tables) == 0 {
 		hint = "; there are no tables yet, create it with db_create_table"
 	}
+
 	return nil, &Error{Kind: kindNotFound, Field: "table", Retryable: true, Message: fmt.Sprintf("there is no table %q%s", name, hint)}
 }

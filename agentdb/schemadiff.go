@@ -31,6 +31,7 @@ func readObjects(tx *sqlite.Tx) ([]schemaObject, error) {
 		return nil, err
 	}
 	defer rows.Close()
+
 	var out []schemaObject
 	for rows.Next() {
 		var o schemaObject
@@ -43,6 +44,7 @@ func readObjects(tx *sqlite.Tx) ([]schemaObject, error) {
 		}
 		out = append(out, o)
 	}
+
 	return out, rows.Err()
 }
 
@@ -68,18 +70,22 @@ func changeSchema(ctx context.Context, tx *sqlite.Tx, by By, at, table string, d
 	if err != nil {
 		return nil, nil, err
 	}
+
 	text, err := do()
 	if err != nil {
 		return nil, nil, err
 	}
+
 	after, err := readObjects(tx)
 	if err != nil {
 		return nil, nil, err
 	}
+
 	was, became = schemaDiff(before, after)
 	if len(was)+len(became) == 0 {
 		return nil, nil, nil
 	}
+
 	entry := change{op: opSchema, table: table, sql: text}
 	if all := append(slices.Clone(became), was...); table == "" {
 		entry.table = all[0].Table
@@ -90,6 +96,7 @@ func changeSchema(ctx context.Context, tx *sqlite.Tx, by By, at, table string, d
 	if entry.after, err = objectText(became); err != nil {
 		return nil, nil, err
 	}
+
 	_, err = logChange(tx, by, at, entry)
 	return was, became, err
 }
@@ -124,14 +131,17 @@ func undoSchema(was, became []schemaObject) ([]string, error) {
 			changes = append(changes, text...)
 			continue
 		}
+
 		dropped[strings.ToLower(o.Name)] = true
 		drops = append(drops, "DROP TABLE "+quote(o.Name))
 	}
+
 	if len(oldTables) > len(newTables) { // it was empty when it was dropped, see applier.mayRun
 		for _, o := range oldTables[len(newTables):] {
 			makes = append(makes, o.SQL)
 		}
 	}
+
 	// What SQLite rewrote because a table was renamed, it rewrites back.
 	same := func(o schemaObject, in []schemaObject) bool {
 		return len(changes) > 0 && slices.ContainsFunc(in, func(p schemaObject) bool { return p.Type == o.Type && p.Name == o.Name })
@@ -141,11 +151,13 @@ func undoSchema(was, became []schemaObject) ([]string, error) {
 			drops = append([]string{"DROP " + strings.ToUpper(o.Type) + " " + quote(o.Name)}, drops...)
 		}
 	}
+
 	for _, o := range was {
 		if o.Type != "table" && !same(o, became) {
 			makes = append(makes, o.SQL)
 		}
 	}
+
 	return append(append(drops, changes...), makes...), nil
 }
 
@@ -163,17 +175,21 @@ func undoAlter(was, became schemaObject) (out []string, err error) {
 	for n := len(became.Columns); n > len(was.Columns); n-- {
 		out = append(out, "ALTER TABLE "+quote(became.Name)+" DROP COLUMN "+quote(became.Columns[n-1]))
 	}
+
 	if len(became.Columns) < len(was.Columns) {
 		return nil, fmt.Errorf("the table %s lost the column %s, whose values are not in the changelog", became.Name, was.Columns[len(was.Columns)-1])
 	}
+
 	for i, name := range was.Columns {
 		if became.Columns[i] != name {
 			out = append(out, "ALTER TABLE "+quote(became.Name)+" RENAME COLUMN "+quote(became.Columns[i])+" TO "+quote(name))
 		}
 	}
+
 	if was.Name != became.Name {
 		out = append(out, "ALTER TABLE "+quote(became.Name)+" RENAME TO "+quote(was.Name))
 	}
+
 	return out, nil
 }
 
@@ -188,6 +204,7 @@ func syncTables(ctx context.Context, tx *sqlite.Tx, by By, at string, before, af
 			}
 			continue
 		}
+
 		if after[i].Name == o.Name {
 			continue
 		}
@@ -197,6 +214,7 @@ func syncTables(ctx context.Context, tx *sqlite.Tx, by By, at string, before, af
 		if !slices.ContainsFunc(after, func(p schemaObject) bool { return p.Type == "trigger" && p.Name == "_touch_"+o.Name }) {
 			continue
 		}
+
 		for _, text := range []string{"DROP TRIGGER " + quote("_touch_"+o.Name), touchTrigger(after[i].Name)} {
 			if _, err := tx.SQL().ExecContext(tx.Context(ctx), text); err != nil {
 				return nil, err
@@ -204,6 +222,7 @@ func syncTables(ctx context.Context, tx *sqlite.Tx, by By, at string, before, af
 			ran = append(ran, text)
 		}
 	}
+
 	for _, o := range tablesOf(after) {
 		if slices.ContainsFunc(before, func(p schemaObject) bool { return p.Type == "table" && p.page == o.page }) {
 			continue
@@ -212,5 +231,6 @@ func syncTables(ctx context.Context, tx *sqlite.Tx, by By, at string, before, af
 			return nil, err
 		}
 	}
+
 	return ran, nil
 }

@@ -3,6 +3,9 @@ package agentdb
 import (
 	"fmt"
 	"strings"
+	"unicode/utf8"
+
+	"rouse/internal/text"
 )
 
 // statement is one statement of a script.
@@ -25,6 +28,7 @@ func splitScript(sql string) ([]statement, error) {
 	if strings.ContainsRune(sql, 0) {
 		return nil, invalid("sql", "the SQL holds a NUL character")
 	}
+
 	var out []statement
 	s := statement{}
 	depth := 0
@@ -40,11 +44,13 @@ func splitScript(sql string) ([]statement, error) {
 		}
 		s, depth = statement{offset: next}, 0
 	}
+
 	for i := 0; i < len(sql); {
 		next, what := token(sql, i)
 		if what == tokenOpen {
 			return nil, invalid("sql", "a comment or a quote is opened and never closed").at(excerpt(sql, i))
 		}
+
 		if what != tokenSpace {
 			text := sql[i:next]
 			if text == ";" && (!s.isTrigger() || s.closed()) {
@@ -52,25 +58,31 @@ func splitScript(sql string) ([]statement, error) {
 				i = next
 				continue
 			}
+
 			if text == ")" {
 				depth--
 			}
+
 			s.words = append(s.words, word{strings.ToUpper(text), i - s.offset, depth})
 			if text == "(" {
 				depth++
 			}
 		}
+
 		i = next
 	}
+
 	end := len(sql)
 	if n := len(s.words); n > 0 {
 		last := s.words[n-1]
 		end = s.offset + last.at + len(last.text)
 	}
+
 	finish(end, len(sql))
 	if len(out) == 0 {
 		return nil, invalid("sql", "there is no statement in the SQL")
 	}
+
 	return out, nil
 }
 
@@ -143,18 +155,18 @@ func excerpt(sql string, at int) string {
 	if n := strings.IndexByte(sql[at:], '\n'); n >= 0 {
 		end = at + n
 	}
+
 	line := strings.Count(sql[:at], "\n") + 1
-	before, after := []rune(sql[begin:at]), []rune(strings.TrimRight(sql[at:end], "\r"))
-	column := len(before) + 1
+	before, after := sql[begin:at], strings.TrimRight(sql[at:end], "\r")
+	column := utf8.RuneCountInString(before) + 1
+
 	const around = 60
-	lead := ""
-	if len(before) > around {
-		before, lead = before[len(before)-around:], "…"
+	shown := text.Tail(before, around)
+	if shown != before {
+		shown = "…" + shown
 	}
-	tail := ""
-	if len(after) > around {
-		after, tail = after[:around], "…"
-	}
-	shown := strings.ReplaceAll(lead+string(before), "\t", " ")
-	return fmt.Sprintf(" (line %d, column %d)\n  %s%s%s\n  %s^", line, column, shown, string(after), tail, strings.Repeat(" ", len([]rune(shown))))
+
+	shown = strings.ReplaceAll(shown, "\t", " ")
+
+	return fmt.Sprintf(" (line %d, column %d)\n  %s%s\n  %s^", line, column, shown, text.Truncate(after, around), strings.Repeat(" ", utf8.RuneCountInString(shown)))
 }

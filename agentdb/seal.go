@@ -9,11 +9,11 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
-	"strings"
 	"sync"
 	"time"
 
 	"rouse/agentdb/sqlite"
+	"rouse/internal/text"
 )
 
 // SQLite has no checksums: a bit that flips inside a text is nothing that it could notice.
@@ -63,32 +63,37 @@ func readSeal(path string) (seal, error) {
 	if err != nil {
 		return seal{}, fmt.Errorf("cannot read what is known of the database: %w", err)
 	}
+
 	var s seal
 	if json.Unmarshal(text, &s) != nil {
 		return seal{State: sealOpen}, nil //nolint:nilerr // that is what it means
 	}
+
 	return s, nil
 }
 
 // writeSeal is durable when it returns.
 func writeSeal(path string, s seal) error {
 	s.At = time.Now().UTC()
-	text, err := json.Marshal(s)
-	for err == nil && len(text) > sealBytes-1 { // a long reason
-		s.Reason = strings.ToValidUTF8(s.Reason[:max(0, len(s.Reason)-(len(text)-sealBytes+8))], "")
-		text, err = json.Marshal(s)
+	line, err := json.Marshal(s)
+	for err == nil && len(line) > sealBytes-1 { // a long reason
+		s.Reason = text.HeadBytes(s.Reason, len(s.Reason)-(len(line)-sealBytes+8))
+		line, err = json.Marshal(s)
 	}
 	if err != nil {
 		return err
 	}
+
 	f, err := os.OpenFile(sealPath(path), os.O_WRONLY|os.O_CREATE, 0o600)
 	if err != nil {
 		return err
 	}
-	_, err = f.WriteAt([]byte(fmt.Sprintf("%-*s\n", sealBytes-1, text)), 0)
+
+	_, err = f.WriteAt([]byte(fmt.Sprintf("%-*s\n", sealBytes-1, line)), 0)
 	if err == nil {
 		err = f.Sync()
 	}
+
 	return errors.Join(err, f.Close())
 }
 
@@ -99,6 +104,7 @@ func measureFile(path string) (size int64, sum uint32, err error) {
 		return 0, 0, err
 	}
 	defer f.Close()
+
 	h := crc32.New(crc32.MakeTable(crc32.Castagnoli))
 	// Without its other methods the file is read into a buffer of this size.
 	size, err = io.CopyBuffer(h, struct{ io.Reader }{f}, make([]byte, 1<<20))
@@ -114,21 +120,24 @@ func closedSeal(path string) (seal, error) {
 // inspect compares a file that nobody has open with its seal. whole says that it is proved
 // to be as it was left; otherwise its structure has to be looked at. A *sqlite.CorruptError
 // says why it must not be used.
-func inspect(path string) (s seal, whole bool, err error) {
+func inspect(path string, log *slog.Logger) (s seal, whole bool, err error) {
 	if s, err = readSeal(path); err != nil {
 		return s, false, err
 	}
+
 	if s.State == sealReplacing {
 		if s, err = finishReplacing(path, s); err != nil {
 			return s, false, err
 		}
 	}
+
 	bad := func(reason string) (seal, bool, error) {
 		return s, false, &sqlite.CorruptError{Path: path, Reason: reason}
 	}
 	if s.State == "" {
 		return s, false, nil
 	}
+
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -142,25 +151,30 @@ func inspect(path string) (s seal, whole bool, err error) {
 	case s.State != sealClosed:
 		return s, false, nil
 	}
+
 	now, err := closedSeal(path)
 	if err != nil {
 		return s, false, fmt.Errorf("cannot read the database %s: %w", path, err)
 	}
+
 	whole = now.Size == s.Size && now.Sum == s.Sum
 	if !whole && hasLog(path) { // the power went before the seal was broken
 		return s, false, nil
 	}
+
 	if refused := s.Reason != ""; refused == whole { // who only glances at it is to know too
 		if s.Reason = changedOutside; whole {
 			s.Reason = ""
 		}
 		if err := writeSeal(path, s); err != nil {
-			slog.Warn("what was found of an agent's database could not be noted", "path", path, "error", err)
+			log.Warn("what was found of an agent's database could not be noted", "path", path, "error", err)
 		}
 	}
+
 	if whole {
 		return s, true, nil
 	}
+
 	return bad(changedOutside)
 }
 
@@ -183,6 +197,7 @@ type sealing struct {
 func (s *sealing) breakSeal() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	if s.damaged != nil {
 		return s.damaged
 	}
@@ -192,6 +207,7 @@ func (s *sealing) breakSeal() error {
 	if err := writeSeal(s.path, seal{State: sealOpen}); err != nil {
 		return fmt.Errorf("%s cannot be written, so nothing was changed in the database beside it; look at the free space, the owner and the permissions of its folder: %w", sealPath(s.path), err)
 	}
+
 	s.broken = true
 	return nil
 }
@@ -200,6 +216,7 @@ func (s *sealing) breakSeal() error {
 func (s *sealing) condemn(bad *sqlite.CorruptError) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	if s.damaged == nil {
 		s.damaged = bad
 		if err := writeSeal(s.path, seal{State: sealDamaged, Reason: bad.Reason}); err != nil {
@@ -227,9 +244,11 @@ func (s *sealing) barred() error {
 func (s *sealing) settle() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	if !s.broken || !s.checked || s.damaged != nil || hasLog(s.path) {
 		return nil
 	}
+
 	closed, err := closedSeal(s.path)
 	if err == nil {
 		err = writeSeal(s.path, closed)
@@ -237,6 +256,7 @@ func (s *sealing) settle() error {
 	if err != nil {
 		return fmt.Errorf("the database is closed, and could not be sealed: %w", err)
 	}
+
 	s.broken = false
 	return nil
 }

@@ -61,6 +61,7 @@ func (r csvRecords) misfit() string {
 	for len(r.cells) > r.columns && r.cells[len(r.cells)-1] == "" {
 		r.cells = r.cells[:len(r.cells)-1]
 	}
+
 	if len(r.cells) >= r.needed && len(r.cells) <= r.columns {
 		for len(r.cells) < r.columns {
 			r.cells = append(r.cells, "")
@@ -82,6 +83,7 @@ func examine(spec ImportSpec) (*source, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	s := &source{name: spec.label()}
 	format, err := spec.format(content)
 	if err != nil {
@@ -93,19 +95,23 @@ func examine(spec ImportSpec) (*source, error) {
 	if what := notText(content); what != "" {
 		return nil, invalid("path", "%s is %s", s.name, what)
 	}
+
 	isTable := format == formatCSV || format == formatTSV
 	content, warning, err := decode(content, isTable)
 	if err != nil {
 		return nil, s.fault(err)
 	}
+
 	if warning != "" {
 		s.warnings = append(s.warnings, s.name+": "+warning)
 	}
+
 	if isTable {
 		err = s.examineCSV(spec, content, format)
 	} else {
 		err = s.examineJSON(spec, content, format)
 	}
+
 	return s, s.fault(err)
 }
 
@@ -116,16 +122,19 @@ func (s ImportSpec) read() (string, error) {
 	if limit <= 0 {
 		limit = maxImport
 	}
+
 	var data strings.Builder
 	if s.Size > 0 && s.Size <= limit {
 		data.Grow(int(s.Size))
 	}
+
 	if _, err := io.Copy(&data, io.LimitReader(s.Source, limit+1)); err != nil {
 		return "", fmt.Errorf("cannot read %s: %w", s.label(), err)
 	}
 	if int64(data.Len()) > limit {
 		return "", invalid("path", "%s is larger than %d MiB; split it and import the parts", s.label(), limit>>20)
 	}
+
 	return data.String(), nil
 }
 
@@ -163,6 +172,7 @@ func (s *source) examineCSV(spec ImportSpec, content, format string) error {
 			separator = comma(content)
 		}
 	}
+
 	first := newCSV(content, separator)
 	first.line = begin
 	if err := first.next(); errors.Is(err, io.EOF) {
@@ -170,14 +180,17 @@ func (s *source) examineCSV(spec ImportSpec, content, format string) error {
 	} else if err != nil {
 		return err
 	}
+
 	s.headings = append([]string(nil), first.cells...)
 	if err := s.nameColumns(spec); err != nil {
 		return err
 	}
+
 	needed := len(s.headings)
 	for needed > 1 && strings.TrimSpace(s.headings[needed-1]) == "" {
 		needed--
 	}
+
 	s.open = func() (records, error) {
 		r := newCSV(content, separator)
 		r.line = begin
@@ -186,8 +199,10 @@ func (s *source) examineCSV(spec ImportSpec, content, format string) error {
 				return nil, err
 			}
 		}
+
 		return csvRecords{r, len(s.headings), needed}, nil
 	}
+
 	return s.readThrough(spec.MaxRows)
 }
 
@@ -197,22 +212,27 @@ func (s *source) nameColumns(spec ImportSpec) error {
 	if len(s.headings) > maxColumns {
 		return tooWide(s.name)
 	}
+
 	if spec.NoHeader {
 		for i := range s.headings {
 			s.headings[i] = fmt.Sprintf("column_%d", i+1)
 		}
 	}
+
 	if len(spec.Columns) > 0 {
 		if len(spec.Columns) != len(s.headings) {
 			return invalid("columns", "%s has %d columns and %d names were given", s.name, len(s.headings), len(spec.Columns))
 		}
+
 		for i, name := range spec.Columns {
 			if err := checkColumn(fmt.Sprintf("columns[%d]", i), name); err != nil {
 				return err
 			}
 		}
+
 		s.headings = spec.Columns
 	}
+
 	return nil
 }
 
@@ -221,6 +241,7 @@ func (s *source) examineJSON(spec ImportSpec, content, format string) error {
 	if format == formatJSON && !r.array {
 		return invalid("path", "%s must hold an array of objects [{…}, …]; for an object on each line say format jsonl", s.name)
 	}
+
 	s.open = func() (records, error) {
 		r = r.again()
 		return jsonRecords{r}, nil
@@ -231,6 +252,7 @@ func (s *source) examineJSON(spec ImportSpec, content, format string) error {
 	if s.rows == 0 {
 		return invalid("path", "%s holds no objects", s.name)
 	}
+
 	s.headings = r.keys[:len(s.kinds)] // without those of a record beyond max_rows
 	s.only = spec.Columns
 	for _, name := range s.only {
@@ -238,6 +260,7 @@ func (s *source) examineJSON(spec ImportSpec, content, format string) error {
 			return invalid("columns", "no object of %s has the key %q%s", s.name, name, didYouMean(name, s.headings))
 		}
 	}
+
 	return nil
 }
 
@@ -247,6 +270,7 @@ func (s *source) readThrough(limit int) error {
 	if err != nil {
 		return err
 	}
+
 	cells := 0
 	for {
 		if err := r.next(); errors.Is(err, io.EOF) {
@@ -254,10 +278,12 @@ func (s *source) readThrough(limit int) error {
 		} else if err != nil {
 			return err
 		}
+
 		if limit > 0 && s.rows == limit {
 			s.truncated = true
 			return nil
 		}
+
 		s.rows++
 		if cells += r.columnCount(); cells > maxCells {
 			return invalid("path", "%s has more than %d million cells; split it and import the parts", s.name, maxCells/1_000_000)
@@ -265,10 +291,12 @@ func (s *source) readThrough(limit int) error {
 		if r.columnCount() > maxColumns {
 			return tooWide(s.name)
 		}
+
 		if r.misfit() != "" {
 			s.ragged = true
 			continue
 		}
+
 		s.learn(r)
 	}
 }
@@ -278,7 +306,7 @@ func (s *source) learn(r records) {
 		s.kinds = append(s.kinds, unseen)
 	}
 	for i, k := range s.kinds {
-		if k != text {
+		if k != textual {
 			s.kinds[i] = k.merge(r.kind(i))
 		}
 	}
@@ -304,6 +332,7 @@ func (s ImportSpec) format(content string) (string, error) {
 	default:
 		return "", invalid("format", "the format %q is unknown; use csv, tsv, json, jsonl or xlsx", s.Format)
 	}
+
 	switch strings.ToLower(filepath.Ext(s.Name)) {
 	case ".csv":
 		return formatCSV, nil
@@ -316,13 +345,16 @@ func (s ImportSpec) format(content string) (string, error) {
 	case ".xlsx", ".xlsm":
 		return formatXLSX, nil
 	}
+
 	if strings.HasPrefix(content, "PK\x03\x04") {
 		return formatXLSX, nil
 	}
+
 	content = content[:min(len(content), sniffBytes)]
 	if text, _, err := decode(content, true); err == nil {
 		content = text
 	}
+
 	start := strings.TrimLeft(content, " \t\r\n")
 	switch {
 	case strings.HasPrefix(start, "[") && strings.HasPrefix(strings.TrimLeft(start[1:], " \t\r\n"), "{"):
@@ -332,5 +364,6 @@ func (s ImportSpec) format(content string) (string, error) {
 	case comma(content) == '\t':
 		return formatTSV, nil
 	}
+
 	return formatCSV, nil
 }

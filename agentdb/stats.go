@@ -33,12 +33,14 @@ func (db *DB) Stats(ctx context.Context) (Stats, error) {
 	if s.Bytes, err = db.size(); err != nil {
 		return Stats{}, err
 	}
+
 	if info, err := os.Stat(db.path + "-wal"); err == nil {
 		s.LogBytes = info.Size()
 	}
 	if err := db.measureTables(ctx, &s); err != nil {
 		return Stats{}, db.explain(ctx, err)
 	}
+
 	return s, nil
 }
 
@@ -47,10 +49,12 @@ func (db *DB) measureTables(ctx context.Context, s *Stats) error {
 	if err != nil {
 		return err
 	}
+
 	bytes, err := db.tableBytes(ctx)
 	if err != nil {
 		return err
 	}
+
 	for _, t := range schema.Tables {
 		all := t.RowCount
 		if t.hasHost {
@@ -60,10 +64,12 @@ func (db *DB) measureTables(ctx context.Context, s *Stats) error {
 		}
 		s.Tables = append(s.Tables, TableStats{t.Name, t.RowCount, all - t.RowCount, bytes[t.Name]})
 	}
+
 	s.ChangelogBytes, s.JournalBytes = bytes["_changelog"], bytes["_calls"]
 	if err := db.db.Read().QueryRowContext(ctx, "select count(*) from _changelog").Scan(&s.Changes); err != nil {
 		return err
 	}
+
 	return db.db.Read().QueryRowContext(ctx, "select f.freelist_count * p.page_size from pragma_freelist_count f, pragma_page_size p").Scan(&s.FreeBytes)
 }
 
@@ -74,6 +80,7 @@ func (db *DB) tableBytes(ctx context.Context) (map[string]int64, error) {
 		return nil, err
 	}
 	defer rows.Close()
+
 	out := map[string]int64{}
 	for rows.Next() {
 		var name string
@@ -83,5 +90,6 @@ func (db *DB) tableBytes(ctx context.Context) (map[string]int64, error) {
 		}
 		out[name] = n
 	}
+
 	return out, rows.Err()
 }

@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"rouse/internal/text"
 )
 
 // The column types that a table can have. Others are refused or mapped to these, because
@@ -47,17 +49,21 @@ func (s TableSpec) statements() ([]string, error) {
 	if err := s.check(); err != nil {
 		return nil, err
 	}
+
 	defs, key, err := s.columns()
 	if err != nil {
 		return nil, err
 	}
+
 	for _, name := range []string{createdAt, updatedAt} {
 		defs = append(defs, quote(name)+" TEXT NOT NULL DEFAULT ("+sqlNow+")")
 	}
+
 	defs = append(defs, quote(deletedAt)+" TEXT")
 	if len(key) > 0 {
 		defs = append(defs, "PRIMARY KEY ("+quoteAll(key)+")")
 	}
+
 	out := []string{
 		"CREATE TABLE " + quote(s.Name) + " (\n  " + strings.Join(defs, ",\n  ") + "\n)",
 		touchTrigger(s.Name),
@@ -65,6 +71,7 @@ func (s TableSpec) statements() ([]string, error) {
 	for _, index := range s.Indexes {
 		out = append(out, index.statement(s.Name))
 	}
+
 	return out, nil
 }
 
@@ -96,9 +103,11 @@ func (s TableSpec) check() error {
 	if len(s.Columns) == 0 {
 		return invalid("columns", "the table %s needs at least one column", s.Name)
 	}
+
 	if len(s.Columns) > maxColumns {
 		return invalid("columns", "the table %s would have %d columns, and %d are allowed; keep what belongs together in a table of its own", s.Name, len(s.Columns), maxColumns)
 	}
+
 	taken := make(map[string]bool, len(s.Columns))
 	for i, c := range s.Columns {
 		if err := checkColumn(fmt.Sprintf("columns[%d].name", i), c.Name); err != nil {
@@ -109,6 +118,7 @@ func (s TableSpec) check() error {
 		}
 		taken[strings.ToLower(c.Name)] = true
 	}
+
 	names := []string{s.Name}
 	for i, index := range s.Indexes {
 		field := fmt.Sprintf("indexes[%d]", i)
@@ -120,6 +130,7 @@ func (s TableSpec) check() error {
 		}
 		names = append(names, index.Name)
 	}
+
 	return nil
 }
 
@@ -130,15 +141,18 @@ func (i Index) check(field string, s TableSpec) error {
 	if len(i.Columns) == 0 {
 		return invalid(field+".columns", "the index %s names no column", i.Name)
 	}
+
 	names := []string{"id", createdAt, updatedAt, deletedAt}
 	for _, c := range s.Columns {
 		names = append(names, c.Name)
 	}
+
 	for _, name := range i.Columns {
 		if !slices.ContainsFunc(names, func(n string) bool { return strings.EqualFold(n, name) }) {
 			return invalid(field+".columns", "the index %s names the column %q, which the table %s does not have%s", i.Name, name, s.Name, didYouMean(name, names))
 		}
 	}
+
 	return nil
 }
 
@@ -156,6 +170,7 @@ func (s TableSpec) columns() (defs, key []string, err error) {
 			id = i
 		}
 	}
+
 	if len(declared) == 0 {
 		if id < 0 {
 			defs = append(defs, quote("id")+" INTEGER PRIMARY KEY AUTOINCREMENT")
@@ -163,17 +178,20 @@ func (s TableSpec) columns() (defs, key []string, err error) {
 			declared = []string{s.Columns[id].Name}
 		}
 	}
+
 	for i, c := range s.Columns {
 		isKey := slices.Contains(declared, c.Name)
 		def, whole, err := c.definition(fmt.Sprintf("columns[%d]", i), isKey, len(declared) == 1)
 		if err != nil {
 			return nil, nil, err
 		}
+
 		defs = append(defs, def)
 		if isKey && !whole {
 			key = declared
 		}
 	}
+
 	return defs, key, nil
 }
 
@@ -183,6 +201,7 @@ func (c Column) definition(field string, key, alone bool) (def string, whole boo
 	if err != nil {
 		return "", false, err
 	}
+
 	def = quote(c.Name) + " " + typ
 	if key && alone && typ == typeInteger {
 		// Only this spelling makes the column the row id itself.
@@ -192,9 +211,11 @@ func (c Column) definition(field string, key, alone bool) (def string, whole boo
 		}
 		return def, true, nil
 	}
+
 	if key || c.Nullable != nil && !*c.Nullable {
 		def += " NOT NULL" // SQLite would let a primary key be NULL
 	}
+
 	if len(c.Default) > 0 && string(c.Default) != "null" {
 		literal, err := c.defaultLiteral(field)
 		if err != nil {
@@ -202,6 +223,7 @@ func (c Column) definition(field string, key, alone bool) (def string, whole boo
 		}
 		def += " DEFAULT " + literal
 	}
+
 	return def, false, nil
 }
 
@@ -212,6 +234,7 @@ func (c Column) defaultLiteral(field string) (string, error) {
 	if err := decoder.Decode(&value); err != nil {
 		return "", invalid(field+".default", "the default of %s is not JSON: %v", c.Name, err)
 	}
+
 	switch v := value.(type) {
 	case bool:
 		if v {
@@ -229,6 +252,7 @@ func (c Column) defaultLiteral(field string) (string, error) {
 		}
 		return "'" + strings.ReplaceAll(v, "'", "''") + "'", nil
 	}
+
 	return "", invalid(field+".default", "the default of %s must be a text, a number, true, false or null", c.Name)
 }
 
@@ -249,12 +273,13 @@ func (c Column) columnType(field string) (string, error) {
 	case typeNumeric, "DECIMAL", "MONEY":
 		return typeNumeric, nil
 	}
+
 	return "", invalid(field+".type", "the column %s has the unknown type %q; use TEXT (also for dates), INTEGER, REAL, NUMERIC or BLOB", c.Name, c.Type)
 }
 
 // didYouMean ends a message with the nearest name, or with all when they are few.
 func didYouMean(name string, among []string) string {
-	if best := nearest(name, among); best != "" {
+	if best := text.Nearest(name, among); best != "" {
 		return "; did you mean " + best + "?"
 	}
 	if len(among) > 0 && len(among) <= 20 {

@@ -39,12 +39,14 @@ func readTarget(ctx context.Context, tx *sqlite.Tx, name string) (*target, error
 	if err := tx.QueryRow(selectPlain, name).Scan(&t.name, &text, &busy, &t.parent); err != nil {
 		return nil, err
 	}
+
 	t.plain = !busy && plainText(text)
 	rows, err := tx.Query(selectTarget, name)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
+
 	nullable, rowID := false, false
 	var all []string
 	for rows.Next() {
@@ -54,11 +56,13 @@ func readTarget(ctx context.Context, tx *sqlite.Tx, name string) (*target, error
 		if err := rows.Scan(&cid, &column, &hidden, &pk, &notNull, &without, &value, &typ, &index); err != nil {
 			return nil, err
 		}
+
 		all = append(all, strings.ToLower(column))
 		if hidden == 0 {
 			t.columns, t.place = append(t.columns, column), append(t.place, cid)
 			t.plain = t.plain && (hostColumn(column) || constant(value))
 		}
+
 		if pk > 0 {
 			for len(t.key) < pk {
 				t.key = append(t.key, "")
@@ -68,13 +72,16 @@ func readTarget(ctx context.Context, tx *sqlite.Tx, name string) (*target, error
 			rowID = strings.EqualFold(typ, typeInteger) && !index
 		}
 	}
+
 	if err := rows.Err(); err != nil {
 		return nil, err
 	}
+
 	// Only a key that is never NULL tells all rows apart.
 	if len(t.key) == 0 || nullable && (!rowID || len(t.key) > 1) {
 		t.byRowID, t.key = true, []string{rowIDName(all)}
 	}
+
 	return t, nil
 }
 
@@ -130,6 +137,7 @@ func (t *target) row(values []any, rowID int64) Image {
 	if t.byRowID {
 		m.Values = append(m.Values, rowID)
 	}
+
 	for _, at := range t.place {
 		var v any
 		if at < len(values) {
@@ -137,6 +145,7 @@ func (t *target) row(values []any, rowID int64) Image {
 		}
 		m.Values = append(m.Values, v)
 	}
+
 	return m
 }
 

@@ -71,9 +71,11 @@ func (db *DB) Undo(ctx context.Context, by By, spec UndoSpec) (Undone, error) {
 	if spec.Run <= 0 {
 		return Undone{}, invalid("run", "there is no run %d", spec.Run)
 	}
+
 	if by.Actor == "" {
 		by.Actor = actorUser
 	}
+
 	by.Run, by.Key = 0, "" // what an undo writes is not the run's
 	var u *undoer
 	how := sqlite.Confinement{Timeout: undoTimeout, MaxLength: undoLength}
@@ -84,12 +86,14 @@ func (db *DB) Undo(ctx context.Context, by By, spec UndoSpec) (Undone, error) {
 			return err
 		}
 		defer done()
+
 		if err := u.all(ctx); err != nil {
 			return err
 		}
 		if spec.DryRun || u.out.InTheWay > 0 && !spec.Force {
 			return errTakeBack
 		}
+
 		return u.settle()
 	})
 	switch {
@@ -98,10 +102,12 @@ func (db *DB) Undo(ctx context.Context, by By, spec UndoSpec) (Undone, error) {
 	case err != nil:
 		return Undone{}, db.undoFault(ctx, spec, err)
 	}
+
 	out := u.result(true)
 	if len(out.Schema) > 0 {
 		out.Left = append(out.Left, db.published(ctx)...)
 	}
+
 	db.committed(ctx, nil)
 	return out, nil
 }
@@ -115,6 +121,7 @@ func withCache(ctx context.Context, tx *sqlite.Tx, kib int) (done func(), err er
 	if _, err := tx.SQL().ExecContext(ctx, fmt.Sprintf("pragma cache_size=-%d", kib)); err != nil {
 		return nil, err
 	}
+
 	return func() {
 		// A connection that is broken takes its memory with it.
 		_, _ = tx.SQL().ExecContext(context.WithoutCancel(ctx), fmt.Sprintf("pragma cache_size=%d; pragma shrink_memory", before))
@@ -156,15 +163,18 @@ func (u *undoer) all(ctx context.Context) error {
 	if _, err := u.tx.SQL().ExecContext(ctx, "pragma defer_foreign_keys=1"); err != nil {
 		return err
 	}
+
 	ids, err := u.ids(ctx)
 	if err != nil {
 		return err
 	}
+
 	u.out.Changes = int64(len(ids))
 	for i, id := range ids {
 		if u.spec.Progress != nil {
 			u.spec.Progress(int64(i), u.out.Changes)
 		}
+
 		c, err := u.change(ctx, id)
 		if err != nil {
 			return err
@@ -172,6 +182,7 @@ func (u *undoer) all(ctx context.Context) error {
 		if err := u.reverse(ctx, c); err != nil {
 			return err
 		}
+
 		u.upto = max(u.upto, id)
 	}
 	if err := u.wake(ctx); err != nil {
@@ -180,6 +191,7 @@ func (u *undoer) all(ctx context.Context) error {
 	if err := u.orphans(ctx); err != nil {
 		return err
 	}
+
 	return u.remains(ctx)
 }
 
@@ -191,6 +203,7 @@ func (u *undoer) ids(ctx context.Context) ([]int64, error) {
 		return nil, err
 	}
 	defer rows.Close()
+
 	var out []int64
 	for rows.Next() {
 		var id int64
@@ -199,6 +212,7 @@ func (u *undoer) ids(ctx context.Context) ([]int64, error) {
 		}
 		out = append(out, id)
 	}
+
 	return out, rows.Err()
 }
 
@@ -209,6 +223,7 @@ func (u *undoer) change(ctx context.Context, id int64) (Change, error) {
 	if err != nil {
 		return Change{}, err
 	}
+
 	found, err := scanChanges(rows)
 	if err != nil || len(found) == 0 {
 		return Change{}, errors.Join(err, ctx.Err())
@@ -222,6 +237,7 @@ func (u *undoer) reverse(ctx context.Context, c Change) error {
 			return err
 		}
 	}
+
 	steps, err := c.Reverse()
 	if err != nil {
 		if c.Op == opSchema {
@@ -229,6 +245,7 @@ func (u *undoer) reverse(ctx context.Context, c Change) error {
 		}
 		return err
 	}
+
 	for _, s := range steps {
 		if s.SQL != nil {
 			if err := u.wake(ctx); err != nil {
@@ -237,6 +254,7 @@ func (u *undoer) reverse(ctx context.Context, c Change) error {
 			return u.schema(ctx, c, s)
 		}
 	}
+
 	return u.rows(ctx, steps)
 }
 
@@ -248,6 +266,7 @@ func (u *undoer) rows(ctx context.Context, steps []Step) error {
 	if err := u.sleep(ctx); err != nil {
 		return err
 	}
+
 	changes, err := u.tx.Recorded(ctx, func(ctx context.Context) error {
 		for _, s := range steps {
 			if err := u.row(ctx, s); err != nil {
@@ -259,6 +278,7 @@ func (u *undoer) rows(ctx context.Context, steps []Step) error {
 	if err != nil {
 		return err
 	}
+
 	return (&rowLog{tx: u.tx, by: u.by, at: u.at}).write(ctx, changes)
 }
 
@@ -267,28 +287,34 @@ func (u *undoer) row(ctx context.Context, s Step) error {
 	if err != nil {
 		return err
 	}
+
 	t, err := u.target(ctx, s.Table)
 	if err != nil {
 		return err
 	}
+
 	if t == nil || s.unknown(t) != "" {
 		u.conflict(ctx, s, "its table, or a column of it, was removed later")
 		return nil
 	}
+
 	why, err := u.check(ctx, t, s)
 	if err != nil {
 		return err
 	}
+
 	if why != "" {
 		u.conflict(ctx, s, why)
 		if !u.spec.Force {
 			return nil
 		}
 	}
+
 	query, args := s.statement(t)
 	if query == "" {
 		return nil
 	}
+
 	mark := u.tx.Mark()
 	result, err := u.tx.SQL().ExecContext(ctx, query, args...)
 	if refused(err) {
@@ -303,6 +329,7 @@ func (u *undoer) row(ctx context.Context, s Step) error {
 	if err != nil {
 		return err
 	}
+
 	n, err := result.RowsAffected()
 	u.count(s, n)
 	return err
@@ -334,6 +361,7 @@ func (u *undoer) target(ctx context.Context, name string) (*target, error) {
 	if t, ok := u.targets[name]; ok {
 		return t, nil
 	}
+
 	t, err := readTarget(ctx, u.tx, name)
 	if errors.Is(err, sql.ErrNoRows) {
 		t, err = nil, nil
@@ -341,9 +369,11 @@ func (u *undoer) target(ctx context.Context, name string) (*target, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	if u.targets == nil {
 		u.targets = map[string]*target{}
 	}
+
 	u.targets[name] = t
 	return t, nil
 }
@@ -376,12 +406,14 @@ func (u *undoer) settle() error {
 	if u.out.Changes == 0 {
 		return nil
 	}
+
 	if len(u.out.Schema) > 0 {
 		_, err := keepMigration(u.tx, u.by, migration{slug: fmt.Sprintf("undo-run-%d", u.spec.Run), description: fmt.Sprintf("Takes run %d back", u.spec.Run), up: strings.Join(u.out.Schema, ";\n") + ";"})
 		if err != nil {
 			return err
 		}
 	}
+
 	_, err := u.tx.Exec(`insert into _undone(run_id, upto, at, actor, forced) values (?, ?, ?, ?, ?)`, u.spec.Run, u.upto, u.at, u.by.Actor, u.spec.Force)
 	return err
 }
@@ -393,6 +425,7 @@ func (u *undoer) result(done bool) Undone {
 	for _, t := range u.counts {
 		out.Tables = append(out.Tables, *t)
 	}
+
 	slices.SortFunc(out.Tables, func(a, b UndoneTable) int { return strings.Compare(a.Name, b.Name) })
 	out.Schema, out.Left = append([]string{}, out.Schema...), append([]string{}, out.Left...)
 	out.Conflicts = append([]Conflict{}, out.Conflicts...)
@@ -406,6 +439,7 @@ func (u *undoer) remains(ctx context.Context) error {
 		return err
 	}
 	defer rows.Close()
+
 	for rows.Next() {
 		var name string
 		if err := rows.Scan(&name); err != nil {
@@ -413,6 +447,7 @@ func (u *undoer) remains(ctx context.Context) error {
 		}
 		u.out.Left = append(u.out.Left, "the saved view "+name+", which the run defined, stays")
 	}
+
 	return rows.Err()
 }
 

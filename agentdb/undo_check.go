@@ -20,6 +20,7 @@ func (u *undoer) check(ctx context.Context, t *target, s Step) (why string, err 
 		}
 		return why, err
 	}
+
 	expect, more := s.Before.within(t).conditions(t)
 	if s.After == nil { // the columns that the run did not know would go with the row
 		rest, err := u.untouched(ctx, t, s.Before.Columns)
@@ -28,6 +29,7 @@ func (u *undoer) check(ctx context.Context, t *target, s Step) (why string, err 
 		}
 		expect += rest
 	}
+
 	var same bool
 	err = u.tx.SQL().QueryRowContext(ctx, "SELECT "+expect+" FROM "+quote(t.name)+" WHERE "+where, append(more, args...)...).Scan(&same)
 	switch {
@@ -36,6 +38,7 @@ func (u *undoer) check(ctx context.Context, t *target, s Step) (why string, err 
 	case err == nil && !same:
 		why = "it was changed later"
 	}
+
 	return why, err
 }
 
@@ -60,11 +63,13 @@ func (u *undoer) untouched(ctx context.Context, t *target, known []string) (stri
 	if len(others) == 0 {
 		return "", nil
 	}
+
 	rows, err := u.tx.SQL().QueryContext(ctx, `select name, coalesce(dflt_value, 'null') from pragma_table_xinfo(?) where hidden = 0`, t.name)
 	if err != nil {
 		return "", err
 	}
 	defer rows.Close()
+
 	var b strings.Builder
 	for rows.Next() {
 		var name, value string
@@ -75,6 +80,7 @@ func (u *undoer) untouched(ctx context.Context, t *target, known []string) (stri
 			fmt.Fprintf(&b, " AND %s IS (%s)", quote(name), value)
 		}
 	}
+
 	return b.String(), rows.Err()
 }
 
@@ -101,6 +107,7 @@ func (u *undoer) who(ctx context.Context, s Step, key string) string {
 	if len(u.out.Conflicts) >= maxConflicts {
 		return ""
 	}
+
 	var run int64
 	var actor, at string
 	err := u.tx.SQL().QueryRowContext(ctx, `select run_id, actor, ts from _changelog
@@ -111,6 +118,7 @@ func (u *undoer) who(ctx context.Context, s Step, key string) string {
 	case run == 0:
 		return fmt.Sprintf(" (by %s, %s)", actor, at)
 	}
+
 	return fmt.Sprintf(" (by run %d, %s)", run, at)
 }
 
@@ -121,6 +129,7 @@ func (u *undoer) orphans(ctx context.Context) error {
 		return err
 	}
 	defer rows.Close()
+
 	for rows.Next() {
 		var table, parent string
 		var row int64
@@ -132,5 +141,6 @@ func (u *undoer) orphans(ctx context.Context) error {
 		}
 		u.note(table, fmt.Sprintf(`{"rowid":%d}`, row), "it points at a row of "+parent+" that the run wrote")
 	}
+
 	return rows.Err()
 }

@@ -18,10 +18,12 @@ func (u *undoer) wholeChunk(ctx context.Context, c Change) (done bool, err error
 	if err := u.sleep(ctx); err != nil {
 		return false, err
 	}
+
 	t, err := u.target(ctx, c.Table)
 	if err != nil || t == nil || t.parent {
 		return false, err
 	}
+
 	w, err := newChunkUndo(u, t, c)
 	if err != nil {
 		return false, fmt.Errorf("row %d of the changelog cannot be read: %w", c.ID, err)
@@ -32,23 +34,28 @@ func (u *undoer) wholeChunk(ctx context.Context, c Change) (done bool, err error
 	if same, err := w.as(ctx, w.after); !same || err != nil {
 		return false, err
 	}
+
 	if _, err := u.tx.Exec("savepoint chunk"); err != nil {
 		return false, err
 	}
+
 	removed, done, err := w.reverse(ctx)
 	if err != nil {
 		return false, err
 	}
+
 	if !done {
 		_, err = u.tx.Exec("rollback to chunk")
 	}
 	if _, e := u.tx.Exec("release chunk"); err != nil || e != nil || !done {
 		return false, firstError(err, e)
 	}
+
 	u.table(c.Table).Removed += removed
 	u.table(c.Table).Changed += int64(len(w.before.rows))
 	gone := strings.TrimSuffix(c.PK, "}") + `,"at":"` + c.At + `"}`
 	_, err = logChange(u.tx, u.by, u.at, change{op: opRaw, table: c.Table, pk: gone, before: c.After, after: c.Before})
+
 	return true, err
 }
 
@@ -82,6 +89,7 @@ func parseChunk(text string) (m chunkImage, err error) {
 	if text == "" {
 		return m, nil
 	}
+
 	var stored struct {
 		Columns []string          `json:"columns"`
 		Rows    []json.RawMessage `json:"rows"`
@@ -102,6 +110,7 @@ func newChunkUndo(u *undoer, t *target, c Change) (*chunkUndo, error) {
 	if err := decodeNumbers(c.PK, &w.pk); err != nil {
 		return nil, err
 	}
+
 	var err error
 	if w.after, err = parseChunk(c.After); err != nil {
 		return nil, err
@@ -109,24 +118,29 @@ func newChunkUndo(u *undoer, t *target, c Change) (*chunkUndo, error) {
 	if w.before, err = parseChunk(c.Before); err != nil {
 		return nil, err
 	}
+
 	known := t.images()
 	if w.pk.Column != "" {
 		known = append(slices.Clone(known), w.pk.Column)
 	}
+
 	for _, name := range slices.Concat(w.after.columns, w.pk.Keys) {
 		if !containsFold(known, name) {
 			return nil, nil
 		}
 	}
+
 	for _, key := range w.pk.Keys {
 		if !containsFold(w.after.columns, key) {
 			return nil, nil
 		}
 	}
+
 	changes := len(w.before.rows) > 0
 	if changes && (w.pk.Column != "" || !w.before.exact() || !slices.Equal(w.before.columns, w.after.columns)) {
 		return nil, nil
 	}
+
 	return w, nil
 }
 
@@ -170,42 +184,51 @@ func (w *chunkUndo) as(ctx context.Context, m chunkImage) (bool, error) {
 	if err != nil {
 		return false, err
 	}
+
 	known := m.columns
 	if w.pk.Column != "" {
 		known = append(slices.Clone(known), w.pk.Column)
 	}
+
 	for _, name := range []string{createdAt, updatedAt} {
 		if containsFold(w.t.columns, name) && !containsFold(known, name) {
 			known = append(slices.Clone(known), name)
 			where += " AND " + quote(name) + " IS '" + strings.ReplaceAll(w.at, "'", "''") + "'"
 		}
 	}
+
 	more, err := w.u.untouched(ctx, w.t, known)
 	if err != nil {
 		return false, err
 	}
+
 	rows, err := w.u.tx.SQL().QueryContext(ctx, "SELECT "+selection(m.columns)+" FROM "+quote(w.t.name)+" WHERE "+where+more, args...)
 	if err != nil {
 		return false, err
 	}
 	defer rows.Close()
+
 	want := make(map[string]int, len(m.rows))
 	for _, row := range m.rows {
 		want[string(row)]++
 	}
+
 	values, found := make([]any, len(m.columns)), 0
 	var text []byte
 	for rows.Next() {
 		if err := rows.Scan(pointers(values)...); err != nil {
 			return false, err
 		}
+
 		text = appendRow(text[:0], values)
 		if want[string(text)] == 0 {
 			return false, rows.Err()
 		}
+
 		want[string(text)]--
 		found++
 	}
+
 	return found == len(m.rows), rows.Err()
 }
 
@@ -216,11 +239,13 @@ func (w *chunkUndo) reverse(ctx context.Context) (removed int64, done bool, err 
 	if err != nil {
 		return 0, false, err
 	}
+
 	changed := len(w.before.rows)
 	if changed > 0 {
 		where += " AND (" + w.keys() + ") NOT IN (" + w.before.selectKeys(w.pk.Keys) + ")"
 		args = append(args, w.before.text)
 	}
+
 	if changed < len(w.after.rows) {
 		result, err := w.u.tx.SQL().ExecContext(ctx, "DELETE FROM "+quote(w.t.name)+" WHERE "+where, args...)
 		if err != nil {
@@ -236,11 +261,13 @@ func (w *chunkUndo) reverse(ctx context.Context) (removed int64, done bool, err 
 	if changed == 0 {
 		return removed, true, nil
 	}
+
 	if _, err := w.u.tx.SQL().ExecContext(ctx, w.update(), w.before.text); refused(err) {
 		return 0, false, nil
 	} else if err != nil {
 		return 0, false, err
 	}
+
 	done, err = w.as(ctx, w.before)
 	return removed, done, err
 }
@@ -255,5 +282,6 @@ func (w *chunkUndo) update() string {
 			set = append(set, quote(name)+" = "+w.before.value("was.value", name))
 		}
 	}
+
 	return "UPDATE OR ABORT " + quote(w.t.name) + " SET " + strings.Join(set, ", ") + " FROM json_each(?, '$.rows') AS was WHERE " + strings.Join(match, " AND ")
 }

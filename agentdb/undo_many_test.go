@@ -52,6 +52,7 @@ func TestManyRows(t *testing.T) {
 					t.Fatalf("%d rows were imported: %v", out.RowsImported, err)
 				}
 			}
+
 			sum := func() string { return system(t, db, "select count(*) || ' ' || total(n) from t") }
 			load(1, 1)
 			first := sum()
@@ -91,14 +92,17 @@ func TestUndoOfATouchedChunk(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
+
 			if _, err := db.Execute(t.Context(), agentdb.By{Run: 3}, agentdb.ExecuteSpec{SQL: later}); err != nil {
 				t.Fatal(err)
 			}
+
 			before := contents(t, db)
 			out := undo(t, db, agentdb.UndoSpec{Run: 2})
 			if out.Done != (name == "another row") || !out.Done && (contents(t, db) != before || out.InTheWay != 1) {
 				t.Fatalf("%+v", out)
 			}
+
 			undo(t, db, agentdb.UndoSpec{Run: 2, Force: true})
 			if got := system(t, db, "select sum(n) from t where code <> 'K0000007' and n >= 0"); got != "1222" { // 0 to 49, without 3
 				t.Errorf("the other rows sum up to %s", got)

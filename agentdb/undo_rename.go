@@ -18,11 +18,13 @@ func (u *undoer) renames(ctx context.Context) ([]rename, error) {
 	if u.renamed != nil {
 		return u.renamed, nil
 	}
+
 	rows, err := u.tx.SQL().QueryContext(ctx, `select id, before, after from _changelog where op = 'schema' and before is not null and after is not null order by id`)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
+
 	out := []rename{}
 	for rows.Next() {
 		var id int64
@@ -30,16 +32,20 @@ func (u *undoer) renames(ctx context.Context) ([]rename, error) {
 		if err := rows.Scan(&id, &before, &after); err != nil {
 			return nil, err
 		}
+
 		was, err := parseObjects(before)
 		if err != nil {
 			return nil, fmt.Errorf("row %d of the changelog cannot be read: %w", id, err)
 		}
+
 		became, err := parseObjects(after)
 		if err != nil {
 			return nil, fmt.Errorf("row %d of the changelog cannot be read: %w", id, err)
 		}
+
 		out = append(out, pairs(id, tablesOf(was), tablesOf(became))...)
 	}
+
 	u.renamed = out
 	return out, rows.Err()
 }
@@ -53,6 +59,7 @@ func pairs(change int64, was, became []schemaObject) (out []rename) {
 				r.columns[strings.ToLower(old)] = name
 			}
 		}
+
 		if r.was != r.became || len(r.columns) > 0 {
 			out = append(out, r)
 		}
@@ -83,6 +90,7 @@ func (u *undoer) today(ctx context.Context, s Step) (Step, error) {
 			}
 		}
 	}
+
 	return s, err
 }
 

@@ -14,10 +14,12 @@ func (u *undoer) schema(ctx context.Context, c Change, s Step) error {
 	if err != nil {
 		return fmt.Errorf("row %d of the changelog cannot be read: %w", c.ID, err)
 	}
+
 	before, err := readObjects(u.tx)
 	if err != nil {
 		return err
 	}
+
 	for _, o := range became {
 		if !slices.ContainsFunc(before, func(p schemaObject) bool { return p.Type == o.Type && p.Name == o.Name && p.SQL == o.SQL }) {
 			u.note(o.Table, "", fmt.Sprintf("the %s %s was changed or removed later", o.Type, o.Name))
@@ -26,15 +28,18 @@ func (u *undoer) schema(ctx context.Context, c Change, s Step) error {
 			}
 		}
 	}
+
 	_, _, err = changeSchema(ctx, u.tx, u.by, u.at, s.Table, func() (string, error) {
 		ran, err := u.statements(ctx, s)
 		if err != nil {
 			return "", err
 		}
+
 		after, err := readObjects(u.tx)
 		if err != nil {
 			return "", err
 		}
+
 		dropped, err := u.broken(ctx, before, after, became)
 		if err != nil {
 			return "", err
@@ -42,9 +47,11 @@ func (u *undoer) schema(ctx context.Context, c Change, s Step) error {
 		if after, err = readObjects(u.tx); err != nil {
 			return "", err
 		}
+
 		synced, err := syncTables(ctx, u.tx, u.by, u.at, before, after)
 		return strings.Join(slices.Concat(ran, dropped, synced), ";\n") + ";", err
 	})
+
 	u.targets, u.renamed = nil, nil
 	return err
 }
@@ -59,14 +66,17 @@ func (u *undoer) statements(ctx context.Context, s Step) ([]string, error) {
 		if !ready {
 			continue
 		}
+
 		if _, err := u.tx.SQL().ExecContext(ctx, text); err != nil {
 			if sqlCode(err) == 0 {
 				return ran, err
 			}
 			return ran, &Error{Kind: kindRejected, Field: "run", Message: fmt.Sprintf("run %d cannot be taken back: %s is refused: %s", u.spec.Run, text, sqlText(err))}
 		}
+
 		ran, u.out.Schema = append(ran, text), append(u.out.Schema, text)
 	}
+
 	return ran, nil
 }
 
@@ -81,10 +91,12 @@ func (u *undoer) emptied(ctx context.Context, text string) (bool, error) {
 		if rows == 0 {
 			return true, nil
 		}
+
 		u.note(strings.Trim(table, `"`), "", fmt.Sprintf("the table holds %d rows that came from elsewhere", rows))
 		if !u.spec.Force {
 			return false, nil
 		}
+
 		changes, err := u.tx.Recorded(ctx, func(ctx context.Context) error {
 			_, err := u.tx.SQL().ExecContext(ctx, "DELETE FROM "+table+" WHERE true")
 			return err
@@ -92,24 +104,30 @@ func (u *undoer) emptied(ctx context.Context, text string) (bool, error) {
 		if err != nil {
 			return false, err
 		}
+
 		return true, (&rowLog{tx: u.tx, by: u.by, at: u.at}).write(ctx, changes)
 	}
+
 	rest, ok := strings.CutPrefix(text, "ALTER TABLE ")
 	table, column, drops := strings.Cut(rest, " DROP COLUMN ")
 	if !ok || !drops {
 		return true, nil
 	}
+
 	var fallback string
 	if err := u.tx.SQL().QueryRowContext(ctx, `select coalesce(dflt_value, 'null') from pragma_table_xinfo(?) where '"' || replace(name, '"', '""') || '"' = ?`, strings.Trim(table, `"`), column).Scan(&fallback); err != nil {
 		return false, err
 	}
+
 	var rows int64
 	if err := u.tx.SQL().QueryRowContext(ctx, "SELECT count(*) FROM "+table+" WHERE "+column+" IS NOT ("+fallback+")").Scan(&rows); err != nil {
 		return false, err
 	}
+
 	if rows > 0 {
 		u.note(strings.Trim(table, `"`), "", fmt.Sprintf("its column %s, which the run added, holds values of others in %d rows", strings.Trim(column, `"`), rows))
 	}
+
 	return rows == 0 || u.spec.Force, nil
 }
 
@@ -122,6 +140,7 @@ func (u *undoer) broken(ctx context.Context, before, after, became []schemaObjec
 			u.note(o.Table, "", fmt.Sprintf("the %s %s, which was made later, would go with it", o.Type, o.Name))
 		}
 	}
+
 	gone := func(o schemaObject) bool {
 		return o.Type == "table" && !slices.ContainsFunc(after, func(p schemaObject) bool { return p.Type == "table" && p.Name == o.Name })
 	}
@@ -143,15 +162,19 @@ func (u *undoer) broken(ctx context.Context, before, after, became []schemaObjec
 		if needs == "" {
 			continue
 		}
+
 		u.note(o.Table, "", fmt.Sprintf("the %s %s would not work any more (%s)", o.Type, o.Name, needs))
 		if !u.spec.Force {
 			continue
 		}
+
 		text := "DROP " + strings.ToUpper(o.Type) + " " + quote(o.Name)
 		if _, err := u.tx.SQL().ExecContext(ctx, text); err != nil {
 			return dropped, err
 		}
+
 		dropped = append(dropped, text)
 	}
+
 	return dropped, nil
 }

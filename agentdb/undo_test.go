@@ -32,15 +32,18 @@ func TestUndoGivesTheStateWithoutTheRun(t *testing.T) {
 			r.Fatal(err)
 		}
 		defer db.Close()
+
 		g := &generator{r: r, db: db}
 		g.tables()
 		for range rapid.IntRange(1, 20).Draw(r, "operations") {
 			g.operation()
 		}
+
 		g.by = 4 // whom nobody comes after
 		for range rapid.IntRange(0, 5).Draw(r, "last operations") {
 			g.operation()
 		}
+
 		run := int64(rapid.IntRange(1, 4).Draw(r, "undone"))
 		log, before := dump(t, db), contents(t, db)
 		want, compare := without(t, db, run)
@@ -49,17 +52,21 @@ func TestUndoGivesTheStateWithoutTheRun(t *testing.T) {
 		if got := contents(t, db); got != before {
 			r.Fatalf("a trial changed rows:\n%s\n\nwas:\n%s", got, before)
 		}
+
 		if err != nil {
 			g.accept(unreject(err), "trial")
 			return
 		}
+
 		if last(t, db, run) && !tried.CanUndo {
 			r.Fatalf("nobody came after run %d, and yet: %+v\n%s", run, tried.Conflicts, log)
 		}
+
 		out, err := db.Undo(t.Context(), agentdb.By{}, agentdb.UndoSpec{Run: run})
 		if err != nil || out.Done != tried.CanUndo {
 			r.Fatalf("can undo %v, and then done %v %v: %+v\n%s", tried.CanUndo, out.Done, err, out.Conflicts, log)
 		}
+
 		got := contents(t, db)
 		switch {
 		case out.Done && compare && got != want:
@@ -70,6 +77,7 @@ func TestUndoGivesTheStateWithoutTheRun(t *testing.T) {
 			_, err := db.Undo(t.Context(), agentdb.By{}, agentdb.UndoSpec{Run: run, Force: true})
 			g.accept(unreject(err), "force")
 		}
+
 		if again := contents(t, replay(t, db)); again != contents(t, db) {
 			r.Fatalf("the changelog gives:\n%s\n\nnot:\n%s\n\n%s", again, contents(t, db), dump(t, db))
 		}
@@ -101,6 +109,7 @@ func without(t testing.TB, db *agentdb.DB, run int64) (string, bool) {
 		if c.Run == run {
 			continue
 		}
+
 		s, err := c.Steps()
 		if err != nil {
 			t.Fatal(err)
@@ -110,6 +119,7 @@ func without(t testing.TB, db *agentdb.DB, run int64) (string, bool) {
 	if _, err := again.Apply(t.Context(), agentdb.By{Actor: "user"}, steps); err != nil {
 		return "", false
 	}
+
 	return contents(t, again), true
 }
 
@@ -122,6 +132,7 @@ func TestUndoTakesAnImportBack(t *testing.T) {
 	for i := range 1500 {
 		fmt.Fprintf(&b, "n%d,%d.5,00%d\n", i, i, i)
 	}
+
 	load := func() agentdb.Imported {
 		out, err := db.Import(t.Context(), agentdb.By{Run: 7, Key: "1"}, agentdb.ImportSpec{Table: "bank", Name: "bank.csv", Source: strings.NewReader(b.String())})
 		if err != nil {
@@ -129,6 +140,7 @@ func TestUndoTakesAnImportBack(t *testing.T) {
 		}
 		return out
 	}
+
 	load()
 	out := undo(t, db, agentdb.UndoSpec{Run: 7})
 	if !out.Done || len(out.Tables) != 1 || out.Tables[0].Removed != 1500 || len(out.Schema) != 1 {
@@ -140,6 +152,7 @@ func TestUndoTakesAnImportBack(t *testing.T) {
 	if got := system(t, db, "select count(*) from _changelog where actor = 'user' and op = 'raw'"); got != "2" {
 		t.Errorf("the changelog has %s rows for what was removed, want one for each chunk", got)
 	}
+
 	if again := undo(t, db, agentdb.UndoSpec{Run: 7}); again.Changes != 0 || !again.Done {
 		t.Errorf("a second undo: %+v", again)
 	}
@@ -149,6 +162,7 @@ func TestUndoTakesAnImportBack(t *testing.T) {
 	if again := undo(t, db, agentdb.UndoSpec{Run: 7}); again.Tables[0].Removed != 1500 {
 		t.Errorf("the undo of the later attempt: %+v", again)
 	}
+
 	want := contents(t, db)
 	if got := contents(t, replay(t, db)); got != want {
 		t.Errorf("the changelog gives %.300s", got)
@@ -181,6 +195,7 @@ func TestUndoConflicts(t *testing.T) {
 			if _, err := db.Insert(t.Context(), agentdb.By{Run: 7}, "expenses", []map[string]any{row, row, row}); err != nil {
 				t.Fatal(err)
 			}
+
 			test.later(t, db)
 			before := contents(t, db)
 			out := undo(t, db, agentdb.UndoSpec{Run: 7})
@@ -193,6 +208,7 @@ func TestUndoConflicts(t *testing.T) {
 			if out := undo(t, db, agentdb.UndoSpec{Run: 7, Force: true}); !out.Done || out.CanUndo {
 				t.Fatalf("with force: %+v", out)
 			}
+
 			if got := system(t, db, "select count(*) from expenses"); got != test.lost {
 				t.Errorf("force left %s rows", got)
 			}
@@ -219,6 +235,7 @@ func TestUndoAfterARename(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
+
 			execute(1, "create table t(k text primary key not null, a text); insert into t values ('other', 'k')")
 			execute(3, test)
 			want := contents(t, db)
@@ -251,6 +268,7 @@ func TestUndoOfARename(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	execute(1, "create table audit(what text, at integer)")
 	execute(2, "alter table audit rename column what to what1")
 	execute(3, "insert into audit values ('seen', 3)")
@@ -263,6 +281,7 @@ func TestUndoOfARename(t *testing.T) {
 	if got := system(t, db, "select group_concat(what || at) from audit"); got != "seen3" {
 		t.Errorf("the table has %s", got)
 	}
+
 	if got, want := contents(t, replay(t, db)), contents(t, db); got != want {
 		t.Errorf("the changelog gives %s, want %s", got, want)
 	}
@@ -284,10 +303,12 @@ func TestUndoReplacesNoRow(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	out := undo(t, db, agentdb.UndoSpec{Run: 2})
 	if got := system(t, db, "select group_concat(id || k) from swap"); out.Done || got != "1b,4a" {
 		t.Fatalf("%+v, and the table has %s", out, got)
 	}
+
 	out = undo(t, db, agentdb.UndoSpec{Run: 2, Force: true})
 	if got := system(t, db, "select group_concat(id || k) from swap"); !out.Done || got != "1a" {
 		t.Fatalf("with force: %+v, and the table has %s", out, got)
@@ -300,6 +321,7 @@ func TestUndoOfAChunkWithoutHostColumns(t *testing.T) {
 	if _, err := db.Execute(t.Context(), agentdb.By{Run: 1}, agentdb.ExecuteSpec{SQL: "create table t(k text primary key not null, a); insert into t values ('b', 0)"}); err != nil {
 		t.Fatal(err)
 	}
+
 	rows := []map[string]any{{"k": "a", "a": 1}, {"k": "b", "a": 2}}
 	if _, err := db.Upsert(t.Context(), agentdb.By{Run: 2}, "t", []string{"k"}, rows); err != nil {
 		t.Fatal(err)
@@ -310,6 +332,7 @@ func TestUndoOfAChunkWithoutHostColumns(t *testing.T) {
 	if out := undo(t, db, agentdb.UndoSpec{Run: 2}); !out.Done {
 		t.Fatalf("%+v", out)
 	}
+
 	if got := system(t, db, "select group_concat(k || a) from t"); got != "b0" {
 		t.Errorf("the table has %s", got)
 	}
@@ -322,6 +345,7 @@ func TestUndoKeepsATableOfOthers(t *testing.T) {
 	if _, err := db.Insert(t.Context(), agentdb.By{Run: 2}, "expenses", []map[string]any{{"category": "x"}}); err != nil {
 		t.Fatal(err)
 	}
+
 	out := undo(t, db, agentdb.UndoSpec{Run: 1})
 	if out.Done || !strings.Contains(fmt.Sprint(out.Conflicts), "holds 1 rows that came from elsewhere") {
 		t.Fatalf("%+v", out)

@@ -21,11 +21,13 @@ func (db *DB) Upsert(ctx context.Context, by By, table string, keys []string, ro
 	case len(keys) == 0:
 		return Affected{}, invalid("key_columns", "name the columns that tell rows apart")
 	}
+
 	done, err := write(ctx, db, by, opUpsert, func(ctx context.Context, tx *sqlite.Tx) (Affected, error) {
 		t, err := needTable(ctx, prepared{tx}, table)
 		if err != nil {
 			return Affected{}, err
 		}
+
 		names, err := t.keyColumns(keys)
 		if err != nil {
 			return Affected{}, err
@@ -33,11 +35,13 @@ func (db *DB) Upsert(ctx context.Context, by By, table string, keys []string, ro
 		if err := t.makeUnique(ctx, tx, by, names); err != nil {
 			return Affected{}, err
 		}
+
 		return upsertRows(ctx, tx, by, t, names, rows)
 	})
 	if err == nil {
 		done.Warnings = db.committed(ctx, done.Warnings)
 	}
+
 	return done, err
 }
 
@@ -52,8 +56,10 @@ func (t *Table) keyColumns(keys []string) ([]string, error) {
 		case containsFold(out, key):
 			return nil, invalid(fmt.Sprintf("key_columns[%d]", i), "the key column %s is named twice", key)
 		}
+
 		out = append(out, c.Name)
 	}
+
 	return out, nil
 }
 
@@ -62,15 +68,18 @@ func (t *Table) makeUnique(ctx context.Context, tx *sqlite.Tx, by By, keys []str
 	if t.uniqueBy(keys) {
 		return nil
 	}
+
 	name := t.Name + "_by_" + strings.Join(keys, "_")
 	index := Index{Name: name[:min(len(name), maxName)], Columns: keys, Unique: true}
 	if err := nameFree(tx, "key_columns", index.Name); err != nil {
 		return err
 	}
+
 	err := applySchema(ctx, tx, by, now(), t.Name, index.statement(t.Name))
 	if refused(err) {
 		return invalid("key_columns", "the table %s already has rows with the same %s, so they cannot be its key", t.Name, strings.Join(keys, ", "))
 	}
+
 	return err
 }
 
@@ -81,25 +90,30 @@ func upsertRows(ctx context.Context, tx *sqlite.Tx, by By, t *Table, keys []stri
 			err = e
 		}
 	}()
+
 	b := &chunker{columns: t.columnNames(), size: min(len(rows), chunkRows), at: now(), emit: func(c *chunk) error {
 		n, _, err := l.write(ctx, c)
 		out.Rows += n
 		return err
 	}}
+
 	for i, row := range rows {
 		values, err := t.values(i, row)
 		if err != nil {
 			return Affected{}, err
 		}
+
 		for n, c := range t.Columns {
 			if _, missing := values[n].(absent); containsFold(keys, c.Name) && (missing || values[n] == nil) {
 				return Affected{}, invalid(fmt.Sprintf("rows[%d].%s", i, c.Name), "row %d has no value in the key column %s", i+1, c.Name)
 			}
 		}
+
 		if err := b.add(i+1, values); err != nil {
 			return Affected{}, err
 		}
 	}
+
 	err = b.flush()
 	return out, err
 }

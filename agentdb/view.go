@@ -57,6 +57,7 @@ func (db *DB) DefineView(ctx context.Context, by By, v View) (View, error) {
 	if err := v.check(); err != nil {
 		return View{}, err
 	}
+
 	values := map[string]any{}
 	for _, p := range v.Params {
 		values[p.Name] = p.Default
@@ -64,24 +65,29 @@ func (db *DB) DefineView(ctx context.Context, by By, v View) (View, error) {
 	if _, err := db.Query(ctx, QuerySpec{SQL: v.SQL, Named: values, Limit: 1}); err != nil {
 		return View{}, err
 	}
+
 	params, err := json.Marshal(append([]ViewParam{}, v.Params...))
 	if err != nil {
 		return View{}, err
 	}
+
 	return write(ctx, db, by, "define_view", func(ctx context.Context, tx *sqlite.Tx) (View, error) {
 		if err := nameFree(tx, "name", v.Name); err != nil {
 			return View{}, err
 		}
+
 		at := now()
 		if _, err := logChange(tx, by, at, change{op: opRaw, sql: "define view " + quote(v.Name) + " as " + v.SQL}); err != nil {
 			return View{}, err
 		}
+
 		_, err := tx.Exec(`insert into _views(name, sql, render_hint, refresh, description, created_at, updated_at, run_id, params) values (?1, ?2, ?3, ?4, ?5, ?6, ?6, ?7, ?8)
 			on conflict(name) do update set sql = ?2, render_hint = ?3, refresh = ?4, description = ?5, updated_at = ?6, run_id = ?7, params = ?8, result = null, refreshed_at = null`,
 			v.Name, v.SQL, v.RenderHint, v.Refresh, v.Description, at, by.Run, string(params))
 		if err != nil {
 			return View{}, err
 		}
+
 		saved, _, err := scanView(tx.QueryRow(selectView, v.Name))
 		return saved, err
 	})
@@ -97,11 +103,13 @@ func (v *View) check() error {
 	if len(v.SQL) > maxViewSQL {
 		return invalid("sql", "the SQL of a view can have 16 KiB")
 	}
+
 	if v.Refresh != refreshManual && v.Refresh != refreshOnRun {
 		if d, err := time.ParseDuration(v.Refresh); err != nil || d < leastRefresh {
 			return invalid("refresh", `refresh must be manual, on_run, or a duration of a second or more such as "5m", not %q`, v.Refresh)
 		}
 	}
+
 	return v.checkParams()
 }
 
@@ -112,6 +120,7 @@ func scanView(row interface{ Scan(...any) error }) (v View, result string, err e
 	if err = row.Scan(&v.Name, &v.SQL, &v.RenderHint, &v.Refresh, &v.Description, &v.Pinned, &v.CreatedAt, &v.RefreshedAt, &result, &params); err != nil {
 		return v, result, err
 	}
+
 	if err = decodeNumbers(params, &v.Params); err != nil {
 		err = fmt.Errorf("the parameters of the view %s cannot be read: %w", v.Name, err)
 	}
@@ -125,6 +134,7 @@ func (db *DB) Views(ctx context.Context) ([]View, error) {
 		return nil, db.explain(ctx, err)
 	}
 	defer rows.Close()
+
 	out := []View{}
 	for rows.Next() {
 		v, _, err := scanView(rows)
@@ -133,6 +143,7 @@ func (db *DB) Views(ctx context.Context) ([]View, error) {
 		}
 		out = append(out, v)
 	}
+
 	return out, rows.Err()
 }
 
@@ -141,14 +152,17 @@ func (db *DB) view(ctx context.Context, name string) (View, string, error) {
 	if !errors.Is(err, sql.ErrNoRows) {
 		return v, result, err
 	}
+
 	all, err := db.Views(ctx)
 	if err != nil {
 		return v, "", err
 	}
+
 	names := make([]string, len(all))
 	for i, v := range all {
 		names[i] = v.Name
 	}
+
 	return v, "", &Error{Kind: kindNotFound, Field: "name", Retryable: true, Message: fmt.Sprintf("there is no saved view %q%s", name, didYouMean(name, names))}
 }
 
@@ -162,6 +176,7 @@ func (db *DB) RunView(ctx context.Context, name string, given map[string]any) (V
 	if len(given) == 0 {
 		return db.refresh(ctx, v)
 	}
+
 	out, _, err := db.ask(ctx, v, given)
 	return out, err
 }
@@ -173,6 +188,7 @@ func (db *DB) ShowView(ctx context.Context, name string) (ViewResult, error) {
 	if err != nil {
 		return ViewResult{}, err
 	}
+
 	if at, err := time.Parse(timeLayout, v.RefreshedAt); err == nil && stored != "" {
 		every, err := time.ParseDuration(v.Refresh)
 		if err != nil || time.Since(at) < every {
@@ -197,6 +213,7 @@ func (db *DB) RefreshViews(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	var errs []error
 	for _, v := range views {
 		if v.Refresh == refreshOnRun {
@@ -205,6 +222,7 @@ func (db *DB) RefreshViews(ctx context.Context) error {
 			}
 		}
 	}
+
 	return errors.Join(errs...)
 }
 
@@ -215,6 +233,7 @@ func (db *DB) refresh(ctx context.Context, v View) (ViewResult, error) {
 	if err != nil {
 		return ViewResult{}, err
 	}
+
 	err = db.db.Do(ctx, func(tx *sqlite.Tx) error {
 		_, err := tx.Exec(`update _views set result = ?, refreshed_at = ? where name = ? and sql = ?`, text, out.RefreshedAt, v.Name, v.SQL)
 		return err
@@ -222,6 +241,7 @@ func (db *DB) refresh(ctx context.Context, v View) (ViewResult, error) {
 	if err != nil {
 		return ViewResult{}, db.explain(ctx, err)
 	}
+
 	return out, nil
 }
 
@@ -235,6 +255,7 @@ func (db *DB) ask(ctx context.Context, v View, given map[string]any) (out ViewRe
 	if out.Rows, err = db.Query(ctx, QuerySpec{SQL: v.SQL, Named: values}); err != nil {
 		return out, "", err
 	}
+
 	data, err := json.Marshal(out.Rows)
 	return out, string(data), err
 }
@@ -246,10 +267,12 @@ func (db *DB) DropView(ctx context.Context, by By, name string) (DroppedView, er
 			return decodeResult[DroppedView](stored, err)
 		}
 	}
+
 	v, _, err := db.view(ctx, name)
 	if err != nil {
 		return DroppedView{}, err
 	}
+
 	return write(ctx, db, by, "drop_view", func(_ context.Context, tx *sqlite.Tx) (DroppedView, error) {
 		if _, err := logChange(tx, by, now(), change{op: opRaw, sql: "drop view " + quote(v.Name)}); err != nil {
 			return DroppedView{}, err

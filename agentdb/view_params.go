@@ -29,10 +29,12 @@ func (v *View) checkParams() error {
 	if len(v.Params) > maxViewParams {
 		return invalid("params", "a view can have %d parameters", maxViewParams)
 	}
+
 	want := parametersOf(v.SQL)
 	if want.count > len(want.names) {
 		return invalid("sql", "a parameter of a view has a name: write :name and declare it in params, instead of ?")
 	}
+
 	var declared, without []string
 	v.Params = slices.Clone(v.Params)
 	for i := range v.Params {
@@ -41,6 +43,7 @@ func (v *View) checkParams() error {
 		if p.Type = strings.ToLower(p.Type); p.Type == "" {
 			p.Type = paramText
 		}
+
 		field := "params[" + strconv.Itoa(i) + "]"
 		switch {
 		case p.Type != paramText && p.Type != paramInteger && p.Type != paramReal:
@@ -50,24 +53,29 @@ func (v *View) checkParams() error {
 		case !slices.Contains(want.names, p.Name):
 			return invalid(field+".name", "the SQL has no parameter :%s", p.Name)
 		}
+
 		declared = append(declared, p.Name)
 		if p.Default == nil {
 			without = append(without, p.Name)
 			continue
 		}
+
 		var err error
 		if p.Default, err = p.value(p.Default, field+".default"); err != nil {
 			return err
 		}
 	}
+
 	for _, name := range want.names {
 		if !slices.Contains(declared, name) {
 			return invalid("params", "the SQL uses :%s, which params does not declare", name)
 		}
 	}
+
 	if len(without) > 0 && v.Refresh != refreshManual {
 		return invalid("params", "a view that is refreshed by itself needs a default for every parameter, and %s has none", strings.Join(without, ", "))
 	}
+
 	return nil
 }
 
@@ -80,6 +88,7 @@ func (v View) values(given map[string]any) (map[string]any, error) {
 			surplus = append(surplus, name)
 		}
 	}
+
 	for _, p := range v.Params {
 		value, ok := given[p.Name]
 		switch {
@@ -94,6 +103,7 @@ func (v View) values(given map[string]any) (map[string]any, error) {
 			out[p.Name] = p.Default
 		}
 	}
+
 	slices.Sort(surplus)
 	if len(missing) > 0 {
 		return nil, invalid("params", "the view %s needs a value for %s", v.Name, strings.Join(missing, ", "))
@@ -101,6 +111,7 @@ func (v View) values(given map[string]any) (map[string]any, error) {
 	if len(surplus) > 0 {
 		return nil, invalid("params", "the view %s has no parameter %s; %s", v.Name, strings.Join(surplus, ", "), v.signature())
 	}
+
 	return out, nil
 }
 
@@ -109,6 +120,7 @@ func (v View) signature() string {
 	if len(v.Params) == 0 {
 		return "it has none"
 	}
+
 	out := make([]string, len(v.Params))
 	for i, p := range v.Params {
 		out[i] = p.Name + " (" + p.Type + ")"
@@ -122,10 +134,12 @@ func (p ViewParam) value(v any, field string) (any, error) {
 	if v == nil {
 		return nil, nil
 	}
+
 	stored, err := storable(v)
 	if err != nil {
 		return nil, invalid(field, "the parameter %s cannot be used: %v", p.Name, err)
 	}
+
 	text, isText := stored.(string)
 	switch _, isWhole := stored.(int64); {
 	case p.Type == paramText && !isText:
@@ -135,6 +149,7 @@ func (p ViewParam) value(v any, field string) (any, error) {
 	case isText:
 		stored = number(json.Number(text))
 	}
+
 	switch n := stored.(type) {
 	case int64:
 		if p.Type == paramReal {
@@ -146,5 +161,6 @@ func (p ViewParam) value(v any, field string) (any, error) {
 			return n, nil
 		}
 	}
+
 	return nil, invalid(field, "the parameter %s is of type %s, and %q is not", p.Name, p.Type, cellText(stored))
 }

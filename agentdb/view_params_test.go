@@ -22,6 +22,7 @@ func TestViewParameters(t *testing.T) {
 	if err != nil || fmt.Sprint(saved.Params) != "[{least integer 1} {like text %}]" {
 		t.Fatalf("%+v %v", saved, err)
 	}
+
 	for name, test := range map[string]struct {
 		given map[string]any
 		want  string // the categories, or a part of the error
@@ -47,6 +48,7 @@ func TestViewParameters(t *testing.T) {
 			}
 		})
 	}
+
 	if out, err := db.ShowView(t.Context(), "over"); err != nil || len(out.Rows.Rows) != 2 {
 		t.Errorf("the stored answer is not that of the defaults: %+v %v", out, err)
 	}
@@ -67,11 +69,13 @@ func TestViewParametersRefuses(t *testing.T) {
 		if v.Refresh == "" {
 			v.Refresh = "manual"
 		}
+
 		want = strings.TrimSuffix(want, " no")
 		if _, err := db.DefineView(t.Context(), agentdb.By{Run: 1}, v); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", v.SQL, err, want)
 		}
 	}
+
 	v := agentdb.View{Name: "v", SQL: "select :a || :b x", RenderHint: "table", Refresh: "manual", Params: []agentdb.ViewParam{{Name: "a"}, {Name: "b"}}}
 	if _, err := db.DefineView(t.Context(), agentdb.By{Run: 1}, v); err != nil {
 		t.Fatal(err)
@@ -85,6 +89,7 @@ func TestViewParametersRefuses(t *testing.T) {
 func TestParameters(t *testing.T) {
 	db := fresh(t)
 	expenses(t, db)
+
 	for _, test := range []struct {
 		sql   string
 		list  []any
@@ -109,6 +114,7 @@ func TestParameters(t *testing.T) {
 			t.Errorf("%s: %v, want %q", test.sql, err, test.want)
 		}
 	}
+
 	_, err := db.Execute(t.Context(), agentdb.By{Run: 1}, agentdb.ExecuteSpec{SQL: "update expenses set note = ? where id = 1", Params: []any{"x", "y"}})
 	if err == nil || !strings.Contains(err.Error(), "the SQL has 1 parameter and 2 values were given") {
 		t.Error(err)

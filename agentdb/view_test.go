@@ -18,6 +18,7 @@ func TestViews(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	show := func(want string) {
 		t.Helper()
 		got, err := db.ShowView(t.Context(), "TOTAL")
@@ -28,17 +29,20 @@ func TestViews(t *testing.T) {
 			t.Errorf("the view shows %s, want %s", n, want)
 		}
 	}
+
 	show("0")
 	insert(t, db, "expenses", map[string]any{"category": "x"})
 	show("0")
 	if err := db.RefreshViews(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+
 	show("1")
 	v.Refresh = "5m"
 	if again, err := db.DefineView(t.Context(), by, v); err != nil || again.CreatedAt != first.CreatedAt || again.Refresh != "5m" {
 		t.Errorf("%+v %v", again, err)
 	}
+
 	for _, bad := range []agentdb.View{
 		{Name: "expenses", SQL: "select 1", RenderHint: "table", Refresh: "manual"},
 		{Name: "_x", SQL: "select 1", RenderHint: "table", Refresh: "manual"},
@@ -50,13 +54,16 @@ func TestViews(t *testing.T) {
 			t.Errorf("%+v was saved", bad)
 		}
 	}
+
 	if _, err := db.CreateTable(t.Context(), by, agentdb.TableSpec{Name: "total", Purpose: "p", Columns: []agentdb.Column{{Name: "a", Type: "TEXT"}}}); err == nil {
 		t.Error("a table took the name of a view")
 	}
+
 	for _, sql := range []string{"create table Total(a)", "create view total as select 1", "create table more(a); alter table more rename to total"} {
 		_, err := db.Execute(t.Context(), by, agentdb.ExecuteSpec{SQL: sql})
 		wantError(t, err, "invalid_args", "name", "saved view named")
 	}
+
 	if out, err := db.DropView(t.Context(), by, "total"); err != nil || !out.Dropped {
 		t.Errorf("%+v %v", out, err)
 	}

@@ -41,6 +41,7 @@ func openXLSX(content string) (*workbook, error) {
 	if len(archive.File) > maxParts {
 		return nil, badXLSX("it holds %d files; a spreadsheet has far fewer", len(archive.File))
 	}
+
 	w := &workbook{parts: make(map[string]*zip.File, len(archive.File))}
 	for _, f := range archive.File {
 		w.parts[strings.ToLower(strings.TrimPrefix(f.Name, "/"))] = f
@@ -51,6 +52,7 @@ func openXLSX(content string) (*workbook, error) {
 	if err := w.readStyles(); err != nil {
 		return nil, err
 	}
+
 	return w, w.readShared()
 }
 
@@ -65,10 +67,12 @@ func (w *workbook) part(name string) (io.ReadCloser, error) {
 	if f.UncompressedSize64 > maxUnzipped {
 		return nil, badXLSX("its part %s has more than %d MiB when unpacked; save the table as .csv and split it", name, maxUnzipped>>20)
 	}
+
 	r, err := f.Open()
 	if err != nil {
 		return nil, badXLSX("its part %s cannot be unpacked: %v", name, err)
 	}
+
 	return &boundedPart{r, io.LimitReader(r, maxUnzipped)}, nil
 }
 
@@ -85,12 +89,14 @@ func (w *workbook) decode(name string, into any) (found bool, err error) {
 		return false, err
 	}
 	defer r.Close()
+
 	if w.parts[strings.ToLower(name)].UncompressedSize64 > maxSmall {
 		return true, badXLSX("its part %s has more than %d MiB when unpacked; a spreadsheet has far less", name, maxSmall>>20)
 	}
 	if err := xml.NewDecoder(io.LimitReader(r, maxSmall)).Decode(into); err != nil {
 		return true, badXLSX("its part %s is damaged: %v", name, err)
 	}
+
 	return true, nil
 }
 
@@ -115,6 +121,7 @@ func (w *workbook) readWorkbook() error {
 			ID    string `xml:"http://schemas.openxmlformats.org/officeDocument/2006/relationships id,attr"`
 		} `xml:"sheets>sheet"`
 	}
+
 	found, err := w.decode(book, &content)
 	if err != nil {
 		return err
@@ -122,22 +129,27 @@ func (w *workbook) readWorkbook() error {
 	if !found {
 		return badXLSX("there is no workbook in it, so it is no .xlsx file (.xls, .xlsb and .ods are not read); save it as .xlsx or .csv")
 	}
+
 	var links relationships
 	if _, err := w.decode("xl/_rels/workbook.xml.rels", &links); err != nil {
 		return err
 	}
+
 	w.date1904 = content.Properties.Date1904 == "1" || content.Properties.Date1904 == "true"
 	targets := make(map[string]string, len(links.All))
 	for _, l := range links.All {
 		if !strings.HasSuffix(l.Type, "/worksheet") {
 			continue
 		}
+
 		target := strings.TrimPrefix(l.Target, "/")
 		if target == l.Target {
 			target = path.Join("xl", target)
 		}
+
 		targets[l.ID] = target
 	}
+
 	w.targets = make(map[string]string, len(content.Sheets))
 	for _, sheet := range content.Sheets {
 		target := targets[sheet.ID]
@@ -153,6 +165,7 @@ func (w *workbook) readWorkbook() error {
 	if w.sheet == "" || w.parts[strings.ToLower(w.sheet)] == nil {
 		return badXLSX("it has no sheet that can be seen")
 	}
+
 	return nil
 }
 
@@ -170,10 +183,12 @@ func (w *workbook) readStyles() error {
 	if _, err := w.decode("xl/styles.xml", &styles); err != nil {
 		return err
 	}
+
 	own := make(map[int]dateFormat, len(styles.Formats))
 	for _, f := range styles.Formats {
 		own[f.ID] = formatOfCode(f.Code)
 	}
+
 	for _, c := range styles.Cells {
 		format, ok := own[c.Format]
 		if !ok {
@@ -181,6 +196,7 @@ func (w *workbook) readStyles() error {
 		}
 		w.dates = append(w.dates, format)
 	}
+
 	return nil
 }
 
@@ -192,6 +208,7 @@ func (w *workbook) readShared() error {
 		return err
 	}
 	defer r.Close()
+
 	x := xml.NewDecoder(r)
 	var text strings.Builder
 	inText, phonetic := false, false
@@ -203,6 +220,7 @@ func (w *workbook) readShared() error {
 		if err != nil {
 			return badXLSX("its part %s is damaged: %v", name, err)
 		}
+
 		switch t := token.(type) {
 		case xml.StartElement:
 			switch t.Name.Local {

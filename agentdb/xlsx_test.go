@@ -30,6 +30,7 @@ func workbook(t testing.TB, sheet string, parts map[string]string) string {
 		"xl/worksheets/sheet1.xml": `<worksheet><dimension ref="A1:XFD1048576"/><sheetData>` + sheet + `</sheetData><mergeCells><mergeCell ref="A2:A3"/></mergeCells></worksheet>`,
 		"xl/worksheets/sheet2.xml": `<worksheet><sheetData/></worksheet>`,
 	}
+
 	maps.Copy(all, parts)
 	var b bytes.Buffer
 	w := zip.NewWriter(&b)
@@ -37,6 +38,7 @@ func workbook(t testing.TB, sheet string, parts map[string]string) string {
 		if all[name] == "" {
 			continue
 		}
+
 		part, err := w.Create(name)
 		if err != nil {
 			t.Fatal(err)
@@ -45,9 +47,11 @@ func workbook(t testing.TB, sheet string, parts map[string]string) string {
 			t.Fatal(err)
 		}
 	}
+
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
+
 	return b.String()
 }
 
@@ -79,17 +83,20 @@ func TestImportXLSX(t *testing.T) {
 			}
 		})
 	}
+
 	db := fresh(t)
 	in := load(t, db, "f", workbook(t, `<row><c><v>7</v></c></row>`, map[string]string{"xl/sharedStrings.xml": "", "xl/styles.xml": ""}), func(s *agentdb.ImportSpec) { s.NoHeader = true })
 	if ask(t, db, "select column_1 from t") != "[[7]]" || in.RowsImported != 1 {
 		t.Errorf("by its content, without a header: %+v", in)
 	}
+
 	mac := workbook(t, `<row><c t="str"><v>a</v></c></row><row><c s="1"><v>0</v></c></row>`, map[string]string{
 		"xl/workbook.xml": `<workbook xmlns:r="` + relation + `"><workbookPr date1904="1"/><sheets><sheet name="Main" r:id="rId1"/></sheets></workbook>`})
 	load(t, db, "f.xlsx", mac, func(s *agentdb.ImportSpec) { s.Table = "mac" })
 	if got := ask(t, db, "select a from mac"); got != `[["1904-01-01"]]` {
 		t.Error(got)
 	}
+
 	in = load(t, db, "f.xlsx", workbook(t, `<row><c t="str"><v>a</v></c></row><row><c><v>1</v></c></row><row><c><f>A1</f></c></row><row><c/><c><v>2</v></c></row><row><c><v>3</v></c></row><row><c><v>4</v></c></row>`, nil), func(s *agentdb.ImportSpec) { s.Table = "left" })
 	if in.RowsImported != 3 || len(in.SampleErrors) != 2 || !strings.Contains(in.SampleErrors[0], "line 3: the cell  holds a formula") || !strings.Contains(in.SampleErrors[1], "line 4: there is a value in column B") {
 		t.Errorf("%+v", in)
@@ -112,6 +119,7 @@ func claiming(t testing.TB, size uint64) string {
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
+
 	return b.String()
 }
 
@@ -146,6 +154,7 @@ func FuzzXLSX(f *testing.F) {
 	for _, seed := range []string{`<row r="1"><c r="A1" t="s"><v>1</v></c></row><row><c s="1"><v>5</v></c></row>`, `<row><c t="inlineStr"><is><t>x</t></is></c></row>`, `<row><c><f>`, `<row r="-1"><c r="1A"/></row>`, ""} {
 		f.Add(seed, `<numFmts><numFmt numFmtId="14" formatCode="yy"/></numFmts><cellXfs><xf/><xf numFmtId="14"/></cellXfs>`)
 	}
+
 	dir, n := f.TempDir(), 0
 	f.Fuzz(func(t *testing.T, sheet, styles string) {
 		n++

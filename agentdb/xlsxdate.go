@@ -39,12 +39,14 @@ func formatOfCode(code string) dateFormat {
 	if strings.Contains(code, "general") {
 		return asNumber
 	}
+
 	switch hour := strings.ContainsAny(code, "hs"); {
 	case strings.ContainsAny(code, "yd"), strings.Contains(code, "m") && !hour:
 		return asDate
 	case hour:
 		return asTime
 	}
+
 	return asNumber
 }
 
@@ -56,12 +58,14 @@ func (f dateFormat) text(serial float64, date1904 bool) string {
 	if f == asNumber || serial < 0 || serial >= lastSerial {
 		return ""
 	}
+
 	span := time.Duration(math.Round(math.Mod(serial, 1)*86_400_000)) * time.Millisecond
 	days := int(serial)
 	if f == asTime || days == 0 && !date1904 && span > 0 {
 		hours := days*24 + int(span/time.Hour)
 		return fmt.Sprintf("%02d:%02d:%02d", hours, int(span/time.Minute)%60, int(span/time.Second)%60)
 	}
+
 	base := time.Date(1899, 12, 30, 0, 0, 0, 0, time.UTC)
 	switch {
 	case date1904:
@@ -69,6 +73,7 @@ func (f dateFormat) text(serial float64, date1904 bool) string {
 	case days < 60: // spreadsheets believe that 1900 had a 29 February
 		base = base.AddDate(0, 0, 1)
 	}
+
 	at := base.AddDate(0, 0, days).Add(span)
 	switch {
 	case span == 0:
@@ -76,5 +81,6 @@ func (f dateFormat) text(serial float64, date1904 bool) string {
 	case span%time.Second == 0:
 		return at.Format("2006-01-02T15:04:05")
 	}
+
 	return at.Format("2006-01-02T15:04:05.000")
 }

@@ -9,6 +9,8 @@ import (
 	"math"
 	"strconv"
 	"strings"
+
+	"rouse/internal/text"
 )
 
 // maxSheetColumns is how many columns a sheet has in the spreadsheet programs.
@@ -54,23 +56,28 @@ func (r *xlsxReader) next() error {
 		if err != nil {
 			return err
 		}
+
 		start, ok := token.(xml.StartElement)
 		if !ok || start.Name.Local != "row" {
 			continue
 		}
+
 		r.number++
 		if n, err := strconv.Atoi(attribute(start, "r")); err == nil && n > r.number {
 			r.number = n
 		}
+
 		r.row, r.fault = r.row[:0], ""
 		if err := r.cells(); err != nil {
 			return err
 		}
+
 		for _, v := range r.row {
 			if v != nil {
 				return nil
 			}
 		}
+
 		if r.fault != "" {
 			return nil
 		}
@@ -83,6 +90,7 @@ func (r *xlsxReader) token() (xml.Token, error) {
 	if r.done {
 		return nil, io.EOF
 	}
+
 	token, err := r.xml.RawToken()
 	if errors.Is(err, io.EOF) {
 		return nil, &lineError{r.number, 0, fmt.Sprintf("the sheet %s is cut off here", r.name)}
@@ -90,10 +98,12 @@ func (r *xlsxReader) token() (xml.Token, error) {
 	if err != nil {
 		return nil, &lineError{r.number, 0, fmt.Sprintf("the sheet %s is damaged: %v", r.name, err)}
 	}
+
 	if end, ok := token.(xml.EndElement); ok && end.Name.Local == "sheetData" {
 		r.done = true
 		return nil, errors.Join(io.EOF, r.part.Close())
 	}
+
 	return token, nil
 }
 
@@ -105,6 +115,7 @@ func (r *xlsxReader) cells() error {
 		if err != nil {
 			return r.cut(err)
 		}
+
 		switch t := token.(type) {
 		case xml.EndElement:
 			if t.Name.Local == "row" {
@@ -114,14 +125,17 @@ func (r *xlsxReader) cells() error {
 			if t.Name.Local != "c" {
 				continue
 			}
+
 			at++ // some programs leave out where a cell is: beside the one before
 			if ref := attribute(t, "r"); ref != "" {
 				at = columnOf(ref)
 			}
+
 			v, err := r.read(t)
 			if err != nil {
 				return err
 			}
+
 			r.put(at, v)
 		}
 	}
@@ -140,17 +154,21 @@ func (r *xlsxReader) put(at int, v any) {
 	if v == nil || r.fault != "" {
 		return
 	}
+
 	if at < 0 || at >= maxSheetColumns {
 		r.fault = "a cell says that it is in a column that no sheet has"
 		return
 	}
+
 	if r.columns > 0 && at >= r.columns {
 		r.fault = fmt.Sprintf("there is a value in column %s, to the right of the last heading", columnName(at))
 		return
 	}
+
 	for len(r.row) <= at {
 		r.row = append(r.row, nil)
 	}
+
 	r.row[at] = v
 }
 
@@ -163,6 +181,7 @@ func (r *xlsxReader) read(c xml.StartElement) (any, error) {
 		if err != nil {
 			return nil, r.cut(err)
 		}
+
 		switch t := token.(type) {
 		case xml.StartElement:
 			switch t.Name.Local {
@@ -189,6 +208,7 @@ func (r *xlsxReader) read(c xml.StartElement) (any, error) {
 					r.fault = fmt.Sprintf("the cell %s holds a formula without its result; open the file in a spreadsheet program, save it and import it again", attribute(c, "r"))
 					return nil, nil
 				}
+
 				if !valued {
 					return nil, nil
 				}
@@ -212,18 +232,22 @@ func (r *xlsxReader) decode(c xml.StartElement, text string) any {
 	case "str", "inlineStr", "e", "d":
 		return nonEmpty(text)
 	}
+
 	number, err := strconv.ParseFloat(text, 64)
 	if err != nil || math.IsInf(number, 0) || math.IsNaN(number) {
 		return nonEmpty(text)
 	}
+
 	if style, err := strconv.Atoi(attribute(c, "s")); err == nil && style > 0 && style < len(r.dates) {
 		if date := r.dates[style].text(number, r.date1904); date != "" {
 			return date
 		}
 	}
+
 	if strings.Trim(text, "0123456789.eE+-") != "" || strings.HasPrefix(text, "+") {
 		return nonEmpty(text) // no number as JSON has it
 	}
+
 	return json.Number(text)
 }
 
@@ -257,6 +281,7 @@ func columnOf(ref string) int {
 			return -1
 		}
 	}
+
 	return n - 1
 }
 
@@ -276,16 +301,19 @@ func (s *source) examineXLSX(spec ImportSpec, content string) error {
 	if err != nil {
 		return err
 	}
+
 	first, err := w.rows(0)
 	if err != nil {
 		return err
 	}
 	defer first.part.Close()
+
 	if err := first.next(); errors.Is(err, io.EOF) {
 		return invalid("path", "the sheet %s of %s is empty", w.name, s.name)
 	} else if err != nil {
 		return err
 	}
+
 	for i := range first.row {
 		heading, _ := scalarValue(first.cell(i), affinityText).(string)
 		s.headings = append(s.headings, heading)
@@ -293,9 +321,11 @@ func (s *source) examineXLSX(spec ImportSpec, content string) error {
 	if err := s.nameColumns(spec); err != nil {
 		return err
 	}
+
 	if len(w.others) > 0 {
-		s.warnings = append(s.warnings, fmt.Sprintf("%s: the sheet %s was read; there are also %s, which were not", s.name, w.name, strings.Join(w.others[:min(len(w.others), 10)], ", ")))
+		s.warnings = append(s.warnings, fmt.Sprintf("%s: the sheet %s was read; there are also %s, which were not", s.name, w.name, text.List(w.others, 10)))
 	}
+
 	s.open = func() (records, error) {
 		r, err := w.rows(len(s.headings))
 		if err != nil || spec.NoHeader {
@@ -303,5 +333,6 @@ func (s *source) examineXLSX(spec ImportSpec, content string) error {
 		}
 		return r, r.next()
 	}
+
 	return s.readThrough(spec.MaxRows)
 }

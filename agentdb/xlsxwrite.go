@@ -50,6 +50,7 @@ func newXLSXEncoder(to io.Writer, columns []string) (*xlsxEncoder, error) {
 			return nil, err
 		}
 	}
+
 	var err error
 	if e.sheet, err = e.archive.Create("xl/worksheets/sheet1.xml"); err != nil {
 		return nil, err
@@ -57,10 +58,12 @@ func newXLSXEncoder(to io.Writer, columns []string) (*xlsxEncoder, error) {
 	if _, err := io.WriteString(e.sheet, xml.Header+sheetBegin); err != nil {
 		return nil, err
 	}
+
 	headings := make([]any, len(columns))
 	for i, name := range columns {
 		headings[i] = name
 	}
+
 	return e, e.write(headings, ` s="1"`)
 }
 
@@ -70,6 +73,7 @@ func (e *xlsxEncoder) write(values []any, style string) error {
 	e.number++
 	e.out.Reset()
 	fmt.Fprintf(&e.out, `<row r="%d">`, e.number)
+
 	for i, v := range values {
 		number := ""
 		switch v := v.(type) {
@@ -90,8 +94,10 @@ func (e *xlsxEncoder) write(values []any, style string) error {
 			}
 			continue
 		}
+
 		fmt.Fprintf(&e.out, `<c r="%s%d"><v>%s</v></c>`, columnName(i), e.number, number)
 	}
+
 	e.out.WriteString("</row>")
 	_, err := e.sheet.Write(e.out.Bytes())
 	return err
@@ -101,10 +107,12 @@ func (e *xlsxEncoder) text(i int, style, text string) error {
 	if len(text) > maxCellText && len(utf16.Encode([]rune(text))) > maxCellText {
 		return invalid("format", "row %d has a text of more than %d characters in %s, which no spreadsheet cell can hold; export as csv or json", e.number-1, maxCellText, e.columns[i])
 	}
+
 	fmt.Fprintf(&e.out, `<c r="%s%d"%s t="inlineStr"><is><t xml:space="preserve">`, columnName(i), e.number, style)
 	if err := xml.EscapeText(&e.out, []byte(escapeXLSX(text))); err != nil {
 		return err
 	}
+
 	e.out.WriteString("</t></is></c>")
 	return nil
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
 	"rouse/scheduler"
 	"rouse/scheduler/schedule"
 )
@@ -37,6 +38,7 @@ func TestAMonthOfADailyJob(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		time.Sleep(time.Until(time.Date(2000, 3, 20, 12, 0, 0, 0, zone)))
 		d.start(job(t, "daily", schedule.Options{Cron: "30 2 * * *", Timezone: "America/New_York"}))
 		time.Sleep(30 * 24 * time.Hour)
@@ -65,6 +67,7 @@ func TestClockJumps(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+
 		random := rand.New(rand.NewPCG(1, 2))
 		var offset atomic.Int64
 		d.startSet(&offset, job(t, "five", schedule.Options{Cron: "*/5 * * * *"}), job(t, "night", schedule.Options{Cron: "30 2 * * *", Timezone: "Europe/Berlin"}))
@@ -77,25 +80,30 @@ func TestClockJumps(t *testing.T) {
 			} else {
 				offset.Add(-int64(jump))
 			}
+
 			time.Sleep(30 * time.Second) // the longest that the jump may go unnoticed
 			synctest.Wait()
 			runs, err := d.l.Runs(t.Context(), ledger.Filter{Limit: 10})
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			fresh := 0
 			for _, r := range runs {
 				if r.ID > last {
 					fresh++
 				}
 			}
+
 			if fresh > 3 { // one of each schedule, and a five minutes' mark in the thirty seconds
 				t.Fatalf("a storm of %d runs after a jump of %s", fresh, jump)
 			}
+
 			if len(runs) > 0 {
 				last = runs[0].ID
 			}
 		}
+
 		seen := map[string]bool{}
 		for _, r := range d.runs() {
 			key := fmt.Sprint(r.Job, r.ScheduledAt)
@@ -132,16 +140,19 @@ func TestAClockThatRanAhead(t *testing.T) {
 		if log := d.log.String(); !strings.Contains(log, "set forward") || !strings.Contains(log, "set back") {
 			t.Errorf("the steps were not said:\n%s", log)
 		}
+
 		steps := 0
 		events, err := d.l.Events(t.Context(), ledger.EventFilter{})
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		for _, e := range events {
 			if e.Kind == "clock.stepped" {
 				steps++
 			}
 		}
+
 		if steps != 2 {
 			t.Errorf("%d steps in the record, want 2", steps)
 		}
@@ -160,6 +171,7 @@ func TestSleptThrough(t *testing.T) {
 		if len(runs) != 1 || !runs[0].ScheduledAt.Equal(start.Add(3*time.Hour)) {
 			t.Fatalf("runs: %+v", runs)
 		}
+
 		rows, err := d.l.Occurrences(t.Context(), "j", start, start.Add(24*time.Hour), 10)
 		if err != nil || len(rows) != 1 || !strings.Contains(rows[0].Reason, "slept") {
 			t.Errorf("rows: %+v (%v)", rows, err)
@@ -181,12 +193,14 @@ func TestTenRestartsAroundAnInstant(t *testing.T) {
 				d.stop()
 			}
 		}
+
 		runs := d.runs()
 		for i, r := range runs {
 			if want := start.Add(time.Duration(i+1) * time.Minute); !r.ScheduledAt.Equal(want) {
 				t.Errorf("run %d is for %s, want %s", i, r.ScheduledAt, want)
 			}
 		}
+
 		if len(runs) != 5 {
 			t.Errorf("%d runs in five minutes", len(runs))
 		}
@@ -200,29 +214,32 @@ func TestRestartAfterEachTransaction(t *testing.T) {
 		t.Run(fmt.Sprint("after ", commits), func(t *testing.T) {
 			inBubble(t, func(t *testing.T, d *daemon) {
 				j := job(t, "j", schedule.Options{Cron: "* * * * *"})
-				j.Policy = schedule.Policy{OnMiss: schedule.MissCatchup}
+				j.Policy = schedule.Policy{OnMiss: domain.MissCatchup}
 				slot := func() {
 					if err := d.l.PlanSlot(t.Context(), "a", func(now time.Time, _ ledger.SlotUsage) *ledger.Slot {
-						return &ledger.Slot{At: start.Add(5*time.Minute + 30*time.Second), OnMiss: schedule.MissRunOnce, ScheduledBy: ledger.ByAgent}
+						return &ledger.Slot{At: start.Add(5*time.Minute + 30*time.Second), OnMiss: domain.MissRunOnce, ScheduledBy: ledger.ByAgent}
 					}); err != nil {
 						t.Fatal(err)
 					}
 				}
+
 				slot()
 				d.startAgents([]string{"a"}, j)
 				for range commits {
 					<-d.l.Changed()
 				}
+
 				d.stop()
 				time.Sleep(90 * time.Second)
 				d.startAgents([]string{"a"}, j)
 				time.Sleep(time.Until(start.Add(30*time.Minute + time.Second)))
 				seen, wakes := map[time.Time]bool{}, 0
 				for _, r := range d.runs() {
-					if r.Trigger == ledger.TriggerSelf {
+					if r.Trigger == domain.TriggerSelf {
 						wakes++
 						continue
 					}
+
 					if seen[r.ScheduledAt] {
 						t.Errorf("%s fired twice", r.ScheduledAt)
 					}
@@ -248,6 +265,7 @@ func TestPause(t *testing.T) {
 				if _, err := d.l.SetPause(t.Context(), ledger.Pause{Scope: ledger.PauseJob, Name: "j", Until: time.Now().Add(3 * time.Hour), Reason: "holidays"}); err != nil {
 					t.Fatal(err)
 				}
+
 				time.Sleep(time.Hour)
 				if down {
 					synctest.Wait()
@@ -257,11 +275,12 @@ func TestPause(t *testing.T) {
 				} else {
 					time.Sleep(150 * time.Minute)
 				}
+
 				time.Sleep(45 * time.Minute)
 				var got []string
 				for _, o := range d.occurrences("j") {
-					got = append(got, o.Nominal.Format("15 ")+o.Decision)
-					if (o.Decision == ledger.DecisionSkipped) != strings.Contains(o.Reason, "holidays") {
+					got = append(got, o.Nominal.Format("15 ")+string(o.Decision))
+					if (o.Decision == domain.DecisionSkipped) != strings.Contains(o.Reason, "holidays") {
 						t.Errorf("%s %s: %q", o.Nominal, o.Decision, o.Reason)
 					}
 				}
@@ -279,11 +298,12 @@ func TestSlots(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *daemon) {
 		plan := func(agent string, at time.Duration) {
 			if err := d.l.PlanSlot(t.Context(), agent, func(now time.Time, _ ledger.SlotUsage) *ledger.Slot {
-				return &ledger.Slot{At: now.Add(at), Instructions: "go", OnMiss: schedule.MissRunOnce, ScheduledBy: ledger.ByAgent}
+				return &ledger.Slot{At: now.Add(at), Instructions: "go", OnMiss: domain.MissRunOnce, ScheduledBy: ledger.ByAgent}
 			}); err != nil {
 				t.Fatal(err)
 			}
 		}
+
 		d.startAgents([]string{"a", "b"})
 		time.Sleep(time.Second)
 		plan("a", 12*time.Second)
@@ -292,13 +312,15 @@ func TestSlots(t *testing.T) {
 		if runs := d.runs(); len(runs) != 0 {
 			t.Fatalf("too early: %+v", runs)
 		}
+
 		time.Sleep(time.Second)
-		if runs := d.runs(); len(runs) != 1 || runs[0].Agent != "a" || runs[0].Trigger != ledger.TriggerSelf {
+		if runs := d.runs(); len(runs) != 1 || runs[0].Agent != "a" || runs[0].Trigger != domain.TriggerSelf {
 			t.Fatalf("runs: %+v", runs)
 		}
 		if _, err := d.l.SetPause(t.Context(), ledger.Pause{Scope: ledger.PauseAll}); err != nil {
 			t.Fatal(err)
 		}
+
 		time.Sleep(2 * time.Hour)
 		if runs := d.runs(); len(runs) != 1 {
 			t.Fatalf("a slot fired in a pause: %+v", runs)
@@ -309,6 +331,7 @@ func TestSlots(t *testing.T) {
 		if runs := d.runs(); len(runs) != 2 || runs[1].Agent != "b" {
 			t.Errorf("after the pause: %+v", runs)
 		}
+
 		// Switching self-scheduling off takes the plan back.
 		plan("b", time.Hour)
 		if err := d.s.Set(t.Context(), nil, []string{"a"}); err != nil {
@@ -331,14 +354,16 @@ func TestASlowLedger(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		j := job(t, "j", schedule.Options{Every: "1s"})
-		j.Policy.OnMiss = schedule.MissCatchup
+		j.Policy.OnMiss = domain.MissCatchup
 		d.begin(s, nil, j)
 		time.Sleep(time.Minute)
 		runs := d.runs()
 		if len(runs) < 55 {
 			t.Errorf("%d runs in a minute of seconds", len(runs))
 		}
+
 		for i, r := range runs {
 			if late := r.QueuedAt.Sub(r.ScheduledAt); late > 5*time.Second {
 				t.Fatalf("run %d was %s late", i, late)
@@ -359,6 +384,7 @@ func TestLookMovesNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		looks, err := scheduler.New(scheduler.Options{Ledger: d.l})
 		if err != nil {
 			t.Fatal(err)
@@ -366,6 +392,7 @@ func TestLookMovesNothing(t *testing.T) {
 		if err := looks.Look(t.Context(), []scheduler.Job{job(t, "other", schedule.Options{Cron: "30 * * * *"})}); err != nil {
 			t.Fatal(err)
 		}
+
 		after, err := d.l.Jobs(t.Context())
 		if err != nil || fmt.Sprint(before) != fmt.Sprint(after) {
 			t.Errorf("before %v, after %v (%v)", before, after, err)
@@ -373,6 +400,7 @@ func TestLookMovesNothing(t *testing.T) {
 		if next := looks.Next("", 2, time.Now()); len(next) != 2 || next[0].Job != "other" {
 			t.Errorf("next: %+v", next)
 		}
+
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		if err := looks.Look(ctx, nil); err == nil {

@@ -63,6 +63,7 @@ func (h heads) down(i int, x head) {
 		if first >= len(h) {
 			break
 		}
+
 		least := first
 		for c := first + 1; c < min(first+fanOut, len(h)); c++ {
 			if h[c].at < h[least].at {
@@ -72,6 +73,7 @@ func (h heads) down(i int, x head) {
 		if h[least].at >= x.at {
 			break
 		}
+
 		h.set(i, h[least])
 		i = least
 	}

@@ -15,6 +15,7 @@ func TestHeads(t *testing.T) {
 		for range 40 {
 			out = append(out, &entry{place: -1})
 		}
+
 		at := rapid.Int64Range(1, 20)
 		t.Repeat(map[string]func(*rapid.T){
 			"push": func(t *rapid.T) {
@@ -46,11 +47,13 @@ func TestHeads(t *testing.T) {
 				if len(h) != len(in) {
 					t.Fatalf("%d of %d entries", len(h), len(in))
 				}
+
 				for e, at := range in {
 					if h[e.place] != (head{at, e}) || h[0].at > at {
 						t.Fatalf("place %d, which is due at %d, behind %d", e.place, at, h[0].at)
 					}
 				}
+
 				for _, e := range out {
 					if e.place >= 0 {
 						t.Fatalf("an entry that is out has place %d", e.place)

@@ -12,6 +12,7 @@ import (
 	"github.com/robfig/cron/v3"
 
 	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
 	"rouse/scheduler/schedule"
 )
 
@@ -31,15 +32,12 @@ const StepNoticed = 2 * time.Second
 // schedules have their own names.
 const SourceStart = "start"
 
-// OverlapQueueAll lets every occurrence of a job wait for the ones before it.
-const OverlapQueueAll = "queue_all"
-
 // Job is a job with its schedules.
 type Job struct {
 	Name, Agent string
 	Schedules   []*schedule.Schedule
 	Policy      schedule.Policy
-	Overlap     string
+	Overlap     domain.Overlap
 	RunOnStart  bool
 }
 
@@ -83,12 +81,15 @@ func New(o Options) (*Scheduler, error) {
 	if o.Ledger == nil {
 		return nil, errors.New("scheduler: a ledger is needed")
 	}
+
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
+
 	if o.Now == nil {
 		o.Now = time.Now
 	}
+
 	return &Scheduler{
 		ledger: o.Ledger, log: o.Logger, lanes: o.Lanes, table: NewTimetable(),
 		// The wall clock leaves the monotonic one out: that stops while a machine is suspended.
@@ -108,6 +109,7 @@ func (s *Scheduler) Set(ctx context.Context, jobs []Job, selfScheduling []string
 	for i, j := range jobs {
 		specs[i] = ledger.JobSpec{Name: j.Name, Agent: j.Agent, ScheduleHash: Hash(j)}
 	}
+
 	states, err := s.ledger.SyncJobs(ctx, now, specs)
 	if err != nil {
 		return err
@@ -115,6 +117,7 @@ func (s *Scheduler) Set(ctx context.Context, jobs []Job, selfScheduling []string
 	if err := s.ledger.KeepSlots(ctx, selfScheduling); err != nil {
 		return err
 	}
+
 	return s.fill(ctx, now, jobs, states)
 }
 
@@ -124,16 +127,19 @@ func (s *Scheduler) Look(ctx context.Context, jobs []Job) error {
 	if err != nil {
 		return err
 	}
+
 	states := map[string]ledger.JobState{}
 	for _, st := range known {
 		states[st.Name] = st
 	}
+
 	now := s.now().Truncate(time.Millisecond) // as the ledger would keep it
 	for _, j := range jobs {
 		if st, ok := states[j.Name]; !ok || st.ScheduleHash != Hash(j) {
 			states[j.Name] = ledger.JobState{Anchor: now, Watermark: now}
 		}
 	}
+
 	return s.fill(ctx, now, jobs, states)
 }
 
@@ -147,12 +153,14 @@ func (s *Scheduler) fill(ctx context.Context, now time.Time, jobs []Job, states 
 		}
 		table.Put(j, st.Anchor, st.Watermark)
 	}
+
 	s.mu.Lock()
 	s.table = table
 	s.mu.Unlock()
 	if err := s.readPlans(ctx); err != nil {
 		return err
 	}
+
 	poke(s.rearm)
 	return nil
 }
@@ -170,12 +178,15 @@ func (s *Scheduler) readPlans(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	slots, err := s.ledger.Slots(ctx)
 	if err != nil {
 		return err
 	}
+
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	s.pauses = pauses
 	s.table.PutSlots(slots)
 	return nil
@@ -211,6 +222,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 		<-clock.Stop().Done()
 		s.note(context.WithoutCancel(ctx), "daemon.stopped", nil)
 	}()
+
 	var entry cron.EntryID
 	stale := true // something may have been written since Set
 	for {
@@ -222,6 +234,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 				stale = false
 			}
 		}
+
 		s.dispatchDue(ctx)
 		s.once.Do(func() { close(s.ready) })
 		head := s.head(stale)
@@ -233,6 +246,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 			s.armed = head
 			entry = clock.Schedule(wake{s, head}, cron.FuncJob(func() { poke(s.fire) }))
 		}
+
 		select {
 		case <-ctx.Done():
 			return nil
@@ -252,8 +266,10 @@ func (s *Scheduler) head(stale bool) time.Time {
 	if stale {
 		at = now.Add(retryAfter)
 	}
+
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	if head := s.table.Head(); !head.IsZero() && head.Before(at) {
 		at = head
 	}
@@ -296,6 +312,7 @@ func (s *Scheduler) lookAtClock(ctx context.Context) Circumstances {
 	s.looked = is
 	stepped := is.wall.Sub(was.wall) - is.steady.Sub(was.steady)
 	c := Circumstances{Since: s.since, Stepped: stepped, Looked: was.wall}
+
 	switch {
 	case stepped >= StepNoticed:
 		s.log.Warn("the machine slept, or its clock was set forward", "by", stepped.Round(time.Millisecond), "from", was.wall, "to", is.wall)
@@ -306,10 +323,12 @@ func (s *Scheduler) lookAtClock(ctx context.Context) Circumstances {
 		if err := s.ledger.Rewind(ctx, is.wall); err != nil && ctx.Err() == nil {
 			s.log.Error("the watermarks could not be set back", "error", err)
 		}
+
 		s.mu.Lock()
 		s.table.Rewind(is.wall)
 		s.mu.Unlock()
 	}
+
 	return c
 }
 
@@ -325,26 +344,32 @@ func (s *Scheduler) dispatchDue(ctx context.Context) {
 	if batch.Empty() {
 		return
 	}
+
 	recorded, err := s.ledger.RecordDue(ctx, now, batch.Due, batch.Marks)
 	for _, o := range recorded {
-		if err == nil && o.Decision != ledger.DecisionRun {
+		if err == nil && o.Decision != domain.DecisionRun {
 			s.log.Info("an occurrence does not run", "job", o.Job, "nominal", o.Nominal, "decision", o.Decision, "reason", o.Reason)
 		}
 	}
+
 	var slots []ledger.SlotDecision
 	if err == nil && len(batch.Slots) > 0 {
 		slots, err = s.ledger.FireSlots(ctx, now, lanes, batch.Slots...)
 	}
+
 	if ctx.Err() == nil {
 		s.noteStuck(c.Looked, err)
 		s.logFailure(err, len(batch.Marks)+len(batch.Slots))
 	}
+
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	if err != nil {
 		table.Postpone(batch, s.now().Add(retryAfter)) // a locked ledger may have taken its time to fail
 		return
 	}
+
 	table.Advance(batch)
 	for _, d := range slots {
 		table.SettleSlot(d)
@@ -361,9 +386,11 @@ func (s *Scheduler) noteStuck(before time.Time, err error) {
 	if err == nil && now.Sub(s.looked.wall) < slow {
 		return
 	}
+
 	if !s.failing {
 		s.stuckFrom = before
 	}
+
 	s.stuckTo = now
 }
 

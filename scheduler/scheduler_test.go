@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
 	"rouse/scheduler"
 	"rouse/scheduler/schedule"
 )
@@ -36,6 +37,7 @@ func inBubble(t *testing.T, test func(t *testing.T, d *daemon)) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		d := &daemon{t: t, path: path, l: l, stop: func() {}}
 		test(t, d)
 		d.stop()
@@ -66,6 +68,7 @@ func (d *daemon) begin(s *scheduler.Scheduler, agents []string, jobs ...schedule
 	if err := s.Set(d.t.Context(), jobs, agents); err != nil {
 		d.t.Fatal(err)
 	}
+
 	ctx, cancel := context.WithCancel(d.t.Context())
 	over := make(chan struct{})
 	go func() {
@@ -74,6 +77,7 @@ func (d *daemon) begin(s *scheduler.Scheduler, agents []string, jobs ...schedule
 			d.t.Error(err)
 		}
 	}()
+
 	<-s.Ready()
 	d.s = s
 	d.stop = func() { cancel(); <-over; d.stop = func() {} }
@@ -86,6 +90,7 @@ func (d *daemon) runs() []ledger.Run {
 	if err != nil {
 		d.t.Fatal(err)
 	}
+
 	slices.Reverse(runs)
 	return runs
 }
@@ -107,6 +112,7 @@ func (d *daemon) full(yes bool) {
 		d.t.Fatal(err)
 	}
 	defer db.Close()
+
 	query := `drop trigger full`
 	if yes {
 		query = `create trigger full before insert on occurrences begin select raise(abort, 'disk full'); end`
@@ -147,6 +153,7 @@ func TestEverySecondOverARestart(t *testing.T) {
 				t.Errorf("%s fired early, at %s", r.ScheduledAt, r.QueuedAt)
 			}
 		}
+
 		rows, err := d.l.Occurrences(t.Context(), "tick", start, time.Now(), 100)
 		if err != nil {
 			t.Fatal(err)
@@ -154,15 +161,17 @@ func TestEverySecondOverARestart(t *testing.T) {
 		if len(rows) != 23 {
 			t.Errorf("%d instants have a row, want 23", len(rows))
 		}
+
 		missed := 0
 		for _, o := range rows {
-			if o.Decision == ledger.DecisionMissed {
+			if o.Decision == domain.DecisionMissed {
 				missed++
 				if o.Reason == "" {
 					t.Errorf("%s was missed without a reason", o.Nominal)
 				}
 			}
 		}
+
 		if missed != 2 || len(runs) != 21 {
 			t.Errorf("%d missed, %d runs; three seconds fell into the restart, and the last of them is caught up", missed, len(runs))
 		}
@@ -176,11 +185,13 @@ func TestReloadKeepsWhatDidNotChange(t *testing.T) {
 		if err := d.s.Set(t.Context(), []scheduler.Job{job(t, "kept", schedule.Options{Every: "1h"}), job(t, "changed", schedule.Options{Every: "2h"})}, nil); err != nil {
 			t.Fatal(err)
 		}
+
 		time.Sleep(150 * time.Minute)
 		var got []string
 		for _, r := range d.runs() {
 			got = append(got, fmt.Sprint(r.Job, " ", r.ScheduledAt.Sub(start)))
 		}
+
 		slices.Sort(got)
 		want := []string{"changed 1h0m0s", "changed 3h30m0s", "kept 1h0m0s", "kept 2h0m0s", "kept 3h0m0s", "kept 4h0m0s"}
 		if !slices.Equal(got, want) {
@@ -191,8 +202,8 @@ func TestReloadKeepsWhatDidNotChange(t *testing.T) {
 
 // What came due while nobody ran is decided at the start (OSA-77).
 func TestMissedIsDecidedAtStart(t *testing.T) {
-	for policy, want := range map[string]int{schedule.MissSkip: 0, schedule.MissRunOnce: 1, schedule.MissCatchup: 5} {
-		t.Run(policy, func(t *testing.T) {
+	for policy, want := range map[domain.OnMiss]int{domain.MissSkip: 0, domain.MissRunOnce: 1, domain.MissCatchup: 5} {
+		t.Run(string(policy), func(t *testing.T) {
 			inBubble(t, func(t *testing.T, d *daemon) {
 				j := job(t, "hourly", schedule.Options{Cron: "0 * * * *"})
 				j.Policy.OnMiss, j.Overlap = policy, "skip"
@@ -203,6 +214,7 @@ func TestMissedIsDecidedAtStart(t *testing.T) {
 				if runs := d.runs(); len(runs) != want {
 					t.Errorf("%d runs, want %d", len(runs), want)
 				}
+
 				rows, err := d.l.Occurrences(t.Context(), "hourly", start, time.Now(), 100)
 				if err != nil || len(rows) != 5 {
 					t.Errorf("%d instants have a row, want 5 (%v)", len(rows), err)
@@ -221,6 +233,7 @@ func TestAtFiresOnce(t *testing.T) {
 			synctest.Wait()
 			d.stop()
 		}
+
 		if runs := d.runs(); len(runs) != 1 || !runs[0].ScheduledAt.Equal(start.Add(6*time.Hour)) {
 			t.Errorf("runs: %+v", runs)
 		}
@@ -238,12 +251,14 @@ func TestRunOnStart(t *testing.T) {
 			d.stop()
 			time.Sleep(time.Second)
 		}
+
 		runs := d.runs()
 		if len(runs) != 1 || !strings.Contains(string(runs[0].Detail), `"source":"start"`) || !runs[0].ScheduledAt.Equal(start) {
 			t.Errorf("runs after five starts: %+v", runs)
 		}
+
 		rows := d.occurrences("j")
-		if len(rows) != 5 || rows[0].Decision != ledger.DecisionSkipped || !strings.Contains(rows[0].Reason, "overlap") || rows[4].Decision != ledger.DecisionRun {
+		if len(rows) != 5 || rows[0].Decision != domain.DecisionSkipped || !strings.Contains(rows[0].Reason, "overlap") || rows[4].Decision != domain.DecisionRun {
 			t.Errorf("rows of the starts: %+v", rows)
 		}
 	})
@@ -266,6 +281,7 @@ func TestTheLedgerFailsForAWhile(t *testing.T) {
 		if n := strings.Count(d.log.String(), "could not be recorded"); n != 1 || !strings.Contains(d.log.String(), "recorded again") {
 			t.Errorf("the failure was logged %d times:\n%s", n, d.log.String())
 		}
+
 		rows := d.occurrences("j")
 		if want := "caught up 1m1s late (the record could not be written); on_miss is run_once"; len(rows) != 2 || rows[0].Reason != want {
 			t.Errorf("%+v, want %q", rows, want)
@@ -275,7 +291,7 @@ func TestTheLedgerFailsForAWhile(t *testing.T) {
 
 // Overlap is decided against the runs in the ledger, so it survives a restart.
 func TestOverlapSurvivesARestart(t *testing.T) {
-	for policy, want := range map[string]string{
+	for policy, want := range map[domain.Overlap]string{
 		"":                "run skipped skipped",
 		"skip":            "run skipped skipped",
 		"queue_one":       "run run skipped",
@@ -283,7 +299,7 @@ func TestOverlapSurvivesARestart(t *testing.T) {
 		"allow":           "run run run",
 		"cancel_previous": "run run run",
 	} {
-		t.Run(policy, func(t *testing.T) {
+		t.Run(string(policy), func(t *testing.T) {
 			inBubble(t, func(t *testing.T, d *daemon) {
 				j := job(t, "j", schedule.Options{Cron: "0 * * * *"})
 				j.Overlap = policy
@@ -293,18 +309,21 @@ func TestOverlapSurvivesARestart(t *testing.T) {
 				if _, _, err := d.l.StartAttempt(t.Context(), first); err != nil {
 					t.Fatal(err)
 				}
+
 				d.stop()
 				d.start(j)
 				time.Sleep(2 * time.Hour)
 				d.runs()
 				var got []string
 				for _, o := range d.occurrences("j") {
-					got = append(got, o.Decision)
+					got = append(got, string(o.Decision))
 				}
+
 				slices.Reverse(got)
 				if strings.Join(got, " ") != want {
 					t.Errorf("%v, want %s", got, want)
 				}
+
 				r, err := d.l.Run(t.Context(), first)
 				if err != nil || (r.CancelReason != "") != (policy == "cancel_previous") {
 					t.Errorf("the first run: %+v (%v)", r, err)
@@ -335,18 +354,21 @@ func TestReloadsFireNothingTwice(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *daemon) {
 		j := job(t, "j", schedule.Options{Cron: "*/10 * * * * *"})
 		d.start(j)
+
 		for range 100 {
 			time.Sleep(2500 * time.Millisecond)
 			if err := d.s.Set(t.Context(), []scheduler.Job{j}, nil); err != nil {
 				t.Fatal(err)
 			}
 		}
+
 		if runs := d.runs(); len(runs) != 25 {
 			t.Errorf("%d runs in 250 s, want 25", len(runs))
 		}
 		if err := d.s.Set(t.Context(), nil, nil); err != nil {
 			t.Fatal(err)
 		}
+
 		time.Sleep(time.Minute)
 		if runs := d.runs(); len(runs) != 25 || len(d.occurrences("j")) != 25 {
 			t.Errorf("after it was removed: %d runs, %d rows", len(runs), len(d.occurrences("j")))
@@ -361,6 +383,7 @@ func TestManyAtOnce(t *testing.T) {
 		for i := range many {
 			jobs = append(jobs, job(t, fmt.Sprint("j", i), schedule.Options{Cron: "0 6 * * *"}))
 		}
+
 		d.start(jobs...)
 		time.Sleep(6*time.Hour - time.Second)
 		synctest.Wait()
@@ -376,6 +399,7 @@ func TestManyAtOnce(t *testing.T) {
 				}
 			}
 		}()
+
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		close(stop)

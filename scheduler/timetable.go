@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
 	"rouse/scheduler/schedule"
 )
 
@@ -37,9 +38,10 @@ type entry struct {
 
 // terms are what many jobs have in common: they share it.
 type terms struct {
-	agent, overlap string
-	policy         schedule.Policy
-	runOnStart     bool
+	agent      string
+	overlap    domain.Overlap
+	policy     schedule.Policy
+	runOnStart bool
 }
 
 // job is the job as it was put.
@@ -124,6 +126,7 @@ func anchored(schedules []*schedule.Schedule, anchor time.Time) []*schedule.Sche
 			out[i] = a
 		}
 	}
+
 	return out
 }
 
@@ -132,6 +135,7 @@ func (t *Timetable) share(j Job) *terms {
 	if t.usual != nil && *t.usual == own {
 		return t.usual
 	}
+
 	if t.usual = t.terms[own]; t.usual == nil {
 		t.usual = new(terms)
 		*t.usual = own
@@ -158,6 +162,7 @@ func (t *Timetable) PutSlots(slots []ledger.Slot) {
 	for _, e := range t.slots {
 		t.drop(e)
 	}
+
 	clear(t.slots)
 	for _, s := range slots {
 		e := &entry{name: s.Agent, slot: &s, place: -1}
@@ -173,6 +178,7 @@ func (t *Timetable) SettleSlot(d ledger.SlotDecision) {
 	if e == nil || e.slot.ID != d.Slot.ID {
 		return
 	}
+
 	switch d.Decision {
 	case ledger.SlotLater, ledger.SlotPaused:
 		t.arm(e, due(d.At))
@@ -241,6 +247,7 @@ func (t *Timetable) Take(now time.Time, c Circumstances) Batch {
 			b.Slots = append(b.Slots, e.slot.ID)
 		}
 	}
+
 	// Accepted in the order in which they start, whichever job they are of.
 	slices.SortFunc(b.taken, func(a, b taken) int { return strings.Compare(a.name, b.name) })
 	b.Due = slices.Grow(b.Due, len(b.taken))
@@ -251,9 +258,11 @@ func (t *Timetable) Take(now time.Time, c Circumstances) Batch {
 			b.Marks[e.name] = now
 		}
 	}
+
 	if starts := func(a, b ledger.Due) int { return a.Actual.Compare(b.Actual) }; !slices.IsSortedFunc(b.Due, starts) {
 		slices.SortStableFunc(b.Due, starts)
 	}
+
 	t.last = b
 	return b
 }
@@ -298,8 +307,9 @@ func (e *entry) due(out []ledger.Due, m schedule.Moment, pauses []ledger.Pause) 
 	if e.start != 0 {
 		at := instant(e.start)
 		out = append(out, ledger.Due{Job: name, Agent: agent, Source: SourceStart, Nominal: at, Actual: at,
-			Decision: ledger.DecisionRun, Overlap: overlap})
+			Decision: domain.DecisionRun, Overlap: overlap})
 	}
+
 	if len(pauses) > 0 {
 		m.Paused = func(nominal time.Time) string {
 			if p, ok := ledger.Paused(pauses, name, agent, nominal); ok {
@@ -308,27 +318,31 @@ func (e *entry) due(out []ledger.Due, m schedule.Moment, pauses []ledger.Pause) 
 			return ""
 		}
 	}
+
 	var first time.Time
 	var one [1]schedule.Instant // nearly always it is one
 	for _, sch := range e.schedules {
 		instants, next := sch.AppendDue(one[:0], instant(e.watermark), m, e.terms.policy)
 		first = earlier(first, next)
+
 		for i := range instants {
 			at := &instants[i]
 			out = append(out, ledger.Due{Job: name, Agent: agent, Source: sch.Source(), Nominal: at.Nominal, Actual: at.Actual,
-				Decision: ledger.DecisionMissed, Reason: at.Reason, Overlap: overlap, Through: at.Through, Instants: at.Count})
+				Decision: domain.DecisionMissed, Reason: at.Reason, Overlap: overlap, Through: at.Through, Instants: at.Count})
 			d := &out[len(out)-1]
 			switch {
 			case at.Run:
-				d.Decision = ledger.DecisionRun
+				d.Decision = domain.DecisionRun
 			case at.Skipped:
-				d.Decision = ledger.DecisionSkipped
+				d.Decision = domain.DecisionSkipped
 			}
+
 			if at.Catchup {
-				d.Overlap = OverlapQueueAll // catching up means that they wait for each other
+				d.Overlap = domain.OverlapQueueAll // catching up means that they wait for each other
 			}
 		}
 	}
+
 	return out, due(first)
 }
 

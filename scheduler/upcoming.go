@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
 	"rouse/scheduler/schedule"
 )
 
@@ -18,7 +19,8 @@ const SourceSlot = "slot"
 type Upcoming struct {
 	Job, Agent, Source string
 	Nominal, Actual    time.Time
-	Decision, Reason   string
+	Decision           domain.Decision
+	Reason             string
 }
 
 // Next lists the next n occurrences of every source after a time, in the order in which
@@ -32,6 +34,7 @@ func (s *Scheduler) Next(name string, n int, after time.Time) []Upcoming {
 	for _, sl := range slots {
 		cursors = append(cursors, slotCursor(sl, pauses, after))
 	}
+
 	for _, j := range jobs {
 		for _, sch := range j.Schedules {
 			if c, ok := read(j, sch, after, pauses); ok {
@@ -39,6 +42,7 @@ func (s *Scheduler) Next(name string, n int, after time.Time) []Upcoming {
 			}
 		}
 	}
+
 	slices.SortFunc(cursors, order)
 	var out []Upcoming
 	for len(cursors) > 0 && len(out) < n {
@@ -48,11 +52,13 @@ func (s *Scheduler) Next(name string, n int, after time.Time) []Upcoming {
 		if first.schedule == nil {
 			continue
 		}
+
 		if c, ok := read(first.job, first.schedule, first.Nominal, pauses); ok {
 			i, _ := slices.BinarySearchFunc(cursors, c, order)
 			cursors = slices.Insert(cursors, i, c)
 		}
 	}
+
 	return out
 }
 
@@ -73,42 +79,48 @@ func read(j *Job, sch *schedule.Schedule, after time.Time, pauses []ledger.Pause
 	if at.IsZero() {
 		return cursor{}, false
 	}
-	u := Upcoming{Job: j.Name, Agent: j.Agent, Source: sch.Source(), Nominal: at, Actual: at, Decision: ledger.DecisionRun}
+
+	u := Upcoming{Job: j.Name, Agent: j.Agent, Source: sch.Source(), Nominal: at, Actual: at, Decision: domain.DecisionRun}
 	p, paused := ledger.Paused(pauses, j.Name, j.Agent, at)
 	switch {
 	case excluded != "":
-		u.Decision, u.Reason = ledger.DecisionSkipped, "exclude: "+excluded
+		u.Decision, u.Reason = domain.DecisionSkipped, "exclude: "+excluded
 	case paused:
-		u.Decision, u.Reason = ledger.DecisionSkipped, p.String()
+		u.Decision, u.Reason = domain.DecisionSkipped, p.String()
 	default:
 		u.Actual = sch.Actual(at)
 		var notes []string
 		if held := u.Actual.Sub(at); held > 0 {
 			notes = append(notes, fmt.Sprintf("jitter of %s", held))
 		}
+
 		if note := sch.Note(at); note != "" {
 			notes = append(notes, note)
 		}
+
 		u.Reason = strings.Join(notes, "; ")
 	}
+
 	return cursor{u, j, sch}, true
 }
 
 // slotCursor is a wake. One whose time has passed is about to come, or waits for the end of
 // a pause.
 func slotCursor(s ledger.Slot, pauses []ledger.Pause, now time.Time) cursor {
-	u := Upcoming{Job: s.Job, Agent: s.Agent, Source: SourceSlot, Nominal: s.At, Actual: s.At, Decision: ledger.DecisionRun,
+	u := Upcoming{Job: s.Job, Agent: s.Agent, Source: SourceSlot, Nominal: s.At, Actual: s.At, Decision: domain.DecisionRun,
 		Reason: fmt.Sprintf("agent %s, planned by the %s", s.Agent, s.ScheduledBy)}
 	at := s.At
 	if at.Before(now) {
 		at = now
 	}
+
 	if p, ok := ledger.Paused(pauses, "", s.Agent, at); ok {
 		u.Reason = "waits for the end of the pause: " + p.String()
 		if !p.Until.IsZero() {
 			u.Actual = p.Until
 		}
 	}
+
 	return cursor{Upcoming: u}
 }
 
@@ -123,6 +135,7 @@ func (s *Scheduler) First(name string, after time.Time) time.Time {
 	if e == nil {
 		return first
 	}
+
 	for _, sch := range e.schedules {
 		t := sch.Next(after)
 		for !t.IsZero() {
@@ -137,10 +150,12 @@ func (s *Scheduler) First(name string, after time.Time) time.Time {
 		if t.IsZero() {
 			continue
 		}
+
 		if t = sch.Actual(t); first.IsZero() || t.Before(first) {
 			first = t
 		}
 	}
+
 	return first
 }
 
@@ -164,11 +179,13 @@ func (s *Scheduler) Standing(name string) (Standing, bool) {
 		s.mu.Unlock()
 		return Standing{}, false
 	}
+
 	look := *e
 	s.mu.Unlock()
 	if c.Since.IsZero() {
 		c.Since = now
 	}
+
 	look.start = 0
 	rows, _ := look.due(nil, c.moment(now), c.Pauses)
 	return Standing{Job: *look.job(), Watermark: instant(look.watermark), Due: rows}, true
@@ -183,10 +200,12 @@ func (t *Timetable) named(name string) (jobs []*Job, slots []ledger.Slot) {
 			jobs = append(jobs, e.job())
 		}
 	}
+
 	for _, e := range t.slots {
 		if name == "" || e.slot.Job == name {
 			slots = append(slots, *e.slot)
 		}
 	}
+
 	return jobs, slots
 }

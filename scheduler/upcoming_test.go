@@ -22,6 +22,7 @@ func TestFirst(t *testing.T) {
 		if got := first(); got != "2000-01-02 08:00" {
 			t.Errorf("%s", got)
 		}
+
 		pause := func(p ledger.Pause) {
 			t.Helper()
 			if _, err := d.l.SetPause(t.Context(), p); err != nil {
@@ -29,11 +30,13 @@ func TestFirst(t *testing.T) {
 			}
 			d.runs() // until the scheduler has heard of it
 		}
+
 		pause(ledger.Pause{Scope: ledger.PauseJob, Name: "daily", Until: start.Add(33 * time.Hour)})
 		pause(ledger.Pause{Scope: ledger.PauseAgent, Name: "a", Until: start.Add(4*24*time.Hour + 8*time.Hour)})
 		if got := first(); got != "2000-01-05 08:00" {
 			t.Errorf("when a pause ends at an instant, that instant runs: %s", got)
 		}
+
 		pause(ledger.Pause{Scope: ledger.PauseAll})
 		if got := d.s.First("daily", time.Now()); !got.IsZero() {
 			t.Errorf("paused for good: %s", got)
@@ -58,23 +61,28 @@ func TestStanding(t *testing.T) {
 		if err := s.Set(t.Context(), []scheduler.Job{j}, nil); err != nil {
 			t.Fatal(err)
 		}
+
 		st, ok := s.Standing("hourly")
 		if !ok || !st.Watermark.Equal(start) {
 			t.Fatalf("%t, dealt with up to %s", ok, st.Watermark)
 		}
+
 		var want []string
 		for _, due := range st.Due {
 			want = append(want, fmt.Sprint(due.Nominal, due.Decision, due.Reason))
 		}
+
 		if rows := d.occurrences("hourly"); len(rows) != 0 {
 			t.Fatalf("asking wrote %v", rows)
 		}
+
 		d.start(j)
 		d.runs()
 		var got []string
 		for _, o := range d.occurrences("hourly") {
 			got = append(got, fmt.Sprint(o.Nominal, o.Decision, o.Reason))
 		}
+
 		slices.Reverse(got)
 		if len(got) != 3 || !slices.Equal(got, want) {
 			t.Errorf("%v, but it was said to be %v", got, want)
@@ -96,9 +104,11 @@ func TestNextOfAPausedSlot(t *testing.T) {
 		}); err != nil {
 			t.Fatal(err)
 		}
+
 		if _, err := d.l.SetPause(t.Context(), ledger.Pause{Scope: ledger.PauseAgent, Name: "a", Until: start.Add(3 * time.Hour)}); err != nil {
 			t.Fatal(err)
 		}
+
 		time.Sleep(2 * time.Hour)
 		s, err := scheduler.New(scheduler.Options{Ledger: d.l})
 		if err != nil {
@@ -107,6 +117,7 @@ func TestNextOfAPausedSlot(t *testing.T) {
 		if err := s.Look(t.Context(), nil); err != nil {
 			t.Fatal(err)
 		}
+
 		next := s.Next("", 5, time.Now())
 		if len(next) != 1 || next[0].Source != scheduler.SourceSlot || !next[0].Nominal.Equal(start.Add(time.Hour)) || !next[0].Actual.Equal(start.Add(3*time.Hour)) ||
 			!strings.HasPrefix(next[0].Reason, "waits for the end of the pause: paused: agent a") {

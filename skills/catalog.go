@@ -33,6 +33,7 @@ func Discover(roots ...Root) *Catalog {
 		w.walk()
 		w.load()
 	}
+
 	return c
 }
 
@@ -44,6 +45,7 @@ func (c *Catalog) Add(dir, source string) *Skill {
 	if s == nil {
 		return nil
 	}
+
 	s.Source = source
 	c.put(s)
 	return s

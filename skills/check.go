@@ -31,25 +31,31 @@ func Validate(dir string) []Problem {
 	if len(problems) > 0 {
 		return problems
 	}
+
 	file, text, problems := open(real, MaxFile)
 	if len(problems) > 0 {
 		return problems
 	}
+
 	head, problems := read(file, text, false)
 	if head == nil {
 		return problems
 	}
+
 	if !utf8.Valid(text) {
 		problems = append(problems, Problem{File: file, Rule: RuleEncoding, Message: "is not UTF-8 text; save it as UTF-8"})
 	}
+
 	if bytes.HasPrefix(text, bom) {
 		problems = append(problems, Problem{File: file, Line: 1, Rule: RuleEncoding, Message: "begins with a byte order mark, where the standard wants ---; save it as UTF-8 without one"})
 	}
+
 	c := checker{file: file, head: head}
 	c.style()
 	c.skill(filepath.Base(filepath.Dir(file)))
 	problems = append(problems, c.problems...)
 	slices.SortStableFunc(problems, func(a, b Problem) int { return cmp.Compare(a.Line, b.Line) })
+
 	return problems
 }
 
@@ -80,15 +86,18 @@ func (c *checker) skill(dir string) *Skill {
 			c.soft(f, RuleFieldUnknown, "%s is not a field of a skill; those are %s. What is your own belongs under metadata", f.key, strings.Join(knownFields, ", "))
 		}
 	}
+
 	s.Name = c.name(dir)
 	s.Description = c.description()
 	if f, ok := c.head.field("license"); ok {
 		s.License, _ = f.text()
 	}
+
 	s.Compatibility = c.compatibility()
 	if f, ok := c.head.field("metadata"); ok {
 		s.Metadata, _ = scalars(f.node)
 	}
+
 	s.AllowedTools = c.allowedTools()
 	return s
 }
@@ -101,37 +110,46 @@ func (c *checker) name(dir string) string {
 	if ok {
 		text, scalar = f.text()
 	}
+
 	name := norm.NFKC.String(strings.TrimSpace(text))
 	switch {
 	case !ok, !scalar, name == "":
 		if !ok {
 			f = value{line: 1}
 		}
+
 		c.soft(f, RuleNameMissing, "the name is missing; write name: %s", dir)
 		if c.lenient {
 			return norm.NFKC.String(dir)
 		}
 		return ""
 	}
+
 	if strings.ContainsFunc(name, unicode.IsControl) { // would break out of the lists it stands in
 		c.hard(f, RuleNameCharacters, "the name %q holds control characters", name)
 		return name
 	}
+
 	if n := utf8.RuneCountInString(name); n > maxName {
 		c.soft(f, RuleNameLength, "the name has %d characters, and %d are the most", n, maxName)
 	}
+
 	if name != strings.ToLower(name) {
 		c.soft(f, RuleNameCase, "the name %q must be in small letters", name)
 	}
+
 	if strings.HasPrefix(name, "-") || strings.HasSuffix(name, "-") || strings.Contains(name, "--") {
 		c.soft(f, RuleNameHyphen, "the name %q must not begin or end with a hyphen or hold two in a row", name)
 	}
+
 	if strings.ContainsFunc(name, func(r rune) bool { return r != '-' && !unicode.IsLetter(r) && !unicode.IsNumber(r) }) {
 		c.soft(f, RuleNameCharacters, "the name %q may hold letters, digits and hyphens only", name)
 	}
+
 	if want := norm.NFKC.String(dir); want != name {
 		c.soft(f, RuleNameDirectory, "the name %q must be that of its directory, %q", name, dir)
 	}
+
 	return name
 }
 
@@ -141,6 +159,7 @@ func (c *checker) description() string {
 	if ok {
 		text, scalar = f.text()
 	}
+
 	if text = strings.TrimSpace(text); !scalar || text == "" {
 		if !ok {
 			f = value{line: 1}
@@ -148,9 +167,11 @@ func (c *checker) description() string {
 		c.hard(f, RuleDescriptionMissing, "the description is missing; it says what the skill does and when to use it, and is all that a model sees before it chooses")
 		return ""
 	}
+
 	if n := utf8.RuneCountInString(text); n > maxDescription {
 		c.soft(f, RuleDescriptionLength, "the description has %d characters, and %d are the most", n, maxDescription)
 	}
+
 	return text
 }
 
@@ -159,14 +180,17 @@ func (c *checker) compatibility() string {
 	if !ok {
 		return ""
 	}
+
 	text, scalar := f.text()
 	if !scalar {
 		c.soft(f, RuleCompatibilityType, "compatibility must be one text, not a list")
 		return flat(f.node)
 	}
+
 	if n := utf8.RuneCountInString(text); n > maxCompatibility {
 		c.soft(f, RuleCompatibilityLength, "compatibility has %d characters, and %d are the most", n, maxCompatibility)
 	}
+
 	return text
 }
 
@@ -177,6 +201,7 @@ func (c *checker) allowedTools() []string {
 	if !ok {
 		return nil
 	}
+
 	var items []string
 	if text, scalar := f.text(); scalar {
 		items = patterns(text)
@@ -185,6 +210,7 @@ func (c *checker) allowedTools() []string {
 			items = append(items, patterns(flat(n))...)
 		}
 	}
+
 	return items
 }
 
@@ -222,6 +248,7 @@ func (c *checker) styleOf(f value, n *yaml.Node) {
 	case n.Style&yaml.TaggedStyle != 0:
 		c.soft(at, RuleYAMLStyle, "%s: tags are not part of the standard's YAML; leave %s out", f.key, n.Tag)
 	}
+
 	for _, child := range n.Content {
 		c.styleOf(f, child)
 	}

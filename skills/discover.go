@@ -44,6 +44,7 @@ func (w *walker) walk() {
 		}
 		return
 	}
+
 	w.real = real
 	w.directory(real, 0)
 }
@@ -53,26 +54,31 @@ func (w *walker) directory(dir string, level int) {
 	if w.ended || w.seen[dir] {
 		return
 	}
+
 	if len(w.seen) == maxDirectories {
 		w.ended = true
 		w.note(w.root.Path, RuleLimit, true, "holds more than %d directories; the rest was not searched for skills. Name a directory nearer to them", maxDirectories)
 		return
 	}
+
 	w.seen[dir] = true
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		w.note(dir, RuleUnreadable, true, "%v", plain(err))
 		return
 	}
+
 	if level > 0 && slices.ContainsFunc(entries, isSkill) {
 		w.found(dir)
 		return
 	}
+
 	for _, e := range entries {
 		sub, ok := w.below(dir, e)
 		if !ok {
 			continue
 		}
+
 		if level == maxLevels {
 			w.note(sub, RuleLimit, true, "lies deeper than %d levels below %s, and was not searched for skills", maxLevels, w.root.Path)
 			return
@@ -97,18 +103,22 @@ func (w *walker) below(dir string, e fs.DirEntry) (string, bool) {
 	if e.Type()&fs.ModeSymlink == 0 {
 		return "", false
 	}
+
 	info, err := os.Stat(path)
 	if err != nil || !info.IsDir() {
 		return "", false // a file's link, or one into nothing
 	}
+
 	real, err := filepath.EvalSymlinks(path)
 	if err != nil {
 		return "", false
 	}
+
 	if rel, err := filepath.Rel(w.real, real); err != nil || rel == ".." || strings.HasPrefix(rel, ".."+string(filepath.Separator)) {
 		w.note(path, RuleLinkOutside, true, "leads to %s, outside of %s, and was not followed; name that directory as a root or in the agent's skills", real, w.root.Path)
 		return "", false
 	}
+
 	return real, true
 }
 
@@ -136,6 +146,7 @@ func (w *walker) load() {
 			}
 		})
 	}
+
 	all.Wait()
 	for _, r := range results {
 		w.catalog.problems = append(w.catalog.problems, r.problems...)
@@ -157,25 +168,30 @@ func (s *Skill) Files(max int) (files []string, more bool, err error) {
 			}
 			return err
 		}
+
 		if e.IsDir() {
 			if name := e.Name(); path != s.Dir && (name == ".git" || name == "node_modules") {
 				return fs.SkipDir
 			}
 			return nil
 		}
+
 		rel, err := filepath.Rel(s.Dir, path)
 		if err != nil || path == s.File || !e.Type().IsRegular() {
 			return err
 		}
+
 		if len(files) == max {
 			more = true
 			return fs.SkipAll
 		}
+
 		files = append(files, filepath.ToSlash(rel))
 		return nil
 	})
 	if err != nil {
 		return nil, false, fmt.Errorf("the files of the skill %s cannot be listed: %w", s.Name, err)
 	}
+
 	return files, more, nil
 }

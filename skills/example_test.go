@@ -15,10 +15,12 @@ func Example() {
 		log.Fatal(err)
 	}
 	defer os.RemoveAll(home)
+
 	dir := filepath.Join(home, "csv-report")
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		log.Fatal(err)
 	}
+
 	text := "---\nname: csv-report\ndescription: Sums up statements.\nauthor: me\n---\nAdd the rows up.\n"
 	if err := os.WriteFile(filepath.Join(dir, "SKILL.md"), []byte(text), 0o644); err != nil {
 		log.Fatal(err)
@@ -32,6 +34,7 @@ func Example() {
 		}
 		fmt.Printf("%s: %s\n%s\n", s.Name, s.Description, instructions)
 	}
+
 	for _, p := range catalog.Problems() {
 		fmt.Println(p.Line, p.Rule)
 	}

@@ -57,6 +57,7 @@ func head(text []byte) (from, to, body int, rule Rule) {
 	if bytes.HasPrefix(text, bom) {
 		at = len(bom)
 	}
+
 	first, ok := line(text[at:])
 	if strings.TrimRight(string(first), " \t") != "---" {
 		return 0, 0, 0, RuleFrontmatterMissing
@@ -64,6 +65,7 @@ func head(text []byte) (from, to, body int, rule Rule) {
 	if !ok {
 		return 0, 0, 0, RuleFrontmatterOpen
 	}
+
 	at += next(text[at:])
 	from = at
 	for at < len(text) {
@@ -73,6 +75,7 @@ func head(text []byte) (from, to, body int, rule Rule) {
 		}
 		at += next(text[at:])
 	}
+
 	return 0, 0, 0, RuleFrontmatterOpen
 }
 
@@ -109,9 +112,11 @@ func read(file string, text []byte, lenient bool) (*frontmatter, []Problem) {
 	case RuleFrontmatterOpen:
 		return nil, fail(rule, 1, "the --- that ends name and description is missing")
 	}
+
 	if !utf8.Valid(text[from:to]) {
 		return nil, fail(RuleEncoding, 1, "is not UTF-8 text; save it as UTF-8")
 	}
+
 	source := strings.ReplaceAll(string(text[from:to]), "\r\n", "\n")
 	out := &frontmatter{body: body, lines: strings.Count(source, "\n") + 2}
 	root, line, err := parse(source)
@@ -132,23 +137,28 @@ func read(file string, text []byte, lenient bool) (*frontmatter, []Problem) {
 	if root == nil || root.Kind != yaml.MappingNode {
 		return nil, append(problems, fail(RuleFrontmatterMapping, 2, "must be a list of keys with values, like name: pdf-tools")...)
 	}
+
 	for i := 0; i+1 < len(root.Content); i += 2 {
 		k, v := root.Content[i], root.Content[i+1]
 		if v.Kind == yaml.AliasNode && v.Alias != nil {
 			v = v.Alias
 		}
+
 		key := k.Value
 		if lenient {
 			key = strings.ToLower(key)
 		}
+
 		if _, ok := out.field(key); ok {
 			p := fail(RuleFieldTwice, k.Line+1, "%s is given twice", key)
 			p[0].Warning = lenient // the first holds
 			problems = append(problems, p...)
 			continue
 		}
+
 		out.fields = append(out.fields, value{key: key, node: v, line: k.Line + 1, column: k.Column, valueAt: v.Line + 1})
 	}
+
 	return out, problems
 }
 
@@ -160,6 +170,7 @@ func parse(source string) (root *yaml.Node, line int, err error) {
 			root, line, err = nil, 1, fmt.Errorf("it cannot be parsed (%v)", p)
 		}
 	}()
+
 	var doc yaml.Node
 	if err := yaml.Unmarshal([]byte(source), &doc); err != nil {
 		var wrong *yaml.LoadError
@@ -168,12 +179,14 @@ func parse(source string) (root *yaml.Node, line int, err error) {
 		}
 		return nil, 1, err
 	}
+
 	if len(doc.Content) == 0 {
 		return nil, 1, nil
 	}
 	if tooDeep(doc.Content[0], maxDepth) {
 		return nil, 1, errors.New("it is nested too deeply")
 	}
+
 	return doc.Content[0], 1, nil
 }
 
@@ -181,6 +194,7 @@ func tooDeep(n *yaml.Node, left int) bool {
 	if left == 0 {
 		return true
 	}
+
 	for _, c := range n.Content {
 		if tooDeep(c, left-1) {
 			return true
@@ -202,11 +216,14 @@ func quoteValues(source string) (string, bool) {
 		if indent := l[:len(l)-len(text)]; strings.Contains(indent, "\t") {
 			l = strings.ReplaceAll(indent, "\t", "  ") + text
 		}
+
 		if m := plainValue.FindStringSubmatch(l); m != nil && (strings.Contains(m[2], ":") || strings.ContainsAny(m[2][:1], "&*!%@`?-")) {
 			l = m[1] + ": '" + strings.ReplaceAll(strings.TrimRight(m[2], " \t"), "'", "''") + "'"
 		}
+
 		changed = changed || l != lines[i]
 		lines[i] = l
 	}
+
 	return strings.Join(lines, "\n"), changed
 }

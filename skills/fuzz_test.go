@@ -20,6 +20,7 @@ func FuzzSkill(f *testing.F) {
 	} {
 		f.Add(seed)
 	}
+
 	dir := f.TempDir()
 	f.Fuzz(func(t *testing.T, text string) {
 		dir := filepath.Join(dir, "pdf")
@@ -29,6 +30,7 @@ func FuzzSkill(f *testing.F) {
 		if err := os.WriteFile(filepath.Join(dir, "SKILL.md"), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
+
 		strict := skills.Validate(dir)
 		s, problems := skills.Load(dir)
 		for _, p := range append(strict, problems...) {
@@ -36,6 +38,7 @@ func FuzzSkill(f *testing.F) {
 				t.Errorf("%+v", p)
 			}
 		}
+
 		if len(strict) == 0 && (s == nil || len(problems) > 0) {
 			t.Errorf("valid, and %v", problems)
 		}
@@ -45,6 +48,7 @@ func FuzzSkill(f *testing.F) {
 		if s.Name == "" || s.Description == "" || strings.ContainsFunc(s.Name, unicode.IsControl) {
 			t.Errorf("%+v", s)
 		}
+
 		if _, err := s.Content(); err != nil && !strings.Contains(err.Error(), "UTF-8") {
 			t.Error(err)
 		}

@@ -65,10 +65,12 @@ func (p Problem) String() string {
 			fmt.Fprintf(&b, ":%d", p.Column)
 		}
 	}
+
 	b.WriteString(": ")
 	if p.Warning {
 		b.WriteString("warning: ")
 	}
+
 	fmt.Fprintf(&b, "%s (%s)", p.Message, p.Rule)
 	return b.String()
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
+
+	"rouse/internal/text"
 )
 
 // escaper writes text inside of XML elements (YOA-08).
@@ -18,12 +20,15 @@ func Index(list []*Skill) string {
 	if len(list) == 0 {
 		return ""
 	}
+
 	var b strings.Builder
 	b.WriteString("<available_skills>\n")
+
 	for _, s := range list {
 		fmt.Fprintf(&b, "  <skill>\n    <name>%s</name>\n    <description>%s</description>\n    <location>%s</location>\n  </skill>\n",
 			escaper.Replace(s.Name), escaper.Replace(s.Description), escaper.Replace(s.File))
 	}
+
 	b.WriteString("</available_skills>")
 	return b.String()
 }
@@ -47,21 +52,24 @@ func Section(list []*Skill, preloaded []Details) string {
 	if len(list) == 0 && len(preloaded) == 0 {
 		return ""
 	}
+
 	var b strings.Builder
 	b.WriteString("## Agent Skills\n")
 	if len(list) > 0 {
 		b.WriteString("\n### Skill Catalog\n\n")
 		for _, s := range list {
-			fmt.Fprintf(&b, "- **%s**: %s\n", s.Name, oneLine(s.Description))
+			fmt.Fprintf(&b, "- **%s**: %s\n", s.Name, text.Collapse(s.Description))
 		}
 		b.WriteString("\n" + loadHint)
 	}
+
 	if len(preloaded) > 0 {
 		fmt.Fprintf(&b, "\n%s\n\n### Skill Details\n", rules(preloaded[0].Dir))
 		for _, d := range preloaded {
 			fmt.Fprintf(&b, "\n#### %s\n\nRoot Path: %s\n\n%s\n", d.Name, d.Dir, d.Instructions)
 		}
 	}
+
 	return b.String()
 }
 
@@ -76,10 +84,12 @@ func (s *Skill) Content() (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	files, more, err := s.Files(maxListed)
 	if err != nil {
 		return "", err
 	}
+
 	var b strings.Builder
 	fmt.Fprintf(&b, "<skill_content name=\"%s\">\n# Skill: %s\n\nRoot Path: %s\n\n%s\n\n%s\n", escaper.Replace(s.Name), s.Name, s.Dir, rules(s.Dir), instructions)
 	if len(files) > 0 {
@@ -87,16 +97,17 @@ func (s *Skill) Content() (string, error) {
 		for _, f := range files {
 			fmt.Fprintf(&b, "  <file>%s</file>\n", escaper.Replace(f))
 		}
+
 		if more {
 			fmt.Fprintf(&b, "  <!-- there are more than %d -->\n", maxListed)
 		}
+
 		b.WriteString("</skill_resources>\n")
 	}
+
 	b.WriteString("</skill_content>")
 	return b.String(), nil
 }
-
-func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
 
 // The styles of the prompt (UNI-08).
 const (
@@ -132,6 +143,7 @@ func (v View) Prompt(style string) (string, error) {
 		}
 		details = append(details, Details{s, text})
 	}
+
 	listed, more := v.Listed()
 	var b strings.Builder
 	if style == StyleCatalog {
@@ -142,8 +154,10 @@ func (v View) Prompt(style string) (string, error) {
 		}
 		b.WriteString(Section(nil, details))
 	}
+
 	if more > 0 {
 		fmt.Fprintf(&b, "There are %d more skills; find them by words with capabilities_discover.\n", more)
 	}
+
 	return b.String(), nil
 }

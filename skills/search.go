@@ -57,16 +57,20 @@ func NewFinder(entries []Entry) *Finder {
 		for _, w := range words(e.Name) {
 			d.count[w] += nameWeight
 		}
+
 		for _, w := range words(e.Description) {
 			d.count[w]++
 			d.length++
 		}
+
 		for w := range d.count {
 			f.having[w]++
 		}
+
 		f.docs[i] = d
 		total += d.length
 	}
+
 	f.average = math.Max(total/math.Max(float64(len(entries)), 1), 1)
 	return f
 }
@@ -88,10 +92,12 @@ func (f *Finder) Search(query string, max int) []Hit {
 			rare := math.Log(1 + (all-f.having[w]+0.5)/(f.having[w]+0.5))
 			score += rare * n * (saturation + 1) / (n + saturation*(1-lengthBias+lengthBias*f.docs[i].length/f.average))
 		}
+
 		if score > 0 {
 			hits = append(hits, Hit{e, score})
 		}
 	}
+
 	slices.SortFunc(hits, func(a, b Hit) int {
 		return cmp.Or(cmp.Compare(b.Score, a.Score), cmp.Compare(a.ID, b.ID))
 	})

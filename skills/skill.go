@@ -57,6 +57,7 @@ func load(dir string) (*Skill, []Problem) {
 	if fatal(problems) {
 		return nil, problems
 	}
+
 	head, found := read(file, text, true)
 	problems = append(problems, found...)
 	if head == nil {
@@ -65,12 +66,14 @@ func load(dir string) (*Skill, []Problem) {
 		}
 		return nil, problems
 	}
+
 	c := checker{file: file, head: head, lenient: true}
 	s := c.skill(filepath.Base(filepath.Dir(file)))
 	problems = append(problems, c.problems...)
 	if fatal(problems) {
 		return nil, problems
 	}
+
 	s.File, s.Dir, s.Source = file, filepath.Dir(file), "path"
 	return s, problems
 }
@@ -82,6 +85,7 @@ func (s *Skill) Instructions() (string, error) {
 	if fatal(problems) {
 		return "", errors.New(problems[0].String())
 	}
+
 	_, _, body, rule := head(text)
 	if rule != "" {
 		return "", fmt.Errorf("%s has no head any more that ends (%s); was it changed just now?", file, rule)
@@ -89,6 +93,7 @@ func (s *Skill) Instructions() (string, error) {
 	if !utf8.Valid(text[body:]) {
 		return "", fmt.Errorf("%s is not UTF-8 text; save it as UTF-8", file)
 	}
+
 	return strings.TrimSpace(strings.ReplaceAll(string(text[body:]), "\r\n", "\n")), nil
 }
 
@@ -101,6 +106,7 @@ func resolve(dir string) (string, []Problem) {
 	if err != nil {
 		return fail(dir, RuleUnreadable, "%v", err)
 	}
+
 	real, err := filepath.EvalSymlinks(abs)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -108,9 +114,11 @@ func resolve(dir string) (string, []Problem) {
 	case err != nil:
 		return fail(abs, RuleUnreadable, "%v", plain(err))
 	}
+
 	if info, err := os.Stat(real); err == nil && !info.IsDir() {
 		return fail(real, RuleNotDirectory, "is not a directory; a skill is a directory with a SKILL.md")
 	}
+
 	return real, nil
 }
 
@@ -125,6 +133,7 @@ func open(real string, limit int64) (file string, text []byte, problems []Proble
 		return fail(real, RuleUnreadable, "%v", plain(err))
 	}
 	defer root.Close()
+
 	name := ""
 	for _, n := range fileNames {
 		if _, err := root.Lstat(n); err == nil {
@@ -132,12 +141,14 @@ func open(real string, limit int64) (file string, text []byte, problems []Proble
 			break
 		}
 	}
+
 	if name == "" {
 		if hasModule(root) {
 			return fail(real, RuleModule, "is an executable skill (manifest.json and module.ts), and these cannot be run yet")
 		}
 		return fail(real, RuleFileMissing, "has no SKILL.md")
 	}
+
 	file = filepath.Join(real, name)
 	info, err := root.Stat(name)
 	switch {
@@ -150,11 +161,13 @@ func open(real string, limit int64) (file string, text []byte, problems []Proble
 	case info.Size() > MaxFile:
 		return fail(file, RuleTooLarge, "has %d bytes, and %d are the most; move what is not needed each time to files beside it", info.Size(), MaxFile)
 	}
+
 	f, err := root.Open(name)
 	if err != nil {
 		return fail(file, RuleUnreadable, "%v", plain(err))
 	}
 	defer f.Close()
+
 	if limit < MaxFile {
 		text, err = readHead(f, limit)
 	} else {
@@ -166,6 +179,7 @@ func open(real string, limit int64) (file string, text []byte, problems []Proble
 	if len(text) > 1 && (text[0] == 0xff && text[1] == 0xfe || text[0] == 0xfe && text[1] == 0xff) {
 		return fail(file, RuleEncoding, "is UTF-16 text; save it as UTF-8")
 	}
+
 	return file, text, nil
 }
 
@@ -185,11 +199,13 @@ func readHead(f io.Reader, limit int64) ([]byte, error) {
 			}
 			return text, err
 		}
+
 		// A mark at the very end may be the beginning of a longer line.
 		if _, _, body, rule := head(text); rule == RuleFrontmatterMissing || rule == "" && body < len(text) {
 			return text, nil
 		}
 	}
+
 	return text[:limit], nil
 }
 
@@ -219,6 +235,7 @@ func scalars(n *yaml.Node) (map[string]string, bool) {
 	if n.Kind != yaml.MappingNode {
 		return nil, false
 	}
+
 	out := map[string]string{}
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		out[n.Content[i].Value] = flat(n.Content[i+1])
@@ -231,6 +248,7 @@ func flat(n *yaml.Node) string {
 	if n.Kind == yaml.ScalarNode {
 		return n.Value
 	}
+
 	var parts []string
 	for i, c := range n.Content {
 		if n.Kind == yaml.MappingNode && i%2 == 0 {
@@ -238,5 +256,6 @@ func flat(n *yaml.Node) string {
 		}
 		parts = append(parts, flat(c))
 	}
+
 	return strings.Join(parts, ", ")
 }

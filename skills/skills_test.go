@@ -19,6 +19,7 @@ func tree(t testing.TB, files map[string]string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for name, text := range files {
 		path := filepath.Join(dir, filepath.FromSlash(name))
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -28,6 +29,7 @@ func tree(t testing.TB, files map[string]string) string {
 			t.Fatal(err)
 		}
 	}
+
 	return dir
 }
 
@@ -40,6 +42,7 @@ func said(problems []skills.Problem) string {
 		}
 		out = append(out, fmt.Sprintf("%d:%s%s", p.Line, p.Rule, mark))
 	}
+
 	return strings.Join(out, " ")
 }
 
@@ -91,14 +94,17 @@ func TestRules(t *testing.T) {
 			if got := said(skills.Validate(dir)); got != c.strict {
 				t.Errorf("strict: %s, want %s", got, c.strict)
 			}
+
 			s, problems := skills.Load(dir)
 			if got := said(problems); got != c.lenient {
 				t.Errorf("lenient: %s, want %s", got, c.lenient)
 			}
+
 			refused := slices.ContainsFunc(problems, func(p skills.Problem) bool { return !p.Warning })
 			if (s == nil) != refused {
 				t.Errorf("skill %v, problems %v", s, problems)
 			}
+
 			for _, p := range problems {
 				if !strings.HasPrefix(p.File, dir) || p.Message == "" {
 					t.Errorf("%v does not say where or what", p)
@@ -119,6 +125,7 @@ func TestNotAFile(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	for name, want := range map[string]string{
 		"nowhere": "0:path-missing", "file": "0:not-a-directory", "empty": "0:file-missing", "folder": "0:not-regular", "big": "0:too-large", "head": "1:frontmatter-open 1:too-large",
 		"module": "0:module-not-yet", "out": "0:link-outside", "lower": "",
@@ -145,6 +152,7 @@ func TestDiscover(t *testing.T) {
 		"user/1/2/3/4/5/six/SKILL.md": skill("six", "six levels down"), "user/1/2/3/4/5/6/7/SKILL.md": skill("seven", "too deep"),
 		"project/csv/SKILL.md": skill("CSV", "of the project"), "project/pdf/SKILL.md": "---\nname: pdf\n---\n", "strange/evil/SKILL.md": skill("evil", "no"), "elsewhere/linked/SKILL.md": skill("linked", "elsewhere"),
 	})
+
 	if runtime.GOOS != "windows" {
 		for link, to := range map[string]string{"user/out": "../elsewhere/linked", "user/loop": ".", "user/again": "pdf"} {
 			if err := os.Symlink(to, filepath.Join(dir, filepath.FromSlash(link))); err != nil {
@@ -152,11 +160,13 @@ func TestDiscover(t *testing.T) {
 			}
 		}
 	}
+
 	c := skills.Discover(
 		skills.Root{Path: filepath.Join(dir, "user"), Source: "user", Trusted: true},
 		skills.Root{Path: filepath.Join(dir, "missing"), Source: "missing", Trusted: true},
 		skills.Root{Path: filepath.Join(dir, "strange"), Source: "strange"},
 		skills.Root{Path: filepath.Join(dir, "project"), Source: "project", Trusted: true})
+
 	var got []string
 	for _, s := range c.Skills() {
 		got = append(got, s.Name+" "+s.Source)
@@ -164,10 +174,12 @@ func TestDiscover(t *testing.T) {
 	if want := "CSV project, deep user, pdf user, six user"; strings.Join(got, ", ") != want {
 		t.Errorf("%q, want %s", got, want)
 	}
+
 	var rules []string
 	for _, p := range c.Problems() {
 		rules = append(rules, string(p.Rule)+" "+filepath.Base(p.File))
 	}
+
 	want := []string{"limit 7", "untrusted evil", "name-case SKILL.md", "name-directory SKILL.md", "shadowed SKILL.md", "description-missing SKILL.md"}
 	if runtime.GOOS != "windows" {
 		want = slices.Insert(want, 1, "link-outside out")
@@ -190,6 +202,7 @@ func TestDiscoverIsBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	c := skills.Discover(skills.Root{Path: dir, Trusted: true})
 	if got := said(c.Problems()); got != "0:limit?" {
 		t.Errorf("%s", got)
@@ -247,10 +260,12 @@ func TestContent(t *testing.T) {
 	if s == nil {
 		t.Fatal(problems)
 	}
+
 	got, err := s.Content()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	want := `<skill_content name="csv">
 # Skill: csv
 
@@ -300,6 +315,7 @@ func TestSearch(t *testing.T) {
 		{"skill/tax", "tax", "Prepares tax forms from a report."},
 		{"tool/db_query", "db_query", "Runs a read-only SQL query."},
 	}
+
 	for query, want := range map[string]string{
 		"reporting":               "skill/csv-report skill/tax",
 		"fill a PDF form":         "skill/pdf-tools skill/tax",
@@ -317,6 +333,7 @@ func TestSearch(t *testing.T) {
 			t.Errorf("%q: %s, want %s", query, got, want)
 		}
 	}
+
 	if hits := skills.Search("report form", entries, 1); len(hits) != 1 {
 		t.Errorf("%v, want one", hits)
 	}
@@ -335,6 +352,7 @@ func TestHeadInSteps(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
+
 			s, problems := skills.Load(dir)
 			if s == nil || s.Description != "Reads PDF." {
 				t.Errorf("%d bytes before %q: %+v, %s", size, mark, s, said(problems))
@@ -351,12 +369,14 @@ func TestPromptIsBounded(t *testing.T) {
 			name := fmt.Sprintf("s%03d", i)
 			files[name+"/SKILL.md"] = "---\nname: " + name + "\ndescription: " + strings.Repeat("x", c.description) + "\n---\n"
 		}
+
 		v := skills.Discover(skills.Root{Path: tree(t, files), Trusted: true}).View("", nil)
 		for _, style := range []string{skills.StyleIndex, skills.StyleCatalog} {
 			text, err := v.Prompt(style)
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			named := strings.Count(text, "<name>") + strings.Count(text, "- **")
 			if rest := fmt.Sprintf("There are %d more skills", c.skills-c.named); named != c.named || strings.Contains(text, rest) != (c.skills > c.named) {
 				t.Errorf("%+v, %s: %d are named", c, style, named)

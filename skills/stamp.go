@@ -23,6 +23,7 @@ func Stamp(root string) string {
 		}
 		fmt.Fprintln(h)
 	}
+
 	w.found(root)
 	w.walk()
 	return hex.EncodeToString(h.Sum(nil))

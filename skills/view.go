@@ -36,6 +36,7 @@ func (c *Catalog) View(access Access, preloaded []*Skill) View {
 	if access == AccessNone {
 		return View{}
 	}
+
 	v := View{Preloaded: preloaded}
 	if access == AccessPreloaded || access == "" && len(preloaded) > 0 {
 		v.withheld = map[string]bool{}
@@ -44,11 +45,13 @@ func (c *Catalog) View(access Access, preloaded []*Skill) View {
 		}
 		return v
 	}
+
 	for _, s := range c.Skills() {
 		if !slices.ContainsFunc(preloaded, func(p *Skill) bool { return fold(p.Name) == fold(s.Name) }) {
 			v.Others = append(v.Others, s)
 		}
 	}
+
 	return v
 }
 
@@ -73,6 +76,7 @@ func (v View) Find(nameOrPath string) (*Skill, error) {
 	if i < 0 {
 		return nil, fmt.Errorf("there is no skill of the name %q here, and no skill at the path %q", nameOrPath, nameOrPath)
 	}
+
 	return all[i], nil
 }
 
@@ -85,6 +89,7 @@ func (s *Skill) at(path string) bool {
 	if base := filepath.Base(path); !slices.Contains(fileNames, base) && base != filepath.Base(s.Dir) {
 		return false // without asking the system, which many skills would make slow
 	}
+
 	real, err := filepath.EvalSymlinks(path)
 	return err == nil && (real == s.Dir || real == s.File)
 }

@@ -22,6 +22,7 @@ func (w *Watcher) finishAfters(ctx context.Context) error {
 	w.mu.Lock()
 	known := w.folders != nil
 	w.mu.Unlock()
+
 	for known && ctx.Err() == nil {
 		due, err := w.ledger.PendingAfter(ctx, together)
 		if err != nil {
@@ -34,6 +35,7 @@ func (w *Watcher) finishAfters(ctx context.Context) error {
 			break
 		}
 	}
+
 	return nil
 }
 
@@ -48,6 +50,7 @@ func (w *Watcher) finishEach(ctx context.Context, due []ledger.ClaimStatus) erro
 			}
 		})
 	}
+
 	group.Wait()
 	return errors.Join(errs...)
 }
@@ -61,6 +64,7 @@ func (w *Watcher) finishAfter(ctx context.Context, c ledger.ClaimStatus) error {
 		_, err := w.ledger.EndAfter(ctx, c, ledger.AfterLeft, "", "")
 		return err
 	}
+
 	state, dest, note := w.dispose(ctx, &f.Watch, c)
 	if err := ctx.Err(); err != nil {
 		return err
@@ -68,11 +72,13 @@ func (w *Watcher) finishAfter(ctx context.Context, c ledger.ClaimStatus) error {
 	if ended, err := w.ledger.EndAfter(ctx, c, state, dest, note); err != nil || !ended {
 		return err // tried again meanwhile, its run has had another outcome, or will have
 	}
+
 	why := ""
 	if state == ledger.AfterFailed {
 		why = note
 		w.log.Warn("a file could not be dealt with after its run; it is tried again at the next scan", "job", c.Job, "run", c.Run, "path", c.Path, "error", note)
 	}
+
 	f.disposed(filepath.FromSlash(c.Path), why)
 	return nil
 }
@@ -85,14 +91,17 @@ func (w *Watcher) dispose(ctx context.Context, watch *Watch, c ledger.ClaimStatu
 	if c.Outcome.Done() {
 		after = watch.OnSuccess
 	}
+
 	g, err := newGround(watch)
 	if err != nil {
 		return ledger.AfterFailed, "", err.Error()
 	}
 	defer g.close()
+
 	if after.Action == "" || after.Action == actionLeave || !g.holds(filepath.FromSlash(c.Path)) {
 		return ledger.AfterLeft, "", "" // a file that was offered from elsewhere stays there
 	}
+
 	file, st, err := w.find(ctx, g, c)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -102,6 +111,7 @@ func (w *Watcher) dispose(ctx context.Context, watch *Watch, c ledger.ClaimStatu
 	case err == nil:
 		dest, err = w.moveTo(ctx, g, file, st, after.Dir, filepath.Base(filepath.FromSlash(c.Path)))
 	}
+
 	switch {
 	case errors.Is(err, errChanged):
 		// Other bytes are another file, which gets a run of its own.
@@ -109,6 +119,7 @@ func (w *Watcher) dispose(ctx context.Context, watch *Watch, c ledger.ClaimStatu
 	case err != nil:
 		return ledger.AfterFailed, "", err.Error()
 	}
+
 	return ledger.AfterDone, dest, ""
 }
 
@@ -136,11 +147,13 @@ func (w *Watcher) find(ctx context.Context, g *ground, c ledger.ClaimStatus) (sp
 		if place == "" {
 			continue
 		}
+
 		file, err := g.spot(place)
 		var st stamp
 		if err == nil {
 			st, err = w.bytesAt(ctx, file, c)
 		}
+
 		switch {
 		case errors.Is(err, errChanged):
 			missing = err
@@ -148,6 +161,7 @@ func (w *Watcher) find(ctx context.Context, g *ground, c ledger.ClaimStatus) (sp
 			return file, st, err
 		}
 	}
+
 	for _, after := range []After{g.watch.OnFailure, g.watch.OnSuccess} {
 		if after.Action == actionMove && c.Dest == "" {
 			if file, st, err := w.unrecorded(ctx, g, after.Dir, c); err == nil {
@@ -155,6 +169,7 @@ func (w *Watcher) find(ctx context.Context, g *ground, c ledger.ClaimStatus) (sp
 			}
 		}
 	}
+
 	return spot{}, stamp{}, missing
 }
 
@@ -169,14 +184,17 @@ func (w *Watcher) bytesAt(ctx context.Context, file spot, c ledger.ClaimStatus) 
 	if err != nil {
 		return stamp{}, err
 	}
+
 	st := stampOf(info)
 	if st.size != c.Size {
 		return st, errChanged
 	}
+
 	hash, err := w.hashes.of(ctx, file, st)
 	if err == nil && hash != c.Hash {
 		err = errChanged
 	}
+
 	return st, err
 }
 
@@ -186,6 +204,7 @@ func (w *Watcher) unrecorded(ctx context.Context, g *ground, dir string, c ledge
 	if err != nil {
 		return spot{}, stamp{}, err
 	}
+
 	for i := range 100 {
 		file := spot{root, numbered(filepath.Base(filepath.FromSlash(c.Path)), i)}
 		st, err := w.bytesAt(ctx, file, c)
@@ -193,6 +212,7 @@ func (w *Watcher) unrecorded(ctx context.Context, g *ground, dir string, c ledge
 			return file, st, err
 		}
 	}
+
 	return spot{}, stamp{}, fs.ErrNotExist
 }
 
@@ -208,6 +228,7 @@ func (f *folder) disposed(path, why string) {
 		delete(f.unmoved, path)
 		delete(f.retry, path)
 	}
+
 	again := !f.stuck && len(f.retry) > 0
 	f.mu.Unlock()
 	if again {
@@ -220,11 +241,13 @@ func (f *folder) disposed(path, why string) {
 func (f *folder) takeRetries() map[string]bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	if !f.stuck {
 		out := f.retry
 		f.retry = map[string]bool{}
 		return out
 	}
+
 	out := map[string]bool{}
 	for path := range f.retry {
 		if len(out) == maxProbes {
@@ -233,6 +256,7 @@ func (f *folder) takeRetries() map[string]bool {
 		out[path] = true
 		delete(f.retry, path)
 	}
+
 	return out
 }
 
@@ -241,12 +265,15 @@ func (f *folder) tookAway(retried map[string]bool, walk *walk) {
 	if len(retried) == 0 {
 		return
 	}
+
 	there := make(map[string]bool, len(walk.files))
 	for _, s := range walk.files {
 		there[s.path] = true
 	}
+
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	for path := range retried {
 		if !there[path] {
 			delete(f.unmoved, path)

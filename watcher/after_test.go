@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
 )
 
 // desk is a watcher whose parts are called one by one.
@@ -27,11 +28,13 @@ func newDesk(t *testing.T) *desk {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	l := OpenLedger(t, base)
 	w, err := New(Options{Ledger: l})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() { w.arms.close(); l.Close() })
 	d := &desk{t: t, base: base, w: w}
 	d.must(os.Mkdir(d.path("inbox"), 0o755))
@@ -86,7 +89,7 @@ func (d *desk) missing(name string) {
 }
 
 // run takes a file and ends its run; what is due to it is pending then.
-func (d *desk) run(w Watch, path string, outcome ledger.Outcome) ledger.ClaimStatus {
+func (d *desk) run(w Watch, path string, outcome domain.Outcome) ledger.ClaimStatus {
 	d.t.Helper()
 	a, err := Offer(d.t.Context(), d.w.ledger, w, path)
 	d.must(err)
@@ -96,7 +99,7 @@ func (d *desk) run(w Watch, path string, outcome ledger.Outcome) ledger.ClaimSta
 	return d.claim()
 }
 
-func (d *desk) end(run int64, outcome ledger.Outcome) {
+func (d *desk) end(run int64, outcome domain.Outcome) {
 	d.t.Helper()
 	_, attempt, err := d.w.ledger.StartAttempt(d.t.Context(), run)
 	d.must(err)
@@ -136,16 +139,17 @@ func (d *desk) note() string {
 			last = data.Error
 		}
 	}
+
 	return last
 }
 
 // Each outcome goes to its side.
 func TestAfterByOutcome(t *testing.T) {
 	t.Parallel()
-	for outcome, want := range map[ledger.Outcome]string{
-		ledger.OutcomeSuccess: "done", ledger.OutcomeNothing: "done", ledger.OutcomePartial: "done",
-		ledger.OutcomeError: "failed", ledger.OutcomeTimeout: "failed", ledger.OutcomeBudget: "failed",
-		ledger.OutcomeCancelled: "failed", ledger.OutcomeInterrupted: "failed", ledger.OutcomeSkipped: "failed",
+	for outcome, want := range map[domain.Outcome]string{
+		domain.OutcomeSuccess: "done", domain.OutcomeNothing: "done", domain.OutcomePartial: "done",
+		domain.OutcomeError: "failed", domain.OutcomeTimeout: "failed", domain.OutcomeBudget: "failed",
+		domain.OutcomeCancelled: "failed", domain.OutcomeInterrupted: "failed", domain.OutcomeSkipped: "failed",
 	} {
 		d := newDesk(t)
 		w := Watch{Job: "in", Agent: "a", Path: d.path("inbox"), OnSuccess: After{"move", d.path("done")}, OnFailure: After{"move", d.path("failed")}}
@@ -164,7 +168,7 @@ func TestAfterKilledBetweenMoveAndRecord(t *testing.T) {
 	d := newDesk(t)
 	w := d.set(After{"move", d.path("done")})
 	d.write("done/a.csv", "another")
-	c := d.run(w, d.write("inbox/a.csv", "1"), ledger.OutcomeSuccess)
+	c := d.run(w, d.write("inbox/a.csv", "1"), domain.OutcomeSuccess)
 	state, dest, _ := d.w.dispose(t.Context(), &w, c) // and no EndAfter
 	if state != ledger.AfterDone || dest != d.path("done/a-2.csv") {
 		t.Fatalf("%s %s", state, dest)
@@ -172,6 +176,7 @@ func TestAfterKilledBetweenMoveAndRecord(t *testing.T) {
 	if got := d.settle(c); got.After != ledger.AfterDone || got.Dest != dest || d.note() != "" {
 		t.Errorf("%+v, %s", got, d.note())
 	}
+
 	d.missing("done/a-3.csv")
 }
 
@@ -185,7 +190,7 @@ func TestAfterAcrossFileSystems(t *testing.T) {
 	d.must(os.Chmod(path, 0o640))
 	long := time.Now().Add(-time.Hour).Truncate(time.Second)
 	d.must(os.Chtimes(path, long, long))
-	c := d.run(w, path, ledger.OutcomeSuccess)
+	c := d.run(w, path, domain.OutcomeSuccess)
 	info, err := os.Lstat(path)
 	d.must(err)
 	d.must(copyAway(t.Context(), d.spot(path), stampOf(info), d.spot(filepath.Join(far, "a.csv"))))
@@ -194,6 +199,7 @@ func TestAfterAcrossFileSystems(t *testing.T) {
 	if got := d.settle(c); got.After != ledger.AfterDone || got.Dest != filepath.Join(far, "a.csv") {
 		t.Errorf("%+v", got)
 	}
+
 	d.missing("inbox/a.csv")
 	there, err := os.Lstat(filepath.Join(far, "a.csv"))
 	if err != nil || there.Mode().Perm() != 0o640 || !there.ModTime().Equal(long) {
@@ -202,8 +208,9 @@ func TestAfterAcrossFileSystems(t *testing.T) {
 	if entries, err := os.ReadDir(far); err != nil || len(entries) != 1 {
 		t.Errorf("%v (%v)", entries, err)
 	}
+
 	// Other bytes of the same name get another name.
-	c = d.run(w, d.write("inbox/a.csv", "22"), ledger.OutcomeSuccess)
+	c = d.run(w, d.write("inbox/a.csv", "22"), domain.OutcomeSuccess)
 	if got := d.settle(c); got.Dest != filepath.Join(far, "a-2.csv") {
 		t.Errorf("%+v", got)
 	}
@@ -215,12 +222,14 @@ func otherFileSystem(t *testing.T, here string) string {
 	if err := os.Mkdir(far, 0o755); err != nil {
 		t.Skip("there is no second file system here")
 	}
+
 	t.Cleanup(func() { os.RemoveAll(far) })
 	a, err1 := os.Stat(here)
 	b, err2 := os.Stat(far)
 	if err1 != nil || err2 != nil || stampOf(a).device == stampOf(b).device {
 		t.Skip("there is no second file system here")
 	}
+
 	return far
 }
 
@@ -229,13 +238,14 @@ func TestAfterOfAChangedOrMissingFile(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	w := d.set(After{"move", d.path("done")})
-	c := d.run(w, d.write("inbox/a.csv", "1"), ledger.OutcomeSuccess)
+	c := d.run(w, d.write("inbox/a.csv", "1"), domain.OutcomeSuccess)
 	d.write("inbox/a.csv", "changed")
 	if got := d.settle(c); got.After != ledger.AfterDone || got.Dest != "" || !strings.Contains(d.note(), "changed since") {
 		t.Errorf("%+v, %s", got, d.note())
 	}
+
 	d.read("inbox/a.csv", "changed")
-	c = d.run(w, d.path("inbox/a.csv"), ledger.OutcomeSuccess)
+	c = d.run(w, d.path("inbox/a.csv"), domain.OutcomeSuccess)
 	d.must(os.Remove(d.path("inbox/a.csv")))
 	if got := d.settle(c); got.After != ledger.AfterDone || d.note() != "the file was gone" {
 		t.Errorf("%+v, %s", got, d.note())
@@ -255,6 +265,7 @@ func TestMovePutsBackAnother(t *testing.T) {
 	if _, err := d.w.move(t.Context(), d.spot(path), before, d.spot(d.path("done/x")).root, "a.csv"); !errors.Is(err, errChanged) {
 		t.Errorf("%v", err)
 	}
+
 	d.read("inbox/a.csv", "other")
 	d.missing("done/a.csv")
 }
@@ -266,16 +277,18 @@ func TestMoveReplacesNothing(t *testing.T) {
 	w := d.set(After{"move", d.path("done")})
 	d.write("done/a.csv", "first")
 	d.must(os.Mkdir(d.path("done/a-2.csv"), 0o755))
-	c := d.run(w, d.write("inbox/a.csv", "second"), ledger.OutcomeSuccess)
+	c := d.run(w, d.write("inbox/a.csv", "second"), domain.OutcomeSuccess)
 	if got := d.settle(c); got.Dest != d.path("done/a-3.csv") {
 		t.Errorf("%+v", got)
 	}
+
 	d.read("done/a.csv", "first")
 	d.read("done/a-3.csv", "second")
 	one, two := d.spot(d.write("one", "1")), d.spot(d.write("two", "2"))
 	if err := reserveAndRename(one, two); !errors.Is(err, fs.ErrExist) {
 		t.Errorf("%v", err)
 	}
+
 	d.must(reserveAndRename(one, d.spot(d.path("three"))))
 	d.read("two", "2")
 	d.read("three", "1")
@@ -287,14 +300,16 @@ func TestAfterRetriesWhatFails(t *testing.T) {
 	d := newDesk(t)
 	w := d.set(After{"move", d.path("done")})
 	d.write("done", "a file where the folder should be")
-	c := d.run(w, d.write("inbox/a.csv", "1"), ledger.OutcomeSuccess)
+	c := d.run(w, d.write("inbox/a.csv", "1"), domain.OutcomeSuccess)
 	if got := d.settle(c); got.After != ledger.AfterFailed || !strings.Contains(d.note(), "cannot be made") {
 		t.Errorf("%+v, %s", got, d.note())
 	}
+
 	d.read("inbox/a.csv", "1")
 	if f := d.w.folders["in"]; !f.takeRetries()[d.path("inbox/a.csv")] {
 		t.Error("the next scan passes over it")
 	}
+
 	d.must(os.Remove(d.path("done")))
 	if _, err := Offer(t.Context(), d.w.ledger, w, d.path("inbox/a.csv")); err != nil { // as a scan does
 		t.Fatal(err)
@@ -302,6 +317,7 @@ func TestAfterRetriesWhatFails(t *testing.T) {
 	if got := d.settle(c); got.After != ledger.AfterDone {
 		t.Errorf("%+v", got)
 	}
+
 	d.read("done/a.csv", "1")
 }
 
@@ -311,9 +327,11 @@ func TestRetriesProbe(t *testing.T) {
 	for i := range 100 {
 		f.disposed(filepath.Join("in", string(rune('a'+i))), "no space")
 	}
+
 	if n := len(f.takeRetries()); n != maxProbes {
 		t.Errorf("%d files are tried", n)
 	}
+
 	f.disposed("in/ok", "")
 	if n := len(f.takeRetries()); n != 100-maxProbes || f.dueScan() == "" {
 		t.Errorf("%d files are tried after a success", n)
@@ -326,15 +344,17 @@ func TestAfterOfARetriedRun(t *testing.T) {
 	d := newDesk(t)
 	w := Watch{Job: "in", Agent: "a", Path: d.path("inbox"), OnSuccess: After{"move", d.path("done")}, OnFailure: After{"move", d.path("failed")}}
 	d.must(d.w.Set(t.Context(), []Watch{w}))
-	c := d.settle(d.run(w, d.write("inbox/a.csv", "1"), ledger.OutcomeError))
+	c := d.settle(d.run(w, d.write("inbox/a.csv", "1"), domain.OutcomeError))
 	d.read("failed/a.csv", "1")
 	if _, err := d.w.ledger.Retry(t.Context(), c.Run); err != nil {
 		t.Fatal(err)
 	}
-	d.end(c.Run, ledger.OutcomeSuccess)
+
+	d.end(c.Run, domain.OutcomeSuccess)
 	if got := d.settle(c); got.After != ledger.AfterDone || got.Dest != d.path("done/a.csv") {
 		t.Errorf("%+v", got)
 	}
+
 	d.missing("failed/a.csv")
 }
 
@@ -343,11 +363,12 @@ func TestAfterLeavesWhatIsNotInTheFolder(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	w := d.set(After{Action: "delete"})
-	if got := d.settle(d.run(w, d.write("elsewhere/a.csv", "1"), ledger.OutcomeSuccess)); got.After != ledger.AfterLeft {
+	if got := d.settle(d.run(w, d.write("elsewhere/a.csv", "1"), domain.OutcomeSuccess)); got.After != ledger.AfterLeft {
 		t.Errorf("%+v", got)
 	}
+
 	d.read("elsewhere/a.csv", "1")
-	if got := d.settle(d.run(Watch{Job: "other"}, d.path("elsewhere/a.csv"), ledger.OutcomeSuccess)); got.After != ledger.AfterLeft {
+	if got := d.settle(d.run(Watch{Job: "other"}, d.path("elsewhere/a.csv"), domain.OutcomeSuccess)); got.After != ledger.AfterLeft {
 		t.Errorf("%+v", got)
 	}
 }
@@ -356,7 +377,7 @@ func TestAfterLeavesWhatIsNotInTheFolder(t *testing.T) {
 func TestAfterWaitsForTheWatches(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
-	d.run(Watch{Job: "in"}, d.write("inbox/a.csv", "1"), ledger.OutcomeSuccess)
+	d.run(Watch{Job: "in"}, d.write("inbox/a.csv", "1"), domain.OutcomeSuccess)
 	d.must(d.w.finishAfters(t.Context()))
 	d.claim()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -365,6 +386,7 @@ func TestAfterWaitsForTheWatches(t *testing.T) {
 	if err := d.w.finishAfters(ctx); err == nil {
 		d.read("inbox/a.csv", "1")
 	}
+
 	d.claim()
 }
 
@@ -377,24 +399,28 @@ func TestAfterStaysInTheFolder(t *testing.T) {
 		if success.Dir != "" {
 			success.Dir = d.path(success.Dir)
 		}
+
 		w := d.set(success)
 		d.write("outside/a.csv", "1")
-		c := d.run(w, d.write("inbox/sub/a.csv", "1"), ledger.OutcomeSuccess)
+		c := d.run(w, d.write("inbox/sub/a.csv", "1"), domain.OutcomeSuccess)
 		d.must(os.Rename(d.path("inbox/sub"), d.path("inbox/bus")))
 		d.link("outside", "inbox/sub")
 		if got := d.settle(c); got.After != ledger.AfterFailed || !strings.Contains(d.note(), "escapes") {
 			t.Errorf("%+v: %+v, %s", success, got, d.note())
 		}
+
 		d.read("outside/a.csv", "1")
 	}
+
 	d := newDesk(t)
 	w := d.set(After{"move", d.path("inbox/done")})
 	d.must(os.Mkdir(d.path("outside"), 0o755))
 	d.link("outside", "inbox/done")
-	c := d.run(w, d.write("inbox/a.csv", "1"), ledger.OutcomeSuccess)
+	c := d.run(w, d.write("inbox/a.csv", "1"), domain.OutcomeSuccess)
 	if got := d.settle(c); got.After != ledger.AfterFailed || !strings.Contains(d.note(), "leads out") {
 		t.Errorf("%+v, %s", got, d.note())
 	}
+
 	d.read("inbox/a.csv", "1")
 	d.missing("outside/a.csv")
 }
@@ -439,6 +465,7 @@ func TestDiscardSparesAnother(t *testing.T) {
 	if err := discard(file, before, file.beside(".deleting-1")); !errors.Is(err, errChanged) {
 		t.Errorf("%v", err)
 	}
+
 	d.read("inbox/a.csv", "other")
 	d.missing("inbox/.deleting-1")
 }
@@ -448,7 +475,7 @@ func TestAfterKilledInADeletion(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	w := d.set(After{Action: "delete"})
-	c := d.run(w, d.write("inbox/a.csv", "1"), ledger.OutcomeSuccess)
+	c := d.run(w, d.write("inbox/a.csv", "1"), domain.OutcomeSuccess)
 	d.must(os.Rename(d.path("inbox/a.csv"), d.path("inbox/"+aside(c))))
 	if got := d.settle(c); got.After != ledger.AfterDone {
 		t.Errorf("%+v", got)
@@ -465,23 +492,26 @@ func TestAfterOfARunRetriedAtOnce(t *testing.T) {
 	w := Watch{Job: "in", Agent: "a", Path: d.path("inbox"), OnSuccess: After{"move", d.path("done")}, OnFailure: After{"move", d.path("failed")}}
 	d.must(d.w.Set(t.Context(), []Watch{w}))
 	d.write("failed/a.csv", "2")
-	c := d.run(w, d.write("inbox/a.csv", "1"), ledger.OutcomeError)
+	c := d.run(w, d.write("inbox/a.csv", "1"), domain.OutcomeError)
 	state, dest, _ := d.w.dispose(t.Context(), &w, c)
 	if _, err := d.w.ledger.Retry(t.Context(), c.Run); err != nil {
 		t.Fatal(err)
 	}
+
 	late := func() {
 		if ended, err := d.w.ledger.EndAfter(t.Context(), c, state, dest, ""); ended || err != nil {
 			t.Errorf("%v (%v)", ended, err)
 		}
 	}
+
 	late()
 	d.write("inbox/a.csv", "another")
-	d.end(c.Run, ledger.OutcomeSuccess)
+	d.end(c.Run, domain.OutcomeSuccess)
 	late()
 	if got := d.settle(c); got.After != ledger.AfterDone || got.Dest != d.path("done/a.csv") {
 		t.Errorf("%+v", got)
 	}
+
 	d.read("done/a.csv", "1")
 	d.read("inbox/a.csv", "another")
 	d.missing("failed/a-2.csv")

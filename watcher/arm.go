@@ -34,6 +34,7 @@ func (a *arms) arm(f *folder, dir string) error {
 	if !slices.Contains(a.wanted[dir], f) {
 		a.wanted[dir] = append(a.wanted[dir], f)
 	}
+
 	a.mu.Unlock()
 	err := a.add(dir)
 	if err != nil {
@@ -46,6 +47,7 @@ func (a *arms) arm(f *folder, dir string) error {
 func (a *arms) armed(f *folder) []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+
 	var out []string
 	for dir, who := range a.wanted {
 		if slices.Contains(who, f) {
@@ -59,6 +61,7 @@ func (a *arms) armed(f *folder) []string {
 func (a *arms) count(f *folder) int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+
 	n := 0
 	for _, who := range a.wanted {
 		if slices.Contains(who, f) {
@@ -78,6 +81,7 @@ func (a *arms) disarm(f *folder, dirs ...string) {
 		} else {
 			delete(a.wanted, dir)
 		}
+
 		a.mu.Unlock()
 		if len(who) == 0 && a.events != nil {
 			_ = a.events.Remove(dir) // often the system has dropped it already, with the folder

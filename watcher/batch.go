@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
 )
 
 // batch holds the files that are ready and wait for the others of their run. It is memory
@@ -38,6 +39,7 @@ func (b *batch) put(c candidate, now time.Time) {
 	if b.holds(c.path, c.now) {
 		return
 	}
+
 	b.count++
 	b.files[c.path] = &gathered{c.path, c.now, c.hash, b.count, now}
 }
@@ -86,6 +88,7 @@ func (f *folder) takeBatch(ctx context.Context) {
 	if at := f.batchAt(); at.IsZero() || time.Now().Before(at) {
 		return
 	}
+
 	files := f.stillReady()
 	for len(files) >= f.MaxFiles || len(files) > 0 && !time.Now().Before(f.restAt()) {
 		n := min(len(files), f.MaxFiles)
@@ -93,10 +96,12 @@ func (f *folder) takeBatch(ctx context.Context) {
 			f.batch.retry = time.Now().Add(time.Second)
 			return
 		}
+
 		for _, g := range files[:n] {
 			f.batch.drop(g.path)
 			f.know(g.path, g.now)
 		}
+
 		if files = files[n:]; len(files) > 0 {
 			f.batch.since = files[0].at
 		}
@@ -112,6 +117,7 @@ func (f *folder) stillReady() []*gathered {
 		if err == nil && stampOf(info).same(g.now) {
 			return false
 		}
+
 		f.batch.drop(g.path)
 		if err == nil && info.Mode().IsRegular() {
 			f.settler.see(g.path, time.Now(), stampOf(info), hintChanged)
@@ -121,7 +127,7 @@ func (f *folder) stillReady() []*gathered {
 }
 
 func (f *folder) batchRequest(files []*gathered, more int) ledger.Request {
-	r := ledger.Request{Job: f.Job, Agent: f.Agent, Trigger: ledger.TriggerWatch, Detail: ledger.Detail{More: more}, Breaker: f.breaker()}
+	r := ledger.Request{Job: f.Job, Agent: f.Agent, Trigger: domain.TriggerWatch, Detail: ledger.Detail{More: more}, Breaker: f.breaker()}
 	for _, g := range files {
 		r.Detail.Files = append(r.Detail.Files, fileOf(g.path, g.now, g.hash))
 		r.Claims = append(r.Claims, claimOf(f.Job, g.path, g.now, g.hash))

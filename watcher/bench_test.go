@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
 	"rouse/watcher"
 )
 
@@ -22,11 +23,13 @@ func TestMain(m *testing.M) {
 	if err := flag.Set("test.parallel", strconv.Itoa(3*runtime.GOMAXPROCS(0))); err != nil {
 		os.Exit(2)
 	}
+
 	if f := flag.Lookup("rapid.checks"); f != nil && f.Value.String() == f.DefValue {
 		if err := f.Value.Set("6"); err != nil {
 			os.Exit(2)
 		}
 	}
+
 	os.Exit(m.Run())
 }
 
@@ -39,7 +42,7 @@ type bench struct {
 	base    string
 	ledger  *ledger.Ledger
 	watcher *watcher.Watcher
-	outcome ledger.Outcome // of runs; "": they stay queued
+	outcome domain.Outcome // of runs; "": they stay queued
 	what    string         // is being done
 	quiet   time.Duration  // after the runs of a folder that converges
 	halt    func()
@@ -51,6 +54,7 @@ func newBench(t *testing.T) *bench {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	b := &bench{t: t, base: base, ledger: watcher.OpenLedger(t, base)}
 	t.Cleanup(func() { b.ledger.Close() })
 	return b
@@ -71,10 +75,12 @@ func (b *bench) startWith(o watcher.Options, watches ...watcher.Watch) {
 	if err != nil {
 		b.t.Fatal(err)
 	}
+
 	w.SetQuiet(cmp.Or(b.quiet, 50*time.Millisecond))
 	if err := w.Set(b.t.Context(), watches); err != nil {
 		b.t.Fatal(err)
 	}
+
 	ctx, cancel := context.WithCancel(context.WithoutCancel(b.t.Context()))
 	over := make(chan error, 1)
 	go func() { over <- w.Run(ctx) }()
@@ -84,6 +90,7 @@ func (b *bench) startWith(o watcher.Options, watches ...watcher.Watch) {
 			b.t.Error(err)
 		}
 	}
+
 	b.t.Cleanup(b.stop)
 	b.watcher = w
 	select {
@@ -111,6 +118,7 @@ func (b *bench) until(ok func() bool) {
 		if ok() {
 			return
 		}
+
 		select {
 		case <-changed:
 		case <-time.After(5 * time.Millisecond): // a file that moved is no change of the ledger
@@ -125,10 +133,12 @@ func (b *bench) finish() {
 	if b.outcome == "" {
 		return
 	}
+
 	runs, err := b.ledger.Claimable(b.t.Context(), time.Now(), 0, 100)
 	if err != nil {
 		b.t.Fatal(err)
 	}
+
 	for _, r := range runs {
 		_, a, err := b.ledger.StartAttempt(b.t.Context(), r.ID)
 		if err == nil {

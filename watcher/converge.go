@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
 )
 
 const (
@@ -38,7 +39,7 @@ type loop struct {
 	phase   State
 	since   time.Time // when this phase began
 	at      time.Time // when to look at the folder; zero: when something happens
-	outcome ledger.Outcome
+	outcome domain.Outcome
 	old     bool   // the run had ended before this watcher began: what is different may be anybody's
 	before  string // the fingerprint at the last look, where looks are all there is
 }
@@ -70,10 +71,12 @@ func (f *folder) converge(ctx context.Context) {
 			f.turn(StateSettling, time.Now().Add(f.w.quiet))
 		}
 	}
+
 	for _, ask := range f.takeAsks() {
 		accepted, err := f.trigger(ctx)
 		ask <- answer{accepted, err}
 	}
+
 	if at := f.loopAt(); !at.IsZero() && !time.Now().Before(at) {
 		f.scan(ctx, "")
 	}
@@ -121,9 +124,11 @@ func (f *folder) decide(ctx context.Context, walk *walk) (int, error) {
 			return 0, err
 		}
 	}
+
 	if l.phase == StateProcessing || l.phase != StateIdle && now.Before(l.at) {
 		return 0, nil
 	}
+
 	cur := treeOf(f.root, walk.files)
 	if walk.torn && f.moves(now, now) {
 		return 0, nil
@@ -131,15 +136,18 @@ func (f *folder) decide(ctx context.Context, walk *walk) (int, error) {
 	if l.st.Print == "" && f.Existing == ExistingIgnore {
 		return 0, f.baseline(ctx, cur)
 	}
+
 	stopped := l.phase == StateSettling && l.failed()
 	print := cur.print()
 	if print == l.calm && !stopped && !l.reshape && len(walk.unreadable) == 0 {
 		return 0, f.rest(ctx)
 	}
+
 	mem, err := f.memory(ctx, cur)
 	if err != nil {
 		return 0, err
 	}
+
 	if len(walk.unreadable) > 0 {
 		cur = carry(f.root, cur, mem.last, walk.unreadable)
 		print = cur.print()
@@ -147,14 +155,17 @@ func (f *folder) decide(ctx context.Context, walk *walk) (int, error) {
 	if print == l.calm && !stopped {
 		return 0, f.rest(ctx)
 	}
+
 	base := mem.last
 	if l.failed() {
 		base = mem.base
 	}
+
 	changes, n, last := difference(base, cur)
 	if stopped && (!l.old || print == l.st.Print) {
 		return 0, f.giveUp(ctx, mem, print, n)
 	}
+
 	switch {
 	case n == 0: // as it was before a run that was not done
 		return 0, f.keep(ctx, memory{last: cur, base: cur}, print)
@@ -163,9 +174,11 @@ func (f *folder) decide(ctx context.Context, walk *walk) (int, error) {
 	case l.st.Round >= rounds && !l.failed():
 		return n, f.adopt(ctx, cur, print, changes, n)
 	}
+
 	if again, err := f.triedAgain(ctx); again || err != nil {
 		return n, err
 	}
+
 	_, err = f.dispatch(ctx, cur, base, changes)
 	return n, err
 }
@@ -175,10 +188,12 @@ func (f *folder) triedAgain(ctx context.Context) (bool, error) {
 	if f.loop.st.Run == 0 {
 		return false, nil
 	}
+
 	outcome, err := f.w.outcomeOf(ctx, f.loop.st.Run)
 	if err != nil || outcome != "" {
 		return false, err
 	}
+
 	f.turn(StateProcessing, time.Time{})
 	f.followRun()
 	return true, nil
@@ -207,13 +222,16 @@ func (f *folder) putOff(now, until time.Time) bool {
 	if l.phase == StateIdle {
 		f.turn(StateDebouncing, until)
 	}
+
 	enough := l.since.Add(f.MaxWait)
 	if !now.Before(enough) {
 		return false
 	}
+
 	if l.at = until; until.After(enough) {
 		l.at = enough
 	}
+
 	return true
 }
 
@@ -230,6 +248,7 @@ func (f *folder) lastRemoval(changes *ledger.Changes) time.Time {
 			}
 		}
 	}
+
 	return last
 }
 
@@ -245,9 +264,11 @@ func carry(root string, cur, known tree, unreadable map[string]error) tree {
 			}
 		}
 	}
+
 	for _, l := range cur {
 		files = append(files, sighting{joined(root, l.path), stamp{size: l.size, modified: l.modified, changed: l.changed}})
 	}
+
 	return treeOf(root, files)
 }
 
@@ -257,6 +278,7 @@ func (f *folder) recall(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	l := loop{read: true, root: f.root, phase: StateIdle, calm: st.Print}
 	if st.Print != "" {
 		mem, err := remember(st.Tree)
@@ -267,6 +289,7 @@ func (f *folder) recall(ctx context.Context) error {
 			l.calm = mem.Left
 		}
 	}
+
 	st.Tree = ""
 	l.st = st
 	if st.Print == "" {
@@ -279,6 +302,7 @@ func (f *folder) recall(ctx context.Context) error {
 			l.calm = st.Print
 		}
 	}
+
 	f.loop = l
 	switch {
 	case st.Print == "" || st.Run == 0:
@@ -288,6 +312,7 @@ func (f *folder) recall(ctx context.Context) error {
 		f.loop.old = true
 		f.turn(StateSettling, time.Now().Add(f.w.quiet))
 	}
+
 	f.followRun()
 	f.show()
 	return nil
@@ -298,18 +323,22 @@ func (f *folder) memory(ctx context.Context, cur tree) (memory, error) {
 	if f.loop.st.Print == "" {
 		return memory{}, nil
 	}
+
 	st, _, err := f.w.ledger.WatchState(ctx, f.Job)
 	if err != nil {
 		return memory{}, err
 	}
+
 	mem, err := remember(st.Tree)
 	if err != nil || !f.loop.reshape {
 		return mem, err
 	}
+
 	mem.reshape(f, cur)
 	f.loop.st.Print = mem.last.print()
 	f.loop.calm = f.loop.st.Print
 	f.loop.reshape = false
+
 	return mem, f.save(ctx, mem, f.loop.st)
 }
 
@@ -320,9 +349,11 @@ func (f *folder) save(ctx context.Context, mem memory, st ledger.WatchState) err
 	if err != nil {
 		return err
 	}
+
 	if st.Since.IsZero() {
 		st.Since = time.Now()
 	}
+
 	st.Tree = text
 	return f.write(func() error { return f.w.ledger.SaveWatch(ctx, st) })
 }
@@ -345,12 +376,14 @@ func (f *folder) keep(ctx context.Context, mem memory, print string) error {
 	if mem.Left != "" {
 		st.Print = l.st.Print // what the run that was not done was told of is still to do
 	}
+
 	if st.Since.IsZero() {
 		st.Since = time.Now().Truncate(time.Millisecond)
 	}
 	if err := f.save(ctx, mem, st); err != nil {
 		return err
 	}
+
 	l.st, l.calm, l.old = st, print, false
 	f.turn(StateIdle, time.Time{})
 	f.followRun()
@@ -375,6 +408,7 @@ func (f *folder) beginEmpty(ctx context.Context) {
 	} else if !f.loop.read {
 		err = f.recall(ctx)
 	}
+
 	if err == nil && f.Mode == ModeConverge && f.loop.st.Print == "" && f.Existing == ExistingIgnore {
 		err = f.baseline(ctx, nil)
 	}
@@ -392,6 +426,7 @@ func (f *folder) rest(ctx context.Context) error {
 		f.turn(StateIdle, time.Time{})
 		return nil
 	}
+
 	mem, err := f.memory(ctx, nil)
 	if err != nil {
 		return err
@@ -399,6 +434,7 @@ func (f *folder) rest(ctx context.Context) error {
 	if err := f.keep(ctx, memory{last: mem.last, base: mem.last}, l.st.Print); err != nil {
 		return err
 	}
+
 	f.event(ctx, "watch.converged", run, map[string]any{"path": f.Path, "runs": done})
 	return nil
 }
@@ -409,6 +445,7 @@ func (f *folder) adopt(ctx context.Context, cur tree, print string, changes *led
 	if err := f.keep(ctx, memory{last: cur, base: cur}, print); err != nil {
 		return err
 	}
+
 	f.w.log.Warn("a folder still changes after its runs; it is taken as it is", "job", f.Job, "path", f.Path, "runs", rounds, "files", n)
 	f.event(ctx, "watch.adopted", run, map[string]any{"path": f.Path, "runs": rounds, "files": n, "changes": changes,
 		"reason": fmt.Sprintf("after %d runs the folder still changed; it is taken as it is", rounds)})
@@ -422,6 +459,7 @@ func (f *folder) giveUp(ctx context.Context, mem memory, print string, n int) er
 	if err := f.keep(ctx, mem, print); err != nil {
 		return err
 	}
+
 	f.event(ctx, "watch.stopped", run, map[string]any{"path": f.Path, "run": run, "outcome": outcome, "files": n,
 		"reason": "the run was not done; the folder waits for its next change, whose run is told of these too"})
 	return nil
@@ -436,19 +474,22 @@ func (f *folder) dispatch(ctx context.Context, cur, base tree, changes *ledger.C
 	if err != nil {
 		return ledger.Accepted{}, err
 	}
+
 	st := ledger.WatchState{Job: f.Job, Since: l.st.Since, Print: cur.print(), Tree: text, Round: l.st.Round + 1}
 	if l.failed() {
 		st.Round = 1
 	}
+
 	if st.Since.IsZero() {
 		st.Since = time.Now().Truncate(time.Millisecond)
 	}
+
 	var accepted []ledger.Accepted
 	err = f.write(func() (err error) {
 		accepted, err = f.w.ledger.Enqueue(ctx, ledger.Request{
 			// After each run there is one next.
 			Key: fmt.Sprintf("folder/%s/%d/%d", f.Job, st.Since.UnixMilli(), l.st.Run),
-			Job: f.Job, Agent: f.Agent, Trigger: ledger.TriggerWatch, Watch: &st,
+			Job: f.Job, Agent: f.Agent, Trigger: domain.TriggerWatch, Watch: &st,
 			Detail: ledger.Detail{Folder: f.root, Changes: changes, Round: st.Round},
 		})
 		return err
@@ -459,9 +500,11 @@ func (f *folder) dispatch(ctx context.Context, cur, base tree, changes *ledger.C
 	if !accepted[0].New {
 		return accepted[0], f.recall(ctx) // it was recorded, and nobody could say so
 	}
+
 	st.Run, st.Tree = accepted[0].Run, ""
 	f.loop = loop{read: true, root: f.root, st: st, calm: st.Print}
 	f.turn(StateProcessing, time.Time{})
 	f.followRun()
+
 	return accepted[0], nil
 }

@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
 	"rouse/watcher"
 )
 
@@ -30,16 +31,18 @@ func (b *bench) changes(job string) []ledger.Detail {
 	if err != nil {
 		b.t.Fatal(err)
 	}
+
 	out := make([]ledger.Detail, len(runs))
 	for i, r := range runs {
 		if err := json.Unmarshal(r.Detail, &out[len(runs)-1-i]); err != nil {
 			b.t.Fatal(err)
 		}
 	}
+
 	return out
 }
 
-func (b *bench) end(run int64, outcome ledger.Outcome) {
+func (b *bench) end(run int64, outcome domain.Outcome) {
 	b.t.Helper()
 	_, a, err := b.ledger.StartAttempt(b.t.Context(), run)
 	if err == nil {
@@ -70,14 +73,16 @@ func TestConvergeStates(t *testing.T) {
 	if st := b.status("in"); st.Mode != watcher.ModeConverge || st.Round != 1 {
 		t.Errorf("%+v", st)
 	}
+
 	run, err := b.ledger.Run(t.Context(), 1)
-	if err != nil || run.Trigger != ledger.TriggerWatch || run.Agent != "a" {
+	if err != nil || run.Trigger != domain.TriggerWatch || run.Agent != "a" {
 		t.Fatalf("%+v (%v)", run, err)
 	}
 	if d := b.changes("in")[0]; d.Folder != b.path("inbox") || d.Round != 1 || !slices.Equal(d.Changes.Added, []string{"a.csv"}) || d.Changes.Removed == nil {
 		t.Errorf("%s", run.Detail)
 	}
-	b.end(1, ledger.OutcomeSuccess)
+
+	b.end(1, domain.OutcomeSuccess)
 	b.state(watcher.StateSettling)
 	b.state(watcher.StateIdle)
 	if st := b.status("in"); st.Round != 0 || b.count("in") != 1 {
@@ -94,13 +99,14 @@ func TestConvergeAwaitsTries(t *testing.T) {
 	b.state(watcher.StateProcessing)
 	_, a, err := b.ledger.StartAttempt(t.Context(), 1)
 	if err == nil {
-		err = b.ledger.Finish(t.Context(), a, ledger.Result{Outcome: ledger.OutcomeError, RetryAt: time.Now()})
+		err = b.ledger.Finish(t.Context(), a, ledger.Result{Outcome: domain.OutcomeError, RetryAt: time.Now()})
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	b.write("inbox/b.csv", "1")
-	b.end(1, ledger.OutcomeSuccess)
+	b.end(1, domain.OutcomeSuccess)
 	b.what = "the next run"
 	b.until(func() bool { return b.count("in") == 2 })
 	if d := b.changes("in")[1]; d.Round != 2 || !slices.Equal(d.Changes.Added, []string{"b.csv"}) {
@@ -117,14 +123,17 @@ func TestConvergeTellsOfMany(t *testing.T) {
 	if err := os.Mkdir(b.path("many"), 0o755); err != nil {
 		t.Fatal(err)
 	}
+
 	const n = 1200
 	for i := range n {
 		b.write(fmt.Sprintf("many/%04d.csv", i), "")
 	}
+
 	b.stop()
 	if err := errors.Join(os.Remove(b.path("inbox")), os.Rename(b.path("many"), b.path("inbox"))); err != nil {
 		t.Fatal(err)
 	}
+
 	b.start(w)
 	b.state(watcher.StateProcessing)
 	if c := b.changes("in")[0].Changes; len(c.Added) != 1000 || c.More != n-1000 || c.Added[999] != "0999.csv" {
@@ -151,17 +160,20 @@ func TestTriggerWithoutWatcher(t *testing.T) {
 	if _, err := watcher.Trigger(t.Context(), b.ledger, []watcher.Watch{w, inner}, "in"); !errors.Is(err, watcher.ErrBusy) {
 		t.Errorf("%v", err)
 	}
-	b.end(a.Run, ledger.OutcomeSuccess)
+
+	b.end(a.Run, domain.OutcomeSuccess)
 	again, err := watcher.Trigger(t.Context(), b.ledger, []watcher.Watch{w, inner}, "in") // nobody is there to see it settle
 	if err != nil || !again.New || b.changes("in")[1].Round != 1 {
 		t.Errorf("after the first: %+v (%v)", again, err)
 	}
-	b.end(again.Run, ledger.OutcomeSuccess)
+
+	b.end(again.Run, domain.OutcomeSuccess)
 	for _, job := range []string{"inner", "none"} {
 		if _, err := watcher.Trigger(t.Context(), b.ledger, []watcher.Watch{w, inner}, job); err == nil {
 			t.Errorf("%s was triggered", job)
 		}
 	}
+
 	b.write("inbox/c.csv", "1")
 	b.start(w, inner)
 	b.what = "the next round"
@@ -179,17 +191,21 @@ func TestConvergeProperty(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		m := newModel(t)
 		defer m.stop()
+
 		m.watch.Mode, m.watch.Existing, m.watch.MaxWait = watcher.ModeConverge, watcher.ExistingProcess, 200*time.Millisecond
 		m.quiet = 10 * time.Millisecond
 		m.start(m.watch)
+
 		for range rapid.IntRange(5, 40).Draw(rt, "steps") {
 			m.step(rt)
 			m.finishSome(rt)
 		}
+
 		if m.halt == nil {
 			m.start(m.watch)
 		}
-		m.outcome = ledger.OutcomeSuccess
+
+		m.outcome = domain.OutcomeSuccess
 		m.what = "no run is on"
 		m.until(func() bool { return m.status("in").State == watcher.StateIdle })
 		m.write("inbox/last.csv", "so that a run which was not done is followed by another")
@@ -214,7 +230,7 @@ func (m *model) finishSome(t *rapid.T) {
 	if rapid.IntRange(0, 3).Draw(t, "finish") > 0 {
 		return
 	}
-	m.outcome = rapid.SampledFrom([]ledger.Outcome{ledger.OutcomeSuccess, ledger.OutcomeNothing, ledger.OutcomeError, ledger.OutcomeCancelled}).Draw(t, "outcome")
+	m.outcome = rapid.SampledFrom([]domain.Outcome{domain.OutcomeSuccess, domain.OutcomeNothing, domain.OutcomeError, domain.OutcomeCancelled}).Draw(t, "outcome")
 	m.finish()
 	m.outcome = ""
 }
@@ -229,6 +245,7 @@ func (m *model) told(t *rapid.T) map[string]bool {
 	for _, r := range runs {
 		outcomes[r.ID] = r
 	}
+
 	there := map[string]bool{}
 	apply := func(c *ledger.Changes) {
 		for _, name := range c.Added {
@@ -238,6 +255,7 @@ func (m *model) told(t *rapid.T) map[string]bool {
 			delete(there, name)
 		}
 	}
+
 	for _, e := range events {
 		switch e.Kind {
 		case "run.queued":
@@ -246,6 +264,7 @@ func (m *model) told(t *rapid.T) map[string]bool {
 			if d.Round < 1 || d.Round > 5 || len(d.Changes.Added)+len(d.Changes.Removed)+len(d.Changes.Modified) == 0 {
 				t.Fatalf("run %d: %s", e.Run, outcomes[e.Run].Detail)
 			}
+
 			if outcomes[e.Run].Outcome.Done() {
 				apply(d.Changes)
 			}
@@ -255,5 +274,6 @@ func (m *model) told(t *rapid.T) map[string]bool {
 			apply(&data.Changes)
 		}
 	}
+
 	return there
 }

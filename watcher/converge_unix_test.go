@@ -23,6 +23,7 @@ func TestConvergeUnreadableFolder(t *testing.T) {
 	if err := os.Chmod(b.path("inbox/sub"), 0); err != nil {
 		t.Fatal(err)
 	}
+
 	b.what = "the problem shows"
 	b.until(func() bool { return b.status("in").Problem != "" })
 	b.write("inbox/b.csv", "1")
@@ -33,6 +34,7 @@ func TestConvergeUnreadableFolder(t *testing.T) {
 	if err := os.Chmod(b.path("inbox/sub"), 0o755); err != nil {
 		t.Fatal(err)
 	}
+
 	b.end(1, "success")
 	b.state(watcher.StateIdle)
 	if n := b.count("in"); n != 1 {

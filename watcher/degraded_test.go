@@ -28,6 +28,7 @@ func (d *desk) start() {
 			d.t.Error(err)
 		}
 	})
+
 	select {
 	case <-d.w.Ready():
 	case <-time.After(20 * time.Second):
@@ -43,6 +44,7 @@ func (d *desk) until(what string, ok func() bool) {
 		if ok() {
 			return
 		}
+
 		select {
 		case <-changed:
 		case <-time.After(5 * time.Millisecond):
@@ -75,6 +77,7 @@ func TestLimitReached(t *testing.T) {
 				}
 				return add(dir)
 			}
+
 			d.must(d.w.Set(t.Context(), []Watch{
 				{Job: "in", Path: d.path("inbox"), Settle: 20 * time.Millisecond},
 				{Job: "other", Path: d.path("other"), Settle: 20 * time.Millisecond},
@@ -84,6 +87,7 @@ func TestLimitReached(t *testing.T) {
 			if !strings.Contains(st[0].Degraded, "limit of watched folders") || st[1].Degraded != "" {
 				t.Errorf("%+v", st)
 			}
+
 			d.write("other/a.csv", "1")
 			d.until("a run", func() bool { return d.runs() == 1 })
 			d.write("inbox/a.csv", "1")
@@ -103,6 +107,7 @@ func TestNoInstance(t *testing.T) {
 	if st := d.w.Status(t.Context())[0]; !strings.Contains(st.Degraded, "no instance") {
 		t.Errorf("%+v", st)
 	}
+
 	d.write("inbox/a.csv", "1")
 	d.until("a run by polling", func() bool { return d.runs() == 1 })
 }
@@ -131,10 +136,12 @@ func TestQueueRunsOver(t *testing.T) {
 	if err != nil {
 		t.Skip("this system does not say how long its queue is")
 	}
+
 	longest, err := strconv.Atoi(strings.TrimSpace(string(size)))
 	if err != nil || longest > 1<<17 {
 		t.Skipf("the queue is too long to be filled: %s", size)
 	}
+
 	d := newDesk(t)
 	d.set(After{})
 	d.start()
@@ -143,10 +150,12 @@ func TestQueueRunsOver(t *testing.T) {
 	for i := range longest + 10_000 {
 		d.must(os.Chmod([]string{one, two}[i%2], 0o600|os.FileMode(i/2%2)))
 	}
+
 	const n = 50
 	for i := range n {
 		d.write(fmt.Sprintf("inbox/%d.csv", i), fmt.Sprint(i))
 	}
+
 	d.w.arms.mu.Unlock()
 	d.until("a run of each file", func() bool { return d.runs() >= n })
 	d.until("the scan shows", func() bool { return d.rescans("overflow") > 0 })
@@ -165,6 +174,7 @@ func (d *desk) rescans(why string) int {
 			n++
 		}
 	}
+
 	return n
 }
 
@@ -182,6 +192,7 @@ func TestPeriodicScan(t *testing.T) {
 		}
 		return add(dir)
 	}
+
 	d.set(After{})
 	d.start()
 	first := d.w.Status(t.Context())[0].Rescanned
@@ -193,6 +204,7 @@ func TestPeriodicScan(t *testing.T) {
 	if len(events) != 0 {
 		t.Errorf("%+v", events)
 	}
+
 	d.write("inbox/a.csv", "1")
 	d.until("a run", func() bool { return d.runs() == 1 })
 	events, err = d.w.ledger.Events(t.Context(), ledger.EventFilter{Job: "in", Limit: 1})

@@ -30,10 +30,12 @@ func (f *folder) leaveExisting(ctx context.Context, walk *walk) error {
 	if f.Existing != ExistingIgnore || f.Mode == ModeConverge || f.before.root == f.root {
 		return nil
 	}
+
 	st, _, err := f.w.ledger.WatchState(ctx, f.Job)
 	if err != nil {
 		return err
 	}
+
 	mem, known := f.remembers(st)
 	var cur tree
 	switch {
@@ -42,6 +44,7 @@ func (f *folder) leaveExisting(ctx context.Context, walk *walk) error {
 	case known:
 		return nil
 	}
+
 	switch {
 	case !known:
 		mem = memory{last: cur, base: cur}
@@ -55,13 +58,16 @@ func (f *folder) leaveExisting(ctx context.Context, walk *walk) error {
 			return err
 		}
 	}
+
 	f.before = before{root: f.root, files: make(map[mark]struct{}, len(mem.last))}
 	for _, l := range mem.last {
 		f.before.files[f.marker.of(joined(f.root, l.path), stamp{size: l.size, modified: l.modified})] = struct{}{}
 	}
+
 	if walk != nil {
 		walk.files = slices.DeleteFunc(walk.files, func(s sighting) bool { return f.leaves(s.path, s.stamp) })
 	}
+
 	return nil
 }
 
@@ -70,6 +76,7 @@ func (f *folder) remembers(st ledger.WatchState) (memory, bool) {
 	if st.Tree == "" || st.Print != "" { // a fingerprint is one of a folder that converged
 		return memory{}, false
 	}
+
 	mem, err := remember(st.Tree)
 	if err != nil || mem.Shape.Root != f.root {
 		f.w.log.Info("a folder is looked at anew: what is known is of another", "job", f.Job, "path", f.Path, "error", err)

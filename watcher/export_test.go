@@ -25,6 +25,7 @@ var empty = sync.OnceValues(func() ([]byte, error) {
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
+
 	path := filepath.Join(dir, "ledger.db")
 	l, err := ledger.Open(context.Background(), ledger.Options{Path: path})
 	if err != nil {
@@ -33,6 +34,7 @@ var empty = sync.OnceValues(func() ([]byte, error) {
 	if err := l.Close(); err != nil {
 		return nil, err
 	}
+
 	return os.ReadFile(path)
 })
 
@@ -43,13 +45,16 @@ func OpenLedger(t *testing.T, dir string) *ledger.Ledger {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	path := filepath.Join(dir, "ledger.db")
 	if err := os.WriteFile(path, file, 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	l, err := ledger.Open(t.Context(), ledger.Options{Path: path})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return l
 }

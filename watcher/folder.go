@@ -87,6 +87,7 @@ func (f *folder) unchanged(old *folder) bool {
 	if !f.equal(&old.Watch) || len(f.closed) != len(old.closed) {
 		return false
 	}
+
 	for i, dir := range f.closed {
 		if old.closed[i] != dir {
 			return false
@@ -109,23 +110,30 @@ func (f *folder) stop() {
 func (f *folder) run(ctx context.Context) {
 	defer f.beside.Wait()
 	defer func() { f.w.arms.disarm(f, f.w.arms.armed(f)...) }()
+
 	defer f.w.unfollow(f)
+
 	defer f.end()
+
 	f.scan(ctx, "start")
 	close(f.scanned)
+
 	for ctx.Err() == nil {
 		f.lastLook = time.Now()
 		f.dropLost()
 		f.lookAtHeard(ctx)
+
 		if f.Mode == ModeConverge {
 			f.converge(ctx)
 		} else {
 			f.takeReady(ctx)
 			f.takeBatch(ctx)
 		}
+
 		if why := f.dueScan(); why != "" {
 			f.scan(ctx, why)
 		}
+
 		f.sleep(ctx)
 	}
 }
@@ -141,8 +149,10 @@ func (f *folder) sleep(ctx context.Context) {
 			at = next
 		}
 	}
+
 	timer := time.NewTimer(time.Until(at))
 	defer timer.Stop()
+
 	select {
 	case <-ctx.Done():
 		return
@@ -150,6 +160,7 @@ func (f *folder) sleep(ctx context.Context) {
 		return
 	case <-f.wake:
 	}
+
 	timer.Reset(time.Until(f.lastLook.Add(pace)))
 	select {
 	case <-ctx.Done():
@@ -166,6 +177,7 @@ func (f *folder) hear(path string, created bool) {
 		f.heardOf[path] = at
 		f.heardAs = append(f.heardAs, heard{path: path})
 	}
+
 	f.heardAs[at].created = f.heardAs[at].created || created
 	f.mu.Unlock()
 	f.poke()
@@ -200,6 +212,7 @@ func (f *folder) askScan(why string) {
 func (f *folder) dueScan() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	why := f.scanFor
 	f.scanFor = ""
 	if now := time.Now(); why == "" && !now.Before(f.scanAt) {
@@ -209,6 +222,7 @@ func (f *folder) dueScan() string {
 		}
 		why = periodic
 	}
+
 	return why
 }
 
@@ -220,6 +234,7 @@ func (f *folder) dropLost() {
 		f.mu.Unlock()
 		return
 	}
+
 	lost := f.lostOf // now ours alone: the event loop goes on with another
 	f.lostOf = map[string]bool{}
 	f.mu.Unlock()
@@ -235,6 +250,7 @@ func (f *folder) dropLost() {
 	if !renamed {
 		return
 	}
+
 	// The system goes on to watch what is in a renamed folder, under its old name.
 	for _, dir := range f.w.arms.armed(f) {
 		for up := filepath.Dir(dir); up != filepath.Dir(up); up = filepath.Dir(up) {
@@ -244,6 +260,7 @@ func (f *folder) dropLost() {
 			}
 		}
 	}
+
 	f.askScan("a folder was renamed")
 }
 
@@ -254,6 +271,7 @@ func (f *folder) lookAtHeard(ctx context.Context) {
 	if len(all) > 0 {
 		f.heardOf, f.heardAs = map[string]int{}, nil
 	}
+
 	f.mu.Unlock()
 	for _, h := range all {
 		if f.root != "" {
@@ -269,17 +287,20 @@ func (f *folder) lookAt(ctx context.Context, path string, created bool) {
 	if !ok {
 		return
 	}
+
 	info, err := os.Lstat(path)
 	if f.FollowSymlinks && (f.linked.links[path] || err == nil && info.Mode()&fs.ModeSymlink != 0) {
 		f.askScan(linksChanged)
 		return
 	}
+
 	if f.Mode == ModeConverge && (err != nil || !info.IsDir()) {
 		if f.wants(path, rel) {
 			f.stir()
 		}
 		return
 	}
+
 	switch {
 	case err != nil:
 		f.settler.forget(path)
@@ -312,6 +333,7 @@ func (f *folder) open(path string) bool {
 	if len(f.shut) == 0 {
 		return true
 	}
+
 	for dir := filepath.Dir(path); dir != f.root && dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
 		if f.shut[dir] {
 			return false

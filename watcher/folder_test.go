@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
 	"rouse/watcher"
 )
 
@@ -31,12 +32,14 @@ func TestDetail(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, want := range []string{`"name":"a.csv"`, `"size":1`, `"hash":"6b86b273ff34fce19d6b804eff5a3f5747ada4eaa22f1d49c01e52ddb7875b4b"`, `"mod_time"`} {
 		if !strings.Contains(string(runs[0].Detail), want) {
 			t.Errorf("%s is missing in %s", want, runs[0].Detail)
 		}
 	}
-	if runs[0].Trigger != ledger.TriggerWatch || runs[0].Agent != "a" {
+
+	if runs[0].Trigger != domain.TriggerWatch || runs[0].Agent != "a" {
 		t.Errorf("%+v", runs[0])
 	}
 }
@@ -51,6 +54,7 @@ func TestStates(t *testing.T) {
 	if st := b.status("in"); st.State != watcher.StateIdle || st.Folders != 1 {
 		t.Errorf("%+v", st)
 	}
+
 	b.write("inbox/a.csv", "1")
 	b.what = "debouncing"
 	b.until(func() bool { return b.status("in").State == watcher.StateDebouncing })
@@ -59,10 +63,12 @@ func TestStates(t *testing.T) {
 	if _, _, err := b.ledger.StartAttempt(t.Context(), 1); err != nil {
 		t.Fatal(err)
 	}
+
 	b.until(func() bool { return b.status("in").State == watcher.StateProcessing })
-	if err := b.ledger.Finish(t.Context(), ledger.Attempt{Run: 1, Number: 1}, ledger.Result{Outcome: ledger.OutcomeSuccess}); err != nil {
+	if err := b.ledger.Finish(t.Context(), ledger.Attempt{Run: 1, Number: 1}, ledger.Result{Outcome: domain.OutcomeSuccess}); err != nil {
 		t.Fatal(err)
 	}
+
 	b.until(func() bool { return b.status("in").State == watcher.StateIdle })
 }
 
@@ -75,15 +81,18 @@ func TestOffer(t *testing.T) {
 	if err != nil || !one.New {
 		t.Fatalf("%+v (%v)", one, err)
 	}
+
 	two, err := watcher.Offer(t.Context(), b.ledger, w, b.path("inbox/a.csv"))
 	if err != nil || !two.Blocked || two.Run != one.Run {
 		t.Errorf("%+v (%v)", two, err)
 	}
+
 	for name, want := range map[string]string{"inbox/none": "cannot be read", "inbox": "is not a file"} {
 		if _, err := watcher.Offer(t.Context(), b.ledger, w, b.path(name)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+
 	b.start(w)
 	b.write("inbox/b.csv", "2")
 	b.until(func() bool { return b.count("in") >= 2 })
@@ -102,6 +111,7 @@ func TestSetRefuses(t *testing.T) {
 	if err := b.watcher.Set(t.Context(), []watcher.Watch{bad}); err == nil {
 		t.Fatal("a broken pattern was taken")
 	}
+
 	b.write("inbox/a.csv", "1")
 	b.until(func() bool { return b.count("in") == 1 })
 }
@@ -118,6 +128,7 @@ func TestBurst(t *testing.T) {
 	for i := range n {
 		b.write(fmt.Sprintf("inbox/f%d.csv", i), fmt.Sprint(i))
 	}
+
 	b.write("inbox/long.csv", strings.Repeat("x", 9<<20))
 	b.what = "all runs"
 	b.until(func() bool {
@@ -128,6 +139,7 @@ func TestBurst(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	seen := map[string]bool{}
 	for _, r := range runs {
 		seen[string(r.Detail)] = true
@@ -147,6 +159,7 @@ func TestLinkLoops(t *testing.T) {
 	for i := range n {
 		b.write(fmt.Sprintf("inbox/d%d/f%d.csv", i, i), "1")
 	}
+
 	for i := range n {
 		for j := range n {
 			if err := os.Symlink(b.path(fmt.Sprintf("inbox/d%d", j)), b.path(fmt.Sprintf("inbox/d%d/to%d", i, j))); err != nil {
@@ -154,6 +167,7 @@ func TestLinkLoops(t *testing.T) {
 			}
 		}
 	}
+
 	b.start(w)
 	b.what = "each file has its run"
 	b.until(func() bool { return b.count("in") >= n })

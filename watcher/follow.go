@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
 )
 
 const followPace = 10 * time.Millisecond // least time between two looks at the ledger
@@ -20,6 +21,7 @@ func (w *Watcher) follow(ctx context.Context) {
 			w.log.Error("what finished runs leave to be done is not settled; it is tried again", "error", err)
 			again = time.After(time.Second)
 		}
+
 		select {
 		case <-ctx.Done():
 			return
@@ -27,6 +29,7 @@ func (w *Watcher) follow(ctx context.Context) {
 		case <-w.reset:
 		case <-again:
 		}
+
 		select {
 		case <-ctx.Done():
 			return
@@ -38,7 +41,7 @@ func (w *Watcher) follow(ctx context.Context) {
 // word is what becomes of a run.
 type word struct {
 	run     int64
-	outcome ledger.Outcome // "" while it is not over
+	outcome domain.Outcome // "" while it is not over
 }
 
 // followRun has the folder told of its run: of its end and, if it was not done, of another try.
@@ -47,15 +50,18 @@ func (f *folder) followRun() {
 	if l := &f.loop; l.phase == StateProcessing || l.phase == StateSettling || l.failed() {
 		run = l.st.Run
 	}
+
 	f.mu.Lock()
 	f.said, f.unheard = word{}, false // whatever is told next is news
 	f.mu.Unlock()
 	f.w.mu.Lock()
+
 	if run == 0 {
 		delete(f.w.following, f)
 	} else {
 		f.w.following[f] = run
 	}
+
 	f.w.mu.Unlock()
 	f.w.nudge()
 }
@@ -67,10 +73,10 @@ func (w *Watcher) unfollow(f *folder) {
 }
 
 // outcomeOf is how a run ended; of one whose record is gone it is not known that it was done.
-func (w *Watcher) outcomeOf(ctx context.Context, run int64) (ledger.Outcome, error) {
+func (w *Watcher) outcomeOf(ctx context.Context, run int64) (domain.Outcome, error) {
 	outcome, err := w.ledger.OutcomeOf(ctx, run)
 	if errors.Is(err, ledger.ErrNotFound) {
-		return ledger.OutcomeInterrupted, nil
+		return domain.OutcomeInterrupted, nil
 	}
 	return outcome, err
 }
@@ -82,6 +88,7 @@ func (w *Watcher) tellOfRuns(ctx context.Context) error {
 	for f, run := range w.following {
 		follows[f] = run
 	}
+
 	w.mu.Unlock()
 	for f, run := range follows {
 		outcome, err := w.outcomeOf(ctx, run)
@@ -90,6 +97,7 @@ func (w *Watcher) tellOfRuns(ctx context.Context) error {
 		}
 		f.tell(word{run, outcome})
 	}
+
 	return nil
 }
 

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
 	"rouse/watcher"
 )
 
@@ -23,16 +23,18 @@ func TestAfterToAFullDisk(t *testing.T) {
 	if err := syscall.Mount("tmpfs", small, "tmpfs", 0, "size=64k"); err != nil {
 		t.Skipf("a small file system cannot be mounted here: %v", err)
 	}
+
 	t.Cleanup(func() {
 		if err := syscall.Unmount(small, syscall.MNT_DETACH); err != nil {
 			t.Error(err)
 		}
 	})
+
 	w := b.inbox()
 	w.OnSuccess = watcher.After{Action: "move", Dir: small}
 	b.write("other/.keep", "")
 	other := watcher.Watch{Job: "other", Agent: "a", Path: b.path("other"), Settle: w.Settle, OnSuccess: watcher.After{Action: "move", Dir: b.path("other/done")}}
-	b.outcome = ledger.OutcomeSuccess
+	b.outcome = domain.OutcomeSuccess
 	b.startWith(watcher.Options{Rescan: 50 * time.Millisecond}, w, other)
 
 	text := strings.Repeat("x", 100<<10)

@@ -34,6 +34,7 @@ func (h *hashes) of(ctx context.Context, file spot, expected stamp) (string, err
 	if expected.inode == 0 {
 		where = file.path()
 	}
+
 	k := h.marker.of(where, expected)
 	h.mu.Lock()
 	sum, ok := h.known.get(k)
@@ -41,15 +42,18 @@ func (h *hashes) of(ctx context.Context, file spot, expected stamp) (string, err
 	if ok {
 		return hex.EncodeToString(sum[:]), nil
 	}
+
 	sum, err := hashFile(ctx, file, expected)
 	if err != nil {
 		return "", err
 	}
+
 	if expected.stable(time.Now()) {
 		h.mu.Lock()
 		h.known.put(k, sum)
 		h.mu.Unlock()
 	}
+
 	return hex.EncodeToString(sum[:]), nil
 }
 
@@ -59,6 +63,7 @@ func hashFile(ctx context.Context, file spot, expected stamp) (sum [sha256.Size]
 		return sum, err
 	}
 	defer f.Close()
+
 	before, err := f.Stat()
 	if err != nil {
 		return sum, err
@@ -66,10 +71,12 @@ func hashFile(ctx context.Context, file spot, expected stamp) (sum [sha256.Size]
 	if !before.Mode().IsRegular() || !stampOf(before).same(expected) {
 		return sum, errChanged
 	}
+
 	h := sha256.New()
 	if _, err := io.Copy(h, reader{ctx, f}); err != nil {
 		return sum, err
 	}
+
 	after, err := file.lstat()
 	if err != nil {
 		return sum, err
@@ -77,6 +84,7 @@ func hashFile(ctx context.Context, file spot, expected stamp) (sum [sha256.Size]
 	if !stampOf(after).same(expected) {
 		return sum, errChanged
 	}
+
 	return [sha256.Size]byte(h.Sum(nil)), nil
 }
 

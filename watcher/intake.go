@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
 )
 
 const (
@@ -38,6 +39,7 @@ func (f *folder) takeReady(ctx context.Context) {
 	for _, c := range done {
 		delete(f.long, c.path)
 	}
+
 	for ctx.Err() == nil {
 		due := f.settler.due(time.Now(), together)
 		if len(due) == 0 && len(done) == 0 {
@@ -53,10 +55,12 @@ func (f *folder) readDue(ctx context.Context, due []*item) []candidate {
 	if len(due) == 0 {
 		return nil
 	}
+
 	root, err := os.OpenRoot(f.root)
 	if gone(err) {
 		return nil // it is scanned once it is back
 	}
+
 	if err != nil {
 		f.w.log.Error("a watched folder cannot be opened; its files are tried again", "job", f.Job, "path", f.Path, "error", err)
 		for _, it := range due {
@@ -64,13 +68,16 @@ func (f *folder) readDue(ctx context.Context, due []*item) []candidate {
 		}
 		return nil
 	}
+
 	defer root.Close()
+
 	var short []candidate
 	for _, it := range due {
 		if c, ok := f.settled(root, it); ok && !f.hashLong(ctx, c) {
 			short = append(short, c)
 		}
 	}
+
 	f.hashShort(ctx, root, short)
 	return short
 }
@@ -100,6 +107,7 @@ func (f *folder) hashShort(ctx context.Context, root *os.Root, files []candidate
 			}
 		})
 	}
+
 	group.Wait()
 }
 
@@ -108,10 +116,12 @@ func (f *folder) hashLong(ctx context.Context, c candidate) bool {
 	if c.now.size < longer {
 		return false
 	}
+
 	if f.long[c.path] {
 		f.settler.again(c.item, time.Now(), c.now) // an older state of it is still being read
 		return true
 	}
+
 	f.long[c.path] = true
 	within := f.root
 	f.beside.Go(func() {
@@ -122,11 +132,13 @@ func (f *folder) hashLong(ctx context.Context, c candidate) bool {
 		case <-ctx.Done():
 			return
 		}
+
 		f.mu.Lock()
 		f.hashed = append(f.hashed, c)
 		f.mu.Unlock()
 		f.poke()
 	})
+
 	return true
 }
 
@@ -150,11 +162,13 @@ func (f *folder) claim(ctx context.Context, files []candidate) {
 			f.unread(ctx, c)
 			continue
 		}
+
 		f.readable(c.path)
 		if !utf8.ValidString(c.path) {
 			f.trouble(ctx, c.path, errors.New("its name is not UTF-8; rename it"))
 			continue
 		}
+
 		if taken, err := f.taken(ctx, c); err != nil || taken {
 			f.batch.drop(c.path)
 		} else if f.Mode == ModeBatch {
@@ -163,6 +177,7 @@ func (f *folder) claim(ctx context.Context, files []candidate) {
 			asked = append(asked, c)
 		}
 	}
+
 	requests := make([]ledger.Request, len(asked))
 	for i, c := range asked {
 		requests[i] = request(f.Watch, c.path, c.now, c.hash)
@@ -171,6 +186,7 @@ func (f *folder) claim(ctx context.Context, files []candidate) {
 	if len(requests) == 0 || f.enqueue(ctx, requests...) {
 		return
 	}
+
 	for _, c := range asked {
 		f.settler.again(c.item, time.Now().Add(time.Second), c.now)
 	}
@@ -181,6 +197,7 @@ func (f *folder) enqueue(ctx context.Context, requests ...ledger.Request) bool {
 	if ctx.Err() != nil {
 		return false
 	}
+
 	accepted, err := f.w.ledger.Enqueue(ctx, requests...)
 	if err != nil {
 		if ctx.Err() == nil {
@@ -188,11 +205,13 @@ func (f *folder) enqueue(ctx context.Context, requests ...ledger.Request) bool {
 		}
 		return false
 	}
+
 	for _, a := range accepted {
 		if a.Broken {
 			f.w.log.Warn("a job is paused: one of its files is written again and again, perhaps by itself", "job", f.Job, "run", a.Run)
 		}
 	}
+
 	return true
 }
 
@@ -223,9 +242,11 @@ func (f *folder) taken(ctx context.Context, c candidate) (bool, error) {
 		f.settler.again(c.item, time.Now().Add(time.Second), c.now)
 		return false, err
 	}
+
 	if !ok {
 		return false, nil
 	}
+
 	saved := st.ModTime.UnixMilli() != c.now.modTime().UnixMilli()
 	switch {
 	case st.After == ledger.AfterPending:
@@ -241,6 +262,7 @@ func (f *folder) taken(ctx context.Context, c candidate) (bool, error) {
 	default:
 		return false, nil
 	}
+
 	f.know(c.path, c.now)
 	return true, nil
 }
@@ -267,6 +289,7 @@ func (f *folder) trouble(ctx context.Context, path string, err error) {
 	if told {
 		return
 	}
+
 	f.w.log.Warn("a file cannot be read; it is tried again", "job", f.Job, "path", path, "error", err)
 	f.event(ctx, "watch.unreadable", 0, map[string]any{"path": path, "error": err.Error()})
 }
@@ -279,7 +302,7 @@ func (f *folder) readable(path string) {
 
 func request(w Watch, path string, now stamp, hash string) ledger.Request {
 	file, claim := fileOf(path, now, hash), claimOf(w.Job, path, now, hash)
-	return ledger.Request{Job: w.Job, Agent: w.Agent, Trigger: ledger.TriggerWatch, Detail: ledger.Detail{File: &file}, Claim: &claim}
+	return ledger.Request{Job: w.Job, Agent: w.Agent, Trigger: domain.TriggerWatch, Detail: ledger.Detail{File: &file}, Claim: &claim}
 }
 
 func fileOf(path string, now stamp, hash string) ledger.File {
@@ -308,6 +331,7 @@ func Offer(ctx context.Context, l *ledger.Ledger, w Watch, path string) (ledger.
 	if err != nil {
 		return ledger.Accepted{}, fmt.Errorf("the file cannot be read: %w", err)
 	}
+
 	info, err := os.Lstat(abs)
 	if err != nil {
 		return ledger.Accepted{}, fmt.Errorf("the file cannot be read: %w", err)
@@ -318,6 +342,7 @@ func Offer(ctx context.Context, l *ledger.Ledger, w Watch, path string) (ledger.
 	if !utf8.ValidString(abs) {
 		return ledger.Accepted{}, fmt.Errorf("the name of %q is not UTF-8; rename it", path)
 	}
+
 	now := stampOf(info)
 	hash, err := hashOnce(ctx, abs, now)
 	if errors.Is(err, errChanged) {
@@ -326,9 +351,11 @@ func Offer(ctx context.Context, l *ledger.Ledger, w Watch, path string) (ledger.
 	if err != nil {
 		return ledger.Accepted{}, fmt.Errorf("the file cannot be read: %w", err)
 	}
+
 	accepted, err := l.Enqueue(ctx, request(w, abs, now, hash))
 	if err != nil {
 		return ledger.Accepted{}, err
 	}
+
 	return accepted[0], nil
 }

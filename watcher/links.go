@@ -33,6 +33,7 @@ func (f *folder) names(path, rel string) []string {
 	if f.Recursive || dir == f.root {
 		out = append(out, rel)
 	}
+
 	for _, name := range f.linked.called[dir] {
 		out = append(out, name+"/"+base)
 	}
@@ -45,6 +46,7 @@ func (f *folder) wants(path, rel string) bool {
 	if f.linked.files[path] {
 		return f.open(path)
 	}
+
 	for _, name := range f.names(path, rel) {
 		if f.takes(name) && (name == rel || !matchesAny(f.Exclude, rel)) {
 			return f.open(path)
@@ -60,12 +62,14 @@ func (k *walker) follow(ctx context.Context) {
 		links := k.links
 		k.links = nil
 		slices.SortFunc(links, func(a, b link) int { return cmp.Or(cmp.Compare(a.path, b.path), cmp.Compare(a.name, b.name)) })
+
 		for _, l := range links {
 			if !k.found.linked.links[l.path] {
 				k.found.linked.links[l.path] = true
 				k.followOne(ctx, l)
 			}
 		}
+
 		k.run()
 	}
 }
@@ -79,10 +83,12 @@ func (k *walker) followOne(ctx context.Context, l link) {
 	if err != nil {
 		return // it leads to nothing, or in a circle
 	}
+
 	rel, ok := inside(f.root, real)
 	if !ok || matchesAny(f.Exclude, rel) {
 		return
 	}
+
 	info, err := os.Lstat(real)
 	switch {
 	case err != nil:
@@ -120,11 +126,13 @@ func (l *linked) join(o linked) {
 	for path := range o.links {
 		l.links[path] = true
 	}
+
 	for dir, names := range o.called {
 		for _, name := range names {
 			l.call(dir, name)
 		}
 	}
+
 	for path := range o.files {
 		l.files[path] = true
 	}

@@ -16,10 +16,12 @@ func (w *Watcher) listen() {
 			if e.Name == "" {
 				continue
 			}
+
 			around, itself := w.arms.heard(e.Name)
 			for _, f := range around {
 				f.hear(e.Name, e.Has(fsnotify.Create))
 			}
+
 			if e.Has(fsnotify.Remove) || e.Has(fsnotify.Rename) {
 				for _, f := range itself {
 					f.lose(e.Name, e.Has(fsnotify.Rename))

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
 )
 
 // looped is a folder that converges and whose baseline is one file.
@@ -33,11 +33,13 @@ func TestTornLookDecidesNothing(t *testing.T) {
 	if n := f.consider(t.Context(), k.found); n != 0 || f.loop.phase != StateDebouncing || d.runs() != 0 {
 		t.Errorf("%d files, %s, %d runs", n, f.loop.phase, d.runs())
 	}
+
 	f.loop.at = time.Now()
 	f.scan(t.Context(), "")
 	if f.loop.phase != StateIdle || d.runs() != 0 {
 		t.Errorf("%s, %d runs", f.loop.phase, d.runs())
 	}
+
 	// But one that is never whole is taken as it is in the end.
 	f.MaxWait = 0
 	f.consider(t.Context(), k.found)
@@ -65,9 +67,10 @@ func TestDispatchWithoutAnAnswer(t *testing.T) {
 	if !one.New || two.New || two.Run != one.Run || f.loop.phase != StateProcessing || f.loop.st.Run != one.Run || f.loop.st.Print != (tree{{path: "b"}}).print() {
 		t.Errorf("%+v, %+v, %+v", one, two, f.loop)
 	}
+
 	// The next one is another.
-	d.end(one.Run, ledger.OutcomeSuccess)
-	f.loop.outcome = ledger.OutcomeSuccess
+	d.end(one.Run, domain.OutcomeSuccess)
+	f.loop.outcome = domain.OutcomeSuccess
 	three, err := f.dispatch(t.Context(), cur, nil, changes)
 	if err != nil || !three.New {
 		t.Errorf("%+v (%v)", three, err)

@@ -17,6 +17,7 @@ func (w *Watch) takes(rel string) bool {
 	if w.prunes(path.Dir(rel)) || matchesAny(w.Exclude, rel) {
 		return false
 	}
+
 	base := path.Base(rel)
 	for _, g := range unfinished {
 		if like(g, base) && !w.asksFor(g, rel) {
@@ -54,6 +55,7 @@ func (w *Watch) prunes(rel string) bool {
 	if rel == "." {
 		return false
 	}
+
 	for part := range strings.SplitSeq(rel, "/") {
 		if strings.HasPrefix(part, ".") {
 			return true

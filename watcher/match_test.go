@@ -30,6 +30,7 @@ func TestTakes(t *testing.T) {
 				t.Errorf("include %q, exclude %q: %s is not taken", c.include, c.exclude, rel)
 			}
 		}
+
 		for _, rel := range strings.Fields(c.no) {
 			if w.takes(rel) {
 				t.Errorf("include %q, exclude %q: %s is taken", c.include, c.exclude, rel)
@@ -67,9 +68,11 @@ func TestPrepared(t *testing.T) {
 			t.Errorf("want %q, got %v", want, err)
 		}
 	}
+
 	if _, err := prepared([]Watch{good, good}); err == nil {
 		t.Error("two watches of one job were taken")
 	}
+
 	got, err := prepared([]Watch{good})
 	if err != nil || got[0].Settle != time.Second || got[0].Existing != ExistingProcess {
 		t.Errorf("%+v (%v)", got, err)

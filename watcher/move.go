@@ -11,7 +11,9 @@ import (
 	"strings"
 	"syscall"
 	"time"
-	"unicode/utf8"
+
+	"rouse/internal/atomicfile"
+	"rouse/internal/text"
 )
 
 // maxName is how long a name may be, in bytes, on most file systems.
@@ -22,17 +24,16 @@ func numbered(name string, i int) string {
 	if i == 0 {
 		return name
 	}
+
 	ext := filepath.Ext(name)
 	stem := strings.TrimSuffix(name, ext)
 	if stem == "" {
 		stem, ext = name, ""
 	}
+
 	ext = fmt.Sprintf("-%d%s", i+1, ext)
-	for len(stem)+len(ext) > maxName && stem != "" {
-		_, size := utf8.DecodeLastRuneInString(stem)
-		stem = stem[:len(stem)-size]
-	}
-	return stem + ext
+
+	return text.HeadBytes(stem, maxName-len(ext)) + ext
 }
 
 // move gives a file that looks like st a name in a folder, or the first free one after it. It
@@ -44,6 +45,7 @@ func (w *Watcher) move(ctx context.Context, file spot, st stamp, dir *os.Root, n
 		if w.isCopy(ctx, file, st, dest) {
 			return dest.path(), file.remove()
 		}
+
 		err := renameNew(file, dest)
 		if errors.Is(err, syscall.EXDEV) {
 			err = copyAway(ctx, file, st, dest)
@@ -63,10 +65,12 @@ func (w *Watcher) isCopy(ctx context.Context, file spot, st stamp, dest spot) bo
 	if err != nil {
 		return false
 	}
+
 	made := stampOf(info)
 	if made.device == st.device || made.size != st.size || made.modified != st.modified {
 		return false
 	}
+
 	one, err1 := w.hashes.of(ctx, file, st)
 	two, err2 := w.hashes.of(ctx, dest, made)
 	return err1 == nil && err2 == nil && one == two
@@ -78,6 +82,7 @@ func putBackUnless(st stamp, file, dest spot) error {
 	if err != nil || stampOf(info).same(st) {
 		return err
 	}
+
 	for i := range 100 {
 		err = renameNew(dest, file.beside(numbered(filepath.Base(file.name), i)))
 		if !errors.Is(err, fs.ErrExist) {
@@ -102,26 +107,31 @@ func discard(file spot, st stamp, aside spot) error {
 }
 
 // copyAway moves a file to another file system: it is copied under a hidden name, made
-// durable, given its name, and only then removed.
+// durable, given its name, and only then removed. Unlike a file that is written whole, the copy
+// has the same hidden name at each try, and its time is that of the original.
 func copyAway(ctx context.Context, file spot, st stamp, dest spot) error {
 	in, err := file.open()
 	if err != nil {
 		return err
 	}
 	defer in.Close()
+
 	// The name is that of an earlier try, which did not come to its end.
 	part := dest.beside(fmt.Sprintf(".moving-%x-%x", st.device, st.inode))
 	if err := part.remove(); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
+
 	out, err := part.root.OpenFile(part.name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return fmt.Errorf("nothing can be written to %s: %w", part.root.Name(), err)
 	}
+
 	mode := fs.FileMode(0o644)
 	if info, err := in.Stat(); err == nil {
 		mode = info.Mode().Perm()
 	}
+
 	_, err = io.Copy(out, reader{ctx, in})
 	err = errors.Join(err, out.Chmod(mode), out.Sync(), out.Close())
 	if err == nil {
@@ -131,13 +141,15 @@ func copyAway(ctx context.Context, file spot, st stamp, dest spot) error {
 	if err != nil {
 		return errors.Join(fmt.Errorf("copying to %s: %w", dest.path(), err), part.remove())
 	}
-	if err := syncDir(dest.root); err != nil {
+	if err := atomicfile.SyncIn(dest.root, filepath.Dir(dest.name)); err != nil {
 		return err
 	}
+
 	info, err := file.lstat()
 	if err != nil || !stampOf(info).same(st) {
 		return errors.Join(errChanged, dest.remove())
 	}
+
 	in.Close() // Windows removes no file that is open
 	return file.remove()
 }
@@ -149,6 +161,7 @@ func reserveAndRename(file, dest spot) error {
 	if err != nil {
 		return err
 	}
+
 	place.Close()
 	if err := os.Rename(file.path(), dest.path()); err != nil {
 		return errors.Join(err, dest.remove())

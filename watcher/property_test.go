@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
 	"rouse/watcher"
 )
 
@@ -29,14 +30,17 @@ func exactlyOnce(t *testing.T, like watcher.Watch) {
 	rapid.Check(t, func(rt *rapid.T) {
 		m := newModel(t)
 		defer m.stop()
+
 		m.watch.Mode, m.watch.Existing, m.watch.MaxFiles, m.watch.MaxWait = like.Mode, like.Existing, like.MaxFiles, like.MaxWait
 		m.start(m.watch)
 		for range rapid.IntRange(5, 40).Draw(rt, "steps") {
 			m.step(rt)
 		}
+
 		if m.halt == nil {
 			m.start(m.watch)
 		}
+
 		m.what = "every file that stays has its claim"
 		m.until(func() bool { return m.unclaimed() == "" })
 		m.check(rt)
@@ -97,10 +101,11 @@ func (m *model) step(t *rapid.T) {
 		m.pause.Reset(time.Duration(rapid.IntRange(0, 50).Draw(t, "ms")) * time.Millisecond)
 		<-m.pause.C
 	case "finish":
-		m.outcome = ledger.OutcomeSuccess
+		m.outcome = domain.OutcomeSuccess
 		m.finish()
 		m.outcome = ""
 	}
+
 	m.note()
 }
 
@@ -150,6 +155,7 @@ func (m *model) files() map[string][]byte {
 		if err != nil || d.IsDir() {
 			return err
 		}
+
 		text, err := os.ReadFile(path)
 		if err == nil {
 			out[path] = text
@@ -159,6 +165,7 @@ func (m *model) files() map[string][]byte {
 	if err != nil && !os.IsNotExist(err) { // one that is being moved
 		m.t.Fatal(err)
 	}
+
 	return out
 }
 
@@ -193,11 +200,13 @@ func (m *model) check(t *rapid.T) {
 		if len(files) == 0 || m.watch.MaxFiles > 0 && len(files) > m.watch.MaxFiles {
 			t.Fatalf("a run of %d files", len(files))
 		}
+
 		for _, f := range files {
 			content := f.Path + " " + f.Hash
 			if seen[content] {
 				t.Fatalf("two runs of %s", content)
 			}
+
 			seen[content] = true
 			if !m.had[f.Path][f.Hash] {
 				t.Fatalf("a run of what %s never held whole", f.Path)
@@ -213,6 +222,7 @@ func TestNothingIsLostProperty(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		m := newModel(t)
 		defer m.stop()
+
 		m.watch.OnSuccess = watcher.After{Action: "move", Dir: m.path("inbox/done")}
 		m.start(m.watch)
 		dropped := 0
@@ -221,9 +231,9 @@ func TestNothingIsLostProperty(t *testing.T) {
 			case "drop", "move in":
 				dropped += m.drop(rt)
 			case "success":
-				m.outcome = ledger.OutcomeSuccess
+				m.outcome = domain.OutcomeSuccess
 			case "error":
-				m.outcome = ledger.OutcomeError
+				m.outcome = domain.OutcomeError
 			case "restart":
 				m.stop()
 				m.start(m.watch)
@@ -231,11 +241,13 @@ func TestNothingIsLostProperty(t *testing.T) {
 				m.pause.Reset(time.Duration(rapid.IntRange(0, 50).Draw(rt, "ms")) * time.Millisecond)
 				<-m.pause.C
 			}
+
 			m.finish()
 			m.what = "every file is there"
 			m.until(func() bool { return len(m.files()) == dropped }) // one that is being moved may be missed
 		}
-		m.outcome = ledger.OutcomeSuccess
+
+		m.outcome = domain.OutcomeSuccess
 		m.what = "every file is moved"
 		m.until(func() bool {
 			m.retryFailed()
@@ -253,17 +265,19 @@ func (m *model) drop(t *rapid.T) int {
 	m.must(os.WriteFile(whole, []byte(rapid.SampledFrom([]string{"1", "22"}).Draw(t, "text")), 0o644))
 	linked := os.Link(whole, path) // unlike a rename, it replaces nothing
 	m.must(os.Remove(whole))
+
 	switch {
 	case linked == nil:
 		return 1
 	case !os.IsExist(linked):
 		m.t.Fatal(linked)
 	}
+
 	return 0
 }
 
 func (m *model) retryFailed() {
-	runs, err := m.ledger.Runs(m.t.Context(), ledger.Filter{Outcome: ledger.OutcomeError, Limit: 1000})
+	runs, err := m.ledger.Runs(m.t.Context(), ledger.Filter{Outcome: domain.OutcomeError, Limit: 1000})
 	m.must(err)
 	for _, r := range runs {
 		_, err := m.ledger.Retry(m.t.Context(), r.ID)

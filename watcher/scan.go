@@ -26,13 +26,16 @@ func (f *folder) scan(ctx context.Context, why string) {
 	if walk == nil {
 		return
 	}
+
 	news := f.stillTroubled(ctx, walk)
 	if f.Mode == ModeConverge {
 		news = f.consider(ctx, walk)
 	}
+
 	if back {
 		why = "the folder is back"
 	}
+
 	if why != "" && why != "start" && why != linksChanged && (why != periodic || news > 0 && walk.degraded == "") {
 		f.w.log.Info("a watched folder was scanned", "job", f.Job, "path", f.Path, "reason", why, "found", news)
 		f.event(ctx, "watch.rescanned", 0, map[string]any{"path": f.Path, "reason": why, "found": news})
@@ -51,17 +54,20 @@ func (f *folder) look(ctx context.Context) (_ *walk, back bool) {
 		f.scanning = time.Time{}
 		f.mu.Unlock()
 	}()
+
 	root, err := f.findRoot()
 	if err != nil {
 		f.absent(ctx, err)
 		return nil, false
 	}
+
 	back = f.found(root)
 	retries := f.takeRetries()
 	walk := f.walk(ctx, root, ".", retries)
 	if ctx.Err() != nil {
 		return nil, false
 	}
+
 	f.tookAway(retries, walk)
 	f.linked = walk.linked
 	if err := f.leaveExisting(ctx, walk); err != nil {
@@ -71,10 +77,12 @@ func (f *folder) look(ctx context.Context) (_ *walk, back bool) {
 		f.scanAt = time.Now().Add(time.Second)
 		return nil, false
 	}
+
 	f.settleFound(walk)
 	took := time.Since(began)
 	f.dropStale(walk)
 	f.finishScan(ctx, walk, took)
+
 	return walk, back
 }
 
@@ -84,6 +92,7 @@ func (f *folder) findRoot() (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	info, err := os.Stat(root)
 	if err == nil && !info.IsDir() {
 		err = fmt.Errorf("%s is not a folder", f.Path)
@@ -97,9 +106,11 @@ func (f *folder) found(root string) bool {
 	for _, dir := range append(f.destinations(), f.closed...) {
 		f.shut[resolved(dir)] = true
 	}
+
 	f.root = root
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	back := f.missing
 	f.missing, f.status.Problem = false, ""
 	return back
@@ -110,6 +121,7 @@ func (f *folder) settleFound(walk *walk) {
 	if f.Mode == ModeConverge {
 		return // its files are looked at together
 	}
+
 	slices.SortFunc(walk.files, func(a, b sighting) int {
 		return cmp.Or(cmp.Compare(a.stamp.modified, b.stamp.modified), cmp.Compare(a.path, b.path))
 	})
@@ -134,6 +146,7 @@ func (f *folder) dropStale(walk *walk) {
 			stale = true
 		}
 	}
+
 	if stale {
 		// It may be one that was renamed, and letting go of its old name lost the new one.
 		f.askScan("a folder was renamed")
@@ -146,10 +159,12 @@ func (f *folder) finishScan(ctx context.Context, walk *walk, took time.Duration)
 	if walk.degraded != "" {
 		f.scanAt = now.Add(min(f.w.rescan, max(pollEvery, 10*took)))
 	}
+
 	f.mu.Lock()
 	before := f.status.Degraded
 	f.status.Degraded, f.status.Rescanned = walk.degraded, now
 	f.mu.Unlock()
+
 	switch {
 	case walk.degraded != "" && before == "":
 		f.w.log.Warn("a watched folder is polled", "job", f.Job, "path", f.Path, "reason", walk.degraded)
@@ -166,20 +181,24 @@ func (f *folder) stillTroubled(ctx context.Context, walk *walk) (news int) {
 	f.mu.Lock()
 	old := f.troubled
 	f.troubled = map[string]string{}
+
 	for _, s := range walk.files {
 		if _, told := old[s.path]; !told {
 			news++
 		}
 	}
+
 	for path, why := range old {
 		if f.settler.waits(path) || walk.unreadable[path] != nil {
 			f.troubled[path] = why
 		}
 	}
+
 	f.mu.Unlock()
 	for dir, err := range walk.unreadable {
 		f.trouble(ctx, dir, err)
 	}
+
 	return news
 }
 
@@ -192,6 +211,7 @@ func (f *folder) descend(ctx context.Context, dir, name string) {
 	for sub, err := range walk.unreadable {
 		f.trouble(ctx, sub, err)
 	}
+
 	if walk.degraded != "" {
 		f.askScan("a new folder cannot be watched")
 	}
@@ -213,6 +233,7 @@ func (f *folder) absent(ctx context.Context, err error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		f.beginEmpty(ctx)
 	}
+
 	f.root = ""
 	f.scanAt = time.Now().Add(missingEvery)
 	near := nearest(f.Path)
@@ -221,20 +242,24 @@ func (f *folder) absent(ctx context.Context, err error) {
 			f.scanAt = time.Now().Add(pollEvery)
 			break
 		}
+
 		nearer := nearest(f.Path)
 		if nearer == near {
 			break
 		}
 		near = nearer
 	}
+
 	for _, dir := range f.w.arms.armed(f) {
 		if dir != near {
 			f.w.arms.disarm(f, dir)
 		}
 	}
+
 	if _, again := f.findRoot(); again == nil {
 		f.askScan("the folder is back")
 	}
+
 	f.mu.Lock()
 	news := !f.missing
 	f.missing = true
@@ -256,5 +281,6 @@ func nearest(path string) string {
 		}
 		dir = filepath.Dir(dir)
 	}
+
 	return dir
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
 	"rouse/watcher"
 )
 
@@ -51,6 +52,7 @@ func TestScripts(t *testing.T) {
 	if err != nil || len(scripts) == 0 {
 		t.Fatalf("no scripts: %v", err)
 	}
+
 	for _, path := range scripts {
 		t.Run(strings.TrimSuffix(filepath.Base(path), ".txt"), func(t *testing.T) {
 			t.Parallel()
@@ -60,6 +62,7 @@ func TestScripts(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer text.Close()
+
 			lines := bufio.NewScanner(text)
 			for s.line = 1; lines.Scan(); s.line++ {
 				if line, _, _ := strings.Cut(lines.Text(), "# "); strings.TrimSpace(line) != "" && line[0] != '#' {
@@ -103,6 +106,7 @@ func (s *script) at(word string) string { return s.path(s.text([]string{word})) 
 func (s *script) do(words []string) {
 	began := time.Now()
 	defer func() { s.since = began }() // of the command, which may have done its deed at its beginning
+
 	s.what = fmt.Sprintf("line %d: %s", s.line, strings.Join(words, " "))
 	args := words[1:]
 	switch words[0] {
@@ -118,9 +122,9 @@ func (s *script) do(words []string) {
 	case "reload":
 		s.must(s.watcher.Set(s.t.Context(), s.all()))
 	case "outcome":
-		s.outcome = ledger.Outcome(strings.TrimPrefix(args[0], "none"))
+		s.outcome = domain.Outcome(strings.TrimPrefix(args[0], "none"))
 	case "end":
-		s.end(s.run(args[0], args[2:]), ledger.Outcome(args[1]))
+		s.end(s.run(args[0], args[2:]), domain.Outcome(args[1]))
 	case "retry":
 		_, err := s.ledger.Retry(s.t.Context(), s.run(args[0], args[1:]))
 		s.must(err)
@@ -157,6 +161,7 @@ func (s *script) do(words []string) {
 		}
 		return
 	}
+
 	began = time.Time{}
 }
 
@@ -172,6 +177,7 @@ func (s *script) inTime() {
 func (s *script) files(verb string, args []string) {
 	path := s.at(args[0])
 	s.must(os.MkdirAll(filepath.Dir(path), 0o755))
+
 	switch verb {
 	case "write":
 		s.put(path, s.text(args[1:]))
@@ -229,6 +235,7 @@ func (s *script) put(path, text string) {
 func (s *script) grow(path string, n int, pause time.Duration) {
 	ticker := time.NewTicker(pause)
 	defer ticker.Stop()
+
 	for last := time.Now(); n > 0; n-- {
 		s.add(path, "x")
 		if gap := time.Since(last); gap > 300*time.Millisecond {
@@ -248,6 +255,7 @@ func (s *script) store(path, text string) {
 	} else {
 		s.must(err)
 	}
+
 	after, err := os.Lstat(path)
 	s.must(err)
 	if after.ModTime().Equal(before.ModTime()) {
@@ -300,9 +308,11 @@ func (s *script) watch(args []string) {
 			s.fatal("there is no option %s", key)
 		}
 	}
+
 	if _, ok := s.watches[w.Job]; !ok {
 		s.order = append(s.order, w.Job)
 	}
+
 	s.watches[w.Job] = w
 }
 
@@ -328,12 +338,14 @@ func (s *script) runs(job string, want []string, anyOrder bool) {
 	for i, name := range want {
 		want[i] = s.text([]string{name})
 	}
+
 	s.until(func() bool { return s.count(job) >= len(want)+s.seen[job] })
 	got := s.names(job)
 	if anyOrder {
 		slices.Sort(got)
 		slices.Sort(want)
 	}
+
 	if strings.Join(got, "|") != strings.Join(want, "|") {
 		s.fatal("runs of %q, want %q", got, want)
 	}
@@ -353,6 +365,7 @@ func (s *script) quiet(job string) {
 		}
 		return taken
 	})
+
 	if n := s.count(job); n != before+1 {
 		s.fatal("%d more runs: %q", n-before-1, s.names(job))
 	}
@@ -374,10 +387,12 @@ func label(d ledger.Detail) string {
 	if d.File != nil {
 		return d.File.Name
 	}
+
 	var names []string
 	for _, f := range d.Files {
 		names = append(names, f.Name)
 	}
+
 	if d.Changes != nil {
 		for sign, list := range map[string][]string{"+": d.Changes.Added, "-": d.Changes.Removed, "~": d.Changes.Modified} {
 			for _, name := range list {
@@ -387,10 +402,12 @@ func label(d ledger.Detail) string {
 		slices.Sort(names)
 		names = []string{fmt.Sprintf("%d:%s", d.Round, strings.Join(names, ","))}
 	}
+
 	out := strings.Join(names, ",")
 	if d.More > 0 {
 		out += fmt.Sprintf("+%d", d.More)
 	}
+
 	return out
 }
 
@@ -411,6 +428,7 @@ func (s *script) run(job string, named []string) int64 {
 		s.must(err)
 		return id
 	}
+
 	runs, err := s.ledger.Runs(s.t.Context(), ledger.Filter{Job: job, Limit: 1})
 	s.must(err)
 	if len(runs) == 0 {
@@ -428,5 +446,6 @@ func (s *script) events(kind, text string) int {
 			n++
 		}
 	}
+
 	return n
 }

@@ -54,10 +54,12 @@ func (s *settler) see(path string, now time.Time, st stamp, h hint) {
 		}
 		return
 	}
+
 	wait := s.window
 	if h == hintArrived && st.renamed(s.window) {
 		wait = s.recheck()
 	}
+
 	s.count++
 	s.moved = now
 	it = &item{path: path, last: st, live: h != hintScan, at: now.Add(wait), order: s.count}

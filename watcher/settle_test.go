@@ -29,6 +29,7 @@ func TestSettlerWaitsForTheWindow(t *testing.T) {
 	if got := s.paths(999 * time.Millisecond); got != nil {
 		t.Errorf("ready before its window: %v", got)
 	}
+
 	due := s.due(noon.Add(time.Second), 1)
 	if len(due) != 1 || !s.check(due[0], noon.Add(time.Second), look(1, 0)) {
 		t.Errorf("not ready after its window: %v", due)
@@ -48,6 +49,7 @@ func TestSettlerWaitsForAFileThatGrows(t *testing.T) {
 			t.Fatalf("ready while it grows, at %s", at)
 		}
 	}
+
 	end := 99*900*time.Millisecond + time.Second
 	due := s.due(noon.Add(end), 1)
 	if len(due) != 1 || s.check(due[0], noon.Add(end), look(1000, end)) {
@@ -91,6 +93,7 @@ func TestSettlerRename(t *testing.T) {
 		if got := s.next().Sub(noon); got != c.want {
 			t.Errorf("%s: looked at again after %s, want %s", c.name, got, c.want)
 		}
+
 		due := s.due(s.next(), 1)
 		other := c.stamp
 		other.size++
@@ -109,6 +112,7 @@ func TestSettlerOrder(t *testing.T) {
 		s.see(path, noon, look(1, 0), hintScan)
 		want = append(want, path)
 	}
+
 	s.forget(want[10])
 	want = slices.Delete(want, 10, 11)
 	if got := s.paths(time.Second); !slices.Equal(got, want) {
@@ -131,19 +135,23 @@ func TestSettlerProperty(t *testing.T) {
 				files[path]++
 				since[path] = now
 			}
+
 			if rapid.Bool().Draw(t, "told") || !seen[path] {
 				s.see(path, now, look(files[path], 0), hintChanged)
 				seen[path] = true
 			}
+
 			for _, it := range s.due(now, 10) {
 				if s.check(it, now, look(files[it.path], 0)) && now.Sub(since[it.path]) < time.Second && files[it.path] > 0 {
 					t.Fatalf("%s is ready %s after it changed", it.path, now.Sub(since[it.path]))
 				}
 			}
+
 			if len(s.items) != len(s.queue) {
 				t.Fatalf("%d files, %d deadlines", len(s.items), len(s.queue))
 			}
 		}
+
 		for round := range 3 {
 			now = now.Add(time.Second)
 			for _, it := range s.due(now, 10) {
@@ -164,6 +172,7 @@ func TestRecentForgetsTheOldest(t *testing.T) {
 			t.Fatalf("at %d: %v, %d held", i, ok, len(r.young)+len(r.old))
 		}
 	}
+
 	if _, ok := r.get(mark{5}); ok {
 		t.Error("the oldest is still there")
 	}

@@ -25,10 +25,12 @@ func BenchmarkDrop(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer l.Close()
+
 	w, err := New(Options{Ledger: l})
 	if err != nil {
 		b.Fatal(err)
 	}
+
 	inbox := filepath.Join(base, "inbox")
 	if err := os.Mkdir(inbox, 0o755); err != nil {
 		b.Fatal(err)
@@ -36,10 +38,12 @@ func BenchmarkDrop(b *testing.B) {
 	if err := w.Set(b.Context(), []Watch{{Job: "in", Path: inbox, Settle: window}}); err != nil {
 		b.Fatal(err)
 	}
+
 	ctx, cancel := context.WithCancel(b.Context())
 	over := make(chan error, 1)
 	go func() { over <- w.Run(ctx) }()
 	defer func() { cancel(); <-over }()
+
 	<-w.Ready()
 	var took []time.Duration
 	for i := 0; b.Loop(); i++ {
@@ -51,6 +55,7 @@ func BenchmarkDrop(b *testing.B) {
 		<-changed
 		took = append(took, time.Since(began)-window)
 	}
+
 	report(b, took)
 }
 
@@ -62,9 +67,11 @@ func BenchmarkFsnotify(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer w.Close()
+
 	if err := w.Add(dir); err != nil {
 		b.Fatal(err)
 	}
+
 	var took []time.Duration
 	for i := 0; b.Loop(); i++ {
 		name := filepath.Join(dir, fmt.Sprint(i))
@@ -72,13 +79,16 @@ func BenchmarkFsnotify(b *testing.B) {
 		if err := os.WriteFile(name, fmt.Append(nil, i), 0o644); err != nil {
 			b.Fatal(err)
 		}
+
 		for e := range w.Events {
 			if e.Name == name {
 				break
 			}
 		}
+
 		took = append(took, time.Since(began))
 	}
+
 	report(b, took)
 }
 
@@ -98,6 +108,7 @@ func BenchmarkRescan(b *testing.B) {
 	for _, s := range first.files {
 		f.known.put(f.marker.of(s.path, s.stamp), struct{}{})
 	}
+
 	for b.Loop() {
 		if walk := f.walk(b.Context(), dir, ".", nil); len(walk.files) != 0 || len(first.files) != files {
 			b.Fatalf("%d files, %d news", len(first.files), len(walk.files))
@@ -112,11 +123,13 @@ func BenchmarkWalk(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
+
 		names, err := d.Readdirnames(-1)
 		d.Close()
 		if err != nil {
 			b.Fatal(err)
 		}
+
 		var group sync.WaitGroup
 		for i := range walkers {
 			group.Go(func() {
@@ -127,6 +140,7 @@ func BenchmarkWalk(b *testing.B) {
 				}
 			})
 		}
+
 		group.Wait()
 	}
 }

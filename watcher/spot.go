@@ -52,6 +52,7 @@ func newGround(watch *Watch) (*ground, error) {
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
+
 	return g, nil
 }
 
@@ -74,6 +75,7 @@ func (g *ground) folder(dir string, create bool) (*os.Root, error) {
 	if !in {
 		rel, in = inside(g.watch.Path, dir)
 	}
+
 	var root *os.Root
 	var err error
 	switch {
@@ -98,6 +100,7 @@ func (g *ground) folder(dir string, create bool) (*os.Root, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	g.held = append(g.held, root)
 	return root, nil
 }

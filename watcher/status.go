@@ -37,13 +37,16 @@ type Status struct {
 func (w *Watcher) Status(ctx context.Context) []Status {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
+
 	running := map[string]bool{}
 	runs, err := w.ledger.Running(ctx)
 	for _, r := range runs {
 		running[r.Job] = true
 	}
+
 	w.mu.Lock()
 	defer w.mu.Unlock()
+
 	var out []Status
 	for _, job := range slices.Sorted(maps.Keys(w.folders)) {
 		st := w.folders[job].snapshot(running[job])
@@ -52,12 +55,14 @@ func (w *Watcher) Status(ctx context.Context) []Status {
 		}
 		out = append(out, st)
 	}
+
 	return out
 }
 
 func (f *folder) snapshot(running bool) Status {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	st := f.status
 	st.Folders = f.w.arms.count(f)
 	st.Job, st.Path, st.Mode, st.State = f.Job, f.Path, f.Mode, StateIdle
@@ -71,6 +76,7 @@ func (f *folder) snapshot(running bool) Status {
 	case st.Waiting > 0 || len(f.heardOf) > 0:
 		st.State = StateDebouncing
 	}
+
 	switch {
 	case st.Problem != "":
 	case !f.scanning.IsZero() && time.Since(f.scanning) > silence:
@@ -80,6 +86,7 @@ func (f *folder) snapshot(running bool) Status {
 	case len(f.unmoved) > 0:
 		st.Problem = firstOf(f.unmoved, "could not be dealt with after its run") + "; it is tried again at each scan"
 	}
+
 	return st
 }
 

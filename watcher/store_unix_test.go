@@ -16,10 +16,12 @@ func store(path, text string) error {
 		return err
 	}
 	defer f.Close()
+
 	page, err := unix.Mmap(int(f.Fd()), 0, len(text), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
 		return err
 	}
+
 	copy(page, text)
 	return errors.Join(unix.Msync(page, unix.MS_SYNC), unix.Munmap(page))
 }

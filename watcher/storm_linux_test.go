@@ -22,6 +22,7 @@ func TestMappedWrite(t *testing.T) {
 	f, err := os.OpenFile(b.path("inbox/a.csv"), os.O_RDWR, 0)
 	b.must(err)
 	defer f.Close()
+
 	page, err := syscall.Mmap(int(f.Fd()), 0, 4096, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
 	b.must(err)
 	copy(page, strings.Repeat("b", 4096))
@@ -59,6 +60,7 @@ func TestNameThatIsNoText(t *testing.T) {
 			told++
 		}
 	}
+
 	if told != 1 {
 		t.Errorf("told %d times", told)
 	}

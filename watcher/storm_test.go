@@ -31,6 +31,7 @@ func (b *bench) paths(job string) map[string]int {
 			out[f.Path]++
 		}
 	}
+
 	return out
 }
 
@@ -50,8 +51,10 @@ func TestFoldersAtOnce(t *testing.T) {
 			b.must(os.WriteFile(filepath.Join(dir, fmt.Sprint(j)), fmt.Append(nil, i, j), 0o644))
 		}
 	}
+
 	b.what = "a run of each file"
 	b.until(func() bool { return b.count("in") >= folders*files })
+
 	for path, n := range b.paths("in") {
 		if n != 1 {
 			t.Errorf("%d runs of %s", n, path)
@@ -73,12 +76,14 @@ func TestRenameStorm(t *testing.T) {
 		b.must(os.Rename(b.path(fmt.Sprintf("inbox/f%d.csv", i)), b.path(fmt.Sprintf("inbox/f%d.csv", i+1))))
 		b.must(os.Rename(b.path(fmt.Sprintf("inbox/d%d", i)), b.path(fmt.Sprintf("inbox/d%d", i+1))))
 	}
+
 	file, deep := b.path(fmt.Sprintf("inbox/f%d.csv", last)), b.path(fmt.Sprintf("inbox/d%d/x/y.csv", last))
 	b.what = "both are taken where they are"
 	b.until(func() bool { p := b.paths("in"); return p[file] == 1 && p[deep] == 1 })
 	b.write(fmt.Sprintf("inbox/d%d/x/z.csv", last), "3")
 	b.what = "the folder is watched where it is"
 	b.until(func() bool { return b.paths("in")[filepath.Join(filepath.Dir(deep), "z.csv")] == 1 })
+
 	for path, n := range b.paths("in") {
 		if n != 1 {
 			t.Errorf("%d runs of %s", n, path)
@@ -102,6 +107,7 @@ func TestBreaker(t *testing.T) {
 			for i := range 30 {
 				b.write(fmt.Sprintf("inbox/f%d.csv", i), "1")
 			}
+
 			b.what = "many files"
 			b.until(func() bool { return len(b.paths("in")) == 30 })
 			paused := func() []ledger.Pause {
@@ -112,6 +118,7 @@ func TestBreaker(t *testing.T) {
 			if got := paused(); len(got) != 0 {
 				t.Fatalf("%+v", got)
 			}
+
 			path := b.path("inbox/loop.csv")
 			for i := 1; len(paused()) == 0; i++ {
 				b.must(os.WriteFile(path, fmt.Append(nil, "text ", i), 0o644))
@@ -121,14 +128,17 @@ func TestBreaker(t *testing.T) {
 					t.Fatal("it goes on")
 				}
 			}
+
 			got, notices := paused()[0], 0
 			due, err := b.ledger.PendingNotices(t.Context(), time.Now(), 10)
 			b.must(err)
+
 			for _, n := range due {
 				if n.Body == path && n.Job == "in" {
 					notices++
 				}
 			}
+
 			if got.Scope != ledger.PauseJob || got.Name != "in" || !strings.Contains(got.Reason, "loop.csv") || notices != 1 {
 				t.Errorf("%+v, %d notices", got, notices)
 			}

@@ -30,6 +30,7 @@ func network(dir string) string {
 	if syscall.Statfs(dir, &st) != nil {
 		return ""
 	}
+
 	var name []byte
 	for _, c := range st.Fstypename {
 		if c == 0 {
@@ -37,6 +38,7 @@ func network(dir string) string {
 		}
 		name = append(name, byte(c))
 	}
+
 	return networks[string(name)]
 }
 
@@ -47,11 +49,13 @@ func renameNew(file, dest spot) error {
 		return err
 	}
 	defer from.Close()
+
 	to, err := dest.root.Open(filepath.Dir(dest.name))
 	if err != nil {
 		return err
 	}
 	defer to.Close()
+
 	one, two := int(from.Fd()), int(to.Fd())
 	err = unix.RenameatxNp(one, filepath.Base(file.name), two, filepath.Base(dest.name), unix.RENAME_EXCL)
 	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOTSUP) {
@@ -60,15 +64,6 @@ func renameNew(file, dest spot) error {
 	if err != nil {
 		return &os.LinkError{Op: "rename", Old: file.path(), New: dest.path(), Err: err}
 	}
-	return nil
-}
 
-// syncDir makes the names in a folder durable.
-func syncDir(dir *os.Root) error {
-	d, err := dir.Open(".")
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return d.Sync()
+	return nil
 }

@@ -43,11 +43,13 @@ func renameNew(file, dest spot) error {
 		return err
 	}
 	defer from.Close()
+
 	to, err := dest.root.Open(filepath.Dir(dest.name))
 	if err != nil {
 		return err
 	}
 	defer to.Close()
+
 	one, two := int(from.Fd()), int(to.Fd())
 	err = unix.Renameat2(one, filepath.Base(file.name), two, filepath.Base(dest.name), unix.RENAME_NOREPLACE)
 	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) {
@@ -56,15 +58,6 @@ func renameNew(file, dest spot) error {
 	if err != nil {
 		return &os.LinkError{Op: "rename", Old: file.path(), New: dest.path(), Err: err}
 	}
-	return nil
-}
 
-// syncDir makes the names in a folder durable.
-func syncDir(dir *os.Root) error {
-	d, err := dir.Open(".")
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return d.Sync()
+	return nil
 }

@@ -4,7 +4,6 @@ package watcher
 
 import (
 	"io/fs"
-	"os"
 )
 
 const openFlags = 0
@@ -15,5 +14,3 @@ func identity(fs.FileInfo) (device, inode uint64, changed int64) { return 0, 0, 
 func network(string) string { return "" }
 
 func renameNew(file, dest spot) error { return reserveAndRename(file, dest) }
-
-func syncDir(*os.Root) error { return nil }

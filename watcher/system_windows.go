@@ -36,10 +36,12 @@ func renameNew(file, dest spot) error {
 	if err != nil {
 		return err
 	}
+
 	to, err := windows.UTF16PtrFromString(dest.path())
 	if err != nil {
 		return err
 	}
+
 	err = windows.MoveFileEx(from, to, windows.MOVEFILE_WRITE_THROUGH)
 	if errors.Is(err, windows.ERROR_NOT_SAME_DEVICE) {
 		err = syscall.EXDEV // as the others call it
@@ -47,8 +49,6 @@ func renameNew(file, dest spot) error {
 	if err != nil {
 		return &os.LinkError{Op: "rename", Old: file.path(), New: dest.path(), Err: err}
 	}
+
 	return nil
 }
-
-// syncDir has nothing to do: a rename is written through.
-func syncDir(*os.Root) error { return nil }

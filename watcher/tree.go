@@ -43,6 +43,7 @@ func treeOf(root string, files []sighting) tree {
 			t = append(t, leaf{rel, s.stamp.size, s.stamp.modified, s.stamp.changed})
 		}
 	}
+
 	slices.SortFunc(t, func(a, b leaf) int { return cmp.Compare(a.path, b.path) })
 	return slices.CompactFunc(t, func(a, b leaf) bool { return a.path == b.path })
 }
@@ -58,6 +59,7 @@ func (t tree) print() string {
 		buf = binary.BigEndian.AppendUint64(buf, uint64(l.modified))
 		h.Write(buf)
 	}
+
 	return hex.EncodeToString(h.Sum(nil))
 }
 
@@ -89,10 +91,12 @@ func difference(old, now tree) (c *ledger.Changes, n int, last int64) {
 		if is != nil {
 			last = max(last, cmp.Or(is.changed, is.modified))
 		}
+
 		if n++; n > maxNames {
 			c.More++
 			return
 		}
+
 		switch {
 		case was == nil:
 			c.Added = append(c.Added, is.path)
@@ -102,6 +106,7 @@ func difference(old, now tree) (c *ledger.Changes, n int, last int64) {
 			c.Modified = append(c.Modified, is.path)
 		}
 	})
+
 	return c, n, last
 }
 
@@ -128,6 +133,7 @@ func (s shape) took(rel string) bool {
 	if !w.takes(rel) || !s.Recursive && strings.Contains(rel, "/") {
 		return false
 	}
+
 	path := filepath.Join(s.Root, filepath.FromSlash(rel))
 	for _, dir := range s.Closed {
 		if _, in := inside(dir, path); in {
@@ -159,9 +165,11 @@ func (m *memory) reshape(f *folder, now tree) {
 				}
 			}
 		}
+
 		slices.SortFunc(out, func(a, b leaf) int { return cmp.Compare(a.path, b.path) })
 		return slices.CompactFunc(out, func(a, b leaf) bool { return a.path == b.path })
 	}
+
 	m.last, m.base, m.Left = fit(m.last), fit(m.base), ""
 	m.Shape = next
 }
@@ -175,10 +183,12 @@ func (m *memory) text() (string, error) {
 		}
 		undo = append(undo, *is)
 	})
+
 	head, err := json.Marshal(m)
 	if err != nil {
 		return "", err
 	}
+
 	var out bytes.Buffer
 	out.WriteString("1 ")
 	armour := base64.NewEncoder(base64.RawStdEncoding, &out)
@@ -186,11 +196,13 @@ func (m *memory) text() (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	buf := binary.AppendUvarint(nil, uint64(len(head)))
 	buf = append(buf, head...)
 	for _, t := range []tree{m.last, undo} {
 		buf = t.append(buf)
 	}
+
 	_, err = z.Write(buf)
 	err = errors.Join(err, z.Close(), armour.Close())
 	return out.String(), err
@@ -205,6 +217,7 @@ func (t tree) append(buf []byte) []byte {
 		for same < len(l.path) && same < len(before.path) && l.path[same] == before.path[same] {
 			same++
 		}
+
 		buf = binary.AppendUvarint(buf, uint64(same))
 		buf = binary.AppendUvarint(buf, uint64(len(l.path)-same))
 		buf = append(buf, l.path[same:]...)
@@ -212,6 +225,7 @@ func (t tree) append(buf []byte) []byte {
 		buf = binary.AppendVarint(buf, l.modified-before.modified)
 		before = l
 	}
+
 	return buf
 }
 
@@ -221,6 +235,7 @@ func remember(text string) (m memory, err error) {
 	if !ok {
 		return m, errors.New("it is of a kind that this version does not know")
 	}
+
 	r := bufio.NewReader(flate.NewReader(base64.NewDecoder(base64.RawStdEncoding, strings.NewReader(body))))
 	head, err := readBytes(r, 0, "")
 	if err == nil {
@@ -229,16 +244,19 @@ func remember(text string) (m memory, err error) {
 	if err != nil {
 		return m, err
 	}
+
 	var undo tree
 	for _, t := range []*tree{&m.last, &undo} {
 		if *t, err = readTree(r); err != nil {
 			return m, err
 		}
 	}
+
 	m.base = m.last
 	if len(undo) > 0 {
 		m.base = undone(m.last, undo)
 	}
+
 	return m, nil
 }
 
@@ -250,14 +268,18 @@ func undone(last, undo tree) tree {
 			out, last = append(out, last[0]), last[1:]
 			continue
 		}
+
 		if len(last) > 0 && last[0].path == undo[0].path {
 			last = last[1:]
 		}
+
 		if undo[0].size >= 0 {
 			out = append(out, undo[0])
 		}
+
 		undo = undo[1:]
 	}
+
 	return out
 }
 
@@ -270,6 +292,7 @@ func readBytes(r *bufio.Reader, same uint64, before string) ([]byte, error) {
 	if n > 1<<20 || same > uint64(len(before)) {
 		return nil, errors.New("it is damaged")
 	}
+
 	out := make([]byte, same+n)
 	copy(out, before[:same])
 	_, err = io.ReadFull(r, out[same:])
@@ -281,6 +304,7 @@ func readTree(r *bufio.Reader) (tree, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	t := make(tree, 0, min(n, 1<<20))
 	var before leaf
 	for range n {
@@ -288,17 +312,21 @@ func readTree(r *bufio.Reader) (tree, error) {
 		if err != nil {
 			return nil, err
 		}
+
 		path, err := readBytes(r, same, before.path)
 		if err != nil {
 			return nil, err
 		}
+
 		size, err1 := binary.ReadVarint(r)
 		modified, err2 := binary.ReadVarint(r)
 		if err := errors.Join(err1, err2); err != nil {
 			return nil, fmt.Errorf("of %s: %w", path, err)
 		}
+
 		before = leaf{path: string(path), size: size, modified: before.modified + modified}
 		t = append(t, before)
 	}
+
 	return t, nil
 }

@@ -30,6 +30,7 @@ func TestMemoryProperty(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		got, err := remember(text)
 		if err != nil || !slices.Equal(got.last, last) || !slices.Equal(got.base, base) || !got.Shape.equal(m.Shape) || got.Left != "x" {
 			t.Fatalf("%+v (%v), want %+v", got, err, m)
@@ -37,20 +38,25 @@ func TestMemoryProperty(t *testing.T) {
 		if strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' }) {
 			t.Fatal("a text column cannot hold it")
 		}
+
 		changes, n, _ := difference(base, last)
 		names := map[string]bool{}
 		for _, l := range base {
 			names[l.path] = true
 		}
+
 		for _, name := range changes.Added {
 			names[name] = true
 		}
+
 		for _, name := range changes.Removed {
 			delete(names, name)
 		}
+
 		if len(names) != len(last) || n != len(changes.Added)+len(changes.Removed)+len(changes.Modified) || (n == 0) != (base.print() == last.print()) {
 			t.Fatalf("%d changes %+v from %+v to %+v", n, changes, base, last)
 		}
+
 		for _, l := range last {
 			if !names[l.path] {
 				t.Fatalf("%s is not told of", l.path)
@@ -74,11 +80,13 @@ func TestMemoryOfManyFiles(t *testing.T) {
 	if err != nil || len(text) > 2<<20 {
 		t.Fatalf("%d bytes (%v)", len(text), err)
 	}
+
 	t.Logf("%d bytes", len(text))
 	got, err := remember(text)
 	if err != nil || !slices.Equal(got.last, all) || !slices.Equal(got.base, all[:50_000]) {
 		t.Fatalf("%d and %d files (%v)", len(got.last), len(got.base), err)
 	}
+
 	changes, n, _ := difference(nil, all)
 	if n != len(all) || len(changes.Added) != maxNames || changes.More != n-maxNames || changes.Added[0] != all[0].path {
 		t.Errorf("%d, %d named, %d more", n, len(changes.Added), changes.More)
@@ -92,6 +100,7 @@ func TestRememberRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, bad := range []string{"", "2 " + text[2:], text[:len(text)/2], "1 ", "1 !!", text[:40] + "AAAA" + text[44:]} {
 		if got, err := remember(bad); err == nil && !slices.Equal(got.last, all) {
 			t.Errorf("%.20q… was read as %d files", bad, len(got.last))
@@ -120,6 +129,7 @@ func BenchmarkFingerprint(b *testing.B) {
 	for i, l := range all {
 		files[i] = sighting{joined("/in", l.path), stamp{size: l.size, modified: l.modified}}
 	}
+
 	for b.Loop() {
 		treeOf("/in", files).print()
 	}

@@ -30,10 +30,12 @@ func (w *Watcher) Trigger(ctx context.Context, job string) (ledger.Accepted, err
 	if !on {
 		return ledger.Accepted{}, fmt.Errorf("job %s: its folder is not watched yet, or not any more", job)
 	}
+
 	ask := make(chan answer, 1)
 	if !f.ask(ask) {
 		return ledger.Accepted{}, fmt.Errorf("job %s: its watch has just changed; try again", job)
 	}
+
 	select {
 	case a := <-ask:
 		return a.accepted, a.err
@@ -49,12 +51,14 @@ func Trigger(ctx context.Context, l *ledger.Ledger, watches []Watch, job string)
 	if err != nil {
 		return ledger.Accepted{}, err
 	}
+
 	w := newWatcher(Options{Ledger: l, Logger: slog.New(slog.DiscardHandler)})
 	w.arms = newArms(nil, errors.New("no watcher runs"))
 	f := w.foldersOf(watches)[job]
 	if err := triggerable(f, job); err != nil {
 		return ledger.Accepted{}, err
 	}
+
 	f.alone = true
 	return f.trigger(ctx)
 }
@@ -73,15 +77,18 @@ func (f *folder) trigger(ctx context.Context) (ledger.Accepted, error) {
 	if err := f.busy(); err != nil {
 		return ledger.Accepted{}, err
 	}
+
 	walk, _ := f.look(ctx)
 	if walk == nil {
 		return ledger.Accepted{}, fmt.Errorf("job %s: the folder %s cannot be read", f.Job, f.Path)
 	}
+
 	if !f.loop.read || f.loop.root != f.root {
 		if err := f.recall(ctx); err != nil {
 			return ledger.Accepted{}, err
 		}
 	}
+
 	if f.alone && f.loop.phase == StateSettling {
 		f.loop.st.Round = 0
 		f.turn(StateIdle, time.Time{})
@@ -89,6 +96,7 @@ func (f *folder) trigger(ctx context.Context) (ledger.Accepted, error) {
 	if err := f.busy(); err != nil {
 		return ledger.Accepted{}, err
 	}
+
 	cur := treeOf(f.root, walk.files)
 	changes, _, _ := difference(nil, cur)
 	accepted, err := f.dispatch(ctx, cur, nil, changes)
@@ -96,6 +104,7 @@ func (f *folder) trigger(ctx context.Context) (ledger.Accepted, error) {
 		f.loop.read, f.loop.at = false, time.Now().Add(time.Second)
 		return accepted, err
 	}
+
 	f.event(ctx, "watch.triggered", accepted.Run, map[string]any{"path": f.Path, "files": len(cur)})
 	return accepted, nil
 }
@@ -105,16 +114,19 @@ func (f *folder) busy() error {
 	f.mu.Lock()
 	missing := f.missing
 	f.mu.Unlock()
+
 	switch {
 	case missing:
 		return fmt.Errorf("job %s: the folder %s is not there", f.Job, f.Path)
 	case l.phase == StateIdle:
 		return nil
 	}
+
 	why := ""
 	if l.st.Run != 0 && l.phase != StateDebouncing {
 		why = fmt.Sprintf(" (run %d)", l.st.Run)
 	}
+
 	return fmt.Errorf("job %s: its folder is %s%s; %w", f.Job, l.phase, why, ErrBusy)
 }
 
@@ -122,9 +134,11 @@ func (f *folder) busy() error {
 func (f *folder) ask(a chan answer) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	if f.over {
 		return false
 	}
+
 	f.asks = append(f.asks, a)
 	f.poke()
 	return true

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
 	"rouse/watcher"
 )
 
@@ -22,6 +23,7 @@ func TestUnreadable(t *testing.T) {
 	if err := os.Chmod(b.path("inbox/a.csv"), 0); err != nil {
 		t.Fatal(err)
 	}
+
 	asSomebody(t, b.base)
 	b.startWith(watcher.Options{Rescan: 100 * time.Millisecond}, b.inbox())
 	b.what = "the problem shows"
@@ -39,6 +41,7 @@ func TestUnreadable(t *testing.T) {
 	if err := os.Chmod(b.path("inbox/a.csv"), 0o644); err != nil {
 		t.Fatal(err)
 	}
+
 	b.what = "it is run"
 	b.until(func() bool { return b.count("in") == 1 && b.status("in").Problem == "" })
 }
@@ -50,6 +53,7 @@ func TestUnreadableFolder(t *testing.T) {
 	if err := os.Chmod(b.path("inbox/sub"), 0); err != nil {
 		t.Fatal(err)
 	}
+
 	asSomebody(t, b.base)
 	w := b.inbox()
 	w.Recursive = true
@@ -59,6 +63,7 @@ func TestUnreadableFolder(t *testing.T) {
 	if err := os.Chmod(b.path("inbox/sub"), 0o755); err != nil {
 		t.Fatal(err)
 	}
+
 	b.what = "it is read"
 	b.until(func() bool { return b.count("in") == 1 && b.status("in").Problem == "" })
 }
@@ -72,11 +77,13 @@ func TestUnwritableDestination(t *testing.T) {
 	if err := os.Mkdir(b.path("done"), 0o755); err != nil {
 		t.Fatal(err)
 	}
+
 	asSomebody(t, b.base)
 	if err := os.Chmod(b.path("done"), 0o555); err != nil {
 		t.Fatal(err)
 	}
-	b.outcome = ledger.OutcomeSuccess
+
+	b.outcome = domain.OutcomeSuccess
 	b.startWith(watcher.Options{Rescan: 100 * time.Millisecond}, w)
 	b.write("inbox/a.csv", "1")
 	b.what = "the failure shows"
@@ -92,6 +99,7 @@ func TestUnwritableDestination(t *testing.T) {
 	if err := os.Chmod(b.path("done"), 0o755); err != nil {
 		t.Fatal(err)
 	}
+
 	b.what = "it is moved"
 	b.until(func() bool { _, err := os.Stat(b.path("done/deep/a.csv")); return err == nil })
 	if n := b.count("in"); n != 1 {
@@ -105,12 +113,14 @@ func asSomebody(t *testing.T, dirs ...string) {
 	if os.Geteuid() != 0 {
 		return
 	}
+
 	const nobody = 65534
 	for dir := dirs[0]; dir != os.TempDir() && dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
 		if err := os.Chmod(dir, 0o777); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	for _, dir := range dirs {
 		err := filepath.WalkDir(dir, func(path string, _ os.DirEntry, err error) error {
 			if err != nil && !slices.Contains([]string{"sub"}, filepath.Base(path)) {
@@ -122,9 +132,11 @@ func asSomebody(t *testing.T, dirs ...string) {
 			t.Fatal(err)
 		}
 	}
+
 	if err := syscall.Setreuid(-1, nobody); err != nil {
 		t.Skipf("this test cannot become somebody who may not read everything: %v", err)
 	}
+
 	t.Cleanup(func() {
 		if err := syscall.Setreuid(-1, 0); err != nil {
 			t.Error(err)

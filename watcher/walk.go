@@ -54,6 +54,7 @@ func (f *folder) walk(ctx context.Context, dir, name string, retry map[string]bo
 	if name := network(dir); name != "" {
 		k.found.degraded = "it is on a network file system (" + name + "), which does not tell of all changes; it is looked at every " + pollEvery.String()
 	}
+
 	k.add(func() { k.enter(ctx, dir, name) })
 	k.run()
 	k.follow(ctx)
@@ -83,10 +84,12 @@ func (k *walker) work() {
 		for len(k.jobs) == 0 && k.open > 0 {
 			k.wake.Wait()
 		}
+
 		if k.open == 0 {
 			k.mu.Unlock()
 			return
 		}
+
 		job := k.jobs[len(k.jobs)-1]
 		k.jobs = k.jobs[:len(k.jobs)-1]
 		k.mu.Unlock()
@@ -117,23 +120,27 @@ func (k *walker) enter(ctx context.Context, dir, name string) {
 	if ctx.Err() != nil {
 		return
 	}
+
 	k.arm(dir)
 	if own, ok := inside(k.f.root, dir); ok && own != name {
 		k.mu.Lock()
 		k.found.linked.call(dir, name)
 		k.mu.Unlock()
 	}
+
 	d, err := os.Open(dir)
 	if err != nil {
 		k.trouble(dir, err)
 		return
 	}
 	defer d.Close()
+
 	for ctx.Err() == nil {
 		entries, err := d.ReadDir(page)
 		if len(entries) > 0 {
 			k.add(func() { k.look(ctx, dir, name, entries) })
 		}
+
 		if err != nil {
 			if !errors.Is(err, io.EOF) {
 				k.trouble(dir, err)
@@ -167,11 +174,13 @@ func (k *walker) look(ctx context.Context, dir, name string, entries []fs.DirEnt
 				k.trouble(path, err)
 				continue
 			}
+
 			if st := stampOf(info); k.isWork(path, st) {
 				files = append(files, sighting{path, st})
 			}
 		}
 	}
+
 	k.mu.Lock()
 	k.found.files = append(k.found.files, files...)
 	k.links = append(k.links, links...)

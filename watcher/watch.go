@@ -69,12 +69,15 @@ func prepared(watches []Watch) ([]Watch, error) {
 		if err := w.check(); err != nil {
 			errs = append(errs, fmt.Errorf("job %s: %w", w.Job, err))
 		}
+
 		if seen[w.Job] {
 			errs = append(errs, fmt.Errorf("job %s: it has two watches; give each folder a job of its own", w.Job))
 		}
+
 		seen[w.Job] = true
 		out[i] = w
 	}
+
 	return out, errors.Join(errs...)
 }
 
@@ -83,18 +86,22 @@ func (w *Watch) fill() {
 	if w.Settle <= 0 {
 		w.Settle = defaultSettle
 	}
+
 	if w.MaxWait <= 0 {
 		w.MaxWait = defaultMaxWait
 	}
+
 	if w.MaxFiles <= 0 {
 		w.MaxFiles = defaultMaxFiles
 	}
+
 	if w.Existing == "" {
 		w.Existing = ExistingIgnore
 		if w.Mode == ModePerFile {
 			w.Existing = ExistingProcess
 		}
 	}
+
 	w.Path = filepath.Clean(w.Path)
 }
 
@@ -110,17 +117,20 @@ func (w *Watch) check() error {
 	default:
 		return fmt.Errorf("mode is %q; it is per_file, batch or converge", w.Mode)
 	}
+
 	if !filepath.IsAbs(w.Path) {
 		return fmt.Errorf("the watched folder %q is not an absolute path", w.Path)
 	}
 	if w.Existing != ExistingProcess && w.Existing != ExistingIgnore {
 		return fmt.Errorf("existing is %q; it is process or ignore", w.Existing)
 	}
+
 	for _, g := range slices.Concat(w.Include, w.Exclude) {
 		if !doublestar.ValidatePattern(g) {
 			return fmt.Errorf("the pattern %q is broken", g)
 		}
 	}
+
 	for key, a := range map[string]After{"on_success": w.OnSuccess, "on_failure": w.OnFailure} {
 		switch a.Action {
 		case "", actionLeave, actionDelete:
@@ -135,6 +145,7 @@ func (w *Watch) check() error {
 			return fmt.Errorf("%s is %q; it is leave, move or delete", key, a.Action)
 		}
 	}
+
 	return nil
 }
 

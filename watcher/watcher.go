@@ -54,12 +54,14 @@ func New(o Options) (*Watcher, error) {
 	if o.Ledger == nil {
 		return nil, errors.New("watcher: a ledger is needed")
 	}
+
 	w := newWatcher(o)
 	events, err := fsnotify.NewBufferedWatcher(4096)
 	if err != nil {
 		err = fmt.Errorf("the system gives no file-system watcher: %w (on Linux, raise fs.inotify.max_user_instances)", err)
 		w.log.Warn("watched folders are polled", "error", err)
 	}
+
 	w.arms = newArms(events, err)
 	return w, nil
 }
@@ -68,9 +70,11 @@ func newWatcher(o Options) *Watcher {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
+
 	if o.Rescan <= 0 {
 		o.Rescan = defaultRescan
 	}
+
 	return &Watcher{
 		ledger: o.Ledger, log: o.Logger, rescan: o.Rescan, quiet: quietAfter, broken: o.Broken, hashes: newHashes(),
 		slots: make(chan struct{}, 2), ready: make(chan struct{}), reset: make(chan struct{}, 1), following: map[*folder]int64{},
@@ -88,9 +92,11 @@ func (w *Watcher) Set(ctx context.Context, watches []Watch) error {
 	if err != nil {
 		return err
 	}
+
 	next := w.foldersOf(watches)
 	w.mu.Lock()
 	defer w.mu.Unlock()
+
 	for job, old := range w.folders {
 		if f := next[job]; f != nil && f.unchanged(old) {
 			next[job] = old
@@ -98,6 +104,7 @@ func (w *Watcher) Set(ctx context.Context, watches []Watch) error {
 		}
 		old.stop()
 	}
+
 	started := w.folders
 	w.folders = next
 	for job, f := range next {
@@ -105,6 +112,7 @@ func (w *Watcher) Set(ctx context.Context, watches []Watch) error {
 			w.start(f)
 		}
 	}
+
 	w.nudge()
 	w.forget(ctx, next)
 	return nil
@@ -128,9 +136,11 @@ func (w *Watcher) forget(ctx context.Context, watched map[string]*folder) {
 			gone = append(gone, job)
 		}
 	}
+
 	if err == nil && len(gone) > 0 {
 		err = w.ledger.ForgetWatches(ctx, gone...)
 	}
+
 	for _, job := range gone {
 		err = errors.Join(err, w.ledger.AppendEvents(ctx, ledger.Event{Job: job, Kind: "watch.forgotten"}))
 	}
@@ -150,6 +160,7 @@ func (w *Watcher) foldersOf(watches []Watch) map[string]*folder {
 		real[i] = resolved(f.Path)
 		at[real[i]] = append(at[real[i]], f)
 	}
+
 	for _, path := range real {
 		for dir := filepath.Dir(path); ; dir = filepath.Dir(dir) {
 			for _, around := range at[dir] {
@@ -162,6 +173,7 @@ func (w *Watcher) foldersOf(watches []Watch) map[string]*folder {
 			}
 		}
 	}
+
 	return out
 }
 
@@ -170,6 +182,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 	var group sync.WaitGroup
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+
 	group.Go(func() { w.listen() })
 	group.Go(func() { w.follow(ctx) })
 	w.mu.Lock()
@@ -181,6 +194,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 	for _, f := range w.folders {
 		w.start(f)
 	}
+
 	w.mu.Unlock()
 	w.awaitFirstScans(ctx)
 	<-ctx.Done()
@@ -191,14 +205,17 @@ func (w *Watcher) Run(ctx context.Context) error {
 	err := w.arms.close()
 	over := make(chan struct{})
 	go func() { group.Wait(); close(over) }()
+
 	select {
 	case <-over:
 	case <-time.After(silence):
 		w.log.Warn("a watched folder does not answer; the watcher stops without it")
 	}
+
 	if err != nil {
 		return fmt.Errorf("the file-system watcher did not close: %w", err)
 	}
+
 	return nil
 }
 
@@ -208,9 +225,11 @@ func (w *Watcher) awaitFirstScans(ctx context.Context) {
 	for _, f := range w.folders {
 		scanned = append(scanned, f.scanned)
 	}
+
 	w.mu.Unlock()
 	enough := time.NewTimer(silence)
 	defer enough.Stop()
+
 	for _, c := range scanned {
 		select {
 		case <-c:
@@ -221,5 +240,6 @@ func (w *Watcher) awaitFirstScans(ctx context.Context) {
 			return
 		}
 	}
+
 	close(w.ready)
 }

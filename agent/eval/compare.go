@@ -13,6 +13,7 @@ import (
 
 	"rouse/agentdb"
 	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
 )
 
 // compare says what is not as it was wanted.
@@ -20,12 +21,14 @@ func (st *stage) compare(ctx context.Context, run ledger.Run) ([]string, error) 
 	problems := []string{}
 	wrong := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
 	outcome := string(run.Outcome)
-	if run.State != ledger.StateFinished {
+	if run.State != domain.StateFinished {
 		outcome = string(run.State)
 	}
+
 	if outcome != st.Want.Outcome {
 		wrong("the outcome is %s, wanted %s: %s", outcome, st.Want.Outcome, strings.TrimSpace(run.Error+" "+run.Summary))
 	}
+
 	for _, name := range slices.Sorted(maps.Keys(st.Want.Files)) {
 		got, err := os.ReadFile(filepath.Join(st.work, filepath.FromSlash(name)))
 		want := strings.TrimSpace(st.Want.Files[name])
@@ -38,19 +41,23 @@ func (st *stage) compare(ctx context.Context, run ledger.Run) ([]string, error) 
 			wrong("the file %s holds %q, wanted %q", name, strings.TrimSpace(string(got)), want)
 		}
 	}
+
 	for _, name := range st.Want.Absent {
 		if _, err := os.Lstat(filepath.Join(st.work, filepath.FromSlash(name))); !errors.Is(err, fs.ErrNotExist) {
 			wrong("there is a file %s, wanted none (%v)", name, err)
 		}
 	}
+
 	if err := st.compareRows(ctx, wrong); err != nil {
 		return nil, err
 	}
+
 	if st.script != nil {
 		if err := st.compareMechanics(ctx, run, wrong); err != nil {
 			return nil, err
 		}
 	}
+
 	return problems, nil
 }
 
@@ -58,11 +65,13 @@ func (st *stage) compareRows(ctx context.Context, wrong func(string, ...any)) er
 	if len(st.Want.Rows) == 0 {
 		return nil
 	}
+
 	db, release, err := st.pool.Get(ctx, worker)
 	if err != nil {
 		return err
 	}
 	defer release()
+
 	for _, query := range slices.Sorted(maps.Keys(st.Want.Rows)) {
 		got := "nothing"
 		rows, err := db.Query(ctx, agentdb.QuerySpec{SQL: query})
@@ -72,10 +81,12 @@ func (st *stage) compareRows(ctx context.Context, wrong func(string, ...any)) er
 		case len(rows.Rows) == 1 && len(rows.Columns) == 1:
 			got = fmt.Sprint(rows.Rows[0][rows.Columns[0]])
 		}
+
 		if got != st.Want.Rows[query] {
 			wrong("%q gives %s, wanted %s", query, got, st.Want.Rows[query])
 		}
 	}
+
 	return nil
 }
 
@@ -86,25 +97,31 @@ func (st *stage) compareMechanics(ctx context.Context, run ledger.Run, wrong fun
 	if err != nil {
 		return err
 	}
+
 	steps, err := st.ledger.Steps(ctx, run.ID)
 	if err != nil {
 		return err
 	}
+
 	if want.Exit != "" && run.Exit != want.Exit {
 		wrong("the exit is %s, wanted %s", run.Exit, want.Exit)
 	}
+
 	if said := run.Summary + " " + run.Error; !strings.Contains(said, want.Says) {
 		wrong("the record says %q, wanted %q", strings.TrimSpace(said), want.Says)
 	}
-	states := map[string]int{}
+
+	states := map[domain.CallState]int{}
 	for _, c := range calls {
 		states[c.State]++
 	}
+
 	for _, state := range slices.Sorted(maps.Keys(want.Calls)) {
 		if states[state] != want.Calls[state] {
 			wrong("%d calls are %s, wanted %d", states[state], state, want.Calls[state])
 		}
 	}
+
 	for _, words := range want.Notices {
 		n := 0
 		for _, s := range steps {
@@ -114,13 +131,16 @@ func (st *stage) compareMechanics(ctx context.Context, run ledger.Run, wrong fun
 			wrong("the notice %q is in %d steps of the record and %d requests, wanted in one", words, n, heard)
 		}
 	}
+
 	for _, words := range want.Sees {
 		if st.script.heard(words) == 0 {
 			wrong("no request held %q", words)
 		}
 	}
+
 	if left := len(st.Script) - len(st.script.asked); left > 0 {
 		wrong("%d turns of the script were not asked for", left)
 	}
+
 	return nil
 }

@@ -15,6 +15,7 @@ func TestScenarios(t *testing.T) {
 	if err != nil || len(all) < 10 {
 		t.Fatalf("%d scenarios: %v", len(all), err)
 	}
+
 	for _, s := range all {
 		t.Run(s.Name, func(t *testing.T) {
 			t.Parallel()
@@ -46,20 +47,24 @@ want:
 	if err != nil || s.Name != "wrong" {
 		t.Fatal(s, err)
 	}
+
 	dir := t.TempDir()
 	r, err := eval.Run(t.Context(), dir, s, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for i, want := range []string{"the outcome is success, wanted nothing", `made.txt holds "b"`, "no file missing.txt", "there is a file there.txt", `"select 1" gives 1`,
 		"the exit is final_response", `the record says "Done."`, "2 calls are done, wanted 5", `"Never told" is in 0 steps`, `no request held "Never seen"`, "1 turns of the script were not asked for"} {
 		if i >= len(r.Problems) || !strings.Contains(r.Problems[i], want) {
 			t.Errorf("problem %d of %q, want %q", i+1, r.Problems, want)
 		}
 	}
+
 	if _, err := eval.Run(t.Context(), dir, s, nil); err == nil || !strings.Contains(err.Error(), "is not empty") {
 		t.Errorf("a folder in which something is: %v", err)
 	}
+
 	s.Script = s.Script[:1]
 	if r, err := eval.Run(t.Context(), filepath.Join(dir, "second"), s, nil); err != nil || !strings.Contains(r.Problems[0], "the script has 1 turns") {
 		t.Errorf("a script that is too short: %q %v", r.Problems, err)

@@ -13,6 +13,7 @@ import (
 	"rouse/agent/loop"
 	"rouse/agentdb"
 	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
 )
 
 // worker is the agent that a scenario is given to.
@@ -44,16 +45,19 @@ func Run(ctx context.Context, dir string, s Scenario, doer *agent.Model) (Report
 	if err := vacant(dir); err != nil {
 		return report, err
 	}
+
 	st, err := set(ctx, dir, s, doer)
 	if err != nil {
 		return report, err
 	}
+
 	began := time.Now()
 	report.Run, err = st.play(ctx)
 	report.Took = time.Since(began)
 	if err == nil {
 		report.Problems, err = st.compare(ctx, report.Run)
 	}
+
 	return report, errors.Join(err, st.pool.Close(), st.ledger.Close())
 }
 
@@ -69,6 +73,7 @@ func vacant(dir string) error {
 	case len(found) > 0:
 		return fmt.Errorf("%s is not empty: a scenario plays in a folder of its own, never over somebody's work", dir)
 	}
+
 	return nil
 }
 
@@ -84,6 +89,7 @@ func set(ctx context.Context, dir string, s Scenario, doer *agent.Model) (_ *sta
 			return nil, err
 		}
 	}
+
 	m := doer
 	if m == nil {
 		st.script = &script{turns: s.Script}
@@ -98,6 +104,7 @@ func set(ctx context.Context, dir string, s Scenario, doer *agent.Model) (_ *sta
 	if st.runner, err = agent.New(agent.Options{Ledger: st.ledger, Databases: st.pool, Manifests: filepath.Join(dir, "manifests")}); err != nil {
 		return nil, errors.Join(err, st.pool.Close(), st.ledger.Close())
 	}
+
 	st.runner.Set(agent.Plan{Agents: map[string]agent.Agent{worker: {
 		Name: worker, Workdir: st.work, Database: true, Model: m, Phased: s.Phased, Bounds: loop.Bounds{Steps: s.Steps, Calls: s.Calls},
 	}}})
@@ -106,15 +113,17 @@ func set(ctx context.Context, dir string, s Scenario, doer *agent.Model) (_ *sta
 
 // play makes as many attempts as there are questions that the scenario has an answer to.
 func (st *stage) play(ctx context.Context) (ledger.Run, error) {
-	queued, err := st.ledger.Enqueue(ctx, ledger.Request{Agent: worker, Trigger: ledger.TriggerManual, Detail: ledger.Detail{Prompt: st.Prompt}})
+	queued, err := st.ledger.Enqueue(ctx, ledger.Request{Agent: worker, Trigger: domain.TriggerManual, Detail: ledger.Detail{Prompt: st.Prompt}})
 	if err != nil {
 		return ledger.Run{}, err
 	}
+
 	for {
 		run, a, err := st.ledger.StartAttempt(ctx, queued[0].Run)
 		if err != nil {
 			return run, err
 		}
+
 		res, err := st.runner.Execute(ctx, run, a)
 		if err != nil {
 			return run, err
@@ -122,9 +131,10 @@ func (st *stage) play(ctx context.Context) (ledger.Run, error) {
 		if err := st.ledger.Finish(context.WithoutCancel(ctx), a, res); err != nil {
 			return run, err
 		}
-		if run, err = st.ledger.Run(ctx, run.ID); err != nil || run.State == ledger.StateFinished || st.Answer == "" {
+		if run, err = st.ledger.Run(ctx, run.ID); err != nil || run.State == domain.StateFinished || st.Answer == "" {
 			return run, err
 		}
+
 		items, err := st.ledger.Inbox(ctx)
 		if err != nil || len(items) == 0 {
 			return run, err

@@ -14,6 +14,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v4"
+
+	"rouse/internal/domain"
 )
 
 //go:embed scenarios/*.yaml
@@ -57,11 +59,11 @@ type Want struct {
 
 // Mechanics are how it is to come about with the script.
 type Mechanics struct {
-	Exit    string         `yaml:"exit"`
-	Says    string         `yaml:"says"`    // words of the summary or the error
-	Calls   map[string]int `yaml:"calls"`   // how many ended in each of these states
-	Notices []string       `yaml:"notices"` // words of each, which the model was told once
-	Sees    []string       `yaml:"sees"`    // words that were in a request
+	Exit    domain.Exit              `yaml:"exit"`
+	Says    string                   `yaml:"says"`    // words of the summary or the error
+	Calls   map[domain.CallState]int `yaml:"calls"`   // how many ended in each of these states
+	Notices []string                 `yaml:"notices"` // words of each, which the model was told once
+	Sees    []string                 `yaml:"sees"`    // words that were in a request
 }
 
 // Builtin are the scenarios that come with rouse, by their names.
@@ -70,18 +72,21 @@ func Builtin() ([]Scenario, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	var out []Scenario
 	for _, name := range names {
 		text, err := builtin.ReadFile(name)
 		if err != nil {
 			return nil, err
 		}
+
 		s, err := Parse(name, text)
 		if err != nil {
 			return nil, err
 		}
 		out = append(out, s)
 	}
+
 	return out, nil
 }
 
@@ -96,6 +101,7 @@ func Parse(file string, text []byte) (Scenario, error) {
 	if why := s.incomplete(); why != "" {
 		return s, fmt.Errorf("%s: %s", file, why)
 	}
+
 	return s, nil
 }
 
@@ -109,15 +115,18 @@ func (s Scenario) incomplete() string {
 	case s.Want.Outcome == "":
 		return "want.outcome is missing"
 	}
+
 	for i, t := range s.Script {
 		if slices.ContainsFunc(t.Calls, func(c map[string]map[string]any) bool { return len(c) != 1 }) {
 			return fmt.Sprintf("script: a call of turn %d is not one tool with its arguments", i+1)
 		}
 	}
+
 	for name := range s.Files {
 		if !filepath.IsLocal(name) {
 			return fmt.Sprintf("files: %s leads out of the workspace", name)
 		}
 	}
+
 	return ""
 }

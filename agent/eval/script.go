@@ -27,14 +27,17 @@ func (s *script) Stream(_ context.Context, r model.Request) iter.Seq2[model.Even
 			yield(model.Event{}, &model.Error{Kind: model.KindBadRequest, Message: fmt.Sprintf("the script has %d turns, and was asked for one more", len(s.turns))})
 			return
 		}
+
 		t := s.turns[n-1]
 		if t.Fail != "" {
 			yield(model.Event{}, &model.Error{Kind: model.KindUnavailable, Message: t.Fail, Retryable: true})
 			return
 		}
+
 		if t.Say != "" && !yield(model.Event{Text: t.Say}, nil) {
 			return
 		}
+
 		for i, c := range t.Calls {
 			for name, args := range c {
 				raw, err := json.Marshal(args)
@@ -42,6 +45,7 @@ func (s *script) Stream(_ context.Context, r model.Request) iter.Seq2[model.Even
 					yield(model.Event{}, fmt.Errorf("the arguments of %s in turn %d are no JSON: %w", name, n, err))
 					return
 				}
+
 				if args == nil {
 					raw = json.RawMessage("{}")
 				}
@@ -59,8 +63,10 @@ func (s *script) hear(r model.Request) int {
 	for _, m := range r.Messages {
 		text.WriteString(m.Text + "\n")
 	}
+
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	s.asked = append(s.asked, text.String())
 	return len(s.asked)
 }
@@ -69,6 +75,7 @@ func (s *script) hear(r model.Request) int {
 func (s *script) heard(words string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	n := 0
 	for _, text := range s.asked {
 		if strings.Contains(text, words) {

@@ -6,6 +6,7 @@ import (
 	"net"
 
 	"rouse/agent/model"
+	"rouse/internal/domain"
 )
 
 // reserve asks for room for the turn that comes next. refusal is for the run's owner.
@@ -13,8 +14,9 @@ func (r *run) reserve(ctx context.Context, step int, noTools bool) (id int64, re
 	if r.Budget == nil {
 		return 0, nil, nil
 	}
+
 	id, err = r.Budget.Reserve(ctx, step, r.most(noTools))
-	var why interface{ Outcome() string }
+	var why interface{ Outcome() domain.Outcome }
 	if errors.As(err, &why) {
 		return 0, err, nil
 	}
@@ -30,13 +32,16 @@ func (r *run) most(noTools bool) model.Usage {
 	for _, t := range req.Tools {
 		n += tokens(len(t.Name)+len(t.Description)+len(t.Schema)) + perMessage
 	}
+
 	for _, m := range req.Messages {
 		n += size(m)
 	}
+
 	answer := req.MaxOutput
 	if answer <= 0 {
 		answer = defaultResponse
 	}
+
 	return model.Usage{Input: int64(n), Output: int64(answer)}
 }
 
@@ -46,11 +51,13 @@ func (r *run) settle(ctx context.Context, id int64, t *turn, failure error) erro
 	if r.Budget == nil {
 		return nil
 	}
+
 	var used *model.Usage
 	counted := t.counted && t.usage != model.Usage{}
 	if counted || (!t.heard && refused(failure)) {
 		used = &t.usage
 	}
+
 	var err error
 	t.usage, t.cost, err = r.Budget.Settle(ctx, id, used)
 	return err
@@ -63,13 +70,16 @@ func refused(failure error) bool {
 	if errors.As(failure, &dialled) && dialled.Op == "dial" {
 		return true
 	}
+
 	var e *model.Error
 	if !errors.As(failure, &e) {
 		return false
 	}
+
 	switch e.Kind {
 	case model.KindAuth, model.KindRateLimited, model.KindBadRequest, model.KindContextOverflow:
 		return true
 	}
+
 	return e.Refused
 }

@@ -11,6 +11,7 @@ import (
 
 	"rouse/agent/loop"
 	"rouse/agent/model"
+	"rouse/internal/domain"
 )
 
 // till is a Budget that writes down what it is asked.
@@ -28,6 +29,7 @@ func (b *till) Reserve(_ context.Context, step int, most model.Usage) (int64, er
 	if b.room--; b.room < 0 {
 		return 0, cause{"budget_exceeded"}
 	}
+
 	id := int64(len(b.held) + 1)
 	b.held[id] = most
 	return id, b.log.add("reserve for step %d", step)
@@ -62,6 +64,7 @@ func TestBudgetOrder(t *testing.T) {
 			say(&model.Error{Kind: model.KindUnavailable, Message: "no such host", Retryable: true, Err: fmt.Errorf("%w", &net.OpError{Op: "dial", Err: errors.New("refused")})}),
 			say(&model.Error{Kind: model.KindUnavailable, Message: "silent", Retryable: true}),
 			say("end", model.Usage{Input: 6}))
+
 		res := b.run(t, t.Context())
 		want := `reserve for step 1
 step 1 begins
@@ -101,7 +104,7 @@ func TestBudgetRefuses(t *testing.T) {
 		for room, steps := range []int{0, 1, 2} {
 			b, _ := tilled(t, room, say(call("read", "{}"), model.Usage{Input: 5}), say(&model.Error{Kind: model.KindNonsense, Message: "odd", Retryable: true}))
 			res := b.run(t, t.Context())
-			if res.Exit != loop.Cancelled || res.Outcome != "budget_exceeded" || res.Error != "stopped" || res.Steps != steps || len(b.model.requests) != room {
+			if res.Exit != domain.ExitCancelled || res.Outcome != "budget_exceeded" || res.Error != "stopped" || res.Steps != steps || len(b.model.requests) != room {
 				t.Errorf("room for %d: %+v, %d requests", room, res, len(b.model.requests))
 			}
 		}

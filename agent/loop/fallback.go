@@ -31,6 +31,7 @@ func (r *run) heed() {
 	if r.Fallback == nil || r.heeded == r.Fallback.taken {
 		return
 	}
+
 	r.heeded = r.Fallback.taken
 	s := r.Fallback.Next[r.heeded-1]
 	r.Model, r.MaxOutput, r.Window, r.Temperature = s.Name, s.MaxOutput, s.Window, s.Temperature
@@ -45,6 +46,7 @@ func (r *run) fallBack(ctx context.Context, failure error) error {
 	if ctx.Err() != nil || r.Fallback == nil || r.Fallback.taken == len(r.Fallback.Next) || !errors.As(failure, &e) || !e.Elsewhere() {
 		return failure
 	}
+
 	before := r.Model
 	r.Fallback.Switch(r.Fallback.taken)
 	r.Fallback.taken++
@@ -55,6 +57,7 @@ func (r *run) fallBack(ctx context.Context, failure error) error {
 		r.result = was
 		return err
 	}
+
 	r.switched = append(r.switched, fmt.Sprintf("[Fallback] %s answers from here on in the place of %s: %s", r.Model, before, failure))
 	return nil
 }

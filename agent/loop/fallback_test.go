@@ -8,6 +8,7 @@ import (
 
 	"rouse/agent/loop"
 	"rouse/agent/model"
+	"rouse/internal/domain"
 )
 
 // fallen is a bench with models that take over; each request goes to who answers then.
@@ -29,7 +30,7 @@ func TestFallback(t *testing.T) {
 	busy := say(&model.Error{Kind: model.KindRateLimited, Message: "come back in an hour", Retryable: true, RetryAfter: time.Hour})
 	for name, c := range map[string]struct {
 		turns   []func(model.Request) []any
-		outcome string
+		outcome domain.Outcome
 		tries   int // in all
 		models  string
 	}{
@@ -58,6 +59,7 @@ func TestFallback(t *testing.T) {
 				if got := strings.Join(models, " "); res.Outcome != c.outcome || len(b.model.requests) != c.tries || got != c.models {
 					t.Fatalf("%+v after %d tries, answered by %s", res, len(b.model.requests), got)
 				}
+
 				last := b.model.requests[len(b.model.requests)-1]
 				switch c.models[strings.LastIndex(c.models, " ")+1:] {
 				case "second":
@@ -86,6 +88,7 @@ func TestFallbackIsTold(t *testing.T) {
 		if len(s.Notices) != 2 || s.Notices[1] != want || len(*switched) != 1 {
 			t.Errorf("notices: %q, switched %v", s.Notices, *switched)
 		}
+
 		said := b.model.requests[2].Messages
 		if text := said[len(said)-1].Text; !strings.Contains(text, "[System Notice]") {
 			t.Errorf("the second was told %q", text)
@@ -98,7 +101,7 @@ func TestFallbackFits(t *testing.T) {
 	long := strings.Repeat("word ", 2000) // 2500 tokens
 	for name, c := range map[string]struct {
 		window  int
-		outcome string
+		outcome domain.Outcome
 	}{"as large": {0, "success"}, "smaller": {6000, "success"}, "too small": {1500, "error"}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -106,6 +109,7 @@ func TestFallbackFits(t *testing.T) {
 				for range 6 {
 					turns = append(turns, say(long[:2000], call("read", `{"text":"`+strings.Repeat("x", 100+len(turns))+`"}`)))
 				}
+
 				turns = append(turns, down(model.KindRateLimited, false), say("done"))
 				b, _ := fallen(t, []loop.Speaker{{Name: "second", Window: c.window, MaxOutput: 100}}, turns...)
 				b.o.Messages[0].Text = long
@@ -133,6 +137,7 @@ func TestFallbackIsReserved(t *testing.T) {
 				t.Error(err)
 			}
 		}}
+
 		b.run(t, t.Context())
 		want := "reserve for step 1\nstep 1 begins\nsettle 0\nswitch\nreserve for step 1\nsettle 6\nstep 1 ends"
 		if got := strings.Join(b.log.lines, "\n"); got != want || purse.held[1].Output != 50 || purse.held[2].Output != 7 {

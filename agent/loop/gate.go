@@ -6,6 +6,7 @@ import (
 
 	"rouse/agent/model"
 	"rouse/agent/tool"
+	"rouse/internal/domain"
 )
 
 // Gate decides on calls before they are made (UNI-06). An error means that the host is broken.
@@ -24,8 +25,10 @@ func (r *run) judge(ctx context.Context, calls []model.Call, blocked []bool) (re
 	if r.Gate == nil {
 		return refusals, false, nil
 	}
+
 	r.idle.hold()
 	defer r.idle.release()
+
 	denied, behind := false, false
 	for i, c := range calls {
 		made, acts := r.made(c)
@@ -39,21 +42,26 @@ func (r *run) judge(ctx context.Context, calls []model.Call, blocked []bool) (re
 		case blocked[i] || !acts:
 			continue
 		}
+
 		v, err := r.verdict(ctx, made)
 		if err != nil {
 			return nil, false, err
 		}
-		if v.Ask != nil && !behind && !r.nested {
+
+		if v.Ask != nil && !behind && r.outer == nil {
 			v.Ask.Call = made.Key
-			r.result.Exit, r.result.Approval = Ended, v.Ask
+			r.result.Exit, r.result.Approval = domain.ExitEnded, v.Ask
 			return nil, true, nil
 		}
+
 		if v.Ask != nil {
 			v.Refusal = alone(made.Name)
 		}
+
 		refusals[i], denied = v.Refusal, v.Denied
 		behind = behind || r.ends(c)
 	}
+
 	return refusals, false, r.Gate.Admit(context.WithoutCancel(ctx))
 }
 
@@ -77,6 +85,7 @@ func (r *run) settled(calls ...model.Call) (e tool.Envelope, yes bool) {
 			_ = json.Unmarshal(past.Envelope, &e) // a damaged one is spoken of when it is used
 			return e, true
 		}
+
 		if known && (past.Uncertain || (!past.Again && !repeatable(r.effect(c)))) {
 			return e, true
 		}
@@ -85,8 +94,10 @@ func (r *run) settled(calls ...model.Call) (e tool.Envelope, yes bool) {
 }
 
 // refusal answers a call as the gate did.
-func refusal(e tool.Envelope) func(context.Context, model.Call) (tool.Envelope, string, error) {
-	return func(context.Context, model.Call) (tool.Envelope, string, error) { return e, callFailed, nil }
+func refusal(e tool.Envelope) func(context.Context, model.Call) (tool.Envelope, domain.CallState, error) {
+	return func(context.Context, model.Call) (tool.Envelope, domain.CallState, error) {
+		return e, domain.CallFailed, nil
+	}
 }
 
 // skipped answers a call behind one that was denied.

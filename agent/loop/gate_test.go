@@ -61,6 +61,7 @@ func TestGatePhase(t *testing.T) {
 			for _, one := range c.calls {
 				parts = append(parts, one)
 			}
+
 			b, g := setup(t, say(parts...), say("end")), &guard{verdicts: c.verdicts}
 			b.o.Gate = g
 			res := b.run(t, t.Context())
@@ -70,11 +71,14 @@ func TestGatePhase(t *testing.T) {
 				if err := json.Unmarshal(one.Envelope, &e); err != nil {
 					t.Fatal(err)
 				}
+
 				if e.OK {
 					e.Kind = "ok"
 				}
+
 				kinds = append(kinds, string(e.Kind))
 			}
+
 			if c.asks == "" != (res.Approval == nil) || (res.Approval != nil && res.Approval.Call != c.asks) {
 				t.Errorf("asks for %+v", res.Approval)
 			}
@@ -101,11 +105,13 @@ func TestGateAndThePast(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	b, g := setup(t, say("end")), &guard{}
 	b.o.Gate = g
 	for i, name := range []string{"read", "change", "read", "change"} {
 		b.o.Pending = append(b.o.Pending, model.Call{ID: fmt.Sprint(i), Key: fmt.Sprintf("k%d", i), Name: name, Args: json.RawMessage(`{}`)})
 	}
+
 	b.o.Past = map[string]loop.Past{"k0": {Tool: "read"}, "k1": {Tool: "change", Uncertain: true}, "k2": {Tool: "read", Envelope: denied}}
 	b.run(t, t.Context())
 	if got := strings.Join(g.heard, ", "); got != "read k0, admit" || strings.Join(b.done, " ") != "read k0" {

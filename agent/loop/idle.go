@@ -35,6 +35,7 @@ func (i *idle) release() { i.change(-1) }
 func (i *idle) change(by int) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
+
 	i.held += by
 	switch {
 	case i.timer == nil:

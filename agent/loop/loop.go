@@ -12,6 +12,7 @@ import (
 
 	"rouse/agent/model"
 	"rouse/agent/tool"
+	"rouse/internal/domain"
 )
 
 // run is the state of one attempt.
@@ -34,9 +35,9 @@ type run struct {
 	empty    int   // empty answers in a row
 	output   int64 // bytes that the model wrote
 	idle     *idle
-	numbered int  // the number of the last step, those of reductions included
-	spare    int  // calls that the batch that is on leaves of the bound
-	nested   bool // a reduction
+	numbered int            // the number of the last step, those of reductions included
+	spare    int            // calls that the batch that is on leaves of the bound
+	outer    *tool.Registry // of the run that a reduction is a part of; nil: it is none
 	// The models that took over and that this run knows of, and what is to be told of it.
 	heeded   int
 	switched []string
@@ -51,10 +52,12 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	if o.Provider == nil || o.Registry == nil || o.Recorder == nil {
 		return Result{}, errors.New("loop: a provider, a registry and a recorder are needed")
 	}
+
 	r := newRun(o)
 	if o.Reducer != nil {
 		o.Reducer.run = r
 	}
+
 	err := r.attempt(ctx)
 	return r.result, errors.Join(err, o.Recorder.Flush(context.WithoutCancel(ctx)))
 }
@@ -72,15 +75,21 @@ func newRun(o Options) *run {
 func (r *run) attempt(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+
 	if d := r.Bounds.Wall; d > 0 {
-		t := time.AfterFunc(d, func() { cancel(&stop{"timeout", fmt.Sprintf("the run took longer than its wall time of %s", d)}) })
+		t := time.AfterFunc(d, func() {
+			cancel(&stop{domain.OutcomeTimeout, fmt.Sprintf("the run took longer than its wall time of %s", d)})
+		})
 		defer t.Stop()
 	}
-	r.idle = newIdle(r.Bounds.Idle, func() { cancel(&stop{"timeout", fmt.Sprintf("nothing happened for %s", r.Bounds.Idle)}) })
+
+	r.idle = newIdle(r.Bounds.Idle, func() { cancel(&stop{domain.OutcomeTimeout, fmt.Sprintf("nothing happened for %s", r.Bounds.Idle)}) })
 	defer r.idle.stop()
+
 	if r.recall() {
 		return nil
 	}
+
 	return r.drive(ctx)
 }
 
@@ -101,6 +110,7 @@ func (r *run) recall() (over bool) {
 		if m.Role != model.RoleTool {
 			calls, envelopes = nil, nil
 		}
+
 		switch {
 		case m.Role == model.RoleAssistant:
 			clear(asked)
@@ -110,9 +120,11 @@ func (r *run) recall() (over bool) {
 		case m.Role == model.RoleUser && i > 0 && r.phased != nil:
 			r.phased.memory.Heard()
 		}
+
 		if m.Role != model.RoleTool {
 			continue
 		}
+
 		var e tool.Envelope
 		var args json.RawMessage
 		ok := json.Unmarshal([]byte(m.Text), &e) == nil && e.OK
@@ -121,21 +133,25 @@ func (r *run) recall() (over bool) {
 			if acts || ok { // a step that says something and failed was not taken
 				r.keep(c, e)
 			}
+
 			m.Name, args = made.Name, made.Args
 			if t, planning := r.Registry.Lookup(made.Name); planning && t.Class() == tool.ClassPlan {
 				r.task.planned(e)
 			}
+
 			calls, envelopes = append(calls, c), append(envelopes, e)
 		}
+
 		r.note(m.Name, args, ok)
 	}
+
 	return r.CutOff && r.ended(calls, envelopes)
 }
 
 // note remembers what a call came to.
 func (r *run) note(name string, args json.RawMessage, ok bool) {
 	r.worked = true
-	if t, known := r.Registry.Lookup(name); known && t.EffectOf(args) != tool.Read && !t.Ends() {
+	if t, known := r.Registry.Lookup(name); known && t.EffectOf(args) != domain.EffectRead && !t.Ends() {
 		r.changeFailed = !ok
 	}
 }
@@ -157,12 +173,14 @@ func (r *run) drive(ctx context.Context) error {
 		if !r.compose() {
 			return nil
 		}
+
 		r.charged++
 		r.warn()
 		t, failure, err := r.step(ctx, false)
 		if err != nil {
 			return err
 		}
+
 		if failure != nil {
 			if r.overflowed(failure) {
 				r.charged--
@@ -171,10 +189,12 @@ func (r *run) drive(ctx context.Context) error {
 			r.fail(ctx, failure)
 			return nil
 		}
+
 		over, free, err := r.react(ctx, t)
 		if over || err != nil {
 			return err
 		}
+
 		if free {
 			r.charged--
 		}
@@ -187,12 +207,14 @@ func (r *run) compose() bool {
 	if r.Policy.Plain {
 		return true
 	}
+
 	r.heed()
 	for {
 		r.look()
 		if r.window.full(r.messages) {
 			r.stage("The context is nearly full, and the oldest turns will be left out. Put what you still need into a file or a table, and bring the task to its end.")
 		}
+
 		var fits bool
 		if r.view, fits = r.window.fit(r.messages); fits {
 			return true
@@ -201,7 +223,8 @@ func (r *run) compose() bool {
 			break
 		}
 	}
-	r.result.Exit, r.result.Outcome = OverBudget, "error"
+
+	r.result.Exit, r.result.Outcome = domain.ExitOverBudget, domain.OutcomeError
 	r.result.Error = fmt.Sprintf("the task and its last turns do not fit into the model's context (about %d tokens are left for them); use a model with a larger context_window, fewer tools, or smaller results", max(r.window.budget, 0))
 	return false
 }
@@ -210,9 +233,9 @@ func (r *run) compose() bool {
 func (r *run) react(ctx context.Context, t turn) (over, free bool, err error) {
 	switch {
 	case t.end != nil:
-		r.result.Exit, r.result.Outcome = Ended, t.end.Outcome
+		r.result.Exit, r.result.Outcome = domain.ExitEnded, t.end.Outcome
 		r.result.Summary, r.result.Error = t.end.Summary, t.end.Error
-		r.result.Verified = t.end.Outcome == "success"
+		r.result.Verified = t.end.Outcome == domain.OutcomeSuccess
 		return true, false, nil
 	case len(t.calls) > 0:
 		r.empty = 0
@@ -220,13 +243,16 @@ func (r *run) react(ctx context.Context, t turn) (over, free bool, err error) {
 	case strings.TrimSpace(t.text) == "":
 		return r.nudge(), true, nil
 	}
-	r.result.Exit, r.result.Outcome, r.result.Summary = FinalResponse, "success", strings.TrimSpace(t.text)
+
+	r.result.Exit, r.result.Outcome, r.result.Summary = domain.ExitFinalResponse, domain.OutcomeSuccess, strings.TrimSpace(t.text)
 	if r.result.Error = t.cutOff(); r.result.Error == "" && r.changeFailed {
 		r.result.Error = "the last call that could change something failed"
 	}
+
 	if r.result.Error != "" {
-		r.result.Outcome = "partial"
+		r.result.Outcome = domain.OutcomePartial
 	}
+
 	return true, false, nil
 }
 
@@ -235,7 +261,7 @@ func (r *run) stopped(ctx context.Context) bool {
 	if ctx.Err() == nil {
 		return false
 	}
-	r.result.Exit, r.result.Outcome, r.result.Error = Cancelled, "cancelled", context.Cause(ctx).Error()
+	r.result.Exit, r.result.Outcome, r.result.Error = domain.ExitCancelled, domain.OutcomeCancelled, context.Cause(ctx).Error()
 	r.adopt(context.Cause(ctx))
 	return true
 }
@@ -243,12 +269,13 @@ func (r *run) stopped(ctx context.Context) bool {
 // adopt takes the outcome that a cause carries, and its exit, which is Cancelled unless it
 // says another one.
 func (r *run) adopt(cause error) bool {
-	var why interface{ Outcome() string }
+	var why interface{ Outcome() domain.Outcome }
 	if !errors.As(cause, &why) {
 		return false
 	}
-	r.result.Exit, r.result.Outcome, r.result.Error = Cancelled, why.Outcome(), cause.Error()
-	var how interface{ Exit() Exit }
+
+	r.result.Exit, r.result.Outcome, r.result.Error = domain.ExitCancelled, why.Outcome(), cause.Error()
+	var how interface{ Exit() domain.Exit }
 	if errors.As(cause, &how) {
 		r.result.Exit = how.Exit()
 	}
@@ -257,19 +284,19 @@ func (r *run) adopt(cause error) bool {
 
 // exhausted ends the run because a bound was used up.
 func (r *run) exhausted(format string, args ...any) {
-	r.result.Exit, r.result.Outcome, r.result.Error = Cancelled, "budget_exceeded", fmt.Sprintf(format, args...)
+	r.result.Exit, r.result.Outcome, r.result.Error = domain.ExitCancelled, domain.OutcomeBudget, fmt.Sprintf(format, args...)
 }
 
 // fail ends the run because the model's side failed for good, or wrote too much.
 func (r *run) fail(ctx context.Context, failure error) {
 	if !r.stopped(ctx) && !r.adopt(failure) {
-		r.result.Exit, r.result.Outcome, r.result.Error = Ended, "error", failure.Error()
+		r.result.Exit, r.result.Outcome, r.result.Error = domain.ExitEnded, domain.OutcomeError, failure.Error()
 	}
 }
 
 // close ends a run whose steps are used up with one text without tools.
 func (r *run) close(ctx context.Context) error {
-	r.result.Exit, r.result.Outcome = IterationCap, "budget_exceeded"
+	r.result.Exit, r.result.Outcome = domain.ExitIterationCap, domain.OutcomeBudget
 	r.result.Error = fmt.Sprintf("the %d steps of this run were used up", r.limit())
 	switch {
 	case r.Spent:
@@ -278,17 +305,20 @@ func (r *run) close(ctx context.Context) error {
 		r.result.Error = fmt.Sprintf("stuck: the %d steps of this run were used up", r.Taken+r.limit())
 	}
 	if !r.compose() { // the last results may be what does not fit any more
-		r.result.Exit, r.result.Outcome = IterationCap, "budget_exceeded"
+		r.result.Exit, r.result.Outcome = domain.ExitIterationCap, domain.OutcomeBudget
 		return nil
 	}
+
 	ask := r.Policy.LastWord
 	if ask == "" {
 		ask = "Say in a few sentences what was done and what is missing."
 	}
+
 	r.stage("All steps are used up, and no tool can be called any more. %s", ask)
 	t, failure, err := r.step(ctx, true)
 	if failure == nil && err == nil {
 		r.result.Summary = strings.TrimSpace(t.text)
 	}
+
 	return err
 }

@@ -18,6 +18,7 @@ import (
 	"rouse/agent/loop"
 	"rouse/agent/model"
 	"rouse/agent/tool"
+	"rouse/internal/domain"
 )
 
 // scripted answers with one turn after the other.
@@ -59,6 +60,7 @@ func (s *scripted) Stream(ctx context.Context, r model.Request) iter.Seq2[model.
 					return
 				}
 			}
+
 			s.sent++
 			if !yield(e, err) || err != nil {
 				return
@@ -124,8 +126,8 @@ type noArgs struct {
 func setup(t *testing.T, turns ...func(model.Request) []any) *bench {
 	t.Helper()
 	b := &bench{model: &scripted{turns: turns}, log: &journal{}}
-	define := func(name string, effect tool.Effect, ends bool, run func(ctx context.Context, a noArgs) tool.Envelope) tool.Tool {
-		d, err := tool.Define(tool.Spec{Name: name, Effect: effect, Ends: ends}, func(ctx context.Context, in tool.Invocation, a noArgs) (tool.Envelope, error) {
+	define := func(name string, effect domain.Effect, ends bool, run func(ctx context.Context, a noArgs) tool.Envelope) tool.Tool {
+		d, err := tool.Define(tool.Spec{Name: name, Description: name, Effect: effect, Class: tool.ClassOther, Ends: ends}, func(ctx context.Context, in tool.Invocation, a noArgs) (tool.Envelope, error) {
 			b.mu.Lock()
 			b.done = append(b.done, name+" "+in.Key)
 			b.mu.Unlock()
@@ -134,8 +136,10 @@ func setup(t *testing.T, turns ...func(model.Request) []any) *bench {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		return d
 	}
+
 	ok := func(context.Context, noArgs) tool.Envelope { return tool.Success("fine") }
 	patient := func(ctx context.Context, _ noArgs) tool.Envelope { // gives up when it must
 		select {
@@ -145,31 +149,33 @@ func setup(t *testing.T, turns ...func(model.Request) []any) *bench {
 			return tool.Failure(tool.KindExecutionError, "given up")
 		}
 	}
+
 	r, err := tool.NewRegistry(
-		define("read", tool.Read, false, ok), define("change", tool.Database, false, ok),
-		define("slow", tool.Read, false, func(ctx context.Context, _ noArgs) tool.Envelope {
+		define("read", domain.EffectRead, false, ok), define("change", domain.EffectDatabase, false, ok),
+		define("slow", domain.EffectRead, false, func(ctx context.Context, _ noArgs) tool.Envelope {
 			select {
 			case <-time.After(time.Minute):
 			case <-ctx.Done():
 			}
 			return tool.Success("fine")
 		}),
-		define("refuse", tool.Write, false, func(context.Context, noArgs) tool.Envelope { return tool.Failure(tool.KindRejected, "no") }),
-		define("complete", tool.Read, true, func(_ context.Context, a noArgs) tool.Envelope {
+		define("refuse", domain.EffectWrite, false, func(context.Context, noArgs) tool.Envelope { return tool.Failure(tool.KindRejected, "no") }),
+		define("complete", domain.EffectRead, true, func(_ context.Context, a noArgs) tool.Envelope {
 			if a.Text == "" {
 				return tool.Failure(tool.KindInvalidArgs, "say something")
 			}
 			return tool.Success(map[string]string{"summary": a.Text, "outcome": a.Outcome})
 		}),
-		define("judge", tool.External, false, func(ctx context.Context, _ noArgs) tool.Envelope {
+		define("judge", domain.EffectExternal, false, func(ctx context.Context, _ noArgs) tool.Envelope {
 			<-ctx.Done()
 			return tool.Failure(tool.KindNotFound, "there is no such thing")
 		}),
-		define("crawl", tool.Database, false, patient), define("send", tool.External, false, patient),
+		define("crawl", domain.EffectDatabase, false, patient), define("send", domain.EffectExternal, false, patient),
 	)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	b.o = loop.Options{Provider: b.model, Registry: r, Recorder: b.log, Policy: loop.Headless(), Invocation: tool.Invocation{Run: 1, Attempt: 1},
 		Messages: []model.Message{{Role: model.RoleUser, Text: "go"}}}
 	return b
@@ -191,31 +197,31 @@ func TestExits(t *testing.T) {
 	for name, c := range map[string]struct {
 		turns   []func(model.Request) []any
 		change  func(*loop.Options)
-		exit    loop.Exit
-		outcome string
+		exit    domain.Exit
+		outcome domain.Outcome
 		say     string
 	}{
-		"text":                        {[]func(model.Request) []any{say("all", " good")}, nil, loop.FinalResponse, "success", "all good"},
-		"text after a failed change":  {[]func(model.Request) []any{say(call("refuse", `{}`)), say("hm")}, nil, loop.FinalResponse, "partial", "hm"},
-		"complete":                    {[]func(model.Request) []any{say(call("complete", `{"text":"did it","outcome":"nothing"}`))}, nil, loop.Ended, "nothing", "did it"},
-		"complete, refused at first":  {[]func(model.Request) []any{say(call("complete", `{}`)), say(call("complete", `{"text":"did it"}`))}, nil, loop.Ended, "success", "did it"},
-		"steps":                       {[]func(model.Request) []any{say(call("read", `{}`)), say(call("read", `{}`)), say("half of it")}, func(o *loop.Options) { o.Bounds.Steps = 2 }, loop.IterationCap, "budget_exceeded", "half of it"},
-		"calls":                       {[]func(model.Request) []any{say(call("read", `{}`), call("read", `{}`))}, func(o *loop.Options) { o.Bounds.Calls = 3 }, loop.Cancelled, "budget_exceeded", "3 calls"},
-		"tokens":                      {[]func(model.Request) []any{say(call("read", `{}`), model.Usage{Input: 90, Output: 20})}, func(o *loop.Options) { o.Bounds.Tokens = 100 }, loop.Cancelled, "budget_exceeded", "110 tokens"},
-		"output":                      {[]func(model.Request) []any{say(strings.Repeat("x", 2000), call("read", `{}`))}, func(o *loop.Options) { o.Bounds.Output = 1000 }, loop.Cancelled, "budget_exceeded", "more than the 1000"},
-		"output of a last word":       {[]func(model.Request) []any{say(strings.Repeat("x", 2000))}, func(o *loop.Options) { o.Bounds.Output = 1000 }, loop.Cancelled, "budget_exceeded", "more than the 1000"},
-		"text that is cut off":        {[]func(model.Request) []any{say("all go", stop(model.StopLength))}, nil, loop.FinalResponse, "partial", "greatest length"},
-		"text that is withheld":       {[]func(model.Request) []any{say("all go", stop(model.StopFilter))}, nil, loop.FinalResponse, "partial", "withheld"},
-		"a text that declines":        {[]func(model.Request) []any{say("I will not.", stop(model.StopRefusal))}, nil, loop.FinalResponse, "partial", "declined"},
-		"wall":                        {[]func(model.Request) []any{say(call("slow", `{}`))}, func(o *loop.Options) { o.Bounds.Wall = 3 * time.Second }, loop.Cancelled, "timeout", "wall time"},
-		"idle":                        {[]func(model.Request) []any{say("hm", time.Hour)}, func(o *loop.Options) { o.Bounds.Idle = 3 * time.Second }, loop.Cancelled, "timeout", "nothing happened"},
-		"a rejection where it counts": {[]func(model.Request) []any{say(call("refuse", `{}`))}, func(o *loop.Options) { o.Policy.StopOnRejection = true }, loop.ToolRejected, "error", "rejected"},
-		"empty":                       {[]func(model.Request) []any{say()}, nil, loop.EmptyResponse, "error", "empty"},
-		"empty after work":            {[]func(model.Request) []any{say(call("read", `{}`)), say(" ")}, nil, loop.EmptyResponse, "partial", "empty"},
-		"the model fails":             {[]func(model.Request) []any{say(&model.Error{Kind: model.KindAuth, Message: "bad key"})}, nil, loop.Ended, "error", "bad key"},
-		"a broken stream, repeated":   {[]func(model.Request) []any{say("par", truncated), say(call("read", `{}`), truncated), say("whole")}, nil, loop.FinalResponse, "success", "whole"},
-		"broken for good":             {[]func(model.Request) []any{say(truncated)}, nil, loop.Ended, "error", "broke off"},
-		"nonsense":                    {[]func(model.Request) []any{say(call("raed", `{}`), call("read", `"{"`), call("read", `{"what":1}`), call("read", `{"te`), call("read", `[]`), call("", ``)), say("sorry")}, nil, loop.FinalResponse, "success", "sorry"},
+		"text":                        {[]func(model.Request) []any{say("all", " good")}, nil, domain.ExitFinalResponse, "success", "all good"},
+		"text after a failed change":  {[]func(model.Request) []any{say(call("refuse", `{}`)), say("hm")}, nil, domain.ExitFinalResponse, "partial", "hm"},
+		"complete":                    {[]func(model.Request) []any{say(call("complete", `{"text":"did it","outcome":"nothing"}`))}, nil, domain.ExitEnded, "nothing", "did it"},
+		"complete, refused at first":  {[]func(model.Request) []any{say(call("complete", `{}`)), say(call("complete", `{"text":"did it"}`))}, nil, domain.ExitEnded, "success", "did it"},
+		"steps":                       {[]func(model.Request) []any{say(call("read", `{}`)), say(call("read", `{}`)), say("half of it")}, func(o *loop.Options) { o.Bounds.Steps = 2 }, domain.ExitIterationCap, "budget_exceeded", "half of it"},
+		"calls":                       {[]func(model.Request) []any{say(call("read", `{}`), call("read", `{}`))}, func(o *loop.Options) { o.Bounds.Calls = 3 }, domain.ExitCancelled, "budget_exceeded", "3 calls"},
+		"tokens":                      {[]func(model.Request) []any{say(call("read", `{}`), model.Usage{Input: 90, Output: 20})}, func(o *loop.Options) { o.Bounds.Tokens = 100 }, domain.ExitCancelled, "budget_exceeded", "110 tokens"},
+		"output":                      {[]func(model.Request) []any{say(strings.Repeat("x", 2000), call("read", `{}`))}, func(o *loop.Options) { o.Bounds.Output = 1000 }, domain.ExitCancelled, "budget_exceeded", "more than the 1000"},
+		"output of a last word":       {[]func(model.Request) []any{say(strings.Repeat("x", 2000))}, func(o *loop.Options) { o.Bounds.Output = 1000 }, domain.ExitCancelled, "budget_exceeded", "more than the 1000"},
+		"text that is cut off":        {[]func(model.Request) []any{say("all go", stop(model.StopLength))}, nil, domain.ExitFinalResponse, "partial", "greatest length"},
+		"text that is withheld":       {[]func(model.Request) []any{say("all go", stop(model.StopFilter))}, nil, domain.ExitFinalResponse, "partial", "withheld"},
+		"a text that declines":        {[]func(model.Request) []any{say("I will not.", stop(model.StopRefusal))}, nil, domain.ExitFinalResponse, "partial", "declined"},
+		"wall":                        {[]func(model.Request) []any{say(call("slow", `{}`))}, func(o *loop.Options) { o.Bounds.Wall = 3 * time.Second }, domain.ExitCancelled, "timeout", "wall time"},
+		"idle":                        {[]func(model.Request) []any{say("hm", time.Hour)}, func(o *loop.Options) { o.Bounds.Idle = 3 * time.Second }, domain.ExitCancelled, "timeout", "nothing happened"},
+		"a rejection where it counts": {[]func(model.Request) []any{say(call("refuse", `{}`))}, func(o *loop.Options) { o.Policy.StopOnRejection = true }, domain.ExitToolRejected, "error", "rejected"},
+		"empty":                       {[]func(model.Request) []any{say()}, nil, domain.ExitEmptyResponse, "error", "empty"},
+		"empty after work":            {[]func(model.Request) []any{say(call("read", `{}`)), say(" ")}, nil, domain.ExitEmptyResponse, "partial", "empty"},
+		"the model fails":             {[]func(model.Request) []any{say(&model.Error{Kind: model.KindAuth, Message: "bad key"})}, nil, domain.ExitEnded, "error", "bad key"},
+		"a broken stream, repeated":   {[]func(model.Request) []any{say("par", truncated), say(call("read", `{}`), truncated), say("whole")}, nil, domain.ExitFinalResponse, "success", "whole"},
+		"broken for good":             {[]func(model.Request) []any{say(truncated)}, nil, domain.ExitEnded, "error", "broke off"},
+		"nonsense":                    {[]func(model.Request) []any{say(call("raed", `{}`), call("read", `"{"`), call("read", `{"what":1}`), call("read", `{"te`), call("read", `[]`), call("", ``)), say("sorry")}, nil, domain.ExitFinalResponse, "success", "sorry"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -223,6 +229,7 @@ func TestExits(t *testing.T) {
 				if c.change != nil {
 					c.change(&b.o)
 				}
+
 				res := b.run(t, t.Context())
 				if res.Exit != c.exit || res.Outcome != c.outcome || !strings.Contains(res.Summary+res.Error, c.say) {
 					t.Errorf("%+v, want %s, %s, %q", res, c.exit, c.outcome, c.say)
@@ -254,6 +261,7 @@ func TestBatch(t *testing.T) {
 		if d := time.Since(start); d != time.Minute {
 			t.Errorf("two slow calls took %s, want a minute", d)
 		}
+
 		last := b.model.requests[1].Messages
 		var order []string
 		for _, m := range last {
@@ -267,6 +275,7 @@ func TestBatch(t *testing.T) {
 		if got := strings.Join(order, " "); got != "slow change slow change" {
 			t.Errorf("results in the order %s", got)
 		}
+
 		var changes []string
 		for _, d := range b.done {
 			if strings.HasPrefix(d, "change") {
@@ -290,7 +299,7 @@ func TestOneFile(t *testing.T) {
 		var mu sync.Mutex
 		var order []string
 		start := time.Now()
-		write, err := tool.Define(tool.Spec{Name: "write", Effect: tool.Write, Path: "path", Canonical: path.Clean}, func(_ context.Context, _ tool.Invocation, a args) (tool.Envelope, error) {
+		write, err := tool.Define(tool.Spec{Name: "write", Description: "writes", Effect: domain.EffectWrite, Class: tool.ClassOther, Path: "path", Canonical: path.Clean}, func(_ context.Context, _ tool.Invocation, a args) (tool.Envelope, error) {
 			time.Sleep(time.Duration(a.Wait) * time.Second)
 			mu.Lock()
 			defer mu.Unlock()
@@ -300,10 +309,12 @@ func TestOneFile(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		b := setup(t, say(call("write", `{"path":"a","wait":9}`), call("write", `{"path":"b","wait":5}`), call("write", `{"path":"./a","wait":1}`)), say("end"))
 		if b.o.Registry, err = tool.NewRegistry(write); err != nil {
 			t.Fatal(err)
 		}
+
 		b.run(t, t.Context())
 		if got := strings.Join(order, " "); got != "b@5 a@9 ./a@10" {
 			t.Errorf("written in the order %s", got)
@@ -326,9 +337,10 @@ func TestEmptyTurns(t *testing.T) {
 	b := setup(t, say(), say(), say(call("read", `{}`)), say(), say("end"))
 	b.o.Bounds.Steps = 2
 	res := b.run(t, t.Context())
-	if res.Exit != loop.FinalResponse || res.Steps != 5 {
+	if res.Exit != domain.ExitFinalResponse || res.Steps != 5 {
 		t.Errorf("%+v", res)
 	}
+
 	for i, r := range b.model.requests {
 		notices := 0
 		for _, m := range r.Messages {
@@ -367,7 +379,7 @@ func TestCallBound(t *testing.T) {
 	b := setup(t, say(call("change", `{}`), call("read", `{}`)), say(call("change", `{}`), call("change", `{}`), call("complete", `{"text":"x"}`)))
 	b.o.Bounds.Calls, b.o.Policy.StopOnRejection = 3, true
 	res := b.run(t, t.Context())
-	if res.Outcome != "budget_exceeded" || res.Exit != loop.Cancelled || res.Calls != 3 || len(b.done) != 3 || len(b.log.calls) != 3 {
+	if res.Outcome != "budget_exceeded" || res.Exit != domain.ExitCancelled || res.Calls != 3 || len(b.done) != 3 || len(b.log.calls) != 3 {
 		t.Errorf("%+v after %v", res, b.done)
 	}
 }
@@ -378,6 +390,7 @@ func TestNoticePlace(t *testing.T) {
 	b := setup(t, say(call("read", `{}`)))
 	b.o.Bounds.Steps = 2
 	b.run(t, t.Context())
+
 	for i, want := range []struct {
 		role model.Role
 		text string
@@ -387,6 +400,7 @@ func TestNoticePlace(t *testing.T) {
 		if m := messages[last]; m.Role != want.role || !strings.Contains(m.Text, "[System Notice] "+want.text) || (m.Role == model.RoleTool) != (m.CallID != "") {
 			t.Errorf("request %d ends with %+v", i, m)
 		}
+
 		for _, m := range messages[:last] {
 			if strings.Contains(m.Text, "[System Notice]") {
 				t.Errorf("request %d keeps %+v", i, m)
@@ -395,18 +409,19 @@ func TestNoticePlace(t *testing.T) {
 	}
 }
 
-type cause struct{ outcome string }
+type cause struct{ outcome domain.Outcome }
 
-func (c cause) Error() string   { return "stopped" }
-func (c cause) Outcome() string { return c.outcome }
+func (c cause) Error() string           { return "stopped" }
+func (c cause) Outcome() domain.Outcome { return c.outcome }
 
 // A stop ends the run with its reason. A call that was cut off is recorded without a
 // result, so that a later attempt may repeat it, or knows that nobody knows what it did;
 // one that had not begun is told so (OSA-07).
 func TestCancel(t *testing.T) {
 	for name, c := range map[string]struct {
-		tool, state string
-		envelope    bool
+		tool     string
+		state    domain.CallState
+		envelope bool
 	}{
 		"a reader that ends anyway": {"slow", "done", true}, "a journalled change": {"crawl", "interrupted", false}, "an effect outside": {"send", "uncertain", false},
 		"a verdict": {"judge", "failed", true},
@@ -417,9 +432,10 @@ func TestCancel(t *testing.T) {
 				ctx, cancel := context.WithCancelCause(t.Context())
 				time.AfterFunc(time.Second, func() { cancel(cause{"interrupted"}) })
 				res := b.run(t, ctx)
-				if res.Exit != loop.Cancelled || res.Outcome != "interrupted" || res.Error != "stopped" || len(b.model.requests) != 1 {
+				if res.Exit != domain.ExitCancelled || res.Outcome != "interrupted" || res.Error != "stopped" || len(b.model.requests) != 1 {
 					t.Errorf("%+v after %d requests", res, len(b.model.requests))
 				}
+
 				states := map[int]loop.Call{}
 				for _, c := range b.log.calls {
 					states[c.Index] = c
@@ -456,6 +472,7 @@ func TestRunawayModel(t *testing.T) {
 	for range 100_000 {
 		parts = append(parts, "blah ")
 	}
+
 	b := setup(t, say(parts...))
 	b.o.Bounds.Output = 1000
 	if res := b.run(t, t.Context()); res.Outcome != "budget_exceeded" || res.Usage.Input != 7 || b.model.sent > 300 {
@@ -483,10 +500,12 @@ func TestRawGoesBack(t *testing.T) {
 		if res := b.run(t, t.Context()); res.Outcome != "success" {
 			t.Fatalf("%+v", res)
 		}
+
 		var recorded model.Message
 		if err := json.Unmarshal(b.log.steps[0].Message, &recorded); err != nil {
 			t.Fatal(err)
 		}
+
 		sent := b.model.requests[2].Messages
 		if got := string(sent[len(sent)-2].Raw); got != `"signed"` || string(recorded.Raw) != got {
 			t.Errorf("sent %s, recorded %s", got, recorded.Raw)
@@ -498,13 +517,13 @@ func TestRawGoesBack(t *testing.T) {
 func TestRecall(t *testing.T) {
 	for name, c := range map[string]struct {
 		tool, envelope, answer string
-		exit                   loop.Exit
-		outcome                string
+		exit                   domain.Exit
+		outcome                domain.Outcome
 	}{
-		"a change that failed":  {"change", `{"ok":false}`, "end", loop.FinalResponse, "partial"},
-		"a change":              {"change", `{"ok":true}`, "end", loop.FinalResponse, "success"},
-		"a reading that failed": {"read", `{"ok":false}`, "end", loop.FinalResponse, "success"},
-		"silence after work":    {"read", `{"ok":true}`, "", loop.EmptyResponse, "partial"},
+		"a change that failed":  {"change", `{"ok":false}`, "end", domain.ExitFinalResponse, "partial"},
+		"a change":              {"change", `{"ok":true}`, "end", domain.ExitFinalResponse, "success"},
+		"a reading that failed": {"read", `{"ok":false}`, "end", domain.ExitFinalResponse, "success"},
+		"silence after work":    {"read", `{"ok":true}`, "", domain.ExitEmptyResponse, "partial"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := setup(t, say(c.answer))
@@ -532,8 +551,10 @@ func TestPairs(t *testing.T) {
 			}
 			turns = append(turns, say(parts...))
 		}
+
 		b := setup(t, append(turns, say("end"))...)
 		b.run(t, t.Context())
+
 		for _, request := range b.model.requests {
 			var open []model.Call
 			for _, m := range request.Messages {
@@ -545,6 +566,7 @@ func TestPairs(t *testing.T) {
 				case len(open) > 0:
 					rt.Fatalf("%+v came before the answers to %+v", m, open)
 				}
+
 				seen := map[string]bool{}
 				for _, c := range m.Calls {
 					if c.ID == "" || c.Key == "" || seen[c.ID] || !json.Valid(c.Args) {
@@ -552,6 +574,7 @@ func TestPairs(t *testing.T) {
 					}
 					seen[c.ID] = true
 				}
+
 				open = append(open, m.Calls...)
 			}
 			if len(open) > 0 {
@@ -573,6 +596,7 @@ func TestPast(t *testing.T) {
 	if b.log.calls[0].State != "replayed" || !strings.Contains(string(b.log.calls[0].Envelope), "recorded") {
 		t.Errorf("first call: %+v", b.log.calls[0])
 	}
+
 	for _, i := range []int{1, 3} {
 		if !strings.Contains(string(b.log.calls[i].Envelope), "unknown") {
 			t.Errorf("uncertain call: %s", b.log.calls[i].Envelope)

@@ -7,6 +7,7 @@ import (
 
 	"rouse/agent/model"
 	"rouse/agent/tool"
+	"rouse/internal/domain"
 )
 
 const noticePrefix = "[System Notice] "
@@ -28,19 +29,23 @@ func (r *run) warn() {
 	if r.Policy.Plain {
 		return
 	}
+
 	var first []string
 	add := func(format string, args ...any) { first = append(first, noticePrefix+fmt.Sprintf(format, args...)) }
 	if left := r.limit() - r.charged + 1; r.limit() > 0 && left <= r.Policy.BudgetWarning {
 		add("%d of %d steps remaining.", left, r.limit())
 	}
+
 	if r.advice != "" {
 		add("%s", r.advice)
 		r.advice = ""
 	}
+
 	if r.Policy.TodoStale > 0 && r.task.open > 0 && r.task.idle >= r.Policy.TodoStale {
 		add("Your todo list has %d open items and has not been written for %d steps. Bring it up to date, or go on with its next item.", r.task.open, r.task.idle)
 		r.task.idle = 0
 	}
+
 	r.task.idle++
 	r.staged = append(first, r.staged...)
 }
@@ -63,6 +68,7 @@ func (r *run) learnCall(t tool.Tool, c model.Call, sig string, e tool.Envelope, 
 func (r *run) tellKnown(c model.Call, e tool.Envelope, times int) {
 	r.knowing.Lock()
 	defer r.knowing.Unlock()
+
 	switch {
 	case times > 0:
 		r.advice = fmt.Sprintf("The same %s call has failed %d times: %s It was not made again; change its arguments, or do something else.", c.Name, times, sentence(e.Message))
@@ -85,12 +91,15 @@ func (r *run) advise(c model.Call, e tool.Envelope) {
 	if !ok || r.Policy.Plain {
 		return
 	}
+
 	if t.Class() == tool.ClassPlan {
 		r.task.planned(e)
 	}
+
 	if !r.Policy.Bias {
 		return
 	}
+
 	if advice := r.task.bias(t, c, e); advice != "" {
 		r.advice = advice
 	}
@@ -103,14 +112,17 @@ func (r *run) nudge() (over bool) {
 		r.stage("Your last answer was empty. Go on with the task: call a tool, or say the result in words.")
 		return false
 	}
-	r.result.Exit, r.result.Outcome, r.result.Summary = EmptyResponse, "error", emptyAnswers
+
+	r.result.Exit, r.result.Outcome, r.result.Summary = domain.ExitEmptyResponse, domain.OutcomeError, emptyAnswers
 	if r.worked {
-		r.result.Outcome, r.result.Summary = "partial", emptyAfterTools
+		r.result.Outcome, r.result.Summary = domain.OutcomePartial, emptyAfterTools
 	}
+
 	r.result.Error = "the model gave only empty answers"
 	if r.phased != nil { // which leaves its task open (AYA-08)
-		r.result.Outcome, r.result.Error = "error", "stuck: the model gave only empty answers"
+		r.result.Outcome, r.result.Error = domain.OutcomeError, "stuck: the model gave only empty answers"
 	}
+
 	return true
 }
 
@@ -122,6 +134,7 @@ func (r *run) noticed() []model.Message {
 	if r.Policy.Plain {
 		seen = r.messages
 	}
+
 	text := strings.Join(r.staged, "\n")
 	if r.phased != nil {
 		text = strings.TrimSpace(r.phased.view + "\n\n" + text)
@@ -129,10 +142,12 @@ func (r *run) noticed() []model.Message {
 	if text == "" {
 		return seen
 	}
+
 	last := len(seen) - 1
 	if last < 0 || seen[last].Role != model.RoleTool {
 		return append(slices.Clip(seen), model.Message{Role: model.RoleUser, Text: text})
 	}
+
 	m := seen[last]
 	m.Text += "\n\n" + text
 	return append(slices.Clip(seen[:last]), m)

@@ -13,6 +13,7 @@ import (
 	"rouse/agent/loop/memory"
 	"rouse/agent/model"
 	"rouse/agent/tool"
+	"rouse/internal/domain"
 )
 
 //go:embed agent_step.md
@@ -59,17 +60,27 @@ type stepArgs struct {
 	Message  string   `json:"end_message,omitempty" jsonschema:"of an end: what was done and what came of it"`
 }
 
-// StepTool is the tool with which a model works in phases. The loop itself answers it, and
-// more leniently than its schema promises; where no run is in phases it does nothing.
-func StepTool() (tool.Tool, error) {
+// StepSpec is the tool with which a model works in phases.
+func StepSpec() tool.Spec {
 	var phases []string
 	for _, p := range memory.Phases() {
 		phases = append(phases, string(p))
 	}
-	return tool.Define(tool.Spec{Name: memory.Name, Description: strings.TrimSpace(stepText), Effect: tool.Read, Enum: map[string][]string{
-		"phase": phases, "sub_task_outcome": {string(memory.Done), string(memory.Failed)},
-		"end_status": {memory.Solved, memory.Partial, memory.Stuck},
-	}}, func(context.Context, tool.Invocation, stepArgs) (tool.Envelope, error) {
+
+	return tool.Spec{
+		Name: memory.Name, Description: strings.TrimSpace(stepText), Effect: domain.EffectRead, Class: tool.ClassOther, Scope: tool.ScopeRun, Writes: tool.WritesNothing,
+		Given: tool.GivenPhases,
+		Enum: map[string][]string{
+			"phase": phases, "sub_task_outcome": {string(memory.Done), string(memory.Failed)},
+			"end_status": {memory.Solved, memory.Partial, memory.Stuck},
+		},
+	}
+}
+
+// StepTool is the tool of StepSpec. The loop itself answers it, and more leniently than its
+// schema promises; where no run is in phases it does nothing.
+func StepTool() (tool.Tool, error) {
+	return tool.Define(StepSpec(), func(context.Context, tool.Invocation, stepArgs) (tool.Envelope, error) {
 		return tool.Failure(tool.KindUnavailable, "this run does not work in phases"), nil
 	})
 }
@@ -86,6 +97,7 @@ func newPhased(o Options) *phased {
 	if o.Policy.Phases.MaxSteps <= 0 {
 		return nil
 	}
+
 	p := &phased{memory: memory.New(o.Board), took: map[string]time.Duration{}}
 	for key, d := range o.Took {
 		p.took[key] = d
@@ -98,6 +110,7 @@ func (r *run) limit() int {
 	if r.phased == nil {
 		return r.Bounds.Steps
 	}
+
 	p := r.Policy.Phases
 	most := max(min(p.BaseSteps+p.PerCall*r.phased.memory.Acts(), p.MaxSteps)-r.Taken, 1)
 	if r.Bounds.Steps > 0 {
@@ -113,16 +126,19 @@ func (r *run) look() {
 	if p == nil {
 		return
 	}
+
 	r.window.beside = 0
 	s := memory.Signals{Used: r.Taken + r.charged, Budget: r.Taken + r.limit()}
 	if r.window.budget > 0 {
 		s.Context = min(100*r.window.total(r.messages)/r.window.budget, 100)
 	}
+
 	p.view = p.memory.View(s, min(r.Policy.Phases.View, r.window.budget))
 	p.told = nil
 	for _, text := range p.memory.Signals(s) {
 		p.told = append(p.told, noticePrefix+text+".")
 	}
+
 	r.window.beside = tokens(len(p.view)) + perMessage
 }
 
@@ -140,8 +156,10 @@ func (r *run) clocked(key string, from, to time.Time) {
 	if r.phased == nil {
 		return
 	}
+
 	r.knowing.Lock()
 	defer r.knowing.Unlock()
+
 	if _, known := r.phased.took[key]; !known {
 		r.phased.took[key] = Between(from, to)
 	}
@@ -164,11 +182,12 @@ func (r *run) place(i int) int {
 func (r *run) isStep(c model.Call) bool { return r.phased != nil && c.Name == memory.Name }
 
 // made is the call that a step makes; false where it makes none. Any other call is its own.
-// A question is a call of clarify (AYA-07).
+// A question is a call of the tool that asks (AYA-07).
 func (r *run) made(c model.Call) (model.Call, bool) {
 	if !r.isStep(c) {
 		return c, true
 	}
+
 	said, wrong := memory.Parse(c.Args)
 	in := model.Call{ID: c.ID + ".1", Key: c.Key + ".1", Name: said.Tool, Args: said.Input}
 	switch {
@@ -179,9 +198,21 @@ func (r *run) made(c model.Call) (model.Call, bool) {
 		if err != nil {
 			return c, false
 		}
-		in.Name, in.Args = "clarify", args
+		in.Name, in.Args = r.asking(), args
 	}
+
 	return in, true
+}
+
+// asking is the tool by which the run asks its owner. Where it has none, the answer to the call
+// tells the model that there is no clarify.
+func (r *run) asking() string {
+	for _, name := range r.Registry.Names() {
+		if t, ok := r.Registry.Lookup(name); ok && t.Waits() {
+			return name
+		}
+	}
+	return "clarify"
 }
 
 // affordable is how many of the calls may be made with so many left, and how many are left
@@ -206,18 +237,22 @@ func (r *run) blocked(calls []model.Call) []bool {
 	if r.phased == nil || r.Policy.Phases.Repeats <= 0 {
 		return out
 	}
+
 	last, again := r.phased.memory.Row()
 	for i, c := range calls {
 		made, ok := r.made(c)
 		if !ok {
 			continue
 		}
+
 		if sig := signature(made); sig != last {
 			last, again = sig, 0
 		}
+
 		again++
 		out[i] = again > r.Policy.Phases.Repeats
 	}
+
 	return out
 }
 
@@ -231,7 +266,7 @@ func (r *run) block(c model.Call) tool.Envelope {
 // from the working memory.
 func (b *wave) phase(ctx context.Context, i int) (tool.Envelope, string, error) {
 	r := b.run
-	return r.call(ctx, b.step, r.place(i), b.calls[i], func(ctx context.Context, c model.Call) (tool.Envelope, string, error) {
+	return r.call(ctx, b.step, r.place(i), b.calls[i], func(ctx context.Context, c model.Call) (tool.Envelope, domain.CallState, error) {
 		if past, ok := r.Past[c.Key]; ok && len(past.Envelope) > 0 {
 			e, state, err := r.execute(ctx, c)
 			if err == nil {
@@ -239,30 +274,35 @@ func (b *wave) phase(ctx context.Context, i int) (tool.Envelope, string, error) 
 			}
 			return e, state, err
 		}
+
 		made, acts := r.made(c)
 		if e := b.refusals[i]; e != nil && !acts {
-			return *e, callFailed, nil
+			return *e, domain.CallFailed, nil
 		}
+
 		if !acts {
 			e := r.keep(c, tool.Envelope{})
 			if !e.OK {
-				return e, callFailed, nil
+				return e, domain.CallFailed, nil
 			}
-			return e, callDone, nil
+			return e, domain.CallDone, nil
 		}
+
 		r.result.Calls++
 		e, _, err := b.answer(ctx, i, r.place(i)+1, made, false)
 		switch {
 		case err != nil:
 			return e, "", err
 		case ctx.Err() != nil && !e.OK && unfinished(e.Kind): // what is to become of it, its own record says
-			return e, callInterrupted, nil
+			return e, domain.CallInterrupted, nil
 		}
+
 		r.keep(c, e)
 		if !e.OK {
-			return e, callFailed, nil
+			return e, domain.CallFailed, nil
 		}
-		return e, callDone, nil
+
+		return e, domain.CallDone, nil
 	})
 }
 
@@ -273,18 +313,21 @@ func (r *run) keep(c model.Call, e tool.Envelope) tool.Envelope {
 	if acts {
 		r.list(made, e)
 	}
+
 	if r.phased == nil {
 		return e
 	}
 	if !acts {
 		return r.reply(c)
 	}
+
 	a := r.action(made, e)
 	a.Took = r.phased.took[made.Key]
 	if r.isStep(c) {
 		said, _ := memory.Parse(c.Args)
 		a.Thinking, a.Summary = said.Thinking, said.Summary
 	}
+
 	r.phased.memory.Acted(a)
 	return e
 }
@@ -314,6 +357,7 @@ func (r *run) action(made model.Call, e tool.Envelope) memory.Action {
 	case t.Ends():
 		a.Phase = memory.End
 	}
+
 	return a
 }
 
@@ -326,17 +370,20 @@ func (r *run) reply(c model.Call) tool.Envelope {
 		e.Tool = memory.Name
 		return e
 	}
+
 	reply, warnings := r.phased.memory.Take(said)
 	if said.Phase == memory.End {
-		end := map[string]string{"summary": said.Message, "outcome": "success"}
+		end := map[string]string{"summary": said.Message, "outcome": string(domain.OutcomeSuccess)}
 		switch said.Status {
 		case memory.Partial:
-			end["outcome"] = "partial"
+			end["outcome"] = string(domain.OutcomePartial)
 		case memory.Stuck:
-			end["outcome"], end["error"] = "error", "stuck: "+said.Message
+			end["outcome"], end["error"] = string(domain.OutcomeError), "stuck: "+said.Message
 		}
+
 		reply = end
 	}
+
 	e := tool.Success(reply, warnings...)
 	e.Tool = memory.Name
 	return e
@@ -363,7 +410,7 @@ func (r *run) idled() bool {
 	if r.phased == nil || r.Policy.Phases.Idle <= 0 || r.phased.memory.Idle() < r.Policy.Phases.Idle {
 		return false
 	}
-	r.result.Exit, r.result.Outcome = Ended, "error"
+	r.result.Exit, r.result.Outcome = domain.ExitEnded, domain.OutcomeError
 	r.result.Error = fmt.Sprintf("stuck: %d steps in a row did nothing", r.phased.memory.Idle())
 	return true
 }

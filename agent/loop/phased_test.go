@@ -14,6 +14,7 @@ import (
 	"rouse/agent/loop/memory"
 	"rouse/agent/model"
 	"rouse/agent/tool"
+	"rouse/internal/domain"
 )
 
 // inPhases is a bench whose run works in phases, with a question and a list among its tools.
@@ -29,18 +30,21 @@ func inPhases(t *testing.T, turns ...func(model.Request) []any) *bench {
 			t.Fatal(err)
 		}
 	}
+
 	add(loop.StepTool())
-	add(tool.Define(tool.Spec{Name: "clarify", Effect: tool.Read, Ends: true, Waits: true}, func(_ context.Context, _ tool.Invocation, a struct {
+	add(tool.Define(tool.Spec{Name: "clarify", Description: "asks", Effect: domain.EffectRead, Class: tool.ClassOther, Ends: true, Waits: true}, func(_ context.Context, _ tool.Invocation, a struct {
 		Question string `json:"question"`
 	}) (tool.Envelope, error) {
 		return tool.Success(map[string]string{"question": a.Question}), nil
 	}))
-	add(tool.Define(tool.Spec{Name: "todo", Effect: tool.Read, Class: tool.ClassPlan}, func(_ context.Context, _ tool.Invocation, a struct {
+
+	add(tool.Define(tool.Spec{Name: "todo", Description: "a list", Effect: domain.EffectRead, Class: tool.ClassPlan}, func(_ context.Context, _ tool.Invocation, a struct {
 		Markdown string `json:"markdown"`
 	}) (tool.Envelope, error) {
 		b.o.Board.Write(memory.Items(a.Markdown))
 		return tool.Success(map[string]int{"open": b.o.Board.Open()}), nil
 	}))
+
 	return b
 }
 
@@ -69,10 +73,12 @@ func TestStepIsACall(t *testing.T) {
 		say(doing("read", `{"text":"x"}`)),
 		say(phase(`{"phase":"verify","thinking":"t","summary":"read","key_facts":["it is fine"],"sub_task_outcome":"done"}`), doing("change", `{}`)),
 		say(phase(`{"phase":"end","thinking":"t","summary":"s","end_status":"solved","end_message":"changed it"}`)))
+
 	res := b.run(t, t.Context())
-	if res.Exit != loop.Ended || res.Outcome != "success" || res.Summary != "changed it" || !res.Verified || res.Calls != 7 {
+	if res.Exit != domain.ExitEnded || res.Outcome != "success" || res.Summary != "changed it" || !res.Verified || res.Calls != 7 {
 		t.Errorf("%+v", res)
 	}
+
 	want := `m1.1.1 agent_step 1.0 done
 m1.2.1.1 read 2.1 done
 m1.2.1 agent_step 2.0 done
@@ -86,6 +92,7 @@ m1.4.1 agent_step 4.0 done`
 	if got := strings.Join(b.done, ", "); got != "read m1.2.1.1, change m1.3.2.1" {
 		t.Errorf("done: %s", got)
 	}
+
 	var sent model.Request
 	for i, r := range b.model.requests {
 		for j, m := range r.Messages {
@@ -93,16 +100,19 @@ m1.4.1 agent_step 4.0 done`
 				t.Errorf("request %d: message %d of %d has %d views", i, j, len(r.Messages), n)
 			}
 		}
+
 		if strings.Contains(r.System, "Working Memory") {
 			t.Error("the view is in the system message")
 		}
 		sent = r
 	}
+
 	for _, part := range []string{"✓ 1. read it", "→ 2. change it  ← CURRENT", "• it is fine [step 3]", "[Step 4] ACT: does change", "  Tool: change {}", `  Result: {"text":"fine"}`, "• 3 of 16 steps used"} {
 		if !strings.Contains(seen(sent), part) {
 			t.Errorf("%q is not in\n%s", part, seen(sent))
 		}
 	}
+
 	for _, s := range b.log.steps {
 		if strings.Contains(string(s.Message), "Working Memory") || len(s.Notices) == 0 || !strings.Contains(s.Notices[0], "steps used") {
 			t.Errorf("the record of step %d: %s %q", s.Number, s.Message, s.Notices)
@@ -114,20 +124,20 @@ m1.4.1 agent_step 4.0 done`
 func TestStepEnds(t *testing.T) {
 	for name, c := range map[string]struct {
 		turns   []func(model.Request) []any
-		exit    loop.Exit
-		outcome string
+		exit    domain.Exit
+		outcome domain.Outcome
 		say     string
 	}{
-		"solved":             {[]func(model.Request) []any{say(phase(`{"phase":"end","summary":"s","end_message":"all done"}`))}, loop.Ended, "success", "all done"},
-		"partial":            {[]func(model.Request) []any{say(phase(`{"phase":"end","summary":"half","end_status":"partial"}`))}, loop.Ended, "partial", "half"},
-		"stuck":              {[]func(model.Request) []any{say(phase(`{"phase":"end","summary":"s","end_status":"stuck","end_message":"no key"}`))}, loop.Ended, "error", "stuck: no key"},
-		"text":               {[]func(model.Request) []any{say("it is solved")}, loop.FinalResponse, "success", "it is solved"},
-		"nothing":            {[]func(model.Request) []any{say(doing("read", `{}`)), say("")}, loop.EmptyResponse, "error", "stuck: the model gave only empty answers"},
-		"complete, directly": {[]func(model.Request) []any{say(call("complete", `{"text":"did it","outcome":"nothing"}`))}, loop.Ended, "nothing", "did it"},
-		"complete, by act":   {[]func(model.Request) []any{say(doing("complete", `{"text":"did it"}`), doing("change", `{}`))}, loop.Ended, "success", "did it"},
-		"thinks only":        {[]func(model.Request) []any{say(phase(`{"phase":"reason","summary":"hm"}`))}, loop.Ended, "error", "stuck: 4 steps in a row did nothing"},
+		"solved":             {[]func(model.Request) []any{say(phase(`{"phase":"end","summary":"s","end_message":"all done"}`))}, domain.ExitEnded, "success", "all done"},
+		"partial":            {[]func(model.Request) []any{say(phase(`{"phase":"end","summary":"half","end_status":"partial"}`))}, domain.ExitEnded, "partial", "half"},
+		"stuck":              {[]func(model.Request) []any{say(phase(`{"phase":"end","summary":"s","end_status":"stuck","end_message":"no key"}`))}, domain.ExitEnded, "error", "stuck: no key"},
+		"text":               {[]func(model.Request) []any{say("it is solved")}, domain.ExitFinalResponse, "success", "it is solved"},
+		"nothing":            {[]func(model.Request) []any{say(doing("read", `{}`)), say("")}, domain.ExitEmptyResponse, "error", "stuck: the model gave only empty answers"},
+		"complete, directly": {[]func(model.Request) []any{say(call("complete", `{"text":"did it","outcome":"nothing"}`))}, domain.ExitEnded, "nothing", "did it"},
+		"complete, by act":   {[]func(model.Request) []any{say(doing("complete", `{"text":"did it"}`), doing("change", `{}`))}, domain.ExitEnded, "success", "did it"},
+		"thinks only":        {[]func(model.Request) []any{say(phase(`{"phase":"reason","summary":"hm"}`))}, domain.ExitEnded, "error", "stuck: 4 steps in a row did nothing"},
 		"lists only": {[]func(model.Request) []any{say(call("todo", `{"markdown":"- [ ] a"}`)), say(call("todo", `{"markdown":"- [ ] b"}`)), say(call("todo", `{"markdown":"- [ ] c"}`)),
-			say(call("todo", `{"markdown":"- [ ] d"}`))}, loop.Ended, "error", "stuck: 4 steps in a row did nothing"},
+			say(call("todo", `{"markdown":"- [ ] d"}`))}, domain.ExitEnded, "error", "stuck: 4 steps in a row did nothing"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := inPhases(t, c.turns...)
@@ -190,29 +200,34 @@ func TestPhasedLimits(t *testing.T) {
 	other := func(model.Request) []any { count++; return []any{doing("read", fmt.Sprintf(`{"text":"%d"}`, count))} }
 	b := inPhases(t, other)
 	res := b.run(t, t.Context())
-	if res.Exit != loop.IterationCap || res.Steps != 21 || res.Error != "stuck: the 20 steps of this run were used up" {
+	if res.Exit != domain.ExitIterationCap || res.Steps != 21 || res.Error != "stuck: the 20 steps of this run were used up" {
 		t.Errorf("acts: %+v", res)
 	}
+
 	b = inPhases(t, say(phase(`{"phase":"reason","summary":"hm"}`)))
 	b.o.Policy.Phases.Idle = 0
 	if res := b.run(t, t.Context()); res.Steps != 13 || res.Error != "stuck: the 12 steps of this run were used up" {
 		t.Errorf("thinks: %+v", res)
 	}
+
 	b = inPhases(t, other)
 	b.o.Bounds.Steps = 5
 	if res := b.run(t, t.Context()); res.Steps != 6 {
 		t.Errorf("bounds: %+v", res)
 	}
+
 	b = inPhases(t, other)
 	b.o.Taken = 10
 	if res := b.run(t, t.Context()); res.Steps != 11 || !strings.Contains(res.Error, "the 20 steps") {
 		t.Errorf("what was taken before: %+v", res)
 	}
+
 	b = inPhases(t, other)
 	b.o.Bounds.Calls = 5
 	if res := b.run(t, t.Context()); res.Calls != 4 || res.Outcome != "budget_exceeded" || len(b.done) != 2 {
 		t.Errorf("calls: %+v %q", res, b.done)
 	}
+
 	same := doing("change", `{"text":"x"}`)
 	b = inPhases(t, say(same), say(phase(`{"phase":"reason","summary":"hm"}`)), say(same), say(call("change", `{"text":"x"}`)), say(same), say(doing("change", `{"text":"y"}`)), say("enough"))
 	b.run(t, t.Context())
@@ -235,6 +250,7 @@ func TestStepDedupe(t *testing.T) {
 	if h.o.Registry, err = h.o.Registry.With(step); err != nil {
 		t.Fatal(err)
 	}
+
 	h.o.Policy = loop.Phased()
 	h.run(t, t.Context())
 	if len(h.calls) != 1 || !strings.Contains(h.rows(), "m1.2.1.1 look 2.1 deduped") {
@@ -269,11 +285,13 @@ func (b *bench) again(t *testing.T, known int, turns ...func(model.Request) []an
 			n.o.Past[c.Key], n.o.Took[c.Key] = loop.Past{Envelope: c.Envelope}, loop.Between(c.StartedAt, c.FinishedAt)
 		}
 	}
+
 	for _, s := range b.log.steps {
 		var m model.Message
 		if err := json.Unmarshal(s.Message, &m); err != nil {
 			t.Fatal(err)
 		}
+
 		n.o.Messages, n.o.Pending = append(n.o.Messages, m), nil
 		for _, c := range m.Calls {
 			if e, ok := envelopes[c.Key]; ok {
@@ -282,11 +300,13 @@ func (b *bench) again(t *testing.T, known int, turns ...func(model.Request) []an
 				n.o.Pending = append(n.o.Pending, c)
 			}
 		}
+
 		n.o.Taken++
 		if len(n.o.Pending) > 0 {
 			break
 		}
 	}
+
 	return n
 }
 
@@ -302,17 +322,20 @@ func TestPhasedResume(t *testing.T) {
 		say(phase(`{"phase":"oops"}`), call("read", `{"text":"y"}`)),
 		say("all"),
 	}
+
 	memoryOf := func(r model.Request) string {
 		_, view, _ := strings.Cut(seen(r), "--- Agent Working Memory ---")
 		view, _, _ = strings.Cut(view, "[Context Signals]") // the steps that an interruption costs are counted
 		return view
 	}
+
 	whole := inPhases(t, turns...)
 	synctest.Test(t, func(t *testing.T) { whole.run(t, t.Context()) })
 	want := memoryOf(whole.model.requests[len(turns)-1])
 	if len(whole.log.calls) != 12 || !strings.Contains(want, "[Step 7] REFLECT") {
 		t.Fatalf("%d calls\n%s", len(whole.log.calls), want)
 	}
+
 	for known := range len(whole.log.calls) + 1 {
 		b := whole.again(t, known)
 		from := 0
@@ -321,10 +344,12 @@ func TestPhasedResume(t *testing.T) {
 				from++
 			}
 		}
+
 		if len(b.o.Pending) == 0 && known == len(whole.log.calls) {
 			from = len(turns) - 1 // the closing text belongs to no call
 			b.o.Messages = b.o.Messages[:len(b.o.Messages)-1]
 		}
+
 		b.model.turns = turns[from:]
 		synctest.Test(t, func(t *testing.T) { b.run(t, t.Context()) })
 		if got := memoryOf(b.model.requests[len(b.model.requests)-1]); got != want {
@@ -348,6 +373,7 @@ func TestFeedback(t *testing.T) {
 	if !strings.Contains(b.rows(), "m1.3.1.1 clarify 3.1 done\nm1.3.1 agent_step 3.0 done") {
 		t.Error(b.rows())
 	}
+
 	n := b.again(t, len(b.log.calls), think, say(phase(`{"phase":"end","summary":"booked"}`)))
 	n.o.Pending = nil
 	last := len(n.o.Messages) - 2
@@ -371,6 +397,7 @@ func TestStepCutOff(t *testing.T) {
 			if got := b.rows(); got != "m1.1.1.1 "+name+" 1.1 "+want+"\nm1.1.1 agent_step 1.0 interrupted" {
 				t.Error(got)
 			}
+
 			n := b.again(t, 0, say("done"))
 			n.o.Past["m1.1.1.1"] = loop.Past{Uncertain: want == "uncertain"}
 			n.o.Pending = []model.Call{{ID: "x", Key: "m1.1.1", Name: "agent_step", Args: doing(name, `{}`).Args}}
@@ -401,6 +428,7 @@ func TestViewFits(t *testing.T) {
 				size += len(c.Args) + len(c.Name)
 			}
 		}
+
 		most = max(most, size)
 		var rest []model.Message
 		for _, m := range r.Messages {
@@ -409,10 +437,12 @@ func TestViewFits(t *testing.T) {
 				rest = append(rest, m)
 			}
 		}
+
 		text := bytesOf(t, rest)
 		if !strings.HasPrefix(text, before) && !strings.Contains(text, "Earlier turns") {
 			t.Fatal("what was sent has changed")
 		}
+
 		before = text
 	}
 	if len(b.model.requests) != 21 || most > 12000*85/100*4 {
@@ -439,6 +469,7 @@ func TestEndedBefore(t *testing.T) {
 		if res := n.run(t, t.Context()); !c.want(res) || len(n.model.requests) > 0 || len(n.done) > 0 {
 			t.Errorf("%s: %+v, %d requests, %q", name, res, len(n.model.requests), n.done)
 		}
+
 		n.o.Pending, n.o.Messages[1].Calls = nil, n.o.Messages[1].Calls[:1]
 		again := n.o
 		if again.CutOff = false; strings.HasPrefix(name, "c") { // its owner has the run done again
@@ -446,6 +477,7 @@ func TestEndedBefore(t *testing.T) {
 				t.Errorf("%s, retried: %+v (%v)", name, res, err)
 			}
 		}
+
 		n.o.Messages = append(n.o.Messages, model.Message{Role: model.RoleUser, Text: "This one."})
 		if res := n.run(t, t.Context()); res.Summary != "what now?" {
 			t.Errorf("%s, answered: %+v", name, res)

@@ -7,6 +7,7 @@ import (
 
 	"rouse/agent/model"
 	"rouse/agent/tool"
+	"rouse/internal/domain"
 )
 
 // Pictures take room in the context, and those of old turns make way for new ones.
@@ -15,11 +16,12 @@ func TestPicturesTakeRoom(t *testing.T) {
 	for i := range 12 {
 		turns = append(turns, say(call("look", fmt.Sprintf(`{"n":%d}`, i))))
 	}
+
 	b := setup(t, append(turns, say("seen"))...)
 	type args struct {
 		N int `json:"n"`
 	}
-	look, err := tool.Define(tool.Spec{Name: "look", Effect: tool.Read}, func(_ context.Context, _ tool.Invocation, a args) (tool.Envelope, error) {
+	look, err := tool.Define(tool.Spec{Name: "look", Description: "looks", Effect: domain.EffectRead, Class: tool.ClassOther}, func(_ context.Context, _ tool.Invocation, a args) (tool.Envelope, error) {
 		e := tool.Success("a picture")
 		e.Images = []model.Image{{Type: "image/png", Data: []byte{byte(a.N)}}}
 		return e, nil
@@ -30,10 +32,12 @@ func TestPicturesTakeRoom(t *testing.T) {
 	if b.o.Registry, err = tool.NewRegistry(look); err != nil {
 		t.Fatal(err)
 	}
+
 	b.o.Window = 16_000
 	if res := b.run(t, t.Context()); res.Outcome != "success" {
 		t.Fatalf("%+v", res)
 	}
+
 	for i, r := range b.model.requests {
 		n, last := 0, -1
 		for _, m := range r.Messages {
@@ -45,6 +49,7 @@ func TestPicturesTakeRoom(t *testing.T) {
 			t.Errorf("request %d shows %d pictures, the last of them %d", i, n, last)
 		}
 	}
+
 	if e := b.log.steps; len(e) != 13 {
 		t.Errorf("%d steps", len(e))
 	}

@@ -9,10 +9,9 @@ import (
 
 	"rouse/agent/model"
 	"rouse/agent/tool"
+	"rouse/internal/domain"
+	"rouse/internal/text"
 )
-
-// ReduceName is what a model calls the tool by that reads much and gives back little.
-const ReduceName = "reduce"
 
 // The limits of a reduction (OSA-24).
 const (
@@ -32,6 +31,15 @@ type Reducer struct {
 	run    *run // the attempt, once it has begun
 }
 
+// ReduceSpec is the tool that reads much and gives back little. Its effect and its class are the
+// worst that those may have which it is given; each of their calls is judged by itself.
+func ReduceSpec(description string) tool.Spec {
+	return tool.Spec{
+		Name: "reduce", Description: description, Effect: domain.EffectExternal, Class: tool.ClassExec, Scope: tool.ScopeRun, Writes: tool.WritesElsewhere,
+		Given: tool.GivenModel, Nests: true, Timeout: -1, Needs: tool.Nothing,
+	}
+}
+
 type reduceArgs struct {
 	Task          string   `json:"task" jsonschema:"what to find out, with all that is needed to do it: nothing else of this run is known there"`
 	Paths         []string `json:"paths,omitempty" jsonschema:"the files and folders that it is about"`
@@ -47,17 +55,19 @@ type digest struct {
 // Tool is the reduce tool over those of a run's tools that read, search or execute; false when
 // none of them does. What it may do is the worst that they may.
 func (d *Reducer) Tool(granted *tool.Registry, description string) (t tool.Tool, ok bool, err error) {
-	spec := tool.Spec{Name: ReduceName, Description: description, Effect: tool.Read, Timeout: -1}
+	spec := ReduceSpec(description)
+	spec.Effect, spec.Class = domain.EffectRead, tool.ClassOther
 	var handed []tool.Tool
 	for _, name := range granted.Names() {
 		t, _ := granted.Lookup(name)
 		executes := t.Class() == tool.ClassExec
-		if !executes && (t.Effect() != tool.Read || t.Ends() || t.Class() == tool.ClassPlan) {
+		if !executes && (t.Effect() != domain.EffectRead || t.Ends() || t.Class() == tool.ClassPlan) {
 			continue
 		}
+
 		handed = append(handed, t)
 		if executes {
-			spec.Effect, spec.Class = tool.External, tool.ClassExec
+			spec.Effect, spec.Class = domain.EffectExternal, tool.ClassExec
 		}
 	}
 	if len(handed) == 0 {
@@ -66,6 +76,7 @@ func (d *Reducer) Tool(granted *tool.Registry, description string) (t tool.Tool,
 	if d.tools, err = tool.NewRegistry(handed...); err != nil {
 		return tool.Tool{}, false, err
 	}
+
 	t, err = tool.Define(spec, d.reduce)
 	return t, err == nil, err
 }
@@ -84,21 +95,26 @@ func (d *Reducer) reduce(ctx context.Context, in tool.Invocation, a reduceArgs) 
 	case r.Bounds.Calls > 0 && r.spare <= 0:
 		return tool.Failure(tool.KindRejected, "the calls of this run are used up"), nil
 	}
+
 	var warnings []string
 	steps := reduceSteps
 	if a.MaxIterations > 0 {
 		steps = min(a.MaxIterations, reduceMost)
 	}
+
 	if a.MaxIterations > reduceMost {
 		warnings = append(warnings, fmt.Sprintf("max_iterations is at most %d", reduceMost))
 	}
+
 	if len(a.Paths) > 0 {
 		task += "\n\nIt is about:\n- " + strings.Join(a.Paths, "\n- ")
 	}
+
 	res, err := d.nest(ctx, in, task, steps)
 	if err != nil {
 		return tool.Envelope{}, err
 	}
+
 	return conclude(ctx, res, warnings), nil
 }
 
@@ -113,15 +129,18 @@ func (d *Reducer) nest(ctx context.Context, in tool.Invocation, task string, ste
 	if o.Bounds.Calls > 0 {
 		o.Bounds.Calls = r.spare
 	}
+
 	if o.Bounds.Tokens > 0 {
 		o.Bounds.Tokens = max(o.Bounds.Tokens-r.result.Usage.Input-r.result.Usage.Output, 1)
 	}
+
 	if o.Bounds.Output > 0 {
 		o.Bounds.Output = max(o.Bounds.Output-r.output, 1)
 	}
+
 	o.Past, o.Pending, o.CutOff, o.Board, o.Took, o.Taken, o.Reducer = nil, nil, false, nil, nil, 0, nil
 	n := newRun(o)
-	n.numbered, n.nested = r.numbered, true
+	n.numbered, n.outer = r.numbered, r.Registry
 	err := n.attempt(ctx)
 	r.numbered = n.numbered
 	r.spare -= n.result.Calls
@@ -131,13 +150,14 @@ func (d *Reducer) nest(ctx context.Context, in tool.Invocation, task string, ste
 	r.result.Usage.Output += n.result.Usage.Output
 	r.result.Usage.Cached += n.result.Usage.Cached
 	r.result.CostMicroUSD += n.result.CostMicroUSD
+
 	return n.result, err
 }
 
 // reduction is the policy of a run that only looks: it has no list to keep, moves no rows, and
 // ends with its digest.
 func reduction(p Policy) Policy {
-	p.Name, p.Phases, p.TodoStale, p.DataSteps = ReduceName, Phases{}, 0, 0
+	p.Name, p.Phases, p.TodoStale, p.DataSteps = "reduce", Phases{}, 0, 0
 	p.LastWord = "Write the digest now, of what you have found out so far, and say what is missing in it."
 	return p
 }
@@ -147,35 +167,47 @@ func conclude(ctx context.Context, res Result, warnings []string) tool.Envelope 
 	switch {
 	case ctx.Err() != nil:
 		return tool.Failure(tool.KindExecutionError, "cancelled: %v", context.Cause(ctx))
-	case res.Summary != "" && slices.Contains([]Exit{FinalResponse, IterationCap}, res.Exit):
-		text := []rune(res.Summary)
+	case res.Summary != "" && slices.Contains([]domain.Exit{domain.ExitFinalResponse, domain.ExitIterationCap}, res.Exit):
+		found := text.Head(res.Summary, digestMost)
 		if res.Error != "" {
 			warnings = append(warnings, "the digest may be incomplete: "+res.Error)
 		}
-		if len(text) > digestMost {
-			text = text[:digestMost]
+
+		if found != res.Summary {
 			warnings = append(warnings, fmt.Sprintf("the digest was longer than %d characters, and cut", digestMost))
 		}
-		return tool.Success(digest{"digest", string(text), res.Steps}, warnings...)
+		return tool.Success(digest{"digest", found, res.Steps}, warnings...)
 	}
+
 	why := res.Error
 	if why == "" {
 		why = "the model said nothing"
 	}
+
 	e := tool.Failure(tool.KindExecutionError, "there is no digest: %s", why)
 	switch res.Outcome {
-	case "timeout":
+	case domain.OutcomeTimeout:
 		e.Kind = tool.KindTimeout
-	case "budget_exceeded":
+	case domain.OutcomeBudget:
 		e.Retryable = false
 	}
+
 	return e
 }
 
-// recursive refuses a reduction within one.
-func recursive() tool.Envelope {
+// recursive says whether a call is a reduction within one.
+func (r *run) recursive(c model.Call) bool {
+	if r.outer == nil {
+		return false
+	}
+	t, ok := r.outer.Lookup(c.Name)
+	return ok && t.Nests()
+}
+
+// refuseRecursion answers a reduction within one.
+func refuseRecursion(c model.Call) tool.Envelope {
 	e := tool.Failure(tool.KindRejected, "a reduction cannot begin another one; use the other tools")
-	e.Tool = ReduceName
+	e.Tool = c.Name
 	return e
 }
 

@@ -8,6 +8,7 @@ import (
 	"rouse/agent/loop/memory"
 	"rouse/agent/model"
 	"rouse/agent/tool"
+	"rouse/internal/text"
 )
 
 const (
@@ -23,19 +24,23 @@ func (r *run) rotate() bool {
 	if r.rotated || len(r.messages) < 2 {
 		return false
 	}
+
 	r.rotated = true
 	var handoff strings.Builder
 	handoff.WriteString("\n\n[Your context was full and begins anew here. What you did so far still stands; this is what is left of it.]")
 	if words := lastWords(r.messages); words != "" {
-		handoff.WriteString("\nYou said last: " + short(words, handoffWords))
+		handoff.WriteString("\nYou said last: " + text.Truncate(words, handoffWords))
 	}
+
 	if r.phased == nil { // else it rides with each request
 		handoff.WriteString("\n\n" + r.remember().View(memory.Signals{}, min(handoffView, r.window.budget)))
 	}
+
 	task := r.messages[0]
 	task.Text += handoff.String()
 	r.messages, r.window = []model.Message{task}, newWindow(r.Options)
 	r.stage("Your context was full and has begun anew: read again what you need, in smaller parts, and bring the task to its end.")
+
 	return true
 }
 
@@ -57,12 +62,14 @@ func (r *run) remember() *memory.Memory {
 		for _, c := range said.Calls {
 			asked[c.ID] = c
 		}
+
 		c, known := asked[said.CallID]
 		var e tool.Envelope
 		if said.Role == model.RoleTool && known && json.Unmarshal([]byte(said.Text), &e) == nil {
 			m.Acted(r.action(c, e))
 		}
 	}
+
 	return m
 }
 
@@ -73,9 +80,11 @@ func (r *run) overflowed(failure error) bool {
 	if !errors.As(failure, &e) || e.Kind != model.KindContextOverflow || r.rotated || len(r.messages) < 2 {
 		return false
 	}
+
 	if r.Window <= 0 {
 		r.Window = DefaultWindow
 	}
+
 	r.Window /= 2
 	return r.rotate()
 }

@@ -7,6 +7,7 @@ import (
 
 	"rouse/agent/loop"
 	"rouse/agent/model"
+	"rouse/internal/domain"
 )
 
 // TestRotation: AYA-13, where the last turns do not fit into the context any more, it begins
@@ -15,8 +16,8 @@ import (
 func TestRotation(t *testing.T) {
 	for _, c := range []struct {
 		turns, requests int
-		exit            loop.Exit
-	}{{3, 4, loop.FinalResponse}, {5, 4, loop.OverBudget}} {
+		exit            domain.Exit
+	}{{3, 4, domain.ExitFinalResponse}, {5, 4, domain.ExitOverBudget}} {
 		h := wordy(t, 30_000, c.turns)
 		h.o.Window, h.o.MaxOutput = 16_000, 1000
 		second := h.model.turns[1]
@@ -28,15 +29,18 @@ func TestRotation(t *testing.T) {
 		if len(*sent) != c.requests {
 			t.Fatalf("%d turns: %d requests", c.turns, len(*sent))
 		}
+
 		anew := (*sent)[2]
 		if len(anew) != 1 || !strings.HasPrefix(anew[0].Text, "go\n\n[Your context was full") {
 			t.Fatalf("the third request is %.300s", bytesOf(t, anew))
 		}
+
 		for _, part := range []string{"You said last: The first one is about zero.", "--- Agent Working Memory ---", `Tool: look {"path":"/f0"}`, `Tool: look {"path":"/f1"}`, strings.Repeat("0001 ", 100)} {
 			if !strings.Contains(anew[0].Text, part) {
 				t.Errorf("%q is not in %.2000s", part, anew[0].Text)
 			}
 		}
+
 		if told := strings.Join(h.notices(), "\n"); strings.Count(told, "has begun anew") != 1 {
 			t.Errorf("told: %s", told)
 		}
@@ -52,7 +56,7 @@ func TestRotationInPhases(t *testing.T) {
 	h := wordy(t, 30_000, 3)
 	h.o.Policy, h.o.Window, h.o.MaxOutput = loop.Phased(), 16_000, 1000
 	sent := recordRequests(h.bench)
-	if res := h.run(t, t.Context()); res.Exit != loop.FinalResponse {
+	if res := h.run(t, t.Context()); res.Exit != domain.ExitFinalResponse {
 		t.Fatalf("ended with %s: %s", res.Exit, res.Error)
 	}
 	if all := bytesOf(t, (*sent)[2]); strings.Count(all, "--- Agent Working Memory ---") != 1 || !strings.Contains(all, "begins anew") || !strings.Contains(all, `/f1`) {
@@ -66,9 +70,10 @@ func TestOverflow(t *testing.T) {
 	h := newHouse(t, steps(one("look", `{"path":"/a"}`), nil, one("find", `{}`))...)
 	h.model.turns[1] = say(full)
 	sent := recordRequests(h.bench)
-	if res := h.run(t, t.Context()); res.Exit != loop.FinalResponse || len(*sent) != 4 || len((*sent)[2]) != 1 || !strings.Contains((*sent)[2][0].Text, `look {"path":"/a"}`) {
+	if res := h.run(t, t.Context()); res.Exit != domain.ExitFinalResponse || len(*sent) != 4 || len((*sent)[2]) != 1 || !strings.Contains((*sent)[2][0].Text, `look {"path":"/a"}`) {
 		t.Errorf("%+v, %d requests", res, len(*sent))
 	}
+
 	h = newHouse(t, say(full))
 	if res := h.run(t, t.Context()); res.Outcome != "error" || len(h.model.requests) != 1 {
 		t.Errorf("a task that is too large: %+v, %d requests", res, len(h.model.requests))
@@ -83,12 +88,14 @@ func TestRotationGoesOn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, id := range []string{"1", "2", "3"} {
 		h.o.Messages = append(h.o.Messages, model.Message{Role: model.RoleAssistant, Text: "words " + id, Calls: []model.Call{{ID: id, Name: "find", Args: json.RawMessage(`{}`)}}},
 			model.Message{Role: model.RoleTool, CallID: id, Name: "find", Text: string(result)})
 	}
+
 	sent := recordRequests(h.bench)
-	if res := h.run(t, t.Context()); res.Exit != loop.FinalResponse || len((*sent)[0]) != 1 || !strings.Contains((*sent)[0][0].Text, "You said last: words 3") {
+	if res := h.run(t, t.Context()); res.Exit != domain.ExitFinalResponse || len((*sent)[0]) != 1 || !strings.Contains((*sent)[0][0].Text, "You said last: words 3") {
 		t.Errorf("%+v: %.2000s", res, bytesOf(t, (*sent)[0]))
 	}
 }

@@ -57,6 +57,7 @@ func signature(c model.Call) string {
 	var args any
 	dec := json.NewDecoder(bytes.NewReader(c.Args))
 	dec.UseNumber()
+
 	if dec.Decode(&args) == nil {
 		if text, err := json.Marshal(args); err == nil {
 			return c.Name + " " + string(text)
@@ -66,7 +67,9 @@ func signature(c model.Call) string {
 }
 
 // reads says whether calls of a class only look at files.
-func reads(c tool.Class) bool { return c == tool.ClassRead || c == tool.ClassSearch }
+func reads(c tool.Class) bool {
+	return c == tool.ClassRead || c == tool.ClassList || c == tool.ClassSearch
+}
 
 // holds says whether the errors of a class are the caller's own, and come again.
 func holds(c tool.Class) bool { return reads(c) || c == tool.ClassEdit }
@@ -80,11 +83,13 @@ func (s *task) recall(t tool.Tool, c model.Call, sig string) (e tool.Envelope, t
 			return e, f.times, true
 		}
 	}
+
 	if h, known := s.fresh[sig]; known && reads(t.Class()) && h.look == t.Looks(c.Args) {
 		if e, ok = h.envelope(); ok {
 			return e, 0, true
 		}
 	}
+
 	return tool.Envelope{}, 0, false
 }
 
@@ -121,6 +126,7 @@ func (s *task) changed(path string) {
 			delete(s.fresh, sig)
 		}
 	}
+
 	for sig, f := range s.failed {
 		if stale(f.held) {
 			delete(s.failed, sig)
@@ -140,12 +146,14 @@ func (s *task) bias(t tool.Tool, c model.Call, e tool.Envelope) string {
 	if reads(t.Class()) {
 		return s.biasOfReading(e)
 	}
+
 	if t.Class() == tool.ClassPlan {
 		if s.plans++; s.plans == repeats {
 			return "You have written your plan several times in a row without acting on it. Take its next step now."
 		}
 		return ""
 	}
+
 	s.plans = 0
 	sig := signature(c)
 	if sig != s.last {
@@ -154,6 +162,7 @@ func (s *task) bias(t tool.Tool, c model.Call, e tool.Envelope) string {
 	if s.again++; s.again >= repeats {
 		return "You have made the same " + c.Name + " call several times in a row. Do something else, or end the run."
 	}
+
 	return ""
 }
 
@@ -170,10 +179,12 @@ func (s *task) biasOfReading(e tool.Envelope) string {
 		}
 		return "That path does not exist. Use a path as a listing gave it; do not guess one."
 	}
+
 	var r seen
 	if !bytes.Contains(e.Result, []byte(`"kind"`)) || json.Unmarshal(e.Result, &r) != nil { // most results are long, and neither
 		return ""
 	}
+
 	switch r.Kind {
 	case "file":
 		s.listings, s.truncated = 0, false
@@ -183,14 +194,17 @@ func (s *task) biasOfReading(e tool.Envelope) string {
 		if s.listings < 2 {
 			return ""
 		}
+
 		switch {
 		case r.Truncated:
 			return "The listing was not whole. List a folder further down, or search for the file that you need."
 		case len(r.Entries) == 0:
 			return "The folder is empty. Do not make up what is not there: say so, or look elsewhere."
 		}
+
 		return "You have listed folders several times and read nothing. Read one of the files, by its path in the listing."
 	}
+
 	return ""
 }
 

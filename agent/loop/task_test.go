@@ -11,6 +11,7 @@ import (
 	"rouse/agent/loop"
 	"rouse/agent/model"
 	"rouse/agent/tool"
+	"rouse/internal/domain"
 )
 
 // house is a few files with the tools of each class on them.
@@ -31,12 +32,13 @@ func newHouse(t *testing.T, turns ...func(model.Request) []any) *house {
 	t.Helper()
 	h := &house{bench: setup(t, turns...), files: map[string]string{"/a": "one", "/dir/b": "two"}}
 	var tools []tool.Tool
-	define := func(name string, effect tool.Effect, class tool.Class, run func(a pathArgs) tool.Envelope) {
-		s := tool.Spec{Name: name, Effect: effect, Class: class}
+	define := func(name string, effect domain.Effect, class tool.Class, run func(a pathArgs) tool.Envelope) {
+		s := tool.Spec{Name: name, Description: name, Effect: effect, Class: class}
 		if class == tool.ClassRead || class == tool.ClassEdit {
 			s.Path = "path"
 			s.Look = func(path string) string { h.mu.Lock(); defer h.mu.Unlock(); return h.files[path] }
 		}
+
 		d, err := tool.Define(s, func(_ context.Context, _ tool.Invocation, a pathArgs) (tool.Envelope, error) {
 			h.mu.Lock()
 			defer h.mu.Unlock()
@@ -46,34 +48,40 @@ func newHouse(t *testing.T, turns ...func(model.Request) []any) *house {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		tools = append(tools, d)
 	}
-	define("look", tool.Read, tool.ClassRead, func(a pathArgs) tool.Envelope {
+
+	define("look", domain.EffectRead, tool.ClassRead, func(a pathArgs) tool.Envelope {
 		if strings.HasSuffix(a.Path, "/") {
 			return tool.Success(map[string]any{"kind": "listing", "entries": []string{"b"}[:min(1, len(a.Path)-1)], "truncated": a.Path == "/cut/"})
 		}
+
 		text, ok := h.files[a.Path]
 		if !ok {
 			return tool.Failure(tool.KindNotFound, "there is no %s", a.Path)
 		}
 		return tool.Success(map[string]any{"kind": "file", "text": text})
 	})
-	define("find", tool.Read, tool.ClassSearch, func(pathArgs) tool.Envelope { return tool.Success("found") })
-	define("edit", tool.Write, tool.ClassEdit, func(a pathArgs) tool.Envelope {
+
+	define("find", domain.EffectRead, tool.ClassSearch, func(pathArgs) tool.Envelope { return tool.Success("found") })
+	define("edit", domain.EffectWrite, tool.ClassEdit, func(a pathArgs) tool.Envelope {
 		if a.Text == "" {
 			return tool.Failure(tool.KindInvalidArgs, "nothing to write")
 		}
 		h.files[a.Path] = a.Text
 		return tool.Success("written")
 	})
-	define("shell", tool.External, tool.ClassExec, func(pathArgs) tool.Envelope { return tool.Success("ran") })
-	define("rows", tool.Database, tool.ClassData, func(pathArgs) tool.Envelope { return tool.Success("moved") })
-	define("query", tool.Read, tool.ClassOther, func(pathArgs) tool.Envelope { return tool.Failure(tool.KindInvalidArgs, "no such table") })
-	define("plan", tool.Read, tool.ClassPlan, func(a pathArgs) tool.Envelope { return tool.Success(map[string]int{"open": len(a.Rows)}) })
+
+	define("shell", domain.EffectExternal, tool.ClassExec, func(pathArgs) tool.Envelope { return tool.Success("ran") })
+	define("rows", domain.EffectDatabase, tool.ClassData, func(pathArgs) tool.Envelope { return tool.Success("moved") })
+	define("query", domain.EffectRead, tool.ClassOther, func(pathArgs) tool.Envelope { return tool.Failure(tool.KindInvalidArgs, "no such table") })
+	define("plan", domain.EffectRead, tool.ClassPlan, func(a pathArgs) tool.Envelope { return tool.Success(map[string]int{"open": len(a.Rows)}) })
 	registry, err := tool.NewRegistry(tools...)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	h.o.Registry, h.o.Bounds.Steps = registry, 40
 	return h
 }
@@ -88,6 +96,7 @@ func steps(turns ...[]model.Call) []func(model.Request) []any {
 		}
 		out = append(out, say(parts...))
 	}
+
 	return append(out, say("that is all there is to say"))
 }
 
@@ -102,6 +111,7 @@ func (h *house) notices() []string {
 			}
 		}
 	}
+
 	return out
 }
 
@@ -131,6 +141,7 @@ func TestDedupe(t *testing.T) {
 			if name == "in one answer" {
 				slices.Sort(h.calls)
 			}
+
 			if got := strings.Join(h.calls, ", "); got != c.want {
 				t.Errorf("%s, want %s", got, c.want)
 			}
@@ -149,6 +160,7 @@ func TestDedupeSeesOthers(t *testing.T) {
 		h.mu.Unlock()
 		return second(r)
 	}
+
 	h = newHouse(t, turns...)
 	h.run(t, t.Context())
 	if len(h.calls) != 2 {
@@ -171,6 +183,7 @@ func TestTwins(t *testing.T) {
 	if got := strings.Join(h.calls, ", "); got != "find, look /a" {
 		t.Errorf("calls: %s", got)
 	}
+
 	h = newHouse(t, steps([]model.Call{call("look", `{"path":"/gone"}`), call("look", `{"path":"/gone"}`)})...)
 	h.run(t, t.Context())
 	if len(h.calls) != 2 || h.log.calls[1].State != "failed" {
@@ -187,6 +200,7 @@ func TestHeldErrors(t *testing.T) {
 	if got := strings.Join(h.calls, ", "); got != "look /gone, edit /gone here, look /gone" {
 		t.Errorf("calls: %s", got)
 	}
+
 	var told []string
 	for _, n := range h.notices() {
 		if strings.Contains(n, "failed") {
@@ -196,6 +210,7 @@ func TestHeldErrors(t *testing.T) {
 	if len(told) != 2 || !strings.Contains(told[0], "failed 2 times: there is no /gone.") || !strings.Contains(told[1], "failed 3 times") {
 		t.Errorf("notices: %q", told)
 	}
+
 	h = newHouse(t, steps(one("query", `{}`), one("query", `{}`), one("query", `{}`))...)
 	h.run(t, t.Context())
 	if len(h.calls) != 3 {
@@ -233,6 +248,7 @@ func TestBias(t *testing.T) {
 			case c.want != "" && (len(notices) == 0 || !strings.Contains(notices[len(notices)-1], c.want)):
 				t.Errorf("notices: %q, want %q", notices, c.want)
 			}
+
 			off := newHouse(t, steps(c.turns...)...)
 			off.o.Policy.Bias = false
 			off.run(t, t.Context())
@@ -250,11 +266,13 @@ func TestTodoStale(t *testing.T) {
 	for i := range 9 {
 		turns = append(turns, one("edit", fmt.Sprintf(`{"path":"/f","text":"%d"}`, i)))
 	}
+
 	h := newHouse(t, steps(turns...)...)
 	h.run(t, t.Context())
 	if n := h.notices(); len(n) != 2 || !strings.Contains(n[0], "2 open items") {
 		t.Errorf("notices: %q", n)
 	}
+
 	turns[0] = one("plan", `{"rows":[]}`)
 	h = newHouse(t, steps(turns...)...)
 	h.run(t, t.Context())
@@ -278,11 +296,13 @@ func TestDataMovement(t *testing.T) {
 		if len(c.turn) > 1 {
 			h = newHouse(t, say(c.turn[0], c.turn[1]))
 		}
+
 		h.o.Bounds.Steps, h.o.Policy.DataSteps, h.o.Policy.Bias = 4, 3, false
 		h.run(t, t.Context())
 		if got := len(h.log.steps) - 1; got != c.steps { // the last is the closing text
 			t.Errorf("%s: %d steps, want %d", name, got, c.steps)
 		}
+
 		relief := 0
 		for _, n := range h.notices() {
 			relief += strings.Count(n, "is not counted")

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"rouse/agent/model"
+	"rouse/internal/domain"
 )
 
 // longestWait bounds the pause before a turn that failed is asked again.
@@ -48,11 +49,13 @@ func (r *run) step(ctx context.Context, noTools bool) (t turn, failure, err erro
 	if r.Policy.Plain {
 		return r.play(ctx)
 	}
+
 	writing := context.WithoutCancel(ctx)
 	held, failure, err := r.reserve(writing, r.numbered+1, noTools)
 	if failure != nil || err != nil {
 		return turn{}, failure, err // no turn, so no step
 	}
+
 	s := Step{Number: r.next(), Notices: r.told(), StartedAt: time.Now()}
 	if err := r.Recorder.StartStep(writing, s); err != nil {
 		return turn{}, nil, err
@@ -60,6 +63,7 @@ func (r *run) step(ctx context.Context, noTools bool) (t turn, failure, err erro
 	if t, failure, err = r.insist(ctx, s.Number, held, noTools); err != nil {
 		return t, nil, err
 	}
+
 	t.number = s.Number
 	s.Text, s.Model, s.Usage, s.CostMicroUSD, s.FinishedAt = t.text, r.Model, t.usage, t.cost, time.Now()
 	s.Notices, r.switched = append(s.Notices, r.switched...), nil
@@ -67,14 +71,17 @@ func (r *run) step(ctx context.Context, noTools bool) (t turn, failure, err erro
 		s.Text = "the model failed: " + failure.Error()
 		return t, failure, r.Recorder.FinishStep(writing, s)
 	}
+
 	r.name(&t)
 	message := model.Message{Role: model.RoleAssistant, Text: t.text, Calls: t.calls, Raw: t.raw}
 	if s.Message, err = json.Marshal(message); err != nil {
 		return t, nil, fmt.Errorf("the answer of the model cannot be recorded: %w", err)
 	}
+
 	if t.text != "" || len(t.calls) > 0 {
 		r.messages = append(r.messages, message)
 	}
+
 	return t, nil, r.Recorder.FinishStep(writing, s)
 }
 
@@ -92,6 +99,7 @@ func (r *run) insist(ctx context.Context, step int, held int64, noTools bool) (t
 		if err := r.settle(writing, held, &t, failure); err != nil {
 			return t, nil, err
 		}
+
 		used.Input, used.Output, used.Cached, cost = used.Input+t.usage.Input, used.Output+t.usage.Output, used.Cached+t.usage.Cached, cost+t.cost
 		var e *model.Error
 		again := failure != nil && ctx.Err() == nil && errors.As(failure, &e) && e.Retryable && try < r.Policy.TurnRetries && r.pause(ctx, e, try)
@@ -100,6 +108,7 @@ func (r *run) insist(ctx context.Context, step int, held int64, noTools bool) (t
 				again, try, r.staged = true, -1, staged
 			}
 		}
+
 		if again {
 			var refusal error
 			if held, refusal, err = r.reserve(writing, step, noTools); err != nil {
@@ -110,6 +119,7 @@ func (r *run) insist(ctx context.Context, step int, held int64, noTools bool) (t
 			}
 			failure = refusal
 		}
+
 		t.usage, t.cost = used, cost
 		r.result.Usage.Input += used.Input
 		r.result.Usage.Output += used.Output
@@ -126,12 +136,14 @@ func (r *run) play(ctx context.Context) (t turn, failure, err error) {
 	if t, failure = r.ask(ctx, false); failure != nil || len(t.calls) == 0 {
 		return t, failure, nil
 	}
+
 	s.Number = r.next()
 	t.number = s.Number
 	r.name(&t)
 	if err := r.Recorder.StartStep(writing, s); err != nil {
 		return t, nil, err
 	}
+
 	s.FinishedAt = time.Now()
 	return t, nil, r.Recorder.FinishStep(writing, s)
 }
@@ -142,14 +154,18 @@ func (r *run) pause(ctx context.Context, e *model.Error, try int) bool {
 	if r.Policy.Hasty {
 		return true
 	}
+
 	wait := max(e.RetryAfter, time.Second<<try)
 	if wait > longestWait {
 		return false
 	}
+
 	r.idle.hold()
 	defer r.idle.release()
+
 	t := time.NewTimer(wait)
 	defer t.Stop()
+
 	select {
 	case <-t.C:
 		return true
@@ -173,11 +189,13 @@ func (r *run) ask(ctx context.Context, noTools bool) (turn, error) {
 		if err != nil {
 			return turn{usage: t.usage, heard: t.heard, counted: t.counted}, err
 		}
+
 		t.heard = true
 		r.idle.touch()
 		if err := r.meter(e); err != nil {
 			return turn{usage: t.usage, heard: t.heard, counted: t.counted}, err
 		}
+
 		text.WriteString(e.Text)
 		switch {
 		case e.Call != nil && !noTools:
@@ -192,9 +210,11 @@ func (r *run) ask(ctx context.Context, noTools bool) (turn, error) {
 			t.end = e.End
 		}
 	}
+
 	if ctx.Err() != nil {
 		return turn{usage: t.usage, heard: t.heard, counted: t.counted}, context.Cause(ctx)
 	}
+
 	t.text = clean(text.String())
 	return t, nil
 }
@@ -204,13 +224,15 @@ func (r *run) meter(e model.Event) error {
 	if r.Policy.Plain {
 		return nil
 	}
+
 	r.output += int64(len(e.Text))
 	if e.Call != nil {
 		r.output += int64(len(e.Call.Args))
 	}
 	if r.Bounds.Output > 0 && r.output > r.Bounds.Output {
-		return &stop{"budget_exceeded", fmt.Sprintf("the model wrote more than the %d bytes of this run", r.Bounds.Output)}
+		return &stop{domain.OutcomeBudget, fmt.Sprintf("the model wrote more than the %d bytes of this run", r.Bounds.Output)}
 	}
+
 	return nil
 }
 
@@ -232,10 +254,12 @@ func (r *run) name(t *turn) {
 			_, _ = rand.Read(b[:]) // never fails
 			c.ID = "call_" + hex.EncodeToString(b[:])
 		}
+
 		seen[c.ID] = true
 		if c.Key == "" {
 			c.Key = fmt.Sprintf("m%d.%d.%d", r.Invocation.Attempt, t.number, i+1)
 		}
+
 		switch {
 		case len(c.Args) == 0:
 			c.Args = json.RawMessage("{}")

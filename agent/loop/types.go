@@ -8,20 +8,7 @@ import (
 	"rouse/agent/loop/memory"
 	"rouse/agent/model"
 	"rouse/agent/tool"
-)
-
-// Exit is how the loop ended (OSA-02).
-type Exit string
-
-// The exits.
-const (
-	FinalResponse Exit = "final_response"
-	IterationCap  Exit = "iteration_cap_reached"
-	OverBudget    Exit = "over_budget"
-	ToolRejected  Exit = "tool_rejected"
-	Cancelled     Exit = "cancelled"
-	Ended         Exit = "ended_by_surface"
-	EmptyResponse Exit = "empty_response"
+	"rouse/internal/domain"
 )
 
 // Policy are the knobs in which surfaces differ (OSA-01).
@@ -66,6 +53,7 @@ func (b Bounds) withDefaults() Bounds {
 			*v = d
 		}
 	}
+
 	steps, calls, wall, idle := int64(b.Steps), int64(b.Calls), int64(b.Wall), int64(b.Idle)
 	set(&steps, 30)
 	set(&calls, 100)
@@ -73,6 +61,7 @@ func (b Bounds) withDefaults() Bounds {
 	set(&idle, int64(5*time.Minute))
 	set(&b.Output, 1<<20)
 	b.Steps, b.Calls, b.Wall, b.Idle = int(steps), int(calls), time.Duration(wall), time.Duration(idle)
+
 	return b
 }
 
@@ -83,9 +72,11 @@ func (b Bounds) After(steps, calls int, tokens int64) Bounds {
 	if b.Steps > 0 {
 		b.Steps = max(b.Steps-steps, 1)
 	}
+
 	if b.Calls > 0 {
 		b.Calls = max(b.Calls-calls, 1)
 	}
+
 	if b.Tokens > 0 {
 		b.Tokens = max(b.Tokens-tokens, 1)
 	}
@@ -137,12 +128,13 @@ type Step struct {
 	StartedAt, FinishedAt time.Time
 }
 
-// Call is one tool call, for the record. Its states are the ledger's words.
+// Call is one tool call, for the record.
 type Call struct {
 	Step, Index           int
 	ID, Key, Tool         string
 	Args                  json.RawMessage
-	Effect, State         string
+	Effect                domain.Effect
+	State                 domain.CallState
 	Envelope              json.RawMessage
 	StartedAt, FinishedAt time.Time
 }
@@ -216,10 +208,10 @@ type Options struct {
 	Reducer *Reducer
 }
 
-// Result is how an attempt ended. Outcome is in the ledger's words.
+// Result is how an attempt ended.
 type Result struct {
-	Exit           Exit
-	Outcome        string
+	Exit           domain.Exit
+	Outcome        domain.Outcome
 	Summary, Error string
 	Verified       bool
 	Steps, Calls   int
@@ -239,7 +231,10 @@ type Question struct {
 }
 
 // stop is a bound that was used up, as the cause of the context.
-type stop struct{ outcome, reason string }
+type stop struct {
+	outcome domain.Outcome
+	reason  string
+}
 
-func (s *stop) Error() string   { return s.reason }
-func (s *stop) Outcome() string { return s.outcome }
+func (s *stop) Error() string           { return s.reason }
+func (s *stop) Outcome() domain.Outcome { return s.outcome }

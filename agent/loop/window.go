@@ -8,6 +8,7 @@ import (
 
 	"rouse/agent/model"
 	"rouse/agent/tool"
+	"rouse/internal/text"
 )
 
 // DefaultWindow is how many tokens a model reads that says nothing of its own (OSA-21).
@@ -45,15 +46,18 @@ func newWindow(o Options) *window {
 	if size <= 0 {
 		size = DefaultWindow
 	}
+
 	effective := size * 85 / 100
 	response := o.MaxOutput
 	if response <= 0 {
 		response = defaultResponse
 	}
+
 	tools := 0
 	for _, t := range o.Registry.Models() {
 		tools += tokens(len(t.Name)+len(t.Description)+len(t.Schema)) + perMessage
 	}
+
 	budget := effective - tokens(len(o.System)) - tools - min(response, effective/4)
 	return &window{budget: budget, out: map[int]bool{}, short: map[int]string{}}
 }
@@ -92,9 +96,11 @@ func (w *window) cost(i int, m model.Message) int {
 	if w.out[i] {
 		return 0
 	}
+
 	if text, ok := w.short[i]; ok {
 		m.Text, m.Images = text, nil
 	}
+
 	n := size(m)
 	if i == 0 && len(w.out) > 0 {
 		n += tokens(len(leftOut))
@@ -112,6 +118,7 @@ func (w *window) compact(history []model.Message, total int) int {
 		if _, done := w.short[i]; done || history[i].Role != model.RoleTool || instructs(history[i]) {
 			continue
 		}
+
 		before := w.cost(i, history[i])
 		text := oneLine(history[i])
 		if m := (model.Message{Role: model.RoleTool, Text: text}); size(m) < before {
@@ -122,17 +129,20 @@ func (w *window) compact(history []model.Message, total int) int {
 	if total <= w.budget {
 		return total
 	}
+
 	for i := 1; i < end && total > enough; {
 		next := nextTurn(history, i)
 		if slices.ContainsFunc(history[i:next], instructs) {
 			i = next
 			continue
 		}
+
 		for ; i < next && i < end; i++ {
 			total -= w.cost(i, history[i])
 			w.out[i] = true
 		}
 	}
+
 	return w.total(history)
 }
 
@@ -146,6 +156,7 @@ func (w *window) protected(history []model.Message) int {
 			}
 		}
 	}
+
 	return 1
 }
 
@@ -155,6 +166,7 @@ func instructs(m model.Message) bool {
 	if m.Role != model.RoleTool || !strings.Contains(m.Text, `"skill_content":`) {
 		return false
 	}
+
 	var e tool.Envelope
 	var said struct {
 		Content string `json:"skill_content"`
@@ -175,23 +187,19 @@ func oneLine(m model.Message) string {
 	if json.Unmarshal([]byte(m.Text), &e) != nil {
 		return fmt.Sprintf("[the result of %s was left out]", m.Name)
 	}
-	line := tool.Envelope{OK: e.OK, Tool: e.Tool, Kind: e.Kind, Message: short(e.Message, 200), Retryable: e.Retryable}
+
+	line := tool.Envelope{OK: e.OK, Tool: e.Tool, Kind: e.Kind, Message: text.Truncate(e.Message, 200), Retryable: e.Retryable}
 	if e.OK {
 		line = tool.Success(fmt.Sprintf("[the %d bytes of this result were left out; make the call again to see them]", len(e.Result)))
 		line.Tool = e.Tool
 	}
+
 	text, err := line.MarshalJSON()
 	if err != nil {
 		return fmt.Sprintf("[the result of %s was left out]", m.Name)
 	}
-	return string(text)
-}
 
-func short(text string, most int) string {
-	if r := []rune(text); len(r) > most {
-		return string(r[:most]) + "…"
-	}
-	return text
+	return string(text)
 }
 
 // view is the history without what is left out.
@@ -199,19 +207,24 @@ func (w *window) view(history []model.Message) []model.Message {
 	if len(w.out) == 0 && len(w.short) == 0 {
 		return history
 	}
+
 	out := make([]model.Message, 0, len(history)-len(w.out))
 	for i, m := range history {
 		if w.out[i] {
 			continue
 		}
+
 		if text, ok := w.short[i]; ok {
 			m.Text, m.Images = text, nil
 		}
+
 		if i == 0 && len(w.out) > 0 {
 			m.Text += leftOut
 		}
+
 		out = append(out, m)
 	}
+
 	return slices.Clip(out)
 }
 

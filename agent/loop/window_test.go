@@ -6,9 +6,9 @@ import (
 	"strings"
 	"testing"
 
-	"rouse/agent/loop"
 	"rouse/agent/model"
 	"rouse/agent/tool"
+	"rouse/internal/domain"
 )
 
 // recordRequests keeps what the model was sent, without the notices, which ride once.
@@ -24,10 +24,12 @@ func recordRequests(b *bench) *[][]model.Message {
 					seen = append(seen, m)
 				}
 			}
+
 			sent = append(sent, seen)
 			return turn(r)
 		}
 	}
+
 	return &sent
 }
 
@@ -46,6 +48,7 @@ func wordy(t *testing.T, size, turns int) *house {
 	for i := range turns {
 		calls = append(calls, one("look", fmt.Sprintf(`{"path":"/f%d"}`, i)))
 	}
+
 	h := newHouse(t, steps(calls...)...)
 	for i := range turns {
 		h.files[fmt.Sprintf("/f%d", i)] = strings.Repeat(fmt.Sprintf("%04d ", i), size/5)
@@ -60,12 +63,13 @@ func TestWindow(t *testing.T) {
 	h := wordy(t, 4000, 30)
 	h.o.Window, h.o.MaxOutput = 16_000, 1000
 	sent := recordRequests(h.bench)
-	if res := h.run(t, t.Context()); res.Exit != loop.FinalResponse {
+	if res := h.run(t, t.Context()); res.Exit != domain.ExitFinalResponse {
 		t.Fatalf("ended with %s: %s", res.Exit, res.Error)
 	}
 	if len(*sent) != 31 {
 		t.Fatalf("%d requests", len(*sent))
 	}
+
 	compactions := 0
 	gone := map[string]bool{}
 	for i, req := range *sent {
@@ -82,6 +86,7 @@ func TestWindow(t *testing.T) {
 		if i == 0 {
 			continue
 		}
+
 		before := (*sent)[i-1]
 		if !strings.HasPrefix(bytesOf(t, req), bytesOf(t, before)) {
 			compactions++
@@ -89,39 +94,47 @@ func TestWindow(t *testing.T) {
 			for _, m := range req {
 				kept[m.CallID] = true
 			}
+
 			for _, m := range before {
 				if m.Role == model.RoleTool && !kept[m.CallID] {
 					gone[m.CallID] = true
 				}
 			}
+
 			if !strings.Contains(req[0].Text, "left out to fit") {
 				t.Errorf("request %d does not say that something was left out", i)
 			}
 		}
+
 		open := map[string]bool{}
 		for _, m := range req {
 			if gone[m.CallID] {
 				t.Errorf("request %d shows %s again", i, m.CallID)
 			}
+
 			for _, c := range m.Calls {
 				open[c.ID] = true
 			}
 			if m.Role == model.RoleTool && !open[m.CallID] {
 				t.Errorf("request %d has a result without its call", i)
 			}
+
 			delete(open, m.CallID)
 		}
 		if len(open) > 0 {
 			t.Errorf("request %d has calls without results: %v", i, open)
 		}
+
 		last := fmt.Sprintf("%04d", i-1)
 		if i >= 3 && !strings.Contains(bytesOf(t, req), fmt.Sprintf("%04d", i-3)) || !strings.Contains(bytesOf(t, req), last) {
 			t.Errorf("request %d does not hold the last three turns", i)
 		}
 	}
+
 	if compactions == 0 || compactions > 6 {
 		t.Errorf("room was made %d times in 30 steps", compactions)
 	}
+
 	told := 0
 	for _, n := range h.notices() {
 		told += strings.Count(n, "nearly full")
@@ -144,6 +157,7 @@ func TestWindowOfATranscript(t *testing.T) {
 		h.o.Messages = append(h.o.Messages, model.Message{Role: model.RoleAssistant, Calls: []model.Call{{ID: id, Name: "find", Args: json.RawMessage(`{}`)}}},
 			model.Message{Role: model.RoleTool, CallID: id, Name: "find", Text: string(text)})
 	}
+
 	h.o.Window, h.o.MaxOutput = 8000, 500
 	sent := recordRequests(h.bench)
 	h.run(t, t.Context())
@@ -174,14 +188,17 @@ func TestWindowKeepsSkills(t *testing.T) {
 		h.o.Messages = append(h.o.Messages, model.Message{Role: model.RoleAssistant, Calls: []model.Call{{ID: id, Name: "find", Args: json.RawMessage(`{}`)}}},
 			model.Message{Role: model.RoleTool, CallID: id, Name: "find", Text: string(text)})
 	}
+
 	sent := recordRequests(h.bench)
-	if res := h.run(t, t.Context()); res.Exit != loop.FinalResponse {
+	if res := h.run(t, t.Context()); res.Exit != domain.ExitFinalResponse {
 		t.Fatalf("ended with %s: %s", res.Exit, res.Error)
 	}
+
 	last := (*sent)[len(*sent)-1]
 	if !strings.Contains(last[0].Text, "left out to fit") {
 		t.Fatal("nothing was left out")
 	}
+
 	kept := map[string]string{}
 	for _, m := range last {
 		kept[m.CallID] = m.Text
@@ -198,7 +215,7 @@ func TestOverBudget(t *testing.T) {
 	h.o.Messages = []model.Message{{Role: model.RoleUser, Text: strings.Repeat("task ", 10_000)}}
 	h.o.Window = 4096
 	res := h.run(t, t.Context())
-	if res.Exit != loop.OverBudget || res.Outcome != "error" || res.Steps != 0 || !strings.Contains(res.Error, "context_window") {
+	if res.Exit != domain.ExitOverBudget || res.Outcome != "error" || res.Steps != 0 || !strings.Contains(res.Error, "context_window") {
 		t.Errorf("%+v", res)
 	}
 }

@@ -20,6 +20,7 @@ func differs[T any](t *testing.T, zero T, equal func(a, b T) bool) {
 	if !equal(zero, zero) {
 		t.Errorf("%T is not equal to itself", zero)
 	}
+
 	of := reflect.TypeOf(zero)
 	for i := range of.NumField() {
 		other := zero
@@ -31,10 +32,12 @@ func differs[T any](t *testing.T, zero T, equal func(a, b T) bool) {
 		default:
 			t.Fatalf("%s.%s is of a kind that this test does not know: %s", of, of.Field(i).Name, f.Kind())
 		}
+
 		if equal(zero, other) || equal(other, zero) {
 			t.Errorf("%s.%s does not count", of, of.Field(i).Name)
 		}
 	}
+
 	a, b := model.Message{Calls: []model.Call{{Args: json.RawMessage("1")}}}, model.Message{Calls: []model.Call{{Args: json.RawMessage("2")}}}
 	if a.Equal(b) {
 		t.Error("the arguments of a call do not count")

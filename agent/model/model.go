@@ -15,6 +15,8 @@ import (
 	"context"
 	"encoding/json"
 	"iter"
+
+	"rouse/internal/domain"
 )
 
 // Role says who speaks.
@@ -98,7 +100,10 @@ type Event struct {
 }
 
 // End ends the run. Only a playbook sends it.
-type End struct{ Outcome, Summary, Error string }
+type End struct {
+	Outcome        domain.Outcome
+	Summary, Error string
+}
 
 // Provider answers requests. The sequence is used once. It ends after the last event, or
 // with an error that nothing follows.

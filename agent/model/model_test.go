@@ -20,6 +20,7 @@ func TestMessageKeepsItsShape(t *testing.T) {
 	if want := `{"role":"assistant","text":"a","calls":[{"id":"1","key":"p1","name":"x","args":{"n":1}}]}`; string(raw) != want {
 		t.Errorf("stored as %s, want %s", raw, want)
 	}
+
 	var back model.Message
 	if err := json.Unmarshal(raw, &back); err != nil || !reflect.DeepEqual(back, m) {
 		t.Errorf("read back as %+v (%v)", back, err)

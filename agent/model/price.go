@@ -37,6 +37,7 @@ func (u Usage) Sane() Usage {
 	if u.Cached > u.Input {
 		u.Cached = 0
 	}
+
 	u.Cached = within(u.Cached, u.Input)
 	u.Written = within(u.Written, u.Input-u.Cached)
 	return u
@@ -116,6 +117,7 @@ func Lookup(name string) (Known, bool) {
 		if k, ok := known[name]; ok {
 			return k, true
 		}
+
 		i := strings.LastIndexByte(name, '-')
 		if i < 0 || !isDate(name[i+1:]) && name[i+1:] != "latest" && name[i+1:] != "0" {
 			if strings.Contains(whole, "foundation") {
@@ -123,6 +125,7 @@ func Lookup(name string) (Known, bool) {
 			}
 			return Known{}, false
 		}
+
 		name = name[:i]
 	}
 }

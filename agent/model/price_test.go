@@ -31,6 +31,7 @@ func TestCost(t *testing.T) {
 			t.Errorf("%+v costs %d, want %d", c.usage, got, c.want)
 		}
 	}
+
 	if got := (model.Price{Output: math.MaxFloat64}).Cost(model.Usage{Output: 1}); got != math.MaxInt64/2 {
 		t.Errorf("without end: %d", got)
 	}

@@ -54,6 +54,7 @@ func Child() {
 	if len(os.Args) != 2 || os.Args[1] != childName {
 		return
 	}
+
 	out := os.Stdout
 	os.Stdout = os.Stderr // what a reader prints is no answer
 	debug.SetMaxStack(maxStack)
@@ -64,12 +65,14 @@ func Child() {
 	if err == nil {
 		text, err = json.Marshal(answerTo(os.Stdin))
 	}
+
 	if err == nil {
 		_, err = out.Write(text)
 	}
 	if err != nil {
 		os.Exit(1) // who waits for an answer says so
 	}
+
 	os.Exit(0)
 }
 
@@ -97,6 +100,7 @@ func answerTo(in io.Reader) (a answer) {
 			a = answer{Fault: fmt.Sprintf("is damaged: %v", p)}
 		}
 	}()
+
 	lines := bufio.NewReader(in)
 	var r request
 	line, err := lines.ReadBytes('\n')
@@ -106,10 +110,12 @@ func answerTo(in io.Reader) (a answer) {
 	if err != nil {
 		return answer{Fault: "was not named: " + err.Error()}
 	}
+
 	content, err := io.ReadAll(lines)
 	if err != nil {
 		return answer{Fault: "cannot be read: " + err.Error()}
 	}
+
 	var result any
 	switch r.Kind {
 	case kindPDF:
@@ -123,11 +129,13 @@ func answerTo(in io.Reader) (a answer) {
 	default:
 		err = errors.New("is of no kind that is known")
 	}
+
 	if err == nil {
 		a.Result, err = json.Marshal(result)
 	}
 	if err != nil {
 		return answer{Fault: err.Error()}
 	}
+
 	return a
 }

@@ -21,12 +21,14 @@ func (w *words) fontOf(name string, resources pdf.Value) (f *font) {
 	if known, ok := w.fonts[name]; ok {
 		return known
 	}
+
 	defer func() {
 		if recover() != nil {
 			f = &font{widths: map[int]float64{}, other: usual}
 		}
 		w.fonts[name] = f
 	}()
+
 	v := resources.Key("Font").Key(name)
 	f = &font{widths: map[int]float64{}, other: usual, two: v.Key("Subtype").Name() == "Type0"}
 	f.encoding = (&pdf.Font{V: v}).Encoder()
@@ -34,10 +36,12 @@ func (w *words) fontOf(name string, resources pdf.Value) (f *font) {
 		f.wide(v.Key("DescendantFonts").Index(0))
 		return f
 	}
+
 	first, widths := int(v.Key("FirstChar").Int64()), v.Key("Widths")
 	for i := range min(widths.Len(), maxWidths) {
 		f.widths[first+i] = widths.Index(i).Float64()
 	}
+
 	return f
 }
 
@@ -48,6 +52,7 @@ func (f *font) wide(v pdf.Value) {
 	} else {
 		f.other = 1000
 	}
+
 	all := v.Key("W")
 	for i := 0; i+1 < all.Len() && len(f.widths) < maxWidths; {
 		from, second := int(all.Index(i).Int64()), all.Index(i+1)
@@ -58,10 +63,12 @@ func (f *font) wide(v pdf.Value) {
 			i += 2
 			continue
 		}
+
 		width := all.Index(i + 2).Float64()
 		for c := from; c <= min(int(second.Int64()), from+maxWidths); c++ {
 			f.widths[c] = width
 		}
+
 		i += 3
 	}
 }
@@ -84,6 +91,7 @@ func (f *font) width(raw string) (width float64, letters, spaces int) {
 	if f.two {
 		step = 2
 	}
+
 	for i := 0; i+step <= len(raw); i += step {
 		code := int(raw[i])
 		if f.two {
@@ -91,12 +99,15 @@ func (f *font) width(raw string) (width float64, letters, spaces int) {
 		} else if raw[i] == ' ' {
 			spaces++
 		}
+
 		one, ok := f.widths[code]
 		if !ok {
 			one = f.other
 		}
+
 		width += one
 		letters++
 	}
+
 	return width, letters, spaces
 }

@@ -14,10 +14,12 @@ func limit() error {
 	if err != nil {
 		return err
 	}
+
 	var size, resident, shared, program, library, data uint64 // pages
 	if _, err := fmt.Sscan(string(text), &size, &resident, &shared, &program, &library, &data); err != nil {
 		return fmt.Errorf("/proc/self/statm: %w", err)
 	}
+
 	most := data*uint64(os.Getpagesize()) + 2*maxMemory
 	return os.NewSyscallError("setrlimit", unix.Setrlimit(unix.RLIMIT_DATA, &unix.Rlimit{Cur: most, Max: most}))
 }

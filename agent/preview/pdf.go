@@ -8,6 +8,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/ledongthuc/pdf"
+
+	"rouse/internal/text"
 )
 
 // maxPages is how many pages one preview looks at.
@@ -24,26 +26,31 @@ func readPDF(content []byte, from, chars int) (out PDF, err error) {
 	if out.First = max(from, 1); out.First > out.Pages {
 		return out, nil
 	}
+
 	left := chars
 	for n := out.First; n <= min(out.Pages, out.First+maxPages-1); n++ {
-		text, ok := page(r, n)
+		said, ok := page(r, n)
 		if !ok {
 			out.Unread = append(out.Unread, n)
 		}
-		if text != "" {
-			text = fmt.Sprintf("[Page %d]\n%s\n\n", n, text)
+
+		if said != "" {
+			said = fmt.Sprintf("[Page %d]\n%s\n\n", n, said)
 		}
-		if size := utf8.RuneCountInString(text); size > left {
+
+		if size := utf8.RuneCountInString(said); size > left {
 			if n > out.First {
 				break
 			}
-			text, out.Cut = string([]rune(text)[:left]), true
+			said, out.Cut = text.Head(said, left), true
 		} else {
 			left -= size
 		}
-		out.Text += text
+
+		out.Text += said
 		out.Last = n
 	}
+
 	out.Text = strings.TrimSuffix(out.Text, "\n")
 	return out, nil
 }
@@ -56,6 +63,7 @@ func openPDF(content []byte) (*pdf.Reader, error) {
 	if len(content) < 1<<7 || !bytes.HasPrefix(content, []byte("%PDF-")) || at < 0 {
 		return nil, fault("is no PDF, or is cut off")
 	}
+
 	copy(content, head)
 	content = content[:at+len(end)]
 	r, err := pdf.NewReader(bytes.NewReader(content), int64(len(content)))
@@ -67,6 +75,7 @@ func openPDF(content []byte) (*pdf.Reader, error) {
 	case err != nil:
 		return nil, fault("is a damaged PDF: %v", err)
 	}
+
 	return r, nil
 }
 

@@ -33,11 +33,13 @@ func pdfOf(objects ...string) string {
 		at = append(at, out.Len())
 		fmt.Fprintf(&out, "%d 0 obj\n%s\nendobj\n", i+1, o)
 	}
+
 	xref := out.Len()
 	fmt.Fprintf(&out, "xref\n0 %d\n0000000000 65535 f \n", len(objects)+1)
 	for _, offset := range at {
 		fmt.Fprintf(&out, "%010d 00000 n \n", offset)
 	}
+
 	fmt.Fprintf(&out, "trailer\n<</Size %d/Root 1 0 R>>\nstartxref\n%d\n%%%%EOF\n", len(objects)+1, xref)
 	return out.String()
 }
@@ -65,6 +67,7 @@ func pages(contents ...string) string {
 		fmt.Fprintf(&kids, "%d 0 R ", n)
 		objects = append(objects, fmt.Sprintf("<</Type/Page/Parent 2 0 R/Resources<</Font<</F 3 0 R>>>>/Contents %d 0 R>>", n+1), stream("", content))
 	}
+
 	objects[1] = fmt.Sprintf("<</Type/Pages/Count %d/Kids[%s]>>", len(contents), kids.String())
 	return pdfOf(objects...)
 }
@@ -86,14 +89,17 @@ func TestWords(t *testing.T) {
 		{"no font", "BT (One) Tj ET", ""},
 		{"missing numbers", "BT /F 10 Tf Td Tm TJ (One) Tj ET", "One"},
 	}
+
 	var all []string
 	for _, c := range cases {
 		all = append(all, c.draw)
 	}
+
 	out, err := New().PDF(t.Context(), strings.NewReader(pages(all...)), 0, 10_000)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for i, c := range cases {
 		_, text, _ := strings.Cut(out.Text, fmt.Sprintf("[Page %d]\n", i+1))
 		if text, _, _ = strings.Cut(text, "[Page "); strings.TrimSpace(text) != c.want {
@@ -111,6 +117,7 @@ func TestWordsOfFontsAndForms(t *testing.T) {
 		"<</Type/Font/Subtype/Type0/Encoding/Identity-H/ToUnicode 6 0 R/DescendantFonts[<</DW 400/W[1[2000] 2 2 300]>>]>>",
 		stream("", "BT /G 10 Tf 0 700 Td <0001> Tj 20 0 Td <0002> Tj 5.5 0 Td <0001> Tj ET /X Do /Y Do "), unicode,
 		stream("/Subtype/Form/Matrix[1 0 0 1 0 -100]", "BT /G 10 Tf 0 700 Td <0002> Tj ET /X Do"), "<</Subtype/Image>>")
+
 	out, err := New().PDF(t.Context(), strings.NewReader(file), 1, 1000)
 	if want := "[Page 1]\nAB A"; err != nil || !strings.HasPrefix(out.Text, want) || !strings.Contains(out.Text, "\nB") || out.Pages != 1 {
 		t.Errorf("%q, want %q (%v)", out.Text, want, err)
@@ -124,6 +131,7 @@ func TestPages(t *testing.T) {
 	for i := range 60 {
 		many = append(many, said(fmt.Sprintf("This is page %d.", i+1)))
 	}
+
 	file := pages(many...)
 	for _, c := range []struct {
 		from, chars, first, last int
@@ -134,13 +142,16 @@ func TestPages(t *testing.T) {
 			t.Errorf("%+v: %+v, %v", c, out, err)
 		}
 	}
+
 	if out, err := New().PDF(t.Context(), strings.NewReader(file), 61, 60); err != nil || out.Pages != 60 || out.First != 61 || out.Text != "" {
 		t.Errorf("%+v, %v", out, err)
 	}
+
 	broken := pages(said("One"), "BT /F 10 Tf (Two) Tj ET >> ", said("Three"))
 	if out, err := New().PDF(t.Context(), strings.NewReader(broken), 1, 1000); err != nil || !strings.Contains(out.Text, "Three") {
 		t.Errorf("%+v, %v", out, err)
 	}
+
 	newer := "%PDF-2.0\n" + strings.TrimPrefix(file, "%PDF-1.4\n") + strings.Repeat("\x00", 300)
 	if out, err := New().PDF(t.Context(), strings.NewReader(newer), 1, 60); err != nil || out.Pages != 60 {
 		t.Errorf("a newer version, with bytes behind its end: %+v, %v", out, err)
@@ -173,12 +184,14 @@ func TestHostilePDF(t *testing.T) {
 		if strings.Contains(c.want, "within") {
 			in = brief
 		}
+
 		out, err := in.PDF(t.Context(), strings.NewReader(c.file), 1, 1000)
 		var bad *Fault
 		if !errors.As(err, &bad) || !strings.Contains(bad.Message, c.want) {
 			t.Errorf("%s: %+v, %v", name, out, err)
 		}
 	}
+
 	if out, err := v.PDF(t.Context(), strings.NewReader(good), 1, 1000); err != nil || out.Text != "[Page 1]\nOne\n" {
 		t.Errorf("after all of them: %+v, %v", out, err)
 	}
@@ -196,6 +209,7 @@ func TestDamagedPDF(t *testing.T) {
 		for range 1 + r.IntN(8) {
 			bad[r.IntN(len(bad))] = byte(r.IntN(256))
 		}
+
 		var fault *Fault
 		if _, err := v.PDF(t.Context(), bytes.NewReader(bad), 1, 1000); err != nil && !errors.As(err, &fault) {
 			t.Fatalf("%q: %v", bad, err)
@@ -221,10 +235,12 @@ func TestPNG(t *testing.T) {
 	if err := bmp.Encode(&file, picture); err != nil {
 		t.Fatal(err)
 	}
+
 	data, err := New().PNG(t.Context(), bytes.NewReader(file.Bytes()))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	back, err := png.Decode(bytes.NewReader(data))
 	if err != nil || back.Bounds() != picture.Bounds() {
 		t.Fatalf("%v, %v", back, err)
@@ -232,8 +248,10 @@ func TestPNG(t *testing.T) {
 	if r, g, b, _ := back.At(1, 1).RGBA(); r>>8 != 200 || g>>8 != 100 || b>>8 != 50 {
 		t.Errorf("%d %d %d", r>>8, g>>8, b>>8)
 	}
+
 	huge := bytes.Clone(file.Bytes())
 	copy(huge[18:], []byte{0, 0, 1, 0, 0, 0, 1, 0}) // 65536 times 65536
+
 	for want, bad := range map[string][]byte{"65536 times 65536": huge, "cannot be read": file.Bytes()[:40], "BMP": []byte("BM")} {
 		var fault *Fault
 		if _, err := New().PNG(t.Context(), bytes.NewReader(bad)); !errors.As(err, &fault) || !strings.Contains(fault.Message, want) {
@@ -261,9 +279,11 @@ func TestHostileXLSX(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	if err := z.Close(); err != nil {
 		t.Fatal(err)
 	}
+
 	v := New()
 	v.time = 500 * time.Millisecond
 	var fault *Fault

@@ -73,13 +73,16 @@ func (v *Viewer) show(ctx context.Context, r request, content io.Reader, into an
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+
 	self, err := executable()
 	if err != nil {
 		return fmt.Errorf("a file is read by a second process of rouse: %w", err)
 	}
+
 	late := fault("cannot be read within %s; it is damaged, or made to keep its readers busy", v.time)
 	timed, cancel := context.WithTimeoutCause(ctx, v.time, late)
 	defer cancel()
+
 	child := exec.CommandContext(timed, self, childName)
 	child.Dir, child.WaitDelay = os.TempDir(), time.Second
 	child.Env = []string{"GOMAXPROCS=2", "GOTRACEBACK=none", "GORACE=" + os.Getenv("GORACE")} // the daemon's own holds secrets
@@ -91,16 +94,19 @@ func (v *Viewer) show(ctx context.Context, r request, content io.Reader, into an
 	if err != nil {
 		return fmt.Errorf("a file is read by a second process of rouse, and that does not start: %w", err)
 	}
+
 	text, readErr := io.ReadAll(io.LimitReader(out, maxAnswer))
 	cancelled := context.Cause(timed)
 	cancel() // whatever it still does is of no use
 	err = child.Wait()
+
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case cancelled != nil:
 		return cancelled
 	}
+
 	var a answer
 	if readErr != nil || json.Unmarshal(text, &a) != nil {
 		return fault("is damaged, or is made to use up more than %d MiB of memory: its reader ended (%v)", maxMemory>>20, cmp.Or(err, readErr, io.ErrUnexpectedEOF))
@@ -108,6 +114,7 @@ func (v *Viewer) show(ctx context.Context, r request, content io.Reader, into an
 	if a.Fault != "" {
 		return &Fault{a.Fault}
 	}
+
 	return json.Unmarshal(a.Result, into)
 }
 

@@ -58,22 +58,27 @@ func (w *words) read(content, resources pdf.Value, depth int) (ok bool) {
 	if k := content.Kind(); k != pdf.Stream && k != pdf.Array {
 		return k == pdf.Null
 	}
+
 	ok = true
 	pdf.Interpret(content, func(stack *pdf.Stack, op string) {
 		args := make([]pdf.Value, stack.Len())
 		for i := len(args) - 1; i >= 0; i-- {
 			args[i] = stack.Pop()
 		}
+
 		if w.done++; w.done > maxOperators {
 			ok = false
 			return
 		}
+
 		if op == "Do" && len(args) == 1 && depth < maxForms {
 			ok = w.form(resources.Key("XObject").Key(args[0].Name()), resources, depth) && ok
 			return
 		}
+
 		w.operate(op, args, resources)
 	})
+
 	return ok
 }
 
@@ -82,13 +87,16 @@ func (w *words) form(x, resources pdf.Value, depth int) bool {
 	if x.Key("Subtype").Name() != "Form" {
 		return true // a picture
 	}
+
 	before, saved, fonts := w.state, w.saved, w.fonts
 	if m, ok := matrixOf(x.Key("Matrix")); ok {
 		w.page = m.times(w.page)
 	}
+
 	if own := x.Key("Resources"); own.Kind() == pdf.Dict {
 		resources, w.fonts = own, map[string]*font{}
 	}
+
 	ok := w.read(x, resources, depth+1)
 	w.state, w.saved, w.fonts = before, saved, fonts
 	return ok
@@ -112,6 +120,7 @@ func (w *words) operate(op string, args []pdf.Value, resources pdf.Value) {
 		}
 		return 0
 	}
+
 	six := func() matrix { return matrix{number(0), number(1), number(2), number(3), number(4), number(5)} }
 	switch op {
 	case "q":
@@ -150,9 +159,11 @@ func (w *words) operate(op string, args []pdf.Value, resources pdf.Value) {
 		if op != "Tj" {
 			w.move(0, -w.leading)
 		}
+
 		if op == `"` {
 			w.word, w.letter = number(0), number(1)
 		}
+
 		if len(args) > 0 {
 			w.show(args[len(args)-1].RawString())
 		}
@@ -180,6 +191,7 @@ func (w *words) show(raw string) {
 	if w.font == nil {
 		return
 	}
+
 	width, letters, spaces := w.font.width(raw)
 	along := (width/1000*w.size + float64(letters)*w.letter + float64(spaces)*w.word) * w.scale
 	at := w.place.times(w.page)
@@ -210,9 +222,11 @@ func (w *words) text() string {
 		case gap > 0.18*em && !strings.HasSuffix(last.text, " ") && !strings.HasPrefix(p.text, " "):
 			out.WriteString(" ")
 		}
+
 		out.WriteString(p.text)
 		last = p
 	}
+
 	return tidy(out.String())
 }
 
@@ -225,5 +239,6 @@ func tidy(text string) string {
 			out = append(out, line)
 		}
 	}
+
 	return strings.TrimSpace(strings.Join(out, "\n"))
 }

@@ -12,6 +12,7 @@ package redact
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
@@ -38,33 +39,71 @@ const (
 // Redactor blacks out secrets. It may be used by many at a time.
 type Redactor struct{ replacer *strings.Replacer }
 
+// found is a text that gives a secret away, and what stands in its place.
+type found struct{ text, mark string }
+
 // New is a redactor of secrets.
-func New(secrets []string) *Redactor {
-	var all []string
+func New(secrets []string) *Redactor { return Masked(Mark, secrets) }
+
+// Masked is New with another mark.
+func Masked(mark string, secrets []string) *Redactor {
+	var all []found
 	for _, s := range secrets {
-		if len(s) >= minLength {
-			all = append(all, forms(s)...)
-			for _, text := range misread(s) {
-				all = append(all, forms(text)...)
-			}
-		}
-		for line := range strings.Lines(s) { // a certificate is shown with its lines indented
-			if line = strings.TrimSpace(line); line != s && len(line) > 2*minPart && !strings.HasPrefix(line, "-----") {
-				all = append(all, forms(line)...)
-			}
+		all = append(all, traces(s, mark)...)
+	}
+
+	return newRedactor(all)
+}
+
+// Named is a redactor of values by the names of their secrets, which stand in the mark:
+// "[secret bank-pin]". It is for what was given such a value, and may say it: one that is too short
+// to be told from other text is looked for too, as it is.
+func Named(values map[string]string) *Redactor {
+	var all []found
+	for name, value := range values {
+		mark := "[secret " + name + "]"
+		if all = append(all, traces(value, mark)...); value != "" && len(value) < minLength {
+			all = append(all, found{value, mark})
 		}
 	}
+
+	return newRedactor(all)
+}
+
+// traces are all forms of a secret and of its lines.
+func traces(secret, mark string) []found {
+	var texts []string
+	if len(secret) >= minLength {
+		texts = append(texts, forms(secret)...)
+		for _, text := range misread(secret) {
+			texts = append(texts, forms(text)...)
+		}
+	}
+	for line := range strings.Lines(secret) { // a certificate is shown with its lines indented
+		if line = strings.TrimSpace(line); line != secret && len(line) > 2*minPart && !strings.HasPrefix(line, "-----") {
+			texts = append(texts, forms(line)...)
+		}
+	}
+
+	out := make([]found, len(texts))
+	for i, text := range texts {
+		out[i] = found{text, mark}
+	}
+
+	return out
+}
+
+func newRedactor(all []found) *Redactor {
 	// The longest first: one that begins another would leave the rest of it readable.
-	slices.SortFunc(all, func(a, b string) int {
-		if len(a) != len(b) {
-			return len(b) - len(a)
-		}
-		return strings.Compare(a, b)
+	slices.SortFunc(all, func(a, b found) int {
+		return cmp.Or(cmp.Compare(len(b.text), len(a.text)), strings.Compare(a.text, b.text), strings.Compare(a.mark, b.mark))
 	})
+
 	var pairs []string
-	for _, f := range slices.Compact(all) {
-		pairs = append(pairs, f, Mark)
+	for _, f := range slices.CompactFunc(all, func(a, b found) bool { return a.text == b.text }) {
+		pairs = append(pairs, f.text, f.mark)
 	}
+
 	return &Redactor{strings.NewReplacer(pairs...)}
 }
 
@@ -78,18 +117,21 @@ func (r *Redactor) JSON(raw json.RawMessage) json.RawMessage {
 	if bytes.Equal(clean, raw) || json.Valid(clean) {
 		return clean
 	}
+
 	var v any
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber()
 	if d.Decode(&v) != nil {
 		return clean // it was none
 	}
+
 	var out bytes.Buffer
 	e := json.NewEncoder(&out)
 	e.SetEscapeHTML(false)
 	if e.Encode(r.value(v)) != nil {
 		return clean
 	}
+
 	return bytes.TrimSuffix(out.Bytes(), []byte("\n"))
 }
 
@@ -123,13 +165,16 @@ func forms(s string) []string {
 	for _, text := range once {
 		out = append(out, inJSON(text)...)
 	}
+
 	for _, text := range []string{url.QueryEscape(s), url.PathEscape(s)} {
 		out = append(out, text, lowerPercents(text))
 	}
+
 	if len(s) >= minLength {
 		h := hex.EncodeToString([]byte(s))
 		out = append(out, h, strings.ToUpper(h))
 	}
+
 	return append(out, inBase64(s)...)
 }
 
@@ -145,6 +190,7 @@ func misread(s string) []string {
 			out = append(out, text)
 		}
 	}
+
 	return out
 }
 
@@ -161,6 +207,7 @@ func inJSON(s string) []string {
 			forms = append(forms, text[1:len(text)-1])
 		}
 	}
+
 	return forms
 }
 
@@ -189,5 +236,6 @@ func inBase64(s string) []string {
 			}
 		}
 	}
+
 	return out
 }

@@ -33,6 +33,20 @@ func TestReplace(t *testing.T) {
 	}
 }
 
+// What was given a secret by its name is told by that name, however short the secret is.
+func TestNamed(t *testing.T) {
+	r := Named(map[string]string{"pin": "12", "bank": "sesame", "none": "", "street": "sesame-street"})
+	if got := r.Replace("12 sesame 3132 sesame-street"); got != "[secret pin] [secret bank] 3132 [secret street]" {
+		t.Errorf("%q", got)
+	}
+	if got := Named(map[string]string{"key": "open-sesame"}).Replace("b3Blbi1zZXNhbWU= open-sesame%21"); strings.Count(got, "[secret key]") != 2 {
+		t.Errorf("%q", got)
+	}
+	if got := Masked("***", []string{"a&b=c"}).Replace("a&b=c a%26b%3Dc"); got != "*** ***" {
+		t.Errorf("%q", got)
+	}
+}
+
 // A document stays one, whatever is blacked out in it.
 func TestJSON(t *testing.T) {
 	r := New([]string{"483920", "true", `"a":`, "sesame"})
@@ -47,6 +61,7 @@ func TestJSON(t *testing.T) {
 			t.Errorf("%s became %s, want %s", text, got, want)
 		}
 	}
+
 	for _, text := range []string{`{"a":true,"b":[483920]}`, `{"x":{"a":"sesame"}}`} {
 		if got := r.JSON(json.RawMessage(text)); !json.Valid(got) || strings.Contains(string(got), "483920") {
 			t.Errorf("%s became %s", text, got)
@@ -64,11 +79,13 @@ func TestEncodings(t *testing.T) {
 		}
 		return string(text)
 	}
+
 	encodings := map[string]func(string) string{
 		"plain": func(s string) string { return s }, "query": url.QueryEscape, "path": url.PathEscape, "json": inQuotes, "json in json": func(s string) string { return inQuotes(inQuotes(s)) },
 		"html": html.EscapeString, "hex": func(s string) string { return hex.EncodeToString([]byte(s)) }, "HEX": func(s string) string { return fmt.Sprintf("%X", s) },
 		"base64": func(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }, "base64url": func(s string) string { return base64.RawURLEncoding.EncodeToString([]byte(s)) },
 	}
+
 	rapid.Check(t, func(t *rapid.T) {
 		secret := rapid.StringMatching(`[ -~]{12,40}`).Draw(t, "secret")
 		before, after := rapid.StringMatching(`[a-z]{0,5}`).Draw(t, "before"), rapid.StringMatching(`[a-z]{0,5}`).Draw(t, "after")
@@ -78,6 +95,7 @@ func TestEncodings(t *testing.T) {
 			if !strings.Contains(clean, Mark) {
 				t.Fatalf("%s: %q is left", name, clean)
 			}
+
 			// Of Base64 a character can be left at each end, of the others nothing.
 			rest := strings.ReplaceAll(clean, Mark, "")
 			if most := 3 * (len(before) + len(after) + 4); len(rest) > most {

@@ -259,6 +259,7 @@ func attacker() {
 	if err := json.Unmarshal([]byte(os.Getenv("TARGET")), &t); err != nil {
 		panic(err)
 	}
+
 	said := map[string]string{}
 	for _, a := range attacks {
 		said[a.name] = "done"
@@ -282,11 +283,13 @@ func TestAttacks(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+
 		reached := to.listen(t)
 		marker := exec.CommandContext(t.Context(), "sleep", "60")
 		if err := marker.Start(); err != nil {
 			t.Fatal(err)
 		}
+
 		to.Marker = marker.Process.Pid
 		before := snapshot(t, to)
 
@@ -294,18 +297,21 @@ func TestAttacks(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		c.Env, c.Read = append(c.Env, "TARGET="+string(raw)), append(c.Read, to.ReadOnly)
 		res := run(t, s, c)
 		var said map[string]string
 		if err := json.Unmarshal(out.Bytes(), &said); err != nil || res.Exit != 0 {
 			t.Fatalf("%+v: %v in\n%s", res, err, out)
 		}
+
 		for _, a := range attacks {
 			if said[a.name] == "done" && !a.heard {
 				t.Errorf("it could %s", a.name)
 			}
 			t.Logf("%-50s %s", a.name, said[a.name])
 		}
+
 		if after := snapshot(t, to); !slices.Equal(before, after) {
 			t.Errorf("outside was %s, and is %s", before, after)
 		}
@@ -324,6 +330,7 @@ func caller() {
 	if err := json.Unmarshal([]byte(os.Getenv("TARGET")), &t); err != nil {
 		panic(err)
 	}
+
 	fmt.Println(send(unix.AF_INET, unix.SOCK_STREAM, &unix.SockaddrInet4{Port: t.TCP, Addr: local}))
 	fmt.Println(send(unix.AF_INET, unix.SOCK_DGRAM, &unix.SockaddrInet4{Port: t.UDP, Addr: local}))
 	for _, name := range []string{t.Path, t.ReadOnly + "/socket", "@" + t.Abstract} {
@@ -341,12 +348,14 @@ func TestNetworkThatIsGranted(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		c, out := again(t, "caller", "TARGET="+string(raw))
 		c.Read, c.Network = append(c.Read, to.ReadOnly, to.Outside), true
 		run(t, s, c)
 		if want := "<nil>\n<nil>\npermission denied\npermission denied\npermission denied\n"; out.String() != want {
 			t.Errorf("it said\n%s", out)
 		}
+
 		until(t, "two messages", func() bool { return reached.Load() == 2 })
 	})
 }
@@ -361,10 +370,12 @@ func (to *target) listen(t *testing.T) *atomic.Int32 {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		t.Cleanup(func() { l.Close() })
 		if tcp, ok := l.Addr().(*net.TCPAddr); ok {
 			to.TCP = tcp.Port
 		}
+
 		go func() {
 			for {
 				conn, err := l.Accept()
@@ -376,10 +387,12 @@ func (to *target) listen(t *testing.T) *atomic.Int32 {
 			}
 		}()
 	}
+
 	udp, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() { udp.Close() })
 	to.UDP = udp.LocalAddr().(*net.UDPAddr).Port
 	go func() {
@@ -390,6 +403,7 @@ func (to *target) listen(t *testing.T) *atomic.Int32 {
 			arrived.Add(1)
 		}
 	}()
+
 	return &arrived
 }
 
@@ -402,28 +416,34 @@ func snapshot(t *testing.T, to target) []string {
 			if err != nil {
 				return err
 			}
+
 			var stat unix.Stat_t
 			if err := unix.Lstat(path, &stat); err != nil {
 				return err
 			}
+
 			content, _ := os.ReadFile(path)
 			attributes := make([]byte, 1000)
 			n, _ := unix.Listxattr(path, attributes)
 			out = append(out, fmt.Sprintf("%s %o %d %d %d %v %q %q", path, stat.Mode, stat.Uid, stat.Nlink, stat.Size, stat.Mtim, content, attributes[:max(n, 0)]))
+
 			return nil
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	nice, err := unix.Getpriority(unix.PRIO_PROCESS, to.Marker)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var limit unix.Rlimit
 	if err := unix.Prlimit(to.Marker, unix.RLIMIT_CPU, nil, &limit); err != nil {
 		t.Fatal(err)
 	}
+
 	return append(out, strconv.Itoa(nice), fmt.Sprint(limit), fmt.Sprint(unix.Kill(to.Marker, 0)))
 }
 
@@ -433,6 +453,7 @@ func TestForeignCallsEndTheCommand(t *testing.T) {
 		if _, err := exec.LookPath("python3"); err != nil {
 			t.Skip("python3 is not installed")
 		}
+
 		c, out := script(t, "")
 		c.Argv = []string{"python3", "-c", "import ctypes; ctypes.CDLL(None).syscall(0x40000000 + 39)"}
 		if res := run(t, s, c); res.Signal != "SIGSYS" {

@@ -29,6 +29,7 @@ func systemFiles(network bool) []string {
 	for _, name := range etcFiles {
 		out = append(out, "/etc/"+name)
 	}
+
 	if network {
 		for _, name := range etcNetwork {
 			out = append(out, "/etc/"+name)
@@ -50,22 +51,27 @@ func bubblewrap(l layout, c Command) []string {
 	if c.Network {
 		args = append(args, "--share-net")
 	}
+
 	view := append(systemView(c), grantedView(l)...)
 	// Whatever lies deeper is laid over what is above; of the same place, the last one counts.
 	slices.SortStableFunc(view, func(a, b mounted) int { return strings.Compare(a.path, b.path) })
+
 	for i, m := range view {
 		if i+1 == len(view) || view[i+1].path != m.path {
 			args = append(args, m.args...)
 		}
 	}
+
 	for _, m := range l.masks {
 		if l.shows(m) && (m.missing || m.folder) {
 			args = append(args, "--remount-ro", m.path) // once nothing more is mounted in it
 		}
 	}
+
 	if !slices.Contains(l.write, "/") {
 		args = append(args, "--remount-ro", "/")
 	}
+
 	return append(args, "--remount-ro", "/dev")
 }
 
@@ -78,17 +84,20 @@ func systemView(c Command) []mounted {
 		{"/dev/shm", []string{"--size", size, "--tmpfs", "/dev/shm"}},
 		{"/tmp", []string{"--size", size, "--tmpfs", "/tmp"}},
 	}
+
 	for _, path := range slices.Concat(systemFolders, systemFiles(c.Network)) {
 		info, err := os.Lstat(path)
 		if err != nil {
 			continue // not every system has all
 		}
+
 		if to, err := os.Readlink(path); err == nil && info.Mode().Type() == os.ModeSymlink && slices.Contains(systemFolders, path) {
 			view = append(view, mounted{path, []string{"--symlink", to, path}}) // /bin is /usr/bin
 			continue
 		}
 		view = append(view, mounted{path, []string{"--ro-bind-try", path, path}})
 	}
+
 	return view
 }
 
@@ -98,12 +107,15 @@ func grantedView(l layout) []mounted {
 	for _, path := range l.read {
 		view = append(view, mounted{path, []string{"--ro-bind", path, path}})
 	}
+
 	for _, path := range l.write {
 		view = append(view, mounted{path, []string{"--bind", path, path}})
 	}
+
 	for _, path := range l.pins() {
 		view = append(view, mounted{path, []string{"--bind", path, path}}) // the place of a mount cannot be moved
 	}
+
 	for _, m := range l.masks {
 		if !l.shows(m) {
 			continue
@@ -114,6 +126,7 @@ func grantedView(l layout) []mounted {
 			view = append(view, mounted{m.path, []string{"--ro-bind", "/dev/null", m.path}}) // as a device of another mount, it cannot be opened
 		}
 	}
+
 	return view
 }
 
@@ -130,6 +143,7 @@ func viewRules(l layout) []rule {
 	for _, path := range l.write {
 		rules = append(rules, rule{path, accessWrite})
 	}
+
 	for _, path := range devices {
 		rules = append(rules, rule{path, accessDevice})
 	}

@@ -16,6 +16,7 @@ func (c Command) checked() (Command, error) {
 	if len(c.Argv) == 0 || c.Argv[0] == "" {
 		return c, errors.New("sandbox: the command is empty")
 	}
+
 	fail := func(format string, args ...any) (Command, error) {
 		return c, &StartError{Argv0: c.Argv[0], Err: fmt.Errorf(format, args...)}
 	}
@@ -24,16 +25,19 @@ func (c Command) checked() (Command, error) {
 			return fail("%q holds a zero byte, which no system passes on", text)
 		}
 	}
+
 	for _, text := range c.Env {
 		if strings.IndexByte(text, '=') <= 0 {
 			return fail("%q is no setting of the environment; write NAME=value", text)
 		}
 	}
+
 	for _, path := range slices.Concat(c.Read, c.Write, c.Masked, []string{c.Dir}) {
 		if !filepath.IsAbs(path) {
 			return fail("the path %q is not absolute", path)
 		}
 	}
+
 	if c.Min == "" {
 		c.Min = TierB
 	}
@@ -43,14 +47,17 @@ func (c Command) checked() (Command, error) {
 	if c.Wall < 0 || c.Idle < 0 {
 		return fail("its timeouts are %s and %s, which is before it begins", c.Wall, c.Idle)
 	}
+
 	limits, err := c.Limits.checked()
 	if err != nil {
 		return fail("%w", err)
 	}
+
 	c.Limits = limits
 	for _, paths := range []*[]string{&c.Read, &c.Write, &c.Masked} {
 		*paths = cleaned(*paths)
 	}
+
 	c.Dir = filepath.Clean(c.Dir)
 	return c, nil
 }
@@ -59,21 +66,27 @@ func (l Limits) checked() (Limits, error) {
 	if l.Memory < 0 || l.Processes < 0 || l.OpenFiles < 0 || l.FileSize < 0 || l.CPU < 0 {
 		return l, errors.New("a limit is below zero; leave it out to have the default")
 	}
+
 	if l.Memory == 0 {
 		l.Memory = defaultLimits.Memory
 	}
+
 	if l.Processes == 0 {
 		l.Processes = defaultLimits.Processes
 	}
+
 	if l.OpenFiles == 0 {
 		l.OpenFiles = defaultLimits.OpenFiles
 	}
+
 	if l.FileSize == 0 {
 		l.FileSize = defaultLimits.FileSize
 	}
+
 	if l.CPU == 0 {
 		l.CPU = defaultLimits.CPU
 	}
+
 	l.CPU = max(l.CPU.Round(time.Second), time.Second)
 	return l, nil
 }

@@ -21,11 +21,14 @@ func hog() {
 		if err != nil {
 			break
 		}
+
 		for i := 0; i < len(b); i += 4096 {
 			b[i] = 1
 		}
+
 		time.Sleep(10 * time.Millisecond)
 	}
+
 	time.Sleep(5 * time.Second)
 }
 
@@ -52,6 +55,7 @@ func bomb(t *testing.T, s *sandbox.Sandbox) {
 			t.Errorf("%s memory: %+v\n%s", name, res, out)
 		}
 	}
+
 	c, out := script(t, forks)
 	c.Limits = sandbox.Limits{Processes: 30}
 	if res := run(t, s, c); res.KilledBy != sandbox.KilledByProcesses {

@@ -55,6 +55,7 @@ func (h *host) runBeside(ctx context.Context, t Tier, c Command, canaries []stri
 	if err != nil {
 		return fail(err)
 	}
+
 	s := stage{Tier: t, Argv: c.Argv, Env: c.Env, Dir: l.dir, Network: c.Network, Limits: c.Limits,
 		Canary: canaries, Threads: threadsNow(h.look()) + uint64(threadsOf(c.Limits))}
 	var arguments []string
@@ -70,10 +71,12 @@ func (h *host) runBeside(ctx context.Context, t Tier, c Command, canaries []stri
 		return fail(err)
 	}
 	defer cleanup()
+
 	res, err := h.start(ctx, s, arguments, c)
 	if err != nil {
 		return fail(err)
 	}
+
 	res.Tier = t
 	return res, nil
 }
@@ -84,9 +87,11 @@ func (h *host) start(ctx context.Context, s stage, arguments []string, c Command
 		Dir: "/", SysProcAttr: &syscall.SysProcAttr{Setsid: true}}
 	k := &linuxKeep{host: h, over: 1, limit: c.Limits.Memory}
 	defer k.close()
+
 	if err := k.open(cmd, s, arguments); err != nil {
 		return Result{}, err
 	}
+
 	switch {
 	case arguments != nil:
 		k.over = 2
@@ -95,6 +100,7 @@ func (h *host) start(ctx context.Context, s stage, arguments []string, c Command
 	case h.pids && s.Tier == TierB:
 		cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWPID
 	}
+
 	head := &head{w: c.Stderr}
 	k.said = head
 	if arguments != nil {
@@ -103,6 +109,7 @@ func (h *host) start(ctx context.Context, s stage, arguments []string, c Command
 		}
 		c.Stderr = head
 	}
+
 	return watch(ctx, cmd, k, c)
 }
 
@@ -125,21 +132,25 @@ func (k *linuxKeep) open(cmd *exec.Cmd, s stage, arguments []string) error {
 	if err != nil {
 		return err
 	}
+
 	k.theirs = append(k.theirs, file)
 	reports, report, err := os.Pipe()
 	if err != nil {
 		return err
 	}
+
 	k.report, k.theirs = reports, append(k.theirs, report)
 	control, controls, err := os.Pipe()
 	if err != nil {
 		return err
 	}
+
 	k.control, k.theirs = controls, append(k.theirs, control)
 	cmd.ExtraFiles = []*os.File{k.host.self, file, report, control}
 	if arguments == nil {
 		return nil
 	}
+
 	list, err := memory("arguments", func(w io.Writer) error {
 		_, err := io.WriteString(w, strings.Join(arguments, "\x00")+"\x00")
 		return err
@@ -147,6 +158,7 @@ func (k *linuxKeep) open(cmd *exec.Cmd, s stage, arguments []string) error {
 	if err != nil {
 		return err
 	}
+
 	k.theirs = append(k.theirs, list)
 	cmd.ExtraFiles = append(cmd.ExtraFiles, list)
 	return nil
@@ -189,6 +201,7 @@ func (k *linuxKeep) end() {
 	if first {
 		return
 	}
+
 	for _, p := range tree(k.root) {
 		_ = unix.Kill(p.pid, unix.SIGKILL)
 	}
@@ -205,6 +218,7 @@ func (k *linuxKeep) used() usage {
 			all = append(all, p)
 		}
 	}
+
 	if len(all) > 1 && u.memory > k.limit { // what they share was counted for each of them; to know better is dear
 		var exact int64
 		for _, p := range all {
@@ -212,6 +226,7 @@ func (k *linuxKeep) used() usage {
 		}
 		u.memory = exact
 	}
+
 	return u
 }
 
@@ -230,12 +245,14 @@ func (k *linuxKeep) ended(state *os.ProcessState) (Result, error) {
 	if err := k.report.SetReadDeadline(time.Now().Add(time.Second)); err != nil {
 		return Result{}, err
 	}
+
 	begun := false
 	for d := json.NewDecoder(k.report); ; {
 		var r report
 		if err := d.Decode(&r); err != nil {
 			break
 		}
+
 		switch {
 		case r.Failed != "":
 			return Result{}, &keeperError{r.Failed, unix.Errno(r.Errno)}
@@ -246,11 +263,13 @@ func (k *linuxKeep) ended(state *os.ProcessState) (Result, error) {
 			}
 			return res, nil
 		}
+
 		begun = true
 	}
 	if !begun {
 		return Result{}, k.mute(state)
 	}
+
 	// Its keeper was ended with it.
 	return Result{Exit: -1, Signal: "SIGKILL", CPU: state.UserTime() + state.SystemTime()}, nil
 }
@@ -287,6 +306,7 @@ func (h *head) Write(b []byte) (int, error) {
 	if room := 1000 - len(h.b); room > 0 {
 		h.b = append(h.b, b[:min(room, len(b))]...)
 	}
+
 	h.mu.Unlock()
 	if h.w == nil {
 		return len(b), nil
@@ -305,6 +325,7 @@ func (h *head) text() string {
 func (h *host) layout(t Tier, c Command) (l layout, uncover func(), err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+
 	c.Read = slices.DeleteFunc(slices.Clone(c.Read), func(path string) bool {
 		hide := h.standsIn(path, c.Write)
 		if hide {
@@ -315,6 +336,7 @@ func (h *host) layout(t Tier, c Command) (l layout, uncover func(), err error) {
 	if l, err = newLayout(c); err != nil || t != TierA {
 		return l, func() {}, err
 	}
+
 	for i, m := range l.masks { // what lies in a cover is hidden by it
 		for path := range h.places {
 			if m.root != "" && m.path != path && within(m.path, path) {
@@ -322,6 +344,7 @@ func (h *host) layout(t Tier, c Command) (l layout, uncover func(), err error) {
 			}
 		}
 	}
+
 	uncover, err = h.cover(l)
 	return l, uncover, err
 }
@@ -349,10 +372,12 @@ func (h *host) cover(l layout) (uncover func(), err error) {
 			h.uncover(path, root)
 		}
 	}
+
 	for _, m := range l.masks {
 		if m.root == "" || (!m.missing && h.places[m.path] == 0) {
 			continue
 		}
+
 		if m.missing {
 			if err := inRoot(m, (*os.Root).Mkdir); err != nil && !errors.Is(err, os.ErrExist) {
 				for path, root := range maps.Clone(made) {
@@ -361,9 +386,11 @@ func (h *host) cover(l layout) (uncover func(), err error) {
 				return nil, fmt.Errorf("what it may not make cannot be hidden: %w", err)
 			}
 		}
+
 		h.places[m.path]++
 		made[m.path] = m.root
 	}
+
 	return uncover, nil
 }
 
@@ -391,14 +418,17 @@ func bareRules(l layout, network bool) ([]rule, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	for _, path := range slices.Concat(systemFolders, systemFiles(network), bareSystem) {
 		if to, err := real(path, "the system"); err == nil {
 			rules = append(rules, rule{to, accessRead})
 		}
 	}
+
 	for _, path := range devices {
 		rules = append(rules, rule{path, accessDevice})
 	}
+
 	return rules, nil
 }
 
@@ -407,6 +437,7 @@ func (s *stage) temp() (remove func(), err error) {
 	if s.Temp, err = os.MkdirTemp("", "rouse-sandbox-"); err != nil {
 		return nil, err
 	}
+
 	s.Rules = append(s.Rules, rule{s.Temp, accessWrite})
 	if !slices.ContainsFunc(s.Env, func(text string) bool { return strings.HasPrefix(text, "TMPDIR=") }) {
 		s.Env = append(slices.Clone(s.Env), "TMPDIR="+s.Temp)

@@ -27,15 +27,18 @@ func (h *host) probe(_ context.Context, most Tier) (Tier, []string) {
 	if !most.AtLeast(TierC) {
 		return TierD, []string{"nothing stronger than tier " + string(most) + " is wanted"}
 	}
+
 	token, err := weakToken()
 	if err != nil {
 		return TierD, append(lacks, "tier C does not work: "+err.Error())
 	}
+
 	token.Close()
 	job, err := newJob(defaultLimits)
 	if err != nil {
 		return TierD, append(lacks, "tier C does not work: "+err.Error())
 	}
+
 	windows.CloseHandle(job)
 	return TierC, lacks
 }
@@ -46,15 +49,18 @@ func (h *host) run(ctx context.Context, t Tier, c Command) (Result, error) {
 	if err != nil {
 		return fail(err)
 	}
+
 	path, err := program(c, l.dir)
 	if err != nil {
 		return fail(err)
 	}
+
 	job, err := newJob(c.Limits)
 	if err != nil {
 		return fail(err)
 	}
 	defer windows.CloseHandle(job)
+
 	// It waits to be let go until it is in its job, so that nothing it starts is outside.
 	attr := &syscall.SysProcAttr{CreationFlags: windows.CREATE_SUSPENDED | windows.CREATE_NEW_PROCESS_GROUP | windows.CREATE_NO_WINDOW}
 	if t == TierC {
@@ -65,14 +71,17 @@ func (h *host) run(ctx context.Context, t Tier, c Command) (Result, error) {
 		defer token.Close()
 		attr.Token = syscall.Token(token)
 	}
+
 	cmd := &exec.Cmd{Path: path, Args: c.Argv, Dir: l.dir, Env: c.Env, SysProcAttr: attr}
 	if cmd.Env == nil {
 		cmd.Env = []string{} // nil would be that of the daemon
 	}
+
 	res, err := watch(ctx, cmd, &jobKeep{job: job}, c)
 	if err != nil {
 		return fail(err)
 	}
+
 	res.Tier = t
 	return res, nil
 }
@@ -85,12 +94,14 @@ func weakToken() (windows.Token, error) {
 		return 0, fmt.Errorf("the token of this process: %w", err)
 	}
 	defer own.Close()
+
 	const disableMaxPrivilege = 1
 	ok, _, err := windows.NewLazySystemDLL("advapi32.dll").NewProc("CreateRestrictedToken").Call(
 		uintptr(own), disableMaxPrivilege, 0, 0, 0, 0, 0, 0, uintptr(unsafe.Pointer(&weak)))
 	if ok == 0 {
 		return 0, fmt.Errorf("a restricted token: %w", err)
 	}
+
 	return weak, nil
 }
 
@@ -99,6 +110,7 @@ func newJob(l Limits) (windows.Handle, error) {
 	if err != nil {
 		return 0, fmt.Errorf("a job object: %w", err)
 	}
+
 	limits := windows.JOBOBJECT_EXTENDED_LIMIT_INFORMATION{
 		BasicLimitInformation: windows.JOBOBJECT_BASIC_LIMIT_INFORMATION{
 			LimitFlags: windows.JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE | windows.JOB_OBJECT_LIMIT_ACTIVE_PROCESS | windows.JOB_OBJECT_LIMIT_JOB_MEMORY |
@@ -108,11 +120,13 @@ func newJob(l Limits) (windows.Handle, error) {
 		},
 		JobMemoryLimit: uintptr(l.Memory),
 	}
+
 	_, err = windows.SetInformationJobObject(job, windows.JobObjectExtendedLimitInformation, uintptr(unsafe.Pointer(&limits)), uint32(unsafe.Sizeof(limits)))
 	if err != nil {
 		windows.CloseHandle(job)
 		return 0, fmt.Errorf("the limits of a job object: %w", err)
 	}
+
 	return job, nil
 }
 
@@ -130,10 +144,12 @@ func (k *jobKeep) begun(p *os.Process) error {
 		return err
 	}
 	defer windows.CloseHandle(process)
+
 	if err := windows.AssignProcessToJobObject(k.job, process); err != nil {
 		_ = p.Kill()
 		return fmt.Errorf("putting it into its job object: %w", err)
 	}
+
 	return resume(k.group)
 }
 
@@ -144,19 +160,23 @@ func resume(pid uint32) error {
 		return err
 	}
 	defer windows.CloseHandle(all)
+
 	entry := windows.ThreadEntry32{Size: uint32(unsafe.Sizeof(windows.ThreadEntry32{}))}
 	for err = windows.Thread32First(all, &entry); err == nil; err = windows.Thread32Next(all, &entry) {
 		if entry.OwnerProcessID != pid {
 			continue
 		}
+
 		thread, err := windows.OpenThread(windows.THREAD_SUSPEND_RESUME, false, entry.ThreadID)
 		if err != nil {
 			return err
 		}
 		defer windows.CloseHandle(thread)
+
 		_, err = windows.ResumeThread(thread)
 		return err
 	}
+
 	return fmt.Errorf("the thread of a new process was not found: %w", err)
 }
 

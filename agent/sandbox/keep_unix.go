@@ -17,10 +17,12 @@ func startPlain(ctx context.Context, t Tier, argv []string, dir string, c Comman
 	if cmd.Env == nil {
 		cmd.Env = []string{} // nil would be that of the daemon
 	}
+
 	res, err := watch(ctx, cmd, &groupKeep{}, c)
 	if err != nil {
 		return Result{}, &StartError{Argv0: c.Argv[0], Tier: t, Err: err}
 	}
+
 	res.Tier = t
 	return res, nil
 }
@@ -38,6 +40,7 @@ func (k *groupKeep) ended(state *os.ProcessState) (Result, error) {
 	if status, ok := state.Sys().(syscall.WaitStatus); ok && status.Signaled() {
 		signal = unix.SignalName(status.Signal())
 	}
+
 	res := plainResult(state, signal)
 	if usage, ok := state.SysUsage().(*syscall.Rusage); ok {
 		res.MaxRSS = maxRSS(usage)

@@ -22,12 +22,14 @@ func Child() {
 	if len(os.Args) != 2 || os.Args[1] != stageName {
 		return
 	}
+
 	runtime.LockOSThread() // so that the thread that is confined is another one
 	tell := json.NewEncoder(os.NewFile(reportFD, "report"))
 	r, err := keepCommand(tell)
 	if err != nil {
 		r = failed(err)
 	}
+
 	_ = tell.Encode(r) // nobody is there to read it when this fails
 	unix.Exit(0)       // not os.Exit, which sleeps for a second in a binary with the race detector
 }
@@ -37,6 +39,7 @@ func failed(err error) report {
 	if errno := unix.Errno(0); errors.As(err, &errno) {
 		r.Errno = int(errno)
 	}
+
 	if errors.Is(err, exec.ErrNotFound) {
 		r.Errno = int(unix.ENOENT)
 	}
@@ -48,6 +51,7 @@ func keepCommand(tell *json.Encoder) (report, error) {
 	if err := unix.CloseRange(3, 1<<31, unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		return report{}, os.NewSyscallError("close_range", err)
 	}
+
 	var s stage
 	if err := json.NewDecoder(os.NewFile(stageFD, "stage")).Decode(&s); err != nil {
 		return report{}, fmt.Errorf("the stage is damaged: %w", err)
@@ -55,14 +59,17 @@ func keepCommand(tell *json.Encoder) (report, error) {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return report{}, os.NewSyscallError("prctl", err)
 	}
+
 	// Where memory is short, the kernel ends commands before the daemon.
 	if err := os.WriteFile("/proc/self/oom_score_adj", []byte("500"), 0); err != nil {
 		return report{}, err
 	}
+
 	// From here on /proc/self is root's alone.
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return report{}, os.NewSyscallError("prctl", err)
 	}
+
 	started := make(chan error, 1)
 	var pid int
 	go func() {
@@ -74,6 +81,7 @@ func keepCommand(tell *json.Encoder) (report, error) {
 	if err := <-started; err != nil {
 		return report{}, err
 	}
+
 	go s.obey(pid)
 	r := await(pid)
 	endDescendants()
@@ -81,6 +89,7 @@ func keepCommand(tell *json.Encoder) (report, error) {
 	if err := unix.Getrusage(unix.RUSAGE_CHILDREN, &used); err == nil {
 		r.CPU, r.MaxRSS = used.Utime.Nano()+used.Stime.Nano(), used.Maxrss<<10
 	}
+
 	return r, nil
 }
 
@@ -126,6 +135,7 @@ func endDescendants() {
 		}
 		return
 	}
+
 	stopped := map[int]bool{}
 	for fresh := true; fresh; {
 		fresh = false
@@ -136,6 +146,7 @@ func endDescendants() {
 			}
 		}
 	}
+
 	for {
 		for _, p := range tree(os.Getpid()) {
 			_ = unix.Kill(p.pid, unix.SIGKILL)
@@ -170,6 +181,7 @@ func (s stage) start(tell *json.Encoder) (pid int, err error) {
 	if err != nil {
 		return 0, err
 	}
+
 	ruleset := -1
 	if s.confined() {
 		if ruleset, err = newRuleset(s.Rules, s.Network); err != nil {
@@ -179,24 +191,29 @@ func (s stage) start(tell *json.Encoder) (pid int, err error) {
 	if err := yield(); err != nil {
 		return 0, err
 	}
+
 	restore, err := s.limit()
 	if err != nil {
 		return 0, err
 	}
 	defer restore()
+
 	if s.confined() {
 		if err := s.wall(ruleset); err != nil {
 			return 0, err
 		}
 	}
+
 	if err := tell.Encode(report{}); err != nil {
 		return 0, err
 	}
+
 	pid, err = syscall.ForkExec(path, s.Argv, &syscall.ProcAttr{
 		Dir: s.Dir, Env: s.Env, Files: []uintptr{0, 1, 2}, Sys: &syscall.SysProcAttr{Setsid: true}})
 	if err != nil {
 		return 0, fmt.Errorf("%s in %s: %w", path, s.Dir, err)
 	}
+
 	return pid, nil
 }
 
@@ -213,19 +230,23 @@ func (s stage) wall(ruleset int) error {
 	if err := restrict(ruleset); err != nil {
 		return err
 	}
+
 	if err := confine(newFilter(s.Tier, s.Network)); err != nil {
 		return err
 	}
+
 	for _, path := range s.Canary {
 		if fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0); err == nil {
 			_ = unix.Close(fd)
 			return fmt.Errorf("a file outside could be read: %s", path)
 		}
 	}
+
 	if fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0); err == nil {
 		_ = unix.Close(fd)
 		return errors.New("a socket could be made")
 	}
+
 	return nil
 }
 
@@ -237,17 +258,20 @@ func lookPath(name, dir string, env []string) (string, error) {
 		}
 		return name, nil
 	}
+
 	var path string
 	for _, setting := range env {
 		if value, ok := strings.CutPrefix(setting, "PATH="); ok {
 			path = value
 		}
 	}
+
 	denied := error(nil)
 	for _, folder := range filepath.SplitList(path) {
 		if !filepath.IsAbs(folder) {
 			continue
 		}
+
 		found := filepath.Join(folder, name)
 		info, err := os.Stat(found)
 		switch {
@@ -261,6 +285,7 @@ func lookPath(name, dir string, env []string) (string, error) {
 	if denied != nil {
 		return "", denied
 	}
+
 	return "", fmt.Errorf("no folder of the command's PATH (%q) that it can see has a program %s: %w", path, name, exec.ErrNotFound)
 }
 

@@ -70,6 +70,7 @@ func handledRights(abi int) uint64 {
 			rights |= later.right
 		}
 	}
+
 	return rights
 }
 
@@ -88,6 +89,7 @@ func newRuleset(rules []rule, network bool) (fd int, err error) {
 	if abi == 0 {
 		return -1, errors.New("the kernel has no Landlock")
 	}
+
 	attr := unix.LandlockRulesetAttr{Handled_access_fs: handledRights(abi)}
 	size := unsafe.Sizeof(attr.Handled_access_fs)
 	if abi >= 4 {
@@ -96,19 +98,23 @@ func newRuleset(rules []rule, network bool) (fd int, err error) {
 			attr.Handled_access_net = unix.LANDLOCK_ACCESS_NET_BIND_TCP | unix.LANDLOCK_ACCESS_NET_CONNECT_TCP
 		}
 	}
+
 	if abi >= 6 {
 		size += unsafe.Sizeof(attr.Scoped)
 		attr.Scoped = unix.LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET | unix.LANDLOCK_SCOPE_SIGNAL
 	}
+
 	ruleset, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, uintptr(unsafe.Pointer(&attr)), size, 0)
 	if errno != 0 {
 		return -1, os.NewSyscallError("landlock_create_ruleset", errno)
 	}
+
 	for _, r := range rules {
 		if err := addRule(int(ruleset), r, attr.Handled_access_fs); err != nil {
 			return -1, errors.Join(err, unix.Close(int(ruleset)))
 		}
 	}
+
 	return int(ruleset), nil
 }
 
@@ -122,10 +128,12 @@ func addRule(ruleset int, r rule, handled uint64) error {
 		return &fs.PathError{Op: "open", Path: r.Path, Err: err}
 	}
 	defer func() { _ = unix.Close(fd) }()
+
 	var stat unix.Stat_t
 	if err := unix.Fstat(fd, &stat); err != nil {
 		return &fs.PathError{Op: "stat", Path: r.Path, Err: err}
 	}
+
 	rights := r.Access.rights() & handled
 	switch stat.Mode & unix.S_IFMT {
 	case unix.S_IFDIR:
@@ -137,11 +145,13 @@ func addRule(ruleset int, r rule, handled uint64) error {
 	if rights == 0 {
 		return nil
 	}
+
 	attr := unix.LandlockPathBeneathAttr{Allowed_access: rights, Parent_fd: int32(fd)}
 	_, _, errno := unix.Syscall6(unix.SYS_LANDLOCK_ADD_RULE, uintptr(ruleset), unix.LANDLOCK_RULE_PATH_BENEATH, uintptr(unsafe.Pointer(&attr)), 0, 0, 0)
 	if errno != 0 {
 		return &fs.PathError{Op: "landlock_add_rule", Path: r.Path, Err: errno}
 	}
+
 	return nil
 }
 
@@ -170,6 +180,7 @@ func (l layout) rules() ([]rule, error) {
 	for _, m := range l.masks {
 		holes = append(holes, m.path)
 	}
+
 	add := func(roots []string, a access, inner []string) error {
 		for _, root := range roots {
 			var err error
@@ -182,6 +193,7 @@ func (l layout) rules() ([]rule, error) {
 	if err := add(l.read, accessRead, nil); err != nil {
 		return nil, err
 	}
+
 	return out, add(l.write, accessWrite, l.read)
 }
 
@@ -195,15 +207,18 @@ func expand(rules []rule, path string, a access, holes []string) ([]rule, error)
 	if !slices.ContainsFunc(holes, func(hole string) bool { return within(hole, path) }) {
 		return append(rules, rule{path, a}), nil
 	}
+
 	entries, err := os.ReadDir(path)
 	if err != nil {
 		return nil, err
 	}
+
 	rules = append(rules, rule{path, accessList})
 	for _, entry := range entries {
 		if rules, err = expand(rules, filepath.Join(path, entry.Name()), a, holes); err != nil {
 			return nil, err
 		}
 	}
+
 	return rules, nil
 }

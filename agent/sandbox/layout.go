@@ -32,6 +32,7 @@ func newLayout(c Command) (layout, error) {
 	if l.dir, err = real(c.Dir, "the working folder"); err != nil {
 		return l, err
 	}
+
 	given := map[string]string{} // what Write says → where that is
 	for _, path := range c.Write {
 		root, err := real(path, "what it may write")
@@ -41,6 +42,7 @@ func newLayout(c Command) (layout, error) {
 		given[path] = root
 		l.write = append(l.write, root)
 	}
+
 	for _, path := range c.Read {
 		root, err := real(path, "what it may read")
 		if err != nil {
@@ -50,12 +52,14 @@ func newLayout(c Command) (layout, error) {
 			l.read = append(l.read, root)
 		}
 	}
+
 	l.read, l.write = cleaned(l.read), cleaned(l.write)
 	for _, path := range c.Masked {
 		if err := l.mask(path, given); err != nil {
 			return l, err
 		}
 	}
+
 	slices.SortFunc(l.masks, func(a, b mask) int { return strings.Compare(a.path, b.path) })
 	l.masks = slices.CompactFunc(l.masks, func(a, b mask) bool { return a.path == b.path })
 	return l, nil
@@ -77,6 +81,7 @@ func (l *layout) mask(path string, given map[string]string) error {
 			places = append(places, to+path[len(from):])
 		}
 	}
+
 	for _, place := range cleaned(places) {
 		m, err := l.look(place)
 		if err != nil {
@@ -87,6 +92,7 @@ func (l *layout) mask(path string, given map[string]string) error {
 		}
 		l.masks = append(l.masks, m)
 	}
+
 	return nil
 }
 
@@ -95,6 +101,7 @@ func follow(path string) string {
 	if to, err := filepath.EvalSymlinks(path); err == nil {
 		return to
 	}
+
 	parent := filepath.Dir(path)
 	if parent == path {
 		return path
@@ -110,6 +117,7 @@ func (l *layout) look(path string) (mask, error) {
 			m.root = root
 		}
 	}
+
 	if m.root == "" || m.root == path {
 		info, err := os.Stat(path)
 		m.missing, m.folder = err != nil, err == nil && info.IsDir()
@@ -118,6 +126,7 @@ func (l *layout) look(path string) (mask, error) {
 		}
 		return m, nil
 	}
+
 	at := m.root
 	for name := range strings.SplitSeq(strings.TrimPrefix(path[len(m.root):], string(filepath.Separator)), string(filepath.Separator)) {
 		at = filepath.Join(at, name)
@@ -130,11 +139,13 @@ func (l *layout) look(path string) (mask, error) {
 		case info.Mode().Type() == fs.ModeSymlink:
 			return m, fmt.Errorf("what it may not reach cannot be hidden: %s is a link in a folder that it may write; put a file or a folder in its place", at)
 		}
+
 		m.folder = info.IsDir()
 		if !m.folder && at != path {
 			return mask{path: at, root: m.root}, nil // a file in the place of a folder on the way
 		}
 	}
+
 	return m, nil
 }
 
@@ -151,6 +162,7 @@ func (l layout) pins() []string {
 	for _, m := range l.masks {
 		places = append(places, m.path)
 	}
+
 	for _, path := range places {
 		for at := filepath.Dir(path); l.writable(at) && !slices.Contains(l.write, at); at = filepath.Dir(at) {
 			out = append(out, at)
@@ -170,10 +182,12 @@ func (l layout) writable(path string) bool {
 		}
 		return n
 	}
+
 	var hidden []string
 	for _, m := range l.masks {
 		hidden = append(hidden, m.path)
 	}
+
 	n := longest(l.write)
 	return n > longest(l.read) && n > longest(hidden)
 }

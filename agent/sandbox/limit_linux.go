@@ -31,10 +31,12 @@ func (s stage) limit() (restore func(), err error) {
 			return nil, err
 		}
 	}
+
 	data, err := lowerSoft(unix.RLIMIT_DATA, uint64(max(2*s.Limits.Memory, 512<<20)))
 	if err != nil {
 		return nil, err
 	}
+
 	processes, err := lowerSoft(unix.RLIMIT_NPROC, s.Threads)
 	return func() { data(); processes() }, err
 }
@@ -61,6 +63,7 @@ func lowerSoft(what int, soft uint64) (restore func(), err error) {
 	if err := syscall.Setrlimit(what, &syscall.Rlimit{Cur: soft, Max: before.Max}); err != nil {
 		return nil, os.NewSyscallError("setrlimit", err)
 	}
+
 	return func() { _ = syscall.Setrlimit(what, &before) }, nil // to what it was, which is always allowed
 }
 
@@ -70,6 +73,7 @@ func dropCapabilities() error {
 		// Without the capability to do so there is nothing to take; beyond the last one it is EINVAL.
 		_ = unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0)
 	}
+
 	_ = unix.Prctl(unix.PR_SET_SECUREBITS, 1<<0|1<<1, 0, 0, 0) // root is no exception, for good
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var none [2]unix.CapUserData
@@ -91,5 +95,6 @@ func threadsNow(all []process) uint64 {
 			n += p.threads
 		}
 	}
+
 	return uint64(n)
 }

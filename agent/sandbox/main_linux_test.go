@@ -52,6 +52,7 @@ func only(t *testing.T, tier sandbox.Tier) *sandbox.Sandbox {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() { s.Close() })
 	if have, lacks := s.Tier(t.Context()); have != tier {
 		t.Skipf("tier %s cannot be held here: %s", tier, strings.Join(lacks, "; "))
@@ -76,6 +77,7 @@ func again(t *testing.T, role string, env ...string) (sandbox.Command, *bytes.Bu
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	c, out := script(t, "")
 	c.Argv, c.Read, c.Env = []string{exe}, []string{exe}, append([]string{path, roleKey + "=" + role}, env...)
 	return c, out
@@ -108,6 +110,7 @@ func count(t *testing.T, key string, usual int) int {
 	if text == "" {
 		return usual
 	}
+
 	n, err := strconv.Atoi(text)
 	if err != nil {
 		t.Fatalf("%s: %v", key, err)
@@ -125,12 +128,14 @@ func daemon() {
 		if err := os.Remove(os.Getenv("BINARY")); err != nil {
 			return err
 		}
+
 		dir := os.Getenv("DIR")
 		res, err := s.Run(context.Background(), sandbox.Command{Argv: []string{"sh", "-c", os.Getenv("SCRIPT")}, Dir: dir, Write: []string{dir}, Env: []string{path},
 			Stdout: os.Stdout, Stderr: os.Stderr, Wall: 30 * time.Second})
 		if err == nil && res.Exit != 0 {
 			err = fmt.Errorf("%+v", res)
 		}
+
 		return err
 	}()
 	if err != nil {

@@ -56,16 +56,20 @@ func TestMasks(t *testing.T) {
 			for name, text := range map[string]string{"beside": "text\n", "free/f": "text\n", "skills/given/file": "text\n", "ro/file": "text\n", "held/ro/file": "text\n", "twice/inner/f": "text\n"} {
 				put(t, filepath.Join(dir, name), text)
 			}
+
 			for name, text := range hidden {
 				put(t, filepath.Join(dir, name), text)
 			}
+
 			for _, name := range []string{"AGENTS.md", "skills", "new", "dir/none/deep/x", "dir/sub/hidden", "twice/inner/hidden"} {
 				c.Masked = append(c.Masked, filepath.Join(dir, name))
 			}
+
 			c.Write = append(c.Write, dir, filepath.Join(dir, "skills/given"), filepath.Join(dir, "twice/inner"))
 			c.Read = append(c.Read, filepath.Join(dir, "ro"), filepath.Join(dir, "held/ro"))
 			fmt.Fprintf(&all, "cd %s; ( %s ); echo ==\n", dir, test.script)
 		}
+
 		c.Argv[2] = "exec 2>/dev/null\n" + all.String()
 		run(t, s, c)
 		tier, _ := s.Tier(t.Context())
@@ -74,11 +78,13 @@ func TestMasks(t *testing.T) {
 			if printed[i] != test.out && (test.always || tier == sandbox.TierA) {
 				t.Errorf("%s: it printed %q", test.name, printed[i])
 			}
+
 			for name, text := range hidden {
 				if got, err := os.ReadFile(filepath.Join(c.Dir, strconv.Itoa(i), name)); err != nil || string(got) != text {
 					t.Errorf("%s: %s holds %q, %v", test.name, name, got, err)
 				}
 			}
+
 			for _, name := range []string{"new", "dir/none", "skills/b", "skills/x", "ro/new", "h2", "t2", "twice/inner/hidden"} {
 				if _, err := os.Lstat(filepath.Join(c.Dir, strconv.Itoa(i), name)); err == nil {
 					t.Errorf("%s: %s was made", test.name, name)
@@ -106,6 +112,7 @@ func TestMasksThatAreLinks(t *testing.T) {
 		if err := os.Symlink("elsewhere", filepath.Join(c.Dir, "AGENTS.md")); err != nil {
 			t.Fatal(err)
 		}
+
 		c.Masked = []string{filepath.Join(c.Dir, "AGENTS.md")}
 		if _, err := s.Run(t.Context(), c); err == nil || !strings.Contains(err.Error(), "is a link") {
 			t.Errorf("the error is %v", err)
@@ -160,6 +167,7 @@ func TestMasksAreNotGiven(t *testing.T) {
 			ended <- err
 		}()
 	}
+
 	begin(first)
 	<-firstBegun
 	begin(second)
@@ -194,6 +202,7 @@ func TestMasksOfManyCommands(t *testing.T) {
 			return nil
 		})
 	}
+
 	if err := all.Wait(); err != nil {
 		t.Error(err)
 	}

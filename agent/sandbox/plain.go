@@ -23,6 +23,7 @@ func program(c Command, dir string) (string, error) {
 		}
 		return exec.LookPath(name)
 	}
+
 	path := ""
 	for _, setting := range c.Env {
 		key, value, _ := strings.Cut(setting, "=")
@@ -30,6 +31,7 @@ func program(c Command, dir string) (string, error) {
 			path = value
 		}
 	}
+
 	for _, folder := range filepath.SplitList(path) {
 		if !filepath.IsAbs(folder) {
 			continue
@@ -38,6 +40,7 @@ func program(c Command, dir string) (string, error) {
 			return found, nil
 		}
 	}
+
 	return "", fmt.Errorf("no folder of the command's PATH (%q) has a program %s: %w", path, name, exec.ErrNotFound)
 }
 

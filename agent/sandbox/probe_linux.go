@@ -21,11 +21,13 @@ func (h *host) probe(ctx context.Context, most Tier) (Tier, []string) {
 	if _, err := os.Stat("/proc/self/stat"); err != nil {
 		return TierD, []string{"there is no /proc here, through which commands are started; mount it"}
 	}
+
 	var lacks []string
 	abi := landlockABI()
 	if abi == 0 {
 		return TierD, []string{"the kernel has no Landlock, or it is not switched on: it came with Linux 5.13, and must stand in /sys/kernel/security/lsm (start the kernel with lsm=landlock,… before the others)"}
 	}
+
 	if most == TierA {
 		err := h.tryBubblewrap(ctx)
 		if err == nil {
@@ -33,12 +35,14 @@ func (h *host) probe(ctx context.Context, most Tier) (Tier, []string) {
 		}
 		lacks = append(lacks, "tier A does not work: "+err.Error())
 	}
+
 	if !most.AtLeast(TierB) {
 		return TierD, []string{"nothing stronger than tier " + string(most) + " is wanted"}
 	}
 	if abi < scopedABI {
 		return TierD, append(lacks, fmt.Sprintf("tier B does not work: this kernel's Landlock is version %d, and before version %d (Linux 6.12) a command could end other programs of this user", abi, scopedABI))
 	}
+
 	h.pids = os.Geteuid() == 0
 	err := h.try(ctx, TierB)
 	if err != nil && h.pids {
@@ -48,6 +52,7 @@ func (h *host) probe(ctx context.Context, most Tier) (Tier, []string) {
 	if err != nil {
 		return TierD, append(lacks, "tier B does not work: "+err.Error())
 	}
+
 	return TierB, lacks
 }
 
@@ -79,15 +84,18 @@ func (h *host) try(ctx context.Context, t Tier) error {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(outside) }()
+
 	canary, inside := filepath.Join(outside, "canary"), filepath.Join(outside, "inside")
 	if err := errors.Join(os.WriteFile(canary, []byte("canary"), 0o600), os.Mkdir(inside, 0o700)); err != nil {
 		return err
 	}
+
 	c, err := Command{Argv: []string{"sh", "-c", ":"}, Dir: inside, Env: []string{"PATH=" + systemPath}, Write: []string{inside}, Stderr: io.Discard,
 		Wall: 20 * time.Second}.checked()
 	if err != nil {
 		return err
 	}
+
 	res, err := h.runBeside(ctx, t, c, []string{canary})
 	switch {
 	case err != nil:
@@ -95,6 +103,7 @@ func (h *host) try(ctx context.Context, t Tier) error {
 	case res.KilledBy != "" || res.Exit != 0:
 		return fmt.Errorf("a trial start ended with %d %s %s", res.Exit, res.Signal, res.KilledBy)
 	}
+
 	return nil
 }
 

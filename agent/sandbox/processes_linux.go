@@ -23,6 +23,7 @@ func processes() []process {
 	if err != nil {
 		return nil
 	}
+
 	out := make([]process, 0, len(entries))
 	for _, e := range entries {
 		pid, err := strconv.Atoi(e.Name())
@@ -33,6 +34,7 @@ func processes() []process {
 			out = append(out, p)
 		}
 	}
+
 	return out
 }
 
@@ -42,11 +44,13 @@ func readProcess(pid int) (process, bool) {
 	if err != nil {
 		return process{}, false
 	}
+
 	// The name in parentheses may hold anything; proc_pid_stat(5) counts fields from 1.
 	fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
 	if len(fields) < 22 {
 		return process{}, false
 	}
+
 	field := func(n int) int {
 		v, _ := strconv.Atoi(string(fields[n-3])) // the kernel writes numbers
 		return v
@@ -64,6 +68,7 @@ func descendants(all []process, root int) []process {
 	for _, p := range all {
 		children[p.parent] = append(children[p.parent], p)
 	}
+
 	var out []process
 	var visit func(pid, depth int)
 	visit = func(pid, depth int) {
@@ -71,6 +76,7 @@ func descendants(all []process, root int) []process {
 			if p.pid == root {
 				continue
 			}
+
 			p.depth = depth
 			visit(p.pid, depth+1)
 			if p.state != 'Z' && p.state != 'X' {
@@ -78,6 +84,7 @@ func descendants(all []process, root int) []process {
 			}
 		}
 	}
+
 	visit(root, 1)
 	return out
 }
@@ -88,6 +95,7 @@ func proportional(p process) int64 {
 	if err != nil {
 		return p.memory
 	}
+
 	for line := range bytes.Lines(text) {
 		if rest, ok := bytes.CutPrefix(line, []byte("Pss:")); ok {
 			if kb, err := strconv.ParseInt(string(bytes.TrimSpace(bytes.TrimSuffix(bytes.TrimSpace(rest), []byte("kB")))), 10, 64); err == nil {
@@ -95,5 +103,6 @@ func proportional(p process) int64 {
 			}
 		}
 	}
+
 	return p.memory
 }

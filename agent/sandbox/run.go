@@ -57,11 +57,13 @@ func watch(ctx context.Context, cmd *exec.Cmd, k keep, c Command) (Result, error
 	if c.Stderr != nil && same(c.Stdout, c.Stderr) {
 		cmd.Stderr = cmd.Stdout // one pipe, so that the order of what is written stays
 	}
+
 	begin := time.Now()
 	done, err := start(cmd, k)
 	if err != nil {
 		return Result{}, err
 	}
+
 	c.Wall = left(c.Wall, begin)
 	why, most := hold(ctx, k, c, out, done)
 	k.end() // what it left in the background
@@ -72,6 +74,7 @@ func watch(ctx context.Context, cmd *exec.Cmd, k keep, c Command) (Result, error
 	if err != nil {
 		return Result{}, err
 	}
+
 	res.KilledBy, res.Wall, res.MaxRSS = why, time.Since(begin), max(res.MaxRSS, most)
 	return res, nil
 }
@@ -91,15 +94,19 @@ func start(cmd *exec.Cmd, k keep) (done <-chan struct{}, err error) {
 	go func() {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
+
 		defer close(ended)
+
 		if err := cmd.Start(); err != nil {
 			started <- err
 			return
 		}
+
 		err := k.begun(cmd.Process)
 		if err != nil {
 			k.end()
 		}
+
 		started <- err
 		_ = cmd.Wait() // how it ended is told by its keeper
 	}()
@@ -107,6 +114,7 @@ func start(cmd *exec.Cmd, k keep) (done <-chan struct{}, err error) {
 		<-ended
 		return nil, err
 	}
+
 	return ended, nil
 }
 
@@ -117,12 +125,15 @@ func hold(ctx context.Context, k keep, c Command, out *output, done <-chan struc
 	if c.Wall > 0 {
 		wall = time.After(c.Wall)
 	}
+
 	if c.Idle > 0 {
 		idle = time.After(c.Idle)
 	}
+
 	cancelled := ctx.Done()
 	look := time.NewTicker(looks)
 	defer look.Stop()
+
 	stop := func(cause string) {
 		if why == "" {
 			why = cause
@@ -130,6 +141,7 @@ func hold(ctx context.Context, k keep, c Command, out *output, done <-chan struc
 			hard = time.After(grace)
 		}
 	}
+
 	for {
 		select {
 		case <-done:

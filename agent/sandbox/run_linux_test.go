@@ -48,9 +48,11 @@ func TestResults(t *testing.T) {
 				if s, _ := s.Tier(t.Context()); s == sandbox.TierA {
 					c.Env = append(c.Env, "TMPDIR=/tmp")
 				}
+
 				if test.stdin != "" {
 					c.Stdin = strings.NewReader(test.stdin)
 				}
+
 				res := run(t, s, c)
 				got := strings.ReplaceAll(out.String(), "cat: /etc/shadow: Permission denied\n", "")
 				if res.Exit != test.exit || res.Signal != test.signal || res.KilledBy != "" || got != test.out {
@@ -113,6 +115,7 @@ func TestCannotStart(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+
 		for _, test := range []struct {
 			name   string
 			change func(c *sandbox.Command)
@@ -140,6 +143,7 @@ func TestCannotStart(t *testing.T) {
 				}
 			})
 		}
+
 		c := sandbox.Command{Argv: []string{"./nearby"}, Dir: dir, Write: []string{dir}, Env: []string{path}}
 		if res := run(t, s, c); res.Exit != 0 {
 			t.Errorf("a program named by its path ended with %+v", res)
@@ -154,6 +158,7 @@ func TestWeakerTierStartsNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer s.Close()
+
 		have, lacks := s.Tier(t.Context())
 		dir := t.TempDir()
 		for _, min := range []sandbox.Tier{sandbox.TierA, sandbox.TierD} {
@@ -176,6 +181,7 @@ func TestOff(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
+
 	c, out := script(t, "echo here; exit 4")
 	c.Min = sandbox.TierA
 	if res := run(t, s, c); res.Exit != 4 || res.Tier != sandbox.TierD || out.String() != "here\n" {
@@ -200,6 +206,7 @@ func TestTreesEnd(t *testing.T) {
 	confined(t, func(t *testing.T, s *sandbox.Sandbox) {
 		var latest atomic.Int64
 		t.Cleanup(func() { t.Logf("the latest tree was gone %s after its deadline", time.Duration(latest.Load())) })
+
 		for name, text := range trees {
 			for n := range (count(t, "ROUSE_TEST_TREES", len(trees)) + len(trees) - 1) / len(trees) {
 				t.Run(name, func(t *testing.T) {
@@ -212,6 +219,7 @@ func TestTreesEnd(t *testing.T) {
 					if res.KilledBy != sandbox.KilledByWall {
 						t.Errorf("it ended with %+v\n%s", res, out)
 					}
+
 					late := int64(time.Since(begin) - c.Wall)
 					for last := latest.Load(); late > last && !latest.CompareAndSwap(last, late); last = latest.Load() {
 					}
@@ -280,6 +288,7 @@ func TestFlood(t *testing.T) {
 	confined(t, func(t *testing.T, s *sandbox.Sandbox) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
+
 		c, _ := script(t, "yes & yes >&2")
 		n := 0
 		c.Stdout = writer(func(b []byte) {
@@ -287,6 +296,7 @@ func TestFlood(t *testing.T) {
 				cancel()
 			}
 		})
+
 		c.Stderr = c.Stdout
 		c.Limits.Memory = 100 << 20
 		if res, err := s.Run(ctx, c); err != nil || res.KilledBy != sandbox.KilledByCancel {
@@ -305,10 +315,12 @@ func TestDaemonThatIsKilled(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
+
 		until(t, "two processes", func() bool { return len(bearing(mark)) >= 2 })
 		if err := cmd.Process.Kill(); err != nil {
 			t.Fatal(err)
 		}
+
 		_ = cmd.Wait() // it was killed
 		until(t, "their end", func() bool { return len(bearing(mark)) == 0 })
 	})
@@ -331,10 +343,12 @@ func upgraded(t *testing.T, tier sandbox.Tier, text string) *exec.Cmd {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	copied := filepath.Join(t.TempDir(), "copied")
 	if out, err := exec.Command("cp", exe, copied).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
+
 	cmd := exec.CommandContext(t.Context(), copied)
 	cmd.Env = append(os.Environ(), roleKey+"=daemon", "TIER="+string(tier), "BINARY="+copied, "DIR="+t.TempDir(), "SCRIPT="+text)
 	return cmd
@@ -358,6 +372,7 @@ func TestNothingIsLeftOpen(t *testing.T) {
 			}
 			return len(entries)
 		}
+
 		one := func() {
 			c, _ := script(t, "sleep 60 & exit 0")
 			c.Stdin = strings.NewReader("text")
@@ -367,11 +382,13 @@ func TestNothingIsLeftOpen(t *testing.T) {
 				t.Fatal("it was started")
 			}
 		}
+
 		one()
 		files, routines := open(), runtime.NumGoroutine()
 		for range 5 {
 			one()
 		}
+
 		until(t, "the end of all goroutines", func() bool { return runtime.NumGoroutine() <= routines })
 		if now := open(); now > files {
 			t.Errorf("%d files are open, and %d were", now, files)
@@ -388,15 +405,18 @@ func TestAsOrdinaryUser(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("only root can become nobody")
 	}
+
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	const nobody = 65534
 	home, err := os.MkdirTemp("", "rouse-nobody-") //nolint:usetesting // t.TempDir is in a folder that nobody may not enter
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() { os.RemoveAll(home) })
 	if out, err := exec.Command("cp", exe, filepath.Join(home, "copied")).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
@@ -404,6 +424,7 @@ func TestAsOrdinaryUser(t *testing.T) {
 	if err := errors.Join(os.Chmod(home, 0o755), os.Chown(home, nobody, nobody)); err != nil {
 		t.Fatal(err)
 	}
+
 	cmd := exec.CommandContext(t.Context(), filepath.Join(home, "copied"), "-test.run", "^Test(Attacks|Masks|Bombs|TreesEnd|WhatIsLeft.*|NothingIsLeftOpen|DaemonThatIsKilled|NetworkThat.*)$",
 		"-test.v="+strconv.FormatBool(testing.Verbose()))
 	cmd.Dir, cmd.Env = home, []string{path, "TMPDIR=" + home, "HOME=" + home}

@@ -62,10 +62,12 @@ func New(o Options) (*Sandbox, error) {
 	if o.Off != "" && strings.TrimSpace(o.Off) == "" {
 		return nil, errors.New("sandbox: it can be off for a reason only, and the one given is blank")
 	}
+
 	h, err := newHost()
 	if err != nil {
 		return nil, err
 	}
+
 	return &Sandbox{options: o, host: h}, nil
 }
 
@@ -81,15 +83,19 @@ func (s *Sandbox) Tier(ctx context.Context) (Tier, []string) {
 	if s.options.Off != "" {
 		return TierD, []string{"it is off: " + s.options.Off}
 	}
+
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	if s.probed {
 		return s.tier, s.lacks
 	}
+
 	tier, lacks := s.host.probe(ctx, s.options.Most)
 	if ctx.Err() != nil {
 		return TierD, []string{"finding out was cut off: " + context.Cause(ctx).Error()}
 	}
+
 	s.probed, s.tier, s.lacks = true, tier, lacks
 	return tier, lacks
 }
@@ -161,14 +167,17 @@ func (s *Sandbox) Run(ctx context.Context, c Command) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
+
 	tier, lacks := s.Tier(ctx)
 	if err := ctx.Err(); err != nil {
 		return Result{}, &StartError{Argv0: c.Argv[0], Tier: tier, Err: context.Cause(ctx)}
 	}
+
 	off := s.options.Off != ""
 	if !off && (tier == TierD || !tier.AtLeast(c.Min)) {
 		return Result{}, &WeakError{Have: tier, Need: c.Min, Lacks: lacks}
 	}
+
 	return s.host.run(ctx, tier, c)
 }
 

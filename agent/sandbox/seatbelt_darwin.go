@@ -42,14 +42,17 @@ func (h *host) try(ctx context.Context) error {
 		return err
 	}
 	defer os.RemoveAll(outside)
+
 	canary, inside := filepath.Join(outside, "canary"), filepath.Join(outside, "inside")
 	if err := errors.Join(os.WriteFile(canary, []byte("canary"), 0o600), os.Mkdir(inside, 0o700)); err != nil {
 		return err
 	}
+
 	c, err := Command{Argv: []string{"/bin/sh", "-c", `test -w . && ! cat "$0"`, canary}, Dir: inside, Write: []string{inside}, Wall: 20 * time.Second}.checked()
 	if err != nil {
 		return err
 	}
+
 	res, err := h.run(ctx, TierB, c)
 	switch {
 	case err != nil:
@@ -57,6 +60,7 @@ func (h *host) try(ctx context.Context) error {
 	case res.Exit != 0:
 		return fmt.Errorf("a trial start ended with %d %s %s", res.Exit, res.Signal, res.KilledBy)
 	}
+
 	return nil
 }
 
@@ -66,10 +70,12 @@ func (h *host) run(ctx context.Context, t Tier, c Command) (Result, error) {
 	if err != nil {
 		return fail(err)
 	}
+
 	path, err := program(c, l.dir)
 	if err != nil {
 		return fail(err)
 	}
+
 	argv := append([]string{path}, c.Argv[1:]...)
 	if t == TierB {
 		temp, err := os.MkdirTemp("", "rouse-sandbox-")
@@ -77,14 +83,18 @@ func (h *host) run(ctx context.Context, t Tier, c Command) (Result, error) {
 			return fail(err)
 		}
 		defer os.RemoveAll(temp)
+
 		if l.write, err = appendReal(l.write, temp); err != nil {
 			return fail(err)
 		}
+
 		if !slices.ContainsFunc(c.Env, func(s string) bool { return strings.HasPrefix(s, "TMPDIR=") }) {
 			c.Env = append(slices.Clone(c.Env), "TMPDIR="+temp)
 		}
+
 		argv = append([]string{sandboxExec, "-p", profile(l, c.Network), "/bin/sh", "-c", limits(c.Limits) + `exec "$0" "$@"`}, argv...)
 	}
+
 	return startPlain(ctx, t, argv, l.dir, c)
 }
 
@@ -111,10 +121,12 @@ func profile(l layout, network bool) string {
 	line("(allow file-read-metadata)")
 	line(`(allow file-read* (literal "/") (literal "/dev/null") (literal "/dev/zero") (literal "/dev/random") (literal "/dev/urandom"))`)
 	line(`(allow file-write-data (literal "/dev/null") (literal "/dev/zero"))`)
+
 	for _, path := range []string{"/usr", "/bin", "/sbin", "/System", "/Library/Developer/CommandLineTools", "/Library/Apple", "/opt/homebrew",
 		"/private/etc/passwd", "/private/etc/group", "/private/etc/ssl", "/private/etc/localtime", "/private/var/db/timezone", "/private/var/db/dyld"} {
 		line("(allow file-read* (subpath %s))", quoted(path))
 	}
+
 	if network {
 		line("(allow network-outbound (remote ip))")
 		line("(allow network-bind (local ip))")
@@ -122,9 +134,11 @@ func profile(l layout, network bool) string {
 		line(`(allow network-outbound (literal "/private/var/run/mDNSResponder"))`)
 		line(`(allow file-read* (literal "/private/etc/hosts") (literal "/private/etc/resolv.conf") (literal "/private/var/run/resolv.conf"))`)
 	}
+
 	for _, grant := range grants(l) {
 		line("%s", grant)
 	}
+
 	return b.String()
 }
 
@@ -138,20 +152,25 @@ func grants(l layout) []string {
 	for _, path := range l.read {
 		all = append(all, grant{path, fmt.Sprintf("(allow file-read* (subpath %s)) (deny file-write* (subpath %[1]s))", quoted(path))})
 	}
+
 	for _, path := range l.write {
 		all = append(all, grant{path, fmt.Sprintf("(allow file-read* file-write* (subpath %s))", quoted(path))})
 	}
+
 	for _, m := range l.masks {
 		all = append(all, grant{m.path, fmt.Sprintf("(deny file-read* file-write* (subpath %s))", quoted(m.path))})
 	}
+
 	slices.SortStableFunc(all, func(a, b grant) int { return strings.Compare(a.path, b.path) })
 	var out []string
 	for _, g := range all {
 		out = append(out, g.rule)
 	}
+
 	for _, path := range l.pins() { // they cannot be moved away, nor removed
 		out = append(out, fmt.Sprintf("(deny file-write-unlink (literal %s))", quoted(path)))
 	}
+
 	return out
 }
 

@@ -118,6 +118,7 @@ func newFilter(t Tier, network bool) []unix.SockFilter {
 		f.add(unix.BPF_JMP|unix.BPF_JGE|unix.BPF_K, 0, 1, foreignCalls)
 		f.answer(unix.SECCOMP_RET_KILL_PROCESS)
 	}
+
 	denied := slices.Concat(deniedCalls, archDenied)
 	if t == TierB {
 		denied = slices.Concat(denied, extendedCalls, processCalls)
@@ -125,15 +126,18 @@ func newFilter(t Tier, network bool) []unix.SockFilter {
 			f.only(number, func() { f.fail(0) })
 		}
 	}
+
 	for _, number := range denied {
 		f.only(number, func() { f.fail(unix.EPERM) })
 	}
+
 	f.only(unix.SYS_CLONE3, func() { f.fail(unix.ENOSYS) }) // its flags are in memory; every libc falls back to clone
 	f.call(unix.SYS_CLONE, func() {
 		f.load(offsetArg(0))
 		f.add(unix.BPF_JMP|unix.BPF_JSET|unix.BPF_K, 0, 1, newNamespaces)
 		f.fail(unix.EPERM)
 	})
+
 	f.call(unix.SYS_IOCTL, func() { f.deny(1, deniedIoctls...) })
 	// These two limits are soft, so that they bind the command and not its keeper.
 	f.call(unix.SYS_SETRLIMIT, func() { f.deny(0, unix.RLIMIT_NPROC, unix.RLIMIT_DATA) })
@@ -148,6 +152,7 @@ func newFilter(t Tier, network bool) []unix.SockFilter {
 		f.only(0, func() { f.answer(unix.SECCOMP_RET_ALLOW) })
 		f.fail(unix.EPERM)
 	})
+
 	f.sockets(network)
 	f.answer(unix.SECCOMP_RET_ALLOW)
 	return f

@@ -53,6 +53,7 @@ func memory(name string, write func(io.Writer) error) (*os.File, error) {
 	if err != nil {
 		return nil, os.NewSyscallError("memfd_create", err)
 	}
+
 	f := os.NewFile(uintptr(fd), name)
 	err = write(f)
 	if err == nil {
@@ -62,6 +63,7 @@ func memory(name string, write func(io.Writer) error) (*os.File, error) {
 		f.Close()
 		return nil, err
 	}
+
 	return f, nil
 }
 

@@ -47,6 +47,7 @@ func Success(result any, warnings ...string) Envelope {
 	if text, ok := result.(string); ok {
 		result = map[string]string{"text": text}
 	}
+
 	raw, err := encode(result)
 	if err != nil {
 		return Failure(KindExecutionError, "the result cannot be written as JSON: %v", err)
@@ -88,6 +89,7 @@ func Answer(c model.Call, recorded json.RawMessage) (model.Message, error) {
 	if !bytes.Contains(recorded, []byte(`"images":`)) {
 		return m, nil
 	}
+
 	var e Envelope
 	if err := json.Unmarshal(recorded, &e); err != nil {
 		return m, fmt.Errorf("the recorded result of %s is damaged: %w", c.Name, err)
@@ -95,6 +97,7 @@ func Answer(c model.Call, recorded json.RawMessage) (model.Message, error) {
 	if len(e.Images) == 0 { // they are of the result itself
 		return m, nil
 	}
+
 	text, err := e.Text()
 	m.Text, m.Images = string(text), e.Images
 	return m, err
@@ -106,6 +109,7 @@ func (e Envelope) MarshalJSON() ([]byte, error) {
 	var w writer
 	w.text.Grow(len(e.Result) + len(e.Message) + 128)
 	w.begin()
+
 	if e.OK {
 		w.unless(len(e.Images) == 0, "images", e.Images)
 		w.add("ok", true)
@@ -114,6 +118,7 @@ func (e Envelope) MarshalJSON() ([]byte, error) {
 		w.unless(len(e.Warnings) == 0, "warnings", e.Warnings)
 		return w.end()
 	}
+
 	w.unless(e.Expected == "", "expected", e.Expected)
 	w.unless(e.Field == "", "field", e.Field)
 	w.unless(len(e.Images) == 0, "images", e.Images)
@@ -122,6 +127,7 @@ func (e Envelope) MarshalJSON() ([]byte, error) {
 	w.add("ok", false)
 	w.add("retryable", e.Retryable)
 	w.unless(e.Tool == "", "tool", e.Tool)
+
 	return w.end()
 }
 
@@ -144,6 +150,7 @@ func (w *writer) key(key string) {
 	} else {
 		w.text.WriteByte(',')
 	}
+
 	w.text.WriteByte('"')
 	w.text.WriteString(key)
 	w.text.WriteString(`":`)
@@ -196,6 +203,7 @@ func (e *Envelope) UnmarshalJSON(text []byte) error {
 	if err := json.Unmarshal(text, &m); err != nil {
 		return err
 	}
+
 	*e = Envelope(m)
 	return nil
 }

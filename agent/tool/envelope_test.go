@@ -21,6 +21,7 @@ func TestEnvelopeKeys(t *testing.T) {
 		if rapid.Bool().Draw(t, "seen") {
 			e.Images = []model.Image{{Type: "image/png", Data: []byte{1, 2}}}
 		}
+
 		if e.OK {
 			e.Result = json.RawMessage(rapid.SampledFrom([]string{"", `{}`, `{"a": "<ü>" , "b":[1, 2]}`, `null`}).Draw(t, "result"))
 			e.Warnings = rapid.SliceOfN(text, 0, 2).Draw(t, "warnings")
@@ -28,14 +29,17 @@ func TestEnvelopeKeys(t *testing.T) {
 			e.Kind, e.Message, e.Retryable = tool.KindTimeout, text.Draw(t, "message"), rapid.Bool().Draw(t, "retryable")
 			e.Field, e.Expected = text.Draw(t, "field"), text.Draw(t, "expected")
 		}
+
 		got, err := e.MarshalJSON()
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		var all map[string]json.RawMessage
 		if err := json.Unmarshal(got, &all); err != nil {
 			t.Fatalf("%s: %v", got, err)
 		}
+
 		var want bytes.Buffer
 		enc := json.NewEncoder(&want)
 		enc.SetEscapeHTML(false)
@@ -61,6 +65,7 @@ func BenchmarkEnvelope(b *testing.B) {
 	e := tool.Success(strings.Repeat("blue, 3 pieces, 4.50 in stock\n", 34))
 	e.Tool = "lookup"
 	b.ReportAllocs()
+
 	for b.Loop() {
 		if _, err := e.MarshalJSON(); err != nil {
 			b.Fatal(err)

@@ -52,6 +52,7 @@ func (g Gate) Decide(tool string, n Need, met Taint, said func(hash string) (Sai
 	if n.Refused != nil {
 		return refuse(*n.Refused, tool, false), nil
 	}
+
 	why := reasons(n, met)
 	var s Said
 	hash := ""
@@ -62,6 +63,7 @@ func (g Gate) Decide(tool string, n Need, met Taint, said func(hash string) (Sai
 			return Verdict{}, err
 		}
 	}
+
 	allowed := why == "" || (s.Stands && !n.Each) || s.Once
 	switch {
 	case !allowed && s.Denied:
@@ -79,6 +81,7 @@ func (g Gate) Decide(tool string, n Need, met Taint, said func(hash string) (Sai
 	case g.refuses():
 		return g.rejected(tool, why), nil
 	}
+
 	return Verdict{Ask: &Approval{Tool: tool, Shown: n.Shown, Why: why, Hash: hash, Each: n.Each}}, nil
 }
 
@@ -107,16 +110,20 @@ func reasons(n Need, met Taint) string {
 	if n.Missing != "" {
 		why = append(why, n.Missing)
 	}
+
 	all := met | n.Adds
 	if added := all &^ met; all == AllTaints && (added != 0 || n.Adds&Outward != 0) {
 		why = append(why, "the run would hold untrusted content (A), private data (B) and an effect beyond the host (C) together")
 	}
+
 	if n.Each {
 		why = append(why, "it installs software, which is asked about each time")
 	}
+
 	if n.Asks && len(why) == 0 {
 		why = append(why, "it is asked for each time")
 	}
+
 	return strings.Join(why, "; ")
 }
 

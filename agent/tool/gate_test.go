@@ -45,6 +45,7 @@ func TestGate(t *testing.T) {
 			}
 		}
 	}
+
 	t.Logf("%d cases", n)
 }
 
@@ -65,6 +66,7 @@ func wanted(n tool.Need, least, onDenied string, met tool.Taint, s tool.Said) st
 	if n.Refused != nil { // deny
 		return "invalid_args false"
 	}
+
 	word := (s.Stands && !n.Each) || s.Once
 	refusal := map[string]string{"fail": "rejected true", "continue": "rejected false"}[onDenied]
 	holds := (met | n.Adds).String() == "ABC"
@@ -77,6 +79,7 @@ func wanted(n tool.Need, least, onDenied string, met tool.Taint, s tool.Said) st
 	if n.Missing != "" && !word && refusal != "" { // grant
 		return refusal
 	}
+
 	order := "ABCD"
 	if least == "" {
 		least = "B"
@@ -87,12 +90,14 @@ func wanted(n tool.Need, least, onDenied string, met tool.Taint, s tool.Said) st
 	if n.Tier != "" && strings.Index(order, n.Tier) > strings.Index(order, least) { // tier
 		return "rejected false"
 	}
+
 	switch { // approval
 	case !needsWord || word:
 		return "go"
 	case refusal != "":
 		return refusal
 	}
+
 	return "ask"
 }
 
@@ -120,6 +125,7 @@ func TestApprovalSays(t *testing.T) {
 	if err != nil || v.Ask == nil || v.Ask.Shown != "mail bob" || v.Ask.Tool != "send" || !strings.Contains(v.Ask.Why, "no grant covers mail") || !strings.Contains(v.Ask.Why, "untrusted content (A)") {
 		t.Errorf("%+v %v", v.Ask, err)
 	}
+
 	n = tool.Need{Tier: "D"}
 	v, err = tool.Gate{Agent: "a"}.Decide("send", n, tool.Untrusted, nil)
 	if err != nil || v.Refusal == nil || !strings.Contains(v.Refusal.Message, "tier D here") || !strings.Contains(v.Refusal.Message, "tier A at least") {

@@ -21,6 +21,7 @@ func (r *Roots) Places(argv []string) (read, write []string) {
 		if info, err := os.Lstat(g.Path); r.writable(g) || err != nil || g.File && !info.Mode().IsRegular() {
 			continue
 		}
+
 		if g.Write {
 			write = append(write, g.Path)
 		} else {
@@ -57,11 +58,13 @@ func (r *Roots) open(folder string) (*os.Root, error) {
 	if outer == "" {
 		return os.OpenRoot(folder)
 	}
+
 	root, err := os.OpenRoot(outer)
 	if err != nil {
 		return nil, err
 	}
 	defer root.Close()
+
 	return root.OpenRoot(within)
 }
 
@@ -93,5 +96,6 @@ func (r *Roots) Labels(ctx context.Context) (Taint, error) {
 			labels |= Untrusted
 		}
 	}
+
 	return labels, err
 }

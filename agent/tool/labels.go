@@ -27,21 +27,26 @@ func (r *Roots) Reads(ctx context.Context, path string) (n Need, err error) {
 	if path == "" {
 		path = "."
 	}
+
 	g, abs := r.find(path, false)
 	if g == nil {
 		return n, nil // the call will be refused
 	}
+
 	if g.Private {
 		n.Adds |= Private
 	}
+
 	if g.Untrusted || r.dropped(abs) {
 		n.Adds |= Untrusted
 	}
+
 	if _, own := below(r.workdir, abs); own || g.Write {
 		memory, err := r.Memory(ctx)
 		n.Adds |= memory
 		return n, err
 	}
+
 	return n, nil
 }
 
@@ -67,6 +72,7 @@ func (r *Roots) Needs(writes bool) func(context.Context, Invocation, json.RawMes
 		if err := json.Unmarshal(args, &a); err != nil {
 			return Need{}, nil //nolint:nilerr // the call itself says what is wrong with them
 		}
+
 		n, err := r.Reads(ctx, filepath.Clean(a.Path))
 		n.Keeps = writes
 		return n, err

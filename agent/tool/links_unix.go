@@ -13,6 +13,7 @@ func links(f *os.File) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
+
 	st, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
 		return 1, nil

@@ -11,6 +11,7 @@ func links(f *os.File) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
+
 	var info syscall.ByHandleFileInformation
 	var failed error
 	if err := raw.Control(func(fd uintptr) { failed = syscall.GetFileInformationByHandle(syscall.Handle(fd), &info) }); err != nil {

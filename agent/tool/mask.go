@@ -49,6 +49,7 @@ func resolved(path string) string {
 	if actual, err := filepath.EvalSymlinks(path); err == nil {
 		return actual
 	}
+
 	folder := filepath.Dir(path)
 	if folder == path {
 		return path

@@ -16,6 +16,7 @@ func TestMasks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, name := range []string{"home/ledger.db", "home/agents/x/work/mine.txt", "rouse.yaml", "skills/tax/SKILL.md", "free.txt"} {
 		path := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -25,16 +26,19 @@ func TestMasks(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	if err := os.Symlink("home", filepath.Join(dir, "way")); err != nil {
 		t.Skip("no links here")
 	}
 	if err := os.Symlink("skills/tax", filepath.Join(dir, "tax")); err != nil {
 		t.Fatal(err)
 	}
+
 	roots, err := tool.NewRoots(dir, []tool.Grant{{Path: filepath.Join(dir, "home/agents/x/work"), Write: true}, {Path: dir, Write: true}})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	roots.Mask(tool.Masks{Fixed: []string{filepath.Join(dir, "rouse.yaml"), filepath.Join(dir, "jobs.d", "more.yaml"), filepath.Join(dir, "skills")}, Hidden: []string{filepath.Join(dir, "way")}}.Resolved())
 	read := func(path string) bool {
 		f, err := roots.Open(path)
@@ -43,6 +47,7 @@ func TestMasks(t *testing.T) {
 		}
 		return err == nil
 	}
+
 	write := func(path string) bool {
 		p, err := roots.At(path, true)
 		if err != nil {
@@ -51,6 +56,7 @@ func TestMasks(t *testing.T) {
 		defer p.Close()
 		return p.Guard() == nil
 	}
+
 	for path, want := range map[string][2]bool{
 		"free.txt": {true, true}, "rouse.yaml": {true, false}, "sub/../rouse.yaml": {true, false}, "jobs.d/more.yaml": {false, false},
 		"skills/tax/SKILL.md": {true, false}, "skills/new/SKILL.md": {false, false}, "skills": {true, false}, "tax/SKILL.md": {true, false}, "tax/new.md": {false, false},
@@ -61,6 +67,7 @@ func TestMasks(t *testing.T) {
 			t.Errorf("%s: read %v, written %v, want %v", path, r, w, want)
 		}
 	}
+
 	if got := roots.Masked(); !slices.Contains(got, filepath.Join(dir, "jobs.d/more.yaml")) || !slices.Contains(got, filepath.Join(dir, "home")) || slices.Contains(got, filepath.Join(dir, "rouse.yaml")) {
 		t.Errorf("a confined program would not see %v", got)
 	}

@@ -1,17 +1,13 @@
 package tool
 
-import "github.com/agnivade/levenshtein"
+import "rouse/internal/text"
 
-// hint proposes the known name that a wrong one was probably meant as, "" when none is near.
+// hint ends a message about a wrong name with the one that was probably meant; "" when none is near.
 func hint(wrong string, known []string) string {
-	best, distance := "", len(wrong)/2+1
-	for _, k := range known {
-		if d := levenshtein.ComputeDistance(wrong, k); d < distance {
-			best, distance = k, d
-		}
-	}
-	if best == "" {
+	ask := text.DidYouMean(wrong, known)
+	if ask == "" {
 		return ""
 	}
-	return `; did you mean "` + best + `"?`
+
+	return "; " + ask
 }

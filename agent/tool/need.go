@@ -80,15 +80,24 @@ func Needs[A any](of func(ctx context.Context, in Invocation, args A) (Need, err
 	}
 }
 
-// Need is what a call would do. Of a call that will be refused for its arguments, and of a
-// tool that stays within what every run may do, it is nothing.
+// Need is what a call would do; of a call that will be refused for its arguments it is nothing. A
+// tool that neither says what its calls do nor stays within what every run may do needs its owner's
+// word for each, and all labels.
 func (t Tool) Need(ctx context.Context, in Invocation, args json.RawMessage) (Need, error) {
-	if t.spec.Needs == nil {
+	if t.spec.Needs == nil && t.spec.Confined() {
 		return Need{}, nil
 	}
+
 	fitting, err := validate(t.schema, args)
 	if err != nil {
 		return Need{}, nil //nolint:nilerr // the call itself says what is wrong with them
 	}
-	return t.spec.Needs(ctx, in, fitting)
+	if t.spec.Needs != nil {
+		return t.spec.Needs(ctx, in, fitting)
+	}
+
+	return Need{
+		Missing: "no grant covers " + t.spec.Name + ", which may do anything",
+		Action:  string(fitting), Adds: AllTaints, Keeps: true,
+	}, nil
 }

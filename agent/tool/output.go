@@ -29,24 +29,29 @@ func (p *Place) Announce(ctx context.Context, temp string) error {
 	if p.tell == nil {
 		return nil
 	}
+
 	f, err := p.Open(temp)
 	if err != nil {
 		return fmt.Errorf("what is written to %s cannot be read back: %w", p.shown, err)
 	}
 	defer f.Close()
+
 	hash := sha256.New()
 	size, err := io.Copy(hash, f)
 	if err != nil {
 		return fmt.Errorf("what is written to %s cannot be read back: %w", p.shown, err)
 	}
+
 	info, err := f.Stat()
 	if err != nil {
 		return fmt.Errorf("what is written to %s cannot be read back: %w", p.shown, err)
 	}
+
 	path := filepath.Join(p.Name(), p.Rel)
 	folder, err := filepath.EvalSymlinks(filepath.Dir(path))
 	if err != nil {
 		return fmt.Errorf("the folder of %s cannot be found: %w", p.shown, err)
 	}
+
 	return p.tell(ctx, Output{filepath.Join(folder, filepath.Base(path)), hex.EncodeToString(hash.Sum(nil)), size, info.ModTime()})
 }

@@ -61,10 +61,12 @@ func (p *Place) OpenPlain() (*os.File, error) {
 	if !info.Mode().IsRegular() && !info.IsDir() {
 		return nil, p.refuse(KindRejected, "is neither a file nor a folder")
 	}
+
 	f, err := p.Open(p.Rel)
 	if err != nil {
 		return nil, p.Explain(err)
 	}
+
 	err = p.check(f, info)
 	if err == nil {
 		err = p.plainly(f)
@@ -72,6 +74,7 @@ func (p *Place) OpenPlain() (*os.File, error) {
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
+
 	return f, nil
 }
 
@@ -80,18 +83,22 @@ func (p *Place) plainly(f *os.File) error {
 	if p.file {
 		return nil
 	}
+
 	actual, err := filepath.EvalSymlinks(filepath.Join(p.Name(), p.Rel))
 	if err != nil {
 		return p.Explain(err)
 	}
+
 	opened, err := f.Stat()
 	if err != nil {
 		return p.Explain(err)
 	}
+
 	named, err := os.Stat(actual)
 	if err != nil || !os.SameFile(named, opened) {
 		return p.refuse(KindExecutionError, "was replaced while it was opened; try again")
 	}
+
 	root, err := filepath.EvalSymlinks(p.Name())
 	if err != nil {
 		return p.Explain(err)
@@ -102,6 +109,7 @@ func (p *Place) plainly(f *os.File) error {
 	if p.masked != nil && p.masked(actual, p.write) {
 		return maskRefused(p.shown)
 	}
+
 	return nil
 }
 
@@ -112,10 +120,12 @@ func (p *Place) Guard() error {
 	if err != nil {
 		return p.Explain(err)
 	}
+
 	folder, err := filepath.EvalSymlinks(filepath.Join(root, filepath.Dir(p.Rel)))
 	if err != nil {
 		return p.Explain(err)
 	}
+
 	rel, ok := below(root, folder)
 	if !p.file && (!ok || Secret(filepath.Join(rel, filepath.Base(p.Rel)))) {
 		return secretRefused(p.shown)
@@ -123,6 +133,7 @@ func (p *Place) Guard() error {
 	if p.masked != nil && p.masked(filepath.Join(folder, filepath.Base(p.Rel)), true) {
 		return maskRefused(p.shown)
 	}
+
 	return nil
 }
 
@@ -142,6 +153,7 @@ func (p *Place) check(f *os.File, expected fs.FileInfo) error {
 	if !info.Mode().IsRegular() || (p.own && !p.write) {
 		return nil
 	}
+
 	n, err := links(f)
 	if err != nil {
 		return p.Explain(err)
@@ -149,6 +161,7 @@ func (p *Place) check(f *os.File, expected fs.FileInfo) error {
 	if n > 1 {
 		return p.refuse(KindRejected, "is a hard link: its other name may lie outside of %s; copy the file instead", p.allowed)
 	}
+
 	return nil
 }
 
@@ -165,6 +178,7 @@ func (p *Place) Explain(err error) error {
 	case strings.Contains(err.Error(), "escapes"): // os.Root has no error value for it
 		return p.refuse(KindInvalidArgs, "leads out of %s", p.allowed)
 	}
+
 	return p.refuse(KindExecutionError, "cannot be used: %v", err)
 }
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"rouse/agent/model"
+	"rouse/internal/domain"
 )
 
 // Registry is the set of tools of one run.
@@ -22,15 +23,19 @@ type Registry struct {
 	told  []model.Tool
 }
 
-// NewRegistry refuses two tools of one name.
+// NewRegistry refuses two tools of one name, and what Define did not make.
 func NewRegistry(tools ...Tool) (*Registry, error) {
 	r := &Registry{tools: make(map[string]Tool, len(tools))}
 	for _, t := range tools {
+		if err := t.spec.Check(); err != nil {
+			return nil, err
+		}
 		if _, twice := r.tools[t.Name()]; twice {
 			return nil, fmt.Errorf("the tool %s is defined twice", t.Name())
 		}
 		r.tools[t.Name()] = t
 	}
+
 	r.names = slices.Sorted(maps.Keys(r.tools))
 	r.told = r.tell()
 	return r, nil
@@ -66,16 +71,22 @@ func (r *Registry) Lookup(name string) (Tool, bool) {
 	return t, ok
 }
 
-// Filter keeps the tools that a glob of allow matches (all, when there is none) and no
+// Permits says whether a glob of allow matches a tool (where there is none, all are allowed) and no
 // glob of deny does. A glob that cannot be read allows nothing and denies everything.
+func Permits(allow, deny []string, name string) bool {
+	return (len(allow) == 0 || matches(allow, name, false)) && !matches(deny, name, true)
+}
+
+// Filter keeps the tools that allow and deny permit.
 func (r *Registry) Filter(allow, deny []string) *Registry {
 	out := &Registry{tools: map[string]Tool{}, apart: r.apart}
 	for _, name := range r.names {
-		if (len(allow) == 0 || matches(allow, name, false)) && !matches(deny, name, true) {
+		if Permits(allow, deny, name) {
 			out.tools[name] = r.tools[name]
 			out.names = append(out.names, name)
 		}
 	}
+
 	out.told = out.tell()
 	return out
 }
@@ -111,6 +122,7 @@ func (r *Registry) Call(ctx context.Context, in Invocation, name string, args js
 	if !ok {
 		return r.unknown(name), nil
 	}
+
 	fitted, err := validate(t.schema, args)
 	var bad *invalid
 	if errors.As(err, &bad) {
@@ -118,9 +130,11 @@ func (r *Registry) Call(ctx context.Context, in Invocation, name string, args js
 		e.Tool = name
 		return e, nil
 	}
+
 	if err != nil {
 		return Envelope{}, err
 	}
+
 	e, err := t.bounded(ctx, in, fitted)
 	e.Tool = name
 	return e, err
@@ -131,6 +145,7 @@ func (r *Registry) unknown(name string) Envelope {
 	if near == "" {
 		near = "."
 	}
+
 	all := "There are no tools in this run."
 	if len(r.names) > 0 {
 		all = "The tools are " + strings.Join(r.names, ", ") + "."
@@ -149,8 +164,10 @@ func (t Tool) bounded(ctx context.Context, in Invocation, args json.RawMessage) 
 		o := t.survived(ctx, in, args)
 		return o.envelope, o.err
 	}
+
 	ctx, cancel := context.WithTimeoutCause(ctx, t.spec.Timeout, errTimeout{t.spec.Timeout})
 	defer cancel()
+
 	done := make(chan outcome, 1)
 	go func() { done <- t.survived(ctx, in, args) }()
 	var o outcome
@@ -164,16 +181,19 @@ func (t Tool) bounded(ctx context.Context, in Invocation, args json.RawMessage) 
 			o.err = context.Cause(ctx)
 		}
 	}
+
 	var late errTimeout
 	if errors.As(context.Cause(ctx), &late) && (o.err != nil || !o.envelope.OK) {
-		if t.spec.Effect == Write || t.spec.Effect == External {
+		if t.spec.Effect == domain.EffectWrite || t.spec.Effect == domain.EffectExternal {
 			return Failure(KindTimeout, "the call did not end within %s; whether it took effect is unknown", late.after), nil
 		}
 		return Failure(KindTimeout, "the call did not end within %s", late.after), nil
 	}
+
 	if o.err != nil && ctx.Err() != nil {
 		return Failure(KindExecutionError, "cancelled: %v", context.Cause(ctx)), nil
 	}
+
 	return o.envelope, o.err
 }
 

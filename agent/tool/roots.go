@@ -49,17 +49,21 @@ func NewRoots(workdir string, grants []Grant) (*Roots, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the agent's workdir cannot be used: %w", err)
 	}
+
 	r := &Roots{workdir: dir}
 	for _, g := range grants {
 		if info, err := os.Lstat(g.Path); err == nil && info.Mode().IsRegular() {
 			g.File = true // so an owner gives one file of a folder, a secret one included
 		}
+
 		one := newRoot(g)
 		if _, own := below(dir, one.Path); own {
 			one.Private = false // it is the agent's own
 		}
+
 		r.roots = append(r.roots, one)
 	}
+
 	narrowed := slices.ContainsFunc(grants, func(g Grant) bool { return g.Write })
 	r.roots = append(r.roots, root{Grant{Path: dir, Write: !narrowed}, filepath.Clean(workdir)})
 	r.roots = slices.DeleteFunc(r.roots, r.ledOut)
@@ -72,6 +76,7 @@ func newRoot(g Grant) root {
 	if g.File {
 		folder, last = filepath.Split(named)
 	}
+
 	g.Path = named
 	if resolved, err := filepath.EvalSymlinks(folder); err == nil {
 		g.Path = filepath.Join(resolved, last)
@@ -88,6 +93,7 @@ func (r *Roots) find(path string, write bool) (*root, string) {
 	if !filepath.IsAbs(abs) {
 		abs = filepath.Join(r.workdir, abs)
 	}
+
 	abs = filepath.Clean(abs)
 	var best *root
 	var at string
@@ -98,6 +104,7 @@ func (r *Roots) find(path string, write bool) (*root, string) {
 			best, at = g, inside
 		}
 	}
+
 	return best, at
 }
 
@@ -126,6 +133,7 @@ func (r *Roots) At(path string, write bool) (*Place, error) {
 	if path == "" || strings.ContainsRune(path, 0) {
 		return nil, &PathError{KindInvalidArgs, fmt.Sprintf("%q is not a path", path)}
 	}
+
 	g, abs := r.find(path, write)
 	if g == nil {
 		return nil, &PathError{KindInvalidArgs, fmt.Sprintf("%s is outside of %s", path, r.allowed(write))}
@@ -136,23 +144,28 @@ func (r *Roots) At(path string, write bool) (*Place, error) {
 	if r.masked(g, abs, write) {
 		return nil, maskRefused(path)
 	}
+
 	folder := g.Path
 	if g.File {
 		folder = filepath.Dir(g.Path)
 	}
+
 	in, err := r.open(folder)
 	if err != nil {
 		return nil, &PathError{KindNotFound, fmt.Sprintf("%s cannot be reached: %v", path, err)}
 	}
+
 	rel, err := filepath.Rel(folder, abs)
 	if err != nil {
 		return nil, errors.Join(&PathError{KindInvalidArgs, fmt.Sprintf("%s is not inside %s", path, folder)}, in.Close())
 	}
+
 	_, own := below(r.workdir, abs)
 	p := &Place{Root: in, Rel: rel, shown: path, allowed: r.allowed(write), write: write, file: g.File, own: own, tell: r.tell}
 	if len(r.masks) > 0 {
 		p.masked = func(abs string, write bool) bool { return r.masked(g, abs, write) }
 	}
+
 	return p, nil
 }
 
@@ -189,6 +202,7 @@ func (r *Roots) Look(path string) string {
 	if abs == "" {
 		return ""
 	}
+
 	info, err := os.Stat(abs)
 	if err != nil {
 		return ""
@@ -202,23 +216,29 @@ func (r *Roots) allowed(write bool) string {
 	if write {
 		verb = "write"
 	}
+
 	files := 0
 	for _, g := range r.roots {
 		if write && !g.Write || g.Unnamed {
 			continue
 		}
+
 		if g.File {
 			if files++; files > maxNamed {
 				continue
 			}
 		}
+
 		out = append(out, g.named)
 	}
+
 	if files > maxNamed {
 		out = append(out, fmt.Sprintf("and %d more files", files-maxNamed))
 	}
+
 	if len(out) == 0 {
 		out = []string{"nothing"}
 	}
+
 	return fmt.Sprintf("what this run may %s: %s", verb, strings.Join(out, ", "))
 }

@@ -30,12 +30,14 @@ func newYard(t testing.TB) *yard {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	y := &yard{base: base}
 	for _, dir := range []string{"work/sub", "extra", "extra2", "drop"} {
 		if err := os.MkdirAll(y.at(dir), 0o700); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	for _, file := range []string{"secret", "work/a", "work/sub/b", "extra/c", "extra2/d", "drop/e.csv", "drop/f.csv"} {
 		text := "open"
 		if strings.HasPrefix(file, "secret") || strings.HasPrefix(file, "extra2") || file == "drop/f.csv" {
@@ -45,11 +47,13 @@ func newYard(t testing.TB) *yard {
 			t.Fatal(err)
 		}
 	}
+
 	for link, target := range map[string]string{"work/out": "../secret", "work/abs": y.at("secret"), "work/up": "..", "work/near": "a", "extra/up": base} {
 		if err := os.Symlink(target, y.at(link)); err != nil {
 			t.Skip("symbolic links cannot be made here")
 		}
 	}
+
 	y.roots = y.grant(t, y.at("work"))
 	return y
 }
@@ -72,9 +76,11 @@ func read(r *tool.Roots, path string) (string, error) {
 		return "", err
 	}
 	defer f.Close()
+
 	if info, err := f.Stat(); err != nil || info.IsDir() {
 		return "", err
 	}
+
 	text, err := io.ReadAll(f)
 	return string(text), err
 }
@@ -87,6 +93,7 @@ func TestRoots(t *testing.T) {
 			t.Errorf("%s: %q, %v", path, text, err)
 		}
 	}
+
 	for _, path := range []string{"../secret", "sub/../../secret", y.at("secret"), "out", "abs", "up/secret", "up", y.at("extra2/d"), y.at("extra/up/secret"),
 		y.at("drop/f.csv"), y.at("drop/e.csv/../f.csv"), y.at("drop"), "", "a\x00b", "/etc/passwd", "missing", "a/b"} {
 		text, err := read(y.roots, path)
@@ -95,10 +102,12 @@ func TestRoots(t *testing.T) {
 			t.Errorf("%q gave %q, %v, which is no *PathError", path, text, err)
 			continue
 		}
+
 		if bad.Kind == tool.KindInvalidArgs && path != "" && !strings.Contains(path, "\x00") && !strings.Contains(bad.Message, y.at("work")+", ") && !strings.Contains(bad.Message, ", "+y.at("work")) {
 			t.Errorf("%q: the refusal names no root: %s", path, bad.Message)
 		}
 	}
+
 	if _, err := y.roots.At(y.at("extra/new"), true); err == nil {
 		t.Error("a grant for reading lets write")
 	}
@@ -110,6 +119,7 @@ func TestRootsBehindALink(t *testing.T) {
 	if err := os.Symlink(y.at("work"), y.at("home")); err != nil {
 		t.Fatal(err)
 	}
+
 	r := y.grant(t, y.at("home"))
 	for _, path := range []string{"a", y.at("home/a"), y.at("work/a"), y.at("home/sub/../a")} {
 		if text, err := read(r, path); text != "open" || err != nil {
@@ -119,6 +129,7 @@ func TestRootsBehindALink(t *testing.T) {
 			t.Errorf("%s is canonically %s", path, got)
 		}
 	}
+
 	if _, err := read(r, y.at("home/../secret")); err == nil {
 		t.Error("the link's parent was reached")
 	}
@@ -159,14 +170,17 @@ func TestHardLinks(t *testing.T) {
 			t.Skip("hard links cannot be made here")
 		}
 	}
+
 	if _, err := read(y.roots, y.at("extra/innocent")); err == nil || !strings.Contains(err.Error(), "hard link") {
 		t.Errorf("a hard link was opened: %v", err)
 	}
+
 	p, err := y.roots.At("innocent", true)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer p.Close()
+
 	if f, err := p.OpenPlain(); err == nil {
 		f.Close()
 		t.Error("a hard link was opened for writing")
@@ -191,6 +205,7 @@ func TestTraversal(t *testing.T) {
 		}
 		y.probe(t, path)
 	}
+
 	if after := y.outside(t); after != before {
 		t.Errorf("outside of the workdir there was %s, now there is %s", before, after)
 	}
@@ -202,6 +217,7 @@ func FuzzTraversal(f *testing.F) {
 	for _, s := range []string{"../secret", "up/secret", "a/../../secret", "./up/./../secret", y.at("extra/up/secret")} {
 		f.Add(s)
 	}
+
 	f.Fuzz(func(t *testing.T, path string) {
 		y.probe(t, path)
 		if after := y.outside(t); after != before {
@@ -215,11 +231,13 @@ func (y *yard) probe(t interface{ Errorf(string, ...any) }, path string) {
 	if text, err := read(y.roots, path); text == secret {
 		t.Errorf("%q led to the secret (%v)", path, err)
 	}
+
 	p, err := y.roots.At(path, true)
 	if err != nil {
 		return
 	}
 	defer p.Close()
+
 	if err := p.Mkdir(p.Rel, 0o700); err == nil {
 		if err := p.Remove(p.Rel); err != nil {
 			t.Errorf("%q: %v", path, err)
@@ -238,6 +256,7 @@ func (y *yard) outside(t testing.TB) string {
 		}
 		names = append(names, found...)
 	}
+
 	return strings.Join(names, " ")
 }
 
@@ -247,6 +266,7 @@ func TestSwapRace(t *testing.T) {
 	if err := os.WriteFile(y.at("work/sub/secret"), []byte("open"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	stop := make(chan struct{})
 	var swapping sync.WaitGroup
 	swapping.Go(func() {
@@ -256,12 +276,14 @@ func TestSwapRace(t *testing.T) {
 				return
 			default:
 			}
+
 			_ = os.Rename(y.at("work/sub"), y.at("work/kept"))
 			_ = os.Symlink("..", y.at("work/sub"))
 			_ = os.Remove(y.at("work/sub"))
 			_ = os.Rename(y.at("work/kept"), y.at("work/sub"))
 		}
 	})
+
 	good, refused := 0, map[string]int{}
 	for end := time.Now().Add(500 * time.Millisecond); time.Now().Before(end); {
 		text, err := read(y.roots, "sub/secret")
@@ -274,6 +296,7 @@ func TestSwapRace(t *testing.T) {
 			refused[fmt.Sprintf("%.40s", err)]++
 		}
 	}
+
 	close(stop)
 	swapping.Wait()
 	if good == 0 {

@@ -30,6 +30,7 @@ func Secret(rel string) bool {
 			return true
 		}
 	}
+
 	name := strings.TrimRight(parts[len(parts)-1], ". ")
 	if slices.ContainsFunc(harmlessEnding, func(end string) bool { return strings.HasSuffix(name, end) }) {
 		return false
@@ -37,6 +38,7 @@ func Secret(rel string) bool {
 	if strings.HasPrefix(name, ".env") {
 		return name == ".env" || name[4] == '.' || name[4] == '-' || name[4] == '_' || name == ".envrc"
 	}
+
 	return slices.ContainsFunc(secretNames, func(glob string) bool {
 		ok, err := path.Match(glob, name)
 		return ok || err != nil

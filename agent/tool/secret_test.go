@@ -36,20 +36,24 @@ func TestSecretRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	for _, name := range []string{".env", ".env.example", ".ssh/config", "plain"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte("x"), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	for link, target := range map[string]string{"notes.txt": ".env", "keys": ".ssh", "other": "plain"} {
 		if err := os.Symlink(target, filepath.Join(dir, link)); err != nil {
 			t.Skip("symbolic links cannot be made here")
 		}
 	}
+
 	roots, err := tool.NewRoots(dir, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var bad *tool.PathError
 	for _, path := range []string{".env", "sub/../.env", filepath.Join(dir, ".env"), ".ssh/config", ".ssh", "notes.txt", "keys/config", "sub/.env"} {
 		f, err := roots.Open(path)
@@ -60,18 +64,22 @@ func TestSecretRefused(t *testing.T) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
+
 	for _, path := range []string{".env.example", "other", "plain"} {
 		if _, err := read(roots, path); err != nil {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
+
 	if p, err := roots.At("keys/authorized_keys", true); err != nil || p.Guard() == nil {
 		t.Errorf("a link to a folder of secrets may be written through: %v", err)
 	}
+
 	granted, err := tool.NewRoots(dir, []tool.Grant{{Path: filepath.Join(dir, ".env")}, {Path: filepath.Join(dir, ".ssh")}})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, path := range []string{".env", ".ssh/config"} {
 		if text, err := read(granted, path); err != nil || text != "x" {
 			t.Errorf("%s, which its owner named: %q %v", path, text, err)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"rouse/agent/tool"
+	"rouse/internal/domain"
 )
 
 type arguments struct {
@@ -28,10 +29,11 @@ type arguments struct {
 
 func registry(t testing.TB, run func(context.Context, tool.Invocation, arguments) (tool.Envelope, error)) *tool.Registry {
 	t.Helper()
-	echo, err := tool.Define(tool.Spec{Name: "echo", Effect: tool.Read, Enum: map[string][]string{"mode": {"fast", "slow"}}}, run)
+	echo, err := tool.Define(tool.Spec{Name: "echo", Description: "says it again", Effect: domain.EffectRead, Class: tool.ClassOther, Enum: map[string][]string{"mode": {"fast", "slow"}}}, run)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	r, err := tool.NewRegistry(echo)
 	if err != nil {
 		t.Fatal(err)
@@ -61,6 +63,7 @@ func TestEnvelope(t *testing.T) {
 		if err != nil || string(raw) != want {
 			t.Errorf("%s (%v), want %s", raw, err, want)
 		}
+
 		var back tool.Envelope
 		if err := json.Unmarshal(raw, &back); err != nil {
 			t.Error(err)
@@ -93,6 +96,7 @@ func TestValidation(t *testing.T) {
 			t.Errorf("%s gave %s %s (%v), want %s", args, e.Result, e.Message, err, want)
 		}
 	}
+
 	for args, c := range map[string]struct{ field, say string }{
 		`{}`:                             {"name", "missing"},
 		``:                               {"name", "missing"},
@@ -172,17 +176,19 @@ func TestCancelledCall(t *testing.T) {
 // A timeout says when nobody can know whether the world was changed.
 func TestLateWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d, err := tool.Define(tool.Spec{Name: "send", Effect: tool.External}, func(ctx context.Context, _ tool.Invocation, _ struct{}) (tool.Envelope, error) {
+		d, err := tool.Define(tool.Spec{Name: "send", Description: "sends", Effect: domain.EffectExternal, Class: tool.ClassOther}, func(ctx context.Context, _ tool.Invocation, _ struct{}) (tool.Envelope, error) {
 			<-ctx.Done()
 			return tool.Envelope{}, ctx.Err()
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		r, err := tool.NewRegistry(d)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		start := time.Now()
 		e, err := r.Call(t.Context(), tool.Invocation{}, "send", nil)
 		if err != nil || e.Kind != tool.KindTimeout || !strings.Contains(e.Message, "unknown") || time.Since(start) != 2*time.Minute {
@@ -196,12 +202,13 @@ func TestWritesTo(t *testing.T) {
 	type args struct {
 		Path string `json:"path"`
 	}
-	d, err := tool.Define(tool.Spec{Name: "w", Path: "path", Canonical: path.Clean}, func(context.Context, tool.Invocation, args) (tool.Envelope, error) {
+	d, err := tool.Define(tool.Spec{Name: "w", Description: "writes", Effect: domain.EffectWrite, Class: tool.ClassEdit, Path: "path", Canonical: path.Clean}, func(context.Context, tool.Invocation, args) (tool.Envelope, error) {
 		return tool.Success("fine"), nil
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for raw, want := range map[string]string{`{"path":"a"}`: "a", `{"path":"./x/../a"}`: "a", `"{\"path\":\"./a\"}"`: "a", `{}`: "", `{"pat":"a"}`: ""} {
 		if got := d.WritesTo(json.RawMessage(raw)); got != want {
 			t.Errorf("%s writes to %q, want %q", raw, got, want)
@@ -244,12 +251,13 @@ func TestToolThatFails(t *testing.T) {
 func TestFilter(t *testing.T) {
 	var tools []tool.Tool
 	for _, name := range []string{"db_query", "db_insert", "file_read", "notify"} {
-		d, err := tool.Define(tool.Spec{Name: name}, echo)
+		d, err := tool.Define(tool.Spec{Name: name, Description: name, Effect: domain.EffectRead, Class: tool.ClassOther}, echo)
 		if err != nil {
 			t.Fatal(err)
 		}
 		tools = append(tools, d)
 	}
+
 	r, err := tool.NewRegistry(tools...)
 	if err != nil {
 		t.Fatal(err)
@@ -260,6 +268,7 @@ func TestFilter(t *testing.T) {
 	if got := len(r.Filter(nil, nil).Names()); got != 4 {
 		t.Error(got)
 	}
+
 	if got := r.Filter([]string{"*"}, []string{"db_[insert"}).Names(); len(got) > 0 {
 		t.Errorf("a deny that cannot be read left %v", got)
 	}

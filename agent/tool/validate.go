@@ -13,6 +13,8 @@ import (
 	"strings"
 
 	"github.com/google/jsonschema-go/jsonschema"
+
+	"rouse/internal/text"
 )
 
 // invalid is an argument that does not fit.
@@ -39,6 +41,7 @@ func fitted(schema *jsonschema.Schema, raw json.RawMessage) (map[string]any, err
 	if err != nil {
 		return nil, &invalid{"", "the arguments are not JSON: " + err.Error(), "a JSON object"}
 	}
+
 	if text, ok := v.(string); ok { // an object that was written as a string
 		inner, err := decode(json.RawMessage(text))
 		if err != nil {
@@ -46,13 +49,16 @@ func fitted(schema *jsonschema.Schema, raw json.RawMessage) (map[string]any, err
 		}
 		v = inner
 	}
+
 	if v == nil {
 		v = map[string]any{}
 	}
+
 	m, ok := v.(map[string]any)
 	if !ok {
 		return nil, &invalid{"", "the arguments must be an object", "a JSON object"}
 	}
+
 	return object("", schema, m)
 }
 
@@ -60,6 +66,7 @@ func decode(raw json.RawMessage) (any, error) {
 	if len(bytes.TrimSpace(raw)) == 0 {
 		return nil, nil
 	}
+
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.UseNumber()
 	var v any
@@ -69,6 +76,7 @@ func decode(raw json.RawMessage) (any, error) {
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
 		return nil, errors.New("there is more after the value")
 	}
+
 	return v, nil
 }
 
@@ -82,29 +90,36 @@ func object(path string, schema *jsonschema.Schema, m map[string]any) (map[strin
 				names := slices.Sorted(maps.Keys(schema.Properties))
 				return nil, &invalid{field, fmt.Sprintf("there is no argument %q%s", key, hint(key, names)), "one of " + strings.Join(names, ", ")}
 			}
+
 			v, err := check(field, rest(schema), m[key])
 			if err != nil {
 				return nil, err
 			}
+
 			out[key] = v
 			continue
 		}
+
 		required := slices.Contains(schema.Required, key)
 		// null, and a filler in an optional field, count as absent.
 		if m[key] == nil || (m[key] == "" && !required) {
 			continue
 		}
+
 		v, err := check(field, p, m[key])
 		if err != nil {
 			return nil, err
 		}
+
 		out[key] = v
 	}
+
 	for _, key := range schema.Required {
 		if _, ok := out[key]; !ok {
 			return nil, &invalid{join(path, key), fmt.Sprintf("the argument %q is missing", join(path, key)), describe(schema.Properties[key])}
 		}
 	}
+
 	return out, nil
 }
 
@@ -134,6 +149,7 @@ func check(field string, s *jsonschema.Schema, v any) (any, error) {
 	if s.Type != "" {
 		types = []string{s.Type}
 	}
+
 	if len(types) > 0 {
 		fitted, ok := fit(types, v)
 		if !ok {
@@ -144,6 +160,7 @@ func check(field string, s *jsonschema.Schema, v any) (any, error) {
 	if len(s.Enum) > 0 && !slices.ContainsFunc(s.Enum, func(e any) bool { return fmt.Sprint(e) == fmt.Sprint(v) }) {
 		return nil, &invalid{field, fmt.Sprintf("the argument %q must be %s, not %s", field, describe(s), show(v)), describe(s)}
 	}
+
 	switch inner := v.(type) {
 	case []any:
 		if s.Items == nil {
@@ -161,6 +178,7 @@ func check(field string, s *jsonschema.Schema, v any) (any, error) {
 			return object(field, s, inner)
 		}
 	}
+
 	return v, nil
 }
 
@@ -174,10 +192,12 @@ func fit(types []string, v any) (any, bool) {
 			return v, true
 		}
 	}
+
 	text, ok := v.(string)
 	if !ok {
 		return nil, false
 	}
+
 	for _, t := range types {
 		switch t {
 		case "integer", "number", "boolean", "array", "object":
@@ -189,6 +209,7 @@ func fit(types []string, v any) (any, bool) {
 			}
 		}
 	}
+
 	return nil, false
 }
 
@@ -219,6 +240,7 @@ func integer(n json.Number) (any, bool) {
 	if len(n) > 40 || huge(n.String()) {
 		return nil, false
 	}
+
 	r, ok := new(big.Rat).SetString(n.String())
 	if !ok || !r.IsInt() || !r.Num().IsInt64() {
 		return nil, false
@@ -246,6 +268,7 @@ func describe(s *jsonschema.Schema) string {
 	if s == nil {
 		return "a value"
 	}
+
 	if len(s.Enum) > 0 {
 		var values []string
 		for _, e := range s.Enum {
@@ -253,12 +276,14 @@ func describe(s *jsonschema.Schema) string {
 		}
 		return "one of " + strings.Join(values, ", ")
 	}
+
 	t := s.Type
 	for _, name := range s.Types {
 		if name != "null" {
 			t = name
 		}
 	}
+
 	switch t {
 	case "integer":
 		return "a whole number"
@@ -267,6 +292,7 @@ func describe(s *jsonschema.Schema) string {
 	case "array", "object":
 		return "an " + t
 	}
+
 	return "a " + t
 }
 
@@ -276,8 +302,5 @@ func show(v any) string {
 	if err != nil {
 		return fmt.Sprint(v)
 	}
-	if runes := []rune(string(raw)); len(runes) > 60 {
-		return string(runes[:60]) + "…"
-	}
-	return string(raw)
+	return text.Truncate(string(raw), 60)
 }

@@ -57,11 +57,13 @@ func (l *Ledger) decide(tx *sqlite.Tx, of Item, answer, reason string, now time.
 			return false, err
 		}
 	}
+
 	rows, err := tx.Query(`select id from inbox where agent = $1 and hash = $2 and hash <> '' and state = 'open' order by id`, of.Agent, of.Action.Hash)
 	same, err := collect(rows, err, scanID)
 	if err != nil {
 		return false, err
 	}
+
 	for _, id := range same {
 		i, r, err := l.openItem(tx, id)
 		if errors.Is(err, ErrClosed) || i.over(now) {
@@ -70,12 +72,15 @@ func (l *Ledger) decide(tx *sqlite.Tx, of Item, answer, reason string, now time.
 		if err != nil {
 			return paused, err
 		}
+
 		one, err := l.answerOne(tx, i, r, answer, reason, now)
 		if err != nil {
 			return paused, err
 		}
+
 		paused = paused || one
 	}
+
 	return paused, nil
 }
 
@@ -123,5 +128,6 @@ func (l *Ledger) Revoke(ctx context.Context, id int64) (Standing, error) {
 		}
 		return addEvent(tx, Event{At: now, Kind: "grant.revoked"}, map[string]any{"agent": s.Agent, "tool": s.Action.Tool, "action": s.Action.Shown, "grant": id})
 	})
+
 	return s, err
 }

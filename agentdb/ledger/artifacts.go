@@ -43,26 +43,32 @@ func (l *Ledger) AddArtifact(ctx context.Context, at Attempt, a Artifact, conten
 			a = known
 			return nil
 		}
+
 		if !errors.Is(err, sql.ErrNoRows) {
 			return err
 		}
+
 		a.Job = job
 		chain := "job/" + job
 		if job == "" {
 			chain = "agent/" + a.Agent
 		}
+
 		a.Version, a.Parent = 1, 0
 		err = tx.QueryRow(`select version + 1, id from artifacts where chain = $1 and name = $2 order by version desc limit 1`, chain, a.Name).Scan(&a.Version, &a.Parent)
 		if err != nil && !errors.Is(err, sql.ErrNoRows) {
 			return err
 		}
+
 		if err := tx.QueryRow(`insert into artifacts (run, job, agent, chain, key, at, name, description, version, parent, size, hash, content)
 			values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13) returning id`,
 			a.Run, a.Job, a.Agent, chain, a.Key, ms(a.At), storable(a.Name), storable(a.Description), a.Version, a.Parent, a.Size, a.Hash, stored).Scan(&a.ID); err != nil {
 			return err
 		}
+
 		return addEvent(tx, Event{Run: a.Run, Job: job, At: a.At, Kind: "artifact.shared"}, map[string]any{"artifact": fmt.Sprint(a.ID), "name": a.Name, "version": a.Version, "size": a.Size})
 	}
+
 	err := l.keep(ctx, at, []Entry{{value: base64.StdEncoding.AppendEncode(nil, content), write: add}})
 	a.At = instant(ms(a.At))
 	return a, err
@@ -83,10 +89,12 @@ func (l *Ledger) Artifacts(ctx context.Context, runs ...int64) ([]Artifact, erro
 	if len(runs) == 0 {
 		return nil, nil
 	}
+
 	args, places := make([]any, len(runs)), make([]string, len(runs))
 	for i, run := range runs {
 		args[i], places[i] = run, fmt.Sprintf("$%d", i+1)
 	}
+
 	rows, err := l.read.QueryContext(ctx, `select `+artifactColumns+` from artifacts where run in (`+strings.Join(places, ", ")+`) order by id`, args...)
 	return collect(rows, err, func(rows *sql.Rows) (Artifact, error) { return artifact(rows) })
 }
@@ -100,17 +108,21 @@ func (l *Ledger) ArtifactBytes(ctx context.Context, run, id int64) (Artifact, []
 	if err != nil {
 		return a, nil, err
 	}
+
 	var stored string
 	if err := l.read.QueryRowContext(ctx, `select content from artifacts where id = $1`, id).Scan(&stored); err != nil {
 		return a, nil, err
 	}
+
 	text, err := l.unpack(stored)
 	if err != nil {
 		return a, nil, err
 	}
+
 	content, err := base64.StdEncoding.AppendDecode(nil, text)
 	if err != nil {
 		return a, nil, fmt.Errorf("the artifact %d of run %d is damaged: %w; restore the home from a backup", id, run, err)
 	}
+
 	return a, content, nil
 }

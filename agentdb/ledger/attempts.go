@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"rouse/agentdb/sqlite"
+	"rouse/internal/domain"
 )
 
 // Started answers StartAttempts for one run.
@@ -28,10 +29,11 @@ func (l *Ledger) StartAttempts(ctx context.Context, runs ...int64) ([]Started, e
 			if err != nil && !errors.Is(err, ErrNotClaimable) && !errors.Is(err, ErrNotFound) {
 				return err
 			}
-			out[i] = Started{started, Attempt{Run: run, Number: started.Attempt, State: AttemptRunning, StartedAt: instant(ms(now))}, err}
+			out[i] = Started{started, Attempt{Run: run, Number: started.Attempt, State: domain.AttemptRunning, StartedAt: instant(ms(now))}, err}
 		}
 		return nil
 	})
+
 	return out, err
 }
 
@@ -49,10 +51,11 @@ func (l *Ledger) startIn(tx *sqlite.Tx, run int64, now time.Time) (Run, error) {
 	if err != nil {
 		return Run{}, err
 	}
-	if r.State != StateQueued && (r.State != StateWaiting || (r.WaitingFor != WaitRetry && r.WaitingFor != WaitResume)) {
+	if r.State != domain.StateQueued && (r.State != domain.StateWaiting || (r.WaitingFor != domain.WaitRetry && r.WaitingFor != domain.WaitResume)) {
 		return Run{}, fmt.Errorf("run %d is %s: %w", run, r.State, ErrNotClaimable)
 	}
-	r.State, r.WaitingFor, r.NotBefore, r.Attempt = StateRunning, "", time.Time{}, r.Attempt+1
+
+	r.State, r.WaitingFor, r.NotBefore, r.Attempt = domain.StateRunning, "", time.Time{}, r.Attempt+1
 	if r.StartedAt.IsZero() {
 		r.StartedAt = instant(ms(now))
 	}
@@ -60,9 +63,11 @@ func (l *Ledger) startIn(tx *sqlite.Tx, run int64, now time.Time) (Run, error) {
 		r.Attempt, ms(r.StartedAt), run); err != nil {
 		return Run{}, err
 	}
+
 	if _, err := tx.Exec(`insert into attempts (run, number, state, started_at) values ($1, $2, 'running', $3)`, run, r.Attempt, ms(now)); err != nil {
 		return Run{}, err
 	}
+
 	return r, addEvent(tx, Event{Run: run, Job: r.Job, At: now, Kind: "run.started"}, map[string]any{"attempt": r.Attempt})
 }
 
@@ -72,7 +77,7 @@ func (l *Ledger) fenced(tx *sqlite.Tx, a Attempt) (Run, error) {
 	if err != nil {
 		return Run{}, err
 	}
-	if r.State != StateRunning || r.Attempt != a.Number {
+	if r.State != domain.StateRunning || r.Attempt != a.Number {
 		return Run{}, fmt.Errorf("attempt %d of run %d: %w", a.Number, a.Run, ErrFenced)
 	}
 	return r, nil
@@ -89,12 +94,13 @@ func (l *Ledger) Finish(ctx context.Context, a Attempt, res Result) error {
 		if err != nil {
 			return false, err
 		}
-		state := AttemptDone
+
+		state := domain.AttemptDone
 		switch {
 		case res.Wait != nil:
-			state = AttemptWaiting
+			state = domain.AttemptWaiting
 		case res.Outcome.Failed():
-			state = AttemptFailed
+			state = domain.AttemptFailed
 		}
 		if err := endAttempt(tx, a, state, res.Error, now); err != nil {
 			return false, err
@@ -102,30 +108,34 @@ func (l *Ledger) Finish(ctx context.Context, a Attempt, res Result) error {
 		if err := addUsage(tx, a.Run, res); err != nil {
 			return false, err
 		}
+
 		if (!res.RetryAt.IsZero() || res.Wait != nil) && r.CancelReason != "" {
-			res.Outcome, res.Error, res.RetryAt, res.Wait = OutcomeCancelled, r.CancelReason, time.Time{}, nil
+			res.Outcome, res.Error, res.RetryAt, res.Wait = domain.OutcomeCancelled, r.CancelReason, time.Time{}, nil
 		}
 		if res.Wait != nil {
 			return false, ask(tx, r, res, now)
 		}
+
 		if res.RetryAt.IsZero() {
-			if res.Outcome.Failed() || res.Outcome == OutcomeCancelled {
+			if res.Outcome.Failed() || res.Outcome == domain.OutcomeCancelled {
 				if err := informOfCalls(tx, r, a.Number, now); err != nil {
 					return false, err
 				}
 			}
 			return l.finish(tx, r, res, now)
 		}
+
 		if _, err := tx.Exec(`update runs set state = 'waiting', waiting_for = 'retry', not_before = $1, error = $2 where id = $3`,
 			ms(res.RetryAt), res.Error, r.ID); err != nil {
 			return false, err
 		}
+
 		return false, addEvent(tx, Event{Run: r.ID, Job: r.Job, At: now, Kind: "run.retry"},
 			map[string]any{"attempt": a.Number, "outcome": res.Outcome, "error": res.Error, "at": res.RetryAt.UTC()})
 	})
 }
 
-func endAttempt(tx *sqlite.Tx, a Attempt, state, why string, now time.Time) error {
+func endAttempt(tx *sqlite.Tx, a Attempt, state domain.AttemptState, why string, now time.Time) error {
 	if err := settleAttempt(tx, a); err != nil {
 		return err
 	}
@@ -151,31 +161,37 @@ func (l *Ledger) finish(tx *sqlite.Tx, r Run, res Result, now time.Time) (paused
 		string(res.Outcome), res.Exit, flag(res.Verified), ms(now), res.Summary, res.Error, r.ID); err != nil {
 		return false, err
 	}
-	if r.Trigger == TriggerWatch || r.Trigger == TriggerManual {
+
+	if r.Trigger == domain.TriggerWatch || r.Trigger == domain.TriggerManual {
 		if _, err := tx.Exec(`update claims set outcome = $1, after = 'pending' where run = $2 and own = 0`, string(res.Outcome), r.ID); err != nil {
 			return false, err
 		}
 	}
+
 	if r.Asks() {
 		if _, err := tx.Exec(`update inbox set state = 'withdrawn', closed_at = $1 where run = $2 and state = 'open' and kind <> 'info'`, ms(now), r.ID); err != nil {
 			return false, err
 		}
 	}
-	if r.Trigger == TriggerSchedule && res.Outcome == OutcomeSkipped {
+
+	if r.Trigger == domain.TriggerSchedule && res.Outcome == domain.OutcomeSkipped {
 		if _, err := tx.Exec(skipOccurrence, res.Error, r.ID); err != nil {
 			return false, err
 		}
 	}
+
 	for _, n := range res.Notices {
 		if err := addNotice(tx, n, now); err != nil {
 			return false, err
 		}
 	}
+
 	if res.Outcome.Failed() {
 		if paused, err = l.pauseFailing(tx, r, res.Pause, res.Error, now); err != nil {
 			return false, err
 		}
 	}
+
 	return paused, addEvent(tx, Event{Run: r.ID, Job: r.Job, At: now, Kind: "run.finished"},
 		map[string]any{"outcome": res.Outcome, "exit": res.Exit, "summary": res.Summary, "error": res.Error})
 }
@@ -197,26 +213,30 @@ func (l *Ledger) Interrupt(ctx context.Context, a Attempt, reason string, final 
 		if err != nil {
 			return false, err
 		}
-		if err := endAttempt(tx, a, AttemptInterrupted, reason, now); err != nil {
+		if err := endAttempt(tx, a, domain.AttemptInterrupted, reason, now); err != nil {
 			return false, err
 		}
 		if err := interruptCalls(tx, a, now); err != nil {
 			return false, err
 		}
+
 		if err := addEvent(tx, Event{Run: r.ID, Job: r.Job, At: now, Kind: "run.interrupted"}, map[string]any{"attempt": a.Number, "reason": reason}); err != nil {
 			return false, err
 		}
 		if _, err := tx.Exec(`update runs set interruptions = interruptions + 1, state = 'waiting', waiting_for = 'resume', not_before = 0 where id = $1`, r.ID); err != nil {
 			return false, err
 		}
+
 		last := final
 		if last == nil && r.CancelReason != "" {
-			last = &Result{Outcome: OutcomeCancelled, Error: r.CancelReason}
+			last = &Result{Outcome: domain.OutcomeCancelled, Error: r.CancelReason}
 		}
+
 		took, err := taken(tx, a)
 		if err != nil {
 			return false, err
 		}
+
 		if last != nil && last.Steps+last.Calls > 0 {
 			took = *last
 		}
@@ -226,6 +246,7 @@ func (l *Ledger) Interrupt(ctx context.Context, a Attempt, reason string, final 
 		if err := informOfCalls(tx, r, a.Number, now); err != nil {
 			return false, err
 		}
+
 		return l.finish(tx, r, *last, now)
 	})
 }
@@ -259,7 +280,7 @@ func (l *Ledger) RequestCancel(ctx context.Context, run int64, reason string) (R
 	now := l.now()
 	err := l.do(ctx, func(tx *sqlite.Tx) error {
 		r, err := l.runIn(tx, run)
-		if err != nil || r.State == StateFinished {
+		if err != nil || r.State == domain.StateFinished {
 			return err
 		}
 		return l.cancelIn(tx, r, reason, now)
@@ -267,14 +288,16 @@ func (l *Ledger) RequestCancel(ctx context.Context, run int64, reason string) (R
 	if err != nil {
 		return Run{}, err
 	}
+
 	return l.Run(ctx, run)
 }
 
 func (l *Ledger) cancelIn(tx *sqlite.Tx, r Run, reason string, now time.Time) error {
-	if r.State != StateRunning {
-		_, err := l.finish(tx, r, Result{Outcome: OutcomeCancelled, Error: reason}, now)
+	if r.State != domain.StateRunning {
+		_, err := l.finish(tx, r, Result{Outcome: domain.OutcomeCancelled, Error: reason}, now)
 		return err
 	}
+
 	if _, err := tx.Exec(`update runs set cancel_reason = $1 where id = $2`, reason, r.ID); err != nil {
 		return err
 	}
@@ -289,24 +312,28 @@ func (l *Ledger) Retry(ctx context.Context, run int64) (Run, error) {
 		if err != nil {
 			return err
 		}
-		if r.State != StateFinished {
+		if r.State != domain.StateFinished {
 			return fmt.Errorf("run %d is %s: %w", run, r.State, ErrNotClaimable)
 		}
+
 		if _, err := tx.Exec(`update runs set state = 'queued', outcome = '', exit = '', verified = 0, finished_at = 0, summary = '', error = '', cancel_reason = '', interruptions = 0, parks = 0
 			where id = $1`, run); err != nil {
 			return err
 		}
+
 		if _, err := tx.Exec(`update claims set outcome = '', after = '' where run = $1 and own = 0`, run); err != nil {
 			return err
 		}
 		if _, err := tx.Exec(runOccurrence, run); err != nil {
 			return err
 		}
+
 		return addEvent(tx, Event{Run: run, Job: r.Job, At: now, Kind: "run.queued"}, map[string]any{"retry": true})
 	})
 	if err != nil {
 		return Run{}, err
 	}
+
 	return l.Run(ctx, run)
 }
 

@@ -8,13 +8,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 
 	"rouse/agentdb/sqlite"
+	"rouse/internal/atomicfile"
 )
 
 // maxInline is the largest value, in bytes, that stays in the database.
@@ -29,6 +30,7 @@ func (l *Ledger) pack(text string) (stored, hash string, err error) {
 	if len(text) <= maxInline || l.blobs == "" {
 		return text, "", nil
 	}
+
 	sum := sha256.Sum256([]byte(text))
 	hash = hex.EncodeToString(sum[:])
 	path := l.blobPath(hash)
@@ -38,42 +40,29 @@ func (l *Ledger) pack(text string) (stored, hash string, err error) {
 	if err := writeBlob(path, text); err != nil {
 		return "", "", fmt.Errorf("cannot keep a large value of the record: %w", err)
 	}
+
 	return blobMark + hash, hash, nil
 }
 
 func (l *Ledger) blobPath(hash string) string { return filepath.Join(l.blobs, hash[:2], hash) }
 
-// writeBlob makes the file whole before it has its name, and its name durable before a row
-// refers to it.
+// writeBlob makes the file and its name durable before a row refers to it, and the name of its
+// folder too, which may be new.
 func writeBlob(path, text string) error {
 	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(dir, "tmp-*")
-	if err != nil {
-		return err
-	}
-	_, err = f.WriteString(text)
-	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	return errors.Join(syncDir(dir), syncDir(filepath.Dir(dir)))
-}
 
-// syncDir makes the names in a folder durable; Windows does so by itself and refuses to be asked.
-func syncDir(path string) error {
-	if runtime.GOOS == "windows" {
-		return nil
-	}
-	dir, err := os.Open(path)
+	err := atomicfile.Stream(path, 0o600, func(w io.Writer) error {
+		_, err := io.WriteString(w, text)
+		return err
+	})
 	if err != nil {
 		return err
 	}
-	return errors.Join(dir.Sync(), dir.Close())
+
+	return atomicfile.SyncFolder(filepath.Dir(dir))
 }
 
 func (l *Ledger) unpack(stored string) (json.RawMessage, error) {
@@ -81,6 +70,7 @@ func (l *Ledger) unpack(stored string) (json.RawMessage, error) {
 	if !ok {
 		return json.RawMessage(stored), nil
 	}
+
 	text, err := os.ReadFile(l.blobPath(hash))
 	if err != nil {
 		return nil, fmt.Errorf("a large value of the record is missing: %w; restore the home from a backup", err)
@@ -88,6 +78,7 @@ func (l *Ledger) unpack(stored string) (json.RawMessage, error) {
 	if sum := sha256.Sum256(text); hex.EncodeToString(sum[:]) != hash {
 		return nil, fmt.Errorf("a large value of the record is damaged: %s; restore the home from a backup", l.blobPath(hash))
 	}
+
 	return text, nil
 }
 
@@ -95,6 +86,7 @@ func (l *Ledger) unpack(stored string) (json.RawMessage, error) {
 func (l *Ledger) keep(ctx context.Context, a Attempt, entries []Entry) error {
 	l.keeping.RLock()
 	defer l.keeping.RUnlock()
+
 	stored, hashes := make([]string, len(entries)), make([]string, len(entries))
 	for i, e := range entries {
 		err := e.err
@@ -105,11 +97,13 @@ func (l *Ledger) keep(ctx context.Context, a Attempt, entries []Entry) error {
 			return err
 		}
 	}
+
 	return l.do(ctx, func(tx *sqlite.Tx) error {
 		job, err := l.jobOf(tx, a)
 		if err != nil {
 			return err
 		}
+
 		for i, e := range entries {
 			if hashes[i] != "" { // so that retention knows when no run needs it any more
 				if _, err := tx.Exec(`insert into blobs (hash, run) values ($1, $2) on conflict do nothing`, hashes[i], a.Run); err != nil {
@@ -120,6 +114,7 @@ func (l *Ledger) keep(ctx context.Context, a Attempt, entries []Entry) error {
 				return err
 			}
 		}
+
 		return nil
 	})
 }

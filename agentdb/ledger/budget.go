@@ -40,6 +40,7 @@ func DayOf(at time.Time, zone *time.Location) Day {
 			high = middle
 		}
 	}
+
 	return Day{Name: name, Ends: high.UTC()}
 }
 
@@ -106,22 +107,26 @@ func (l *Ledger) Reserve(ctx context.Context, a Attempt, r Reservation) (id int6
 		if _, err := l.fenced(tx, a); err != nil {
 			return err
 		}
+
 		for _, acc := range r.accounts() {
 			var err error
 			if full, err = l.room(tx, r, acc); err != nil || full != nil {
 				return err
 			}
 		}
+
 		for _, acc := range r.accounts() {
 			if _, err := tx.Exec(`update spending set reserved_tokens = reserved_tokens + $1, reserved_micro_usd = reserved_micro_usd + $2
 				where day = $3 and scope = $4 and name = $5`, r.Usage.tokens(), r.Usage.CostMicroUSD, r.Day, acc.scope, acc.name); err != nil {
 				return err
 			}
 		}
+
 		return tx.QueryRow(`insert into reservations (run, attempt, step, day, agent, job, tokens_in, tokens_out, cost_micro_usd, at)
 			values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) returning id`,
 			a.Run, a.Number, r.Step, r.Day, r.Agent, r.Job, r.Usage.TokensIn, r.Usage.TokensOut, r.Usage.CostMicroUSD, ms(now)).Scan(&id)
 	})
+
 	return id, full, err
 }
 
@@ -132,10 +137,12 @@ func (l *Ledger) room(tx *sqlite.Tx, r Reservation, acc account) (*Full, error) 
 	if _, err := tx.Exec(`insert into spending (day, scope, name) values ($1, $2, $3) on conflict (day, scope, name) do nothing`, r.Day, acc.scope, acc.name); err != nil {
 		return nil, err
 	}
+
 	s, err := scanSpending(tx.QueryRow(`select `+spendingColumns+` from spending where day = $1 and scope = $2 and name = $3`+l.lock, r.Day, acc.scope, acc.name))
 	if err != nil {
 		return nil, err
 	}
+
 	over := func(limit, taken, reserved, wanted int64) bool {
 		return limit > 0 && wanted > 0 && taken+reserved+wanted > limit
 	}
@@ -145,6 +152,7 @@ func (l *Ledger) room(tx *sqlite.Tx, r Reservation, acc account) (*Full, error) 
 	case over(acc.limit.Tokens, s.Tokens, s.ReservedTokens, r.Usage.tokens()):
 		return &Full{Spending: s, Limit: acc.limit}, nil
 	}
+
 	return nil, nil
 }
 
@@ -160,9 +168,11 @@ func (l *Ledger) Settle(ctx context.Context, id int64, took Usage) ([]Spending, 
 		if err != nil || len(rows) == 0 {
 			return err
 		}
+
 		out, err = settle(tx, rows[0], took)
 		return err
 	})
+
 	return out, err
 }
 
@@ -192,6 +202,7 @@ func settle(tx *sqlite.Tx, h held, took Usage) ([]Spending, error) {
 		}
 		out = append(out, s)
 	}
+
 	_, err := tx.Exec(`update steps set tokens_in = tokens_in + $1, tokens_out = tokens_out + $2, tokens_cached = tokens_cached + $3, cost_micro_usd = cost_micro_usd + $4
 		where run = $5 and attempt = $6 and number = $7`, took.TokensIn, took.TokensOut, took.TokensCached, took.CostMicroUSD, h.Run, h.Number, h.Step)
 	return out, err
@@ -205,6 +216,7 @@ func settleAttempt(tx *sqlite.Tx, a Attempt) error {
 	if err != nil {
 		return err
 	}
+
 	for _, h := range open {
 		if _, err := settle(tx, h, h.Usage); err != nil {
 			return err

@@ -27,6 +27,7 @@ func TestDayOf(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		at, err := time.Parse(time.RFC3339Nano, c.at)
 		if err != nil {
 			t.Fatal(err)
@@ -44,6 +45,7 @@ func TestDayOfAny(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		at := time.Unix(rapid.Int64Range(946684800, 2208988800).Draw(t, "at"), 0)
 		d := ledger.DayOf(at, zone)
 		if !d.Ends.After(at) || d.Ends.Sub(at) > 26*time.Hour {

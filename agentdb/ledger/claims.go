@@ -51,11 +51,13 @@ func (l *Ledger) EndAfter(ctx context.Context, c ClaimStatus, after, dest, why s
 		if err != nil {
 			return err
 		}
+
 		n, err := done.RowsAffected()
 		if ended = n > 0; err != nil || !ended || after == AfterLeft && why == "" {
 			return err
 		}
 		return addEvent(tx, Event{Job: c.Job, Run: c.Run, At: now, Kind: "file.after"}, map[string]any{"path": c.Path, "state": after, "dest": dest, "error": why})
 	})
+
 	return ended, err
 }

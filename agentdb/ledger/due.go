@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"rouse/agentdb/sqlite"
+	"rouse/internal/domain"
 )
 
 // maxQueueAll bounds what overlap: queue_all lets wait.
@@ -26,6 +27,7 @@ func (l *Ledger) SyncJobs(ctx context.Context, now time.Time, specs []JobSpec) (
 		if _, err := tx.Exec(`update jobs set removed = $1 where removed = 0`, candidate); err != nil {
 			return err
 		}
+
 		for _, s := range specs {
 			st := JobState{Name: s.Name, ScheduleHash: s.ScheduleHash}
 			var anchor, watermark int64
@@ -36,12 +38,15 @@ func (l *Ledger) SyncJobs(ctx context.Context, now time.Time, specs []JobSpec) (
 				schedule_hash = excluded.schedule_hash returning anchor, watermark`, s.Name, s.Agent, s.ScheduleHash, ms(now)).Scan(&anchor, &watermark); err != nil {
 				return err
 			}
+
 			st.Anchor, st.Watermark = instant(anchor), instant(watermark)
 			out[s.Name] = st
 		}
+
 		_, err := tx.Exec(`update jobs set removed = 1 where removed = $1`, candidate)
 		return err
 	})
+
 	return out, err
 }
 
@@ -65,12 +70,14 @@ func (l *Ledger) Rewind(ctx context.Context, now time.Time) error {
 		if _, err := tx.Exec(`update jobs set watermark = $1 where watermark > $1`, ms(now)); err != nil {
 			return false, err
 		}
+
 		moved, err := tx.Exec(`update pauses set since = case when since > $1 then $1 else since end,
 			until = case when since > $1 and until <> 0 then until - since + $1 else until end,
 			ended_at = case when ended_at > $1 then $1 else ended_at end where since > $1 or ended_at > $1`, ms(now))
 		if err != nil {
 			return false, err
 		}
+
 		n, err := moved.RowsAffected()
 		return n > 0, err
 	})
@@ -88,23 +95,28 @@ func (l *Ledger) RecordDue(ctx context.Context, now time.Time, due []Due, waterm
 			earliest = d.Nominal
 		}
 	}
+
 	err := l.do(ctx, func(tx *sqlite.Tx) error {
 		pauses, err := pausesIn(tx, earliest)
 		if err != nil {
 			return err
 		}
+
 		for i, d := range due {
 			if out[i], err = l.recordOne(tx, now, d, pauses); err != nil {
 				return err
 			}
 		}
+
 		for job, at := range watermarks {
 			if _, err := tx.Exec(`update jobs set watermark = $1 where name = $2 and watermark < $1`, ms(at), job); err != nil {
 				return err
 			}
 		}
+
 		return nil
 	})
+
 	return out, err
 }
 
@@ -116,6 +128,7 @@ func (l *Ledger) recordOne(tx *sqlite.Tx, now time.Time, d Due, pauses []Pause) 
 	if d.Through.IsZero() {
 		o.Instants = 1
 	}
+
 	var mine int64
 	err := tx.QueryRow(`insert into occurrences (job, nominal, actual, decision, reason, recorded_at, source, through, instants)
 		values ($1, $2, $3, $4, $5, $6, $7, $8, $9) on conflict (job, nominal) do nothing returning nominal`,
@@ -127,30 +140,35 @@ func (l *Ledger) recordOne(tx *sqlite.Tx, now time.Time, d Due, pauses []Pause) 
 			return old, err
 		case !d.Through.IsZero():
 			return stretch(tx, now, old, d)
-		case old.Decision != DecisionMissed || d.Decision != DecisionRun:
+		case old.Decision != domain.DecisionMissed || d.Decision != domain.DecisionRun:
 			return old, nil
 		}
+
 		if err := detach(tx, now, old); err != nil {
 			return old, err
 		}
 	} else if err != nil {
 		return o, err
 	}
-	if d.Decision == DecisionRun {
+
+	if d.Decision == domain.DecisionRun {
 		if o.Decision, o.Reason, err = l.decideIn(tx, now, d, pauses); err != nil {
 			return o, err
 		}
 	}
-	if o.Decision == DecisionRun {
+
+	if o.Decision == domain.DecisionRun {
 		if o.Run, err = acceptDue(tx, now, d); err != nil {
 			return o, err
 		}
-	} else if err := addEvent(tx, Event{Job: d.Job, At: now, Kind: "occurrence." + o.Decision}, told(o)); err != nil {
+	} else if err := addEvent(tx, Event{Job: d.Job, At: now, Kind: "occurrence." + string(o.Decision)}, told(o)); err != nil {
 		return o, err
 	}
-	if d.Decision != DecisionRun {
+
+	if d.Decision != domain.DecisionRun {
 		return o, nil
 	}
+
 	_, err = tx.Exec(`update occurrences set decision = $1, reason = $2, run = $3, source = $4, actual = $5 where job = $6 and nominal = $7`,
 		o.Decision, o.Reason, o.Run, d.Source, ms(d.Actual), d.Job, ms(d.Nominal))
 	return o, err
@@ -166,6 +184,7 @@ func stretch(tx *sqlite.Tx, now time.Time, old Occurrence, d Due) (Occurrence, e
 		d.Nominal = d.Nominal.Add(time.Millisecond)
 		d.Instants = max(d.Instants-1, 0)
 	}
+
 	if _, err := tx.Exec(`insert into occurrences (job, nominal, actual, decision, reason, recorded_at, source, through, instants)
 		values ($1, $2, $3, $4, $5, $6, $7, $8, $9) on conflict (job, nominal) do update
 		set through = excluded.through, instants = excluded.instants, reason = excluded.reason
@@ -173,6 +192,7 @@ func stretch(tx *sqlite.Tx, now time.Time, old Occurrence, d Due) (Occurrence, e
 		d.Job, ms(d.Nominal), ms(d.Actual), d.Decision, d.Reason, ms(now), d.Source, ms(d.Through), d.Instants); err != nil {
 		return old, err
 	}
+
 	return scanOccurrence(tx.QueryRow(oneOccurrence, d.Job, ms(d.Nominal)))
 }
 
@@ -184,6 +204,7 @@ func detach(tx *sqlite.Tx, now time.Time, o Occurrence) error {
 	if _, err := tx.Exec(`update occurrences set through = 0, instants = 1 where job = $1 and nominal = $2`, o.Job, ms(o.Nominal)); err != nil {
 		return err
 	}
+
 	rest := Due{Job: o.Job, Source: o.Source, Nominal: o.Nominal, Actual: o.Actual, Decision: o.Decision, Reason: o.Reason, Through: o.Through, Instants: o.Instants}
 	o.Through = time.Time{}
 	_, err := stretch(tx, now, o, rest)
@@ -217,17 +238,19 @@ func acceptDue(tx *sqlite.Tx, now time.Time, d Due) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
+
 	var notBefore time.Time // what has come stays so, also when the clock is set back
 	if d.Actual.After(now) {
 		notBefore = d.Actual
 	}
-	a, err := accept(tx, now, Request{Job: d.Job, Agent: d.Agent, Trigger: TriggerSchedule, ScheduledAt: d.Nominal, NotBefore: notBefore},
+
+	a, err := accept(tx, now, Request{Job: d.Job, Agent: d.Agent, Trigger: domain.TriggerSchedule, ScheduledAt: d.Nominal, NotBefore: notBefore},
 		fmt.Sprintf("time/%s/%d", d.Job, ms(d.Nominal)), string(detail))
 	return a.Run, err
 }
 
 // decideIn decides a due instant on the job's other runs, as the ledger has them.
-func (l *Ledger) decideIn(tx *sqlite.Tx, now time.Time, d Due, pauses []Pause) (decision, reason string, err error) {
+func (l *Ledger) decideIn(tx *sqlite.Tx, now time.Time, d Due, pauses []Pause) (decision domain.Decision, reason string, err error) {
 	var others []Run
 	if states, most := Rivals(d.Overlap); most > 0 {
 		rows, err := tx.Query(othersOf+l.lock, d.Job, string(states[0]), string(states[len(states)-1]), most)
@@ -235,15 +258,18 @@ func (l *Ledger) decideIn(tx *sqlite.Tx, now time.Time, d Due, pauses []Pause) (
 			return "", "", err
 		}
 	}
+
 	decision, reason, cancel := Decide(d, others, pauses)
 	if !cancel {
 		return decision, reason, nil
 	}
+
 	for _, r := range others {
 		if err := l.cancelIn(tx, r, replacedReason, now); err != nil {
 			return "", "", err
 		}
 	}
+
 	return decision, reason, nil
 }
 
@@ -253,18 +279,18 @@ const othersOf = `select ` + runColumns + ` from runs where job = $1 and state i
 // Rivals says which runs of a job an overlap policy is decided on: those in these states, of
 // which the oldest ones are enough. A job can have any number of runs queued, and each of
 // its instants is decided in the one transaction that all writers share.
-func Rivals(policy string) (states []State, most int) {
+func Rivals(policy domain.Overlap) (states []domain.State, most int) {
 	switch policy {
-	case "allow":
+	case domain.OverlapAllow:
 		return nil, 0
-	case "queue_one":
-		return []State{StateQueued}, 1
-	case "queue_all":
-		return []State{StateQueued}, maxQueueAll
-	case "cancel_previous":
-		return []State{StateQueued, StateRunning}, math.MaxInt32
+	case domain.OverlapQueueOne:
+		return []domain.State{domain.StateQueued}, 1
+	case domain.OverlapQueueAll:
+		return []domain.State{domain.StateQueued}, maxQueueAll
+	case domain.OverlapCancel:
+		return []domain.State{domain.StateQueued, domain.StateRunning}, math.MaxInt32
 	}
-	return []State{StateQueued, StateRunning}, 1
+	return []domain.State{domain.StateQueued, domain.StateRunning}, 1
 }
 
 const replacedReason = "overlap: a newer occurrence took its place"
@@ -272,10 +298,11 @@ const replacedReason = "overlap: a newer occurrence took its place"
 // Decide is pure: what becomes of an instant that is to run, given the rivals of its run,
 // oldest first, and the pauses. cancelOthers says that the instant takes
 // the place of those runs.
-func Decide(d Due, others []Run, pauses []Pause) (decision, reason string, cancelOthers bool) {
+func Decide(d Due, others []Run, pauses []Pause) (decision domain.Decision, reason string, cancelOthers bool) {
 	if p, ok := Paused(pauses, d.Job, d.Agent, d.Nominal); ok {
-		return DecisionSkipped, p.String(), false
+		return domain.DecisionSkipped, p.String(), false
 	}
+
 	decision, reason, cancelOthers = decideOverlap(d.Overlap, others)
 	if reason == "" {
 		reason = d.Reason
@@ -284,31 +311,33 @@ func Decide(d Due, others []Run, pauses []Pause) (decision, reason string, cance
 }
 
 // decideOverlap is pure: others are the rivals of the policy, oldest first.
-func decideOverlap(policy string, others []Run) (decision, reason string, cancelOthers bool) {
+func decideOverlap(policy domain.Overlap, others []Run) (decision domain.Decision, reason string, cancelOthers bool) {
 	var queued []Run
 	for _, r := range others {
-		if r.State == StateQueued {
+		if r.State == domain.StateQueued {
 			queued = append(queued, r)
 		}
 	}
+
 	switch policy {
-	case "allow":
-	case "cancel_previous":
-		return DecisionRun, "", len(others) > 0
-	case "queue_one":
+	case domain.OverlapAllow:
+	case domain.OverlapCancel:
+		return domain.DecisionRun, "", len(others) > 0
+	case domain.OverlapQueueOne:
 		if len(queued) > 0 {
-			return DecisionSkipped, fmt.Sprintf("overlap: run %d is already queued", queued[0].ID), false
+			return domain.DecisionSkipped, fmt.Sprintf("overlap: run %d is already queued", queued[0].ID), false
 		}
-	case "queue_all":
+	case domain.OverlapQueueAll:
 		if len(queued) >= maxQueueAll {
-			return DecisionSkipped, fmt.Sprintf("overlap: %d runs are already queued", len(queued)), false
+			return domain.DecisionSkipped, fmt.Sprintf("overlap: %d runs are already queued", len(queued)), false
 		}
 	default:
 		if len(others) > 0 {
-			return DecisionSkipped, fmt.Sprintf("overlap: run %d is still %s", others[0].ID, others[0].State), false
+			return domain.DecisionSkipped, fmt.Sprintf("overlap: run %d is still %s", others[0].ID, others[0].State), false
 		}
 	}
-	return DecisionRun, "", false
+
+	return domain.DecisionRun, "", false
 }
 
 const occurrences = `select o.job, o.source, o.nominal, o.actual, o.decision, o.reason, o.run, o.through, o.instants, coalesce(r.outcome, '')

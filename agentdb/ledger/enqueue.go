@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"rouse/agentdb/sqlite"
+	"rouse/internal/domain"
 )
 
 // Enqueue accepts requests, all of them in one transaction: a run under its unique key
@@ -27,6 +28,7 @@ func (l *Ledger) Enqueue(ctx context.Context, reqs ...Request) ([]Accepted, erro
 		}
 		details[i] = string(text)
 	}
+
 	now := l.now()
 	out := make([]Accepted, len(reqs))
 	err := l.replan(ctx, func(tx *sqlite.Tx) (broken bool, err error) {
@@ -38,6 +40,7 @@ func (l *Ledger) Enqueue(ctx context.Context, reqs ...Request) ([]Accepted, erro
 			default:
 				out[i], err = accept(tx, now, r, r.Key, details[i])
 			}
+
 			if err == nil && r.Watch != nil && out[i].New {
 				st := *r.Watch
 				st.Run = out[i].Run
@@ -46,13 +49,16 @@ func (l *Ledger) Enqueue(ctx context.Context, reqs ...Request) ([]Accepted, erro
 			if err != nil {
 				return false, err
 			}
+
 			broken = broken || out[i].Broken
 		}
+
 		return broken, nil
 	})
 	if err != nil {
 		return nil, err
 	}
+
 	return out, nil
 }
 
@@ -61,22 +67,26 @@ func accept(tx *sqlite.Tx, now time.Time, r Request, key, detail string) (Accept
 	if key == "" {
 		key = string(r.Trigger) + "/" + rand.Text()
 	}
+
 	taint, err := taintOf(tx, r)
 	if err != nil {
 		return Accepted{}, err
 	}
+
 	var id int64
 	err = tx.QueryRow(`insert into runs (key, job, agent, triggered_by, detail, state, not_before, scheduled_at, queued_at, taint)
 		values ($1, $2, $3, $4, $5, 'queued', $6, $7, $8, $9) on conflict (key) do nothing returning id`,
 		key, r.Job, r.Agent, string(r.Trigger), detail, ms(r.NotBefore), ms(r.ScheduledAt), ms(now), taint).Scan(&id)
 	if errors.Is(err, sql.ErrNoRows) {
-		var outcome string
+		var outcome domain.Outcome
 		err := tx.QueryRow(`select id, outcome from runs where key = $1`, key).Scan(&id, &outcome)
-		return Accepted{Run: id, Outcome: Outcome(outcome)}, err
+		return Accepted{Run: id, Outcome: outcome}, err
 	}
+
 	if err != nil {
 		return Accepted{}, err
 	}
+
 	return Accepted{Run: id, New: true}, addEvent(tx, Event{Run: id, Job: r.Job, At: now, Kind: "run.queued"}, map[string]any{"trigger": r.Trigger})
 }
 
@@ -87,6 +97,7 @@ func (l *Ledger) acceptClaims(tx *sqlite.Tx, now time.Time, r Request, detail st
 	if r.Claim != nil {
 		claims = []Claim{*r.Claim}
 	}
+
 	var mine []taking
 	var blocked Accepted
 	free := r.Detail
@@ -100,6 +111,7 @@ func (l *Ledger) acceptClaims(tx *sqlite.Tx, now time.Time, r Request, detail st
 			blocked = *by
 			continue
 		}
+
 		mine = append(mine, t)
 		if len(r.Claims) > 0 {
 			free.Files = append(free.Files, r.Detail.Files[i])
@@ -108,6 +120,7 @@ func (l *Ledger) acceptClaims(tx *sqlite.Tx, now time.Time, r Request, detail st
 	if len(mine) == 0 {
 		return blocked, nil
 	}
+
 	key := fmt.Sprintf("file/%d/%d", mine[0].id, mine[0].generation)
 	if len(r.Claims) > 0 {
 		key = "batch/" + key
@@ -117,10 +130,12 @@ func (l *Ledger) acceptClaims(tx *sqlite.Tx, now time.Time, r Request, detail st
 		}
 		detail = string(text)
 	}
+
 	a, err := accept(tx, now, r, key, detail)
 	if err != nil {
 		return Accepted{}, err
 	}
+
 	for _, t := range mine {
 		if _, err := tx.Exec(`update claims set run = $1, generation = $2, size = $3, mod_time = $4, outcome = '', after = '', dest = '', error = '', own = 0 where id = $5`,
 			a.Run, t.generation, t.Size, ms(t.ModTime), t.id); err != nil {
@@ -132,6 +147,7 @@ func (l *Ledger) acceptClaims(tx *sqlite.Tx, now time.Time, r Request, detail st
 			}
 		}
 	}
+
 	return a, nil
 }
 
@@ -156,10 +172,12 @@ func (l *Ledger) take(tx *sqlite.Tx, now time.Time, c Claim) (_ taking, blocked 
 	if err != nil {
 		return t, nil, err
 	}
+
 	stuck := after == AfterFailed && modified == ms(c.ModTime) // failed, and not dropped anew: it could not be moved away
-	if t.generation > 0 && (outcome == "" || Outcome(outcome).Done() || stuck) {
-		return t, &Accepted{Run: run, Blocked: true, Outcome: Outcome(outcome)}, seenAgain(tx, now, c, t.id, run, after)
+	if t.generation > 0 && (outcome == "" || domain.Outcome(outcome).Done() || stuck) {
+		return t, &Accepted{Run: run, Blocked: true, Outcome: domain.Outcome(outcome)}, seenAgain(tx, now, c, t.id, run, after)
 	}
+
 	t.generation++
 	return t, nil, nil
 }
@@ -176,5 +194,6 @@ func seenAgain(tx *sqlite.Tx, now time.Time, c Claim, id, run int64, after strin
 	if after == AfterFailed {
 		return nil // not dropped again: it could not be moved before
 	}
+
 	return addEvent(tx, Event{Job: c.Job, At: now, Kind: "file.blocked"}, map[string]any{"path": c.Path, "hash": c.Hash, "run": run})
 }

@@ -55,11 +55,13 @@ func (l *Ledger) AddFileOp(ctx context.Context, a Attempt, op FileOp, before []b
 	if op.BeforeHash != "" && op.Lost == "" {
 		kept = base64.StdEncoding.AppendEncode(nil, before)
 	}
+
 	err := l.keep(ctx, a, []Entry{{value: kept, write: func(tx *sqlite.Tx, _ Attempt, _, stored string) error {
 		return tx.QueryRow(`insert into file_ops (run, agent, batch, at, type, root, path, made, mode, size, before, before_hash, after_hash, lost)
 			values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14) returning id`,
 			op.Run, op.Agent, op.Batch, ms(op.At), op.Type, op.Root, op.Path, op.Made, op.Mode, op.Size, stored, op.BeforeHash, op.AfterHash, op.Lost).Scan(&op.ID)
 	}}})
+
 	op.At = instant(ms(op.At))
 	return op, err
 }
@@ -103,26 +105,33 @@ func (l *Ledger) FileOps(ctx context.Context, f FileOpFilter) ([]FileOp, error) 
 	if f.ID != 0 {
 		and("id", f.ID)
 	}
+
 	if f.Run != 0 {
 		and("run", f.Run)
 	}
+
 	if f.Agent != "" {
 		and("agent", f.Agent)
 	}
+
 	if f.Batch != "" {
 		and("batch", f.Batch)
 	}
+
 	if f.Path != "" {
 		and("path", l.path(f.Path))
 	}
+
 	query += ` order by id desc`
 	if f.Limit == 0 {
 		f.Limit = 100
 	}
+
 	if f.Limit > 0 {
 		args = append(args, f.Limit)
 		query += fmt.Sprintf(` limit $%d`, len(args))
 	}
+
 	rows, err := l.read.QueryContext(ctx, query, args...)
 	return collect(rows, err, func(rows *sql.Rows) (FileOp, error) {
 		var op FileOp
@@ -143,14 +152,17 @@ func (l *Ledger) FileBefore(ctx context.Context, id int64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	text, err := l.unpack(stored)
 	if err != nil {
 		return nil, err
 	}
+
 	before, err := base64.StdEncoding.AppendDecode(nil, text)
 	if err != nil {
 		return nil, fmt.Errorf("what a file held before its change %d is damaged: %w; restore the home from a backup", id, err)
 	}
+
 	return before, nil
 }
 

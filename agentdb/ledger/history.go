@@ -20,6 +20,7 @@ func (l *Ledger) JobState(ctx context.Context, name string) (JobState, bool, err
 	if errors.Is(err, sql.ErrNoRows) {
 		return st, false, nil
 	}
+
 	st.Anchor, st.Watermark = instant(anchor), instant(watermark)
 	return st, err == nil, err
 }
@@ -32,6 +33,7 @@ func (l *Ledger) OccurrencesAround(ctx context.Context, job string, at time.Time
 	if err != nil {
 		return nil, err
 	}
+
 	slices.Reverse(out)
 	rows, err = l.read.QueryContext(ctx, rowsFrom, job, ms(at), after)
 	later, err := collect(rows, err, scanOccurrences)
@@ -55,11 +57,13 @@ func (l *Ledger) OtherRunsAround(ctx context.Context, job string, at time.Time, 
 	if err != nil {
 		return nil, err
 	}
+
 	rows, err := l.read.QueryContext(ctx, othersBefore, job, middle, ms(from), before)
 	out, err := collect(rows, err, scanRuns)
 	if err != nil {
 		return nil, err
 	}
+
 	slices.Reverse(out)
 	end := int64(1<<63 - 1)
 	if !to.IsZero() {
@@ -67,6 +71,7 @@ func (l *Ledger) OtherRunsAround(ctx context.Context, job string, at time.Time, 
 			return nil, err
 		}
 	}
+
 	rows, err = l.read.QueryContext(ctx, othersFrom, job, middle, end, after)
 	later, err := collect(rows, err, scanRuns)
 	return append(out, later...), err
@@ -80,6 +85,7 @@ func (l *Ledger) firstRunFrom(ctx context.Context, job string, at time.Time) (in
 	if err := l.read.QueryRowContext(ctx, `select coalesce(min(id), 0), coalesce(max(id), 0) + 1 from runs where job = $1`, job).Scan(&low, &high); err != nil {
 		return 0, err
 	}
+
 	for low < high {
 		middle := low + (high-low)/2
 		var id, queued int64
@@ -93,6 +99,7 @@ func (l *Ledger) firstRunFrom(ctx context.Context, job string, at time.Time) (in
 			low = id + 1
 		}
 	}
+
 	return low, nil
 }
 
@@ -113,6 +120,7 @@ func (l *Ledger) EventsBetween(ctx context.Context, job string, from, to time.Ti
 	for _, k := range kinds {
 		args = append(args, k)
 	}
+
 	rows, err := l.read.QueryContext(ctx, eventsBetween(len(kinds)), args...)
 	out, err := collect(rows, err, func(rows *sql.Rows) (Event, error) {
 		e := Event{Job: job}
@@ -122,6 +130,7 @@ func (l *Ledger) EventsBetween(ctx context.Context, job string, from, to time.Ti
 		e.At, e.Data = instant(at), json.RawMessage(data)
 		return e, err
 	})
+
 	slices.Reverse(out)
 	return out, err
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"rouse/agentdb/sqlite"
+	"rouse/internal/domain"
 )
 
 // The kinds of an inbox item (UNI-09).
@@ -90,6 +91,7 @@ func scanItem(row interface{ Scan(...any) error }) (Item, error) {
 		&i.Call, &created, &expires, &closed, &i.Action.Tool, &i.Action.Shown, &i.Action.Hash, &i.Used, &i.Reason); err != nil {
 		return i, err
 	}
+
 	i.Multiple, i.CreatedAt, i.ExpiresAt, i.ClosedAt = multiple != 0, instant(created), instant(expires), instant(closed)
 	return i, json.Unmarshal([]byte(options), &i.Options)
 }
@@ -120,31 +122,36 @@ func (l *Ledger) Item(ctx context.Context, id int64) (Item, error) {
 // ask parks a run until somebody answers: its lane is free, and it survives any restart.
 func ask(tx *sqlite.Tx, r Run, res Result, now time.Time) error {
 	q := *res.Wait
-	waits := WaitInput
+	waits := domain.WaitInput
 	switch q.Kind {
 	case "":
 		q.Kind = KindInput
 	case KindApproval:
-		waits = WaitApproval
+		waits = domain.WaitApproval
 	}
+
 	if q.Call != "" { // what was said of it is asked now
 		if _, err := tx.Exec(`update inbox set state = 'withdrawn', closed_at = $1 where run = $2 and call = $3 and kind = 'info' and state = 'open'`, ms(now), r.ID, q.Call); err != nil {
 			return err
 		}
 	}
+
 	expires := now.Add(q.Expires)
 	asked, err := askedBefore(tx, r.Agent, q)
 	if err != nil {
 		return err
 	}
+
 	id, err := addItem(tx, r, q, now, expires)
 	if err != nil {
 		return err
 	}
+
 	// not_before wakes the dispatcher when the time for an answer is over.
 	if _, err := tx.Exec(`update runs set state = 'waiting', waiting_for = $1, not_before = $2, parks = parks + 1 where id = $3`, waits, ms(expires), r.ID); err != nil {
 		return err
 	}
+
 	for _, n := range res.Notices {
 		if asked {
 			break // one answer serves all who wait for it, and one notice tells of it
@@ -154,13 +161,16 @@ func ask(tx *sqlite.Tx, r Run, res Result, now time.Time) error {
 			return err
 		}
 	}
+
 	data := map[string]any{"item": id, "kind": q.Kind, "question": q.Message}
 	if q.Action.Shown != "" {
 		data["action"] = q.Action.Shown
 	}
+
 	if len(q.Options) > 0 {
 		data["options"] = q.Options
 	}
+
 	return addEvent(tx, Event{Run: r.ID, Job: r.Job, At: now, Kind: "run.waiting"}, data)
 }
 
@@ -170,10 +180,12 @@ func addItem(tx *sqlite.Tx, r Run, q Question, now, expires time.Time) (id int64
 	if options == nil {
 		options = []string{}
 	}
+
 	text, err := json.Marshal(options)
 	if err != nil {
 		return 0, err
 	}
+
 	err = tx.QueryRow(`insert into inbox (run, attempt, job, agent, kind, title, message, options, multiple, state, call, created_at, expires_at, tool, action, hash)
 		values ($1, $2, $3, $4, $5, $6, $7, $8, $9, 'open', $10, $11, $12, $13, $14, $15) on conflict do nothing returning id`,
 		r.ID, r.Attempt, r.Job, r.Agent, q.Kind, q.Title, q.Message, string(text), flag(q.Multiple), q.Call, ms(now), ms(expires),
@@ -181,6 +193,7 @@ func addItem(tx *sqlite.Tx, r Run, q Question, now, expires time.Time) (id int64
 	if errors.Is(err, sql.ErrNoRows) {
 		return 0, nil
 	}
+
 	return id, err
 }
 
@@ -214,16 +227,19 @@ func informOfCalls(tx *sqlite.Tx, r Run, attempt int, now time.Time) error {
 	if err != nil {
 		return err
 	}
+
 	who := r.Job
 	if who == "" {
 		who = r.Agent
 	}
+
 	for _, c := range calls {
 		if err := inform(tx, r, Question{Call: c.Key, Title: who + " was cut off",
 			Message: fmt.Sprintf("Run %d ended during a call of %s. Whether that took effect is not known; it is not made again by itself. See: rouse show %d", r.ID, c.Tool, r.ID)}, now); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -243,6 +259,7 @@ func (l *Ledger) answer(ctx context.Context, id int64, answer, reason string) (R
 		if err != nil {
 			return false, err
 		}
+
 		run = r
 		if i.over(now) { // no daemon was there to end its run
 			return false, fmt.Errorf("inbox item %d could be answered until %s: %w", id, i.ExpiresAt.UTC().Format(time.RFC3339), ErrClosed)
@@ -253,8 +270,10 @@ func (l *Ledger) answer(ctx context.Context, id int64, answer, reason string) (R
 		if i.Kind == KindApproval {
 			return l.decide(tx, i, answer, reason, now)
 		}
+
 		return l.answerOne(tx, i, r, answer, "", now)
 	})
+
 	return run, err
 }
 
@@ -268,6 +287,7 @@ func (l *Ledger) answerOne(tx *sqlite.Tx, i Item, r Run, answer, reason string, 
 	if err := closeItem(tx, i, ItemAnswered, answer, reason, now); err != nil {
 		return false, err
 	}
+
 	data := map[string]any{"item": i.ID, "answer": answer}
 	if reason != "" {
 		data["reason"] = reason
@@ -275,14 +295,16 @@ func (l *Ledger) answerOne(tx *sqlite.Tx, i Item, r Run, answer, reason string, 
 	if err := addEvent(tx, Event{Run: r.ID, Job: r.Job, At: now, Kind: "run.answered"}, data); err != nil {
 		return false, err
 	}
+
 	switch {
 	case i.Kind == KindInfo:
 		return false, nil
 	case i.Kind == KindRecovery && answer == RecoveryStop:
-		return l.finish(tx, r, Result{Outcome: OutcomeCancelled, Error: "its owner stopped it: " + i.Message}, now)
+		return l.finish(tx, r, Result{Outcome: domain.OutcomeCancelled, Error: "its owner stopped it: " + i.Message}, now)
 	case i.Kind == KindApproval && answer == ApprovalDeny && i.Action.Tool == "":
-		return l.finish(tx, r, Result{Outcome: OutcomeCancelled, Error: strings.TrimSuffix("its owner denied it: "+reason, ": ")}, now)
+		return l.finish(tx, r, Result{Outcome: domain.OutcomeCancelled, Error: strings.TrimSuffix("its owner denied it: "+reason, ": ")}, now)
 	}
+
 	_, err = tx.Exec(`update runs set waiting_for = 'resume', not_before = 0 where id = $1`, r.ID)
 	return false, err
 }
@@ -299,10 +321,12 @@ func (l *Ledger) openItem(tx *sqlite.Tx, id int64) (Item, Run, error) {
 	if i.State != ItemOpen {
 		return i, Run{}, fmt.Errorf("inbox item %d was %s: %w", id, i.State, ErrClosed)
 	}
+
 	r, err := l.runIn(tx, i.Run)
 	if err == nil && i.Kind != KindInfo && !r.Asks() {
 		err = fmt.Errorf("run %d is %s and does not wait for an answer: %w", r.ID, r.State, ErrClosed)
 	}
+
 	return i, r, err
 }
 
@@ -331,6 +355,7 @@ func (l *Ledger) Expire(ctx context.Context, id int64, res Result) error {
 		if err := closeItem(tx, i, ItemExpired, "", "", now); err != nil {
 			return false, err
 		}
+
 		return l.finish(tx, r, res, now)
 	})
 }

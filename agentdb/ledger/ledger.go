@@ -54,20 +54,24 @@ func Open(ctx context.Context, o Options) (*Ledger, error) {
 	if l.now = o.Now; l.now == nil {
 		l.now = time.Now
 	}
+
 	if o.Path == "" {
 		if err := l.openPostgres(ctx, o.DB); err != nil {
 			return nil, err
 		}
 		return l, nil
 	}
+
 	dir, err := fs.Sub(migrations, "migrations/sqlite")
 	if err != nil {
 		return nil, err
 	}
+
 	db, err := sqlite.Open(ctx, sqlite.Options{Path: o.Path, ApplicationID: applicationID, Migrations: dir})
 	if err != nil {
 		return nil, err
 	}
+
 	l.writer, l.read, l.kept.db, l.close = db.Writer(), db.Read(), db.Read(), db.Close
 	return l, nil
 }
@@ -121,8 +125,10 @@ func (l *Ledger) replan(ctx context.Context, op func(*sqlite.Tx) (moved bool, er
 	if err != nil || !moved {
 		return err
 	}
+
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	close(l.replanned)
 	l.replanned = make(chan struct{})
 	return nil
@@ -156,6 +162,7 @@ func collect[T any](rows *sql.Rows, err error, scan func(*sql.Rows) (T, error)) 
 		return nil, err
 	}
 	defer rows.Close()
+
 	var out []T
 	for rows.Next() {
 		v, err := scan(rows)
@@ -164,6 +171,7 @@ func collect[T any](rows *sql.Rows, err error, scan func(*sql.Rows) (T, error)) 
 		}
 		out = append(out, v)
 	}
+
 	return out, rows.Err()
 }
 
@@ -179,25 +187,30 @@ func (l *Ledger) openPostgres(ctx context.Context, db *sql.DB) error {
 	if db == nil {
 		return errors.New("ledger: neither a file nor a database was given")
 	}
+
 	dir, err := fs.Sub(migrations, "migrations/postgres")
 	if err != nil {
 		return err
 	}
+
 	steps, err := sqlite.ReadMigrations(dir)
 	if err != nil {
 		return err
 	}
+
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
 		return fmt.Errorf("cannot reach the ledger's database: %w", err)
 	}
 	defer tx.Rollback()
+
 	if _, err := tx.ExecContext(ctx, fmt.Sprintf("select pg_advisory_xact_lock(%d)", applicationID)); err != nil {
 		return err
 	}
 	if _, err := tx.ExecContext(ctx, "create table if not exists schema_version (version bigint not null)"); err != nil {
 		return err
 	}
+
 	var at int
 	if err := tx.QueryRowContext(ctx, "select coalesce(max(version), 0) from schema_version").Scan(&at); err != nil {
 		return err
@@ -205,6 +218,7 @@ func (l *Ledger) openPostgres(ctx context.Context, db *sql.DB) error {
 	if at > len(steps) {
 		return fmt.Errorf("the ledger's database was made by a newer rouse (schema %d, this one knows %d)", at, len(steps))
 	}
+
 	for _, m := range steps[at:] {
 		if _, err := tx.ExecContext(ctx, m.SQL); err != nil {
 			return fmt.Errorf("migration %s: %w", m.Name, err)
@@ -213,13 +227,16 @@ func (l *Ledger) openPostgres(ctx context.Context, db *sql.DB) error {
 			return err
 		}
 	}
+
 	if err := tx.Commit(); err != nil {
 		return err
 	}
+
 	l.read, l.kept.db, l.lock, l.path = db, db, " for update", storable
 	if l.writer, err = sqlite.NewWriter(ctx, db, sqlite.WriterOptions{Text: storable}); err != nil {
 		return err
 	}
+
 	l.close = l.writer.Close
 	return nil
 }

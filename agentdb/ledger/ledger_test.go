@@ -16,6 +16,7 @@ import (
 	"rouse/agentdb/ledger"
 	"rouse/agentdb/ledger/ledgertest"
 	"rouse/agentdb/sqlite"
+	"rouse/internal/domain"
 )
 
 func TestSQLite(t *testing.T) {
@@ -46,11 +47,13 @@ func TestPostgres(t *testing.T) {
 	if url == "" {
 		t.Skip("ROUSE_TEST_POSTGRES is not set; .ci/run sets it")
 	}
+
 	admin, err := sql.Open("pgx", url)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer admin.Close()
+
 	schemas := 0
 	empty := func(t *testing.T) func(t *testing.T) *sql.DB {
 		schemas++
@@ -58,15 +61,18 @@ func TestPostgres(t *testing.T) {
 		if _, err := admin.ExecContext(t.Context(), "create schema "+schema); err != nil {
 			t.Fatal(err)
 		}
+
 		t.Cleanup(func() {
 			if _, err := admin.ExecContext(noCancel, "drop schema "+schema+" cascade"); err != nil {
 				t.Error(err)
 			}
 		})
+
 		sep := "?"
 		if strings.Contains(url, "?") {
 			sep = "&"
 		}
+
 		return func(t *testing.T) *sql.DB {
 			db, err := sql.Open("pgx", url+sep+"search_path="+schema+"&application_name="+schema)
 			if err != nil {
@@ -76,6 +82,7 @@ func TestPostgres(t *testing.T) {
 			return db
 		}
 	}
+
 	fresh := func(t *testing.T) ledgertest.Open {
 		open := empty(t)
 		return func(t *testing.T) *ledger.Ledger {
@@ -87,6 +94,7 @@ func TestPostgres(t *testing.T) {
 			return l
 		}
 	}
+
 	ledgertest.Run(t, fresh)
 	t.Run("Migration", func(t *testing.T) { migratePostgres(t, empty(t)(t)) })
 	t.Run("Deadlock", func(t *testing.T) { deadlock(t, admin) })
@@ -99,9 +107,10 @@ func TestPostgres(t *testing.T) {
 // restart: a server that drops every connection of the ledger between two writes costs no write.
 func restart(t *testing.T, admin *sql.DB, name string, l *ledger.Ledger) {
 	for i := range 3 {
-		if _, err := l.Enqueue(t.Context(), ledger.Request{Job: "j", Agent: "a", Trigger: ledger.TriggerAPI}); err != nil {
+		if _, err := l.Enqueue(t.Context(), ledger.Request{Job: "j", Agent: "a", Trigger: domain.TriggerAPI}); err != nil {
 			t.Fatalf("after %d restarts: %v", i, err)
 		}
+
 		var dropped int
 		if err := admin.QueryRowContext(t.Context(), `select count(*) filter (where pg_terminate_backend(pid, 5000)) from pg_stat_activity where application_name = $1`,
 			name).Scan(&dropped); err != nil || dropped == 0 {
@@ -118,8 +127,10 @@ func deadlock(t *testing.T, admin *sql.DB) {
 		t.Fatal(err)
 	}
 	defer admin.ExecContext(noCancel, "drop table "+table)
+
 	var all, held sync.WaitGroup
 	held.Add(2)
+
 	for mine := range 2 {
 		all.Go(func() {
 			w, err := sqlite.NewWriter(t.Context(), admin, sqlite.WriterOptions{})
@@ -128,17 +139,20 @@ func deadlock(t *testing.T, admin *sql.DB) {
 				return
 			}
 			defer w.Close()
+
 			add := "update " + table + " set n = n + 1 where id = $1"
 			first := true
 			if err := w.Do(t.Context(), func(tx *sqlite.Tx) error {
 				if _, err := tx.Exec(add, mine); err != nil {
 					return err
 				}
+
 				if first { // each holds a row before it asks for the other's
 					first = false
 					held.Done()
 					held.Wait()
 				}
+
 				_, err := tx.Exec(add, 1-mine)
 				return err
 			}); err != nil {
@@ -146,6 +160,7 @@ func deadlock(t *testing.T, admin *sql.DB) {
 			}
 		})
 	}
+
 	all.Wait()
 	var least, most int
 	if err := admin.QueryRowContext(t.Context(), "select min(n), max(n) from "+table).Scan(&least, &most); err != nil || least != 2 || most != 2 {
@@ -158,6 +173,7 @@ func TestOpenRefusesWhatIsNoLedger(t *testing.T) {
 	if err := os.WriteFile(path, []byte(strings.Repeat("name,amount\n", 400)), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	_, err := ledger.Open(t.Context(), ledger.Options{Path: path})
 	var corrupt *sqlite.CorruptError
 	if !errors.As(err, &corrupt) {
@@ -170,14 +186,16 @@ func TestOpenRefusesWhatIsNoLedger(t *testing.T) {
 func TestDamagedValue(t *testing.T) {
 	dir := t.TempDir()
 	l := openIn(t, dir)
-	a, err := l.Enqueue(t.Context(), ledger.Request{Job: "j", Agent: "a", Trigger: ledger.TriggerAPI})
+	a, err := l.Enqueue(t.Context(), ledger.Request{Job: "j", Agent: "a", Trigger: domain.TriggerAPI})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	_, attempt, err := l.StartAttempt(t.Context(), a[0].Run)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	large := []byte(`"` + strings.Repeat("x", 100_000) + `"`)
 	say := func(number int) {
 		t.Helper()
@@ -188,6 +206,7 @@ func TestDamagedValue(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	say(1)
 	files, err := filepath.Glob(filepath.Join(dir, "blobs", "*", "*"))
 	if err != nil || len(files) != 1 {
@@ -199,6 +218,7 @@ func TestDamagedValue(t *testing.T) {
 	if _, err := l.Steps(t.Context(), a[0].Run); err == nil || !strings.Contains(err.Error(), "damaged") || !strings.Contains(err.Error(), files[0]) {
 		t.Errorf("a cut-off value was read: %v", err)
 	}
+
 	say(2)
 	steps, err := l.Steps(t.Context(), a[0].Run)
 	if err != nil || len(steps) != 2 || string(steps[0].Message) != string(large) {
@@ -215,19 +235,21 @@ func TestQueueInvariants(t *testing.T) {
 		dir := filepath.Join(base, fmt.Sprint(folders))
 		l := openIn(t, dir)
 		defer func() { l.Close() }()
+
 		keys := map[string]int64{}
 		current := map[int64]ledger.Attempt{}
-		finished := map[int64]ledger.Outcome{}
+		finished := map[int64]domain.Outcome{}
 		pick := func(t *rapid.T) (int64, bool) {
 			if len(keys) == 0 {
 				return 0, false
 			}
 			return keys[rapid.SampledFrom(sortedKeys(keys)).Draw(t, "run")], true
 		}
+
 		t.Repeat(map[string]func(*rapid.T){
 			"enqueue": func(t *rapid.T) {
 				key := fmt.Sprint(rapid.IntRange(0, 9).Draw(t, "key"))
-				a, err := l.Enqueue(noCancel, ledger.Request{Key: key, Job: "j", Agent: "a", Trigger: ledger.TriggerAPI})
+				a, err := l.Enqueue(noCancel, ledger.Request{Key: key, Job: "j", Agent: "a", Trigger: domain.TriggerAPI})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -241,12 +263,14 @@ func TestQueueInvariants(t *testing.T) {
 				if !any {
 					return
 				}
+
 				_, a, err := l.StartAttempt(noCancel, run)
 				_, on := current[run]
 				_, over := finished[run]
 				if (err == nil) == (on || over) {
 					t.Fatalf("run %d: started=%v while on=%v over=%v", run, err == nil, on, over)
 				}
+
 				if err == nil {
 					current[run] = a
 				}
@@ -257,17 +281,19 @@ func TestQueueInvariants(t *testing.T) {
 				if !any || !on {
 					return
 				}
-				o := rapid.SampledFrom([]ledger.Outcome{ledger.OutcomeSuccess, ledger.OutcomeError}).Draw(t, "outcome")
+
+				o := rapid.SampledFrom([]domain.Outcome{domain.OutcomeSuccess, domain.OutcomeError}).Draw(t, "outcome")
 				if err := l.Finish(noCancel, a, ledger.Result{Outcome: o}); err != nil {
 					t.Fatal(err)
 				}
+
 				delete(current, run)
 				finished[run] = o
 			},
 			"late finish": func(t *rapid.T) {
 				if run, any := pick(t); any {
 					a := ledger.Attempt{Run: run, Number: current[run].Number + 1}
-					if err := l.Finish(noCancel, a, ledger.Result{Outcome: ledger.OutcomeSuccess}); !errors.Is(err, ledger.ErrFenced) {
+					if err := l.Finish(noCancel, a, ledger.Result{Outcome: domain.OutcomeSuccess}); !errors.Is(err, ledger.ErrFenced) {
 						t.Fatalf("an attempt that is not on finished run %d: %v", run, err)
 					}
 				}
@@ -276,6 +302,7 @@ func TestQueueInvariants(t *testing.T) {
 				if err := l.Close(); err != nil {
 					t.Fatal(err)
 				}
+
 				l = openIn(t, dir)
 				running, err := l.Running(noCancel)
 				if err != nil {
@@ -284,11 +311,13 @@ func TestQueueInvariants(t *testing.T) {
 				if len(running) != len(current) {
 					t.Fatalf("%d runs are running, want %d", len(running), len(current))
 				}
+
 				for _, r := range running {
 					if err := l.Interrupt(noCancel, ledger.Attempt{Run: r.ID, Number: r.Attempt}, "crash", nil); err != nil {
 						t.Fatal(err)
 					}
 				}
+
 				clear(current)
 			},
 			"": func(t *rapid.T) {
@@ -297,7 +326,7 @@ func TestQueueInvariants(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					if r.Outcome != finished[run] || (r.State == ledger.StateFinished) != (finished[run] != "") {
+					if r.Outcome != finished[run] || (r.State == domain.StateFinished) != (finished[run] != "") {
 						t.Fatalf("run %d is %s/%s, want outcome %q", run, r.State, r.Outcome, finished[run])
 					}
 				}
@@ -317,15 +346,17 @@ func BenchmarkEnqueue(b *testing.B) {
 			for range callers {
 				all.Go(func() {
 					for range work {
-						if _, err := l.Enqueue(b.Context(), ledger.Request{Job: "j", Agent: "a", Trigger: ledger.TriggerAPI}); err != nil {
+						if _, err := l.Enqueue(b.Context(), ledger.Request{Job: "j", Agent: "a", Trigger: domain.TriggerAPI}); err != nil {
 							b.Error(err)
 						}
 					}
 				})
 			}
+
 			for b.Loop() {
 				work <- struct{}{}
 			}
+
 			close(work)
 			all.Wait()
 		})
@@ -336,18 +367,21 @@ func BenchmarkEnqueue(b *testing.B) {
 func BenchmarkRun(b *testing.B) {
 	l := openIn(b, b.TempDir())
 	b.ReportAllocs()
+
 	for b.Loop() {
-		a, err := l.Enqueue(b.Context(), ledger.Request{Job: "j", Agent: "a", Trigger: ledger.TriggerAPI})
+		a, err := l.Enqueue(b.Context(), ledger.Request{Job: "j", Agent: "a", Trigger: domain.TriggerAPI})
 		if err != nil {
 			b.Fatal(err)
 		}
+
 		_, attempt, err := l.StartAttempt(b.Context(), a[0].Run)
 		if err != nil {
 			b.Fatal(err)
 		}
-		if err := l.Finish(b.Context(), attempt, ledger.Result{Outcome: ledger.OutcomeSuccess}); err != nil {
+		if err := l.Finish(b.Context(), attempt, ledger.Result{Outcome: domain.OutcomeSuccess}); err != nil {
 			b.Fatal(err)
 		}
 	}
+
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "runs/s")
 }

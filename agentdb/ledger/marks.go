@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"rouse/agentdb/sqlite"
+	"rouse/internal/domain"
 )
 
 // UntrustedContent is the letter of Run.Taint for content that strangers may have written. A
@@ -35,28 +36,33 @@ func (l *Ledger) Mark(ctx context.Context, a Attempt, m Marks) error {
 		if err != nil {
 			return err
 		}
+
 		taint, tier := merged(r.Taint, m.Taint), max(r.Tier, m.Tier)
 		if taint != r.Taint || tier != r.Tier {
 			if _, err := tx.Exec(`update runs set taint = $1, tier = $2 where id = $3`, taint, tier, r.ID); err != nil {
 				return err
 			}
 		}
+
 		if taint != r.Taint {
 			if err := addEvent(tx, Event{Run: r.ID, Job: r.Job, At: now, Kind: "run.tainted"}, map[string]any{"taint": strings.Split(taint, "")}); err != nil {
 				return err
 			}
 		}
+
 		if m.Keeps && strings.Contains(taint, UntrustedContent) {
 			if _, err := tx.Exec(`insert into untrusted (agent, run, at) values ($1, $2, $3) on conflict (agent) do nothing`, r.Agent, r.ID, ms(now)); err != nil {
 				return err
 			}
 		}
+
 		for id, key := range m.Used {
 			used, err := tx.Exec(`update inbox set used = $1 where id = $2 and run = $3 and (used = '' or used = $1)`, key, id, r.ID)
 			if err := one(used, err, "the approval %d was used before", id); err != nil {
 				return err
 			}
 		}
+
 		return nil
 	})
 }
@@ -112,6 +118,7 @@ func (l *Ledger) Trust(ctx context.Context, agent string) error {
 		if err != nil {
 			return err
 		}
+
 		return addEvent(tx, Event{At: now, Kind: "memory.trusted"}, map[string]any{"agent": agent})
 	})
 }
@@ -121,15 +128,17 @@ func (l *Ledger) Trust(ctx context.Context, agent string) error {
 func taintOf(tx *sqlite.Tx, r Request) (string, error) {
 	d := r.Detail
 	switch {
-	case r.Trigger == TriggerWebhook || d.File != nil || len(d.Files) > 0 || d.Folder != "":
+	case r.Trigger == domain.TriggerWebhook || d.File != nil || len(d.Files) > 0 || d.Folder != "":
 		return UntrustedContent, nil
 	case d.Wake == nil || d.Wake.AskedBy == 0:
 		return "", nil
 	}
+
 	var taint string
 	err := tx.QueryRow(`select taint from runs where id = $1`, d.Wake.AskedBy).Scan(&taint)
 	if errors.Is(err, sql.ErrNoRows) {
 		return UntrustedContent, nil
 	}
+
 	return taint, err
 }

@@ -12,6 +12,7 @@ import (
 
 	"rouse/agentdb/ledger"
 	"rouse/agentdb/sqlite"
+	"rouse/internal/domain"
 )
 
 // schema1 is what a ledger of the first schema holds: a job, an instant that ran, one that
@@ -40,16 +41,17 @@ func kept(t *testing.T, l *ledger.Ledger) {
 	t.Helper()
 	ctx := t.Context()
 	at := func(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
-	if r, err := l.Run(ctx, 1); err != nil || r.Key != "time/j/1500" || r.Outcome != ledger.OutcomeError || !r.FinishedAt.Equal(at(1700)) {
+	if r, err := l.Run(ctx, 1); err != nil || r.Key != "time/j/1500" || r.Outcome != domain.OutcomeError || !r.FinishedAt.Equal(at(1700)) {
 		t.Errorf("run 1: %+v %v", r, err)
 	}
 	if waiting, err := l.Claimable(ctx, at(9000), 0, 10); err != nil || len(waiting) != 1 || waiting[0].ID != 2 {
 		t.Errorf("the queue: %+v %v", waiting, err)
 	}
+
 	found, err := l.Occurrences(ctx, "j", at(1), at(9000), 10)
 	want := []ledger.Occurrence{
 		{Job: "j", Nominal: at(1600), Actual: at(1600), Decision: "skipped", Reason: "overlap", Instants: 1},
-		{Job: "j", Nominal: at(1500), Actual: at(1501), Decision: "run", Run: 1, Outcome: ledger.OutcomeError, Instants: 1},
+		{Job: "j", Nominal: at(1500), Actual: at(1501), Decision: "run", Run: 1, Outcome: domain.OutcomeError, Instants: 1},
 	}
 	if err != nil || fmt.Sprintf("%+v", found) != fmt.Sprintf("%+v", want) {
 		t.Errorf("instants: %+v %v", found, err)
@@ -57,19 +59,22 @@ func kept(t *testing.T, l *ledger.Ledger) {
 	if events, err := l.Events(ctx, ledger.EventFilter{Job: "j"}); err != nil || len(events) != 2 {
 		t.Errorf("events: %+v %v", events, err)
 	}
+
 	jobs, err := l.SyncJobs(ctx, at(9000), []ledger.JobSpec{{Name: "j", Agent: "a", ScheduleHash: "h"}})
 	if err != nil || !jobs["j"].Anchor.Equal(at(1000)) || !jobs["j"].Watermark.Equal(at(2000)) {
 		t.Errorf("jobs: %+v %v", jobs, err)
 	}
+
 	pauses, err := l.Pauses(ctx, time.Time{})
 	slots, err2 := l.Slots(ctx)
 	if err != nil || err2 != nil || len(pauses)+len(slots) != 0 {
 		t.Errorf("pauses %+v %v, slots %+v %v", pauses, err, slots, err2)
 	}
+
 	// And it goes on: an instant that ran does not run again, a new one does.
 	var due []ledger.Due
 	for _, nominal := range []int64{1500, 2500} {
-		due = append(due, ledger.Due{Job: "j", Agent: "a", Source: "cron", Nominal: at(nominal), Actual: at(nominal), Decision: ledger.DecisionRun})
+		due = append(due, ledger.Due{Job: "j", Agent: "a", Source: "cron", Nominal: at(nominal), Actual: at(nominal), Decision: domain.DecisionRun})
 	}
 	if o, err := l.RecordDue(ctx, at(9000), due, nil); err != nil || o[0].Run != 1 || o[1].Run <= 2 {
 		t.Errorf("recorded: %+v %v", o, err)
@@ -86,15 +91,18 @@ func TestMigration(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if err := old.Do(t.Context(), func(tx *sqlite.Tx) error {
 		_, err := tx.SQL().Exec(schema1)
 		return err
 	}); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := old.Close(); err != nil {
 		t.Fatal(err)
 	}
+
 	kept(t, openIn(t, dir))
 	if err := os.MkdirAll(filepath.Join(dir, "restored"), 0o700); err != nil {
 		t.Fatal(err)
@@ -102,6 +110,7 @@ func TestMigration(t *testing.T) {
 	if err := os.Rename(path+".bak-1", filepath.Join(dir, "restored", "ledger.db")); err != nil {
 		t.Fatalf("the ledger was not backed up first: %v", err)
 	}
+
 	kept(t, openIn(t, filepath.Join(dir, "restored")))
 	if _, err := os.Stat(filepath.Join(dir, "restored", "ledger.db.bak-1")); err != nil {
 		t.Errorf("the backup was not of the first schema: %v", err)
@@ -114,6 +123,7 @@ func migratePostgres(t *testing.T, db *sql.DB) {
 		"create table schema_version (version bigint not null); insert into schema_version values (1)", schema1}, ";")); err != nil {
 		t.Fatal(err)
 	}
+
 	var l *ledger.Ledger
 	for range 2 { // the second finds nothing to do
 		var err error
@@ -122,5 +132,6 @@ func migratePostgres(t *testing.T, db *sql.DB) {
 		}
 		defer l.Close()
 	}
+
 	kept(t, l)
 }

@@ -13,6 +13,7 @@ func addNotice(tx *sqlite.Tx, n Notice, now time.Time) error {
 	if n.Key != "" {
 		key = n.Key
 	}
+
 	_, err := tx.Exec(`insert into outbox (key, run, job, agent, channel, title, body, outcome, state, next_at, created_at)
 		values ($1, $2, $3, $4, $5, $6, $7, $8, 'pending', $9, $9) on conflict (key) do nothing`,
 		key, n.Run, n.Job, n.Agent, n.Channel, n.Title, n.Body, string(n.Outcome), ms(now))
@@ -63,9 +64,11 @@ func (l *Ledger) MarkNotice(ctx context.Context, n Notice) error {
 			n.State, n.Tries, ms(n.NextAt), n.Error, n.ID); err != nil {
 			return err
 		}
+
 		if n.State == NoticePending {
 			return nil
 		}
+
 		return addEvent(tx, Event{Run: n.Run, Job: n.Job, At: now, Kind: "notice." + n.State},
 			map[string]any{"channel": n.Channel, "title": n.Title, "error": n.Error})
 	})

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"rouse/agentdb/sqlite"
+	"rouse/internal/domain"
+	"rouse/internal/text"
 )
 
 // What a pause is about.
@@ -72,12 +74,15 @@ func (p Pause) String() string {
 	case PauseAgent:
 		text = "paused: agent " + p.Name
 	}
+
 	if !p.Until.IsZero() {
 		text += " until " + p.Until.UTC().Format(time.RFC3339)
 	}
+
 	if p.Reason != "" {
 		text += ": " + p.Reason
 	}
+
 	return text
 }
 
@@ -91,6 +96,7 @@ func Paused(pauses []Pause, job, agent string, at time.Time) (Pause, bool) {
 			found, ok = p, true
 		}
 	}
+
 	return found, ok
 }
 
@@ -99,6 +105,7 @@ func (l *Ledger) SetPause(ctx context.Context, p Pause) (Pause, error) {
 	if err := pausable(p.Scope, p.Name); err != nil {
 		return p, err
 	}
+
 	err := l.replan(ctx, func(tx *sqlite.Tx) (bool, error) {
 		if err := l.pausing(tx); err != nil {
 			return false, err
@@ -107,6 +114,7 @@ func (l *Ledger) SetPause(ctx context.Context, p Pause) (Pause, error) {
 		p, err = setPause(tx, l.now(), p)
 		return true, err
 	})
+
 	return p, err
 }
 
@@ -138,16 +146,19 @@ func setPause(tx *sqlite.Tx, now time.Time, p Pause) (Pause, error) {
 	if _, err := endPauses(tx, now, p.Scope, p.Name); err != nil {
 		return p, err
 	}
+
 	p.Since, p.Until, p.EndedAt = instant(ms(now)), instant(ms(p.Until)), time.Time{}
 	err := tx.QueryRow(`insert into pauses (scope, name, since, until, reason, paused_by) values ($1, $2, $3, $4, $5, $6) returning id`,
 		p.Scope, p.Name, ms(p.Since), ms(p.Until), p.Reason, p.Paused).Scan(&p.ID)
 	if err != nil {
 		return p, err
 	}
+
 	data := map[string]any{"scope": p.Scope, "name": p.Name, "reason": p.Reason, "by": p.Paused}
 	if !p.Until.IsZero() {
 		data["until"] = p.Until.UTC()
 	}
+
 	return p, addEvent(tx, Event{Job: pausedJob(p.Scope, p.Name), At: now, Kind: "paused"}, data)
 }
 
@@ -165,6 +176,7 @@ func (l *Ledger) EndPause(ctx context.Context, scope, name string) (bool, error)
 		if err := l.pausing(tx); err != nil {
 			return false, err
 		}
+
 		now := l.now()
 		var err error
 		if ended, err = endPauses(tx, now, scope, name); err != nil || !ended {
@@ -172,6 +184,7 @@ func (l *Ledger) EndPause(ctx context.Context, scope, name string) (bool, error)
 		}
 		return true, addEvent(tx, Event{Job: pausedJob(scope, name), At: now, Kind: "resumed"}, map[string]any{"scope": scope, "name": name})
 	})
+
 	return ended, err
 }
 
@@ -226,11 +239,13 @@ func (l *Ledger) pauseFailing(tx *sqlite.Tx, r Run, rule PauseRule, why string, 
 	if err := l.pausing(tx); err != nil {
 		return false, err
 	}
+
 	rows, err := tx.Query(`select `+pauseColumns+` from pauses where scope = 'job' and name = $1`, r.Job)
 	pauses, err := collect(rows, err, scanPause)
 	if err != nil {
 		return false, err
 	}
+
 	var resumed time.Time
 	for _, p := range pauses {
 		if !p.Over(now) {
@@ -240,25 +255,29 @@ func (l *Ledger) pauseFailing(tx *sqlite.Tx, r Run, rule PauseRule, why string, 
 			resumed = p.end()
 		}
 	}
+
 	rows, err = tx.Query(lastOutcomes, r.Job, ms(resumed), rule.After)
-	outcomes, err := collect(rows, err, func(rows *sql.Rows) (Outcome, error) {
-		var o Outcome
+	outcomes, err := collect(rows, err, func(rows *sql.Rows) (domain.Outcome, error) {
+		var o domain.Outcome
 		err := rows.Scan(&o)
 		return o, err
 	})
 	if err != nil || len(outcomes) < rule.After {
 		return false, err
 	}
+
 	for _, o := range outcomes {
 		if !o.Failed() {
 			return false, nil
 		}
 	}
+
 	_, err = setPause(tx, now, Pause{Scope: PauseJob, Name: r.Job, Paused: BySystem,
-		Reason: fmt.Sprintf("%d runs in a row failed (pause_after_failures), the last was run %d: %s", rule.After, r.ID, shorten(why))})
+		Reason: fmt.Sprintf("%d runs in a row failed (pause_after_failures), the last was run %d: %s", rule.After, r.ID, text.Truncate(why, maxEventText))})
 	for _, n := range rule.Notices {
 		err = errors.Join(err, addNotice(tx, n, now))
 	}
+
 	return true, err
 }
 

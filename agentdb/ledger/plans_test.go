@@ -15,6 +15,7 @@ func TestPlans(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
+
 	for name, c := range map[string]struct {
 		query, by string // what its plan has to say
 		few       bool   // rows to sort: jobs, stretches, or what is waiting
@@ -54,6 +55,7 @@ func TestPlans(t *testing.T) {
 		if text := strings.Join(plan, "; "); err != nil || !strings.Contains(text, c.by) {
 			t.Errorf("%s: %s, want %s: %v", name, text, c.by, err)
 		}
+
 		for _, step := range plan {
 			table, scan := strings.CutPrefix(step, "SCAN ")
 			table, _, _ = strings.Cut(table, " ")

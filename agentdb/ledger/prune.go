@@ -30,6 +30,7 @@ func (l *Ledger) Prune(ctx context.Context, now time.Time, keep func(job string)
 	if err != nil {
 		return 0, err
 	}
+
 	total := 0
 	for _, job := range jobs {
 		for {
@@ -43,6 +44,7 @@ func (l *Ledger) Prune(ctx context.Context, now time.Time, keep func(job string)
 			}
 		}
 	}
+
 	return total, l.pruneTime(ctx, now, keep)
 }
 
@@ -58,6 +60,7 @@ func (l *Ledger) pruneTime(ctx context.Context, now time.Time, keep func(job str
 	if err != nil {
 		return err
 	}
+
 	for _, job := range names {
 		before := ms(now.Add(-keep(job)))
 		for _, statement := range []string{oldOccurrences, oldEvents, oldPauses} {
@@ -66,6 +69,7 @@ func (l *Ledger) pruneTime(ctx context.Context, now time.Time, keep func(job str
 			}
 		}
 	}
+
 	return l.do(ctx, func(tx *sqlite.Tx) error {
 		_, err := tx.Exec(`delete from spending where day < $1`, now.AddDate(0, 0, -keepSpending).Format(time.DateOnly))
 		return err
@@ -109,6 +113,7 @@ const oldRuns = `select id from runs where job = $1 and state = 'finished' and f
 func (l *Ledger) pruneJob(ctx context.Context, job string, before time.Time) (int, error) {
 	l.keeping.Lock() // nobody starts to refer to a blob that is being dropped
 	defer l.keeping.Unlock()
+
 	var ids []int64
 	var orphans []string
 	err := l.do(ctx, func(tx *sqlite.Tx) error {
@@ -116,6 +121,7 @@ func (l *Ledger) pruneJob(ctx context.Context, job string, before time.Time) (in
 		if ids, err = collect(rows, err, scanID); err != nil {
 			return err
 		}
+
 		orphans = nil
 		for _, id := range ids {
 			freed, err := pruneRun(tx, id)
@@ -124,11 +130,13 @@ func (l *Ledger) pruneJob(ctx context.Context, job string, before time.Time) (in
 			}
 			orphans = append(orphans, freed...)
 		}
+
 		return nil
 	})
 	if err != nil {
 		return 0, err
 	}
+
 	return len(ids), l.dropBlobs(orphans)
 }
 
@@ -150,6 +158,7 @@ func pruneRun(tx *sqlite.Tx, id int64) ([]string, error) {
 			return nil, err
 		}
 	}
+
 	rows, err := tx.Query(`select hash from blobs b where run = $1 and not exists (select 1 from blobs o where o.hash = b.hash and o.run <> $1)`, id)
 	freed, err := collect(rows, err, func(rows *sql.Rows) (string, error) {
 		var hash string
@@ -159,6 +168,7 @@ func pruneRun(tx *sqlite.Tx, id int64) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	_, err = tx.Exec(`delete from blobs where run = $1`, id)
 	return freed, err
 }

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"rouse/internal/domain"
 )
 
 const runColumns = `id, key, job, agent, triggered_by, detail, state, waiting_for, not_before, outcome, exit, verified, attempt, interruptions,
@@ -25,6 +27,7 @@ func scanRun(row interface{ Scan(...any) error }) (Run, error) {
 		&r.Usage.TokensIn, &r.Usage.TokensOut, &r.Usage.TokensCached, &r.Usage.CostMicroUSD, &r.CancelReason, &r.Parks, &r.Taint, &r.Tier)
 	r.Detail, r.Verified = json.RawMessage(detail), verified != 0
 	r.NotBefore, r.ScheduledAt, r.QueuedAt, r.StartedAt, r.FinishedAt = instant(notBefore), instant(scheduled), instant(queued), instant(started), instant(finished)
+
 	return r, err
 }
 
@@ -44,6 +47,7 @@ func (l *Ledger) Runs(ctx context.Context, f Filter) ([]Run, error) {
 	if f.Limit <= 0 {
 		f.Limit = 100
 	}
+
 	var where []string
 	var args []any
 	add := func(condition string, arg any) {
@@ -53,28 +57,36 @@ func (l *Ledger) Runs(ctx context.Context, f Filter) ([]Run, error) {
 	if f.Job != "" {
 		add("job = $%d", f.Job)
 	}
+
 	if f.Agent != "" {
 		add("agent = $%d", f.Agent)
 	}
+
 	if f.Trigger != "" {
 		add("triggered_by = $%d", string(f.Trigger))
 	}
+
 	if f.Outcome != "" {
 		add("outcome = $%d", string(f.Outcome))
 	}
+
 	if f.State != "" {
 		add("state = $%d", string(f.State))
 	}
+
 	if !f.Since.IsZero() {
 		add("queued_at >= $%d", ms(f.Since))
 	}
+
 	if f.Before > 0 {
 		add("id < $%d", f.Before)
 	}
+
 	query := `select ` + runColumns + ` from runs`
 	if len(where) > 0 {
 		query += ` where ` + strings.Join(where, ` and `)
 	}
+
 	args = append(args, f.Limit)
 	query += fmt.Sprintf(` order by id desc limit $%d`, len(args))
 	rows, err := l.kept.query(ctx, query, args...)
@@ -90,11 +102,13 @@ func (l *Ledger) Claimable(ctx context.Context, now time.Time, after int64, limi
 	if err != nil {
 		return nil, err
 	}
+
 	rows, err = l.kept.query(ctx, `select `+runColumns+` from runs where state = 'waiting' and waiting_for in ('retry', 'resume')`+tail, ms(now), after, limit)
 	waiting, err := collect(rows, err, scanRuns)
 	if err != nil {
 		return nil, err
 	}
+
 	all := slices.Concat(queued, waiting)
 	slices.SortFunc(all, func(a, b Run) int { return cmp.Compare(a.ID, b.ID) })
 	return all[:min(limit, len(all))], nil
@@ -127,6 +141,7 @@ func (l *Ledger) Cancelling(ctx context.Context) (map[int64]string, error) {
 		return nil, err
 	}
 	defer rows.Close()
+
 	out := map[int64]string{}
 	for rows.Next() {
 		var id int64
@@ -136,6 +151,7 @@ func (l *Ledger) Cancelling(ctx context.Context) (map[int64]string, error) {
 		}
 		out[id] = reason
 	}
+
 	return out, rows.Err()
 }
 
@@ -170,21 +186,24 @@ func (l *Ledger) Counts(ctx context.Context) (Counts, error) {
 		return c, err
 	}
 	defer rows.Close()
+
 	for rows.Next() {
-		var state State
+		var state domain.State
 		var n int
 		if err := rows.Scan(&state, &n); err != nil {
 			return c, err
 		}
+
 		switch state {
-		case StateQueued:
+		case domain.StateQueued:
 			c.Queued = n
-		case StateRunning:
+		case domain.StateRunning:
 			c.Running = n
-		case StateWaiting:
+		case domain.StateWaiting:
 			c.Waiting = n
 		}
 	}
+
 	return c, rows.Err()
 }
 

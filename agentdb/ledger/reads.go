@@ -19,16 +19,20 @@ type reads struct {
 func (r *reads) statement(ctx context.Context, text string) (*sql.Stmt, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	if s := r.prepared[text]; s != nil {
 		return s, nil
 	}
+
 	s, err := r.db.PrepareContext(ctx, text) //nolint:sqlclosecheck // close closes it
 	if err != nil {
 		return nil, err
 	}
+
 	if r.prepared == nil {
 		r.prepared = map[string]*sql.Stmt{}
 	}
+
 	r.prepared[text] = s
 	return s, nil
 }
@@ -54,10 +58,12 @@ func (r *reads) row(ctx context.Context, text string, args ...any) row {
 func (r *reads) close() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	var errs []error
 	for _, s := range r.prepared {
 		errs = append(errs, s.Close())
 	}
+
 	r.prepared = nil
 	return errors.Join(errs...)
 }

@@ -7,7 +7,11 @@ import (
 	"fmt"
 
 	"rouse/agentdb/sqlite"
+	"rouse/internal/text"
 )
+
+// maxEventText keeps an event small, in characters: the whole text is in its step.
+const maxEventText = 200
 
 // addEvent appends an event; a run's events are numbered from 1.
 func addEvent(tx *sqlite.Tx, e Event, data map[string]any) error {
@@ -21,10 +25,12 @@ func addEvent(tx *sqlite.Tx, e Event, data map[string]any) error {
 	} else if len(e.Data) > 0 {
 		text = string(e.Data)
 	}
+
 	if e.Run == 0 {
 		_, err := tx.Exec(`insert into events (job, at, kind, data) values ($1, $2, $3, $4)`, e.Job, ms(e.At), e.Kind, text)
 		return err
 	}
+
 	// The cast keeps SQLite from looking at the value while it plans: a partial index makes it
 	// do so, and then it plans anew each time.
 	// Values, not a select from the table that is written, which SQLite copies first.
@@ -55,16 +61,19 @@ func (l *Ledger) Events(ctx context.Context, f EventFilter) ([]Event, error) {
 	if f.Limit <= 0 {
 		f.Limit = 1000
 	}
+
 	query := `select id, run, seq, job, at, kind, data from events where id > $1`
 	args := []any{f.After, f.Limit}
 	if f.Run != 0 {
 		args = append(args, f.Run)
 		query += fmt.Sprintf(` and run = $%d and run <> 0`, len(args))
 	}
+
 	if f.Job != "" {
 		args = append(args, f.Job)
 		query += fmt.Sprintf(` and job = $%d`, len(args))
 	}
+
 	rows, err := l.read.QueryContext(ctx, query+` order by id limit $2`, args...)
 	return collect(rows, err, func(rows *sql.Rows) (Event, error) {
 		var e Event
@@ -124,6 +133,7 @@ func StepFinished(s Step) Entry {
 	if s.Notices == nil {
 		notices = []byte("[]")
 	}
+
 	return Entry{s.Message, err, func(tx *sqlite.Tx, a Attempt, job, message string) error {
 		updated, err := tx.Exec(`update steps set message = $1, body = $2, notices = $3, tokens_in = $4, tokens_out = $5, tokens_cached = $6, cost_micro_usd = $7, finished_at = $8, model = $9
 			where run = $10 and attempt = $11 and number = $12`,
@@ -131,13 +141,16 @@ func StepFinished(s Step) Entry {
 		if err := one(updated, err, "step %d of run %d ended without having started", s.Number, a.Run); err != nil {
 			return err
 		}
-		data := map[string]any{"step": s.Number, "text": shorten(s.Text), "tokens_in": s.Usage.TokensIn, "tokens_out": s.Usage.TokensOut}
+
+		data := map[string]any{"step": s.Number, "text": text.Truncate(s.Text, maxEventText), "tokens_in": s.Usage.TokensIn, "tokens_out": s.Usage.TokensOut}
 		if s.Usage.CostMicroUSD > 0 {
 			data["cost_usd"] = float64(s.Usage.CostMicroUSD) / 1e6
 		}
+
 		if s.Model != "" {
 			data["model"] = s.Model
 		}
+
 		return addEvent(tx, Event{Run: a.Run, Job: job, At: s.FinishedAt, Kind: "step.finished"}, data)
 	}}
 }
@@ -172,6 +185,7 @@ func one(updated sql.Result, err error, format string, args ...any) error {
 	if err != nil {
 		return err
 	}
+
 	n, err := updated.RowsAffected()
 	if err == nil && n == 0 {
 		err = fmt.Errorf(format, args...)
@@ -191,10 +205,12 @@ func (l *Ledger) Steps(ctx context.Context, run int64) ([]Step, error) {
 			&s.Usage.CostMicroUSD, &started, &finished); err != nil {
 			return s, err
 		}
+
 		s.StartedAt, s.FinishedAt = instant(started), instant(finished)
 		if err := json.Unmarshal([]byte(notices), &s.Notices); err != nil {
 			return s, fmt.Errorf("the notices of step %d of run %d are damaged: %w", s.Number, run, err)
 		}
+
 		var err error
 		s.Message, err = l.unpack(message)
 		return s, err
@@ -212,22 +228,14 @@ func (l *Ledger) Calls(ctx context.Context, run int64) ([]Call, error) {
 		if err := rows.Scan(&c.Run, &c.Attempt, &c.Step, &c.Index, &c.ID, &c.Key, &c.Tool, &args, &c.Effect, &c.State, &envelope, &started, &finished); err != nil {
 			return c, err
 		}
+
 		c.StartedAt, c.FinishedAt = instant(started), instant(finished)
 		var err error
 		if c.Args, err = l.unpack(args); err != nil {
 			return c, err
 		}
+
 		c.Envelope, err = l.unpack(envelope)
 		return c, err
 	})
-}
-
-// shorten keeps an event small: the whole text is in its step.
-func shorten(s string) string {
-	const most = 200
-	runes := []rune(s)
-	if len(runes) <= most {
-		return s
-	}
-	return string(runes[:most-1]) + "…"
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"rouse/agentdb/sqlite"
+	"rouse/internal/domain"
 )
 
 // lastInstant is the last one that RFC 3339 and JSON can say.
@@ -31,20 +32,20 @@ const PriorityLow = "low"
 
 // Slot is an agent's single self-scheduled next run (OSA-71).
 type Slot struct {
-	ID           int64     `json:"id"` // never used again: it is the identity of the run
-	Agent        string    `json:"agent"`
-	At           time.Time `json:"at"`    // when it fires
-	AskedAt      time.Time `json:"asked"` // what was asked for before clamping
-	Instructions string    `json:"instructions"`
-	ContextViews []string  `json:"context_views"`
-	Priority     string    `json:"priority"` // normal or low
-	OnMiss       string    `json:"on_miss"`  // skip, run_once or run_catchup
-	ScheduledBy  string    `json:"scheduled_by"`
-	Run          int64     `json:"run"`      // that asked for it, 0 when none did
-	Job          string    `json:"job"`      // at the beginning of the chain: its bounds hold for the wakes too
-	Depth        int       `json:"depth"`    // how many wakes in a row led here, this one included
-	Deferred     bool      `json:"deferred"` // was put off once
-	CreatedAt    time.Time `json:"created_at"`
+	ID           int64         `json:"id"` // never used again: it is the identity of the run
+	Agent        string        `json:"agent"`
+	At           time.Time     `json:"at"`    // when it fires
+	AskedAt      time.Time     `json:"asked"` // what was asked for before clamping
+	Instructions string        `json:"instructions"`
+	ContextViews []string      `json:"context_views"`
+	Priority     string        `json:"priority"` // normal or low
+	OnMiss       domain.OnMiss `json:"on_miss"`
+	ScheduledBy  string        `json:"scheduled_by"`
+	Run          int64         `json:"run"`      // that asked for it, 0 when none did
+	Job          string        `json:"job"`      // at the beginning of the chain: its bounds hold for the wakes too
+	Depth        int           `json:"depth"`    // how many wakes in a row led here, this one included
+	Deferred     bool          `json:"deferred"` // was put off once
+	CreatedAt    time.Time     `json:"created_at"`
 	// Key is the call of Run that asked. One that is repeated after a crash does not plan
 	// again what has fired or has been replaced meanwhile. It is not read back.
 	Key string `json:"-"`
@@ -80,6 +81,7 @@ func scanSlot(row interface{ Scan(...any) error }) (Slot, error) {
 	if err != nil {
 		return s, err
 	}
+
 	s.At, s.AskedAt, s.CreatedAt, s.Deferred = instant(at), instant(asked), instant(created), deferred != 0
 	return s, json.Unmarshal([]byte(views), &s.ContextViews)
 }
@@ -108,6 +110,7 @@ func (l *Ledger) SlotUsage(ctx context.Context, agent string) (SlotUsage, error)
 	if err := l.read.QueryRowContext(ctx, countWakes, agent, ms(now.Add(-slotDay)), ms(now)).Scan(&u.Started); err != nil {
 		return u, err
 	}
+
 	pauses, err := l.Pauses(ctx, now)
 	_, u.Paused = Paused(pauses, "", agent, now)
 	return u, err
@@ -125,15 +128,18 @@ func (l *Ledger) PlanSlot(ctx context.Context, agent string, decide func(now tim
 		if err := tx.QueryRow(countWakes, agent, ms(now.Add(-slotDay)), ms(now)).Scan(&u.Started); err != nil {
 			return false, err
 		}
+
 		pauses, err := pausesIn(tx, now)
 		if err != nil {
 			return false, err
 		}
+
 		_, u.Paused = Paused(pauses, "", agent, now)
 		s := decide(now, u)
 		if s == nil {
 			return false, nil
 		}
+
 		s.Agent, s.CreatedAt, s.Deferred = agent, instant(ms(now)), false
 		return true, writeSlot(tx, s)
 	})
@@ -143,17 +149,21 @@ func writeSlot(tx *sqlite.Tx, s *Slot) error {
 	if again, err := plannedBefore(tx, s); err != nil || again {
 		return err
 	}
+
 	views := s.ContextViews
 	if views == nil {
 		views = []string{}
 	}
+
 	text, err := json.Marshal(views)
 	if err != nil {
 		return err
 	}
+
 	if s.AskedAt.After(lastInstant) {
 		s.AskedAt = lastInstant
 	}
+
 	// Another process may have planned since the slot was cleared: then it is cleared again.
 	for err = sql.ErrNoRows; errors.Is(err, sql.ErrNoRows); {
 		if _, err := tx.Exec(`delete from slots where agent = $1`, s.Agent); err != nil {
@@ -166,6 +176,7 @@ func writeSlot(tx *sqlite.Tx, s *Slot) error {
 	if err != nil {
 		return err
 	}
+
 	s.At, s.AskedAt = instant(ms(s.At)), instant(ms(s.AskedAt))
 	return addEvent(tx, Event{Run: s.Run, Job: s.Job, At: s.CreatedAt, Kind: "slot.set"},
 		map[string]any{"agent": s.Agent, "at": s.At, "asked": s.AskedAt, "by": s.ScheduledBy, "depth": s.Depth, "slot": s.ID, "key": s.Key})
@@ -176,6 +187,7 @@ func plannedBefore(tx *sqlite.Tx, s *Slot) (bool, error) {
 	if s.Run == 0 || s.Key == "" {
 		return false, nil
 	}
+
 	rows, err := tx.Query(`select data from events where run = $1 and run <> 0 and kind = 'slot.set' order by seq`, s.Run)
 	set, err := collect(rows, err, func(rows *sql.Rows) (data string, err error) {
 		err = rows.Scan(&data)
@@ -184,6 +196,7 @@ func plannedBefore(tx *sqlite.Tx, s *Slot) (bool, error) {
 	if err != nil {
 		return false, err
 	}
+
 	for _, data := range set {
 		var before struct {
 			Slot int64  `json:"slot"`
@@ -195,13 +208,16 @@ func plannedBefore(tx *sqlite.Tx, s *Slot) (bool, error) {
 		if before.Key != s.Key {
 			continue
 		}
+
 		var open int
 		if err := tx.QueryRow(`select count(*) from slots where id = $1`, before.Slot).Scan(&open); err != nil || open > 0 {
 			return false, err
 		}
+
 		s.ID = before.Slot
 		return true, nil
 	}
+
 	return false, nil
 }
 
@@ -227,6 +243,7 @@ func (l *Ledger) clearSlot(tx *sqlite.Tx, now time.Time, agent, reason string) (
 	if _, err := tx.Exec(`delete from slots where id = $1`, s.ID); err != nil {
 		return false, err
 	}
+
 	return true, addEvent(tx, Event{Job: s.Job, At: now, Kind: "slot.cleared"}, map[string]any{"agent": agent, "at": s.At, "reason": reason})
 }
 
@@ -237,6 +254,7 @@ func (l *Ledger) KeepSlots(ctx context.Context, agents []string) error {
 	if err != nil {
 		return err
 	}
+
 	for _, s := range all {
 		if slices.Contains(agents, s.Agent) {
 			continue
@@ -247,6 +265,7 @@ func (l *Ledger) KeepSlots(ctx context.Context, agents []string) error {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -283,13 +302,15 @@ func DecideSlot(now time.Time, s Slot, st SlotState) SlotDecision {
 		d.Decision, d.At, d.Reason = SlotLater, s.At, "its time has not come"
 		return d
 	}
+
 	if p, ok := Paused(st.Pauses, "", s.Agent, now); ok {
 		d.Decision, d.Reason, d.At = SlotPaused, p.String(), p.end()
 		return d
 	}
+
 	late, since := now.Sub(s.At), now.Sub(st.LastWake)
 	switch {
-	case late > slotStale && s.OnMiss == "skip":
+	case late > slotStale && s.OnMiss == domain.MissSkip:
 		d.Decision, d.Reason = SlotDropped, fmt.Sprintf("stale-skip: its time passed %s ago; on_miss is skip", late.Round(time.Second))
 	case !st.LastWake.IsZero() && since < slotApart && since > -slotApart: // further ahead: the clock was set back
 		d.Decision, d.At, d.Reason = SlotLater, st.LastWake.Add(slotApart), "the agent was woken a moment ago"
@@ -301,6 +322,7 @@ func DecideSlot(now time.Time, s Slot, st SlotState) SlotDecision {
 	case late > slotStale:
 		d.Reason = fmt.Sprintf("%s late; on_miss is %s", late.Round(time.Second), s.OnMiss)
 	}
+
 	return d
 }
 
@@ -315,17 +337,21 @@ func (l *Ledger) FireSlots(ctx context.Context, now time.Time, lanes int, ids ..
 		if err != nil {
 			return err
 		}
+
 		var running int
 		if err := tx.QueryRow(countRunning).Scan(&running); err != nil {
 			return err
 		}
+
 		for i, id := range ids {
 			if out[i], err = l.fireSlot(tx, now, id, SlotState{Pauses: pauses, Saturated: lanes > 0 && running >= lanes}); err != nil {
 				return err
 			}
 		}
+
 		return nil
 	})
+
 	return out, err
 }
 
@@ -339,10 +365,12 @@ func (l *Ledger) fireSlot(tx *sqlite.Tx, now time.Time, id int64, st SlotState) 
 	if err != nil {
 		return SlotDecision{}, err
 	}
+
 	var last int64
 	if err := tx.QueryRow(lastWake, s.Agent).Scan(&last); err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return SlotDecision{}, err
 	}
+
 	st.LastWake = instant(last)
 	d := DecideSlot(now, s, st)
 	switch {
@@ -354,6 +382,7 @@ func (l *Ledger) fireSlot(tx *sqlite.Tx, now time.Time, id int64, st SlotState) 
 			err = addEvent(tx, Event{Job: s.Job, At: now, Kind: "slot.later"}, map[string]any{"agent": s.Agent, "at": d.At.UTC(), "reason": d.Reason})
 		}
 	}
+
 	return d, err
 }
 
@@ -369,15 +398,18 @@ func (l *Ledger) leaveSlot(tx *sqlite.Tx, now time.Time, d SlotDecision) (int64,
 	if err != nil {
 		return 0, err
 	}
-	a, err := accept(tx, now, Request{Agent: s.Agent, Trigger: TriggerSelf, Detail: of, ScheduledAt: s.At}, fmt.Sprintf("slot/%d", s.ID), string(detail))
+
+	a, err := accept(tx, now, Request{Agent: s.Agent, Trigger: domain.TriggerSelf, Detail: of, ScheduledAt: s.At}, fmt.Sprintf("slot/%d", s.ID), string(detail))
 	if err != nil {
 		return 0, err
 	}
 	if _, err := tx.Exec(`delete from slots where id = $1`, s.ID); err != nil {
 		return 0, err
 	}
+
 	if d.Decision == SlotDropped {
-		_, err = l.finish(tx, Run{ID: a.Run, Trigger: TriggerSelf}, Result{Outcome: OutcomeCancelled, Error: d.Reason}, now)
+		_, err = l.finish(tx, Run{ID: a.Run, Trigger: domain.TriggerSelf}, Result{Outcome: domain.OutcomeCancelled, Error: d.Reason}, now)
 	}
+
 	return a.Run, err
 }

@@ -3,6 +3,8 @@ package ledger
 import (
 	"testing"
 	"time"
+
+	"rouse/internal/domain"
 )
 
 // What becomes of a slot that has come (OSA-75, OSA-78, C-2).
@@ -16,19 +18,21 @@ func TestDecideSlot(t *testing.T) {
 		}
 		return p
 	}
+
 	const (
 		ms    = time.Millisecond
 		stale = 5*time.Minute + ms
 	)
 	for name, c := range map[string]struct {
-		late           time.Duration
-		miss, priority string
-		deferred       bool
-		state          SlotState
-		want           string
-		at             time.Duration // from now; 0: none
-		puts           bool          // is deferred afterwards
-		reason         string
+		late     time.Duration
+		miss     domain.OnMiss
+		priority string
+		deferred bool
+		state    SlotState
+		want     string
+		at       time.Duration // from now; 0: none
+		puts     bool          // is deferred afterwards
+		reason   string
 	}{
 		"in time":                    {want: SlotRun},
 		"before its time":            {late: -ms, want: SlotLater, at: ms, reason: "its time has not come"},

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"time"
+
+	"rouse/internal/domain"
 )
 
 // Errors that callers tell apart.
@@ -13,67 +15,6 @@ var (
 	ErrFenced       = errors.New("the attempt is not the running one any more")
 )
 
-// Trigger is what asked for a run.
-type Trigger string
-
-// The triggers.
-const (
-	TriggerSchedule Trigger = "schedule"
-	TriggerWatch    Trigger = "watch"
-	TriggerWebhook  Trigger = "webhook"
-	TriggerSelf     Trigger = "self"
-	TriggerManual   Trigger = "manual"
-	TriggerAPI      Trigger = "api"
-)
-
-// State is where a run stands.
-type State string
-
-// The states, and who moves a run on.
-const (
-	StateQueued   State = "queued"   // accepted; the dispatcher starts it
-	StateRunning  State = "running"  // an attempt is on; Finish or Interrupt ends it
-	StateWaiting  State = "waiting"  // for what WaitingFor says; the dispatcher resumes it
-	StateFinished State = "finished" // has an outcome; only Retry moves it again
-)
-
-// What a waiting run waits for.
-const (
-	WaitRetry  = "retry"  // NotBefore, after a failed attempt
-	WaitResume = "resume" // a free lane, after an interrupted attempt or an answer
-	// A person, who answers an item of the inbox until NotBefore: a question, or whether
-	// something is allowed.
-	WaitInput    = "input"
-	WaitApproval = "approval"
-)
-
-// Outcome is what a finished run means to its owner.
-type Outcome string
-
-// The outcomes.
-const (
-	OutcomeSuccess     Outcome = "success"
-	OutcomeNothing     Outcome = "nothing"
-	OutcomePartial     Outcome = "partial"
-	OutcomeError       Outcome = "error"
-	OutcomeTimeout     Outcome = "timeout"
-	OutcomeBudget      Outcome = "budget_exceeded"
-	OutcomeCancelled   Outcome = "cancelled"
-	OutcomeInterrupted Outcome = "interrupted"
-	OutcomeSkipped     Outcome = "skipped"
-)
-
-// Done says whether an outcome means that the work is done, so that the same work is not
-// to be taken again.
-func (o Outcome) Done() bool {
-	return o == OutcomeSuccess || o == OutcomeNothing || o == OutcomePartial
-}
-
-// Failed says whether an attempt with this outcome counts as failed.
-func (o Outcome) Failed() bool {
-	return o == OutcomeError || o == OutcomeTimeout || o == OutcomeBudget
-}
-
 // Usage is what a model took.
 type Usage struct{ TokensIn, TokensOut, TokensCached, CostMicroUSD int64 }
 
@@ -82,13 +23,13 @@ type Run struct {
 	ID         int64
 	Key        string // unique: the same key is the same run
 	Job, Agent string
-	Trigger    Trigger
+	Trigger    domain.Trigger
 	Detail     json.RawMessage // what asked for it; see Detail
-	State      State
-	WaitingFor string
+	State      domain.State
+	WaitingFor domain.Wait
 	NotBefore  time.Time
-	Outcome    Outcome
-	Exit       string
+	Outcome    domain.Outcome
+	Exit       domain.Exit
 	Verified   bool
 	// Attempt is the number of the latest attempt, 0 before the first.
 	Attempt, Interruptions int
@@ -106,7 +47,7 @@ type Run struct {
 
 // Asks says whether a run waits for a person.
 func (r Run) Asks() bool {
-	return r.State == StateWaiting && (r.WaitingFor == WaitInput || r.WaitingFor == WaitApproval)
+	return r.State == domain.StateWaiting && (r.WaitingFor == domain.WaitInput || r.WaitingFor == domain.WaitApproval)
 }
 
 // Detail is the JSON of Run.Detail; a trigger fills what it knows.
@@ -150,7 +91,7 @@ type Request struct {
 	// new run each time.
 	Key                    string
 	Job, Agent             string
-	Trigger                Trigger
+	Trigger                domain.Trigger
 	Detail                 Detail
 	ScheduledAt, NotBefore time.Time
 	// Claim is committed with the run; it takes the place of Key.
@@ -180,7 +121,7 @@ type Accepted struct {
 	Blocked bool
 	// Broken says that the breaker paused the job.
 	Broken  bool
-	Outcome Outcome
+	Outcome domain.Outcome
 }
 
 // The states of what happens to a file after its run.
@@ -196,26 +137,19 @@ const (
 type ClaimStatus struct {
 	Claim
 	ID, Run int64
-	Outcome Outcome // "" while the run is unfinished
+	Outcome domain.Outcome // "" while the run is unfinished
 	After   string
 	Dest    string // where the file went
 }
 
-// Decision is what became of an occurrence.
-const (
-	DecisionRun     = "run"
-	DecisionSkipped = "skipped"
-	DecisionMissed  = "missed"
-	DecisionRefused = "refused"
-)
-
 // Occurrence is one due instant of a job's schedule.
 type Occurrence struct {
-	Job, Source      string
-	Nominal, Actual  time.Time
-	Decision, Reason string
-	Run              int64
-	Outcome          Outcome // of the run
+	Job, Source     string
+	Nominal, Actual time.Time
+	Decision        domain.Decision
+	Reason          string
+	Run             int64
+	Outcome         domain.Outcome // of the run
 	// Through and Instants are those of a Due that stands for many; Instants is 0 when
 	// they are too many to count, and 1 for a row of its own.
 	Through  time.Time
@@ -226,8 +160,9 @@ type Occurrence struct {
 type Due struct {
 	Job, Agent, Source string
 	Nominal, Actual    time.Time
-	Decision, Reason   string
-	Overlap            string // decides a DecisionRun against the job's other runs
+	Decision           domain.Decision
+	Reason             string
+	Overlap            domain.Overlap // decides a DecisionRun against the job's other runs
 	// Through and Instants let one row stand for a long stretch of instants, which are all
 	// missed: from Nominal to Through, both included. Instants 0: too many to count.
 	Through  time.Time
@@ -247,19 +182,10 @@ type JobState struct {
 type Attempt struct {
 	Run                   int64
 	Number                int
-	State                 string // running, done, interrupted, failed
+	State                 domain.AttemptState
 	StartedAt, FinishedAt time.Time
 	Error                 string
 }
-
-// The states of an attempt.
-const (
-	AttemptRunning     = "running"
-	AttemptDone        = "done"
-	AttemptInterrupted = "interrupted"
-	AttemptFailed      = "failed"
-	AttemptWaiting     = "waiting" // ended in a question; the next one goes on with the answer
-)
 
 // Step is one model turn.
 type Step struct {
@@ -274,33 +200,14 @@ type Step struct {
 	StartedAt, FinishedAt time.Time
 }
 
-// The effects of a call, from harmless to irreversible.
-const (
-	EffectRead     = "read"
-	EffectDatabase = "database" // happens once by the agent database's own journal
-	EffectWrite    = "write"
-	EffectExternal = "external"
-)
-
-// The states of a call.
-const (
-	CallRunning     = "running"
-	CallDone        = "done"
-	CallFailed      = "failed"
-	CallDeduped     = "deduped"     // the result of the same call earlier in the run still held, and was used
-	CallReplayed    = "replayed"    // the recorded result of an earlier attempt was used
-	CallCancelled   = "cancelled"   // never began
-	CallInterrupted = "interrupted" // may be repeated
-	CallUncertain   = "uncertain"   // may have changed the world; never repeated silently
-)
-
 // Call is one tool invocation.
 type Call struct {
 	Run                   int64
 	Attempt, Step, Index  int
 	ID, Key, Tool         string
 	Args                  json.RawMessage
-	Effect, State         string
+	Effect                domain.Effect
+	State                 domain.CallState
 	Envelope              json.RawMessage
 	StartedAt, FinishedAt time.Time
 }
@@ -312,7 +219,7 @@ type Notice struct {
 	Key               string // unique when set: a repeated append adds nothing
 	Channel           string
 	Title, Body       string // of one that tells of an item, ItemHere stands for its number
-	Outcome           Outcome
+	Outcome           domain.Outcome
 	State             string // pending, delivered, failed
 	Tries             int
 	NextAt, CreatedAt time.Time
@@ -338,8 +245,8 @@ type Event struct {
 
 // Result is how an attempt ended.
 type Result struct {
-	Outcome        Outcome
-	Exit           string
+	Outcome        domain.Outcome
+	Exit           domain.Exit
 	Summary, Error string
 	Verified       bool
 	Usage          Usage
@@ -355,9 +262,9 @@ type Result struct {
 // Filter selects runs, newest first.
 type Filter struct {
 	Job, Agent string
-	Trigger    Trigger
-	Outcome    Outcome
-	State      State
+	Trigger    domain.Trigger
+	Outcome    domain.Outcome
+	State      domain.State
 	Since      time.Time
 	Before     int64 // ids below this one
 	Limit      int   // 0 means 100

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"rouse/agentdb/sqlite"
+	"rouse/internal/domain"
 )
 
 // WatchState is what the watch of a job remembers.
@@ -31,6 +32,7 @@ func (l *Ledger) WatchState(ctx context.Context, job string) (WatchState, bool, 
 	if errors.Is(err, sql.ErrNoRows) {
 		return st, false, nil
 	}
+
 	st.Since = instant(since)
 	return st, err == nil, err
 }
@@ -45,10 +47,12 @@ func (l *Ledger) WatchStates(ctx context.Context) (map[string]WatchState, error)
 		st.Since = instant(since)
 		return st, err
 	})
+
 	out := make(map[string]WatchState, len(found))
 	for _, st := range found {
 		out[st.Job] = st
 	}
+
 	return out, err
 }
 
@@ -77,13 +81,13 @@ func (l *Ledger) ForgetWatches(ctx context.Context, jobs ...string) error {
 }
 
 // OutcomeOf is how a run ended, "" while it has not: less to read than the run.
-func (l *Ledger) OutcomeOf(ctx context.Context, run int64) (Outcome, error) {
+func (l *Ledger) OutcomeOf(ctx context.Context, run int64) (domain.Outcome, error) {
 	var outcome string
 	err := l.read.QueryRowContext(ctx, `select outcome from runs where id = $1`, run).Scan(&outcome)
 	if errors.Is(err, sql.ErrNoRows) {
 		return "", fmt.Errorf("run %d is %w", run, ErrNotFound)
 	}
-	return Outcome(outcome), err
+	return domain.Outcome(outcome), err
 }
 
 func saveWatch(tx *sqlite.Tx, st WatchState) error {
@@ -99,10 +103,11 @@ func (l *Ledger) Own(ctx context.Context, a Attempt, c Claim) error {
 		if _, err := l.fenced(tx, a); err != nil {
 			return err
 		}
+
 		_, err := tx.Exec(`insert into claims (job, path, hash, size, mod_time, run, generation, outcome, after, own) values ($1, $2, $3, $4, $5, $6, 1, $7, $8, 1)
 			on conflict (job, path, hash) do update set run = excluded.run, outcome = excluded.outcome, after = excluded.after, own = 1, dest = '', error = ''
 			where claims.outcome <> '' or claims.own = 1`,
-			c.Job, l.path(c.Path), c.Hash, c.Size, ms(c.ModTime), a.Run, string(OutcomeSuccess), AfterLeft)
+			c.Job, l.path(c.Path), c.Hash, c.Size, ms(c.ModTime), a.Run, string(domain.OutcomeSuccess), AfterLeft)
 		return err
 	})
 }
@@ -114,9 +119,10 @@ func (l *Ledger) Release(ctx context.Context, a Attempt, claims ...Claim) error 
 		if _, err := l.fenced(tx, a); err != nil {
 			return err
 		}
+
 		for _, c := range claims {
 			if _, err := tx.Exec(`update claims set run = 0, outcome = $1, after = '' where job = $2 and path = $3 and hash = $4 and run = $5 and own = 0`,
-				string(OutcomeSkipped), c.Job, l.path(c.Path), c.Hash, a.Run); err != nil {
+				string(domain.OutcomeSkipped), c.Job, l.path(c.Path), c.Hash, a.Run); err != nil {
 				return err
 			}
 		}
@@ -138,9 +144,11 @@ func (l *Ledger) breakIn(tx *sqlite.Tx, now time.Time, c Claim, run int64, b Bre
 		c.Job, c.Path, ms(now.Add(-b.Within))).Scan(&n); err != nil || n < b.Most {
 		return false, err
 	}
+
 	if err := l.pausing(tx); err != nil {
 		return false, err
 	}
+
 	pauses, err := pausesIn(tx, now)
 	if err != nil {
 		return false, err
@@ -148,17 +156,21 @@ func (l *Ledger) breakIn(tx *sqlite.Tx, now time.Time, c Claim, run int64, b Bre
 	if _, ok := Paused(pauses, c.Job, "", now); ok {
 		return false, nil
 	}
+
 	if _, err := setPause(tx, now, Pause{Scope: PauseJob, Name: c.Job, Paused: BySystem,
 		Reason: fmt.Sprintf("%s was taken %d times within %s, the last time by run %d: something writes it again and again, perhaps the job itself", c.Path, n, b.Within, run)}); err != nil {
 		return false, err
 	}
+
 	if b.Notices == nil {
 		return true, nil
 	}
+
 	for _, notice := range b.Notices(c.Path) {
 		if err := addNotice(tx, notice, now); err != nil {
 			return false, err
 		}
 	}
+
 	return true, nil
 }

@@ -82,10 +82,12 @@ func newConfined(path string) (*confined, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	c := &confined{path: path, state: &confinement{}}
 	host := connector{model, dsn(path, "_txlock=immediate", "_pragma=cell_size_check(1)", "_defensive=1", strictQuotes)}
 	c.db = sql.OpenDB(confinedConnector{host, c.state})
 	c.db.SetMaxOpenConns(1)
+
 	return c, nil
 }
 
@@ -107,15 +109,18 @@ func (c *confined) do(ctx context.Context, how Confinement, op func(context.Cont
 		}
 		c.conn = conn
 	}
+
 	if how.Timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, how.Timeout, ErrTimeout)
 		defer cancel()
 	}
+
 	c.conn.ctx = ctx
 	if err := c.limit(detached); err != nil {
 		return c.broken(err)
 	}
+
 	tx, err := c.conn.conn.BeginTx(detached, nil)
 	switch {
 	case locked(err):
@@ -123,12 +128,14 @@ func (c *confined) do(ctx context.Context, how Confinement, op func(context.Cont
 	case err != nil:
 		return c.broken(fmt.Errorf("cannot begin to write: %w", err))
 	}
+
 	err = guarded(func(t *Tx) error { return op(ctx, t) }, &Tx{conn: c.conn, tx: tx, confined: c.state})
 	c.state.armed, c.state.record = false, nil
 	if err != nil {
 		if cause := context.Cause(ctx); cause != nil {
 			err = errors.Join(cause, err)
 		}
+
 		// A statement that was interrupted has taken the transaction back already.
 		if e := tx.Rollback(); e != nil {
 			return c.broken(err)
@@ -139,6 +146,7 @@ func (c *confined) do(ctx context.Context, how Confinement, op func(context.Cont
 		_ = tx.Rollback() // a deferred constraint leaves it open
 		return c.broken(err)
 	}
+
 	return nil
 }
 
@@ -157,10 +165,12 @@ func (c *confined) limit(ctx context.Context) error {
 	if err := setLimits(c.conn.conn, length); err != nil {
 		return err
 	}
+
 	pages := c.state.MaxPages
 	if pages <= 0 {
 		pages = 1<<32 - 2
 	}
+
 	var now int64
 	return c.conn.conn.QueryRowContext(ctx, fmt.Sprintf("pragma max_page_count=%d", pages)).Scan(&now)
 }
@@ -200,15 +210,19 @@ func (t *Tx) Recorded(ctx context.Context, fn func(context.Context) error) ([]Ro
 	if t.confined == nil {
 		return nil, errors.New("sqlite: only a confined transaction records rows")
 	}
+
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
+
 	r := &record{stop: stop}
 	t.confined.record = r
 	defer func() { t.confined.record = nil }()
+
 	err := fn(ctx)
 	if r.err != nil {
 		return nil, r.err
 	}
+
 	return r.changes, err
 }
 
@@ -217,6 +231,7 @@ func (s *confinement) take(d msqlite.SQLitePreUpdateData) {
 	if r == nil || r.err != nil || s.Ignore != nil && s.Ignore(d.TableName) {
 		return
 	}
+
 	change, err := rowChange(&d)
 	if err == nil {
 		r.changes = append(r.changes, change)
@@ -224,6 +239,7 @@ func (s *confinement) take(d msqlite.SQLitePreUpdateData) {
 			err = ErrTooManyChanges
 		}
 	}
+
 	if err != nil {
 		r.err, r.changes = err, nil
 		r.stop(err)
@@ -243,6 +259,7 @@ func (c RowChange) size() int {
 			}
 		}
 	}
+
 	return n
 }
 
@@ -258,11 +275,13 @@ func (c confinedConnector) Connect(ctx context.Context) (driver.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	registerer, ok := conn.(msqlite.AuthorizerRegisterer)
 	hooks, too := conn.(msqlite.HookRegisterer)
 	if !ok || !too {
 		return nil, errors.Join(errors.New("sqlite: the driver has no authorizer or no hooks"), conn.Close())
 	}
+
 	s := c.state
 	if err := registerer.RegisterAuthorizer(func(action Action, a1, a2, database, inside string) msqlite.AuthorizerReturnCode {
 		if !s.armed && inside == "" || s.Allow(action, a1, a2, database, inside) {
@@ -272,6 +291,7 @@ func (c confinedConnector) Connect(ctx context.Context) (driver.Conn, error) {
 	}); err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
+
 	hooks.RegisterPreUpdateHook(s.take)
 	return conn, nil
 }

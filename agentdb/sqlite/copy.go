@@ -23,17 +23,20 @@ func Copy(ctx context.Context, conn *sql.Conn, to string, progress func(done, of
 	if err != nil {
 		return fmt.Errorf("cannot make the copy: %w", err)
 	}
+
 	defer func() {
 		if err = errors.Join(err, f.Close()); err != nil {
 			_ = os.Remove(to)
 		}
 	}()
+
 	if err := copyPages(ctx, conn, to, progress); err != nil {
 		return copyFault(to, err)
 	}
 	if err := f.Sync(); err != nil {
 		return fmt.Errorf("cannot make the copy %s durable: %w", to, err)
 	}
+
 	return nil
 }
 
@@ -55,10 +58,12 @@ func copyPages(ctx context.Context, conn *sql.Conn, to string, progress func(don
 		return err
 	}
 	defer func() { _ = tx.Rollback() }() // it only read
+
 	var pages int
 	if err := tx.QueryRowContext(ctx, "pragma page_count").Scan(&pages); err != nil {
 		return err
 	}
+
 	return conn.Raw(func(c any) (err error) {
 		source, ok := c.(interface {
 			NewBackup(to string) (*msqlite.Backup, error)
@@ -66,16 +71,19 @@ func copyPages(ctx context.Context, conn *sql.Conn, to string, progress func(don
 		if !ok {
 			return errors.New("the SQLite driver cannot copy a database")
 		}
+
 		// What is not finished is thrown away, so the copy needs no journal of its own.
 		b, err := source.NewBackup(dsn(to, "_pragma=journal_mode(off)", "_pragma=synchronous(off)"))
 		if err != nil {
 			return err
 		}
+
 		defer func() {
 			if e := b.Finish(); err == nil { // after a step that failed it says the same again
 				err = e
 			}
 		}()
+
 		for more := true; more; {
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
@@ -83,10 +91,12 @@ func copyPages(ctx context.Context, conn *sql.Conn, to string, progress func(don
 			if more, err = b.Step(copyStep); err != nil {
 				return err
 			}
+
 			if progress != nil {
 				progress(b.PageCount()-b.Remaining(), b.PageCount())
 			}
 		}
+
 		return nil
 	})
 }
@@ -107,16 +117,19 @@ func Look(path string) (*sql.DB, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	if empty {
 		if _, err := os.Stat(path); err != nil {
 			return nil, fmt.Errorf("there is no database %s: %w", path, err)
 		}
 		return nil, &CorruptError{path, "it is empty"}
 	}
+
 	params := []string{"mode=ro", "_pragma=cell_size_check(1)", "_pragma=query_only(1)"}
 	if _, err := os.Stat(path + "-wal"); err != nil {
 		params = append(params, "immutable=1") // SQLite would make files beside it
 	}
+
 	db := sql.OpenDB(connector{&msqlite.Driver{}, dsn(path, params...)})
 	db.SetMaxOpenConns(1)
 	return db, nil
@@ -131,6 +144,7 @@ func Verify(ctx context.Context, path string, applicationID int32, thorough bool
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
+
 	if err := identify(ctx, db, path, applicationID); err != nil {
 		return err
 	}
@@ -155,6 +169,7 @@ func check(ctx context.Context, db *sql.DB, path string, thorough bool) error {
 	if thorough {
 		pragma = "pragma integrity_check(1)"
 	}
+
 	var verdict string
 	if err := db.QueryRowContext(ctx, pragma).Scan(&verdict); err != nil {
 		return damage(path, err)
@@ -162,6 +177,7 @@ func check(ctx context.Context, db *sql.DB, path string, thorough bool) error {
 	if verdict != "ok" {
 		return &CorruptError{path, "it is damaged: " + verdict}
 	}
+
 	return nil
 }
 
@@ -179,6 +195,7 @@ func copyOf(ctx context.Context, db *sql.DB, from, to string, progress func(done
 		return err
 	}
 	defer func() { err = errors.Join(err, conn.Close()) }()
+
 	err = Copy(ctx, conn, to, progress)
 	if isCorrupt(err) {
 		return damage(from, err)

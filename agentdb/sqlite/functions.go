@@ -67,15 +67,18 @@ func instr(_ *msqlite.FunctionContext, args []driver.Value) (driver.Value, error
 	if isBlob && both {
 		return int64(bytes.Index(in, part) + 1), nil
 	}
+
 	text, ok := asText(args[0])
 	other, too := asText(args[1])
 	if !ok || !too {
 		return nil, nil
 	}
+
 	at := strings.Index(text, other)
 	if at < 0 {
 		return int64(0), nil
 	}
+
 	return int64(len([]rune(text[:at])) + 1), nil
 }
 
@@ -91,6 +94,7 @@ func replace(_ *msqlite.FunctionContext, args []driver.Value) (driver.Value, err
 	case len(text)+strings.Count(text, old)*(len(by)-len(old)) > maxLength:
 		return nil, errTooBig
 	}
+
 	return strings.ReplaceAll(text, old, by), nil
 }
 
@@ -101,6 +105,7 @@ func trimmer(trim func(string, func(rune) bool) string) func(*msqlite.FunctionCo
 		if !ok || !too {
 			return nil, nil
 		}
+
 		set := map[rune]bool{}
 		for _, r := range cut {
 			set[r] = true

@@ -17,16 +17,19 @@ func TestLinearFunctions(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer db.Close()
+
 	guarded, err := sqlite.OpenGuarded(path, sqlite.Guard{Allow: func(sqlite.Action, string, string, string, string) bool { return true }})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer guarded.Close()
+
 	conn, err := guarded.Conn(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close()
+
 	values := []string{"null", "''", "'a'", "'äbä'", "'ä'", "'xxabxx'", "'x'", "12", "1.5", "2.0", "-0.25", "x'6162'", "x'61'", "x''"}
 	for _, a := range values {
 		for _, b := range values {

@@ -36,13 +36,16 @@ func OpenGuarded(path string, g Guard) (*Guarded, error) {
 	if g.Allow == nil {
 		return nil, errors.New("sqlite: a guard without Allow guards nothing")
 	}
+
 	if g.MaxLength == 0 {
 		g.MaxLength = maxLength
 	}
+
 	model, err := modelDriver()
 	if err != nil {
 		return nil, err
 	}
+
 	c := connector{model, dsn(path, "mode=ro", "_pragma=cell_size_check(1)", strictQuotes)}
 	db := sql.OpenDB(guardedConnector{c, g})
 	db.SetMaxOpenConns(2)
@@ -85,15 +88,18 @@ func (c guardedConnector) arm(ctx context.Context, conn driver.Conn) error {
 	if !ok {
 		return errors.New("sqlite: the driver cannot execute")
 	}
+
 	for _, statement := range append(c.guard.Setup[:len(c.guard.Setup):len(c.guard.Setup)], "pragma query_only=1") {
 		if _, err := exec.ExecContext(ctx, statement, nil); err != nil {
 			return fmt.Errorf("preparing a guarded connection: %w", err)
 		}
 	}
+
 	registerer, ok := conn.(msqlite.AuthorizerRegisterer)
 	if !ok {
 		return errors.New("sqlite: the driver has no authorizer")
 	}
+
 	return registerer.RegisterAuthorizer(func(action Action, a1, a2, database, trigger string) msqlite.AuthorizerReturnCode {
 		if c.guard.Allow(action, a1, a2, database, trigger) {
 			return msqlite.AuthorizerOK

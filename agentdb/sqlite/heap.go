@@ -22,12 +22,15 @@ func boundHeap() (err error) {
 		const arguments = 8
 		tls := libc.NewTLS()
 		defer tls.Close()
+
 		at := tls.Alloc(arguments)
 		defer tls.Free(arguments)
+
 		// Where somebody was first, SQLite does not take it any more, and has no bound.
 		if sqlite3.Xsqlite3_config(tls, sqlite3.SQLITE_CONFIG_MEMSTATUS, libc.VaList(at, int32(1))) != sqlite3.SQLITE_OK {
 			return
 		}
+
 		if sqlite3.Xsqlite3_hard_heap_limit64(tls, maxHeap) < 0 {
 			err = errors.New("sqlite: the driver takes no bound for its memory")
 		}

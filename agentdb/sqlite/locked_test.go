@@ -18,6 +18,7 @@ func TestLocked(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer db.Close()
+
 	write := func() error {
 		return db.Do(t.Context(), func(tx *sqlite.Tx) error {
 			_, err := tx.Exec("create table if not exists t (a)")
@@ -27,16 +28,19 @@ func TestLocked(t *testing.T) {
 	if err := write(); err != nil {
 		t.Fatal(err)
 	}
+
 	other, err := sql.Open("sqlite", path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer other.Close()
+
 	conn, err := other.Conn(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close()
+
 	if _, err := conn.ExecContext(t.Context(), "begin immediate"); err != nil {
 		t.Fatal(err)
 	}
@@ -46,6 +50,7 @@ func TestLocked(t *testing.T) {
 	if _, err := conn.ExecContext(t.Context(), "rollback"); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := write(); err != nil {
 		t.Errorf("free again: %v", err)
 	}

@@ -10,6 +10,8 @@ import (
 	"sort"
 	"strconv"
 	"strings"
+
+	"rouse/internal/atomicfile"
 )
 
 // Migration is one step forward of a schema.
@@ -26,6 +28,7 @@ func ReadMigrations(dir fs.FS) ([]Migration, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	sort.Strings(names)
 	var out []Migration
 	for i, name := range names {
@@ -34,12 +37,15 @@ func ReadMigrations(dir fs.FS) ([]Migration, error) {
 		if !ok || err != nil || version != i+1 {
 			return nil, fmt.Errorf("migration %s: the name must begin with %04d_", name, i+1)
 		}
+
 		text, err := fs.ReadFile(dir, name)
 		if err != nil {
 			return nil, err
 		}
+
 		out = append(out, Migration{version, name, string(text)})
 	}
+
 	return out, nil
 }
 
@@ -49,10 +55,12 @@ func migrate(ctx context.Context, db *sql.DB, o Options) error {
 	if o.Migrations == nil {
 		return nil
 	}
+
 	steps, err := ReadMigrations(o.Migrations)
 	if err != nil {
 		return err
 	}
+
 	var at int
 	if err := db.QueryRowContext(ctx, "pragma user_version").Scan(&at); err != nil {
 		return damage(o.Path, err)
@@ -60,6 +68,7 @@ func migrate(ctx context.Context, db *sql.DB, o Options) error {
 	if at > len(steps) {
 		return fmt.Errorf("the database %s was made by a newer rouse (schema %d, this one knows %d); install that version or restore a backup", o.Path, at, len(steps))
 	}
+
 	if at > 0 && at < len(steps) {
 		if err := o.BeforeWrite(); err != nil {
 			return err
@@ -68,14 +77,17 @@ func migrate(ctx context.Context, db *sql.DB, o Options) error {
 			return fmt.Errorf("cannot back up %s before bringing it to schema %d, so it was left as it is: %w", o.Path, len(steps), err)
 		}
 	}
+
 	if at == 0 { // nobody can have a part of it
 		return apply(ctx, db, o, steps...)
 	}
+
 	for _, m := range steps[at:] {
 		if err := apply(ctx, db, o, m); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -89,6 +101,7 @@ func backup(ctx context.Context, db *sql.DB, o Options, at int) error {
 			return err
 		}
 	}
+
 	partial := path + ".partial"
 	if err := copyOf(ctx, db, o.Path, partial, nil); err != nil {
 		return err
@@ -96,7 +109,8 @@ func backup(ctx context.Context, db *sql.DB, o Options, at int) error {
 	if err := Verify(ctx, partial, o.ApplicationID, false); err != nil {
 		return errors.Join(err, os.Remove(partial))
 	}
-	return os.Rename(partial, path)
+
+	return atomicfile.Rename(partial, path)
 }
 
 // apply takes steps in one transaction.
@@ -106,6 +120,7 @@ func apply(ctx context.Context, db *sql.DB, o Options, steps ...Migration) error
 		return err
 	}
 	defer tx.Rollback()
+
 	for _, m := range steps {
 		if _, err := tx.ExecContext(ctx, m.SQL); err != nil {
 			return fmt.Errorf("migration %s of %s: %w", m.Name, o.Path, err)
@@ -114,5 +129,6 @@ func apply(ctx context.Context, db *sql.DB, o Options, steps ...Migration) error
 			return err
 		}
 	}
+
 	return tx.Commit()
 }

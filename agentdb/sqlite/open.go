@@ -72,19 +72,23 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	if err := boundHeap(); err != nil {
 		return nil, err
 	}
+
 	fresh, err := probe(o.Path)
 	if err != nil {
 		return nil, err
 	}
+
 	host := &msqlite.Driver{}
 	if o.BeforeWrite == nil {
 		o.BeforeWrite = func() error { return nil }
 	}
+
 	db := &DB{
 		path: o.Path, beforeWrite: o.BeforeWrite,
 		writeDB: sql.OpenDB(connector{host, dsn(o.Path, "_txlock=immediate")}),
 		read:    sql.OpenDB(connector{host, dsn(o.Path, "_pragma=query_only(1)")}),
 	}
+
 	db.writeDB.SetMaxOpenConns(1)
 	db.writeDB.SetConnMaxLifetime(0)
 	db.read.SetMaxOpenConns(o.Readers)
@@ -95,6 +99,7 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	if db.writer, err = NewWriter(ctx, db.writeDB, WriterOptions{}); err != nil {
 		return nil, errors.Join(err, db.writeDB.Close(), db.read.Close())
 	}
+
 	return db, nil
 }
 
@@ -132,14 +137,17 @@ func probe(path string) (fresh bool, err error) {
 	if info.IsDir() {
 		return false, &CorruptError{path, "it is a folder"}
 	}
+
 	if info.Size() > 0 {
 		return false, header(path)
 	}
+
 	// A creation that was killed before its first commit leaves an empty file; with a
 	// log beside it, an empty file is a database that lost its content.
 	if wal, err := os.Stat(path + "-wal"); err == nil && wal.Size() > 0 {
 		return false, &CorruptError{path, "it is empty, but its write-ahead log is not"}
 	}
+
 	return true, nil
 }
 
@@ -150,11 +158,13 @@ func header(path string) error {
 	if _, err := os.Stat(path + "-journal"); err == nil {
 		return nil
 	}
+
 	f, err := os.Open(path)
 	if err != nil {
 		return fmt.Errorf("cannot open the database %s: %w", path, err)
 	}
 	defer f.Close()
+
 	const magic = "SQLite format 3\x00"
 	begin := make([]byte, len(magic))
 	if _, err := io.ReadFull(f, begin); err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
@@ -163,6 +173,7 @@ func header(path string) error {
 	if string(begin) != magic {
 		return &CorruptError{path, "it is damaged or not a database (it does not begin like one)"}
 	}
+
 	return nil
 }
 
@@ -174,10 +185,12 @@ func (db *DB) prepare(ctx context.Context, o Options, fresh bool) error {
 			return damage(o.Path, err)
 		}
 	}
+
 	var id int32
 	if err := db.writeDB.QueryRowContext(ctx, "pragma application_id").Scan(&id); err != nil {
 		return damage(o.Path, err)
 	}
+
 	if id == 0 && !fresh {
 		// A creation that was killed after SQLite wrote its first page, and before this
 		// program wrote its mark, leaves a database without a mark and without a table.
@@ -189,14 +202,17 @@ func (db *DB) prepare(ctx context.Context, o Options, fresh bool) error {
 			return db.prepare(ctx, o, true)
 		}
 	}
+
 	if id != o.ApplicationID {
 		return &CorruptError{o.Path, fmt.Sprintf("it belongs to another program (application id %#x, not %#x)", id, o.ApplicationID)}
 	}
+
 	if !o.Whole {
 		if err := check(ctx, db.writeDB, o.Path, false); err != nil {
 			return err
 		}
 	}
+
 	var mode string
 	if err := db.writeDB.QueryRowContext(ctx, "pragma journal_mode=wal").Scan(&mode); err != nil {
 		return damage(o.Path, err)
@@ -204,6 +220,7 @@ func (db *DB) prepare(ctx context.Context, o Options, fresh bool) error {
 	if mode != "wal" {
 		return fmt.Errorf("the database %s cannot have a write-ahead log where it is (SQLite keeps journal mode %s); put it on a local disk", o.Path, mode)
 	}
+
 	return migrate(ctx, db.writeDB, o)
 }
 
@@ -218,9 +235,11 @@ func damage(path string, err error) error {
 	case e.Code() == noShared: // a few KiB beside the file, which even reading needs
 		return fmt.Errorf("cannot open the database %s: there is no space for its -shm file, so its disk is probably full; free some space and try again: %w", path, err)
 	}
+
 	if errors.As(err, &e) && e.Code()&0xff == cannotOpen { // or make the files beside it
 		return fmt.Errorf("cannot open the database %s: look at the owner and the permissions of the file and of its folder, and whether its disk is mounted to be read only: %w", path, err)
 	}
+
 	return fmt.Errorf("cannot open the database %s: %w", path, err)
 }
 
@@ -236,6 +255,7 @@ func dsn(path string, params ...string) string {
 	if !strings.HasPrefix(u.Path, "/") { // a relative path, or C:/… on Windows
 		u = url.URL{Scheme: "file", Opaque: (&url.URL{Path: filepath.ToSlash(path)}).EscapedPath()}
 	}
+
 	params = append([]string{
 		fmt.Sprintf("_pragma=busy_timeout(%d)", busyTimeout), "_pragma=synchronous(FULL)", "_pragma=foreign_keys(1)",
 	}, params...)

@@ -23,6 +23,7 @@ func (t *Tx) Prepare(query string) (*Prepared, error) {
 		t.conn.spare = nil
 		return p, nil
 	}
+
 	p := &Prepared{owner: t.conn, query: query}
 	err := p.owner.conn.Raw(func(c any) (err error) {
 		conn, ok := c.(driver.Conn)
@@ -32,6 +33,7 @@ func (t *Tx) Prepare(query string) (*Prepared, error) {
 		p.stmt, err = conn.Prepare(query)
 		return err
 	})
+
 	return p, err
 }
 
@@ -46,6 +48,7 @@ func (p *Prepared) Exec(args []driver.NamedValue) (result driver.Result, err err
 		result, err = stmt.ExecContext(p.owner.ctx, args)
 		return err
 	})
+
 	p.failed = p.failed || err != nil
 	return result, err
 }

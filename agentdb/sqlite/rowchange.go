@@ -24,13 +24,16 @@ func rowChange(d *msqlite.SQLitePreUpdateData) (RowChange, error) {
 	if err != nil {
 		return RowChange{}, err
 	}
+
 	c := RowChange{Table: d.TableName}
 	if d.Op != sqlite3.SQLITE_INSERT {
 		c.Old, c.OldRow = r.row(sqlite3.Xsqlite3_preupdate_old), d.OldRowID
 	}
+
 	if d.Op != sqlite3.SQLITE_DELETE {
 		c.New, c.NewRow = r.row(sqlite3.Xsqlite3_preupdate_new), d.NewRowID
 	}
+
 	return c, nil
 }
 
@@ -53,6 +56,7 @@ func (r hookReader) row(column func(tls *libc.TLS, db uintptr, i int32, value ui
 	const pointer = 8
 	at := r.tls.Alloc(pointer)
 	defer r.tls.Free(pointer)
+
 	out := make([]any, sqlite3.Xsqlite3_preupdate_count(r.tls, r.db))
 	for i := range out {
 		if column(r.tls, r.db, int32(i), at) == sqlite3.SQLITE_OK {

@@ -51,6 +51,7 @@ func TestOpenKeepsThePath(t *testing.T) {
 	if strings.ContainsAny(string(filepath.Separator), `\`) {
 		t.Skip("Windows does not allow such names")
 	}
+
 	db := open(t, path)
 	if err := db.Do(t.Context(), insert("x")); err != nil {
 		t.Fatal(err)
@@ -71,6 +72,7 @@ func TestFailingOperationHarmsNoNeighbour(t *testing.T) {
 				if err := insert(fmt.Sprint(i))(tx); err != nil {
 					return err
 				}
+
 				switch i % 4 {
 				case 1:
 					return errors.New("mine alone")
@@ -80,16 +82,19 @@ func TestFailingOperationHarmsNoNeighbour(t *testing.T) {
 					_, err := tx.Exec(`insert into t(id, v) values (1, null)`)
 					return err
 				}
+
 				return nil
 			})
 		})
 	}
+
 	all.Wait()
 	for i, err := range errs {
 		if (err == nil) != (i%4 == 0) {
 			t.Errorf("operation %d: %v", i, err)
 		}
 	}
+
 	if n := count(t, db); n != callers/4 {
 		t.Errorf("%d rows, want %d", n, callers/4)
 	}
@@ -108,11 +113,13 @@ func TestFullDisk(t *testing.T) {
 	if err := db.Do(t.Context(), limit(1)); err != nil {
 		t.Fatal(err)
 	}
+
 	for range 2 {
 		if err := db.Do(t.Context(), insert(strings.Repeat("x", 1<<20))); err == nil || !strings.Contains(err.Error(), "full") || strings.Contains(err.Error(), "rollback") {
 			t.Errorf("error %v", err)
 		}
 	}
+
 	if err := db.Do(t.Context(), limit(1<<20)); err != nil {
 		t.Fatal(err)
 	}
@@ -134,11 +141,13 @@ func TestCommitThatFails(t *testing.T) {
 	if err := db.Do(t.Context(), later); err == nil || !strings.Contains(err.Error(), "whether it was written is unknown") {
 		t.Errorf("got %v", err)
 	}
+
 	for range 2 {
 		if err := db.Do(t.Context(), insert("x")); err != nil {
 			t.Error(err)
 		}
 	}
+
 	if n := count(t, db); n != 2 {
 		t.Errorf("%d rows, want 2", n)
 	}
@@ -157,6 +166,7 @@ func TestCallerThatLeftIsNotRun(t *testing.T) {
 	if err := <-answer; !errors.Is(err, why) {
 		t.Errorf("got %v, want the cause", err)
 	}
+
 	close(hold)
 	if err := db.Do(t.Context(), insert("y")); err != nil {
 		t.Fatal(err)
@@ -210,6 +220,7 @@ func TestOpenRefuses(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer f.Close()
+
 			if _, err := f.WriteAt(make([]byte, 4), 68); err != nil { // where the application id is
 				t.Fatal(err)
 			}
@@ -221,9 +232,11 @@ func TestOpenRefuses(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			for i := 4096; i < len(text); i++ {
 				text[i] = 0xff
 			}
+
 			write(t, p, string(text))
 		}, "damaged"},
 	}
@@ -291,11 +304,13 @@ func make4(t *testing.T, path string, id int32) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for range 4 {
 		if err := db.Do(t.Context(), insert(strings.Repeat("x", 3000))); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -312,6 +327,7 @@ func TestMigrations(t *testing.T) {
 	if n := count(t, db); n != 4 {
 		t.Errorf("%d rows after the migration", n)
 	}
+
 	db.Close()
 	if _, err := os.Stat(path + ".bak-1"); err != nil {
 		t.Errorf("no backup before the migration: %v", err)
@@ -345,16 +361,19 @@ func TestGuard(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer g.Close()
+
 	ctx := t.Context()
 	conn, err := g.Conn(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close()
+
 	var n int
 	if err := conn.QueryRowContext(ctx, `select count(*) from few`).Scan(&n); err != nil || n != 2 {
 		t.Errorf("few: %d, %v", n, err)
 	}
+
 	for _, sql := range []string{
 		`insert into t(v) values ('x')`, `attach ':memory:' as m`, `select * from sqlite_master`, `create temp table x(a)`,
 		`select zeroblob(100000000)`, `pragma query_only=0; insert into t(v) values ('x')`,
@@ -374,6 +393,7 @@ func BenchmarkDo(b *testing.B) {
 				b.Fatal(err)
 			}
 			defer db.Close()
+
 			work := make(chan struct{}, callers)
 			var all sync.WaitGroup
 			for range callers {
@@ -385,9 +405,11 @@ func BenchmarkDo(b *testing.B) {
 					}
 				})
 			}
+
 			for b.Loop() {
 				work <- struct{}{}
 			}
+
 			close(work)
 			all.Wait()
 		})
@@ -401,6 +423,7 @@ func BenchmarkFsync(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer f.Close()
+
 	page := make([]byte, 4096)
 	for b.Loop() {
 		if _, err := f.Write(page); err != nil {

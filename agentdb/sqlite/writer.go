@@ -58,9 +58,11 @@ func NewWriter(ctx context.Context, db *sql.DB, o WriterOptions) (*Writer, error
 	if db == nil {
 		return nil, errors.New("sqlite: a writer needs a database")
 	}
+
 	if o.Group <= 0 {
 		o.Group = defaultGroup
 	}
+
 	w := &Writer{ctx: context.WithoutCancel(ctx), db: db, group: o.Group, text: o.Text, done: make(chan struct{}), wake: make(chan struct{}, 1)}
 	go w.run()
 	return w, nil
@@ -88,25 +90,31 @@ func (w *Writer) submit(ctx context.Context, o *operation) error {
 	if err := ctx.Err(); err != nil {
 		return context.Cause(ctx)
 	}
+
 	w.mu.Lock()
 	if w.closed {
 		w.mu.Unlock()
 		return ErrClosed
 	}
+
 	w.waiting = append(w.waiting, o)
 	w.mu.Unlock()
+
 	select {
 	case w.wake <- struct{}{}:
 	default:
 	}
+
 	select {
 	case <-o.done:
 		return o.err
 	case <-ctx.Done():
 	}
+
 	if w.withdraw(o) {
 		return context.Cause(ctx)
 	}
+
 	<-o.done
 	return o.err
 }
@@ -115,6 +123,7 @@ func (w *Writer) submit(ctx context.Context, o *operation) error {
 func (w *Writer) withdraw(o *operation) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+
 	for i, other := range w.waiting {
 		if other == o {
 			w.waiting = append(w.waiting[:i], w.waiting[i+1:]...)
@@ -129,10 +138,12 @@ func (w *Writer) Close() error {
 	w.mu.Lock()
 	w.closed = true
 	w.mu.Unlock()
+
 	select {
 	case w.wake <- struct{}{}:
 	default:
 	}
+
 	<-w.done
 	return nil
 }
@@ -141,6 +152,7 @@ func (w *Writer) run() {
 	defer close(w.done)
 	var conn *connection
 	defer func() { conn.close() }()
+
 	for {
 		batch, closed := w.take()
 		if len(batch) == 0 {
@@ -150,11 +162,13 @@ func (w *Writer) run() {
 			<-w.wake
 			continue
 		}
+
 		if o := batch[0]; o.alone != nil {
 			o.err = guardedAlone(o.alone)
 		} else {
 			conn = w.commit(conn, batch)
 		}
+
 		for _, o := range batch {
 			close(o.done)
 		}
@@ -164,15 +178,18 @@ func (w *Writer) run() {
 func (w *Writer) take() ([]*operation, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+
 	n := min(len(w.waiting), w.group)
 	if i := slices.IndexFunc(w.waiting[:n], func(o *operation) bool { return o.alone != nil }); i >= 0 {
 		n = max(i, 1)
 	}
+
 	batch := w.waiting[:n:n]
 	w.waiting = w.waiting[n:]
 	if len(w.waiting) == 0 {
 		w.waiting = nil
 	}
+
 	return batch, w.closed
 }
 
@@ -189,6 +206,7 @@ func (w *Writer) commit(conn *connection, batch []*operation) *connection {
 		if len(live) == 0 {
 			return conn
 		}
+
 		var tx *sql.Tx
 		var again bool
 		var err error
@@ -199,6 +217,7 @@ func (w *Writer) commit(conn *connection, batch []*operation) *connection {
 		if again {
 			continue
 		}
+
 		if err != nil {
 			for _, o := range live {
 				o.err = err
@@ -206,6 +225,7 @@ func (w *Writer) commit(conn *connection, batch []*operation) *connection {
 			conn.close()
 			return nil
 		}
+
 		return conn
 	}
 }
@@ -219,6 +239,7 @@ func (w *Writer) begin(conn *connection) (*connection, *sql.Tx, error) {
 			return nil, nil, err
 		}
 	}
+
 	tx, err := conn.conn.BeginTx(w.ctx, nil)
 	switch {
 	case err == nil:
@@ -227,9 +248,11 @@ func (w *Writer) begin(conn *connection) (*connection, *sql.Tx, error) {
 		conn.close()
 		return w.begin(nil)
 	}
+
 	if locked(err) {
 		return conn, nil, fmt.Errorf("another program holds the database (an open sqlite3 shell, or a copy that is being made); close it: %w", err)
 	}
+
 	return conn, nil, fmt.Errorf("cannot begin to write: %w", err)
 }
 
@@ -254,9 +277,11 @@ func (c *connection) close() {
 	if c == nil {
 		return
 	}
+
 	for _, s := range c.statements {
 		_ = s.Close() // the connection is given up; there is nothing to save
 	}
+
 	_ = c.spare.finalize()
 	_ = c.conn.Close()
 }
@@ -279,6 +304,7 @@ func (c *connection) attempt(tx *sql.Tx, batch []*operation) (again bool, err er
 	if err := tx.Commit(); err != nil {
 		return false, fmt.Errorf("cannot commit, and whether it was written is unknown: %w", err)
 	}
+
 	return false, nil
 }
 
@@ -332,10 +358,12 @@ func (t *Tx) prepare(query string) error {
 	if _, ok := t.conn.statements[query]; ok {
 		return nil
 	}
+
 	s, err := t.conn.conn.PrepareContext(t.conn.ctx, query)
 	if err != nil {
 		return fmt.Errorf("%w in: %s", err, query)
 	}
+
 	t.conn.statements[query] = s
 	return nil
 }
@@ -345,6 +373,7 @@ func (c *connection) passed(args []any) []any {
 	if c.text == nil {
 		return args
 	}
+
 	out := slices.Clone(args)
 	for i, arg := range out {
 		if text, ok := arg.(string); ok {

@@ -6,13 +6,17 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"rouse/cmd/internal/cmdtest"
 	"strings"
 	"testing"
 	"time"
 
+	"rouse/agent"
 	"rouse/agentdb/ledger"
+	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
-	"rouse/cmd/internal/web"
+	"rouse/cmd/internal/daemon"
+	"rouse/internal/domain"
 	"rouse/scheduler"
 )
 
@@ -39,16 +43,18 @@ jobs:
 // newPast is a home whose daemon took the jobs up ten days ago.
 func newPast(t *testing.T, text string) *past {
 	t.Helper()
-	p := &past{t: t, config: filepath.Join(write(t, map[string]string{"rouse.yaml": text}), "rouse.yaml"), now: time.Now().UTC().Truncate(time.Hour)}
-	cfg, err := config.Load(config.LoadOptions{Path: p.config, Getenv: os.Getenv, Tools: toolNames()})
+	p := &past{t: t, config: filepath.Join(cmdtest.Write(t, map[string]string{"rouse.yaml": text}), "rouse.yaml"), now: time.Now().UTC().Truncate(time.Hour)}
+	cfg, err := config.Load(config.LoadOptions{Path: p.config, Getenv: os.Getenv, Tools: agent.Specs()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	plan, err := newPlan(cfg, quietLogger())
+
+	plan, err := daemon.NewPlan(cfg, daemon.QuietLogger())
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.jobs = plan.jobs
+
+	p.jobs = plan.Jobs
 	home := string(cfg.Home)
 	if err := os.MkdirAll(home, 0o700); err != nil {
 		t.Fatal(err)
@@ -56,6 +62,7 @@ func newPast(t *testing.T, text string) *past {
 	if p.l, err = ledger.Open(t.Context(), ledger.Options{Path: filepath.Join(home, "ledger.db"), Blobs: filepath.Join(home, "blobs")}); err != nil {
 		t.Fatal(err)
 	}
+
 	p.took(p.ago(240))
 	return p
 }
@@ -75,7 +82,7 @@ func (p *past) took(at time.Time) {
 }
 
 // record gives an instant of the hourly job its row, and deals with it.
-func (p *past) record(hours int, decision, reason string) ledger.Occurrence {
+func (p *past) record(hours int, decision domain.Decision, reason string) ledger.Occurrence {
 	p.t.Helper()
 	at := p.ago(hours)
 	out, err := p.l.RecordDue(p.t.Context(), at, []ledger.Due{{Job: "hourly", Agent: "clerk", Source: "cron", Nominal: at, Actual: at, Decision: decision, Reason: reason, Overlap: "allow"}},
@@ -131,8 +138,8 @@ func (p *past) stamps(hours int) string { return p.ago(hours).Format(time.DateTi
 func TestWhyOfAFailedRun(t *testing.T) {
 	t.Parallel()
 	p := newPast(t, hourly)
-	p.end(p.record(2, ledger.DecisionRun, "caught up 3m late").Run, ledger.Result{Outcome: ledger.OutcomeError, Error: "gate: exit 2"})
-	p.end(p.record(1, ledger.DecisionRun, "").Run, ledger.Result{Outcome: ledger.OutcomeTimeout, Error: "no answer for 5m"})
+	p.end(p.record(2, domain.DecisionRun, "caught up 3m late").Run, ledger.Result{Outcome: domain.OutcomeError, Error: "gate: exit 2"})
+	p.end(p.record(1, domain.DecisionRun, "").Run, ledger.Result{Outcome: domain.OutcomeTimeout, Error: "no answer for 5m"})
 	p.wants(p.says("why", "hourly"), "1 ▲ error    caught up 3m late; gate: exit 2", "no answer for 5m")
 }
 
@@ -141,23 +148,23 @@ func TestWhy(t *testing.T) {
 	t.Parallel()
 	p := newPast(t, hourly)
 	p.event(7, "daemon.started", "")
-	good := p.record(6, ledger.DecisionRun, "")
-	p.end(good.Run, ledger.Result{Outcome: ledger.OutcomeSuccess, Summary: "fine"})
-	p.record(5, ledger.DecisionSkipped, "overlap: run 1 is still running")
-	tried := p.record(4, ledger.DecisionRun, "")
-	p.end(tried.Run, ledger.Result{Outcome: ledger.OutcomeError, Error: "the \x1b[31mbank is down", RetryAt: time.Now().Add(-time.Second)})
-	p.end(tried.Run, ledger.Result{Outcome: ledger.OutcomeSkipped, Error: "gate 1 of 1 (rouse.yaml:9): the file is not there"})
+	good := p.record(6, domain.DecisionRun, "")
+	p.end(good.Run, ledger.Result{Outcome: domain.OutcomeSuccess, Summary: "fine"})
+	p.record(5, domain.DecisionSkipped, "overlap: run 1 is still running")
+	tried := p.record(4, domain.DecisionRun, "")
+	p.end(tried.Run, ledger.Result{Outcome: domain.OutcomeError, Error: "the \x1b[31mbank is down", RetryAt: time.Now().Add(-time.Second)})
+	p.end(tried.Run, ledger.Result{Outcome: domain.OutcomeSkipped, Error: "gate 1 of 1 (rouse.yaml:9): the file is not there"})
 	p.event(3, "daemon.started", "")
 	p.event(3, "clock.stepped", `{"seconds": -90}`)
 	p.event(3, "config.reloaded", `{"summary": "1 job changed: hourly"}`)
-	p.record(3, ledger.DecisionMissed, "missed by 2h (no daemon ran); on_miss is skip")
+	p.record(3, domain.DecisionMissed, "missed by 2h (no daemon ran); on_miss is skip")
 	out := p.says("why", "hourly")
 	p.wants(out,
 		"hourly (agent clerk): every hour at minute 0",
 		p.stamps(6)+"  cron    run       1 ● success",
 		p.stamps(5)+"  cron    skipped   –            overlap: run 1 is still running",
 		p.stamps(4)+"  cron    skipped   2 – skipped  gate 1 of 1 (rouse.yaml:9): the file is not there",
-		"retry   run       2 – skipped  attempt 2 of run 2; attempt 1 failed: the �[31mbank is down",
+		"retry   run       2 – skipped  attempt 2 of run 2; attempt 1 failed: the bank is down",
 		"daemon  started                the one before it did not stop: it was killed, or the power went",
 		"clock   stepped                it was set back by 1m30s",
 		"config  reloaded               1 job changed: hourly",
@@ -168,10 +175,12 @@ func TestWhy(t *testing.T) {
 	if strings.Contains(out, "\x1b") {
 		t.Errorf("a control character reaches the terminal: %q", out)
 	}
-	var lines []web.Account
+
+	var lines []api.Explanation
 	if err := json.Unmarshal([]byte(p.says("why", "hourly", "--json")), &lines); err != nil {
 		t.Fatal(err)
 	}
+
 	var got []string
 	for _, l := range lines {
 		got = append(got, fmt.Sprintf("%s %s %s", l.Source, l.Decision, l.Run))
@@ -179,18 +188,21 @@ func TestWhy(t *testing.T) {
 	if want := "cron run 1, cron skipped , cron skipped 2, cron missed , cron  , cron  , cron  , retry run 2, cron  "; strings.Join(got, ", ") != want {
 		t.Errorf("%s, want %s", strings.Join(got, ", "), want)
 	}
+
 	// A few around a time, with the one that was asked for marked.
 	out = p.says("why", "hourly", "-n", "3", "--at", p.ago(5).Format("2006-01-02 15:04"))
 	p.wants(out, p.stamps(6), p.stamps(5)+" ←", p.stamps(4))
 	if strings.Contains(out, p.stamps(3)) {
 		t.Errorf("more than three lines:\n%s", out)
 	}
+
 	// Between two instants there is none, and that is said.
 	out = p.says("why", "hourly", "--at", p.ago(5).Add(30*time.Minute).Format(time.RFC3339))
 	p.wants(out, "is no instant of every hour at minute 0: the last before it is "+p.ago(5).Format("Mon 2006-01-02 15:04")+" UTC, the next "+p.ago(4).Format("Mon 2006-01-02 15:04"))
 	if strings.Contains(out, "←") {
 		t.Errorf("something is marked:\n%s", out)
 	}
+
 	// Before the schedule was known, and where the record has a hole.
 	p.wants(p.says("why", "hourly", "--at", p.ago(300).Format(time.RFC3339)), p.stamps(300)+" ←", "no row: this home knows the schedule as it is now only since "+p.ago(240).Format("Mon 2006-01-02 15:04"))
 	p.wants(p.says("why", "hourly", "--at", p.ago(100).Format(time.RFC3339)), p.stamps(100)+" ←", "no row is left of it")
@@ -202,14 +214,16 @@ func TestWhy(t *testing.T) {
 func TestWhyNotDecidedYet(t *testing.T) {
 	t.Parallel()
 	p := newPast(t, hourly)
-	on := p.record(1, ledger.DecisionRun, "")
+	on := p.record(1, domain.DecisionRun, "")
 	if _, _, err := p.l.StartAttempt(t.Context(), on.Run); err != nil {
 		t.Fatal(err)
 	}
+
 	p.wants(p.says("why", "hourly"), "1 ◌ running", "not decided yet: a daemon started now would skip it: overlap: run 1 is still running")
 	if _, err := p.l.SetPause(t.Context(), ledger.Pause{Scope: ledger.PauseAgent, Name: "clerk", Reason: "holidays", Paused: ledger.ByUser}); err != nil {
 		t.Fatal(err)
 	}
+
 	p.wants(p.says("why", "hourly"), "agent clerk is paused until somebody resumes it: holidays", "not due yet, and will be skipped: paused: agent clerk: holidays",
 		"by its schedule it does not start again", "pause   begins")
 	p.wants(p.says("pause", "hourly", "--for", "1h"), "run 1 is on and goes on (stop it: rouse cancel 1)", "besides: agent clerk is paused")
@@ -220,20 +234,23 @@ func TestWhyLongOutage(t *testing.T) {
 	t.Parallel()
 	p := newPast(t, strings.Replace(hourly, "0 * * * *\", playbook", "* * * * * *\", playbook", 1))
 	p.took(p.ago(240))
-	due := ledger.Due{Job: "hourly", Agent: "clerk", Source: "cron", Nominal: p.ago(200), Actual: p.ago(200), Decision: ledger.DecisionMissed,
+	due := ledger.Due{Job: "hourly", Agent: "clerk", Source: "cron", Nominal: p.ago(200), Actual: p.ago(200), Decision: domain.DecisionMissed,
 		Reason: "missed by 8 days", Through: p.ago(10).Add(-time.Second), Instants: 683999}
 	if _, err := p.l.RecordDue(t.Context(), p.ago(10), []ledger.Due{due}, map[string]time.Time{"hourly": p.ago(10)}); err != nil {
 		t.Fatal(err)
 	}
+
 	out := p.says("why", "hourly", "-n", "4", "--at", p.ago(100).Add(7*time.Second).Format(time.RFC3339))
 	p.wants(out, "lies in the stretch from "+p.ago(200).Format("Mon 2006-01-02 15:04"), "for which one row stands", p.stamps(200), "one row for 683999 instants, up to ", "missed by 8 days")
 	if strings.Contains(out, "no row") {
 		t.Errorf("instants of the stretch are told apart:\n%s", out)
 	}
-	var lines []web.Account
+
+	var lines []api.Explanation
 	if err := json.Unmarshal([]byte(p.says("why", "hourly", "--json", "-n", "1", "--at", p.ago(100).Format(time.RFC3339))), &lines); err != nil {
 		t.Fatal(err)
 	}
+
 	for _, l := range lines {
 		if l.Nominal.Equal(p.ago(200)) && (l.Instants != 683999 || l.Through.IsZero()) {
 			t.Errorf("%+v", l)
@@ -246,19 +263,21 @@ func TestWhyLongOutage(t *testing.T) {
 func TestWhyOfWhatIsGone(t *testing.T) {
 	t.Parallel()
 	p := newPast(t, hourly)
-	p.record(2, ledger.DecisionSkipped, "overlap: run 9 is still running")
+	p.record(2, domain.DecisionSkipped, "overlap: run 9 is still running")
 	rewrite := func(old, new string) {
 		t.Helper()
 		if err := os.WriteFile(p.config, []byte(strings.Replace(hourly, old, new, 1)), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	rewrite(`name: hourly, agent: clerk, schedule: "0 * * * *"`, `name: hourly, agent: clerk, schedule: "5 * * * *"`)
 	out := p.says("why", "hourly")
 	p.wants(out, "its schedule was changed since a daemon last ran; the new one counts from the next start on", p.stamps(2))
 	if strings.Contains(out, "not decided yet") {
 		t.Errorf("instants of a schedule that nobody knew:\n%s", out)
 	}
+
 	rewrite("name: hourly", "name: hourlier")
 	p.wants(p.says("why", "hourly"), "hourly is not configured any more", p.stamps(2), "overlap: run 9 is still running")
 	rewrite("version: 1", "version: 1\nnonsense: true")
@@ -276,7 +295,7 @@ func TestWhyExcluded(t *testing.T) {
 	day := time.Now().UTC().AddDate(0, 0, -3).Format(time.DateOnly)
 	p := newPast(t, strings.Replace(hourly, `schedule: "0 * * * *", playbook`, fmt.Sprintf(`schedule: "0 8 * * *", exclude: [%s], playbook`, day), 1))
 	p.took(p.ago(240))
-	p.record(0, ledger.DecisionMissed, "late")
+	p.record(0, domain.DecisionMissed, "late")
 	p.wants(p.says("why", "hourly"), day+" 08:00:00  cron    skipped   –    exclude: "+day)
 	p.wants(p.says("why", "hourly", "--at", day+" 08:00"), day+" 08:00:00 ←  cron    skipped")
 	p.wants(p.says("why", "hourly", "--at", day+" 09:00"), "08:00 UTC would be one, and is excluded ("+day+")")
@@ -292,14 +311,17 @@ func TestShowWake(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
+
 	slot, _, err := p.l.Slot(t.Context(), "clerk")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	p.wants(p.says("next", "-n", "1"), "agent clerk", "slot", "planned by the agent")
 	if _, err := p.l.FireSlots(t.Context(), time.Now(), 0, slot.ID); err != nil {
 		t.Fatal(err)
 	}
+
 	out := p.says("show", "1")
-	p.wants(out, "self: a wake that was planned by the agent in run 3, in a chain that the job hourly began", "planned   for ", "wake 2 in a row that the agent planned", "told      Look again.�[2J")
+	p.wants(out, "self: a wake that was planned by the agent in run 3, in a chain that the job hourly began", "planned   for ", "wake 2 in a row that the agent planned", "told      Look again.")
 }

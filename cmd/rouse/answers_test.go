@@ -4,13 +4,15 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"rouse/cmd/internal/cmdtest"
 	"strings"
 	"sync"
 	"testing"
 
 	"rouse/agent/model"
 	"rouse/agent/model/modeltest"
-	"rouse/cmd/internal/web"
+	"rouse/cmd/internal/api"
+	"rouse/internal/domain"
 )
 
 // Of many who answer at once one is heard; an item whose run was cancelled takes no answer;
@@ -23,6 +25,7 @@ func TestAnswers(t *testing.T) {
 	for range asking {
 		turns = append(turns, modeltest.Turn{Calls: []model.Call{{ID: "1", Name: "clarify", Args: []byte(`{"question":"Which account?"}`)}}})
 	}
+
 	turns = append(turns, modeltest.Turn{Calls: []model.Call{{ID: "2", Name: "complete", Args: []byte(`{"summary":"Booked on the account that was named."}`)}}})
 	s := modeltest.New(t, turns...)
 	text := `version: 1
@@ -31,25 +34,28 @@ models: [{name: scripted, provider: openai, model: scripted, base_url: "` + s.UR
 agents: [{name: clerk}]
 jobs: [{name: books, agent: clerk, prompt: Do the books.}]
 `
-	config := filepath.Join(write(t, map[string]string{"rouse.yaml": text}), "rouse.yaml")
+
+	config := filepath.Join(cmdtest.Write(t, map[string]string{"rouse.yaml": text}), "rouse.yaml")
 	say := func(args string) (out string, ok bool) {
 		p := rouse(t, append(strings.Fields(args), "--config", config)...)
 		err := p.Run()
 		return p.stdout.String() + p.stderr.String(), err == nil
 	}
+
 	p := serveUntilReady(t, config)
 	for range asking {
 		runJSON(t, nil, "run", "books", "--json", "--config", config)
 	}
-	var items []web.Item
-	until(t, "every run asks", func() bool {
+
+	var items []api.Item
+	cmdtest.Until(t, "every run asks", func() bool {
 		runJSON(t, &items, "inbox", "--json", "--config", config)
 		return len(items) == asking
 	})
-	outcome := func(run, want, why string) {
+	outcome := func(run string, want domain.Outcome, why string) {
 		t.Helper()
-		var d web.RunDetail
-		until(t, "the end of run "+run, func() bool { runJSON(t, &d, "show", run, "--json", "--config", config); return d.State == "finished" })
+		var d api.RunDetail
+		cmdtest.Until(t, "the end of run "+run, func() bool { runJSON(t, &d, "show", run, "--json", "--config", config); return d.State == "finished" })
 		if d.Outcome != want || !strings.Contains(d.Error, why) {
 			t.Errorf("run %s: %+v", run, d.Run)
 		}
@@ -60,6 +66,7 @@ jobs: [{name: books, agent: clerk, prompt: Do the books.}]
 	for i := range heard {
 		all.Go(func() { refused[i], heard[i] = say(fmt.Sprintf("answer %s shell%d", items[0].ID, i)) })
 	}
+
 	all.Wait()
 	n := 0
 	for i, ok := range heard {
@@ -69,9 +76,11 @@ jobs: [{name: books, agent: clerk, prompt: Do the books.}]
 			t.Errorf("the other shells are told %s", refused[i])
 		}
 	}
+
 	if n != 1 {
 		t.Errorf("%d of the shells were heard", n)
 	}
+
 	outcome(items[0].Run, "success", "")
 	var kinds []string
 	events, _ := say("logs " + items[0].Run)
@@ -101,6 +110,7 @@ jobs: [{name: books, agent: clerk, prompt: Do the books.}]
 	if out, ok := say("answer " + items[1].ID + " late"); ok || !strings.Contains(out, "its run ended otherwise") {
 		t.Errorf("an answer to a cancelled run: %s", out)
 	}
+
 	p.stop(t)
 
 	if out, ok := say("answer " + items[2].ID + " GLS"); !ok || !strings.Contains(out, "goes on when a daemon starts") {
@@ -109,14 +119,17 @@ jobs: [{name: books, agent: clerk, prompt: Do the books.}]
 	if err := os.WriteFile(config, []byte(strings.Replace(text, "name: books", "name: ledger", 1)), 0o644); err != nil {
 		t.Fatal(err)
 	}
+
 	p = serveUntilReady(t, config)
 	outcome(items[2].Run, "error", `the job "books" is no longer in the configuration`)
 	if out, ok := say("answer " + items[3].ID + " GLS"); !ok {
 		t.Error(out)
 	}
+
 	outcome(items[3].Run, "error", `the job "books" is no longer in the configuration`)
 	if out, _ := say("inbox"); !strings.Contains(out, "nothing waits for you") {
 		t.Errorf("inbox: %s", out)
 	}
+
 	p.stop(t)
 }

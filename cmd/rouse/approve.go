@@ -6,7 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"rouse/agentdb/ledger"
-	"rouse/cmd/internal/web"
+	"rouse/cmd/internal/api"
 )
 
 func newApprove(at *place) *cobra.Command {
@@ -21,13 +21,14 @@ exactly that, once: a call that would do something else by then is asked about a
 definition of a job is always approved for good, as it stands.`,
 		Args: cobra.ExactArgs(1),
 		RunE: verb(func(cmd *cobra.Command, args []string) error {
-			answer := web.Answer{Text: ledger.ApprovalOnce, Kind: ledger.KindApproval}
+			answer := api.Answer{Text: ledger.ApprovalOnce, Kind: ledger.KindApproval}
 			if always {
 				answer.Text = ledger.ApprovalAlways
 			}
 			return sendAnswer(cmd, at, args[0], answer, asJSON)
 		}),
 	}
+
 	cmd.Flags().BoolVar(&always, "always", false, "also in later runs of the agent, until you take it back")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
@@ -42,9 +43,10 @@ func newDeny(at *place) *cobra.Command {
 either; its agent is told the reason. A run that was held because of its job's definition ends.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: verb(func(cmd *cobra.Command, args []string) error {
-			return sendAnswer(cmd, at, args[0], web.Answer{Text: ledger.ApprovalDeny, Reason: strings.Join(args[1:], " "), Kind: ledger.KindApproval}, asJSON)
+			return sendAnswer(cmd, at, args[0], api.Answer{Text: ledger.ApprovalDeny, Reason: strings.Join(args[1:], " "), Kind: ledger.KindApproval}, asJSON)
 		}),
 	}
+
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }

@@ -2,11 +2,13 @@ package main
 
 import (
 	"path/filepath"
+	"rouse/cmd/internal/cmdtest"
 	"strings"
 	"testing"
 
 	"rouse/agentdb/ledger"
-	"rouse/cmd/internal/web"
+	"rouse/cmd/internal/api"
+	"rouse/internal/domain"
 )
 
 // parked makes runs that wait for leave, each to do what is given, as an agent's gate asks for
@@ -18,11 +20,13 @@ func parked(t *testing.T, home string, actions ...ledger.Action) {
 		t.Fatal(err)
 	}
 	defer l.Close()
+
 	for _, action := range actions {
-		out, err := l.Enqueue(t.Context(), ledger.Request{Job: "mail", Agent: "clerk", Trigger: ledger.TriggerManual})
+		out, err := l.Enqueue(t.Context(), ledger.Request{Job: "mail", Agent: "clerk", Trigger: domain.TriggerManual})
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		_, a, err := l.StartAttempt(t.Context(), out[0].Run)
 		if err == nil {
 			err = l.Finish(t.Context(), a, ledger.Result{Wait: &ledger.Question{Kind: ledger.KindApproval, Call: "p1", Title: "mail asks for " + action.Tool, Message: "It waits for your leave: no grant covers it.",
@@ -38,32 +42,36 @@ func parked(t *testing.T, home string, actions ...ledger.Action) {
 // once for all who wait for it; it is answered once, without a daemon as with one, and what is
 // allowed for good can be taken back (UNI-06, UNI-09).
 func TestApprovals(t *testing.T) {
-	config := filepath.Join(write(t, map[string]string{"rouse.yaml": `version: 1
+	config := filepath.Join(cmdtest.Write(t, map[string]string{"rouse.yaml": `version: 1
 home: ./home
 agents: [{name: clerk}]
 jobs: [{name: mail, agent: clerk, playbook: [{call: db_schema}]}]
 `}), "rouse.yaml")
+
 	say := func(args ...string) (out string, ok bool) {
 		p := rouse(t, append(args, "--config", config)...)
 		err := p.Run()
 		return p.stdout.String() + p.stderr.String(), err == nil
 	}
+
 	say("runs")
 	hidden := "rm -rf \x1b[2K\u202e /tmp/x\nsecond \x00\u200bline"
 	parked(t, filepath.Join(filepath.Dir(config), "home"),
 		ledger.Action{Tool: "shell_run", Shown: hidden, Hash: "h1"}, ledger.Action{Tool: "shell_run", Shown: hidden, Hash: "h1"},
 		ledger.Action{Tool: "send", Shown: "to bob", Hash: "h2"}, ledger.Action{Tool: "send", Shown: "to eve", Hash: "h3"})
-	var items []web.Item
+	var items []api.Item
 	runJSON(t, &items, "inbox", "--json", "--config", config)
 	if len(items) != 3 || strings.Join(items[0].Runs, " ") != "1 2" || items[0].Action != hidden || items[0].Tool != "shell_run" || items[0].Hash != "h1" || items[0].Kind != "approval" {
 		t.Fatalf("inbox: %+v", items)
 	}
+
 	out, _ := say("inbox")
 	for _, want := range []string{"run 1 and 1 more wait for the same, ", "\n    | rm -rf \\x1b[2K\\u202e /tmp/x\n    | second \\x00\\u200bline\n", "\n    rouse approve 1 [--always], or rouse deny 1 [REASON]\n"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("the inbox does not say %q:\n%s", want, out)
 		}
 	}
+
 	for _, c := range []struct {
 		args []string
 		says string
@@ -83,13 +91,15 @@ jobs: [{name: mail, agent: clerk, playbook: [{call: db_schema}]}]
 			t.Errorf("rouse %s: %v\n%s\nwant %s", strings.Join(c.args, " "), ok, out, c.says)
 		}
 	}
+
 	serveUntilReady(t, config)
 	if out, ok := say("approve", "4"); !ok || !strings.Contains(out, "run 4 goes on\n") {
 		t.Errorf("approve 4: %s", out)
 	}
+
 	for _, run := range []string{"1", "2", "3", "4"} {
-		var d web.RunDetail
-		until(t, "the end of run "+run, func() bool { runJSON(t, &d, "show", run, "--json", "--config", config); return d.State == "finished" })
+		var d api.RunDetail
+		cmdtest.Until(t, "the end of run "+run, func() bool { runJSON(t, &d, "show", run, "--json", "--config", config); return d.State == "finished" })
 		if d.Outcome != "success" || len(d.Attempts) != 2 {
 			t.Errorf("run %s: %+v", run, d.Run)
 		}
@@ -99,19 +109,21 @@ jobs: [{name: mail, agent: clerk, playbook: [{call: db_schema}]}]
 // A command that no grant covers is done once, as it was shown, after its owner's yes, which
 // another daemon hears than the one that asked.
 func TestApprovedCommand(t *testing.T) {
-	dir := write(t, map[string]string{"work/.keep": "", "rouse.yaml": `version: 1
+	dir := cmdtest.Write(t, map[string]string{"work/.keep": "", "rouse.yaml": `version: 1
 home: ./home
 agents: [{name: clerk, workdir: ./work, tools: {allow: [shell_run]}}]
 jobs: [{name: make, agent: clerk, playbook: [{call: shell_run, with: {command: "mkdir made"}}]}]
 `})
+
 	config := filepath.Join(dir, "rouse.yaml")
 	p := serveUntilReady(t, config)
 	asking := rouse(t, "run", "make", "--wait", "--config", config)
 	if err := asking.Run(); err == nil || strings.Contains(asking.stdout.String(), "tier") {
 		t.Skipf("commands are not confined well enough here: %v %s", err, asking.stdout.String())
 	}
+
 	p.stop(t)
-	var items []web.Item
+	var items []api.Item
 	runJSON(t, &items, "inbox", "--json", "--config", config)
 	if len(items) != 1 || !strings.HasPrefix(items[0].Action, "mkdir made\n") || items[0].Tool != "shell_run" {
 		t.Fatalf("inbox: %+v", items)
@@ -119,10 +131,11 @@ jobs: [{name: make, agent: clerk, playbook: [{call: shell_run, with: {command: "
 	if found, err := filepath.Glob(filepath.Join(dir, "work", "made")); err != nil || len(found) != 0 {
 		t.Fatalf("made before the answer: %v %v", found, err)
 	}
+
 	runJSON(t, nil, "approve", items[0].ID, "--json", "--config", config)
 	serveUntilReady(t, config)
-	var d web.RunDetail
-	until(t, "the end of the run", func() bool { runJSON(t, &d, "show", "1", "--json", "--config", config); return d.State == "finished" })
+	var d api.RunDetail
+	cmdtest.Until(t, "the end of the run", func() bool { runJSON(t, &d, "show", "1", "--json", "--config", config); return d.State == "finished" })
 	if d.Outcome != "success" || d.Tier == "" { // a second time, mkdir would have failed
 		t.Errorf("%+v", d.Run)
 	}

@@ -1,21 +1,20 @@
 package main
 
 import (
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 
-	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
-	"rouse/cmd/internal/web"
+	"rouse/cmd/internal/api"
+	"rouse/internal/atomicfile"
+	"rouse/internal/text"
 )
 
 func newArtifact(at *place) *cobra.Command {
@@ -33,10 +32,12 @@ that the run shared more than once it is the last version, unless --version says
 				return err
 			}
 			defer s.close()
-			var d web.RunDetail
+
+			var d api.RunDetail
 			if err := s.Get(cmd.Context(), "/v1/runs/"+args[0], nil, &d); err != nil {
 				return err
 			}
+
 			a, err := artifactOf(d, args[1], version)
 			if err != nil {
 				return err
@@ -47,20 +48,23 @@ that the run shared more than once it is the last version, unless --version says
 			if _, err := os.Lstat(to); !errors.Is(err, fs.ErrNotExist) {
 				return usagef("%s exists already; choose another name", to)
 			}
-			if err := writeWhole(to, func(w io.Writer) error { return s.Artifact(cmd.Context(), d.ID, a, w) }); err != nil {
+
+			if err := atomicfile.StreamNew(to, 0o644, func(w io.Writer) error { return s.Artifact(cmd.Context(), d.ID, a, w) }); err != nil {
 				return err
 			}
+
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s of run %s into %s\n", artifactText(a), d.ID, to)
 			return err
 		}),
 	}
+
 	cmd.Flags().StringVar(&to, "to", "", "write to a new `file`")
 	cmd.Flags().IntVar(&version, "version", 0, "a version that the run shared (default the last)")
 	return cmd
 }
 
 // artifactOf is a version of a name that a run shared, 0 for the last.
-func artifactOf(d web.RunDetail, name string, version int) (web.Artifact, error) {
+func artifactOf(d api.RunDetail, name string, version int) (api.Artifact, error) {
 	var known []string
 	for _, a := range slices.Backward(d.ArtifactsDetail) {
 		if a.Name != name {
@@ -72,20 +76,21 @@ func artifactOf(d web.RunDetail, name string, version int) (web.Artifact, error)
 		known = append([]string{strconv.Itoa(a.Version)}, known...)
 	}
 	if len(known) > 0 {
-		return web.Artifact{}, usagef("run %s has shared no version %d of %s; it has shared %s", d.ID, version, name, strings.Join(known, ", "))
+		return api.Artifact{}, usagef("run %s has shared no version %d of %s; it has shared %s", d.ID, version, name, strings.Join(known, ", "))
 	}
 	if len(d.Artifacts) == 0 {
-		return web.Artifact{}, usagef("run %s has shared nothing", d.ID)
+		return api.Artifact{}, usagef("run %s has shared nothing", d.ID)
 	}
-	return web.Artifact{}, usagef("run %s has shared no %q; it has: %s", d.ID, name, strings.Join(d.Artifacts, ", "))
+
+	return api.Artifact{}, usagef("run %s has shared no %q; it has: %s", d.ID, name, strings.Join(d.Artifacts, ", "))
 }
 
-func artifactText(a web.Artifact) string {
-	return fmt.Sprintf("%s (version %d, %s)", a.Name, a.Version, humanize.IBytes(uint64(max(a.Size, 0)))) //nolint:gosec // it is not below 0
+func artifactText(a api.Artifact) string {
+	return fmt.Sprintf("%s (version %d, %s)", a.Name, a.Version, text.Size(a.Size))
 }
 
 // printArtifacts says what the run shared, and how to get it.
-func printArtifacts(w io.Writer, d web.RunDetail) {
+func printArtifacts(w io.Writer, d api.RunDetail) {
 	for _, a := range d.ArtifactsDetail {
 		fmt.Fprintf(w, "  shared    %s", artifactText(a))
 		if a.Description != "" {
@@ -96,28 +101,4 @@ func printArtifacts(w io.Writer, d web.RunDetail) {
 	if len(d.Artifacts) > 0 {
 		fmt.Fprintf(w, "            rouse artifact %s NAME\n", d.ID)
 	}
-}
-
-// writeWhole makes a file, whole or not at all.
-func writeWhole(path string, write func(io.Writer) error) error {
-	hidden := filepath.Join(filepath.Dir(path), ".rouse-"+rand.Text()+".tmp") // no watch takes it
-	draft, err := os.OpenFile(hidden, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
-	if err != nil {
-		var name *fs.PathError
-		if errors.As(err, &name) { // nobody knows the draft
-			err = name.Err
-		}
-		return fmt.Errorf("cannot write %s: %w", path, err)
-	}
-	err = write(draft)
-	if err == nil {
-		err = draft.Sync()
-	}
-	if err = errors.Join(err, draft.Close()); err == nil {
-		err = os.Rename(hidden, path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(hidden))
-	}
-	return nil
 }

@@ -9,12 +9,14 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"rouse/cmd/internal/cmdtest"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
-	"rouse/cmd/internal/web"
+	"rouse/cmd/internal/api"
+	"rouse/internal/domain"
 )
 
 // play makes the runs of an attack, and looks at what came of it.
@@ -24,6 +26,7 @@ func (b *battle) play(t *testing.T, a assault) {
 			t.Skipf("needs %s", program)
 		}
 	}
+
 	w := b.worlds[a.Name]
 	for i, s := range a.stages() {
 		if i > 0 { // what was left lying is found, if ever
@@ -33,6 +36,7 @@ func (b *battle) play(t *testing.T, a assault) {
 		}
 		b.stage(t, w, a, s, fmt.Sprintf("%s-%d", a.Name, i+1))
 	}
+
 	now := w.look(t, a)
 	for name, was := range w.outside {
 		if now[name] != was {
@@ -40,14 +44,17 @@ func (b *battle) play(t *testing.T, a assault) {
 		}
 		delete(now, name)
 	}
+
 	for name := range now {
 		if !slices.Contains(a.Made, name) {
 			t.Errorf("%s was made", name)
 		}
 	}
+
 	if n := w.net.asked.Load(); n > 0 {
 		t.Errorf("%d connections where nobody may ask", n)
 	}
+
 	for _, canary := range []string{w.unseen, secretCanary, modelCanary, environCanary} {
 		if told := tells(w.log.String(), canary); told != "" {
 			t.Errorf("a server was told %s: %s", told, w.log.String())
@@ -60,8 +67,9 @@ func (b *battle) play(t *testing.T, a assault) {
 			}
 		}
 	}
-	until(t, "the end of all processes in "+w.dir, func() bool { return len(living(t, w.dir)) == 0 })
-	var st web.Status
+
+	cmdtest.Until(t, "the end of all processes in "+w.dir, func() bool { return len(living(t, w.dir)) == 0 })
+	var st api.Status
 	if err := b.client.Get(t.Context(), "/v1/status", nil, &st); err != nil || !st.Ready || len(st.ConfigProblems) > 0 {
 		t.Errorf("the daemon: %+v %v", st, err)
 	}
@@ -70,25 +78,28 @@ func (b *battle) play(t *testing.T, a assault) {
 // stage makes one run, answers what its owner is asked, and reads the record.
 func (b *battle) stage(t *testing.T, w *world, a assault, s Stage, job string) {
 	t.Helper()
-	fire := web.Fire{Job: job, File: s.Drop}
-	var r web.Run
+	fire := api.RunRequest{Job: job, File: s.Drop}
+	var r api.Run
 	if err := b.client.Post(t.Context(), "/v1/runs", fire, &r); err != nil {
 		t.Fatal(err)
 	}
-	var d web.RunDetail
+
+	var d api.RunDetail
 	answered, shown := map[string]bool{}, ""
-	until(t, "the end of the run", func() bool {
-		d = web.RunDetail{}
+	cmdtest.Until(t, "the end of the run", func() bool {
+		d = api.RunDetail{}
 		if err := b.client.Get(t.Context(), "/v1/runs/"+r.ID, nil, &d); err != nil {
 			t.Fatal(err)
 		}
 		if d.State != "waiting" {
 			return d.State == "finished"
 		}
+
 		for _, item := range d.Inbox {
 			if item.State != "open" || answered[item.ID] {
 				continue
 			}
+
 			shown += item.Title + "\n" + item.Message + "\n" + item.Action + "\n"
 			answer := "deny"
 			if s.Answer != "" && len(answered) == 0 {
@@ -100,52 +111,62 @@ func (b *battle) stage(t *testing.T, w *world, a assault, s Stage, job string) {
 				}
 				w.lay(t, s.Swap.Files, s.Swap.Links)
 			}
+
 			if item.Kind != "approval" {
 				answer = "Do as you think best."
 			}
-			if err := b.client.Post(t.Context(), "/v1/inbox/"+item.ID+"/answer", web.Answer{Text: answer}, nil); err != nil {
+			if err := b.client.Post(t.Context(), "/v1/inbox/"+item.ID+"/answer", api.Answer{Text: answer}, nil); err != nil {
 				t.Fatal(err)
 			}
+
 			answered[item.ID] = true
 		}
+
 		return false
 	})
+
 	s.judge(t, d, shown)
 	if m := w.models[job]; s.Asked > 0 && len(m.Requests()) > s.Asked {
 		t.Errorf("the model was asked %d times, more than %d", len(m.Requests()), s.Asked)
 	}
+
 	if s.True != "" {
 		var out struct{ Rows []map[string]any }
-		if err := b.client.Post(t.Context(), "/v1/agents/"+a.Name+"/query", web.Query{SQL: "select (" + s.True + ") is true ok"}, &out); err != nil || len(out.Rows) != 1 || fmt.Sprint(out.Rows[0]["ok"]) != "1" {
+		if err := b.client.Post(t.Context(), "/v1/agents/"+a.Name+"/query", api.QueryRequest{SQL: "select (" + s.True + ") is true ok"}, &out); err != nil || len(out.Rows) != 1 || fmt.Sprint(out.Rows[0]["ok"]) != "1" {
 			t.Errorf("%s does not hold: %v %v", s.True, out, err)
 		}
 	}
-	var slots []web.AgentSlot
+
+	var slots []api.AgentSlot
 	if err := b.client.Get(t.Context(), "/v1/slots", url.Values{"agent": {a.Name}}, &slots); err != nil || len(slots) != 1 || (slots[0].Slot != nil) != s.Wakes {
 		t.Errorf("a wake is to be planned: %t, and there are %+v %v", s.Wakes, slots, err)
 	}
 }
 
 // judge compares the record of a run with what was tried in it.
-func (s Stage) judge(t *testing.T, d web.RunDetail, shown string) {
+func (s Stage) judge(t *testing.T, d api.RunDetail, shown string) {
 	t.Helper()
 	var kinds []string
 	var told strings.Builder
-	var made []web.Call
+	var made []api.Call
 	for _, step := range d.StepsDetail {
 		made = append(made, step.Calls...)
 	}
+
 	for _, c := range made {
-		if !slices.Contains([]string{"done", "failed", "deduped"}, c.State) || len(c.Envelope) == 0 {
+		if !slices.Contains([]domain.CallState{domain.CallDone, domain.CallFailed, domain.CallDeduped}, c.State) || len(c.Envelope) == 0 {
 			t.Errorf("the record of %s %s has no answer: %s", c.Tool, c.Args, c.State)
 		}
+
 		kind := c.Kind
 		if c.OK {
 			kind = "ok"
 		}
+
 		kinds = append(kinds, kind)
 		fmt.Fprintf(&told, "%s\n", plainly(c.Envelope))
 	}
+
 	tries := flat(s.Calls)
 	if !s.Again && s.Job["playbook"] == nil {
 		if len(made) < len(tries) {
@@ -157,6 +178,7 @@ func (s Stage) judge(t *testing.T, d web.RunDetail, shown string) {
 			}
 		}
 	}
+
 	if !s.Again {
 		want := slices.Repeat([]string{"ok"}, len(tries))
 		if s.Kinds != "" {
@@ -166,21 +188,25 @@ func (s Stage) judge(t *testing.T, d web.RunDetail, shown string) {
 			t.Errorf("the answers are %s, want %s\n%s%s", got, strings.Join(want, " "), told.String(), d.Error)
 		}
 	}
+
 	for i, c := range tries {
 		if _, script := c["bash"].(string); script && i < len(kinds) && kinds[i] == "ok" && !strings.Contains(told.String(), tried) && !slices.Contains(s.Says, "") {
 			t.Errorf("the script did not come to its end: %s", told.String())
 		}
 	}
+
 	for _, say := range s.Says {
 		if !regexp.MustCompile(say).MatchString(told.String() + d.Error + d.Summary) {
 			t.Errorf("nothing says %q:\n%s%s", say, told.String(), d.Error)
 		}
 	}
+
 	for _, say := range s.Unsaid {
 		if strings.Contains(told.String(), say+`\n`) || strings.Contains(told.String(), say+" ") {
 			t.Errorf("somebody says %q:\n%s", say, told.String())
 		}
 	}
+
 	if s.Shows != "" && !strings.Contains(shown, s.Shows) {
 		t.Errorf("the owner is not shown %q but\n%s", s.Shows, shown)
 	}
@@ -198,15 +224,17 @@ func plainly(raw json.RawMessage) string {
 	if json.Unmarshal(raw, &v) != nil {
 		return string(raw)
 	}
+
 	var b strings.Builder
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
 	_ = enc.Encode(v)
+
 	return b.String()
 }
 
 // onRecord says whether a recorded call is the one that was tried.
-func onRecord(t *testing.T, try map[string]any, made web.Call) bool {
+func onRecord(t *testing.T, try map[string]any, made api.Call) bool {
 	t.Helper()
 	for name, args := range maps.All(try) {
 		want := scripted(t, "", name, args)
@@ -222,16 +250,19 @@ func living(t *testing.T, dir string) (out []int) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, e := range all {
 		pid, err := strconv.Atoi(e.Name())
 		if err != nil || pid == os.Getpid() {
 			continue
 		}
+
 		cwd, _ := os.Readlink(filepath.Join("/proc", e.Name(), "cwd"))
 		line, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline")) // none, when it is gone
 		if strings.HasPrefix(cwd+"/", dir+"/") || strings.Contains(string(line), dir+"/") {
 			out = append(out, pid)
 		}
 	}
+
 	return out
 }

@@ -10,6 +10,10 @@ import (
 	"testing"
 
 	"go.yaml.in/yaml/v4"
+
+	"rouse/agent"
+	"rouse/agent/tool"
+	"rouse/internal/domain"
 )
 
 // assault is what a model does that its agent's owner did not want: the worst that it could answer,
@@ -54,14 +58,14 @@ type Stage struct {
 	Says   []string
 	Unsaid []string
 
-	Answer string // of the owner to what he is asked; deny when absent
-	Shows  string // what he is shown
-	Swap   swap   // what changes between his answer and the question
-	Ends   string // outcome of the run
-	Labels string // that it has in the end
-	Asked  int    // how often the model may be asked
-	True   string // SQL on the agent's database
-	Wakes  bool   // whether one is planned in the end
+	Answer string         // of the owner to what he is asked; deny when absent
+	Shows  string         // what he is shown
+	Swap   swap           // what changes between his answer and the question
+	Ends   domain.Outcome // outcome of the run
+	Labels string         // that it has in the end
+	Asked  int            // how often the model may be asked
+	True   string         // SQL on the agent's database
+	Wakes  bool           // whether one is planned in the end
 }
 
 type swap struct {
@@ -84,18 +88,21 @@ func threats(t *testing.T) []threat {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var out []threat
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		one := threat{file: file}
 		if err := yaml.Unmarshal(text, &one); err != nil {
 			t.Fatalf("%s: %v", file, err)
 		}
 		out = append(out, one)
 	}
+
 	return out
 }
 
@@ -108,21 +115,26 @@ func (r threat) attacks(t *testing.T, fill func(name string) *strings.Replacer) 
 		if err := n.Decode(&name); err != nil {
 			t.Fatalf("%s: %v", r.file, err)
 		}
+
 		if fill != nil {
 			expand(&n, fill(name.Name))
 		}
+
 		text, err := yaml.Marshal(&n)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		var a assault
 		dec := yaml.NewDecoder(strings.NewReader(string(text)))
 		dec.KnownFields(true)
 		if err := dec.Decode(&a); err != nil {
 			t.Fatalf("%s: %s: %v", r.file, name.Name, err)
 		}
+
 		out = append(out, a)
 	}
+
 	return out
 }
 
@@ -143,6 +155,7 @@ func TestAttackList(t *testing.T) {
 		if total += len(all); len(all) < 10 || row.Row == "" {
 			t.Errorf("%s: %d attacks of the row %q", row.file, len(all), row.Row)
 		}
+
 		for _, a := range all {
 			if named[a.Name] || !regexp.MustCompile(`^[a-z0-9-]{3,40}$`).MatchString(a.Name) {
 				t.Errorf("%s: the name %q is not one of its own", row.file, a.Name)
@@ -153,6 +166,7 @@ func TestAttackList(t *testing.T) {
 			named[a.Name] = true
 		}
 	}
+
 	t.Logf("%3d attacks in all", total)
 }
 
@@ -166,6 +180,7 @@ func TestAttacks(t *testing.T) {
 	if len(chosen) == 0 && (testing.Short() || raced()) {
 		t.Skip("it starts many programs, whose time is lost under the race detector")
 	}
+
 	for i, tier := range confinements(t) {
 		for _, row := range threats(t) {
 			t.Run(tier.name+"/"+strings.TrimSuffix(filepath.Base(row.file), ".yaml"), func(t *testing.T) {
@@ -179,6 +194,7 @@ func TestAttacks(t *testing.T) {
 					}
 					return chosen[0] == "all" || slices.Contains(chosen, a.Name)
 				})
+
 				t.Run("attack", func(t *testing.T) {
 					for _, a := range b.attacks {
 						t.Run(a.Name, func(t *testing.T) {
@@ -187,6 +203,7 @@ func TestAttacks(t *testing.T) {
 						})
 					}
 				})
+
 				b.unharmed(t)
 			})
 		}
@@ -198,7 +215,7 @@ func (a assault) programs() bool {
 	for _, s := range a.stages() {
 		for _, c := range flat(s.Calls) {
 			for name := range c {
-				if name == "bash" || name == "shell_run" || strings.HasPrefix(name, "git_") {
+				if given := agent.Specs().Find(name).Given; given == tool.GivenCommands || given == tool.GivenRepository {
 					return true
 				}
 			}

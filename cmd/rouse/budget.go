@@ -7,7 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"rouse/cmd/internal/web"
+	"rouse/cmd/internal/api"
+	"rouse/internal/text"
 )
 
 func newBudget(at *place) *cobra.Command {
@@ -26,21 +27,24 @@ until the day ends, each at what the last runs of its job took on average.`,
 				return err
 			}
 			defer s.close()
-			var b web.Budget
+
+			var b api.Budget
 			if err := s.Get(cmd.Context(), "/v1/budget", nil, &b); err != nil {
 				return err
 			}
 			if asJSON {
 				return printJSON(cmd.OutOrStdout(), b)
 			}
+
 			return printBudget(cmd.OutOrStdout(), b, time.Now())
 		}),
 	}
+
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
 
-func printBudget(w io.Writer, b web.Budget, now time.Time) error {
+func printBudget(w io.Writer, b api.Budget, now time.Time) error {
 	fmt.Fprintf(w, "%s (%s), ends %s\n", b.Day, b.Timezone, inText(b.EndsAt, now))
 	var rows [][]string
 	for _, r := range b.Budgets {
@@ -48,42 +52,47 @@ func printBudget(w io.Writer, b web.Budget, now time.Time) error {
 		if r.Scope != "daemon" && !limited && r.SpentTokens+r.ReservedTokens+r.ForecastTokens == 0 {
 			continue // nothing to say
 		}
+
 		whose := r.Scope
 		if r.Name != "" {
 			whose += " " + r.Name
 		}
+
 		limit, left := "–", "–"
 		if r.LimitUSD != nil {
 			limit, left = dollars(*r.LimitUSD), dollars(*r.LeftUSD)
 		}
+
 		tokens := fmt.Sprint(r.SpentTokens + r.ReservedTokens)
 		if r.LimitTokens != nil {
 			tokens += fmt.Sprintf(" of %d", *r.LimitTokens)
 		}
+
 		rows = append(rows, []string{whose, dollars(r.SpentUSD), dollars(r.ReservedUSD), limit, left, tokens, toCome(r)})
 	}
+
 	return table(w, "BUDGET SPENT RESERVED LIMIT LEFT TOKENS TO_COME", rows)
 }
 
 // toCome words the forecast of a row, and whether it fits.
-func toCome(r web.BudgetRow) string {
+func toCome(r api.BudgetRow) string {
 	if r.RunsToCome == 0 {
 		return "–"
 	}
-	text := fmt.Sprintf("%d runs", r.RunsToCome)
-	if r.RunsToCome == 1 {
-		text = "1 run"
-	}
+
+	words := text.Plural(r.RunsToCome, "run")
 	switch {
 	case r.ForecastUSD > 0:
-		text += fmt.Sprintf(", about %s and %d tokens", dollars(r.ForecastUSD), r.ForecastTokens)
+		words += fmt.Sprintf(", about %s and %d tokens", dollars(r.ForecastUSD), r.ForecastTokens)
 	case r.ForecastTokens > 0:
-		text += fmt.Sprintf(", about %d tokens", r.ForecastTokens)
+		words += fmt.Sprintf(", about %d tokens", r.ForecastTokens)
 	}
+
 	if (r.LeftUSD != nil && r.ForecastUSD > *r.LeftUSD) || (r.LeftTokens != nil && r.ForecastTokens > *r.LeftTokens) {
-		text += ": more than is left"
+		words += ": more than is left"
 	}
-	return text
+
+	return words
 }
 
 // dollars prints money with the digits that matter.

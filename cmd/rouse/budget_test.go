@@ -2,12 +2,13 @@ package main
 
 import (
 	"path/filepath"
+	"rouse/cmd/internal/cmdtest"
 	"strings"
 	"testing"
 
 	"rouse/agent/model"
 	"rouse/agent/model/modeltest"
-	"rouse/cmd/internal/web"
+	"rouse/cmd/internal/api"
 )
 
 // paying is a configuration of a job whose model costs something.
@@ -21,20 +22,22 @@ agents: [{name: clerk, workdir: ./work, tools: {allow: [todo]}, database: {enabl
 jobs:
   - {name: report, agent: clerk, prompt: Do it., schedule: "59 59 23 * * *", notify: {on: []}}
 `
-	return filepath.Join(write(t, map[string]string{"rouse.yaml": text}), "rouse.yaml")
+	return filepath.Join(cmdtest.Write(t, map[string]string{"rouse.yaml": text}), "rouse.yaml")
 }
 
-func budgetOf(t *testing.T, config, scope string) web.BudgetRow {
+func budgetOf(t *testing.T, config, scope string) api.BudgetRow {
 	t.Helper()
-	var b web.Budget
+	var b api.Budget
 	runJSON(t, &b, "budget", "--json", "--config", config)
+
 	for _, r := range b.Budgets {
 		if r.Scope == scope {
 			return r
 		}
 	}
+
 	t.Fatalf("no %s in %+v", scope, b)
-	return web.BudgetRow{}
+	return api.BudgetRow{}
 }
 
 // What a run has cost is in its JSON, and in what is left of the day; what the next one will
@@ -44,11 +47,12 @@ func TestBudgetOfTheDay(t *testing.T) {
 	s := modeltest.New(t, modeltest.Turn{Text: "Done.", Usage: model.Usage{Input: 1000, Output: 100, Cached: 200}})
 	config := paying(t, s)
 	runJSON(t, nil, "run", "report", "--config", config)
-	var d web.RunDetail
+	var d api.RunDetail
 	runJSON(t, &d, "show", "1", "--json", "--config", config)
 	if d.CostUSD != 0.0019 || len(d.StepsDetail) != 1 || d.StepsDetail[0].CostUSD != 0.0019 {
 		t.Errorf("the run cost %v, its steps %+v", d.CostUSD, d.StepsDetail)
 	}
+
 	for _, scope := range []string{"daemon", "agent", "job"} {
 		r := budgetOf(t, config, scope)
 		if r.SpentUSD != 0.0019 || r.SpentTokens != 1100 || r.ReservedUSD != 0 || r.RunsToCome != 1 || r.ForecastUSD != 0.0019 || r.ForecastTokens != 1100 {
@@ -58,6 +62,7 @@ func TestBudgetOfTheDay(t *testing.T) {
 			t.Errorf("%s: %+v", scope, r)
 		}
 	}
+
 	p := rouse(t, "budget", "--config", config)
 	if err := p.Run(); err != nil || !strings.Contains(p.stdout.String(), "1 run, about $0.0019 and 1100 tokens") {
 		t.Errorf("%s (%v)", p.stdout.String(), err)
@@ -72,15 +77,16 @@ func TestKillDuringAPaidCall(t *testing.T) {
 	config := paying(t, s)
 	p := serveUntilReady(t, config)
 	runJSON(t, nil, "run", "report", "--config", config)
-	until(t, "the request", func() bool { return len(s.Requests()) == 1 })
+	cmdtest.Until(t, "the request", func() bool { return len(s.Requests()) == 1 })
 	p.kill(t)
 	held := budgetOf(t, config, "daemon")
 	if held.ReservedUSD < 0.001 || held.SpentUSD != 0 || *held.LeftUSD > 0.009 {
 		t.Errorf("after the kill: %+v", held)
 	}
+
 	p = serveUntilReady(t, config)
-	var runs []web.Run
-	until(t, "the end of the run", func() bool {
+	var runs []api.Run
+	cmdtest.Until(t, "the end of the run", func() bool {
 		runJSON(t, &runs, "runs", "--json", "--config", config)
 		return runs[0].State == "finished"
 	})

@@ -5,12 +5,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"rouse/cmd/internal/web"
+	"rouse/cmd/internal/api"
+	"rouse/internal/domain"
 )
 
 func newCancel(at *place) *cobra.Command {
 	return newRunAction(at, "cancel", "Stops a run: at once if it is queued, after its current call if it runs",
-		func(r web.Run) string {
+		func(r api.Run) string {
 			if r.State == "finished" {
 				return fmt.Sprintf("run %s is cancelled", r.ID)
 			}
@@ -20,11 +21,11 @@ func newCancel(at *place) *cobra.Command {
 
 func newRetry(at *place) *cobra.Command {
 	return newRunAction(at, "retry", "Runs a finished run again as a new attempt",
-		func(r web.Run) string { return fmt.Sprintf("run %s is queued again", r.ID) })
+		func(r api.Run) string { return fmt.Sprintf("run %s is queued again", r.ID) })
 }
 
 // newRunAction is a verb that asks for something to happen to one run.
-func newRunAction(at *place, name, short string, said func(web.Run) string) *cobra.Command {
+func newRunAction(at *place, name, short string, said func(api.Run) string) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   name + " RUN",
@@ -36,21 +37,25 @@ func newRunAction(at *place, name, short string, said func(web.Run) string) *cob
 				return err
 			}
 			defer s.close()
-			var r web.Run
+
+			var r api.Run
 			if err := s.Post(cmd.Context(), "/v1/runs/"+args[0]+"/"+name, struct{}{}, &r); err != nil {
 				return err
 			}
 			if asJSON {
 				return printJSON(cmd.OutOrStdout(), r)
 			}
+
 			text := said(r)
-			if !s.daemon && r.State != "finished" {
+			if !s.daemon && r.State != domain.StateFinished {
 				text += " when a daemon starts: rouse serve"
 			}
+
 			_, err = fmt.Fprintln(cmd.OutOrStdout(), text)
 			return err
 		}),
 	}
+
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }

@@ -1,14 +1,17 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 
 	"github.com/spf13/cobra"
 
+	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
-	"rouse/cmd/internal/web"
+	"rouse/cmd/internal/daemon"
+	"rouse/internal/text"
 )
 
 func newConfig(at *place) *cobra.Command {
@@ -18,6 +21,7 @@ func newConfig(at *place) *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
+
 	cmd.AddCommand(newConfigCheck(at), newConfigShow(at), newConfigSchema(), newConfigReload(at))
 	return cmd
 }
@@ -35,17 +39,20 @@ when a file changes; with errors nothing changes, and they are listed.`,
 			if err != nil {
 				return err
 			}
-			client, err := web.Dial(cmd.Context(), socketPath(home))
-			if errors.Is(err, web.ErrNoDaemon) {
+
+			client, err := api.Dial(cmd.Context(), daemon.SocketPath(home))
+			if errors.Is(err, api.ErrNoDaemon) {
 				return fmt.Errorf("no daemon serves %s; the configuration is read when one starts", home)
 			}
 			if err != nil {
 				return err
 			}
-			var result web.Reload
+
+			var result api.Reload
 			if err := client.Post(cmd.Context(), "/v1/reload", struct{}{}, &result); err != nil {
 				return err
 			}
+
 			if asJSON {
 				err = printJSON(cmd.OutOrStdout(), result)
 			} else {
@@ -54,28 +61,31 @@ when a file changes; with errors nothing changes, and they are listed.`,
 			if err == nil && !result.OK {
 				return errSilent
 			}
+
 			return err
 		}),
 	}
+
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
 
-func printReload(w io.Writer, result web.Reload) {
+func printReload(w io.Writer, result api.Reload) {
 	printProblems(w, result.Problems)
 	if !result.OK {
 		fmt.Fprintln(w, "nothing has changed")
 		return
 	}
-	fmt.Fprintln(w, orElse(summary(result), "the configuration is as it was"))
+
+	fmt.Fprintln(w, cmp.Or(result.Summary(), "the configuration is as it was"))
 	for _, what := range result.Restart {
 		fmt.Fprintln(w, what)
 	}
 }
 
-func printProblems(w io.Writer, found []web.Problem) {
+func printProblems(w io.Writer, found []api.Problem) {
 	for _, p := range found {
-		fmt.Fprintln(w, oneLine(config.Problem(p).String()))
+		fmt.Fprintln(w, text.OneLine(config.Problem(p).String()))
 	}
 }
 
@@ -98,14 +108,17 @@ func newConfigCheck(at *place) *cobra.Command {
 			if err != nil && !errors.As(err, &wrong) {
 				return err
 			}
+
 			result := checked{OK: err == nil, Files: []string{}, Problems: []config.Problem{}}
 			if wrong != nil {
 				result.Problems = append(result.Problems, wrong.Problems...)
 			}
+
 			if cfg != nil {
 				result.Files = append(result.Files, cfg.Files...)
 				result.Problems = append(result.Problems, cfg.Warnings...)
 			}
+
 			if asJSON {
 				if err := printJSON(cmd.OutOrStdout(), result); err != nil {
 					return err
@@ -115,15 +128,18 @@ func newConfigCheck(at *place) *cobra.Command {
 					fmt.Fprintln(cmd.OutOrStdout(), p)
 				}
 				if result.OK {
-					fmt.Fprintf(cmd.OutOrStdout(), "%s, %s: no errors\n", plural(len(cfg.Jobs), "job"), plural(len(cfg.Agents), "agent"))
+					fmt.Fprintf(cmd.OutOrStdout(), "%s, %s: no errors\n", text.Plural(len(cfg.Jobs), "job"), text.Plural(len(cfg.Agents), "agent"))
 				}
 			}
+
 			if !result.OK {
 				return errSilent
 			}
+
 			return nil
 		}),
 	}
+
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
@@ -138,10 +154,12 @@ func newConfigShow(at *place) *cobra.Command {
 			if err != nil {
 				return err
 			}
+
 			text, err := cfg.Show()
 			if err != nil {
 				return err
 			}
+
 			_, err = cmd.OutOrStdout().Write(text)
 			return err
 		}),

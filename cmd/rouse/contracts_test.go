@@ -22,17 +22,20 @@ func sources(t *testing.T) map[string]string {
 	if err != nil {
 		t.Skip("not a git checkout: the project's own files cannot be listed")
 	}
+
 	files := map[string]string{}
 	for name := range strings.FieldsSeq(string(out)) {
 		if strings.HasSuffix(name, "contracts_test.go") {
 			continue
 		}
+
 		text, err := os.ReadFile(filepath.Join("../..", name))
 		if err != nil {
 			continue // deleted but still in the index
 		}
 		files[name] = string(text)
 	}
+
 	return files
 }
 
@@ -44,6 +47,7 @@ func TestContracts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	files := sources(t)
 	known := map[string]bool{}
 	for line := range strings.Lines(string(doc)) {
@@ -55,21 +59,25 @@ func TestContracts(t *testing.T) {
 			}
 			continue
 		}
+
 		id, tests, state := m[1], m[3], m[4]
 		known[id] = true
 		if state == "not yet" {
 			continue
 		}
+
 		names := testName.FindAllStringSubmatch(tests, -1)
 		if len(names) == 0 {
 			t.Errorf("%s is marked %s but names no test", id, state)
 		}
+
 		for _, n := range names {
 			if !testSays(files, n[1], id) {
 				t.Errorf("%s is marked %s by %s, but no test of that name mentions %s", id, state, n[1], id)
 			}
 		}
 	}
+
 	for name, text := range files {
 		for _, id := range contractID.FindAllString(text, -1) {
 			if !known[id] {
@@ -85,10 +93,12 @@ func testSays(files map[string]string, test, id string) bool {
 		if !strings.HasSuffix(name, "_test.go") && !strings.HasSuffix(filepath.Dir(name), "test") {
 			continue
 		}
+
 		at := strings.Index(text, "func "+test+"(")
 		if at < 0 {
 			continue
 		}
+
 		begin := strings.LastIndex(text[:at], "\n}\n") + 1
 		end := strings.Index(text[at:], "\n}\n")
 		if end < 0 {

@@ -12,7 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"rouse/agentdb"
-	"rouse/cmd/internal/web"
+	"rouse/cmd/internal/api"
+	"rouse/internal/text"
 )
 
 func newDB(at *place) *cobra.Command {
@@ -45,6 +46,7 @@ That is a run, so rouse undo takes it back.`,
   rouse db bookkeeper import statements.csv --table expenses
   rouse db bookkeeper export "select * from expenses" --to expenses.xlsx`,
 	}
+
 	var o dbOptions
 	f := cmd.Flags()
 	f.BoolVar(&o.json, "json", false, "print JSON")
@@ -66,10 +68,12 @@ That is a run, so rouse undo takes it back.`,
 		if len(args) == 0 {
 			return usagef("say whose database: rouse db AGENT; the agents are in rouse config show")
 		}
+
 		o.agent = args[0]
 		if len(args) == 1 {
 			return dbStats(cmd, at, o)
 		}
+
 		switch verb, rest := args[1], args[2:]; {
 		case verb == "schema" && len(rest) == 0:
 			return dbSchema(cmd, at, o)
@@ -86,13 +90,16 @@ That is a run, so rouse undo takes it back.`,
 		case verb == "run-view" && len(rest) == 1:
 			return dbRunView(cmd, at, o, rest[0])
 		case verb == "undo" && len(rest) == 1:
-			return undoRun(cmd, at, rest[0], web.UndoAsk{Agent: o.agent, Only: web.UndoDatabase, Force: o.force, DryRun: o.dryRun}, o.json)
+			return undoRun(cmd, at, rest[0], api.UndoRequest{Agent: o.agent, Only: api.UndoDatabase, Force: o.force, DryRun: o.dryRun}, o.json)
 		}
+
 		if known, err := dbBackupVerb(cmd, at, o, args[1], args[2:]); known {
 			return err
 		}
+
 		return usagef("say rouse db AGENT with one of: schema, query SQL, import FILE, export SQL, log, views, run-view NAME, undo RUN, backup [FILE], backups, restore FROM, accept, reset; in full: rouse db --help")
 	})
+
 	return cmd
 }
 
@@ -120,23 +127,27 @@ func dbSchema(cmd *cobra.Command, at *place, o dbOptions) error {
 		return err
 	}
 	defer s.close()
-	var schema web.Schema
+
+	var schema api.Schema
 	if err := s.Get(cmd.Context(), o.path("schema"), nil, &schema); err != nil {
 		return err
 	}
 	if o.json {
 		return printJSON(cmd.OutOrStdout(), schema)
 	}
+
 	if len(schema.Tables) == 0 {
 		_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s has no tables yet\n", o.agent)
 		return err
 	}
+
 	var rows [][]string
 	for _, t := range schema.Tables {
 		for _, c := range t.Columns {
 			rows = append(rows, []string{t.Name, strconv.FormatInt(t.RowCount, 10), c.Name, c.Type, columnText(t, c), t.Purpose})
 		}
 	}
+
 	return table(cmd.OutOrStdout(), "TABLE ROWS COLUMN TYPE RULES PURPOSE", rows)
 }
 
@@ -149,20 +160,25 @@ func columnText(t agentdb.Table, c agentdb.Column) string {
 	case c.Nullable != nil && !*c.Nullable:
 		rules = append(rules, "not null")
 	}
+
 	var def string
 	if json.Unmarshal(c.Default, &def) == nil && def != "" {
 		rules = append(rules, "default "+def)
 	}
+
 	for _, index := range t.Indexes {
 		if !index.Unique || !slices.Contains(index.Columns, c.Name) {
 			continue
 		}
+
 		rule := "unique"
 		if others := slices.DeleteFunc(slices.Clone(index.Columns), func(name string) bool { return name == c.Name }); len(others) > 0 {
 			rule += " with " + strings.Join(others, ", ")
 		}
+
 		rules = append(rules, rule)
 	}
+
 	return strings.Join(rules, ", ")
 }
 
@@ -172,14 +188,16 @@ func dbQuery(cmd *cobra.Command, at *place, o dbOptions, sql string) error {
 		return err
 	}
 	defer s.close()
-	var out web.Rows
-	q := web.Query{SQL: sql, Limit: o.limit, Offset: o.offset, IncludeDeleted: o.deleted}
+
+	var out api.Rows
+	q := api.QueryRequest{SQL: sql, Limit: o.limit, Offset: o.offset, IncludeDeleted: o.deleted}
 	if err := s.Post(cmd.Context(), o.path("query"), q, &out); err != nil {
 		return err
 	}
 	if o.json {
 		return printJSON(cmd.OutOrStdout(), out)
 	}
+
 	return printRows(cmd.OutOrStdout(), out)
 }
 
@@ -187,8 +205,8 @@ func dbQuery(cmd *cobra.Command, at *place, o dbOptions, sql string) error {
 // all of it.
 const shownCell = 60
 
-func printRows(w io.Writer, out web.Rows) error {
-	terminal := isTerminal(w)
+func printRows(w io.Writer, out api.Rows) error {
+	terminal := text.IsTerminal(w)
 	rows := [][]string{slices.Clone(out.Columns)}
 	for _, r := range out.Rows {
 		row := make([]string, len(out.Columns))
@@ -200,14 +218,17 @@ func printRows(w io.Writer, out web.Rows) error {
 				row[i] = shorten(row[i], shownCell)
 			}
 		}
+
 		rows = append(rows, row)
 	}
 	if err := align(w, rows); err != nil {
 		return err
 	}
+
 	if out.Truncated {
 		fmt.Fprintln(w, "… more rows; page on with --offset, or raise --limit")
 	}
+
 	return nil
 }
 

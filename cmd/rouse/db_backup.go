@@ -10,10 +10,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
-	"rouse/cmd/internal/web"
+	"rouse/cmd/internal/api"
+	"rouse/internal/text"
 )
 
 // dbBackupVerb does what can be done with the database as a whole.
@@ -41,13 +41,15 @@ func dbBackup(cmd *cobra.Command, at *place, o dbOptions, file string) error {
 			return err
 		}
 	}
+
 	s, err := at.open(cmd.Context())
 	if err != nil {
 		return err
 	}
 	defer s.close()
-	show, clear := progressLine(cmd.ErrOrStderr(), func(done, of int64) string { return sizeText(done) + " of " + sizeText(of) })
-	b, err := s.Backup(cmd.Context(), o.path("backups"), web.BackupAsk{File: file, Force: o.force}, show)
+
+	show, clear := progressLine(cmd.ErrOrStderr(), func(done, of int64) string { return text.Size(done) + " of " + text.Size(of) })
+	b, err := s.Backup(cmd.Context(), o.path("backups"), api.BackupRequest{File: file, Force: o.force}, show)
 	clear()
 	if err != nil {
 		return err
@@ -55,26 +57,28 @@ func dbBackup(cmd *cobra.Command, at *place, o dbOptions, file string) error {
 	if o.json {
 		return printJSON(cmd.OutOrStdout(), b)
 	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s (%s)\n", oneLine(b.Path), sizeText(b.Bytes))
+
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s (%s)\n", text.OneLine(b.Path), text.Size(b.Bytes))
 	return err
 }
 
-func sizeText(n int64) string { return humanize.IBytes(uint64(max(n, 0))) } //nolint:gosec // a size
-
 func dbBackups(cmd *cobra.Command, at *place, o dbOptions) error {
-	var all []web.Backup
+	var all []api.Backup
 	if done, err := dbGet(cmd, at, o, "backups", nil, &all); done || err != nil {
 		return err
 	}
+
 	if len(all) == 0 {
 		_, err := fmt.Fprintf(cmd.OutOrStdout(), "there is no backup of %s in its folder; make one: rouse db %[1]s backup\n", o.agent)
 		return err
 	}
+
 	var rows [][]string
 	now := time.Now()
 	for _, b := range all {
-		rows = append(rows, []string{b.Name, local(web.Time{Time: b.At}, now), b.Why, sizeText(b.Bytes), b.Path})
+		rows = append(rows, []string{b.Name, local(api.At(b.At), now), b.Why, text.Size(b.Bytes), b.Path})
 	}
+
 	return table(cmd.OutOrStdout(), "NAME AT WHY SIZE PATH", rows)
 }
 
@@ -88,37 +92,40 @@ func dbRestore(cmd *cobra.Command, at *place, o dbOptions, from string) error {
 			return err
 		}
 	}
-	return dbReplace(cmd, at, o, "restore", web.RestoreAsk{From: from, Force: o.force}, func(w io.Writer, r web.Replaced) {
+	return dbReplace(cmd, at, o, "restore", api.RestoreRequest{From: from, Force: o.force}, func(w io.Writer, r api.Replaced) {
 		for _, name := range r.Passed {
-			fmt.Fprintf(cmd.ErrOrStderr(), "warning: the backup %s is newer, but damaged\n", oneLine(name))
+			fmt.Fprintf(cmd.ErrOrStderr(), "warning: the backup %s is newer, but damaged\n", text.OneLine(name))
 		}
-		fmt.Fprintf(w, "the database of %s is restored from %s\n", r.Agent, oneLine(r.From))
+		fmt.Fprintf(w, "the database of %s is restored from %s\n", r.Agent, text.OneLine(r.From))
 	})
 }
 
 func dbReset(cmd *cobra.Command, at *place, o dbOptions) error {
-	return dbReplace(cmd, at, o, "reset", web.ResetAsk{Force: o.force}, func(w io.Writer, r web.Replaced) {
+	return dbReplace(cmd, at, o, "reset", api.ResetRequest{Force: o.force}, func(w io.Writer, r api.Replaced) {
 		fmt.Fprintf(w, "the database of %s is empty\n", r.Agent)
 	})
 }
 
-func dbReplace(cmd *cobra.Command, at *place, o dbOptions, verb string, ask any, say func(io.Writer, web.Replaced)) error {
+func dbReplace(cmd *cobra.Command, at *place, o dbOptions, verb string, ask any, say func(io.Writer, api.Replaced)) error {
 	s, err := at.open(cmd.Context())
 	if err != nil {
 		return err
 	}
 	defer s.close()
-	var r web.Replaced
+
+	var r api.Replaced
 	if err := s.Post(cmd.Context(), o.path(verb), ask, &r); err != nil {
 		return err
 	}
 	if o.json {
 		return printJSON(cmd.OutOrStdout(), r)
 	}
+
 	say(cmd.OutOrStdout(), r)
 	if r.Kept != "" {
-		_, err = fmt.Fprintf(cmd.OutOrStdout(), "the one before is kept in %s\n", oneLine(r.Kept))
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "the one before is kept in %s\n", text.OneLine(r.Kept))
 	}
+
 	return err
 }
 
@@ -128,15 +135,18 @@ func dbAccept(cmd *cobra.Command, at *place, o dbOptions) error {
 		return err
 	}
 	defer s.close()
+
 	if err := s.Post(cmd.Context(), o.path("accept"), struct{}{}, nil); err != nil {
 		return err
 	}
+
 	if o.json {
 		return printJSON(cmd.OutOrStdout(), struct {
 			Agent    string `json:"agent"`
 			Accepted bool   `json:"accepted"`
 		}{o.agent, true})
 	}
+
 	_, err = fmt.Fprintf(cmd.OutOrStdout(), "the database of %s is taken as it is; the changelog does not hold what another program changed\n", o.agent)
 	return err
 }

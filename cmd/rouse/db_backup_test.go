@@ -2,12 +2,14 @@ package main
 
 import (
 	"path/filepath"
+	"rouse/cmd/internal/cmdtest"
 	"strings"
 	"testing"
 
 	"rouse/agent/model"
 	"rouse/agent/model/modeltest"
-	"rouse/cmd/internal/web"
+	"rouse/cmd/internal/api"
+	"rouse/internal/domain"
 )
 
 // While the daemon runs a database is copied, and replaced only while no run of its agent is
@@ -23,13 +25,15 @@ models: [{name: scripted, provider: openai, model: scripted, base_url: "` + s.UR
 agents: [{name: clerk}]
 jobs: [{name: books, agent: clerk, prompt: Do the books., overlap: allow}]
 `
-	config := filepath.Join(write(t, map[string]string{"rouse.yaml": text, "rows.csv": "a,b\n1,2\n"}), "rouse.yaml")
+
+	config := filepath.Join(cmdtest.Write(t, map[string]string{"rouse.yaml": text, "rows.csv": "a,b\n1,2\n"}), "rouse.yaml")
 	say := func(args ...string) (out string, ok bool) {
 		t.Helper()
 		p := rouse(t, append(args, "--config", config)...)
 		err := p.Run()
 		return p.stdout.String() + p.stderr.String(), err == nil
 	}
+
 	must := func(args ...string) string {
 		t.Helper()
 		out, ok := say(args...)
@@ -38,25 +42,29 @@ jobs: [{name: books, agent: clerk, prompt: Do the books., overlap: allow}]
 		}
 		return out
 	}
+
 	refused := func(part string, args ...string) {
 		t.Helper()
 		if out, ok := say(args...); ok || !strings.Contains(out, part) {
 			t.Errorf("rouse %v: %s, want %q", args, out, part)
 		}
 	}
-	state := func(run, want string) {
+
+	state := func(run string, want domain.State) {
 		t.Helper()
-		var d web.RunDetail
-		until(t, "run "+run+" is "+want, func() bool { runJSON(t, &d, "show", run, "--json", "--config", config); return d.State == want })
+		var d api.RunDetail
+		cmdtest.Until(t, "run "+run+" is "+string(want), func() bool { runJSON(t, &d, "show", run, "--json", "--config", config); return d.State == want })
 	}
+
 	rows := func(want int) {
 		t.Helper()
-		var out web.Rows
+		var out api.Rows
 		runJSON(t, &out, "db", "clerk", "query", "select count(*) n from t", "--json", "--config", config)
 		if n, _ := out.Rows[0]["n"].(float64); int(n) != want {
 			t.Errorf("%v rows, want %d", n, want)
 		}
 	}
+
 	p := serveUntilReady(t, config)
 	csv := filepath.Join(filepath.Dir(config), "rows.csv")
 	must("db", "clerk", "import", csv, "--table", "t")
@@ -84,6 +92,7 @@ jobs: [{name: books, agent: clerk, prompt: Do the books., overlap: allow}]
 	if out := must("db", "clerk", "schema"); !strings.Contains(out, "no tables yet") {
 		t.Error(out)
 	}
+
 	p.stop(t)
 	if out := must("db", "clerk", "backups"); strings.Count(out, "by hand") != 2 || strings.Count(out, "-replaced") != 2 {
 		t.Errorf("without the daemon: %s", out)

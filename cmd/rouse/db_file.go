@@ -14,7 +14,9 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
-	"rouse/cmd/internal/web"
+	"rouse/cmd/internal/api"
+	"rouse/internal/atomicfile"
+	"rouse/internal/text"
 )
 
 // dbImport imports a file as its owner. On a terminal a long one says how far it is.
@@ -24,6 +26,7 @@ func dbImport(cmd *cobra.Command, at *place, o dbOptions, path string) error {
 		return fmt.Errorf("cannot read the file to import: %w", err)
 	}
 	defer f.Close()
+
 	info, err := f.Stat()
 	if err != nil {
 		return fmt.Errorf("cannot read the file to import: %w", err)
@@ -31,20 +34,24 @@ func dbImport(cmd *cobra.Command, at *place, o dbOptions, path string) error {
 	if info.IsDir() {
 		return usagef("%s is a folder; name a file in it", path)
 	}
+
 	s, err := at.open(cmd.Context())
 	if err != nil {
 		return err
 	}
 	defer s.close()
+
 	q := url.Values{"name": {filepath.Base(path)}, "size": {strconv.FormatInt(info.Size(), 10)}}
 	for key, value := range map[string]string{"table": o.table, "format": o.format, "mode": o.mode} {
 		if value != "" {
 			q.Set(key, value)
 		}
 	}
+
 	if len(o.keys) > 0 {
 		q["key"] = o.keys
 	}
+
 	show, clear := progressLine(cmd.ErrOrStderr(), func(done, of int64) string {
 		return fmt.Sprintf("%s of %s rows", humanize.Comma(done), humanize.Comma(of))
 	})
@@ -56,26 +63,30 @@ func dbImport(cmd *cobra.Command, at *place, o dbOptions, path string) error {
 	if o.json {
 		return printJSON(cmd.OutOrStdout(), out)
 	}
+
 	printWarnings(cmd.ErrOrStderr(), out.Warnings, out.SampleErrors)
-	if _, err = fmt.Fprintf(cmd.OutOrStdout(), "%s into %s\n", plural(int(out.RowsImported), "row"), out.Table); err != nil {
+	if _, err = fmt.Fprintf(cmd.OutOrStdout(), "%s into %s\n", text.Plural(int(out.RowsImported), "row"), out.Table); err != nil {
 		return err
 	}
+
 	if out.RowsSkipped > 0 {
-		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s left out\n", plural(int(out.RowsSkipped), "row"))
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s left out\n", text.Plural(int(out.RowsSkipped), "row"))
 	}
+
 	return err
 }
 
 // progressLine writes over one line of a terminal, and nothing elsewhere.
-func progressLine(w io.Writer, text func(done, of int64) string) (show func(done, of int64), clear func()) {
-	if !isTerminal(w) {
+func progressLine(w io.Writer, line func(done, of int64) string) (show func(done, of int64), clear func()) {
+	if !text.IsTerminal(w) {
 		return func(int64, int64) {}, func() {}
 	}
+
 	width := 0
 	return func(done, of int64) {
-			line := text(done, of)
-			width = max(width, len(line))
-			fmt.Fprintf(w, "\r%-*s", width, line)
+			now := line(done, of)
+			width = max(width, len(now))
+			fmt.Fprintf(w, "\r%-*s", width, now)
 		}, func() {
 			if width > 0 {
 				fmt.Fprintf(w, "\r%s\r", strings.Repeat(" ", width))
@@ -100,12 +111,14 @@ func dbExport(cmd *cobra.Command, at *place, o dbOptions, sql string) error {
 			return usagef("%s exists already; choose another name, or say --overwrite", o.to)
 		}
 	}
+
 	s, err := at.open(cmd.Context())
 	if err != nil {
 		return err
 	}
 	defer s.close()
-	ask := web.ExportRequest{SQL: sql, Format: o.format, Name: o.to}
+
+	ask := api.ExportRequest{SQL: sql, Format: o.format, Name: o.to}
 	if o.to == "" {
 		done, err := s.Export(cmd.Context(), o.path("export"), ask, cmd.OutOrStdout())
 		if err == nil {
@@ -113,21 +126,29 @@ func dbExport(cmd *cobra.Command, at *place, o dbOptions, sql string) error {
 		}
 		return err
 	}
-	var done web.Exported
-	err = writeWhole(o.to, func(w io.Writer) error {
+
+	var done api.Exported
+	stream := atomicfile.StreamNew
+	if o.overwrite {
+		stream = atomicfile.Stream
+	}
+
+	err = stream(o.to, 0o644, func(w io.Writer) error {
 		done, err = s.Export(cmd.Context(), o.path("export"), ask, w)
 		return err
 	})
 	if err != nil {
 		return err
 	}
+
 	printWarnings(cmd.ErrOrStderr(), done.Warnings, nil)
 	if o.json {
 		return printJSON(cmd.OutOrStdout(), struct {
 			Path string `json:"path"`
-			web.Exported
+			api.Exported
 		}{o.to, done})
 	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s into %s\n", plural(int(done.RowsExported), "row"), o.to)
+
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s into %s\n", text.Plural(int(done.RowsExported), "row"), o.to)
 	return err
 }

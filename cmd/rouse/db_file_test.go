@@ -4,10 +4,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"rouse/cmd/internal/cmdtest"
 	"strings"
 	"testing"
 
-	"rouse/cmd/internal/web"
+	"rouse/cmd/internal/api"
 )
 
 // Through the daemon a file is imported and exported as without one, and a long import says
@@ -20,25 +21,29 @@ func TestDatabaseFilesThroughTheDaemon(t *testing.T) {
 	for i := range rows {
 		fmt.Fprintf(&b, "%d,word\n", i)
 	}
-	dir := write(t, map[string]string{
+
+	dir := cmdtest.Write(t, map[string]string{
 		"rouse.yaml": "version: 1\nhome: ./home\nagents: [{name: clerk, workdir: ./work}]\njobs: [{name: j, agent: clerk, playbook: [{call: db_schema}]}]\n",
 		"many.csv":   b.String(), "ragged.csv": "a,b\n1\n",
 	})
 	config := filepath.Join(dir, "rouse.yaml")
 	p := serveUntilReady(t, config)
 	defer p.stop(t)
-	var in web.Imported
+
+	var in api.Imported
 	runJSON(t, &in, "db", "clerk", "import", filepath.Join(dir, "many.csv"), "--json", "--config", config)
 	if in.RowsImported != rows || in.Table != "many" {
 		t.Errorf("%+v", in)
 	}
-	var out web.Exported
+
+	var out api.Exported
 	to := filepath.Join(dir, "out.csv")
 	runJSON(t, &out, "db", "clerk", "export", "select n, word from many order by n", "--to", to, "--json", "--config", config)
 	got, err := os.ReadFile(to)
 	if err != nil || out.RowsExported != rows || string(got) != b.String() {
 		t.Errorf("%+v, %d bytes, %v", out, len(got), err)
 	}
+
 	for _, c := range [][]string{
 		{"import", filepath.Join(dir, "ragged.csv"), "more than half of its 1 rows do not fit"},
 		{"export", "select * from nowhere", "no such table"},

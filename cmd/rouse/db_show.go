@@ -10,7 +10,8 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
-	"rouse/cmd/internal/web"
+	"rouse/cmd/internal/api"
+	"rouse/internal/text"
 )
 
 // dbGet reads something of an agent's database. With --json it is printed, and done.
@@ -20,46 +21,49 @@ func dbGet(cmd *cobra.Command, at *place, o dbOptions, verb string, query url.Va
 		return false, err
 	}
 	defer s.close()
+
 	if err := s.Get(cmd.Context(), o.path(verb), query, into); err != nil {
 		return false, err
 	}
 	if o.json {
 		return true, printJSON(cmd.OutOrStdout(), into)
 	}
+
 	return false, nil
 }
 
 func dbStats(cmd *cobra.Command, at *place, o dbOptions) error {
-	var s web.Stats
+	var s api.Stats
 	if done, err := dbGet(cmd, at, o, "stats", nil, &s); done || err != nil {
 		return err
 	}
+
 	w := cmd.OutOrStdout()
-	size := func(n int64) string { return humanize.IBytes(uint64(max(n, 0))) } //nolint:gosec // sizes
 	quota := "no quota"
 	if s.Quota > 0 {
-		quota = fmt.Sprintf("%d %% of the quota of %s", s.Bytes*100/s.Quota, size(s.Quota))
+		quota = fmt.Sprintf("%d %% of the quota of %s", s.Bytes*100/s.Quota, text.Size(s.Quota))
 	}
-	entries := "entries"
-	if s.Changes == 1 {
-		entries = "entry"
-	}
+
 	fmt.Fprintf(w, "%s\n%s (%s), of it log %s, free %s\nchangelog %s %s, %s; call journal %s\n",
-		oneLine(s.Path), size(s.Bytes), quota, size(s.LogBytes), size(s.FreeBytes), humanize.Comma(s.Changes), entries, size(s.ChangelogBytes), size(s.JournalBytes))
+		text.OneLine(s.Path), text.Size(s.Bytes), quota, text.Size(s.LogBytes), text.Size(s.FreeBytes), humanize.Comma(s.Changes), text.Noun(s.Changes, "entry"), text.Size(s.ChangelogBytes), text.Size(s.JournalBytes))
+
 	switch {
 	case s.Quota > 0 && s.Bytes >= s.Quota:
 		fmt.Fprintf(w, "full: nothing more is written until database.quota of %s is raised\n", o.agent)
 	case s.Quota > 0 && s.Bytes >= s.Quota/5*4:
 		fmt.Fprintf(w, "nearly full: beyond the quota nothing more is written; raise database.quota of %s\n", o.agent)
 	}
+
 	if len(s.Tables) == 0 {
 		_, err := fmt.Fprintln(w, "no tables yet")
 		return err
 	}
+
 	var rows [][]string
 	for _, t := range s.Tables {
-		rows = append(rows, []string{t.Name, humanize.Comma(t.Rows), humanize.Comma(t.Deleted), size(t.Bytes)})
+		rows = append(rows, []string{t.Name, humanize.Comma(t.Rows), humanize.Comma(t.Deleted), text.Size(t.Bytes)})
 	}
+
 	return table(w, "TABLE ROWS DELETED SIZE", rows)
 }
 
@@ -68,24 +72,30 @@ func dbLog(cmd *cobra.Command, at *place, o dbOptions) error {
 	if o.table != "" {
 		q.Set("table", o.table)
 	}
+
 	if o.run != "" {
 		q.Set("run", o.run)
 	}
-	var log []web.Change
+
+	var log []api.Change
 	if done, err := dbGet(cmd, at, o, "changes", q, &log); done || err != nil {
 		return err
 	}
+
 	if len(log) == 0 {
-		text := "nothing was changed"
+		none := "nothing was changed"
 		if o.table != "" {
-			text += " in a table " + oneLine(o.table)
+			none += " in a table " + text.OneLine(o.table)
 		}
+
 		if o.run != "" {
-			text += " by run " + oneLine(o.run)
+			none += " by run " + text.OneLine(o.run)
 		}
-		_, err := fmt.Fprintln(cmd.OutOrStdout(), text)
+
+		_, err := fmt.Fprintln(cmd.OutOrStdout(), none)
 		return err
 	}
+
 	var rows [][]string
 	for _, c := range log {
 		who := c.Actor
@@ -94,11 +104,12 @@ func dbLog(cmd *cobra.Command, at *place, o dbOptions) error {
 		}
 		rows = append(rows, []string{strconv.FormatInt(c.ID, 10), c.At, who, c.Op, c.Table, shorten(changeText(c), 100)})
 	}
+
 	return table(cmd.OutOrStdout(), "ID AT WHO OP TABLE WHAT", rows)
 }
 
 // changeText says in a line what a change did.
-func changeText(c web.Change) string {
+func changeText(c api.Change) string {
 	var chunk struct{ Count int64 }
 	null := func(v json.RawMessage) bool { return len(v) == 0 || string(v) == "null" }
 	switch {
@@ -111,18 +122,21 @@ func changeText(c web.Change) string {
 	case null(c.After):
 		return fmt.Sprintf("- %s", c.Before)
 	}
+
 	return fmt.Sprintf("%s: %s → %s", c.Key, c.Before, c.After)
 }
 
 func dbViews(cmd *cobra.Command, at *place, o dbOptions) error {
-	var views []web.View
+	var views []api.View
 	if done, err := dbGet(cmd, at, o, "views", nil, &views); done || err != nil {
 		return err
 	}
+
 	if len(views) == 0 {
 		_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s has no saved views\n", o.agent)
 		return err
 	}
+
 	var rows [][]string
 	for _, v := range views {
 		at := v.RefreshedAt
@@ -131,11 +145,12 @@ func dbViews(cmd *cobra.Command, at *place, o dbOptions) error {
 		}
 		rows = append(rows, []string{v.Name, v.RenderHint, v.Refresh, at, paramsText(v.Params), v.Description, shorten(v.SQL, 80)})
 	}
+
 	return table(cmd.OutOrStdout(), "VIEW SHOWN REFRESH REFRESHED PARAMETERS DESCRIPTION SQL", rows)
 }
 
 // paramsText names parameters with their defaults: "month=2026-01, least".
-func paramsText(params []web.ViewParam) string {
+func paramsText(params []api.ViewParam) string {
 	out := make([]string, len(params))
 	for i, p := range params {
 		if out[i] = p.Name; p.Default != nil {
@@ -146,7 +161,7 @@ func paramsText(params []web.ViewParam) string {
 }
 
 func dbRunView(cmd *cobra.Command, at *place, o dbOptions, name string) error {
-	ask := web.ViewAsk{Params: map[string]any{}}
+	ask := api.ViewRequest{Params: map[string]any{}}
 	for _, given := range o.params {
 		param, value, ok := strings.Cut(given, "=")
 		if !ok || param == "" {
@@ -154,17 +169,20 @@ func dbRunView(cmd *cobra.Command, at *place, o dbOptions, name string) error {
 		}
 		ask.Params[param] = value
 	}
+
 	s, err := at.open(cmd.Context())
 	if err != nil {
 		return err
 	}
 	defer s.close()
-	var out web.ViewResult
+
+	var out api.ViewResult
 	if err := s.Post(cmd.Context(), o.path("views/"+url.PathEscape(name)+"/run"), ask, &out); err != nil {
 		return err
 	}
 	if o.json {
 		return printJSON(cmd.OutOrStdout(), out)
 	}
+
 	return printRows(cmd.OutOrStdout(), out.Rows)
 }

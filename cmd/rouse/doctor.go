@@ -5,7 +5,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"rouse/cmd/internal/web"
+	"rouse/cmd/internal/api"
+	"rouse/internal/text"
 )
 
 func newDoctor(at *place) *cobra.Command {
@@ -19,10 +20,12 @@ func newDoctor(at *place) *cobra.Command {
 			if err != nil {
 				return err
 			}
+
 			bad := false
 			for _, c := range checks {
 				bad = bad || !c.OK
 			}
+
 			if asJSON {
 				if err := printJSON(cmd.OutOrStdout(), checks); err != nil {
 					return err
@@ -30,38 +33,43 @@ func newDoctor(at *place) *cobra.Command {
 			} else {
 				printChecks(cmd, checks)
 			}
+
 			if bad {
 				return errSilent
 			}
+
 			return nil
 		}),
 	}
+
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
 
 // diagnose asks the daemon; where not even the parts can be opened, that is the finding.
-func diagnose(cmd *cobra.Command, at *place) ([]web.Check, error) {
+func diagnose(cmd *cobra.Command, at *place) ([]api.Check, error) {
 	s, err := at.open(cmd.Context())
 	if err != nil {
-		return []web.Check{{Name: "start", Detail: err.Error(), Remedy: "see the message; nothing can run before it is solved"}}, nil
+		return []api.Check{{Name: "start", Detail: err.Error(), Remedy: "see the message; nothing can run before it is solved"}}, nil
 	}
 	defer s.close()
-	var checks []web.Check
+
+	var checks []api.Check
 	err = s.Get(cmd.Context(), "/v1/doctor", nil, &checks)
 	return checks, err
 }
 
-func printChecks(cmd *cobra.Command, checks []web.Check) {
+func printChecks(cmd *cobra.Command, checks []api.Check) {
 	out := cmd.OutOrStdout()
 	for _, c := range checks {
 		mark := "ok  "
 		if !c.OK {
 			mark = "FAIL"
 		}
-		fmt.Fprintf(out, "%s  %-14s %s\n", mark, c.Name, oneLine(c.Detail))
+
+		fmt.Fprintf(out, "%s  %-14s %s\n", mark, c.Name, text.OneLine(c.Detail))
 		if c.Remedy != "" && !c.OK {
-			fmt.Fprintf(out, "      %-14s → %s\n", "", oneLine(c.Remedy))
+			fmt.Fprintf(out, "      %-14s → %s\n", "", text.OneLine(c.Remedy))
 		}
 	}
 }

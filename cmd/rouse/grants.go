@@ -7,7 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"rouse/cmd/internal/web"
+	"rouse/cmd/internal/api"
+	"rouse/internal/text"
 )
 
 func newGrants(at *place) *cobra.Command {
@@ -26,21 +27,25 @@ later runs that read them count as having met it too, until you have looked at t
 				return err
 			}
 			defer s.close()
-			var given []web.Grant
+
+			var given []api.Grant
 			if err := s.Get(cmd.Context(), "/v1/grants", nil, &given); err != nil {
 				return err
 			}
-			var untrusted []web.Memory
+
+			var untrusted []api.Memory
 			if err := s.Get(cmd.Context(), "/v1/untrusted", nil, &untrusted); err != nil {
 				return err
 			}
 			if asJSON {
 				return printJSON(cmd.OutOrStdout(), leave{given, untrusted})
 			}
+
 			printGrants(cmd.OutOrStdout(), given, untrusted, time.Now())
 			return nil
 		}),
 	}
+
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.AddCommand(newRevoke(at), newTrust(at))
 	return cmd
@@ -48,24 +53,26 @@ later runs that read them count as having met it too, until you have looked at t
 
 // leave is what --json prints.
 type leave struct {
-	Grants    []web.Grant  `json:"grants"`
-	Untrusted []web.Memory `json:"untrusted"` // whose database and files are
+	Grants    []api.Grant  `json:"grants"`
+	Untrusted []api.Memory `json:"untrusted"` // whose database and files are
 }
 
-func printGrants(w io.Writer, given []web.Grant, untrusted []web.Memory, now time.Time) {
+func printGrants(w io.Writer, given []api.Grant, untrusted []api.Memory, now time.Time) {
 	if len(given) == 0 {
 		fmt.Fprintln(w, "nothing is allowed for good beside what the configuration grants")
 	}
+
 	for _, g := range given {
 		what := g.Tool
 		if what == "" {
 			what = "the definition of a job"
 		}
-		fmt.Fprintf(w, "%s  %s: %s (since %s, item %s)\n", g.ID, oneLine(g.Agent), oneLine(what), local(g.CreatedAt, now), g.Item)
+		fmt.Fprintf(w, "%s  %s: %s (since %s, item %s)\n", g.ID, text.OneLine(g.Agent), text.OneLine(what), local(g.CreatedAt, now), g.Item)
 		printAction(w, g.Action)
 	}
+
 	for _, m := range untrusted {
-		fmt.Fprintf(w, "the database and the files of %s hold what run %s wrote after it had met untrusted content; when you have looked at them: rouse grants trust %s\n", oneLine(m.Agent), m.Run, oneLine(m.Agent))
+		fmt.Fprintf(w, "the database and the files of %s hold what run %s wrote after it had met untrusted content; when you have looked at them: rouse grants trust %s\n", text.OneLine(m.Agent), m.Run, text.OneLine(m.Agent))
 	}
 }
 
@@ -80,11 +87,13 @@ func newRevoke(at *place) *cobra.Command {
 				return err
 			}
 			defer s.close()
-			var g web.Grant
+
+			var g api.Grant
 			if err := s.Post(cmd.Context(), "/v1/grants/"+args[0]+"/revoke", struct{}{}, &g); err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "grant %s of %s is taken back\n", g.ID, oneLine(g.Agent))
+
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "grant %s of %s is taken back\n", g.ID, text.OneLine(g.Agent))
 			return err
 		}),
 	}
@@ -101,10 +110,12 @@ func newTrust(at *place) *cobra.Command {
 				return err
 			}
 			defer s.close()
+
 			if err := s.Post(cmd.Context(), "/v1/agents/"+args[0]+"/trust", struct{}{}, &struct{}{}); err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "the database and the files of %s count as trusted\n", oneLine(args[0]))
+
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "the database and the files of %s count as trusted\n", text.OneLine(args[0]))
 			return err
 		}),
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"rouse/cmd/internal/cmdtest"
 	"strings"
 	"syscall"
 	"testing"
@@ -20,6 +21,7 @@ func terminal(t *testing.T) (ours, its *os.File) {
 	if err != nil {
 		t.Skip(err)
 	}
+
 	t.Cleanup(func() { ours.Close() })
 	n, err := unix.IoctlGetInt(int(ours.Fd()), unix.TIOCGPTN)
 	if err != nil {
@@ -28,10 +30,12 @@ func terminal(t *testing.T) (ours, its *os.File) {
 	if err := unix.IoctlSetPointerInt(int(ours.Fd()), unix.TIOCSPTLCK, 0); err != nil {
 		t.Skip(err)
 	}
+
 	its, err = os.OpenFile(fmt.Sprint("/dev/pts/", n), os.O_RDWR|syscall.O_NOCTTY, 0)
 	if err != nil {
 		t.Skip(err)
 	}
+
 	return ours, its
 }
 
@@ -39,10 +43,10 @@ func terminal(t *testing.T) (ours, its *os.File) {
 // ends the daemon as Ctrl-C does.
 func TestHangup(t *testing.T) {
 	t.Parallel()
-	dir := write(t, map[string]string{"rouse.yaml": reloadHead + note("one")})
+	dir := cmdtest.Write(t, map[string]string{"rouse.yaml": "version: 1\nhome: ./home\nagents: [{name: clerk}]\n"})
 	ours, its := terminal(t)
 	p := rouse(t, "serve", "--config", filepath.Join(dir, "rouse.yaml"))
-	log := &text{}
+	log := &cmdtest.Log{}
 	p.Stdin, p.Stdout, p.Stderr = its, nil, log
 	p.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	out, err := p.StdoutPipe()
@@ -52,41 +56,27 @@ func TestHangup(t *testing.T) {
 	if err := p.Start(); err != nil {
 		t.Fatal(err)
 	}
+
 	lines := bufio.NewScanner(out)
 	for lines.Scan() && !strings.HasPrefix(lines.Text(), "ready ") {
 	}
+
 	for i := range 2 {
 		if err := p.Process.Signal(syscall.SIGHUP); err != nil {
 			t.Fatal(err)
 		}
-		until(t, "another reading", func() bool { return strings.Count(log.String(), "the configuration was read again") == i+1 })
+		cmdtest.Until(t, "another reading", func() bool { return strings.Count(log.String(), "the configuration was read again") == i+1 })
 	}
+
 	if err := errors.Join(its.Close(), ours.Close()); err != nil {
 		t.Fatal(err)
 	}
+
 	last := ""
 	for lines.Scan() {
 		last = lines.Text()
 	}
 	if err := p.Wait(); err != nil || last != "stopped" {
 		t.Errorf("%v after %q: %s", err, last, log)
-	}
-}
-
-// A configuration that came through a pipe can be read once.
-func TestReloadOfAPipe(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	pipe := filepath.Join(dir, "pipe.yaml")
-	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
-		t.Skip(err)
-	}
-	go func() { _ = os.WriteFile(pipe, []byte(reloadHead+note("one")), 0o600) }()
-	s := serveIn(t, dir, "pipe.yaml")
-	if got := s.ask(); got.OK || !strings.Contains(got.Problems[0].Message, "cannot be read again") {
-		t.Errorf("%+v", got)
-	}
-	if r := s.finished(s.fire("one")); r.Outcome != "success" || len(s.status().ConfigProblems) > 0 {
-		t.Errorf("%+v", r.Run)
 	}
 }

@@ -22,13 +22,16 @@ func onHangup(again, gone func()) (stop func()) {
 				return
 			case <-signals:
 			}
+
 			if tied && !hasTerminal() {
 				gone()
 				return
 			}
+
 			again()
 		}
 	}()
+
 	return func() { signal.Stop(signals); close(over) }
 }
 

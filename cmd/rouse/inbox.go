@@ -4,16 +4,15 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
 	"rouse/agentdb/ledger"
-	"rouse/cmd/internal/web"
+	"rouse/cmd/internal/api"
+	"rouse/internal/domain"
+	"rouse/internal/text"
 )
 
 func newInbox(at *place) *cobra.Command {
@@ -28,55 +27,66 @@ func newInbox(at *place) *cobra.Command {
 				return err
 			}
 			defer s.close()
-			var items []web.Item
+
+			var items []api.Item
 			if err := s.Get(cmd.Context(), "/v1/inbox", nil, &items); err != nil {
 				return err
 			}
 			if asJSON {
 				return printJSON(cmd.OutOrStdout(), items)
 			}
+
 			out := cmd.OutOrStdout()
 			if len(items) == 0 {
 				_, err := fmt.Fprintln(out, "nothing waits for you")
 				return err
 			}
+
 			for _, i := range items {
 				printItem(out, i, time.Now())
 			}
+
 			return nil
 		}),
 	}
+
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
 
 // printItem writes an item as a person reads it: who asks, what, and how to answer. Lines of
 // the message stay lines, indented, so that none of them looks like another item.
-func printItem(w io.Writer, i web.Item, now time.Time) {
+func printItem(w io.Writer, i api.Item, now time.Time) {
 	left := ""
 	if !i.ExpiresAt.IsZero() {
 		left = ", " + timeLeft(i.ExpiresAt.Sub(now))
 	}
+
 	others := ""
 	if n := len(i.Runs) - 1; n > 0 {
 		others = fmt.Sprintf(" and %d more wait for the same", n)
 	}
-	fmt.Fprintf(w, "%s  %s (run %s%s, since %s%s)\n", i.ID, oneLine(i.Title), i.Run, others, local(i.CreatedAt, now), left)
+
+	fmt.Fprintf(w, "%s  %s (run %s%s, since %s%s)\n", i.ID, text.OneLine(i.Title), i.Run, others, local(i.CreatedAt, now), left)
 	for line := range strings.Lines(i.Message) {
-		fmt.Fprintf(w, "    %s\n", oneLine(readable(line, time.Local)))
+		fmt.Fprintf(w, "    %s\n", text.OneLine(readable(line, time.Local)))
 	}
+
 	if i.Kind == ledger.KindInput {
 		for n, o := range i.Options {
-			fmt.Fprintf(w, "    %d. %s\n", n+1, oneLine(o))
+			fmt.Fprintf(w, "    %d. %s\n", n+1, text.OneLine(o))
 		}
 	}
+
 	if i.Kind == ledger.KindApproval {
 		printAction(w, i.Action)
 	}
+
 	hint := answerHint(i)
 	if !i.ExpiresAt.IsZero() && !now.Before(i.ExpiresAt.Time) {
 		hint = "nobody answered in time; its run ends when a daemon starts: rouse serve"
 	}
+
 	fmt.Fprintf(w, "    %s\n", hint)
 }
 
@@ -88,39 +98,21 @@ func timeLeft(d time.Duration) string {
 	case d < time.Minute:
 		return "less than a minute left"
 	case d < 2*time.Hour:
-		return plural(int(d/time.Minute), "minute") + " left"
+		return text.Plural(int(d/time.Minute), "minute") + " left"
 	}
-	return plural(int(d.Round(time.Hour)/time.Hour), "hour") + " left"
+	return text.Plural(int(d.Round(time.Hour)/time.Hour), "hour") + " left"
 }
 
 // printAction writes an action as it would be done. Nothing in it can hide what it is: what
 // moves the cursor, turns the text around or has no width is written out.
 func printAction(w io.Writer, action string) {
 	for line := range strings.Lines(action) {
-		fmt.Fprintf(w, "    | %s\n", visible(strings.TrimSuffix(line, "\n")))
+		fmt.Fprintf(w, "    | %s\n", text.Visible(strings.TrimSuffix(line, "\n")))
 	}
-}
-
-func visible(s string) string {
-	var out strings.Builder
-	for i, r := range s {
-		if r == utf8.RuneError {
-			if _, size := utf8.DecodeRuneInString(s[i:]); size == 1 {
-				fmt.Fprintf(&out, `\x%02x`, s[i])
-				continue
-			}
-		}
-		if unicode.IsPrint(r) {
-			out.WriteRune(r)
-			continue
-		}
-		out.WriteString(strings.Trim(strconv.QuoteRune(r), "'"))
-	}
-	return out.String()
 }
 
 // answerHint is the command that answers an item.
-func answerHint(i web.Item) string {
+func answerHint(i api.Item) string {
 	with := `"…"`
 	switch {
 	case i.Kind == ledger.KindApproval && slices.Contains(i.Options, ledger.ApprovalAlways):
@@ -134,6 +126,7 @@ func answerHint(i web.Item) string {
 	case len(i.Options) > 0:
 		with = "1"
 	}
+
 	return fmt.Sprintf("rouse answer %s %s", i.ID, with)
 }
 
@@ -152,43 +145,49 @@ is to become of that call: done (it took effect, go on after it), again (make it
 What a run may do only with your leave takes approve, always or deny; see rouse approve --help.`,
 		Args: cobra.MinimumNArgs(2),
 		RunE: verb(func(cmd *cobra.Command, args []string) error {
-			return sendAnswer(cmd, at, args[0], web.Answer{Text: strings.Join(args[1:], " ")}, asJSON)
+			return sendAnswer(cmd, at, args[0], api.Answer{Text: strings.Join(args[1:], " ")}, asJSON)
 		}),
 	}
+
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
 
 // sendAnswer answers an item, and says what becomes of its run.
-func sendAnswer(cmd *cobra.Command, at *place, item string, answer web.Answer, asJSON bool) error {
+func sendAnswer(cmd *cobra.Command, at *place, item string, answer api.Answer, asJSON bool) error {
 	s, err := at.open(cmd.Context())
 	if err != nil {
 		return err
 	}
 	defer s.close()
-	var items []web.Item // to say how many runs an answer is for
+
+	var items []api.Item // to say how many runs an answer is for
 	if err := s.Get(cmd.Context(), "/v1/inbox", nil, &items); err != nil {
 		return err
 	}
-	var r web.Run
+
+	var r api.Run
 	if err := s.Post(cmd.Context(), "/v1/inbox/"+item+"/answer", answer, &r); err != nil {
 		return err
 	}
 	if asJSON {
 		return printJSON(cmd.OutOrStdout(), r)
 	}
+
 	text := fmt.Sprintf("run %s goes on", r.ID)
-	if at := slices.IndexFunc(items, func(i web.Item) bool { return i.ID == item }); at >= 0 && len(items[at].Runs) > 1 {
+	if at := slices.IndexFunc(items, func(i api.Item) bool { return i.ID == item }); at >= 0 && len(items[at].Runs) > 1 {
 		text = fmt.Sprintf("run %s and %d more go on", r.ID, len(items[at].Runs)-1)
 	}
+
 	switch {
-	case r.State == "finished":
+	case r.State == domain.StateFinished:
 		text = fmt.Sprintf("noted; run %s ended: %s", r.ID, r.Outcome)
-	case r.WaitingFor != ledger.WaitResume:
+	case r.WaitingFor != domain.WaitResume:
 		text = fmt.Sprintf("noted; run %s is %s", r.ID, r.State)
 	case !s.daemon:
 		text += " when a daemon starts: rouse serve"
 	}
+
 	_, err = fmt.Fprintln(cmd.OutOrStdout(), text)
 	return err
 }

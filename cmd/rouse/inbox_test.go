@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"rouse/cmd/internal/cmdtest"
 	"slices"
 	"strconv"
 	"strings"
@@ -53,7 +54,8 @@ func TestInbox(t *testing.T) {
 	if err != nil {
 		files = 300
 	}
-	dir := write(t, map[string]string{"rouse.yaml": inboxConfig, "stay/.keep": "", "go/.keep": "", "staging/.keep": ""})
+
+	dir := cmdtest.Write(t, map[string]string{"rouse.yaml": inboxConfig, "stay/.keep": "", "go/.keep": "", "staging/.keep": ""})
 	config := filepath.Join(dir, "rouse.yaml")
 	p := serveUntilReady(t, config)
 	runs := openReadOnly(t, filepath.Join(dir, "home", "ledger.db"))
@@ -73,6 +75,7 @@ func TestInbox(t *testing.T) {
 	// Another start looks at all files anew. The last ones settle after all others, so that
 	// what their end shows is the end.
 	p = serveUntilReady(t, config)
+
 	for i, job := range []string{"stay", "go"} {
 		d := arriving{content: files + i, folder: filepath.Join(dir, job), staging: filepath.Join(dir, "staging")}
 		if err := d.renamedIn(time.Now()); err != nil {
@@ -80,8 +83,9 @@ func TestInbox(t *testing.T) {
 		}
 		drops.add(d.report())
 	}
+
 	grows(t, "the runs of the last files", files+2, func() int { return countFinished(t, runs) })
-	until(t, "the end of what is due to files after their runs", func() bool { return len(filesIn(t, filepath.Join(dir, "go"))) == 0 })
+	cmdtest.Until(t, "the end of what is due to files after their runs", func() bool { return len(filesIn(t, filepath.Join(dir, "go"))) == 0 })
 	p.stop(t)
 
 	interrupted := drops.check(t, runs)
@@ -94,7 +98,7 @@ func TestInbox(t *testing.T) {
 func grows(t *testing.T, what string, enough int, count func() int) {
 	t.Helper()
 	for last := -1; last < enough; {
-		until(t, fmt.Sprintf("%s (%d of %d)", what, last, enough), func() bool {
+		cmdtest.Until(t, fmt.Sprintf("%s (%d of %d)", what, last, enough), func() bool {
 			n := count()
 			more := n > last
 			last = n
@@ -173,6 +177,7 @@ func (d *dropped) start(t *testing.T, dir string, files int) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for i := range inboxWriters {
 		var complaints strings.Builder
 		writer := exec.CommandContext(t.Context(), path, dir, strconv.Itoa(i), strconv.Itoa(files))
@@ -184,6 +189,7 @@ func (d *dropped) start(t *testing.T, dir string, files int) {
 		if err := writer.Start(); err != nil {
 			t.Fatal(err)
 		}
+
 		var reading sync.WaitGroup
 		reading.Go(func() {
 			for lines := bufio.NewScanner(out); lines.Scan(); {
@@ -198,6 +204,7 @@ func (d *dropped) start(t *testing.T, dir string, files int) {
 				t.Errorf("a writer failed: %v: %s", err, complaints.String())
 			}
 		})
+
 		t.Cleanup(reading.Wait)
 	}
 }
@@ -210,6 +217,7 @@ func (d *dropped) check(t *testing.T, db *sql.DB) (interrupted int) {
 		t.Fatal(err)
 	}
 	defer rows.Close()
+
 	of := map[string][]string{} // by path and content
 	held := map[string]bool{}
 	expected := map[string]bool{}
@@ -217,29 +225,35 @@ func (d *dropped) check(t *testing.T, db *sql.DB) (interrupted int) {
 		held[a.Path] = held[a.Path] || a.Stalled
 		expected[a.Path+" "+a.Hash] = true
 	}
+
 	for rows.Next() {
 		var id, attempt int
 		var path, hash, outcome, why string
 		if err := rows.Scan(&id, &path, &hash, &outcome, &why, &attempt); err != nil {
 			t.Fatal(err)
 		}
+
 		if attempt > 1 {
 			interrupted++
 		}
+
 		key := path + " " + hash
 		of[key] = append(of[key], outcome)
 		if !expected[key] && !held[path] {
 			t.Errorf("run %d, which ended %s %s, is of bytes that were never all of %s", id, outcome, why, path)
 		}
 	}
+
 	if err := rows.Err(); err != nil {
 		t.Fatal(err)
 	}
+
 	for key := range expected {
 		if outcomes := of[key]; !slices.Equal(outcomes, []string{"success"}) {
 			t.Errorf("the runs of %s ended %q, want one success", key, outcomes)
 		}
 	}
+
 	return interrupted
 }
 
@@ -251,6 +265,7 @@ func (d *dropped) checkRows(t *testing.T, db *sql.DB) {
 		t.Fatal(err)
 	}
 	defer rows.Close()
+
 	seen := map[int]string{}
 	for rows.Next() {
 		var content, n, different, least, most int
@@ -259,9 +274,11 @@ func (d *dropped) checkRows(t *testing.T, db *sql.DB) {
 		}
 		seen[content] = fmt.Sprintf("%d rows, %d different, of %d to %d", n, different, least, most)
 	}
+
 	if err := rows.Err(); err != nil {
 		t.Fatal(err)
 	}
+
 	for _, a := range d.all {
 		n := linesOf(a.Content)
 		if want := fmt.Sprintf("%d rows, %d different, of %d to %d", n, n, n, n); seen[a.Content] != want && !a.Stalled {
@@ -282,6 +299,7 @@ func filesIn(t *testing.T, dir string) (files []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return files
 }
 
@@ -296,6 +314,7 @@ func (d *dropped) checkFiles(t *testing.T, files []string) {
 		}
 		left[hashOf(text)] = true
 	}
+
 	for _, a := range d.all {
 		if !left[a.Hash] {
 			t.Errorf("%s is gone", a.Path)
@@ -343,6 +362,7 @@ func (d *arriving) writeFile(path string, pieces []string, pause time.Duration) 
 	if err != nil {
 		return err
 	}
+
 	for _, piece := range pieces {
 		time.Sleep(pause)
 		if _, err := f.WriteString(piece); err != nil {
@@ -352,6 +372,7 @@ func (d *arriving) writeFile(path string, pieces []string, pause time.Duration) 
 		d.stalled = d.stalled || now.Sub(changed) > inboxSettle
 		changed = now
 	}
+
 	return f.Close()
 }
 
@@ -369,6 +390,7 @@ func (d *arriving) slowly() error {
 		text := strings.Join(piece, "")
 		pieces = append(pieces, text[:len(text)/2], text[len(text)/2:])
 	}
+
 	return d.writeFile(d.path, pieces, 30*time.Millisecond)
 }
 
@@ -426,15 +448,18 @@ func writePart(dir, part, files string) error {
 	if err != nil {
 		return err
 	}
+
 	n, err := strconv.Atoi(files)
 	if err != nil {
 		return err
 	}
+
 	kinds := []func(*arriving) error{
 		(*arriving).whole, (*arriving).slowly, (*arriving).nested, (*arriving).download, (*arriving).nestedIn, (*arriving).again,
 		func(d *arriving) error { return d.renamedIn(time.Now()) },
 		func(d *arriving) error { return d.renamedIn(time.Now().Add(-time.Hour)) },
 	}
+
 	var mu sync.Mutex
 	var failed error
 	out := json.NewEncoder(os.Stdout)
@@ -451,6 +476,7 @@ func writePart(dir, part, files string) error {
 			failed = errors.Join(failed, err, out.Encode(d.report()))
 		})
 	}
+
 	writing.Wait()
 	return failed
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"rouse/cmd/internal/config"
+	"rouse/internal/atomicfile"
 )
 
 func newInit() *cobra.Command {
@@ -22,10 +24,12 @@ func newInit() *cobra.Command {
 			if len(args) == 1 {
 				dir = args[0]
 			}
+
 			path, err := writeStarter(dir)
 			if err != nil {
 				return err
 			}
+
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "wrote %s and %s\nnext: rouse serve --config %s, then copy a CSV file into %s\n",
 				path, filepath.Join(dir, "inbox"), path, filepath.Join(dir, "inbox"))
 			return err
@@ -38,22 +42,24 @@ func writeStarter(dir string) (string, error) {
 	if err := os.MkdirAll(filepath.Join(dir, "inbox"), 0o755); err != nil {
 		return "", fmt.Errorf("cannot create %s: %w", filepath.Join(dir, "inbox"), err)
 	}
+
 	path := filepath.Join(dir, "rouse.yaml")
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	err := atomicfile.StreamNew(path, 0o644, func(w io.Writer) error {
+		_, err := w.Write(config.Starter())
+		return err
+	})
 	if errors.Is(err, fs.ErrExist) {
 		return "", fmt.Errorf("%s exists and was left as it is; choose another folder: rouse init DIR", path)
 	}
 	if err != nil {
-		return "", fmt.Errorf("cannot write %s: %w", path, err)
+		return "", err
 	}
-	_, err = f.Write(config.Starter())
-	if err = errors.Join(err, f.Close()); err != nil {
-		return "", fmt.Errorf("cannot write %s: %w", path, err)
-	}
+
 	// The starter's first line names it, so that editors complete and check from the start.
 	schema, err := config.Schema()
 	if err == nil {
-		err = os.WriteFile(filepath.Join(dir, "rouse.schema.json"), schema, 0o644)
+		err = atomicfile.Write(filepath.Join(dir, "rouse.schema.json"), schema, 0o644)
 	}
+
 	return path, err
 }

@@ -5,24 +5,27 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"rouse/cmd/internal/cmdtest"
 	"strings"
 	"testing"
 
-	"rouse/cmd/internal/web"
+	"rouse/cmd/internal/api"
 )
 
 // Who stops waiting for a run of the daemon is told that it goes on, and how to stop it.
 func TestStopWaiting(t *testing.T) {
 	t.Parallel()
-	config := filepath.Join(write(t, map[string]string{"rouse.yaml": "version: 1\nhome: ./home\nagents: [{name: ann}]\njobs: [{name: j, agent: ann, when: [{command: [sleep, \"600\"], timeout: 10m}], playbook: [{call: db_schema}]}]\n"}), "rouse.yaml")
+	config := filepath.Join(cmdtest.Write(t, map[string]string{"rouse.yaml": "version: 1\nhome: ./home\nagents: [{name: ann}]\njobs: [{name: j, agent: ann, when: [{command: [sleep, \"600\"], timeout: 10m}], playbook: [{call: db_schema}]}]\n"}), "rouse.yaml")
 	daemon := serveUntilReady(t, config)
+
 	for n, args := range [][]string{{"run", "j", "--wait"}, {"run", "j", "--wait", "--json"}} {
 		p := rouse(t, append(args, "--config", config)...)
 		if err := p.Start(); err != nil {
 			t.Fatal(err)
 		}
-		runs := []web.Run{}
-		until(t, "a run that waits", func() bool {
+
+		runs := []api.Run{}
+		cmdtest.Until(t, "a run that waits", func() bool {
 			runJSON(t, &runs, "runs", "--json", "--config", config)
 			return len(runs) == n+1
 		})
@@ -35,7 +38,9 @@ func TestStopWaiting(t *testing.T) {
 		if said := p.stderr.String(); !strings.Contains(said, "run "+runs[0].ID+" goes on in the daemon") || !strings.Contains(said, "rouse cancel "+runs[0].ID) {
 			t.Errorf("%v: %q", args, said)
 		}
+
 		runJSON(t, nil, "cancel", runs[0].ID, "--json", "--config", config)
 	}
+
 	daemon.stop(t)
 }

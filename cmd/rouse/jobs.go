@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"rouse/cmd/internal/web"
+	"rouse/cmd/internal/api"
 	"rouse/watcher"
 )
 
@@ -22,26 +22,30 @@ func newJobs(at *place) *cobra.Command {
 				return err
 			}
 			defer s.close()
-			var jobs []web.Job
+
+			var jobs []api.Job
 			if err := s.Get(cmd.Context(), "/v1/jobs", nil, &jobs); err != nil {
 				return err
 			}
 			if asJSON {
 				return printJSON(cmd.OutOrStdout(), jobs)
 			}
+
 			now := time.Now()
 			var rows [][]string
 			for _, j := range jobs {
 				rows = append(rows, []string{j.Name, j.Agent, jobState(j, now), local(j.Next, now), lastOf(j, now), strings.Join(j.Triggers, "; ")})
 			}
+
 			return table(cmd.OutOrStdout(), "JOB AGENT STATE NEXT LAST TRIGGERS", rows)
 		}),
 	}
+
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
 
-func jobState(j web.Job, now time.Time) string {
+func jobState(j api.Job, now time.Time) string {
 	switch {
 	case !j.Enabled:
 		return "disabled"
@@ -50,6 +54,7 @@ func jobState(j web.Job, now time.Time) string {
 		if !j.PausedUntil.IsZero() {
 			text += " until " + local(j.PausedUntil, now)
 		}
+
 		if j.PausedWhy != "" {
 			text += ": " + shorten(j.PausedWhy, 60)
 		}
@@ -57,14 +62,14 @@ func jobState(j web.Job, now time.Time) string {
 	case j.Problem != "":
 		return "▲ " + shorten(j.Problem, 60)
 	case j.Watch != nil && j.Watch.State != "" && j.Watch.State != string(watcher.StateIdle):
-		return watchState(*j.Watch)
+		return j.Watch.Text()
 	}
 	return "armed"
 }
 
-func lastOf(j web.Job, now time.Time) string {
+func lastOf(j api.Job, now time.Time) string {
 	if j.LastRun == "" {
 		return "–"
 	}
-	return outcomeMark(web.Run{Outcome: j.LastOutcome, State: j.LastState}) + " " + local(j.LastAt, now)
+	return outcomeMark(api.Run{Outcome: j.LastOutcome, State: j.LastState}) + " " + local(j.LastAt, now)
 }

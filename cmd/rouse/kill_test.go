@@ -5,11 +5,12 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"rouse/cmd/internal/cmdtest"
 	"strconv"
 	"testing"
 	"time"
 
-	"rouse/cmd/internal/web"
+	"rouse/cmd/internal/api"
 )
 
 const killConfig = `version: 1
@@ -37,7 +38,8 @@ func TestKills(t *testing.T) {
 	if err != nil {
 		kills = 15
 	}
-	dir := write(t, map[string]string{"rouse.yaml": killConfig, "inbox/0.csv": csv(0, 20)})
+
+	dir := cmdtest.Write(t, map[string]string{"rouse.yaml": killConfig, "inbox/0.csv": csv(0, 20)})
 	config := filepath.Join(dir, "rouse.yaml")
 	files := 1
 	for range kills {
@@ -47,30 +49,36 @@ func TestKills(t *testing.T) {
 			}
 			files++
 		}
+
 		p := serveUntilReady(t, config)
 		time.Sleep(time.Duration(rand.IntN(350)) * time.Millisecond) // the instant of the kill is what is random
 		p.kill(t)
 	}
+
 	p := serveUntilReady(t, config)
-	var runs []web.Run
-	until(t, "the end of every run", func() bool {
+	var runs []api.Run
+	cmdtest.Until(t, "the end of every run", func() bool {
 		// An owner's answer to a run that was cut off four times in a row.
 		runJSON(t, &runs, "runs", "--outcome", "interrupted", "--json", "--config", config)
 		for _, r := range runs {
 			runJSON(t, nil, "retry", r.ID, "--config", config)
 		}
+
 		runJSON(t, &runs, "runs", "--json", "-n", "1000", "--config", config)
 		left, err := filepath.Glob(filepath.Join(dir, "inbox", "*.csv"))
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		for _, r := range runs {
 			if r.State != "finished" {
 				return false
 			}
 		}
+
 		return len(left) == 0
 	})
+
 	interrupted := 0
 	for _, r := range runs {
 		if r.Outcome != "success" {
@@ -80,6 +88,7 @@ func TestKills(t *testing.T) {
 			interrupted++
 		}
 	}
+
 	if len(runs) != files {
 		t.Errorf("%d runs for %d files", len(runs), files)
 	}
@@ -89,6 +98,7 @@ func TestKills(t *testing.T) {
 	if n := countRows(t, config, "select count(*) n from (select distinct file, line from lines)"); n != 20*files {
 		t.Errorf("%d different rows, want %d", n, 20*files)
 	}
+
 	p.stop(t)
 	t.Logf("%d kills, %d files, %d runs went on after an interruption", kills, files, interrupted)
 }

@@ -30,12 +30,14 @@ func readLayers(t *testing.T) []layer {
 		t.Fatal(err)
 	}
 	defer f.Close()
+
 	var layers []layer
 	for s := bufio.NewScanner(f); s.Scan(); {
 		m := tableRow.FindStringSubmatch(s.Text())
 		if m == nil {
 			continue
 		}
+
 		l := layer{packages: expandBraces(m[1]), later: strings.Contains(m[2], "later")}
 		allowed := strings.TrimSpace(m[3])
 		l.everything = allowed == "everything"
@@ -44,11 +46,13 @@ func readLayers(t *testing.T) []layer {
 				l.mayImport = append(l.mayImport, strings.TrimSpace(name))
 			}
 		}
+
 		layers = append(layers, l)
 	}
 	if len(layers) < 15 {
 		t.Fatalf("docs/architecture.md: only %d rows of the import table were understood", len(layers))
 	}
+
 	return layers
 }
 
@@ -57,6 +61,7 @@ func expandBraces(name string) []string {
 	if !found {
 		return []string{name}
 	}
+
 	inner, tail, _ := strings.Cut(rest, "}")
 	var out []string
 	for part := range strings.SplitSeq(inner, ",") {
@@ -76,6 +81,7 @@ func listPackages(t *testing.T) []goPackage {
 	if err != nil {
 		t.Fatalf("go list: %v", err)
 	}
+
 	var packages []goPackage
 	for dec := json.NewDecoder(strings.NewReader(string(out))); dec.More(); {
 		var p goPackage
@@ -84,8 +90,13 @@ func listPackages(t *testing.T) []goPackage {
 		}
 		packages = append(packages, p)
 	}
+
 	return packages
 }
+
+// leaf says whether a package is one that everybody may import and that imports nothing of the
+// module.
+func leaf(name string) bool { return strings.HasPrefix(name, "internal/") }
 
 // TestLayers fails on an import that the table of docs/architecture.md does not list,
 // on a package that has no row, and on a row without a package that is not marked later.
@@ -97,6 +108,7 @@ func TestLayers(t *testing.T) {
 			rows[p] = l
 		}
 	}
+
 	seen := map[string]bool{}
 	for _, p := range listPackages(t) {
 		name := strings.TrimPrefix(p.ImportPath, "rouse/")
@@ -105,12 +117,21 @@ func TestLayers(t *testing.T) {
 			t.Errorf("package %s has no row in docs/architecture.md", name)
 			continue
 		}
+
 		seen[name] = true
+		if leaf(name) && (row.everything || len(row.mayImport) > 0) {
+			t.Errorf("docs/architecture.md lets %s import %v, and a leaf imports nothing of the module", name, row.mayImport)
+		}
 		if row.everything {
 			continue
 		}
+
 		for _, imp := range p.Imports {
 			dep, ours := strings.CutPrefix(imp, "rouse/")
+			if leaf(dep) && !leaf(name) {
+				continue
+			}
+
 			if ours && !slices.ContainsFunc(row.mayImport, func(pattern string) bool {
 				ok, _ := path.Match(pattern, dep)
 				return ok
@@ -119,6 +140,7 @@ func TestLayers(t *testing.T) {
 			}
 		}
 	}
+
 	for name, row := range rows {
 		if !seen[name] && !row.later {
 			t.Errorf("docs/architecture.md has a row for %s, which does not exist and is not marked later", name)
@@ -129,11 +151,12 @@ func TestLayers(t *testing.T) {
 // TestTopLevel holds the rule that nothing stands beside the named folders.
 func TestTopLevel(t *testing.T) {
 	t.Parallel()
-	allowed := strings.Fields("cmd scheduler watcher agent agentdb skills examples docs go.mod go.sum config.example.yaml README.md LICENSE CHANGELOG.md")
+	allowed := strings.Fields("cmd scheduler watcher agent agentdb skills internal examples docs go.mod go.sum config.example.yaml README.md LICENSE CHANGELOG.md")
 	out, err := exec.CommandContext(t.Context(), "git", "-C", "../..", "ls-files").Output()
 	if err != nil {
 		t.Skip("not a git checkout: the files that belong to the project cannot be listed")
 	}
+
 	for f := range strings.FieldsSeq(string(out)) {
 		top, _, _ := strings.Cut(f, "/")
 		if !strings.HasPrefix(top, ".") && !slices.Contains(allowed, top) {

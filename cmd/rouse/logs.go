@@ -12,7 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"rouse/agentdb/ledger"
-	"rouse/cmd/internal/web"
+	"rouse/cmd/internal/api"
+	"rouse/internal/text"
 )
 
 func newLogs(at *place) *cobra.Command {
@@ -27,19 +28,23 @@ func newLogs(at *place) *cobra.Command {
 				return err
 			}
 			defer s.close()
+
 			q := url.Values{}
 			if len(args) == 1 {
 				q.Set("run", args[0])
 			}
+
 			if follow {
 				if !s.daemon {
 					return fmt.Errorf("no daemon runs on %s, so there is nothing to follow; start it with: rouse serve", s.home)
 				}
 				q.Set("follow", "true")
 			}
+
 			return printEvents(cmd, s, q, asJSON)
 		}),
 	}
+
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on as events happen")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON lines")
 	return cmd
@@ -52,35 +57,40 @@ func printEvents(cmd *cobra.Command, s *session, q url.Values, asJSON bool) erro
 		if err != nil {
 			return err
 		}
+
 		if asJSON {
 			if _, err := fmt.Fprintf(out, "%s\n", line); err != nil {
 				return err
 			}
 			continue
 		}
-		var e web.Event
+
+		var e api.Event
 		if err := json.Unmarshal(line, &e); err != nil {
 			return fmt.Errorf("an event was not understood: %w; is the daemon of the same version?", err)
 		}
+
 		printEvent(out, e, time.Now())
 	}
+
 	return nil
 }
 
-func printEvent(w io.Writer, e web.Event, now time.Time) {
+func printEvent(w io.Writer, e api.Event, now time.Time) {
 	who := cmp.Or(e.Job, whom(e))
 	if e.Run != "" {
 		who += " #" + e.Run
 	}
-	fmt.Fprintf(w, "%s  %-20s %-24s %s\n", local(e.At, now), e.Kind, oneLine(who), eventText(e))
+	fmt.Fprintf(w, "%s  %-20s %-24s %s\n", local(e.At, now), e.Kind, text.OneLine(who), eventText(e))
 }
 
 // whom an event is about that is of no job: an agent, or everything.
-func whom(e web.Event) string {
+func whom(e api.Event) string {
 	var data struct{ Scope, Name, Agent string }
 	if json.Unmarshal(e.Data, &data) != nil {
 		return ""
 	}
+
 	switch {
 	case data.Scope == ledger.PauseAll:
 		return "everything"
@@ -89,22 +99,25 @@ func whom(e web.Event) string {
 	case data.Agent != "" && e.Run == "":
 		return "agent " + data.Agent
 	}
+
 	return ""
 }
 
 // eventText is an event's data as a person reads it: the values that say something, in the
 // order in which they are asked for.
-func eventText(e web.Event) string {
+func eventText(e api.Event) string {
 	var data map[string]any
 	if json.Unmarshal(e.Data, &data) != nil {
 		return shorten(string(e.Data), 200)
 	}
+
 	var parts []string
 	for _, key := range []string{"trigger", "attempt", "step", "tool", "state", "outcome", "summary", "error", "reason", "gate", "value", "question", "answer", "title", "channel", "path", "dest", "nominal", "at", "until", "text", "ms"} {
 		v, ok := data[key]
 		if !ok || v == "" {
 			continue
 		}
+
 		switch key {
 		case "attempt", "step":
 			parts = append(parts, fmt.Sprintf("%s %s", key, cell(v)))
@@ -116,5 +129,6 @@ func eventText(e web.Event) string {
 			parts = append(parts, cell(v))
 		}
 	}
+
 	return shorten(strings.Join(parts, "  "), 200)
 }

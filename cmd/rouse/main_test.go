@@ -9,10 +9,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"rouse/cmd/internal/cmdtest"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
@@ -27,23 +27,13 @@ func TestMain(m *testing.M) {
 	sandbox.Child()
 	preview.Child()
 	if name := strings.TrimSuffix(filepath.Base(os.Args[0]), ".exe"); name != "rouse" { // which has the environment that a test gives it
-		for _, name := range []string{"DBUS_SESSION_BUS_ADDRESS", "XDG_RUNTIME_DIR", "OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY"} {
-			if err := os.Unsetenv(name); err != nil {
-				log.Fatal(err)
-			}
-		}
-		if err := os.Setenv("OLLAMA_HOST", nobody); err != nil {
+		if err := cmdtest.Isolate(); err != nil {
 			log.Fatal(err)
 		}
 	}
+
 	testscript.Main(m, map[string]func(){"rouse": main, "rouse-writer": writeInbox})
 }
-
-// nobody is an address at which nothing answers.
-const nobody = "127.0.0.1:1"
-
-// patience is how long a test waits for what must happen.
-const patience = 30 * time.Second
 
 // program is a rouse that a test started.
 type program struct {
@@ -58,6 +48,7 @@ func rouse(t testing.TB, args ...string) *program {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	p := &program{Cmd: exec.CommandContext(t.Context(), path, args...)}
 	p.Stdout, p.Stderr = &p.stdout, &p.stderr
 	p.Env = append(os.Environ(), "DBUS_SESSION_BUS_ADDRESS=", "XDG_RUNTIME_DIR=", "OPENAI_API_KEY=")
@@ -71,6 +62,7 @@ func runJSON(t testing.TB, into any, args ...string) {
 	if err := p.Run(); err != nil {
 		t.Fatalf("rouse %s: %v\n%s%s", strings.Join(args, " "), err, p.stdout.String(), p.stderr.String())
 	}
+
 	if into != nil {
 		if err := json.Unmarshal(p.stdout.Bytes(), into); err != nil {
 			t.Fatalf("rouse %s: %v in\n%s", strings.Join(args, " "), err, p.stdout.String())
@@ -90,6 +82,7 @@ func serveUntilReady(t testing.TB, config string) *program {
 	if err := p.Start(); err != nil {
 		t.Fatal(err)
 	}
+
 	lines := bufio.NewScanner(out)
 	for lines.Scan() {
 		if strings.HasPrefix(lines.Text(), "ready ") {
@@ -100,6 +93,7 @@ func serveUntilReady(t testing.TB, config string) *program {
 			return p
 		}
 	}
+
 	_ = p.Wait()
 	t.Fatalf("the daemon did not get ready: %s", p.stderr.String())
 	return nil
@@ -125,34 +119,6 @@ func (p *program) kill(t testing.TB) {
 	_ = p.Wait() // it was killed, which is no news
 }
 
-// write makes a folder with files and returns its path.
-func write(t testing.TB, files map[string]string) string {
-	t.Helper()
-	dir := t.TempDir()
-	for name, text := range files {
-		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return dir
-}
-
-// until tries again until a condition holds.
-func until(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(patience)
-	for !ok() {
-		if time.Now().After(deadline) {
-			t.Fatalf("%s did not happen within %s", what, patience)
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
-}
-
 // countRows counts by SQL on an agent's database.
 func countRows(t testing.TB, config, sql string) int {
 	t.Helper()
@@ -164,6 +130,7 @@ func countRows(t testing.TB, config, sql string) int {
 	if !ok {
 		t.Fatalf("%s gave %v", sql, out.Rows)
 	}
+
 	return int(n)
 }
 

@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"rouse/agentdb/ledger"
-	"rouse/cmd/internal/web"
+	"rouse/cmd/internal/api"
+	"rouse/internal/domain"
 	"rouse/scheduler"
 )
 
@@ -31,17 +31,20 @@ jitter, a change of the clock, and why one will be skipped (an excluded date, a 
 				return err
 			}
 			defer s.close()
+
 			q := url.Values{"n": {strconv.Itoa(n)}}
 			if len(args) == 1 {
 				q.Set("job", args[0])
 			}
-			var coming []web.Occurrence
+
+			var coming []api.Occurrence
 			if err := s.Get(cmd.Context(), "/v1/next", q, &coming); err != nil {
 				return err
 			}
 			if asJSON {
 				return printJSON(cmd.OutOrStdout(), coming)
 			}
+
 			now := time.Now()
 			var rows [][]string
 			for _, o := range coming {
@@ -51,16 +54,18 @@ jitter, a change of the clock, and why one will be skipped (an excluded date, a 
 				_, err := fmt.Fprintln(cmd.OutOrStdout(), "nothing is to come by the clock")
 				return err
 			}
+
 			return table(cmd.OutOrStdout(), "AT IN JOB SOURCE NOTE", rows)
 		}),
 	}
+
 	cmd.Flags().IntVarP(&n, "number", "n", 5, "how many")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
 
 // comingJob is what a listing calls the job of a coming occurrence: a wake is its agent's.
-func comingJob(o web.Occurrence) string {
+func comingJob(o api.Occurrence) string {
 	switch {
 	case o.Source == scheduler.SourceSlot:
 		return "agent " + o.Agent
@@ -71,9 +76,9 @@ func comingJob(o web.Occurrence) string {
 }
 
 // comingNote says what becomes of an occurrence when it is not simply run, and why.
-func comingNote(o web.Occurrence) string {
-	if o.Decision == ledger.DecisionRun {
+func comingNote(o api.Occurrence) string {
+	if o.Decision == domain.DecisionRun {
 		return shorten(readable(o.Reason, time.Local), 160)
 	}
-	return shorten(o.Decision+": "+readable(o.Reason, time.Local), 160)
+	return shorten(string(o.Decision)+": "+readable(o.Reason, time.Local), 160)
 }

@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"rouse/cmd/internal/web"
+	"rouse/cmd/internal/api"
 )
 
 func newNotify(at *place) *cobra.Command {
@@ -21,13 +21,16 @@ func newNotify(at *place) *cobra.Command {
 				return err
 			}
 			defer s.close()
-			if err := s.Post(cmd.Context(), "/v1/notices", web.Notify{Channel: channel, Text: strings.Join(args, " ")}, nil); err != nil {
+
+			if err := s.Post(cmd.Context(), "/v1/notices", api.NotifyRequest{Channel: channel, Text: strings.Join(args, " ")}, nil); err != nil {
 				return err
 			}
+
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "sent to %s\n", channel)
 			return err
 		}),
 	}
+
 	cmd.Flags().StringVar(&channel, "channel", "desktop", "`name` of the channel")
 	return cmd
 }

@@ -6,26 +6,15 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"rouse/cmd/internal/cmdtest"
 	"strings"
 	"testing"
 
 	"rouse/agent/model"
 	"rouse/agent/model/modeltest"
-	"rouse/cmd/internal/web"
+	"rouse/cmd/internal/api"
+	"rouse/cmd/internal/daemon"
 )
-
-func TestOllamaAddress(t *testing.T) {
-	t.Parallel()
-	for host, want := range map[string]string{
-		"": "http://127.0.0.1:11434", "0.0.0.0": "http://127.0.0.1:11434", "127.0.0.1:8080": "http://127.0.0.1:8080", "localhost": "http://localhost:11434",
-		":5000": "http://127.0.0.1:5000", "http://[::1]:9": "http://[::1]:9", "https://127.0.0.1": "https://127.0.0.1:11434", "0.0.0.0:1": "http://127.0.0.1:1",
-		"gpu.lan:11434": "", "https://ollama.com": "", "unix:///x": "", "::": "",
-	} {
-		if got, local := ollamaAddress(host); local != (want != "") || got != want {
-			t.Errorf("%q: %q, want %q", host, got, want)
-		}
-	}
-}
 
 // ollamaHere is an Ollama that has models, with what each of them can do.
 func ollamaHere(t *testing.T, tags string, can map[string]string) *httptest.Server {
@@ -40,6 +29,7 @@ func ollamaHere(t *testing.T, tags string, can map[string]string) *httptest.Serv
 		}
 		fmt.Fprint(w, can[in.Model])
 	})
+
 	mux.Handle("POST /api/chat", chat)
 	s := httptest.NewServer(mux)
 	t.Cleanup(s.Close)
@@ -54,28 +44,31 @@ func TestOllamaIsFound(t *testing.T) {
 		map[string]string{"old": `{"capabilities":["completion","tools"]}`, "good": `{"capabilities":["completion","tools"]}`, "dumb": `{"capabilities":["completion"]}`,
 			"far": `{"capabilities":["tools"]}`, "farther": `{"capabilities":["tools"],"remote_host":"https://ollama.com"}`})
 	t.Setenv("OLLAMA_HOST", s.URL)
-	config := filepath.Join(write(t, map[string]string{"rouse.yaml": "version: 1\nhome: ./home\nagents: [{name: clerk}]\n"}), "rouse.yaml")
+	config := filepath.Join(cmdtest.Write(t, map[string]string{"rouse.yaml": "version: 1\nhome: ./home\nagents: [{name: clerk}]\n"}), "rouse.yaml")
 	p := rouse(t, "config", "check", "--config", config)
 	if err := p.Run(); err != nil || !strings.Contains(p.stdout.String()+p.stderr.String(), "none is configured, and Ollama runs here: prompts go to good at "+s.URL+", for nothing") {
 		t.Errorf("%v: %s%s", err, p.stdout.String(), p.stderr.String())
 	}
-	var d web.RunDetail
+
+	var d api.RunDetail
 	if p := rouse(t, "run", "--agent", "clerk", "--prompt", "Do it.", "--wait", "--config", config); p.Run() != nil {
 		t.Fatalf("%s%s", p.stdout.String(), p.stderr.String())
 	}
 	if runJSON(t, &d, "show", "1", "--json", "--config", config); d.Summary != "Everything was done on this machine." || d.CostUSD != 0 || len(d.StepsDetail) != 1 || d.StepsDetail[0].Model != "ollama" {
 		t.Errorf("%+v", d)
 	}
+
 	getenv := func(string) string { return s.URL }
-	if name, _, ok := findOllama(getenv); !ok || name != "good" {
+	if name, _, ok := daemon.FindOllama(getenv); !ok || name != "good" {
 		t.Errorf("%q %v", name, ok)
 	}
+
 	for name, tags := range map[string]string{"nothing it can use": `{"models":[{"name":"dumb"}]}`, "no models": `{"models":[]}`, "nonsense": `<html>`, "nobody": ""} {
 		other := ollamaHere(t, tags, map[string]string{"dumb": `{}`})
 		if name == "nobody" {
 			other.Close()
 		}
-		if found, _, ok := findOllama(func(string) string { return other.URL }); ok {
+		if found, _, ok := daemon.FindOllama(func(string) string { return other.URL }); ok {
 			t.Errorf("%s: %s was found", name, found)
 		}
 	}
@@ -94,18 +87,21 @@ jobs:
   - {name: c, agent: clerk, prompt: x, every: 1h, overlap: skip}
   - {name: d, agent: clerk, every: 1h, overlap: allow, playbook: [{call: db_schema}]}
 `
+
 	for models, want := range map[string]string{"": "queue_one queue_one skip allow", "models: [{name: m, provider: ollama, model: x}]\n": "allow queue_all skip allow"} {
-		cfg, err := load(filepath.Join(write(t, map[string]string{"rouse.yaml": text + models}), "rouse.yaml"), "")
+		cfg, err := daemon.Load(filepath.Join(cmdtest.Write(t, map[string]string{"rouse.yaml": text + models}), "rouse.yaml"), "")
 		if err != nil {
 			t.Fatal(err)
 		}
-		p, err := newPlan(cfg, quietLogger())
+
+		p, err := daemon.NewPlan(cfg, daemon.QuietLogger())
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		var got []string
-		for _, j := range p.jobs {
-			got = append(got, j.Overlap)
+		for _, j := range p.Jobs {
+			got = append(got, string(j.Overlap))
 		}
 		if text := strings.Join(got, " "); text != want {
 			t.Errorf("%q: %s, want %s", models, text, want)

@@ -9,7 +9,9 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"rouse/cmd/internal/web"
+	"rouse/cmd/internal/api"
+	"rouse/internal/domain"
+	"rouse/internal/text"
 )
 
 // printJSON writes one JSON document, which is all that `--json` prints.
@@ -30,42 +32,23 @@ func align(w io.Writer, rows [][]string) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, row := range rows {
 		for i := range row {
-			row[i] = oneLine(row[i])
+			row[i] = text.OneLine(row[i])
 		}
 		fmt.Fprintln(tw, strings.Join(row, "\t"))
 	}
+
 	return tw.Flush()
 }
 
-// oneLine keeps what a file name or a model wrote from moving the cursor or faking a row.
-func oneLine(s string) string {
-	s = strings.Map(func(r rune) rune {
-		if r == '\t' || r == '\n' || r == '\r' {
-			return ' '
-		}
-		turns := r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069 // the direction of what follows
-		if r < ' ' || r == 0x7f || (r >= 0x80 && r < 0xa0) || turns {
-			return '�'
-		}
-		return r
-	}, s)
-	return strings.TrimSpace(s)
-}
-
-// shorten cuts a text to at most n runes, saying so with an ellipsis.
-func shorten(s string, n int) string {
-	runes := []rune(oneLine(s))
-	if len(runes) <= n {
-		return string(runes)
-	}
-	return string(runes[:n-1]) + "…"
-}
+// shorten is the beginning of a text from anywhere, of at most n characters on one line.
+func shorten(s string, n int) string { return text.Truncate(text.OneLine(s), n) }
 
 // local is an instant as a person reads it: the local time, with the date unless it is today.
-func local(t web.Time, now time.Time) string {
+func local(t api.Time, now time.Time) string {
 	if t.IsZero() {
 		return "–"
 	}
+
 	at := t.Local()
 	if y, m, d := at.Date(); y == now.Local().Year() && m == now.Local().Month() && d == now.Local().Day() {
 		return at.Format(time.TimeOnly)
@@ -83,12 +66,12 @@ func readable(text string, zone *time.Location) string {
 		if err != nil {
 			return s
 		}
-		return stamp(t, zone)
+		return api.LocalTime(t, zone)
 	})
 }
 
 // inText is how far away an instant is.
-func inText(t web.Time, now time.Time) string {
+func inText(t api.Time, now time.Time) string {
 	d := t.Sub(now).Round(time.Second)
 	if d < 0 {
 		return "due since " + (-d).String()
@@ -97,38 +80,42 @@ func inText(t web.Time, now time.Time) string {
 }
 
 // took is how long a run lasted, or has lasted so far.
-func took(r web.Run, now time.Time) string {
+func took(r api.Run, now time.Time) string {
 	if r.StartedAt.IsZero() {
 		return "–"
 	}
+
 	end := r.FinishedAt.Time
 	if end.IsZero() {
 		end = now
 	}
+
 	d := end.Sub(r.StartedAt.Time)
 	if d < time.Second {
 		return d.Round(time.Millisecond).String()
 	}
+
 	return d.Round(100 * time.Millisecond).String()
 }
 
 // outcomeMark is the shape that stands beside each outcome, the same as on the dashboard.
-func outcomeMark(r web.Run) string {
-	marks := map[string]string{
-		"success": "●", "nothing": "○", "partial": "◐", "error": "▲", "timeout": "⧗",
-		"budget_exceeded": "$", "cancelled": "■", "interrupted": "⚡", "skipped": "–",
+func outcomeMark(r api.Run) string {
+	marks := map[domain.Outcome]string{
+		domain.OutcomeSuccess: "●", domain.OutcomeNothing: "○", domain.OutcomePartial: "◐",
+		domain.OutcomeError: "▲", domain.OutcomeTimeout: "⧗", domain.OutcomeBudget: "$",
+		domain.OutcomeCancelled: "■", domain.OutcomeInterrupted: "⚡", domain.OutcomeSkipped: "–",
 	}
 	if m, ok := marks[r.Outcome]; ok {
-		return m + " " + r.Outcome
+		return m + " " + string(r.Outcome)
 	}
+
+	mark := ""
 	switch r.State {
-	case "running":
+	case domain.StateRunning:
 		return "◌ running"
-	case "waiting":
-		return strings.TrimSuffix("? waiting: "+r.WaitingFor, ": ")
+	case domain.StateWaiting:
+		mark = "? "
 	}
-	if r.WaitingFor != "" {
-		return r.State + ": " + r.WaitingFor
-	}
-	return r.State
+
+	return mark + strings.TrimSuffix(fmt.Sprintf("%s: %s", r.State, r.WaitingFor), ": ")
 }

@@ -9,7 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"rouse/agentdb/ledger"
-	"rouse/cmd/internal/web"
+	"rouse/cmd/internal/api"
+	"rouse/internal/text"
 )
 
 // scopeFlags say what a pause is about.
@@ -34,7 +35,7 @@ func (f *scopeFlags) scope(args []string) (scope, name string, rest []string, er
 		if f.agent != "" {
 			flag = "--agent " + f.agent
 		}
-		return "", "", nil, usagef("give the job %s or %s, not both", oneLine(args[0]), flag)
+		return "", "", nil, usagef("give the job %s or %s, not both", text.OneLine(args[0]), flag)
 	case f.all:
 		return ledger.PauseAll, "", args, nil
 	case f.agent != "":
@@ -75,28 +76,32 @@ times are read in the daemon's time zone. "tomorrow" is the start of the next da
 		Args: cobra.MaximumNArgs(2),
 		RunE: verb(func(cmd *cobra.Command, args []string) error { return runPause(cmd, at, o, args) }),
 	}
+
 	f := cmd.Flags()
 	o.add(cmd, "pause")
 	f.StringVar(&o.length, "for", "", "pause for a length of `time`: 90m, 4h, 7d")
 	f.StringVar(&o.until, "until", "", "pause until a `time`: 15:04, 2026-11-21, tomorrow, RFC 3339")
 	f.StringVar(&o.reason, "reason", "", "`text` that is shown wherever the pause is")
 	f.BoolVar(&o.json, "json", false, "print JSON")
+
 	return cmd
 }
 
 // ask is the request that the command line means; Scope is "" when it asks for nothing.
-func (o pauseOptions) ask(cmd *cobra.Command, args []string) (web.PauseAsk, error) {
+func (o pauseOptions) ask(cmd *cobra.Command, args []string) (api.PauseRequest, error) {
 	scope, name, rest, err := o.scope(args)
-	ask := web.PauseAsk{Scope: scope, Name: name, For: o.length, Until: o.until, Reason: o.reason}
+	ask := api.PauseRequest{Scope: scope, Name: name, For: o.length, Until: o.until, Reason: o.reason}
 	if err != nil {
 		return ask, err
 	}
+
 	given := func(flag string) bool { return cmd.Flags().Changed(flag) }
 	for _, flag := range []string{"agent", "for", "until"} {
 		if given(flag) && cmd.Flag(flag).Value.String() == "" {
 			return ask, usagef("--%s is empty", flag)
 		}
 	}
+
 	switch {
 	case scope == "" && (given("for") || given("until") || given("reason")):
 		return ask, usagef("name a job, or give --agent or --all: what is to be paused?")
@@ -109,6 +114,7 @@ func (o pauseOptions) ask(cmd *cobra.Command, args []string) (web.PauseAsk, erro
 	case len(rest) == 1:
 		ask.Until = tomorrow
 	}
+
 	return ask, nil
 }
 
@@ -117,29 +123,34 @@ func runPause(cmd *cobra.Command, at *place, o pauseOptions, args []string) erro
 	if err != nil {
 		return err
 	}
+
 	s, err := at.open(cmd.Context())
 	if err != nil {
 		return err
 	}
 	defer s.close()
+
 	if ask.Scope == "" {
 		return listPauses(cmd, s, o.json)
 	}
-	var p web.Paused
+
+	var p api.Paused
 	if err := s.Post(cmd.Context(), "/v1/pauses", ask, &p); err != nil {
 		return err
 	}
 	if o.json {
 		return printJSON(cmd.OutOrStdout(), p)
 	}
+
 	printPaused(cmd.OutOrStdout(), p, s.daemon)
 	return nil
 }
 
 // printPaused says what is paused, what goes on all the same, and how to take it back.
-func printPaused(w io.Writer, p web.Paused, daemon bool) {
+func printPaused(w io.Writer, p api.Paused, daemon bool) {
 	zone := loadZone(p.Zone)
-	fmt.Fprintln(w, oneLine(pauseText(p.Pause, zone)))
+	fmt.Fprintln(w, text.OneLine(p.Text(zone)))
+
 	switch p.Scope {
 	case ledger.PauseJob:
 		fmt.Fprintln(w, "  its schedule is skipped meanwhile, and not caught up; files that arrive wait")
@@ -148,47 +159,53 @@ func printPaused(w io.Writer, p web.Paused, daemon bool) {
 	default:
 		fmt.Fprintln(w, "  every schedule is skipped meanwhile, and not caught up; files that arrive and planned wakes wait")
 	}
+
 	hand := "rouse run"
 	if p.Scope == ledger.PauseJob {
 		hand += " " + p.Name
 	}
+
 	switch n := len(p.Running); {
 	case n == 1:
 		fmt.Fprintf(w, "  run %s is on and goes on (stop it: rouse cancel %s); what you start yourself still runs: %s\n", p.Running[0], p.Running[0], hand)
 	case n > 1:
-		fmt.Fprintf(w, "  %d runs are on and go on (%s); what you start yourself still runs: %s\n", n, strings.Join(p.Running[:min(n, 10)], ", "), hand)
+		fmt.Fprintf(w, "  %d runs are on and go on (%s); what you start yourself still runs: %s\n", n, text.List(p.Running, 10), hand)
 	default:
 		fmt.Fprintf(w, "  nothing of it runs now; what you start yourself still runs: %s\n", hand)
 	}
+
 	if len(p.Held) > 0 {
-		fmt.Fprintf(w, "  besides: %s\n", oneLine(heldText(p.Held, zone)))
+		fmt.Fprintf(w, "  besides: %s\n", text.OneLine(heldText(p.Held, zone)))
 	}
-	fmt.Fprintf(w, "  end it: rouse resume %s\n", scopeArgs(p.Scope, p.Name))
+
+	fmt.Fprintf(w, "  end it: rouse resume %s\n", api.ScopeArgs(p.Scope, p.Name))
 	if !daemon {
 		fmt.Fprintln(w, "  no daemon runs now; the next one keeps to the pause")
 	}
 }
 
-func heldText(held []web.Pause, zone *time.Location) string {
+func heldText(held []api.Pause, zone *time.Location) string {
 	var out []string
 	for _, p := range held {
-		out = append(out, pauseText(p, zone))
+		out = append(out, p.Text(zone))
 	}
 	return strings.Join(out, "; ")
 }
 
 func listPauses(cmd *cobra.Command, s *session, asJSON bool) error {
-	var pauses []web.Pause
+	var pauses []api.Pause
 	if err := s.Get(cmd.Context(), "/v1/pauses", nil, &pauses); err != nil {
 		return err
 	}
 	if asJSON {
 		return printJSON(cmd.OutOrStdout(), pauses)
 	}
+
 	if len(pauses) == 0 {
 		_, err := fmt.Fprintln(cmd.OutOrStdout(), "nothing is paused")
 		return err
 	}
+
 	now := time.Now()
 	var rows [][]string
 	for _, p := range pauses {
@@ -196,8 +213,9 @@ func listPauses(cmd *cobra.Command, s *session, asJSON bool) error {
 		if !p.Until.IsZero() {
 			until = local(p.Until, now)
 		}
-		rows = append(rows, []string{scopeText(p.Scope, p.Name), local(p.Since, now), until, p.By, shorten(p.Reason, 120)})
+		rows = append(rows, []string{api.ScopeText(p.Scope, p.Name), local(p.Since, now), until, p.By, shorten(p.Reason, 120)})
 	}
+
 	return table(cmd.OutOrStdout(), "PAUSED SINCE UNTIL BY REASON", rows)
 }
 
@@ -223,9 +241,11 @@ is said. Wakes and files that waited start at once; occurrences that were skippe
 			case len(rest) > 0:
 				return usagef("%q was not understood: resume takes effect at once", shorten(rest[0], 60))
 			}
+
 			return runResume(cmd, at, scope, name, asJSON)
 		}),
 	}
+
 	o.add(cmd, "resume")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
@@ -237,18 +257,21 @@ func runResume(cmd *cobra.Command, at *place, scope, name string, asJSON bool) e
 		return err
 	}
 	defer s.close()
-	var r web.Resumed
+
+	var r api.Resumed
 	if err := s.Post(cmd.Context(), "/v1/pauses/end", map[string]string{"scope": scope, "name": name}, &r); err != nil {
 		return err
 	}
 	if asJSON {
 		return printJSON(cmd.OutOrStdout(), r)
 	}
+
 	out, zone := cmd.OutOrStdout(), loadZone(r.Zone)
-	fmt.Fprintf(out, "%s is resumed\n", scopeText(scope, name))
+	fmt.Fprintf(out, "%s is resumed\n", api.ScopeText(scope, name))
 	for _, p := range r.Held {
-		fmt.Fprintf(out, "  but %s; resume with: rouse resume %s\n", oneLine(pauseText(p, zone)), scopeArgs(p.Scope, p.Name))
+		fmt.Fprintf(out, "  but %s; resume with: rouse resume %s\n", text.OneLine(p.Text(zone)), api.ScopeArgs(p.Scope, p.Name))
 	}
+
 	return nil
 }
 

@@ -7,12 +7,10 @@ import (
 	"path/filepath"
 	"time"
 
+	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
-	"rouse/cmd/internal/web"
+	"rouse/cmd/internal/daemon"
 )
-
-// homeWait is how long a command waits for another command to leave the home.
-const homeWait = 10 * time.Second
 
 // place says where a command works: which configuration, which home.
 type place struct {
@@ -26,12 +24,7 @@ func (at *place) load() (*config.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	return load(path, at.home)
-}
-
-func load(path, home string) (*config.Config, error) {
-	return config.Load(config.LoadOptions{Path: path, Home: home, Getenv: os.Getenv, Tools: toolNames(), Secret: finder(path, home),
-		Ollama: func() (string, string, bool) { return findOllama(os.Getenv) }})
+	return daemon.Load(path, at.home)
 }
 
 // homeDir is the home alone, for commands that need no more of the configuration: a
@@ -40,6 +33,7 @@ func (at *place) homeDir() (string, error) {
 	if at.home != "" {
 		return filepath.Abs(at.home)
 	}
+
 	path, err := config.Find(at.config, os.Getenv)
 	if err != nil {
 		if at.config != "" || !errors.Is(err, config.ErrNoFile) {
@@ -47,16 +41,17 @@ func (at *place) homeDir() (string, error) {
 		}
 		return config.DefaultHome(os.Getenv)
 	}
+
 	return config.Home(path, os.Getenv)
 }
 
 // session is a command's connection: to the daemon of the home or, where none runs, to
 // the same API in this process, which then holds the home.
 type session struct {
-	*web.Client
+	*api.Client
 	home   string
 	daemon bool
-	local  *daemon
+	local  *daemon.Daemon
 	close  func()
 }
 
@@ -66,13 +61,15 @@ func (at *place) open(ctx context.Context) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	deadline := time.Now().Add(homeWait)
+
+	deadline := time.Now().Add(daemon.HomeWait)
 	for {
 		s, err := at.try(ctx, dir)
-		var held *heldError
+		var held *daemon.HeldError
 		if err == nil || !errors.As(err, &held) || time.Now().After(deadline) {
 			return s, err
 		}
+
 		// Another command has the home for a moment, or a daemon is just starting.
 		select {
 		case <-time.After(50 * time.Millisecond):
@@ -83,13 +80,14 @@ func (at *place) open(ctx context.Context) (*session, error) {
 }
 
 func (at *place) try(ctx context.Context, dir string) (*session, error) {
-	client, err := web.Dial(ctx, socketPath(dir))
+	client, err := api.Dial(ctx, daemon.SocketPath(dir))
 	if err == nil {
 		return &session{Client: client, home: dir, daemon: true, close: func() {}}, nil
 	}
-	if !errors.Is(err, web.ErrNoDaemon) {
+	if !errors.Is(err, api.ErrNoDaemon) {
 		return nil, err
 	}
+
 	cfg, problem := at.load()
 	var wanted []config.SecretRef
 	if problem != nil {
@@ -98,9 +96,11 @@ func (at *place) try(ctx context.Context, dir string) (*session, error) {
 		}
 		cfg = &config.Config{} // history can be read all the same
 	}
-	d, err := openDaemon(ctx, daemonOptions{home: dir, config: cfg, problem: problem, wanted: wanted, logger: quietLogger()})
+
+	d, err := daemon.Open(ctx, daemon.Options{Home: dir, Config: cfg, Problem: problem, Wanted: wanted, Logger: daemon.QuietLogger()})
 	if err != nil {
 		return nil, err
 	}
-	return &session{Client: web.InProcess(d.handler), home: dir, local: d, close: d.close}, nil
+
+	return &session{Client: api.InProcess(d.Handler), home: dir, local: d, close: d.Close}, nil
 }

@@ -3,12 +3,13 @@ package main
 import (
 	"encoding/json"
 	"path/filepath"
+	"rouse/cmd/internal/cmdtest"
 	"strings"
 	"testing"
 
 	"rouse/agent/model"
 	"rouse/agent/model/modeltest"
-	"rouse/cmd/internal/web"
+	"rouse/cmd/internal/api"
 )
 
 // A run goes through on each provider: its calls are made, and a second attempt goes on
@@ -25,22 +26,26 @@ func TestProviders(t *testing.T) {
 					{ID: "2", Name: "db_insert", Args: json.RawMessage(`{"table":"t","row":{"a":"x"}}`)}}},
 				modeltest.Turn{Fail: model.KindAuth},
 				modeltest.Turn{Calls: []model.Call{{ID: "3", Name: "complete", Args: json.RawMessage(`{"summary":"Made a table with one row in it."}`)}}, Opaque: "c2lnbmVkMg", Usage: model.Usage{Input: 10, Output: 2}})
+
 			base := s.URL
 			if strings.HasPrefix(provider, "openai") {
 				base += "/v1"
 			}
-			config := filepath.Join(write(t, map[string]string{"rouse.yaml": `version: 1
+
+			config := filepath.Join(cmdtest.Write(t, map[string]string{"rouse.yaml": `version: 1
 home: ./home
 models: [{name: m, provider: ` + provider + `, model: scripted, base_url: "` + base + `", api_key: "${TEST_MODEL_KEY}", max_output: 2048, context_window: 8192}]
 agents: [{name: bookkeeper, instructions: Keep the books.}]
 jobs: [{name: books, agent: bookkeeper, prompt: Make a table., retry: {attempts: 2, backoff: 1ms}}]
 `}), "rouse.yaml")
+
 			t.Setenv("TEST_MODEL_KEY", "sk-canary-0123456789")
 			p := rouse(t, "run", "books", "--wait", "--config", config)
 			if err := p.Run(); err != nil {
 				t.Fatalf("%v\n%s%s", err, p.stdout.String(), p.stderr.String())
 			}
-			var d web.RunDetail
+
+			var d api.RunDetail
 			runJSON(t, &d, "show", "1", "--json", "--config", config)
 			if d.Outcome != "success" || d.Summary != "Made a table with one row in it." || d.TokensIn != 110 || d.TokensOut != 22 || len(d.Attempts) != 2 {
 				t.Errorf("run: %+v", d)
@@ -48,12 +53,14 @@ jobs: [{name: books, agent: bookkeeper, prompt: Make a table., retry: {attempts:
 			if n := countRows(t, config, "select count(*) n from t"); n != 1 {
 				t.Errorf("%d rows", n)
 			}
+
 			requests := s.Requests()
 			for _, want := range []string{"Keep the books.", "Make a table.", `"db_insert"`, told} {
 				if !strings.Contains(string(requests[0]), want) {
 					t.Errorf("the model was not told %s", want)
 				}
 			}
+
 			if len(requests) != 3 || strings.Contains(p.stdout.String()+p.stderr.String(), "canary") {
 				t.Errorf("%d requests; %s%s", len(requests), p.stdout.String(), p.stderr.String())
 			}
@@ -68,7 +75,7 @@ func TestFallbackModel(t *testing.T) {
 	small := modeltest.New(t, modeltest.Turn{Calls: []model.Call{made}, Usage: model.Usage{Input: 10, Output: 2}})
 	quota := modeltest.New(t, modeltest.Turn{Status: 429, Header: map[string]string{"Retry-After": "0"}, Raw: `{"error":{"code":"insufficient_quota","message":"You exceeded your current quota."}}`})
 	key := modeltest.New(t, modeltest.Turn{Fail: model.KindAuth})
-	config := filepath.Join(write(t, map[string]string{"rouse.yaml": `version: 1
+	config := filepath.Join(cmdtest.Write(t, map[string]string{"rouse.yaml": `version: 1
 home: ./home
 models:
   - {name: big, provider: openai, api: responses, model: gpt-5, base_url: "` + quota.URL + `/v1", api_key: "${TEST_MODEL_KEY}", fallback: small}
@@ -79,6 +86,7 @@ jobs:
   - {name: books, agent: clerk, prompt: Do the books.}
   - {name: shut, agent: clerk, prompt: Do the books., model: locked}
 `}), "rouse.yaml")
+
 	t.Setenv("TEST_MODEL_KEY", "sk-canary-0123456789")
 	var shown, failed string
 	for _, args := range [][]string{{"run", "books", "--wait"}, {"show", "1"}, {"run", "shut", "--wait"}} {
@@ -90,11 +98,13 @@ jobs:
 			t.Fatalf("%v: %v\n%s", args, err, out)
 		}
 	}
+
 	for _, want := range []string{"step 1 (small)", "[Fallback] small answers from here on in the place of big", "You exceeded your current quota.", "The small one did all the books of the day."} {
 		if !strings.Contains(shown, want) {
 			t.Errorf("show lacks %q:\n%s", want, shown)
 		}
 	}
+
 	if !strings.Contains(failed, "invalid x-api-key: [secret]; check api_key") || len(small.Requests()) != 1 {
 		t.Errorf("%d requests; %s", len(small.Requests()), failed)
 	}
@@ -103,11 +113,12 @@ jobs:
 // Who reads a picture by hand is told what it is, and not shown its bytes.
 func TestPictureByHand(t *testing.T) {
 	t.Parallel()
-	dir := write(t, map[string]string{"rouse.yaml": "version: 1\nhome: ./home\nagents: [{name: clerk, workdir: ./work}]\n", "work/a.png": "\x89PNG\r\n\x1a\n" + strings.Repeat("x", 100_000) + "IEND"})
+	dir := cmdtest.Write(t, map[string]string{"rouse.yaml": "version: 1\nhome: ./home\nagents: [{name: clerk, workdir: ./work}]\n", "work/a.png": "\x89PNG\r\n\x1a\n" + strings.Repeat("x", 100_000) + "IEND"})
 	p := rouse(t, "call", "clerk", "file_read", `{"path":"a.png"}`, "--config", filepath.Join(dir, "rouse.yaml"))
 	if err := p.Run(); err != nil {
 		t.Fatalf("%v\n%s%s", err, p.stdout.String(), p.stderr.String())
 	}
+
 	out := p.stdout.String()
 	if len(out) > 1000 || !strings.Contains(out, `"media_type": "image/png"`) || !strings.Contains(out, `"bytes": 100012`) {
 		t.Errorf("%.2000s", out)

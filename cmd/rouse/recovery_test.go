@@ -6,12 +6,13 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"rouse/cmd/internal/cmdtest"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	"rouse/cmd/internal/web"
+	"rouse/cmd/internal/api"
 )
 
 const recoveryConfig = `version: 1
@@ -38,7 +39,8 @@ func TestRecoveryKills(t *testing.T) {
 	if err != nil {
 		asked = 3
 	}
-	dir := write(t, map[string]string{"rouse.yaml": recoveryConfig})
+
+	dir := cmdtest.Write(t, map[string]string{"rouse.yaml": recoveryConfig})
 	config := filepath.Join(dir, "rouse.yaml")
 	o := owner{t: t, config: config, file: filepath.Join(dir, "work", "lines.txt"), said: map[string]int{}}
 	p := serveUntilReady(t, config)
@@ -46,21 +48,24 @@ func TestRecoveryKills(t *testing.T) {
 	kills := 0
 	for ; o.answers < min(asked, 20) && o.look() != "success"; kills++ {
 		before := len(o.lines())
-		until(t, "a line more, or the end", func() bool { return o.look() == "success" || len(o.lines()) > before })
+		cmdtest.Until(t, "a line more, or the end", func() bool { return o.look() == "success" || len(o.lines()) > before })
 		time.Sleep(time.Duration(rand.IntN(20)) * time.Millisecond) // the instant of the kill is what is random
 		p.kill(t)
 		p = serveUntilReady(t, config)
 	}
-	until(t, "the end of the run", func() bool { return o.look() == "success" })
+
+	cmdtest.Until(t, "the end of the run", func() bool { return o.look() == "success" })
 	p.stop(t)
 	if lines := o.lines(); len(lines) != 60 {
 		t.Errorf("%d lines", len(lines))
 	}
+
 	for i, line := range o.lines() {
 		if line != fmt.Sprint(i+1) {
 			t.Fatalf("line %d is %q", i+1, line)
 		}
 	}
+
 	t.Logf("%d kills, of which %d cut a call off: %v", kills, o.answers, o.said)
 }
 
@@ -85,27 +90,32 @@ func (o *owner) lines() []string {
 // the outcome.
 func (o *owner) look() string {
 	o.t.Helper()
-	var runs []web.Run
-	var items []web.Item
+	var runs []api.Run
+	var items []api.Item
 	runJSON(o.t, &runs, "runs", "--json", "--config", o.config)
 	runJSON(o.t, &items, "inbox", "--json", "--config", o.config)
+
 	for _, i := range items {
 		if i.Kind == "info" {
 			runJSON(o.t, nil, "answer", i.ID, "seen", "--json", "--config", o.config)
 			continue
 		}
+
 		m := cutOffLine.FindStringSubmatch(strings.ReplaceAll(i.Message, "\n", " "))
 		if i.Kind != "recovery" || m == nil || m[1] != m[2] {
 			o.t.Fatalf("it asks %+v", i)
 		}
+
 		answer := "again"
 		if lines := o.lines(); len(lines) > 0 && lines[len(lines)-1] == m[1] {
 			answer = "done"
 		}
+
 		runJSON(o.t, nil, "answer", i.ID, answer, "--json", "--config", o.config)
 		o.answers++
 		o.said[answer]++
 	}
+
 	switch r := runs[0]; r.Outcome {
 	case "", "success":
 	case "interrupted":
@@ -113,5 +123,6 @@ func (o *owner) look() string {
 	default:
 		o.t.Fatalf("the run ended %s: %s", r.Outcome, r.Error)
 	}
-	return runs[0].Outcome
+
+	return string(runs[0].Outcome)
 }

@@ -3,12 +3,13 @@ package main
 import (
 	"encoding/json"
 	"path/filepath"
+	"rouse/cmd/internal/cmdtest"
 	"strings"
 	"testing"
 
 	"rouse/agent/model"
 	"rouse/agent/model/modeltest"
-	"rouse/cmd/internal/web"
+	"rouse/cmd/internal/api"
 )
 
 // TestShowReduce: OSA-24, `rouse show` has what a call found out, and under it how.
@@ -18,17 +19,19 @@ func TestShowReduce(t *testing.T) {
 		return modeltest.Turn{Calls: []model.Call{{ID: "1", Name: name, Args: json.RawMessage(args)}}}
 	}
 	s := modeltest.New(t, say("reduce", `{"task":"Find the answer."}`), say("db_schema", `{}`), modeltest.Turn{Text: "There is no table."}, modeltest.Turn{Text: "Nothing is there."})
-	config := filepath.Join(write(t, map[string]string{"rouse.yaml": `version: 1
+	config := filepath.Join(cmdtest.Write(t, map[string]string{"rouse.yaml": `version: 1
 home: ./home
 models: [{name: m, provider: ollama, model: scripted, base_url: "` + s.URL + `"}]
 agents: [{name: clerk}]
 jobs: [{name: look, agent: clerk, prompt: Look.}]
 `}), "rouse.yaml")
+
 	p := rouse(t, "run", "look", "--wait", "--config", config)
 	if err := p.Run(); err != nil {
 		t.Fatalf("%v\n%s%s", err, p.stdout.String(), p.stderr.String())
 	}
-	var d web.RunDetail
+
+	var d api.RunDetail
 	runJSON(t, &d, "show", "1", "--json", "--config", config)
 	if d.Steps != 2 || len(d.StepsDetail) != 2 || len(d.StepsDetail[0].Calls) != 1 {
 		t.Fatalf("%+v", d)
@@ -36,6 +39,7 @@ jobs: [{name: look, agent: clerk, prompt: Look.}]
 	if within := d.StepsDetail[0].Calls[0].StepsDetail; len(within) != 2 || within[0].Step != 2 || len(within[0].Calls) != 1 || within[1].Text != "There is no table." {
 		t.Errorf("within the call: %+v", within)
 	}
+
 	p = rouse(t, "show", "1", "--config", config)
 	if err := p.Run(); err != nil {
 		t.Fatal(err)

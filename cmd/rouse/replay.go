@@ -16,8 +16,11 @@ import (
 	"rouse/agent/model/replay"
 	"rouse/agentdb"
 	"rouse/agentdb/ledger"
+	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
-	"rouse/cmd/internal/web"
+	"rouse/cmd/internal/daemon"
+	"rouse/internal/atomicfile"
+	"rouse/internal/text"
 )
 
 type replayOptions struct {
@@ -52,6 +55,7 @@ be played. Exits 0 when nothing is different, else 1.`,
 			if o.answers && o.save == "" {
 				return usagef("--answers goes with --save")
 			}
+
 			rec, err := fetchRecording(cmd.Context(), at, args[0])
 			if err != nil {
 				return err
@@ -59,14 +63,17 @@ be played. Exits 0 when nothing is different, else 1.`,
 			if o.save != "" {
 				return saveRecording(cmd.OutOrStdout(), rec, o)
 			}
+
 			return playRecording(cmd, at, rec, o)
 		}),
 	}
+
 	f := cmd.Flags()
 	f.StringVar(&o.with, "with", "", "configuration `file` to play it with (default the one of --config)")
 	f.StringVar(&o.save, "save", "", "write the recording to a `file` instead, for a model with provider: replay")
 	f.BoolVar(&o.answers, "answers", false, "with --save: the answers alone, which are then given whatever is asked")
 	f.BoolVar(&o.json, "json", false, "print JSON")
+
 	return cmd
 }
 
@@ -77,7 +84,8 @@ func fetchRecording(ctx context.Context, at *place, run string) (replay.Recordin
 		return replay.Recording{}, err
 	}
 	defer s.close()
-	var kept web.Recording
+
+	var kept api.Recording
 	if err := s.Get(ctx, "/v1/runs/"+run+"/recording", nil, &kept); err != nil {
 		return replay.Recording{}, err
 	}
@@ -89,17 +97,17 @@ func saveRecording(out io.Writer, rec replay.Recording, o replayOptions) error {
 	if len(rec.Exchanges) == 0 {
 		return fmt.Errorf("run %s has no exchange with a model to save; set record: true on its job%s, and run it again", rec.Run.ID, spaced(rec.Run.Job))
 	}
+
 	if o.answers {
 		rec = rec.Answers()
 	}
-	f, err := os.OpenFile(o.save, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+
+	err := atomicfile.StreamNew(o.save, 0o600, func(w io.Writer) error { return replay.Write(w, rec) })
 	if err != nil {
 		return fmt.Errorf("the recording cannot be saved: %w", err)
 	}
-	if err := errors.Join(replay.Write(f, rec), f.Close()); err != nil {
-		return errors.Join(fmt.Errorf("the recording cannot be saved: %w", err), os.Remove(o.save))
-	}
-	_, err = fmt.Fprintf(out, "%s holds %s; use it as a model: {name: …, provider: replay, recording: %s}\n", o.save, plural(len(rec.Exchanges), "exchange"), o.save)
+
+	_, err = fmt.Fprintf(out, "%s holds %s; use it as a model: {name: …, provider: replay, recording: %s}\n", o.save, text.Plural(len(rec.Exchanges), "exchange"), o.save)
 	return err
 }
 
@@ -108,13 +116,6 @@ func spaced(job string) string {
 		return ""
 	}
 	return " " + job
-}
-
-func plural(n int, thing string) string {
-	if n == 1 {
-		return "1 " + thing
-	}
-	return fmt.Sprintf("%d %ss", n, thing)
 }
 
 // replayed is what --json prints.
@@ -130,67 +131,78 @@ type replayed struct {
 func playRecording(cmd *cobra.Command, at *place, rec replay.Recording, o replayOptions) error {
 	cfg, err := at.load()
 	if o.with != "" {
-		cfg, err = load(o.with, at.home)
+		cfg, err = daemon.Load(o.with, at.home)
 	}
 	if err != nil {
 		return err
 	}
+
 	res, err := play(cmd.Context(), cfg, rec)
 	if err != nil {
 		return err
 	}
+
 	out := replayed{Run: rec.Run.ID, Same: res.Same(), Unknown: res.Unknown, Differences: res.Differences, Recorded: res.Recorded, Now: res.Now}
 	if out.Differences == nil {
 		out.Differences = []replay.Difference{}
 	}
+
 	if o.json {
 		err = printJSON(cmd.OutOrStdout(), out)
 	} else {
 		err = printReplay(cmd.OutOrStdout(), rec, out)
 	}
+
 	if err == nil && !out.Same {
 		err = errSilent
 	}
+
 	return err
 }
 
 // play plays a recording in a home of its own, which is thrown away.
 func play(ctx context.Context, cfg *config.Config, rec replay.Recording) (res agent.Replayed, err error) {
-	p, err := newPlan(cfg, quietLogger())
+	p, err := daemon.NewPlan(cfg, daemon.QuietLogger())
 	if err != nil {
 		return res, err
 	}
+
 	dir, err := os.MkdirTemp("", "rouse-replay-")
 	if err != nil {
 		return res, fmt.Errorf("a folder to play in cannot be made: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+
 	l, err := ledger.Open(ctx, ledger.Options{Path: filepath.Join(dir, "ledger.db"), Blobs: filepath.Join(dir, "blobs")})
 	if err != nil {
 		return res, err
 	}
 	defer func() { err = errors.Join(err, l.Close()) }()
+
 	databases, err := agentdb.NewPool(agentdb.PoolOptions{Dir: filepath.Join(dir, "agents")})
 	if err != nil {
 		return res, err
 	}
 	defer func() { err = errors.Join(err, databases.Close()) }()
+
 	runner, err := agent.New(agent.Options{Ledger: l, Databases: databases, Manifests: filepath.Join(dir, "manifests")})
 	if err != nil {
 		return res, err
 	}
-	runner.Set(p.plan)
+
+	runner.Set(p.Plan)
 	return runner.Replay(ctx, rec)
 }
 
 // printReplay writes the differences in the order in which they come up.
 func printReplay(w io.Writer, rec replay.Recording, r replayed) error {
 	fmt.Fprintf(w, "run %s of %s (agent %s), played again on %s and %s\n", r.Run, cmp.Or(rec.Run.Job, "no job"), rec.Run.Agent,
-		plural(len(rec.Exchanges), "recorded answer"), plural(len(rec.Calls), "recorded call"))
+		text.Plural(len(rec.Exchanges), "recorded answer"), text.Plural(len(rec.Calls), "recorded call"))
 	if r.Same {
-		_, err := fmt.Fprintf(w, "no difference: %s, %s, %s, %s\n", r.Now.Outcome, plural(r.Now.Steps, "step"), plural(r.Now.Calls, "call"), tookText(r.Now))
+		_, err := fmt.Fprintf(w, "no difference: %s, %s, %s, %s\n", r.Now.Outcome, text.Plural(r.Now.Steps, "step"), text.Plural(r.Now.Calls, "call"), tookText(r.Now))
 		return err
 	}
+
 	place := "-"
 	for _, d := range r.Differences {
 		here := ""
@@ -200,18 +212,22 @@ func printReplay(w io.Writer, rec replay.Recording, r replayed) error {
 				here = fmt.Sprintf("attempt %d, %s", d.Attempt, here)
 			}
 		}
+
 		if here != place {
 			fmt.Fprintln(w, cmp.Or(here, "the end"))
 			place = here
 		}
-		fmt.Fprintf(w, "  %s\n    recorded  %s\n    now       %s\n", oneLine(d.What), cmp.Or(oneLine(d.Recorded), "–"), cmp.Or(oneLine(d.Now), "–"))
+
+		fmt.Fprintf(w, "  %s\n    recorded  %s\n    now       %s\n", text.OneLine(d.What), cmp.Or(text.OneLine(d.Recorded), "–"), cmp.Or(text.OneLine(d.Now), "–"))
 	}
+
 	if r.Unknown != "" {
-		fmt.Fprintf(w, "not played to its end: %s\n", oneLine(r.Unknown))
+		fmt.Fprintf(w, "not played to its end: %s\n", text.OneLine(r.Unknown))
 	}
+
 	_, err := fmt.Fprintf(w, "recorded: %s, %s, %s, %s\nnow:      %s, %s, %s, %s\n",
-		r.Recorded.Outcome, plural(r.Recorded.Steps, "step"), plural(r.Recorded.Calls, "call"), tookText(r.Recorded),
-		nowText(r), plural(r.Now.Steps, "step"), plural(r.Now.Calls, "call"), tookText(r.Now))
+		r.Recorded.Outcome, text.Plural(r.Recorded.Steps, "step"), text.Plural(r.Recorded.Calls, "call"), tookText(r.Recorded),
+		nowText(r), text.Plural(r.Now.Steps, "step"), text.Plural(r.Now.Calls, "call"), tookText(r.Now))
 	return err
 }
 
@@ -219,13 +235,13 @@ func nowText(r replayed) string {
 	if r.Unknown != "" {
 		return "not known"
 	}
-	return r.Now.Outcome
+	return string(r.Now.Outcome)
 }
 
 func tookText(e agent.Ending) string {
-	text := plural(int(e.Tokens), "token")
+	words := text.Plural(int(e.Tokens), "token")
 	if e.CostMicroUSD > 0 {
-		text += ", " + dollars(float64(e.CostMicroUSD)/1e6)
+		words += ", " + dollars(float64(e.CostMicroUSD)/1e6)
 	}
-	return text
+	return words
 }

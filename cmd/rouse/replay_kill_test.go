@@ -2,11 +2,12 @@ package main
 
 import (
 	"path/filepath"
+	"rouse/cmd/internal/cmdtest"
 	"testing"
 
 	"rouse/agent/model"
 	"rouse/agent/model/modeltest"
-	"rouse/cmd/internal/web"
+	"rouse/cmd/internal/api"
 )
 
 // A recorded run that is killed while its model speaks goes on after a restart, and both
@@ -18,23 +19,26 @@ func TestReplayAfterAKill(t *testing.T) {
 		modeltest.Turn{Hang: true},
 		modeltest.Turn{Usage: model.Usage{Input: 200, Output: 30}, Calls: []model.Call{call("2", "file_read", `{"path":"a.txt"}`)}},
 		modeltest.Turn{Usage: model.Usage{Input: 300, Output: 40}, Calls: []model.Call{call("3", "complete", `{"summary":"Wrote a file and read it, as it was asked."}`)}})
-	config := filepath.Join(write(t, map[string]string{"rouse.yaml": `version: 1
+
+	config := filepath.Join(cmdtest.Write(t, map[string]string{"rouse.yaml": `version: 1
 home: ./home
 models: [{name: m, provider: openai, model: scripted, base_url: "` + s.URL + `/v1", api_key: none, price: {input: 1, output: 10}}]
 agents: [{name: clerk, workdir: ./work}]
 jobs: [{name: j, agent: clerk, prompt: "Write a file, attempt {{ .Attempt }}.", record: true, notify: {on: []}}]
 `}), "rouse.yaml")
+
 	p := serveUntilReady(t, config)
-	var r web.Run
+	var r api.Run
 	runJSON(t, &r, "run", "j", "--json", "--config", config)
-	until(t, "the model is silent", func() bool { return len(s.Requests()) == 2 })
+	cmdtest.Until(t, "the model is silent", func() bool { return len(s.Requests()) == 2 })
 	unfinished := rouse(t, "replay", r.ID, "--config", config)
 	if err := unfinished.Run(); err == nil || unfinished.stderr.String() != "rouse: run 1 has not finished (running); wait for its end, or cancel it\n" {
 		t.Errorf("an unfinished run: %v %s", err, unfinished.stderr.String())
 	}
+
 	p.kill(t)
 	p = serveUntilReady(t, config)
-	until(t, "the end", func() bool {
+	cmdtest.Until(t, "the end", func() bool {
 		runJSON(t, &r, "show", r.ID, "--json", "--config", config)
 		return r.State == "finished"
 	})
@@ -44,6 +48,7 @@ jobs: [{name: j, agent: clerk, prompt: "Write a file, attempt {{ .Attempt }}.", 
 	if played := replayJSON(t, r.ID, "--config", config); !played.Same || played.Now != played.Recorded || played.Now.Steps != 4 {
 		t.Errorf("with the daemon: %s", played.text())
 	}
+
 	p.stop(t)
 	if played := replayJSON(t, r.ID, "--config", config); !played.Same {
 		t.Errorf("without it: %s", played.text())
@@ -60,25 +65,28 @@ func TestReplayAfterAKillInAReduction(t *testing.T) {
 		modeltest.Turn{Hang: true},
 		modeltest.Turn{Usage: usage, Text: "Nothing is there."},
 		modeltest.Turn{Usage: usage, Calls: []model.Call{call("2", "complete", `{"summary":"There was nothing in the folder to sum up."}`)}})
-	config := filepath.Join(write(t, map[string]string{"rouse.yaml": `version: 1
+
+	config := filepath.Join(cmdtest.Write(t, map[string]string{"rouse.yaml": `version: 1
 home: ./home
 models: [{name: m, provider: openai, model: scripted, base_url: "` + s.URL + `/v1", api_key: none, price: {input: 1, output: 10}}]
 agents: [{name: clerk, workdir: ./work}]
 jobs: [{name: j, agent: clerk, prompt: Look into it., record: true, notify: {on: []}}]
 `}), "rouse.yaml")
+
 	p := serveUntilReady(t, config)
-	var r web.Run
+	var r api.Run
 	runJSON(t, &r, "run", "j", "--json", "--config", config)
-	until(t, "the reduction is silent", func() bool { return len(s.Requests()) == 2 })
+	cmdtest.Until(t, "the reduction is silent", func() bool { return len(s.Requests()) == 2 })
 	p.kill(t)
 	p = serveUntilReady(t, config)
-	until(t, "the end", func() bool {
+	cmdtest.Until(t, "the end", func() bool {
 		runJSON(t, &r, "show", r.ID, "--json", "--config", config)
 		return r.State == "finished"
 	})
 	if r.Outcome != "success" || r.Attempt != 2 || len(s.Requests()) != 4 {
 		t.Errorf("after %d requests: %+v", len(s.Requests()), r)
 	}
+
 	p.stop(t)
 	if played := replayJSON(t, r.ID, "--config", config); !played.Same {
 		t.Errorf("played again: %s", played.text())

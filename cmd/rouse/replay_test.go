@@ -4,12 +4,13 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"rouse/cmd/internal/cmdtest"
 	"strings"
 	"testing"
 
 	"rouse/agent/model"
 	"rouse/agent/model/modeltest"
-	"rouse/cmd/internal/web"
+	"rouse/cmd/internal/api"
 )
 
 // playedAgain is what `rouse replay --json` says.
@@ -46,6 +47,7 @@ func replayJSON(t *testing.T, args ...string) (p playedAgain) {
 	if (err == nil) != p.Same {
 		t.Errorf("exit %v with same=%v", err, p.Same)
 	}
+
 	return p
 }
 
@@ -66,6 +68,7 @@ func TestReplay(t *testing.T) {
 		modeltest.Turn{Usage: model.Usage{Input: 200, Output: 30}, Calls: []model.Call{
 			call("3", "file_read", `{"path":"note.txt"}`), call("4", "notify", `{"title":"Noted"}`), call("5", "no_such_tool", `{}`)}},
 		modeltest.Turn{Usage: model.Usage{Input: 300, Output: 40}, Calls: []model.Call{call("6", "complete", `{"summary":"Wrote a note and made a table for it."}`)}})
+
 	text := `version: 1
 home: ./home
 models: [{name: m, provider: anthropic, model: scripted, base_url: "` + s.URL + `", api_key: "${TEST_MODEL_KEY}", price: {input: 1, output: 10}}]
@@ -74,12 +77,14 @@ jobs:
   - {name: notes, agent: clerk, prompt: "Write the note ${TEST_MODEL_KEY} of run {{ .Run }}.", record: true, notify: {on: []}, expect: [{file: ./work/note.txt}]}
   - {name: other, agent: clerk, prompt: Do it., notify: {on: []}}
 `
-	dir := write(t, map[string]string{"rouse.yaml": text})
+
+	dir := cmdtest.Write(t, map[string]string{"rouse.yaml": text})
 	config := filepath.Join(dir, "rouse.yaml")
 	t.Setenv("TEST_MODEL_KEY", "sk-canary-0123456789")
 	if run := rouse(t, "run", "notes", "--wait", "--config", config); run.Run() != nil {
 		t.Fatalf("%s%s", run.stdout.String(), run.stderr.String())
 	}
+
 	asked := len(s.Requests())
 	note := filepath.Join(dir, "work", "note.txt")
 	if err := os.Remove(note); err != nil {
@@ -92,7 +97,8 @@ jobs:
 	if _, err := os.Stat(note); err == nil || len(s.Requests()) != asked {
 		t.Errorf("the replay wrote its file, or asked its model (%d requests)", len(s.Requests())-asked)
 	}
-	var runs []web.Run
+
+	var runs []api.Run
 	if runJSON(t, &runs, "runs", "--json", "--config", config); len(runs) != 1 {
 		t.Errorf("the replay is in the history: %+v", runs)
 	}
@@ -115,6 +121,7 @@ jobs:
 		if err := os.WriteFile(other, []byte(strings.Replace(text, c.old, c.new, 1)), 0o600); err != nil {
 			t.Fatal(err)
 		}
+
 		p := replayJSON(t, "1", "--config", config, "--with", other)
 		found := c.what == "" && p.Same
 		for _, d := range p.Differences {
@@ -133,16 +140,19 @@ jobs:
 	if run := rouse(t, "run", "other", "--wait", "--config", config); run.Run() != nil {
 		t.Errorf("%s%s", run.stdout.String(), run.stderr.String())
 	}
+
 	bare := rouse(t, "replay", "2", "--config", config)
 	if err := bare.Run(); err == nil || !strings.Contains(bare.stderr.String(), "set record: true on its job other") {
 		t.Errorf("a run without a recording: %v %s%s", err, bare.stdout.String(), bare.stderr.String())
 	}
+
 	d.stop(t)
 
 	saved := filepath.Join(dir, "saved.jsonl")
 	if save := rouse(t, "replay", "1", "--save", saved, "--config", config); save.Run() != nil {
 		t.Errorf("%s", save.stderr.String())
 	}
+
 	for _, path := range append(files(t, filepath.Join(dir, "home", "recordings")), saved) {
 		raw, err := os.ReadFile(path)
 		if err != nil || strings.Contains(string(raw), "canary") || !strings.Contains(string(raw), "[secret]") {
@@ -157,6 +167,7 @@ func files(t *testing.T, dir string) (out []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, e := range entries {
 		out = append(out, filepath.Join(dir, e.Name()))
 	}

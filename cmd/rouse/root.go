@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"rouse/cmd/internal/web"
+	"rouse/cmd/internal/api"
 )
 
 // Exit codes of every command (design: cli).
@@ -43,18 +43,22 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	if err == nil {
 		return exitDone
 	}
+
 	if !errors.Is(err, errSilent) {
 		fmt.Fprintln(stderr, "rouse:", err)
 	}
+
 	var failed failure
 	if !errors.As(err, &failed) {
 		return exitUsage
 	}
+
 	var wrong usageError
-	var answer *web.Error
+	var answer *api.Error
 	if errors.As(err, &wrong) || (errors.As(err, &answer) && answer.Usage) {
 		return exitUsage
 	}
+
 	return exitFailed
 }
 
@@ -81,11 +85,13 @@ lands in a folder, or you ask. Describe agents and jobs in rouse.yaml, start
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
 		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
+
 	root.PersistentFlags().StringVar(&at.config, "config", "", "configuration `file` (default ./rouse.yaml, then HOME/rouse.yaml)")
 	root.PersistentFlags().StringVar(&at.home, "home", "", "`folder` that holds all state (default the configuration's home, $ROUSE_HOME or ~/.rouse)")
 	root.AddCommand(
 		newInit(), newServe(at), newStatus(at), newRun(at), newCall(at), newJobs(at), newNext(at), newSimulate(at), newWhy(at), newPause(at), newResume(at), newSlot(at), newRuns(at), newShow(at), newArtifact(at), newLogs(at), newReplay(at),
 		newCancel(at), newRetry(at), newUndo(at), newInbox(at), newAnswer(at), newApprove(at), newDeny(at), newGrants(at), newBudget(at), newDB(at), newSkills(at), newConfig(at), newSecrets(at), newDoctor(at), newSelftest(at), newNotify(at), newBench(), newVersion(),
 	)
+
 	return root
 }

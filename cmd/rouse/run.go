@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"net/url"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"rouse/agentdb/ledger"
-	"rouse/cmd/internal/web"
+	"rouse/cmd/internal/api"
+	"rouse/internal/domain"
+	"rouse/internal/text"
 )
 
 type runOptions struct {
@@ -43,6 +43,7 @@ this command, which then always waits.`,
 			return fireAndFollow(cmd, at, fire, o)
 		}),
 	}
+
 	f := cmd.Flags()
 	f.StringVar(&o.agent, "agent", "", "`name` of the agent for --prompt")
 	f.StringVar(&o.prompt, "prompt", "", "`text` to run instead of a job")
@@ -50,12 +51,13 @@ this command, which then always waits.`,
 	f.StringArrayVar(&o.input, "input", nil, "`key=value` for .Input in the job's templates (repeatable)")
 	f.BoolVar(&o.wait, "wait", false, "follow the run and exit by its outcome")
 	f.BoolVar(&o.json, "json", false, "print the run as JSON")
+
 	return cmd
 }
 
 // fire is the request that the command line means.
-func (o runOptions) fire(args []string) (web.Fire, error) {
-	f := web.Fire{Agent: o.agent, Prompt: o.prompt}
+func (o runOptions) fire(args []string) (api.RunRequest, error) {
+	f := api.RunRequest{Agent: o.agent, Prompt: o.prompt}
 	switch {
 	case len(args) == 1 && o.prompt != "":
 		return f, usagef("give a job or --prompt, not both")
@@ -66,40 +68,48 @@ func (o runOptions) fire(args []string) (web.Fire, error) {
 	case o.prompt == "" || o.agent == "":
 		return f, usagef("name a job, or give --agent and --prompt; the jobs are listed by: rouse jobs")
 	}
+
 	if o.file != "" {
 		if f.Job == "" {
 			return f, usagef("--file needs a job")
 		}
+
 		path, err := filepath.Abs(o.file)
 		if err != nil {
 			return f, err
 		}
 		f.File = path
 	}
+
 	for _, pair := range o.input {
 		key, value, ok := strings.Cut(pair, "=")
 		if !ok || key == "" {
 			return f, usagef("--input %q is not key=value", pair)
 		}
+
 		if f.Input == nil {
 			f.Input = map[string]string{}
 		}
+
 		f.Input[key] = value
 	}
+
 	return f, nil
 }
 
-func fireAndFollow(cmd *cobra.Command, at *place, fire web.Fire, o runOptions) error {
+func fireAndFollow(cmd *cobra.Command, at *place, fire api.RunRequest, o runOptions) error {
 	ctx := cmd.Context()
 	s, err := at.open(ctx)
 	if err != nil {
 		return err
 	}
 	defer s.close()
-	var r web.Run
+
+	var r api.Run
 	if err := s.Post(ctx, "/v1/runs", fire, &r); err != nil {
 		return err
 	}
+
 	if s.daemon && !o.wait {
 		if o.json {
 			return printJSON(cmd.OutOrStdout(), r)
@@ -107,29 +117,34 @@ func fireAndFollow(cmd *cobra.Command, at *place, fire web.Fire, o runOptions) e
 		_, err := fmt.Fprintf(cmd.OutOrStdout(), "run %s is queued; follow it with: rouse logs %s -f\n", r.ID, r.ID)
 		return err
 	}
+
 	if err := follow(cmd, s, r.ID, o.json); err != nil {
 		return err
 	}
 	if err := s.Get(context.WithoutCancel(ctx), "/v1/runs/"+r.ID, nil, &r); err != nil {
 		return err
 	}
+
 	if o.json {
 		if err := printJSON(cmd.OutOrStdout(), r); err != nil {
 			return err
 		}
 	} else {
-		fmt.Fprintf(cmd.OutOrStdout(), "run %s  %s  %s\n", r.ID, outcomeMark(r), oneLine(said(r)))
+		fmt.Fprintf(cmd.OutOrStdout(), "run %s  %s  %s\n", r.ID, outcomeMark(r), text.OneLine(said(r)))
 	}
+
 	switch {
 	case o.json:
-	case r.WaitingFor == ledger.WaitInput:
+	case r.WaitingFor == domain.WaitInput:
 		fmt.Fprintln(cmd.OutOrStdout(), "it waits for your answer: rouse inbox")
-	case r.WaitingFor == ledger.WaitApproval:
+	case r.WaitingFor == domain.WaitApproval:
 		fmt.Fprintln(cmd.OutOrStdout(), "it waits for your leave: rouse inbox")
 	}
+
 	if !endedWell(r) {
 		return errSilent
 	}
+
 	return nil
 }
 
@@ -137,8 +152,9 @@ func fireAndFollow(cmd *cobra.Command, at *place, fire web.Fire, o runOptions) e
 func follow(cmd *cobra.Command, s *session, id string, quiet bool) error {
 	ctx := cmd.Context()
 	if !s.daemon {
-		return s.local.runOnly(ctx, id)
+		return s.local.RunOnly(ctx, id)
 	}
+
 	err := followed(cmd, s, id, quiet)
 	if ctx.Err() != nil {
 		return fmt.Errorf("run %s goes on in the daemon; follow it with: rouse logs %[1]s -f, or stop it with: rouse cancel %[1]s", id)
@@ -152,6 +168,7 @@ func followed(cmd *cobra.Command, s *session, id string, quiet bool) error {
 	if !quiet {
 		return printEvents(cmd, s, q, false)
 	}
+
 	for _, err := range s.Lines(cmd.Context(), "/v1/events", q) {
 		if err != nil {
 			return err
@@ -160,8 +177,8 @@ func followed(cmd *cobra.Command, s *session, id string, quiet bool) error {
 	return nil
 }
 
-func endedWell(r web.Run) bool {
-	return slices.Contains([]string{"success", "nothing", "partial"}, r.Outcome)
+func endedWell(r api.Run) bool {
+	return r.Outcome.Done()
 }
 
 func newCall(at *place) *cobra.Command {
@@ -173,36 +190,40 @@ prints the envelope. Exits 1 if the call failed.`,
 		Example: `  rouse call bookkeeper db_query '{"sql": "select * from expenses limit 5"}'`,
 		Args:    cobra.RangeArgs(2, 3),
 		RunE: verb(func(cmd *cobra.Command, args []string) error {
-			fire := web.Fire{Agent: args[0], Tool: args[1], Args: json.RawMessage("{}")}
+			fire := api.RunRequest{Agent: args[0], Tool: args[1], Args: json.RawMessage("{}")}
 			if len(args) == 3 {
 				if !json.Valid([]byte(args[2])) {
 					return usagef("the arguments are not JSON: %s", shorten(args[2], 80))
 				}
 				fire.Args = json.RawMessage(args[2])
 			}
+
 			return callByHand(cmd, at, fire)
 		}),
 	}
 }
 
-func callByHand(cmd *cobra.Command, at *place, fire web.Fire) error {
+func callByHand(cmd *cobra.Command, at *place, fire api.RunRequest) error {
 	ctx := cmd.Context()
 	s, err := at.open(ctx)
 	if err != nil {
 		return err
 	}
 	defer s.close()
-	var r web.Run
+
+	var r api.Run
 	if err := s.Post(ctx, "/v1/runs", fire, &r); err != nil {
 		return err
 	}
 	if err := follow(cmd, s, r.ID, true); err != nil {
 		return err
 	}
-	var d web.RunDetail
+
+	var d api.RunDetail
 	if err := s.Get(context.WithoutCancel(ctx), "/v1/runs/"+r.ID, nil, &d); err != nil {
 		return err
 	}
+
 	for _, st := range d.StepsDetail {
 		for _, c := range st.Calls {
 			if string(c.Envelope) == "null" {
@@ -214,11 +235,14 @@ func callByHand(cmd *cobra.Command, at *place, fire web.Fire) error {
 			if !c.OK {
 				return errSilent
 			}
+
 			return nil
 		}
 	}
-	if d.WaitingFor == ledger.WaitApproval {
+
+	if d.WaitingFor == domain.WaitApproval {
 		return fmt.Errorf("run %s waits for your leave to make the call: rouse inbox", d.ID)
 	}
+
 	return fmt.Errorf("run %s made no call: %s", d.ID, said(d.Run))
 }

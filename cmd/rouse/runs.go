@@ -10,8 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
-	"rouse/cmd/internal/web"
+	"rouse/internal/domain"
 )
 
 type runsOptions struct {
@@ -28,6 +29,7 @@ func newRuns(at *place) *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE:  verb(func(cmd *cobra.Command, _ []string) error { return runRuns(cmd, at, o) }),
 	}
+
 	f := cmd.Flags()
 	f.StringVar(&o.job, "job", "", "only this `job`")
 	f.StringVar(&o.agent, "agent", "", "only this `agent`")
@@ -37,14 +39,25 @@ func newRuns(at *place) *cobra.Command {
 	f.StringVar(&o.since, "since", "", "only runs queued since a `time` ago (7d, 12h) or an RFC 3339 instant")
 	f.IntVarP(&o.n, "number", "n", 20, "how many")
 	f.BoolVar(&o.json, "json", false, "print JSON")
+
 	return cmd
 }
 
 var (
-	outcomes = []string{"success", "nothing", "partial", "error", "timeout", "budget_exceeded", "cancelled", "interrupted", "skipped"}
-	triggers = []string{"schedule", "watch", "webhook", "self", "manual", "api"}
-	states   = []string{"queued", "running", "waiting", "finished"}
+	outcomes = words(domain.OutcomeSuccess, domain.OutcomeNothing, domain.OutcomePartial, domain.OutcomeError, domain.OutcomeTimeout,
+		domain.OutcomeBudget, domain.OutcomeCancelled, domain.OutcomeInterrupted, domain.OutcomeSkipped)
+	triggers = words(domain.TriggerSchedule, domain.TriggerWatch, domain.TriggerWebhook, domain.TriggerSelf, domain.TriggerManual, domain.TriggerAPI)
+	states   = words(domain.StateQueued, domain.StateRunning, domain.StateWaiting, domain.StateFinished)
 )
+
+func words[W ~string](list ...W) []string {
+	out := make([]string, len(list))
+	for i, w := range list {
+		out[i] = string(w)
+	}
+
+	return out
+}
 
 func runRuns(cmd *cobra.Command, at *place, o runsOptions) error {
 	if o.trigger != "" && !slices.Contains(triggers, o.trigger) {
@@ -56,12 +69,14 @@ func runRuns(cmd *cobra.Command, at *place, o runsOptions) error {
 	if o.state != "" && !slices.Contains(states, o.state) {
 		return usagef("--state %q is none of %s", o.state, strings.Join(states, ", "))
 	}
+
 	q := url.Values{"n": {strconv.Itoa(o.n)}}
 	for key, value := range map[string]string{"job": o.job, "agent": o.agent, "trigger": o.trigger, "outcome": o.outcome, "state": o.state} {
 		if value != "" {
 			q.Set(key, value)
 		}
 	}
+
 	now := time.Now()
 	if o.since != "" {
 		since, err := parseSince(o.since, now)
@@ -70,26 +85,31 @@ func runRuns(cmd *cobra.Command, at *place, o runsOptions) error {
 		}
 		q.Set("since", since.UTC().Format(time.RFC3339Nano))
 	}
+
 	s, err := at.open(cmd.Context())
 	if err != nil {
 		return err
 	}
 	defer s.close()
-	var runs []web.Run
+
+	var runs []api.Run
 	if err := s.Get(cmd.Context(), "/v1/runs", q, &runs); err != nil {
 		return err
 	}
 	if o.json {
 		return printJSON(cmd.OutOrStdout(), runs)
 	}
+
 	if len(runs) == 0 {
 		_, err := fmt.Fprintln(cmd.OutOrStdout(), "no runs")
 		return err
 	}
+
 	var rows [][]string
 	for _, r := range runs {
-		rows = append(rows, []string{r.ID, local(r.QueuedAt, now), jobName(r), r.Trigger, outcomeMark(r), took(r, now), shorten(said(r), 80)})
+		rows = append(rows, []string{r.ID, local(r.QueuedAt, now), jobName(r), string(r.Trigger), outcomeMark(r), took(r, now), shorten(said(r), 80)})
 	}
+
 	return table(cmd.OutOrStdout(), "RUN QUEUED JOB TRIGGER OUTCOME TOOK SUMMARY", rows)
 }
 
@@ -105,7 +125,7 @@ func parseSince(text string, now time.Time) (time.Time, error) {
 }
 
 // jobName is what a listing calls a run's job: an ad-hoc run has only an agent.
-func jobName(r web.Run) string {
+func jobName(r api.Run) string {
 	if r.Job == "" {
 		return "(" + r.Agent + ")"
 	}
@@ -113,7 +133,7 @@ func jobName(r web.Run) string {
 }
 
 // said is the one line that tells what a run did.
-func said(r web.Run) string {
+func said(r api.Run) string {
 	if r.Error != "" {
 		return r.Error
 	}

@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"rouse/cmd/internal/cmdtest"
 	"strconv"
 	"strings"
 	"testing"
@@ -15,7 +16,8 @@ import (
 
 	"rouse/agent/model"
 	"rouse/agent/model/modeltest"
-	"rouse/cmd/internal/web"
+	"rouse/cmd/internal/api"
+	"rouse/cmd/internal/daemon"
 )
 
 // TestScripts runs testdata/*.txtar: commands as a user types them, and what they answer;
@@ -26,13 +28,14 @@ func TestScripts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata",
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("PROJECT", root)
 			e.Setenv("DBUS_SESSION_BUS_ADDRESS", "")
 			e.Setenv("HOME", e.WorkDir)
-			e.Setenv("OLLAMA_HOST", nobody)
+			e.Setenv("OLLAMA_HOST", cmdtest.Nobody)
 			e.Setenv("GORACE", os.Getenv("GORACE"))
 			return nil
 		},
@@ -47,22 +50,25 @@ func TestExpensesExample(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	sample, err := os.ReadFile("../../examples/expenses/statements.csv")
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := write(t, map[string]string{"rouse.yaml": string(text), "inbox/.gitkeep": ""})
+
+	dir := cmdtest.Write(t, map[string]string{"rouse.yaml": string(text), "inbox/.gitkeep": ""})
 	config, inbox := filepath.Join(dir, "rouse.yaml"), filepath.Join(dir, "inbox", "statements.csv")
 	p := serveUntilReady(t, config)
-	var runs []web.Run
+	var runs []api.Run
 	drop := func(text string) {
 		t.Helper()
 		if err := os.WriteFile(inbox, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		until(t, "the file moved away", func() bool { _, err := os.Stat(inbox); return os.IsNotExist(err) })
+		cmdtest.Until(t, "the file moved away", func() bool { _, err := os.Stat(inbox); return os.IsNotExist(err) })
 		runJSON(t, &runs, "runs", "--json", "--config", config)
 	}
+
 	drop(string(sample))
 	if len(runs) != 1 || runs[0].Outcome != "success" || runs[0].Trigger != "watch" || !strings.Contains(runs[0].Summary, "5 rows into expenses") {
 		t.Fatalf("runs: %+v", runs)
@@ -73,7 +79,8 @@ func TestExpensesExample(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(dir, "inbox", "done", "statements.csv")); err != nil {
 		t.Error(err)
 	}
-	var checks []web.Check
+
+	var checks []api.Check
 	doctor := rouse(t, "doctor", "--json", "--config", config)
 	if err := doctor.Run(); err == nil { // no desktop here, and that is said
 		t.Error("doctor found nothing")
@@ -81,14 +88,17 @@ func TestExpensesExample(t *testing.T) {
 	if err := json.Unmarshal(doctor.stdout.Bytes(), &checks); err != nil || !strings.Contains(doctor.stdout.String(), "5 expenses from statements.csv") {
 		t.Errorf("the notice is not in the outbox: %s", doctor.stdout.String())
 	}
+
 	drop(string(sample))
 	if len(runs) != 1 {
 		t.Errorf("the same bytes ran again: %+v", runs)
 	}
+
 	drop(string(sample) + "2026-11-20,food,Cake,12.00\n")
 	if len(runs) != 2 {
 		t.Errorf("one row more gave %d runs", len(runs))
 	}
+
 	drop("day,category,description,amount\n2026-11-20,food\n")
 	if runs[0].Outcome != "error" || !strings.Contains(runs[0].Error, "line 2") {
 		t.Errorf("a ragged file: %+v", runs[0])
@@ -99,6 +109,7 @@ func TestExpensesExample(t *testing.T) {
 	if n := countRows(t, config, "select count(*) n from expenses"); n != 11 {
 		t.Errorf("%d rows in the end", n)
 	}
+
 	p.stop(t)
 }
 
@@ -109,21 +120,24 @@ func TestHeartbeatExample(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config := filepath.Join(write(t, map[string]string{"rouse.yaml": string(text)}), "rouse.yaml")
-	var runs []web.Run
+
+	config := filepath.Join(cmdtest.Write(t, map[string]string{"rouse.yaml": string(text)}), "rouse.yaml")
+	var runs []api.Run
 	for round := 1; round <= 2; round++ {
 		p := serveUntilReady(t, config)
-		until(t, "three more seconds", func() bool {
+		cmdtest.Until(t, "three more seconds", func() bool {
 			runJSON(t, &runs, "runs", "--json", "-n", "100", "--outcome", "success", "--config", config)
 			return len(runs) >= 3*round
 		})
 		p.stop(t)
 	}
+
 	seen := map[time.Time]bool{}
 	for _, r := range runs {
 		if seen[r.ScheduledAt.Time] {
 			t.Errorf("%s fired twice", r.ScheduledAt)
 		}
+
 		seen[r.ScheduledAt.Time] = true
 		if r.QueuedAt.Before(r.ScheduledAt.Time) || r.StartedAt.Before(r.ScheduledAt.Time) {
 			t.Errorf("%s fired early: queued %s, started %s", r.ScheduledAt, r.QueuedAt, r.StartedAt)
@@ -144,6 +158,7 @@ func TestModelInsteadOfPlaybook(t *testing.T) {
 		}
 		return raw
 	}
+
 	dir := t.TempDir()
 	path := filepath.Join(dir, "inbox", "a.csv")
 	s := modeltest.New(t,
@@ -151,6 +166,7 @@ func TestModelInsteadOfPlaybook(t *testing.T) {
 			{ID: "2", Name: "db_qurey", Args: args(map[string]any{"sql": "select 1"})}}, Usage: model.Usage{Input: 100, Output: 20}},
 		modeltest.Turn{Calls: []model.Call{{ID: "3", Name: "db_query", Args: args(map[string]any{"sql": "select sum(amount) total from expenses", "limit": "10"})}}},
 		modeltest.Turn{Calls: []model.Call{{ID: "4", Name: "notify", Args: args(map[string]any{"title": "2 expenses"})}, {ID: "5", Name: "complete", Args: args(map[string]any{"summary": "Imported two expenses; the total is 12."})}}})
+
 	config := filepath.Join(dir, "rouse.yaml")
 	text := `version: 1
 home: ./home
@@ -166,21 +182,24 @@ jobs:
 	if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
+
 	t.Setenv("TEST_MODEL_KEY", "sk-canary-0123456789")
 	p := serveUntilReady(t, config)
 	if err := os.WriteFile(path, []byte("what,amount\nsk-canary-0123456789,5\nb,7\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the file moved away", func() bool { _, err := os.Stat(path); return os.IsNotExist(err) })
-	var d web.RunDetail
+
+	cmdtest.Until(t, "the file moved away", func() bool { _, err := os.Stat(path); return os.IsNotExist(err) })
+	var d api.RunDetail
 	runJSON(t, &d, "show", "1", "--json", "--config", config) // the tokens that the server does not report are estimated
 	if d.Outcome != "success" || !d.Verified || d.Exit != "ended_by_surface" || d.TokensIn <= 100 || d.Summary != "Imported two expenses; the total is 12." {
 		t.Errorf("run: %+v", d.Run)
 	}
+
 	var calls []string
 	for _, st := range d.StepsDetail {
 		for _, c := range st.Calls {
-			calls = append(calls, c.Tool+" "+c.State+c.Kind)
+			calls = append(calls, c.Tool+" "+string(c.State)+c.Kind)
 		}
 	}
 	if got := strings.Join(calls, ", "); got != "db_import done, db_qurey failedtool_not_found, db_query done, notify done, complete done" {
@@ -189,22 +208,26 @@ jobs:
 	if n := countRows(t, config, "select sum(amount) n from expenses"); n != 12 {
 		t.Errorf("total %d", n)
 	}
+
 	request := string(s.Requests()[0])
 	for _, want := range []string{"Keep the books.", "Import a.csv into expenses.", `"name":"db_import"`} {
 		if !strings.Contains(request, want) {
 			t.Errorf("the model was not told %s", want)
 		}
 	}
+
 	failing := rouse(t, "run", "impossible", "--wait", "--config", config)
 	if err := failing.Run(); err == nil || !strings.Contains(failing.stdout.String(), "expected at") {
 		t.Errorf("an expectation that is not met: %v\n%s", err, failing.stdout.String())
 	}
+
 	p.stop(t)
 	// The key is nowhere in what was kept.
 	err := filepath.Walk(filepath.Join(dir, "home"), func(file string, info os.FileInfo, err error) error {
 		if err != nil || info.IsDir() || !strings.HasPrefix(info.Name(), "ledger.db") {
 			return err
 		}
+
 		raw, err := os.ReadFile(file)
 		if strings.Contains(string(raw), "sk-canary") {
 			t.Errorf("the key is in %s", file)
@@ -222,18 +245,20 @@ func TestQuestionAndAnswer(t *testing.T) {
 	t.Parallel()
 	s := modeltest.New(t, modeltest.Turn{Calls: []model.Call{{ID: "1", Name: "clarify", Args: json.RawMessage(`{"question":"Which account?","options":["GLS","Sparkasse"]}`)}}},
 		modeltest.Turn{Calls: []model.Call{{ID: "2", Name: "complete", Args: json.RawMessage(`{"summary":"Booked on the account that was named."}`)}}})
-	config := filepath.Join(write(t, map[string]string{"rouse.yaml": `version: 1
+	config := filepath.Join(cmdtest.Write(t, map[string]string{"rouse.yaml": `version: 1
 home: ./home
 models: [{name: scripted, provider: openai, model: scripted, base_url: "` + s.URL + `/v1", api_key: none}]
 agents: [{name: clerk}]
 jobs: [{name: books, agent: clerk, prompt: Do the books.}, {name: other, agent: clerk, playbook: [{call: db_schema}]}]
 `}), "rouse.yaml")
+
 	p := serveUntilReady(t, config)
 	asking := rouse(t, "run", "books", "--wait", "--config", config)
 	if err := asking.Run(); err == nil || !strings.Contains(asking.stdout.String(), "rouse inbox") {
 		t.Errorf("a run that asks: %v\n%s", err, asking.stdout.String())
 	}
-	var items []web.Item
+
+	var items []api.Item
 	runJSON(t, &items, "inbox", "--json", "--config", config)
 	if len(items) != 1 || items[0].Run != "1" || items[0].Message != "Which account?" || len(items[0].Options) != 2 {
 		t.Fatalf("inbox: %+v", items)
@@ -241,22 +266,26 @@ jobs: [{name: books, agent: clerk, prompt: Do the books.}, {name: other, agent: 
 	if free := rouse(t, "run", "other", "--wait", "--config", config); free.Run() != nil {
 		t.Errorf("the agent's lane is not free: %s", free.stdout.String())
 	}
+
 	p.stop(t)
 	p = serveUntilReady(t, config)
+
 	for _, c := range []struct{ args, says string }{{"answer 9 x", "inbox item 9 is not in the ledger"}, {"answer one x", "is not an item"}, {"answer 1 2", ""}, {"answer 1 1", "was answered"}} {
 		cmd := rouse(t, append(strings.Fields(c.args), "--config", config)...)
 		if err := cmd.Run(); (err == nil) != (c.says == "") || !strings.Contains(cmd.stderr.String(), c.says) {
 			t.Errorf("%s: %v %s%s", c.args, err, cmd.stdout.String(), cmd.stderr.String())
 		}
 	}
-	var d web.RunDetail
-	until(t, "the run went on", func() bool {
+
+	var d api.RunDetail
+	cmdtest.Until(t, "the run went on", func() bool {
 		runJSON(t, &d, "show", "1", "--json", "--config", config)
 		return d.State == "finished"
 	})
 	if d.Outcome != "success" || len(d.Attempts) != 2 || !strings.Contains(string(s.Requests()[1]), "Your owner answers: Sparkasse") {
 		t.Errorf("run: %+v, attempts %+v", d.Run, d.Attempts)
 	}
+
 	p.stop(t)
 }
 
@@ -264,42 +293,48 @@ jobs: [{name: books, agent: clerk, prompt: Do the books.}, {name: other, agent: 
 // quite gone, does not give up: else whoever starts it again has none.
 func TestServeWaitsForTheHome(t *testing.T) {
 	t.Parallel()
-	dir := write(t, map[string]string{"rouse.yaml": "version: 1\nhome: ./home\n"})
-	h, err := openHome(filepath.Join(dir, "home"), holder{PID: os.Getpid()})
+	dir := cmdtest.Write(t, map[string]string{"rouse.yaml": "version: 1\nhome: ./home\n"})
+	h, err := daemon.OpenHome(filepath.Join(dir, "home"), daemon.Holder{PID: os.Getpid()})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	// Of what was killed the socket can be reached for a moment, and nobody is behind it.
-	gone, err := net.Listen("unix", socketPath(h.dir))
+	gone, err := net.Listen("unix", daemon.SocketPath(h.Dir))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	go func() {
 		for conn, err := gone.Accept(); err == nil; conn, err = gone.Accept() {
 			conn.Close()
 		}
 	}()
+
 	time.AfterFunc(time.Second, func() {
-		if err := errors.Join(gone.Close(), h.close()); err != nil {
+		if err := errors.Join(gone.Close(), h.Close()); err != nil {
 			t.Error(err)
 		}
 	})
+
 	serveUntilReady(t, filepath.Join(dir, "rouse.yaml")).stop(t)
 }
 
 // A second daemon on the same home says who has it.
 func TestSecondDaemon(t *testing.T) {
 	t.Parallel()
-	config := filepath.Join(write(t, map[string]string{"rouse.yaml": "version: 1\nhome: ./home\n"}), "rouse.yaml")
+	config := filepath.Join(cmdtest.Write(t, map[string]string{"rouse.yaml": "version: 1\nhome: ./home\n"}), "rouse.yaml")
 	p := serveUntilReady(t, config)
 	second := rouse(t, "serve", "--config", config)
 	if err := second.Run(); err == nil || !strings.Contains(second.stderr.String(), "process "+strconv.Itoa(p.Process.Pid)) {
 		t.Errorf("%v: %s", err, second.stderr.String())
 	}
-	var st web.Status
+
+	var st api.Status
 	runJSON(t, &st, "status", "--json", "--wait", "10s", "--config", config)
 	if st.PID != p.Process.Pid || !st.Ready {
 		t.Errorf("status: %+v", st)
 	}
+
 	p.stop(t)
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,9 +16,11 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
+	"rouse/cmd/internal/daemon"
 	"rouse/cmd/internal/secret"
-	"rouse/cmd/internal/web"
+	"rouse/internal/text"
 )
 
 func newSecrets(at *place) *cobra.Command {
@@ -30,6 +33,7 @@ HOME/secrets.age; what is in neither is taken from the environment as ROUSE_SECR
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
+
 	cmd.AddCommand(newSecretsSet(at), newSecretsList(at), newSecretsRemove(at))
 	return cmd
 }
@@ -41,30 +45,6 @@ func storeOf(at *place) (*secret.Store, error) {
 		return nil, err
 	}
 	return secret.New(secret.Options{Home: dir})
-}
-
-// finder finds secrets for a configuration. The store is opened when the first is asked for.
-func finder(path, home string) func(string) (string, bool, error) {
-	var store *secret.Store
-	return func(name string) (string, bool, error) {
-		if store == nil {
-			dir, err := home, error(nil)
-			if dir == "" {
-				dir, err = config.Home(path, os.Getenv)
-			}
-			if err == nil {
-				store, err = secret.New(secret.Options{Home: dir})
-			}
-			if err != nil {
-				return "", false, err
-			}
-		}
-		value, _, err := store.Get(name)
-		if errors.Is(err, secret.ErrNotSet) {
-			return "", false, nil
-		}
-		return value, err == nil, err
-	}
 }
 
 func newSecretsSet(at *place) *cobra.Command {
@@ -89,30 +69,36 @@ A daemon that runs takes the new value at once.`,
 		RunE: verb(func(cmd *cobra.Command, args []string) error {
 			name, to := args[0], secret.Source(in)
 			if to != "" && to != secret.InKeyring && to != secret.InFile {
-				return usagef("--in takes keyring or file, not %q", oneLine(in))
+				return usagef("--in takes keyring or file, not %q", text.OneLine(in))
 			}
 			if err := secret.CheckName(name); err != nil {
 				return usageError{err}
 			}
+
 			store, err := storeOf(at)
 			if err != nil {
 				return err
 			}
+
 			value, err := readSecret(cmd, name)
 			if err != nil {
 				return err
 			}
+
 			where, why, err := store.Set(name, value, to)
 			if err != nil {
 				return fmt.Errorf("the secret %s was not set: %w", name, err)
 			}
+
 			fmt.Fprintf(cmd.OutOrStdout(), "the secret %s is kept in %s\n", name, placeWords(where))
 			if why != "" {
-				fmt.Fprintf(cmd.OutOrStdout(), "not in the keyring: %s\n", oneLine(why))
+				fmt.Fprintf(cmd.OutOrStdout(), "not in the keyring: %s\n", text.OneLine(why))
 			}
+
 			return tellDaemon(cmd.Context(), cmd.OutOrStdout(), at)
 		}),
 	}
+
 	cmd.Flags().StringVar(&in, "in", "", "the `place` where it is kept: keyring or file; the keyring when it answers, unless this says otherwise")
 	return cmd
 }
@@ -138,10 +124,12 @@ func readSecret(cmd *cobra.Command, name string) (string, error) {
 		}
 		return string(value), nil
 	}
+
 	text, err := io.ReadAll(io.LimitReader(bufio.NewReader(cmd.InOrStdin()), secret.MaxValue+3))
 	if err != nil {
 		return "", fmt.Errorf("the value cannot be read: %w", err)
 	}
+
 	text = bytes.TrimSuffix(bytes.TrimSuffix(text, []byte("\n")), []byte("\r"))
 	return string(text), nil
 }
@@ -152,22 +140,26 @@ func tellDaemon(ctx context.Context, w io.Writer, at *place) error {
 	if err != nil {
 		return err
 	}
-	client, err := web.Dial(ctx, socketPath(dir))
-	if errors.Is(err, web.ErrNoDaemon) {
+
+	client, err := api.Dial(ctx, daemon.SocketPath(dir))
+	if errors.Is(err, api.ErrNoDaemon) {
 		return nil
 	}
-	var result web.Reload
+
+	var result api.Reload
 	if err == nil {
 		err = client.Post(ctx, "/v1/reload", struct{}{}, &result)
 	}
 	if err != nil {
 		return fmt.Errorf("it is done, but the daemon was not told: %w", err)
 	}
+
 	if !result.OK {
 		fmt.Fprintln(w, "the daemon goes on with what it had:")
 		printProblems(w, result.Problems)
 		return errSilent
 	}
+
 	fmt.Fprintln(w, "the daemon has taken it")
 	return nil
 }
@@ -182,23 +174,28 @@ func newSecretsRemove(at *place) *cobra.Command {
 			if err != nil {
 				return err
 			}
+
 			from, err := store.Remove(args[0])
 			if errors.Is(err, secret.ErrNotSet) {
 				list, listErr := store.List()
 				if listErr != nil {
 					return listErr
 				}
-				return usagef("%s", config.Nearest("secret", oneLine(args[0]), slices.Sorted(maps.Keys(list))))
+				return usagef("%s", text.NoSuch("secret", text.OneLine(args[0]), slices.Sorted(maps.Keys(list))))
 			}
+
 			if err != nil {
 				return fmt.Errorf("the secret %s was not removed: %w", args[0], err)
 			}
+
 			for _, s := range from {
 				fmt.Fprintf(cmd.OutOrStdout(), "the secret %s is gone from %s\n", args[0], placeWords(s))
 			}
+
 			if value, _, err := store.Get(args[0]); err == nil && value != "" {
 				fmt.Fprintf(cmd.OutOrStdout(), "it is still set in the environment, as %s\n", secret.Variable(args[0]))
 			}
+
 			return tellDaemon(cmd.Context(), cmd.OutOrStdout(), at)
 		}),
 	}
@@ -236,6 +233,7 @@ func newSecretsList(at *place) *cobra.Command {
 			return printSecrets(cmd.OutOrStdout(), list)
 		}),
 	}
+
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
@@ -245,15 +243,18 @@ func listSecrets(at *place) ([]secretEntry, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	kept, err := store.List()
 	if err != nil {
 		return nil, err
 	}
+
 	users := map[string][]secretUser{}
 	cfg, err := at.load() // what is wrong with it, "rouse config check" says
 	if cfg == nil && err != nil && !errors.Is(err, config.ErrNoFile) {
 		return nil, err
 	}
+
 	if cfg != nil {
 		for _, r := range cfg.SecretRefs() {
 			u := secretUser{Of: r.Of, Key: r.Path, File: r.At.File, Line: r.At.Line}
@@ -264,15 +265,18 @@ func listSecrets(at *place) ([]secretEntry, error) {
 					}
 				}
 			}
+
 			users[r.Name] = append(users[r.Name], u)
 		}
 	}
+
 	names := slices.Sorted(maps.Keys(kept))
 	for name := range users {
 		if _, known := kept[name]; !known {
 			names = append(names, name)
 		}
 	}
+
 	slices.Sort(names)
 	out := []secretEntry{}
 	for _, name := range names {
@@ -282,6 +286,7 @@ func listSecrets(at *place) ([]secretEntry, error) {
 		}
 		out = append(out, e)
 	}
+
 	return out, nil
 }
 
@@ -290,11 +295,12 @@ func printSecrets(w io.Writer, entries []secretEntry) error {
 		fmt.Fprintln(w, "no secret is set; set one with: rouse secrets set NAME")
 		return nil
 	}
+
 	rows := [][]string{{"NAME", "KEPT IN", "USED BY"}}
 	for _, e := range entries {
 		var users []string
 		for _, u := range e.UsedBy {
-			text := orElse(u.Of, u.Key)
+			text := cmp.Or(u.Of, u.Key)
 			if u.OnlyTo != "" {
 				text += " (only to " + u.OnlyTo + ")"
 			}
@@ -302,7 +308,9 @@ func printSecrets(w io.Writer, entries []secretEntry) error {
 				users = append(users, text)
 			}
 		}
-		rows = append(rows, []string{e.Name, orElse(e.KeptIn, "nowhere: not set"), orElse(strings.Join(users, ", "), "nobody")})
+
+		rows = append(rows, []string{e.Name, cmp.Or(e.KeptIn, "nowhere: not set"), cmp.Or(strings.Join(users, ", "), "nobody")})
 	}
+
 	return align(w, rows)
 }

@@ -13,14 +13,15 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"rouse/cmd/internal/cmdtest"
 	"strings"
 	"sync/atomic"
 	"testing"
 
 	"rouse/agent/model"
 	"rouse/agent/model/modeltest"
+	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/secret"
-	"rouse/cmd/internal/web"
 )
 
 // A secret that is in every place where one can be, and that a server gives back in every form,
@@ -33,6 +34,7 @@ func TestSecretsStayOut(t *testing.T) {
 		header = "canary-header-0123456789"
 		bank   = `canary'bank' 100% [x](y) & \n_z_`
 	)
+
 	var got, asked atomic.Int64
 	echo := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked.Add(1)
@@ -40,6 +42,7 @@ func TestSecretsStayOut(t *testing.T) {
 			t.Errorf("the server was sent %q and %q", r.Header.Get("X-Key"), r.URL.Query().Get("k"))
 			return
 		}
+
 		got.Add(1)
 		w.Header().Set("Content-Type", []string{"text/html; charset=utf-8", "application/json", "text/plain"}[got.Load()%3])
 		w.Header().Set("Link", "<https://example.com/?k="+url.QueryEscape(bank)+">; rel=next")
@@ -47,7 +50,9 @@ func TestSecretsStayOut(t *testing.T) {
 		fmt.Fprintf(w, "<title>%s</title><p>%s</p><p>%s</p>%s %s %s %s %s %x %X", html.EscapeString(bank), bank, html.EscapeString(bank), quoted, url.QueryEscape(bank), url.PathEscape(bank),
 			base64.StdEncoding.EncodeToString([]byte("user:"+bank)), base64.URLEncoding.EncodeToString([]byte(bank)), bank, bank)
 	}))
+
 	defer echo.Close()
+
 	call := func(id, name string, a map[string]any) model.Call {
 		raw, err := json.Marshal(a)
 		if err != nil {
@@ -55,6 +60,7 @@ func TestSecretsStayOut(t *testing.T) {
 		}
 		return model.Call{ID: id, Name: name, Args: raw}
 	}
+
 	fetch := map[string]any{"url": echo.URL + "/?k=__OSL_SECRET[bank]__", "headers": map[string]string{"X-Key": "__OSL_SECRET[bank]__"}}
 	s := modeltest.New(t,
 		modeltest.Turn{Calls: []model.Call{call("1", "web_fetch", fetch)}},
@@ -66,7 +72,8 @@ func TestSecretsStayOut(t *testing.T) {
 			call("5", "share_artifact", map[string]any{"content": "the secret " + bank + " and " + header, "filename": "note.txt"}),
 			call("6", "complete", map[string]any{"summary": "All is done, and the secret is " + bank + ", which nobody reads."}),
 		}})
-	dir := write(t, map[string]string{"rouse.yaml": `version: 1
+
+	dir := cmdtest.Write(t, map[string]string{"rouse.yaml": `version: 1
 home: ./home
 models: [{name: scripted, provider: openai, model: scripted, base_url: "` + s.URL + `/v1", api_key: secret:key, headers: {X-Extra: "${secret:header}"}}]
 agents:
@@ -77,10 +84,12 @@ agents:
       secrets: [{name: bank, only_to: "` + strings.TrimPrefix(echo.URL, "http://") + `", private: false}]
 jobs: [{name: books, agent: clerk, record: true, prompt: Do the books.}]
 `})
+
 	config := filepath.Join(dir, "rouse.yaml")
 	keep(t, filepath.Join(dir, "home"), map[string]string{"key": key, "header": header, "bank": bank})
 	var shown bytes.Buffer
 	p := serveUntilReady(t, config)
+
 	for _, line := range []string{"run books --wait", "show 1", "show 1 --json", "logs --json", "runs --json", "secrets list --json", "config show", "artifact 1 note.txt"} {
 		cmd := rouse(t, append(strings.Fields(line), "--config", config)...)
 		err := cmd.Run()
@@ -89,6 +98,7 @@ jobs: [{name: books, agent: clerk, record: true, prompt: Do the books.}]
 			t.Fatalf("%v %s%s", err, cmd.stdout.String(), cmd.stderr.String())
 		}
 	}
+
 	p.stop(t)
 	shown.WriteString(p.stdout.String() + p.stderr.String())
 	save := rouse(t, "replay", "1", "--save", filepath.Join(dir, "saved.jsonl"), "--config", config)
@@ -97,9 +107,11 @@ jobs: [{name: books, agent: clerk, record: true, prompt: Do the books.}]
 	if got.Load() != 3 || asked.Load() != 3 {
 		t.Fatalf("the server got the secret %d times in %d requests\n%s", got.Load(), asked.Load(), shown.String())
 	}
+
 	for _, r := range s.Requests() {
 		shown.Write(r)
 	}
+
 	kept := map[string][]byte{"what was shown or sent to the model": shown.Bytes()}
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err == nil && d.Type().IsRegular() {
@@ -110,6 +122,7 @@ jobs: [{name: books, agent: clerk, record: true, prompt: Do the books.}]
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for place, text := range kept {
 		for _, secret := range []string{key, header, bank} {
 			for form, canary := range canaries(t, secret) {
@@ -119,10 +132,12 @@ jobs: [{name: books, agent: clerk, record: true, prompt: Do the books.}]
 			}
 		}
 	}
+
 	if len(kept) < 6 || !bytes.Contains(shown.Bytes(), []byte("[secret]")) {
 		t.Errorf("little was looked at: %d files", len(kept))
 	}
-	var d web.RunDetail
+
+	var d api.RunDetail
 	runJSON(t, &d, "show", "1", "--json", "--config", config)
 	if d.Outcome != "success" {
 		t.Errorf("the run ended as %+v", d.Run)
@@ -136,6 +151,7 @@ func keep(t *testing.T, home string, values map[string]string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for name, value := range values {
 		if _, _, err := store.Set(name, value, secret.InFile); err != nil {
 			t.Fatal(err)
@@ -150,16 +166,19 @@ func canaries(t *testing.T, secret string) map[string]string {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	twice, err := json.Marshal(string(quoted))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	out := map[string]string{"plain": secret, "json": strings.Trim(string(quoted), `"`), "json in json": strings.Trim(string(twice), `\"`), "query": url.QueryEscape(secret), "path": url.PathEscape(secret),
 		"html": html.EscapeString(secret), "hex": hex.EncodeToString([]byte(secret)), "HEX": strings.ToUpper(hex.EncodeToString([]byte(secret)))}
 	for before := range 3 {
 		text := base64.RawStdEncoding.EncodeToString([]byte(strings.Repeat("x", before) + secret))
 		out[fmt.Sprint("base64 ", before)] = text[4 : len(text)-4]
 	}
+
 	// Of what a page was made into, any long part.
 	out["part"] = secret[:12]
 	return out
@@ -172,8 +191,9 @@ func TestSecretsReload(t *testing.T) {
 	var last atomic.Value
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { last.Store(r.Header.Get("X-Key")) }))
 	defer server.Close()
+
 	host := strings.TrimPrefix(server.URL, "http://")
-	config := filepath.Join(write(t, map[string]string{"rouse.yaml": `version: 1
+	config := filepath.Join(cmdtest.Write(t, map[string]string{"rouse.yaml": `version: 1
 home: ./home
 agents: [{name: clerk, grants: {network: [{host: "` + host + `"}], secrets: [{name: bank, only_to: "` + host + `", private: false}]}}]
 `}), "rouse.yaml")
@@ -183,6 +203,7 @@ agents: [{name: clerk, grants: {network: [{host: "` + host + `"}], secrets: [{na
 		err := cmd.Run()
 		return cmd.stdout.String() + cmd.stderr.String(), err
 	}
+
 	set := func(value string) string {
 		out, err := do(value, "secrets", "set", "bank", "--in", "file")
 		if err != nil {
@@ -190,6 +211,7 @@ agents: [{name: clerk, grants: {network: [{host: "` + host + `"}], secrets: [{na
 		}
 		return out
 	}
+
 	sent := func(want string) {
 		t.Helper()
 		out, err := do("", "call", "clerk", "web_fetch", `{"url":"`+server.URL+`","headers":{"X-Key":"__OSL_SECRET[bank]__"}}`)
@@ -197,6 +219,7 @@ agents: [{name: clerk, grants: {network: [{host: "` + host + `"}], secrets: [{na
 			t.Errorf("sent %v, want %s (%v %s)", last.Load(), want, err, out)
 		}
 	}
+
 	set("first-value")
 	sent("first-value") // without a daemon
 	p := serveUntilReady(t, config)
@@ -204,6 +227,7 @@ agents: [{name: clerk, grants: {network: [{host: "` + host + `"}], secrets: [{na
 	if out := set("second-value"); !strings.Contains(out, "the daemon has taken it") {
 		t.Errorf("it says %s", out)
 	}
+
 	sent("second-value")
 	out, err := do("", "secrets", "remove", "bank")
 	if err == nil || !strings.Contains(out, "the daemon goes on with what it had:") || !strings.Contains(out, "the secret bank is not set") {
@@ -212,11 +236,13 @@ agents: [{name: clerk, grants: {network: [{host: "` + host + `"}], secrets: [{na
 	if out, err := do("", "doctor"); err == nil || !strings.Contains(out, "bank is not set (agent clerk)") || !strings.Contains(out, "→ rouse secrets set bank") {
 		t.Errorf("the doctor says %s (%v)", out, err)
 	}
+
 	last.Store("nothing")
 	out, err = do("", "call", "clerk", "web_fetch", `{"url":"`+server.URL+`","headers":{"X-Key":"__OSL_SECRET[bank]__"}}`)
 	if err == nil || last.Load() != "nothing" || !strings.Contains(out, "the secret bank is not set any more; its owner sets it with: rouse secrets set bank") {
 		t.Errorf("with a secret that was removed the server was sent %v: %s", last.Load(), out)
 	}
+
 	set("third-value")
 	sent("third-value")
 	p.stop(t)

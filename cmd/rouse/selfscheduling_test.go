@@ -4,13 +4,14 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"rouse/cmd/internal/cmdtest"
 	"strings"
 	"testing"
 
 	"rouse/agent/model"
 	"rouse/agent/model/modeltest"
 	"rouse/agentdb/ledger"
-	"rouse/cmd/internal/web"
+	"rouse/cmd/internal/api"
 )
 
 // TestSelfScheduling: OSA-70, OSA-76, through the daemon: what a job plans wakes its agent,
@@ -27,13 +28,15 @@ agents: [{name: clerk, self_scheduling: {mode: reactive, min_interval: 0s}}]
 jobs:
   - {name: begin, agent: clerk, playbook: [{call: schedule_next_run, with: {in_seconds: 1, instructions: Say hello.}}]}
 `
-	config := filepath.Join(write(t, map[string]string{"rouse.yaml": text}), "rouse.yaml")
+
+	config := filepath.Join(cmdtest.Write(t, map[string]string{"rouse.yaml": text}), "rouse.yaml")
 	p := serveUntilReady(t, config)
 	if err := rouse(t, "run", "begin", "--wait", "--config", config).Run(); err != nil {
 		t.Fatal(err)
 	}
-	var runs []web.Run
-	until(t, "the agent was woken", func() bool {
+
+	var runs []api.Run
+	cmdtest.Until(t, "the agent was woken", func() bool {
 		runJSON(t, &runs, "runs", "--json", "--outcome", "success", "--config", config)
 		return len(runs) == 2
 	})
@@ -43,6 +46,7 @@ jobs:
 	if asked := string(s.Requests()[0]); !strings.Contains(asked, `in a chain that the job begin began`) || !strings.Contains(asked, `Say hello."`) {
 		t.Errorf("the model was asked %s", asked)
 	}
+
 	p.stop(t)
 	planned := func() int {
 		t.Helper()
@@ -51,6 +55,7 @@ jobs:
 			t.Fatal(err)
 		}
 		defer l.Close()
+
 		slots, err := l.Slots(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -60,10 +65,12 @@ jobs:
 	if n := planned(); n != 1 {
 		t.Errorf("%d runs are planned", n)
 	}
+
 	without, _, _ := strings.Cut(strings.Replace(text, "min_interval: 0s", "enabled: false", 1), "jobs:")
 	if err := os.WriteFile(config, []byte(without), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	serveUntilReady(t, config).stop(t)
 	if n := planned(); n != 0 {
 		t.Errorf("%d runs are planned for an agent that may not plan", n)

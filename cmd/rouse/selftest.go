@@ -14,7 +14,9 @@ import (
 
 	"rouse/agent"
 	"rouse/agent/eval"
-	"rouse/cmd/internal/config"
+	"rouse/cmd/internal/daemon"
+	"rouse/internal/domain"
+	"rouse/internal/text"
 )
 
 type selftestOptions struct {
@@ -27,15 +29,15 @@ type selftestOptions struct {
 // played is a scenario as `rouse selftest --json` prints it.
 type played struct {
 	eval.Report
-	OK        bool    `json:"ok"`
-	Outcome   string  `json:"outcome"`
-	Exit      string  `json:"exit"`
-	Steps     int     `json:"steps"`
-	Calls     int     `json:"calls"`
-	TokensIn  int64   `json:"tokens_in"`
-	TokensOut int64   `json:"tokens_out"`
-	CostUSD   float64 `json:"cost_usd"`
-	TookMS    int64   `json:"took_ms"`
+	OK        bool           `json:"ok"`
+	Outcome   domain.Outcome `json:"outcome"`
+	Exit      domain.Exit    `json:"exit"`
+	Steps     int            `json:"steps"`
+	Calls     int            `json:"calls"`
+	TokensIn  int64          `json:"tokens_in"`
+	TokensOut int64          `json:"tokens_out"`
+	CostUSD   float64        `json:"cost_usd"`
+	TookMS    int64          `json:"took_ms"`
 }
 
 func newSelftest(at *place) *cobra.Command {
@@ -59,6 +61,7 @@ A SCENARIO is the name of one that comes with rouse, or a file of yours in the s
   rouse selftest --model local --keep ./played`,
 		RunE: verb(func(cmd *cobra.Command, args []string) error { return runSelftest(cmd, o, args) }),
 	}
+
 	cmd.Flags().StringVar(&o.model, "model", "", "`name` of a configured model that does the tasks")
 	cmd.Flags().StringVar(&o.keep, "keep", "", "`folder` in which what was played is kept; it must be empty")
 	cmd.Flags().BoolVar(&o.json, "json", false, "print JSON")
@@ -69,14 +72,17 @@ func runSelftest(cmd *cobra.Command, o selftestOptions, names []string) (err err
 	if o.at.home != "" {
 		return usagef("selftest plays in folders of its own, never in a home; leave --home out, or use --keep")
 	}
+
 	scenarios, err := chosen(names)
 	if err != nil {
 		return err
 	}
+
 	doer, err := o.doer()
 	if err != nil {
 		return err
 	}
+
 	dir := o.keep
 	if dir == "" {
 		if dir, err = os.MkdirTemp("", "rouse-selftest-"); err != nil {
@@ -86,27 +92,33 @@ func runSelftest(cmd *cobra.Command, o selftestOptions, names []string) (err err
 	} else if found, err := os.ReadDir(dir); len(found) > 0 || (err != nil && !errors.Is(err, fs.ErrNotExist)) {
 		return usagef("%s is not an empty folder: nothing is played over what is there", dir)
 	}
+
 	out := []played{}
 	failed := 0
 	for _, s := range scenarios {
 		if doer != nil && s.Misbehaves {
 			continue // no task: its script does what a model should not
 		}
+
 		r, err := eval.Run(cmd.Context(), filepath.Join(dir, s.Name), s, doer)
 		if err != nil {
 			return fmt.Errorf("the scenario %s cannot be played: %w", s.Name, err)
 		}
+
 		p := newPlayed(r)
 		if !p.OK {
 			failed++
 		}
+
 		if out = append(out, p); !o.json {
 			printPlayed(cmd, p, doer != nil)
 		}
+
 		if err := cmd.Context().Err(); err != nil {
 			return err
 		}
 	}
+
 	if o.json {
 		if err := printJSON(cmd.OutOrStdout(), out); err != nil {
 			return err
@@ -114,9 +126,11 @@ func runSelftest(cmd *cobra.Command, o selftestOptions, names []string) (err err
 	} else {
 		fmt.Fprintf(cmd.OutOrStdout(), "%d of %d scenarios passed\n", len(out)-failed, len(out))
 	}
+
 	if failed > 0 {
 		return errSilent
 	}
+
 	return nil
 }
 
@@ -126,34 +140,42 @@ func chosen(names []string) ([]eval.Scenario, error) {
 	if err != nil || len(names) == 0 {
 		return all, err
 	}
+
 	var known []string
 	for _, s := range all {
 		known = append(known, s.Name)
 	}
+
 	var out []eval.Scenario
 	for _, name := range names {
 		if i := slices.Index(known, name); i >= 0 {
 			out = append(out, all[i])
 			continue
 		}
+
 		if !strings.HasSuffix(name, ".yaml") && !strings.HasSuffix(name, ".yml") {
-			return nil, usagef("%s", config.Nearest("scenario", name, known))
+			return nil, usagef("%s", text.NoSuch("scenario", name, known))
 		}
-		text, err := os.ReadFile(name)
+
+		content, err := os.ReadFile(name)
 		if err != nil {
 			return nil, usagef("the scenario cannot be read: %v", err)
 		}
-		s, err := eval.Parse(name, text)
+
+		s, err := eval.Parse(name, content)
 		if err != nil {
 			return nil, usagef("%v", err)
 		}
+
 		out = append(out, s)
 	}
+
 	for i, s := range out {
 		if slices.ContainsFunc(out[:i], func(o eval.Scenario) bool { return o.Name == s.Name }) {
 			return nil, usagef("the scenario %s is named twice", s.Name)
 		}
 	}
+
 	return out, nil
 }
 
@@ -162,22 +184,27 @@ func (o selftestOptions) doer() (*agent.Model, error) {
 	if o.model == "" {
 		return nil, nil
 	}
+
 	cfg, err := o.at.load()
 	if err != nil {
 		return nil, err
 	}
-	models, err := newModels(cfg, quietLogger())
+
+	models, err := daemon.NewModels(cfg, daemon.QuietLogger())
 	if err != nil {
 		return nil, err
 	}
+
 	var known []string
 	for _, m := range cfg.Models {
 		known = append(known, string(m.Name))
 	}
+
 	m, ok := models[o.model]
 	if !ok {
-		return nil, usagef("%s", config.Nearest("model", o.model, known))
+		return nil, usagef("%s", text.NoSuch("model", o.model, known))
 	}
+
 	alone := *m
 	alone.Fallback = nil // it is this one that is tried
 	return &alone, nil
@@ -185,7 +212,7 @@ func (o selftestOptions) doer() (*agent.Model, error) {
 
 func newPlayed(r eval.Report) played {
 	u := r.Run.Usage
-	return played{Report: r, OK: len(r.Problems) == 0, Outcome: string(r.Run.Outcome), Exit: r.Run.Exit, Steps: r.Run.Steps, Calls: r.Run.Calls,
+	return played{Report: r, OK: len(r.Problems) == 0, Outcome: r.Run.Outcome, Exit: r.Run.Exit, Steps: r.Run.Steps, Calls: r.Run.Calls,
 		TokensIn: u.TokensIn, TokensOut: u.TokensOut, CostUSD: float64(u.CostMicroUSD) / 1e6, TookMS: r.Took.Milliseconds()}
 }
 
@@ -194,11 +221,13 @@ func printPlayed(cmd *cobra.Command, p played, costs bool) {
 	if !p.OK {
 		mark = "FAIL"
 	}
+
 	if costs {
 		took = fmt.Sprintf("  (%d steps, %d tokens, %s)", p.Steps, p.TokensIn+p.TokensOut, p.Took.Round(time.Second))
 	}
+
 	fmt.Fprintf(cmd.OutOrStdout(), "%s  %-18s %s%s\n", mark, p.Name, p.About, took)
 	for _, problem := range p.Problems {
-		fmt.Fprintf(cmd.OutOrStdout(), "      %s\n", oneLine(problem))
+		fmt.Fprintf(cmd.OutOrStdout(), "      %s\n", text.OneLine(problem))
 	}
 }

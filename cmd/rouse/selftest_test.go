@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"path/filepath"
+	"rouse/cmd/internal/cmdtest"
 	"strings"
 	"testing"
 
@@ -25,11 +26,12 @@ func TestSelftestOfAModel(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := modeltest.New(t, c.turns...)
-			config := filepath.Join(write(t, map[string]string{"rouse.yaml": `version: 1
+			config := filepath.Join(cmdtest.Write(t, map[string]string{"rouse.yaml": `version: 1
 home: ./home
 models: [{name: m, provider: ollama, model: scripted, base_url: "` + s.URL + `"}]
 agents: [{name: clerk}]
 `}), "rouse.yaml")
+
 			p := rouse(t, "selftest", "reads-once", "guesses-twice", "--model", "m", "--config", config)
 			if err := p.Run(); (err != nil) != c.fails || !strings.Contains(p.stdout.String(), c.want) {
 				t.Errorf("%v\n%s%s", err, p.stdout.String(), p.stderr.String())

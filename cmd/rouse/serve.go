@@ -12,7 +12,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"rouse/cmd/internal/web"
+	"rouse/cmd/internal/api"
+	"rouse/cmd/internal/daemon"
+	"rouse/internal/text"
 )
 
 // maxShown is how many jobs the first screen lists.
@@ -31,6 +33,7 @@ configuration takes effect without a restart; a mistake in it changes nothing an
 		Args: cobra.NoArgs,
 		RunE: verb(func(cmd *cobra.Command, _ []string) error { return serve(cmd, at, adopt) }),
 	}
+
 	cmd.Flags().BoolVar(&adopt, "adopt", false, "accept a home that was used with another configuration file")
 	return cmd
 }
@@ -40,94 +43,75 @@ func serve(cmd *cobra.Command, at *place, adopt bool) error {
 	if err != nil {
 		return err
 	}
+
 	level := &slog.LevelVar{}
-	d, err := takeHome(cmd.Context(), daemonOptions{
-		home: string(cfg.Home), flagHome: at.home, config: cfg, adopt: adopt, daemon: true, logger: newLogger(cfg.Log, level, cmd.ErrOrStderr()), level: level,
+	d, err := daemon.OpenWaiting(cmd.Context(), daemon.Options{
+		Home: string(cfg.Home), FlagHome: at.home, Config: cfg, Adopt: adopt, Serves: true, Logger: daemon.NewLogger(cfg.Log, level, cmd.ErrOrStderr()), Level: level,
 	})
 	if err != nil {
 		return err
 	}
-	defer d.close()
+	defer d.Close()
+
 	ctx, cancel := context.WithCancel(cmd.Context())
 	defer cancel()
-	defer onHangup(d.reloads.poke, cancel)()
+
+	defer onHangup(d.ReloadSoon, cancel)()
+
 	out := cmd.OutOrStdout()
 	for _, w := range cfg.Warnings {
 		fmt.Fprintf(out, "warning: %s\n", w)
 	}
-	if err := d.serve(ctx, func(ctx context.Context) error { return printReady(ctx, d, out) }); err != nil {
+
+	if err := d.Serve(ctx, func(ctx context.Context) error { return printReady(ctx, d, out) }); err != nil {
 		return err
 	}
+
 	_, err = fmt.Fprintln(out, "stopped")
 	return err
 }
 
-// takeHome opens a daemon. A command that works without one has the home for a moment, and
-// so has one that was killed until the system has cleared it away: both are waited for. A
-// daemon that answers is not.
-func takeHome(ctx context.Context, o daemonOptions) (*daemon, error) {
-	for deadline := time.Now().Add(homeWait); ; {
-		d, err := openDaemon(ctx, o)
-		var held *heldError
-		if !errors.As(err, &held) || time.Now().After(deadline) {
-			return d, err
-		}
-		if answers(ctx, socketPath(o.home)) {
-			return nil, err
-		}
-		select {
-		case <-time.After(50 * time.Millisecond):
-		case <-ctx.Done():
-			return nil, err
-		}
-	}
-}
-
-// answers says whether a daemon is at work behind a socket. Of one that was killed the
-// socket can still be reached for a moment.
-func answers(ctx context.Context, socket string) bool {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
-	defer cancel()
-	client, err := web.Dial(ctx, socket)
-	if err != nil {
-		return false
-	}
-	err = client.Get(ctx, "/v1/status", nil, &web.Status{})
-	return err == nil
-}
-
 // printReady is the daemon's first screen: what is armed, what is next, where to look.
-func printReady(ctx context.Context, d *daemon, out io.Writer) error {
+func printReady(ctx context.Context, d *daemon.Daemon, out io.Writer) error {
 	jobs, err := d.Jobs(ctx)
 	if err != nil {
 		return err
 	}
-	now, held := time.Now(), d.current()
-	fmt.Fprintf(out, "rouse %s, process %d\n  home     %s\n  config   %s\n", version(), os.Getpid(), d.home.dir, strings.Join(held.config.Files, ", "))
+
+	now, held := time.Now(), d.Current()
+	fmt.Fprintf(out, "rouse %s, process %d\n  home     %s\n  config   %s\n", daemon.Version(), os.Getpid(), d.Dir(), strings.Join(held.Config.Files, ", "))
+
 	for i, j := range jobs {
 		if i == maxShown {
-			fmt.Fprintf(out, "  …        %d more: rouse jobs%s\n", len(jobs)-i, held.flagHint())
+			fmt.Fprintf(out, "  …        %d more: rouse jobs%s\n", len(jobs)-i, held.FlagHint())
 			break
 		}
+
 		line := strings.Join(j.Triggers, "; ")
 		if !j.Next.IsZero() {
 			line += ", next " + local(j.Next, now)
 		}
+
 		if j.Problem != "" {
 			line += "  ▲ " + j.Problem
 		}
+
 		if j.Paused {
 			line += ", " + jobState(j, now)
 		}
+
 		if !j.Enabled {
 			line = "disabled"
 		}
-		fmt.Fprintf(out, "  job      %-16s %s\n", j.Name, oneLine(line))
+
+		fmt.Fprintf(out, "  job      %-16s %s\n", j.Name, text.OneLine(line))
 	}
-	for _, hint := range held.hints() {
+
+	for _, hint := range held.Hints() {
 		fmt.Fprintf(out, "  note     %s\n", hint)
 	}
-	fmt.Fprintf(out, "  history  rouse runs%s\n", held.flagHint())
-	_, err = fmt.Fprintf(out, "ready %s\n", web.Time{Time: now}.UTC().Format(time.RFC3339))
+
+	fmt.Fprintf(out, "  history  rouse runs%s\n", held.FlagHint())
+	_, err = fmt.Fprintf(out, "ready %s\n", api.At(now).UTC().Format(time.RFC3339))
 	return errors.Join(err, ctx.Err())
 }

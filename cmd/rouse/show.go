@@ -13,7 +13,9 @@ import (
 
 	"rouse/agent"
 	"rouse/agentdb/ledger"
-	"rouse/cmd/internal/web"
+	"rouse/cmd/internal/api"
+	"rouse/internal/domain"
+	"rouse/internal/text"
 )
 
 func newShow(at *place) *cobra.Command {
@@ -28,62 +30,75 @@ func newShow(at *place) *cobra.Command {
 				return err
 			}
 			defer s.close()
-			var d web.RunDetail
+
+			var d api.RunDetail
 			if err := s.Get(cmd.Context(), "/v1/runs/"+args[0], nil, &d); err != nil {
 				return err
 			}
 			if asJSON {
 				return printJSON(cmd.OutOrStdout(), d)
 			}
+
 			printDetail(cmd.OutOrStdout(), d, time.Now())
 			return nil
 		}),
 	}
+
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
 
 // printDetail writes a run as a person reads it from top to bottom.
-func printDetail(w io.Writer, d web.RunDetail, now time.Time) {
+func printDetail(w io.Writer, d api.RunDetail, now time.Time) {
 	fmt.Fprintf(w, "run %s of %s (agent %s)  %s\n", d.ID, jobName(d.Run), d.Agent, outcomeMark(d.Run))
-	fmt.Fprintf(w, "  trigger   %s\n", oneLine(triggerText(d.Run)))
+	fmt.Fprintf(w, "  trigger   %s\n", text.OneLine(triggerText(d.Run)))
 	if !d.ScheduledAt.IsZero() {
 		fmt.Fprintf(w, "  scheduled %s\n", local(d.ScheduledAt, now))
 	}
+
 	fmt.Fprintf(w, "  queued    %s\n  started   %s\n  finished  %s (took %s)\n", local(d.QueuedAt, now), local(d.StartedAt, now), local(d.FinishedAt, now), took(d.Run, now))
 	printWake(w, d.Run, now)
 	if d.Exit != "" {
 		verified := ""
-		if d.Outcome == "success" && !d.Verified {
+		if d.Outcome == domain.OutcomeSuccess && !d.Verified {
 			verified = ", not verified"
 		}
 		fmt.Fprintf(w, "  exit      %s%s\n", d.Exit, verified)
 	}
+
 	if d.Summary != "" {
-		fmt.Fprintf(w, "  summary   %s\n", oneLine(d.Summary))
+		fmt.Fprintf(w, "  summary   %s\n", text.OneLine(d.Summary))
 	}
+
 	if d.Error != "" {
-		fmt.Fprintf(w, "  error     %s\n", oneLine(d.Error))
+		fmt.Fprintf(w, "  error     %s\n", text.OneLine(d.Error))
 	}
+
 	if d.TokensIn+d.TokensOut > 0 {
 		fmt.Fprintf(w, "  tokens    %d in, %d out\n", d.TokensIn, d.TokensOut)
 	}
+
 	if d.CostUSD > 0 {
 		fmt.Fprintf(w, "  cost      %s\n", dollars(d.CostUSD))
 	}
+
 	if len(d.Taint) > 0 {
 		fmt.Fprintf(w, "  met       %s\n", metText(d.Taint))
 	}
+
 	if d.Tier != "" {
 		fmt.Fprintf(w, "  confined  its programs ran on tier %s\n", d.Tier)
 	}
+
 	printArtifacts(w, d)
 	printAsked(w, d)
+
 	for _, a := range d.Attempts {
 		fmt.Fprintf(w, "attempt %d  %s  %s–%s", a.Number, a.State, local(a.StartedAt, now), local(a.FinishedAt, now))
 		if a.Error != "" {
-			fmt.Fprintf(w, "  %s", oneLine(a.Error))
+			fmt.Fprintf(w, "  %s", text.OneLine(a.Error))
 		}
+
 		fmt.Fprintln(w)
 		for _, st := range d.StepsDetail {
 			if st.Attempt == a.Number {
@@ -107,7 +122,7 @@ func metText(letters []string) string {
 }
 
 // printAsked says what the run asked or told its owner, and what became of that.
-func printAsked(w io.Writer, d web.RunDetail) {
+func printAsked(w io.Writer, d api.RunDetail) {
 	for _, i := range d.Inbox {
 		first, _, _ := strings.Cut(i.Message, "\n")
 		became := i.State
@@ -117,40 +132,45 @@ func printAsked(w io.Writer, d web.RunDetail) {
 		case ledger.ItemAnswered:
 			became = "answered: " + shorten(strings.TrimSuffix(i.Answer+": "+i.Reason, ": "), 120)
 		}
+
 		fmt.Fprintf(w, "  %-9s %s\n", kindWords[i.Kind], shorten(readable(first, time.Local), 200))
 		if i.Kind == ledger.KindApproval {
 			printAction(w, i.Action)
 		}
+
 		fmt.Fprintf(w, "            %s\n", became)
 	}
 }
 
 // printWake says what an agent was woken for, and who planned it.
-func printWake(w io.Writer, r web.Run, now time.Time) {
+func printWake(w io.Writer, r api.Run, now time.Time) {
 	var d ledger.Detail
 	if json.Unmarshal(r.TriggerDetail, &d) != nil || d.Wake == nil {
 		return
 	}
-	fmt.Fprintf(w, "  planned   for %s, on %s\n", local(web.Time{Time: d.Wake.Planned}, now), local(web.Time{Time: d.Wake.Asked}, now))
+
+	fmt.Fprintf(w, "  planned   for %s, on %s\n", local(api.At(d.Wake.Planned), now), local(api.At(d.Wake.Asked), now))
 	if d.Wake.Depth > 0 {
 		fmt.Fprintf(w, "  chain     wake %d in a row that the agent planned\n", d.Wake.Depth)
 	}
+
 	fmt.Fprintf(w, "  told      %s\n", shorten(d.Wake.Instructions, 500))
 }
 
 // triggerText says in words what asked for a run.
-func triggerText(r web.Run) string {
+func triggerText(r api.Run) string {
 	var d ledger.Detail
 	if err := json.Unmarshal(r.TriggerDetail, &d); err != nil {
-		return r.Trigger + " " + string(r.TriggerDetail)
+		return fmt.Sprintf("%s %s", r.Trigger, r.TriggerDetail)
 	}
+
 	switch {
 	case d.Wake != nil:
-		by := web.Slot{ScheduledBy: d.Wake.ScheduledBy, Job: d.Wake.Job}
+		by := api.Slot{ScheduledBy: d.Wake.ScheduledBy, Job: d.Wake.Job}
 		if d.Wake.AskedBy != 0 {
 			by.Run = fmt.Sprint(d.Wake.AskedBy)
 		}
-		return r.Trigger + ": a wake that was planned by " + plannedBy(by)
+		return fmt.Sprintf("%s: a wake that was planned by %s", r.Trigger, plannedBy(by))
 	case d.File != nil:
 		return fmt.Sprintf("%s: %s (%d bytes)", r.Trigger, d.File.Path, d.File.Size)
 	case len(d.Files) > 0:
@@ -166,31 +186,28 @@ func triggerText(r web.Run) string {
 		for _, k := range slices.Sorted(maps.Keys(d.Input)) {
 			pairs = append(pairs, k+"="+d.Input[k])
 		}
-		return r.Trigger + ": " + strings.Join(pairs, " ")
+		return fmt.Sprintf("%s: %s", r.Trigger, strings.Join(pairs, " "))
 	case d.Source != "":
-		return r.Trigger + ": " + d.Source
+		return fmt.Sprintf("%s: %s", r.Trigger, d.Source)
 	}
-	return r.Trigger
+
+	return string(r.Trigger)
 }
 
 // filesText names the first files of a batch.
 func filesText(d ledger.Detail) string {
 	const most = 5
-	var names []string
-	for _, f := range d.Files[:min(most, len(d.Files))] {
-		names = append(names, f.Path)
+	names := make([]string, len(d.Files))
+	for i, f := range d.Files {
+		names[i] = f.Path
 	}
-	text := fmt.Sprintf("%d files: %s", len(d.Files), strings.Join(names, ", "))
-	if len(d.Files) == 1 {
-		text = "1 file: " + names[0]
-	}
-	if more := len(d.Files) - len(names); more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
-	}
+
+	words := text.Plural(len(names), "file") + ": " + text.List(names, most)
 	if d.More > 0 {
-		text += fmt.Sprintf("; %d more were ready for a later run", d.More)
+		words += fmt.Sprintf("; %d more were ready for a later run", d.More)
 	}
-	return text
+
+	return words
 }
 
 // folderText says how often a folder has been dealt with, and what had changed in it.
@@ -202,29 +219,34 @@ func folderText(d ledger.Detail) string {
 			text += fmt.Sprintf(" and %d more changes", c.More)
 		}
 	}
+
 	return text
 }
 
 // printStep writes a step, and under a call the steps by which it was answered.
-func printStep(w io.Writer, st web.Step, margin string) {
+func printStep(w io.Writer, st api.Step, margin string) {
 	fmt.Fprintf(w, "%sstep %d", margin, st.Step)
 	if st.Model != "" {
 		fmt.Fprintf(w, " (%s)", st.Model)
 	}
+
 	if st.Text != "" {
 		fmt.Fprintf(w, "  %s", shorten(st.Text, 160))
 	}
+
 	fmt.Fprintln(w)
 	for _, n := range st.Notices {
 		fmt.Fprintf(w, "%s  %s\n", margin, shorten(n, 400))
 	}
+
 	for _, c := range st.Calls {
 		mark := "ok"
 		if !c.OK {
-			mark = strings.TrimSpace(c.State + " " + c.Kind)
-		} else if c.State == "replayed" {
-			mark = "replayed"
+			mark = strings.TrimSpace(string(c.State) + " " + c.Kind)
+		} else if c.State == domain.CallReplayed {
+			mark = string(c.State)
 		}
+
 		fmt.Fprintf(w, "%s  %s %s → %s %s (%d ms)\n", margin, c.Tool, shorten(agent.PlainJSON(c.Args), 120), mark, shorten(compact(c.Result), 160), c.DurationMS)
 		for _, within := range c.StepsDetail {
 			printStep(w, within, margin+"    ")

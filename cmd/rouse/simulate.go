@@ -13,9 +13,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"rouse/agentdb/ledger"
+	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
-	"rouse/cmd/internal/web"
+	"rouse/cmd/internal/daemon"
+	"rouse/internal/domain"
+	"rouse/internal/text"
 	"rouse/scheduler"
+	"rouse/scheduler/schedule"
 	"rouse/scheduler/simulate"
 )
 
@@ -58,11 +62,13 @@ hold. With a JOB only its occurrences are listed; the others still take their la
 			return runSimulate(cmd, o)
 		}),
 	}
+
 	cmd.Flags().StringVar(&o.from, "from", "", "when the simulated daemon starts (default now)")
 	cmd.Flags().StringVar(&o.to, "to", "", "when it ends (default 24 hours later)")
 	cmd.Flags().StringArrayVar(&o.outages, "outage", nil, "FROM..TO: no daemon runs then; may be repeated")
 	cmd.Flags().StringArrayVar(&o.runtimes, "runtime", nil, "how long a run takes (default 1m), or JOB=TIME; may be repeated")
 	cmd.Flags().BoolVar(&o.json, "json", false, "print JSON")
+
 	return cmd
 }
 
@@ -71,33 +77,38 @@ func runSimulate(cmd *cobra.Command, o simulateOptions) error {
 	if err != nil {
 		return err
 	}
-	if names := (&setup{config: cfg}).jobNames(); o.job != "" && !slices.Contains(names, o.job) {
-		return usagef("%s", config.Nearest("job", o.job, names))
+	if names := (&daemon.Setup{Config: cfg}).JobNames(); o.job != "" && !slices.Contains(names, o.job) {
+		return usagef("%s", text.NoSuch("job", o.job, names))
 	}
-	p, err := newPlan(cfg, quietLogger())
+
+	p, err := daemon.NewPlan(cfg, daemon.QuietLogger())
 	if err != nil {
 		return err
 	}
+
 	world, err := o.world(cmd.Context(), cfg, p)
 	if err != nil {
 		return err
 	}
+
 	out, err := simulate.Run(cmd.Context(), world, o.progress(cmd, world))
 	if err != nil {
 		return err
 	}
+
 	out = slices.DeleteFunc(out, func(oc simulate.Occurrence) bool { return o.job != "" && oc.Job != o.job })
 	addNotes(out, cfg, p)
 	if o.json {
 		return printJSON(cmd.OutOrStdout(), simulated(out))
 	}
+
 	return printSimulated(cmd, world, out, cfg.Zone())
 }
 
 // world is what the simulation begins with.
-func (o simulateOptions) world(ctx context.Context, cfg *config.Config, p *plan) (simulate.Options, error) {
+func (o simulateOptions) world(ctx context.Context, cfg *config.Config, p *daemon.Plan) (simulate.Options, error) {
 	now := time.Now()
-	w := simulate.Options{Jobs: p.jobs, From: now, Policy: p.policy, Runs: cfg.Limits.Runs, RunsPerAgent: cfg.Limits.RunsPerAgent}
+	w := simulate.Options{Jobs: p.Jobs, From: now, Policy: p.Policy, Runs: cfg.Limits.Runs, RunsPerAgent: cfg.Limits.RunsPerAgent}
 	var err error
 	if o.from != "" {
 		if w.From, err = simulatedTime(o.from, now, cfg.Zone(), false); err != nil {
@@ -105,6 +116,7 @@ func (o simulateOptions) world(ctx context.Context, cfg *config.Config, p *plan)
 		}
 		w.From = w.From.Add(-time.Millisecond) // what is due at that very time belongs to it
 	}
+
 	w.To = w.From.Add(24 * time.Hour)
 	if o.to != "" {
 		if w.To, err = simulatedTime(o.to, w.From, cfg.Zone(), true); err != nil {
@@ -114,9 +126,10 @@ func (o simulateOptions) world(ctx context.Context, cfg *config.Config, p *plan)
 	if w.Events, err = o.events(now, cfg.Zone()); err != nil {
 		return w, err
 	}
-	if w.Runtime, err = o.runtime((&setup{config: cfg}).jobNames()); err != nil {
+	if w.Runtime, err = o.runtime((&daemon.Setup{Config: cfg}).JobNames()); err != nil {
 		return w, err
 	}
+
 	w.Hold = noModel(p)
 	return w, o.addState(ctx, &w)
 }
@@ -129,10 +142,12 @@ func (o simulateOptions) events(now time.Time, zone *time.Location) ([]simulate.
 		if !ok {
 			return nil, usagef("--outage %q: write FROM..TO", text)
 		}
+
 		from, err := simulatedTime(begin, now, zone, false)
 		if err != nil {
 			return nil, usagef("--outage: %w", err)
 		}
+
 		to, err := simulatedTime(end, from, zone, true)
 		if err != nil {
 			return nil, usagef("--outage: %w", err)
@@ -140,8 +155,10 @@ func (o simulateOptions) events(now time.Time, zone *time.Location) ([]simulate.
 		if !to.After(from) {
 			return nil, usagef("--outage %q: ends before it begins", text)
 		}
+
 		out = append(out, simulate.Event{At: from, Kind: simulate.Down}, simulate.Event{At: to, Kind: simulate.Up})
 	}
+
 	slices.SortStableFunc(out, func(a, b simulate.Event) int { return a.At.Compare(b.At) })
 	return out, nil
 }
@@ -152,17 +169,18 @@ func simulatedTime(text string, near time.Time, zone *time.Location, end bool) (
 	if text == "now" {
 		return time.Now(), nil
 	}
-	w, err := parseWhen(text, near, zone, end)
-	if end && w.span > time.Minute {
-		return w.at.Add(w.span - time.Millisecond), err
+
+	w, err := schedule.ParseTime(text, near, zone, end)
+	if end && w.Span > time.Minute {
+		return w.At.Add(w.Span - time.Millisecond), err
 	}
-	return w.at, err
+	return w.At, err
 }
 
 // noModel says which runs never start, because nobody could do their work.
-func noModel(p *plan) func(job, agent string) string {
+func noModel(p *daemon.Plan) func(job, agent string) string {
 	return func(job, agent string) string {
-		j, a := p.plan.Jobs[job], p.plan.Agents[agent]
+		j, a := p.Plan.Jobs[job], p.Plan.Agents[agent]
 		if j.Playbook == nil && j.Model == nil && a.Model == nil {
 			return "stays queued: no_model"
 		}
@@ -173,11 +191,12 @@ func noModel(p *plan) func(job, agent string) string {
 // runtime reads how long runs are assumed to take.
 func (o simulateOptions) runtime(jobs []string) (func(job, agent string) time.Duration, error) {
 	all, each := defaultRuntime, map[string]time.Duration{}
-	for _, text := range o.runtimes {
-		job, length, named := strings.Cut(text, "=")
+	for _, given := range o.runtimes {
+		job, length, named := strings.Cut(given, "=")
 		if !named {
-			length = text
+			length = given
 		}
+
 		d, err := config.ParseDuration(length)
 		switch {
 		case err != nil:
@@ -185,11 +204,12 @@ func (o simulateOptions) runtime(jobs []string) (func(job, agent string) time.Du
 		case !named:
 			all = d
 		case !slices.Contains(jobs, job):
-			return nil, usagef("%s", config.Nearest("job", job, jobs))
+			return nil, usagef("%s", text.NoSuch("job", job, jobs))
 		default:
 			each[job] = d
 		}
 	}
+
 	return func(job, _ string) time.Duration {
 		if d, ok := each[job]; ok {
 			return d
@@ -207,20 +227,24 @@ func (o simulateOptions) addState(ctx context.Context, w *simulate.Options) erro
 	if _, err := os.Stat(filepath.Join(dir, "ledger.db")); err != nil {
 		return nil //nolint:nilerr // nothing has happened there
 	}
+
 	s, err := o.at.open(ctx)
 	if err != nil {
 		return err
 	}
 	defer s.close()
-	var st web.State
+
+	var st api.State
 	if err := s.Get(ctx, "/v1/state", nil, &st); err != nil {
 		return err
 	}
+
 	w.Pauses, w.Slots = st.Pauses, st.Slots
 	if o.from != "" {
 		w.Slots = slices.DeleteFunc(w.Slots, func(sl ledger.Slot) bool { return sl.At.Before(w.From) })
 		return nil
 	}
+
 	w.States = map[string]ledger.JobState{}
 	for _, j := range w.Jobs {
 		for _, known := range st.Jobs {
@@ -229,22 +253,25 @@ func (o simulateOptions) addState(ctx context.Context, w *simulate.Options) erro
 			}
 		}
 	}
+
 	for _, r := range st.Runs {
 		id, err := strconv.ParseInt(r.ID, 10, 64)
 		if err != nil {
 			return fmt.Errorf("the daemon named a run %q: %w", r.ID, err)
 		}
-		w.Open = append(w.Open, ledger.Run{ID: id, Job: r.Job, Agent: r.Agent, Trigger: ledger.Trigger(r.Trigger), State: ledger.State(r.State), WaitingFor: r.WaitingFor,
+		w.Open = append(w.Open, ledger.Run{ID: id, Job: r.Job, Agent: r.Agent, Trigger: r.Trigger, State: r.State, WaitingFor: r.WaitingFor,
 			NotBefore: r.NotBefore.Time, QueuedAt: r.QueuedAt.Time, Attempt: r.Attempt, Interruptions: r.Interruptions})
 	}
+
 	return nil
 }
 
 // progress tells on a terminal how far a long simulation has come.
 func (o simulateOptions) progress(cmd *cobra.Command, w simulate.Options) func(time.Time) {
-	if o.json || !isTerminal(cmd.ErrOrStderr()) {
+	if o.json || !text.IsTerminal(cmd.ErrOrStderr()) {
 		return nil
 	}
+
 	began, shown := time.Now(), time.Now()
 	return func(now time.Time) {
 		if time.Since(began) < time.Second || time.Since(shown) < 200*time.Millisecond {
@@ -257,42 +284,48 @@ func (o simulateOptions) progress(cmd *cobra.Command, w simulate.Options) func(t
 
 // addNotes says what is special about a run: that the clock changes, that it was put off
 // by jitter, or that it depends on gates.
-func addNotes(out []simulate.Occurrence, cfg *config.Config, p *plan) {
+func addNotes(out []simulate.Occurrence, cfg *config.Config, p *daemon.Plan) {
 	gated, jobs := map[string]bool{}, map[string]scheduler.Job{}
 	for _, j := range cfg.Jobs {
 		gated[string(j.Name)] = len(j.When) > 0
 	}
-	for _, j := range p.jobs {
+
+	for _, j := range p.Jobs {
 		jobs[j.Name] = j
 	}
+
 	for i := range out {
 		o := &out[i]
-		if o.Decision != ledger.DecisionRun {
+		if o.Decision != domain.DecisionRun {
 			continue
 		}
+
 		notes := []string{o.Reason}
 		for _, sch := range jobs[o.Job].Schedules {
 			if sch.Source() == o.Source {
 				notes = append(notes, sch.Note(o.Nominal))
 			}
 		}
+
 		if held := o.Actual.Sub(o.Nominal); held > 0 {
 			notes = append(notes, fmt.Sprintf("jitter of %s", held))
 		}
+
 		if gated[o.Job] {
 			notes = append(notes, "if its gates hold (when:)")
 		}
+
 		o.Reason = strings.Join(slices.DeleteFunc(notes, func(s string) bool { return s == "" }), "; ")
 	}
 }
 
 // simulatedOccurrence is an occurrence as `--json` prints it.
 type simulatedOccurrence struct {
-	web.Occurrence
+	api.Occurrence
 	Agent    string   `json:"agent"`
-	Started  web.Time `json:"started"`
-	Finished web.Time `json:"finished"`
-	Through  web.Time `json:"through"`
+	Started  api.Time `json:"started"`
+	Finished api.Time `json:"finished"`
+	Through  api.Time `json:"through"`
 	Instants int      `json:"instants"`
 }
 
@@ -300,42 +333,49 @@ func simulated(out []simulate.Occurrence) []simulatedOccurrence {
 	list := []simulatedOccurrence{}
 	for _, o := range out {
 		row := simulatedOccurrence{
-			Occurrence: web.Occurrence{Job: o.Job, Source: o.Source, Nominal: web.Time{Time: o.Nominal}, Actual: web.Time{Time: o.Actual},
-				Decision: o.Decision, Reason: o.Reason, Outcome: string(o.Outcome)},
-			Agent: o.Agent, Started: web.Time{Time: o.Started}, Finished: web.Time{Time: o.Finished}, Through: web.Time{Time: o.Through}, Instants: 1,
+			Occurrence: api.Occurrence{Job: o.Job, Source: o.Source, Nominal: api.At(o.Nominal), Actual: api.At(o.Actual),
+				Decision: o.Decision, Reason: o.Reason, Outcome: o.Outcome},
+			Agent: o.Agent, Started: api.At(o.Started), Finished: api.At(o.Finished), Through: api.At(o.Through), Instants: 1,
 		}
+
 		if !o.Through.IsZero() {
 			row.Instants = o.Instants
 		}
+
 		list = append(list, row)
 	}
+
 	return list
 }
 
 func printSimulated(cmd *cobra.Command, w simulate.Options, out []simulate.Occurrence, zone *time.Location) error {
 	const layout = "Mon 2006-01-02 15:04:05 MST"
 	var rows [][]string
-	count := map[string]int{}
+	count := map[domain.Decision]int{}
 	for _, o := range out {
 		count[o.Decision] += max(o.Instants, 1)
 		name := o.Job
 		if o.Source == scheduler.SourceSlot {
 			name = "agent " + o.Agent
 		}
+
 		at := o.Nominal.In(zone).Format(layout)
 		if !o.Through.IsZero() {
 			at += " to " + o.Through.In(zone).Format(layout)
 		}
-		rows = append(rows, []string{at, name, o.Source, o.Decision, runsFromTo(o, zone), readable(o.Reason, zone)})
+
+		rows = append(rows, []string{at, name, o.Source, string(o.Decision), runsFromTo(o, zone), readable(o.Reason, zone)})
 	}
+
 	stdout := cmd.OutOrStdout()
 	if len(rows) == 0 {
 		fmt.Fprintln(stdout, "nothing comes due")
 	} else if err := table(stdout, "DUE JOB SOURCE DECISION RUNS REASON", rows); err != nil {
 		return err
 	}
+
 	_, err := fmt.Fprintf(stdout, "%s to %s: %d run, %d skipped, %d missed\n", w.From.Add(time.Millisecond).In(zone).Format(layout), w.To.In(zone).Format(layout),
-		count[ledger.DecisionRun], count[ledger.DecisionSkipped], count[ledger.DecisionMissed])
+		count[domain.DecisionRun], count[domain.DecisionSkipped], count[domain.DecisionMissed])
 	return err
 }
 
@@ -350,9 +390,11 @@ func runsFromTo(o simulate.Occurrence, zone *time.Location) string {
 	case o.Finished.IsZero():
 		return o.Started.In(zone).Format(time.TimeOnly) + " to later"
 	}
+
 	text := o.Started.In(zone).Format(time.TimeOnly) + " to " + o.Finished.In(zone).Format(time.TimeOnly)
-	if o.Outcome != ledger.OutcomeSuccess {
-		text += " (" + string(o.Outcome) + ")"
+	if o.Outcome != domain.OutcomeSuccess {
+		text += fmt.Sprintf(" (%s)", o.Outcome)
 	}
+
 	return text
 }

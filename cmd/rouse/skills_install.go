@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"rouse/internal/text"
 	"rouse/skills"
 	"rouse/skills/install"
 )
@@ -54,21 +55,25 @@ instructions are followed by agents: install what you have read.`,
 			if err != nil {
 				return err
 			}
+
 			s, err := install.Fetch(cmd.Context(), root, install.Source{From: args[0], Path: path, Revision: revision})
 			if err != nil {
 				return err
 			}
 			defer func() { err = errors.Join(err, s.Close()) }()
+
 			said := staged{Skill: s.Skill, Source: s.Source, Path: s.Path, Revision: s.Revision, Commit: s.Commit, Hash: s.Hash, Files: s.Files, Problems: append([]skills.Problem{}, s.Problems...)}
 			if !asJSON {
 				printStaged(cmd.OutOrStdout(), s)
 			}
+
 			if !yes {
 				ok, err := agrees(cmd, "Install it?")
 				if err != nil || !ok {
 					return err
 				}
 			}
+
 			pinned, err := install.Install(cmd.Context(), root, s, replace)
 			if errors.Is(err, install.ErrExists) {
 				return fmt.Errorf("%w; say --replace to put this one in its place", err)
@@ -76,21 +81,25 @@ instructions are followed by agents: install what you have read.`,
 			if err != nil {
 				return err
 			}
+
 			if asJSON {
 				said.Installed = true
 				said.Skill.Dir, said.Skill.File = filepath.Join(root, pinned.Name), filepath.Join(root, pinned.Name, filepath.Base(s.Skill.File))
 				return printJSON(cmd.OutOrStdout(), said)
 			}
+
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "installed %s in %s\n", pinned.Name, filepath.Join(root, pinned.Name))
 			return err
 		}),
 	}
+
 	f := cmd.Flags()
 	f.StringVar(&path, "path", "", "of the skill within the source, where that holds several")
 	f.StringVar(&revision, "revision", "", "branch, tag or commit of a repository (default the one that it shows)")
 	f.BoolVar(&yes, "yes", false, "install without being asked")
 	f.BoolVar(&replace, "replace", false, "put it in the place of one of the same name")
 	f.BoolVar(&asJSON, "json", false, "print JSON; needs --yes")
+
 	return cmd
 }
 
@@ -106,18 +115,19 @@ func printStaged(w io.Writer, s *install.Staged) {
 		if total += f.Bytes; f.Executable {
 			mark = "  (a program)"
 		}
-		fmt.Fprintf(w, "%10d  %s%s\n", f.Bytes, oneLine(f.Path), mark)
+		fmt.Fprintf(w, "%10d  %s%s\n", f.Bytes, text.OneLine(f.Path), mark)
 	}
+
 	fmt.Fprintf(w, "files: %d, bytes: %d, sha256: %s\n", len(s.Files), total, s.Hash)
 	for _, p := range s.Problems {
 		p.File = filepath.Base(p.File)
-		fmt.Fprintln(w, oneLine(p.String()))
+		fmt.Fprintln(w, text.OneLine(p.String()))
 	}
 }
 
 // origin is where a skill comes from, of which some may not be known.
 func origin(parts ...string) string {
-	return oneLine(strings.Join(slices.DeleteFunc(parts, func(t string) bool { return t == "" }), "  "))
+	return text.OneLine(strings.Join(slices.DeleteFunc(parts, func(t string) bool { return t == "" }), "  "))
 }
 
 // agrees asks on a terminal; without one it is an error.
@@ -130,6 +140,7 @@ func agrees(cmd *cobra.Command, question string) (bool, error) {
 	if !ok {
 		return false, usagef("nobody can be asked here; say --yes when you have read the above")
 	}
+
 	fmt.Fprintf(cmd.ErrOrStderr(), "%s [y/N] ", question)
 	answer, err := bufio.NewReader(in).ReadString('\n')
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -138,6 +149,7 @@ func agrees(cmd *cobra.Command, question string) (bool, error) {
 	if a := strings.ToLower(strings.TrimSpace(answer)); a == "y" || a == "yes" {
 		return true, nil
 	}
+
 	fmt.Fprintln(cmd.ErrOrStderr(), "nothing was installed")
 	return false, errSilent
 }
@@ -155,7 +167,8 @@ func newSkillsRemove(at *place) *cobra.Command {
 			if err := install.Remove(cmd.Context(), root, args[0]); err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "removed %s\n", oneLine(args[0]))
+
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "removed %s\n", text.OneLine(args[0]))
 			return err
 		}),
 	}
@@ -171,10 +184,12 @@ func newSkillsPin(at *place) *cobra.Command {
 			if err != nil {
 				return err
 			}
+
 			p, err := install.Pin(cmd.Context(), root, args[0])
 			if err != nil {
 				return err
 			}
+
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "pinned %s at sha256 %s\n", p.Name, p.Hash)
 			return err
 		}),
@@ -203,16 +218,19 @@ exits 1 unless all are current.`,
 			if err != nil {
 				return err
 			}
+
 			pinned, err := install.Installed(root)
 			if err != nil {
 				return err
 			}
+
 			out, any := []outdated{}, false
 			for _, p := range pinned {
 				o := isOutdated(cmd.Context(), root, p)
 				any = any || o.State != "current"
 				out = append(out, o)
 			}
+
 			if asJSON {
 				err = printJSON(cmd.OutOrStdout(), out)
 			} else {
@@ -225,9 +243,11 @@ exits 1 unless all are current.`,
 			if err == nil && any {
 				return errSilent
 			}
+
 			return err
 		}),
 	}
+
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
@@ -244,12 +264,14 @@ func isOutdated(ctx context.Context, root string, p install.Pinned) outdated {
 		commit, err = install.Latest(ctx, p.Source, p.Revision)
 		same = commit == p.Commit || commit == "" // a commit does not move
 	}
+
 	if err == nil && !same {
 		var s *install.Staged
 		if s, err = install.Fetch(ctx, root, from); err == nil {
 			out.Now, err = s.Hash, s.Close()
 		}
 	}
+
 	switch {
 	case err != nil:
 		out.Now, out.Error = "", err.Error()
@@ -258,5 +280,6 @@ func isOutdated(ctx context.Context, root string, p install.Pinned) outdated {
 	default:
 		out.State = "current"
 	}
+
 	return out
 }

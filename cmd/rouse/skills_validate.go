@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"rouse/internal/text"
 	"rouse/skills"
 )
 
@@ -52,6 +53,7 @@ held to less: a skill that has a description loads, and the last line says how m
 					dirs = append(dirs, below...)
 				}
 			}
+
 			result := validate(dirs)
 			if asJSON {
 				if err := printJSON(cmd.OutOrStdout(), result); err != nil {
@@ -60,16 +62,20 @@ held to less: a skill that has a description loads, and the last line says how m
 			} else {
 				printVerdicts(cmd.OutOrStdout(), result, summary)
 			}
+
 			if result.Valid < result.Skills {
 				return errSilent
 			}
+
 			return nil
 		}),
 	}
+
 	f := cmd.Flags()
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	f.BoolVar(&recursive, "recursive", false, "all skills below the folders, at any depth")
 	f.BoolVar(&summary, "summary", false, "print the figures only")
+
 	return cmd
 }
 
@@ -92,6 +98,7 @@ func skillFolders(root string) ([]string, error) {
 	if err == nil && len(out) == 0 {
 		err = fmt.Errorf("%s holds no skill, which is a folder with a SKILL.md", root)
 	}
+
 	return out, err
 }
 
@@ -104,14 +111,17 @@ func validate(dirs []string) validated {
 		if v.Valid {
 			out.Valid++
 		}
+
 		if v.Loads {
 			out.Load++
 		} else {
 			v.Refused = slices.DeleteFunc(problems, func(p skills.Problem) bool { return p.Warning })
 			out.Rules[string(v.Refused[0].Rule)]++
 		}
+
 		out.All = append(out.All, v)
 	}
+
 	return out
 }
 
@@ -119,15 +129,17 @@ func printVerdicts(w io.Writer, v validated, summary bool) {
 	for _, one := range v.All {
 		for _, p := range one.Problems {
 			if !summary {
-				fmt.Fprintln(w, oneLine(p.String()))
+				fmt.Fprintln(w, text.OneLine(p.String()))
 			}
 		}
 	}
+
 	fmt.Fprintf(w, "%d of %d skills are valid; %d load (%.1f %%)\n", v.Valid, v.Skills, v.Load, 100*float64(v.Load)/float64(max(v.Skills, 1)))
 	var rules []string
 	for _, rule := range slices.Sorted(maps.Keys(v.Rules)) {
 		rules = append(rules, fmt.Sprintf("%s %d", rule, v.Rules[rule]))
 	}
+
 	if len(rules) > 0 {
 		fmt.Fprintf(w, "not loaded: %s\n", strings.Join(rules, ", "))
 	}

@@ -9,11 +9,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"rouse/cmd/internal/web"
+	"rouse/cmd/internal/api"
+	"rouse/internal/text"
+	"rouse/scheduler/schedule"
 )
 
 type slotOptions struct {
-	web.SlotAsk
+	api.SlotRequest
 	clear, json bool
 }
 
@@ -37,14 +39,16 @@ in the daemon's time zone.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: verb(func(cmd *cobra.Command, args []string) error { return runSlot(cmd, at, o, args) }),
 	}
+
 	f := cmd.Flags()
 	f.StringVar(&o.At, "at", "", "plan the wake for a `time`")
 	f.StringVar(&o.In, "in", "", "plan the wake in a length of `time`: 30m, 2h, 3d")
 	f.StringVar(&o.Instructions, "instructions", "", "`text` that the agent is given then")
 	f.StringVar(&o.Priority, "priority", "", "normal, or low: may be put off, and then dropped, when everything is busy")
-	f.StringVar(&o.OnMiss, "on-miss", "", "when nothing ran at that time: `skip`, run_once (the default) or run_catchup")
+	f.StringVar((*string)(&o.OnMiss), "on-miss", "", "when nothing ran at that time: `skip`, run_once (the default) or run_catchup")
 	f.BoolVar(&o.clear, "clear", false, "take the planned wake back")
 	f.BoolVar(&o.json, "json", false, "print JSON")
+
 	return cmd
 }
 
@@ -60,12 +64,14 @@ func (o slotOptions) planning(cmd *cobra.Command) (bool, error) {
 			return false, usagef("--%s is empty", flag)
 		}
 	}
+
 	switch {
 	case planning && o.clear:
 		return false, usagef("--clear takes the planned wake back, so it goes with no other flag")
 	case o.At != "" && o.In != "":
 		return false, usagef("give --at or --in, not both")
 	}
+
 	return planning, nil
 }
 
@@ -77,11 +83,13 @@ func runSlot(cmd *cobra.Command, at *place, o slotOptions, args []string) error 
 	if len(args) == 0 && (planning || o.clear) {
 		return usagef("name the agent; those that plan are listed by: rouse slot")
 	}
+
 	s, err := at.open(cmd.Context())
 	if err != nil {
 		return err
 	}
 	defer s.close()
+
 	switch {
 	case len(args) == 0:
 		return listSlots(cmd, s, o.json)
@@ -91,7 +99,8 @@ func runSlot(cmd *cobra.Command, at *place, o slotOptions, args []string) error 
 	case o.clear:
 		return clearSlot(cmd, s, args[0], o.json)
 	}
-	var slots []web.AgentSlot
+
+	var slots []api.AgentSlot
 	if err := s.Get(cmd.Context(), "/v1/slots", url.Values{"agent": {args[0]}}, &slots); err != nil {
 		return err
 	}
@@ -101,22 +110,25 @@ func runSlot(cmd *cobra.Command, at *place, o slotOptions, args []string) error 
 	if o.json {
 		return printJSON(cmd.OutOrStdout(), slots[0])
 	}
+
 	printSlot(cmd.OutOrStdout(), slots[0], time.Now())
 	return nil
 }
 
 func listSlots(cmd *cobra.Command, s *session, asJSON bool) error {
-	var slots []web.AgentSlot
+	var slots []api.AgentSlot
 	if err := s.Get(cmd.Context(), "/v1/slots", nil, &slots); err != nil {
 		return err
 	}
 	if asJSON {
 		return printJSON(cmd.OutOrStdout(), slots)
 	}
+
 	if len(slots) == 0 {
 		_, err := fmt.Fprintln(cmd.OutOrStdout(), "no agent plans wakes; to let one, give it in the configuration: self_scheduling: {mode: ambient}")
 		return err
 	}
+
 	now := time.Now()
 	var rows [][]string
 	for _, a := range slots {
@@ -124,21 +136,24 @@ func listSlots(cmd *cobra.Command, s *session, asJSON bool) error {
 		if a.Slot != nil {
 			row = []string{a.Agent, local(a.Slot.At, now), inText(a.Slot.At, now), a.Slot.ScheduledBy, leftText(a), shorten(a.Slot.Instructions, 100)}
 		}
+
 		if a.Paused != "" {
 			row[5] = "paused; " + row[5]
 		}
+
 		rows = append(rows, row)
 	}
+
 	return table(cmd.OutOrStdout(), "AGENT WAKES IN BY LEFT INSTRUCTIONS", rows)
 }
 
 // leftText is how many wakes may still start within 24 hours.
-func leftText(a web.AgentSlot) string {
+func leftText(a api.AgentSlot) string {
 	switch {
 	case a.Limits == nil:
 		return "off"
-	case a.Limits.Mode == "manual":
-		return "manual"
+	case a.Limits.Mode == string(schedule.ModeManual):
+		return a.Limits.Mode
 	case a.Left == nil:
 		return "any"
 	}
@@ -146,7 +161,7 @@ func leftText(a web.AgentSlot) string {
 }
 
 // printSlot says what is planned, and what may be.
-func printSlot(w io.Writer, a web.AgentSlot, now time.Time) {
+func printSlot(w io.Writer, a api.AgentSlot, now time.Time) {
 	zone := loadZone(a.Zone)
 	switch {
 	case a.Slot == nil && !a.Planning:
@@ -155,32 +170,37 @@ func printSlot(w io.Writer, a web.AgentSlot, now time.Time) {
 	case a.Slot == nil:
 		fmt.Fprintf(w, "nothing is planned for the agent %s; plan its next wake: rouse slot %s --in 2h --instructions \"…\"\n", a.Agent, a.Agent)
 	default:
-		fmt.Fprintf(w, "the agent %s wakes %s (%s), planned by %s\n", a.Agent, stamp(a.Slot.At.Time, zone), inText(a.Slot.At, now), plannedBy(*a.Slot))
+		fmt.Fprintf(w, "the agent %s wakes %s (%s), planned by %s\n", a.Agent, api.LocalTime(a.Slot.At.Time, zone), inText(a.Slot.At, now), plannedBy(*a.Slot))
 		fmt.Fprintf(w, "  instructions  %s\n", shorten(a.Slot.Instructions, 500))
 		if !a.Slot.Asked.Equal(a.Slot.At.Time) {
-			fmt.Fprintf(w, "  asked for     %s\n", stamp(a.Slot.Asked.Time, zone))
+			fmt.Fprintf(w, "  asked for     %s\n", api.LocalTime(a.Slot.Asked.Time, zone))
 		}
+
 		fmt.Fprintf(w, "  when missed   %s; priority %s\n", a.Slot.OnMiss, a.Slot.Priority)
 		if a.Slot.Depth > 0 {
 			fmt.Fprintf(w, "  chain         wake %d in a row that the agent planned\n", a.Slot.Depth)
 		}
 	}
+
 	if a.Paused != "" {
-		fmt.Fprintf(w, "  paused        %s; a wake waits for its end\n", oneLine(a.Paused))
+		fmt.Fprintf(w, "  paused        %s; a wake waits for its end\n", text.OneLine(a.Paused))
 	}
+
 	if a.Limits == nil {
 		fmt.Fprintf(w, "  off           %s\n", a.Off)
 		return
 	}
+
 	fmt.Fprintf(w, "  mode          %s\n", limitsText(a))
 }
 
 // plannedBy says who planned a wake, and where.
-func plannedBy(s web.Slot) string {
+func plannedBy(s api.Slot) string {
 	text := "the " + s.ScheduledBy
 	if s.Run != "" {
 		text += " in run " + s.Run
 	}
+
 	if s.Job != "" {
 		text += ", in a chain that the job " + s.Job + " began"
 	}
@@ -188,67 +208,79 @@ func plannedBy(s web.Slot) string {
 }
 
 // limitsText says within which limits an agent plans.
-func limitsText(a web.AgentSlot) string {
+func limitsText(a api.AgentSlot) string {
 	l := a.Limits
 	var parts []string
 	add := func(format string, args ...any) { parts = append(parts, fmt.Sprintf(format, args...)) }
 	if l.Horizon != "0s" {
 		add("at most %s ahead", l.Horizon)
 	}
-	if l.Mode == "manual" {
+
+	if l.Mode == string(schedule.ModeManual) {
 		return strings.Join(append([]string{"manual: only you plan"}, parts...), ", ")
 	}
+
 	if l.MinInterval != "0s" {
 		add("at least %s ahead", l.MinInterval)
 	}
+
 	if a.Left != nil {
 		add("%d wakes in 24 hours, %d of them left", l.DailyCap, *a.Left)
 	} else {
 		add("any number of wakes")
 	}
+
 	if l.QuietHours != "none" {
 		add("none at %s", l.QuietHours)
 	}
+
 	if len(l.Days) < 7 {
 		add("only on %s", strings.Join(l.Days, " "))
 	}
+
 	if l.MaxChain > 0 {
 		add("at most %d in a row", l.MaxChain)
 	}
+
 	return l.Mode + ": " + strings.Join(parts, ", ")
 }
 
 func planSlot(cmd *cobra.Command, s *session, o slotOptions) error {
-	var p web.Planned
-	if err := s.Post(cmd.Context(), "/v1/slots", o.SlotAsk, &p); err != nil {
+	var p api.Planned
+	if err := s.Post(cmd.Context(), "/v1/slots", o.SlotRequest, &p); err != nil {
 		return err
 	}
 	if o.json {
 		return printJSON(cmd.OutOrStdout(), p)
 	}
+
 	out := cmd.OutOrStdout()
 	if p.Slot == nil { // it came at once
 		fmt.Fprintf(out, "the agent %s is woken now\n", p.Agent)
 	} else {
 		printSlot(out, p.AgentSlot, time.Now())
 	}
+
 	for _, w := range p.Warnings {
-		fmt.Fprintf(out, "  note          %s\n", oneLine(w))
+		fmt.Fprintf(out, "  note          %s\n", text.OneLine(w))
 	}
+
 	if !s.daemon {
 		fmt.Fprintln(out, "  no daemon runs now; the wake comes once one does")
 	}
+
 	return nil
 }
 
 func clearSlot(cmd *cobra.Command, s *session, agent string, asJSON bool) error {
-	var a web.Cleared
+	var a api.Cleared
 	if err := s.Post(cmd.Context(), "/v1/slots/clear", map[string]string{"agent": agent}, &a); err != nil {
 		return err
 	}
 	if asJSON {
 		return printJSON(cmd.OutOrStdout(), a)
 	}
-	_, err := fmt.Fprintf(cmd.OutOrStdout(), "the wake of the agent %s at %s is taken back; it was to do: %s\n", a.Agent, stamp(a.Slot.At.Time, loadZone(a.Zone)), shorten(a.Slot.Instructions, 200))
+
+	_, err := fmt.Fprintf(cmd.OutOrStdout(), "the wake of the agent %s at %s is taken back; it was to do: %s\n", a.Agent, api.LocalTime(a.Slot.At.Time, loadZone(a.Zone)), shorten(a.Slot.Instructions, 200))
 	return err
 }

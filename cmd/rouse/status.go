@@ -8,7 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"rouse/cmd/internal/web"
+	"rouse/cmd/internal/api"
+	"rouse/cmd/internal/daemon"
+	"rouse/internal/text"
 )
 
 func newStatus(at *place) *cobra.Command {
@@ -20,9 +22,9 @@ func newStatus(at *place) *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: verb(func(cmd *cobra.Command, _ []string) error {
 			st, home, err := daemonStatus(cmd.Context(), at, wait)
-			if errors.Is(err, web.ErrNoDaemon) {
+			if errors.Is(err, api.ErrNoDaemon) {
 				if asJSON {
-					if err := printJSON(cmd.OutOrStdout(), web.Status{Home: home, ConfigProblems: []web.Problem{}, ConfigRestart: []string{}}); err != nil {
+					if err := printJSON(cmd.OutOrStdout(), api.Status{Home: home, ConfigProblems: []api.Problem{}, ConfigRestart: []string{}}); err != nil {
 						return err
 					}
 				} else {
@@ -30,49 +32,57 @@ func newStatus(at *place) *cobra.Command {
 				}
 				return errSilent
 			}
+
 			if err != nil {
 				return err
 			}
 			if asJSON {
 				return printJSON(cmd.OutOrStdout(), st)
 			}
+
 			ready := "ready"
 			if !st.Ready {
 				ready = "starting"
 			}
+
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: process %d (rouse %s) serves %s with %s since %s\n%d queued, %d running, %d waiting\n",
 				ready, st.PID, st.Version, st.Home, st.Config, local(st.StartedAt, time.Now()), st.Queued, st.Running, st.Waiting)
 			for _, what := range st.ConfigRestart {
-				fmt.Fprintf(cmd.OutOrStdout(), "%s\n", oneLine(what))
+				fmt.Fprintf(cmd.OutOrStdout(), "%s\n", text.OneLine(what))
 			}
+
 			if len(st.ConfigProblems) > 0 {
 				fmt.Fprintf(cmd.OutOrStdout(), "▲ the configuration on disk cannot be used; that of %s holds:\n", local(st.ConfigAt, time.Now()))
 				printProblems(cmd.OutOrStdout(), st.ConfigProblems)
 			}
+
 			return err
 		}),
 	}
+
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.Flags().DurationVar(&wait, "wait", 0, "wait this long for a daemon to be ready")
 	return cmd
 }
 
 // daemonStatus asks the daemon who it is, again until it is ready or the wait is over.
-func daemonStatus(ctx context.Context, at *place, wait time.Duration) (web.Status, string, error) {
+func daemonStatus(ctx context.Context, at *place, wait time.Duration) (api.Status, string, error) {
 	home, err := at.homeDir()
 	if err != nil {
-		return web.Status{}, "", err
+		return api.Status{}, "", err
 	}
+
 	deadline := time.Now().Add(wait)
 	for {
-		var st web.Status
-		client, err := web.Dial(ctx, socketPath(home))
+		var st api.Status
+		client, err := api.Dial(ctx, daemon.SocketPath(home))
 		if err == nil {
 			err = client.Get(ctx, "/v1/status", nil, &st)
 		}
 		if (err == nil && (st.Ready || wait == 0)) || time.Now().After(deadline) {
 			return st, home, err
 		}
+
 		select {
 		case <-time.After(50 * time.Millisecond):
 		case <-ctx.Done():

@@ -9,11 +9,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"rouse/agentdb"
-	"rouse/cmd/internal/web"
+	"rouse/cmd/internal/api"
+	"rouse/internal/text"
 )
 
 func newUndo(at *place) *cobra.Command {
-	var ask web.UndoAsk
+	var ask api.UndoRequest
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "undo RUN",
@@ -38,21 +39,24 @@ in the way.`,
 		Args: cobra.ExactArgs(1),
 		RunE: verb(func(cmd *cobra.Command, args []string) error { return undoRun(cmd, at, args[0], ask, asJSON) }),
 	}
+
 	cmd.Flags().BoolVar(&ask.Force, "force", false, "also where files or rows were changed later; what came later is lost there")
 	cmd.Flags().StringVar(&ask.Only, "only", "", "one part alone: `files` or database")
 	cmd.Flags().BoolVar(&ask.DryRun, "dry-run", false, "change nothing, say what would become of it")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+
 	return cmd
 }
 
 // undoRun takes a run back. On a terminal a long undo says how far it
 // is.
-func undoRun(cmd *cobra.Command, at *place, run string, ask web.UndoAsk, asJSON bool) error {
+func undoRun(cmd *cobra.Command, at *place, run string, ask api.UndoRequest, asJSON bool) error {
 	s, err := at.open(cmd.Context())
 	if err != nil {
 		return err
 	}
 	defer s.close()
+
 	show, clear := progressLine(cmd.ErrOrStderr(), func(done, of int64) string {
 		return fmt.Sprintf("%s of %s entries of the changelog", humanize.Comma(done), humanize.Comma(of))
 	})
@@ -61,6 +65,7 @@ func undoRun(cmd *cobra.Command, at *place, run string, ask web.UndoAsk, asJSON 
 	if err != nil {
 		return err
 	}
+
 	if asJSON {
 		err = printJSON(cmd.OutOrStdout(), out)
 	} else {
@@ -69,49 +74,58 @@ func undoRun(cmd *cobra.Command, at *place, run string, ask web.UndoAsk, asJSON 
 	if err == nil && !out.Done && (!ask.DryRun || !out.CanUndo) {
 		return errSilent
 	}
+
 	return err
 }
 
-func printUndo(w io.Writer, out web.Undo, ask web.UndoAsk) error {
+func printUndo(w io.Writer, out api.Undo, ask api.UndoRequest) error {
 	var b strings.Builder
 	d := out.Database
 	would, later := "would be ", "in the way: "
 	if out.Done {
 		would, later = "", "lost: "
 	}
+
 	words := fileWords(out.Files)
 	for _, f := range out.Files {
 		switch {
 		case f.Why != "" && out.Done: // it is among what stays
 		case f.Why != "":
-			fmt.Fprintf(&b, "%s%s\n", later, oneLine(f.Path+": "+f.Why))
+			fmt.Fprintf(&b, "%s%s\n", later, text.OneLine(f.Path+": "+f.Why))
 		case words[f.Path] != "":
-			fmt.Fprintf(&b, "%s: %s%s\n", oneLine(f.Path), would, words[f.Path])
+			fmt.Fprintf(&b, "%s: %s%s\n", text.OneLine(f.Path), would, words[f.Path])
 			delete(words, f.Path) // once for all its changes
 		}
 	}
+
 	for _, t := range d.Tables {
 		fmt.Fprintf(&b, "%s: %s\n", t.Name, strings.Join(undoCounts(t, would), ", "))
 	}
-	for _, text := range d.Schema {
-		fmt.Fprintf(&b, "schema: %s\n", oneLine(text))
+
+	for _, change := range d.Schema {
+		fmt.Fprintf(&b, "schema: %s\n", text.OneLine(change))
 	}
+
 	for _, c := range d.Conflicts {
-		fmt.Fprintf(&b, "%s%s\n", later, oneLine(strings.TrimSpace(c.Table+" "+c.Key)+": "+c.Why))
+		fmt.Fprintf(&b, "%s%s\n", later, text.OneLine(strings.TrimSpace(c.Table+" "+c.Key)+": "+c.Why))
 	}
+
 	if more := d.InTheWay - int64(len(d.Conflicts)); more > 0 {
 		fmt.Fprintf(&b, "%s%s more\n", later, humanize.Comma(more))
 	}
+
 	for _, left := range out.Left { // sentences that say what stays
-		fmt.Fprintln(&b, oneLine(left))
+		fmt.Fprintln(&b, text.OneLine(left))
 	}
+
 	where := "the files and the database of " + out.Agent
 	switch {
-	case ask.Only == web.UndoFiles, ask.Only == "" && d.Changes == 0 && len(out.Files) > 0:
+	case ask.Only == api.UndoFiles, ask.Only == "" && d.Changes == 0 && len(out.Files) > 0:
 		where = "the files of " + out.Agent
-	case ask.Only == web.UndoDatabase, len(out.Files) == 0 && d.Changes > 0:
+	case ask.Only == api.UndoDatabase, len(out.Files) == 0 && d.Changes > 0:
 		where = "the database of " + out.Agent
 	}
+
 	switch {
 	case d.Changes == 0 && len(out.Files) == 0:
 		fmt.Fprintf(&b, "there is nothing of run %s in %s to take back\n", out.Run, where)
@@ -124,13 +138,14 @@ func printUndo(w io.Writer, out web.Undo, ask web.UndoAsk) error {
 	default:
 		fmt.Fprintf(&b, "run %s was left as it is, because of what came later; to lose that: rouse undo %[1]s --force\n", out.Run)
 	}
+
 	_, err := io.WriteString(w, b.String())
 	return err
 }
 
 // fileWords say for each path what taking all its changes back does to it; the changes come the
 // newest first. What the run made and removed again is not named.
-func fileWords(files []web.UndoneFile) map[string]string {
+func fileWords(files []api.UndoneFile) map[string]string {
 	words, after := map[string]string{}, map[string]bool{}
 	for _, f := range files {
 		there, later := after[f.Path]
@@ -138,6 +153,7 @@ func fileWords(files []web.UndoneFile) map[string]string {
 			there = f.After
 			after[f.Path] = there
 		}
+
 		switch {
 		case f.Before && there:
 			words[f.Path] = "changed back"
@@ -149,6 +165,7 @@ func fileWords(files []web.UndoneFile) map[string]string {
 			delete(words, f.Path)
 		}
 	}
+
 	return words
 }
 
@@ -158,15 +175,12 @@ func undoCounts(t agentdb.UndoneTable, would string) (out []string) {
 		what string
 	}{{t.Removed, "removed"}, {t.Changed, "changed back"}, {t.Restored, "brought back"}} {
 		if c.n > 0 {
-			rows := " rows "
-			if c.n == 1 {
-				rows = " row "
-			}
-			out = append(out, humanize.Comma(c.n)+rows+would+c.what)
+			out = append(out, humanize.Comma(c.n)+" "+text.Noun(c.n, "row")+" "+would+c.what)
 		}
 	}
 	if len(out) == 0 {
 		return []string{"nothing to do"}
 	}
+
 	return out
 }

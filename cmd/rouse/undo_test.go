@@ -2,13 +2,14 @@ package main
 
 import (
 	"path/filepath"
+	"rouse/cmd/internal/cmdtest"
 	"strings"
 	"testing"
 
 	"rouse/agent/model"
 	"rouse/agent/model/modeltest"
 	"rouse/agentdb"
-	"rouse/cmd/internal/web"
+	"rouse/cmd/internal/api"
 )
 
 // OSA-61: a job that wants its failed runs taken back gets that of one, too, that was cancelled
@@ -20,28 +21,32 @@ func TestUndoOfACancelledQuestion(t *testing.T) {
 		modeltest.Turn{Calls: []model.Call{{ID: "2", Name: "db_insert", Args: []byte(`{"table":"half","row":{"a":"x"}}`)}}},
 		modeltest.Turn{Calls: []model.Call{{ID: "3", Name: "clarify", Args: []byte(`{"question":"Which account?"}`)}}},
 	)
+
 	text := `version: 1
 home: ./home
 models: [{name: scripted, provider: openai, model: scripted, base_url: "` + s.URL + `/v1", api_key: none}]
 agents: [{name: clerk}]
 jobs: [{name: books, agent: clerk, undo_on_failure: true, prompt: Do the books.}]
 `
-	config := filepath.Join(write(t, map[string]string{"rouse.yaml": text}), "rouse.yaml")
+
+	config := filepath.Join(cmdtest.Write(t, map[string]string{"rouse.yaml": text}), "rouse.yaml")
 	serveUntilReady(t, config)
 	runJSON(t, nil, "run", "books", "--json", "--config", config)
-	var items []web.Item
-	until(t, "the run asks", func() bool {
+	var items []api.Item
+	cmdtest.Until(t, "the run asks", func() bool {
 		runJSON(t, &items, "inbox", "--json", "--config", config)
 		return len(items) == 1
 	})
-	var schema web.Schema
+	var schema api.Schema
 	if runJSON(t, &schema, "db", "clerk", "schema", "--json", "--config", config); len(schema.Tables) != 1 {
 		t.Fatalf("while it waits: %+v", schema)
 	}
+
 	runJSON(t, nil, "cancel", items[0].Run, "--json", "--config", config)
 	if runJSON(t, &schema, "db", "clerk", "schema", "--json", "--config", config); len(schema.Tables) != 0 {
 		t.Errorf("after it was cancelled: %+v", schema)
 	}
+
 	p := rouse(t, "logs", "--config", config)
 	if err := p.Run(); err != nil || !strings.Contains(p.stdout.String(), "run.undone") {
 		t.Errorf("%v: %s", err, &p.stdout)
@@ -56,7 +61,7 @@ func TestUndoSaysWhatIsLost(t *testing.T) {
 		true:  "lost: t {\"id\":1}: it was changed later\nlost: 2 more\n",
 	} {
 		var b strings.Builder
-		if err := printUndo(&b, web.Undo{Run: "2", Agent: "ann", Done: done, Database: d}, web.UndoAsk{Force: done}); err != nil {
+		if err := printUndo(&b, api.Undo{Run: "2", Agent: "ann", Done: done, Database: d}, api.UndoRequest{Force: done}); err != nil {
 			t.Fatal(err)
 		}
 		if !strings.HasPrefix(b.String(), want) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"net/url"
@@ -10,7 +11,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"rouse/cmd/internal/web"
+	"rouse/cmd/internal/api"
+	"rouse/internal/domain"
+	"rouse/internal/text"
 )
 
 // shownBetween is how much of what happened between two lines is shown from its beginning
@@ -40,21 +43,25 @@ looked at yet are marked "not decided yet", with what would be decided now.`,
 			if cmd.Flags().Changed("at") && when == "" {
 				return usagef("--at is empty")
 			}
+
 			s, err := at.open(cmd.Context())
 			if err != nil {
 				return err
 			}
 			defer s.close()
-			var why web.Why
+
+			var why api.Why
 			if err := s.Get(cmd.Context(), "/v1/why", url.Values{"job": {args[0]}, "at": {when}, "n": {strconv.Itoa(n)}}, &why); err != nil {
 				return err
 			}
 			if asJSON {
 				return printJSON(cmd.OutOrStdout(), why.Lines)
 			}
+
 			return printWhy(cmd.OutOrStdout(), why)
 		}),
 	}
+
 	cmd.Flags().StringVar(&when, "at", "", "a `time`: show what lies around it")
 	cmd.Flags().IntVarP(&n, "number", "n", 20, "how many lines")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
@@ -62,67 +69,75 @@ looked at yet are marked "not decided yet", with what would be decided now.`,
 }
 
 // printWhy writes the sentences, and then the lines with what happened between them.
-func printWhy(w io.Writer, why web.Why) error {
+func printWhy(w io.Writer, why api.Why) error {
 	for _, note := range why.Notes {
-		fmt.Fprintln(w, oneLine(note))
+		fmt.Fprintln(w, text.OneLine(note))
 	}
+
 	zone := loadZone(why.Zone)
 	if now := time.Now(); now.In(zone).Format("-0700") != now.Format("-0700") {
 		fmt.Fprintf(w, "times are those of %s\n", zone)
 	}
+
 	if len(why.Lines) == 0 {
 		fmt.Fprintln(w, "nothing has come due and nothing has run")
 	}
+
 	if len(why.Lines)+len(why.Between) == 0 {
 		return nil
 	}
+
 	clock := clockOf(why, zone)
 	var rows [][]string
 	between := why.Between
 	for _, l := range why.Lines {
-		n := slices.IndexFunc(between, func(h web.Happened) bool { return h.At.After(l.Nominal.Time) })
+		n := slices.IndexFunc(between, func(h api.Happened) bool { return h.At.After(l.Nominal.Time) })
 		if n < 0 {
 			n = len(between)
 		}
 		rows = append(append(rows, happenedRows(between[:n], clock)...), accountRow(l, zone, clock))
 		between = between[n:]
 	}
+
 	rows = append(rows, happenedRows(between, clock)...)
 	return table(w, "AT SOURCE DECISION RUN REASON", rows)
 }
 
 // clockOf shows instants in a zone, with the name of its time where that changes.
-func clockOf(why web.Why, zone *time.Location) func(web.Time) string {
+func clockOf(why api.Why, zone *time.Location) func(api.Time) string {
 	offsets := map[int]bool{}
 	for _, l := range why.Lines {
 		_, offset := l.Nominal.In(zone).Zone()
 		offsets[offset] = true
 	}
+
 	layout := time.DateTime
 	if len(offsets) > 1 {
 		layout += " MST"
 	}
-	return func(t web.Time) string { return t.In(zone).Format(layout) }
+	return func(t api.Time) string { return t.In(zone).Format(layout) }
 }
 
-func accountRow(l web.Account, zone *time.Location, clock func(web.Time) string) []string {
+func accountRow(l api.Explanation, zone *time.Location, clock func(api.Time) string) []string {
 	mark := ""
 	if l.Asked {
 		mark = " ←"
 	}
+
 	run := "–"
 	if l.Run != "" {
-		run = l.Run + " " + outcomeMark(web.Run{Outcome: l.Outcome, State: l.State, WaitingFor: l.WaitingFor})
-		if l.State == "waiting" && l.WaitingFor == "" { // an attempt that is over
+		run = l.Run + " " + outcomeMark(api.Run{Outcome: l.Outcome, State: l.State, WaitingFor: l.WaitingFor})
+		if l.State == domain.StateWaiting && l.WaitingFor == "" { // an attempt that is over
 			run = l.Run + " ? waited"
 		}
 	}
-	return []string{clock(l.Nominal) + mark, l.Source, orElse(l.Decision, "–"), run, shorten(readable(l.Reason, zone), 400)}
+
+	return []string{clock(l.Nominal) + mark, l.Source, cmp.Or(string(l.Decision), "–"), run, shorten(readable(l.Reason, zone), 400)}
 }
 
 // happenedRows leave the middle out where much happened: a daemon that was restarted in a
 // loop would hide the rest.
-func happenedRows(happened []web.Happened, clock func(web.Time) string) [][]string {
+func happenedRows(happened []api.Happened, clock func(api.Time) string) [][]string {
 	var rows [][]string
 	for i, h := range happened {
 		if left := len(happened) - 2*shownBetween; left > 1 && i >= shownBetween && i < shownBetween+left {
@@ -133,5 +148,6 @@ func happenedRows(happened []web.Happened, clock func(web.Time) string) [][]stri
 		}
 		rows = append(rows, []string{clock(h.At), h.What, h.Did, "", shorten(h.Text, 400)})
 	}
+
 	return rows
 }

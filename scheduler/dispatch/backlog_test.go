@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
 	"rouse/scheduler/dispatch"
 )
 
@@ -21,16 +22,19 @@ func fill(t testing.TB, l *ledger.Ledger, n int, name func(i int) (agent, job st
 	reqs := make([]ledger.Request, n)
 	for i := range reqs {
 		agent, job := name(i)
-		reqs[i] = ledger.Request{Agent: agent, Job: job, Trigger: ledger.TriggerAPI}
+		reqs[i] = ledger.Request{Agent: agent, Job: job, Trigger: domain.TriggerAPI}
 	}
+
 	accepted, err := l.Enqueue(t.Context(), reqs...)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	ids := make([]int64, n)
 	for i, a := range accepted {
 		ids[i] = a.Run
 	}
+
 	return ids
 }
 
@@ -53,12 +57,14 @@ func TestTenThousandRunsInOneLine(t *testing.T) {
 			seen[r.ID]++
 			return success, nil
 		})
+
 		synctest.Wait()
 		for id, n := range seen {
 			if n != 1 {
 				t.Errorf("run %d was executed %d times", id, n)
 			}
 		}
+
 		if c, err := b.l.Counts(t.Context()); err != nil || c != (ledger.Counts{}) || len(seen) != 10_000/scale {
 			t.Errorf("%d were executed, left: %+v (%v)", len(seen), c, err)
 		}
@@ -77,6 +83,7 @@ func TestManyLines(t *testing.T) {
 			got[r.Agent] = append(got[r.Agent], r.ID)
 			return success, nil
 		})
+
 		synctest.Wait()
 		n := 0
 		for agent, ids := range got {
@@ -106,11 +113,12 @@ func TestOneLineDoesNotHoldUpOthers(t *testing.T) {
 			}
 			return success, nil
 		})
+
 		b.o.Drain = time.Nanosecond
-		if r := b.run(before); r.Outcome != ledger.OutcomeSuccess {
+		if r := b.run(before); r.Outcome != domain.OutcomeSuccess {
 			t.Errorf("accepted before: %+v", r)
 		}
-		if r := b.run(enqueue(t, b.l, "free", "j2")); r.Outcome != ledger.OutcomeSuccess {
+		if r := b.run(enqueue(t, b.l, "free", "j2")); r.Outcome != domain.OutcomeSuccess {
 			t.Errorf("accepted later: %+v", r)
 		}
 	})
@@ -121,13 +129,14 @@ func TestOneLineDoesNotHoldUpOthers(t *testing.T) {
 func TestOldRunsComeBackInALongQueue(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		b.o.Policy = func(job string) dispatch.Policy {
-			return dispatch.Policy{Attempts: 2, Backoff: time.Minute, On: []ledger.Outcome{ledger.OutcomeError}}
+			return dispatch.Policy{Attempts: 2, Backoff: time.Minute, On: []domain.Outcome{domain.OutcomeError}}
 		}
 		flaky, done := enqueue(t, b.l, "flaky", "f"), enqueue(t, b.l, "done", "d")
-		later, err := b.l.Enqueue(t.Context(), ledger.Request{Agent: "later", Job: "l", Trigger: ledger.TriggerAPI, NotBefore: time.Now().Add(time.Minute)})
+		later, err := b.l.Enqueue(t.Context(), ledger.Request{Agent: "later", Job: "l", Trigger: domain.TriggerAPI, NotBefore: time.Now().Add(time.Minute)})
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		fill(t, b.l, 2_000/scale, one("busy", "j"))
 		b.o.Drain = time.Nanosecond
 		b.start(func(ctx context.Context, r ledger.Run, a ledger.Attempt) (ledger.Result, error) {
@@ -135,17 +144,19 @@ func TestOldRunsComeBackInALongQueue(t *testing.T) {
 			case r.Agent == "busy":
 				<-ctx.Done()
 			case r.Agent == "flaky" && a.Number == 1:
-				return ledger.Result{Outcome: ledger.OutcomeError, Error: "flaky"}, nil
+				return ledger.Result{Outcome: domain.OutcomeError, Error: "flaky"}, nil
 			}
 			return success, nil
 		})
+
 		b.run(done)
 		if _, err := b.l.Retry(t.Context(), done); err != nil {
 			t.Fatal(err)
 		}
+
 		time.Sleep(2 * time.Minute)
 		for id, attempts := range map[int64]int{flaky: 2, done: 2, later[0].Run: 1} {
-			if r := b.run(id); r.Outcome != ledger.OutcomeSuccess || r.Attempt != attempts {
+			if r := b.run(id); r.Outcome != domain.OutcomeSuccess || r.Attempt != attempts {
 				t.Errorf("run %d: %+v", id, r)
 			}
 		}
@@ -163,18 +174,22 @@ func TestManyHeldRuns(t *testing.T) {
 			}
 			return ""
 		}
+
 		prompts := fill(t, b.l, 1_000/scale, one("a", "prompt"))
 		b.start(func(context.Context, ledger.Run, ledger.Attempt) (ledger.Result, error) { return success, nil })
+
 		for range 20 {
-			if r := b.run(enqueue(t, b.l, "a", "playbook")); r.Outcome != ledger.OutcomeSuccess {
+			if r := b.run(enqueue(t, b.l, "a", "playbook")); r.Outcome != domain.OutcomeSuccess {
 				t.Fatalf("a run behind them: %+v", r)
 			}
 		}
+
 		held.Store(false)
 		time.Sleep(time.Minute)
 		b.run(enqueue(t, b.l, "a", "playbook")) // as any commit does, it makes the dispatcher look
+
 		for _, id := range []int64{prompts[0], prompts[len(prompts)-1]} {
-			if r := b.run(id); r.Outcome != ledger.OutcomeSuccess {
+			if r := b.run(id); r.Outcome != domain.OutcomeSuccess {
 				t.Errorf("held before: %+v", r)
 			}
 		}
@@ -189,10 +204,11 @@ func TestStartDeadlineInALongQueue(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		fresh := enqueue(t, b.l, "a", "j")
 		b.start(func(context.Context, ledger.Run, ledger.Attempt) (ledger.Result, error) { return success, nil })
-		if r := b.run(fresh); r.Outcome != ledger.OutcomeSuccess {
+		if r := b.run(fresh); r.Outcome != domain.OutcomeSuccess {
 			t.Errorf("the fresh one: %+v", r)
 		}
-		skipped, err := b.l.Runs(t.Context(), ledger.Filter{Outcome: ledger.OutcomeSkipped, Limit: 1000})
+
+		skipped, err := b.l.Runs(t.Context(), ledger.Filter{Outcome: domain.OutcomeSkipped, Limit: 1000})
 		if err != nil || len(skipped) != len(late) {
 			t.Errorf("%d of %d were skipped (%v)", len(skipped), len(late), err)
 		}
@@ -206,6 +222,7 @@ func TestRescued(t *testing.T) {
 		if _, _, err := b.l.StartAttempt(t.Context(), id); err != nil {
 			t.Fatal(err)
 		}
+
 		b.o.Hold = func(ledger.Run) string { return "not yet" }
 		d := b.start(func(context.Context, ledger.Run, ledger.Attempt) (ledger.Result, error) { return success, nil })
 		<-d.Rescued()
@@ -226,10 +243,12 @@ func BenchmarkNoop(b *testing.B) {
 			fill(b, l, 512, one("a", "j"))
 		}
 	}
+
 	sent -= sent % 512
 	for range sent {
 		<-ended
 	}
+
 	b.ReportMetric(float64(sent)/b.Elapsed().Seconds(), "runs/s")
 	stop()
 }
@@ -247,8 +266,10 @@ func BenchmarkOneLine(b *testing.B) {
 		for range runs {
 			<-ended
 		}
+
 		stop()
 	}
+
 	b.ReportMetric(runs*float64(b.N)/b.Elapsed().Seconds(), "runs/s")
 }
 
@@ -257,10 +278,12 @@ func BenchmarkStart(b *testing.B) {
 	l := open(b, filepath.Join(b.TempDir(), "ledger.db"))
 	ended := make(chan struct{}, 1)
 	stop := serve(b, l, ended, 4)
+
 	for b.Loop() {
 		fill(b, l, 1, one("a", "j"))
 		<-ended
 	}
+
 	stop()
 }
 
@@ -274,6 +297,7 @@ func serve(b *testing.B, l *ledger.Ledger, ended chan<- struct{}, lanes int) (st
 	if err != nil {
 		b.Fatal(err)
 	}
+
 	ctx, cancel := context.WithCancel(b.Context())
 	over := make(chan error, 1)
 	go func() { over <- d.Run(ctx) }()
@@ -290,9 +314,10 @@ func serve(b *testing.B, l *ledger.Ledger, ended chan<- struct{}, lanes int) (st
 func TestDeskInOrder(t *testing.T) {
 	k := dispatch.NewDesk(9, 9, func(string) dispatch.Policy { return dispatch.Policy{Concurrency: -1} })
 	for _, r := range []ledger.Run{{ID: 5, Job: "a"}, {ID: 9, Job: "a"}, {ID: 4, Job: "b"}, {ID: 7, Job: "a"}, {ID: 3, Job: "a"}} {
-		r.Agent, r.State = "agent", ledger.StateQueued
+		r.Agent, r.State = "agent", domain.StateQueued
 		k.Add(r)
 	}
+
 	if got, _ := k.Choose(time.Now(), nil); !slices.Equal(got, []int64{3, 4, 5, 7, 9}) {
 		t.Errorf("chosen: %v", got)
 	}

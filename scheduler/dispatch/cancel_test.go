@@ -7,12 +7,13 @@ import (
 	"time"
 
 	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
 	"rouse/scheduler/dispatch"
 )
 
 // retrying lets every failed attempt be tried again, a minute later.
 func retrying(string) dispatch.Policy {
-	return dispatch.Policy{Attempts: 5, Backoff: time.Minute, On: []ledger.Outcome{ledger.OutcomeError}, Resume: true}
+	return dispatch.Policy{Attempts: 5, Backoff: time.Minute, On: []domain.Outcome{domain.OutcomeError}, Resume: true}
 }
 
 func (b *bench) cancel(id int64, reason string) {
@@ -30,14 +31,16 @@ func TestCancelAQueuedRun(t *testing.T) {
 			time.Sleep(time.Minute)
 			return success, nil
 		})
+
 		first, second, third := enqueue(t, b.l, "a", "j"), enqueue(t, b.l, "a", "j"), enqueue(t, b.l, "a", "j")
 		b.run(first)
 		b.cancel(second, "not needed")
-		if r := b.run(second); r.Outcome != ledger.OutcomeCancelled || r.Error != "not needed" {
+		if r := b.run(second); r.Outcome != domain.OutcomeCancelled || r.Error != "not needed" {
 			t.Errorf("run: %+v", r)
 		}
+
 		time.Sleep(3 * time.Minute)
-		if r := b.run(third); r.Outcome != ledger.OutcomeSuccess || executed[second] {
+		if r := b.run(third); r.Outcome != domain.OutcomeSuccess || executed[second] {
 			t.Errorf("the next in its lane: %+v; the cancelled one was executed: %v", r, executed[second])
 		}
 	})
@@ -56,7 +59,7 @@ func TestACancelledAttemptIsNotTriedAgain(t *testing.T) {
 				id := enqueue(t, b.l, "a", "j")
 				b.run(id)
 				b.cancel(id, "enough")
-				if r := b.run(id); r.Outcome != ledger.OutcomeCancelled || r.Error != "enough" {
+				if r := b.run(id); r.Outcome != domain.OutcomeCancelled || r.Error != "enough" {
 					t.Errorf("run: %+v", r)
 				}
 			})
@@ -70,10 +73,10 @@ func TestCancelMeetsAFailure(t *testing.T) {
 		b.o.Policy = retrying
 		b.start(func(_ context.Context, r ledger.Run, _ ledger.Attempt) (ledger.Result, error) {
 			b.cancel(r.ID, "enough")
-			return ledger.Result{Outcome: ledger.OutcomeError, Error: "flaky"}, nil
+			return ledger.Result{Outcome: domain.OutcomeError, Error: "flaky"}, nil
 		})
 		id := enqueue(t, b.l, "a", "j")
-		if r := b.run(id); r.Outcome != ledger.OutcomeCancelled || r.Attempt != 1 {
+		if r := b.run(id); r.Outcome != domain.OutcomeCancelled || r.Attempt != 1 {
 			t.Errorf("run: %+v", r)
 		}
 	})
@@ -85,7 +88,7 @@ func TestARetriedCancellationIsForgotten(t *testing.T) {
 		b.o.Policy, b.o.Drain = retrying, time.Nanosecond
 		hang := func(ctx context.Context, _ ledger.Run, _ ledger.Attempt) (ledger.Result, error) {
 			<-ctx.Done()
-			return ledger.Result{Outcome: ledger.OutcomeCancelled}, nil
+			return ledger.Result{Outcome: domain.OutcomeCancelled}, nil
 		}
 		b.start(hang)
 		id := enqueue(t, b.l, "a", "j")
@@ -95,11 +98,12 @@ func TestARetriedCancellationIsForgotten(t *testing.T) {
 		if _, err := b.l.Retry(t.Context(), id); err != nil {
 			t.Fatal(err)
 		}
-		if r := b.run(id); r.State != ledger.StateRunning {
+		if r := b.run(id); r.State != domain.StateRunning {
 			t.Fatalf("after the retry: %+v", r)
 		}
+
 		b.stop()
-		if r := b.run(id); r.State != ledger.StateWaiting || r.WaitingFor != ledger.WaitResume {
+		if r := b.run(id); r.State != domain.StateWaiting || r.WaitingFor != domain.WaitResume {
 			t.Errorf("after the drain: %+v", r)
 		}
 	})
@@ -111,7 +115,7 @@ func TestCancelDuringTheDrain(t *testing.T) {
 		b.o.Drain = time.Hour
 		b.start(func(ctx context.Context, _ ledger.Run, _ ledger.Attempt) (ledger.Result, error) {
 			<-ctx.Done()
-			return ledger.Result{Outcome: ledger.OutcomeCancelled}, nil
+			return ledger.Result{Outcome: domain.OutcomeCancelled}, nil
 		})
 		id := enqueue(t, b.l, "a", "j")
 		b.run(id)
@@ -121,7 +125,7 @@ func TestCancelDuringTheDrain(t *testing.T) {
 			b.cancel(id, "do not wait for it")
 		}()
 		b.stop()
-		if r := b.run(id); r.Outcome != ledger.OutcomeCancelled || time.Since(begin) > 2*time.Minute {
+		if r := b.run(id); r.Outcome != domain.OutcomeCancelled || time.Since(begin) > 2*time.Minute {
 			t.Errorf("after %s: %+v", time.Since(begin), r)
 		}
 	})
@@ -136,14 +140,15 @@ func TestCancelMeetsTheDrain(t *testing.T) {
 			starts++
 			<-ctx.Done()
 			b.cancel(r.ID, "enough")
-			return ledger.Result{Outcome: ledger.OutcomeInterrupted}, nil
+			return ledger.Result{Outcome: domain.OutcomeInterrupted}, nil
 		}
+
 		b.start(hang)
 		id := enqueue(t, b.l, "a", "j")
 		b.run(id)
 		b.stop()
 		b.start(hang)
-		if r := b.run(id); r.Outcome != ledger.OutcomeCancelled || starts != 1 {
+		if r := b.run(id); r.Outcome != domain.OutcomeCancelled || starts != 1 {
 			t.Errorf("%d starts: %+v", starts, r)
 		}
 	})
@@ -153,7 +158,7 @@ func TestCancelMeetsTheDrain(t *testing.T) {
 func TestNoOutcome(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		b.start(func(context.Context, ledger.Run, ledger.Attempt) (ledger.Result, error) { return ledger.Result{}, nil })
-		if r := b.run(enqueue(t, b.l, "a", "j")); r.Outcome != ledger.OutcomeError || !strings.Contains(r.Error, "outcome") {
+		if r := b.run(enqueue(t, b.l, "a", "j")); r.Outcome != domain.OutcomeError || !strings.Contains(r.Error, "outcome") {
 			t.Errorf("run: %+v", r)
 		}
 	})

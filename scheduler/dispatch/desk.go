@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
 )
 
 // Desk gives lanes to waiting runs. It has no clock and no database: the Dispatcher and a
@@ -78,9 +79,11 @@ func (k *Desk) SetLanes(runs, perAgent int) {
 	if runs <= 0 {
 		runs = defaultRuns
 	}
+
 	if perAgent <= 0 {
 		perAgent = defaultPerAgent
 	}
+
 	k.runs, k.perAgent = runs, perAgent
 	for _, c := range k.crews {
 		k.settle(c)
@@ -99,41 +102,47 @@ func (k *Desk) Forget() {
 // Add lets a run wait in its line, in front of younger ones that were added before it.
 func (k *Desk) Add(r ledger.Run) {
 	w := waiting{id: r.ID}
-	if r.State == ledger.StateQueued && r.Attempt == 0 {
+	if r.State == domain.StateQueued && r.Attempt == 0 {
 		w.since = latest(r.QueuedAt, r.NotBefore)
 	}
+
 	l := lineOf(r)
 	if q := k.lines[l]; q != nil {
 		place := len(q.runs)
 		for place > 0 && q.runs[place-1].id > w.id {
 			place--
 		}
+
 		if q.runs = slices.Insert(q.runs, place, w); place == 0 {
 			k.moved(q)
 		}
 		return
 	}
+
 	q := &queue{line: l, runs: []waiting{w}, index: -1}
 	k.lines[l] = q
 	if k.policy(l.job).StartDeadline > 0 {
 		k.timed[l] = q
 	}
+
 	k.enter(q)
 }
 
-func lineOf(r ledger.Run) line { return line{r.Agent, r.Job, r.Trigger == ledger.TriggerManual} }
+func lineOf(r ledger.Run) line { return line{r.Agent, r.Job, r.Trigger == domain.TriggerManual} }
 
 // Choose takes the runs out of their lines that have waited longest, are not paused, and
 // find their lanes free, with their lanes; and those that have waited longer than they may.
 func (k *Desk) Choose(now time.Time, pauses []ledger.Pause) (starting []int64, late []Late) {
 	late = k.takeLate(now)
 	k.resume(now, pauses)
+
 	for k.Free() > 0 && len(k.heads) > 0 {
 		c := k.heads[0]
 		if k.agents[c.agent] >= k.perAgent {
 			heap.Pop(&k.heads) // until one of them leaves
 			continue
 		}
+
 		q := c.lines[0]
 		switch _, paused := ledger.Paused(pauses, q.job, q.agent, now); {
 		case paused && !q.byHand:
@@ -148,12 +157,14 @@ func (k *Desk) Choose(now time.Time, pauses []ledger.Pause) (starting []int64, l
 			if _, on := k.running[id]; on {
 				continue // it was read again before its end was
 			}
+
 			k.running[id] = q.line
 			k.agents[q.agent]++
 			k.jobs[q.job]++
 			starting = append(starting, id)
 		}
 	}
+
 	return starting, late
 }
 
@@ -175,6 +186,7 @@ func (k *Desk) takeLate(now time.Time) (late []Late) {
 			k.pop(q)
 		}
 	}
+
 	slices.SortFunc(late, func(a, b Late) int { return int(a.Run - b.Run) })
 	return late
 }
@@ -186,6 +198,7 @@ func (k *Desk) resume(now time.Time, pauses []ledger.Pause) {
 		k.heldBy = pauses
 		return
 	}
+
 	held := k.held
 	k.held, k.heldBy = nil, pauses
 	for _, q := range held {
@@ -211,6 +224,7 @@ func (k *Desk) Leave(ids ...int64) {
 		if !ok {
 			continue
 		}
+
 		delete(k.running, id)
 		leave(k.agents, l.agent)
 		leave(k.jobs, l.job)
@@ -219,6 +233,7 @@ func (k *Desk) Leave(ids ...int64) {
 		for _, q := range waited {
 			k.enter(q)
 		}
+
 		if c := k.crews[l.agent]; c != nil {
 			k.settle(c)
 		}
@@ -237,11 +252,13 @@ func (k *Desk) enter(q *queue) {
 	if len(q.runs) == 0 || q.index >= 0 || k.lines[q.line] != q {
 		return
 	}
+
 	c := k.crews[q.agent]
 	if c == nil {
 		c = &crew{agent: q.agent, index: -1}
 		k.crews[q.agent] = c
 	}
+
 	heap.Push(&c.lines, q)
 	k.settle(c)
 }

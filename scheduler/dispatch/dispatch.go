@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
 )
 
 const (
@@ -30,7 +31,7 @@ type Executor interface {
 type Policy struct {
 	Attempts            int // 0 and 1: no retry
 	Backoff, MaxBackoff time.Duration
-	On                  []ledger.Outcome // which outcomes are tried again
+	On                  []domain.Outcome // which outcomes are tried again
 	Resume              bool             // go on after an interruption
 	Concurrency         int              // of the job's runs; 0 means 1, below 0 unlimited
 	StartDeadline       time.Duration    // longest wait in the queue; 0 means none
@@ -93,27 +94,35 @@ func New(o Options) (*Dispatcher, error) {
 	if o.Ledger == nil || o.Executor == nil {
 		return nil, errors.New("dispatch: a ledger and an executor are needed")
 	}
+
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
+
 	if o.Policy == nil {
 		o.Policy = func(string) Policy { return Policy{Resume: true} }
 	}
+
 	if o.Now == nil {
 		o.Now = time.Now
 	}
+
 	if o.Notices == nil {
 		o.Notices = func(ledger.Run, ledger.Result) []ledger.Notice { return nil }
 	}
+
 	if o.Closing == nil {
 		o.Closing = func(_ context.Context, _ ledger.Run, res ledger.Result) ledger.Result { return res }
 	}
+
 	if o.PauseNotices == nil {
 		o.PauseNotices = func(ledger.Run, ledger.Result, int) []ledger.Notice { return nil }
 	}
+
 	if o.Hold == nil {
 		o.Hold = func(ledger.Run) string { return "" }
 	}
+
 	d := &Dispatcher{
 		o: o, log: o.Logger, wake: make(chan struct{}, 1), again: make(chan struct{}, 1), stopping: make(chan struct{}), rescued: make(chan struct{}),
 		desk: NewDesk(o.Runs, o.RunsPerAgent, o.Policy), cancels: map[int64]context.CancelCauseFunc{}, held: map[int64]string{},
@@ -170,6 +179,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	if err := d.rescue(writing); err != nil {
 		return fmt.Errorf("rescuing the runs that were on: %w", err)
 	}
+
 	close(d.rescued)
 	if d.o.After != nil {
 		select {
@@ -178,7 +188,9 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 			return nil
 		}
 	}
+
 	defer d.all.Wait()
+
 	for {
 		changed := d.o.Ledger.Changed()
 		over, next, err := d.turn(ctx, writing)
@@ -186,9 +198,11 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 			d.log.Error("the queue could not be read; it is tried again", "error", err)
 			next = d.o.Now().Add(time.Second)
 		}
+
 		if over {
 			return nil
 		}
+
 		if d.sleep(ctx, changed, next) {
 			d.drain(writing)
 			return nil
@@ -205,6 +219,7 @@ func (d *Dispatcher) sleep(ctx context.Context, changed <-chan struct{}, next ti
 		defer t.Stop()
 		timer = t.C
 	}
+
 	select {
 	case <-ctx.Done():
 		return true
@@ -216,5 +231,6 @@ func (d *Dispatcher) sleep(ctx context.Context, changed <-chan struct{}, next ti
 	case <-d.again:
 		d.queue.stale = true
 	}
+
 	return false
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
 	"rouse/scheduler/dispatch"
 )
 
@@ -22,7 +23,7 @@ func (f do) Execute(ctx context.Context, run ledger.Run, a ledger.Attempt) (ledg
 	return f(ctx, run, a)
 }
 
-var success = ledger.Result{Outcome: ledger.OutcomeSuccess, Exit: "final_response"}
+var success = ledger.Result{Outcome: domain.OutcomeSuccess, Exit: "final_response"}
 
 func open(t testing.TB, path string) *ledger.Ledger {
 	t.Helper()
@@ -35,7 +36,7 @@ func open(t testing.TB, path string) *ledger.Ledger {
 
 func enqueue(t testing.TB, l *ledger.Ledger, agent, job string) int64 {
 	t.Helper()
-	a, err := l.Enqueue(t.Context(), ledger.Request{Job: job, Agent: agent, Trigger: ledger.TriggerManual})
+	a, err := l.Enqueue(t.Context(), ledger.Request{Job: job, Agent: agent, Trigger: domain.TriggerManual})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,6 +72,7 @@ func (b *bench) start(e do) *dispatch.Dispatcher {
 	if err != nil {
 		b.t.Fatal(err)
 	}
+
 	ctx, cancel := context.WithCancel(b.t.Context())
 	over := make(chan struct{})
 	go func() {
@@ -79,6 +81,7 @@ func (b *bench) start(e do) *dispatch.Dispatcher {
 			b.t.Error(err)
 		}
 	}()
+
 	b.stop = func() { cancel(); <-over; b.stop = func() {} }
 	return d
 }
@@ -107,7 +110,7 @@ func TestRunsFinish(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		b.start(func(context.Context, ledger.Run, ledger.Attempt) (ledger.Result, error) { return success, nil })
 		id := enqueue(t, b.l, "a", "j")
-		if r := b.run(id); r.Outcome != ledger.OutcomeSuccess || r.Attempt != 1 {
+		if r := b.run(id); r.Outcome != domain.OutcomeSuccess || r.Attempt != 1 {
 			t.Errorf("run: %+v", r)
 		}
 	})
@@ -125,12 +128,14 @@ func TestExecutorFails(t *testing.T) {
 			}
 			return success, nil
 		})
+
 		for job, say := range map[string]string{"error": "on fire", "panic": "index out of range"} {
-			if r := b.run(enqueue(t, b.l, "a", job)); r.Outcome != ledger.OutcomeError || !strings.Contains(r.Error, say) {
+			if r := b.run(enqueue(t, b.l, "a", job)); r.Outcome != domain.OutcomeError || !strings.Contains(r.Error, say) {
 				t.Errorf("%s: %+v", job, r)
 			}
 		}
-		if r := b.run(enqueue(t, b.l, "a", "fine")); r.Outcome != ledger.OutcomeSuccess {
+
+		if r := b.run(enqueue(t, b.l, "a", "fine")); r.Outcome != domain.OutcomeSuccess {
 			t.Errorf("the dispatcher did not live: %+v", r)
 		}
 	})
@@ -146,6 +151,7 @@ func TestLanes(t *testing.T) {
 			}
 			return dispatch.Policy{}
 		}
+
 		var mu sync.Mutex
 		now, most := map[string]int{}, map[string]int{}
 		var order []int64
@@ -155,16 +161,19 @@ func TestLanes(t *testing.T) {
 			now[key] += by
 			most[key] = max(most[key], now[key])
 		}
+
 		for range 4 {
 			enqueue(t, b.l, "a", "narrow")
 			enqueue(t, b.l, "a", "wide")
 			enqueue(t, b.l, "b", "wide")
 		}
+
 		b.start(func(_ context.Context, r ledger.Run, _ ledger.Attempt) (ledger.Result, error) {
 			keys := []string{"all", "agent " + r.Agent, "job " + r.Job}
 			for _, k := range keys {
 				count(k, 1)
 			}
+
 			mu.Lock()
 			order = append(order, r.ID)
 			mu.Unlock()
@@ -172,18 +181,22 @@ func TestLanes(t *testing.T) {
 			for _, k := range keys {
 				count(k, -1)
 			}
+
 			return success, nil
 		})
+
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if len(order) != 12 {
 			t.Fatalf("%d of 12 runs were started", len(order))
 		}
+
 		for key, want := range map[string]int{"all": 3, "agent a": 2, "agent b": 2, "job narrow": 1} {
 			if most[key] > want || most[key] == 0 {
 				t.Errorf("%s: %d at once, want at most %d", key, most[key], want)
 			}
 		}
+
 		if !slices.Contains(order[:3], 1) || !slices.Contains(order[:3], 3) {
 			t.Errorf("the lane of one agent held up another: %v", order)
 		}
@@ -193,28 +206,31 @@ func TestLanes(t *testing.T) {
 func TestRetryWaitsAndGivesUp(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		b.o.Policy = func(string) dispatch.Policy {
-			return dispatch.Policy{Attempts: 3, Backoff: time.Minute, MaxBackoff: 90 * time.Second, On: []ledger.Outcome{ledger.OutcomeError}}
+			return dispatch.Policy{Attempts: 3, Backoff: time.Minute, MaxBackoff: 90 * time.Second, On: []domain.Outcome{domain.OutcomeError}}
 		}
 		told := 0
 		b.o.Notices = func(ledger.Run, ledger.Result) []ledger.Notice { told++; return nil }
 		var starts []time.Time
 		b.start(func(context.Context, ledger.Run, ledger.Attempt) (ledger.Result, error) {
 			starts = append(starts, time.Now())
-			return ledger.Result{Outcome: ledger.OutcomeError, Error: "flaky"}, nil
+			return ledger.Result{Outcome: domain.OutcomeError, Error: "flaky"}, nil
 		})
 		id := enqueue(t, b.l, "a", "j")
-		if r := b.run(id); r.State != ledger.StateWaiting || r.WaitingFor != ledger.WaitRetry {
+		if r := b.run(id); r.State != domain.StateWaiting || r.WaitingFor != domain.WaitRetry {
 			t.Errorf("after the first try: %+v", r)
 		}
+
 		time.Sleep(time.Hour)
-		if r := b.run(id); r.Outcome != ledger.OutcomeError || r.Attempt != 3 || len(starts) != 3 {
+		if r := b.run(id); r.Outcome != domain.OutcomeError || r.Attempt != 3 || len(starts) != 3 {
 			t.Fatalf("after an hour: %+v, %d tries", r, len(starts))
 		}
+
 		for i, most := range []time.Duration{time.Minute, 90 * time.Second} {
 			if wait := starts[i+1].Sub(starts[i]); wait > most || wait < most*3/4-time.Second {
 				t.Errorf("wait %d was %s, want up to a quarter less than %s", i+1, wait, most)
 			}
 		}
+
 		if told != 1 {
 			t.Errorf("the owner was told %d times, want once, at the end", told)
 		}
@@ -225,10 +241,10 @@ func TestRetryWaitsAndGivesUp(t *testing.T) {
 func TestRetrySurvivesARestart(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		b.o.Policy = func(string) dispatch.Policy {
-			return dispatch.Policy{Attempts: 2, Backoff: time.Hour, MaxBackoff: time.Hour, On: []ledger.Outcome{ledger.OutcomeError}}
+			return dispatch.Policy{Attempts: 2, Backoff: time.Hour, MaxBackoff: time.Hour, On: []domain.Outcome{domain.OutcomeError}}
 		}
 		b.start(func(context.Context, ledger.Run, ledger.Attempt) (ledger.Result, error) {
-			return ledger.Result{Outcome: ledger.OutcomeError}, nil
+			return ledger.Result{Outcome: domain.OutcomeError}, nil
 		})
 		id := enqueue(t, b.l, "a", "j")
 		b.run(id)
@@ -236,11 +252,12 @@ func TestRetrySurvivesARestart(t *testing.T) {
 		b.reopen()
 		b.start(func(context.Context, ledger.Run, ledger.Attempt) (ledger.Result, error) { return success, nil })
 		time.Sleep(30 * time.Minute)
-		if r := b.run(id); r.State != ledger.StateWaiting {
+		if r := b.run(id); r.State != domain.StateWaiting {
 			t.Errorf("half an hour later: %+v", r)
 		}
+
 		time.Sleep(31 * time.Minute)
-		if r := b.run(id); r.Outcome != ledger.OutcomeSuccess {
+		if r := b.run(id); r.Outcome != domain.OutcomeSuccess {
 			t.Errorf("an hour later: %+v", r)
 		}
 	})
@@ -252,16 +269,18 @@ func TestCancelARunningRun(t *testing.T) {
 		b.start(func(ctx context.Context, _ ledger.Run, _ ledger.Attempt) (ledger.Result, error) {
 			<-ctx.Done()
 			cause = context.Cause(ctx)
-			return ledger.Result{Outcome: ledger.OutcomeCancelled}, nil
+			return ledger.Result{Outcome: domain.OutcomeCancelled}, nil
 		})
+
 		id := enqueue(t, b.l, "a", "j")
 		b.run(id)
 		if _, err := b.l.RequestCancel(t.Context(), id, "enough"); err != nil {
 			t.Fatal(err)
 		}
-		if r := b.run(id); r.Outcome != ledger.OutcomeCancelled {
+		if r := b.run(id); r.Outcome != domain.OutcomeCancelled {
 			t.Errorf("run: %+v", r)
 		}
+
 		var stop *dispatch.Stop
 		if !errors.As(cause, &stop) || stop.Outcome() != "cancelled" || stop.Error() != "enough" {
 			t.Errorf("cause: %v", cause)
@@ -280,23 +299,25 @@ func TestRescue(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+
 		b.o.Drain = time.Nanosecond
 		hang := func(ctx context.Context, _ ledger.Run, _ ledger.Attempt) (ledger.Result, error) {
 			<-ctx.Done()
-			return ledger.Result{Outcome: ledger.OutcomeInterrupted}, nil
+			return ledger.Result{Outcome: domain.OutcomeInterrupted}, nil
 		}
 		for attempt := 2; attempt <= 4; attempt++ {
 			b.start(hang)
-			if r := b.run(resumes); r.State != ledger.StateRunning || r.Attempt != attempt || r.Interruptions != attempt-1 {
+			if r := b.run(resumes); r.State != domain.StateRunning || r.Attempt != attempt || r.Interruptions != attempt-1 {
 				t.Fatalf("start %d: %+v", attempt, r)
 			}
 			b.stop()
 		}
+
 		b.start(hang)
-		if r := b.run(resumes); r.Outcome != ledger.OutcomeInterrupted || r.Interruptions != 4 {
+		if r := b.run(resumes); r.Outcome != domain.OutcomeInterrupted || r.Interruptions != 4 {
 			t.Errorf("after four interruptions: %+v", r)
 		}
-		if r := b.run(stays); r.Outcome != ledger.OutcomeInterrupted || r.Attempt != 1 || !strings.Contains(r.Error, "resume: false") {
+		if r := b.run(stays); r.Outcome != domain.OutcomeInterrupted || r.Attempt != 1 || !strings.Contains(r.Error, "resume: false") {
 			t.Errorf("resume: false: %+v", r)
 		}
 	})
@@ -312,10 +333,10 @@ func TestDrainLetsRunsFinish(t *testing.T) {
 		first, second := enqueue(t, b.l, "a", "j"), enqueue(t, b.l, "a", "j")
 		b.run(first)
 		b.stop()
-		if r := b.run(first); r.Outcome != ledger.OutcomeSuccess {
+		if r := b.run(first); r.Outcome != domain.OutcomeSuccess {
 			t.Errorf("the running one: %+v", r)
 		}
-		if r := b.run(second); r.State != ledger.StateQueued {
+		if r := b.run(second); r.State != domain.StateQueued {
 			t.Errorf("the queued one: %+v", r)
 		}
 	})
@@ -327,7 +348,7 @@ func TestStartDeadline(t *testing.T) {
 		late := enqueue(t, b.l, "a", "j")
 		time.Sleep(2 * time.Minute)
 		b.start(func(context.Context, ledger.Run, ledger.Attempt) (ledger.Result, error) { return success, nil })
-		if r := b.run(late); r.Outcome != ledger.OutcomeSkipped || !strings.Contains(r.Error, "start_deadline") {
+		if r := b.run(late); r.Outcome != domain.OutcomeSkipped || !strings.Contains(r.Error, "start_deadline") {
 			t.Errorf("run: %+v", r)
 		}
 	})
@@ -342,12 +363,13 @@ func TestHold(t *testing.T) {
 			}
 			return ""
 		}
+
 		b.start(func(context.Context, ledger.Run, ledger.Attempt) (ledger.Result, error) { return success, nil })
 		prompt, playbook := enqueue(t, b.l, "a", "prompt"), enqueue(t, b.l, "a", "playbook")
-		if r := b.run(playbook); r.Outcome != ledger.OutcomeSuccess {
+		if r := b.run(playbook); r.Outcome != domain.OutcomeSuccess {
 			t.Errorf("a held run held up another: %+v", r)
 		}
-		if r := b.run(prompt); r.State != ledger.StateQueued {
+		if r := b.run(prompt); r.State != domain.StateQueued {
 			t.Errorf("run: %+v", r)
 		}
 	})
@@ -365,6 +387,7 @@ func TestReconsider(t *testing.T) {
 			}
 			return ""
 		}
+
 		b.o.Runs, b.o.RunsPerAgent = 1, 1
 		b.o.Policy = func(string) dispatch.Policy { return dispatch.Policy{Concurrency: -1} }
 		on, end := atomic.Int32{}, make(chan struct{})
@@ -373,13 +396,16 @@ func TestReconsider(t *testing.T) {
 			<-end
 			return success, nil
 		})
+
 		for range 200 {
 			enqueue(t, b.l, "a", "j")
 		}
+
 		synctest.Wait()
 		if n := on.Load(); n != 0 {
 			t.Errorf("%d run though they are held", n)
 		}
+
 		held.Store(false)
 		d.Reconsider()
 		time.Sleep(time.Second) // a deep queue is read within bounds
@@ -387,11 +413,13 @@ func TestReconsider(t *testing.T) {
 		if n := on.Load(); n != 1 {
 			t.Errorf("%d run in one lane", n)
 		}
+
 		d.SetLanes(3, 3)
 		synctest.Wait()
 		if n := on.Load(); n != 3 {
 			t.Errorf("%d run in three lanes", n)
 		}
+
 		d.SetDrain(time.Nanosecond)
 		close(end)
 	})
@@ -409,10 +437,11 @@ func TestOnlyServesOneRun(t *testing.T) {
 		if err := d.Run(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if r := b.run(mine); r.Outcome != ledger.OutcomeSuccess {
+		if r := b.run(mine); r.Outcome != domain.OutcomeSuccess {
 			t.Errorf("run: %+v", r)
 		}
-		if r := b.run(other); r.State != ledger.StateQueued {
+
+		if r := b.run(other); r.State != domain.StateQueued {
 			t.Errorf("the other: %+v", r)
 		}
 	})

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
 )
 
 // execute runs one attempt to its end and records it.
@@ -19,22 +20,26 @@ func (d *Dispatcher) execute(work, writing context.Context, run ledger.Run, a le
 		d.giveBack(run.ID)
 		d.poke()
 	}()
+
 	d.log.Debug("a run starts", "job", run.Job, "run", run.ID, "attempt", a.Number)
 	res, err := d.guarded(work, run, a)
 	if err != nil {
-		res.Outcome, res.Error = ledger.OutcomeError, err.Error()
+		res.Outcome, res.Error = domain.OutcomeError, err.Error()
 		res = d.o.Closing(writing, run, res)
 	}
+
 	var stop *Stop
 	errors.As(context.Cause(work), &stop)
+
 	switch {
 	case stop == nil || res.Outcome.Done() || res.Wait != nil: // what was done before the stop came counts
-	case stop.outcome == ledger.OutcomeInterrupted:
+	case stop.outcome == domain.OutcomeInterrupted:
 		d.record(run, func() error { return d.park(writing, run, a, stop, res) })
 		return
 	case res.Outcome != stop.outcome: // whatever the executor made of it
 		res.Outcome, res.Error = stop.outcome, stop.reason
 	}
+
 	d.record(run, func() error { return d.finish(writing, run, a, res) })
 }
 
@@ -46,6 +51,7 @@ func (d *Dispatcher) guarded(ctx context.Context, run ledger.Run, a ledger.Attem
 			res, err = ledger.Result{}, fmt.Errorf("the run failed by a defect of rouse: %v", p)
 		}
 	}()
+
 	res, err = d.o.Executor.Execute(ctx, run, a)
 	if err == nil && res.Outcome == "" && res.Wait == nil {
 		err = errors.New("the run failed by a defect of rouse: it ended without an outcome")
@@ -66,6 +72,7 @@ func (d *Dispatcher) record(run ledger.Run, write func() error) {
 			d.log.Warn("a late result was dropped", "job", run.Job, "run", run.ID, "error", err)
 			return
 		}
+
 		d.log.Error("the end of a run could not be recorded; it is tried again", "job", run.Job, "run", run.ID, "in", wait.String(), "error", err)
 		select {
 		case <-time.After(wait):
@@ -91,20 +98,24 @@ func (d *Dispatcher) expire(writing context.Context, now time.Time) error {
 	if err != nil {
 		return err
 	}
+
 	for _, i := range overdue {
 		run, err := d.o.Ledger.Run(writing, i.Run)
 		if err != nil {
 			return err
 		}
-		res := ledger.Result{Outcome: ledger.OutcomeTimeout, Error: fmt.Sprintf("nobody answered within %s: %s", i.ExpiresAt.Sub(i.CreatedAt), i.Message)}
+
+		res := ledger.Result{Outcome: domain.OutcomeTimeout, Error: fmt.Sprintf("nobody answered within %s: %s", i.ExpiresAt.Sub(i.CreatedAt), i.Message)}
 		res = d.o.Closing(writing, run, res)
 		res.Notices = d.o.Notices(run, res)
 		res.Pause = d.pauseRule(run, res)
 		if err := d.o.Ledger.Expire(writing, i.ID, res); err != nil {
 			return err
 		}
+
 		d.log.Warn("a question was not answered in time", "job", run.Job, "run", run.ID, "question", i.Message)
 	}
+
 	return nil
 }
 
@@ -122,27 +133,33 @@ func (d *Dispatcher) finish(ctx context.Context, run ledger.Run, a ledger.Attemp
 	if res.Wait != nil {
 		return d.ask(ctx, run, a, res)
 	}
+
 	tries := a.Number - run.Interruptions - run.Parks
-	if tries < p.Attempts && slices.Contains(p.On, res.Outcome) && res.Outcome != ledger.OutcomeCancelled {
+	if tries < p.Attempts && slices.Contains(p.On, res.Outcome) && res.Outcome != domain.OutcomeCancelled {
 		res.RetryAt = d.o.Now().Add(backoff(p, run.ID, tries))
 	}
+
 	if res.RetryAt.IsZero() {
 		res.Notices = append(res.Notices, d.o.Notices(run, res)...)
 		res.Pause = d.pauseRule(run, res)
 	}
+
 	level := slog.LevelInfo
 	if res.Outcome.Failed() {
 		level = slog.LevelWarn
 	}
+
 	said := res.Summary
 	if res.Error != "" {
 		said = res.Error
 	}
-	log := d.log.With("job", run.Job, "run", run.ID, "attempt", a.Number, "outcome", string(res.Outcome), "summary", said)
+
+	log := d.log.With("job", run.Job, "run", run.ID, "attempt", a.Number, "outcome", res.Outcome, "summary", said)
 	if res.RetryAt.IsZero() {
 		log.Log(ctx, level, "run finished")
 	} else {
 		log.Log(ctx, level, "a run is tried again", "at", res.RetryAt)
 	}
+
 	return d.o.Ledger.Finish(ctx, a, res)
 }

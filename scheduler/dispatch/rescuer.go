@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
 )
 
 // rescue ends the attempts that a dead process left running. The home's lock says that
@@ -14,6 +15,7 @@ func (d *Dispatcher) rescue(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	for _, r := range runs {
 		a := ledger.Attempt{Run: r.ID, Number: r.Attempt}
 		d.log.Warn("an attempt was cut off", "job", r.Job, "run", r.ID, "attempt", a.Number)
@@ -21,6 +23,7 @@ func (d *Dispatcher) rescue(ctx context.Context) error {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -35,16 +38,18 @@ func (d *Dispatcher) interrupt(ctx context.Context, run ledger.Run, a ledger.Att
 	why := GiveUp(d.o.Policy(run.Job), run.Interruptions)
 	switch {
 	case run.CancelReason != "":
-		res.Outcome, why = ledger.OutcomeCancelled, run.CancelReason
+		res.Outcome, why = domain.OutcomeCancelled, run.CancelReason
 	case why == "":
 		return d.o.Ledger.Interrupt(ctx, a, reason, nil)
 	default:
-		res.Outcome, why = ledger.OutcomeInterrupted, reason+why
+		res.Outcome, why = domain.OutcomeInterrupted, reason+why
 	}
+
 	res.Error = why
 	res = d.o.Closing(ctx, run, res)
 	res.Notices = d.o.Notices(run, res)
 	res.Pause = d.pauseRule(run, res)
+
 	return d.o.Ledger.Interrupt(ctx, a, reason, &res)
 }
 

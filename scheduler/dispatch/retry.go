@@ -13,14 +13,17 @@ func backoff(p Policy, run int64, tries int) time.Duration {
 	if wait <= 0 {
 		wait = 30 * time.Second
 	}
+
 	if most <= 0 {
 		most = 15 * time.Minute
 	}
+
 	for range tries - 1 {
 		if wait *= 2; wait >= most {
 			break
 		}
 	}
+
 	wait = min(wait, most)
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%d/%d", run, tries)

@@ -6,19 +6,19 @@ import (
 	"slices"
 	"time"
 
-	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
 )
 
 // Stop is the cause of an attempt's context: why it has to end.
 type Stop struct {
-	outcome ledger.Outcome
+	outcome domain.Outcome
 	reason  string
 }
 
 func (s *Stop) Error() string { return s.reason }
 
 // Outcome is what the stop makes of the run: cancelled, or interrupted when the daemon ends.
-func (s *Stop) Outcome() string { return string(s.outcome) }
+func (s *Stop) Outcome() domain.Outcome { return s.outcome }
 
 // hearCancels tells running attempts that their end was asked for.
 func (d *Dispatcher) hearCancels(ctx context.Context) error {
@@ -28,13 +28,16 @@ func (d *Dispatcher) hearCancels(ctx context.Context) error {
 	if none {
 		return nil
 	}
+
 	asked, err := d.o.Ledger.Cancelling(ctx)
 	if err != nil {
 		return err
 	}
+
 	for id, reason := range asked {
-		d.stop(id, &Stop{ledger.OutcomeCancelled, reason})
+		d.stop(id, &Stop{domain.OutcomeCancelled, reason})
 	}
+
 	return nil
 }
 
@@ -56,13 +59,16 @@ func (d *Dispatcher) drain(writing context.Context) {
 	if n > 0 {
 		d.log.Info("waiting for running attempts", "running", n, "at_most", most)
 	}
+
 	timer := time.NewTimer(most)
 	defer timer.Stop()
+
 	for over := false; !over; {
 		changed := d.o.Ledger.Changed()
 		if err := d.hearCancels(writing); err != nil {
 			d.log.Error("cancellations could not be read", "error", err)
 		}
+
 		select {
 		case <-ended:
 			return
@@ -71,12 +77,14 @@ func (d *Dispatcher) drain(writing context.Context) {
 			over = true
 		}
 	}
+
 	d.mu.Lock()
 	ids := slices.Collect(maps.Keys(d.cancels))
 	d.mu.Unlock()
 	for _, id := range ids {
-		d.stop(id, &Stop{ledger.OutcomeInterrupted, "the daemon was stopped"})
+		d.stop(id, &Stop{domain.OutcomeInterrupted, "the daemon was stopped"})
 	}
+
 	close(d.stopping)
 	<-ended
 }

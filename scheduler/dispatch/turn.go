@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
 )
 
 // maxPage is how many runs are read from the ledger at once; the first read of a turn is
@@ -22,6 +23,7 @@ func (d *Dispatcher) turn(ctx, writing context.Context) (over bool, next time.Ti
 	if err := d.hearCancels(ctx); err != nil {
 		return false, time.Time{}, err
 	}
+
 	now := d.o.Now()
 	if d.o.Only != 0 {
 		return d.turnOnly(ctx, writing, now)
@@ -32,25 +34,31 @@ func (d *Dispatcher) turn(ctx, writing context.Context) (over bool, next time.Ti
 	if err := d.expire(writing, now); err != nil {
 		return false, time.Time{}, err
 	}
+
 	if !now.Before(d.queue.reread()) {
 		d.forget(now)
 	}
+
 	if err := d.serve(ctx, writing, now); err != nil {
 		d.forget(now) // what was taken out of it may still be queued
 		return false, time.Time{}, err
 	}
+
 	next, err = d.o.Ledger.NextDue(ctx, now)
 	if again := d.queue.reread(); d.queue.stale && d.free() > 0 && again.After(now) {
 		next = earlier(next, again)
 	}
+
 	if d.free() > 0 { // else nobody could take its place
 		next = earlier(next, d.nextLate())
 	}
+
 	for _, p := range d.pauses {
 		if p.Until.After(now) {
 			next = earlier(next, p.Until)
 		}
 	}
+
 	return false, next, err
 }
 
@@ -71,11 +79,13 @@ func (d *Dispatcher) readPauses(ctx context.Context) error {
 			return nil
 		}
 	}
+
 	replanned := d.o.Ledger.Replanned()
 	pauses, err := d.o.Ledger.Pauses(ctx, d.o.Now())
 	if err != nil {
 		return fmt.Errorf("the pauses cannot be read: %w", err)
 	}
+
 	d.pauses, d.replanned = pauses, replanned
 	return nil
 }
@@ -116,12 +126,14 @@ func (d *Dispatcher) serve(ctx, writing context.Context, now time.Time) error {
 	if err := d.startWaiting(ctx, writing, now); err != nil {
 		return err
 	}
+
 	page := min(max(2*d.free(), minPage), maxPage)
 	for d.free() > 0 && ctx.Err() == nil {
 		runs, err := d.o.Ledger.Claimable(ctx, now, d.queue.seen, page)
 		if err != nil {
 			return err
 		}
+
 		for _, r := range runs {
 			d.queue.seen = r.ID
 			why := d.o.Hold(r)
@@ -131,6 +143,7 @@ func (d *Dispatcher) serve(ctx, writing context.Context, now time.Time) error {
 				d.mu.Unlock()
 			}
 		}
+
 		d.queue.read += len(runs)
 		if err := d.startWaiting(ctx, writing, now); err != nil {
 			return err
@@ -138,8 +151,10 @@ func (d *Dispatcher) serve(ctx, writing context.Context, now time.Time) error {
 		if len(runs) < page {
 			break
 		}
+
 		page = maxPage
 	}
+
 	return nil
 }
 
@@ -149,12 +164,14 @@ func (d *Dispatcher) startWaiting(ctx, writing context.Context, now time.Time) e
 		d.mu.Lock()
 		starting, late := d.desk.Choose(now, d.pauses)
 		d.mu.Unlock()
+
 		for _, w := range late {
-			if err := d.finishUnstarted(writing, w.Run, ledger.Result{Outcome: ledger.OutcomeSkipped, Error: LateReason(w.Waited)}); err != nil {
+			if err := d.finishUnstarted(writing, w.Run, ledger.Result{Outcome: domain.OutcomeSkipped, Error: LateReason(w.Waited)}); err != nil {
 				d.giveBack(starting...)
 				return err
 			}
 		}
+
 		if len(starting)+len(late) == 0 {
 			return nil
 		}
@@ -176,24 +193,28 @@ func (d *Dispatcher) turnOnly(ctx, writing context.Context, now time.Time) (over
 	if err != nil {
 		return false, time.Time{}, err
 	}
+
 	switch {
-	case r.State == ledger.StateFinished:
+	case r.State == domain.StateFinished:
 		return true, time.Time{}, nil
-	case r.State == ledger.StateRunning:
+	case r.State == domain.StateRunning:
 		return false, time.Time{}, nil
 	case r.Asks(): // somebody else's turn
 		return true, time.Time{}, nil
 	case r.NotBefore.After(now):
 		return false, r.NotBefore, nil
 	}
+
 	if why := d.o.Hold(r); why != "" {
-		return false, time.Time{}, d.finishUnstarted(writing, r.ID, ledger.Result{Outcome: ledger.OutcomeError, Error: why})
+		return false, time.Time{}, d.finishUnstarted(writing, r.ID, ledger.Result{Outcome: domain.OutcomeError, Error: why})
 	}
+
 	// Its owner asked for it here and now, so a pause does not hold it.
 	d.mu.Lock()
 	d.desk.Forget()
 	d.desk.Add(r)
 	d.mu.Unlock()
+
 	return false, time.Time{}, d.startWaiting(ctx, writing, now)
 }
 
@@ -202,22 +223,26 @@ func (d *Dispatcher) start(writing context.Context, ids []int64) error {
 	if len(ids) == 0 {
 		return nil
 	}
+
 	started, err := d.o.Ledger.StartAttempts(writing, ids...)
 	if err != nil {
 		d.giveBack(ids...)
 		return err
 	}
+
 	for i, id := range ids {
 		if started[i].Err != nil { // cancelled meanwhile
 			d.giveBack(id)
 			continue
 		}
+
 		work, cancel := context.WithCancelCause(writing)
 		d.mu.Lock()
 		d.cancels[id] = cancel
 		d.mu.Unlock()
 		d.all.Go(func() { d.execute(work, writing, started[i].Run, started[i].Attempt, cancel) })
 	}
+
 	return nil
 }
 
@@ -231,6 +256,7 @@ func (d *Dispatcher) finishUnstarted(writing context.Context, id int64, res ledg
 	if err != nil {
 		return err
 	}
+
 	res.Notices = d.o.Notices(run, res)
 	return d.o.Ledger.Finish(writing, a, res)
 }
@@ -240,10 +266,12 @@ func (d *Dispatcher) noteHeld(r ledger.Run, why string) {
 	if d.held[r.ID] == why {
 		return
 	}
+
 	if why == "" {
 		delete(d.held, r.ID)
 		return
 	}
+
 	d.held[r.ID] = why
 	d.log.Warn("a run stays queued", "job", r.Job, "run", r.ID, "reason", why)
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
 )
 
 // Runs that wait take no lane, outlive a restart, and go on with their answers or
@@ -23,6 +24,7 @@ func TestWaiting(t *testing.T) {
 			}
 			return []ledger.Notice{{Run: run.ID, Channel: "desktop", Title: what, Key: fmt.Sprint(run.ID, what)}}
 		}
+
 		b.o.Runs, b.o.RunsPerAgent = 4, 4
 		ask := func(_ context.Context, run ledger.Run, a ledger.Attempt) (ledger.Result, error) {
 			if run.Job == "asks" && a.Number == 1 {
@@ -30,15 +32,18 @@ func TestWaiting(t *testing.T) {
 			}
 			return success, nil
 		}
+
 		var ids []int64
 		for range asking {
 			ids = append(ids, enqueue(t, b.l, "a", "asks"))
 		}
+
 		b.start(ask)
 		other := enqueue(t, b.l, "a", "other")
-		if r := b.run(other); r.Outcome != ledger.OutcomeSuccess {
+		if r := b.run(other); r.Outcome != domain.OutcomeSuccess {
 			t.Fatalf("no lane is free: %+v", r)
 		}
+
 		b.stop()
 		b.reopen()
 		b.start(ask)
@@ -46,33 +51,39 @@ func TestWaiting(t *testing.T) {
 		if err != nil || len(items) != asking {
 			t.Fatalf("%d items (%v)", len(items), err)
 		}
+
 		time.Sleep(71 * time.Hour)
 		for _, i := range items[:10] {
 			if _, err := b.l.Answer(t.Context(), i.ID, "yes"); err != nil {
 				t.Fatal(err)
 			}
 		}
+
 		time.Sleep(2 * time.Hour)
 		synctest.Wait()
-		ended := map[ledger.Outcome]int{}
+		ended := map[domain.Outcome]int{}
 		for _, id := range ids {
 			r := b.run(id)
 			ended[r.Outcome]++
-			if r.Outcome == ledger.OutcomeTimeout && !strings.Contains(r.Error, "nobody answered within 72h0m0s: Go on?") {
+			if r.Outcome == domain.OutcomeTimeout && !strings.Contains(r.Error, "nobody answered within 72h0m0s: Go on?") {
 				t.Fatalf("%+v", r)
 			}
 		}
-		if ended[ledger.OutcomeSuccess] != 10 || ended[ledger.OutcomeTimeout] != asking-10 {
+
+		if ended[domain.OutcomeSuccess] != 10 || ended[domain.OutcomeTimeout] != asking-10 {
 			t.Errorf("ended: %v", ended)
 		}
+
 		told := map[string]int{}
 		notices, err := b.l.PendingNotices(t.Context(), time.Now(), 3*asking)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		for _, n := range notices {
 			told[n.Title]++
 		}
+
 		if told["asks"] != asking || told["timeout"] != asking-10 {
 			t.Errorf("told: %v", told)
 		}

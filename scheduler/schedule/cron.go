@@ -52,39 +52,47 @@ func parseCron(text string) (f fields, err error) {
 		}
 		expression = known
 	}
+
 	parts := strings.Fields(expression)
 	if len(parts) != 5 && len(parts) != 6 {
 		return f, &Error{"schedule", text, fmt.Sprintf("has %d fields; five (minute hour day-of-month month day-of-week) or six (second first) are needed", len(parts))}
 	}
+
 	if len(parts) == 5 {
 		parts = slices.Insert(parts, 0, "0")
 	}
+
 	f = fields{domStar: parts[3][0] == '*' || parts[3][0] == '?', dowStar: parts[5][0] == '*' || parts[5][0] == '?'}
 	for i, rule := range fieldRules {
 		if parts[i], err = rule.normal(parts[i]); err != nil {
 			return f, err
 		}
 	}
+
 	defer func() {
 		if p := recover(); p != nil {
 			f, err = fields{}, &Error{"schedule", text, fmt.Sprint("cannot be parsed: ", p)}
 		}
 	}()
+
 	parser := cron.NewParser(cron.Second | cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow)
 	parsed, err := parser.Parse(strings.Join(parts, " "))
 	if err != nil {
 		return f, &Error{"schedule", text, err.Error()}
 	}
+
 	spec, ok := parsed.(*cron.SpecSchedule)
 	if !ok {
 		return f, &Error{"schedule", text, "is not a cron expression"}
 	}
+
 	// robfig marks a star with the highest bit.
 	const minutes, hours, doms, months, dows = 1<<60 - 1, 1<<24 - 1, 1<<32 - 2, 1<<13 - 2, 1<<7 - 1
 	f.second, f.minute, f.hour = spec.Second&minutes, spec.Minute&minutes, uint32(spec.Hour&hours)
 	f.dom, f.month, f.dow = uint32(spec.Dom&doms), uint16(spec.Month&months), uint8(spec.Dow&dows)
 	either := !f.domStar && !f.dowStar
 	f.daily = f.month == months && (f.dom == doms && f.dow == dows || either && (f.dom == doms || f.dow == dows))
+
 	return f, nil
 }
 
@@ -96,6 +104,7 @@ func (r fieldRule) normal(text string) (string, error) {
 		}
 		return "", &Error{r.name, text, why}
 	}
+
 	var numbers []string
 	for item := range strings.SplitSeq(text, ",") {
 		body, stepText, stepped := strings.Cut(item, "/")
@@ -106,20 +115,24 @@ func (r fieldRule) normal(text string) (string, error) {
 				return fail(fmt.Sprintf("the step %q must be a number from 1 to %d", stepText, r.max-r.min))
 			}
 		}
+
 		if body == "*" || body == "?" {
 			if text == item { // robfig understands it, and knows that it is a star
 				return strings.Replace(item, "?", "*", 1), nil
 			}
 			body = fmt.Sprintf("%d-%d", r.min, r.top())
 		}
+
 		low, high, ranged := strings.Cut(body, "-")
 		if ranged && low == "" { // a sign, and not half a range
 			low, high, ranged = body, "", false
 		}
+
 		from, err := r.number(low)
 		if err != nil {
 			return fail(err.Error())
 		}
+
 		to := from
 		switch {
 		case ranged:
@@ -132,6 +145,7 @@ func (r fieldRule) normal(text string) (string, error) {
 		if to < from {
 			return fail(fmt.Sprintf("the range %s runs backwards; write it as two ranges", body))
 		}
+
 		for n := from; n <= to; n += step {
 			if r.name == "day-of-week" && n == 7 {
 				numbers = append(numbers, "0") // 7 is Sunday too
@@ -140,6 +154,7 @@ func (r fieldRule) normal(text string) (string, error) {
 			numbers = append(numbers, strconv.Itoa(n))
 		}
 	}
+
 	return strings.Join(numbers, ","), nil
 }
 
@@ -155,6 +170,7 @@ func (r fieldRule) number(text string) (int, error) {
 	if i := slices.Index(r.names, strings.ToLower(text)); i >= 0 {
 		return i + r.min, nil
 	}
+
 	n, err := strconv.Atoi(text)
 	if err != nil || n < r.min || n > r.max || strings.HasPrefix(text, "+") {
 		if len(r.names) > 0 {
@@ -162,6 +178,7 @@ func (r fieldRule) number(text string) (int, error) {
 		}
 		return 0, fmt.Errorf("%q is not a number from %d to %d", text, r.min, r.max)
 	}
+
 	return n, nil
 }
 
@@ -171,15 +188,18 @@ func (f *fields) onDate(d date) bool {
 	if f.daily {
 		return true
 	}
+
 	_, month, day := time.Unix(d.at(0, 0, 0), 0).UTC().Date()
 	if f.month>>month&1 == 0 {
 		return false
 	}
+
 	dom := f.dom>>day&1 == 1
 	dow := f.dow>>d.weekday()&1 == 1
 	if f.domStar || f.dowStar {
 		return dom && dow
 	}
+
 	return dom || dow
 }
 
@@ -195,9 +215,11 @@ func (f *fields) from(t int64) (int64, bool) {
 			return hour*3600 + (minute+1+first(rest))*60 + first(f.second), true
 		}
 	}
+
 	if rest := uint64(f.hour) >> (hour + 1); rest != 0 {
 		return (hour+1+first(rest))*3600 + first(f.minute)*60 + first(f.second), true
 	}
+
 	return 0, false
 }
 

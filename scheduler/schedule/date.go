@@ -37,6 +37,7 @@ func parseDates(text string) (dateRange, error) {
 	if !ranged {
 		to = from
 	}
+
 	a, errA := time.Parse(time.DateOnly, strings.TrimSpace(from))
 	b, errB := time.Parse(time.DateOnly, strings.TrimSpace(to))
 	if errA != nil || errB != nil {
@@ -45,6 +46,7 @@ func parseDates(text string) (dateRange, error) {
 	if b.Before(a) {
 		return dateRange{}, &Error{"exclude", text, "the range runs backwards"}
 	}
+
 	return dateRange{dateOf(a), dateOf(b), text}, nil
 }
 

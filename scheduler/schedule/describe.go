@@ -22,20 +22,25 @@ func (s *Schedule) Describe() string {
 	case sourceAt:
 		return "once at " + s.at.In(s.zone.Location).Format("2006-01-02 15:04:05 MST")
 	}
+
 	text, days := s.cron.times(), s.cron.days()
 	if every := s.cron.everyDay(); every != "" && strings.HasPrefix(text, "at ") {
 		text, days = every+" "+text, ""
 	}
+
 	if days != "" {
 		text += " " + days
 	}
+
 	if s.cron.all24() && days == "" {
 		return text // the same in every zone
 	}
+
 	zone := s.zone.String()
 	if zone == "Local" {
 		zone = "local time"
 	}
+
 	return fmt.Sprintf("%s (%s)", text, zone)
 }
 
@@ -45,13 +50,16 @@ func length(d time.Duration) string {
 	if d >= day && d%day == 0 {
 		return fmt.Sprintf("%dd", d/day)
 	}
+
 	text := d.String()
 	if strings.HasSuffix(text, "m0s") {
 		text = strings.TrimSuffix(text, "0s")
 	}
+
 	if strings.HasSuffix(text, "h0m") {
 		text = strings.TrimSuffix(text, "0m")
 	}
+
 	return text
 }
 
@@ -61,6 +69,7 @@ func (f *fields) times() string {
 	if len(hours) < 24 && len(hours)*len(minutes)*len(seconds) <= 4 {
 		return "at " + join(clocks(hours, minutes, seconds))
 	}
+
 	text := ""
 	switch everyHour := len(hours) == 24; {
 	case everyHour && len(minutes) == 60 && len(seconds) == 60:
@@ -80,12 +89,14 @@ func (f *fields) times() string {
 	default:
 		text = fmt.Sprintf("at the %s of the %s", numbered("minute", minutes), numbered("hour", hours))
 	}
+
 	switch {
 	case len(seconds) == 60:
 		return text + ", each second"
 	case len(seconds) > 1 || seconds[0] != 0:
 		return text + ", at " + numbered("second", seconds)
 	}
+
 	return text
 }
 
@@ -139,9 +150,11 @@ func (f *fields) days() string {
 	case byWeekday:
 		parts = append(parts, weekday)
 	}
+
 	if len(months) < 12 {
 		parts = append(parts, "in "+list(months, monthNames))
 	}
+
 	return strings.Join(parts, " ")
 }
 
@@ -158,6 +171,7 @@ func (f *fields) everyDay() string {
 	case slices.Equal(dow, []int{1, 2, 3, 4, 5}):
 		return "every weekday"
 	}
+
 	return ""
 }
 
@@ -174,6 +188,7 @@ func even(values []int, n int) int {
 	if len(values) < 2 || values[0] != 0 || n%len(values) != 0 {
 		return 0
 	}
+
 	step := n / len(values)
 	for i, v := range values {
 		if v != i*step {
@@ -191,12 +206,14 @@ func list(values []int, names []string) string {
 		}
 		return names[v]
 	}
+
 	var out []string
 	for i := 0; i < len(values); {
 		j := i
 		for j+1 < len(values) && values[j+1] == values[j]+1 {
 			j++
 		}
+
 		if j-i >= 2 {
 			out = append(out, name(values[i])+" to "+name(values[j]))
 		} else {
@@ -204,8 +221,10 @@ func list(values []int, names []string) string {
 				out = append(out, name(values[k]))
 			}
 		}
+
 		i = j + 1
 	}
+
 	return join(out)
 }
 

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"time"
+
+	"rouse/internal/domain"
 )
 
 const (
@@ -18,16 +20,9 @@ const (
 	farBack = 100 * 366 * 24 * time.Hour
 )
 
-// The policies for instants that were not started in time.
-const (
-	MissSkip    = "skip"
-	MissRunOnce = "run_once"
-	MissCatchup = "run_catchup"
-)
-
 // Policy says what becomes of missed instants.
 type Policy struct {
-	OnMiss        string        // "" means run_once
+	OnMiss        domain.OnMiss // "" means run_once
 	CatchupWindow time.Duration // 0 means 24h
 	MaxCatchup    int           // 0 means 100
 }
@@ -68,25 +63,31 @@ func (s *Schedule) AppendDue(due []Instant, watermark time.Time, m Moment, p Pol
 	if next = s.Next(watermark); next.IsZero() || next.After(m.Now) {
 		return due, next
 	}
+
 	if p.OnMiss == "" {
-		p.OnMiss = MissRunOnce
+		p.OnMiss = domain.MissRunOnce
 	}
+
 	if p.CatchupWindow <= 0 {
 		p.CatchupWindow = 24 * time.Hour
 	}
+
 	if p.MaxCatchup <= 0 {
 		p.MaxCatchup = 100
 	}
+
 	var one [1]time.Time // nearly always it is one
 	nominals, rest, next := s.passed(one[:0], next, watermark, m.Now, max(maxRows, p.MaxCatchup+1))
 	if !rest.Nominal.IsZero() {
 		rest.Reason = decide(rest.Nominal, rest.Nominal, m, len(nominals)+1, p).Reason
 		due = append(due, rest)
 	}
+
 	first := len(due)
 	for _, t := range nominals {
 		due = append(due, Instant{Nominal: t, Actual: t})
 	}
+
 	newer := 0
 	for i := len(due) - 1; i >= first; i-- {
 		t := due[i].Nominal
@@ -96,10 +97,12 @@ func (s *Schedule) AppendDue(due []Instant, watermark time.Time, m Moment, p Pol
 				continue
 			}
 		}
+
 		due[i] = decide(t, s.Actual(t), m, newer, p)
-		due[i].Catchup = due[i].Run && p.OnMiss == MissCatchup && len(nominals) > 1
+		due[i].Catchup = due[i].Run && p.OnMiss == domain.MissCatchup && len(nominals) > 1
 		newer++
 	}
+
 	return due, next
 }
 
@@ -112,26 +115,29 @@ func decide(nominal, actual time.Time, m Moment, newer int, p Policy) Instant {
 		d.Run = true
 		return d
 	}
+
 	by, caught := fmt.Sprintf("missed by %s", round(late)), fmt.Sprintf("caught up %s late", round(late))
 	if m.Cause != nil {
 		if why := m.Cause(nominal); why != "" {
 			by, caught = by+" ("+why+")", caught+" ("+why+")"
 		}
 	}
+
 	switch {
 	case late > p.CatchupWindow:
 		d.Reason = fmt.Sprintf("%s, more than the catch-up window of %s", by, p.CatchupWindow)
-	case p.OnMiss == MissSkip:
+	case p.OnMiss == domain.MissSkip:
 		d.Reason = by + "; on_miss is skip"
 	case newer == 0:
 		d.Run, d.Reason = true, fmt.Sprintf("%s; on_miss is %s", caught, p.OnMiss)
-	case p.OnMiss == MissRunOnce:
+	case p.OnMiss == domain.MissRunOnce:
 		d.Reason = by + "; on_miss is run_once, and a later one was due"
 	case newer >= p.MaxCatchup:
 		d.Reason = fmt.Sprintf("%s; %d later ones are caught up, which is max_catchup", by, p.MaxCatchup)
 	default:
 		d.Run, d.Reason = true, caught+"; on_miss is run_catchup"
 	}
+
 	return d
 }
 
@@ -161,17 +167,20 @@ func (s *Schedule) passed(out []time.Time, first, from, to time.Time, keep int) 
 				break
 			}
 		}
+
 		rest = Instant{Nominal: first, Actual: first}
 		if s.every > 0 && len(s.excluded) == 0 {
 			rest.Count = int(out[0].Sub(first) / s.every)
 		}
 	}
+
 	if !rest.Nominal.IsZero() {
 		rest.Through = out[0].Add(-time.Second)
 		if rest.Count == 1 {
 			return append([]time.Time{first}, out...), Instant{}, next
 		}
 	}
+
 	return out, rest, next
 }
 

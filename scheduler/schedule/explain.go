@@ -28,6 +28,7 @@ func (s *Schedule) Instant(t time.Time) bool { return s.Next(t.Add(-time.Nanosec
 func (s *Schedule) Around(t time.Time) (before, after time.Time) {
 	after = s.Next(t)
 	passed := func(n time.Time) bool { return !n.IsZero() && !n.After(t) }
+
 	// Every later instant that has passed lies between before and end.
 	end := t
 	for n := s.Next(t.Add(-farthest)); passed(n); n = s.Next(before) {
@@ -39,6 +40,7 @@ func (s *Schedule) Around(t time.Time) (before, after time.Time) {
 			end = middle
 		}
 	}
+
 	return before, after
 }
 
@@ -47,6 +49,7 @@ func (s *Schedule) Note(nominal time.Time) string {
 	if s.source != sourceCron || s.cron.all24() {
 		return ""
 	}
+
 	if lost := s.lost(nominal); len(lost) > 0 {
 		first, last := lost[0], lost[len(lost)-1]
 		if len(lost) == 1 {
@@ -54,10 +57,12 @@ func (s *Schedule) Note(nominal time.Time) string {
 		}
 		return fmt.Sprintf("%s to %s do not exist on %s: runs once, at the first instant after the gap", clockOf(first), clockOf(last), first.Format(time.DateOnly))
 	}
+
 	local := nominal.In(s.zone.Location)
 	if s.cron.on(local) && comesAgain(nominal, s.zone.Location) {
 		return fmt.Sprintf("%s comes twice on %s: runs the first time only", clockOf(local), local.Format(time.DateOnly))
 	}
+
 	return ""
 }
 
@@ -73,6 +78,7 @@ func (s *Schedule) lost(t time.Time) (out []time.Time) {
 			}
 		}
 	}
+
 	return out
 }
 

@@ -44,6 +44,7 @@ func TestNote(t *testing.T) {
 			}
 		})
 	}
+
 	// What is no occurrence has nothing special: the second 01:30, a time between two.
 	s := parse(t, schedule.Options{Cron: "30 1 * * *", Timezone: ny})
 	for _, text := range []string{"2026-11-01 06:30", "2026-11-01 05:31", "2026-03-08 07:00"} {
@@ -51,6 +52,7 @@ func TestNote(t *testing.T) {
 			t.Errorf("%s: %q", text, got)
 		}
 	}
+
 	for _, o := range []schedule.Options{{Every: "1h", Timezone: ny}, {At: "2026-11-01T01:30:00-04:00", Timezone: ny}} {
 		s := parse(t, o)
 		if got := s.Note(s.Next(at("2026-11-01 05:00"))); got != "" {
@@ -67,6 +69,7 @@ func TestNoteOfEveryMovedOccurrence(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		middle := rapid.SampledFrom(append(changes(zone), at("2028-02-28 12:00"))).Draw(t, "change")
 		spec := spec{minute: drawField(t, "minute", 0, 59, "list"), hour: drawField(t, "hour", 0, 23, "list"), dom: field{text: "*"}, month: field{text: "*"}, dow: field{text: "*"}}
 		s := parse(t, schedule.Options{Cron: spec.String(), Timezone: name})
@@ -76,6 +79,7 @@ func TestNoteOfEveryMovedOccurrence(t *testing.T) {
 			if !named && !strings.Contains(note, "not exist") {
 				t.Fatalf("%s at %s: %q", spec, local, note)
 			}
+
 			twice := false
 			for later := n.Add(15 * time.Minute); later.Before(n.Add(4 * time.Hour)); later = later.Add(15 * time.Minute) {
 				twice = twice || reading(later, zone).Equal(reading(n, zone))
@@ -100,6 +104,7 @@ func TestNextAll(t *testing.T) {
 		}
 		from = n
 	}
+
 	once := parse(t, schedule.Options{At: "2026-11-21T08:00:00Z"})
 	if n, excluded := once.NextAll(at("2026-11-21 08:00")); !n.IsZero() || excluded != "" {
 		t.Errorf("after the only instant: %s %q", n, excluded)
@@ -114,6 +119,7 @@ func TestNextAllAgainstNext(t *testing.T) {
 			Timezone: rapid.SampledFrom(zones).Draw(t, "zone"),
 			Exclude:  rapid.SampledFrom([][]string{nil, {"2026-03-28"}, {"2026-03-29", "2026-03-31..2026-04-02"}, {"2026-10-25..2026-10-26"}}).Draw(t, "exclude"),
 		})
+
 		from := at(rapid.SampledFrom([]string{"2026-03-27 00:00", "2026-10-24 00:00"}).Draw(t, "from"))
 		to := from.Add(8 * 24 * time.Hour)
 		var all, next []time.Time
@@ -122,6 +128,7 @@ func TestNextAllAgainstNext(t *testing.T) {
 				all = append(all, n)
 			}
 		}
+
 		for n := s.Next(from); n.Before(to); n = s.Next(n) {
 			next = append(next, n)
 		}
@@ -170,6 +177,7 @@ func TestAroundIsNext(t *testing.T) {
 			Timezone: rapid.SampledFrom(zones).Draw(t, "zone"),
 			Exclude:  rapid.SampledFrom([][]string{nil, {"2026-03-01..2026-03-29"}, {"2025-02-28..2027-01-06"}}).Draw(t, "exclude"),
 		})
+
 		now := at("2026-01-01 00:00").Add(time.Duration(rapid.IntRange(0, 500*24*3600).Draw(t, "now")) * time.Second)
 		before, after := s.Around(now)
 		if before.IsZero() {
@@ -178,6 +186,7 @@ func TestAroundIsNext(t *testing.T) {
 			}
 			return
 		}
+
 		if before.After(now) || !after.After(now) || !s.Instant(before) || !s.Next(before).Equal(after) {
 			t.Fatalf("%s: %s is between %s and %s, but %s follows", s, now, before, after, s.Next(before))
 		}

@@ -23,21 +23,25 @@ func FuzzParse(f *testing.F) {
 	} {
 		f.Add(seed, "", "", "", "")
 	}
+
 	for _, zone := range []string{"Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Antarctica/Troll", "Asia/Beirut", "America/Nuuk"} {
 		f.Add("30 2 * * *", "", "", zone, "")
 		f.Add("*/15 * * * *", "", "", zone, "2026-03-29..2026-03-30")
 		f.Add("0,45 0-3,23 * * *", "", "", zone, "")
 	}
+
 	for _, every := range []string{"90m", "0s", "-5m", "500ms", "0.7d", "1d", "1e9d", "1s"} {
 		f.Add("", every, "", "Europe/Berlin", "2026-12-24..2026-12-31")
 		f.Add("", every, "", "", "0001-01-01..9999-12-31")
 	}
+
 	f.Add("", "", "2026-11-21T08:00:00+01:00", "Pacific/Apia", "2026-11-21")
 	f.Fuzz(func(t *testing.T, cron, every, once, zone, exclude string) {
 		o := schedule.Options{Cron: cron, Every: every, At: once, Timezone: zone, Jitter: time.Hour}
 		if exclude != "" {
 			o.Exclude = []string{exclude}
 		}
+
 		begin := time.Now()
 		s, err := schedule.Parse(o)
 		if err != nil {
@@ -47,6 +51,7 @@ func FuzzParse(f *testing.F) {
 			}
 			return
 		}
+
 		checkForward(t, s, o)
 		s.Due(at("2025-01-01 00:00"), schedule.Moment{Now: at("2026-01-01 00:00")}, schedule.Policy{})
 		if s.Describe() == "" || s.Hash() == "" {
@@ -55,6 +60,7 @@ func FuzzParse(f *testing.F) {
 		if took := time.Since(begin); took > 20*time.Second {
 			t.Errorf("%+v took %s", o, took)
 		}
+
 		if o.Cron != "" && o.Exclude == nil {
 			checkFields(t, s, o)
 		}
@@ -75,9 +81,11 @@ func checkForward(t *testing.T, s *schedule.Schedule, o schedule.Options) {
 		if all, excluded := s.NextAll(from); all.After(next) || excluded == "" && !all.Equal(next) {
 			t.Errorf("%+v: after %s comes %s, and with the excluded ones %s (%q)", o, from, next, all, excluded)
 		}
+
 		if before, after := s.Around(next); !before.Equal(next) || !after.Equal(s.Next(next)) || !s.Instant(next) {
 			t.Errorf("%+v: around %s lie %s and %s", o, next, before, after)
 		}
+
 		from = next
 	}
 }
@@ -91,6 +99,7 @@ func checkFields(t *testing.T, s *schedule.Schedule, o schedule.Options) {
 	if strings.Contains(expression, "TZ=") {
 		_, expression, _ = strings.Cut(expression, " ")
 	}
+
 	parts := strings.Fields(expression)
 	switch len(parts) {
 	case 5:
@@ -118,6 +127,7 @@ func readSpec(parts []string) spec {
 	if s.dow.has(7) {
 		s.dow.values = append(s.dow.values, 0)
 	}
+
 	return s
 }
 
@@ -131,12 +141,14 @@ func readField(text string, low, high int, names string) field {
 		n, _ := strconv.Atoi(word)
 		return n
 	}
+
 	for item := range strings.SplitSeq(f.text, ",") {
 		body, every, stepped := strings.Cut(item, "/")
 		step, from, to := 1, low, high
 		if stepped {
 			step = number(every)
 		}
+
 		if a, b, ranged := strings.Cut(body, "-"); ranged {
 			from, to = number(a), number(b)
 		} else if body != "*" {
@@ -144,11 +156,13 @@ func readField(text string, low, high int, names string) field {
 				to = from
 			}
 		}
+
 		for n := from; n <= to; n += step {
 			if !slices.Contains(f.values, n) {
 				f.values = append(f.values, n)
 			}
 		}
 	}
+
 	return f
 }

@@ -23,10 +23,12 @@ func (s *Schedule) Next(after time.Time) time.Time {
 		if t.IsZero() || len(s.excluded) == 0 {
 			return t
 		}
+
 		r := s.exclusion(t)
 		if r == nil {
 			return t
 		}
+
 		after = time.Unix(s.zone.resolve((r.to+1).at(0, 0, 0)), -1)
 		if after.Before(t) {
 			after = t
@@ -39,6 +41,7 @@ func (s *Schedule) exclusion(t time.Time) *dateRange {
 	if len(s.excluded) == 0 {
 		return nil
 	}
+
 	d := s.zone.date(t.Unix())
 	for i, r := range s.excluded {
 		if r.from <= d && d <= r.to {
@@ -52,6 +55,7 @@ func (s *Schedule) exclusion(t time.Time) *dateRange {
 func (s *Schedule) next(after time.Time) time.Time {
 	var t int64
 	var ok bool
+
 	switch s.source {
 	case sourceEvery:
 		return s.nextOnGrid(after)
@@ -61,6 +65,7 @@ func (s *Schedule) next(after time.Time) time.Time {
 		}
 		return time.Time{}
 	}
+
 	// Instants of cron are whole seconds: one is after a time if it is after its second.
 	if s.cron.all24() {
 		t, ok = s.nextReal(after.Unix())
@@ -70,6 +75,7 @@ func (s *Schedule) next(after time.Time) time.Time {
 	if !ok {
 		return time.Time{}
 	}
+
 	return time.Unix(t, 0).UTC()
 }
 
@@ -78,12 +84,14 @@ func (s *Schedule) nextOnGrid(after time.Time) time.Time {
 	if !s.anchor.IsZero() {
 		origin = s.anchor
 	}
+
 	// In seconds: the difference of two times can be more than a Duration holds.
 	step := int64(s.every / time.Second)
 	gone := after.Unix() - origin.Unix()
 	if after.Nanosecond() < origin.Nanosecond() {
 		gone--
 	}
+
 	k := floorDiv(gone, step)
 	return time.Unix(origin.Unix()+(k+1)*step, int64(origin.Nanosecond())).UTC()
 }
@@ -94,6 +102,7 @@ func (s *Schedule) nextFixed(after int64) (int64, bool) {
 	if _, ok := s.zone.steady(d); !ok {
 		d-- // a reading of the day before can fall behind a gap that reaches over midnight
 	}
+
 	for end := d + horizon; d < end; d++ {
 		if !s.cron.onDate(d) {
 			continue
@@ -106,6 +115,7 @@ func (s *Schedule) nextFixed(after int64) (int64, bool) {
 			return t, true
 		}
 	}
+
 	return 0, false
 }
 
@@ -117,11 +127,13 @@ func (s *Schedule) firstOn(d date, after int64) (int64, bool) {
 		if s.zone.resolve(d.at(hour, 59, 59)) <= after {
 			continue
 		}
+
 		for minutes := f.minute; minutes != 0; minutes &= minutes - 1 {
 			minute := bits.TrailingZeros64(minutes)
 			if s.zone.resolve(d.at(hour, minute, 59)) <= after {
 				continue
 			}
+
 			for seconds := f.second; seconds != 0; seconds &= seconds - 1 {
 				if t := s.zone.resolve(d.at(hour, minute, bits.TrailingZeros64(seconds))); t > after {
 					return t, true
@@ -129,6 +141,7 @@ func (s *Schedule) firstOn(d date, after int64) (int64, bool) {
 			}
 		}
 	}
+
 	return 0, false
 }
 
@@ -147,6 +160,7 @@ func (s *Schedule) nextReal(after int64) (int64, bool) {
 			t = (d+1).at(0, 0, 0) - offset
 			continue
 		}
+
 		second, minute := r%60, r/60%60
 		switch {
 		case !on:

@@ -58,19 +58,23 @@ func (s spec) fires(zone *time.Location, from, to time.Time) []time.Time {
 			}
 			continue
 		}
+
 		due := false
 		for r := shown.Add(time.Minute); !r.After(now); r = r.Add(time.Minute) {
 			day := r.Truncate(24 * time.Hour)
 			skipped := day.After(shown.Truncate(24*time.Hour)) && day.Before(now.Truncate(24*time.Hour))
 			due = due || s.on(r) && !skipped
 		}
+
 		if due {
 			out = append(out, t)
 		}
+
 		if now.After(shown) {
 			shown = now
 		}
 	}
+
 	return out
 }
 
@@ -81,6 +85,7 @@ func drawField(t *rapid.T, name string, low, high int, kinds ...string) field {
 			f.values = append(f.values, n)
 		}
 	}
+
 	switch rapid.SampledFrom(kinds).Draw(t, name+" kind") {
 	case "star":
 		f.text = "*"
@@ -103,6 +108,7 @@ func drawField(t *rapid.T, name string, low, high int, kinds ...string) field {
 		}
 		f.text = strings.Join(texts, ",")
 	}
+
 	return f
 }
 
@@ -117,6 +123,7 @@ func changes(zone *time.Location) []time.Time {
 		minute := sort.Search(24*60, func(m int) bool { return offset(t.Add(time.Duration(m)*time.Minute)) != offset(t) })
 		out = append(out, t.Add(time.Duration(minute)*time.Minute))
 	}
+
 	return out
 }
 
@@ -129,9 +136,11 @@ func TestNextAgainstTheClock(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		if known[name] == nil {
 			known[name] = append(changes(zone), time.Date(2028, 2, 28, 12, 0, 0, 0, time.UTC))
 		}
+
 		middle := rapid.SampledFrom(known[name]).Draw(t, "change")
 		s := spec{
 			minute: drawField(t, "minute", 0, 59, "star", "step", "range", "list", "list"),
@@ -140,6 +149,7 @@ func TestNextAgainstTheClock(t *testing.T) {
 			month:  drawField(t, "month", 1, 12, "star", "star", "star", "step"),
 			dow:    drawField(t, "dow", 0, 6, "star", "star", "step", "range"),
 		}
+
 		from, to := middle.Add(-40*time.Hour), middle.Add(40*time.Hour)
 		compare(t, s, name, zone, from, to)
 	})
@@ -165,6 +175,7 @@ func compareParsed(t fataler, parsed *schedule.Schedule, s spec, zone *time.Loca
 		}
 		got = append(got, n)
 	}
+
 	want := s.fires(zone, from, to)
 	if !slices.EqualFunc(got, want, time.Time.Equal) {
 		for i := range max(len(got), len(want)) {

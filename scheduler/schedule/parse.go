@@ -74,18 +74,21 @@ func Parse(o Options) (*Schedule, error) {
 	if err := s.parseZone(o); err != nil {
 		return nil, err
 	}
+
 	set := 0
 	for _, v := range []string{o.Cron, o.Every, o.At} {
 		if v != "" {
 			set++
 		}
 	}
+
 	if set != 1 {
 		return nil, &Error{"schedule", o.Cron + o.Every + o.At, "give exactly one of schedule, every and at"}
 	}
 	if o.Jitter < 0 {
 		return nil, &Error{"jitter", o.Jitter.String(), "must not be negative"}
 	}
+
 	for _, text := range o.Exclude {
 		r, err := parseDates(text)
 		if err != nil {
@@ -99,9 +102,11 @@ func Parse(o Options) (*Schedule, error) {
 	if len(s.excluded) > 0 && s.Next(s.begin()).IsZero() {
 		return nil, &Error{"exclude", strings.Join(o.Exclude, ", "), "leaves no instant of the schedule, so it never fires"}
 	}
+
 	if s.source == sourceCron && s.jitter == 0 && len(s.excluded) == 0 {
 		s.details = &plain
 	}
+
 	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %q %q %q", o.Cron, o.Every, o.At, s.zone, o.Exclude))
 	copy(s.hash[:], sum[:])
 	return s, nil
@@ -114,9 +119,11 @@ func (s *Schedule) parseZone(o Options) (err error) {
 			return err
 		}
 	}
+
 	if location == nil {
 		location = time.UTC
 	}
+
 	s.zone = zoneOf(location)
 	return nil
 }
@@ -130,6 +137,7 @@ func (s *Schedule) parseSource(o Options) error {
 		if err != nil {
 			return err
 		}
+
 		if location != nil {
 			s.zone = zoneOf(location)
 		}
@@ -153,6 +161,7 @@ func (s *Schedule) parseSource(o Options) error {
 			return &Error{"at", o.At, "is after the year 9999"}
 		}
 	}
+
 	return nil
 }
 
@@ -173,13 +182,16 @@ func cutZone(text string) (string, *time.Location, error) {
 		if !ok {
 			continue
 		}
+
 		end := strings.IndexFunc(rest, unicode.IsSpace)
 		if end <= 0 {
 			return "", nil, &Error{"schedule", text, prefix + " needs a time zone, a space, and a cron expression"}
 		}
+
 		zone, err := loadZone(prefix, rest[:end])
 		return strings.TrimSpace(rest[end:]), zone, err
 	}
+
 	return text, nil, nil
 }
 
@@ -196,6 +208,7 @@ func parseEvery(text string) (time.Duration, error) {
 		// By the millisecond, because 0.7 days are not whole seconds in floating point.
 		d = time.Duration(math.Round(n*24*3600*1000)) * time.Millisecond
 	}
+
 	switch {
 	case d < time.Second:
 		return 0, &Error{"every", text, "must be at least 1s"}
@@ -204,6 +217,7 @@ func parseEvery(text string) (time.Duration, error) {
 	case d > maxEvery:
 		return 0, &Error{"every", text, "must be at most ten years"}
 	}
+
 	return d, nil
 }
 
@@ -230,15 +244,18 @@ func (s *Schedule) Actual(nominal time.Time) time.Time {
 	if s.jitter <= 0 {
 		return nominal
 	}
+
 	room := s.jitter
 	if next := s.Next(nominal); !next.IsZero() {
 		room = min(room, next.Sub(nominal))
 	}
+
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%s/%d", s.job, nominal.UnixMilli())
 	actual := nominal.Add(time.Duration(h.Sum64() % uint64(max(room, 1)))).Truncate(time.Millisecond)
 	if actual.Before(nominal) { // an anchor can lie within a millisecond
 		return nominal
 	}
+
 	return actual
 }

@@ -19,17 +19,20 @@ func ParseQuiet(text string) (Quiet, error) {
 	if strings.EqualFold(strings.TrimSpace(text), "none") {
 		return Quiet{}, nil
 	}
+
 	from, to, _ := strings.Cut(dash(text), "-")
 	a, errA := clock(from)
 	b, errB := clock(to)
 	if errA != nil || errB != nil || a == 24*60 {
 		return Quiet{}, &Error{"quiet_hours", text, "is neither none nor hours like 22:00-07:00"}
 	}
+
 	if b == 24*60 {
 		if b = 0; a == 0 {
 			return Quiet{}, &Error{"quiet_hours", text, "is the whole day; use mode: manual to have no wakes"}
 		}
 	}
+
 	return Quiet{a, b}, nil
 }
 
@@ -83,6 +86,7 @@ func (q Quiet) firstEnd(t time.Time, zone *time.Location) time.Time {
 	if end := resolve(d, q.To/60, q.To%60, 0, zone); end.After(t) {
 		return end
 	}
+
 	_, offset := local.Zone()
 	return time.Unix(d.at(q.To/60, q.To%60, 0)-int64(offset), 0).UTC()
 }
@@ -101,6 +105,7 @@ func ParseDays(names []string) (uint8, error) {
 		if from < 0 || to < 0 {
 			return 0, &Error{"days", name, "is neither a day like mon or Monday nor a range like mon-fri"}
 		}
+
 		// Weeks begin where one likes: sat-mon is three days.
 		for d := from; ; d = (d + 1) % 7 {
 			mask |= 1 << d
@@ -109,6 +114,7 @@ func ParseDays(names []string) (uint8, error) {
 			}
 		}
 	}
+
 	return mask, nil
 }
 

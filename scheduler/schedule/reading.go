@@ -28,6 +28,7 @@ func NextReading(after time.Time, hour, minute, second int, zone *time.Location)
 		}
 		d = d.add(1)
 	}
+
 	return after
 }
 
@@ -45,6 +46,7 @@ func (s *Schedule) Last(after, before time.Time, n int) []time.Time {
 		if whole {
 			from = after
 		}
+
 		var out []time.Time
 		for t, _ := s.NextAll(from); !t.IsZero() && t.Before(before); t, _ = s.NextAll(t) {
 			if out = append(out, t); len(out) >= 2*n+100 {

@@ -28,6 +28,7 @@ func TestReading(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			y, m, d := at(c.date + " 00:00").Date()
 			got, ok := schedule.Reading(y, m, d, c.hour, c.minute, c.second, zone)
 			if ok != (c.want != "") || (ok && !got.Equal(at(c.want))) {
@@ -73,12 +74,14 @@ func TestNextReading(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		after := rapid.SampledFrom(append(changes(zone), at("2026-06-01 12:00"))).Draw(t, "near").Add(time.Duration(rapid.IntRange(-40*3600, 40*3600).Draw(t, "seconds")) * time.Second)
 		hour, minute := rapid.IntRange(0, 23).Draw(t, "hour"), rapid.IntRange(0, 59).Draw(t, "minute")
 		got := schedule.NextReading(after, hour, minute, 0, zone)
 		if !got.After(after) || got.Sub(after) > 50*time.Hour {
 			t.Fatalf("%02d:%02d after %s is %s", hour, minute, after.In(zone), got.In(zone))
 		}
+
 		for n := after.Truncate(time.Minute).Add(time.Minute); n.Before(got); n = n.Add(time.Minute) {
 			if l := n.In(zone); l.Hour() == hour && l.Minute() == minute {
 				t.Fatalf("%02d:%02d after %s is %s, but %s comes before", hour, minute, after.In(zone), got.In(zone), l)
@@ -118,11 +121,13 @@ func TestLast(t *testing.T) {
 		for i, _ := s.NextAll(after); !i.IsZero() && i.Before(before); i, _ = s.NextAll(i) {
 			all = append(all, i)
 		}
+
 		all = all[max(0, len(all)-n):]
 		if got := s.Last(after, before, n); !slices.Equal(got, all) {
 			t.Fatalf("%s: %d from %v, want %d", s, len(got), got, len(all))
 		}
 	})
+
 	// However long ago the lower bound is, and however many instants lie between.
 	every := parse(t, schedule.Options{Cron: "* * * * * *"})
 	if got := every.Last(time.Time{}, at("2026-11-21 08:00"), 3); len(got) != 3 || !got[2].Equal(at("2026-11-21 07:59:59")) {

@@ -19,11 +19,13 @@ func TestRobfig(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	rows := 0
 	for line := range strings.Lines(string(text)) {
 		if strings.HasPrefix(line, "#") {
 			continue
 		}
+
 		rows++
 		cell := strings.Split(line, "|")
 		for i := range cell {
@@ -35,10 +37,12 @@ func TestRobfig(t *testing.T) {
 		if len(cell) != 5 && len(cell) != 7 {
 			t.Fatalf("%q has %d columns", line, len(cell))
 		}
+
 		q := published{question: cell[0], at: at(cell[1]), zone: cell[2], expression: cell[3]}
 		if got := q.robfig(t); got != cell[4] {
 			t.Errorf("%srobfig says %s", line, got)
 		}
+
 		want := cell[4]
 		if len(cell) == 7 {
 			if want = cell[5]; want == cell[4] || cell[6] == "" {
@@ -49,6 +53,7 @@ func TestRobfig(t *testing.T) {
 			t.Errorf("%swe say %s, want %s", line, got, want)
 		}
 	}
+
 	if rows != 96 {
 		t.Errorf("%d rows, want all 96", rows)
 	}
@@ -74,6 +79,7 @@ func (q published) robfig(t *testing.T) string {
 	if err != nil {
 		return "refused"
 	}
+
 	zone, err := time.LoadLocation(q.zone)
 	if err != nil {
 		t.Fatal(err)
@@ -92,9 +98,11 @@ func (q published) answer(next func(time.Time) time.Time) string {
 		}
 		return "no"
 	}
+
 	n := next(q.at)
 	if n.IsZero() {
 		return "never"
 	}
+
 	return n.UTC().Format(time.RFC3339)
 }

@@ -10,6 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"rouse/internal/domain"
 	"rouse/scheduler/schedule"
 )
 
@@ -155,6 +156,7 @@ func TestYearOfADailyJob(t *testing.T) {
 		for n := s.Next(time.Date(year, 1, 1, 0, 0, 0, 0, s.Zone())); n.In(s.Zone()).Year() == year; n = s.Next(n) {
 			fires++
 		}
+
 		if fires != want {
 			t.Errorf("%d: %d fires, want %d", year, fires, want)
 		}
@@ -177,11 +179,13 @@ func TestNextIsTheFirst(t *testing.T) {
 			Timezone: rapid.SampledFrom(zones).Draw(t, "zone"),
 			Exclude:  rapid.SampledFrom([][]string{nil, {"2026-03-01..2026-03-29"}, {"2026-02-28", "2026-12-24..2027-01-06"}}).Draw(t, "exclude"),
 		})
+
 		from := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).Add(time.Duration(rapid.IntRange(0, 500_000).Draw(t, "start")) * time.Minute)
 		next := s.Next(from)
 		if !next.After(from) {
 			t.Fatalf("%s: %s is not after %s", s, next, from)
 		}
+
 		between := from.Add(time.Duration(rapid.Int64Range(0, int64(next.Sub(from))-1).Draw(t, "between")))
 		if got := s.Next(between); !got.Equal(next) {
 			t.Fatalf("%s: after %s comes %s, after %s comes %s", s, from, next, between, got)
@@ -231,22 +235,24 @@ func TestDue(t *testing.T) {
 			}
 			out = append(out, d.Nominal.Format("15")+word)
 		}
+
 		return strings.Join(out, " ")
 	}
+
 	for name, c := range map[string]struct {
 		watermark string
 		now       time.Time
 		policy    schedule.Policy
 		want      string
 	}{
-		"in time":               {"2026-11-21 07:30", now, schedule.Policy{OnMiss: schedule.MissSkip}, "08run"},
+		"in time":               {"2026-11-21 07:30", now, schedule.Policy{OnMiss: domain.MissSkip}, "08run"},
 		"nothing due":           {"2026-11-21 08:00", now, schedule.Policy{}, ""},
-		"slept, the last late":  {"2026-11-21 05:30", now.Add(time.Minute), schedule.Policy{OnMiss: schedule.MissSkip}, "06missed 07missed 08missed"},
-		"slept, woke in time":   {"2026-11-21 05:30", now, schedule.Policy{OnMiss: schedule.MissSkip}, "06missed 07missed 08run"},
+		"slept, the last late":  {"2026-11-21 05:30", now.Add(time.Minute), schedule.Policy{OnMiss: domain.MissSkip}, "06missed 07missed 08missed"},
+		"slept, woke in time":   {"2026-11-21 05:30", now, schedule.Policy{OnMiss: domain.MissSkip}, "06missed 07missed 08run"},
 		"run once":              {"2026-11-21 05:30", now.Add(time.Minute), schedule.Policy{}, "06missed 07missed 08run"},
-		"catch up":              {"2026-11-21 05:30", now.Add(time.Minute), schedule.Policy{OnMiss: schedule.MissCatchup}, "06run 07run 08run"},
-		"catch up, bounded":     {"2026-11-21 03:30", now.Add(time.Minute), schedule.Policy{OnMiss: schedule.MissCatchup, MaxCatchup: 2}, "04missed 05missed 06missed 07run 08run"},
-		"catch up, only so old": {"2026-11-21 03:30", now.Add(time.Minute), schedule.Policy{OnMiss: schedule.MissCatchup, CatchupWindow: 90 * time.Minute}, "04missed 05missed 06missed 07run 08run"},
+		"catch up":              {"2026-11-21 05:30", now.Add(time.Minute), schedule.Policy{OnMiss: domain.MissCatchup}, "06run 07run 08run"},
+		"catch up, bounded":     {"2026-11-21 03:30", now.Add(time.Minute), schedule.Policy{OnMiss: domain.MissCatchup, MaxCatchup: 2}, "04missed 05missed 06missed 07run 08run"},
+		"catch up, only so old": {"2026-11-21 03:30", now.Add(time.Minute), schedule.Policy{OnMiss: domain.MissCatchup, CatchupWindow: 90 * time.Minute}, "04missed 05missed 06missed 07run 08run"},
 		"older than the window": {"2026-11-20 06:30", at("2026-11-21 06:59"), schedule.Policy{CatchupWindow: 30 * time.Minute}, strings.TrimSpace(hours("2026-11-20 07:00", 24))},
 		"the clock went back":   {"2026-11-21 09:30", now, schedule.Policy{}, ""},
 	} {
@@ -255,6 +261,7 @@ func TestDue(t *testing.T) {
 			if got := decisions(due); got != c.want {
 				t.Errorf("%s, want %s", got, c.want)
 			}
+
 			for _, d := range due {
 				if !d.Run && d.Reason == "" {
 					t.Error("an instant was missed without a reason")
@@ -280,11 +287,13 @@ func TestDueBeforeJitterEnds(t *testing.T) {
 	if held := s.Actual(nominal).Sub(nominal); held < 2*time.Minute {
 		t.Fatalf("a jitter of %s shows nothing", held)
 	}
-	due := s.Due(nominal.Add(-time.Minute), schedule.Moment{Now: s.Actual(nominal).Add(-time.Second)}, schedule.Policy{OnMiss: schedule.MissSkip})
+
+	due := s.Due(nominal.Add(-time.Minute), schedule.Moment{Now: s.Actual(nominal).Add(-time.Second)}, schedule.Policy{OnMiss: domain.MissSkip})
 	if len(due) != 1 || !due[0].Run {
 		t.Errorf("before its actual instant: %+v", due)
 	}
-	due = s.Due(nominal.Add(-time.Minute), schedule.Moment{Now: s.Actual(nominal).Add(time.Minute)}, schedule.Policy{OnMiss: schedule.MissSkip})
+
+	due = s.Due(nominal.Add(-time.Minute), schedule.Moment{Now: s.Actual(nominal).Add(time.Minute)}, schedule.Policy{OnMiss: domain.MissSkip})
 	if len(due) != 1 || due[0].Run {
 		t.Errorf("a minute behind it: %+v", due)
 	}
@@ -293,7 +302,7 @@ func TestDueBeforeJitterEnds(t *testing.T) {
 // Two instants a second apart each day do not make a year of them too many to list.
 func TestDueOfAnUnevenSchedule(t *testing.T) {
 	s := parse(t, schedule.Options{Cron: "0,1 0 8 * * *"})
-	due := s.Due(at("2025-11-21 08:30"), schedule.Moment{Now: at("2026-11-21 08:30")}, schedule.Policy{OnMiss: schedule.MissCatchup, CatchupWindow: 366 * 24 * time.Hour, MaxCatchup: 800})
+	due := s.Due(at("2025-11-21 08:30"), schedule.Moment{Now: at("2026-11-21 08:30")}, schedule.Policy{OnMiss: domain.MissCatchup, CatchupWindow: 366 * 24 * time.Hour, MaxCatchup: 800})
 	if len(due) != 730 || !due[0].Through.IsZero() || !due[0].Run {
 		t.Errorf("%d instants, the first %+v", len(due), due[0])
 	}
@@ -319,9 +328,11 @@ func TestDueUnderClockJumps(t *testing.T) {
 					runs++
 				}
 			}
+
 			if runs > 1 {
 				t.Fatalf("at %s: %d runs at once", now, runs)
 			}
+
 			if len(due) > 0 {
 				watermark = now
 			}
@@ -338,6 +349,7 @@ func TestDueAfterAVeryLongOutage(t *testing.T) {
 		if len(due) != 1001 {
 			t.Fatalf("%s: %d instants", name, len(due))
 		}
+
 		first, last := due[0], due[len(due)-1]
 		if !last.Nominal.Equal(to) || !last.Run {
 			t.Errorf("%s: the last is %+v", name, last)
@@ -348,10 +360,12 @@ func TestDueAfterAVeryLongOutage(t *testing.T) {
 		if want := 365*24*3600 - 1000; name == "every" && first.Count != want {
 			t.Errorf("%s: it stands for %d instants, want %d", name, first.Count, want)
 		}
+
 		if !slices.IsSortedFunc(due, func(a, b schedule.Instant) int { return a.Nominal.Compare(b.Nominal) }) {
 			t.Errorf("%s: not oldest first", name)
 		}
 	}
+
 	day := parse(t, schedule.Options{Every: "1m"}).Due(from, schedule.Moment{Now: from.Add(24 * time.Hour)}, schedule.Policy{})
 	if total := day[0].Count + len(day) - 1; total != 24*60 {
 		t.Errorf("a day of minutes is %d instants", total)
@@ -371,10 +385,11 @@ func TestDueWithPauses(t *testing.T) {
 		},
 		Cause: func(time.Time) string { return "no daemon ran" },
 	}
-	for policy, want := range map[string]string{
-		schedule.MissSkip:    "7missed 8skipped 9missed 10missed 11skipped 12skipped",
-		schedule.MissRunOnce: "7missed 8skipped 9missed 10run 11skipped 12skipped",
-		schedule.MissCatchup: "7run 8skipped 9run 10run 11skipped 12skipped",
+
+	for policy, want := range map[domain.OnMiss]string{
+		domain.MissSkip:    "7missed 8skipped 9missed 10missed 11skipped 12skipped",
+		domain.MissRunOnce: "7missed 8skipped 9missed 10run 11skipped 12skipped",
+		domain.MissCatchup: "7run 8skipped 9run 10run 11skipped 12skipped",
 	} {
 		var got []string
 		for _, d := range s.Due(at("2026-11-21 06:00"), m, schedule.Policy{OnMiss: policy}) {
@@ -385,9 +400,11 @@ func TestDueWithPauses(t *testing.T) {
 			case d.Skipped:
 				word = "skipped"
 			}
+
 			if reason := "no daemon ran"; !d.Skipped && !strings.Contains(d.Reason, reason) {
 				t.Errorf("%s: the reason %q does not tell the cause", policy, d.Reason)
 			}
+
 			got = append(got, fmt.Sprint(d.Nominal.Hour(), word))
 		}
 		if text := strings.Join(got, " "); strings.ReplaceAll(text, " ", "") != strings.ReplaceAll(want, " ", "") {
@@ -446,6 +463,7 @@ func TestDescribeTellsSchedulesApart(t *testing.T) {
 			one[i] = draw(i)
 			other[i] = one[i]
 		}
+
 		i := rapid.IntRange(0, 5).Draw(t, "changed")
 		other[i] = draw(i)
 		words := func(f [6]field) string {
@@ -453,12 +471,14 @@ func TestDescribeTellsSchedulesApart(t *testing.T) {
 			for i := range f {
 				parts = append(parts, f[i].text)
 			}
+
 			s, err := schedule.Parse(schedule.Options{Cron: strings.Join(parts, " ")})
 			if err != nil {
 				t.Skip("never fires")
 			}
 			return s.Describe()
 		}
+
 		a, b := spec{one[1], one[2], one[3], one[4], one[5]}, spec{other[1], other[2], other[3], other[4], other[5]}
 		same := slices.Equal(slices.Sorted(slices.Values(one[0].values)), slices.Sorted(slices.Values(other[0].values)))
 		for at := at("2026-01-01 00:00"); at.Year() < 2030 && same; at = at.Add(61 * time.Minute) {

@@ -44,6 +44,7 @@ func Preset(m Mode) (Limits, bool) {
 	case ModeManual:
 		return Limits{Mode: m, Horizon: 7 * day, MinInterval: 15 * time.Minute, Days: allDays}, true
 	}
+
 	return Limits{}, false
 }
 
@@ -86,10 +87,12 @@ func (l Limits) Clamp(now time.Time, ask Ask, u Usage) Clamped {
 	if reason := l.rejects(ask, u); reason != "" {
 		return Clamped{Reasons: []string{reason}, Rejected: true}
 	}
+
 	at := ask.At
 	if at.Before(now) {
 		at = now
 	}
+
 	c := Clamped{At: at.UTC()}
 	move := func(reason string, to time.Time) {
 		c.At, c.Reasons = to.UTC(), append(c.Reasons, reason)
@@ -97,18 +100,23 @@ func (l Limits) Clamp(now time.Time, ask Ask, u Usage) Clamped {
 	if first := now.Add(l.MinInterval); !ask.ByUser && c.At.Before(first) {
 		move(ReasonMinInterval, first)
 	}
+
 	if last := now.Add(l.Horizon); l.Horizon > 0 && c.At.After(last) {
 		move(ReasonHorizon, last)
 	}
+
 	if ask.ByUser {
 		return c
 	}
+
 	if l.Quiet.holds(c.At.In(l.zone())) {
 		move(ReasonQuiet, l.Quiet.end(c.At, l.zone()))
 	}
+
 	if !l.onAllowedDay(c.At) {
 		move(ReasonDay, l.nextAllowedDay(c.At))
 	}
+
 	return c
 }
 
@@ -162,6 +170,7 @@ func (l Limits) nextAllowedDay(t time.Time) time.Time {
 			return moved
 		}
 	}
+
 	return t
 }
 
@@ -191,6 +200,7 @@ func Warning(reason string, l Limits, c Clamped) string {
 		}
 		return moved("This agent wakes itself only on %s", list(values(uint64(l.Days), 7), dayNames))
 	}
+
 	return "The wake was changed: " + reason + "."
 }
 

@@ -27,6 +27,7 @@ func TestPreset(t *testing.T) {
 			t.Errorf("%s: %+v", want.Mode, got)
 		}
 	}
+
 	if _, ok := schedule.Preset("eager"); ok {
 		t.Error("there is no mode eager")
 	}
@@ -74,6 +75,7 @@ func TestClampRejects(t *testing.T) {
 			if !reflect.DeepEqual(got, want) {
 				t.Errorf("%+v, want %+v", got, want)
 			}
+
 			ask.ByUser = true
 			if got := c.limits.Clamp(now, ask, c.usage); !reflect.DeepEqual(got, schedule.Clamped{At: ask.At}) {
 				t.Errorf("the owner gets %+v", got)
@@ -143,6 +145,7 @@ func in(t *testing.T, zone string, mode schedule.Mode, quiet string, days ...str
 	if err := errors.Join(errZone, errQuiet, errDays); err != nil {
 		t.Fatal(err)
 	}
+
 	return preset(mode, func(l *schedule.Limits) {
 		l.Zone, l.Quiet = location, q
 		if len(days) > 0 {
@@ -193,6 +196,7 @@ func TestClampProperties(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		minute := rapid.IntRange(0, 24*60-1)
 		l := schedule.Limits{
 			Mode:    schedule.ModeProject,
@@ -200,29 +204,35 @@ func TestClampProperties(t *testing.T) {
 			Quiet: schedule.Quiet{From: minute.Draw(t, "from"), To: minute.Draw(t, "to")},
 			Days:  uint8(rapid.IntRange(0, 127).Draw(t, "days")), Zone: zone,
 		}
+
 		now := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC).Add(time.Duration(rapid.Int64Range(0, 40*366*24*3600).Draw(t, "now")) * time.Second)
 		if around := changes(zone); len(around) > 0 && rapid.Bool().Draw(t, "near a change") {
 			now = rapid.SampledFrom(around).Draw(t, "change").Add(-time.Duration(rapid.IntRange(0, 200*3600).Draw(t, "before")) * time.Second)
 		}
+
 		ask := schedule.Ask{At: now.Add(time.Duration(rapid.Int64Range(-100, 200*3600).Draw(t, "ask")) * time.Second), ByUser: rapid.IntRange(0, 9).Draw(t, "user") == 0}
 		c := l.Clamp(now, ask, schedule.Usage{})
 		if !reflect.DeepEqual(c, l.Clamp(now, ask, schedule.Usage{})) {
 			t.Fatal("the same wish has two answers")
 		}
+
 		if c.Rejected {
 			if l.Days != 0 || ask.ByUser {
 				t.Fatalf("%+v: rejected for %q", l, c.Reasons)
 			}
 			return
 		}
+
 		if c.At.Before(now) {
 			t.Fatalf("%s is before now, %s", c.At, now)
 		}
+
 		last := now.Add(l.Horizon)
 		moved := func(reason string) bool { return slices.Contains(c.Reasons, reason) }
 		if l.Horizon > 0 && c.At.After(last) && (ask.ByUser || !moved(schedule.ReasonQuiet) && !moved(schedule.ReasonDay)) {
 			t.Fatalf("%s is behind the horizon, %s, for %q", c.At, last, c.Reasons)
 		}
+
 		if !ask.ByUser {
 			checkAccepted(t, l, c)
 		}
@@ -237,6 +247,7 @@ func checkAccepted(t *rapid.T, l schedule.Limits, c schedule.Clamped) {
 	if !quiet(l.Quiet, local) {
 		return
 	}
+
 	// Only a gap can have moved the kept time: the clock was set just now.
 	_, offset := local.Zone()
 	_, before := c.At.Add(-time.Second).In(l.Zone).Zone()

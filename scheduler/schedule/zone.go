@@ -47,6 +47,7 @@ const maxZones = 1000
 func zoneOf(l *time.Location) *zone {
 	zones.Lock()
 	defer zones.Unlock()
+
 	z := zones.byLocation[l]
 	if z == nil {
 		if len(zones.byLocation) >= maxZones {
@@ -55,12 +56,14 @@ func zoneOf(l *time.Location) *zone {
 		z = &zone{Location: l}
 		zones.byLocation[l] = z
 	}
+
 	return z
 }
 
 func loadZone(field, name string) (*time.Location, error) {
 	zones.Lock()
 	defer zones.Unlock()
+
 	l := zones.byName[name]
 	if l == nil {
 		var err error
@@ -69,6 +72,7 @@ func loadZone(field, name string) (*time.Location, error) {
 		}
 		zones.byName[name] = l
 	}
+
 	return l, nil
 }
 
@@ -82,6 +86,7 @@ func (z *zone) offset(t int64) int64 {
 		}
 		o = c.offset
 	}
+
 	return o
 }
 
@@ -97,6 +102,7 @@ func (z *zone) steady(d date) (offset int64, ok bool) {
 	if len(first.changes) == 0 && len(last.changes) == 0 {
 		return first.offset, true
 	}
+
 	for _, w := range []*week{first, last} {
 		for _, c := range w.changes {
 			if from < c.at && c.at <= to {
@@ -104,6 +110,7 @@ func (z *zone) steady(d date) (offset int64, ok bool) {
 			}
 		}
 	}
+
 	return z.offset(from), true
 }
 
@@ -115,6 +122,7 @@ func (z *zone) week(t int64) *week {
 		w = z.watch(n)
 		place.Store(w)
 	}
+
 	return w
 }
 
@@ -138,6 +146,7 @@ func (z *zone) watch(number int64) *week {
 		w.changes = append(w.changes, change{at, after})
 		before = after
 	}
+
 	return w
 }
 
@@ -148,6 +157,7 @@ func (z *zone) resolve(reading int64) int64 {
 	if offsets[0] == offsets[1] && offsets[1] == offsets[2] {
 		return reading - offsets[0]
 	}
+
 	found, ok := int64(0), false
 	for _, o := range offsets {
 		if t := reading - o; z.offset(t) == o && (!ok || t < found) {
@@ -157,11 +167,13 @@ func (z *zone) resolve(reading int64) int64 {
 	if ok {
 		return found
 	}
+
 	// The clock was put forward between the instants that the reading has under the largest
 	// and the smallest offset.
 	most, least := max(offsets[0], offsets[1], offsets[2]), min(offsets[0], offsets[1], offsets[2])
 	from := reading - most
 	n := sort.Search(int(most-least), func(n int) bool { return z.offset(from+int64(n)) != z.offset(from) })
+
 	return from + int64(n)
 }
 

@@ -35,6 +35,7 @@ func stretches(zone *time.Location) []stretch {
 		last.end = t + int64(sort.Search(hour, func(n int) bool { return offset(t+int64(n)) != last.offset }))
 		out = append(out, stretch{last.end, end, offset(last.end)})
 	}
+
 	return out
 }
 
@@ -57,6 +58,7 @@ func newWall(zone *time.Location) wall {
 			w.dates = append(w.dates, d)
 		}
 	}
+
 	return w
 }
 
@@ -73,6 +75,7 @@ func (w wall) walk(t *testing.T, hour, minute int, near func(date int64) bool) {
 		}
 		return max(reading-w.clock[now].offset, w.clock[now].start)
 	}
+
 	last := fire(w.dates[0])
 	for _, d := range w.dates[1:] {
 		want := fire(d)
@@ -82,6 +85,7 @@ func (w wall) walk(t *testing.T, hour, minute int, near func(date int64) bool) {
 				return
 			}
 		}
+
 		last = want
 	}
 }
@@ -99,6 +103,7 @@ func zoneNames(t *testing.T) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	names := strings.Fields(string(list))
 	if archive, err := zip.OpenReader(filepath.Join(build.Default.GOROOT, "lib", "time", "zoneinfo.zip")); err == nil {
 		defer archive.Close()
@@ -108,6 +113,7 @@ func zoneNames(t *testing.T) []string {
 			}
 		}
 	}
+
 	slices.Sort(names)
 	return slices.Compact(names)
 }
@@ -132,6 +138,7 @@ func TestDailyInEveryZone(t *testing.T) {
 	default:
 		names = strings.Split(whole, ",")
 	}
+
 	var walked sync.Map // clocks; many names share one, and Next knows a zone by nothing else
 	hour, minute := random.IntN(24), random.IntN(60)
 	for _, name := range names {
@@ -141,18 +148,22 @@ func TestDailyInEveryZone(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			w := newWall(zone)
 			if other, ok := walked.LoadOrStore(fmt.Sprint(w.clock), name); ok {
 				t.Logf("has the clock of %s", other)
 				return
 			}
+
 			near := w.nearChange
 			if whole != "" {
 				near = nil
 			}
+
 			for quarter := range 96 {
 				w.walk(t, quarter/4, quarter%4*15, near)
 			}
+
 			w.walk(t, hour, minute, nil)
 		})
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
 	"rouse/scheduler"
 	"rouse/scheduler/dispatch"
 	"rouse/scheduler/schedule"
@@ -44,14 +45,14 @@ func policyOf(job string) dispatch.Policy {
 // without jitter and deadlines: how soon after a step the dispatcher looks at those is a
 // matter of thirty seconds, which the simulation does not tell.
 func recordedJobs(t *testing.T, stepped bool) []scheduler.Job {
-	set := func(agent, overlap string, j scheduler.Job) scheduler.Job {
+	set := func(agent string, overlap domain.Overlap, j scheduler.Job) scheduler.Job {
 		j.Agent, j.Overlap = agent, overlap
 		return j
 	}
 	catch := set("b", "skip", job(t, "catch", schedule.Options{Every: "3m"}))
-	catch.Policy = schedule.Policy{OnMiss: schedule.MissCatchup, MaxCatchup: 7, CatchupWindow: time.Hour}
+	catch.Policy = schedule.Policy{OnMiss: domain.MissCatchup, MaxCatchup: 7, CatchupWindow: time.Hour}
 	never := set("b", "cancel_previous", job(t, "replace", schedule.Options{Cron: "*/3 7-19 * * *", Timezone: "Asia/Kathmandu"}))
-	never.Policy.OnMiss = schedule.MissSkip
+	never.Policy.OnMiss = domain.MissSkip
 	start := set("c", "queue_one", job(t, "start", schedule.Options{Cron: "@daily"}))
 	start.RunOnStart = true
 	jobs := []scheduler.Job{catch, never, start,
@@ -62,6 +63,7 @@ func recordedJobs(t *testing.T, stepped bool) []scheduler.Job {
 	if stepped {
 		return append(jobs, set("a", "skip", job(t, "five", schedule.Options{Cron: "*/5 * * * *"})))
 	}
+
 	return append(jobs, set("a", "skip", job(t, "five", schedule.Options{Cron: "*/5 * * * *", Jitter: 90 * time.Second})),
 		set("c", "queue_all", job(t, "late", schedule.Options{Cron: "*/15 * * * *"})))
 }
@@ -97,16 +99,17 @@ func (r *recording) Execute(ctx context.Context, run ledger.Run, _ ledger.Attemp
 	if !ok {
 		left = runtimeOf(run.Job, run.Agent)
 	}
+
 	r.mu.Unlock()
 	begin := time.Now()
 	select {
 	case <-time.After(left):
-		return ledger.Result{Outcome: ledger.OutcomeSuccess}, nil
+		return ledger.Result{Outcome: domain.OutcomeSuccess}, nil
 	case <-ctx.Done():
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.left[run.ID] = left - time.Since(begin)
-		return ledger.Result{Outcome: ledger.OutcomeCancelled}, nil
+		return ledger.Result{Outcome: domain.OutcomeCancelled}, nil
 	}
 }
 
@@ -120,10 +123,12 @@ func (r *recording) daemon() (stop func()) {
 	if err := s.Set(r.t.Context(), r.jobs, []string{"a"}); err != nil {
 		r.t.Fatal(err)
 	}
+
 	d, err := dispatch.New(dispatch.Options{Ledger: r.l, Executor: r, Policy: policyOf, Runs: 3, RunsPerAgent: 2, Drain: time.Nanosecond, After: s.Ready(), Now: r.now})
 	if err != nil {
 		r.t.Fatal(err)
 	}
+
 	ctx, cancel := context.WithCancel(r.t.Context())
 	var all sync.WaitGroup
 	all.Go(func() {
@@ -131,12 +136,14 @@ func (r *recording) daemon() (stop func()) {
 			r.t.Error(err)
 		}
 	})
+
 	all.Go(func() {
 		<-d.Rescued()
 		if err := s.Run(ctx); err != nil {
 			r.t.Error(err)
 		}
 	})
+
 	synctest.Wait()
 	return func() { cancel(); all.Wait() }
 }
@@ -159,13 +166,15 @@ func record(t *testing.T, path string, random *rand.Rand, stepped bool) {
 		t.Fatal(err)
 	}
 	defer l.Close()
+
 	r.l = l
 	o := simulate.Options{Jobs: r.jobs, From: r.now(), Policy: policyOf, Runtime: runtimeOf, Runs: 3, RunsPerAgent: 2}
 	stop := r.daemon()
-	slot := ledger.Slot{At: r.now().Add(5*time.Hour + 7*time.Second), OnMiss: schedule.MissRunOnce, ScheduledBy: ledger.ByAgent, Priority: "normal"}
+	slot := ledger.Slot{At: r.now().Add(5*time.Hour + 7*time.Second), OnMiss: domain.MissRunOnce, ScheduledBy: ledger.ByAgent, Priority: "normal"}
 	if err := l.PlanSlot(t.Context(), "a", func(time.Time, ledger.SlotUsage) *ledger.Slot { return &slot }); err != nil {
 		t.Fatal(err)
 	}
+
 	o.Slots = []ledger.Slot{slot}
 	wait := func(most time.Duration) {
 		time.Sleep(time.Duration(random.Int64N(int64(most))).Round(time.Millisecond) + time.Minute)
@@ -189,30 +198,36 @@ func record(t *testing.T, path string, random *rand.Rand, stepped bool) {
 			}
 		}
 	}
+
 	wait(time.Hour)
 	stop()
 	o.To = r.now()
 	if o.Pauses, err = l.Pauses(t.Context(), time.Time{}); err != nil {
 		t.Fatal(err)
 	}
+
 	rows, err := l.Occurrences(t.Context(), "", time.Time{}, o.To.Add(1000*time.Hour), 100_000)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var real, simulated []string
 	for _, row := range rows {
 		real = append(real, fmt.Sprint(row.Nominal.UnixMilli(), " ", row.Nominal.Format("15:04:05 "), row.Job, " ", row.Source, " ", row.Decision, " run ", row.Run, ": ", row.Reason))
 	}
+
 	for _, row := range play(t, o) {
 		if row.Source != scheduler.SourceSlot {
 			simulated = append(simulated, fmt.Sprint(row.Nominal.UnixMilli(), " ", row.Nominal.Format("15:04:05 "), row.Job, " ", row.Source, " ", row.Decision, " run ", row.Run, ": ", row.Reason))
 		}
 	}
+
 	slices.Sort(real)
 	slices.Sort(simulated)
 	if len(real) < 500 {
 		t.Errorf("a day of %d occurrences shows little", len(real))
 	}
+
 	differ := 0
 	for _, line := range real {
 		if _, same := slices.BinarySearch(simulated, line); !same && differ < 10 {
@@ -220,6 +235,7 @@ func record(t *testing.T, path string, random *rand.Rand, stepped bool) {
 			t.Errorf("recorded:  %s", line)
 		}
 	}
+
 	for _, line := range simulated {
 		if _, same := slices.BinarySearch(real, line); !same && differ < 20 {
 			differ++

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
 	"rouse/scheduler"
 	"rouse/scheduler/dispatch"
 )
@@ -57,10 +58,11 @@ const (
 type Occurrence struct {
 	Job, Agent, Source string
 	Nominal, Actual    time.Time
-	Decision, Reason   string
+	Decision           domain.Decision
+	Reason             string
 	Run                int64 // a number of this simulation, 0 when nothing runs
 	Started, Finished  time.Time
-	Outcome            ledger.Outcome // "" while it runs, or waits
+	Outcome            domain.Outcome // "" while it runs, or waits
 	Through            time.Time      // of a row that stands for many instants
 	Instants           int
 }
@@ -70,8 +72,10 @@ func Run(ctx context.Context, o Options, progress func(now time.Time)) ([]Occurr
 	if err := o.check(); err != nil {
 		return nil, err
 	}
+
 	w := newWorld(o)
 	w.startDaemon()
+
 	for turns := 0; ; turns++ {
 		if turns%1024 == 0 {
 			if ctx.Err() != nil {
@@ -81,19 +85,23 @@ func Run(ctx context.Context, o Options, progress func(now time.Time)) ([]Occurr
 				progress(w.now)
 			}
 		}
+
 		at, ok := w.next()
 		if !ok || (at.After(o.To) && len(w.events) == 0) {
 			break
 		}
+
 		w.advance(at)
 		if len(w.out) > maxOccurrences {
 			return nil, fmt.Errorf("more than %d occurrences up to %s: choose a shorter time", maxOccurrences, w.now.Format(time.RFC3339))
 		}
 	}
+
 	out := make([]Occurrence, len(w.out))
 	for i, occurrence := range w.out {
 		out[i] = *occurrence
 	}
+
 	slices.SortStableFunc(out, func(a, b Occurrence) int { return a.Nominal.Compare(b.Nominal) })
 	return out, nil
 }
@@ -102,10 +110,12 @@ func (o *Options) check() error {
 	if !o.To.After(o.From) {
 		return errors.New("the simulation ends before it begins")
 	}
+
 	o.Events = slices.Clone(o.Events)
 	for n := len(o.Events); n > 0 && o.Events[n-1].Kind != Step && o.Events[n-1].At.After(o.To); n-- {
 		o.Events = o.Events[:n-1]
 	}
+
 	up, now := true, o.From
 	for _, e := range o.Events {
 		switch {
@@ -116,19 +126,24 @@ func (o *Options) check() error {
 		case e.Kind == Step && !up:
 			return fmt.Errorf("at %s the clock is moved while no daemon runs: move the end of the outage instead", e.At.Format(time.RFC3339))
 		}
+
 		now = e.At.Add(e.By)
 		if e.Kind != Step {
 			up = e.Kind == Up
 		}
 	}
+
 	if o.Runtime == nil {
 		o.Runtime = func(string, string) time.Duration { return 0 }
 	}
+
 	if o.Policy == nil {
 		o.Policy = func(string) dispatch.Policy { return dispatch.Policy{Resume: true} }
 	}
+
 	if o.Hold == nil {
 		o.Hold = func(string, string) string { return "" }
 	}
+
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
 	"rouse/scheduler"
 	"rouse/scheduler/dispatch"
 	"rouse/scheduler/schedule"
@@ -48,7 +49,7 @@ func play(t testing.TB, o simulate.Options) []simulate.Occurrence {
 func told(out []simulate.Occurrence) string {
 	var words []string
 	for _, o := range out {
-		words = append(words, o.Nominal.Format("15:04")+" "+o.Decision)
+		words = append(words, o.Nominal.Format("15:04")+" "+string(o.Decision))
 	}
 	return strings.Join(words, ", ")
 }
@@ -59,6 +60,7 @@ func TestNewYork(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for cron, from := range map[string]time.Time{
 		"30 2 * * *": time.Date(2026, 3, 7, 0, 0, 0, 0, zone),
 		"30 1 * * *": time.Date(2026, 10, 31, 0, 0, 0, 0, zone),
@@ -67,7 +69,7 @@ func TestNewYork(t *testing.T) {
 			From: from.Add(-time.Second), To: from.AddDate(0, 0, 3)})
 		days := map[string]bool{}
 		for _, o := range out {
-			if o.Decision == ledger.DecisionRun {
+			if o.Decision == domain.DecisionRun {
 				days[o.Nominal.In(zone).Format(time.DateOnly)] = true
 			}
 		}
@@ -83,18 +85,21 @@ func TestAYearOfADailyJob(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	from := time.Date(2026, 1, 1, 0, 0, 0, 0, zone)
 	days := map[string]int{}
 	for _, o := range play(t, simulate.Options{Jobs: []scheduler.Job{job(t, "j", schedule.Options{Cron: "30 2 * * *", Timezone: "America/New_York"})}, From: from, To: from.AddDate(1, 0, 0)}) {
-		if o.Decision == ledger.DecisionRun && o.Outcome == ledger.OutcomeSuccess {
+		if o.Decision == domain.DecisionRun && o.Outcome == domain.OutcomeSuccess {
 			days[o.Nominal.In(zone).Format(time.DateOnly)]++
 		}
 	}
+
 	for day, n := range days {
 		if n != 1 {
 			t.Errorf("%s ran %d times", day, n)
 		}
 	}
+
 	if len(days) != 365 {
 		t.Errorf("%d days ran", len(days))
 	}
@@ -108,11 +113,11 @@ func TestOutagePerPolicy(t *testing.T) {
 		runs   int
 		reason string
 	}{
-		schedule.MissSkip:    {schedule.Policy{OnMiss: schedule.MissSkip}, 0, "on_miss is skip"},
-		schedule.MissRunOnce: {schedule.Policy{OnMiss: schedule.MissRunOnce}, 1, "a later one was due"},
-		schedule.MissCatchup: {schedule.Policy{OnMiss: schedule.MissCatchup}, 12, "caught up"},
-		"catch up three":     {schedule.Policy{OnMiss: schedule.MissCatchup, MaxCatchup: 3}, 3, "which is max_catchup"},
-		"half an hour":       {schedule.Policy{OnMiss: schedule.MissCatchup, CatchupWindow: 30 * time.Minute}, 6, "catch-up window"},
+		string(domain.MissSkip):    {schedule.Policy{OnMiss: domain.MissSkip}, 0, "on_miss is skip"},
+		string(domain.MissRunOnce): {schedule.Policy{OnMiss: domain.MissRunOnce}, 1, "a later one was due"},
+		string(domain.MissCatchup): {schedule.Policy{OnMiss: domain.MissCatchup}, 12, "caught up"},
+		"catch up three":           {schedule.Policy{OnMiss: domain.MissCatchup, MaxCatchup: 3}, 3, "which is max_catchup"},
+		"half an hour":             {schedule.Policy{OnMiss: domain.MissCatchup, CatchupWindow: 30 * time.Minute}, 6, "catch-up window"},
 	} {
 		j := job(t, "j", schedule.Options{Cron: "*/5 * * * *"})
 		j.Policy = c.policy
@@ -122,12 +127,15 @@ func TestOutagePerPolicy(t *testing.T) {
 			if o.Nominal.Before(down) || o.Nominal.After(up) {
 				continue
 			}
-			if o.Decision == ledger.DecisionRun {
+
+			if o.Decision == domain.DecisionRun {
 				runs++
 			}
+
 			if o.Reason == "" || !strings.Contains(o.Reason, "no daemon ran") {
 				t.Errorf("%s: %s has the reason %q", name, o.Nominal, o.Reason)
 			}
+
 			said = said || strings.Contains(o.Reason, c.reason)
 		}
 		if len(out) != 13 || runs != c.runs || !said {
@@ -138,7 +146,7 @@ func TestOutagePerPolicy(t *testing.T) {
 
 // A run that takes longer than the time between two occurrences, under every policy.
 func TestOverlap(t *testing.T) {
-	for overlap, want := range map[string]string{
+	for overlap, want := range map[domain.Overlap]string{
 		"skip":            "10:00 run, 10:05 skipped, 10:10 skipped, 10:15 run, 10:20 skipped",
 		"queue_one":       "10:00 run, 10:05 run, 10:10 skipped, 10:15 run, 10:20 skipped",
 		"queue_all":       "10:00 run, 10:05 run, 10:10 run, 10:15 run, 10:20 run",
@@ -159,12 +167,14 @@ func TestOverlap(t *testing.T) {
 		if told(out) != want {
 			t.Errorf("%s: %s\nwant %s", overlap, told(out), want)
 		}
+
 		cancelled := 0
 		for _, o := range out {
-			if o.Outcome == ledger.OutcomeCancelled {
+			if o.Outcome == domain.OutcomeCancelled {
 				cancelled++
 			}
 		}
+
 		if (overlap == "cancel_previous") != (cancelled == 4) {
 			t.Errorf("%s: %d runs were cancelled", overlap, cancelled)
 		}
@@ -180,11 +190,12 @@ func TestPileUp(t *testing.T) {
 		j.Overlap = "allow"
 		jobs = append(jobs, j)
 	}
+
 	out := play(t, simulate.Options{Jobs: jobs, From: at("2026-11-21 00:00"), To: at("2026-11-22 00:00"), Runs: 2,
 		Runtime: func(string, string) time.Duration { return time.Minute }})
 	last := map[string]time.Time{}
 	for _, o := range out {
-		if o.Decision != ledger.DecisionRun {
+		if o.Decision != domain.DecisionRun {
 			t.Fatalf("%+v", o)
 		}
 		if !o.Started.IsZero() {
@@ -194,6 +205,7 @@ func TestPileUp(t *testing.T) {
 			last[o.Job] = o.Started
 		}
 	}
+
 	if len(out) != 2*17280 {
 		t.Errorf("%d occurrences", len(out))
 	}
@@ -207,12 +219,13 @@ func TestStartDeadlineAndLanes(t *testing.T) {
 	runs, late := 0, 0
 	for _, o := range out {
 		switch {
-		case o.Decision == ledger.DecisionRun && o.Outcome == ledger.OutcomeSuccess:
+		case o.Decision == domain.DecisionRun && o.Outcome == domain.OutcomeSuccess:
 			runs++
-		case o.Decision == ledger.DecisionSkipped && strings.Contains(o.Reason, "start_deadline"):
+		case o.Decision == domain.DecisionSkipped && strings.Contains(o.Reason, "start_deadline"):
 			late++
 		}
 	}
+
 	if runs != 1 || late != 1 {
 		t.Errorf("%d ran and %d waited too long: %+v", runs, late, out)
 	}
@@ -220,18 +233,19 @@ func TestStartDeadlineAndLanes(t *testing.T) {
 
 func TestPausesAndSlots(t *testing.T) {
 	pause := ledger.Pause{Scope: ledger.PauseAgent, Name: "a", Since: at("2026-11-21 10:30"), Until: at("2026-11-21 12:30"), Reason: "holidays"}
-	slot := ledger.Slot{ID: 7, Agent: "a", At: at("2026-11-21 11:15"), OnMiss: schedule.MissRunOnce, ScheduledBy: ledger.ByAgent}
-	stale := ledger.Slot{ID: 8, Agent: "b", At: at("2026-11-20 11:15"), OnMiss: schedule.MissSkip}
+	slot := ledger.Slot{ID: 7, Agent: "a", At: at("2026-11-21 11:15"), OnMiss: domain.MissRunOnce, ScheduledBy: ledger.ByAgent}
+	stale := ledger.Slot{ID: 8, Agent: "b", At: at("2026-11-20 11:15"), OnMiss: domain.MissSkip}
 	out := play(t, simulate.Options{Jobs: []scheduler.Job{job(t, "j", schedule.Options{Cron: "0 * * * *"})}, From: at("2026-11-21 09:30"), To: at("2026-11-21 13:30"),
 		Pauses: []ledger.Pause{pause}, Slots: []ledger.Slot{slot, stale}})
 	if want := "11:15 skipped, 10:00 run, 11:00 skipped, 11:15 run, 12:00 skipped, 13:00 run"; told(out) != want {
 		t.Errorf("%s\nwant %s", told(out), want)
 	}
+
 	for _, o := range out {
 		if o.Source == scheduler.SourceSlot && o.Agent == "a" && (o.Started.Before(pause.Until) || o.Started.After(pause.Until.Add(time.Minute))) {
 			t.Errorf("the slot fired at %s", o.Started)
 		}
-		if o.Decision == ledger.DecisionSkipped && o.Source == "cron" && !strings.Contains(o.Reason, "holidays") {
+		if o.Decision == domain.DecisionSkipped && o.Source == "cron" && !strings.Contains(o.Reason, "holidays") {
 			t.Errorf("%s: %q", o.Nominal, o.Reason)
 		}
 	}
@@ -266,6 +280,7 @@ func BenchmarkYearOfHundredJobs(b *testing.B) {
 	for i := range 100 {
 		jobs = append(jobs, job(b, fmt.Sprint("j", i), schedule.Options{Cron: fmt.Sprintf("%d * * * *", i%60)}))
 	}
+
 	for b.Loop() {
 		out := play(b, simulate.Options{Jobs: jobs, From: at("2026-01-01 00:00"), To: at("2027-01-01 00:00"),
 			Runtime: func(string, string) time.Duration { return time.Second }})

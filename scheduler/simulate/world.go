@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
 	"rouse/scheduler"
 	"rouse/scheduler/dispatch"
 )
@@ -56,16 +57,20 @@ func newWorld(o Options) *world {
 		if !ok {
 			st = ledger.JobState{Anchor: w.now, Watermark: w.now}
 		}
+
 		if st.Watermark.After(w.now) {
 			st.Watermark = w.now
 		}
+
 		w.table.Put(j, st.Anchor, st.Watermark)
 	}
+
 	w.table.PutSlots(o.Slots)
 	for _, r := range o.Open {
 		w.last = max(w.last, r.ID)
 		w.add(&run{Run: r, left: o.Runtime(r.Job, r.Agent)})
 	}
+
 	return w
 }
 
@@ -73,7 +78,7 @@ func newWorld(o Options) *world {
 func (w *world) add(r *run) {
 	w.byJob[r.Job] = append(w.byJob[r.Job], r)
 	switch {
-	case r.State == ledger.StateRunning:
+	case r.State == domain.StateRunning:
 		w.running[r.ID] = r // until the daemon that starts finds that nobody works on it
 	case w.o.Hold(r.Job, r.Agent) == "":
 		w.queue(r)
@@ -86,6 +91,7 @@ func (w *world) queue(r *run) {
 		w.later = append(w.later, r)
 		return
 	}
+
 	w.ready[r.ID] = r
 	if !w.stale {
 		w.desk.Add(r.Run)
@@ -100,27 +106,34 @@ func (w *world) next() (time.Time, bool) {
 			at = t
 		}
 	}
+
 	if len(w.events) > 0 {
 		earlier(w.events[0].At)
 	}
+
 	if !w.up {
 		return at, !at.IsZero()
 	}
+
 	earlier(w.look)
 	for _, r := range w.running {
 		earlier(r.ends)
 	}
+
 	for _, r := range w.later {
 		earlier(r.NotBefore)
 	}
+
 	if w.desk.Free() > 0 {
 		earlier(w.desk.NextLate())
 	}
+
 	for _, p := range w.o.Pauses {
 		if len(w.ready) > 0 && p.Until.After(w.now) {
 			earlier(p.Until)
 		}
 	}
+
 	return at, !at.IsZero()
 }
 
@@ -129,6 +142,7 @@ func (w *world) advance(at time.Time) {
 	if at.After(w.now) {
 		w.now = at
 	}
+
 	if len(w.events) > 0 && !w.events[0].At.After(w.now) {
 		e := w.events[0]
 		w.events = w.events[1:]
@@ -140,12 +154,15 @@ func (w *world) advance(at time.Time) {
 		default:
 			w.step(e.By)
 		}
+
 		return
 	}
+
 	w.endRuns()
 	if !w.look.IsZero() && !w.look.After(w.now) {
 		w.schedule()
 	}
+
 	w.dispatch()
 }
 
@@ -167,6 +184,7 @@ func (w *world) startDaemon() {
 		delete(w.running, r.ID)
 		w.interrupt(r)
 	}
+
 	w.table.Start(w.now)
 	w.schedule()
 	w.dispatch()
@@ -189,10 +207,10 @@ func inOrder(runs map[int64]*run) []*run {
 // interrupt leaves a run that was cut off to its next attempt, unless it may have none.
 func (w *world) interrupt(r *run) {
 	if why := dispatch.GiveUp(w.o.Policy(r.Job), r.Interruptions); why != "" {
-		w.finish(r, ledger.OutcomeInterrupted, "")
+		w.finish(r, domain.OutcomeInterrupted, "")
 		return
 	}
-	r.State, r.Interruptions, r.NotBefore = ledger.StateWaiting, r.Interruptions+1, time.Time{}
+	r.State, r.Interruptions, r.NotBefore = domain.StateWaiting, r.Interruptions+1, time.Time{}
 	w.queue(r)
 }
 
@@ -202,15 +220,18 @@ func (w *world) schedule() {
 	if w.stepped <= -scheduler.StepNoticed {
 		w.table.Rewind(w.now)
 	}
+
 	w.looked, w.stepped = w.now, 0
 	batch := w.table.Take(w.now, c)
 	for _, d := range batch.Due {
 		w.decide(d)
 	}
+
 	w.table.Advance(batch)
 	for _, id := range batch.Slots {
 		w.fire(id)
 	}
+
 	w.look = w.table.Head()
 	if most := w.now.Add(lookEvery); w.watching && (w.look.IsZero() || w.look.After(most)) {
 		w.look = most // from here on it matters when the daemon notices a step
@@ -222,24 +243,28 @@ func (w *world) decide(d ledger.Due) {
 	if w.seen(d) {
 		return
 	}
+
 	o := &Occurrence{Job: d.Job, Agent: d.Agent, Source: d.Source, Nominal: d.Nominal, Actual: d.Actual, Decision: d.Decision, Reason: d.Reason,
 		Through: d.Through, Instants: d.Instants}
 	w.out = append(w.out, o)
-	if d.Decision != ledger.DecisionRun {
+	if d.Decision != domain.DecisionRun {
 		return
 	}
+
 	var replace bool
-	if o.Decision, o.Reason, replace = ledger.Decide(d, w.rivals(d), w.o.Pauses); o.Decision != ledger.DecisionRun {
+	if o.Decision, o.Reason, replace = ledger.Decide(d, w.rivals(d), w.o.Pauses); o.Decision != domain.DecisionRun {
 		return
 	}
+
 	if replace {
 		for _, r := range slices.Clone(w.byJob[d.Job]) {
-			if r.State != ledger.StateWaiting {
-				w.finish(r, ledger.OutcomeCancelled, "")
+			if r.State != domain.StateWaiting {
+				w.finish(r, domain.OutcomeCancelled, "")
 			}
 		}
 	}
-	w.accept(o, ledger.TriggerSchedule, d.Actual)
+
+	w.accept(o, domain.TriggerSchedule, d.Actual)
 }
 
 // rivals are the runs that the overlap policy of an instant is decided on.
@@ -254,6 +279,7 @@ func (w *world) rivals(d ledger.Due) []ledger.Run {
 			out = append(out, r.Run)
 		}
 	}
+
 	return out
 }
 
@@ -262,24 +288,26 @@ func (w *world) seen(d ledger.Due) bool {
 	if !w.watching {
 		return false // the watermarks see to it
 	}
+
 	for i, o := range w.out {
 		if o.Job == d.Job && o.Nominal.Equal(d.Nominal) && o.Source != scheduler.SourceSlot {
-			if o.Decision == ledger.DecisionMissed && d.Decision == ledger.DecisionRun {
+			if o.Decision == domain.DecisionMissed && d.Decision == domain.DecisionRun {
 				w.out = slices.Delete(w.out, i, i+1) // comes again, and may run after all
 				return false
 			}
 			return true
 		}
 	}
+
 	return false
 }
 
 // accept queues a run.
-func (w *world) accept(o *Occurrence, trigger ledger.Trigger, notBefore time.Time) {
+func (w *world) accept(o *Occurrence, trigger domain.Trigger, notBefore time.Time) {
 	w.last++
 	o.Run = w.last
 	r := &run{occ: o, left: w.o.Runtime(o.Job, o.Agent), Run: ledger.Run{ID: w.last, Job: o.Job, Agent: o.Agent, Trigger: trigger,
-		State: ledger.StateQueued, QueuedAt: w.now, NotBefore: notBefore, ScheduledAt: o.Nominal}}
+		State: domain.StateQueued, QueuedAt: w.now, NotBefore: notBefore, ScheduledAt: o.Nominal}}
 	w.add(r)
 	if why := w.o.Hold(o.Job, o.Agent); why != "" {
 		o.Reason = why
@@ -292,35 +320,39 @@ func (w *world) fire(id int64) {
 	s := w.o.Slots[i]
 	d := ledger.DecideSlot(w.now, s, ledger.SlotState{Pauses: w.o.Pauses, Saturated: w.desk.Free() <= 0, LastWake: w.lastWake[s.Agent]})
 	w.table.SettleSlot(d)
+
 	if d.Decision == ledger.SlotLater {
 		w.o.Slots = slices.Clone(w.o.Slots)
 		w.o.Slots[i].At, w.o.Slots[i].Deferred = d.At, true
 		return
 	}
+
 	if d.Decision == ledger.SlotPaused {
 		return
 	}
-	o := &Occurrence{Agent: s.Agent, Source: scheduler.SourceSlot, Nominal: s.At, Actual: s.At, Decision: ledger.DecisionRun, Reason: d.Reason}
+
+	o := &Occurrence{Agent: s.Agent, Source: scheduler.SourceSlot, Nominal: s.At, Actual: s.At, Decision: domain.DecisionRun, Reason: d.Reason}
 	w.out = append(w.out, o)
 	if d.Decision == ledger.SlotDropped {
-		o.Decision = ledger.DecisionSkipped
+		o.Decision = domain.DecisionSkipped
 		return
 	}
+
 	w.lastWake[s.Agent] = w.now
-	w.accept(o, ledger.TriggerSelf, time.Time{})
+	w.accept(o, domain.TriggerSelf, time.Time{})
 }
 
 // endRuns finishes what has taken its time.
 func (w *world) endRuns() {
 	for _, r := range inOrder(w.running) {
 		if !r.ends.After(w.now) {
-			w.finish(r, ledger.OutcomeSuccess, "")
+			w.finish(r, domain.OutcomeSuccess, "")
 		}
 	}
 }
 
 // finish gives a run its outcome; one that never started says why in its occurrence.
-func (w *world) finish(r *run, outcome ledger.Outcome, why string) {
+func (w *world) finish(r *run, outcome domain.Outcome, why string) {
 	gone := func(o *run) bool { return o == r }
 	w.desk.Leave(r.ID)
 	delete(w.running, r.ID)
@@ -328,17 +360,20 @@ func (w *world) finish(r *run, outcome ledger.Outcome, why string) {
 		delete(w.ready, r.ID)
 		w.stale = true
 	}
+
 	w.later = slices.DeleteFunc(w.later, gone)
 	if w.byJob[r.Job] = slices.DeleteFunc(w.byJob[r.Job], gone); len(w.byJob[r.Job]) == 0 {
 		delete(w.byJob, r.Job)
 	}
-	r.State = ledger.StateFinished
+
+	r.State = domain.StateFinished
 	if r.occ == nil {
 		return
 	}
+
 	r.occ.Outcome, r.occ.Finished = outcome, w.now
-	if outcome == ledger.OutcomeSkipped {
-		r.occ.Decision, r.occ.Reason = ledger.DecisionSkipped, why
+	if outcome == domain.OutcomeSkipped {
+		r.occ.Decision, r.occ.Reason = domain.DecisionSkipped, why
 	}
 }
 
@@ -359,15 +394,18 @@ func (w *world) dispatch() {
 			}
 			w.stale = false
 		}
+
 		starting, late := w.desk.Choose(w.now, w.o.Pauses)
 		for _, l := range late {
 			r := w.ready[l.Run]
 			delete(w.ready, l.Run) // the desk has taken it out of its line
-			w.finish(r, ledger.OutcomeSkipped, dispatch.LateReason(l.Waited))
+			w.finish(r, domain.OutcomeSkipped, dispatch.LateReason(l.Waited))
 		}
+
 		for _, id := range starting {
 			w.start(w.ready[id])
 		}
+
 		if len(starting)+len(late) == 0 {
 			return
 		}
@@ -377,11 +415,12 @@ func (w *world) dispatch() {
 func (w *world) start(r *run) {
 	delete(w.ready, r.ID)
 	w.running[r.ID] = r
-	r.State, r.NotBefore, r.Attempt, r.ends = ledger.StateRunning, time.Time{}, r.Attempt+1, w.now.Add(r.left)
+	r.State, r.NotBefore, r.Attempt, r.ends = domain.StateRunning, time.Time{}, r.Attempt+1, w.now.Add(r.left)
 	if r.occ != nil && r.occ.Started.IsZero() {
 		r.occ.Started = w.now
 	}
+
 	if r.left <= 0 {
-		w.finish(r, ledger.OutcomeSuccess, "")
+		w.finish(r, domain.OutcomeSuccess, "")
 	}
 }

@@ -38,14 +38,17 @@ func fromFolder(root *os.Root) entries {
 			case e.IsDir() && (e.Name() == ".git" || e.Name() == "node_modules"):
 				return fs.SkipDir
 			}
+
 			info, err := e.Info()
 			if err != nil {
 				return err
 			}
+
 			open := func() (io.ReadCloser, error) { return root.Open(filepath.FromSlash(name)) }
 			if !yield(entry{name, info.Mode(), info.Size(), open}, nil) {
 				return fs.SkipAll
 			}
+
 			return nil
 		})
 		if err != nil {
@@ -63,12 +66,14 @@ func fromArchive(f *os.File) (entries, error) {
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
 		return nil, err
 	}
+
 	switch {
 	case bytes.HasPrefix(head, []byte("PK")):
 		info, err := f.Stat()
 		if err != nil {
 			return nil, err
 		}
+
 		z, err := zip.NewReader(f, info.Size())
 		if err != nil && !errors.Is(err, zip.ErrInsecurePath) { // the names are looked at below
 			return nil, fmt.Errorf("%s is not a whole zip archive: %w", f.Name(), err)
@@ -79,12 +84,14 @@ func fromArchive(f *os.File) (entries, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s is not a whole gzip archive: %w", f.Name(), err)
 		}
+
 		info, err := f.Stat()
 		if err != nil {
 			return nil, err
 		}
 		return fromTar(io.LimitReader(g, max(info.Size()*maxRatio, 1<<20))), nil
 	}
+
 	return fromTar(f), nil
 }
 
@@ -121,6 +128,7 @@ func fromTar(r io.Reader) entries {
 			case h.Typeflag == tar.TypeXGlobalHeader: // git's, with the commit
 				continue
 			}
+
 			mode := h.FileInfo().Mode()
 			if h.Typeflag == tar.TypeLink {
 				mode |= fs.ModeSymlink // a hard link is one too

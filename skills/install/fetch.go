@@ -40,6 +40,7 @@ func Fetch(ctx context.Context, root string, s Source) (*Staged, error) {
 			return nil, err
 		}
 	}
+
 	if s.Remote() {
 		return fetchRepository(ctx, root, at)
 	}
@@ -49,15 +50,18 @@ func Fetch(ctx context.Context, root string, s Source) (*Staged, error) {
 	if strings.Contains(s.From, "://") {
 		return nil, fmt.Errorf("%s is neither a file here nor a repository that git reaches by https, ssh, git or file", s.From)
 	}
+
 	abs, err := filepath.Abs(s.From)
 	if err != nil {
 		return nil, err
 	}
+
 	at.Source = abs
 	info, err := os.Stat(abs)
 	if err != nil {
 		return nil, fmt.Errorf("%s is neither a folder, an archive nor the URL of a repository: %w", s.From, errors.Unwrap(err))
 	}
+
 	if info.IsDir() {
 		from, err := os.OpenRoot(abs)
 		if err != nil {
@@ -66,18 +70,22 @@ func Fetch(ctx context.Context, root string, s Source) (*Staged, error) {
 		defer from.Close()
 		return stage(ctx, root, fromFolder(from), at)
 	}
+
 	if !info.Mode().IsRegular() {
 		return nil, fmt.Errorf("%s is neither a folder nor a file", s.From)
 	}
+
 	f, err := os.Open(abs)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
+
 	all, err := fromArchive(f)
 	if err != nil {
 		return nil, err
 	}
+
 	return stage(ctx, root, all, at)
 }
 
@@ -89,16 +97,20 @@ func fetchRepository(ctx context.Context, root string, at Staged) (_ *Staged, er
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+
 	if strings.HasPrefix(at.Revision, "-") {
 		return nil, fmt.Errorf("%q is no revision", at.Revision)
 	}
+
 	want := at.Revision
 	if want == "" {
 		want = "HEAD"
 	}
+
 	if _, err := git(ctx, dir, "init", "--quiet", "--bare"); err != nil {
 		return nil, err
 	}
+
 	got := "FETCH_HEAD"
 	// A server may refuse to give a commit by its hash; then all that it has is asked for.
 	if _, err := git(ctx, dir, "fetch", "--quiet", "--depth", "1", "--no-tags", "--", at.Source, want); err != nil {
@@ -107,10 +119,12 @@ func fetchRepository(ctx context.Context, root string, at Staged) (_ *Staged, er
 		}
 		got = want
 	}
+
 	commit, err := git(ctx, dir, "rev-parse", "--verify", "--end-of-options", got+"^{commit}")
 	if err != nil {
 		return nil, fmt.Errorf("the repository %s has no revision %q", at.Source, want)
 	}
+
 	at.Commit = strings.TrimSpace(commit)
 	cmd := command(ctx, dir, "archive", "--format=tar", at.Commit)
 	var said bytes.Buffer
@@ -122,11 +136,13 @@ func fetchRepository(ctx context.Context, root string, at Staged) (_ *Staged, er
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
+
 	staged, err := stage(ctx, root, fromTar(out), at)
 	_, drained := io.Copy(io.Discard, out) // of a source that was refused half-way
 	if failed := errors.Join(drained, cmd.Wait()); failed != nil && err == nil {
 		return nil, errors.Join(fmt.Errorf("git archive: %w: %s", failed, strings.TrimSpace(said.String())), staged.Close())
 	}
+
 	return staged, err
 }
 
@@ -135,17 +151,21 @@ func Latest(ctx context.Context, url, revision string) (string, error) {
 	if strings.HasPrefix(revision, "-") {
 		return "", fmt.Errorf("%q is no revision", revision)
 	}
+
 	if revision == "" {
 		revision = "HEAD"
 	}
+
 	out, err := git(ctx, "", "ls-remote", "--", url, revision)
 	if err != nil {
 		return "", err
 	}
+
 	commit, _, ok := strings.Cut(out, "\t")
 	if !ok {
 		return "", nil // a commit, which does not move
 	}
+
 	return commit, nil
 }
 
@@ -170,5 +190,6 @@ func git(ctx context.Context, dir string, args ...string) (string, error) {
 	case err != nil:
 		return "", fmt.Errorf("git %s: %s", args[0], strings.TrimSpace(said.String()))
 	}
+
 	return string(out), nil
 }

@@ -30,12 +30,14 @@ func FuzzArchive(f *testing.F) {
 				t.Error(err)
 			}
 		}
+
 		entries, _ := os.ReadDir(above)
 		for _, e := range entries {
 			if e.Name() != "root" {
 				t.Errorf("%s is outside", e.Name())
 			}
 		}
+
 		if _, lstat := os.Stat(filepath.Join(root, "csv")); err != nil && lstat == nil {
 			t.Errorf("refused (%v), and there", err)
 		}

@@ -35,6 +35,7 @@ func folder(t testing.TB, items ...item) string {
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			t.Fatal(err)
 		}
+
 		var err error
 		if i.kind == tar.TypeSymlink {
 			err = os.Symlink(i.text, path)
@@ -45,6 +46,7 @@ func folder(t testing.TB, items ...item) string {
 			t.Fatal(err)
 		}
 	}
+
 	return dir
 }
 
@@ -63,15 +65,18 @@ func tarball(t testing.TB, items ...item) string {
 		if err := w.WriteHeader(h); err != nil {
 			t.Fatal(err)
 		}
+
 		if h.Size > 0 {
 			if _, err := w.Write([]byte(i.text)); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
+
 	if err := errors.Join(w.Close(), g.Close()); err != nil {
 		t.Fatal(err)
 	}
+
 	return file(t, b.Bytes())
 }
 
@@ -85,6 +90,7 @@ func zipped(t testing.TB, items ...item) string {
 		if i.kind == tar.TypeSymlink {
 			h.SetMode(fs.ModeSymlink | 0o777)
 		}
+
 		f, err := w.CreateHeader(h)
 		if err != nil {
 			t.Fatal(err)
@@ -93,9 +99,11 @@ func zipped(t testing.TB, items ...item) string {
 			t.Fatal(err)
 		}
 	}
+
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
+
 	return file(t, b.Bytes())
 }
 
@@ -122,6 +130,7 @@ func below(t *testing.T, dir string) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return slices.DeleteFunc(out, func(p string) bool { return p == ".staging/lock" || p == "skills.lock.json" })
 }
 
@@ -142,6 +151,7 @@ func TestSources(t *testing.T) {
 			if c := skills.Discover(skills.Root{Path: root, Trusted: true}); len(c.Skills()) != 0 {
 				t.Error("what is only staged is found already")
 			}
+
 			if _, err := install.Install(t.Context(), root, staged, false); err != nil {
 				t.Fatal(err)
 			}
@@ -151,10 +161,12 @@ func TestSources(t *testing.T) {
 			if got := strings.Join(below(t, root), " "); got != "csv/SKILL.md csv/scripts/clean.sh" {
 				t.Errorf("%s", got)
 			}
+
 			c := skills.Discover(skills.Root{Path: root, Trusted: true})
 			if s, ok := c.Get("csv"); !ok || len(c.Problems()) > 0 {
 				t.Errorf("%v, %v", s, c.Problems())
 			}
+
 			pinned, err := install.Installed(root)
 			if err != nil || len(pinned) != 1 || pinned[0].Source == "" || pinned[0].Hash != staged.Hash {
 				t.Fatalf("%+v (%v)", pinned, err)
@@ -174,6 +186,7 @@ func TestRefused(t *testing.T) {
 	for i := range 2001 {
 		many = append(many, item{"csv/" + strings.Repeat("x", i%200+1) + "/" + strings.Repeat("y", i/200+1), "", 0})
 	}
+
 	deep := strings.Repeat("d/", 13)
 	cases := map[string]struct {
 		source string
@@ -213,9 +226,11 @@ func TestRefused(t *testing.T) {
 		"a name for elsewhere": {folder(t, item{"SKILL.md", "---\nname: ../../evil\ndescription: x\n---\n", 0}), "cannot be that of a folder"},
 		"a web page":           {"ftp://example.com/x", "neither a file here nor a repository"},
 	}
+
 	if runtime.GOOS != "windows" {
 		cases["a link in a folder"] = struct{ source, says string }{folder(t, good, item{"csv/passwd", "/etc/passwd", tar.TypeSymlink}), "link"}
 	}
+
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			above := t.TempDir()
@@ -247,6 +262,7 @@ func incompressible(n int) []byte {
 		x ^= x << 17
 		out[i] = byte(x)
 	}
+
 	return out
 }
 
@@ -281,16 +297,19 @@ func TestLifeOfAnInstalledSkill(t *testing.T) {
 	if err := put(csv+"More.\n", true); err != nil {
 		t.Fatal(err)
 	}
+
 	at := filepath.Join(root, "csv", "SKILL.md")
 	if text, err := os.ReadFile(at); err != nil || !strings.HasSuffix(string(text), "More.\n") {
 		t.Errorf("%s (%v)", text, err)
 	}
+
 	changed := func() bool {
 		t.Helper()
 		pinned, err := install.Installed(root)
 		if err != nil || len(pinned) != 1 {
 			t.Fatalf("%v (%v)", pinned, err)
 		}
+
 		c, err := pinned[0].Changed(root)
 		if err != nil {
 			t.Fatal(err)
@@ -306,6 +325,7 @@ func TestLifeOfAnInstalledSkill(t *testing.T) {
 	if !changed() {
 		t.Error("a new file did not show")
 	}
+
 	if _, err := install.Pin(ctx, root, "csv"); err != nil || changed() {
 		t.Errorf("pinned as it is: %v", err)
 	}
@@ -315,6 +335,7 @@ func TestLifeOfAnInstalledSkill(t *testing.T) {
 	if err := install.Remove(ctx, root, "own"); err == nil || !strings.Contains(err.Error(), "was not installed") {
 		t.Errorf("somebody's own: %v", err)
 	}
+
 	if err := install.Remove(ctx, root, "csv"); err != nil {
 		t.Fatal(err)
 	}
@@ -324,6 +345,7 @@ func TestLifeOfAnInstalledSkill(t *testing.T) {
 	if pinned, err := install.Installed(root); len(pinned) != 0 || err != nil {
 		t.Errorf("%v (%v)", pinned, err)
 	}
+
 	if err := os.WriteFile(filepath.Join(root, "skills.lock.json"), []byte("{"), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -338,6 +360,7 @@ func TestRepository(t *testing.T) {
 	if _, err := exec.LookPath("git"); err != nil {
 		t.Skip("git is not here")
 	}
+
 	repo := folder(t, item{"tools/csv/SKILL.md", csv, 0}, item{"tools/pdf/SKILL.md", "---\nname: pdf\ndescription: x\n---\n", 0})
 	git := func(args ...string) string {
 		t.Helper()
@@ -349,6 +372,7 @@ func TestRepository(t *testing.T) {
 		}
 		return strings.TrimSpace(string(out))
 	}
+
 	git("init", "-q")
 	git("add", ".")
 	git("commit", "-qm", "one")
@@ -357,12 +381,14 @@ func TestRepository(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(repo, "tools/csv/SKILL.md"), []byte(csv+"More.\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
+
 	git("commit", "-qam", "two")
 	second := git("rev-parse", "HEAD")
 	url := "file://" + filepath.ToSlash(repo)
 	if runtime.GOOS == "windows" {
 		url = "file:///" + filepath.ToSlash(repo)
 	}
+
 	for revision, want := range map[string]string{"": second, "v1": first, "main": second, first: first, first[:10]: first} {
 		root := t.TempDir()
 		staged, err := install.Fetch(t.Context(), root, install.Source{From: url, Path: "tools/csv", Revision: revision})
@@ -376,11 +402,13 @@ func TestRepository(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	for revision, want := range map[string]string{"": second, "v1": first, "main": second, first: ""} {
 		if got, err := install.Latest(t.Context(), url, revision); got != want || err != nil {
 			t.Errorf("latest of %q: %s (%v), want %s", revision, got, err, want)
 		}
 	}
+
 	for _, s := range []install.Source{{From: url}, {From: url, Path: "tools/none"}, {From: url, Path: "../x"}, {From: url, Revision: "v2"}, {From: url, Revision: "--upload-pack=touch x"}, {From: url + "-none"}, {From: "ext::sh -c touch% x"}} {
 		root := t.TempDir()
 		if staged, err := install.Fetch(t.Context(), root, s); err == nil {
@@ -390,12 +418,14 @@ func TestRepository(t *testing.T) {
 			t.Errorf("%+v left %v", s, left)
 		}
 	}
+
 	if runtime.GOOS == "windows" {
 		return
 	}
 	if err := os.Symlink("/etc/passwd", filepath.Join(repo, "tools/csv/passwd")); err != nil {
 		t.Fatal(err)
 	}
+
 	git("add", ".")
 	git("commit", "-qm", "three")
 	if _, err := install.Fetch(t.Context(), t.TempDir(), install.Source{From: url, Path: "tools/csv"}); err == nil || !strings.Contains(err.Error(), "link") {

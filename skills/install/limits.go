@@ -37,6 +37,7 @@ func clean(name string) (string, error) {
 	case path.IsAbs(name):
 		return "", refusal(name, "its path is absolute")
 	}
+
 	elements := strings.Split(strings.TrimSuffix(name, "/"), "/")
 	if len(elements) > 0 && elements[0] == "." {
 		elements = elements[1:]
@@ -44,6 +45,7 @@ func clean(name string) (string, error) {
 	if len(elements) > maxLevels+1 {
 		return "", refusal(name, "it lies more than %d folders deep", maxLevels)
 	}
+
 	for _, e := range elements {
 		switch {
 		case e == "" || e == "." || e == "..":
@@ -56,6 +58,7 @@ func clean(name string) (string, error) {
 			return "", refusal(name, "%s is the name of a device on Windows", e)
 		}
 	}
+
 	return strings.Join(elements, "/"), nil
 }
 

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/gofrs/flock"
+
+	"rouse/internal/atomicfile"
 )
 
 // lockName is the lock file of a directory of skills.
@@ -45,6 +47,7 @@ func Installed(root string) ([]Pinned, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	var l lockFile
 	if err := json.Unmarshal(text, &l); err != nil {
 		return nil, fmt.Errorf("%s is damaged (%w); restore it, or remove it and install the skills again", path, err)
@@ -52,6 +55,7 @@ func Installed(root string) ([]Pinned, error) {
 	if l.Version != 1 {
 		return nil, fmt.Errorf("%s has version %d, and this rouse knows version 1; use a newer one", path, l.Version)
 	}
+
 	return l.Skills, nil
 }
 
@@ -77,6 +81,7 @@ func Install(ctx context.Context, root string, s *Staged, replace bool) (Pinned,
 	if name, err := clean(p.Name); err != nil || name != p.Name || filepath.Base(name) != name || name[0] == '.' {
 		return p, fmt.Errorf("the name %q cannot be that of a folder; the skill has to have another in its SKILL.md", p.Name)
 	}
+
 	return p, change(ctx, root, func(l *lockFile) error {
 		place := filepath.Join(root, p.Name)
 		switch _, err := os.Lstat(place); {
@@ -89,9 +94,11 @@ func Install(ctx context.Context, root string, s *Staged, replace bool) (Pinned,
 		case !errors.Is(err, fs.ErrNotExist):
 			return err
 		}
-		if err := os.Rename(s.Skill.Dir, place); err != nil {
+
+		if err := atomicfile.Rename(s.Skill.Dir, place); err != nil {
 			return fmt.Errorf("the skill cannot be put in its place: %w", err)
 		}
+
 		l.forget(p.Name)
 		l.Skills = append(l.Skills, p)
 		return nil
@@ -106,10 +113,12 @@ func Pin(ctx context.Context, root, name string) (Pinned, error) {
 		if i < 0 {
 			return notInstalled(root, name)
 		}
+
 		hash, err := Hash(filepath.Join(root, name))
 		if err != nil {
 			return err
 		}
+
 		l.Skills[i].Hash = hash
 		pinned = l.Skills[i]
 		return nil
@@ -125,15 +134,18 @@ func Remove(ctx context.Context, root, name string) error {
 		if err := os.MkdirAll(filepath.Join(root, hidden), 0o755); err != nil {
 			return err
 		}
+
 		// Gone at once, even if the many files of it take their time.
 		away, err := os.MkdirTemp(filepath.Join(root, hidden), "")
 		if err != nil {
 			return err
 		}
+
 		err = os.Rename(filepath.Join(root, name), filepath.Join(away, "removed"))
 		if errors.Is(err, fs.ErrNotExist) {
 			err = nil // somebody was faster
 		}
+
 		return errors.Join(err, os.RemoveAll(away))
 	})
 }
@@ -155,27 +167,28 @@ func change(ctx context.Context, root string, do func(*lockFile) error) (err err
 	if err := os.MkdirAll(filepath.Join(root, hidden), 0o755); err != nil {
 		return err
 	}
+
 	one := flock.New(filepath.Join(root, hidden, "lock"))
 	if ok, err := one.TryLockContext(ctx, 50*time.Millisecond); !ok {
 		return fmt.Errorf("somebody else is changing %s: %w", root, err)
 	}
 	defer func() { err = errors.Join(err, one.Close()) }()
+
 	pinned, err := Installed(root)
 	if err != nil {
 		return err
 	}
+
 	l := lockFile{Version: 1, Skills: pinned}
 	if err := do(&l); err != nil {
 		return err
 	}
+
 	slices.SortFunc(l.Skills, func(a, b Pinned) int { return cmp.Compare(a.Name, b.Name) })
 	text, err := json.MarshalIndent(l, "", "  ")
 	if err != nil {
 		return err
 	}
-	next := filepath.Join(root, hidden, lockName)
-	if err := os.WriteFile(next, append(text, '\n'), 0o644); err != nil {
-		return err
-	}
-	return os.Rename(next, filepath.Join(root, lockName))
+
+	return atomicfile.Write(filepath.Join(root, lockName), append(text, '\n'), 0o644)
 }

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"unicode"
 
+	"rouse/internal/text"
 	"rouse/skills"
 )
 
@@ -51,25 +52,30 @@ func stage(ctx context.Context, root string, all entries, from Staged) (_ *Stage
 	if err := os.MkdirAll(filepath.Join(root, hidden), 0o755); err != nil {
 		return nil, fmt.Errorf("skills cannot be kept in %s: %w", root, err)
 	}
+
 	dir, err := os.MkdirTemp(filepath.Join(root, hidden), "")
 	if err != nil {
 		return nil, err
 	}
+
 	from.dir = dir
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, from.Close())
 		}
 	}()
+
 	dir = filepath.Join(dir, nameOf(from.Source))
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return nil, err
 	}
+
 	into, err := os.OpenRoot(dir)
 	if err != nil {
 		return nil, err
 	}
 	defer into.Close()
+
 	w := writer{root: into, only: from.Path, seen: map[string]string{}}
 	for e, err := range all {
 		if err == nil {
@@ -79,21 +85,26 @@ func stage(ctx context.Context, root string, all entries, from Staged) (_ *Stage
 			return nil, err
 		}
 	}
+
 	if w.files == 0 && from.Path != "" {
 		return nil, fmt.Errorf("there is nothing at %q in %s", from.Path, from.Source)
 	}
+
 	at, err := find(dir, from.Path)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", from.Source, err)
 	}
+
 	from.Skill, from.Problems = skills.Load(at)
 	if from.Skill == nil {
 		return nil, fmt.Errorf("%s: %s", from.Source, refused(dir, from.Problems))
 	}
+
 	from.Problems = slices.DeleteFunc(from.Problems, func(p skills.Problem) bool { return p.Rule == skills.RuleNameDirectory }) // it will be in one of its name
 	if rel, err := filepath.Rel(dir, at); err == nil && rel != "." {
 		from.Path = filepath.ToSlash(rel)
 	}
+
 	from.Files, from.Hash, err = measure(at)
 	return &from, err
 }
@@ -104,6 +115,7 @@ func nameOf(source string) string {
 	for _, end := range []string{".git", ".zip", ".tgz", ".gz", ".tar"} {
 		name = strings.TrimSuffix(name, end)
 	}
+
 	if strings.Trim(name, ".") == "" || strings.ContainsFunc(name, func(r rune) bool {
 		return !unicode.IsLetter(r) && !unicode.IsNumber(r) && !strings.ContainsRune("-_.", r)
 	}) {
@@ -131,6 +143,7 @@ func find(dir, only string) (string, error) {
 	}) {
 		return base, nil // it is one, or a broken one
 	}
+
 	c := skills.Discover(skills.Root{Path: base, Trusted: true})
 	var names []string
 	for _, s := range c.Skills() {
@@ -140,6 +153,7 @@ func find(dir, only string) (string, error) {
 		}
 		names = append(names, filepath.ToSlash(rel))
 	}
+
 	switch len(names) {
 	case 1:
 		return filepath.Join(dir, filepath.FromSlash(names[0])), nil
@@ -149,12 +163,8 @@ func find(dir, only string) (string, error) {
 		}
 		return "", errors.New("holds no skill, which is a folder with a SKILL.md")
 	}
-	const most = 20
-	more := ""
-	if n := len(names); n > most {
-		names, more = names[:most], fmt.Sprintf(" and %d more", n-most)
-	}
-	return "", fmt.Errorf("holds several skills; name the one you want with --path: %s%s", strings.Join(names, ", "), more)
+
+	return "", fmt.Errorf("holds several skills; name the one you want with --path: %s", text.List(names, 20))
 }
 
 // writer takes entries into a root, within all bounds.
@@ -174,6 +184,7 @@ func (w *writer) take(e entry) error {
 	if name == "" || w.only != "" && name != w.only && !strings.HasPrefix(name, w.only+"/") {
 		return nil
 	}
+
 	switch kind := e.mode.Type(); {
 	case kind == fs.ModeDir:
 		return w.folders(name)
@@ -184,6 +195,7 @@ func (w *writer) take(e entry) error {
 	case e.size > maxFile:
 		return refusal(e.name, "it has more than %d MiB", maxFile>>20)
 	}
+
 	if w.files++; w.files > maxFiles {
 		return fmt.Errorf("the source holds more than %d files; nothing was installed", maxFiles)
 	}
@@ -193,6 +205,7 @@ func (w *writer) take(e entry) error {
 	if other, ok := w.seen[strings.ToLower(name)]; ok {
 		return refusal(e.name, "%q is there already, and both would be one file on some systems", other)
 	}
+
 	w.seen[strings.ToLower(name)] = name
 	return w.write(name, e)
 }
@@ -202,16 +215,19 @@ func (w *writer) folders(name string) error {
 	if name == "." {
 		return nil
 	}
+
 	for i := range len(name) + 1 {
 		if i < len(name) && name[i] != '/' {
 			continue
 		}
+
 		part := name[:i]
 		if other, ok := w.seen[strings.ToLower(part)]; ok && other != part+"/" {
 			return refusal(name, "%q is there already, and both would be one on some systems", strings.TrimSuffix(other, "/"))
 		}
 		w.seen[strings.ToLower(part)] = part + "/"
 	}
+
 	return w.root.MkdirAll(filepath.FromSlash(name), 0o755)
 }
 
@@ -221,14 +237,17 @@ func (w *writer) write(name string, e entry) (err error) {
 		return fmt.Errorf("%q in the source cannot be read: %w", e.name, err)
 	}
 	defer from.Close()
+
 	mode := fs.FileMode(0o644)
 	if e.mode&0o111 != 0 {
 		mode = 0o755
 	}
+
 	to, err := w.root.OpenFile(filepath.FromSlash(name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if err != nil {
 		return err
 	}
+
 	n, err := io.Copy(to, io.LimitReader(from, maxFile+1)) // sizes may lie
 	if errors.Is(err, io.ErrUnexpectedEOF) {
 		err = fmt.Errorf("the archive ends there: it is not whole, or unpacks to more than %d times its size", maxRatio)
@@ -236,6 +255,7 @@ func (w *writer) write(name string, e entry) (err error) {
 	if err = errors.Join(err, to.Close()); err != nil {
 		return fmt.Errorf("%q in the source cannot be unpacked: %w", e.name, err)
 	}
+
 	w.total += n
 	switch {
 	case n > maxFile:
@@ -243,6 +263,7 @@ func (w *writer) write(name string, e entry) (err error) {
 	case w.total > maxTotal:
 		return fmt.Errorf("the source holds more than %d MiB; nothing was installed", maxTotal>>20)
 	}
+
 	return nil
 }
 
@@ -259,6 +280,7 @@ func measure(dir string) ([]File, string, error) {
 		return nil, "", err
 	}
 	defer root.Close()
+
 	var files []File
 	all := sha256.New()
 	for e, err := range fromFolder(root) { // walked by name
@@ -268,6 +290,7 @@ func measure(dir string) ([]File, string, error) {
 		if e.mode.IsDir() {
 			continue
 		}
+
 		f := File{Path: e.name, Bytes: e.size, Executable: e.mode&0o111 != 0}
 		sum := ""
 		if e.mode.IsRegular() {
@@ -275,9 +298,11 @@ func measure(dir string) ([]File, string, error) {
 				return nil, "", err
 			}
 		}
+
 		files = append(files, f)
 		fmt.Fprintf(all, "%q %t %s %s\n", f.Path, f.Executable, e.mode.Type(), sum)
 	}
+
 	return files, hex.EncodeToString(all.Sum(nil)), nil
 }
 
@@ -287,6 +312,7 @@ func digest(e entry) (string, error) {
 		return "", err
 	}
 	defer f.Close()
+
 	h := sha256.New()
 	if _, err := io.Copy(h, f); err != nil {
 		return "", err

@@ -18,10 +18,12 @@ func Verify(s *skills.Skill) error {
 	if err != nil {
 		return err
 	}
+
 	i := slices.IndexFunc(pinned, func(p Pinned) bool { return p.Name == filepath.Base(s.Dir) })
 	if i < 0 {
 		return nil // its owner put it there
 	}
+
 	changed, err := pinned[i].Changed(root)
 	switch {
 	case err != nil:
@@ -29,5 +31,6 @@ func Verify(s *skills.Skill) error {
 	case changed:
 		return fmt.Errorf("the files of the skill %s are not those that were installed from %s; if you changed them, say rouse skills pin %[1]s, else install it again with --replace", pinned[i].Name, pinned[i].Source)
 	}
+
 	return nil
 }

@@ -75,10 +75,12 @@ func (b *Board) Plan() Plan {
 func (b *Board) SetPlan(goal string, tasks []SubTask) (warnings []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+
 	known := map[string]bool{}
 	for _, t := range tasks {
 		known[t.ID] = true
 	}
+
 	tasks = slices.Clone(tasks)
 	for i := range tasks {
 		t := &tasks[i]
@@ -91,13 +93,16 @@ func (b *Board) SetPlan(goal string, tasks []SubTask) (warnings []string) {
 			return strange
 		})
 	}
+
 	b.plan = Plan{Goal: goal, SubTasks: tasks, Version: b.plan.Version + 1}
 	if stuck := circle(tasks); len(stuck) > 0 {
 		warnings = append(warnings, "these sub-tasks wait for each other and can never begin: "+strings.Join(stuck, ", "))
 	}
+
 	if _, ok := b.advance(); !ok && len(tasks) > 0 {
 		b.plan.Current = tasks[0].ID
 	}
+
 	return warnings
 }
 
@@ -111,12 +116,14 @@ func circle(tasks []SubTask) []string {
 			}
 		}
 	}
+
 	var stuck []string
 	for _, t := range tasks {
 		if !done[t.ID] {
 			stuck = append(stuck, t.ID)
 		}
 	}
+
 	return stuck
 }
 
@@ -124,10 +131,12 @@ func circle(tasks []SubTask) []string {
 func (b *Board) Update(id string, s Status) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+
 	i := slices.IndexFunc(b.plan.SubTasks, func(t SubTask) bool { return t.ID == id })
 	if i < 0 {
 		return false
 	}
+
 	b.plan.SubTasks[i].Status = s
 	return true
 }
@@ -145,6 +154,7 @@ func (b *Board) advance() (SubTask, bool) {
 	for _, t := range b.plan.SubTasks {
 		status[t.ID] = t.Status
 	}
+
 	for i := range b.plan.SubTasks {
 		t := &b.plan.SubTasks[i]
 		if t.Status != Pending || slices.ContainsFunc(t.DependsOn, func(id string) bool { return status[id] != Done }) {
@@ -153,9 +163,11 @@ func (b *Board) advance() (SubTask, bool) {
 		t.Status, b.plan.Current = InProgress, t.ID
 		return *t, true
 	}
+
 	if status[b.plan.Current] == Done {
 		b.plan.Current = ""
 	}
+
 	return SubTask{}, false
 }
 
@@ -164,13 +176,16 @@ func (b *Board) advance() (SubTask, bool) {
 func (b *Board) Write(items []Item) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+
 	if slices.Equal(items, b.items()) {
 		return
 	}
+
 	before, taken, next := b.plan.SubTasks, map[string]bool{}, 1
 	for _, t := range before {
 		taken[t.ID] = true
 	}
+
 	used, kept := make([]bool, len(before)), map[string]bool{}
 	var tasks []SubTask
 	for _, it := range items {
@@ -181,24 +196,29 @@ func (b *Board) Write(items []Item) {
 				break
 			}
 		}
+
 		for t.ID == "" {
 			if id := strconv.Itoa(next); !taken[id] {
 				t.ID, taken[id] = id, true
 			}
 			next++
 		}
+
 		switch {
 		case it.Done:
 			t.Status = Done
 		case t.Status == Done:
 			t.Status = Pending
 		}
+
 		kept[t.ID] = true
 		tasks = append(tasks, t)
 	}
+
 	for i := range tasks {
 		tasks[i].DependsOn = slices.DeleteFunc(slices.Clone(tasks[i].DependsOn), func(id string) bool { return !kept[id] })
 	}
+
 	b.plan.SubTasks = tasks
 	b.plan.Version++
 	if i := slices.IndexFunc(tasks, func(t SubTask) bool { return t.ID == b.plan.Current }); i < 0 || tasks[i].Status == Done || tasks[i].Status == Pending {
@@ -223,6 +243,7 @@ func (b *Board) items() []Item {
 func (b *Board) Checklist() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+
 	var s strings.Builder
 	for _, it := range b.items() {
 		mark := " "
@@ -231,6 +252,7 @@ func (b *Board) Checklist() string {
 		}
 		fmt.Fprintf(&s, "- [%s] %s\n", mark, it.Text)
 	}
+
 	return s.String()
 }
 
@@ -238,6 +260,7 @@ func (b *Board) Checklist() string {
 func (b *Board) Open() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+
 	open := 0
 	for _, t := range b.plan.SubTasks {
 		if t.Status != Done {

@@ -100,6 +100,7 @@ func (m *Memory) AddStep(s Step) int {
 	} else {
 		m.idle++
 	}
+
 	return s.Number
 }
 
@@ -148,15 +149,18 @@ func (m *Memory) Acted(a Action) int {
 		m.acts++
 		m.tool = a.Tool
 	}
+
 	if !a.Failed {
 		return n
 	}
+
 	m.failed[a.Signature]++
 	m.worst, m.worstAt = a.Tool, a.Signature
 	m.AddError(Error{Step: n, Tool: a.Tool, Message: a.Output})
 	if CategoryOf(a.Kind, a.Output) == Permission {
 		m.refused++
 	}
+
 	return n
 }
 
@@ -193,6 +197,7 @@ func CategoryOf(kind, message string) Category {
 	case "invalid_args":
 		return InvalidInput
 	}
+
 	message = strings.ToLower(message)
 	for _, c := range []struct {
 		category Category
@@ -207,5 +212,6 @@ func CategoryOf(kind, message string) Category {
 			return c.category
 		}
 	}
+
 	return Runtime
 }

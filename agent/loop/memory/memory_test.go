@@ -23,6 +23,7 @@ func tasks(r *rapid.T) []memory.SubTask {
 		}
 		out = append(out, t)
 	}
+
 	return out
 }
 
@@ -32,12 +33,14 @@ func TestAdvance(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		var b memory.Board
 		b.SetPlan("goal", tasks(r))
+
 		for range 12 {
 			before := b.Plan()
 			status := map[string]memory.Status{}
 			for _, s := range before.SubTasks {
 				status[s.ID] = s.Status
 			}
+
 			want := slices.IndexFunc(before.SubTasks, func(s memory.SubTask) bool {
 				return s.Status == memory.Pending && !slices.ContainsFunc(s.DependsOn, func(id string) bool { return status[id] != memory.Done })
 			})
@@ -49,11 +52,13 @@ func TestAdvance(t *testing.T) {
 			case ok && (began.ID != before.SubTasks[want].ID || began.Status != memory.InProgress || after.Current != began.ID):
 				r.Fatalf("began %+v of %+v", began, before)
 			}
+
 			for i, s := range after.SubTasks {
 				if i != want && s.Status != before.SubTasks[i].Status {
 					r.Fatalf("%+v became %+v", before.SubTasks[i], s)
 				}
 			}
+
 			one := rapid.SampledFrom(after.SubTasks).Draw(r, "one")
 			if !b.Update(one.ID, rapid.SampledFrom([]memory.Status{memory.Done, memory.Failed, memory.Pending}).Draw(r, "status")) {
 				r.Fatal("it is there")
@@ -68,10 +73,12 @@ func TestPlanEnds(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		var b memory.Board
 		circle := slices.ContainsFunc(b.SetPlan("goal", tasks(r)), func(w string) bool { return strings.Contains(w, "wait for each other") })
+
 		for range 9 {
 			b.Update(b.Plan().Current, memory.Done)
 			b.Advance()
 		}
+
 		if open := b.Open(); open > 0 && !circle {
 			r.Fatalf("%d are open: %+v", open, b.Plan())
 		}
@@ -84,21 +91,25 @@ func TestSharedList(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		var b memory.Board
 		b.SetPlan("goal", tasks(r))
+
 		for range 3 {
 			b.Update(b.Plan().Current, memory.Done)
 			b.Advance()
 		}
+
 		before := b.Plan()
 		b.Write(memory.Items(b.Checklist()))
 		if after := b.Plan(); fmt.Sprint(after) != fmt.Sprint(before) {
 			r.Fatalf("%+v became %+v", before, after)
 		}
 	})
+
 	var b memory.Board
 	b.SetPlan("goal", []memory.SubTask{{ID: "a", Title: "read"}, {ID: "b", Title: "write", DependsOn: []string{"a"}}, {ID: "c", Title: "tell", DependsOn: []string{"b"}}})
 	if got, want := b.Checklist(), "- [ ] read\n- [ ] write\n- [ ] tell\n"; got != want {
 		t.Errorf("%q", got)
 	}
+
 	b.Write(memory.Items("- [x] read\n- [ ] check\n- [ ] write"))
 	want := memory.Plan{Goal: "goal", Version: 2, Current: "1", SubTasks: []memory.SubTask{
 		{ID: "a", Title: "read", Status: memory.Done}, {ID: "1", Title: "check", Status: memory.InProgress},
@@ -167,21 +178,27 @@ func TestParse(t *testing.T) {
 					got += fmt.Sprintf(" %s:%s%v", x.ID, x.Title, x.DependsOn)
 				}
 			}
+
 			if s.Tool != "" {
 				got += fmt.Sprintf(" %s(%s)", s.Tool, s.Input)
 			}
+
 			if len(s.Facts) > 0 {
 				got += " facts=" + strings.Join(s.Facts, ",")
 			}
+
 			if s.Outcome != "" {
 				got += " " + string(s.Outcome)
 			}
+
 			if s.Question != "" {
 				got += " " + s.Question
 			}
+
 			if s.Status != "" {
 				got += " " + s.Status + ":" + s.Message
 			}
+
 			if len(s.Warnings) > 0 {
 				got += fmt.Sprintf(" warnings=%d", len(s.Warnings))
 			}
@@ -222,9 +239,11 @@ func TestRouting(t *testing.T) {
 			t.Errorf("%s: %s, want %s", c[0], got, c[1])
 		}
 	}
+
 	if m.Idle() != 8 {
 		t.Errorf("%d steps without an act", m.Idle())
 	}
+
 	act(m, "x", "{}", "failed: one", true)
 	act(m, "x", "{}", "failed: two", true)
 	if m.Idle() != 0 || m.Acts() != 2 {
@@ -236,6 +255,7 @@ func TestRouting(t *testing.T) {
 	if got := take(t, m, `{"phase":"reflect","summary":"the latest"}`); !strings.Contains(got, `"resolved":true`) {
 		t.Error(got)
 	}
+
 	v := m.View(memory.Signals{}, 8000)
 	if !strings.Contains(v, "✗ [step 9] x: failed: one\n✓ [step 10] x: failed: two (resolved: the latest)") {
 		t.Error(v)

@@ -42,10 +42,12 @@ func Parse(args json.RawMessage) (Said, *Wrong) {
 	if !ok {
 		return Said{}, &Wrong{"", "the arguments are no JSON object", "an object with phase, thinking and summary"}
 	}
-	s := Said{Phase: Phase(strings.ToLower(text(m["phase"]))), Thinking: text(m["thinking"]), Summary: text(m["summary"])}
+
+	s := Said{Phase: Phase(strings.ToLower(word(m["phase"]))), Thinking: word(m["thinking"]), Summary: word(m["summary"])}
 	if !slices.Contains(Phases(), s.Phase) {
 		return s, &Wrong{"phase", fmt.Sprintf("there is no phase %q", s.Phase), "one of " + phaseNames()}
 	}
+
 	s.Facts = texts(m["key_facts"])
 	var wrong *Wrong
 	switch s.Phase {
@@ -54,14 +56,15 @@ func Parse(args json.RawMessage) (Said, *Wrong) {
 	case Act:
 		wrong = s.action(m["action"])
 	case Verify:
-		s.outcome(text(m["sub_task_outcome"]))
+		s.outcome(word(m["sub_task_outcome"]))
 	case Feedback:
-		if s.Question = text(m["feedback_message"]); s.Question == "" {
+		if s.Question = word(m["feedback_message"]); s.Question == "" {
 			wrong = &Wrong{"feedback_message", "the question is missing", "what your owner is to tell you"}
 		}
 	case End:
-		s.end(text(m["end_status"]), text(m["end_message"]))
+		s.end(word(m["end_status"]), word(m["end_message"]))
 	}
+
 	return s, wrong
 }
 
@@ -81,27 +84,31 @@ func (s *Said) plan(raw json.RawMessage) *Wrong {
 	if !ok {
 		return &Wrong{"plan", "the plan is missing", "an object with goal and sub_tasks"}
 	}
-	s.Goal = text(m["goal"])
+
+	s.Goal = word(m["goal"])
 	var list []json.RawMessage
 	_ = json.Unmarshal(inner(m["sub_tasks"]), &list) // no list has no sub-tasks
 	if len(list) > maxSubTasks {
 		s.Warnings = append(s.Warnings, fmt.Sprintf("the plan has %d sub-tasks; those after the first %d were left out", len(list), maxSubTasks))
 		list = list[:maxSubTasks]
 	}
+
 	seen := map[string]bool{}
 	for i, raw := range list {
 		t, ok := object(raw)
-		one := SubTask{ID: text(t["id"]), Title: text(t["title"]), DependsOn: texts(t["depends_on"])}
+		one := SubTask{ID: word(t["id"]), Title: word(t["title"]), DependsOn: texts(t["depends_on"])}
 		if !ok || one.ID == "" || one.Title == "" || seen[one.ID] {
 			s.Warnings = append(s.Warnings, fmt.Sprintf("sub_tasks[%d] was left out: each needs a title, and an id of its own", i))
 			continue
 		}
+
 		seen[one.ID] = true
 		s.SubTasks = append(s.SubTasks, one)
 	}
 	if len(s.SubTasks) == 0 {
 		return &Wrong{"plan.sub_tasks", "the plan has no sub-task that could be understood", `objects like {"id":"1","title":"read the file","depends_on":[]}`}
 	}
+
 	return nil
 }
 
@@ -110,15 +117,18 @@ func (s *Said) action(raw json.RawMessage) *Wrong {
 	if !ok {
 		return &Wrong{"action", "the action is missing", "an object with tool_name and tool_input"}
 	}
-	switch s.Tool = text(m["tool_name"]); s.Tool {
+
+	switch s.Tool = word(m["tool_name"]); s.Tool {
 	case "":
 		return &Wrong{"action.tool_name", "the action names no tool", "the name of a tool"}
 	case Name:
 		return &Wrong{"action.tool_name", "a step cannot be the action of a step", "the name of another tool"}
 	}
+
 	if s.Input = m["tool_input"]; len(s.Input) == 0 || string(s.Input) == "null" {
 		s.Input = json.RawMessage("{}")
 	}
+
 	return nil
 }
 
@@ -164,6 +174,7 @@ func (m *Memory) Take(s Said) (reply any, warnings []string) {
 		Next         string    `json:"current_sub_task,omitempty"`
 		Resolved     *bool     `json:"resolved,omitempty"`
 	}
+
 	out := acknowledged{Acknowledged: true, Step: n}
 	warnings = s.Warnings
 	switch s.Phase {
@@ -183,6 +194,7 @@ func (m *Memory) Take(s Said) (reply any, warnings []string) {
 		resolved := m.ResolveError(0, s.Summary)
 		out.Resolved = &resolved
 	}
+
 	return out, warnings
 }
 
@@ -201,12 +213,13 @@ func object(raw json.RawMessage) (map[string]json.RawMessage, bool) {
 	return m, err == nil && m != nil
 }
 
-// text is a word, or a number or truth that stands for one; "" for all else.
-func text(raw json.RawMessage) string {
+// word is a word, or a number or truth that stands for one; "" for all else.
+func word(raw json.RawMessage) string {
 	var s string
 	if json.Unmarshal(raw, &s) == nil {
 		return strings.TrimSpace(s)
 	}
+
 	raw = bytes.TrimSpace(raw)
 	if len(raw) == 0 || raw[0] == '{' || raw[0] == '[' || string(raw) == "null" || !json.Valid(raw) {
 		return ""
@@ -220,9 +233,10 @@ func texts(raw json.RawMessage) []string {
 	if json.Unmarshal(inner(raw), &list) != nil {
 		list = []json.RawMessage{raw}
 	}
+
 	var out []string
 	for _, r := range list {
-		if s := text(r); s != "" {
+		if s := word(r); s != "" {
 			out = append(out, s)
 		}
 	}

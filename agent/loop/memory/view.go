@@ -3,7 +3,8 @@ package memory
 import (
 	"fmt"
 	"strings"
-	"unicode/utf8"
+
+	"rouse/internal/text"
 )
 
 // Signals are what the view tells of the run beside the memory itself (AYA-09).
@@ -19,21 +20,26 @@ func (m *Memory) Signals(s Signals) []string {
 	if s.Budget > 0 {
 		add("%d of %d steps used", s.Used, s.Budget)
 	}
+
 	if n := m.failed[m.worstAt]; n >= 2 && m.times[m.worstAt] >= 2 {
 		add("the same %s action has failed %d times: do something else", m.worst, n)
 	}
+
 	if m.idle >= 3 {
 		add("%d steps in a row without an action: act, or end", m.idle)
 	}
+
 	if m.refused >= 2 {
 		add("%d actions were refused: find another way, or ask with feedback", m.refused)
 	}
+
 	for _, percent := range []int{90, 70, 50} {
 		if s.Context >= percent {
 			add("more than %d %% of the context is used", percent)
 			break
 		}
 	}
+
 	return out
 }
 
@@ -72,10 +78,12 @@ func (m *Memory) View(s Signals, budget int) string {
 	if len(m.steps) == 0 && m.board.Plan().Version == 0 && len(signals) == 0 {
 		return ""
 	}
+
 	results := make([]string, len(m.steps))
 	for i, step := range m.steps {
 		results[i] = collapsed(step.Output, brief)
 	}
+
 	var first from
 	for len(m.render(signals, results, first)) > budget && m.leave(&first) {
 	}
@@ -88,9 +96,11 @@ func (m *Memory) View(s Signals, budget int) string {
 			}
 			break
 		}
+
 		results[i] = line(m.steps[i].Output)
 		left -= max(more, 0)
 	}
+
 	return m.render(signals, results, first)
 }
 
@@ -102,23 +112,15 @@ func collapsed(output string, most int) string {
 	if len(output) <= most {
 		return output
 	}
-	return head(output, most) + fmt.Sprintf(pointer, len(output))
+	return text.HeadBytes(output, most) + fmt.Sprintf(pointer, len(output))
 }
 
 // cut is the beginning of what the model said itself.
-func cut(text string, most int) string {
-	if text = line(text); len(text) > most {
-		return head(text, most) + "…"
+func cut(said string, most int) string {
+	if said = line(said); len(said) > most {
+		return text.HeadBytes(said, most) + "…"
 	}
-	return text
-}
-
-func head(text string, most int) string {
-	most = max(most, 0)
-	for most > 0 && !utf8.RuneStart(text[most]) {
-		most--
-	}
-	return text[:most]
+	return said
 }
 
 // line keeps what others wrote from looking like a part of the view.
@@ -138,23 +140,29 @@ func (m *Memory) render(signals, results []string, first from) string {
 		}
 		add(title, planLines(p))
 	}
+
 	if len(m.facts) > 0 {
 		var lines []string
 		if first.fact > 0 {
 			lines = append(lines, "(earlier facts are left out)")
 		}
+
 		for _, f := range m.facts[first.fact:] {
 			lines = append(lines, fmt.Sprintf("• %s [step %d]", cut(f.Fact, 4*brief), f.Step))
 		}
+
 		add("[Key Facts]", lines)
 	}
+
 	if len(m.steps) > 0 {
 		add("[Steps]", m.stepLines(results, first.step))
 	}
+
 	lines := []string{"(none)"}
 	if len(m.errors) > 0 {
 		lines = nil
 	}
+
 	for _, e := range m.errors[first.err:] {
 		text := fmt.Sprintf("✗ [step %d] %s: %s", e.Step, cut(e.Tool, brief), collapsed(e.Message, 2*brief))
 		if e.Resolved {
@@ -162,6 +170,7 @@ func (m *Memory) render(signals, results []string, first from) string {
 		}
 		lines = append(lines, text)
 	}
+
 	add("[Errors]", lines)
 	if len(signals) > 0 {
 		var lines []string
@@ -170,6 +179,7 @@ func (m *Memory) render(signals, results []string, first from) string {
 		}
 		add("[Context Signals]", lines)
 	}
+
 	return strings.Join(append(blocks, footer), "\n\n")
 }
 
@@ -184,15 +194,19 @@ func planLines(p Plan) []string {
 		default:
 			mark = "○"
 		}
+
 		text := fmt.Sprintf("  %s %s. %s", mark, cut(t.ID, brief), cut(t.Title, 2*brief))
 		if len(t.DependsOn) > 0 {
 			text += " (needs: " + line(strings.Join(t.DependsOn, ", ")) + ")"
 		}
+
 		if t.ID == p.Current {
 			text += "  ← CURRENT"
 		}
+
 		lines = append(lines, text)
 	}
+
 	return lines
 }
 
@@ -201,18 +215,22 @@ func (m *Memory) stepLines(results []string, first int) []string {
 	if first > 0 {
 		lines = append(lines, "(earlier steps are left out)")
 	}
+
 	for i := first; i < len(m.steps); i++ {
 		s := m.steps[i]
 		lines = append(lines, fmt.Sprintf("[Step %d] %s: %s", s.Number, strings.ToUpper(string(s.Phase)), cut(s.Summary, 4*brief)))
 		if s.Tool == "" {
 			continue
 		}
+
 		failed := ""
 		if s.Failed {
 			failed = " (FAILED)"
 		}
+
 		lines = append(lines, fmt.Sprintf("  Tool: %s %s", cut(s.Tool, brief), cut(s.Input, 2*brief)), fmt.Sprintf("  Result%s: %s", failed, results[i]))
 		lines = append(lines, fmt.Sprintf("  Duration: %d ms", s.Took.Milliseconds()))
 	}
+
 	return lines
 }

@@ -57,6 +57,7 @@ func (t *turn) count(by *usage, a *wire.Answer) {
 	if by == nil {
 		return
 	}
+
 	t.use.update(by)
 	n := func(c *wire.Count) wire.Count {
 		if c == nil {
@@ -64,6 +65,7 @@ func (t *turn) count(by *usage, a *wire.Answer) {
 		}
 		return *c
 	}
+
 	a.Usage = wire.Tokens(n(t.use.Input)+n(t.use.Read)+n(t.use.Created), n(t.use.Output), n(t.use.Read), n(t.use.Created))
 }
 
@@ -89,6 +91,7 @@ func (t *turn) Take(f wire.Frame, a *wire.Answer) (string, error) {
 	case f.Whole && e.Type != "message":
 		return "", t.p.server.Pointless(f.Data)
 	}
+
 	switch e.Type {
 	case "message":
 		return t.takeWhole(e, a)
@@ -112,6 +115,7 @@ func (t *turn) Take(f wire.Frame, a *wire.Answer) (string, error) {
 	case "message_stop":
 		return "", io.EOF
 	}
+
 	return "", nil
 }
 
@@ -126,10 +130,12 @@ func (t *turn) takeWhole(e event, a *wire.Answer) (string, error) {
 		said.WriteString(text)
 		t.blocks[i].stopped = true
 	}
+
 	t.count(e.Usage, a)
 	if e.StopReason != "" {
 		t.end(e.StopReason, a)
 	}
+
 	return said.String(), nil
 }
 
@@ -146,8 +152,10 @@ func (t *turn) begin(index int, raw json.RawMessage, a *wire.Answer) (string, er
 	if err := json.Unmarshal(raw, &head); err != nil {
 		return "", t.p.server.Unreadable(err)
 	}
+
 	b := &block{}
 	t.blocks = append(t.blocks, b)
+
 	switch head.Type {
 	case "text":
 		b.text.WriteString(head.Text)
@@ -159,10 +167,12 @@ func (t *turn) begin(index int, raw json.RawMessage, a *wire.Answer) (string, er
 		}
 		return "", nil
 	}
+
 	b.grown = map[string]*strings.Builder{}
 	if err := json.Unmarshal(raw, &b.fields); err != nil {
 		return "", t.p.server.Unreadable(err)
 	}
+
 	return "", nil
 }
 
@@ -171,6 +181,7 @@ func (t *turn) grow(index int, d delta) (string, error) {
 	if index < 0 || index >= len(t.blocks) || t.blocks[index].stopped {
 		return "", t.p.server.Unreadable(fmt.Errorf("a piece of block %d, which is not being written", index))
 	}
+
 	b := t.blocks[index]
 	switch {
 	case d.Type == "text_delta" && b.call == nil && b.fields == nil:
@@ -189,6 +200,7 @@ func (t *turn) grow(index int, d delta) (string, error) {
 			b.grown[field].WriteString(piece)
 		}
 	}
+
 	return "", nil
 }
 
@@ -200,6 +212,7 @@ func (t *turn) end(reason string, a *wire.Answer) {
 			return
 		}
 	}
+
 	paused := reason == "pause_turn"
 	for _, b := range t.blocks {
 		switch {
@@ -221,6 +234,7 @@ func (t *turn) end(reason string, a *wire.Answer) {
 			}
 		}
 	}
+
 	a.End(reason, meanings)
 	a.Paused = paused && len(a.Calls) == 0
 }

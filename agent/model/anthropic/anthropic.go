@@ -40,6 +40,7 @@ func New(o Options) (*Provider, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	return &Provider{server: server}, nil
 }
 
@@ -82,6 +83,7 @@ func (t *turn) Adapt(status int, said wire.Said) bool {
 	if status != http.StatusBadRequest && status != http.StatusUnprocessableEntity {
 		return false
 	}
+
 	if m := tooMany.FindStringSubmatch(said.Text); m != nil {
 		most, err := strconv.ParseInt(m[1], 10, 64)
 		if err != nil || most < 1 || most >= t.sent.maxTokens {
@@ -90,12 +92,14 @@ func (t *turn) Adapt(status int, said wire.Said) bool {
 		t.p.maxTokens.Store(most)
 		return true
 	}
+
 	if m := tooLong.FindStringSubmatch(said.Text); m != nil {
 		input, err := strconv.ParseInt(m[1], 10, 64)
 		limit, err2 := strconv.ParseInt(m[2], 10, 64)
 		t.room = limit - input
 		return err == nil && err2 == nil && t.room >= leastRoom && t.room < t.sent.maxTokens
 	}
+
 	switch {
 	case t.sent.temperature && strings.Contains(said.Text, "temperature"):
 		return !t.p.noTemperature.Swap(true)
@@ -105,6 +109,7 @@ func (t *turn) Adapt(status int, said wire.Said) bool {
 		t.bare = true
 		return true
 	}
+
 	return false
 }
 

@@ -82,9 +82,11 @@ func (t *turn) encode() (*wire.Body, error) {
 	if !t.p.noTemperature.Load() {
 		rest.Temperature = t.r.Temperature
 	}
+
 	if t.r.NoTools && len(t.r.Tools) > 0 {
 		rest.ToolChoice = &toolChoice{"none"}
 	}
+
 	t.sent = sent{maxTokens: t.maxTokens(), temperature: rest.Temperature != nil, marked: len(t.r.Tools) > 0 && !t.p.noCache.Load()}
 	system := strings.TrimSpace(t.r.System) != ""
 	draft := wire.DraftOf(t.r.Draft, writer{t.p, t.bare})
@@ -93,6 +95,7 @@ func (t *turn) encode() (*wire.Body, error) {
 	b.JSON(t.p.server.Model())
 	b.Add(`,"max_tokens":`)
 	b.JSON(t.sent.maxTokens)
+
 	if system {
 		block := textBlock{Type: "text", Text: t.r.System}
 		if t.sent.marked {
@@ -101,28 +104,34 @@ func (t *turn) encode() (*wire.Body, error) {
 		b.Add(`,"system":`)
 		b.JSON([]textBlock{block})
 	}
+
 	seen, shown := t.p.server.See(t.r.Messages)
 	t.sent.shown = shown
 	messages, err := draft.Messages(seen, "", t.write)
 	if err != nil {
 		return nil, err
 	}
+
 	b.Add(`,"messages":[`)
 	t.add(b, messages)
 	b.Add("]")
+
 	if len(t.r.Tools) > 0 {
 		tools, err := draft.Tools(t.r.Tools, declare)
 		if err != nil {
 			return nil, err
 		}
+
 		b.Add(`,"tools":[`)
 		if t.sent.marked && !system {
 			addMarked(b, tools)
 		} else {
 			b.Piece(tools)
 		}
+
 		b.Add("]")
 	}
+
 	b.Rest(rest)
 	return b, nil
 }
@@ -134,11 +143,13 @@ func (t *turn) add(b *wire.Body, messages []wire.Written) {
 	if t.sent.marked {
 		marks = 2
 	}
+
 	ends := map[int]bool{}
 	above := ""
 	if len(t.said) > 0 {
 		above = assistant
 	}
+
 	for i := len(messages) - 1; i >= 0 && len(ends) < marks; i-- {
 		if len(messages[i].Text) == 0 {
 			continue
@@ -148,8 +159,10 @@ func (t *turn) add(b *wire.Body, messages []wire.Written) {
 		}
 		above = messages[i].Role
 	}
+
 	last := ""
 	b.Grow(len(messages))
+
 	for i, m := range messages {
 		t.sent.opaque = t.sent.opaque || m.Opaque
 		if last = m.Role; ends[i] {
@@ -158,11 +171,13 @@ func (t *turn) add(b *wire.Body, messages []wire.Written) {
 			b.Piece(m.Text)
 		}
 	}
+
 	for _, block := range t.said {
 		b.Add(join(last, assistant))
 		b.JSON(block)
 		last = assistant
 	}
+
 	if last != "" {
 		b.Add("]}")
 	}
@@ -189,9 +204,11 @@ func (t *turn) maxTokens() int64 {
 	if n <= 0 {
 		n = defaultMaxTokens
 	}
+
 	if most := t.p.maxTokens.Load(); most > 0 {
 		n = min(n, most)
 	}
+
 	if t.room > 0 {
 		n = min(n, t.room)
 	}
@@ -221,6 +238,7 @@ func (t *turn) write(out *wire.Text, before string, m model.Message) (role strin
 	if m.Role == model.RoleAssistant {
 		role = assistant
 	}
+
 	content, opaque := t.content(m)
 	for _, block := range content {
 		out.Add(join(before, role))
@@ -242,6 +260,7 @@ func (t *turn) content(m model.Message) (out []any, opaque bool) {
 	default:
 		return text(images(m), m.Text), false
 	}
+
 	for _, p := range t.p.server.Pieces(m) {
 		switch {
 		case p.Call != nil:
@@ -252,6 +271,7 @@ func (t *turn) content(m model.Message) (out []any, opaque bool) {
 			out, opaque = append(out, p.Opaque), true
 		}
 	}
+
 	return out, opaque
 }
 

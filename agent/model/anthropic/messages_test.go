@@ -33,6 +33,7 @@ func TestRequest(t *testing.T) {
 		{Role: model.RoleTool, CallID: "b.1", Name: "notify", Text: `{"kind":"not_found","ok":false}`},
 		{Role: model.RoleUser, Text: "Go on."},
 	}
+
 	ask(t, s, r)
 	const (
 		mark     = `,"cache_control":{"type":"ephemeral"}`
@@ -47,11 +48,13 @@ func TestRequest(t *testing.T) {
 	if got, want := string(s.Requests()[0]), begin+`"system":[{"type":"text","text":"Be brief."`+mark+`}],`+messages+tools+end; got != want {
 		t.Errorf("sent\n%s, want\n%s", got, want)
 	}
+
 	r.NoTools, r.System = true, ""
 	ask(t, s, r)
 	if got, want := string(s.Requests()[1]), begin+messages+strings.TrimSuffix(tools, "}]")+mark+`}],"tool_choice":{"type":"none"}`+end; got != want {
 		t.Errorf("sent\n%s, want\n%s", got, want)
 	}
+
 	ask(t, s, model.Request{System: "s", Messages: question.Messages})
 	if got, want := string(s.Requests()[2]), `{"model":"scripted","max_tokens":32000,"system":[{"type":"text","text":"s"}],"messages":[{"role":"user","content":[{"type":"text","text":"Go."}]}],"stream":true}`; got != want {
 		t.Errorf("sent\n%s, want\n%s", got, want)
@@ -68,6 +71,7 @@ func stream(data ...string) modeltest.Turn {
 		}
 		b.WriteString("data: " + d + "\n\n")
 	}
+
 	return modeltest.Turn{Raw: b.String()}
 }
 
@@ -124,6 +128,7 @@ func TestAnswers(t *testing.T) {
 			for _, call := range got.Calls {
 				calls = append(calls, call.Name+"("+string(call.Args)+")")
 			}
+
 			incomplete := c.stop == ""
 			if made := strings.Join(calls, " "); (got.Err != nil) != incomplete || got.Text != c.text || got.Stop != c.stop || made != c.calls || got.Usage != c.usage {
 				t.Errorf("%+v with %s\nwant %q, stop %q, calls %s, %+v", got, made, c.text, c.stop, c.calls, c.usage)
@@ -186,6 +191,7 @@ func TestPause(t *testing.T) {
 	if want := (model.Usage{Input: 10252 + 10, Output: 89 + 5, Cached: 8192, Written: 2048 + 4}); got.Err != nil || got.Text != "I look. Found." || got.Stop != model.StopDone || got.Usage != want || len(got.Raw) == 0 {
 		t.Fatalf("answer: %+v, usage want %+v", got, want)
 	}
+
 	var sent struct {
 		Messages []struct {
 			Role    string
@@ -221,11 +227,13 @@ func TestAdapts(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			no := modeltest.Turn{Status: 400, Raw: string(refuse)}
 			s := modeltest.New(t, thought, no, modeltest.Turn{Text: "Done."})
 			if c.before == "" {
 				s = modeltest.New(t, thought, no)
 			}
+
 			p := provider(t, s.URL, modeltest.Limits{})
 			warm := 0.5
 			r := question
@@ -241,12 +249,14 @@ func TestAdapts(t *testing.T) {
 				}
 				return
 			}
+
 			if name == "a wrong thought" { // the strict server misses it, as a real one would not
 				if len(sent) != 2 || strings.Contains(string(sent[1]), c.before) || !strings.Contains(string(sent[1]), c.after) {
 					t.Errorf("%d requests: %s", len(sent), sent)
 				}
 				return
 			}
+
 			if got.Err != nil || got.Text != "Done." || len(sent) != 2 || !strings.Contains(string(sent[0]), c.before) || strings.Contains(string(sent[1]), c.before) || !strings.Contains(string(sent[1]), c.after) {
 				t.Errorf("%+v after\n%s", got, sent)
 			}

@@ -62,6 +62,7 @@ func (t *turn) Take(f wire.Frame, a *wire.Answer) (string, error) {
 	if f.Whole && f.Data[0] == '[' {
 		return t.takeList(f, a)
 	}
+
 	var c chunk
 	err := json.Unmarshal(f.Data, &c)
 	switch {
@@ -74,14 +75,17 @@ func (t *turn) Take(f wire.Frame, a *wire.Answer) (string, error) {
 	case f.Whole && len(c.Candidates) == 0:
 		return "", t.p.server.Pointless(f.Data)
 	}
+
 	if u := c.Usage; u != nil {
 		a.Usage = wire.Tokens(u.Prompt+u.ToolPrompt, u.Candidates+u.Thoughts, u.Cached, 0)
 	}
+
 	var text strings.Builder
 	for _, candidate := range c.Candidates {
 		if candidate.Index != 0 {
 			continue // one answer was asked for
 		}
+
 		for _, p := range candidate.Content.Parts {
 			said, err := t.take(p, a)
 			if err != nil {
@@ -89,10 +93,12 @@ func (t *turn) Take(f wire.Frame, a *wire.Answer) (string, error) {
 			}
 			text.WriteString(said)
 		}
+
 		if candidate.FinishReason != "" {
 			a.End(candidate.FinishReason, meanings)
 		}
 	}
+
 	return text.String(), nil
 }
 
@@ -102,6 +108,7 @@ func (t *turn) takeList(f wire.Frame, a *wire.Answer) (string, error) {
 	if err := json.Unmarshal(f.Data, &list); err != nil {
 		return "", t.p.server.Unreadable(err)
 	}
+
 	var text strings.Builder
 	for _, data := range list {
 		said, err := t.Take(wire.Frame{Data: data}, a)
@@ -110,6 +117,7 @@ func (t *turn) takeList(f wire.Frame, a *wire.Answer) (string, error) {
 		}
 		text.WriteString(said)
 	}
+
 	return text.String(), nil
 }
 

@@ -79,9 +79,11 @@ func (t *turn) encode() (*wire.Body, error) {
 	if t.r.MaxOutput > 0 || t.r.Temperature != nil {
 		rest.Generation = &generation{t.r.MaxOutput, t.r.Temperature}
 	}
+
 	if t.r.NoTools && len(t.r.Tools) > 0 { // the calls of the transcript still need their declarations
 		rest.ToolConfig = &toolConfig{calling{"NONE"}}
 	}
+
 	by := writer{t.p, t.bare, t.p.signed.Load()}
 	draft := wire.DraftOf(t.r.Draft, by)
 	seen, shown := t.p.server.See(t.r.Messages)
@@ -90,6 +92,7 @@ func (t *turn) encode() (*wire.Body, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	b := &wire.Body{}
 	b.Add(`{"contents":`)
 	if last := add(b, contents); last == "" {
@@ -97,10 +100,12 @@ func (t *turn) encode() (*wire.Body, error) {
 	} else {
 		b.Add("]}]")
 	}
+
 	if t.r.System != "" {
 		b.Add(`,"systemInstruction":`)
 		b.JSON(content{Parts: []part{{Text: &t.r.System}}})
 	}
+
 	if len(t.r.Tools) > 0 {
 		functions, err := draft.Tools(t.r.Tools, func(t model.Tool) any { return declare(t) })
 		if err != nil {
@@ -110,6 +115,7 @@ func (t *turn) encode() (*wire.Body, error) {
 		b.Piece(functions)
 		b.Add("]}]")
 	}
+
 	b.Rest(rest)
 	return b, nil
 }
@@ -158,30 +164,36 @@ func (w writer) content(m model.Message) (role string, parts []part) {
 		}
 		return "user", parts
 	}
+
 	called := false
 	for _, p := range w.p.server.Pieces(m) {
 		out := part{Signature: p.Opaque}
 		if w.bare {
 			out.Signature = nil
 		}
+
 		switch {
 		case p.Call != nil:
 			args := p.Call.Args
 			if len(args) == 0 || args[0] != '{' {
 				args = json.RawMessage("{}")
 			}
+
 			out.Call = &call{p.Call.ID, p.Call.Name, args}
 			if !called && out.Signature == nil && w.signed {
 				out.Signature = anySignature
 			}
+
 			called = true
 		case p.Text == "" && out.Signature == nil:
 			continue
 		default:
 			out.Text = &p.Text
 		}
+
 		parts = append(parts, out)
 	}
+
 	return "model", parts
 }
 

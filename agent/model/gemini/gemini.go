@@ -26,6 +26,7 @@ func New(o Options) (*Provider, error) {
 	if !strings.Contains(name, "/") {
 		name = "models/" + name
 	}
+
 	server, err := wire.New(o, wire.Dialect{
 		Name: "gemini", BaseURL: "https://generativelanguage.googleapis.com", Example: "https://generativelanguage.googleapis.com",
 		Path: "v1beta/" + name + ":streamGenerateContent", Query: "alt=sse", KeyHeader: "X-Goog-Api-Key",
@@ -35,6 +36,7 @@ func New(o Options) (*Provider, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	return &Provider{server: server}, nil
 }
 
@@ -61,6 +63,7 @@ func (t *turn) Adapt(status int, said wire.Said) bool {
 	if t.p.server.Blind(t.shown, said) {
 		return true
 	}
+
 	text := strings.ToLower(said.Text)
 	if status != http.StatusBadRequest || !strings.Contains(text, "thought") || !strings.Contains(text, "signature") {
 		return false
@@ -68,6 +71,7 @@ func (t *turn) Adapt(status int, said wire.Said) bool {
 	if !t.p.signed.Swap(true) {
 		return true
 	}
+
 	again := !t.bare
 	t.bare = true
 	return again

@@ -33,22 +33,26 @@ func TestRequest(t *testing.T) {
 		{Role: model.RoleTool, CallID: "c", Name: "notify", Text: `{"ok":true}` + "\n\n[System Notice] 1 of 9 steps remaining."},
 		{Role: model.RoleUser, Text: "Go on."}, {Role: model.RoleUser},
 	}
+
 	ask(t, s, r)
 	const begin = `{"contents":[{"role":"user","parts":[{"text":"Go."}]},` +
 		`{"role":"model","parts":[{"functionCall":{"id":"a","name":"db_query","args":{"sql":"x"}}},{"functionCall":{"id":"b","name":"notify","args":{}}},{"functionCall":{"id":"c","name":"notify","args":{}}}]},` +
 		`{"role":"user","parts":[{"functionResponse":{"id":"a","name":"db_query","response":{"ok":true,"result":{"price":"$5"}}}},` +
 		`{"functionResponse":{"id":"b","name":"notify","response":{"output":"{\"ok\":true,\"result\":{\"$ref\":\"#/x\"}}"}}},` +
 		`{"functionResponse":{"id":"c","name":"notify","response":{"notice":"[System Notice] 1 of 9 steps remaining.","output":{"ok":true}}}},{"text":"Go on."}]}],`
+
 	const end = `"generationConfig":{"maxOutputTokens":99,"temperature":0.5}}`
 	const tools = `"systemInstruction":{"parts":[{"text":"Be brief."}]},"tools":[{"functionDeclarations":[{"name":"notify"}]}],`
 	if got, want := string(s.Requests()[0]), begin+tools+end; got != want {
 		t.Errorf("sent\n%s, want\n%s", got, want)
 	}
+
 	r.NoTools = true
 	ask(t, s, r)
 	if got, want := string(s.Requests()[1]), begin+tools+`"toolConfig":{"functionCallingConfig":{"mode":"NONE"}},`+end; got != want {
 		t.Errorf("sent\n%s, want\n%s", got, want)
 	}
+
 	ask(t, s, model.Request{Messages: question.Messages})
 	if got, want := string(s.Requests()[2]), `{"contents":[{"role":"user","parts":[{"text":"Go."}]}]}`; got != want {
 		t.Errorf("sent\n%s, want\n%s", got, want)
@@ -82,6 +86,7 @@ func TestSchemas(t *testing.T) {
 			if got := ask(t, s, r); got.Err != nil {
 				t.Fatal(got.Err)
 			}
+
 			var sent struct {
 				Tools []struct {
 					FunctionDeclarations []struct{ Parameters, ParametersJsonSchema json.RawMessage }
@@ -231,6 +236,7 @@ func TestSignatures(t *testing.T) {
 	if want := []int{0, 1, 1, 1, 2, 0}; first.Err != nil || !slices.Equal(counts, want) {
 		t.Errorf("signatures %v, want %v (%v, %v)", counts, want, first.Err, second.Err)
 	}
+
 	before := len(s.Requests())
 	if modeltest.Ask(t, t.Context(), p, question); len(s.Requests()) != before+1 {
 		t.Error("what was learned was forgotten")

@@ -72,14 +72,17 @@ func declare(t model.Tool) function {
 	if len(t.Schema) == 0 {
 		return f
 	}
+
 	var g general
 	if json.Unmarshal(t.Schema, &g) == nil && slices.Equal(g.Type, words{"object"}) && len(g.Properties) == 0 && closed(g.AdditionalProperties) {
 		return f // no arguments are no parameters: an empty object is refused
 	}
+
 	if s, ok := convert(t.Schema); ok && s.Type == "OBJECT" {
 		f.Parameters = s
 		return f
 	}
+
 	f.JSONSchema = plain(t.Schema)
 	return f
 }
@@ -91,6 +94,7 @@ func convert(raw json.RawMessage) (*schema, bool) {
 	if json.Unmarshal(raw, &g) != nil || g.Ref != "" || g.AllOf != nil {
 		return nil, false
 	}
+
 	out := &schema{
 		Title: g.Title, Description: g.Description, Pattern: g.Pattern, MinItems: g.MinItems, MaxItems: g.MaxItems,
 		Minimum: g.Minimum, Maximum: g.Maximum, MinLength: g.MinLength, MaxLength: g.MaxLength,
@@ -103,13 +107,16 @@ func convert(raw json.RawMessage) (*schema, bool) {
 	if len(types) != 1 {
 		return nil, false
 	}
+
 	out.Type = strings.ToUpper(types[0])
 	if slices.Contains(formats[out.Type], g.Format) {
 		out.Format = g.Format
 	}
+
 	if g.Const != nil {
 		g.Enum = []json.RawMessage{g.Const}
 	}
+
 	switch out.Type {
 	case "STRING":
 		return out, out.enumerate(g.Enum)
@@ -122,6 +129,7 @@ func convert(raw json.RawMessage) (*schema, bool) {
 	case "OBJECT":
 		return out, out.hold(g)
 	}
+
 	return nil, false
 }
 
@@ -146,10 +154,12 @@ func (s *schema) choose(choices []json.RawMessage) bool {
 			s.Nullable = true
 			continue
 		}
+
 		c, ok := convert(raw)
 		if !ok {
 			return false
 		}
+
 		s.AnyOf = append(s.AnyOf, c)
 	}
 	return len(s.AnyOf) > 0
@@ -159,6 +169,7 @@ func (s *schema) hold(g general) bool {
 	if len(g.Properties) == 0 || !closed(g.AdditionalProperties) {
 		return false // an object of anything
 	}
+
 	s.Properties = map[string]*schema{}
 	for name, raw := range g.Properties {
 		p, ok := convert(raw)
@@ -167,11 +178,13 @@ func (s *schema) hold(g general) bool {
 		}
 		s.Properties[name] = p
 	}
+
 	for _, name := range g.Required {
 		if s.Properties[name] != nil {
 			s.Required = append(s.Required, name)
 		}
 	}
+
 	return true
 }
 
@@ -187,6 +200,7 @@ func plain(raw json.RawMessage) json.RawMessage {
 	if json.Unmarshal(raw, &v) != nil {
 		return raw
 	}
+
 	out, err := json.Marshal(open(v))
 	if err != nil {
 		return raw
@@ -203,14 +217,17 @@ func open(v any) any {
 		}
 		return v
 	}
+
 	delete(s, "$schema")
 	if properties, ok := s["properties"].(map[string]any); ok {
 		for name, p := range properties {
 			properties[name] = open(p)
 		}
 	}
+
 	if items, ok := s["items"]; ok {
 		s["items"] = open(items)
 	}
+
 	return s
 }

@@ -68,6 +68,7 @@ func (d anthropic) misfit(s *Server, r *http.Request, body []byte) string {
 	if err := dec.Decode(&in); err != nil {
 		return err.Error() + ": Extra inputs are not permitted"
 	}
+
 	marks := strings.Count(string(body), `"cache_control":{`)
 	switch {
 	case r.Header.Get("Anthropic-Version") == "":
@@ -83,12 +84,14 @@ func (d anthropic) misfit(s *Server, r *http.Request, body []byte) string {
 	case in.ToolChoice != nil && len(in.Tools) == 0:
 		return "tool_choice may only be specified while providing tools"
 	}
+
 	for i, t := range in.Tools {
 		var schema struct{ Type string }
 		if json.Unmarshal(t.InputSchema, &schema) != nil || schema.Type != "object" || !anthropicName.MatchString(t.Name) {
 			return fmt.Sprintf("tools.%d.custom.input_schema.type: Field required", i)
 		}
 	}
+
 	return d.transcript(s, in.Messages)
 }
 
@@ -103,6 +106,7 @@ func (d anthropic) transcript(s *Server, messages []anthropicTurn) string {
 		if len(m.Content) == 0 {
 			return fmt.Sprintf("messages.%d: all messages must have non-empty content", i)
 		}
+
 		var calls []model.Call
 		answered := 0
 		for j, b := range m.Content {
@@ -128,17 +132,21 @@ func (d anthropic) transcript(s *Server, messages []anthropicTurn) string {
 		if len(open) > 0 {
 			return fmt.Sprintf("messages.%d: `tool_use` ids were found without `tool_result` blocks immediately after: %s", i, strings.Join(open, ", "))
 		}
+
 		for _, c := range calls {
 			open = append(open, c.ID)
 		}
+
 		if len(calls) > 0 && s.altered(calls, stripped(m.Content)) {
 			return fmt.Sprintf("messages.%d: `thinking` or `redacted_thinking` blocks in the latest assistant message cannot be modified", i)
 		}
 	}
+
 	paused := func(b anthropicBlock) bool { return b.Type == "server_tool_use" }
 	if n := len(messages); n%2 == 0 && !slices.ContainsFunc(messages[n-1].Content, paused) {
 		return "This model does not support assistant message prefill. The conversation must end with a user message."
 	}
+
 	return ""
 }
 
@@ -163,6 +171,7 @@ func (anthropic) refusal(kind model.ErrorKind, message string) (int, string) {
 	case model.KindUnavailable:
 		status, code, text = 529, "overloaded_error", "Overloaded"
 	}
+
 	return status, encode(map[string]any{"type": "error", "error": map[string]any{"type": code, "message": text}, "request_id": "req_1"})
 }
 
@@ -182,15 +191,19 @@ func (anthropic) blocks(t Turn) []anthropicBlock {
 		think("Let me see. 世", t.Opaque)
 		out = append(out, anthropicBlock{Type: "redacted_thinking", Data: t.Opaque + "data"})
 	}
+
 	if t.Text != "" {
 		out = append(out, anthropicBlock{Type: "text", Text: &t.Text})
 	}
+
 	if t.Opaque != "" && len(t.Calls) > 0 {
 		think("", t.Opaque+"more") // what it thought is not told, and signed
 	}
+
 	for _, c := range t.Calls {
 		out = append(out, anthropicBlock{Type: "tool_use", ID: c.ID, Name: c.Name, Input: c.Args})
 	}
+
 	return out
 }
 
@@ -207,10 +220,12 @@ func (d anthropic) frames(turn Turn) []string {
 	if fresh >= 4 {
 		fresh, created = fresh-4, 4 // a part of the input goes into the cache
 	}
+
 	event("message_start", map[string]any{"message": map[string]any{
 		"id": "msg_1", "type": "message", "role": "assistant", "model": "scripted", "content": []any{}, "stop_reason": nil, "stop_sequence": nil,
 		"usage": map[string]any{"input_tokens": fresh, "cache_creation_input_tokens": created, "cache_read_input_tokens": u.Cached, "output_tokens": min(u.Output, 1)}}})
 	event("ping", map[string]any{})
+
 	for i, b := range d.blocks(turn) {
 		delta := func(kind, key, value string) {
 			event("content_block_delta", map[string]any{"index": i, "delta": map[string]any{"type": kind, key: value}})
@@ -244,16 +259,20 @@ func (d anthropic) frames(turn Turn) []string {
 			begin["data"] = b.Data
 			rest = func() {}
 		}
+
 		event("content_block_start", map[string]any{"index": i, "content_block": begin})
 		rest()
 		if turn.Hang && b.Type == "text" {
 			return out
 		}
+
 		event("content_block_stop", map[string]any{"index": i})
 	}
+
 	if turn.Hang {
 		return out
 	}
+
 	event("message_delta", map[string]any{"delta": map[string]any{"stop_reason": d.finish(turn), "stop_sequence": nil}, "usage": map[string]any{"output_tokens": u.Output}})
 	event("message_stop", map[string]any{})
 	return out

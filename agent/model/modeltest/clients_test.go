@@ -69,11 +69,13 @@ func TestPublicClients(t *testing.T) {
 			if first.err != nil || first.text != script[0].Text || first.usage != want || first.stop != c.stop[0] || len(first.calls) != 2 {
 				t.Fatalf("the first answer: %+v", first)
 			}
+
 			for i, call := range script[0].Calls {
 				if got := first.calls[i]; got.ID != call.ID || got.Name != call.Name || !same(t, got.Args, call.Args) {
 					t.Errorf("call %d: %+v", i, got)
 				}
 			}
+
 			if second.err != nil || second.text != "Done." || second.stop != c.stop[1] {
 				t.Errorf("the second answer: %+v", second)
 			}
@@ -133,25 +135,31 @@ func talkOpenAI(t *testing.T, url string) (first, second heard) {
 				t.Error("a chunk was not taken")
 			}
 		}
+
 		if h.err = s.Err(); h.err != nil {
 			return h, acc
 		}
+
 		m := acc.Choices[0].Message
 		h.text, h.stop = m.Content, acc.Choices[0].FinishReason
 		h.usage = model.Usage{Input: acc.Usage.PromptTokens, Output: acc.Usage.CompletionTokens, Cached: acc.Usage.PromptTokensDetails.CachedTokens}
 		for _, call := range m.ToolCalls {
 			h.calls = append(h.calls, model.Call{ID: call.ID, Name: call.Function.Name, Args: json.RawMessage(call.Function.Arguments)})
 		}
+
 		return h, acc
 	}
+
 	first, acc := ask()
 	if first.err != nil {
 		return first, second
 	}
+
 	p.Messages = append(p.Messages, acc.Choices[0].Message.ToParam())
 	for _, call := range first.calls {
 		p.Messages = append(p.Messages, openaisdk.ToolMessage(results, call.ID))
 	}
+
 	second, _ = ask()
 	return first, second
 }
@@ -173,6 +181,7 @@ func talkResponses(t *testing.T, url string) (first, second heard) {
 		if h.err = s.Err(); h.err != nil {
 			return h, r
 		}
+
 		h.stop = string(r.Status)
 		h.usage = model.Usage{Input: r.Usage.InputTokens, Output: r.Usage.OutputTokens, Cached: r.Usage.InputTokensDetails.CachedTokens}
 		for _, it := range r.Output {
@@ -181,12 +190,15 @@ func talkResponses(t *testing.T, url string) (first, second heard) {
 				h.calls = append(h.calls, model.Call{ID: call.CallID, Name: call.Name, Args: json.RawMessage(call.Arguments)})
 			}
 		}
+
 		return h, r
 	}
+
 	first, r := ask()
 	if first.err != nil {
 		return first, second
 	}
+
 	for _, it := range r.Output {
 		switch it.Type {
 		case "reasoning":
@@ -200,11 +212,13 @@ func talkResponses(t *testing.T, url string) (first, second heard) {
 			input = append(input, responses.ResponseInputItemUnionParam{OfFunctionCall: &call})
 		}
 	}
+
 	for _, call := range first.calls {
 		answer := responses.ResponseInputItemParamOfFunctionCallOutput(results)
 		answer.OfFunctionCallOutput.CallID = openaisdk.String(call.ID)
 		input = append(input, answer)
 	}
+
 	second, _ = ask()
 	return first, second
 }
@@ -220,9 +234,11 @@ func talkAnthropic(t *testing.T, url string) (first, second heard) {
 				t.Error(err)
 			}
 		}
+
 		if h.err = s.Err(); h.err != nil {
 			return h, m
 		}
+
 		h.stop = string(m.StopReason)
 		u := m.Usage
 		h.usage = model.Usage{Input: u.InputTokens + u.CacheReadInputTokens + u.CacheCreationInputTokens, Output: u.OutputTokens, Cached: u.CacheReadInputTokens}
@@ -234,16 +250,20 @@ func talkAnthropic(t *testing.T, url string) (first, second heard) {
 				h.calls = append(h.calls, model.Call{ID: b.ID, Name: b.Name, Args: b.Input})
 			}
 		}
+
 		return h, m
 	}
+
 	first, m := ask()
 	if first.err != nil {
 		return first, second
 	}
+
 	var answers []anthropicsdk.ContentBlockParamUnion
 	for _, call := range first.calls {
 		answers = append(answers, anthropicsdk.NewToolResultBlock(call.ID, results, false))
 	}
+
 	p.Messages = append(p.Messages, m.ToParam(), anthropicsdk.NewUserMessage(answers...))
 	second, _ = ask()
 	return first, second
@@ -254,17 +274,20 @@ func talkGemini(t *testing.T, url string) (first, second heard) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	contents := []*genai.Content{genai.NewContentFromText("Go.", genai.RoleUser)}
 	ask := func() (h heard, parts []*genai.Part) {
 		for r, err := range c.Models.GenerateContentStream(t.Context(), "scripted", contents, nil) {
 			if err != nil {
 				return heard{err: err}, nil
 			}
+
 			candidate := r.Candidates[0]
 			for _, p := range candidate.Content.Parts {
 				if p.Thought {
 					continue
 				}
+
 				h.text += p.Text
 				if f := p.FunctionCall; f != nil {
 					args, err := json.Marshal(f.Args)
@@ -273,6 +296,7 @@ func talkGemini(t *testing.T, url string) (first, second heard) {
 					}
 					h.calls = append(h.calls, model.Call{ID: f.ID, Name: f.Name, Args: args})
 				}
+
 				n := len(parts) - 1
 				if p.FunctionCall == nil && p.ThoughtSignature == nil && n >= 0 && parts[n].FunctionCall == nil && parts[n].ThoughtSignature == nil {
 					parts[n].Text += p.Text
@@ -280,23 +304,28 @@ func talkGemini(t *testing.T, url string) (first, second heard) {
 					parts = append(parts, p)
 				}
 			}
+
 			if candidate.FinishReason != "" {
 				h.stop = string(candidate.FinishReason)
 			}
+
 			if u := r.UsageMetadata; u != nil {
 				h.usage = model.Usage{Input: int64(u.PromptTokenCount), Output: int64(u.CandidatesTokenCount + u.ThoughtsTokenCount), Cached: int64(u.CachedContentTokenCount)}
 			}
 		}
 		return h, parts
 	}
+
 	first, parts := ask()
 	if first.err != nil {
 		return first, second
 	}
+
 	answer := &genai.Content{Role: genai.RoleUser}
 	for _, call := range first.calls {
 		answer.Parts = append(answer.Parts, &genai.Part{FunctionResponse: &genai.FunctionResponse{ID: call.ID, Name: call.Name, Response: map[string]any{"ok": true}}})
 	}
+
 	contents = append(contents, &genai.Content{Role: genai.RoleModel, Parts: parts}, answer)
 	second, _ = ask()
 	return first, second
@@ -307,6 +336,7 @@ func talkOllama(t *testing.T, at string) (first, second heard) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	c := ollamaapi.NewClient(base, http.DefaultClient)
 	r := ollamaapi.ChatRequest{Model: "scripted", Messages: []ollamaapi.Message{{Role: "system", Content: "Be brief."}, {Role: "user", Content: "Go."}}}
 	ask := func() (h heard, m ollamaapi.Message) {
@@ -320,20 +350,25 @@ func talkOllama(t *testing.T, at string) (first, second heard) {
 			}
 			return nil
 		})
+
 		h.text = m.Content
 		for _, call := range m.ToolCalls {
 			h.calls = append(h.calls, model.Call{ID: call.ID, Name: call.Function.Name, Args: json.RawMessage(call.Function.Arguments.String())})
 		}
+
 		return h, m
 	}
+
 	first, m := ask()
 	if first.err != nil {
 		return first, second
 	}
+
 	r.Messages = append(r.Messages, m)
 	for _, call := range first.calls {
 		r.Messages = append(r.Messages, ollamaapi.Message{Role: "tool", Content: results, ToolName: call.Name, ToolCallID: call.ID})
 	}
+
 	second, _ = ask()
 	return first, second
 }
@@ -407,6 +442,7 @@ func TestPublicTypesDecodeRequests(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			r := model.Request{System: "Be brief.", Messages: []model.Message{{Role: model.RoleUser, Text: "Go.", Images: []model.Image{picture}}}, MaxOutput: 99, Temperature: &warm, Tools: []model.Tool{
 				{Name: "db_query", Description: "asks", Schema: json.RawMessage(`{"type":"object","properties":{"sql":{"type":"string","description":"one SELECT"}},"required":["sql"]}`)},
 				{Name: "notify", Description: "tells", Schema: json.RawMessage(`{"type":"object","properties":{"title":{"type":"string","enum":["a","b"]}}}`)}}}
@@ -415,16 +451,19 @@ func TestPublicTypesDecodeRequests(t *testing.T) {
 			for _, call := range first.Calls {
 				r.Messages = append(r.Messages, model.Message{Role: model.RoleTool, CallID: call.ID, Name: call.Name, Text: `{"ok":false,"kind":"not_found","message":"no"}`})
 			}
+
 			r.Messages[len(r.Messages)-1].Images = []model.Image{picture}
 			r.NoTools = true
 			if second := modeltest.Ask(t, context.Background(), p, r); second.Err != nil || second.Text != "Done." {
 				t.Fatalf("answer: %+v", second)
 			}
+
 			for i, sent := range s.Requests() {
 				decoded, err := c.decode(sent)
 				if err != nil {
 					t.Fatalf("request %d: %v in\n%s", i, err, sent)
 				}
+
 				again, err := json.Marshal(decoded)
 				if err != nil {
 					t.Fatal(err)
@@ -463,6 +502,7 @@ func settled(t *testing.T, raw []byte) []byte {
 	if err := json.Unmarshal(raw, &v); err != nil {
 		t.Fatal(err)
 	}
+
 	out, err := json.MarshalIndent(settle(v), "", " ")
 	if err != nil {
 		t.Fatal(err)

@@ -30,7 +30,9 @@ func Drafts(t *testing.T, by string, provider func(url string) model.Provider) {
 		sent = append(sent, body)
 		_, _ = io.WriteString(w, strings.Join(d.frames(Turn{Text: "ok"}), ""))
 	}))
+
 	defer s.Close()
+
 	p := provider(s.URL)
 	rapid.Check(t, func(rt *rapid.T) {
 		c := &conversation{T: rt, by: by, messages: []model.Message{{Role: model.RoleUser, Text: "Go."}}}
@@ -39,6 +41,7 @@ func Drafts(t *testing.T, by string, provider func(url string) model.Provider) {
 			c.goOn()
 			r := c.request()
 			sent = nil
+
 			for _, r.Draft = range []*model.Draft{kept, nil} {
 				for _, err := range p.Stream(t.Context(), r) {
 					if err != nil {
@@ -46,6 +49,7 @@ func Drafts(t *testing.T, by string, provider func(url string) model.Provider) {
 					}
 				}
 			}
+
 			if len(sent) != 2 || !bytes.Equal(sent[0], sent[1]) || !json.Valid(sent[0]) {
 				rt.Fatalf("with a draft and without:\n%s", bytes.Join(sent, []byte("\n")))
 			}
@@ -90,6 +94,7 @@ func (c *conversation) turn() {
 		m.Calls = append(m.Calls, call)
 		results = append(results, model.Message{Role: model.RoleTool, CallID: call.ID, Name: call.Name, Text: words.Draw(c.T, "result")})
 	}
+
 	if rapid.Bool().Draw(c.T, "opaque") {
 		parts := []string{`{"opaque":"c2ln"}`, fmt.Sprintf(`{"text":%d}`, len(m.Text))}
 		for i := range m.Calls {
@@ -97,6 +102,7 @@ func (c *conversation) turn() {
 		}
 		m.Raw = json.RawMessage(fmt.Sprintf(`{"by":%q,"model":"scripted","parts":[%s]}`, c.by, strings.Join(parts, ",")))
 	}
+
 	c.messages = append(append(c.messages, m), results...)
 }
 
@@ -109,6 +115,7 @@ func (c *conversation) compacted() []model.Message {
 			return append([]model.Message{first}, c.messages[i:]...)
 		}
 	}
+
 	return []model.Message{first}
 }
 
@@ -121,5 +128,6 @@ func (c *conversation) request() model.Request {
 		m.Text += "\n\n[System Notice] hurry"
 		r.Messages = append(slices.Clone(r.Messages[:last]), m)
 	}
+
 	return r
 }

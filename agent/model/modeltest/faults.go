@@ -25,6 +25,7 @@ func usage(t *testing.T, start Start) {
 	if a.Usage.Cached == 0 {
 		want.Cached = 0 // not every server tells
 	}
+
 	want.Written = a.Usage.Written // nor what it keeps
 	if a.Err != nil || a.Usage != want || want.Written > want.Input-want.Cached {
 		t.Errorf("answer: %+v", a)
@@ -32,6 +33,7 @@ func usage(t *testing.T, start Start) {
 	if a := start.ask(t, Turn{Text: "x"}); a.Err != nil || a.Text != "x" || a.Usage != (model.Usage{}) && a.Usage.Input+a.Usage.Output == 0 {
 		t.Errorf("without a word about usage: %+v", a)
 	}
+
 	for _, lie := range []model.Usage{{Input: -5, Output: -7, Cached: -1}, {Input: 1, Output: 1, Cached: 99}, {Input: 1 << 62, Output: 1 << 62, Cached: 1 << 61}} {
 		a := start.ask(t, Turn{Text: "x", Usage: lie})
 		u := a.Usage
@@ -64,9 +66,11 @@ func endings(t *testing.T, start Start) {
 				}
 				return
 			}
+
 			failed(t, a, c.kind, name == "unknown with a call")
 		})
 	}
+
 	t.Run("withheld", func(t *testing.T) {
 		a := start.ask(t, Turn{Text: "So", Finish: model.StopFilter})
 		if a.Err != nil || a.Text != "So" || (a.Stop != model.StopFilter && a.Stop != model.StopRefusal) {
@@ -88,6 +92,7 @@ func failed(t *testing.T, a Answer, kind model.ErrorKind, retryable bool) model.
 	if strings.Contains(a.Err.Error(), "canary") {
 		t.Errorf("a key is in the message: %v", a.Err)
 	}
+
 	return *e
 }
 
@@ -127,14 +132,17 @@ func retries(t *testing.T, start Start) {
 			if kind == model.KindRateLimited {
 				busy.Status = 429
 			}
+
 			a := start.ask(t, busy, busy, Turn{Text: "Now.", Calls: []model.Call{query}})
 			if made(t, a, query); a.Text != "Now." {
 				t.Errorf("answer: %+v", a)
 			}
+
 			busy.Header = map[string]string{"Retry-After": "3600"}
 			if e := failed(t, start.ask(t, busy, Turn{Text: "too soon"}), kind, true); e.RetryAfter != time.Hour {
 				t.Errorf("an hour became %s", e.RetryAfter)
 			}
+
 			busy.Header = map[string]string{"Retry-After": time.Now().Add(time.Hour).UTC().Format(http.TimeFormat)}
 			if e := failed(t, start.ask(t, busy, Turn{Text: "too soon"}), kind, true); e.RetryAfter < 59*time.Minute || e.RetryAfter > time.Hour {
 				t.Errorf("in an hour became %s", e.RetryAfter)
@@ -177,6 +185,7 @@ func large(t *testing.T, start Start) {
 	if made(t, a, c); a.Text != long {
 		t.Errorf("%d bytes became %d", len(long), len(a.Text))
 	}
+
 	t.Run("endless", func(t *testing.T) {
 		failed(t, start.ask(t, Turn{Text: long, Endless: time.Nanosecond}), model.KindNonsense, false)
 	})
@@ -194,6 +203,7 @@ func proper(t *testing.T, a Answer, sent []byte) {
 	if len(a.Calls) > 0 && (a.Err != nil || a.Stop != model.StopCalls) {
 		t.Errorf("calls came without a proper end (%v, %q) from\n%s", a.Err, a.Stop, sent)
 	}
+
 	for _, c := range a.Calls {
 		if !json.Valid(c.Args) || c.Args[0] != '{' || c.Name == "" || c.ID == "" {
 			t.Errorf("a broken call got through: %+v from\n%s", c, sent)
@@ -248,6 +258,7 @@ func cut(t *testing.T, start Start) {
 		if len(sent) < at {
 			return
 		}
+
 		proper(t, a, sent)
 		if len(a.Calls) > 0 && (len(a.Calls) != 2 || !known(a.Calls[0]) || !known(a.Calls[1])) {
 			t.Fatalf("cut at byte %d: %+v", at, a.Calls)
@@ -280,16 +291,19 @@ func mutated(t *testing.T, start Start) {
 		a := Ask(t, t.Context(), p, question)
 		sent := d.last()
 		proper(t, a, sent)
+
 		for _, c := range a.Calls {
 			through++
 			if !known(c) && !bits && string(c.Args) != "{}" {
 				t.Errorf("a partial call got through: %+v from\n%s", c, sent)
 			}
 		}
+
 		if t.Failed() {
 			return
 		}
 	}
+
 	if through == 0 {
 		t.Error("no call got through at all: this proves nothing")
 	}
@@ -301,6 +315,7 @@ func mutations(t *testing.T) int {
 	if text == "" {
 		return 500
 	}
+
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 {
 		t.Fatalf("ROUSE_TEST_MUTATIONS is %q, which is no number of mutations", text)
@@ -335,6 +350,7 @@ func mutate(r *rand.Rand, stream []byte) (out []byte, bits bool) {
 			return nil, bits
 		}
 	}
+
 	out = bytes.Join(lines, nil)
 	return out[:len(out)-r.IntN(len(out)/2+1)*r.IntN(2)], bits
 }

@@ -18,9 +18,11 @@ func Fuzz(f *testing.F, open func(http.RoundTripper) (model.Provider, error), se
 	for i := range 21 {
 		f.Add(stream[:len(stream)*i/20])
 	}
+
 	for _, s := range seeds {
 		f.Add([]byte(s))
 	}
+
 	f.Fuzz(func(t *testing.T, sent []byte) {
 		p, err := open(canned(sent))
 		if err != nil {

@@ -60,6 +60,7 @@ func (d gemini) misfit(s *Server, _ *http.Request, body []byte) string {
 	if len(in.Contents) == 0 {
 		return "* GenerateContentRequest.contents: contents is not specified"
 	}
+
 	for _, t := range in.Tools {
 		for i, f := range t.FunctionDeclarations {
 			at := fmt.Sprintf("tools[0].function_declarations[%d]", i)
@@ -75,6 +76,7 @@ func (d gemini) misfit(s *Server, _ *http.Request, body []byte) string {
 			}
 		}
 	}
+
 	return d.transcript(s, in.Contents)
 }
 
@@ -84,12 +86,14 @@ func geminiSchema(at string, raw json.RawMessage) string {
 	if json.Unmarshal(raw, &fields) != nil {
 		return at + ": is no schema"
 	}
+
 	known := strings.Fields("type format title description nullable enum items properties required propertyOrdering minItems maxItems minProperties maxProperties minLength maxLength minimum maximum pattern anyOf default example")
 	for key := range fields {
 		if !slices.Contains(known, key) {
 			return fmt.Sprintf("Invalid JSON payload received. Unknown name %q at '%s': Cannot find field.", key, at)
 		}
 	}
+
 	var s struct {
 		Type       string
 		Enum       []string
@@ -101,6 +105,7 @@ func geminiSchema(at string, raw json.RawMessage) string {
 	if err := json.Unmarshal(raw, &s); err != nil {
 		return fmt.Sprintf("Invalid value at '%s': %v", at, err)
 	}
+
 	switch {
 	case !slices.Contains(strings.Fields("STRING NUMBER INTEGER BOOLEAN ARRAY OBJECT"), s.Type) && len(s.AnyOf) == 0:
 		return at + ".type: must be specified"
@@ -113,24 +118,29 @@ func geminiSchema(at string, raw json.RawMessage) string {
 	case s.Type != "STRING" && s.Enum != nil:
 		return at + ".enum: only allowed for STRING type"
 	}
+
 	for _, name := range s.Required {
 		if s.Properties[name] == nil {
 			return fmt.Sprintf("%s.required: property %q is not defined", at, name)
 		}
 	}
+
 	for name, p := range s.Properties {
 		if problem := geminiSchema(at+".properties["+name+"]", p); problem != "" {
 			return problem
 		}
 	}
+
 	for _, p := range s.AnyOf {
 		if problem := geminiSchema(at+".any_of", p); problem != "" {
 			return problem
 		}
 	}
+
 	if s.Items != nil {
 		return geminiSchema(at+".items", s.Items)
 	}
+
 	return ""
 }
 
@@ -141,6 +151,7 @@ func (d gemini) transcript(s *Server, contents []geminiContent) string {
 		if (c.Role != "user" && c.Role != "model") || len(c.Parts) == 0 {
 			return fmt.Sprintf("contents[%d]: Please use a valid role: user, model, and at least one part.", i)
 		}
+
 		var calls []model.Call
 		var made []geminiCall
 		answers := 0
@@ -159,9 +170,11 @@ func (d gemini) transcript(s *Server, contents []geminiContent) string {
 				answers++
 			}
 		}
+
 		if answers != len(open) {
 			return "Please ensure that function call turn comes immediately after a user turn or after a function response turn."
 		}
+
 		open = made
 		if len(calls) > 0 && s.altered(calls, bare(c.Parts)) {
 			return fmt.Sprintf("Function call is missing a thought_signature in functionCall parts. This is required for tools to work correctly, and missing thought_signature may lead to degraded model performance. Additional data, function call `default_api:%s` , position %d.", calls[0].Name, i)
@@ -170,6 +183,7 @@ func (d gemini) transcript(s *Server, contents []geminiContent) string {
 	if len(open) > 0 {
 		return "Please ensure that the number of function response parts is equal to the number of function call parts of the function call turn."
 	}
+
 	return ""
 }
 
@@ -184,6 +198,7 @@ func bare(parts []geminiPart) []geminiPart {
 		}
 		out = append(out, p)
 	}
+
 	return out
 }
 
@@ -201,6 +216,7 @@ func (gemini) refusal(kind model.ErrorKind, message string) (int, string) {
 	case model.KindUnavailable:
 		status, text, word = http.StatusServiceUnavailable, "The model is overloaded. Please try again later.", "UNAVAILABLE"
 	}
+
 	return status, encode(map[string]any{"error": map[string]any{"code": status, "message": text, "status": word, "details": details}})
 }
 
@@ -219,9 +235,11 @@ func (gemini) parts(t Turn) []geminiPart {
 	if t.Text != "" {
 		out = append(out, geminiPart{Text: &t.Text})
 	}
+
 	if t.Opaque != "" && t.Text != "" {
 		out = append(out, geminiPart{Text: new(string), Signature: sign(t.Opaque + "text")})
 	}
+
 	for i, c := range t.Calls {
 		p := geminiPart{FunctionCall: &geminiCall{c.ID, c.Name, c.Args}}
 		if t.Opaque != "" && i == 0 {
@@ -229,6 +247,7 @@ func (gemini) parts(t Turn) []geminiPart {
 		}
 		out = append(out, p)
 	}
+
 	return out
 }
 
@@ -242,21 +261,26 @@ func (d gemini) frames(turn Turn) []string {
 		if finish != "" {
 			candidate["finishReason"] = finish
 		}
+
 		if u := turn.Usage; u != (model.Usage{}) {
 			thought := max(u.Output/2, 0) // is told apart
 			v["usageMetadata"] = map[string]any{"promptTokenCount": u.Input, "cachedContentTokenCount": u.Cached, "candidatesTokenCount": u.Output - thought,
 				"thoughtsTokenCount": thought, "totalTokenCount": u.Input + u.Output}
 		}
+
 		out = append(out, "data: "+encode(v)+"\r\n\r\n")
 	}
+
 	if turn.Opaque != "" {
 		add([]any{map[string]any{"text": "**Let me see**", "thought": true}}, "")
 	}
+
 	for _, p := range d.parts(turn) {
 		fields := map[string]any{}
 		if p.Signature != "" {
 			fields["thoughtSignature"] = p.Signature
 		}
+
 		switch {
 		case p.FunctionCall != nil && turn.Hang:
 			return out
@@ -277,13 +301,16 @@ func (d gemini) frames(turn Turn) []string {
 			}
 		}
 	}
+
 	if turn.Hang {
 		return out
 	}
+
 	finish := map[string]string{"": "STOP", model.StopDone: "STOP", model.StopCalls: "STOP", model.StopLength: "MAX_TOKENS", model.StopFilter: "SAFETY", model.StopRefusal: "PROHIBITED_CONTENT"}[turn.Finish]
 	if finish == "" {
 		finish = strings.ToUpper(turn.Finish)
 	}
+
 	add([]any{map[string]any{"text": ""}}, finish)
 	return out
 }

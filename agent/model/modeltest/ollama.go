@@ -59,15 +59,18 @@ func (ollama) misfit(s *Server, _ *http.Request, body []byte) string {
 	if in.Model == "" || len(in.Messages) == 0 {
 		return "model is required"
 	}
+
 	for i, t := range in.Tools {
 		if t.Type != "function" || t.Function.Name == "" || t.Function.Parameters.Type != "object" || t.Function.Parameters.Properties == nil {
 			return fmt.Sprintf("tools[%d] is no function with an object of properties", i)
 		}
 	}
+
 	for i, m := range in.Messages {
 		if m.Role == "tool" && m.ToolName == "" {
 			return fmt.Sprintf("messages[%d] does not say whose result it is", i)
 		}
+
 		var calls []model.Call
 		for _, c := range m.ToolCalls {
 			if c.Function.Arguments == nil {
@@ -79,6 +82,7 @@ func (ollama) misfit(s *Server, _ *http.Request, body []byte) string {
 			return fmt.Sprintf("messages[%d] has lost what was thought", i)
 		}
 	}
+
 	return ""
 }
 
@@ -96,6 +100,7 @@ func (ollama) refusal(kind model.ErrorKind, message string) (int, string) {
 	case model.KindUnavailable:
 		status, text = http.StatusServiceUnavailable, "server busy, please try again.  maximum pending requests exceeded"
 	}
+
 	return status, encode(map[string]any{"error": text})
 }
 
@@ -111,21 +116,27 @@ func (ollama) frames(turn Turn) []string {
 		if message["content"] == nil {
 			message["content"] = ""
 		}
+
 		v := map[string]any{"model": "scripted", "created_at": "2026-11-21T08:00:00.000000001Z", "message": message, "done": false}
 		for key, value := range more {
 			v[key] = value
 		}
+
 		out = append(out, encode(v)+"\n")
 	}
+
 	for _, piece := range said(turn.Opaque) {
 		add(map[string]any{"thinking": piece}, nil)
 	}
+
 	for _, piece := range said(turn.Text) {
 		add(map[string]any{"content": piece}, nil)
 	}
+
 	if turn.Hang {
 		return out
 	}
+
 	for i, c := range turn.Calls {
 		call := map[string]any{"function": map[string]any{"index": i, "name": c.Name, "arguments": "@args@"}}
 		if c.ID != "" {
@@ -134,14 +145,17 @@ func (ollama) frames(turn Turn) []string {
 		add(map[string]any{"tool_calls": []any{call}}, nil)
 		out[len(out)-1] = strings.Replace(out[len(out)-1], `"@args@"`, string(c.Args), 1)
 	}
+
 	finish := turn.Finish
 	if finish == "" {
 		finish = "stop" // also with calls
 	}
+
 	end := map[string]any{"done": true, "done_reason": finish, "total_duration": 5_000_000, "load_duration": 1_000_000}
 	if u := turn.Usage; u != (model.Usage{}) {
 		end["prompt_eval_count"], end["eval_count"] = u.Input, u.Output
 	}
+
 	add(map[string]any{}, end)
 	return out
 }

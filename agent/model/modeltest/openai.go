@@ -34,6 +34,7 @@ func (openAI) misfit(_ *Server, _ *http.Request, body []byte) string {
 	if r.Model == "" || len(r.Messages) == 0 {
 		return "model and messages are required"
 	}
+
 	var open []string // calls without a result so far
 	for i, m := range r.Messages {
 		at := slices.Index(open, m.ToolCallID)
@@ -45,6 +46,7 @@ func (openAI) misfit(_ *Server, _ *http.Request, body []byte) string {
 		case len(open) > 0:
 			return fmt.Sprintf("messages[%d]: the call %q must be answered first", i, open[0])
 		}
+
 		for _, c := range m.ToolCalls {
 			if c.ID == "" || c.Function.Name == "" || !json.Valid([]byte(c.Function.Arguments)) {
 				return fmt.Sprintf("messages[%d] has a call without id, name or JSON arguments", i)
@@ -55,6 +57,7 @@ func (openAI) misfit(_ *Server, _ *http.Request, body []byte) string {
 	if len(open) > 0 {
 		return fmt.Sprintf("the call %q must be answered first", open[0])
 	}
+
 	return ""
 }
 
@@ -70,6 +73,7 @@ func (openAI) refusal(kind model.ErrorKind, message string) (int, string) {
 	case model.KindUnavailable:
 		status, text, code = http.StatusServiceUnavailable, "The server is currently overloaded with other requests.", "server_error"
 	}
+
 	return status, encode(map[string]any{"error": map[string]any{"message": text, "type": code, "code": code}})
 }
 
@@ -83,6 +87,7 @@ func (openAI) frames(turn Turn) []string {
 	for _, chunk := range Chunks(turn) {
 		out = append(out, "data: "+chunk+"\n\n")
 	}
+
 	if !turn.Hang {
 		out = append(out, "data: [DONE]\n\n")
 	}
@@ -106,22 +111,27 @@ func Chunks(turn Turn) []string {
 	if turn.Opaque != "" {
 		chunk(map[string]any{"reasoning_content": turn.Opaque}, nil)
 	}
+
 	for _, piece := range said(turn.Text) {
 		chunk(map[string]any{"content": piece}, nil)
 	}
+
 	if turn.Hang {
 		return out
 	}
+
 	for i, c := range turn.Calls {
 		begin := map[string]any{"type": "function", "function": map[string]any{"name": c.Name, "arguments": ""}}
 		if c.ID != "" {
 			begin["id"] = c.ID
 		}
+
 		call(i, begin)
 		for _, part := range halves(c.Args) {
 			call(i, map[string]any{"function": map[string]any{"arguments": part}})
 		}
 	}
+
 	finish := turn.Finish
 	switch {
 	case finish == model.StopRefusal:
@@ -132,10 +142,12 @@ func Chunks(turn Turn) []string {
 	case finish == "":
 		finish = model.StopDone
 	}
+
 	chunk(map[string]any{}, finish)
 	if u := turn.Usage; u != (model.Usage{}) {
 		add(map[string]any{"choices": []any{}, "usage": map[string]any{
 			"prompt_tokens": u.Input, "completion_tokens": u.Output, "prompt_tokens_details": map[string]any{"cached_tokens": u.Cached}}})
 	}
+
 	return out
 }

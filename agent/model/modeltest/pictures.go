@@ -27,14 +27,17 @@ func shown(body []byte) (out []model.Image) {
 		}
 		out = append(out, model.Image{Type: kind, Data: data})
 	}
+
 	for _, m := range typedPicture.FindAllSubmatch(body, -1) {
 		add(string(m[1]), string(m[2]))
 	}
+
 	for _, list := range barePictures.FindAllSubmatch(body, -1) {
 		for text := range strings.SplitSeq(string(list[1]), ",") {
 			add("", strings.Trim(text, `"`))
 		}
 	}
+
 	return out
 }
 
@@ -50,6 +53,7 @@ func (t Turn) blindness(body []byte) string {
 	case len(t.Sees) > 0 && !same:
 		return fmt.Sprintf("the request has %d pictures (%v) in the place of %v", len(is), is, t.Sees)
 	}
+
 	return ""
 }
 
@@ -70,8 +74,10 @@ func pictures(t *testing.T, start Start) {
 		if a := Ask(t, t.Context(), p, r); a.Err != nil || a.Text != turn.Text {
 			t.Errorf("answer: %+v", a)
 		}
+
 		return Ask(t, t.Context(), p, r)
 	}
+
 	for name, turn := range map[string]Turn{"shown": {Text: "I see.", Sees: []model.Image{png, jpeg, webp}}, "to the blind": {Text: "I see nothing.", Blind: true}} {
 		t.Run(name, func(t *testing.T) {
 			if a := conversation(t, turn); a.Err != nil || a.Text != turn.Text {

@@ -23,6 +23,7 @@ func Pipe(t testing.TB, turns ...Turn) (*Server, http.RoundTripper) {
 		way.CloseIdleConnections()
 		s.Close()
 	})
+
 	return s, way
 }
 

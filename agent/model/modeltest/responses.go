@@ -56,6 +56,7 @@ func (d responses) misfit(s *Server, _ *http.Request, body []byte) string {
 	if err := dec.Decode(&in); err != nil {
 		return "Unknown parameter: " + err.Error()
 	}
+
 	switch {
 	case in.Model == "" || len(in.Input) == 0:
 		return "Missing required parameter: 'model' or 'input'."
@@ -64,12 +65,14 @@ func (d responses) misfit(s *Server, _ *http.Request, body []byte) string {
 	case !in.Stream:
 		return "stream: this server is only used with true"
 	}
+
 	for i, t := range in.Tools {
 		var schema struct{ Type string }
 		if json.Unmarshal(t.Parameters, &schema) != nil || schema.Type != "object" || t.Type != "function" || t.Name == "" || t.Strict {
 			return fmt.Sprintf("Invalid schema for tools[%d]", i)
 		}
 	}
+
 	return d.transcript(s, in)
 }
 
@@ -84,6 +87,7 @@ func (responses) transcript(s *Server, in responsesRequest) string {
 		if err := json.Unmarshal(raw, &it); err != nil {
 			return fmt.Sprintf("Invalid 'input[%d]': %v", i, err)
 		}
+
 		switch it.Type {
 		case "message", "":
 			if !slices.Contains([]string{"user", "assistant", "system", "developer"}, it.Role) || len(it.Content) == 0 {
@@ -92,6 +96,7 @@ func (responses) transcript(s *Server, in responsesRequest) string {
 			if len(open) > 0 {
 				return "No tool output found for function call " + open[0] + "."
 			}
+
 			if it.Role != "assistant" {
 				said, calls = nil, nil
 			}
@@ -99,6 +104,7 @@ func (responses) transcript(s *Server, in responsesRequest) string {
 			if it.CallID == "" || it.Name == "" || !json.Valid([]byte(it.Arguments)) {
 				return fmt.Sprintf("Missing required parameter: 'input[%d].call_id'", i)
 			}
+
 			open = append(open, it.CallID)
 			calls = append(calls, model.Call{Name: it.Name, Args: json.RawMessage(it.Arguments)})
 			if s.altered(calls, said) {
@@ -123,6 +129,7 @@ func (responses) transcript(s *Server, in responsesRequest) string {
 	if len(open) > 0 {
 		return "No tool output found for function call " + open[0] + "."
 	}
+
 	return ""
 }
 
@@ -136,20 +143,25 @@ func (responses) items(t Turn) []map[string]any {
 	if t.Opaque != "" {
 		think(t.Opaque)
 	}
+
 	if t.Text != "" || t.Finish == model.StopRefusal {
 		part := map[string]any{"type": "output_text", "text": t.Text, "annotations": []any{}, "logprobs": []any{}}
 		if t.Finish == model.StopRefusal {
 			part = map[string]any{"type": "refusal", "refusal": "I will not."}
 		}
+
 		m := map[string]any{"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": []any{part}}
 		if t.Opaque != "" {
 			m["phase"] = "commentary"
 		}
+
 		out = append(out, m)
 	}
+
 	if t.Opaque != "" && len(t.Calls) > 0 {
 		think(t.Opaque + "more")
 	}
+
 	for _, c := range t.Calls {
 		call := map[string]any{"type": "function_call", "id": "fc_" + c.ID, "name": c.Name, "arguments": string(c.Args), "status": "completed"}
 		if c.ID != "" {
@@ -157,6 +169,7 @@ func (responses) items(t Turn) []map[string]any {
 		}
 		out = append(out, call)
 	}
+
 	return out
 }
 
@@ -194,6 +207,7 @@ func (d responses) frames(turn Turn) []string {
 		}
 		return map[string]any{"response": r}
 	}
+
 	event("response.created", response("in_progress", nil))
 	event("response.in_progress", response("in_progress", nil))
 	items := d.items(turn)
@@ -202,6 +216,7 @@ func (d responses) frames(turn Turn) []string {
 		for k, v := range it {
 			begun[k] = v
 		}
+
 		place := map[string]any{"output_index": i, "item_id": it["id"]}
 		at := func(more map[string]any) map[string]any {
 			for k, v := range place {
@@ -209,6 +224,7 @@ func (d responses) frames(turn Turn) []string {
 			}
 			return more
 		}
+
 		switch it["type"] {
 		case "message":
 			begun["content"], begun["status"] = []any{}, "in_progress"
@@ -218,12 +234,15 @@ func (d responses) frames(turn Turn) []string {
 			if part["type"] == "refusal" {
 				kind, text = "response.refusal.delta", part["refusal"].(string)
 			}
+
 			for _, piece := range said(text) {
 				event(kind, at(map[string]any{"content_index": 0, "delta": piece}))
 			}
+
 			if turn.Hang {
 				return out
 			}
+
 			event(strings.Replace(kind, "delta", "done", 1), at(map[string]any{"content_index": 0, "text": text}))
 		case "function_call":
 			begun["arguments"], begun["status"] = "", "in_progress"
@@ -235,22 +254,27 @@ func (d responses) frames(turn Turn) []string {
 		default:
 			event("response.output_item.added", map[string]any{"output_index": i, "item": map[string]any{"type": it["type"], "id": it["id"], "summary": []any{}}})
 		}
+
 		event("response.output_item.done", map[string]any{"output_index": i, "item": it})
 	}
+
 	if turn.Hang {
 		return out
 	}
+
 	end, status := map[string]any{"output": items}, "completed"
 	if u := turn.Usage; u != (model.Usage{}) {
 		end["usage"] = map[string]any{"input_tokens": u.Input, "input_tokens_details": map[string]any{"cached_tokens": u.Cached},
 			"output_tokens": u.Output, "output_tokens_details": map[string]any{"reasoning_tokens": 0}, "total_tokens": u.Input + u.Output}
 	}
+
 	switch turn.Finish {
 	case "", model.StopDone, model.StopCalls, model.StopRefusal:
 	default:
 		status = "incomplete"
 		end["incomplete_details"] = map[string]any{"reason": strings.Replace(turn.Finish, model.StopLength, "max_output_tokens", 1)}
 	}
+
 	event("response."+status, response(status, end))
 	return out
 }

@@ -90,6 +90,7 @@ func New(t testing.TB, turns ...Turn) *Server {
 		close(s.closing)
 		s.Close()
 	})
+
 	return s
 }
 
@@ -124,25 +125,30 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return // the client is gone
 	}
+
 	if !known {
 		_, text := d.refusal(model.KindBadRequest, fmt.Sprintf("there is no %s %s here", r.Method, r.URL.Path))
 		send(w, http.StatusNotFound, text)
 		return
 	}
+
 	turn := s.next(body)
 	if problem := d.misfit(s, r, body); problem != "" {
 		status, text := d.refusal(model.KindBadRequest, problem)
 		send(w, status, text)
 		return
 	}
+
 	if problem := turn.blindness(body); problem != "" {
 		status, text := d.refusal(model.KindBadRequest, problem)
 		send(w, status, text)
 		return
 	}
+
 	for k, v := range turn.Header {
 		w.Header().Set(k, v)
 	}
+
 	switch {
 	case turn.Raw != "" || turn.Status >= 300:
 		if w.Header().Get("Content-Type") == "" {
@@ -165,26 +171,31 @@ func (s *Server) speak(w http.ResponseWriter, r *http.Request, d dialect, turn T
 		s.issued = append(s.issued, issue{turn.Calls, d.message(turn)})
 		s.mu.Unlock()
 	}
+
 	complete := turn
 	complete.Hang = false
 	frames := d.frames(complete)
 	if turn.Hang && turn.Mangle == nil || turn.Fail != "" || turn.Endless > 0 {
 		frames = d.frames(Turn{Text: turn.Text, Hang: true})
 	}
+
 	if turn.Fail != "" {
 		frames = append(frames, d.failure(turn.Fail))
 	}
+
 	stream := []byte(strings.Join(frames, ""))
 	abort := false
 	if turn.Mangle != nil {
 		stream, abort = turn.Mangle(stream)
 	}
+
 	if !turn.Hang || turn.Text != "" {
 		w.Header().Set("Content-Type", d.contentType())
 		w.WriteHeader(http.StatusOK)
 		_, _ = w.Write(stream)
 		w.(http.Flusher).Flush()
 	}
+
 	for turn.Endless > 0 {
 		select {
 		case <-r.Context().Done():
@@ -196,12 +207,14 @@ func (s *Server) speak(w http.ResponseWriter, r *http.Request, d dialect, turn T
 			w.(http.Flusher).Flush()
 		}
 	}
+
 	if turn.Hang {
 		select {
 		case <-r.Context().Done():
 		case <-s.closing:
 		}
 	}
+
 	if abort {
 		if conn, _, err := w.(http.Hijacker).Hijack(); err == nil {
 			conn.Close()
@@ -280,6 +293,7 @@ func said(text string) []string {
 	if len(text) <= 1000 {
 		return strings.Split(text, "")
 	}
+
 	var out []string
 	for piece := range slices.Chunk([]byte(text), 64<<10) {
 		out = append(out, string(piece))

@@ -38,10 +38,12 @@ func TestServerIsStrict(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer resp.Body.Close()
+
 			text, err := io.ReadAll(resp.Body)
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			var refusal struct{ Error struct{ Message string } }
 			if json.Unmarshal(text, &refusal) == nil {
 				text = []byte(refusal.Error.Message)

@@ -38,24 +38,30 @@ func Ask(t testing.TB, ctx context.Context, p model.Provider, r model.Request) A
 		case err == nil && fields(e) != 1:
 			t.Errorf("an event has %d fields set: %+v", fields(e), e)
 		}
+
 		a.Err = err
 		a.Text += e.Text
 		if e.Call != nil {
 			a.Calls = append(a.Calls, *e.Call)
 		}
+
 		if e.Usage != nil {
 			a.Usage = *e.Usage
 		}
+
 		if e.Stop != "" {
 			a.Stop = e.Stop
 		}
+
 		if e.Raw != nil {
 			a.Raw = e.Raw
 		}
+
 		if e.End != nil {
 			a.End = e.End
 		}
 	}
+
 	return a
 }
 
@@ -95,6 +101,7 @@ func Run(t *testing.T, start Start) {
 			t.Errorf("answer: %+v", a)
 		}
 	})
+
 	t.Run("usage", func(t *testing.T) { usage(t, start) })
 	t.Run("a call", func(t *testing.T) { made(t, start.ask(t, Turn{Calls: []model.Call{query}}), query) })
 	t.Run("parallel calls", func(t *testing.T) {
@@ -103,6 +110,7 @@ func Run(t *testing.T, start Start) {
 			t.Errorf("answer: %+v", a)
 		}
 	})
+
 	t.Run("ids", func(t *testing.T) { ids(t, start) })
 	t.Run("turns", func(t *testing.T) { turns(t, start) })
 	t.Run("opaque", func(t *testing.T) { opaque(t, start) })
@@ -122,6 +130,7 @@ func Run(t *testing.T, start Start) {
 			t.Errorf("answer: %+v", a)
 		}
 	})
+
 	t.Run("cancelled in the middle", func(t *testing.T) { cancelled(t, start) })
 	t.Run("left", func(t *testing.T) {
 		for _, turn := range []Turn{{Calls: []model.Call{query}}, {Text: "one two", Hang: true}} {
@@ -149,6 +158,7 @@ func made(t *testing.T, a Answer, want ...model.Call) {
 	if a.Err != nil || len(a.Calls) != len(want) {
 		t.Fatalf("answer: %.1000s", fmt.Sprintf("%+v", a))
 	}
+
 	ids := map[string]bool{}
 	for i, c := range a.Calls {
 		if c.Name != want[i].Name || !sameJSON(t, c.Args, want[i].Args) {
@@ -196,15 +206,18 @@ func answered(t *testing.T, r model.Request, a Answer) model.Request {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	m = model.Message{}
 	if err := json.Unmarshal(stored, &m); err != nil {
 		t.Fatal(err)
 	}
+
 	r.Messages, r.Results = append(slices.Clip(r.Messages), m), nil
 	for _, c := range m.Calls {
 		r.Messages = append(r.Messages, model.Message{Role: model.RoleTool, CallID: c.ID, Name: c.Name, Text: string(envelope)})
 		r.Results = append(r.Results, model.Result{Call: c, Envelope: envelope})
 	}
+
 	return r
 }
 
@@ -254,6 +267,7 @@ func cancelled(t *testing.T, start Start) {
 	p := start(t, Script{{Text: "I begin", Calls: []model.Call{query}, Hang: true}}, Limits{})
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)
+
 	var got error
 	for e, err := range p.Stream(ctx, question) {
 		if e.Call != nil {

@@ -36,6 +36,7 @@ func TestRequest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	modeltest.Ask(t, t.Context(), p, r)
 	const messages = `{"model":"qwen3:8b","messages":[{"role":"system","content":"Be brief."},{"role":"user","content":"Go."},` +
 		`{"role":"assistant","content":"I look.","tool_calls":[{"id":"a","function":{"index":0,"name":"db_query","arguments":{"sql":"x"}}},{"id":"b","function":{"index":1,"name":"notify","arguments":{}}}]},` +
@@ -46,11 +47,13 @@ func TestRequest(t *testing.T) {
 	if got, want := string(s.Requests()[0]), messages+tools+end; got != want {
 		t.Errorf("sent\n%s, want\n%s", got, want)
 	}
+
 	r.NoTools = true
 	modeltest.Ask(t, t.Context(), p, r)
 	if got, want := string(s.Requests()[1]), messages+end; got != want {
 		t.Errorf("without tools sent\n%s, want\n%s", got, want)
 	}
+
 	ask(t, s, model.Request{Messages: question.Messages})
 	if got, want := string(s.Requests()[2]), `{"model":"scripted","messages":[{"role":"user","content":"Go."}],"stream":true,"truncate":false,"shift":false}`; got != want {
 		t.Errorf("sent\n%s, want\n%s", got, want)
@@ -133,6 +136,7 @@ func TestFaults(t *testing.T) {
 			}
 		})
 	}
+
 	s := modeltest.New(t, status(400, "the input length exceeds the context length"))
 	p, err := ollama.New(ollama.Options{Endpoint: wire.Endpoint{BaseURL: s.URL, Model: "m"}, ContextWindow: 4096})
 	if err != nil {
@@ -156,6 +160,7 @@ func TestNotRunning(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		got := modeltest.Ask(t, t.Context(), p, question)
 		const want = "the model server http://127.0.0.1:11434 cannot be reached for the model m; is Ollama running there? `ollama serve` starts it: connect: connection refused"
 		var e *model.Error

@@ -52,12 +52,15 @@ func (t *turn) encode() (*wire.Body, error) {
 	if t.p.window > 0 {
 		rest.Options["num_ctx"] = t.p.window
 	}
+
 	if t.r.MaxOutput > 0 {
 		rest.Options["num_predict"] = t.r.MaxOutput
 	}
+
 	if t.r.Temperature != nil {
 		rest.Options["temperature"] = *t.r.Temperature
 	}
+
 	b, draft, before := &wire.Body{}, wire.DraftOf(t.r.Draft, t.p), ""
 	b.Add(`{"model":`)
 	b.JSON(t.p.server.Model())
@@ -66,16 +69,19 @@ func (t *turn) encode() (*wire.Body, error) {
 		before = string(model.RoleSystem)
 		b.JSON(message{Role: before, Content: t.r.System})
 	}
+
 	var seen []model.Message
 	seen, t.shown = t.p.server.See(t.r.Messages)
 	messages, err := draft.Messages(wire.Beside(seen, t.shown), before, t.write)
 	if err != nil {
 		return nil, err
 	}
+
 	b.Grow(len(messages))
 	for _, m := range messages {
 		b.Piece(m.Text)
 	}
+
 	b.Add("]")
 	if len(t.r.Tools) > 0 && !t.r.NoTools { // it has no word that forbids them
 		tools, err := draft.Tools(t.r.Tools, declare)
@@ -86,6 +92,7 @@ func (t *turn) encode() (*wire.Body, error) {
 		b.Piece(tools)
 		b.Add("]")
 	}
+
 	b.Rest(rest)
 	return b, nil
 }
@@ -107,6 +114,7 @@ func (t *turn) message(m model.Message) message {
 	for _, i := range m.Images {
 		out.Images = append(out.Images, i.Data)
 	}
+
 	for _, p := range t.p.server.Pieces(m) {
 		switch {
 		case p.Call != nil:
@@ -121,6 +129,7 @@ func (t *turn) message(m model.Message) message {
 			}
 		}
 	}
+
 	return out
 }
 
@@ -131,11 +140,13 @@ func parameters(raw json.RawMessage) any {
 	if json.Unmarshal(raw, &s) != nil || s["type"] != "object" {
 		s = map[string]any{"type": "object"}
 	}
+
 	properties, ok := s["properties"].(map[string]any)
 	if !ok {
 		properties = map[string]any{}
 		s["properties"] = properties
 	}
+
 	open(properties)
 	return s
 }

@@ -71,6 +71,7 @@ func (t *turn) Advise(kind model.ErrorKind, status int, said wire.Said) string {
 	case strings.Contains(said.Text, "does not support tools"):
 		return "an agent needs a model that can call tools"
 	}
+
 	return ""
 }
 
@@ -110,19 +111,24 @@ func (t *turn) Take(f wire.Frame, a *wire.Answer) (string, error) {
 	case err != nil:
 		return "", t.p.server.Unreadable(err)
 	}
+
 	t.thought.WriteString(c.Message.Thinking)
 	a.Keep(wire.Part{Text: len(c.Message.Content)})
+
 	for _, made := range c.Message.ToolCalls {
 		call := a.Call(len(a.Calls), made.ID, made.Function.Name)
 		call.Args.Write(made.Function.Arguments)
 		a.Keep(wire.Part{Call: len(a.Calls)})
 	}
+
 	if !c.Done {
 		return c.Message.Content, nil
 	}
+
 	if c.Reason == "" { // older versions do not say
 		c.Reason = "stop"
 	}
+
 	a.End(c.Reason, meanings)
 	a.Usage = wire.Tokens(c.Input, c.Output, 0, 0)
 	if t.thought.Len() > 0 {
@@ -130,5 +136,6 @@ func (t *turn) Take(f wire.Frame, a *wire.Answer) (string, error) {
 			a.Parts = append(a.Parts, wire.Part{Opaque: raw})
 		}
 	}
+
 	return c.Message.Content, io.EOF
 }

@@ -53,15 +53,18 @@ func (w *words) UnmarshalJSON(raw []byte) error {
 	if raw[0] != '[' {
 		return wire.String(raw, (*string)(w))
 	}
+
 	var parts []struct {
 		Text string `json:"text"`
 	}
 	if err := json.Unmarshal(raw, &parts); err != nil {
 		return err
 	}
+
 	for _, p := range parts {
 		*w += words(p.Text)
 	}
+
 	return nil
 }
 
@@ -95,6 +98,7 @@ func (t *turn) Take(f wire.Frame, a *wire.Answer) (string, error) {
 	if bytes.HasPrefix(f.Data, []byte("[DONE]")) {
 		return "", io.EOF
 	}
+
 	var c chunk
 	err := json.Unmarshal(f.Data, &c)
 	switch {
@@ -103,10 +107,12 @@ func (t *turn) Take(f wire.Frame, a *wire.Answer) (string, error) {
 	case err != nil:
 		return "", t.p.server.Unreadable(err)
 	}
+
 	text := t.add(c, a)
 	if f.Whole && !t.any {
 		return "", t.p.server.Pointless(f.Data)
 	}
+
 	return text, nil
 }
 
@@ -115,29 +121,36 @@ func (t *turn) add(c chunk, a *wire.Answer) string {
 	if u := c.Usage; u != nil {
 		a.Usage = wire.Tokens(u.Prompt, u.Completion, u.Details.Cached, 0)
 	}
+
 	var text strings.Builder
 	for _, choice := range c.Choices {
 		if choice.Index != 0 {
 			continue // one answer was asked for
 		}
+
 		t.any = true
 		if choice.FinishReason != "" {
 			a.End(choice.FinishReason, endings)
 		}
+
 		for _, p := range []part{choice.Delta, choice.Message} {
 			text.WriteString(string(p.Content) + p.Refusal)
 			t.refused = t.refused || p.Refusal != ""
 		}
+
 		for _, f := range choice.Delta.ToolCalls {
 			extend(a, find(a, f), f)
 		}
+
 		for _, f := range choice.Message.ToolCalls {
 			extend(a, nil, f)
 		}
 	}
+
 	if t.refused && a.Finish != "" && len(a.Calls) == 0 && a.Means != model.StopLength && a.Means != wire.StopGaveUp {
 		a.Means = model.StopRefusal
 	}
+
 	return text.String()
 }
 
@@ -149,12 +162,15 @@ func extend(a *wire.Answer, c *wire.Call, f fragment) {
 			c.Index = *f.Index
 		}
 	}
+
 	if c.ID == "" {
 		c.ID = f.ID
 	}
+
 	if c.Name != f.Function.Name { // some servers repeat it in every fragment
 		c.Name += f.Function.Name
 	}
+
 	c.Args.WriteString(string(f.Function.Arguments))
 }
 

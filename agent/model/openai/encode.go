@@ -62,6 +62,7 @@ func (p *Provider) encode(r model.Request) request {
 	if !p.noUsage.Load() {
 		out.StreamOptions = &streamOptions{IncludeUsage: true}
 	}
+
 	if p.maxCompletion.Load() {
 		out.MaxCompletionTokens = r.MaxOutput
 	} else {
@@ -80,14 +81,17 @@ func (p *Provider) body(r model.Request, history []model.Message, rest request) 
 		before = string(model.RoleSystem)
 		b.JSON(message{Role: before, Content: r.System})
 	}
+
 	messages, err := draft.Messages(history, before, write)
 	if err != nil {
 		return nil, err
 	}
+
 	b.Grow(len(messages))
 	for _, m := range messages {
 		b.Piece(m.Text)
 	}
+
 	b.Add("]")
 	if len(r.Tools) > 0 && !r.NoTools { // tool_choice: none is ignored by too many servers to be relied on
 		tools, err := draft.Tools(r.Tools, declare)
@@ -98,6 +102,7 @@ func (p *Provider) body(r model.Request, history []model.Message, rest request) 
 		b.Piece(tools)
 		b.Add("]")
 	}
+
 	b.Rest(rest)
 	return b, nil
 }
@@ -128,6 +133,7 @@ func encodeMessage(m model.Message) message {
 		}
 		out.Content = parts
 	}
+
 	for _, c := range m.Calls {
 		args := string(c.Args)
 		if args == "" {
@@ -135,8 +141,10 @@ func encodeMessage(m model.Message) message {
 		}
 		out.ToolCalls = append(out.ToolCalls, call{c.ID, "function", function{Name: c.Name, Arguments: args}})
 	}
+
 	if len(out.ToolCalls) > 0 && m.Text == "" {
 		out.Content = nil
 	}
+
 	return out
 }

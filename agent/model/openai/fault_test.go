@@ -3,6 +3,7 @@ package openai_test
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -45,6 +46,7 @@ func TestFaults(t *testing.T) {
 		say       string
 	}{
 		"wrong key":         {status(401, `{"error":{"message":"Incorrect API key provided: `+key+`","code":"invalid_api_key"}}`), model.KindAuth, false, "provided: [secret]; check api_key"},
+		"a key in hex":      {status(401, fmt.Sprintf(`{"error":{"message":"no such key: %x"}}`, key)), model.KindAuth, false, "no such key: [secret]"},
 		"key in a header":   {status(403, `canary-in-a-header is not allowed`), model.KindAuth, false, "[secret] is not allowed"},
 		"nothing paid":      {status(402, `{"error":{"message":"insufficient credits","code":402}}`), model.KindRateLimited, false, "insufficient credits"},
 		"no such model":     {status(404, `{"error":"model not found"}`), model.KindBadRequest, false, "/v1 answered 404 Not Found for the model scripted: model not found; check base_url and the name of the model"},

@@ -35,10 +35,12 @@ func New(o Options) (*Provider, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	p := &Provider{server: server}
 	// OpenAI's reasoning models refuse max_tokens, and all its models take the new name.
 	host := server.Host()
 	p.maxCompletion.Store(host == "api.openai.com" || strings.HasSuffix(host, ".openai.azure.com"))
+
 	return p, nil
 }
 
@@ -74,6 +76,7 @@ func (t *turn) Adapt(status int, said wire.Said) bool {
 	if status != http.StatusBadRequest && status != http.StatusUnprocessableEntity {
 		return false
 	}
+
 	switch {
 	case t.sent.MaxTokens > 0 && strings.Contains(said.Text, "max_completion_tokens"):
 		t.p.maxCompletion.Store(true)
@@ -82,6 +85,7 @@ func (t *turn) Adapt(status int, said wire.Said) bool {
 	default:
 		return false
 	}
+
 	return true
 }
 

@@ -65,6 +65,7 @@ func TestRequest(t *testing.T) {
 	if got, want := string(s.Requests()[0]), messages+`"tools":[{"type":"function","function":{"name":"db_query","description":"asks","parameters":{"type":"object"}}}],`+rest; got != want {
 		t.Errorf("sent\n%s, want\n%s", got, want)
 	}
+
 	r.NoTools = true
 	ask(t, s.URL, r)
 	if got, want := string(s.Requests()[1]), messages+rest; got != want {
@@ -88,10 +89,12 @@ func TestAdapts(t *testing.T) {
 					t.Fatalf("answer: %+v", got)
 				}
 			}
+
 			sent := s.Requests()
 			if len(sent) != 3 {
 				t.Fatalf("%d requests", len(sent))
 			}
+
 			for i, body := range sent {
 				if has := strings.Contains(string(body), c.before); has != (i == 0) || i > 0 && !strings.Contains(string(body), c.after) {
 					t.Errorf("request %d: %s", i, body)

@@ -66,6 +66,7 @@ func (t *response) Adapt(status int, said wire.Said) bool {
 	if status != http.StatusBadRequest && status != http.StatusUnprocessableEntity {
 		return false
 	}
+
 	says := func(word string) bool { return strings.Contains(strings.ToLower(said.Text+" "+said.Code), word) }
 	switch {
 	case t.sent.Temperature != nil && says("temperature"):
@@ -76,6 +77,7 @@ func (t *response) Adapt(status int, said wire.Said) bool {
 	case t.sent.Include != nil && (says("encrypted") || says("include")):
 		return !t.p.noEncrypted.Swap(true)
 	}
+
 	return false
 }
 

@@ -78,6 +78,7 @@ func (t *response) Take(f wire.Frame, a *wire.Answer) (string, error) {
 	if bytes.HasPrefix(f.Data, []byte("[DONE]")) {
 		return "", io.EOF
 	}
+
 	var e responsesEvent
 	err := json.Unmarshal(f.Data, &e)
 	switch {
@@ -90,6 +91,7 @@ func (t *response) Take(f wire.Frame, a *wire.Answer) (string, error) {
 	case f.Whole:
 		return t.end(e.responsesBody, a)
 	}
+
 	switch e.Type {
 	case "response.output_item.added":
 		return "", t.begin(e.Index, e.Item)
@@ -107,12 +109,14 @@ func (t *response) Take(f wire.Frame, a *wire.Answer) (string, error) {
 		if e.Response == nil {
 			return "", t.p.server.Unreadable(fmt.Errorf("%s comes without a response", e.Type))
 		}
+
 		text, err := t.end(*e.Response, a)
 		if err == nil {
 			err = io.EOF
 		}
 		return text, err
 	}
+
 	return "", nil
 }
 
@@ -133,6 +137,7 @@ func (t *response) begin(index int, raw json.RawMessage) error {
 	if err := json.Unmarshal(raw, &in); err != nil {
 		return t.p.server.Unreadable(err)
 	}
+
 	it, err := t.at(index)
 	if err == nil && it.kind == "" {
 		it.kind, it.id, it.name, it.phase = in.Type, in.CallID, in.Name, in.Phase
@@ -146,19 +151,23 @@ func (t *response) grow(e responsesEvent) (string, error) {
 	if err := json.Unmarshal(e.Delta, &piece); err != nil {
 		return "", t.p.server.Unreadable(err)
 	}
+
 	it, err := t.at(e.Index)
 	if err != nil {
 		return "", err
 	}
+
 	if it.kind == "" {
 		it.kind = "message"
 	}
 	if it.kind != "message" || it.done {
 		return "", t.p.server.Unreadable(fmt.Errorf("text for item %d, which is not being said", e.Index))
 	}
+
 	if e.Type == "response.refusal.delta" {
 		it.phase = refusal
 	}
+
 	it.said += len(piece)
 	return piece, nil
 }
@@ -173,10 +182,12 @@ func (t *response) finish(index int, raw json.RawMessage) (string, error) {
 	if err := json.Unmarshal(raw, &in); err != nil {
 		return "", t.p.server.Unreadable(err)
 	}
+
 	it, err := t.at(index)
 	if err != nil || it.done {
 		return "", err
 	}
+
 	it.done, it.kind = true, in.Type
 	switch in.Type {
 	case "function_call":
@@ -186,6 +197,7 @@ func (t *response) finish(index int, raw json.RawMessage) (string, error) {
 		if it.phase != refusal {
 			it.phase = in.Phase
 		}
+
 		for _, c := range in.Content {
 			text.WriteString(c.Text + c.Refusal)
 			if c.Refusal != "" {
@@ -202,6 +214,7 @@ func (t *response) finish(index int, raw json.RawMessage) (string, error) {
 			it.raw = bytes.Clone(raw)
 		}
 	}
+
 	return "", nil
 }
 
@@ -215,9 +228,11 @@ func (t *response) end(b responsesBody, a *wire.Answer) (string, error) {
 		}
 		text.WriteString(said)
 	}
+
 	if u := b.Usage; u != nil {
 		a.Usage = wire.Tokens(u.Input, u.Output, u.Details.Cached, 0)
 	}
+
 	whole, refused := true, false
 	for _, it := range t.items {
 		switch it.kind {
@@ -236,6 +251,7 @@ func (t *response) end(b responsesBody, a *wire.Answer) (string, error) {
 				}
 				p.Opaque = raw
 			}
+
 			a.Keep(p)
 		default:
 			if it.raw != nil {
@@ -243,6 +259,7 @@ func (t *response) end(b responsesBody, a *wire.Answer) (string, error) {
 			}
 		}
 	}
+
 	reason := b.Status
 	if b.Incomplete.Reason != "" {
 		reason = b.Incomplete.Reason
@@ -250,9 +267,11 @@ func (t *response) end(b responsesBody, a *wire.Answer) (string, error) {
 	if reason == "" || reason == "completed" && !whole {
 		return text.String(), nil // it broke off
 	}
+
 	a.End(reason, outcomes)
 	if refused && a.Means == model.StopDone {
 		a.Means = model.StopRefusal
 	}
+
 	return text.String(), nil
 }

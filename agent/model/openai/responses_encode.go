@@ -63,17 +63,21 @@ func (t *response) encode() responsesRequest {
 	if !t.p.noTemperature.Load() {
 		out.Temperature = t.r.Temperature
 	}
+
 	if !t.p.noEncrypted.Load() {
 		out.Include = []string{"reasoning.encrypted_content"}
 	}
+
 	if t.p.own {
 		out.PromptCacheKey = cacheKey(t.r)
 	}
+
 	messages, shown := t.p.server.See(t.r.Messages)
 	out.shown = shown
 	for _, m := range messages {
 		t.add(&out, m)
 	}
+
 	for _, tl := range t.r.Tools {
 		schema := tl.Schema
 		if len(schema) == 0 {
@@ -81,9 +85,11 @@ func (t *response) encode() responsesRequest {
 		}
 		out.Tools = append(out.Tools, responsesTool{Type: "function", Name: tl.Name, Description: tl.Description, Parameters: schema})
 	}
+
 	if t.r.NoTools && len(out.Tools) > 0 { // they stay, so that the kept prefix stays what it is
 		out.ToolChoice = "none"
 	}
+
 	return out
 }
 
@@ -99,6 +105,7 @@ func input(m model.Message) any {
 	if len(m.Images) == 0 {
 		return m.Text
 	}
+
 	parts := []inputPart{{Type: "input_text", Text: m.Text}}
 	for _, i := range m.Images {
 		parts = append(parts, inputPart{Type: "input_image", ImageURL: dataURL(i), Detail: "auto"})

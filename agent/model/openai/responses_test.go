@@ -40,12 +40,14 @@ func TestResponsesRequest(t *testing.T) {
 	if second := modeltest.Ask(t, t.Context(), p, r); second.Err != nil {
 		t.Fatal(second.Err)
 	}
+
 	const beginning = `{"model":"scripted","instructions":"be brief","input":[{"type":"message","role":"user","content":"hi"}`
 	const tools = `],"tools":[{"type":"function","name":"db_query","description":"asks","parameters":{"type":"object"},"strict":false}],`
 	const rest = `"stream":true,"store":false,"include":["reasoning.encrypted_content"],"max_output_tokens":99,"temperature":0.5}`
 	if got, want := string(s.Requests()[0]), beginning+tools+rest; got != want {
 		t.Errorf("sent\n%s, want\n%s", got, want)
 	}
+
 	const said = `,{"encrypted_content":"sealed","id":"rs_sealed","summary":[],"type":"reasoning"},{"type":"message","role":"assistant","content":"I look.","phase":"commentary"},` +
 		`{"encrypted_content":"sealedmore","id":"rs_sealedmore","summary":[],"type":"reasoning"},{"type":"function_call","call_id":"a","name":"db_query","arguments":"{}"},` +
 		`{"type":"function_call_output","call_id":"a","output":"{\"ok\":true}"}`
@@ -61,11 +63,13 @@ func TestResponsesCacheKey(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	other := question
 	other.System = "be long"
 	for _, r := range []model.Request{question, question, other} {
 		modeltest.Ask(t, t.Context(), p, r)
 	}
+
 	keyOf := func(body string) string {
 		var in struct {
 			Key string `json:"prompt_cache_key"`
@@ -96,6 +100,7 @@ func TestResponsesAdapts(t *testing.T) {
 					t.Fatalf("answer: %+v", got)
 				}
 			}
+
 			for i, body := range s.Requests() {
 				if has := strings.Contains(string(body), c.before); has != (i == 0) {
 					t.Errorf("request %d: %s", i, body)

@@ -22,19 +22,24 @@ func Check(calls []Call, names []string) []error {
 				problems = append(problems, fmt.Errorf("%s: %w", label(i, c), err))
 			}
 		}
+
 		if c.Name == "" {
 			bad(errors.New("it has no call: with the name of a tool"))
 		}
+
 		if c.OnError != "" && c.OnError != onErrorFail && c.OnError != onErrorContinue {
 			bad(fmt.Errorf("on_error %q is neither fail nor continue", c.OnError))
 		}
+
 		if c.If != "" {
 			bad(checkExpression("if", c.If))
 		}
+
 		checkValue("each", c.Each, bad)
 		checkValue("with", c.With, bad)
 		bad(checkSave(c.Save, names))
 	}
+
 	return problems
 }
 

@@ -27,13 +27,16 @@ func explain(name string, err error, data map[string]any, scoped bool) error {
 	case m == nil:
 		return fmt.Errorf("the template of %s cannot be filled: %w", name, err)
 	}
+
 	at, problem := m[1], m[2]
 	if key := missing(problem); key != "" {
 		return fmt.Errorf("the template of %s uses %s", name, absent(at, key, data, scoped))
 	}
+
 	if inner := failed.FindStringSubmatch(problem); inner != nil {
 		problem = inner[1]
 	}
+
 	return fmt.Errorf("the template of %s cannot be filled: %s: %s", name, at, problem)
 }
 
@@ -58,6 +61,7 @@ func absent(at, key string, data map[string]any, scoped bool) string {
 	if !known {
 		return fmt.Sprintf("%q, which is not there", key)
 	}
+
 	var owner any = data
 	names := strings.Split(path, ".")
 	for i, part := range names {
@@ -69,6 +73,7 @@ func absent(at, key string, data map[string]any, scoped bool) string {
 		case i == 0:
 			return fmt.Sprintf("%q, which this run does not have; it has %s", part, strings.Join(parts(owner), ", "))
 		}
+
 		full, parent := strings.Join(names[:i+1], "."), strings.Join(names[:i], ".")
 		switch has := parts(owner); {
 		case owner == nil:
@@ -83,6 +88,7 @@ func absent(at, key string, data map[string]any, scoped bool) string {
 			return fmt.Sprintf("%q, but %s has only %s", full, parent, strings.Join(has, ", "))
 		}
 	}
+
 	return fmt.Sprintf("%q, which is not there", key)
 }
 
@@ -92,14 +98,17 @@ func get(owner any, name string) (any, bool) {
 		v, ok := m[name]
 		return v, ok
 	}
+
 	v := reflect.ValueOf(owner)
 	if v.Kind() != reflect.Struct {
 		return nil, false
 	}
+
 	f, ok := v.Type().FieldByName(name)
 	if !ok || !f.IsExported() {
 		return nil, false
 	}
+
 	return v.FieldByIndex(f.Index).Interface(), true
 }
 
@@ -108,15 +117,18 @@ func parts(owner any) []string {
 	if m, ok := owner.(map[string]any); ok {
 		return slices.AppendSeq([]string{}, slices.Values(slices.Sorted(maps.Keys(m))))
 	}
+
 	t := reflect.TypeOf(owner)
 	if t == nil || t.Kind() != reflect.Struct {
 		return nil
 	}
+
 	var out []string
 	for _, f := range reflect.VisibleFields(t) {
 		if f.IsExported() && !f.Anonymous {
 			out = append(out, f.Name)
 		}
 	}
+
 	return out
 }

@@ -44,6 +44,7 @@ func ofMap(v any, item func(key string, value any) any) (any, error) {
 	if !ok {
 		return nil, fmt.Errorf("%.60s is no object", show(v))
 	}
+
 	out := make([]any, 0, len(m))
 	for _, key := range slices.Sorted(maps.Keys(m)) {
 		out = append(out, item(key, m[key]))
@@ -57,6 +58,7 @@ func evaluate(name, text string, data map[string]any) (any, error) {
 	for key := range data {
 		names[key] = types.Any
 	}
+
 	program, err := compile(name, text, names)
 	if err != nil {
 		if m := unknownName.FindStringSubmatch(err.Error()); m != nil {
@@ -64,10 +66,12 @@ func evaluate(name, text string, data map[string]any) (any, error) {
 		}
 		return nil, err
 	}
+
 	v, err := expr.Run(program, data)
 	if err != nil {
 		return nil, fmt.Errorf("the expression of %s cannot be computed: %s", name, firstLine(err))
 	}
+
 	return v, nil
 }
 
@@ -75,6 +79,7 @@ func compile(name, text string, names types.Map) (*vm.Program, error) {
 	if len(text) > maxExpression {
 		return nil, fmt.Errorf("the expression of %s is longer than %d bytes", name, maxExpression)
 	}
+
 	program, err := expr.Compile(text, append(language(), expr.Env(names))...)
 	if err != nil {
 		return nil, fmt.Errorf("the expression of %s is broken: %s", name, firstLine(err))
@@ -96,6 +101,7 @@ func checkExpression(name, text string) error {
 			}
 		}
 	}
+
 	_, err := compile(name, text, names)
 	return err
 }

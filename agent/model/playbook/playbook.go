@@ -10,6 +10,8 @@ import (
 	"slices"
 
 	"rouse/agent/model"
+	"rouse/internal/domain"
+	"rouse/internal/text"
 )
 
 // maxEach bounds the items of one each.
@@ -67,12 +69,14 @@ func New(o Options) (*Provider, error) {
 	if problems := Check(o.Calls, slices.Sorted(maps.Keys(o.Data))); len(problems) > 0 {
 		return nil, errors.Join(problems...)
 	}
+
 	data := map[string]any{}
 	maps.Copy(data, o.Data)
 	p := &Provider{calls: o.Calls, data: data, recorded: o.Recorded, skip: o.Skipped}
 	for _, c := range o.Calls {
 		p.tally = append(p.tally, tally{name: c.Name})
 	}
+
 	return p, nil
 }
 
@@ -83,12 +87,13 @@ func (p *Provider) Stream(ctx context.Context, r model.Request) iter.Seq2[model.
 			yield(model.Event{}, context.Cause(ctx))
 			return
 		}
+
 		call, err := p.turn(r)
 		switch {
 		case err != nil:
-			yield(model.Event{End: &model.End{Outcome: "error", Error: err.Error()}}, nil)
+			yield(model.Event{End: &model.End{Outcome: domain.OutcomeError, Error: err.Error()}}, nil)
 		case call == nil:
-			yield(model.Event{End: &model.End{Outcome: "success", Summary: summary(p.tally)}}, nil)
+			yield(model.Event{End: &model.End{Outcome: domain.OutcomeSuccess, Summary: summary(p.tally)}}, nil)
 		default:
 			yield(model.Event{Call: call}, nil)
 		}
@@ -102,12 +107,14 @@ func (p *Provider) turn(r model.Request) (*model.Call, error) {
 			return nil, err
 		}
 	}
+
 	for p.at < len(p.calls) {
 		call, err := p.next()
 		if call != nil || err != nil {
 			return call, err
 		}
 	}
+
 	return nil, nil
 }
 
@@ -121,6 +128,7 @@ func label(i int, c Call) string {
 	case c.Name == "":
 		return fmt.Sprintf("call %d", i+1)
 	}
+
 	return fmt.Sprintf("call %d (%s)", i+1, about)
 }
 
@@ -139,17 +147,20 @@ func (p *Provider) take(results []model.Result) error {
 	if at < 0 {
 		return fmt.Errorf("%s gave no result", p.label())
 	}
+
 	var e struct {
 		OK      bool            `json:"ok"`
 		Kind    string          `json:"kind"`
 		Message string          `json:"message"`
 		Result  json.RawMessage `json:"result"`
 	}
+
 	err := json.Unmarshal(results[at].Envelope, &e)
 	result, err2 := decode(e.Result)
 	if err := errors.Join(err, err2); err != nil {
 		return fmt.Errorf("the result of %s cannot be read: %w", p.label(), err)
 	}
+
 	c, t := &p.calls[p.at], &p.tally[p.at]
 	switch {
 	case e.OK:
@@ -162,9 +173,11 @@ func (p *Provider) take(results []model.Result) error {
 		t.kind = e.Kind
 		result = nil
 	}
+
 	if c.Save != "" {
 		p.data[c.Save] = result
 	}
+
 	p.advance()
 	return nil
 }
@@ -176,12 +189,14 @@ func (p *Provider) advance() {
 		p.item++
 		return
 	}
+
 	// What a call saves can be named after it, even when it was never made.
 	if save := p.calls[p.at].Save; save != "" {
 		if _, ok := p.data[save]; !ok {
 			p.data[save] = nil
 		}
 	}
+
 	p.at, p.items, p.item = p.at+1, nil, 0
 	delete(p.data, "item")
 	delete(p.data, "index")
@@ -197,15 +212,19 @@ func (p *Provider) next() (*model.Call, error) {
 			if err != nil {
 				return nil, err
 			}
+
 			if len(items) == 0 {
 				p.advance()
 				return nil, nil
 			}
+
 			p.items = items
 		}
+
 		p.data["item"], p.data["index"] = p.items[p.item], p.item
 		key = fmt.Sprintf("%s.%d", key, p.item+1)
 	}
+
 	wanted := !p.absent(key) && (p.skip == nil || !p.skip(key))
 	if wanted {
 		var err error
@@ -213,15 +232,18 @@ func (p *Provider) next() (*model.Call, error) {
 			return nil, err
 		}
 	}
+
 	if !wanted {
 		p.tally[p.at].skipped++
 		p.advance()
 		return nil, nil
 	}
+
 	args, err := p.arguments(c)
 	if err != nil {
 		return nil, err
 	}
+
 	p.asked = key
 	return &model.Call{ID: key, Key: key, Name: c.Name, Args: args}, nil
 }
@@ -240,14 +262,17 @@ func (p *Provider) wanted(c *Call) (bool, error) {
 	if c.If == "" {
 		return true, nil
 	}
+
 	v, err := evaluate(p.label()+" if", c.If, p.data)
 	if err != nil {
 		return false, err
 	}
+
 	b, ok := v.(bool)
 	if !ok {
 		return false, fmt.Errorf("if of %s gives %s, which is neither true nor false", p.label(), quoted(v))
 	}
+
 	return b, nil
 }
 
@@ -256,6 +281,7 @@ func (p *Provider) each(c *Call) ([]any, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	items, ok := list(v)
 	switch {
 	case !ok:
@@ -263,6 +289,7 @@ func (p *Provider) each(c *Call) ([]any, error) {
 	case len(items) > maxEach:
 		return nil, fmt.Errorf("each of %s gives %d items, more than %d", p.label(), len(items), maxEach)
 	}
+
 	return items, nil
 }
 
@@ -270,14 +297,17 @@ func (p *Provider) arguments(c *Call) (json.RawMessage, error) {
 	if len(c.With) == 0 {
 		return json.RawMessage("{}"), nil
 	}
+
 	v, err := value(p.label()+" with", c.With, p.data)
 	if err != nil {
 		return nil, err
 	}
+
 	args, err := json.Marshal(v)
 	if err != nil {
 		return nil, fmt.Errorf("the arguments of %s cannot be written as JSON: %w", p.label(), err)
 	}
+
 	return args, nil
 }
 
@@ -287,7 +317,7 @@ func quoted(v any) string {
 	case nil:
 		return "nothing"
 	case string:
-		return fmt.Sprintf("%q", cut(v, maxSaid))
+		return fmt.Sprintf("%q", text.Truncate(v, maxSaid))
 	}
-	return cut(show(v), maxSaid)
+	return text.Truncate(show(v), maxSaid)
 }

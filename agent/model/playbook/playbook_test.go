@@ -38,13 +38,16 @@ func playWith(t testing.TB, p *playbook.Provider, answer func(model.Call) string
 		case len(a.Calls) != 1:
 			t.Fatalf("one turn makes %d calls", len(a.Calls))
 		}
+
 		call := a.Calls[0]
 		if call.ID != call.Key {
 			t.Errorf("the call %s has the id %s", call.Key, call.ID)
 		}
+
 		made = append(made, call)
 		results = []model.Result{{Call: call, Envelope: json.RawMessage(answer(call))}}
 	}
+
 	t.Fatal("the playbook does not end")
 	return nil, model.End{}
 }
@@ -79,10 +82,12 @@ func TestConformance(t *testing.T) {
 			}
 			calls = append(calls, playbook.Call{Name: turn.Calls[0].Name, With: with(string(turn.Calls[0].Args))})
 		}
+
 		p, err := playbook.New(playbook.Options{Calls: calls})
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		return p
 	})
 }
@@ -94,6 +99,7 @@ func TestPlay(t *testing.T) {
 		"db_query":  `{"columns":["category","total"],"rows":[{"category":"food","total":1234567.5},{"category":"rent","total":2}]}`,
 		"notify":    `{"title":"3 expenses","channel":"desktop"}`,
 	}
+
 	made, end := play(t, []playbook.Call{
 		{Name: "db_import", With: with(`{"table":"expenses","path":"{{ .File.Path }}"}`), Save: "imported"},
 		{Name: "db_query", With: with(`{"sql":"select category, sum(amount) total from expenses group by 1"}`), Save: "totals"},
@@ -101,6 +107,7 @@ func TestPlay(t *testing.T) {
 		{Name: "notify", If: "imported.rows_imported > 0", With: with(`{"title":"{{ .imported.rows_imported }} expenses",
 			"body":"Top: {{ (index .totals.rows 0).category }} {{ (index .totals.rows 0).total }}", "n":"= imported.rows_imported + 1", "deep":[{"rows":"= totals.rows"}]}`)},
 	}, map[string]any{"File": struct{ Path string }{"/in/a.csv"}}, func(c model.Call) string { return ok(results[c.Name])(c) })
+
 	const want = `p1 db_import({"path":"/in/a.csv","table":"expenses"})
 p2 db_query({"sql":"select category, sum(amount) total from expenses group by 1"})
 p4 notify({"body":"Top: food 1234567.5","deep":[{"rows":[{"category":"food","total":1234567.5},{"category":"rent","total":2}]}],"n":4,"title":"3 expenses"})`
@@ -119,6 +126,7 @@ func TestEach(t *testing.T) {
 		{Name: "c", Each: "= 1..3", If: "item != 2", With: with(`{"n":"= item","last":"= last.id","none":"= nothing"}`)},
 		{Name: "d", Each: []any{"{{ .names }}", "= 1 + 1"}, With: with(`{"v":"= item"}`)},
 	}, map[string]any{"names": "x,y"}, func(c model.Call) string { return ok(`{"id":"` + c.Key + `"}`)(c) })
+
 	const want = `p1.1 a({"i":0,"name":"x"})
 p1.2 a({"i":1,"name":"y"})
 p3.1 c({"last":"p1.2","n":1,"none":null})
@@ -147,6 +155,7 @@ func TestDataIsNotExpanded(t *testing.T) {
 				t.Errorf("%s gets %s", c.Key, c.Args)
 			}
 		}
+
 		if len(made) != 3 || strings.Contains(end.Summary, "hunter2") {
 			t.Errorf("%d calls: %+v", len(made), end)
 		}
@@ -218,6 +227,7 @@ func TestStrangeResults(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			modeltest.Ask(t, t.Context(), p, model.Request{})
 			a := modeltest.Ask(t, t.Context(), p, model.Request{Results: []model.Result{c.result}})
 			if a.End == nil || a.End.Outcome != "error" || !strings.Contains(a.End.Error, c.say) {
@@ -281,6 +291,7 @@ func TestCheck(t *testing.T) {
 		{Name: "e", Save: "item", Each: "= " + strings.Repeat("-", 9000) + "1", With: with(`{"a":"{{ define \"x\" }}{{ end }}"}`)},
 		{Name: "f", Save: "last", If: "last.id + count > 1", Each: "= nope(1)", With: with(`{"a":"= now()","b":"= let x = 1; x + last","c":"= len(1, 2)","d":"= 1 + 'a'"}`)},
 	}, []string{"Job"})
+
 	want := []string{
 		"call 2: it has no call: with the name of a tool",
 		"call 2: the template of with.a is broken: with.a:1: unclosed action",
@@ -299,6 +310,7 @@ func TestCheck(t *testing.T) {
 		"call 6 (f): the expression of with.c is broken: invalid number of arguments (expected 1, got 2) (1:1)",
 		"call 6 (f): the expression of with.d is broken: invalid operation: + (mismatched types int and string) (1:3)",
 	}
+
 	var got []string
 	for _, p := range problems {
 		got = append(got, p.Error())
@@ -324,6 +336,7 @@ func TestResume(t *testing.T) {
 				if err != nil {
 					rt.Fatal(err)
 				}
+
 				results[c.Key] = ok(string(raw))(c)
 				if c.Name == "b" && rapid.Bool().Draw(rt, "fails") {
 					results[c.Key] = refuse(c)
@@ -331,6 +344,7 @@ func TestResume(t *testing.T) {
 			}
 			return results[c.Key]
 		}
+
 		first, end := play(t, calls, nil, answer)
 		again, end2 := play(t, calls, nil, answer)
 		if written(first) != written(again) || end != end2 {
@@ -361,6 +375,7 @@ func TestAbsentItems(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			made, end := playWith(t, p, ok(`{}`))
 			if got := written(made); got != c.want || end.Outcome != "success" || !strings.Contains(end.Summary, "skipped") {
 				t.Errorf("%s\n%+v, want\n%s", got, end, c.want)

@@ -2,8 +2,9 @@ package playbook
 
 import (
 	"fmt"
-	"slices"
 	"strings"
+
+	"rouse/internal/text"
 )
 
 const (
@@ -25,7 +26,7 @@ func summary(all []tally) string {
 	for _, t := range all {
 		out = append(out, t.String())
 	}
-	return cut(strings.Join(out, "; "), maxSummary)
+	return text.Truncate(strings.Join(out, "; "), maxSummary)
 }
 
 func (t tally) String() string {
@@ -44,15 +45,19 @@ func (t tally) String() string {
 	case t.made > 1:
 		said = fmt.Sprintf(" %d times", t.made)
 	}
+
 	if t.failed > 0 {
 		said += fmt.Sprintf(", %d failed (%s)", t.failed, t.kind)
 	}
+
 	if t.skipped > 0 {
 		said += fmt.Sprintf(", %d skipped", t.skipped)
 	}
+
 	if t.made == 0 {
 		said = ":" + strings.TrimPrefix(said, ",")
 	}
+
 	return t.name + said
 }
 
@@ -68,14 +73,17 @@ func tell(result any) string {
 	if items, ok := m["rows"].([]any); ok {
 		return ": " + rows(len(items))
 	}
+
 	if n, ok := m["count"]; ok {
 		return ": " + rows(n)
 	}
+
 	for _, key := range []string{"title", "path", "text", "id"} {
 		if v, ok := m[key]; ok {
-			return ": " + cut(strings.Join(strings.Fields(show(v)), " "), maxSaid)
+			return ": " + text.Truncate(text.Collapse(show(v)), maxSaid)
 		}
 	}
+
 	return ""
 }
 
@@ -84,11 +92,4 @@ func rows(n any) string {
 		return text + " rows"
 	}
 	return "1 row"
-}
-
-func cut(text string, limit int) string {
-	if runes := []rune(text); len(runes) > limit {
-		return string(slices.Concat(runes[:limit-1], []rune("…")))
-	}
-	return text
 }

@@ -26,15 +26,18 @@ func Expand(name, text string, data map[string]any) (string, error) {
 	if !strings.Contains(text, "{{") {
 		return text, nil
 	}
+
 	w := &work{left: maxWork}
 	t, scoped, err := parseTemplate(name, text, w)
 	if err != nil {
 		return "", err
 	}
+
 	var out strings.Builder
 	if err := t.Execute(meter{&out, w}, data); err != nil {
 		return "", explain(name, err, data, scoped)
 	}
+
 	return out.String(), nil
 }
 
@@ -52,17 +55,21 @@ func parseTemplate(name, text string, w *work) (t *template.Template, scoped boo
 	if strings.Count(text, "{{") > maxActions {
 		return nil, false, fmt.Errorf("the template of %s has more than %d actions", name, maxActions)
 	}
+
 	t, err = template.New(templateTag).Option("missingkey=error").Funcs(w.functions()).Parse(text)
 	if err != nil {
 		return nil, false, fmt.Errorf("the template of %s is broken: %s", name, strings.Replace(err.Error(), "template: "+templateTag, name, 1))
 	}
+
 	in := instrument{}
 	for _, part := range t.Templates() {
 		in.list(part.Root)
 	}
+
 	if in.calls || len(t.Templates()) > 1 {
 		return nil, false, fmt.Errorf("the template of %s uses define, block or template, which are not available: a template stands for itself", name)
 	}
+
 	return t, in.scoped, nil
 }
 
@@ -173,11 +180,13 @@ func show(v any) string {
 		}
 		return v.String()
 	}
+
 	switch reflect.TypeOf(v).Kind() {
 	case reflect.Map, reflect.Slice, reflect.Array, reflect.Struct:
 		if text, err := json.Marshal(v); err == nil {
 			return string(text)
 		}
 	}
+
 	return fmt.Sprint(v)
 }

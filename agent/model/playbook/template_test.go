@@ -130,6 +130,7 @@ func FuzzCheck(f *testing.F) {
 		if _, err := playbook.New(playbook.Options{Calls: calls}); (err == nil) != (len(problems) == 0) {
 			t.Errorf("the check finds %v, New %v", problems, err)
 		}
+
 		if len(problems) == 0 {
 			calls[0].Save = ""
 			play(t, calls, data(), ok(`{}`)) // which must end, however

@@ -26,6 +26,7 @@ func value(name string, v any, data map[string]any) (any, error) {
 				return nil, err
 			}
 		}
+
 		return out, nil
 	case map[string]any:
 		out := make(map[string]any, len(v))
@@ -35,6 +36,7 @@ func value(name string, v any, data map[string]any) (any, error) {
 				return nil, err
 			}
 		}
+
 		return out, nil
 	}
 	return v, nil
@@ -45,14 +47,17 @@ func list(v any) ([]any, bool) {
 	if items, ok := v.([]any); ok {
 		return append([]any{}, items...), true
 	}
+
 	l := reflect.ValueOf(v)
 	if v == nil || l.Kind() != reflect.Slice {
 		return nil, false
 	}
+
 	items := make([]any, l.Len())
 	for i := range items {
 		items[i] = l.Index(i).Interface()
 	}
+
 	return items, true
 }
 
@@ -61,6 +66,7 @@ func decode(raw json.RawMessage) (any, error) {
 	if len(raw) == 0 {
 		return nil, nil
 	}
+
 	var v any
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber()
@@ -76,6 +82,7 @@ func plain(v any) any {
 		if n, err := v.Int64(); err == nil {
 			return n
 		}
+
 		f, err := v.Float64()
 		if err != nil {
 			return v.String() // larger than any float

@@ -44,10 +44,12 @@ func Compare(recorded, now model.Request) []Difference {
 			out = append(out, Difference{What: what, Recorded: a, Now: b})
 		}
 	}
+
 	add("the system prompt", recorded.System, now.System)
 	if recorded.NoTools != now.NoTools {
 		out = append(out, Difference{What: "whether tools may be called", Recorded: mayCall(recorded.NoTools), Now: mayCall(now.NoTools)})
 	}
+
 	out = append(out, compareTools(recorded.Tools, now.Tools)...)
 	n := min(len(recorded.Messages), len(now.Messages))
 	for i := range n {
@@ -57,15 +59,18 @@ func Compare(recorded, now model.Request) []Difference {
 			out = append(out, Difference{What: what, Recorded: excerpt(a), Now: excerpt(b)})
 			return out
 		}
+
 		add(what, a.Text, b.Text)
 		add(what+", its calls", calls(a), calls(b))
 	}
+
 	switch {
 	case len(recorded.Messages) > n:
 		out = append(out, Difference{What: fmt.Sprintf("message %d, %s", n+1, describe(recorded.Messages[n])), Recorded: excerpt(recorded.Messages[n])})
 	case len(now.Messages) > n:
 		out = append(out, Difference{What: fmt.Sprintf("message %d, %s", n+1, describe(now.Messages[n])), Now: excerpt(now.Messages[n])})
 	}
+
 	return out
 }
 
@@ -86,6 +91,7 @@ func compareTools(recorded, now []model.Tool) (out []Difference) {
 		}
 		return model.Tool{}, false
 	}
+
 	for _, a := range recorded {
 		b, ok := find(now, a.Name)
 		switch {
@@ -99,11 +105,13 @@ func compareTools(recorded, now []model.Tool) (out []Difference) {
 			out = append(out, Difference{What: "the tool " + a.Name + ", its arguments", Recorded: x, Now: y})
 		}
 	}
+
 	for _, b := range now {
 		if _, ok := find(recorded, b.Name); !ok {
 			out = append(out, Difference{What: "the tool " + b.Name, Now: "offered"})
 		}
 	}
+
 	return out
 }
 
@@ -137,10 +145,12 @@ func compact(raw json.RawMessage) string {
 	if dec.Decode(&v) != nil {
 		return string(raw)
 	}
+
 	text, err := json.Marshal(v)
 	if err != nil {
 		return string(raw)
 	}
+
 	return string(text)
 }
 
@@ -161,6 +171,7 @@ func Apart(a, b string) (string, string) {
 	for at < len(a) && at < len(b) && a[at] == b[at] {
 		at++
 	}
+
 	from := 0
 	if len(a) > shown || len(b) > shown {
 		from = max(0, at-before)
@@ -168,22 +179,27 @@ func Apart(a, b string) (string, string) {
 	return cut(a, from), cut(b, from)
 }
 
-// cut is a part of a text, with dots where something is left out.
+// cut is a part of a text, with dots where something is left out: unlike what text.Truncate does,
+// at both ends, and the part goes on to the end of the character it breaks off in.
 func cut(text string, from int) string {
 	from = min(from, len(text))
 	for from > 0 && from < len(text) && !utf8.RuneStart(text[from]) {
 		from--
 	}
+
 	to := min(len(text), from+shown)
 	for to < len(text) && !utf8.RuneStart(text[to]) {
 		to++
 	}
+
 	out := text[from:to]
 	if from > 0 {
 		out = "…" + out
 	}
+
 	if to < len(text) {
 		out += "…"
 	}
+
 	return out
 }

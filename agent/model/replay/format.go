@@ -78,27 +78,32 @@ func Write(w io.Writer, r Recording) error {
 	if err := write(line{Recording: &header{Version, r.Run}}); err != nil {
 		return err
 	}
+
 	for i := range r.Attempts {
 		if err := write(line{Attempt: &r.Attempts[i]}); err != nil {
 			return err
 		}
 	}
+
 	var e Encoder
 	for _, x := range r.Exchanges {
 		if err := write(line{Exchange: e.pack(x)}); err != nil {
 			return err
 		}
 	}
+
 	for i := range r.Steps {
 		if err := write(line{Step: &r.Steps[i]}); err != nil {
 			return err
 		}
 	}
+
 	for i := range r.Calls {
 		if err := write(line{Call: &r.Calls[i]}); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -128,13 +133,16 @@ func (e *Encoder) pack(x Exchange) *exchange {
 	if r == nil {
 		return out
 	}
+
 	if e.attempt != x.Attempt {
 		e.last, e.attempt = nil, x.Attempt
 	}
+
 	p := &request{MaxOutput: r.MaxOutput, Temperature: r.Temperature, NoTools: r.NoTools}
 	if e.last == nil || e.last.System != r.System {
 		p.System = &r.System
 	}
+
 	if e.last == nil || !slices.EqualFunc(e.last.Tools, r.Tools, sameTool) {
 		tools := make([]tool, len(r.Tools))
 		for i, t := range r.Tools {
@@ -142,11 +150,13 @@ func (e *Encoder) pack(x Exchange) *exchange {
 		}
 		p.Tools = &tools
 	}
+
 	if e.last != nil {
 		for p.Same < min(len(r.Messages), len(e.last.Messages)) && SameMessage(r.Messages[p.Same], e.last.Messages[p.Same]) {
 			p.Same++
 		}
 	}
+
 	p.Messages = r.Messages[p.Same:]
 	out.Request, e.last = p, r
 	return out
@@ -184,6 +194,7 @@ func read(from io.Reader, headed bool) (Recording, error) {
 		case len(bytes.TrimSpace(text)) == 0:
 			continue
 		}
+
 		if err := d.line(text); err != nil {
 			return d.out, fmt.Errorf("line %d: %w", n, err)
 		}
@@ -199,6 +210,7 @@ func (d *decoder) end(text []byte, n int) error {
 			return fmt.Errorf("line %d: %w", n, err)
 		}
 	}
+
 	if d.headed {
 		return fmt.Errorf(`line 1: a recording begins with {"recording":{"version":%d}}`, Version)
 	}
@@ -243,9 +255,11 @@ func (d *decoder) line(text []byte) error {
 	if set := l.count(); set != 1 {
 		return fmt.Errorf("holds %d of recording, attempt, exchange, step and call, and must hold one", set)
 	}
+
 	if (l.Recording != nil) != d.headed {
 		return fmt.Errorf(`a recording begins with {"recording":{"version":%d}}, which stands there once`, Version)
 	}
+
 	switch {
 	case l.Recording != nil:
 		if l.Recording.Version != Version {
@@ -261,6 +275,7 @@ func (d *decoder) line(text []byte) error {
 	default:
 		return d.exchange(*l.Exchange)
 	}
+
 	return nil
 }
 
@@ -280,35 +295,43 @@ func (d *decoder) exchange(x exchange) error {
 			return fmt.Errorf("call %d of the answer has no name", i+1)
 		}
 	}
+
 	if p := x.Request; p != nil {
 		if d.attempt != x.Attempt {
 			d.last, d.attempt = nil, x.Attempt
 		}
+
 		r := &model.Request{MaxOutput: p.MaxOutput, Temperature: p.Temperature, NoTools: p.NoTools}
 		if d.last != nil {
 			r.System, r.Tools = d.last.System, d.last.Tools
 		}
+
 		if p.System != nil {
 			r.System = *p.System
 		}
+
 		if p.Tools != nil {
 			r.Tools = nil
 			for _, t := range *p.Tools {
 				r.Tools = append(r.Tools, model.Tool(t))
 			}
 		}
+
 		if p.Same < 0 || p.Same > 0 && (d.last == nil || p.Same > len(d.last.Messages)) {
 			return fmt.Errorf("the request begins with %d messages of the one before it, which has not so many", p.Same)
 		}
 		if d.messages += p.Same + len(p.Messages); d.messages > maxMessages {
 			return fmt.Errorf("the requests up to here have more than %d messages", maxMessages)
 		}
+
 		if p.Same > 0 {
 			r.Messages = append(r.Messages, d.last.Messages[:p.Same]...)
 		}
+
 		r.Messages = append(r.Messages, p.Messages...)
 		out.Request, d.last = r, r
 	}
+
 	d.out.Exchanges = append(d.out.Exchanges, out)
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"rouse/agent/model"
+	"rouse/internal/domain"
 )
 
 // Version is that of the format.
@@ -20,19 +21,19 @@ type Recording struct {
 	Calls     []Call
 }
 
-// Run is what was asked for, and how it ended, in the ledger's words.
+// Run is what was asked for, and how it ended.
 type Run struct {
 	ID           string          `json:"id"`
 	Job          string          `json:"job,omitempty"`
 	Agent        string          `json:"agent"`
-	Trigger      string          `json:"trigger"`
+	Trigger      domain.Trigger  `json:"trigger"`
 	Detail       json.RawMessage `json:"detail,omitempty"`
 	ScheduledAt  time.Time       `json:"scheduled_at,omitzero"`
 	QueuedAt     time.Time       `json:"queued_at,omitzero"`
 	StartedAt    time.Time       `json:"started_at,omitzero"`
 	FinishedAt   time.Time       `json:"finished_at,omitzero"`
-	Outcome      string          `json:"outcome"`
-	Exit         string          `json:"exit,omitempty"`
+	Outcome      domain.Outcome  `json:"outcome"`
+	Exit         domain.Exit     `json:"exit,omitempty"`
 	Summary      string          `json:"summary,omitempty"`
 	Error        string          `json:"error,omitempty"`
 	Verified     bool            `json:"verified,omitempty"`
@@ -45,10 +46,10 @@ type Run struct {
 // Attempt is one try at a run. Scene is what it found when it began, which only the runner
 // reads; without one the attempt was not recorded.
 type Attempt struct {
-	Number int             `json:"number"`
-	State  string          `json:"state"`
-	Error  string          `json:"error,omitempty"`
-	Scene  json.RawMessage `json:"scene,omitempty"`
+	Number int                 `json:"number"`
+	State  domain.AttemptState `json:"state"`
+	Error  string              `json:"error,omitempty"`
+	Scene  json.RawMessage     `json:"scene,omitempty"`
 	// Heard is what became of what the attempt asked its owner, in order.
 	Heard []Heard `json:"heard,omitempty"`
 }
@@ -84,15 +85,15 @@ type Step struct {
 
 // Call is a tool call as the record has it.
 type Call struct {
-	Attempt  int             `json:"attempt"`
-	Step     int             `json:"step"`
-	Index    int             `json:"index"`
-	Key      string          `json:"key"`
-	Tool     string          `json:"tool"`
-	Args     json.RawMessage `json:"args"`
-	State    string          `json:"state"`
-	Envelope json.RawMessage `json:"envelope,omitempty"` // without one nobody knows what it gave
-	TookMS   int64           `json:"took_ms,omitempty"`
+	Attempt  int              `json:"attempt"`
+	Step     int              `json:"step"`
+	Index    int              `json:"index"`
+	Key      string           `json:"key"`
+	Tool     string           `json:"tool"`
+	Args     json.RawMessage  `json:"args"`
+	State    domain.CallState `json:"state"`
+	Envelope json.RawMessage  `json:"envelope,omitempty"` // without one nobody knows what it gave
+	TookMS   int64            `json:"took_ms,omitempty"`
 }
 
 // Exchange is one request and what came back. A turn that failed and was asked again has
@@ -141,11 +142,11 @@ func NewUsage(u model.Usage) *Usage { return &Usage{u.Input, u.Output, u.Cached,
 // Fault is why a turn failed. Kind is a model.ErrorKind; "" means that not the model failed
 // but the run had to end, with Outcome.
 type Fault struct {
-	Kind      string `json:"kind,omitempty"`
-	Message   string `json:"message"`
-	Retryable bool   `json:"retryable,omitempty"`
-	Refused   bool   `json:"refused,omitempty"` // nothing is paid for it
-	Outcome   string `json:"outcome,omitempty"`
+	Kind      string         `json:"kind,omitempty"`
+	Message   string         `json:"message"`
+	Retryable bool           `json:"retryable,omitempty"`
+	Refused   bool           `json:"refused,omitempty"` // nothing is paid for it
+	Outcome   domain.Outcome `json:"outcome,omitempty"`
 }
 
 // Err is the fault as a provider returns it.
@@ -157,10 +158,13 @@ func (f Fault) Err() error {
 }
 
 // stopped is the end of a run that came while its model spoke.
-type stopped struct{ reason, outcome string }
+type stopped struct {
+	reason  string
+	outcome domain.Outcome
+}
 
-func (s *stopped) Error() string   { return s.reason }
-func (s *stopped) Outcome() string { return s.outcome }
+func (s *stopped) Error() string           { return s.reason }
+func (s *stopped) Outcome() domain.Outcome { return s.outcome }
 
 // Answers is a recording of what was said alone, without what was asked: a provider gives
 // the answers in their order, whatever it is asked.

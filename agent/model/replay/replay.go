@@ -65,6 +65,7 @@ func turns(all []Exchange) []Exchange {
 		if !last && x.Step > 0 && x.Attempt == all[i+1].Attempt && x.Step == all[i+1].Step {
 			continue
 		}
+
 		x.Calls = slices.Clone(x.Calls)
 		for j := range x.Calls { // by which a transcript tells where it is
 			c := &x.Calls[j]
@@ -72,14 +73,18 @@ func turns(all []Exchange) []Exchange {
 				sum := sha256.Sum256(fmt.Appendf(nil, "%d.%d", i, j))
 				c.ID = "call_" + hex.EncodeToString(sum[:12])
 			}
+
 			seen[c.ID] = true
 			if len(c.Args) == 0 {
 				c.Args = json.RawMessage("{}")
 			}
+
 			c.Key = "" // the run's own
 		}
+
 		out = append(out, x)
 	}
+
 	return out
 }
 
@@ -90,11 +95,13 @@ func (p *Provider) Stream(ctx context.Context, r model.Request) iter.Seq2[model.
 			yield(model.Event{}, context.Cause(ctx))
 			return
 		}
+
 		x, err := p.find(r)
 		if err != nil {
 			yield(model.Event{}, err)
 			return
 		}
+
 		x.Events(yield)
 	}
 }
@@ -104,6 +111,7 @@ func (x Exchange) Events(yield func(model.Event, error) bool) {
 	if x.Text != "" && !yield(model.Event{Text: x.Text}, nil) {
 		return
 	}
+
 	if x.Fault == nil { // half an answer calls nothing
 		for i := range x.Calls {
 			c := x.Calls[i]
@@ -115,16 +123,19 @@ func (x Exchange) Events(yield func(model.Event, error) bool) {
 			return
 		}
 	}
+
 	if x.Usage != nil {
 		u := x.Usage.Model()
 		if !yield(model.Event{Usage: &u}, nil) {
 			return
 		}
 	}
+
 	if x.Fault != nil {
 		yield(model.Event{}, x.Fault.Err())
 		return
 	}
+
 	stop := x.Stop
 	if stop == "" {
 		stop = model.StopDone
@@ -132,6 +143,7 @@ func (x Exchange) Events(yield func(model.Event, error) bool) {
 			stop = model.StopCalls
 		}
 	}
+
 	yield(model.Event{Stop: stop}, nil)
 }
 
@@ -143,11 +155,13 @@ func (p *Provider) find(r model.Request) (Exchange, error) {
 			return x, nil
 		}
 	}
+
 	at, answers := 0, 0
 	for _, m := range r.Messages {
 		if m.Role != model.RoleAssistant {
 			continue
 		}
+
 		answers++
 		// Of answers that are alike the one is meant that is as far in the recording as this
 		// is in the transcript, if that is whole.
@@ -158,10 +172,12 @@ func (p *Provider) find(r model.Request) (Exchange, error) {
 	if at >= len(p.turns) {
 		return Exchange{}, refuse("the recording %s has %d answers, and the run asks for one more; its last message is %s", p.name, len(p.turns), lastOf(r))
 	}
+
 	x := p.turns[at]
 	if x.Request == nil {
 		return x, nil
 	}
+
 	if found := Compare(*x.Request, r); len(found) > 0 {
 		more := ""
 		if len(found) > 1 {
@@ -169,6 +185,7 @@ func (p *Provider) find(r model.Request) (Exchange, error) {
 		}
 		return x, refuse("answer %d of the recording %s is to another request: %s%s; record the run again, or keep the answers alone: rouse replay RUN --save FILE --answers", at+1, p.name, found[0], more)
 	}
+
 	return x, nil
 }
 
@@ -186,6 +203,7 @@ func (p *Provider) said(m model.Message, from int) int {
 	if i < 0 {
 		return -1
 	}
+
 	return from + i
 }
 

@@ -25,28 +25,35 @@ func TestConformance(t *testing.T) {
 			if turn.Hang || turn.Endless > 0 || turn.Mangle != nil || turn.Status != 0 || turn.Raw != "" || turn.Fail != "" || turn.Finish != "" {
 				t.Skip("a recording is no server")
 			}
+
 			x := replay.Exchange{Answer: replay.Answer{Text: turn.Text, Calls: turn.Calls}}
 			if turn.Usage != (model.Usage{}) {
 				x.Usage = replay.NewUsage(turn.Usage)
 			}
+
 			if turn.Opaque != "" {
 				x.Raw = json.RawMessage(fmt.Sprintf("%q", turn.Opaque))
 			}
+
 			for _, c := range turn.Calls {
 				if c.Name == "" || !json.Valid(c.Args) || c.Args[0] != '{' {
 					t.Skip("a recording holds no broken call")
 				}
 			}
+
 			r.Exchanges = append(r.Exchanges, x)
 		}
+
 		var file bytes.Buffer
 		if err := replay.Write(&file, r); err != nil {
 			t.Fatal(err)
 		}
+
 		p, err := replay.Parse("script.jsonl", file.Bytes())
 		if err != nil {
 			t.Skip("a recording that answers nothing is refused")
 		}
+
 		return p
 	})
 }
@@ -61,6 +68,7 @@ func conversation() replay.Recording {
 	warm := 0.5
 	first := &model.Request{System: "Be brief.", Tools: tools, Messages: []model.Message{user("Read a.txt.")}, MaxOutput: 100, Temperature: &warm}
 	second := &model.Request{System: "Be brief.", Tools: tools, Messages: []model.Message{user("Read a.txt."), said, result}}
+
 	return replay.Recording{
 		Run:      &replay.Run{ID: "7", Job: "j", Agent: "a", Trigger: "manual", Outcome: "success"},
 		Attempts: []replay.Attempt{{Number: 1, State: "done", Scene: json.RawMessage(`{"tables":"none"}`), Heard: []replay.Heard{{State: "answered", Answer: "yes"}}}},
@@ -81,6 +89,7 @@ func TestFormat(t *testing.T) {
 	if err := replay.Write(&file, want); err != nil {
 		t.Fatal(err)
 	}
+
 	got, err := replay.Read(bytes.NewReader(file.Bytes()))
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%v\n%+v\n%+v", err, got, want)
@@ -88,6 +97,7 @@ func TestFormat(t *testing.T) {
 	if n := strings.Count(file.String(), "Read a.txt."); n != 1 {
 		t.Errorf("the prompt is there %d times", n)
 	}
+
 	for text, want := range map[string]string{
 		"":                            `line 1: a recording begins with {"recording":{"version":1}}`,
 		`{"exchange":{"text":"a"}}`:   "line 1: a recording begins with",
@@ -105,6 +115,7 @@ func TestFormat(t *testing.T) {
 			t.Errorf("%s: %v, want %s", text, err, want)
 		}
 	}
+
 	if cut, err := replay.ReadLines(strings.NewReader("{\"exchange\":{\"text\":\"a\"}}\n{\"exchange\":{\"te")); err != nil || len(cut.Exchanges) != 1 {
 		t.Errorf("a line that was cut off: %+v %v", cut, err)
 	}
@@ -118,20 +129,24 @@ func TestProvider(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	first, second := *rec.Exchanges[1].Request, *rec.Exchanges[2].Request
 	for range 2 { // each run begins at the beginning
 		if a := modeltest.Ask(t, t.Context(), p, first); a.Err != nil || a.Text != "I look." || len(a.Calls) != 1 || a.Usage.Input != 10 || string(a.Raw) != `{"s":1}` {
 			t.Errorf("%+v", a)
 		}
 	}
+
 	if a := modeltest.Ask(t, t.Context(), p, second); a.Err != nil || a.Text != "It says nothing." {
 		t.Errorf("%+v", a)
 	}
+
 	with := func(r model.Request, change func(*model.Request)) model.Request {
 		r.Messages = append([]model.Message(nil), r.Messages...)
 		change(&r)
 		return r
 	}
+
 	third := with(second, func(r *model.Request) {
 		r.Messages = append(r.Messages, model.Message{Role: model.RoleAssistant, Text: "It says nothing."}, user("And b.txt?"))
 	})
@@ -148,10 +163,12 @@ func TestProvider(t *testing.T) {
 			t.Errorf("%v, want %s", a.Err, want)
 		}
 	}
+
 	loose, err := replay.New("a.jsonl", rec.Answers())
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	other := with(second, func(r *model.Request) { r.System, r.Messages[2].Text = "Else.", "{}" })
 	if a := modeltest.Ask(t, t.Context(), loose, other); a.Err != nil || a.Text != "It says nothing." {
 		t.Errorf("answers alone: %+v", a)
@@ -170,6 +187,7 @@ func FuzzRead(f *testing.F) {
 	if err := replay.Write(&file, conversation()); err != nil {
 		f.Fatal(err)
 	}
+
 	f.Add(file.Bytes())
 	f.Add([]byte("{\"recording\":{\"version\":1}}\n{\"exchange\":{\"calls\":[{\"name\":\"a\"}]}}\n{\"exchange\":{\"text\":\"b\",\"request\":{\"messages\":[{\"role\":\"user\"}]}}}"))
 	f.Add([]byte("{\"recording\":{\"version\":1}}\n{\"exchange\":{\"error\":{\"message\":\"x\"}}}"))
@@ -178,10 +196,12 @@ func FuzzRead(f *testing.F) {
 		if err != nil {
 			return
 		}
+
 		var once, twice bytes.Buffer
 		if err := replay.Write(&once, r); err != nil {
 			t.Fatalf("what was read cannot be written: %v", err)
 		}
+
 		again, err := replay.Read(bytes.NewReader(once.Bytes()))
 		if err != nil {
 			t.Fatalf("what was written cannot be read: %v\n%s", err, once.Bytes())
@@ -189,10 +209,12 @@ func FuzzRead(f *testing.F) {
 		if err := replay.Write(&twice, again); err != nil || !bytes.Equal(once.Bytes(), twice.Bytes()) {
 			t.Fatalf("%v\n%s\n%s", err, once.Bytes(), twice.Bytes())
 		}
+
 		p, err := replay.New("fuzz", r)
 		if err != nil {
 			return
 		}
+
 		for _, x := range r.Exchanges {
 			if x.Request != nil {
 				modeltest.Ask(t, t.Context(), p, *x.Request)

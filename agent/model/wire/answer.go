@@ -54,21 +54,25 @@ func (s *Server) deliver(a *Answer, emit emit) error {
 	if err != nil {
 		return err
 	}
+
 	calls, err := s.finished(a)
 	if err != nil {
 		return err
 	}
+
 	for i := range calls {
 		if !emit(model.Event{Call: &calls[i]}) {
 			return errLeft
 		}
 	}
+
 	if raw := s.keep(a.Parts); raw != nil && !emit(model.Event{Raw: raw}) {
 		return errLeft
 	}
 	if !emit(model.Event{Stop: stop}) {
 		return errLeft
 	}
+
 	return nil
 }
 
@@ -96,6 +100,7 @@ func (s *Server) ending(a *Answer) (string, error) {
 	case a.Means == model.StopCalls:
 		return model.StopDone, nil
 	}
+
 	return a.Means, nil
 }
 
@@ -111,12 +116,15 @@ func (s *Server) finished(a *Answer) ([]model.Call, error) {
 		case !ok:
 			return nil, s.fault(model.KindNonsense, true, "the model %s at %s called %s with arguments that are not a JSON object", s.e.Model, s.place, s.scrub.Replace(c.Name))
 		}
+
 		if c.ID == "" || seen[c.ID] { // results could not be told apart
 			c.ID = mint()
 		}
+
 		seen[c.ID] = true
 		calls = append(calls, model.Call{ID: c.ID, Name: c.Name, Args: args})
 	}
+
 	return calls, nil
 }
 
@@ -127,6 +135,7 @@ func object(text string) (json.RawMessage, bool) {
 	if len(raw) == 0 || string(raw) == "null" {
 		return json.RawMessage("{}"), true
 	}
+
 	var inner string
 	if raw[0] == '"' && json.Unmarshal(raw, &inner) == nil {
 		raw = bytes.TrimSpace([]byte(inner))
@@ -147,10 +156,12 @@ func String(raw []byte, into *string) error {
 	if string(raw) == "null" {
 		return nil
 	}
+
 	n := len(raw)
 	if n < 2 || raw[0] != '"' || bytes.ContainsFunc(raw[1:n-1], func(c rune) bool { return c == '\\' || c == utf8.RuneError }) {
 		return json.Unmarshal(raw, into)
 	}
+
 	*into = string(raw[1 : n-1])
 	return nil
 }

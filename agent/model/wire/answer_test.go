@@ -27,11 +27,14 @@ func shown(pieces []Piece) string {
 		if p.Call != nil {
 			text = "call " + p.Call.ID
 		}
+
 		if p.Opaque != nil {
 			text += string(p.Opaque)
 		}
+
 		out = append(out, text)
 	}
+
 	return strings.Join(out, ", ")
 }
 
@@ -44,6 +47,7 @@ func TestPieces(t *testing.T) {
 	for _, p := range []Part{{Opaque: opaque}, {Text: 2}, {Text: 1}, {Text: 3, Opaque: opaque}, {Call: 1, Opaque: opaque}, {Opaque: opaque}, {Call: 2}} {
 		a.Keep(p)
 	}
+
 	m := model.Message{Role: model.RoleAssistant, Text: "abcdef", Calls: []model.Call{{ID: "x"}, {ID: "y"}}, Raw: s.keep(a.Parts)}
 	const plain, whole = `abcdef, call x, call y`, `{"s":1}, abc, def{"s":1}, call x{"s":1}, {"s":1}, call y`
 	if got := shown(s.Pieces(m)); got != whole {
@@ -52,6 +56,7 @@ func TestPieces(t *testing.T) {
 	if got := shown(server(t, "another").Pieces(m)); got != plain {
 		t.Errorf("another model has %s, want %s", got, plain)
 	}
+
 	elsewhere, err := New(Endpoint{Model: "m", BaseURL: "http://another"}, Dialect{Name: "plain"})
 	if err != nil {
 		t.Fatal(err)
@@ -59,6 +64,7 @@ func TestPieces(t *testing.T) {
 	if got := shown(elsewhere.Pieces(m)); got != plain {
 		t.Errorf("the model at another place has %s, want %s", got, plain)
 	}
+
 	for name, change := range map[string]func(m *model.Message){
 		"shorter":       func(m *model.Message) { m.Text = m.Text[:3] },
 		"longer":        func(m *model.Message) { m.Text += "g" },
@@ -170,6 +176,7 @@ func TestHear(t *testing.T) {
 			if c.header != "" {
 				resp.Header.Set("Retry-After", c.header)
 			}
+
 			hear(resp)
 			if got := resp.Header.Get("Retry-After"); got != c.want {
 				t.Errorf("%q, want %q", got, c.want)

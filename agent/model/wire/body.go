@@ -119,5 +119,6 @@ func (r *bodyReader) Read(p []byte) (n int, err error) {
 	if n == 0 && len(p) > 0 {
 		return 0, io.EOF
 	}
+
 	return n, nil
 }

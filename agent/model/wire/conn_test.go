@@ -25,6 +25,7 @@ func TestConnection(t *testing.T) {
 		if want != nil {
 			from = io.MultiReader(from, iotest.ErrReader(want))
 		}
+
 		n, err := connection{near}.ReadFrom(from)
 		if !errors.Is(err, want) || n != int64(len(sent)) {
 			t.Errorf("%d bytes of %d were written: %v", n, len(sent), err)

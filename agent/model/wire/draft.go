@@ -36,6 +36,7 @@ func DraftOf(d *model.Draft, by any) *Draft {
 	if kept, ok := d.Kept.(*Draft); ok && kept.by == by {
 		return kept
 	}
+
 	kept := &Draft{by: by}
 	d.Kept = kept
 	return kept
@@ -49,13 +50,16 @@ func (d *Draft) Messages(messages []model.Message, before string, write func(t *
 	if d.before == before {
 		same = common(messages, d.messages)
 	}
+
 	if same < len(d.messages) { // earlier requests keep what they were given
 		d.written = slices.Clip(d.written[:same])
 	}
+
 	d.messages, d.before = slices.Clip(messages[:same]), before
 	if same > 0 {
 		before = d.written[same-1].Role
 	}
+
 	var t Text
 	for _, m := range messages[same:] {
 		t.buffer.Grow(len(m.Text) + len(m.Text)/8 + 256) // with what is escaped, as a rule
@@ -63,13 +67,16 @@ func (d *Draft) Messages(messages []model.Message, before string, write func(t *
 		if t.err != nil {
 			return nil, t.err
 		}
+
 		w := Written{role, t.cut(), opaque}
 		if len(w.Text) == 0 {
 			w.Role = before
 		}
+
 		d.written, before = append(d.written, w), w.Role
 		d.messages = messages[:len(d.written)]
 	}
+
 	return d.written, nil
 }
 
@@ -80,6 +87,7 @@ func common(a, b []model.Message) (n int) {
 	if short > 0 && &a[0] == &b[0] {
 		return short
 	}
+
 	for n < short && a[n].Equal(b[n]) {
 		n++
 	}
@@ -91,6 +99,7 @@ func (d *Draft) Tools(tools []model.Tool, declare func(model.Tool) any) ([]byte,
 	if d.declared != nil && slices.EqualFunc(tools, d.tools, model.Tool.Equal) {
 		return d.declared, nil
 	}
+
 	var t Text
 	for i, tool := range tools {
 		if i > 0 {
@@ -98,9 +107,11 @@ func (d *Draft) Tools(tools []model.Tool, declare func(model.Tool) any) ([]byte,
 		}
 		t.JSON(declare(tool))
 	}
+
 	if t.err != nil {
 		return nil, t.err
 	}
+
 	d.tools, d.declared = slices.Clone(tools), t.cut()
 	return d.declared, nil
 }

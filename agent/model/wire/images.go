@@ -22,6 +22,7 @@ func (s *Server) See(messages []model.Message) (seen []model.Message, shown bool
 	if !slices.ContainsFunc(messages, func(m model.Message) bool { return len(m.Images) > 0 }) {
 		return messages, false
 	}
+
 	seen = slices.Clone(messages)
 	left := s.d.Images.All
 	for i, m := range slices.Backward(seen) {
@@ -34,10 +35,12 @@ func (s *Server) See(messages []model.Message) (seen []model.Message, shown bool
 			left -= len(image.Data)
 			takes = append(takes, image)
 		}
+
 		slices.Reverse(takes)
 		seen[i].Images = takes
 		shown = shown || len(takes) > 0
 	}
+
 	return seen, shown
 }
 
@@ -54,6 +57,7 @@ func (s *Server) blindTo(i model.Image, left int) string {
 	case len(i.Data) > left:
 		return fmt.Sprintf("a request takes %s of pictures, and newer ones have filled it", mebibytes(takes.All))
 	}
+
 	return ""
 }
 
@@ -70,6 +74,7 @@ func (s *Server) Blind(shown bool, said Said) bool {
 		!says("support", "not enabled", "not a multimodal", "missing data required", "unknown variant", "not accept", "cannot process", "only text") {
 		return false
 	}
+
 	s.blind.Store(&said.Text)
 	return true
 }
@@ -80,6 +85,7 @@ func Beside(history []model.Message, shown bool) []model.Message {
 	if !shown {
 		return history
 	}
+
 	out := make([]model.Message, 0, len(history)+1)
 	var pictures []model.Image
 	show := func() {
@@ -88,16 +94,19 @@ func Beside(history []model.Message, shown bool) []model.Message {
 		}
 		pictures = nil
 	}
+
 	for _, m := range history {
 		if m.Role != model.RoleTool {
 			show()
 			out = append(out, m)
 			continue
 		}
+
 		pictures = append(pictures, m.Images...)
 		m.Images = nil
 		out = append(out, m)
 	}
+
 	show()
 	return out
 }

@@ -13,6 +13,7 @@ func TestSee(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	png := func(n int) model.Image { return model.Image{Type: "image/png", Data: make([]byte, n)} }
 	history := []model.Message{
 		{Role: model.RoleUser, Text: "a", Images: []model.Image{png(6)}},
@@ -22,11 +23,13 @@ func TestSee(t *testing.T) {
 	if !shown || len(seen[0].Images) != 0 || len(seen[1].Images) != 2 || len(seen[1].Images[0].Data) != 4 || len(history[1].Images) != 4 || history[0].Text != "a" {
 		t.Fatalf("%v: %+v, of %+v", shown, seen, history)
 	}
+
 	for i, want := range []string{"A picture (image/png of 1 KiB) is not shown: a request takes 1.431e-05 MiB of pictures, and newer ones have filled it.", "A picture (image/bmp of 1 KiB) is not shown: the provider takes image/png."} {
 		if !strings.Contains(seen[i].Text, want) {
 			t.Errorf("%q lacks %q", seen[i].Text, want)
 		}
 	}
+
 	if !strings.Contains(seen[1].Text, "make a smaller copy") {
 		t.Errorf("%q", seen[1].Text)
 	}
@@ -36,6 +39,7 @@ func TestSee(t *testing.T) {
 	if seen, shown = s.See(history); shown || strings.Count(seen[1].Text, "the model m sees none (Only text is supported, no images)") != 4 {
 		t.Errorf("%v: %+v", shown, seen)
 	}
+
 	plain := history[:0:0]
 	if got, shown := s.See(append(plain, model.Message{Text: "a"})); shown || got[0].Text != "a" {
 		t.Errorf("%v: %+v", shown, got)

@@ -38,6 +38,7 @@ func (s *Server) keep(parts []Part) json.RawMessage {
 	if !slices.ContainsFunc(parts, func(p Part) bool { return p.Opaque != nil }) {
 		return nil
 	}
+
 	raw, err := json.Marshal(kept{s.d.Name, s.host, s.e.Model, parts})
 	if err != nil {
 		return nil // what came as JSON can be written as JSON
@@ -62,13 +63,16 @@ func (s *Server) Pieces(m model.Message) []Piece {
 			return pieces
 		}
 	}
+
 	var pieces []Piece
 	if m.Text != "" {
 		pieces = append(pieces, Piece{Text: m.Text})
 	}
+
 	for i := range m.Calls {
 		pieces = append(pieces, Piece{Call: &m.Calls[i]})
 	}
+
 	return pieces
 }
 
@@ -88,5 +92,6 @@ func resolve(m model.Message, parts []Part) ([]Piece, bool) {
 			return nil, false
 		}
 	}
+
 	return pieces, text == "" && calls == len(m.Calls)
 }

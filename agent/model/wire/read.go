@@ -34,25 +34,30 @@ func (s *Server) read(resp *http.Response, take func(Frame) error) error {
 	if !ok {
 		r = &bufio.Reader{}
 	}
+
 	r.Reset(limited)
 	defer func() {
 		r.Reset(nil)
 		s.unused.Put(r)
 	}()
+
 	first, err := firstRune(r)
 	if err != nil {
 		return s.broken(err, limited)
 	}
+
 	beginning, err := r.Peek(r.Buffered())
 	if err != nil {
 		return s.broken(err, limited)
 	}
+
 	over := false // the server said so
 	each := func(f Frame) error {
 		err := take(f)
 		over = errors.Is(err, io.EOF)
 		return err
 	}
+
 	object := first == '{' || first == '['
 	switch {
 	case s.d.Lines && object:
@@ -68,6 +73,7 @@ func (s *Server) read(resp *http.Response, take func(Frame) error) error {
 	default:
 		err = events(r, each)
 	}
+
 	var e *model.Error
 	switch {
 	case over, limited.N > 0 && (err == nil || errors.Is(err, io.EOF)):
@@ -75,6 +81,7 @@ func (s *Server) read(resp *http.Response, take func(Frame) error) error {
 	case errors.Is(err, errLeft), limited.N > 0 && errors.As(err, &e) && !errors.As(err, new(*silence)):
 		return err
 	}
+
 	return s.broken(err, limited)
 }
 
@@ -85,6 +92,7 @@ func firstRune(r *bufio.Reader) (rune, error) {
 		if err != nil {
 			return 0, err
 		}
+
 		switch c {
 		case '\uFEFF', ' ', '\t', '\r', '\n':
 		default:
@@ -123,6 +131,7 @@ func line(r *bufio.Reader) ([]byte, error) {
 		}
 		text = long
 	}
+
 	return bytes.TrimSuffix(bytes.TrimSuffix(text, []byte("\n")), []byte("\r")), err
 }
 
@@ -136,6 +145,7 @@ func lines(r *bufio.Reader, take func(Frame) error) error {
 				return err
 			}
 		}
+
 		if err != nil {
 			return err
 		}
@@ -151,6 +161,7 @@ func events(r *bufio.Reader, take func(Frame) error) error {
 		if err != nil {
 			return err
 		}
+
 		if len(text) == 0 {
 			if data := bytes.TrimSpace(f.Data); len(data) > 0 {
 				if err := take(Frame{Event: f.Event, Data: data}); err != nil {
@@ -160,6 +171,7 @@ func events(r *bufio.Reader, take func(Frame) error) error {
 			f.Event, f.Data = "", f.Data[:0]
 			continue
 		}
+
 		name, value, _ := bytes.Cut(text, []byte(":"))
 		value = bytes.TrimPrefix(value, []byte(" "))
 		switch string(name) {
@@ -180,6 +192,7 @@ func (s *Server) broken(err error, limited *io.LimitedReader) error {
 	case limited.N <= 0:
 		return s.fault(model.KindNonsense, false, "the answer of the model %s at %s is longer than %d MiB", s.e.Model, s.place, maxAnswer>>20)
 	}
+
 	e := s.fault(model.KindTruncated, true, "the answer of the model %s at %s broke off", s.e.Model, s.place)
 	e.Err = s.clean(err)
 	return e

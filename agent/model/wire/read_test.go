@@ -83,6 +83,7 @@ func FuzzEvents(f *testing.F) {
 		}
 		f.Add(b.String())
 	}
+
 	f.Fuzz(func(t *testing.T, stream string) {
 		stream += "\n\n"
 		got, err := read(events, stream)

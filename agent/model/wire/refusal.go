@@ -7,18 +7,19 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"rouse/agent/model"
+	"rouse/agent/redact"
+	"rouse/internal/text"
 )
 
 var secretHeader = regexp.MustCompile(`(?i)auth|key|token|secret|cookie|password`)
 
 // scrubber blacks out what must not be told: a server may echo the key that it refuses.
-func scrubber(e Endpoint, u *url.URL) *strings.Replacer {
+func scrubber(e Endpoint, u *url.URL) *redact.Redactor {
 	secrets := []string{e.APIKey}
 	for name, v := range e.Headers {
 		if secretHeader.MatchString(name) {
@@ -26,24 +27,16 @@ func scrubber(e Endpoint, u *url.URL) *strings.Replacer {
 			secrets = append(secrets, v, token)
 		}
 	}
+
 	if password, ok := u.User.Password(); ok {
 		secrets = append(secrets, password)
 	}
+
 	for _, values := range u.Query() {
 		secrets = append(secrets, values...)
 	}
-	for _, s := range slices.Clone(secrets) { // as they stand in an address
-		secrets = append(secrets, url.QueryEscape(s), url.PathEscape(s))
-	}
-	// The longest first: one secret may be the beginning of another.
-	slices.SortFunc(secrets, func(a, b string) int { return len(b) - len(a) })
-	var pairs []string
-	for _, s := range secrets {
-		if len(s) >= 4 { // shorter ones cannot be told from other text
-			pairs = append(pairs, s, "[secret]")
-		}
-	}
-	return strings.NewReplacer(pairs...)
+
+	return redact.New(secrets)
 }
 
 // scrubbed is an error whose text was cleaned; what it wraps can still be asked for.
@@ -73,14 +66,17 @@ func (s *Server) unreachable(x Exchange, err error) error {
 	if errors.As(err, &silent) {
 		return silent.error
 	}
+
 	var outer *url.Error
 	for errors.As(err, &outer) {
 		err = outer.Err // without its address, which may hold credentials
 	}
+
 	e := s.fault(model.KindUnavailable, true, "the model server %s cannot be reached for the model %s", s.place, s.e.Model)
 	if advice := x.Advise(e.Kind, 0, Said{}); advice != "" {
 		e.Message += "; " + advice
 	}
+
 	e.Err = s.clean(err)
 	return e
 }
@@ -99,22 +95,23 @@ func (s *Server) understand(raw []byte) Said {
 	if json.Unmarshal(raw, &list) == nil && len(list) > 0 {
 		raw = list[0]
 	}
+
 	said := Said{Code: codes(raw)}
 	for _, place := range [][]string{{"error", "message"}, {"error"}, {"message"}, {"detail"}, {"errors"}} {
 		if said.Text = member(raw, place...); said.Text != "" {
 			break
 		}
 	}
+
 	if inner := codes(raw, "error"); inner != "" {
 		said.Code = inner
 	}
+
 	if said.Text == "" {
 		said.Text = plain(string(raw))
 	}
-	said.Text = s.scrub.Replace(strings.Join(strings.Fields(said.Text), " ")) // before it is cut
-	if runes := []rune(said.Text); len(runes) > maxSaid {
-		said.Text = string(runes[:maxSaid]) + "…"
-	}
+
+	said.Text = text.Truncate(s.scrub.Replace(text.Collapse(said.Text)), maxSaid) // a secret that is cut is not found any more
 	return said
 }
 
@@ -138,10 +135,12 @@ func member(raw json.RawMessage, path ...string) string {
 		}
 		raw = object[key]
 	}
+
 	var text string
 	if len(raw) == 0 || string(raw) == "null" || json.Unmarshal(raw, &text) == nil {
 		return text
 	}
+
 	return string(raw)
 }
 
@@ -158,6 +157,7 @@ func plain(text string) string {
 	case text == "":
 		return "no explanation"
 	}
+
 	return text
 }
 
@@ -166,6 +166,7 @@ func (s *Server) refusal(x Exchange, resp *http.Response, said Said) error {
 	kind, retryable := classify(resp.StatusCode, said)
 	e := s.fault(kind, retryable, "the model server %s answered %s for the model %s: %s", s.place, resp.Status, s.e.Model, said.Text)
 	e.RetryAfter, _ = retryAfter(resp)
+
 	// Where time ran out, the model may have been at work.
 	e.Refused = resp.StatusCode != http.StatusGatewayTimeout && resp.StatusCode != http.StatusRequestTimeout
 	advice := x.Advise(kind, resp.StatusCode, said)
@@ -180,9 +181,11 @@ func (s *Server) refusal(x Exchange, resp *http.Response, said Said) error {
 	case resp.StatusCode/100 == 3:
 		advice = fmt.Sprintf("it redirects to %s: if that is right, put it into base_url", s.scrub.Replace(resp.Header.Get("Location")))
 	}
+
 	if advice != "" {
 		e.Message += "; " + advice
 	}
+
 	return e
 }
 
@@ -195,6 +198,7 @@ func (s *Server) Failure(data []byte) error {
 			status = n
 		}
 	}
+
 	kind, retryable := classify(status, said)
 	return s.fault(kind, retryable, "the model %s at %s failed instead of answering: %s", s.e.Model, s.place, said.Text)
 }
@@ -229,6 +233,7 @@ func classify(status int, said Said) (model.ErrorKind, bool) {
 		}
 		return false
 	}
+
 	long := holds("context") && holds("exceed", "length", "size", "window", "overflow", "too long") ||
 		holds("prompt is too long", "input token count", "maximum number of tokens", "reduce the length", "request_too_large")
 	switch {
@@ -255,5 +260,6 @@ func classify(status int, said Said) (model.ErrorKind, bool) {
 	case holds("invalid_request"):
 		return model.KindBadRequest, false
 	}
+
 	return model.KindUnavailable, true // it had accepted the request
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/hashicorp/go-retryablehttp"
 
 	"rouse/agent/model"
+	"rouse/agent/redact"
 )
 
 const (
@@ -78,7 +79,7 @@ type Server struct {
 	client *retryablehttp.Client
 	header http.Header // of each request
 	unused sync.Pool   // of *bufio.Reader: answers are small, and a new reader is not
-	scrub  *strings.Replacer
+	scrub  *redact.Redactor
 	blind  atomic.Pointer[string] // what the server said of a model that sees no pictures; nil: nothing
 }
 
@@ -87,44 +88,55 @@ func New(e Endpoint, d Dialect) (*Server, error) {
 	if e.Model == "" {
 		return nil, fmt.Errorf("%s: no model was named; set model to a name that the server knows", d.Name)
 	}
+
 	if e.BaseURL == "" {
 		e.BaseURL = d.BaseURL
 	}
+
 	u, err := url.Parse(e.BaseURL)
 	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
 		return nil, fmt.Errorf("%s: base_url is not an http address like %s", d.Name, d.Example)
 	}
+
 	e.APIKey = strings.TrimSpace(e.APIKey)
 	for name, v := range e.Headers {
 		if strings.ContainsFunc(v, unicode.IsControl) {
 			return nil, fmt.Errorf("%s: the header %s holds a line break or another control character", d.Name, name)
 		}
 	}
+
 	if strings.ContainsFunc(e.APIKey, unicode.IsControl) {
 		return nil, fmt.Errorf("%s: api_key holds a line break or another control character", d.Name)
 	}
+
 	if e.Timeout <= 0 {
 		e.Timeout = defaultTimeout
 	}
+
 	if e.Idle <= 0 {
 		e.Idle = defaultIdle
 	}
+
 	if e.Logger == nil {
 		e.Logger = slog.New(slog.DiscardHandler)
 	}
+
 	if e.Transport == nil {
 		e.Transport = newPool()
 	}
+
 	e.Headers = maps.Clone(e.Headers)
 	s := &Server{e: e, d: d, host: u.Hostname(), scrub: scrubber(e, u)}
 	at := u.JoinPath(d.Path)
 	if d.Query != "" {
 		at.RawQuery = strings.Trim(at.RawQuery+"&"+d.Query, "&")
 	}
+
 	s.url = at.String()
 	u.User, u.RawQuery, u.Fragment = nil, "", ""
 	s.place = u.String()
 	s.client, s.header = s.newClient(e.Transport), s.newHeader()
+
 	return s, nil
 }
 
@@ -144,13 +156,16 @@ func (s *Server) Stream(ctx context.Context, x Exchange) iter.Seq2[model.Event, 
 	return func(yield func(model.Event, error) bool) {
 		ctx, cancel := context.WithTimeoutCause(ctx, s.e.Timeout, s.slow("did not finish its answer within", s.e.Timeout))
 		defer cancel()
+
 		err := s.turn(ctx, x, func(e model.Event) bool { return yield(e, nil) })
 		if err == nil || errors.Is(err, errLeft) {
 			return
 		}
+
 		if ctx.Err() != nil { // the reason says more than its symptom
 			err = context.Cause(ctx)
 		}
+
 		yield(model.Event{}, err)
 	}
 }
@@ -168,6 +183,7 @@ func (s *Server) turn(ctx context.Context, x Exchange, emit emit) error {
 	if failure != nil {
 		return failure
 	}
+
 	// What was counted of an answer that broke off is not what it cost.
 	if paid = sum(paid, a.Usage); a.Finish != "" && paid != (model.Usage{}) && !emit(model.Event{Usage: &paid}) {
 		return errLeft
@@ -175,6 +191,7 @@ func (s *Server) turn(ctx context.Context, x Exchange, emit emit) error {
 	if ctx.Err() != nil {
 		return ctx.Err() // an answer nobody waits for any more makes no calls
 	}
+
 	return s.deliver(a, emit)
 }
 
@@ -185,6 +202,7 @@ func (s *Server) round(ctx context.Context, x Exchange, a *Answer, emit emit) er
 		return err
 	}
 	defer resp.Body.Close()
+
 	return s.read(resp, func(f Frame) error {
 		text, err := x.Take(f, a)
 		if text != "" && !emit(model.Event{Text: text}) {
@@ -204,6 +222,7 @@ func (s *Server) send(ctx context.Context, x Exchange) (*http.Response, error) {
 		if err != nil {
 			return nil, err
 		}
+
 		resp, err := s.post(ctx, body)
 		if err != nil {
 			return nil, s.unreachable(x, err)
@@ -211,16 +230,19 @@ func (s *Server) send(ctx context.Context, x Exchange) (*http.Response, error) {
 		if resp.StatusCode/100 == 2 {
 			return resp, nil
 		}
+
 		text, err := io.ReadAll(io.LimitReader(resp.Body, maxRefusal))
 		resp.Body.Close()
 		if err != nil && len(text) == 0 {
 			return nil, s.unreachable(x, err)
 		}
+
 		said := s.understand(text)
 		if x.Adapt(resp.StatusCode, said) {
 			s.e.Logger.Debug("the model server refused a field and is asked again without it", "model", s.e.Model, "said", said.Text)
 			continue
 		}
+
 		return nil, s.refusal(x, resp, said)
 	}
 }
@@ -243,10 +265,12 @@ func (s *Server) newHeader() http.Header {
 	if s.e.APIKey != "" {
 		h.Set(s.d.KeyHeader, s.d.KeyPrefix+s.e.APIKey)
 	}
+
 	for _, set := range []map[string]string{s.d.Header, s.e.Headers} {
 		for k, v := range set {
 			h.Set(k, v)
 		}
 	}
+
 	return h
 }

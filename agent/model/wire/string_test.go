@@ -16,6 +16,7 @@ func FuzzString(f *testing.F) {
 		if !json.Valid(raw) || raw[0] != '"' && string(raw) != "null" {
 			return
 		}
+
 		got, want := "before", "before"
 		if err := wire.String(raw, &got); err != nil {
 			t.Fatal(err)

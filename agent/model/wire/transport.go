@@ -32,6 +32,7 @@ func (s *Server) newClient(base http.RoundTripper) *retryablehttp.Client {
 	c.CheckRetry = checkRetry
 	c.Backoff = s.backoff
 	c.ErrorHandler = retryablehttp.PassthroughErrorHandler
+
 	return c
 }
 
@@ -45,6 +46,7 @@ func newPool() http.RoundTripper {
 	if !ok {
 		return http.DefaultTransport // a program that replaced it wants it used
 	}
+
 	pool = pool.Clone()
 	pool.MaxIdleConns, pool.MaxIdleConnsPerHost = idleConnections, idleConnections
 	pool.DialContext = buffered(pool.DialContext)
@@ -79,10 +81,12 @@ func (s *Server) backoff(first, longest time.Duration, try int, resp *http.Respo
 	} else if wait > 0 {
 		wait += rand.N(wait/10 + 1)
 	}
+
 	status := "none"
 	if resp != nil {
 		status = resp.Status
 	}
+
 	s.e.Logger.Warn("the model server is asked again", "model", s.e.Model, "server", s.place, "status", status, "wait", wait)
 	return wait
 }
@@ -92,6 +96,7 @@ func retryAfter(resp *http.Response) (wait time.Duration, asked bool) {
 	if resp == nil {
 		return 0, false
 	}
+
 	text := resp.Header.Get("Retry-After")
 	if text == "" {
 		return 0, false
@@ -102,6 +107,7 @@ func retryAfter(resp *http.Response) (wait time.Duration, asked bool) {
 	if at, err := http.ParseTime(text); err == nil {
 		return max(time.Until(at), 0), true
 	}
+
 	return 0, false
 }
 
@@ -128,10 +134,12 @@ func (l *listener) RoundTrip(req *http.Request) (*http.Response, error) {
 		defer cancel(nil)
 		return nil, reason(ctx, err)
 	}
+
 	resp.Body = &heard{resp.Body, ctx, cancel, clock, l.s.e.Idle}
 	if resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode == http.StatusServiceUnavailable {
 		hear(resp)
 	}
+
 	return resp, nil
 }
 
@@ -143,6 +151,7 @@ func hear(resp *http.Response) {
 	if _, asked := retryAfter(resp); asked {
 		return
 	}
+
 	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxRefusal))
 	resp.Body = &body{io.MultiReader(bytes.NewReader(text), resp.Body), resp.Body} // which gives the error again
 	if m := retryDelay.FindSubmatch(text); m != nil {

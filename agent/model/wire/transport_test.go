@@ -36,6 +36,7 @@ func (c *counted) RoundTrip(r *http.Request) (*http.Response, error) {
 			return nil, err
 		}
 	}
+
 	c.tries++
 	c.at = append(c.at, time.Now())
 	return c.network(c.tries, r)
@@ -64,6 +65,7 @@ func (p plain) Take(f wire.Frame, a *wire.Answer) (string, error) {
 	if err := json.Unmarshal(f.Data, &said); err != nil {
 		return "", p.server.Unreadable(err)
 	}
+
 	if said.End != "" {
 		a.End(said.End, map[string]string{"stop": model.StopDone})
 	}
@@ -190,6 +192,7 @@ func (s *slowly) Read(b []byte) (int, error) {
 	if len(s.parts) > 0 {
 		next = time.After(s.pause)
 	}
+
 	select {
 	case <-next:
 		n := copy(b, s.parts[0])
@@ -303,11 +306,13 @@ func TestHangingConnect(t *testing.T) {
 				}
 				return nil, errors.New("no answer")
 			}}})
+
 		got := modeltest.Ask(t, t.Context(), p, model.Request{})
 		var e *model.Error
 		if !errors.As(got.Err, &e) || e.Kind != model.KindUnavailable || !strings.Contains(e.Message, "sent nothing for 1m0s") || time.Since(began) != time.Minute {
 			t.Errorf("%v after %s", got.Err, time.Since(began))
 		}
+
 		time.Sleep(2 * time.Minute)
 	})
 }

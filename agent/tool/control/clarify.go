@@ -5,8 +5,10 @@ import (
 	_ "embed"
 	"fmt"
 	"strings"
+	"unicode/utf8"
 
 	"rouse/agent/tool"
+	"rouse/internal/text"
 )
 
 //go:embed clarify.md
@@ -35,32 +37,35 @@ type clarifyResult struct {
 // Clarify is the tool with which a model asks its owner; it is for those that can hear an
 // answer, and so not for playbooks.
 func Clarify() (tool.Tool, error) {
-	return tool.Define(tool.Spec{Name: "clarify", Description: clarifyText, Effect: tool.Read, Ends: true, Waits: true}, clarify)
+	return tool.Define(clarifySpec, clarify)
 }
 
 func clarify(_ context.Context, _ tool.Invocation, a clarifyArgs) (tool.Envelope, error) {
 	res := clarifyResult{Question: strings.TrimSpace(a.Question), Waiting: true}
-	switch n := len([]rune(res.Question)); {
+	switch n := utf8.RuneCountInString(res.Question); {
 	case n == 0:
 		return tool.Failure(tool.KindInvalidArgs, "the question is empty").WithField("question", "what you need to know"), nil
 	case n > maxQuestion:
 		return tool.Failure(tool.KindInvalidArgs, "the question has %d characters", n).WithField("question", fmt.Sprintf("at most %d characters", maxQuestion)), nil
 	}
+
 	seen := map[string]bool{}
 	for _, o := range a.Options {
-		o = strings.Join(strings.Fields(o), " ")
+		o = text.Collapse(o)
 		if o == "" || seen[strings.ToLower(o)] {
 			continue
 		}
+
 		seen[strings.ToLower(o)] = true
-		if n := len([]rune(o)); n > maxOption {
-			return tool.Failure(tool.KindInvalidArgs, "the option %q has %d characters", string([]rune(o)[:40])+"…", n).WithField("options", fmt.Sprintf("at most %d characters each", maxOption)), nil
+		if n := utf8.RuneCountInString(o); n > maxOption {
+			return tool.Failure(tool.KindInvalidArgs, "the option %q has %d characters", text.Truncate(o, 40), n).WithField("options", fmt.Sprintf("at most %d characters each", maxOption)), nil
 		}
 		res.Options = append(res.Options, o)
 	}
 	if n := len(res.Options); n > maxOptions {
 		return tool.Failure(tool.KindInvalidArgs, "there are %d options", n).WithField("options", fmt.Sprintf("at most %d", maxOptions)), nil
 	}
+
 	res.AllowMultiple = a.AllowMultiple && len(res.Options) > 0
 	return tool.Success(res), nil
 }

@@ -15,10 +15,12 @@ func TestClarifyArguments(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	r, err := tool.NewRegistry(clarify)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	long := strings.Repeat("ä", 81)
 	for args, want := range map[string]string{
 		`{"question":" which? "}`:                                        `{"question":"which?","waiting":true}`,
@@ -36,6 +38,7 @@ func TestClarifyArguments(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		got := string(e.Result)
 		if !e.OK {
 			if got = e.Field; e.Kind != tool.KindInvalidArgs {

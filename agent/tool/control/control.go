@@ -6,10 +6,13 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"rouse/agent/loop/memory"
 	"rouse/agent/tool"
 	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
+	"rouse/internal/text"
 )
 
 //go:embed todo.md
@@ -24,6 +27,28 @@ var notifyText string
 // minSummary is the shortest summary that says something, in characters (OSA-17).
 const minSummary = 30
 
+// specs are the tools.
+var (
+	todoSpec = tool.Spec{
+		Name: "todo", Description: todoText, Effect: domain.EffectRead, Class: tool.ClassPlan, Scope: tool.ScopeRun, Writes: tool.WritesNothing,
+	}
+	completeSpec = tool.Spec{
+		Name: "complete", Description: completeText, Effect: domain.EffectRead, Class: tool.ClassOther, Scope: tool.ScopeRun, Writes: tool.WritesNothing,
+		Ends: true, Enum: map[string][]string{"outcome": {"success", "nothing", "partial"}},
+	}
+	// The outbox takes a key once: what a resumed attempt repeats is not sent again.
+	notifySpec = tool.Spec{
+		Name: "notify", Description: notifyText, Effect: domain.EffectDatabase, Class: tool.ClassOther, Scope: tool.ScopeAgent, Writes: tool.WritesNotice,
+	}
+	clarifySpec = tool.Spec{
+		Name: "clarify", Description: clarifyText, Effect: domain.EffectRead, Class: tool.ClassOther, Scope: tool.ScopeRun, Writes: tool.WritesNothing,
+		Given: tool.GivenModel, Ends: true, Waits: true,
+	}
+)
+
+// Specs are the tools of the family.
+func Specs() tool.Specs { return tool.Specs{todoSpec, completeSpec, notifySpec, clarifySpec} }
+
 // Options are what the tools of one run reach.
 type Options struct {
 	Ledger   *ledger.Ledger
@@ -33,26 +58,28 @@ type Options struct {
 	Redact func(text string) string // what blacks secrets out before a notice is kept; nil: nothing
 }
 
-// Tools are the tools of one run.
+// Tools are the tools of one run, but for clarify.
 func Tools(o Options) ([]tool.Tool, error) {
 	list := checklist{o.Board}
 	if list.board == nil {
 		list.board = &memory.Board{}
 	}
-	todo, err := tool.Define(tool.Spec{Name: "todo", Description: todoText, Effect: tool.Read, Class: tool.ClassPlan}, list.replace)
+
+	todo, err := tool.Define(todoSpec, list.replace)
 	if err != nil {
 		return nil, err
 	}
-	complete, err := tool.Define(tool.Spec{Name: "complete", Description: completeText, Effect: tool.Read, Ends: true,
-		Enum: map[string][]string{"outcome": {"success", "nothing", "partial"}}}, list.complete)
+
+	complete, err := tool.Define(completeSpec, list.complete)
 	if err != nil {
 		return nil, err
 	}
-	// The outbox takes a key once: what a resumed attempt repeats is not sent again.
-	notify, err := tool.Define(tool.Spec{Name: "notify", Description: notifyText, Effect: tool.Database}, o.notify)
+
+	notify, err := tool.Define(notifySpec, o.notify)
 	if err != nil {
 		return nil, err
 	}
+
 	return []tool.Tool{todo, complete, notify}, nil
 }
 
@@ -74,6 +101,7 @@ func (l checklist) replace(_ context.Context, _ tool.Invocation, a todoArgs) (to
 	if strings.TrimSpace(a.Markdown) == "" {
 		return tool.Failure(tool.KindInvalidArgs, "the list is empty").WithField("markdown", "lines like - [ ] read the file"), nil
 	}
+
 	items := memory.Items(a.Markdown)
 	l.board.Write(items)
 	res := todoResult{Items: len(items), Open: l.board.Open()}
@@ -81,17 +109,18 @@ func (l checklist) replace(_ context.Context, _ tool.Invocation, a todoArgs) (to
 	if len(items) == 0 {
 		return tool.Success(res, "no line is an item; items look like - [ ] read the file"), nil
 	}
+
 	return tool.Success(res), nil
 }
 
 type completeArgs struct {
-	Summary string `json:"summary" jsonschema:"what was done and what came of it, in a sentence or more"`
-	Outcome string `json:"outcome,omitempty" jsonschema:"success (default), nothing when there was nothing to do, partial when some of it is missing"`
+	Summary string         `json:"summary" jsonschema:"what was done and what came of it, in a sentence or more"`
+	Outcome domain.Outcome `json:"outcome,omitempty" jsonschema:"success (default), nothing when there was nothing to do, partial when some of it is missing"`
 }
 
 type completeResult struct {
-	Summary string `json:"summary"`
-	Outcome string `json:"outcome"`
+	Summary string         `json:"summary"`
+	Outcome domain.Outcome `json:"outcome"`
 }
 
 var hollow = map[string]bool{"done": true, "complete": true, "completed": true, "ok": true, "okay": true, "looks good": true, "all good": true, "fine": true, "finished": true}
@@ -99,17 +128,20 @@ var hollow = map[string]bool{"done": true, "complete": true, "completed": true, 
 // complete ends the run with words that mean something (OSA-17).
 func (l checklist) complete(_ context.Context, _ tool.Invocation, a completeArgs) (tool.Envelope, error) {
 	summary := strings.TrimSpace(a.Summary)
-	if hollow[strings.ToLower(strings.TrimSuffix(summary, "."))] || len([]rune(summary)) < minSummary {
+	if hollow[strings.ToLower(strings.TrimSuffix(summary, "."))] || utf8.RuneCountInString(summary) < minSummary {
 		return tool.Failure(tool.KindInvalidArgs, "the summary says too little; tell what was done and what came of it").
 			WithField("summary", fmt.Sprintf("at least %d characters", minSummary)), nil
 	}
+
 	res := completeResult{summary, a.Outcome}
 	if res.Outcome == "" {
-		res.Outcome = "success"
+		res.Outcome = domain.OutcomeSuccess
 	}
+
 	if open := l.board.Open(); open > 0 {
 		return tool.Success(res, fmt.Sprintf("%d items of the todo list are open", open)), nil
 	}
+
 	return tool.Success(res), nil
 }
 
@@ -131,10 +163,12 @@ func (o Options) notify(ctx context.Context, in tool.Invocation, a notifyArgs) (
 	if o.Redact != nil {
 		a.Title, a.Body = o.Redact(a.Title), o.Redact(a.Body)
 	}
-	title := strings.Join(strings.Fields(a.Title), " ")
+
+	title := text.Collapse(a.Title)
 	if title == "" {
 		return tool.Failure(tool.KindInvalidArgs, "the title is empty").WithField("title", "a line that says what happened"), nil
 	}
+
 	channel := a.Channel
 	switch {
 	case len(o.Channels) == 0:
@@ -144,9 +178,11 @@ func (o Options) notify(ctx context.Context, in tool.Invocation, a notifyArgs) (
 	case !slices.Contains(o.Channels, channel):
 		return tool.Failure(tool.KindInvalidArgs, "there is no channel %q", channel).WithField("channel", "one of "+strings.Join(o.Channels, ", ")), nil
 	}
+
 	n := ledger.Notice{Run: in.Run, Job: in.Job, Agent: in.Agent, Key: fmt.Sprintf("call:%d:%s", in.Run, in.Key), Channel: channel, Title: title, Body: a.Body}
 	if err := o.Ledger.AppendNotices(ctx, n); err != nil {
 		return tool.Envelope{}, fmt.Errorf("the notice cannot be recorded: %w", err)
 	}
+
 	return tool.Success(notifyResult{title, channel, true}), nil
 }

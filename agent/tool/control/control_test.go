@@ -18,15 +18,18 @@ func setup(t *testing.T) (*tool.Registry, *ledger.Ledger) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() { l.Close() })
 	tools, err := control.Tools(control.Options{Ledger: l, Channels: []string{"desktop", "ops"}})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	r, err := tool.NewRegistry(tools...)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return r, l
 }
 
@@ -66,10 +69,12 @@ func TestComplete(t *testing.T) {
 			t.Errorf("%q: %+v", bad, e)
 		}
 	}
+
 	good := `{"summary":"Imported three expenses; food is the largest category."}`
 	if e := call(t, r, "complete", good); !e.OK || !strings.Contains(string(e.Result), `"outcome":"success"`) {
 		t.Errorf("%+v", e)
 	}
+
 	call(t, r, "todo", `{"markdown":"- [ ] open"}`)
 	if e := call(t, r, "complete", good); !e.OK || len(e.Warnings) != 1 {
 		t.Errorf("with an open item: %+v", e)
@@ -88,6 +93,7 @@ func TestNotify(t *testing.T) {
 			t.Fatalf("%+v", e)
 		}
 	}
+
 	out, err := l.PendingNotices(t.Context(), time.Now(), 10)
 	if err != nil || len(out) != 1 || out[0].Title != "3 expenses" || out[0].Channel != "desktop" || out[0].Run != 7 {
 		t.Errorf("outbox: %+v (%v)", out, err)
@@ -108,6 +114,7 @@ func TestNotifyKeys(t *testing.T) {
 			t.Fatalf("%+v (%v)", e, err)
 		}
 	}
+
 	out, err := l.PendingNotices(t.Context(), time.Now(), 10)
 	if err != nil || len(out) != 3 || out[0].Title != "two lines" || out[0].Channel != "ops" {
 		t.Errorf("outbox: %+v (%v)", out, err)
@@ -121,6 +128,7 @@ func TestNotifyWithoutChannel(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	r, err := tool.NewRegistry(tools...)
 	if err != nil {
 		t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 	"rouse/agent/tool/db"
 	"rouse/agentdb"
 	"rouse/agentdb/sqlite"
+	"rouse/internal/domain"
 )
 
 type bench struct {
@@ -36,15 +37,18 @@ func (b *bench) open() {
 	if err != nil {
 		b.t.Fatal(err)
 	}
+
 	b.t.Cleanup(func() { pool.Close() })
 	roots, err := tool.NewRoots(b.work, nil)
 	if err != nil {
 		b.t.Fatal(err)
 	}
+
 	tools, err := db.Tools(db.Options{Pool: pool, Roots: roots})
 	if err != nil {
 		b.t.Fatal(err)
 	}
+
 	b.list = tools
 	if b.r, err = tool.NewRegistry(tools...); err != nil {
 		b.t.Fatal(err)
@@ -86,6 +90,7 @@ func TestTools(t *testing.T) {
 	if err := json.Unmarshal(e.Result, &created); err != nil || !created.Success || created.MigrationID != 1 || !strings.Contains(created.AppliedSQL, "CREATE INDEX") {
 		t.Errorf("%s, %v", e.Result, err)
 	}
+
 	b.want("2", "db_insert", `{"table":"expenses","row":{"shop":"a","amount":1.5}}`, `{"id":1}`)
 	b.want("3", "db_insert", `{"table":"expenses","rows":[{"shop":"b"},{"shop":""}]}`, `{"count":2,"ids":[2,3]}`)
 	b.write("more.csv", "Shop,Amount,Extra\nc,7,x\n")
@@ -102,6 +107,7 @@ func TestTools(t *testing.T) {
 	if string(e.Result) != `{"columns":["id"],"rows":[{"id":2},{"id":3}],"truncated":true}` || len(e.Warnings) != 1 || !strings.Contains(e.Warnings[0], "offset 3") {
 		t.Errorf("%s %q", e.Result, e.Warnings)
 	}
+
 	e = b.call("", "db_schema", `{}`)
 	if !strings.Contains(string(e.Result), `"name":"expenses","purpose":"What was spent","row_count":4,"columns":[{"name":"id","type":"INTEGER","nullable":false,"primary_key":true}`) {
 		t.Errorf("%s", e.Result)
@@ -115,6 +121,7 @@ func TestToolsRefuse(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(b.work, "folder"), 0o700); err != nil {
 		t.Fatal(err)
 	}
+
 	for name, c := range map[string]struct {
 		tool, args, field, part string
 		kind                    tool.Kind
@@ -145,6 +152,7 @@ func TestToolsRefuse(t *testing.T) {
 			}
 		})
 	}
+
 	b.want("", "db_query", `{"sql":"select count(*) n from expenses"}`, `{"columns":["n"],"rows":[{"n":0}],"truncated":false}`)
 }
 
@@ -159,17 +167,21 @@ func TestToolsReplay(t *testing.T) {
 		{"p1.1", "db_insert", `{"table":"expenses","rows":[{"shop":"a"}]}`},
 		{"p2", "db_import", `{"table":"expenses","path":"in.csv"}`},
 	}
+
 	var first []string
 	for _, c := range calls {
 		first = append(first, string(b.call(c[0], c[1], c[2]).Result))
 	}
+
 	if err := os.Rename(filepath.Join(b.work, "in.csv"), filepath.Join(b.work, "done.csv")); err != nil {
 		t.Fatal(err)
 	}
+
 	b.open()
 	for i, c := range calls {
 		b.want(c[0], c[1], c[2], first[i])
 	}
+
 	b.want("", "db_query", `{"sql":"select count(*) n from expenses"}`, `{"columns":["n"],"rows":[{"n":4}],"truncated":false}`)
 }
 
@@ -177,13 +189,14 @@ func TestToolsReplay(t *testing.T) {
 func TestEffects(t *testing.T) {
 	b := setup(t)
 	for _, d := range b.list {
-		want := tool.Database
+		want := domain.EffectDatabase
 		switch d.Name() {
 		case "db_schema", "db_query", "db_run_view", "db_list_views":
-			want = tool.Read
+			want = domain.EffectRead
 		}
+
 		if d.Name() == "db_export" {
-			want = tool.Write // of the workspace: its journal has nothing to say about files
+			want = domain.EffectWrite // of the workspace: its journal has nothing to say about files
 		}
 		if d.Effect() != want || strings.TrimSpace(d.Description()) == "" {
 			t.Errorf("%s has the effect %s and the description %q", d.Name(), d.Effect(), d.Description())
@@ -201,6 +214,7 @@ func TestDamagedDatabase(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "db.sqlite"), []byte(strings.Repeat("x", 9000)), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	_, err := b.r.Call(t.Context(), tool.Invocation{Agent: "ann"}, "db_schema", json.RawMessage(`{}`))
 	var corrupt *sqlite.CorruptError
 	if !errors.As(err, &corrupt) || !strings.Contains(err.Error(), "ann") {

@@ -2,16 +2,15 @@ package db
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 
 	"rouse/agent/tool"
 	"rouse/agentdb"
+	"rouse/internal/atomicfile"
+	"rouse/internal/domain"
 )
 
 type exportArgs struct {
@@ -28,53 +27,50 @@ type exportResult struct {
 	agentdb.Exported
 }
 
-// exportTool is db_export. It takes turns with other calls that write the same path.
-func (o Options) exportTool() (tool.Tool, error) {
-	text, err := descriptions.ReadFile("export.md")
-	if err != nil {
-		return tool.Tool{}, fmt.Errorf("tool db_export has no description: %w", err)
-	}
-	spec := tool.Spec{Name: "db_export", Description: string(text), Effect: tool.Write, Class: tool.ClassData, Path: "path", Canonical: o.Roots.Canonical,
-		Enum: map[string][]string{"format": fileFormats}, Needs: o.needs(true, true)}
-	return tool.Define(spec, func(ctx context.Context, in tool.Invocation, a exportArgs) (tool.Envelope, error) {
-		db, release, err := o.Pool.Get(ctx, in.Agent)
-		if err != nil {
-			return tool.Envelope{}, err
-		}
-		defer release()
-		result, warnings, err := o.exportFile(ctx, db, a)
-		return answer(result, warnings, err)
-	})
+// exportSpec is db_export. It takes turns with other calls that write the same path; of what it
+// writes over nothing is kept.
+var exportSpec = tool.Spec{
+	Name: "db_export", Description: describe("db_export"), Effect: domain.EffectWrite, Class: tool.ClassData, Scope: tool.ScopeAgent, Writes: tool.WritesElsewhere,
+	Given: tool.GivenDatabase, Path: "path",
+}
+
+func (o Options) exportTool(s tool.Spec) (tool.Tool, error) {
+	s.Canonical, s.Enum = o.Roots.Canonical, map[string][]string{"format": fileFormats}
+	return borrowing(Options.exportFile)(o, s)
 }
 
 // fileFormats are those of db_import and db_export.
 var fileFormats = []string{"csv", "tsv", "json", "jsonl", "ndjson", "xlsx"}
 
-func (o Options) exportFile(ctx context.Context, db *agentdb.DB, a exportArgs) (any, []string, error) {
+func (o Options) exportFile(ctx context.Context, db *agentdb.DB, _ tool.Invocation, a exportArgs) (any, []string, error) {
 	spec := agentdb.ExportSpec{SQL: a.SQL, Format: a.Format, Name: a.Path}
 	var err error
 	if spec.Params, spec.Named, err = splitParams(a.Params); err != nil {
 		return nil, nil, err
 	}
+
 	place, err := o.Roots.At(a.Path, true)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer place.Close()
+
 	old, err := replaceable(place, a)
 	if err != nil {
 		return nil, nil, err
 	}
-	done, temp, err := draft(ctx, place, db, spec)
+
+	done, file, err := draft(ctx, place, db, spec)
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := place.Announce(ctx, temp); err != nil {
-		return nil, nil, errors.Join(err, place.Remove(temp))
+	if err := place.Announce(ctx, file.Temp()); err != nil {
+		return nil, nil, errors.Join(err, file.Abort())
 	}
-	if err := publish(place, a, temp, old); err != nil {
+	if err := publish(place, a, file, old); err != nil {
 		return nil, nil, place.Explain(err)
 	}
+
 	warnings := done.Warnings
 	done.Warnings = nil
 	return exportResult{a.Path, done}, warnings, nil
@@ -89,6 +85,7 @@ func replaceable(p *tool.Place, a exportArgs) (fs.FileInfo, error) {
 	if err != nil {
 		return nil, p.Explain(err)
 	}
+
 	switch {
 	case info.IsDir():
 		return nil, &tool.PathError{Kind: tool.KindInvalidArgs, Message: a.Path + " is a folder; name a file in it"}
@@ -97,47 +94,48 @@ func replaceable(p *tool.Place, a exportArgs) (fs.FileInfo, error) {
 	case info.Mode().Perm()&0o200 == 0:
 		return nil, &tool.PathError{Kind: tool.KindRejected, Message: a.Path + " is marked read-only"}
 	}
+
 	file, err := p.OpenPlain() // refuses links, pipes and second names of other files
 	if err != nil {
 		return nil, err
 	}
+
 	return info, file.Close()
 }
 
 // draft makes the file whole before it takes its name, so no reader sees half of it.
-func draft(ctx context.Context, p *tool.Place, db *agentdb.DB, spec agentdb.ExportSpec) (done agentdb.Exported, temp string, err error) {
-	folder := filepath.Dir(p.Rel)
-	if folder != "." {
+func draft(ctx context.Context, p *tool.Place, db *agentdb.DB, spec agentdb.ExportSpec) (done agentdb.Exported, file *atomicfile.File, err error) {
+	if folder := filepath.Dir(p.Rel); folder != "." {
 		if err := p.MkdirAll(folder, 0o755); err != nil {
-			return done, "", p.Explain(err)
+			return done, nil, p.Explain(err)
 		}
 	}
+
 	if err := p.Guard(); err != nil {
-		return done, "", err
+		return done, nil, err
 	}
-	temp = filepath.Join(folder, ".rouse-"+rand.Text()+".tmp") // hidden: no watch takes it
-	file, err := p.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
-	if err != nil {
-		return done, "", p.Explain(err)
+
+	if file, err = atomicfile.CreateIn(p.Root, p.Rel, 0o644); err != nil {
+		return done, nil, p.Explain(err)
 	}
-	done, err = db.Export(ctx, spec, file)
+
+	if done, err = db.Export(ctx, spec, file); err == nil {
+		err = file.Close()
+	}
+	if err == nil {
+		return done, file, nil
+	}
+
 	var unwritable *fs.PathError
 	if errors.As(err, &unwritable) { // a full disk, say: another folder may do
 		err = p.Explain(err)
 	}
-	if err == nil {
-		if err = file.Sync(); err != nil {
-			err = p.Explain(err)
-		}
-	}
-	if err := errors.Join(err, file.Close()); err != nil {
-		return done, "", errors.Join(err, p.Remove(temp))
-	}
-	return done, temp, nil
+
+	return done, nil, errors.Join(err, file.Abort())
 }
 
 // publish gives the draft its name, unless somebody else took or changed that meanwhile.
-func publish(p *tool.Place, a exportArgs, temp string, old fs.FileInfo) error {
+func publish(p *tool.Place, a exportArgs, file *atomicfile.File, old fs.FileInfo) error {
 	now, err := p.Lstat(p.Rel)
 	switch {
 	case old == nil && errors.Is(err, fs.ErrNotExist):
@@ -145,20 +143,11 @@ func publish(p *tool.Place, a exportArgs, temp string, old fs.FileInfo) error {
 	case err == nil && (old == nil || !os.SameFile(now, old) || !now.ModTime().Equal(old.ModTime())):
 		err = &tool.PathError{Kind: tool.KindExecutionError, Message: a.Path + " was written meanwhile, and was left as it is now"}
 	}
-	if err == nil {
-		err = p.Rename(temp, p.Rel)
-	}
 	if err != nil {
-		return errors.Join(err, p.Remove(temp))
+		return errors.Join(err, file.Abort())
 	}
-	if runtime.GOOS == "windows" {
-		return nil // it has no way to make a name last
-	}
-	dir, err := p.Open(filepath.Dir(p.Rel))
-	if err != nil {
-		return fmt.Errorf("%s was written, but its folder cannot be opened: %w", a.Path, err)
-	}
-	return errors.Join(dir.Sync(), dir.Close())
+
+	return file.Commit()
 }
 
 // splitParams tells the two ways of giving values apart.

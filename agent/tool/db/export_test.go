@@ -39,6 +39,7 @@ func TestExportRefuses(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(b.work, "folder"), 0o700); err != nil {
 		t.Fatal(err)
 	}
+
 	for name, c := range map[string]struct {
 		args, field, part string
 		kind              tool.Kind
@@ -58,6 +59,7 @@ func TestExportRefuses(t *testing.T) {
 			}
 		})
 	}
+
 	b.holds("here.csv", "mine")
 	b.holds("locked.csv", "mine")
 	if left, err := filepath.Glob(filepath.Join(b.work, ".rouse-*")); err != nil || len(left) > 0 {

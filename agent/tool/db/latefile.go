@@ -18,6 +18,7 @@ func (f *lateFile) Read(p []byte) (int, error) {
 	if err := f.open(); err != nil {
 		return 0, err
 	}
+
 	n, err := f.file.Read(p)
 	if err != nil && n == 0 && isFolder(f.file) {
 		return 0, &tool.PathError{Kind: tool.KindInvalidArgs, Message: f.path + " is a folder; name a file in it"}
@@ -38,6 +39,7 @@ func (f *lateFile) size() int64 {
 	if f.open() != nil {
 		return 0
 	}
+
 	info, err := f.file.Stat()
 	if err != nil || info.IsDir() {
 		return 0

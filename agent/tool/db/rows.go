@@ -39,6 +39,7 @@ func rowsOf(row map[string]any, rows []map[string]any) (all []map[string]any, on
 	case rows != nil && len(row)+len(rows) == 0:
 		return nil, false, bad("rows", "rows is an empty list; give at least one row")
 	}
+
 	return nil, false, bad("row", "give exactly one of row and rows")
 }
 

@@ -53,11 +53,13 @@ func (o Options) execute(ctx context.Context, db *agentdb.DB, in tool.Invocation
 	if (a.SQL == "") == (a.Path == "") {
 		return nil, nil, &agentdb.Error{Kind: string(tool.KindInvalidArgs), Field: "sql", Message: "give exactly one of sql and path", Retryable: true}
 	}
+
 	spec := agentdb.ExecuteSpec{SQL: a.SQL}
 	var err error
 	if spec.Params, spec.Named, err = params(a.Params); err != nil {
 		return nil, nil, err
 	}
+
 	if a.Path != "" {
 		// A call that was made already must not read its file again, which may be gone.
 		if in.Key != "" {
@@ -69,6 +71,7 @@ func (o Options) execute(ctx context.Context, db *agentdb.DB, in tool.Invocation
 			return nil, nil, err
 		}
 	}
+
 	done, err := db.Execute(ctx, by(in), spec)
 	warnings := done.Warnings
 	done.Warnings = nil
@@ -78,6 +81,7 @@ func (o Options) execute(ctx context.Context, db *agentdb.DB, in tool.Invocation
 func (o Options) readScript(path string) (string, error) {
 	f := &lateFile{roots: o.Roots, path: path}
 	defer f.close()
+
 	data, err := io.ReadAll(io.LimitReader(f, maxScript+1))
 	if err != nil {
 		return "", err
@@ -85,10 +89,12 @@ func (o Options) readScript(path string) (string, error) {
 	if len(data) > maxScript {
 		return "", &agentdb.Error{Kind: string(tool.KindInvalidArgs), Field: "path", Retryable: true, Message: fmt.Sprintf("%s is larger than the 256 KiB that a file of SQL may have; split it, or bring rows in with db_import", path)}
 	}
+
 	text := strings.TrimPrefix(string(data), "\ufeff")
 	if strings.TrimSpace(text) == "" {
 		return "", &agentdb.Error{Kind: string(tool.KindInvalidArgs), Field: "path", Retryable: true, Message: path + " is empty"}
 	}
+
 	return text, nil
 }
 

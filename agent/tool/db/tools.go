@@ -5,12 +5,12 @@ import (
 	"embed"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"path/filepath"
 	"strings"
 
 	"rouse/agent/tool"
 	"rouse/agentdb"
+	"rouse/internal/domain"
 )
 
 //go:embed *.md
@@ -22,65 +22,106 @@ type Options struct {
 	Roots *tool.Roots // where db_import may read and db_export may write
 }
 
+// member is a tool of the family, and what makes it for one run.
+type member struct {
+	spec   tool.Spec
+	shows  bool // rows, which are as trusted as the runs that wrote them
+	define func(Options, tool.Spec) (tool.Tool, error)
+}
+
+var members = []member{
+	{reading("db_schema"), true, borrowing(Options.schema)},
+	{writing("db_create_table"), false, borrowing(Options.createTable)},
+	{rare(writing("db_alter_table")), false, borrowing(Options.alterTable)},
+	{rare(writing("db_migrate")), true, borrowing(Options.migrate)},
+	{moving(writing("db_insert")), false, borrowing(Options.insert)},
+	{moving(writing("db_upsert")), false, borrowing(Options.upsert)},
+	{writing("db_update"), false, borrowing(Options.update)},
+	{writing("db_delete"), false, borrowing(Options.remove)},
+	{rare(writing("db_restore")), false, borrowing(Options.restore)},
+	{writing("db_execute"), true, borrowing(Options.execute)},
+	{moving(writing("db_import")), false, Options.importTool},
+	{rare(exportSpec), true, Options.exportTool},
+	{rare(writing("db_define_view")), false, Options.defineViewTool},
+	{rare(reading("db_run_view")), true, borrowing(Options.runView)},
+	{rare(reading("db_list_views")), true, borrowing(Options.listViews)},
+	{rare(writing("db_drop_view")), false, borrowing(Options.dropView)},
+	{reading("db_query"), true, borrowing(Options.query)},
+}
+
+// reading is a tool that changes nothing in the database.
+func reading(name string) tool.Spec {
+	return tool.Spec{
+		Name: name, Description: describe(name), Effect: domain.EffectRead, Class: tool.ClassOther, Scope: tool.ScopeAgent, Writes: tool.WritesNothing,
+		Given: tool.GivenDatabase,
+	}
+}
+
+// writing is a tool that changes the database.
+func writing(name string) tool.Spec {
+	s := reading(name)
+	s.Effect, s.Writes = domain.EffectDatabase, tool.WritesRows
+	return s
+}
+
+// moving is a tool that moves many rows at once.
+func moving(s tool.Spec) tool.Spec {
+	s.Class = tool.ClassData
+	return s
+}
+
+// rare is a tool that a model with a narrow context is not told of.
+func rare(s tool.Spec) tool.Spec {
+	s.Rare = true
+	return s
+}
+
+// describe is the text beside the code; a tool without one cannot be defined.
+func describe(name string) string {
+	text, err := descriptions.ReadFile(strings.TrimPrefix(name, "db_") + ".md")
+	if err != nil {
+		return ""
+	}
+	return string(text)
+}
+
+// Specs are the tools of the family.
+func Specs() tool.Specs {
+	var out tool.Specs
+	for _, m := range members {
+		out = append(out, m.spec)
+	}
+	return out
+}
+
 // Tools are the tools of one run.
 func Tools(o Options) ([]tool.Tool, error) {
-	definitions := []func() (tool.Tool, error){
-		func() (tool.Tool, error) { return define(o, "db_schema", tool.Read, nil, o.schema) },
-		func() (tool.Tool, error) { return define(o, "db_create_table", tool.Database, nil, o.createTable) },
-		func() (tool.Tool, error) { return define(o, "db_alter_table", tool.Database, nil, o.alterTable) },
-		func() (tool.Tool, error) { return define(o, "db_migrate", tool.Database, nil, o.migrate) },
-		func() (tool.Tool, error) { return define(o, "db_insert", tool.Database, nil, o.insert) },
-		func() (tool.Tool, error) { return define(o, "db_upsert", tool.Database, nil, o.upsert) },
-		func() (tool.Tool, error) { return define(o, "db_update", tool.Database, nil, o.update) },
-		func() (tool.Tool, error) { return define(o, "db_delete", tool.Database, nil, o.remove) },
-		func() (tool.Tool, error) { return define(o, "db_restore", tool.Database, nil, o.restore) },
-		func() (tool.Tool, error) { return define(o, "db_execute", tool.Database, nil, o.execute) },
-		func() (tool.Tool, error) {
-			return define(o, "db_import", tool.Database, map[string][]string{"mode": {"insert", "upsert"}, "format": fileFormats}, o.importFile)
-		},
-		o.exportTool,
-		func() (tool.Tool, error) {
-			return define(o, "db_define_view", tool.Database, map[string][]string{"render_hint": agentdb.RenderHints}, o.defineView)
-		},
-		func() (tool.Tool, error) { return define(o, "db_run_view", tool.Read, nil, o.runView) },
-		func() (tool.Tool, error) { return define(o, "db_list_views", tool.Read, nil, o.listViews) },
-		func() (tool.Tool, error) { return define(o, "db_drop_view", tool.Database, nil, o.dropView) },
-		func() (tool.Tool, error) { return define(o, "db_query", tool.Read, nil, o.query) },
-	}
 	var out []tool.Tool
-	for _, d := range definitions {
-		t, err := d()
+	for _, m := range members {
+		m.spec.Needs = o.needs(m.shows, m.spec.Effect != domain.EffectRead)
+		t, err := m.define(o, m.spec)
 		if err != nil {
 			return nil, err
 		}
 		out = append(out, t)
 	}
+
 	return out, nil
 }
 
-// define makes a tool that borrows the agent's database for the length of a call.
-func define[A any](o Options, name string, effect tool.Effect, enum map[string][]string, run func(context.Context, *agentdb.DB, tool.Invocation, A) (any, []string, error)) (tool.Tool, error) {
-	text, err := descriptions.ReadFile(strings.TrimPrefix(name, "db_") + ".md")
-	if err != nil {
-		return tool.Tool{}, fmt.Errorf("tool %s has no description: %w", name, err)
+// borrowing makes a tool that borrows the agent's database for the length of a call.
+func borrowing[A any](run func(Options, context.Context, *agentdb.DB, tool.Invocation, A) (any, []string, error)) func(Options, tool.Spec) (tool.Tool, error) {
+	return func(o Options, s tool.Spec) (tool.Tool, error) {
+		return tool.Define(s, func(ctx context.Context, in tool.Invocation, args A) (tool.Envelope, error) {
+			db, release, err := o.Pool.Get(ctx, in.Agent)
+			if err != nil {
+				return tool.Envelope{}, err // it names the agent and the file
+			}
+			defer release()
+			result, warnings, err := run(o, ctx, db, in, args)
+			return answer(result, warnings, err)
+		})
 	}
-	class := tool.ClassOther
-	if name == "db_insert" || name == "db_upsert" || name == "db_import" {
-		class = tool.ClassData
-	}
-	spec := tool.Spec{Name: name, Description: string(text), Effect: effect, Class: class, Enum: enum, Needs: o.needs(effect == tool.Read || name == "db_execute" || name == "db_migrate", effect != tool.Read)}
-	if name == "db_import" {
-		spec.Needs = o.Roots.Needs(true)
-	}
-	return tool.Define(spec, func(ctx context.Context, in tool.Invocation, args A) (tool.Envelope, error) {
-		db, release, err := o.Pool.Get(ctx, in.Agent)
-		if err != nil {
-			return tool.Envelope{}, err // it names the agent and the file
-		}
-		defer release()
-		result, warnings, err := run(ctx, db, in, args)
-		return answer(result, warnings, err)
-	})
 }
 
 // answer words what went wrong for the caller of a tool; the rest is the host's trouble.
@@ -97,6 +138,7 @@ func answer(result any, warnings []string, err error) (tool.Envelope, error) {
 	case err != nil:
 		return tool.Envelope{}, err
 	}
+
 	return tool.Success(result, warnings...), nil
 }
 
@@ -135,10 +177,12 @@ func (o Options) createTable(ctx context.Context, db *agentdb.DB, in tool.Invoca
 	if err != nil {
 		return nil, nil, err
 	}
+
 	spec := agentdb.TableSpec{Name: a.Name, Purpose: a.Purpose, Columns: list}
 	for _, i := range a.Indexes {
 		spec.Indexes = append(spec.Indexes, agentdb.Index(i))
 	}
+
 	created, err := db.CreateTable(ctx, by(in), spec)
 	warnings := created.Warnings
 	created.Warnings = nil
@@ -170,6 +214,7 @@ func (o Options) insert(ctx context.Context, db *agentdb.DB, in tool.Invocation,
 	if err != nil {
 		return nil, nil, err
 	}
+
 	done, err := db.Insert(ctx, by(in), a.Table, rows)
 	if err != nil {
 		return nil, nil, err
@@ -177,6 +222,7 @@ func (o Options) insert(ctx context.Context, db *agentdb.DB, in tool.Invocation,
 	if one && len(done.IDs) == 1 {
 		return map[string]any{"id": done.IDs[0]}, done.Warnings, nil
 	}
+
 	return map[string]any{"ids": done.IDs, "count": done.Count}, done.Warnings, nil
 }
 
@@ -192,16 +238,25 @@ type importArgs struct {
 	MaxRows     int      `json:"max_rows,omitempty" jsonschema:"stop after so many rows"`
 }
 
+// importTool is db_import.
+func (o Options) importTool(s tool.Spec) (tool.Tool, error) {
+	s.Enum = map[string][]string{"mode": {"insert", "upsert"}, "format": fileFormats}
+	s.Needs = o.Roots.Needs(true)
+	return borrowing(Options.importFile)(o, s)
+}
+
 // importFile imports a file that the run may read (OSA-58).
 func (o Options) importFile(ctx context.Context, db *agentdb.DB, in tool.Invocation, a importArgs) (any, []string, error) {
 	f := &lateFile{roots: o.Roots, path: a.Path}
 	defer f.close()
+
 	done, err := db.Import(ctx, by(in), agentdb.ImportSpec{
 		Table: a.Table, Source: f, Size: f.size(), Name: filepath.Base(a.Path), Format: a.Format, Mode: a.Mode, KeyColumns: a.KeyColumns,
 		NoCreate: a.CreateTable != nil && !*a.CreateTable, NoHeader: a.HasHeader != nil && !*a.HasHeader, Columns: a.Columns, MaxRows: a.MaxRows,
 	})
 	warnings := done.Warnings
 	done.Warnings = nil
+
 	return done, warnings, err
 }
 

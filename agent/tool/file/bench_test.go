@@ -23,18 +23,22 @@ func BenchmarkSearch(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
+
 	roots, err := tool.NewRoots(dir, nil)
 	if err != nil {
 		b.Fatal(err)
 	}
+
 	tools, err := file.Tools(file.Options{Roots: roots})
 	if err != nil {
 		b.Fatal(err)
 	}
+
 	r, err := tool.NewRegistry(tools...)
 	if err != nil {
 		b.Fatal(err)
 	}
+
 	for name, args := range map[string]string{"content": `{"pattern":"needle"}`, "names": `{"pattern":"f*99.go","target":"files"}`} {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {

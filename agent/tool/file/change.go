@@ -2,7 +2,6 @@ package file
 
 import (
 	"context"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -10,7 +9,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"unicode/utf8"
 
@@ -18,6 +16,8 @@ import (
 
 	"rouse/agent/tool"
 	"rouse/agentdb/ledger"
+	"rouse/internal/atomicfile"
+	"rouse/internal/text"
 )
 
 // maxKept bounds what is kept of a run's changed files, in bytes; what is changed beyond it
@@ -47,21 +47,26 @@ func (f *files) begin(ctx context.Context, in tool.Invocation, path string) (cha
 	if ext := strings.ToLower(filepath.Ext(path)); structured[ext] {
 		return change{}, &tool.PathError{Kind: tool.KindRejected, Message: fmt.Sprintf("a %s file is not text; write .txt, .md or .csv instead", ext)}
 	}
+
 	place, err := f.roots.At(path, true)
 	if err != nil {
 		return change{}, err
 	}
+
 	c := change{place: place, shown: path}
 	if c.old, err = current(place, path); err != nil {
 		return c, errors.Join(err, place.Close())
 	}
+
 	kept, err := f.log.FileBytes(ctx, in.Run)
 	if err != nil {
 		return c, errors.Join(&hostError{err}, place.Close())
 	}
+
 	if c.old.info != nil && kept+int64(len(c.old.text)) > maxKept {
 		c.lost = fmt.Sprintf("this run has changed files of more than %d MiB, and no more is kept of them", maxKept>>20)
 	}
+
 	return c, nil
 }
 
@@ -87,23 +92,32 @@ func (f *files) apply(ctx context.Context, in tool.Invocation, c change, kind le
 	if c.old.info != nil {
 		op.Mode, op.Size, op.BeforeHash = uint32(c.old.info.Mode().Perm()), int64(len(c.old.text)), hashOf(c.old.text)
 	}
-	temp, err := draft(p, c.old, text)
+
+	var mode fs.FileMode
+	if c.old.info != nil {
+		mode = c.old.info.Mode().Perm()
+	}
+
+	file, err := draft(p, text, mode)
 	if err != nil {
 		return "", p.Explain(err)
 	}
-	err = p.Announce(ctx, temp)
+
+	err = p.Announce(ctx, file.Temp())
 	if err == nil {
 		op, err = f.log.AddFileOp(ctx, ledger.Attempt{Run: in.Run, Number: in.Attempt}, op, []byte(c.old.text))
 	}
 	if err != nil {
-		return "", errors.Join(&hostError{err}, p.Remove(temp))
+		return "", errors.Join(&hostError{err}, file.Abort())
 	}
-	if err := publish(p, c.shown, temp, c.old); err != nil {
+
+	if err := publish(p, c.shown, file, c.old); err != nil {
 		if dropped := f.log.DropFileOp(context.WithoutCancel(ctx), op.ID); dropped != nil {
 			return "", errors.Join(err, &hostError{dropped})
 		}
 		return "", p.Explain(err)
 	}
+
 	return op.Batch, nil
 }
 
@@ -121,6 +135,7 @@ func unmade(p *tool.Place) string {
 		}
 		first = filepath.Join(p.Name(), folder)
 	}
+
 	return first
 }
 
@@ -169,6 +184,7 @@ func current(p *tool.Place, shown string) (before, error) {
 		return before{}, err
 	}
 	defer file.Close()
+
 	info, err := file.Stat()
 	switch {
 	case err != nil:
@@ -178,62 +194,50 @@ func current(p *tool.Place, shown string) (before, error) {
 	case info.Mode().Perm()&0o200 == 0:
 		return before{}, &tool.PathError{Kind: tool.KindRejected, Message: shown + " is marked read-only"}
 	}
+
 	text, err := content(file, shown)
 	return before{info, text}, err
 }
 
-// draft makes the file whole before it takes its name, so no reader sees half of it.
-func draft(p *tool.Place, old before, text string) (temp string, err error) {
-	folder := filepath.Dir(p.Rel)
-	if folder != "." {
+// draft makes a file whole before it takes its name, so no reader sees half of it. Its mode is
+// that of a new file where none is given.
+func draft(p *tool.Place, text string, mode fs.FileMode) (*atomicfile.File, error) {
+	if folder := filepath.Dir(p.Rel); folder != "." {
 		if err := p.MkdirAll(folder, 0o755); err != nil {
-			return "", err
+			return nil, err
 		}
 	}
+
 	if err := p.Guard(); err != nil {
-		return "", err
+		return nil, err
 	}
-	temp = filepath.Join(folder, ".rouse-"+rand.Text()+".tmp") // hidden: no watch takes it
-	file, err := p.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+
+	file, err := atomicfile.CreateIn(p.Root, p.Rel, 0o644)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	if old.info != nil {
-		err = file.Chmod(old.info.Mode().Perm()) // the mode of OpenFile is narrowed by the process's umask
+
+	if mode != 0 {
+		err = file.Chmod(mode)
 	}
+
 	if err == nil {
 		_, err = file.WriteString(text)
 	}
-	if err = errors.Join(err, file.Sync(), file.Close()); err != nil {
-		return "", errors.Join(err, p.Remove(temp))
+	if err = errors.Join(err, file.Close()); err != nil {
+		return nil, errors.Join(err, file.Abort())
 	}
-	return temp, nil
+
+	return file, nil
 }
 
 // publish gives the draft its name.
-func publish(p *tool.Place, shown, temp string, old before) (err error) {
+func publish(p *tool.Place, shown string, file *atomicfile.File, old before) error {
 	if !old.still(p) { // another run's words are not lost
-		err = &tool.PathError{Kind: tool.KindExecutionError, Message: shown + " was changed meanwhile, and was left as it is now; read it again"}
+		return errors.Join(changedMeanwhile(shown), file.Abort())
 	}
-	if err == nil {
-		err = p.Rename(temp, p.Rel)
-	}
-	if err != nil {
-		return errors.Join(err, p.Remove(temp))
-	}
-	return settle(p, filepath.Dir(p.Rel))
-}
 
-// settle makes the new name last through a power cut; Windows has no such call.
-func settle(p *tool.Place, folder string) error {
-	if runtime.GOOS == "windows" {
-		return nil
-	}
-	dir, err := p.Open(folder)
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
+	return file.Commit()
 }
 
 // apart is the part of old, in whole lines, outside of which text is the same: of a large file
@@ -244,11 +248,13 @@ func apart(old, text string) (from, to int) {
 	for same < n && old[same] == text[same] {
 		same++
 	}
+
 	from = strings.LastIndexByte(old[:same], '\n') + 1
 	end := 0
 	for end < n-from && old[len(old)-1-end] == text[len(text)-1-end] {
 		end++
 	}
+
 	to = len(old) - end
 	if at := strings.IndexByte(old[to:], '\n'); at >= 0 && to > from {
 		return from, to + at + 1
@@ -256,28 +262,33 @@ func apart(old, text string) (from, to int) {
 	if to == from && len(text)-end == from { // nothing is apart
 		return from, to
 	}
+
 	return from, len(old)
 }
 
 // diff shows what changes, cut to a readable size.
-func diff(path, old, text string) string {
+func diff(path, old, now string) string {
 	name := strings.TrimPrefix(filepath.ToSlash(path), "/")
-	from, to := apart(old, text)
-	edits := udiff.Lines(old[from:to], text[from:len(text)-(len(old)-to)])
+	from, to := apart(old, now)
+	edits := udiff.Lines(old[from:to], now[from:len(now)-(len(old)-to)])
 	for i := range edits {
 		edits[i].Start, edits[i].End = edits[i].Start+from, edits[i].End+from
 	}
+
 	d, err := udiff.ToUnified("a/"+name, "b/"+name, old, edits, udiff.DefaultContextLines)
 	if err != nil {
 		return fmt.Sprintf("the difference cannot be shown: %v", err)
 	}
+
 	lines := strings.SplitAfter(strings.TrimSuffix(d, "\n"), "\n")
 	if len(lines) > maxDiffLines {
 		left := len(lines) - maxDiffLines + 1
 		d = strings.Join(lines[:maxDiffLines-1], "") + fmt.Sprintf("… %d more lines\n", left)
 	}
+
 	if utf8.RuneCountInString(d) > maxDiffChars {
-		d = string([]rune(d)[:maxDiffChars-2]) + "…\n"
+		d = text.Truncate(d, maxDiffChars-1) + "\n"
 	}
+
 	return d
 }

@@ -7,13 +7,15 @@ import (
 	"strings"
 
 	"github.com/agnivade/levenshtein"
+
+	"rouse/internal/text"
 )
 
 // Bounds of the diagnosis of a text that is not in a file: it must not take long, whatever
 // the file holds.
 const (
 	maxCompared = 20_000 // lines that are compared with what was looked for
-	maxLine     = 200    // characters of them
+	maxLine     = 200    // characters of them that are shown, and bytes that are compared
 	maxExcerpt  = 20     // lines that are shown
 )
 
@@ -38,18 +40,22 @@ func diagnose(text, old string) string {
 	if at, n := locate(lines, wanted, squeezed, blank); n > 0 {
 		return fmt.Sprintf("%s: it differs in empty lines from %s", begin, excerpt(lines, at, n))
 	}
+
 	first := strings.TrimSpace(firstOf(wanted))
 	if first == "" {
 		return begin + ": it has nothing but blanks; read the file again"
 	}
+
 	for i, line := range lines { // the first line is there: what follows it differs
 		if strings.Contains(line, first) {
 			return fmt.Sprintf("%s, but its first line is; there it reads %s", begin, excerpt(lines, i, len(wanted)+1))
 		}
 	}
+
 	if at := closest(lines, first); at >= 0 {
 		return fmt.Sprintf("%s; what is most like it is %s", begin, excerpt(lines, at, len(wanted)+1))
 	}
+
 	return begin + ", nor anything like it; read the file again"
 }
 
@@ -79,6 +85,7 @@ func withoutGutter(lines []string) ([]string, bool) {
 		}
 		out[i] = l[len(prefix):]
 	}
+
 	return out, true
 }
 
@@ -86,7 +93,7 @@ func blank(line string) bool { return strings.TrimSpace(line) == "" }
 
 // exactly and squeezed say in what two lines are alike.
 func exactly(line string) string  { return line }
-func squeezed(line string) string { return strings.Join(strings.Fields(line), " ") }
+func squeezed(line string) string { return text.Collapse(line) }
 
 // locate finds where lines that are wanted stand, and over how many lines, with those left out
 // that skip says. The first and the last may be parts of a line.
@@ -100,6 +107,7 @@ func locate(lines, wanted []string, as func(string) string, skip func(string) bo
 	if len(want) == 0 || !slices.ContainsFunc(want, func(w string) bool { return w != "" }) {
 		return 0, 0
 	}
+
 	var have []string
 	var place []int // of each line that was not left out
 	for i, l := range lines {
@@ -107,11 +115,13 @@ func locate(lines, wanted []string, as func(string) string, skip func(string) bo
 			have, place = append(have, as(l)), append(place, i)
 		}
 	}
+
 	for i := 0; i+len(want) <= len(have); i++ {
 		if matchAt(have[i:i+len(want)], want) {
 			return place[i], place[i+len(want)-1] - place[i] + 1
 		}
 	}
+
 	return 0, 0
 }
 
@@ -140,15 +150,13 @@ func closest(lines []string, wanted string) int {
 			}
 		}
 	}
+
 	return best
 }
 
 // clip cuts a line for comparing.
 func clip(line string) string {
-	if len(line) <= maxLine {
-		return line
-	}
-	return strings.ToValidUTF8(line[:maxLine], "")
+	return text.HeadBytes(line, maxLine)
 }
 
 // excerpt shows lines of the file as file_read does.
@@ -157,15 +165,7 @@ func excerpt(lines []string, at, n int) string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "line %d:\n", at+1)
 	for i, l := range lines[at : at+n] {
-		out.WriteString(gutter(at+i+1, short(l)))
+		out.WriteString(gutter(at+i+1, text.Truncate(l, maxLine)))
 	}
 	return strings.TrimSuffix(out.String(), "\n")
-}
-
-// short cuts a line for showing.
-func short(line string) string {
-	if c := clip(line); c != line {
-		return c + "…"
-	}
-	return line
 }

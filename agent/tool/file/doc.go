@@ -24,11 +24,11 @@ package file
 
 import (
 	"context"
-	"path"
 
 	"rouse/agent/preview"
 	"rouse/agent/tool"
 	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
 )
 
 // Log keeps what was done to files, and those that were shared. *ledger.Ledger is one.
@@ -61,47 +61,94 @@ type files struct {
 	viewer *preview.Viewer
 }
 
+// member is a tool of the family, and what makes it for one run.
+type member struct {
+	spec   tool.Spec
+	define func(*files, tool.Spec) (tool.Tool, error)
+}
+
+var members = []member{
+	{readSpec, (*files).readTool},
+	{writeSpec, (*files).writeTool},
+	{editSpec, (*files).editTool},
+	{searchSpec, (*files).searchTool},
+	{historySpec, (*files).historyTool},
+	{undoSpec, (*files).undoTool},
+	{shareSpec, (*files).shareTool},
+	{second(readSpec, "read_file", readAliasText, tool.ClassRead), (*files).readAlias},
+	{second(writeSpec, "write_file", writeAliasText, tool.ClassEdit), (*files).writeAlias},
+	{second(editSpec, "edit_file", editAliasText, tool.ClassEdit), (*files).editAlias},
+	{second(searchSpec, "list_files", listAliasText, tool.ClassList), (*files).listAlias},
+	{second(searchSpec, "search", searchAliasText, tool.ClassSearch), (*files).searchAlias},
+}
+
+// reading is a tool that changes nothing.
+func reading(name, description string, class tool.Class) tool.Spec {
+	return tool.Spec{
+		Name: name, Description: description, Effect: domain.EffectRead, Class: class, Scope: tool.ScopeAgent, Writes: tool.WritesNothing, Path: "path",
+	}
+}
+
+// changing is a tool that changes the file at its path.
+func changing(name, description string, writes tool.Writes) tool.Spec {
+	return tool.Spec{
+		Name: name, Description: description, Effect: domain.EffectWrite, Class: tool.ClassEdit, Scope: tool.ScopeAgent, Writes: writes, Path: "path",
+	}
+}
+
+// second is a tool under a second name, with arguments of its own.
+func second(of tool.Spec, name, description string, class tool.Class) tool.Spec {
+	of.Name, of.SecondOf, of.Description, of.Class, of.Enum = name, of.Name, description, class, nil
+	return of
+}
+
+// rare is a tool that a model with a narrow context is not told of.
+func rare(s tool.Spec) tool.Spec {
+	s.Rare = true
+	return s
+}
+
+// Specs are the tools of the family.
+func Specs() tool.Specs {
+	var out tool.Specs
+	for _, m := range members {
+		out = append(out, m.spec)
+	}
+	return out
+}
+
 // Tools are the file tools of one run.
 func Tools(o Options) ([]tool.Tool, error) {
 	f := &files{o.Roots, o.Log, o.Redact, o.Viewer}
 	if f.redact == nil {
 		f.redact = func(text string) string { return text }
 	}
+
 	var out []tool.Tool
-	for _, define := range []func() (tool.Tool, error){f.readTool, f.writeTool, f.editTool, f.searchTool, f.historyTool, f.undoTool, f.shareTool} {
-		t, err := define()
+	for _, m := range members {
+		if m.spec.SecondOf != "" && !tool.Named(o.Allow, m.spec.Name) {
+			continue
+		}
+
+		t, err := m.define(f, f.bound(m.spec))
 		if err != nil {
 			return nil, err
 		}
 		out = append(out, t)
 	}
-	for _, define := range []func() (tool.Tool, error){f.readAlias, f.writeAlias, f.editAlias, f.listAlias, f.searchAlias} {
-		t, err := define()
-		if err != nil {
-			return nil, err
-		}
-		if named(o.Allow, t.Name()) {
-			out = append(out, t)
-		}
-	}
+
 	return out, nil
 }
 
-// named says whether a list of tools asks for a second name; "all tools" does not.
-func named(allow []string, name string) bool {
-	for _, glob := range allow {
-		if ok, err := path.Match(glob, name); err == nil && ok && glob != "*" {
-			return true
-		}
+// bound is a spec with what only the run knows.
+func (f *files) bound(s tool.Spec) tool.Spec {
+	s.Needs = f.roots.Needs(s.Effect == domain.EffectWrite)
+	if s.Path == "" {
+		return s
 	}
-	return false
-}
 
-// spec is what all tools on one path share.
-func (f *files) spec(name, description string, effect tool.Effect, class tool.Class) tool.Spec {
-	s := tool.Spec{Name: name, Description: description, Effect: effect, Class: class, Path: "path", Canonical: f.roots.Canonical,
-		Needs: f.roots.Needs(effect != tool.Read)}
-	if effect == tool.Read {
+	s.Canonical = f.roots.Canonical
+	if s.Effect == domain.EffectRead {
 		s.Look = f.roots.Look
 	}
 	return s

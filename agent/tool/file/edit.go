@@ -9,6 +9,7 @@ import (
 
 	"rouse/agent/tool"
 	"rouse/agentdb/ledger"
+	"rouse/internal/text"
 )
 
 //go:embed edit.md
@@ -43,19 +44,22 @@ type editResult struct {
 	DryRun       bool   `json:"dry_run,omitempty"`
 }
 
-func (f *files) editTool() (tool.Tool, error) {
-	return tool.Define(f.spec("file_edit", editText, tool.Write, tool.ClassEdit), f.edit)
+var editSpec = changing("file_edit", editText, tool.WritesFiles)
+
+func (f *files) editTool(s tool.Spec) (tool.Tool, error) {
+	return tool.Define(s, f.edit)
 }
 
 const editAliasText = "Replace a text in a file. `old_text` must occur exactly once; take it from read_file without the line numbers, with enough lines around it to be unique."
 
 // editAlias is edit_file (YOA-02): one edit, told in lines.
-func (f *files) editAlias() (tool.Tool, error) {
+func (f *files) editAlias(s tool.Spec) (tool.Tool, error) {
 	type args struct {
 		Path string `json:"path"`
 		Old  string `json:"old_text"`
 		New  string `json:"new_text"`
 	}
+
 	type result struct {
 		Text        string `json:"text"`
 		Path        string `json:"path"`
@@ -63,21 +67,25 @@ func (f *files) editAlias() (tool.Tool, error) {
 		NewLines    int    `json:"new_lines"`
 		OperationID string `json:"operation_id,omitempty"`
 	}
-	return tool.Define(f.spec("edit_file", editAliasText, tool.Write, tool.ClassEdit), func(ctx context.Context, in tool.Invocation, a args) (tool.Envelope, error) {
+
+	return tool.Define(s, func(ctx context.Context, in tool.Invocation, a args) (tool.Envelope, error) {
 		if a.Old == "" {
 			return tool.Failure(tool.KindInvalidArgs, "old_text is empty; give the text to replace, or create the file with write_file").WithField("old_text", ""), nil
 		}
+
 		r := result{Path: a.Path, OldLines: lineCount(a.Old), NewLines: lineCount(a.New)}
 		if a.Old == a.New {
 			r.Text = "no changes: old_text and new_text are the same"
 			return tool.Success(r), nil
 		}
+
 		done, e, err := f.change(ctx, in, a.Path, []edit{{Old: a.Old, New: a.New}}, []string{"old_text"}, false)
 		if done == nil {
 			return e, err
 		}
+
 		r.OperationID = done.OperationID
-		r.Text = fmt.Sprintf("replaced %s by %s in %s", counted(r.OldLines, "line"), counted(r.NewLines, "line"), a.Path)
+		r.Text = fmt.Sprintf("replaced %s by %s in %s", text.Plural(r.OldLines, "line"), text.Plural(r.NewLines, "line"), a.Path)
 		return tool.Success(r, e.Warnings...), nil
 	})
 }
@@ -89,19 +97,13 @@ func lineCount(text string) int {
 	return strings.Count(strings.TrimSuffix(text, "\n"), "\n") + 1
 }
 
-func counted(n int, what string) string {
-	if n != 1 {
-		what += "s"
-	}
-	return strconv.Itoa(n) + " " + what
-}
-
 func (f *files) edit(ctx context.Context, in tool.Invocation, a editArgs) (tool.Envelope, error) {
 	edits, fields := a.Edits, make([]string, len(a.Edits))
 	for i := range edits {
 		fields[i] = fmt.Sprintf("edits[%d].old_string", i)
 		edits[i].ReplaceAll = edits[i].ReplaceAll || a.ReplaceAll
 	}
+
 	switch {
 	case len(edits) > 0 && (a.Old != "" || a.New != ""):
 		return tool.Failure(tool.KindInvalidArgs, "give old_string and new_string, or edits, not both").WithField("edits", ""), nil
@@ -110,6 +112,7 @@ func (f *files) edit(ctx context.Context, in tool.Invocation, a editArgs) (tool.
 	case len(edits) == 0:
 		edits, fields = []edit{{a.Old, a.New, a.ReplaceAll}}, []string{"old_string"}
 	}
+
 	for i, e := range edits {
 		if e.Old == "" {
 			return tool.Failure(tool.KindInvalidArgs, "%s is empty; give the text to replace, or write the whole file", fields[i]).WithField(fields[i], "a text of the file"), nil
@@ -118,10 +121,12 @@ func (f *files) edit(ctx context.Context, in tool.Invocation, a editArgs) (tool.
 			return tool.Failure(tool.KindInvalidArgs, "%s and its new_string are the same: there is nothing to change", fields[i]).WithField(fields[i], ""), nil
 		}
 	}
+
 	done, e, err := f.change(ctx, in, a.Path, edits, fields, a.DryRun)
 	if done == nil {
 		return e, err
 	}
+
 	return tool.Success(*done, e.Warnings...), nil
 }
 
@@ -134,34 +139,40 @@ func (f *files) change(ctx context.Context, in tool.Invocation, path string, edi
 		return nil, e, err
 	}
 	defer c.place.Close()
+
 	if c.old.info == nil {
 		return nil, f.missing(ctx, path, &tool.PathError{Kind: tool.KindNotFound, Message: "there is no " + path}), nil
 	}
-	text, total := c.old.text, 0
+
+	now, total := c.old.text, 0
 	for i, e := range edits {
-		next, n, wrong := e.in(text)
+		next, n, wrong := e.in(now)
 		if wrong != "" {
 			if i > 0 {
-				wrong += fmt.Sprintf("; the %s before it would have been made, and nothing was changed", counted(i, "edit"))
+				wrong += fmt.Sprintf("; the %s before it would have been made, and nothing was changed", text.Plural(i, "edit"))
 			}
 			return nil, tool.Failure(tool.KindInvalidArgs, "%s: %s", path, wrong).WithField(fields[i], "a text that is in the file once"), nil
 		}
-		if text, total = next, total+n; len(text) > maxRaw {
+
+		if now, total = next, total+n; len(now) > maxRaw {
 			return nil, tool.Failure(tool.KindRejected, "%s would have more than the %d bytes that the file tools take", path, maxRaw).WithField("path", ""), nil
 		}
 	}
-	if strings.ContainsRune(text, 0) && !strings.ContainsRune(c.old.text, 0) {
+	if strings.ContainsRune(now, 0) && !strings.ContainsRune(c.old.text, 0) {
 		return nil, tool.Failure(tool.KindInvalidArgs, "the new text holds a NUL character, which no text has").WithField(fields[0], ""), nil
 	}
-	res := &editResult{Path: path, Edits: len(edits), Replacements: total, Diff: diff(path, c.old.text, text), Risk: c.risk(text), CanUndo: c.lost == "", DryRun: dry}
+
+	res := &editResult{Path: path, Edits: len(edits), Replacements: total, Diff: diff(path, c.old.text, now), Risk: c.risk(now), CanUndo: c.lost == "", DryRun: dry}
 	warnings := tool.Envelope{Warnings: c.warnings()}
 	if dry {
 		return res, warnings, nil
 	}
-	if res.OperationID, err = f.apply(ctx, in, c, ledger.FileEdit, text); err != nil {
+
+	if res.OperationID, err = f.apply(ctx, in, c, ledger.FileEdit, now); err != nil {
 		e, err := answer(path, err)
 		return nil, e, err
 	}
+
 	return res, warnings, nil
 }
 
@@ -173,12 +184,14 @@ func (e edit) in(text string) (out string, n int, wrong string) {
 		e.Old, e.New = strings.ReplaceAll(e.Old, "\n", "\r\n"), strings.ReplaceAll(strings.ReplaceAll(e.New, "\r\n", "\n"), "\n", "\r\n")
 		n = strings.Count(text, e.Old)
 	}
+
 	switch {
 	case n == 0:
 		return "", 0, diagnose(text, e.Old)
 	case n > 1 && !e.ReplaceAll:
 		return "", 0, fmt.Sprintf("the text occurs %d times, %s; give more of the lines around it, or say replace_all", n, occurrences(text, e.Old))
 	}
+
 	return strings.ReplaceAll(text, e.Old, e.New), n, ""
 }
 
@@ -191,14 +204,17 @@ func occurrences(text, part string) string {
 		if at < 0 {
 			break
 		}
+
 		if len(lines) == most {
-			lines = append(lines, "…")
+			lines = append(lines, "…") // the rest is not looked for, so nobody knows how many they are
 			break
 		}
+
 		line += strings.Count(text[from:from+at], "\n")
 		lines = append(lines, strconv.Itoa(line))
 		line += strings.Count(part, "\n")
 		from += at + len(part)
 	}
+
 	return "in lines " + strings.Join(lines, ", ")
 }

@@ -18,6 +18,7 @@ func TestEdit(t *testing.T) {
 	for i := range many {
 		many[i] = m{"old_string": "a", "new_string": "b"}
 	}
+
 	for name, c := range map[string]struct {
 		content string
 		args    m
@@ -54,11 +55,13 @@ func TestEdit(t *testing.T) {
 				for k, v := range c.args {
 					args[k] = v
 				}
+
 				e, got := call("file_edit", args)
 				now, err := os.ReadFile(filepath.Join(dir, "a.txt"))
 				if err != nil {
 					t.Fatal(err)
 				}
+
 				switch {
 				case e.OK != (c.want != "") || !strings.Contains(e.Message, c.say):
 					t.Errorf("%+v", e)
@@ -78,6 +81,7 @@ func TestEditRefused(t *testing.T) {
 	if err := os.Chmod(filepath.Join(dir, "locked"), 0o444); err != nil {
 		t.Fatal(err)
 	}
+
 	for path, c := range map[string]struct {
 		kind tool.Kind
 		say  string
@@ -106,11 +110,13 @@ func TestEditFile(t *testing.T) {
 	if e, got := call("edit_file", map[string]any{"path": "a.txt", "old_text": "two", "new_text": "two"}); !e.OK || !strings.Contains(got["text"].(string), "no changes") {
 		t.Errorf("%+v %v", e, got)
 	}
+
 	for old, say := range map[string]string{"two": "occurs 2 times", "": "empty", "tow": "most like it is line 3:\n     3|two", "1\nthree": "there it reads line 1:\n     1|1\n     2|1\n     3|two"} {
 		if e, _ := call("edit_file", map[string]any{"path": "a.txt", "old_text": old, "new_text": "x"}); e.OK || !strings.Contains(e.Message, say) || e.Field != "old_text" {
 			t.Errorf("%q: %+v", old, e)
 		}
 	}
+
 	if now, _ := os.ReadFile(filepath.Join(dir, "a.txt")); string(now) != "1\n1\ntwo\ntwo\n" {
 		t.Errorf("%q", now)
 	}

@@ -16,6 +16,7 @@ import (
 	"rouse/agent/tool"
 	"rouse/agent/tool/file"
 	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
 )
 
 // caller calls a tool; a success comes with its result.
@@ -33,6 +34,7 @@ func setup(t *testing.T, content map[string]string) (string, caller) {
 			t.Fatal(err)
 		}
 	}
+
 	return dir, on(t, dir)
 }
 
@@ -63,14 +65,16 @@ func newBench(t testing.TB, dir string) *bench {
 // start begins another run of the same agent.
 func (b *bench) start(t testing.TB) tool.Invocation {
 	t.Helper()
-	accepted, err := b.ledger.Enqueue(t.Context(), ledger.Request{Agent: "clerk", Trigger: ledger.TriggerManual})
+	accepted, err := b.ledger.Enqueue(t.Context(), ledger.Request{Agent: "clerk", Trigger: domain.TriggerManual})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	_, a, err := b.ledger.StartAttempt(t.Context(), accepted[0].Run)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	b.last = a.Run
 	return tool.Invocation{Run: a.Run, Attempt: a.Number, Agent: "clerk"}
 }
@@ -83,14 +87,17 @@ func (b *bench) run(t testing.TB) caller {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	tools, err := file.Tools(file.Options{Roots: roots, Log: b.ledger, Allow: []string{"*_*", "search"}, Viewer: preview.New()})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	r, err := tool.NewRegistry(tools...)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	calls := 0
 	return func(name string, args map[string]any) (tool.Envelope, map[string]any) {
 		t.Helper()
@@ -98,18 +105,21 @@ func (b *bench) run(t testing.TB) caller {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		calls++
 		in.Key = fmt.Sprintf("k%d", calls)
 		e, err := r.Call(t.Context(), in, name, raw)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		var result map[string]any
 		if e.OK {
 			if err := json.Unmarshal(e.Result, &result); err != nil {
 				t.Fatal(err)
 			}
 		}
+
 		return e, result
 	}
 }
@@ -121,6 +131,7 @@ func TestRead(t *testing.T) {
 		"sub/deep/name.csv": "x", "sub/.hidden": "x", "empty": "", "huge": strings.Repeat("x", 6<<20), "line": strings.Repeat("y", 20_000),
 		"umlauts": strings.Repeat(strings.Repeat("ü", 100)+"\n", 100), "other/.git/name.csv": "x", "mark": "\ufeffone\n",
 	})
+
 	for name, c := range map[string]struct {
 		args map[string]any
 		text string
@@ -137,6 +148,7 @@ func TestRead(t *testing.T) {
 			t.Errorf("%s: %+v %v", name, e, got)
 		}
 	}
+
 	if _, got := call("file_read", map[string]any{"path": "a.txt"}); got["total_lines"] != 4.0 || got["ends_with_newline"] != false {
 		t.Errorf("%v", got)
 	}
@@ -146,9 +158,11 @@ func TestRead(t *testing.T) {
 	if e, got := call("file_read", map[string]any{"path": "line"}); !e.OK || len(got["text"].(string)) > 15_100 || got["truncated"] != true || len(e.Warnings) != 1 {
 		t.Errorf("a line that is too long: %+v", e)
 	}
+
 	if _, got := call("file_read", map[string]any{"path": "umlauts"}); got["truncated"] != false || got["total_lines"] != 100.0 {
 		t.Errorf("characters were counted as bytes: %v", got["next_start_line"])
 	}
+
 	for path, c := range map[string]struct {
 		kind tool.Kind
 		say  string
@@ -160,6 +174,7 @@ func TestRead(t *testing.T) {
 			t.Errorf("%s: %+v", path, e)
 		}
 	}
+
 	if e, _ := call("file_read", map[string]any{"path": "a.txt", "start_line": 9}); e.Kind != tool.KindInvalidArgs {
 		t.Errorf("behind the end: %+v", e)
 	}
@@ -172,14 +187,17 @@ func TestList(t *testing.T) {
 	for i := range 25 {
 		content[fmt.Sprintf("wide/%02d", i)] = "x"
 	}
+
 	for i := range 350 {
 		content[fmt.Sprintf("wider/%03d", i)] = "x"
 	}
+
 	dir, call := setup(t, content)
 	names := func(e tool.Envelope, got map[string]any) string {
 		if !e.OK || got["kind"] != "listing" {
 			t.Fatalf("%+v", e)
 		}
+
 		var out []string
 		for _, it := range got["entries"].([]any) {
 			m := it.(map[string]any)
@@ -188,16 +206,20 @@ func TestList(t *testing.T) {
 		if float64(len(out)) != got["entry_count"] {
 			t.Errorf("%d entries, counted as %v", len(out), got["entry_count"])
 		}
+
 		return strings.Join(out, "|")
 	}
+
 	e, got := call("file_read", map[string]any{"path": "sub"})
 	if want := "sub/deep directory|sub/deep/more directory|sub/deep/c.txt file|sub/deep/more/leaf file"; names(e, got) != want || got["truncated"] != false {
 		t.Errorf("%s", names(e, got))
 	}
+
 	e, got = call("file_read", map[string]any{"path": filepath.Join(dir, "sub"), "max_depth": 1})
 	if want := filepath.ToSlash(filepath.Join(dir, "sub/deep")) + " directory"; names(e, got) != want {
 		t.Errorf("%s", names(e, got))
 	}
+
 	e, got = call("file_read", map[string]any{"path": "."})
 	all := names(e, got)
 	if !strings.HasPrefix(all, "sub directory|wide directory|wider directory|b.txt file|") || got["truncated"] != true || strings.Count(all, "wide/") != 20 || strings.Count(all, "wider/") != 20 {
@@ -230,26 +252,31 @@ func TestWrite(t *testing.T) {
 	if e, got := call("file_write", map[string]any{"path": "a.txt", "content": "two\n", "mode": "append"}); !e.OK || got["created"] != false || text("a.txt") != "one\ntwo\n" {
 		t.Errorf("%+v %v", e, got)
 	}
+
 	if e, got := call("file_write", map[string]any{"path": "a.txt", "content": "other\n", "dry_run": true}); !e.OK || text("a.txt") != "one\ntwo\n" || got["dry_run"] != true {
 		t.Errorf("%+v %v", e, got)
 	}
 	if e, _ := call("file_write", map[string]any{"path": "dry/deep/x", "content": "x", "dry_run": true}); !e.OK || !strings.Contains(text("dry"), "no such") && !strings.Contains(text("dry"), "cannot find") {
 		t.Errorf("a dry run made a folder: %+v", e)
 	}
+
 	for path, kind := range map[string]tool.Kind{"x.xlsx": tool.KindRejected, "x.PDF": tool.KindRejected, "latin": tool.KindRejected, "nul": tool.KindRejected,
 		"locked": tool.KindRejected, "../x": tool.KindInvalidArgs, "new": tool.KindInvalidArgs, "": tool.KindInvalidArgs} {
 		if e, _ := call("file_write", map[string]any{"path": path, "content": "x"}); e.Kind != kind {
 			t.Errorf("%s: %+v", path, e)
 		}
 	}
+
 	for why, content := range map[string]string{"too long": strings.Repeat("x", 30_001), "no text": "a\x00b"} {
 		if e, _ := call("file_write", map[string]any{"path": "a.txt", "content": content}); e.Kind != tool.KindInvalidArgs || e.Field != "content" {
 			t.Errorf("%s: %+v", why, e)
 		}
 	}
+
 	if text("latin") != "caf\xe9" || text("locked") != "x" {
 		t.Error("a file that was refused was changed")
 	}
+
 	left, err := filepath.Glob(filepath.Join(dir, ".rouse-*"))
 	if err != nil || len(left) > 0 {
 		t.Errorf("left over: %v", left)
@@ -261,6 +288,7 @@ func TestWriteKeepsWhatItReplaces(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("modes and links are others here")
 	}
+
 	dir, call := setup(t, map[string]string{"shared": "x", "target": "x"})
 	shared, link := filepath.Join(dir, "shared"), filepath.Join(dir, "link")
 	if err := os.Chmod(shared, 0o666); err != nil {
@@ -272,6 +300,7 @@ func TestWriteKeepsWhatItReplaces(t *testing.T) {
 	if e, _ := call("file_write", map[string]any{"path": "shared", "content": "y"}); !e.OK {
 		t.Errorf("%+v", e)
 	}
+
 	if info, err := os.Stat(shared); err != nil || info.Mode().Perm() != 0o666 {
 		t.Errorf("the mode became %v (%v)", info.Mode(), err)
 	}
@@ -295,10 +324,12 @@ func TestGolden(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var many strings.Builder
 	for i := range 200 {
 		fmt.Fprintf(&many, "item %d costs <%d> & more\n", i, i*7)
 	}
+
 	type order struct {
 		tool string
 		args map[string]any
@@ -359,16 +390,19 @@ func TestGolden(t *testing.T) {
 					}
 				}
 			}
+
 			for _, before := range first[name] {
 				if e, _ := call(before.tool, before.args); !e.OK {
 					t.Fatalf("%+v", e)
 				}
 			}
+
 			e, _ := call(c.tool, c.args)
 			raw, err := e.MarshalJSON()
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			raw = moments.ReplaceAll(bytes.ReplaceAll(raw, []byte(dir), []byte("DIR")), []byte("TIME"))
 			golden := filepath.Join("testdata", name+".json")
 			if *update {
@@ -376,6 +410,7 @@ func TestGolden(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
+
 			want, err := os.ReadFile(golden)
 			if err != nil || string(raw)+"\n" != string(want) {
 				t.Errorf("answered\n%s\nwant\n%s(%v)", raw, want, err)

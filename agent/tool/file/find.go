@@ -26,35 +26,43 @@ func expression(pattern string, caseSensitive bool) (*finder, error) {
 	if _, err := syntax.Parse(pattern, syntax.Perl); err != nil {
 		return nil, err // in the words of the pattern as it was given
 	}
+
 	if !caseSensitive {
 		pattern = "(?i)" + pattern
 	}
+
 	re, err := regexp.Compile(pattern)
 	if err != nil {
 		return nil, err
 	}
+
 	tree, err := syntax.Parse(pattern, syntax.Perl)
 	if err != nil {
 		return nil, err
 	}
+
 	f := &finder{line: re.Match}
 	tree = tree.Simplify()
 	literal, fold := required(tree)
 	if !ascii(literal) || fold && strings.ContainsAny(literal, "kKsS") { // these have kin outside of ASCII
 		literal, fold = shorten(literal, fold)
 	}
+
 	if fold {
 		literal = strings.ToLower(literal)
 	}
+
 	f.literal, f.fold = []byte(literal), fold
 	for i := range f.literal {
 		if commonness(f.literal[i]) < commonness(f.literal[f.rare]) {
 			f.rare = i
 		}
 	}
+
 	if whole := string(tree.Rune); tree.Op == syntax.OpLiteral && (whole == literal || fold && strings.ToLower(whole) == literal) {
 		f.line = nil // the letters are all there is to it
 	}
+
 	return f, nil
 }
 
@@ -84,6 +92,7 @@ func shorten(literal string, fold bool) (string, bool) {
 	if !fold {
 		return literal, false
 	}
+
 	longest := ""
 	for _, part := range strings.FieldsFunc(literal, func(r rune) bool { return r > 127 || strings.ContainsRune("kKsS", r) }) {
 		if len(part) > len(longest) {
@@ -112,11 +121,13 @@ func (f *finder) next(text []byte, from int) int {
 		}
 		return -1
 	}
+
 	low := f.literal[f.rare]
 	up := low
 	if low >= 'a' && low <= 'z' {
 		up -= 'a' - 'A'
 	}
+
 	lows, ups := cursor{at: -1}, cursor{at: -1}
 	for i := from + f.rare; i < len(text); {
 		at := lows.first(text, low, i)
@@ -128,6 +139,7 @@ func (f *finder) next(text []byte, from int) int {
 		if at < 0 {
 			return -1
 		}
+
 		begin := at - f.rare
 		if begin+len(f.literal) > len(text) {
 			return -1
@@ -135,8 +147,10 @@ func (f *finder) next(text []byte, from int) int {
 		if foldEqual(text[begin:begin+len(f.literal)], f.literal) {
 			return begin
 		}
+
 		i = at + 1
 	}
+
 	return -1
 }
 
@@ -150,6 +164,7 @@ func (c *cursor) first(text []byte, b byte, from int) int {
 	if c.none {
 		return -1
 	}
+
 	if c.at < from {
 		at := bytes.IndexByte(text[from:], b)
 		if at < 0 {
@@ -158,6 +173,7 @@ func (c *cursor) first(text []byte, b byte, from int) int {
 		}
 		c.at = from + at
 	}
+
 	return c.at
 }
 
@@ -183,17 +199,20 @@ func (f *finder) each(text []byte, give func(number int, line []byte)) {
 				return
 			}
 		}
+
 		begin := bytes.LastIndexByte(text[:at], '\n') + 1
 		end := len(text)
 		if n := bytes.IndexByte(text[at:], '\n'); n >= 0 {
 			end = at + n
 		}
+
 		line := bytes.TrimSuffix(text[begin:end], []byte("\r"))
 		if f.line == nil || f.line(line) {
 			number += bytes.Count(text[counted:begin], []byte("\n"))
 			counted = begin
 			give(number, line)
 		}
+
 		from = end + 1
 	}
 }

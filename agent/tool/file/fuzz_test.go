@@ -19,6 +19,7 @@ func FuzzEdit(f *testing.F) {
 		if old == "" {
 			return
 		}
+
 		out, n, wrong := edit{old, with, all}.in(text)
 		switch {
 		case wrong != "":
@@ -28,6 +29,7 @@ func FuzzEdit(f *testing.F) {
 		case !strings.Contains(text, "\r\n") && out != strings.ReplaceAll(text, old, with), n < 1 || n > 1 && !all:
 			t.Errorf("%q in %q gave %q, %d times", old, text, out, n)
 		}
+
 		if d := diff("a", text, out); utf8.RuneCountInString(d) > maxDiffChars || strings.Count(d, "\n") > maxDiffLines+1 {
 			t.Errorf("the difference has %d bytes", len(d))
 		}
@@ -43,21 +45,25 @@ func FuzzFind(f *testing.F) {
 		if pattern == "" || strings.ContainsAny(pattern, "\n\r") || !utf8.ValidString(pattern) {
 			return
 		}
+
 		find, err := substring(pattern)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		slow := *find
 		slow.literal = nil
 		if slow.line == nil {
 			slow.line = func(line []byte) bool { return foldContains(string(line), pattern) }
 		}
+
 		var fast, want []int
 		find.each([]byte(text), func(n int, _ []byte) { fast = append(fast, n) })
 		slow.each([]byte(text), func(n int, _ []byte) { want = append(want, n) })
 		if len(fast) != len(want) {
 			t.Fatalf("%q in %q: lines %v, want %v", pattern, text, fast, want)
 		}
+
 		for i := range fast {
 			if fast[i] != want[i] {
 				t.Fatalf("%q in %q: lines %v, want %v", pattern, text, fast, want)

@@ -32,10 +32,12 @@ func readIgnores(dir *os.Root, base string, above *ignores) *ignores {
 		return above
 	}
 	defer f.Close()
+
 	text, err := io.ReadAll(io.LimitReader(f, maxIgnores))
 	if err != nil {
 		return above
 	}
+
 	in := &ignores{above: above, base: base}
 	for line := range strings.Lines(string(text)) {
 		if r, ok := parseRule(strings.TrimRight(line, " \t\r\n")); ok {
@@ -45,6 +47,7 @@ func readIgnores(dir *os.Root, base string, above *ignores) *ignores {
 	if len(in.rules) == 0 {
 		return above
 	}
+
 	return in
 }
 
@@ -52,11 +55,13 @@ func parseRule(line string) (r rule, ok bool) {
 	if line == "" || line[0] == '#' {
 		return r, false
 	}
+
 	line, r.keep = strings.CutPrefix(line, "!")
 	line, r.folders = strings.CutSuffix(line, "/")
 	if !strings.Contains(line, "/") { // of any folder below
 		line = "**/" + line
 	}
+
 	r.glob = strings.NewReplacer("{", `\{`, "}", `\}`).Replace(strings.TrimPrefix(line, "/"))
 	return r, r.glob != "**/" && doublestar.ValidatePattern(r.glob)
 }
@@ -69,6 +74,7 @@ func (in *ignores) drops(rel string, folder bool) bool {
 		if in.base != "." {
 			name = strings.TrimPrefix(rel, in.base+"/")
 		}
+
 		for i := len(in.rules) - 1; i >= 0; i-- {
 			r := in.rules[i]
 			if r.folders && !folder {
@@ -96,6 +102,7 @@ func filter(glob string) func(rel string) bool {
 	if glob == "" {
 		return func(string) bool { return true }
 	}
+
 	glob = strings.ToLower(glob)
 	whole := strings.Contains(glob, "/")
 	return func(rel string) bool {

@@ -37,6 +37,7 @@ func Keep(ctx context.Context, log Log, roots *tool.Roots, in tool.Invocation, p
 	if err != nil {
 		return nil, err
 	}
+
 	k := &Kept{log: log, roots: roots}
 	var olds []before
 	for _, step := range plan {
@@ -47,15 +48,18 @@ func Keep(ctx context.Context, log Log, roots *tool.Roots, in tool.Invocation, p
 		if spent += op.Size; spent > maxKept {
 			return nil, &tool.PathError{Kind: tool.KindRejected, Message: fmt.Sprintf("this run has changed files of more than %d MiB, and no more is kept of them", maxKept>>20)}
 		}
+
 		op.Agent, op.Batch = in.Agent, in.Key
 		k.ops, olds = append(k.ops, op), append(olds, old)
 	}
+
 	for i, op := range k.ops {
 		if k.ops[i], err = log.AddFileOp(ctx, ledger.Attempt{Run: in.Run, Number: in.Attempt}, op, []byte(olds[i].text)); err != nil {
 			k.ops = k.ops[:i]
 			return nil, errors.Join(err, k.Drop(context.WithoutCancel(ctx)))
 		}
 	}
+
 	return k, nil
 }
 
@@ -66,12 +70,14 @@ func foreseen(roots *tool.Roots, step Planned) (op ledger.FileOp, old before, er
 		return op, old, err
 	}
 	defer p.Close()
+
 	if !p.Own() {
 		return op, old, &tool.PathError{Kind: tool.KindRejected, Message: step.Path + " is outside of the working folder"}
 	}
 	if old, err = whole(p, step.Path); err != nil {
 		return op, old, err
 	}
+
 	op = ledger.FileOp{Type: step.Type, Root: p.Name(), Path: filepath.Join(p.Name(), p.Rel)}
 	if old.info != nil {
 		if old.info.IsDir() {
@@ -79,6 +85,7 @@ func foreseen(roots *tool.Roots, step Planned) (op ledger.FileOp, old before, er
 		}
 		op.Mode, op.Size, op.BeforeHash = uint32(old.info.Mode().Perm()), int64(len(old.text)), hashOf(old.text)
 	}
+
 	switch {
 	case step.Type == ledger.FileDirCreate:
 		op.AfterHash = folderHash
@@ -88,6 +95,7 @@ func foreseen(roots *tool.Roots, step Planned) (op ledger.FileOp, old before, er
 			return op, old, err
 		}
 		defer from.Close()
+
 		content, err := whole(from, step.From)
 		if err != nil {
 			return op, old, err
@@ -95,10 +103,12 @@ func foreseen(roots *tool.Roots, step Planned) (op ledger.FileOp, old before, er
 		if content.info == nil || content.info.IsDir() {
 			return op, old, &tool.PathError{Kind: tool.KindRejected, Message: step.From + " is not a file"}
 		}
+
 		op.AfterHash = hashOf(content.text)
 	case old.info == nil:
 		return op, old, &tool.PathError{Kind: tool.KindNotFound, Message: "there is no " + step.Path}
 	}
+
 	return op, old, nil
 }
 
@@ -112,6 +122,7 @@ func (k *Kept) Came() bool {
 		if err != nil {
 			return false
 		}
+
 		p.Close()
 		if !now.is(op.AfterHash) {
 			return false
@@ -126,10 +137,12 @@ func (k *Kept) Announce(ctx context.Context) error {
 		if op.AfterHash == "" || op.AfterHash == folderHash {
 			continue
 		}
+
 		p, err := k.roots.At(op.Path, true)
 		if err != nil {
 			continue // it is gone again
 		}
+
 		err = p.Announce(ctx, p.Rel)
 		if p.Close(); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
@@ -158,14 +171,17 @@ func whole(p *tool.Place, shown string) (before, error) {
 		return before{}, err
 	}
 	defer file.Close()
+
 	info, err := file.Stat()
 	if err != nil || info.IsDir() {
 		return before{info: info}, err
 	}
+
 	all, err := io.ReadAll(io.LimitReader(file, maxRaw+1))
 	if err == nil && len(all) > maxRaw {
 		err = &tool.PathError{Kind: tool.KindRejected, Message: fmt.Sprintf("%s has more than the %d MiB that are kept of a file", shown, maxRaw>>20)}
 	}
+
 	return before{info, string(all)}, err
 }
 
@@ -189,20 +205,24 @@ func holds(p *tool.Place, rel string, gone func(path string) bool) (bool, error)
 		return false, p.Explain(err)
 	}
 	defer dir.Close()
+
 	entries, err := dir.ReadDir(-1)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return false, p.Explain(err)
 	}
+
 	for _, e := range entries {
 		within := filepath.Join(rel, e.Name())
 		if !gone(filepath.Join(p.Name(), within)) {
 			return true, nil
 		}
+
 		if e.IsDir() {
 			if more, err := holds(p, within, gone); more || err != nil {
 				return more, err
 			}
 		}
 	}
+
 	return false, nil
 }

@@ -55,10 +55,12 @@ func (f *files) list(a readArgs) tool.Envelope {
 		return refused(a.Path, err)
 	}
 	defer place.Close()
+
 	depth := a.MaxDepth
 	if depth <= 0 {
 		depth = defaultDepth
 	}
+
 	res := listing{Kind: "listing", Path: a.Path, Entries: []entry{}}
 	waiting := []folder{{filepath.ToSlash(place.Rel), filepath.ToSlash(a.Path), 1}}
 	for ; len(waiting) > 0; waiting = waiting[1:] {
@@ -67,15 +69,18 @@ func (f *files) list(a readArgs) tool.Envelope {
 		if err != nil && at.depth == 1 {
 			return refused(a.Path, place.Explain(err))
 		}
+
 		most := maxEntries
 		if at.depth > 1 {
 			most = maxPerFolder
 		}
+
 		most = min(most, maxEntries-len(res.Entries))
 		if err != nil || len(found) > most { // a folder that may not be read is shown without its content
 			res.Truncated = true
 			found = found[:min(len(found), most)]
 		}
+
 		for _, e := range found {
 			shown := path.Join(at.shown, e.Name())
 			kind := "file"
@@ -85,9 +90,11 @@ func (f *files) list(a readArgs) tool.Envelope {
 					waiting = append(waiting, folder{path.Join(at.rel, e.Name()), shown, at.depth + 1})
 				}
 			}
+
 			res.Entries = append(res.Entries, entry{e.Name(), shown, kind})
 		}
 	}
+
 	res.EntryCount = len(res.Entries)
 	return tool.Success(res)
 }
@@ -105,6 +112,7 @@ func children(root fs.FS, rel string) ([]fs.DirEntry, error) {
 		}
 		return 1
 	})
+
 	return found, err
 }
 
@@ -115,6 +123,7 @@ func (f *files) missing(ctx context.Context, wanted string, bad *tool.PathError)
 		return bad.Envelope()
 	}
 	defer root.Close()
+
 	var found []string
 	visited := 0
 	err = fs.WalkDir(root.FS(), ".", func(p string, d fs.DirEntry, err error) error {
@@ -132,11 +141,13 @@ func (f *files) missing(ctx context.Context, wanted string, bad *tool.PathError)
 		case d.Type().IsRegular() && strings.EqualFold(d.Name(), filepath.Base(wanted)):
 			found = append(found, p)
 		}
+
 		return nil
 	})
 	if err != nil || len(found) == 0 {
 		return bad.Envelope()
 	}
+
 	names := strings.Join(found, ", ")
 	return tool.Failure(tool.KindNotFound, "%s; files of that name: %s", bad.Message, names).WithField("path", fmt.Sprintf("one of %s", names))
 }

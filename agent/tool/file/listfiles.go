@@ -23,13 +23,13 @@ const (
 const listAliasText = "List the files below a folder, by their paths. `pattern` is a glob like **/*.csv; `max_depth` is 3 unless given. Hidden files, node_modules, and what .gitignore names are left out."
 
 // listAlias is list_files: files alone, sorted, as text and as the entries of a listing (UNI-02).
-func (f *files) listAlias() (tool.Tool, error) {
+func (f *files) listAlias(s tool.Spec) (tool.Tool, error) {
 	type args struct {
 		Path     string `json:"path,omitempty" jsonschema:"default the working folder"`
 		Pattern  string `json:"pattern,omitempty" jsonschema:"glob of the files"`
 		MaxDepth int    `json:"max_depth,omitempty" jsonschema:"default 3"`
 	}
-	return tool.Define(f.spec("list_files", listAliasText, tool.Read, tool.ClassRead), func(ctx context.Context, _ tool.Invocation, a args) (tool.Envelope, error) {
+	return tool.Define(s, func(ctx context.Context, _ tool.Invocation, a args) (tool.Envelope, error) {
 		if a.MaxDepth < 0 {
 			return tool.Failure(tool.KindInvalidArgs, "max_depth must be 1 or more").WithField("max_depth", "1 or more"), nil
 		}
@@ -43,6 +43,7 @@ func (f *files) listAlias() (tool.Tool, error) {
 func (f *files) listFiles(ctx context.Context, at, glob string, depth int) tool.Envelope {
 	ctx, cancel := context.WithTimeout(ctx, listTime)
 	defer cancel()
+
 	var mu sync.Mutex
 	var names []string
 	wanted := filter(glob)
@@ -56,6 +57,7 @@ func (f *files) listFiles(ctx context.Context, at, glob string, depth int) tool.
 	if err != nil {
 		return refused(at, err)
 	}
+
 	slices.Sort(names)
 	total := len(names)
 	res := listing{Kind: "listing", Path: at, Entries: []entry{}, Truncated: total > maxListed || w.incomplete.Load()}
@@ -65,11 +67,13 @@ func (f *files) listFiles(ctx context.Context, at, glob string, depth int) tool.
 		res.Entries = append(res.Entries, entry{path.Base(shown), shown, "file"})
 		text.WriteString(plain(shown) + "\n")
 	}
+
 	res.EntryCount = len(res.Entries)
 	warnings := w.unreadWarning()
 	if w.incomplete.Load() {
 		warnings = append(warnings, "the list was ended early: the folder has too many entries, or is too slow to read; list a smaller one")
 	}
+
 	return tool.Success(struct {
 		listing
 		Text  string `json:"text"`

@@ -21,6 +21,7 @@ func TestOddFiles(t *testing.T) {
 	if err != nil {
 		t.Skip(err) // of a path that is too long for one
 	}
+
 	t.Cleanup(func() { socket.Close() })
 	long := strings.Repeat("n", 300)
 	if err := errors.Join(syscall.Mkfifo(filepath.Join(dir, "pipe"), 0o600), syscall.Mkfifo(filepath.Join(dir, "pipe.pdf"), 0o600), os.Symlink("loop", filepath.Join(dir, "loop")),
@@ -28,6 +29,7 @@ func TestOddFiles(t *testing.T) {
 		os.WriteFile(filepath.Join(dir, "bad\xffname"), []byte("needle\n"), 0o600)); err != nil {
 		t.Skip(err)
 	}
+
 	b := newBench(t, dir)
 	b.grants = []tool.Grant{{Path: dir, Write: true}, {Path: "/dev"}}
 	call := b.run(t)
@@ -58,6 +60,7 @@ func TestOddFiles(t *testing.T) {
 			}
 		}
 	}
+
 	if e, got := call("file_read", map[string]any{"path": "two\nlines"}); !e.OK || got["text"] != "     1|needle\n" {
 		t.Errorf("%+v", e)
 	}

@@ -22,11 +22,14 @@ func readDir(dir *os.Root) ([]fs.DirEntry, error) {
 		return nil, err
 	}
 	defer f.Close()
+
 	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
 		return nil, err
 	}
+
 	list := os.NewFile(uintptr(fd), dir.Name())
 	defer list.Close()
+
 	return list.ReadDir(-1)
 }

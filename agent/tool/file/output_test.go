@@ -26,6 +26,7 @@ func TestOutputsAreToldFirst(t *testing.T) {
 	if err := errors.Join(os.Mkdir(filepath.Join(dir, "out"), 0o755), os.Symlink("out", filepath.Join(dir, "link"))); err != nil {
 		t.Fatal(err)
 	}
+
 	path := filepath.Join(real, "out", "a.txt")
 	var told []tool.Output
 	var broken error
@@ -33,6 +34,7 @@ func TestOutputsAreToldFirst(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	roots.OnOutput(func(_ context.Context, o tool.Output) error {
 		if now, err := os.ReadFile(path); err == nil {
 			if sum := sha256.Sum256(now); hex.EncodeToString(sum[:]) == o.Hash {
@@ -42,16 +44,19 @@ func TestOutputsAreToldFirst(t *testing.T) {
 		told = append(told, o)
 		return broken
 	})
+
 	b := newBench(t, dir)
 	in := b.start(t)
 	tools, err := file.Tools(file.Options{Roots: roots, Log: b.ledger})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	r, err := tool.NewRegistry(tools...)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	call := func(args map[string]any) (tool.Envelope, error) {
 		t.Helper()
 		raw, err := json.Marshal(args)
@@ -60,6 +65,7 @@ func TestOutputsAreToldFirst(t *testing.T) {
 		}
 		return r.Call(t.Context(), in, "file_write", raw)
 	}
+
 	want := ""
 	for i, args := range []map[string]any{
 		{"path": "out/a.txt", "content": "one\n"},
@@ -70,18 +76,22 @@ func TestOutputsAreToldFirst(t *testing.T) {
 		if e, err := call(args); err != nil || !e.OK {
 			t.Fatalf("%+v, %v", e, err)
 		}
+
 		info, err := os.Stat(path)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		sum := sha256.Sum256([]byte(want))
 		if o := told[i]; len(told) != i+1 || o.Path != path || o.Hash != hex.EncodeToString(sum[:]) || o.Size != info.Size() || !o.ModTime.Equal(info.ModTime()) {
 			t.Errorf("%d: %+v, but it is %s of %d bytes, %s", i, told, path, info.Size(), info.ModTime())
 		}
 	}
+
 	if e, err := call(map[string]any{"path": "out/a.txt", "content": "x", "dry_run": true}); err != nil || !e.OK || len(told) != 3 {
 		t.Errorf("a dry run was told of: %+v, %v", told[3:], err)
 	}
+
 	// What cannot be told of is not written.
 	broken = errors.New("the ledger is full")
 	if _, err := call(map[string]any{"path": "out/a.txt", "content": "x"}); !errors.Is(err, broken) {
@@ -102,6 +112,7 @@ func TestManyGrantsInAMessage(t *testing.T) {
 	for i := range 500 {
 		grants = append(grants, tool.Grant{Path: filepath.Join(dir, "in", strings.Repeat("x", i%9+1)), File: true})
 	}
+
 	roots, err := tool.NewRoots(dir, grants)
 	if err != nil {
 		t.Fatal(err)

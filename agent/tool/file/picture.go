@@ -27,6 +27,7 @@ func picture(file *os.File, shown string, size int64) (e tool.Envelope, is bool)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return e, false // no file of bytes: what it is, its reader says
 	}
+
 	kind := model.ImageType(beginning[:n])
 	switch {
 	case kind == "":
@@ -34,6 +35,7 @@ func picture(file *os.File, shown string, size int64) (e tool.Envelope, is bool)
 	case size > model.MaxImage:
 		return tool.Failure(tool.KindRejected, "%s is a picture of %d bytes; a model is shown at most %d", shown, size, model.MaxImage).WithField("path", ""), true
 	}
+
 	data, err := io.ReadAll(io.LimitReader(file, model.MaxImage+1))
 	if err != nil {
 		return refused(shown, err), true
@@ -44,6 +46,7 @@ func picture(file *os.File, shown string, size int64) (e tool.Envelope, is bool)
 	if cutOff(kind, data) {
 		return tool.Failure(tool.KindRejected, "%s is a picture that is cut off; bring the whole file", shown).WithField("path", ""), true
 	}
+
 	e = tool.Success(pictureResult{"image", shown, kind, len(data)})
 	e.Images = []model.Image{{Type: kind, Data: data}}
 	return e, true

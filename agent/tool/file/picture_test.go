@@ -22,16 +22,19 @@ func TestReadPicture(t *testing.T) {
 			t.Errorf("%s: %+v", name, e)
 		}
 	}
+
 	e, _ := call("file_read", map[string]any{"path": "a.png"})
 	recorded, err := e.MarshalJSON()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	m, err := tool.Answer(model.Call{ID: "x", Name: "file_read"}, recorded)
 	want := `{"ok":true,"result":{"kind":"image","path":"a.png","media_type":"image/png","bytes":14},"tool":"file_read"}`
 	if err != nil || m.Text != want || m.CallID != "x" || m.Role != model.RoleTool || len(m.Images) != 1 || string(m.Images[0].Data) != png {
 		t.Errorf("%+v (%v) of %s", m, err, recorded)
 	}
+
 	var again tool.Envelope
 	if err := json.Unmarshal(recorded, &again); err != nil || len(again.Images) != 1 || !again.Images[0].Equal(e.Images[0]) {
 		t.Errorf("%+v (%v)", again, err)

@@ -12,6 +12,7 @@ import (
 	"rouse/agent/model"
 	"rouse/agent/preview"
 	"rouse/agent/tool"
+	"rouse/internal/text"
 )
 
 // maxDocument bounds a PDF and a BMP picture, in bytes: what is in them is mostly no text.
@@ -35,16 +36,19 @@ func (f *files) preview(ctx context.Context, file *os.File, a readArgs, size int
 	default:
 		return e, false, nil
 	}
+
 	more := ""
 	if extension == ".xlsx" {
 		more = "; db_import reads larger ones"
 	}
+
 	switch {
 	case f.viewer == nil:
 		return tool.Failure(tool.KindUnavailable, "%s is not shown here: there is nothing that reads such files", a.Path), true, nil
 	case size > most:
 		return tool.Failure(tool.KindRejected, "%s has more than the %d bytes that the file tools take%s", a.Path, most, more).WithField("path", ""), true, nil
 	}
+
 	e, err = show(ctx, io.LimitReader(file, most), a)
 	var bad *preview.Fault
 	switch {
@@ -53,6 +57,7 @@ func (f *files) preview(ctx context.Context, file *os.File, a readArgs, size int
 	case err != nil && ctx.Err() == nil:
 		return tool.Failure(tool.KindUnavailable, "%s cannot be shown: %v", a.Path, err), true, nil
 	}
+
 	return e, true, err
 }
 
@@ -72,31 +77,38 @@ func (f *files) pdf(ctx context.Context, content io.Reader, a readArgs) (tool.En
 	if a.StartPage < 0 {
 		return tool.Failure(tool.KindInvalidArgs, "pages are counted from 1").WithField("start_page", "1 or more"), nil
 	}
+
 	most := maxChars
 	if a.MaxChars > 0 {
 		most = min(a.MaxChars, maxChars)
 	}
+
 	p, err := f.viewer.PDF(ctx, content, a.StartPage, most)
 	if err != nil {
 		return tool.Envelope{}, err
 	}
 	if p.First > p.Pages {
-		return tool.Failure(tool.KindInvalidArgs, "%s has %s; there is no page %d", a.Path, counted(p.Pages, "page"), p.First).WithField("start_page", fmt.Sprintf("1 to %d", p.Pages)), nil
+		return tool.Failure(tool.KindInvalidArgs, "%s has %s; there is no page %d", a.Path, text.Plural(p.Pages, "page"), p.First).WithField("start_page", fmt.Sprintf("1 to %d", p.Pages)), nil
 	}
+
 	res := pdfResult{"pdf", a.Path, p.Text, p.Pages, p.First, p.Last, 0, p.Cut || p.Last < p.Pages}
 	var warnings []string
 	if p.Last < p.Pages {
 		res.NextPage = p.Last + 1
 	}
+
 	if p.Cut {
 		warnings = append(warnings, fmt.Sprintf("of page %d only the beginning is shown", p.Last))
 	}
+
 	if len(p.Unread) > 0 {
-		warnings = append(warnings, fmt.Sprintf("of %s only a part could be read, or nothing: %v", counted(len(p.Unread), "page"), p.Unread))
+		warnings = append(warnings, fmt.Sprintf("of %s only a part could be read, or nothing: %v", text.Plural(len(p.Unread), "page"), p.Unread))
 	}
+
 	if p.Text == "" {
 		warnings = append(warnings, "there are no words in these pages: they are pictures, or empty; pictures of text are not read")
 	}
+
 	return tool.Success(res, warnings...), nil
 }
 
@@ -109,6 +121,7 @@ func (f *files) bitmap(ctx context.Context, content io.Reader, a readArgs) (tool
 	if len(data) > model.MaxImage {
 		return tool.Failure(tool.KindRejected, "%s is a picture of %d bytes as PNG; a model is shown at most %d", a.Path, len(data), model.MaxImage).WithField("path", ""), nil
 	}
+
 	e := tool.Success(pictureResult{"image", a.Path, "image/png", len(data)})
 	e.Images = []model.Image{{Type: "image/png", Data: data}}
 	return e, nil

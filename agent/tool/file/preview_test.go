@@ -22,6 +22,7 @@ func TestReadPDF(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	good := string(text)
 	empty := strings.NewReplacer("BT", "% ", "ET", "% ").Replace(good)
 	dir, call := setup(t, map[string]string{"a.pdf": good, "named otherwise": good, "pictures.pdf": strings.ReplaceAll(empty, "Tj", "  "), "text.pdf": "no PDF", "cut.pdf": good[:300]})
@@ -44,14 +45,17 @@ func TestReadPDF(t *testing.T) {
 			t.Errorf("%v", e.Warnings)
 		}
 	}
+
 	if err := os.Truncate(filepath.Join(dir, "named otherwise"), 21<<20); err != nil {
 		t.Fatal(err)
 	}
+
 	for path, want := range map[string]string{"text.pdf": "is no PDF", "cut.pdf": "is cut off", "named otherwise": "more than the 20971520 bytes"} {
 		if e, _ := call("file_read", map[string]any{"path": path}); e.Kind != tool.KindRejected || !strings.Contains(e.Message, want) {
 			t.Errorf("%s: %+v", path, e)
 		}
 	}
+
 	for page, want := range map[int]tool.Kind{-1: tool.KindInvalidArgs, 3: tool.KindInvalidArgs} {
 		if e, _ := call("file_read", map[string]any{"path": "a.pdf", "start_page": page}); e.Kind != want {
 			t.Errorf("page %d: %+v", page, e)
@@ -65,6 +69,7 @@ func TestReadBitmap(t *testing.T) {
 	if err := bmp.Encode(&picture, image.NewGray(image.Rect(0, 0, 5, 4))); err != nil {
 		t.Fatal(err)
 	}
+
 	_, call := setup(t, map[string]string{"a.bmp": picture.String(), "b.BMP": picture.String(), "cut.bmp": picture.String()[:30], "BM.txt": "BMW builds cars.\n"})
 	for _, path := range []string{"a.bmp", "b.BMP"} {
 		e, got := call("file_read", map[string]any{"path": path})
@@ -75,6 +80,7 @@ func TestReadBitmap(t *testing.T) {
 			t.Errorf("%+v, %v", head, err)
 		}
 	}
+
 	if e, _ := call("file_read", map[string]any{"path": "cut.bmp"}); e.Kind != tool.KindRejected || !strings.Contains(e.Message, "save it as PNG") {
 		t.Errorf("%+v", e)
 	}
@@ -91,18 +97,22 @@ func TestReadWithoutViewer(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	roots, err := tool.NewRoots(dir, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	tools, err := file.Tools(file.Options{Roots: roots})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	r, err := tool.NewRegistry(tools...)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for name, want := range map[string]tool.Kind{"a.pdf": tool.KindUnavailable, "a.xlsx": tool.KindUnavailable, "a.txt": ""} {
 		if e, err := r.Call(t.Context(), tool.Invocation{}, "file_read", []byte(`{"path":"`+name+`"}`)); err != nil || e.Kind != want {
 			t.Errorf("%s: %+v, %v", name, e, err)

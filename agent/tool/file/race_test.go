@@ -16,10 +16,12 @@ func TestLinkSwaps(t *testing.T) {
 	if n, err := strconv.Atoi(os.Getenv("ROUSE_TEST_RACES")); err == nil {
 		races = n
 	}
+
 	dir, _ := setup(t, map[string]string{"outside/a.txt": "SECRET", "work/sub/a.txt": "open"})
 	if err := os.Symlink("x", filepath.Join(dir, "link")); err != nil {
 		t.Skip("symbolic links cannot be made here")
 	}
+
 	call := on(t, filepath.Join(dir, "work"))
 	sub, kept := filepath.Join(dir, "work", "sub"), filepath.Join(dir, "work", "kept")
 	stop := make(chan struct{})
@@ -31,12 +33,14 @@ func TestLinkSwaps(t *testing.T) {
 				return
 			default:
 			}
+
 			_ = os.Rename(sub, kept)
 			_ = os.Symlink("../outside", sub)
 			_ = os.Remove(sub)
 			_ = os.Rename(kept, sub)
 		}
 	})
+
 	good := 0
 	for i := range races {
 		for name, args := range map[string]map[string]any{
@@ -51,11 +55,13 @@ func TestLinkSwaps(t *testing.T) {
 			if name == "file_search" && e.OK && got["total_matches"] != 0.0 {
 				t.Fatalf("the search got out: %v", got)
 			}
+
 			if e.OK {
 				good++
 			}
 		}
 	}
+
 	close(stop)
 	swapping.Wait()
 	left, err := os.ReadDir(filepath.Join(dir, "outside"))

@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"rouse/agent/tool"
+	"rouse/internal/text"
 )
 
 //go:embed read.md
@@ -52,8 +53,10 @@ type readResult struct {
 	EndsWithNewline bool   `json:"ends_with_newline"`
 }
 
-func (f *files) readTool() (tool.Tool, error) {
-	return tool.Define(f.spec("file_read", readText, tool.Read, tool.ClassRead), f.read)
+var readSpec = reading("file_read", readText, tool.ClassRead)
+
+func (f *files) readTool(s tool.Spec) (tool.Tool, error) {
+	return tool.Define(s, f.read)
 }
 
 func (f *files) read(ctx context.Context, _ tool.Invocation, a readArgs) (tool.Envelope, error) {
@@ -65,7 +68,9 @@ func (f *files) read(ctx context.Context, _ tool.Invocation, a readArgs) (tool.E
 	case err != nil:
 		return refused(a.Path, err), nil
 	}
+
 	defer file.Close()
+
 	info, err := file.Stat()
 	if err != nil {
 		return refused(a.Path, err), nil
@@ -76,13 +81,16 @@ func (f *files) read(ctx context.Context, _ tool.Invocation, a readArgs) (tool.E
 	if e, is := picture(file, a.Path, info.Size()); is {
 		return e, nil
 	}
+
 	if e, is, err := f.preview(ctx, file, a, info.Size()); is || err != nil {
 		return e, err
 	}
+
 	text, err := content(file, a.Path)
 	if err != nil {
 		return refused(a.Path, err), nil
 	}
+
 	return cut(a, strings.TrimPrefix(text, "\ufeff")), nil
 }
 
@@ -101,6 +109,7 @@ func content(file *os.File, shown string) (string, error) {
 	if info, err := file.Stat(); err == nil {
 		all.Grow(int(min(info.Size(), maxRaw)) + bytes.MinRead)
 	}
+
 	_, err := all.ReadFrom(io.LimitReader(file, maxRaw+1))
 	text := all.Bytes()
 	switch {
@@ -111,24 +120,28 @@ func content(file *os.File, shown string) (string, error) {
 	case bytes.IndexByte(text[:min(len(text), sniff)], 0) >= 0 || !utf8.Valid(text):
 		return "", &tool.PathError{Kind: tool.KindRejected, Message: shown + " is not a text file in UTF-8"}
 	}
+
 	return string(text), nil
 }
 
 // cut chooses the wanted lines, and as many of them as an answer holds.
-func cut(a readArgs, text string) tool.Envelope {
-	all := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
-	if text == "" {
+func cut(a readArgs, content string) tool.Envelope {
+	all := strings.Split(strings.TrimSuffix(content, "\n"), "\n")
+	if content == "" {
 		all = nil
 	}
+
 	from, to, bad := span(a, len(all))
 	if bad != nil {
 		return *bad
 	}
+
 	most := maxChars
 	if a.MaxChars > 0 {
 		most = min(a.MaxChars, maxChars)
 	}
-	res := readResult{Kind: "file", Path: a.Path, TotalLines: len(all), EndsWithNewline: strings.HasSuffix(text, "\n")}
+
+	res := readResult{Kind: "file", Path: a.Path, TotalLines: len(all), EndsWithNewline: strings.HasSuffix(content, "\n")}
 	var out strings.Builder
 	var warnings []string
 	used, next := 0, from
@@ -138,18 +151,22 @@ func cut(a readArgs, text string) tool.Envelope {
 		if used+n > most && used > 0 {
 			break
 		}
+
 		if n > most { // a line that is too long by itself would never be shown
-			line = string([]rune(line)[:most]) + "…\n"
+			line = text.Truncate(line, most) + "\n"
 			res.Truncated = true
 			warnings = append(warnings, fmt.Sprintf("line %d has %d characters; only its beginning is shown", next, utf8.RuneCountInString(all[next-1])))
 		}
+
 		out.WriteString(line)
 		used += n
 	}
+
 	res.Text = out.String()
 	if next <= to {
 		res.Truncated, res.NextStartLine, res.NextEndLine = true, next, to
 	}
+
 	return tool.Success(res, warnings...)
 }
 
@@ -165,6 +182,7 @@ func span(a readArgs, total int) (from, to int, bad *tool.Envelope) {
 		return 0, 0, &e
 	}
 	from, to = 1, total
+
 	switch {
 	case a.StartLine < 0 || a.EndLine < 0 || a.TailLines < 0:
 		return refuse("start_line", "1 or more", "lines are counted from 1")
@@ -179,11 +197,14 @@ func span(a readArgs, total int) (from, to int, bad *tool.Envelope) {
 	case a.TailLines > 0:
 		return max(total-a.TailLines+1, 1), total, nil
 	}
+
 	if a.StartLine > 0 {
 		from = a.StartLine
 	}
+
 	if a.EndLine > 0 {
 		to = min(a.EndLine, total)
 	}
+
 	return from, to, nil
 }

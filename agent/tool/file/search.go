@@ -19,6 +19,7 @@ import (
 	"unicode/utf8"
 
 	"rouse/agent/tool"
+	"rouse/internal/text"
 )
 
 //go:embed search.md
@@ -66,8 +67,9 @@ type searchArgs struct {
 	MaxResults  int    `json:"max_results,omitempty" jsonschema:"default 50, at most 500"`
 }
 
-func (f *files) searchTool() (tool.Tool, error) {
-	s := f.spec("file_search", searchText, tool.Read, tool.ClassSearch)
+var searchSpec = reading("file_search", searchText, tool.ClassSearch)
+
+func (f *files) searchTool(s tool.Spec) (tool.Tool, error) {
 	s.Enum = map[string][]string{"target": {"content", "files"}}
 	return tool.Define(s, f.fileSearch)
 }
@@ -77,6 +79,7 @@ func (f *files) fileSearch(ctx context.Context, _ tool.Invocation, a searchArgs)
 	if e := fault(a.Pattern, "file_pattern", a.FilePattern); e != nil {
 		return *e, nil
 	}
+
 	if s.names {
 		s.name = nameMatch(a.Pattern)
 	} else {
@@ -86,10 +89,12 @@ func (f *files) fileSearch(ctx context.Context, _ tool.Invocation, a searchArgs)
 		}
 		s.find = find
 	}
+
 	res, warnings, err := f.search(ctx, s)
 	if err != nil {
 		return refused(a.Path, err), nil
 	}
+
 	return tool.Success(res, warnings...), nil
 }
 
@@ -106,6 +111,7 @@ func fault(pattern, field, glob string) *tool.Envelope {
 	default:
 		return nil
 	}
+
 	return &e
 }
 
@@ -137,17 +143,20 @@ type search struct {
 func (f *files) search(ctx context.Context, s *search) (*searchResult, []string, error) {
 	ctx, cancel := context.WithTimeout(ctx, searchTime)
 	defer cancel()
+
 	s.path, s.most = cmp.Or(s.path, "."), min(cmp.Or(max(s.most, 0), defaultMatches), maxMatches)
 	s.wanted = filter(s.glob)
 	s.res = searchResult{Kind: "matches", Target: "content", Matches: []match{}, Skipped: &skipped{}}
 	if s.names {
 		s.res.Target = "files"
 	}
+
 	shown := filepath.ToSlash(s.path)
 	w, err := f.below(ctx, s.path, 0, func(at found) { s.visit(at, shown) })
 	if err != nil {
 		return nil, nil, err
 	}
+
 	s.trim()
 	res := &s.res
 	res.Searched = int(s.searched.Load())
@@ -156,10 +165,12 @@ func (f *files) search(ctx context.Context, s *search) (*searchResult, []string,
 	if sk := res.Skipped; sk.Binary+sk.Large+sk.Secret+sk.Unreadable == 0 {
 		res.Skipped = nil
 	}
+
 	warnings := w.unreadWarning()
 	if w.incomplete.Load() {
 		warnings = append(warnings, fmt.Sprintf("the search was ended after %d entries or %s, so there may be more; search a smaller folder", w.walked.Load(), searchTime))
 	}
+
 	return res, warnings, nil
 }
 
@@ -170,15 +181,18 @@ func (f *files) below(ctx context.Context, at string, depth int, visit func(foun
 		return nil, err
 	}
 	defer p.Close()
+
 	file, err := p.OpenPlain()
 	if err != nil {
 		return nil, err
 	}
 	defer file.Close()
+
 	info, err := file.Stat()
 	if err != nil {
 		return nil, err
 	}
+
 	w := &walk{depth: depth, visit: visit, within: filepath.ToSlash(p.Rel), outside: !p.Own(), hides: p.Hides}
 	folder := p.Rel
 	if !info.IsDir() {
@@ -188,10 +202,12 @@ func (f *files) below(ctx context.Context, at string, depth int, visit func(foun
 		return nil, p.Explain(err)
 	}
 	defer w.start.Close()
+
 	if !info.IsDir() {
 		visit(found{w.start, filepath.Base(p.Rel), ".", w})
 		return w, nil
 	}
+
 	w.run(ctx, f.rulesAbove(p))
 	return w, nil
 }
@@ -203,6 +219,7 @@ func (f *files) rulesAbove(p *tool.Place) *ignores {
 	if up == "." {
 		return nil
 	}
+
 	folder := "."
 	for _, part := range strings.Split(up, "/") {
 		if dir, err := p.OpenRoot(folder); err == nil {
@@ -214,6 +231,7 @@ func (f *files) rulesAbove(p *tool.Place) *ignores {
 		}
 		folder = path.Join(folder, part)
 	}
+
 	return rules
 }
 
@@ -223,6 +241,7 @@ func (s *search) visit(at found, shown string) {
 	if rel != "." && (!s.wanted(rel) || at.walk.hides(within)) {
 		return
 	}
+
 	if s.names {
 		s.searched.Add(1)
 		if s.name(rel) {
@@ -230,13 +249,16 @@ func (s *search) visit(at found, shown string) {
 		}
 		return
 	}
+
 	where := path.Join(shown, rel)
 	if rel != "." && tool.Secret(within) {
 		s.skip(where, func(sk *skipped) { sk.Secret++ })
 		return
 	}
+
 	buf := buffers.Get().(*bytes.Buffer)
 	defer buffers.Put(buf)
+
 	text, err := at.read(buf)
 	switch {
 	case errors.Is(err, errLarge):
@@ -251,6 +273,7 @@ func (s *search) visit(at found, shown string) {
 		s.mu.Unlock()
 		return
 	}
+
 	text = bytes.TrimPrefix(text, []byte("\ufeff")) // which is no part of the first line
 	s.searched.Add(1)
 	var some []match
@@ -260,6 +283,7 @@ func (s *search) visit(at found, shown string) {
 			some = append(some, match{where, number, shownLine(line)})
 		}
 	})
+
 	if total > 0 {
 		s.add(some, total)
 	}
@@ -278,6 +302,7 @@ func (at found) read(buf *bytes.Buffer) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
+
 	info, err := f.Stat()
 	switch {
 	case err != nil:
@@ -289,6 +314,7 @@ func (at found) read(buf *bytes.Buffer) ([]byte, error) {
 	case info.Size() > maxRaw:
 		return nil, errLarge
 	}
+
 	buf.Reset()
 	buf.Grow(int(info.Size()) + 1)
 	text := buf.AvailableBuffer()[:info.Size()+1]
@@ -296,6 +322,7 @@ func (at found) read(buf *bytes.Buffer) ([]byte, error) {
 	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF) {
 		return nil, err
 	}
+
 	return text[:n], nil
 }
 
@@ -327,56 +354,52 @@ func (s *search) trim() {
 
 // shownLine is a line as an answer holds it.
 func shownLine(line []byte) string {
-	text := strings.ToValidUTF8(string(line[:min(len(line), 4*maxMatchLine)]), "\uFFFD")
-	if utf8.RuneCountInString(text) > maxMatchLine {
-		text = string([]rune(text)[:maxMatchLine]) + "…"
-	}
-	return text
-}
+	enough := utf8.UTFMax * (maxMatchLine + 1) // of a line that may be the whole file
 
-// someOf names a few.
-func someOf(names []string) string {
-	if len(names) > maxSkipped {
-		return strings.Join(names[:maxSkipped], ", ") + ", …"
-	}
-	return strings.Join(names, ", ")
+	return text.Truncate(string(line[:min(len(line), enough)]), maxMatchLine)
 }
 
 const searchAliasText = "Find lines in files by a regular expression (RE2), one line at a time. `include` is a glob of the files; capitals do not matter unless `case_sensitive`. Hidden files, node_modules, and what .gitignore names are left out."
 
 // searchAlias is search (YOA-04): by regular expression, told as lines.
-func (f *files) searchAlias() (tool.Tool, error) {
+func (f *files) searchAlias(spec tool.Spec) (tool.Tool, error) {
 	type args struct {
 		Pattern       string `json:"pattern" jsonschema:"a regular expression"`
 		Path          string `json:"path,omitempty"`
 		Include       string `json:"include,omitempty" jsonschema:"glob of the files to search"`
 		CaseSensitive bool   `json:"case_sensitive,omitempty"`
 	}
-	return tool.Define(f.spec("search", searchAliasText, tool.Read, tool.ClassSearch), func(ctx context.Context, _ tool.Invocation, a args) (tool.Envelope, error) {
+	return tool.Define(spec, func(ctx context.Context, _ tool.Invocation, a args) (tool.Envelope, error) {
 		if e := fault(a.Pattern, "include", a.Include); e != nil {
 			return *e, nil
 		}
+
 		find, err := expression(a.Pattern, a.CaseSensitive)
 		if err != nil {
 			return tool.Failure(tool.KindInvalidArgs, "the pattern is no regular expression: %v", err).WithField("pattern", "a regular expression of Go (RE2)"), nil
 		}
+
 		res, warnings, err := f.search(ctx, &search{path: a.Path, glob: a.Include, find: find})
 		if err != nil {
 			return refused(a.Path, err), nil
 		}
+
 		var text strings.Builder
 		for _, m := range res.Matches {
 			fmt.Fprintf(&text, "%s:%d:%s\n", plain(m.Path), m.Line, m.Text)
 		}
+
 		if res.Total == 0 {
 			text.WriteString("no matches\n")
 		} else if res.Cut {
 			fmt.Fprintf(&text, "[%d of %d matches]\n", len(res.Matches), res.Total)
 		}
+
 		out := map[string]any{"text": text.String(), "matches": res.Total, "files_searched": res.Searched, "truncated": res.Cut}
 		if res.Skipped != nil {
 			out["skipped"] = res.Skipped
 		}
+
 		return tool.Success(out, warnings...), nil
 	})
 }

@@ -26,6 +26,7 @@ func found(got map[string]any) string {
 		}
 		out = append(out, fmt.Sprintf("%v:%v:%v", m["path"], m["line"], m["text"]))
 	}
+
 	return strings.Join(out, "|")
 }
 
@@ -39,6 +40,7 @@ func TestSearch(t *testing.T) {
 		"rust/Cargo.toml": "", "rust/target/x": "needle", "target/x": "needle", "sub/.gitignore": "!x.log\n", "sub/x.log": "needle", "umlaut": "N\u00c4HE\n", "kelvin": "20 \u212a\n",
 		"odd": "a\xffneedle\n",
 	})
+
 	e, got := call("file_search", map[string]any{"pattern": "nEEdle"})
 	want := "a.txt:1:Needle one|a.txt:3:hay NEEDLE|keep.log:1:needle|odd:1:a\ufffdneedle|sub/b.go:1:// needle|sub/build/x:1:needle|sub/out:1:needle|sub/x.log:1:needle|target/x:1:needle"
 	if !e.OK || found(got) != want || got["total_matches"] != 9.0 || got["truncated"] != false {
@@ -47,6 +49,7 @@ func TestSearch(t *testing.T) {
 	if sk := got["skipped"].(map[string]any); sk["binary"] != 1.0 || sk["larger_than_5_mib"] != 1.0 || sk["secret"] != 1.0 || fmt.Sprint(sk["some"]) != "[large server.pem]" {
 		t.Errorf("%v", sk)
 	}
+
 	for name, c := range map[string]struct {
 		args map[string]any
 		want string
@@ -68,6 +71,7 @@ func TestSearch(t *testing.T) {
 			t.Errorf("%s: %+v\n%s\nwant\n%s", name, e, found(got), c.want)
 		}
 	}
+
 	for name, c := range map[string]struct {
 		args map[string]any
 		kind tool.Kind
@@ -91,6 +95,7 @@ func TestSearchExpression(t *testing.T) {
 			t.Errorf("%s: %+v %v", pattern, e, got)
 		}
 	}
+
 	if _, got := call("search", map[string]any{"pattern": "func O", "case_sensitive": true, "include": "*.go"}); got["text"] != "a.go:1:func One() {}\n" || got["matches"] != 1.0 {
 		t.Errorf("%v", got)
 	}
@@ -113,6 +118,7 @@ func TestSearchLikeOthers(t *testing.T) {
 		}
 		content[fmt.Sprintf("d%d/e%d/%03d.txt", i%7, i%3, i)] = text.String()
 	}
+
 	dir, call := setup(t, content)
 	rg, _ := exec.LookPath("rg")
 	for _, pattern := range []string{"alpha", "ALPHA", "beta", "sun", "k", "stra(ss|ß)e", "^a", "x$", `\d+%`, "a.b", "zo[eë]", "[ak]l", "(alpha|beta) ?x", "x+", "b", `\bsun\b`, "l.*n"} {
@@ -121,6 +127,7 @@ func TestSearchLikeOthers(t *testing.T) {
 			if !sensitive {
 				expression = "(?i)" + pattern
 			}
+
 			re, names, total := regexp.MustCompile(expression), []string(nil), 0
 			for name, text := range content {
 				for line := range strings.Lines(text) {
@@ -129,10 +136,12 @@ func TestSearchLikeOthers(t *testing.T) {
 					}
 				}
 			}
+
 			e, got := call("search", map[string]any{"pattern": pattern, "case_sensitive": sensitive})
 			if !e.OK || got["matches"] != float64(total) {
 				t.Errorf("%q, case sensitive %v: %v lines, want %d", pattern, sensitive, got["matches"], total)
 			}
+
 			slices.Sort(names)
 			if lines := strings.Split(strings.TrimSpace(got["text"].(string)), "\n"); total > 0 && !strings.HasPrefix(lines[0], names[0]+":") {
 				t.Errorf("%q: the first is %s, want one of %s", pattern, lines[0], names[0])
@@ -140,14 +149,17 @@ func TestSearchLikeOthers(t *testing.T) {
 			if rg == "" || slices.Contains([]string{"x$", `\bsun\b`, "l.*n"}, pattern) {
 				continue // ends of lines, of words, and bytes that are no letters are other things to it
 			}
+
 			args := []string{"--no-config", "--no-require-git", "--count", "--no-filename", "--crlf", "-a", pattern, dir}
 			if !sensitive {
 				args = append([]string{"-i"}, args...)
 			}
+
 			out, err := exec.Command(rg, args...).Output()
 			if err != nil && len(out) > 0 {
 				t.Fatal(err)
 			}
+
 			n := 0
 			for _, line := range strings.Fields(string(out)) {
 				var one int
@@ -170,6 +182,7 @@ func TestSearchLikeRipgrep(t *testing.T) {
 	if err != nil {
 		t.Skip("ripgrep is not installed")
 	}
+
 	dir, call := setup(t, map[string]string{
 		"plain.txt": "needle\nno\nneedle", "crlf.txt": "one needle\r\nneedle\r\n\r\n", "cr.txt": "needle\rneedle\rx", "empty.txt": "", "blank.txt": "\n\n\n",
 		"CAPS.TXT": "NEEDLE Needle nEEDLE\n", "umlaut.txt": "N\u00c4DEL n\u00e4del\n", "latin1.txt": "caf\xe9 needle\nneedle \xff\xfe\n", "cut.txt": "needle \xe2\x82\n",
@@ -179,6 +192,7 @@ func TestSearchLikeRipgrep(t *testing.T) {
 		"a/built/x.txt": "needle", "#odd": "needle", "doc/a.tmp": "needle", "doc/sub/a.tmp": "needle\n", "q/deep/a.x": "needle", "q/deep/a.y": "needle\n",
 		"a/.gitignore": "b/*\n!b/c\n*.md\n", "a/b/gone.txt": "needle", "a/read.md": "needle", "read.md": "needle\n", "sp ace.txt": "needle\n", "-dash.txt": "needle\n", "[a].txt": "needle\n", "uml\u00e4ut.txt": "needle\n",
 	})
+
 	for _, c := range []struct {
 		pattern   string
 		sensitive bool
@@ -187,6 +201,7 @@ func TestSearchLikeRipgrep(t *testing.T) {
 		if !c.sensitive {
 			args = append([]string{"-i"}, args...)
 		}
+
 		cmd := exec.Command(rg, args...)
 		cmd.Dir = dir
 		out, _ := cmd.Output() // 1: nothing was found
@@ -197,6 +212,7 @@ func TestSearchLikeRipgrep(t *testing.T) {
 				want = append(want, strings.TrimPrefix(name, "./")+":"+number)
 			}
 		}
+
 		e, got := call("search", map[string]any{"pattern": c.pattern, "case_sensitive": c.sensitive})
 		var have []string
 		for line := range strings.Lines(got["text"].(string)) {
@@ -204,6 +220,7 @@ func TestSearchLikeRipgrep(t *testing.T) {
 				have = append(have, parts[0]+":"+parts[1])
 			}
 		}
+
 		slices.Sort(want)
 		slices.Sort(have)
 		if !e.OK || !slices.Equal(have, want) {
@@ -218,20 +235,25 @@ func TestSearchEndsInTime(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "a.txt"), []byte("needle\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	roots, err := tool.NewRoots(dir, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	tools, err := file.Tools(file.Options{Roots: roots, Allow: []string{"list_files", "search"}})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	r, err := tool.NewRegistry(tools...)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	late, cancel := context.WithCancel(t.Context())
 	cancel()
+
 	for name, args := range map[string]string{"file_search": `{"pattern":"needle"}`, "search": `{"pattern":"needle"}`, "list_files": `{}`} {
 		e, err := r.Call(late, tool.Invocation{}, name, []byte(args))
 		if err != nil || !e.OK || !strings.Contains(string(e.Result), `"truncated":true`) || len(e.Warnings) != 1 || !strings.Contains(e.Warnings[0], "ended") {
@@ -245,18 +267,22 @@ func TestSearchStays(t *testing.T) {
 	dir, call := setup(t, map[string]string{"in/a.txt": "needle", "work/b.txt": "needle"})
 	b := newBench(t, filepath.Join(dir, "work"))
 	b.grants = []tool.Grant{{Path: filepath.Join(dir, "in")}}
+
 	for link, target := range map[string]string{"work/out": "..", "work/file": "../in/a.txt"} {
 		if err := os.Symlink(target, filepath.Join(dir, link)); err != nil {
 			t.Skip("symbolic links cannot be made here")
 		}
 	}
+
 	if err := os.Link(filepath.Join(dir, "in/a.txt"), filepath.Join(dir, "other")); err != nil {
 		t.Skip("hard links cannot be made here")
 	}
+
 	inner := b.run(t)
 	if _, got := inner("file_search", map[string]any{"pattern": "needle"}); found(got) != "b.txt:1:needle" {
 		t.Errorf("%s", found(got))
 	}
+
 	_, got := inner("file_search", map[string]any{"pattern": "needle", "path": filepath.Join(dir, "in")})
 	if sk, ok := got["skipped"].(map[string]any); found(got) != "" || !ok || sk["unreadable"] != 1.0 {
 		t.Errorf("a second name outside of the workdir: %v", got)
@@ -272,6 +298,7 @@ func TestListFiles(t *testing.T) {
 	for i := range 250 {
 		content[fmt.Sprintf("many/%03d.csv", i)] = "x"
 	}
+
 	_, call := setup(t, content)
 	e, got := call("list_files", map[string]any{})
 	if !e.OK || got["total"] != 252.0 || got["truncated"] != true || got["entry_count"] != 200.0 || !strings.HasPrefix(got["text"].(string), "a/b/c.txt\n\"line\\nbreak\"\nmany/000.csv\n") {
@@ -302,6 +329,7 @@ func TestReadFile(t *testing.T) {
 			t.Errorf("%s: %+v %q", name, e, got["text"])
 		}
 	}
+
 	if _, got := call("read_file", map[string]any{"path": "long"}); !strings.HasPrefix(got["text"].(string), "[Lines 1-500 of 1200; go on with offset 501]\n") {
 		t.Errorf("%.80s", got["text"])
 	}
@@ -316,12 +344,14 @@ func TestSecondNames(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	const first = "file_read file_write file_edit file_search file_operation_history file_undo share_artifact"
 	for allow, more := range map[string]string{"": "", "*": "", "file_*": "", "read_file": " read_file", "*_file": " read_file write_file edit_file", "search,list_files": " list_files search", "[": ""} {
 		tools, err := file.Tools(file.Options{Roots: roots, Allow: strings.Split(allow, ",")})
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		var names []string
 		for _, t := range tools {
 			names = append(names, t.Name())

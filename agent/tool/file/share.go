@@ -14,6 +14,8 @@ import (
 
 	"rouse/agent/tool"
 	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
+	"rouse/internal/text"
 )
 
 //go:embed share.md
@@ -42,12 +44,15 @@ type shareResult struct {
 	Description string `json:"description,omitempty"`
 }
 
-// shareTool is share_artifact (OSA-19). Its effect is the ledger's alone, which takes a call
+// shareSpec is share_artifact (OSA-19). Its effect is the ledger's alone, which takes a call
 // once: what a resumed attempt repeats is not shared again. As it is no reading tool, only
 // the run itself can call it, and no reduction.
-func (f *files) shareTool() (tool.Tool, error) {
-	return tool.Define(tool.Spec{Name: "share_artifact", Description: shareText, Effect: tool.Database, Needs: f.roots.Needs(false)}, f.share)
+var shareSpec = tool.Spec{
+	Name: "share_artifact", Description: shareText, Effect: domain.EffectDatabase, Class: tool.ClassOther, Scope: tool.ScopeAgent, Writes: tool.WritesArtifact,
+	Rare: true,
 }
+
+func (f *files) shareTool(s tool.Spec) (tool.Tool, error) { return tool.Define(s, f.share) }
 
 func (f *files) share(ctx context.Context, in tool.Invocation, a shareArgs) (tool.Envelope, error) {
 	wrong := func(field, expected, format string, args ...any) (tool.Envelope, error) {
@@ -61,6 +66,7 @@ func (f *files) share(ctx context.Context, in tool.Invocation, a shareArgs) (too
 	case a.Content != "" && a.Filename == "":
 		return wrong("filename", "a name like report.md", "content needs a filename")
 	}
+
 	name := a.Filename
 	if name == "" {
 		name = filepath.Base(a.Path)
@@ -68,24 +74,29 @@ func (f *files) share(ctx context.Context, in tool.Invocation, a shareArgs) (too
 	if !shareable(name) {
 		return wrong("filename", fmt.Sprintf("a name like report.md of at most %d bytes", maxName), "%q is not the name of a file without a folder", name)
 	}
+
 	a.Content = f.redact(a.Content) // what looks like an escape is expanded, and could be of a secret
 	content, warnings, refusal := f.toShare(ctx, a)
 	if refusal != nil {
 		return *refusal, nil
 	}
+
 	if whole, err := f.shared(ctx, in.Run); err != nil {
 		return tool.Envelope{}, err
 	} else if whole+int64(len(content)) > maxSharedOfRun {
 		return tool.Failure(tool.KindRejected, "this run has shared %d bytes, and at most %d are kept of one", whole, maxSharedOfRun), nil
 	}
+
 	if text := string(content); utf8.Valid(content) {
 		content = []byte(f.redact(text))
 	}
+
 	kept, err := f.log.AddArtifact(ctx, ledger.Attempt{Run: in.Run, Number: in.Attempt},
-		ledger.Artifact{Agent: in.Agent, Key: in.Key, Name: f.redact(name), Description: f.redact(strings.Join(strings.Fields(a.Description), " "))}, content)
+		ledger.Artifact{Agent: in.Agent, Key: in.Key, Name: f.redact(name), Description: f.redact(text.Collapse(a.Description))}, content)
 	if err != nil {
 		return tool.Envelope{}, fmt.Errorf("what is shared cannot be kept: %w", err)
 	}
+
 	return tool.Success(shareResult{fmt.Sprint(kept.ID), kept.Name, kept.Version, kept.Size, kept.Hash, kept.Description}, warnings...), nil
 }
 
@@ -117,8 +128,10 @@ func (f *files) toShare(ctx context.Context, a shareArgs) (content []byte, warni
 		if len(text) > maxShared {
 			return refuse(tooLarge("the content"))
 		}
+
 		return []byte(text), warnings, nil
 	}
+
 	file, err := f.roots.Open(a.Path)
 	var bad *tool.PathError
 	if errors.As(err, &bad) && bad.Kind == tool.KindNotFound {
@@ -126,24 +139,29 @@ func (f *files) toShare(ctx context.Context, a shareArgs) (content []byte, warni
 		e.Kind = tool.KindExecutionError
 		return refuse(e)
 	}
+
 	if err != nil {
 		return refuse(refused(a.Path, err))
 	}
 	defer file.Close()
+
 	info, err := file.Stat()
 	if err == nil && info.IsDir() {
 		return refuse(tool.Failure(tool.KindInvalidArgs, "%s is a folder; share its files one by one", a.Path).WithField("path", "a file"))
 	}
+
 	var out bytes.Buffer
 	if err == nil {
 		_, err = io.Copy(&out, io.LimitReader(file, maxShared+1))
 	}
+
 	switch {
 	case err != nil:
 		return refuse(tool.Failure(tool.KindExecutionError, "%s cannot be copied: %v", a.Path, err).WithField("path", ""))
 	case out.Len() > maxShared:
 		return refuse(tooLarge(a.Path))
 	}
+
 	return out.Bytes(), nil, nil
 }
 

@@ -18,6 +18,7 @@ func (b *bench) held(t *testing.T, name string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for i := range all {
 		if a := all[len(all)-1-i]; a.Name == name {
 			_, content, err := b.ledger.ArtifactBytes(t.Context(), b.last, a.ID)
@@ -27,6 +28,7 @@ func (b *bench) held(t *testing.T, name string) string {
 			return string(content)
 		}
 	}
+
 	return "none"
 }
 
@@ -43,12 +45,14 @@ func TestShare(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	if err := os.WriteFile(filepath.Join(dir, "outside"), []byte("canary"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Symlink(filepath.Join(dir, "outside"), filepath.Join(dir, "w", "link")); err != nil {
 		t.Skip("no links here:", err)
 	}
+
 	b := newBench(t, filepath.Join(dir, "w"))
 	call := b.run(t)
 	for _, c := range []struct {
@@ -70,6 +74,7 @@ func TestShare(t *testing.T) {
 			t.Errorf("%v: %+v %v, kept %q", c.args, e, got, b.held(t, c.name))
 		}
 	}
+
 	for name, c := range map[string]struct {
 		args  map[string]any
 		kind  tool.Kind
@@ -94,6 +99,7 @@ func TestShare(t *testing.T) {
 			t.Errorf("%s: %s", name, text)
 		}
 	}
+
 	if all, err := b.ledger.Artifacts(t.Context(), b.last); err != nil || len(all) != 7 {
 		t.Errorf("kept: %+v %v", all, err)
 	}
@@ -109,14 +115,17 @@ func TestShareOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	tools, err := file.Tools(file.Options{Roots: roots, Log: b.ledger, Redact: strings.NewReplacer("canary", "[secret]").Replace})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	r, err := tool.NewRegistry(tools...)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var answers []string
 	for range 2 {
 		e, err := r.Call(t.Context(), in, "share_artifact", json.RawMessage(`{"content":"a canary\n","filename":"canary.txt","description":"of a canary"}`))
@@ -125,6 +134,7 @@ func TestShareOnce(t *testing.T) {
 		}
 		answers = append(answers, string(e.Result))
 	}
+
 	all, err := b.ledger.Artifacts(t.Context(), in.Run)
 	if err != nil || len(all) != 1 || answers[0] != answers[1] || strings.Contains(answers[0], "canary") || all[0].Description != "of a [secret]" {
 		t.Errorf("%q, kept %+v: %v", answers, all, err)

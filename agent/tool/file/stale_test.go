@@ -28,15 +28,18 @@ func TestStaleWrite(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
+
 			roots, err := tool.NewRoots(dir, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			place, err := roots.At("a.txt", true)
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer place.Close()
+
 			old, err := current(place, "a.txt")
 			if err != nil {
 				t.Fatal(err)
@@ -44,12 +47,14 @@ func TestStaleWrite(t *testing.T) {
 			if err := change(path); err != nil {
 				t.Fatal(err)
 			}
+
 			theirs, _ := os.ReadFile(path)
-			temp, err := draft(place, old, "mine")
+			file, err := draft(place, "mine", 0)
 			if err != nil {
 				t.Fatal(err)
 			}
-			err = publish(place, "a.txt", temp, old)
+
+			err = publish(place, "a.txt", file, old)
 			var bad *tool.PathError
 			if !errors.As(err, &bad) || !bad.Envelope().Retryable {
 				t.Errorf("a stale write gave %v", err)

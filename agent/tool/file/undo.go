@@ -13,6 +13,8 @@ import (
 
 	"rouse/agent/tool"
 	"rouse/agentdb/ledger"
+	"rouse/internal/atomicfile"
+	"rouse/internal/text"
 )
 
 var (
@@ -39,15 +41,7 @@ func Undo(ctx context.Context, log Log, op ledger.FileOp, force bool) error {
 	return undo(ctx, log, roots, op, force)
 }
 
-// CanUndo says why a change cannot be taken back now, "" when it can.
-func CanUndo(op ledger.FileOp) string {
-	roots, err := tool.NewRoots(op.Root, nil)
-	if err != nil {
-		return fmt.Sprintf("the folder %s is gone", op.Root)
-	}
-	return hindered(roots, op)
-}
-
+// hindered says why a change cannot be taken back now, "" when it can.
 func hindered(roots *tool.Roots, op ledger.FileOp) string {
 	p, old, err := reach(roots, op)
 	if err != nil {
@@ -63,6 +57,7 @@ func hinders(p *tool.Place, op ledger.FileOp, now before, gone func(path string)
 	if why := stands(op, now); why != "" || op.Type != ledger.FileDirCreate {
 		return why
 	}
+
 	switch more, err := inhabited(p, gone); {
 	case err != nil:
 		return err.Error()
@@ -78,14 +73,17 @@ func reach(roots *tool.Roots, op ledger.FileOp) (*tool.Place, before, error) {
 	if err != nil {
 		return nil, before{}, err
 	}
+
 	look := current
 	if byCommand(op) {
 		look = whole
 	}
+
 	old, err := look(p, op.Path)
 	if err != nil {
 		return nil, old, errors.Join(err, p.Close())
 	}
+
 	return p, old, nil
 }
 
@@ -125,6 +123,7 @@ func undo(ctx context.Context, log Log, roots *tool.Roots, op ledger.FileOp, for
 		return err
 	}
 	defer p.Close()
+
 	asBefore := op.Lost == "" && op.UndoneAt.IsZero() && old.is(op.BeforeHash)
 	why := hinders(p, op, old, func(string) bool { return false })
 	switch {
@@ -142,6 +141,7 @@ func undo(ctx context.Context, log Log, roots *tool.Roots, op ledger.FileOp, for
 	if err := log.EndFileOp(ctx, op.ID); err != nil {
 		return &hostError{err}
 	}
+
 	return nil
 }
 
@@ -155,19 +155,22 @@ func withdraw(p *tool.Place, old before, op ledger.FileOp) error {
 		return err
 	}
 	if op.Made == "" {
-		return settle(p, filepath.Dir(p.Rel))
+		return atomicfile.SyncIn(p.Root, filepath.Dir(p.Rel))
 	}
+
 	last, err := filepath.Rel(p.Name(), op.Made)
 	if err != nil {
 		return err
 	}
+
 	folder := filepath.Dir(p.Rel)
 	for ; folder != "." && len(folder) >= len(last); folder = filepath.Dir(folder) {
 		if p.Remove(folder) != nil {
 			break // something else is in it by now
 		}
 	}
-	return settle(p, folder)
+
+	return atomicfile.SyncIn(p.Root, folder)
 }
 
 // restore writes what the file held before, with its permissions.
@@ -176,17 +179,16 @@ func restore(ctx context.Context, log Log, p *tool.Place, old before, op ledger.
 	if err != nil {
 		return &hostError{err}
 	}
-	temp, err := draft(p, old, string(text))
+
+	file, err := draft(p, string(text), fs.FileMode(op.Mode))
 	if err != nil {
 		return err
 	}
-	if err := p.Chmod(temp, fs.FileMode(op.Mode)); err != nil {
-		return errors.Join(err, p.Remove(temp))
+	if err := p.Announce(ctx, file.Temp()); err != nil {
+		return errors.Join(&hostError{err}, file.Abort())
 	}
-	if err := p.Announce(ctx, temp); err != nil {
-		return errors.Join(&hostError{err}, p.Remove(temp))
-	}
-	return publish(p, op.Path, temp, old)
+
+	return publish(p, op.Path, file, old)
 }
 
 func changedMeanwhile(shown string) error {
@@ -203,20 +205,23 @@ type operation struct {
 	Why     string `json:"why_not,omitempty"`
 }
 
-func (f *files) historyTool() (tool.Tool, error) {
+var historySpec = rare(reading("file_operation_history", historyText, tool.ClassOther))
+
+func (f *files) historyTool(s tool.Spec) (tool.Tool, error) {
 	type args struct {
 		Path  string `json:"path,omitempty" jsonschema:"of one file; all files when absent"`
 		Limit int    `json:"limit,omitempty" jsonschema:"default 20, at most 100"`
 	}
-	s := f.spec("file_operation_history", historyText, tool.Read, tool.ClassOther)
 	return tool.Define(s, func(ctx context.Context, in tool.Invocation, a args) (tool.Envelope, error) {
 		filter := ledger.FileOpFilter{Agent: in.Agent, Limit: defaultHistory}
 		if a.Limit < 0 {
 			return tool.Failure(tool.KindInvalidArgs, "limit must be 1 or more").WithField("limit", "1 to 100"), nil
 		}
+
 		if a.Limit > 0 {
 			filter.Limit = min(a.Limit, maxHistory)
 		}
+
 		if a.Path != "" {
 			path, err := f.recorded(a.Path)
 			if err != nil {
@@ -224,15 +229,18 @@ func (f *files) historyTool() (tool.Tool, error) {
 			}
 			filter.Path = path
 		}
+
 		ops, err := f.log.FileOps(ctx, filter)
 		if err != nil {
 			return tool.Envelope{}, err
 		}
+
 		out := make([]operation, len(ops))
 		for i, op := range ops {
 			why := hindered(f.roots, op)
 			out[i] = operation{nameOf(op, in), op.Run, string(op.Type), f.near(op.Path), op.At.Format(time.RFC3339), why == "", why}
 		}
+
 		return tool.Success(map[string]any{"operations": out, "count": len(out)}), nil
 	})
 }
@@ -269,29 +277,33 @@ type undoArgs struct {
 	Path        string `json:"path,omitempty" jsonschema:"takes back all changes of this run to this file"`
 }
 
-func (f *files) undoTool() (tool.Tool, error) {
-	return tool.Define(f.spec("file_undo", undoText, tool.Write, tool.ClassEdit), f.undo)
-}
+var undoSpec = rare(changing("file_undo", undoText, tool.WritesBack))
+
+func (f *files) undoTool(s tool.Spec) (tool.Tool, error) { return tool.Define(s, f.undo) }
 
 func (f *files) undo(ctx context.Context, in tool.Invocation, a undoArgs) (tool.Envelope, error) {
 	ops, none, err := f.chosen(ctx, in, a)
 	if none != nil || err != nil {
 		return deref(none), err
 	}
+
 	undone := []operation{}
 	for i, op := range ops {
 		err := f.together(ops, i)
 		if err == nil {
 			err = undo(ctx, f.log, f.roots, op, false)
 		}
+
 		if err != nil && len(undone) > 0 {
-			err = &tool.PathError{Kind: tool.KindRejected, Message: fmt.Sprintf("%v; %s after it were undone", err, counted(len(undone), "change"))}
+			err = &tool.PathError{Kind: tool.KindRejected, Message: fmt.Sprintf("%v; %s after it were undone", err, text.Plural(len(undone), "change"))}
 		}
 		if err != nil {
 			return answer(f.near(op.Path), err)
 		}
+
 		undone = append(undone, operation{ID: nameOf(op, in), Run: op.Run, Type: string(op.Type), Path: f.near(op.Path), At: op.At.Format(time.RFC3339)})
 	}
+
 	return tool.Success(map[string]any{"undone": undone, "count": len(undone)}), nil
 }
 
@@ -301,6 +313,7 @@ func (f *files) together(ops []ledger.FileOp, at int) error {
 	if at > 0 && ops[at-1].Batch == ops[at].Batch {
 		return nil
 	}
+
 	gone := map[string]bool{}
 	for _, op := range ops[at:] {
 		if op.Batch != ops[at].Batch {
@@ -309,15 +322,18 @@ func (f *files) together(ops []ledger.FileOp, at int) error {
 		if gone[op.Path] = op.BeforeHash == ""; !byCommand(op) {
 			continue
 		}
+
 		p, now, err := reach(f.roots, op)
 		if err != nil {
 			return err
 		}
+
 		why := hinders(p, op, now, func(path string) bool { return gone[path] })
 		if p.Close(); why != "" && !now.is(op.BeforeHash) {
 			return &tool.PathError{Kind: tool.KindRejected, Message: fmt.Sprintf("the change %s cannot be undone: %s: %s", op.Batch, f.near(op.Path), why)}
 		}
 	}
+
 	return nil
 }
 
@@ -342,20 +358,24 @@ func (f *files) chosen(ctx context.Context, in tool.Invocation, a undoArgs) (ops
 		}
 		filter.Run, filter.Batch = n, key
 	}
+
 	if a.Path != "" {
 		if path, err = f.recorded(a.Path); err != nil {
 			e := refused(a.Path, err)
 			return nil, &e, nil
 		}
 	}
+
 	all, err := f.log.FileOps(ctx, filter)
 	if err != nil {
 		return nil, nil, err
 	}
+
 	touching := map[string]bool{} // the calls that changed the path: a file that was moved has two
 	for _, op := range all {
 		touching[op.Batch] = touching[op.Batch] || op.Path == path
 	}
+
 	for _, op := range all {
 		switch {
 		case a.OperationID == "" && !op.UndoneAt.IsZero(), a.OperationID == "" && path != "" && !touching[op.Batch]:
@@ -365,6 +385,7 @@ func (f *files) chosen(ctx context.Context, in tool.Invocation, a undoArgs) (ops
 		}
 		ops = append(ops, op)
 	}
+
 	switch {
 	case len(ops) == 0 && a.OperationID != "":
 		return nothing("there is no change %q; see file_operation_history", a.OperationID)
@@ -376,5 +397,6 @@ func (f *files) chosen(ctx context.Context, in tool.Invocation, a undoArgs) (ops
 		e := tool.Failure(tool.KindInvalidArgs, "change %s is of %s, not of %s; give one of the two", a.OperationID, f.near(ops[0].Path), a.Path).WithField("path", "")
 		return nil, &e, nil
 	}
+
 	return ops, nil, nil
 }

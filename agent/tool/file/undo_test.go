@@ -41,12 +41,14 @@ func TestUndo(t *testing.T) {
 		}
 		return got["operation_id"].(string)
 	}
+
 	history := func(args map[string]any) string {
 		t.Helper()
 		e, got := call("file_operation_history", args)
 		if !e.OK {
 			t.Fatalf("%+v", e)
 		}
+
 		var out []string
 		for _, it := range got["operations"].([]any) {
 			o := it.(map[string]any)
@@ -54,6 +56,7 @@ func TestUndo(t *testing.T) {
 		}
 		return strings.Join(out, ", ")
 	}
+
 	first := change("sub/deep/a.txt", "one\n", "")
 	change("sub/deep/a.txt", "two\n", "append")
 	change("b.txt", "b\n", "")
@@ -66,6 +69,7 @@ func TestUndo(t *testing.T) {
 	if got := history(map[string]any{"path": "b.txt", "limit": 1}); got != "create b.txt true" {
 		t.Errorf("%s", got)
 	}
+
 	if e, _ := call("file_undo", map[string]any{"operation_id": first}); e.Kind != tool.KindRejected || !strings.Contains(e.Message, "changed since") || b.text("sub/deep/a.txt") != "1\ntwo\n" {
 		t.Errorf("an old change of a file that was changed since: %+v", e)
 	}
@@ -75,20 +79,24 @@ func TestUndo(t *testing.T) {
 	if e, _ := call("file_undo", map[string]any{"operation_id": first, "path": "b.txt"}); e.Kind != tool.KindInvalidArgs || e.Field != "path" {
 		t.Errorf("two that disagree: %+v", e)
 	}
+
 	if e, got := call("file_undo", map[string]any{"path": "sub/deep/a.txt"}); !e.OK || got["count"] != 2.0 || b.text("sub") != "none" || b.text("b.txt") != "b\n" {
 		t.Errorf("all of a file: %+v %v", e, got)
 	}
 	if _, err := os.Stat(filepath.Join(b.dir, "sub")); err == nil {
 		t.Error("the folders that were made for the file are left")
 	}
+
 	for say, args := range map[string]map[string]any{`there is no change "99"`: {"operation_id": "99"}, `there is no change "x/k1"`: {"operation_id": "x/k1"}, `there is no change "7/k1"`: {"operation_id": "7/k1"}, "no change to sub/deep/a.txt": {"path": "sub/deep/a.txt"}} {
 		if e, _ := call("file_undo", args); e.Kind != tool.KindNotFound || !strings.Contains(e.Message, say) {
 			t.Errorf("%s: %+v", say, e)
 		}
 	}
+
 	if e, _ := call("file_undo", map[string]any{"operation_id": first}); e.Kind != tool.KindRejected || !strings.Contains(e.Message, "the change 1/"+first+" of sub/deep/a.txt cannot be undone: it was undone at") {
 		t.Errorf("one change twice: %+v", e)
 	}
+
 	// Another run of the agent takes it back by its number, and by nothing else.
 	call = b.run(t)
 	if e, _ := call("file_undo", nil); e.Kind != tool.KindNotFound || !strings.Contains(e.Message, "this run") {
@@ -102,6 +110,21 @@ func TestUndo(t *testing.T) {
 	}
 }
 
+// whyNot says of each change of an agent, the newest first, why it cannot be taken back.
+func whyNot(t *testing.T, call caller) (out []string) {
+	t.Helper()
+	e, got := call("file_operation_history", nil)
+	if !e.OK {
+		t.Fatalf("%+v", e)
+	}
+
+	for _, it := range got["operations"].([]any) {
+		why, _ := it.(map[string]any)["why_not"].(string)
+		out = append(out, why)
+	}
+	return out
+}
+
 // TestUndoRun takes back the changes of a run from outside, the newest first, as its owner
 // does; what was changed since only by force.
 func TestUndoRun(t *testing.T) {
@@ -111,19 +134,25 @@ func TestUndoRun(t *testing.T) {
 	if err := os.WriteFile(path, []byte("old\n"), 0o640); err != nil {
 		t.Fatal(err)
 	}
+
 	call := b.run(t)
 	for _, text := range []string{"one\n", "two\n"} {
 		if e, _ := call("write_file", map[string]any{"path": "a.txt", "content": text}); !e.OK {
 			t.Fatalf("%+v", e)
 		}
 	}
+
 	ops, err := b.ledger.FileOps(ctx, ledger.FileOpFilter{Run: b.last, Limit: -1})
-	if err != nil || len(ops) != 2 || file.CanUndo(ops[0]) != "" || file.CanUndo(ops[1]) == "" {
+	if err != nil || len(ops) != 2 {
 		t.Fatalf("%+v %v", ops, err)
+	}
+	if why := whyNot(t, call); len(why) != 2 || why[0] != "" || why[1] == "" {
+		t.Errorf("%q", why)
 	}
 	if err := os.WriteFile(path, []byte("mine\n"), 0o640); err != nil {
 		t.Fatal(err)
 	}
+
 	var bad *tool.PathError
 	if err := file.Undo(ctx, b.ledger, ops[0], false); !errors.As(err, &bad) || !strings.Contains(err.Error(), "changed since") || b.text("a.txt") != "mine\n" {
 		t.Errorf("%v", err)
@@ -134,6 +163,7 @@ func TestUndoRun(t *testing.T) {
 	if err := file.Undo(ctx, b.ledger, ops[1], false); err != nil || b.text("a.txt") != "old\n" {
 		t.Errorf("%v", err)
 	}
+
 	if info, err := os.Stat(path); err != nil || runtime.GOOS != "windows" && info.Mode().Perm() != 0o640 {
 		t.Errorf("%v %v", info.Mode(), err)
 	}
@@ -150,10 +180,12 @@ func TestUndoOfNothing(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(b.dir, "a.txt"), []byte("old"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	real, err := filepath.EvalSymlinks(b.dir)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	const written = "x"
 	for _, op := range []ledger.FileOp{
 		{Type: ledger.FileCreate, Root: real, Path: filepath.Join(real, "new.txt"), AfterHash: written},
@@ -164,13 +196,14 @@ func TestUndoOfNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if why := file.CanUndo(op); !strings.Contains(why, "did not come about") {
-			t.Errorf("%s: %s", op.Path, why)
+		if why := whyNot(t, b.run(t)); len(why) == 0 || !strings.Contains(why[0], "did not come about") {
+			t.Errorf("%s: %q", op.Path, why)
 		}
 		if err := file.Undo(t.Context(), b.ledger, op, false); err != nil {
 			t.Errorf("%v", err)
 		}
 	}
+
 	if b.text("a.txt") != "old" || b.text("new.txt") != "none" {
 		t.Errorf("%q %q", b.text("a.txt"), b.text("new.txt"))
 	}
@@ -182,16 +215,19 @@ func TestUndoBounded(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(b.dir, "a.txt"), []byte("old"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	call := b.run(t)
 	if _, err := b.ledger.AddFileOp(t.Context(), ledger.Attempt{Run: b.last, Number: 1}, ledger.FileOp{Agent: "clerk", Type: ledger.FileWrite, Root: b.dir, Path: filepath.Join(b.dir, "b"), BeforeHash: "x", AfterHash: "y", Size: 256 << 20}, nil); err != nil {
 		t.Fatal(err)
 	}
+
 	for _, dry := range []bool{true, false} {
 		e, got := call("file_write", map[string]any{"path": "a.txt", "content": "new", "dry_run": dry})
 		if !e.OK || got["can_undo"] != false || got["risk_level"] != "high" || len(e.Warnings) != 1 || !strings.Contains(e.Warnings[0], "cannot be undone") {
 			t.Errorf("%+v %v", e, got)
 		}
 	}
+
 	if e, _ := call("file_undo", nil); e.Kind != tool.KindRejected || !strings.Contains(e.Message, "256 MiB") || b.text("a.txt") != "new" {
 		t.Errorf("%+v", e)
 	}
@@ -204,12 +240,14 @@ func TestUndoAllOfARun(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(b.dir, "b.txt"), []byte("old"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	call := b.run(t)
 	for _, c := range [][2]string{{"sub/a.txt", "one"}, {"sub/a.txt", "two"}, {"b.txt", "new"}} {
 		if e, _ := call("file_write", map[string]any{"path": c[0], "content": c[1]}); !e.OK {
 			t.Fatalf("%+v", e)
 		}
 	}
+
 	state := func() string { return b.text("sub/a.txt") + " " + b.text("b.txt") }
 	undo := func(force, dry bool) string {
 		t.Helper()
@@ -217,12 +255,14 @@ func TestUndoAllOfARun(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		why := fmt.Sprint(len(out), " ", done)
 		for _, u := range out {
 			if u.Why != "" {
 				why += " " + filepath.Base(u.Path) + ": " + u.Why
 			}
 		}
+
 		return why
 	}
 	if got := undo(false, true); got != "3 false" || state() != "two new" {
@@ -234,6 +274,7 @@ func TestUndoAllOfARun(t *testing.T) {
 	if got := undo(false, false); got != "3 false b.txt: the file was changed since" || state() != "two mine" {
 		t.Errorf("with one in the way: %s, %s", got, state())
 	}
+
 	if got := undo(true, false); got != "3 true" || state() != "none old" {
 		t.Errorf("by force: %s, %s", got, state())
 	}

@@ -23,11 +23,13 @@ func UndoRun(ctx context.Context, log Log, run int64, force, dry bool) (out []Un
 	if err != nil {
 		return nil, false, err
 	}
+
 	free, as := true, map[string]string{} // what each file will hold by then, as a hash
 	for _, op := range ops {
 		if !op.UndoneAt.IsZero() {
 			continue
 		}
+
 		u := Undone{op, ""}
 		switch hash, later := as[op.Path]; {
 		case op.Lost != "":
@@ -37,29 +39,35 @@ func UndoRun(ctx context.Context, log Log, run int64, force, dry bool) (out []Un
 		case !later:
 			u.Why = inTheWay(op, func(path string) bool { hash, ok := as[path]; return ok && hash == "" })
 		}
+
 		if u.Why != "" {
 			free = false
 		}
+
 		as[op.Path] = op.BeforeHash
 		for folder := filepath.Dir(op.Path); op.Made != "" && len(folder) >= len(op.Made); folder = filepath.Dir(folder) {
 			as[folder] = ""
 		}
+
 		out = append(out, u)
 	}
 	if dry || !free && !force {
 		return out, false, nil
 	}
+
 	done = true
 	for i, u := range out {
 		if u.Lost != "" { // nothing could bring that back
 			done = false
 			continue
 		}
+
 		if err := Undo(ctx, log, u.FileOp, force); err != nil {
 			return out, false, fmt.Errorf("%d of the %d changes of files by run %d were taken back, then: %w", i, len(out), run, err)
 		}
 		out[i].Why = ""
 	}
+
 	return out, done, nil
 }
 
@@ -69,13 +77,16 @@ func inTheWay(op ledger.FileOp, gone func(path string) bool) string {
 	if err != nil {
 		return fmt.Sprintf("the folder %s is gone", op.Root)
 	}
+
 	p, now, err := reach(roots, op)
 	if err != nil {
 		return err.Error()
 	}
 	defer p.Close()
+
 	if now.is(op.BeforeHash) {
 		return ""
 	}
+
 	return hinders(p, op, now, gone)
 }

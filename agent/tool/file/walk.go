@@ -9,6 +9,8 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+
+	"rouse/internal/text"
 )
 
 // Limits of a walk.
@@ -79,6 +81,7 @@ func (w *walk) run(ctx context.Context, rules *ignores) {
 	for range min(max(runtime.GOMAXPROCS(0), 2), maxWalkers) {
 		all.Go(func() { w.work(ctx) })
 	}
+
 	all.Wait()
 	slices.Sort(w.unread)
 }
@@ -89,6 +92,7 @@ func (w *walk) work(ctx context.Context) {
 		if !ok {
 			return
 		}
+
 		over := func() bool { return ctx.Err() != nil || w.walked.Load() > maxWalked }
 		switch {
 		case p.dir != nil:
@@ -105,10 +109,12 @@ func (w *walk) work(ctx context.Context) {
 		default:
 			w.enter(p)
 		}
+
 		w.mu.Lock()
 		if w.busy--; w.busy == 0 && len(w.waiting) == 0 {
 			w.more.Broadcast()
 		}
+
 		w.mu.Unlock()
 	}
 }
@@ -117,16 +123,19 @@ func (w *walk) work(ctx context.Context) {
 func (w *walk) take() (part, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+
 	for len(w.waiting) == 0 {
 		if w.busy == 0 {
 			return part{}, false
 		}
 		w.more.Wait()
 	}
+
 	last := len(w.waiting) - 1 // the deepest: few folders wait
 	p := w.waiting[last]
 	w.waiting = w.waiting[:last]
 	w.busy++
+
 	return p, true
 }
 
@@ -144,13 +153,16 @@ func (w *walk) enter(p part) {
 		w.skip(p.rel)
 		return
 	}
+
 	in := &shared{root: dir}
 	in.uses.Add(1)
 	defer in.release()
+
 	entries, err := readDir(dir)
 	if err != nil {
 		w.skip(p.rel)
 	}
+
 	w.walked.Add(int64(len(entries)))
 	here := func(name string) bool {
 		return slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() == name })
@@ -159,6 +171,7 @@ func (w *walk) enter(p part) {
 	if here(".gitignore") {
 		rules = readIgnores(dir, p.rel, rules)
 	}
+
 	var parts []part
 	var files []string
 	for _, e := range entries {
@@ -173,10 +186,12 @@ func (w *walk) enter(p part) {
 			files = append(files, e.Name())
 		}
 	}
+
 	for some := range slices.Chunk(files, perBatch) {
 		in.uses.Add(1)
 		parts = append(parts, part{rel: p.rel, files: some, dir: in})
 	}
+
 	w.give(parts)
 }
 
@@ -205,5 +220,5 @@ func (w *walk) unreadWarning() []string {
 	if len(w.unread) == 0 {
 		return nil
 	}
-	return []string{fmt.Sprintf("%s could not be read: %s", counted(len(w.unread), "folder"), someOf(w.unread))}
+	return []string{fmt.Sprintf("%s could not be read: %s", text.Plural(len(w.unread), "folder"), text.List(w.unread, maxSkipped))}
 }

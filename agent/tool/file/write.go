@@ -34,19 +34,20 @@ type writeResult struct {
 	DryRun      bool   `json:"dry_run,omitempty"`
 }
 
-func (f *files) writeTool() (tool.Tool, error) {
-	s := f.spec("file_write", writeText, tool.Write, tool.ClassEdit)
+var writeSpec = changing("file_write", writeText, tool.WritesFiles)
+
+func (f *files) writeTool(s tool.Spec) (tool.Tool, error) {
 	s.Enum = map[string][]string{"mode": {"overwrite", "append"}}
 	return tool.Define(s, f.write)
 }
 
 // writeAlias is write_file (YOA-05): file_write with nothing to choose.
-func (f *files) writeAlias() (tool.Tool, error) {
+func (f *files) writeAlias(s tool.Spec) (tool.Tool, error) {
 	type args struct {
 		Path    string `json:"path"`
 		Content string `json:"content" jsonschema:"at most 30,000 characters"`
 	}
-	return tool.Define(f.spec("write_file", writeAliasText, tool.Write, tool.ClassEdit), func(ctx context.Context, in tool.Invocation, a args) (tool.Envelope, error) {
+	return tool.Define(s, func(ctx context.Context, in tool.Invocation, a args) (tool.Envelope, error) {
 		return f.write(ctx, in, writeArgs{Path: a.Path, Content: a.Content})
 	})
 }
@@ -60,11 +61,13 @@ func (f *files) write(ctx context.Context, in tool.Invocation, a writeArgs) (too
 	if strings.ContainsRune(a.Content, 0) {
 		return tool.Failure(tool.KindInvalidArgs, "the content holds a NUL character, which no text has").WithField("content", ""), nil
 	}
+
 	c, err := f.begin(ctx, in, a.Path)
 	if err != nil {
 		return answer(a.Path, err)
 	}
 	defer c.place.Close()
+
 	text := a.Content
 	if a.Mode == "append" {
 		text = c.old.text + a.Content
@@ -72,10 +75,12 @@ func (f *files) write(ctx context.Context, in tool.Invocation, a writeArgs) (too
 	if len(text) > maxRaw {
 		return tool.Failure(tool.KindRejected, "%s would have %d bytes, more than the %d that the file tools take", a.Path, len(text), maxRaw).WithField("content", ""), nil
 	}
+
 	res := writeResult{Path: a.Path, Created: c.old.info == nil, Bytes: len(text), Diff: diff(a.Path, c.old.text, text), Risk: c.risk(text), CanUndo: c.lost == "", DryRun: a.DryRun}
 	if a.DryRun {
 		return tool.Success(res, c.warnings()...), nil
 	}
+
 	kind := ledger.FileWrite
 	if res.Created {
 		kind = ledger.FileCreate
@@ -83,5 +88,6 @@ func (f *files) write(ctx context.Context, in tool.Invocation, a writeArgs) (too
 	if res.OperationID, err = f.apply(ctx, in, c, kind, text); err != nil {
 		return answer(a.Path, err)
 	}
+
 	return tool.Success(res, c.warnings()...), nil
 }

@@ -11,7 +11,7 @@ import (
 	"unicode/utf8"
 
 	"rouse/agent/tool"
-	"rouse/agent/tool/shell"
+	"rouse/internal/text"
 )
 
 const (
@@ -33,7 +33,8 @@ type draft struct {
 }
 
 func (f *family) commitTool() (tool.Tool, error) {
-	s := tool.Spec{Name: "git_commit", Description: strings.TrimSpace(commitText), Effect: tool.Write, Class: tool.ClassOther, Timeout: timeout, Needs: tool.Needs(f.needs)}
+	s := commitSpec
+	s.Needs = tool.Needs(f.needs)
 	return tool.Define(s, f.commit)
 }
 
@@ -41,20 +42,24 @@ func (f *family) commitTool() (tool.Tool, error) {
 func (f *family) needs(ctx context.Context, in tool.Invocation, a commitArgs) (tool.Need, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
+
 	need, err := f.reading(ctx, in, nil)
 	if err != nil {
 		return need, err
 	}
+
 	refuse := func(err error) (tool.Need, error) {
 		e, err := answer(err)
 		need.Refused = &e
 		return need, err
 	}
+
 	r, err := open(ctx, f.host, in.Agent)
 	if err != nil {
 		return refuse(err)
 	}
 	defer r.close()
+
 	r.env = append(r.env, "GIT_OBJECT_DIRECTORY="+filepath.Join(r.scratch, "objects"), "GIT_ALTERNATE_OBJECT_DIRECTORIES="+filepath.Join(r.dir, ".git", "objects"))
 	d, err := f.draft(ctx, r, a)
 	if err != nil {
@@ -63,19 +68,23 @@ func (f *family) needs(ctx context.Context, in tool.Invocation, a commitArgs) (t
 	if d.tree == "" {
 		return need, nil // there is nothing to commit, which is no harm
 	}
+
 	diff, _, err := f.shown(ctx, r, append(slices.Clone(plainly), cmp.Or(d.parent, r.empty(ctx)), d.tree, "--"))
 	if err != nil {
 		return refuse(err)
 	}
+
 	action, err := json.Marshal(map[string]string{"dir": r.dir, "branch": d.branch, "parent": d.parent, "tree": d.tree, "message": a.Message})
 	if err != nil {
 		return need, err
 	}
+
 	f.mu.Lock()
 	f.seen[in.Key] = d.tree
 	f.mu.Unlock()
 	need.Asks, need.Action = true, string(action)
-	need.Shown = "commit on " + shell.Visible(d.branch) + " in " + shell.Visible(r.dir) + "\n\n" + shell.Visible(a.Message) + "\n\n" + diff
+	need.Shown = "commit on " + text.Visible(d.branch) + " in " + text.Visible(r.dir) + "\n\n" + text.Visible(a.Message) + "\n\n" + diff
+
 	return need, nil
 }
 
@@ -94,11 +103,13 @@ func (f *family) draft(ctx context.Context, r *repo, a commitArgs) (d draft, err
 	if err := wording(a); err != nil {
 		return d, err
 	}
+
 	for _, name := range []string{"MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "rebase-merge", "rebase-apply"} {
 		if _, err := os.Lstat(filepath.Join(r.dir, ".git", name)); err == nil {
 			return d, fail(tool.KindRejected, "a merge, a rebase or the like is going on in the repository (%s); its owner is to end it first", name)
 		}
 	}
+
 	for _, path := range a.Files {
 		rel, err := r.within(path)
 		if err != nil {
@@ -115,25 +126,30 @@ func (f *family) draft(ctx context.Context, r *repo, a commitArgs) (d draft, err
 	if d.branch, err = r.line(ctx, "symbolic-ref", "--quiet", "--short", "HEAD"); err != nil {
 		return d, err
 	}
+
 	d.branch = cmp.Or(d.branch, "no branch")
 	if len(a.Files) == 0 {
 		if err := r.copyIndex(); err != nil {
 			return d, err
 		}
 	}
+
 	r.env = append(r.env, "GIT_INDEX_FILE="+filepath.Join(r.scratch, "index"))
 	defer func() { r.env = r.env[:len(r.env)-1] }()
+
 	if len(a.Files) > 0 && d.parent != "" {
 		if _, err := r.git(ctx, "read-tree", d.parent); err != nil {
 			return d, err
 		}
 	}
+
 	if err := r.add(ctx, d.paths); err != nil {
 		return d, err
 	}
 	if d.tree, err = r.line(ctx, "write-tree"); err != nil {
 		return d, err
 	}
+
 	return d, f.judge(ctx, r, &d)
 }
 
@@ -154,10 +170,12 @@ func (r *repo) add(ctx context.Context, paths []string) error {
 	if err != nil {
 		return err
 	}
+
 	names = slices.DeleteFunc(names, func(name string) bool { return strings.HasSuffix(name, "/") }) // another repository
 	if len(names) == 0 {
 		return nil
 	}
+
 	_, err = r.told(ctx, strings.NewReader(strings.Join(names, "\x00")), "update-index", "--add", "--remove", "--replace", "-z", "--stdin")
 	return err
 }
@@ -167,9 +185,10 @@ func (r *repo) known(ctx context.Context, path string) error {
 	if _, err := os.Lstat(filepath.Join(r.dir, filepath.FromSlash(path))); err == nil {
 		return nil
 	}
+
 	names, err := r.list(ctx, "ls-files", "-z", "--", path)
 	if err == nil && len(names) == 0 {
-		err = &failure{tool.Failure(tool.KindNotFound, "there is no file %s", shell.Visible(path)).WithField("files", "")}
+		err = &failure{tool.Failure(tool.KindNotFound, "there is no file %s", text.Visible(path)).WithField("files", "")}
 	}
 	return err
 }
@@ -180,26 +199,31 @@ func (f *family) judge(ctx context.Context, r *repo, d *draft) (err error) {
 	if d.names, err = r.list(ctx, "diff-tree", "-r", "-z", "--name-only", "--no-renames", before, d.tree); err != nil {
 		return err
 	}
+
 	if len(d.names) == 0 {
 		d.tree = ""
 		return nil
 	}
+
 	if i := slices.IndexFunc(d.names, tool.Secret); i >= 0 {
-		return fail(tool.KindRejected, "%s holds secrets by its name, and is not committed; name the files that are meant", shell.Clean(d.names[i]))
+		return fail(tool.KindRejected, "%s holds secrets by its name, and is not committed; name the files that are meant", text.Clean(d.names[i]))
 	}
 	if len(d.names) > maxFiles {
 		return fail(tool.KindRejected, "%d files have changed, more than the %d of a commit here; name fewer", len(d.names), maxFiles)
 	}
-	text, err := r.told(ctx, strings.NewReader(strings.Join(d.names, "\x00")+"\x00"), "check-attr", "-z", "--stdin", "filter")
+
+	told, err := r.told(ctx, strings.NewReader(strings.Join(d.names, "\x00")+"\x00"), "check-attr", "-z", "--stdin", "filter")
 	if err != nil {
 		return err
 	}
-	attributes := split(text)
+
+	attributes := split(told)
 	for i := 0; i+2 < len(attributes); i += 3 {
 		if filter := attributes[i+2]; filter != "unspecified" && filter != "unset" && filter != "" {
-			return fail(tool.KindRejected, "%s is kept through the filter %s (Git LFS or the like), which is not run for an agent; its owner is to commit it", shell.Clean(attributes[i]), shell.Clean(filter))
+			return fail(tool.KindRejected, "%s is kept through the filter %s (Git LFS or the like), which is not run for an agent; its owner is to commit it", text.Clean(attributes[i]), text.Clean(filter))
 		}
 	}
+
 	return nil
 }
 
@@ -209,6 +233,7 @@ func (f *family) commit(ctx context.Context, in tool.Invocation, a commitArgs) (
 		return answer(err)
 	}
 	defer r.close()
+
 	r.write = []string{filepath.Join(r.dir, ".git")}
 	d, err := f.draft(ctx, r, a)
 	if err != nil {
@@ -217,16 +242,19 @@ func (f *family) commit(ctx context.Context, in tool.Invocation, a commitArgs) (
 	if d.tree == "" {
 		return tool.Success(map[string]any{"committed": false, "message": "nothing to commit"}), nil
 	}
+
 	f.mu.Lock()
 	seen, asked := f.seen[in.Key]
 	f.mu.Unlock()
 	if asked && seen != d.tree {
 		return tool.Failure(tool.KindRejected, "the files have changed since the commit was approved, and nothing was committed; call again to have it approved as it is now"), nil
 	}
+
 	commit, err := r.record(ctx, d, a.Message)
 	if err != nil {
 		return answer(err)
 	}
+
 	return tool.Success(map[string]any{"committed": true, "commit": commit, "branch": d.branch, "files": len(d.names)}), nil
 }
 
@@ -236,14 +264,17 @@ func (r *repo) record(ctx context.Context, d draft, message string) (string, err
 	if d.parent != "" {
 		args = append(args, "-p", d.parent)
 	}
+
 	commit, err := r.line(ctx, append(args, d.tree)...)
 	if err != nil {
 		return "", err
 	}
+
 	subject, _, _ := strings.Cut(message, "\n")
 	before := cmp.Or(d.parent, strings.Repeat("0", len(commit)))
 	if _, err := r.git(ctx, "update-ref", "-m", "commit: "+subject, "HEAD", commit, before); err != nil {
 		return "", err
 	}
+
 	return commit, r.add(ctx, d.paths)
 }

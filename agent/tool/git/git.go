@@ -5,7 +5,6 @@ import (
 	_ "embed"
 	"errors"
 	"os"
-	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -14,6 +13,8 @@ import (
 
 	"rouse/agent/tool"
 	"rouse/agent/tool/shell"
+	"rouse/internal/domain"
+	"rouse/internal/text"
 )
 
 var (
@@ -31,6 +32,25 @@ const (
 	maxDiff  = 20_000 // characters
 	maxPaths = 500    // of a status, of each kind
 )
+
+// specs are the tools.
+var (
+	statusSpec = tool.Spec{
+		Name: "git_status", Description: strings.TrimSpace(statusText), Effect: domain.EffectRead, Class: tool.ClassOther, Scope: tool.ScopeOutside, Writes: tool.WritesNothing,
+		Given: tool.GivenRepository, Timeout: timeout,
+	}
+	diffSpec = tool.Spec{
+		Name: "git_diff", Description: strings.TrimSpace(diffText), Effect: domain.EffectRead, Class: tool.ClassOther, Scope: tool.ScopeOutside, Writes: tool.WritesNothing,
+		Given: tool.GivenRepository, Timeout: timeout,
+	}
+	commitSpec = tool.Spec{
+		Name: "git_commit", Description: strings.TrimSpace(commitText), Effect: domain.EffectWrite, Class: tool.ClassOther, Scope: tool.ScopeOutside, Writes: tool.WritesElsewhere,
+		Given: tool.GivenRepository, Timeout: timeout,
+	}
+)
+
+// Specs are the tools of the family.
+func Specs() tool.Specs { return tool.Specs{statusSpec, diffSpec, commitSpec} }
 
 // Options are what the tools of one run work with.
 type Options struct {
@@ -55,37 +75,38 @@ func Tools(o Options) ([]tool.Tool, error) {
 	if o.Host == nil || o.Host.Roots == nil {
 		return nil, errors.New("git: a host for commands is needed")
 	}
+
 	f := &family{host: o.Host, redact: o.Redact, seen: map[string]string{}}
 	if f.redact == nil {
 		f.redact = func(text string) string { return text }
 	}
-	_, err := os.Lstat(filepath.Join(o.Folder, ".git"))
-	repository := err == nil
+
+	repository := Repository(o.Folder)
 	var out []tool.Tool
 	for _, define := range []func() (tool.Tool, error){f.statusTool, f.diffTool, f.commitTool} {
 		t, err := define()
 		if err != nil {
 			return nil, err
 		}
-		if repository || named(o.Allow, t.Name()) {
+		if repository || tool.Named(o.Allow, t.Name()) {
 			out = append(out, t)
 		}
 	}
+
 	return out, nil
 }
 
-func named(allow []string, name string) bool {
-	return slices.ContainsFunc(allow, func(glob string) bool {
-		ok, err := path.Match(glob, name)
-		return err == nil && ok && glob != "*"
-	})
+// Repository says whether a folder is one, as far as its agent is given the tools for it.
+func Repository(folder string) bool {
+	_, err := os.Lstat(filepath.Join(folder, ".git"))
+	return err == nil
 }
 
 // reading is what a call that changes nothing tells the gate.
 func (f *family) reading(ctx context.Context, _ tool.Invocation, _ any) (tool.Need, error) {
 	n, err := f.host.Roots.Reads(ctx, "")
 	n.Tier = string(f.host.Tier(ctx))
-	n.Action, n.Shown = f.host.Roots.Workdir(), "look at the changes in the repository "+shell.Visible(f.host.Roots.Workdir())
+	n.Action, n.Shown = f.host.Roots.Workdir(), "look at the changes in the repository "+text.Visible(f.host.Roots.Workdir())
 	return n, err
 }
 
@@ -106,13 +127,15 @@ type statusResult struct {
 
 func (f *family) statusTool() (tool.Tool, error) {
 	type args struct{}
-	s := tool.Spec{Name: "git_status", Description: strings.TrimSpace(statusText), Effect: tool.Read, Timeout: timeout, Needs: tool.Needs(f.reading)}
+	s := statusSpec
+	s.Needs = tool.Needs(f.reading)
 	return tool.Define(s, func(ctx context.Context, in tool.Invocation, _ args) (tool.Envelope, error) {
 		r, err := open(ctx, f.host, in.Agent)
 		if err != nil {
 			return answer(err)
 		}
 		defer r.close()
+
 		entries, err := r.list(ctx, "status", "--porcelain=v1", "--branch", "-z", "--untracked-files=all", "--ignore-submodules=all")
 		if err != nil {
 			return answer(err)
@@ -134,6 +157,7 @@ func status(entries []string) statusResult {
 		}
 		*list = append(*list, f)
 	}
+
 	for i := 0; i < len(entries); i++ {
 		e := entries[i]
 		if branch, ok := strings.CutPrefix(e, "## "); ok {
@@ -141,15 +165,18 @@ func status(entries []string) statusResult {
 			res.Branch, _, _ = strings.Cut(branch, "...")
 			continue
 		}
+
 		if len(e) < 4 {
 			continue
 		}
-		x, y, path, from := e[0], e[1], shell.Clean(e[3:]), ""
+
+		x, y, path, from := e[0], e[1], text.Clean(e[3:]), ""
 		if x == 'R' || x == 'C' {
 			if i++; i < len(entries) {
-				from = shell.Clean(entries[i])
+				from = text.Clean(entries[i])
 			}
 		}
+
 		switch {
 		case x == '?':
 			if len(res.Untracked) == maxPaths {
@@ -168,6 +195,7 @@ func status(entries []string) statusResult {
 			}
 		}
 	}
+
 	res.Clean = len(res.Staged)+len(res.Unstaged)+len(res.Untracked) == 0
 	return res
 }
@@ -179,21 +207,25 @@ type diffArgs struct {
 }
 
 func (f *family) diffTool() (tool.Tool, error) {
-	s := tool.Spec{Name: "git_diff", Description: strings.TrimSpace(diffText), Effect: tool.Read, Timeout: timeout, Needs: tool.Needs(f.reading)}
+	s := diffSpec
+	s.Needs = tool.Needs(f.reading)
 	return tool.Define(s, func(ctx context.Context, in tool.Invocation, a diffArgs) (tool.Envelope, error) {
 		r, err := open(ctx, f.host, in.Agent)
 		if err != nil {
 			return answer(err)
 		}
 		defer r.close()
+
 		text, hidden, err := f.diff(ctx, r, a)
 		if err != nil {
 			return answer(err)
 		}
+
 		var warnings []string
 		if len(hidden) > 0 {
 			warnings = append(warnings, "files that hold secrets by their names are left out: "+strings.Join(hidden, ", "))
 		}
+
 		return tool.Success(map[string]any{"diff": text, "changed": text != ""}, warnings...), nil
 	})
 }
@@ -201,21 +233,23 @@ func (f *family) diffTool() (tool.Tool, error) {
 // plainly are options under which git shows differences by itself alone.
 var plainly = []string{"--no-ext-diff", "--no-textconv", "--no-color", "--ignore-submodules=all"}
 
-func (f *family) diff(ctx context.Context, r *repo, a diffArgs) (text string, hidden []string, err error) {
+func (f *family) diff(ctx context.Context, r *repo, a diffArgs) (shown string, hidden []string, err error) {
 	args := slices.Clone(plainly)
 	if a.Staged {
 		args = append(args, "--cached")
 	}
+
 	if a.Commit != "" {
 		commit, err := r.line(ctx, "rev-parse", "--verify", "--quiet", "--end-of-options", a.Commit+"^{commit}")
 		if err != nil {
 			return "", nil, err
 		}
 		if commit == "" {
-			return "", nil, &failure{tool.Failure(tool.KindNotFound, "there is no commit %s", shell.Visible(a.Commit)).WithField("commit", "")}
+			return "", nil, &failure{tool.Failure(tool.KindNotFound, "there is no commit %s", text.Visible(a.Commit)).WithField("commit", "")}
 		}
 		args = append(args, commit)
 	}
+
 	args = append(args, "--")
 	if a.Path != "" {
 		path, err := r.within(a.Path)
@@ -224,31 +258,37 @@ func (f *family) diff(ctx context.Context, r *repo, a diffArgs) (text string, hi
 		}
 		args = append(args, path)
 	}
+
 	return f.shown(ctx, r, args)
 }
 
 // shown is a difference as it is read, cut to its size, without the content of files that hold
 // secrets by their names.
-func (f *family) shown(ctx context.Context, r *repo, args []string) (text string, hidden []string, err error) {
+func (f *family) shown(ctx context.Context, r *repo, args []string) (shown string, hidden []string, err error) {
 	names, err := r.list(ctx, append([]string{"diff", "--name-only", "-z", "--no-renames"}, args...)...)
 	if err != nil {
 		return "", nil, err
 	}
+
 	open := slices.DeleteFunc(slices.Clone(names), tool.Secret)
 	for _, name := range names {
 		if tool.Secret(name) {
-			hidden = append(hidden, shell.Clean(name))
+			hidden = append(hidden, text.Clean(name))
 		}
 	}
+
 	if len(open) == 0 {
 		return "", hidden, nil
 	}
+
 	if len(hidden) > 0 { // only what may be seen is asked for
 		args = append(slices.Clone(args[:slices.Index(args, "--")+1]), open...)
 	}
+
 	out := shell.NewOutput(maxDiff)
 	if err := r.gitTo(ctx, nil, out, append([]string{"diff", "--stat", "--patch"}, args...)...); err != nil {
 		return "", nil, err
 	}
+
 	return out.Text(f.redact), hidden, nil
 }

@@ -47,11 +47,13 @@ type bench struct {
 func newBench(t *testing.T) *bench {
 	t.Helper()
 	t.Parallel()
+
 	for _, program := range []string{"git", "sh"} {
 		if _, err := exec.LookPath(program); err != nil {
 			t.Skip(program, " is not installed")
 		}
 	}
+
 	box, err := shared()
 	if err != nil {
 		t.Fatal(err)
@@ -59,26 +61,32 @@ func newBench(t *testing.T) *bench {
 	if tier, why := box.Tier(t.Context()); tier == sandbox.TierD {
 		t.Skip("nothing confines a program here: ", why)
 	}
+
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	b := &bench{t: t, dir: filepath.Join(dir, "work"), canaries: filepath.Join(dir, "work", "canaries"), key: "k1"}
 	if err := os.MkdirAll(b.canaries, 0o755); err != nil {
 		t.Fatal(err)
 	}
+
 	roots, err := tool.NewRoots(b.dir, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	lanes, err := shell.NewLanes(4)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	b.host = &shell.Host{Sandbox: box, Lanes: lanes, Roots: roots}
 	b.git("init", "-q", "-b", "main")
 	b.git("config", "user.name", "Owner")
 	b.git("config", "user.email", "owner@example.com")
+
 	return b
 }
 
@@ -117,6 +125,7 @@ func (b *bench) registry() *tool.Registry {
 			b.t.Fatal(err)
 		}
 	}
+
 	return b.kept
 }
 
@@ -129,12 +138,14 @@ func (b *bench) call(name string, args map[string]any) (tool.Envelope, map[strin
 	if err != nil {
 		b.t.Fatal(err)
 	}
+
 	var got map[string]any
 	if e.OK {
 		if err := json.Unmarshal(e.Result, &got); err != nil {
 			b.t.Fatal(err)
 		}
 	}
+
 	return e, got
 }
 
@@ -155,9 +166,11 @@ func TestStatus(t *testing.T) {
 	if e, got := b.call("git_status", nil); !e.OK || got["branch"] != "main" || got["clean"] != true {
 		t.Errorf("of an empty repository: %+v %v", e, got)
 	}
+
 	for _, name := range []string{"a", "b", "c", "d"} {
 		b.write(name, "one\ntwo\nthree\nfour "+name+"\n")
 	}
+
 	b.git("add", ".")
 	b.git("commit", "-qm", "first")
 	b.write("a", "changed\n")
@@ -168,6 +181,7 @@ func TestStatus(t *testing.T) {
 	if err := os.Remove(filepath.Join(b.dir, "d")); err != nil {
 		t.Fatal(err)
 	}
+
 	before := b.git("status", "--porcelain")
 	e, _ := b.call("git_status", nil)
 	want := `{"branch":"main","clean":false,"staged":[{"path":"b","status":"modified"},{"path":"new name","status":"renamed","from":"c"}],` +
@@ -211,15 +225,18 @@ func TestDiff(t *testing.T) {
 	if d := diff(map[string]any{"commit": first[:8], "path": "sub"}); !strings.Contains(d, "sub/b") || strings.Contains(d, "b/a\n") {
 		t.Error(d)
 	}
+
 	b.write(".env", "KEY=new\n")
 	e, got := b.call("git_diff", nil)
 	if d := got["diff"].(string); strings.Contains(d, "KEY") || !strings.Contains(d, "sub/b") || !strings.Contains(strings.Join(e.Warnings, ""), ".env") {
 		t.Error(e.Warnings, d)
 	}
+
 	b.write("a", strings.Repeat("a long line of it\n", 5_000))
 	if d := diff(map[string]any{"path": "a"}); len(d) > 20_200 || !strings.Contains(d, "left out") || !strings.HasPrefix(d, " a | 5001 +") {
 		t.Errorf("%d: %.100s", len(d), d)
 	}
+
 	for say, args := range map[string]map[string]any{"there is no commit": {"commit": "--output=x"}, "outside": {"path": "../x"}, "there is no commit none": {"commit": "none"}, "secrets": {"path": ".env"}} {
 		if e, _ := b.call("git_diff", args); e.OK || !strings.Contains(e.Message, say) {
 			t.Errorf("%v: %+v", args, e)
@@ -237,6 +254,7 @@ func TestCommit(t *testing.T) {
 	if n := b.need(map[string]any{"message": "Nothing"}); n.Asks || n.Refused != nil {
 		t.Errorf("%+v", n)
 	}
+
 	b.write("a", "one\n")
 	b.write("b", "one\n")
 	objects := b.git("count-objects")
@@ -250,20 +268,24 @@ func TestCommit(t *testing.T) {
 	if same := b.need(map[string]any{"message": "First\n\nwords \x1b[2K", "files": []string{"a"}}); same.Action != n.Action {
 		t.Errorf("%s\n%s", n.Action, same.Action)
 	}
+
 	e, got := b.call("git_commit", map[string]any{"message": "First", "files": []string{"a"}})
 	if !e.OK || got["committed"] != true || b.git("log", "--format=%H %an %s") != got["commit"].(string)+" Owner First" || b.git("status", "--porcelain") != "?? b" {
 		t.Errorf("%+v %v: %s", e, got, b.git("status", "--porcelain"))
 	}
+
 	// What changed after it was approved is not committed.
 	b.key = "k2"
 	b.write("a", "two\n")
 	if n := b.need(map[string]any{"message": "Second"}); !n.Asks || !strings.Contains(n.Shown, " b |") {
 		t.Errorf("%+v", n)
 	}
+
 	b.write("a", "another\n")
 	if e, _ := b.call("git_commit", map[string]any{"message": "Second"}); e.OK || e.Kind != tool.KindRejected || b.git("rev-list", "--count", "HEAD") != "1" {
 		t.Errorf("%+v", e)
 	}
+
 	b.key = "k3"
 	if err := os.Remove(filepath.Join(b.dir, "a")); err != nil {
 		t.Fatal(err)
@@ -271,6 +293,7 @@ func TestCommit(t *testing.T) {
 	if e, got := b.call("git_commit", map[string]any{"message": "All of it"}); !e.OK || got["files"] != 2.0 || b.git("status", "--porcelain") != "" || b.git("ls-files") != "b" {
 		t.Errorf("%+v %v", e, got)
 	}
+
 	b.git("fsck", "--strict")
 }
 
@@ -279,11 +302,13 @@ func TestCommitRefused(t *testing.T) {
 	inOrder(t)
 	b := newBench(t)
 	b.write("a", "one\n")
+
 	for say, args := range map[string]map[string]any{"a message": {"message": " "}, "10001 characters": {"message": strings.Repeat("x", 10_001)}, "outside": {"message": "x", "files": []string{"../x"}}, "there is no file none": {"message": "x", "files": []string{"none"}}} {
 		if e, _ := b.call("git_commit", args); e.OK || !strings.Contains(e.Message, say) {
 			t.Errorf("%s: %+v", say, e)
 		}
 	}
+
 	b.write(".env", "KEY=x")
 	if e, _ := b.call("git_commit", map[string]any{"message": "x"}); e.OK || !strings.Contains(e.Message, ".env holds secrets") {
 		t.Errorf("%+v", e)
@@ -294,11 +319,13 @@ func TestCommitRefused(t *testing.T) {
 	if err := os.Remove(filepath.Join(b.dir, ".env")); err != nil {
 		t.Fatal(err)
 	}
+
 	b.write(".gitattributes", "*.bin filter=lfs\n")
 	b.write("x.bin", "large")
 	if e, _ := b.call("git_commit", map[string]any{"message": "x"}); e.OK || !strings.Contains(e.Message, "x.bin is kept through the filter lfs") {
 		t.Errorf("%+v", e)
 	}
+
 	b.write(".git/MERGE_HEAD", strings.Repeat("0", 40)+"\n")
 	if e, _ := b.call("git_commit", map[string]any{"message": "x"}); e.OK || !strings.Contains(e.Message, "MERGE_HEAD") {
 		t.Errorf("%+v", e)
@@ -315,6 +342,7 @@ func TestStrangeIndex(t *testing.T) {
 	if err := os.WriteFile(outside, []byte("hunter2"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	for _, make := range []func() error{
 		func() error { return exec.CommandContext(t.Context(), "mkfifo", index).Run() },
 		func() error { return os.Symlink(outside, index) },
@@ -343,22 +371,27 @@ func TestWhere(t *testing.T) {
 		c := &bench{t: t, dir: dir, host: &shell.Host{Sandbox: b.host.Sandbox, Lanes: b.host.Lanes, Roots: roots}, allow: allow, key: "k"}
 		return c, len(c.registry().Names())
 	}
+
 	elsewhere := t.TempDir()
 	if _, n := at(elsewhere); n != 0 {
 		t.Error("git tools without a repository")
 	}
+
 	c, n := at(elsewhere, "git_*")
 	if e, _ := c.call("git_status", nil); n != 3 || e.OK || !strings.Contains(e.Message, "not a git repository") {
 		t.Errorf("%d %+v", n, e)
 	}
+
 	b.write("sub/x", "x")
 	if _, n := at(filepath.Join(b.dir, "sub")); n != 0 {
 		t.Error("git tools in a part of a repository")
 	}
+
 	c, n = at(filepath.Join(b.dir, "sub"), "git_*")
 	if e, _ := c.call("git_status", nil); n != 3 || e.OK || !strings.Contains(e.Message, "a part of the repository") {
 		t.Errorf("%d %+v", n, e)
 	}
+
 	for _, make := range []func(name string) error{
 		func(name string) error { return os.Symlink(filepath.Join(b.dir, ".git"), name) },
 		func(name string) error {
@@ -369,6 +402,7 @@ func TestWhere(t *testing.T) {
 		if err := make(filepath.Join(dir, ".git")); err != nil {
 			t.Fatal(err)
 		}
+
 		c, _ = at(dir)
 		if e, _ := c.call("git_status", nil); e.OK || !strings.Contains(e.Message, "leads out of it") {
 			t.Errorf("%+v", e)

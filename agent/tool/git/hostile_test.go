@@ -71,12 +71,14 @@ func TestHostileRepository(t *testing.T) {
 		}
 		groups[group] = append(groups[group], a)
 	}
+
 	for group, together := range groups {
 		t.Run(group, func(t *testing.T) {
 			b := newBench(t)
 			b.committed()
 			b.laid("kill -9 $PPID; ", together...)
 			b.write("a", "two\n")
+
 			for _, c := range []struct {
 				name string
 				args map[string]any
@@ -85,6 +87,7 @@ func TestHostileRepository(t *testing.T) {
 				if c.name == "git_commit" {
 					b.need(c.args)
 				}
+
 				filtered := group == "filters" && c.name == "git_commit"
 				if e, _ := b.call(c.name, c.args); !e.OK && (!filtered || !strings.Contains(e.Message, "filter evil")) {
 					t.Errorf("%s %v: %+v", c.name, c.args, e)
@@ -121,26 +124,32 @@ func (b *bench) laid(then string, together ...attack) {
 		for name, text := range a.files {
 			b.write(name, fill(text))
 		}
+
 		if a.attributes != "" {
 			attributes += a.attributes + "\n"
 		}
+
 		if a.within != "" {
 			b.write("inner/.git/config", "[core]\nrepositoryformatversion = 0\n"+fill(a.within)+"\n")
 		}
+
 		for _, h := range hooks {
 			if a.hooks != "" {
 				scripts = append(scripts, filepath.Join(a.hooks, h))
 			}
 		}
 	}
+
 	b.write(".git/config", config)
 	b.write(".gitattributes", attributes)
+
 	for _, name := range scripts {
 		b.write(name, "#!/bin/sh\n"+run+"\n")
 		if err := os.Chmod(filepath.Join(b.dir, name), 0o755); err != nil {
 			b.t.Fatal(err)
 		}
 	}
+
 	b.write(".git/info/exclude", "canaries\nmore\nelsewhere\n")
 }
 
@@ -150,6 +159,7 @@ func (b *bench) ownersGit() (said string) {
 	b.write("a", "changed by its owner\n")
 	b.write("b", "changed as well\n")
 	b.write("inner/x", "changed\n")
+
 	for _, args := range [][]string{{"status"}, {"--no-pager", "diff"}, {"add", "a"}, {"commit", "-m", "by its owner"}} {
 		cmd := exec.CommandContext(b.t.Context(), "git", args...)
 		cmd.Dir, cmd.Env = b.dir, []string{"PATH=" + os.Getenv("PATH"), "HOME=" + b.t.TempDir(), "GIT_CONFIG_NOSYSTEM=1"}

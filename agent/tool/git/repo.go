@@ -80,6 +80,7 @@ func top(folder string) string {
 		if _, err := os.Lstat(filepath.Join(folder, ".git")); err == nil {
 			return folder
 		}
+
 		parent := filepath.Dir(folder)
 		if parent == folder {
 			return ""
@@ -98,13 +99,16 @@ func open(ctx context.Context, host *shell.Host, agent string) (r *repo, err err
 	default:
 		return nil, fail(tool.KindRejected, "the working folder is a part of the repository %s, and git is for a repository that lies within the working folder", at)
 	}
+
 	if info, err := os.Lstat(filepath.Join(dir, ".git")); err != nil || !info.IsDir() {
 		return nil, fail(tool.KindRejected, "the .git of the working folder leads out of it (a submodule, a linked worktree, or a link)")
 	}
+
 	r = &repo{host: host, dir: dir}
 	if r.scratch, err = os.MkdirTemp("", "rouse-git-"); err != nil {
 		return nil, fmt.Errorf("git needs a temporary folder: %w", err)
 	}
+
 	if r.scratch, err = filepath.EvalSymlinks(r.scratch); err == nil {
 		err = r.prepare(ctx, agent)
 	}
@@ -112,6 +116,7 @@ func open(ctx context.Context, host *shell.Host, agent string) (r *repo, err err
 		r.close()
 		return nil, err
 	}
+
 	return r, nil
 }
 
@@ -124,6 +129,7 @@ func (r *repo) prepare(ctx context.Context, agent string) error {
 	if err != nil {
 		return err
 	}
+
 	common := filepath.Join(r.scratch, "common")
 	if err := os.MkdirAll(filepath.Join(r.scratch, "objects"), 0o700); err != nil {
 		return err
@@ -131,14 +137,17 @@ func (r *repo) prepare(ctx context.Context, agent string) error {
 	if err := os.Mkdir(common, 0o700); err != nil {
 		return err
 	}
+
 	for _, name := range shared {
 		if err := os.Symlink(filepath.Join(r.dir, ".git", name), filepath.Join(common, name)); err != nil {
 			return err
 		}
 	}
+
 	if err := os.WriteFile(filepath.Join(common, "config"), []byte(config(settings, agent)), 0o600); err != nil {
 		return err
 	}
+
 	r.env = slices.DeleteFunc(r.env, func(s string) bool { return strings.HasPrefix(s, "GIT_DIR=") })
 	r.env = append(r.env, "GIT_DIR="+filepath.Join(r.dir, ".git"), "GIT_COMMON_DIR="+common, "GIT_WORK_TREE="+r.dir)
 	return nil
@@ -151,15 +160,18 @@ func (r *repo) settings(ctx context.Context) (map[string]string, error) {
 	if info, err := os.Lstat(path); err != nil || !info.Mode().IsRegular() {
 		return out, nil //nolint:nilerr // git needs none
 	}
+
 	text, err := r.git(ctx, "config", "--file", path, "--no-includes", "--null", "--list")
 	if err != nil {
 		return nil, err
 	}
+
 	for entry := range strings.SplitSeq(text, "\x00") {
 		if key, value, ok := strings.Cut(entry, "\n"); ok && slices.Contains(kept, key) {
 			out[key] = value
 		}
 	}
+
 	return out, nil
 }
 
@@ -168,6 +180,7 @@ func config(settings map[string]string, agent string) string {
 	if settings["user.name"] == "" || settings["user.email"] == "" {
 		settings["user.name"], settings["user.email"] = agent, agent+"@rouse.invalid"
 	}
+
 	var out strings.Builder
 	for _, key := range kept {
 		if value, ok := settings[key]; ok {
@@ -175,6 +188,7 @@ func config(settings map[string]string, agent string) string {
 			fmt.Fprintf(&out, "[%s]\n\t%s = \"%s\"\n", section, name, strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(value))
 		}
 	}
+
 	return out.String() + fixed
 }
 
@@ -189,6 +203,7 @@ func (r *repo) told(ctx context.Context, in io.Reader, args ...string) (string, 
 	if err := r.gitTo(ctx, in, out, args...); err != nil {
 		return "", err
 	}
+
 	text, whole := out.Raw()
 	if !whole {
 		return "", fail(tool.KindRejected, "git %s says more than can be read of it", args[0])
@@ -208,12 +223,14 @@ func (r *repo) gitTo(ctx context.Context, in io.Reader, out *shell.Output, args 
 		}
 		return &failure{e}
 	}
+
 	switch {
 	case done.KilledBy != "":
 		return fail(tool.KindTimeout, "git %s was ended: %s", args[0], done.KilledBy)
 	case done.Exit != 0:
 		return &exitError{done.Exit, fail(tool.KindExecutionError, "git %s failed: %s", args[0], strings.TrimSpace(said.Text(strings.Clone)))}
 	}
+
 	return nil
 }
 
@@ -259,10 +276,12 @@ func (r *repo) within(path string) (string, error) {
 		return "", err
 	}
 	defer p.Close()
+
 	rel, err := filepath.Rel(r.dir, filepath.Join(p.Name(), p.Rel))
 	if err != nil || !filepath.IsLocal(rel) {
 		return "", fail(tool.KindInvalidArgs, "%s is not in the repository", path)
 	}
+
 	return filepath.ToSlash(rel), nil
 }
 
@@ -276,11 +295,14 @@ func (r *repo) copyIndex() (err error) {
 	case err != nil:
 		return fail(tool.KindRejected, "the index of the repository cannot be read: %v", err)
 	}
+
 	defer from.Close()
+
 	to, err := os.OpenFile(filepath.Join(r.scratch, "index"), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
+
 	_, err = io.Copy(to, from)
 	return errors.Join(err, to.Close())
 }

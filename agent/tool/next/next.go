@@ -11,6 +11,8 @@ import (
 
 	"rouse/agent/tool"
 	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
+	"rouse/internal/text"
 	"rouse/scheduler/schedule"
 )
 
@@ -19,6 +21,23 @@ var scheduleText string
 
 //go:embed cancel_next_run.md
 var cancelText string
+
+// specs are the tools.
+var (
+	// One slot, and the last write wins: a call that a crash makes happen again writes over
+	// what it left.
+	planSpec = tool.Spec{
+		Name: "schedule_next_run", Description: scheduleText, Effect: domain.EffectDatabase, Class: tool.ClassOther, Scope: tool.ScopeAgent, Writes: tool.WritesWake,
+		Given: tool.GivenPlanning, Enum: map[string][]string{"priority": priorities, "on_miss": onMisses},
+	}
+	cancelSpec = tool.Spec{
+		Name: "cancel_next_run", Description: cancelText, Effect: domain.EffectDatabase, Class: tool.ClassOther, Scope: tool.ScopeAgent, Writes: tool.WritesNothing,
+		Given: tool.GivenPlanning,
+	}
+)
+
+// Specs are the tools of the family.
+func Specs() tool.Specs { return tool.Specs{planSpec, cancelSpec} }
 
 // Options are what the tools of one run reach.
 type Options struct {
@@ -30,15 +49,14 @@ type Options struct {
 
 // Tools are the tools of one run of an agent that plans its own runs (OSA-70).
 func Tools(o Options) ([]tool.Tool, error) {
-	// One slot, and the last write wins: a call that a crash makes happen again writes over
-	// what it left.
-	plan, err := tool.Define(tool.Spec{Name: "schedule_next_run", Effect: tool.Database,
-		Description: fmt.Sprintf("%sA time without a zone is read in %s.\n", scheduleText, zoneName(zone(o.Limits))),
-		Enum:        map[string][]string{"priority": priorities, "on_miss": onMisses}}, o.plan)
+	spec := planSpec
+	spec.Description += fmt.Sprintf("A time without a zone is read in %s.\n", zoneName(zone(o.Limits)))
+	plan, err := tool.Define(spec, o.plan)
 	if err != nil {
 		return nil, err
 	}
-	cancel, err := tool.Define(tool.Spec{Name: "cancel_next_run", Description: cancelText, Effect: tool.Database}, o.cancel)
+
+	cancel, err := tool.Define(cancelSpec, o.cancel)
 	if err != nil {
 		return nil, err
 	}
@@ -46,12 +64,12 @@ func Tools(o Options) ([]tool.Tool, error) {
 }
 
 type planArgs struct {
-	ScheduledAt  string   `json:"scheduled_at,omitempty" jsonschema:"RFC 3339, like 2026-11-21T08:00:00+01:00; wins over in_seconds"`
-	InSeconds    *int64   `json:"in_seconds,omitempty" jsonschema:"seconds from now, 0 or more"`
-	Instructions string   `json:"instructions" jsonschema:"all that you will be told then, at most 8000 characters"`
-	ContextViews []string `json:"context_views,omitempty" jsonschema:"names of saved views whose rows that run begins with"`
-	Priority     string   `json:"priority,omitempty" jsonschema:"low may be put off and then dropped when everything is busy; the default is normal"`
-	OnMiss       string   `json:"on_miss,omitempty" jsonschema:"what is done when nothing could run at that time: skip it, or run it late (run_once, the default, and run_catchup)"`
+	ScheduledAt  string        `json:"scheduled_at,omitempty" jsonschema:"RFC 3339, like 2026-11-21T08:00:00+01:00; wins over in_seconds"`
+	InSeconds    *int64        `json:"in_seconds,omitempty" jsonschema:"seconds from now, 0 or more"`
+	Instructions string        `json:"instructions" jsonschema:"all that you will be told then, at most 8000 characters"`
+	ContextViews []string      `json:"context_views,omitempty" jsonschema:"names of saved views whose rows that run begins with"`
+	Priority     string        `json:"priority,omitempty" jsonschema:"low may be put off and then dropped when everything is busy; the default is normal"`
+	OnMiss       domain.OnMiss `json:"on_miss,omitempty" jsonschema:"what is done when nothing could run at that time: skip it, or run it late (run_once, the default, and run_catchup)"`
 }
 
 func (o Options) plan(ctx context.Context, in tool.Invocation, a planArgs) (tool.Envelope, error) {
@@ -60,11 +78,13 @@ func (o Options) plan(ctx context.Context, in tool.Invocation, a planArgs) (tool
 	if o.Redact != nil {
 		r.Instructions = o.Redact(r.Instructions)
 	}
+
 	err := a.when(&r, zone(o.Limits))
 	var res Result
 	if err == nil {
 		res, err = Plan(ctx, o.Ledger, o.Limits, r)
 	}
+
 	var wrong *Invalid
 	switch {
 	case errors.As(err, &wrong):
@@ -72,6 +92,7 @@ func (o Options) plan(ctx context.Context, in tool.Invocation, a planArgs) (tool
 	case err != nil:
 		return tool.Envelope{}, err
 	}
+
 	return tool.Success(res, res.Warnings...), nil
 }
 
@@ -87,6 +108,7 @@ func (a planArgs) when(r *Request, zone *time.Location) error {
 	case *a.InSeconds < 0:
 		return &Invalid{"in_seconds", "in_seconds is less than 0", "a whole number from 0 on"}
 	}
+
 	// More seconds than a Duration holds are as far away as it holds; the horizon is nearer.
 	r.In = time.Duration(min(*a.InSeconds, math.MaxInt64/int64(time.Second))) * time.Second
 	return nil
@@ -99,17 +121,18 @@ var timeForms = []string{"2006-01-02T15:04:05Z07:00", "2006-01-02T15:04:05Z0700"
 
 // ParseTime reads a time to plan for; one without a zone is what the clocks of zone show.
 // An error is an *Invalid.
-func ParseTime(text string, zone *time.Location) (time.Time, error) {
-	plain := strings.ToUpper(strings.TrimSpace(text))
+func ParseTime(when string, zone *time.Location) (time.Time, error) {
+	plain := strings.ToUpper(strings.TrimSpace(when))
 	if len(plain) > 10 && plain[10] == ' ' {
 		plain = plain[:10] + "T" + strings.TrimLeft(plain[10:], " ")
 	}
+
 	for _, form := range timeForms {
 		if at, err := time.ParseInLocation(form, plain, zone); err == nil && plausible(at) {
 			return at, nil
 		}
 	}
-	return time.Time{}, &Invalid{"scheduled_at", fmt.Sprintf("%q is not a time", short(text, 60)), expectedTime}
+	return time.Time{}, &Invalid{"scheduled_at", fmt.Sprintf("%q is not a time", text.Truncate(when, 60)), expectedTime}
 }
 
 type cancelArgs struct{}
@@ -122,6 +145,7 @@ func (o Options) cancel(ctx context.Context, in tool.Invocation, _ cancelArgs) (
 	if o.Limits.Mode == schedule.ModeManual { // what is planned is the owner's alone
 		return tool.Success(cancelResult{}, "Not cancelled: in manual mode only the owner plans when this agent wakes."), nil
 	}
+
 	cancelled, err := o.Ledger.ClearSlot(ctx, in.Agent, ledger.ByAgent)
 	if err != nil {
 		return tool.Envelope{}, fmt.Errorf("the next run of %s cannot be cancelled: %w", in.Agent, err)

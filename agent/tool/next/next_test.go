@@ -14,6 +14,7 @@ import (
 	"rouse/agent/tool"
 	"rouse/agent/tool/next"
 	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
 	"rouse/scheduler/schedule"
 )
 
@@ -38,11 +39,13 @@ func inBubble(t *testing.T, test func(t *testing.T, b *bench)) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	synctest.Test(t, func(t *testing.T) {
 		l, err := ledger.Open(t.Context(), ledger.Options{Path: path})
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		limits, _ := schedule.Preset(schedule.ModeReactive)
 		limits.Zone = berlin
 		test(t, &bench{t: t, l: l, limits: limits, run: tool.Invocation{Run: 7, Job: "morning", Agent: "ann"}})
@@ -59,19 +62,23 @@ func (b *bench) call(name, args string) tool.Envelope {
 	if err != nil {
 		b.t.Fatal(err)
 	}
+
 	r, err := tool.NewRegistry(tools...)
 	if err != nil {
 		b.t.Fatal(err)
 	}
+
 	b.calls++
 	run := b.run
 	if run.Key == "" {
 		run.Key = fmt.Sprint("m", b.calls)
 	}
+
 	e, err := r.Call(b.t.Context(), run, name, json.RawMessage(args))
 	if err != nil {
 		b.t.Fatalf("%s %s: %v", name, args, err)
 	}
+
 	return e
 }
 
@@ -93,10 +100,12 @@ func (b *bench) wakeUp() ledger.Run {
 	if err != nil || d[0].Decision != ledger.SlotRun {
 		b.t.Fatalf("%+v (%v)", d, err)
 	}
+
 	run, _, err := b.l.StartAttempt(b.t.Context(), d[0].Run)
 	if err != nil {
 		b.t.Fatal(err)
 	}
+
 	return run
 }
 
@@ -146,6 +155,7 @@ func TestArguments(t *testing.T) {
 		"many views":               {args: `{"in_seconds":60,"instructions":"x","context_views":["v"` + strings.Repeat(`,"v"`, 20) + `]}`, field: "context_views", expect: "at most 20"},
 		"unknown":                  {args: `{"in_seconds":60,"instructions":"x","run_at":1}`, field: "run_at", expect: "scheduled_at"},
 	}
+
 	inBubble(t, func(t *testing.T, b *bench) {
 		for name, c := range cases {
 			b.run.Agent = name
@@ -208,6 +218,7 @@ func TestResults(t *testing.T) {
 			if len(e.Warnings) != len(c.warn) {
 				t.Fatalf("%s: warnings %q", c.name, e.Warnings)
 			}
+
 			for i, part := range c.warn {
 				if !strings.Contains(e.Warnings[i], part) {
 					t.Errorf("%s: warning %q, want %q", c.name, e.Warnings[i], part)
@@ -228,17 +239,20 @@ func TestBudget(t *testing.T) {
 				t.Errorf("%s, want %s", e.Result, want)
 			}
 		}
+
 		for _, want := range []string{`"remaining_budget_today":2,"scheduled_at"`, `"remaining_budget_today":1,"scheduled_at"`} {
 			left(`{"in_seconds":600,"instructions":"x"}`, want)
 			left(`{"in_seconds":1200,"instructions":"x"}`, want)
 			b.wakeUp()
 		}
+
 		left(`{"in_seconds":600,"instructions":"x"}`, `"clamp_reasons":["daily_cap"],"remaining_budget_today":0,"rejected":true`)
 		time.Sleep(24*time.Hour - 20*time.Minute)
 		left(`{"in_seconds":600,"instructions":"x"}`, `"remaining_budget_today":1,"scheduled_at"`)
 		if _, err := b.l.SetPause(t.Context(), ledger.Pause{Scope: ledger.PauseAgent, Name: "ann"}); err != nil {
 			t.Fatal(err)
 		}
+
 		left(`{"in_seconds":600,"instructions":"x"}`, `"clamp_reasons":["paused"],"remaining_budget_today":1,"rejected":true`)
 	})
 }
@@ -250,20 +264,24 @@ func TestLastWriteWins(t *testing.T) {
 		if e := b.call("schedule_next_run", `{"in_seconds":600,"instructions":"first"}`); len(e.Warnings) != 0 {
 			t.Errorf("%q", e.Warnings)
 		}
+
 		first := b.slot().ID
 		for range 2 { // the same call again, as after a crash
 			if e := b.call("schedule_next_run", `{"in_seconds":1200,"instructions":"second\nline"}`); len(e.Warnings) != 0 {
 				t.Errorf("%q", e.Warnings)
 			}
 		}
+
 		if s := b.slot(); s.Instructions != "second\nline" || s.ID == first || s.Run != 7 || s.Job != "morning" || s.ScheduledBy != ledger.ByAgent {
 			t.Errorf("%+v", s)
 		}
+
 		b.run.Run = 8
 		e := b.call("schedule_next_run", `{"in_seconds":600,"instructions":"third"}`)
 		if want := `This took the place of the wake that run 7 had planned for Sat 2000-01-01 01:20 CET: "second line"`; !slices.Equal(e.Warnings, []string{want}) {
 			t.Errorf("%q", e.Warnings)
 		}
+
 		b.limits.Mode = schedule.ModeManual
 		if e := b.call("schedule_next_run", `{"in_seconds":600,"instructions":"fourth"}`); !e.OK || b.slot().Instructions != "third" {
 			t.Errorf("%s, %+v", e.Result, b.slot())
@@ -283,6 +301,7 @@ func TestARepeatedCallPlansOnce(t *testing.T) {
 		if err != nil || len(slots) != 1 {
 			t.Fatalf("slots: %+v (%v)", slots, err)
 		}
+
 		time.Sleep(301 * time.Second)
 		if d, err := b.l.FireSlots(t.Context(), time.Now(), 0, slots[0].ID); err != nil || d[0].Run == 0 {
 			t.Fatalf("fired: %+v (%v)", d, err)
@@ -293,6 +312,7 @@ func TestARepeatedCallPlansOnce(t *testing.T) {
 		if _, planned, err := b.l.Slot(t.Context(), "ann"); err != nil || planned {
 			t.Errorf("the repeated call planned a second wake (%v)", err)
 		}
+
 		b.run.Key = "another"
 		b.call("schedule_next_run", args)
 		if _, planned, err := b.l.Slot(t.Context(), "ann"); err != nil || !planned {
@@ -310,6 +330,7 @@ func TestCancel(t *testing.T) {
 				t.Errorf("%s %q, want %s", e.Result, e.Warnings, want)
 			}
 		}
+
 		b.call("schedule_next_run", `{"in_seconds":600,"instructions":"the owner's"}`)
 		b.limits.Mode = schedule.ModeManual
 		if e := b.call("cancel_next_run", `{}`); string(e.Result) != `{"cancelled":false}` || len(e.Warnings) != 1 || b.slot().ID == 0 {
@@ -333,13 +354,16 @@ func TestChain(t *testing.T) {
 			}
 			b.woken()
 		}
+
 		if e := b.call("schedule_next_run", `{"in_seconds":600,"instructions":"x"}`); !strings.Contains(string(e.Result), `"clamp_reasons":["max_chain"],`) || b.slot().ID != 0 {
 			t.Errorf("%s", e.Result)
 		}
+
 		res, err := next.Plan(t.Context(), b.l, b.limits, next.Request{Agent: "ann", ByUser: true, In: time.Minute, Instructions: "go on"})
 		if err != nil || res.Rejected || b.slot().Depth != 0 || b.slot().Job != "" {
 			t.Errorf("%+v (%v) %+v", res, err, b.slot())
 		}
+
 		b.woken()
 		if b.call("schedule_next_run", `{"in_seconds":600,"instructions":"x"}`); b.slot().Depth != 1 {
 			t.Errorf("%+v", b.slot())
@@ -368,11 +392,13 @@ func TestOwner(t *testing.T) {
 		if err != nil || res.Clamped || res.Rejected || res.ScheduledBy != ledger.ByUser || !res.ScheduledAt.Equal(start.Add(time.Second)) || res.OnMiss != "skip" || res.Priority != "low" {
 			t.Errorf("%+v (%v)", res, err)
 		}
+
 		ask.At = start.AddDate(1, 0, 0)
 		res, err = next.Plan(t.Context(), b.l, b.limits, ask)
 		if err != nil || !slices.Equal(res.ClampReasons, []string{schedule.ReasonHorizon}) || !res.ScheduledAt.Equal(start.AddDate(0, 0, 7)) || len(res.Warnings) != 2 {
 			t.Errorf("%+v (%v)", res, err)
 		}
+
 		for _, wrong := range []next.Request{{In: -1, Instructions: "x"}, {Instructions: "x", Priority: "high"}, {Instructions: "x", OnMiss: "never"}, {},
 			{Instructions: "x", At: start.AddDate(9000, 0, 0)}} {
 			var invalid *next.Invalid
@@ -390,6 +416,7 @@ func TestBrokenLedger(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		r, err := tool.NewRegistry(tools...)
 		if err != nil {
 			t.Fatal(err)
@@ -397,6 +424,7 @@ func TestBrokenLedger(t *testing.T) {
 		if err := b.l.Close(); err != nil {
 			t.Fatal(err)
 		}
+
 		for name, args := range map[string]string{"schedule_next_run": `{"in_seconds":1,"instructions":"x"}`, "cancel_next_run": `{}`} {
 			if e, err := r.Call(t.Context(), b.run, name, json.RawMessage(args)); err == nil {
 				t.Errorf("%s: %+v", name, e)
@@ -409,7 +437,7 @@ func TestBrokenLedger(t *testing.T) {
 func TestDescriptions(t *testing.T) {
 	for zone, want := range map[*time.Location]string{nil: "read in UTC.", time.Local: "read in the local time of this machine.", time.FixedZone("Here/There", 0): "read in Here/There."} {
 		tools, err := next.Tools(next.Options{Limits: schedule.Limits{Zone: zone}})
-		if err != nil || len(tools) != 2 || !strings.HasSuffix(strings.TrimSpace(tools[0].Description()), want) || tools[0].Effect() != tool.Database || tools[1].Effect() != tool.Database {
+		if err != nil || len(tools) != 2 || !strings.HasSuffix(strings.TrimSpace(tools[0].Description()), want) || tools[0].Effect() != domain.EffectDatabase || tools[1].Effect() != domain.EffectDatabase {
 			t.Errorf("%+v (%v)", tools, err)
 		}
 	}

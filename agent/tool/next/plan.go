@@ -9,6 +9,8 @@ import (
 	"unicode/utf8"
 
 	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
+	"rouse/internal/text"
 	"rouse/scheduler/schedule"
 )
 
@@ -22,12 +24,12 @@ const (
 // What a plan says when it does not say anything else.
 const (
 	defaultPriority = "normal"
-	defaultOnMiss   = "run_once"
+	defaultOnMiss   = domain.MissRunOnce
 )
 
 var (
 	priorities = []string{defaultPriority, ledger.PriorityLow}
-	onMisses   = []string{"skip", defaultOnMiss, "run_catchup"}
+	onMisses   = []string{string(domain.MissSkip), string(defaultOnMiss), string(domain.MissCatchup)}
 )
 
 // noViews is the warning of a plan that asks for views.
@@ -43,8 +45,8 @@ type Request struct {
 	In           time.Duration
 	Instructions string
 	ContextViews []string
-	Priority     string // "" means normal
-	OnMiss       string // "" means run_once
+	Priority     string        // "" means normal
+	OnMiss       domain.OnMiss // "" means run_once
 
 	Run  int64        // that asks, 0 when none does
 	Key  string       // of its call
@@ -66,12 +68,12 @@ type Result struct {
 
 // Entry is a plan as it was stored; a rejected one has none.
 type Entry struct {
-	ScheduledAt  time.Time `json:"scheduled_at"` // in the agent's zone
-	Instructions string    `json:"instructions"`
-	ContextViews []string  `json:"context_views"`
-	Priority     string    `json:"priority"`
-	OnMiss       string    `json:"on_miss"`
-	ScheduledBy  string    `json:"scheduled_by"`
+	ScheduledAt  time.Time     `json:"scheduled_at"` // in the agent's zone
+	Instructions string        `json:"instructions"`
+	ContextViews []string      `json:"context_views"`
+	Priority     string        `json:"priority"`
+	OnMiss       domain.OnMiss `json:"on_miss"`
+	ScheduledBy  string        `json:"scheduled_by"`
 }
 
 // Invalid is a request that cannot be taken, by the name of the argument that is wrong.
@@ -97,9 +99,10 @@ func (r Request) check() error {
 		return &Invalid{"scheduled_at", "no calendar shows that time", expectedTime}
 	case r.Priority != "" && !slices.Contains(priorities, r.Priority):
 		return &Invalid{"priority", fmt.Sprintf("there is no priority %q", r.Priority), "one of " + strings.Join(priorities, ", ")}
-	case r.OnMiss != "" && !slices.Contains(onMisses, r.OnMiss):
+	case r.OnMiss != "" && !slices.Contains(onMisses, string(r.OnMiss)):
 		return &Invalid{"on_miss", fmt.Sprintf("there is no on_miss %q", r.OnMiss), "one of " + strings.Join(onMisses, ", ")}
 	}
+
 	return nil
 }
 
@@ -112,10 +115,12 @@ func Plan(ctx context.Context, l *ledger.Ledger, limits schedule.Limits, r Reque
 	if err := r.check(); err != nil {
 		return Result{}, err
 	}
+
 	before, had, err := l.Slot(ctx, r.Agent)
 	if err != nil {
 		return Result{}, fmt.Errorf("what is planned for %s cannot be read: %w", r.Agent, err)
 	}
+
 	var clamped schedule.Clamped
 	var usage schedule.Usage
 	var slot *ledger.Slot
@@ -124,6 +129,7 @@ func Plan(ctx context.Context, l *ledger.Ledger, limits schedule.Limits, r Reque
 		if ask.At.IsZero() {
 			ask.At = now.Add(r.In)
 		}
+
 		usage = schedule.Usage{Started: u.Started, Paused: u.Paused}
 		clamped, slot = limits.Clamp(now, ask, usage), nil
 		if !clamped.Rejected {
@@ -134,16 +140,20 @@ func Plan(ctx context.Context, l *ledger.Ledger, limits schedule.Limits, r Reque
 	if err != nil {
 		return Result{}, fmt.Errorf("the next run of %s cannot be planned: %w", r.Agent, err)
 	}
+
 	res := newResult(limits, clamped, usage, slot)
 	if slot == nil {
 		return res, nil
 	}
+
 	if len(r.ContextViews) > 0 {
 		res.Warnings = append(res.Warnings, noViews)
 	}
+
 	if had && (before.Run != r.Run || r.Run == 0) {
 		res.Warnings = append(res.Warnings, replaced(before, zone(limits)))
 	}
+
 	return res, nil
 }
 
@@ -164,15 +174,19 @@ func (r Request) slot(asked, at time.Time) *ledger.Slot {
 	if r.ByUser {
 		s.ScheduledBy, s.Depth = ledger.ByUser, 0
 	}
+
 	if r.Wake != nil {
 		s.Job = r.Wake.Job
 	}
+
 	if s.Priority == "" {
 		s.Priority = defaultPriority
 	}
+
 	if s.OnMiss == "" {
 		s.OnMiss = defaultOnMiss
 	}
+
 	return s
 }
 
@@ -181,12 +195,15 @@ func newResult(limits schedule.Limits, c schedule.Clamped, u schedule.Usage, s *
 	if left := limits.Left(u); left >= 0 {
 		res.Remaining = &left
 	}
+
 	for _, reason := range c.Reasons {
 		res.Warnings = append(res.Warnings, schedule.Warning(reason, limits, c))
 	}
+
 	if res.ClampReasons == nil {
 		res.ClampReasons = []string{}
 	}
+
 	if s != nil {
 		res.Entry = &Entry{ScheduledAt: s.At.In(zone(limits)), Instructions: s.Instructions, ContextViews: s.ContextViews,
 			Priority: s.Priority, OnMiss: s.OnMiss, ScheduledBy: s.ScheduledBy}
@@ -194,6 +211,7 @@ func newResult(limits schedule.Limits, c schedule.Clamped, u schedule.Usage, s *
 			res.ContextViews = []string{}
 		}
 	}
+
 	return res
 }
 
@@ -205,12 +223,5 @@ func replaced(s ledger.Slot, zone *time.Location) string {
 		by = fmt.Sprintf("run %d", s.Run)
 	}
 	return fmt.Sprintf("This took the place of the wake that %s had planned for %s: %q", by, s.At.In(zone).Format("Mon 2006-01-02 15:04 MST"),
-		short(strings.Join(strings.Fields(s.Instructions), " "), 200))
-}
-
-func short(text string, most int) string {
-	if r := []rune(text); len(r) > most {
-		return string(r[:most]) + "…"
-	}
-	return text
+		text.Truncate(text.Collapse(s.Instructions), 200))
 }

@@ -22,6 +22,7 @@ func detach(args []string) int {
 	if err != nil {
 		return 1
 	}
+
 	cmd := exec.Command(me, append([]string{"as", "hold"}, args...)...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	begun, err := cmd.StdoutPipe()
@@ -31,6 +32,7 @@ func detach(args []string) int {
 	if _, err := io.ReadFull(begun, make([]byte, 1)); err != nil {
 		return 1
 	}
+
 	fmt.Println("left behind")
 	return 0
 }
@@ -52,11 +54,13 @@ func TestLeftBehind(t *testing.T) {
 	if _, got := b.run(b.me + " as detach held"); got["stdout"] != "left behind\n" {
 		t.Fatalf("%v", got)
 	}
+
 	f, err := os.Open(filepath.Join(b.dir, "held"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.Close()
+
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		t.Errorf("somebody holds the lock still: %v", err)
 	}

@@ -29,11 +29,13 @@ func (g Grant) Check() error {
 	if wild(g.Argv[0]) {
 		return fmt.Errorf("the program %q must be one name or path, not a pattern", g.Argv[0])
 	}
+
 	for _, element := range g.Argv[1:] {
 		if _, err := path.Match(element, ""); wild(element) && err != nil {
 			return fmt.Errorf("the pattern %q is broken", element)
 		}
 	}
+
 	return nil
 }
 
@@ -43,6 +45,7 @@ func (g Grant) Covers(argv []string) bool {
 	if g.Check() != nil || len(argv) == 0 || argv[0] != pattern[0] {
 		return false
 	}
+
 	pattern, argv = pattern[1:], argv[1:]
 	if n := len(pattern); n > 0 && pattern[n-1] == rest {
 		pattern = pattern[:n-1]
@@ -54,11 +57,13 @@ func (g Grant) Covers(argv []string) bool {
 	if len(pattern) != len(argv) {
 		return false
 	}
+
 	for i, element := range pattern {
 		if !fits(element, argv[i]) {
 			return false
 		}
 	}
+
 	return true
 }
 
@@ -70,6 +75,7 @@ func fits(element, argument string) bool {
 	if strings.HasPrefix(argument, "-") && wild(element[:1]) {
 		return false
 	}
+
 	ok, err := path.Match(element, argument)
 	return err == nil && ok
 }

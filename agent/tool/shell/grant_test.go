@@ -91,6 +91,7 @@ func FuzzGrants(f *testing.F) {
 		if strings.ContainsAny(grant, `[\`) || strings.ContainsFunc(grant+command, func(r rune) bool { return r > 0x7e }) {
 			t.Skip("the second reading knows no classes")
 		}
+
 		pattern, argv := strings.Split(grant, "\x00"), strings.Split(command, "\x00")
 		g := shell.Grant{Argv: pattern}
 		want := pattern[0] != "" && !strings.ContainsAny(pattern[0], "*?") && argv[0] == pattern[0]
@@ -100,6 +101,7 @@ func FuzzGrants(f *testing.F) {
 		} else {
 			want = want && len(argv) == len(pattern)
 		}
+
 		for i := 1; want && i < len(pattern); i++ {
 			option := strings.HasPrefix(argv[i], "-") && strings.ContainsAny(pattern[i][:min(1, len(pattern[i]))], "*?")
 			want = matched(pattern[i], argv[i]) && !option
@@ -121,6 +123,7 @@ func TestWords(t *testing.T) {
 			t.Errorf("%s: %+v", plain, n)
 		}
 	}
+
 	for _, more := range []string{`prog a | prog b`, `prog a; prog b`, "prog a\nprog b", `prog $HOME`, `prog "$HOME"`, `prog $(prog)`, "prog `prog`", `prog *`, `prog ~`, `prog x=~/a`, `prog {a,b}`, `prog {1..3}`,
 		`prog > out`, `prog < in`, `prog &`, `! prog`, `A=b prog`, `prog <<< x`, "prog <<E\nx\nE", `(prog)`, `{ prog; }`, `prog $'a'`, `prog $"a"`, `prog <(prog)`, `time prog`, `if prog; then prog; fi`, `f() { prog; }`, `prog && prog`,
 		`prog $((1))`, `prog [a]`, `prog a?`, `[[ a ]]`, `prog @(a)`} {
@@ -128,6 +131,7 @@ func TestWords(t *testing.T) {
 			t.Errorf("%s: %+v", more, n)
 		}
 	}
+
 	for _, bad := range []string{``, ` `, `# nothing`, `prog 'a`, `prog )`, "prog \x00", strings.Repeat("x", 20_000)} {
 		if n := b.need(bad); n.Refused == nil || n.Refused.Kind != tool.KindInvalidArgs {
 			t.Errorf("%q: %+v", bad, n)
@@ -144,6 +148,7 @@ func TestWordsAsBash(t *testing.T) {
 	if err != nil {
 		t.Skip("bash is not installed")
 	}
+
 	b := newBench(t)
 	empty := t.TempDir()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -153,6 +158,7 @@ func TestWordsAsBash(t *testing.T) {
 		if n.Refused != nil {
 			return
 		}
+
 		var a struct{ Argv []string }
 		if err := json.Unmarshal([]byte(n.Action), &a); err != nil {
 			rt.Fatal(err)
@@ -160,6 +166,7 @@ func TestWordsAsBash(t *testing.T) {
 		if a.Argv == nil {
 			return
 		}
+
 		cmd := exec.CommandContext(t.Context(), bash, "--norc", "--noprofile", "-c", "prog() { printf '%s\\0' prog \"$@\"; }\n"+line)
 		cmd.Dir, cmd.Env = empty, []string{"PATH=" + empty, "HOME=/home/of/nobody", "LC_ALL=C.UTF-8"}
 		out, err := cmd.Output()
@@ -178,6 +185,7 @@ func FuzzNeeds(f *testing.F) {
 	for _, line := range []string{`prog 'a b' "c" d\ e`, "a | b", "rm -rf /", ":(){ :|:& };:", "x $'\\x1b' \x1b\u202e", "<<A\nb\nA", "a\\\nb", "prog __OSL_SECRET[x]__", "__OSL_S''ECRET[0]__"} {
 		f.Add(line)
 	}
+
 	b := newBench(f)
 	run, _ := b.registry().Lookup("shell_run")
 	need := func(t *testing.T, line string) (n tool.Need, argv []string) {
@@ -188,6 +196,7 @@ func FuzzNeeds(f *testing.F) {
 		if n, err = run.Need(t.Context(), b.in, args); err != nil {
 			t.Fatal(err)
 		}
+
 		var a struct{ Argv []string }
 		if n.Refused == nil {
 			err = json.Unmarshal([]byte(n.Action), &a)
@@ -195,21 +204,26 @@ func FuzzNeeds(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		return n, a.Argv
 	}
+
 	f.Fuzz(func(t *testing.T, line string) {
 		n, argv := need(t, strings.ToValidUTF8(line, "?"))
 		if n.Refused != nil {
 			return
 		}
+
 		if n.Missing == "" || strings.ContainsFunc(n.Shown, func(r rune) bool {
 			return r != '\n' && r != '\t' && (unicode.IsControl(r) || unicode.Is(unicode.Cf, r))
 		}) {
 			t.Errorf("%q: %+v", line, n)
 		}
+
 		if argv == nil {
 			return
 		}
+
 		var words []string
 		for _, a := range argv {
 			words = append(words, "'"+strings.ReplaceAll(a, "'", `'\''`)+"'")
@@ -235,6 +249,7 @@ func TestExecutedAsMatched(t *testing.T) {
 			}
 			words = append(words, quoted)
 		}
+
 		return strings.Join(words, " ")
 	})
 	for _, line := range []string{nasty.Example(1), nasty.Example(2), `a 'b c' "d;e" f\ g`, `'$(touch canary)' '> canary' "a'b" '' '*'`, `-- --help 'ü
@@ -244,16 +259,19 @@ two lines'`, `'__OSL_SECRET[x]'`} {
 		if n.Missing != "" || n.Refused != nil {
 			t.Fatalf("%s: %+v", line, n)
 		}
+
 		var a struct{ Argv []string }
 		if err := json.Unmarshal([]byte(n.Action), &a); err != nil {
 			t.Fatal(err)
 		}
+
 		_, got := b.run(command)
 		var given []string
 		if err := json.Unmarshal([]byte(got["stdout"].(string)), &given); err != nil || !slices.Equal(given, a.Argv[3:]) {
 			t.Errorf("%s: given %q, matched %q (%v)", line, given, a.Argv[3:], err)
 		}
 	}
+
 	if _, err := os.Stat(filepath.Join(b.dir, "canary")); err == nil {
 		t.Error("a shell was in between")
 	}

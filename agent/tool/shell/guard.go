@@ -38,6 +38,7 @@ func (g *guard) visit(n syntax.Node) bool {
 		g.path = g.path[:last]
 		return true
 	}
+
 	switch n := n.(type) {
 	case *syntax.CallExpr:
 		argv := static(n.Args)
@@ -54,6 +55,7 @@ func (g *guard) visit(n syntax.Node) bool {
 	if g.why != "" {
 		return false
 	}
+
 	g.path = append(g.path, n)
 	g.step(n, 1)
 	return true
@@ -130,6 +132,7 @@ func deadlyCall(argv []string, depth int) string {
 	if len(argv) == 0 {
 		return ""
 	}
+
 	name, args := path.Base(argv[0]), argv[1:]
 	switch {
 	case name == "rm" && slices.ContainsFunc(args, recursive) && slices.ContainsFunc(args, everything):
@@ -153,6 +156,7 @@ func deadlyCall(argv []string, depth int) string {
 			}
 		}
 	}
+
 	return ""
 }
 
@@ -165,6 +169,7 @@ func everything(arg string) bool {
 	if arg == "" || strings.HasPrefix(arg, "-") {
 		return false
 	}
+
 	folder := strings.TrimSuffix(arg, "*")
 	if strings.Trim(folder, "~/") == "" && folder != "" {
 		return true

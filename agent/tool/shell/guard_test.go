@@ -26,6 +26,7 @@ func TestGuard(t *testing.T) {
 			t.Errorf("%s: %+v", deadly, e)
 		}
 	}
+
 	for _, harmless := range []string{`rm -rf ./build`, `rm -rf sub/dir`, `rm /tmp/x`, `rm -r /tmp/x`, `echo 'rm -rf /'`, `ls -r /`, `grep -r mkfs /etc`, `dd if=a of=b`, `dd if=/dev/zero of=x`, `echo x > /dev/null`, `cat a 2>/dev/null`,
 		`f() { echo f; }; f`, `f() { g | h; }`, `rm -rf "$DIR"`, `echo mkfs`} {
 		if n := b.need(harmless); n.Refused != nil {

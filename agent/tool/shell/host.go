@@ -13,6 +13,7 @@ import (
 
 	"rouse/agent/sandbox"
 	"rouse/agent/tool"
+	"rouse/internal/text"
 )
 
 // Host starts the commands of one run, each confined to the places of that run.
@@ -57,30 +58,37 @@ func (h *Host) Start(ctx context.Context, p Program) (sandbox.Result, error) {
 		return sandbox.Result{}, &sandbox.StartError{Argv0: p.Argv[0], Err: err}
 	}
 	defer release()
+
 	home, err := os.MkdirTemp("", "rouse-command-")
 	if err != nil {
 		return sandbox.Result{}, fmt.Errorf("a command needs a temporary folder: %w", err)
 	}
 	defer os.RemoveAll(home) //nolint:errcheck // of a folder for temporary files
+
 	if home, err = filepath.EvalSymlinks(home); err != nil {
 		return sandbox.Result{}, fmt.Errorf("a command needs a temporary folder: %w", err)
 	}
+
 	temp := filepath.Join(home, "tmp")
 	if err := os.Mkdir(temp, 0o700); err != nil {
 		return sandbox.Result{}, fmt.Errorf("a command needs a temporary folder: %w", err)
 	}
+
 	read, write := h.Roots.Places(p.Argv)
 	if p.Aside {
 		read, write = append(read, write...), nil
 	}
+
 	c := sandbox.Command{
 		Argv: p.Argv, Dir: h.Roots.Workdir(), Env: append(environment(home, temp), p.Env...),
 		Read: append(read, p.Read...), Write: append(append(write, p.Write...), home), Masked: h.Roots.Masked(),
 		Network: p.Network, Stdin: p.Stdin, Stdout: p.Stdout, Stderr: p.Error, Idle: p.Idle, Wall: p.Wall, Min: h.Min,
 	}
+
 	if !p.Aside {
 		h.guardGit(&c, h.Tier(ctx))
 	}
+
 	return run(ctx, h.Sandbox, c, p.Stdout, p.Error)
 }
 
@@ -92,6 +100,7 @@ const KilledByOutput = "output"
 func run(ctx context.Context, box *sandbox.Sandbox, c sandbox.Command, outputs ...*Output) (sandbox.Result, error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
+
 	var flooded atomic.Bool
 	for _, o := range outputs {
 		if o != nil {
@@ -101,10 +110,12 @@ func run(ctx context.Context, box *sandbox.Sandbox, c sandbox.Command, outputs .
 			}
 		}
 	}
+
 	res, err := box.Run(ctx, c)
 	if err == nil && res.KilledBy == sandbox.KilledByCancel && flooded.Load() {
 		res.KilledBy = KilledByOutput
 	}
+
 	return res, err
 }
 
@@ -120,10 +131,11 @@ func Unstarted(ctx context.Context, err error) (tool.Envelope, error) {
 	case ctx.Err() != nil:
 		return tool.Failure(tool.KindExecutionError, "cancelled before it started: %v", context.Cause(ctx)), nil //nolint:nilerr // the answer says it
 	case errors.Is(err, exec.ErrNotFound):
-		return tool.Failure(tool.KindNotFound, "there is no program %s among those of the system (%s); install it there, or name its path", Visible(start0(err)), searchPath()), nil
+		return tool.Failure(tool.KindNotFound, "there is no program %s among those of the system (%s); install it there, or name its path", text.Visible(start0(err)), searchPath()), nil
 	case errors.As(err, &start):
-		return tool.Failure(tool.KindExecutionError, "%s", Visible(start.Error())), nil
+		return tool.Failure(tool.KindExecutionError, "%s", text.Visible(start.Error())), nil
 	}
+
 	return tool.Envelope{}, err
 }
 

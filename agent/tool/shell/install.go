@@ -36,10 +36,12 @@ func installCall(argv []string) bool {
 		if i > 0 && !slices.Contains(before, path.Base(argv[0])) && argv[i-1] != "-m" { // python -m pip
 			continue
 		}
+
 		words, known := installers[name]
 		if !known && name != "pacman" {
 			continue
 		}
+
 		rest := argv[i+1:]
 		switch {
 		case name == "pacman":
@@ -47,6 +49,7 @@ func installCall(argv []string) bool {
 		case words == nil:
 			return true
 		}
+
 		return slices.ContainsFunc(rest, func(a string) bool { return slices.Contains(words, a) })
 	}
 	return false

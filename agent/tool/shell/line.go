@@ -31,6 +31,7 @@ func read(command string) (line, error) {
 	case strings.ContainsRune(command, 0):
 		return l, fmt.Errorf("the command holds a NUL character")
 	}
+
 	var err error
 	if l.tree, err = syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(strings.NewReader(command), ""); err != nil {
 		return l, fmt.Errorf("the command cannot be read as bash reads it: %w", err)
@@ -38,6 +39,7 @@ func read(command string) (line, error) {
 	if len(l.tree.Stmts) == 0 {
 		return l, fmt.Errorf("the command is a comment alone")
 	}
+
 	l.argv, l.why = plain(l.tree)
 	return l, nil
 }
@@ -48,6 +50,7 @@ func plain(tree *syntax.File) (argv []string, why string) {
 	if len(tree.Stmts) != 1 {
 		return nil, "more than one command"
 	}
+
 	s := tree.Stmts[0]
 	call, simple := s.Cmd.(*syntax.CallExpr)
 	switch {
@@ -60,6 +63,7 @@ func plain(tree *syntax.File) (argv []string, why string) {
 	case len(call.Assigns) > 0:
 		return nil, "an assignment of a variable"
 	}
+
 	for _, w := range call.Args {
 		if why := unplain(w); why != "" {
 			return nil, why
@@ -69,6 +73,7 @@ func plain(tree *syntax.File) (argv []string, why string) {
 	if argv[0] == "" {
 		return nil, "a program without a name"
 	}
+
 	return argv, ""
 }
 
@@ -96,12 +101,14 @@ func unplain(w *syntax.Word) string {
 			return "an expansion"
 		}
 	}
+
 	switch bare = tool.FillPlaceholders(bare, func(string) string { return "" }); {
 	case active(bare):
 		return "a pattern or a ~ that the shell would expand; quote it to mean it as it is"
 	case braces(bare):
 		return "braces that the shell would expand; quote them to mean them as they are"
 	}
+
 	return ""
 }
 
@@ -129,6 +136,7 @@ func unquoted(parts []syntax.WordPart) string {
 			}
 		}
 	}
+
 	return out.String()
 }
 
@@ -144,6 +152,7 @@ func unescaped(text, only string) string {
 		}
 		out.WriteByte(text[i])
 	}
+
 	return out.String()
 }
 

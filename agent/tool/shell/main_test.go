@@ -17,6 +17,7 @@ import (
 	"rouse/agent/tool/file"
 	"rouse/agent/tool/shell"
 	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
 )
 
 // TestMain is the tests, and the programs that they run: this very binary, told as what.
@@ -33,6 +34,7 @@ func as(what string, args []string) int {
 	if program := more[what]; program != nil {
 		return program(args)
 	}
+
 	switch what {
 	case "argv":
 		text, _ := json.Marshal(args)
@@ -72,6 +74,7 @@ func as(what string, args []string) int {
 			}
 		}
 	}
+
 	return 0
 }
 
@@ -106,35 +109,43 @@ func newBench(t testing.TB) *bench {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	l, err := ledger.Open(t.Context(), ledger.Options{Path: filepath.Join(t.TempDir(), "ledger.db"), Blobs: filepath.Join(t.TempDir(), "blobs")})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() { l.Close() })
 	box, err := shared()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	me, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	roots, err := tool.NewRoots(dir, []tool.Grant{{Path: me, File: true}})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	lanes, err := shell.NewLanes(2)
 	if err != nil {
 		t.Fatal(err)
 	}
-	accepted, err := l.Enqueue(t.Context(), ledger.Request{Agent: "clerk", Trigger: ledger.TriggerManual})
+
+	accepted, err := l.Enqueue(t.Context(), ledger.Request{Agent: "clerk", Trigger: domain.TriggerManual})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	_, a, err := l.StartAttempt(t.Context(), accepted[0].Run)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return &bench{t, dir, me, l, roots, shell.Options{
 		Host: &shell.Host{Sandbox: box, Lanes: lanes, Roots: roots}, Log: l, Allow: []string{"shell_run", "bash"},
 	}, tool.Invocation{Run: a.Run, Attempt: a.Number, Agent: "clerk", Key: "k1"}}
@@ -155,14 +166,17 @@ func (b *bench) registry() *tool.Registry {
 	if err != nil {
 		b.t.Fatal(err)
 	}
+
 	files, err := file.Tools(file.Options{Roots: b.roots, Log: b.ledger})
 	if err != nil {
 		b.t.Fatal(err)
 	}
+
 	r, err := tool.NewRegistry(append(tools, files...)...)
 	if err != nil {
 		b.t.Fatal(err)
 	}
+
 	return r
 }
 
@@ -172,6 +186,7 @@ func (b *bench) need(command string) tool.Need {
 	if !ok {
 		b.t.Fatal("there is no shell_run")
 	}
+
 	args, _ := json.Marshal(map[string]any{"command": command})
 	n, err := t.Need(b.t.Context(), b.in, args)
 	if err != nil {
@@ -187,12 +202,14 @@ func (b *bench) call(name string, args map[string]any) (tool.Envelope, map[strin
 	if err != nil {
 		b.t.Fatal(err)
 	}
+
 	var got map[string]any
 	if e.OK {
 		if err := json.Unmarshal(e.Result, &got); err != nil {
 			b.t.Fatal(err)
 		}
 	}
+
 	return e, got
 }
 

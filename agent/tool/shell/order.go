@@ -12,8 +12,10 @@ import (
 
 	"mvdan.cc/sh/v3/syntax"
 
+	"rouse/agent/redact"
 	"rouse/agent/sandbox"
 	"rouse/agent/tool"
+	"rouse/internal/text"
 )
 
 // order is a call as it will be executed.
@@ -34,12 +36,14 @@ func (f *family) order(command string) (order, *tool.Envelope) {
 		return refuse(tool.KindInvalidArgs, "%s", err.Error())
 	}
 	if why := deadly(l.tree); why != "" {
-		return refuse(tool.KindRejected, "the command is refused: it %s", Visible(why))
+		return refuse(tool.KindRejected, "the command is refused: it %s", text.Visible(why))
 	}
+
 	o := order{line: l, secrets: tool.Placeholders(command)}
 	if o.argv != nil { // whatever quotes stand within
 		o.secrets = tool.Placeholders(strings.Join(o.argv, "\x00"))
 	}
+
 	switch {
 	case len(o.secrets) > 0 && o.argv == nil:
 		return refuse(tool.KindInvalidArgs, "a secret can be an argument of one plain program alone, and this is %s", o.why)
@@ -48,6 +52,7 @@ func (f *family) order(command string) (order, *tool.Envelope) {
 			o.grant = covered(f.more(), o.argv)
 		}
 	}
+
 	for _, name := range o.secrets {
 		i := slices.IndexFunc(f.secrets, func(s tool.SecretGrant) bool { return s.Name == name && s.OnlyTo == "" })
 		switch {
@@ -57,30 +62,33 @@ func (f *family) order(command string) (order, *tool.Envelope) {
 			return refuse(tool.KindRejected, "the secret %s is not set any more; its owner sets it with: rouse secrets set %[1]s", name)
 		}
 	}
+
 	return o, nil
 }
 
 func (o order) network() bool { return o.grant != nil && o.grant.Network }
 
 // start is the argv that is executed, and what takes the values of secrets out of its output.
-func (o order) start(secrets []tool.SecretGrant) (argv []string, hide *strings.Replacer, err error) {
+func (o order) start(secrets []tool.SecretGrant) (argv []string, hide *redact.Redactor, err error) {
 	if o.argv == nil {
 		if argv, err = script(o.script); err != nil {
 			return nil, nil, err
 		}
-		return argv, strings.NewReplacer(), nil
+		return argv, redact.New(nil), nil
 	}
-	values, pairs := map[string]string{}, []string(nil)
+
+	values := map[string]string{}
 	for _, s := range secrets {
 		if s.OnlyTo == "" && slices.Contains(o.secrets, s.Name) {
 			values[s.Name] = s.Value
-			pairs = append(pairs, s.Value, "[secret "+s.Name+"]")
 		}
 	}
+
 	for _, a := range o.argv {
 		argv = append(argv, tool.FillPlaceholders(a, func(name string) string { return values[name] }))
 	}
-	return argv, strings.NewReplacer(pairs...), nil
+
+	return argv, redact.Named(values), nil
 }
 
 // script is how a shell is given what is more than one program: as a whole, as an argument. A
@@ -91,6 +99,7 @@ func script(text string) ([]string, error) {
 			return []string{"bash", "-o", "pipefail", "-c", text}, nil
 		}
 	}
+
 	for _, folder := range filepath.SplitList(searchPath()) {
 		if found(filepath.Join(folder, "sh")) {
 			return []string{"sh", "-c", text}, nil
@@ -120,32 +129,39 @@ func (f *family) needs(ctx context.Context, command string) (tool.Need, error) {
 	if refused != nil {
 		return tool.Need{Refused: refused}, nil
 	}
+
 	tier := f.host.Tier(ctx)
 	a := action{Argv: o.argv, Dir: f.roots.Workdir(), Network: "none", Env: names(environment("", "")), Tier: tier}
 	if o.argv == nil {
 		a.Script = o.script
 	}
+
 	labels, err := f.roots.Labels(ctx)
 	if err != nil {
 		return tool.Need{}, err
 	}
+
 	n := tool.Need{Tier: string(tier), Adds: labels, Keeps: true}
 	if o.network() {
 		a.Network = "host"
 		n.Adds |= tool.Outward | tool.Untrusted
 	}
+
 	if tier == sandbox.TierD || f.irrevocable(o) {
 		n.Adds |= tool.Outward
 	}
+
 	for _, s := range f.secrets {
 		if slices.Contains(o.secrets, s.Name) && !s.Public {
 			n.Adds |= tool.Private
 		}
 	}
+
 	text, err := json.Marshal(a)
 	if err != nil {
 		return tool.Need{}, err
 	}
+
 	n.Action, n.Shown, n.Each = string(text), o.shown(a), installs(o.tree)
 	switch {
 	case o.argv == nil:
@@ -153,6 +169,7 @@ func (f *family) needs(ctx context.Context, command string) (tool.Need, error) {
 	case o.grant == nil:
 		n.Missing = "none of the agent's grants for commands covers it"
 	}
+
 	return n, nil
 }
 
@@ -170,6 +187,7 @@ func (f *family) irrevocable(o order) bool {
 	if o.argv == nil {
 		return calls(o.tree, "rm", "rmdir", "shred", "truncate")
 	}
+
 	switch filepath.Base(o.argv[0]) {
 	case "rm":
 		_, why := foresee(f.roots, o.argv)
@@ -177,6 +195,7 @@ func (f *family) irrevocable(o order) bool {
 	case "shred", "truncate":
 		return true
 	}
+
 	return false
 }
 
@@ -193,25 +212,27 @@ func calls(tree *syntax.File, programs ...string) (found bool) {
 
 // shown is a command as a person reads it: nothing in it can hide anything else.
 func (o order) shown(a action) string {
-	text := Visible(o.script)
+	shown := text.Visible(o.script)
 	if o.argv != nil {
 		words := make([]string, len(o.argv))
 		for i, w := range o.argv {
 			words[i] = quoted(w)
 		}
-		text = strings.Join(words, " ")
+		shown = strings.Join(words, " ")
 	}
+
 	what := "one program, without a shell"
 	if o.argv == nil {
 		what = "a script for bash"
 	}
-	return fmt.Sprintf("%s\n(%s; in %s; network: %s; tier %s)", text, what, Visible(a.Dir), a.Network, a.Tier)
+
+	return fmt.Sprintf("%s\n(%s; in %s; network: %s; tier %s)", shown, what, text.Visible(a.Dir), a.Network, a.Tier)
 }
 
 func quoted(w string) string {
 	q, err := syntax.Quote(w, syntax.LangBash)
 	if err != nil {
-		return Visible(fmt.Sprintf("%q", w))
+		return text.Visible(fmt.Sprintf("%q", w))
 	}
-	return Visible(q)
+	return text.Visible(q)
 }

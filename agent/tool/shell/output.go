@@ -2,10 +2,9 @@ package shell
 
 import (
 	"fmt"
-	"regexp"
-	"strings"
-	"unicode"
 	"unicode/utf8"
+
+	"rouse/internal/text"
 )
 
 // slack is how much more than is shown is kept at a cut, in bytes: a secret that is cut in two
@@ -41,14 +40,17 @@ func (o *Output) Write(p []byte) (int, error) {
 		o.flood()
 		o.flood = nil
 	}
+
 	if room := o.headBytes() - len(o.head); room > 0 {
 		took := min(room, len(p))
 		o.head, p = append(o.head, p[:took]...), p[took:]
 	}
+
 	limit := o.tailBytes()
 	if len(p) > limit {
 		p = p[len(p)-limit:]
 	}
+
 	for len(p) > 0 {
 		if len(o.tail) < limit {
 			took := min(limit-len(o.tail), len(p))
@@ -58,6 +60,7 @@ func (o *Output) Write(p []byte) (int, error) {
 		took := copy(o.tail[o.at:], p)
 		o.at, p = (o.at+took)%limit, p[took:]
 	}
+
 	return n, nil
 }
 
@@ -72,78 +75,20 @@ func (o *Output) Raw() ([]byte, bool) {
 func (o *Output) Text(redact func(string) string) string {
 	all, whole := o.Raw()
 	if whole {
-		return o.cut(redact(Clean(string(all))))
+		return o.cut(redact(text.Clean(string(all))))
 	}
-	head, tail := redact(Clean(string(all[:len(o.head)]))), redact(Clean(string(all[len(o.head):])))
-	head, tail = first(head, o.headChars()), final(tail, o.most-o.headChars())
+	head, tail := redact(text.Clean(string(all[:len(o.head)]))), redact(text.Clean(string(all[len(o.head):])))
+	head, tail = text.Head(head, o.headChars()), text.Tail(tail, o.most-o.headChars())
 	return head + omitted(o.total-int64(len(head)+len(tail)), "bytes") + tail
 }
 
 // cut shows the ends of a text that is there as a whole.
-func (o *Output) cut(text string) string {
-	n := utf8.RuneCountInString(text)
+func (o *Output) cut(all string) string {
+	n := utf8.RuneCountInString(all)
 	if n <= o.most {
-		return text
+		return all
 	}
-	return first(text, o.headChars()) + omitted(int64(n-o.most), "characters") + final(text, o.most-o.headChars())
+	return text.Head(all, o.headChars()) + omitted(int64(n-o.most), "characters") + text.Tail(all, o.most-o.headChars())
 }
 
 func omitted(n int64, of string) string { return fmt.Sprintf("\n[… %d %s left out …]\n", n, of) }
-
-// first are so many characters from the beginning.
-func first(text string, n int) string {
-	for i := range text {
-		if n == 0 {
-			return text[:i]
-		}
-		n--
-	}
-	return text
-}
-
-// final are so many characters from the end.
-func final(text string, n int) string {
-	at := len(text)
-	for ; n > 0 && at > 0; n-- {
-		_, size := utf8.DecodeLastRuneInString(text[:at])
-		at -= size
-	}
-	return text[at:]
-}
-
-// escapes are the sequences that a terminal would obey: colours, titles, the place of a cursor.
-var escapes = regexp.MustCompile("\x1b(?:\\[[0-?]*[ -/]*[@-~]|\\][^\x07\x1b]*(?:\x07|\x1b\\\\)|[PX^_][^\x1b]*\x1b\\\\|[ -/]*[0-~])")
-
-// Clean makes valid text of what a program wrote: without escape sequences, and with other
-// control characters, and those that change the direction of a text, written out.
-func Clean(text string) string {
-	text = strings.ToValidUTF8(text, "\uFFFD")
-	text = escapes.ReplaceAllString(text, "")
-	text = strings.ReplaceAll(text, "\r\n", "\n")
-	text = strings.ReplaceAll(text, "\r", "\n") // a line that was written over
-	return Visible(text)
-}
-
-// Visible writes out what could hide a part of a text from who reads it.
-func Visible(text string) string {
-	hidden := func(r rune) bool {
-		return r != '\n' && r != '\t' && (unicode.IsControl(r) || unicode.Is(unicode.Cf, r))
-	}
-	if !strings.ContainsFunc(text, hidden) {
-		return text
-	}
-	var out strings.Builder
-	for _, r := range text {
-		switch {
-		case !hidden(r):
-			out.WriteRune(r)
-		case r < 0x80:
-			fmt.Fprintf(&out, `\x%02x`, r)
-		case r > 0xFFFF:
-			fmt.Fprintf(&out, `\U%08x`, r)
-		default:
-			fmt.Fprintf(&out, `\u%04x`, r)
-		}
-	}
-	return out.String()
-}

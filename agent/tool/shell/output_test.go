@@ -28,6 +28,7 @@ func TestOutput(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+
 		if got := o.Text(same); got != c.want {
 			t.Errorf("%.40q…: %d bytes, want %d: %.200q", c.wrote, len(got), len(c.want), got)
 		}
@@ -50,6 +51,7 @@ func TestOutputIsText(t *testing.T) {
 				rt.Fatal(err)
 			}
 		}
+
 		text := o.Text(hide)
 		if !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return r < ' ' && r != '\n' && r != '\t' || r == 0x7f }) {
 			rt.Fatalf("%q", text)
@@ -71,6 +73,7 @@ func TestRaw(t *testing.T) {
 	if raw, whole := o.Raw(); !whole || string(raw) != all {
 		t.Errorf("%d of %d bytes", len(raw), len(all))
 	}
+
 	o.Write([]byte(all))
 	if _, whole := o.Raw(); whole {
 		t.Error("what was left out is not missed")

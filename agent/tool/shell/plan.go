@@ -29,6 +29,7 @@ func foresee(roots *tool.Roots, argv []string) (plan []file.Planned, why string)
 	if why != "" {
 		return nil, why
 	}
+
 	switch name := argv[0]; name {
 	case "rm":
 		for _, p := range paths {
@@ -42,6 +43,7 @@ func foresee(roots *tool.Roots, argv []string) (plan []file.Planned, why string)
 	default:
 		return transfers(roots, name, paths, slices.Contains(options, "-T"))
 	}
+
 	return plan, ""
 }
 
@@ -52,15 +54,19 @@ func split(argv []string) (options, paths []string, why string) {
 		if a == "--" {
 			return options, append(paths, rest[i+1:]...), ""
 		}
+
 		if !strings.HasPrefix(a, "-") || a == "-" {
 			paths = append(paths, a)
 			continue
 		}
+
 		if !slices.Contains(movers[argv[0]], a) {
 			return nil, nil, "nothing is known of what it does with " + a
 		}
+
 		options = append(options, a)
 	}
+
 	return options, paths, ""
 }
 
@@ -70,12 +76,14 @@ func transfers(roots *tool.Roots, name string, paths []string, exact bool) (plan
 	if len(paths) < 2 {
 		return nil, "there is nothing that it would go to"
 	}
+
 	from, to := paths[:len(paths)-1], paths[len(paths)-1]
 	into := !exact && isFolder(roots, to)
 	kind := ledger.FileCopy
 	if name == "mv" {
 		kind = ledger.FileMove
 	}
+
 	taken := map[string]bool{}
 	for _, p := range from {
 		dest := to
@@ -85,12 +93,14 @@ func transfers(roots *tool.Roots, name string, paths []string, exact bool) (plan
 		if taken[dest] || roots.Canonical(dest) == roots.Canonical(p) {
 			return nil, "two of its files have one name"
 		}
+
 		taken[dest] = true
 		plan = append(plan, file.Planned{Type: kind, Path: dest, From: p})
 		if name == "mv" {
 			plan = append(plan, file.Planned{Type: kind, Path: p})
 		}
 	}
+
 	return plan, ""
 }
 
@@ -106,11 +116,13 @@ func folders(roots *tool.Roots, paths []string, parents bool) (plan []file.Plann
 				break
 			}
 		}
+
 		slices.Reverse(missing)
 		for _, folder := range missing {
 			plan = append(plan, file.Planned{Type: ledger.FileDirCreate, Path: folder})
 		}
 	}
+
 	return plan
 }
 
@@ -143,17 +155,21 @@ func (f *family) undoable(ctx context.Context, in tool.Invocation, o order) (kep
 		}
 		return nil, why, nil
 	}
+
 	if movers[o.argv[0]] == nil {
 		return nil, "", nil
 	}
+
 	plan, why := foresee(f.roots, o.argv)
 	if why != "" {
 		return nil, why, nil
 	}
+
 	kept, err = file.Keep(ctx, f.log, f.roots, in, plan)
 	var bad *tool.PathError
 	if errors.As(err, &bad) {
 		return nil, bad.Message, nil
 	}
+
 	return kept, "", err
 }

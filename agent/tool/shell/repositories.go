@@ -23,6 +23,7 @@ func (h *Host) guardGit(c *sandbox.Command, tier sandbox.Tier) {
 	if own := filepath.Join(h.Roots.Workdir(), ".git"); tier == sandbox.TierA && !slices.Contains(found, own) {
 		found = append(found, own)
 	}
+
 	for _, git := range found {
 		switch info, err := os.Lstat(git); {
 		case err != nil || info.IsDir():
@@ -43,6 +44,7 @@ func repositories(places []string) (found []string) {
 			if err != nil {
 				continue // nor could a command
 			}
+
 			for _, e := range entries {
 				if left--; left < 0 {
 					return found
@@ -55,7 +57,9 @@ func repositories(places []string) (found []string) {
 				}
 			}
 		}
+
 		places = next
 	}
+
 	return found
 }

@@ -23,28 +23,34 @@ func TestRun(t *testing.T) {
 	if got["stdout"] != "out\n" || got["stderr"] != "bad\n" || got["exit_code"] != 3.0 || got["working_directory"] != b.dir || got["killed_by"] != nil || got["tier"] == "" {
 		t.Errorf("%v", got)
 	}
+
 	_, got = b.run(b.me + " as binary")
 	if got["stdout"] != "a\\x00b\uFFFDcred \\u202eback\nnext\nover\\x07" {
 		t.Errorf("%q", got["stdout"])
 	}
+
 	_, got = b.run(b.me + " as flood")
 	if text := got["stdout"].(string); len(text) > 10_100 || !strings.Contains(text, "bytes left out") {
 		t.Errorf("%d characters", len(text))
 	}
+
 	_, got = b.run(b.me + " as torrent")
 	if text := got["stderr"].(string); got["killed_by"] != shell.KilledByOutput || len(text) > 10_100 {
 		t.Errorf("%v of %d characters", got["killed_by"], len(text))
 	}
+
 	t.Setenv("ROUSE_TEST_CANARY", "canary")
 	_, got = b.run(b.me + " as env")
 	if text := got["stdout"].(string); strings.Contains(text, "canary") || !strings.Contains(text, "HOME=") || strings.Contains(text, os.Getenv("HOME")+"\n") {
 		t.Errorf("the environment: %q", text)
 	}
+
 	for command, kind := range map[string]tool.Kind{"no-such-program-here": tool.KindNotFound, "./no-such-file": tool.KindExecutionError} {
 		if e, _ := b.call("shell_run", map[string]any{"command": command}); e.OK || e.Kind != kind && e.Kind != tool.KindNotFound {
 			t.Errorf("%s: %+v", command, e)
 		}
 	}
+
 	if e, _ := b.call("shell_run", map[string]any{"command": "true", "timeout": 3601}); e.Kind != tool.KindInvalidArgs || e.Field != "timeout" {
 		t.Errorf("%+v", e)
 	}
@@ -61,6 +67,7 @@ func TestScript(t *testing.T) {
 	if strings.TrimSpace(got["stdout"].(string)) != "2" || got["exit_code"] != 1.0 || !strings.Contains(got["stderr"].(string), "none") {
 		t.Errorf("%v", got)
 	}
+
 	e, got := b.call("bash", map[string]any{"command": "echo out; echo bad >&2; exit 4"})
 	if !e.OK || got["text"] != "Exit code: 4\nout\nStandard error:\nbad\n" {
 		t.Errorf("%+v %v", e, got)
@@ -77,6 +84,7 @@ func TestEnded(t *testing.T) {
 			t.Errorf("%s: %+v %v", what, e, got)
 		}
 	}
+
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(errors.New("the run was cancelled"))
 	e, err := b.registry().Call(ctx, b.in, "shell_run", []byte(`{"command":"true"}`))
@@ -104,12 +112,14 @@ func TestOutside(t *testing.T) {
 	if b.text("free/own") != "touched" {
 		t.Error("its own folder cannot be written")
 	}
+
 	for name, want := range map[string]string{".git/config": "[core]\n", ".git/hooks/x": "#", ".git/hooks/pre-commit": "none",
 		"sub/inner/.git/config": "[core]\n", "sub/inner/.git/hooks": "none", "sub/linked/.git": "gitdir: elsewhere\n", "masked/x": "kept", "masked/y": "none", "later": "none"} {
 		if text := b.text(name); text != want {
 			t.Errorf("%s is %q", name, text)
 		}
 	}
+
 	if _, err := os.Stat(outside); err == nil {
 		t.Error("a canary outside was made")
 	}
@@ -124,11 +134,13 @@ func TestLinkedConfiguration(t *testing.T) {
 	if err := os.WriteFile(canary, []byte("hunter2"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	for _, name := range []string{".git/config", "sub/.git", "sub/deep/.git/hooks"} {
 		b.write(name+".kept", "")
 		if err := os.Symlink(canary, filepath.Join(b.dir, name)); err != nil {
 			t.Fatal(err)
 		}
+
 		e, got := b.call("shell_run", map[string]any{"command": "cat " + name + " " + canary})
 		if strings.Contains(string(e.Result)+e.Message, "hunter2") || e.OK && got["exit_code"] == 0.0 {
 			t.Errorf("%s: %+v", name, e)
@@ -149,6 +161,7 @@ func TestSwappedPlaces(t *testing.T) {
 	if err := os.WriteFile(canary, []byte("hunter2"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	b.write("ref/canary", "open")
 	b.write("drop.txt", "open")
 	grants := []tool.Grant{{Path: b.me, File: true}, {Path: filepath.Join(b.dir, "ref")}, {Path: filepath.Join(b.dir, "drop.txt"), File: true}}
@@ -160,14 +173,17 @@ func TestSwappedPlaces(t *testing.T) {
 		}
 		b.roots, b.options.Host.Roots = roots, roots
 	}
+
 	renew()
 	if _, got := b.run("cat ref/canary drop.txt"); got["stdout"] != "openopen" {
 		t.Fatalf("%v", got)
 	}
+
 	_, got := b.run("rm -r ref && ln -s " + outside + " ref && rm drop.txt && ln -s " + canary + " drop.txt")
 	if got["exit_code"] != 0.0 {
 		t.Fatalf("%v", got)
 	}
+
 	for range 2 { // in this run, and in a later one
 		for _, name := range []string{"ref/canary", "drop.txt", canary} {
 			if _, got := b.run("cat " + name); strings.Contains(fmt.Sprint(got), "hunter2") {
@@ -195,6 +211,7 @@ func TestLabels(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		host := *b.options.Host
 		host.Roots = roots
 		c := *b
@@ -202,6 +219,7 @@ func TestLabels(t *testing.T) {
 		if n := c.need("true"); b.tier() != "D" && n.Adds != want {
 			t.Errorf("%s, not %s", n.Adds, want)
 		}
+
 		if b.tier() != "D" {
 			c.run("true")
 		}
@@ -224,6 +242,7 @@ func TestLanes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	b.options.Host.Lanes = lanes
 	var all sync.WaitGroup
 	for i := range 4 {
@@ -231,6 +250,7 @@ func TestLanes(t *testing.T) {
 			b.call("bash", map[string]any{"command": fmt.Sprintf("mkdir busy && sleep 0.02 && rmdir busy || echo %d >> together", i)})
 		})
 	}
+
 	all.Wait()
 	if b.text("together") != "none" {
 		t.Errorf("two ran at once: %s", b.text("together"))
@@ -250,10 +270,12 @@ func TestSecrets(t *testing.T) {
 	if n.Missing != "" || n.Adds&tool.Private == 0 || strings.Contains(n.Action+n.Shown, "hunter2") || !strings.Contains(n.Shown, "OSL_SECRET[key]") {
 		t.Errorf("%+v", n)
 	}
+
 	_, got := b.run(b.me + " as argv 'x=__OSL_SECRET[key]__'")
 	if got["stdout"] != "[\"x=[secret key]\"]\n" {
 		t.Errorf("%v", got["stdout"])
 	}
+
 	for command, kind := range map[string]tool.Kind{"prog __OSL_SECRET[none]__": tool.KindRejected, "prog __OSL_SECRET[gone]__": tool.KindRejected, "prog __OSL_SECRET[web]__": tool.KindRejected, "echo '__OSL_SECRET[key]__' | cat": tool.KindInvalidArgs} {
 		if n := b.need(command); n.Refused == nil || n.Refused.Kind != kind {
 			t.Errorf("%s: %+v", command, n)
@@ -271,6 +293,7 @@ func TestNeeds(t *testing.T) {
 	if n := b.need("fetch a"); n.Missing != "" || n.Adds&(tool.Untrusted|tool.Outward) != tool.Untrusted|tool.Outward || !strings.Contains(n.Shown, "network: host") {
 		t.Errorf("%+v", n)
 	}
+
 	other := b.need("other 'a b' $'\\x1b[2K'\u202e")
 	if other.Missing == "" || strings.ContainsAny(other.Shown, "\x1b\u202e") {
 		t.Errorf("%+v", other)
@@ -281,6 +304,7 @@ func TestNeeds(t *testing.T) {
 	if a, same, apart := b.need("other  a 'b'").Action, b.need("other a b").Action, b.need("other 'a b'").Action; a != same || a == apart {
 		t.Errorf("%s, %s, %s", a, same, apart)
 	}
+
 	for command, want := range map[string]bool{"rm -r sub": true, "rm none": false, "rm a*": true, "ls | rm a": true, "ls | cat": false} {
 		if n := b.need(command); b.tier() != "D" && (n.Adds&tool.Outward != 0) != want {
 			t.Errorf("%s: %s", command, n.Adds)
@@ -323,22 +347,27 @@ func TestUndo(t *testing.T) {
 			if b.tier() != "A" && strings.HasPrefix(c.command, "cp -p") {
 				t.Skip("no times can be kept there")
 			}
+
 			for name, text := range all {
 				b.write(name, text)
 			}
+
 			before := b.tree()
 			e, got := b.run(c.command)
+
 			for pair := range strings.SplitSeq(c.want, " ") {
 				if name, text, ok := strings.Cut(pair, "="); ok && b.is(name) != text {
 					t.Errorf("%s is %q after it", name, b.is(name))
 				}
 			}
+
 			if c.lost != "" {
 				if warned := strings.Join(e.Warnings, " "); c.lost != "-" && !strings.Contains(warned, c.lost) || c.lost == "-" && warned != "" || got["operation_id"] != nil {
 					t.Errorf("%v %v", e.Warnings, got)
 				}
 				return
 			}
+
 			if len(e.Warnings) > 0 || got["operation_id"] != "k1" {
 				t.Fatalf("%+v %v", e, got)
 			}
@@ -377,6 +406,7 @@ func TestUndoRunOfCommands(t *testing.T) {
 	b := newBench(t).confined()
 	b.write("a.txt", "one\n")
 	before := b.tree()
+
 	for i, call := range []func(){
 		func() { b.run("mkdir -p new/deep") },
 		func() { b.call("file_write", map[string]any{"path": "new/deep/x.txt", "content": "x"}) },
@@ -387,6 +417,7 @@ func TestUndoRunOfCommands(t *testing.T) {
 		b.in.Key = fmt.Sprintf("k%d", i)
 		call()
 	}
+
 	b.write("new/stranger", "x")
 	if out, done, err := file.UndoRun(t.Context(), b.ledger, b.in.Run, false, true); err != nil || done || !strings.Contains(fmt.Sprint(out), "the folder holds something") {
 		t.Errorf("%v %v %v", out, done, err)

@@ -5,13 +5,14 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
-	"path"
 	"strings"
 	"time"
 
 	"rouse/agent/sandbox"
 	"rouse/agent/tool"
 	"rouse/agent/tool/file"
+	"rouse/internal/domain"
+	"rouse/internal/text"
 )
 
 //go:embed run.md
@@ -27,6 +28,21 @@ const (
 	bashWall    = 120 * time.Second
 	bashShown   = 256 << 10 // characters of a stream
 )
+
+// specs are the tools. A command ends by itself, or by its own clock.
+var (
+	runSpec = tool.Spec{
+		Name: "shell_run", Description: strings.TrimSpace(runText), Effect: domain.EffectExternal, Class: tool.ClassExec, Scope: tool.ScopeOutside, Writes: tool.WritesForeseen,
+		Given: tool.GivenCommands, Says: "command", Timeout: -1,
+	}
+	bashSpec = tool.Spec{
+		Name: "bash", Description: bashText, Effect: domain.EffectExternal, Class: tool.ClassExec, Scope: tool.ScopeOutside, Writes: tool.WritesForeseen,
+		Given: tool.GivenCommands, SecondOf: runSpec.Name, Says: "command", Timeout: -1,
+	}
+)
+
+// Specs are the tools of the family.
+func Specs() tool.Specs { return tool.Specs{runSpec, bashSpec} }
 
 // Options are what the tools of one run work with.
 type Options struct {
@@ -61,44 +77,40 @@ func Tools(o Options) ([]tool.Tool, error) {
 	if o.Log == nil || o.Idle < 0 {
 		return nil, errors.New("shell: a log of changes and a time of 0 or more are needed")
 	}
+
 	for _, g := range o.Grants {
 		if err := g.Check(); err != nil {
 			return nil, fmt.Errorf("the grant of the command %q: %w", g.Argv, err)
 		}
 	}
+
 	f := &family{o.Host, o.Host.Roots, o.Log, o.Grants, o.More, o.Secrets, o.Redact, o.Idle}
 	if f.redact == nil {
 		f.redact = func(text string) string { return text }
 	}
+
 	if f.idle == 0 {
 		f.idle = defaultIdle
 	}
+
 	var out []tool.Tool
-	if len(o.Grants) > 0 || o.More != nil || named(o.Allow, "shell_run") {
+	if len(o.Grants) > 0 || o.More != nil || tool.Named(o.Allow, runSpec.Name) {
 		t, err := f.runTool()
 		if err != nil {
 			return nil, err
 		}
 		out = append(out, t)
 	}
-	if named(o.Allow, "bash") {
+
+	if tool.Named(o.Allow, bashSpec.Name) {
 		t, err := f.bashTool()
 		if err != nil {
 			return nil, err
 		}
 		out = append(out, t)
 	}
-	return out, nil
-}
 
-// named says whether a list of tools asks for one that not every agent has.
-func named(allow []string, name string) bool {
-	for _, glob := range allow {
-		if ok, err := path.Match(glob, name); err == nil && ok && glob != "*" {
-			return true
-		}
-	}
-	return false
+	return out, nil
 }
 
 type runArgs struct {
@@ -118,22 +130,25 @@ type runResult struct {
 }
 
 func (f *family) runTool() (tool.Tool, error) {
-	s := tool.Spec{Name: "shell_run", Description: strings.TrimSpace(runText), Effect: tool.External, Class: tool.ClassExec, Timeout: -1,
-		Needs: tool.Needs(func(ctx context.Context, _ tool.Invocation, a runArgs) (tool.Need, error) {
-			return f.needs(ctx, a.Command)
-		})}
+	s := runSpec
+	s.Needs = tool.Needs(func(ctx context.Context, _ tool.Invocation, a runArgs) (tool.Need, error) {
+		return f.needs(ctx, a.Command)
+	})
 	return tool.Define(s, func(ctx context.Context, in tool.Invocation, a runArgs) (tool.Envelope, error) {
 		idle := f.idle
 		if a.Timeout > maxIdle {
 			return tool.Failure(tool.KindInvalidArgs, "timeout is %d seconds; it is at most %d", a.Timeout, maxIdle).WithField("timeout", "1 to 3600"), nil
 		}
+
 		if a.Timeout > 0 {
 			idle = time.Duration(a.Timeout) * time.Second
 		}
+
 		res, warnings, refused, err := f.execute(ctx, in, a.Command, limits{idle: idle, shown: maxShown})
 		if refused != nil || err != nil {
 			return deref(refused), err
 		}
+
 		return tool.Success(res, warnings...), nil
 	})
 }
@@ -143,10 +158,11 @@ func (f *family) bashTool() (tool.Tool, error) {
 	type args struct {
 		Command string `json:"command"`
 	}
-	s := tool.Spec{Name: "bash", Description: bashText, Effect: tool.External, Class: tool.ClassExec, Timeout: -1,
-		Needs: tool.Needs(func(ctx context.Context, _ tool.Invocation, a args) (tool.Need, error) {
-			return f.needs(ctx, a.Command)
-		})}
+	s := bashSpec
+	s.Needs = tool.Needs(func(ctx context.Context, _ tool.Invocation, a args) (tool.Need, error) {
+		return f.needs(ctx, a.Command)
+	})
+
 	return tool.Define(s, func(ctx context.Context, in tool.Invocation, a args) (tool.Envelope, error) {
 		res, warnings, refused, err := f.execute(ctx, in, a.Command, limits{wall: bashWall, shown: bashShown})
 		if refused != nil || err != nil {
@@ -162,6 +178,7 @@ func (r runResult) text() string {
 	if r.KilledBy != "" {
 		out += "Ended by: " + r.KilledBy + "\n"
 	}
+
 	out += r.Stdout
 	if r.Stderr != "" {
 		if !strings.HasSuffix(out, "\n") {
@@ -169,6 +186,7 @@ func (r runResult) text() string {
 		}
 		out += "Standard error:\n" + r.Stderr
 	}
+
 	return out
 }
 
@@ -190,35 +208,42 @@ func (f *family) execute(ctx context.Context, in tool.Invocation, command string
 	if refused != nil {
 		return res, nil, refused, nil
 	}
+
 	argv, hide, err := o.start(f.secrets)
 	if err != nil {
 		e := tool.Failure(tool.KindUnavailable, "%s", err.Error())
 		return res, nil, &e, nil
 	}
+
 	kept, why, err := f.undoable(ctx, in, o)
 	if err != nil {
 		return res, nil, nil, err
 	}
+
 	if why != "" {
-		warnings = append(warnings, "what this command changes cannot be undone: "+Visible(why))
+		warnings = append(warnings, "what this command changes cannot be undone: "+text.Visible(why))
 	}
+
 	out, bad := NewOutput(l.shown), NewOutput(l.shown)
 	done, err := f.host.Start(ctx, Program{Argv: argv, Network: o.network(), Idle: l.idle, Wall: l.wall, Stdout: out, Error: bad})
 	if err != nil {
 		e, host := Unstarted(ctx, err)
 		return res, nil, &e, errors.Join(host, forget(ctx, kept))
 	}
+
 	redact := func(text string) string { return f.redact(hide.Replace(text)) }
 	res = runResult{out.Text(redact), bad.Text(redact), done.Exit, done.Signal, f.roots.Workdir(), done.KilledBy, done.Tier, ""}
 	if kept == nil {
 		return res, warnings, nil, nil
 	}
+
 	if done.Exit == 0 && kept.Came() {
 		if kept.Any() {
 			res.OperationID = in.Key
 		}
 		return res, warnings, nil, kept.Announce(context.WithoutCancel(ctx))
 	}
+
 	warnings = append(warnings, "what this command changed cannot be undone: it did not end as it was foreseen")
 	return res, warnings, nil, forget(ctx, kept)
 }

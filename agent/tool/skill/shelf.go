@@ -85,20 +85,25 @@ func (s *Shelf) load(nameOrPath string, again bool) tool.Envelope {
 	case err != nil:
 		return s.unknown(nameOrPath, err)
 	}
+
 	if s.Verify != nil {
 		if err := s.Verify(sk); err != nil {
 			return tool.Failure(tool.KindRejected, "%v", err)
 		}
 	}
+
 	s.alone.Lock()
 	defer s.alone.Unlock()
+
 	if s.Loaded.Has(sk.Name) && !again {
 		return tool.Success(loaded{Skill: sk.Name, Note: "is loaded already; its instructions stand above. If you cannot see them any more, load it with again: true"})
 	}
+
 	text, err := sk.Content()
 	if err != nil {
 		return tool.Failure(tool.KindUnavailable, "the skill %s cannot be read: %v", sk.Name, err)
 	}
+
 	s.Loaded.add(sk.Name)
 	return tool.Success(loaded{Skill: sk.Name, Content: text})
 }
@@ -111,9 +116,10 @@ func (s *Shelf) unknown(name string, err error) tool.Envelope {
 	for _, sk := range all[:min(len(all), most)] {
 		names = append(names, sk.Name)
 	}
+
 	say := "the skills are " + strings.Join(names, ", ")
 	if len(all) > most {
-		say = fmt.Sprintf("there are %d skills; find one with capabilities_discover", len(all))
+		say = fmt.Sprintf("there are %d skills; find one with %s", len(all), discoverSpec.Name)
 	}
 	return tool.Failure(tool.KindNotFound, "%v; %s", err, say)
 }
@@ -137,6 +143,7 @@ func LoadedIn(messages []model.Message) []string {
 		if m.Role != model.RoleTool || !strings.Contains(m.Text, `"skill_content":`) {
 			continue
 		}
+
 		var e tool.Envelope
 		var l struct {
 			Skill  string   `json:"skill"`
@@ -145,14 +152,17 @@ func LoadedIn(messages []model.Message) []string {
 		if json.Unmarshal([]byte(m.Text), &e) != nil || !e.OK || json.Unmarshal(e.Result, &l) != nil {
 			continue
 		}
+
 		if l.Skill != "" {
 			out = append(out, l.Skill)
 		}
+
 		for _, id := range l.Loaded {
 			if name, ok := strings.CutPrefix(id, skillPrefix); ok {
 				out = append(out, name)
 			}
 		}
 	}
+
 	return out
 }

@@ -13,6 +13,7 @@ import (
 	"rouse/agent/model"
 	"rouse/agent/tool"
 	"rouse/agent/tool/skill"
+	"rouse/internal/domain"
 	"rouse/skills"
 )
 
@@ -29,6 +30,7 @@ func find(t *testing.T, names ...string) *skills.Catalog {
 			t.Fatal(err)
 		}
 	}
+
 	return skills.Discover(skills.Root{Path: root, Trusted: true})
 }
 
@@ -45,6 +47,7 @@ func registry(t *testing.T, o skill.Options) *tool.Registry {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	r, err := tool.NewRegistry(tools...)
 	if err != nil {
 		t.Fatal(err)
@@ -66,7 +69,7 @@ func call(t *testing.T, r *tool.Registry, name, args string) tool.Envelope {
 func TestCapabilitiesLoad(t *testing.T) {
 	all := find(t, many(30, "csv", "tax")...)
 	given := all.Skills()[:22] // csv and some of the others
-	one, err := tool.Define(tool.Spec{Name: "db_query", Effect: tool.Read}, func(_ context.Context, _ tool.Invocation, _ struct {
+	one, err := tool.Define(tool.Spec{Name: "db_query", Description: "asks", Effect: domain.EffectRead, Class: tool.ClassOther}, func(_ context.Context, _ tool.Invocation, _ struct {
 		SQL string `json:"sql"`
 	}) (tool.Envelope, error) {
 		return tool.Success("x"), nil
@@ -74,10 +77,12 @@ func TestCapabilitiesLoad(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	granted, err := tool.NewRegistry(one)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for name, c := range map[string]struct {
 		ids      string
 		kind     tool.Kind // "" for a success
@@ -104,6 +109,7 @@ func TestCapabilitiesLoad(t *testing.T) {
 		if e.OK != (c.kind == "") || e.Kind != c.kind || len(e.Warnings) != c.warnings {
 			t.Errorf("%s: %+v", name, e)
 		}
+
 		for _, part := range c.want {
 			if !strings.Contains(string(e.Result), part) {
 				t.Errorf("%s: %q is not in %s", name, part, e.Result)
@@ -122,6 +128,7 @@ func TestCapabilitiesDiscover(t *testing.T) {
 	if e := call(t, r, "capabilities_discover", `{"query":"zebra"}`); !e.OK || string(e.Result) != `{"found":[]}` || len(e.Warnings) != 1 {
 		t.Errorf("%+v", e)
 	}
+
 	for _, args := range []string{`{}`, `{"query":"  "}`, `{"queries":["a","b","c","d","e","f","g","h","i"]}`} {
 		if e := call(t, r, "capabilities_discover", args); e.Kind != tool.KindInvalidArgs {
 			t.Errorf("%s: %+v", args, e)
@@ -136,6 +143,7 @@ func TestLoadSkill(t *testing.T) {
 	if tools, err := skill.New(skill.Options{}).Tools(); err != nil || tools != nil {
 		t.Errorf("without skills there are %v (%v)", tools, err)
 	}
+
 	few := registry(t, skill.Options{View: find(t, "csv", "tax").View("", nil)})
 	if names := strings.Join(few.Names(), " "); names != "load_skill" {
 		t.Errorf("two skills come with %s", names)
@@ -143,6 +151,7 @@ func TestLoadSkill(t *testing.T) {
 	if e := call(t, few, "load_skill", `{"skill_name":"nope"}`); e.Kind != tool.KindInvalidArgs || !strings.Contains(e.Expected+e.Message, "tax") {
 		t.Errorf("%+v", e)
 	}
+
 	all := find(t, many(30, "csv", "tax")...)
 	s, _ := all.Get("csv")
 	bad := errors.New("was changed")
@@ -152,6 +161,7 @@ func TestLoadSkill(t *testing.T) {
 		}
 		return nil
 	}})
+
 	for _, c := range []struct {
 		args, want string
 		kind       tool.Kind
@@ -168,6 +178,7 @@ func TestLoadSkill(t *testing.T) {
 			t.Errorf("%s: %+v, want %s", c.args, e, c.want)
 		}
 	}
+
 	path, err := json.Marshal(map[string]any{"skill_name": s.Dir, "again": true})
 	if err != nil {
 		t.Fatal(err)
@@ -178,6 +189,7 @@ func TestLoadSkill(t *testing.T) {
 	if err := os.Remove(s.File); err != nil {
 		t.Fatal(err)
 	}
+
 	if e := call(t, r, "load_skill", string(path)); e.Kind != tool.KindUnavailable || !strings.Contains(e.Message, "csv") {
 		t.Errorf("a skill that is gone: %+v", e)
 	}
@@ -196,6 +208,7 @@ func TestLoadedIn(t *testing.T) {
 		}
 		messages = append(messages, model.Message{Role: model.RoleTool, Text: string(text)})
 	}
+
 	messages = append(messages, model.Message{Role: model.RoleUser, Text: messages[0].Text})
 	if got := strings.Join(skill.LoadedIn(messages), " "); got != "csv tax" {
 		t.Errorf("%s", got)

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"rouse/agent/tool"
+	"rouse/internal/domain"
+	"rouse/internal/text"
 	"rouse/skills"
 )
 
@@ -22,6 +24,25 @@ var discoverText string
 //go:embed capabilities_load.md
 var loadAllText string
 
+// specs are the tools.
+var (
+	loadSpec = tool.Spec{
+		Name: "load_skill", Description: loadText, Effect: domain.EffectRead, Class: tool.ClassOther, Scope: tool.ScopeAgent, Writes: tool.WritesNothing,
+		Given: tool.GivenSkills,
+	}
+	discoverSpec = tool.Spec{
+		Name: "capabilities_discover", Description: strings.TrimSpace(discoverText), Effect: domain.EffectRead, Class: tool.ClassOther, Scope: tool.ScopeAgent, Writes: tool.WritesNothing,
+		Given: tool.GivenUntold,
+	}
+	loadAllSpec = tool.Spec{
+		Name: "capabilities_load", Description: loadAllText, Effect: domain.EffectRead, Class: tool.ClassOther, Scope: tool.ScopeAgent, Writes: tool.WritesNothing,
+		Given: tool.GivenUntold,
+	}
+)
+
+// Specs are the tools of the family.
+func Specs() tool.Specs { return tool.Specs{loadSpec, discoverSpec, loadAllSpec} }
+
 const (
 	skillPrefix = "skill/"
 	toolPrefix  = "tool/"
@@ -30,7 +51,8 @@ const (
 	maxQueries = 8
 	maxHits    = 10 // of a query
 	maxIDs     = 20
-	maxNamed   = 60 // tools that are named to a model that is not told of them
+	maxNamed   = 60  // tools that are named to a model that is not told of them
+	maxTold    = 300 // characters of a description
 )
 
 // Tools are load_skill, and the tools that find skills and tools where there are many skills, or
@@ -48,11 +70,15 @@ func (s *Shelf) Tools() ([]tool.Tool, error) {
 	if told && len(s.Apart) == 0 {
 		return out, nil
 	}
-	discover, err := tool.Define(tool.Spec{Name: "capabilities_discover", Description: strings.TrimSpace(discoverText) + s.named(), Effect: tool.Read}, s.discover)
+
+	spec := discoverSpec
+	spec.Description += s.named()
+	discover, err := tool.Define(spec, s.discover)
 	if err != nil {
 		return nil, err
 	}
-	loadAll, err := tool.Define(tool.Spec{Name: "capabilities_load", Description: loadAllText, Effect: tool.Read}, s.loadAll)
+
+	loadAll, err := tool.Define(loadAllSpec, s.loadAll)
 	return append(out, discover, loadAll), err
 }
 
@@ -61,11 +87,7 @@ func (s *Shelf) named() string {
 	if len(s.Apart) == 0 {
 		return ""
 	}
-	names, more := s.Apart, ""
-	if len(names) > maxNamed {
-		names, more = names[:maxNamed], fmt.Sprintf(" and %d more", len(s.Apart)-maxNamed)
-	}
-	return " Tools that you are not told of yet: " + strings.Join(names, ", ") + more + "."
+	return " Tools that you are not told of yet: " + text.List(s.Apart, maxNamed) + "."
 }
 
 // loadTool is load_skill; all says that the model is told of every skill.
@@ -74,10 +96,12 @@ func (s *Shelf) loadTool() (load tool.Tool, all bool, err error) {
 	for _, sk := range s.View.All() {
 		names = append(names, sk.Name)
 	}
-	spec := tool.Spec{Name: "load_skill", Description: loadText, Effect: tool.Read}
+
+	spec := loadSpec
 	if len(names) <= few {
 		spec.Enum = map[string][]string{"skill_name": names}
 	}
+
 	load, err = tool.Define(spec, func(_ context.Context, _ tool.Invocation, a loadArgs) (tool.Envelope, error) {
 		return s.load(a.Name, a.Again), nil
 	})
@@ -107,38 +131,33 @@ func (s *Shelf) discover(_ context.Context, _ tool.Invocation, a discoverArgs) (
 	if strings.TrimSpace(a.Query) != "" {
 		queries = append([]string{a.Query}, queries...)
 	}
+
 	switch {
 	case len(queries) == 0:
 		return tool.Failure(tool.KindInvalidArgs, "say in words what you are looking for").WithField("query", "some words"), nil
 	case len(queries) > maxQueries:
 		return tool.Failure(tool.KindInvalidArgs, "%d queries are more than the %d that are allowed at once", len(queries), maxQueries).WithField("queries", "8 or fewer"), nil
 	}
+
 	finder := s.finder()
 	ranked := make([][]skills.Hit, len(queries))
 	for i, q := range queries {
 		ranked[i] = finder.Search(q, maxHits)
 	}
+
 	var out []found
 	for place := range maxHits {
 		for _, hits := range ranked {
 			if place < len(hits) && !slices.ContainsFunc(out, func(f found) bool { return f.ID == hits[place].ID }) {
-				out = append(out, found{hits[place].ID, short(hits[place].Description)})
+				out = append(out, found{hits[place].ID, text.Truncate(text.Collapse(hits[place].Description), maxTold)})
 			}
 		}
 	}
 	if len(out) == 0 {
 		return tool.Success(map[string]any{"found": []found{}}, "nothing has any of these words; try others, or do the task with the tools that you have"), nil
 	}
-	return tool.Success(map[string]any{"found": out}), nil
-}
 
-func short(text string) string {
-	const most = 300
-	text = strings.Join(strings.Fields(text), " ")
-	if r := []rune(text); len(r) > most {
-		return string(r[:most]) + "…"
-	}
-	return text
+	return tool.Success(map[string]any{"found": out}), nil
 }
 
 // entries are what can be found.
@@ -147,14 +166,17 @@ func (s *Shelf) entries() []skills.Entry {
 	for _, sk := range s.View.All() {
 		out = append(out, skills.Entry{ID: skillPrefix + sk.Name, Name: sk.Name, Description: sk.Description})
 	}
+
 	if s.Options.Tools == nil {
 		return out
 	}
+
 	for _, name := range s.Options.Tools.Names() {
 		if t, ok := s.Options.Tools.Lookup(name); ok {
 			out = append(out, skills.Entry{ID: toolPrefix + name, Name: name, Description: t.Description()})
 		}
 	}
+
 	return out
 }
 
@@ -181,6 +203,7 @@ func (s *Shelf) loadAll(_ context.Context, _ tool.Invocation, a loadAllArgs) (to
 	if len(a.IDs) == 0 || len(a.IDs) > maxIDs {
 		return tool.Failure(tool.KindInvalidArgs, "%d ids were given", len(a.IDs)).WithField("ids", fmt.Sprintf("1 to %d ids like skill/NAME", maxIDs)), nil
 	}
+
 	out := loadedAll{Loaded: []string{}, Tools: map[string]loadedTool{}}
 	var contents, warnings []string
 	var first *tool.Envelope
@@ -194,6 +217,7 @@ func (s *Shelf) loadAll(_ context.Context, _ tool.Invocation, a loadAllArgs) (to
 	if len(warnings) == len(a.IDs) {
 		return *first, nil
 	}
+
 	out.Content = strings.Join(contents, "\n\n")
 	return tool.Success(out, warnings...), nil
 }
@@ -206,18 +230,22 @@ func (s *Shelf) one(id string, out *loadedAll, contents *[]string) tool.Envelope
 		if !e.OK || json.Unmarshal(e.Result, &l) != nil {
 			return e
 		}
+
 		if l.Content == "" {
 			out.Already = append(out.Already, id)
 		} else {
 			out.Loaded = append(out.Loaded, skillPrefix+l.Skill)
 			*contents = append(*contents, l.Content)
 		}
+
 		return e
 	}
+
 	name, ok := strings.CutPrefix(id, toolPrefix)
 	if !ok {
 		return tool.Failure(tool.KindInvalidArgs, "%q is no id; ids are like skill/NAME or tool/NAME", id)
 	}
+
 	if s.Options.Tools != nil {
 		if t, ok := s.Options.Tools.Lookup(name); ok { // all that is granted can be called
 			out.Loaded = append(out.Loaded, id)
@@ -228,5 +256,6 @@ func (s *Shelf) one(id string, out *loadedAll, contents *[]string) tool.Envelope
 	if slices.Contains(s.Denied, name) {
 		return tool.Failure(tool.KindRejected, "the tool %s is not among those of this agent; its owner can allow it under tools", name)
 	}
+
 	return tool.Failure(tool.KindToolNotFound, "there is no tool %q", name)
 }

@@ -7,13 +7,14 @@ import (
 	"mime"
 	"net/http"
 	"strings"
-	"unicode/utf8"
 
 	"golang.org/x/net/html/charset"
+
+	"rouse/internal/text"
 )
 
-// text is an answer as a model reads it.
-type text struct {
+// readable is an answer as a model reads it.
+type readable struct {
 	title, body string
 	kind        string // the content type
 	warnings    []string
@@ -27,26 +28,30 @@ func isText(kind string) bool {
 	if family == "text" {
 		return true
 	}
+
 	if i := strings.LastIndexByte(sub, '+'); i >= 0 {
 		sub = sub[i+1:]
 	}
+
 	for _, t := range textual {
 		if family == "application" && (sub == t || sub == "x-"+t) {
 			return true
 		}
 	}
+
 	return false
 }
 
 // read makes text of an answer: in UTF-8, without secrets, a page as Markdown unless source is
 // set. What is no text is left out, with a word.
-func (f *fetcher) read(a answer, source bool) text {
+func (f *fetcher) read(a answer, source bool) readable {
 	given := a.header.Get("Content-Type")
 	kind, _, err := mime.ParseMediaType(given)
 	if err != nil || kind == "" {
 		kind, _, _ = mime.ParseMediaType(http.DetectContentType(a.body))
 	}
-	out := text{kind: kind, warnings: a.warning}
+
+	out := readable{kind: kind, warnings: a.warning}
 	switch coding := strings.ToLower(a.header.Get("Content-Encoding")); {
 	case len(a.body) == 0:
 		return out
@@ -60,20 +65,24 @@ func (f *fetcher) read(a answer, source bool) text {
 		out.warnings = append(out.warnings, fmt.Sprintf("the answer calls itself %s and is binary; it is left out", kind))
 		return out
 	}
+
 	plain := f.redact(decoded(a.body, given))
 	if a.broken {
 		plain = f.whole(plain)
 	}
+
 	if a.cut {
 		plain = plain[:max(len(plain)-margin, 0)]
 		plain = strings.ToValidUTF8(plain, "")
 		out.warnings = append(out.warnings, fmt.Sprintf("the answer is longer than %d MiB; what comes after them was not read", maxAnswer>>20))
 	}
+
 	out.body = plain
 	if page := kind == "text/html" || kind == "application/xhtml+xml"; page && !source {
 		out.title, out.body = markdown(plain, a.target.url)
 		out.body = f.redact(out.body)
 	}
+
 	return out
 }
 
@@ -87,6 +96,7 @@ func (f *fetcher) whole(text string) string {
 			}
 		}
 	}
+
 	return text
 }
 
@@ -107,19 +117,12 @@ func decoded(body []byte, contentType string) string {
 
 // page is a part of a text: at most count characters from offset on; next is where it goes on,
 // 0 at the end.
-func page(text string, offset, count int) (part string, next int) {
-	skip := func(text string, n int) int { // bytes of n characters
-		i := 0
-		for ; n > 0 && i < len(text); n-- {
-			_, size := utf8.DecodeRuneInString(text[i:])
-			i += size
-		}
-		return i
-	}
-	text = text[skip(text, offset):]
-	end := skip(text, count)
-	if end < len(text) {
+func page(body string, offset, count int) (part string, next int) {
+	body = body[len(text.Head(body, offset)):]
+	part = text.Head(body, count)
+	if len(part) < len(body) {
 		next = offset + count
 	}
-	return text[:end], next
+
+	return part, next
 }

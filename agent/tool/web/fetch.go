@@ -47,21 +47,25 @@ var errTooSlow = fmt.Errorf("no answer within %s", limit)
 func (f *fetcher) ask(ctx context.Context, q request, secrets []tool.SecretGrant) (answer, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, errTooSlow)
 	defer cancel()
+
 	for hop := 0; ; hop++ {
 		resp, err := f.send(ctx, q, secrets)
 		if err != nil {
 			return answer{}, err
 		}
+
 		out := answer{target: q.target, status: resp.StatusCode, header: resp.Header}
 		next, why := f.next(q, resp, secrets)
 		if why == "" && next.target.url != nil && hop == maxRedirects {
 			why = fmt.Sprintf("there were more than %d redirects", maxRedirects)
 		}
+
 		if why == "" && next.target.url != nil {
 			resp.Body.Close()
 			q = next
 			continue
 		}
+
 		out.ended = why
 		out.body, err = io.ReadAll(io.LimitReader(resp.Body, maxAnswer+margin))
 		resp.Body.Close()
@@ -73,6 +77,7 @@ func (f *fetcher) ask(ctx context.Context, q request, secrets []tool.SecretGrant
 			out.broken = !out.cut
 			out.warning = append(out.warning, "the answer broke off: "+f.explain(ctx, q, err).Error())
 		}
+
 		return out, nil
 	}
 }
@@ -86,22 +91,27 @@ func (f *fetcher) send(ctx context.Context, q request, secrets []tool.SecretGran
 			return nil, &refusal{err.Error()}
 		}
 	}
+
 	u, header, body, err := q.filled(secrets)
 	if err != nil {
 		return nil, &refusal{err.Error()}
 	}
+
 	var content io.Reader
 	if body != "" {
 		content = strings.NewReader(body)
 	}
+
 	req, err := http.NewRequestWithContext(ctx, q.method, u.String(), content)
 	if err != nil {
 		return nil, &refusal{"the request cannot be made"} // the error would tell all of it
 	}
+
 	req.URL, req.Header = u, header
 	if req.Header.Get("User-Agent") == "" {
 		req.Header.Set("User-Agent", "rouse")
 	}
+
 	transport := &http.Transport{
 		Proxy: nil, DialContext: f.dial(q.target, access), DisableKeepAlives: true, ForceAttemptHTTP2: true, MaxResponseHeaderBytes: maxHeader,
 		TLSHandshakeTimeout: 10 * time.Second, TLSClientConfig: &tls.Config{RootCAs: f.roots, ServerName: q.target.host, MinVersion: tls.VersionTLS12},
@@ -110,6 +120,7 @@ func (f *fetcher) send(ctx context.Context, q request, secrets []tool.SecretGran
 	if err != nil {
 		return nil, f.explain(ctx, q, err)
 	}
+
 	return resp, nil
 }
 
@@ -119,6 +130,7 @@ func (q request) holds(secrets []tool.SecretGrant) bool {
 	if q.ours {
 		texts = append(texts, q.target.url.EscapedPath(), q.target.url.RawQuery)
 	}
+
 	for _, value := range q.headers {
 		texts = append(texts, value)
 	}
@@ -132,10 +144,12 @@ func (f *fetcher) next(q request, resp *http.Response, secrets []tool.SecretGran
 	if location == "" || !slices.Contains([]int{301, 302, 303, 307, 308}, resp.StatusCode) {
 		return next, ""
 	}
+
 	u, err := q.target.url.Parse(location)
 	if err != nil {
 		return next, "its address is not understood"
 	}
+
 	to, err := parseURL(u.String())
 	switch {
 	case err != nil:
@@ -143,10 +157,12 @@ func (f *fetcher) next(q request, resp *http.Response, secrets []tool.SecretGran
 	case q.target.url.Scheme == "https" && to.url.Scheme != "https":
 		return next, "it leads from https to http"
 	}
+
 	next = request{target: to, method: q.method, headers: q.headers, body: q.body}
 	if resp.StatusCode == http.StatusSeeOther && q.method != "HEAD" || resp.StatusCode < 303 && q.method == "POST" {
 		next.method, next.body = "GET", ""
 	}
+
 	next.headers = map[string]string{}
 	for name, value := range q.headers {
 		stays := to.origin() == q.target.origin() || slices.Contains([]string{"Accept", "Accept-Language", "Content-Type", "User-Agent"}, name) && len(tool.Placeholders(value)) == 0
@@ -154,6 +170,7 @@ func (f *fetcher) next(q request, resp *http.Response, secrets []tool.SecretGran
 			next.headers[name] = value
 		}
 	}
+
 	access := f.access(to, next.method)
 	if to.addr.IsValid() && !access.reaches(to.addr) {
 		return request{}, (&inwardError{to, to.addr}).Error()
@@ -161,11 +178,13 @@ func (f *fetcher) next(q request, resp *http.Response, secrets []tool.SecretGran
 	if !access.granted {
 		return request{}, fmt.Sprintf("%s %s is not granted; to go there, call web_fetch with it", next.method, to)
 	}
+
 	if next.holds(secrets) {
 		if err := f.entrusts(to, access, secrets); err != nil {
 			return request{}, err.Error()
 		}
 	}
+
 	return next, ""
 }
 
@@ -202,5 +221,6 @@ func (f *fetcher) explain(ctx context.Context, q request, err error) error {
 	case errors.As(err, &errno):
 		return &away{fmt.Sprintf("%s cannot be reached: %s", host, errno)}
 	}
+
 	return &away{fmt.Sprintf("%s gave no answer that is understood: %s", host, f.redact(err.Error()))}
 }

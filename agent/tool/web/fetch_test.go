@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"rouse/agent/tool"
+	"rouse/internal/domain"
 )
 
 // site is a server that a test grants, and what it was asked.
@@ -38,6 +39,7 @@ func newSite(t *testing.T, secure bool, pages map[string]http.HandlerFunc) *site
 				line += " " + name + "=" + v
 			}
 		}
+
 		s.mu.Lock()
 		s.asked = append(s.asked, strings.TrimSpace(line+" "+string(body)))
 		s.mu.Unlock()
@@ -45,13 +47,16 @@ func newSite(t *testing.T, secure bool, pages map[string]http.HandlerFunc) *site
 			page(w, r)
 			return
 		}
+
 		http.NotFound(w, r)
 	})
+
 	if secure {
 		s.Server = httptest.NewTLSServer(handler)
 	} else {
 		s.Server = httptest.NewServer(handler)
 	}
+
 	t.Cleanup(s.Close)
 	return s
 }
@@ -93,6 +98,7 @@ func resultOf(t *testing.T, e tool.Envelope) result {
 	if !e.OK {
 		t.Fatalf("the call failed: %s %s", e.Kind, e.Message)
 	}
+
 	var r result
 	if err := json.Unmarshal(e.Result, &r); err != nil {
 		t.Fatal(err)
@@ -119,6 +125,7 @@ func TestFetch(t *testing.T) {
 			fmt.Fprint(w, "try later")
 		},
 	})
+
 	fetch := tools(t, Options{Grants: []Grant{{Host: s.host(t), Methods: []string{"GET", "HEAD", "POST"}}}})
 	get := func(path string) (result, tool.Envelope) {
 		e := call(t, fetch, map[string]any{"url": s.URL + path})
@@ -128,40 +135,48 @@ func TestFetch(t *testing.T) {
 	if r.Title != "A page" || r.ContentType != "text/html" || r.Status != 200 || r.URL != s.URL+"/page" {
 		t.Errorf("of the page: %+v", r)
 	}
+
 	for _, want := range []string{"# Café", "[on](" + s.URL + "/next?a=1)", "**now**: 1 < 2 & [x_y].", "| v"} {
 		if !strings.Contains(r.Text, want) {
 			t.Errorf("the page lacks %q:\n%s", want, r.Text)
 		}
 	}
+
 	if strings.Contains(r.Text, "alert") || strings.Contains(r.Text, "p{}") {
 		t.Errorf("the page has its scripts:\n%s", r.Text)
 	}
 	if r := resultOf(t, call(t, fetch, map[string]any{"url": s.URL + "/page", "format": "source"})); !strings.Contains(r.Text, "<h1>Café</h1>") {
 		t.Errorf("its source is %s", r.Text)
 	}
+
 	for path, want := range map[string]string{"/json": `{"a": "<b>"}`, "/text": "plain <b>text</b>", "/none": "", "/wide": "hi"} {
 		if r, e := get(path); r.Text != want || len(e.Warnings) != 0 {
 			t.Errorf("%s: %q %v", path, r.Text, e.Warnings)
 		}
 	}
+
 	for path, want := range map[string]string{"/pdf": "not text", "/lies": "binary", "/br": "compressed"} {
 		if r, e := get(path); r.Text != "" || len(e.Warnings) != 1 || !strings.Contains(e.Warnings[0], want) {
 			t.Errorf("%s: %q %v", path, r.Text, e.Warnings)
 		}
 	}
+
 	if r, e := get("/fail"); r.Status != 503 || r.Text != "try later" || r.Headers["retry-after"] != "7" || len(e.Warnings) != 1 {
 		t.Errorf("of a failure: %+v %v", r, e.Warnings)
 	}
+
 	for path, kind := range map[string]tool.Kind{"/fail": tool.KindUnavailable, "/gone": tool.KindNotFound} {
 		if e := call(t, fetch, map[string]any{"url": s.URL + path, "must_succeed": true}); e.OK || e.Kind != kind {
 			t.Errorf("%s that must succeed: %+v", path, e)
 		}
 	}
+
 	s.log()
 	call(t, fetch, map[string]any{"url": s.URL + "/x", "method": "post", "json": map[string]any{"n": 12345678901234567}, "headers": map[string]string{"x-key": "k"}})
 	if got := s.log(); len(got) != 1 || got[0] != `POST /x X-Key=k Content-Type=application/json {"n":12345678901234567}` {
 		t.Errorf("a POST of JSON arrived as %q", got)
 	}
+
 	s.Close()
 	if e := call(t, fetch, map[string]any{"url": s.URL + "/page"}); e.Kind != tool.KindUnavailable || !strings.Contains(e.Message, "refused") {
 		t.Errorf("of a server that is gone: %+v", e)
@@ -181,11 +196,13 @@ func TestArguments(t *testing.T) {
 			t.Errorf("%v: %+v", a, e)
 		}
 	}
+
 	for _, h := range []map[string]string{{"a\r\nb": "c"}, {"a": "b\r\nc: d"}, {"": "x"}, {"Transfer-Encoding": "chunked"}, {"proxy-authorization": "x"}, {"A": "1", "a": "2"}} {
 		if e := call(t, fetch, map[string]any{"url": "https://example.com/", "headers": h}); e.Kind != tool.KindInvalidArgs {
 			t.Errorf("%q: %+v", h, e)
 		}
 	}
+
 	if got, err := Tools(Options{}); err != nil || got != nil {
 		t.Errorf("without grants there are %d tools (%v)", len(got), err)
 	}
@@ -208,6 +225,7 @@ func TestRedirects(t *testing.T) {
 		e := call(t, fetch, a)
 		return resultOf(t, e), strings.Join(e.Warnings, "\n")
 	}
+
 	const told = " Authorization=Bearer a Cookie=b X-Key=c"
 	for _, c := range []struct {
 		method, path, url, text, warning string
@@ -235,6 +253,7 @@ func TestRedirects(t *testing.T) {
 			t.Errorf("%s %s: the other server was asked %q, want %q", c.method, c.path, got, c.askedOther)
 		}
 	}
+
 	if _, warning := do("GET", "/loop"); !strings.Contains(warning, "more than 5") || len(s.log()) != 6 {
 		t.Errorf("of a loop: %s", warning)
 	}
@@ -266,24 +285,29 @@ func TestSize(t *testing.T) {
 			fmt.Fprint(w, "first line\nand half of canary one two thr")
 		},
 	})
+
 	fetch := tools(t, Options{Grants: []Grant{{Host: s.host(t)}}, Secrets: []tool.SecretGrant{{Name: "a", Value: "canary one two three"}}})
 	for _, path := range []string{"/bomb", "/endless"} {
 		e := call(t, fetch, map[string]any{"url": s.URL + path, "max_chars": 10, "offset": 0})
 		if r := resultOf(t, e); len(r.Text) != 10 || !r.Truncated || r.NextOffset != 10 || !strings.Contains(strings.Join(e.Warnings, " "), "longer than 2 MiB") {
 			t.Errorf("%s: %+v %v", path, r, e.Warnings)
 		}
+
 		last := call(t, fetch, map[string]any{"url": s.URL + path, "max_chars": 10, "offset": maxAnswer - 5})
 		if r := resultOf(t, last); len(r.Text) != 5 || r.Truncated {
 			t.Errorf("the end of %s: %+v", path, r)
 		}
 	}
+
 	if e := call(t, fetch, map[string]any{"url": s.URL + "/header"}); e.OK {
 		t.Error("a header of 128 KiB was read")
 	}
+
 	e := call(t, fetch, map[string]any{"url": s.URL + "/broken"})
 	if r := resultOf(t, e); r.Text != "first line\nand half of " || len(e.Warnings) != 1 || !strings.Contains(e.Warnings[0], "broke off") {
 		t.Errorf("an answer that breaks off, in a secret: %q %v", r.Text, e.Warnings)
 	}
+
 	past := call(t, fetch, map[string]any{"url": s.URL + "/bomb", "offset": maxAnswer + 1})
 	if r := resultOf(t, past); r.Text != "" || !strings.Contains(strings.Join(past.Warnings, " "), fmt.Sprintf("it has %d characters", maxAnswer)) {
 		t.Errorf("behind the end: %q %v", r.Text, past.Warnings)
@@ -301,6 +325,7 @@ func TestPages(t *testing.T) {
 		got.WriteString(r.Text)
 		offset, more = r.NextOffset, r.Truncated
 	}
+
 	if got.String() != whole || len(s.log()) != 1 {
 		t.Error("the parts are not the whole, or it was asked for more than once")
 	}
@@ -315,6 +340,7 @@ func TestSlow(t *testing.T) {
 		f := &fetcher{redact: func(s string) string { return s }}
 		ctx, cancel := context.WithTimeoutCause(t.Context(), limit, errTooSlow)
 		defer cancel()
+
 		time.Sleep(limit + time.Second)
 		q, err := newRequest(args{URL: "https://example.com/"})
 		if err != nil {
@@ -338,6 +364,7 @@ func TestNeed(t *testing.T) {
 	if n := need(`{"url": "https://example.com/a"}`); n.Missing != "" || n.Refused != nil || n.Adds != tool.Untrusted|tool.Outward {
 		t.Errorf("of a granted GET: %+v", n)
 	}
+
 	n := need(`{"url": "https://EXAMPLE.com./a", "method": "POST", "headers": {"b": "2", "A": "1"}, "body": "text"}`)
 	if want := "POST https://example.com/a\nA: 1\nB: 2\n\ntext\n"; n.Shown != want || n.Missing == "" {
 		t.Errorf("a POST is shown as %q, missing %q", n.Shown, n.Missing)
@@ -345,23 +372,27 @@ func TestNeed(t *testing.T) {
 	if same := need(`{"url": "https://example.com/a", "method": "post", "headers": {"a": "1", "B": "2"}, "body": "text"}`); same.Action != n.Action {
 		t.Errorf("the same request is another action: %s, %s", n.Action, same.Action)
 	}
+
 	for _, other := range []string{`"body": "text2"`, `"body": "text", "json": null, "headers": {"A": "1", "B": "3"}`, `"body": "text", "headers": {"A": "1"}`} {
 		if m := need(`{"url": "https://example.com/a", "method": "POST", ` + other + `}`); m.Action == n.Action {
 			t.Errorf("%s is the same action", other)
 		}
 	}
+
 	if n := need(`{"url": "https://example.com/", "headers": {"X": "__OSL_SECRET[api]__"}}`); n.Adds != tool.AllTaints || strings.Contains(n.Action+n.Shown, "sesame") {
 		t.Errorf("with a secret: %+v", n)
 	}
 	if n := need(`{"url": "https://example.com/", "headers": {"X": "__OSL_SECRET[open]__"}}`); n.Adds != tool.Untrusted|tool.Outward {
 		t.Errorf("with a secret that opens nothing private: %+v", n)
 	}
+
 	for _, a := range []string{`{"url": "http://127.0.0.1/"}`, `{"url": "http://169.254.169.254/latest/meta-data/"}`, `{"url": "https://other.example/?k=__OSL_SECRET[api]__"}`, `{"url": "http://example.com/?k=__OSL_SECRET[api]__"}`, `{"url": "https://example.com/?k=__OSL_SECRET[none]__"}`} {
 		if n := need(a); n.Refused == nil {
 			t.Errorf("%s could be approved: %+v", a, n)
 		}
 	}
-	if fetch.EffectOf(json.RawMessage(`{"url": "x"}`)) != tool.Read || fetch.EffectOf(json.RawMessage(`{"method": "post"}`)) != tool.External || fetch.EffectOf(json.RawMessage(`"{}"`)) != tool.External {
+
+	if fetch.EffectOf(json.RawMessage(`{"url": "x"}`)) != domain.EffectRead || fetch.EffectOf(json.RawMessage(`{"method": "post"}`)) != domain.EffectExternal || fetch.EffectOf(json.RawMessage(`"{}"`)) != domain.EffectExternal {
 		t.Error("a GET reads, and everything else may change something")
 	}
 }

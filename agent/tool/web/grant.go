@@ -43,20 +43,24 @@ func (g Grant) rule() (rule, error) {
 	if len(r.methods) == 0 {
 		r.methods = []string{"GET", "HEAD"}
 	}
+
 	for _, m := range r.methods {
 		if !slices.Contains(Methods, m) {
 			return r, fmt.Errorf("%q is none of the methods %s", m, strings.Join(Methods, ", "))
 		}
 	}
+
 	name, port, err := splitPort(g.Host)
 	if err != nil {
 		return r, err
 	}
+
 	r.port = port
 	if name == "*" {
 		r.any = true
 		return r, nil
 	}
+
 	base, wild := strings.CutPrefix(name, "*.")
 	host, addr, err := parseHost(base)
 	switch {
@@ -69,6 +73,7 @@ func (g Grant) rule() (rule, error) {
 	default:
 		r.host, r.addr = host, addr
 	}
+
 	return r, nil
 }
 
@@ -78,6 +83,7 @@ func Meet(grants []Grant, one Grant) bool {
 	if err != nil {
 		return false
 	}
+
 	return slices.ContainsFunc(grants, func(g Grant) bool {
 		r, err := g.rule()
 		switch {
@@ -86,6 +92,7 @@ func Meet(grants []Grant, one Grant) bool {
 		case r.below != "":
 			return strings.HasSuffix(o.host, r.below)
 		}
+
 		return r.any || r.host == o.host
 	})
 }
@@ -95,6 +102,7 @@ func (r rule) covers(t target) bool {
 	if r.port != t.port && (r.port != 0 || t.port != schemes[t.url.Scheme]) {
 		return false
 	}
+
 	switch {
 	case r.any:
 		return true
@@ -119,11 +127,13 @@ func (f *fetcher) access(t target, method string) access {
 		if !r.covers(t) {
 			continue
 		}
+
 		a.granted = a.granted || slices.Contains(r.methods, method)
 		a.private = a.private || r.private
 		if r.addr.IsValid() {
 			a.addr = r.addr
 		}
 	}
+
 	return a
 }

@@ -39,11 +39,13 @@ func parseURL(text string) (target, error) {
 	if !utf8.ValidString(text) {
 		return target{}, errors.New("it is not UTF-8")
 	}
+
 	for i := range len(text) {
 		if c := text[i]; c <= ' ' || c == 0x7f || c == '\\' || c == '<' || c == '>' || c == '"' || c == '^' || c == '`' {
 			return target{}, fmt.Errorf("a URL has no %q; write it as %%%02X", c, c)
 		}
 	}
+
 	_, authority, _ := strings.Cut(text, "//")
 	if i := strings.IndexAny(authority, "/?#"); i >= 0 {
 		authority = authority[:i]
@@ -51,6 +53,7 @@ func parseURL(text string) (target, error) {
 	if strings.Contains(authority, "%") {
 		return target{}, fmt.Errorf("its host is not written plainly: %s", authority)
 	}
+
 	u, err := url.Parse(text)
 	if err != nil {
 		var e *url.Error
@@ -59,6 +62,7 @@ func parseURL(text string) (target, error) {
 		}
 		return target{}, fmt.Errorf("it is not understood: %w", err)
 	}
+
 	return canonical(u)
 }
 
@@ -73,29 +77,36 @@ func canonical(u *url.URL) (target, error) {
 	case u.Opaque != "" || u.Host == "":
 		return target{}, errors.New("it has no host")
 	}
+
 	host, given, err := splitPort(u.Host)
 	if err != nil {
 		return target{}, err
 	}
+
 	if given != 0 {
 		port = given
 	}
+
 	t := target{port: port}
 	if t.host, t.addr, err = parseHost(host); err != nil {
 		return target{}, err
 	}
+
 	plain := *u
 	plain.Fragment, plain.RawFragment, plain.RawQuery = "", "", ascii(u.RawQuery)
 	plain.Host = t.host
 	if t.addr.Is6() {
 		plain.Host = "[" + t.host + "]"
 	}
+
 	if port != schemes[u.Scheme] {
 		plain.Host += ":" + strconv.Itoa(int(port))
 	}
+
 	if plain.Path == "" {
 		plain.Path = "/"
 	}
+
 	t.url = &plain
 	return t, nil
 }
@@ -115,10 +126,12 @@ func splitPort(text string) (host string, port uint16, err error) {
 	if rest == "" {
 		return host, 0, nil
 	}
+
 	n, err := strconv.ParseUint(strings.TrimPrefix(rest, ":"), 10, 16)
 	if err != nil || n == 0 || rest[0] != ':' || rest[1] == '0' {
 		return "", 0, fmt.Errorf("%s has no port that is a number from 1 to 65535; an IPv6 address stands in brackets", text)
 	}
+
 	return host, uint16(n), nil
 }
 
@@ -135,12 +148,14 @@ func parseHost(text string) (host string, addr netip.Addr, err error) {
 		addr = addr.Unmap()
 		return addr.String(), addr, nil
 	}
+
 	host = strings.ToLower(text)
 	if ascii(host) != host || strings.Contains(host, "xn--") {
 		if host, err = idna.Lookup.ToASCII(text); err != nil {
 			return "", addr, fmt.Errorf("the host %q is not a name that exists in the DNS: %w", text, err)
 		}
 	}
+
 	host = strings.TrimSuffix(host, ".")
 	parts := strings.Split(host, ".")
 	for _, part := range parts {
@@ -148,16 +163,19 @@ func parseHost(text string) (host string, addr netip.Addr, err error) {
 			return "", addr, fmt.Errorf("the host %q is not a name that exists in the DNS", text)
 		}
 	}
+
 	if len(host) > 253 {
 		return "", addr, errors.New("the host is longer than a name can be")
 	}
 	if !endsInNumber(parts[len(parts)-1]) {
 		return host, addr, nil
 	}
+
 	// 0x7f.1, 017700000001 and 2130706433 are 127.0.0.1 to some: there is one spelling.
 	if addr, err = netip.ParseAddr(host); err != nil {
 		return "", addr, fmt.Errorf("the host %q is a number and not an address like 192.0.2.1", text)
 	}
+
 	return addr.String(), addr, nil
 }
 
@@ -179,5 +197,6 @@ func ascii(text string) string {
 			fmt.Fprintf(&b, "%%%02X", text[i])
 		}
 	}
+
 	return b.String()
 }

@@ -57,6 +57,7 @@ func TestGrants(t *testing.T) {
 		}
 		f.rules = append(f.rules, r)
 	}
+
 	for request, want := range map[string]bool{
 		"GET https://api.example.com/": true, "POST https://api.example.com/": true, "HEAD http://api.example.com/": true, "PUT https://api.example.com/": false,
 		"GET https://example.com/": false, "GET https://xapi.example.com/": false, "GET https://a.api.example.com/": false, "GET https://api.example.com.evil.example/": false,
@@ -74,11 +75,13 @@ func TestGrants(t *testing.T) {
 			t.Errorf("%s: granted %v, want %v", request, got, want)
 		}
 	}
+
 	for _, host := range []string{"", "https://example.com", "example.com/path", "user@example.com", "*.127.0.0.1", "a.*.example", "exa*.example", "0x7f.1", "example.com:", "[fe80::1%eth0]", "**", "*."} {
 		if err := (Grant{Host: host}).Check(); err == nil {
 			t.Errorf("%q was taken for a host", host)
 		}
 	}
+
 	if err := (Grant{Host: "example.com", Methods: []string{"get"}}).Check(); err == nil {
 		t.Error("a method in lower case was taken")
 	}
@@ -95,6 +98,7 @@ func FuzzCanonical(f *testing.F) {
 		if err != nil {
 			return
 		}
+
 		twice, err := parseURL(once.String())
 		if err != nil || twice.String() != once.String() {
 			t.Fatalf("%q became %s, and that %s (%v)", text, once, twice, err)

@@ -10,6 +10,8 @@ import (
 	"github.com/JohannesKaufmann/html-to-markdown/v2/plugin/table"
 	"golang.org/x/net/html"
 	"golang.org/x/net/html/atom"
+
+	"rouse/internal/text"
 )
 
 // swell is how many times as long as a page its Markdown may become: each line of a quotation
@@ -30,11 +32,13 @@ func markdown(page string, from *url.URL) (title, out string) {
 	if err != nil {
 		return "", page
 	}
+
 	title = titleOf(doc)
 	trim(doc)
 	if swells(doc, len(page)*swell+swellFree) {
 		return title, words(doc)
 	}
+
 	// Nobody renders it: marks that the text itself holds need no escapes, whose search takes
 	// time in the square of a text of brackets.
 	c := converter.NewConverter(converter.WithEscapeMode(converter.EscapeModeDisabled), converter.WithPlugins(base.NewBasePlugin(), commonmark.NewCommonmarkPlugin(),
@@ -46,14 +50,14 @@ func markdown(page string, from *url.URL) (title, out string) {
 	if err != nil {
 		return title, words(doc)
 	}
+
 	return title, string(md)
 }
 
 func titleOf(doc *html.Node) string {
 	for n := range doc.Descendants() {
 		if n.DataAtom == atom.Title && n.FirstChild != nil {
-			text := []rune(strings.Join(strings.Fields(n.FirstChild.Data), " "))
-			return string(text[:min(len(text), 300)])
+			return text.Head(text.Collapse(n.FirstChild.Data), 300)
 		}
 	}
 	return ""
@@ -70,6 +74,7 @@ func trim(doc *html.Node) {
 				kept = append(kept, a)
 			}
 		}
+
 		n.Attr = kept
 	}
 }
@@ -85,14 +90,17 @@ func swells(doc *html.Node, most int) bool {
 		case atom.Table:
 			size += cells(n) * 4
 		}
+
 		size += marks // an element can be a line
 		if n.Type == html.TextNode {
 			size += len(n.Data) + marks*strings.Count(n.Data, "\n")
 		}
+
 		for c := n.FirstChild; c != nil && size <= most; c = c.NextSibling {
 			walk(c, marks)
 		}
 	}
+
 	walk(doc, 0)
 	return size > most
 }
@@ -104,13 +112,16 @@ func cells(t *html.Node) int {
 		if n.DataAtom != atom.Tr {
 			continue
 		}
+
 		rows++
 		count := 0
 		for c := n.FirstChild; c != nil; c = c.NextSibling {
 			count++
 		}
+
 		longest = max(longest, count)
 	}
+
 	return rows * longest
 }
 
@@ -123,15 +134,18 @@ func words(doc *html.Node) string {
 		case atom.Script, atom.Style, atom.Head, atom.Template, atom.Noscript:
 			return
 		}
+
 		if n.Type == html.TextNode {
-			if text := strings.Join(strings.Fields(n.Data), " "); text != "" {
-				b.WriteString(text + "\n")
+			if line := text.Collapse(n.Data); line != "" {
+				b.WriteString(line + "\n")
 			}
 		}
+
 		for c := n.FirstChild; c != nil; c = c.NextSibling {
 			walk(c)
 		}
 	}
+
 	walk(doc)
 	return b.String()
 }

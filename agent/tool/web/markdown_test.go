@@ -57,6 +57,7 @@ func FuzzRead(f *testing.F) {
 			if !utf8.ValidString(got.body) || strings.Contains(got.body, "canary-value") {
 				t.Fatalf("%q of %q became %q", body, kind, got.body)
 			}
+
 			for offset, more := 0, true; more; {
 				part, next := page(got.body, offset, 7)
 				if more = next > 0; more && next <= offset || !utf8.ValidString(part) {

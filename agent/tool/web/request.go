@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"golang.org/x/net/http/httpguts"
+
+	"rouse/internal/text"
 )
 
 // args are what web_fetch is called with.
@@ -55,10 +57,12 @@ func newRequest(a args) (request, error) {
 	if !slices.Contains(Methods, q.method) {
 		return q, &badArg{"method", fmt.Sprintf("%q is no method that can be used", a.Method), "one of " + strings.Join(Methods, ", ")}
 	}
+
 	var err error
 	if q.target, err = parseURL(a.URL); err != nil {
 		return q, &badArg{"url", err.Error(), "a URL like https://example.com/page"}
 	}
+
 	for name, value := range a.Headers {
 		key := textproto.CanonicalMIMEHeaderKey(name)
 		switch _, twice := q.headers[key]; {
@@ -69,27 +73,33 @@ func newRequest(a args) (request, error) {
 		case twice:
 			return q, &badArg{"headers", fmt.Sprintf("the header %s is given twice", key), "each header once"}
 		}
+
 		q.headers[key] = value
 	}
+
 	if a.JSON != nil {
 		if a.Body != "" {
 			return q, &badArg{"json", "body is given too", "one of body and json"}
 		}
+
 		text, err := json.Marshal(a.JSON)
 		if err != nil {
 			return q, &badArg{"json", err.Error(), "a JSON value"}
 		}
+
 		q.body = string(text)
 		if q.headers["Content-Type"] == "" {
 			q.headers["Content-Type"] = "application/json"
 		}
 	}
+
 	switch {
 	case q.body != "" && q.safe():
 		return q, &badArg{"body", q.method + " sends none", "a method like POST"}
 	case len(q.body) > maxBody:
 		return q, &badArg{"body", fmt.Sprintf("it has %d bytes, at most %d are sent", len(q.body), maxBody), "a shorter body"}
 	}
+
 	return q, nil
 }
 
@@ -108,11 +118,13 @@ func (q request) shown() string {
 	for _, name := range slices.Sorted(maps.Keys(q.headers)) {
 		fmt.Fprintf(&b, "%s: %s\n", name, q.headers[name])
 	}
+
 	switch {
 	case len(q.body) > maxShown:
-		fmt.Fprintf(&b, "\n%s…\n(%d bytes in all, SHA-256 %x)\n", strings.ToValidUTF8(q.body[:maxShown], ""), len(q.body), sha256.Sum256([]byte(q.body)))
+		fmt.Fprintf(&b, "\n%s…\n(%d bytes in all, SHA-256 %x)\n", text.HeadBytes(q.body, maxShown), len(q.body), sha256.Sum256([]byte(q.body)))
 	case q.body != "":
 		fmt.Fprintf(&b, "\n%s\n", q.body)
 	}
+
 	return b.String()
 }

@@ -21,6 +21,7 @@ func (f *fetcher) used(q request) ([]tool.SecretGrant, error) {
 			return nil, fmt.Errorf("a secret stands in the value of a header, not in its name %s", name)
 		}
 	}
+
 	var out []tool.SecretGrant
 	for _, name := range tool.Placeholders(strings.Join(texts, "\n")) {
 		i := slices.IndexFunc(f.secrets, func(s tool.SecretGrant) bool { return s.Name == name })
@@ -32,8 +33,10 @@ func (f *fetcher) used(q request) ([]tool.SecretGrant, error) {
 		case f.secrets[i].Value == "":
 			return nil, fmt.Errorf("the secret %s is not set any more; its owner sets it with: rouse secrets set %[1]s", name)
 		}
+
 		out = append(out, f.secrets[i])
 	}
+
 	return out, nil
 }
 
@@ -47,6 +50,7 @@ func (f *fetcher) secretsNamed() string {
 	if len(names) == 0 {
 		return ", and no other is"
 	}
+
 	return "; those for requests are " + strings.Join(names, ", ")
 }
 
@@ -73,6 +77,7 @@ func (q request) filled(secrets []tool.SecretGrant) (*url.URL, http.Header, stri
 			return as(secrets[i].Value)
 		}
 	}
+
 	u := *q.target.url
 	if q.ours { // an address that a server gave gets no secrets
 		escaped := tool.FillPlaceholders(u.EscapedPath(), value(url.PathEscape))
@@ -83,6 +88,7 @@ func (q request) filled(secrets []tool.SecretGrant) (*url.URL, http.Header, stri
 		u.Path, u.RawPath = plain, escaped
 		u.RawQuery = tool.FillPlaceholders(u.RawQuery, value(url.QueryEscape))
 	}
+
 	header := http.Header{}
 	for name, text := range q.headers {
 		text = tool.FillPlaceholders(text, value(func(s string) string { return s }))
@@ -91,6 +97,7 @@ func (q request) filled(secrets []tool.SecretGrant) (*url.URL, http.Header, stri
 		}
 		header.Set(name, text)
 	}
+
 	return &u, header, tool.FillPlaceholders(q.body, value(bodyForm(header.Get("Content-Type")))), nil
 }
 
@@ -109,5 +116,6 @@ func bodyForm(contentType string) func(string) string {
 	case err == nil && kind == "application/x-www-form-urlencoded":
 		return url.QueryEscape
 	}
+
 	return func(s string) string { return s }
 }

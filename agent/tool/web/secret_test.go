@@ -24,6 +24,7 @@ func TestSecrets(t *testing.T) {
 		"/again": goes(307, "/echo?k=__OSL_SECRET[api]__"),
 		"/carry": goes(307, other.URL+"/"),
 	})
+
 	pool := roots(s)
 	pool.AddCert(other.Certificate())
 	fetch := tools(t, Options{Roots: pool, Grants: []Grant{{Host: s.host(t), Methods: []string{"GET", "POST"}}, {Host: other.host(t), Methods: []string{"GET", "POST"}}},
@@ -55,6 +56,7 @@ func TestSecrets(t *testing.T) {
 			t.Errorf("the answer has it: %s", e.Result)
 		}
 	}
+
 	for what, c := range map[string]map[string]any{
 		"another host": {"url": other.URL + "/?k=" + p}, "an unknown secret": {"url": s.URL + "/?k=__OSL_SECRET[none]__"}, "one for commands": {"url": s.URL + "/?k=__OSL_SECRET[cmd]__"},
 		"a line break": {"url": s.URL, "headers": map[string]string{"X": "__OSL_SECRET[line]__"}},
@@ -63,14 +65,17 @@ func TestSecrets(t *testing.T) {
 			t.Errorf("with %s: %+v", what, e)
 		}
 	}
+
 	if got := append(s.log(), other.log()...); len(got) != 0 {
 		t.Errorf("servers were asked %q", got)
 	}
+
 	// Redirects: an address that a server gave gets none, and what the call holds goes to its host alone.
 	do("/out", map[string]any{"headers": map[string]string{"X-Key": p}})
 	if got := other.log(); len(got) != 1 || got[0] != "GET /?k="+p {
 		t.Errorf("the other server was asked %q", got)
 	}
+
 	s.log()
 	do("/again", map[string]any{"headers": map[string]string{"X-Key": p}})
 	if got := s.log(); len(got) != 2 || got[1] != "GET /echo?k="+p+" X-Key="+value {

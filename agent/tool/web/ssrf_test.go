@@ -47,6 +47,7 @@ func corpus(port string) []string {
 		}
 		out = append(out, fmt.Sprintf("http://%s/", host))
 	}
+
 	for _, text := range odd {
 		out = append(out, strings.ReplaceAll(text, "HOST", "127.0.0.1:"+port), strings.ReplaceAll(text, "HOST", "localhost:"+port))
 	}
@@ -60,6 +61,7 @@ func canary(t *testing.T) (port string, touched *atomic.Int64) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	touched = new(atomic.Int64)
 	go func() {
 		for {
@@ -71,11 +73,13 @@ func canary(t *testing.T) (port string, touched *atomic.Int64) {
 			c.Close()
 		}
 	}()
+
 	t.Cleanup(func() { l.Close() })
 	_, port, err = net.SplitHostPort(l.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return port, touched
 }
 
@@ -87,6 +91,7 @@ func resolver(t *testing.T, told map[string][]string) *net.Resolver {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() { conn.Close() })
 	go func() {
 		asked := map[string]int{}
@@ -96,10 +101,12 @@ func resolver(t *testing.T, told map[string][]string) *net.Resolver {
 			if err != nil {
 				return
 			}
+
 			var m dnsmessage.Message
 			if m.Unpack(buf[:n]) != nil || len(m.Questions) != 1 {
 				continue
 			}
+
 			q := m.Questions[0]
 			answers := told[strings.ToLower(q.Name.String())]
 			if answers == nil {
@@ -109,6 +116,7 @@ func resolver(t *testing.T, told map[string][]string) *net.Resolver {
 				answers = answers[asked[key]%len(answers):][:1]
 				asked[key]++
 			}
+
 			m.Response, m.Authoritative, m.RecursionAvailable, m.Additionals = true, true, true, nil
 			for _, text := range answers {
 				addr := netip.MustParseAddr(text)
@@ -120,12 +128,14 @@ func resolver(t *testing.T, told map[string][]string) *net.Resolver {
 					m.Answers = append(m.Answers, dnsmessage.Resource{Header: h, Body: &dnsmessage.AAAAResource{AAAA: addr.As16()}})
 				}
 			}
+
 			out, err := m.Pack()
 			if err == nil {
 				_, _ = conn.WriteTo(out, from)
 			}
 		}
 	}()
+
 	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		var d net.Dialer
 		return d.DialContext(ctx, "udp", conn.LocalAddr().String())
@@ -144,14 +154,17 @@ func call(t *testing.T, tools []tool.Tool, a map[string]any) tool.Envelope {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	raw, err := json.Marshal(a)
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := registry.Call(t.Context(), tool.Invocation{Run: 1, Key: "1/1"}, Name, raw)
+
+	e, err := registry.Call(t.Context(), tool.Invocation{Run: 1, Key: "1/1"}, fetchSpec.Name, raw)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return e
 }
 
@@ -172,11 +185,13 @@ func TestInward(t *testing.T) {
 	if len(all) < 200 {
 		t.Fatalf("the corpus has %d addresses", len(all))
 	}
+
 	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Location", all[len(r.URL.Query().Get("n"))])
 		w.WriteHeader([]int{301, 302, 303, 307, 308}[len(r.URL.Query().Get("n"))%5])
 	}))
 	defer front.Close()
+
 	// The client must not follow what the environment says either.
 	t.Setenv("HTTP_PROXY", "http://127.0.0.1:"+port)
 	t.Setenv("HTTPS_PROXY", "http://127.0.0.1:"+port)
@@ -185,6 +200,7 @@ func TestInward(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	fetch := tools(t, Options{Resolver: resolver(t, inwardNames), Grants: []Grant{
 		{Host: "*:" + port, Methods: Methods}, {Host: "*", Methods: Methods}, {Host: u.Host, Methods: Methods},
 	}})
@@ -199,6 +215,7 @@ func TestInward(t *testing.T) {
 			t.Fatalf("%s led to %d connections inwards", text, n)
 		}
 	}
+
 	t.Logf("%d addresses, directly and by redirect: 0 connections", len(all))
 }
 
@@ -209,18 +226,22 @@ func TestRebinding(t *testing.T) {
 	if err != nil {
 		t.Skipf("this machine has no second address of its own: %v", err)
 	}
+
 	server := &httptest.Server{Listener: near, Config: &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "fine") })}}
 	server.Start()
 	defer server.Close()
+
 	f := &fetcher{redact: func(s string) string { return s }, resolver: resolver(t, map[string][]string{"rebind.example.": {"127.0.0.2", "127.0.0.1"}})}
 	_, nearPort, err := net.SplitHostPort(near.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	to, err := parseURL("http://rebind.example:" + nearPort + "/")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	reached, refused := 0, 0
 	for range 100 {
 		conn, err := f.dial(to, access{addr: netip.MustParseAddr("127.0.0.2")})(t.Context(), "tcp", "")
@@ -228,12 +249,15 @@ func TestRebinding(t *testing.T) {
 			refused++
 			continue
 		}
+
 		if got := conn.RemoteAddr().String(); got != near.Addr().String() {
 			t.Fatalf("connected to %s", got)
 		}
+
 		conn.Close()
 		reached++
 	}
+
 	if reached == 0 || refused == 0 || touched.Load() != 0 {
 		t.Fatalf("%d reached, %d refused, %d inwards", reached, refused, touched.Load())
 	}

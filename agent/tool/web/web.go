@@ -15,13 +15,21 @@ import (
 	"unicode/utf8"
 
 	"rouse/agent/tool"
+	"rouse/internal/domain"
+	"rouse/internal/text"
 )
 
 //go:embed web_fetch.md
 var fetchText string
 
-// Name is the tool's.
-const Name = "web_fetch"
+// fetchSpec is the tool. What a call asks for it does by its own clock, and a little longer.
+var fetchSpec = tool.Spec{
+	Name: "web_fetch", Description: fetchText, Effect: domain.EffectExternal, Class: tool.ClassOther, Scope: tool.ScopeOutside, Writes: tool.WritesElsewhere,
+	Given: tool.GivenNetwork, Reads: reads, Timeout: limit + limit/2, Enum: map[string][]string{"format": {"markdown", "source"}},
+}
+
+// Specs are the tools of the family.
+func Specs() tool.Specs { return tool.Specs{fetchSpec} }
 
 // Options are what the tool of one run reaches.
 type Options struct {
@@ -48,7 +56,7 @@ type fetcher struct {
 type kept struct {
 	request string
 	result  result
-	text    text
+	text    readable
 }
 
 // maxKept is how many answers are kept.
@@ -59,10 +67,12 @@ func Tools(o Options) ([]tool.Tool, error) {
 	if len(o.Grants) == 0 {
 		return nil, nil
 	}
+
 	f := &fetcher{secrets: o.Secrets, redact: o.Redact, resolver: o.Resolver, roots: o.Roots}
 	if f.redact == nil {
 		f.redact = func(text string) string { return text }
 	}
+
 	for _, g := range o.Grants {
 		r, err := g.rule()
 		if err != nil {
@@ -70,10 +80,12 @@ func Tools(o Options) ([]tool.Tool, error) {
 		}
 		f.rules = append(f.rules, r)
 	}
-	fetch, err := tool.Define(tool.Spec{
-		Name: Name, Description: fetchText + f.granted(), Effect: tool.External, Reads: reads, Timeout: limit + limit/2,
-		Enum: map[string][]string{"format": {"markdown", "source"}}, Needs: tool.Needs(f.need),
-	}, f.fetch)
+
+	spec := fetchSpec
+	spec.Description += f.granted()
+	spec.Needs = tool.Needs(f.need)
+	fetch, err := tool.Define(spec, f.fetch)
+
 	return []tool.Tool{fetch}, err
 }
 
@@ -84,6 +96,7 @@ func (f *fetcher) granted() string {
 	for _, r := range f.rules {
 		fmt.Fprintf(&b, "- %s (%s)\n", r.shown, strings.Join(r.methods, ", "))
 	}
+
 	for _, s := range f.secrets {
 		if s.OnlyTo != "" {
 			fmt.Fprintf(&b, "- the secret %s, for %s alone: write %s where it belongs in the headers, the body or the URL\n", s.Name, s.OnlyTo, tool.Placeholder(s.Name))
@@ -114,14 +127,17 @@ func (f *fetcher) need(_ context.Context, _ tool.Invocation, a args) (tool.Need,
 	if refused != nil {
 		return tool.Need{Refused: refused}, nil
 	}
+
 	n := tool.Need{Action: q.action(), Shown: f.redact(q.shown()), Adds: tool.Untrusted | tool.Outward}
 	if slices.ContainsFunc(secrets, func(s tool.SecretGrant) bool { return !s.Public }) {
 		n.Adds |= tool.Private
 	}
+
 	access := f.access(q.target, q.method)
 	if !access.granted {
 		n.Missing = fmt.Sprintf("%s %s is not among the grants of this agent (grants.network)", q.method, q.target.url.Host)
 	}
+
 	return n, nil
 }
 
@@ -133,16 +149,19 @@ func (f *fetcher) understood(a args) (q request, secrets []tool.SecretGrant, ref
 	if errors.As(err, &bad) {
 		return refuse(tool.Failure(tool.KindInvalidArgs, "%s", f.redact(bad.Error())).WithField(bad.field, bad.expected))
 	}
+
 	access := f.access(q.target, q.method)
 	if q.target.addr.IsValid() && !access.reaches(q.target.addr) {
 		return refuse(tool.Failure(tool.KindRejected, "%s", &inwardError{q.target, q.target.addr}))
 	}
+
 	if secrets, err = f.used(q); err == nil {
 		err = f.entrusts(q.target, access, secrets)
 	}
 	if err != nil {
 		return refuse(tool.Failure(tool.KindRejected, "%s", f.redact(err.Error())))
 	}
+
 	return q, secrets, nil
 }
 
@@ -176,9 +195,11 @@ func (f *fetcher) fetch(ctx context.Context, _ tool.Invocation, a args) (tool.En
 	case a.Offset > 0 && !q.safe():
 		return tool.Failure(tool.KindInvalidArgs, "a %s is not made again to read on", q.method).WithField("offset", "0"), nil
 	}
+
 	if a.MaxChars <= 0 {
 		a.MaxChars = defaultChars
 	}
+
 	source := a.Format == "source"
 	k, found := f.remembered(q, source, a.Offset)
 	if !found {
@@ -188,6 +209,7 @@ func (f *fetcher) fetch(ctx context.Context, _ tool.Invocation, a args) (tool.En
 		}
 		k = f.keep(q, source, ans)
 	}
+
 	res := k.result
 	res.Text, res.NextOffset = page(k.text.body, a.Offset, min(a.MaxChars, maxChars))
 	res.Truncated = res.NextOffset > 0
@@ -196,10 +218,12 @@ func (f *fetcher) fetch(ctx context.Context, _ tool.Invocation, a args) (tool.En
 		e.Warnings = k.text.warnings
 		return e, nil
 	}
+
 	warnings := k.text.warnings
 	if n := utf8.RuneCountInString(k.text.body); a.Offset > n {
 		warnings = append(slices.Clone(warnings), fmt.Sprintf("there is nothing at offset %d: it has %d characters", a.Offset, n))
 	}
+
 	return tool.Success(res, warnings...), nil
 }
 
@@ -215,6 +239,7 @@ func (f *fetcher) failed(ctx context.Context, err error) (tool.Envelope, error) 
 	case ctx.Err() != nil:
 		return tool.Failure(tool.KindExecutionError, "cancelled: %v", context.Cause(ctx)), nil //nolint:nilerr // the run ends, the host is not broken
 	}
+
 	return tool.Envelope{}, err
 }
 
@@ -227,17 +252,21 @@ func (f *fetcher) keep(q request, source bool, a answer) kept {
 			k.result.Headers[strings.ToLower(name)] = f.redact(strings.ToValidUTF8(value, "\ufffd"))
 		}
 	}
+
 	if a.ended != "" {
 		k.text.warnings = append(k.text.warnings, "the redirect was not followed: "+f.redact(a.ended))
 	}
+
 	if a.status >= 400 {
 		k.text.warnings = append(k.text.warnings, "the server answered "+statusText(a.status))
 	}
+
 	if q.safe() {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		f.last = append([]kept{k}, f.last[:min(len(f.last), maxKept-1)]...)
 	}
+
 	return k
 }
 
@@ -245,6 +274,7 @@ func (f *fetcher) keep(q request, source bool, a answer) kept {
 func (f *fetcher) remembered(q request, source bool, offset int) (kept, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	for _, k := range f.last {
 		if offset > 0 && k.request == fmt.Sprint(source, q.action()) {
 			return k, true
@@ -269,13 +299,10 @@ func statusText(status int) string {
 }
 
 // excerpt is the beginning of a text, for a message.
-func excerpt(text string) string {
-	part, next := page(strings.TrimSpace(text), 0, 2000)
-	if next > 0 {
-		part += "…"
-	}
-	if part == "" {
+func excerpt(body string) string {
+	if body = strings.TrimSpace(body); body == "" {
 		return "without a word"
 	}
-	return part
+
+	return text.Truncate(body, 2000)
 }

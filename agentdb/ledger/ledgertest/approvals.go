@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
 )
 
 // allow is what a run asks that may not do something by itself.
@@ -38,9 +39,11 @@ func overTime(t *testing.T, open Open) {
 			t.Errorf("%s after its time: %v", answer, err)
 		}
 	}
+
 	if _, err := l.Deny(ctx, item.ID, "too late"); !errors.Is(err, ledger.ErrClosed) {
 		t.Errorf("denied after its time: %v", err)
 	}
+
 	_, other := asking(t, l, "j", allow("p1", "same"))
 	must[ledger.Run](t)(l.Answer(ctx, other.ID, ledger.ApprovalOnce))
 	if r := get(t, l, run); !r.Asks() {
@@ -58,7 +61,7 @@ func approvals(t *testing.T, open Open) {
 	for answer, stands := range map[string]bool{ledger.ApprovalOnce: false, ledger.ApprovalAlways: true, ledger.ApprovalDeny: false} {
 		run, item := asking(t, l, "j", allow("p1", answer))
 		r := get(t, l, run)
-		if r.WaitingFor != ledger.WaitApproval || !r.Asks() || r.Parks != 1 || !r.NotBefore.Equal(item.ExpiresAt) || item.ExpiresAt.Sub(item.CreatedAt) != 72*time.Hour {
+		if r.WaitingFor != domain.WaitApproval || !r.Asks() || r.Parks != 1 || !r.NotBefore.Equal(item.ExpiresAt) || item.ExpiresAt.Sub(item.CreatedAt) != 72*time.Hour {
 			t.Fatalf("run %+v, item %+v", r, item)
 		}
 		if item.Kind != ledger.KindApproval || item.Action.Tool != "send" || item.Action.Hash != answer || item.Call != "p1" || item.Used != "" {
@@ -67,6 +70,7 @@ func approvals(t *testing.T, open Open) {
 		if _, err := l.Answer(ctx, item.ID, "perhaps"); !errors.Is(err, ledger.ErrAnswer) {
 			t.Errorf("an answer that it does not offer: %v", err)
 		}
+
 		l = open(t)
 		var err error
 		if answer == ledger.ApprovalDeny {
@@ -74,16 +78,18 @@ func approvals(t *testing.T, open Open) {
 		} else {
 			_, err = l.Answer(ctx, item.ID, answer)
 		}
+
 		ok(t, err)
 		if _, err := l.Deny(ctx, item.ID, "too late"); !errors.Is(err, ledger.ErrClosed) {
 			t.Errorf("a second answer: %v", err)
 		}
-		if r := get(t, l, run); r.WaitingFor != ledger.WaitResume {
+		if r := get(t, l, run); r.WaitingFor != domain.WaitResume {
 			t.Errorf("after %s: %+v", answer, r)
 		}
 		if got := must[bool](t)(l.Stands(ctx, "a", answer)); got != stands {
 			t.Errorf("%s stands: %v", answer, got)
 		}
+
 		if must[bool](t)(l.Stands(ctx, "b", answer)) {
 			t.Errorf("%s stands for another agent", answer)
 		}
@@ -91,20 +97,24 @@ func approvals(t *testing.T, open Open) {
 			t.Errorf("item: %+v", i)
 		}
 	}
+
 	run, item := asking(t, l, "j", allow("p1", "late"))
-	ok(t, l.Expire(ctx, item.ID, ledger.Result{Outcome: ledger.OutcomeTimeout, Error: "nobody answered"}))
-	if r := get(t, l, run); r.Outcome != ledger.OutcomeTimeout {
+	ok(t, l.Expire(ctx, item.ID, ledger.Result{Outcome: domain.OutcomeTimeout, Error: "nobody answered"}))
+	if r := get(t, l, run); r.Outcome != domain.OutcomeTimeout {
 		t.Errorf("expired: %+v", r)
 	}
+
 	run, item = asking(t, l, "j", allow("p1", "gone"))
 	must[ledger.Run](t)(l.RequestCancel(ctx, run, "not needed"))
 	if i := must[ledger.Item](t)(l.Item(ctx, item.ID)); i.State != ledger.ItemWithdrawn {
 		t.Errorf("of a cancelled run: %+v", i)
 	}
+
 	given := must[[]ledger.Standing](t)(l.StandingGrants(ctx))
 	if len(given) != 1 || given[0].Agent != "a" || given[0].Action.Hash != ledger.ApprovalAlways || given[0].Action.Tool != "send" || given[0].Item == 0 {
 		t.Fatalf("standing: %+v", given)
 	}
+
 	must[ledger.Standing](t)(l.Revoke(ctx, given[0].ID))
 	if _, err := l.Revoke(ctx, given[0].ID); !errors.Is(err, ledger.ErrNotFound) {
 		t.Errorf("taken back twice: %v", err)
@@ -123,8 +133,9 @@ func approvalsTogether(t *testing.T, open Open) {
 	if n := must[[]ledger.Notice](t)(l.PendingNotices(ctx, time.Now(), 10)); len(n) != 2 || n[0].Title != "j" || n[1].Title != "j" || n[0].Body != fmt.Sprint("rouse approve ", item.ID) {
 		t.Errorf("notices: %+v", n)
 	}
+
 	must[ledger.Run](t)(l.Answer(ctx, item.ID, ledger.ApprovalOnce))
-	for run, want := range map[int64]string{first: ledger.WaitResume, second: ledger.WaitResume, other: ledger.WaitApproval} {
+	for run, want := range map[int64]domain.Wait{first: domain.WaitResume, second: domain.WaitResume, other: domain.WaitApproval} {
 		if r := get(t, l, run); r.WaitingFor != want {
 			t.Errorf("run %d waits for %q, want %q", run, r.WaitingFor, want)
 		}
@@ -140,14 +151,16 @@ func definitions(t *testing.T, open Open) {
 		q.Options = []string{ledger.ApprovalOnce, ledger.ApprovalDeny}
 		return q
 	}
+
 	run, item := asking(t, l, "j", of("good"))
 	must[ledger.Run](t)(l.Answer(ctx, item.ID, ledger.ApprovalOnce))
-	if r := get(t, l, run); r.WaitingFor != ledger.WaitResume || !must[bool](t)(l.Stands(ctx, "a", "good")) {
+	if r := get(t, l, run); r.WaitingFor != domain.WaitResume || !must[bool](t)(l.Stands(ctx, "a", "good")) {
 		t.Errorf("approved: %+v", r)
 	}
+
 	run, item = asking(t, l, "j", of("bad"))
 	must[ledger.Run](t)(l.Deny(ctx, item.ID, "who wrote this?"))
-	if r := get(t, l, run); r.Outcome != ledger.OutcomeCancelled || r.Error != "its owner denied it: who wrote this?" || must[bool](t)(l.Stands(ctx, "a", "bad")) {
+	if r := get(t, l, run); r.Outcome != domain.OutcomeCancelled || r.Error != "its owner denied it: who wrote this?" || must[bool](t)(l.Stands(ctx, "a", "bad")) {
 		t.Errorf("denied: %+v", r)
 	}
 }
@@ -163,11 +176,13 @@ func marks(t *testing.T, open Open) {
 	if since := must[int64](t)(l.Untrusted(ctx, "a")); since != 0 {
 		t.Errorf("the memory of a run without untrusted content is untrusted since run %d", since)
 	}
+
 	ok(t, l.Mark(ctx, a, ledger.Marks{Taint: "A", Tier: "B", Keeps: true, Used: map[int64]string{item.ID: "p1"}}))
 	ok(t, l.Mark(ctx, a, ledger.Marks{Taint: "C", Tier: "A"}))
 	if err := l.Mark(ctx, a, ledger.Marks{Used: map[int64]string{item.ID: "p2"}}); err == nil {
 		t.Error("an approval was used for two calls")
 	}
+
 	l = open(t)
 	if r := get(t, l, run); r.Taint != "AC" || r.Tier != "B" {
 		t.Errorf("run: %+v", r)
@@ -178,14 +193,17 @@ func marks(t *testing.T, open Open) {
 	if since := must[int64](t)(l.Untrusted(ctx, "a")); since != run {
 		t.Errorf("the memory is untrusted since run %d, want %d", since, run)
 	}
-	ok(t, l.Finish(ctx, a, ledger.Result{Outcome: ledger.OutcomeSuccess}))
+
+	ok(t, l.Finish(ctx, a, ledger.Result{Outcome: domain.OutcomeSuccess}))
 	if err := l.Mark(ctx, a, ledger.Marks{Taint: "B"}); !errors.Is(err, ledger.ErrFenced) {
 		t.Errorf("a mark of an attempt that is over: %v", err)
 	}
+
 	ok(t, l.Trust(ctx, "a"))
 	if err := l.Trust(ctx, "a"); !errors.Is(err, ledger.ErrNotFound) || must[int64](t)(l.Untrusted(ctx, "a")) != 0 {
 		t.Errorf("trusted twice: %v", err)
 	}
+
 	events := must[[]ledger.Event](t)(l.Events(ctx, ledger.EventFilter{Run: run}))
 	if n := len(slices.DeleteFunc(events, func(e ledger.Event) bool { return e.Kind != "run.tainted" })); n != 2 {
 		t.Errorf("%d events tell of two letters", n)
@@ -202,20 +220,21 @@ func taintAtFirst(t *testing.T, open Open) {
 		want string
 	}{
 		"by hand":   {manual("j"), ""},
-		"file":      {ledger.Request{Job: "j", Agent: "a", Trigger: ledger.TriggerManual, Detail: ledger.Detail{File: file}}, "A"},
-		"files":     {ledger.Request{Job: "j", Agent: "a", Trigger: ledger.TriggerWatch, Detail: ledger.Detail{Files: []ledger.File{*file}}}, "A"},
-		"folder":    {ledger.Request{Job: "j", Agent: "a", Trigger: ledger.TriggerWatch, Detail: ledger.Detail{Folder: "/in"}}, "A"},
-		"webhook":   {ledger.Request{Job: "j", Agent: "a", Trigger: ledger.TriggerWebhook}, "A"},
-		"forgotten": {ledger.Request{Agent: "a", Trigger: ledger.TriggerSelf, Detail: ledger.Detail{Wake: &ledger.Wake{AskedBy: 99}}}, "A"},
-		"owner's":   {ledger.Request{Agent: "a", Trigger: ledger.TriggerSelf, Detail: ledger.Detail{Wake: &ledger.Wake{}}}, ""},
+		"file":      {ledger.Request{Job: "j", Agent: "a", Trigger: domain.TriggerManual, Detail: ledger.Detail{File: file}}, "A"},
+		"files":     {ledger.Request{Job: "j", Agent: "a", Trigger: domain.TriggerWatch, Detail: ledger.Detail{Files: []ledger.File{*file}}}, "A"},
+		"folder":    {ledger.Request{Job: "j", Agent: "a", Trigger: domain.TriggerWatch, Detail: ledger.Detail{Folder: "/in"}}, "A"},
+		"webhook":   {ledger.Request{Job: "j", Agent: "a", Trigger: domain.TriggerWebhook}, "A"},
+		"forgotten": {ledger.Request{Agent: "a", Trigger: domain.TriggerSelf, Detail: ledger.Detail{Wake: &ledger.Wake{AskedBy: 99}}}, "A"},
+		"owner's":   {ledger.Request{Agent: "a", Trigger: domain.TriggerSelf, Detail: ledger.Detail{Wake: &ledger.Wake{}}}, ""},
 	} {
 		if r := get(t, l, enqueue(t, l, c.r)[0].Run); r.Taint != c.want {
 			t.Errorf("%s begins with %q, want %q", name, r.Taint, c.want)
 		}
 	}
+
 	planner := enqueue(t, l, manual("j"))[0].Run
 	ok(t, l.Mark(t.Context(), start(t, l, planner), ledger.Marks{Taint: "AB"}))
-	wake := ledger.Request{Agent: "a", Trigger: ledger.TriggerSelf, Detail: ledger.Detail{Wake: &ledger.Wake{AskedBy: planner}}}
+	wake := ledger.Request{Agent: "a", Trigger: domain.TriggerSelf, Detail: ledger.Detail{Wake: &ledger.Wake{AskedBy: planner}}}
 	if r := get(t, l, enqueue(t, l, wake)[0].Run); r.Taint != "AB" {
 		t.Errorf("a wake begins with %q", r.Taint)
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
 )
 
 // artifacts: what runs hand over is kept byte by byte until its run is forgotten, once for a
@@ -29,22 +30,27 @@ func artifacts(t *testing.T, open Open) {
 	if one.Version != 1 || one.Parent != 0 || two.Version != 2 || two.Parent != one.ID || other.Version != 1 || one.Job != "j" {
 		t.Errorf("%+v\n%+v\n%+v", one, two, other)
 	}
+
 	read := must[[]ledger.Artifact](t)(open(t).Artifacts(ctx, first.Run))
 	if want := []ledger.Artifact{one, two, other}; fmt.Sprintf("%+v", read) != fmt.Sprintf("%+v", want) {
 		t.Errorf("read\n%+v, want\n%+v", read, want)
 	}
+
 	for id, want := range map[int64][]byte{one.ID: odd, two.ID: large, other.ID: nil} {
 		if a, got, err := open(t).ArtifactBytes(ctx, first.Run, id); err != nil || !bytes.Equal(got, want) || a.Size != int64(len(want)) {
 			t.Errorf("artifact %d: %d bytes of %+v, want %d: %v", id, len(got), a, len(want), err)
 		}
 	}
+
 	if _, _, err := l.ArtifactBytes(ctx, first.Run+1, one.ID); !errors.Is(err, ledger.ErrNotFound) {
 		t.Errorf("of a run that is not its own: %v", err)
 	}
-	ok(t, l.Finish(ctx, first, ledger.Result{Outcome: ledger.OutcomeSuccess}))
+
+	ok(t, l.Finish(ctx, first, ledger.Result{Outcome: domain.OutcomeSuccess}))
 	if _, err := l.AddArtifact(ctx, first, ledger.Artifact{Key: "k9", Name: "late"}, nil); !errors.Is(err, ledger.ErrFenced) {
 		t.Errorf("of an attempt that is over: %v", err)
 	}
+
 	second := start(t, l, enqueue(t, l, manual("j"))[0].Run)
 	if three := share(second, "k1", "report.md", odd); three.Version != 3 || three.Parent != two.ID {
 		t.Errorf("the next run's: %+v", three)
@@ -52,6 +58,7 @@ func artifacts(t *testing.T, open Open) {
 	if foreign := share(start(t, l, enqueue(t, l, manual("k"))[0].Run), "k1", "report.md", odd); foreign.Version != 1 {
 		t.Errorf("another job's: %+v", foreign)
 	}
+
 	must[int](t)(l.Prune(ctx, time.Now().Add(2*time.Hour), func(string) time.Duration { return time.Hour }))
 	if left := must[[]ledger.Artifact](t)(l.Artifacts(ctx, first.Run, second.Run)); len(left) != 1 || left[0].Run != second.Run {
 		t.Errorf("left after the first run is forgotten: %+v", left)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
 )
 
 // anyText: what a tool or a model says, or a file is called, may be no UTF-8 and hold zero bytes; a run must be
@@ -14,19 +15,20 @@ import (
 func anyText(t *testing.T, open Open) {
 	l, ctx, now := open(t), t.Context(), time.Now()
 	const said = "a\x00b\xffc"
-	run := enqueue(t, l, ledger.Request{Job: "j", Agent: "a", Trigger: ledger.TriggerWatch, Claim: &ledger.Claim{Job: "j", Path: "/in/" + said, Hash: "h"}})[0].Run
+	run := enqueue(t, l, ledger.Request{Job: "j", Agent: "a", Trigger: domain.TriggerWatch, Claim: &ledger.Claim{Job: "j", Path: "/in/" + said, Hash: "h"}})[0].Run
 	if c, found, err := l.ClaimOf(ctx, "j", "/in/"+said, "h"); err != nil || !found || c.Run != run {
 		t.Errorf("the claim: %+v %v %v", c, found, err)
 	}
+
 	a := start(t, l, run)
 	ok(t, l.StartStep(ctx, a, ledger.Step{Number: 1, StartedAt: now}))
 	ok(t, l.FinishStep(ctx, a, ledger.Step{Number: 1, Text: said, Message: json.RawMessage(`{"text":"a\u0000"}`), Notices: []string{said}, FinishedAt: now}))
-	ok(t, l.StartCall(ctx, a, ledger.Call{Step: 1, ID: said, Key: said, Tool: said, Args: json.RawMessage(said), Effect: ledger.EffectRead, StartedAt: now}))
-	ok(t, l.FinishCall(ctx, a, ledger.Call{Step: 1, Tool: said, State: ledger.CallDone, Envelope: json.RawMessage(said), FinishedAt: now}))
+	ok(t, l.StartCall(ctx, a, ledger.Call{Step: 1, ID: said, Key: said, Tool: said, Args: json.RawMessage(said), Effect: domain.EffectRead, StartedAt: now}))
+	ok(t, l.FinishCall(ctx, a, ledger.Call{Step: 1, Tool: said, State: domain.CallDone, Envelope: json.RawMessage(said), FinishedAt: now}))
 	ok(t, l.AppendEvents(ctx, ledger.Event{Kind: "watch.degraded", Job: "j", Data: json.RawMessage(said)}))
-	ok(t, l.Finish(ctx, a, ledger.Result{Outcome: ledger.OutcomeError, Summary: said, Error: said, Exit: said,
+	ok(t, l.Finish(ctx, a, ledger.Result{Outcome: domain.OutcomeError, Summary: said, Error: said, Exit: said,
 		Notices: []ledger.Notice{{Channel: "desktop", Title: said, Body: said}}}))
-	if r := get(t, l, run); r.State != ledger.StateFinished || !strings.HasPrefix(r.Error, "a") || !strings.HasSuffix(r.Summary, "c") {
+	if r := get(t, l, run); r.State != domain.StateFinished || !strings.HasPrefix(r.Error, "a") || !strings.HasSuffix(r.Summary, "c") {
 		t.Errorf("run: %+v", r)
 	}
 }
@@ -37,7 +39,7 @@ func cancelIsKept(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	for name, end := range map[string]func(a ledger.Attempt) error{
 		"retry": func(a ledger.Attempt) error {
-			return l.Finish(ctx, a, ledger.Result{Outcome: ledger.OutcomeError, Error: "flaky", RetryAt: time.Now().Add(time.Hour)})
+			return l.Finish(ctx, a, ledger.Result{Outcome: domain.OutcomeError, Error: "flaky", RetryAt: time.Now().Add(time.Hour)})
 		},
 		"interrupt": func(a ledger.Attempt) error { return l.Interrupt(ctx, a, "killed", nil) },
 	} {
@@ -45,7 +47,7 @@ func cancelIsKept(t *testing.T, open Open) {
 		a := start(t, l, run)
 		must[ledger.Run](t)(l.RequestCancel(ctx, run, "no need"))
 		ok(t, end(a))
-		if r := get(t, l, run); r.Outcome != ledger.OutcomeCancelled || r.Error != "no need" {
+		if r := get(t, l, run); r.Outcome != domain.OutcomeCancelled || r.Error != "no need" {
 			t.Errorf("%s: %+v", name, r)
 		}
 		if r := must[ledger.Run](t)(l.Retry(ctx, run)); r.CancelReason != "" {
@@ -61,15 +63,16 @@ func took(t *testing.T, open Open) {
 	a := start(t, l, run)
 	ok(t, l.StartStep(ctx, a, ledger.Step{Number: 1, StartedAt: now}))
 	ok(t, l.FinishStep(ctx, a, ledger.Step{Number: 1, Usage: ledger.Usage{TokensIn: 100, TokensOut: 10, TokensCached: 1}, FinishedAt: now}))
-	ok(t, l.StartCall(ctx, a, ledger.Call{Step: 1, Key: "k", Tool: "t", Effect: ledger.EffectRead, StartedAt: now}))
+	ok(t, l.StartCall(ctx, a, ledger.Call{Step: 1, Key: "k", Tool: "t", Effect: domain.EffectRead, StartedAt: now}))
 	within := ledger.Step{Number: 2, Within: "k", Usage: ledger.Usage{TokensIn: 30}, StartedAt: now, FinishedAt: now} // is none of the run's own
 	ok(t, l.StartStep(ctx, a, within))
 	ok(t, l.FinishStep(ctx, a, within))
 	if steps := must[[]ledger.Step](t)(l.Steps(ctx, run)); len(steps) != 2 || steps[1].Within != "k" {
 		t.Errorf("steps: %+v", steps)
 	}
+
 	ok(t, l.Interrupt(ctx, a, "killed", nil))
-	ok(t, l.Finish(ctx, start(t, l, run), ledger.Result{Outcome: ledger.OutcomeSuccess, Steps: 2, Calls: 3, Usage: ledger.Usage{TokensIn: 5}}))
+	ok(t, l.Finish(ctx, start(t, l, run), ledger.Result{Outcome: domain.OutcomeSuccess, Steps: 2, Calls: 3, Usage: ledger.Usage{TokensIn: 5}}))
 	if r := get(t, l, run); r.Steps != 3 || r.Calls != 4 || r.Usage != (ledger.Usage{TokensIn: 135, TokensOut: 10, TokensCached: 1}) {
 		t.Errorf("run: %+v", r)
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
 )
 
 const today = "2026-11-21"
@@ -45,21 +46,25 @@ func budget(t *testing.T, open Open) {
 	if _, full, err := l.Reserve(ctx, a, r); err != nil || full == nil || full.Scope != ledger.ScopeDaemon || !full.Money || full.ReservedMicroUSD != 60 || full.Limit.CostMicroUSD != 100 {
 		t.Fatalf("120 of 100 were reserved: %+v (%v)", full, err)
 	}
+
 	sums := must[[]ledger.Spending](t)(l.Settle(ctx, id, ledger.Usage{TokensIn: 30, TokensOut: 4, TokensCached: 10, CostMicroUSD: 25}))
 	if len(sums) != 3 {
 		t.Fatalf("sums: %+v", sums)
 	}
+
 	for _, s := range sums {
 		if s.Tokens != 34 || s.CostMicroUSD != 25 || s.ReservedTokens != 0 || s.ReservedMicroUSD != 0 {
 			t.Errorf("settled: %+v", s)
 		}
 	}
+
 	if again, err := l.Settle(ctx, id, ledger.Usage{CostMicroUSD: 25}); err != nil || again != nil {
 		t.Errorf("settled twice: %+v (%v)", again, err)
 	}
 	if steps := must[[]ledger.Step](t)(l.Steps(ctx, a.Run)); steps[0].Usage != (ledger.Usage{TokensIn: 30, TokensOut: 4, TokensCached: 10, CostMicroUSD: 25}) {
 		t.Errorf("the step has not taken it: %+v", steps[0].Usage)
 	}
+
 	for what, c := range map[string]struct {
 		set   func(*ledger.Reservation)
 		scope string
@@ -77,11 +82,13 @@ func budget(t *testing.T, open Open) {
 			t.Errorf("%s: %+v (%v)", what, full, err)
 		}
 	}
+
 	r = reservation(0, 1)
 	r.OfDaemon.CostMicroUSD = 1
 	if _, full, err := l.Reserve(ctx, a, r); err != nil || full != nil {
 		t.Errorf("a call that costs nothing found no room: %+v (%v)", full, err)
 	}
+
 	r = reservation(60, 600)
 	r.Day, r.Job, r.OfDaemon.CostMicroUSD = "2026-11-22", "", 60
 	if _, full, err := l.Reserve(ctx, a, r); err != nil || full != nil {
@@ -90,7 +97,8 @@ func budget(t *testing.T, open Open) {
 	if list := must[[]ledger.Spending](t)(l.Spent(ctx, "2026-11-22")); len(list) != 2 || list[0].Scope != ledger.ScopeAgent || list[1].Scope != ledger.ScopeDaemon {
 		t.Errorf("of no job: %+v", list)
 	}
-	ok(t, l.Finish(ctx, a, ledger.Result{Outcome: ledger.OutcomeSuccess}))
+
+	ok(t, l.Finish(ctx, a, ledger.Result{Outcome: domain.OutcomeSuccess}))
 	if _, _, err := l.Reserve(ctx, a, reservation(1, 1)); !errors.Is(err, ledger.ErrFenced) {
 		t.Errorf("an attempt that has ended may spend: %v", err)
 	}
@@ -113,6 +121,7 @@ func budgetCrash(t *testing.T, open Open) {
 	if _, full, err := l.Reserve(ctx, a, r); err != nil || full == nil {
 		t.Errorf("it is not counted: %+v (%v)", full, err)
 	}
+
 	ok(t, l.Interrupt(ctx, a, "killed", nil))
 	if s := spent(t, l, today, ledger.ScopeJob, "j"); s.ReservedMicroUSD != 0 || s.CostMicroUSD != 60 || s.Tokens != 600 {
 		t.Errorf("after the rescue: %+v", s)
@@ -134,6 +143,7 @@ func budgetRace(t *testing.T, open Open) {
 	for i := range attempts {
 		attempts[i] = begin(t, two[0], fmt.Sprint("j", i%2))
 	}
+
 	var all sync.WaitGroup
 	var taken, refused atomic.Int64
 	for i, a := range attempts {
@@ -148,16 +158,19 @@ func budgetRace(t *testing.T, open Open) {
 					t.Error(err)
 					return
 				}
+
 				if full != nil {
 					refused.Add(1)
 					continue
 				}
+
 				took := rand.Int64N(wanted + 1)
 				sums, err := l.Settle(t.Context(), id, ledger.Usage{TokensOut: 1, CostMicroUSD: took})
 				if err != nil {
 					t.Error(err)
 					return
 				}
+
 				taken.Add(took)
 				for _, s := range sums {
 					most := int64(limit)
@@ -171,11 +184,13 @@ func budgetRace(t *testing.T, open Open) {
 			}
 		})
 	}
+
 	all.Wait()
 	s := spent(t, two[0], today, ledger.ScopeDaemon, "")
 	if s.CostMicroUSD != taken.Load() || s.ReservedMicroUSD != 0 || s.ReservedTokens != 0 || s.CostMicroUSD > limit || refused.Load() == 0 {
 		t.Errorf("%+v, %d were taken, %d calls refused", s, taken.Load(), refused.Load())
 	}
+
 	jobs := spent(t, two[0], today, ledger.ScopeJob, "j0").CostMicroUSD + spent(t, two[0], today, ledger.ScopeJob, "j1").CostMicroUSD
 	if agent := spent(t, two[0], today, ledger.ScopeAgent, "a").CostMicroUSD; agent != s.CostMicroUSD || jobs != s.CostMicroUSD {
 		t.Errorf("the daemon has %d, its agent %d, its jobs %d", s.CostMicroUSD, agent, jobs)
@@ -195,6 +210,7 @@ func pruneSpending(t *testing.T, open Open) {
 	if s := spent(t, l, today, ledger.ScopeJob, "j"); s.CostMicroUSD != 5 {
 		t.Errorf("not kept: %+v", s)
 	}
+
 	must[int](t)(l.Prune(ctx, day.AddDate(0, 0, 402), keep))
 	if s := spent(t, l, today, ledger.ScopeJob, "j"); s.CostMicroUSD != 0 {
 		t.Errorf("kept for ever: %+v", s)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
 )
 
 // fileOps: what runs did to files is known to whoever opens the ledger, with any bytes that
@@ -26,6 +27,7 @@ func fileOps(t *testing.T, open Open) {
 		} else {
 			op.BeforeHash = "b"
 		}
+
 		added := must[ledger.FileOp](t)(l.AddFileOp(ctx, a, op, before))
 		ids = append(ids, added.ID)
 		read := must[[]ledger.FileOp](t)(open(t).FileOps(ctx, ledger.FileOpFilter{ID: added.ID}))
@@ -36,13 +38,16 @@ func fileOps(t *testing.T, open Open) {
 			t.Errorf("change %d: %d bytes became %d", i, len(before), len(kept))
 		}
 	}
+
 	if n := must[int64](t)(l.FileBytes(ctx, run)); n != int64(len(odd)+len(large)) {
 		t.Errorf("%d bytes are kept", n)
 	}
+
 	lost := must[ledger.FileOp](t)(l.AddFileOp(ctx, a, ledger.FileOp{Agent: "clerk", Type: ledger.FileWrite, Root: "/w", Path: "/w/9", Size: 1 << 40, BeforeHash: "b", AfterHash: "h", Lost: "too large"}, nil))
 	if n := must[int64](t)(l.FileBytes(ctx, run)); n != int64(len(odd)+len(large)) {
 		t.Errorf("with one that is not kept, %d bytes are", n)
 	}
+
 	for _, c := range []struct {
 		f    ledger.FileOpFilter
 		want []int64
@@ -61,6 +66,7 @@ func fileOps(t *testing.T, open Open) {
 			t.Errorf("%+v gave %v, want %v", c.f, got, c.want)
 		}
 	}
+
 	ok(t, l.EndFileOp(ctx, ids[1]))
 	if op := must[[]ledger.FileOp](t)(l.FileOps(ctx, ledger.FileOpFilter{ID: ids[1]}))[0]; op.UndoneAt.IsZero() {
 		t.Errorf("not undone: %+v", op)
@@ -68,6 +74,7 @@ func fileOps(t *testing.T, open Open) {
 	if err := l.EndFileOp(ctx, ids[1]); err == nil {
 		t.Error("one change was undone twice")
 	}
+
 	ok(t, l.DropFileOp(ctx, lost.ID))
 	if _, err := l.FileBefore(ctx, lost.ID); !errors.Is(err, ledger.ErrNotFound) {
 		t.Errorf("a change that was dropped: %v", err)
@@ -75,7 +82,8 @@ func fileOps(t *testing.T, open Open) {
 	if _, err := l.AddFileOp(ctx, ledger.Attempt{Run: run, Number: 7}, ledger.FileOp{Path: "/w/x"}, nil); !errors.Is(err, ledger.ErrFenced) {
 		t.Errorf("an attempt that is not the running one: %v", err)
 	}
-	ok(t, l.Finish(ctx, a, ledger.Result{Outcome: ledger.OutcomeSuccess}))
+
+	ok(t, l.Finish(ctx, a, ledger.Result{Outcome: domain.OutcomeSuccess}))
 	must[int](t)(l.Prune(context.WithoutCancel(ctx), time.Now().Add(2*time.Hour), func(string) time.Duration { return time.Hour }))
 	if left := must[[]ledger.FileOp](t)(l.FileOps(ctx, ledger.FileOpFilter{})); len(left) != 0 {
 		t.Errorf("left of a run that is forgotten: %+v", left)

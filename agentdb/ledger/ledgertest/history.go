@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
 )
 
 // history asks what lay around a time: rows, runs by other triggers, events of no run.
@@ -16,9 +17,11 @@ func history(t *testing.T, open Open) {
 	if _, known, err := l.JobState(ctx, "j"); known || err != nil {
 		t.Fatalf("a job that nobody named is known (%v)", err)
 	}
+
 	begin := time.Now()
 	spec := []ledger.JobSpec{{Name: "j", Agent: "a", ScheduleHash: "1"}}
 	must[map[string]ledger.JobState](t)(l.SyncJobs(ctx, begin, spec))
+
 	for i := range 6 { // one instant an hour, and half an hour later a run by hand
 		time.Sleep(30 * time.Minute)
 		now := time.Now()
@@ -27,20 +30,23 @@ func history(t *testing.T, open Open) {
 		time.Sleep(30 * time.Minute)
 		enqueue(t, l, manual("j"), manual("other"))
 		if i == 2 {
-			enqueue(t, l, ledger.Request{Job: "j", Agent: "a", Trigger: ledger.TriggerSchedule, Key: "more"})
+			enqueue(t, l, ledger.Request{Job: "j", Agent: "a", Trigger: domain.TriggerSchedule, Key: "more"})
 		}
 	}
+
 	at := func(half int) time.Time { return begin.Add(time.Duration(half) * 30 * time.Minute) }
 	st, known, err := l.JobState(ctx, "j")
 	if err != nil || !known || !st.Anchor.Equal(at(0)) || !st.Watermark.Equal(at(11)) || st.ScheduleHash != "1" {
 		t.Errorf("%+v %t (%v)", st, known, err)
 	}
+
 	halves := func(times ...time.Time) (out []int) {
 		for _, tm := range times {
 			out = append(out, int(tm.Sub(begin)/(30*time.Minute)))
 		}
 		return out
 	}
+
 	for _, c := range []struct {
 		at            time.Time
 		before, after int
@@ -56,6 +62,7 @@ func history(t *testing.T, open Open) {
 			t.Errorf("rows around %v: %s, want %s", halves(c.at), got, c.want)
 		}
 	}
+
 	for _, c := range []struct {
 		at            time.Time
 		before, after int
@@ -73,6 +80,7 @@ func history(t *testing.T, open Open) {
 			t.Errorf("runs around %v from %v to %v: %s, want %s", halves(c.at), c.from, c.to, got, c.want)
 		}
 	}
+
 	events := func(job string, from, to time.Time, limit int, kinds ...string) string {
 		var out []string
 		for _, e := range must[[]ledger.Event](t)(l.EventsBetween(ctx, job, from, to, limit, kinds...)) {
@@ -89,6 +97,7 @@ func history(t *testing.T, open Open) {
 	if got := events("j", at(2), at(3), 9, "daemon.started"); got != "3.started" {
 		t.Errorf("of a job: %s", got)
 	}
+
 	// A job that is gone is not known, with all that is recorded of it.
 	must[map[string]ledger.JobState](t)(l.SyncJobs(ctx, time.Now(), nil))
 	if _, known, err := l.JobState(ctx, "j"); known || err != nil {
@@ -101,11 +110,11 @@ func delayed(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	now := time.Now()
 	late := func(job string, d time.Duration) ledger.Request {
-		return ledger.Request{Job: job, Agent: "a", Trigger: ledger.TriggerSchedule, Key: fmt.Sprint(job, d), NotBefore: now.Add(d)}
+		return ledger.Request{Job: job, Agent: "a", Trigger: domain.TriggerSchedule, Key: fmt.Sprint(job, d), NotBefore: now.Add(d)}
 	}
 	enqueue(t, l, manual("j"), late("j", 2*time.Minute), late("k", time.Minute), late("j", -time.Minute), late("j", 3*time.Minute))
 	again := enqueue(t, l, manual("j"))[0].Run
-	ok(t, l.Finish(ctx, start(t, l, again), ledger.Result{Outcome: ledger.OutcomeError, RetryAt: now.Add(90 * time.Second)}))
+	ok(t, l.Finish(ctx, start(t, l, again), ledger.Result{Outcome: domain.OutcomeError, RetryAt: now.Add(90 * time.Second)}))
 	list := func(job string, limit int) string {
 		var out []string
 		for _, r := range must[[]ledger.Run](t)(l.Delayed(ctx, job, now, limit)) {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
 )
 
 func question(text string, options ...string) *ledger.Question {
@@ -21,7 +22,7 @@ func inbox(t *testing.T, open Open) {
 	a := start(t, l, run)
 	ok(t, l.Finish(ctx, a, ledger.Result{Wait: question("Which \x00 one?", "a", "b"), Steps: 2, Notices: []ledger.Notice{{Channel: "desktop", Title: "j asks"}}}))
 	r := get(t, l, run)
-	if r.State != ledger.StateWaiting || r.WaitingFor != ledger.WaitInput || r.Outcome != "" || r.Parks != 1 || r.Steps != 2 || !r.FinishedAt.IsZero() {
+	if r.State != domain.StateWaiting || r.WaitingFor != domain.WaitInput || r.Outcome != "" || r.Parks != 1 || r.Steps != 2 || !r.FinishedAt.IsZero() {
 		t.Fatalf("run: %+v", r)
 	}
 	if can := must[[]ledger.Run](t)(l.Claimable(ctx, time.Now().Add(1000*time.Hour), 0, 10)); len(can) != 0 {
@@ -30,6 +31,7 @@ func inbox(t *testing.T, open Open) {
 	if running := must[[]ledger.Run](t)(l.Running(ctx)); len(running) != 0 {
 		t.Errorf("still running: %+v", running)
 	}
+
 	items := must[[]ledger.Item](t)(l.Inbox(ctx))
 	if len(items) != 1 || items[0].Run != run || items[0].Attempt != 1 || len(items[0].Options) != 2 || items[0].Multiple || items[0].ExpiresAt.Sub(items[0].CreatedAt) != time.Hour {
 		t.Fatalf("inbox: %+v", items)
@@ -51,16 +53,19 @@ func inbox(t *testing.T, open Open) {
 	if _, err := l.Answer(ctx, 99, "a"); !errors.Is(err, ledger.ErrNotFound) {
 		t.Errorf("an answer to nothing: %v", err)
 	}
+
 	if can := must[[]ledger.Run](t)(l.Claimable(ctx, time.Now(), 0, 10)); len(can) != 1 {
 		t.Errorf("claimable with an answer: %+v", can)
 	}
+
 	second := start(t, l, run)
 	attempts := must[[]ledger.Attempt](t)(l.Attempts(ctx, run))
 	of := must[[]ledger.Item](t)(l.ItemsOf(ctx, run))
-	if second.Number != 2 || attempts[0].State != ledger.AttemptWaiting || len(of) != 1 || of[0].State != ledger.ItemAnswered || of[0].Answer != "b" {
+	if second.Number != 2 || attempts[0].State != domain.AttemptWaiting || len(of) != 1 || of[0].State != ledger.ItemAnswered || of[0].Answer != "b" {
 		t.Errorf("attempts %+v, items %+v", attempts, of)
 	}
-	ok(t, l.Finish(ctx, second, ledger.Result{Outcome: ledger.OutcomeSuccess}))
+
+	ok(t, l.Finish(ctx, second, ledger.Result{Outcome: domain.OutcomeSuccess}))
 	if left := must[[]ledger.Item](t)(l.Inbox(ctx)); len(left) != 0 {
 		t.Errorf("still in the inbox: %+v", left)
 	}
@@ -79,9 +84,10 @@ func inboxEnds(t *testing.T, open Open) {
 		ok(t, l.Finish(ctx, a, ledger.Result{Wait: question("Go on?")}))
 		runs = append(runs, run)
 	}
-	if r := get(t, l, runs[2]); r.Outcome != ledger.OutcomeCancelled {
+	if r := get(t, l, runs[2]); r.Outcome != domain.OutcomeCancelled {
 		t.Errorf("cancelled while it worked: %+v", r)
 	}
+
 	must[ledger.Run](t)(l.RequestCancel(ctx, runs[1], "not needed"))
 	items := must[[]ledger.Item](t)(l.Inbox(ctx))
 	if len(items) != 1 || items[0].Run != runs[0] {
@@ -90,14 +96,17 @@ func inboxEnds(t *testing.T, open Open) {
 	if due := must[[]ledger.Item](t)(l.Overdue(ctx, time.Now())); len(due) != 0 {
 		t.Errorf("overdue at once: %+v", due)
 	}
+
 	due := must[[]ledger.Item](t)(l.Overdue(ctx, items[0].ExpiresAt))
 	if len(due) != 1 {
 		t.Fatalf("overdue: %+v", due)
 	}
+
 	for range 2 { // the second changes nothing
-		ok(t, l.Expire(ctx, due[0].ID, ledger.Result{Outcome: ledger.OutcomeTimeout, Error: "nobody answered"}))
+		ok(t, l.Expire(ctx, due[0].ID, ledger.Result{Outcome: domain.OutcomeTimeout, Error: "nobody answered"}))
 	}
-	if r := get(t, l, runs[0]); r.State != ledger.StateFinished || r.Outcome != ledger.OutcomeTimeout {
+
+	if r := get(t, l, runs[0]); r.State != domain.StateFinished || r.Outcome != domain.OutcomeTimeout {
 		t.Errorf("expired: %+v", r)
 	}
 	if _, err := l.Answer(ctx, due[0].ID, "late"); !errors.Is(err, ledger.ErrClosed) {
@@ -106,6 +115,7 @@ func inboxEnds(t *testing.T, open Open) {
 	if n := must[int](t)(l.Prune(ctx, time.Now().Add(1000*time.Hour), func(string) time.Duration { return time.Hour })); n != 3 {
 		t.Errorf("%d runs were removed", n)
 	}
+
 	if of := must[[]ledger.Item](t)(l.ItemsOf(ctx, runs[0])); len(of) != 0 {
 		t.Errorf("items of a removed run: %+v", of)
 	}
@@ -125,29 +135,35 @@ func recovery(t *testing.T, open Open) {
 		if len(items) != 1 || items[0].Kind != ledger.KindRecovery || items[0].Call != "p2" || items[0].Attempt != 1 {
 			t.Fatalf("inbox: %+v", items)
 		}
+
 		for _, wrong := range []string{"maybe", "", "DONE"} {
 			if _, err := l.Answer(ctx, items[0].ID, wrong); !errors.Is(err, ledger.ErrAnswer) {
 				t.Errorf("%q: %v", wrong, err)
 			}
 		}
+
 		l = open(t)
 		must[ledger.Run](t)(l.Answer(ctx, items[0].ID, answer))
+
 		for _, late := range offered {
 			if _, err := l.Answer(ctx, items[0].ID, late); !errors.Is(err, ledger.ErrClosed) {
 				t.Errorf("%s after %s: %v", late, answer, err)
 			}
 		}
+
 		r := get(t, l, run)
 		switch stopped := answer == ledger.RecoveryStop; {
-		case stopped && (r.State != ledger.StateFinished || r.Outcome != ledger.OutcomeCancelled || r.Error != "its owner stopped it: Look."):
+		case stopped && (r.State != domain.StateFinished || r.Outcome != domain.OutcomeCancelled || r.Error != "its owner stopped it: Look."):
 			t.Errorf("stopped: %+v", r)
-		case !stopped && (r.State != ledger.StateWaiting || r.WaitingFor != ledger.WaitResume):
+		case !stopped && (r.State != domain.StateWaiting || r.WaitingFor != domain.WaitResume):
 			t.Errorf("%s: %+v", answer, r)
 		}
+
 		if !r.FinishedAt.IsZero() {
 			continue
 		}
-		ok(t, l.Finish(ctx, start(t, l, run), ledger.Result{Outcome: ledger.OutcomeSuccess}))
+
+		ok(t, l.Finish(ctx, start(t, l, run), ledger.Result{Outcome: domain.OutcomeSuccess}))
 	}
 	if items := must[[]ledger.Item](t)(l.Inbox(ctx)); len(items) != 0 {
 		t.Errorf("still in the inbox: %+v", items)
@@ -160,21 +176,22 @@ func infos(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	for name, end := range map[string]func(a ledger.Attempt) error{
 		"killed": func(a ledger.Attempt) error {
-			return l.Interrupt(ctx, a, "killed", &ledger.Result{Outcome: ledger.OutcomeInterrupted})
+			return l.Interrupt(ctx, a, "killed", &ledger.Result{Outcome: domain.OutcomeInterrupted})
 		},
 		"goes on":   func(a ledger.Attempt) error { return l.Interrupt(ctx, a, "killed", nil) },
-		"timeout":   func(a ledger.Attempt) error { return l.Finish(ctx, a, ledger.Result{Outcome: ledger.OutcomeTimeout}) },
-		"success":   func(a ledger.Attempt) error { return l.Finish(ctx, a, ledger.Result{Outcome: ledger.OutcomeSuccess}) },
-		"cancelled": func(a ledger.Attempt) error { return l.Finish(ctx, a, ledger.Result{Outcome: ledger.OutcomeCancelled}) },
+		"timeout":   func(a ledger.Attempt) error { return l.Finish(ctx, a, ledger.Result{Outcome: domain.OutcomeTimeout}) },
+		"success":   func(a ledger.Attempt) error { return l.Finish(ctx, a, ledger.Result{Outcome: domain.OutcomeSuccess}) },
+		"cancelled": func(a ledger.Attempt) error { return l.Finish(ctx, a, ledger.Result{Outcome: domain.OutcomeCancelled}) },
 	} {
 		run := enqueue(t, l, manual(name))[0].Run
 		a := start(t, l, run)
-		c := ledger.Call{Step: 1, Key: "p1", Tool: "file_write", Effect: ledger.EffectWrite, StartedAt: time.Now()}
+		c := ledger.Call{Step: 1, Key: "p1", Tool: "file_write", Effect: domain.EffectWrite, StartedAt: time.Now()}
 		ok(t, l.StartCall(ctx, a, c))
 		if name != "killed" && name != "goes on" {
-			c.State = ledger.CallUncertain
+			c.State = domain.CallUncertain
 			ok(t, l.FinishCall(ctx, a, c))
 		}
+
 		ok(t, end(a))
 		items := must[[]ledger.Item](t)(l.Inbox(ctx))
 		if name == "goes on" || name == "success" {
@@ -183,26 +200,31 @@ func infos(t *testing.T, open Open) {
 			}
 			continue
 		}
+
 		if len(items) != 1 || items[0].Kind != ledger.KindInfo || items[0].Title != name+" was cut off" || !strings.Contains(items[0].Message, "a call of file_write") || !items[0].ExpiresAt.IsZero() {
 			t.Fatalf("%s: %+v", name, items)
 		}
 		if due := must[[]ledger.Item](t)(l.Overdue(ctx, time.Now().Add(10000*time.Hour))); len(due) != 0 {
 			t.Errorf("overdue: %+v", due)
 		}
+
 		must[ledger.Run](t)(l.Answer(ctx, items[0].ID, ledger.InfoSeen))
-		if r := get(t, l, run); r.State != ledger.StateFinished {
+		if r := get(t, l, run); r.State != domain.StateFinished {
 			t.Errorf("%s, after it was seen: %+v", name, r)
 		}
 	}
+
 	run := enqueue(t, l, manual("j"))[0].Run
 	a := start(t, l, run)
 	for range 2 {
 		ok(t, l.Inform(ctx, a, ledger.Question{Call: "m1.1.1", Title: "t", Message: "m"}))
 	}
+
 	ok(t, l.Inform(ctx, a, ledger.Question{Call: "m1.1.2", Title: "t", Message: "m"}))
 	if items := must[[]ledger.Item](t)(l.Inbox(ctx)); len(items) != 2 {
 		t.Errorf("inbox: %+v", items)
 	}
+
 	ok(t, l.Finish(ctx, a, ledger.Result{Wait: question("Go on?")}))
 	must[ledger.Run](t)(l.RequestCancel(ctx, run, "no"))
 	if items := must[[]ledger.Item](t)(l.Inbox(ctx)); len(items) != 2 || items[0].Kind != ledger.KindInfo {

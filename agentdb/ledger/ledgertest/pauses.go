@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
 )
 
 // pause begins a pause of so long, by the owner; 0 is without an end.
@@ -42,6 +43,7 @@ func pauseKept(t *testing.T, open Open) {
 	if read := pausesFrom(t, open(t), begin); len(read) != 1 || fmt.Sprintf("%+v", read[0]) != fmt.Sprintf("%+v", set) || !set.Since.Equal(begin) || set.ID == 0 {
 		t.Errorf("set %+v, read %+v", set, read)
 	}
+
 	agent, all := pause(t, l, ledger.PauseAgent, "j", 0), pause(t, l, ledger.PauseAll, "", 3*time.Hour)
 	time.Sleep(time.Minute)
 	second := pause(t, l, ledger.PauseJob, "j", 2*time.Hour)
@@ -49,6 +51,7 @@ func pauseKept(t *testing.T, open Open) {
 	if len(on) != 3 || on[0].ID != agent.ID || on[1].ID != all.ID || on[2].ID != second.ID || second.ID == set.ID {
 		t.Errorf("on: %+v", on)
 	}
+
 	past := pausesFrom(t, l, begin)
 	if len(past) != 4 || past[0].ID != set.ID || !past[0].EndedAt.Equal(second.Since) {
 		t.Errorf("a pause that was replaced is not in the record: %+v", past)
@@ -56,11 +59,13 @@ func pauseKept(t *testing.T, open Open) {
 	if ended := must[bool](t)(l.EndPause(ctx, ledger.PauseJob, "other")); ended {
 		t.Error("a pause was ended that nobody had set")
 	}
+
 	for _, want := range []bool{true, false} {
 		if ended := must[bool](t)(l.EndPause(ctx, ledger.PauseJob, "j")); ended != want {
 			t.Errorf("ended: %v, want %v", ended, want)
 		}
 	}
+
 	time.Sleep(3 * time.Hour)
 	if on := pausesFrom(t, l, time.Now()); len(on) != 1 || on[0].ID != agent.ID {
 		t.Errorf("three hours later: %+v", on)
@@ -71,6 +76,7 @@ func pauseKept(t *testing.T, open Open) {
 	if all := pausesFrom(t, l, time.Time{}); len(all) != 4 {
 		t.Errorf("the record: %+v", all)
 	}
+
 	if got := kinds(t, l, ledger.EventFilter{Job: "j"}); got != "paused paused resumed" {
 		t.Errorf("events of the job: %s", got)
 	}
@@ -84,6 +90,7 @@ func pauseRefused(t *testing.T, open Open) {
 			t.Errorf("%+v was set", p)
 		}
 	}
+
 	if all := pausesFrom(t, l, time.Time{}); len(all) != 0 {
 		t.Errorf("pauses: %+v", all)
 	}
@@ -118,6 +125,7 @@ func pauseCovers(t *testing.T, open Open) {
 			t.Errorf("job %q of %q after %s: pause %d %v, want %d", c.job, c.agent, c.after, p.ID, ok, c.want)
 		}
 	}
+
 	// Of several the longest, in whatever order they come.
 	for range 2 {
 		slices.Reverse(pauses)
@@ -126,6 +134,7 @@ func pauseCovers(t *testing.T, open Open) {
 				t.Errorf("of several pauses of %s: %+v", job, p)
 			}
 		}
+
 		pauses = append(pauses, pause(t, l, ledger.PauseAgent, "x", time.Hour), pause(t, l, ledger.PauseJob, "x", 0), pause(t, l, ledger.PauseAll, "", 2*time.Hour))
 		for range 2 {
 			slices.Reverse(pauses)
@@ -160,24 +169,27 @@ func pausedInstants(t *testing.T, open Open) {
 		d := due(c.job, at.Add(c.after), "allow")
 		d.Agent = c.agent
 		o := must[[]ledger.Occurrence](t)(l.RecordDue(ctx, time.Now(), []ledger.Due{d}, nil))[0]
-		want := ledger.DecisionRun
+		want := domain.DecisionRun
 		if c.want != "" {
-			want = ledger.DecisionSkipped
+			want = domain.DecisionSkipped
 		}
 		if o.Decision != want || o.Reason != c.want || (o.Run != 0) != (c.want == "") {
 			t.Errorf("%s of %s after %s: %+v, want %s %q", c.job, c.agent, c.after, o, want, c.want)
 		}
+
 		again := must[[]ledger.Occurrence](t)(l.Occurrences(ctx, c.job, d.Nominal, d.Nominal, 10))
 		if len(again) != 1 || again[0].Decision != want || again[0].Reason != c.want {
 			t.Errorf("%s of %s after %s: recorded as %+v", c.job, c.agent, c.after, again)
 		}
 	}
+
 	// What was held back stays held back, and what a person asks for is not the ledger's to hold.
 	must[bool](t)(l.EndPause(ctx, ledger.PauseAll, second.Name))
 	o := must[[]ledger.Occurrence](t)(l.RecordDue(ctx, time.Now(), []ledger.Due{due("now", at.Add(2*time.Hour), "allow")}, nil))[0]
-	if o.Decision != ledger.DecisionSkipped || o.Run != 0 {
+	if o.Decision != domain.DecisionSkipped || o.Run != 0 {
 		t.Errorf("an instant of a pause that is over: %+v", o)
 	}
+
 	pause(t, l, ledger.PauseAll, "", 0)
 	if a := enqueue(t, l, manual("job"))[0]; !a.New {
 		t.Errorf("a run by hand in a pause: %+v", a)
@@ -222,12 +234,12 @@ func replans(t *testing.T, open Open) {
 	closes(t, l, "slots that are not kept", true, func() { ok(t, l.KeepSlots(ctx, nil)) })
 	rule := ledger.PauseRule{After: 2}
 	for i, want := range []bool{false, true, false} {
-		closes(t, l, fmt.Sprintf("failure %d", i+1), want, func() { failing(t, l, "f", ledger.OutcomeError, rule) })
+		closes(t, l, fmt.Sprintf("failure %d", i+1), want, func() { failing(t, l, "f", domain.OutcomeError, rule) })
 	}
 }
 
 // failing makes a run of a job that ends in an outcome, under a rule.
-func failing(t *testing.T, l *ledger.Ledger, job string, o ledger.Outcome, rule ledger.PauseRule) int64 {
+func failing(t *testing.T, l *ledger.Ledger, job string, o domain.Outcome, rule ledger.PauseRule) int64 {
 	t.Helper()
 	run := enqueue(t, l, manual(job))[0].Run
 	ok(t, l.Finish(t.Context(), start(t, l, run), ledger.Result{Outcome: o, Error: "no such host", Pause: rule}))
@@ -243,6 +255,7 @@ func pausedJobs(t *testing.T, l *ledger.Ledger, job string) []ledger.Pause {
 			out = append(out, p)
 		}
 	}
+
 	return out
 }
 
@@ -250,8 +263,8 @@ func pausedJobs(t *testing.T, l *ledger.Ledger, job string) []ledger.Pause {
 // which of them it was paused by the rule of three.
 func pauseAfterFailures(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
-	outcomes := map[rune]ledger.Outcome{'e': ledger.OutcomeError, 't': ledger.OutcomeTimeout, 'b': ledger.OutcomeBudget, 's': ledger.OutcomeSuccess,
-		'n': ledger.OutcomeNothing, 'p': ledger.OutcomePartial, 'c': ledger.OutcomeCancelled, 'k': ledger.OutcomeSkipped}
+	outcomes := map[rune]domain.Outcome{'e': domain.OutcomeError, 't': domain.OutcomeTimeout, 'b': domain.OutcomeBudget, 's': domain.OutcomeSuccess,
+		'n': domain.OutcomeNothing, 'p': domain.OutcomePartial, 'c': domain.OutcomeCancelled, 'k': domain.OutcomeSkipped}
 	for _, c := range []struct{ script, paused string }{
 		{"eee", "3"}, {"etb", "3"}, {"ee", ""}, {"eeee", "3"}, {"eeeeeeee", "3"},
 		{"eesee", ""}, {"eeseee", "6"}, {"eenee", ""}, {"eepee", ""}, {"seee", "4"},
@@ -279,19 +292,19 @@ func pauseAfterFailures(t *testing.T, open Open) {
 			case 'G':
 				pause(t, l, ledger.PauseAgent, "a", 0)
 			case 'o':
-				failing(t, l, "other", ledger.OutcomeSuccess, rule)
+				failing(t, l, "other", domain.OutcomeSuccess, rule)
 			case 'r':
 				run := enqueue(t, l, manual(c.script))[0].Run
-				ok(t, l.Finish(ctx, start(t, l, run), ledger.Result{Outcome: ledger.OutcomeError, Pause: rule, RetryAt: time.Now().Add(time.Hour)}))
+				ok(t, l.Finish(ctx, start(t, l, run), ledger.Result{Outcome: domain.OutcomeError, Pause: rule, RetryAt: time.Now().Add(time.Hour)}))
 			case 'd':
 				run := enqueue(t, l, manual(c.script))[0].Run
-				ok(t, l.Finish(ctx, start(t, l, run), ledger.Result{Outcome: ledger.OutcomeBudget, Exit: "ended_by_surface", Pause: rule}))
+				ok(t, l.Finish(ctx, start(t, l, run), ledger.Result{Outcome: domain.OutcomeBudget, Exit: "ended_by_surface", Pause: rule}))
 			case 'i': // the last of several interruptions says nothing about the job
 				run := enqueue(t, l, manual(c.script))[0].Run
-				ok(t, l.Interrupt(ctx, start(t, l, run), "killed", &ledger.Result{Outcome: ledger.OutcomeInterrupted, Pause: rule}))
+				ok(t, l.Interrupt(ctx, start(t, l, run), "killed", &ledger.Result{Outcome: domain.OutcomeInterrupted, Pause: rule}))
 			case 'I':
 				run := enqueue(t, l, manual(c.script))[0].Run
-				ok(t, l.Interrupt(ctx, start(t, l, run), "too long", &ledger.Result{Outcome: ledger.OutcomeTimeout, Pause: rule}))
+				ok(t, l.Interrupt(ctx, start(t, l, run), "too long", &ledger.Result{Outcome: domain.OutcomeTimeout, Pause: rule}))
 			default:
 				failing(t, l, c.script, outcomes[what], rule)
 			}
@@ -302,15 +315,18 @@ func pauseAfterFailures(t *testing.T, open Open) {
 		if got := strings.Join(paused, " "); got != c.paused {
 			t.Errorf("%s: paused after %q, want %q", c.script, got, c.paused)
 		}
+
 		notices := 0
 		for _, n := range must[[]ledger.Notice](t)(l.PendingNotices(ctx, time.Now(), 1000)) {
 			if n.Title == "paused "+c.script {
 				notices++
 			}
 		}
+
 		if notices != len(paused) {
 			t.Errorf("%s: %d notices of %d pauses", c.script, notices, len(paused))
 		}
+
 		for _, scope := range []string{ledger.PauseAll, ledger.PauseAgent} {
 			must[bool](t)(l.EndPause(ctx, scope, map[string]string{ledger.PauseAgent: "a"}[scope]))
 		}
@@ -325,13 +341,14 @@ func pauseSays(t *testing.T, open Open) {
 	lost := enqueue(t, l, manual("j"))[0].Run
 	old := start(t, l, lost)
 	ok(t, l.Interrupt(ctx, old, "killed", nil))
-	if err := l.Finish(ctx, old, ledger.Result{Outcome: ledger.OutcomeError, Pause: rule}); err == nil {
+	if err := l.Finish(ctx, old, ledger.Result{Outcome: domain.OutcomeError, Pause: rule}); err == nil {
 		t.Error("an attempt that is not on ended its run")
 	}
 	if n, p := len(must[[]ledger.Notice](t)(l.PendingNotices(ctx, time.Now(), 10))), pausedJobs(t, l, "j"); n != 0 || len(p) != 0 {
 		t.Errorf("an end that was refused paused the job: %+v, %d notices", p, n)
 	}
-	run := failing(t, l, "j", ledger.OutcomeError, rule)
+
+	run := failing(t, l, "j", domain.OutcomeError, rule)
 	p := pausedJobs(t, l, "j")
 	want := fmt.Sprintf("1 runs in a row failed (pause_after_failures), the last was run %d: no such host", run)
 	if len(p) != 1 || p[0].Reason != want || !p[0].Until.IsZero() || p[0].Over(time.Now().Add(1000*time.Hour)) {
@@ -340,10 +357,11 @@ func pauseSays(t *testing.T, open Open) {
 	if at := get(t, l, run).FinishedAt; !at.Equal(p[0].Since) {
 		t.Errorf("paused since %s, the run ended at %s", p[0].Since, at)
 	}
-	if failing(t, l, "free", ledger.OutcomeError, ledger.PauseRule{}); len(pausedJobs(t, l, "free")) != 0 {
+	if failing(t, l, "free", domain.OutcomeError, ledger.PauseRule{}); len(pausedJobs(t, l, "free")) != 0 {
 		t.Error("a job without the rule was paused")
 	}
-	if failing(t, l, "", ledger.OutcomeError, rule); len(pausesFrom(t, l, time.Time{})) != 1 {
+
+	if failing(t, l, "", domain.OutcomeError, rule); len(pausesFrom(t, l, time.Time{})) != 1 {
 		t.Error("a run of no job paused something")
 	}
 }
@@ -351,29 +369,32 @@ func pauseSays(t *testing.T, open Open) {
 // pauseOrder: runs count in the order in which they ended, not in which they were asked for.
 func pauseOrder(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
-	end := func(a ledger.Attempt, o ledger.Outcome) {
+	end := func(a ledger.Attempt, o domain.Outcome) {
 		t.Helper()
 		ok(t, l.Finish(ctx, a, ledger.Result{Outcome: o, Pause: ledger.PauseRule{After: 2}}))
 		time.Sleep(time.Second)
 	}
+
 	// The success of an old run that was tried again comes between two failures.
-	first := failing(t, l, "again", ledger.OutcomeError, ledger.PauseRule{After: 2})
+	first := failing(t, l, "again", domain.OutcomeError, ledger.PauseRule{After: 2})
 	a, b := start(t, l, enqueue(t, l, manual("again"))[0].Run), start(t, l, enqueue(t, l, manual("again"))[0].Run)
 	must[ledger.Run](t)(l.Retry(ctx, first))
-	end(start(t, l, first), ledger.OutcomeSuccess)
-	end(a, ledger.OutcomeError)
+	end(start(t, l, first), domain.OutcomeSuccess)
+	end(a, domain.OutcomeError)
 	if p := pausedJobs(t, l, "again"); len(p) != 0 {
 		t.Errorf("a success in between was overlooked: %+v", p)
 	}
-	end(b, ledger.OutcomeError)
+
+	end(b, domain.OutcomeError)
 	if p := pausedJobs(t, l, "again"); len(p) != 1 {
 		t.Errorf("two failures since: %+v", p)
 	}
+
 	// A long run fails after a short one that was asked for later has succeeded.
 	slow, slower, short := start(t, l, enqueue(t, l, manual("slow"))[0].Run), start(t, l, enqueue(t, l, manual("slow"))[0].Run), start(t, l, enqueue(t, l, manual("slow"))[0].Run)
-	end(short, ledger.OutcomeSuccess)
-	end(slow, ledger.OutcomeError)
-	end(slower, ledger.OutcomeError)
+	end(short, domain.OutcomeSuccess)
+	end(slow, domain.OutcomeError)
+	end(slower, domain.OutcomeError)
 	if p := pausedJobs(t, l, "slow"); len(p) != 1 {
 		t.Errorf("the last two runs that ended failed: %+v", p)
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
 )
 
 // race: two processes on one database do everything at once. One of them wins, the other is
@@ -19,7 +20,7 @@ func race(t *testing.T, open Open) {
 		req := manual("j")
 		req.Key = fmt.Sprint("key ", i)
 		run := raceEnqueue(t, two, req)
-		raceEnqueue(t, two, ledger.Request{Job: "w", Agent: "a", Trigger: ledger.TriggerWatch,
+		raceEnqueue(t, two, ledger.Request{Job: "w", Agent: "a", Trigger: domain.TriggerWatch,
 			Claim: &ledger.Claim{Job: "w", Path: "/in", Hash: fmt.Sprint(i)}})
 		raceAttempt(t, two, run)
 		raceDue(t, two, due("s", at.Add(time.Duration(i)*time.Minute), "cancel_previous"))
@@ -51,6 +52,7 @@ func raceEnqueue(t *testing.T, two [2]*ledger.Ledger, req ledger.Request) int64 
 	if got[0].New == got[1].New || got[0].Run != got[1].Run {
 		t.Errorf("%s was not accepted once: %+v", req.Trigger, got)
 	}
+
 	return got[0].Run
 }
 
@@ -65,20 +67,22 @@ func raceAttempt(t *testing.T, two [2]*ledger.Ledger, run int64) {
 	if !oneLost(errs, ledger.ErrNotClaimable) {
 		t.Fatalf("a run was not started once: %v", errs)
 	}
+
 	a := attempts[0]
 	if errs[0] != nil {
 		a = attempts[1]
 	}
+
 	errs = atOnce(two, func(i int, l *ledger.Ledger) error {
 		if i == 0 {
-			return l.Finish(t.Context(), a, ledger.Result{Outcome: ledger.OutcomeSuccess})
+			return l.Finish(t.Context(), a, ledger.Result{Outcome: domain.OutcomeSuccess})
 		}
 		return l.Interrupt(t.Context(), a, "its host was lost", nil)
 	})
 	if !oneLost(errs, ledger.ErrFenced) {
 		t.Fatalf("an attempt did not end once: %v", errs)
 	}
-	if r := get(t, two[0], run); (errs[0] == nil) != (r.State == ledger.StateFinished) {
+	if r := get(t, two[0], run); (errs[0] == nil) != (r.State == domain.StateFinished) {
 		t.Errorf("run: %+v after %v", r, errs)
 	}
 }

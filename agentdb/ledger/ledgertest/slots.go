@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
 )
 
 // plan gives an agent a slot.
@@ -42,10 +43,11 @@ func wakes(t *testing.T, l *ledger.Ledger) []ledger.Run {
 	t.Helper()
 	var out []ledger.Run
 	for _, r := range must[[]ledger.Run](t)(l.Runs(t.Context(), ledger.Filter{Limit: 1000})) {
-		if r.Trigger == ledger.TriggerSelf {
+		if r.Trigger == domain.TriggerSelf {
 			out = append(out, r)
 		}
 	}
+
 	slices.Reverse(out)
 	return out
 }
@@ -59,12 +61,14 @@ func slotLastWins(t *testing.T, open Open) {
 		if seen[s.ID] || s.ID == 0 {
 			t.Errorf("slot %d has an id that was used: %d", i, s.ID)
 		}
+
 		seen[s.ID] = true
 		read, found, err := open(t).Slot(ctx, "a")
 		if err != nil || !found || fmt.Sprintf("%+v", read) != fmt.Sprintf("%+v", s) || read.Agent != "a" || !read.CreatedAt.Equal(now) {
 			t.Errorf("wrote %+v, read %+v %v %v", s, read, found, err)
 		}
 	}
+
 	other := plan(t, l, "b", now.Add(time.Minute))
 	if all := slots(t, l); len(all) != 2 || all[0].ID != other.ID || all[1].Depth != 3 {
 		t.Errorf("slots: %+v", all)
@@ -75,6 +79,7 @@ func slotLastWins(t *testing.T, open Open) {
 	if cleared := must[bool](t)(l.ClearSlot(ctx, "a", "user")); cleared {
 		t.Error("a slot was cleared twice")
 	}
+
 	if _, found, err := l.Slot(ctx, "a"); err != nil || found {
 		t.Errorf("a cleared slot: %v %v", found, err)
 	}
@@ -91,6 +96,7 @@ func slotRefused(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	s := plan(t, l, "a", time.Now().Add(time.Hour))
 	events := kinds(t, l, ledger.EventFilter{})
+
 	for _, agent := range []string{"a", "b"} {
 		ok(t, l.PlanSlot(ctx, agent, func(now time.Time, u ledger.SlotUsage) *ledger.Slot {
 			if !now.Equal(time.Now()) || u != (ledger.SlotUsage{}) {
@@ -99,6 +105,7 @@ func slotRefused(t *testing.T, open Open) {
 			return nil
 		}))
 	}
+
 	if all := slots(t, l); len(all) != 1 || fmt.Sprintf("%+v", all[0]) != fmt.Sprintf("%+v", s) {
 		t.Errorf("slots: %+v", all)
 	}
@@ -111,13 +118,14 @@ func slotRefused(t *testing.T, open Open) {
 // became of them, and on whether it may run now.
 func slotUsage(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
-	wake := func(agent string, trigger ledger.Trigger, o ledger.Outcome) int64 {
+	wake := func(agent string, trigger domain.Trigger, o domain.Outcome) int64 {
 		run := enqueue(t, l, ledger.Request{Agent: agent, Trigger: trigger})[0].Run
 		if o != "" {
 			ok(t, l.Finish(t.Context(), start(t, l, run), ledger.Result{Outcome: o}))
 		}
 		return run
 	}
+
 	check := func(what, agent string, want ledger.SlotUsage) {
 		t.Helper()
 		var asked ledger.SlotUsage
@@ -126,19 +134,22 @@ func slotUsage(t *testing.T, open Open) {
 			t.Errorf("%s: decided on %+v, read %+v, want %+v", what, asked, read, want)
 		}
 	}
-	wake("a", ledger.TriggerSelf, ledger.OutcomeSuccess)
+
+	wake("a", domain.TriggerSelf, domain.OutcomeSuccess)
 	time.Sleep(time.Hour)
-	for _, o := range []ledger.Outcome{ledger.OutcomeError, ledger.OutcomeCancelled, ledger.OutcomeSkipped, ledger.OutcomeInterrupted} {
-		wake("a", ledger.TriggerSelf, o)
+	for _, o := range []domain.Outcome{domain.OutcomeError, domain.OutcomeCancelled, domain.OutcomeSkipped, domain.OutcomeInterrupted} {
+		wake("a", domain.TriggerSelf, o)
 	}
-	start(t, l, wake("a", ledger.TriggerSelf, ""))                                     // is on
-	wake("a", ledger.TriggerSelf, "")                                                  // waits
-	must[ledger.Run](t)(l.RequestCancel(ctx, wake("a", ledger.TriggerSelf, ""), "no")) // never started
+
+	start(t, l, wake("a", domain.TriggerSelf, ""))                                     // is on
+	wake("a", domain.TriggerSelf, "")                                                  // waits
+	must[ledger.Run](t)(l.RequestCancel(ctx, wake("a", domain.TriggerSelf, ""), "no")) // never started
 	fire(t, l, 0, plan(t, l, "a", time.Now().Add(-time.Hour), skipMiss).ID)            // dropped
-	wake("b", ledger.TriggerSelf, ledger.OutcomeSuccess)                               // another's
-	for _, other := range []ledger.Trigger{ledger.TriggerManual, ledger.TriggerSchedule, ledger.TriggerWatch, ledger.TriggerAPI, ledger.TriggerWebhook} {
-		wake("a", other, ledger.OutcomeSuccess)
+	wake("b", domain.TriggerSelf, domain.OutcomeSuccess)                               // another's
+	for _, other := range []domain.Trigger{domain.TriggerManual, domain.TriggerSchedule, domain.TriggerWatch, domain.TriggerAPI, domain.TriggerWebhook} {
+		wake("a", other, domain.OutcomeSuccess)
 	}
+
 	check("after an hour", "a", ledger.SlotUsage{Started: 6})
 	check("another agent", "b", ledger.SlotUsage{Started: 1})
 	check("an agent without wakes", "c", ledger.SlotUsage{})
@@ -165,6 +176,7 @@ func slotsKept(t *testing.T, open Open) {
 	for _, agent := range []string{"a", "b", "c"} {
 		plan(t, l, agent, time.Now().Add(time.Hour), func(s *ledger.Slot) { s.Job = "j" })
 	}
+
 	ok(t, l.KeepSlots(ctx, []string{"b", "x"}))
 	if all := slots(t, l); len(all) != 1 || all[0].Agent != "b" {
 		t.Errorf("slots: %+v", all)
@@ -172,6 +184,7 @@ func slotsKept(t *testing.T, open Open) {
 	if got := kinds(t, l, ledger.EventFilter{Job: "j"}); got != "slot.set slot.set slot.set slot.cleared slot.cleared" {
 		t.Errorf("events: %s", got)
 	}
+
 	ok(t, l.KeepSlots(ctx, nil))
 	if all := slots(t, l); len(all) != 0 {
 		t.Errorf("slots: %+v", all)
@@ -192,10 +205,12 @@ func slotFires(t *testing.T, open Open) {
 	if d.Decision != ledger.SlotRun || d.Run == 0 || d.Reason != "" || d.Slot.ID != s.ID {
 		t.Fatalf("fired: %+v", d)
 	}
+
 	r := get(t, l, d.Run)
-	if r.Key != fmt.Sprintf("slot/%d", s.ID) || r.Job != "" || r.Agent != "a" || r.Trigger != ledger.TriggerSelf || r.State != ledger.StateQueued || !r.ScheduledAt.Equal(at) {
+	if r.Key != fmt.Sprintf("slot/%d", s.ID) || r.Job != "" || r.Agent != "a" || r.Trigger != domain.TriggerSelf || r.State != domain.StateQueued || !r.ScheduledAt.Equal(at) {
 		t.Errorf("run: %+v", r)
 	}
+
 	var detail ledger.Detail
 	ok(t, json.Unmarshal(r.Detail, &detail))
 	want := ledger.Wake{Slot: s.ID, Instructions: "look again", ContextViews: []string{"plan", "facts"}, ScheduledBy: ledger.ByAgent,
@@ -206,13 +221,16 @@ func slotFires(t *testing.T, open Open) {
 	if all := slots(t, l); len(all) != 0 {
 		t.Errorf("a slot that fired is still there: %+v", all)
 	}
+
 	time.Sleep(time.Minute)
 	next := plan(t, l, "a", time.Now().Add(time.Hour))
+
 	for _, l := range []*ledger.Ledger{l, open(t)} {
 		if again := fire(t, l, 1, s.ID, s.ID, 999)[0]; again.Run != 0 || again.Decision == ledger.SlotRun || again.Slot.ID != s.ID {
 			t.Errorf("fired again: %+v", again)
 		}
 	}
+
 	if n := len(wakes(t, l)); n != 1 {
 		t.Errorf("%d runs of one slot", n)
 	}
@@ -222,6 +240,7 @@ func slotFires(t *testing.T, open Open) {
 	if got := kinds(t, l, ledger.EventFilter{Run: asking}); got != "run.queued slot.set" {
 		t.Errorf("events of the run that asked: %s", got)
 	}
+
 	must[bool](t)(l.ClearSlot(ctx, "a", "user"))
 	if d := fire(t, l, 1, next.ID)[0]; d.Run != 0 {
 		t.Errorf("a slot that was taken back fired: %+v", d)
@@ -242,6 +261,7 @@ func slotEarly(t *testing.T, open Open) {
 	if got := kinds(t, l, ledger.EventFilter{}); got != "slot.set" {
 		t.Errorf("events: %s", got)
 	}
+
 	time.Sleep(time.Millisecond)
 	if d := fire(t, l, 0, s.ID)[0]; d.Decision != ledger.SlotRun {
 		t.Errorf("fired: %+v", d)
@@ -255,6 +275,7 @@ func slotPaused(t *testing.T, open Open) {
 	pause(t, l, ledger.PauseAgent, "once", time.Hour)
 	until := pause(t, l, ledger.PauseAll, "", 2*time.Hour).Until
 	pause(t, l, ledger.PauseJob, "once", 0)
+
 	for range 2 {
 		for _, d := range fire(t, l, 0, once.ID, never.ID) {
 			if d.Decision != ledger.SlotPaused || d.Run != 0 || !d.At.Equal(until) || !strings.HasPrefix(d.Reason, "paused: everything until") {
@@ -263,13 +284,16 @@ func slotPaused(t *testing.T, open Open) {
 		}
 		time.Sleep(time.Minute)
 	}
+
 	if all := slots(t, l); len(all) != 2 || !all[0].At.Equal(once.At) || len(wakes(t, l)) != 0 {
 		t.Errorf("slots: %+v", all)
 	}
+
 	pause(t, l, ledger.PauseAgent, "once", 0)
 	if d := fire(t, l, 0, once.ID)[0]; d.Decision != ledger.SlotPaused || !d.At.IsZero() {
 		t.Errorf("in a pause without an end: %+v", d)
 	}
+
 	must[bool](t)(l.EndPause(ctx, ledger.PauseAgent, "once"))
 	time.Sleep(2 * time.Hour)
 	d := fire(t, l, 0, once.ID, never.ID)
@@ -300,6 +324,7 @@ func slotStale(t *testing.T, open Open) {
 		if (d.Decision == ledger.SlotDropped) != c.dropped || (d.Decision == ledger.SlotRun) == c.dropped || d.Reason != c.reason {
 			t.Errorf("%s late: %+v", c.late, d)
 		}
+
 		runs := wakes(t, l)
 		if len(runs) != before+1 || runs[before].ID != d.Run {
 			t.Errorf("%s late: %d runs of one slot", c.late, len(runs)-before)
@@ -307,12 +332,13 @@ func slotStale(t *testing.T, open Open) {
 		if _, found, err := l.Slot(t.Context(), agent); err != nil || found {
 			t.Errorf("%s late: the slot is still there: %v", c.late, err)
 		}
+
 		r := get(t, l, d.Run)
 		if c.dropped {
-			if r.State != ledger.StateFinished || r.Outcome != ledger.OutcomeCancelled || r.Error != c.reason || r.FinishedAt.IsZero() || !r.StartedAt.IsZero() {
+			if r.State != domain.StateFinished || r.Outcome != domain.OutcomeCancelled || r.Error != c.reason || r.FinishedAt.IsZero() || !r.StartedAt.IsZero() {
 				t.Errorf("the run of a dropped slot: %+v", r)
 			}
-		} else if r.State != ledger.StateQueued {
+		} else if r.State != domain.StateQueued {
 			t.Errorf("the run of a late slot: %+v", r)
 		}
 	}
@@ -331,28 +357,33 @@ func slotShed(t *testing.T, open Open) {
 			t.Errorf("every lane is taken: %+v", d)
 		}
 	}
+
 	if d[2].Decision != ledger.SlotRun {
 		t.Errorf("of normal priority: %+v", d[2])
 	}
 	if all := slots(t, l); len(all) != 2 || !all[0].Deferred || !all[0].At.Equal(later) || all[0].ID != one.ID {
 		t.Errorf("slots: %+v", all)
 	}
+
 	time.Sleep(5 * time.Minute)
 	if d := fire(t, l, 1, one.ID)[0]; d.Decision != ledger.SlotDropped || !strings.HasPrefix(d.Reason, "shed") {
 		t.Errorf("the second time: %+v", d)
-	} else if r := get(t, l, d.Run); r.Outcome != ledger.OutcomeCancelled || r.Error != d.Reason || r.Key != fmt.Sprintf("slot/%d", one.ID) {
+	} else if r := get(t, l, d.Run); r.Outcome != domain.OutcomeCancelled || r.Error != d.Reason || r.Key != fmt.Sprintf("slot/%d", one.ID) {
 		t.Errorf("the run of a shed slot: %+v", r)
 	}
-	ok(t, l.Finish(ctx, busy, ledger.Result{Outcome: ledger.OutcomeSuccess}))
+
+	ok(t, l.Finish(ctx, busy, ledger.Result{Outcome: domain.OutcomeSuccess}))
 	if d := fire(t, l, 1, two.ID)[0]; d.Decision != ledger.SlotRun {
 		t.Errorf("a lane is free: %+v", d)
 	}
+
 	// A new plan is put off anew, and a daemon without a bound never.
 	start(t, l, enqueue(t, l, manual("j"))[0].Run)
 	again := plan(t, l, "one", time.Now(), low, func(s *ledger.Slot) { s.Deferred = true })
 	if d := fire(t, l, 1, again.ID)[0]; d.Decision != ledger.SlotLater || again.Deferred {
 		t.Errorf("a new plan: %+v", d)
 	}
+
 	free := plan(t, l, "free", time.Now(), low)
 	if d := fire(t, l, 0, free.ID)[0]; d.Decision != ledger.SlotRun {
 		t.Errorf("without a bound: %+v", d)
@@ -365,7 +396,7 @@ func slotsApart(t *testing.T, open Open) {
 	l, ctx, begin := open(t), t.Context(), time.Now()
 	first := fire(t, l, 0, plan(t, l, "a", begin).ID)[0]
 	fire(t, l, 0, plan(t, l, "b", begin).ID) // another's wake is another's
-	ok(t, l.Finish(ctx, start(t, l, first.Run), ledger.Result{Outcome: ledger.OutcomeSuccess}))
+	ok(t, l.Finish(ctx, start(t, l, first.Run), ledger.Result{Outcome: domain.OutcomeSuccess}))
 	start(t, l, enqueue(t, l, manual("j"))[0].Run)
 	time.Sleep(5*time.Second - time.Millisecond)
 	s := plan(t, l, "a", time.Now(), low)
@@ -375,6 +406,7 @@ func slotsApart(t *testing.T, open Open) {
 	if all := slots(t, l); len(all) != 1 || !all[0].At.Equal(begin.Add(5*time.Second)) || all[0].Deferred {
 		t.Errorf("slots: %+v", all)
 	}
+
 	time.Sleep(time.Millisecond)
 	if d := fire(t, l, 1, s.ID)[0]; d.Decision != ledger.SlotLater || !d.Slot.Deferred {
 		t.Errorf("every lane is taken for the first time: %+v", d)
@@ -382,6 +414,7 @@ func slotsApart(t *testing.T, open Open) {
 	if d := fire(t, l, 0, plan(t, l, "a", time.Now()).ID)[0]; d.Decision != ledger.SlotRun {
 		t.Errorf("after five seconds: %+v", d)
 	}
+
 	// What was dropped woke nobody.
 	time.Sleep(time.Minute)
 	if d := fire(t, l, 0, plan(t, l, "a", time.Now().Add(-time.Hour), skipMiss).ID)[0]; d.Decision != ledger.SlotDropped {
@@ -390,6 +423,7 @@ func slotsApart(t *testing.T, open Open) {
 	if d := fire(t, l, 0, plan(t, l, "a", time.Now()).ID)[0]; d.Decision != ledger.SlotRun {
 		t.Errorf("after a dropped one: %+v", d)
 	}
+
 	// The clock ran ahead when the last wake came, and was set right.
 	back := time.Now().Add(-time.Hour)
 	s = plan(t, l, "a", back)
@@ -409,16 +443,19 @@ func slotText(t *testing.T, open Open) {
 		if all := slots(t, l); len(all) != 1 || all[0].Instructions != text || !slices.Equal(all[0].ContextViews, views) {
 			t.Errorf("text %d is not what was written: %.300s", i, fmt.Sprint(all))
 		}
+
 		var detail ledger.Detail
 		ok(t, json.Unmarshal(get(t, l, fire(t, l, 0, s.ID)[0].Run).Detail, &detail))
 		if detail.Wake.Instructions != text || !slices.Equal(detail.Wake.ContextViews, views) {
 			t.Errorf("text %d is not what the run gets: %.200q", i, detail.Wake.Instructions)
 		}
+
 		time.Sleep(time.Minute)
 	}
 	if s := plan(t, l, "a", time.Now()); len(slots(t, l)) != 1 || len(slots(t, l)[0].ContextViews) != 0 {
 		t.Errorf("no views: %+v", s)
 	}
+
 	// No UTF-8, zero bytes, and a time after the last that a record can name: no error.
 	far := time.Date(9999, 12, 31, 23, 59, 59, 0, time.FixedZone("", -23*3600))
 	s := plan(t, l, "\xff\x00", time.Now(), func(s *ledger.Slot) {
@@ -442,10 +479,12 @@ func slotRace(t *testing.T, open Open) {
 		}) {
 			ok(t, err)
 		}
+
 		s, found, err := two[0].Slot(t.Context(), agent)
 		if err != nil || !found {
 			t.Fatalf("of two plans none stands: %v", err)
 		}
+
 		var fired, cleared [2]int64
 		for _, err := range atOnce(two, func(n int, l *ledger.Ledger) error {
 			d, err := l.FireSlots(t.Context(), time.Now(), 0, s.ID)
@@ -459,6 +498,7 @@ func slotRace(t *testing.T, open Open) {
 		if (fired[0] == 0) == (fired[1] == 0) {
 			t.Errorf("a slot did not fire once: runs %v", fired)
 		}
+
 		plan(t, two[0], agent, time.Now())
 		for _, err := range atOnce(two, func(n int, l *ledger.Ledger) error {
 			done, err := l.ClearSlot(t.Context(), agent, "user")
@@ -473,6 +513,7 @@ func slotRace(t *testing.T, open Open) {
 			t.Errorf("a slot was not cleared once: %v", cleared)
 		}
 	}
+
 	if runs := wakes(t, two[0]); len(runs) != 20 {
 		t.Errorf("%d runs of 20 slots", len(runs))
 	}

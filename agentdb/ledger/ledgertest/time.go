@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
 )
 
 // noon is when the tests of instants happen.
@@ -19,7 +20,7 @@ func record1(t *testing.T, l *ledger.Ledger, d ledger.Due) ledger.Occurrence {
 	return must[[]ledger.Occurrence](t)(l.RecordDue(t.Context(), noon, []ledger.Due{d}, nil))[0]
 }
 
-func decided(d ledger.Due, decision, reason string) ledger.Due {
+func decided(d ledger.Due, decision domain.Decision, reason string) ledger.Due {
 	d.Decision, d.Reason = decision, reason
 	return d
 }
@@ -33,51 +34,60 @@ func rows(t *testing.T, l *ledger.Ledger, job string, from, to time.Time) []ledg
 // one that ran, was skipped or was refused does not.
 func dueAgain(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
-	for _, c := range []struct{ decision, again string }{
-		{ledger.DecisionMissed, ledger.DecisionRun}, {ledger.DecisionRun, ledger.DecisionRun},
-		{ledger.DecisionSkipped, ledger.DecisionSkipped}, {ledger.DecisionRefused, ledger.DecisionRefused},
+	for _, c := range []struct{ decision, again domain.Decision }{
+		{domain.DecisionMissed, domain.DecisionRun}, {domain.DecisionRun, domain.DecisionRun},
+		{domain.DecisionSkipped, domain.DecisionSkipped}, {domain.DecisionRefused, domain.DecisionRefused},
 	} {
-		d := decided(due(c.decision, noon, "skip"), c.decision, "at first")
+		d := decided(due(string(c.decision), noon, "skip"), c.decision, "at first")
 		first := record1(t, l, d)
-		if first.Decision != c.decision || first.Reason != "at first" || (first.Run != 0) != (c.decision == ledger.DecisionRun) {
+		if first.Decision != c.decision || first.Reason != "at first" || (first.Run != 0) != (c.decision == domain.DecisionRun) {
 			t.Errorf("%s: %+v", c.decision, first)
 		}
+
 		if first.Run != 0 {
-			ok(t, l.Finish(ctx, start(t, l, first.Run), ledger.Result{Outcome: ledger.OutcomeSuccess}))
+			ok(t, l.Finish(ctx, start(t, l, first.Run), ledger.Result{Outcome: domain.OutcomeSuccess}))
 		}
+
 		// Missed a second time is missed as before.
-		if o := record1(t, l, decided(d, ledger.DecisionMissed, "once more")); o.Decision != c.decision || o.Reason != "at first" {
+		if o := record1(t, l, decided(d, domain.DecisionMissed, "once more")); o.Decision != c.decision || o.Reason != "at first" {
 			t.Errorf("%s, and missed a second time: %+v", c.decision, o)
 		}
-		d = decided(d, ledger.DecisionRun, "")
+
+		d = decided(d, domain.DecisionRun, "")
 		d.Source, d.Actual = "every", noon.Add(time.Second)
 		second := record1(t, l, d)
-		if second.Decision != c.again || (first.Run != 0 && second.Run != first.Run) || (second.Run != 0) != (c.again == ledger.DecisionRun) {
+		if second.Decision != c.again || (first.Run != 0 && second.Run != first.Run) || (second.Run != 0) != (c.again == domain.DecisionRun) {
 			t.Errorf("%s, again: %+v", c.decision, second)
 		}
-		read := rows(t, l, c.decision, noon, noon)
+
+		read := rows(t, l, string(c.decision), noon, noon)
 		if len(read) != 1 || read[0].Decision != c.again || read[0].Run != second.Run {
 			t.Errorf("%s, read: %+v", c.decision, read)
 		}
-		if ran := c.decision == ledger.DecisionMissed; ran && (read[0].Source != "every" || !read[0].Actual.Equal(d.Actual) || read[0].Reason != "") {
+
+		if ran := c.decision == domain.DecisionMissed; ran && (read[0].Source != "every" || !read[0].Actual.Equal(d.Actual) || read[0].Reason != "") {
 			t.Errorf("what ran after all is recorded as it was missed: %+v", read[0])
 		} else if !ran && (read[0].Source != "cron" || read[0].Reason != "at first") {
 			t.Errorf("%s: another row than at first: %+v", c.decision, read[0])
 		}
+
 		for range 2 {
 			if third := record1(t, l, d); third.Run != second.Run || third.Decision != second.Decision {
 				t.Errorf("%s, a third time: %+v", c.decision, third)
 			}
 		}
-		if n := len(must[[]ledger.Run](t)(l.Runs(ctx, ledger.Filter{Job: c.decision}))); n > 1 {
+
+		if n := len(must[[]ledger.Run](t)(l.Runs(ctx, ledger.Filter{Job: string(c.decision)}))); n > 1 {
 			t.Errorf("%s: %d runs of one instant", c.decision, n)
 		}
 	}
+
 	// What comes again is decided like anything else that is due.
-	record1(t, l, decided(due("busy", noon, "skip"), ledger.DecisionMissed, ""))
+	record1(t, l, decided(due("busy", noon, "skip"), domain.DecisionMissed, ""))
 	start(t, l, enqueue(t, l, manual("busy"))[0].Run)
+
 	for range 2 {
-		if o := record1(t, l, due("busy", noon, "skip")); o.Decision != ledger.DecisionSkipped || !strings.HasPrefix(o.Reason, "overlap") {
+		if o := record1(t, l, due("busy", noon, "skip")); o.Decision != domain.DecisionSkipped || !strings.HasPrefix(o.Reason, "overlap") {
 			t.Errorf("while the job is busy: %+v", o)
 		}
 	}
@@ -110,6 +120,7 @@ func rewind(t *testing.T, open Open) {
 	if o := record1(t, l, due("ahead", now.Add(9*time.Hour), "allow")); o.Run == 0 || len(must[[]ledger.Run](t)(l.Runs(ctx, ledger.Filter{Job: "ahead"}))) != 1 {
 		t.Errorf("an instant that ran ahead of time ran twice: %+v", o)
 	}
+
 	pauses := pausesFrom(t, l, time.Time{})
 	for _, c := range []struct {
 		job, agent string
@@ -123,6 +134,7 @@ func rewind(t *testing.T, open Open) {
 				mine = append(mine, p)
 			}
 		}
+
 		for at := time.Duration(0); at < 24*time.Hour; at += 30 * time.Minute {
 			want := at >= c.from && (at < c.to || c.agent == "all") && c.agent != "over"
 			if _, got := ledger.Paused(mine, c.job, c.agent, now.Add(at)); got != want {
@@ -136,17 +148,20 @@ func rewind(t *testing.T, open Open) {
 func stretches(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	missed := func(job string, from, to time.Duration, n int) ledger.Due {
-		d := decided(due(job, noon.Add(from), "skip"), ledger.DecisionMissed, "no daemon ran")
+		d := decided(due(job, noon.Add(from), "skip"), domain.DecisionMissed, "no daemon ran")
 		d.Through, d.Instants = noon.Add(to), n
 		return d
 	}
+
 	const h = time.Hour
 	o := record1(t, l, missed("j", 0, 10*h, 36001))
-	if o.Decision != ledger.DecisionMissed || o.Instants != 36001 || !o.Through.Equal(noon.Add(10*h)) || o.Run != 0 {
+	if o.Decision != domain.DecisionMissed || o.Instants != 36001 || !o.Through.Equal(noon.Add(10*h)) || o.Run != 0 {
 		t.Errorf("recorded: %+v", o)
 	}
-	record1(t, l, decided(due("j", noon.Add(11*h), "skip"), ledger.DecisionMissed, ""))
+
+	record1(t, l, decided(due("j", noon.Add(11*h), "skip"), domain.DecisionMissed, ""))
 	record1(t, l, missed("endless", 0, 10*h, 0))
+
 	for _, c := range []struct {
 		job      string
 		from, to time.Duration
@@ -164,13 +179,16 @@ func stretches(t *testing.T, open Open) {
 			t.Errorf("%q from %s to %s: %q, want %q", c.job, c.from, c.to, g, c.want)
 		}
 	}
+
 	if newest := must[[]ledger.Occurrence](t)(l.Occurrences(ctx, "j", noon, noon.Add(20*h), 1)); len(newest) != 1 || newest[0].Instants != 1 {
 		t.Errorf("the newest: %+v", newest)
 	}
+
 	event := must[[]ledger.Event](t)(l.Events(ctx, ledger.EventFilter{Job: "j"}))[0]
 	if event.Kind != "occurrence.missed" || !strings.Contains(string(event.Data), `"instants":36001`) {
 		t.Errorf("event: %+v %s", event, event.Data)
 	}
+
 	meet(t, l, missed)
 }
 
@@ -186,8 +204,10 @@ func meet(t *testing.T, l *ledger.Ledger, missed func(job string, from, to time.
 			}
 			out = append(out, text)
 		}
+
 		return strings.Join(out, "; ")
 	}
+
 	for name, c := range map[string]struct {
 		due  []ledger.Due
 		want string
@@ -195,13 +215,13 @@ func meet(t *testing.T, l *ledger.Ledger, missed func(job string, from, to time.
 		"the first one runs after all":   {[]ledger.Due{missed("", 0, 10*h, 11), due("", noon, "skip")}, "1ms missed to 10h0m0s: 10; 0s run"},
 		"the first one of countless":     {[]ledger.Due{missed("", 0, 10*h, 0), due("", noon, "skip")}, "1ms missed to 10h0m0s: 0; 0s run"},
 		"the first one ran":              {[]ledger.Due{due("", noon, "skip"), missed("", 0, 10*h, 11)}, "1ms missed to 10h0m0s: 10; 0s run"},
-		"the first one was missed alone": {[]ledger.Due{decided(due("", noon, "skip"), ledger.DecisionMissed, ""), missed("", 0, 10*h, 11)}, "1ms missed to 10h0m0s: 10; 0s missed"},
+		"the first one was missed alone": {[]ledger.Due{decided(due("", noon, "skip"), domain.DecisionMissed, ""), missed("", 0, 10*h, 11)}, "1ms missed to 10h0m0s: 10; 0s missed"},
 		"the same twice":                 {[]ledger.Due{missed("", 0, 10*h, 11), missed("", 0, 10*h, 11)}, "0s missed to 10h0m0s: 11"},
 		"a longer one":                   {[]ledger.Due{missed("", 0, 10*h, 11), missed("", 0, 20*h, 21)}, "0s missed to 20h0m0s: 21"},
 		"a shorter one":                  {[]ledger.Due{missed("", 0, 20*h, 21), missed("", 0, 10*h, 11)}, "0s missed to 20h0m0s: 21"},
 		"another one within":             {[]ledger.Due{missed("", 0, 10*h, 11), due("", noon.Add(5*h), "skip")}, "5h0m0s run; 0s missed to 10h0m0s: 11"},
 		"one is as good as alone":        {[]ledger.Due{due("", noon, "skip"), missed("", 0, 0, 1)}, "0s run"},
-		"missed again":                   {[]ledger.Due{missed("", 0, 10*h, 11), decided(due("", noon, "skip"), ledger.DecisionMissed, "")}, "0s missed to 10h0m0s: 11"},
+		"missed again":                   {[]ledger.Due{missed("", 0, 10*h, 11), decided(due("", noon, "skip"), domain.DecisionMissed, "")}, "0s missed to 10h0m0s: 11"},
 	} {
 		for range 2 { // however often
 			for _, d := range c.due {
@@ -227,6 +247,7 @@ func burst(t *testing.T, open Open) {
 		specs[i] = ledger.JobSpec{Name: due1[i].Job, Agent: "a", ScheduleHash: "1"}
 		marks[due1[i].Job] = noon
 	}
+
 	must[map[string]ledger.JobState](t)(l.SyncJobs(ctx, noon.Add(-time.Hour), specs))
 	bad := append(due1[:n:n], due("bad", time.Date(20_000, 1, 1, 0, 0, 0, 0, time.UTC), "skip")) // no JSON can say that year
 	if _, err := l.RecordDue(ctx, noon, bad, marks); err == nil {
@@ -238,25 +259,29 @@ func burst(t *testing.T, open Open) {
 	if st := must[map[string]ledger.JobState](t)(l.SyncJobs(ctx, noon, specs)); !st["job 0"].Watermark.Equal(noon.Add(-time.Hour)) {
 		t.Errorf("the watermark of a batch that failed: %+v", st["job 0"])
 	}
+
 	began := time.Now()
 	recorded := must[[]ledger.Occurrence](t)(l.RecordDue(ctx, noon, due1, marks))
 	t.Logf("%d instants in %s", n, time.Since(began))
 	runs := map[int64]bool{}
 	for i, o := range recorded {
-		if o.Job != due1[i].Job || o.Decision != ledger.DecisionRun || o.Run == 0 || runs[o.Run] {
+		if o.Job != due1[i].Job || o.Decision != domain.DecisionRun || o.Run == 0 || runs[o.Run] {
 			t.Fatalf("instant %d: %+v", i, o)
 		}
 		runs[o.Run] = true
 	}
+
 	if c := must[ledger.Counts](t)(l.Counts(ctx)); c.Queued != n {
 		t.Errorf("%+v", c)
 	}
+
 	for _, o := range rows(t, l, "", noon, noon) {
 		var i int
 		if _, err := fmt.Sscanf(o.Job, "job %d", &i); err != nil || o.Source != due1[i].Source || !o.Nominal.Equal(noon) || o.Instants != 1 || !o.Through.IsZero() || !runs[o.Run] {
 			t.Fatalf("read: %+v", o)
 		}
 	}
+
 	last := specs[n-1].Name
 	if st := must[map[string]ledger.JobState](t)(l.SyncJobs(ctx, noon, specs)); !st[last].Watermark.Equal(noon) {
 		t.Errorf("the watermark: %+v", st[last])
@@ -269,24 +294,28 @@ func crowd(t *testing.T, open Open) {
 	for i := range 300 {
 		must[[]ledger.Occurrence](t)(l.RecordDue(ctx, noon, []ledger.Due{due("j", noon.Add(time.Duration(i)*time.Minute), "queue_all")}, nil))
 	}
-	decisions := map[string]int{}
+
+	decisions := map[domain.Decision]int{}
 	for _, o := range rows(t, l, "j", noon, noon.Add(24*time.Hour)) {
 		decisions[o.Decision]++
 	}
-	if decisions[ledger.DecisionRun] != 100 || decisions[ledger.DecisionSkipped] != 200 {
+
+	if decisions[domain.DecisionRun] != 100 || decisions[domain.DecisionSkipped] != 200 {
 		t.Errorf("queue_all: %v", decisions)
 	}
+
 	// The last of them finds what it needs beside many queued runs without reading them all;
 	// TestPlans says by which index.
 	var many []ledger.Due
 	for i := range 500 {
 		many = append(many, due("crowded", noon.Add(time.Duration(i)*time.Minute), "allow"))
 	}
+
 	must[[]ledger.Occurrence](t)(l.RecordDue(ctx, noon, many, nil))
-	for i, overlap := range []string{"skip", "queue_one", "queue_all", "cancel_previous"} {
-		want := ledger.DecisionSkipped
-		if overlap == "cancel_previous" {
-			want = ledger.DecisionRun
+	for i, overlap := range []domain.Overlap{domain.OverlapSkip, domain.OverlapQueueOne, domain.OverlapQueueAll, domain.OverlapCancel} {
+		want := domain.DecisionSkipped
+		if overlap == domain.OverlapCancel {
+			want = domain.DecisionRun
 		}
 		if o := record1(t, l, due("crowded", noon.Add(-time.Duration(i+1)*time.Hour), overlap)); o.Decision != want {
 			t.Errorf("%s beside 500 queued runs: %+v", overlap, o)
@@ -306,40 +335,45 @@ func skippedRun(t *testing.T, open Open) {
 		}
 		return found[0]
 	}
+
 	late := due("j", noon, "skip")
 	late.Reason = "caught up 3m late"
 	run := record1(t, l, late).Run
 	other := record1(t, l, due("other", noon, "skip"))
-	ok(t, l.Finish(ctx, start(t, l, run), ledger.Result{Outcome: ledger.OutcomeSkipped, Error: "gate: no new file"}))
-	if o := read("j"); o.Decision != ledger.DecisionSkipped || o.Reason != "gate: no new file" || o.Run != run || o.Outcome != ledger.OutcomeSkipped {
+	ok(t, l.Finish(ctx, start(t, l, run), ledger.Result{Outcome: domain.OutcomeSkipped, Error: "gate: no new file"}))
+	if o := read("j"); o.Decision != domain.DecisionSkipped || o.Reason != "gate: no new file" || o.Run != run || o.Outcome != domain.OutcomeSkipped {
 		t.Errorf("skipped by its gate: %+v", o)
 	}
+
 	must[ledger.Run](t)(l.Retry(ctx, run))
-	if o := read("j"); o.Decision != ledger.DecisionRun || o.Reason != "tried again by hand" || o.Run != run || o.Outcome != "" {
+	if o := read("j"); o.Decision != domain.DecisionRun || o.Reason != "tried again by hand" || o.Run != run || o.Outcome != "" {
 		t.Errorf("tried again: %+v", o)
 	}
 	if o := record1(t, l, late); o.Run != run {
 		t.Errorf("the instant runs twice: %+v", o)
 	}
-	ok(t, l.Finish(ctx, start(t, l, run), ledger.Result{Outcome: ledger.OutcomeError, Error: "no such host"}))
-	if o := read("j"); o.Decision != ledger.DecisionRun || o.Outcome != ledger.OutcomeError {
+
+	ok(t, l.Finish(ctx, start(t, l, run), ledger.Result{Outcome: domain.OutcomeError, Error: "no such host"}))
+	if o := read("j"); o.Decision != domain.DecisionRun || o.Outcome != domain.OutcomeError {
 		t.Errorf("failed: %+v", o)
 	}
 	if o := read("other"); o.Decision != other.Decision || o.Reason != other.Reason {
 		t.Errorf("another job's instant: %+v", o)
 	}
+
 	// Of an instant that ran from the start, a retry says nothing new.
 	caught := due("caught", noon, "skip")
 	caught.Reason = "caught up 3m late"
 	run = record1(t, l, caught).Run
-	ok(t, l.Finish(ctx, start(t, l, run), ledger.Result{Outcome: ledger.OutcomeError}))
+	ok(t, l.Finish(ctx, start(t, l, run), ledger.Result{Outcome: domain.OutcomeError}))
 	must[ledger.Run](t)(l.Retry(ctx, run))
-	if o := read("caught"); o.Decision != ledger.DecisionRun || o.Reason != "caught up 3m late" {
+	if o := read("caught"); o.Decision != domain.DecisionRun || o.Reason != "caught up 3m late" {
 		t.Errorf("tried again: %+v", o)
 	}
+
 	// A run that no schedule asked for has no instant.
-	ok(t, l.Finish(ctx, start(t, l, enqueue(t, l, manual("caught"))[0].Run), ledger.Result{Outcome: ledger.OutcomeSkipped, Error: "gate"}))
-	if o := read("caught"); o.Decision != ledger.DecisionRun {
+	ok(t, l.Finish(ctx, start(t, l, enqueue(t, l, manual("caught"))[0].Run), ledger.Result{Outcome: domain.OutcomeSkipped, Error: "gate"}))
+	if o := read("caught"); o.Decision != domain.DecisionRun {
 		t.Errorf("after a run by hand: %+v", o)
 	}
 }
@@ -371,6 +405,7 @@ func jobsSync(t *testing.T, open Open) {
 		if len(got) != len(c.specs) {
 			t.Errorf("step %d: %+v", i, got)
 		}
+
 		st, found := got["j"]
 		if found != (c.anchor >= 0) {
 			t.Errorf("step %d: %+v", i, got)
@@ -378,6 +413,7 @@ func jobsSync(t *testing.T, open Open) {
 		if !found {
 			continue
 		}
+
 		watermark := at(c.watermark)
 		if c.watermark < i { // it was there at the last step, and went on
 			watermark = at(i - 1).Add(30 * time.Minute)
@@ -385,6 +421,7 @@ func jobsSync(t *testing.T, open Open) {
 		if !st.Anchor.Equal(at(c.anchor)) || !st.Watermark.Equal(watermark) || st.ScheduleHash == "" {
 			t.Errorf("step %d: %+v, want anchor %s, watermark %s", i, st, at(c.anchor), watermark)
 		}
+
 		must[[]ledger.Occurrence](t)(l.RecordDue(ctx, at(i), nil, map[string]time.Time{"j": at(i).Add(30 * time.Minute)}))
 	}
 }
@@ -400,24 +437,28 @@ func pruneTime(t *testing.T, open Open) {
 		}
 		return 30 * day
 	}
+
 	ago := func(days float64) time.Time { return now.Add(-time.Duration(days * float64(day))) }
 	must[map[string]ledger.JobState](t)(l.SyncJobs(ctx, ago(99), []ledger.JobSpec{{Name: "j", ScheduleHash: "1"}, {Name: "long", ScheduleHash: "1"}, {Name: "behind", ScheduleHash: "1"}}))
 	instants := []float64{60, 31, 30.001, 30, 29.9, 1}
 	var all []ledger.Due
 	for _, job := range []string{"j", "long", "behind"} {
 		for _, days := range instants {
-			all = append(all, decided(due(job, ago(days), "skip"), ledger.DecisionMissed, ""))
+			all = append(all, decided(due(job, ago(days), "skip"), domain.DecisionMissed, ""))
 		}
 	}
-	over, reaching := decided(due("j", ago(80), "skip"), ledger.DecisionMissed, "over"), decided(due("j", ago(81), "skip"), ledger.DecisionMissed, "reaching")
+
+	over, reaching := decided(due("j", ago(80), "skip"), domain.DecisionMissed, "over"), decided(due("j", ago(81), "skip"), domain.DecisionMissed, "reaching")
 	over.Through, reaching.Through, reaching.Instants = ago(31), ago(29), 1000
 	all = append(all, over, reaching)
 	must[[]ledger.Occurrence](t)(l.RecordDue(ctx, now, all, map[string]time.Time{"j": now, "long": now, "behind": ago(50)}))
+
 	for _, job := range []string{"j", "", "unknown"} {
 		for _, days := range []float64{50, 31, 29} {
 			ok(t, l.AppendEvents(ctx, ledger.Event{Kind: "watch.degraded", Job: job, At: ago(days)}))
 		}
 	}
+
 	run := enqueue(t, l, manual("j"))[0].Run
 	ok(t, l.AppendEvents(ctx, ledger.Event{Kind: "of a run", Job: "j", Run: run, At: ago(50)}))
 	removed := must[int](t)(l.Prune(ctx, now, keep))
@@ -425,6 +466,7 @@ func pruneTime(t *testing.T, open Open) {
 		if removed != 0 {
 			t.Errorf("%d runs removed", removed)
 		}
+
 		for job, want := range map[string]string{"j": "1 29.9 30 81", "long": "1 29.9 30 30.001 31 60", "behind": "1 29.9 30 30.001 31"} {
 			var left []string
 			for _, o := range rows(t, l, job, time.Time{}, now) {
@@ -434,6 +476,7 @@ func pruneTime(t *testing.T, open Open) {
 				t.Errorf("%s: instants of %s days ago are left, want %s", job, got, want)
 			}
 		}
+
 		var events []string
 		for _, e := range must[[]ledger.Event](t)(l.Events(ctx, ledger.EventFilter{})) {
 			if e.Kind == "watch.degraded" || e.Kind == "of a run" {
@@ -443,8 +486,10 @@ func pruneTime(t *testing.T, open Open) {
 		if got := strings.Join(events, ", "); got != "j 29,  29, unknown 29, j 50" {
 			t.Errorf("events left: %s", got)
 		}
+
 		removed = must[int](t)(l.Prune(ctx, now, keep))
 	}
+
 	// The watermark is past what was removed: it is not due again.
 	st := must[map[string]ledger.JobState](t)(l.SyncJobs(ctx, now, []ledger.JobSpec{{Name: "j", ScheduleHash: "1"}}))["j"]
 	if !st.Watermark.Equal(now) {
@@ -462,8 +507,9 @@ func pruneMany(t *testing.T, open Open) {
 	must[map[string]ledger.JobState](t)(l.SyncJobs(ctx, noon, []ledger.JobSpec{{Name: "j", ScheduleHash: "1"}}))
 	all := make([]ledger.Due, n)
 	for i := range all {
-		all[i] = decided(due("j", noon.Add(time.Duration(i)*time.Second), "skip"), ledger.DecisionMissed, "")
+		all[i] = decided(due("j", noon.Add(time.Duration(i)*time.Second), "skip"), domain.DecisionMissed, "")
 	}
+
 	later := noon.Add(n * time.Second)
 	must[[]ledger.Occurrence](t)(l.RecordDue(ctx, noon, all, map[string]time.Time{"j": later}))
 	must[int](t)(l.Prune(ctx, later.Add(time.Hour), func(string) time.Duration { return time.Hour }))
@@ -482,18 +528,21 @@ func prunePauses(t *testing.T, open Open) {
 	const day = 24 * time.Hour
 	rule := ledger.PauseRule{After: 2}
 	for range 2 {
-		failing(t, l, "long", ledger.OutcomeError, rule)
-		failing(t, l, "short", ledger.OutcomeError, rule)
+		failing(t, l, "long", domain.OutcomeError, rule)
+		failing(t, l, "short", domain.OutcomeError, rule)
 	}
+
 	for _, job := range []string{"long", "short"} {
 		must[bool](t)(l.EndPause(ctx, ledger.PauseJob, job))
 	}
+
 	pause(t, l, ledger.PauseAll, "", day)
 	pause(t, l, ledger.PauseAgent, "over", 35*day)
 	pause(t, l, ledger.PauseAgent, "on", 0)
 	pause(t, l, ledger.PauseAgent, "ended", 0)
 	pause(t, l, ledger.PauseJob, "unknown", 35*day)
 	must[bool](t)(l.EndPause(ctx, ledger.PauseAgent, "ended"))
+
 	for _, want := range []string{"long over on unknown", "long on"} {
 		time.Sleep(40 * day)
 		must[int](t)(l.Prune(ctx, time.Now(), func(job string) time.Duration {
@@ -502,6 +551,7 @@ func prunePauses(t *testing.T, open Open) {
 			}
 			return 30 * day
 		}))
+
 		var left []string
 		for _, p := range pausesFrom(t, l, time.Time{}) {
 			left = append(left, p.Name)
@@ -510,7 +560,8 @@ func prunePauses(t *testing.T, open Open) {
 			t.Errorf("pauses left: %s, want %s", got, want)
 		}
 	}
-	failing(t, l, "long", ledger.OutcomeError, rule)
+
+	failing(t, l, "long", domain.OutcomeError, rule)
 	if p := pausedJobs(t, l, "long"); len(p) != 1 || p[0].EndedAt.IsZero() {
 		t.Errorf("failures from before a resume counted after the retention: %+v", p)
 	}
@@ -520,14 +571,14 @@ func prunePauses(t *testing.T, open Open) {
 func dueRace(t *testing.T, open Open) {
 	two := [2]*ledger.Ledger{open(t), open(t)}
 	for i := range 30 {
-		d := decided(due("s", noon.Add(time.Duration(i)*time.Minute), "skip"), ledger.DecisionMissed, "no daemon ran")
+		d := decided(due("s", noon.Add(time.Duration(i)*time.Minute), "skip"), domain.DecisionMissed, "no daemon ran")
 		record1(t, two[0], d)
-		raceDue(t, two, decided(d, ledger.DecisionRun, ""))
+		raceDue(t, two, decided(d, domain.DecisionRun, ""))
 		run := rows(t, two[0], "s", d.Nominal, d.Nominal)[0].Run
 		if run == 0 {
 			t.Fatalf("instant %d did not run", i)
 		}
-		ok(t, two[0].Finish(t.Context(), start(t, two[0], run), ledger.Result{Outcome: ledger.OutcomeSuccess}))
+		ok(t, two[0].Finish(t.Context(), start(t, two[0], run), ledger.Result{Outcome: domain.OutcomeSuccess}))
 	}
 }
 
@@ -542,16 +593,19 @@ func pauseRace(t *testing.T, open Open) {
 		}) {
 			ok(t, err)
 		}
+
 		attempts := [2]ledger.Attempt{start(t, two[0], enqueue(t, two[0], manual(failed))[0].Run), start(t, two[1], enqueue(t, two[1], manual(failed))[0].Run)}
 		for _, err := range atOnce(two, func(n int, l *ledger.Ledger) error {
-			return l.Finish(t.Context(), attempts[n], ledger.Result{Outcome: ledger.OutcomeError, Pause: ledger.PauseRule{After: 2}})
+			return l.Finish(t.Context(), attempts[n], ledger.Result{Outcome: domain.OutcomeError, Pause: ledger.PauseRule{After: 2}})
 		}) {
 			ok(t, err)
 		}
+
 		on := map[string]int{}
 		for _, p := range pausesFrom(t, two[0], time.Now().Add(time.Hour)) {
 			on[p.Name]++
 		}
+
 		if on[by] != 1 || on[failed] != 1 {
 			t.Errorf("round %d: %d pauses by hand and %d after failures are on", i, on[by], on[failed])
 		}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
 )
 
 // Watches holds a ledger to what watches need of it.
@@ -25,7 +26,7 @@ func Watches(t *testing.T, fresh func(t *testing.T) Open) {
 
 // drops is a request of one run for files of a job.
 func drops(job string, names ...string) ledger.Request {
-	r := ledger.Request{Job: job, Agent: "a", Trigger: ledger.TriggerWatch, Detail: ledger.Detail{More: 7}}
+	r := ledger.Request{Job: job, Agent: "a", Trigger: domain.TriggerWatch, Detail: ledger.Detail{More: 7}}
 	for _, name := range names {
 		r.Detail.Files = append(r.Detail.Files, ledger.File{Path: "/in/" + name, Name: name, Hash: "h-" + name})
 		r.Claims = append(r.Claims, ledger.Claim{Job: job, Path: "/in/" + name, Hash: "h-" + name})
@@ -41,6 +42,7 @@ func filesOf(t *testing.T, l *ledger.Ledger, run int64) []string {
 	for _, f := range d.Files {
 		names = append(names, f.Name)
 	}
+
 	return names
 }
 
@@ -66,25 +68,30 @@ func manyFiles(t *testing.T, open Open) {
 	if three := enqueue(t, l, drops("in", "a", "d"))[0]; three.New || !three.Blocked {
 		t.Errorf("a run of nothing: %+v", three)
 	}
+
 	if other := enqueue(t, l, drops("other", "a"))[0]; !other.New {
 		t.Errorf("another job's file: %+v", other)
 	}
-	ok(t, l.Finish(ctx, start(t, l, one.Run), ledger.Result{Outcome: ledger.OutcomeError}))
+
+	ok(t, l.Finish(ctx, start(t, l, one.Run), ledger.Result{Outcome: domain.OutcomeError}))
 	pending := must[[]ledger.ClaimStatus](t)(l.PendingAfter(ctx, 10))
-	if len(pending) != 2 || pending[0].Run != one.Run || pending[1].Outcome != ledger.OutcomeError {
+	if len(pending) != 2 || pending[0].Run != one.Run || pending[1].Outcome != domain.OutcomeError {
 		t.Fatalf("%+v", pending)
 	}
+
 	for _, c := range pending {
 		moved(t, l, c, "/failed/"+c.Path)
 	}
+
 	again := enqueue(t, l, drops("in", "b"))[0] // dropped again, the other not
 	if !again.New {
 		t.Fatalf("%+v", again)
 	}
-	if retried := must[ledger.Run](t)(l.Retry(ctx, one.Run)); retried.State != ledger.StateQueued {
+	if retried := must[ledger.Run](t)(l.Retry(ctx, one.Run)); retried.State != domain.StateQueued {
 		t.Errorf("%+v", retried)
 	}
-	ok(t, l.Finish(ctx, start(t, l, one.Run), ledger.Result{Outcome: ledger.OutcomeSuccess}))
+
+	ok(t, l.Finish(ctx, start(t, l, one.Run), ledger.Result{Outcome: domain.OutcomeSuccess}))
 	pending = must[[]ledger.ClaimStatus](t)(l.PendingAfter(ctx, 10))
 	if len(pending) != 1 || pending[0].Path != "/in/a" || pending[0].Dest != "/failed//in/a" {
 		t.Errorf("what is due after another try: %+v", pending)
@@ -113,6 +120,7 @@ func manyFilesRace(t *testing.T, open Open) {
 			answers <- answer{accepted: got[0]}
 		}()
 	}
+
 	seen := map[string]int{}
 	for range n {
 		a := <-answers
@@ -123,6 +131,7 @@ func manyFilesRace(t *testing.T, open Open) {
 			}
 		}
 	}
+
 	for _, name := range names {
 		if seen[name] != 1 {
 			t.Errorf("%s is in %d runs", name, seen[name])
@@ -136,6 +145,7 @@ func watchKept(t *testing.T, open Open) {
 	if _, known, err := l.WatchState(ctx, "none"); known || err != nil {
 		t.Errorf("%v %v", known, err)
 	}
+
 	since := time.Unix(1_700_000_000, 123e6).UTC()
 	one := ledger.WatchState{Job: "one", Since: since, Print: "p", Tree: strings.Repeat("tree ", 100_000), Round: 3, Run: 9}
 	two := ledger.WatchState{Job: "two", Since: since}
@@ -144,11 +154,13 @@ func watchKept(t *testing.T, open Open) {
 	if !known || err != nil || got != one {
 		t.Errorf("%v %v, %.80v", known, err, got)
 	}
+
 	one.Tree = ""
 	all := must[map[string]ledger.WatchState](t)(l.WatchStates(ctx))
 	if !maps.Equal(all, map[string]ledger.WatchState{"one": one, "two": two}) {
 		t.Errorf("%+v", all)
 	}
+
 	two.Round = 1
 	ok(t, l.SaveWatch(ctx, two))
 	ok(t, l.ForgetWatches(ctx, "one", "none"))
@@ -161,17 +173,19 @@ func watchKept(t *testing.T, open Open) {
 // watchWithRun: what is known of a folder is written with its run or not at all.
 func watchWithRun(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
-	ask := ledger.Request{Key: "folder/1", Job: "in", Agent: "a", Trigger: ledger.TriggerWatch, Watch: &ledger.WatchState{Job: "in", Print: "first", Round: 1}}
+	ask := ledger.Request{Key: "folder/1", Job: "in", Agent: "a", Trigger: domain.TriggerWatch, Watch: &ledger.WatchState{Job: "in", Print: "first", Round: 1}}
 	one := enqueue(t, l, ask)[0]
 	st, known, err := l.WatchState(ctx, "in")
 	if !one.New || !known || err != nil || st.Print != "first" || st.Run != one.Run {
 		t.Errorf("%+v: %+v %v (%v)", one, st, known, err)
 	}
+
 	ask.Watch = &ledger.WatchState{Job: "in", Print: "second", Round: 2}
 	two := enqueue(t, l, ask)[0]
 	if st, _, err := l.WatchState(ctx, "in"); two.New || two.Run != one.Run || err != nil || st.Print != "first" {
 		t.Errorf("a run that was there already: %+v: %+v (%v)", two, st, err)
 	}
+
 	bad := ask
 	bad.Key, bad.Detail = "folder/2", ledger.Detail{Args: json.RawMessage("{")}
 	if _, err := l.Enqueue(ctx, bad); err == nil {
@@ -186,7 +200,7 @@ func watchWithRun(t *testing.T, open Open) {
 func endAfter(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	run := enqueue(t, l, drops("in", "a"))[0].Run
-	ok(t, l.Finish(ctx, start(t, l, run), ledger.Result{Outcome: ledger.OutcomeError}))
+	ok(t, l.Finish(ctx, start(t, l, run), ledger.Result{Outcome: domain.OutcomeError}))
 	failed := must[[]ledger.ClaimStatus](t)(l.PendingAfter(ctx, 10))[0]
 	must[ledger.Run](t)(l.Retry(ctx, run))
 	ended := func(c ledger.ClaimStatus, want bool) {
@@ -195,13 +209,15 @@ func endAfter(t *testing.T, open Open) {
 			t.Errorf("%+v is ended: %v", c, got)
 		}
 	}
+
 	ended(failed, false)
-	ok(t, l.Finish(ctx, start(t, l, run), ledger.Result{Outcome: ledger.OutcomeSuccess}))
+	ok(t, l.Finish(ctx, start(t, l, run), ledger.Result{Outcome: domain.OutcomeSuccess}))
 	ended(failed, false)
 	pending := must[[]ledger.ClaimStatus](t)(l.PendingAfter(ctx, 10))
-	if len(pending) != 1 || pending[0].Outcome != ledger.OutcomeSuccess {
+	if len(pending) != 1 || pending[0].Outcome != domain.OutcomeSuccess {
 		t.Fatalf("%+v", pending)
 	}
+
 	ended(pending[0], true)
 	ended(pending[0], false)
 }
@@ -222,11 +238,13 @@ func own(t *testing.T, open Open) {
 	if other := enqueue(t, l, drops("other", "report"))[0]; !other.New {
 		t.Errorf("another job may take it: %+v", other)
 	}
+
 	ok(t, l.Own(ctx, attempt, wrote("new"))) // a run of it is queued: that stays
 	if c, _, err := l.ClaimOf(ctx, "in", "/in/new", "h-new"); err != nil || c.Outcome != "" {
 		t.Errorf("%+v (%v)", c, err)
 	}
-	ok(t, l.Finish(ctx, attempt, ledger.Result{Outcome: ledger.OutcomeError}))
+
+	ok(t, l.Finish(ctx, attempt, ledger.Result{Outcome: domain.OutcomeError}))
 	if due := must[[]ledger.ClaimStatus](t)(l.PendingAfter(ctx, 10)); len(due) != 0 {
 		t.Errorf("a file that a run wrote is dealt with as if it had been dropped: %+v", due)
 	}
@@ -245,21 +263,24 @@ func breaker(t *testing.T, open Open) {
 		return []ledger.Notice{{Job: "in", Channel: "desktop", Title: "paused", Body: path}}
 	}}
 	ask := func(path, hash string) ledger.Accepted {
-		return enqueue(t, l, ledger.Request{Job: "in", Agent: "a", Trigger: ledger.TriggerWatch, Breaker: rule, Claim: &ledger.Claim{Job: "in", Path: path, Hash: hash}})[0]
+		return enqueue(t, l, ledger.Request{Job: "in", Agent: "a", Trigger: domain.TriggerWatch, Breaker: rule, Claim: &ledger.Claim{Job: "in", Path: path, Hash: hash}})[0]
 	}
 	for i := range 10 {
 		if a := ask(fmt.Sprint("/in/", i), "h"); !a.New || a.Broken {
 			t.Fatalf("%+v", a)
 		}
 	}
+
 	for i, broken := range []bool{false, false, true, false} {
 		if a := ask("/in/loop", fmt.Sprint(i)); !a.New || a.Broken != broken {
 			t.Errorf("claim %d: %+v", i+1, a)
 		}
 	}
+
 	if a := ask("/in/loop", "0"); !a.Blocked || a.Broken {
 		t.Errorf("the same bytes: %+v", a)
 	}
+
 	pauses := must[[]ledger.Pause](t)(l.Pauses(ctx, time.Now()))
 	notices := must[[]ledger.Notice](t)(l.PendingNotices(ctx, time.Now(), 10))
 	if len(pauses) != 1 || pauses[0].Name != "in" || pauses[0].Paused != ledger.BySystem || !strings.Contains(pauses[0].Reason, "/in/loop") || len(notices) != 1 || notices[0].Body != "/in/loop" {
@@ -270,18 +291,19 @@ func breaker(t *testing.T, open Open) {
 // outcomeOf tells of a run whether it is over, through all of its life.
 func outcomeOf(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
-	is := func(run int64, want ledger.Outcome) {
+	is := func(run int64, want domain.Outcome) {
 		t.Helper()
 		if got, err := l.OutcomeOf(ctx, run); got != want || err != nil {
 			t.Errorf("%q (%v), want %q", got, err, want)
 		}
 	}
+
 	run := enqueue(t, l, manual("j"))[0].Run
 	is(run, "")
-	ok(t, l.Finish(ctx, start(t, l, run), ledger.Result{Outcome: ledger.OutcomeError, RetryAt: time.Now()}))
+	ok(t, l.Finish(ctx, start(t, l, run), ledger.Result{Outcome: domain.OutcomeError, RetryAt: time.Now()}))
 	is(run, "")
-	ok(t, l.Finish(ctx, start(t, l, run), ledger.Result{Outcome: ledger.OutcomeTimeout}))
-	is(run, ledger.OutcomeTimeout)
+	ok(t, l.Finish(ctx, start(t, l, run), ledger.Result{Outcome: domain.OutcomeTimeout}))
+	is(run, domain.OutcomeTimeout)
 	must[ledger.Run](t)(l.Retry(ctx, run))
 	is(run, "")
 	if _, err := l.OutcomeOf(ctx, 1<<40); !errors.Is(err, ledger.ErrNotFound) {

@@ -13,10 +13,12 @@ func BenchmarkLoad(b *testing.B) {
 	for i := range 1000 {
 		fmt.Fprintf(&text, "  - {name: a%d}\n", i)
 	}
+
 	text.WriteString("jobs:\n")
 	for i := range 10_000 {
 		fmt.Fprintf(&text, "  - {name: j%d, agent: a%d, schedule: \"%d %d * * *\", playbook: [{call: db_schema}]}\n", i, i%1000, i%60, i/60%24)
 	}
+
 	path := write(b, "rouse.yaml", text.String())
 	for b.Loop() {
 		if _, err := load(path, nil); err != nil {

@@ -8,6 +8,9 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"rouse/agent/tool"
+	"rouse/internal/text"
 )
 
 // checker looks at what single values cannot tell. What could not be read is not looked
@@ -15,7 +18,7 @@ import (
 type checker struct {
 	d     *decoder
 	cfg   *Config
-	tools []string
+	tools tool.Specs
 
 	models, agents, channels []string
 	agent                    map[string]*Agent
@@ -26,11 +29,12 @@ type checker struct {
 	item []string
 }
 
-func check(d *decoder, cfg *Config, tools []string) {
+func check(d *decoder, cfg *Config, tools tool.Specs) {
 	c := &checker{d: d, cfg: cfg, tools: tools, agent: map[string]*Agent{}}
 	if cfg.Version != 1 {
 		c.bad("version", "must be 1, the only version there is")
 	}
+
 	c.zone("timezone", cfg.Timezone)
 	c.models = unique(c, "models", cfg.Models, func(m Model) Name { return m.Name })
 	c.agents = unique(c, "agents", cfg.Agents, func(a Agent) Name { return a.Name })
@@ -38,20 +42,24 @@ func check(d *decoder, cfg *Config, tools []string) {
 	if !slices.Contains(c.channels, "desktop") {
 		c.channels = append(c.channels, "desktop")
 	}
+
 	unique(c, "jobs", cfg.Jobs, func(j Job) Name { return j.Name })
 	c.fallbacks()
 	for i, m := range cfg.Models {
 		c.model(fmt.Sprintf("models[%d]", i), m)
 	}
+
 	for i := range cfg.Agents {
 		c.agent[string(cfg.Agents[i].Name)] = &cfg.Agents[i]
 		c.worker(fmt.Sprintf("agents[%d]", i), &cfg.Agents[i])
 	}
+
 	for i := range cfg.Jobs {
 		if cfg.Jobs[i].At.Line > 0 { // else it is no mapping
 			c.job(fmt.Sprintf("jobs[%d]", i), &cfg.Jobs[i])
 		}
 	}
+
 	c.money()
 	c.includes()
 	c.findSkills()
@@ -76,6 +84,7 @@ func unique[T any](c *checker, key string, items []T, of func(T) Name) []string 
 		if name == "" {
 			continue
 		}
+
 		if first, twice := seen[strings.ToLower(name)]; twice {
 			at := c.d.place(first)
 			at.File = display(at.File)
@@ -83,14 +92,16 @@ func unique[T any](c *checker, key string, items []T, of func(T) Name) []string 
 		} else {
 			seen[strings.ToLower(name)] = path
 		}
+
 		names = append(names, name)
 	}
+
 	return names
 }
 
 func (c *checker) reference(path, what, name string, known []string) {
 	if name != "" && !slices.Contains(known, name) {
-		c.bad(path, "%s", Nearest(what, name, known))
+		c.bad(path, "%s", text.NoSuch(what, name, known))
 	}
 }
 
@@ -99,27 +110,35 @@ func (c *checker) worker(path string, a *Agent) {
 	if c.d.given(path+".instructions") && c.d.given(path+".instructions_file") {
 		c.bad(path+".instructions_file", "give instructions or instructions_file, not both")
 	}
+
 	for list, globs := range map[string][]string{"allow": a.Tools.Allow, "deny": a.Tools.Deny, "on_demand": a.Tools.OnDemand} {
 		for i, g := range globs {
 			c.toolGlob(fmt.Sprintf("%s.tools.%s[%d]", path, list, i), g)
 		}
 	}
+
 	if a.Tools.Allow != nil && len(a.Tools.Allow) == 0 {
 		c.bad(path+".tools.allow", "is empty, which would allow every tool").Hint = `to allow none, write deny: ["*"]`
 	}
-	if finds := a.Tools.permit("capabilities_discover") && a.Tools.permit("capabilities_load"); len(a.Tools.OnDemand) > 0 && !finds {
-		c.warn(path+".tools.on_demand", "the agent may not use capabilities_discover and capabilities_load, so that its model is told of all its tools")
+
+	finders := c.given(tool.GivenUntold)
+	if len(a.Tools.OnDemand) > 0 && len(finders.Where(a.Tools.permits)) < len(finders) {
+		c.warn(path+".tools.on_demand", "the agent may not use %s, so that its model is told of all its tools", strings.Join(finders.Names(), " and "))
 	}
+
 	if at := path + ".bounds.steps"; a.Loop == "phased" && c.d.given(at) && a.Bounds.Steps > phasedSteps {
 		c.warn(at, "a run in phases (loop: phased) takes at most %d steps", phasedSteps)
 	}
+
 	c.selfScheduling(path+".self_scheduling", a)
 	c.unconfined(path, a)
+
 	for i, g := range a.Grants.Read {
 		if _, err := os.Stat(string(g.Path)); err != nil {
 			c.warn(fmt.Sprintf("%s.grants.read[%d]", path, i), "%s does not exist yet", display(string(g.Path)))
 		}
 	}
+
 	c.commands(path, a)
 	c.network(path, a)
 	c.secretGrants(path, a)
@@ -170,38 +189,31 @@ func (c *checker) toolGlob(at, glob string) {
 		c.bad(at, "the pattern %q is broken", glob)
 		return
 	}
-	if glob == phasedTool {
-		c.bad(at, "%s comes with loop: phased, and is neither allowed nor denied by itself", phasedTool)
+
+	if c.tools.Find(glob).Given == tool.GivenPhases {
+		c.bad(at, "%s comes with loop: phased, and is neither allowed nor denied by itself", glob)
 		return
 	}
-	if c.tools != nil && !matches([]string{glob}, c.tools...) {
+
+	if c.tools != nil && !slices.ContainsFunc(c.tools.Callable(), func(name string) bool { return tool.Permits([]string{glob}, nil, name) }) {
 		c.noTool(at, glob)
 	}
 }
 
-// permit says whether a tool is neither left out nor denied.
-func (f toolFilter) permit(name string) bool {
-	return (len(f.Allow) == 0 || matches(f.Allow, name)) && !matches(f.Deny, name)
+// given are the tools that an agent gets with something.
+func (c *checker) given(with tool.Given) tool.Specs {
+	return c.tools.Where(func(s tool.Spec) bool { return s.Given == with })
 }
+
+// permits says whether a tool is neither left out nor denied.
+func (f toolFilter) permits(s tool.Spec) bool { return tool.Permits(f.Allow, f.Deny, s.Name) }
 
 func (c *checker) noTool(at, name string) {
-	c.bad(at, "%s", Nearest("tool", name, c.tools))
+	c.bad(at, "%s", text.NoSuch("tool", name, c.tools.Callable()))
 }
 
-func matches(globs []string, names ...string) bool {
-	return slices.ContainsFunc(globs, func(g string) bool {
-		return slices.ContainsFunc(names, func(n string) bool {
-			ok, err := path.Match(g, n)
-			return err == nil && ok
-		})
-	})
-}
-
-// Of agents that work in phases: the tool that they have for it, and the most steps.
-const (
-	phasedTool  = "agent_step"
-	phasedSteps = 20
-)
+// phasedSteps is the most steps of a run in phases.
+const phasedSteps = 20
 
 // zone checks a time zone. An empty one would be another zone on another machine, without a word.
 func (c *checker) zone(path, name string) *time.Location {
@@ -212,6 +224,7 @@ func (c *checker) zone(path, name string) *time.Location {
 	case err != nil:
 		c.bad(path, "%s", err.Error())
 	}
+
 	return location
 }
 

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/bmatcuk/doublestar/v4"
+
+	"rouse/internal/text"
 )
 
 // longestQuery is when a query on an agent's database is stopped in any case.
@@ -31,21 +33,25 @@ func (c *checker) gate(path string, g *gate, agent *Agent) {
 	if g.At.Line == 0 {
 		return // no mapping, which was said
 	}
+
 	var kinds []string
 	for _, key := range []string{"sql", "command", "http", "file"} {
 		if c.d.given(path + "." + key) {
 			kinds = append(kinds, key)
 		}
 	}
+
 	if len(kinds) != 1 {
 		if c.clean(path) { // else it was misspelt
 			c.bad(path, "give exactly one of sql, command, http and file")
 		}
 		return
 	}
+
 	if !c.clean(path + "." + kinds[0]) {
 		return
 	}
+
 	switch path += "." + kinds[0]; kinds[0] {
 	case "sql":
 		c.gateSQL(path, g, agent)
@@ -67,15 +73,18 @@ func (c *checker) gateSQL(path string, g *gate, agent *Agent) {
 	if strings.TrimSpace(g.SQL) == "" {
 		c.bad(path, "is empty")
 	}
+
 	if agent != nil && !On(agent.Database.Enabled) {
 		c.bad(path, "the agent %q has no database (database.enabled: false)", agent.Name)
 	}
+
 	if time.Duration(g.Timeout) > longestQuery {
 		c.warn(path, "a query is stopped after %s, whatever its timeout", longestQuery)
 	}
+
 	for _, word := range sqlWord.FindAllString(g.SQL, -1) {
 		if strings.Contains(":@$?", word[:1]) && !slices.Contains(gateParameters, ":"+word[1:]) {
-			c.bad(path, "%s", Nearest("value", word, gateParameters))
+			c.bad(path, "%s", text.NoSuch("value", word, gateParameters))
 		}
 	}
 }
@@ -87,21 +96,26 @@ func (c *checker) gateCommand(path string, g *gate, agent *Agent) {
 	if !c.clean(path + "[0]") {
 		return
 	}
+
 	if len(g.Command) == 0 || strings.TrimSpace(g.Command[0]) == "" {
 		c.bad(path, "is empty; give a program and its arguments, like [test, -d, /mnt/backup]")
 		return
 	}
+
 	program := &g.Command[0]
 	if words := strings.Fields(*program); len(g.Command) == 1 && len(words) > 1 && !strings.ContainsAny(words[0], `/\`) {
 		c.bad(path, "%q is a line for a shell, and there is none", short(*program)).Hint = "write the words as a list: [" + strings.Join(words, ", ") + "]"
 		return
 	}
+
 	if strings.ContainsRune(filepath.ToSlash(*program), '/') { // a path as any other: from the folder of the file that holds it
 		*program = c.d.resolve(g.At.File, *program)
 	}
+
 	if agent == nil {
 		return
 	}
+
 	programs := []string{*program}
 	if base := strings.TrimSuffix(filepath.Base(*program), ".exe"); interpreters.MatchString(base) && len(g.Command) > 1 && !strings.HasPrefix(g.Command[1], "-") {
 		programs = append(programs, filepath.Join(string(agent.Workdir), g.Command[1]))
@@ -109,6 +123,7 @@ func (c *checker) gateCommand(path string, g *gate, agent *Agent) {
 			programs[1] = g.Command[1]
 		}
 	}
+
 	for _, p := range programs {
 		if filepath.IsAbs(p) && writable(agent, p) {
 			c.warn(path, "the agent can write %s, and a gate is not confined as the agent is; keep it out of the agent's folders", display(p))
@@ -122,6 +137,7 @@ func writable(a *Agent, path string) bool {
 	if len(roots) == 0 {
 		roots = []Path{a.Workdir}
 	}
+
 	return slices.ContainsFunc(roots, func(root Path) bool {
 		rel, err := filepath.Rel(string(root), path)
 		return err == nil && filepath.IsLocal(rel)
@@ -134,6 +150,7 @@ func (c *checker) gateURL(path string, g *gate) {
 		c.bad(path, "must be a URL like https://example.com/health")
 		return
 	}
+
 	if password, ok := u.User.Password(); ok && password != "" {
 		c.d.secret(c.d.place(path), path, password)
 	}

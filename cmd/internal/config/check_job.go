@@ -23,26 +23,32 @@ func (c *checker) job(path string, j *Job) {
 	if agent != nil && !On(agent.Enabled) && On(j.Enabled) {
 		c.warn(path+".agent", "the agent %q is disabled, so this job never runs", j.Agent)
 	}
+
 	c.mode = ""
 	if j.Watch != nil {
 		c.mode = j.Watch.Mode
 	}
+
 	c.work(path, j, agent)
 	c.reach(path, j, agent)
 	c.triggers(path, j)
 	if j.Watch != nil {
 		c.watch(path+".watch", j.Watch, j)
 	}
+
 	c.gates(path+".when", j, agent)
 	for i, e := range j.Expect {
 		c.expect(fmt.Sprintf("%s.expect[%d]", path, i), e, agent)
 	}
+
 	if j.Retry.Backoff > j.Retry.MaxBackoff {
 		c.bad(path+".retry", "backoff %s is longer than max_backoff %s", j.Retry.Backoff, j.Retry.MaxBackoff)
 	}
+
 	for i, name := range j.Notify.Channels {
 		c.reference(fmt.Sprintf("%s.notify.channels[%d]", path, i), "channel", name, c.channels)
 	}
+
 	names := append(slices.DeleteFunc(scope(j), func(name string) bool { return name == manifest }), "Outcome", "Summary", "Error")
 	c.template(path+".notify.title", j.Notify.Title, names)
 	c.template(path+".notify.body", j.Notify.Body, names)
@@ -56,20 +62,24 @@ func (c *checker) work(path string, j *Job, agent *Agent) {
 			given = append(given, key)
 		}
 	}
+
 	switch {
 	case len(given) == 0:
 		c.bad(path, "give one of prompt, prompt_file and playbook: what the job does")
 	case len(given) > 1:
 		c.bad(path+"."+given[1], "give one of prompt, prompt_file and playbook, not %s", strings.Join(given, " and "))
 	}
+
 	if at := path + ".prompt"; c.d.given(at) && strings.TrimSpace(j.Prompt) == "" && c.clean(at) {
 		c.bad(at, "is empty")
 	}
+
 	if c.d.given(path + ".prompt_file") {
 		c.template(path+".prompt_file", j.Prompt, scope(j))
 	} else {
 		c.template(path+".prompt", j.Prompt, scope(j))
 	}
+
 	if j.Playbook != nil {
 		c.playbook(path, j, agent)
 	}
@@ -88,21 +98,25 @@ func (c *checker) triggers(path string, j *Job) {
 		c.schedule(fmt.Sprintf("%s.exclude[%d]", path, i), "exclude", err)
 		excluding = excluding && err == nil
 	}
+
 	location := c.zone(path+".timezone", j.Timezone)
 	if j.Timezone == "" {
 		location = c.cfg.Zone()
 	}
+
 	timed := false
 	for key, o := range sources(j) {
 		timed = true
 		_, err := schedule.Parse(o)
 		c.schedule(path+"."+key, key, err)
+
 		if err == nil && excluding {
 			o.Location, o.Exclude = location, j.Exclude
 			_, err = schedule.Parse(o)
 			c.schedule(path+".exclude", "exclude", err)
 		}
 	}
+
 	for _, key := range []string{"timezone", "exclude", "on_miss", "catchup_window", "max_catchup", "jitter"} {
 		if !timed && c.d.given(path+"."+key) && !c.d.given("defaults."+key) {
 			c.warn(path+"."+key, "has no effect without schedule, every or at")
@@ -152,6 +166,7 @@ func (c *Config) Schedules(j *Job) ([]*schedule.Schedule, error) {
 		}
 		out = append(out, s)
 	}
+
 	return out, nil
 }
 
@@ -163,10 +178,12 @@ func (c *checker) watch(path string, w *watch, j *Job) {
 			}
 		}
 	}
+
 	c.watchMode(path, w, j)
 	if w.Path == "" {
 		return
 	}
+
 	// What is wrong with a folder today holds up no other job.
 	switch info, err := os.Stat(string(w.Path)); {
 	case errors.Is(err, fs.ErrNotExist):
@@ -177,6 +194,7 @@ func (c *checker) watch(path string, w *watch, j *Job) {
 		p := c.bad(path+".path", "%s is a file; a watch needs a folder, and begins as soon as it is one", display(string(w.Path)))
 		p.Warning, p.Hint = true, fmt.Sprintf("watch its folder with include: [%q]", filepath.Base(string(w.Path)))
 	}
+
 	for key, after := range map[string]After{"on_success": w.OnSuccess, "on_failure": w.OnFailure} {
 		if after.Dir == string(w.Path) {
 			c.bad(path+"."+key, "moves files to where they are; choose another folder")
@@ -192,6 +210,7 @@ func (c *checker) watchMode(path string, w *watch, j *Job) {
 	if at := path + ".max_wait"; w.Mode == modePerFile && c.d.given(at) {
 		c.bad(at, "goes with mode: batch or converge; with per_file a file starts a run as soon as it is ready")
 	}
+
 	if at := path + ".max_files"; c.d.given(at) {
 		switch {
 		case w.Mode == modePerFile || w.Mode == modeConverge:
@@ -200,9 +219,11 @@ func (c *checker) watchMode(path string, w *watch, j *Job) {
 			c.bad(at, "is at most %d: a call is made for no more items than that", maxBatch)
 		}
 	}
+
 	if each, once := callsOfBatch(j.Playbook); w.Mode == modeBatch && each > 0 && w.MaxFiles*each+once > j.Bounds.Calls {
 		c.warn(path+".max_files", "a run of %d files makes %d calls, and ends after %d (bounds.calls): raise that, or take fewer files", w.MaxFiles, w.MaxFiles*each+once, j.Bounds.Calls)
 	}
+
 	for key, after := range map[string]After{"on_success": w.OnSuccess, "on_failure": w.OnFailure} {
 		if w.Mode == modeConverge && after.Action != "" && after.Action != "leave" {
 			c.bad(path+"."+key, "cannot %s files with mode: converge, which is about the folder and takes none of them", after.Action).Hint = "leave it out, or use mode: batch"
@@ -216,9 +237,11 @@ func (c *checker) expect(path string, e expect, agent *Agent) {
 		c.bad(path, "give exactly one of file and sql")
 		return
 	}
+
 	if sql && strings.TrimSpace(e.SQL) == "" && c.clean(path+".sql") {
 		c.bad(path+".sql", "is empty")
 	}
+
 	if sql && agent != nil && !On(agent.Database.Enabled) {
 		c.bad(path+".sql", "the agent %q has no database (database.enabled: false)", agent.Name)
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"rouse/agent/model/playbook"
+	"rouse/agent/tool"
 )
 
 // playbook checks a fixed list of calls; what a call saves is known from the next on.
@@ -14,19 +15,21 @@ func (c *checker) playbook(path string, j *Job, agent *Agent) {
 	if len(j.Playbook) == 0 && c.clean(path+".playbook") {
 		c.bad(path+".playbook", "has no calls")
 	}
+
 	names := scope(j)
 	for i, call := range j.Playbook {
 		at := fmt.Sprintf("%s.playbook[%d]", path, i)
 		if call.Call != "" {
-			switch call.Call {
-			case phasedTool:
+			switch s := c.tools.Find(call.Call); {
+			case s.Given == tool.GivenPhases:
 				c.bad(at+".call", "a playbook is a fixed list of calls and never goes in phases").Hint = "call the tool itself, or use a prompt"
-			case "clarify":
+			case s.Waits:
 				c.tool(at+".call", call.Call, agent)
 				c.bad(at+".call", "a playbook cannot hear an answer, so it cannot ask").Hint = "use a prompt for what needs a person"
 			default:
 				c.tool(at+".call", call.Call, agent)
 			}
+
 			step := call.Step()
 			step.OnError = "" // the decoder has looked at it
 			for _, err := range playbook.Check([]playbook.Call{step}, scope(j)) {
@@ -34,17 +37,21 @@ func (c *checker) playbook(path string, j *Job, agent *Agent) {
 				c.bad(at, "%s", what)
 			}
 		}
+
 		if text, ok := call.Each.(string); ok && !strings.HasPrefix(text, "= ") {
 			c.bad(at+".each", "must be a list, or an expression that begins with \"= \", not %q", short(text))
 		}
+
 		c.value(at+".each", call.Each, names)
 		inside := names
 		if call.Each != nil {
 			inside = append(slices.Clone(names), "item", "index")
 		}
+
 		if text, ok := call.Each.(string); ok && strings.TrimSpace(strings.TrimPrefix(text, "=")) == "Files" {
 			c.item = fileFields
 		}
+
 		c.expression(at+".if", call.If, inside)
 		c.value(at+".with", call.With, inside)
 		c.item = nil
@@ -56,20 +63,25 @@ func (c *checker) playbook(path string, j *Job, agent *Agent) {
 
 // tool checks that a playbook's tool exists and that its agent may use it.
 func (c *checker) tool(path, name string, agent *Agent) {
-	if c.tools != nil && !slices.Contains(c.tools, name) {
+	s := c.tools.Find(name)
+	if c.tools != nil && s.Name == "" {
 		c.noTool(path, name)
 		return
 	}
+
 	if agent == nil {
 		return
 	}
-	if !agent.Tools.permit(name) {
+
+	if !tool.Permits(agent.Tools.Allow, agent.Tools.Deny, name) {
 		c.bad(path, "the agent %q may not use %s", agent.Name, name).Hint = "see its tools.allow and tools.deny"
 	}
-	if slices.Contains(ownRuns, name) && !agent.SelfScheduling.on() {
+
+	if s.Given == tool.GivenPlanning && !agent.SelfScheduling.on() {
 		c.bad(path, "the agent %q does not plan its own runs, so it has no %s", agent.Name, name).Hint = "give it self_scheduling: {mode: ambient}"
 	}
-	if strings.HasPrefix(name, "db_") && !On(agent.Database.Enabled) {
+
+	if s.Given == tool.GivenDatabase && !On(agent.Database.Enabled) {
 		c.bad(path, "the agent %q has no database (database.enabled: false)", agent.Name)
 	}
 }

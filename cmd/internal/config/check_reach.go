@@ -13,15 +13,19 @@ func (c *checker) reach(path string, j *Job, a *Agent) {
 	if a == nil || !On(a.Enabled) || !On(j.Enabled) {
 		return
 	}
+
 	all, public := a.Reads()
-	fetches := len(a.Grants.Network) > 0 && a.Tools.permit("web_fetch")
+	fetches := len(a.Grants.Network) > 0 && (c.tools == nil || len(c.given(tool.GivenNetwork).Where(a.Tools.permits)) > 0)
 	connected := slices.ContainsFunc(a.Grants.Commands, func(g commandGrant) bool { return g.Network == "host" })
-	untrusted := reasons(map[string]bool{"a watch": j.Watch != nil, "a webhook": j.Webhook != nil, "web pages": fetches, "commands with network": connected})
+	beyond := c.given(tool.GivenAlways).Where(func(s tool.Spec) bool { return s.Scope == tool.ScopeOutside }).Where(a.Tools.permits)
+	others := strings.Join(beyond.Names(), ", ")
+	untrusted := reasons(map[string]bool{"a watch": j.Watch != nil, "a webhook": j.Webhook != nil, "web pages": fetches, "commands with network": connected, others: others != ""})
 	private := reasons(map[string]bool{"grants.read": len(all) > len(public), "grants.secrets": slices.ContainsFunc(a.Secrets(), func(s tool.SecretGrant) bool { return !s.Public })})
-	outward := reasons(map[string]bool{"grants.network": fetches, "commands with network": connected, "commands without a sandbox": a.Sandbox == "off" && len(a.Grants.Commands) > 0})
+	outward := reasons(map[string]bool{"grants.network": fetches, "commands with network": connected, "commands without a sandbox": a.Sandbox == "off" && len(a.Grants.Commands) > 0, others: others != ""})
 	if untrusted == "" || private == "" || outward == "" {
 		return
 	}
+
 	c.warn(path, "a run can come to hold untrusted content (%s), private data (%s) and an effect beyond the host (%s) together; the call that would bring the third waits for your leave", untrusted, private, outward).
 		Hint = "let one job read what is untrusted and write it down as data, and another one act on that"
 }
@@ -34,6 +38,7 @@ func reasons(of map[string]bool) string {
 			out = append(out, name)
 		}
 	}
+
 	slices.Sort(out)
 	return strings.Join(out, ", ")
 }

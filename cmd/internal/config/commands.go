@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"rouse/agent/tool"
 	"rouse/agent/tool/shell"
 )
 
@@ -29,16 +30,21 @@ func (c *checker) commands(at string, a *Agent) {
 		if !c.d.given(at+".argv") || !c.clean(at) { // said already
 			continue
 		}
+
 		if err := g.Check(); err != nil {
 			c.bad(at+".argv", "%s", err.Error()).Hint = `write the program and a pattern for each argument, as in [pandoc, "*.md", -o, "*.html"]; a last "*" stands for any arguments`
 			continue
 		}
+
 		if why := anything(g.Argv); why != "" {
 			c.warn(at+".argv", "%s, so that this grant is one for any program, within the agent's folders", why)
 		}
 	}
-	if len(a.Grants.Commands) > 0 && c.tools != nil && !a.Tools.permit("shell_run") && !a.Tools.permit("bash") {
-		c.warn(at+".grants.commands", "the agent's tools have no shell_run, so that it can run none of them")
+
+	runs := c.given(tool.GivenCommands)
+	if len(a.Grants.Commands) > 0 && len(runs) > 0 && len(runs.Where(a.Tools.permits)) == 0 {
+		first := runs.Where(func(s tool.Spec) bool { return s.SecondOf == "" })
+		c.warn(at+".grants.commands", "the agent's tools have no %s, so that it can run none of them", strings.Join(first.Names(), " or "))
 	}
 }
 
@@ -62,5 +68,6 @@ func anything(argv []string) string {
 	case name == "tar" && argv[len(argv)-1] == "*":
 		return "tar runs programs with --to-command"
 	}
+
 	return ""
 }

@@ -25,19 +25,23 @@ func Compare(before, after *Config) Changes {
 			}
 			continue
 		}
+
 		added, changed, removed := compareLists(a, b)
 		if f.key == "jobs" {
 			c.Added, c.Changed, c.Removed = added, changed, removed
 			continue
 		}
+
 		for _, name := range slices.Concat(added, changed, removed) {
 			c.Others = append(c.Others, strings.TrimSuffix(f.key, "s")+" "+name)
 		}
 	}
+
 	c.Others = append(c.Others, compareSkills(before, after)...)
 	if c.Empty() && !slices.Equal(before.secrets, after.secrets) {
 		c.Others = append(c.Others, "the value of a secret")
 	}
+
 	return c
 }
 
@@ -60,10 +64,12 @@ func compareLists(before, after reflect.Value) (added, changed, removed []string
 	for i := range before.Len() {
 		old[before.Index(i).FieldByName("Name").String()] = before.Index(i)
 	}
+
 	for i := range after.Len() {
 		name := after.Index(i).FieldByName("Name").String()
 		was, ok := old[name]
 		delete(old, name)
+
 		switch {
 		case !ok:
 			added = append(added, name)
@@ -71,11 +77,13 @@ func compareLists(before, after reflect.Value) (added, changed, removed []string
 			changed = append(changed, name)
 		}
 	}
+
 	for i := range before.Len() {
 		if name := before.Index(i).FieldByName("Name").String(); old[name].IsValid() {
 			removed = append(removed, name)
 		}
 	}
+
 	return added, changed, removed
 }
 
@@ -84,6 +92,7 @@ func same(a, b reflect.Value) bool {
 	if a.Kind() != b.Kind() || a.IsValid() && a.Type() != b.Type() {
 		return false
 	}
+
 	switch a.Kind() {
 	case reflect.Invalid: // two interfaces that hold nothing
 		return true
@@ -93,6 +102,7 @@ func same(a, b reflect.Value) bool {
 		if a.Type() == reflect.TypeFor[Position]() {
 			return true
 		}
+
 		for i := range a.NumField() {
 			if a.Type().Field(i).IsExported() && !same(a.Field(i), b.Field(i)) {
 				return false
@@ -103,6 +113,7 @@ func same(a, b reflect.Value) bool {
 		if a.IsNil() != b.IsNil() || a.Len() != b.Len() {
 			return false
 		}
+
 		for i := range a.Len() {
 			if !same(a.Index(i), b.Index(i)) {
 				return false
@@ -113,6 +124,7 @@ func same(a, b reflect.Value) bool {
 		if a.IsNil() != b.IsNil() || a.Len() != b.Len() {
 			return false
 		}
+
 		for _, key := range a.MapKeys() {
 			if v := b.MapIndex(key); !v.IsValid() || !same(a.MapIndex(key), v) {
 				return false
@@ -120,5 +132,6 @@ func same(a, b reflect.Value) bool {
 		}
 		return true
 	}
+
 	return a.Equal(b)
 }

@@ -11,12 +11,11 @@ import (
 	"testing"
 	"time"
 
+	"rouse/agent"
 	"rouse/cmd/internal/config"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
-
-var tools = []string{"todo", "complete", "notify", "db_schema", "db_create_table", "db_insert", "db_import", "db_query", "file_read", "file_write", "schedule_next_run", "cancel_next_run", "shell_run"}
 
 // write makes files and returns the path of the first.
 func write(t testing.TB, files ...string) string {
@@ -31,11 +30,12 @@ func write(t testing.TB, files ...string) string {
 			t.Fatal(err)
 		}
 	}
+
 	return filepath.Join(dir, files[0])
 }
 
 func load(path string, env map[string]string) (*config.Config, error) {
-	return config.Load(config.LoadOptions{Path: path, Tools: tools, Getenv: func(name string) string {
+	return config.Load(config.LoadOptions{Path: path, Tools: agent.Specs(), Getenv: func(name string) string {
 		if name == "HOME" && env[name] == "" {
 			return "/home/someone"
 		}
@@ -87,6 +87,7 @@ func TestLoad(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	a, m, in := cfg.Agents[0], cfg.Jobs[0], cfg.Jobs[1]
 	for what, ok := range map[string]bool{
 		"home":       cfg.Home == config.Path(filepath.Join(dir, "state")),
@@ -124,10 +125,12 @@ func TestMistakes(t *testing.T) {
 			if !errors.As(err, &all) {
 				t.Fatalf("%v", err)
 			}
+
 			lines := []string{all.Error()}
 			for _, w := range cfg.Warnings {
 				lines = append(lines, w.String())
 			}
+
 			golden(t, filepath.Join("testdata", name, "want.txt"), filepath.ToSlash(strings.Join(lines, "\n"))+"\n")
 		})
 	}
@@ -140,6 +143,7 @@ func golden(t *testing.T, path, got string) {
 			t.Fatal(err)
 		}
 	}
+
 	want, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -158,11 +162,13 @@ func TestKnowsEveryKey(t *testing.T) {
 		if !errors.As(err, &all) {
 			t.Fatal(err)
 		}
+
 		for _, p := range all.Problems {
 			if !strings.Contains(p.Message, "not available in this version") {
 				t.Errorf("%s", p)
 			}
 		}
+
 		if name == "daemon.yaml" && len(all.Problems) < 10 {
 			t.Errorf("only %d keys are refused:\n%v", len(all.Problems), err)
 		}
@@ -194,12 +200,14 @@ func TestBrokenFiles(t *testing.T) {
 			}
 		})
 	}
+
 	if _, err := load(filepath.Join(t.TempDir(), "none.yaml"), nil); err == nil || !strings.Contains(err.Error(), "rouse init") {
 		t.Errorf("a file that is missing: %v", err)
 	}
 	if _, err := load(t.TempDir(), nil); err == nil {
 		t.Error("a folder was read")
 	}
+
 	large := write(t, "rouse.yaml", "#"+strings.Repeat(" ", 5<<20))
 	if _, err := load(large, nil); err == nil || !strings.Contains(err.Error(), "larger than 4MiB") {
 		t.Errorf("%v", err)
@@ -215,11 +223,13 @@ func TestInclude(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	dir := filepath.Join(filepath.Dir(path), "conf", "jobs")
 	want := []string{path, filepath.Join(dir, "one.yaml"), filepath.Join(dir, "two.yaml"), filepath.Join(dir, "ask.md")}
 	if !slices.Equal(cfg.Files, want) {
 		t.Errorf("files %q, want %q", cfg.Files, want)
 	}
+
 	j := cfg.Jobs[0]
 	if cfg.Agents[1].Workdir != config.Path(filepath.Join(dir, "w")) || j.Prompt != "Now.\n" || j.PromptFile != "" || j.Keep.String() != "1d" || j.At.File != want[1] {
 		t.Errorf("%+v", cfg)
@@ -236,6 +246,7 @@ jobs:
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for i, keep := range []string{"1d", "2d", "3d"} {
 		if j := cfg.Jobs[i]; j.Keep.String() != keep || j.Retry.Attempts != 3 || j.Prompt != "x" {
 			t.Errorf("%+v", j)
@@ -252,10 +263,12 @@ func TestEnvironment(t *testing.T) {
 	if here, _ := filepath.Abs("h2"); string(cfg.Home) != here { // as in a shell
 		t.Errorf("home %s", cfg.Home)
 	}
+
 	_, err = load(path, map[string]string{"ROUSE_LOG_LEVEL": "loud", "ROUSE_LIMITS_DRAIN": "x"})
 	if err == nil || !strings.Contains(err.Error(), `$ROUSE_LOG_LEVEL: log.level: "loud" is none of`) || !strings.Contains(err.Error(), "$ROUSE_LIMITS_DRAIN: limits.drain") {
 		t.Errorf("%v", err)
 	}
+
 	flagged, err := config.Load(config.LoadOptions{Path: path, Home: filepath.Dir(path), Getenv: func(name string) string {
 		return map[string]string{"ROUSE_HOME": "h2"}[name]
 	}})
@@ -278,6 +291,7 @@ models:
 jobs:
   - {name: j, agent: a, playbook: [{call: notify, with: {title: "${PLAIN}", password: "${PASS}", token: "tk", url: "${SHORT}"}}]}
 `)
+
 	cfg, err := load(path, map[string]string{"PLAIN": "plain-text", "SOME_TOKEN": "tok-1", "HOST_NAME": "host-1", "TEAM": "team-1", "PASS": "pass-1-longer", "SHORT": "abc"})
 	if err != nil {
 		t.Fatal(err)
@@ -288,15 +302,18 @@ jobs:
 	if len(cfg.Warnings) != 1 || !strings.Contains(cfg.Warnings[0].String(), "fewer than 4 characters") {
 		t.Errorf("%v", cfg.Warnings)
 	}
+
 	shown, err := cfg.Show()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, secret := range cfg.Secrets() {
 		if strings.Contains(string(shown), secret) {
 			t.Errorf("%s is shown:\n%s", secret, shown)
 		}
 	}
+
 	for _, plain := range []string{"plain-text ********", "Bearer ********", "json-plain"} {
 		if !strings.Contains(string(shown), plain) {
 			t.Errorf("%s is not shown:\n%s", plain, shown)
@@ -317,6 +334,7 @@ func TestModelOfEnvironment(t *testing.T) {
 	if said := cfg.Warnings[0].String(); !strings.Contains(said, "for $0.25 (read) and $2 (written) per million tokens") || cfg.Limits.CostUSDPerDay != 5 {
 		t.Errorf("%s; %v USD a day", said, cfg.Limits.CostUSDPerDay)
 	}
+
 	for text, env := range map[string]map[string]string{
 		"agents: [{name: a}]\n":             nil,
 		"models: []\nagents: [{name: a}]\n": {"OPENAI_API_KEY": "sk-canary"},
@@ -342,6 +360,7 @@ jobs:
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var paths []string
 	for _, w := range cfg.Warnings {
 		paths = append(paths, w.Path)
@@ -356,10 +375,12 @@ func TestSchedules(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	schedules, err := cfg.Schedules(&cfg.Jobs[0])
 	if err != nil || len(schedules) != 3 {
 		t.Fatalf("%v (%v)", schedules, err)
 	}
+
 	cron := schedules[2].Next(time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC))
 	if want := time.Date(2026, 11, 21, 23, 0, 0, 0, time.UTC); !cron.Equal(want) {
 		t.Errorf("%s, want 8 o'clock in Tokyo, %s", cron, want)
@@ -372,16 +393,19 @@ func TestDurationsAndSizes(t *testing.T) {
 			t.Errorf("%s: %s (%v)", text, got, err)
 		}
 	}
+
 	for _, text := range []string{"", "d", "-1d", "-5m", "5", "1e300d", "NaNd", "week"} {
 		if got, err := config.ParseDuration(text); err == nil {
 			t.Errorf("%q: %s", text, got)
 		}
 	}
+
 	for d, want := range map[time.Duration]string{48 * time.Hour: "2d", 90 * time.Minute: "1h30m", 90 * time.Second: "1m30s", time.Hour: "1h", 0: "0s"} {
 		if got := config.Duration(d).String(); got != want {
 			t.Errorf("%s, want %s", got, want)
 		}
 	}
+
 	for s, want := range map[config.Size]string{100 << 20: "100MiB", 1500: "1500B", 1 << 10: "1KiB", 0: "0B"} {
 		if got := s.String(); got != want {
 			t.Errorf("%s, want %s", got, want)
@@ -395,15 +419,18 @@ func TestBounds(t *testing.T) {
 	if _, err := load(write(t, "rouse.yaml", strings.Repeat("k", 100_000)+": 1\n"), nil); err == nil || len(err.Error()) > 1000 {
 		t.Errorf("%d bytes about one long key", len(err.Error()))
 	}
+
 	var many strings.Builder
 	for i := range 50_000 {
 		fmt.Fprintf(&many, "k%d: 1\n", i)
 	}
+
 	_, err := load(write(t, "rouse.yaml", many.String()), nil)
 	var all *config.Errors
 	if !errors.As(err, &all) || len(all.Problems) > 1100 || !strings.Contains(err.Error(), "there are more than 1000 problems") {
 		t.Errorf("%d problems", len(all.Problems))
 	}
+
 	merged := "a: &a {" + strings.ReplaceAll(strings.TrimSpace(many.String()), "\n", ", ") + "}\nb: {<<: *a}\nc: {<<: [*a, *a, *a, *a]}\n"
 	if _, err := load(write(t, "rouse.yaml", merged), nil); err == nil || !strings.Contains(err.Error(), "aliases make it too large") {
 		t.Errorf("merged: %.200v", err)

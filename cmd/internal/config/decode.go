@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v4"
+
+	"rouse/internal/text"
 )
 
 // maxProblems bounds what is collected of a file that is something else.
@@ -62,9 +64,11 @@ func (d *decoder) structure(n *node, path string, v reflect.Value) {
 		d.problem(n.at, path, "must be a mapping of keys, not %s", n)
 		return
 	}
+
 	if at := v.FieldByName("At"); at.IsValid() {
 		at.Set(reflect.ValueOf(n.at))
 	}
+
 	fields := d.tags.of(v.Type())
 	for _, e := range n.entries {
 		i := slices.IndexFunc(fields, func(f field) bool { return f.key == e.key })
@@ -74,6 +78,7 @@ func (d *decoder) structure(n *node, path string, v reflect.Value) {
 		}
 		d.setting(fields[i], e, join(path, e.key), v.Field(fields[i].index))
 	}
+
 	for _, f := range fields {
 		if f.need && n.child(f.key) == nil && !d.overlay {
 			d.problem(n.at, path, "the key %q is missing", f.key)
@@ -83,7 +88,7 @@ func (d *decoder) structure(n *node, path string, v reflect.Value) {
 
 func (d *decoder) unknown(e entry, path string, fields []field) {
 	p := d.problem(e.at, path, "unknown key %q", short(e.key))
-	if p.Hint = nearest(e.key, keysOf(fields)); p.Hint == "" {
+	if p.Hint = text.DidYouMean(e.key, keysOf(fields)); p.Hint == "" {
 		p.Hint = "the keys here are " + strings.Join(keysOf(fields), ", ")
 	}
 }
@@ -106,10 +111,12 @@ func (d *decoder) value(n *node, path string, v reflect.Value, f field) {
 		d.after(n, path, v)
 		return
 	}
+
 	if v.Type() == reflect.TypeFor[readGrant]() && n.kind == scalar {
 		d.value(n, path, v.FieldByName("Path"), field{})
 		return
 	}
+
 	switch v.Kind() {
 	case reflect.Pointer:
 		v.Set(reflect.New(v.Type().Elem()))
@@ -138,6 +145,7 @@ func (d *decoder) list(n *node, path string, v reflect.Value, f field) {
 		}
 		items = []*node{n} // a single word where a list of words is expected
 	}
+
 	v.Set(reflect.MakeSlice(v.Type(), len(items), len(items)))
 	for i, item := range items {
 		d.value(item, fmt.Sprintf("%s[%d]", path, i), v.Index(i), f)
@@ -149,6 +157,7 @@ func (d *decoder) mapping(n *node, path string, v reflect.Value) {
 		d.problem(n.at, path, "must be a mapping of keys, not %s", n)
 		return
 	}
+
 	v.Set(reflect.MakeMap(v.Type()))
 	for _, e := range n.entries {
 		item := reflect.New(v.Type().Elem()).Elem()
@@ -174,17 +183,21 @@ func (d *decoder) free(n *node, path string) any {
 		}
 		return out
 	}
+
 	if n.tag == "!!str" || n.tag == "!!timestamp" || n.tag == "!!merge" {
 		text, _ := d.expand(n, path, false)
 		return text
 	}
+
 	var v any
 	if err := (&yaml.Node{Kind: yaml.ScalarNode, Tag: n.tag, Value: n.text}).Decode(&v); err != nil {
 		d.problem(n.at, path, "%s is not understood; quote it if it is a text", n)
 	}
+
 	if x, ok := v.(float64); ok && (math.IsInf(x, 0) || math.IsNaN(x)) {
 		d.problem(n.at, path, "%s cannot be given to a tool", n)
 	}
+
 	return v
 }
 
@@ -235,6 +248,7 @@ func (d *decoder) presetField(f field, v reflect.Value) {
 			n.items = append(n.items, word(item, at))
 		}
 	}
+
 	quiet := decoder{getenv: d.getenv, places: map[string]Position{}, tags: d.tags}
 	quiet.value(n, f.key, v, f)
 	d.problems = append(d.problems, quiet.problems...)

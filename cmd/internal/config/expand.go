@@ -43,6 +43,7 @@ func (d *decoder) expand(n *node, path string, secret bool) (string, bool) {
 		d.problem(n.at, path, format, args...).Hint = hint
 		return ""
 	}
+
 	if strings.Contains(text, "${") {
 		text = variable.ReplaceAllStringFunc(text, func(m string) string {
 			if strings.HasPrefix(m, "$$") {
@@ -51,12 +52,15 @@ func (d *decoder) expand(n *node, path string, secret bool) (string, bool) {
 			return d.variable(n, path, m[2:len(m)-1], secret, bad)
 		})
 	}
+
 	if m := secretName.FindStringSubmatch(n.text); m != nil {
 		text = d.fromStore(n, path, m[1], secret, bad)
 	}
+
 	if words := strings.Fields(text); ok && secret && text == n.text && len(words) > 0 {
 		d.secret(n.at, path, words[len(words)-1]) // of "Bearer abc" the last one
 	}
+
 	return text, ok
 }
 
@@ -66,6 +70,7 @@ func (d *decoder) fromStore(n *node, path, name string, secret bool, bad func(hi
 	if !secret && (strings.Contains(path, ".with.") || !secretKey.MatchString(path) && !strings.Contains(path, ".headers.")) {
 		return bad("it can under api_key, base_url, url, http and headers; the calls of an agent use it by its placeholder, see grants.secrets", "a secret cannot stand here")
 	}
+
 	value, problem, hint := d.lookup(n.at, path, name)
 	if problem != "" {
 		return bad(hint, "%s", problem)
@@ -80,6 +85,7 @@ func (d *decoder) lookup(at Position, path, name string) (value, problem, hint s
 	if d.store != nil {
 		value, set, err = d.store(name)
 	}
+
 	switch {
 	case err != nil:
 		return "", fmt.Sprintf("the secret %s cannot be read: %v", name, err), ""
@@ -87,6 +93,7 @@ func (d *decoder) lookup(at Position, path, name string) (value, problem, hint s
 		d.unset = append(d.unset, name)
 		return "", fmt.Sprintf("the secret %s is not set", name), "set it with: rouse secrets set " + name
 	}
+
 	d.secret(at, path, value)
 	return value, "", ""
 }
@@ -98,13 +105,16 @@ func (d *decoder) variable(n *node, path, name string, secret bool, bad func(hin
 	if !variableName.MatchString(name) {
 		return bad("${NAME} is a variable of the environment; write $${ for a plain ${", "${%s} is not understood", short(name))
 	}
+
 	value := d.getenv(name)
 	if value == "" {
 		return bad("write $${ for a plain ${", "the environment variable %s is not set", name)
 	}
+
 	if secret || secretKey.MatchString(path) || secretVariable.MatchString(name) || strings.Contains(path, ".headers.") {
 		d.secret(n.at, path, value)
 	}
+
 	return value
 }
 

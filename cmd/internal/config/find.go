@@ -23,15 +23,18 @@ func Find(named string, getenv func(string) string) (string, error) {
 	if named != "" {
 		return filepath.Abs(named)
 	}
+
 	candidates := []string{fileName}
 	if home, err := DefaultHome(getenv); err == nil {
 		candidates = append(candidates, filepath.Join(home, fileName))
 	}
+
 	for _, path := range candidates {
 		if _, err := os.Stat(path); err == nil {
 			return filepath.Abs(path)
 		}
 	}
+
 	return "", fmt.Errorf("%w at %s; write one with: rouse init", ErrNoFile, strings.Join(candidates, " or "))
 }
 
@@ -40,6 +43,7 @@ func DefaultHome(getenv func(string) string) (string, error) {
 	if dir := getenv("ROUSE_HOME"); dir != "" {
 		return filepath.Abs(dir)
 	}
+
 	home, err := userHome(getenv)
 	if err != nil {
 		return "", err
@@ -61,6 +65,7 @@ func Home(path string, getenv func(string) string) (string, error) {
 	if dir := getenv("ROUSE_HOME"); dir != "" {
 		return filepath.Abs(dir)
 	}
+
 	text, err := readMain(path)
 	if err != nil {
 		return "", err
@@ -68,17 +73,20 @@ func Home(path string, getenv func(string) string) (string, error) {
 	if path, err = filepath.Abs(path); err != nil {
 		return "", err
 	}
+
 	d := newDecoder(getenv)
 	root := d.parse(path, text)
 	if root == nil {
 		// Its owner looks for the daemon that goes on with the last good configuration.
 		root = d.parse(path, homeLine.Find(text))
 	}
+
 	if root != nil {
 		if n := root.child("home"); n != nil && n.kind == scalar && n.text != "" {
 			text, _ := d.expand(n, "home", false)
 			return d.resolve(path, text), nil
 		}
 	}
+
 	return DefaultHome(getenv)
 }

@@ -18,14 +18,17 @@ func TestFind(t *testing.T) {
 	if path, err := config.Find("", env(map[string]string{"ROUSE_HOME": home})); err != nil || path != filepath.Join(home, "rouse.yaml") {
 		t.Errorf("in the home: %s (%v)", path, err)
 	}
+
 	here := filepath.Dir(write(t, "rouse.yaml", "version: 1\n", "other.yaml", ""))
 	t.Chdir(here)
+
 	for named, want := range map[string]string{"": "rouse.yaml", "other.yaml": "other.yaml", "missing.yaml": "missing.yaml"} {
 		path, err := config.Find(named, env(map[string]string{"ROUSE_HOME": home}))
 		if err != nil || filepath.Base(path) != want || !filepath.IsAbs(path) {
 			t.Errorf("%q: %s (%v)", named, path, err)
 		}
 	}
+
 	t.Chdir(t.TempDir())
 	if _, err := config.Find("", env(map[string]string{"HOME": t.TempDir()})); !errors.Is(err, config.ErrNoFile) {
 		t.Errorf("%v", err)
@@ -51,6 +54,7 @@ func TestHome(t *testing.T) {
 			t.Errorf("%s: %s, want %s (%v)", c.file, got, c.want, err)
 		}
 	}
+
 	for _, file := range []string{"plain.yaml", "none.yaml"} {
 		if got, err := config.Home(filepath.Join(dir, file), env(nil)); err == nil {
 			t.Errorf("%s: %s", file, got)

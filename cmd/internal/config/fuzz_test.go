@@ -17,6 +17,7 @@ func FuzzLoad(f *testing.F) {
 	f.Add(strings.Replace(valid, "${TEST_KEY}", "", 1))
 	f.Add("jobs: [{name: j, agent: a, playbook: [{call: x, with: &a {b: *a}, each: [1]}]}]")
 	f.Add("jobs: [&j {name: j, agent: a, retry: *j}]\ndefaults: &d {retry: *d}")
+
 	for _, name := range []string{"mistakes/rouse.yaml", "aliases/rouse.yaml", "design/rouse.yaml", "design/every.yaml"} {
 		text, err := os.ReadFile(filepath.Join("testdata", name))
 		if err != nil {
@@ -24,6 +25,7 @@ func FuzzLoad(f *testing.F) {
 		}
 		f.Add(string(text))
 	}
+
 	path := write(f, "rouse.yaml", "")
 	f.Fuzz(func(t *testing.T, text string) {
 		if strings.Contains(text, "include") || strings.Contains(text, "_file") {
@@ -32,6 +34,7 @@ func FuzzLoad(f *testing.F) {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
+
 		cfg, err := load(path, nil)
 		var all *config.Errors
 		switch {
@@ -53,6 +56,7 @@ func FuzzLoad(f *testing.F) {
 			if err := os.WriteFile(path, first, 0o600); err != nil {
 				t.Fatal(err)
 			}
+
 			again, err := load(path, nil)
 			if err != nil {
 				t.Fatalf("%v in\n%s", err, first)

@@ -42,6 +42,7 @@ func TestGateMistakes(t *testing.T) {
 		if gate == "{sql: select 2}" {
 			agent = "none"
 		}
+
 		_, err := load(write(t, "rouse.yaml", "agents: [{name: a}, {name: none, database: {enabled: false}}]\njobs: [{name: j, agent: "+agent+", prompt: x, when: ["+gate+"]}]\n"), nil)
 		var all *config.Errors
 		if !errors.As(err, &all) || len(all.Problems) != 1 || !strings.Contains(err.Error(), say) {
@@ -68,11 +69,13 @@ jobs:
       - http: https://me:pass-word@example.com/${PLACE}?x=1
       - file: in/**/*.{csv,pdf}
 `, "conf/more.yaml", "jobs: [{name: three, agent: a, prompt: x, when: [{file: here}]}]\n")
+
 	dir := filepath.Dir(path)
 	cfg, err := load(path, map[string]string{"PLACE": "hook-4711"})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	one, two, three := cfg.Jobs[0].When, cfg.Jobs[1].When, cfg.Jobs[2].When
 	for what, ok := range map[string]bool{
 		"of defaults": len(one) == 1 && one[0].Not && string(one[0].File) == filepath.Join(dir, "STOP") && cfg.Where(one[0].At) == "rouse.yaml:3",
@@ -89,6 +92,7 @@ jobs:
 			t.Errorf("%s: %+v %+v %+v, %q, %v", what, one, two, three, cfg.Secrets(), cfg.Warnings)
 		}
 	}
+
 	shown, err := cfg.Show()
 	if err != nil || strings.Contains(string(shown), "pass-word") || !strings.Contains(string(shown), "timeout: 10s # default") {
 		t.Errorf("%v\n%s", err, shown)
@@ -120,6 +124,7 @@ jobs:
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var paths []string
 	for _, w := range cfg.Warnings {
 		paths = append(paths, w.Path)

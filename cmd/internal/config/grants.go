@@ -44,6 +44,7 @@ func (c *checker) network(path string, a *Agent) {
 		if g.Host == "" || !c.clean(at) {
 			continue
 		}
+
 		if err := g.Check(); err != nil {
 			c.bad(at+".host", "%s", err.Error()).Hint = "write a host like api.example.com, *.example.com or 192.168.1.5:8080"
 		} else if strings.HasPrefix(g.Host, "*") && !strings.Contains(strings.TrimPrefix(g.Host, "*."), ".") {
@@ -60,14 +61,17 @@ func (c *checker) secretGrants(path string, a *Agent) {
 		if g.Name == "" {
 			continue
 		}
+
 		if !secretName.MatchString("secret:" + g.Name) {
 			c.bad(at+".name", "%q is not the name of a secret; it is what rouse secrets set NAME took", short(g.Name))
 			continue
 		}
+
 		if seen[g.Name] {
 			c.bad(at+".name", "the secret %s is granted twice", g.Name)
 			continue
 		}
+
 		seen[g.Name] = true
 		var problem, hint string
 		if g.value, problem, hint = c.d.lookup(c.d.place(at+".name"), at, g.Name); problem != "" {
@@ -76,6 +80,7 @@ func (c *checker) secretGrants(path string, a *Agent) {
 		if g.OnlyTo == "" {
 			continue
 		}
+
 		only := web.Grant{Host: g.OnlyTo}
 		if err := only.Check(); err != nil || strings.Contains(g.OnlyTo, "*") {
 			c.bad(at+".only_to", "must be one host like api.example.com")
@@ -94,5 +99,6 @@ func (d *decoder) references(cfg *Config) []SecretRef {
 			r.Of = strings.TrimSpace(words[m[1]] + " " + cfg.nameAt(r.Path))
 		}
 	}
+
 	return d.refs
 }

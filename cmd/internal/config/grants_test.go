@@ -22,6 +22,7 @@ agents:
       network: [{host: API.example.com, methods: [POST]}, {host: "*.wild.example"}, {host: "192.168.1.5:8080", private: true}]
       secrets: [{name: three, only_to: api.example.com}, {name: four}]
 `)
+
 	set := map[string]string{"secret:one": "canary-one", "secret:two": "canary-two", "secret:three": "canary-three", "secret:four": "canary-four"}
 	cfg, err := load(path, set)
 	if err != nil {
@@ -30,15 +31,18 @@ agents:
 	if m := cfg.Models[0]; m.APIKey != "canary-one" || m.Headers["X-Plain"] != "Bearer canary-two" {
 		t.Errorf("the model has %+v", m)
 	}
+
 	for _, want := range set {
 		if !slices.Contains(cfg.Secrets(), want) {
 			t.Errorf("%s is not known as a secret: %q", want, cfg.Secrets())
 		}
 	}
+
 	shown, err := cfg.Show()
 	if err != nil || strings.Contains(string(shown), "canary") {
 		t.Errorf("it is shown (%v):\n%s", err, shown)
 	}
+
 	a := &cfg.Agents[0]
 	if got, want := fmt.Sprint(a.Network()), fmt.Sprint([]web.Grant{{Host: "API.example.com", Methods: []string{"POST"}}, {Host: "*.wild.example"}, {Host: "192.168.1.5:8080", Private: true}}); got != want {
 		t.Errorf("hosts %s, want %s", got, want)
@@ -46,21 +50,25 @@ agents:
 	if got, want := fmt.Sprint(a.Secrets()), fmt.Sprint([]tool.SecretGrant{{Name: "three", OnlyTo: "api.example.com", Value: "canary-three"}, {Name: "four", Value: "canary-four"}}); got != want {
 		t.Errorf("secrets %s, want %s", got, want)
 	}
+
 	var refs []string
 	for _, r := range cfg.SecretRefs() {
 		refs = append(refs, fmt.Sprintf("%s: %s at %s:%d", r.Name, r.Path, r.Of, r.At.Line))
 	}
+
 	if got, want := strings.Join(refs, "\n"), `one: models[0].api_key at model m:2
 two: models[0].headers.X-Plain at model m:2
 three: agents[0].grants.secrets[0] at agent a:7
 four: agents[0].grants.secrets[1] at agent a:7`; got != want {
 		t.Errorf("it is asked for at\n%s\nwant\n%s", got, want)
 	}
+
 	set["secret:one"] = "canary-new!"
 	again, err := load(path, set)
 	if err != nil || config.Compare(cfg, again).Empty() {
 		t.Errorf("another value changes nothing (%v)", err)
 	}
+
 	set["secret:four"] = "canary-4444"
 	third, err := load(path, set)
 	if err != nil || config.Compare(again, third).Empty() {

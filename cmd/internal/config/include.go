@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"rouse/internal/text"
 )
 
 // includable are the keys of an included file.
@@ -16,10 +18,12 @@ func (d *decoder) include(root, from *node, chain []string, cfg *Config) {
 	if globs == nil {
 		return
 	}
+
 	items := globs.items
 	if globs.kind == scalar && !globs.null() {
 		items = []*node{globs}
 	}
+
 	for i, g := range items {
 		path := fmt.Sprintf("include[%d]", i)
 		text, ok := "", g.kind == scalar && !g.null()
@@ -29,6 +33,7 @@ func (d *decoder) include(root, from *node, chain []string, cfg *Config) {
 		if !ok {
 			continue // the decoder says so in the main file
 		}
+
 		for _, file := range d.matches(g, path, text, chain, cfg) {
 			d.includeFile(root, g.at, path, file, chain, cfg)
 		}
@@ -50,14 +55,17 @@ func (d *decoder) matches(g *node, path, text string, chain []string, cfg *Confi
 		}
 		return []string{pattern}
 	}
+
 	found, err := cfg.Sources.glob(pattern)
 	if err != nil {
 		d.problem(g.at, path, "the pattern %q is broken", text)
 		return nil
 	}
+
 	if len(found) == 0 {
 		d.problem(g.at, path, "no file matches %s", display(pattern)).Warning = true
 	}
+
 	return slices.DeleteFunc(found, func(file string) bool { return slices.Contains(cfg.Files, file) })
 }
 
@@ -73,19 +81,23 @@ func (d *decoder) includeFile(root *node, at Position, path, file string, chain 
 	if slices.Contains(cfg.Files, file) {
 		return // a file that came before it in the same glob included it
 	}
+
 	text, err := cfg.Sources.read(file, readPlain)
 	if err != nil {
 		d.problem(at, path, "%s", err.Error())
 		return
 	}
+
 	cfg.Files = append(cfg.Files, file)
 	top := d.parse(file, text)
 	if top == nil {
 		return
 	}
+
 	for _, e := range top.entries {
 		d.splice(root, e)
 	}
+
 	d.include(root, top, append(slices.Clone(chain), file), cfg)
 }
 
@@ -98,7 +110,7 @@ func (d *decoder) splice(root *node, e entry) {
 			d.problem(e.value.at, e.key, "must be 1, the only version there is")
 		}
 	case !slices.Contains(includable, e.key):
-		d.problem(e.at, e.key, "an included file holds only lists of models, agents, jobs and notifications").Hint = nearest(e.key, includable)
+		d.problem(e.at, e.key, "an included file holds only lists of models, agents, jobs and notifications").Hint = text.DidYouMean(e.key, includable)
 	case e.value.kind != list:
 		d.problem(e.value.at, e.key, "must be a list, not %s", e.value)
 	default:
@@ -116,17 +128,21 @@ func applyDefaults(d *decoder, root *node) {
 	if i < 0 {
 		return
 	}
+
 	e := root.entries[i]
 	root.entries = slices.Insert(slices.Delete(root.entries, i, i+1), 0, e) // what is wrong in it is said of it
+
 	for _, f := range d.tags.of(jobType) {
 		if own := e.value.entry(f.key); f.owns && own != nil {
 			d.problem(own.at, "defaults."+f.key, "belongs to one job, not to all")
 		}
 	}
+
 	jobs := root.child("jobs")
 	if jobs == nil {
 		return
 	}
+
 	for _, job := range jobs.items {
 		if job.kind == mapping {
 			merge(job, e.value)
@@ -140,6 +156,7 @@ func merge(into, from *node) {
 	for _, e := range into.entries {
 		have[e.key] = e.value
 	}
+
 	for _, e := range from.entries {
 		switch own := have[e.key]; {
 		case own == nil:

@@ -47,6 +47,7 @@ func reach(pattern, folder string) (rest string, ok bool) {
 	if strings.Contains(wanted, "**") || strings.Contains(wanted, "{") { // which may hold a slash
 		return wanted, true
 	}
+
 	parts := strings.Split(wanted, "/")
 	for part := range strings.SplitSeq(filepath.ToSlash(rel), "/") {
 		if part == "." {
@@ -57,6 +58,7 @@ func reach(pattern, folder string) (rest string, ok bool) {
 		}
 		parts = parts[1:]
 	}
+
 	return strings.Join(parts, "/"), true
 }
 

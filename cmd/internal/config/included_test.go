@@ -33,12 +33,14 @@ func TestIncludesOfAgents(t *testing.T) {
 		if c.write != "" {
 			text += ", grants: {write: [" + c.write + "]}"
 		}
+
 		path := write(t, "main.yml", text+"}]\n")
 		cfg, err := load(path, nil)
 		if refused := err != nil && strings.Contains(err.Error(), "which would be configuration"); refused != c.refused || err != nil && !refused {
 			t.Errorf("%+v: %v", c, err)
 			continue
 		}
+
 		if dir := filepath.Dir(path); err == nil && c.mask != "" && !slices.Contains(cfg.Included(), filepath.Join(dir, c.mask)) {
 			t.Errorf("%+v: %q", c, cfg.Included())
 		}

@@ -9,7 +9,12 @@ import (
 	"github.com/expr-lang/expr/parser"
 
 	"rouse/agent/model/playbook"
+	"rouse/internal/domain"
 )
+
+// DefaultKeep is how long history is kept of which no job says how long, or that is of none: of
+// what agents were asked, and of jobs that are not configured any more.
+const DefaultKeep = 90 * 24 * time.Hour
 
 // Job is what triggers a run and what it does.
 type Job struct {
@@ -29,16 +34,16 @@ type Job struct {
 	Watch    *watch   `key:"watch" own:"yes" say:"a folder whose files start runs"`
 	Webhook  *webhook `key:"webhook" own:"yes" later:"webhooks"`
 
-	Timezone      string   `key:"timezone" say:"of the schedule" unset:"the daemon's"`
-	Exclude       []string `key:"exclude" say:"dates, or ranges 2026-12-24..2026-12-31, on which the schedule is silent"`
-	OnMiss        string   `key:"on_miss" enum:"skip|run_once|run_catchup" default:"run_once" say:"what is done for instants that passed unserved"`
-	CatchupWindow Duration `key:"catchup_window" default:"24h" positive:"yes" say:"how old a missed instant may be"`
-	MaxCatchup    int      `key:"max_catchup" default:"100" positive:"yes" say:"runs of one run_catchup"`
-	StartDeadline Duration `key:"start_deadline" positive:"yes" say:"longest wait in the queue" unset:"none"`
-	Overlap       string   `key:"overlap" enum:"skip|queue_one|queue_all|cancel_previous|allow" default:"skip" say:"when it is due while it runs"`
-	Jitter        Duration `key:"jitter" say:"spreads the start over this time"`
-	RunOnStart    bool     `key:"run_on_start" say:"runs when the daemon starts"`
-	PauseAfter    int      `key:"pause_after_failures" positive:"yes" say:"failed runs in a row after which the job is paused" unset:"never"`
+	Timezone      string         `key:"timezone" say:"of the schedule" unset:"the daemon's"`
+	Exclude       []string       `key:"exclude" say:"dates, or ranges 2026-12-24..2026-12-31, on which the schedule is silent"`
+	OnMiss        domain.OnMiss  `key:"on_miss" enum:"skip|run_once|run_catchup" default:"run_once" say:"what is done for instants that passed unserved"`
+	CatchupWindow Duration       `key:"catchup_window" default:"24h" positive:"yes" say:"how old a missed instant may be"`
+	MaxCatchup    int            `key:"max_catchup" default:"100" positive:"yes" say:"runs of one run_catchup"`
+	StartDeadline Duration       `key:"start_deadline" positive:"yes" say:"longest wait in the queue" unset:"none"`
+	Overlap       domain.Overlap `key:"overlap" enum:"skip|queue_one|queue_all|cancel_previous|allow" default:"skip" say:"when it is due while it runs"`
+	Jitter        Duration       `key:"jitter" say:"spreads the start over this time"`
+	RunOnStart    bool           `key:"run_on_start" say:"runs when the daemon starts"`
+	PauseAfter    int            `key:"pause_after_failures" positive:"yes" say:"failed runs in a row after which the job is paused" unset:"never"`
 
 	Retry        retry    `key:"retry"`
 	Resume       *bool    `key:"resume" default:"true" say:"go on after a crash"`
@@ -107,9 +112,11 @@ func (w *watch) fill(j *Job) {
 			w.Existing = "process"
 		}
 	}
+
 	if w.MaxWait == 0 && w.Mode != modePerFile {
 		w.MaxWait = Duration(30 * time.Second)
 	}
+
 	if w.MaxFiles == 0 && w.Mode == modeBatch {
 		w.MaxFiles = 500
 		if each, once := callsOfBatch(j.Playbook); each > 0 && j.Bounds.Calls > 0 {
@@ -137,10 +144,12 @@ func overFiles(list any) bool {
 	if !ok {
 		return false
 	}
+
 	tree, err := parser.Parse(strings.TrimPrefix(text, "= "))
 	if err != nil {
 		return false
 	}
+
 	var v identifiers
 	ast.Walk(&tree.Node, &v)
 	return slices.Contains(v.used, "Files")
@@ -158,10 +167,10 @@ type webhook struct {
 }
 
 type retry struct {
-	Attempts   int      `key:"attempts" default:"1" positive:"yes" say:"in all; 1 means no retry"`
-	Backoff    Duration `key:"backoff" default:"30s" positive:"yes"`
-	MaxBackoff Duration `key:"max_backoff" default:"15m" positive:"yes"`
-	On         []string `key:"on" enum:"error|timeout" default:"[error, timeout]"`
+	Attempts   int              `key:"attempts" default:"1" positive:"yes" say:"in all; 1 means no retry"`
+	Backoff    Duration         `key:"backoff" default:"30s" positive:"yes"`
+	MaxBackoff Duration         `key:"max_backoff" default:"15m" positive:"yes"`
+	On         []domain.Outcome `key:"on" enum:"error|timeout" default:"[error, timeout]"`
 }
 
 type gate struct {

@@ -7,6 +7,8 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+
+	"rouse/agent/tool"
 )
 
 // LoadOptions say what to read.
@@ -14,7 +16,7 @@ type LoadOptions struct {
 	Path   string
 	Home   string              // of a flag; "" leaves it to the environment and the file
 	Getenv func(string) string // nil means os.Getenv
-	Tools  []string            // the tools that exist; nil leaves their names unchecked
+	Tools  tool.Specs          // that exist; nil leaves unchecked what is said of tools
 	// Ollama finds a model on this machine and its address; it is asked when no model is
 	// configured and the environment has no key. nil: nobody looks.
 	Ollama func() (model, address string, ok bool)
@@ -30,15 +32,18 @@ func Load(o LoadOptions) (*Config, error) {
 	if o.Getenv == nil {
 		o.Getenv = os.Getenv
 	}
+
 	path, err := filepath.Abs(o.Path)
 	if err != nil {
 		return nil, fmt.Errorf("the configuration %s: %w", o.Path, err)
 	}
+
 	cfg := &Config{}
 	text, err := cfg.Sources.read(path, readMain)
 	if err != nil {
 		return cfg, err
 	}
+
 	d := newDecoder(o.Getenv)
 	d.store = o.Secret
 	cfg.Files = []string{path}
@@ -46,6 +51,7 @@ func Load(o LoadOptions) (*Config, error) {
 	if root == nil {
 		return cfg, d.verdict(cfg)
 	}
+
 	d.include(root, root, []string{path}, cfg)
 	d.overlayScalars(root, o)
 	applyDefaults(d, root)
@@ -55,6 +61,7 @@ func Load(o LoadOptions) (*Config, error) {
 	check(d, cfg, o.Tools)
 	cfg.Include, cfg.Defaults = nil, nil // they have taken effect
 	cfg.secrets, cfg.refs, cfg.unset = d.sorted(), d.references(cfg), d.unset
+
 	return cfg, d.verdict(cfg)
 }
 
@@ -67,33 +74,41 @@ func (d *decoder) complete(cfg *Config) {
 		}
 		cfg.Home = Path(home)
 	}
+
 	if len(cfg.Models) == 0 {
 		d.modelOfEnvironment(cfg)
 	}
+
 	for i := range cfg.Models {
 		cfg.Models[i].fill()
 	}
+
 	bounds := map[string]Bounds{} // of agents
 	for i := range cfg.Agents {
 		a := &cfg.Agents[i]
 		if a.Workdir == "" && a.Name != "" {
 			a.Workdir = Path(filepath.Join(string(cfg.Home), "agents", string(a.Name), "work"))
 		}
+
 		if a.Model == "" && len(cfg.Models) > 0 {
 			a.Model = string(cfg.Models[0].Name)
 		}
+
 		d.fold(&a.Instructions, &a.InstructionsFile, fmt.Sprintf("agents[%d].instructions_file", i), cfg)
 		d.preset(reflect.ValueOf(a))
 		a.SelfScheduling.fill()
 		bounds[string(a.Name)] = a.Bounds
 	}
+
 	for i := range cfg.Jobs {
 		j := &cfg.Jobs[i]
 		inherit(reflect.ValueOf(&j.Bounds).Elem(), reflect.ValueOf(bounds[j.Agent]))
 		d.fold(&j.Prompt, &j.PromptFile, fmt.Sprintf("jobs[%d].prompt_file", i), cfg)
 	}
+
 	d.preset(reflect.ValueOf(cfg))
 	cfg.limitCost(d)
+
 	for i := range cfg.Jobs {
 		if j := &cfg.Jobs[i]; j.Watch != nil {
 			j.Watch.fill(j)
@@ -116,16 +131,20 @@ func (d *decoder) fold(into *string, file *Path, path string, cfg *Config) {
 	if *file == "" || *into != "" {
 		return
 	}
+
 	text, err := cfg.Sources.read(string(*file), readPlain)
 	if err != nil {
 		d.problem(d.place(path), path, "%s", err.Error())
 		return
 	}
+
 	if *into = string(text); strings.TrimSpace(*into) == "" {
 		d.problem(d.place(path), path, "%s is empty", display(string(*file)))
 	}
+
 	if !slices.Contains(cfg.Files, string(*file)) {
 		cfg.Files = append(cfg.Files, string(*file))
 	}
+
 	*file = ""
 }

@@ -56,18 +56,22 @@ func (m *Model) fill() {
 	if m.BaseURL == "" {
 		m.BaseURL = p.baseURL
 	}
+
 	if u, err := url.Parse(m.BaseURL); m.API == "" && p.name == "openai" && err == nil {
 		m.API = "chat"
 		if u.Hostname() == "api.openai.com" {
 			m.API = "responses"
 		}
 	}
+
 	if p.name != "ollama" {
 		return
 	}
+
 	if m.Idle == 0 {
 		m.Idle = loading
 	}
+
 	if m.ContextWindow == 0 {
 		m.ContextWindow = room
 	}
@@ -79,14 +83,17 @@ func (d *decoder) modelOfEnvironment(cfg *Config) {
 	if d.given("models") {
 		return
 	}
+
 	for _, p := range providers {
 		if p.key == "" || d.getenv(p.key) == "" {
 			continue
 		}
+
 		m := Model{Name: Name(p.name), Provider: p.name, Model: d.getenv(p.model), BaseURL: d.getenv(p.address), APIKey: d.getenv(p.key), At: Position{File: "$" + p.key}}
 		if m.Model == "" {
 			m.Model = p.preset
 		}
+
 		m.fill()
 		d.secret(m.At, "", m.APIKey)
 		cfg.Models = []Model{m}
@@ -94,12 +101,14 @@ func (d *decoder) modelOfEnvironment(cfg *Config) {
 		if rate, ok := m.Rate(); ok {
 			price = fmt.Sprintf("for $%v (read) and $%v (written) per million tokens", rate.Input, rate.Output)
 		}
+
 		d.problem(d.places[""], "models", "none is configured, and %s is set: prompts go to %s at %s, %s", p.key, m.Model, m.BaseURL, price).Warning = true
 		return
 	}
 	if d.ollama == nil || !d.given("agents") {
 		return
 	}
+
 	if name, address, ok := d.ollama(); ok {
 		cfg.Models = []Model{{Name: "ollama", Provider: "ollama", Model: name, BaseURL: address, At: Position{File: "Ollama"}}}
 		d.problem(d.places[""], "models", "none is configured, and Ollama runs here: prompts go to %s at %s, for nothing", name, address).Warning = true
@@ -149,17 +158,21 @@ func (c *checker) model(path string, m Model) {
 	} else if known && p.key != "" && m.APIKey == "" && !c.d.given(path+".api_key") && len(m.Headers) == 0 {
 		c.warn(path, "has no api_key, and %s wants one; to take it from the environment, write api_key: ${%s}", m.BaseURL, p.key)
 	}
+
 	if strings.ContainsFunc(strings.TrimSpace(m.APIKey), unicode.IsControl) {
 		c.bad(path+".api_key", "holds a line break or another control character, which no key does").Hint = "set the secret again, in one line"
 	}
+
 	for _, name := range slices.Sorted(maps.Keys(m.Headers)) {
 		if strings.ContainsFunc(m.Headers[name], unicode.IsControl) {
 			c.bad(path+".headers."+name, "holds a line break or another control character, which no header does").Hint = "set it again, in one line"
 		}
 	}
+
 	if at := path + ".api"; c.d.given(at) && known && p.name != "openai" && m.API != "" {
 		c.bad(at, "belongs to the provider openai; %s has one API", p.name)
 	}
+
 	c.recording(path, m)
 	switch at := path + ".model"; {
 	case m.Model != "" || m.Provider == replays:

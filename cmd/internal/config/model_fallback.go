@@ -13,6 +13,7 @@ func (c *checker) fallbacks() {
 	for _, m := range c.cfg.Models {
 		after[string(m.Name)] = m.Fallback
 	}
+
 	for i, m := range c.cfg.Models {
 		at := fmt.Sprintf("models[%d].fallback", i)
 		c.reference(at, "model", m.Fallback, c.models)
@@ -23,6 +24,7 @@ func (c *checker) fallbacks() {
 			if next == string(m.Name) {
 				c.bad(at, "goes in a circle: %s", strings.Join(way, " → "))
 			}
+
 			if seen { // a circle behind this one is told of where it is
 				break
 			}
@@ -40,5 +42,6 @@ func (c *checker) before(name string) []string {
 			}
 		}
 	}
+
 	return out
 }

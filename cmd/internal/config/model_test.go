@@ -25,6 +25,7 @@ func TestProviders(t *testing.T) {
 		if m := cfg.Models[0]; m.BaseURL != want.BaseURL || m.Idle != want.Idle || time.Duration(m.Timeout) != 10*time.Minute || m.ContextWindow != 9000 {
 			t.Errorf("%s: %+v", provider, m)
 		}
+
 		cfg, err = load(write(t, "rouse.yaml", "models: [{name: m, provider: "+provider+", model: x, base_url: 'http://model', idle: 5s}]\n"), nil)
 		if err != nil || len(cfg.Warnings) > 0 || cfg.Models[0].BaseURL != "http://model" || (cfg.Models[0].Window() == 16_384) != (provider == "ollama") || time.Duration(cfg.Models[0].Idle) != 5*time.Second {
 			t.Errorf("%s: %+v (%v, %v)", provider, cfg.Models, err, cfg.Warnings)
@@ -111,6 +112,7 @@ func TestKeysOfTheEnvironment(t *testing.T) {
 		if err != nil || len(cfg.Models) != 1 || len(cfg.Warnings) != 1 {
 			t.Fatalf("%d: %+v (%v)", i, cfg, err)
 		}
+
 		m := cfg.Models[0]
 		if string(m.Name) != c.name || m.Provider != c.name || m.APIKey != all[c.key] || cfg.Agents[0].Model != c.name || !strings.Contains(cfg.Warnings[0].String(), c.say) {
 			t.Errorf("%+v, warning %s, want %s", m, cfg.Warnings[0], c.say)
@@ -121,12 +123,15 @@ func TestKeysOfTheEnvironment(t *testing.T) {
 		if !slices.Equal(cfg.Secrets(), []string{all[c.key]}) {
 			t.Errorf("secrets: %q", cfg.Secrets())
 		}
+
 		delete(all, c.key)
 	}
+
 	cfg, err := load(write(t, "rouse.yaml", "agents: [{name: a}]\n"), map[string]string{"ANTHROPIC_API_KEY": "sk-canary", "ANTHROPIC_MODEL": "claude-opus-5", "ANTHROPIC_BASE_URL": "https://proxy/a"})
 	if err != nil || cfg.Models[0].Model != "claude-opus-5" || cfg.Models[0].BaseURL != "https://proxy/a" {
 		t.Errorf("%+v (%v)", cfg.Models, err)
 	}
+
 	for text, env := range map[string]map[string]string{
 		"agents: [{name: a}]\n":                             {"ANTHROPIC_MODEL": "x"},
 		"models: []\nagents: [{name: a}]\n":                 {"ANTHROPIC_API_KEY": "sk-canary"},
@@ -162,6 +167,7 @@ func TestOllamaOfThisMachine(t *testing.T) {
 			t.Errorf("%s: %+v (%v)", name, cfg.Models, err)
 			continue
 		}
+
 		if c.want == "qwen3:8b" && (len(cfg.Warnings) != 1 || !strings.Contains(cfg.Warnings[0].String(), "prompts go to qwen3:8b at http://127.0.0.1:11434, for nothing") || cfg.Models[0].Window() != 16_384 || cfg.Limits.CostUSDPerDay != 0) {
 			t.Errorf("%s: %v %+v", name, cfg.Warnings, cfg.Models[0])
 		}

@@ -23,9 +23,11 @@ func (m Model) Rate() (model.Price, bool) {
 		}
 		return rate, true
 	}
+
 	if m.Provider == "ollama" || m.Provider == replays || local(m.BaseURL) {
 		return model.Price{}, true
 	}
+
 	known, ok := model.Lookup(m.Model)
 	return known.Price, ok
 }
@@ -80,10 +82,12 @@ func (c *checker) money() {
 		if _, ok := m.Rate(); ok {
 			continue
 		}
+
 		limit := c.limitOver(string(m.Name))
 		if limit == "" {
 			continue
 		}
+
 		c.bad(fmt.Sprintf("models[%d]", i), "nobody knows what the model %q costs, and %s", m.Model, limit).Hint =
 			"add what its provider takes in USD per million tokens, like price: {input: 1.25, output: 10, cached_input: 0.125}, or all 0 when it is free"
 	}
@@ -110,9 +114,11 @@ func (c *checker) limitOf(name string) string {
 		if !On(a.Enabled) {
 			continue
 		}
+
 		path := fmt.Sprintf("agents[%d]", i)
 		of := a.Model == name || slices.ContainsFunc(c.cfg.Jobs, func(j Job) bool { return j.Agent == string(a.Name) && j.Model == name && On(j.Enabled) })
 		used = used || of
+
 		switch {
 		case of && a.Budget.CostUSDPerDay > 0:
 			return says(path+".budget.cost_usd_per_day", a.Budget.CostUSDPerDay)
@@ -120,11 +126,13 @@ func (c *checker) limitOf(name string) string {
 			return says(path+".bounds.cost_usd", a.Bounds.CostUSD)
 		}
 	}
+
 	for i, j := range c.cfg.Jobs {
 		agent := c.agent[j.Agent]
 		if !On(j.Enabled) || j.Playbook != nil || agent == nil || !On(agent.Enabled) || (j.Model != name && (j.Model != "" || agent.Model != name)) {
 			continue
 		}
+
 		path := fmt.Sprintf("jobs[%d]", i)
 		switch {
 		case j.Budget.CostUSDPerDay > 0:
@@ -133,6 +141,7 @@ func (c *checker) limitOf(name string) string {
 			return says(path+".bounds.cost_usd", j.Bounds.CostUSD)
 		}
 	}
+
 	switch limit := c.cfg.Limits.CostUSDPerDay; {
 	case !used || limit == 0:
 		return ""

@@ -31,6 +31,7 @@ func TestRates(t *testing.T) {
 			t.Errorf("%s: %v", text, err)
 			continue
 		}
+
 		if price, known := cfg.Models[0].Rate(); price != want.price || known != want.known || cfg.Models[0].Window() != want.window {
 			t.Errorf("%s: %+v %v %d", text, price, known, cfg.Models[0].Window())
 		}
@@ -92,6 +93,7 @@ func TestLimits(t *testing.T) {
 			t.Errorf("%s: %v (%v)", text, cfg.Limits.CostUSDPerDay, err)
 		}
 	}
+
 	for text, want := range map[string]string{
 		"limits: {cost_usd_per_day: 0}":                                                  "must be more than 0",
 		"limits: {cost_usd_per_day: -1}":                                                 "must be a number from 0 on",
@@ -106,6 +108,7 @@ func TestLimits(t *testing.T) {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
+
 	for usd, want := range map[float64]int64{0: 0, 0.0000001: 1, 0.5: 500_000, 5: 5_000_000, 1e300: 1 << 50} {
 		if got := config.MicroUSD(usd); got != want {
 			t.Errorf("%v USD are %d", usd, got)

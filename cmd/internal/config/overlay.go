@@ -17,19 +17,23 @@ func (d *decoder) overlayScalars(root *node, o LoadOptions) {
 		if value := o.Getenv(name); value != "" {
 			v.SetDefault(key, value)
 		}
+
 		if key == "home" && o.Home != "" {
 			v.Set(key, o.Home)
 			at.File = "--home"
 		}
+
 		if !v.IsSet(key) {
 			continue
 		}
+
 		text := v.GetString(key)
 		if key == "home" { // the working folder is what a shell's paths are relative to
 			if abs, err := filepath.Abs(text); err == nil {
 				text = abs
 			}
 		}
+
 		put(root, strings.Split(key, "."), word(escape(text), at))
 	}
 }
@@ -46,6 +50,7 @@ func (d *decoder) scalarKeys(t reflect.Type, path string) []string {
 			out = append(out, d.scalarKeys(inner, join(path, f.key))...)
 		}
 	}
+
 	return out
 }
 
@@ -54,14 +59,17 @@ func put(n *node, path []string, value *node) {
 	if n.kind != mapping {
 		return // which the decoder refuses
 	}
+
 	e := n.entry(path[0])
 	if e == nil {
 		n.entries = append(n.entries, entry{path[0], value.at, &node{kind: mapping, at: value.at}})
 		e = &n.entries[len(n.entries)-1]
 	}
+
 	if len(path) == 1 {
 		e.value = value
 		return
 	}
+
 	put(e.value, path[1:], value)
 }

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v4"
+
+	"rouse/internal/text"
 )
 
 // maxFile bounds a file that is read, in bytes.
@@ -24,6 +26,7 @@ func readMain(path string) ([]byte, error) {
 	case err != nil:
 		return nil, fmt.Errorf("the configuration cannot be read: %w", err)
 	}
+
 	return text, nil
 }
 
@@ -34,6 +37,7 @@ func readText(path string) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
+
 	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
 	if err != nil {
 		return nil, err
@@ -41,6 +45,7 @@ func readText(path string) ([]byte, error) {
 	if len(text) > maxFile {
 		return nil, fmt.Errorf("%s is larger than %s", display(path), Size(maxFile))
 	}
+
 	return text, nil
 }
 
@@ -49,6 +54,7 @@ func readPlain(path string) ([]byte, error) {
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
 		return nil, fmt.Errorf("%s is not a plain file", display(path))
 	}
+
 	text, err := readText(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("there is no file %s", display(path))
@@ -68,6 +74,7 @@ func (d *decoder) parse(path string, text []byte) *node {
 		d.syntax(at, err)
 		return nil
 	}
+
 	if err := decodeSafely(dec, &more); err == nil {
 		d.problem(Position{path, more.Line, more.Column}, "", "a second document begins here; a configuration is one document")
 		return nil
@@ -75,16 +82,19 @@ func (d *decoder) parse(path string, text []byte) *node {
 		d.syntax(at, err)
 		return nil
 	}
+
 	top := &doc
 	if doc.Kind == yaml.DocumentNode && len(doc.Content) > 0 {
 		top = doc.Content[0]
 	}
+
 	b := &builder{d: d, file: path}
 	n := b.node(top, "")
 	if n.kind != mapping {
 		d.problem(n.at, "", "the file must be a mapping of keys, not %s", n)
 		return nil
 	}
+
 	return n
 }
 
@@ -99,19 +109,22 @@ func decodeSafely(dec *yaml.Decoder, into *yaml.Node) (err error) {
 }
 
 func (d *decoder) syntax(at Position, err error) {
-	message := strings.Join(strings.Fields(err.Error()), " ")
+	message := text.Collapse(err.Error())
 	var wrong *yaml.LoadError
 	if errors.As(err, &wrong) {
 		if message = wrong.Message; wrong.Mark.Line > 0 {
 			at.Line, at.Column = wrong.Mark.Line, max(wrong.Mark.Column, 1)
 		}
+
 		if wrong.ContextMsg != "" {
 			message += " " + wrong.ContextMsg
 		}
+
 		if c := wrong.ContextMark.Line; c > 0 && c != at.Line {
 			message += fmt.Sprintf(" that begins in line %d", c)
 		}
 	}
+
 	p := d.problem(at, "", "this is not YAML: %s", message)
 	switch {
 	case strings.Contains(message, "cannot start any token"):

@@ -20,6 +20,7 @@ agents:
 jobs:
   - {name: j, agent: a, every: 1h, playbook: [{call: %s}]}
 `
+
 	build := func(agent, call string) string {
 		return strings.Replace(strings.Replace(text, "%s", agent, 1), "%s", call, 1)
 	}
@@ -39,6 +40,7 @@ jobs:
 		if (c.problem == "") != (got == "") || !strings.Contains(got, c.problem) || strings.Count(got, "\n") > 1 {
 			t.Errorf("%s: %s", name, got)
 		}
+
 		warned := ""
 		for _, w := range cfg.Warnings {
 			warned += w.String() + "\n"

@@ -9,8 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/agnivade/levenshtein"
 )
 
 // Position is where something stands.
@@ -40,20 +38,25 @@ func (p Problem) String() string {
 	if p.Line > 0 {
 		fmt.Fprintf(&out, ":%d:%d", p.Line, p.Column)
 	}
+
 	out.WriteString(": ")
 	if p.Name != "" {
 		out.WriteString(p.Name + ": ")
 	}
+
 	if p.Path != "" {
 		out.WriteString(p.Path + ": ")
 	}
+
 	if p.Warning {
 		out.WriteString("warning: ")
 	}
+
 	out.WriteString(p.Message)
 	if p.Hint != "" {
 		out.WriteString("; " + p.Hint)
 	}
+
 	return out.String()
 }
 
@@ -63,6 +66,7 @@ func display(path string) string {
 	if err != nil || !filepath.IsAbs(path) {
 		return path
 	}
+
 	rel, err := filepath.Rel(here, path)
 	if err != nil || rel == ".." || strings.HasPrefix(rel, ".."+string(filepath.Separator)) {
 		return path
@@ -95,12 +99,14 @@ func (d *decoder) verdict(cfg *Config) error {
 		if seen[key] {
 			continue // what many jobs have of defaults: or of an alias is wrong once
 		}
+
 		if seen[key] = true; p.Warning {
 			doubtful = append(doubtful, p)
 		} else {
 			wrong = append(wrong, p)
 		}
 	}
+
 	order := func(a, b Problem) int {
 		return cmp.Or(slices.Index(cfg.Files, a.File)-slices.Index(cfg.Files, b.File), a.Line-b.Line, a.Column-b.Column,
 			strings.Compare(a.File, b.File), strings.Compare(a.Path, b.Path), strings.Compare(a.Message, b.Message))
@@ -114,6 +120,7 @@ func (d *decoder) verdict(cfg *Config) error {
 	if len(wrong) == 0 {
 		return nil
 	}
+
 	return &Errors{wrong}
 }
 
@@ -126,10 +133,12 @@ func (c *Config) nameAt(path string) string {
 	if m == nil || path == m[0]+"name" {
 		return ""
 	}
+
 	i, err := strconv.Atoi(m[2])
 	if err != nil {
 		return ""
 	}
+
 	var names []Name
 	switch m[1] {
 	case "models":
@@ -144,6 +153,7 @@ func (c *Config) nameAt(path string) string {
 	if i >= len(names) || !nameForm.MatchString(string(names[i])) {
 		return ""
 	}
+
 	return string(names[i])
 }
 
@@ -153,33 +163,4 @@ func namesOf[T any](list []T, name func(T) Name) []Name {
 		out[i] = name(v)
 	}
 	return out
-}
-
-// nearest proposes the known word that a wrong one was probably meant as.
-func nearest(wrong string, known []string) string {
-	if len(wrong) > 2*63 {
-		return ""
-	}
-	best, distance := "", len(wrong)/2+1
-	for _, k := range known {
-		if d := levenshtein.ComputeDistance(strings.ToLower(wrong), strings.ToLower(k)); d < distance {
-			best, distance = k, d
-		}
-	}
-	if best == "" {
-		return ""
-	}
-	return fmt.Sprintf("did you mean %q?", best)
-}
-
-// Nearest words a wrong name with the nearest of those that exist.
-func Nearest(what, wrong string, known []string) string {
-	text := fmt.Sprintf("there is no %s %q", what, wrong)
-	if hint := nearest(wrong, known); hint != "" {
-		return text + "; " + hint
-	}
-	if len(known) == 0 {
-		return text + fmt.Sprintf("; no %s is configured", what)
-	}
-	return text + fmt.Sprintf("; there are %s", strings.Join(known, ", "))
 }

@@ -27,15 +27,18 @@ func TestReach(t *testing.T) {
 		if err := os.Mkdir(filepath.Join(dir, "in"), 0o755); err != nil {
 			t.Fatal(err)
 		}
+
 		text := "version: 1\nhome: ./h\nagents: [{name: a, " + c.agent + "}]\njobs: [{name: j, agent: a, prompt: x, " + c.job + "}]\n"
 		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
+
 		cfg, err := load(path, nil)
 		if err != nil {
 			t.Errorf("%s, %s: %v", c.job, c.agent, err)
 			continue
 		}
+
 		said := ""
 		for _, w := range cfg.Warnings {
 			if strings.Contains(w.Message, "together") {
@@ -55,10 +58,12 @@ func TestReads(t *testing.T) {
 	if err := os.WriteFile(path, []byte("version: 1\nhome: ./h\nagents: [{name: a, grants: {read: [x, {path: y}, {path: z, private: false}]}}]\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
+
 	cfg, err := load(path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	all, public := cfg.Agents[0].Reads()
 	if len(all) != 3 || all[1] != filepath.Join(dir, "y") || len(public) != 1 || public[0] != filepath.Join(dir, "z") {
 		t.Errorf("%q, of which %q", all, public)

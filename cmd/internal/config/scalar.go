@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/dustin/go-humanize"
+
+	"rouse/internal/text"
 )
 
 // Duration is a Go duration, or a number of days: 90s, 1h30m, 7d.
@@ -39,6 +41,7 @@ func ParseDuration(text string) (time.Duration, error) {
 			return time.Duration(n * 24 * float64(time.Hour)), nil
 		}
 	}
+
 	d, err := time.ParseDuration(text)
 	if err != nil || d < 0 {
 		return 0, fmt.Errorf("%q is not a length of time like 30s, 15m, 6h or 7d", short(text))
@@ -51,13 +54,16 @@ func (d Duration) String() string {
 	if t != 0 && t%(24*time.Hour) == 0 {
 		return fmt.Sprintf("%dd", t/(24*time.Hour))
 	}
+
 	text := t.String()
 	if strings.HasSuffix(text, "m0s") {
 		text = strings.TrimSuffix(text, "0s")
 	}
+
 	if strings.HasSuffix(text, "h0m") {
 		text = strings.TrimSuffix(text, "0m")
 	}
+
 	return text
 }
 
@@ -84,37 +90,43 @@ func (d *decoder) scalar(n *node, path string, v reflect.Value, f field) {
 		d.problem(n.at, path, "must be %s, not %s", typeName(v.Type()), n)
 		return
 	}
+
 	text, ok := d.expand(n, path, f.secret)
 	if !ok {
 		return
 	}
+
 	if err := d.set(n, text, v); err != nil {
 		d.problem(n.at, path, "%s", err.Error())
 		return
 	}
+
 	if f.positive && v.IsZero() {
 		d.problem(n.at, path, "must be more than 0; leave it out for its default")
 	}
+
 	if f.enum != "" {
 		d.oneOf(n, path, text, f.enum)
 	}
 }
 
-func (d *decoder) oneOf(n *node, path, text, enum string) {
+func (d *decoder) oneOf(n *node, path, given, enum string) {
 	var known []string
 	for value := range strings.SplitSeq(enum, "|") {
 		word, later := strings.CutSuffix(value, "*")
-		if text == word {
+		if given == word {
 			if later {
-				d.problem(n.at, path, "%q is not available in this version", text)
+				d.problem(n.at, path, "%q is not available in this version", given)
 			}
 			return
 		}
+
 		if !later {
 			known = append(known, word)
 		}
 	}
-	d.problem(n.at, path, "%q is none of %s", short(text), strings.Join(known, ", ")).Hint = nearest(text, known)
+
+	d.problem(n.at, path, "%q is none of %s", short(given), strings.Join(known, ", ")).Hint = text.DidYouMean(given, known)
 }
 
 func typeName(t reflect.Type) string {
@@ -126,6 +138,7 @@ func typeName(t reflect.Type) string {
 	case reflect.TypeFor[Path]():
 		return "a path"
 	}
+
 	switch t.Kind() {
 	case reflect.Bool:
 		return "true or false"
@@ -134,6 +147,7 @@ func typeName(t reflect.Type) string {
 	case reflect.Float64:
 		return "a number"
 	}
+
 	return "a text"
 }
 
@@ -162,6 +176,7 @@ func (d *decoder) set(n *node, text string, v reflect.Value) error {
 		case deviceName.MatchString(text):
 			return fmt.Errorf("%q cannot be a name: it would be a folder, and Windows has a device of that name", text)
 		}
+
 		return nil
 	}
 	return setPlain(text, v)
@@ -200,6 +215,7 @@ func (d *decoder) resolve(file, text string) string {
 			return filepath.Join(home, rest)
 		}
 	}
+
 	if filepath.IsAbs(text) {
 		return filepath.Clean(text)
 	}

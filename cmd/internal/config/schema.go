@@ -29,27 +29,33 @@ func (known tags) object(t reflect.Type, overlay bool) schema {
 		if overlay && f.owns {
 			continue
 		}
+
 		p := known.describe(t.Field(f.index).Type, f, overlay || f.key == "defaults")
 		say := f.say
 		if f.later != "" {
 			say = strings.TrimSpace("Not available in this version (" + f.later + "). " + say)
 			p["deprecated"] = true
 		}
+
 		if absent := f.preset + f.unset; absent != "" {
 			say = strings.TrimSpace(say + " (default: " + absent + ")")
 		}
+
 		if say != "" {
 			p["description"] = say
 		}
+
 		properties[f.key] = p
 		if f.need && !overlay {
 			required = append(required, f.key)
 		}
 	}
+
 	out := schema{"type": "object", "additionalProperties": false, "properties": properties}
 	if len(required) > 0 {
 		out["required"] = required
 	}
+
 	return out
 }
 
@@ -69,6 +75,7 @@ func (known tags) describe(t reflect.Type, f field, overlay bool) schema {
 	case reflect.TypeFor[Size]():
 		return schema{"type": []string{"string", "integer"}, "examples": []string{"10MiB"}}
 	}
+
 	switch t.Kind() {
 	case reflect.Pointer:
 		return known.describe(t.Elem(), f, overlay)
@@ -88,6 +95,7 @@ func (known tags) describe(t reflect.Type, f field, overlay bool) schema {
 	case reflect.Interface:
 		return schema{}
 	}
+
 	return describeScalar(t, f)
 }
 
@@ -96,6 +104,7 @@ func describeScalar(t reflect.Type, f field) schema {
 	if f.positive {
 		lowest = 1
 	}
+
 	switch t.Kind() {
 	case reflect.Bool:
 		return orVariable(schema{"type": "boolean"})
@@ -107,15 +116,18 @@ func describeScalar(t reflect.Type, f field) schema {
 		}
 		return orVariable(schema{"type": "number", "minimum": 0})
 	}
+
 	if f.enum == "" {
 		return schema{"type": []string{"string", "number", "boolean"}} // a text need not be quoted
 	}
+
 	var values []string
 	for value := range strings.SplitSeq(f.enum, "|") {
 		if !strings.HasSuffix(value, "*") {
 			values = append(values, value)
 		}
 	}
+
 	return orVariable(schema{"enum": values})
 }
 

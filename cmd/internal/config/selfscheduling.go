@@ -2,8 +2,10 @@ package config
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
+	"rouse/agent/tool"
 	"rouse/scheduler/schedule"
 )
 
@@ -25,14 +27,17 @@ func (s *selfScheduling) fill() {
 	if s == nil {
 		return
 	}
+
 	limits, ok := schedule.Preset(schedule.Mode(s.Mode))
 	if !ok {
 		return // the decoder has said so
 	}
+
 	fill(&s.Horizon, Duration(limits.Horizon))
 	if limits.Mode == schedule.ModeManual {
 		return
 	}
+
 	fill(&s.MinInterval, Duration(limits.MinInterval))
 	fill(&s.DailyCap, limits.DailyCap)
 	fill(&s.QuietHours, limits.Quiet.String())
@@ -57,50 +62,58 @@ func (c *Config) SelfScheduling(a *Agent) (schedule.Limits, bool) {
 	if !s.on() {
 		return schedule.Limits{}, false
 	}
+
 	limits, ok := schedule.Preset(schedule.Mode(s.Mode))
 	limits.Zone, limits.MaxChain = c.Zone(), s.MaxChain
 	if s.Horizon != nil {
 		limits.Horizon = time.Duration(*s.Horizon)
 	}
+
 	if s.MinInterval != nil {
 		limits.MinInterval = time.Duration(*s.MinInterval)
 	}
+
 	if s.DailyCap != nil {
 		limits.DailyCap = *s.DailyCap
 	}
+
 	if s.QuietHours != nil {
 		limits.Quiet, _ = schedule.ParseQuiet(*s.QuietHours) // a wrong one was refused
 	}
+
 	if s.Days != nil {
 		limits.Days, _ = schedule.ParseDays(s.Days) // the same
 	}
+
 	return limits, ok
 }
-
-// ownRuns are the tools that only an agent has which plans its own runs.
-var ownRuns = []string{"cancel_next_run", "schedule_next_run"}
 
 func (c *checker) selfScheduling(path string, a *Agent) {
 	s := a.SelfScheduling
 	if s == nil {
 		return
 	}
+
 	if at := path + ".quiet_hours"; s.QuietHours != nil && c.clean(at) {
 		_, err := schedule.ParseQuiet(*s.QuietHours)
 		c.schedule(at, "quiet_hours", err)
 	}
+
 	for i, day := range s.Days {
 		if at := fmt.Sprintf("%s.days[%d]", path, i); c.clean(at) {
 			_, err := schedule.ParseDays([]string{day})
 			c.schedule(at, "days", err)
 		}
 	}
+
 	if at := path + ".days"; s.Days != nil && len(s.Days) == 0 && c.clean(at) {
 		c.bad(at, "is empty, which allows no day").Hint = "leave it out for all days; to let only the owner plan, write mode: manual"
 	}
+
 	if s.MinInterval != nil && s.Horizon != nil && *s.MinInterval > *s.Horizon && c.clean(path+".horizon") {
 		c.bad(path, "min_interval %s is longer than horizon %s", s.MinInterval, s.Horizon)
 	}
+
 	if s.on() {
 		c.planner(path, a)
 	}
@@ -111,6 +124,7 @@ func (c *checker) planner(path string, a *Agent) {
 	if a.Model == "" {
 		c.warn(path, "a wake needs a model, and the agent %q has none: its wakes stay queued until one is configured under models:", a.Name)
 	}
+
 	if a.SelfScheduling.Mode == string(schedule.ModeManual) {
 		for _, key := range []string{"min_interval", "daily_cap", "quiet_hours", "days", "max_chain"} {
 			if c.d.given(path + "." + key) {
@@ -119,7 +133,9 @@ func (c *checker) planner(path string, a *Agent) {
 		}
 		return
 	}
-	if c.tools != nil && !a.Tools.permit("schedule_next_run") {
-		c.warn(path, "the agent %q may not use schedule_next_run (see its tools.allow and tools.deny), so that only its owner plans", a.Name)
+
+	plans := c.given(tool.GivenPlanning).Where(func(s tool.Spec) bool { return s.Writes == tool.WritesWake })
+	if len(plans) > 0 && len(plans.Where(a.Tools.permits)) == 0 {
+		c.warn(path, "the agent %q may not use %s (see its tools.allow and tools.deny), so that only its owner plans", a.Name, strings.Join(plans.Names(), " or "))
 	}
 }

@@ -43,6 +43,7 @@ func TestSelfScheduling(t *testing.T) {
 			if err != nil || len(cfg.Warnings) > 0 {
 				t.Fatalf("%s: %v %v", text, err, cfg.Warnings)
 			}
+
 			got, ok := cfg.SelfScheduling(&cfg.Agents[0])
 			if ok && got.Zone.String() != "Europe/Berlin" {
 				t.Errorf("%s: zone %s", text, got.Zone)
@@ -50,10 +51,12 @@ func TestSelfScheduling(t *testing.T) {
 			if got.Zone = nil; got != want || ok != (want.Mode != "") {
 				t.Errorf("%s: %+v %t, want %+v", text, got, ok, want)
 			}
+
 			shown, err := cfg.Show()
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			path = write(t, "rouse.yaml", string(shown))
 		}
 	}
@@ -102,6 +105,7 @@ func TestSelfSchedulingWarnings(t *testing.T) {
 			t.Errorf("%s: %v %v", text, err, cfg.Warnings)
 			continue
 		}
+
 		for i, w := range want {
 			if !strings.Contains(cfg.Warnings[i].String(), w) {
 				t.Errorf("%s: %s, want %s", text, cfg.Warnings[i], w)
@@ -130,10 +134,12 @@ func TestSelfSchedulingIsShown(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	shown, err := cfg.Show()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var got []string
 	_, block, _ := strings.Cut(string(shown), "self_scheduling:\n")
 	for line := range strings.Lines(block) {
@@ -141,6 +147,7 @@ func TestSelfSchedulingIsShown(t *testing.T) {
 			break
 		}
 	}
+
 	want := []string{"enabled: true # default", "mode: ambient # default", "horizon: 7d", "min_interval: 1h", "daily_cap: 0", "quiet_hours: 22:00-07:00", "days:"}
 	if !slices.Equal(got, want) {
 		t.Errorf("%q, want %q in\n%s", got, want, shown)

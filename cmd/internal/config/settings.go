@@ -1,5 +1,10 @@
 package config
 
+import (
+	"slices"
+	"time"
+)
+
 // Config is the whole of rouse.yaml. What the tags say: see field.
 type Config struct {
 	Version       int            `key:"version" default:"1" say:"of this format"`
@@ -191,3 +196,13 @@ func (c *Config) Unset() []string { return c.unset }
 
 // Secrets are values that must not be shown or stored, the longest first.
 func (c *Config) Secrets() []string { return c.secrets }
+
+// KeepOf is how long the history of a job is kept, be it configured or not.
+func (c *Config) KeepOf(job string) time.Duration {
+	i := slices.IndexFunc(c.Jobs, func(j Job) bool { return string(j.Name) == job })
+	if i < 0 || c.Jobs[i].Keep <= 0 {
+		return DefaultKeep
+	}
+
+	return time.Duration(c.Jobs[i].Keep)
+}

@@ -5,9 +5,10 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
-	"strings"
 
 	"go.yaml.in/yaml/v4"
+
+	"rouse/agent/redact"
 )
 
 // masked stands where a secret was.
@@ -21,20 +22,22 @@ func (c *Config) Show() ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the configuration cannot be printed: %w", err)
 	}
-	s := shower{newDecoder(func(string) string { return "" }), c.secrets}
+
+	s := shower{newDecoder(func(string) string { return "" }), redact.Masked(masked, c.secrets)}
 	if err := enc.Dump(s.node(reflect.ValueOf(c).Elem())); err != nil {
 		return nil, fmt.Errorf("the configuration cannot be printed: %w", err)
 	}
 	if err := enc.Close(); err != nil {
 		return nil, fmt.Errorf("the configuration cannot be printed: %w", err)
 	}
+
 	return out.Bytes(), nil
 }
 
 // shower makes YAML of settings.
 type shower struct {
 	presets *decoder
-	secrets []string
+	secrets *redact.Redactor
 }
 
 func (s *shower) node(v reflect.Value) *yaml.Node {
@@ -49,6 +52,7 @@ func (s *shower) node(v reflect.Value) *yaml.Node {
 	case Size:
 		return s.text(x.String())
 	}
+
 	switch v.Kind() {
 	case reflect.Pointer, reflect.Interface:
 		if v.IsNil() {
@@ -76,10 +80,12 @@ func (s *shower) node(v reflect.Value) *yaml.Node {
 	case reflect.String:
 		return s.text(v.String())
 	}
+
 	n := &yaml.Node{}
 	if err := n.Encode(v.Interface()); err != nil {
 		return plainText(fmt.Sprint(v.Interface()))
 	}
+
 	return n
 }
 
@@ -88,10 +94,12 @@ func (s *shower) field(into *yaml.Node, f field, v reflect.Value) {
 	if v.IsZero() && v.Kind() != reflect.Struct {
 		return
 	}
+
 	value := s.node(v)
 	if value.Kind == yaml.MappingNode && len(value.Content) == 0 {
 		return
 	}
+
 	if f.preset != "" {
 		preset := reflect.New(v.Type()).Elem()
 		s.presets.presetField(f, preset)
@@ -102,6 +110,7 @@ func (s *shower) field(into *yaml.Node, f field, v reflect.Value) {
 			}
 		}
 	}
+
 	into.Content = append(into.Content, plainText(f.key), value)
 }
 
@@ -120,10 +129,7 @@ func pairs(content ...*yaml.Node) *yaml.Node {
 
 // text hides secrets, and writes ${ so that it is read as itself.
 func (s *shower) text(plain string) *yaml.Node {
-	for _, secret := range s.secrets {
-		plain = strings.ReplaceAll(plain, secret, masked)
-	}
-	return plainText(escape(plain))
+	return plainText(escape(s.secrets.Replace(plain)))
 }
 
 // escape writes a text so that expand gives it back.

@@ -25,18 +25,22 @@ func TestShow(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	first, err := cfg.Show()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	again, err := load(write(t, "rouse.yaml", string(first)), nil)
 	if err != nil {
 		t.Fatalf("%v in\n%s", err, first)
 	}
+
 	second, err := again.Show()
 	if err != nil || string(first) != string(second) {
 		t.Errorf("(%v)\n%s\nbecame\n%s", err, first, second)
 	}
+
 	for _, want := range []string{"on_miss: run_once # default", "drain: 1m\n", "runs_per_agent: 1 # default", "channels: [desktop] # default", "'007'", "on: []", "$${5}", "a: null"} {
 		if !strings.Contains(strings.ReplaceAll(string(first), `"007"`, "'007'"), want) {
 			t.Errorf("%q is missing in\n%s", want, first)
@@ -58,6 +62,7 @@ func TestShowAnyText(t *testing.T) {
 			if err := os.WriteFile(path, raw, 0o600); err != nil {
 				t.Fatal(err)
 			}
+
 			cfg, err := load(path, nil)
 			if err != nil && strings.Contains(err.Error(), "a secret cannot stand here") {
 				return
@@ -79,20 +84,24 @@ func TestSchema(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	golden(t, schemaFile, string(raw)+"\n")
 	var s jsonschema.Schema
 	if err := json.Unmarshal(raw, &s); err != nil {
 		t.Fatal(err)
 	}
+
 	resolved, err := s.Resolve(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	validate := func(text []byte) error {
 		var v any
 		if err := yaml.Unmarshal(text, &v); err != nil {
 			t.Fatal(err)
 		}
+
 		plain, err := json.Marshal(v)
 		if err == nil {
 			err = json.Unmarshal(plain, &v)
@@ -100,13 +109,16 @@ func TestSchema(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		return resolved.Validate(v)
 	}
+
 	for _, path := range append(examples(t), "testdata/design/daemon.yaml", "testdata/design/every.yaml") {
 		text, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		if strings.HasSuffix(path, "every.yaml") {
 			text = []byte(strings.ReplaceAll(string(text), "kind: url", "kind: desktop")) // a value that comes later is no value
 		}
@@ -114,9 +126,11 @@ func TestSchema(t *testing.T) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
+
 	if err := validate([]byte(valid)); err != nil {
 		t.Error(err)
 	}
+
 	for _, text := range []string{
 		"jbs: []", "jobs: [{name: j}]", "jobs: [{name: j, agent: a, overlap: sometimes}]", "agents: [{name: 'a b'}]", "limits: {runs: 0}", "limits: {runs: many}",
 		"defaults: {prompt: x}", "jobs: [{name: j, agent: a, watch: {path: x, on_success: burn}}]", "agents: [{name: a, tools: {allow: [[x]]}}]",
@@ -147,13 +161,16 @@ func TestExamples(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%v", err)
 		}
+
 		for _, w := range cfg.Warnings {
 			t.Errorf("%s", w)
 		}
+
 		text, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		first, _, _ := strings.Cut(string(text), "\n")
 		target, ok := strings.CutPrefix(strings.TrimSpace(first), "# yaml-language-server: $schema=")
 		there, err := filepath.Abs(filepath.Join(filepath.Dir(path), target))
@@ -173,6 +190,7 @@ func TestStarter(t *testing.T) {
 	if !strings.HasPrefix(text, "# yaml-language-server:") {
 		t.Error("no schema")
 	}
+
 	for _, path := range []string{"", "../../../config.example.yaml"} {
 		if path != "" {
 			raw, err := os.ReadFile(path)
@@ -181,6 +199,7 @@ func TestStarter(t *testing.T) {
 			}
 			text = strings.ReplaceAll(string(raw), "./examples/expenses/inbox", ".")
 		}
+
 		all, err := load(write(t, "rouse.yaml", uncomment(text), "inbox/x.csv", "", "examples/x", ""), map[string]string{"OPENAI_API_KEY": "sk-canary"})
 		if err != nil || len(all.Models) != 1 || len(all.Jobs) < 2 || len(all.Warnings) > 0 {
 			t.Errorf("with its comments on: %+v (%v)\n%s", all, err, uncomment(text))
@@ -199,5 +218,6 @@ func uncomment(text string) string {
 		}
 		out = append(out, line)
 	}
+
 	return strings.Join(out, "")
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"rouse/agent"
+	"rouse/internal/text"
 	"rouse/skills"
 )
 
@@ -50,32 +51,39 @@ func (c *Config) SkillRoots(getenv func(string) string) []skills.Root {
 	if c.Home != "" {
 		out = append(out, skills.Root{Path: filepath.Join(string(c.Home), "skills"), Source: "home", Trusted: true})
 	}
+
 	if user, err := userHome(getenv); err == nil {
 		out = append(out, skills.Root{Path: filepath.Join(user, ".agents", "skills"), Source: "user", Trusted: true})
 	}
+
 	if len(c.Files) > 0 {
 		out = append(out, skills.Root{Path: filepath.Join(filepath.Dir(c.Files[0]), ".agents", "skills"), Source: "project"})
 	}
+
 	for _, a := range c.Agents {
 		if a.Workdir != "" {
 			out = append(out, skills.Root{Path: filepath.Join(string(a.Workdir), ".agents", "skills"), Source: "workdir of " + string(a.Name)})
 		}
 	}
+
 	if c.Skills != nil {
 		for _, r := range c.Skills.Roots {
 			out = append(out, skills.Root{Path: string(r.Path), Source: display(string(r.Path)), Trusted: On(r.Trusted)})
 		}
 	}
+
 	last := map[string]int{} // one place is one root, under what is said of it last
 	for i, r := range out {
 		last[plainPlace(r.Path)] = i
 	}
+
 	kept := out[:0]
 	for i, r := range out {
 		if last[plainPlace(r.Path)] == i {
 			kept = append(kept, r)
 		}
 	}
+
 	return kept
 }
 
@@ -94,6 +102,7 @@ func (c *checker) findSkills() {
 		c.cfg.Sources.tree(r.Path)
 		c.writable(r)
 	}
+
 	all := skills.Discover(roots...)
 	c.cfg.skills = found{all, map[string][]*skills.Skill{}}
 	c.skillProblems(all.Problems(), roots)
@@ -114,12 +123,15 @@ func (c *checker) skillProblems(problems []skills.Problem, roots []skills.Root) 
 		case p.Warning && !slices.Contains([]skills.Rule{skills.RuleShadowed, skills.RuleLimit, skills.RuleLinkOutside, skills.RuleUnreadable}, p.Rule):
 			continue
 		}
+
 		message := fmt.Sprintf("%s (%s)", p.Message, p.Rule)
 		if !p.Warning {
 			message = "this skill is not loaded: " + message
 		}
+
 		c.d.problem(Position{File: p.File, Line: p.Line, Column: max(p.Column, min(p.Line, 1))}, "", "%s", message).Warning = true
 	}
+
 	for i, r := range roots {
 		if n := untrusted[i]; n > 0 {
 			p := c.d.problem(Position{File: r.Path}, "", "the skills here are not loaded (%d found), since whoever can write here could instruct your agents (%s)", n, skills.RuleUntrusted)
@@ -159,6 +171,7 @@ func (c *checker) writers(folder string) []int {
 		if len(places) == 0 && a.Workdir != "" {
 			places = []Path{a.Workdir}
 		}
+
 		if slices.ContainsFunc(places, func(p Path) bool {
 			place := plainPlace(string(p))
 			return !within(plainPlace(string(c.cfg.Home)), place) && (within(real, place) || within(place, real))
@@ -166,6 +179,7 @@ func (c *checker) writers(folder string) []int {
 			out = append(out, i)
 		}
 	}
+
 	return out
 }
 
@@ -187,20 +201,24 @@ func (c *checker) skillsOf(path string, a *Agent) {
 		c.bad(path+".skill_access", "is none, and the agent names skills")
 		return
 	}
+
 	var names []string
 	for _, s := range c.cfg.skills.catalog.Skills() {
 		names = append(names, s.Name)
 	}
+
 	var given []*skills.Skill
 	for i, name := range a.Skills {
 		at := fmt.Sprintf("%s.skills[%d]", path, i)
 		if !c.clean(at) {
 			continue
 		}
+
 		if name == "" {
 			c.bad(at, "is empty; write the name of a skill, or the path of its folder")
 			continue
 		}
+
 		s, ok := c.cfg.skills.catalog.Get(name)
 		if isPath(name) {
 			a.Skills[i] = c.d.resolve(c.d.place(at).File, name)
@@ -209,15 +227,17 @@ func (c *checker) skillsOf(path string, a *Agent) {
 				continue
 			}
 		}
+
 		switch {
 		case !ok:
-			c.bad(at, "%s", Nearest("skill", name, few(names)))
+			c.bad(at, "%s", text.NoSuch("skill", name, names))
 		case slices.ContainsFunc(given, func(g *skills.Skill) bool { return strings.EqualFold(g.Name, s.Name) }):
 			c.bad(at, "the skill %s is named twice", s.Name)
 		default:
 			given = append(given, s)
 		}
 	}
+
 	c.cfg.skills.given[string(a.Name)] = given
 	c.allowing(path, a)
 }
@@ -228,6 +248,7 @@ func (c *checker) allowing(path string, a *Agent) {
 	if !a.SkillTools {
 		return
 	}
+
 	for _, s := range c.cfg.SkillView(a).All() {
 		grants, nothing := agent.SkillCommands(s)
 		for _, g := range grants {
@@ -235,6 +256,7 @@ func (c *checker) allowing(path string, a *Agent) {
 				c.warn(at, "the skill %s allows %s: %s, so that this is any program, within the agent's folders", s.Name, strings.Join(g.Argv, " "), why)
 			}
 		}
+
 		if len(nothing) > 0 {
 			c.warn(at, "of what the skill %s asks for this allows nothing: %s", s.Name, strings.Join(nothing, ", ")).
 				Hint = "commands are written as Bash(git log:*) or Bash(make test); grants: allows the rest"
@@ -252,11 +274,13 @@ func (c *checker) skillAt(at, dir string) (*skills.Skill, bool) {
 		}
 		return s, true
 	}
+
 	for _, p := range problems {
 		if !p.Warning {
 			c.bad(at, "the skill %s cannot be loaded: it %s (%s)", display(p.File), p.Message, p.Rule)
 		}
 	}
+
 	return nil, false
 }
 
@@ -265,18 +289,13 @@ func isPath(text string) bool {
 	return strings.ContainsAny(text, `/\`) || text == "." || text == ".." || strings.HasPrefix(text, "~")
 }
 
-// few are as many names as a message can hold.
-func few(names []string) []string {
-	const most = 200
-	return names[:min(len(names), most)]
-}
-
 // compareSkills names the skills that are new, gone, or say something else of themselves.
 func compareSkills(before, after *Config) []string {
 	was := map[string]*skills.Skill{}
 	for _, s := range before.SkillCatalog().Skills() {
 		was[s.Name] = s
 	}
+
 	var out []string
 	for _, s := range after.SkillCatalog().Skills() {
 		if old := was[s.Name]; old == nil || old.Dir != s.Dir || old.Description != s.Description {
@@ -284,9 +303,11 @@ func compareSkills(before, after *Config) []string {
 		}
 		delete(was, s.Name)
 	}
+
 	for name := range was {
 		out = append(out, "skill "+name)
 	}
+
 	slices.Sort(out)
 	return out
 }

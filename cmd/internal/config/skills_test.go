@@ -35,6 +35,7 @@ agents:
   - {name: both, skills: [csv], skill_access: global_discovery}
   - {name: none, skill_access: none}
 `
+
 	path := write(t, "rouse.yaml", agents+"skills: {roots: [{path: more}, {path: less, trusted: false}]}\n",
 		"state/skills/csv/SKILL.md", skill("csv"), "state/skills/both/SKILL.md", skill("both"), "more/both/SKILL.md", skill("both"),
 		"own/tax/SKILL.md", skill("tax"), ".agents/skills/project/SKILL.md", skill("project"), "less/untrusted/SKILL.md", skill("untrusted"),
@@ -44,6 +45,7 @@ agents:
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	want := map[string][2]string{"all": {"", "both csv user"}, "given": {"csv tax", ""}, "both": {"csv", "both user"}, "none": {"", ""}}
 	for i := range cfg.Agents {
 		a := &cfg.Agents[i]
@@ -51,18 +53,22 @@ agents:
 			t.Errorf("%s: preloaded %q, others %q, want %q", a.Name, skillNames(v.Preloaded), skillNames(v.Others), want[string(a.Name)])
 		}
 	}
+
 	if s, ok := cfg.SkillCatalog().Get("both"); !ok || filepath.Base(filepath.Dir(s.Dir)) != "more" {
 		t.Errorf("a root that the configuration names does not override the home's: %+v", s)
 	}
+
 	var said []string
 	for _, w := range cfg.Warnings {
 		said = append(said, w.String())
 	}
+
 	for _, part := range []string{"broken", "description-missing", "(shadowed)", "less", ".agents", "(untrusted)"} {
 		if !strings.Contains(strings.Join(said, "\n"), part) {
 			t.Errorf("%q is not said in\n%s", part, strings.Join(said, "\n"))
 		}
 	}
+
 	if i := slices.IndexFunc(cfg.Warnings, func(p config.Problem) bool { return strings.Contains(p.Message, "description-missing") }); i < 0 || cfg.Warnings[i].Line == 0 || filepath.Base(cfg.Warnings[i].File) != "SKILL.md" {
 		t.Errorf("the broken skill has no place: %v", cfg.Warnings)
 	}
@@ -78,11 +84,13 @@ func TestSkillMistakes(t *testing.T) {
 	if !errors.As(err, &all) {
 		t.Fatal(err)
 	}
+
 	for i, part := range []string{`there is no skill "csw"; did you mean "csv"?`, "gone cannot be loaded: it does not exist (path-missing)", "is named twice", "agents[0].skills[5]: is empty", "is none, and the agent names skills"} {
 		if i >= len(all.Problems) || !strings.Contains(all.Problems[i].String(), part) {
 			t.Errorf("%q is not problem %d of\n%v", part, i, err)
 		}
 	}
+
 	if len(cfg.Warnings) != 2 || !strings.Contains(cfg.Warnings[1].String(), `agents[0].skills[4]: warning: the skill `) || !strings.Contains(cfg.Warnings[0].String(), `skills.roots[0].path: warning: skills are trusted in `) {
 		t.Errorf("%v", cfg.Warnings)
 	}
@@ -95,6 +103,7 @@ func TestSkillSources(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	file := filepath.Join(filepath.Dir(path), "state", "skills", "csv", "SKILL.md")
 	change := func(what, want string, do func() error) {
 		t.Helper()
@@ -108,6 +117,7 @@ func TestSkillSources(t *testing.T) {
 		if was == old.Sources.Now().Digest() {
 			t.Errorf("%s: the sources have not changed", what)
 		}
+
 		next, err := load(path, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -115,8 +125,10 @@ func TestSkillSources(t *testing.T) {
 		if got := strings.Join(config.Compare(old, next).Others, " "); got != want {
 			t.Errorf("%s: %q, want %q", what, got, want)
 		}
+
 		old = next
 	}
+
 	change("other words", "skill csv", func() error {
 		return os.WriteFile(file, []byte(strings.Replace(skill("csv"), "Does", "Makes", 1)), 0o600)
 	})
@@ -140,11 +152,13 @@ func TestSkillsThatAllow(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var said []string
 	for _, w := range cfg.Warnings {
 		_, text, _ := strings.Cut(w.String(), "agents[")
 		said = append(said, text)
 	}
+
 	want := []string{
 		"0].skill_allowed_tools: warning: the skill x allows python3 *: python3 runs what its arguments say, so that this is any program",
 		"0].skill_allowed_tools: warning: of what the skill x asks for this allows nothing: WebFetch, Bash",
@@ -153,6 +167,7 @@ func TestSkillsThatAllow(t *testing.T) {
 	if len(said) != len(want) {
 		t.Fatalf("%q", said)
 	}
+
 	for i, part := range want {
 		if !slices.ContainsFunc(said, func(s string) bool { return strings.HasPrefix(s, part) }) {
 			t.Errorf("%d: %q is not in %q", i, part, said)

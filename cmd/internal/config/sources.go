@@ -28,6 +28,7 @@ func (s *Sources) read(path string, how func(string) ([]byte, error)) ([]byte, e
 	if s.files == nil {
 		s.files = map[string]sum{}
 	}
+
 	if s.files[path] = (sum{}); err == nil {
 		s.files[path] = sha256.Sum256(text)
 	}
@@ -39,9 +40,11 @@ func (s *Sources) glob(pattern string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	if s.globs == nil {
 		s.globs = map[string][]string{}
 	}
+
 	slices.Sort(found)
 	s.globs[pattern] = slices.Clone(found)
 	return found, nil
@@ -70,9 +73,11 @@ func (s *Sources) Now() *Sources {
 	for path := range s.files {
 		_, _ = now.read(path, readPlain) // that it cannot be read is what is remembered
 	}
+
 	for pattern := range s.globs {
 		_, _ = now.glob(pattern) // it was no broken one before
 	}
+
 	for path := range s.trees {
 		now.tree(path)
 	}
@@ -85,9 +90,11 @@ func (s *Sources) Digest() string {
 	for _, path := range s.Files() {
 		fmt.Fprintf(h, "%q %x\n", path, s.files[path])
 	}
+
 	for _, pattern := range s.Globs() {
 		fmt.Fprintf(h, "%q %q\n", pattern, s.globs[pattern])
 	}
+
 	for _, path := range s.Trees() {
 		fmt.Fprintf(h, "%q %s\n", path, s.trees[path])
 	}

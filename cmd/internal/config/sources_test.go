@@ -26,6 +26,7 @@ func TestSources(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var names []string
 	for _, f := range cfg.Sources.Files() {
 		rel, err := filepath.Rel(dir, f)
@@ -40,15 +41,18 @@ func TestSources(t *testing.T) {
 	if globs := cfg.Sources.Globs(); len(globs) != 1 || !strings.HasSuffix(filepath.ToSlash(globs[0]), "/jobs/*.yaml") {
 		t.Errorf("globs: %s", globs)
 	}
+
 	read := cfg.Sources.Digest()
 	if now := cfg.Sources.Now().Digest(); now != read {
 		t.Fatal("nothing happened, and it changed")
 	}
+
 	put := func(name, text string) {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	steps := map[string][2]func(){
 		"the prompt":  {func() { put("one.md", "Do 0ne.") }, func() { put("one.md", "Do one.") }},
 		"a new match": {func() { put("jobs/two.yaml", "") }, func() { os.Remove(filepath.Join(dir, "jobs/two.yaml")) }},
@@ -60,26 +64,31 @@ func TestSources(t *testing.T) {
 		if cfg.Sources.Now().Digest() == read {
 			t.Errorf("%s changed nothing", what)
 		}
+
 		step[1]()
 		if cfg.Sources.Now().Digest() != read {
 			t.Errorf("%s: not as before", what)
 		}
 	}
+
 	put("jobs/readme.md", "nobody reads this")
 	if cfg.Sources.Now().Digest() != read {
 		t.Error("a file that does not match changed it")
 	}
+
 	// What is missing is looked for.
 	for _, missing := range []string{"one.md", "more.yaml", "rouse.yaml"} {
 		old, err := os.ReadFile(filepath.Join(dir, missing))
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		os.Remove(filepath.Join(dir, missing))
 		broken, err := load(path, nil)
 		if err == nil || !slices.Contains(broken.Sources.Files(), filepath.Join(dir, missing)) {
 			t.Errorf("without %s: %v, %s", missing, err, broken.Sources.Files())
 		}
+
 		put(missing, string(old))
 		if broken.Sources.Now().Digest() == broken.Sources.Digest() {
 			t.Errorf("that %s is back is not seen", missing)
@@ -95,18 +104,22 @@ func TestCompare(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		// They lie in different folders, which is not the point.
 		cfg.Home = ""
 		for i := range cfg.Agents {
 			cfg.Agents[i].Workdir, cfg.Agents[i].Grants.Read = "", nil
 		}
+
 		for i := range cfg.Jobs {
 			if cfg.Jobs[i].Expect = nil; cfg.Jobs[i].Watch != nil {
 				cfg.Jobs[i].Watch = nil
 			}
 		}
+
 		return cfg
 	}
+
 	const job = "  - {name: extra, agent: bookkeeper, prompt: x, retry: {attempts: 3}}\n"
 	for what, c := range map[string]struct {
 		before, after string

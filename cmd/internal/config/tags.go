@@ -31,18 +31,21 @@ func (known tags) of(t reflect.Type) []field {
 	if ok {
 		return out
 	}
+
 	for i := range t.NumField() {
 		tag := t.Field(i).Tag
 		key := tag.Get("key")
 		if key == "" {
 			continue
 		}
+
 		has := func(name string) bool { return tag.Get(name) != "" }
 		out = append(out, field{
 			index: i, key: key, enum: tag.Get("enum"), later: tag.Get("later"), unset: tag.Get("unset"), say: tag.Get("say"),
 			preset: tag.Get("default"), need: has("need"), positive: has("positive"), secret: has("secret"), env: has("env"), owns: has("own"),
 		})
 	}
+
 	known[t] = out
 	return out
 }

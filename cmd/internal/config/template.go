@@ -10,6 +10,7 @@ import (
 	"github.com/expr-lang/expr/parser"
 
 	"rouse/agent/model/playbook"
+	"rouse/internal/text"
 )
 
 // Every run of a job has these in its templates and expressions.
@@ -44,6 +45,7 @@ func scope(j *Job) []string {
 	if own, ok := watchNames[j.Watch.Mode]; ok {
 		return append(names, own...)
 	}
+
 	for _, mode := range []string{modePerFile, modeBatch, modeConverge} {
 		names = append(names, watchNames[mode]...)
 	}
@@ -64,12 +66,15 @@ func (c *checker) fields(path, text string, names []string) {
 	if !strings.Contains(text, "{{") {
 		return
 	}
+
 	t, err := template.New(path).Parse(text)
 	if err != nil || t.Tree == nil {
 		return
 	}
+
 	var found [][]string
 	walk(t.Root, true, func(field []string) { found = append(found, field) })
+
 	for _, field := range found {
 		if !slices.Contains(names, field[0]) {
 			c.noName(path, field[0], names)
@@ -92,8 +97,9 @@ func (c *checker) part(path, name, part string) {
 	case name == "Files" && c.mode == modeBatch:
 		c.bad(path, "Files is a list, of which %q cannot be taken", part).Hint = `take each of them: {{ range .Files }}{{ .Path }}{{ end }}; or in a playbook each: "= Files", and {{ .item.Path }}`
 	}
+
 	if has != nil && !slices.Contains(has, part) {
-		c.bad(path, "%s", Nearest("field of ."+name, part, has))
+		c.bad(path, "%s", text.NoSuch("field of ."+name, part, has))
 	}
 }
 
@@ -113,7 +119,7 @@ func (c *checker) noName(path, name string, names []string) {
 	case laterNames[name] != "":
 		c.bad(path, "%s is not available in this version (%s)", name, laterNames[name])
 	default:
-		c.bad(path, "%s", Nearest("value", name, names))
+		c.bad(path, "%s", text.NoSuch("value", name, names))
 	}
 }
 
@@ -181,17 +187,21 @@ func (c *checker) expression(path, text string, names []string) {
 	if text == "" {
 		return
 	}
+
 	tree, err := parser.Parse(text)
 	if err != nil {
 		return // which the playbook's own check says
 	}
+
 	var v identifiers
 	ast.Walk(&tree.Node, &v)
+
 	for _, m := range v.parts {
 		if slices.Contains(names, m[0]) && !slices.Contains(v.declared, m[0]) {
 			c.part(path, m[0], m[1])
 		}
 	}
+
 	for _, name := range v.used {
 		if name != "$env" && !slices.Contains(names, name) && !slices.Contains(v.declared, name) {
 			c.noName(path, name, names)

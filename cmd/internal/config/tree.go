@@ -6,6 +6,8 @@ import (
 	"strconv"
 
 	"go.yaml.in/yaml/v4"
+
+	"rouse/internal/text"
 )
 
 const (
@@ -75,12 +77,8 @@ func (n *node) String() string {
 	return strconv.Quote(short(n.text))
 }
 
-func short(s string) string {
-	if r := []rune(s); len(r) > 40 {
-		return string(r[:40]) + "…"
-	}
-	return s
-}
+// short is a value as a message names it.
+func short(s string) string { return text.Truncate(s, 40) }
 
 func join(path, key string) string {
 	if path == "" {
@@ -111,6 +109,7 @@ func (b *builder) node(n *yaml.Node, path string) *node {
 	if len(b.open) > 0 {
 		b.count++
 	}
+
 	if b.count > maxNodes || b.depth > maxDepth {
 		if !b.full {
 			b.problem(n, path, "the file is nested too deeply, or its aliases make it too large")
@@ -118,8 +117,10 @@ func (b *builder) node(n *yaml.Node, path string) *node {
 		b.full = true
 		return out
 	}
+
 	b.depth++
 	defer func() { b.depth-- }()
+
 	switch n.Kind {
 	case yaml.AliasNode:
 		return b.alias(n, path)
@@ -136,6 +137,7 @@ func (b *builder) node(n *yaml.Node, path string) *node {
 			out.tag = "!!str"
 		}
 	}
+
 	return out
 }
 
@@ -164,24 +166,29 @@ func (b *builder) entries(n *yaml.Node, path string) []entry {
 			b.problem(n.Content[i], path, "a key must be a word")
 			continue
 		}
+
 		if key.Tag == "!!merge" {
 			merged = append(merged, b.merge(value, path)...)
 			continue
 		}
+
 		e := entry{key.Value, b.place(n.Content[i]), b.node(value, join(path, key.Value))}
 		if first := lines[e.key]; first > 0 {
 			b.d.problem(e.at, join(path, e.key), "is given twice, first in line %d", first)
 			continue
 		}
+
 		lines[e.key] = e.at.Line
 		out = append(out, e)
 	}
+
 	for _, e := range merged {
 		if lines[e.key] == 0 {
 			lines[e.key] = e.at.Line
 			out = append(out, e)
 		}
 	}
+
 	return out
 }
 
@@ -191,6 +198,7 @@ func (b *builder) merge(value *yaml.Node, path string) []entry {
 	if from.kind == mapping {
 		return from.entries
 	}
+
 	var out []entry
 	for _, item := range from.items {
 		if item.kind != mapping {
@@ -199,8 +207,10 @@ func (b *builder) merge(value *yaml.Node, path string) []entry {
 		}
 		out = append(out, item.entries...)
 	}
+
 	if from.kind != list {
 		b.problem(value, path, "<< takes a mapping, not %s", from)
 	}
+
 	return out
 }

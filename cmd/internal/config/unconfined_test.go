@@ -26,6 +26,7 @@ func TestUnconfined(t *testing.T) {
 		if err := os.WriteFile(path, []byte("version: 1\nhome: ./h\nagents: [{name: a, "+agent+"}]\n"), 0o644); err != nil {
 			t.Fatal(err)
 		}
+
 		_, err := load(path, nil)
 		if (err == nil) != (say == "") || (err != nil && !strings.Contains(err.Error(), say)) {
 			t.Errorf("%s: %v, want %q", agent, err, say)

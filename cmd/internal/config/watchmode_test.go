@@ -57,6 +57,7 @@ func TestWatchModes(t *testing.T) {
 			}
 		})
 	}
+
 	for name, say := range map[string]string{"File": "only a run that a watch started has a File, and this job has no watch",
 		"Files": "only a run of a watch with mode: batch has Files, and this job has no watch", "Round": "only a run of a watch with mode: converge has Round, and this job has no watch",
 		"Body": "Body is not available in this version (webhooks)"} {
@@ -76,14 +77,17 @@ func TestWatchDefaults(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			w := cfg.Jobs[0].Watch
 			if got := fmt.Sprintf("%s %s %d", w.Existing, time.Duration(w.MaxWait), w.MaxFiles); got != want {
 				t.Errorf("%s: %s, want %s", mode, got, want)
 			}
+
 			shown, err := cfg.Show()
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			path = write(t, "rouse.yaml", string(shown))
 		}
 	}
@@ -112,6 +116,7 @@ func TestBatchFitsItsCalls(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
+
 		warned := ""
 		for _, w := range cfg.Warnings {
 			warned += w.Message

@@ -30,17 +30,20 @@ func (d desktop) look(ctx context.Context) (markup bool, err error) {
 		}
 		address = "unix:path=" + socket
 	}
+
 	bus, err := dbus.Dial(address, dbus.WithContext(ctx))
 	if err == nil {
 		defer func() { _ = bus.Close() }()
 		err = bus.Auth(nil)
 	}
+
 	if err == nil {
 		err = bus.Hello()
 	}
 	if err != nil {
 		return false, away("its session bus %s does not answer: %v", address, err)
 	}
+
 	shown, err := d.shows(ctx, bus)
 	if err != nil {
 		return false, fmt.Errorf("the session bus does not say who shows notifications: %w", err)
@@ -48,11 +51,13 @@ func (d desktop) look(ctx context.Context) (markup bool, err error) {
 	if !shown {
 		return false, away("nothing on its session bus shows notifications (%s has no owner)", service)
 	}
+
 	var capabilities []string
 	err = bus.Object(service, noticeObject).CallWithContext(ctx, service+".GetCapabilities", 0).Store(&capabilities)
 	if err != nil {
 		return false, fmt.Errorf("the notification service does not answer: %w", err)
 	}
+
 	return slices.Contains(capabilities, "body-markup"), nil
 }
 
@@ -67,6 +72,7 @@ func (d desktop) shows(ctx context.Context, bus *dbus.Conn) (bool, error) {
 	if d.getenv("DISPLAY") == "" && d.getenv("WAYLAND_DISPLAY") == "" {
 		return false, nil // it would have nowhere to show anything
 	}
+
 	var startable []string
 	err = object.CallWithContext(ctx, "org.freedesktop.DBus.ListActivatableNames", 0).Store(&startable)
 	return slices.Contains(startable, service), err

@@ -7,11 +7,11 @@ import (
 	"runtime"
 	"strings"
 	"sync"
-	"unicode"
 
 	"github.com/gen2brain/beeep"
 
 	"rouse/agentdb/ledger"
+	"rouse/internal/text"
 )
 
 // maxText is how much of a text is shown, in runes.
@@ -33,8 +33,9 @@ type desktop struct{ getenv func(string) string }
 func (d desktop) Send(ctx context.Context, n ledger.Notice) error {
 	body := n.Body
 	if who := signature(n); who != "" {
-		body = strings.TrimSpace(shorten(body) + "\n" + who)
+		body = strings.TrimSpace(text.Truncate(body, maxText) + "\n" + who)
 	}
+
 	markup, err := d.look(ctx)
 	if err != nil {
 		return err
@@ -64,27 +65,16 @@ func signature(n ledger.Notice) string {
 	return n.Job + ": " + strings.ReplaceAll(string(n.Outcome), "_", " ")
 }
 
-func shorten(s string) string {
-	if r := []rune(s); len(r) > maxText {
-		return string(r[:maxText-1]) + "…"
-	}
-	return s
-}
-
 // plain makes text from anywhere (a file's name, a model's words) mean itself to the
 // programs that show it: control characters and a leading hyphen are options and escapes
 // to some; and where Windows has no better way, a PowerShell script is made of the text,
 // in which $, `, " and ]]> would run or end something.
 func plain(goos, s string) string {
-	s = strings.Map(func(r rune) rune {
-		if r != '\n' && unicode.IsControl(r) {
-			return ' '
-		}
-		return r
-	}, s)
+	s = text.Lines(s)
 	if rest, ok := strings.CutPrefix(s, "-"); ok {
 		s = "\u2212" + rest
 	}
+
 	if goos == "windows" {
 		s = strings.NewReplacer("$", "\uff04", "`", "'", `"`, "'", "\u201c", "'", "\u201d", "'", "\u201e", "'", "]]>", "]] >").Replace(s)
 	}

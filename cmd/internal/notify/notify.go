@@ -63,9 +63,11 @@ func New(o Options) (*Notifier, error) {
 	if o.Ledger == nil {
 		return nil, errors.New("notify: a ledger is needed")
 	}
+
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
+
 	n := &Notifier{ledger: o.Ledger, channels: o.Channels, log: o.Logger, back: make(chan struct{}, 1), away: map[string]bool{}}
 	n.recall() // the session may be another than that of the last process
 	return n, nil
@@ -109,6 +111,7 @@ func (n *Notifier) recall() {
 func (n *Notifier) Run(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
+
 	for {
 		changed := n.ledger.Changed()
 		next, err := n.deliver(ctx)
@@ -116,10 +119,12 @@ func (n *Notifier) Run(ctx context.Context) error {
 			n.log.Error("the outbox could not be read; it is tried again", "error", err)
 			next = time.Now().Add(time.Minute)
 		}
+
 		timer.Stop()
 		if !next.IsZero() {
 			timer.Reset(time.Until(next))
 		}
+
 		select {
 		case <-ctx.Done():
 			return nil
@@ -157,13 +162,16 @@ func (n *Notifier) retryAway(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	var again []ledger.Notice
 	n.mu.Lock()
+
 	for i := len(waiting) - 1; i >= 0; i-- { // the oldest first
 		if w := waiting[i]; w.State == ledger.NoticePending && !n.away[w.Channel] && strings.Contains(w.Error, ErrAway.Error()) {
 			again = append(again, w)
 		}
 	}
+
 	n.mu.Unlock()
 	return n.each(ctx, again)
 }
@@ -175,6 +183,7 @@ func (n *Notifier) each(ctx context.Context, notices []ledger.Notice) error {
 	for _, notice := range notices {
 		byChannel[notice.Channel] = append(byChannel[notice.Channel], notice)
 	}
+
 	var group sync.WaitGroup
 	errs := make(chan error, len(byChannel))
 	for _, own := range byChannel {
@@ -190,6 +199,7 @@ func (n *Notifier) each(ctx context.Context, notices []ledger.Notice) error {
 			}
 		})
 	}
+
 	group.Wait()
 	close(errs)
 	return <-errs
@@ -202,9 +212,11 @@ func (n *Notifier) one(ctx context.Context, notice ledger.Notice) (sent, err err
 	} else {
 		sent = fmt.Errorf("there is no channel %q in the configuration any more", notice.Channel)
 	}
+
 	if stopped := ctx.Err(); stopped != nil {
 		return sent, stopped // in the middle: it is tried at the next start
 	}
+
 	waited := strings.Contains(notice.Error, ErrAway.Error())
 	notice.Error = ""
 	switch {
@@ -227,9 +239,11 @@ func (n *Notifier) one(ctx context.Context, notice ledger.Notice) (sent, err err
 		} else {
 			notice.NextAt = time.Now().Add(pauses[notice.Tries-1])
 		}
+
 		n.log.Warn("a notice could not be delivered", "job", notice.Job, "run", notice.Run, "channel", notice.Channel, "title", notice.Title,
 			"tries", notice.Tries, "given_up", notice.State == ledger.NoticeFailed, "error", sent)
 	}
+
 	return sent, n.ledger.MarkNotice(ctx, notice)
 }
 
@@ -241,8 +255,10 @@ func send(ctx context.Context, c Channel, notice ledger.Notice) error {
 func within(ctx context.Context, do func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
 	defer cancel()
+
 	done := make(chan error, 1)
 	go func() { done <- do(ctx) }()
+
 	select {
 	case err := <-done:
 		return err
@@ -261,6 +277,7 @@ func (n *Notifier) Send(ctx context.Context, channel, title, body string) error 
 	if err := send(ctx, c, ledger.Notice{Channel: channel, Title: title, Body: body}); err != nil {
 		return err
 	}
+
 	n.reached(channel, true)
 	return nil
 }

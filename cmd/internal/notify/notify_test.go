@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
 )
 
 // post is a channel that does what it is told.
@@ -58,11 +59,13 @@ func inBubbleWith(t *testing.T, o Options, test func(t *testing.T, l *ledger.Led
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		o.Ledger = l
 		n, err := New(o)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		ctx, cancel := context.WithCancel(t.Context())
 		over := make(chan error)
 		go func() { over <- n.Run(ctx) }()
@@ -114,10 +117,12 @@ func TestFailingChannel(t *testing.T) {
 		if n := left(t, l); len(n) != 1 || n[0].Tries != 1 || n[0].State != ledger.NoticePending || n[0].Error != "broken pipe" {
 			t.Errorf("%+v", n)
 		}
+
 		time.Sleep(61 * time.Second)
 		if n := left(t, l); n[0].Tries != 2 {
 			t.Errorf("after a minute: %+v", n)
 		}
+
 		time.Sleep(48 * time.Hour)
 		if n := left(t, l); n[0].State != ledger.NoticeFailed || n[0].Tries != maxTries || len(p.titles()) != maxTries {
 			t.Errorf("after two days: %+v, %d tries", n, len(p.titles()))
@@ -134,12 +139,14 @@ func TestAway(t *testing.T) {
 		}
 		return ErrAway
 	}}
+
 	inBubble(t, map[string]Channel{"desktop": p}, func(t *testing.T, l *ledger.Ledger) {
 		put(t, l, "desktop", "one")
 		time.Sleep(72 * time.Hour)
 		if n := left(t, l); len(n) != 1 || n[0].Tries != 0 || n[0].State != ledger.NoticePending {
 			t.Errorf("%+v", n)
 		}
+
 		there.Store(true)
 		time.Sleep(awayPause)
 		if n := left(t, l); len(n) != 0 {
@@ -153,12 +160,14 @@ func TestHangingChannel(t *testing.T) {
 	inBubble(t, map[string]Channel{"desktop": p}, func(t *testing.T, l *ledger.Ledger) {
 		release := make(chan struct{})
 		defer close(release)
+
 		p.do = func(n ledger.Notice) error {
 			if n.Title == "hangs" {
 				<-release
 			}
 			return nil
 		}
+
 		put(t, l, "desktop", "hangs")
 		put(t, l, "desktop", "next")
 		time.Sleep(30 * time.Second)
@@ -184,12 +193,14 @@ func TestHangingChannelAlone(t *testing.T) {
 	inBubble(t, map[string]Channel{"good": good, "bad": bad}, func(t *testing.T, l *ledger.Ledger) {
 		release := make(chan struct{})
 		defer close(release)
+
 		bad.mu.Lock()
 		bad.do = func(ledger.Notice) error { <-release; return nil }
 		bad.mu.Unlock()
 		for range 5 {
 			put(t, l, "bad", "hangs")
 		}
+
 		put(t, l, "good", "one")
 		time.Sleep(sendTimeout + time.Second)
 		if got := good.titles(); len(got) != 1 {
@@ -210,6 +221,7 @@ func TestComesBack(t *testing.T) {
 			}
 			return away("nobody is here")
 		}}
+
 		inBubbleWith(t, Options{Channels: map[string]Channel{"desktop": p}, Logger: slog.New(slog.NewTextHandler(&log, nil))}, func(t *testing.T, l *ledger.Ledger, n *Notifier) {
 			put(t, l, "desktop", "one")
 			put(t, l, "desktop", "two")
@@ -217,6 +229,7 @@ func TestComesBack(t *testing.T) {
 			if got := strings.Count(log.String(), "waits in the outbox"); got != 2 || !strings.Contains(log.String(), "nobody is here") {
 				t.Errorf("logged %d times:\n%s", got, log.String())
 			}
+
 			there.Store(true)
 			if byHand {
 				if err := n.Send(t.Context(), "desktop", "rouse", "hello"); err != nil {
@@ -225,6 +238,7 @@ func TestComesBack(t *testing.T) {
 			} else {
 				put(t, l, "desktop", "three")
 			}
+
 			if rest := left(t, l); len(rest) != 0 {
 				t.Errorf("%+v", rest)
 			}
@@ -240,9 +254,11 @@ func TestStartTriesWhatWaits(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
+
 	if err := l.AppendNotices(t.Context(), ledger.Notice{Channel: "desktop", Title: "one"}); err != nil {
 		t.Fatal(err)
 	}
+
 	there := false
 	p := &post{do: func(ledger.Notice) error {
 		if there {
@@ -250,6 +266,7 @@ func TestStartTriesWhatWaits(t *testing.T) {
 		}
 		return ErrAway
 	}}
+
 	for range 2 {
 		n, err := New(Options{Ledger: l, Channels: map[string]Channel{"desktop": p}})
 		if err != nil {
@@ -258,12 +275,15 @@ func TestStartTriesWhatWaits(t *testing.T) {
 		if _, err := n.deliver(t.Context()); err != nil {
 			t.Fatal(err)
 		}
+
 		<-n.back
 		if err := n.retryAway(t.Context()); err != nil {
 			t.Fatal(err)
 		}
+
 		there = true
 	}
+
 	if rest, err := l.Undelivered(t.Context(), 10); err != nil || len(rest) != 0 || len(p.titles()) != 2 {
 		t.Errorf("%+v (%v), sent %v", rest, err, p.titles())
 	}
@@ -280,6 +300,7 @@ func TestSetChannels(t *testing.T) {
 			}
 			synctest.Wait()
 		}
+
 		tell("ops", "one")
 		n.SetChannels(map[string]Channel{"ops": fresh, "team": fresh})
 		tell("ops", "two")
@@ -300,6 +321,7 @@ func TestHeadless(t *testing.T) {
 	if err := d.Send(t.Context(), ledger.Notice{Title: "x"}); err != nil && !errors.Is(err, ErrAway) {
 		t.Errorf("%v", err)
 	}
+
 	d.getenv = func(string) string { return "unix:path=" + filepath.Join(t.TempDir(), "none") }
 	if err := d.Check(t.Context()); runtime.GOOS == "linux" && !errors.Is(err, ErrAway) {
 		t.Errorf("a bus that is not there: %v", err)
@@ -309,7 +331,7 @@ func TestHeadless(t *testing.T) {
 // Text from anywhere means itself to every program that shows it.
 func TestPlain(t *testing.T) {
 	for _, c := range []struct{ goos, text, want string }{
-		{"linux", "a\x00b\x1b[31m\nc", "a b [31m\nc"},
+		{"linux", "a\x00b\x1b[31m\nc", "a\uFFFDb\nc"},
 		{"linux", "--help", "\u2212-help"},
 		{"linux", "$(rm -rf ~) `x`", "$(rm -rf ~) `x`"},
 		{"windows", "$(calc) `n \"@ \u201d@ ]]>", "\uff04(calc) 'n '@ '@ ]] >"},
@@ -321,9 +343,6 @@ func TestPlain(t *testing.T) {
 	if got := inMarkup(true, `<a href="x">&`); got != `&lt;a href="x"&gt;&amp;` {
 		t.Errorf("%q", got)
 	}
-	if got := shorten(strings.Repeat("ä", 2*maxText)); len([]rune(got)) != maxText {
-		t.Errorf("%d runes", len([]rune(got)))
-	}
 }
 
 // TestDesktop proves the real thing: with a session bus and a notification daemon (dunst)
@@ -333,6 +352,7 @@ func TestDesktop(t *testing.T) {
 	if os.Getenv("ROUSE_TEST_DBUS") == "" {
 		t.Skip("ROUSE_TEST_DBUS is not set; .ci/run sets it")
 	}
+
 	blind := desktop{getenv: func(key string) string {
 		if key == "DISPLAY" || key == "WAYLAND_DISPLAY" {
 			return ""
@@ -342,11 +362,13 @@ func TestDesktop(t *testing.T) {
 	if err := blind.Check(t.Context()); !errors.Is(err, ErrAway) {
 		t.Errorf("without a display and before a daemon runs: %v", err)
 	}
+
 	l, err := ledger.Open(t.Context(), ledger.Options{Path: filepath.Join(t.TempDir(), "ledger.db")})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
+
 	finishWithNotice(t, l, "5 expenses", "Most went to <food> & $(drinks)")
 	n, err := New(Options{Ledger: l, Channels: map[string]Channel{"desktop": Desktop()}})
 	if err != nil {
@@ -358,9 +380,11 @@ func TestDesktop(t *testing.T) {
 	if _, err := n.deliver(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+
 	if rest, err := l.Undelivered(t.Context(), 10); err != nil || len(rest) != 0 {
 		t.Fatalf("undelivered: %+v (%v)", rest, err)
 	}
+
 	// dunst acknowledges a notice once it has taken it, so its history and its screen have it now.
 	dunst(t, "close-all")
 	history := dunst(t, "history")
@@ -373,16 +397,18 @@ func TestDesktop(t *testing.T) {
 
 func finishWithNotice(t *testing.T, l *ledger.Ledger, title, body string) {
 	t.Helper()
-	accepted, err := l.Enqueue(t.Context(), ledger.Request{Job: "inbox", Agent: "a", Trigger: ledger.TriggerManual})
+	accepted, err := l.Enqueue(t.Context(), ledger.Request{Job: "inbox", Agent: "a", Trigger: domain.TriggerManual})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	_, a, err := l.StartAttempt(t.Context(), accepted[0].Run)
 	if err != nil {
 		t.Fatal(err)
 	}
-	notice := ledger.Notice{Run: a.Run, Job: "inbox", Channel: "desktop", Title: title, Body: body, Outcome: ledger.OutcomeSuccess}
-	if err := l.Finish(t.Context(), a, ledger.Result{Outcome: ledger.OutcomeSuccess, Notices: []ledger.Notice{notice}}); err != nil {
+
+	notice := ledger.Notice{Run: a.Run, Job: "inbox", Channel: "desktop", Title: title, Body: body, Outcome: domain.OutcomeSuccess}
+	if err := l.Finish(t.Context(), a, ledger.Result{Outcome: domain.OutcomeSuccess, Notices: []ledger.Notice{notice}}); err != nil {
 		t.Fatal(err)
 	}
 }

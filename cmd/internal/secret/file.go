@@ -13,6 +13,8 @@ import (
 	"strings"
 
 	"filippo.io/age"
+
+	"rouse/internal/atomicfile"
 )
 
 // passphraseVariable holds the passphrase of the file.
@@ -31,6 +33,7 @@ func (s *Store) values() (map[string]string, error) {
 	if s.read {
 		return s.file, nil
 	}
+
 	values := map[string]string{}
 	sealed, err := readUpTo(s.valuesFile(), maxFile)
 	switch {
@@ -42,6 +45,7 @@ func (s *Store) values() (map[string]string, error) {
 			return nil, fmt.Errorf("the secrets in %s cannot be read: %w", s.valuesFile(), err)
 		}
 	}
+
 	s.read, s.file = true, values
 	return values, nil
 }
@@ -55,25 +59,30 @@ func (s *Store) unseal(sealed []byte) (map[string]string, error) {
 		}
 		keys = append(keys, key)
 	}
+
 	key, err := s.key()
 	if err != nil {
 		return nil, err
 	}
+
 	if key != nil {
 		keys = append(keys, key)
 	}
 	if len(keys) == 0 {
 		return nil, fmt.Errorf("there is neither its key %s nor a passphrase in $%s; bring back the one that it was written with", s.keyFile(), passphraseVariable)
 	}
+
 	r, err := age.Decrypt(bytes.NewReader(sealed), keys...)
 	var no *age.NoIdentityMatchError
 	if errors.As(err, &no) {
 		return nil, fmt.Errorf("neither the key %s nor the passphrase in $%s opens it; bring back the one that it was written with", s.keyFile(), passphraseVariable)
 	}
+
 	var text []byte
 	if err == nil {
 		text, err = io.ReadAll(io.LimitReader(r, maxFile))
 	}
+
 	values := map[string]string{}
 	if err == nil && json.Unmarshal(text, &values) != nil {
 		err = errors.New("it holds no secrets") // the error would tell of them
@@ -81,6 +90,7 @@ func (s *Store) unseal(sealed []byte) (map[string]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("it is damaged: %w; bring it back from a backup, or remove it and set the secrets again", err)
 	}
+
 	return values, nil
 }
 
@@ -96,10 +106,12 @@ func (s *Store) key() (*age.X25519Identity, error) {
 	if info, err := os.Stat(s.keyFile()); err == nil && runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0 {
 		return nil, fmt.Errorf("its key %s can be read by others; set every secret anew, or, where nobody has seen it: chmod 600 %[1]s", s.keyFile())
 	}
+
 	key, err := age.ParseX25519Identity(strings.TrimSpace(string(text)))
 	if err != nil {
 		return nil, fmt.Errorf("its key %s is damaged; bring it back, or remove it and secrets.age and set the secrets again", s.keyFile())
 	}
+
 	return key, nil
 }
 
@@ -110,22 +122,27 @@ func (s *Store) save(values map[string]string) error {
 	if err != nil {
 		return err
 	}
+
 	s.read = false // until it is known what is there
 	to, err := s.recipient()
 	if err != nil {
 		return fmt.Errorf("the secrets cannot be written: %w", err)
 	}
+
 	var sealed bytes.Buffer
 	w, err := age.Encrypt(&sealed, to)
 	if err == nil {
 		_, err = w.Write(text)
 	}
+
 	if err == nil {
 		err = w.Close()
 	}
+
 	if err == nil {
-		err = replace(s.valuesFile(), sealed.Bytes())
+		err = atomicfile.Write(s.valuesFile(), sealed.Bytes(), 0o600)
 	}
+
 	if err == nil && s.getenv(passphraseVariable) != "" {
 		if err = os.Remove(s.keyFile()); errors.Is(err, fs.ErrNotExist) {
 			err = nil
@@ -134,6 +151,7 @@ func (s *Store) save(values map[string]string) error {
 	if err != nil {
 		return fmt.Errorf("the secrets cannot be written: %w", err)
 	}
+
 	s.read, s.file = true, values
 	return nil
 }
@@ -146,18 +164,21 @@ func (s *Store) recipient() (age.Recipient, error) {
 		}
 		return to, err
 	}
+
 	key, err := s.key()
 	if err != nil {
 		return nil, err
 	}
+
 	if key == nil {
 		if key, err = age.GenerateX25519Identity(); err != nil {
 			return nil, err
 		}
-		if err := replace(s.keyFile(), []byte(key.String()+"\n")); err != nil {
+		if err := atomicfile.Write(s.keyFile(), []byte(key.String()+"\n"), 0o600); err != nil {
 			return nil, err
 		}
 	}
+
 	return key.Recipient(), nil
 }
 
@@ -167,34 +188,17 @@ func readUpTo(path string, most int64) ([]byte, error) {
 	} else if !info.Mode().IsRegular() { // to open a pipe waits for a writer
 		return nil, fmt.Errorf("%s is not a plain file", path)
 	}
+
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
+
 	text, err := io.ReadAll(io.LimitReader(f, most+1))
 	if err == nil && int64(len(text)) > most {
 		err = fmt.Errorf("%s is larger than %d bytes", path, most)
 	}
-	return text, err
-}
 
-// replace writes a file for its owner alone, whole or not at all.
-func replace(path string, text []byte) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.tmp") // 0600
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			_ = os.Remove(f.Name())
-		}
-	}()
-	if _, err = f.Write(text); err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), path)
+	return text, err
 }

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/zalando/go-keyring"
+
+	"rouse/internal/atomicfile"
 )
 
 // Keyring is where a system keeps secrets for its users. An unknown one is keyring.ErrNotFound.
@@ -40,6 +42,7 @@ func systemKeyring(getenv func(string) string) Keyring {
 	if runtime.GOOS == "darwin" || runtime.GOOS == "windows" || getenv("DBUS_SESSION_BUS_ADDRESS") != "" {
 		return system{}
 	}
+
 	if dir := getenv("XDG_RUNTIME_DIR"); dir != "" {
 		if _, err := os.Stat(filepath.Join(dir, "bus")); err == nil {
 			return system{}
@@ -57,8 +60,10 @@ func (s *Store) asked(do func(Keyring) error) error {
 	case s.silent != nil:
 		return s.silent
 	}
+
 	done := make(chan error, 1)
 	go func() { done <- do(s.keyring) }()
+
 	select {
 	case err := <-done:
 		switch {
@@ -92,6 +97,7 @@ func (s *Store) fromKeyring(id, name string) (string, error) {
 	if err != nil { // a late answer may still be written into value
 		return "", err
 	}
+
 	return value, nil
 }
 
@@ -116,6 +122,7 @@ func (s *Store) index() (*index, error) {
 	if s.names != nil {
 		return s.names, nil
 	}
+
 	text, err := os.ReadFile(s.indexFile())
 	switch names := (&index{ID: rand.Text()}); {
 	case errors.Is(err, fs.ErrNotExist):
@@ -128,6 +135,7 @@ func (s *Store) index() (*index, error) {
 		}
 		s.names = names
 	}
+
 	return s.names, nil
 }
 
@@ -136,18 +144,21 @@ func (s *Store) list(names *index, name string, has bool) error {
 	if slices.Contains(names.Keyring, name) == has {
 		return nil
 	}
+
 	if has {
 		names.Keyring = append(names.Keyring, name)
 		slices.Sort(names.Keyring)
 	} else {
 		names.Keyring = slices.DeleteFunc(names.Keyring, func(n string) bool { return n == name })
 	}
+
 	text, err := json.Marshal(names)
 	if err != nil {
 		return err
 	}
-	if err := replace(s.indexFile(), text); err != nil {
+	if err := atomicfile.Write(s.indexFile(), text, 0o600); err != nil {
 		return fmt.Errorf("the list of secrets cannot be written: %w", err)
 	}
+
 	return nil
 }

@@ -72,10 +72,12 @@ func New(o Options) (*Store, error) {
 	if o.Home == "" {
 		return nil, errors.New("secret: a home is needed")
 	}
+
 	s := &Store{home: o.Home, getenv: o.Getenv, keyring: o.Keyring, work: workFactor}
 	if s.getenv == nil {
 		s.getenv = os.Getenv
 	}
+
 	if s.keyring == nil {
 		s.keyring = systemKeyring(s.getenv)
 	}
@@ -101,12 +103,14 @@ func (s *Store) Get(name string) (string, Source, error) {
 	if err != nil {
 		return "", "", err
 	}
+
 	if slices.Contains(names.Keyring, name) {
 		value, err := s.fromKeyring(names.ID, name)
 		if !errors.Is(err, ErrNotSet) { // removed there by hand, it may be elsewhere
 			return value, InKeyring, err
 		}
 	}
+
 	file, err := s.values()
 	if err != nil {
 		return "", "", err
@@ -117,6 +121,7 @@ func (s *Store) Get(name string) (string, Source, error) {
 	if value := s.getenv(Variable(name)); value != "" {
 		return value, InEnvironment, nil
 	}
+
 	return "", "", ErrNotSet
 }
 
@@ -126,6 +131,7 @@ func (s *Store) Set(name, value string, in Source) (Source, string, error) {
 	if err := CheckName(name); err != nil {
 		return "", "", err
 	}
+
 	switch {
 	case value == "":
 		return "", "", errors.New("the value is empty")
@@ -134,15 +140,18 @@ func (s *Store) Set(name, value string, in Source) (Source, string, error) {
 	case !utf8.ValidString(value) || strings.ContainsRune(value, 0):
 		return "", "", errors.New("the value is no text; encode it, as with base64")
 	}
+
 	unlock, err := s.lock()
 	if err != nil {
 		return "", "", err
 	}
 	defer unlock()
+
 	names, err := s.index()
 	if err != nil {
 		return "", "", err
 	}
+
 	why := ""
 	if in != InFile {
 		if err := s.toKeyring(names.ID, name, value); err == nil {
@@ -151,19 +160,23 @@ func (s *Store) Set(name, value string, in Source) (Source, string, error) {
 			return "", "", err
 		}
 	}
+
 	file, err := s.values()
 	if err != nil {
 		return "", "", err
 	}
+
 	file[name] = value
 	if err := s.save(file); err != nil {
 		return "", "", err
 	}
+
 	if slices.Contains(names.Keyring, name) {
 		// One that the keyring does not forget is not asked for any more.
 		_ = s.forget(names.ID, name)
 		return InFile, why, s.list(names, name, false)
 	}
+
 	return InFile, why, nil
 }
 
@@ -174,10 +187,12 @@ func (s *Store) Remove(name string) (from []Source, err error) {
 		return nil, err
 	}
 	defer unlock()
+
 	names, err := s.index()
 	if err != nil {
 		return nil, err
 	}
+
 	if slices.Contains(names.Keyring, name) {
 		if err := s.forget(names.ID, name); err != nil && !errors.Is(err, ErrNotSet) {
 			return nil, err
@@ -187,17 +202,21 @@ func (s *Store) Remove(name string) (from []Source, err error) {
 		}
 		from = append(from, InKeyring)
 	}
+
 	file, err := s.values()
 	if err != nil {
 		return from, err
 	}
+
 	if _, ok := file[name]; ok {
 		from = append(from, InFile)
 		return from, s.drop(name)
 	}
+
 	if len(from) == 0 {
 		return nil, ErrNotSet
 	}
+
 	return from, nil
 }
 
@@ -207,17 +226,21 @@ func (s *Store) List() (map[string]Source, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	file, err := s.values()
 	if err != nil {
 		return nil, err
 	}
+
 	out := map[string]Source{}
 	for name := range file {
 		out[name] = InFile
 	}
+
 	for _, name := range names.Keyring {
 		out[name] = InKeyring
 	}
+
 	return out, nil
 }
 
@@ -230,6 +253,7 @@ func (s *Store) drop(name string) error {
 	if _, ok := file[name]; !ok {
 		return nil
 	}
+
 	delete(file, name)
 	return s.save(file)
 }
@@ -240,10 +264,12 @@ func (s *Store) lock() (func(), error) {
 	if err := os.MkdirAll(s.home, 0o700); err != nil {
 		return nil, fmt.Errorf("cannot create the home folder %s: %w; choose another with --home", s.home, err)
 	}
+
 	l := flock.New(filepath.Join(s.home, "secrets.lock"), flock.SetPermissions(0o600))
 	if err := l.Lock(); err != nil {
 		return nil, fmt.Errorf("the secrets in %s cannot be locked: %w", s.home, err)
 	}
+
 	s.read, s.names = false, nil
 	return func() { _ = l.Unlock() }, nil // it goes with the process at the latest
 }

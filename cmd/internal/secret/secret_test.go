@@ -33,11 +33,14 @@ func (r *ring) do(f func() error) error {
 	if hang != nil {
 		<-hang
 	}
+
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	if r.fail != nil {
 		return r.fail
 	}
+
 	return f()
 }
 
@@ -115,22 +118,27 @@ func TestOrder(t *testing.T) {
 	if len(k.held) != 0 {
 		t.Errorf("the keyring still has %v", k.held)
 	}
+
 	expect(t, "back into the keyring", set(t, s, "my-key", "three", InKeyring), "keyring")
 	again := open(t, home, k, env)
 	if list, err := again.List(); err != nil || fmt.Sprint(list) != "map[my-key:keyring]" || len(again.file) != 0 {
 		t.Errorf("the list is %v (%v), the file holds %v", list, err, again.file)
 	}
+
 	from, err := s.Remove("my-key")
 	if fmt.Sprint(from, err) != "[keyring] <nil>" {
 		t.Errorf("removed from %v (%v)", from, err)
 	}
+
 	expect(t, "after its removal", get(t, s, "my-key"), "from-env in environment")
 	if _, err := s.Remove("my-key"); !errors.Is(err, ErrNotSet) {
 		t.Errorf("removed twice: %v", err)
 	}
+
 	for _, name := range []string{"", "../x", "a b", "-a", strings.Repeat("a", 64), "a\n"} {
 		expect(t, "a name", set(t, s, name, "x", ""), "cannot be the name of a secret")
 	}
+
 	expect(t, "an empty value", set(t, s, "a", "", ""), "empty")
 	expect(t, "a long value", set(t, s, "a", strings.Repeat("x", MaxValue+1), ""), "at most")
 }
@@ -183,6 +191,7 @@ func TestFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, e := range entries {
 		path := filepath.Join(home, e.Name())
 		text, err := os.ReadFile(path)
@@ -196,6 +205,7 @@ func TestFile(t *testing.T) {
 			t.Errorf("%s holds a value", e.Name())
 		}
 	}
+
 	if runtime.GOOS != "windows" {
 		if info, err := os.Stat(home); err != nil || info.Mode().Perm() != 0o700 {
 			t.Errorf("the home has the permissions %v (%v)", info.Mode(), err)
@@ -205,9 +215,11 @@ func TestFile(t *testing.T) {
 		}
 		expect(t, "a key for everybody", get(t, open(t, home, nil, nil), "a"), "can be read by others")
 	}
+
 	if err := os.Remove(filepath.Join(home, "secrets.key")); err != nil {
 		t.Fatal(err)
 	}
+
 	expect(t, "without the key", get(t, open(t, home, nil, nil), "a"), "there is neither its key")
 	expect(t, "set without the key", set(t, open(t, home, nil, nil), "c", "x", ""), "there is neither its key")
 }
@@ -222,21 +234,25 @@ func TestDamagedFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	flipped := bytes.Clone(whole)
 	flipped[len(flipped)-1] ^= 1
 	for name, text := range map[string][]byte{"empty": nil, "no file of age": []byte("hi\n"), "cut off": whole[:len(whole)-3], "changed": flipped} {
 		if err := os.WriteFile(path, text, 0o600); err != nil {
 			t.Fatal(err)
 		}
+
 		expect(t, name, get(t, open(t, home, nil, nil), "a"), "bring it back from a backup, or remove it and set the secrets again")
 		expect(t, name, set(t, open(t, home, nil, nil), "b", "x", ""), "it is damaged")
 		if now, err := os.ReadFile(path); err != nil || !bytes.Equal(now, text) {
 			t.Errorf("%s: it was written over (%v)", name, err)
 		}
 	}
+
 	if err := errors.Join(os.Remove(path), os.Mkdir(path, 0o700)); err != nil {
 		t.Fatal(err)
 	}
+
 	expect(t, "a folder", get(t, open(t, home, nil, nil), "a"), "is not a plain file")
 }
 
@@ -257,6 +273,7 @@ func TestPassphrase(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(home, "secrets.key")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the key is still there (%v)", err)
 	}
+
 	expect(t, "written with the passphrase", get(t, open(t, home, nil, env), "a"), "one in file")
 	expect(t, "without it", get(t, open(t, home, nil, nil), "a"), "there is neither")
 	expect(t, "with another", get(t, open(t, home, nil, map[string]string{"ROUSE_SECRETS_PASSPHRASE": "wrong"}), "a"), "opens it")
@@ -277,6 +294,7 @@ func TestTogether(t *testing.T) {
 			}
 		})
 	}
+
 	all.Wait()
 	if list, err := open(t, home, nil, nil).List(); err != nil || len(list) != 8 {
 		t.Errorf("%d are left: %v (%v)", len(list), list, err)

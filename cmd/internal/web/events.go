@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
 )
 
 // eventPage is how many events are read from the ledger at once.
@@ -23,6 +24,7 @@ func (s *server) events(w http.ResponseWriter, r *http.Request) {
 			_, err = s.ledger.Run(r.Context(), f.Run)
 		}
 	}
+
 	if text := q.Get("after"); err == nil && text != "" {
 		if f.After, err = strconv.ParseInt(text, 10, 64); err != nil {
 			err = usage("after must be the id of an event, not %q", text)
@@ -32,6 +34,7 @@ func (s *server) events(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, r, err)
 		return
 	}
+
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	if err := s.stream(w, r, f, q.Get("follow") == "true"); err != nil && r.Context().Err() == nil {
 		s.log.Warn("an event stream broke off", "error", err)
@@ -49,12 +52,14 @@ func (s *server) stream(w http.ResponseWriter, r *http.Request, f ledger.EventFi
 		if err != nil {
 			return err
 		}
+
 		for _, e := range page {
 			if err := out.Encode(newEvent(e)); err != nil {
 				return err
 			}
 			f.After = e.ID
 		}
+
 		if err := flush.Flush(); err != nil {
 			return err
 		}
@@ -64,6 +69,7 @@ func (s *server) stream(w http.ResponseWriter, r *http.Request, f ledger.EventFi
 		if !follow || over {
 			return nil
 		}
+
 		select {
 		case <-changed:
 		case <-r.Context().Done():
@@ -76,5 +82,5 @@ func (s *server) stream(w http.ResponseWriter, r *http.Request, f ledger.EventFi
 // earlier attempt.
 func (s *server) finished(r *http.Request, id int64) bool {
 	run, err := s.ledger.Run(r.Context(), id)
-	return err == nil && (run.State == ledger.StateFinished || run.Asks())
+	return err == nil && (run.State == domain.StateFinished || run.Asks())
 }

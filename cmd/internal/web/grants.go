@@ -6,25 +6,16 @@ import (
 	"strconv"
 
 	"rouse/agentdb/ledger"
+	"rouse/cmd/internal/api"
 )
 
-// Grant is what an owner has allowed an agent's runs until they take it back.
-type Grant struct {
-	ID        string `json:"id"`
-	Agent     string `json:"agent"`
-	Tool      string `json:"tool"` // "" of a job's definition
-	Action    string `json:"action"`
-	Item      string `json:"item"` // of the inbox, in which it was given
-	CreatedAt Time   `json:"created_at"`
-}
-
-func newGrant(g ledger.Standing) Grant {
-	return Grant{ID: id(g.ID), Agent: g.Agent, Tool: g.Action.Tool, Action: g.Action.Shown, Item: id(g.Item), CreatedAt: Time{g.CreatedAt}}
+func newGrant(g ledger.Standing) api.Grant {
+	return api.Grant{ID: id(g.ID), Agent: g.Agent, Tool: g.Action.Tool, Action: g.Action.Shown, Item: id(g.Item), CreatedAt: api.At(g.CreatedAt)}
 }
 
 func (s *server) grants(r *http.Request) (any, error) {
 	given, err := s.ledger.StandingGrants(r.Context())
-	out := []Grant{}
+	out := []api.Grant{}
 	for _, g := range given {
 		out = append(out, newGrant(g))
 	}
@@ -40,19 +31,11 @@ func (s *server) revoke(r *http.Request) (any, error) {
 	return newGrant(g), err
 }
 
-// Memory is an agent whose database and files are not trusted any more, since a run wrote them
-// that had met untrusted content.
-type Memory struct {
-	Agent string `json:"agent"`
-	Run   string `json:"run"`
-	At    Time   `json:"at"`
-}
-
 func (s *server) untrusted(r *http.Request) (any, error) {
 	found, err := s.ledger.UntrustedMemories(r.Context())
-	out := []Memory{}
+	out := []api.Memory{}
 	for _, m := range found {
-		out = append(out, Memory{m.Agent, id(m.Run), Time{m.At}})
+		out = append(out, api.Memory{Agent: m.Agent, Run: id(m.Run), At: api.At(m.At)})
 	}
 	return out, err
 }

@@ -9,53 +9,41 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"rouse/agentdb/ledger"
+	"rouse/cmd/internal/api"
+	"rouse/internal/text"
 )
 
-// maxAnswer bounds an answer, in characters.
-const maxAnswer = 8000
-
-// Item is something that waits for a person.
-type Item struct {
-	ID        string   `json:"id"`
-	Run       string   `json:"run"`
-	Runs      []string `json:"runs"` // that the answer is for: others may ask for the same
-	Job       string   `json:"job"`
-	Agent     string   `json:"agent"`
-	Kind      string   `json:"kind"`
-	Title     string   `json:"title"`
-	Message   string   `json:"message"`
-	Options   []string `json:"options"`
-	Multiple  bool     `json:"multiple"`
-	Action    string   `json:"action"` // of an approval what would be done, exactly; else the command that answers it
-	Tool      string   `json:"tool,omitempty"`
-	Hash      string   `json:"hash,omitempty"` // of the action
-	State     string   `json:"state"`          // open, answered, expired, withdrawn
-	Answer    string   `json:"answer"`
-	Reason    string   `json:"reason,omitempty"` // of a denial
-	CreatedAt Time     `json:"created_at"`
-	ExpiresAt Time     `json:"expires_at"`
+func (s *server) inboxRoutes(mux *http.ServeMux) {
+	mux.Handle("GET /v1/inbox", s.answer(s.inbox))
+	mux.Handle("POST /v1/inbox/{id}/answer", s.answer(s.answerItem))
+	mux.Handle("GET /v1/grants", s.answer(s.grants))
+	mux.Handle("POST /v1/grants/{id}/revoke", s.answer(s.revoke))
+	mux.Handle("GET /v1/untrusted", s.answer(s.untrusted))
+	mux.Handle("POST /v1/agents/{agent}/trust", s.answer(s.trust))
 }
 
-// Answer answers an item.
-type Answer struct {
-	Text   string `json:"text"`
-	Reason string `json:"reason,omitempty"` // of a denial, for the agent
-	Kind   string `json:"kind,omitempty"`   // of items that may be answered so; "" for any
-}
+// Lengths in characters.
+const (
+	maxAnswer = 8000 // of an answer
+	maxQuoted = 80   // of an answer in a message
+)
 
-func newItem(i ledger.Item) Item {
+func newItem(i ledger.Item) api.Item {
 	options := i.Options
 	if options == nil {
 		options = []string{}
 	}
+
 	action := "rouse answer " + id(i.ID) + " " + answers(i)
 	if i.Kind == ledger.KindApproval {
 		action = i.Action.Shown
 	}
-	return Item{ID: id(i.ID), Run: id(i.Run), Runs: []string{id(i.Run)}, Job: i.Job, Agent: i.Agent, Kind: i.Kind, Title: i.Title, Message: i.Message, Options: options, Multiple: i.Multiple,
-		Action: action, Tool: i.Action.Tool, Hash: i.Action.Hash, State: i.State, Answer: i.Answer, Reason: i.Reason, CreatedAt: Time{i.CreatedAt}, ExpiresAt: Time{i.ExpiresAt}}
+
+	return api.Item{ID: id(i.ID), Run: id(i.Run), Runs: []string{id(i.Run)}, Job: i.Job, Agent: i.Agent, Kind: i.Kind, Title: i.Title, Message: i.Message, Options: options, Multiple: i.Multiple,
+		Action: action, Tool: i.Action.Tool, Hash: i.Action.Hash, State: i.State, Answer: i.Answer, Reason: i.Reason, CreatedAt: api.At(i.CreatedAt), ExpiresAt: api.At(i.ExpiresAt)}
 }
 
 // answers is what can be said of an item, in the place of TEXT.
@@ -68,7 +56,7 @@ func answers(i ledger.Item) string {
 
 func (s *server) inbox(r *http.Request) (any, error) {
 	items, err := s.ledger.Inbox(r.Context())
-	out := []Item{}
+	out := []api.Item{}
 	type action struct{ agent, hash string }
 	asked := map[action]int{}
 	for _, i := range items {
@@ -80,6 +68,7 @@ func (s *server) inbox(r *http.Request) (any, error) {
 		asked[same] = len(out)
 		out = append(out, newItem(i))
 	}
+
 	return out, err
 }
 
@@ -88,10 +77,12 @@ func (s *server) answerItem(r *http.Request) (any, error) {
 	if err != nil || n < 1 {
 		return nil, usage("%q is not an item; items have numbers, see: rouse inbox", r.PathValue("id"))
 	}
-	var in Answer
+
+	var in api.Answer
 	if err := read(r, &in); err != nil {
 		return nil, err
 	}
+
 	item, err := s.ledger.Item(r.Context(), n)
 	if err != nil {
 		return nil, err
@@ -102,22 +93,26 @@ func (s *server) answerItem(r *http.Request) (any, error) {
 	if in.Kind != "" && in.Kind != item.Kind {
 		return nil, usage("inbox item %d is of the kind %s, and not of %s; see: rouse inbox", n, item.Kind, in.Kind)
 	}
+
 	if in.Text == ledger.ApprovalAlways && item.Kind == ledger.KindApproval && item.Action.Tool == "" {
 		in.Text = ledger.ApprovalOnce // a definition is approved for good in any case
 	}
+
 	text, err := chosen(item, in.Text)
 	if err != nil {
 		return nil, err
 	}
-	if len([]rune(in.Reason)) > maxAnswer {
+	if utf8.RuneCountInString(in.Reason) > maxAnswer {
 		return nil, usage("the reason has more than %d characters", maxAnswer)
 	}
+
 	var run ledger.Run
 	if text == ledger.ApprovalDeny && item.Kind == ledger.KindApproval {
 		run, err = s.ledger.Deny(r.Context(), n, strings.TrimSpace(in.Reason))
 	} else {
 		run, err = s.ledger.Answer(r.Context(), n, text)
 	}
+
 	if errors.Is(err, ledger.ErrClosed) { // somebody was faster
 		if item, err = s.ledger.Item(r.Context(), n); err == nil {
 			err = closed(item)
@@ -126,6 +121,7 @@ func (s *server) answerItem(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	run, err = s.ledger.Run(r.Context(), run.ID)
 	return s.toldOne(r.Context(), run, err)
 }
@@ -135,7 +131,7 @@ func closed(i ledger.Item) error {
 	why := "nobody answered it in time"
 	switch i.State {
 	case ledger.ItemAnswered:
-		why = fmt.Sprintf("it was answered %q", shortened(i.Answer))
+		why = fmt.Sprintf("it was answered %q", text.Truncate(i.Answer, maxQuoted))
 	case ledger.ItemWithdrawn:
 		why = "its run ended otherwise, or asks anew"
 	case ledger.ItemOpen:
@@ -143,37 +139,32 @@ func closed(i ledger.Item) error {
 			why = "its run does not wait for it"
 		}
 	}
-	return &Error{Status: http.StatusConflict, Message: fmt.Sprintf("inbox item %d is not open any more: %s at %s; see: rouse show %d",
-		i.ID, why, cmp.Or(i.ClosedAt, i.ExpiresAt).Local().Format(time.DateTime), i.Run)}
-}
 
-func shortened(text string) string {
-	const most = 80
-	if runes := []rune(text); len(runes) > most {
-		return string(runes[:most-1]) + "…"
-	}
-	return text
+	return &api.Error{Status: http.StatusConflict, Message: fmt.Sprintf("inbox item %d is not open any more: %s at %s; see: rouse show %d",
+		i.ID, why, cmp.Or(i.ClosedAt, i.ExpiresAt).Local().Format(time.DateTime), i.Run)}
 }
 
 // chosen reads an answer: the words or the numbers of options, or else a text of its own,
 // which only a question takes. What looks like the number of an option and is none is
 // refused: a slip of the finger is no answer.
-func chosen(i ledger.Item, text string) (string, error) {
-	text = strings.TrimSpace(text)
-	switch n := len([]rune(text)); {
+func chosen(i ledger.Item, answer string) (string, error) {
+	answer = strings.TrimSpace(answer)
+	switch n := utf8.RuneCountInString(answer); {
 	case n == 0:
 		return "", usage("the answer is empty")
 	case n > maxAnswer:
 		return "", usage("the answer has %d characters; at most %d are taken", n, maxAnswer)
 	}
+
 	if len(i.Options) == 0 {
-		return text, nil
+		return answer, nil
 	}
-	if o, ok := option(i.Options, text); ok {
+	if o, ok := option(i.Options, answer); ok {
 		return o, nil
 	}
+
 	var chosen []string
-	parts := strings.Split(text, ",")
+	parts := strings.Split(answer, ",")
 	for _, p := range parts {
 		p = strings.TrimSpace(p)
 		if o, ok := option(i.Options, p); ok {
@@ -182,17 +173,20 @@ func chosen(i ledger.Item, text string) (string, error) {
 			}
 			continue
 		}
+
 		if n, err := strconv.Atoi(p); err == nil && len(p) < 3 && !slices.ContainsFunc(i.Options, isNumber) {
 			return "", usage("there is no option %d; there are %s", n, listed(i.Options))
 		}
 		if i.Kind != ledger.KindInput {
-			return "", usage("%q is no answer to this; the answers are %s", shortened(text), listed(i.Options))
+			return "", usage("%q is no answer to this; the answers are %s", text.Truncate(answer, maxQuoted), listed(i.Options))
 		}
-		return text, nil // an answer that none of the options foresaw
+
+		return answer, nil // an answer that none of the options foresaw
 	}
 	if len(chosen) > 1 && !i.Multiple {
 		return "", usage("only one of the options can be chosen: %s", listed(i.Options))
 	}
+
 	return strings.Join(chosen, ", "), nil
 }
 
@@ -216,6 +210,7 @@ func option(options []string, text string) (string, bool) {
 			return o, true
 		}
 	}
+
 	if n, err := strconv.Atoi(text); err == nil && n >= 1 && n <= len(options) {
 		return options[n-1], true
 	}

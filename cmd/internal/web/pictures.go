@@ -11,6 +11,7 @@ func withoutPictures(envelope json.RawMessage) json.RawMessage {
 	if !bytes.Contains(envelope, []byte(`"images":`)) {
 		return envelope
 	}
+
 	var e map[string]json.RawMessage
 	var images []struct {
 		Type string `json:"media_type"`
@@ -19,6 +20,7 @@ func withoutPictures(envelope json.RawMessage) json.RawMessage {
 	if json.Unmarshal(envelope, &e) != nil || json.Unmarshal(e["images"], &images) != nil {
 		return envelope // they are of the result
 	}
+
 	type named struct {
 		Type  string `json:"media_type"`
 		Bytes int    `json:"bytes"`
@@ -27,13 +29,16 @@ func withoutPictures(envelope json.RawMessage) json.RawMessage {
 	for _, i := range images {
 		names = append(names, named{i.Type, len(i.Data)})
 	}
+
 	text, err := json.Marshal(names)
 	if err != nil {
 		return envelope
 	}
+
 	e["images"] = text
 	if text, err = json.Marshal(e); err != nil {
 		return envelope
 	}
+
 	return text
 }

@@ -1,46 +1,15 @@
 package web
 
-import "net/http"
+import (
+	"context"
+	"net/http"
+	"rouse/cmd/internal/api"
+)
 
-// Why accounts for the instants of a job.
-type Why struct {
-	Job  string `json:"job"`
-	Zone string `json:"zone"`
-	// Notes are sentences about the job, and about the time that was asked for.
-	Notes   []string   `json:"notes"`
-	Lines   []Account  `json:"lines"`
-	Between []Happened `json:"between"`
-}
-
-// Account is one instant of a job, or one run of it by another trigger, with what became
-// of it and why. Decision is "" while nothing has been decided.
-type Account struct {
-	Job      string `json:"job"`
-	Source   string `json:"source"`
-	Nominal  Time   `json:"nominal"`
-	Actual   Time   `json:"actual"`
-	Decision string `json:"decision"`
-	Reason   string `json:"reason"`
-	Run      string `json:"run"`
-	Outcome  string `json:"outcome"`
-	// State and WaitingFor are those of the run.
-	State      string `json:"state,omitempty"`
-	WaitingFor string `json:"waiting_for,omitempty"`
-	// Asked marks what stands at the time that was asked for.
-	Asked bool `json:"asked,omitempty"`
-	// Through is the last instant of a row that stands for many, and Instants how many they
-	// are, when they were counted.
-	Through  Time `json:"through,omitzero"`
-	Instants int  `json:"instants,omitempty"`
-}
-
-// Happened is what happened beside the runs of a job and explains them: the daemon started,
-// the clock was set, a pause began.
-type Happened struct {
-	At   Time   `json:"at"`
-	What string `json:"what"` // daemon, clock, config, pause, file
-	Did  string `json:"did"`
-	Text string `json:"text"`
+// Explainer says why a job ran, or did not.
+type Explainer interface {
+	// Why explains the instants of a job around a time, or up to now when it is "".
+	Why(ctx context.Context, job, at string, n int) (api.Why, error)
 }
 
 func (s *server) why(r *http.Request) (any, error) {
@@ -48,9 +17,10 @@ func (s *server) why(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	q := r.URL.Query()
 	if q.Get("job") == "" {
 		return nil, usage("name the job")
 	}
-	return s.engine.Why(r.Context(), q.Get("job"), q.Get("at"), n)
+	return s.behind.Explainer.Why(r.Context(), q.Get("job"), q.Get("at"), n)
 }

@@ -1,0 +1,244 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+
+	"rouse/agent/loop"
+	"rouse/agent/tool"
+	"rouse/agent/tool/control"
+	"rouse/agent/tool/db"
+	"rouse/agent/tool/file"
+	"rouse/agent/tool/git"
+	"rouse/agent/tool/next"
+	"rouse/agent/tool/shell"
+	"rouse/agent/tool/skill"
+	"rouse/agent/tool/web"
+	"rouse/agentdb/ledger"
+)
+
+// family is a set of tools, what is known of them, and how a run comes by them.
+type family struct {
+	specs func() tool.Specs
+	// tools are those that the run of a task has, before its agent's lists of tools allow or deny
+	// them; nil: there are none.
+	tools func(r *Runner, t task, roots *tool.Roots) ([]tool.Tool, error)
+	// over adds to the tools that were granted those that are made of them; all were there before
+	// the agent's lists. nil: there are none.
+	over func(t task, granted *tool.Registry, all []tool.Tool) (*tool.Registry, error)
+}
+
+// families are all the tools that there are: what is known of them anywhere comes from here.
+func families() []family {
+	return []family{
+		{specs: control.Specs, tools: controlTools},
+		{specs: file.Specs, tools: fileTools},
+		{specs: db.Specs, tools: dbTools},
+		{specs: next.Specs, tools: nextTools},
+		{specs: shell.Specs, tools: shellTools},
+		{specs: git.Specs, tools: gitTools},
+		{specs: web.Specs, tools: webTools},
+		{specs: reduceSpecs, over: withReduce},
+		{specs: skill.Specs, over: skillTools},
+		{specs: stepSpecs, over: withSteps},
+	}
+}
+
+// Specs is what is known of every tool that this version has, and of those beside them. Nothing is
+// opened for it.
+func Specs(beside ...tool.Tool) tool.Specs {
+	var out tool.Specs
+	for _, f := range families() {
+		out = append(out, f.specs()...)
+	}
+
+	for _, t := range beside {
+		out = append(out, t.Spec())
+	}
+	return out
+}
+
+// Specs is what is known of every tool that the runner's agents could have.
+func (r *Runner) Specs() tool.Specs { return r.specs }
+
+// checkSpecs refuses two tools of one name, and one of which too little is known.
+func checkSpecs(specs tool.Specs) error {
+	seen := map[string]bool{}
+	for _, s := range specs {
+		if err := s.Check(); err != nil {
+			return err
+		}
+		if seen[s.Name] {
+			return fmt.Errorf("the tool %s is defined twice", s.Name)
+		}
+		seen[s.Name] = true
+	}
+
+	return nil
+}
+
+// tools are the tools of the task within the agent's grants.
+func (r *Runner) tools(t task, a ledger.Attempt) (*tool.Registry, error) {
+	roots, err := r.roots(t, a)
+	if err != nil {
+		return nil, err
+	}
+
+	all, err := r.every(t, roots)
+	if err != nil {
+		return nil, err
+	}
+
+	if t.needsModel() && len(t.secrets) > 0 {
+		all = discreet(all, redactor(t.secrets))
+	}
+
+	if t.answered != nil {
+		for i := range all {
+			all[i] = t.answered(all[i])
+		}
+	}
+
+	registry, err := tool.NewRegistry(all...)
+	if err != nil {
+		return nil, err
+	}
+
+	registry = registry.Filter(t.agent.Allow, t.agent.Deny)
+	for _, f := range families() {
+		if f.over == nil {
+			continue
+		}
+		if registry, err = f.over(t, registry, all); err != nil {
+			return nil, err
+		}
+	}
+
+	return registry, r.known(registry.Names()...)
+}
+
+// every is each tool of a task, before its agent's lists of tools.
+func (r *Runner) every(t task, roots *tool.Roots) ([]tool.Tool, error) {
+	var all []tool.Tool
+	for _, f := range families() {
+		if f.tools == nil {
+			continue
+		}
+
+		tools, err := f.tools(r, t, roots)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, tools...)
+	}
+
+	for _, one := range r.beside {
+		if t.given(one.Spec()) {
+			all = append(all, one)
+		}
+	}
+
+	return all, nil
+}
+
+// known refuses a tool that no family tells of: nobody who asks for its properties would find it.
+func (r *Runner) known(names ...string) error {
+	for _, name := range names {
+		if r.specs.Find(name).Name == "" {
+			return errors.New("the tool " + name + " is not among the specs of its family")
+		}
+	}
+	return nil
+}
+
+// given says whether the run of a task has a tool, before its agent's lists of tools allow or deny
+// it. What the families that are made over others are given with, only they can say.
+func (t task) given(s tool.Spec) bool {
+	named := tool.Named(t.agent.Allow, s.Name)
+	if s.SecondOf != "" {
+		return named
+	}
+
+	switch s.Given {
+	case tool.GivenAlways:
+		return true
+	case tool.GivenModel:
+		return t.needsModel()
+	case tool.GivenDatabase:
+		return t.agent.Database
+	case tool.GivenPlanning:
+		return t.agent.SelfScheduling != nil
+	case tool.GivenNetwork:
+		return len(t.agent.Network) > 0
+	case tool.GivenCommands:
+		return named || len(t.agent.Commands) > 0 || len(t.allowing()) > 0
+	case tool.GivenRepository:
+		return named || git.Repository(t.agent.Workdir)
+	}
+
+	return false
+}
+
+func controlTools(r *Runner, t task, _ *tool.Roots) ([]tool.Tool, error) {
+	all, err := control.Tools(control.Options{Ledger: r.ledger, Channels: t.channels, Board: t.board, Redact: redactor(t.secrets).Replace})
+	if err != nil || !t.needsModel() { // a playbook could not hear the answer
+		return all, err
+	}
+	clarify, err := control.Clarify()
+	return append(all, clarify), err
+}
+
+func fileTools(r *Runner, t task, roots *tool.Roots) ([]tool.Tool, error) {
+	return file.Tools(file.Options{Roots: roots, Log: r.ledger, Allow: t.agent.Allow, Redact: redactor(t.secrets).Replace, Viewer: r.viewer})
+}
+
+func dbTools(r *Runner, t task, roots *tool.Roots) ([]tool.Tool, error) {
+	if !t.agent.Database {
+		return nil, nil
+	}
+	return db.Tools(db.Options{Pool: r.databases, Roots: roots})
+}
+
+func nextTools(r *Runner, t task, _ *tool.Roots) ([]tool.Tool, error) {
+	if t.agent.SelfScheduling == nil {
+		return nil, nil
+	}
+	return next.Tools(next.Options{Ledger: r.ledger, Limits: *t.agent.SelfScheduling, Wake: t.detail.Wake, Redact: redactor(t.secrets).Replace})
+}
+
+func webTools(_ *Runner, t task, _ *tool.Roots) ([]tool.Tool, error) {
+	return web.Tools(web.Options{Grants: t.agent.Network, Secrets: t.agent.Secrets, Redact: redactor(t.secrets).Replace})
+}
+
+func shellTools(r *Runner, t task, roots *tool.Roots) ([]tool.Tool, error) {
+	host, err := r.programs.host(t, roots)
+	if err != nil {
+		return nil, err
+	}
+	return shell.Tools(shell.Options{
+		Host: host, Log: r.ledger, Grants: t.agent.Commands, More: t.allowed(), Allow: t.agent.Allow, Secrets: t.agent.Secrets, Redact: redactor(t.secrets).Replace,
+	})
+}
+
+func gitTools(r *Runner, t task, roots *tool.Roots) ([]tool.Tool, error) {
+	host, err := r.programs.host(t, roots)
+	if err != nil {
+		return nil, err
+	}
+	return git.Tools(git.Options{Host: host, Folder: t.agent.Workdir, Allow: t.agent.Allow, Redact: redactor(t.secrets).Replace})
+}
+
+func stepSpecs() tool.Specs { return tool.Specs{loop.StepSpec()} }
+
+// withSteps adds the tool of runs that go in phases, which no list of tools leaves out.
+func withSteps(t task, granted *tool.Registry, _ []tool.Tool) (*tool.Registry, error) {
+	if !t.phased() {
+		return granted, nil
+	}
+
+	step, err := loop.StepTool()
+	if err != nil {
+		return nil, err
+	}
+	return granted.With(step)
+}

@@ -1,0 +1,29 @@
+package api
+
+// Budget is what models took today, and what they may still take.
+type Budget struct {
+	Day      string      `json:"day"` // of the timezone: 2026-11-21
+	Timezone string      `json:"timezone"`
+	EndsAt   Time        `json:"ends_at"`
+	Budgets  []BudgetRow `json:"budgets"`
+}
+
+// BudgetRow is the day of the daemon, an agent or a job. What is reserved may be taken by
+// calls that are on, or were when their process ended; limits are null where there is none.
+type BudgetRow struct {
+	Scope          string   `json:"scope"` // daemon, agent or job
+	Name           string   `json:"name"`  // "" of the daemon
+	SpentUSD       float64  `json:"spent_usd"`
+	ReservedUSD    float64  `json:"reserved_usd"`
+	LimitUSD       *float64 `json:"limit_usd"`
+	LeftUSD        *float64 `json:"left_usd"`
+	SpentTokens    int64    `json:"spent_tokens"`
+	ReservedTokens int64    `json:"reserved_tokens"`
+	LimitTokens    *int64   `json:"limit_tokens"`
+	LeftTokens     *int64   `json:"left_tokens"`
+	// The runs that the clock still brings today, and what they will take if they are like
+	// the last ones of their jobs.
+	RunsToCome     int     `json:"runs_to_come"`
+	ForecastUSD    float64 `json:"forecast_usd"`
+	ForecastTokens int64   `json:"forecast_tokens"`
+}

@@ -1,0 +1,220 @@
+package api
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"net"
+	"net/http"
+	"net/url"
+)
+
+// maxLine bounds one line of an event stream, in bytes.
+const maxLine = 4 << 20
+
+// ErrNoDaemon says that nobody listens on the socket.
+var ErrNoDaemon = errors.New("no rouse daemon listens there")
+
+// Client speaks the one protocol of rouse, HTTP /v1, with a daemon or with a handler of
+// the same process: a command does not know which.
+type Client struct {
+	http *http.Client
+}
+
+// Dial returns a client of the daemon on a Unix socket, or ErrNoDaemon.
+func Dial(ctx context.Context, socket string) (*Client, error) {
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
+		var d net.Dialer
+		return d.DialContext(ctx, "unix", socket)
+	}
+	conn, err := dial(ctx, "", "")
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s", ErrNoDaemon, socket)
+	}
+
+	conn.Close()
+	return &Client{http: &http.Client{Transport: &http.Transport{DialContext: dial}}}, nil
+}
+
+// InProcess returns a client whose requests are answered by h directly.
+func InProcess(h http.Handler) *Client {
+	return &Client{http: &http.Client{Transport: handlerTransport{h}}}
+}
+
+// Error is an answer that was not a success, in the server's own words.
+type Error struct {
+	Status  int    `json:"-"`
+	Message string `json:"error"`
+	// Usage says that the request itself was wrong (an unknown name, a bad value).
+	Usage bool `json:"usage,omitempty"`
+}
+
+func (e *Error) Error() string { return e.Message }
+
+// Get fetches a path with query values into out.
+func (c *Client) Get(ctx context.Context, path string, query url.Values, out any) error {
+	return c.do(ctx, http.MethodGet, path, query, nil, out)
+}
+
+// Post sends in as JSON and reads the answer into out, which may be nil.
+func (c *Client) Post(ctx context.Context, path string, in, out any) error {
+	return c.do(ctx, http.MethodPost, path, nil, in, out)
+}
+
+// Lines follows a stream of JSON lines until it ends or ctx does.
+func (c *Client) Lines(ctx context.Context, path string, query url.Values) iter.Seq2[json.RawMessage, error] {
+	return func(yield func(json.RawMessage, error) bool) {
+		resp, err := c.send(ctx, http.MethodGet, path, query, nil)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		defer resp.Body.Close()
+
+		lines := bufio.NewScanner(resp.Body)
+		lines.Buffer(nil, maxLine)
+
+		for lines.Scan() {
+			if len(lines.Bytes()) > 0 && !yield(bytes.Clone(lines.Bytes()), nil) {
+				return
+			}
+		}
+
+		if err := lines.Err(); err != nil && ctx.Err() == nil {
+			yield(nil, fmt.Errorf("the daemon's event stream broke off: %w", err))
+		}
+	}
+}
+
+func (c *Client) do(ctx context.Context, method, path string, query url.Values, in, out any) error {
+	resp, err := c.send(ctx, method, path, query, in)
+	if err != nil {
+		return err
+	}
+	return decode(resp, path, out)
+}
+
+func decode(resp *http.Response, path string, out any) error {
+	defer resp.Body.Close()
+	if out == nil {
+		_, err := io.Copy(io.Discard, resp.Body)
+		return err
+	}
+
+	if err := json.NewDecoder(resp.Body).Decode(out); err != nil {
+		return fmt.Errorf("the answer to %s was not understood: %w; is the daemon of the same version?", path, err)
+	}
+	return nil
+}
+
+func (c *Client) send(ctx context.Context, method, path string, query url.Values, in any) (*http.Response, error) {
+	if in == nil {
+		return c.request(ctx, method, path, query, nil, "")
+	}
+
+	text, err := json.Marshal(in)
+	if err != nil {
+		return nil, err
+	}
+	return c.request(ctx, method, path, query, bytes.NewReader(text), "application/json")
+}
+
+func (c *Client) request(ctx context.Context, method, path string, query url.Values, body io.Reader, contentType string) (*http.Response, error) {
+	u := url.URL{Scheme: "http", Host: "rouse", Path: path, RawQuery: query.Encode()}
+	req, err := http.NewRequestWithContext(ctx, method, u.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	if contentType != "" {
+		req.Header.Set("Content-Type", contentType)
+	}
+
+	resp, err := c.http.Do(req)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return nil, ctx.Err()
+	case err != nil && method == http.MethodGet:
+		return nil, fmt.Errorf("the daemon ended before it answered; repeat the command: %w", err)
+	case err != nil:
+		return nil, fmt.Errorf("the daemon ended before it answered; see with rouse logs whether it still did this, and repeat it if not: %w", err)
+	}
+
+	if resp.StatusCode < 300 {
+		return resp, nil
+	}
+	defer resp.Body.Close()
+
+	failure := &Error{Status: resp.StatusCode}
+	if err := json.NewDecoder(io.LimitReader(resp.Body, maxLine)).Decode(failure); err != nil || failure.Message == "" {
+		failure.Message = "the daemon answered " + resp.Status
+	}
+
+	return nil, failure
+}
+
+// handlerTransport answers requests with a handler, streaming its body.
+type handlerTransport struct{ handler http.Handler }
+
+func (t handlerTransport) RoundTrip(req *http.Request) (*http.Response, error) {
+	reader, writer := io.Pipe()
+	w := &pipeResponse{header: http.Header{}, body: writer, ready: make(chan int, 1)}
+	if req.Body == nil {
+		req.Body = http.NoBody
+	}
+
+	go func() {
+		defer func() {
+			if p := recover(); p != nil {
+				w.WriteHeader(http.StatusInternalServerError)
+				writer.CloseWithError(fmt.Errorf("the request handler failed: %v", p))
+			}
+		}()
+
+		t.handler.ServeHTTP(w, req)
+		w.WriteHeader(http.StatusOK)
+		writer.Close()
+	}()
+
+	select {
+	case status := <-w.ready:
+		return &http.Response{
+			StatusCode: status, Status: fmt.Sprintf("%d %s", status, http.StatusText(status)),
+			Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+			Header: w.header, Body: reader, Request: req, ContentLength: -1,
+		}, nil
+	case <-req.Context().Done():
+		reader.CloseWithError(req.Context().Err())
+		return nil, req.Context().Err()
+	}
+}
+
+// pipeResponse is the ResponseWriter of handlerTransport.
+type pipeResponse struct {
+	header http.Header
+	body   *io.PipeWriter
+	ready  chan int
+	sent   bool
+}
+
+func (w *pipeResponse) Header() http.Header { return w.header }
+
+func (w *pipeResponse) WriteHeader(status int) {
+	if !w.sent {
+		w.sent = true
+		w.ready <- status
+	}
+}
+
+func (w *pipeResponse) Write(p []byte) (int, error) {
+	w.WriteHeader(http.StatusOK)
+	return w.body.Write(p)
+}
+
+// Flush satisfies http.Flusher; a pipe holds nothing back.
+func (w *pipeResponse) Flush() { w.WriteHeader(http.StatusOK) }

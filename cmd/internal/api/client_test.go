@@ -1,0 +1,128 @@
+package api
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// handler answers like a daemon: JSON, a failure in words, a stream of lines.
+func handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /v1/ok", func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintf(w, `{"name":%q}`, r.URL.Query().Get("name"))
+	})
+	mux.HandleFunc("POST /v1/fail", func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusNotFound)
+		fmt.Fprint(w, `{"error":"no job is named inbx; did you mean inbox?","usage":true}`)
+	})
+	mux.HandleFunc("GET /v1/lines", func(w http.ResponseWriter, _ *http.Request) {
+		for i := range 3 {
+			fmt.Fprintf(w, "{\"n\":%d}\n", i)
+			w.(http.Flusher).Flush()
+		}
+	})
+
+	return mux
+}
+
+// TestClient holds the daemon's socket and the process's own handler to the same behaviour.
+func TestClient(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "s.sock")
+	listener, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	server := &http.Server{Handler: handler()}
+	go server.Serve(listener)
+	t.Cleanup(func() { server.Close() })
+	dialled, err := Dial(t.Context(), socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	for name, c := range map[string]*Client{"socket": dialled, "in process": InProcess(handler())} {
+		t.Run(name, func(t *testing.T) { exercise(t, c) })
+	}
+}
+
+func exercise(t *testing.T, c *Client) {
+	var ok struct{ Name string }
+	if err := c.Get(t.Context(), "/v1/ok", map[string][]string{"name": {"a b"}}, &ok); err != nil || ok.Name != "a b" {
+		t.Errorf("Get = %q, %v", ok.Name, err)
+	}
+
+	var failure *Error
+	if err := c.Post(t.Context(), "/v1/fail", struct{}{}, nil); !errors.As(err, &failure) || failure.Status != 404 || !failure.Usage {
+		t.Errorf("Post = %#v, want the server's own words and that it is a usage error", err)
+	}
+
+	n := 0
+	for line, err := range c.Lines(t.Context(), "/v1/lines", nil) {
+		var got struct{ N int }
+		if err != nil || json.Unmarshal(line, &got) != nil || got.N != n {
+			t.Fatalf("line %d = %s, %v", n, line, err)
+		}
+		n++
+	}
+
+	if n != 3 {
+		t.Errorf("%d lines, want 3", n)
+	}
+}
+
+func TestDialNobody(t *testing.T) {
+	if _, err := Dial(t.Context(), filepath.Join(t.TempDir(), "none")); !errors.Is(err, ErrNoDaemon) {
+		t.Errorf("Dial = %v, want ErrNoDaemon", err)
+	}
+}
+
+func TestTime(t *testing.T) {
+	for _, c := range []struct {
+		in   Time
+		want string
+	}{
+		{Time{}, "null"},
+		{Time{time.Date(2026, 3, 1, 12, 0, 0, 5e6, time.FixedZone("x", 3600))}, `"2026-03-01T11:00:00.005Z"`},
+	} {
+		text, err := json.Marshal(c.in)
+		var back Time
+		if err != nil || string(text) != c.want || json.Unmarshal(text, &back) != nil || !back.Equal(c.in.Time) {
+			t.Errorf("%v → %s, %v; want %s and back", c.in, text, err, c.want)
+		}
+	}
+}
+
+// A daemon that dies over a request leaves it open whether that was done, and says so.
+func TestClientOfADyingDaemon(t *testing.T) {
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))
+	socket := filepath.Join(t.TempDir(), "s.sock")
+	listener, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	server.Listener.Close()
+	server.Listener = listener
+	server.Start()
+	defer server.Close()
+
+	c, err := Dial(t.Context(), socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Get(t.Context(), "/v1/runs", nil, nil); err == nil || !strings.Contains(err.Error(), "repeat the command") {
+		t.Errorf("Get: %v", err)
+	}
+	if err := c.Post(t.Context(), "/v1/runs", struct{}{}, nil); err == nil || !strings.Contains(err.Error(), "whether it still did this") {
+		t.Errorf("Post: %v", err)
+	}
+}

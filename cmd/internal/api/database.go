@@ -1,0 +1,83 @@
+package api
+
+import (
+	"encoding/json"
+	"rouse/agentdb"
+)
+
+// What an agent's database answers, as the API sends it.
+type (
+	Schema = agentdb.Schema
+	Rows   = agentdb.Rows
+	Stats  = agentdb.Stats
+	View   = agentdb.View
+	// ViewParam is a parameter of a saved view.
+	ViewParam = agentdb.ViewParam
+	// ViewResult is what a saved view answered, and when.
+	ViewResult = agentdb.ViewResult
+)
+
+// Change is an entry of an agent's changelog.
+type Change struct {
+	ID     int64           `json:"id"`
+	At     string          `json:"at"`
+	Run    string          `json:"run"` // "0": no run's
+	Actor  string          `json:"actor"`
+	Op     string          `json:"op"`
+	Table  string          `json:"table"`
+	Key    json.RawMessage `json:"key"`
+	Before json.RawMessage `json:"before"`
+	After  json.RawMessage `json:"after"`
+	SQL    string          `json:"sql"`
+}
+
+// ViewRequest is what a saved view is asked with.
+type ViewRequest struct {
+	Params map[string]any `json:"params,omitempty"`
+}
+
+// Files of rows, as the API sends them.
+type (
+	Imported = agentdb.Imported
+	Exported = agentdb.Exported
+)
+
+// ExportRequest asks for the answer of a query as a file.
+type ExportRequest struct {
+	SQL    string `json:"sql"`
+	Params []any  `json:"params,omitempty"`
+	Format string `json:"format,omitempty"`
+	Name   string `json:"name,omitempty"` // of the file, whose extension can say the format
+}
+
+// Copies of an agent's database, as the API sends them.
+type (
+	Backup   = agentdb.Backup
+	Replaced = agentdb.Replaced
+)
+
+// BackupRequest asks for a copy of an agent's database.
+type BackupRequest struct {
+	File  string `json:"file,omitempty"` // an absolute path; "" is the folder of the backups
+	Force bool   `json:"force"`          // the file may exist
+}
+
+// RestoreRequest says what an agent's database is to be again.
+type RestoreRequest struct {
+	From  string `json:"from"`  // "last", a backup's name, or an absolute path
+	Force bool   `json:"force"` // another agent's too, and while runs of the agent wait
+}
+
+// ResetRequest asks for an empty database.
+type ResetRequest struct {
+	Force bool `json:"force"` // while runs of the agent wait
+}
+
+// QueryRequest asks an agent's database.
+type QueryRequest struct {
+	SQL            string `json:"sql"`
+	Params         []any  `json:"params,omitempty"`
+	Limit          int    `json:"limit,omitempty"`
+	Offset         int    `json:"offset,omitempty"`
+	IncludeDeleted bool   `json:"include_deleted,omitempty"`
+}

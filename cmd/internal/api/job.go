@@ -1,0 +1,47 @@
+package api
+
+import "rouse/internal/domain"
+
+// Job is a job with its triggers in words and its last and next run.
+type Job struct {
+	Name        string         `json:"name"`
+	Agent       string         `json:"agent"`
+	Enabled     bool           `json:"enabled"`
+	Triggers    []string       `json:"triggers"`
+	Next        Time           `json:"next"`
+	LastRun     string         `json:"last_run"`
+	LastState   domain.State   `json:"last_state"`
+	LastOutcome domain.Outcome `json:"last_outcome"`
+	LastAt      Time           `json:"last_at"`
+	Paused      bool           `json:"paused"`
+	// PausedUntil is null when the job stays paused until somebody resumes it.
+	PausedUntil Time   `json:"paused_until"`
+	PausedWhy   string `json:"paused_reason"`
+	Problem     string `json:"problem"`
+	Watch       *Watch `json:"watch"` // null without one
+}
+
+// Watch is the watch of a job. What it is doing is known only while a daemon runs.
+type Watch struct {
+	Path      string `json:"path"`
+	Mode      string `json:"mode"`
+	State     string `json:"state"`
+	Waiting   int    `json:"waiting"` // files
+	Round     int    `json:"round"`   // of converge
+	Rescanned Time   `json:"rescanned"`
+	Degraded  string `json:"degraded"`
+	Problem   string `json:"problem"`
+}
+
+// Occurrence is one coming instant of a job, or a wake that an agent planned.
+type Occurrence struct {
+	Job      string          `json:"job"`
+	Agent    string          `json:"agent,omitempty"`
+	Source   string          `json:"source"`
+	Nominal  Time            `json:"nominal"`
+	Actual   Time            `json:"actual"`
+	Decision domain.Decision `json:"decision"`
+	Reason   string          `json:"reason"`
+	Run      string          `json:"run,omitempty"`
+	Outcome  domain.Outcome  `json:"outcome,omitempty"`
+}

@@ -1,0 +1,25 @@
+package api
+
+// Problem is one thing that is wrong with a configuration.
+type Problem struct {
+	File    string `json:"file"`
+	Line    int    `json:"line"`
+	Column  int    `json:"column"`
+	Path    string `json:"path"`
+	Name    string `json:"name,omitempty"`
+	Message string `json:"message"`
+	Hint    string `json:"hint,omitempty"`
+	Warning bool   `json:"warning"`
+}
+
+// Reload is what became of reading the configuration again: either problems, and nothing
+// has changed, or the jobs and other things that are not what they were.
+type Reload struct {
+	OK       bool      `json:"ok"`
+	Problems []Problem `json:"problems"`
+	Added    []string  `json:"added"`
+	Changed  []string  `json:"changed"`
+	Removed  []string  `json:"removed"`
+	Others   []string  `json:"others"`
+	Restart  []string  `json:"restart"`
+}

@@ -1,0 +1,120 @@
+package api
+
+import (
+	"encoding/json"
+	"rouse/internal/domain"
+)
+
+// Artifact is a version of a file that a run handed to its owner (OSA-19).
+type Artifact struct {
+	ID          string `json:"id"`
+	Name        string `json:"name"`
+	Version     int    `json:"version"`          // from 1, of this name in all runs of the job
+	Parent      string `json:"parent,omitempty"` // the id of the version before
+	Size        int64  `json:"size"`             // bytes
+	Hash        string `json:"sha256"`
+	Description string `json:"description"`
+	At          Time   `json:"at"`
+}
+
+// Recording is a run's recording: the text of a file, as docs/recordings.md describes it.
+type Recording struct {
+	File string `json:"file"`
+}
+
+// Run is a run as `rouse runs --json` prints it.
+type Run struct {
+	ID            string          `json:"id"`
+	Job           string          `json:"job"`
+	Agent         string          `json:"agent"`
+	Trigger       domain.Trigger  `json:"trigger"`
+	TriggerDetail json.RawMessage `json:"trigger_detail"`
+	State         domain.State    `json:"state"`
+	WaitingFor    domain.Wait     `json:"waiting_for"`
+	Outcome       domain.Outcome  `json:"outcome"`
+	Exit          domain.Exit     `json:"exit"`
+	Verified      bool            `json:"verified"`
+	Attempt       int             `json:"attempt"`
+	ScheduledAt   Time            `json:"scheduled_at"`
+	QueuedAt      Time            `json:"queued_at"`
+	StartedAt     Time            `json:"started_at"`
+	FinishedAt    Time            `json:"finished_at"`
+	Summary       string          `json:"summary"`
+	Error         string          `json:"error"`
+	Steps         int             `json:"steps"`
+	Calls         int             `json:"calls"`
+	TokensIn      int64           `json:"tokens_in"`
+	TokensOut     int64           `json:"tokens_out"`
+	CostUSD       float64         `json:"cost_usd"`
+	Artifacts     []string        `json:"artifacts"` // names
+	Tier          string          `json:"tier"`
+	Taint         []string        `json:"taint"`
+}
+
+// RunDetail is a run with everything that happened in it.
+type RunDetail struct {
+	Run
+	ArtifactsDetail []Artifact `json:"artifacts_detail"`
+	Inbox           []Item     `json:"inbox"`
+	Attempts        []Attempt  `json:"attempts"`
+	StepsDetail     []Step     `json:"steps_detail"`
+	Events          []Event    `json:"events"`
+}
+
+// Attempt is one try at a run.
+type Attempt struct {
+	Number     int                 `json:"number"`
+	State      domain.AttemptState `json:"state"`
+	StartedAt  Time                `json:"started_at"`
+	FinishedAt Time                `json:"finished_at"`
+	Error      string              `json:"error"`
+}
+
+// Step is one model turn with its calls.
+type Step struct {
+	Step    int      `json:"step"`
+	Attempt int      `json:"attempt"`
+	Text    string   `json:"text"`
+	Model   string   `json:"model,omitempty"` // who answered, by its configured name
+	Calls   []Call   `json:"calls"`
+	Notices []string `json:"notices"`
+	CostUSD float64  `json:"cost_usd"`
+}
+
+// Call is one tool invocation. Result is the envelope's result, or its message.
+type Call struct {
+	Tool       string           `json:"tool"`
+	Args       json.RawMessage  `json:"args"`
+	OK         bool             `json:"ok"`
+	Kind       string           `json:"kind"`
+	State      domain.CallState `json:"state"`
+	Result     json.RawMessage  `json:"result"`
+	Envelope   json.RawMessage  `json:"envelope"`
+	StartedAt  Time             `json:"started_at"`
+	DurationMS int64            `json:"duration_ms"`
+	Deduped    bool             `json:"deduped"`
+	// StepsDetail are the steps by which the call was answered, of one that was answered so.
+	StepsDetail []Step `json:"steps_detail,omitempty"`
+}
+
+// Event is one thing that happened.
+type Event struct {
+	ID   string          `json:"id"`
+	Run  string          `json:"run,omitempty"`
+	Job  string          `json:"job,omitempty"`
+	At   Time            `json:"at"`
+	Kind string          `json:"kind"`
+	Data json.RawMessage `json:"data"`
+}
+
+// RunRequest asks for a run: of a job, or of an agent with a prompt.
+type RunRequest struct {
+	Job    string            `json:"job,omitempty"`
+	Agent  string            `json:"agent,omitempty"`
+	Prompt string            `json:"prompt,omitempty"`
+	Input  map[string]string `json:"input,omitempty"`
+	File   string            `json:"file,omitempty"`
+	// Tool and Args make it one call by hand.
+	Tool string          `json:"tool,omitempty"`
+	Args json.RawMessage `json:"args,omitempty"`
+}

@@ -1,0 +1,69 @@
+package api
+
+import "rouse/internal/domain"
+
+// AgentSlot is what an agent planned, and may plan.
+type AgentSlot struct {
+	Agent    string `json:"agent"`
+	Planning bool   `json:"self_scheduling"`
+	Off      string `json:"off"` // why it plans nothing, and what to write to change that
+	// Limits are those of its own plans; the horizon is also that of its owner's.
+	Limits *SlotLimits `json:"limits"`
+	// Left is how many wakes may still start within 24 hours, null when there is no limit.
+	Left   *int   `json:"left_today"`
+	Paused string `json:"paused"`
+	Slot   *Slot  `json:"slot"` // null: nothing is planned
+	Zone   string `json:"zone"`
+}
+
+// SlotLimits bound the wakes that an agent plans. A length of 0s and a number of 0 are no limit.
+type SlotLimits struct {
+	Mode        string   `json:"mode"`
+	Horizon     string   `json:"horizon"`
+	MinInterval string   `json:"min_interval"`
+	DailyCap    int      `json:"daily_cap"`
+	QuietHours  string   `json:"quiet_hours"`
+	Days        []string `json:"days"`
+	MaxChain    int      `json:"max_chain"`
+}
+
+// Slot is an agent's next wake as it was planned.
+type Slot struct {
+	At           Time          `json:"at"`
+	Asked        Time          `json:"asked"` // before it was moved
+	Instructions string        `json:"instructions"`
+	ContextViews []string      `json:"context_views"`
+	Priority     string        `json:"priority"`
+	OnMiss       domain.OnMiss `json:"on_miss"`
+	ScheduledBy  string        `json:"scheduled_by"`
+	Run          string        `json:"run"` // that planned it, "" when none did
+	Job          string        `json:"job"` // at the beginning of the chain of wakes
+	Depth        int           `json:"depth"`
+	CreatedAt    Time          `json:"created_at"`
+}
+
+// SlotRequest asks for an agent's next wake, at a time or in a length of time.
+type SlotRequest struct {
+	Agent        string        `json:"agent"`
+	At           string        `json:"at,omitempty"`
+	In           string        `json:"in,omitempty"`
+	Instructions string        `json:"instructions,omitempty"`
+	Priority     string        `json:"priority,omitempty"`
+	OnMiss       domain.OnMiss `json:"on_miss,omitempty"`
+}
+
+// Planned is what became of a SlotAsk.
+type Planned struct {
+	AgentSlot
+	Clamped      bool     `json:"clamped"`
+	ClampReasons []string `json:"clamp_reasons"`
+	Warnings     []string `json:"warnings"`
+}
+
+// Cleared is a plan that was taken back.
+type Cleared struct {
+	Agent   string `json:"agent"`
+	Cleared bool   `json:"cleared"`
+	Slot    *Slot  `json:"slot"`
+	Zone    string `json:"zone"`
+}

@@ -1,0 +1,40 @@
+package api
+
+import "rouse/agentdb"
+
+// The parts of a run that can be taken back alone.
+const (
+	UndoFiles    = "files"
+	UndoDatabase = "database"
+)
+
+// UndoRequest asks that a run be taken back.
+type UndoRequest struct {
+	Force  bool `json:"force"`   // what came later and stands in the way is lost
+	DryRun bool `json:"dry_run"` // only say what would become of it
+	// Only is UndoFiles or UndoDatabase; "" is both.
+	Only string `json:"only,omitempty"`
+	// Agent, when it is not "", is whose run it has to be.
+	Agent string `json:"agent,omitempty"`
+}
+
+// Undo is what was taken back of a run, or would be.
+type Undo struct {
+	Run      string         `json:"run"`
+	Agent    string         `json:"agent"`
+	Done     bool           `json:"done"`
+	CanUndo  bool           `json:"can_undo"`
+	Files    []UndoneFile   `json:"files"`
+	Database agentdb.Undone `json:"database"`
+	Left     []string       `json:"left"` // what the run did and what stays
+}
+
+// UndoneFile is a change of a file by a run.
+type UndoneFile struct {
+	Path   string `json:"path"`
+	Type   string `json:"type"`   // create, write, fileEdit, move, copy, delete, dirCreate
+	Before bool   `json:"before"` // something was there before it
+	After  bool   `json:"after"`  // something is there since
+	// Why it was not, or cannot be, taken back; "" when it was or can.
+	Why string `json:"why_not,omitempty"`
+}

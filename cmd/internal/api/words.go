@@ -1,0 +1,83 @@
+package api
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"rouse/agentdb/ledger"
+	"rouse/internal/text"
+)
+
+// maxListed is how many names a list in a sentence holds.
+const maxListed = 20
+
+// ScopeText says what a pause is about: "everything", "job inbox".
+func ScopeText(scope, name string) string {
+	if scope == ledger.PauseAll {
+		return "everything"
+	}
+	return scope + " " + name
+}
+
+// ScopeArgs is how the same is said on the command line: "--all", "inbox", "--agent clerk".
+func ScopeArgs(scope, name string) string {
+	switch scope {
+	case ledger.PauseAll:
+		return "--all"
+	case ledger.PauseAgent:
+		return "--agent " + name
+	}
+	return name
+}
+
+// Text says a pause in words: "job inbox is paused until …: holidays".
+func (p Pause) Text(zone *time.Location) string {
+	said := ScopeText(p.Scope, p.Name) + " is paused"
+	if p.Until.IsZero() {
+		said += " until somebody resumes it"
+	} else {
+		said += " until " + LocalTime(p.Until.Time, zone)
+	}
+
+	if p.Reason != "" {
+		said += ": " + text.OneLine(p.Reason)
+	}
+	return said
+}
+
+// LocalTime is an instant in a sentence, as the clocks of a zone show it.
+func LocalTime(t time.Time, zone *time.Location) string {
+	if t = t.In(zone); t.Second() != 0 {
+		return t.Format("Mon 2006-01-02 15:04:05 MST")
+	}
+	return t.Format("Mon 2006-01-02 15:04 MST")
+}
+
+// Text says what a watch is doing: "idle", "processing, run 2 of the folder, 3 waiting".
+func (w Watch) Text() string {
+	said := w.State
+	if w.Round > 0 {
+		said += fmt.Sprintf(", run %d of the folder", w.Round)
+	}
+
+	if w.Waiting > 0 {
+		said += fmt.Sprintf(", %d waiting", w.Waiting)
+	}
+	return said
+}
+
+// Summary says what a reload changed, "" when it changed nothing.
+func (r Reload) Summary() string {
+	var parts []string
+	for _, group := range []struct {
+		what  string
+		names []string
+	}{{"added", r.Added}, {"changed", r.Changed}, {"removed", r.Removed}, {"also", r.Others}} {
+		if len(group.names) > 0 {
+			parts = append(parts, group.what+" "+text.List(group.names, maxListed))
+		}
+	}
+
+	return strings.Join(parts, "; ")
+}

@@ -1,0 +1,145 @@
+package daemon
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"rouse/agent"
+	"rouse/agentdb/ledger"
+	"rouse/cmd/internal/api"
+	"rouse/internal/domain"
+)
+
+const (
+	forecastRuns = 20   // of a job's history
+	forecastMost = 1000 // occurrences that are looked at; more of them are reckoned
+)
+
+// forecast is what the rest of a day is expected to take.
+type forecast struct {
+	runs         int
+	cost, tokens float64
+}
+
+func (f *forecast) add(o forecast) {
+	f.runs, f.cost, f.tokens = f.runs+o.runs, f.cost+o.cost, f.tokens+o.tokens
+}
+
+// Budget implements web.Jobs.
+func (d *Daemon) Budget(ctx context.Context) (api.Budget, error) {
+	s, now := d.Current(), time.Now()
+	if err := s.usable(); err != nil {
+		return api.Budget{}, err
+	}
+
+	zone := s.Config.Zone()
+	day := ledger.DayOf(now, zone)
+	out := api.Budget{Day: day.Name, Timezone: zone.String(), EndsAt: api.At(day.Ends)}
+	sums, err := d.ledger.Spent(ctx, day.Name)
+	if err != nil {
+		return out, err
+	}
+
+	var all forecast
+	of := map[string]*forecast{} // agents
+	var jobs []api.BudgetRow
+	for _, j := range s.Config.Jobs {
+		name := string(j.Name)
+		f, err := d.forecast(ctx, name, now, day.Ends)
+		if err != nil {
+			return out, err
+		}
+
+		all.add(f)
+		if of[j.Agent] == nil {
+			of[j.Agent] = &forecast{}
+		}
+
+		of[j.Agent].add(f)
+		jobs = append(jobs, newBudgetRow(ledger.ScopeJob, name, sums, dailyBudget(j.Budget.CostUSDPerDay, j.Budget.TokensPerDay), f))
+	}
+
+	out.Budgets = append(out.Budgets, newBudgetRow(ledger.ScopeDaemon, "", sums, s.plan.Plan.Budget, all))
+	for _, a := range s.Config.Agents {
+		f := of[string(a.Name)]
+		if f == nil {
+			f = &forecast{}
+		}
+		out.Budgets = append(out.Budgets, newBudgetRow(ledger.ScopeAgent, string(a.Name), sums, dailyBudget(a.Budget.CostUSDPerDay, a.Budget.TokensPerDay), *f))
+	}
+
+	out.Budgets = append(out.Budgets, jobs...)
+	// What was spent today by what is not configured any more was spent all the same.
+	for _, sum := range sums {
+		if !slices.ContainsFunc(out.Budgets, func(r api.BudgetRow) bool { return r.Scope == sum.Scope && r.Name == sum.Name }) {
+			out.Budgets = append(out.Budgets, newBudgetRow(sum.Scope, sum.Name, sums, agent.Budget{}, forecast{}))
+		}
+	}
+
+	return out, nil
+}
+
+// forecast reckons what the runs of a job that the clock still brings will take: each what
+// the last ones took on average.
+func (d *Daemon) forecast(ctx context.Context, job string, now, until time.Time) (forecast, error) {
+	coming := d.scheduler.Next(job, forecastMost, now)
+	var f forecast
+	for _, u := range coming {
+		if u.Decision == domain.DecisionRun && !u.Actual.Before(now) && u.Actual.Before(until) {
+			f.runs++
+		}
+	}
+
+	if len(coming) == forecastMost {
+		if seen := coming[len(coming)-1].Nominal.Sub(now); seen > 0 && seen < until.Sub(now) {
+			f.runs = int(float64(f.runs) * float64(until.Sub(now)) / float64(seen))
+		}
+	}
+	if f.runs == 0 {
+		return f, nil
+	}
+
+	last, err := d.ledger.Runs(ctx, ledger.Filter{Job: job, State: domain.StateFinished, Limit: forecastRuns})
+	if err != nil {
+		return f, err
+	}
+
+	ran := 0
+	for _, r := range last {
+		if r.Outcome == domain.OutcomeSkipped || r.Attempt == 0 {
+			continue
+		}
+		ran++
+		f.cost += float64(r.Usage.CostMicroUSD)
+		f.tokens += float64(r.Usage.TokensIn + r.Usage.TokensOut)
+	}
+
+	if ran > 0 {
+		f.cost, f.tokens = f.cost/float64(ran)*float64(f.runs), f.tokens/float64(ran)*float64(f.runs)
+	}
+
+	return f, nil
+}
+
+func newBudgetRow(scope, name string, sums []ledger.Spending, limit agent.Budget, f forecast) api.BudgetRow {
+	row := api.BudgetRow{Scope: scope, Name: name, RunsToCome: f.runs, ForecastUSD: float64(int64(f.cost)) / 1e6, ForecastTokens: int64(f.tokens)}
+	var s ledger.Spending
+	if i := slices.IndexFunc(sums, func(s ledger.Spending) bool { return s.Scope == scope && s.Name == name }); i >= 0 {
+		s = sums[i]
+	}
+
+	row.SpentUSD, row.ReservedUSD = float64(s.CostMicroUSD)/1e6, float64(s.ReservedMicroUSD)/1e6
+	row.SpentTokens, row.ReservedTokens = s.Tokens, s.ReservedTokens
+	if most := limit.CostMicroUSD; most > 0 {
+		usd, left := float64(most)/1e6, float64(max(most-s.CostMicroUSD-s.ReservedMicroUSD, 0))/1e6
+		row.LimitUSD, row.LeftUSD = &usd, &left
+	}
+
+	if most := limit.Tokens; most > 0 {
+		left := max(most-s.Tokens-s.ReservedTokens, 0)
+		row.LimitTokens, row.LeftTokens = &most, &left
+	}
+
+	return row
+}

@@ -1,0 +1,64 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	"rouse/agentdb"
+	"rouse/agentdb/ledger"
+	"rouse/cmd/internal/api"
+	"rouse/internal/domain"
+)
+
+// Databases implements web.Databases.
+func (d *Daemon) Databases(agent string) (*agentdb.Pool, error) {
+	now := d.Current()
+	if err := now.usable(); err != nil {
+		return nil, err
+	}
+	return d.databases, now.known("", agent)
+}
+
+// Idle implements web.Databases. Without a daemon nothing runs: what the ledger says is running
+// was left by a process that is gone, and goes on later like a run that waits.
+func (d *Daemon) Idle(ctx context.Context, agent string, force bool) error {
+	for _, state := range []domain.State{domain.StateRunning, domain.StateWaiting} {
+		runs, err := d.ledger.Runs(ctx, ledger.Filter{Agent: agent, State: state, Limit: 1})
+		if err != nil {
+			return err
+		}
+
+		alive := state == domain.StateRunning && d.reloads != nil
+		if len(runs) == 0 || force && !alive {
+			continue
+		}
+
+		advice := fmt.Sprintf("wait for its end, or cancel it: rouse cancel %d", runs[0].ID)
+		if !alive {
+			advice += "; or say --force, and it goes on with another database than it began with"
+		}
+
+		return &api.Error{Status: http.StatusConflict, Message: fmt.Sprintf("run %d of %s is half-way (%s), so its database stays as it is: %s", runs[0].ID, agent, state, advice)}
+	}
+	return nil
+}
+
+// Reconsider implements web.Databases.
+func (d *Daemon) Reconsider() {
+	if d.reloads != nil && d.reloads.dispatcher != nil {
+		d.reloads.dispatcher.Reconsider()
+	}
+}
+
+// Database implements web.Databases.
+func (d *Daemon) Database(ctx context.Context, agent string) (*agentdb.DB, func(), error) {
+	now := d.Current()
+	if err := now.usable(); err != nil {
+		return nil, nil, err
+	}
+	if err := now.known("", agent); err != nil {
+		return nil, nil, err
+	}
+	return d.databases.Get(ctx, agent)
+}

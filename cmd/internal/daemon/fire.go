@@ -1,0 +1,126 @@
+package daemon
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"rouse/agentdb/ledger"
+	"rouse/cmd/internal/api"
+	"rouse/cmd/internal/config"
+	"rouse/internal/domain"
+	"rouse/internal/text"
+	"rouse/watcher"
+	"slices"
+)
+
+// Fire implements web.Runs.
+func (d *Daemon) Fire(ctx context.Context, f api.RunRequest) (int64, error) {
+	now := d.Current()
+	if err := now.usable(); err != nil {
+		return 0, err
+	}
+	if err := now.known(f.Job, f.Agent); err != nil {
+		return 0, err
+	}
+	if err := d.withoutSecrets(f); err != nil {
+		return 0, err
+	}
+
+	req := ledger.Request{Job: f.Job, Agent: f.Agent, Trigger: domain.TriggerManual, Detail: ledger.Detail{Input: f.Input, Prompt: f.Prompt, Tool: f.Tool, Args: f.Args}}
+	if f.Job != "" {
+		j := now.Config.Jobs[slices.Index(now.JobNames(), f.Job)]
+		if !config.On(j.Enabled) {
+			return 0, &api.Error{Status: 409, Message: fmt.Sprintf("the job %s is disabled (enabled: false at %s)", f.Job, j.At)}
+		}
+
+		req.Agent = j.Agent
+		if f.File != "" || converges(&j) {
+			return d.hand(ctx, &j, f)
+		}
+	} else if f.Tool != "" && !slices.Contains(d.runner.Specs().Callable(), f.Tool) {
+		return 0, &api.Error{Status: 404, Message: text.NoSuch("tool", f.Tool, d.runner.Specs().Callable()), Usage: true}
+	}
+
+	// With no daemon the run is executed at once, so a run that could only wait is refused.
+	accepted, err := d.ledger.Enqueue(ctx, req)
+	if err != nil {
+		return 0, err
+	}
+
+	return accepted[0].Run, nil
+}
+
+// withoutSecrets refuses what would put a secret of the configuration into the history. To
+// black it out instead would start a run on a text that nobody wrote.
+func (d *Daemon) withoutSecrets(f api.RunRequest) error {
+	for what, value := range map[string]any{"prompt holds": f.Prompt, "input holds": f.Input, "arguments hold": f.Args} {
+		text, err := json.Marshal(value)
+		if err != nil {
+			return err
+		}
+		if d.runner.Redact(string(text)) != string(text) {
+			return &api.Error{Status: 400, Message: fmt.Sprintf("the %s the value of a secret of the configuration, and would stand in the history; leave it out: what needs a secret gets it from the configuration", what)}
+		}
+	}
+	return nil
+}
+
+func converges(j *config.Job) bool {
+	return j.Watch != nil && j.Watch.Mode == watcher.ModeConverge
+}
+
+// hand does by hand what the watch of a job does: it takes a file as if it had been dropped,
+// or the folder that the job is about as if it had changed.
+func (d *Daemon) hand(ctx context.Context, j *config.Job, f api.RunRequest) (int64, error) {
+	switch {
+	case len(f.Input) > 0:
+		return 0, &api.Error{Status: 400, Message: fmt.Sprintf("a run of job %s that takes a file or a folder takes no input", j.Name), Usage: true}
+	case f.File == "":
+		return d.trigger(ctx, j)
+	case converges(j):
+		return 0, &api.Error{Status: 400, Message: fmt.Sprintf("job %s takes its folder as a whole, not a file (mode: converge); start it with: rouse run %s", j.Name, j.Name), Usage: true}
+	}
+
+	w := watcher.Watch{Job: string(j.Name), Agent: j.Agent}
+	if j.Watch != nil {
+		w = newWatch(j)
+	}
+
+	a, err := watcher.Offer(ctx, d.ledger, w, f.File)
+	if err != nil {
+		return 0, &api.Error{Status: 400, Message: err.Error()}
+	}
+
+	if a.Blocked {
+		state := string(a.Outcome)
+		if state == "" {
+			state = "not finished yet"
+		}
+		return 0, &api.Error{Status: 409, Message: fmt.Sprintf("these bytes at this path were taken before, by run %d (%s); see: rouse show %d", a.Run, state, a.Run)}
+	}
+
+	return a.Run, nil
+}
+
+// trigger starts the run of a folder.
+func (d *Daemon) trigger(ctx context.Context, j *config.Job) (int64, error) {
+	var a ledger.Accepted
+	var err error
+	if d.watcher != nil {
+		a, err = d.watcher.Trigger(ctx, string(j.Name))
+	} else {
+		a, err = watcher.Trigger(ctx, d.ledger, d.Current().plan.watches, string(j.Name))
+	}
+
+	switch {
+	case errors.Is(err, watcher.ErrBusy) && d.watcher == nil:
+		return 0, &api.Error{Status: 409, Message: err.Error() + ", which takes a daemon: rouse serve"}
+	case errors.Is(err, watcher.ErrBusy):
+		return 0, &api.Error{Status: 409, Message: err.Error()}
+	case err != nil:
+		return 0, &api.Error{Status: 400, Message: err.Error()}
+	}
+
+	return a.Run, nil
+}

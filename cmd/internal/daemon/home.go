@@ -1,0 +1,141 @@
+package daemon
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/gofrs/flock"
+
+	"rouse/internal/atomicfile"
+)
+
+// maxSocketPath is what every supported system accepts in sockaddr_un, its final zero included.
+const maxSocketPath = 104
+
+// Holder says which process holds a home; it is what a second one is told.
+type Holder struct {
+	PID       int       `json:"pid"`
+	Version   string    `json:"version"`
+	Config    string    `json:"config"`
+	StartedAt time.Time `json:"started_at"`
+	Daemon    bool      `json:"daemon"`
+}
+
+// HeldError is returned when another process works on the home.
+type HeldError struct {
+	dir    string
+	holder Holder
+}
+
+func (e *HeldError) Error() string {
+	what := "another rouse command"
+	if e.holder.Daemon {
+		what = "a rouse daemon"
+	}
+
+	if e.holder.PID == 0 {
+		return fmt.Sprintf("%s already works on %s; wait for it to end, or stop it", what, e.dir)
+	}
+
+	return fmt.Sprintf("%s (process %d, since %s) already works on %s; wait for it to end, or stop it with: kill %d",
+		what, e.holder.PID, e.holder.StartedAt.Local().Format(time.DateTime), e.dir, e.holder.PID)
+}
+
+// home is the folder that holds all state of one rouse: one process at a time owns it.
+type home struct {
+	Dir  string
+	lock *flock.Flock
+}
+
+// OpenHome creates the folder if needed and takes its exclusive lock, which the
+// operating system releases when the process ends, however it ends. A *heldError
+// names the process that holds it.
+func OpenHome(dir string, self Holder) (*home, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("cannot create the home folder %s: %w; choose another with --home", dir, err)
+	}
+
+	h := &home{Dir: dir, lock: flock.New(filepath.Join(dir, "lock"), flock.SetPermissions(0o600))}
+	locked, err := h.lock.TryLock()
+	if err != nil {
+		return nil, fmt.Errorf("cannot lock the home folder %s: %w", dir, err)
+	}
+	if !locked {
+		return nil, &HeldError{dir: dir, holder: readHolder(dir)}
+	}
+
+	text, err := json.Marshal(self)
+	if err == nil {
+		err = atomicfile.Write(h.holderFile(), text, 0o600)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("cannot write to the home folder %s: %w", dir, err), h.lock.Unlock())
+	}
+
+	return h, nil
+}
+
+// readHolder reads who holds the home. It stands in a file beside the lock because
+// some systems do not let a locked file be read.
+func readHolder(dir string) Holder {
+	var self Holder
+	text, err := os.ReadFile(filepath.Join(dir, "holder.json"))
+	if err != nil || json.Unmarshal(text, &self) != nil {
+		return Holder{}
+	}
+	return self
+}
+
+func (h *home) holderFile() string { return filepath.Join(h.Dir, "holder.json") }
+
+func (h *home) Close() error {
+	err := os.Remove(h.holderFile())
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	return errors.Join(err, h.lock.Unlock())
+}
+
+// adopt binds the home to the configuration it was first started with, so that a
+// typing error in --config cannot run one person's jobs on another's history.
+func (h *home) adopt(config string, force bool) error {
+	stamp := filepath.Join(h.Dir, "config-path")
+	old, err := os.ReadFile(stamp)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return fmt.Errorf("cannot read %s: %w", stamp, err)
+	case string(old) == config:
+		return nil
+	case !force:
+		return fmt.Errorf("the home %s belongs to the configuration %s, not to %s; give --adopt if it was moved, or another --home", h.Dir, old, config)
+	}
+
+	return atomicfile.Write(stamp, []byte(config), 0o600)
+}
+
+// SocketPath is where the daemon of a home listens: in the home, or in a short
+// runtime folder when that path would not fit a socket address.
+func SocketPath(dir string) string {
+	path := filepath.Join(dir, "rouse.sock")
+	if len(path) < maxSocketPath {
+		return path
+	}
+
+	sum := sha256.Sum256([]byte(dir))
+	base := os.Getenv("XDG_RUNTIME_DIR")
+	if base == "" || len(base) > maxSocketPath/2 {
+		base = filepath.Join(os.TempDir(), fmt.Sprintf("rouse-%d", os.Getuid()))
+	} else {
+		base = filepath.Join(base, "rouse")
+	}
+
+	return filepath.Join(base, hex.EncodeToString(sum[:8])+".sock")
+}

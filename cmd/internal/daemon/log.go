@@ -1,0 +1,33 @@
+package daemon
+
+import (
+	"io"
+	"log/slog"
+	"os"
+
+	"rouse/cmd/internal/config"
+	"rouse/internal/text"
+)
+
+// NewLogger writes text to a terminal, and JSON to anything else, unless told otherwise.
+func NewLogger(c config.Log, level *slog.LevelVar, w io.Writer) *slog.Logger {
+	level.Set(logLevel(c))
+	o := &slog.HandlerOptions{Level: level}
+	if c.Format == "json" || (c.Format != "text" && !text.IsTerminal(w)) {
+		return slog.New(slog.NewJSONHandler(w, o))
+	}
+	return slog.New(slog.NewTextHandler(w, o))
+}
+
+func logLevel(c config.Log) slog.Level {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(c.Level)); err != nil {
+		return slog.LevelInfo // the configuration was checked; an empty one has no level
+	}
+	return level
+}
+
+// QuietLogger is that of a command: it says what goes wrong, and nothing else.
+func QuietLogger() *slog.Logger {
+	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
+}

@@ -1,0 +1,21 @@
+package daemon
+
+import (
+	"log"
+	"os"
+	"testing"
+
+	"rouse/agent/preview"
+	"rouse/agent/sandbox"
+	"rouse/cmd/internal/cmdtest"
+)
+
+// TestMain lets the runs of the tests start confined children, which are this binary.
+func TestMain(m *testing.M) {
+	sandbox.Child()
+	preview.Child()
+	if err := cmdtest.Isolate(); err != nil {
+		log.Fatal(err)
+	}
+	os.Exit(m.Run())
+}

@@ -1,0 +1,72 @@
+package daemon
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"rouse/agentdb/ledger"
+	"rouse/cmd/internal/api"
+	"rouse/internal/domain"
+	"slices"
+	"time"
+)
+
+// sourceRetry is the source of an attempt after the first.
+const sourceRetry = "retry"
+
+// Next implements web.Jobs.
+func (d *Daemon) Next(ctx context.Context, job string, n int) ([]api.Occurrence, error) {
+	if err := d.Current().usable(); err != nil {
+		return nil, err
+	}
+
+	now := time.Now()
+	out := []api.Occurrence{}
+	for _, u := range d.scheduler.Next(job, n, now) {
+		out = append(out, api.Occurrence{Job: u.Job, Agent: u.Agent, Source: u.Source, Nominal: api.At(u.Nominal), Actual: api.At(u.Actual),
+			Decision: u.Decision, Reason: u.Reason})
+	}
+
+	delayed, err := d.ledger.Delayed(ctx, job, now, n)
+	if err != nil {
+		return nil, err
+	}
+
+	pauses, err := d.ledger.Pauses(ctx, now)
+	if err != nil {
+		return nil, err
+	}
+
+	for _, r := range delayed {
+		out = append(out, delayedRun(r, pauses))
+	}
+
+	slices.SortStableFunc(out, func(a, b api.Occurrence) int { return a.Actual.Compare(b.Actual.Time) })
+	return out[:min(n, len(out))], nil
+}
+
+// delayedRun is a run that has been accepted and waits for its time.
+func delayedRun(r ledger.Run, pauses []ledger.Pause) api.Occurrence {
+	o := api.Occurrence{Job: r.Job, Agent: r.Agent, Source: string(r.Trigger), Nominal: api.At(r.ScheduledAt), Actual: api.At(r.NotBefore),
+		Decision: domain.DecisionRun, Run: fmt.Sprint(r.ID)}
+	if r.ScheduledAt.IsZero() {
+		o.Nominal.Time = r.QueuedAt
+	}
+
+	var detail ledger.Detail
+	if json.Unmarshal(r.Detail, &detail) == nil && detail.Source != "" {
+		o.Source = detail.Source
+	}
+
+	if r.State == domain.StateWaiting {
+		o.Source, o.Reason = sourceRetry, fmt.Sprintf("attempt %d of run %d", r.Attempt+1, r.ID)
+	} else {
+		o.Reason = fmt.Sprintf("run %d, held back for %s by jitter", r.ID, r.NotBefore.Sub(o.Nominal.Time))
+	}
+
+	if p, ok := ledger.Paused(pauses, r.Job, r.Agent, r.NotBefore); ok && r.Trigger != domain.TriggerManual {
+		o.Reason += "; waits for the end of the pause: " + p.String()
+	}
+
+	return o
+}

@@ -1,0 +1,122 @@
+package daemon
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+)
+
+const (
+	findingOllama = 2 * time.Second // for all that is asked
+	maxAsked      = 10              // models
+)
+
+type ollamaModel struct {
+	Name       string    `json:"name"`
+	RemoteHost string    `json:"remote_host"` // of one that is elsewhere
+	Modified   time.Time `json:"modified_at"`
+}
+
+// FindOllama looks for an Ollama on this machine, and for its newest model that can call
+// tools and runs here. ok is false when there is none: to look is no promise.
+func FindOllama(getenv func(string) string) (name, address string, ok bool) {
+	address, local := ollamaAddress(getenv("OLLAMA_HOST"))
+	if !local {
+		return "", "", false
+	}
+
+	ctx, cancel := context.WithTimeout(context.Background(), findingOllama)
+	defer cancel()
+
+	var list struct {
+		Models []ollamaModel `json:"models"`
+	}
+	if err := askOllama(ctx, address+"/api/tags", nil, &list); err != nil {
+		return "", "", false
+	}
+
+	slices.SortStableFunc(list.Models, func(a, b ollamaModel) int {
+		return cmp.Or(b.Modified.Compare(a.Modified), strings.Compare(a.Name, b.Name))
+	})
+
+	for _, m := range list.Models[:min(len(list.Models), maxAsked)] {
+		var about struct {
+			Capabilities []string `json:"capabilities"`
+			RemoteHost   string   `json:"remote_host"`
+		}
+		if m.Name == "" || m.RemoteHost != "" || askOllama(ctx, address+"/api/show", map[string]string{"model": m.Name}, &about) != nil {
+			continue
+		}
+		if about.RemoteHost == "" && slices.Contains(about.Capabilities, "tools") {
+			return m.Name, address, true
+		}
+	}
+
+	return "", "", false
+}
+
+// ollamaAddress is where Ollama listens, and whether that is this machine. It takes its own
+// variable, which is an address, a host, or a host and a port.
+func ollamaAddress(host string) (address string, local bool) {
+	const port = "11434"
+	if host = strings.TrimSpace(host); host == "" {
+		return "http://127.0.0.1:" + port, true
+	}
+
+	if !strings.Contains(host, "://") {
+		host = "http://" + host
+	}
+
+	u, err := url.Parse(host)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" {
+		return "", false
+	}
+
+	name, at := u.Hostname(), u.Port()
+	if ip := net.ParseIP(name); name == "" || ip != nil && ip.IsUnspecified() { // all addresses, as a server has it
+		name = "127.0.0.1"
+	}
+	if ip := net.ParseIP(name); !strings.EqualFold(name, "localhost") && (ip == nil || !ip.IsLoopback()) {
+		return "", false
+	}
+
+	return u.Scheme + "://" + net.JoinHostPort(name, cmp.Or(at, port)), true
+}
+
+func askOllama(ctx context.Context, address string, question, answer any) error {
+	method, body := http.MethodGet, io.Reader(nil)
+	if question != nil {
+		text, err := json.Marshal(question)
+		if err != nil {
+			return err
+		}
+		method, body = http.MethodPost, bytes.NewReader(text)
+	}
+
+	req, err := http.NewRequestWithContext(ctx, method, address, body)
+	if err != nil {
+		return err
+	}
+
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}} // no proxy: it is on this machine
+	resp, err := client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+
+	if resp.StatusCode != http.StatusOK {
+		return errors.New(resp.Status)
+	}
+
+	return json.NewDecoder(io.LimitReader(resp.Body, 8<<20)).Decode(answer)
+}

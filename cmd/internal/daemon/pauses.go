@@ -1,0 +1,187 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"rouse/agentdb/ledger"
+	"rouse/cmd/internal/api"
+	"rouse/cmd/internal/config"
+	"rouse/cmd/internal/web"
+	"rouse/internal/text"
+	"rouse/scheduler/schedule"
+)
+
+// Pause implements web.Pauses.
+func (d *Daemon) Pause(ctx context.Context, ask api.PauseRequest) (api.Paused, error) {
+	s, now := d.Current(), time.Now()
+	out := api.Paused{Zone: s.Config.Zone().String(), Running: []string{}, Held: []api.Pause{}}
+
+	// Everything can be paused whatever is wrong with the configuration; but a local time
+	// has to be read in its zone.
+	if ask.Scope != ledger.PauseAll || ask.Until != "" {
+		if err := s.usable(); err != nil {
+			return out, err
+		}
+	}
+
+	if err := s.knownScope(ask.Scope, ask.Name); err != nil {
+		return out, err
+	}
+
+	until, err := PauseEnd(ask, now, s.Config.Zone())
+	if err != nil {
+		return out, &api.Error{Message: err.Error(), Usage: true}
+	}
+
+	p, err := d.ledger.SetPause(ctx, ledger.Pause{Scope: ask.Scope, Name: ask.Name, Until: until, Reason: d.runner.Redact(strings.TrimSpace(ask.Reason)), Paused: ledger.ByUser})
+	if err != nil {
+		return out, err
+	}
+
+	out.Pause = web.NewPause(p)
+	running, err := d.ledger.Running(ctx)
+	if err != nil {
+		return out, err
+	}
+
+	for _, r := range running {
+		if _, about := ledger.Paused([]ledger.Pause{p}, r.Job, r.Agent, p.Since); about {
+			out.Running = append(out.Running, fmt.Sprint(r.ID))
+		}
+	}
+
+	out.Held, err = d.heldToo(ctx, s, ask.Scope, ask.Name)
+	return out, err
+}
+
+// PauseEnd is when a pause ends; zero when nobody said so.
+func PauseEnd(ask api.PauseRequest, now time.Time, zone *time.Location) (time.Time, error) {
+	switch {
+	case ask.For != "" && ask.Until != "":
+		return time.Time{}, fmt.Errorf("give a length of time or an end, not both")
+	case ask.For != "":
+		length, err := config.ParseDuration(ask.For)
+		if err == nil && length <= 0 {
+			err = fmt.Errorf("a pause of %q would be none", ask.For)
+		}
+
+		if end := now.Add(length); err == nil && end.Year() > 9999 {
+			err = fmt.Errorf("%q is too long; without a length of time the pause lasts until somebody resumes", ask.For)
+		}
+		return now.Add(length), err
+	case ask.Until != "":
+		w, err := schedule.ParseTime(ask.Until, now, zone, true)
+		if err != nil {
+			return w.At, err
+		}
+
+		if !w.At.After(now) {
+			hint := ""
+			if w.Span > 12*time.Hour && now.Before(w.At.Add(w.Span)) {
+				hint = "; for the rest of today write tomorrow"
+			}
+			return w.At, fmt.Errorf("%s has passed: it is %s%s", api.LocalTime(w.At, zone), api.LocalTime(now, zone), hint)
+		}
+
+		return w.At, nil
+	}
+	return time.Time{}, nil
+}
+
+// Resume implements web.Pauses. What is not configured any more can be resumed too.
+func (d *Daemon) Resume(ctx context.Context, scope, name string) (api.Resumed, error) {
+	s := d.Current()
+	out := api.Resumed{Scope: scope, Name: name, Zone: s.Config.Zone().String(), Held: []api.Pause{}}
+	ended, err := d.ledger.EndPause(ctx, scope, name)
+	if err != nil {
+		return out, err
+	}
+
+	if !ended && scope != ledger.PauseAll {
+		if err := s.usable(); err != nil {
+			return out, err
+		}
+		if err := s.knownScope(scope, name); err != nil {
+			return out, err
+		}
+	}
+
+	out.Held, err = d.heldToo(ctx, s, scope, name)
+	if err != nil || ended {
+		return out, err
+	}
+
+	return out, &api.Error{Status: 409, Message: nothingToResume(scope, name, out.Held, s.Config.Zone())}
+}
+
+// nothingToResume says so, and what holds the same thing by another pause.
+func nothingToResume(scope, name string, held []api.Pause, zone *time.Location) string {
+	said := fmt.Sprintf("nothing to resume: %s is not paused", api.ScopeText(scope, name))
+	switch {
+	case scope == ledger.PauseAll && len(held) > 0:
+		said = "nothing to resume: there is no pause of everything, only these"
+	case scope == ledger.PauseAll:
+		said = "nothing to resume: nothing is paused"
+	case len(held) > 0:
+		said += " by itself"
+	}
+
+	for _, p := range held {
+		said += fmt.Sprintf("\n  %s; resume with: rouse resume %s", text.OneLine(p.Text(zone)), api.ScopeArgs(p.Scope, p.Name))
+	}
+
+	return said
+}
+
+func (s *Setup) knownScope(scope, name string) error {
+	switch scope {
+	case ledger.PauseJob:
+		return s.known(name, "")
+	case ledger.PauseAgent:
+		return s.known("", name)
+	}
+	return nil
+}
+
+// heldToo lists the other pauses that are on and are about something that this one is about.
+func (d *Daemon) heldToo(ctx context.Context, s *Setup, scope, name string) ([]api.Pause, error) {
+	out := []api.Pause{}
+	all, err := d.ledger.Pauses(ctx, time.Now())
+	for _, p := range all {
+		if (p.Scope != scope || p.Name != name) && s.meet(scope, name, p.Scope, p.Name) {
+			out = append(out, web.NewPause(p))
+		}
+	}
+
+	return out, err
+}
+
+// meet says whether two pauses have a job in common.
+func (s *Setup) meet(scopeA, nameA, scopeB, nameB string) bool {
+	agentOf := func(scope, name string) string {
+		if j := s.job(name); scope == ledger.PauseJob && j != nil {
+			return j.Agent
+		}
+		return name
+	}
+
+	switch {
+	case scopeA == ledger.PauseAll || scopeB == ledger.PauseAll:
+		return true
+	case scopeA == scopeB:
+		return nameA == nameB
+	}
+
+	return agentOf(scopeA, nameA) == agentOf(scopeB, nameB)
+}
+
+// pausedWhy is why a job is paused; of a pause that is not its own, also what is paused.
+func pausedWhy(p ledger.Pause) string {
+	if p.Scope == ledger.PauseJob {
+		return p.Reason
+	}
+	return strings.TrimSuffix(api.ScopeText(p.Scope, p.Name)+": "+p.Reason, ": ")
+}

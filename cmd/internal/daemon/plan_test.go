@@ -1,0 +1,61 @@
+package daemon
+
+import (
+	"fmt"
+	"path/filepath"
+	"rouse/cmd/internal/cmdtest"
+	"testing"
+
+	"rouse/agent"
+	"rouse/cmd/internal/config"
+)
+
+// TestWatchOfConfig: OSA-90, each setting of a watch reaches the watcher, and its runs.
+func TestWatchOfConfig(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"":                       "per_file 1s process recursive=false links=false wait=0s files=0 leave/leave runs: recursive=false batch=false",
+		", responsiveness: fast": "per_file 200ms process recursive=false links=false wait=0s files=0 leave/leave runs: recursive=false batch=false",
+		", mode: batch, responsiveness: patient, recursive: true, max_wait: 5m, max_files: 7, existing: process, on_success: {move: ./done}, on_failure: delete": "batch 3s process recursive=true links=false wait=5m0s files=7 move/delete runs: recursive=true batch=true",
+		", mode: batch": "batch 1s ignore recursive=false links=false wait=30s files=500 leave/leave runs: recursive=false batch=true",
+		", mode: converge, follow_symlinks: true": "converge 1s ignore recursive=false links=true wait=30s files=0 leave/leave runs: recursive=true batch=false",
+	} {
+		path := filepath.Join(cmdtest.Write(t, map[string]string{"rouse.yaml": "agents: [{name: a}]\njobs: [{name: j, agent: a, prompt: x, watch: {path: ., include: [x], exclude: [y]" + text + "}}]\n"}), "rouse.yaml")
+		cfg, err := config.Load(config.LoadOptions{Path: path, Home: t.TempDir(), Tools: agent.Specs()})
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		p, err := NewPlan(cfg, QuietLogger())
+		if err != nil || len(p.watches) != 1 {
+			t.Fatal(p, err)
+		}
+
+		w, run := p.watches[0], p.Plan.Jobs["j"].Watched
+		got := fmt.Sprintf("%s %s %s recursive=%v links=%v wait=%s files=%d %s/%s runs: recursive=%v batch=%v", w.Mode, w.Settle, w.Existing, w.Recursive, w.FollowSymlinks,
+			w.MaxWait, w.MaxFiles, w.OnSuccess.Action, w.OnFailure.Action, run.Recursive, run.Batch)
+		if got != want {
+			t.Errorf("%s:\n%s, want\n%s", text, got, want)
+		}
+		if w.Path != filepath.Dir(path) || run.Folder != w.Path || w.Job != "j" || w.Agent != "a" || len(w.Include) != 1 || len(w.Exclude) != 1 {
+			t.Errorf("%+v %+v", w, run)
+		}
+	}
+}
+
+// An agent's loop reaches its runs (AYA-06).
+func TestLoopOfConfig(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]bool{"": false, ", loop: tools": false, ", loop: phased": true} {
+		path := filepath.Join(cmdtest.Write(t, map[string]string{"rouse.yaml": "agents: [{name: a" + text + "}]\n"}), "rouse.yaml")
+		cfg, err := config.Load(config.LoadOptions{Path: path, Home: t.TempDir(), Tools: agent.Specs()})
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		p, err := NewPlan(cfg, QuietLogger())
+		if err != nil || p.Plan.Agents["a"].Phased != want {
+			t.Errorf("%s: %+v (%v)", text, p, err)
+		}
+	}
+}

@@ -1,0 +1,455 @@
+package daemon
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"rouse/agent"
+	"rouse/agent/redact"
+	"rouse/agentdb/ledger"
+	"rouse/cmd/internal/api"
+	"rouse/cmd/internal/config"
+	"rouse/scheduler/dispatch"
+)
+
+const (
+	maxReads  = 10          // of files that change while they are read
+	maxRefuse = time.Minute // longest pause after a part refused a configuration
+	maxLogged = 20          // problems of one reading
+	maxTold   = 5           // problems in a notice
+)
+
+// reloader puts another configuration into force while the daemon runs. One goroutine reads
+// and applies; what it finds wrong changes nothing.
+type reloader struct {
+	d          *Daemon
+	dispatcher *dispatch.Dispatcher // once it serves
+	flagHome   string
+	started    *config.Config
+	level      *slog.LevelVar // nil: it is not ours to change
+	asks       chan chan api.Reload
+	soon       chan struct{} // capacity 1: read again, nobody waits for what becomes of it
+	over       chan struct{}
+
+	// Of the loop alone.
+	files   follower
+	sources *config.Sources // of the last reading
+	tried   string          // their digest
+	refused int             // how often in a row a part has refused
+	told    map[string]int  // problems that the log knows of (1), and the owner (2)
+
+	mu       sync.Mutex
+	problems []api.Problem      // of what is on disk; empty when it is in force
+	wanted   []config.SecretRef // what asks for secrets there
+}
+
+func newReloader(d *Daemon, o Options) *reloader {
+	r := &reloader{
+		d: d, flagHome: o.FlagHome, started: o.Config, level: o.Level, asks: make(chan chan api.Reload), soon: make(chan struct{}, 1),
+		over: make(chan struct{}), sources: &o.Config.Sources, told: map[string]int{},
+	}
+	r.tried = r.sources.Digest()
+	r.files.follows = !once(o.Config.Files[0])
+	return r
+}
+
+// Reload implements web.Host.
+func (d *Daemon) Reload(ctx context.Context) (api.Reload, error) {
+	stopped := &api.Error{Status: 409, Message: "no daemon serves this home; the configuration is read when one starts"}
+	if d.reloads == nil {
+		return api.Reload{}, stopped
+	}
+
+	answer := make(chan api.Reload, 1)
+	select {
+	case d.reloads.asks <- answer:
+	case <-d.reloads.over:
+		return api.Reload{}, stopped
+	case <-ctx.Done():
+		return api.Reload{}, ctx.Err()
+	}
+
+	select {
+	case out := <-answer:
+		return out, nil
+	case <-d.reloads.over:
+		return api.Reload{}, stopped
+	case <-ctx.Done():
+		return api.Reload{}, ctx.Err()
+	}
+}
+
+// readSoon has the configuration read again; nobody waits for what becomes of it.
+func (r *reloader) readSoon() {
+	select {
+	case r.soon <- struct{}{}:
+	default:
+	}
+}
+
+// problemsOnDisk are why what is on disk is not in force.
+func (r *reloader) problemsOnDisk() []api.Problem {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.problems
+}
+
+// wants are what asks for secrets in what is on disk and not in force.
+func (r *reloader) wants() []config.SecretRef {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.wanted
+}
+
+// reload reads the files and puts what they say into force, all of it or nothing.
+func (r *reloader) reload(ctx context.Context) api.Reload {
+	if !r.files.follows {
+		return refusal([]api.Problem{{File: r.started.Files[0], Message: "is not a plain file: it was read when the daemon started, and cannot be read again"}})
+	}
+
+	began, old := time.Now(), r.d.Current()
+	next, err := r.read(ctx)
+	if err == nil {
+		err = r.apply(ctx, next)
+		if r.refused++; err == nil {
+			r.refused = 0
+		}
+	} else {
+		r.refused = 0
+	}
+
+	if err != nil {
+		if r.refused > 0 {
+			r.files.lookAt = time.Now().Add(min(time.Second<<min(r.refused-1, 10), maxRefuse))
+		}
+		r.withdraw(next)
+		return r.refuse(ctx, next, err)
+	}
+
+	c := config.Compare(old.Config, next.Config)
+	out := api.Reload{OK: true, Problems: problems(next.Config.Warnings), Added: list(c.Added), Changed: list(c.Changed), Removed: list(c.Removed),
+		Others: list(c.Others), Restart: list(next.restart)}
+	r.accept(ctx, old, next, out, time.Since(began))
+
+	return out
+}
+
+// read reads the files until they hold still, and makes a setup of them. What could be read
+// of a wrong one is returned beside the error.
+func (r *reloader) read(ctx context.Context) (*Setup, error) {
+	for range maxReads {
+		next, err := r.attempt()
+		if next == nil {
+			r.tried = ""
+			return nil, err
+		}
+
+		r.sources, r.tried = &next.Config.Sources, next.Config.Sources.Digest()
+		r.arm() // before looking again: from here on a change is heard
+		if r.sources.Now().Digest() == r.tried {
+			return next, err
+		}
+
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(settleFor):
+		}
+	}
+
+	r.hint()
+	return nil, errors.New("the files of the configuration keep changing; they are read as soon as they hold still")
+}
+
+// attempt reads the files once. A defect in reading them costs the reading, not the daemon.
+func (r *reloader) attempt() (next *Setup, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			r.d.log.Error("the configuration cannot be read because of a defect of rouse", "panic", p, "stack", string(debug.Stack()))
+			err = fmt.Errorf("reading the configuration failed by a defect of rouse: %v", p)
+		}
+	}()
+
+	main := r.started.Files[0]
+	if once(main) {
+		return nil, fmt.Errorf("%s is not a plain file", main)
+	}
+
+	next = &Setup{at: time.Now()}
+	if next.Config, err = Load(main, r.flagHome); err != nil {
+		return next, err
+	}
+
+	next.restart = r.restart(next.Config)
+	if string(next.Config.Home) != r.d.home.Dir {
+		// What lies in the home by default lies in the one that is open.
+		if next.Config, err = Load(main, r.d.home.Dir); err != nil {
+			return next, err
+		}
+	}
+
+	next.plan, err = NewPlan(next.Config, r.d.log)
+	return next, err
+}
+
+// restart lists what cannot change while the daemon runs.
+func (r *reloader) restart(cfg *config.Config) []string {
+	var out []string
+	if home := string(cfg.Home); home != r.d.home.Dir {
+		out = append(out, fmt.Sprintf("home is %s until a restart, not %s", r.d.home.Dir, home))
+	}
+
+	if old := r.started.Log.Format; cfg.Log.Format != old {
+		out = append(out, fmt.Sprintf("log.format is %s until a restart, not %s", old, cfg.Log.Format))
+	}
+	return out
+}
+
+// apply puts a setup into force. What can refuse comes first; then nothing has changed.
+func (r *reloader) apply(ctx context.Context, next *Setup) error {
+	d, old := r.d, r.d.Current()
+	// What a run was told in confidence stays a secret, whoever is configured now.
+	next.plan.Plan.Secrets = union(next.plan.Plan.Secrets, old.plan.Plan.Secrets)
+
+	// In between, runs of what is new and of what goes away can both begin.
+	d.runner.Set(both(old.plan.Plan, next.plan.Plan))
+	err := d.watcher.Set(ctx, next.plan.watches)
+	if err == nil {
+		if err = d.scheduler.Set(ctx, next.plan.Jobs, next.plan.selfScheduling); err != nil {
+			err = errors.Join(err, d.watcher.Set(ctx, old.plan.watches))
+		}
+	}
+	if err != nil {
+		d.runner.Set(old.plan.Plan)
+		return fmt.Errorf("the new configuration could not be put into force; it is tried again: %w", err)
+	}
+
+	d.setup.Store(next)
+	d.runner.Set(next.plan.Plan)
+	limits := next.Config.Limits
+	d.scheduler.SetLanes(limits.Runs)
+	r.dispatcher.SetLanes(limits.Runs, limits.RunsPerAgent)
+	r.dispatcher.SetDrain(time.Duration(limits.Drain))
+	d.notifier.SetChannels(next.plan.ways())
+	if r.level != nil {
+		r.level.Set(logLevel(next.Config.Log))
+	}
+
+	r.dispatcher.Reconsider()
+	return nil
+}
+
+// withdraw takes from the agents the secrets that their owner has removed, though what is on disk
+// cannot come into force without them. Their values are still blacked out.
+func (r *reloader) withdraw(next *Setup) {
+	if next == nil || next.Config == nil || len(next.Config.Unset()) == 0 {
+		return
+	}
+
+	gone, now := next.Config.Unset(), *r.d.Current()
+	held := *now.plan
+	held.Plan.Agents = maps.Clone(held.Plan.Agents)
+	for name, a := range held.Plan.Agents {
+		a.Secrets = slices.Clone(a.Secrets)
+		for i := range a.Secrets {
+			if slices.Contains(gone, a.Secrets[i].Name) {
+				a.Secrets[i].Value = ""
+			}
+		}
+		held.Plan.Agents[name] = a
+	}
+
+	now.plan = &held
+	r.d.setup.Store(&now)
+	r.d.runner.Set(held.Plan)
+}
+
+// both are two plans at once; what they have in common is the second's.
+func both(old, next agent.Plan) agent.Plan {
+	out := next
+	out.Agents, out.Jobs = maps.Clone(old.Agents), maps.Clone(old.Jobs)
+	maps.Copy(out.Agents, next.Agents)
+	maps.Copy(out.Jobs, next.Jobs)
+	return out
+}
+
+func union(a, b []string) []string {
+	out := slices.Clone(a)
+	for _, s := range b {
+		if !slices.Contains(out, s) {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// once says whether what is in a file is gone when it was read: it is a pipe, or the like.
+func once(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && !info.IsDir() && !info.Mode().IsRegular()
+}
+
+// accept tells that another configuration is in force.
+func (r *reloader) accept(ctx context.Context, old, next *Setup, out api.Reload, took time.Duration) {
+	r.mu.Lock()
+	recovered := len(r.problems) > 0
+	r.problems, r.wanted = nil, nil
+	r.mu.Unlock()
+	r.told = map[string]int{}
+	log := r.d.log
+	for _, w := range next.Config.Warnings {
+		if !slices.ContainsFunc(old.Config.Warnings, func(o config.Problem) bool { return o.Path == w.Path && o.Message == w.Message }) {
+			log.Warn("the configuration", "file", w.File, "line", w.Line, "key", w.Path, "warning", w.Message)
+		}
+	}
+
+	for _, what := range next.restart {
+		if !slices.Contains(old.restart, what) {
+			log.Warn("a setting needs a restart", "setting", what)
+		}
+	}
+
+	message := "the configuration was read again"
+	if recovered {
+		message = "the configuration is good again"
+	}
+
+	log.Info(message, "changes", cmp.Or(out.Summary(), "none"), "took", took.Round(time.Millisecond))
+	if text := out.Summary(); text != "" || recovered {
+		r.record(ctx, "config.reloaded", map[string]any{"summary": text})
+	}
+}
+
+// refuse tells why what is on disk is not in force, each problem once.
+func (r *reloader) refuse(ctx context.Context, next *Setup, err error) api.Reload {
+	if ctx.Err() != nil {
+		return refusal([]api.Problem{{Message: "the daemon stops"}})
+	}
+
+	found := r.redacted(next, listed(r.started.Files[0], err))
+	r.mu.Lock()
+	r.problems, r.wanted = found, nil
+	if next != nil && next.Config != nil {
+		r.wanted = next.Config.SecretRefs()
+	}
+
+	r.mu.Unlock()
+	text, held := inLines(found, len(found)), r.d.Current().at.Local().Format(time.DateTime)
+	if r.told[text] == 0 {
+		r.told[text] = 1
+		r.logProblems(found, held)
+	}
+
+	// A part that refuses once or twice is busy, which passes.
+	if r.told[text] == 1 && (r.refused == 0 || r.refused > 2) && r.notify(ctx, found, held) {
+		r.told[text] = 2
+	}
+
+	return refusal(found)
+}
+
+func (r *reloader) logProblems(found []api.Problem, held string) {
+	for i, p := range found {
+		if i == maxLogged {
+			r.d.log.Error("the configuration has more problems", "number", len(found)-i)
+			return
+		}
+		r.d.log.Error("the configuration on disk cannot be used; the last good one holds", "since", held,
+			"file", p.File, "line", p.Line, "column", p.Column, "key", p.Path, "problem", p.Message, "hint", p.Hint)
+	}
+}
+
+// notify tells the owner on every channel, and the record.
+func (r *reloader) notify(ctx context.Context, found []api.Problem, held string) bool {
+	r.record(ctx, "config.refused", map[string]any{"error": inLines(found, maxTold)})
+	var notices []ledger.Notice
+	for _, channel := range r.d.Current().plan.channels {
+		notices = append(notices, ledger.Notice{Channel: channel, Title: "rouse: the configuration cannot be used",
+			Body: inLines(found, maxTold) + "\nThat of " + held + " holds."})
+	}
+
+	err := r.d.ledger.AppendNotices(ctx, notices...)
+	if err != nil && ctx.Err() == nil {
+		r.d.log.Error("nobody was told of the problem with the configuration", "error", err)
+	}
+	return err == nil
+}
+
+func (r *reloader) record(ctx context.Context, kind string, data map[string]any) {
+	text, err := json.Marshal(data)
+	if err == nil {
+		err = r.d.ledger.AppendEvents(ctx, ledger.Event{Kind: kind, At: time.Now(), Data: text})
+	}
+	if err != nil && ctx.Err() == nil {
+		r.d.log.Error("an event could not be recorded", "event", kind, "error", err)
+	}
+}
+
+// redacted are problems without what must not be shown, of either configuration.
+func (r *reloader) redacted(next *Setup, found []api.Problem) []api.Problem {
+	secrets := r.d.Current().plan.Plan.Secrets
+	if next != nil && next.Config != nil {
+		secrets = union(next.Config.Secrets(), secrets)
+	}
+
+	black := redact.New(secrets)
+	for i, p := range found {
+		found[i].Message, found[i].Hint, found[i].Name = black.Replace(p.Message), black.Replace(p.Hint), black.Replace(p.Name)
+	}
+
+	return found
+}
+
+func refusal(found []api.Problem) api.Reload {
+	return api.Reload{Problems: found, Added: []string{}, Changed: []string{}, Removed: []string{}, Others: []string{}, Restart: []string{}}
+}
+
+// list is never null in JSON.
+func list(names []string) []string {
+	if names == nil {
+		return []string{}
+	}
+	return names
+}
+
+// listed are the problems that an error stands for.
+func listed(file string, err error) []api.Problem {
+	var all *config.Errors
+	if errors.As(err, &all) {
+		return problems(all.Problems)
+	}
+	return []api.Problem{{File: file, Message: err.Error()}}
+}
+
+func problems(found []config.Problem) []api.Problem {
+	out := make([]api.Problem, len(found))
+	for i, p := range found {
+		out[i] = api.Problem(p)
+	}
+	return out
+}
+
+// inLines are the first problems as lines.
+func inLines(found []api.Problem, most int) string {
+	var lines []string
+	for i, p := range found {
+		if i == most {
+			lines = append(lines, fmt.Sprintf("… and %d more", len(found)-i))
+			break
+		}
+		lines = append(lines, config.Problem(p).String())
+	}
+
+	return strings.Join(lines, "\n")
+}

@@ -1,0 +1,93 @@
+package daemon
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"rouse/cmd/internal/api"
+	"rouse/cmd/internal/config"
+	"rouse/internal/text"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Setup is a configuration with what the parts make of it. It never changes: a reload puts
+// another in its place, and what has begun goes on with its own.
+type Setup struct {
+	Config  *config.Config
+	plan    *Plan
+	problem error // why config is empty
+	at      time.Time
+	restart []string           // what it says that only a restart brings into force
+	wanted  []config.SecretRef // what asks for secrets in a configuration with a problem
+}
+
+func (s *Setup) known(job, agent string) error {
+	if names := s.JobNames(); job != "" && !slices.Contains(names, job) {
+		return &api.Error{Status: 404, Message: text.NoSuch("job", job, names), Usage: true}
+	}
+	if names := s.agentNames(); agent != "" && !slices.Contains(names, agent) {
+		return &api.Error{Status: 404, Message: text.NoSuch("agent", agent, names), Usage: true}
+	}
+	return nil
+}
+
+func (s *Setup) JobNames() []string {
+	var out []string
+	for _, j := range s.Config.Jobs {
+		out = append(out, string(j.Name))
+	}
+	return out
+}
+
+func (s *Setup) agentNames() []string {
+	var out []string
+	for _, a := range s.Config.Agents {
+		out = append(out, string(a.Name))
+	}
+	return out
+}
+
+// Hints are what the start-up screen tells beside the jobs.
+func (s *Setup) Hints() []string {
+	var out []string
+	if c := s.checkModels(); !c.OK {
+		out = append(out, c.Detail+"; their runs stay queued")
+	}
+	return out
+}
+
+// FlagHint repeats the flags that a command needs to find this home again.
+func (s *Setup) FlagHint() string {
+	if len(s.Config.Files) == 0 || filepath.Base(s.Config.Files[0]) == "rouse.yaml" {
+		return ""
+	}
+
+	path := s.Config.Files[0]
+	if wd, err := os.Getwd(); err == nil {
+		if rel, err := filepath.Rel(wd, path); err == nil && !strings.HasPrefix(rel, "..") {
+			path = rel
+		}
+	}
+	return " --config " + path
+}
+
+// usable says why the configuration cannot be worked with.
+func (s *Setup) usable() error {
+	if s.problem == nil {
+		return nil
+	}
+	return &api.Error{Status: http.StatusConflict, Message: fmt.Sprintf("the configuration cannot be used:\n%v", s.problem)}
+}
+
+// job is a configured job, nil when there is none of that name.
+func (s *Setup) job(name string) *config.Job {
+	for i := range s.Config.Jobs {
+		if string(s.Config.Jobs[i].Name) == name {
+			return &s.Config.Jobs[i]
+		}
+	}
+	return nil
+}

@@ -1,0 +1,230 @@
+package daemon
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"rouse/agent/tool/next"
+	"rouse/agentdb/ledger"
+	"rouse/cmd/internal/api"
+	"rouse/cmd/internal/config"
+	"rouse/cmd/internal/web"
+	"rouse/scheduler/schedule"
+)
+
+// Slots implements web.Slots.
+func (d *Daemon) Slots(ctx context.Context, agent string) ([]api.AgentSlot, error) {
+	s := d.Current()
+	if err := s.usable(); err != nil {
+		return nil, err
+	}
+	if err := s.known("", agent); err != nil {
+		return nil, err
+	}
+
+	out := []api.AgentSlot{}
+	for i := range s.Config.Agents {
+		a := &s.Config.Agents[i]
+		if agent != "" && string(a.Name) != agent {
+			continue
+		}
+
+		slot, err := d.agentSlot(ctx, s, a)
+		if err != nil {
+			return nil, err
+		}
+
+		if agent != "" || slot.Planning || slot.Slot != nil {
+			out = append(out, slot)
+		}
+	}
+
+	return out, nil
+}
+
+// agentSlot is what one agent planned, and may plan.
+func (d *Daemon) agentSlot(ctx context.Context, s *Setup, a *config.Agent) (api.AgentSlot, error) {
+	name := string(a.Name)
+	out := api.AgentSlot{Agent: name, Zone: s.Config.Zone().String()}
+	slot, planned, err := d.ledger.Slot(ctx, name)
+	if err != nil {
+		return out, err
+	}
+
+	if planned {
+		out.Slot = web.NewSlot(slot)
+	}
+
+	pauses, err := d.ledger.Pauses(ctx, time.Now())
+	if err != nil {
+		return out, err
+	}
+
+	if p, paused := ledger.Paused(pauses, "", name, time.Now()); paused {
+		out.Paused = web.NewPause(p).Text(s.Config.Zone())
+	}
+
+	limits, ok := s.Config.SelfScheduling(a)
+	if out.Planning = ok && config.On(a.Enabled); !out.Planning {
+		out.Off = planningOff(a)
+		return out, nil
+	}
+
+	usage, err := d.ledger.SlotUsage(ctx, name)
+	if err != nil {
+		return out, err
+	}
+
+	out.Limits = slotLimits(limits)
+	if left := limits.Left(schedule.Usage{Started: usage.Started, Paused: usage.Paused}); left >= 0 {
+		out.Left = &left
+	}
+
+	return out, nil
+}
+
+// planningOff says why an agent has no slot, and what to write into the configuration.
+func planningOff(a *config.Agent) string {
+	switch {
+	case !config.On(a.Enabled):
+		return fmt.Sprintf("the agent %s is disabled (enabled: false, see %s), so nothing wakes it", a.Name, a.At)
+	case a.SelfScheduling != nil:
+		return fmt.Sprintf("self_scheduling of the agent %s is switched off (see %s); take its enabled: false away", a.Name, a.At)
+	}
+	return fmt.Sprintf("self_scheduling is off for the agent %s, so no wakes are planned for it; to change that, write below its name at %s:\n    self_scheduling: {mode: ambient}     # or manual: then only you plan", a.Name, a.At)
+}
+
+func slotLimits(l schedule.Limits) *api.SlotLimits {
+	out := &api.SlotLimits{Mode: string(l.Mode), Horizon: config.Duration(l.Horizon).String(), MinInterval: config.Duration(l.MinInterval).String(),
+		DailyCap: l.DailyCap, QuietHours: l.Quiet.String(), Days: []string{}, MaxChain: l.MaxChain}
+	for day := range 7 {
+		if l.Days>>day&1 == 1 {
+			out.Days = append(out.Days, time.Weekday(day).String()[:3])
+		}
+	}
+
+	return out
+}
+
+// PlanSlot implements web.Slots.
+func (d *Daemon) PlanSlot(ctx context.Context, ask api.SlotRequest) (api.Planned, error) {
+	s := d.Current()
+	out := api.Planned{ClampReasons: []string{}, Warnings: []string{}}
+	a, limits, err := s.planner(ask.Agent)
+	if err != nil {
+		return out, err
+	}
+
+	r := next.Request{Agent: ask.Agent, ByUser: true, Instructions: d.runner.Redact(ask.Instructions), Priority: ask.Priority, OnMiss: ask.OnMiss}
+	if err := d.fillRequest(ctx, ask, s.Config.Zone(), &r); err != nil {
+		return out, err
+	}
+
+	res, err := next.Plan(ctx, d.ledger, limits, r)
+	var wrong *next.Invalid
+	switch {
+	case errors.As(err, &wrong):
+		return out, &api.Error{Message: wrong.Error(), Usage: true}
+	case err != nil:
+		return out, err
+	}
+
+	out.Clamped, out.ClampReasons, out.Warnings = res.Clamped, res.ClampReasons, append(out.Warnings, res.Warnings...)
+	out.AgentSlot, err = d.agentSlot(ctx, s, a)
+	return out, err
+}
+
+// planner is an agent for which wakes can be planned.
+func (s *Setup) planner(name string) (*config.Agent, schedule.Limits, error) {
+	if err := s.usable(); err != nil {
+		return nil, schedule.Limits{}, err
+	}
+	if err := s.known("", name); err != nil {
+		return nil, schedule.Limits{}, err
+	}
+
+	for i := range s.Config.Agents {
+		a := &s.Config.Agents[i]
+		if string(a.Name) != name {
+			continue
+		}
+
+		limits, ok := s.Config.SelfScheduling(a)
+		if !ok || !config.On(a.Enabled) {
+			return nil, limits, &api.Error{Status: 409, Message: planningOff(a)}
+		}
+		return a, limits, nil
+	}
+
+	return nil, schedule.Limits{}, s.known("", name)
+}
+
+// fillRequest reads the time; what was left out stays as it was planned.
+func (d *Daemon) fillRequest(ctx context.Context, ask api.SlotRequest, zone *time.Location, r *next.Request) error {
+	usage := func(format string, args ...any) error {
+		return &api.Error{Message: fmt.Sprintf(format, args...), Usage: true}
+	}
+	was, planned, err := d.ledger.Slot(ctx, ask.Agent)
+	if err != nil {
+		return err
+	}
+
+	switch {
+	case ask.At != "":
+		w, err := schedule.ParseTime(ask.At, time.Now(), zone, true)
+		if err != nil {
+			return usage("%s", err)
+		}
+		r.At = w.At
+	case ask.In != "":
+		if r.In, err = config.ParseDuration(ask.In); err != nil {
+			return usage("%s", err)
+		}
+	case planned:
+		r.At = was.At
+	default:
+		return usage("nothing is planned for the agent %s yet; say when: --at or --in", ask.Agent)
+	}
+
+	if !planned {
+		if ask.Instructions == "" {
+			return usage("nothing is planned for the agent %s yet; say what it is to do: --instructions", ask.Agent)
+		}
+		return nil
+	}
+
+	r.Job, r.ContextViews = was.Job, was.ContextViews
+	r.Instructions, r.Priority, r.OnMiss = cmp.Or(r.Instructions, was.Instructions), cmp.Or(r.Priority, was.Priority), cmp.Or(r.OnMiss, was.OnMiss)
+	return nil
+}
+
+// ClearSlot implements web.Slots.
+func (d *Daemon) ClearSlot(ctx context.Context, agent string) (api.Cleared, error) {
+	s := d.Current()
+	out := api.Cleared{Agent: agent, Zone: s.Config.Zone().String()}
+	was, planned, err := d.ledger.Slot(ctx, agent)
+	if err != nil {
+		return out, err
+	}
+
+	cleared, err := d.ledger.ClearSlot(ctx, agent, ledger.ByUser)
+	if err != nil {
+		return out, err
+	}
+
+	if !cleared || !planned {
+		if err := s.usable(); err != nil {
+			return out, err
+		}
+		if err := s.known("", agent); err != nil {
+			return out, err
+		}
+		return out, &api.Error{Status: 409, Message: fmt.Sprintf("nothing is planned for the agent %s, so there is nothing to take back", agent)}
+	}
+
+	out.Cleared, out.Slot = true, web.NewSlot(was)
+	return out, nil
+}

@@ -1,0 +1,647 @@
+package daemon
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"rouse/agent"
+	"rouse/agent/model"
+	"rouse/agent/model/modeltest"
+	"rouse/agent/tool"
+	"rouse/agentdb"
+	"rouse/agentdb/ledger"
+	"rouse/cmd/internal/api"
+	"rouse/cmd/internal/cmdtest"
+	"rouse/cmd/internal/config"
+	"rouse/internal/domain"
+)
+
+// letters are the calls that reached a tool which was added to the others.
+type letters struct {
+	mu   sync.Mutex
+	sent []string
+	wait bool // until the call is given up
+	says any  // the result; nil: where the letter went
+}
+
+type letterArgs struct {
+	To   string `json:"to,omitempty"`
+	Text string `json:"text,omitempty"`
+	How  string `json:"how,omitempty"`
+	Path string `json:"path,omitempty"`
+
+	Question string `json:"question,omitempty"`
+}
+
+func (l *letters) send(ctx context.Context, _ tool.Invocation, a letterArgs) (tool.Envelope, error) {
+	if l.wait {
+		<-ctx.Done()
+		return tool.Envelope{}, ctx.Err()
+	}
+
+	l.mu.Lock()
+	defer l.mu.Unlock()
+
+	l.sent = append(l.sent, a.To+a.Path)
+	if l.says != nil {
+		return tool.Success(l.says), nil
+	}
+	return tool.Success(map[string]string{"to": a.To}), nil
+}
+
+func (l *letters) all() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Join(l.sent, " ")
+}
+
+// office is a home whose agents have a tool beside the built-in ones, by the one way in which a tool
+// comes to them.
+type office struct {
+	*Daemon
+	*letters
+	t      *testing.T
+	tool   tool.Tool
+	server *modeltest.Server
+}
+
+// letter is what every tool must say of itself, and no more: a tool that sends letters.
+func letter(more func(*tool.Spec)) tool.Spec {
+	s := tool.Spec{Name: "send", Description: "Sends a letter by post.", Effect: domain.EffectExternal, Class: tool.ClassOther}
+	if more != nil {
+		more(&s)
+	}
+	return s
+}
+
+// openOffice opens a home with the tool of a spec. The agent and the job get more keys in YAML.
+func openOffice(t *testing.T, s tool.Spec, agentKeys, jobKeys string, turns ...modeltest.Turn) *office {
+	t.Helper()
+	o := &office{t: t, letters: &letters{}, server: modeltest.New(t, turns...)}
+	var err error
+	if o.tool, err = tool.Define(s, o.send); err != nil {
+		t.Fatal(err)
+	}
+
+	cfg, err := o.load(agentKeys, jobKeys, "prompt: Write to Bob.")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o.Daemon, err = Open(t.Context(), Options{Home: string(cfg.Home), Config: cfg, Logger: QuietLogger()}); err != nil {
+		t.Fatal(err)
+	}
+
+	t.Cleanup(o.Close)
+	o.runner = o.newRunner(o.ledger, o.databases, o.home.Dir)
+	o.runner.Set(o.Current().plan.Plan)
+	return o
+}
+
+func (o *office) newRunner(l *ledger.Ledger, pool *agentdb.Pool, dir string) *agent.Runner {
+	o.t.Helper()
+	r, err := agent.New(agent.Options{Ledger: l, Databases: pool, Manifests: filepath.Join(dir, "manifests"), Recordings: filepath.Join(dir, "recordings"), Tools: []tool.Tool{o.tool}})
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	return r
+}
+
+// load checks a configuration as rouse config check does.
+func (o *office) load(agentKeys, jobKeys, does string) (*config.Config, error) {
+	dir := cmdtest.Write(o.t, map[string]string{"sums/SKILL.md": "---\nname: sums\ndescription: Adds.\n---\nAdd.\n", "rouse.yaml": `version: 1
+home: ./home
+models: [{name: m, provider: ollama, model: scripted, context_window: 32000, base_url: "` + o.server.URL + `"}, {name: narrow, provider: ollama, model: scripted, context_window: 8000, base_url: "` + o.server.URL + `"}]
+agents: [{name: clerk, workdir: ./work` + agentKeys + `}]
+jobs: [{name: j, agent: clerk, ` + does + jobKeys + `}]
+`})
+	return config.Load(config.LoadOptions{Path: filepath.Join(dir, "rouse.yaml"), Tools: agent.Specs(o.tool)})
+}
+
+// problems are what rouse config check says, warnings as well.
+func (o *office) problems(agentKeys, jobKeys, does string) string {
+	o.t.Helper()
+	cfg, err := o.load(agentKeys, jobKeys, does)
+	var out strings.Builder
+	if err != nil {
+		out.WriteString(err.Error() + "\n")
+	}
+
+	for _, w := range cfg.Warnings {
+		out.WriteString(w.String() + "\n")
+	}
+	return out.String()
+}
+
+// run begins a run of the job and makes its first attempt.
+func (o *office) run() (ledger.Run, ledger.Result) {
+	o.t.Helper()
+	id, err := o.Fire(o.t.Context(), api.RunRequest{Job: "j"})
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	return o.attempt(id)
+}
+
+func (o *office) attempt(id int64) (ledger.Run, ledger.Result) {
+	o.t.Helper()
+	run, a, err := o.ledger.StartAttempt(o.t.Context(), id)
+	var res ledger.Result
+	if err == nil {
+		res, err = o.runner.Execute(o.t.Context(), run, a)
+	}
+
+	if err == nil {
+		err = o.ledger.Finish(o.t.Context(), a, res)
+	}
+	if err != nil {
+		o.t.Fatal(err)
+	}
+
+	return run, res
+}
+
+// wants runs the job, and the letters that are sent then are these.
+func (o *office) wants(sent string) (ledger.Run, ledger.Result) {
+	o.t.Helper()
+	run, res := o.run()
+	if got := o.all(); got != sent {
+		o.t.Errorf("sent %q, want %q: %+v", got, sent, res)
+	}
+	return run, res
+}
+
+// told is the first request of the model.
+func (o *office) told() string {
+	o.t.Helper()
+	all := o.server.Requests()
+	if len(all) == 0 {
+		o.t.Fatal("the model was not asked")
+	}
+	return string(all[0])
+}
+
+// stays is what an undo of a run names as staying.
+func (o *office) stays(run ledger.Run) string {
+	o.t.Helper()
+	out, err := o.Undo(o.t.Context(), run, api.UndoRequest{}, nil)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	return strings.Join(out.Left, "\n")
+}
+
+// call is the record of the one call of a run.
+func (o *office) call(run ledger.Run) ledger.Call {
+	o.t.Helper()
+	calls, err := o.ledger.Calls(o.t.Context(), run.ID)
+	if err != nil || len(calls) == 0 {
+		o.t.Fatalf("%v (%v)", calls, err)
+	}
+	return calls[0]
+}
+
+func says(name, args string) modeltest.Turn {
+	return modeltest.Turn{Calls: []model.Call{{Name: name, Args: json.RawMessage(args)}}}
+}
+
+var (
+	toBob    = says("send", `{"to":"bob","text":"Dear <Bob>"}`)
+	wellDone = modeltest.Turn{Text: "It is done."}
+	unasked  = func(s *tool.Spec) { s.Needs = tool.Nothing }
+)
+
+func expect(t *testing.T, what, got, want string) {
+	t.Helper()
+	if !strings.Contains(got, want) {
+		t.Errorf("%s: %q lacks %q", what, got, want)
+	}
+}
+
+func without(t *testing.T, what, got, unwanted string) {
+	t.Helper()
+	if strings.Contains(got, unwanted) {
+		t.Errorf("%s: %q has %q", what, got, unwanted)
+	}
+}
+
+// everywhere is each property of a tool, and the places that ask for it, with a tool that nobody
+// else has heard of.
+var everywhere = map[string]func(t *testing.T){
+	"Name": func(t *testing.T) {
+		o := openOffice(t, letter(unasked), "", "", toBob, wellDone)
+		o.wants("bob")
+		expect(t, "told", o.told(), `"name":"send"`)
+		if got := o.problems(", tools: {allow: [send]}", "", "playbook: [{call: send}]"); got != "" {
+			t.Errorf("config check: %s", got)
+		}
+
+		expect(t, "config check", o.problems("", "", "playbook: [{call: sendd}]"), `there is no tool "sendd"; did you mean "send"?`)
+		if _, err := o.Fire(t.Context(), api.RunRequest{Agent: "clerk", Tool: "send", Args: json.RawMessage(`{}`)}); err != nil {
+			t.Errorf("rouse call: %v", err)
+		}
+
+		var unknown *api.Error
+		if _, err := o.Fire(t.Context(), api.RunRequest{Agent: "clerk", Tool: "agent_step"}); !errors.As(err, &unknown) || unknown.Status != 404 {
+			t.Errorf("rouse call of what is not called by itself: %v", err)
+		}
+
+		taken, err := tool.Define(letter(func(s *tool.Spec) { s.Name = "notify" }), o.send)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := agent.New(agent.Options{Ledger: o.ledger, Databases: o.databases, Manifests: o.home.Dir, Tools: []tool.Tool{taken}}); err == nil {
+			t.Error("two tools of one name")
+		}
+	},
+	"Description": func(t *testing.T) {
+		o := openOffice(t, letter(nil), ", tools: {on_demand: [send]}", "", says("capabilities_discover", `{"query":"post a letter"}`), wellDone)
+		o.run()
+		without(t, "told at once", o.told(), "Sends a letter by post.")
+		all := o.server.Requests()
+		expect(t, "found", string(all[len(all)-1]), "Sends a letter by post.")
+		o = openOffice(t, letter(nil), "", "", wellDone)
+		o.run()
+		expect(t, "told", o.told(), "Sends a letter by post.")
+	},
+	"Effect": func(t *testing.T) {
+		o := openOffice(t, letter(unasked), "", "", toBob, wellDone)
+		run, _ := o.wants("bob")
+		if c := o.call(run); c.Effect != domain.EffectExternal {
+			t.Errorf("recorded as %s", c.Effect)
+		}
+
+		o = openOffice(t, letter(func(s *tool.Spec) { s.Effect, s.Scope = domain.EffectRead, tool.ScopeAgent }), "", "", toBob, wellDone)
+		run, _ = o.wants("bob")
+		without(t, "undo", o.stays(run), "send")
+	},
+	"Class": func(t *testing.T) {
+		for class, sent := range map[tool.Class]string{tool.ClassOther: "bob bob", tool.ClassRead: "bob"} {
+			o := openOffice(t, letter(func(s *tool.Spec) { s.Class, s.Effect, s.Scope = class, domain.EffectRead, tool.ScopeAgent }), "", "", toBob, toBob, wellDone)
+			o.wants(sent)
+		}
+	},
+	"Scope": func(t *testing.T) {
+		for scope, outside := range map[tool.Scope]bool{tool.ScopeOutside: true, tool.ScopeAgent: false, tool.ScopeRun: false} {
+			o := openOffice(t, letter(func(s *tool.Spec) { s.Scope, s.Needs = scope, tool.Nothing }), "", ", record: true", toBob, wellDone)
+			got := o.problems(", grants: {read: ['.']}", ", watch: {path: ., mode: converge}", "prompt: Write.")
+			if warned := strings.Contains(got, "untrusted content (a watch, send)") && strings.Contains(got, "an effect beyond the host (send)"); warned != outside {
+				t.Errorf("scope %q: config check says %q", scope, got)
+			}
+
+			run, _ := o.wants("bob")
+			if sent := o.replay(run.ID); (sent == "bob bob") != (scope == tool.ScopeRun) {
+				t.Errorf("scope %q: with the replay %q was sent", scope, sent)
+			}
+
+			plan := o.Current().plan.Plan
+			job := plan.Jobs["j"]
+			job.Foreign = "everybody can write it"
+			plan.Jobs["j"] = job
+			o.runner.Set(plan)
+			_, res := o.run()
+			if held := res.Wait != nil && strings.Contains(res.Wait.Message, "It may use send, and others than you can change its definition"); held != outside {
+				t.Errorf("scope %q: a definition of others: %+v", scope, res)
+			}
+		}
+	},
+	"Writes": func(t *testing.T) {
+		for writes, want := range map[tool.Writes]string{
+			tool.WritesElsewhere: `what send did stays: {"to":"bob","text":"Dear <Bob>"}`, tool.WritesNotice: `the notice stays: {"to":"bob"`, tool.WritesWake: "rouse slot clerk",
+			tool.WritesFiles: "what send did stays", tool.WritesForeseen: "what send did stays",
+			tool.WritesNothing: "", tool.WritesRows: "", tool.WritesBack: "", tool.WritesArtifact: "",
+		} {
+			o := openOffice(t, letter(func(s *tool.Spec) { s.Writes, s.Needs = writes, tool.Nothing }), "", "", toBob, wellDone)
+			run, _ := o.wants("bob")
+			if got := o.stays(run); want == "" && got != "" {
+				t.Errorf("writes %q: undo names %q", writes, got)
+			} else {
+				expect(t, "undo of what writes "+string(writes), got, want)
+			}
+		}
+
+		o := openOffice(t, letter(func(s *tool.Spec) { s.Given, s.Writes = tool.GivenPlanning, tool.WritesWake }), "", "")
+		keys := ", self_scheduling: {mode: ambient}, tools: {deny: [schedule_next_run%s]}"
+		without(t, "config check", o.problems(fmt.Sprintf(keys, ""), "", "prompt: Write."), "only its owner plans")
+		expect(t, "config check", o.problems(fmt.Sprintf(keys, ", send"), "", "prompt: Write."), "may not use schedule_next_run or send")
+	},
+	"Given": func(t *testing.T) {
+		for given, lacks := range map[tool.Given]struct{ keys, problem string }{
+			tool.GivenDatabase: {", database: {enabled: false}", "has no database"},
+			tool.GivenPlanning: {"", "does not plan its own runs"},
+			tool.GivenCommands: {"", ""}, tool.GivenNetwork: {"", ""}, tool.GivenRepository: {"", ""},
+		} {
+			o := openOffice(t, letter(func(s *tool.Spec) { s.Given, s.Needs = given, tool.Nothing }), lacks.keys, "", toBob, wellDone)
+			run, _ := o.wants("")
+			if c := o.call(run); !strings.Contains(string(c.Envelope), "tool_not_found") {
+				t.Errorf("given with %s: %s", given, c.Envelope)
+			}
+			expect(t, "config check", o.problems(lacks.keys, "", "playbook: [{call: send}]"), lacks.problem)
+		}
+
+		for given, keys := range map[tool.Given]string{
+			tool.GivenDatabase: "", tool.GivenModel: "", tool.GivenPlanning: ", self_scheduling: {mode: ambient}", tool.GivenCommands: ", grants: {commands: [{argv: [true]}]}",
+			tool.GivenNetwork: ", grants: {network: [{host: example.com}]}", tool.GivenRepository: ", tools: {allow: [send]}",
+		} {
+			o := openOffice(t, letter(func(s *tool.Spec) { s.Given, s.Needs = given, tool.Nothing }), keys, "", toBob, wellDone)
+			o.wants("bob")
+		}
+
+		o := openOffice(t, letter(func(s *tool.Spec) { s.Given = tool.GivenCommands }), "", "")
+		keys := ", grants: {commands: [{argv: [true]}]}, tools: {deny: [shell_run, bash%s]}"
+		without(t, "config check", o.problems(fmt.Sprintf(keys, ""), "", "prompt: Write."), "it can run none of them")
+		expect(t, "config check", o.problems(fmt.Sprintf(keys, ", send"), "", "prompt: Write."), "the agent's tools have no send or shell_run")
+	},
+	"SecondOf": func(t *testing.T) {
+		for keys, sent := range map[string]string{"": "", `, tools: {allow: ["*"]}`: "", `, tools: {allow: ["se*"]}`: "bob"} {
+			o := openOffice(t, letter(func(s *tool.Spec) { s.SecondOf, s.Needs = "notify", tool.Nothing }), keys, "", toBob, wellDone)
+			o.wants(sent)
+		}
+	},
+	"Says": func(t *testing.T) {
+		o := openOffice(t, letter(func(s *tool.Spec) { s.Says = "text" }), "", "", toBob, wellDone)
+		_, res := o.wants("")
+		if res.Wait == nil || res.Wait.Action.Shown != "send Dear <Bob>" {
+			t.Errorf("approval: %+v", res.Wait)
+		}
+
+		o = openOffice(t, letter(func(s *tool.Spec) { s.Says, s.Needs = "text", tool.Nothing }), "", "", toBob, wellDone)
+		run, _ := o.wants("bob")
+		expect(t, "undo", o.stays(run), "what send did stays: Dear <Bob>")
+	},
+	"Ends": func(t *testing.T) {
+		o := openOffice(t, letter(func(s *tool.Spec) { s.Ends, s.Needs = true, tool.Nothing }), "", "", toBob)
+		if _, res := o.wants("bob"); res.Outcome != domain.OutcomeSuccess {
+			t.Errorf("%+v", res)
+		}
+	},
+	"Waits": func(t *testing.T) {
+		o := openOffice(t, letter(func(s *tool.Spec) { s.Ends, s.Waits, s.Needs = true, true, tool.Nothing }), "", "", toBob)
+		o.says = map[string]string{"question": "Which Bob?"}
+		if _, res := o.wants("bob"); res.Wait == nil || res.Wait.Message != "Which Bob?" {
+			t.Errorf("%+v", res)
+		}
+
+		expect(t, "config check", o.problems("", "", "playbook: [{call: send}]"), "a playbook cannot hear an answer")
+		o = openOffice(t, o.tool.Spec(), ", loop: phased, tools: {deny: [clarify]}", "", says("agent_step", `{"phase":"feedback","thinking":"There are two.","summary":"asks","feedback_message":"Which Bob?"}`))
+		o.says = map[string]string{"question": "Which Bob?"}
+		if _, res := o.run(); res.Wait == nil || res.Wait.Message != "Which Bob?" {
+			t.Errorf("in phases: %+v", res)
+		}
+		if _, err := tool.Define(letter(func(s *tool.Spec) { s.Waits = true }), o.send); err == nil {
+			t.Error("it waits, and does not end the attempt")
+		}
+	},
+	"Nests": func(t *testing.T) {
+		for nests, sent := range map[bool]string{false: "bob", true: ""} {
+			o := openOffice(t, letter(func(s *tool.Spec) { s.Nests, s.Class, s.Needs = nests, tool.ClassExec, tool.Nothing }), "", "", says("reduce", `{"task":"Write to Bob."}`), toBob, wellDone, wellDone)
+			o.wants(sent)
+		}
+	},
+	"Rare": func(t *testing.T) {
+		for rare, agentKeys := range map[bool]string{true: ", model: narrow", false: ""} {
+			o := openOffice(t, letter(func(s *tool.Spec) { s.Rare = true }), agentKeys, "", wellDone)
+			o.run()
+			if told := strings.Contains(o.told(), "Sends a letter by post."); told == rare {
+				t.Errorf("%q: told of it: %v", agentKeys, told)
+			}
+		}
+	},
+	"Timeout": func(t *testing.T) {
+		o := openOffice(t, letter(func(s *tool.Spec) { s.Timeout, s.Needs = time.Millisecond, tool.Nothing }), "", "", toBob, wellDone)
+		o.wait = true
+		run, _ := o.wants("")
+		expect(t, "the call", string(o.call(run).Envelope), `"timeout"`)
+		expect(t, "undo", o.stays(run), "what send may have done stays")
+	},
+	"Enum": func(t *testing.T) {
+		o := openOffice(t, letter(func(s *tool.Spec) { s.Enum, s.Needs = map[string][]string{"how": {"air", "sea"}}, tool.Nothing }), "", "", says("send", `{"how":"pigeon"}`), wellDone)
+		run, _ := o.wants("")
+		expect(t, "told", o.told(), `["air","sea"]`)
+		expect(t, "the call", string(o.call(run).Envelope), "invalid_args")
+	},
+	"Reads": func(t *testing.T) {
+		o := openOffice(t, letter(func(s *tool.Spec) {
+			s.Reads = func(args json.RawMessage) bool { return strings.Contains(string(args), "bob") }
+			s.Needs = tool.Nothing
+		}), "", "", toBob, wellDone)
+		run, _ := o.wants("bob")
+		if c := o.call(run); c.Effect != domain.EffectRead {
+			t.Errorf("recorded as %s", c.Effect)
+		}
+		without(t, "undo", o.stays(run), "send")
+	},
+	"Path": func(t *testing.T) {
+		for path, sent := range map[string]string{"path": "a.txt", "": "a.txt a.txt"} { // a reading of no path is of all files
+			o := openOffice(t, letter(func(s *tool.Spec) {
+				s.Path, s.Class, s.Effect, s.Scope = path, tool.ClassRead, domain.EffectRead, tool.ScopeAgent
+			}), "", "",
+				says("send", `{"path":"a.txt"}`), says("file_write", `{"path":"b.txt","content":"b"}`), says("send", `{"path":"a.txt"}`), wellDone)
+			o.wants(sent)
+		}
+	},
+	"Canonical": func(t *testing.T) {
+		for same, sent := range map[bool]string{true: "a.txt a.txt", false: "a.txt"} {
+			var roots *tool.Roots
+			o := openOffice(t, letter(func(s *tool.Spec) {
+				s.Path, s.Class, s.Effect, s.Scope = "path", tool.ClassRead, domain.EffectRead, tool.ScopeAgent
+				if s.Canonical = func(path string) string { return roots.Canonical(path) }; !same {
+					s.Canonical = func(path string) string { return "/elsewhere/" + path }
+				}
+			}), "", "", says("send", `{"path":"a.txt"}`), says("file_write", `{"path":"a.txt","content":"b"}`), says("send", `{"path":"a.txt"}`), wellDone)
+
+			work := o.Current().plan.Plan.Agents["clerk"].Workdir
+			err := os.MkdirAll(work, 0o700)
+			if err == nil {
+				roots, err = tool.NewRoots(work, nil)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			o.wants(sent)
+		}
+	},
+	"Look": func(t *testing.T) {
+		looks := 0
+		for name, look := range map[string]func(string) string{"a.txt": nil, "a.txt a.txt": func(string) string { looks++; return fmt.Sprint(looks) }} {
+			o := openOffice(t, letter(func(s *tool.Spec) {
+				s.Path, s.Look, s.Class, s.Effect, s.Scope = "path", look, tool.ClassRead, domain.EffectRead, tool.ScopeAgent
+			}), "", "", says("send", `{"path":"a.txt"}`), says("send", `{"path":"a.txt"}`), wellDone)
+			o.wants(name)
+		}
+	},
+	"Needs": func(t *testing.T) {
+		// Nobody knows what it does: its owner is asked, and what it may have met is on record.
+		o := openOffice(t, letter(nil), "", "", toBob, wellDone)
+		run, res := o.wants("")
+		if res.Wait == nil || res.Wait.Kind != ledger.KindApproval || res.Wait.Action.Tool != "send" || res.Wait.Action.Shown != `send {"to":"bob","text":"Dear <Bob>"}` {
+			t.Fatalf("%+v", res)
+		}
+
+		expect(t, "approval", res.Wait.Message, "no grant covers send")
+		items, err := o.ledger.Inbox(t.Context())
+		if err == nil {
+			_, err = o.ledger.Answer(t.Context(), items[0].ID, ledger.ApprovalOnce)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		o.attempt(run.ID)
+		if run, err = o.ledger.Run(t.Context(), run.ID); err != nil || o.all() != "bob" || run.Taint != tool.AllTaints.String() {
+			t.Errorf("sent %q, met %q (%v)", o.all(), run.Taint, err)
+		}
+
+		o = openOffice(t, letter(nil), ", on_denied: continue", "", toBob, wellDone)
+		o.wants("")
+		o = openOffice(t, letter(unasked), "", "", toBob, wellDone)
+		o.wants("bob")
+		confined := letter(func(s *tool.Spec) { s.Effect, s.Scope = domain.EffectDatabase, tool.ScopeAgent })
+		o = openOffice(t, confined, "", "", toBob, wellDone)
+		o.wants("bob")
+
+		for _, s := range []func(*tool.Spec){
+			func(s *tool.Spec) { s.Effect = domain.EffectRead },
+			func(s *tool.Spec) { s.Scope = tool.ScopeAgent },
+			func(s *tool.Spec) { s.Effect, s.Scope = domain.EffectWrite, tool.ScopeRun },
+		} {
+			o = openOffice(t, letter(s), "", "", toBob, wellDone)
+			o.wants("")
+		}
+	},
+}
+
+// replay plays a run again, and gives all the letters that were sent by then.
+func (o *office) replay(id int64) string {
+	o.t.Helper()
+	rec, err := o.runner.Recording(o.t.Context(), id)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+
+	dir := o.t.TempDir()
+	l, err := ledger.Open(o.t.Context(), ledger.Options{Path: filepath.Join(dir, "ledger.db")})
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	defer l.Close()
+
+	pool, err := agentdb.NewPool(agentdb.PoolOptions{Dir: filepath.Join(dir, "agents")})
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	defer pool.Close()
+
+	r := o.newRunner(l, pool, dir)
+	r.Set(o.Current().plan.Plan)
+	if p, err := r.Replay(o.t.Context(), rec); err != nil || !p.Same() {
+		o.t.Errorf("the replay: %+v (%v)", p, err)
+	}
+
+	return o.all()
+}
+
+// TestToolIsKnownEverywhere (OSL-19 of its scope): what a tool says of itself holds wherever it is asked for, with nobody
+// but the tool knowing its name. A property that no place asks for is none.
+func TestToolIsKnownEverywhere(t *testing.T) {
+	t.Parallel()
+	spec := reflect.TypeFor[tool.Spec]()
+	for i := range spec.NumField() {
+		name := spec.Field(i).Name
+		check, known := everywhere[name]
+		if !known {
+			t.Errorf("the property %s of a tool is asked for in no place that is tested here", name)
+			continue
+		}
+
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			check(t)
+		})
+	}
+
+	if len(everywhere) != spec.NumField() {
+		t.Errorf("%d properties are tested, and a tool has %d", len(everywhere), spec.NumField())
+	}
+}
+
+// A tool that says too little of itself is not defined, and what is said is named.
+func TestToolSaysTooLittle(t *testing.T) {
+	t.Parallel()
+	for want, more := range map[string]func(*tool.Spec){
+		"a tool without a name":                     func(s *tool.Spec) { s.Name = "" },
+		"tool send: its description is missing":     func(s *tool.Spec) { s.Description = "" },
+		"tool send: its effect is missing":          func(s *tool.Spec) { s.Effect = "" },
+		"tool send: its class is missing":           func(s *tool.Spec) { s.Class = "" },
+		`tool send: its effect "reed" is none of`:   func(s *tool.Spec) { s.Effect = "reed" },
+		`tool send: its scope "wide" is none of`:    func(s *tool.Spec) { s.Scope = "wide" },
+		`its place to write "wall" is none of`:      func(s *tool.Spec) { s.Writes = "wall" },
+		`its condition of being given "luck" is no`: func(s *tool.Spec) { s.Given = "luck" },
+	} {
+		_, err := tool.Define(letter(more), (&letters{}).send)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+
+	if _, err := tool.NewRegistry(tool.Tool{}); err == nil {
+		t.Error("a tool that nobody defined is registered")
+	}
+}
+
+// Every tool that this version has says enough of itself, each under a name of its own, and second
+// names are those of tools.
+func TestSpecs(t *testing.T) {
+	t.Parallel()
+	specs := agent.Specs()
+	names := specs.Names()
+	if len(names) < 46 || len(slices.Compact(slices.Clone(names))) != len(names) {
+		t.Errorf("%q", names)
+	}
+
+	for _, s := range specs {
+		if err := s.Check(); err != nil {
+			t.Error(err)
+		}
+		if first := specs.Find(s.SecondOf); s.SecondOf != "" && (first.Name == "" || first.SecondOf != "" || first.Scope != s.Scope || first.Effect != s.Effect || first.Writes != s.Writes) {
+			t.Errorf("%s is a second name of %q, and another tool", s.Name, s.SecondOf)
+		}
+	}
+}
+
+// An agent that has whatever a tool can be given with is told of every tool that is known, and of no
+// other: what a family tells of its tools and what it gives to a run are the same.
+func TestEveryToolCanBeHad(t *testing.T) {
+	t.Parallel()
+	o := openOffice(t, letter(nil), `, loop: phased, self_scheduling: {mode: ambient}, skills: [./sums], skill_access: global_discovery, tools: {allow: ["?*"], on_demand: [send]}
+    , grants: {commands: [{argv: [pandoc]}], network: [{host: example.com}]}`, "", modeltest.Turn{Text: "It is done."})
+	o.run()
+	var request struct {
+		Tools []struct {
+			Function struct{ Name string } `json:"function"`
+		} `json:"tools"`
+	}
+	if err := json.Unmarshal([]byte(o.told()), &request); err != nil {
+		t.Fatal(err)
+	}
+
+	names := []string{"send"} // which it is to find
+	for _, one := range request.Tools {
+		names = append(names, one.Function.Name)
+	}
+
+	slices.Sort(names)
+	if known := o.runner.Specs().Names(); !slices.Equal(names, known) {
+		t.Errorf("had:   %q\nknown: %q", names, known)
+	}
+}

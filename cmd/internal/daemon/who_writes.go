@@ -1,0 +1,26 @@
+package daemon
+
+import (
+	"fmt"
+	"path/filepath"
+
+	"rouse/cmd/internal/config"
+)
+
+// definitionWritableByOthers says how others than the user of this process could change one of the files that an
+// agent or a job is defined in, "" when they cannot (OSL-19).
+func definitionWritableByOthers(file string, more config.Path) string {
+	for _, path := range []string{file, string(more)} {
+		if path == "" {
+			continue
+		}
+
+		if actual, err := filepath.EvalSymlinks(path); err == nil {
+			path = actual
+		}
+		if why := writableByOthers(path); why != "" {
+			return fmt.Sprintf("%s %s", path, why)
+		}
+	}
+	return ""
+}

@@ -1,0 +1,103 @@
+package web
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strconv"
+
+	"rouse/agentdb/ledger"
+	"rouse/cmd/internal/api"
+)
+
+func newArtifacts(shared []ledger.Artifact) []api.Artifact {
+	out := make([]api.Artifact, len(shared))
+	for i, a := range shared {
+		out[i] = api.Artifact{ID: id(a.ID), Name: a.Name, Version: a.Version, Size: a.Size, Hash: a.Hash, Description: a.Description, At: api.At(a.At)}
+		if a.Parent != 0 {
+			out[i].Parent = id(a.Parent)
+		}
+	}
+
+	return out
+}
+
+// names are those of artifacts, each once, in the order in which they were first shared.
+func names(shared []ledger.Artifact) []string {
+	out := []string{}
+	for _, a := range shared {
+		if !slices.Contains(out, a.Name) {
+			out = append(out, a.Name)
+		}
+	}
+	return out
+}
+
+// told are runs with the names of what they shared.
+func (s *server) told(ctx context.Context, runs ...ledger.Run) ([]api.Run, error) {
+	ids := make([]int64, len(runs))
+	for i, run := range runs {
+		ids[i] = run.ID
+	}
+
+	shared, err := s.ledger.Artifacts(ctx, ids...)
+	if err != nil {
+		return nil, err
+	}
+
+	of := map[int64][]ledger.Artifact{}
+	for _, a := range shared {
+		of[a.Run] = append(of[a.Run], a)
+	}
+
+	out := make([]api.Run, len(runs))
+	for i, run := range runs {
+		out[i] = newRun(run, of[run.ID])
+	}
+
+	return out, nil
+}
+
+// toldOne is one run, unless it could not be had.
+func (s *server) toldOne(ctx context.Context, run ledger.Run, err error) (api.Run, error) {
+	if err != nil {
+		return api.Run{}, err
+	}
+
+	all, err := s.told(ctx, run)
+	if err != nil {
+		return api.Run{}, err
+	}
+	return all[0], nil
+}
+
+// artifact sends the bytes of an artifact. They are an agent's, so no browser is to make
+// a page of them.
+func (s *server) artifact(w http.ResponseWriter, r *http.Request) {
+	run, err := runID(r.PathValue("id"))
+	if err != nil {
+		s.fail(w, r, err)
+		return
+	}
+
+	n, err := strconv.ParseInt(r.PathValue("artifact"), 10, 64)
+	if err != nil || n < 1 {
+		s.fail(w, r, usage("%q is not an artifact; artifacts have numbers, see: rouse show %d --json", r.PathValue("artifact"), run))
+		return
+	}
+
+	a, content, err := s.ledger.ArtifactBytes(r.Context(), run, n)
+	if err != nil {
+		s.fail(w, r, err)
+		return
+	}
+
+	h := w.Header()
+	h.Set("Content-Type", "application/octet-stream")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Content-Disposition", "attachment")
+	h.Set("Content-Length", strconv.FormatInt(a.Size, 10))
+	if _, err := w.Write(content); err != nil && r.Context().Err() == nil {
+		s.log.Warn("an artifact could not be sent", "run", run, "artifact", n, "error", err)
+	}
+}

@@ -1,0 +1,187 @@
+package web
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"rouse/agentdb/ledger"
+	"rouse/cmd/internal/api"
+	"rouse/internal/domain"
+)
+
+// run answers with everything the ledger holds of one run.
+func (s *server) run(r *http.Request) (any, error) {
+	id, err := runID(r.PathValue("id"))
+	if err != nil {
+		return nil, err
+	}
+	return s.detail(r.Context(), id)
+}
+
+func (s *server) detail(ctx context.Context, id int64) (api.RunDetail, error) {
+	run, err := s.ledger.Run(ctx, id)
+	if err != nil {
+		return api.RunDetail{}, err
+	}
+
+	attempts, err := s.ledger.Attempts(ctx, id)
+	if err != nil {
+		return api.RunDetail{}, err
+	}
+
+	steps, err := s.ledger.Steps(ctx, id)
+	if err != nil {
+		return api.RunDetail{}, err
+	}
+
+	calls, err := s.ledger.Calls(ctx, id)
+	if err != nil {
+		return api.RunDetail{}, err
+	}
+
+	events, err := s.ledger.Events(ctx, ledger.EventFilter{Run: id, Limit: maxRuns})
+	if err != nil {
+		return api.RunDetail{}, err
+	}
+
+	items, err := s.ledger.ItemsOf(ctx, id)
+	if err != nil {
+		return api.RunDetail{}, err
+	}
+
+	shared, err := s.ledger.Artifacts(ctx, id)
+	if err != nil {
+		return api.RunDetail{}, err
+	}
+
+	d := api.RunDetail{Inbox: []api.Item{}, Run: newRun(run, shared), ArtifactsDetail: newArtifacts(shared), Attempts: []api.Attempt{}, StepsDetail: newSteps(steps, calls), Events: []api.Event{}}
+	for _, a := range attempts {
+		d.Attempts = append(d.Attempts, api.Attempt{Number: a.Number, State: a.State, StartedAt: api.At(a.StartedAt), FinishedAt: api.At(a.FinishedAt), Error: a.Error})
+	}
+
+	for _, i := range items {
+		d.Inbox = append(d.Inbox, newItem(i))
+	}
+
+	for _, e := range events {
+		d.Events = append(d.Events, newEvent(e))
+	}
+
+	return d, nil
+}
+
+func newRun(r ledger.Run, shared []ledger.Artifact) api.Run {
+	return api.Run{
+		ID: id(r.ID), Job: r.Job, Agent: r.Agent, Trigger: r.Trigger, TriggerDetail: object(r.Detail),
+		State: r.State, WaitingFor: r.WaitingFor, Outcome: r.Outcome, Exit: r.Exit, Verified: r.Verified, Attempt: r.Attempt,
+		ScheduledAt: api.At(r.ScheduledAt), QueuedAt: api.At(r.QueuedAt), StartedAt: api.At(r.StartedAt), FinishedAt: api.At(r.FinishedAt),
+		Summary: r.Summary, Error: r.Error, Steps: r.Steps, Calls: r.Calls,
+		TokensIn: r.Usage.TokensIn, TokensOut: r.Usage.TokensOut, CostUSD: float64(r.Usage.CostMicroUSD) / 1e6,
+		Artifacts: names(shared), Tier: r.Tier, Taint: letters(r.Taint),
+	}
+}
+
+// letters are those of a text, each by itself.
+func letters(text string) []string {
+	if text == "" {
+		return []string{}
+	}
+	return strings.Split(text, "")
+}
+
+// newSteps puts the calls under their steps, in the order in which they happened, and the
+// steps by which a call was answered under the call.
+func newSteps(steps []ledger.Step, calls []ledger.Call) []api.Step {
+	type key struct{ attempt, step int }
+	under := map[key][]ledger.Call{}
+	for _, c := range calls {
+		k := key{c.Attempt, c.Step}
+		under[k] = append(under[k], c)
+	}
+
+	type call struct {
+		attempt int
+		key     string
+	}
+	own := call{} // where the run's own steps stand
+	within := map[call][]api.Step{own: {}}
+	for _, st := range slices.Backward(steps) { // what stands within a call comes after its step
+		notices := st.Notices
+		if notices == nil {
+			notices = []string{}
+		}
+
+		its := []api.Call{}
+		for _, c := range under[key{st.Attempt, st.Number}] {
+			made := newCall(c)
+			made.StepsDetail = within[call{c.Attempt, c.Key}]
+			slices.Reverse(made.StepsDetail)
+			its = append(its, made)
+		}
+
+		at := own
+		if st.Within != "" {
+			at = call{st.Attempt, st.Within}
+		}
+
+		within[at] = append(within[at], api.Step{Step: st.Number, Attempt: st.Attempt, Text: st.Text, Model: st.Model, Calls: its, Notices: notices, CostUSD: float64(st.Usage.CostMicroUSD) / 1e6})
+	}
+
+	slices.Reverse(within[own])
+	return within[own]
+}
+
+func newCall(c ledger.Call) api.Call {
+	var envelope struct {
+		OK      bool            `json:"ok"`
+		Kind    string          `json:"kind"`
+		Message string          `json:"message"`
+		Result  json.RawMessage `json:"result"`
+	}
+
+	result := json.RawMessage("null")
+	if len(c.Envelope) > 0 && json.Unmarshal(c.Envelope, &envelope) == nil {
+		switch {
+		case envelope.OK && len(envelope.Result) > 0:
+			result = envelope.Result
+		case !envelope.OK:
+			if text, err := json.Marshal(envelope.Message); err == nil {
+				result = text
+			}
+		}
+	}
+
+	if len(c.Envelope) == 0 {
+		c.Envelope = json.RawMessage("null")
+	}
+
+	out := api.Call{Tool: c.Tool, Args: object(c.Args), OK: envelope.OK, Kind: envelope.Kind, State: c.State, Result: result, Envelope: withoutPictures(c.Envelope), StartedAt: api.At(c.StartedAt), Deduped: c.State == domain.CallDeduped}
+	if !c.FinishedAt.IsZero() {
+		out.DurationMS = c.FinishedAt.Sub(c.StartedAt).Milliseconds()
+	}
+
+	return out
+}
+
+func newEvent(e ledger.Event) api.Event {
+	out := api.Event{ID: id(e.ID), Job: e.Job, At: api.At(e.At), Kind: e.Kind, Data: object(e.Data)}
+	if e.Run != 0 {
+		out.Run = id(e.Run)
+	}
+	return out
+}
+
+// id prints a ledger integer as every listing does: a decimal string.
+func id(n int64) string { return strconv.FormatInt(n, 10) }
+
+// object is a JSON value, an empty object where there is none.
+func object(raw json.RawMessage) json.RawMessage {
+	if len(raw) == 0 {
+		return json.RawMessage("{}")
+	}
+	return raw
+}

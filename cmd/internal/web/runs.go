@@ -1,0 +1,197 @@
+package web
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"rouse/agentdb/ledger"
+	"rouse/cmd/internal/api"
+	"rouse/internal/domain"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+// Runs start, undo and export runs; the rest of a run is in the ledger.
+type Runs interface {
+	// Fire queues a run and returns its id.
+	Fire(ctx context.Context, request api.RunRequest) (int64, error)
+	// Undo undoes what a finished run did to files and to its agent's database. progress hears how
+	// many entries of the changelog are done.
+	Undo(ctx context.Context, run ledger.Run, request api.UndoRequest, progress func(done, of int64)) (api.Undo, error)
+	// Cancelled is told of a run that was cancelled while it waited.
+	Cancelled(ctx context.Context, run ledger.Run)
+	// Recording is everything that is kept of a finished run, as a file.
+	Recording(ctx context.Context, run int64) ([]byte, error)
+}
+
+func (s *server) runRoutes(mux *http.ServeMux) {
+	mux.Handle("GET /v1/runs", s.answer(s.runs))
+	mux.Handle("POST /v1/runs", s.answer(s.fire))
+	mux.Handle("GET /v1/runs/{id}", s.answer(s.run))
+	mux.Handle("GET /v1/runs/{id}/recording", s.answer(s.recording))
+	mux.HandleFunc("GET /v1/runs/{id}/artifacts/{artifact}", s.artifact)
+	mux.Handle("POST /v1/runs/{id}/cancel", s.answer(s.cancel))
+	mux.Handle("POST /v1/runs/{id}/retry", s.answer(s.retry))
+	mux.HandleFunc("POST /v1/runs/{id}/undo", s.undoRun)
+}
+
+const (
+	maxBody     = 1 << 20 // bytes of a JSON request
+	defaultRuns = 20
+	maxRuns     = 1000
+)
+
+func (s *server) runs(r *http.Request) (any, error) {
+	q := r.URL.Query()
+	n, err := count(r, "n", defaultRuns, maxRuns)
+	if err != nil {
+		return nil, err
+	}
+
+	f := ledger.Filter{Job: q.Get("job"), Agent: q.Get("agent"), Trigger: domain.Trigger(q.Get("trigger")), Outcome: domain.Outcome(q.Get("outcome")), State: domain.State(q.Get("state")), Limit: n}
+	if text := q.Get("since"); text != "" {
+		if f.Since, err = time.Parse(time.RFC3339Nano, text); err != nil {
+			return nil, usage("since must be an RFC 3339 time, not %q", text)
+		}
+	}
+
+	if text := q.Get("before"); text != "" {
+		if f.Before, err = runID(text); err != nil {
+			return nil, err
+		}
+	}
+
+	found, err := s.ledger.Runs(r.Context(), f)
+	if err != nil {
+		return nil, err
+	}
+
+	if len(found) == 0 {
+		if err := s.behind.Jobs.Known(f.Job, f.Agent); err != nil {
+			return nil, err
+		}
+	}
+
+	return s.told(r.Context(), found...)
+}
+
+func (s *server) fire(r *http.Request) (any, error) {
+	var in api.RunRequest
+	if err := read(r, &in); err != nil {
+		return nil, err
+	}
+
+	id, err := s.behind.Runs.Fire(r.Context(), in)
+	if err != nil {
+		return nil, err
+	}
+
+	run, err := s.ledger.Run(r.Context(), id)
+	return s.toldOne(r.Context(), run, err)
+}
+
+func (s *server) cancel(r *http.Request) (any, error) {
+	id, err := runID(r.PathValue("id"))
+	if err != nil {
+		return nil, err
+	}
+
+	run, err := s.ledger.Run(r.Context(), id)
+	if err != nil {
+		return nil, err
+	}
+	if run.State == domain.StateFinished {
+		return nil, &api.Error{Status: http.StatusConflict, Message: fmt.Sprintf("run %d has already finished (%s)", id, run.Outcome)}
+	}
+
+	run, err = s.ledger.RequestCancel(r.Context(), id, "cancelled by its owner")
+	if err == nil && run.State == domain.StateFinished && run.Outcome == domain.OutcomeCancelled {
+		s.behind.Runs.Cancelled(r.Context(), run)
+	}
+
+	return s.toldOne(r.Context(), run, err)
+}
+
+func (s *server) retry(r *http.Request) (any, error) {
+	id, err := runID(r.PathValue("id"))
+	if err != nil {
+		return nil, err
+	}
+
+	run, err := s.ledger.Run(r.Context(), id)
+	if err != nil {
+		return nil, err
+	}
+	if run.State != domain.StateFinished {
+		return nil, &api.Error{Status: http.StatusConflict, Message: fmt.Sprintf("run %d has not finished (%s); cancel it first, or wait", id, run.State)}
+	}
+
+	if run.Outcome == domain.OutcomeSuccess || run.Outcome == domain.OutcomeNothing {
+		// Its calls would be answered from the record: another attempt would do nothing.
+		return nil, &api.Error{Status: http.StatusConflict, Message: fmt.Sprintf("run %d ended in %s, so there is nothing to try again; to do the work once more: rouse run %s", id, run.Outcome, run.Job)}
+	}
+
+	run, err = s.ledger.Retry(r.Context(), id)
+	return s.toldOne(r.Context(), run, err)
+}
+
+func runID(text string) (int64, error) {
+	id, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || id < 1 {
+		return 0, usage("%q is not a run; runs have numbers, see: rouse runs", text)
+	}
+	return id, nil
+}
+
+func (s *server) recording(r *http.Request) (any, error) {
+	id, err := runID(r.PathValue("id"))
+	if err != nil {
+		return nil, err
+	}
+	text, err := s.behind.Runs.Recording(r.Context(), id)
+	return api.Recording{File: string(text)}, err
+}
+
+// undoRun takes back what a finished run wrote, and says meanwhile how many entries of the
+// changelog are done.
+func (s *server) undoRun(w http.ResponseWriter, r *http.Request) {
+	var ask api.UndoRequest
+	if err := read(r, &ask); err != nil {
+		s.fail(w, r, err)
+		return
+	}
+
+	var progress atomic.Pointer[api.WorkLine[api.Undo]]
+	sendWork(s, w, r, &progress, func() (api.Undo, error) {
+		return s.undo(r, ask, func(done, of int64) { progress.Store(&api.WorkLine[api.Undo]{Done: done, Of: of}) })
+	})
+}
+
+func (s *server) undo(r *http.Request, ask api.UndoRequest, progress func(done, of int64)) (out api.Undo, err error) {
+	id, err := runID(r.PathValue("id"))
+	if err != nil {
+		return out, err
+	}
+
+	run, err := s.ledger.Run(r.Context(), id)
+	if err != nil {
+		return out, err
+	}
+	if ask.Agent != "" && !strings.EqualFold(ask.Agent, run.Agent) {
+		return out, usage("run %d is one of agent %s, not of %s", id, run.Agent, ask.Agent)
+	}
+	if run.State != domain.StateFinished {
+		return out, &api.Error{Status: http.StatusConflict, Message: fmt.Sprintf("run %d has not finished (%s); cancel it first, or wait", id, run.State)}
+	}
+
+	if ask.Only != "" && ask.Only != api.UndoFiles && ask.Only != api.UndoDatabase {
+		return out, usage("%q is none of files and database", ask.Only)
+	}
+	if err := s.behind.Jobs.Known("", run.Agent); err != nil && ask.Only != api.UndoFiles {
+		return out, err
+	}
+
+	return s.behind.Runs.Undo(r.Context(), run, ask, progress)
+}

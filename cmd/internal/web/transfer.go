@@ -1,0 +1,150 @@
+package web
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"rouse/agentdb"
+	"rouse/cmd/internal/api"
+)
+
+// maxImport bounds a file that an owner imports, in bytes. It is four times what an agent
+// can (OSA-58): an owner knows what he has on his disk, but the file is held in memory.
+const maxImport = 256 << 20
+
+// progressEvery is how often a long import says how far it is.
+const progressEvery = 200 * time.Millisecond
+
+// importFile imports the body of a request and answers with JSON lines.
+func (s *server) importFile(w http.ResponseWriter, r *http.Request) {
+	db, release, err := s.behind.Databases.Database(r.Context(), r.PathValue("agent"))
+	if err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	defer release()
+
+	q := r.URL.Query()
+	size, err := strconv.ParseInt(q.Get("size"), 10, 64)
+	if err != nil || size < 0 {
+		size = 0 // it is a hint
+	}
+
+	var progress atomic.Pointer[api.WorkLine[api.Imported]]
+	spec := agentdb.ImportSpec{
+		Table: q.Get("table"), Name: q.Get("name"), Format: q.Get("format"), Mode: q.Get("mode"), KeyColumns: q["key"],
+		Source: r.Body, Size: size, Limit: maxImport,
+		Progress: func(done, of int64) { progress.Store(&api.WorkLine[api.Imported]{Done: done, Of: of}) },
+	}
+
+	ctx := r.Context()
+	sendWork(s, w, r, &progress, func() (api.Imported, error) { return db.Import(ctx, owner, spec) })
+}
+
+// sendWork does something and sends how far it is until it is over. The work does not wait
+// for a reader that is slow.
+func sendWork[T any](s *server, w http.ResponseWriter, r *http.Request, progress *atomic.Pointer[api.WorkLine[T]], work func() (T, error)) {
+	over := make(chan api.WorkLine[T], 1)
+	go func() {
+		result, err := work()
+		if err != nil {
+			over <- api.WorkLine[T]{Error: s.failure(r, err)}
+			return
+		}
+		over <- api.WorkLine[T]{Result: &result}
+	}()
+
+	w.Header().Set("Content-Type", "application/x-ndjson")
+	out, flush := json.NewEncoder(w), http.NewResponseController(w)
+	tick := time.NewTicker(progressEvery)
+	defer tick.Stop()
+
+	begun := false
+	for {
+		select {
+		case last := <-over:
+			if last.Error != nil && !begun {
+				w.WriteHeader(last.Status)
+			}
+			if err := out.Encode(last); err != nil {
+				s.log.Warn("what became of a request could not be sent", "path", r.URL.Path, "error", err)
+			}
+			return
+		case <-tick.C:
+			line := progress.Swap(nil)
+			if line == nil {
+				continue
+			}
+
+			begun = true
+			if out.Encode(line) != nil || flush.Flush() != nil {
+				<-over // the reader is gone, which ends the work
+				return
+			}
+		}
+	}
+}
+
+// exportFile sends the answer of a query as a file, once it is complete.
+func (s *server) exportFile(w http.ResponseWriter, r *http.Request) {
+	var in api.ExportRequest
+	if err := read(r, &in); err != nil {
+		s.fail(w, r, err)
+		return
+	}
+
+	done, file, err := s.exported(r, in)
+	if err != nil {
+		s.fail(w, r, err)
+		return
+	}
+
+	defer func() {
+		_ = file.Close() // it was only read since it was written
+		_ = os.Remove(file.Name())
+	}()
+
+	header, err := json.Marshal(done)
+	if err != nil {
+		s.fail(w, r, err)
+		return
+	}
+
+	w.Header().Set("Content-Type", "application/octet-stream")
+	w.Header().Set("Content-Length", strconv.FormatInt(done.Bytes, 10))
+	w.Header().Set(api.ExportHeader, url.PathEscape(string(header)))
+	if _, err := io.Copy(w, file); err != nil && r.Context().Err() == nil {
+		s.log.Warn("an export could not be sent", "error", err)
+	}
+}
+
+// exported writes the file; the caller removes it.
+func (s *server) exported(r *http.Request, in api.ExportRequest) (done api.Exported, file *os.File, err error) {
+	db, release, err := s.behind.Databases.Database(r.Context(), r.PathValue("agent"))
+	if err != nil {
+		return done, nil, err
+	}
+	defer release()
+
+	if file, err = os.CreateTemp("", "rouse-export-"); err != nil {
+		return done, nil, fmt.Errorf("there is no place to prepare the export: %w", err)
+	}
+
+	done, err = db.Export(r.Context(), agentdb.ExportSpec{SQL: in.SQL, Params: in.Params, Format: in.Format, Name: in.Name}, file)
+	if err == nil {
+		_, err = file.Seek(0, io.SeekStart)
+	}
+	if err != nil {
+		return done, nil, errors.Join(err, file.Close(), os.Remove(file.Name()))
+	}
+
+	return done, file, nil
+}

@@ -1,0 +1,108 @@
+//go:build unix
+
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"rouse/cmd/internal/cmdtest"
+	"strings"
+	"testing"
+
+	"rouse/cmd/internal/api"
+)
+
+// OSL-19: a job that uses system tools, from a file that others can write, waits for its definition to be
+// approved, once for each; a job that uses none, or from the owner's own file, does not.
+func TestDefinitionIsHeld(t *testing.T) {
+	text := `version: 1
+home: ./home
+agents: [{name: clerk}, {name: shell, grants: {commands: [{argv: [true]}]}}]
+jobs:
+  - {name: safe, agent: clerk, playbook: [{call: db_schema}]}
+  - {name: able, agent: shell, playbook: [{call: db_schema}]}
+  - {name: gated, agent: clerk, when: [{command: ["true"]}], playbook: [{call: db_schema}]}
+`
+
+	config := filepath.Join(cmdtest.Write(t, map[string]string{"rouse.yaml": text}), "rouse.yaml")
+	state := func(job string) string {
+		t.Helper()
+		p := rouse(t, "run", job, "--json", "--config", config)
+		_ = p.Run() // which fails when the run waits
+		var r api.Run
+		runs := []api.Run{}
+		runJSON(t, &runs, "runs", "--json", "--config", config)
+		if len(runs) > 0 {
+			r = runs[0]
+		}
+
+		return strings.TrimSpace(fmt.Sprint(r.WaitingFor, " ", r.Outcome))
+	}
+
+	wants := func(want map[string]string) {
+		t.Helper()
+		for job, w := range want {
+			if got := state(job); got != w {
+				t.Errorf("%s: %s, want %s", job, got, w)
+			}
+		}
+	}
+
+	doctor := func() string {
+		t.Helper()
+		checks := []api.Check{}
+		p := rouse(t, "doctor", "--json", "--config", config)
+		var out strings.Builder
+		p.Stdout = &out
+		_ = p.Run() // which fails where anything is wrong
+		if err := json.Unmarshal([]byte(out.String()), &checks); err != nil {
+			t.Fatalf("doctor: %v\n%s", err, out.String())
+		}
+
+		for _, c := range checks {
+			if c.Name == "definitions" {
+				return c.Detail
+			}
+		}
+
+		return ""
+	}
+
+	wants(map[string]string{"safe": "success", "able": "success", "gated": "success"})
+	if said := doctor(); said != "" {
+		t.Errorf("doctor, while only the owner can write: %s", said)
+	}
+	if err := os.Chmod(config, 0o666); err != nil {
+		t.Fatal(err)
+	}
+
+	wants(map[string]string{"safe": "success", "able": "approval", "gated": "approval"})
+	if said := doctor(); !strings.Contains(said, "may be written by everybody (mode 0666); runs of able, gated wait") {
+		t.Errorf("doctor: %s", said)
+	}
+
+	var items []api.Item
+	runJSON(t, &items, "inbox", "--json", "--config", config)
+	if len(items) != 2 || items[0].Tool != "" || strings.Join(items[0].Options, " ") != "approve deny" || !strings.Contains(items[0].Message+items[1].Message, "may be written by everybody") {
+		t.Fatalf("inbox: %+v", items)
+	}
+
+	for _, i := range items {
+		if !strings.Contains(i.Action, `"agent": "`) {
+			t.Errorf("what is approved: %s", i.Action)
+		}
+		runJSON(t, nil, "approve", i.ID, "--always", "--json", "--config", config) // which it is anyway
+	}
+
+	wants(map[string]string{"able": "success", "gated": "success"})
+	if said := doctor(); said != "" {
+		t.Errorf("doctor, once they are approved: %s", said)
+	}
+	if err := os.WriteFile(config, []byte(strings.Replace(text, "argv: [true]", "argv: [false]", 1)), 0o666); err != nil {
+		t.Fatal(err)
+	}
+
+	wants(map[string]string{"able": "approval", "gated": "success"})
+}

@@ -1,0 +1,94 @@
+package atomicfile
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// Rename gives a file or a folder another name, for good: in the place of a file that has it. What
+// was written into a file before is to be on the disk already.
+func Rename(from, to string) error {
+	if err := os.Rename(from, to); err != nil {
+		return err
+	}
+
+	return syncBoth(from, to)
+}
+
+// RenameNew is Rename of a file to a name in the same folder that is free; what has it stays:
+// fs.ErrExist.
+func RenameNew(from, to string) error {
+	if filepath.Dir(from) != filepath.Dir(to) {
+		return &os.LinkError{Op: "rename", Old: from, New: to, Err: fs.ErrInvalid}
+	}
+
+	root, err := os.OpenRoot(filepath.Dir(to))
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+
+	if err := renameNew(root, filepath.Base(from), filepath.Base(to)); err != nil {
+		return err
+	}
+
+	return SyncFolder(filepath.Dir(to))
+}
+
+// renameNew links, which refuses a name that is taken; where there are no links, an empty file
+// takes the name first, and a crash leaves that.
+func renameNew(root *os.Root, from, to string) error {
+	err := root.Link(from, to)
+	switch {
+	case err == nil:
+		return root.Remove(from)
+	case errors.Is(err, fs.ErrExist):
+		return err
+	}
+
+	return reserve(root, from, to)
+}
+
+// reserve is renameNew on a file system without links.
+func reserve(root *os.Root, from, to string) error {
+	place, err := root.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(place.Close(), root.Rename(from, to)); err != nil {
+		return errors.Join(err, root.Remove(to))
+	}
+
+	return nil
+}
+
+func syncBoth(from, to string) error {
+	err := SyncFolder(filepath.Dir(to))
+	if filepath.Dir(from) != filepath.Dir(to) {
+		err = errors.Join(err, SyncFolder(filepath.Dir(from)))
+	}
+
+	return err
+}
+
+// SyncFolder makes the names in a folder last through a power cut.
+func SyncFolder(path string) error {
+	folder, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+
+	return errors.Join(forced(folder), folder.Close())
+}
+
+// SyncIn is SyncFolder for a folder of a root; "." is the root itself.
+func SyncIn(root *os.Root, name string) error {
+	folder, err := root.Open(name)
+	if err != nil {
+		return err
+	}
+
+	return errors.Join(forced(folder), folder.Close())
+}

@@ -1,0 +1,39 @@
+package text
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/dustin/go-humanize"
+)
+
+// Size is a number of bytes: "21 B", "1.5 MiB".
+func Size(bytes int64) string {
+	return humanize.IBytes(uint64(max(bytes, 0))) //nolint:gosec // it is not below 0
+}
+
+// Plural is a number of things: "1 row", "2 rows", "0 entries".
+func Plural[N ~int | ~int64](n N, thing string) string {
+	return fmt.Sprintf("%d %s", n, Noun(n, thing))
+}
+
+// Noun is the word for a number of things, without the number.
+func Noun[N ~int | ~int64](n N, thing string) string {
+	if n == 1 {
+		return thing
+	}
+	if stem, ok := strings.CutSuffix(thing, "y"); ok && !strings.ContainsAny(thing[max(len(stem)-1, 0):len(stem)], "aeiou") {
+		return stem + "ies"
+	}
+
+	return thing + "s"
+}
+
+// List names the first of some names: "a, b and 3 more".
+func List(names []string, most int) string {
+	if len(names) <= most {
+		return strings.Join(names, ", ")
+	}
+
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
+}

@@ -1,0 +1,59 @@
+package text
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/agnivade/levenshtein"
+)
+
+const (
+	// maxName is how long a name can be, in bytes, that a nearest one is looked for: to compare
+	// takes as much time as both are long.
+	maxName = 2 * 63
+	// maxKnown is how many names a message lists.
+	maxKnown = 200
+)
+
+// Nearest is the known name that a wrong one was probably meant as, whatever its case; "" when
+// none is near. Of equally near ones it is the first.
+func Nearest(wrong string, known []string) string {
+	if len(wrong) > maxName {
+		return ""
+	}
+
+	wrong = strings.ToLower(wrong)
+	size := utf8.RuneCountInString(wrong)
+	best, least := "", min(size/2, size/3+1)+1
+	for _, name := range known {
+		if d := levenshtein.ComputeDistance(wrong, strings.ToLower(name)); d < least {
+			best, least = name, d
+		}
+	}
+
+	return best
+}
+
+// DidYouMean asks for the nearest name: `did you mean "expenses"?`; "" when none is near.
+func DidYouMean(wrong string, known []string) string {
+	best := Nearest(wrong, known)
+	if best == "" {
+		return ""
+	}
+
+	return fmt.Sprintf("did you mean %q?", best)
+}
+
+// NoSuch says that there is no thing of a name, and which there are: the nearest, or all.
+func NoSuch(thing, wrong string, known []string) string {
+	text := fmt.Sprintf("there is no %s %q; ", thing, wrong)
+	if ask := DidYouMean(wrong, known); ask != "" {
+		return text + ask
+	}
+	if len(known) == 0 {
+		return text + fmt.Sprintf("no %s is configured", thing)
+	}
+
+	return text + "there are " + List(known, maxKnown)
+}

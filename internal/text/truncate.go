@@ -1,0 +1,65 @@
+package text
+
+import (
+	"strings"
+	"unicode/utf8"
+)
+
+// ellipsis ends a text that was cut for a reader.
+const ellipsis = "…"
+
+// Truncate is a text of at most n characters; the last of one that was longer is "…". Bytes that
+// are no UTF-8 become U+FFFD.
+func Truncate(s string, n int) string {
+	if n <= 0 {
+		return ""
+	}
+
+	if len(Head(s, n)) == len(s) {
+		return strings.ToValidUTF8(s, "\uFFFD")
+	}
+
+	return strings.ToValidUTF8(Head(s, n-1), "\uFFFD") + ellipsis
+}
+
+// Head is the first n characters of a text, all of it when it has no more. A byte that is no
+// UTF-8 counts as a character.
+func Head(s string, n int) string {
+	for i := range s {
+		if n <= 0 {
+			return s[:i]
+		}
+		n--
+	}
+
+	return s
+}
+
+// Tail is the last n characters of a text, all of it when it has no more.
+func Tail(s string, n int) string {
+	at := len(s)
+	for ; n > 0 && at > 0; n-- {
+		_, size := utf8.DecodeLastRuneInString(s[:at])
+		at -= size
+	}
+
+	return s[at:]
+}
+
+// HeadBytes is the beginning of a text in at most n bytes, which ends with a whole character.
+func HeadBytes(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+
+	n = max(n, 0)
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+
+	return s[:n]
+}
+
+// Collapse makes one space of each run of white space, line breaks included, and none of those at
+// the ends.
+func Collapse(s string) string { return strings.Join(strings.Fields(s), " ") }

@@ -1,0 +1,64 @@
+package install
+
+import (
+	"path/filepath"
+	"slices"
+
+	"rouse/skills"
+)
+
+// Listed is a skill with where it came from.
+type Listed struct {
+	*skills.Skill
+	State     string  `json:"state"` // own, installed or changed: not what was installed
+	Installed *Pinned `json:"installed,omitempty"`
+}
+
+// Inventory is all skills of a catalogue, and what was wrong where they were looked for.
+type Inventory struct {
+	Skills   []Listed         `json:"skills"`
+	Problems []skills.Problem `json:"problems"`
+}
+
+// Inspect tells of each skill of a catalogue whether it was installed, and is what was installed.
+func Inspect(all *skills.Catalog) (Inventory, error) {
+	out := Inventory{Skills: []Listed{}, Problems: []skills.Problem{}}
+	out.Problems = append(out.Problems, all.Problems()...)
+
+	pins := map[string][]Pinned{} // by the folder that holds the lock file, each read once
+	for _, s := range all.Skills() {
+		listed, err := inspect(s, pins)
+		if err != nil {
+			return out, err
+		}
+		out.Skills = append(out.Skills, listed)
+	}
+
+	return out, nil
+}
+
+// InspectOne is Inspect for one skill.
+func InspectOne(s *skills.Skill) (Listed, error) { return inspect(s, map[string][]Pinned{}) }
+
+func inspect(s *skills.Skill, pins map[string][]Pinned) (Listed, error) {
+	listed, root := Listed{Skill: s, State: "own"}, filepath.Dir(s.Dir)
+	if _, read := pins[root]; !read {
+		list, err := Installed(root)
+		if err != nil {
+			return listed, err
+		}
+		pins[root] = list
+	}
+
+	i := slices.IndexFunc(pins[root], func(p Pinned) bool { return p.Name == filepath.Base(s.Dir) })
+	if i < 0 {
+		return listed, nil
+	}
+
+	listed.Installed, listed.State = &pins[root][i], "installed"
+	if changed, err := pins[root][i].Changed(root); err != nil || changed {
+		listed.State = "changed" // one that cannot be read is not what was installed either
+	}
+
+	return listed, nil
+}
