@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"rouse/cmd/internal/api"
+	"rouse/cmd/internal/config"
 )
 
 func newNotify(at *place) *cobra.Command {
@@ -31,6 +32,6 @@ func newNotify(at *place) *cobra.Command {
 		}),
 	}
 
-	cmd.Flags().StringVar(&channel, "channel", "desktop", "`name` of the channel")
+	cmd.Flags().StringVar(&channel, "channel", config.DefaultChannel, "`name` of the channel")
 	return cmd
 }

@@ -39,8 +39,8 @@ func check(d *decoder, cfg *Config, tools tool.Specs) {
 	c.models = unique(c, "models", cfg.Models, func(m Model) Name { return m.Name })
 	c.agents = unique(c, "agents", cfg.Agents, func(a Agent) Name { return a.Name })
 	c.channels = unique(c, "notifications", cfg.Notifications, func(n Notification) Name { return n.Name })
-	if !slices.Contains(c.channels, "desktop") {
-		c.channels = append(c.channels, "desktop")
+	if !slices.Contains(c.channels, DefaultChannel) {
+		c.channels = append(c.channels, DefaultChannel)
 	}
 
 	unique(c, "jobs", cfg.Jobs, func(j Job) Name { return j.Name })

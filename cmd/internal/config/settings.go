@@ -173,6 +173,10 @@ type budget struct {
 	TokensPerDay  int64   `key:"tokens_per_day" positive:"yes" unset:"no limit"`
 }
 
+// DefaultChannel is the notification channel that exists without being named. Its name is also its
+// kind.
+const DefaultChannel = "desktop"
+
 // Notification is a channel.
 type Notification struct {
 	Name       Name   `key:"name" need:"yes"`

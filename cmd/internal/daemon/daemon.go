@@ -130,7 +130,7 @@ func (d *Daemon) openParts(ctx context.Context, o Options) (err error) {
 	if err != nil {
 		return err
 	}
-	if d.notifier, err = notify.New(notify.Options{Ledger: d.ledger, Channels: p.ways(), Logger: d.log}); err != nil {
+	if d.notifier, err = notify.New(notify.Options{Ledger: d.ledger, Channels: p.channels, Logger: d.log}); err != nil {
 		return err
 	}
 

@@ -32,7 +32,7 @@ type Plan struct {
 	// selfScheduling names the agents that may plan their own runs.
 	selfScheduling []string
 	watches        []watcher.Watch
-	channels       []string
+	channels       map[string]notify.Channel
 	policies       map[string]dispatch.Policy
 	quotas         map[string]int64
 }
@@ -42,16 +42,16 @@ func NewPlan(cfg *config.Config, log *slog.Logger) (*Plan, error) {
 	p := &Plan{
 		Plan: agent.Plan{Agents: map[string]agent.Agent{}, Jobs: map[string]agent.Job{}, Zone: cfg.Zone(),
 			Budget: dailyBudget(cfg.Limits.CostUSDPerDay, cfg.Limits.TokensPerDay)},
-		channels: []string{"desktop"}, policies: map[string]dispatch.Policy{}, quotas: map[string]int64{},
+		policies: map[string]dispatch.Policy{}, quotas: map[string]int64{},
 	}
 
-	for _, n := range cfg.Notifications {
-		if !slices.Contains(p.channels, string(n.Name)) {
-			p.channels = append(p.channels, string(n.Name))
-		}
+	var err error
+	if p.channels, err = newChannels(cfg); err != nil {
+		return nil, err
 	}
 
-	p.Plan.Channels, p.Plan.Secrets, p.Plan.Masks = p.channels, cfg.Secrets(), newMasks(cfg)
+	p.Plan.Channels = channelNames(cfg)
+	p.Plan.Secrets, p.Plan.Masks = cfg.Secrets(), newMasks(cfg)
 	models, err := NewModels(cfg, log)
 	if err != nil {
 		return nil, err
@@ -84,13 +84,33 @@ func NewPlan(cfg *config.Config, log *slog.Logger) (*Plan, error) {
 	return p, nil
 }
 
-// ways are the channels by their names.
-func (p *Plan) ways() map[string]notify.Channel {
-	out := map[string]notify.Channel{}
-	for _, name := range p.channels {
-		out[name] = notify.Desktop()
+// newChannels opens what is configured, and the channel that exists without being named.
+func newChannels(cfg *config.Config) (map[string]notify.Channel, error) {
+	standard, err := notify.Open(config.DefaultChannel)
+	if err != nil {
+		return nil, err
 	}
-	return out
+
+	out := map[string]notify.Channel{config.DefaultChannel: standard}
+	for _, n := range cfg.Notifications {
+		if out[string(n.Name)], err = notify.Open(n.Kind); err != nil {
+			return nil, fmt.Errorf("%s: notification channel %s: %w", n.At, n.Name, err)
+		}
+	}
+
+	return out, nil
+}
+
+// channelNames are in the order in which models read them: the standard one, then as configured.
+func channelNames(cfg *config.Config) []string {
+	names := []string{config.DefaultChannel}
+	for _, n := range cfg.Notifications {
+		if !slices.Contains(names, string(n.Name)) {
+			names = append(names, string(n.Name))
+		}
+	}
+
+	return names
 }
 
 // NewModels opens what is configured.

@@ -241,7 +241,7 @@ func (r *reloader) apply(ctx context.Context, next *Setup) error {
 	d.scheduler.SetLanes(limits.Runs)
 	r.dispatcher.SetLanes(limits.Runs, limits.RunsPerAgent)
 	r.dispatcher.SetDrain(time.Duration(limits.Drain))
-	d.notifier.SetChannels(next.plan.ways())
+	d.notifier.SetChannels(next.plan.channels)
 	if r.level != nil {
 		r.level.Set(logLevel(next.Config.Log))
 	}
@@ -374,7 +374,7 @@ func (r *reloader) logProblems(found []api.Problem, held string) {
 func (r *reloader) notify(ctx context.Context, found []api.Problem, held string) bool {
 	r.record(ctx, "config.refused", map[string]any{"error": inLines(found, maxTold)})
 	var notices []ledger.Notice
-	for _, channel := range r.d.Current().plan.channels {
+	for _, channel := range r.d.Current().plan.Plan.Channels {
 		notices = append(notices, ledger.Notice{Channel: channel, Title: "rouse: the configuration cannot be used",
 			Body: inLines(found, maxTold) + "\nThat of " + held + " holds."})
 	}

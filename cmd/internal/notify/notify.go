@@ -33,13 +33,6 @@ var (
 	errSilent = fmt.Errorf("it did not answer within %s", sendTimeout)
 )
 
-// Channel is a way to reach the owner.
-type Channel interface {
-	Send(ctx context.Context, n ledger.Notice) error
-	// Check says why nothing could be sent, nil when it could.
-	Check(ctx context.Context) error
-}
-
 // Options are the notifier's parts.
 type Options struct {
 	Ledger   *ledger.Ledger

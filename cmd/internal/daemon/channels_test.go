@@ -1,0 +1,75 @@
+package daemon
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"rouse/agent"
+	"rouse/cmd/internal/cmdtest"
+	"rouse/cmd/internal/config"
+	"rouse/cmd/internal/notify"
+)
+
+// TestChannelsAreOfTheirKind: each kind that a configuration can name is opened as that kind, and
+// none becomes a desktop channel because nobody made another of it.
+func TestChannelsAreOfTheirKind(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(cmdtest.Write(t, map[string]string{"rouse.yaml": "notifications: [{name: phone, kind: desktop}, {name: alarm, kind: desktop}]\n"}), "rouse.yaml")
+	cfg, err := config.Load(config.LoadOptions{Path: path, Home: t.TempDir(), Tools: agent.Specs()})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	p, err := NewPlan(cfg, QuietLogger())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"desktop", "phone", "alarm"}; !slices.Equal(p.Plan.Channels, want) || len(p.channels) != len(want) {
+		t.Errorf("channels %q and %d opened, want %q", p.Plan.Channels, len(p.channels), want)
+	}
+
+	cfg.Notifications[1].Kind = "pigeon"
+	if p, err := NewPlan(cfg, QuietLogger()); err == nil {
+		t.Errorf("a channel of a kind that nobody makes became %T", p.channels["alarm"])
+	}
+
+	for _, kind := range configuredKinds(t) {
+		if _, err := notify.Open(kind); err != nil {
+			t.Errorf("the configuration accepts a kind that cannot be opened: %v", err)
+		}
+	}
+}
+
+// configuredKinds are the values of `notifications: kind:` in the schema.
+func configuredKinds(t *testing.T) []string {
+	t.Helper()
+	text, err := config.Schema()
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	var schema struct {
+		Properties struct {
+			Notifications struct {
+				Items struct {
+					Properties struct {
+						Kind struct {
+							AnyOf []struct{ Enum []string }
+						}
+					}
+				}
+			}
+		}
+	}
+	if err := json.Unmarshal(text, &schema); err != nil {
+		t.Fatal(err)
+	}
+
+	kinds := schema.Properties.Notifications.Items.Properties.Kind.AnyOf[0].Enum
+	if !slices.Contains(kinds, config.DefaultChannel) {
+		t.Fatalf("kinds of the schema: %q", kinds)
+	}
+	return kinds
+}
