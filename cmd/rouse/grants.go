@@ -38,7 +38,7 @@ later runs that read them count as having met it too, until you have looked at t
 				return err
 			}
 			if asJSON {
-				return printJSON(cmd.OutOrStdout(), leave{given, untrusted})
+				return printJSON(cmd.OutOrStdout(), standingPermission{given, untrusted})
 			}
 
 			printGrants(cmd.OutOrStdout(), given, untrusted, time.Now())
@@ -51,8 +51,8 @@ later runs that read them count as having met it too, until you have looked at t
 	return cmd
 }
 
-// leave is what --json prints.
-type leave struct {
+// standingPermission is what --json prints.
+type standingPermission struct {
 	Grants    []api.Grant  `json:"grants"`
 	Untrusted []api.Memory `json:"untrusted"` // whose database and files are
 }

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log"
 	"os"
@@ -27,7 +28,7 @@ func TestMain(m *testing.M) {
 	sandbox.Child()
 	preview.Child()
 	if name := strings.TrimSuffix(filepath.Base(os.Args[0]), ".exe"); name != "rouse" { // which has the environment that a test gives it
-		if err := cmdtest.Isolate(); err != nil {
+		if err := errors.Join(cmdtest.Isolate(), cmdtest.Widen()); err != nil {
 			log.Fatal(err)
 		}
 	}

@@ -79,8 +79,8 @@ func inText(t api.Time, now time.Time) string {
 	return "in " + d.String()
 }
 
-// took is how long a run lasted, or has lasted so far.
-func took(r api.Run, now time.Time) string {
+// runDuration is how long a run lasted, or has lasted so far.
+func runDuration(r api.Run, now time.Time) string {
 	if r.StartedAt.IsZero() {
 		return "–"
 	}

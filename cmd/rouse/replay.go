@@ -95,7 +95,7 @@ func fetchRecording(ctx context.Context, at *place, run string) (replay.Recordin
 // saveRecording writes a file that a model with provider: replay answers from.
 func saveRecording(out io.Writer, rec replay.Recording, o replayOptions) error {
 	if len(rec.Exchanges) == 0 {
-		return fmt.Errorf("run %s has no exchange with a model to save; set record: true on its job%s, and run it again", rec.Run.ID, spaced(rec.Run.Job))
+		return fmt.Errorf("run %s has no exchange with a model to save; set record: true on its job%s, and run it again", rec.Run.ID, indentedJob(rec.Run.Job))
 	}
 
 	if o.answers {
@@ -111,7 +111,7 @@ func saveRecording(out io.Writer, rec replay.Recording, o replayOptions) error {
 	return err
 }
 
-func spaced(job string) string {
+func indentedJob(job string) string {
 	if job == "" {
 		return ""
 	}
@@ -137,7 +137,7 @@ func playRecording(cmd *cobra.Command, at *place, rec replay.Recording, o replay
 		return err
 	}
 
-	res, err := play(cmd.Context(), cfg, rec)
+	res, err := replayOnce(cmd.Context(), cfg, rec)
 	if err != nil {
 		return err
 	}
@@ -160,8 +160,8 @@ func playRecording(cmd *cobra.Command, at *place, rec replay.Recording, o replay
 	return err
 }
 
-// play plays a recording in a home of its own, which is thrown away.
-func play(ctx context.Context, cfg *config.Config, rec replay.Recording) (res agent.Replayed, err error) {
+// replayOnce plays a recording in a home of its own, which is thrown away.
+func replayOnce(ctx context.Context, cfg *config.Config, rec replay.Recording) (res agent.Replayed, err error) {
 	p, err := daemon.NewPlan(cfg, daemon.QuietLogger())
 	if err != nil {
 		return res, err

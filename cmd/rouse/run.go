@@ -130,7 +130,7 @@ func fireAndFollow(cmd *cobra.Command, at *place, fire api.RunRequest, o runOpti
 			return err
 		}
 	} else {
-		fmt.Fprintf(cmd.OutOrStdout(), "run %s  %s  %s\n", r.ID, outcomeMark(r), text.OneLine(said(r)))
+		fmt.Fprintf(cmd.OutOrStdout(), "run %s  %s  %s\n", r.ID, outcomeMark(r), text.OneLine(runSummary(r)))
 	}
 
 	switch {
@@ -155,15 +155,15 @@ func follow(cmd *cobra.Command, s *session, id string, quiet bool) error {
 		return s.local.RunOnly(ctx, id)
 	}
 
-	err := followed(cmd, s, id, quiet)
+	err := followRemote(cmd, s, id, quiet)
 	if ctx.Err() != nil {
 		return fmt.Errorf("run %s goes on in the daemon; follow it with: rouse logs %[1]s -f, or stop it with: rouse cancel %[1]s", id)
 	}
 	return err
 }
 
-// followed waits until a run of the daemon has finished.
-func followed(cmd *cobra.Command, s *session, id string, quiet bool) error {
+// followRemote waits until a run of the daemon has finished.
+func followRemote(cmd *cobra.Command, s *session, id string, quiet bool) error {
 	q := url.Values{"run": {id}, "follow": {"true"}}
 	if !quiet {
 		return printEvents(cmd, s, q, false)
@@ -198,12 +198,12 @@ prints the envelope. Exits 1 if the call failed.`,
 				fire.Args = json.RawMessage(args[2])
 			}
 
-			return callByHand(cmd, at, fire)
+			return callManually(cmd, at, fire)
 		}),
 	}
 }
 
-func callByHand(cmd *cobra.Command, at *place, fire api.RunRequest) error {
+func callManually(cmd *cobra.Command, at *place, fire api.RunRequest) error {
 	ctx := cmd.Context()
 	s, err := at.open(ctx)
 	if err != nil {
@@ -244,5 +244,5 @@ func callByHand(cmd *cobra.Command, at *place, fire api.RunRequest) error {
 		return fmt.Errorf("run %s waits for your leave to make the call: rouse inbox", d.ID)
 	}
 
-	return fmt.Errorf("run %s made no call: %s", d.ID, said(d.Run))
+	return fmt.Errorf("run %s made no call: %s", d.ID, runSummary(d.Run))
 }

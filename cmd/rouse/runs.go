@@ -107,7 +107,7 @@ func runRuns(cmd *cobra.Command, at *place, o runsOptions) error {
 
 	var rows [][]string
 	for _, r := range runs {
-		rows = append(rows, []string{r.ID, local(r.QueuedAt, now), jobName(r), string(r.Trigger), outcomeMark(r), took(r, now), shorten(said(r), 80)})
+		rows = append(rows, []string{r.ID, local(r.QueuedAt, now), jobName(r), string(r.Trigger), outcomeMark(r), runDuration(r, now), shorten(runSummary(r), 80)})
 	}
 
 	return table(cmd.OutOrStdout(), "RUN QUEUED JOB TRIGGER OUTCOME TOOK SUMMARY", rows)
@@ -132,8 +132,8 @@ func jobName(r api.Run) string {
 	return r.Job
 }
 
-// said is the one line that tells what a run did.
-func said(r api.Run) string {
+// runSummary is the one line that tells what a run did.
+func runSummary(r api.Run) string {
 	if r.Error != "" {
 		return r.Error
 	}

@@ -26,8 +26,8 @@ type selftestOptions struct {
 	json  bool
 }
 
-// played is a scenario as `rouse selftest --json` prints it.
-type played struct {
+// scenarioResult is a scenario as `rouse selftest --json` prints it.
+type scenarioResult struct {
 	eval.Report
 	OK        bool           `json:"ok"`
 	Outcome   domain.Outcome `json:"outcome"`
@@ -73,12 +73,12 @@ func runSelftest(cmd *cobra.Command, o selftestOptions, names []string) (err err
 		return usagef("selftest plays in folders of its own, never in a home; leave --home out, or use --keep")
 	}
 
-	scenarios, err := chosen(names)
+	scenarios, err := scenarios(names)
 	if err != nil {
 		return err
 	}
 
-	doer, err := o.doer()
+	doer, err := o.testedModel()
 	if err != nil {
 		return err
 	}
@@ -93,7 +93,7 @@ func runSelftest(cmd *cobra.Command, o selftestOptions, names []string) (err err
 		return usagef("%s is not an empty folder: nothing is played over what is there", dir)
 	}
 
-	out := []played{}
+	out := []scenarioResult{}
 	failed := 0
 	for _, s := range scenarios {
 		if doer != nil && s.Misbehaves {
@@ -105,13 +105,13 @@ func runSelftest(cmd *cobra.Command, o selftestOptions, names []string) (err err
 			return fmt.Errorf("the scenario %s cannot be played: %w", s.Name, err)
 		}
 
-		p := newPlayed(r)
+		p := newScenarioResult(r)
 		if !p.OK {
 			failed++
 		}
 
 		if out = append(out, p); !o.json {
-			printPlayed(cmd, p, doer != nil)
+			printScenarioResult(cmd, p, doer != nil)
 		}
 
 		if err := cmd.Context().Err(); err != nil {
@@ -134,8 +134,8 @@ func runSelftest(cmd *cobra.Command, o selftestOptions, names []string) (err err
 	return nil
 }
 
-// chosen are the scenarios of these names and files, all that come with rouse when there are none.
-func chosen(names []string) ([]eval.Scenario, error) {
+// scenarios are the scenarios of these names and files, all that come with rouse when there are none.
+func scenarios(names []string) ([]eval.Scenario, error) {
 	all, err := eval.Builtin()
 	if err != nil || len(names) == 0 {
 		return all, err
@@ -179,8 +179,8 @@ func chosen(names []string) ([]eval.Scenario, error) {
 	return out, nil
 }
 
-// doer is the model that does the tasks, nil for the scripts.
-func (o selftestOptions) doer() (*agent.Model, error) {
+// testedModel is the model that does the tasks, nil for the scripts.
+func (o selftestOptions) testedModel() (*agent.Model, error) {
 	if o.model == "" {
 		return nil, nil
 	}
@@ -210,13 +210,13 @@ func (o selftestOptions) doer() (*agent.Model, error) {
 	return &alone, nil
 }
 
-func newPlayed(r eval.Report) played {
+func newScenarioResult(r eval.Report) scenarioResult {
 	u := r.Run.Usage
-	return played{Report: r, OK: len(r.Problems) == 0, Outcome: r.Run.Outcome, Exit: r.Run.Exit, Steps: r.Run.Steps, Calls: r.Run.Calls,
+	return scenarioResult{Report: r, OK: len(r.Problems) == 0, Outcome: r.Run.Outcome, Exit: r.Run.Exit, Steps: r.Run.Steps, Calls: r.Run.Calls,
 		TokensIn: u.TokensIn, TokensOut: u.TokensOut, CostUSD: float64(u.CostMicroUSD) / 1e6, TookMS: r.Took.Milliseconds()}
 }
 
-func printPlayed(cmd *cobra.Command, p played, costs bool) {
+func printScenarioResult(cmd *cobra.Command, p scenarioResult, costs bool) {
 	mark, took := "ok  ", ""
 	if !p.OK {
 		mark = "FAIL"

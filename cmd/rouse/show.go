@@ -56,7 +56,7 @@ func printDetail(w io.Writer, d api.RunDetail, now time.Time) {
 		fmt.Fprintf(w, "  scheduled %s\n", local(d.ScheduledAt, now))
 	}
 
-	fmt.Fprintf(w, "  queued    %s\n  started   %s\n  finished  %s (took %s)\n", local(d.QueuedAt, now), local(d.StartedAt, now), local(d.FinishedAt, now), took(d.Run, now))
+	fmt.Fprintf(w, "  queued    %s\n  started   %s\n  finished  %s (took %s)\n", local(d.QueuedAt, now), local(d.StartedAt, now), local(d.FinishedAt, now), runDuration(d.Run, now))
 	printWake(w, d.Run, now)
 	if d.Exit != "" {
 		verified := ""
@@ -83,7 +83,7 @@ func printDetail(w io.Writer, d api.RunDetail, now time.Time) {
 	}
 
 	if len(d.Taint) > 0 {
-		fmt.Fprintf(w, "  met       %s\n", metText(d.Taint))
+		fmt.Fprintf(w, "  met       %s\n", taintText(d.Taint))
 	}
 
 	if d.Tier != "" {
@@ -111,8 +111,8 @@ func printDetail(w io.Writer, d api.RunDetail, now time.Time) {
 // kindWords are the kinds of an inbox item, as a run's owner reads them beside the run.
 var kindWords = map[string]string{ledger.KindInput: "asked", ledger.KindApproval: "leave", ledger.KindRecovery: "cut off", ledger.KindInfo: "informed"}
 
-// metText words what a run has met (docs/security.md).
-func metText(letters []string) string {
+// taintText words what a run has met (docs/security.md).
+func taintText(letters []string) string {
 	words := map[string]string{"A": "untrusted content (A)", "B": "private data (B)", "C": "an effect beyond the host (C)"}
 	var out []string
 	for _, l := range letters {

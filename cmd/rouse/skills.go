@@ -111,7 +111,7 @@ func (at *place) pick(nameOrDir string) (*skills.Skill, []skills.Problem, error)
 	if strings.ContainsAny(nameOrDir, `/\.`) {
 		s, problems := skills.Load(nameOrDir)
 		if s == nil {
-			return nil, nil, errors.New(worst(problems))
+			return nil, nil, errors.New(firstError(problems))
 		}
 		return s, problems, nil
 	}
@@ -140,8 +140,8 @@ func (at *place) pick(nameOrDir string) (*skills.Skill, []skills.Problem, error)
 	return s, problems, nil
 }
 
-// worst is the first problem that is more than a warning.
-func worst(problems []skills.Problem) string {
+// firstError is the first problem that is more than a warning.
+func firstError(problems []skills.Problem) string {
 	for _, p := range problems {
 		if !p.Warning {
 			return p.String()

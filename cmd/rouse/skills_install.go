@@ -68,7 +68,7 @@ instructions are followed by agents: install what you have read.`,
 			}
 
 			if !yes {
-				ok, err := agrees(cmd, "Install it?")
+				ok, err := confirm(cmd, "Install it?")
 				if err != nil || !ok {
 					return err
 				}
@@ -130,8 +130,8 @@ func origin(parts ...string) string {
 	return text.OneLine(strings.Join(slices.DeleteFunc(parts, func(t string) bool { return t == "" }), "  "))
 }
 
-// agrees asks on a terminal; without one it is an error.
-func agrees(cmd *cobra.Command, question string) (bool, error) {
+// confirm asks on a terminal; without one it is an error.
+func confirm(cmd *cobra.Command, question string) (bool, error) {
 	in, ok := cmd.InOrStdin().(*os.File)
 	if ok {
 		info, err := in.Stat()

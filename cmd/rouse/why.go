@@ -16,9 +16,9 @@ import (
 	"rouse/internal/text"
 )
 
-// shownBetween is how much of what happened between two lines is shown from its beginning
+// maxTimelineRows is how much of what happened between two lines is shown from its beginning
 // and from its end, when it is more than twice that.
-const shownBetween = 3
+const maxTimelineRows = 3
 
 func newWhy(at *place) *cobra.Command {
 	var when string
@@ -91,15 +91,15 @@ func printWhy(w io.Writer, why api.Why) error {
 	var rows [][]string
 	between := why.Between
 	for _, l := range why.Lines {
-		n := slices.IndexFunc(between, func(h api.Happened) bool { return h.At.After(l.Nominal.Time) })
+		n := slices.IndexFunc(between, func(h api.TimelineEntry) bool { return h.At.After(l.Nominal.Time) })
 		if n < 0 {
 			n = len(between)
 		}
-		rows = append(append(rows, happenedRows(between[:n], clock)...), accountRow(l, zone, clock))
+		rows = append(append(rows, timelineRows(between[:n], clock)...), explanationRow(l, zone, clock))
 		between = between[n:]
 	}
 
-	rows = append(rows, happenedRows(between, clock)...)
+	rows = append(rows, timelineRows(between, clock)...)
 	return table(w, "AT SOURCE DECISION RUN REASON", rows)
 }
 
@@ -118,7 +118,7 @@ func clockOf(why api.Why, zone *time.Location) func(api.Time) string {
 	return func(t api.Time) string { return t.In(zone).Format(layout) }
 }
 
-func accountRow(l api.Explanation, zone *time.Location, clock func(api.Time) string) []string {
+func explanationRow(l api.Explanation, zone *time.Location, clock func(api.Time) string) []string {
 	mark := ""
 	if l.Asked {
 		mark = " ←"
@@ -135,13 +135,13 @@ func accountRow(l api.Explanation, zone *time.Location, clock func(api.Time) str
 	return []string{clock(l.Nominal) + mark, l.Source, cmp.Or(string(l.Decision), "–"), run, shorten(readable(l.Reason, zone), 400)}
 }
 
-// happenedRows leave the middle out where much happened: a daemon that was restarted in a
+// timelineRows leave the middle out where much happened: a daemon that was restarted in a
 // loop would hide the rest.
-func happenedRows(happened []api.Happened, clock func(api.Time) string) [][]string {
+func timelineRows(happened []api.TimelineEntry, clock func(api.Time) string) [][]string {
 	var rows [][]string
 	for i, h := range happened {
-		if left := len(happened) - 2*shownBetween; left > 1 && i >= shownBetween && i < shownBetween+left {
-			if i == shownBetween {
+		if left := len(happened) - 2*maxTimelineRows; left > 1 && i >= maxTimelineRows && i < maxTimelineRows+left {
+			if i == maxTimelineRows {
 				rows = append(rows, []string{"…", "", "", "", fmt.Sprintf("%d more of these", left)})
 			}
 			continue

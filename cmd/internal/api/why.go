@@ -7,9 +7,9 @@ type Why struct {
 	Job  string `json:"job"`
 	Zone string `json:"zone"`
 	// Notes are sentences about the job, and about the time that was asked for.
-	Notes   []string      `json:"notes"`
-	Lines   []Explanation `json:"lines"`
-	Between []Happened    `json:"between"`
+	Notes   []string        `json:"notes"`
+	Lines   []Explanation   `json:"lines"`
+	Between []TimelineEntry `json:"between"`
 }
 
 // Explanation is one instant of a job, or one run of it by another trigger, with what became
@@ -34,9 +34,9 @@ type Explanation struct {
 	Instants int  `json:"instants,omitempty"`
 }
 
-// Happened is what happened beside the runs of a job and explains them: the daemon started,
+// TimelineEntry is what happened beside the runs of a job and explains them: the daemon started,
 // the clock was set, a pause began.
-type Happened struct {
+type TimelineEntry struct {
 	At   Time   `json:"at"`
 	What string `json:"what"` // daemon, clock, config, pause, file
 	Did  string `json:"did"`

@@ -5,8 +5,10 @@ package cmdtest
 
 import (
 	"bytes"
+	"flag"
 	"os"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -27,6 +29,14 @@ func Isolate() error {
 	}
 	return os.Setenv("OLLAMA_HOST", Nobody)
 }
+
+// AtOnce is how many parallel tests of a package run at the same time, unless -parallel says otherwise.
+// Most of them wait for a timer, a process or the file system: one for each core would leave the
+// cores idle.
+const AtOnce = 8
+
+// Widen has the parallel tests of a package run AtOnce. Its TestMain calls it.
+func Widen() error { return flag.Set("test.parallel", strconv.Itoa(AtOnce)) }
 
 // Write makes a folder with files and returns its path.
 func Write(t testing.TB, files map[string]string) string {

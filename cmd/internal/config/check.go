@@ -51,7 +51,7 @@ func check(d *decoder, cfg *Config, tools tool.Specs) {
 
 	for i := range cfg.Agents {
 		c.agent[string(cfg.Agents[i].Name)] = &cfg.Agents[i]
-		c.worker(fmt.Sprintf("agents[%d]", i), &cfg.Agents[i])
+		c.checkAgent(fmt.Sprintf("agents[%d]", i), &cfg.Agents[i])
 	}
 
 	for i := range cfg.Jobs {
@@ -105,7 +105,7 @@ func (c *checker) reference(path, what, name string, known []string) {
 	}
 }
 
-func (c *checker) worker(path string, a *Agent) {
+func (c *checker) checkAgent(path string, a *Agent) {
 	c.reference(path+".model", "model", a.Model, c.models)
 	if c.d.given(path+".instructions") && c.d.given(path+".instructions_file") {
 		c.bad(path+".instructions_file", "give instructions or instructions_file, not both")
@@ -121,7 +121,7 @@ func (c *checker) worker(path string, a *Agent) {
 		c.bad(path+".tools.allow", "is empty, which would allow every tool").Hint = `to allow none, write deny: ["*"]`
 	}
 
-	finders := c.given(tool.GivenUntold)
+	finders := c.toolsGiven(tool.GivenUntold)
 	if len(a.Tools.OnDemand) > 0 && len(finders.Where(a.Tools.permits)) < len(finders) {
 		c.warn(path+".tools.on_demand", "the agent may not use %s, so that its model is told of all its tools", strings.Join(finders.Names(), " and "))
 	}
@@ -142,10 +142,10 @@ func (c *checker) worker(path string, a *Agent) {
 	c.commands(path, a)
 	c.network(path, a)
 	c.secretGrants(path, a)
-	c.apart(path+".workdir", a.Workdir)
-	c.alone(path+".workdir", a)
+	c.warnHomeWritable(path+".workdir", a.Workdir)
+	c.warnSharedWorkdir(path+".workdir", a)
 	for i, dir := range a.Grants.Write {
-		c.apart(fmt.Sprintf("%s.grants.write[%d]", path, i), dir)
+		c.warnHomeWritable(fmt.Sprintf("%s.grants.write[%d]", path, i), dir)
 	}
 }
 
@@ -162,8 +162,8 @@ func (c *checker) unconfined(path string, a *Agent) {
 	}
 }
 
-// apart warns of a folder in which an agent could write over the daemon's own state.
-func (c *checker) apart(path string, dir Path) {
+// warnHomeWritable warns of a folder in which an agent could write over the daemon's own state.
+func (c *checker) warnHomeWritable(path string, dir Path) {
 	if dir == "" || c.cfg.Home == "" {
 		return
 	}
@@ -172,9 +172,9 @@ func (c *checker) apart(path string, dir Path) {
 	}
 }
 
-// alone warns of a workdir that another agent could put a link in the place of, to lead the file
+// warnSharedWorkdir warns of a workdir that another agent could put a link in the place of, to lead the file
 // tools of this one elsewhere.
-func (c *checker) alone(path string, a *Agent) {
+func (c *checker) warnSharedWorkdir(path string, a *Agent) {
 	for i := range c.cfg.Agents {
 		o := &c.cfg.Agents[i]
 		if a.Workdir != "" && o.Workdir != "" && a.Workdir != o.Workdir && On(a.Enabled) && On(o.Enabled) && within(string(a.Workdir), string(o.Workdir)) {
@@ -196,19 +196,19 @@ func (c *checker) toolGlob(at, glob string) {
 	}
 
 	if c.tools != nil && !slices.ContainsFunc(c.tools.Callable(), func(name string) bool { return tool.Permits([]string{glob}, nil, name) }) {
-		c.noTool(at, glob)
+		c.unknownTool(at, glob)
 	}
 }
 
-// given are the tools that an agent gets with something.
-func (c *checker) given(with tool.Given) tool.Specs {
+// toolsGiven are the tools that an agent gets with something.
+func (c *checker) toolsGiven(with tool.Given) tool.Specs {
 	return c.tools.Where(func(s tool.Spec) bool { return s.Given == with })
 }
 
 // permits says whether a tool is neither left out nor denied.
 func (f toolFilter) permits(s tool.Spec) bool { return tool.Permits(f.Allow, f.Deny, s.Name) }
 
-func (c *checker) noTool(at, name string) {
+func (c *checker) unknownTool(at, name string) {
 	c.bad(at, "%s", text.NoSuch("tool", name, c.tools.Callable()))
 }
 
@@ -219,7 +219,7 @@ const phasedSteps = 20
 func (c *checker) zone(path, name string) *time.Location {
 	location, err := zone(name)
 	switch {
-	case name == "" && c.d.given(path) && c.clean(path):
+	case name == "" && c.d.given(path) && c.hasNoProblem(path):
 		c.bad(path, "is empty; write an IANA name like Europe/Berlin, or leave the key out")
 	case err != nil:
 		c.bad(path, "%s", err.Error())

@@ -30,13 +30,13 @@ func (c *checker) job(path string, j *Job) {
 	}
 
 	c.work(path, j, agent)
-	c.reach(path, j, agent)
+	c.warnTaints(path, j, agent)
 	c.triggers(path, j)
 	if j.Watch != nil {
 		c.watch(path+".watch", j.Watch, j)
 	}
 
-	c.gates(path+".when", j, agent)
+	c.conditions(path+".when", j, agent)
 	for i, e := range j.Expect {
 		c.expect(fmt.Sprintf("%s.expect[%d]", path, i), e, agent)
 	}
@@ -70,7 +70,7 @@ func (c *checker) work(path string, j *Job, agent *Agent) {
 		c.bad(path+"."+given[1], "give one of prompt, prompt_file and playbook, not %s", strings.Join(given, " and "))
 	}
 
-	if at := path + ".prompt"; c.d.given(at) && strings.TrimSpace(j.Prompt) == "" && c.clean(at) {
+	if at := path + ".prompt"; c.d.given(at) && strings.TrimSpace(j.Prompt) == "" && c.hasNoProblem(at) {
 		c.bad(at, "is empty")
 	}
 
@@ -85,8 +85,8 @@ func (c *checker) work(path string, j *Job, agent *Agent) {
 	}
 }
 
-// clean says whether nothing was wrong with a value yet.
-func (c *checker) clean(path string) bool {
+// hasNoProblem says whether nothing was wrong with a value yet.
+func (c *checker) hasNoProblem(path string) bool {
 	return !slices.ContainsFunc(c.d.problems, func(p Problem) bool { return p.Path == path })
 }
 
@@ -130,7 +130,7 @@ func (c *checker) emptySources(path string, j *Job) {
 	for key, given := range map[string]struct{ text, like string }{
 		"schedule": {j.Schedule, `"0 8 * * 1-5" or "@daily"`}, "every": {j.Every, "15m"}, "at": {j.RunAt, "2026-11-21T08:00:00+01:00"},
 	} {
-		if at := path + "." + key; c.d.given(at) && given.text == "" && c.clean(at) {
+		if at := path + "." + key; c.d.given(at) && given.text == "" && c.hasNoProblem(at) {
 			c.bad(at, "is empty; write it like %s, or leave the key out", given.like)
 		}
 	}
@@ -238,7 +238,7 @@ func (c *checker) expect(path string, e expect, agent *Agent) {
 		return
 	}
 
-	if sql && strings.TrimSpace(e.SQL) == "" && c.clean(path+".sql") {
+	if sql && strings.TrimSpace(e.SQL) == "" && c.hasNoProblem(path+".sql") {
 		c.bad(path+".sql", "is empty")
 	}
 

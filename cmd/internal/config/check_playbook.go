@@ -12,7 +12,7 @@ import (
 
 // playbook checks a fixed list of calls; what a call saves is known from the next on.
 func (c *checker) playbook(path string, j *Job, agent *Agent) {
-	if len(j.Playbook) == 0 && c.clean(path+".playbook") {
+	if len(j.Playbook) == 0 && c.hasNoProblem(path+".playbook") {
 		c.bad(path+".playbook", "has no calls")
 	}
 
@@ -65,7 +65,7 @@ func (c *checker) playbook(path string, j *Job, agent *Agent) {
 func (c *checker) tool(path, name string, agent *Agent) {
 	s := c.tools.Find(name)
 	if c.tools != nil && s.Name == "" {
-		c.noTool(path, name)
+		c.unknownTool(path, name)
 		return
 	}
 

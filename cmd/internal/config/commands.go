@@ -27,7 +27,7 @@ var speaking = strings.Fields(`awk bash bun busybox cargo cmd cmd.exe cmake cron
 func (c *checker) commands(at string, a *Agent) {
 	for i, g := range a.Commands() {
 		at := fmt.Sprintf("%s.grants.commands[%d]", at, i)
-		if !c.d.given(at+".argv") || !c.clean(at) { // said already
+		if !c.d.given(at+".argv") || !c.hasNoProblem(at) { // said already
 			continue
 		}
 
@@ -36,21 +36,21 @@ func (c *checker) commands(at string, a *Agent) {
 			continue
 		}
 
-		if why := anything(g.Argv); why != "" {
+		if why := grantsEverything(g.Argv); why != "" {
 			c.warn(at+".argv", "%s, so that this grant is one for any program, within the agent's folders", why)
 		}
 	}
 
-	runs := c.given(tool.GivenCommands)
+	runs := c.toolsGiven(tool.GivenCommands)
 	if len(a.Grants.Commands) > 0 && len(runs) > 0 && len(runs.Where(a.Tools.permits)) == 0 {
 		first := runs.Where(func(s tool.Spec) bool { return s.SecondOf == "" })
 		c.warn(at+".grants.commands", "the agent's tools have no %s, so that it can run none of them", strings.Join(first.Names(), " or "))
 	}
 }
 
-// anything says why a grant is one for everything that there is; "" where it is not. What the
+// grantsEverything says why a grant is one for everything that there is; "" where it is not. What the
 // argument is of an interpreter whose every argument is given, its owner has decided.
-func anything(argv []string) string {
+func grantsEverything(argv []string) string {
 	open := func(from int) bool {
 		return slices.ContainsFunc(argv[min(from, len(argv)):], func(element string) bool { return strings.ContainsAny(element, "*?[") })
 	}

@@ -41,7 +41,7 @@ func (a *Agent) Secrets() []tool.SecretGrant {
 func (c *checker) network(path string, a *Agent) {
 	for i, g := range a.Network() {
 		at := fmt.Sprintf("%s.grants.network[%d]", path, i)
-		if g.Host == "" || !c.clean(at) {
+		if g.Host == "" || !c.hasNoProblem(at) {
 			continue
 		}
 

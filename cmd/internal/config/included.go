@@ -16,7 +16,7 @@ func (c *Config) Included() (places []string) {
 		places = append(places, filepath.FromSlash(base))
 		for i := range c.Agents {
 			for _, folder := range c.Agents[i].writes() {
-				if rest, ok := reach(pattern, folder); ok && !wild(rest) {
+				if rest, ok := matchesInside(pattern, folder); ok && !wild(rest) {
 					places = append(places, filepath.Join(folder, rest))
 				}
 			}
@@ -36,9 +36,9 @@ func (a *Agent) writes() (out []string) {
 	return out
 }
 
-// reach says whether a pattern finds files in a folder, however deep, which lies where the pattern
+// matchesInside says whether a pattern finds files in a folder, however deep, which lies where the pattern
 // begins or deeper, and what of the pattern is left there.
-func reach(pattern, folder string) (rest string, ok bool) {
+func matchesInside(pattern, folder string) (rest string, ok bool) {
 	base, wanted := doublestar.SplitPattern(filepath.ToSlash(pattern))
 	rel, err := filepath.Rel(plainPlace(filepath.FromSlash(base)), plainPlace(folder))
 	if err != nil || !filepath.IsLocal(rel) {
@@ -69,7 +69,7 @@ func (c *checker) includes() {
 	for i := range c.cfg.Agents {
 		a := &c.cfg.Agents[i]
 		for _, pattern := range c.cfg.Sources.Globs() {
-			if slices.ContainsFunc(a.writes(), func(folder string) bool { rest, ok := reach(pattern, folder); return ok && wild(rest) }) {
+			if slices.ContainsFunc(a.writes(), func(folder string) bool { rest, ok := matchesInside(pattern, folder); return ok && wild(rest) }) {
 				c.bad("include", "%s finds what the agent %s writes, which would be configuration", display(pattern), a.Name).Hint = "name the files, or keep them in a folder of their own, outside of its workdir or below it"
 			}
 		}

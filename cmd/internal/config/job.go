@@ -45,20 +45,20 @@ type Job struct {
 	RunOnStart    bool           `key:"run_on_start" say:"runs when the daemon starts"`
 	PauseAfter    int            `key:"pause_after_failures" positive:"yes" say:"failed runs in a row after which the job is paused" unset:"never"`
 
-	Retry        retry    `key:"retry"`
-	Resume       *bool    `key:"resume" default:"true" say:"go on after a crash"`
-	When         []gate   `key:"when" say:"gates: conditions that cost nothing and must all hold, or the run is skipped; not asked for the files of a watch"`
-	Expect       []expect `key:"expect" say:"checked by the host after a run; unmet means error"`
-	ContextViews []string `key:"context_views"`
-	Record       bool     `key:"record" say:"keeps what its model is asked and answers as long as the run, for rouse replay"`
-	UndoOnFail   bool     `key:"undo_on_failure"`
-	Keep         Duration `key:"keep" default:"90d" positive:"yes" say:"how long history is kept"`
-	Priority     string   `key:"priority" enum:"low|normal|high" later:"priorities"`
-	Bounds       Bounds   `key:"bounds" say:"of one run; what is left out is the agent's"`
-	Budget       budget   `key:"budget" say:"of all its runs in a day of the daemon's timezone, beside the agent's"`
-	Model        string   `key:"model" unset:"the agent's"`
-	MinTier      string   `key:"min_tier" enum:"A|B|C|D" say:"the weakest confinement on which its programs may run" unset:"the agent's"`
-	Notify       notify   `key:"notify"`
+	Retry        retry       `key:"retry"`
+	Resume       *bool       `key:"resume" default:"true" say:"go on after a crash"`
+	When         []condition `key:"when" say:"gates: conditions that cost nothing and must all hold, or the run is skipped; not asked for the files of a watch"`
+	Expect       []expect    `key:"expect" say:"checked by the host after a run; unmet means error"`
+	ContextViews []string    `key:"context_views"`
+	Record       bool        `key:"record" say:"keeps what its model is asked and answers as long as the run, for rouse replay"`
+	UndoOnFail   bool        `key:"undo_on_failure"`
+	Keep         Duration    `key:"keep" default:"90d" positive:"yes" say:"how long history is kept"`
+	Priority     string      `key:"priority" enum:"low|normal|high" later:"priorities"`
+	Bounds       Bounds      `key:"bounds" say:"of one run; what is left out is the agent's"`
+	Budget       budget      `key:"budget" say:"of all its runs in a day of the daemon's timezone, beside the agent's"`
+	Model        string      `key:"model" unset:"the agent's"`
+	MinTier      string      `key:"min_tier" enum:"A|B|C|D" say:"the weakest confinement on which its programs may run" unset:"the agent's"`
+	Notify       notify      `key:"notify"`
 
 	At Position
 }
@@ -173,7 +173,7 @@ type retry struct {
 	On         []domain.Outcome `key:"on" enum:"error|timeout" default:"[error, timeout]"`
 }
 
-type gate struct {
+type condition struct {
 	SQL     string   `key:"sql" say:"gives one true value on the agent's database; knows :last_success, :last_run and :now"`
 	Command []string `key:"command" say:"a program and its arguments, without a shell, in the agent's workdir; exit 0 is true"`
 	HTTP    string   `key:"http" say:"a URL; true when a GET gives 2xx"`

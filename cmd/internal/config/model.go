@@ -178,7 +178,7 @@ func (c *checker) model(path string, m Model) {
 	case m.Model != "" || m.Provider == replays:
 	case !c.d.given(at):
 		c.bad(path, "the key %q is missing", "model")
-	case c.clean(at):
+	case c.hasNoProblem(at):
 		c.bad(at, "is empty; it is what the server calls the model")
 	}
 }

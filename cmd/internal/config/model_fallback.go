@@ -32,8 +32,8 @@ func (c *checker) fallbacks() {
 	}
 }
 
-// before are a model and those that it may take over from.
-func (c *checker) before(name string) []string {
+// fallbackChain are a model and those that it may take over from.
+func (c *checker) fallbackChain(name string) []string {
 	out := []string{name}
 	for i := 0; i < len(out); i++ {
 		for _, m := range c.cfg.Models {

@@ -96,7 +96,7 @@ func (c *checker) money() {
 // limitOver is the first limit in money that applies to a model, or to one that it may take
 // over from; "" when there is none, or nobody uses the model.
 func (c *checker) limitOver(name string) string {
-	for _, user := range c.before(name) {
+	for _, user := range c.fallbackChain(name) {
 		if limit := c.limitOf(user); limit != "" {
 			return limit
 		}

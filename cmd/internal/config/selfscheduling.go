@@ -94,23 +94,23 @@ func (c *checker) selfScheduling(path string, a *Agent) {
 		return
 	}
 
-	if at := path + ".quiet_hours"; s.QuietHours != nil && c.clean(at) {
+	if at := path + ".quiet_hours"; s.QuietHours != nil && c.hasNoProblem(at) {
 		_, err := schedule.ParseQuiet(*s.QuietHours)
 		c.schedule(at, "quiet_hours", err)
 	}
 
 	for i, day := range s.Days {
-		if at := fmt.Sprintf("%s.days[%d]", path, i); c.clean(at) {
+		if at := fmt.Sprintf("%s.days[%d]", path, i); c.hasNoProblem(at) {
 			_, err := schedule.ParseDays([]string{day})
 			c.schedule(at, "days", err)
 		}
 	}
 
-	if at := path + ".days"; s.Days != nil && len(s.Days) == 0 && c.clean(at) {
+	if at := path + ".days"; s.Days != nil && len(s.Days) == 0 && c.hasNoProblem(at) {
 		c.bad(at, "is empty, which allows no day").Hint = "leave it out for all days; to let only the owner plan, write mode: manual"
 	}
 
-	if s.MinInterval != nil && s.Horizon != nil && *s.MinInterval > *s.Horizon && c.clean(path+".horizon") {
+	if s.MinInterval != nil && s.Horizon != nil && *s.MinInterval > *s.Horizon && c.hasNoProblem(path+".horizon") {
 		c.bad(path, "min_interval %s is longer than horizon %s", s.MinInterval, s.Horizon)
 	}
 
@@ -134,7 +134,7 @@ func (c *checker) planner(path string, a *Agent) {
 		return
 	}
 
-	plans := c.given(tool.GivenPlanning).Where(func(s tool.Spec) bool { return s.Writes == tool.WritesWake })
+	plans := c.toolsGiven(tool.GivenPlanning).Where(func(s tool.Spec) bool { return s.Writes == tool.WritesWake })
 	if len(plans) > 0 && len(plans.Where(a.Tools.permits)) == 0 {
 		c.warn(path, "the agent %q may not use %s (see its tools.allow and tools.deny), so that only its owner plans", a.Name, strings.Join(plans.Names(), " or "))
 	}

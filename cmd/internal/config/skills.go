@@ -210,7 +210,7 @@ func (c *checker) skillsOf(path string, a *Agent) {
 	var given []*skills.Skill
 	for i, name := range a.Skills {
 		at := fmt.Sprintf("%s.skills[%d]", path, i)
-		if !c.clean(at) {
+		if !c.hasNoProblem(at) {
 			continue
 		}
 
@@ -239,11 +239,11 @@ func (c *checker) skillsOf(path string, a *Agent) {
 	}
 
 	c.cfg.skills.given[string(a.Name)] = given
-	c.allowing(path, a)
+	c.warnSkillTools(path, a)
 }
 
-// allowing warns of what skills allow an agent that lets them, and of what they would (AGS-13).
-func (c *checker) allowing(path string, a *Agent) {
+// warnSkillTools warns of what skills allow an agent that lets them, and of what they would (AGS-13).
+func (c *checker) warnSkillTools(path string, a *Agent) {
 	at := path + ".skill_allowed_tools"
 	if !a.SkillTools {
 		return
@@ -252,7 +252,7 @@ func (c *checker) allowing(path string, a *Agent) {
 	for _, s := range c.cfg.SkillView(a).All() {
 		grants, nothing := agent.SkillCommands(s)
 		for _, g := range grants {
-			if why := anything(g.Argv); why != "" {
+			if why := grantsEverything(g.Argv); why != "" {
 				c.warn(at, "the skill %s allows %s: %s, so that this is any program, within the agent's folders", s.Name, strings.Join(g.Argv, " "), why)
 			}
 		}

@@ -77,7 +77,7 @@ func (c *checker) fields(path, text string, names []string) {
 
 	for _, field := range found {
 		if !slices.Contains(names, field[0]) {
-			c.noName(path, field[0], names)
+			c.unknownName(path, field[0], names)
 		} else if len(field) > 1 {
 			c.part(path, field[0], field[1])
 		}
@@ -103,7 +103,7 @@ func (c *checker) part(path, name, part string) {
 	}
 }
 
-func (c *checker) noName(path, name string, names []string) {
+func (c *checker) unknownName(path, name string, names []string) {
 	switch mode := modeOf(name); {
 	case name == manifest && c.mode == modeBatch:
 		c.bad(path, "the manifest is removed when a run has ended; .Files tells what was in it")
@@ -204,7 +204,7 @@ func (c *checker) expression(path, text string, names []string) {
 
 	for _, name := range v.used {
 		if name != "$env" && !slices.Contains(names, name) && !slices.Contains(v.declared, name) {
-			c.noName(path, name, names)
+			c.unknownName(path, name, names)
 		}
 	}
 }

@@ -218,7 +218,7 @@ func (d *Daemon) Serve(ctx context.Context, onReady func(context.Context) error)
 	group.run("watcher", func() error { return d.watcher.Run(triggers) })
 	armed := allReady(d.scheduler.Ready(), d.watcher.Ready())
 	group.run("reload", func() error {
-		defer close(d.reloads.over)
+		defer close(d.reloads.stopped)
 		select {
 		case <-armed:
 			d.reloads.run(triggers)

@@ -46,7 +46,7 @@ func (d *Daemon) Doctor(ctx context.Context) ([]api.Check, error) {
 	}
 
 	queue := api.Check{Name: "queue", OK: true, Detail: fmt.Sprintf("%d queued, %d running, %d waiting", c.Queued, c.Running, c.Waiting)}
-	held, err := d.held(ctx)
+	held, err := d.checkPauses(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -58,8 +58,8 @@ func (d *Daemon) Doctor(ctx context.Context) ([]api.Check, error) {
 	return append(checks, queue), nil
 }
 
-// held says why queued runs do not start.
-func (d *Daemon) held(ctx context.Context) (string, error) {
+// checkPauses says why queued runs do not start.
+func (d *Daemon) checkPauses(ctx context.Context) (string, error) {
 	queued, err := d.ledger.Runs(ctx, ledger.Filter{State: domain.StateQueued, Limit: 100})
 	if err != nil {
 		return "", err
@@ -149,7 +149,7 @@ func (d *Daemon) checkNotices(ctx context.Context) []api.Check {
 		if err != nil {
 			c.OK, c.Detail = false, err.Error()
 			c.Remedy = "start rouse inside a desktop session, or take the channel out of notify: in the jobs"
-			if !errors.Is(err, notify.ErrAway) {
+			if !errors.Is(err, notify.ErrUnavailable) {
 				c.Remedy = "see the message"
 			}
 		}
@@ -265,7 +265,7 @@ func (d *Daemon) checkDatabases(s *Setup) api.Check {
 func (d *Daemon) wanted(now *Setup) []config.SecretRef {
 	refs := slices.Concat(now.Config.SecretRefs(), now.wanted)
 	if d.reloads != nil {
-		refs = append(refs, d.reloads.wants()...)
+		refs = append(refs, d.reloads.wantedSecrets()...)
 	}
 	return refs
 }

@@ -20,8 +20,8 @@ import (
 	"rouse/scheduler/schedule"
 )
 
-// accounting is one answer to the question why a job ran, or did not.
-type accounting struct {
+// explanation is one answer to the question why a job ran, or did not.
+type explanation struct {
 	d      *Daemon
 	setup  *Setup
 	name   string
@@ -61,12 +61,12 @@ const (
 // Why implements web.Explainer.
 func (d *Daemon) Why(ctx context.Context, job, at string, n int) (api.Why, error) {
 	s := d.Current()
-	a := &accounting{d: d, setup: s, name: job, job: s.job(job), now: time.Now(), zone: s.Config.Zone()}
-	if err := a.ask(at, n); err != nil {
+	a := &explanation{d: d, setup: s, name: job, job: s.job(job), now: time.Now(), zone: s.Config.Zone()}
+	if err := a.parseAsked(at, n); err != nil {
 		return api.Why{}, &api.Error{Message: err.Error(), Usage: true}
 	}
 
-	for _, step := range []func(context.Context) error{a.stand, a.recorded, a.undecided, a.unrecorded, a.others, a.runs} {
+	for _, step := range []func(context.Context) error{a.loadStanding, a.addRecorded, a.addUndecided, a.addUnrecorded, a.addOtherRuns, a.fillRuns} {
 		if err := step(ctx); err != nil {
 			return api.Why{}, err
 		}
@@ -85,14 +85,14 @@ func (d *Daemon) Why(ctx context.Context, job, at string, n int) (api.Why, error
 	}
 
 	var err error
-	out.Between, err = a.between(ctx)
+	out.Between, err = a.timeline(ctx)
 	return out, err
 }
 
-// ask reads which time is meant, and how many lines are wanted.
-func (a *accounting) ask(at string, n int) error {
+// parseAsked reads which time is meant, and how many lines are wanted.
+func (a *explanation) parseAsked(at string, n int) error {
 	if at == "" {
-		a.pivot, a.before, a.after = a.now.Add(time.Millisecond), n, comingShown
+		a.pivot, a.before, a.after = a.now.Add(time.Millisecond), n, upcomingShown
 		return nil
 	}
 
@@ -106,11 +106,11 @@ func (a *accounting) ask(at string, n int) error {
 	return nil
 }
 
-// comingShown is how many coming occurrences are shown at most to get to one that runs.
-const comingShown = 3
+// upcomingShown is how many coming occurrences are shown at most to get to one that runs.
+const upcomingShown = 3
 
-// stand asks where the job stands in time.
-func (a *accounting) stand(ctx context.Context) error {
+// loadStanding asks where the job stands in time.
+func (a *explanation) loadStanding(ctx context.Context) error {
 	var err error
 	if a.pauses, err = a.d.ledger.Pauses(ctx, time.Time{}); err != nil {
 		return err
@@ -135,14 +135,14 @@ func (a *accounting) stand(ctx context.Context) error {
 	return nil
 }
 
-func (a *accounting) add(rank int, acc api.Explanation) {
+func (a *explanation) add(rank int, acc api.Explanation) {
 	acc.Job = a.name
 	acc.Asked = a.asked != nil && !acc.Nominal.Before(a.asked.At) && acc.Nominal.Before(a.asked.At.Add(a.asked.Span))
 	a.lines = append(a.lines, line{Explanation: acc, rank: rank})
 }
 
-// recorded takes the rows of the ledger.
-func (a *accounting) recorded(ctx context.Context) error {
+// addRecorded takes the rows of the ledger.
+func (a *explanation) addRecorded(ctx context.Context) error {
 	var err error
 	a.rows, err = a.d.ledger.OccurrencesAround(ctx, a.name, a.pivot, max(a.before, 1), max(a.after, 1))
 	for _, o := range a.rows {
@@ -152,7 +152,7 @@ func (a *accounting) recorded(ctx context.Context) error {
 }
 
 // occurrence is a row, decided or not yet.
-func (a *accounting) occurrence(o ledger.Occurrence) api.Explanation {
+func (a *explanation) occurrence(o ledger.Occurrence) api.Explanation {
 	acc := api.Explanation{Source: o.Source, Nominal: api.At(o.Nominal), Actual: api.At(o.Actual),
 		Decision: o.Decision, Reason: o.Reason, Outcome: o.Outcome, Through: api.At(o.Through)}
 	if o.Run != 0 {
@@ -188,15 +188,15 @@ func (a *accounting) occurrence(o ledger.Occurrence) api.Explanation {
 	return acc
 }
 
-// has says whether a row speaks of an instant.
-func (a *accounting) has(t time.Time) bool {
+// hasRow says whether a row speaks of an instant.
+func (a *explanation) hasRow(t time.Time) bool {
 	return slices.ContainsFunc(a.lines, func(l line) bool {
 		return l.rank == rankOccurrence && (l.Nominal.UnixMilli() == t.UnixMilli() || (!l.Through.IsZero() && l.Nominal.Before(t) && !t.After(l.Through.Time)))
 	})
 }
 
-// open are the queued and running runs of the job, which decide about overlap.
-func (a *accounting) open(ctx context.Context) ([]ledger.Run, error) {
+// openRuns are the queued and running runs of the job, which decide about overlap.
+func (a *explanation) openRuns(ctx context.Context) ([]ledger.Run, error) {
 	queued, err := a.d.ledger.Runs(ctx, ledger.Filter{Job: a.name, State: domain.StateQueued})
 	if err != nil {
 		return nil, err
@@ -208,14 +208,14 @@ func (a *accounting) open(ctx context.Context) ([]ledger.Run, error) {
 	return out, err
 }
 
-// undecided takes what has come and nobody has looked at, as it will be decided: by the
+// addUndecided takes what has come and nobody has looked at, as it will be decided: by the
 // same code, on the job's other runs as they are.
-func (a *accounting) undecided(ctx context.Context) error {
+func (a *explanation) addUndecided(ctx context.Context) error {
 	if len(a.standing.Due) == 0 {
 		return nil
 	}
 
-	others, err := a.open(ctx)
+	others, err := a.openRuns(ctx)
 	if err != nil {
 		return err
 	}
@@ -237,7 +237,7 @@ func (a *accounting) undecided(ctx context.Context) error {
 				others = append(others, ledger.Run{State: domain.StateQueued})
 			}
 		}
-		if a.has(due.Nominal) {
+		if a.hasRow(due.Nominal) {
 			continue
 		}
 
@@ -251,8 +251,8 @@ func (a *accounting) undecided(ctx context.Context) error {
 	return nil
 }
 
-// unrecorded takes the instants of the schedules that have no row, and says why.
-func (a *accounting) unrecorded(context.Context) error {
+// addUnrecorded takes the instants of the schedules that have no row, and says why.
+func (a *explanation) addUnrecorded(context.Context) error {
 	var future time.Time
 	for _, sch := range a.standing.Job.Schedules {
 		for _, t := range a.instants(sch) {
@@ -264,19 +264,19 @@ func (a *accounting) unrecorded(context.Context) error {
 			}
 
 			_, excluded := sch.NextAll(t.Add(-time.Nanosecond))
-			if acc, ok := a.rowless(t, excluded); ok {
+			if acc, ok := a.withoutRow(t, excluded); ok {
 				acc.Source = sch.Source()
 				a.add(rankOccurrence, acc)
 			}
 		}
 	}
 
-	a.coming(future)
+	a.addUpcoming(future)
 	return nil
 }
 
 // instants are those of a schedule around the pivot that this answer may be about.
-func (a *accounting) instants(sch *schedule.Schedule) []time.Time {
+func (a *explanation) instants(sch *schedule.Schedule) []time.Time {
 	out := sch.Last(a.anchor, a.pivot, max(a.before, 1))
 	if a.asked == nil {
 		return out
@@ -297,14 +297,14 @@ func (a *accounting) instants(sch *schedule.Schedule) []time.Time {
 	return out
 }
 
-// rowless accounts for an instant that has passed, if there is no row of it and that needs
+// withoutRow accounts for an instant that has passed, if there is no row of it and that needs
 // a word.
-func (a *accounting) rowless(t time.Time, excluded string) (api.Explanation, bool) {
+func (a *explanation) withoutRow(t time.Time, excluded string) (api.Explanation, bool) {
 	acc := api.Explanation{Nominal: api.At(t), Actual: api.At(t)}
 	asked := a.asked != nil && !t.Before(a.asked.At) && t.Before(a.asked.At.Add(a.asked.Span))
 	known := t.After(a.anchor)
 	switch {
-	case a.has(t):
+	case a.hasRow(t):
 		return acc, false
 	case excluded != "" && (known || asked):
 		acc.Decision, acc.Reason = domain.DecisionSkipped, "exclude: "+excluded
@@ -328,13 +328,13 @@ func (a *accounting) rowless(t time.Time, excluded string) (api.Explanation, boo
 	return acc, asked || between
 }
 
-// coming takes occurrences that are still to come: those around the time that was asked for
+// addUpcoming takes occurrences that are still to come: those around the time that was asked for
 // or, when it has passed, the next up to the first that runs.
-func (a *accounting) coming(first time.Time) {
+func (a *explanation) addUpcoming(first time.Time) {
 	const slots = 16 // of the agents that the job led to, which are not its own occurrences
 	n, from, past := (max(a.before, 1)+max(a.after, 1))*max(len(a.standing.Job.Schedules), 1), a.now, !a.pivot.After(a.now.Add(time.Millisecond))
 	if past {
-		n = comingShown
+		n = upcomingShown
 	}
 
 	if !first.IsZero() {
@@ -342,7 +342,7 @@ func (a *accounting) coming(first time.Time) {
 	}
 
 	for _, u := range a.d.scheduler.Next(a.name, n+slots, from) {
-		if u.Source == scheduler.SourceSlot || a.has(u.Nominal) {
+		if u.Source == scheduler.SourceSlot || a.hasRow(u.Nominal) {
 			continue
 		}
 
@@ -363,9 +363,9 @@ func (a *accounting) coming(first time.Time) {
 	}
 }
 
-// others takes the runs by other triggers in between, and then keeps as many lines as were
+// addOtherRuns takes the runs by other triggers in between, and then keeps as many lines as were
 // asked for.
-func (a *accounting) others(ctx context.Context) error {
+func (a *explanation) addOtherRuns(ctx context.Context) error {
 	middle := a.sort()
 	var from, to time.Time
 	if middle >= a.before && a.before > 0 {
@@ -401,7 +401,7 @@ func (a *accounting) others(ctx context.Context) error {
 }
 
 // sort puts the lines in the order of time; it returns how many lie before the pivot.
-func (a *accounting) sort() int {
+func (a *explanation) sort() int {
 	slices.SortStableFunc(a.lines, func(x, y line) int { return cmp.Or(x.Nominal.Compare(y.Nominal.Time), cmp.Compare(x.rank, y.rank)) })
 	middle := slices.IndexFunc(a.lines, func(l line) bool { return !l.Nominal.Before(a.pivot) })
 	if middle < 0 {
@@ -426,8 +426,8 @@ func requestText(r ledger.Run) string {
 	return ""
 }
 
-// runs says what became of the runs, and gives a line to each further attempt.
-func (a *accounting) runs(ctx context.Context) error {
+// fillRuns says what became of the runs, and gives a line to each further attempt.
+func (a *explanation) fillRuns(ctx context.Context) error {
 	for i := range a.lines {
 		l := &a.lines[i]
 		if l.Run == "" {
@@ -468,7 +468,7 @@ func (l *line) say(text string) {
 }
 
 // runText says why a run did nothing, or does nothing yet, or did not do what it was to.
-func (a *accounting) runText(r ledger.Run) string {
+func (a *explanation) runText(r ledger.Run) string {
 	switch r.Outcome {
 	case domain.OutcomeSkipped, domain.OutcomeCancelled, domain.OutcomeInterrupted:
 		return cmp.Or(r.Error, r.Summary)
@@ -507,7 +507,7 @@ func (a *accounting) runText(r ledger.Run) string {
 var ended = map[domain.AttemptState]string{domain.AttemptDone: "had ended", domain.AttemptFailed: "failed", domain.AttemptInterrupted: "was interrupted", domain.AttemptRunning: "is still on", domain.AttemptWaiting: "waited for its owner"}
 
 // retries gives a line to each attempt after the first.
-func (a *accounting) retries(ctx context.Context, r ledger.Run) error {
+func (a *explanation) retries(ctx context.Context, r ledger.Run) error {
 	attempts, err := a.d.ledger.Attempts(ctx, r.ID)
 	if err != nil {
 		return err

@@ -16,12 +16,12 @@ import (
 	"rouse/scheduler/schedule"
 )
 
-// maxBetween bounds what is told beside the occurrences, so that a daemon that was
+// maxTimeline bounds what is told beside the occurrences, so that a daemon that was
 // restarted in a loop does not hide them.
-const maxBetween = 500
+const maxTimeline = 500
 
 // notes are sentences about the job, and about the time that was asked for.
-func (a *accounting) notes() []string {
+func (a *explanation) notes() []string {
 	var out []string
 	say := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
 	switch {
@@ -66,13 +66,13 @@ func (a *accounting) notes() []string {
 }
 
 // planned says whether the runner knows the job.
-func (a *accounting) planned() bool {
+func (a *explanation) planned() bool {
 	_, ok := a.setup.plan.Plan.Jobs[a.name]
 	return ok
 }
 
 // askedNotes say whether the time that was asked for is an instant, and which are near it.
-func (a *accounting) askedNotes() []string {
+func (a *explanation) askedNotes() []string {
 	var out []string
 	hit := slices.ContainsFunc(a.lines, func(l line) bool { return l.rank == rankOccurrence && l.Asked })
 	covered := a.rows
@@ -82,7 +82,7 @@ func (a *accounting) askedNotes() []string {
 	}
 
 	if !hit {
-		out = append(out, a.near()...)
+		out = append(out, a.nearby()...)
 	}
 
 	if a.asked.At.Before(a.anchor) && a.unserved == "" {
@@ -92,8 +92,8 @@ func (a *accounting) askedNotes() []string {
 	return out
 }
 
-// near says what lies around a time at which nothing was due.
-func (a *accounting) near() []string {
+// nearby says what lies around a time at which nothing was due.
+func (a *explanation) nearby() []string {
 	var before, after time.Time
 	var words, more []string
 	for _, sch := range a.standing.Job.Schedules {
@@ -117,8 +117,8 @@ func (a *accounting) near() []string {
 			more = append(more, fmt.Sprintf("%s of %s is one; ask for it by --at %s", a.text, schedule.ZoneName(sch.Zone()), w.At.In(sch.Zone()).Format(time.RFC3339)))
 		}
 
-		left := sch.Last(a.asked.At.Add(-near), a.asked.At, 1)
-		if t, why := sch.NextAll(a.asked.At); why != "" && t.Sub(a.asked.At) < near {
+		left := sch.Last(a.asked.At.Add(-nearbySpan), a.asked.At, 1)
+		if t, why := sch.NextAll(a.asked.At); why != "" && t.Sub(a.asked.At) < nearbySpan {
 			left = append(left, t)
 		}
 
@@ -146,11 +146,11 @@ func (a *accounting) near() []string {
 	return append([]string{text}, more...)
 }
 
-// near is how far from the time that was asked for an excluded instant is worth a word.
-const near = 36 * time.Hour
+// nearbySpan is how far from the time that was asked for an excluded instant is worth a word.
+const nearbySpan = 36 * time.Hour
 
-// between tells what happened beside the runs from the first line to the last.
-func (a *accounting) between(ctx context.Context) ([]api.Happened, error) {
+// timeline tells what happened beside the runs from the first line to the last.
+func (a *explanation) timeline(ctx context.Context) ([]api.TimelineEntry, error) {
 	from, to := a.anchor, a.now
 	if a.asked != nil {
 		from, to = a.asked.At.Add(-time.Hour), a.asked.At.Add(a.asked.Span+time.Hour)
@@ -169,20 +169,20 @@ func (a *accounting) between(ctx context.Context) ([]api.Happened, error) {
 		to = a.now
 	}
 
-	out := a.pausesBetween(from, to)
-	events, err := a.d.ledger.EventsBetween(ctx, "", from, to, maxBetween, "daemon.started", "daemon.stopped", "clock.stepped", "config.reloaded", "config.refused")
+	out := a.pauseEntries(from, to)
+	events, err := a.d.ledger.EventsBetween(ctx, "", from, to, maxTimeline, "daemon.started", "daemon.stopped", "clock.stepped", "config.reloaded", "config.refused")
 	if err != nil {
 		return nil, err
 	}
 
-	blocked, err := a.d.ledger.EventsBetween(ctx, a.name, from, to, maxBetween, "file.blocked")
+	blocked, err := a.d.ledger.EventsBetween(ctx, a.name, from, to, maxTimeline, "file.blocked")
 	if err != nil {
 		return nil, err
 	}
 
 	was := ""
 	for _, e := range events {
-		h := a.happened(e)
+		h := a.timelineEntry(e)
 		if e.Kind == "daemon.started" && was == e.Kind {
 			h.Text = "the one before it did not stop: it was killed, or the power went"
 		}
@@ -195,14 +195,14 @@ func (a *accounting) between(ctx context.Context) ([]api.Happened, error) {
 	}
 
 	for _, e := range blocked {
-		out = append(out, a.happened(e))
+		out = append(out, a.timelineEntry(e))
 	}
 
-	slices.SortStableFunc(out, func(x, y api.Happened) int { return x.At.Compare(y.At.Time) })
+	slices.SortStableFunc(out, func(x, y api.TimelineEntry) int { return x.At.Compare(y.At.Time) })
 	return out, nil
 }
 
-func (a *accounting) happened(e ledger.Event) api.Happened {
+func (a *explanation) timelineEntry(e ledger.Event) api.TimelineEntry {
 	var data struct {
 		Seconds float64   `json:"seconds"`
 		From    time.Time `json:"from"`
@@ -214,7 +214,7 @@ func (a *accounting) happened(e ledger.Event) api.Happened {
 
 	_ = json.Unmarshal(e.Data, &data) // what cannot be read is not told
 	what, did, _ := strings.Cut(e.Kind, ".")
-	h := api.Happened{At: api.At(e.At), What: what, Did: did, Text: data.Summary + text.Truncate(text.OneLine(data.Error), 200)}
+	h := api.TimelineEntry{At: api.At(e.At), What: what, Did: did, Text: data.Summary + text.Truncate(text.OneLine(data.Error), 200)}
 	step := time.Duration(data.Seconds * float64(time.Second)).Round(time.Second)
 	switch {
 	case e.Kind == "clock.stepped" && step < 0:
@@ -228,12 +228,12 @@ func (a *accounting) happened(e ledger.Event) api.Happened {
 	return h
 }
 
-// pausesBetween are the beginnings and ends of pauses that are about the job.
-func (a *accounting) pausesBetween(from, to time.Time) []api.Happened {
-	out := []api.Happened{}
+// pauseEntries are the beginnings and ends of pauses that are about the job.
+func (a *explanation) pauseEntries(from, to time.Time) []api.TimelineEntry {
+	out := []api.TimelineEntry{}
 	add := func(at time.Time, did, text string) {
 		if !at.IsZero() && !at.Before(from) && !at.After(to) {
-			out = append(out, api.Happened{At: api.At(at), What: "pause", Did: did, Text: text})
+			out = append(out, api.TimelineEntry{At: api.At(at), What: "pause", Did: did, Text: text})
 		}
 	}
 

@@ -23,7 +23,7 @@ func (d *Daemon) Fire(ctx context.Context, f api.RunRequest) (int64, error) {
 	if err := now.known(f.Job, f.Agent); err != nil {
 		return 0, err
 	}
-	if err := d.withoutSecrets(f); err != nil {
+	if err := d.refuseSecrets(f); err != nil {
 		return 0, err
 	}
 
@@ -36,7 +36,7 @@ func (d *Daemon) Fire(ctx context.Context, f api.RunRequest) (int64, error) {
 
 		req.Agent = j.Agent
 		if f.File != "" || converges(&j) {
-			return d.hand(ctx, &j, f)
+			return d.fireWatch(ctx, &j, f)
 		}
 	} else if f.Tool != "" && !slices.Contains(d.runner.Specs().Callable(), f.Tool) {
 		return 0, &api.Error{Status: 404, Message: text.NoSuch("tool", f.Tool, d.runner.Specs().Callable()), Usage: true}
@@ -51,9 +51,9 @@ func (d *Daemon) Fire(ctx context.Context, f api.RunRequest) (int64, error) {
 	return accepted[0].Run, nil
 }
 
-// withoutSecrets refuses what would put a secret of the configuration into the history. To
+// refuseSecrets refuses what would put a secret of the configuration into the history. To
 // black it out instead would start a run on a text that nobody wrote.
-func (d *Daemon) withoutSecrets(f api.RunRequest) error {
+func (d *Daemon) refuseSecrets(f api.RunRequest) error {
 	for what, value := range map[string]any{"prompt holds": f.Prompt, "input holds": f.Input, "arguments hold": f.Args} {
 		text, err := json.Marshal(value)
 		if err != nil {
@@ -70,14 +70,14 @@ func converges(j *config.Job) bool {
 	return j.Watch != nil && j.Watch.Mode == watcher.ModeConverge
 }
 
-// hand does by hand what the watch of a job does: it takes a file as if it had been dropped,
+// fireWatch does by hand what the watch of a job does: it takes a file as if it had been dropped,
 // or the folder that the job is about as if it had changed.
-func (d *Daemon) hand(ctx context.Context, j *config.Job, f api.RunRequest) (int64, error) {
+func (d *Daemon) fireWatch(ctx context.Context, j *config.Job, f api.RunRequest) (int64, error) {
 	switch {
 	case len(f.Input) > 0:
 		return 0, &api.Error{Status: 400, Message: fmt.Sprintf("a run of job %s that takes a file or a folder takes no input", j.Name), Usage: true}
 	case f.File == "":
-		return d.trigger(ctx, j)
+		return d.fireFolder(ctx, j)
 	case converges(j):
 		return 0, &api.Error{Status: 400, Message: fmt.Sprintf("job %s takes its folder as a whole, not a file (mode: converge); start it with: rouse run %s", j.Name, j.Name), Usage: true}
 	}
@@ -103,8 +103,8 @@ func (d *Daemon) hand(ctx context.Context, j *config.Job, f api.RunRequest) (int
 	return a.Run, nil
 }
 
-// trigger starts the run of a folder.
-func (d *Daemon) trigger(ctx context.Context, j *config.Job) (int64, error) {
+// fireFolder starts the run of a folder.
+func (d *Daemon) fireFolder(ctx context.Context, j *config.Job) (int64, error) {
 	var a ledger.Accepted
 	var err error
 	if d.watcher != nil {

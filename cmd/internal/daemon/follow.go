@@ -16,10 +16,10 @@ import (
 )
 
 const (
-	settleFor = 300 * time.Millisecond // how long the files have to hold still
-	lookEvery = 30 * time.Second       // between looks when no event came
-	maxLinks  = 40                     // on the way to one file
-	maxGlobs  = 512                    // folders that are watched for one pattern
+	debounceFor = 300 * time.Millisecond // how long the files have to hold still
+	checkEvery  = 30 * time.Second       // between looks when no event came
+	maxLinks    = 40                     // on the way to one file
+	maxGlobs    = 512                    // folders that are watched for one pattern
 )
 
 // follower hears what happens to the files of a configuration. Events are hints: they say
@@ -31,13 +31,13 @@ type follower struct {
 	log     *slog.Logger
 	follows bool              // false: the configuration came through a pipe, once
 	events  *fsnotify.Watcher // nil: there are only looks
-	armed   map[string]os.FileInfo
-	names   map[string]bool // whose change changes what is read
+	watched map[string]os.FileInfo
+	paths   map[string]bool // whose change changes what is read
 	globs   []glob
-	trouble bool // a folder could not be watched, which was said
+	warned  bool // a folder could not be watched, which was said
 
-	settleAt, lookAt time.Time // zero settleAt: nothing was heard
-	seen             string    // digest when something was first heard, or last looked at
+	settleAt, checkAt time.Time // zero settleAt: nothing was heard
+	seen              string    // digest when something was first heard, or last looked at
 }
 
 // glob is a pattern of an include with its folder's links resolved.
@@ -49,7 +49,7 @@ type glob struct {
 // run follows the files, and reads them when they have changed or somebody asks.
 func (r *reloader) run(ctx context.Context) {
 	f := &r.files
-	f.log, f.armed = r.d.log, map[string]os.FileInfo{}
+	f.log, f.watched = r.d.log, map[string]os.FileInfo{}
 	var heard <-chan fsnotify.Event
 	var lost <-chan error
 	if f.follows {
@@ -65,8 +65,8 @@ func (r *reloader) run(ctx context.Context) {
 			f.events, heard, lost = events, events.Events, events.Errors
 		}
 
-		r.arm()
-		r.look(ctx)
+		r.watchFolders()
+		r.check(ctx)
 	}
 
 	timer := time.NewTimer(0)
@@ -74,7 +74,7 @@ func (r *reloader) run(ctx context.Context) {
 
 	for {
 		if f.follows {
-			timer.Reset(time.Until(f.next()))
+			timer.Reset(time.Until(f.nextCheck()))
 		} else {
 			timer.Stop()
 		}
@@ -82,56 +82,56 @@ func (r *reloader) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case e := <-heard:
-			if f.concerns(e) {
-				r.hint()
+			if f.relevant(e) {
+				r.debounce()
 			}
 		case err := <-lost:
 			f.log.Debug("events of the configuration's files were lost", "error", err)
-			r.hint()
+			r.debounce()
 		case <-timer.C:
-			r.look(ctx)
-		case <-r.soon:
+			r.check(ctx)
+		case <-r.requested:
 			r.reload(ctx)
-		case answer := <-r.asks:
+		case answer := <-r.requests:
 			answer <- r.reload(ctx)
 		}
 	}
 }
 
-// next is when to look again.
-func (f *follower) next() time.Time {
-	if !f.settleAt.IsZero() && f.settleAt.Before(f.lookAt) {
+// nextCheck is when to look again.
+func (f *follower) nextCheck() time.Time {
+	if !f.settleAt.IsZero() && f.settleAt.Before(f.checkAt) {
 		return f.settleAt
 	}
-	return f.lookAt
+	return f.checkAt
 }
 
-// hint notes that something happened; what it is shows when the files hold still.
-func (r *reloader) hint() {
+// debounce notes that something happened; what it is shows when the files hold still.
+func (r *reloader) debounce() {
 	if r.files.settleAt.IsZero() {
 		r.files.seen = r.sources.Now().Digest()
 	}
-	r.files.settleAt = time.Now().Add(settleFor)
+	r.files.settleAt = time.Now().Add(debounceFor)
 }
 
-// look reads the configuration if its files have changed and hold still, and if something
+// check reads the configuration if its files have changed and hold still, and if something
 // else than the files may have been wrong with it.
-func (r *reloader) look(ctx context.Context) {
+func (r *reloader) check(ctx context.Context) {
 	f, now := &r.files, time.Now()
-	due := !now.Before(f.lookAt)
+	due := !now.Before(f.checkAt)
 	if due {
-		f.lookAt = now.Add(lookEvery)
+		f.checkAt = now.Add(checkEvery)
 	}
 	if f.settleAt.After(now) {
 		return
 	}
 
-	r.arm()
+	r.watchFolders()
 	is := r.sources.Now().Digest()
 	switch {
-	case is != r.tried && (f.settleAt.IsZero() || is != f.seen): // nobody told, or it goes on
-		f.seen, f.settleAt = is, now.Add(settleFor)
-	case is != r.tried, due && len(r.problemsOnDisk()) > 0:
+	case is != r.attempted && (f.settleAt.IsZero() || is != f.seen): // nobody told, or it goes on
+		f.seen, f.settleAt = is, now.Add(debounceFor)
+	case is != r.attempted, due && len(r.problemsOnDisk()) > 0:
 		f.settleAt = time.Time{}
 		r.reload(ctx)
 	default:
@@ -139,27 +139,27 @@ func (r *reloader) look(ctx context.Context) {
 	}
 }
 
-// arm watches the folders that matter to what is read now.
-func (r *reloader) arm() {
+// watchFolders watches the folders that matter to what is read now.
+func (r *reloader) watchFolders() {
 	f := &r.files
 	if f.events == nil {
 		return
 	}
 
-	folders := f.survey(r.sources)
-	for dir := range f.armed {
+	folders := f.scan(r.sources)
+	for dir := range f.watched {
 		if !folders[dir] {
-			f.drop(dir)
+			f.unwatch(dir)
 		}
 	}
 
 	for dir := range folders {
 		info, err := os.Stat(dir)
-		if old := f.armed[dir]; old != nil {
+		if old := f.watched[dir]; old != nil {
 			if err == nil && os.SameFile(old, info) {
 				continue
 			}
-			f.drop(dir) // another folder has its name now
+			f.unwatch(dir) // another folder has its name now
 		}
 
 		if err == nil {
@@ -167,26 +167,26 @@ func (r *reloader) arm() {
 		}
 
 		if err == nil {
-			f.armed[dir] = info
-		} else if !f.trouble && !os.IsNotExist(err) {
-			f.trouble = true
+			f.watched[dir] = info
+		} else if !f.warned && !os.IsNotExist(err) {
+			f.warned = true
 			f.log.Warn("a folder of the configuration cannot be watched, and is looked at every 30 s", "folder", dir, "error", err)
 		}
 	}
 }
 
-func (f *follower) drop(dir string) {
-	delete(f.armed, dir)
+func (f *follower) unwatch(dir string) {
+	delete(f.watched, dir)
 	_ = f.events.Remove(dir) // the system may have let go of it by itself
 }
 
-// survey finds the names that matter and the folders that they are in.
-func (f *follower) survey(s *config.Sources) map[string]bool {
-	f.names, f.globs = map[string]bool{}, nil
+// scan finds the names that matter and the folders that they are in.
+func (f *follower) scan(s *config.Sources) map[string]bool {
+	f.paths, f.globs = map[string]bool{}, nil
 	folders := map[string]bool{}
 	along := func(path string) {
-		for _, name := range way(path) {
-			f.names[name] = true
+		for _, name := range resolutionPath(path) {
+			f.paths[name] = true
 			folders[filepath.Dir(name)] = true
 		}
 	}
@@ -248,9 +248,9 @@ func (g glob) folders() []string {
 	return out
 }
 
-// way are the names that decide what a path means: the links on the way, and the file or
+// resolutionPath are the names that decide what a path means: the links on the way, and the file or
 // else the first name that is missing.
-func way(path string) []string {
+func resolutionPath(path string) []string {
 	var names []string
 	for range maxLinks {
 		at := filepath.VolumeName(path) + string(filepath.Separator)
@@ -287,9 +287,9 @@ func way(path string) []string {
 	return names
 }
 
-// concerns says whether an event may mean another configuration.
-func (f *follower) concerns(e fsnotify.Event) bool {
-	if f.names[e.Name] || f.armed[e.Name] != nil {
+// relevant says whether an event may mean another configuration.
+func (f *follower) relevant(e fsnotify.Event) bool {
+	if f.paths[e.Name] || f.watched[e.Name] != nil {
 		return true
 	}
 

@@ -215,7 +215,7 @@ func TestWay(t *testing.T) {
 		"link/no/more": "link real/no",
 	} {
 		var got []string
-		for _, n := range way(path(name)) {
+		for _, n := range resolutionPath(path(name)) {
 			rel, err := filepath.Rel(dir, n)
 			if err != nil {
 				t.Fatal(err)
@@ -226,7 +226,7 @@ func TestWay(t *testing.T) {
 			t.Errorf("%s: %s, want %s", name, got, want)
 		}
 	}
-	if got := way(path("loop/f")); len(got) > 2*maxLinks {
+	if got := resolutionPath(path("loop/f")); len(got) > 2*maxLinks {
 		t.Errorf("%d names", len(got))
 	}
 }

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"errors"
 	"log"
 	"os"
 	"testing"
@@ -14,7 +15,7 @@ import (
 func TestMain(m *testing.M) {
 	sandbox.Child()
 	preview.Child()
-	if err := cmdtest.Isolate(); err != nil {
+	if err := errors.Join(cmdtest.Isolate(), cmdtest.Widen()); err != nil {
 		log.Fatal(err)
 	}
 	os.Exit(m.Run())

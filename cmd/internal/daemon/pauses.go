@@ -53,7 +53,7 @@ func (d *Daemon) Pause(ctx context.Context, ask api.PauseRequest) (api.Paused, e
 		}
 	}
 
-	out.Held, err = d.heldToo(ctx, s, ask.Scope, ask.Name)
+	out.Held, err = d.otherPauses(ctx, s, ask.Scope, ask.Name)
 	return out, err
 }
 
@@ -109,7 +109,7 @@ func (d *Daemon) Resume(ctx context.Context, scope, name string) (api.Resumed, e
 		}
 	}
 
-	out.Held, err = d.heldToo(ctx, s, scope, name)
+	out.Held, err = d.otherPauses(ctx, s, scope, name)
 	if err != nil || ended {
 		return out, err
 	}
@@ -146,12 +146,12 @@ func (s *Setup) knownScope(scope, name string) error {
 	return nil
 }
 
-// heldToo lists the other pauses that are on and are about something that this one is about.
-func (d *Daemon) heldToo(ctx context.Context, s *Setup, scope, name string) ([]api.Pause, error) {
+// otherPauses lists the other pauses that are on and are about something that this one is about.
+func (d *Daemon) otherPauses(ctx context.Context, s *Setup, scope, name string) ([]api.Pause, error) {
 	out := []api.Pause{}
 	all, err := d.ledger.Pauses(ctx, time.Now())
 	for _, p := range all {
-		if (p.Scope != scope || p.Name != name) && s.meet(scope, name, p.Scope, p.Name) {
+		if (p.Scope != scope || p.Name != name) && s.overlaps(scope, name, p.Scope, p.Name) {
 			out = append(out, web.NewPause(p))
 		}
 	}
@@ -159,8 +159,8 @@ func (d *Daemon) heldToo(ctx context.Context, s *Setup, scope, name string) ([]a
 	return out, err
 }
 
-// meet says whether two pauses have a job in common.
-func (s *Setup) meet(scopeA, nameA, scopeB, nameB string) bool {
+// overlaps says whether two pauses have a job in common.
+func (s *Setup) overlaps(scopeA, nameA, scopeB, nameB string) bool {
 	agentOf := func(scope, name string) string {
 		if j := s.job(name); scope == ledger.PauseJob && j != nil {
 			return j.Agent

@@ -24,10 +24,10 @@ import (
 )
 
 const (
-	maxReads  = 10          // of files that change while they are read
-	maxRefuse = time.Minute // longest pause after a part refused a configuration
-	maxLogged = 20          // problems of one reading
-	maxTold   = 5           // problems in a notice
+	maxReads    = 10          // of files that change while they are read
+	maxRefuse   = time.Minute // longest pause after a part refused a configuration
+	maxLogged   = 20          // problems of one reading
+	maxNotified = 5           // problems in a notice
 )
 
 // reloader puts another configuration into force while the daemon runs. One goroutine reads
@@ -38,16 +38,16 @@ type reloader struct {
 	flagHome   string
 	started    *config.Config
 	level      *slog.LevelVar // nil: it is not ours to change
-	asks       chan chan api.Reload
-	soon       chan struct{} // capacity 1: read again, nobody waits for what becomes of it
-	over       chan struct{}
+	requests   chan chan api.Reload
+	requested  chan struct{} // capacity 1: read again, nobody waits for what becomes of it
+	stopped    chan struct{}
 
 	// Of the loop alone.
-	files   follower
-	sources *config.Sources // of the last reading
-	tried   string          // their digest
-	refused int             // how often in a row a part has refused
-	told    map[string]int  // problems that the log knows of (1), and the owner (2)
+	files     follower
+	sources   *config.Sources // of the last reading
+	attempted string          // their digest
+	refused   int             // how often in a row a part has refused
+	reported  map[string]int  // problems that the log knows of (1), and the owner (2)
 
 	mu       sync.Mutex
 	problems []api.Problem      // of what is on disk; empty when it is in force
@@ -56,11 +56,11 @@ type reloader struct {
 
 func newReloader(d *Daemon, o Options) *reloader {
 	r := &reloader{
-		d: d, flagHome: o.FlagHome, started: o.Config, level: o.Level, asks: make(chan chan api.Reload), soon: make(chan struct{}, 1),
-		over: make(chan struct{}), sources: &o.Config.Sources, told: map[string]int{},
+		d: d, flagHome: o.FlagHome, started: o.Config, level: o.Level, requests: make(chan chan api.Reload), requested: make(chan struct{}, 1),
+		stopped: make(chan struct{}), sources: &o.Config.Sources, reported: map[string]int{},
 	}
-	r.tried = r.sources.Digest()
-	r.files.follows = !once(o.Config.Files[0])
+	r.attempted = r.sources.Digest()
+	r.files.follows = !notRegular(o.Config.Files[0])
 	return r
 }
 
@@ -73,8 +73,8 @@ func (d *Daemon) Reload(ctx context.Context) (api.Reload, error) {
 
 	answer := make(chan api.Reload, 1)
 	select {
-	case d.reloads.asks <- answer:
-	case <-d.reloads.over:
+	case d.reloads.requests <- answer:
+	case <-d.reloads.stopped:
 		return api.Reload{}, stopped
 	case <-ctx.Done():
 		return api.Reload{}, ctx.Err()
@@ -83,7 +83,7 @@ func (d *Daemon) Reload(ctx context.Context) (api.Reload, error) {
 	select {
 	case out := <-answer:
 		return out, nil
-	case <-d.reloads.over:
+	case <-d.reloads.stopped:
 		return api.Reload{}, stopped
 	case <-ctx.Done():
 		return api.Reload{}, ctx.Err()
@@ -93,7 +93,7 @@ func (d *Daemon) Reload(ctx context.Context) (api.Reload, error) {
 // readSoon has the configuration read again; nobody waits for what becomes of it.
 func (r *reloader) readSoon() {
 	select {
-	case r.soon <- struct{}{}:
+	case r.requested <- struct{}{}:
 	default:
 	}
 }
@@ -105,8 +105,8 @@ func (r *reloader) problemsOnDisk() []api.Problem {
 	return r.problems
 }
 
-// wants are what asks for secrets in what is on disk and not in force.
-func (r *reloader) wants() []config.SecretRef {
+// wantedSecrets are what asks for secrets in what is on disk and not in force.
+func (r *reloader) wantedSecrets() []config.SecretRef {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.wanted
@@ -131,9 +131,9 @@ func (r *reloader) reload(ctx context.Context) api.Reload {
 
 	if err != nil {
 		if r.refused > 0 {
-			r.files.lookAt = time.Now().Add(min(time.Second<<min(r.refused-1, 10), maxRefuse))
+			r.files.checkAt = time.Now().Add(min(time.Second<<min(r.refused-1, 10), maxRefuse))
 		}
-		r.withdraw(next)
+		r.revokeSecrets(next)
 		return r.refuse(ctx, next, err)
 	}
 
@@ -151,24 +151,24 @@ func (r *reloader) read(ctx context.Context) (*Setup, error) {
 	for range maxReads {
 		next, err := r.attempt()
 		if next == nil {
-			r.tried = ""
+			r.attempted = ""
 			return nil, err
 		}
 
-		r.sources, r.tried = &next.Config.Sources, next.Config.Sources.Digest()
-		r.arm() // before looking again: from here on a change is heard
-		if r.sources.Now().Digest() == r.tried {
+		r.sources, r.attempted = &next.Config.Sources, next.Config.Sources.Digest()
+		r.watchFolders() // before looking again: from here on a change is heard
+		if r.sources.Now().Digest() == r.attempted {
 			return next, err
 		}
 
 		select {
 		case <-ctx.Done():
 			return nil, ctx.Err()
-		case <-time.After(settleFor):
+		case <-time.After(debounceFor):
 		}
 	}
 
-	r.hint()
+	r.debounce()
 	return nil, errors.New("the files of the configuration keep changing; they are read as soon as they hold still")
 }
 
@@ -182,7 +182,7 @@ func (r *reloader) attempt() (next *Setup, err error) {
 	}()
 
 	main := r.started.Files[0]
-	if once(main) {
+	if notRegular(main) {
 		return nil, fmt.Errorf("%s is not a plain file", main)
 	}
 
@@ -223,7 +223,7 @@ func (r *reloader) apply(ctx context.Context, next *Setup) error {
 	next.plan.Plan.Secrets = union(next.plan.Plan.Secrets, old.plan.Plan.Secrets)
 
 	// In between, runs of what is new and of what goes away can both begin.
-	d.runner.Set(both(old.plan.Plan, next.plan.Plan))
+	d.runner.Set(merged(old.plan.Plan, next.plan.Plan))
 	err := d.watcher.Set(ctx, next.plan.watches)
 	if err == nil {
 		if err = d.scheduler.Set(ctx, next.plan.Jobs, next.plan.selfScheduling); err != nil {
@@ -250,9 +250,9 @@ func (r *reloader) apply(ctx context.Context, next *Setup) error {
 	return nil
 }
 
-// withdraw takes from the agents the secrets that their owner has removed, though what is on disk
+// revokeSecrets takes from the agents the secrets that their owner has removed, though what is on disk
 // cannot come into force without them. Their values are still blacked out.
-func (r *reloader) withdraw(next *Setup) {
+func (r *reloader) revokeSecrets(next *Setup) {
 	if next == nil || next.Config == nil || len(next.Config.Unset()) == 0 {
 		return
 	}
@@ -275,8 +275,8 @@ func (r *reloader) withdraw(next *Setup) {
 	r.d.runner.Set(held.Plan)
 }
 
-// both are two plans at once; what they have in common is the second's.
-func both(old, next agent.Plan) agent.Plan {
+// merged are two plans at once; what they have in common is the second's.
+func merged(old, next agent.Plan) agent.Plan {
 	out := next
 	out.Agents, out.Jobs = maps.Clone(old.Agents), maps.Clone(old.Jobs)
 	maps.Copy(out.Agents, next.Agents)
@@ -294,8 +294,8 @@ func union(a, b []string) []string {
 	return out
 }
 
-// once says whether what is in a file is gone when it was read: it is a pipe, or the like.
-func once(path string) bool {
+// notRegular says whether what is in a file is gone when it was read: it is a pipe, or the like.
+func notRegular(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && !info.IsDir() && !info.Mode().IsRegular()
 }
@@ -306,7 +306,7 @@ func (r *reloader) accept(ctx context.Context, old, next *Setup, out api.Reload,
 	recovered := len(r.problems) > 0
 	r.problems, r.wanted = nil, nil
 	r.mu.Unlock()
-	r.told = map[string]int{}
+	r.reported = map[string]int{}
 	log := r.d.log
 	for _, w := range next.Config.Warnings {
 		if !slices.ContainsFunc(old.Config.Warnings, func(o config.Problem) bool { return o.Path == w.Path && o.Message == w.Message }) {
@@ -346,14 +346,14 @@ func (r *reloader) refuse(ctx context.Context, next *Setup, err error) api.Reloa
 
 	r.mu.Unlock()
 	text, held := inLines(found, len(found)), r.d.Current().at.Local().Format(time.DateTime)
-	if r.told[text] == 0 {
-		r.told[text] = 1
+	if r.reported[text] == 0 {
+		r.reported[text] = 1
 		r.logProblems(found, held)
 	}
 
 	// A part that refuses once or twice is busy, which passes.
-	if r.told[text] == 1 && (r.refused == 0 || r.refused > 2) && r.notify(ctx, found, held) {
-		r.told[text] = 2
+	if r.reported[text] == 1 && (r.refused == 0 || r.refused > 2) && r.notify(ctx, found, held) {
+		r.reported[text] = 2
 	}
 
 	return refusal(found)
@@ -372,11 +372,11 @@ func (r *reloader) logProblems(found []api.Problem, held string) {
 
 // notify tells the owner on every channel, and the record.
 func (r *reloader) notify(ctx context.Context, found []api.Problem, held string) bool {
-	r.record(ctx, "config.refused", map[string]any{"error": inLines(found, maxTold)})
+	r.record(ctx, "config.refused", map[string]any{"error": inLines(found, maxNotified)})
 	var notices []ledger.Notice
 	for _, channel := range r.d.Current().plan.Plan.Channels {
 		notices = append(notices, ledger.Notice{Channel: channel, Title: "rouse: the configuration cannot be used",
-			Body: inLines(found, maxTold) + "\nThat of " + held + " holds."})
+			Body: inLines(found, maxNotified) + "\nThat of " + held + " holds."})
 	}
 
 	err := r.d.ledger.AppendNotices(ctx, notices...)

@@ -18,15 +18,15 @@ const (
 	noticeObject = "/org/freedesktop/Notifications"
 )
 
-// look says why nothing can be shown here, and whether what shows it takes text for
+// probe says why nothing can be shown here, and whether what shows it takes text for
 // markup. Without a session it does not ask for a bus: that would start one that nobody
 // sees.
-func (d desktop) look(ctx context.Context) (markup bool, err error) {
+func (d desktop) probe(ctx context.Context) (markup bool, err error) {
 	address := d.getenv("DBUS_SESSION_BUS_ADDRESS")
 	if address == "" {
 		socket := filepath.Join("/run/user", fmt.Sprint(os.Getuid()), "bus")
 		if _, err := os.Stat(socket); err != nil {
-			return false, away("this process belongs to no desktop session (DBUS_SESSION_BUS_ADDRESS is not set)")
+			return false, unavailable("this process belongs to no desktop session (DBUS_SESSION_BUS_ADDRESS is not set)")
 		}
 		address = "unix:path=" + socket
 	}
@@ -41,15 +41,15 @@ func (d desktop) look(ctx context.Context) (markup bool, err error) {
 		err = bus.Hello()
 	}
 	if err != nil {
-		return false, away("its session bus %s does not answer: %v", address, err)
+		return false, unavailable("its session bus %s does not answer: %v", address, err)
 	}
 
-	shown, err := d.shows(ctx, bus)
+	shown, err := d.hasDisplay(ctx, bus)
 	if err != nil {
 		return false, fmt.Errorf("the session bus does not say who shows notifications: %w", err)
 	}
 	if !shown {
-		return false, away("nothing on its session bus shows notifications (%s has no owner)", service)
+		return false, unavailable("nothing on its session bus shows notifications (%s has no owner)", service)
 	}
 
 	var capabilities []string
@@ -61,8 +61,8 @@ func (d desktop) look(ctx context.Context) (markup bool, err error) {
 	return slices.Contains(capabilities, "body-markup"), nil
 }
 
-// shows says whether somebody shows notifications, or would be started to do so.
-func (d desktop) shows(ctx context.Context, bus *dbus.Conn) (bool, error) {
+// hasDisplay says whether somebody shows notifications, or would be started to do so.
+func (d desktop) hasDisplay(ctx context.Context, bus *dbus.Conn) (bool, error) {
 	object := bus.Object("org.freedesktop.DBus", busObject)
 	var owned bool
 	err := object.CallWithContext(ctx, "org.freedesktop.DBus.NameHasOwner", 0, service).Store(&owned)

@@ -36,7 +36,7 @@ func (d desktop) Send(ctx context.Context, n ledger.Notice) error {
 		body = strings.TrimSpace(text.Truncate(body, maxText) + "\n" + who)
 	}
 
-	markup, err := d.look(ctx)
+	markup, err := d.probe(ctx)
 	if err != nil {
 		return err
 	}
@@ -45,13 +45,13 @@ func (d desktop) Send(ctx context.Context, n ledger.Notice) error {
 
 // Check implements Channel.
 func (d desktop) Check(ctx context.Context) error {
-	_, err := d.look(ctx)
+	_, err := d.probe(ctx)
 	return err
 }
 
-// away says that there is no desktop here, in words that the owner can act on.
-func away(format string, args ...any) error {
-	return fmt.Errorf("the desktop %w: %s", ErrAway, fmt.Sprintf(format, args...))
+// unavailable says that there is no desktop here, in words that the owner can act on.
+func unavailable(format string, args ...any) error {
+	return fmt.Errorf("the desktop %w: %s", ErrUnavailable, fmt.Sprintf(format, args...))
 }
 
 // signature names the job and the outcome below the text.

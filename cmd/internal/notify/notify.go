@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	sendTimeout = 10 * time.Second
-	awayPause   = time.Hour // between looks at a channel that cannot work here
-	page        = 64
+	sendTimeout      = 10 * time.Second
+	unavailablePause = time.Hour // between looks at a channel that cannot work here
+	page             = 64
 )
 
 // pauses are those after each failed try; after the last there is none.
@@ -27,10 +27,10 @@ const maxTries = len(pauses) + 1
 
 // Errors that callers tell apart.
 var (
-	// ErrAway says that a channel cannot work on this machine now; its notices wait.
-	ErrAway = errors.New("cannot be reached here")
+	// ErrUnavailable says that a channel cannot work on this machine now; its notices wait.
+	ErrUnavailable = errors.New("cannot be reached here")
 
-	errSilent = fmt.Errorf("it did not answer within %s", sendTimeout)
+	errNoAnswer = fmt.Errorf("it did not answer within %s", sendTimeout)
 )
 
 // Options are the notifier's parts.
@@ -42,13 +42,13 @@ type Options struct {
 
 // Notifier delivers the outbox.
 type Notifier struct {
-	ledger *ledger.Ledger
-	log    *slog.Logger
-	back   chan struct{} // capacity 1: a channel may be back
+	ledger    *ledger.Ledger
+	log       *slog.Logger
+	recovered chan struct{} // capacity 1: a channel may be back
 
-	mu       sync.Mutex
-	channels map[string]Channel // never written to, but replaced
-	away     map[string]bool    // channels that could not be reached when last tried
+	mu          sync.Mutex
+	channels    map[string]Channel // never written to, but replaced
+	unavailable map[string]bool    // channels that could not be reached when last tried
 }
 
 // New checks the options.
@@ -61,8 +61,8 @@ func New(o Options) (*Notifier, error) {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 
-	n := &Notifier{ledger: o.Ledger, channels: o.Channels, log: o.Logger, back: make(chan struct{}, 1), away: map[string]bool{}}
-	n.recall() // the session may be another than that of the last process
+	n := &Notifier{ledger: o.Ledger, channels: o.Channels, log: o.Logger, recovered: make(chan struct{}, 1), unavailable: map[string]bool{}}
+	n.wakeRetry() // the session may be another than that of the last process
 	return n, nil
 }
 
@@ -71,31 +71,31 @@ func (n *Notifier) SetChannels(channels map[string]Channel) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.channels = channels
-	maps.DeleteFunc(n.away, func(name string, _ bool) bool { return channels[name] == nil })
+	maps.DeleteFunc(n.unavailable, func(name string, _ bool) bool { return channels[name] == nil })
 }
 
-func (n *Notifier) named() map[string]Channel {
+func (n *Notifier) current() map[string]Channel {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.channels
 }
 
-// reached notes that a channel works, or that it cannot be reached. When it is back, what
+// recordReachable notes that a channel works, or that it cannot be reached. When it is back, what
 // waits for it is tried again.
-func (n *Notifier) reached(channel string, works bool) {
+func (n *Notifier) recordReachable(channel string, works bool) {
 	n.mu.Lock()
-	back := works && n.away[channel]
-	n.away[channel] = !works
+	back := works && n.unavailable[channel]
+	n.unavailable[channel] = !works
 	n.mu.Unlock()
 	if back {
-		n.recall()
+		n.wakeRetry()
 	}
 }
 
-// recall has the notices tried again that wait for a channel that could not be reached.
-func (n *Notifier) recall() {
+// wakeRetry has the notices tried again that wait for a channel that could not be reached.
+func (n *Notifier) wakeRetry() {
 	select {
-	case n.back <- struct{}{}:
+	case n.recovered <- struct{}{}:
 	default:
 	}
 }
@@ -121,8 +121,8 @@ func (n *Notifier) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-n.back:
-			if err := n.retryAway(ctx); err != nil && ctx.Err() == nil {
+		case <-n.recovered:
+			if err := n.retryUnavailable(ctx); err != nil && ctx.Err() == nil {
 				n.log.Error("notices that wait could not be tried again", "error", err)
 			}
 		case <-changed:
@@ -141,16 +141,16 @@ func (n *Notifier) deliver(ctx context.Context) (time.Time, error) {
 		if len(due) == 0 {
 			break
 		}
-		if err := n.each(ctx, due); err != nil {
+		if err := n.sendAll(ctx, due); err != nil {
 			return time.Time{}, err
 		}
 	}
 	return n.ledger.NextNotice(ctx, time.Now())
 }
 
-// retryAway sends, before their time, the notices that wait for a channel that could not
+// retryUnavailable sends, before their time, the notices that wait for a channel that could not
 // be reached.
-func (n *Notifier) retryAway(ctx context.Context) error {
+func (n *Notifier) retryUnavailable(ctx context.Context) error {
 	waiting, err := n.ledger.Undelivered(ctx, 10*page)
 	if err != nil {
 		return err
@@ -160,18 +160,18 @@ func (n *Notifier) retryAway(ctx context.Context) error {
 	n.mu.Lock()
 
 	for i := len(waiting) - 1; i >= 0; i-- { // the oldest first
-		if w := waiting[i]; w.State == ledger.NoticePending && !n.away[w.Channel] && strings.Contains(w.Error, ErrAway.Error()) {
+		if w := waiting[i]; w.State == ledger.NoticePending && !n.unavailable[w.Channel] && strings.Contains(w.Error, ErrUnavailable.Error()) {
 			again = append(again, w)
 		}
 	}
 
 	n.mu.Unlock()
-	return n.each(ctx, again)
+	return n.sendAll(ctx, again)
 }
 
-// each tries notices, those of a channel in their order and beside those of the others: a
+// sendAll tries notices, those of a channel in their order and beside those of the others: a
 // channel that hangs holds up its own.
-func (n *Notifier) each(ctx context.Context, notices []ledger.Notice) error {
+func (n *Notifier) sendAll(ctx context.Context, notices []ledger.Notice) error {
 	byChannel := map[string][]ledger.Notice{}
 	for _, notice := range notices {
 		byChannel[notice.Channel] = append(byChannel[notice.Channel], notice)
@@ -182,11 +182,11 @@ func (n *Notifier) each(ctx context.Context, notices []ledger.Notice) error {
 	for _, own := range byChannel {
 		group.Go(func() {
 			for _, notice := range own {
-				sent, err := n.one(ctx, notice)
+				sent, err := n.sendOne(ctx, notice)
 				if err != nil {
 					errs <- err
 				}
-				if err != nil || errors.Is(sent, errSilent) {
+				if err != nil || errors.Is(sent, errNoAnswer) {
 					return // the rest is still due
 				}
 			}
@@ -198,9 +198,9 @@ func (n *Notifier) each(ctx context.Context, notices []ledger.Notice) error {
 	return <-errs
 }
 
-// one tries one notice and records how it went; sent is what came of it.
-func (n *Notifier) one(ctx context.Context, notice ledger.Notice) (sent, err error) {
-	if channel, ok := n.named()[notice.Channel]; ok {
+// sendOne tries one notice and records how it went; sent is what came of it.
+func (n *Notifier) sendOne(ctx context.Context, notice ledger.Notice) (sent, err error) {
+	if channel, ok := n.current()[notice.Channel]; ok {
 		sent = send(ctx, channel, notice)
 	} else {
 		sent = fmt.Errorf("there is no channel %q in the configuration any more", notice.Channel)
@@ -210,16 +210,16 @@ func (n *Notifier) one(ctx context.Context, notice ledger.Notice) (sent, err err
 		return sent, stopped // in the middle: it is tried at the next start
 	}
 
-	waited := strings.Contains(notice.Error, ErrAway.Error())
+	waited := strings.Contains(notice.Error, ErrUnavailable.Error())
 	notice.Error = ""
 	switch {
 	case sent == nil:
 		notice.State = ledger.NoticeDelivered
 		notice.Tries++
-		defer n.reached(notice.Channel, true)
-	case errors.Is(sent, ErrAway):
-		notice.Error, notice.NextAt = sent.Error(), time.Now().Add(awayPause)
-		n.reached(notice.Channel, false)
+		defer n.recordReachable(notice.Channel, true)
+	case errors.Is(sent, ErrUnavailable):
+		notice.Error, notice.NextAt = sent.Error(), time.Now().Add(unavailablePause)
+		n.recordReachable(notice.Channel, false)
 		if !waited {
 			// OSA-80: without a notifier a notice is logged; it fails nothing, and waits.
 			n.log.Warn("a notice waits in the outbox", "job", notice.Job, "run", notice.Run, "channel", notice.Channel, "title", notice.Title, "body", notice.Body, "reason", sent)
@@ -242,10 +242,10 @@ func (n *Notifier) one(ctx context.Context, notice ledger.Notice) (sent, err err
 
 // send bounds a channel in time: one that hangs is left behind.
 func send(ctx context.Context, c Channel, notice ledger.Notice) error {
-	return within(ctx, func(ctx context.Context) error { return c.Send(ctx, notice) })
+	return withTimeout(ctx, func(ctx context.Context) error { return c.Send(ctx, notice) })
 }
 
-func within(ctx context.Context, do func(context.Context) error) error {
+func withTimeout(ctx context.Context, do func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
 	defer cancel()
 
@@ -256,14 +256,14 @@ func within(ctx context.Context, do func(context.Context) error) error {
 	case err := <-done:
 		return err
 	case <-ctx.Done():
-		return errSilent
+		return errNoAnswer
 	}
 }
 
 // Send sends one text at once, past the outbox. When it arrives, what waits for the same
 // channel is tried again.
 func (n *Notifier) Send(ctx context.Context, channel, title, body string) error {
-	c, ok := n.named()[channel]
+	c, ok := n.current()[channel]
 	if !ok {
 		return fmt.Errorf("there is no channel %q", channel)
 	}
@@ -271,15 +271,15 @@ func (n *Notifier) Send(ctx context.Context, channel, title, body string) error 
 		return err
 	}
 
-	n.reached(channel, true)
+	n.recordReachable(channel, true)
 	return nil
 }
 
 // Check says of each channel why nothing could be sent, nil when it could.
 func (n *Notifier) Check(ctx context.Context) map[string]error {
 	out := map[string]error{}
-	for name, c := range n.named() {
-		out[name] = within(ctx, c.Check)
+	for name, c := range n.current() {
+		out[name] = withTimeout(ctx, c.Check)
 	}
 	return out
 }

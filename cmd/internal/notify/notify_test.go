@@ -137,7 +137,7 @@ func TestAway(t *testing.T) {
 		if there.Load() {
 			return nil
 		}
-		return ErrAway
+		return ErrUnavailable
 	}}
 
 	inBubble(t, map[string]Channel{"desktop": p}, func(t *testing.T, l *ledger.Ledger) {
@@ -148,7 +148,7 @@ func TestAway(t *testing.T) {
 		}
 
 		there.Store(true)
-		time.Sleep(awayPause)
+		time.Sleep(unavailablePause)
 		if n := left(t, l); len(n) != 0 {
 			t.Errorf("%+v", n)
 		}
@@ -219,13 +219,13 @@ func TestComesBack(t *testing.T) {
 			if there.Load() {
 				return nil
 			}
-			return away("nobody is here")
+			return unavailable("nobody is here")
 		}}
 
 		inBubbleWith(t, Options{Channels: map[string]Channel{"desktop": p}, Logger: slog.New(slog.NewTextHandler(&log, nil))}, func(t *testing.T, l *ledger.Ledger, n *Notifier) {
 			put(t, l, "desktop", "one")
 			put(t, l, "desktop", "two")
-			time.Sleep(10*awayPause + time.Minute)
+			time.Sleep(10*unavailablePause + time.Minute)
 			if got := strings.Count(log.String(), "waits in the outbox"); got != 2 || !strings.Contains(log.String(), "nobody is here") {
 				t.Errorf("logged %d times:\n%s", got, log.String())
 			}
@@ -264,7 +264,7 @@ func TestStartTriesWhatWaits(t *testing.T) {
 		if there {
 			return nil
 		}
-		return ErrAway
+		return ErrUnavailable
 	}}
 
 	for range 2 {
@@ -276,8 +276,8 @@ func TestStartTriesWhatWaits(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		<-n.back
-		if err := n.retryAway(t.Context()); err != nil {
+		<-n.recovered
+		if err := n.retryUnavailable(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 
@@ -318,12 +318,12 @@ func TestSetChannels(t *testing.T) {
 
 func TestHeadless(t *testing.T) {
 	d := desktop{getenv: func(string) string { return "" }}
-	if err := d.Send(t.Context(), ledger.Notice{Title: "x"}); err != nil && !errors.Is(err, ErrAway) {
+	if err := d.Send(t.Context(), ledger.Notice{Title: "x"}); err != nil && !errors.Is(err, ErrUnavailable) {
 		t.Errorf("%v", err)
 	}
 
 	d.getenv = func(string) string { return "unix:path=" + filepath.Join(t.TempDir(), "none") }
-	if err := d.Check(t.Context()); runtime.GOOS == "linux" && !errors.Is(err, ErrAway) {
+	if err := d.Check(t.Context()); runtime.GOOS == "linux" && !errors.Is(err, ErrUnavailable) {
 		t.Errorf("a bus that is not there: %v", err)
 	}
 }
@@ -359,7 +359,7 @@ func TestDesktop(t *testing.T) {
 		}
 		return os.Getenv(key)
 	}}
-	if err := blind.Check(t.Context()); !errors.Is(err, ErrAway) {
+	if err := blind.Check(t.Context()); !errors.Is(err, ErrUnavailable) {
 		t.Errorf("without a display and before a daemon runs: %v", err)
 	}
 

@@ -41,7 +41,7 @@ func (s *Store) values() (map[string]string, error) {
 	case err != nil:
 		return nil, fmt.Errorf("the secrets cannot be read: %w", err)
 	default:
-		if values, err = s.unseal(sealed); err != nil {
+		if values, err = s.decrypt(sealed); err != nil {
 			return nil, fmt.Errorf("the secrets in %s cannot be read: %w", s.valuesFile(), err)
 		}
 	}
@@ -50,7 +50,7 @@ func (s *Store) values() (map[string]string, error) {
 	return values, nil
 }
 
-func (s *Store) unseal(sealed []byte) (map[string]string, error) {
+func (s *Store) decrypt(sealed []byte) (map[string]string, error) {
 	var keys []age.Identity
 	if pass := s.getenv(passphraseVariable); pass != "" {
 		key, err := age.NewScryptIdentity(pass)

@@ -51,9 +51,9 @@ func systemKeyring(getenv func(string) string) Keyring {
 	return nil
 }
 
-// asked does something with the keyring, and gives up when that takes too long: once it has, it
+// withKeyring does something with the keyring, and gives up when that takes too long: once it has, it
 // is not asked again.
-func (s *Store) asked(do func(Keyring) error) error {
+func (s *Store) withKeyring(do func(Keyring) error) error {
 	switch {
 	case s.keyring == nil:
 		return errors.New("this session has no keyring")
@@ -89,7 +89,7 @@ func (s *Store) Reach() error {
 
 func (s *Store) fromKeyring(id, name string) (string, error) {
 	var value string
-	err := s.asked(func(k Keyring) error {
+	err := s.withKeyring(func(k Keyring) error {
 		got, err := k.Get(service, id+"/"+name)
 		value = got
 		return err
@@ -102,11 +102,11 @@ func (s *Store) fromKeyring(id, name string) (string, error) {
 }
 
 func (s *Store) toKeyring(id, name, value string) error {
-	return s.asked(func(k Keyring) error { return k.Set(service, id+"/"+name, value) })
+	return s.withKeyring(func(k Keyring) error { return k.Set(service, id+"/"+name, value) })
 }
 
-func (s *Store) forget(id, name string) error {
-	return s.asked(func(k Keyring) error { return k.Delete(service, id+"/"+name) })
+func (s *Store) deleteFromKeyring(id, name string) error {
+	return s.withKeyring(func(k Keyring) error { return k.Delete(service, id+"/"+name) })
 }
 
 // index is what is known of the keyring: which secrets of this home it has, and under which
@@ -139,8 +139,8 @@ func (s *Store) index() (*index, error) {
 	return s.names, nil
 }
 
-// list writes down whether the keyring has a secret.
-func (s *Store) list(names *index, name string, has bool) error {
+// recordInIndex writes down whether the keyring has a secret.
+func (s *Store) recordInIndex(names *index, name string, has bool) error {
 	if slices.Contains(names.Keyring, name) == has {
 		return nil
 	}

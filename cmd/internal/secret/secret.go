@@ -155,7 +155,7 @@ func (s *Store) Set(name, value string, in Source) (Source, string, error) {
 	why := ""
 	if in != InFile {
 		if err := s.toKeyring(names.ID, name, value); err == nil {
-			return InKeyring, "", errors.Join(s.list(names, name, true), s.drop(name))
+			return InKeyring, "", errors.Join(s.recordInIndex(names, name, true), s.removeFromFile(name))
 		} else if why = err.Error(); in == InKeyring {
 			return "", "", err
 		}
@@ -173,8 +173,8 @@ func (s *Store) Set(name, value string, in Source) (Source, string, error) {
 
 	if slices.Contains(names.Keyring, name) {
 		// One that the keyring does not forget is not asked for any more.
-		_ = s.forget(names.ID, name)
-		return InFile, why, s.list(names, name, false)
+		_ = s.deleteFromKeyring(names.ID, name)
+		return InFile, why, s.recordInIndex(names, name, false)
 	}
 
 	return InFile, why, nil
@@ -194,10 +194,10 @@ func (s *Store) Remove(name string) (from []Source, err error) {
 	}
 
 	if slices.Contains(names.Keyring, name) {
-		if err := s.forget(names.ID, name); err != nil && !errors.Is(err, ErrNotSet) {
+		if err := s.deleteFromKeyring(names.ID, name); err != nil && !errors.Is(err, ErrNotSet) {
 			return nil, err
 		}
-		if err := s.list(names, name, false); err != nil {
+		if err := s.recordInIndex(names, name, false); err != nil {
 			return nil, err
 		}
 		from = append(from, InKeyring)
@@ -210,7 +210,7 @@ func (s *Store) Remove(name string) (from []Source, err error) {
 
 	if _, ok := file[name]; ok {
 		from = append(from, InFile)
-		return from, s.drop(name)
+		return from, s.removeFromFile(name)
 	}
 
 	if len(from) == 0 {
@@ -244,8 +244,8 @@ func (s *Store) List() (map[string]Source, error) {
 	return out, nil
 }
 
-// drop takes a secret out of the file.
-func (s *Store) drop(name string) error {
+// removeFromFile takes a secret out of the file.
+func (s *Store) removeFromFile(name string) error {
 	file, err := s.values()
 	if err != nil {
 		return err

@@ -22,8 +22,8 @@ func newArtifacts(shared []ledger.Artifact) []api.Artifact {
 	return out
 }
 
-// names are those of artifacts, each once, in the order in which they were first shared.
-func names(shared []ledger.Artifact) []string {
+// artifactNames are those of artifacts, each once, in the order in which they were first shared.
+func artifactNames(shared []ledger.Artifact) []string {
 	out := []string{}
 	for _, a := range shared {
 		if !slices.Contains(out, a.Name) {
@@ -33,8 +33,8 @@ func names(shared []ledger.Artifact) []string {
 	return out
 }
 
-// told are runs with the names of what they shared.
-func (s *server) told(ctx context.Context, runs ...ledger.Run) ([]api.Run, error) {
+// withArtifacts are runs with the names of what they shared.
+func (s *server) withArtifacts(ctx context.Context, runs ...ledger.Run) ([]api.Run, error) {
 	ids := make([]int64, len(runs))
 	for i, run := range runs {
 		ids[i] = run.ID
@@ -58,13 +58,13 @@ func (s *server) told(ctx context.Context, runs ...ledger.Run) ([]api.Run, error
 	return out, nil
 }
 
-// toldOne is one run, unless it could not be had.
-func (s *server) toldOne(ctx context.Context, run ledger.Run, err error) (api.Run, error) {
+// oneWithArtifacts is one run, unless it could not be had.
+func (s *server) oneWithArtifacts(ctx context.Context, run ledger.Run, err error) (api.Run, error) {
 	if err != nil {
 		return api.Run{}, err
 	}
 
-	all, err := s.told(ctx, run)
+	all, err := s.withArtifacts(ctx, run)
 	if err != nil {
 		return api.Run{}, err
 	}

@@ -51,7 +51,7 @@ func (s *server) restoreDatabase(r *http.Request) (any, error) {
 	}
 
 	agent := r.PathValue("agent")
-	return s.replaced(r, ask.Force, func(ctx context.Context, pool *agentdb.Pool, idle func(context.Context) error) (api.Replaced, error) {
+	return s.replaceDatabase(r, ask.Force, func(ctx context.Context, pool *agentdb.Pool, idle func(context.Context) error) (api.Replaced, error) {
 		return pool.Restore(ctx, agent, agentdb.RestoreSpec{From: ask.From, Force: ask.Force, Idle: idle})
 	})
 }
@@ -63,14 +63,14 @@ func (s *server) resetDatabase(r *http.Request) (any, error) {
 	}
 
 	agent := r.PathValue("agent")
-	return s.replaced(r, ask.Force, func(ctx context.Context, pool *agentdb.Pool, idle func(context.Context) error) (api.Replaced, error) {
+	return s.replaceDatabase(r, ask.Force, func(ctx context.Context, pool *agentdb.Pool, idle func(context.Context) error) (api.Replaced, error) {
 		return pool.Reset(ctx, agent, idle)
 	})
 }
 
-// replaced puts another database into the place of an agent's while no run of the agent is
+// replaceDatabase puts another database into the place of an agent's while no run of the agent is
 // half-way, and records it.
-func (s *server) replaced(r *http.Request, force bool, replace func(context.Context, *agentdb.Pool, func(context.Context) error) (api.Replaced, error)) (out api.Replaced, err error) {
+func (s *server) replaceDatabase(r *http.Request, force bool, replace func(context.Context, *agentdb.Pool, func(context.Context) error) (api.Replaced, error)) (out api.Replaced, err error) {
 	agent := r.PathValue("agent")
 	pool, err := s.behind.Databases.Databases(agent)
 	if err != nil {
@@ -122,12 +122,12 @@ func (s *server) recordDatabase(ctx context.Context, kind, agent, text string) e
 	}
 
 	s.behind.Databases.Reconsider()
-	return s.settleDamage(ctx, agent)
+	return s.closeDamageItems(ctx, agent)
 }
 
-// settleDamage closes what the inbox says of a database that can be used again: who followed
+// closeDamageItems closes what the inbox says of a database that can be used again: who followed
 // its advice now, to restore a backup, would lose what was written since.
-func (s *server) settleDamage(ctx context.Context, agent string) error {
+func (s *server) closeDamageItems(ctx context.Context, agent string) error {
 	items, err := s.ledger.Inbox(ctx)
 	if err != nil {
 		return err

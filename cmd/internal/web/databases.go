@@ -39,8 +39,8 @@ func (s *server) databaseRoutes(mux *http.ServeMux) {
 	mux.HandleFunc("POST /v1/agents/{agent}/export", s.exportFile)
 }
 
-// owner is on whose behalf a person writes.
-var owner = agentdb.By{Actor: "user"}
+// byUser is on whose behalf a person writes.
+var byUser = agentdb.By{Actor: "user"}
 
 func (s *server) schema(r *http.Request) (any, error) {
 	db, release, err := s.behind.Databases.Database(r.Context(), r.PathValue("agent"))
@@ -67,11 +67,11 @@ func (s *server) query(r *http.Request) (any, error) {
 }
 
 func (s *server) stats(r *http.Request) (any, error) {
-	return lend(s, r, func(ctx context.Context, db *agentdb.DB) (api.Stats, error) { return db.Stats(ctx) })
+	return withDatabase(s, r, func(ctx context.Context, db *agentdb.DB) (api.Stats, error) { return db.Stats(ctx) })
 }
 
 func (s *server) views(r *http.Request) (any, error) {
-	return lend(s, r, func(ctx context.Context, db *agentdb.DB) ([]api.View, error) { return db.Views(ctx) })
+	return withDatabase(s, r, func(ctx context.Context, db *agentdb.DB) ([]api.View, error) { return db.Views(ctx) })
 }
 
 func (s *server) runView(r *http.Request) (any, error) {
@@ -79,7 +79,7 @@ func (s *server) runView(r *http.Request) (any, error) {
 	if err := read(r, &ask); err != nil {
 		return nil, err
 	}
-	return lend(s, r, func(ctx context.Context, db *agentdb.DB) (api.ViewResult, error) {
+	return withDatabase(s, r, func(ctx context.Context, db *agentdb.DB) (api.ViewResult, error) {
 		return db.RunView(ctx, r.PathValue("view"), ask.Params)
 	})
 }
@@ -98,27 +98,27 @@ func (s *server) changes(r *http.Request) (any, error) {
 		}
 	}
 
-	return lend(s, r, func(ctx context.Context, db *agentdb.DB) ([]api.Change, error) {
+	return withDatabase(s, r, func(ctx context.Context, db *agentdb.DB) ([]api.Change, error) {
 		found, err := db.Changes(ctx, f)
 		out := make([]api.Change, len(found))
 		for i, c := range found {
 			out[i] = api.Change{ID: c.ID, At: c.At, Run: strconv.FormatInt(c.Run, 10), Actor: c.Actor, Op: c.Op, Table: c.Table,
-				Key: raw(c.PK), Before: raw(c.Before), After: raw(c.After), SQL: c.SQL}
+				Key: rawJSON(c.PK), Before: rawJSON(c.Before), After: rawJSON(c.After), SQL: c.SQL}
 		}
 		return out, err
 	})
 }
 
-// raw is JSON of the changelog, null when there is none.
-func raw(text string) json.RawMessage {
+// rawJSON is JSON of the changelog, null when there is none.
+func rawJSON(text string) json.RawMessage {
 	if text == "" {
 		return json.RawMessage("null")
 	}
 	return json.RawMessage(text)
 }
 
-// lend does something with the agent's database.
-func lend[T any](s *server, r *http.Request, do func(context.Context, *agentdb.DB) (T, error)) (out T, err error) {
+// withDatabase does something with the agent's database.
+func withDatabase[T any](s *server, r *http.Request, do func(context.Context, *agentdb.DB) (T, error)) (out T, err error) {
 	db, release, err := s.behind.Databases.Database(r.Context(), r.PathValue("agent"))
 	if err != nil {
 		return out, err

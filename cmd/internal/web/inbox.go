@@ -88,7 +88,7 @@ func (s *server) answerItem(r *http.Request) (any, error) {
 		return nil, err
 	}
 	if item.State != ledger.ItemOpen {
-		return nil, closed(item)
+		return nil, closedReason(item)
 	}
 	if in.Kind != "" && in.Kind != item.Kind {
 		return nil, usage("inbox item %d is of the kind %s, and not of %s; see: rouse inbox", n, item.Kind, in.Kind)
@@ -98,7 +98,7 @@ func (s *server) answerItem(r *http.Request) (any, error) {
 		in.Text = ledger.ApprovalOnce // a definition is approved for good in any case
 	}
 
-	text, err := chosen(item, in.Text)
+	text, err := matchAnswer(item, in.Text)
 	if err != nil {
 		return nil, err
 	}
@@ -115,7 +115,7 @@ func (s *server) answerItem(r *http.Request) (any, error) {
 
 	if errors.Is(err, ledger.ErrClosed) { // somebody was faster
 		if item, err = s.ledger.Item(r.Context(), n); err == nil {
-			err = closed(item)
+			err = closedReason(item)
 		}
 	}
 	if err != nil {
@@ -123,11 +123,11 @@ func (s *server) answerItem(r *http.Request) (any, error) {
 	}
 
 	run, err = s.ledger.Run(r.Context(), run.ID)
-	return s.toldOne(r.Context(), run, err)
+	return s.oneWithArtifacts(r.Context(), run, err)
 }
 
-// closed says why an item takes no answer any more.
-func closed(i ledger.Item) error {
+// closedReason says why an item takes no answer any more.
+func closedReason(i ledger.Item) error {
 	why := "nobody answered it in time"
 	switch i.State {
 	case ledger.ItemAnswered:
@@ -144,10 +144,10 @@ func closed(i ledger.Item) error {
 		i.ID, why, cmp.Or(i.ClosedAt, i.ExpiresAt).Local().Format(time.DateTime), i.Run)}
 }
 
-// chosen reads an answer: the words or the numbers of options, or else a text of its own,
+// matchAnswer reads an answer: the words or the numbers of options, or else a text of its own,
 // which only a question takes. What looks like the number of an option and is none is
 // refused: a slip of the finger is no answer.
-func chosen(i ledger.Item, answer string) (string, error) {
+func matchAnswer(i ledger.Item, answer string) (string, error) {
 	answer = strings.TrimSpace(answer)
 	switch n := utf8.RuneCountInString(answer); {
 	case n == 0:
@@ -175,16 +175,16 @@ func chosen(i ledger.Item, answer string) (string, error) {
 		}
 
 		if n, err := strconv.Atoi(p); err == nil && len(p) < 3 && !slices.ContainsFunc(i.Options, isNumber) {
-			return "", usage("there is no option %d; there are %s", n, listed(i.Options))
+			return "", usage("there is no option %d; there are %s", n, numbered(i.Options))
 		}
 		if i.Kind != ledger.KindInput {
-			return "", usage("%q is no answer to this; the answers are %s", text.Truncate(answer, maxQuoted), listed(i.Options))
+			return "", usage("%q is no answer to this; the answers are %s", text.Truncate(answer, maxQuoted), numbered(i.Options))
 		}
 
 		return answer, nil // an answer that none of the options foresaw
 	}
 	if len(chosen) > 1 && !i.Multiple {
-		return "", usage("only one of the options can be chosen: %s", listed(i.Options))
+		return "", usage("only one of the options can be chosen: %s", numbered(i.Options))
 	}
 
 	return strings.Join(chosen, ", "), nil
@@ -195,8 +195,8 @@ func isNumber(text string) bool {
 	return err == nil
 }
 
-// listed are options with their numbers.
-func listed(options []string) string {
+// numbered are options with their numbers.
+func numbered(options []string) string {
 	var out []string
 	for n, o := range options {
 		out = append(out, fmt.Sprintf("%d. %s", n+1, o))

@@ -29,7 +29,7 @@ func TestChosen(t *testing.T) {
 		{"recovery", recovery, false, "Again", "again"}, {"recovery", recovery, false, "4", "stop"}, {"recovery", recovery, false, "yes", `refused: "yes" is no answer to this; the answers are 1. done`},
 		{"recovery", recovery, false, "done,again", "refused: only one"}, {"info", []string{"seen"}, false, "1", "seen"}, {"info", []string{"seen"}, false, "why?", "refused: "},
 	} {
-		got, err := chosen(ledger.Item{Kind: c.kind, Options: c.options, Multiple: c.multiple}, c.text)
+		got, err := matchAnswer(ledger.Item{Kind: c.kind, Options: c.options, Multiple: c.multiple}, c.text)
 		if err != nil {
 			got = "refused: " + err.Error()
 			got = got[:min(len(got), len(c.want))]

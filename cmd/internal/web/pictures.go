@@ -5,9 +5,9 @@ import (
 	"encoding/json"
 )
 
-// withoutPictures is a recorded envelope in which what a model was shown is named by its kind
+// summarizeImages is a recorded envelope in which what a model was shown is named by its kind
 // and size: nobody reads base64.
-func withoutPictures(envelope json.RawMessage) json.RawMessage {
+func summarizeImages(envelope json.RawMessage) json.RawMessage {
 	if !bytes.Contains(envelope, []byte(`"images":`)) {
 		return envelope
 	}

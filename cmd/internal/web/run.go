@@ -81,7 +81,7 @@ func newRun(r ledger.Run, shared []ledger.Artifact) api.Run {
 		ScheduledAt: api.At(r.ScheduledAt), QueuedAt: api.At(r.QueuedAt), StartedAt: api.At(r.StartedAt), FinishedAt: api.At(r.FinishedAt),
 		Summary: r.Summary, Error: r.Error, Steps: r.Steps, Calls: r.Calls,
 		TokensIn: r.Usage.TokensIn, TokensOut: r.Usage.TokensOut, CostUSD: float64(r.Usage.CostMicroUSD) / 1e6,
-		Artifacts: names(shared), Tier: r.Tier, Taint: letters(r.Taint),
+		Artifacts: artifactNames(shared), Tier: r.Tier, Taint: letters(r.Taint),
 	}
 }
 
@@ -159,7 +159,7 @@ func newCall(c ledger.Call) api.Call {
 		c.Envelope = json.RawMessage("null")
 	}
 
-	out := api.Call{Tool: c.Tool, Args: object(c.Args), OK: envelope.OK, Kind: envelope.Kind, State: c.State, Result: result, Envelope: withoutPictures(c.Envelope), StartedAt: api.At(c.StartedAt), Deduped: c.State == domain.CallDeduped}
+	out := api.Call{Tool: c.Tool, Args: object(c.Args), OK: envelope.OK, Kind: envelope.Kind, State: c.State, Result: result, Envelope: summarizeImages(c.Envelope), StartedAt: api.At(c.StartedAt), Deduped: c.State == domain.CallDeduped}
 	if !c.FinishedAt.IsZero() {
 		out.DurationMS = c.FinishedAt.Sub(c.StartedAt).Milliseconds()
 	}

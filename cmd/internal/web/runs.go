@@ -74,7 +74,7 @@ func (s *server) runs(r *http.Request) (any, error) {
 		}
 	}
 
-	return s.told(r.Context(), found...)
+	return s.withArtifacts(r.Context(), found...)
 }
 
 func (s *server) fire(r *http.Request) (any, error) {
@@ -89,7 +89,7 @@ func (s *server) fire(r *http.Request) (any, error) {
 	}
 
 	run, err := s.ledger.Run(r.Context(), id)
-	return s.toldOne(r.Context(), run, err)
+	return s.oneWithArtifacts(r.Context(), run, err)
 }
 
 func (s *server) cancel(r *http.Request) (any, error) {
@@ -111,7 +111,7 @@ func (s *server) cancel(r *http.Request) (any, error) {
 		s.behind.Runs.Cancelled(r.Context(), run)
 	}
 
-	return s.toldOne(r.Context(), run, err)
+	return s.oneWithArtifacts(r.Context(), run, err)
 }
 
 func (s *server) retry(r *http.Request) (any, error) {
@@ -134,7 +134,7 @@ func (s *server) retry(r *http.Request) (any, error) {
 	}
 
 	run, err = s.ledger.Retry(r.Context(), id)
-	return s.toldOne(r.Context(), run, err)
+	return s.oneWithArtifacts(r.Context(), run, err)
 }
 
 func runID(text string) (int64, error) {

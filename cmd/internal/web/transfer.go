@@ -46,7 +46,7 @@ func (s *server) importFile(w http.ResponseWriter, r *http.Request) {
 	}
 
 	ctx := r.Context()
-	sendWork(s, w, r, &progress, func() (api.Imported, error) { return db.Import(ctx, owner, spec) })
+	sendWork(s, w, r, &progress, func() (api.Imported, error) { return db.Import(ctx, byUser, spec) })
 }
 
 // sendWork does something and sends how far it is until it is over. The work does not wait

@@ -17,19 +17,19 @@ import (
 // longestQuery is when a query on an agent's database is stopped in any case.
 const longestQuery = 10 * time.Second
 
-// gateParameters are what the SQL of a gate can name.
-var gateParameters = []string{":last_success", ":last_run", ":now"}
+// conditionParameters are what the SQL of a gate can name.
+var conditionParameters = []string{":last_success", ":last_run", ":now"}
 
-func (c *checker) gates(path string, j *Job, agent *Agent) {
+func (c *checker) conditions(path string, j *Job, agent *Agent) {
 	for i := range j.When {
-		c.gate(fmt.Sprintf("%s[%d]", path, i), &j.When[i], agent)
+		c.condition(fmt.Sprintf("%s[%d]", path, i), &j.When[i], agent)
 	}
 	if timed := len(sources(j)) > 0 || j.RunOnStart; len(j.When) > 0 && j.Watch != nil && !timed && !c.d.given("defaults.when") {
 		c.warn(path, "is not asked for the files of a watch, and this job has no other trigger")
 	}
 }
 
-func (c *checker) gate(path string, g *gate, agent *Agent) {
+func (c *checker) condition(path string, g *condition, agent *Agent) {
 	if g.At.Line == 0 {
 		return // no mapping, which was said
 	}
@@ -42,23 +42,23 @@ func (c *checker) gate(path string, g *gate, agent *Agent) {
 	}
 
 	if len(kinds) != 1 {
-		if c.clean(path) { // else it was misspelt
+		if c.hasNoProblem(path) { // else it was misspelt
 			c.bad(path, "give exactly one of sql, command, http and file")
 		}
 		return
 	}
 
-	if !c.clean(path + "." + kinds[0]) {
+	if !c.hasNoProblem(path + "." + kinds[0]) {
 		return
 	}
 
 	switch path += "." + kinds[0]; kinds[0] {
 	case "sql":
-		c.gateSQL(path, g, agent)
+		c.conditionSQL(path, g, agent)
 	case "command":
-		c.gateCommand(path, g, agent)
+		c.conditionCommand(path, g, agent)
 	case "http":
-		c.gateURL(path, g)
+		c.conditionURL(path, g)
 	case "file":
 		if !doublestar.ValidatePathPattern(string(g.File)) {
 			c.bad(path, "the pattern %q is broken", g.File)
@@ -69,7 +69,7 @@ func (c *checker) gate(path string, g *gate, agent *Agent) {
 // sqlWord finds the words of a SQL text, and goes past what only looks like one.
 var sqlWord = regexp.MustCompile("(?s)'[^']*'|\"[^\"]*\"|`[^`]*`|\\[[^\\]]*\\]|--[^\n]*|/\\*.*?\\*/|[A-Za-z_\u0080-\U0010FFFF][A-Za-z0-9_$\u0080-\U0010FFFF]*|[:@$][A-Za-z0-9_]+|\\?[0-9]*")
 
-func (c *checker) gateSQL(path string, g *gate, agent *Agent) {
+func (c *checker) conditionSQL(path string, g *condition, agent *Agent) {
 	if strings.TrimSpace(g.SQL) == "" {
 		c.bad(path, "is empty")
 	}
@@ -83,8 +83,8 @@ func (c *checker) gateSQL(path string, g *gate, agent *Agent) {
 	}
 
 	for _, word := range sqlWord.FindAllString(g.SQL, -1) {
-		if strings.Contains(":@$?", word[:1]) && !slices.Contains(gateParameters, ":"+word[1:]) {
-			c.bad(path, "%s", text.NoSuch("value", word, gateParameters))
+		if strings.Contains(":@$?", word[:1]) && !slices.Contains(conditionParameters, ":"+word[1:]) {
+			c.bad(path, "%s", text.NoSuch("value", word, conditionParameters))
 		}
 	}
 }
@@ -92,8 +92,8 @@ func (c *checker) gateSQL(path string, g *gate, agent *Agent) {
 // interpreters run what their first argument names.
 var interpreters = regexp.MustCompile(`(?i)^(ba|da|z|k|fi)?sh$|^(python|perl|ruby|node|deno|bun|php|lua|pwsh|powershell)[0-9.]*$`)
 
-func (c *checker) gateCommand(path string, g *gate, agent *Agent) {
-	if !c.clean(path + "[0]") {
+func (c *checker) conditionCommand(path string, g *condition, agent *Agent) {
+	if !c.hasNoProblem(path + "[0]") {
 		return
 	}
 
@@ -144,7 +144,7 @@ func writable(a *Agent, path string) bool {
 	})
 }
 
-func (c *checker) gateURL(path string, g *gate) {
+func (c *checker) conditionURL(path string, g *condition) {
 	u, err := url.Parse(g.HTTP)
 	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
 		c.bad(path, "must be a URL like https://example.com/health")
