@@ -15,7 +15,7 @@ func newApprove(at *place) *cobra.Command {
 		Use:   "approve ITEM",
 		Short: "Allows what a run waits for leave to do; it does exactly that, once",
 		Long: `Allows what a run waits for leave to do, as "rouse inbox" shows it. The run goes on and does
-exactly that, once: a call that would do something else by then is asked about anew. With
+exactly that, once: a call that would do something else by then is asked about again. With
 --always the agent may do the same in later runs too, until you take it back with
 "rouse grants revoke"; what installs software is asked about each time all the same. The
 definition of a job is always approved for good, as it stands.`,

@@ -40,7 +40,7 @@ func parked(t *testing.T, home string, actions ...ledger.Action) {
 
 // What a run may do only with leave is shown as it would be done, whatever is hidden in it, and
 // once for all who wait for it; it is answered once, without a daemon as with one, and what is
-// allowed for good can be taken back (UNI-06, UNI-09).
+// allowed for good can be revoked (UNI-06, UNI-09).
 func TestApprovals(t *testing.T) {
 	config := filepath.Join(cmdtest.Write(t, map[string]string{"rouse.yaml": `version: 1
 home: ./home
@@ -84,7 +84,7 @@ jobs: [{name: mail, agent: clerk, playbook: [{call: db_schema}]}]
 		{[]string{"approve", "2"}, "is not open any more", false}, {[]string{"deny", "1"}, `it was answered "always"`, false},
 		{[]string{"deny", "3", "he", "has moved"}, "run 3 goes on", true}, {[]string{"show", "3"}, "answered: deny: he has moved", true},
 		{[]string{"grants"}, "1  clerk: shell_run (since ", true}, {[]string{"grants"}, "| rm -rf \\x1b", true}, {[]string{"grants", "--json"}, `"item": "1"`, true},
-		{[]string{"grants", "revoke", "7"}, "grant 7 is not in the ledger", false}, {[]string{"grants", "revoke", "1"}, "grant 1 of clerk is taken back", true},
+		{[]string{"grants", "revoke", "7"}, "grant 7 is not in the ledger", false}, {[]string{"grants", "revoke", "1"}, "grant 1 of clerk is revoked", true},
 		{[]string{"grants"}, "nothing is allowed for good", true}, {[]string{"grants", "trust", "clerk"}, "nothing that agent clerk keeps is untrusted", false},
 	} {
 		if out, ok := say(c.args...); ok != c.ok || !strings.Contains(out, c.says) {

@@ -30,17 +30,17 @@ rows, the changelog, the quota.
   log              who changed what, the newest first
   views            the queries that the agent saved
   run-view NAME    asks one of them now; --param name=value for each of its parameters
-  undo RUN         takes back what a run of the agent wrote, as rouse undo does
+  undo RUN         undoes what a run of the agent wrote, as rouse undo does
   backup [FILE]    copies the database while it is used; without FILE to the agent's folder
-  backups          lists the copies there: those by hand, those that are made before a run
+  backups          lists the copies there: those you made, those that are made before a run
                    changes the schema (the newest 5 are kept), and databases that were replaced
   restore FROM     brings back a backup: its name or how that begins, "last", or a file. What
                    was there is kept. Refused while a run of the agent is half-way
   accept           takes a database as it is that another program changed
-  reset            begins with an empty database; what was there is kept
+  reset            starts over with an empty database; what was there is kept
 
 To change rows by SQL, give the agent the call: rouse call AGENT db_execute '{"sql":"…"}'.
-That is a run, so rouse undo takes it back.`,
+That is a run, so rouse undo undoes it.`,
 		Example: `  rouse db bookkeeper schema
   rouse db bookkeeper query "select category, sum(amount) from expenses group by 1"
   rouse db bookkeeper import statements.csv --table expenses
@@ -64,43 +64,45 @@ That is a run, so rouse undo takes it back.`,
 	f.BoolVar(&o.overwrite, "overwrite", false, "export: replace the file if it exists")
 	f.StringVar(&o.mode, "mode", "", "import: insert or upsert (default insert)")
 	f.StringSliceVar(&o.keys, "key", nil, "import: key `columns` for upsert")
-	cmd.RunE = verb(func(cmd *cobra.Command, args []string) error {
-		if len(args) == 0 {
-			return usagef("say whose database: rouse db AGENT; the agents are in rouse config show")
-		}
-
-		o.agent = args[0]
-		if len(args) == 1 {
-			return dbStats(cmd, at, o)
-		}
-
-		switch verb, rest := args[1], args[2:]; {
-		case verb == "schema" && len(rest) == 0:
-			return dbSchema(cmd, at, o)
-		case verb == "query" && len(rest) == 1:
-			return dbQuery(cmd, at, o, rest[0])
-		case verb == "import" && len(rest) == 1:
-			return dbImport(cmd, at, o, rest[0])
-		case verb == "export" && len(rest) == 1:
-			return dbExport(cmd, at, o, rest[0])
-		case verb == "log" && len(rest) == 0:
-			return dbLog(cmd, at, o)
-		case verb == "views" && len(rest) == 0:
-			return dbViews(cmd, at, o)
-		case verb == "run-view" && len(rest) == 1:
-			return dbRunView(cmd, at, o, rest[0])
-		case verb == "undo" && len(rest) == 1:
-			return undoRun(cmd, at, rest[0], api.UndoRequest{Agent: o.agent, Only: api.UndoDatabase, Force: o.force, DryRun: o.dryRun}, o.json)
-		}
-
-		if known, err := dbBackupVerb(cmd, at, o, args[1], args[2:]); known {
-			return err
-		}
-
-		return usagef("say rouse db AGENT with one of: schema, query SQL, import FILE, export SQL, log, views, run-view NAME, undo RUN, backup [FILE], backups, restore FROM, accept, reset; in full: rouse db --help")
-	})
-
+	cmd.RunE = verb(func(cmd *cobra.Command, args []string) error { return runDB(cmd, at, o, args) })
 	return cmd
+}
+
+// runDB does what the word after the agent says.
+func runDB(cmd *cobra.Command, at *place, o dbOptions, args []string) error {
+	if len(args) == 0 {
+		return usagef("say whose database: rouse db AGENT; the agents are in rouse config show")
+	}
+
+	o.agent = args[0]
+	if len(args) == 1 {
+		return dbStats(cmd, at, o)
+	}
+
+	switch verb, rest := args[1], args[2:]; {
+	case verb == "schema" && len(rest) == 0:
+		return dbSchema(cmd, at, o)
+	case verb == "query" && len(rest) == 1:
+		return dbQuery(cmd, at, o, rest[0])
+	case verb == "import" && len(rest) == 1:
+		return dbImport(cmd, at, o, rest[0])
+	case verb == "export" && len(rest) == 1:
+		return dbExport(cmd, at, o, rest[0])
+	case verb == "log" && len(rest) == 0:
+		return dbLog(cmd, at, o)
+	case verb == "views" && len(rest) == 0:
+		return dbViews(cmd, at, o)
+	case verb == "run-view" && len(rest) == 1:
+		return dbRunView(cmd, at, o, rest[0])
+	case verb == "undo" && len(rest) == 1:
+		return undoRun(cmd, at, rest[0], api.UndoRequest{Agent: o.agent, Only: api.UndoDatabase, Force: o.force, DryRun: o.dryRun}, o.json)
+	}
+
+	if known, err := dbBackupVerb(cmd, at, o, args[1], args[2:]); known {
+		return err
+	}
+
+	return usagef("say rouse db AGENT with one of: schema, query SQL, import FILE, export SQL, log, views, run-view NAME, undo RUN, backup [FILE], backups, restore FROM, accept, reset; in full: rouse db --help")
 }
 
 type dbOptions struct {

@@ -93,7 +93,7 @@ func newRevoke(at *place) *cobra.Command {
 				return err
 			}
 
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "grant %s of %s is taken back\n", g.ID, text.OneLine(g.Agent))
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "grant %s of %s is revoked\n", g.ID, text.OneLine(g.Agent))
 			return err
 		}),
 	}

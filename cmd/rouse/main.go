@@ -1,6 +1,13 @@
 // Command rouse wakes AI agents when something happens.
 //
-// Each verb has a file of its own; daemon.go wires the parts; main only parses and exits.
+// Each verb has a file of its own: it parses the command line, asks the daemon (or opens the home
+// itself where none runs), prints, and exits. place.go finds configuration and home, root.go has the
+// exit codes, output.go what listings share.
+//
+// # Size
+//
+// A file for each verb, and the tests that need the program as a process: kills, signals, terminals
+// and the attacks of docs/security.md.
 package main
 
 import (

@@ -184,8 +184,8 @@ func endedWell(r api.Run) bool {
 func newCall(at *place) *cobra.Command {
 	return &cobra.Command{
 		Use:   "call AGENT TOOL [JSON]",
-		Short: "Makes one tool call by hand, as a recorded run under the agent's grants",
-		Long: `Makes one tool call by hand, as a recorded manual run under the agent's grants, and
+		Short: "Makes one tool call manually, as a recorded run under the agent's grants",
+		Long: `Makes one tool call, as a recorded manual run under the agent's grants, and
 prints the envelope. Exits 1 if the call failed.`,
 		Example: `  rouse call bookkeeper db_query '{"sql": "select * from expenses limit 5"}'`,
 		Args:    cobra.RangeArgs(2, 3),

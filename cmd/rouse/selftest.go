@@ -93,38 +93,24 @@ func runSelftest(cmd *cobra.Command, o selftestOptions, names []string) (err err
 		return usagef("%s is not an empty folder: nothing is played over what is there", dir)
 	}
 
-	out := []scenarioResult{}
+	results, err := playScenarios(cmd, o, dir, scenarios, doer)
+	if err != nil {
+		return err
+	}
+
 	failed := 0
-	for _, s := range scenarios {
-		if doer != nil && s.Misbehaves {
-			continue // no task: its script does what a model should not
-		}
-
-		r, err := eval.Run(cmd.Context(), filepath.Join(dir, s.Name), s, doer)
-		if err != nil {
-			return fmt.Errorf("the scenario %s cannot be played: %w", s.Name, err)
-		}
-
-		p := newScenarioResult(r)
-		if !p.OK {
+	for _, r := range results {
+		if !r.OK {
 			failed++
-		}
-
-		if out = append(out, p); !o.json {
-			printScenarioResult(cmd, p, doer != nil)
-		}
-
-		if err := cmd.Context().Err(); err != nil {
-			return err
 		}
 	}
 
 	if o.json {
-		if err := printJSON(cmd.OutOrStdout(), out); err != nil {
+		if err := printJSON(cmd.OutOrStdout(), results); err != nil {
 			return err
 		}
 	} else {
-		fmt.Fprintf(cmd.OutOrStdout(), "%d of %d scenarios passed\n", len(out)-failed, len(out))
+		fmt.Fprintf(cmd.OutOrStdout(), "%d of %d scenarios passed\n", len(results)-failed, len(results))
 	}
 
 	if failed > 0 {
@@ -132,6 +118,33 @@ func runSelftest(cmd *cobra.Command, o selftestOptions, names []string) (err err
 	}
 
 	return nil
+}
+
+// playScenarios plays each scenario in a folder of its own below dir, and prints how it went unless
+// all of it is to be printed as JSON.
+func playScenarios(cmd *cobra.Command, o selftestOptions, dir string, scenarios []eval.Scenario, doer *agent.Model) ([]scenarioResult, error) {
+	results := []scenarioResult{}
+	for _, s := range scenarios {
+		if doer != nil && s.Misbehaves {
+			continue // no task: its script does what a model should not
+		}
+
+		report, err := eval.Run(cmd.Context(), filepath.Join(dir, s.Name), s, doer)
+		if err != nil {
+			return nil, fmt.Errorf("the scenario %s cannot be played: %w", s.Name, err)
+		}
+
+		result := newScenarioResult(report)
+		if results = append(results, result); !o.json {
+			printScenarioResult(cmd, result, doer != nil)
+		}
+
+		if err := cmd.Context().Err(); err != nil {
+			return nil, err
+		}
+	}
+
+	return results, nil
 }
 
 // scenarios are the scenarios of these names and files, all that come with rouse when there are none.

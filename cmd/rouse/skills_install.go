@@ -37,9 +37,13 @@ type staged struct {
 	Problems  []skills.Problem `json:"problems"`
 }
 
+type installOptions struct {
+	path, revision     string
+	yes, replace, json bool
+}
+
 func newSkillsInstall(at *place) *cobra.Command {
-	var path, revision string
-	var yes, replace, asJSON bool
+	var o installOptions
 	cmd := &cobra.Command{
 		Use:   "install FOLDER|ARCHIVE|URL",
 		Short: "Shows a skill from a folder, an archive or a git repository, asks, and installs it",
@@ -50,57 +54,60 @@ instructions are followed by agents: install what you have read.`,
 		Example: `  rouse skills install ./csv-report
   rouse skills install https://github.com/anthropics/skills --path skills/pdf --revision main`,
 		Args: cobra.ExactArgs(1),
-		RunE: verb(func(cmd *cobra.Command, args []string) (err error) {
-			root, err := at.skillsHome()
-			if err != nil {
-				return err
-			}
-
-			s, err := install.Fetch(cmd.Context(), root, install.Source{From: args[0], Path: path, Revision: revision})
-			if err != nil {
-				return err
-			}
-			defer func() { err = errors.Join(err, s.Close()) }()
-
-			said := staged{Skill: s.Skill, Source: s.Source, Path: s.Path, Revision: s.Revision, Commit: s.Commit, Hash: s.Hash, Files: s.Files, Problems: append([]skills.Problem{}, s.Problems...)}
-			if !asJSON {
-				printStaged(cmd.OutOrStdout(), s)
-			}
-
-			if !yes {
-				ok, err := confirm(cmd, "Install it?")
-				if err != nil || !ok {
-					return err
-				}
-			}
-
-			pinned, err := install.Install(cmd.Context(), root, s, replace)
-			if errors.Is(err, install.ErrExists) {
-				return fmt.Errorf("%w; say --replace to put this one in its place", err)
-			}
-			if err != nil {
-				return err
-			}
-
-			if asJSON {
-				said.Installed = true
-				said.Skill.Dir, said.Skill.File = filepath.Join(root, pinned.Name), filepath.Join(root, pinned.Name, filepath.Base(s.Skill.File))
-				return printJSON(cmd.OutOrStdout(), said)
-			}
-
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "installed %s in %s\n", pinned.Name, filepath.Join(root, pinned.Name))
-			return err
-		}),
+		RunE: verb(func(cmd *cobra.Command, args []string) error { return runSkillsInstall(cmd, at, o, args[0]) }),
 	}
 
 	f := cmd.Flags()
-	f.StringVar(&path, "path", "", "of the skill within the source, where that holds several")
-	f.StringVar(&revision, "revision", "", "branch, tag or commit of a repository (default the one that it shows)")
-	f.BoolVar(&yes, "yes", false, "install without being asked")
-	f.BoolVar(&replace, "replace", false, "put it in the place of one of the same name")
-	f.BoolVar(&asJSON, "json", false, "print JSON; needs --yes")
+	f.StringVar(&o.path, "path", "", "of the skill within the source, where that holds several")
+	f.StringVar(&o.revision, "revision", "", "branch, tag or commit of a repository (default the one that it shows)")
+	f.BoolVar(&o.yes, "yes", false, "install without being asked")
+	f.BoolVar(&o.replace, "replace", false, "put it in the place of one of the same name")
+	f.BoolVar(&o.json, "json", false, "print JSON; needs --yes")
 
 	return cmd
+}
+
+// runSkillsInstall shows what would be installed, asks, and installs it.
+func runSkillsInstall(cmd *cobra.Command, at *place, o installOptions, from string) (err error) {
+	root, err := at.skillsHome()
+	if err != nil {
+		return err
+	}
+
+	s, err := install.Fetch(cmd.Context(), root, install.Source{From: from, Path: o.path, Revision: o.revision})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+
+	said := staged{Skill: s.Skill, Source: s.Source, Path: s.Path, Revision: s.Revision, Commit: s.Commit, Hash: s.Hash, Files: s.Files, Problems: append([]skills.Problem{}, s.Problems...)}
+	if !o.json {
+		printStaged(cmd.OutOrStdout(), s)
+	}
+
+	if !o.yes {
+		ok, err := confirm(cmd, "Install it?")
+		if err != nil || !ok {
+			return err
+		}
+	}
+
+	pinned, err := install.Install(cmd.Context(), root, s, o.replace)
+	if errors.Is(err, install.ErrExists) {
+		return fmt.Errorf("%w; say --replace to put this one in its place", err)
+	}
+	if err != nil {
+		return err
+	}
+
+	if o.json {
+		said.Installed = true
+		said.Skill.Dir, said.Skill.File = filepath.Join(root, pinned.Name), filepath.Join(root, pinned.Name, filepath.Base(s.Skill.File))
+		return printJSON(cmd.OutOrStdout(), said)
+	}
+
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "installed %s in %s\n", pinned.Name, filepath.Join(root, pinned.Name))
+	return err
 }
 
 // printStaged shows what is about to be installed.

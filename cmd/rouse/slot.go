@@ -23,7 +23,7 @@ func newSlot(at *place) *cobra.Command {
 	var o slotOptions
 	cmd := &cobra.Command{
 		Use:   "slot [AGENT] [--at T | --in 2h] [--instructions TEXT] [--clear]",
-		Short: "Shows, plans or takes back an agent's next wake",
+		Short: "Shows, sets or cancels an agent's next wake",
 		Long: `An agent with self_scheduling has one slot: its next wake, with the instructions that it
 will be given then. "rouse slot AGENT" shows it, and within which limits the agent may
 plan; alone it lists those of all agents.
@@ -281,6 +281,6 @@ func clearSlot(cmd *cobra.Command, s *session, agent string, asJSON bool) error 
 		return printJSON(cmd.OutOrStdout(), a)
 	}
 
-	_, err := fmt.Fprintf(cmd.OutOrStdout(), "the wake of the agent %s at %s is taken back; it was to do: %s\n", a.Agent, api.LocalTime(a.Slot.At.Time, loadZone(a.Zone)), shorten(a.Slot.Instructions, 200))
+	_, err := fmt.Fprintf(cmd.OutOrStdout(), "the wake of the agent %s at %s is cancelled; it was to do: %s\n", a.Agent, api.LocalTime(a.Slot.At.Time, loadZone(a.Zone)), shorten(a.Slot.Instructions, 200))
 	return err
 }

@@ -18,11 +18,11 @@ func newUndo(at *place) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "undo RUN",
-		Short: "Takes back what a run wrote: its files and its agent's database",
-		Long: `Takes back what a finished run wrote. Files that it made go, files that it changed or
+		Short: "Undoes what a run wrote: its files and its agent's database",
+		Long: `Undoes what a finished run wrote. Files that it made go, files that it changed or
 removed become what they were. In its agent's database rows that it added go, rows that it
 changed or deleted become what they were, tables that it made go when nobody else has rows
-in them; the changelog tells of it. Files and database are taken back together, or neither.
+in them; the changelog tells of it. Files and database are undone together, or neither.
 
 Where another run or a person changed the same files or rows later, nothing is done and they
 are named. --force does it all the same: what came later is lost there, except in the
@@ -30,7 +30,7 @@ changelog. --dry-run changes nothing and says what would become of it.
 
 What went out stays, and is listed: commands, requests, notices, artifacts; so do saved views
 and files of which nothing was kept. An undo that was cut off is finished by making it again.
-Another attempt at the run (rouse retry) does its writes anew. Exits 1 when something stands
+Another attempt at the run (rouse retry) does its writes again. Exits 1 when something stands
 in the way.`,
 		Example: `  rouse undo 42 --dry-run
   rouse undo 42
@@ -48,8 +48,7 @@ in the way.`,
 	return cmd
 }
 
-// undoRun takes a run back. On a terminal a long undo says how far it
-// is.
+// undoRun undoes a run. On a terminal a long undo says how far it is.
 func undoRun(cmd *cobra.Command, at *place, run string, ask api.UndoRequest, asJSON bool) error {
 	s, err := at.open(cmd.Context())
 	if err != nil {
@@ -118,32 +117,37 @@ func printUndo(w io.Writer, out api.Undo, ask api.UndoRequest) error {
 		fmt.Fprintln(&b, text.OneLine(left))
 	}
 
-	where := "the files and the database of " + out.Agent
-	switch {
-	case ask.Only == api.UndoFiles, ask.Only == "" && d.Changes == 0 && len(out.Files) > 0:
-		where = "the files of " + out.Agent
-	case ask.Only == api.UndoDatabase, len(out.Files) == 0 && d.Changes > 0:
-		where = "the database of " + out.Agent
-	}
-
-	switch {
-	case d.Changes == 0 && len(out.Files) == 0:
-		fmt.Fprintf(&b, "there is nothing of run %s in %s to take back\n", out.Run, where)
-	case out.Done:
-		fmt.Fprintf(&b, "run %s is taken back in %s\n", out.Run, where)
-	case out.CanUndo:
-		fmt.Fprintf(&b, "run %s can be taken back: rouse undo %[1]s\n", out.Run)
-	case ask.DryRun:
-		fmt.Fprintf(&b, "run %s can be taken back only with the loss of what is in the way: rouse undo %[1]s --force\n", out.Run)
-	default:
-		fmt.Fprintf(&b, "run %s was left as it is, because of what came later; to lose that: rouse undo %[1]s --force\n", out.Run)
-	}
-
+	fmt.Fprintln(&b, undoVerdict(out, ask))
 	_, err := io.WriteString(w, b.String())
 	return err
 }
 
-// fileWords say for each path what taking all its changes back does to it; the changes come the
+// undoVerdict says whether the run was undone, or could be, and by which command.
+func undoVerdict(out api.Undo, ask api.UndoRequest) string {
+	changes := out.Database.Changes
+	where := "the files and the database of " + out.Agent
+	switch {
+	case ask.Only == api.UndoFiles, ask.Only == "" && changes == 0 && len(out.Files) > 0:
+		where = "the files of " + out.Agent
+	case ask.Only == api.UndoDatabase, len(out.Files) == 0 && changes > 0:
+		where = "the database of " + out.Agent
+	}
+
+	switch {
+	case changes == 0 && len(out.Files) == 0:
+		return fmt.Sprintf("there is nothing of run %s in %s to undo", out.Run, where)
+	case out.Done:
+		return fmt.Sprintf("run %s is undone in %s", out.Run, where)
+	case out.CanUndo:
+		return fmt.Sprintf("run %s can be undone: rouse undo %[1]s", out.Run)
+	case ask.DryRun:
+		return fmt.Sprintf("run %s can be undone only with the loss of what is in the way: rouse undo %[1]s --force", out.Run)
+	}
+
+	return fmt.Sprintf("run %s was left as it is, because of what came later; to lose that: rouse undo %[1]s --force", out.Run)
+}
+
+// fileWords say for each path what undoing all its changes does to it; the changes come the
 // newest first. What the run made and removed again is not named.
 func fileWords(files []api.UndoneFile) map[string]string {
 	words, after := map[string]string{}, map[string]bool{}

@@ -40,7 +40,7 @@ type Grant struct {
 }
 
 // Memory is an agent whose database and files are not trusted any more, since a run wrote them
-// that had met untrusted content.
+// that had read untrusted content.
 type Memory struct {
 	Agent string `json:"agent"`
 	Run   string `json:"run"`

@@ -114,7 +114,7 @@ type RunRequest struct {
 	Prompt string            `json:"prompt,omitempty"`
 	Input  map[string]string `json:"input,omitempty"`
 	File   string            `json:"file,omitempty"`
-	// Tool and Args make it one call by hand.
+	// Tool and Args make it one manual call.
 	Tool string          `json:"tool,omitempty"`
 	Args json.RawMessage `json:"args,omitempty"`
 }

@@ -60,7 +60,7 @@ type Planned struct {
 	Warnings     []string `json:"warnings"`
 }
 
-// Cleared is a plan that was taken back.
+// Cleared is a wake that was cancelled.
 type Cleared struct {
 	Agent   string `json:"agent"`
 	Cleared bool   `json:"cleared"`

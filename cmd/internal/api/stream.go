@@ -104,7 +104,7 @@ func (c *Client) Undo(ctx context.Context, run string, ask UndoRequest, progress
 		return Undo{}, err
 	}
 	defer resp.Body.Close()
-	return readWork[Undo](resp, path, progress, "the daemon ended before it said what became of the undo; repeat it: what is taken back already is not taken back twice")
+	return readWork[Undo](resp, path, progress, "the daemon ended before it said what became of the undo; repeat it: what is undone already is not undone twice")
 }
 
 // Artifact fetches the bytes of an artifact of a run.

@@ -2,13 +2,13 @@ package api
 
 import "rouse/agentdb"
 
-// The parts of a run that can be taken back alone.
+// The parts of a run that can be undone alone.
 const (
 	UndoFiles    = "files"
 	UndoDatabase = "database"
 )
 
-// UndoRequest asks that a run be taken back.
+// UndoRequest asks that a run be undone.
 type UndoRequest struct {
 	Force  bool `json:"force"`   // what came later and stands in the way is lost
 	DryRun bool `json:"dry_run"` // only say what would become of it
@@ -18,7 +18,7 @@ type UndoRequest struct {
 	Agent string `json:"agent,omitempty"`
 }
 
-// Undo is what was taken back of a run, or would be.
+// Undo is what was undone of a run, or would be.
 type Undo struct {
 	Run      string         `json:"run"`
 	Agent    string         `json:"agent"`
@@ -35,6 +35,6 @@ type UndoneFile struct {
 	Type   string `json:"type"`   // create, write, fileEdit, move, copy, delete, dirCreate
 	Before bool   `json:"before"` // something was there before it
 	After  bool   `json:"after"`  // something is there since
-	// Why it was not, or cannot be, taken back; "" when it was or can.
+	// Why it was not, or cannot be, undone; "" when it was or can.
 	Why string `json:"why_not,omitempty"`
 }

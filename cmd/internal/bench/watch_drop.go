@@ -101,16 +101,8 @@ func (b *watchBench) dropPass(ctx context.Context, k dropKind) (took, event, com
 	}
 	defer func() { err = errors.Join(err, w.halt()) }()
 
-	for _, l := range []*ledger.Ledger{bare, w.ledger} {
-		if err := fillLog(ctx, l, b.sizes.fill); err != nil {
-			return nil, nil, nil, err
-		}
-	}
-
-	for range b.sizes.fill { // those of the watcher's ledger have run
-		if _, err := awaitStart(ctx, started); err != nil {
-			return nil, nil, nil, err
-		}
+	if err := b.warmUp(ctx, bare, w.ledger, started); err != nil {
+		return nil, nil, nil, err
 	}
 
 	content := make([]byte, k.size)
@@ -141,6 +133,23 @@ func (b *watchBench) dropPass(ctx context.Context, k dropKind) (took, event, com
 	}
 
 	return took, event, commit, nil
+}
+
+// warmUp gives both ledgers the same history, and waits until the watcher's runs of it are over.
+func (b *watchBench) warmUp(ctx context.Context, bare, watched *ledger.Ledger, started <-chan time.Time) error {
+	for _, l := range []*ledger.Ledger{bare, watched} {
+		if err := fillLog(ctx, l, b.sizes.fill); err != nil {
+			return err
+		}
+	}
+
+	for range b.sizes.fill {
+		if _, err := awaitStart(ctx, started); err != nil {
+			return err
+		}
+	}
+
+	return nil
 }
 
 // awaitStart waits for a start.

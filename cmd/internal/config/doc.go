@@ -23,4 +23,9 @@
 //
 // A key whose feature is not built yet is marked later: it is known and checked, and its
 // use is refused, so that nothing a user wrote is ever ignored.
+//
+// # Size
+//
+// The settings, and a file for each step above and for each part of the checks (check_….go): they
+// share the decoder and the checker, so no part of them is of use without the others.
 package config

@@ -204,45 +204,9 @@ func (d *Daemon) Serve(ctx context.Context, onReady func(context.Context) error)
 	group.run("http", func() error { return ignoreClosed(server.Serve(listener)) })
 	group.run("notify", func() error { return d.notifier.Run(rest) })
 	group.run("retention", func() error { return d.prune(rest) })
-	group.run("dispatch", func() error { return dispatcher.Run(triggers) })
-	group.run("scheduler", func() error {
-		// Overlap is decided on the ledger's runs: what a dead process left comes first.
-		select {
-		case <-dispatcher.Rescued():
-			return d.scheduler.Run(triggers)
-		case <-triggers.Done():
-			return nil
-		}
-	})
+	armed := d.startTriggers(triggers, &group, dispatcher)
 
-	group.run("watcher", func() error { return d.watcher.Run(triggers) })
-	armed := allReady(d.scheduler.Ready(), d.watcher.Ready())
-	group.run("reload", func() error {
-		defer close(d.reloads.stopped)
-		select {
-		case <-armed:
-			d.reloads.run(triggers)
-		case <-triggers.Done():
-		}
-		return nil
-	})
-
-	select {
-	case <-armed:
-		d.ready.Store(true)
-		if err = onReady(ctx); ctx.Err() != nil {
-			err = nil // stopped while the first screen was written
-		}
-	case <-ctx.Done():
-	case <-group.failed():
-	}
-
-	if err == nil {
-		select {
-		case <-ctx.Done():
-		case <-group.failed():
-		}
-	}
+	err = d.serveUntil(ctx, &group, armed, onReady)
 
 	d.ready.Store(false)
 	stopTriggers()
@@ -257,6 +221,57 @@ func (d *Daemon) Serve(ctx context.Context, onReady func(context.Context) error)
 
 	group.wait("http", "notify", "retention")
 	return errors.Join(err, group.err())
+}
+
+// startTriggers starts what asks for runs and what executes them. The channel is closed once every
+// trigger is armed.
+func (d *Daemon) startTriggers(ctx context.Context, group *group, dispatcher *dispatch.Dispatcher) (armed <-chan struct{}) {
+	group.run("dispatch", func() error { return dispatcher.Run(ctx) })
+	group.run("scheduler", func() error {
+		// Overlap is decided on the ledger's runs: what a dead process left comes first.
+		select {
+		case <-dispatcher.Rescued():
+			return d.scheduler.Run(ctx)
+		case <-ctx.Done():
+			return nil
+		}
+	})
+
+	group.run("watcher", func() error { return d.watcher.Run(ctx) })
+	armed = allReady(d.scheduler.Ready(), d.watcher.Ready())
+	group.run("reload", func() error {
+		defer close(d.reloads.stopped)
+		// A reload replaces what the triggers are armed with, so that has to be there first.
+		select {
+		case <-armed:
+			d.reloads.run(ctx)
+		case <-ctx.Done():
+		}
+		return nil
+	})
+
+	return armed
+}
+
+// serveUntil tells onReady once every trigger is armed, and returns when ctx ends or a part fails.
+func (d *Daemon) serveUntil(ctx context.Context, group *group, armed <-chan struct{}, onReady func(context.Context) error) error {
+	select {
+	case <-armed:
+		d.ready.Store(true)
+		if err := onReady(ctx); err != nil && ctx.Err() == nil {
+			return err // not one of being stopped while the first screen was written
+		}
+	case <-ctx.Done():
+		return nil
+	case <-group.failed():
+		return nil // its error is in the group
+	}
+
+	select {
+	case <-ctx.Done():
+	case <-group.failed():
+	}
+	return nil
 }
 
 func ignoreClosed(err error) error {

@@ -421,7 +421,7 @@ func requestText(r ledger.Run) string {
 	case d.File != nil:
 		return "file " + d.File.Path
 	case r.Trigger == domain.TriggerManual:
-		return "asked for by hand"
+		return "started manually"
 	}
 	return ""
 }

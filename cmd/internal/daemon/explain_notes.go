@@ -222,7 +222,7 @@ func (a *explanation) timelineEntry(e ledger.Event) api.TimelineEntry {
 	case e.Kind == "clock.stepped":
 		h.Text = fmt.Sprintf("it was set forward by %s, or the machine slept", step)
 	case data.Path != "":
-		h.Text = fmt.Sprintf("%s: these bytes were taken before, by run %d", data.Path, data.Run)
+		h.Text = fmt.Sprintf("%s: this content was processed before, by run %d", data.Path, data.Run)
 	}
 
 	return h

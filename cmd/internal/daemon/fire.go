@@ -70,7 +70,7 @@ func converges(j *config.Job) bool {
 	return j.Watch != nil && j.Watch.Mode == watcher.ModeConverge
 }
 
-// fireWatch does by hand what the watch of a job does: it takes a file as if it had been dropped,
+// fireWatch does manually what the watch of a job does: it claims a file as if it had been dropped,
 // or the folder that the job is about as if it had changed.
 func (d *Daemon) fireWatch(ctx context.Context, j *config.Job, f api.RunRequest) (int64, error) {
 	switch {
@@ -97,7 +97,7 @@ func (d *Daemon) fireWatch(ctx context.Context, j *config.Job, f api.RunRequest)
 		if state == "" {
 			state = "not finished yet"
 		}
-		return 0, &api.Error{Status: 409, Message: fmt.Sprintf("these bytes at this path were taken before, by run %d (%s); see: rouse show %d", a.Run, state, a.Run)}
+		return 0, &api.Error{Status: 409, Message: fmt.Sprintf("this content at this path was processed before, by run %d (%s); see: rouse show %d", a.Run, state, a.Run)}
 	}
 
 	return a.Run, nil

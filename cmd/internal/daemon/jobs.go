@@ -74,7 +74,7 @@ func (s *Setup) triggers(j *config.Job) []string {
 	}
 
 	if len(out) == 0 {
-		out = append(out, "by hand: rouse run "+string(j.Name))
+		out = append(out, "manually: rouse run "+string(j.Name))
 	}
 
 	return out

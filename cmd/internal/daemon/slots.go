@@ -222,7 +222,7 @@ func (d *Daemon) ClearSlot(ctx context.Context, agent string) (api.Cleared, erro
 		if err := s.known("", agent); err != nil {
 			return out, err
 		}
-		return out, &api.Error{Status: 409, Message: fmt.Sprintf("nothing is planned for the agent %s, so there is nothing to take back", agent)}
+		return out, &api.Error{Status: 409, Message: fmt.Sprintf("nothing is planned for the agent %s, so there is nothing to cancel", agent)}
 	}
 
 	out.Cleared, out.Slot = true, web.NewSlot(was)

@@ -104,7 +104,7 @@ func (s *Store) key() (*age.X25519Identity, error) {
 		return nil, fmt.Errorf("its key: %w", err)
 	}
 	if info, err := os.Stat(s.keyFile()); err == nil && runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0 {
-		return nil, fmt.Errorf("its key %s can be read by others; set every secret anew, or, where nobody has seen it: chmod 600 %[1]s", s.keyFile())
+		return nil, fmt.Errorf("its key %s can be read by others; set every secret again, or, where nobody has seen it: chmod 600 %[1]s", s.keyFile())
 	}
 
 	key, err := age.ParseX25519Identity(strings.TrimSpace(string(text)))

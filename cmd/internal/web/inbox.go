@@ -133,7 +133,7 @@ func closedReason(i ledger.Item) error {
 	case ledger.ItemAnswered:
 		why = fmt.Sprintf("it was answered %q", text.Truncate(i.Answer, maxQuoted))
 	case ledger.ItemWithdrawn:
-		why = "its run ended otherwise, or asks anew"
+		why = "its run ended otherwise, or asks again"
 	case ledger.ItemOpen:
 		if i.ExpiresAt.IsZero() || time.Now().Before(i.ExpiresAt) { // otherwise no daemon has ended its run yet
 			why = "its run does not wait for it"

@@ -154,7 +154,7 @@ func (s *server) recording(r *http.Request) (any, error) {
 	return api.Recording{File: string(text)}, err
 }
 
-// undoRun takes back what a finished run wrote, and says meanwhile how many entries of the
+// undoRun undoes what a finished run wrote, and says meanwhile how many entries of the
 // changelog are done.
 func (s *server) undoRun(w http.ResponseWriter, r *http.Request) {
 	var ask api.UndoRequest
