@@ -28,8 +28,8 @@ type Report struct {
 	Took     time.Duration `json:"-"`
 }
 
-// stage is where a scenario plays.
-type stage struct {
+// scenarioRun is where a scenario plays.
+type scenarioRun struct {
 	Scenario
 	ledger *ledger.Ledger
 	pool   *agentdb.Pool
@@ -40,19 +40,19 @@ type stage struct {
 
 // Run plays a scenario in dir, which it makes, or which must be empty. With a model that one
 // does the task in the place of the script. An error means that it could not be played.
-func Run(ctx context.Context, dir string, s Scenario, doer *agent.Model) (Report, error) {
+func Run(ctx context.Context, dir string, s Scenario, m *agent.Model) (Report, error) {
 	report := Report{Name: s.Name, About: s.About, Problems: []string{}}
-	if err := vacant(dir); err != nil {
+	if err := requireEmpty(dir); err != nil {
 		return report, err
 	}
 
-	st, err := set(ctx, dir, s, doer)
+	st, err := prepare(ctx, dir, s, m)
 	if err != nil {
 		return report, err
 	}
 
 	began := time.Now()
-	report.Run, err = st.play(ctx)
+	report.Run, err = st.attempts(ctx)
 	report.Took = time.Since(began)
 	if err == nil {
 		report.Problems, err = st.compare(ctx, report.Run)
@@ -61,9 +61,9 @@ func Run(ctx context.Context, dir string, s Scenario, doer *agent.Model) (Report
 	return report, errors.Join(err, st.pool.Close(), st.ledger.Close())
 }
 
-// vacant refuses a folder in which something is: it may be somebody's work, or a home that a
+// requireEmpty refuses a folder in which something is: it may be somebody's work, or a home that a
 // daemon serves.
-func vacant(dir string) error {
+func requireEmpty(dir string) error {
 	found, err := os.ReadDir(dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -77,9 +77,9 @@ func vacant(dir string) error {
 	return nil
 }
 
-// set prepares the workspace, the record, and the agent.
-func set(ctx context.Context, dir string, s Scenario, doer *agent.Model) (_ *stage, err error) {
-	st := &stage{Scenario: s, work: filepath.Join(dir, "work")}
+// prepare prepares the workspace, the record, and the agent.
+func prepare(ctx context.Context, dir string, s Scenario, m *agent.Model) (_ *scenarioRun, err error) {
+	st := &scenarioRun{Scenario: s, work: filepath.Join(dir, "work")}
 	for name, text := range s.Files {
 		path := filepath.Join(st.work, filepath.FromSlash(name))
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
@@ -90,7 +90,6 @@ func set(ctx context.Context, dir string, s Scenario, doer *agent.Model) (_ *sta
 		}
 	}
 
-	m := doer
 	if m == nil {
 		st.script = &script{turns: s.Script}
 		m = &agent.Model{Name: "script", Provider: st.script, Window: s.Window}
@@ -111,8 +110,8 @@ func set(ctx context.Context, dir string, s Scenario, doer *agent.Model) (_ *sta
 	return st, nil
 }
 
-// play makes as many attempts as there are questions that the scenario has an answer to.
-func (st *stage) play(ctx context.Context) (ledger.Run, error) {
+// attempts makes as many attempts as there are questions that the scenario has an answer to.
+func (st *scenarioRun) attempts(ctx context.Context) (ledger.Run, error) {
 	queued, err := st.ledger.Enqueue(ctx, ledger.Request{Agent: worker, Trigger: domain.TriggerManual, Detail: ledger.Detail{Prompt: st.Prompt}})
 	if err != nil {
 		return ledger.Run{}, err

@@ -9,24 +9,35 @@ import (
 	"rouse/internal/domain"
 )
 
+// Budget is asked for room before each turn of a model, also before one that is asked again,
+// and told afterwards what the turn took.
+type Budget interface {
+	// Reserve sets aside what a turn may take at most. A refusal is an error with an Outcome,
+	// and perhaps an Exit, with which the run ends; any other error means that the host is broken.
+	Reserve(ctx context.Context, step int, most model.Usage) (id int64, err error)
+	// Settle gives back what of it was not taken, and says what was, and its cost. used is
+	// nil when nobody reported it.
+	Settle(ctx context.Context, id int64, used *model.Usage) (took model.Usage, costMicroUSD int64, err error)
+}
+
 // reserve asks for room for the turn that comes next. refusal is for the run's owner.
 func (r *run) reserve(ctx context.Context, step int, noTools bool) (id int64, refusal, err error) {
 	if r.Budget == nil {
 		return 0, nil, nil
 	}
 
-	id, err = r.Budget.Reserve(ctx, step, r.most(noTools))
-	var why interface{ Outcome() domain.Outcome }
-	if errors.As(err, &why) {
+	id, err = r.Budget.Reserve(ctx, step, r.maxUsage(noTools))
+	var withOutcome interface{ Outcome() domain.Outcome }
+	if errors.As(err, &withOutcome) {
 		return 0, err, nil
 	}
 	return id, nil, err
 }
 
-// most is what a turn is expected to take at most: its request, and an answer as long as it
+// maxUsage is what a turn is expected to take at most: its request, and an answer as long as it
 // may be. A model that has no such limit is believed to keep to what is reserved of its
 // context for an answer.
-func (r *run) most(noTools bool) model.Usage {
+func (r *run) maxUsage(noTools bool) model.Usage {
 	req := r.request(noTools)
 	n := tokens(len(req.System))
 	for _, t := range req.Tools {
@@ -54,7 +65,7 @@ func (r *run) settle(ctx context.Context, id int64, t *turn, failure error) erro
 
 	var used *model.Usage
 	counted := t.counted && t.usage != model.Usage{}
-	if counted || (!t.heard && refused(failure)) {
+	if counted || (!t.started && notBilled(failure)) {
 		used = &t.usage
 	}
 
@@ -63,9 +74,9 @@ func (r *run) settle(ctx context.Context, id int64, t *turn, failure error) erro
 	return err
 }
 
-// refused says whether a try failed before the model can have begun to answer, so that
+// notBilled says whether a try failed before the model can have begun to answer, so that
 // nothing is paid for it.
-func refused(failure error) bool {
+func notBilled(failure error) bool {
 	var dialled *net.OpError
 	if errors.As(failure, &dialled) && dialled.Op == "dial" {
 		return true

@@ -67,14 +67,14 @@ func TestRotationInPhases(t *testing.T) {
 // A server that finds a context too large which should have fitted is believed once.
 func TestOverflow(t *testing.T) {
 	full := &model.Error{Kind: model.KindContextOverflow, Message: "too many tokens"}
-	h := newHouse(t, steps(one("look", `{"path":"/a"}`), nil, one("find", `{}`))...)
+	h := newFileTools(t, steps(one("look", `{"path":"/a"}`), nil, one("find", `{}`))...)
 	h.model.turns[1] = say(full)
 	sent := recordRequests(h.bench)
 	if res := h.run(t, t.Context()); res.Exit != domain.ExitFinalResponse || len(*sent) != 4 || len((*sent)[2]) != 1 || !strings.Contains((*sent)[2][0].Text, `look {"path":"/a"}`) {
 		t.Errorf("%+v, %d requests", res, len(*sent))
 	}
 
-	h = newHouse(t, say(full))
+	h = newFileTools(t, say(full))
 	if res := h.run(t, t.Context()); res.Outcome != "error" || len(h.model.requests) != 1 {
 		t.Errorf("a task that is too large: %+v, %d requests", res, len(h.model.requests))
 	}

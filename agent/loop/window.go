@@ -21,22 +21,22 @@ const (
 	perImage        = 1600 // tokens that a picture costs: about as many as providers count at most
 )
 
-// leftOut is what a model is told in the place of what it does not see any more. It counts
+// omittedNote is what a model is told in the place of what it does not see any more. It counts
 // nothing, so that it stays the same however much more is left out.
-const leftOut = "\n\n[Earlier turns of this task were left out to fit the context. What their calls did still stands.]"
+const omittedNote = "\n\n[Earlier turns of this task were left out to fit the context. What their calls did still stands.]"
 
 // window decides how much of the history a model sees. What was once left out stays out,
 // and what was once sent as it is is never shortened later: the beginning of a request stays
 // the same bytes from step to step, which is what providers keep in their caches (OSA-22).
 type window struct {
-	budget  int            // tokens that the history may have
-	sent    int            // messages up to here have been sent as they are
-	beside  int            // tokens that ride with the history
-	out     map[int]bool   // messages that are left out
-	short   map[int]string // results that are told in one line, in these words
-	pressed bool           // the model has been told that its context is nearly full
-	counted int            // messages up to here are in sum
-	sum     int            // tokens
+	budget    int            // tokens that the history may have
+	sent      int            // messages up to here have been sent as they are
+	extra     int            // tokens that ride with the history
+	omitted   map[int]bool   // messages that are left out
+	shortened map[int]string // results that are told in one line, in these words
+	warned    bool           // the model has been told that its context is nearly full
+	counted   int            // messages up to here are in sum
+	sum       int            // tokens
 }
 
 // newWindow reserves of a model's context what is not history: a safety margin, the system
@@ -59,7 +59,7 @@ func newWindow(o Options) *window {
 	}
 
 	budget := effective - tokens(len(o.System)) - tools - min(response, effective/4)
-	return &window{budget: budget, out: map[int]bool{}, short: map[int]string{}}
+	return &window{budget: budget, omitted: map[int]bool{}, shortened: map[int]string{}}
 }
 
 // tokens estimates how many a text of so many bytes has.
@@ -80,7 +80,7 @@ func (w *window) fit(history []model.Message) ([]model.Message, bool) {
 		total = w.compact(history, total)
 	}
 	w.sent = len(history)
-	return w.view(history), total <= w.budget
+	return w.visible(history), total <= w.budget
 }
 
 // total is what the history costs. It only grows, except where it is compacted, so that each
@@ -89,21 +89,21 @@ func (w *window) total(history []model.Message) int {
 	for ; w.counted < len(history); w.counted++ {
 		w.sum += w.cost(w.counted, history[w.counted])
 	}
-	return w.beside + w.sum
+	return w.extra + w.sum
 }
 
 func (w *window) cost(i int, m model.Message) int {
-	if w.out[i] {
+	if w.omitted[i] {
 		return 0
 	}
 
-	if text, ok := w.short[i]; ok {
+	if text, ok := w.shortened[i]; ok {
 		m.Text, m.Images = text, nil
 	}
 
 	n := size(m)
-	if i == 0 && len(w.out) > 0 {
-		n += tokens(len(leftOut))
+	if i == 0 && len(w.omitted) > 0 {
+		n += tokens(len(omittedNote))
 	}
 	return n
 }
@@ -113,16 +113,16 @@ func (w *window) cost(i int, m model.Message) int {
 func (w *window) compact(history []model.Message, total int) int {
 	w.counted, w.sum = 0, 0 // what was counted changes
 	enough := w.budget * 7 / 10
-	end := w.protected(history)
+	end := w.protectedFrom(history)
 	for i := max(1, w.sent); i < end && total > enough; i++ {
-		if _, done := w.short[i]; done || history[i].Role != model.RoleTool || instructs(history[i]) {
+		if _, done := w.shortened[i]; done || history[i].Role != model.RoleTool || holdsInstructions(history[i]) {
 			continue
 		}
 
 		before := w.cost(i, history[i])
 		text := oneLine(history[i])
 		if m := (model.Message{Role: model.RoleTool, Text: text}); size(m) < before {
-			w.short[i] = text
+			w.shortened[i] = text
 			total += w.cost(i, history[i]) - before
 		}
 	}
@@ -132,22 +132,22 @@ func (w *window) compact(history []model.Message, total int) int {
 
 	for i := 1; i < end && total > enough; {
 		next := nextTurn(history, i)
-		if slices.ContainsFunc(history[i:next], instructs) {
+		if slices.ContainsFunc(history[i:next], holdsInstructions) {
 			i = next
 			continue
 		}
 
 		for ; i < next && i < end; i++ {
 			total -= w.cost(i, history[i])
-			w.out[i] = true
+			w.omitted[i] = true
 		}
 	}
 
 	return w.total(history)
 }
 
-// protected is where the turns begin that are never left out.
-func (w *window) protected(history []model.Message) int {
+// protectedFrom is where the turns begin that are never left out.
+func (w *window) protectedFrom(history []model.Message) int {
 	turns := 0
 	for i := len(history) - 1; i > 0; i-- {
 		if history[i].Role == model.RoleAssistant {
@@ -160,18 +160,18 @@ func (w *window) protected(history []model.Message) int {
 	return 1
 }
 
-// instructs says whether a message holds the instructions of a skill, by which the rest of the
+// holdsInstructions says whether a message holds the instructions of a skill, by which the rest of the
 // run works: it is never left out (AGS-12).
-func instructs(m model.Message) bool {
+func holdsInstructions(m model.Message) bool {
 	if m.Role != model.RoleTool || !strings.Contains(m.Text, `"skill_content":`) {
 		return false
 	}
 
 	var e tool.Envelope
-	var said struct {
+	var result struct {
 		Content string `json:"skill_content"`
 	}
-	return json.Unmarshal([]byte(m.Text), &e) == nil && e.OK && json.Unmarshal(e.Result, &said) == nil && said.Content != ""
+	return json.Unmarshal([]byte(m.Text), &e) == nil && e.OK && json.Unmarshal(e.Result, &result) == nil && result.Content != ""
 }
 
 // nextTurn is where the turn after the one at i begins: calls and their results stay together.
@@ -202,24 +202,24 @@ func oneLine(m model.Message) string {
 	return string(text)
 }
 
-// view is the history without what is left out.
-func (w *window) view(history []model.Message) []model.Message {
-	if len(w.out) == 0 && len(w.short) == 0 {
+// visible is the history without what is left out.
+func (w *window) visible(history []model.Message) []model.Message {
+	if len(w.omitted) == 0 && len(w.shortened) == 0 {
 		return history
 	}
 
-	out := make([]model.Message, 0, len(history)-len(w.out))
+	out := make([]model.Message, 0, len(history)-len(w.omitted))
 	for i, m := range history {
-		if w.out[i] {
+		if w.omitted[i] {
 			continue
 		}
 
-		if text, ok := w.short[i]; ok {
+		if text, ok := w.shortened[i]; ok {
 			m.Text, m.Images = text, nil
 		}
 
-		if i == 0 && len(w.out) > 0 {
-			m.Text += leftOut
+		if i == 0 && len(w.omitted) > 0 {
+			m.Text += omittedNote
 		}
 
 		out = append(out, m)
@@ -228,10 +228,10 @@ func (w *window) view(history []model.Message) []model.Message {
 	return slices.Clip(out)
 }
 
-// full says once, and again after room was made, that nine tenths are used.
-func (w *window) full(history []model.Message) bool {
-	full := w.total(history) >= w.budget*9/10
-	news := full && !w.pressed
-	w.pressed = full
-	return news
+// nearlyFull says once, and again after room was made, that nine tenths are used.
+func (w *window) nearlyFull(history []model.Message) bool {
+	nearlyFull := w.total(history) >= w.budget*9/10
+	newly := nearlyFull && !w.warned
+	w.warned = nearlyFull
+	return newly
 }

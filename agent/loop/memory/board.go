@@ -44,8 +44,8 @@ type Item struct {
 
 var itemLine = regexp.MustCompile(`^ {0,6}- \[([ xX])\] (.*)$`)
 
-// Items reads a todo list; what is no item is not looked at (OSA-16).
-func Items(markdown string) []Item {
+// ParseItems reads a todo list; what is no item is not looked at (OSA-16).
+func ParseItems(markdown string) []Item {
 	var items []Item
 	for line := range strings.Lines(markdown) {
 		if m := itemLine.FindStringSubmatch(strings.TrimRight(line, "\r\n")); m != nil {
@@ -86,16 +86,16 @@ func (b *Board) SetPlan(goal string, tasks []SubTask) (warnings []string) {
 		t := &tasks[i]
 		t.Status = Pending
 		t.DependsOn = slices.DeleteFunc(slices.Clone(t.DependsOn), func(id string) bool {
-			strange := !known[id] || id == t.ID
-			if strange {
+			unknown := !known[id] || id == t.ID
+			if unknown {
 				warnings = append(warnings, fmt.Sprintf("sub-task %s cannot wait for %s, which is no other part of this plan", t.ID, id))
 			}
-			return strange
+			return unknown
 		})
 	}
 
 	b.plan = Plan{Goal: goal, SubTasks: tasks, Version: b.plan.Version + 1}
-	if stuck := circle(tasks); len(stuck) > 0 {
+	if stuck := cyclic(tasks); len(stuck) > 0 {
 		warnings = append(warnings, "these sub-tasks wait for each other and can never begin: "+strings.Join(stuck, ", "))
 	}
 
@@ -106,8 +106,8 @@ func (b *Board) SetPlan(goal string, tasks []SubTask) (warnings []string) {
 	return warnings
 }
 
-// circle are the sub-tasks that could not begin were all others done.
-func circle(tasks []SubTask) []string {
+// cyclic are the sub-tasks that could not begin were all others done.
+func cyclic(tasks []SubTask) []string {
 	done := map[string]bool{}
 	for range tasks {
 		for _, t := range tasks {
@@ -171,13 +171,13 @@ func (b *Board) advance() (SubTask, bool) {
 	return SubTask{}, false
 }
 
-// Write replaces the list as the todo tool does. A sub-task of the same words keeps its id
+// SetItems replaces the list as the todo tool does. A sub-task of the same words keeps its id
 // and what it depends on; to write what is there already changes nothing.
-func (b *Board) Write(items []Item) {
+func (b *Board) SetItems(items []Item) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 
-	if slices.Equal(items, b.items()) {
+	if slices.Equal(items, b.todoItems()) {
 		return
 	}
 
@@ -231,7 +231,7 @@ func (b *Board) Write(items []Item) {
 	}
 }
 
-func (b *Board) items() []Item {
+func (b *Board) todoItems() []Item {
 	var items []Item
 	for _, t := range b.plan.SubTasks {
 		items = append(items, Item{t.Title, t.Status == Done})
@@ -245,7 +245,7 @@ func (b *Board) Checklist() string {
 	defer b.mu.Unlock()
 
 	var s strings.Builder
-	for _, it := range b.items() {
+	for _, it := range b.todoItems() {
 		mark := " "
 		if it.Done {
 			mark = "x"
@@ -256,8 +256,8 @@ func (b *Board) Checklist() string {
 	return s.String()
 }
 
-// Open counts what is not done.
-func (b *Board) Open() int {
+// OpenItems counts what is not done.
+func (b *Board) OpenItems() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 

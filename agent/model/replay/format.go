@@ -87,7 +87,7 @@ func Write(w io.Writer, r Recording) error {
 
 	var e Encoder
 	for _, x := range r.Exchanges {
-		if err := write(line{Exchange: e.pack(x)}); err != nil {
+		if err := write(line{Exchange: e.delta(x)}); err != nil {
 			return err
 		}
 	}
@@ -114,7 +114,7 @@ type Encoder struct {
 }
 
 // Exchange is the line of an exchange, with its end.
-func (e *Encoder) Exchange(x Exchange) ([]byte, error) { return encode(line{Exchange: e.pack(x)}) }
+func (e *Encoder) Exchange(x Exchange) ([]byte, error) { return encode(line{Exchange: e.delta(x)}) }
 
 // AttemptLine is the line of an attempt, with its end.
 func AttemptLine(a Attempt) ([]byte, error) { return encode(line{Attempt: &a}) }
@@ -127,7 +127,7 @@ func encode(l line) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-func (e *Encoder) pack(x Exchange) *exchange {
+func (e *Encoder) delta(x Exchange) *exchange {
 	out := &exchange{Attempt: x.Attempt, Step: x.Step, Try: x.Try, Model: x.Model, Answer: x.Answer, Fault: x.Fault, StartedAt: x.StartedAt, FirstMS: x.FirstMS, TookMS: x.TookMS}
 	r := x.Request
 	if r == nil {
@@ -188,25 +188,25 @@ func read(from io.Reader, headed bool) (Recording, error) {
 		text, err := readLine(in)
 		switch {
 		case errors.Is(err, io.EOF):
-			return d.out, d.end(text, n)
+			return d.out, d.decodeRest(text, n)
 		case err != nil:
 			return d.out, fmt.Errorf("line %d: %w", n, err)
 		case len(bytes.TrimSpace(text)) == 0:
 			continue
 		}
 
-		if err := d.line(text); err != nil {
+		if err := d.decodeLine(text); err != nil {
 			return d.out, fmt.Errorf("line %d: %w", n, err)
 		}
 	}
 }
 
-// end takes what stands behind the last end of a line. A person may leave that out; in lines
+// decodeRest takes what stands behind the last end of a line. A person may leave that out; in lines
 // that a recorder wrote, what cannot be read there was cut off.
-func (d *decoder) end(text []byte, n int) error {
+func (d *decoder) decodeRest(text []byte, n int) error {
 	cutOff := !d.strict && !json.Valid(text)
 	if len(bytes.TrimSpace(text)) > 0 && !cutOff {
-		if err := d.line(text); err != nil {
+		if err := d.decodeLine(text); err != nil {
 			return fmt.Errorf("line %d: %w", n, err)
 		}
 	}
@@ -242,7 +242,7 @@ type decoder struct {
 	messages int
 }
 
-func (d *decoder) line(text []byte) error {
+func (d *decoder) decodeLine(text []byte) error {
 	var l line
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.DisallowUnknownFields()
@@ -273,7 +273,7 @@ func (d *decoder) line(text []byte) error {
 	case l.Call != nil:
 		d.out.Calls = append(d.out.Calls, *l.Call)
 	default:
-		return d.exchange(*l.Exchange)
+		return d.decodeExchange(*l.Exchange)
 	}
 
 	return nil
@@ -288,7 +288,7 @@ func (l line) count() (n int) {
 	return n
 }
 
-func (d *decoder) exchange(x exchange) error {
+func (d *decoder) decodeExchange(x exchange) error {
 	out := Exchange{Attempt: x.Attempt, Step: x.Step, Try: x.Try, Model: x.Model, Answer: x.Answer, Fault: x.Fault, StartedAt: x.StartedAt, FirstMS: x.FirstMS, TookMS: x.TookMS}
 	for i, c := range x.Calls {
 		if c.Name == "" {

@@ -120,8 +120,8 @@ type Answer struct {
 	Usage *Usage          `json:"usage,omitempty"` // nil: nobody said what it took
 }
 
-// said tells whether there is anything of the answer in a transcript.
-func (a Answer) said() bool { return a.Text != "" || len(a.Calls) > 0 }
+// inTranscript tells whether there is anything of the answer in a transcript.
+func (a Answer) inTranscript() bool { return a.Text != "" || len(a.Calls) > 0 }
 
 // Usage are the tokens of a turn.
 type Usage struct {
@@ -170,7 +170,7 @@ func (s *stopped) Outcome() domain.Outcome { return s.outcome }
 // the answers in their order, whatever it is asked.
 func (r Recording) Answers() Recording {
 	out := Recording{}
-	for _, x := range turns(r.Exchanges) {
+	for _, x := range playableTurns(r.Exchanges) {
 		out.Exchanges = append(out.Exchanges, Exchange{Answer: x.Answer, Fault: x.Fault})
 	}
 	return out

@@ -102,9 +102,9 @@ func (l checklist) replace(_ context.Context, _ tool.Invocation, a todoArgs) (to
 		return tool.Failure(tool.KindInvalidArgs, "the list is empty").WithField("markdown", "lines like - [ ] read the file"), nil
 	}
 
-	items := memory.Items(a.Markdown)
-	l.board.Write(items)
-	res := todoResult{Items: len(items), Open: l.board.Open()}
+	items := memory.ParseItems(a.Markdown)
+	l.board.SetItems(items)
+	res := todoResult{Items: len(items), Open: l.board.OpenItems()}
 	res.Done = res.Items - res.Open
 	if len(items) == 0 {
 		return tool.Success(res, "no line is an item; items look like - [ ] read the file"), nil
@@ -123,12 +123,12 @@ type completeResult struct {
 	Outcome domain.Outcome `json:"outcome"`
 }
 
-var hollow = map[string]bool{"done": true, "complete": true, "completed": true, "ok": true, "okay": true, "looks good": true, "all good": true, "fine": true, "finished": true}
+var emptySummaries = map[string]bool{"done": true, "complete": true, "completed": true, "ok": true, "okay": true, "looks good": true, "all good": true, "fine": true, "finished": true}
 
 // complete ends the run with words that mean something (OSA-17).
 func (l checklist) complete(_ context.Context, _ tool.Invocation, a completeArgs) (tool.Envelope, error) {
 	summary := strings.TrimSpace(a.Summary)
-	if hollow[strings.ToLower(strings.TrimSuffix(summary, "."))] || utf8.RuneCountInString(summary) < minSummary {
+	if emptySummaries[strings.ToLower(strings.TrimSuffix(summary, "."))] || utf8.RuneCountInString(summary) < minSummary {
 		return tool.Failure(tool.KindInvalidArgs, "the summary says too little; tell what was done and what came of it").
 			WithField("summary", fmt.Sprintf("at least %d characters", minSummary)), nil
 	}
@@ -138,7 +138,7 @@ func (l checklist) complete(_ context.Context, _ tool.Invocation, a completeArgs
 		res.Outcome = domain.OutcomeSuccess
 	}
 
-	if open := l.board.Open(); open > 0 {
+	if open := l.board.OpenItems(); open > 0 {
 		return tool.Success(res, fmt.Sprintf("%d items of the todo list are open", open)), nil
 	}
 

@@ -18,26 +18,26 @@ type Gate interface {
 	Admit(ctx context.Context) error
 }
 
-// judge is the first phase of a batch (OSA-07): it gives the calls that are refused their
+// authorize is the first phase of a batch (OSA-07): it gives the calls that are refused their
 // answers. parked says that an owner is asked before any call of the batch is made.
-func (r *run) judge(ctx context.Context, calls []model.Call, blocked []bool) (refusals []*tool.Envelope, parked bool, err error) {
+func (r *run) authorize(ctx context.Context, calls []model.Call, blocked []bool) (refusals []*tool.Envelope, asking bool, err error) {
 	refusals = make([]*tool.Envelope, len(calls))
 	if r.Gate == nil {
 		return refusals, false, nil
 	}
 
-	r.idle.hold()
-	defer r.idle.release()
+	r.idle.suspend()
+	defer r.idle.resume()
 
-	denied, behind := false, false
+	denied, afterEnd := false, false
 	for i, c := range calls {
-		made, acts := r.made(c)
-		switch e, settled := r.settled(c, made); {
+		made, acts := r.innerCall(c)
+		switch e, settled := r.resolvedBefore(c, made); {
 		case settled:
 			denied = denied || e.Kind == tool.KindUserDenied
 			continue
 		case denied:
-			refusals[i] = skipped(made.Name)
+			refusals[i] = skippedAfterDenial(made.Name)
 			continue
 		case blocked[i] || !acts:
 			continue
@@ -48,18 +48,18 @@ func (r *run) judge(ctx context.Context, calls []model.Call, blocked []bool) (re
 			return nil, false, err
 		}
 
-		if v.Ask != nil && !behind && r.outer == nil {
+		if v.Ask != nil && !afterEnd && r.outerTools == nil {
 			v.Ask.Call = made.Key
 			r.result.Exit, r.result.Approval = domain.ExitEnded, v.Ask
 			return nil, true, nil
 		}
 
 		if v.Ask != nil {
-			v.Refusal = alone(made.Name)
+			v.Refusal = cannotWait(made.Name)
 		}
 
 		refusals[i], denied = v.Refusal, v.Denied
-		behind = behind || r.ends(c)
+		afterEnd = afterEnd || r.endsRun(c)
 	}
 
 	return refusals, false, r.Gate.Admit(context.WithoutCancel(ctx))
@@ -76,40 +76,40 @@ func (r *run) verdict(ctx context.Context, c model.Call) (tool.Verdict, error) {
 	return r.Gate.Judge(ctx, in, t, c.Args)
 }
 
-// settled says whether a call is not going to be made, because an earlier attempt has made it
+// resolvedBefore says whether a call is not going to be made, because an earlier attempt has made it
 // or nobody knows whether it did; and what it came to, if that is known.
-func (r *run) settled(calls ...model.Call) (e tool.Envelope, yes bool) {
+func (r *run) resolvedBefore(calls ...model.Call) (e tool.Envelope, yes bool) {
 	for _, c := range calls {
-		past, known := r.Past[c.Key]
-		if known && len(past.Envelope) > 0 {
-			_ = json.Unmarshal(past.Envelope, &e) // a damaged one is spoken of when it is used
+		prior, known := r.Past[c.Key]
+		if known && len(prior.Envelope) > 0 {
+			_ = json.Unmarshal(prior.Envelope, &e) // a damaged one is spoken of when it is used
 			return e, true
 		}
 
-		if known && (past.Uncertain || (!past.Again && !repeatable(r.effect(c)))) {
+		if known && (prior.Uncertain || (!prior.Again && !repeatable(r.effect(c)))) {
 			return e, true
 		}
 	}
 	return e, false
 }
 
-// refusal answers a call as the gate did.
-func refusal(e tool.Envelope) func(context.Context, model.Call) (tool.Envelope, domain.CallState, error) {
+// answerWith answers a call as the gate did.
+func answerWith(e tool.Envelope) func(context.Context, model.Call) (tool.Envelope, domain.CallState, error) {
 	return func(context.Context, model.Call) (tool.Envelope, domain.CallState, error) {
 		return e, domain.CallFailed, nil
 	}
 }
 
-// skipped answers a call behind one that was denied.
-func skipped(name string) *tool.Envelope {
+// skippedAfterDenial answers a call behind one that was denied.
+func skippedAfterDenial(name string) *tool.Envelope {
 	e := tool.Failure(tool.KindRejected, "a call before this one in the same answer was denied, so this one was not made")
 	e.Tool = name
 	return &e
 }
 
-// alone answers a call that would have to be asked about where a run cannot wait: behind a call
+// cannotWait answers a call that would have to be asked about where a run cannot wait: behind a call
 // that is to end it, or within a reduction.
-func alone(name string) *tool.Envelope {
+func cannotWait(name string) *tool.Envelope {
 	e := tool.Failure(tool.KindRejected, "this needs the word of the agent's owner, for which nobody can wait here; make the call in an answer of its own, outside of a reduction")
 	e.Tool = name
 	return &e

@@ -10,33 +10,33 @@ import (
 	"rouse/agent/tool"
 )
 
-// task remembers what a run has read, what it keeps getting wrong, and what it repeats: the
+// bookkeeping remembers what a run has read, what it keeps getting wrong, and what it repeats: the
 // bookkeeping that a small model cannot do (OSA-12, OSA-13, OSA-14).
-type task struct {
-	fresh  map[string]held // results of reading calls that still hold, by signature
-	failed map[string]*failure
+type bookkeeping struct {
+	results map[string]heldResult // results of reading calls that still hold, by signature
+	failed  map[string]*heldFailure
 
 	listings  int  // without a file that was read
 	truncated bool // the last of them was
 
-	last  string // signature of the last call that was not for reading
-	again int    // how often in a row
-	plans int    // planning calls in a row
+	last   string // signature of the last call that was not for reading
+	streak int    // how often in a row
+	plans  int    // planning calls in a row
 
-	open, idle int // open items of the todo list, and steps since it was written
+	openItems, stepsSinceTodo int // open items of the todo list, and steps since it was written
 }
 
-// held is a result that a later call of the same signature gets. Its text is that of the
+// heldResult is a result that a later call of the same signature gets. Its text is that of the
 // message in which the model read it: a run reads much, and holds it once.
-type held struct {
-	text   string // the envelope without its pictures
-	images []model.Image
-	path   string
-	look   string
+type heldResult struct {
+	text      string // the envelope without its pictures
+	images    []model.Image
+	path      string
+	pathState string
 }
 
 // envelope is the result; false when it cannot be read, so that the call is made again.
-func (h held) envelope() (e tool.Envelope, ok bool) {
+func (h heldResult) envelope() (e tool.Envelope, ok bool) {
 	if err := json.Unmarshal([]byte(h.text), &e); err != nil {
 		return tool.Envelope{}, false
 	}
@@ -44,13 +44,15 @@ func (h held) envelope() (e tool.Envelope, ok bool) {
 	return e, true
 }
 
-// failure is an error that a call of the same signature would meet again.
-type failure struct {
-	held
+// heldFailure is an error that a call of the same signature would meet again.
+type heldFailure struct {
+	heldResult
 	times int
 }
 
-func newTask() *task { return &task{fresh: map[string]held{}, failed: map[string]*failure{}} }
+func newBookkeeping() *bookkeeping {
+	return &bookkeeping{results: map[string]heldResult{}, failed: map[string]*heldFailure{}}
+}
 
 // signature names a call: its tool and its arguments, whatever their order.
 func signature(c model.Call) string {
@@ -66,25 +68,25 @@ func signature(c model.Call) string {
 	return c.Name + " " + string(c.Args)
 }
 
-// reads says whether calls of a class only look at files.
-func reads(c tool.Class) bool {
+// readsFiles says whether calls of a class only look at files.
+func readsFiles(c tool.Class) bool {
 	return c == tool.ClassRead || c == tool.ClassList || c == tool.ClassSearch
 }
 
-// holds says whether the errors of a class are the caller's own, and come again.
-func holds(c tool.Class) bool { return reads(c) || c == tool.ClassEdit }
+// holdsErrors says whether the errors of a class are the caller's own, and come again.
+func holdsErrors(c tool.Class) bool { return readsFiles(c) || c == tool.ClassEdit }
 
-// recall answers a call of a signature from what is known; times is how often it has failed,
+// lookup answers a call of a signature from what is known; times is how often it has failed,
 // 0 when it has not.
-func (s *task) recall(t tool.Tool, c model.Call, sig string) (e tool.Envelope, times int, ok bool) {
-	if f := s.failed[sig]; f != nil && holds(t.Class()) && f.look == t.Looks(c.Args) {
+func (s *bookkeeping) lookup(t tool.Tool, c model.Call, sig string) (e tool.Envelope, times int, ok bool) {
+	if f := s.failed[sig]; f != nil && holdsErrors(t.Class()) && f.pathState == t.Looks(c.Args) {
 		if e, ok = f.envelope(); ok {
 			f.times++
 			return e, f.times, true
 		}
 	}
 
-	if h, known := s.fresh[sig]; known && reads(t.Class()) && h.look == t.Looks(c.Args) {
+	if h, known := s.results[sig]; known && readsFiles(t.Class()) && h.pathState == t.Looks(c.Args) {
 		if e, ok = h.envelope(); ok {
 			return e, 0, true
 		}
@@ -93,62 +95,62 @@ func (s *task) recall(t tool.Tool, c model.Call, sig string) (e tool.Envelope, t
 	return tool.Envelope{}, 0, false
 }
 
-// learn takes up what a call that was executed came to, and how the model reads it. look is
+// record takes up what a call that was executed came to, and how the model reads it. look is
 // what its path looked like before.
-func (s *task) learn(t tool.Tool, c model.Call, sig string, e tool.Envelope, text, look string) {
+func (s *bookkeeping) record(t tool.Tool, c model.Call, sig string, e tool.Envelope, text, pathState string) {
 	switch class := t.Class(); {
-	case !e.OK && holds(class) && (e.Kind == tool.KindInvalidArgs || e.Kind == tool.KindNotFound):
-		f := &failure{held: held{text, e.Images, t.Touches(c.Args), look}, times: 1}
-		if before := s.failed[sig]; before != nil && before.look == look {
+	case !e.OK && holdsErrors(class) && (e.Kind == tool.KindInvalidArgs || e.Kind == tool.KindNotFound):
+		f := &heldFailure{heldResult: heldResult{text, e.Images, t.Touches(c.Args), pathState}, times: 1}
+		if before := s.failed[sig]; before != nil && before.pathState == pathState {
 			f.times = before.times
 		}
 		s.failed[sig] = f
 		return
 	case !e.OK && class != tool.ClassExec:
 		return
-	case reads(class):
-		s.fresh[sig] = held{text, e.Images, t.Touches(c.Args), look}
+	case readsFiles(class):
+		s.results[sig] = heldResult{text, e.Images, t.Touches(c.Args), pathState}
 	case class == tool.ClassEdit:
-		s.changed(t.Touches(c.Args))
+		s.invalidate(t.Touches(c.Args))
 	case class == tool.ClassExec:
-		clear(s.fresh)
+		clear(s.results)
 		clear(s.failed)
 	}
 }
 
-// changed forgets what is known of a path, of the folders that it is in, and of every search.
-func (s *task) changed(path string) {
-	stale := func(h held) bool {
+// invalidate forgets what is known of a path, of the folders that it is in, and of every search.
+func (s *bookkeeping) invalidate(path string) {
+	stale := func(h heldResult) bool {
 		return h.path == "" || h.path == path || strings.HasPrefix(path, strings.TrimSuffix(h.path, string(filepath.Separator))+string(filepath.Separator))
 	}
-	for sig, h := range s.fresh {
+	for sig, h := range s.results {
 		if stale(h) {
-			delete(s.fresh, sig)
+			delete(s.results, sig)
 		}
 	}
 
 	for sig, f := range s.failed {
-		if stale(f.held) {
+		if stale(f.heldResult) {
 			delete(s.failed, sig)
 		}
 	}
 }
 
-// seen is what the result of a reading call was about (OSA-15).
-type seen struct {
+// readingResult is what the result of a reading call was about (OSA-15).
+type readingResult struct {
 	Kind      string            `json:"kind"`
 	Entries   []json.RawMessage `json:"entries"`
 	Truncated bool              `json:"truncated"`
 }
 
-// bias is the advice after one call, "" when there is none (OSA-14).
-func (s *task) bias(t tool.Tool, c model.Call, e tool.Envelope) string {
-	if reads(t.Class()) {
-		return s.biasOfReading(e)
+// advise is the advice after one call, "" when there is none (OSA-14).
+func (s *bookkeeping) advise(t tool.Tool, c model.Call, e tool.Envelope) string {
+	if readsFiles(t.Class()) {
+		return s.adviseReading(e)
 	}
 
 	if t.Class() == tool.ClassPlan {
-		if s.plans++; s.plans == repeats {
+		if s.plans++; s.plans == maxRepeats {
 			return "You have written your plan several times in a row without acting on it. Take its next step now."
 		}
 		return ""
@@ -157,19 +159,19 @@ func (s *task) bias(t tool.Tool, c model.Call, e tool.Envelope) string {
 	s.plans = 0
 	sig := signature(c)
 	if sig != s.last {
-		s.last, s.again = sig, 0
+		s.last, s.streak = sig, 0
 	}
-	if s.again++; s.again >= repeats {
+	if s.streak++; s.streak >= maxRepeats {
 		return "You have made the same " + c.Name + " call several times in a row. Do something else, or end the run."
 	}
 
 	return ""
 }
 
-// repeats is how often the same thing is done in a row before it is spoken of.
-const repeats = 3
+// maxRepeats is how often the same thing is done in a row before it is spoken of.
+const maxRepeats = 3
 
-func (s *task) biasOfReading(e tool.Envelope) string {
+func (s *bookkeeping) adviseReading(e tool.Envelope) string {
 	if !e.OK {
 		switch {
 		case e.Kind != tool.KindNotFound:
@@ -180,7 +182,7 @@ func (s *task) biasOfReading(e tool.Envelope) string {
 		return "That path does not exist. Use a path as a listing gave it; do not guess one."
 	}
 
-	var r seen
+	var r readingResult
 	if !bytes.Contains(e.Result, []byte(`"kind"`)) || json.Unmarshal(e.Result, &r) != nil { // most results are long, and neither
 		return ""
 	}
@@ -208,12 +210,12 @@ func (s *task) biasOfReading(e tool.Envelope) string {
 	return ""
 }
 
-// planned takes up what a planning call says of its list.
-func (s *task) planned(e tool.Envelope) {
+// todoWritten takes up what a planning call says of its list.
+func (s *bookkeeping) todoWritten(e tool.Envelope) {
 	var list struct {
 		Open int `json:"open"`
 	}
 	if e.OK && json.Unmarshal(e.Result, &list) == nil {
-		s.open, s.idle = list.Open, 0
+		s.openItems, s.stepsSinceTodo = list.Open, 0
 	}
 }

@@ -45,21 +45,21 @@ func Parse(path string, text []byte) (*Provider, error) {
 
 // New answers from a recording, which its errors call name.
 func New(name string, r Recording) (*Provider, error) {
-	p := &Provider{name: name, turns: turns(r.Exchanges)}
+	p := &Provider{name: name, turns: playableTurns(r.Exchanges)}
 	if len(p.turns) == 0 {
 		return nil, errors.New("holds no exchange with a model, so it answers nothing")
 	}
 	return p, nil
 }
 
-// turns are what a run has gone on with: of a turn that was asked more than once the last
+// playableTurns are what a run has gone on with: of a turn that was asked more than once the last
 // try, and of what was said nothing that no transcript holds, unless it came last.
-func turns(all []Exchange) []Exchange {
+func playableTurns(all []Exchange) []Exchange {
 	var out []Exchange
 	seen := map[string]bool{}
 	for i, x := range all {
 		last := i == len(all)-1
-		if !last && (x.Fault != nil || !x.said()) {
+		if !last && (x.Fault != nil || !x.inTranscript()) {
 			continue
 		}
 		if !last && x.Step > 0 && x.Attempt == all[i+1].Attempt && x.Step == all[i+1].Step {
@@ -96,7 +96,7 @@ func (p *Provider) Stream(ctx context.Context, r model.Request) iter.Seq2[model.
 			return
 		}
 
-		x, err := p.find(r)
+		x, err := p.answerTo(r)
 		if err != nil {
 			yield(model.Event{}, err)
 			return
@@ -147,9 +147,9 @@ func (x Exchange) Events(yield func(model.Event, error) bool) {
 	yield(model.Event{Stop: stop}, nil)
 }
 
-// find is the answer to a request: that to the same one, or else the one after the last that
+// answerTo is the answer to a request: that to the same one, or else the one after the last that
 // the transcript holds.
-func (p *Provider) find(r model.Request) (Exchange, error) {
+func (p *Provider) answerTo(r model.Request) (Exchange, error) {
 	for _, x := range p.turns {
 		if x.Request != nil && len(x.Request.Messages) == len(r.Messages) && len(Compare(*x.Request, r)) == 0 {
 			return x, nil
@@ -165,12 +165,12 @@ func (p *Provider) find(r model.Request) (Exchange, error) {
 		answers++
 		// Of answers that are alike the one is meant that is as far in the recording as this
 		// is in the transcript, if that is whole.
-		if i := p.said(m, at); i >= 0 {
+		if i := p.turnOf(m, at); i >= 0 {
 			at = i + 1
 		}
 	}
 	if at >= len(p.turns) {
-		return Exchange{}, refuse("the recording %s has %d answers, and the run asks for one more; its last message is %s", p.name, len(p.turns), lastOf(r))
+		return Exchange{}, badRequest("the recording %s has %d answers, and the run asks for one more; its last message is %s", p.name, len(p.turns), lastMessage(r))
 	}
 
 	x := p.turns[at]
@@ -183,15 +183,15 @@ func (p *Provider) find(r model.Request) (Exchange, error) {
 		if len(found) > 1 {
 			more = fmt.Sprintf(" (and %d more differences)", len(found)-1)
 		}
-		return x, refuse("answer %d of the recording %s is to another request: %s%s; record the run again, or keep the answers alone: rouse replay RUN --save FILE --answers", at+1, p.name, found[0], more)
+		return x, badRequest("answer %d of the recording %s is to another request: %s%s; record the run again, or keep the answers alone: rouse replay RUN --save FILE --answers", at+1, p.name, found[0], more)
 	}
 
 	return x, nil
 }
 
-// said finds an answer of a transcript from a place in the recording on, -1 where it is not
+// turnOf finds an answer of a transcript from a place in the recording on, -1 where it is not
 // there: another model gave it. A run drops calls that it has not made.
-func (p *Provider) said(m model.Message, from int) int {
+func (p *Provider) turnOf(m model.Message, from int) int {
 	i := slices.IndexFunc(p.turns[from:], func(x Exchange) bool {
 		if x.Text != m.Text || (len(m.Calls) == 0) != (len(x.Calls) == 0) && m.Text == "" {
 			return false
@@ -207,14 +207,14 @@ func (p *Provider) said(m model.Message, from int) int {
 	return from + i
 }
 
-func lastOf(r model.Request) string {
+func lastMessage(r model.Request) string {
 	if len(r.Messages) == 0 {
 		return "missing"
 	}
 	m := r.Messages[len(r.Messages)-1]
-	return fmt.Sprintf("%s: %q", describe(m), excerpt(m))
+	return fmt.Sprintf("%s: %q", describe(m), excerptOf(m))
 }
 
-func refuse(format string, args ...any) error {
+func badRequest(format string, args ...any) error {
 	return &model.Error{Kind: model.KindBadRequest, Message: fmt.Sprintf(format, args...)}
 }

@@ -32,8 +32,8 @@ var (
 	onMisses   = []string{string(domain.MissSkip), string(defaultOnMiss), string(domain.MissCatchup)}
 )
 
-// noViews is the warning of a plan that asks for views.
-const noViews = "context_views: saved views are not available in this version; the names are kept, and nothing of them will be in the prompt."
+// viewsWarning is the warning of a plan that asks for views.
+const viewsWarning = "context_views: saved views are not available in this version; the names are kept, and nothing of them will be in the prompt."
 
 // Request asks for an agent's next run, in the place of what is planned for it so far.
 type Request struct {
@@ -147,7 +147,7 @@ func Plan(ctx context.Context, l *ledger.Ledger, limits schedule.Limits, r Reque
 	}
 
 	if len(r.ContextViews) > 0 {
-		res.Warnings = append(res.Warnings, noViews)
+		res.Warnings = append(res.Warnings, viewsWarning)
 	}
 
 	if had && (before.Run != r.Run || r.Run == 0) {

@@ -26,7 +26,7 @@ var cancelText string
 var (
 	// One slot, and the last write wins: a call that a crash makes happen again writes over
 	// what it left.
-	planSpec = tool.Spec{
+	scheduleSpec = tool.Spec{
 		Name: "schedule_next_run", Description: scheduleText, Effect: domain.EffectDatabase, Class: tool.ClassOther, Scope: tool.ScopeAgent, Writes: tool.WritesWake,
 		Given: tool.GivenPlanning, Enum: map[string][]string{"priority": priorities, "on_miss": onMisses},
 	}
@@ -37,7 +37,7 @@ var (
 )
 
 // Specs are the tools of the family.
-func Specs() tool.Specs { return tool.Specs{planSpec, cancelSpec} }
+func Specs() tool.Specs { return tool.Specs{scheduleSpec, cancelSpec} }
 
 // Options are what the tools of one run reach.
 type Options struct {
@@ -49,21 +49,21 @@ type Options struct {
 
 // Tools are the tools of one run of an agent that plans its own runs (OSA-70).
 func Tools(o Options) ([]tool.Tool, error) {
-	spec := planSpec
+	spec := scheduleSpec
 	spec.Description += fmt.Sprintf("A time without a zone is read in %s.\n", zoneName(zone(o.Limits)))
-	plan, err := tool.Define(spec, o.plan)
+	plan, err := tool.Define(spec, o.scheduleNextRun)
 	if err != nil {
 		return nil, err
 	}
 
-	cancel, err := tool.Define(cancelSpec, o.cancel)
+	cancel, err := tool.Define(cancelSpec, o.cancelNextRun)
 	if err != nil {
 		return nil, err
 	}
 	return []tool.Tool{plan, cancel}, nil
 }
 
-type planArgs struct {
+type scheduleArgs struct {
 	ScheduledAt  string        `json:"scheduled_at,omitempty" jsonschema:"RFC 3339, like 2026-11-21T08:00:00+01:00; wins over in_seconds"`
 	InSeconds    *int64        `json:"in_seconds,omitempty" jsonschema:"seconds from now, 0 or more"`
 	Instructions string        `json:"instructions" jsonschema:"all that you will be told then, at most 8000 characters"`
@@ -72,7 +72,7 @@ type planArgs struct {
 	OnMiss       domain.OnMiss `json:"on_miss,omitempty" jsonschema:"what is done when nothing could run at that time: skip it, or run it late (run_once, the default, and run_catchup)"`
 }
 
-func (o Options) plan(ctx context.Context, in tool.Invocation, a planArgs) (tool.Envelope, error) {
+func (o Options) scheduleNextRun(ctx context.Context, in tool.Invocation, a scheduleArgs) (tool.Envelope, error) {
 	r := Request{Agent: in.Agent, Instructions: a.Instructions, ContextViews: a.ContextViews, Priority: a.Priority, OnMiss: a.OnMiss,
 		Run: in.Run, Key: in.Key, Job: in.Job, Wake: o.Wake}
 	if o.Redact != nil {
@@ -85,10 +85,10 @@ func (o Options) plan(ctx context.Context, in tool.Invocation, a planArgs) (tool
 		res, err = Plan(ctx, o.Ledger, o.Limits, r)
 	}
 
-	var wrong *Invalid
+	var invalid *Invalid
 	switch {
-	case errors.As(err, &wrong):
-		return tool.Failure(tool.KindInvalidArgs, "%s", wrong.Message).WithField(wrong.Field, wrong.Expected), nil
+	case errors.As(err, &invalid):
+		return tool.Failure(tool.KindInvalidArgs, "%s", invalid.Message).WithField(invalid.Field, invalid.Expected), nil
 	case err != nil:
 		return tool.Envelope{}, err
 	}
@@ -97,7 +97,7 @@ func (o Options) plan(ctx context.Context, in tool.Invocation, a planArgs) (tool
 }
 
 // when reads the time of a call; scheduled_at wins.
-func (a planArgs) when(r *Request, zone *time.Location) error {
+func (a scheduleArgs) when(r *Request, zone *time.Location) error {
 	switch {
 	case a.ScheduledAt != "":
 		at, err := ParseTime(a.ScheduledAt, zone)
@@ -141,7 +141,7 @@ type cancelResult struct {
 	Cancelled bool `json:"cancelled"`
 }
 
-func (o Options) cancel(ctx context.Context, in tool.Invocation, _ cancelArgs) (tool.Envelope, error) {
+func (o Options) cancelNextRun(ctx context.Context, in tool.Invocation, _ cancelArgs) (tool.Envelope, error) {
 	if o.Limits.Mode == schedule.ModeManual { // what is planned is the owner's alone
 		return tool.Success(cancelResult{}, "Not cancelled: in manual mode only the owner plans when this agent wakes."), nil
 	}
