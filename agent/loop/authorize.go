@@ -11,21 +11,22 @@ import (
 
 // Gate decides on calls before they are made (UNI-06). An error means that the host is broken.
 type Gate interface {
-	// Judge decides on one call. Those of an answer come in the model's order, before any of
-	// them is made.
+	// The decision on one call. The calls of an answer come in the model's order, before any
+	// of them is made.
 	Judge(ctx context.Context, in tool.Invocation, t tool.Tool, args json.RawMessage) (tool.Verdict, error)
-	// Admit is told that the calls which were let through since the last time begin now.
+	// Reports that the calls which were allowed since the last time begin now.
 	Admit(ctx context.Context) error
 }
 
-// authorize is the first phase of a batch (OSA-07): it gives the calls that are refused their
-// answers. parked says that an owner is asked before any call of the batch is made.
+// authorize is the first phase of a batch (OSA-07): it answers the calls that are refused. asking
+// says that the agent's owner has to be asked before any call of the batch is made.
 func (r *run) authorize(ctx context.Context, calls []model.Call, blocked []bool) (refusals []*tool.Envelope, asking bool, err error) {
 	refusals = make([]*tool.Envelope, len(calls))
 	if r.Gate == nil {
 		return refusals, false, nil
 	}
 
+	// A decision may wait for a program to be inspected; that is not the model's silence.
 	r.idle.suspend()
 	defer r.idle.resume()
 
@@ -34,12 +35,13 @@ func (r *run) authorize(ctx context.Context, calls []model.Call, blocked []bool)
 		made, acts := r.innerCall(c)
 		switch e, settled := r.resolvedBefore(c, made); {
 		case settled:
+			// What was denied in an earlier attempt still answers the calls behind it.
 			denied = denied || e.Kind == tool.KindUserDenied
 			continue
 		case denied:
 			refusals[i] = skippedAfterDenial(made.Name)
 			continue
-		case blocked[i] || !acts:
+		case blocked[i] || !acts: // no tool is going to run
 			continue
 		}
 
@@ -48,6 +50,7 @@ func (r *run) authorize(ctx context.Context, calls []model.Call, blocked []bool)
 			return nil, false, err
 		}
 
+		// A run cannot wait in the middle of a reduction, nor behind a call that may end it first.
 		if v.Ask != nil && !afterEnd && r.outerTools == nil {
 			v.Ask.Call = made.Key
 			r.result.Exit, r.result.Approval = domain.ExitEnded, v.Ask
@@ -65,7 +68,8 @@ func (r *run) authorize(ctx context.Context, calls []model.Call, blocked []bool)
 	return refusals, false, r.Gate.Admit(context.WithoutCancel(ctx))
 }
 
-// verdict is the gate's word on a call. What no tool answers does nothing.
+// verdict is the authorizer's decision on a call. A call of an unknown tool does nothing, so
+// nothing is decided on it.
 func (r *run) verdict(ctx context.Context, c model.Call) (tool.Verdict, error) {
 	t, ok := r.Registry.Lookup(c.Name)
 	if !ok {
@@ -76,13 +80,13 @@ func (r *run) verdict(ctx context.Context, c model.Call) (tool.Verdict, error) {
 	return r.Gate.Judge(ctx, in, t, c.Args)
 }
 
-// resolvedBefore says whether a call is not going to be made, because an earlier attempt has made it
-// or nobody knows whether it did; and what it came to, if that is known.
+// resolvedBefore says whether a call is not going to be made because an earlier attempt made it,
+// or may have made it. e is the result if it is known.
 func (r *run) resolvedBefore(calls ...model.Call) (e tool.Envelope, yes bool) {
 	for _, c := range calls {
 		prior, known := r.Past[c.Key]
 		if known && len(prior.Envelope) > 0 {
-			_ = json.Unmarshal(prior.Envelope, &e) // a damaged one is spoken of when it is used
+			_ = json.Unmarshal(prior.Envelope, &e) // a damaged one is reported when it is used
 			return e, true
 		}
 
@@ -93,7 +97,7 @@ func (r *run) resolvedBefore(calls ...model.Call) (e tool.Envelope, yes bool) {
 	return e, false
 }
 
-// answerWith answers a call as the gate did.
+// answerWith answers a call as the authorizer did.
 func answerWith(e tool.Envelope) func(context.Context, model.Call) (tool.Envelope, domain.CallState, error) {
 	return func(context.Context, model.Call) (tool.Envelope, domain.CallState, error) {
 		return e, domain.CallFailed, nil
@@ -107,8 +111,8 @@ func skippedAfterDenial(name string) *tool.Envelope {
 	return &e
 }
 
-// cannotWait answers a call that would have to be asked about where a run cannot wait: behind a call
-// that is to end it, or within a reduction.
+// cannotWait answers a call that needs an approval where a run cannot wait for one: behind a call
+// that is to end the run, or within a reduction.
 func cannotWait(name string) *tool.Envelope {
 	e := tool.Failure(tool.KindRejected, "this needs the word of the agent's owner, for which nobody can wait here; make the call in an answer of its own, outside of a reduction")
 	e.Tool = name

@@ -14,8 +14,8 @@ import (
 	"rouse/internal/domain"
 )
 
-// executeCalls executes the calls of an answer and decides whether the run goes on. free says that
-// they only moved data, which costs no step.
+// executeCalls executes the calls of an answer and decides whether the run continues. free says
+// that they only moved data, which costs no step.
 func (r *run) executeCalls(ctx context.Context, t turn) (over, free bool, err error) {
 	calls := t.calls
 	allowed := len(calls)
@@ -23,6 +23,8 @@ func (r *run) executeCalls(ctx context.Context, t turn) (over, free bool, err er
 		allowed, r.callsLeft = r.affordable(calls, max(r.Bounds.Calls-r.result.Calls, 0))
 	}
 
+	// Only calls that may run are decided on: nobody should be asked about one that is out of
+	// bounds anyway.
 	blocked := r.repeatedTooOften(calls)
 	refusals, asking, err := r.authorize(ctx, calls[:allowed], blocked)
 	if asking || err != nil {
@@ -33,6 +35,7 @@ func (r *run) executeCalls(ctx context.Context, t turn) (over, free bool, err er
 	if err != nil {
 		return true, false, err
 	}
+	// The order matters: a run that said that it is done is done, whatever ended beside it.
 	if r.endedByCall(calls, envelopes) || r.endedByRejection(calls, envelopes[:min(allowed, len(envelopes))]) || r.endIfStopped(ctx) {
 		return true, false, nil
 	}
@@ -60,7 +63,7 @@ func (r *run) onlyMovedData(calls []model.Call, envelopes []tool.Envelope) bool 
 	for i, c := range calls {
 		c, _ = r.innerCall(c)
 		t, ok := r.Registry.Lookup(c.Name)
-		var one struct {
+		var one struct { // a single row is a decision of its own, not a bulk move
 			Row json.RawMessage `json:"row"`
 		}
 		if !ok || t.Class() != tool.ClassData || i >= len(envelopes) || !envelopes[i].OK || json.Unmarshal(c.Args, &one) != nil || len(one.Row) > 0 {
@@ -82,6 +85,7 @@ func (r *run) finishPending(ctx context.Context) (over bool, err error) {
 		r.addNotice("An earlier attempt at this run was interrupted. The calls that it had left open were finished now.")
 	}
 
+	// The record keeps calls below a step, so these get one, in which no model was asked.
 	s := Step{Number: r.nextStep(), StartedAt: time.Now()}
 	if err := r.Recorder.StartStep(writing, s); err != nil {
 		return true, err
@@ -99,62 +103,80 @@ func (r *run) finishPending(ctx context.Context) (over bool, err error) {
 // executeBatch executes calls and appends their results to the history in the model's order.
 // deduped says that one was answered from what is known.
 func (r *run) executeBatch(ctx context.Context, b *callBatch) (_ []tool.Envelope, deduped bool, err error) {
-	calls, allowed := b.calls, b.allowed
-	b.envelopes, b.texts, b.errs, b.deduped = make([]tool.Envelope, len(calls)), make([]string, len(calls)), make([]error, len(calls)), make([]bool, len(calls))
-	serial := slices.ContainsFunc(calls, func(c model.Call) bool { return r.endsRun(c) || r.isStep(c) })
-	if serial {
-		for i := range calls {
-			b.answerAt(ctx, i, false)
-			if i < allowed && b.errs[i] == nil && !r.isStep(calls[i]) {
-				r.memorize(calls[i], b.envelopes[i])
-			}
-
-			if b.errs[i] != nil || (b.envelopes[i].OK && r.endsRun(calls[i])) {
-				calls, b.envelopes = calls[:i+1], b.envelopes[:i+1] // later siblings neither run nor appear
-				break
-			}
-		}
+	n := len(b.calls)
+	b.envelopes, b.texts, b.errs, b.deduped = make([]tool.Envelope, n), make([]string, n), make([]error, n), make([]bool, n)
+	b.serial = slices.ContainsFunc(b.calls, func(c model.Call) bool { return r.endsRun(c) || r.isStep(c) })
+	if b.serial {
+		b.runSerially(ctx)
 	} else {
 		first, duplicates := b.duplicates()
-		r.runParallel(calls, first, func(i int) { b.answerAt(ctx, i, false) })
+		r.runParallel(b.calls, first, func(i int) { b.answerAt(ctx, i, false) })
 		for _, i := range duplicates { // their siblings have their results now (OSA-08)
 			b.answerAt(ctx, i, true)
 		}
 	}
 
+	if err := r.appendResults(b); err != nil {
+		return nil, false, err
+	}
+	return b.envelopes, slices.Contains(b.deduped, true), nil
+}
+
+// runSerially answers one call after the other, up to the one that ends the run. Later siblings of
+// that one neither run nor appear in the history.
+func (b *callBatch) runSerially(ctx context.Context) {
+	r := b.run
+	for i, c := range b.calls {
+		b.answerAt(ctx, i, false)
+		if i < b.allowed && b.errs[i] == nil && !r.isStep(c) { // a step records itself
+			r.memorize(c, b.envelopes[i])
+		}
+
+		if b.errs[i] != nil || (b.envelopes[i].OK && r.endsRun(c)) {
+			b.calls, b.envelopes = b.calls[:i+1], b.envelopes[:i+1]
+			return
+		}
+	}
+}
+
+// appendResults puts the results of a batch into the history, in the model's order.
+func (r *run) appendResults(b *callBatch) error {
+	// A new array: the last request, which a provider may keep, still holds the old one.
 	r.results = r.results[:0:0]
-	for i, c := range calls {
+	for i, c := range b.calls {
 		if b.errs[i] != nil {
-			return nil, false, b.errs[i]
+			return b.errs[i]
 		}
 
 		text := b.texts[i]
-		if text == "" { // it has no record of its own
+		if text == "" { // no result of this call was recorded
 			raw, err := b.envelopes[i].Text()
 			if err != nil {
-				return nil, false, fmt.Errorf("the result of %s cannot be recorded: %w", c.Name, err)
+				return fmt.Errorf("the result of %s cannot be recorded: %w", c.Name, err)
 			}
 			text = string(raw)
 		}
 
 		r.results = append(r.results, model.Result{Call: c, Envelope: json.RawMessage(text)})
 		r.messages = append(r.messages, model.Message{Role: model.RoleTool, CallID: c.ID, Name: c.Name, Text: text, Images: b.envelopes[i].Images})
-		if i < allowed {
+		if i < b.allowed {
 			r.result.Calls++
 		}
 
-		if i < allowed && !serial {
+		// A serial batch has done this after each call; here the calls ran in any order, and the
+		// memory gets them in the model's.
+		if i < b.allowed && !b.serial {
 			r.memorize(c, b.envelopes[i])
 		}
 
 		made, _ := r.innerCall(c)
 		r.noteOutcome(made.Name, made.Args, b.envelopes[i].OK)
-		if i < allowed && !b.deduped[i] {
+		if i < b.allowed && !b.deduped[i] {
 			r.advise(made, b.envelopes[i])
 		}
 	}
 
-	return b.envelopes, slices.Contains(b.deduped, true), nil
+	return nil
 }
 
 // callBatch is one answer's calls while they are executed.
@@ -162,16 +184,18 @@ type callBatch struct {
 	run       *run
 	step      int
 	calls     []model.Call
-	allowed   int              // only so many of them may run
-	blocked   []bool           // not made, because it was made too often
-	refusals  []*tool.Envelope // of the gate, for the first left of them
+	allowed   int              // how many of them, from the first on, the bound on calls lets run
+	serial    bool             // one after the other
+	blocked   []bool           // not made, because the same call was made too often
+	refusals  []*tool.Envelope // of the authorizer, for the allowed ones
 	envelopes []tool.Envelope
 	texts     []string // of the envelopes, as the model reads them; "" where none was recorded
 	errs      []error
 	deduped   []bool // answered from what is known
 }
 
-// duplicates are the calls that read what an earlier one of the same answer reads; they wait.
+// duplicates separates the calls that read what an earlier one of the same answer reads: they wait
+// for its result.
 func (b *callBatch) duplicates() (first, duplicates []int) {
 	if len(b.calls) == 1 {
 		return []int{0}, nil
@@ -197,7 +221,7 @@ func (b *callBatch) duplicates() (first, duplicates []int) {
 }
 
 // answerAt answers a call: from the record of an earlier attempt, from what this one knows
-// already, or by its tool. A twin of a call that failed makes its own try.
+// already, or by its tool. A duplicate of a call that failed makes its own try.
 func (b *callBatch) answerAt(ctx context.Context, i int, duplicate bool) {
 	r, c := b.run, b.calls[i]
 	if i >= b.allowed {
@@ -205,6 +229,7 @@ func (b *callBatch) answerAt(ctx context.Context, i int, duplicate bool) {
 		return
 	}
 
+	// Calls have timeouts of their own.
 	r.idle.suspend()
 	defer r.idle.resume()
 
@@ -216,8 +241,8 @@ func (b *callBatch) answerAt(ctx context.Context, i int, duplicate bool) {
 	b.envelopes[i], b.texts[i], b.errs[i] = b.answerCall(ctx, i, r.recordIndex(i), c, duplicate)
 }
 
-// answerCall makes a call of its own record, which stands at index, for the call at i. The text is
-// the envelope's.
+// answerCall answers a call for the one at i, which is itself or a step that it stands in. index is
+// where its own record stands in the step. The text is the envelope's.
 func (b *callBatch) answerCall(ctx context.Context, i, index int, c model.Call, duplicate bool) (tool.Envelope, string, error) {
 	r := b.run
 	if e := b.refusals[i]; e != nil {
@@ -226,6 +251,7 @@ func (b *callBatch) answerCall(ctx context.Context, i, index int, c model.Call, 
 
 	t, ok := r.Registry.Lookup(c.Name)
 	_, prior := r.Past[c.Key]
+	// A call that an earlier attempt made gets that result, also when it is one too many today.
 	if b.blocked[i] && !prior {
 		return r.callRecorded(ctx, b.step, index, c, func(context.Context, model.Call) (tool.Envelope, domain.CallState, error) {
 			return r.blockedResult(c), domain.CallFailed, nil
@@ -245,6 +271,7 @@ func (b *callBatch) answerCall(ctx context.Context, i, index int, c model.Call, 
 		})
 	}
 
+	// Taken before the call: what changes while the tool reads must not count as read.
 	pathState := t.Looks(c.Args)
 	e, text, err := r.callRecorded(ctx, b.step, index, c, r.execute)
 	if err == nil {
@@ -254,8 +281,8 @@ func (b *callBatch) answerCall(ctx context.Context, i, index int, c model.Call, 
 	return e, text, err
 }
 
-// runParallel runs the calls at the same time, but those that touch the same place in order, and
-// one reduction after the other: a run has one conversation with its model at a time.
+// runParallel runs calls at the same time, except those that write the same place, which keep
+// their order, and reductions: a run has one conversation with its model at a time.
 func (r *run) runParallel(calls []model.Call, which []int, answer func(int)) {
 	if len(which) == 1 {
 		answer(which[0])
@@ -318,6 +345,7 @@ func (r *run) endedByCall(calls []model.Call, envelopes []tool.Envelope) bool {
 			}
 		}
 
+		// A tool that ends the run need not say how it went.
 		var end struct {
 			Summary, Error string
 			Outcome        domain.Outcome
@@ -333,7 +361,7 @@ func (r *run) endedByCall(calls []model.Call, envelopes []tool.Envelope) bool {
 	return false
 }
 
-// endedByRejection ends the run where policy says that a rejection does.
+// endedByRejection ends the run after a rejected call, if policy says so.
 func (r *run) endedByRejection(calls []model.Call, envelopes []tool.Envelope) bool {
 	if !r.Policy.StopOnRejection {
 		return false

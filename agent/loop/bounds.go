@@ -32,7 +32,7 @@ func (b Bounds) withDefaults() Bounds {
 	return b
 }
 
-// After is what is left for an attempt that goes on where an interrupted one had taken so
+// After is what is left for an attempt that continues where an interrupted one had used this
 // much: bounds are those of a run. One step and one call are always left, to end it properly.
 func (b Bounds) After(steps, calls int, tokens int64) Bounds {
 	b = b.withDefaults()
@@ -50,13 +50,13 @@ func (b Bounds) After(steps, calls int, tokens int64) Bounds {
 	return b
 }
 
-// Spent says whether so much is all that there was.
+// Spent says whether these steps or tokens are all that there was.
 func (b Bounds) Spent(steps int, tokens int64) bool {
 	b = b.withDefaults()
 	return b.Steps > 0 && steps >= b.Steps || b.Tokens > 0 && tokens >= b.Tokens
 }
 
-// AfterCost is After for what the turns have cost.
+// AfterCost is After for the cost of the turns.
 func (b Bounds) AfterCost(microUSD int64) Bounds {
 	if b.CostMicroUSD > 0 {
 		b.CostMicroUSD = max(b.CostMicroUSD-microUSD, 1)
@@ -74,7 +74,7 @@ func (b Bounds) Within(o Bounds) Bounds {
 	}
 }
 
-// stricter takes no bound, which is 0 or less, for the weakest.
+// stricter is the smaller bound; 0 or less is no bound, and weaker than any.
 func stricter[N int | int64 | time.Duration](a, b N) N {
 	if a <= 0 || (b > 0 && b < a) {
 		return b

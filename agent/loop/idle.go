@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// idleTimer ends a run in which nothing happens for too long. While a call runs, or a turn that
-// failed waits to be asked again, it stands still: those have limits of their own, and
-// the timeout of a call is to reach the model before the run is over.
+// idleTimer ends a run in which nothing happens for too long. It stands still while a call runs or
+// a retry waits: those have limits of their own, and the timeout of a call should reach the model
+// before the run is over.
 type idleTimer struct {
 	after time.Duration
 
@@ -24,10 +24,10 @@ func newIdleTimer(after time.Duration, end func()) *idleTimer {
 	return i
 }
 
-// restart starts the clock anew.
+// restart starts the clock from zero, unless it is suspended.
 func (i *idleTimer) restart() { i.change(0) }
 
-// suspend stops the clock until as many releases.
+// suspend stops the clock until resume was called as often: calls run at the same time.
 func (i *idleTimer) suspend() { i.change(1) }
 
 func (i *idleTimer) resume() { i.change(-1) }
@@ -46,5 +46,5 @@ func (i *idleTimer) change(by int) {
 	}
 }
 
-// stop ends the clock.
+// stop stops the clock for good.
 func (i *idleTimer) stop() { i.suspend() }

@@ -20,33 +20,34 @@ type run struct {
 	Options
 	result      Result
 	messages    []model.Message
-	view        []model.Message // of messages, what the model sees
+	view        []model.Message // the part of messages that the model sees
 	results     []model.Result  // of the last step
 	draft       model.Draft     // of the requests
-	staged      []string        // notices for the next request alone
+	staged      []string        // notices for the next request only
 	advice      string          // one more, about what was done last; the latest one counts
-	knownMu     sync.Mutex
+	knownMu     sync.Mutex      // guards books, advice and the durations of phased: calls run at the same time
 	books       *bookkeeping
 	dataSteps   int     // free steps that moved data
 	charged     int     // steps
 	phased      *phased // nil unless the run works in phases
 	window      *window
-	rotated     bool  // the context has begun anew
+	rotated     bool  // the context was replaced by a summary
 	empty       int   // empty answers in a row
 	outputBytes int64 // bytes that the model wrote
 	idle        *idleTimer
-	lastStep    int            // the number of the last step, those of reductions included
-	callsLeft   int            // calls that the batch that is on leaves of the bound
-	outerTools  *tool.Registry // of the run that a reduction is a part of; nil: it is none
-	// The models that took over and that this run knows of, and what is to be told of it.
+	lastStep    int            // the number of the last step, including those of reductions
+	callsLeft   int            // what the current batch leaves of the bound on calls, for reductions
+	outerTools  *tool.Registry // of the run that this reduction is a part of; nil when it is not one
+	// How many of the fallbacks this run has switched to, and the notices about it that are not
+	// recorded yet. A reduction shares the fallbacks, so that it may be behind.
 	fallbacksSeen int
 	switchNotices []string
-	// worked: a tool has answered; changeFailed: the last call that could change something
-	// did not succeed.
-	toolAnswered, changeFailed bool
+
+	toolAnswered bool
+	changeFailed bool // the last call that could change something did not succeed
 }
 
-// Run drives one attempt to its end. An error means that the host is broken; whatever the
+// Run executes one attempt to its end. An error means that the host is broken; whatever the
 // model, a tool or a person did is in the Result.
 func Run(ctx context.Context, o Options) (Result, error) {
 	if o.Provider == nil || o.Registry == nil || o.Recorder == nil {
@@ -59,6 +60,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	}
 
 	err := r.attempt(ctx)
+	// A cancelled run has done what it has done: its record is written all the same.
 	return r.result, errors.Join(err, o.Recorder.Flush(context.WithoutCancel(ctx)))
 }
 
@@ -66,12 +68,13 @@ func newRun(o Options) *run {
 	o.Bounds = o.Bounds.withDefaults()
 	r := &run{Options: o, messages: slices.Clone(o.Messages), books: newBookkeeping(), window: newWindow(o), phased: newPhased(o)}
 	if r.phased != nil {
+		// Without a board in the options the memory has made one; both must be the same list.
 		r.Board = r.phased.memory.Board()
 	}
 	return r
 }
 
-// attempt drives the run within its clocks.
+// attempt executes the run within its wall and idle time.
 func (r *run) attempt(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -86,27 +89,28 @@ func (r *run) attempt(ctx context.Context) error {
 	r.idle = newIdleTimer(r.Bounds.Idle, func() { cancel(&stop{domain.OutcomeTimeout, fmt.Sprintf("nothing happened for %s", r.Bounds.Idle)}) })
 	defer r.idle.stop()
 
-	if r.restore() {
+	if r.restore() { // the run had ended, only its end was not recorded
 		return nil
 	}
 
 	return r.iterate(ctx)
 }
 
-// nextStep is the number of the step that begins now.
+// nextStep counts a step and returns its number.
 func (r *run) nextStep() int {
 	r.result.Steps++
 	r.lastStep++
 	return r.lastStep
 }
 
-// restore learns from the transcript of earlier attempts what its calls came to. over says
-// that they had ended the run, which only was not recorded any more.
+// restore rebuilds from the transcript of earlier attempts what the run knows about its calls.
+// over says that one of them had ended the run, and only that end was not recorded.
 func (r *run) restore() (over bool) {
 	askedCalls := map[string]model.Call{}
 	var calls []model.Call // of the last answer, and what they came to
 	var envelopes []tool.Envelope
 	for i, m := range r.messages {
+		// Only results at the very end of the transcript can have ended the run.
 		if m.Role != model.RoleTool {
 			calls, envelopes = nil, nil
 		}
@@ -117,7 +121,7 @@ func (r *run) restore() (over bool) {
 			for _, c := range m.Calls {
 				askedCalls[c.ID] = c
 			}
-		case m.Role == model.RoleUser && i > 0 && r.phased != nil:
+		case m.Role == model.RoleUser && i > 0 && r.phased != nil: // the first one is the task itself
 			r.phased.memory.ResetStreaks()
 		}
 
@@ -130,7 +134,9 @@ func (r *run) restore() (over bool) {
 		ok := json.Unmarshal([]byte(m.Text), &e) == nil && e.OK
 		if c, known := askedCalls[m.CallID]; known {
 			made, acts := r.innerCall(c)
-			if acts || ok { // a step that says something and failed was not taken
+			// A step without a call of its own failed because it could not be understood, and
+			// never was in the memory.
+			if acts || ok {
 				r.memorize(c, e)
 			}
 
@@ -145,10 +151,12 @@ func (r *run) restore() (over bool) {
 		r.noteOutcome(m.Name, args, ok)
 	}
 
+	// An attempt that was not interrupted may end with the call of a question. That one has
+	// been answered since, and must not end the run a second time.
 	return r.CutOff && r.endedByCall(calls, envelopes)
 }
 
-// noteOutcome remembers what a call came to.
+// noteOutcome remembers whether the last call that could change something succeeded.
 func (r *run) noteOutcome(name string, args json.RawMessage, ok bool) {
 	r.toolAnswered = true
 	if t, known := r.Registry.Lookup(name); known && t.EffectOf(args) != domain.EffectRead && !t.Ends() {
@@ -156,7 +164,7 @@ func (r *run) noteOutcome(name string, args json.RawMessage, ok bool) {
 	}
 }
 
-// iterate iterates until something ends the run.
+// iterate takes one step after the other until something ends the run.
 func (r *run) iterate(ctx context.Context) error {
 	if len(r.Pending) > 0 {
 		if over, err := r.finishPending(ctx); over || err != nil {
@@ -174,6 +182,7 @@ func (r *run) iterate(ctx context.Context) error {
 			return nil
 		}
 
+		// Charged before the notices are written: they count the step that begins here.
 		r.charged++
 		r.orderNotices()
 		t, failure, err := r.step(ctx, false)
@@ -183,7 +192,7 @@ func (r *run) iterate(ctx context.Context) error {
 
 		if failure != nil {
 			if r.rotateOnOverflow(failure) {
-				r.charged--
+				r.charged-- // the server refused the request before the model did anything
 				continue
 			}
 			r.endFailed(ctx, failure)
@@ -201,14 +210,15 @@ func (r *run) iterate(ctx context.Context) error {
 	}
 }
 
-// fitHistory fits the history into the model's context; false when the run has to end because
-// it cannot be done. Such a step is not charged.
+// fitHistory fits the history into the model's context. When that is not possible it ends the
+// run and returns false; the step is not charged then.
 func (r *run) fitHistory() bool {
 	if r.Policy.Plain {
 		return true
 	}
 
 	r.followFallback()
+	// Rotation helps once in an attempt, so this ends after the second round at the latest.
 	for {
 		r.renderMemory()
 		if r.window.nearlyFull(r.messages) {
@@ -229,7 +239,8 @@ func (r *run) fitHistory() bool {
 	return false
 }
 
-// handleAnswer does what an answer asks for. free says that the step is not charged.
+// handleAnswer does what an answer asks for. free says that the step is not charged. Text
+// without calls ends the run as a success that nothing has verified.
 func (r *run) handleAnswer(ctx context.Context, t turn) (over, free bool, err error) {
 	switch {
 	case t.end != nil:
@@ -241,6 +252,7 @@ func (r *run) handleAnswer(ctx context.Context, t turn) (over, free bool, err er
 		r.empty = 0
 		return r.executeCalls(ctx, t)
 	case strings.TrimSpace(t.text) == "":
+		// Not charged: how often a model is asked again has a limit of its own.
 		return r.nudge(), true, nil
 	}
 
@@ -266,8 +278,8 @@ func (r *run) endIfStopped(ctx context.Context) bool {
 	return true
 }
 
-// endWithCause takes the outcome that a cause carries, and its exit, which is Cancelled unless it
-// says another one.
+// endWithCause ends the run with the outcome that a cause carries, and with its exit, which is
+// Cancelled unless the cause says another one. false: the cause carries no outcome.
 func (r *run) endWithCause(cause error) bool {
 	var withOutcome interface{ Outcome() domain.Outcome }
 	if !errors.As(cause, &withOutcome) {
@@ -294,7 +306,8 @@ func (r *run) endFailed(ctx context.Context, failure error) {
 	}
 }
 
-// closeWithText ends a run whose steps are used up with one text without tools.
+// closeWithText ends a run whose steps are used up, and asks the model for a last text without
+// tools: its owner should read more than that it stopped.
 func (r *run) closeWithText(ctx context.Context) error {
 	r.result.Exit, r.result.Outcome = domain.ExitIterationCap, domain.OutcomeBudget
 	r.result.Error = fmt.Sprintf("the %d steps of this run were used up", r.limit())
@@ -304,7 +317,9 @@ func (r *run) closeWithText(ctx context.Context) error {
 	case r.phased != nil:
 		r.result.Error = fmt.Sprintf("stuck: the %d steps of this run were used up", r.Taken+r.limit())
 	}
-	if !r.fitHistory() { // the last results may be what does not fit any more
+	// The last results may be what does not fit any more. That is no reason of its own: the
+	// steps were used up before.
+	if !r.fitHistory() {
 		r.result.Exit, r.result.Outcome = domain.ExitIterationCap, domain.OutcomeBudget
 		return nil
 	}
@@ -315,6 +330,7 @@ func (r *run) closeWithText(ctx context.Context) error {
 	}
 
 	r.addNotice("All steps are used up, and no tool can be called any more. %s", ask)
+	// If the model fails here the run ends as it would have anyway, without a summary.
 	t, failure, err := r.step(ctx, true)
 	if failure == nil && err == nil {
 		r.result.Summary = strings.TrimSpace(t.text)

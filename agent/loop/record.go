@@ -12,7 +12,7 @@ import (
 // Step is one model turn, for the record.
 type Step struct {
 	Number                int
-	Within                string          // the key of the call that it is a step of; "" where it is one of the run
+	Within                string          // the key of the reduce call that it is a step of; "" when it is one of the run
 	Message               json.RawMessage // a model.Message
 	Text                  string
 	Model                 string // who answered
@@ -33,8 +33,8 @@ type Call struct {
 	StartedAt, FinishedAt time.Time
 }
 
-// Recorder keeps the record; what it refuses does not happen. It may hold back that a step or
-// a call has ended until something begins, or until Flush.
+// Recorder keeps the record; what it refuses does not happen. It may delay writing the end of a
+// step or a call until the next one starts, or until Flush.
 type Recorder interface {
 	StartStep(ctx context.Context, s Step) error
 	FinishStep(ctx context.Context, s Step) error
@@ -45,10 +45,10 @@ type Recorder interface {
 
 // Past is what an earlier attempt left of a call.
 type Past struct {
-	// Envelope is nil when the call had begun and its result is not known. Only a call that
-	// reads, or whose effects happen once by a journal, is made again then.
+	// Envelope is nil when the call had started and its result is not known. Then only a call that
+	// reads, or whose effect happens once because of a journal, is made again.
 	Envelope  json.RawMessage
 	Uncertain bool   // it may have changed the world
-	Again     bool   // its owner wants it made again, whatever it did
-	Tool      string // that was called; another one at its place is no repetition
+	Again     bool   // the owner decided that it is made again, whatever it did
+	Tool      string // the tool that was called; a call of another one is not the same call
 }

@@ -15,20 +15,20 @@ type Result struct {
 	Steps, Calls   int
 	Usage          model.Usage
 	CostMicroUSD   int64
-	// Wait is what the run asks a person, and Approval what it asks leave for; Outcome is ""
-	// then. The call that needs leave was not made, nor was any of the same answer.
+	// Wait is what the run asks a person, and Approval the call that needs one; Outcome is "" then.
+	// That call was not made, nor was any other of the same answer.
 	Wait     *Question
 	Approval *tool.Approval
 }
 
-// Question is what a run needs to know before it can go on (OSA-18).
+// Question is what a run needs to know before it can continue (OSA-18).
 type Question struct {
 	Question      string   `json:"question"`
 	Options       []string `json:"options,omitempty"`
 	AllowMultiple bool     `json:"allow_multiple,omitempty"`
 }
 
-// stop is a bound that was used up, as the cause of the context.
+// stop is a bound that was used up, as the cause of a cancelled context.
 type stop struct {
 	outcome domain.Outcome
 	reason  string

@@ -19,16 +19,16 @@ const maxRetryWait = 2 * time.Minute
 
 // turn is one answer.
 type turn struct {
-	number int
-	text   string
-	calls  []model.Call
-	end    *model.End
-	stop   string
-	raw    json.RawMessage // what the adapter wants back with it
-	usage  model.Usage
-	cost   int64 // micro-USD
-	// heard: something of the answer has come; counted: the server has said what it took.
-	started, counted bool
+	number  int
+	text    string
+	calls   []model.Call
+	end     *model.End
+	stop    string
+	raw     json.RawMessage // what the adapter wants back with it
+	usage   model.Usage
+	cost    int64 // micro-USD
+	started bool  // some of the answer has arrived
+	counted bool  // the server has reported the usage
 }
 
 // cutOff says why a text is not what was asked for, "" when it is.
@@ -51,16 +51,17 @@ func (r *run) step(ctx context.Context, noTools bool) (t turn, failure, err erro
 	}
 
 	writing := context.WithoutCancel(ctx)
-	held, failure, err := r.reserve(writing, r.lastStep+1, noTools)
+	// Reserved before the step is recorded: a turn that there is no money for is no step.
+	reserved, failure, err := r.reserve(writing, r.lastStep+1, noTools)
 	if failure != nil || err != nil {
-		return turn{}, failure, err // no turn, so no step
+		return turn{}, failure, err
 	}
 
 	s := Step{Number: r.nextStep(), Notices: r.noticesForRecord(), StartedAt: time.Now()}
 	if err := r.Recorder.StartStep(writing, s); err != nil {
 		return turn{}, nil, err
 	}
-	if t, failure, err = r.askWithRetries(ctx, s.Number, held, noTools); err != nil {
+	if t, failure, err = r.askWithRetries(ctx, s.Number, reserved, noTools); err != nil {
 		return t, nil, err
 	}
 
@@ -78,6 +79,7 @@ func (r *run) step(ctx context.Context, noTools bool) (t turn, failure, err erro
 		return t, nil, fmt.Errorf("the answer of the model cannot be recorded: %w", err)
 	}
 
+	// An empty answer is only recorded: it holds nothing to send back.
 	if t.text != "" || len(t.calls) > 0 {
 		r.messages = append(r.messages, message)
 	}
@@ -86,9 +88,9 @@ func (r *run) step(ctx context.Context, noTools bool) (t turn, failure, err erro
 }
 
 // askWithRetries asks until a turn is whole, as often as policy allows: a turn that failed for the
-// moment is repeated without a charge (OSA-03). Notices ride the first try alone. What all
-// tries used is the turn's; each has a reservation of its own, the first one's is held.
-func (r *run) askWithRetries(ctx context.Context, step int, held int64, noTools bool) (t turn, failure, err error) {
+// moment is repeated without a charge (OSA-03). Only the first try carries the notices. The turn
+// is billed for what all tries used; each has a reservation of its own, and reserved is the first.
+func (r *run) askWithRetries(ctx context.Context, step int, reserved int64, noTools bool) (t turn, failure, err error) {
 	writing := context.WithoutCancel(ctx)
 	staged := r.staged
 	var used model.Usage
@@ -96,7 +98,7 @@ func (r *run) askWithRetries(ctx context.Context, step int, held int64, noTools 
 	for try := 0; ; try++ {
 		t, failure = r.ask(ctx, noTools)
 		r.staged = nil
-		if err := r.settle(writing, held, &t, failure); err != nil {
+		if err := r.settle(writing, reserved, &t, failure); err != nil {
 			return t, nil, err
 		}
 
@@ -104,6 +106,7 @@ func (r *run) askWithRetries(ctx context.Context, step int, held int64, noTools 
 		var e *model.Error
 		again := failure != nil && ctx.Err() == nil && errors.As(failure, &e) && e.Retryable && try < r.Policy.TurnRetries && r.waitBeforeRetry(ctx, e, try)
 		if failure != nil && !again {
+			// The next model has its own retries, and has not seen the notices.
 			if failure = r.switchToFallback(ctx, failure); failure == nil {
 				again, try, r.staged = true, -1, staged
 			}
@@ -111,7 +114,7 @@ func (r *run) askWithRetries(ctx context.Context, step int, held int64, noTools 
 
 		if again {
 			var refusal error
-			if held, refusal, err = r.reserve(writing, step, noTools); err != nil {
+			if reserved, refusal, err = r.reserve(writing, step, noTools); err != nil {
 				return t, nil, err
 			}
 			if refusal == nil {
@@ -129,7 +132,8 @@ func (r *run) askWithRetries(ctx context.Context, step int, held int64, noTools 
 	}
 }
 
-// playbookStep is a step of a playbook, which knows its answer at once: its end is no step.
+// playbookStep is a step of a playbook, which knows its answer at once. That there is no further
+// call is not a step, so the provider is asked before anything is recorded.
 func (r *run) playbookStep(ctx context.Context) (t turn, failure, err error) {
 	writing := context.WithoutCancel(ctx)
 	s := Step{StartedAt: time.Now()}
@@ -160,6 +164,7 @@ func (r *run) waitBeforeRetry(ctx context.Context, e *model.Error, try int) bool
 		return false
 	}
 
+	// A pause that the server asked for is not the silence that the idle bound is about.
 	r.idle.suspend()
 	defer r.idle.resume()
 
@@ -174,13 +179,13 @@ func (r *run) waitBeforeRetry(ctx context.Context, e *model.Error, try int) bool
 	}
 }
 
-// request is what is asked next.
+// request is the next request.
 func (r *run) request(noTools bool) model.Request {
 	return model.Request{System: r.System, Messages: r.messagesWithNotices(), Tools: r.Registry.Models(), NoTools: noTools,
 		MaxOutput: r.MaxOutput, Temperature: r.Temperature, Results: r.results, Draft: &r.draft}
 }
 
-// ask streams one answer. Nothing of a broken one is used, except that it was paid for.
+// ask streams one answer. Of a broken answer only the usage is kept: it was paid for.
 func (r *run) ask(ctx context.Context, noTools bool) (turn, error) {
 	req := r.request(noTools)
 	var t turn
@@ -198,7 +203,7 @@ func (r *run) ask(ctx context.Context, noTools bool) (turn, error) {
 
 		text.WriteString(e.Text)
 		switch {
-		case e.Call != nil && !noTools:
+		case e.Call != nil && !noTools: // a model may call tools although it was told not to
 			t.calls = append(t.calls, *e.Call)
 		case e.Usage != nil:
 			t.usage, t.counted = *e.Usage, true
@@ -211,6 +216,7 @@ func (r *run) ask(ctx context.Context, noTools bool) (turn, error) {
 		}
 	}
 
+	// A provider may end its stream without an error when the context is cancelled.
 	if ctx.Err() != nil {
 		return turn{usage: t.usage, started: t.started, counted: t.counted}, context.Cause(ctx)
 	}
@@ -219,7 +225,8 @@ func (r *run) ask(ctx context.Context, noTools bool) (turn, error) {
 	return t, nil
 }
 
-// countOutput counts what a model writes, while it writes it: a model that does not stop is stopped.
+// countOutput counts what a model writes while it writes it, so that one that does not end is
+// stopped.
 func (r *run) countOutput(e model.Event) error {
 	if r.Policy.Plain {
 		return nil
@@ -236,7 +243,7 @@ func (r *run) countOutput(e model.Event) error {
 	return nil
 }
 
-// storable leaves out what no database keeps as text.
+// storable makes text valid for a database: PostgreSQL keeps neither NUL nor invalid UTF-8.
 func storable(text string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(text, "\ufffd"), "\x00", "")
 }
