@@ -10,14 +10,14 @@ import (
 	"rouse/agent/tool"
 )
 
-// bookkeeping remembers what a run has read, what it keeps getting wrong, and what it repeats: the
-// bookkeeping that a small model cannot do (OSA-12, OSA-13, OSA-14).
+// bookkeeping remembers what a run has read, what it keeps getting wrong, and what it repeats. A
+// small model cannot do that itself (OSA-12, OSA-13, OSA-14).
 type bookkeeping struct {
 	results map[string]heldResult // results of reading calls that still hold, by signature
 	failed  map[string]*heldFailure
 
 	listings  int  // without a file that was read
-	truncated bool // the last of them was
+	truncated bool // the last listing was incomplete
 
 	last   string // signature of the last call that was not for reading
 	streak int    // how often in a row
@@ -26,10 +26,10 @@ type bookkeeping struct {
 	openItems, stepsSinceTodo int // open items of the todo list, and steps since it was written
 }
 
-// heldResult is a result that a later call of the same signature gets. Its text is that of the
-// message in which the model read it: a run reads much, and holds it once.
+// heldResult is a result that a later call of the same signature gets. Its text is shared with the
+// message in which the model read it: results are long, and are kept in memory once.
 type heldResult struct {
-	text      string // the envelope without its pictures
+	text      string // the envelope without its images
 	images    []model.Image
 	path      string
 	pathState string
@@ -44,7 +44,7 @@ func (h heldResult) envelope() (e tool.Envelope, ok bool) {
 	return e, true
 }
 
-// heldFailure is an error that a call of the same signature would meet again.
+// heldFailure is an error that a call of the same signature would get again.
 type heldFailure struct {
 	heldResult
 	times int
@@ -54,12 +54,13 @@ func newBookkeeping() *bookkeeping {
 	return &bookkeeping{results: map[string]heldResult{}, failed: map[string]*heldFailure{}}
 }
 
-// signature names a call: its tool and its arguments, whatever their order.
+// signature identifies a call: its tool and its arguments, whatever their order.
 func signature(c model.Call) string {
 	var args any
 	dec := json.NewDecoder(bytes.NewReader(c.Args))
 	dec.UseNumber()
 
+	// Marshal sorts the keys of objects.
 	if dec.Decode(&args) == nil {
 		if text, err := json.Marshal(args); err == nil {
 			return c.Name + " " + string(text)
@@ -68,16 +69,17 @@ func signature(c model.Call) string {
 	return c.Name + " " + string(c.Args)
 }
 
-// readsFiles says whether calls of a class only look at files.
+// readsFiles says whether calls of a class only read files.
 func readsFiles(c tool.Class) bool {
 	return c == tool.ClassRead || c == tool.ClassList || c == tool.ClassSearch
 }
 
-// holdsErrors says whether the errors of a class are the caller's own, and come again.
+// holdsErrors says whether errors of a class are mistakes of the caller, which repeat as long as
+// its arguments and the files stay the same.
 func holdsErrors(c tool.Class) bool { return readsFiles(c) || c == tool.ClassEdit }
 
-// lookup answers a call of a signature from what is known; times is how often it has failed,
-// 0 when it has not.
+// lookup answers a call from what is known; times is how often it has failed, 0 when it has not.
+// Both hold only while the path looks as it did: others may change files too.
 func (s *bookkeeping) lookup(t tool.Tool, c model.Call, sig string) (e tool.Envelope, times int, ok bool) {
 	if f := s.failed[sig]; f != nil && holdsErrors(t.Class()) && f.pathState == t.Looks(c.Args) {
 		if e, ok = f.envelope(); ok {
@@ -95,8 +97,8 @@ func (s *bookkeeping) lookup(t tool.Tool, c model.Call, sig string) (e tool.Enve
 	return tool.Envelope{}, 0, false
 }
 
-// record takes up what a call that was executed came to, and how the model reads it. look is
-// what its path looked like before.
+// record remembers the result of an executed call, and the text in which the model reads it.
+// pathState is what its path looked like before.
 func (s *bookkeeping) record(t tool.Tool, c model.Call, sig string, e tool.Envelope, text, pathState string) {
 	switch class := t.Class(); {
 	case !e.OK && holdsErrors(class) && (e.Kind == tool.KindInvalidArgs || e.Kind == tool.KindNotFound):
@@ -106,19 +108,19 @@ func (s *bookkeeping) record(t tool.Tool, c model.Call, sig string, e tool.Envel
 		}
 		s.failed[sig] = f
 		return
-	case !e.OK && class != tool.ClassExec:
+	case !e.OK && class != tool.ClassExec: // a command that fails may have changed something
 		return
 	case readsFiles(class):
 		s.results[sig] = heldResult{text, e.Images, t.Touches(c.Args), pathState}
 	case class == tool.ClassEdit:
 		s.invalidate(t.Touches(c.Args))
-	case class == tool.ClassExec:
+	case class == tool.ClassExec: // it may have changed any file
 		clear(s.results)
 		clear(s.failed)
 	}
 }
 
-// invalidate forgets what is known of a path, of the folders that it is in, and of every search.
+// invalidate forgets what is known about a path, the folders that it is in, and every search.
 func (s *bookkeeping) invalidate(path string) {
 	stale := func(h heldResult) bool {
 		return h.path == "" || h.path == path || strings.HasPrefix(path, strings.TrimSuffix(h.path, string(filepath.Separator))+string(filepath.Separator))
@@ -136,7 +138,7 @@ func (s *bookkeeping) invalidate(path string) {
 	}
 }
 
-// readingResult is what the result of a reading call was about (OSA-15).
+// readingResult is the part of a reading call's result that says what was read (OSA-15).
 type readingResult struct {
 	Kind      string            `json:"kind"`
 	Entries   []json.RawMessage `json:"entries"`
@@ -168,7 +170,7 @@ func (s *bookkeeping) advise(t tool.Tool, c model.Call, e tool.Envelope) string 
 	return ""
 }
 
-// maxRepeats is how often the same thing is done in a row before it is spoken of.
+// maxRepeats is how often the same thing is done in a row before the model is told.
 const maxRepeats = 3
 
 func (s *bookkeeping) adviseReading(e tool.Envelope) string {
@@ -183,7 +185,8 @@ func (s *bookkeeping) adviseReading(e tool.Envelope) string {
 	}
 
 	var r readingResult
-	if !bytes.Contains(e.Result, []byte(`"kind"`)) || json.Unmarshal(e.Result, &r) != nil { // most results are long, and neither
+	// Most results are long and of neither kind: a search is cheaper than to parse them.
+	if !bytes.Contains(e.Result, []byte(`"kind"`)) || json.Unmarshal(e.Result, &r) != nil {
 		return ""
 	}
 
@@ -210,7 +213,7 @@ func (s *bookkeeping) adviseReading(e tool.Envelope) string {
 	return ""
 }
 
-// todoWritten takes up what a planning call says of its list.
+// todoWritten records how many items a planning call left open.
 func (s *bookkeeping) todoWritten(e tool.Envelope) {
 	var list struct {
 		Open int `json:"open"`

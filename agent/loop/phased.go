@@ -60,7 +60,7 @@ func StepSpec() tool.Spec {
 }
 
 // StepTool is the tool of StepSpec. The loop itself answers it, and more leniently than its
-// schema promises; where no run is in phases it does nothing.
+// schema promises; in a run without phases it does nothing.
 func StepTool() (tool.Tool, error) {
 	return tool.Define(StepSpec(), func(context.Context, tool.Invocation, stepArgs) (tool.Envelope, error) {
 		return tool.Failure(tool.KindUnavailable, "this run does not work in phases"), nil
@@ -87,7 +87,8 @@ func newPhased(o Options) *phased {
 	return p
 }
 
-// limit is how many steps this attempt may take.
+// limit is how many steps this attempt may take. In phases it grows with each action, so that a run
+// that does something has longer than one that only thinks.
 func (r *run) limit() int {
 	if r.phased == nil {
 		return r.Bounds.Steps
@@ -101,20 +102,22 @@ func (r *run) limit() int {
 	return most
 }
 
-// renderMemory renders the working memory for the next request (AYA-05). It takes no more than a
-// quarter of what the history may have.
+// renderMemory renders the working memory for the next request (AYA-05).
 func (r *run) renderMemory() {
 	p := r.phased
 	if p == nil {
 		return
 	}
 
+	// The view of the last request must not count in the percentage that this one shows.
 	r.window.extra = 0
 	s := memory.Signals{Used: r.Taken + r.charged, Budget: r.Taken + r.limit()}
 	if r.window.budget > 0 {
 		s.Context = min(100*r.window.total(r.messages)/r.window.budget, 100)
 	}
 
+	// The window counts tokens and the view bytes, about four to a token: so the view gets no more
+	// than a quarter of what the history may have.
 	p.view = p.memory.View(s, min(r.Policy.Phases.View, r.window.budget))
 	p.signals = nil
 	for _, text := range p.memory.Signals(s) {
@@ -124,7 +127,7 @@ func (r *run) renderMemory() {
 	r.window.extra = tokens(len(p.view)) + perMessage
 }
 
-// noticesForRecord is what the model is told with its next request, for the record.
+// noticesForRecord are the notices of the next request, for the record.
 func (r *run) noticesForRecord() []string {
 	if r.phased == nil {
 		return r.staged
@@ -132,8 +135,8 @@ func (r *run) noticesForRecord() []string {
 	return append(slices.Clip(r.phased.signals), r.staged...)
 }
 
-// recordDuration remembers how long a call took. A call that is only replayed took as long as when
-// it was made.
+// recordDuration remembers how long a call took. A replayed call took as long as it did when it was
+// made.
 func (r *run) recordDuration(key string, from, to time.Time) {
 	if r.phased == nil {
 		return
@@ -147,13 +150,14 @@ func (r *run) recordDuration(key string, from, to time.Time) {
 	}
 }
 
-// Between is how long something took, as precisely as the record tells.
+// Between is how long something took, as precisely as the record has it: a resumed run must render
+// the same view as the interrupted one.
 func Between(from, to time.Time) time.Duration {
 	return time.Duration(to.UnixMilli()-from.UnixMilli()) * time.Millisecond
 }
 
-// recordIndex is where the record of the call at i stands in its step: in phases there is room
-// behind it for the call that it makes.
+// recordIndex is where the record of the call at i stands in its step: in phases the index behind
+// it is left free for the call that it makes.
 func (r *run) recordIndex(i int) int {
 	if r.phased == nil {
 		return i
@@ -163,8 +167,8 @@ func (r *run) recordIndex(i int) int {
 
 func (r *run) isStep(c model.Call) bool { return r.phased != nil && c.Name == memory.StepTool }
 
-// innerCall is the call that a step makes; false where it makes none. Any other call is its own.
-// A question is a call of the tool that asks (AYA-07).
+// innerCall is the call that a step makes; false when it makes none. Any other call is its own
+// inner call. A question is a call of the tool that asks (AYA-07).
 func (r *run) innerCall(c model.Call) (model.Call, bool) {
 	if !r.isStep(c) {
 		return c, true
@@ -186,8 +190,8 @@ func (r *run) innerCall(c model.Call) (model.Call, bool) {
 	return in, true
 }
 
-// askTool is the tool by which the run asks its owner. Where it has none, the answer to the call
-// tells the model that there is no clarify.
+// askTool is the tool by which the run asks its owner. If there is none, the call is answered like
+// that of any unknown tool, under the name that it usually has.
 func (r *run) askTool() string {
 	for _, name := range r.Registry.Names() {
 		if t, ok := r.Registry.Lookup(name); ok && t.Waits() {
@@ -197,8 +201,8 @@ func (r *run) askTool() string {
 	return "clarify"
 }
 
-// affordable is how many of the calls may be made with so many left, and how many are left
-// then: a step with an action is two calls.
+// affordable is how many of the calls may be made when left are left, and how many are left
+// after them: a step with an action is two calls.
 func (r *run) affordable(calls []model.Call, left int) (fit, spare int) {
 	for i, c := range calls {
 		price := 1
@@ -213,13 +217,14 @@ func (r *run) affordable(calls []model.Call, left int) (fit, spare int) {
 	return len(calls), left
 }
 
-// repeatedTooOften says which calls would do the same once more after it was done too often (AYA-11).
+// repeatedTooOften marks the calls that repeat an action that was repeated too often (AYA-11).
 func (r *run) repeatedTooOften(calls []model.Call) []bool {
 	out := make([]bool, len(calls))
 	if r.phased == nil || r.Policy.Phases.Repeats <= 0 {
 		return out
 	}
 
+	// The calls of this answer are not in the memory yet, so they are counted on top of it.
 	last, streak := r.phased.memory.Streak()
 	for i, c := range calls {
 		made, ok := r.innerCall(c)
@@ -244,11 +249,12 @@ func (r *run) blockedResult(c model.Call) tool.Envelope {
 	return e
 }
 
-// answerStep answers a step: by the call that it makes, which is recorded as one of its own, or
-// from the working memory.
+// answerStep answers a step: by the call that it makes, which has a record of its own, or from the
+// working memory.
 func (b *callBatch) answerStep(ctx context.Context, i int) (tool.Envelope, string, error) {
 	r := b.run
 	return r.callRecorded(ctx, b.step, r.recordIndex(i), b.calls[i], func(ctx context.Context, c model.Call) (tool.Envelope, domain.CallState, error) {
+		// Replayed as a whole, with the call inside it, whose record says the same.
 		if prior, ok := r.Past[c.Key]; ok && len(prior.Envelope) > 0 {
 			e, state, err := r.execute(ctx, c)
 			if err == nil {
@@ -270,12 +276,13 @@ func (b *callBatch) answerStep(ctx context.Context, i int) (tool.Envelope, strin
 			return e, domain.CallDone, nil
 		}
 
-		r.result.Calls++
+		r.result.Calls++ // the step itself is counted with the results of the batch
 		e, _, err := b.answerCall(ctx, i, r.recordIndex(i)+1, made, false)
 		switch {
 		case err != nil:
 			return e, "", err
-		case ctx.Err() != nil && !e.OK && unfinished(e.Kind): // what is to become of it, its own record says
+		case ctx.Err() != nil && !e.OK && unfinished(e.Kind):
+			// The step can always be made again: whether its call may be is in the call's record.
 			return e, domain.CallInterrupted, nil
 		}
 
@@ -288,8 +295,8 @@ func (b *callBatch) answerStep(ctx context.Context, i int) (tool.Envelope, strin
 	})
 }
 
-// memorize takes a call and what it came to into the working memory, and answers a step that
-// makes no call.
+// memorize puts a call and its result into the working memory, and answers a step that makes no
+// call.
 func (r *run) memorize(c model.Call, e tool.Envelope) tool.Envelope {
 	made, acts := r.innerCall(c)
 	if acts {
@@ -306,7 +313,7 @@ func (r *run) memorize(c model.Call, e tool.Envelope) tool.Envelope {
 	a := r.memoryAction(made, e)
 	a.Duration = r.phased.durations[made.Key]
 	if r.isStep(c) {
-		parsed, _ := memory.Parse(c.Args)
+		parsed, _ := memory.Parse(c.Args) // innerCall has found it valid
 		a.Thinking, a.Summary = parsed.Thinking, parsed.Summary
 	}
 
@@ -314,22 +321,23 @@ func (r *run) memorize(c model.Call, e tool.Envelope) tool.Envelope {
 	return e
 }
 
-// rebuildTodo writes the todo list of a call whose tool did not, because its result was only told
-// again: the list lives no longer than its attempt (UNI-10).
+// rebuildTodo writes the todo list of a call whose tool did not run, because its result was
+// replayed: the list lives no longer than its attempt (UNI-10).
 func (r *run) rebuildTodo(made model.Call, e tool.Envelope) {
 	if t, known := r.Registry.Lookup(made.Name); r.Board == nil || !e.OK || !known || t.Class() != tool.ClassPlan {
 		return
 	}
 	var list struct{ Markdown string }
 	if json.Unmarshal(made.Args, &list) == nil && list.Markdown != "" {
-		r.Board.SetItems(memory.ParseItems(list.Markdown)) // does nothing where the tool has just done it
+		r.Board.SetItems(memory.ParseItems(list.Markdown)) // changes nothing if the tool has just run
 	}
 }
 
-// memoryAction is a call and what it came to, for the working memory.
+// memoryAction is a call and its result, for the working memory.
 func (r *run) memoryAction(made model.Call, e tool.Envelope) memory.Action {
 	a := memory.Action{Phase: memory.Act, Summary: "called " + made.Name, Tool: made.Name, Signature: signature(made), Input: compact(made.Args),
 		Output: output(e), Failed: !e.OK, Kind: string(e.Kind)}
+	// A call that plans, asks or ends does not count as an action, whether a step made it or not.
 	switch t, known := r.Registry.Lookup(made.Name); {
 	case !known:
 	case t.Class() == tool.ClassPlan:
@@ -343,8 +351,8 @@ func (r *run) memoryAction(made model.Call, e tool.Envelope) memory.Action {
 	return a
 }
 
-// answerMemoryStep answers a step that makes no call (AYA-07). What cannot be understood is answered as
-// such, and the run goes on (AYA-06).
+// answerMemoryStep answers a step that makes no call (AYA-07). A step that cannot be understood is
+// answered with what is wrong, and the run continues (AYA-06).
 func (r *run) answerMemoryStep(c model.Call) tool.Envelope {
 	parsed, invalid := memory.Parse(c.Args)
 	if invalid != nil {
@@ -355,6 +363,7 @@ func (r *run) answerMemoryStep(c model.Call) tool.Envelope {
 
 	reply, warnings := r.phased.memory.RecordStep(parsed)
 	if parsed.Phase == memory.End {
+		// In the words of complete: whatever ends a run is read in the same way.
 		end := map[string]string{"summary": parsed.Message, "outcome": string(domain.OutcomeSuccess)}
 		switch parsed.Status {
 		case memory.Partial:
@@ -371,7 +380,7 @@ func (r *run) answerMemoryStep(c model.Call) tool.Envelope {
 	return e
 }
 
-// output is what a call gave, whole.
+// output is the whole result of a call, or its error.
 func output(e tool.Envelope) string {
 	if e.OK {
 		return compact(e.Result)
@@ -387,7 +396,7 @@ func compact(raw json.RawMessage) string {
 	return out.String()
 }
 
-// endIfIdle ends a run that only thinks (AYA-11).
+// endIfIdle ends a run that only thinks and does nothing (AYA-11).
 func (r *run) endIfIdle() bool {
 	if r.phased == nil || r.Policy.Phases.Idle <= 0 || r.phased.memory.IdleSteps() < r.Policy.Phases.Idle {
 		return false

@@ -31,8 +31,8 @@ type Reducer struct {
 	run    *run // the attempt, once it has begun
 }
 
-// ReduceSpec is the tool that reads much and gives back little. Its effect and its class are the
-// worst that those may have which it is given; each of their calls is judged by itself.
+// ReduceSpec is the tool that reads much and returns little. Its effect and its class are the worst
+// that the tools within it may have; each of their calls is authorized by itself.
 func ReduceSpec(description string) tool.Spec {
 	return tool.Spec{
 		Name: "reduce", Description: description, Effect: domain.EffectExternal, Class: tool.ClassExec, Scope: tool.ScopeRun, Writes: tool.WritesElsewhere,
@@ -53,7 +53,7 @@ type digest struct {
 }
 
 // Tool is the reduce tool over those of a run's tools that read, search or execute; false when
-// none of them does. What it may do is the worst that they may.
+// there are none. Its effect is the worst of theirs.
 func (d *Reducer) Tool(granted *tool.Registry, description string) (t tool.Tool, ok bool, err error) {
 	spec := ReduceSpec(description)
 	spec.Effect, spec.Class = domain.EffectRead, tool.ClassOther
@@ -118,7 +118,7 @@ func (d *Reducer) reduce(ctx context.Context, in tool.Invocation, a reduceArgs) 
 	return reduceEnvelope(ctx, res, warnings), nil
 }
 
-// runNested runs the task with what is left of the run's bounds, and counts on the run what it took.
+// runNested runs the task within what is left of the run's bounds, and adds what it used to the run.
 func (d *Reducer) runNested(ctx context.Context, in tool.Invocation, task string, steps int) (Result, error) {
 	r := d.run
 	o := r.Options
@@ -130,6 +130,8 @@ func (d *Reducer) runNested(ctx context.Context, in tool.Invocation, task string
 		o.Bounds.Calls = r.callsLeft
 	}
 
+	// At least 1, because 0 would be no bound: a reduction whose run has nothing left ends after
+	// its first answer.
 	if o.Bounds.Tokens > 0 {
 		o.Bounds.Tokens = max(o.Bounds.Tokens-r.result.Usage.Input-r.result.Usage.Output, 1)
 	}
@@ -138,9 +140,12 @@ func (d *Reducer) runNested(ctx context.Context, in tool.Invocation, task string
 		o.Bounds.Output = max(o.Bounds.Output-r.outputBytes, 1)
 	}
 
+	// Nothing of earlier attempts: a reduction that was cut off is made again from its beginning,
+	// for it only reads.
 	o.Past, o.Pending, o.CutOff, o.Board, o.Took, o.Taken, o.Reducer = nil, nil, false, nil, nil, 0, nil
 	nested := newRun(o)
 	nested.lastStep, nested.outerTools = r.lastStep, r.Registry
+	// Added also after an error: it was used.
 	err := nested.attempt(ctx)
 	r.lastStep = nested.lastStep
 	r.callsLeft -= nested.result.Calls
@@ -154,7 +159,7 @@ func (d *Reducer) runNested(ctx context.Context, in tool.Invocation, task string
 	return nested.result, err
 }
 
-// reductionPolicy is the policy of a run that only looks: it has no list to keep, moves no rows, and
+// reductionPolicy is the policy of a run that only reads: it has no todo list, moves no rows, and
 // ends with its digest.
 func reductionPolicy(p Policy) Policy {
 	p.Name, p.Phases, p.TodoStale, p.DataSteps = "reduce", Phases{}, 0, 0
@@ -162,7 +167,7 @@ func reductionPolicy(p Policy) Policy {
 	return p
 }
 
-// reduceEnvelope makes a result of the call of what a reduction came to.
+// reduceEnvelope makes the result of a reduction the result of its call.
 func reduceEnvelope(ctx context.Context, res Result, warnings []string) tool.Envelope {
 	switch {
 	case ctx.Err() != nil:
@@ -188,14 +193,15 @@ func reduceEnvelope(ctx context.Context, res Result, warnings []string) tool.Env
 	switch res.Outcome {
 	case domain.OutcomeTimeout:
 		e.Kind = tool.KindTimeout
-	case domain.OutcomeBudget:
+	case domain.OutcomeBudget: // a second try would have even less
 		e.Retryable = false
 	}
 
 	return e
 }
 
-// recursive says whether a call is a reduction within one.
+// recursive says whether a call is a reduction within a reduction. The tools of a reduction do not
+// have one, but a model may call it all the same; the tools of the outer run know its name.
 func (r *run) recursive(c model.Call) bool {
 	if r.outerTools == nil {
 		return false
@@ -204,7 +210,7 @@ func (r *run) recursive(c model.Call) bool {
 	return ok && t.Nests()
 }
 
-// refuseRecursion answers a reduction within one.
+// refuseRecursion answers a reduction within a reduction.
 func refuseRecursion(c model.Call) tool.Envelope {
 	e := tool.Failure(tool.KindRejected, "a reduction cannot begin another one; use the other tools")
 	e.Tool = c.Name

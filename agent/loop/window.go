@@ -11,14 +11,14 @@ import (
 	"rouse/internal/text"
 )
 
-// DefaultWindow is how many tokens a model reads that says nothing of its own (OSA-21).
+// DefaultWindow is the assumed context size of a model without a configured one, in tokens (OSA-21).
 const DefaultWindow = 128_000
 
 const (
 	defaultResponse = 4096 // tokens that are kept free for an answer
 	keptTurns       = 3    // the last turns with their results, which are never left out (OSA-22)
 	perMessage      = 4    // tokens that a message costs beside its text
-	perImage        = 1600 // tokens that a picture costs: about as many as providers count at most
+	perImage        = 1600 // tokens that an image costs: about as many as providers count at most
 )
 
 // omittedNote is what a model is told in the place of what it does not see any more. It counts
@@ -31,15 +31,15 @@ const omittedNote = "\n\n[Earlier turns of this task were left out to fit the co
 type window struct {
 	budget    int            // tokens that the history may have
 	sent      int            // messages up to here have been sent as they are
-	extra     int            // tokens that ride with the history
+	extra     int            // tokens that are sent beside the history
 	omitted   map[int]bool   // messages that are left out
-	shortened map[int]string // results that are told in one line, in these words
+	shortened map[int]string // results that are replaced by one line, which is the value
 	warned    bool           // the model has been told that its context is nearly full
 	counted   int            // messages up to here are in sum
 	sum       int            // tokens
 }
 
-// newWindow reserves of a model's context what is not history: a safety margin, the system
+// newWindow subtracts from a model's context what is not history: a safety margin, the system
 // prompt, the tools, and the answer.
 func newWindow(o Options) *window {
 	size := o.Window
@@ -47,6 +47,7 @@ func newWindow(o Options) *window {
 		size = DefaultWindow
 	}
 
+	// Tokens are estimated from bytes, and the estimate may be too low.
 	effective := size * 85 / 100
 	response := o.MaxOutput
 	if response <= 0 {
@@ -58,6 +59,7 @@ func newWindow(o Options) *window {
 		tools += tokens(len(t.Name)+len(t.Description)+len(t.Schema)) + perMessage
 	}
 
+	// An answer as long as some models allow would leave no room for the history.
 	budget := effective - tokens(len(o.System)) - tools - min(response, effective/4)
 	return &window{budget: budget, omitted: map[int]bool{}, shortened: map[int]string{}}
 }
@@ -108,8 +110,8 @@ func (w *window) cost(i int, m model.Message) int {
 	return n
 }
 
-// compact makes room, somewhat more than is needed, so that it need not be done at each
-// step: results that were not sent yet are told in a line each, then the oldest turns go.
+// compact makes room, somewhat more than is needed, so that it need not be done at each step.
+// Results that were not sent yet are replaced by a line each, then the oldest turns are left out.
 func (w *window) compact(history []model.Message, total int) int {
 	w.counted, w.sum = 0, 0 // what was counted changes
 	enough := w.budget * 7 / 10
@@ -130,6 +132,7 @@ func (w *window) compact(history []model.Message, total int) int {
 		return total
 	}
 
+	// Whole turns: a provider refuses a call without its result, and a result without its call.
 	for i := 1; i < end && total > enough; {
 		next := nextTurn(history, i)
 		if slices.ContainsFunc(history[i:next], holdsInstructions) {
@@ -143,10 +146,11 @@ func (w *window) compact(history []model.Message, total int) int {
 		}
 	}
 
+	// Counted again, because the first message now carries the note about what was left out.
 	return w.total(history)
 }
 
-// protectedFrom is where the turns begin that are never left out.
+// protectedFrom is the index at which the turns begin that are never left out.
 func (w *window) protectedFrom(history []model.Message) int {
 	turns := 0
 	for i := len(history) - 1; i > 0; i-- {
@@ -160,8 +164,8 @@ func (w *window) protectedFrom(history []model.Message) int {
 	return 1
 }
 
-// holdsInstructions says whether a message holds the instructions of a skill, by which the rest of the
-// run works: it is never left out (AGS-12).
+// holdsInstructions says whether a message holds the instructions of a skill. The rest of the run
+// follows them, so it is never left out (AGS-12).
 func holdsInstructions(m model.Message) bool {
 	if m.Role != model.RoleTool || !strings.Contains(m.Text, `"skill_content":`) {
 		return false
@@ -174,7 +178,7 @@ func holdsInstructions(m model.Message) bool {
 	return json.Unmarshal([]byte(m.Text), &e) == nil && e.OK && json.Unmarshal(e.Result, &result) == nil && result.Content != ""
 }
 
-// nextTurn is where the turn after the one at i begins: calls and their results stay together.
+// nextTurn is the index of the turn after the one at i: calls and their results stay together.
 func nextTurn(history []model.Message, i int) int {
 	for i++; i < len(history) && history[i].Role == model.RoleTool; i++ {
 	}
@@ -202,7 +206,7 @@ func oneLine(m model.Message) string {
 	return string(text)
 }
 
-// visible is the history without what is left out.
+// visible is the history without what is left out or shortened.
 func (w *window) visible(history []model.Message) []model.Message {
 	if len(w.omitted) == 0 && len(w.shortened) == 0 {
 		return history
@@ -228,7 +232,7 @@ func (w *window) visible(history []model.Message) []model.Message {
 	return slices.Clip(out)
 }
 
-// nearlyFull says once, and again after room was made, that nine tenths are used.
+// nearlyFull reports that nine tenths are used: once, and again after room was made.
 func (w *window) nearlyFull(history []model.Message) bool {
 	nearlyFull := w.total(history) >= w.budget*9/10
 	newly := nearlyFull && !w.warned

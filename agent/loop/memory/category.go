@@ -17,7 +17,7 @@ const (
 	Runtime      Category = "runtime"
 )
 
-// CategoryOf goes by the kind of a failure where that says enough, else by its words.
+// CategoryOf goes by the kind of a failure if that says enough, else by the words of its message.
 func CategoryOf(kind, message string) Category {
 	switch kind {
 	case "not_found", "tool_not_found":
@@ -30,6 +30,7 @@ func CategoryOf(kind, message string) Category {
 		return InvalidInput
 	}
 
+	// The kinds that are left, above all the failure of a command, say nothing of the cause.
 	message = strings.ToLower(message)
 	for _, c := range []struct {
 		category Category

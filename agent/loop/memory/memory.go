@@ -42,11 +42,11 @@ type Error struct {
 	Resolution    string
 }
 
-// Fact is something that was found out.
+// Fact is something that was found out by the run.
 type Fact struct {
 	Fact string
 	Step int
-	Tool string // of the act that it was learned from
+	Tool string // of the last act before it, from which it was probably learned
 }
 
 // Memory is the working memory of one run.
@@ -61,11 +61,11 @@ type Memory struct {
 	idleSteps  int            // steps in a row that were no act
 	last       string         // signature of the last action
 	streak     int            // how often in a row it was taken
-	made       map[string]int // how often each action was taken
-	failed     map[string]int // how often each action failed
+	made       map[string]int // how often each action was taken, by signature
+	failed     map[string]int // how often each action failed, by signature
 	failedTool string         // the tool of the action that failed last
 	lastFailed string         // its signature
-	refused    int            // calls that failed for want of permission
+	refused    int            // calls that failed because permission was missing
 }
 
 // New is an empty memory whose plan is on the board.
@@ -88,10 +88,11 @@ func (m *Memory) IdleSteps() int { return m.idleSteps }
 // Streak says which action was taken last and how often in a row.
 func (m *Memory) Streak() (signature string, times int) { return m.last, m.streak }
 
-// ResetStreaks takes up that somebody said something: what came before is no reason to stop now.
+// ResetStreaks forgets idle steps and repetitions: a person has said something, so what came before
+// is no reason to stop now.
 func (m *Memory) ResetStreaks() { m.idleSteps, m.last, m.streak = 0, "", 0 }
 
-// AddStep keeps a step and gives its number.
+// AddStep records a step and returns its number.
 func (m *Memory) AddStep(s Step) int {
 	s.Number = len(m.steps) + 1
 	m.steps = append(m.steps, s)
@@ -104,10 +105,10 @@ func (m *Memory) AddStep(s Step) int {
 	return s.Number
 }
 
-// AddError keeps what went wrong.
+// AddError records what went wrong.
 func (m *Memory) AddError(e Error) { m.errors = append(m.errors, e) }
 
-// ResolveError says what became of the latest open error of a step; of any step with 0.
+// ResolveError marks the latest open error of a step as resolved; step 0 means any step.
 func (m *Memory) ResolveError(step int, how string) bool {
 	for i := len(m.errors) - 1; i >= 0; i-- {
 		if e := &m.errors[i]; !e.Resolved && (step == 0 || e.Step == step) {
@@ -118,7 +119,7 @@ func (m *Memory) ResolveError(step int, how string) bool {
 	return false
 }
 
-// AddFacts keeps what was found out; what is known is not kept twice.
+// AddFacts records what was found out, each fact once.
 func (m *Memory) AddFacts(step int, facts ...string) {
 	for _, f := range facts {
 		f = strings.TrimSpace(f)
@@ -129,7 +130,7 @@ func (m *Memory) AddFacts(step int, facts ...string) {
 	}
 }
 
-// Action is a call of a tool and what it came to.
+// Action is a call of a tool and its result.
 type Action struct {
 	Phase             Phase
 	Thinking, Summary string
@@ -141,9 +142,10 @@ type Action struct {
 	Duration          time.Duration
 }
 
-// RecordAction keeps a call as a step (AYA-07, AYA-08).
+// RecordAction records a call as a step (AYA-07, AYA-08).
 func (m *Memory) RecordAction(a Action) int {
 	n := m.AddStep(Step{Phase: a.Phase, Thinking: a.Thinking, Summary: a.Summary, Tool: a.Tool, Input: a.Input, Output: a.Output, Failed: a.Failed, Duration: a.Duration})
+	// Planning and questions are repeated too, but only an act earns the run more steps.
 	m.countAction(a.Signature)
 	if a.Phase == Act {
 		m.actions++
@@ -173,7 +175,7 @@ func (m *Memory) countAction(signature string) {
 	m.made[signature]++
 }
 
-// RecordStep keeps a step that calls no tool, and says what the model hears of it (AYA-07).
+// RecordStep records a step that calls no tool, and returns what the model is answered (AYA-07).
 func (m *Memory) RecordStep(s ParsedStep) (reply any, warnings []string) {
 	n := m.AddStep(Step{Phase: s.Phase, Thinking: s.Thinking, Summary: s.Summary})
 	m.AddFacts(n, s.Facts...)
@@ -195,6 +197,8 @@ func (m *Memory) RecordStep(s ParsedStep) (reply any, warnings []string) {
 		out = acknowledged{Acknowledged: true, Version: p.Version, SubTasks: p.SubTasks}
 	case Verify:
 		if current := m.board.Plan().Current; current != "" && s.Outcome != "" {
+			// After a failure the sub-task stays current: the model decides whether it tries
+			// again or plans something else.
 			m.board.Update(current, s.Outcome)
 			if s.Outcome == Done {
 				m.board.Advance()

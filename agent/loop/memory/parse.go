@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// ParsedStep is what a model says with one agent_step, as far as it could be understood (AYA-06).
+// ParsedStep is one agent_step of a model, as far as it could be understood (AYA-06).
 type ParsedStep struct {
 	Phase             Phase
 	Thinking, Summary string
@@ -29,14 +29,14 @@ type ParsedStep struct {
 	Warnings []string
 }
 
-// Invalid is what cannot be understood.
+// Invalid is why a step cannot be understood, by the name of the argument that is wrong.
 type Invalid struct{ Field, Message, Expected string }
 
 func (w *Invalid) Error() string { return w.Message }
 
-// Parse takes what models write for what they mean: an object written as a string, numbers
-// as ids, words of another case. Without its phase, or without what that phase is about, a
-// step means nothing.
+// Parse reads what models write as they mean it: an object written as a string, numbers as ids,
+// words in another case. Only without its phase, or without what that phase needs, is a step
+// invalid.
 func Parse(args json.RawMessage) (ParsedStep, *Invalid) {
 	m, ok := object(args)
 	if !ok {
@@ -87,7 +87,7 @@ func (s *ParsedStep) parsePlan(raw json.RawMessage) *Invalid {
 
 	s.Goal = scalar(m["goal"])
 	var list []json.RawMessage
-	_ = json.Unmarshal(unquoted(m["sub_tasks"]), &list) // no list has no sub-tasks
+	_ = json.Unmarshal(unquoted(m["sub_tasks"]), &list) // anything else has no sub-tasks, which is reported below
 	if len(list) > maxSubTasks {
 		s.Warnings = append(s.Warnings, fmt.Sprintf("the plan has %d sub-tasks; those after the first %d were left out", len(list), maxSubTasks))
 		list = list[:maxSubTasks]
@@ -144,6 +144,7 @@ func (s *ParsedStep) parseOutcome(text string) {
 
 func (s *ParsedStep) parseEnd(status, message string) {
 	s.Status, s.Message = strings.ToLower(status), message
+	// A run that ends with an unknown word has still ended; complete has the same default.
 	if !slices.Contains([]string{Solved, Partial, Stuck}, s.Status) {
 		s.Status = Solved
 	}
@@ -152,7 +153,7 @@ func (s *ParsedStep) parseEnd(status, message string) {
 	}
 }
 
-// StepTool is what a model calls a step by.
+// StepTool is the name of the tool with which a model takes a step.
 const StepTool = "agent_step"
 
 // How a run in phases says that it ends.
@@ -177,7 +178,7 @@ func object(raw json.RawMessage) (map[string]json.RawMessage, bool) {
 	return m, err == nil && m != nil
 }
 
-// scalar is a word, or a number or truth that stands for one; "" for all else.
+// scalar is a string, or a number or boolean written in place of one; "" for everything else.
 func scalar(raw json.RawMessage) string {
 	var s string
 	if json.Unmarshal(raw, &s) == nil {
@@ -191,7 +192,7 @@ func scalar(raw json.RawMessage) string {
 	return string(raw)
 }
 
-// scalars are the words of a list; a single one may stand without its list.
+// scalars are the elements of a list of strings; a single string counts as a list of one.
 func scalars(raw json.RawMessage) []string {
 	var list []json.RawMessage
 	if json.Unmarshal(unquoted(raw), &list) != nil {

@@ -7,13 +7,13 @@ import (
 	"rouse/internal/text"
 )
 
-// Signals are what the view tells of the run beside the memory itself (AYA-09).
+// Signals are what the view shows of the run beside the memory itself (AYA-09).
 type Signals struct {
 	Used, Budget int // steps
 	Context      int // percent of the model's context
 }
 
-// Signals are the lines of what a model had better know now.
+// Signals are lines about what the model should know now: its limits, and what it does wrong.
 func (m *Memory) Signals(s Signals) []string {
 	var out []string
 	add := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
@@ -21,6 +21,7 @@ func (m *Memory) Signals(s Signals) []string {
 		add("%d of %d steps used", s.Used, s.Budget)
 	}
 
+	// The thresholds are lower than those that end the run: the model is warned first.
 	if n := m.failed[m.lastFailed]; n >= 2 && m.made[m.lastFailed] >= 2 {
 		add("the same %s action has failed %d times: do something else", m.failedTool, n)
 	}
@@ -48,14 +49,14 @@ const (
 	footer = "--- End Agent Working Memory ---"
 	// briefLen is as much of a result as stands in its place once it is left out, in bytes.
 	briefLen = 120
-	// These are told in any case, the newest of them.
+	// How many of the newest are shown in any case, even when the view gets too long.
 	keptSteps, keptFacts, keptErrors = 3, 8, 4
 )
 
-// viewStart is where the view begins with each of its lists.
+// viewStart is the index of the first entry of each list that the view shows.
 type viewStart struct{ step, fact, err int }
 
-// omitOldest leaves out one more of what is oldest: steps first, which the history tells too.
+// omitOldest leaves out one more of the oldest entries: steps first, which are in the history too.
 func (m *Memory) omitOldest(f *viewStart) bool {
 	switch {
 	case f.step < len(m.steps)-keptSteps:
@@ -84,9 +85,12 @@ func (m *Memory) View(s Signals, budget int) string {
 		results[i] = collapsed(step.Output, briefLen)
 	}
 
+	// First with all results shortened: what can be shown at all is decided before what is shown
+	// whole.
 	var first viewStart
 	for len(m.render(signals, results, first)) > budget && m.omitOldest(&first) {
 	}
+	// The rest of the budget goes to the newest results, until one does not fit.
 	left := budget - len(m.render(signals, results, first))
 	for i := len(m.steps) - 1; i >= first.step; i-- {
 		more := len(oneLine(m.steps[i].Output)) - len(results[i])
@@ -104,7 +108,7 @@ func (m *Memory) View(s Signals, budget int) string {
 	return m.render(signals, results, first)
 }
 
-// pointer is where the rest of a result is.
+// pointer says where the rest of a result is.
 const pointer = "… (%d bytes: see the result of that call, or make it again)"
 
 func collapsed(output string, most int) string {
@@ -115,7 +119,8 @@ func collapsed(output string, most int) string {
 	return text.HeadBytes(output, most) + fmt.Sprintf(pointer, len(output))
 }
 
-// shorten is the beginning of what the model said itself.
+// shorten is the beginning of a text of the model's own. It needs no pointer to the rest: the model
+// wrote it.
 func shorten(said string, most int) string {
 	if said = oneLine(said); len(said) > most {
 		return text.HeadBytes(said, most) + "…"
@@ -123,7 +128,7 @@ func shorten(said string, most int) string {
 	return said
 }
 
-// oneLine keeps what others wrote from looking like a part of the view.
+// oneLine keeps text that others wrote from looking like a part of the view.
 func oneLine(text string) string {
 	return strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' }), " ")
 }

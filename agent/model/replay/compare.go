@@ -10,9 +10,8 @@ import (
 	"rouse/agent/model"
 )
 
-// Difference is one thing that is not as it was recorded. Attempt and Step are 0 where it
-// is of none. Recorded and Now are short: the place where they part, with what stands
-// around it; "" where there is nothing.
+// Difference is one thing that is not as it was recorded. Attempt and Step are 0 when it belongs to
+// none. Recorded and Now are excerpts around the place where they differ; "" when there is nothing.
 type Difference struct {
 	Attempt  int    `json:"attempt,omitempty"`
 	Step     int    `json:"step,omitempty"`
@@ -33,9 +32,8 @@ func quoteOrNothing(text string) string {
 	return fmt.Sprintf("%q", text)
 }
 
-// Compare says where a request is not the recorded one: in what the model is told (system),
-// in its tools, in the messages. How long an answer may be, and how it is sampled, is the
-// model's affair and not compared.
+// Compare says where a request differs from the recorded one: in the system prompt, the tools, the
+// messages. The length of the answer and its sampling are settings of the model, and ignored.
 func Compare(recorded, now model.Request) []Difference {
 	var out []Difference
 	add := func(what, a, b string) {
@@ -55,7 +53,8 @@ func Compare(recorded, now model.Request) []Difference {
 	for i := range n {
 		a, b := recorded.Messages[i], now.Messages[i]
 		what := fmt.Sprintf("message %d, %s", i+1, describe(a))
-		if a.Role != b.Role || a.Name != b.Name { // what follows stands at other places
+		// From here on messages are shifted, and comparing them one by one would only be noise.
+		if a.Role != b.Role || a.Name != b.Name {
 			out = append(out, Difference{What: what, Recorded: excerptOf(a), Now: excerptOf(b)})
 			return out
 		}
@@ -81,7 +80,7 @@ func describeNoTools(noTools bool) string {
 	return "tools or text"
 }
 
-// compareTools goes by names: their order says nothing.
+// compareTools compares by name: the order of tools means nothing.
 func compareTools(recorded, now []model.Tool) (out []Difference) {
 	find := func(list []model.Tool, name string) (model.Tool, bool) {
 		for _, t := range list {
@@ -156,18 +155,18 @@ func canonicalJSON(raw json.RawMessage) string {
 	return string(text)
 }
 
-// SameJSON says whether two documents mean the same.
+// SameJSON says whether two documents mean the same, whatever their spaces and the order of keys.
 func SameJSON(a, b json.RawMessage) bool {
 	return bytes.Equal(a, b) || canonicalJSON(a) == canonicalJSON(b)
 }
 
-// What is shown of two texts that differ: so many bytes before the place, and in all.
+// What is shown of two texts that differ, in bytes: before the place, and in total.
 const (
 	excerptBefore = 40
 	excerptLen    = 160
 )
 
-// Apart shortens two texts to the place where they part.
+// Apart shortens two texts to the place where they differ.
 func Apart(a, b string) (string, string) {
 	at := 0
 	for at < len(a) && at < len(b) && a[at] == b[at] {

@@ -13,8 +13,9 @@ import (
 	"rouse/agent/model"
 )
 
-// Bounds of a recording that is read: one line in bytes, and the messages of all its
-// requests together.
+// Bounds of a recording that is read: one line in bytes, and the messages of all its requests
+// together. A short file could otherwise ask for any amount of memory, because each request repeats
+// the messages of the one before it.
 const (
 	maxLine     = 64 << 20
 	maxMessages = 4 << 20
@@ -113,10 +114,10 @@ type Encoder struct {
 	attempt int
 }
 
-// Exchange is the line of an exchange, with its end.
+// Exchange is the line of an exchange, with its newline.
 func (e *Encoder) Exchange(x Exchange) ([]byte, error) { return encode(line{Exchange: e.delta(x)}) }
 
-// AttemptLine is the line of an attempt, with its end.
+// AttemptLine is the line of an attempt, with its newline.
 func AttemptLine(a Attempt) ([]byte, error) { return encode(line{Attempt: &a}) }
 
 func encode(l line) ([]byte, error) {
@@ -134,6 +135,7 @@ func (e *Encoder) delta(x Exchange) *exchange {
 		return out
 	}
 
+	// Each attempt is a file of its own while it is recorded, so its first request is whole.
 	if e.attempt != x.Attempt {
 		e.last, e.attempt = nil, x.Attempt
 	}
@@ -201,7 +203,7 @@ func read(from io.Reader, headed bool) (Recording, error) {
 	}
 }
 
-// decodeRest takes what stands behind the last end of a line. A person may leave that out; in lines
+// decodeRest reads what comes after the last newline. A person may leave the newline out; in lines
 // that a recorder wrote, what cannot be read there was cut off.
 func (d *decoder) decodeRest(text []byte, n int) error {
 	cutOff := !d.strict && !json.Valid(text)
@@ -211,13 +213,15 @@ func (d *decoder) decodeRest(text []byte, n int) error {
 		}
 	}
 
+	// The header is still missing at the end: the file is empty.
 	if d.headed {
 		return fmt.Errorf(`line 1: a recording begins with {"recording":{"version":%d}}`, Version)
 	}
 	return nil
 }
 
-// readLine reads up to the next end of a line.
+// readLine reads up to the next newline. It does not use a bufio.Scanner, whose buffer would have
+// to be as long as the longest line from the beginning.
 func readLine(in *bufio.Reader) ([]byte, error) {
 	var text []byte
 	for {
@@ -232,10 +236,10 @@ func readLine(in *bufio.Reader) ([]byte, error) {
 	}
 }
 
-// decoder puts the lines together.
+// decoder builds a recording from its lines.
 type decoder struct {
 	out      Recording
-	strict   bool
+	strict   bool // a whole file, in which nothing may be cut off
 	headed   bool // the first line is still to come
 	last     *model.Request
 	attempt  int
@@ -245,7 +249,7 @@ type decoder struct {
 func (d *decoder) decodeLine(text []byte) error {
 	var l line
 	dec := json.NewDecoder(bytes.NewReader(text))
-	dec.DisallowUnknownFields()
+	dec.DisallowUnknownFields() // a typing error would otherwise be an answer without that part
 	if err := dec.Decode(&l); err != nil {
 		return fmt.Errorf("cannot be read: %w", err)
 	}

@@ -43,7 +43,7 @@ func Parse(path string, text []byte) (*Provider, error) {
 	return p, nil
 }
 
-// New answers from a recording, which its errors call name.
+// New answers from a recording. Errors call it name.
 func New(name string, r Recording) (*Provider, error) {
 	p := &Provider{name: name, turns: playableTurns(r.Exchanges)}
 	if len(p.turns) == 0 {
@@ -52,8 +52,9 @@ func New(name string, r Recording) (*Provider, error) {
 	return p, nil
 }
 
-// playableTurns are what a run has gone on with: of a turn that was asked more than once the last
-// try, and of what was said nothing that no transcript holds, unless it came last.
+// playableTurns are the answers that a run continued with: the last try of each turn, without
+// failures and empty answers, which no transcript holds. The last exchange is kept whatever it is:
+// it is how the run ended.
 func playableTurns(all []Exchange) []Exchange {
 	var out []Exchange
 	seen := map[string]bool{}
@@ -62,12 +63,15 @@ func playableTurns(all []Exchange) []Exchange {
 		if !last && (x.Fault != nil || !x.inTranscript()) {
 			continue
 		}
+		// Another try of the same step follows. Exchanges written manually have no steps.
 		if !last && x.Step > 0 && x.Attempt == all[i+1].Attempt && x.Step == all[i+1].Step {
 			continue
 		}
 
 		x.Calls = slices.Clone(x.Calls)
-		for j := range x.Calls { // by which a transcript tells where it is
+		// The ids tell where in the recording a transcript is, so they must be unique, and the same
+		// each time the file is read.
+		for j := range x.Calls {
 			c := &x.Calls[j]
 			if c.ID == "" || seen[c.ID] {
 				sum := sha256.Sum256(fmt.Appendf(nil, "%d.%d", i, j))
@@ -79,7 +83,7 @@ func playableTurns(all []Exchange) []Exchange {
 				c.Args = json.RawMessage("{}")
 			}
 
-			c.Key = "" // the run's own
+			c.Key = "" // of the recorded run; the run that is answered gives its own
 		}
 
 		out = append(out, x)
@@ -106,13 +110,13 @@ func (p *Provider) Stream(ctx context.Context, r model.Request) iter.Seq2[model.
 	}
 }
 
-// Events gives an answer as a stream does.
+// Events streams an answer as a provider does.
 func (x Exchange) Events(yield func(model.Event, error) bool) {
 	if x.Text != "" && !yield(model.Event{Text: x.Text}, nil) {
 		return
 	}
 
-	if x.Fault == nil { // half an answer calls nothing
+	if x.Fault == nil { // calls of an answer that broke off are not made
 		for i := range x.Calls {
 			c := x.Calls[i]
 			if !yield(model.Event{Call: &c}, nil) {
@@ -147,9 +151,10 @@ func (x Exchange) Events(yield func(model.Event, error) bool) {
 	yield(model.Event{Stop: stop}, nil)
 }
 
-// answerTo is the answer to a request: that to the same one, or else the one after the last that
-// the transcript holds.
+// answerTo is the answer to a request: the one to the same request, or else the one after the last
+// answer that the transcript holds.
 func (p *Provider) answerTo(r model.Request) (Exchange, error) {
+	// By request first: a run whose history was shortened has a transcript with fewer answers.
 	for _, x := range p.turns {
 		if x.Request != nil && len(x.Request.Messages) == len(r.Messages) && len(Compare(*x.Request, r)) == 0 {
 			return x, nil
