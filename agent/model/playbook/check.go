@@ -9,11 +9,10 @@ import (
 	"strings"
 )
 
-// identifier is what templates and expressions can both name.
+// identifier is a name that both templates and expressions can use.
 var identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// Check finds what is wrong with calls before any of them runs; names are what every run
-// has in its data.
+// Check finds mistakes in calls before any of them runs; names are in the data of every run.
 func Check(calls []Call, names []string) []error {
 	var problems []error
 	for i, c := range calls {

@@ -10,6 +10,8 @@ import (
 	"strings"
 )
 
+// The errors of text/template are plain text, written for programmers: these find the parts in them
+// that say something to the author of a playbook.
 var (
 	execError = regexp.MustCompile(`(?s)^template: ` + templateTag + `:\d+:\d+: executing "` + templateTag + `" at <(.*?)>: (.*)$`)
 	noKey     = regexp.MustCompile(`map has no entry for key "(.*)"$`)
@@ -17,8 +19,8 @@ var (
 	funcError = regexp.MustCompile(`^error calling \w+: (.*)$`)
 )
 
-// explainError words a failed execution for someone who writes YAML. scoped says that the dot
-// may not be the data.
+// explainError turns a failed execution into a message for someone who writes YAML. scoped says
+// that the dot may be something other than the data.
 func explainError(name string, err error, data map[string]any, scoped bool) error {
 	m := execError.FindStringSubmatch(err.Error())
 	switch {
@@ -40,18 +42,18 @@ func explainError(name string, err error, data map[string]any, scoped bool) erro
 	return fmt.Errorf("the template of %s cannot be filled: %s: %s", name, at, problem)
 }
 
-// missingName is the name that was looked for in vain, "" when it is not about that.
+// missingName is the name that was not found, "" when the problem is another one.
 func missingName(problem string) string {
 	if m := noKey.FindStringSubmatch(problem); m != nil {
 		return m[1]
 	}
 	if m := noField.FindStringSubmatch(problem); m != nil {
-		return m[1] + m[2]
+		return m[1] + m[2] // only one of the two alternatives matches
 	}
 	return ""
 }
 
-// describeMissing says what is missing, and what is there instead where that can be known.
+// describeMissing says what is missing, and what is there instead if that can be known.
 func describeMissing(at, key string, data map[string]any, scoped bool) string {
 	path, known := strings.CutPrefix(at, "$.")
 	if !known {
@@ -62,6 +64,7 @@ func describeMissing(at, key string, data map[string]any, scoped bool) string {
 		return fmt.Sprintf("%q, which is not there", key)
 	}
 
+	// Follows the path from the data on, to the first part that is not there.
 	var owner any = data
 	names := strings.Split(path, ".")
 	for i, part := range names {
@@ -92,7 +95,7 @@ func describeMissing(at, key string, data map[string]any, scoped bool) string {
 	return fmt.Sprintf("%q, which is not there", key)
 }
 
-// lookup looks into an object or a struct.
+// lookup is the value of a name in an object or a struct.
 func lookup(owner any, name string) (any, bool) {
 	if m, ok := owner.(map[string]any); ok {
 		v, ok := m[name]
@@ -112,7 +115,8 @@ func lookup(owner any, name string) (any, bool) {
 	return v.FieldByIndex(f.Index).Interface(), true
 }
 
-// memberNames are the names in an object or a struct, nil when it cannot have any.
+// memberNames are the names in an object or a struct; nil when it cannot have any, which is not the
+// same as an empty object.
 func memberNames(owner any) []string {
 	if m, ok := owner.(map[string]any); ok {
 		return slices.AppendSeq([]string{}, slices.Values(slices.Sorted(maps.Keys(m))))

@@ -22,8 +22,8 @@ const marker = "= "
 
 var unknownName = regexp.MustCompile(` is broken: unknown name (\S+)`)
 
-// languageOptions is what all expressions have. There is no clock in it, and what is made of a
-// map is sorted, so that a resumed attempt makes the same calls as the one before it.
+// languageOptions are the functions of all expressions. There is no clock among them, and what is
+// made of a map is sorted, so that a resumed attempt makes the same calls as the one before it.
 func languageOptions() []expr.Option {
 	return []expr.Option{
 		expr.DisableBuiltin("now"),
@@ -89,6 +89,8 @@ func compile(name, text string, names types.Map) (*vm.Program, error) {
 
 // checkExpression says whether an expression can be computed if all that it names exists.
 func checkExpression(name, text string) error {
+	// Declares every name that the expression uses, so that only its form and its functions are
+	// checked: the data of a run is not known yet.
 	names := types.Map{}
 	if len(text) <= maxExpression {
 		if tree, err := parser.Parse(text); err == nil {
@@ -115,7 +117,7 @@ func (v *identifiers) Visit(n *ast.Node) {
 	switch n := (*n).(type) {
 	case *ast.IdentifierNode:
 		v.used[n.Value]++
-	case *ast.CallNode:
+	case *ast.CallNode: // its name was counted as an identifier before
 		if f, ok := n.Callee.(*ast.IdentifierNode); ok {
 			v.used[f.Value]--
 		}
@@ -124,7 +126,7 @@ func (v *identifiers) Visit(n *ast.Node) {
 	}
 }
 
-// firstLine is an error of the library without its drawing of the place.
+// firstLine is an error of the library without the excerpt that it draws below it.
 func firstLine(err error) string {
 	line, _, _ := strings.Cut(err.Error(), "\n")
 	return line

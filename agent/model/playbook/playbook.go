@@ -33,35 +33,35 @@ type Call struct {
 	Line    int            // in the configuration, for messages
 }
 
-// Options are a playbook and what its templates can name.
+// Options are a playbook and the data of its templates.
 type Options struct {
 	Calls []Call
 	Data  map[string]any
 	// Recorded says whether a call has a result of an earlier attempt; nil: none has.
 	Recorded func(key string) bool
-	// Skipped says whether a call is not to be made, because its owner said so; nil: none is.
+	// Skipped says whether the owner decided that a call is not made; nil: none is skipped.
 	Skipped func(key string) bool
 }
 
-// Absentee is an item of an each that may no longer be there. It keeps its place, for the
-// keys of the calls count on it; without a recorded result no call is made for it.
+// Absentee is an item of an each that may be gone, like a file. It keeps its place in the list,
+// because the keys of the calls are positions; no call is made for it unless its result is recorded.
 type Absentee interface{ Absent() bool }
 
-// Provider plays the calls, one a turn. It serves one attempt of one run.
+// Provider makes the calls, one in each turn. It serves one attempt of one run.
 type Provider struct {
 	calls   []Call
 	data    map[string]any
 	tally   []tally
-	index   int   // the call that comes next, or whose result does
-	items   []any // of its each; nil when it has none or they are not known yet
+	index   int   // of the next call, or of the one whose result comes next
+	items   []any // of its each; nil when it has none, or before it is evaluated
 	item    int
 	pending string // key of the call whose result comes with the next request
 
 	recorded, skipped func(key string) bool
 }
 
-// New returns the provider of one attempt. A playbook that cannot be played to its end
-// does not begin.
+// New returns the provider of one attempt. A playbook with a mistake does not start, not even with
+// the calls before the mistake.
 func New(o Options) (*Provider, error) {
 	if len(o.Calls) == 0 {
 		return nil, errors.New("the playbook has no calls")
@@ -70,6 +70,7 @@ func New(o Options) (*Provider, error) {
 		return nil, errors.Join(problems...)
 	}
 
+	// Copied, because results are saved in it.
 	data := map[string]any{}
 	maps.Copy(data, o.Data)
 	p := &Provider{calls: o.Calls, data: data, recorded: o.Recorded, skipped: o.Skipped}
@@ -100,7 +101,7 @@ func (p *Provider) Stream(ctx context.Context, r model.Request) iter.Seq2[model.
 	}
 }
 
-// nextCall learns what became of the last call and finds the next one, nil after the last.
+// nextCall records the result of the last call and finds the next one, nil after the last.
 func (p *Provider) nextCall(r model.Request) (*model.Call, error) {
 	if p.pending != "" {
 		if err := p.recordResult(r.Results); err != nil {
@@ -132,7 +133,7 @@ func label(i int, c Call) string {
 	return fmt.Sprintf("call %d (%s)", i+1, about)
 }
 
-// label names the call that is at hand, and its item.
+// label names the current call, and its item, in messages.
 func (p *Provider) label() string {
 	text := label(p.index, p.calls[p.index])
 	if p.items != nil {
@@ -141,7 +142,7 @@ func (p *Provider) label() string {
 	return text
 }
 
-// recordResult learns the result of the call that was made. The error ends the run.
+// recordResult takes over the result of the call that was made. An error ends the run.
 func (p *Provider) recordResult(results []model.Result) error {
 	at := slices.IndexFunc(results, func(r model.Result) bool { return r.Call.Key == p.pending })
 	if at < 0 {
@@ -171,7 +172,7 @@ func (p *Provider) recordResult(results []model.Result) error {
 	default:
 		t.failed++
 		t.kind = e.Kind
-		result = nil
+		result = nil // later templates see nothing, and not the result of another item
 	}
 
 	if c.Save != "" {
@@ -190,7 +191,7 @@ func (p *Provider) advance() {
 		return
 	}
 
-	// What a call saves can be named after it, even when it was never made.
+	// Later templates can name what a call saves, even when it was never made.
 	if save := p.calls[p.index].Save; save != "" {
 		if _, ok := p.data[save]; !ok {
 			p.data[save] = nil
@@ -202,11 +203,12 @@ func (p *Provider) advance() {
 	delete(p.data, "index")
 }
 
-// currentCall gives the call at hand, or nil when it is skipped.
+// currentCall is the current call, or nil when it is skipped or has no items.
 func (p *Provider) currentCall() (*model.Call, error) {
 	c := &p.calls[p.index]
 	key := fmt.Sprintf("p%d", p.index+1)
 	if c.Each != nil {
+		// Evaluated once: what the calls of this each save must not change its own list.
 		if p.items == nil {
 			items, err := p.evaluateEach(c)
 			if err != nil {
@@ -225,6 +227,7 @@ func (p *Provider) currentCall() (*model.Call, error) {
 		key = fmt.Sprintf("%s.%d", key, p.item+1)
 	}
 
+	// The condition of an item that is gone is not evaluated: it may read the item.
 	wanted := !p.removed(key) && (p.skipped == nil || !p.skipped(key))
 	if wanted {
 		var err error
@@ -248,8 +251,7 @@ func (p *Provider) currentCall() (*model.Call, error) {
 	return &model.Call{ID: key, Key: key, Name: c.Name, Args: args}, nil
 }
 
-// removed says whether the item at hand is not there any more, and was not when its call
-// would have been made before.
+// removed says whether the current item is gone, and no earlier attempt made its call.
 func (p *Provider) removed(key string) bool {
 	if p.items == nil {
 		return false
@@ -311,7 +313,7 @@ func (p *Provider) arguments(c *Call) (json.RawMessage, error) {
 	return args, nil
 }
 
-// quoteValue is a value in a message.
+// quoteValue is a value for a message.
 func quoteValue(v any) string {
 	switch v := v.(type) {
 	case nil:

@@ -8,11 +8,11 @@ import (
 )
 
 const (
-	maxDetail  = 60   // characters that a call has in a summary
+	maxDetail  = 60   // characters of a call's detail in a summary
 	maxSummary = 2000 // characters of a summary
 )
 
-// tally is what became of one entry of the playbook.
+// tally counts what happened to one entry of the playbook.
 type tally struct {
 	name                  string
 	made, skipped, failed int
@@ -20,7 +20,7 @@ type tally struct {
 	kind                  string // of the last failure
 }
 
-// summary tells what a playbook did, in the order of its calls.
+// summary says what a playbook did, in the order of its calls.
 func summary(all []tally) string {
 	var out []string
 	for _, t := range all {
@@ -61,7 +61,7 @@ func (t tally) String() string {
 	return t.name + out
 }
 
-// describeResult is what a result tells in a few words.
+// describeResult says in a few words what a result is, by the keys that the tools of rouse use.
 func describeResult(result any) string {
 	m, ok := result.(map[string]any)
 	if !ok {

@@ -16,8 +16,8 @@ import (
 
 const (
 	maxActions   = 10_000  // in one template: deeper nesting would end the process
-	maxWork      = 4 << 20 // bytes that one template may make
-	perIteration = 64      // what a turn of a range costs of them
+	maxWork      = 4 << 20 // bytes that one template may produce
+	perIteration = 64      // bytes that an iteration of a range costs: one without output must end too
 	templateTag  = "t"     // the name in text/template's own messages
 )
 
@@ -50,7 +50,7 @@ func CheckTemplate(name, text string) error {
 	return err
 }
 
-// parseTemplate also says whether the dot is something else than the data in some places.
+// parseTemplate also says whether the dot is something other than the data in some places.
 func parseTemplate(name, text string, w *quota) (t *template.Template, scoped bool, err error) {
 	if strings.Count(text, "{{") > maxActions {
 		return nil, false, fmt.Errorf("the template of %s has more than %d actions", name, maxActions)
@@ -73,7 +73,8 @@ func parseTemplate(name, text string, w *quota) (t *template.Template, scoped bo
 	return t, in.scoped, nil
 }
 
-// instrument makes every output go through show, and every turn of a range through turn.
+// instrument rewrites a template so that every output goes through _show and every iteration of a
+// range through _turn: the package has no other way to bound a loop, or to print a value differently.
 type instrument struct{ scoped, includes bool }
 
 func (in *instrument) list(l *parse.ListNode) {
@@ -83,7 +84,7 @@ func (in *instrument) list(l *parse.ListNode) {
 	for _, n := range l.Nodes {
 		switch n := n.(type) {
 		case *parse.ActionNode:
-			if len(n.Pipe.Decl) == 0 {
+			if len(n.Pipe.Decl) == 0 { // an assignment prints nothing
 				n.Pipe.Cmds = append(n.Pipe.Cmds, invoke("_show", n.Pos))
 			}
 		case *parse.IfNode:
@@ -97,7 +98,7 @@ func (in *instrument) list(l *parse.ListNode) {
 			iteration := &parse.ActionNode{NodeType: parse.NodeAction, Pos: n.Pos, Line: n.Line,
 				Pipe: &parse.PipeNode{NodeType: parse.NodePipe, Pos: n.Pos, Line: n.Line, Cmds: []*parse.CommandNode{invoke("_turn", n.Pos)}}}
 			n.List.Nodes = append([]parse.Node{iteration}, n.List.Nodes...)
-		case *parse.TemplateNode:
+		case *parse.TemplateNode: // it could call itself without end
 			in.includes = true
 		}
 	}
@@ -124,13 +125,14 @@ func (w *quota) spend(n int) error {
 	return nil
 }
 
-// charge charges for a text that a function made.
+// charge counts a text that a function made.
 func (w *quota) charge(text string) (string, error) { return text, w.spend(len(text)) }
 
-// wideFormat finds what could blow a short format up.
+// wideFormat finds a width that makes a short format produce a huge text before it can be counted.
 var wideFormat = regexp.MustCompile(`%[^%a-zA-Z]*(\*|\d{4,})`)
 
-// functions are text/template's own; those that make text are charged for it.
+// functions are text/template's own; the text that they make is counted, because it may be stored
+// in a variable and never reach the output.
 func (w *quota) functions() template.FuncMap {
 	return template.FuncMap{
 		"_show": show,
@@ -151,7 +153,7 @@ func (w *quota) functions() template.FuncMap {
 	}
 }
 
-// quotaWriter charges for what is written.
+// quotaWriter counts what is written.
 type quotaWriter struct {
 	io.Writer
 	*quota
@@ -165,7 +167,7 @@ func (m quotaWriter) Write(b []byte) (int, error) {
 }
 
 // show is a value as a person writes it: numbers without exponents, lists and objects as
-// JSON, nothing for nothing.
+// JSON, and nil as nothing.
 func show(v any) string {
 	switch v := v.(type) {
 	case nil:

@@ -30,7 +30,7 @@ func expandValue(name string, v any, data map[string]any) (any, error) {
 		return out, nil
 	case map[string]any:
 		out := make(map[string]any, len(v))
-		for _, k := range slices.Sorted(maps.Keys(v)) {
+		for _, k := range slices.Sorted(maps.Keys(v)) { // sorted, so that of two mistakes the same one is reported
 			var err error
 			if out[k], err = expandValue(name+"."+k, v[k], data); err != nil {
 				return nil, err
@@ -42,7 +42,7 @@ func expandValue(name string, v any, data map[string]any) (any, error) {
 	return v, nil
 }
 
-// toList gives the items of any list.
+// toList is the items of a list of any type.
 func toList(v any) ([]any, bool) {
 	if items, ok := v.([]any); ok {
 		return append([]any{}, items...), true

@@ -154,22 +154,22 @@ func (x Exchange) Events(yield func(model.Event, error) bool) {
 // answerTo is the answer to a request: the one to the same request, or else the one after the last
 // answer that the transcript holds.
 func (p *Provider) answerTo(r model.Request) (Exchange, error) {
-	// By request first: a run whose history was shortened has a transcript with fewer answers.
+	// The same request is certain. The search below may find the wrong one of two answers that are
+	// alike, if a part of the history was left out.
 	for _, x := range p.turns {
 		if x.Request != nil && len(x.Request.Messages) == len(r.Messages) && len(Compare(*x.Request, r)) == 0 {
 			return x, nil
 		}
 	}
 
-	at, answers := 0, 0
+	at := 0
 	for _, m := range r.Messages {
 		if m.Role != model.RoleAssistant {
 			continue
 		}
 
-		answers++
-		// Of answers that are alike the one is meant that is as far in the recording as this
-		// is in the transcript, if that is whole.
+		// Answers come in the same order in both, so those that are alike are told apart by
+		// searching on from the last one found.
 		if i := p.turnOf(m, at); i >= 0 {
 			at = i + 1
 		}
@@ -194,8 +194,9 @@ func (p *Provider) answerTo(r model.Request) (Exchange, error) {
 	return x, nil
 }
 
-// turnOf finds an answer of a transcript from a place in the recording on, -1 where it is not
-// there: another model gave it. A run drops calls that it has not made.
+// turnOf finds an answer of a transcript in the recording, from an index on; -1 when it is not
+// there, because another model gave it. The transcript may lack calls of the answer: a run drops
+// those that it has not made.
 func (p *Provider) turnOf(m model.Message, from int) int {
 	i := slices.IndexFunc(p.turns[from:], func(x Exchange) bool {
 		if x.Text != m.Text || (len(m.Calls) == 0) != (len(x.Calls) == 0) && m.Text == "" {
