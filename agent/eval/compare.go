@@ -16,7 +16,7 @@ import (
 	"rouse/internal/domain"
 )
 
-// compare says what is not as it was wanted.
+// compare says what is not as the scenario expects.
 func (st *scenarioRun) compare(ctx context.Context, run ledger.Run) ([]string, error) {
 	problems := []string{}
 	report := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
@@ -52,6 +52,7 @@ func (st *scenarioRun) compare(ctx context.Context, run ledger.Run) ([]string, e
 		return nil, err
 	}
 
+	// A real model may get there in its own way.
 	if st.script != nil {
 		if err := st.compareMechanics(ctx, run, report); err != nil {
 			return nil, err
@@ -76,7 +77,7 @@ func (st *scenarioRun) compareRows(ctx context.Context, report func(string, ...a
 		got := "nothing"
 		rows, err := db.Query(ctx, agentdb.QuerySpec{SQL: query})
 		switch {
-		case err != nil:
+		case err != nil: // the model may not have made the table: a problem, not a failure of the host
 			got = err.Error()
 		case len(rows.Rows) == 1 && len(rows.Columns) == 1:
 			got = fmt.Sprint(rows.Rows[0][rows.Columns[0]])
@@ -90,7 +91,8 @@ func (st *scenarioRun) compareRows(ctx context.Context, report func(string, ...a
 	return nil
 }
 
-// compareMechanics holds the record, and what the script was asked, to how it was to come about.
+// compareMechanics compares the record, and the requests to the script, with how the scenario
+// expects the result to come about.
 func (st *scenarioRun) compareMechanics(ctx context.Context, run ledger.Run, report func(string, ...any)) error {
 	want := st.Want.Script
 	calls, err := st.ledger.Calls(ctx, run.ID)

@@ -19,11 +19,11 @@ import (
 // worker is the agent that a scenario is given to.
 const worker = "worker"
 
-// Report is what came of a scenario.
+// Report is the result of a scenario.
 type Report struct {
 	Name     string        `json:"name"`
 	About    string        `json:"about"`
-	Problems []string      `json:"problems"` // none: it did what was wanted
+	Problems []string      `json:"problems"` // none: it did what is expected
 	Run      ledger.Run    `json:"-"`
 	Took     time.Duration `json:"-"`
 }
@@ -38,8 +38,8 @@ type scenarioRun struct {
 	script *script // nil: a real model does it
 }
 
-// Run plays a scenario in dir, which it makes, or which must be empty. With a model that one
-// does the task in the place of the script. An error means that it could not be played.
+// Run runs a scenario in dir, which it makes, or which must be empty. With m, that model does the
+// task instead of the script. An error means that the scenario could not be run.
 func Run(ctx context.Context, dir string, s Scenario, m *agent.Model) (Report, error) {
 	report := Report{Name: s.Name, About: s.About, Problems: []string{}}
 	if err := requireEmpty(dir); err != nil {
@@ -61,8 +61,8 @@ func Run(ctx context.Context, dir string, s Scenario, m *agent.Model) (Report, e
 	return report, errors.Join(err, st.pool.Close(), st.ledger.Close())
 }
 
-// requireEmpty refuses a folder in which something is: it may be somebody's work, or a home that a
-// daemon serves.
+// requireEmpty refuses a folder that holds anything: it may be somebody's work, or the home of a
+// daemon.
 func requireEmpty(dir string) error {
 	found, err := os.ReadDir(dir)
 	switch {
@@ -77,7 +77,7 @@ func requireEmpty(dir string) error {
 	return nil
 }
 
-// prepare prepares the workspace, the record, and the agent.
+// prepare makes the working folder, the ledger, the database, and the agent.
 func prepare(ctx context.Context, dir string, s Scenario, m *agent.Model) (_ *scenarioRun, err error) {
 	st := &scenarioRun{Scenario: s, work: filepath.Join(dir, "work")}
 	for name, text := range s.Files {
@@ -110,7 +110,8 @@ func prepare(ctx context.Context, dir string, s Scenario, m *agent.Model) (_ *sc
 	return st, nil
 }
 
-// attempts makes as many attempts as there are questions that the scenario has an answer to.
+// attempts makes one attempt after the other, as long as the run asks and the scenario has an
+// answer.
 func (st *scenarioRun) attempts(ctx context.Context) (ledger.Run, error) {
 	queued, err := st.ledger.Enqueue(ctx, ledger.Request{Agent: worker, Trigger: domain.TriggerManual, Detail: ledger.Detail{Prompt: st.Prompt}})
 	if err != nil {
@@ -127,6 +128,7 @@ func (st *scenarioRun) attempts(ctx context.Context) (ledger.Run, error) {
 		if err != nil {
 			return run, err
 		}
+		// Recorded even if it was interrupted, so that the folder tells what happened.
 		if err := st.ledger.Finish(context.WithoutCancel(ctx), a, res); err != nil {
 			return run, err
 		}

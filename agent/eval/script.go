@@ -11,7 +11,7 @@ import (
 	"rouse/agent/model"
 )
 
-// script is a model that says what a scenario has it say.
+// script is a model that gives the answers of a scenario.
 type script struct {
 	turns []Turn
 
@@ -57,7 +57,7 @@ func (s *script) Stream(_ context.Context, r model.Request) iter.Seq2[model.Even
 	}
 }
 
-// record keeps what is asked, and counts.
+// record keeps a request, and returns its number.
 func (s *script) record(r model.Request) int {
 	var text strings.Builder
 	for _, m := range r.Messages {
@@ -71,7 +71,7 @@ func (s *script) record(r model.Request) int {
 	return len(s.requests)
 }
 
-// requestsWith counts the requests that held some words.
+// requestsWith counts the requests that contain some words.
 func (s *script) requestsWith(words string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
