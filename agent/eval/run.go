@@ -51,6 +51,7 @@ func Run(ctx context.Context, dir string, s Scenario, m *agent.Model) (Report, e
 		return report, err
 	}
 
+	// The databases are closed even when the attempts failed, so that the folder can be looked at.
 	began := time.Now()
 	report.Run, err = st.attempts(ctx)
 	report.Took = time.Since(began)

@@ -46,7 +46,7 @@ func (s *script) Stream(_ context.Context, r model.Request) iter.Seq2[model.Even
 					return
 				}
 
-				if args == nil {
+				if args == nil { // a tool without arguments, in YAML
 					raw = json.RawMessage("{}")
 				}
 				if !yield(model.Event{Call: &model.Call{ID: fmt.Sprintf("call_%d_%d", n, i+1), Name: name, Args: raw}}, nil) {

@@ -13,7 +13,7 @@ import (
 	"rouse/agent/tool"
 )
 
-// fakeAuthorizer is a Gate that says of each tool what it is told to, and keeps what it was asked.
+// fakeAuthorizer decides on each tool as it was set up, and records what it was asked.
 type fakeAuthorizer struct {
 	verdicts map[string]tool.Verdict // by tool; of none, the call is made
 	judged   []string
@@ -36,7 +36,7 @@ func answerWith(kind tool.Kind) tool.Verdict {
 }
 
 // OSA-07: all calls of an answer are judged in the model's order before any is made; a denial
-// answers the later ones, and a call that waits for leave keeps all of them from being made.
+// answers the later ones, and a call that waits for an approval keeps all of them from being made.
 func TestAuthorizerPhase(t *testing.T) {
 	ask := tool.Verdict{Ask: &tool.Approval{Tool: "change", Hash: "h"}}
 	for name, c := range map[string]struct {
@@ -44,8 +44,8 @@ func TestAuthorizerPhase(t *testing.T) {
 		verdicts map[string]tool.Verdict
 		made     string
 		kinds    string // of the recorded envelopes
-		heard    string
-		asks     string // the key of the call that waits for leave
+		judged   string
+		asks     string // the key of the call that waits for an approval
 	}{
 		"go":       {[]model.Call{call("read", `{}`), call("change", `{}`)}, nil, "2", "ok ok", "read m1.1.1, change m1.1.2, admit", ""},
 		"refused":  {[]model.Call{call("change", `{}`), call("read", `{}`)}, map[string]tool.Verdict{"change": answerWith(tool.KindRejected)}, "1", "rejected ok", "change m1.1.1, read m1.1.2, admit", ""},
@@ -82,8 +82,8 @@ func TestAuthorizerPhase(t *testing.T) {
 			if c.asks == "" != (res.Approval == nil) || (res.Approval != nil && res.Approval.Call != c.asks) {
 				t.Errorf("asks for %+v", res.Approval)
 			}
-			if got := fmt.Sprint(len(b.done)); got != c.made || ordered(kinds) != ordered(strings.Fields(c.kinds)) || strings.Join(g.judged, ", ") != c.heard {
-				t.Errorf("made %s (%v), answered %v, judged %v; want %s, %s, %s", got, b.done, kinds, g.judged, c.made, c.kinds, c.heard)
+			if got := fmt.Sprint(len(b.done)); got != c.made || ordered(kinds) != ordered(strings.Fields(c.kinds)) || strings.Join(g.judged, ", ") != c.judged {
+				t.Errorf("made %s (%v), answered %v, judged %v; want %s, %s, %s", got, b.done, kinds, g.judged, c.made, c.kinds, c.judged)
 			}
 		})
 	}
@@ -119,7 +119,7 @@ func TestAuthorizerAndPriorCalls(t *testing.T) {
 	}
 }
 
-// A gate that cannot decide ends the run as the host's failure, before anything is made.
+// An authorizer that cannot decide ends the run as the host's failure, before anything is made.
 func TestAuthorizerBroken(t *testing.T) {
 	b := setup(t, say(call("read", `{}`)))
 	b.o.Gate = &fakeAuthorizer{err: errBroken}

@@ -314,7 +314,7 @@ func TestDataMovement(t *testing.T) {
 }
 
 // A result that an earlier attempt recorded is used as it is; the bookkeeping of this one
-// begins anew.
+// starts empty.
 func TestPriorCallsAreNotDeduped(t *testing.T) {
 	h := newFileTools(t, steps(one("look", `{"path":"/a"}`), one("look", `{"path":"/a"}`))...)
 	h.o.Past = map[string]loop.Past{"m1.1.1": {Envelope: json.RawMessage(`{"ok":true,"result":{"kind":"file","text":"old"}}`)}}

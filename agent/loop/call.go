@@ -109,7 +109,7 @@ func (r *run) execute(ctx context.Context, c model.Call) (tool.Envelope, domain.
 	return e, domain.CallUncertain, nil
 }
 
-// Unknown is what a model is told of a call that was cut off while it may have changed the
+// Unknown is the result that a model gets for a call that was cut off when it may have changed the
 // world.
 func Unknown(name string) tool.Envelope {
 	e := tool.Failure(tool.KindExecutionError, "an earlier attempt was cut off during this call. Whether it took effect is unknown, and it was not made again: look what is there before you decide")

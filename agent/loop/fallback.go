@@ -52,7 +52,7 @@ func (r *run) switchToFallback(ctx context.Context, failure error) error {
 	r.Fallback.taken++
 	r.followFallback()
 	// fitHistory ends the run when the history does not fit. Here the run ends because the first
-	// model failed, so that result is taken back and both reasons are told.
+	// model failed, so that result is restored, and the error names both reasons.
 	before := r.result
 	if !r.fitHistory() {
 		err := fmt.Errorf("%w; and its fallback %s cannot go on: %s", failure, r.Model, r.result.Error)

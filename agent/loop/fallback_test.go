@@ -76,8 +76,8 @@ func TestFallback(t *testing.T) {
 	}
 }
 
-// The step says who took over and why, and the notices of the first try are heard by who
-// takes over: the first has not answered them.
+// The step says which model took over and why, and that model gets the notices of the first try:
+// the first model has not answered them.
 func TestFallbackIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, switched := withFallbacks(t, []loop.Speaker{{Name: "second"}}, say(call("read", "{}")), down(model.KindNonsense, false), say("done"))
@@ -128,7 +128,7 @@ func TestFallbackFits(t *testing.T) {
 	}
 }
 
-// Room is asked for anew for who takes over, who has a price of its own.
+// The turn is reserved again for the model that takes over, which has a price of its own.
 func TestFallbackIsReserved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, purse := tilled(t, 9, down(model.KindRateLimited, false), say("end", model.Usage{Input: 6}))

@@ -75,7 +75,7 @@ func say(parts ...any) func(model.Request) []any {
 
 func call(name, args string) model.Call { return model.Call{Name: name, Args: json.RawMessage(args)} }
 
-// fakeRecorder is a Recorder that keeps what it was told.
+// fakeRecorder is a Recorder that keeps what it gets.
 type fakeRecorder struct {
 	mu    sync.Mutex
 	lines []string
@@ -417,8 +417,8 @@ func (c cause) Error() string           { return "stopped" }
 func (c cause) Outcome() domain.Outcome { return c.outcome }
 
 // A stop ends the run with its reason. A call that was cut off is recorded without a
-// result, so that a later attempt may repeat it, or knows that nobody knows what it did;
-// one that had not begun is told so (OSA-07).
+// result, so that a later attempt may repeat it, or knows that its effect is unknown; one that
+// had not started is recorded as cancelled (OSA-07).
 func TestCancel(t *testing.T) {
 	for name, c := range map[string]struct {
 		tool     string

@@ -152,7 +152,7 @@ func TestStepEnds(t *testing.T) {
 	}
 }
 
-// TestStepMistakes: AYA-06, what cannot be understood is answered, and the run goes on.
+// TestStepMistakes: AYA-06, what cannot be understood is answered, and the run continues.
 func TestStepMistakes(t *testing.T) {
 	for name, c := range map[string]struct {
 		call model.Call
@@ -272,8 +272,8 @@ func TestListIsPlan(t *testing.T) {
 	}
 }
 
-// again is the attempt that goes on where another one ended: with its transcript as far as
-// there are results, and its record. To each call, the first so many are known.
+// again is the attempt that continues where another one ended: with its record, and its transcript
+// as far as there are results. The results of the first known calls are known.
 func (b *bench) again(t *testing.T, known int, turns ...func(model.Request) []any) *bench {
 	t.Helper()
 	n := inPhases(t, turns...)
@@ -451,7 +451,7 @@ func TestViewFits(t *testing.T) {
 }
 
 // TestEndedButNotRecorded: OSA-18, a run that was killed between its last word and the record of its
-// end has said it: nobody is asked to go on without an answer, and nothing is done again.
+// end has ended: nobody is asked to continue without an answer, and nothing is done again.
 func TestEndedButNotRecorded(t *testing.T) {
 	for name, c := range map[string]struct {
 		call model.Call

@@ -9,7 +9,7 @@ type Policy struct {
 	Hasty           bool   // without a pause before them: a recording answers, not a server
 	StopOnRejection bool   // a rejected call ends the run
 	Dedupe          bool   // a reading call whose result still holds is not made again (OSA-12)
-	DedupeNotice    bool   // and the model is told
+	DedupeNotice    bool   // and the model gets a notice about it
 	Bias            bool   // advice after listings, guesses and repetitions (OSA-14)
 	TodoStale       int    // steps without a change after which a todo list with open items gets a notice; 0 never
 	DataSteps       int    // steps that may be free because they only move rows (OSA-23)

@@ -23,9 +23,9 @@ const (
 
 // Reducer answers the reduce calls of one attempt: each by a run of its own within the call,
 // on the same loop, with the same model, record and bounds, but with a history of its own. The
-// run that made the call sees only the digest. One reduction goes on at a time.
+// run that made the call sees only the digest. There is one reduction at a time.
 type Reducer struct {
-	// System is what the model is told before the task.
+	// System is the system prompt of reductions.
 	System string
 	tools  *tool.Registry
 	run    *run // the attempt, once it has begun

@@ -249,7 +249,7 @@ func storable(text string) string {
 }
 
 // assignIDs gives each call its id (OSA-09) and the key under which later attempts find it. Two
-// calls of one id could not be told apart. Arguments that are no JSON become a string,
+// calls with the same id could not be distinguished. Arguments that are not JSON become a string,
 // which the tool's validation refuses.
 func (r *run) assignIDs(t *turn) {
 	seen := map[string]bool{}

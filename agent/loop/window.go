@@ -21,8 +21,8 @@ const (
 	perImage        = 1600 // tokens that an image costs: about as many as providers count at most
 )
 
-// omittedNote is what a model is told in the place of what it does not see any more. It counts
-// nothing, so that it stays the same however much more is left out.
+// omittedNote tells a model that turns were left out. It has no count in it, so that it stays the
+// same however much more is left out.
 const omittedNote = "\n\n[Earlier turns of this task were left out to fit the context. What their calls did still stands.]"
 
 // window decides how much of the history a model sees. What was once left out stays out,

@@ -144,8 +144,8 @@ func TestWindow(t *testing.T) {
 	}
 }
 
-// TestWindowOfATranscript: OSA-22, a transcript that this attempt has not sent yet is told in a line
-// for each old result before whole turns go; and again in the same words.
+// TestWindowOfATranscript: OSA-22, in a transcript that this attempt has not sent yet, old results
+// are replaced by a line each before whole turns go; and each time by the same line.
 func TestWindowOfATranscript(t *testing.T) {
 	h := newFileTools(t, steps(one("find", `{}`))...)
 	for i := range 12 {

@@ -30,6 +30,7 @@ func explainError(name string, err error, data map[string]any, scoped bool) erro
 		return fmt.Errorf("the template of %s cannot be filled: %w", name, err)
 	}
 
+	// at is the expression in the template, as its author wrote it.
 	at, problem := m[1], m[2]
 	if key := missingName(problem); key != "" {
 		return fmt.Errorf("the template of %s uses %s", name, describeMissing(at, key, data, scoped))
@@ -58,7 +59,7 @@ func describeMissing(at, key string, data map[string]any, scoped bool) string {
 	path, known := strings.CutPrefix(at, "$.")
 	if !known {
 		path, known = strings.CutPrefix(at, ".")
-		known = known && !scoped
+		known = known && !scoped // within a range or with, the dot is something else
 	}
 	if !known {
 		return fmt.Sprintf("%q, which is not there", key)

@@ -91,7 +91,7 @@ func (p *Provider) Stream(ctx context.Context, r model.Request) iter.Seq2[model.
 
 		call, err := p.nextCall(r)
 		switch {
-		case err != nil:
+		case err != nil: // an end with an outcome: an error of a provider would be a turn that failed
 			yield(model.Event{End: &model.End{Outcome: domain.OutcomeError, Error: err.Error()}}, nil)
 		case call == nil:
 			yield(model.Event{End: &model.End{Outcome: domain.OutcomeSuccess, Summary: summary(p.tally)}}, nil)
@@ -224,7 +224,7 @@ func (p *Provider) currentCall() (*model.Call, error) {
 		}
 
 		p.data["item"], p.data["index"] = p.items[p.item], p.item
-		key = fmt.Sprintf("%s.%d", key, p.item+1)
+		key = fmt.Sprintf("%s.%d", key, p.item+1) // recorded in ledgers: it must not change
 	}
 
 	// The condition of an item that is gone is not evaluated: it may read the item.

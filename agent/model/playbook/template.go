@@ -52,6 +52,7 @@ func CheckTemplate(name, text string) error {
 
 // parseTemplate also says whether the dot is something other than the data in some places.
 func parseTemplate(name, text string, w *quota) (t *template.Template, scoped bool, err error) {
+	// Counted before parsing, because the parser itself would recurse as deep.
 	if strings.Count(text, "{{") > maxActions {
 		return nil, false, fmt.Errorf("the template of %s has more than %d actions", name, maxActions)
 	}
@@ -61,6 +62,7 @@ func parseTemplate(name, text string, w *quota) (t *template.Template, scoped bo
 		return nil, false, fmt.Errorf("the template of %s is broken: %s", name, strings.Replace(err.Error(), "template: "+templateTag, name, 1))
 	}
 
+	// A define makes a further template, even one that is never used.
 	in := instrument{}
 	for _, part := range t.Templates() {
 		in.list(part.Root)

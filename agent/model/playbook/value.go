@@ -69,7 +69,7 @@ func decode(raw json.RawMessage) (any, error) {
 
 	var v any
 	d := json.NewDecoder(bytes.NewReader(raw))
-	d.UseNumber()
+	d.UseNumber() // a float64 would round ids above 2^53
 	if err := d.Decode(&v); err != nil {
 		return nil, err
 	}

@@ -159,6 +159,7 @@ func (e *Encoder) delta(x Exchange) *exchange {
 		}
 	}
 
+	// Compared from the beginning: when the history was shortened, what follows is written whole.
 	p.Messages = r.Messages[p.Same:]
 	out.Request, e.last = p, r
 	return out
@@ -321,6 +322,7 @@ func (d *decoder) decodeExchange(x exchange) error {
 			}
 		}
 
+		// What a person wrote may point at messages that do not exist.
 		if p.Same < 0 || p.Same > 0 && (d.last == nil || p.Same > len(d.last.Messages)) {
 			return fmt.Errorf("the request begins with %d messages of the one before it, which has not so many", p.Same)
 		}

@@ -141,7 +141,7 @@ func (x Exchange) Events(yield func(model.Event, error) bool) {
 	}
 
 	stop := x.Stop
-	if stop == "" {
+	if stop == "" { // written manually
 		stop = model.StopDone
 		if len(x.Calls) > 0 {
 			stop = model.StopCalls
