@@ -28,7 +28,7 @@ type Report struct {
 	Took     time.Duration `json:"-"`
 }
 
-// scenarioRun is where a scenario plays.
+// scenarioRun is one run of a scenario, with a ledger and a database of its own.
 type scenarioRun struct {
 	Scenario
 	ledger *ledger.Ledger
@@ -72,7 +72,7 @@ func requireEmpty(dir string) error {
 	case err != nil:
 		return err
 	case len(found) > 0:
-		return fmt.Errorf("%s is not empty: a scenario plays in a folder of its own, never over somebody's work", dir)
+		return fmt.Errorf("%s is not empty: a scenario needs an empty folder, so that it cannot overwrite anybody's work", dir)
 	}
 
 	return nil
@@ -105,6 +105,7 @@ func prepare(ctx context.Context, dir string, s Scenario, m *agent.Model) (_ *sc
 		return nil, errors.Join(err, st.pool.Close(), st.ledger.Close())
 	}
 
+	// Only the working folder and the database: nothing in a scenario reaches beyond dir.
 	st.runner.Set(agent.Plan{Agents: map[string]agent.Agent{worker: {
 		Name: worker, Workdir: st.work, Database: true, Model: m, Phased: s.Phased, Bounds: loop.Bounds{Steps: s.Steps, Calls: s.Calls},
 	}}})
@@ -137,6 +138,7 @@ func (st *scenarioRun) attempts(ctx context.Context) (ledger.Run, error) {
 			return run, err
 		}
 
+		// Nobody else writes this ledger, so the first item is the run's question.
 		items, err := st.ledger.Inbox(ctx)
 		if err != nil || len(items) == 0 {
 			return run, err

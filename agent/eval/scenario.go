@@ -123,6 +123,7 @@ func (s Scenario) incomplete() string {
 		}
 	}
 
+	// The folder may be one that a person named on the command line.
 	for name := range s.Files {
 		if !filepath.IsLocal(name) {
 			return fmt.Sprintf("files: %s leads out of the workspace", name)

@@ -22,6 +22,7 @@ type script struct {
 // Stream implements model.Provider.
 func (s *script) Stream(_ context.Context, r model.Request) iter.Seq2[model.Event, error] {
 	return func(yield func(model.Event, error) bool) {
+		// One too many is not retryable: the run ends, and the problems say why.
 		n := s.record(r)
 		if n > len(s.turns) {
 			yield(model.Event{}, &model.Error{Kind: model.KindBadRequest, Message: fmt.Sprintf("the script has %d turns, and was asked for one more", len(s.turns))})

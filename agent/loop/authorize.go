@@ -114,7 +114,7 @@ func skippedAfterDenial(name string) *tool.Envelope {
 // cannotWait answers a call that needs an approval where a run cannot wait for one: behind a call
 // that is to end the run, or within a reduction.
 func cannotWait(name string) *tool.Envelope {
-	e := tool.Failure(tool.KindRejected, "this needs the word of the agent's owner, for which nobody can wait here; make the call in an answer of its own, outside of a reduction")
+	e := tool.Failure(tool.KindRejected, "this needs an approval by the agent's owner, which a run cannot wait for here; make the call in an answer of its own, outside of a reduction")
 	e.Tool = name
 	return &e
 }

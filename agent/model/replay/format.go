@@ -324,7 +324,7 @@ func (d *decoder) decodeExchange(x exchange) error {
 
 		// What a person wrote may point at messages that do not exist.
 		if p.Same < 0 || p.Same > 0 && (d.last == nil || p.Same > len(d.last.Messages)) {
-			return fmt.Errorf("the request begins with %d messages of the one before it, which has not so many", p.Same)
+			return fmt.Errorf("the request begins with %d messages of the one before it, which has fewer", p.Same)
 		}
 		if d.messages += p.Same + len(p.Messages); d.messages > maxMessages {
 			return fmt.Errorf("the requests up to here have more than %d messages", maxMessages)

@@ -172,6 +172,7 @@ func (s *stopped) Outcome() domain.Outcome { return s.outcome }
 // order, whatever it is asked.
 func (r Recording) Answers() Recording {
 	out := Recording{}
+	// Without the requests, failed tries and empty answers would come in their turn too.
 	for _, x := range playableTurns(r.Exchanges) {
 		out.Exchanges = append(out.Exchanges, Exchange{Answer: x.Answer, Fault: x.Fault})
 	}

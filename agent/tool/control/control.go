@@ -182,6 +182,7 @@ func (o Options) notify(ctx context.Context, in tool.Invocation, a notifyArgs) (
 		return tool.Failure(tool.KindInvalidArgs, "there is no channel %q", channel).WithField("channel", "one of "+strings.Join(o.Channels, ", ")), nil
 	}
 
+	// The key of the call within its run: the outbox takes each key once.
 	n := ledger.Notice{Run: in.Run, Job: in.Job, Agent: in.Agent, Key: fmt.Sprintf("call:%d:%s", in.Run, in.Key), Channel: channel, Title: title, Body: a.Body}
 	if err := o.Ledger.AppendNotices(ctx, n); err != nil {
 		return tool.Envelope{}, fmt.Errorf("the notice cannot be recorded: %w", err)

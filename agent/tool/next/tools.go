@@ -79,6 +79,7 @@ func (o Options) scheduleNextRun(ctx context.Context, in tool.Invocation, a sche
 		r.Instructions = o.Redact(r.Instructions)
 	}
 
+	// A wrong time and a wrong request are answered alike: both are *Invalid.
 	err := a.when(&r, zone(o.Limits))
 	var res Result
 	if err == nil {
