@@ -14,14 +14,14 @@ import (
 	"rouse/scheduler/schedule"
 )
 
-// What a plan may hold, in characters and names.
+// Limits of a request, in characters and names.
 const (
 	maxInstructions = 8000
 	maxViews        = 20
 	maxViewName     = 100
 )
 
-// What a plan says when it does not say anything else.
+// What holds when a request does not say anything else.
 const (
 	defaultPriority = "normal"
 	defaultOnMiss   = domain.MissRunOnce
@@ -32,41 +32,41 @@ var (
 	onMisses   = []string{string(domain.MissSkip), string(defaultOnMiss), string(domain.MissCatchup)}
 )
 
-// noViews is the warning of a plan that asks for views.
-const noViews = "context_views: saved views are not available in this version; the names are kept, and nothing of them will be in the prompt."
+// viewsWarning is the warning of a request that names views.
+const viewsWarning = "context_views: saved views are not available in this version; the names are kept, and nothing of them will be in the prompt."
 
-// Request asks for an agent's next run, in the place of what is planned for it so far.
+// Request asks for an agent's next wake, which replaces the one that is planned so far.
 type Request struct {
 	Agent  string
-	ByUser bool      // the agent's owner asks, whom only the horizon limits
+	ByUser bool      // the agent's owner asks, for whom only the horizon is a limit
 	At     time.Time // zero: In from now
-	// In is counted from the moment of the decision, so that a wish for the shortest
-	// allowed time is granted as it is.
+	// In is counted from the moment of the decision, so that a request for the shortest allowed
+	// time is not clamped.
 	In           time.Duration
 	Instructions string
 	ContextViews []string
 	Priority     string        // "" means normal
 	OnMiss       domain.OnMiss // "" means run_once
 
-	Run  int64        // that asks, 0 when none does
+	Run  int64        // the run that asks, 0 when none does
 	Key  string       // of its call
-	Job  string       // of that run; for an owner who changes a plan, that plan's
-	Wake *ledger.Wake // what that run knows of the slot that started it, if one did
+	Job  string       // of that run; for an owner who changes a planned wake, the job of that wake
+	Wake *ledger.Wake // the wake that started that run, if one did
 }
 
 // Result is what became of a Request (OSA-71). Its JSON is the tool's answer.
 type Result struct {
-	Clamped      bool     `json:"clamped"` // the time is another than what was asked for
+	Clamped      bool     `json:"clamped"` // the time is not the requested one
 	ClampReasons []string `json:"clamp_reasons"`
 	// Remaining is how many wakes may still start within 24 hours of those that did, this
 	// one included; nil means that there is no limit.
 	Remaining *int `json:"remaining_budget_today"`
 	Rejected  bool `json:"rejected,omitempty"`
 	*Entry
-	Warnings []string `json:"-"` // a sentence for each reason, and what else is to be known
+	Warnings []string `json:"-"` // a sentence for each reason, and what else there is to know
 }
 
-// Entry is a plan as it was stored; a rejected one has none.
+// Entry is the wake as it was stored; a rejected request has none.
 type Entry struct {
 	ScheduledAt  time.Time     `json:"scheduled_at"` // in the agent's zone
 	Instructions string        `json:"instructions"`
@@ -76,12 +76,12 @@ type Entry struct {
 	ScheduledBy  string        `json:"scheduled_by"`
 }
 
-// Invalid is a request that cannot be taken, by the name of the argument that is wrong.
+// Invalid is a mistake in a request, by the name of the argument that is wrong.
 type Invalid struct{ Field, Message, Expected string }
 
 func (e *Invalid) Error() string { return fmt.Sprintf("%s; expected %s", e.Message, e.Expected) }
 
-// check looks at what a clamp does not.
+// check finds the mistakes that a clamp does not correct.
 func (r Request) check() error {
 	length := utf8.RuneCountInString(r.Instructions)
 	switch {
@@ -106,16 +106,17 @@ func (r Request) check() error {
 	return nil
 }
 
-// plausible keeps out what RFC 3339 cannot write any more once it is in UTC.
+// plausible excludes times that RFC 3339 cannot express in UTC.
 func plausible(t time.Time) bool { return t.UTC().Year() >= 1 && t.UTC().Year() <= 9999 }
 
-// Plan clamps a request and stores what is left of it, in one transaction. An error is an
-// *Invalid, or the host's.
+// Plan clamps a request and stores the result, in one transaction. An error is an *Invalid, or means
+// that the host is broken.
 func Plan(ctx context.Context, l *ledger.Ledger, limits schedule.Limits, r Request) (Result, error) {
 	if err := r.check(); err != nil {
 		return Result{}, err
 	}
 
+	// Read outside of the transaction, because it only words a warning.
 	before, had, err := l.Slot(ctx, r.Agent)
 	if err != nil {
 		return Result{}, fmt.Errorf("what is planned for %s cannot be read: %w", r.Agent, err)
@@ -147,9 +148,10 @@ func Plan(ctx context.Context, l *ledger.Ledger, limits schedule.Limits, r Reque
 	}
 
 	if len(r.ContextViews) > 0 {
-		res.Warnings = append(res.Warnings, noViews)
+		res.Warnings = append(res.Warnings, viewsWarning)
 	}
 
+	// A run that plans twice corrects itself, and need not be told.
 	if had && (before.Run != r.Run || r.Run == 0) {
 		res.Warnings = append(res.Warnings, replaced(before, zone(limits)))
 	}
@@ -157,7 +159,7 @@ func Plan(ctx context.Context, l *ledger.Ledger, limits schedule.Limits, r Reque
 	return res, nil
 }
 
-// depth is how many wakes in a row, planned by the agent, led to the run that asks.
+// depth is how many wakes in a row, planned by the agent itself, led to the run that asks.
 func (r Request) depth() int {
 	if r.Wake == nil || r.ByUser {
 		return 0
@@ -165,7 +167,7 @@ func (r Request) depth() int {
 	return r.Wake.Depth
 }
 
-// slot is the plan as it is stored. With a plan of the owner's, a chain begins anew.
+// slot is the wake as it is stored. One that the owner plans begins a new chain.
 func (r Request) slot(asked, at time.Time) *ledger.Slot {
 	s := &ledger.Slot{
 		At: at, AskedAt: asked, Instructions: r.Instructions, ContextViews: r.ContextViews, Priority: r.Priority, OnMiss: r.OnMiss,
@@ -175,6 +177,7 @@ func (r Request) slot(asked, at time.Time) *ledger.Slot {
 		s.ScheduledBy, s.Depth = ledger.ByUser, 0
 	}
 
+	// The job at the beginning of the chain, not that of the run in the middle of it.
 	if r.Wake != nil {
 		s.Job = r.Wake.Job
 	}
@@ -200,7 +203,7 @@ func newResult(limits schedule.Limits, c schedule.Clamped, u schedule.Usage, s *
 		res.Warnings = append(res.Warnings, schedule.Warning(reason, limits, c))
 	}
 
-	if res.ClampReasons == nil {
+	if res.ClampReasons == nil { // in JSON a list, even if it is empty
 		res.ClampReasons = []string{}
 	}
 
@@ -215,8 +218,8 @@ func newResult(limits schedule.Limits, c schedule.Clamped, u schedule.Usage, s *
 	return res
 }
 
-// replaced tells what was planned before: there is one plan at a time, and whoever made the
-// earlier one is not there to be asked.
+// replaced says which wake was planned before: there is one at a time, and whoever planned the
+// earlier one cannot be asked.
 func replaced(s ledger.Slot, zone *time.Location) string {
 	by := "its owner"
 	if s.ScheduledBy == ledger.ByAgent {

@@ -43,31 +43,35 @@ func Parse(path string, text []byte) (*Provider, error) {
 	return p, nil
 }
 
-// New answers from a recording, which its errors call name.
+// New answers from a recording. Errors call it name.
 func New(name string, r Recording) (*Provider, error) {
-	p := &Provider{name: name, turns: turns(r.Exchanges)}
+	p := &Provider{name: name, turns: playableTurns(r.Exchanges)}
 	if len(p.turns) == 0 {
 		return nil, errors.New("holds no exchange with a model, so it answers nothing")
 	}
 	return p, nil
 }
 
-// turns are what a run has gone on with: of a turn that was asked more than once the last
-// try, and of what was said nothing that no transcript holds, unless it came last.
-func turns(all []Exchange) []Exchange {
+// playableTurns are the answers that a run continued with: the last try of each turn, without
+// failures and empty answers, which no transcript holds. The last exchange is kept whatever it is:
+// it is how the run ended.
+func playableTurns(all []Exchange) []Exchange {
 	var out []Exchange
 	seen := map[string]bool{}
 	for i, x := range all {
 		last := i == len(all)-1
-		if !last && (x.Fault != nil || !x.said()) {
+		if !last && (x.Fault != nil || !x.inTranscript()) {
 			continue
 		}
+		// Another try of the same step follows. Exchanges written manually have no steps.
 		if !last && x.Step > 0 && x.Attempt == all[i+1].Attempt && x.Step == all[i+1].Step {
 			continue
 		}
 
 		x.Calls = slices.Clone(x.Calls)
-		for j := range x.Calls { // by which a transcript tells where it is
+		// The ids tell where in the recording a transcript is, so they must be unique, and the same
+		// each time the file is read.
+		for j := range x.Calls {
 			c := &x.Calls[j]
 			if c.ID == "" || seen[c.ID] {
 				sum := sha256.Sum256(fmt.Appendf(nil, "%d.%d", i, j))
@@ -79,7 +83,7 @@ func turns(all []Exchange) []Exchange {
 				c.Args = json.RawMessage("{}")
 			}
 
-			c.Key = "" // the run's own
+			c.Key = "" // of the recorded run; the run that is answered gives its own
 		}
 
 		out = append(out, x)
@@ -96,7 +100,7 @@ func (p *Provider) Stream(ctx context.Context, r model.Request) iter.Seq2[model.
 			return
 		}
 
-		x, err := p.find(r)
+		x, err := p.answerTo(r)
 		if err != nil {
 			yield(model.Event{}, err)
 			return
@@ -106,13 +110,13 @@ func (p *Provider) Stream(ctx context.Context, r model.Request) iter.Seq2[model.
 	}
 }
 
-// Events gives an answer as a stream does.
+// Events streams an answer as a provider does.
 func (x Exchange) Events(yield func(model.Event, error) bool) {
 	if x.Text != "" && !yield(model.Event{Text: x.Text}, nil) {
 		return
 	}
 
-	if x.Fault == nil { // half an answer calls nothing
+	if x.Fault == nil { // calls of an answer that broke off are not made
 		for i := range x.Calls {
 			c := x.Calls[i]
 			if !yield(model.Event{Call: &c}, nil) {
@@ -137,7 +141,7 @@ func (x Exchange) Events(yield func(model.Event, error) bool) {
 	}
 
 	stop := x.Stop
-	if stop == "" {
+	if stop == "" { // written manually
 		stop = model.StopDone
 		if len(x.Calls) > 0 {
 			stop = model.StopCalls
@@ -147,30 +151,31 @@ func (x Exchange) Events(yield func(model.Event, error) bool) {
 	yield(model.Event{Stop: stop}, nil)
 }
 
-// find is the answer to a request: that to the same one, or else the one after the last that
-// the transcript holds.
-func (p *Provider) find(r model.Request) (Exchange, error) {
+// answerTo is the answer to a request: the one to the same request, or else the one after the last
+// answer that the transcript holds.
+func (p *Provider) answerTo(r model.Request) (Exchange, error) {
+	// The same request is certain. The search below may find the wrong one of two answers that are
+	// alike, if a part of the history was left out.
 	for _, x := range p.turns {
 		if x.Request != nil && len(x.Request.Messages) == len(r.Messages) && len(Compare(*x.Request, r)) == 0 {
 			return x, nil
 		}
 	}
 
-	at, answers := 0, 0
+	at := 0
 	for _, m := range r.Messages {
 		if m.Role != model.RoleAssistant {
 			continue
 		}
 
-		answers++
-		// Of answers that are alike the one is meant that is as far in the recording as this
-		// is in the transcript, if that is whole.
-		if i := p.said(m, at); i >= 0 {
+		// Answers come in the same order in both, so those that are alike are told apart by
+		// searching on from the last one found.
+		if i := p.turnOf(m, at); i >= 0 {
 			at = i + 1
 		}
 	}
 	if at >= len(p.turns) {
-		return Exchange{}, refuse("the recording %s has %d answers, and the run asks for one more; its last message is %s", p.name, len(p.turns), lastOf(r))
+		return Exchange{}, badRequest("the recording %s has %d answers, and the run asks for one more; its last message is %s", p.name, len(p.turns), lastMessage(r))
 	}
 
 	x := p.turns[at]
@@ -183,15 +188,16 @@ func (p *Provider) find(r model.Request) (Exchange, error) {
 		if len(found) > 1 {
 			more = fmt.Sprintf(" (and %d more differences)", len(found)-1)
 		}
-		return x, refuse("answer %d of the recording %s is to another request: %s%s; record the run again, or keep the answers alone: rouse replay RUN --save FILE --answers", at+1, p.name, found[0], more)
+		return x, badRequest("answer %d of the recording %s is to another request: %s%s; record the run again, or keep the answers alone: rouse replay RUN --save FILE --answers", at+1, p.name, found[0], more)
 	}
 
 	return x, nil
 }
 
-// said finds an answer of a transcript from a place in the recording on, -1 where it is not
-// there: another model gave it. A run drops calls that it has not made.
-func (p *Provider) said(m model.Message, from int) int {
+// turnOf finds an answer of a transcript in the recording, from an index on; -1 when it is not
+// there, because another model gave it. The transcript may lack calls of the answer: a run drops
+// those that it has not made.
+func (p *Provider) turnOf(m model.Message, from int) int {
 	i := slices.IndexFunc(p.turns[from:], func(x Exchange) bool {
 		if x.Text != m.Text || (len(m.Calls) == 0) != (len(x.Calls) == 0) && m.Text == "" {
 			return false
@@ -207,14 +213,14 @@ func (p *Provider) said(m model.Message, from int) int {
 	return from + i
 }
 
-func lastOf(r model.Request) string {
+func lastMessage(r model.Request) string {
 	if len(r.Messages) == 0 {
 		return "missing"
 	}
 	m := r.Messages[len(r.Messages)-1]
-	return fmt.Sprintf("%s: %q", describe(m), excerpt(m))
+	return fmt.Sprintf("%s: %q", describe(m), excerptOf(m))
 }
 
-func refuse(format string, args ...any) error {
+func badRequest(format string, args ...any) error {
 	return &model.Error{Kind: model.KindBadRequest, Message: fmt.Sprintf(format, args...)}
 }

@@ -14,8 +14,8 @@ import (
 	"rouse/internal/domain"
 )
 
-// house is a few files with the tools of each class on them.
-type house struct {
+// fileTools is a few files with the tools of each class on them.
+type fileTools struct {
 	*bench
 	files map[string]string
 	calls []string // that reached a tool
@@ -28,9 +28,9 @@ type pathArgs struct {
 	Row  *int   `json:"row,omitempty"`
 }
 
-func newHouse(t *testing.T, turns ...func(model.Request) []any) *house {
+func newFileTools(t *testing.T, turns ...func(model.Request) []any) *fileTools {
 	t.Helper()
-	h := &house{bench: setup(t, turns...), files: map[string]string{"/a": "one", "/dir/b": "two"}}
+	h := &fileTools{bench: setup(t, turns...), files: map[string]string{"/a": "one", "/dir/b": "two"}}
 	var tools []tool.Tool
 	define := func(name string, effect domain.Effect, class tool.Class, run func(a pathArgs) tool.Envelope) {
 		s := tool.Spec{Name: name, Description: name, Effect: effect, Class: class}
@@ -102,7 +102,7 @@ func steps(turns ...[]model.Call) []func(model.Request) []any {
 
 func one(name, args string) []model.Call { return []model.Call{call(name, args)} }
 
-func (h *house) notices() []string {
+func (h *fileTools) notices() []string {
 	var out []string
 	for _, s := range h.log.steps {
 		for _, n := range s.Notices {
@@ -136,7 +136,7 @@ func TestDedupe(t *testing.T) {
 		"in one answer":         {[][]model.Call{append(append(slices.Clone(look), look...), one("edit", `{"path":"/c","text":"x"}`)...)}, "edit /c x, look /a"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := newHouse(t, steps(c.turns...)...)
+			h := newFileTools(t, steps(c.turns...)...)
 			h.run(t, t.Context())
 			if name == "in one answer" {
 				slices.Sort(h.calls)
@@ -151,7 +151,7 @@ func TestDedupe(t *testing.T) {
 
 // A file that somebody else changed meanwhile is read again (OSA-12).
 func TestDedupeSeesOthers(t *testing.T) {
-	var h *house
+	var h *fileTools
 	turns := steps(one("look", `{"path":"/a"}`), one("look", `{"path":"/a"}`), one("look", `{"path":"/a"}`))
 	second := turns[2]
 	turns[2] = func(r model.Request) []any {
@@ -161,7 +161,7 @@ func TestDedupeSeesOthers(t *testing.T) {
 		return second(r)
 	}
 
-	h = newHouse(t, turns...)
+	h = newFileTools(t, turns...)
 	h.run(t, t.Context())
 	if len(h.calls) != 2 {
 		t.Errorf("calls: %v", h.calls)
@@ -174,28 +174,28 @@ func TestDedupeSeesOthers(t *testing.T) {
 	}
 }
 
-// TestTwins: OSA-08, a call that is asked for twice in one answer waits for its sibling:
+// TestDuplicates: OSA-08, a call that is asked for twice in one answer waits for its sibling:
 // it takes over a success, and makes its own try after a failure.
-func TestTwins(t *testing.T) {
-	h := newHouse(t, steps([]model.Call{call("look", `{"path":"/a"}`), call("find", `{}`), call("look", `{"path":"/a"}`), call("find", `{}`)})...)
+func TestDuplicates(t *testing.T) {
+	h := newFileTools(t, steps([]model.Call{call("look", `{"path":"/a"}`), call("find", `{}`), call("look", `{"path":"/a"}`), call("find", `{}`)})...)
 	h.run(t, t.Context())
 	slices.Sort(h.calls)
 	if got := strings.Join(h.calls, ", "); got != "find, look /a" {
 		t.Errorf("calls: %s", got)
 	}
 
-	h = newHouse(t, steps([]model.Call{call("look", `{"path":"/gone"}`), call("look", `{"path":"/gone"}`)})...)
+	h = newFileTools(t, steps([]model.Call{call("look", `{"path":"/gone"}`), call("look", `{"path":"/gone"}`)})...)
 	h.run(t, t.Context())
 	if len(h.calls) != 2 || h.log.calls[1].State != "failed" {
 		t.Errorf("calls %v, the second is %s", h.calls, h.log.calls[1].State)
 	}
 }
 
-// TestHeldErrors: OSA-13, an error that would only come again is given again, with the
+// TestRepeatedErrors: OSA-13, an error that would only come again is given again, with the
 // number of times, until something changes; never for the shell or the database.
-func TestHeldErrors(t *testing.T) {
+func TestRepeatedErrors(t *testing.T) {
 	gone := one("look", `{"path":"/gone"}`)
-	h := newHouse(t, steps(gone, gone, gone, one("edit", `{"path":"/gone","text":"here"}`), gone)...)
+	h := newFileTools(t, steps(gone, gone, gone, one("edit", `{"path":"/gone","text":"here"}`), gone)...)
 	h.run(t, t.Context())
 	if got := strings.Join(h.calls, ", "); got != "look /gone, edit /gone here, look /gone" {
 		t.Errorf("calls: %s", got)
@@ -211,15 +211,15 @@ func TestHeldErrors(t *testing.T) {
 		t.Errorf("notices: %q", told)
 	}
 
-	h = newHouse(t, steps(one("query", `{}`), one("query", `{}`), one("query", `{}`))...)
+	h = newFileTools(t, steps(one("query", `{}`), one("query", `{}`), one("query", `{}`))...)
 	h.run(t, t.Context())
 	if len(h.calls) != 3 {
 		t.Errorf("an error of the database was held: %v", h.calls)
 	}
 }
 
-// TestBias: OSA-14, advice about what to do next; without it the calls are just the same.
-func TestBias(t *testing.T) {
+// TestAdvice: OSA-14, advice about what to do next; without it the calls are just the same.
+func TestAdvice(t *testing.T) {
 	list := func(dir string) []model.Call { return one("look", fmt.Sprintf(`{"path":%q}`, dir)) }
 	shell := one("shell", `{}`)
 	for name, c := range map[string]struct {
@@ -239,7 +239,7 @@ func TestBias(t *testing.T) {
 		"only planning":          {[][]model.Call{one("plan", `{"rows":[1]}`), one("plan", `{"rows":[1,2]}`), one("plan", `{"rows":[2]}`)}, "without acting on it"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := newHouse(t, steps(c.turns...)...)
+			h := newFileTools(t, steps(c.turns...)...)
 			h.run(t, t.Context())
 			notices := h.notices()
 			switch {
@@ -249,7 +249,7 @@ func TestBias(t *testing.T) {
 				t.Errorf("notices: %q, want %q", notices, c.want)
 			}
 
-			off := newHouse(t, steps(c.turns...)...)
+			off := newFileTools(t, steps(c.turns...)...)
 			off.o.Policy.Bias = false
 			off.run(t, t.Context())
 			if len(off.notices()) > 0 || !slices.Equal(off.calls, h.calls) {
@@ -267,14 +267,14 @@ func TestTodoStale(t *testing.T) {
 		turns = append(turns, one("edit", fmt.Sprintf(`{"path":"/f","text":"%d"}`, i)))
 	}
 
-	h := newHouse(t, steps(turns...)...)
+	h := newFileTools(t, steps(turns...)...)
 	h.run(t, t.Context())
 	if n := h.notices(); len(n) != 2 || !strings.Contains(n[0], "2 open items") {
 		t.Errorf("notices: %q", n)
 	}
 
 	turns[0] = one("plan", `{"rows":[]}`)
-	h = newHouse(t, steps(turns...)...)
+	h = newFileTools(t, steps(turns...)...)
 	h.run(t, t.Context())
 	if n := h.notices(); len(n) != 0 {
 		t.Errorf("notices of a finished list: %q", n)
@@ -292,9 +292,9 @@ func TestDataMovement(t *testing.T) {
 		"single":     {single, 4},
 		"with other": {append(slices.Clone(bulk), call("find", `{}`)), 4},
 	} {
-		h := newHouse(t, say(c.turn[0]))
+		h := newFileTools(t, say(c.turn[0]))
 		if len(c.turn) > 1 {
-			h = newHouse(t, say(c.turn[0], c.turn[1]))
+			h = newFileTools(t, say(c.turn[0], c.turn[1]))
 		}
 
 		h.o.Bounds.Steps, h.o.Policy.DataSteps, h.o.Policy.Bias = 4, 3, false
@@ -314,9 +314,9 @@ func TestDataMovement(t *testing.T) {
 }
 
 // A result that an earlier attempt recorded is used as it is; the bookkeeping of this one
-// begins anew.
-func TestPastIsNotDeduped(t *testing.T) {
-	h := newHouse(t, steps(one("look", `{"path":"/a"}`), one("look", `{"path":"/a"}`))...)
+// starts empty.
+func TestPriorCallsAreNotDeduped(t *testing.T) {
+	h := newFileTools(t, steps(one("look", `{"path":"/a"}`), one("look", `{"path":"/a"}`))...)
 	h.o.Past = map[string]loop.Past{"m1.1.1": {Envelope: json.RawMessage(`{"ok":true,"result":{"kind":"file","text":"old"}}`)}}
 	h.run(t, t.Context())
 	if len(h.calls) != 1 || h.log.calls[0].State != "replayed" || h.log.calls[1].State != "done" {

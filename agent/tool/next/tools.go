@@ -24,9 +24,9 @@ var cancelText string
 
 // specs are the tools.
 var (
-	// One slot, and the last write wins: a call that a crash makes happen again writes over
-	// what it left.
-	planSpec = tool.Spec{
+	// There is one planned wake, and the last write wins: a call that is made again after a crash
+	// overwrites what it stored before.
+	scheduleSpec = tool.Spec{
 		Name: "schedule_next_run", Description: scheduleText, Effect: domain.EffectDatabase, Class: tool.ClassOther, Scope: tool.ScopeAgent, Writes: tool.WritesWake,
 		Given: tool.GivenPlanning, Enum: map[string][]string{"priority": priorities, "on_miss": onMisses},
 	}
@@ -37,33 +37,33 @@ var (
 )
 
 // Specs are the tools of the family.
-func Specs() tool.Specs { return tool.Specs{planSpec, cancelSpec} }
+func Specs() tool.Specs { return tool.Specs{scheduleSpec, cancelSpec} }
 
-// Options are what the tools of one run reach.
+// Options are what the tools of one run use.
 type Options struct {
 	Ledger *ledger.Ledger
 	Limits schedule.Limits
-	Wake   *ledger.Wake             // of the run, when a slot started it
-	Redact func(text string) string // what blacks secrets out before they are stored; nil: nothing
+	Wake   *ledger.Wake             // of the run, if a wake started it
+	Redact func(text string) string // removes secrets from instructions before they are stored; nil: nothing does
 }
 
 // Tools are the tools of one run of an agent that plans its own runs (OSA-70).
 func Tools(o Options) ([]tool.Tool, error) {
-	spec := planSpec
+	spec := scheduleSpec
 	spec.Description += fmt.Sprintf("A time without a zone is read in %s.\n", zoneName(zone(o.Limits)))
-	plan, err := tool.Define(spec, o.plan)
+	plan, err := tool.Define(spec, o.scheduleNextRun)
 	if err != nil {
 		return nil, err
 	}
 
-	cancel, err := tool.Define(cancelSpec, o.cancel)
+	cancel, err := tool.Define(cancelSpec, o.cancelNextRun)
 	if err != nil {
 		return nil, err
 	}
 	return []tool.Tool{plan, cancel}, nil
 }
 
-type planArgs struct {
+type scheduleArgs struct {
 	ScheduledAt  string        `json:"scheduled_at,omitempty" jsonschema:"RFC 3339, like 2026-11-21T08:00:00+01:00; wins over in_seconds"`
 	InSeconds    *int64        `json:"in_seconds,omitempty" jsonschema:"seconds from now, 0 or more"`
 	Instructions string        `json:"instructions" jsonschema:"all that you will be told then, at most 8000 characters"`
@@ -72,23 +72,24 @@ type planArgs struct {
 	OnMiss       domain.OnMiss `json:"on_miss,omitempty" jsonschema:"what is done when nothing could run at that time: skip it, or run it late (run_once, the default, and run_catchup)"`
 }
 
-func (o Options) plan(ctx context.Context, in tool.Invocation, a planArgs) (tool.Envelope, error) {
+func (o Options) scheduleNextRun(ctx context.Context, in tool.Invocation, a scheduleArgs) (tool.Envelope, error) {
 	r := Request{Agent: in.Agent, Instructions: a.Instructions, ContextViews: a.ContextViews, Priority: a.Priority, OnMiss: a.OnMiss,
 		Run: in.Run, Key: in.Key, Job: in.Job, Wake: o.Wake}
 	if o.Redact != nil {
 		r.Instructions = o.Redact(r.Instructions)
 	}
 
+	// A wrong time and a wrong request are answered alike: both are *Invalid.
 	err := a.when(&r, zone(o.Limits))
 	var res Result
 	if err == nil {
 		res, err = Plan(ctx, o.Ledger, o.Limits, r)
 	}
 
-	var wrong *Invalid
+	var invalid *Invalid
 	switch {
-	case errors.As(err, &wrong):
-		return tool.Failure(tool.KindInvalidArgs, "%s", wrong.Message).WithField(wrong.Field, wrong.Expected), nil
+	case errors.As(err, &invalid):
+		return tool.Failure(tool.KindInvalidArgs, "%s", invalid.Message).WithField(invalid.Field, invalid.Expected), nil
 	case err != nil:
 		return tool.Envelope{}, err
 	}
@@ -97,7 +98,7 @@ func (o Options) plan(ctx context.Context, in tool.Invocation, a planArgs) (tool
 }
 
 // when reads the time of a call; scheduled_at wins.
-func (a planArgs) when(r *Request, zone *time.Location) error {
+func (a scheduleArgs) when(r *Request, zone *time.Location) error {
 	switch {
 	case a.ScheduledAt != "":
 		at, err := ParseTime(a.ScheduledAt, zone)
@@ -109,21 +110,21 @@ func (a planArgs) when(r *Request, zone *time.Location) error {
 		return &Invalid{"in_seconds", "in_seconds is less than 0", "a whole number from 0 on"}
 	}
 
-	// More seconds than a Duration holds are as far away as it holds; the horizon is nearer.
+	// More seconds than a Duration holds become the longest Duration; the horizon is nearer anyway.
 	r.In = time.Duration(min(*a.InSeconds, math.MaxInt64/int64(time.Second))) * time.Second
 	return nil
 }
 
 const expectedTime = "an RFC 3339 time like 2026-11-21T08:00:00+01:00"
 
-// timeForms are the ways of RFC 3339 and ISO 8601 that people and models write.
+// timeForms are the forms of RFC 3339 and ISO 8601 that people and models write.
 var timeForms = []string{"2006-01-02T15:04:05Z07:00", "2006-01-02T15:04:05Z0700", "2006-01-02T15:04Z07:00", "2006-01-02T15:04Z0700", "2006-01-02T15:04:05", "2006-01-02T15:04"}
 
-// ParseTime reads a time to plan for; one without a zone is what the clocks of zone show.
-// An error is an *Invalid.
+// ParseTime reads the time of a wake; one without a zone is local time in zone. An error is an
+// *Invalid.
 func ParseTime(when string, zone *time.Location) (time.Time, error) {
 	plain := strings.ToUpper(strings.TrimSpace(when))
-	if len(plain) > 10 && plain[10] == ' ' {
+	if len(plain) > 10 && plain[10] == ' ' { // the T is often written as a space
 		plain = plain[:10] + "T" + strings.TrimLeft(plain[10:], " ")
 	}
 
@@ -141,8 +142,8 @@ type cancelResult struct {
 	Cancelled bool `json:"cancelled"`
 }
 
-func (o Options) cancel(ctx context.Context, in tool.Invocation, _ cancelArgs) (tool.Envelope, error) {
-	if o.Limits.Mode == schedule.ModeManual { // what is planned is the owner's alone
+func (o Options) cancelNextRun(ctx context.Context, in tool.Invocation, _ cancelArgs) (tool.Envelope, error) {
+	if o.Limits.Mode == schedule.ModeManual { // only the owner plans wakes, so only he cancels them
 		return tool.Success(cancelResult{}, "Not cancelled: in manual mode only the owner plans when this agent wakes."), nil
 	}
 
@@ -153,7 +154,7 @@ func (o Options) cancel(ctx context.Context, in tool.Invocation, _ cancelArgs) (
 	return tool.Success(cancelResult{cancelled}), nil
 }
 
-// zone is that of times without one.
+// zone is the zone of times that are written without one.
 func zone(l schedule.Limits) *time.Location {
 	if l.Zone == nil {
 		return time.UTC

@@ -11,7 +11,7 @@ import (
 )
 
 // Pictures take room in the context, and those of old turns make way for new ones.
-func TestPicturesTakeRoom(t *testing.T) {
+func TestImagesTakeRoom(t *testing.T) {
 	var turns []func(model.Request) []any
 	for i := range 12 {
 		turns = append(turns, say(call("look", fmt.Sprintf(`{"n":%d}`, i))))
