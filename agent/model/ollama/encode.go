@@ -37,17 +37,17 @@ type function struct {
 }
 
 type tool struct {
-	Type     string   `json:"type"`
-	Function declared `json:"function"`
+	Type     string       `json:"type"`
+	Function functionSpec `json:"function"`
 }
 
-type declared struct {
+type functionSpec struct {
 	Name        string `json:"name"`
 	Description string `json:"description,omitempty"`
 	Parameters  any    `json:"parameters"`
 }
 
-func (t *turn) encode() (*wire.Body, error) {
+func (t *turn) encode() (*wire.BodyBuilder, error) {
 	rest := request{Stream: true, Options: map[string]any{}}
 	if t.p.window > 0 {
 		rest.Options["num_ctx"] = t.p.window
@@ -61,61 +61,61 @@ func (t *turn) encode() (*wire.Body, error) {
 		rest.Options["temperature"] = *t.r.Temperature
 	}
 
-	b, draft, before := &wire.Body{}, wire.DraftOf(t.r.Draft, t.p), ""
-	b.Add(`{"model":`)
-	b.JSON(t.p.server.Model())
-	b.Add(`,"messages":[`)
+	b, draft, before := &wire.BodyBuilder{}, wire.CacheOf(t.r.Draft, t.p), ""
+	b.Raw(`{"model":`)
+	b.Value(t.p.client.Model())
+	b.Raw(`,"messages":[`)
 	if t.r.System != "" {
 		before = string(model.RoleSystem)
-		b.JSON(message{Role: before, Content: t.r.System})
+		b.Value(message{Role: before, Content: t.r.System})
 	}
 
 	var seen []model.Message
-	seen, t.shown = t.p.server.See(t.r.Messages)
-	messages, err := draft.Messages(wire.Beside(seen, t.shown), before, t.write)
+	seen, t.sentImages = t.p.client.FilterImages(t.r.Messages)
+	messages, err := draft.Messages(wire.MoveToolImages(seen, t.sentImages), before, t.encodeMessage)
 	if err != nil {
 		return nil, err
 	}
 
 	b.Grow(len(messages))
 	for _, m := range messages {
-		b.Piece(m.Text)
+		b.Shared(m.JSON)
 	}
 
-	b.Add("]")
+	b.Raw("]")
 	if len(t.r.Tools) > 0 && !t.r.NoTools { // it has no word that forbids them
-		tools, err := draft.Tools(t.r.Tools, declare)
+		tools, err := draft.Tools(t.r.Tools, encodeTool)
 		if err != nil {
 			return nil, err
 		}
-		b.Add(`,"tools":[`)
-		b.Piece(tools)
-		b.Add("]")
+		b.Raw(`,"tools":[`)
+		b.Shared(tools)
+		b.Raw("]")
 	}
 
-	b.Rest(rest)
+	b.EndWith(rest)
 	return b, nil
 }
 
-func declare(t model.Tool) any {
-	return tool{"function", declared{t.Name, t.Description, parameters(t.Schema)}}
+func encodeTool(t model.Tool) any {
+	return tool{"function", functionSpec{t.Name, t.Description, parameters(t.Schema)}}
 }
 
-func (t *turn) write(out *wire.Text, before string, m model.Message) (role string, opaque bool) {
+func (t *turn) encodeMessage(out *wire.JSONBuilder, before string, m model.Message) (role string, opaque bool) {
 	if before != "" {
-		out.Add(",")
+		out.Raw(",")
 	}
-	out.JSON(t.message(m))
+	out.Value(t.toMessage(m))
 	return string(m.Role), false
 }
 
-func (t *turn) message(m model.Message) message {
+func (t *turn) toMessage(m model.Message) message {
 	out := message{Role: string(m.Role), Content: m.Text, ToolName: m.Name, ToolCallID: m.CallID}
 	for _, i := range m.Images {
 		out.Images = append(out.Images, i.Data)
 	}
 
-	for _, p := range t.p.server.Pieces(m) {
+	for _, p := range t.p.client.ContentBlocks(m) {
 		switch {
 		case p.Call != nil:
 			args := p.Call.Args
@@ -147,19 +147,19 @@ func parameters(raw json.RawMessage) any {
 		s["properties"] = properties
 	}
 
-	open(properties)
+	replaceTrue(properties)
 	return s
 }
 
-// open replaces a schema of true, which is one of anything, by {}.
-func open(properties map[string]any) {
+// replaceTrue replaces a schema of true, which is one of anything, by {}.
+func replaceTrue(properties map[string]any) {
 	for name, p := range properties {
 		switch p := p.(type) {
 		case bool:
 			properties[name] = map[string]any{}
 		case map[string]any:
 			if inner, ok := p["properties"].(map[string]any); ok {
-				open(inner)
+				replaceTrue(inner)
 			}
 		}
 	}

@@ -57,7 +57,7 @@ type tool struct {
 	Function function `json:"function"`
 }
 
-func (p *Provider) encode(r model.Request) request {
+func (p *Provider) options(r model.Request) request {
 	out := request{Stream: true, Temperature: r.Temperature}
 	if !p.noUsage.Load() {
 		out.StreamOptions = &streamOptions{IncludeUsage: true}
@@ -71,39 +71,39 @@ func (p *Provider) encode(r model.Request) request {
 	return out
 }
 
-// body writes a request, of which the history is that of the last one and what came since.
-func (p *Provider) body(r model.Request, history []model.Message, rest request) (*wire.Body, error) {
-	b, draft, before := &wire.Body{}, wire.DraftOf(r.Draft, p), ""
-	b.Add(`{"model":`)
-	b.JSON(p.server.Model())
-	b.Add(`,"messages":[`)
+// encodeBody writes a request, of which the history is that of the last one and what came since.
+func (p *Provider) encodeBody(r model.Request, history []model.Message, rest request) (*wire.BodyBuilder, error) {
+	b, draft, before := &wire.BodyBuilder{}, wire.CacheOf(r.Draft, p), ""
+	b.Raw(`{"model":`)
+	b.Value(p.client.Model())
+	b.Raw(`,"messages":[`)
 	if r.System != "" {
 		before = string(model.RoleSystem)
-		b.JSON(message{Role: before, Content: r.System})
+		b.Value(message{Role: before, Content: r.System})
 	}
 
-	messages, err := draft.Messages(history, before, write)
+	messages, err := draft.Messages(history, before, encodeMessage)
 	if err != nil {
 		return nil, err
 	}
 
 	b.Grow(len(messages))
 	for _, m := range messages {
-		b.Piece(m.Text)
+		b.Shared(m.JSON)
 	}
 
-	b.Add("]")
+	b.Raw("]")
 	if len(r.Tools) > 0 && !r.NoTools { // tool_choice: none is ignored by too many servers to be relied on
-		tools, err := draft.Tools(r.Tools, declare)
+		tools, err := draft.Tools(r.Tools, encodeTool)
 		if err != nil {
 			return nil, err
 		}
-		b.Add(`,"tools":[`)
-		b.Piece(tools)
-		b.Add("]")
+		b.Raw(`,"tools":[`)
+		b.Shared(tools)
+		b.Raw("]")
 	}
 
-	b.Rest(rest)
+	b.EndWith(rest)
 	return b, nil
 }
 
@@ -112,19 +112,19 @@ func dataURL(i model.Image) string {
 	return "data:" + i.Type + ";base64," + base64.StdEncoding.EncodeToString(i.Data)
 }
 
-func declare(t model.Tool) any {
+func encodeTool(t model.Tool) any {
 	return tool{"function", function{Name: t.Name, Description: t.Description, Parameters: t.Schema}}
 }
 
-func write(t *wire.Text, before string, m model.Message) (role string, opaque bool) {
+func encodeMessage(t *wire.JSONBuilder, before string, m model.Message) (role string, opaque bool) {
 	if before != "" {
-		t.Add(",")
+		t.Raw(",")
 	}
-	t.JSON(encodeMessage(m))
+	t.Value(toMessage(m))
 	return string(m.Role), false
 }
 
-func encodeMessage(m model.Message) message {
+func toMessage(m model.Message) message {
 	out := message{Role: string(m.Role), Content: m.Text, ToolCallID: m.CallID}
 	if len(m.Images) > 0 {
 		parts := []contentPart{{Type: "text", Text: m.Text}}

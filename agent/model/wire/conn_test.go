@@ -26,7 +26,7 @@ func TestConnection(t *testing.T) {
 			from = io.MultiReader(from, iotest.ErrReader(want))
 		}
 
-		n, err := connection{near}.ReadFrom(from)
+		n, err := pooledConn{near}.ReadFrom(from)
 		if !errors.Is(err, want) || n != int64(len(sent)) {
 			t.Errorf("%d bytes of %d were written: %v", n, len(sent), err)
 		}

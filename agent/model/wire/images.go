@@ -8,27 +8,27 @@ import (
 	"rouse/agent/model"
 )
 
-// Images are the pictures that a kind of server takes.
-type Images struct {
-	Types []string // like image/png
-	Each  int      // bytes of the greatest
-	All   int      // bytes of all in one request
+// ImageLimits are the pictures that a kind of server takes.
+type ImageLimits struct {
+	Types    []string // like image/png
+	MaxBytes int      // bytes of the greatest
+	MaxTotal int      // bytes of all in one request
 }
 
-// See gives messages as the server is to see them: in the place of a picture that it does not
+// FilterImages gives messages as the server is to see them: in the place of a picture that it does not
 // take stands why. shown says that pictures are among them. The newest are the ones that are
 // shown when there are too many.
-func (s *Server) See(messages []model.Message) (seen []model.Message, shown bool) {
+func (s *Client) FilterImages(messages []model.Message) (seen []model.Message, shown bool) {
 	if !slices.ContainsFunc(messages, func(m model.Message) bool { return len(m.Images) > 0 }) {
 		return messages, false
 	}
 
 	seen = slices.Clone(messages)
-	left := s.d.Images.All
+	left := s.dialect.Images.MaxTotal
 	for i, m := range slices.Backward(seen) {
 		var takes []model.Image
 		for _, image := range slices.Backward(m.Images) {
-			if why := s.blindTo(image, left); why != "" {
+			if why := s.imageProblem(image, left); why != "" {
 				seen[i].Text += fmt.Sprintf("\n[A picture (%s) is not shown: %s.]", image, why)
 				continue
 			}
@@ -44,18 +44,18 @@ func (s *Server) See(messages []model.Message) (seen []model.Message, shown bool
 	return seen, shown
 }
 
-// blindTo says why a picture is not shown, "" when it is.
-func (s *Server) blindTo(i model.Image, left int) string {
-	takes := s.d.Images
-	switch why := s.blind.Load(); {
+// imageProblem says why a picture is not shown, "" when it is.
+func (s *Client) imageProblem(i model.Image, left int) string {
+	takes := s.dialect.Images
+	switch why := s.noImages.Load(); {
 	case why != nil:
-		return fmt.Sprintf("the model %s sees none (%s)", s.e.Model, strings.TrimRight(*why, "."))
+		return fmt.Sprintf("the model %s sees none (%s)", s.endpoint.Model, strings.TrimRight(*why, "."))
 	case !slices.Contains(takes.Types, i.Type):
 		return fmt.Sprintf("the provider takes %s", strings.Join(takes.Types, ", "))
-	case len(i.Data) > takes.Each:
-		return fmt.Sprintf("the provider takes up to %s; make a smaller copy", mebibytes(takes.Each))
+	case len(i.Data) > takes.MaxBytes:
+		return fmt.Sprintf("the provider takes up to %s; make a smaller copy", mebibytes(takes.MaxBytes))
 	case len(i.Data) > left:
-		return fmt.Sprintf("a request takes %s of pictures, and newer ones have filled it", mebibytes(takes.All))
+		return fmt.Sprintf("a request takes %s of pictures, and newer ones have filled it", mebibytes(takes.MaxTotal))
 	}
 
 	return ""
@@ -63,10 +63,10 @@ func (s *Server) blindTo(i model.Image, left int) string {
 
 func mebibytes(n int) string { return fmt.Sprintf("%.4g MiB", float64(n)/(1<<20)) }
 
-// Blind learns from what a server says of a request with pictures that its model sees none,
+// AdaptImages learns from what a server says of a request with pictures that its model sees none,
 // and says whether to ask again without them.
-func (s *Server) Blind(shown bool, said Said) bool {
-	words := strings.ToLower(said.Text)
+func (s *Client) AdaptImages(shown bool, said ServerError) bool {
+	words := strings.ToLower(said.Message)
 	says := func(any ...string) bool {
 		return slices.ContainsFunc(any, func(w string) bool { return strings.Contains(words, w) })
 	}
@@ -75,13 +75,13 @@ func (s *Server) Blind(shown bool, said Said) bool {
 		return false
 	}
 
-	s.blind.Store(&said.Text)
+	s.noImages.Store(&said.Message)
 	return true
 }
 
-// Beside moves the pictures that tools gave into a message of its own behind the results, for
+// MoveToolImages moves the pictures that tools gave into a message of its own behind the results, for
 // servers in whose results there is no place for them.
-func Beside(history []model.Message, shown bool) []model.Message {
+func MoveToolImages(history []model.Message, shown bool) []model.Message {
 	if !shown {
 		return history
 	}

@@ -18,7 +18,7 @@ func FuzzString(f *testing.F) {
 		}
 
 		got, want := "before", "before"
-		if err := wire.String(raw, &got); err != nil {
+		if err := wire.UnmarshalString(raw, &got); err != nil {
 			t.Fatal(err)
 		}
 		if err := json.Unmarshal(raw, &want); err != nil {

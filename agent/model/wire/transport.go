@@ -14,20 +14,20 @@ import (
 )
 
 const (
-	tries        = 4
+	maxTries     = 4
 	firstPause   = 500 * time.Millisecond
 	longestPause = time.Minute // a server that asks for more is not waited for here
 )
 
 // newClient is the transport: retries around tries that must not fall silent. There is no
 // http.Client.Timeout, which would end a stream that is well.
-func (s *Server) newClient(base http.RoundTripper) *retryablehttp.Client {
+func (s *Client) newClient(base http.RoundTripper) *retryablehttp.Client {
 	// A redirect is not followed: it would carry the headers to another host.
 	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	c := retryablehttp.NewClient()
-	c.HTTPClient = &http.Client{Transport: &listener{base, s}, CheckRedirect: stay}
+	c.HTTPClient = &http.Client{Transport: &idleTransport{base, s}, CheckRedirect: stay}
 	c.Logger = nil
-	c.RetryMax = tries - 1
+	c.RetryMax = maxTries - 1
 	c.RetryWaitMin, c.RetryWaitMax = firstPause, longestPause
 	c.CheckRetry = checkRetry
 	c.Backoff = s.backoff
@@ -40,8 +40,8 @@ func (s *Server) newClient(base http.RoundTripper) *retryablehttp.Client {
 // runs than that are seldom at once, and none of them is to begin with a handshake.
 const idleConnections = 256
 
-// newPool is the connections of one model.
-func newPool() http.RoundTripper {
+// newTransport is the connections of one model.
+func newTransport() http.RoundTripper {
 	pool, ok := http.DefaultTransport.(*http.Transport)
 	if !ok {
 		return http.DefaultTransport // a program that replaced it wants it used
@@ -49,7 +49,7 @@ func newPool() http.RoundTripper {
 
 	pool = pool.Clone()
 	pool.MaxIdleConns, pool.MaxIdleConnsPerHost = idleConnections, idleConnections
-	pool.DialContext = buffered(pool.DialContext)
+	pool.DialContext = pooledDialer(pool.DialContext)
 	return pool
 }
 
@@ -63,7 +63,7 @@ func checkRetry(ctx context.Context, resp *http.Response, err error) (again bool
 }
 
 func worthWaiting(ctx context.Context, resp *http.Response, err error) bool {
-	if ctx.Err() != nil || errors.As(err, new(*silence)) {
+	if ctx.Err() != nil || errors.As(err, new(*idleTimeout)) {
 		return false
 	}
 	wait, asked := retryAfter(resp)
@@ -73,7 +73,7 @@ func worthWaiting(ctx context.Context, resp *http.Response, err error) bool {
 
 // backoff doubles with each try, or is what the server asked for. Both are spread, so that
 // all who were refused together do not come back together.
-func (s *Server) backoff(first, longest time.Duration, try int, resp *http.Response) time.Duration {
+func (s *Client) backoff(first, longest time.Duration, try int, resp *http.Response) time.Duration {
 	wait, asked := retryAfter(resp)
 	if !asked {
 		wait = min(first<<try, longest)
@@ -87,7 +87,7 @@ func (s *Server) backoff(first, longest time.Duration, try int, resp *http.Respo
 		status = resp.Status
 	}
 
-	s.e.Logger.Warn("the model server is asked again", "model", s.e.Model, "server", s.place, "status", status, "wait", wait)
+	s.endpoint.Logger.Warn("the model server is asked again", "model", s.endpoint.Model, "server", s.shownURL, "status", status, "wait", wait)
 	return wait
 }
 
@@ -111,33 +111,33 @@ func retryAfter(resp *http.Response) (wait time.Duration, asked bool) {
 	return 0, false
 }
 
-// silence is a server that sent nothing for too long. It is not tried again at once: it
+// idleTimeout is a server that sent nothing for too long. It is not tried again at once: it
 // has had its time.
-type silence struct{ error }
+type idleTimeout struct{ error }
 
-func (s *silence) Unwrap() error { return s.error }
+func (s *idleTimeout) Unwrap() error { return s.error }
 
-// listener ends a try when the server is silent for too long. Its clock runs only while
+// idleTransport ends a try when the server is silent for too long. Its clock runs only while
 // something is waited for: not between tries, and not while the reader is busy.
-type listener struct {
-	next http.RoundTripper
-	s    *Server
+type idleTransport struct {
+	next   http.RoundTripper
+	client *Client
 }
 
 // RoundTrip implements http.RoundTripper.
-func (l *listener) RoundTrip(req *http.Request) (*http.Response, error) {
+func (l *idleTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancelCause(req.Context())
-	clock := time.AfterFunc(l.s.e.Idle, func() { cancel(&silence{l.s.slow("sent nothing for", l.s.e.Idle)}) })
+	clock := time.AfterFunc(l.client.endpoint.Idle, func() { cancel(&idleTimeout{l.client.timeoutError("sent nothing for", l.client.endpoint.Idle)}) })
 	resp, err := l.next.RoundTrip(req.WithContext(ctx))
 	clock.Stop()
 	if err != nil {
 		defer cancel(nil)
-		return nil, reason(ctx, err)
+		return nil, idleCause(ctx, err)
 	}
 
-	resp.Body = &heard{resp.Body, ctx, cancel, clock, l.s.e.Idle}
+	resp.Body = &idleBody{resp.Body, ctx, cancel, clock, l.client.endpoint.Idle}
 	if resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode == http.StatusServiceUnavailable {
-		hear(resp)
+		moveRetryDelay(resp)
 	}
 
 	return resp, nil
@@ -146,51 +146,51 @@ func (l *listener) RoundTrip(req *http.Request) (*http.Response, error) {
 // retryDelay is where Google's servers say how long they want to be left alone.
 var retryDelay = regexp.MustCompile(`"retryDelay":\s*"([0-9.]+)s"`)
 
-// hear puts a pause that is asked for in the body of a refusal where all others put it.
-func hear(resp *http.Response) {
+// moveRetryDelay puts a pause that is asked for in the body of a refusal where all others put it.
+func moveRetryDelay(resp *http.Response) {
 	if _, asked := retryAfter(resp); asked {
 		return
 	}
 
-	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxRefusal))
-	resp.Body = &body{io.MultiReader(bytes.NewReader(text), resp.Body), resp.Body} // which gives the error again
+	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody))
+	resp.Body = &readCloser{io.MultiReader(bytes.NewReader(text), resp.Body), resp.Body} // which gives the error again
 	if m := retryDelay.FindSubmatch(text); m != nil {
 		resp.Header.Set("Retry-After", string(m[1]))
 	}
 }
 
-// reason prefers silence to what it looks like from below.
-func reason(ctx context.Context, err error) error {
-	var s *silence
+// idleCause prefers silence to what it looks like from below.
+func idleCause(ctx context.Context, err error) error {
+	var s *idleTimeout
 	if errors.As(context.Cause(ctx), &s) {
 		return s
 	}
 	return err
 }
 
-// heard is a body that is listened to.
-type heard struct {
+// idleBody is a body that is listened to.
+type idleBody struct {
 	io.ReadCloser
 	ctx    context.Context
 	cancel context.CancelCauseFunc
-	clock  *time.Timer
+	timer  *time.Timer
 	limit  time.Duration
 }
 
 // Read implements io.Reader.
-func (h *heard) Read(b []byte) (int, error) {
-	h.clock.Reset(h.limit)
+func (h *idleBody) Read(b []byte) (int, error) {
+	h.timer.Reset(h.limit)
 	n, err := h.ReadCloser.Read(b)
-	h.clock.Stop()
+	h.timer.Stop()
 	if err != nil && !errors.Is(err, io.EOF) {
-		err = reason(h.ctx, err)
+		err = idleCause(h.ctx, err)
 	}
 	return n, err
 }
 
 // Close implements io.Closer.
-func (h *heard) Close() error {
-	h.clock.Stop()
+func (h *idleBody) Close() error {
+	h.timer.Stop()
 	h.cancel(nil)
 	return h.ReadCloser.Close()
 }

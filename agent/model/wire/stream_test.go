@@ -41,7 +41,7 @@ func TestEvents(t *testing.T) {
 		"nothing":            {"", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got, err := read(events, c.stream); !slices.Equal(got, c.want) || !errors.Is(err, io.EOF) {
+			if got, err := read(readEvents, c.stream); !slices.Equal(got, c.want) || !errors.Is(err, io.EOF) {
 				t.Errorf("%.200q (%v), want %.200q", got, err, c.want)
 			}
 		})
@@ -55,7 +55,7 @@ func TestLines(t *testing.T) {
 		"{}\n{\"a\":":           {"|{}", `|{"a":`}, // is no JSON, and is told
 		"":                      nil,
 	} {
-		if got, err := read(lines, stream); !slices.Equal(got, want) || !errors.Is(err, io.EOF) {
+		if got, err := read(readLines, stream); !slices.Equal(got, want) || !errors.Is(err, io.EOF) {
 			t.Errorf("%q: %q (%v), want %q", stream, got, err, want)
 		}
 	}
@@ -86,7 +86,7 @@ func FuzzEvents(f *testing.F) {
 
 	f.Fuzz(func(t *testing.T, stream string) {
 		stream += "\n\n"
-		got, err := read(events, stream)
+		got, err := read(readEvents, stream)
 		if want := public(stream); !slices.Equal(got, want) || !errors.Is(err, io.EOF) {
 			t.Errorf("%q: %q (%v), want %q", stream, got, err, want)
 		}

@@ -16,21 +16,21 @@ const maxAnswer = 16 << 20
 
 // Frame is a piece of an answer: the data of an event, a line, or the whole of it.
 type Frame struct {
-	Event string // its name, when events have one
-	Data  []byte // is valid until the next frame
-	Whole bool   // the server does not stream
+	Event    string // its name, when events have one
+	Data     []byte // is valid until the next frame
+	Document bool   // the server does not stream
 }
 
-// body is a response's body of which the beginning was looked at.
-type body struct {
+// readCloser is a response's body of which the beginning was looked at.
+type readCloser struct {
 	io.Reader
 	io.Closer
 }
 
-// read takes an answer apart.
-func (s *Server) read(resp *http.Response, take func(Frame) error) error {
+// readAnswer takes an answer apart.
+func (s *Client) readAnswer(resp *http.Response, take func(Frame) error) error {
 	limited := &io.LimitedReader{R: resp.Body, N: maxAnswer}
-	r, ok := s.unused.Get().(*bufio.Reader)
+	r, ok := s.readers.Get().(*bufio.Reader)
 	if !ok {
 		r = &bufio.Reader{}
 	}
@@ -38,17 +38,17 @@ func (s *Server) read(resp *http.Response, take func(Frame) error) error {
 	r.Reset(limited)
 	defer func() {
 		r.Reset(nil)
-		s.unused.Put(r)
+		s.readers.Put(r)
 	}()
 
 	first, err := firstRune(r)
 	if err != nil {
-		return s.broken(err, limited)
+		return s.brokenError(err, limited)
 	}
 
 	beginning, err := r.Peek(r.Buffered())
 	if err != nil {
-		return s.broken(err, limited)
+		return s.brokenError(err, limited)
 	}
 
 	over := false // the server said so
@@ -60,29 +60,29 @@ func (s *Server) read(resp *http.Response, take func(Frame) error) error {
 
 	object := first == '{' || first == '['
 	switch {
-	case s.d.Lines && object:
-		err = lines(r, each)
+	case s.dialect.JSONLines && object:
+		err = readLines(r, each)
 	case object:
 		var data []byte
 		if data, err = io.ReadAll(r); err == nil && limited.N > 0 {
-			err = each(Frame{Data: data, Whole: true})
+			err = each(Frame{Data: data, Document: true})
 		}
-	case first == '<' || s.d.Lines || !isStream(beginning):
+	case first == '<' || s.dialect.JSONLines || !isEventStream(beginning):
 		kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
-		return s.fault(model.KindNonsense, false, "the model server %s answered with %s instead of a stream: %s; check base_url", s.place, named(kind), s.understand(beginning).Text)
+		return s.newError(model.KindNonsense, false, "the model server %s answered with %s instead of a stream: %s; check base_url", s.shownURL, named(kind), s.parseError(beginning).Message)
 	default:
-		err = events(r, each)
+		err = readEvents(r, each)
 	}
 
 	var e *model.Error
 	switch {
 	case over, limited.N > 0 && (err == nil || errors.Is(err, io.EOF)):
 		return nil
-	case errors.Is(err, errLeft), limited.N > 0 && errors.As(err, &e) && !errors.As(err, new(*silence)):
+	case errors.Is(err, errStopped), limited.N > 0 && errors.As(err, &e) && !errors.As(err, new(*idleTimeout)):
 		return err
 	}
 
-	return s.broken(err, limited)
+	return s.brokenError(err, limited)
 }
 
 // firstRune looks at what an answer begins with, after a byte order mark and empty lines.
@@ -101,8 +101,8 @@ func firstRune(r *bufio.Reader) (rune, error) {
 	}
 }
 
-// isStream says whether bytes begin like a stream of events.
-func isStream(beginning []byte) bool {
+// isEventStream says whether bytes begin like a stream of events.
+func isEventStream(beginning []byte) bool {
 	for _, field := range []string{":", "data:", "event:", "id:", "retry:"} {
 		n := min(len(field), len(beginning)) // the rest may still be on its way
 		if string(beginning[:n]) == field[:n] {
@@ -119,9 +119,9 @@ func named(kind string) string {
 	return kind
 }
 
-// line reads one line without its end; what io.EOF cuts off is given with it. The result
+// readLine reads one line without its end; what io.EOF cuts off is given with it. The result
 // is valid until the next read.
-func line(r *bufio.Reader) ([]byte, error) {
+func readLine(r *bufio.Reader) ([]byte, error) {
 	text, err := r.ReadSlice('\n')
 	if errors.Is(err, bufio.ErrBufferFull) {
 		long := bytes.Clone(text)
@@ -135,11 +135,11 @@ func line(r *bufio.Reader) ([]byte, error) {
 	return bytes.TrimSuffix(bytes.TrimSuffix(text, []byte("\n")), []byte("\r")), err
 }
 
-// lines gives the lines of an answer. A last one without an end is given, too: if it is
+// readLines gives the lines of an answer. A last one without an end is given, too: if it is
 // cut off, it is no JSON.
-func lines(r *bufio.Reader, take func(Frame) error) error {
+func readLines(r *bufio.Reader, take func(Frame) error) error {
 	for {
-		text, err := line(r)
+		text, err := readLine(r)
 		if len(bytes.TrimSpace(text)) > 0 && (err == nil || errors.Is(err, io.EOF)) {
 			if err := take(Frame{Data: text}); err != nil {
 				return err
@@ -152,12 +152,12 @@ func lines(r *bufio.Reader, take func(Frame) error) error {
 	}
 }
 
-// events gives the events of a stream that have data. One that the end of the stream cuts
+// readEvents gives the events of a stream that have data. One that the end of the stream cuts
 // off is lost, as the standard wants it.
-func events(r *bufio.Reader, take func(Frame) error) error {
+func readEvents(r *bufio.Reader, take func(Frame) error) error {
 	var f Frame
 	for {
-		text, err := line(r)
+		text, err := readLine(r)
 		if err != nil {
 			return err
 		}
@@ -183,17 +183,17 @@ func events(r *bufio.Reader, take func(Frame) error) error {
 	}
 }
 
-// broken words an answer that could not be read to its end.
-func (s *Server) broken(err error, limited *io.LimitedReader) error {
-	var silent *silence
+// brokenError words an answer that could not be read to its end.
+func (s *Client) brokenError(err error, limited *io.LimitedReader) error {
+	var silent *idleTimeout
 	switch {
 	case errors.As(err, &silent):
 		return silent.error
 	case limited.N <= 0:
-		return s.fault(model.KindNonsense, false, "the answer of the model %s at %s is longer than %d MiB", s.e.Model, s.place, maxAnswer>>20)
+		return s.newError(model.KindNonsense, false, "the answer of the model %s at %s is longer than %d MiB", s.endpoint.Model, s.shownURL, maxAnswer>>20)
 	}
 
-	e := s.fault(model.KindTruncated, true, "the answer of the model %s at %s broke off", s.e.Model, s.place)
-	e.Err = s.clean(err)
+	e := s.newError(model.KindTruncated, true, "the answer of the model %s at %s broke off", s.endpoint.Model, s.shownURL)
+	e.Err = s.redactError(err)
 	return e
 }

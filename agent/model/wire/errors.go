@@ -18,8 +18,8 @@ import (
 
 var secretHeader = regexp.MustCompile(`(?i)auth|key|token|secret|cookie|password`)
 
-// scrubber blacks out what must not be told: a server may echo the key that it refuses.
-func scrubber(e Endpoint, u *url.URL) *redact.Redactor {
+// newRedactor blacks out what must not be told: a server may echo the key that it refuses.
+func newRedactor(e Endpoint, u *url.URL) *redact.Redactor {
 	secrets := []string{e.APIKey}
 	for name, v := range e.Headers {
 		if secretHeader.MatchString(name) {
@@ -39,30 +39,30 @@ func scrubber(e Endpoint, u *url.URL) *redact.Redactor {
 	return redact.New(secrets)
 }
 
-// scrubbed is an error whose text was cleaned; what it wraps can still be asked for.
-type scrubbed struct {
+// redactedError is an error whose text was cleaned; what it wraps can still be asked for.
+type redactedError struct {
 	text string
 	err  error
 }
 
-func (s *scrubbed) Error() string { return s.text }
-func (s *scrubbed) Unwrap() error { return s.err }
+func (s *redactedError) Error() string { return s.text }
+func (s *redactedError) Unwrap() error { return s.err }
 
-func (s *Server) clean(err error) error {
+func (s *Client) redactError(err error) error {
 	if err == nil {
 		return nil
 	}
-	return &scrubbed{s.scrub.Replace(err.Error()), err}
+	return &redactedError{s.redactor.Replace(err.Error()), err}
 }
 
-// slow is a server that took too long.
-func (s *Server) slow(what string, d time.Duration) *model.Error {
-	return s.fault(model.KindUnavailable, true, "the model %s at %s %s %s", s.e.Model, s.place, what, d)
+// timeoutError is a server that took too long.
+func (s *Client) timeoutError(what string, d time.Duration) *model.Error {
+	return s.newError(model.KindUnavailable, true, "the model %s at %s %s %s", s.endpoint.Model, s.shownURL, what, d)
 }
 
-// unreachable words a request that got no answer.
-func (s *Server) unreachable(x Exchange, err error) error {
-	var silent *silence
+// unreachableError words a request that got no answer.
+func (s *Client) unreachableError(x Exchange, err error) error {
+	var silent *idleTimeout
 	if errors.As(err, &silent) {
 		return silent.error
 	}
@@ -72,33 +72,33 @@ func (s *Server) unreachable(x Exchange, err error) error {
 		err = outer.Err // without its address, which may hold credentials
 	}
 
-	e := s.fault(model.KindUnavailable, true, "the model server %s cannot be reached for the model %s", s.place, s.e.Model)
-	if advice := x.Advise(e.Kind, 0, Said{}); advice != "" {
+	e := s.newError(model.KindUnavailable, true, "the model server %s cannot be reached for the model %s", s.shownURL, s.endpoint.Model)
+	if advice := x.Hint(e.Kind, 0, ServerError{}); advice != "" {
 		e.Message += "; " + advice
 	}
 
-	e.Err = s.clean(err)
+	e.Err = s.redactError(err)
 	return e
 }
 
-// Said is what a server tells about a failure.
-type Said struct {
-	Text string
-	Code string // its own codes and types, "" when it gives none
+// ServerError is what a server tells about a failure.
+type ServerError struct {
+	Message string
+	Code    string // its own codes and types, "" when it gives none
 }
 
-const maxSaid = 300
+const maxErrorText = 300
 
-// understand reads an error in any of the shapes that servers use.
-func (s *Server) understand(raw []byte) Said {
+// parseError reads an error in any of the shapes that servers use.
+func (s *Client) parseError(raw []byte) ServerError {
 	var list []json.RawMessage
 	if json.Unmarshal(raw, &list) == nil && len(list) > 0 {
 		raw = list[0]
 	}
 
-	said := Said{Code: codes(raw)}
+	said := ServerError{Code: codes(raw)}
 	for _, place := range [][]string{{"error", "message"}, {"error"}, {"message"}, {"detail"}, {"errors"}} {
-		if said.Text = member(raw, place...); said.Text != "" {
+		if said.Message = lookup(raw, place...); said.Message != "" {
 			break
 		}
 	}
@@ -107,11 +107,11 @@ func (s *Server) understand(raw []byte) Said {
 		said.Code = inner
 	}
 
-	if said.Text == "" {
-		said.Text = plain(string(raw))
+	if said.Message == "" {
+		said.Message = describeBody(string(raw))
 	}
 
-	said.Text = text.Truncate(s.scrub.Replace(text.Collapse(said.Text)), maxSaid) // a secret that is cut is not found any more
+	said.Message = text.Truncate(s.redactor.Replace(text.Collapse(said.Message)), maxErrorText) // a secret that is cut is not found any more
 	return said
 }
 
@@ -119,15 +119,15 @@ func (s *Server) understand(raw []byte) Said {
 func codes(raw json.RawMessage, path ...string) string {
 	var found []string
 	for _, key := range []string{"code", "type", "status"} {
-		if word := member(raw, append(path[:len(path):len(path)], key)...); word != "" {
+		if word := lookup(raw, append(path[:len(path):len(path)], key)...); word != "" {
 			found = append(found, word)
 		}
 	}
 	return strings.Join(found, " ")
 }
 
-// member digs a value out of an object: a string as it is, anything else as JSON.
-func member(raw json.RawMessage, path ...string) string {
+// lookup digs a value out of an object: a string as it is, anything else as JSON.
+func lookup(raw json.RawMessage, path ...string) string {
 	for _, key := range path {
 		var object map[string]json.RawMessage
 		if json.Unmarshal(raw, &object) != nil {
@@ -144,12 +144,12 @@ func member(raw json.RawMessage, path ...string) string {
 	return string(raw)
 }
 
-var title = regexp.MustCompile(`(?is)<title[^>]*>(.*?)</title>`)
+var htmlTitle = regexp.MustCompile(`(?is)<title[^>]*>(.*?)</title>`)
 
-// plain is what to show of a body that is no JSON.
-func plain(text string) string {
+// describeBody is what to show of a body that is no JSON.
+func describeBody(text string) string {
 	text = strings.TrimSpace(text)
-	switch m := title.FindStringSubmatch(text); {
+	switch m := htmlTitle.FindStringSubmatch(text); {
 	case m != nil:
 		return fmt.Sprintf("a web page titled %q", strings.TrimSpace(m[1]))
 	case strings.HasPrefix(text, "<"):
@@ -161,25 +161,25 @@ func plain(text string) string {
 	return text
 }
 
-// refusal words an answer that is not a success.
-func (s *Server) refusal(x Exchange, resp *http.Response, said Said) error {
+// statusError words an answer that is not a success.
+func (s *Client) statusError(x Exchange, resp *http.Response, said ServerError) error {
 	kind, retryable := classify(resp.StatusCode, said)
-	e := s.fault(kind, retryable, "the model server %s answered %s for the model %s: %s", s.place, resp.Status, s.e.Model, said.Text)
+	e := s.newError(kind, retryable, "the model server %s answered %s for the model %s: %s", s.shownURL, resp.Status, s.endpoint.Model, said.Message)
 	e.RetryAfter, _ = retryAfter(resp)
 
 	// Where time ran out, the model may have been at work.
 	e.Refused = resp.StatusCode != http.StatusGatewayTimeout && resp.StatusCode != http.StatusRequestTimeout
-	advice := x.Advise(kind, resp.StatusCode, said)
+	advice := x.Hint(kind, resp.StatusCode, said)
 	switch {
 	case advice != "":
 	case resp.StatusCode == http.StatusNotFound:
 		advice = "check base_url and the name of the model"
-	case kind == model.KindAuth && s.e.APIKey == "":
+	case kind == model.KindAuth && s.endpoint.APIKey == "":
 		advice = "no api_key is set"
 	case kind == model.KindAuth:
 		advice = "check api_key and what it is allowed to do"
 	case resp.StatusCode/100 == 3:
-		advice = fmt.Sprintf("it redirects to %s: if that is right, put it into base_url", s.scrub.Replace(resp.Header.Get("Location")))
+		advice = fmt.Sprintf("it redirects to %s: if that is right, put it into base_url", s.redactor.Replace(resp.Header.Get("Location")))
 	}
 
 	if advice != "" {
@@ -189,9 +189,9 @@ func (s *Server) refusal(x Exchange, resp *http.Response, said Said) error {
 	return e
 }
 
-// Failure words an error that came where an answer was due.
-func (s *Server) Failure(data []byte) error {
-	said := s.understand(data)
+// APIError words an error that came where an answer was due.
+func (s *Client) APIError(data []byte) error {
+	said := s.parseError(data)
 	status := http.StatusOK
 	for word := range strings.FieldsSeq(said.Code) {
 		if n, err := strconv.Atoi(word); err == nil && n >= 400 && n < 600 {
@@ -200,31 +200,31 @@ func (s *Server) Failure(data []byte) error {
 	}
 
 	kind, retryable := classify(status, said)
-	return s.fault(kind, retryable, "the model %s at %s failed instead of answering: %s", s.e.Model, s.place, said.Text)
+	return s.newError(kind, retryable, "the model %s at %s failed instead of answering: %s", s.endpoint.Model, s.shownURL, said.Message)
 }
 
-// Unreadable words a part of an answer that is not what the protocol allows.
-func (s *Server) Unreadable(err error) error {
-	return s.fault(model.KindNonsense, true, "the model %s at %s sent a chunk that cannot be read (%v)", s.e.Model, s.place, err)
+// InvalidChunk words a part of an answer that is not what the protocol allows.
+func (s *Client) InvalidChunk(err error) error {
+	return s.newError(model.KindNonsense, true, "the model %s at %s sent a chunk that cannot be read (%v)", s.endpoint.Model, s.shownURL, err)
 }
 
-// Pointless words a whole answer in which nothing answers.
-func (s *Server) Pointless(data []byte) error {
-	return s.fault(model.KindNonsense, true, "the model server %s answered without a choice: %s", s.place, s.understand(data).Text)
+// NoAnswer words a whole answer in which nothing answers.
+func (s *Client) NoAnswer(data []byte) error {
+	return s.newError(model.KindNonsense, true, "the model server %s answered without a choice: %s", s.shownURL, s.parseError(data).Message)
 }
 
-// Withheld words a prompt or an answer that the provider keeps back.
-func (s *Server) Withheld(what, why string) error {
-	return s.fault(model.KindBadRequest, false, "the provider of the model %s withheld %s (%s)", s.e.Model, what, s.scrub.Replace(why))
+// ContentFiltered words a prompt or an answer that the provider keeps back.
+func (s *Client) ContentFiltered(what, why string) error {
+	return s.newError(model.KindBadRequest, false, "the provider of the model %s withheld %s (%s)", s.endpoint.Model, what, s.redactor.Replace(why))
 }
 
-func (s *Server) fault(kind model.ErrorKind, retryable bool, format string, args ...any) *model.Error {
+func (s *Client) newError(kind model.ErrorKind, retryable bool, format string, args ...any) *model.Error {
 	return &model.Error{Kind: kind, Retryable: retryable, Message: fmt.Sprintf(format, args...)}
 }
 
 // classify says what kind of failure it is, and whether the same request may succeed later.
-func classify(status int, said Said) (model.ErrorKind, bool) {
-	words := strings.ToLower(said.Text + " " + said.Code)
+func classify(status int, said ServerError) (model.ErrorKind, bool) {
+	words := strings.ToLower(said.Message + " " + said.Code)
 	holds := func(any ...string) bool {
 		for _, w := range any {
 			if strings.Contains(words, w) {

@@ -31,10 +31,10 @@ type responsesBody struct {
 		Reason string `json:"reason"`
 	} `json:"incomplete_details"`
 	Usage *struct {
-		Input   wire.Count `json:"input_tokens"`
-		Output  wire.Count `json:"output_tokens"`
+		Input   wire.TokenCount `json:"input_tokens"`
+		Output  wire.TokenCount `json:"output_tokens"`
 		Details struct {
-			Cached wire.Count `json:"cached_tokens"`
+			Cached wire.TokenCount `json:"cached_tokens"`
 		} `json:"input_tokens_details"`
 	} `json:"usage"`
 }
@@ -44,14 +44,14 @@ type outputItem struct {
 	kind     string
 	id, name string // of a call
 	args     string // of a call that is whole
-	said     int    // bytes of text that were passed on
+	emitted  int    // bytes of text that were passed on
 	phase    string
 	raw      json.RawMessage // of what is neither
 	done     bool
 }
 
-// item is how an output item is written.
-type item struct {
+// outputItemJSON is how an output item is written.
+type outputItemJSON struct {
 	Type      string    `json:"type"`
 	CallID    string    `json:"call_id"`
 	Name      string    `json:"name"`
@@ -65,16 +65,16 @@ type item struct {
 	Encrypted string `json:"encrypted_content"`
 }
 
-// outcomes are the reasons why a response ended, and what they mean.
-var outcomes = map[string]string{
-	"completed": model.StopDone, "max_output_tokens": model.StopLength, "max_tokens": model.StopLength, "content_filter": model.StopFilter, "cancelled": wire.StopGaveUp, "failed": wire.StopGaveUp,
+// responsesStopReasons are the reasons why a response ended, and what they mean.
+var responsesStopReasons = map[string]string{
+	"completed": model.StopDone, "max_output_tokens": model.StopLength, "max_tokens": model.StopLength, "content_filter": model.StopFilter, "cancelled": wire.StopServerError, "failed": wire.StopServerError,
 }
 
 // maxItems bounds the items of one answer: their places are the server's to name.
 const maxItems = 4096
 
-// Take implements wire.Exchange.
-func (t *response) Take(f wire.Frame, a *wire.Answer) (string, error) {
+// Decode implements wire.Exchange.
+func (t *responsesTurn) Decode(f wire.Frame, a *wire.Accumulator) (string, error) {
 	if bytes.HasPrefix(f.Data, []byte("[DONE]")) {
 		return "", io.EOF
 	}
@@ -82,35 +82,35 @@ func (t *response) Take(f wire.Frame, a *wire.Answer) (string, error) {
 	var e responsesEvent
 	err := json.Unmarshal(f.Data, &e)
 	switch {
-	case f.Event == "error", e.Type == "error", f.Whole && f.Data[0] == '[', len(e.Error) > 0 && string(e.Error) != "null":
-		return "", t.p.server.Failure(f.Data)
+	case f.Event == "error", e.Type == "error", f.Document && f.Data[0] == '[', len(e.Error) > 0 && string(e.Error) != "null":
+		return "", t.p.client.APIError(f.Data)
 	case err != nil:
-		return "", t.p.server.Unreadable(err)
-	case f.Whole && e.Object != "response":
-		return "", t.p.server.Pointless(f.Data)
-	case f.Whole:
-		return t.end(e.responsesBody, a)
+		return "", t.p.client.InvalidChunk(err)
+	case f.Document && e.Object != "response":
+		return "", t.p.client.NoAnswer(f.Data)
+	case f.Document:
+		return t.finish(e.responsesBody, a)
 	}
 
 	switch e.Type {
 	case "response.output_item.added":
-		return "", t.begin(e.Index, e.Item)
+		return "", t.startItem(e.Index, e.Item)
 	case "response.output_text.delta", "response.refusal.delta":
-		return t.grow(e)
+		return t.addDelta(e)
 	case "response.output_item.done":
-		return t.finish(e.Index, e.Item)
+		return t.finishItem(e.Index, e.Item)
 	case "response.failed":
 		var whole struct{ Response json.RawMessage }
 		if json.Unmarshal(f.Data, &whole) == nil && len(whole.Response) > 0 {
-			return "", t.p.server.Failure(whole.Response)
+			return "", t.p.client.APIError(whole.Response)
 		}
-		return "", t.p.server.Failure(f.Data)
+		return "", t.p.client.APIError(f.Data)
 	case "response.completed", "response.incomplete", "response.cancelled":
 		if e.Response == nil {
-			return "", t.p.server.Unreadable(fmt.Errorf("%s comes without a response", e.Type))
+			return "", t.p.client.InvalidChunk(fmt.Errorf("%s comes without a response", e.Type))
 		}
 
-		text, err := t.end(*e.Response, a)
+		text, err := t.finish(*e.Response, a)
 		if err == nil {
 			err = io.EOF
 		}
@@ -120,10 +120,10 @@ func (t *response) Take(f wire.Frame, a *wire.Answer) (string, error) {
 	return "", nil
 }
 
-// at is the item at a place. Items may be told of in any order.
-func (t *response) at(index int) (*outputItem, error) {
+// item is the item at a place. Items may be told of in any order.
+func (t *responsesTurn) item(index int) (*outputItem, error) {
 	if index < 0 || index >= maxItems {
-		return nil, t.p.server.Unreadable(fmt.Errorf("there is no item %d", index))
+		return nil, t.p.client.InvalidChunk(fmt.Errorf("there is no item %d", index))
 	}
 	for len(t.items) <= index {
 		t.items = append(t.items, &outputItem{})
@@ -131,28 +131,28 @@ func (t *response) at(index int) (*outputItem, error) {
 	return t.items[index], nil
 }
 
-// begin notes what kind of item comes.
-func (t *response) begin(index int, raw json.RawMessage) error {
-	var in item
+// startItem notes what kind of item comes.
+func (t *responsesTurn) startItem(index int, raw json.RawMessage) error {
+	var in outputItemJSON
 	if err := json.Unmarshal(raw, &in); err != nil {
-		return t.p.server.Unreadable(err)
+		return t.p.client.InvalidChunk(err)
 	}
 
-	it, err := t.at(index)
+	it, err := t.item(index)
 	if err == nil && it.kind == "" {
 		it.kind, it.id, it.name, it.phase = in.Type, in.CallID, in.Name, in.Phase
 	}
 	return err
 }
 
-// grow passes on a piece of text.
-func (t *response) grow(e responsesEvent) (string, error) {
+// addDelta passes on a piece of text.
+func (t *responsesTurn) addDelta(e responsesEvent) (string, error) {
 	var piece string
 	if err := json.Unmarshal(e.Delta, &piece); err != nil {
-		return "", t.p.server.Unreadable(err)
+		return "", t.p.client.InvalidChunk(err)
 	}
 
-	it, err := t.at(e.Index)
+	it, err := t.item(e.Index)
 	if err != nil {
 		return "", err
 	}
@@ -161,29 +161,29 @@ func (t *response) grow(e responsesEvent) (string, error) {
 		it.kind = "message"
 	}
 	if it.kind != "message" || it.done {
-		return "", t.p.server.Unreadable(fmt.Errorf("text for item %d, which is not being said", e.Index))
+		return "", t.p.client.InvalidChunk(fmt.Errorf("text for item %d, which is not being said", e.Index))
 	}
 
 	if e.Type == "response.refusal.delta" {
 		it.phase = refusal
 	}
 
-	it.said += len(piece)
+	it.emitted += len(piece)
 	return piece, nil
 }
 
 // refusal stands in the place of a phase: what was said is that the model will not.
 const refusal = "refusal"
 
-// finish takes an item in that is whole, and gives the text of it that was not told yet.
+// finishItem takes an item in that is whole, and gives the text of it that was not told yet.
 // Arguments count only as they stand here: their pieces are for those who show them.
-func (t *response) finish(index int, raw json.RawMessage) (string, error) {
-	var in item
+func (t *responsesTurn) finishItem(index int, raw json.RawMessage) (string, error) {
+	var in outputItemJSON
 	if err := json.Unmarshal(raw, &in); err != nil {
-		return "", t.p.server.Unreadable(err)
+		return "", t.p.client.InvalidChunk(err)
 	}
 
-	it, err := t.at(index)
+	it, err := t.item(index)
 	if err != nil || it.done {
 		return "", err
 	}
@@ -204,8 +204,8 @@ func (t *response) finish(index int, raw json.RawMessage) (string, error) {
 				it.phase = refusal
 			}
 		}
-		if it.said == 0 {
-			it.said = text.Len()
+		if it.emitted == 0 {
+			it.emitted = text.Len()
 			return text.String(), nil
 		}
 	default:
@@ -218,11 +218,11 @@ func (t *response) finish(index int, raw json.RawMessage) (string, error) {
 	return "", nil
 }
 
-// end puts the answer together. A call that was begun and not ended leaves it incomplete.
-func (t *response) end(b responsesBody, a *wire.Answer) (string, error) {
+// finish puts the answer together. A call that was begun and not ended leaves it incomplete.
+func (t *responsesTurn) finish(b responsesBody, a *wire.Accumulator) (string, error) {
 	var text strings.Builder
 	for i, raw := range b.Output {
-		said, err := t.finish(i, raw)
+		said, err := t.finishItem(i, raw)
 		if err != nil {
 			return "", err
 		}
@@ -230,32 +230,32 @@ func (t *response) end(b responsesBody, a *wire.Answer) (string, error) {
 	}
 
 	if u := b.Usage; u != nil {
-		a.Usage = wire.Tokens(u.Input, u.Output, u.Details.Cached, 0)
+		a.Usage = wire.NewUsage(u.Input, u.Output, u.Details.Cached, 0)
 	}
 
 	whole, refused := true, false
 	for _, it := range t.items {
 		switch it.kind {
 		case "function_call":
-			a.Call(len(a.Calls), it.id, it.name).Args.WriteString(it.args)
-			a.Keep(wire.Part{Call: len(a.Calls)})
+			a.StartCall(len(a.Calls), it.id, it.name).Args.WriteString(it.args)
+			a.AddPart(wire.Part{Call: len(a.Calls)})
 			whole = whole && it.done
 		case "message":
-			p := wire.Part{Text: it.said}
+			p := wire.Part{Text: it.emitted}
 			if it.phase == refusal {
 				refused = true
-			} else if it.phase != "" && it.said > 0 {
-				raw, err := json.Marshal(aside{it.phase})
+			} else if it.phase != "" && it.emitted > 0 {
+				raw, err := json.Marshal(textState{it.phase})
 				if err != nil {
 					return "", err
 				}
 				p.Opaque = raw
 			}
 
-			a.Keep(p)
+			a.AddPart(p)
 		default:
 			if it.raw != nil {
-				a.Keep(wire.Part{Opaque: it.raw})
+				a.AddPart(wire.Part{Opaque: it.raw})
 			}
 		}
 	}
@@ -268,9 +268,9 @@ func (t *response) end(b responsesBody, a *wire.Answer) (string, error) {
 		return text.String(), nil // it broke off
 	}
 
-	a.End(reason, outcomes)
-	if refused && a.Means == model.StopDone {
-		a.Means = model.StopRefusal
+	a.SetFinishReason(reason, responsesStopReasons)
+	if refused && a.StopReason == model.StopDone {
+		a.StopReason = model.StopRefusal
 	}
 
 	return text.String(), nil

@@ -13,7 +13,7 @@ import (
 // event is any of the events of a stream, or a whole message.
 type event struct {
 	Type         string            `json:"type"`
-	Message      *whole            `json:"message"`
+	Message      *startedMessage   `json:"message"`
 	Index        int               `json:"index"`
 	ContentBlock json.RawMessage   `json:"content_block"`
 	Delta        delta             `json:"delta"`
@@ -23,7 +23,7 @@ type event struct {
 	Error        json.RawMessage   `json:"error"`
 }
 
-type whole struct {
+type startedMessage struct {
 	Usage *usage `json:"usage"`
 }
 
@@ -39,78 +39,78 @@ type delta struct {
 // usage is told twice; what is told later counts, and what is left out then still holds.
 // What the cache read and what it took in are told apart from the rest of the input.
 type usage struct {
-	Input   *wire.Count `json:"input_tokens"`
-	Output  *wire.Count `json:"output_tokens"`
-	Read    *wire.Count `json:"cache_read_input_tokens"`
-	Created *wire.Count `json:"cache_creation_input_tokens"`
+	Input   *wire.TokenCount `json:"input_tokens"`
+	Output  *wire.TokenCount `json:"output_tokens"`
+	Read    *wire.TokenCount `json:"cache_read_input_tokens"`
+	Created *wire.TokenCount `json:"cache_creation_input_tokens"`
 }
 
-func (u *usage) update(by *usage) {
-	for _, f := range []struct{ into, from **wire.Count }{{&u.Input, &by.Input}, {&u.Output, &by.Output}, {&u.Read, &by.Read}, {&u.Created, &by.Created}} {
+func (u *usage) merge(by *usage) {
+	for _, f := range []struct{ into, from **wire.TokenCount }{{&u.Input, &by.Input}, {&u.Output, &by.Output}, {&u.Read, &by.Read}, {&u.Created, &by.Created}} {
 		if *f.from != nil {
 			*f.into = *f.from
 		}
 	}
 }
 
-func (t *turn) count(by *usage, a *wire.Answer) {
+func (t *turn) addUsage(by *usage, a *wire.Accumulator) {
 	if by == nil {
 		return
 	}
 
-	t.use.update(by)
-	n := func(c *wire.Count) wire.Count {
+	t.usage.merge(by)
+	n := func(c *wire.TokenCount) wire.TokenCount {
 		if c == nil {
 			return 0
 		}
 		return *c
 	}
 
-	a.Usage = wire.Tokens(n(t.use.Input)+n(t.use.Read)+n(t.use.Created), n(t.use.Output), n(t.use.Read), n(t.use.Created))
+	a.Usage = wire.NewUsage(n(t.usage.Input)+n(t.usage.Read)+n(t.usage.Created), n(t.usage.Output), n(t.usage.Read), n(t.usage.Created))
 }
 
 // block is a part of the content. All but text and calls is the provider's own.
 type block struct {
 	text    strings.Builder
-	call    *wire.Call
+	call    *wire.PartialCall
 	input   string                     // of a call that came with it, not in pieces
 	fields  map[string]json.RawMessage // of one that is neither
-	grown   map[string]*strings.Builder
+	deltas  map[string]*strings.Builder
 	stopped bool
 }
 
-// Take implements wire.Exchange.
-func (t *turn) Take(f wire.Frame, a *wire.Answer) (string, error) {
+// Decode implements wire.Exchange.
+func (t *turn) Decode(f wire.Frame, a *wire.Accumulator) (string, error) {
 	var e event
 	err := json.Unmarshal(f.Data, &e)
 	switch {
 	case f.Event == "error", e.Type == "error", len(e.Error) > 0 && string(e.Error) != "null":
-		return "", t.p.server.Failure(f.Data)
+		return "", t.p.client.APIError(f.Data)
 	case err != nil:
-		return "", t.p.server.Unreadable(err)
-	case f.Whole && e.Type != "message":
-		return "", t.p.server.Pointless(f.Data)
+		return "", t.p.client.InvalidChunk(err)
+	case f.Document && e.Type != "message":
+		return "", t.p.client.NoAnswer(f.Data)
 	}
 
 	switch e.Type {
 	case "message":
-		return t.takeWhole(e, a)
+		return t.decodeDocument(e, a)
 	case "message_start":
 		if e.Message != nil {
-			t.count(e.Message.Usage, a)
+			t.addUsage(e.Message.Usage, a)
 		}
 	case "content_block_start":
-		return t.begin(e.Index, e.ContentBlock, a)
+		return t.startBlock(e.Index, e.ContentBlock, a)
 	case "content_block_delta":
-		return t.grow(e.Index, e.Delta)
+		return t.addDelta(e.Index, e.Delta)
 	case "content_block_stop":
 		if e.Index >= 0 && e.Index < len(t.blocks) {
 			t.blocks[e.Index].stopped = true
 		}
 	case "message_delta":
-		t.count(e.Usage, a)
+		t.addUsage(e.Usage, a)
 		if e.Delta.StopReason != "" {
-			t.end(e.Delta.StopReason, a)
+			t.finish(e.Delta.StopReason, a)
 		}
 	case "message_stop":
 		return "", io.EOF
@@ -119,11 +119,11 @@ func (t *turn) Take(f wire.Frame, a *wire.Answer) (string, error) {
 	return "", nil
 }
 
-// takeWhole takes in the answer of a server that does not stream.
-func (t *turn) takeWhole(e event, a *wire.Answer) (string, error) {
+// decodeDocument takes in the answer of a server that does not stream.
+func (t *turn) decodeDocument(e event, a *wire.Accumulator) (string, error) {
 	var said strings.Builder
 	for i, raw := range e.Content {
-		text, err := t.begin(i, raw, a)
+		text, err := t.startBlock(i, raw, a)
 		if err != nil {
 			return "", err
 		}
@@ -131,26 +131,26 @@ func (t *turn) takeWhole(e event, a *wire.Answer) (string, error) {
 		t.blocks[i].stopped = true
 	}
 
-	t.count(e.Usage, a)
+	t.addUsage(e.Usage, a)
 	if e.StopReason != "" {
-		t.end(e.StopReason, a)
+		t.finish(e.StopReason, a)
 	}
 
 	return said.String(), nil
 }
 
-// begin takes in the beginning of a block, or all of it, and gives its text. Blocks begin
+// startBlock takes in the beginning of a block, or all of it, and gives its text. Blocks begin
 // one after the other.
-func (t *turn) begin(index int, raw json.RawMessage, a *wire.Answer) (string, error) {
+func (t *turn) startBlock(index int, raw json.RawMessage, a *wire.Accumulator) (string, error) {
 	var head struct {
 		Type, Text, ID, Name string
 		Input                json.RawMessage
 	}
 	if index != len(t.blocks) {
-		return "", t.p.server.Unreadable(fmt.Errorf("block %d begins where block %d should", index, len(t.blocks)))
+		return "", t.p.client.InvalidChunk(fmt.Errorf("block %d begins where block %d should", index, len(t.blocks)))
 	}
 	if err := json.Unmarshal(raw, &head); err != nil {
-		return "", t.p.server.Unreadable(err)
+		return "", t.p.client.InvalidChunk(err)
 	}
 
 	b := &block{}
@@ -161,25 +161,25 @@ func (t *turn) begin(index int, raw json.RawMessage, a *wire.Answer) (string, er
 		b.text.WriteString(head.Text)
 		return head.Text, nil
 	case "tool_use":
-		b.call = a.Call(index, head.ID, head.Name)
+		b.call = a.StartCall(index, head.ID, head.Name)
 		if input := string(head.Input); input != "{}" {
 			b.input = input
 		}
 		return "", nil
 	}
 
-	b.grown = map[string]*strings.Builder{}
+	b.deltas = map[string]*strings.Builder{}
 	if err := json.Unmarshal(raw, &b.fields); err != nil {
-		return "", t.p.server.Unreadable(err)
+		return "", t.p.client.InvalidChunk(err)
 	}
 
 	return "", nil
 }
 
-// grow adds a piece to a block, and gives its text.
-func (t *turn) grow(index int, d delta) (string, error) {
+// addDelta adds a piece to a block, and gives its text.
+func (t *turn) addDelta(index int, d delta) (string, error) {
 	if index < 0 || index >= len(t.blocks) || t.blocks[index].stopped {
-		return "", t.p.server.Unreadable(fmt.Errorf("a piece of block %d, which is not being written", index))
+		return "", t.p.client.InvalidChunk(fmt.Errorf("a piece of block %d, which is not being written", index))
 	}
 
 	b := t.blocks[index]
@@ -194,19 +194,19 @@ func (t *turn) grow(index int, d delta) (string, error) {
 			if piece == "" {
 				continue
 			}
-			if b.grown[field] == nil {
-				b.grown[field] = &strings.Builder{}
+			if b.deltas[field] == nil {
+				b.deltas[field] = &strings.Builder{}
 			}
-			b.grown[field].WriteString(piece)
+			b.deltas[field].WriteString(piece)
 		}
 	}
 
 	return "", nil
 }
 
-// end notes why the model stopped, and what it wants back. A call that was begun and not
+// finish notes why the model stopped, and what it wants back. A call that was begun and not
 // ended leaves the answer incomplete.
-func (t *turn) end(reason string, a *wire.Answer) {
+func (t *turn) finish(reason string, a *wire.Accumulator) {
 	for _, b := range t.blocks {
 		if b.call != nil && !b.stopped {
 			return
@@ -220,41 +220,41 @@ func (t *turn) end(reason string, a *wire.Answer) {
 			if b.call.Args.Len() == 0 {
 				b.call.Args.WriteString(b.input)
 			}
-			a.Keep(wire.Part{Call: 1 + slices.Index(a.Calls, b.call)})
+			a.AddPart(wire.Part{Call: 1 + slices.Index(a.Calls, b.call)})
 		case b.fields == nil:
-			a.Keep(wire.Part{Text: b.text.Len()})
+			a.AddPart(wire.Part{Text: b.text.Len()})
 			if paused {
-				t.said = text(t.said, b.text.String())
+				t.pausedContent = appendText(t.pausedContent, b.text.String())
 			}
 		default:
-			raw := b.raw()
-			a.Keep(wire.Part{Opaque: raw})
+			raw := b.marshal()
+			a.AddPart(wire.Part{Opaque: raw})
 			if paused {
-				t.said = append(t.said, raw)
+				t.pausedContent = append(t.pausedContent, raw)
 			}
 		}
 	}
 
-	a.End(reason, meanings)
+	a.SetFinishReason(reason, stopReasons)
 	a.Paused = paused && len(a.Calls) == 0
 }
 
-// raw is a block of the provider's own as it is to go back.
-func (b *block) raw() json.RawMessage {
-	for field, grown := range b.grown {
+// marshal is a block of the provider's own as it is to go back.
+func (b *block) marshal() json.RawMessage {
+	for field, grown := range b.deltas {
 		var before string
 		_ = json.Unmarshal(b.fields[field], &before) // what is no text begins anew
 		value := json.RawMessage(before + grown.String())
 		if field != "input" || !json.Valid(value) {
-			value = quoted(before + grown.String())
+			value = mustMarshal(before + grown.String())
 		}
 		b.fields[field] = value
 	}
-	return quoted(b.fields)
+	return mustMarshal(b.fields)
 }
 
-// quoted is a value as JSON. It came as JSON, and can be written as such.
-func quoted(v any) json.RawMessage {
+// mustMarshal is a value as JSON. It came as JSON, and can be written as such.
+func mustMarshal(v any) json.RawMessage {
 	raw, err := json.Marshal(v)
 	if err != nil {
 		return json.RawMessage("null")

@@ -14,29 +14,29 @@ import (
 // chunk is a piece of a stream, or a whole answer, as lenient as servers are.
 type chunk struct {
 	Choices []struct {
-		Index        int    `json:"index"`
-		Delta        part   `json:"delta"`
-		Message      part   `json:"message"` // of an answer that is not streamed
-		FinishReason string `json:"finish_reason"`
+		Index        int        `json:"index"`
+		Delta        choicePart `json:"delta"`
+		Message      choicePart `json:"message"` // of an answer that is not streamed
+		FinishReason string     `json:"finish_reason"`
 	} `json:"choices"`
 	Usage *struct {
-		Prompt     wire.Count `json:"prompt_tokens"`
-		Completion wire.Count `json:"completion_tokens"`
+		Prompt     wire.TokenCount `json:"prompt_tokens"`
+		Completion wire.TokenCount `json:"completion_tokens"`
 		Details    struct {
-			Cached wire.Count `json:"cached_tokens"`
+			Cached wire.TokenCount `json:"cached_tokens"`
 		} `json:"prompt_tokens_details"`
 	} `json:"usage"`
 	Error json.RawMessage `json:"error"`
 }
 
-type part struct {
-	Content   words      `json:"content"`
-	Refusal   string     `json:"refusal"`
-	ToolCalls []fragment `json:"tool_calls"`
+type choicePart struct {
+	Content   stringOrParts `json:"content"`
+	Refusal   string        `json:"refusal"`
+	ToolCalls []callDelta   `json:"tool_calls"`
 }
 
-// fragment is a piece of a call.
-type fragment struct {
+// callDelta is a piece of a call.
+type callDelta struct {
 	Index    *int   `json:"index"`
 	ID       string `json:"id"`
 	Function struct {
@@ -45,13 +45,13 @@ type fragment struct {
 	} `json:"function"`
 }
 
-// words are text, or a list of parts of which some are text.
-type words string
+// stringOrParts are text, or a list of parts of which some are text.
+type stringOrParts string
 
 // UnmarshalJSON implements json.Unmarshaler.
-func (w *words) UnmarshalJSON(raw []byte) error {
+func (w *stringOrParts) UnmarshalJSON(raw []byte) error {
 	if raw[0] != '[' {
-		return wire.String(raw, (*string)(w))
+		return wire.UnmarshalString(raw, (*string)(w))
 	}
 
 	var parts []struct {
@@ -62,7 +62,7 @@ func (w *words) UnmarshalJSON(raw []byte) error {
 	}
 
 	for _, p := range parts {
-		*w += words(p.Text)
+		*w += stringOrParts(p.Text)
 	}
 
 	return nil
@@ -74,7 +74,7 @@ type arguments string
 // UnmarshalJSON implements json.Unmarshaler.
 func (a *arguments) UnmarshalJSON(raw []byte) error {
 	if raw[0] == '"' || string(raw) == "null" {
-		return wire.String(raw, (*string)(a))
+		return wire.UnmarshalString(raw, (*string)(a))
 	}
 	*a = arguments(raw)
 	return nil
@@ -83,18 +83,18 @@ func (a *arguments) UnmarshalJSON(raw []byte) error {
 // failed says whether the server sends an error where an answer should be.
 func (c *chunk) failed() bool { return len(c.Error) > 0 && string(c.Error) != "null" }
 
-// endings are the words of servers for why an answer ended. In those that mean StopDone
+// stopReasons are the words of servers for why an answer ended. In those that mean StopDone
 // or StopCalls its calls are whole.
-var endings = map[string]string{
+var stopReasons = map[string]string{
 	"stop": model.StopDone, "end_turn": model.StopDone, "stop_sequence": model.StopDone, "eos": model.StopDone, "complete": model.StopDone,
 	"tool_calls": model.StopCalls, "tool_call": model.StopCalls, "tool_use": model.StopCalls, "function_call": model.StopCalls,
 	"length": model.StopLength, "max_tokens": model.StopLength,
 	"content_filter": model.StopFilter,
-	"error":          wire.StopGaveUp, "abort": wire.StopGaveUp, "network_error": wire.StopGaveUp, "insufficient_system_resource": wire.StopGaveUp,
+	"error":          wire.StopServerError, "abort": wire.StopServerError, "network_error": wire.StopServerError, "insufficient_system_resource": wire.StopServerError,
 }
 
-// Take implements wire.Exchange.
-func (t *turn) Take(f wire.Frame, a *wire.Answer) (string, error) {
+// Decode implements wire.Exchange.
+func (t *turn) Decode(f wire.Frame, a *wire.Accumulator) (string, error) {
 	if bytes.HasPrefix(f.Data, []byte("[DONE]")) {
 		return "", io.EOF
 	}
@@ -102,24 +102,24 @@ func (t *turn) Take(f wire.Frame, a *wire.Answer) (string, error) {
 	var c chunk
 	err := json.Unmarshal(f.Data, &c)
 	switch {
-	case f.Event == "error", f.Whole && f.Data[0] == '[', c.failed():
-		return "", t.p.server.Failure(f.Data)
+	case f.Event == "error", f.Document && f.Data[0] == '[', c.failed():
+		return "", t.p.client.APIError(f.Data)
 	case err != nil:
-		return "", t.p.server.Unreadable(err)
+		return "", t.p.client.InvalidChunk(err)
 	}
 
-	text := t.add(c, a)
-	if f.Whole && !t.any {
-		return "", t.p.server.Pointless(f.Data)
+	text := t.addChunk(c, a)
+	if f.Document && !t.hasChoice {
+		return "", t.p.client.NoAnswer(f.Data)
 	}
 
 	return text, nil
 }
 
-// add takes a chunk in and returns its text.
-func (t *turn) add(c chunk, a *wire.Answer) string {
+// addChunk takes a chunk in and returns its text.
+func (t *turn) addChunk(c chunk, a *wire.Accumulator) string {
 	if u := c.Usage; u != nil {
-		a.Usage = wire.Tokens(u.Prompt, u.Completion, u.Details.Cached, 0)
+		a.Usage = wire.NewUsage(u.Prompt, u.Completion, u.Details.Cached, 0)
 	}
 
 	var text strings.Builder
@@ -128,36 +128,36 @@ func (t *turn) add(c chunk, a *wire.Answer) string {
 			continue // one answer was asked for
 		}
 
-		t.any = true
+		t.hasChoice = true
 		if choice.FinishReason != "" {
-			a.End(choice.FinishReason, endings)
+			a.SetFinishReason(choice.FinishReason, stopReasons)
 		}
 
-		for _, p := range []part{choice.Delta, choice.Message} {
+		for _, p := range []choicePart{choice.Delta, choice.Message} {
 			text.WriteString(string(p.Content) + p.Refusal)
 			t.refused = t.refused || p.Refusal != ""
 		}
 
 		for _, f := range choice.Delta.ToolCalls {
-			extend(a, find(a, f), f)
+			extendCall(a, findCall(a, f), f)
 		}
 
 		for _, f := range choice.Message.ToolCalls {
-			extend(a, nil, f)
+			extendCall(a, nil, f)
 		}
 	}
 
-	if t.refused && a.Finish != "" && len(a.Calls) == 0 && a.Means != model.StopLength && a.Means != wire.StopGaveUp {
-		a.Means = model.StopRefusal
+	if t.refused && a.FinishReason != "" && len(a.Calls) == 0 && a.StopReason != model.StopLength && a.StopReason != wire.StopServerError {
+		a.StopReason = model.StopRefusal
 	}
 
 	return text.String()
 }
 
-// extend adds a fragment to a call, or begins one.
-func extend(a *wire.Answer, c *wire.Call, f fragment) {
+// extendCall adds a fragment to a call, or begins one.
+func extendCall(a *wire.Accumulator, c *wire.PartialCall, f callDelta) {
 	if c == nil {
-		c = a.Call(-1, "", "")
+		c = a.StartCall(-1, "", "")
 		if f.Index != nil {
 			c.Index = *f.Index
 		}
@@ -174,9 +174,9 @@ func extend(a *wire.Answer, c *wire.Call, f fragment) {
 	c.Args.WriteString(string(f.Function.Arguments))
 }
 
-// find looks for the call that a fragment goes on. Some servers give every call the same
+// findCall looks for the call that a fragment goes on. Some servers give every call the same
 // index, so that a new id begins a new call; some give no index, and ids and names tell.
-func find(a *wire.Answer, f fragment) *wire.Call {
+func findCall(a *wire.Accumulator, f callDelta) *wire.PartialCall {
 	for _, c := range slices.Backward(a.Calls) {
 		switch {
 		case f.Index != nil && *f.Index != c.Index:

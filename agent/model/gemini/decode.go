@@ -14,7 +14,7 @@ type chunk struct {
 	Candidates []struct {
 		Index   int `json:"index"`
 		Content struct {
-			Parts []piece `json:"parts"`
+			Parts []answerPart `json:"parts"`
 		} `json:"content"`
 		FinishReason string `json:"finishReason"`
 	} `json:"candidates"`
@@ -22,16 +22,16 @@ type chunk struct {
 		BlockReason string `json:"blockReason"`
 	} `json:"promptFeedback"`
 	Usage *struct {
-		Prompt     wire.Count `json:"promptTokenCount"`
-		ToolPrompt wire.Count `json:"toolUsePromptTokenCount"`
-		Cached     wire.Count `json:"cachedContentTokenCount"`
-		Candidates wire.Count `json:"candidatesTokenCount"`
-		Thoughts   wire.Count `json:"thoughtsTokenCount"`
+		Prompt     wire.TokenCount `json:"promptTokenCount"`
+		ToolPrompt wire.TokenCount `json:"toolUsePromptTokenCount"`
+		Cached     wire.TokenCount `json:"cachedContentTokenCount"`
+		Candidates wire.TokenCount `json:"candidatesTokenCount"`
+		Thoughts   wire.TokenCount `json:"thoughtsTokenCount"`
 	} `json:"usageMetadata"`
 	Error json.RawMessage `json:"error"`
 }
 
-type piece struct {
+type answerPart struct {
 	Text      string          `json:"text"`
 	Thought   bool            `json:"thought"`
 	Signature json.RawMessage `json:"thoughtSignature"`
@@ -44,40 +44,40 @@ type piece struct {
 	} `json:"functionCall"`
 }
 
-// meanings of finishReason. Calls have no reason of their own.
-var meanings = map[string]string{
+// stopReasons of finishReason. Calls have no reason of their own.
+var stopReasons = map[string]string{
 	"stop": model.StopDone, "max_tokens": model.StopLength,
 	"safety": model.StopFilter, "recitation": model.StopFilter, "language": model.StopFilter, "blocklist": model.StopFilter,
 	"prohibited_content": model.StopFilter, "spii": model.StopFilter, "image_safety": model.StopFilter, "model_armor": model.StopFilter,
-	"malformed_function_call": wire.StopGarbled, "unexpected_tool_call": wire.StopGarbled, "too_many_tool_calls": wire.StopGarbled,
-	"malformed_response": wire.StopGarbled, "missing_thought_signature": wire.StopGarbled,
-	"other": wire.StopGaveUp, "finish_reason_unspecified": wire.StopGaveUp,
+	"malformed_function_call": wire.StopInvalidCall, "unexpected_tool_call": wire.StopInvalidCall, "too_many_tool_calls": wire.StopInvalidCall,
+	"malformed_response": wire.StopInvalidCall, "missing_thought_signature": wire.StopInvalidCall,
+	"other": wire.StopServerError, "finish_reason_unspecified": wire.StopServerError,
 }
 
-// errPieces: only who asks for calls in pieces gets them.
-var errPieces = errors.New("a call in pieces")
+// errPartialCall: only who asks for calls in pieces gets them.
+var errPartialCall = errors.New("a call in pieces")
 
-// Take implements wire.Exchange.
-func (t *turn) Take(f wire.Frame, a *wire.Answer) (string, error) {
-	if f.Whole && f.Data[0] == '[' {
-		return t.takeList(f, a)
+// Decode implements wire.Exchange.
+func (t *turn) Decode(f wire.Frame, a *wire.Accumulator) (string, error) {
+	if f.Document && f.Data[0] == '[' {
+		return t.decodeList(f, a)
 	}
 
 	var c chunk
 	err := json.Unmarshal(f.Data, &c)
 	switch {
 	case f.Event == "error", len(c.Error) > 0 && string(c.Error) != "null":
-		return "", t.p.server.Failure(f.Data)
+		return "", t.p.client.APIError(f.Data)
 	case err != nil:
-		return "", t.p.server.Unreadable(err)
+		return "", t.p.client.InvalidChunk(err)
 	case c.Feedback.BlockReason != "" && len(c.Candidates) == 0:
-		return "", t.p.server.Withheld("any answer to this prompt", c.Feedback.BlockReason)
-	case f.Whole && len(c.Candidates) == 0:
-		return "", t.p.server.Pointless(f.Data)
+		return "", t.p.client.ContentFiltered("any answer to this prompt", c.Feedback.BlockReason)
+	case f.Document && len(c.Candidates) == 0:
+		return "", t.p.client.NoAnswer(f.Data)
 	}
 
 	if u := c.Usage; u != nil {
-		a.Usage = wire.Tokens(u.Prompt+u.ToolPrompt, u.Candidates+u.Thoughts, u.Cached, 0)
+		a.Usage = wire.NewUsage(u.Prompt+u.ToolPrompt, u.Candidates+u.Thoughts, u.Cached, 0)
 	}
 
 	var text strings.Builder
@@ -87,7 +87,7 @@ func (t *turn) Take(f wire.Frame, a *wire.Answer) (string, error) {
 		}
 
 		for _, p := range candidate.Content.Parts {
-			said, err := t.take(p, a)
+			said, err := t.addPart(p, a)
 			if err != nil {
 				return "", err
 			}
@@ -95,23 +95,23 @@ func (t *turn) Take(f wire.Frame, a *wire.Answer) (string, error) {
 		}
 
 		if candidate.FinishReason != "" {
-			a.End(candidate.FinishReason, meanings)
+			a.SetFinishReason(candidate.FinishReason, stopReasons)
 		}
 	}
 
 	return text.String(), nil
 }
 
-// takeList takes in the chunks of a server that does not stream: they come in a list.
-func (t *turn) takeList(f wire.Frame, a *wire.Answer) (string, error) {
+// decodeList takes in the chunks of a server that does not stream: they come in a list.
+func (t *turn) decodeList(f wire.Frame, a *wire.Accumulator) (string, error) {
 	var list []json.RawMessage
 	if err := json.Unmarshal(f.Data, &list); err != nil {
-		return "", t.p.server.Unreadable(err)
+		return "", t.p.client.InvalidChunk(err)
 	}
 
 	var text strings.Builder
 	for _, data := range list {
-		said, err := t.Take(wire.Frame{Data: data}, a)
+		said, err := t.Decode(wire.Frame{Data: data}, a)
 		if err != nil {
 			return "", err
 		}
@@ -121,20 +121,20 @@ func (t *turn) takeList(f wire.Frame, a *wire.Answer) (string, error) {
 	return text.String(), nil
 }
 
-// take adds one part to the answer, and gives its text. What the model thought is not for
+// addPart adds one part to the answer, and gives its text. What the model thought is not for
 // others, and its text need not go back.
-func (t *turn) take(p piece, a *wire.Answer) (string, error) {
+func (t *turn) addPart(p answerPart, a *wire.Accumulator) (string, error) {
 	switch {
 	case p.Thought:
 	case p.Call != nil:
 		if p.Call.WillContinue || len(p.Call.PartialArgs) > 0 {
-			return "", t.p.server.Unreadable(errPieces)
+			return "", t.p.client.InvalidChunk(errPartialCall)
 		}
-		c := a.Call(len(a.Calls), p.Call.ID, p.Call.Name)
+		c := a.StartCall(len(a.Calls), p.Call.ID, p.Call.Name)
 		c.Args.Write(p.Call.Args)
-		a.Keep(wire.Part{Call: len(a.Calls), Opaque: p.Signature})
+		a.AddPart(wire.Part{Call: len(a.Calls), Opaque: p.Signature})
 	case p.Text != "" || p.Signature != nil:
-		a.Keep(wire.Part{Text: len(p.Text), Opaque: p.Signature})
+		a.AddPart(wire.Part{Text: len(p.Text), Opaque: p.Signature})
 		return p.Text, nil
 	}
 	return "", nil
