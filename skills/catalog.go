@@ -28,8 +28,8 @@ type Root struct {
 func Discover(roots ...Root) *Catalog {
 	c := &Catalog{skills: map[string]*Skill{}}
 	for _, r := range roots {
-		w := walker{catalog: c, root: r, seen: map[string]bool{}}
-		w.found = w.skill
+		w := walker{catalog: c, root: r, visited: map[string]bool{}}
+		w.onSkill = w.addSkill
 		w.walk()
 		w.load()
 	}
@@ -47,13 +47,13 @@ func (c *Catalog) Add(dir, source string) *Skill {
 	}
 
 	s.Source = source
-	c.put(s)
+	c.register(s)
 	return s
 }
 
-// put lets a skill replace one of the same name.
-func (c *Catalog) put(s *Skill) {
-	key := fold(s.Name)
+// register lets a skill replace one of the same name.
+func (c *Catalog) register(s *Skill) {
+	key := foldName(s.Name)
 	if old := c.skills[key]; old != nil && old.Dir != s.Dir {
 		c.problems = append(c.problems, Problem{File: old.File, Rule: RuleShadowed, Warning: true,
 			Message: fmt.Sprintf("the skill %s is overridden by that of %s (%s)", old.Name, s.Dir, s.Source)})
@@ -61,9 +61,9 @@ func (c *Catalog) put(s *Skill) {
 	c.skills[key] = s
 }
 
-// fold is a name as it is compared: two that differ in case only would be one directory on
+// foldName is a name as it is compared: two that differ in case only would be one directory on
 // some systems.
-func fold(name string) string { return strings.ToLower(name) }
+func foldName(name string) string { return strings.ToLower(name) }
 
 // Skills are all of them, by name.
 func (c *Catalog) Skills() []*Skill {
@@ -77,7 +77,7 @@ func (c *Catalog) Skills() []*Skill {
 
 // Get finds a skill by its name, in any case of letters.
 func (c *Catalog) Get(name string) (*Skill, bool) {
-	s, ok := c.skills[fold(strings.TrimSpace(name))]
+	s, ok := c.skills[foldName(strings.TrimSpace(name))]
 	return s, ok
 }
 

@@ -75,8 +75,8 @@ func (p Problem) String() string {
 	return b.String()
 }
 
-// fatal says whether one of the problems keeps a skill from being loaded.
-func fatal(problems []Problem) bool {
+// hasError says whether one of the problems keeps a skill from being loaded.
+func hasError(problems []Problem) bool {
 	for _, p := range problems {
 		if !p.Warning {
 			return true

@@ -36,7 +36,7 @@ func Index(list []*Skill) string {
 // pathRules say how a model makes the paths in a skill's instructions usable (AUT-04, AUT-06).
 const pathRules = `Paths in a skill's instructions are relative to its Root Path. Tools need absolute paths: put the Root Path before them. With Root Path %[1]s, the path scripts/run.sh means %[2]s.`
 
-func rules(root string) string {
+func pathRulesFor(root string) string {
 	return fmt.Sprintf(pathRules, root, filepath.Join(root, "scripts", "run.sh"))
 }
 
@@ -64,7 +64,7 @@ func Section(list []*Skill, preloaded []Details) string {
 	}
 
 	if len(preloaded) > 0 {
-		fmt.Fprintf(&b, "\n%s\n\n### Skill Details\n", rules(preloaded[0].Dir))
+		fmt.Fprintf(&b, "\n%s\n\n### Skill Details\n", pathRulesFor(preloaded[0].Dir))
 		for _, d := range preloaded {
 			fmt.Fprintf(&b, "\n#### %s\n\nRoot Path: %s\n\n%s\n", d.Name, d.Dir, d.Instructions)
 		}
@@ -91,7 +91,7 @@ func (s *Skill) Content() (string, error) {
 	}
 
 	var b strings.Builder
-	fmt.Fprintf(&b, "<skill_content name=\"%s\">\n# Skill: %s\n\nRoot Path: %s\n\n%s\n\n%s\n", escaper.Replace(s.Name), s.Name, s.Dir, rules(s.Dir), instructions)
+	fmt.Fprintf(&b, "<skill_content name=\"%s\">\n# Skill: %s\n\nRoot Path: %s\n\n%s\n\n%s\n", escaper.Replace(s.Name), s.Name, s.Dir, pathRulesFor(s.Dir), instructions)
 	if len(files) > 0 {
 		b.WriteString("\n<skill_resources>\n")
 		for _, f := range files {

@@ -36,42 +36,42 @@ func Search(query string, entries []Entry, max int) []Hit {
 
 // Finder finds entries by words. It is made once of what there is, and asked often.
 type Finder struct {
-	entries []Entry
-	docs    []counted
-	having  map[string]float64 // entries that have a word
-	average float64            // length
+	entries       []Entry
+	docs          []document
+	documentCount map[string]float64 // entries that have a word
+	averageLength float64            // length
 }
 
-// counted are the words of one entry.
-type counted struct {
+// document are the words of one entry.
+type document struct {
 	count  map[string]float64
 	length float64
 }
 
 // NewFinder counts the words of entries.
 func NewFinder(entries []Entry) *Finder {
-	f := &Finder{entries: entries, docs: make([]counted, len(entries)), having: map[string]float64{}}
+	f := &Finder{entries: entries, docs: make([]document, len(entries)), documentCount: map[string]float64{}}
 	total := 0.0
 	for i, e := range entries {
-		d := counted{count: map[string]float64{}}
-		for _, w := range words(e.Name) {
+		d := document{count: map[string]float64{}}
+		for _, w := range tokenize(e.Name) {
 			d.count[w] += nameWeight
 		}
 
-		for _, w := range words(e.Description) {
+		for _, w := range tokenize(e.Description) {
 			d.count[w]++
 			d.length++
 		}
 
 		for w := range d.count {
-			f.having[w]++
+			f.documentCount[w]++
 		}
 
 		f.docs[i] = d
 		total += d.length
 	}
 
-	f.average = math.Max(total/math.Max(float64(len(entries)), 1), 1)
+	f.averageLength = math.Max(total/math.Max(float64(len(entries)), 1), 1)
 	return f
 }
 
@@ -79,7 +79,7 @@ func NewFinder(entries []Entry) *Finder {
 // of them (OSA-20). It is lexical: case, the endings of words ("reports",
 // "reporting" for "report") and their order do not matter, synonyms are not known.
 func (f *Finder) Search(query string, max int) []Hit {
-	wanted := slices.Compact(slices.Sorted(slices.Values(words(query))))
+	wanted := slices.Compact(slices.Sorted(slices.Values(tokenize(query))))
 	all := float64(len(f.entries))
 	var hits []Hit
 	for i, e := range f.entries {
@@ -89,8 +89,8 @@ func (f *Finder) Search(query string, max int) []Hit {
 			if n == 0 {
 				continue
 			}
-			rare := math.Log(1 + (all-f.having[w]+0.5)/(f.having[w]+0.5))
-			score += rare * n * (saturation + 1) / (n + saturation*(1-lengthBias+lengthBias*f.docs[i].length/f.average))
+			rare := math.Log(1 + (all-f.documentCount[w]+0.5)/(f.documentCount[w]+0.5))
+			score += rare * n * (saturation + 1) / (n + saturation*(1-lengthBias+lengthBias*f.docs[i].length/f.averageLength))
 		}
 
 		if score > 0 {
@@ -111,8 +111,8 @@ var stopWords = map[string]bool{
 	"use": true, "when": true, "with": true, "you": true, "your": true, "how": true, "i": true, "me": true, "my": true, "want": true,
 }
 
-// words are the words of a text in small letters without their common endings.
-func words(text string) []string {
+// tokenize are the words of a text in small letters without their common endings.
+func tokenize(text string) []string {
 	var out []string
 	for _, w := range strings.FieldsFunc(strings.ToLower(text), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsNumber(r) }) {
 		if !stopWords[w] {

@@ -47,7 +47,7 @@ func (c *Catalog) View(access Access, preloaded []*Skill) View {
 	}
 
 	for _, s := range c.Skills() {
-		if !slices.ContainsFunc(preloaded, func(p *Skill) bool { return fold(p.Name) == fold(s.Name) }) {
+		if !slices.ContainsFunc(preloaded, func(p *Skill) bool { return foldName(p.Name) == foldName(s.Name) }) {
 			v.Others = append(v.Others, s)
 		}
 	}
@@ -66,11 +66,11 @@ func (v View) All() []*Skill { return slices.Concat(v.Preloaded, v.Others) }
 // disk may have been written by anybody. The error names both attempts.
 func (v View) Find(nameOrPath string) (*Skill, error) {
 	all := v.All()
-	i := slices.IndexFunc(all, func(s *Skill) bool { return fold(s.Name) == fold(nameOrPath) })
+	i := slices.IndexFunc(all, func(s *Skill) bool { return foldName(s.Name) == foldName(nameOrPath) })
 	if i < 0 && filepath.IsAbs(nameOrPath) {
-		i = slices.IndexFunc(all, func(s *Skill) bool { return s.at(nameOrPath) })
+		i = slices.IndexFunc(all, func(s *Skill) bool { return s.isAt(nameOrPath) })
 	}
-	if i < 0 && v.withheld[fold(nameOrPath)] {
+	if i < 0 && v.withheld[foldName(nameOrPath)] {
 		return nil, fmt.Errorf("the skill %s %w", nameOrPath, ErrNotGranted)
 	}
 	if i < 0 {
@@ -80,8 +80,8 @@ func (v View) Find(nameOrPath string) (*Skill, error) {
 	return all[i], nil
 }
 
-// at says whether a path is that of the skill, links resolved.
-func (s *Skill) at(path string) bool {
+// isAt says whether a path is that of the skill, links resolved.
+func (s *Skill) isAt(path string) bool {
 	path = filepath.Clean(path)
 	if path == s.Dir || path == s.File {
 		return true

@@ -8,18 +8,18 @@ import (
 // Price is what a model costs, in USD per million tokens: so many micro-USD per token.
 type Price struct{ Input, Output, Cached float64 }
 
-// mostTokens bounds what is believed of a server's count.
-const mostTokens = 1 << 40
+// maxTokens bounds what is believed of a server's count.
+const maxTokens = 1 << 40
 
-// writing is what it costs beside the input to have a part of it kept for five minutes.
-const writing = 0.25
+// cacheWriteSurcharge is what it costs beside the input to have a part of it kept for five minutes.
+const cacheWriteSurcharge = 0.25
 
 // Cost is what a usage costs in micro-USD, rounded up. What a server cannot have meant
 // (fewer than no tokens, more of them cached than there were) is taken for the dearest that
 // it may have meant.
 func (p Price) Cost(u Usage) int64 {
 	u = u.Sane()
-	cost := float64(u.Input-u.Cached)*p.Input + float64(u.Cached)*p.Cached + float64(u.Written)*p.Input*writing + float64(u.Output)*p.Output
+	cost := float64(u.Input-u.Cached)*p.Input + float64(u.Cached)*p.Cached + float64(u.Written)*p.Input*cacheWriteSurcharge + float64(u.Output)*p.Output
 	if cost >= math.MaxInt64/2 {
 		return math.MaxInt64 / 2
 	}
@@ -33,7 +33,7 @@ func (p Price) Free() bool { return p == Price{} }
 // Sane is the usage within what is possible.
 func (u Usage) Sane() Usage {
 	within := func(n, most int64) int64 { return min(max(n, 0), most) }
-	u.Input, u.Output = within(u.Input, mostTokens), within(u.Output, mostTokens)
+	u.Input, u.Output = within(u.Input, maxTokens), within(u.Output, maxTokens)
 	if u.Cached > u.Input {
 		u.Cached = 0
 	}
@@ -43,8 +43,8 @@ func (u Usage) Sane() Usage {
 	return u
 }
 
-// Known is what is known of a model without asking.
-type Known struct {
+// Info is what is known of a model without asking.
+type Info struct {
 	Window int // tokens that its context holds
 	Price  Price
 }
@@ -55,7 +55,7 @@ type Known struct {
 // context_window override this table, and a model that is missing in it needs a price where
 // money is limited. Where long prompts have another price, the window ends where that
 // begins, so that the price given here is the one that is paid.
-var known = map[string]Known{
+var known = map[string]Info{
 	"gpt-5.4":      {200_000, Price{2.50, 15, 0.25}},
 	"gpt-5.4-mini": {400_000, Price{0.75, 4.50, 0.075}},
 	"gpt-5.2":      {400_000, Price{1.75, 14, 0.175}},
@@ -104,13 +104,13 @@ var known = map[string]Known{
 	"deepseek-reasoner": {128_000, Price{0.28, 0.42, 0.028}},
 }
 
-// foundation is the context of the models that systems bring along, in tokens (OSA-21).
-const foundation = 4096
+// foundationWindow is the context of the models that systems bring along, in tokens (OSA-21).
+const foundationWindow = 4096
 
 // Lookup is what is known of a model (OSA-21). A dated name, like gpt-5-2025-08-07 or
 // claude-sonnet-4-5-20250929, is the model that it is a version of; any other addition makes
 // it another model, of which nothing is known.
-func Lookup(name string) (Known, bool) {
+func Lookup(name string) (Info, bool) {
 	name = strings.TrimPrefix(strings.ToLower(name), "models/")
 	whole := name
 	for {
@@ -121,9 +121,9 @@ func Lookup(name string) (Known, bool) {
 		i := strings.LastIndexByte(name, '-')
 		if i < 0 || !isDate(name[i+1:]) && name[i+1:] != "latest" && name[i+1:] != "0" {
 			if strings.Contains(whole, "foundation") {
-				return Known{Window: foundation}, false // what it costs is its server's to say
+				return Info{Window: foundationWindow}, false // what it costs is its server's to say
 			}
-			return Known{}, false
+			return Info{}, false
 		}
 
 		name = name[:i]

@@ -99,7 +99,7 @@ func fromZip(z *zip.Reader) entries {
 	return func(yield func(entry, error) bool) {
 		for _, f := range z.File {
 			if f.CompressedSize64 > 0 && f.UncompressedSize64/f.CompressedSize64 > maxRatio {
-				yield(entry{}, refusal(f.Name, "it unpacks to more than %d times its size", maxRatio))
+				yield(entry{}, entryError(f.Name, "it unpacks to more than %d times its size", maxRatio))
 				return
 			}
 			if !yield(entry{f.Name, f.Mode(), int64(min(f.UncompressedSize64, maxTotal+1)), f.Open}, nil) {

@@ -24,11 +24,11 @@ type Source struct {
 	Revision string
 }
 
-// repository tells the URL of a repository from a path: a scheme, or user@host:path.
-var repository = regexp.MustCompile(`^(https|ssh|git|file)://|^[\w.-]+@[\w.-]+:`)
+// repositoryURL tells the URL of a repository from a path: a scheme, or user@host:path.
+var repositoryURL = regexp.MustCompile(`^(https|ssh|git|file)://|^[\w.-]+@[\w.-]+:`)
 
 // Remote says whether a source is a repository.
-func (s Source) Remote() bool { return repository.MatchString(s.From) }
+func (s Source) Remote() bool { return repositoryURL.MatchString(s.From) }
 
 // Fetch stages the skill of a source below root, the directory of skills that it is meant
 // for. The caller closes what it gets.
@@ -36,7 +36,7 @@ func Fetch(ctx context.Context, root string, s Source) (*Staged, error) {
 	at := Staged{Source: s.From, Revision: s.Revision}
 	if s.Path != "" {
 		var err error
-		if at.Path, err = clean(path.Clean(filepath.ToSlash(s.Path))); err != nil {
+		if at.Path, err = cleanPath(path.Clean(filepath.ToSlash(s.Path))); err != nil {
 			return nil, err
 		}
 	}
@@ -107,26 +107,26 @@ func fetchRepository(ctx context.Context, root string, at Staged) (_ *Staged, er
 		want = "HEAD"
 	}
 
-	if _, err := git(ctx, dir, "init", "--quiet", "--bare"); err != nil {
+	if _, err := runGit(ctx, dir, "init", "--quiet", "--bare"); err != nil {
 		return nil, err
 	}
 
 	got := "FETCH_HEAD"
 	// A server may refuse to give a commit by its hash; then all that it has is asked for.
-	if _, err := git(ctx, dir, "fetch", "--quiet", "--depth", "1", "--no-tags", "--", at.Source, want); err != nil {
-		if _, again := git(ctx, dir, "fetch", "--quiet", "--tags", "--", at.Source, "+refs/heads/*:refs/heads/*"); again != nil {
+	if _, err := runGit(ctx, dir, "fetch", "--quiet", "--depth", "1", "--no-tags", "--", at.Source, want); err != nil {
+		if _, again := runGit(ctx, dir, "fetch", "--quiet", "--tags", "--", at.Source, "+refs/heads/*:refs/heads/*"); again != nil {
 			return nil, err
 		}
 		got = want
 	}
 
-	commit, err := git(ctx, dir, "rev-parse", "--verify", "--end-of-options", got+"^{commit}")
+	commit, err := runGit(ctx, dir, "rev-parse", "--verify", "--end-of-options", got+"^{commit}")
 	if err != nil {
 		return nil, fmt.Errorf("the repository %s has no revision %q", at.Source, want)
 	}
 
 	at.Commit = strings.TrimSpace(commit)
-	cmd := command(ctx, dir, "archive", "--format=tar", at.Commit)
+	cmd := gitCommand(ctx, dir, "archive", "--format=tar", at.Commit)
 	var said bytes.Buffer
 	cmd.Stderr = &said
 	out, err := cmd.StdoutPipe()
@@ -156,7 +156,7 @@ func Latest(ctx context.Context, url, revision string) (string, error) {
 		revision = "HEAD"
 	}
 
-	out, err := git(ctx, "", "ls-remote", "--", url, revision)
+	out, err := runGit(ctx, "", "ls-remote", "--", url, revision)
 	if err != nil {
 		return "", err
 	}
@@ -169,16 +169,16 @@ func Latest(ctx context.Context, url, revision string) (string, error) {
 	return commit, nil
 }
 
-// command is git that asks nobody, runs nothing of a repository, and reaches it by known ways.
-func command(ctx context.Context, dir string, args ...string) *exec.Cmd {
+// gitCommand is git that asks nobody, runs nothing of a repository, and reaches it by known ways.
+func gitCommand(ctx context.Context, dir string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "git", append([]string{"-c", "core.hooksPath=" + os.DevNull, "-c", "protocol.ext.allow=never"}, args...)...)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "GIT_TERMINAL_PROMPT=0", "GIT_ALLOW_PROTOCOL=https:ssh:git:file", "GIT_SSH_COMMAND=ssh -oBatchMode=yes", "GIT_LFS_SKIP_SMUDGE=1", "LC_ALL=C")
 	return cmd
 }
 
-func git(ctx context.Context, dir string, args ...string) (string, error) {
-	cmd := command(ctx, dir, args...)
+func runGit(ctx context.Context, dir string, args ...string) (string, error) {
+	cmd := gitCommand(ctx, dir, args...)
 	var said bytes.Buffer
 	cmd.Stderr = &said
 	out, err := cmd.Output()

@@ -19,23 +19,23 @@ const (
 	maxRatio = 200
 )
 
-// refusal is why an entry was not taken.
-func refusal(name, format string, args ...any) error {
+// entryError is why an entry was not taken.
+func entryError(name, format string, args ...any) error {
 	return fmt.Errorf("%q in the source is refused: %s; nothing was installed", name, fmt.Sprintf(format, args...))
 }
 
-// clean is the path of an entry below the skill, with slashes; an error when it is none that
+// cleanPath is the path of an entry below the skill, with slashes; an error when it is none that
 // means the same on every system.
-func clean(name string) (string, error) {
+func cleanPath(name string) (string, error) {
 	switch {
 	case !utf8.ValidString(name):
-		return "", refusal(name, "its name is not UTF-8")
+		return "", entryError(name, "its name is not UTF-8")
 	case strings.ContainsFunc(name, unicode.IsControl):
-		return "", refusal(name, "its name holds control characters")
+		return "", entryError(name, "its name holds control characters")
 	case strings.ContainsAny(name, `\:*?"<>|`):
-		return "", refusal(name, `its name holds one of \ : * ? " < > |`)
+		return "", entryError(name, `its name holds one of \ : * ? " < > |`)
 	case path.IsAbs(name):
-		return "", refusal(name, "its path is absolute")
+		return "", entryError(name, "its path is absolute")
 	}
 
 	elements := strings.Split(strings.TrimSuffix(name, "/"), "/")
@@ -43,27 +43,27 @@ func clean(name string) (string, error) {
 		elements = elements[1:]
 	}
 	if len(elements) > maxLevels+1 {
-		return "", refusal(name, "it lies more than %d folders deep", maxLevels)
+		return "", entryError(name, "it lies more than %d folders deep", maxLevels)
 	}
 
 	for _, e := range elements {
 		switch {
 		case e == "" || e == "." || e == "..":
-			return "", refusal(name, "its path has the element %q", e)
+			return "", entryError(name, "its path has the element %q", e)
 		case len(e) > maxName:
-			return "", refusal(name, "its name is longer than %d bytes", maxName)
+			return "", entryError(name, "its name is longer than %d bytes", maxName)
 		case strings.HasSuffix(e, ".") || strings.HasSuffix(e, " "):
-			return "", refusal(name, "its name ends in a dot or a space, which Windows drops")
-		case device(e):
-			return "", refusal(name, "%s is the name of a device on Windows", e)
+			return "", entryError(name, "its name ends in a dot or a space, which Windows drops")
+		case isWindowsDevice(e):
+			return "", entryError(name, "%s is the name of a device on Windows", e)
 		}
 	}
 
 	return strings.Join(elements, "/"), nil
 }
 
-// device says whether Windows takes a name for a device.
-func device(name string) bool {
+// isWindowsDevice says whether Windows takes a name for a device.
+func isWindowsDevice(name string) bool {
 	base, _, _ := strings.Cut(strings.ToUpper(name), ".")
 	switch base {
 	case "CON", "PRN", "AUX", "NUL":

@@ -78,17 +78,17 @@ var ErrExists = errors.New("there is one already")
 // two, after which it shows as changed.
 func Install(ctx context.Context, root string, s *Staged, replace bool) (Pinned, error) {
 	p := Pinned{Name: s.Skill.Name, Source: s.Source, Path: s.Path, Revision: s.Revision, Commit: s.Commit, Hash: s.Hash, InstalledAt: time.Now().UTC().Truncate(time.Second)}
-	if name, err := clean(p.Name); err != nil || name != p.Name || filepath.Base(name) != name || name[0] == '.' {
+	if name, err := cleanPath(p.Name); err != nil || name != p.Name || filepath.Base(name) != name || name[0] == '.' {
 		return p, fmt.Errorf("the name %q cannot be that of a folder; the skill has to have another in its SKILL.md", p.Name)
 	}
 
-	return p, change(ctx, root, func(l *lockFile) error {
+	return p, updateLock(ctx, root, func(l *lockFile) error {
 		place := filepath.Join(root, p.Name)
 		switch _, err := os.Lstat(place); {
 		case err == nil && !replace:
 			return fmt.Errorf("%s: %w", place, ErrExists)
 		case err == nil:
-			if err := os.Rename(place, filepath.Join(s.dir, "replaced")); err != nil {
+			if err := os.Rename(place, filepath.Join(s.tempDir, "replaced")); err != nil {
 				return fmt.Errorf("%s cannot make room: %w", place, err)
 			}
 		case !errors.Is(err, fs.ErrNotExist):
@@ -99,7 +99,7 @@ func Install(ctx context.Context, root string, s *Staged, replace bool) (Pinned,
 			return fmt.Errorf("the skill cannot be put in its place: %w", err)
 		}
 
-		l.forget(p.Name)
+		l.remove(p.Name)
 		l.Skills = append(l.Skills, p)
 		return nil
 	})
@@ -108,7 +108,7 @@ func Install(ctx context.Context, root string, s *Staged, replace bool) (Pinned,
 // Pin takes an installed skill as it is now for what was installed: its owner changed it.
 func Pin(ctx context.Context, root, name string) (Pinned, error) {
 	var pinned Pinned
-	return pinned, change(ctx, root, func(l *lockFile) error {
+	return pinned, updateLock(ctx, root, func(l *lockFile) error {
 		i := slices.IndexFunc(l.Skills, func(p Pinned) bool { return p.Name == name })
 		if i < 0 {
 			return notInstalled(root, name)
@@ -127,16 +127,16 @@ func Pin(ctx context.Context, root, name string) (Pinned, error) {
 
 // Remove takes an installed skill away.
 func Remove(ctx context.Context, root, name string) error {
-	return change(ctx, root, func(l *lockFile) error {
-		if !l.forget(name) {
+	return updateLock(ctx, root, func(l *lockFile) error {
+		if !l.remove(name) {
 			return notInstalled(root, name)
 		}
-		if err := os.MkdirAll(filepath.Join(root, hidden), 0o755); err != nil {
+		if err := os.MkdirAll(filepath.Join(root, stagingDir), 0o755); err != nil {
 			return err
 		}
 
 		// Gone at once, even if the many files of it take their time.
-		away, err := os.MkdirTemp(filepath.Join(root, hidden), "")
+		away, err := os.MkdirTemp(filepath.Join(root, stagingDir), "")
 		if err != nil {
 			return err
 		}
@@ -154,21 +154,21 @@ func notInstalled(root, name string) error {
 	return fmt.Errorf("%s was not installed in %s by rouse; what people put there themselves is left to them", name, root)
 }
 
-// forget drops a skill, and says whether it was there.
-func (l *lockFile) forget(name string) bool {
+// remove drops a skill, and says whether it was there.
+func (l *lockFile) remove(name string) bool {
 	n := len(l.Skills)
 	l.Skills = slices.DeleteFunc(l.Skills, func(p Pinned) bool { return p.Name == name })
 	return len(l.Skills) < n
 }
 
-// change lets one process at a time change a directory of skills, and writes its lock file
+// updateLock lets one process at a time change a directory of skills, and writes its lock file
 // whole or not at all.
-func change(ctx context.Context, root string, do func(*lockFile) error) (err error) {
-	if err := os.MkdirAll(filepath.Join(root, hidden), 0o755); err != nil {
+func updateLock(ctx context.Context, root string, do func(*lockFile) error) (err error) {
+	if err := os.MkdirAll(filepath.Join(root, stagingDir), 0o755); err != nil {
 		return err
 	}
 
-	one := flock.New(filepath.Join(root, hidden, "lock"))
+	one := flock.New(filepath.Join(root, stagingDir, "lock"))
 	if ok, err := one.TryLockContext(ctx, 50*time.Millisecond); !ok {
 		return fmt.Errorf("somebody else is changing %s: %w", root, err)
 	}

@@ -61,7 +61,7 @@ var (
 	anthropicName = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,128}$`)
 )
 
-func (d anthropic) misfit(s *Server, r *http.Request, body []byte) string {
+func (d anthropic) validate(s *Server, r *http.Request, body []byte) string {
 	var in anthropicRequest
 	dec := json.NewDecoder(bytes.NewReader(body))
 	dec.DisallowUnknownFields()
@@ -92,11 +92,11 @@ func (d anthropic) misfit(s *Server, r *http.Request, body []byte) string {
 		}
 	}
 
-	return d.transcript(s, in.Messages)
+	return d.validateTranscript(s, in.Messages)
 }
 
-// transcript holds the rules of who may say what when.
-func (d anthropic) transcript(s *Server, messages []anthropicTurn) string {
+// validateTranscript holds the rules of who may say what when.
+func (d anthropic) validateTranscript(s *Server, messages []anthropicTurn) string {
 	var open []string // calls of the message before
 	for i, m := range messages {
 		role := []string{"user", "assistant"}[i%2]
@@ -137,7 +137,7 @@ func (d anthropic) transcript(s *Server, messages []anthropicTurn) string {
 			open = append(open, c.ID)
 		}
 
-		if len(calls) > 0 && s.altered(calls, stripped(m.Content)) {
+		if len(calls) > 0 && s.altered(calls, withoutVolatile(m.Content)) {
 			return fmt.Sprintf("messages.%d: `thinking` or `redacted_thinking` blocks in the latest assistant message cannot be modified", i)
 		}
 	}
@@ -150,8 +150,8 @@ func (d anthropic) transcript(s *Server, messages []anthropicTurn) string {
 	return ""
 }
 
-// stripped is content without what changes from request to request.
-func stripped(content []anthropicBlock) []anthropicBlock {
+// withoutVolatile is content without what changes from request to request.
+func withoutVolatile(content []anthropicBlock) []anthropicBlock {
 	out := slices.Clone(content)
 	for i := range out {
 		out[i].ID, out[i].CacheControl = "", nil
@@ -159,7 +159,7 @@ func stripped(content []anthropicBlock) []anthropicBlock {
 	return out
 }
 
-func (anthropic) refusal(kind model.ErrorKind, message string) (int, string) {
+func (anthropic) errorResponse(kind model.ErrorKind, message string) (int, string) {
 	status, code, text := http.StatusBadRequest, "invalid_request_error", message
 	switch kind {
 	case model.KindAuth:
@@ -175,8 +175,8 @@ func (anthropic) refusal(kind model.ErrorKind, message string) (int, string) {
 	return status, encode(map[string]any{"type": "error", "error": map[string]any{"type": code, "message": text}, "request_id": "req_1"})
 }
 
-func (d anthropic) failure(kind model.ErrorKind) string {
-	_, text := d.refusal(kind, "no")
+func (d anthropic) streamError(kind model.ErrorKind) string {
+	_, text := d.errorResponse(kind, "no")
 	return "event: error\ndata: " + text + "\n\n"
 }
 
@@ -207,7 +207,7 @@ func (anthropic) blocks(t Turn) []anthropicBlock {
 	return out
 }
 
-func (d anthropic) message(t Turn) any { return stripped(d.blocks(t)) }
+func (d anthropic) echo(t Turn) any { return withoutVolatile(d.blocks(t)) }
 
 func (d anthropic) frames(turn Turn) []string {
 	var out []string
@@ -236,14 +236,14 @@ func (d anthropic) frames(turn Turn) []string {
 		case "text":
 			begin["text"] = ""
 			rest = func() {
-				for _, piece := range said(*b.Text) {
+				for _, piece := range deltas(*b.Text) {
 					delta("text_delta", "text", piece)
 				}
 			}
 		case "thinking":
 			begin["thinking"], begin["signature"] = "", ""
 			rest = func() {
-				for _, piece := range said(*b.Thinking) {
+				for _, piece := range deltas(*b.Thinking) {
 					delta("thinking_delta", "thinking", piece)
 				}
 				delta("signature_delta", "signature", b.Signature)
@@ -251,7 +251,7 @@ func (d anthropic) frames(turn Turn) []string {
 		case "tool_use":
 			begin["id"], begin["name"], begin["input"] = b.ID, b.Name, map[string]any{}
 			rest = func() {
-				for _, part := range halves(b.Input) {
+				for _, part := range fragments(b.Input) {
 					delta("input_json_delta", "partial_json", part)
 				}
 			}

@@ -16,10 +16,10 @@ import (
 	"rouse/agent/model"
 )
 
-// Drafts checks that an adapter sends the same bytes with a draft as without one, however a
+// RunEncodeCache checks that an adapter sends the same bytes with a draft as without one, however a
 // conversation goes on: with notices that ride one request, with results told in a line, with
 // turns left out, with other tools. by is the adapter's name in model.Message.Raw.
-func Drafts(t *testing.T, by string, provider func(url string) model.Provider) {
+func RunEncodeCache(t *testing.T, by string, provider func(url string) model.Provider) {
 	var sent [][]byte
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		d, _ := dialectOf(r)
@@ -35,10 +35,10 @@ func Drafts(t *testing.T, by string, provider func(url string) model.Provider) {
 
 	p := provider(s.URL)
 	rapid.Check(t, func(rt *rapid.T) {
-		c := &conversation{T: rt, by: by, messages: []model.Message{{Role: model.RoleUser, Text: "Go."}}}
+		c := &conversation{T: rt, adapter: by, messages: []model.Message{{Role: model.RoleUser, Text: "Go."}}}
 		kept := &model.Draft{}
 		for range rapid.IntRange(1, 12).Draw(rt, "requests") {
-			c.goOn()
+			c.step()
 			r := c.request()
 			sent = nil
 
@@ -60,15 +60,15 @@ func Drafts(t *testing.T, by string, provider func(url string) model.Provider) {
 // conversation is one that changes at random.
 type conversation struct {
 	*rapid.T
-	by       string
+	adapter  string
 	messages []model.Message
 	calls    int
 }
 
 var words = rapid.SampledFrom([]string{"", " ", "one", "<b>\"ü\"</b>\n", `{"ok":true,"result":{"n":1}}`, `{"ok":false,"kind":"not_found"}`, strings.Repeat("long ", 300)})
 
-// goOn takes a turn, or changes what was said.
-func (c *conversation) goOn() {
+// step takes a turn, or changes what was said.
+func (c *conversation) step() {
 	switch rapid.IntRange(0, 9).Draw(c.T, "what") {
 	case 0:
 		c.messages = append(c.messages, model.Message{Role: model.RoleUser, Text: words.Draw(c.T, "user")})
@@ -80,12 +80,12 @@ func (c *conversation) goOn() {
 			m.Text = `{"ok":true,"result":{"text":"left out"}}`
 		}
 	default:
-		c.turn()
+		c.addTurn()
 	}
 }
 
-// turn is an answer with its results.
-func (c *conversation) turn() {
+// addTurn is an answer with its results.
+func (c *conversation) addTurn() {
 	m := model.Message{Role: model.RoleAssistant, Text: words.Draw(c.T, "text")}
 	var results []model.Message
 	for range rapid.IntRange(0, 2).Draw(c.T, "calls") {
@@ -100,7 +100,7 @@ func (c *conversation) turn() {
 		for i := range m.Calls {
 			parts = append(parts, fmt.Sprintf(`{"call":%d,"opaque":"c2ln"}`, i+1))
 		}
-		m.Raw = json.RawMessage(fmt.Sprintf(`{"by":%q,"model":"scripted","parts":[%s]}`, c.by, strings.Join(parts, ",")))
+		m.Raw = json.RawMessage(fmt.Sprintf(`{"by":%q,"model":"scripted","parts":[%s]}`, c.adapter, strings.Join(parts, ",")))
 	}
 
 	c.messages = append(append(c.messages, m), results...)

@@ -67,7 +67,7 @@ func endings(t *testing.T, start Start) {
 				return
 			}
 
-			failed(t, a, c.kind, name == "unknown with a call")
+			wantError(t, a, c.kind, name == "unknown with a call")
 		})
 	}
 
@@ -79,8 +79,8 @@ func endings(t *testing.T, start Start) {
 	})
 }
 
-// failed wants a turn that failed as it should, without a call.
-func failed(t *testing.T, a Answer, kind model.ErrorKind, retryable bool) model.Error {
+// wantError wants a turn that failed as it should, without a call.
+func wantError(t *testing.T, a Answer, kind model.ErrorKind, retryable bool) model.Error {
 	t.Helper()
 	var e *model.Error
 	if !errors.As(a.Err, &e) || e.Kind != kind || e.Retryable != retryable || e.Message == "" {
@@ -119,7 +119,7 @@ func faults(t *testing.T, start Start) {
 		"arguments of a list":     {Turn{Calls: []model.Call{list}}, model.KindNonsense, true},
 		"no name":                 {Turn{Calls: []model.Call{nameless}}, model.KindNonsense, true},
 	} {
-		t.Run(name, func(t *testing.T) { failed(t, start.ask(t, c.turn), c.kind, c.retryable) })
+		t.Run(name, func(t *testing.T) { wantError(t, start.ask(t, c.turn), c.kind, c.retryable) })
 	}
 }
 
@@ -134,17 +134,17 @@ func retries(t *testing.T, start Start) {
 			}
 
 			a := start.ask(t, busy, busy, Turn{Text: "Now.", Calls: []model.Call{query}})
-			if made(t, a, query); a.Text != "Now." {
+			if wantCalls(t, a, query); a.Text != "Now." {
 				t.Errorf("answer: %+v", a)
 			}
 
 			busy.Header = map[string]string{"Retry-After": "3600"}
-			if e := failed(t, start.ask(t, busy, Turn{Text: "too soon"}), kind, true); e.RetryAfter != time.Hour {
+			if e := wantError(t, start.ask(t, busy, Turn{Text: "too soon"}), kind, true); e.RetryAfter != time.Hour {
 				t.Errorf("an hour became %s", e.RetryAfter)
 			}
 
 			busy.Header = map[string]string{"Retry-After": time.Now().Add(time.Hour).UTC().Format(http.TimeFormat)}
-			if e := failed(t, start.ask(t, busy, Turn{Text: "too soon"}), kind, true); e.RetryAfter < 59*time.Minute || e.RetryAfter > time.Hour {
+			if e := wantError(t, start.ask(t, busy, Turn{Text: "too soon"}), kind, true); e.RetryAfter < 59*time.Minute || e.RetryAfter > time.Hour {
 				t.Errorf("in an hour became %s", e.RetryAfter)
 			}
 		})
@@ -152,7 +152,7 @@ func retries(t *testing.T, start Start) {
 }
 
 // clocks: silence and the whole time of a turn are bounded, and the error says which.
-func clocks(t *testing.T, start Start) {
+func timeouts(t *testing.T, start Start) {
 	const soon, late = 100 * time.Millisecond, time.Minute
 	for name, c := range map[string]struct {
 		turn Turn
@@ -161,20 +161,20 @@ func clocks(t *testing.T, start Start) {
 	}{
 		"no answer":    {Turn{Hang: true}, Limits{late, soon}, "sent nothing for 100ms"},
 		"falls silent": {Turn{Text: "I begin", Calls: []model.Call{query}, Hang: true}, Limits{late, soon}, "sent nothing for 100ms"},
-		"in a call":    {Turn{Calls: []model.Call{query}, Mangle: half, Hang: true, Text: "I begin"}, Limits{late, soon}, "sent nothing for 100ms"},
+		"in a call":    {Turn{Calls: []model.Call{query}, Mangle: firstHalf, Hang: true, Text: "I begin"}, Limits{late, soon}, "sent nothing for 100ms"},
 		"never ends":   {Turn{Text: "more", Endless: 5 * time.Millisecond}, Limits{soon, late}, "did not finish its answer within 100ms"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := Ask(t, t.Context(), start(t, Script{c.turn}, c.l), question)
-			if e := failed(t, a, model.KindUnavailable, true); !strings.Contains(e.Message, c.say) {
+			if e := wantError(t, a, model.KindUnavailable, true); !strings.Contains(e.Message, c.say) {
 				t.Errorf("%s, want %q", e.Message, c.say)
 			}
 		})
 	}
 }
 
-// half is what has come of a stream.
-func half(stream []byte) ([]byte, bool) { return stream[:len(stream)/2], false }
+// firstHalf is what has come of a stream.
+func firstHalf(stream []byte) ([]byte, bool) { return stream[:len(stream)/2], false }
 
 // large: what is long is taken, and what has no end is not.
 func large(t *testing.T, start Start) {
@@ -182,23 +182,23 @@ func large(t *testing.T, start Start) {
 	c := query
 	c.Args = json.RawMessage(`{"sql":"` + long + `"}`)
 	a := start.ask(t, Turn{Text: long, Calls: []model.Call{c}})
-	if made(t, a, c); a.Text != long {
+	if wantCalls(t, a, c); a.Text != long {
 		t.Errorf("%d bytes became %d", len(long), len(a.Text))
 	}
 
 	t.Run("endless", func(t *testing.T) {
-		failed(t, start.ask(t, Turn{Text: long, Endless: time.Nanosecond}), model.KindNonsense, false)
+		wantError(t, start.ask(t, Turn{Text: long, Endless: time.Nanosecond}), model.KindNonsense, false)
 	})
 }
 
-// whole is the turn whose stream is damaged.
-var whole = Turn{Text: "Now.", Usage: model.Usage{Input: 9, Output: 3}, Opaque: "c2ln", Calls: []model.Call{
+// damagedTurn is the turn whose stream is damaged.
+var damagedTurn = Turn{Text: "Now.", Usage: model.Usage{Input: 9, Output: 3}, Opaque: "c2ln", Calls: []model.Call{
 	{ID: "call_a", Name: "db_query", Args: json.RawMessage(`{"sql":"select 'ü' from t where a > 1","limit":100}`)},
 	{ID: "call_b", Name: "file_write", Args: json.RawMessage(`{"path":"out/report.md","content":"# Report\\n\\n- one\\n- two"}`)},
 }}
 
 // proper: calls come only with a proper end, each of them readable.
-func proper(t *testing.T, a Answer, sent []byte) {
+func checkCalls(t *testing.T, a Answer, sent []byte) {
 	t.Helper()
 	if len(a.Calls) > 0 && (a.Err != nil || a.Stop != model.StopCalls) {
 		t.Errorf("calls came without a proper end (%v, %q) from\n%s", a.Err, a.Stop, sent)
@@ -211,8 +211,8 @@ func proper(t *testing.T, a Answer, sent []byte) {
 	}
 }
 
-func known(c model.Call) bool {
-	return slices.ContainsFunc(whole.Calls, func(o model.Call) bool { return o.Name == c.Name && canonical(o.Args) == canonical(c.Args) })
+func isDamagedCall(c model.Call) bool {
+	return slices.ContainsFunc(damagedTurn.Calls, func(o model.Call) bool { return o.Name == c.Name && canonical(o.Args) == canonical(c.Args) })
 }
 
 // damage stands between a server and its client. The two are goroutines of their own.
@@ -248,7 +248,7 @@ func (d *damage) last() []byte {
 // them, and the loss is noticed.
 func cut(t *testing.T, start Start) {
 	var d damage
-	turn := whole
+	turn := damagedTurn
 	turn.Mangle = d.mangle
 	p := start(t, Script{turn}, Limits{})
 	for at := 0; ; at += 7 {
@@ -259,8 +259,8 @@ func cut(t *testing.T, start Start) {
 			return
 		}
 
-		proper(t, a, sent)
-		if len(a.Calls) > 0 && (len(a.Calls) != 2 || !known(a.Calls[0]) || !known(a.Calls[1])) {
+		checkCalls(t, a, sent)
+		if len(a.Calls) > 0 && (len(a.Calls) != 2 || !isDamagedCall(a.Calls[0]) || !isDamagedCall(a.Calls[1])) {
 			t.Fatalf("cut at byte %d: %+v", at, a.Calls)
 		}
 		if len(a.Calls) == 0 && a.Err == nil {
@@ -278,7 +278,7 @@ func cut(t *testing.T, start Start) {
 func mutated(t *testing.T, start Start) {
 	source := rand.New(rand.NewPCG(1, 2))
 	var d damage
-	turn := whole
+	turn := damagedTurn
 	turn.Mangle = d.mangle
 	p := start(t, Script{turn}, Limits{})
 	through := 0
@@ -290,11 +290,11 @@ func mutated(t *testing.T, start Start) {
 		})
 		a := Ask(t, t.Context(), p, question)
 		sent := d.last()
-		proper(t, a, sent)
+		checkCalls(t, a, sent)
 
 		for _, c := range a.Calls {
 			through++
-			if !known(c) && !bits && string(c.Args) != "{}" {
+			if !isDamagedCall(c) && !bits && string(c.Args) != "{}" {
 				t.Errorf("a partial call got through: %+v from\n%s", c, sent)
 			}
 		}

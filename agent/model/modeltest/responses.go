@@ -49,7 +49,7 @@ type responsesItem struct {
 	Phase     string          `json:"phase"`
 }
 
-func (d responses) misfit(s *Server, _ *http.Request, body []byte) string {
+func (d responses) validate(s *Server, _ *http.Request, body []byte) string {
 	var in responsesRequest
 	dec := json.NewDecoder(bytes.NewReader(body))
 	dec.DisallowUnknownFields()
@@ -73,12 +73,12 @@ func (d responses) misfit(s *Server, _ *http.Request, body []byte) string {
 		}
 	}
 
-	return d.transcript(s, in)
+	return d.validateTranscript(s, in)
 }
 
-// transcript holds the rules of what follows what: each call has one result, and what the
+// validateTranscript holds the rules of what follows what: each call has one result, and what the
 // model thought stands before what it said then.
-func (responses) transcript(s *Server, in responsesRequest) string {
+func (responses) validateTranscript(s *Server, in responsesRequest) string {
 	var open []string
 	var said []any // items of one answer
 	var calls []model.Call
@@ -121,7 +121,7 @@ func (responses) transcript(s *Server, in responsesRequest) string {
 			if it.Encrypted == "" {
 				return fmt.Sprintf("Item with id '%s' not found. Items are not persisted when `store` is set to false.", it.ID)
 			}
-			said = append(said, plain(raw))
+			said = append(said, normalize(raw))
 		default:
 			return fmt.Sprintf("Invalid value: '%s'. Supported values are: 'message', 'function_call', 'function_call_output', 'reasoning'", it.Type)
 		}
@@ -173,8 +173,8 @@ func (responses) items(t Turn) []map[string]any {
 	return out
 }
 
-// message is what has to stand before the calls of an answer.
-func (d responses) message(t Turn) any {
+// echo is what has to stand before the calls of an answer.
+func (d responses) echo(t Turn) any {
 	out := []any{}
 	for _, it := range d.items(t) {
 		if it["type"] == "reasoning" {
@@ -184,8 +184,8 @@ func (d responses) message(t Turn) any {
 	return out
 }
 
-func (d responses) failure(kind model.ErrorKind) string {
-	_, text := d.refusal(kind, "no")
+func (d responses) streamError(kind model.ErrorKind) string {
+	_, text := d.errorResponse(kind, "no")
 	var in struct{ Error any }
 	if err := json.Unmarshal([]byte(text), &in); err != nil {
 		in.Error = err.Error()
@@ -235,7 +235,7 @@ func (d responses) frames(turn Turn) []string {
 				kind, text = "response.refusal.delta", part["refusal"].(string)
 			}
 
-			for _, piece := range said(text) {
+			for _, piece := range deltas(text) {
 				event(kind, at(map[string]any{"content_index": 0, "delta": piece}))
 			}
 
@@ -247,7 +247,7 @@ func (d responses) frames(turn Turn) []string {
 		case "function_call":
 			begun["arguments"], begun["status"] = "", "in_progress"
 			event("response.output_item.added", map[string]any{"output_index": i, "item": begun})
-			for _, piece := range halves(json.RawMessage(it["arguments"].(string))) {
+			for _, piece := range fragments(json.RawMessage(it["arguments"].(string))) {
 				event("response.function_call_arguments.delta", at(map[string]any{"delta": piece}))
 			}
 			event("response.function_call_arguments.done", at(map[string]any{"arguments": it["arguments"]}))

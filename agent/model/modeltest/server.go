@@ -25,8 +25,8 @@ type Turn struct {
 	Opaque string // goes along with the answer, and has to come back with its calls
 	Finish string // one of model.Stop…, or a word that no client knows; "" is by Calls
 
-	Sees  []model.Image // the pictures that the request has to show, in their order; none: whatever it does
-	Blind bool          // the model sees no pictures, and its server refuses them
+	Sees     []model.Image // the pictures that the request has to show, in their order; none: whatever it does
+	NoImages bool          // the model sees no pictures, and its server refuses them
 
 	Fail model.ErrorKind // the server fails, in its own words: after Text, if there is one
 	// Hang: after Text, or what Mangle leaves of the stream, there is silence until the client
@@ -45,7 +45,7 @@ type Turn struct {
 // Faulty says whether anything is to go wrong.
 func (t Turn) Faulty() bool {
 	odd := slices.ContainsFunc(t.Calls, func(c model.Call) bool { return c.ID == "" || c.Name == "" || !json.Valid(c.Args) || c.Args[0] != '{' })
-	return odd || t.Opaque+t.Finish+string(t.Fail)+t.Raw != "" || t.Hang || t.Endless > 0 || t.Mangle != nil || t.Status != 0 || len(t.Sees) > 0 || t.Blind
+	return odd || t.Opaque+t.Finish+string(t.Fail)+t.Raw != "" || t.Hang || t.Endless > 0 || t.Mangle != nil || t.Status != 0 || len(t.Sees) > 0 || t.NoImages
 }
 
 // Script is what a model is to answer, turn by turn; the last turn is repeated.
@@ -57,12 +57,12 @@ type Server struct {
 	mu       sync.Mutex
 	script   Script
 	requests []json.RawMessage
-	issued   []issue
+	issued   []issuedMessage
 	closing  chan struct{}
 }
 
-// issue is a message that has to come back as it was said.
-type issue struct {
+// issuedMessage is a message that has to come back as it was said.
+type issuedMessage struct {
 	calls   []model.Call
 	message any // in the server's words, without ids
 }
@@ -70,14 +70,14 @@ type issue struct {
 // dialect is how one kind of server is spoken to.
 type dialect interface {
 	// misfit says what real servers would refuse in a request.
-	misfit(s *Server, r *http.Request, body []byte) string
+	validate(s *Server, r *http.Request, body []byte) string
 	// frames are the stream of a turn, the last of them its end.
 	frames(t Turn) []string
 	// message is an answer as it has to come back.
-	message(t Turn) any
+	echo(t Turn) any
 	// refusal and failure are a fault before the answer and in its middle.
-	refusal(kind model.ErrorKind, message string) (status int, body string)
-	failure(kind model.ErrorKind) string
+	errorResponse(kind model.ErrorKind, message string) (status int, body string)
+	streamError(kind model.ErrorKind) string
 	contentType() string
 }
 
@@ -127,21 +127,21 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 
 	if !known {
-		_, text := d.refusal(model.KindBadRequest, fmt.Sprintf("there is no %s %s here", r.Method, r.URL.Path))
-		send(w, http.StatusNotFound, text)
+		_, text := d.errorResponse(model.KindBadRequest, fmt.Sprintf("there is no %s %s here", r.Method, r.URL.Path))
+		sendJSON(w, http.StatusNotFound, text)
 		return
 	}
 
-	turn := s.next(body)
-	if problem := d.misfit(s, r, body); problem != "" {
-		status, text := d.refusal(model.KindBadRequest, problem)
-		send(w, status, text)
+	turn := s.nextTurn(body)
+	if problem := d.validate(s, r, body); problem != "" {
+		status, text := d.errorResponse(model.KindBadRequest, problem)
+		sendJSON(w, status, text)
 		return
 	}
 
-	if problem := turn.blindness(body); problem != "" {
-		status, text := d.refusal(model.KindBadRequest, problem)
-		send(w, status, text)
+	if problem := turn.imageProblem(body); problem != "" {
+		status, text := d.errorResponse(model.KindBadRequest, problem)
+		sendJSON(w, status, text)
 		return
 	}
 
@@ -157,18 +157,18 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(max(turn.Status, http.StatusOK))
 		fmt.Fprint(w, turn.Raw)
 	case turn.Fail != "" && turn.Text == "":
-		status, text := d.refusal(turn.Fail, "this cannot be done")
-		send(w, status, strings.ReplaceAll(text, "KEY", keyOf(r)))
+		status, text := d.errorResponse(turn.Fail, "this cannot be done")
+		sendJSON(w, status, strings.ReplaceAll(text, "KEY", keyOf(r)))
 	default:
-		s.speak(w, r, d, turn)
+		s.stream(w, r, d, turn)
 	}
 }
 
-// speak streams an answer.
-func (s *Server) speak(w http.ResponseWriter, r *http.Request, d dialect, turn Turn) {
+// stream streams an answer.
+func (s *Server) stream(w http.ResponseWriter, r *http.Request, d dialect, turn Turn) {
 	if turn.Opaque != "" && len(turn.Calls) > 0 {
 		s.mu.Lock()
-		s.issued = append(s.issued, issue{turn.Calls, d.message(turn)})
+		s.issued = append(s.issued, issuedMessage{turn.Calls, d.echo(turn)})
 		s.mu.Unlock()
 	}
 
@@ -180,7 +180,7 @@ func (s *Server) speak(w http.ResponseWriter, r *http.Request, d dialect, turn T
 	}
 
 	if turn.Fail != "" {
-		frames = append(frames, d.failure(turn.Fail))
+		frames = append(frames, d.streamError(turn.Fail))
 	}
 
 	stream := []byte(strings.Join(frames, ""))
@@ -222,7 +222,7 @@ func (s *Server) speak(w http.ResponseWriter, r *http.Request, d dialect, turn T
 	}
 }
 
-func (s *Server) next(body json.RawMessage) Turn {
+func (s *Server) nextTurn(body json.RawMessage) Turn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.requests = append(s.requests, body)
@@ -242,7 +242,7 @@ func keyOf(r *http.Request) string {
 	return "none"
 }
 
-func send(w http.ResponseWriter, status int, text string) {
+func sendJSON(w http.ResponseWriter, status int, text string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	fmt.Fprint(w, text)
@@ -252,9 +252,9 @@ func send(w http.ResponseWriter, status int, text string) {
 func (s *Server) altered(calls []model.Call, message any) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.ContainsFunc(s.issued, func(i issue) bool {
+	return slices.ContainsFunc(s.issued, func(i issuedMessage) bool {
 		same := slices.EqualFunc(i.calls, calls, func(a, b model.Call) bool { return a.Name == b.Name && canonical(a.Args) == canonical(b.Args) })
-		return same && !reflect.DeepEqual(plain(i.message), plain(message))
+		return same && !reflect.DeepEqual(normalize(i.message), normalize(message))
 	})
 }
 
@@ -267,8 +267,8 @@ func canonical(raw json.RawMessage) string {
 	return encode(v)
 }
 
-// plain is what any value is as JSON.
-func plain(v any) any {
+// normalize is what any value is as JSON.
+func normalize(v any) any {
 	var out any
 	if json.Unmarshal([]byte(encode(v)), &out) != nil {
 		return v
@@ -287,9 +287,9 @@ func encode(v any) string {
 	return strings.TrimSuffix(out.String(), "\n")
 }
 
-// said is a text in the pieces in which it is streamed: its runes, or larger ones when it
+// deltas is a text in the pieces in which it is streamed: its runes, or larger ones when it
 // is long.
-func said(text string) []string {
+func deltas(text string) []string {
 	if len(text) <= 1000 {
 		return strings.Split(text, "")
 	}
@@ -301,7 +301,7 @@ func said(text string) []string {
 	return out
 }
 
-// halves are arguments in the fragments in which they are streamed.
-func halves(args json.RawMessage) []string {
+// fragments are arguments in the fragments in which they are streamed.
+func fragments(args json.RawMessage) []string {
 	return []string{"", string(args[:len(args)/2]), string(args[len(args)/2:])}
 }

@@ -33,10 +33,10 @@ func Ask(t testing.TB, ctx context.Context, p model.Provider, r model.Request) A
 		switch {
 		case a.Err != nil:
 			t.Errorf("%+v (%v) comes after the error %v", e, err, a.Err)
-		case err != nil && fields(e) != 0:
+		case err != nil && countFields(e) != 0:
 			t.Errorf("an error comes with the event %+v", e)
-		case err == nil && fields(e) != 1:
-			t.Errorf("an event has %d fields set: %+v", fields(e), e)
+		case err == nil && countFields(e) != 1:
+			t.Errorf("an event has %d fields set: %+v", countFields(e), e)
 		}
 
 		a.Err = err
@@ -65,7 +65,7 @@ func Ask(t testing.TB, ctx context.Context, p model.Provider, r model.Request) A
 	return a
 }
 
-func fields(e model.Event) int {
+func countFields(e model.Event) int {
 	n := 0
 	for _, set := range []bool{e.Text != "", e.Call != nil, e.Usage != nil, e.Stop != "", e.Raw != nil, e.End != nil} {
 		if set {
@@ -103,23 +103,23 @@ func Run(t *testing.T, start Start) {
 	})
 
 	t.Run("usage", func(t *testing.T) { usage(t, start) })
-	t.Run("a call", func(t *testing.T) { made(t, start.ask(t, Turn{Calls: []model.Call{query}}), query) })
+	t.Run("a call", func(t *testing.T) { wantCalls(t, start.ask(t, Turn{Calls: []model.Call{query}}), query) })
 	t.Run("parallel calls", func(t *testing.T) {
 		a := start.ask(t, Turn{Text: "Both.", Calls: []model.Call{query, notify}})
-		if made(t, a, query, notify); a.Text != "Both." || a.Stop != model.StopCalls {
+		if wantCalls(t, a, query, notify); a.Text != "Both." || a.Stop != model.StopCalls {
 			t.Errorf("answer: %+v", a)
 		}
 	})
 
-	t.Run("ids", func(t *testing.T) { ids(t, start) })
-	t.Run("turns", func(t *testing.T) { turns(t, start) })
+	t.Run("ids", func(t *testing.T) { callIDs(t, start) })
+	t.Run("turns", func(t *testing.T) { multiTurn(t, start) })
 	t.Run("opaque", func(t *testing.T) { opaque(t, start) })
-	t.Run("another's transcript", func(t *testing.T) { anothers(t, start) })
-	t.Run("pictures", func(t *testing.T) { pictures(t, start) })
+	t.Run("another's transcript", func(t *testing.T) { foreignTranscripts(t, start) })
+	t.Run("pictures", func(t *testing.T) { images(t, start) })
 	t.Run("endings", func(t *testing.T) { endings(t, start) })
 	t.Run("faults", func(t *testing.T) { faults(t, start) })
 	t.Run("retries", func(t *testing.T) { retries(t, start) })
-	t.Run("clocks", func(t *testing.T) { clocks(t, start) })
+	t.Run("clocks", func(t *testing.T) { timeouts(t, start) })
 	t.Run("large", func(t *testing.T) { large(t, start) })
 	t.Run("cut", func(t *testing.T) { cut(t, start) })
 	t.Run("mutated", func(t *testing.T) { mutated(t, start) })
@@ -152,8 +152,8 @@ func (start Start) ask(t *testing.T, script ...Turn) Answer {
 
 var errStop = errors.New("somebody said stop")
 
-// made checks the calls of an answer; their ids are the adapter's.
-func made(t *testing.T, a Answer, want ...model.Call) {
+// wantCalls checks the calls of an answer; their ids are the adapter's.
+func wantCalls(t *testing.T, a Answer, want ...model.Call) {
 	t.Helper()
 	if a.Err != nil || len(a.Calls) != len(want) {
 		t.Fatalf("answer: %.1000s", fmt.Sprintf("%+v", a))
@@ -182,7 +182,7 @@ func sameJSON(t *testing.T, a, b json.RawMessage) bool {
 
 // ids: the model's are kept; a call that came without one, or with that of another, gets
 // its own (OSA-09).
-func ids(t *testing.T, start Start) {
+func callIDs(t *testing.T, start Start) {
 	if a := start.ask(t, Turn{Calls: []model.Call{query, notify}}); len(a.Calls) == 2 && (a.Calls[0].ID != query.ID || a.Calls[1].ID != notify.ID) {
 		t.Errorf("the ids were changed: %+v", a.Calls)
 	}
@@ -190,16 +190,16 @@ func ids(t *testing.T, start Start) {
 		x, y := query, notify
 		x.ID, y.ID = id, id
 		a := start.ask(t, Turn{Calls: []model.Call{x, y}})
-		if made(t, a, x, y); !minted.MatchString(a.Calls[1].ID) || (a.Calls[0].ID != id) != (id == "") {
+		if wantCalls(t, a, x, y); !generatedID.MatchString(a.Calls[1].ID) || (a.Calls[0].ID != id) != (id == "") {
 			t.Errorf("ids: %+v", a.Calls)
 		}
 	}
 }
 
-var minted = regexp.MustCompile(`^call_[0-9a-f]{24}$`)
+var generatedID = regexp.MustCompile(`^call_[0-9a-f]{24}$`)
 
-// answered is a transcript that goes on with an answer and the results of its calls.
-func answered(t *testing.T, r model.Request, a Answer) model.Request {
+// withResults is a transcript that goes on with an answer and the results of its calls.
+func withResults(t *testing.T, r model.Request, a Answer) model.Request {
 	t.Helper()
 	m := model.Message{Role: model.RoleAssistant, Text: a.Text, Calls: a.Calls, Raw: a.Raw}
 	stored, err := json.Marshal(m) // as a restart finds it
@@ -225,11 +225,11 @@ func answered(t *testing.T, r model.Request, a Answer) model.Request {
 var envelope = json.RawMessage(`{"ok":true,"result":{"rows":[],"schema":{"$ref":"#/x"}}}`)
 
 // turns: the second answer needs the result of the first one's call.
-func turns(t *testing.T, start Start) {
+func multiTurn(t *testing.T, start Start) {
 	p := start(t, Script{{Calls: []model.Call{query}}, {Calls: []model.Call{notify}}}, Limits{})
 	first := Ask(t, t.Context(), p, question)
-	made(t, first, query)
-	made(t, Ask(t, t.Context(), p, answered(t, question, first)), notify)
+	wantCalls(t, first, query)
+	wantCalls(t, Ask(t, t.Context(), p, withResults(t, question, first)), notify)
 }
 
 // opaque: what a server gives along comes back to it, word for word and in its place,
@@ -237,11 +237,11 @@ func turns(t *testing.T, start Start) {
 func opaque(t *testing.T, start Start) {
 	p := start(t, Script{{Text: "I look.", Calls: []model.Call{query, notify}, Opaque: "c2lnMQ"}, {Calls: []model.Call{notify}, Opaque: "c2lnMg"}, {Text: "Done."}}, Limits{})
 	first := Ask(t, t.Context(), p, question)
-	made(t, first, query, notify)
-	r := answered(t, question, first)
+	wantCalls(t, first, query, notify)
+	r := withResults(t, question, first)
 	second := Ask(t, t.Context(), p, r)
-	made(t, second, notify)
-	r = answered(t, r, second)
+	wantCalls(t, second, notify)
+	r = withResults(t, r, second)
 	r.Messages[len(r.Messages)-1].Text += "\n\n[System Notice] 1 of 9 steps remaining."
 	r.NoTools = true
 	if third := Ask(t, t.Context(), p, r); third.Err != nil || third.Text != "Done." {
@@ -250,9 +250,9 @@ func opaque(t *testing.T, start Start) {
 }
 
 // anothers: a transcript that another provider wrote, or another model, goes on.
-func anothers(t *testing.T, start Start) {
+func foreignTranscripts(t *testing.T, start Start) {
 	for _, raw := range []string{`{"by":"another","model":"x","parts":[{"call":7}]}`, `[1]`, ``} {
-		r := answered(t, question, Answer{Text: "I look.", Raw: json.RawMessage(raw), Calls: []model.Call{
+		r := withResults(t, question, Answer{Text: "I look.", Raw: json.RawMessage(raw), Calls: []model.Call{
 			{ID: "functions.db_query:0", Name: query.Name, Args: query.Args}, {ID: "functions.notify:1", Name: notify.Name, Args: notify.Args}}})
 		r.Messages = append(r.Messages, model.Message{Role: model.RoleUser, Text: "Go on."}, model.Message{Role: model.RoleAssistant, Text: "Yes."},
 			model.Message{Role: model.RoleAssistant, Text: "  "}, model.Message{Role: model.RoleUser, Text: "Now."})

@@ -111,7 +111,7 @@ func TestResponsesAdapts(t *testing.T) {
 }
 
 // What was sealed for another account cannot be read: the conversation goes on without.
-func TestResponsesWithoutThoughts(t *testing.T) {
+func TestResponsesWithoutReasoning(t *testing.T) {
 	call := model.Call{ID: "a", Name: "db_query", Args: json.RawMessage(`{}`)}
 	s := modeltest.New(t, modeltest.Turn{Calls: []model.Call{call}, Opaque: "sealed"})
 	p := responses(t, s.URL, modeltest.Limits{})

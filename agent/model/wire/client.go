@@ -25,8 +25,8 @@ import (
 const (
 	defaultTimeout = 10 * time.Minute
 	defaultIdle    = 2 * time.Minute
-	maxErrorBody   = 64 << 10 // bytes that are read of an error
-	maxRounds      = 5        // in which an answer that pauses may be given
+	maxErrorBody   = 64 << 10 // bytes that are read of an error response
+	maxRounds      = 5        // requests for one answer that pauses
 )
 
 // Endpoint says where a model is, as its owner configures it.
@@ -35,55 +35,58 @@ type Endpoint struct {
 	APIKey    string
 	Model     string
 	Headers   map[string]string
-	Timeout   time.Duration // of one turn, with its retries; 0 means 10m
+	Timeout   time.Duration // of one turn, including retries; 0 means 10m
 	Idle      time.Duration // without a byte from the server; 0 means 2m
 	Logger    *slog.Logger
-	Transport http.RoundTripper // nil is a pool of its own
+	Transport http.RoundTripper // nil means a connection pool of its own
 }
 
-// Dialect is how one kind of server is spoken to.
+// Dialect describes the API of one kind of server.
 type Dialect struct {
 	Name       string // of the adapter
-	BaseURL    string // where it is when nobody says so
-	ExampleURL string // of a base_url
-	Path       string // of the endpoint below it
+	BaseURL    string // where Endpoint has none
+	ExampleURL string // of a base_url, for messages
+	Path       string // of the endpoint, below BaseURL
 	Query      string
-	KeyHeader  string // that carries the key, after KeyPrefix
+	KeyHeader  string // the header for the API key, which KeyPrefix comes before
 	KeyPrefix  string
 	Headers    map[string]string // sent with each request
-	JSONLines  bool              // a stream is JSON line by line, not server-sent events
-	Images     ImageLimits       // none where there are no types
+	JSONLines  bool              // streams are JSON lines, not server-sent events
+	Images     ImageLimits       // without Types the server accepts no images
 }
 
-// Exchange is one turn in the words of one kind of server.
+// Exchange encodes the request and decodes the answer of one turn, for one kind of server. All of
+// an adapter that is not its Dialect is here.
 type Exchange interface {
-	// Request is what to send; it is asked for anew before each try.
+	// EncodeRequest is called before each attempt, and after Adapt has learned something. It
+	// has to reset what Decode collected, for an answer that pauses is continued by a new request.
 	EncodeRequest() (*BodyBuilder, error)
-	// Adapt learns from a server that refuses something, and says whether to ask again.
-	Adapt(status int, said ServerError) bool
-	// Advise adds to what is said of a failure; "" leaves it to the general advice. A
-	// status of 0 says that there was no answer.
-	Hint(kind model.ErrorKind, status int, said ServerError) string
-	// Take adds a frame to the answer, and gives the text that it brought. io.EOF says that
-	// nothing follows.
-	Decode(f Frame, a *Accumulator) (text string, err error)
+	// Adapt learns from an error response what the server does not support, and says whether to
+	// retry without it. It must not say so for ever.
+	Adapt(status int, refusal ServerError) (retry bool)
+	// Hint says what to do about a failure, for its message; "" leaves it to the general hints.
+	// The status is 0 if there was no response.
+	Hint(kind model.ErrorKind, status int, refusal ServerError) string
+	// Decode adds a frame to the answer, and returns the text in it, which is emitted at once.
+	// io.EOF means that the answer is complete.
+	Decode(f Frame, a *Accumulator) (delta string, err error)
 }
 
-// Client is one model on one server. It may be used by many goroutines.
+// Client reaches one model on one server. It may be used by many goroutines.
 type Client struct {
 	endpoint   Endpoint
 	dialect    Dialect
 	url        string // of the endpoint
-	shownURL   string // BaseURL as people may see it: without credentials and query
+	shownURL   string // BaseURL for messages: without credentials and query
 	host       string
 	httpClient *retryablehttp.Client
 	headers    http.Header // of each request
 	readers    sync.Pool   // of *bufio.Reader: answers are small, and a new reader is not
 	redactor   *redact.Redactor
-	noImages   atomic.Pointer[string] // what the server said of a model that sees no pictures; nil: nothing
+	noImages   atomic.Pointer[string] // the server's message that the model supports no images; nil while nobody said so
 }
 
-// New checks what it is given; it does not reach for the server.
+// New checks the endpoint. It does not connect to the server.
 func New(e Endpoint, d Dialect) (*Client, error) {
 	if e.Model == "" {
 		return nil, fmt.Errorf("%s: no model was named; set model to a name that the server knows", d.Name)
@@ -98,6 +101,8 @@ func New(e Endpoint, d Dialect) (*Client, error) {
 		return nil, fmt.Errorf("%s: base_url is not an http address like %s", d.Name, d.ExampleURL)
 	}
 
+	// A key that was read from a file ends with a line feed. Other control characters are refused
+	// here: net/http would refuse them with an error that holds the key.
 	e.APIKey = strings.TrimSpace(e.APIKey)
 	for name, v := range e.Headers {
 		if strings.ContainsFunc(v, unicode.IsControl) {
@@ -126,43 +131,43 @@ func New(e Endpoint, d Dialect) (*Client, error) {
 	}
 
 	e.Headers = maps.Clone(e.Headers)
-	s := &Client{endpoint: e, dialect: d, host: u.Hostname(), redactor: newRedactor(e, u)}
+	c := &Client{endpoint: e, dialect: d, host: u.Hostname(), redactor: newRedactor(e, u)}
 	at := u.JoinPath(d.Path)
 	if d.Query != "" {
 		at.RawQuery = strings.Trim(at.RawQuery+"&"+d.Query, "&")
 	}
 
-	s.url = at.String()
+	c.url = at.String()
 	u.User, u.RawQuery, u.Fragment = nil, "", ""
-	s.shownURL = u.String()
-	s.httpClient, s.headers = s.newClient(e.Transport), s.newHeaders()
+	c.shownURL = u.String()
+	c.httpClient, c.headers = c.newClient(e.Transport), c.newHeaders()
 
-	return s, nil
+	return c, nil
 }
 
 // Host is the server's name, without a port.
-func (s *Client) Host() string { return s.host }
+func (c *Client) Host() string { return c.host }
 
 // Model is the name of the model.
-func (s *Client) Model() string { return s.endpoint.Model }
+func (c *Client) Model() string { return c.endpoint.Model }
 
-// errStopped says that whoever reads the events wants no more of them.
-var errStopped = errors.New("the reader left")
+// errStopped: the consumer of the events has stopped iterating, and must not be called again.
+var errStopped = errors.New("the consumer stopped")
 
 type emit func(model.Event) bool
 
-// Stream has one turn. The exchange is used up by it.
-func (s *Client) Stream(ctx context.Context, x Exchange) iter.Seq2[model.Event, error] {
+// Stream runs one turn. An Exchange cannot be used for another.
+func (c *Client) Stream(ctx context.Context, x Exchange) iter.Seq2[model.Event, error] {
 	return func(yield func(model.Event, error) bool) {
-		ctx, cancel := context.WithTimeoutCause(ctx, s.endpoint.Timeout, s.timeoutError("did not finish its answer within", s.endpoint.Timeout))
+		ctx, cancel := context.WithTimeoutCause(ctx, c.endpoint.Timeout, c.timeoutError("did not finish its answer within", c.endpoint.Timeout))
 		defer cancel()
 
-		err := s.runTurn(ctx, x, func(e model.Event) bool { return yield(e, nil) })
+		err := c.runTurn(ctx, x, func(e model.Event) bool { return yield(e, nil) })
 		if err == nil || errors.Is(err, errStopped) {
 			return
 		}
 
-		if ctx.Err() != nil { // the reason says more than its symptom
+		if ctx.Err() != nil { // the cause says more than the error that it led to
 			err = context.Cause(ctx)
 		}
 
@@ -170,40 +175,42 @@ func (s *Client) Stream(ctx context.Context, x Exchange) iter.Seq2[model.Event, 
 	}
 }
 
-// runTurn asks, as often as the answer pauses, and delivers.
-func (s *Client) runTurn(ctx context.Context, x Exchange, emit emit) error {
+// runTurn sends the request, and once more for each pause of the answer, then emits its calls.
+func (c *Client) runTurn(ctx context.Context, x Exchange, emit emit) error {
 	a := &Accumulator{}
 	var paid model.Usage
-	failure := s.roundTrip(ctx, x, a, emit)
+	failure := c.roundTrip(ctx, x, a, emit)
 	for n := 1; failure == nil && a.Paused && n < maxRounds; n++ {
+		// Each round is billed by itself. Parts and calls accumulate: the rounds are one answer.
 		paid = addUsage(paid, a.Usage)
 		a.Paused, a.Usage, a.FinishReason, a.StopReason = false, nil, "", ""
-		failure = s.roundTrip(ctx, x, a, emit)
+		failure = c.roundTrip(ctx, x, a, emit)
 	}
 	if failure != nil {
 		return failure
 	}
 
-	// What was counted of an answer that broke off is not what it cost.
+	// The usage of an incomplete answer is only that of its beginning, so it is not reported.
+	// That of a complete one is, even if it turns out below to be unusable: it was paid for.
 	if paid = addUsage(paid, a.Usage); a.FinishReason != "" && paid != (model.Usage{}) && !emit(model.Event{Usage: &paid}) {
 		return errStopped
 	}
 	if ctx.Err() != nil {
-		return ctx.Err() // an answer nobody waits for any more makes no calls
+		return ctx.Err() // nobody waits for this answer any more, so it must not make calls
 	}
 
-	return s.deliver(a, emit)
+	return c.deliver(a, emit)
 }
 
-// roundTrip sends one request and takes its answer in.
-func (s *Client) roundTrip(ctx context.Context, x Exchange, a *Accumulator, emit emit) error {
-	resp, err := s.send(ctx, x)
+// roundTrip sends one request and decodes its answer.
+func (c *Client) roundTrip(ctx context.Context, x Exchange, a *Accumulator, emit emit) error {
+	resp, err := c.send(ctx, x)
 	if err != nil {
 		return err
 	}
 	defer resp.Body.Close()
 
-	return s.readAnswer(resp, func(f Frame) error {
+	return c.readAnswer(resp, func(f Frame) error {
 		text, err := x.Decode(f, a)
 		if text != "" && !emit(model.Event{Text: text}) {
 			return errStopped
@@ -212,8 +219,9 @@ func (s *Client) roundTrip(ctx context.Context, x Exchange, a *Accumulator, emit
 	})
 }
 
-// send gives the response of a server that accepted the request.
-func (s *Client) send(ctx context.Context, x Exchange) (*http.Response, error) {
+// send returns the response to a request that the server accepted, adapting it as often as the
+// exchange knows how to.
+func (c *Client) send(ctx context.Context, x Exchange) (*http.Response, error) {
 	for {
 		body, err := x.EncodeRequest()
 		if err == nil {
@@ -223,50 +231,52 @@ func (s *Client) send(ctx context.Context, x Exchange) (*http.Response, error) {
 			return nil, err
 		}
 
-		resp, err := s.post(ctx, body)
+		resp, err := c.post(ctx, body)
 		if err != nil {
-			return nil, s.unreachableError(x, err)
+			return nil, c.unreachableError(x, err)
 		}
 		if resp.StatusCode/100 == 2 {
 			return resp, nil
 		}
 
+		// What could be read of an error is better than the error of reading it.
 		text, err := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody))
 		resp.Body.Close()
 		if err != nil && len(text) == 0 {
-			return nil, s.unreachableError(x, err)
+			return nil, c.unreachableError(x, err)
 		}
 
-		said := s.parseError(text)
-		if x.Adapt(resp.StatusCode, said) {
-			s.endpoint.Logger.Debug("the model server refused a field and is asked again without it", "model", s.endpoint.Model, "said", said.Message)
+		refusal := c.parseError(text)
+		if x.Adapt(resp.StatusCode, refusal) {
+			c.endpoint.Logger.Debug("the model server refused a field and is asked again without it", "model", c.endpoint.Model, "said", refusal.Message)
 			continue
 		}
 
-		return nil, s.statusError(x, resp, said)
+		return nil, c.statusError(x, resp, refusal)
 	}
 }
 
-func (s *Client) post(ctx context.Context, body *BodyBuilder) (*http.Response, error) {
-	req, err := retryablehttp.NewRequestWithContext(ctx, http.MethodPost, s.url, body.newReader)
+func (c *Client) post(ctx context.Context, body *BodyBuilder) (*http.Response, error) {
+	req, err := retryablehttp.NewRequestWithContext(ctx, http.MethodPost, c.url, body.newReader)
 	if err != nil {
 		return nil, err
 	}
-	req.Header = s.headers.Clone()
-	return s.httpClient.Do(req)
+	// Cloned, because the transport adds headers of its own.
+	req.Header = c.headers.Clone()
+	return c.httpClient.Do(req)
 }
 
-// newHeaders is the header of each request; what the owner says goes over what is usual.
-func (s *Client) newHeaders() http.Header {
+// newHeaders are the headers of each request. Configured ones replace the usual ones.
+func (c *Client) newHeaders() http.Header {
 	h := http.Header{}
 	h.Set("Content-Type", "application/json")
 	h.Set("Accept", "text/event-stream, application/x-ndjson, application/json")
 	h.Set("User-Agent", "rouse")
-	if s.endpoint.APIKey != "" {
-		h.Set(s.dialect.KeyHeader, s.dialect.KeyPrefix+s.endpoint.APIKey)
+	if c.endpoint.APIKey != "" {
+		h.Set(c.dialect.KeyHeader, c.dialect.KeyPrefix+c.endpoint.APIKey)
 	}
 
-	for _, set := range []map[string]string{s.dialect.Headers, s.endpoint.Headers} {
+	for _, set := range []map[string]string{c.dialect.Headers, c.endpoint.Headers} {
 		for k, v := range set {
 			h.Set(k, v)
 		}

@@ -7,24 +7,24 @@ import (
 	"rouse/agent/model"
 )
 
-// Part is a part of an answer in the order in which it was said: text, a call, or what is
-// the server's alone. It points into the neutral message.
+// Part is a part of an answer, in the order in which the model gave them: text, a call, or
+// opaque data of the server. It refers to text and calls of the neutral message.
 type Part struct {
-	Text   int             `json:"text,omitempty"`   // so many bytes
-	Call   int             `json:"call,omitempty"`   // the first is 1
-	Opaque json.RawMessage `json:"opaque,omitempty"` // belongs to the text or the call, or stands alone
+	Text   int             `json:"text,omitempty"`   // its length in bytes
+	Call   int             `json:"call,omitempty"`   // its number, from 1
+	Opaque json.RawMessage `json:"opaque,omitempty"` // goes with the text or the call, or is a part by itself
 }
 
 // providerState is what model.Message.Raw holds.
 type providerState struct {
 	Provider string `json:"by"`
-	Host     string `json:"at,omitempty"` // the server's name; "" in what older versions kept
+	Host     string `json:"at,omitempty"` // of the server; "" if an older version stored it
 	Model    string `json:"model"`
 	Parts    []Part `json:"parts"`
 }
 
-// AddPart notes a part of an answer. Text that comes in pieces is one part, unless a piece
-// brings something with it.
+// AddPart adds a part to the answer. Deltas of text become one part, unless opaque data comes
+// with one of them.
 func (a *Accumulator) AddPart(p Part) {
 	if n := len(a.Parts) - 1; p.Call == 0 && p.Opaque == nil && n >= 0 && a.Parts[n].Call == 0 && a.Parts[n].Opaque == nil {
 		a.Parts[n].Text += p.Text
@@ -33,32 +33,33 @@ func (a *Accumulator) AddPart(p Part) {
 	a.Parts = append(a.Parts, p)
 }
 
-// marshalParts writes down what the server wants back, nil when that is nothing.
-func (s *Client) marshalParts(parts []Part) json.RawMessage {
+// marshalParts is the Raw of an answer: nil unless some part has opaque data, for without any
+// the neutral message says it all.
+func (c *Client) marshalParts(parts []Part) json.RawMessage {
 	if !slices.ContainsFunc(parts, func(p Part) bool { return p.Opaque != nil }) {
 		return nil
 	}
 
-	raw, err := json.Marshal(providerState{s.dialect.Name, s.host, s.endpoint.Model, parts})
+	raw, err := json.Marshal(providerState{c.dialect.Name, c.host, c.endpoint.Model, parts})
 	if err != nil {
-		return nil // what came as JSON can be written as JSON
+		return nil // cannot happen: the opaque data came as JSON
 	}
 	return raw
 }
 
-// ContentBlock is a part of a message: text, a call, or neither, and what belongs to it.
+// ContentBlock is a part of a message with its content: text, a call, or opaque data alone.
 type ContentBlock struct {
 	Text   string
 	Call   *model.Call
 	Opaque json.RawMessage
 }
 
-// ContentBlocks are a message as this server said it. What another model said, or one of this name at
-// another place, or what was kept of
-// a message that has changed since, is text and then calls.
-func (s *Client) ContentBlocks(m model.Message) []ContentBlock {
+// ContentBlocks are a message as its server sent it. A message of another model or another host,
+// or one that was changed since, becomes its text and then its calls: nobody else can read the
+// opaque data, and its place is not known any more.
+func (c *Client) ContentBlocks(m model.Message) []ContentBlock {
 	var k providerState
-	if len(m.Raw) > 0 && json.Unmarshal(m.Raw, &k) == nil && k.Provider == s.dialect.Name && k.Model == s.endpoint.Model && (k.Host == "" || k.Host == s.host) {
+	if len(m.Raw) > 0 && json.Unmarshal(m.Raw, &k) == nil && k.Provider == c.dialect.Name && k.Model == c.endpoint.Model && (k.Host == "" || k.Host == c.host) {
 		if pieces, ok := resolveParts(m, k.Parts); ok {
 			return pieces
 		}
@@ -76,7 +77,7 @@ func (s *Client) ContentBlocks(m model.Message) []ContentBlock {
 	return pieces
 }
 
-// resolveParts follows the parts into their message; they have to name all of it.
+// resolveParts looks up the parts in their message, and fails unless they cover all of it.
 func resolveParts(m model.Message, parts []Part) ([]ContentBlock, bool) {
 	pieces := make([]ContentBlock, 0, len(parts))
 	text, calls := m.Text, 0

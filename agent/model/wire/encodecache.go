@@ -6,84 +6,87 @@ import (
 	"rouse/agent/model"
 )
 
-// EncodedMessage is a message as it stands in the body of a request.
+// EncodedMessage is a message as it is in the body of a request.
 type EncodedMessage struct {
-	Role   string // who says it, in the server's words
-	JSON   []byte // with what parts it from the message before; empty when it says nothing
-	Opaque bool   // it holds something of the provider's own
+	Role   string // in the server's words
+	JSON   []byte // with the separator from the message before; empty if nothing of it is sent
+	Opaque bool   // it contains opaque data of the provider
 }
 
-// EncodeCache is what was written of a conversation: its history, message by message, and its
-// tools. Nothing has to be told to it. What is equal to what was written is not written
-// again; from the first message that differs (a notice rode on it, or the history was
+// EncodeCache holds what was encoded of a conversation for its last request: the messages and
+// the tools. It needs no invalidation: messages that equal those of the last request are not
+// encoded again, and from the first one that differs (it carried a notice, or the history was
 // compacted) everything is.
 type EncodeCache struct {
 	key           any
-	precedingRole string          // the role that has spoken before the messages
-	messages      []model.Message // that were written: the caller's own, who does not change them
+	precedingRole string          // the role of what comes before the first message
+	messages      []model.Message // that were encoded: the caller's own, who does not change them
 	encoded       []EncodedMessage
 	tools         []model.Tool
 	encodedTools  []byte
 }
 
-// CacheOf is the draft of a conversation as its writer left it. by is comparable, and all
-// that the writing depends on beside what is written: another adapter, or one that has
-// learned to write otherwise, begins anew.
-func CacheOf(d *model.Draft, by any) *EncodeCache {
+// CacheOf is the cache of a conversation. key has to be comparable, and holds all that the
+// encoding depends on beside the messages and tools: another adapter, or one that has learned
+// to encode them differently, starts with an empty cache.
+func CacheOf(d *model.Draft, key any) *EncodeCache {
 	if d == nil {
-		return &EncodeCache{key: by}
+		return &EncodeCache{key: key}
 	}
-	if kept, ok := d.Kept.(*EncodeCache); ok && kept.key == by {
-		return kept
+	if cache, ok := d.State.(*EncodeCache); ok && cache.key == key {
+		return cache
 	}
 
-	kept := &EncodeCache{key: by}
-	d.Kept = kept
-	return kept
+	cache := &EncodeCache{key: key}
+	d.State = cache
+	return cache
 }
 
-// Messages are the messages of a request. write appends one to a text, and says whose it is;
-// before is the role that has spoken last, first that of what stands before the messages.
-// The result is not to be changed.
-func (d *EncodeCache) Messages(messages []model.Message, before string, write func(t *JSONBuilder, before string, m model.Message) (role string, opaque bool)) ([]EncodedMessage, error) {
+// Messages encodes the messages of a request. encode appends one of them and says whose it is;
+// before is the role of the message before it, or for the first one that of what precedes the
+// messages. The caller must not change the result.
+func (e *EncodeCache) Messages(messages []model.Message, before string, encode func(b *JSONBuilder, before string, m model.Message) (role string, opaque bool)) ([]EncodedMessage, error) {
 	same := 0
-	if d.precedingRole == before {
-		same = commonPrefix(messages, d.messages)
+	if e.precedingRole == before {
+		same = commonPrefix(messages, e.messages)
 	}
 
-	if same < len(d.messages) { // earlier requests keep what they were given
-		d.encoded = slices.Clip(d.encoded[:same])
+	// Clipped, so that appending to them below does not overwrite what an earlier request holds.
+	if same < len(e.messages) {
+		e.encoded = slices.Clip(e.encoded[:same])
 	}
 
-	d.messages, d.precedingRole = slices.Clip(messages[:same]), before
+	e.messages, e.precedingRole = slices.Clip(messages[:same]), before
 	if same > 0 {
-		before = d.encoded[same-1].Role
+		before = e.encoded[same-1].Role
 	}
 
-	var t JSONBuilder
+	var b JSONBuilder
 	for _, m := range messages[same:] {
-		t.buffer.Grow(len(m.Text) + len(m.Text)/8 + 256) // with what is escaped, as a rule
-		role, opaque := write(&t, before, m)
-		if t.err != nil {
-			return nil, t.err
+		b.buffer.Grow(len(m.Text) + len(m.Text)/8 + 256) // leaves some room for escapes
+		role, opaque := encode(&b, before, m)
+		if b.err != nil {
+			return nil, b.err
 		}
 
-		w := EncodedMessage{role, t.flush(), opaque}
+		w := EncodedMessage{role, b.flush(), opaque}
+		// A message of which nothing is sent has no role either: the separator of the next one
+		// depends on what is before it in the body.
 		if len(w.JSON) == 0 {
 			w.Role = before
 		}
 
-		d.encoded, before = append(d.encoded, w), w.Role
-		d.messages = messages[:len(d.encoded)]
+		e.encoded, before = append(e.encoded, w), w.Role
+		e.messages = messages[:len(e.encoded)] // in step, should a later message fail
 	}
 
-	return d.encoded, nil
+	return e.encoded, nil
 }
 
-// commonPrefix is how many messages two histories begin with alike. One that the other was appended to
-// is not looked at.
+// commonPrefix is how many messages at the start of two histories are equal.
 func commonPrefix(a, b []model.Message) (n int) {
 	short := min(len(a), len(b))
+	// One was appended to the other: they share their messages, which nobody changes in place.
 	if short > 0 && &a[0] == &b[0] {
 		return short
 	}
@@ -94,24 +97,24 @@ func commonPrefix(a, b []model.Message) (n int) {
 	return n
 }
 
-// Tools are the declarations of tools, parted by commas.
-func (d *EncodeCache) Tools(tools []model.Tool, declare func(model.Tool) any) ([]byte, error) {
-	if d.encodedTools != nil && slices.EqualFunc(tools, d.tools, model.Tool.Equal) {
-		return d.encodedTools, nil
+// Tools encodes tools, separated by commas. The caller must not change the result.
+func (e *EncodeCache) Tools(tools []model.Tool, encode func(model.Tool) any) ([]byte, error) {
+	if e.encodedTools != nil && slices.EqualFunc(tools, e.tools, model.Tool.Equal) {
+		return e.encodedTools, nil
 	}
 
-	var t JSONBuilder
+	var b JSONBuilder
 	for i, tool := range tools {
 		if i > 0 {
-			t.Raw(",")
+			b.Raw(",")
 		}
-		t.Value(declare(tool))
+		b.Value(encode(tool))
 	}
 
-	if t.err != nil {
-		return nil, t.err
+	if b.err != nil {
+		return nil, b.err
 	}
 
-	d.tools, d.encodedTools = slices.Clone(tools), t.flush()
-	return d.encodedTools, nil
+	e.tools, e.encodedTools = slices.Clone(tools), b.flush()
+	return e.encodedTools, nil
 }

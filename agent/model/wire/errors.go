@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -18,7 +19,7 @@ import (
 
 var secretHeader = regexp.MustCompile(`(?i)auth|key|token|secret|cookie|password`)
 
-// newRedactor blacks out what must not be told: a server may echo the key that it refuses.
+// newRedactor removes secrets from error messages: a server may repeat the key that it refuses.
 func newRedactor(e Endpoint, u *url.URL) *redact.Redactor {
 	secrets := []string{e.APIKey}
 	for name, v := range e.Headers {
@@ -32,6 +33,7 @@ func newRedactor(e Endpoint, u *url.URL) *redact.Redactor {
 		secrets = append(secrets, password)
 	}
 
+	// Some gateways take the key as a query parameter, under any name.
 	for _, values := range u.Query() {
 		secrets = append(secrets, values...)
 	}
@@ -39,58 +41,59 @@ func newRedactor(e Endpoint, u *url.URL) *redact.Redactor {
 	return redact.New(secrets)
 }
 
-// redactedError is an error whose text was cleaned; what it wraps can still be asked for.
+// redactedError is an error with a redacted text. errors.Is and As still see what it wraps.
 type redactedError struct {
 	text string
 	err  error
 }
 
-func (s *redactedError) Error() string { return s.text }
-func (s *redactedError) Unwrap() error { return s.err }
+func (e *redactedError) Error() string { return e.text }
+func (e *redactedError) Unwrap() error { return e.err }
 
-func (s *Client) redactError(err error) error {
+func (c *Client) redactError(err error) error {
 	if err == nil {
 		return nil
 	}
-	return &redactedError{s.redactor.Replace(err.Error()), err}
+	return &redactedError{c.redactor.Replace(err.Error()), err}
 }
 
-// timeoutError is a server that took too long.
-func (s *Client) timeoutError(what string, d time.Duration) *model.Error {
-	return s.newError(model.KindUnavailable, true, "the model %s at %s %s %s", s.endpoint.Model, s.shownURL, what, d)
+// timeoutError is for a server that took too long.
+func (c *Client) timeoutError(what string, d time.Duration) *model.Error {
+	return c.newError(model.KindUnavailable, true, "the model %s at %s %s %s", c.endpoint.Model, c.shownURL, what, d)
 }
 
-// unreachableError words a request that got no answer.
-func (s *Client) unreachableError(x Exchange, err error) error {
-	var silent *idleTimeout
-	if errors.As(err, &silent) {
-		return silent.error
+// unreachableError is for a request that got no response.
+func (c *Client) unreachableError(x Exchange, err error) error {
+	var idle *idleTimeout
+	if errors.As(err, &idle) {
+		return idle.error
 	}
 
 	var outer *url.Error
 	for errors.As(err, &outer) {
-		err = outer.Err // without its address, which may hold credentials
+		err = outer.Err // without the URL, which may hold credentials
 	}
 
-	e := s.newError(model.KindUnavailable, true, "the model server %s cannot be reached for the model %s", s.shownURL, s.endpoint.Model)
-	if advice := x.Hint(e.Kind, 0, ServerError{}); advice != "" {
-		e.Message += "; " + advice
+	e := c.newError(model.KindUnavailable, true, "the model server %s cannot be reached for the model %s", c.shownURL, c.endpoint.Model)
+	if hint := x.Hint(e.Kind, 0, ServerError{}); hint != "" {
+		e.Message += "; " + hint
 	}
 
-	e.Err = s.redactError(err)
+	e.Err = c.redactError(err)
 	return e
 }
 
-// ServerError is what a server tells about a failure.
+// ServerError is what a server reports about a failure.
 type ServerError struct {
 	Message string
-	Code    string // its own codes and types, "" when it gives none
+	Code    string // its codes and types, separated by spaces; "" if it sends none
 }
 
-const maxErrorText = 300
+const maxErrorText = 300 // characters of a server's message
 
-// parseError reads an error in any of the shapes that servers use.
-func (s *Client) parseError(raw []byte) ServerError {
+// parseError reads an error in any of the shapes that servers use, down to a web page.
+func (c *Client) parseError(raw []byte) ServerError {
+	// Gemini sends a list of one error where it would have sent a list of chunks.
 	var list []json.RawMessage
 	if json.Unmarshal(raw, &list) == nil && len(list) > 0 {
 		raw = list[0]
@@ -103,6 +106,7 @@ func (s *Client) parseError(raw []byte) ServerError {
 		}
 	}
 
+	// The outer type often says no more than "error".
 	if inner := codes(raw, "error"); inner != "" {
 		said.Code = inner
 	}
@@ -111,22 +115,23 @@ func (s *Client) parseError(raw []byte) ServerError {
 		said.Message = describeBody(string(raw))
 	}
 
-	said.Message = text.Truncate(s.redactor.Replace(text.Collapse(said.Message)), maxErrorText) // a secret that is cut is not found any more
+	// Redacted before it is truncated: a secret that was cut in two would not be found.
+	said.Message = text.Truncate(c.redactor.Replace(text.Collapse(said.Message)), maxErrorText)
 	return said
 }
 
-// codes are the words by which an object says what kind of failure it is.
+// codes are the fields by which servers say what kind of failure it is.
 func codes(raw json.RawMessage, path ...string) string {
 	var found []string
 	for _, key := range []string{"code", "type", "status"} {
-		if word := lookup(raw, append(path[:len(path):len(path)], key)...); word != "" {
+		if word := lookup(raw, append(slices.Clip(path), key)...); word != "" {
 			found = append(found, word)
 		}
 	}
 	return strings.Join(found, " ")
 }
 
-// lookup digs a value out of an object: a string as it is, anything else as JSON.
+// lookup is a value within an object: a string as it is, anything else as JSON.
 func lookup(raw json.RawMessage, path ...string) string {
 	for _, key := range path {
 		var object map[string]json.RawMessage
@@ -146,7 +151,7 @@ func lookup(raw json.RawMessage, path ...string) string {
 
 var htmlTitle = regexp.MustCompile(`(?is)<title[^>]*>(.*?)</title>`)
 
-// describeBody is what to show of a body that is no JSON.
+// describeBody is what to show of a body that is not JSON.
 func describeBody(text string) string {
 	text = strings.TrimSpace(text)
 	switch m := htmlTitle.FindStringSubmatch(text); {
@@ -161,37 +166,38 @@ func describeBody(text string) string {
 	return text
 }
 
-// statusError words an answer that is not a success.
-func (s *Client) statusError(x Exchange, resp *http.Response, said ServerError) error {
+// statusError is for a response whose status is not a success.
+func (c *Client) statusError(x Exchange, resp *http.Response, said ServerError) error {
 	kind, retryable := classify(resp.StatusCode, said)
-	e := s.newError(kind, retryable, "the model server %s answered %s for the model %s: %s", s.shownURL, resp.Status, s.endpoint.Model, said.Message)
+	e := c.newError(kind, retryable, "the model server %s answered %s for the model %s: %s", c.shownURL, resp.Status, c.endpoint.Model, said.Message)
 	e.RetryAfter, _ = retryAfter(resp)
 
-	// Where time ran out, the model may have been at work.
+	// After a timeout of the server or a gateway the model may have been at work, and be billed.
 	e.Refused = resp.StatusCode != http.StatusGatewayTimeout && resp.StatusCode != http.StatusRequestTimeout
-	advice := x.Hint(kind, resp.StatusCode, said)
+	hint := x.Hint(kind, resp.StatusCode, said)
 	switch {
-	case advice != "":
+	case hint != "":
 	case resp.StatusCode == http.StatusNotFound:
-		advice = "check base_url and the name of the model"
-	case kind == model.KindAuth && s.endpoint.APIKey == "":
-		advice = "no api_key is set"
+		hint = "check base_url and the name of the model"
+	case kind == model.KindAuth && c.endpoint.APIKey == "":
+		hint = "no api_key is set"
 	case kind == model.KindAuth:
-		advice = "check api_key and what it is allowed to do"
+		hint = "check api_key and what it is allowed to do"
 	case resp.StatusCode/100 == 3:
-		advice = fmt.Sprintf("it redirects to %s: if that is right, put it into base_url", s.redactor.Replace(resp.Header.Get("Location")))
+		hint = fmt.Sprintf("it redirects to %s: if that is right, put it into base_url", c.redactor.Replace(resp.Header.Get("Location")))
 	}
 
-	if advice != "" {
-		e.Message += "; " + advice
+	if hint != "" {
+		e.Message += "; " + hint
 	}
 
 	return e
 }
 
-// APIError words an error that came where an answer was due.
-func (s *Client) APIError(data []byte) error {
-	said := s.parseError(data)
+// APIError is for an error that the server sent in place of an answer, or in the middle of one:
+// under the status 200, so that the kind has to be found in its codes.
+func (c *Client) APIError(data []byte) error {
+	said := c.parseError(data)
 	status := http.StatusOK
 	for word := range strings.FieldsSeq(said.Code) {
 		if n, err := strconv.Atoi(word); err == nil && n >= 400 && n < 600 {
@@ -200,29 +206,30 @@ func (s *Client) APIError(data []byte) error {
 	}
 
 	kind, retryable := classify(status, said)
-	return s.newError(kind, retryable, "the model %s at %s failed instead of answering: %s", s.endpoint.Model, s.shownURL, said.Message)
+	return c.newError(kind, retryable, "the model %s at %s failed instead of answering: %s", c.endpoint.Model, c.shownURL, said.Message)
 }
 
-// InvalidChunk words a part of an answer that is not what the protocol allows.
-func (s *Client) InvalidChunk(err error) error {
-	return s.newError(model.KindNonsense, true, "the model %s at %s sent a chunk that cannot be read (%v)", s.endpoint.Model, s.shownURL, err)
+// InvalidChunk is for a frame that the API does not allow.
+func (c *Client) InvalidChunk(err error) error {
+	return c.newError(model.KindNonsense, true, "the model %s at %s sent a chunk that cannot be read (%v)", c.endpoint.Model, c.shownURL, err)
 }
 
-// NoAnswer words a whole answer in which nothing answers.
-func (s *Client) NoAnswer(data []byte) error {
-	return s.newError(model.KindNonsense, true, "the model server %s answered without a choice: %s", s.shownURL, s.parseError(data).Message)
+// NoAnswer is for a document that is neither an answer nor an error.
+func (c *Client) NoAnswer(data []byte) error {
+	return c.newError(model.KindNonsense, true, "the model server %s answered without a choice: %s", c.shownURL, c.parseError(data).Message)
 }
 
-// ContentFiltered words a prompt or an answer that the provider keeps back.
-func (s *Client) ContentFiltered(what, why string) error {
-	return s.newError(model.KindBadRequest, false, "the provider of the model %s withheld %s (%s)", s.endpoint.Model, what, s.redactor.Replace(why))
+// ContentFiltered is for a prompt or an answer that the provider's content filter withheld.
+func (c *Client) ContentFiltered(what, reason string) error {
+	return c.newError(model.KindBadRequest, false, "the provider of the model %s withheld %s (%s)", c.endpoint.Model, what, c.redactor.Replace(reason))
 }
 
-func (s *Client) newError(kind model.ErrorKind, retryable bool, format string, args ...any) *model.Error {
+func (c *Client) newError(kind model.ErrorKind, retryable bool, format string, args ...any) *model.Error {
 	return &model.Error{Kind: kind, Retryable: retryable, Message: fmt.Sprintf(format, args...)}
 }
 
-// classify says what kind of failure it is, and whether the same request may succeed later.
+// classify says what kind of failure it is, and whether the same request may succeed later. A
+// status of 200 means that the error came where an answer was due.
 func classify(status int, said ServerError) (model.ErrorKind, bool) {
 	words := strings.ToLower(said.Message + " " + said.Code)
 	holds := func(any ...string) bool {
@@ -234,18 +241,20 @@ func classify(status int, said ServerError) (model.ErrorKind, bool) {
 		return false
 	}
 
+	// Too long a request is a 400 like any other to most servers: only the words tell. "context"
+	// alone would also be found in messages that are about something else.
 	long := holds("context") && holds("exceed", "length", "size", "window", "overflow", "too long") ||
 		holds("prompt is too long", "input token count", "maximum number of tokens", "reduce the length", "request_too_large")
 	switch {
 	case status == http.StatusPaymentRequired, holds("insufficient_quota", "api usage limits", "credit balance"):
-		return model.KindRateLimited, false // no pause helps: somebody has to pay
+		return model.KindRateLimited, false // waiting does not help: somebody has to pay
 	case status == http.StatusUnauthorized, status == http.StatusForbidden:
 		return model.KindAuth, false
 	case status == http.StatusTooManyRequests:
 		return model.KindRateLimited, true
 	case long, status == http.StatusRequestEntityTooLarge:
 		return model.KindContextOverflow, false
-	case holds("api key not valid", "api_key_invalid"):
+	case holds("api key not valid", "api_key_invalid"): // Gemini, with a 400
 		return model.KindAuth, false
 	case status == http.StatusNotImplemented:
 		return model.KindBadRequest, false
@@ -261,5 +270,5 @@ func classify(status int, said ServerError) (model.ErrorKind, bool) {
 		return model.KindBadRequest, false
 	}
 
-	return model.KindUnavailable, true // it had accepted the request
+	return model.KindUnavailable, true // the server had accepted the request
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // A picture that is not shown is made up for by a sentence with the reason; the newest fit.
-func TestSee(t *testing.T) {
+func TestFilterImages(t *testing.T) {
 	s, err := New(Endpoint{Model: "m"}, Dialect{Name: "plain", BaseURL: "http://model", Images: ImageLimits{Types: []string{"image/png"}, MaxBytes: 10, MaxTotal: 15}})
 	if err != nil {
 		t.Fatal(err)
@@ -47,7 +47,7 @@ func TestSee(t *testing.T) {
 }
 
 // What servers say of a model that sees nothing is told from what they say of one picture.
-func TestBlind(t *testing.T) {
+func TestAdaptImages(t *testing.T) {
 	for said, want := range map[string]bool{
 		"Invalid content type. image_url is only supported by certain models.":                            true,
 		"image input is not supported - hint: if this is unexpected, you may need to provide mmproj":      true,

@@ -11,26 +11,21 @@ import (
 	"rouse/agent/model"
 )
 
-// maxAnswer bounds one answer, in bytes on the wire.
+// maxAnswer bounds one answer, in bytes as received.
 const maxAnswer = 16 << 20
 
-// Frame is a piece of an answer: the data of an event, a line, or the whole of it.
+// Frame is a unit of an answer: the data of an event, a JSON line, or the whole document.
 type Frame struct {
-	Event    string // its name, when events have one
-	Data     []byte // is valid until the next frame
-	Document bool   // the server does not stream
+	Event    string // the name of the event, if it has one
+	Data     []byte // valid until the next frame
+	Document bool   // the whole answer: the server does not stream
 }
 
-// readCloser is a response's body of which the beginning was looked at.
-type readCloser struct {
-	io.Reader
-	io.Closer
-}
-
-// readAnswer takes an answer apart.
-func (s *Client) readAnswer(resp *http.Response, take func(Frame) error) error {
+// readAnswer splits an answer into frames. How is decided by its first bytes: Content-Type is
+// wrong too often.
+func (c *Client) readAnswer(resp *http.Response, decode func(Frame) error) error {
 	limited := &io.LimitedReader{R: resp.Body, N: maxAnswer}
-	r, ok := s.readers.Get().(*bufio.Reader)
+	r, ok := c.readers.Get().(*bufio.Reader)
 	if !ok {
 		r = &bufio.Reader{}
 	}
@@ -38,73 +33,81 @@ func (s *Client) readAnswer(resp *http.Response, take func(Frame) error) error {
 	r.Reset(limited)
 	defer func() {
 		r.Reset(nil)
-		s.readers.Put(r)
+		c.readers.Put(r)
 	}()
 
 	first, err := firstRune(r)
 	if err != nil {
-		return s.brokenError(err, limited)
+		return c.brokenError(err, limited)
 	}
 
 	beginning, err := r.Peek(r.Buffered())
 	if err != nil {
-		return s.brokenError(err, limited)
+		return c.brokenError(err, limited)
 	}
 
-	over := false // the server said so
+	// io.EOF from decode means that the server marked the end of its answer: whatever happens to
+	// the connection after that does no harm.
+	done := false
 	each := func(f Frame) error {
-		err := take(f)
-		over = errors.Is(err, io.EOF)
+		err := decode(f)
+		done = errors.Is(err, io.EOF)
 		return err
 	}
 
-	object := first == '{' || first == '['
+	object := first == '{' || first == '[' // JSON lines, or a document of a server that does not stream
 	switch {
-	case s.dialect.JSONLines && object:
+	case c.dialect.JSONLines && object:
 		err = readLines(r, each)
 	case object:
 		var data []byte
 		if data, err = io.ReadAll(r); err == nil && limited.N > 0 {
 			err = each(Frame{Data: data, Document: true})
 		}
-	case first == '<' || s.dialect.JSONLines || !isEventStream(beginning):
+	case first == '<' || c.dialect.JSONLines || !isEventStream(beginning):
+		// Some web page, most likely a login: the same URL would give it again.
 		kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
-		return s.newError(model.KindNonsense, false, "the model server %s answered with %s instead of a stream: %s; check base_url", s.shownURL, named(kind), s.parseError(beginning).Message)
+		if kind == "" {
+			kind = "something"
+		}
+		return c.newError(model.KindNonsense, false, "the model server %s answered with %s instead of a stream: %s; check base_url", c.shownURL, kind, c.parseError(beginning).Message)
 	default:
 		err = readEvents(r, each)
 	}
 
+	// What follows tells the errors of decode, which are final, from those of reading. limited.N
+	// is 0 where the answer was cut at the limit, so that its error is only a symptom of that.
 	var e *model.Error
 	switch {
-	case over, limited.N > 0 && (err == nil || errors.Is(err, io.EOF)):
+	case done, limited.N > 0 && (err == nil || errors.Is(err, io.EOF)):
 		return nil
 	case errors.Is(err, errStopped), limited.N > 0 && errors.As(err, &e) && !errors.As(err, new(*idleTimeout)):
 		return err
 	}
 
-	return s.brokenError(err, limited)
+	return c.brokenError(err, limited)
 }
 
-// firstRune looks at what an answer begins with, after a byte order mark and empty lines.
+// firstRune peeks at the first character of an answer after a byte order mark and blanks.
 func firstRune(r *bufio.Reader) (rune, error) {
 	for {
-		c, _, err := r.ReadRune()
+		char, _, err := r.ReadRune()
 		if err != nil {
 			return 0, err
 		}
 
-		switch c {
+		switch char {
 		case '\uFEFF', ' ', '\t', '\r', '\n':
 		default:
-			return c, r.UnreadRune()
+			return char, r.UnreadRune()
 		}
 	}
 }
 
-// isEventStream says whether bytes begin like a stream of events.
+// isEventStream says whether these may be the first bytes of a stream of events.
 func isEventStream(beginning []byte) bool {
 	for _, field := range []string{":", "data:", "event:", "id:", "retry:"} {
-		n := min(len(field), len(beginning)) // the rest may still be on its way
+		n := min(len(field), len(beginning)) // the rest of the field may still be on its way
 		if string(beginning[:n]) == field[:n] {
 			return true
 		}
@@ -112,17 +115,11 @@ func isEventStream(beginning []byte) bool {
 	return false
 }
 
-func named(kind string) string {
-	if kind == "" {
-		return "something"
-	}
-	return kind
-}
-
-// readLine reads one line without its end; what io.EOF cuts off is given with it. The result
-// is valid until the next read.
+// readLine reads one line without its line break. A last line without one is returned together
+// with io.EOF. The result is valid until the next read.
 func readLine(r *bufio.Reader) ([]byte, error) {
 	text, err := r.ReadSlice('\n')
+	// Nearly all lines fit into the buffer and are not copied.
 	if errors.Is(err, bufio.ErrBufferFull) {
 		long := bytes.Clone(text)
 		for errors.Is(err, bufio.ErrBufferFull) {
@@ -135,13 +132,13 @@ func readLine(r *bufio.Reader) ([]byte, error) {
 	return bytes.TrimSuffix(bytes.TrimSuffix(text, []byte("\n")), []byte("\r")), err
 }
 
-// readLines gives the lines of an answer. A last one without an end is given, too: if it is
-// cut off, it is no JSON.
-func readLines(r *bufio.Reader, take func(Frame) error) error {
+// readLines reads an answer of JSON lines. A last line without a line break is decoded too: if it
+// was cut off, it is no valid JSON.
+func readLines(r *bufio.Reader, decode func(Frame) error) error {
 	for {
 		text, err := readLine(r)
 		if len(bytes.TrimSpace(text)) > 0 && (err == nil || errors.Is(err, io.EOF)) {
-			if err := take(Frame{Data: text}); err != nil {
+			if err := decode(Frame{Data: text}); err != nil {
 				return err
 			}
 		}
@@ -152,9 +149,9 @@ func readLines(r *bufio.Reader, take func(Frame) error) error {
 	}
 }
 
-// readEvents gives the events of a stream that have data. One that the end of the stream cuts
-// off is lost, as the standard wants it.
-func readEvents(r *bufio.Reader, take func(Frame) error) error {
+// readEvents reads server-sent events, and decodes those that have data. An event that the end of
+// the stream cuts off is dropped, as the standard demands.
+func readEvents(r *bufio.Reader, decode func(Frame) error) error {
 	var f Frame
 	for {
 		text, err := readLine(r)
@@ -162,18 +159,20 @@ func readEvents(r *bufio.Reader, take func(Frame) error) error {
 			return err
 		}
 
+		// An empty line ends an event.
 		if len(text) == 0 {
 			if data := bytes.TrimSpace(f.Data); len(data) > 0 {
-				if err := take(Frame{Event: f.Event, Data: data}); err != nil {
+				if err := decode(Frame{Event: f.Event, Data: data}); err != nil {
 					return err
 				}
 			}
-			f.Event, f.Data = "", f.Data[:0]
+			f.Event, f.Data = "", f.Data[:0] // the buffer is used again: see Frame.Data
 			continue
 		}
 
 		name, value, _ := bytes.Cut(text, []byte(":"))
 		value = bytes.TrimPrefix(value, []byte(" "))
+		// A comment has an empty name. Other fields (id, retry) are for clients that reconnect.
 		switch string(name) {
 		case "event":
 			f.Event = string(value)
@@ -183,17 +182,17 @@ func readEvents(r *bufio.Reader, take func(Frame) error) error {
 	}
 }
 
-// brokenError words an answer that could not be read to its end.
-func (s *Client) brokenError(err error, limited *io.LimitedReader) error {
-	var silent *idleTimeout
+// brokenError is for an answer that could not be read to its end.
+func (c *Client) brokenError(err error, limited *io.LimitedReader) error {
+	var idle *idleTimeout
 	switch {
-	case errors.As(err, &silent):
-		return silent.error
+	case errors.As(err, &idle):
+		return idle.error
 	case limited.N <= 0:
-		return s.newError(model.KindNonsense, false, "the answer of the model %s at %s is longer than %d MiB", s.endpoint.Model, s.shownURL, maxAnswer>>20)
+		return c.newError(model.KindNonsense, false, "the answer of the model %s at %s is longer than %d MiB", c.endpoint.Model, c.shownURL, maxAnswer>>20)
 	}
 
-	e := s.newError(model.KindTruncated, true, "the answer of the model %s at %s broke off", s.endpoint.Model, s.shownURL)
-	e.Err = s.redactError(err)
+	e := c.newError(model.KindTruncated, true, "the answer of the model %s at %s broke off", c.endpoint.Model, c.shownURL)
+	e.Err = c.redactError(err)
 	return e
 }

@@ -22,7 +22,7 @@ func read(reader func(*bufio.Reader, func(Frame) error) error, stream string) (o
 	return out, err
 }
 
-func TestEvents(t *testing.T) {
+func TestReadEvents(t *testing.T) {
 	long := strings.Repeat("x", 100_000)
 	for name, c := range map[string]struct {
 		stream string
@@ -48,7 +48,7 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-func TestLines(t *testing.T) {
+func TestReadLines(t *testing.T) {
 	for stream, want := range map[string][]string{
 		"{}\n{\"a\":1}\n":       {"|{}", `|{"a":1}`},
 		"{}\r\n\r\n  \n[1]\r\n": {"|{}", "|[1]"},

@@ -206,7 +206,7 @@ func (s *slowly) Read(b []byte) (int, error) {
 func (s *slowly) Close() error { return nil }
 
 // A model that hangs is left as soon as its time is over, and the error says which time.
-func TestHungModel(t *testing.T) {
+func TestHangingModel(t *testing.T) {
 	chunk := `data: {"text":"a"}` + "\n\n"
 	hang := func(_ int, r *http.Request) (*http.Response, error) {
 		<-r.Context().Done()
@@ -244,7 +244,7 @@ func TestHungModel(t *testing.T) {
 }
 
 // A server that asked for a pause is not silent in it.
-func TestPauseIsNoSilence(t *testing.T) {
+func TestRetryPauseIsNotIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		got, w := ask(t, t.Context(), wire.Endpoint{Idle: time.Second}, func(try int, _ *http.Request) (*http.Response, error) {
 			if try == 1 {
@@ -281,7 +281,7 @@ func TestSlowReader(t *testing.T) {
 }
 
 // Whoever stops a turn is told by the error, also in the middle of a pause.
-func TestStoppedInAPause(t *testing.T) {
+func TestCancelledWhileWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stop := errors.New("somebody said stop")
 		ctx, cancel := context.WithCancelCause(t.Context())

@@ -8,7 +8,7 @@ import (
 
 // What is wrong with the request or with the configuration is wrong for every model, or has
 // to be seen by its owner; what is wrong with a provider is not.
-func TestElsewhere(t *testing.T) {
+func TestAllowsFallback(t *testing.T) {
 	for _, c := range []struct {
 		e    model.Error
 		want bool

@@ -13,8 +13,8 @@ import (
 // asked now and then whether it is time to look again.
 func Stamp(root string) string {
 	h := sha256.New()
-	w := walker{catalog: &Catalog{}, root: Root{Path: root}, seen: map[string]bool{}}
-	w.found = func(dir string) {
+	w := walker{catalog: &Catalog{}, root: Root{Path: root}, visited: map[string]bool{}}
+	w.onSkill = func(dir string) {
 		fmt.Fprintf(h, "%q", dir)
 		for _, name := range append([]string{moduleFile}, fileNames...) {
 			if info, err := os.Stat(filepath.Join(dir, name)); err == nil {
@@ -24,7 +24,7 @@ func Stamp(root string) string {
 		fmt.Fprintln(h)
 	}
 
-	w.found(root)
+	w.onSkill(root)
 	w.walk()
 	return hex.EncodeToString(h.Sum(nil))
 }

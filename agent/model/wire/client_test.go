@@ -40,7 +40,7 @@ func shown(pieces []ContentBlock) string {
 
 // What a server wants back is found in the message that was stored; in one that another
 // model wrote, or that has changed since, there is nothing of it.
-func TestPieces(t *testing.T) {
+func TestContentBlocks(t *testing.T) {
 	s := server(t, "m")
 	opaque := json.RawMessage(`{"s":1}`)
 	var a Accumulator
@@ -93,7 +93,7 @@ func TestPieces(t *testing.T) {
 	}
 }
 
-func TestCount(t *testing.T) {
+func TestTokenCount(t *testing.T) {
 	for text, want := range map[string]TokenCount{`7`: 7, `7.0`: 7, `"7"`: 7, `-7`: 0, `null`: 0, `1e30`: 1 << 40, `"many"`: 0, `[1]`: 0, `{}`: 0, `true`: 0} {
 		var u struct{ N TokenCount }
 		if err := json.Unmarshal([]byte(`{"n":`+text+`}`), &u); err != nil || u.N != want {
@@ -132,7 +132,7 @@ func TestClassify(t *testing.T) {
 }
 
 // Codes are taken from where the error is, not from what surrounds it.
-func TestUnderstand(t *testing.T) {
+func TestParseError(t *testing.T) {
 	s := server(t, "m")
 	for raw, want := range map[string]ServerError{
 		`{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"},"request_id":"r"}`: {"Overloaded", "overloaded_error"},
@@ -161,7 +161,7 @@ func TestNew(t *testing.T) {
 }
 
 // Google says how long to wait in the body; everybody else in a header, which comes first.
-func TestHear(t *testing.T) {
+func TestMoveRetryDelay(t *testing.T) {
 	const info = `{"error":{"details":[{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay": "%s"}]}}`
 	for name, c := range map[string]struct{ header, delay, want string }{
 		"seconds":   {"", "34s", "34"},
