@@ -10,7 +10,7 @@ import (
 	"rouse/agent/model/wire"
 )
 
-// event is any of the events of a stream, or a whole message.
+// event is any event of a stream, or a whole message of a server that does not stream.
 type event struct {
 	Type         string            `json:"type"`
 	Message      *startedMessage   `json:"message"`
@@ -36,8 +36,9 @@ type delta struct {
 	StopReason  string `json:"stop_reason"`
 }
 
-// usage is told twice; what is told later counts, and what is left out then still holds.
-// What the cache read and what it took in are told apart from the rest of the input.
+// usage comes twice, at the start and at the end of an answer. Later counts replace earlier
+// ones, and those that are left out then still hold. Tokens read from the cache and written to it
+// are not part of input_tokens.
 type usage struct {
 	Input   *wire.TokenCount `json:"input_tokens"`
 	Output  *wire.TokenCount `json:"output_tokens"`
@@ -69,12 +70,12 @@ func (t *turn) addUsage(by *usage, a *wire.Accumulator) {
 	a.Usage = wire.NewUsage(n(t.usage.Input)+n(t.usage.Read)+n(t.usage.Created), n(t.usage.Output), n(t.usage.Read), n(t.usage.Created))
 }
 
-// block is a part of the content. All but text and calls is the provider's own.
+// block is a content block. All but text and calls are opaque.
 type block struct {
 	text    strings.Builder
 	call    *wire.PartialCall
-	input   string                     // of a call that came with it, not in pieces
-	fields  map[string]json.RawMessage // of one that is neither
+	input   string                     // of a call that came whole, not in deltas
+	fields  map[string]json.RawMessage // of an opaque one
 	deltas  map[string]*strings.Builder
 	stopped bool
 }
@@ -119,7 +120,7 @@ func (t *turn) Decode(f wire.Frame, a *wire.Accumulator) (string, error) {
 	return "", nil
 }
 
-// decodeDocument takes in the answer of a server that does not stream.
+// decodeDocument decodes the answer of a server that does not stream.
 func (t *turn) decodeDocument(e event, a *wire.Accumulator) (string, error) {
 	var said strings.Builder
 	for i, raw := range e.Content {
@@ -139,8 +140,8 @@ func (t *turn) decodeDocument(e event, a *wire.Accumulator) (string, error) {
 	return said.String(), nil
 }
 
-// startBlock takes in the beginning of a block, or all of it, and gives its text. Blocks begin
-// one after the other.
+// startBlock adds a block, which may be whole already, and returns its text. Blocks start one
+// after the other: a gap means that an event was lost.
 func (t *turn) startBlock(index int, raw json.RawMessage, a *wire.Accumulator) (string, error) {
 	var head struct {
 		Type, Text, ID, Name string
@@ -162,6 +163,8 @@ func (t *turn) startBlock(index int, raw json.RawMessage, a *wire.Accumulator) (
 		return head.Text, nil
 	case "tool_use":
 		b.call = a.StartCall(index, head.ID, head.Name)
+		// A stream starts with an empty object and sends the input in deltas, which would then
+		// stand behind it.
 		if input := string(head.Input); input != "{}" {
 			b.input = input
 		}
@@ -176,7 +179,7 @@ func (t *turn) startBlock(index int, raw json.RawMessage, a *wire.Accumulator) (
 	return "", nil
 }
 
-// addDelta adds a piece to a block, and gives its text.
+// addDelta adds a delta to a block, and returns its text.
 func (t *turn) addDelta(index int, d delta) (string, error) {
 	if index < 0 || index >= len(t.blocks) || t.blocks[index].stopped {
 		return "", t.p.client.InvalidChunk(fmt.Errorf("a piece of block %d, which is not being written", index))
@@ -190,6 +193,7 @@ func (t *turn) addDelta(index int, d delta) (string, error) {
 	case d.Type == "input_json_delta" && b.call != nil:
 		b.call.Args.WriteString(d.PartialJSON)
 	case b.fields != nil:
+		// An opaque block goes back as it came, so every field that can grow is collected.
 		for field, piece := range map[string]string{"thinking": d.Thinking, "signature": d.Signature, "text": d.Text, "input": d.PartialJSON} {
 			if piece == "" {
 				continue
@@ -204,8 +208,8 @@ func (t *turn) addDelta(index int, d delta) (string, error) {
 	return "", nil
 }
 
-// finish notes why the model stopped, and what it wants back. A call that was begun and not
-// ended leaves the answer incomplete.
+// finish records why the model stopped, and the parts of its answer. With a call that has not
+// ended the answer stays incomplete: it gets no finish reason.
 func (t *turn) finish(reason string, a *wire.Accumulator) {
 	for _, b := range t.blocks {
 		if b.call != nil && !b.stopped {
@@ -217,7 +221,7 @@ func (t *turn) finish(reason string, a *wire.Accumulator) {
 	for _, b := range t.blocks {
 		switch {
 		case b.call != nil:
-			if b.call.Args.Len() == 0 {
+			if b.call.Args.Len() == 0 { // no deltas
 				b.call.Args.WriteString(b.input)
 			}
 			a.AddPart(wire.Part{Call: 1 + slices.Index(a.Calls, b.call)})
@@ -239,12 +243,13 @@ func (t *turn) finish(reason string, a *wire.Accumulator) {
 	a.Paused = paused && len(a.Calls) == 0
 }
 
-// marshal is a block of the provider's own as it is to go back.
+// marshal is an opaque block as it has to go back.
 func (b *block) marshal() json.RawMessage {
 	for field, grown := range b.deltas {
 		var before string
-		_ = json.Unmarshal(b.fields[field], &before) // what is no text begins anew
+		_ = json.Unmarshal(b.fields[field], &before) // a field that is no string is replaced
 		value := json.RawMessage(before + grown.String())
+		// The deltas of input are JSON, those of all other fields a string.
 		if field != "input" || !json.Valid(value) {
 			value = mustMarshal(before + grown.String())
 		}
@@ -253,7 +258,7 @@ func (b *block) marshal() json.RawMessage {
 	return mustMarshal(b.fields)
 }
 
-// mustMarshal is a value as JSON. It came as JSON, and can be written as such.
+// mustMarshal encodes what came as JSON, so that it cannot fail.
 func mustMarshal(v any) json.RawMessage {
 	raw, err := json.Marshal(v)
 	if err != nil {

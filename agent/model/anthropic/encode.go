@@ -8,20 +8,20 @@ import (
 	"rouse/agent/model/wire"
 )
 
-// request is what stands behind the messages and the tools.
+// request are the fields after the messages and the tools.
 type request struct {
 	ToolChoice  *toolChoice `json:"tool_choice,omitempty"`
 	Temperature *float64    `json:"temperature,omitempty"`
 	Stream      bool        `json:"stream"`
 }
 
-// sent is what was told in a request that a server may refuse.
+// sent is what the last request contained of what a server may refuse.
 type sent struct {
 	maxTokens   int64
 	temperature bool
-	cacheMarked bool // for the cache
-	thinking    bool // what the model thought is in it
-	images      bool // pictures are
+	cacheMarked bool // with cache_control
+	thinking    bool // thinking of earlier answers
+	images      bool
 }
 
 type tool struct {
@@ -71,13 +71,14 @@ type imageSource struct {
 
 var ephemeral = &cacheControl{"ephemeral"}
 
-// cacheKey is what the writing of a history depends on.
+// cacheKey is all that the encoding of a message depends on: see wire.CacheOf.
 type cacheKey struct {
 	p            *Provider
 	dropThinking bool
 }
 
 func (t *turn) encode() (*wire.BodyBuilder, error) {
+	// Written in pieces, so that the messages of earlier requests are sent as they were encoded.
 	rest := request{Stream: true}
 	if !t.p.noTemperature.Load() {
 		rest.Temperature = t.r.Temperature
@@ -89,7 +90,7 @@ func (t *turn) encode() (*wire.BodyBuilder, error) {
 
 	t.sent = sent{maxTokens: t.maxTokens(), temperature: rest.Temperature != nil, cacheMarked: len(t.r.Tools) > 0 && !t.p.noCache.Load()}
 	system := strings.TrimSpace(t.r.System) != ""
-	draft := wire.CacheOf(t.r.Draft, cacheKey{t.p, t.dropThinking})
+	cache := wire.CacheOf(t.r.Draft, cacheKey{t.p, t.dropThinking})
 	b := &wire.BodyBuilder{}
 	b.Raw(`{"model":`)
 	b.Value(t.p.client.Model())
@@ -105,24 +106,26 @@ func (t *turn) encode() (*wire.BodyBuilder, error) {
 		b.Value([]textBlock{block})
 	}
 
-	seen, shown := t.p.client.FilterImages(t.r.Messages)
-	t.sent.images = shown
-	messages, err := draft.Messages(seen, "", t.encodeMessage)
+	messages, hasImages := t.p.client.FilterImages(t.r.Messages)
+	t.sent.images = hasImages
+	encoded, err := cache.Messages(messages, "", t.encodeMessage)
 	if err != nil {
 		return nil, err
 	}
 
 	b.Raw(`,"messages":[`)
-	t.appendMessages(b, messages)
+	t.appendMessages(b, encoded)
 	b.Raw("]")
 
 	if len(t.r.Tools) > 0 {
-		tools, err := draft.Tools(t.r.Tools, encodeTool)
+		tools, err := cache.Tools(t.r.Tools, encodeTool)
 		if err != nil {
 			return nil, err
 		}
 
 		b.Raw(`,"tools":[`)
+		// Tools come before the system prompt in what the provider caches, so that a mark on that
+		// covers them. Without a system prompt the last tool has to carry it.
 		if t.sent.cacheMarked && !system {
 			appendMarked(b, tools)
 		} else {
@@ -136,8 +139,9 @@ func (t *turn) encode() (*wire.BodyBuilder, error) {
 	return b, nil
 }
 
-// appendMessages appends the history, marked where the provider is to keep it for the next request: at
-// the ends of the last two of the user's messages.
+// appendMessages appends the history, with marks up to where the provider should cache it: at the
+// ends of the last two user messages. The last one is where the next request goes on; the one
+// before is where this one did.
 func (t *turn) appendMessages(b *wire.BodyBuilder, messages []wire.EncodedMessage) {
 	marks := 0
 	if t.sent.cacheMarked {
@@ -145,7 +149,7 @@ func (t *turn) appendMessages(b *wire.BodyBuilder, messages []wire.EncodedMessag
 	}
 
 	ends := map[int]bool{}
-	above := ""
+	above := "" // the role after the message that the loop is at
 	if len(t.pausedContent) > 0 {
 		above = assistant
 	}
@@ -183,7 +187,7 @@ func (t *turn) appendMessages(b *wire.BodyBuilder, messages []wire.EncodedMessag
 	}
 }
 
-// appendMarked appends what ends in an object, and marks that.
+// appendMarked appends JSON that ends in an object, and marks that object for the cache.
 func appendMarked(b *wire.BodyBuilder, text []byte) {
 	b.Shared(text[:len(text)-len("}")])
 	b.Raw(`,"cache_control":`)
@@ -221,8 +225,8 @@ const (
 	assistant = "assistant"
 )
 
-// separator parts what one role says from what was said before: what one says in a row is one
-// message.
+// separator is what comes between two content blocks: consecutive blocks of one role are one
+// message, because the API demands that the roles alternate.
 func separator(before, role string) string {
 	switch before {
 	case role:
@@ -251,11 +255,11 @@ func (t *turn) encodeMessage(out *wire.JSONBuilder, before string, m model.Messa
 func (t *turn) encodeContent(m model.Message) (out []any, opaque bool) {
 	switch m.Role {
 	case model.RoleTool:
-		var said any = m.Text
+		var result any = m.Text
 		if len(m.Images) > 0 {
-			said = append(appendText(nil, m.Text), encodeImages(m)...)
+			result = append(appendText(nil, m.Text), encodeImages(m)...)
 		}
-		return []any{&resultBlock{Type: "tool_result", ToolUseID: toolUseID(m.CallID), Content: said, IsError: isFailure(m.Text)}}, false
+		return []any{&resultBlock{Type: "tool_result", ToolUseID: toolUseID(m.CallID), Content: result, IsError: isFailure(m.Text)}}, false
 	case model.RoleAssistant:
 	default:
 		return appendText(encodeImages(m), m.Text), false
@@ -275,7 +279,7 @@ func (t *turn) encodeContent(m model.Message) (out []any, opaque bool) {
 	return out, opaque
 }
 
-// isFailure says whether a tool's answer is that it failed. A notice may follow it.
+// isFailure says whether an envelope reports a failure. A notice may follow it.
 func isFailure(text string) bool {
 	var e struct {
 		OK *bool `json:"ok"`
@@ -283,7 +287,7 @@ func isFailure(text string) bool {
 	return json.NewDecoder(strings.NewReader(text)).Decode(&e) == nil && e.OK != nil && !*e.OK
 }
 
-// encodeImages are the pictures of a message.
+// encodeImages are the image blocks of a message.
 func encodeImages(m model.Message) (out []any) {
 	for _, i := range m.Images {
 		out = append(out, imageBlock{"image", imageSource{"base64", i.Type, i.Data}})
@@ -291,15 +295,16 @@ func encodeImages(m model.Message) (out []any) {
 	return out
 }
 
-// appendText appends what is said, if it is more than blanks, which the API refuses.
-func appendText(content []any, said string) []any {
-	if strings.TrimSpace(said) == "" {
+// appendText appends a text block. The API refuses one of blanks alone.
+func appendText(content []any, text string) []any {
+	if strings.TrimSpace(text) == "" {
 		return content
 	}
-	return append(content, &textBlock{Type: "text", Text: said})
+	return append(content, &textBlock{Type: "text", Text: text})
 }
 
-// inputObject is an object, whatever was recorded of a call.
+// inputObject is the input of a call. The API refuses anything but an object, and a transcript of
+// another provider, or a playbook's, may hold a call without arguments.
 func inputObject(args json.RawMessage) json.RawMessage {
 	if len(args) == 0 || args[0] != '{' {
 		return json.RawMessage("{}")

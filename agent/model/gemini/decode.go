@@ -9,7 +9,7 @@ import (
 	"rouse/agent/model/wire"
 )
 
-// chunk is a piece of a stream; each is an answer of its own.
+// chunk is an event of a stream. Each has the shape of a whole answer.
 type chunk struct {
 	Candidates []struct {
 		Index   int `json:"index"`
@@ -44,7 +44,7 @@ type answerPart struct {
 	} `json:"functionCall"`
 }
 
-// stopReasons of finishReason. Calls have no reason of their own.
+// stopReasons translates finishReason. There is none for calls.
 var stopReasons = map[string]string{
 	"stop": model.StopDone, "max_tokens": model.StopLength,
 	"safety": model.StopFilter, "recitation": model.StopFilter, "language": model.StopFilter, "blocklist": model.StopFilter,
@@ -54,7 +54,7 @@ var stopReasons = map[string]string{
 	"other": wire.StopServerError, "finish_reason_unspecified": wire.StopServerError,
 }
 
-// errPartialCall: only who asks for calls in pieces gets them.
+// errPartialCall cannot happen: calls are streamed in fragments only on request.
 var errPartialCall = errors.New("a call in pieces")
 
 // Decode implements wire.Exchange.
@@ -83,15 +83,15 @@ func (t *turn) Decode(f wire.Frame, a *wire.Accumulator) (string, error) {
 	var text strings.Builder
 	for _, candidate := range c.Candidates {
 		if candidate.Index != 0 {
-			continue // one answer was asked for
+			continue // one candidate was requested
 		}
 
 		for _, p := range candidate.Content.Parts {
-			said, err := t.addPart(p, a)
+			delta, err := t.addPart(p, a)
 			if err != nil {
 				return "", err
 			}
-			text.WriteString(said)
+			text.WriteString(delta)
 		}
 
 		if candidate.FinishReason != "" {
@@ -102,7 +102,7 @@ func (t *turn) Decode(f wire.Frame, a *wire.Accumulator) (string, error) {
 	return text.String(), nil
 }
 
-// decodeList takes in the chunks of a server that does not stream: they come in a list.
+// decodeList decodes the chunks of a server that does not stream: they come as a list.
 func (t *turn) decodeList(f wire.Frame, a *wire.Accumulator) (string, error) {
 	var list []json.RawMessage
 	if err := json.Unmarshal(f.Data, &list); err != nil {
@@ -111,18 +111,18 @@ func (t *turn) decodeList(f wire.Frame, a *wire.Accumulator) (string, error) {
 
 	var text strings.Builder
 	for _, data := range list {
-		said, err := t.Decode(wire.Frame{Data: data}, a)
+		delta, err := t.Decode(wire.Frame{Data: data}, a)
 		if err != nil {
 			return "", err
 		}
-		text.WriteString(said)
+		text.WriteString(delta)
 	}
 
 	return text.String(), nil
 }
 
-// addPart adds one part to the answer, and gives its text. What the model thought is not for
-// others, and its text need not go back.
+// addPart adds one part to the answer, and returns its text. Thoughts are dropped: they are not
+// part of the answer, and only signatures have to go back.
 func (t *turn) addPart(p answerPart, a *wire.Accumulator) (string, error) {
 	switch {
 	case p.Thought:
@@ -133,7 +133,7 @@ func (t *turn) addPart(p answerPart, a *wire.Accumulator) (string, error) {
 		c := a.StartCall(len(a.Calls), p.Call.ID, p.Call.Name)
 		c.Args.Write(p.Call.Args)
 		a.AddPart(wire.Part{Call: len(a.Calls), Opaque: p.Signature})
-	case p.Text != "" || p.Signature != nil:
+	case p.Text != "" || p.Signature != nil: // a signature may come with an empty text
 		a.AddPart(wire.Part{Text: len(p.Text), Opaque: p.Signature})
 		return p.Text, nil
 	}

@@ -9,7 +9,7 @@ import (
 	"rouse/agent/model/wire"
 )
 
-// request is what stands behind the contents, the system prompt and the tools.
+// request are the fields after the contents, the system prompt and the tools.
 type request struct {
 	ToolConfig *toolConfig `json:"toolConfig,omitempty"`
 	Generation *generation `json:"generationConfig,omitempty"`
@@ -65,10 +65,11 @@ type generation struct {
 	Temperature     *float64 `json:"temperature,omitempty"`
 }
 
-// anySignature is what the API takes in place of a signature that nobody has.
+// anySignature is what the API accepts for a call that has no signature.
 var anySignature = json.RawMessage(`"skip_thought_signature_validator"`)
 
-// encoder is what the writing of a history depends on.
+// encoder encodes messages. It is all that their encoding depends on, and so the key of the cache:
+// see wire.CacheOf.
 type encoder struct {
 	p                              *Provider
 	dropSignatures, needsSignature bool
@@ -84,11 +85,11 @@ func (t *turn) encode() (*wire.BodyBuilder, error) {
 		rest.ToolConfig = &toolConfig{calling{"NONE"}}
 	}
 
-	by := encoder{t.p, t.dropSignatures, t.p.needsSignature.Load()}
-	draft := wire.CacheOf(t.r.Draft, by)
-	seen, shown := t.p.client.FilterImages(t.r.Messages)
-	t.sentImages = shown
-	contents, err := draft.Messages(seen, "", by.encodeMessage)
+	encoder := encoder{t.p, t.dropSignatures, t.p.needsSignature.Load()}
+	cache := wire.CacheOf(t.r.Draft, encoder)
+	messages, hasImages := t.p.client.FilterImages(t.r.Messages)
+	t.sentImages = hasImages
+	contents, err := cache.Messages(messages, "", encoder.encodeMessage)
 	if err != nil {
 		return nil, err
 	}
@@ -107,7 +108,7 @@ func (t *turn) encode() (*wire.BodyBuilder, error) {
 	}
 
 	if len(t.r.Tools) > 0 {
-		functions, err := draft.Tools(t.r.Tools, func(t model.Tool) any { return encodeTool(t) })
+		functions, err := cache.Tools(t.r.Tools, func(t model.Tool) any { return encodeTool(t) })
 		if err != nil {
 			return nil, err
 		}
@@ -120,7 +121,7 @@ func (t *turn) encode() (*wire.BodyBuilder, error) {
 	return b, nil
 }
 
-// appendContents appends the contents, and says whose the last one is.
+// appendContents appends the contents, and returns the role of the last one.
 func appendContents(b *wire.BodyBuilder, contents []wire.EncodedMessage) (last string) {
 	b.Grow(len(contents))
 	for _, c := range contents {
@@ -130,8 +131,7 @@ func appendContents(b *wire.BodyBuilder, contents []wire.EncodedMessage) (last s
 	return last
 }
 
-// separator parts what one role says from what was said before: what one says in a row is one
-// content.
+// separator is what comes between two parts: consecutive parts of one role are one content.
 func separator(before, role string) string {
 	switch before {
 	case role:
@@ -180,6 +180,7 @@ func (w encoder) encodeContent(m model.Message) (role string, parts []part) {
 			}
 
 			out.Call = &call{p.Call.ID, p.Call.Name, args}
+			// The API signs the first call of an answer alone, and asks for no more.
 			if !called && out.Signature == nil && w.needsSignature {
 				out.Signature = anySignature
 			}
@@ -197,7 +198,7 @@ func (w encoder) encodeContent(m model.Message) (role string, parts []part) {
 	return "model", parts
 }
 
-// imageParts are those of a message.
+// imageParts are the images of a message.
 func imageParts(m model.Message) (parts []part) {
 	for _, i := range m.Images {
 		parts = append(parts, part{Image: &blob{i.Type, i.Data}})
@@ -205,10 +206,11 @@ func imageParts(m model.Message) (parts []part) {
 	return parts
 }
 
-// resultObject is what a tool gave, as an object. What follows it, a notice, stands beside it.
+// resultObject is an envelope as an object, as the API wants it. A notice that follows the envelope
+// becomes a field beside it.
 func resultObject(text string) any {
 	var object json.RawMessage
-	dec := json.NewDecoder(strings.NewReader(text))
+	dec := json.NewDecoder(strings.NewReader(text)) // reads one value, and leaves what follows
 	if dec.Decode(&object) != nil || object[0] != '{' || bytes.Contains(object, []byte(`"$ref"`)) || bytes.Contains(object, []byte(`"$defs"`)) {
 		return map[string]string{"output": text}
 	}

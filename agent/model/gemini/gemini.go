@@ -17,10 +17,10 @@ type Options = wire.Endpoint
 // Provider is one model on one server. It may be used by many goroutines.
 type Provider struct {
 	client         *wire.Client
-	needsSignature atomic.Bool // learned: calls must be signed
+	needsSignature atomic.Bool // learned: the API insists on signatures
 }
 
-// New checks the options; it does not reach for the server.
+// New checks the options. It does not connect to the server.
 func New(o Options) (*Provider, error) {
 	name := o.Model
 	if !strings.Contains(name, "/") {
@@ -30,7 +30,7 @@ func New(o Options) (*Provider, error) {
 	server, err := wire.New(o, wire.Dialect{
 		Name: "gemini", BaseURL: "https://generativelanguage.googleapis.com", ExampleURL: "https://generativelanguage.googleapis.com",
 		Path: "v1beta/" + name + ":streamGenerateContent", Query: "alt=sse", KeyHeader: "X-Goog-Api-Key",
-		// A request has at most 20 MB, in base64.
+		// A request has at most 20 MB, and base64 makes images a third longer.
 		Images: wire.ImageLimits{Types: []string{"image/png", "image/jpeg", "image/webp"}, MaxBytes: 14 << 20, MaxTotal: 14 << 20},
 	})
 	if err != nil {
@@ -49,22 +49,22 @@ func (p *Provider) Stream(ctx context.Context, r model.Request) iter.Seq2[model.
 type turn struct {
 	p              *Provider
 	r              model.Request
-	dropSignatures bool // without its own signatures: the server refuses one of them
+	dropSignatures bool // the server refuses one of the model's own signatures
 
-	sentImages bool // pictures are in it
+	sentImages bool // in the last request
 }
 
 // EncodeRequest implements wire.Exchange.
 func (t *turn) EncodeRequest() (*wire.BodyBuilder, error) { return t.encode() }
 
-// Adapt implements wire.Exchange. First what has no signature gets one that is always
-// taken; then everything does.
-func (t *turn) Adapt(status int, said wire.ServerError) bool {
-	if t.p.client.AdaptImages(t.sentImages, said) {
+// Adapt implements wire.Exchange. At first calls without a signature get the placeholder; if that
+// is refused too, those with one get it as well.
+func (t *turn) Adapt(status int, refusal wire.ServerError) bool {
+	if t.p.client.AdaptImages(t.sentImages, refusal) {
 		return true
 	}
 
-	text := strings.ToLower(said.Message)
+	text := strings.ToLower(refusal.Message)
 	if status != http.StatusBadRequest || !strings.Contains(text, "thought") || !strings.Contains(text, "signature") {
 		return false
 	}
@@ -72,9 +72,9 @@ func (t *turn) Adapt(status int, said wire.ServerError) bool {
 		return true
 	}
 
-	again := !t.dropSignatures
+	retry := !t.dropSignatures
 	t.dropSignatures = true
-	return again
+	return retry
 }
 
 // Hint implements wire.Exchange.

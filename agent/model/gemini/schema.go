@@ -8,7 +8,7 @@ import (
 	"rouse/agent/model"
 )
 
-// schema is the API's subset of OpenAPI's.
+// schema is the API's subset of an OpenAPI schema.
 type schema struct {
 	Type        string             `json:"type,omitempty"`
 	Format      string             `json:"format,omitempty"`
@@ -29,7 +29,7 @@ type schema struct {
 	AnyOf       []*schema          `json:"anyOf,omitempty"`
 }
 
-// jsonSchema is what is understood of JSON Schema.
+// jsonSchema are the keywords of JSON Schema that are understood here.
 type jsonSchema struct {
 	Type                 stringOrList      `json:"type"`
 	Format               string            `json:"format"`
@@ -54,7 +54,7 @@ type jsonSchema struct {
 	Ref                  string            `json:"$ref"`
 }
 
-// stringOrList are one text or several.
+// stringOrList is a string or a list of strings.
 type stringOrList []string
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -66,7 +66,7 @@ func (w *stringOrList) UnmarshalJSON(raw []byte) error {
 	return json.Unmarshal(raw, &(*w)[0])
 }
 
-// encodeTool describes a tool.
+// encodeTool declares a tool.
 func encodeTool(t model.Tool) function {
 	f := function{Name: t.Name, Description: t.Description}
 	if len(t.Schema) == 0 {
@@ -75,7 +75,7 @@ func encodeTool(t model.Tool) function {
 
 	var g jsonSchema
 	if json.Unmarshal(t.Schema, &g) == nil && slices.Equal(g.Type, stringOrList{"object"}) && len(g.Properties) == 0 && isClosed(g.AdditionalProperties) {
-		return f // no arguments are no parameters: an empty object is refused
+		return f // the API refuses an object without properties
 	}
 
 	if s, ok := toOpenAPI(t.Schema); ok && s.Type == "OBJECT" {
@@ -87,14 +87,15 @@ func encodeTool(t model.Tool) function {
 	return f
 }
 
-// toOpenAPI says in the subset what a schema says; false when that loses what a model must
-// know to call the tool. The host validates whatever it calls with.
+// toOpenAPI translates a schema into the subset; false if that would lose what a model must know
+// to call the tool. Losing a mere constraint does no harm: the host validates all arguments.
 func toOpenAPI(raw json.RawMessage) (*schema, bool) {
 	var g jsonSchema
 	if json.Unmarshal(raw, &g) != nil || g.Ref != "" || g.AllOf != nil {
 		return nil, false
 	}
 
+	// A type list with null is a nullable type; any other list of types has no translation.
 	out := &schema{
 		Title: g.Title, Description: g.Description, Pattern: g.Pattern, MinItems: g.MinItems, MaxItems: g.MaxItems,
 		Minimum: g.Minimum, Maximum: g.Maximum, MinLength: g.MinLength, MaxLength: g.MaxLength,
@@ -133,7 +134,7 @@ func toOpenAPI(raw json.RawMessage) (*schema, bool) {
 	return nil, false
 }
 
-// formats that the API knows; another is refused.
+// formats that the API knows. It refuses any other.
 var formats = map[string][]string{"STRING": {"date-time"}, "NUMBER": {"float", "double"}, "INTEGER": {"int32", "int64"}}
 
 func (s *schema) setEnum(values []json.RawMessage) bool {
@@ -167,7 +168,7 @@ func (s *schema) setAnyOf(choices []json.RawMessage) bool {
 
 func (s *schema) setProperties(g jsonSchema) bool {
 	if len(g.Properties) == 0 || !isClosed(g.AdditionalProperties) {
-		return false // an object of anything
+		return false // a free object
 	}
 
 	s.Properties = map[string]*schema{}
@@ -179,6 +180,7 @@ func (s *schema) setProperties(g jsonSchema) bool {
 		s.Properties[name] = p
 	}
 
+	// The API refuses a required property that is not declared, which JSON Schema allows.
 	for _, name := range g.Required {
 		if s.Properties[name] != nil {
 			s.Required = append(s.Required, name)
@@ -188,13 +190,14 @@ func (s *schema) setProperties(g jsonSchema) bool {
 	return true
 }
 
-// isClosed says whether an object takes nothing beside its properties, or nobody said.
+// isClosed says whether an object may have its properties alone. A schema that does not say is
+// taken for such.
 func isClosed(additional json.RawMessage) bool {
 	return additional == nil || string(additional) == "false"
 }
 
-// cleanSchema is a JSON Schema without what only its readers need. A schema of true, which is
-// one of anything, is {}.
+// cleanSchema is a JSON Schema without $schema, and with {} for the schema true, which the API
+// does not know.
 func cleanSchema(raw json.RawMessage) json.RawMessage {
 	var v any
 	if json.Unmarshal(raw, &v) != nil {
@@ -208,7 +211,7 @@ func cleanSchema(raw json.RawMessage) json.RawMessage {
 	return out
 }
 
-// replaceTrue replaces true in the places of schemas.
+// replaceTrue replaces true by {} where a schema is meant.
 func replaceTrue(v any) any {
 	s, ok := v.(map[string]any)
 	if !ok {

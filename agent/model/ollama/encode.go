@@ -7,10 +7,10 @@ import (
 	"rouse/agent/model/wire"
 )
 
-// request is what stands behind the messages and the tools.
+// request are the fields after the messages and the tools.
 type request struct {
 	Stream   bool           `json:"stream"`
-	Truncate bool           `json:"truncate"` // the beginning of what does not fit
+	Truncate bool           `json:"truncate"` // cut off the beginning of what does not fit
 	Shift    bool           `json:"shift"`    // forget the beginning while answering
 	Options  map[string]any `json:"options,omitempty"`
 }
@@ -61,7 +61,7 @@ func (t *turn) encode() (*wire.BodyBuilder, error) {
 		rest.Options["temperature"] = *t.r.Temperature
 	}
 
-	b, draft, before := &wire.BodyBuilder{}, wire.CacheOf(t.r.Draft, t.p), ""
+	b, cache, before := &wire.BodyBuilder{}, wire.CacheOf(t.r.Draft, t.p), ""
 	b.Raw(`{"model":`)
 	b.Value(t.p.client.Model())
 	b.Raw(`,"messages":[`)
@@ -70,21 +70,21 @@ func (t *turn) encode() (*wire.BodyBuilder, error) {
 		b.Value(message{Role: before, Content: t.r.System})
 	}
 
-	var seen []model.Message
-	seen, t.sentImages = t.p.client.FilterImages(t.r.Messages)
-	messages, err := draft.Messages(wire.MoveToolImages(seen, t.sentImages), before, t.encodeMessage)
+	messages, hasImages := t.p.client.FilterImages(t.r.Messages)
+	t.sentImages = hasImages
+	encoded, err := cache.Messages(wire.MoveToolImages(messages, hasImages), before, t.encodeMessage)
 	if err != nil {
 		return nil, err
 	}
 
-	b.Grow(len(messages))
-	for _, m := range messages {
+	b.Grow(len(encoded))
+	for _, m := range encoded {
 		b.Shared(m.JSON)
 	}
 
 	b.Raw("]")
-	if len(t.r.Tools) > 0 && !t.r.NoTools { // it has no word that forbids them
-		tools, err := draft.Tools(t.r.Tools, encodeTool)
+	if len(t.r.Tools) > 0 && !t.r.NoTools { // the API has no tool_choice
+		tools, err := cache.Tools(t.r.Tools, encodeTool)
 		if err != nil {
 			return nil, err
 		}
@@ -133,8 +133,8 @@ func (t *turn) toMessage(m model.Message) message {
 	return out
 }
 
-// parameters are a schema that the server can decode: with properties, each of them an
-// object. Some of its templates fail without.
+// parameters is a schema that the server can decode: with properties, each of them an object.
+// Some of its templates fail without.
 func parameters(raw json.RawMessage) any {
 	var s map[string]any
 	if json.Unmarshal(raw, &s) != nil || s["type"] != "object" {
@@ -151,7 +151,8 @@ func parameters(raw json.RawMessage) any {
 	return s
 }
 
-// replaceTrue replaces a schema of true, which is one of anything, by {}.
+// replaceTrue replaces the schema true by {}, in nested objects too: the server's type for a
+// property is a struct.
 func replaceTrue(properties map[string]any) {
 	for name, p := range properties {
 		switch p := p.(type) {

@@ -11,12 +11,12 @@ import (
 	"rouse/agent/model/wire"
 )
 
-// chunk is a piece of a stream, or a whole answer, as lenient as servers are.
+// chunk is an event of a stream, or a whole answer. It is as lenient as servers are.
 type chunk struct {
 	Choices []struct {
 		Index        int        `json:"index"`
 		Delta        choicePart `json:"delta"`
-		Message      choicePart `json:"message"` // of an answer that is not streamed
+		Message      choicePart `json:"message"` // of a server that does not stream
 		FinishReason string     `json:"finish_reason"`
 	} `json:"choices"`
 	Usage *struct {
@@ -35,7 +35,7 @@ type choicePart struct {
 	ToolCalls []callDelta   `json:"tool_calls"`
 }
 
-// callDelta is a piece of a call.
+// callDelta is a fragment of a call.
 type callDelta struct {
 	Index    *int   `json:"index"`
 	ID       string `json:"id"`
@@ -45,7 +45,7 @@ type callDelta struct {
 	} `json:"function"`
 }
 
-// stringOrParts are text, or a list of parts of which some are text.
+// stringOrParts is a string, or a list of parts of which some are text.
 type stringOrParts string
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -68,7 +68,7 @@ func (w *stringOrParts) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// arguments are a piece of JSON in a string; some servers send the object itself.
+// arguments is a fragment of JSON in a string; some servers send the object itself.
 type arguments string
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -83,8 +83,8 @@ func (a *arguments) UnmarshalJSON(raw []byte) error {
 // failed says whether the server sends an error where an answer should be.
 func (c *chunk) failed() bool { return len(c.Error) > 0 && string(c.Error) != "null" }
 
-// stopReasons are the words of servers for why an answer ended. In those that mean StopDone
-// or StopCalls its calls are whole.
+// stopReasons translates finish_reason, as many kinds of servers write it. With StopDone and
+// StopCalls the calls are complete.
 var stopReasons = map[string]string{
 	"stop": model.StopDone, "end_turn": model.StopDone, "stop_sequence": model.StopDone, "eos": model.StopDone, "complete": model.StopDone,
 	"tool_calls": model.StopCalls, "tool_call": model.StopCalls, "tool_use": model.StopCalls, "function_call": model.StopCalls,
@@ -116,7 +116,7 @@ func (t *turn) Decode(f wire.Frame, a *wire.Accumulator) (string, error) {
 	return text, nil
 }
 
-// addChunk takes a chunk in and returns its text.
+// addChunk adds a chunk to the answer, and returns its text.
 func (t *turn) addChunk(c chunk, a *wire.Accumulator) string {
 	if u := c.Usage; u != nil {
 		a.Usage = wire.NewUsage(u.Prompt, u.Completion, u.Details.Cached, 0)
@@ -125,7 +125,7 @@ func (t *turn) addChunk(c chunk, a *wire.Accumulator) string {
 	var text strings.Builder
 	for _, choice := range c.Choices {
 		if choice.Index != 0 {
-			continue // one answer was asked for
+			continue // one choice was requested
 		}
 
 		t.hasChoice = true
@@ -138,6 +138,7 @@ func (t *turn) addChunk(c chunk, a *wire.Accumulator) string {
 			t.refused = t.refused || p.Refusal != ""
 		}
 
+		// A message has whole calls, so that none of them continues one before it.
 		for _, f := range choice.Delta.ToolCalls {
 			extendCall(a, findCall(a, f), f)
 		}
@@ -147,6 +148,7 @@ func (t *turn) addChunk(c chunk, a *wire.Accumulator) string {
 		}
 	}
 
+	// A refusal comes as text of its own, with a finish reason of "stop".
 	if t.refused && a.FinishReason != "" && len(a.Calls) == 0 && a.StopReason != model.StopLength && a.StopReason != wire.StopServerError {
 		a.StopReason = model.StopRefusal
 	}
@@ -154,7 +156,7 @@ func (t *turn) addChunk(c chunk, a *wire.Accumulator) string {
 	return text.String()
 }
 
-// extendCall adds a fragment to a call, or begins one.
+// extendCall adds a fragment to a call, or to a new one if c is nil.
 func extendCall(a *wire.Accumulator, c *wire.PartialCall, f callDelta) {
 	if c == nil {
 		c = a.StartCall(-1, "", "")
@@ -174,8 +176,9 @@ func extendCall(a *wire.Accumulator, c *wire.PartialCall, f callDelta) {
 	c.Args.WriteString(string(f.Function.Arguments))
 }
 
-// findCall looks for the call that a fragment goes on. Some servers give every call the same
-// index, so that a new id begins a new call; some give no index, and ids and names tell.
+// findCall finds the call that a fragment continues; nil for a new call. Some servers give every
+// call the same index, so that a new id means a new call; some give no index, and then ids and
+// names decide.
 func findCall(a *wire.Accumulator, f callDelta) *wire.PartialCall {
 	for _, c := range slices.Backward(a.Calls) {
 		switch {

@@ -8,7 +8,7 @@ import (
 	"rouse/agent/model/wire"
 )
 
-// request is what stands behind the messages and the tools. It has only what every server
+// request are the fields after the messages and the tools. There are only those that every server
 // knows; some refuse even parallel_tool_calls.
 type request struct {
 	Stream              bool           `json:"stream"`
@@ -24,7 +24,7 @@ type streamOptions struct {
 
 type message struct {
 	Role       string `json:"role"`
-	Content    any    `json:"content"` // a text, a list of parts, or null beside calls
+	Content    any    `json:"content"` // a string, a list of parts, or null beside calls
 	ToolCalls  []call `json:"tool_calls,omitempty"`
 	ToolCallID string `json:"tool_call_id,omitempty"`
 }
@@ -57,6 +57,7 @@ type tool struct {
 	Function function `json:"function"`
 }
 
+// options are the fields of a request, as far as the server is known to take them.
 func (p *Provider) options(r model.Request) request {
 	out := request{Stream: true, Temperature: r.Temperature}
 	if !p.noUsage.Load() {
@@ -71,9 +72,9 @@ func (p *Provider) options(r model.Request) request {
 	return out
 }
 
-// encodeBody writes a request, of which the history is that of the last one and what came since.
-func (p *Provider) encodeBody(r model.Request, history []model.Message, rest request) (*wire.BodyBuilder, error) {
-	b, draft, before := &wire.BodyBuilder{}, wire.CacheOf(r.Draft, p), ""
+// encodeBody encodes a request with the messages as they are to be sent.
+func (p *Provider) encodeBody(r model.Request, messages []model.Message, rest request) (*wire.BodyBuilder, error) {
+	b, cache, before := &wire.BodyBuilder{}, wire.CacheOf(r.Draft, p), ""
 	b.Raw(`{"model":`)
 	b.Value(p.client.Model())
 	b.Raw(`,"messages":[`)
@@ -82,19 +83,19 @@ func (p *Provider) encodeBody(r model.Request, history []model.Message, rest req
 		b.Value(message{Role: before, Content: r.System})
 	}
 
-	messages, err := draft.Messages(history, before, encodeMessage)
+	encoded, err := cache.Messages(messages, before, encodeMessage)
 	if err != nil {
 		return nil, err
 	}
 
-	b.Grow(len(messages))
-	for _, m := range messages {
+	b.Grow(len(encoded))
+	for _, m := range encoded {
 		b.Shared(m.JSON)
 	}
 
 	b.Raw("]")
 	if len(r.Tools) > 0 && !r.NoTools { // tool_choice: none is ignored by too many servers to be relied on
-		tools, err := draft.Tools(r.Tools, encodeTool)
+		tools, err := cache.Tools(r.Tools, encodeTool)
 		if err != nil {
 			return nil, err
 		}
@@ -107,7 +108,7 @@ func (p *Provider) encodeBody(r model.Request, history []model.Message, rest req
 	return b, nil
 }
 
-// dataURL is a picture as an address.
+// dataURL is an image as a URL.
 func dataURL(i model.Image) string {
 	return "data:" + i.Type + ";base64," + base64.StdEncoding.EncodeToString(i.Data)
 }

@@ -18,15 +18,15 @@ type Options = wire.Endpoint
 type Provider struct {
 	client *wire.Client
 
-	// What was learned about the server.
+	// Learned from refusals: see turn.Adapt.
 	maxCompletion atomic.Bool // it wants max_completion_tokens, not max_tokens
 	noUsage       atomic.Bool // it refuses stream_options
 }
 
-// imageLimits are those that OpenAI takes; other servers say so when they take fewer.
+// imageLimits are OpenAI's. Other servers that accept less refuse an image with their reason.
 var imageLimits = wire.ImageLimits{Types: []string{"image/png", "image/jpeg", "image/webp", "image/gif"}, MaxBytes: model.MaxImage, MaxTotal: model.MaxImage}
 
-// New checks the options; it does not reach for the server.
+// New checks the options. It does not connect to the server.
 func New(o Options) (*Provider, error) {
 	server, err := wire.New(o, wire.Dialect{
 		Name: "openai", BaseURL: "https://api.openai.com/v1", ExampleURL: "http://127.0.0.1:8080/v1",
@@ -37,7 +37,7 @@ func New(o Options) (*Provider, error) {
 	}
 
 	p := &Provider{client: server}
-	// OpenAI's reasoning models refuse max_tokens, and all its models take the new name.
+	// OpenAI's reasoning models refuse max_tokens, and all its models accept the new name.
 	host := server.Host()
 	p.maxCompletion.Store(host == "api.openai.com" || strings.HasSuffix(host, ".openai.azure.com"))
 
@@ -54,23 +54,23 @@ type turn struct {
 	p          *Provider
 	r          model.Request
 	sent       request
-	sentImages bool // pictures are in it
-	hasChoice  bool // a choice was there
+	sentImages bool // in the last request
+	hasChoice  bool // some chunk had one
 	refused    bool
 }
 
 // EncodeRequest implements wire.Exchange.
 func (t *turn) EncodeRequest() (*wire.BodyBuilder, error) {
 	t.sent = t.p.options(t.r)
-	var seen []model.Message
-	seen, t.sentImages = t.p.client.FilterImages(t.r.Messages)
-	return t.p.encodeBody(t.r, wire.MoveToolImages(seen, t.sentImages), t.sent)
+	messages, hasImages := t.p.client.FilterImages(t.r.Messages)
+	t.sentImages = hasImages
+	return t.p.encodeBody(t.r, wire.MoveToolImages(messages, hasImages), t.sent)
 }
 
-// Adapt implements wire.Exchange. Each field is learned about once, so the request is
-// repeated at most twice.
-func (t *turn) Adapt(status int, said wire.ServerError) bool {
-	if t.p.client.AdaptImages(t.sentImages, said) {
+// Adapt implements wire.Exchange. It looks at what was sent, so that each field is learned about
+// once, and the request is repeated at most twice.
+func (t *turn) Adapt(status int, refusal wire.ServerError) bool {
+	if t.p.client.AdaptImages(t.sentImages, refusal) {
 		return true
 	}
 	if status != http.StatusBadRequest && status != http.StatusUnprocessableEntity {
@@ -78,9 +78,9 @@ func (t *turn) Adapt(status int, said wire.ServerError) bool {
 	}
 
 	switch {
-	case t.sent.MaxTokens > 0 && strings.Contains(said.Message, "max_completion_tokens"):
+	case t.sent.MaxTokens > 0 && strings.Contains(refusal.Message, "max_completion_tokens"):
 		t.p.maxCompletion.Store(true)
-	case t.sent.StreamOptions != nil && strings.Contains(said.Message, "stream_options"):
+	case t.sent.StreamOptions != nil && strings.Contains(refusal.Message, "stream_options"):
 		t.p.noUsage.Store(true)
 	default:
 		return false

@@ -13,18 +13,18 @@ import (
 	"rouse/agent/model/wire"
 )
 
-// Responses is one model on one server that speaks OpenAI's Responses API. It may be used
-// by many goroutines.
+// Responses is one model on one server with OpenAI's Responses API. It may be used by many
+// goroutines.
 type Responses struct {
 	client   *wire.Client
-	isOpenAI bool // OpenAI's own, which keeps prefixes by a key
+	isOpenAI bool // the server is OpenAI's own, which has prompt_cache_key
 
-	// What was learned about the server.
+	// Learned from refusals: see responsesTurn.Adapt.
 	noTemperature atomic.Bool
-	noEncrypted   atomic.Bool // it gives no encrypted reasoning along
+	noEncrypted   atomic.Bool // the server does not send encrypted reasoning
 }
 
-// NewResponses checks the options; it does not reach for the server.
+// NewResponses checks the options. It does not connect to the server.
 func NewResponses(o Options) (*Responses, error) {
 	server, err := wire.New(o, wire.Dialect{
 		Name: "openai-responses", BaseURL: "https://api.openai.com/v1", ExampleURL: "https://api.openai.com/v1",
@@ -41,12 +41,12 @@ func (p *Responses) Stream(ctx context.Context, r model.Request) iter.Seq2[model
 	return p.client.Stream(ctx, &responsesTurn{p: p, r: r})
 }
 
-// responsesTurn is a turn. It implements wire.Exchange.
+// responsesTurn implements wire.Exchange.
 type responsesTurn struct {
 	p             *Responses
 	r             model.Request
 	sent          responsesRequest
-	dropReasoning bool // without what the model thought: the server refuses it
+	dropReasoning bool // the server refuses reasoning that was sent back
 	items         []*outputItem
 }
 
@@ -57,17 +57,19 @@ func (t *responsesTurn) EncodeRequest() (*wire.BodyBuilder, error) {
 	return wire.JSONBody(t.sent)
 }
 
-// Adapt implements wire.Exchange. Each thing is learned once, so the request is repeated
-// only so often.
-func (t *responsesTurn) Adapt(status int, said wire.ServerError) bool {
-	if t.p.client.AdaptImages(t.sent.images, said) {
+// Adapt implements wire.Exchange. Each thing is learned once, so that the retries end.
+func (t *responsesTurn) Adapt(status int, refusal wire.ServerError) bool {
+	if t.p.client.AdaptImages(t.sent.images, refusal) {
 		return true
 	}
 	if status != http.StatusBadRequest && status != http.StatusUnprocessableEntity {
 		return false
 	}
 
-	says := func(word string) bool { return strings.Contains(strings.ToLower(said.Message+" "+said.Code), word) }
+	// The order matters: a refusal of reasoning that was sent back may speak of "encrypted" too.
+	says := func(word string) bool {
+		return strings.Contains(strings.ToLower(refusal.Message+" "+refusal.Code), word)
+	}
 	switch {
 	case t.sent.Temperature != nil && says("temperature"):
 		return !t.p.noTemperature.Swap(true)
@@ -89,10 +91,10 @@ func (t *responsesTurn) Hint(_ model.ErrorKind, status int, _ wire.ServerError) 
 	return ""
 }
 
-// cacheKey is the same for all requests of one run: those are kept in one place, where the
-// next one finds what it begins with.
+// cacheKey is the same for all requests of one run. It routes them to the same machine, where the
+// next one finds its prefix in the cache.
 func cacheKey(r model.Request) string {
-	h := sha256.New()
+	h := sha256.New() // a key has at most 64 characters, and must not disclose the prompt
 	h.Write([]byte(r.System))
 	if len(r.Messages) > 0 {
 		h.Write([]byte("\x00" + r.Messages[0].Text))

@@ -11,7 +11,7 @@ import (
 	"rouse/agent/model/wire"
 )
 
-// responsesEvent is any of the events of a stream, or a whole response.
+// responsesEvent is any event of a stream, or a whole response of a server that does not stream.
 type responsesEvent struct {
 	Type     string          `json:"type"`
 	Index    int             `json:"output_index"`
@@ -39,18 +39,18 @@ type responsesBody struct {
 	} `json:"usage"`
 }
 
-// outputItem is a part of an answer: what the model said, a call, or what it thought.
+// outputItem is an item of an answer as far as it was received: text, a call, or reasoning.
 type outputItem struct {
 	kind     string
 	id, name string // of a call
-	args     string // of a call that is whole
-	emitted  int    // bytes of text that were passed on
+	args     string // of a finished call
+	emitted  int    // bytes of text that were returned by Decode
 	phase    string
-	raw      json.RawMessage // of what is neither
+	raw      json.RawMessage // of an opaque item, as it came
 	done     bool
 }
 
-// outputItemJSON is how an output item is written.
+// outputItemJSON is an output item in JSON.
 type outputItemJSON struct {
 	Type      string    `json:"type"`
 	CallID    string    `json:"call_id"`
@@ -65,12 +65,13 @@ type outputItemJSON struct {
 	Encrypted string `json:"encrypted_content"`
 }
 
-// responsesStopReasons are the reasons why a response ended, and what they mean.
+// responsesStopReasons translates the status of a response, or the reason why it is incomplete.
 var responsesStopReasons = map[string]string{
 	"completed": model.StopDone, "max_output_tokens": model.StopLength, "max_tokens": model.StopLength, "content_filter": model.StopFilter, "cancelled": wire.StopServerError, "failed": wire.StopServerError,
 }
 
-// maxItems bounds the items of one answer: their places are the server's to name.
+// maxItems bounds the items of one answer: the server chooses their indexes, and all below the
+// highest are allocated.
 const maxItems = 4096
 
 // Decode implements wire.Exchange.
@@ -120,7 +121,7 @@ func (t *responsesTurn) Decode(f wire.Frame, a *wire.Accumulator) (string, error
 	return "", nil
 }
 
-// item is the item at a place. Items may be told of in any order.
+// item is the item at an index. Events of items may come in any order.
 func (t *responsesTurn) item(index int) (*outputItem, error) {
 	if index < 0 || index >= maxItems {
 		return nil, t.p.client.InvalidChunk(fmt.Errorf("there is no item %d", index))
@@ -131,7 +132,7 @@ func (t *responsesTurn) item(index int) (*outputItem, error) {
 	return t.items[index], nil
 }
 
-// startItem notes what kind of item comes.
+// startItem records what kind of item it is.
 func (t *responsesTurn) startItem(index int, raw json.RawMessage) error {
 	var in outputItemJSON
 	if err := json.Unmarshal(raw, &in); err != nil {
@@ -145,7 +146,7 @@ func (t *responsesTurn) startItem(index int, raw json.RawMessage) error {
 	return err
 }
 
-// addDelta passes on a piece of text.
+// addDelta returns a delta of text.
 func (t *responsesTurn) addDelta(e responsesEvent) (string, error) {
 	var piece string
 	if err := json.Unmarshal(e.Delta, &piece); err != nil {
@@ -172,11 +173,11 @@ func (t *responsesTurn) addDelta(e responsesEvent) (string, error) {
 	return piece, nil
 }
 
-// refusal stands in the place of a phase: what was said is that the model will not.
+// refusal as the phase of a message: the model declined to answer.
 const refusal = "refusal"
 
-// finishItem takes an item in that is whole, and gives the text of it that was not told yet.
-// Arguments count only as they stand here: their pieces are for those who show them.
+// finishItem records a finished item, and returns its text unless deltas have brought it. Arguments
+// are taken from here alone: their deltas are for clients that show them.
 func (t *responsesTurn) finishItem(index int, raw json.RawMessage) (string, error) {
 	var in outputItemJSON
 	if err := json.Unmarshal(raw, &in); err != nil {
@@ -209,7 +210,8 @@ func (t *responsesTurn) finishItem(index int, raw json.RawMessage) (string, erro
 			return text.String(), nil
 		}
 	default:
-		// What the model thought can only go back when it is here, and not just its name.
+		// Reasoning without content is a reference to what the server stored, and it stores nothing
+		// for us: sent back it would be refused.
 		if in.Type != "reasoning" || in.Encrypted != "" || len(in.Content) > 0 {
 			it.raw = bytes.Clone(raw)
 		}
@@ -218,9 +220,12 @@ func (t *responsesTurn) finishItem(index int, raw json.RawMessage) (string, erro
 	return "", nil
 }
 
-// finish puts the answer together. A call that was begun and not ended leaves it incomplete.
+// finish adds the items to the answer. With a call that has not ended it stays incomplete: it gets
+// no finish reason.
 func (t *responsesTurn) finish(b responsesBody, a *wire.Accumulator) (string, error) {
 	var text strings.Builder
+	// The final event repeats all items; a server may leave out the events before it. Those that
+	// were finished already are not added again.
 	for i, raw := range b.Output {
 		said, err := t.finishItem(i, raw)
 		if err != nil {
@@ -265,7 +270,7 @@ func (t *responsesTurn) finish(b responsesBody, a *wire.Accumulator) (string, er
 		reason = b.Incomplete.Reason
 	}
 	if reason == "" || reason == "completed" && !whole {
-		return text.String(), nil // it broke off
+		return text.String(), nil // cut off
 	}
 
 	a.SetFinishReason(reason, responsesStopReasons)

@@ -6,8 +6,8 @@ import (
 	"rouse/agent/model"
 )
 
-// responsesRequest asks for an answer that the server does not keep: the whole
-// conversation is sent each time, with what the model thought in a form only it can read.
+// responsesRequest asks for an answer that the server does not store: each request has the whole
+// conversation, with the reasoning encrypted.
 type responsesRequest struct {
 	Model           string          `json:"model"`
 	Instructions    string          `json:"instructions,omitempty"`
@@ -21,8 +21,8 @@ type responsesRequest struct {
 	Temperature     *float64        `json:"temperature,omitempty"`
 	PromptCacheKey  string          `json:"prompt_cache_key,omitempty"`
 
-	reasoning bool // what the model thought is in it
-	images    bool // pictures are
+	reasoning bool // reasoning of earlier answers is in it
+	images    bool
 }
 
 type responsesTool struct {
@@ -37,7 +37,7 @@ type inputMessage struct {
 	Type    string `json:"type"`
 	Role    string `json:"role"`
 	Content any    `json:"content"`
-	Phase   string `json:"phase,omitempty"` // of an assistant's, as it came
+	Phase   string `json:"phase,omitempty"` // of an assistant message, as the server sent it
 }
 
 type inputCall struct {
@@ -53,7 +53,7 @@ type inputResult struct {
 	Output any    `json:"output"`
 }
 
-// textState is what belongs to a text and is not said in it.
+// textState is the opaque data of a text.
 type textState struct {
 	Phase string `json:"phase"`
 }
@@ -72,8 +72,8 @@ func (t *responsesTurn) encode() responsesRequest {
 		out.PromptCacheKey = cacheKey(t.r)
 	}
 
-	messages, shown := t.p.client.FilterImages(t.r.Messages)
-	out.images = shown
+	messages, hasImages := t.p.client.FilterImages(t.r.Messages)
+	out.images = hasImages
 	for _, m := range messages {
 		t.appendMessage(&out, m)
 	}
@@ -86,7 +86,7 @@ func (t *responsesTurn) encode() responsesRequest {
 		out.Tools = append(out.Tools, responsesTool{Type: "function", Name: tl.Name, Description: tl.Description, Parameters: schema})
 	}
 
-	if t.r.NoTools && len(out.Tools) > 0 { // they stay, so that the kept prefix stays what it is
+	if t.r.NoTools && len(out.Tools) > 0 { // they are sent all the same, so that the cached prefix stays the same
 		out.ToolChoice = "none"
 	}
 
@@ -100,7 +100,8 @@ type inputPart struct {
 	Detail   string `json:"detail,omitempty"`
 }
 
-// inputContent is what a user says or a tool gave: a text, or a list of it and of pictures.
+// inputContent is the content of a user message or a tool result: a string, or a list of text and
+// images.
 func inputContent(m model.Message) any {
 	if len(m.Images) == 0 {
 		return m.Text
@@ -113,7 +114,7 @@ func inputContent(m model.Message) any {
 	return parts
 }
 
-// appendMessage appends what a message is in the API's words: one item or more.
+// appendMessage appends the items of a message.
 func (t *responsesTurn) appendMessage(out *responsesRequest, m model.Message) {
 	switch m.Role {
 	case model.RoleTool:
@@ -133,11 +134,11 @@ func (t *responsesTurn) appendMessage(out *responsesRequest, m model.Message) {
 			}
 			out.Input = append(out.Input, inputCall{"function_call", p.Call.ID, p.Call.Name, args})
 		case p.Text != "":
-			var beside textState
-			if len(p.Opaque) > 0 && json.Unmarshal(p.Opaque, &beside) != nil {
-				beside = textState{}
+			var state textState
+			if len(p.Opaque) > 0 && json.Unmarshal(p.Opaque, &state) != nil {
+				state = textState{}
 			}
-			out.Input = append(out.Input, inputMessage{"message", "assistant", p.Text, beside.Phase})
+			out.Input = append(out.Input, inputMessage{"message", "assistant", p.Text, state.Phase})
 		case p.Opaque != nil && !t.dropReasoning:
 			out.Input = append(out.Input, p.Opaque)
 			out.reasoning = true

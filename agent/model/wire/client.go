@@ -58,8 +58,8 @@ type Dialect struct {
 // Exchange encodes the request and decodes the answer of one turn, for one kind of server. All of
 // an adapter that is not its Dialect is here.
 type Exchange interface {
-	// EncodeRequest is called before each attempt, and after Adapt has learned something. It
-	// has to reset what Decode collected, for an answer that pauses is continued by a new request.
+	// EncodeRequest is called for each request of the turn: again when Adapt has learned something,
+	// and to continue an answer that pauses. HTTP retries send the same body.
 	EncodeRequest() (*BodyBuilder, error)
 	// Adapt learns from an error response what the server does not support, and says whether to
 	// retry without it. It must not say so for ever.
