@@ -12,7 +12,7 @@ import (
 	"rouse/agent/model"
 )
 
-// anthropic speaks messages.
+// anthropic is Anthropic's Messages API.
 type anthropic struct{}
 
 func (anthropic) contentType() string { return "text/event-stream; charset=utf-8" }
@@ -95,7 +95,7 @@ func (d anthropic) validate(s *Server, r *http.Request, body []byte) string {
 	return d.validateTranscript(s, in.Messages)
 }
 
-// validateTranscript holds the rules of who may say what when.
+// validateTranscript checks the order of roles, calls and results.
 func (d anthropic) validateTranscript(s *Server, messages []anthropicTurn) string {
 	var open []string // calls of the message before
 	for i, m := range messages {
@@ -150,7 +150,7 @@ func (d anthropic) validateTranscript(s *Server, messages []anthropicTurn) strin
 	return ""
 }
 
-// withoutVolatile is content without what changes from request to request.
+// withoutVolatile is content without what may differ from request to request.
 func withoutVolatile(content []anthropicBlock) []anthropicBlock {
 	out := slices.Clone(content)
 	for i := range out {
@@ -180,8 +180,8 @@ func (d anthropic) streamError(kind model.ErrorKind) string {
 	return "event: error\ndata: " + text + "\n\n"
 }
 
-// blocks are the content of an answer. With something opaque, what the model thought comes
-// before its words and between them and its calls, and some of it is encrypted.
+// blocks are the content of an answer. With Opaque there is thinking before the text, and between
+// it and the calls, some of it encrypted.
 func (anthropic) blocks(t Turn) []anthropicBlock {
 	var out []anthropicBlock
 	think := func(text, signature string) {
@@ -197,7 +197,7 @@ func (anthropic) blocks(t Turn) []anthropicBlock {
 	}
 
 	if t.Opaque != "" && len(t.Calls) > 0 {
-		think("", t.Opaque+"more") // what it thought is not told, and signed
+		think("", t.Opaque+"more") // signed thinking without its text
 	}
 
 	for _, c := range t.Calls {
@@ -218,7 +218,7 @@ func (d anthropic) frames(turn Turn) []string {
 	u := turn.Usage
 	fresh, created := u.Input-u.Cached, int64(0)
 	if fresh >= 4 {
-		fresh, created = fresh-4, 4 // a part of the input goes into the cache
+		fresh, created = fresh-4, 4 // a part of the input is written to the cache
 	}
 
 	event("message_start", map[string]any{"message": map[string]any{
@@ -283,7 +283,7 @@ func (anthropic) finish(t Turn) string {
 	case t.Finish == model.StopLength:
 		return "max_tokens"
 	case t.Finish == model.StopFilter:
-		return "refusal" // it has no other word
+		return "refusal" // the API has no other reason for it
 	case t.Finish != "":
 		return t.Finish
 	case len(t.Calls) > 0:

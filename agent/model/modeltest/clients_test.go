@@ -30,7 +30,7 @@ import (
 // conversation is a conversation with a public client: it asks, answers the calls, and asks again.
 type conversation func(t *testing.T, url string) (first, second clientAnswer)
 
-// clientAnswer is what a public client made of a stream.
+// clientAnswer is what a public client decoded from a stream.
 type clientAnswer struct {
 	text  string
 	calls []model.Call
@@ -47,8 +47,8 @@ var (
 	picture = model.Image{Type: "image/png", Data: []byte("\x89PNG\r\n\x1a\n")}
 )
 
-// What the server sends, the public clients read; what they send, it takes: so it is, where
-// it matters, what it stands for.
+// The public clients read what the server sends, and it accepts what they send: where it matters, it
+// behaves like the real one.
 func TestPublicClients(t *testing.T) {
 	for name, c := range map[string]struct {
 		talk conversation
@@ -83,7 +83,7 @@ func TestPublicClients(t *testing.T) {
 	}
 }
 
-// The public clients take the server's refusals for what they are.
+// The public clients recognize the server's error responses.
 func TestPublicClientsAreRefused(t *testing.T) {
 	for kind, want := range map[model.ErrorKind][5]int{
 		model.KindAuth: {401, 401, 400, 401, 401}, model.KindRateLimited: {429, 429, 429, 429, 429}, model.KindUnavailable: {503, 529, 503, 503, 503}, model.KindContextOverflow: {400, 400, 400, 400, 400},
@@ -373,8 +373,8 @@ func talkOllama(t *testing.T, at string) (first, second clientAnswer) {
 	return first, second
 }
 
-// What the adapters send, the public clients' types decode, and would send again: no field
-// is lost, and none is wrongly named.
+// The types of the public clients decode what the adapters send, and encode the same: no field is
+// lost, and none has a wrong name.
 func TestPublicTypesDecodeRequests(t *testing.T) {
 	warm := 0.5
 	for name, c := range map[string]struct {
@@ -493,9 +493,8 @@ func with(v any, key string, value any) map[string]any {
 	return out
 }
 
-// settled is JSON in which what the clients write otherwise, and mean the same, is one:
-// what is null or an empty text beside a signature can be left out, and the content of a
-// result is a text, or a list of one.
+// settled is JSON without the differences that mean nothing: null, and an empty text beside a
+// signature, can be left out, and the content of a result is a string or a list of one text.
 func settled(t *testing.T, raw []byte) []byte {
 	t.Helper()
 	var v any

@@ -4,21 +4,15 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"math/rand/v2"
 	"net/http"
-	"os"
-	"slices"
-	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"rouse/agent/model"
 )
 
-// usage: the tokens are counted, and a server that lies about them neither gives any back
-// nor costs the answer.
+// usage: tokens are counted, and impossible counts neither give any back nor cost the answer.
 func usage(t *testing.T, start Start) {
 	want := model.Usage{Input: 100, Output: 7, Cached: 90}
 	a := start.ask(t, Turn{Text: "x", Usage: want})
@@ -43,7 +37,7 @@ func usage(t *testing.T, start Start) {
 	}
 }
 
-// endings: each reason is told in the words of model, and only calls that are whole go on.
+// endings: stop reasons are translated, and only complete calls get through.
 func endings(t *testing.T, start Start) {
 	calls := []model.Call{query}
 	for name, c := range map[string]struct {
@@ -79,7 +73,7 @@ func endings(t *testing.T, start Start) {
 	})
 }
 
-// wantError wants a turn that failed as it should, without a call.
+// wantError checks that a turn failed as it should, without a call.
 func wantError(t *testing.T, a Answer, kind model.ErrorKind, retryable bool) model.Error {
 	t.Helper()
 	var e *model.Error
@@ -96,7 +90,7 @@ func wantError(t *testing.T, a Answer, kind model.ErrorKind, retryable bool) mod
 	return *e
 }
 
-// faults: what a server can do wrong is an error that says whether to try again.
+// faults: whatever a server does wrong becomes an error that says whether to retry.
 func faults(t *testing.T, start Start) {
 	broken, list, nameless := query, query, query
 	broken.Args, list.Args, nameless.Name = json.RawMessage(`{"sql":`), json.RawMessage(`[1]`), ""
@@ -123,8 +117,7 @@ func faults(t *testing.T, start Start) {
 	}
 }
 
-// retries: a server that is busy is asked again, in its own time; one that wants to be left
-// alone for long is not waited for here.
+// retries: a busy server is asked again, when it says; a long delay is left to the caller.
 func retries(t *testing.T, start Start) {
 	for _, kind := range []model.ErrorKind{model.KindRateLimited, model.KindUnavailable} {
 		t.Run(string(kind), func(t *testing.T) {
@@ -151,7 +144,8 @@ func retries(t *testing.T, start Start) {
 	}
 }
 
-// clocks: silence and the whole time of a turn are bounded, and the error says which.
+// timeouts: the time without data and the whole time of a turn are bounded, and the error says
+// which one ran out.
 func timeouts(t *testing.T, start Start) {
 	const soon, late = 100 * time.Millisecond, time.Minute
 	for name, c := range map[string]struct {
@@ -165,6 +159,7 @@ func timeouts(t *testing.T, start Start) {
 		"never ends":   {Turn{Text: "more", Endless: 5 * time.Millisecond}, Limits{soon, late}, "did not finish its answer within 100ms"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			a := Ask(t, t.Context(), start(t, Script{c.turn}, c.l), question)
 			if e := wantError(t, a, model.KindUnavailable, true); !strings.Contains(e.Message, c.say) {
 				t.Errorf("%s, want %q", e.Message, c.say)
@@ -173,10 +168,10 @@ func timeouts(t *testing.T, start Start) {
 	}
 }
 
-// firstHalf is what has come of a stream.
+// firstHalf is a stream that stops in the middle.
 func firstHalf(stream []byte) ([]byte, bool) { return stream[:len(stream)/2], false }
 
-// large: what is long is taken, and what has no end is not.
+// large: a long answer is accepted, an endless one is not.
 func large(t *testing.T, start Start) {
 	long := strings.Repeat("0123456789abcdef", 1<<16) // 1 MiB
 	c := query
@@ -189,168 +184,4 @@ func large(t *testing.T, start Start) {
 	t.Run("endless", func(t *testing.T) {
 		wantError(t, start.ask(t, Turn{Text: long, Endless: time.Nanosecond}), model.KindNonsense, false)
 	})
-}
-
-// damagedTurn is the turn whose stream is damaged.
-var damagedTurn = Turn{Text: "Now.", Usage: model.Usage{Input: 9, Output: 3}, Opaque: "c2ln", Calls: []model.Call{
-	{ID: "call_a", Name: "db_query", Args: json.RawMessage(`{"sql":"select 'ü' from t where a > 1","limit":100}`)},
-	{ID: "call_b", Name: "file_write", Args: json.RawMessage(`{"path":"out/report.md","content":"# Report\\n\\n- one\\n- two"}`)},
-}}
-
-// proper: calls come only with a proper end, each of them readable.
-func checkCalls(t *testing.T, a Answer, sent []byte) {
-	t.Helper()
-	if len(a.Calls) > 0 && (a.Err != nil || a.Stop != model.StopCalls) {
-		t.Errorf("calls came without a proper end (%v, %q) from\n%s", a.Err, a.Stop, sent)
-	}
-
-	for _, c := range a.Calls {
-		if !json.Valid(c.Args) || c.Args[0] != '{' || c.Name == "" || c.ID == "" {
-			t.Errorf("a broken call got through: %+v from\n%s", c, sent)
-		}
-	}
-}
-
-func isDamagedCall(c model.Call) bool {
-	return slices.ContainsFunc(damagedTurn.Calls, func(o model.Call) bool { return o.Name == c.Name && canonical(o.Args) == canonical(c.Args) })
-}
-
-// damage stands between a server and its client. The two are goroutines of their own.
-type damage struct {
-	mu   sync.Mutex
-	do   func(stream []byte) (sent []byte, abort bool)
-	sent []byte
-}
-
-func (d *damage) mangle(stream []byte) ([]byte, bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	sent, abort := d.do(stream)
-	d.sent = sent
-	return sent, abort
-}
-
-// next says what happens to the next stream.
-func (d *damage) next(do func(stream []byte) ([]byte, bool)) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.do = do
-}
-
-// last is what was sent of the last one.
-func (d *damage) last() []byte {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.sent
-}
-
-// cut: a stream that ends too early, wherever and in either way, makes no call or all of
-// them, and the loss is noticed.
-func cut(t *testing.T, start Start) {
-	var d damage
-	turn := damagedTurn
-	turn.Mangle = d.mangle
-	p := start(t, Script{turn}, Limits{})
-	for at := 0; ; at += 7 {
-		d.next(func(stream []byte) ([]byte, bool) { return stream[:min(at, len(stream))], at%2 == 0 })
-		a := Ask(t, t.Context(), p, question)
-		sent := d.last()
-		if len(sent) < at {
-			return
-		}
-
-		checkCalls(t, a, sent)
-		if len(a.Calls) > 0 && (len(a.Calls) != 2 || !isDamagedCall(a.Calls[0]) || !isDamagedCall(a.Calls[1])) {
-			t.Fatalf("cut at byte %d: %+v", at, a.Calls)
-		}
-		if len(a.Calls) == 0 && a.Err == nil {
-			t.Fatalf("cut at byte %d: the loss was not noticed", at)
-		}
-		if t.Failed() {
-			return
-		}
-	}
-}
-
-// mutated: of streams that are damaged at random a call gets through only with arguments
-// that the model finished. Only a stream that lost every piece of them cannot be told from
-// one that never had any.
-func mutated(t *testing.T, start Start) {
-	source := rand.New(rand.NewPCG(1, 2))
-	var d damage
-	turn := damagedTurn
-	turn.Mangle = d.mangle
-	p := start(t, Script{turn}, Limits{})
-	through := 0
-	for range mutations(t) {
-		bits, abort := false, source.IntN(4) == 0
-		d.next(func(stream []byte) (sent []byte, _ bool) {
-			sent, bits = mutate(source, stream)
-			return sent, abort
-		})
-		a := Ask(t, t.Context(), p, question)
-		sent := d.last()
-		checkCalls(t, a, sent)
-
-		for _, c := range a.Calls {
-			through++
-			if !isDamagedCall(c) && !bits && string(c.Args) != "{}" {
-				t.Errorf("a partial call got through: %+v from\n%s", c, sent)
-			}
-		}
-
-		if t.Failed() {
-			return
-		}
-	}
-
-	if through == 0 {
-		t.Error("no call got through at all: this proves nothing")
-	}
-}
-
-// mutations are as many as ROUSE_TEST_MUTATIONS says of each kind of server.
-func mutations(t *testing.T) int {
-	text := os.Getenv("ROUSE_TEST_MUTATIONS")
-	if text == "" {
-		return 500
-	}
-
-	n, err := strconv.Atoi(text)
-	if err != nil || n < 1 {
-		t.Fatalf("ROUSE_TEST_MUTATIONS is %q, which is no number of mutations", text)
-	}
-	return n
-}
-
-// mutate also says whether it changed bits, which nothing but the transport can notice.
-func mutate(r *rand.Rand, stream []byte) (out []byte, bits bool) {
-	lines := bytes.SplitAfter(stream, []byte("\n"))
-	for range 1 + r.IntN(3) {
-		i := r.IntN(len(lines))
-		lines = slices.Clone(lines)
-		switch r.IntN(5) {
-		case 0: // a line is lost
-			lines = slices.Delete(lines, i, i+1)
-		case 1: // or comes twice
-			lines = slices.Insert(lines, i, lines[i])
-		case 2: // or later
-			j := r.IntN(len(lines))
-			lines[i], lines[j] = lines[j], lines[i]
-		case 3: // or is cut
-			lines[i] = lines[i][:r.IntN(len(lines[i])+1)]
-		case 4: // or damaged
-			bits = true
-			lines[i] = slices.Clone(lines[i])
-			if len(lines[i]) > 0 {
-				lines[i][r.IntN(len(lines[i]))] ^= 1 << r.IntN(8)
-			}
-		}
-		if len(lines) == 0 {
-			return nil, bits
-		}
-	}
-
-	out = bytes.Join(lines, nil)
-	return out[:len(out)-r.IntN(len(out)/2+1)*r.IntN(2)], bits
 }

@@ -10,9 +10,9 @@ import (
 	"rouse/agent/model"
 )
 
-// Fuzz: whatever bytes a server sends, nothing breaks and no half call gets through. open
-// gives an adapter that reaches its server by a transport; seeds are answers beside the
-// cuts of a proper one.
+// Fuzz checks that whatever bytes a server sends, nothing breaks and no half call gets through.
+// open makes an adapter that uses a transport. seeds are answers to start from, beside a good one
+// that is cut off at various places.
 func Fuzz(f *testing.F, open func(http.RoundTripper) (model.Provider, error), seeds ...string) {
 	stream := recordStream(f, open)
 	for i := range 21 {
@@ -32,20 +32,20 @@ func Fuzz(f *testing.F, open func(http.RoundTripper) (model.Provider, error), se
 	})
 }
 
-// recordStream is the stream of the turn that is damaged, in the words of an adapter's server.
+// recordStream is the stream of damagedTurn as the adapter's server sends it.
 func recordStream(f *testing.F, open func(http.RoundTripper) (model.Provider, error)) []byte {
-	var tape recorder
-	p, err := open(&tape)
+	var r recorder
+	p, err := open(&r)
 	if err != nil {
 		f.Fatal(err)
 	}
 	if a := Ask(f, f.Context(), p, question); a.Err != nil || len(a.Calls) != len(damagedTurn.Calls) {
 		f.Fatalf("answer: %+v", a)
 	}
-	return tape.stream
+	return r.stream
 }
 
-// recorder keeps what a server sends.
+// recorder records what a server sends.
 type recorder struct{ stream []byte }
 
 func (t *recorder) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -55,7 +55,7 @@ func (t *recorder) RoundTrip(r *http.Request) (*http.Response, error) {
 	return w.Result(), nil
 }
 
-// cannedTransport is a server that answers with bytes as they are.
+// cannedTransport answers every request with the same bytes.
 type cannedTransport []byte
 
 func (c cannedTransport) RoundTrip(*http.Request) (*http.Response, error) {

@@ -12,7 +12,7 @@ import (
 	"rouse/agent/model"
 )
 
-// gemini speaks generateContent.
+// gemini is Gemini's generateContent.
 type gemini struct{}
 
 func (gemini) contentType() string { return "text/event-stream" }
@@ -80,7 +80,7 @@ func (d gemini) validate(s *Server, _ *http.Request, body []byte) string {
 	return d.validateTranscript(s, in.Contents)
 }
 
-// validateGeminiSchema holds the rules of its subset of OpenAPI's schema.
+// validateGeminiSchema checks the rules of the API's subset of an OpenAPI schema.
 func validateGeminiSchema(at string, raw json.RawMessage) string {
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(raw, &fields) != nil {
@@ -144,7 +144,7 @@ func validateGeminiSchema(at string, raw json.RawMessage) string {
 	return ""
 }
 
-// validateTranscript holds the rules of who may say what when.
+// validateTranscript checks the order of roles, calls and results.
 func (d gemini) validateTranscript(s *Server, contents []geminiContent) string {
 	var open []geminiCall // of the content before
 	for i, c := range contents {
@@ -187,7 +187,7 @@ func (d gemini) validateTranscript(s *Server, contents []geminiContent) string {
 	return ""
 }
 
-// withoutIDs is content without ids. An empty text may be left out.
+// withoutIDs is content without ids. A signature may come back with or without its empty text.
 func withoutIDs(parts []geminiPart) []geminiPart {
 	var out []geminiPart
 	for _, p := range parts {
@@ -228,8 +228,8 @@ func (d gemini) streamError(kind model.ErrorKind) string {
 // sign makes a signature: the public client wants base64.
 func sign(opaque string) string { return base64.StdEncoding.EncodeToString([]byte(opaque)) }
 
-// parts are an answer. With something opaque, its text ends with an empty part that is
-// signed, and so is the first of its calls.
+// parts are an answer. With Opaque its text ends with an empty part that is signed, and the first
+// call is signed too.
 func (gemini) parts(t Turn) []geminiPart {
 	var out []geminiPart
 	if t.Text != "" {
@@ -263,7 +263,7 @@ func (d gemini) frames(turn Turn) []string {
 		}
 
 		if u := turn.Usage; u != (model.Usage{}) {
-			thought := max(u.Output/2, 0) // is told apart
+			thought := max(u.Output/2, 0) // counted apart
 			v["usageMetadata"] = map[string]any{"promptTokenCount": u.Input, "cachedContentTokenCount": u.Cached, "candidatesTokenCount": u.Output - thought,
 				"thoughtsTokenCount": thought, "totalTokenCount": u.Input + u.Output}
 		}

@@ -11,14 +11,14 @@ import (
 	"rouse/agent/model"
 )
 
-// A picture in the words of each kind of server: an address of data, an object with its type,
-// or, on Ollama, base64 in a list.
+// An image as each kind of server gets it: a data URL, an object with a type, or, for Ollama, base64
+// in a list.
 var (
 	typedImage    = regexp.MustCompile(`(?:data:|"(?:media_type|mimeType)":")(image/[a-z]+)(?:;base64,|","data":")([A-Za-z0-9+/=]*)`)
 	untypedImages = regexp.MustCompile(`"images":\[([^\]]*)\]`)
 )
 
-// imagesOf are the pictures of a request, in their order.
+// imagesOf are the images of a request, in their order.
 func imagesOf(body []byte) (out []model.Image) {
 	add := func(kind, text string) {
 		data, err := base64.StdEncoding.DecodeString(text)
@@ -41,7 +41,7 @@ func imagesOf(body []byte) (out []model.Image) {
 	return out
 }
 
-// imageProblem says what a server refuses of the pictures in a request, "" when nothing.
+// imageProblem says what is wrong with the images of a request, "" if nothing is.
 func (t Turn) imageProblem(body []byte) string {
 	is := imagesOf(body)
 	same := slices.EqualFunc(is, t.Sees, func(a, b model.Image) bool {
@@ -57,8 +57,8 @@ func (t Turn) imageProblem(body []byte) string {
 	return ""
 }
 
-// pictures: what a user or a tool shows arrives as it was; to a model that sees none the same
-// is told without, from then on.
+// images: the images of a user or a tool arrive as they were; a model that supports none gets the
+// same messages without them, from then on.
 func images(t *testing.T, start Start) {
 	png, jpeg := model.Image{Type: "image/png", Data: []byte("\x89PNG\r\n\x1a\n\x00")}, model.Image{Type: "image/jpeg", Data: []byte("\xff\xd8\xff\xe0")}
 	webp, bmp := model.Image{Type: "image/webp", Data: []byte("RIFF\x00\x00\x00\x00WEBPVP")}, model.Image{Type: "image/bmp", Data: []byte("BM")}

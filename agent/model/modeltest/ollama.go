@@ -9,7 +9,7 @@ import (
 	"rouse/agent/model"
 )
 
-// ollama speaks its own chat.
+// ollama is Ollama's chat API.
 type ollama struct{}
 
 func (ollama) contentType() string { return "application/x-ndjson" }

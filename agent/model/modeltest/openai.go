@@ -9,7 +9,7 @@ import (
 	"rouse/agent/model"
 )
 
-// openAI speaks chat completions.
+// openAI is OpenAI's chat completions.
 type openAI struct{}
 
 func (openAI) contentType() string { return "text/event-stream" }
@@ -94,7 +94,7 @@ func (openAI) frames(turn Turn) []string {
 	return out
 }
 
-// Chunks are the data of OpenAI's stream of a turn.
+// Chunks are the data of the events in which OpenAI streams a turn.
 func Chunks(turn Turn) []string {
 	var out []string
 	add := func(v map[string]any) {

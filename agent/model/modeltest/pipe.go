@@ -9,25 +9,25 @@ import (
 	"testing"
 )
 
-// Pipe starts a server that is reached in memory alone, by the transport: within a bubble of
-// testing/synctest its silences and the pauses that it asks for take no time.
+// Pipe starts a server that is reached in memory alone, by the transport: in a bubble of
+// testing/synctest waiting for it takes no time.
 func Pipe(t testing.TB, turns ...Turn) (*Server, http.RoundTripper) {
 	t.Helper()
 	s := &Server{script: turns, closing: make(chan struct{})}
 	l := &pipeListener{waiting: make(chan net.Conn), closed: make(chan struct{})}
 	s.Server = &httptest.Server{Listener: l, Config: &http.Server{Handler: s}}
 	s.Start()
-	way := &http.Transport{DialContext: l.dial}
+	transport := &http.Transport{DialContext: l.dial}
 	t.Cleanup(func() {
 		close(s.closing)
-		way.CloseIdleConnections()
+		transport.CloseIdleConnections()
 		s.Close()
 	})
 
-	return s, way
+	return s, transport
 }
 
-// pipeListener is a listener of connections within the process.
+// pipeListener accepts connections from within the process.
 type pipeListener struct {
 	waiting chan net.Conn
 	closed  chan struct{}
@@ -35,10 +35,10 @@ type pipeListener struct {
 }
 
 func (p *pipeListener) dial(ctx context.Context, _, _ string) (net.Conn, error) {
-	here, there := net.Pipe()
+	client, server := net.Pipe()
 	select {
-	case p.waiting <- there:
-		return here, nil
+	case p.waiting <- server:
+		return client, nil
 	case <-p.closed:
 		return nil, net.ErrClosed
 	case <-ctx.Done():

@@ -11,7 +11,7 @@ import (
 	"rouse/agent/model"
 )
 
-// responses speaks OpenAI's Responses API, to clients that have nothing stored there.
+// responses is OpenAI's Responses API, for clients that store nothing there.
 type responses struct{ openAI }
 
 type responsesRequest struct {
@@ -76,8 +76,8 @@ func (d responses) validate(s *Server, _ *http.Request, body []byte) string {
 	return d.validateTranscript(s, in)
 }
 
-// validateTranscript holds the rules of what follows what: each call has one result, and what the
-// model thought stands before what it said then.
+// validateTranscript checks the order of items: each call has one result, and reasoning comes before
+// the calls that it led to.
 func (responses) validateTranscript(s *Server, in responsesRequest) string {
 	var open []string
 	var said []any // items of one answer
@@ -133,8 +133,8 @@ func (responses) validateTranscript(s *Server, in responsesRequest) string {
 	return ""
 }
 
-// items are the output of an answer. With something opaque, what the model thought comes
-// first and between its words and its calls, and its words have a phase.
+// items are the output of an answer. With Opaque there is reasoning before the text, and between it
+// and the calls, and the text has a phase.
 func (responses) items(t Turn) []map[string]any {
 	out := []map[string]any{}
 	think := func(content string) {
@@ -173,7 +173,7 @@ func (responses) items(t Turn) []map[string]any {
 	return out
 }
 
-// echo is what has to stand before the calls of an answer.
+// echo is the reasoning that has to come before the calls of an answer.
 func (d responses) echo(t Turn) any {
 	out := []any{}
 	for _, it := range d.items(t) {
