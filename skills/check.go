@@ -24,8 +24,8 @@ const (
 // knownFields are the fields that the standard has.
 var knownFields = []string{"allowed-tools", "compatibility", "description", "license", "metadata", "name"}
 
-// Validate holds the skill of a directory to the whole standard (AGS-01, AGS-03) and gives
-// all that breaks it, in the order of the file; nothing means that it is valid.
+// Validate checks the skill of a directory against the whole standard (AGS-01, AGS-03), and returns
+// everything that breaks it, in the order of the file; nothing means that it is valid.
 func Validate(dir string) []Problem {
 	real, problems := resolveDir(dir)
 	if len(problems) > 0 {
@@ -59,7 +59,7 @@ func Validate(dir string) []Problem {
 	return problems
 }
 
-// checker reads the fields of one skill and notes what is wrong with them.
+// checker reads the fields of one skill and reports what is wrong with them.
 type checker struct {
 	file        string
 	frontmatter *frontmatter
@@ -67,18 +67,18 @@ type checker struct {
 	problems    []Problem
 }
 
-// violation notes what only a strict reader refuses.
+// violation reports what only Validate refuses.
 func (c *checker) violation(at field, rule Rule, format string, args ...any) {
 	c.problems = append(c.problems, Problem{File: c.file, Line: at.line, Column: at.column, Rule: rule, Message: fmt.Sprintf(format, args...), Warning: c.lenient})
 }
 
-// fatal notes what nobody can work with.
+// fatal reports what makes a skill unusable, for a lenient reader too.
 func (c *checker) fatal(at field, rule Rule, format string, args ...any) {
 	c.violation(at, rule, format, args...)
 	c.problems[len(c.problems)-1].Warning = false
 }
 
-// skill reads the fields. dir is the last element of the skill's directory.
+// skill reads the fields. dir is the name of the skill's directory.
 func (c *checker) skill(dir string) *Skill {
 	s := &Skill{}
 	for _, f := range c.frontmatter.fields {
@@ -102,8 +102,8 @@ func (c *checker) skill(dir string) *Skill {
 	return s
 }
 
-// name is the name of the skill; a lenient reader keeps one that breaks rules, and without
-// any takes the directory's (YOA-06, C-10).
+// name is the name of the skill. A lenient reader keeps one that breaks rules, and uses that of the
+// directory if there is none (YOA-06, C-10).
 func (c *checker) name(dir string) string {
 	f, ok := c.frontmatter.lookup("name")
 	text, scalar := "", true
@@ -125,7 +125,7 @@ func (c *checker) name(dir string) string {
 		return ""
 	}
 
-	if strings.ContainsFunc(name, unicode.IsControl) { // would break out of the lists it stands in
+	if strings.ContainsFunc(name, unicode.IsControl) { // could forge lines of the lists that models and people read
 		c.fatal(f, RuleNameCharacters, "the name %q holds control characters", name)
 		return name
 	}
@@ -194,8 +194,8 @@ func (c *checker) compatibility() string {
 	return text
 }
 
-// allowedTools is the list of patterns, written with spaces between or, as others write it,
-// as a YAML list or with commas (AGS-13).
+// allowedTools is the list of patterns, separated by spaces as the standard wants, or, as others write
+// it, by commas or as a YAML list (AGS-13).
 func (c *checker) allowedTools() []string {
 	f, ok := c.frontmatter.lookup("allowed-tools")
 	if !ok {
@@ -214,7 +214,7 @@ func (c *checker) allowedTools() []string {
 	return items
 }
 
-// patterns splits at spaces and commas that stand outside of parentheses: "Bash(git add *) Read".
+// patterns splits at spaces and commas outside of parentheses: "Bash(git add *) Read".
 func patterns(text string) []string {
 	depth := 0
 	return strings.FieldsFunc(text, func(r rune) bool {
@@ -228,8 +228,8 @@ func patterns(text string) []string {
 	})
 }
 
-// checkStyle refuses what the standard's reader does: lists and mappings in brackets, anchors,
-// tags. Its YAML is a subset.
+// checkStyle reports YAML that the standard's reader refuses: lists and mappings in brackets,
+// anchors, tags.
 func (c *checker) checkStyle() {
 	for _, f := range c.frontmatter.fields {
 		c.checkNodeStyle(f, f.node)
@@ -237,6 +237,7 @@ func (c *checker) checkStyle() {
 }
 
 func (c *checker) checkNodeStyle(f field, n *yaml.Node) {
+	// The frontmatter begins in the second line of the file.
 	at := field{line: n.Line + 1, column: n.Column}
 	switch {
 	case n.Kind != yaml.ScalarNode && n.Style&yaml.FlowStyle != 0:

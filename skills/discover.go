@@ -19,17 +19,17 @@ const (
 	maxDirectories = 2000
 )
 
-const maxReaders = 8 // of the files of one root at the same time
+const maxReaders = 8 // goroutines that read the skills of one root
 
 // walker searches one root.
 type walker struct {
 	catalog  *Catalog
 	root     Root
-	onSkill  func(dir string) // is told of each directory that holds a skill
-	dirs     []string         // of skills, in the order in which they were met
-	realRoot string           // the root without links
-	visited  map[string]bool  // directories, without links: two ways lead to some
-	stopped  bool             // at a bound
+	onSkill  func(dir string) // called for each directory with a skill
+	dirs     []string         // of skills, in the order of the search
+	realRoot string           // the root with links resolved
+	visited  map[string]bool  // directories with links resolved: some are reached in two ways, or in a circle
+	stopped  bool             // by a limit
 }
 
 func (w *walker) report(file string, rule Rule, warning bool, format string, args ...any) {
@@ -39,7 +39,7 @@ func (w *walker) report(file string, rule Rule, warning bool, format string, arg
 func (w *walker) walk() {
 	real, problems := resolveDir(w.root.Path)
 	if len(problems) > 0 {
-		if problems[0].Rule != RulePathMissing { // else it may come
+		if problems[0].Rule != RulePathMissing { // a missing root is fine: it may be created later
 			w.catalog.problems = append(w.catalog.problems, problems...)
 		}
 		return
@@ -49,7 +49,7 @@ func (w *walker) walk() {
 	w.visit(real, 0)
 }
 
-// visit takes a directory for a skill if it holds one, and looks below it otherwise.
+// visit reports a directory that is a skill, and searches below it otherwise.
 func (w *walker) visit(dir string, level int) {
 	if w.stopped || w.visited[dir] {
 		return
@@ -68,6 +68,7 @@ func (w *walker) visit(dir string, level int) {
 		return
 	}
 
+	// The root itself is no skill: it is named as a place for them.
 	if level > 0 && slices.ContainsFunc(entries, isSkill) {
 		w.onSkill(dir)
 		return
@@ -91,10 +92,10 @@ func isSkill(e fs.DirEntry) bool {
 	return slices.Contains(fileNames, e.Name()) || e.Name() == moduleFile
 }
 
-// subdirectory is a directory to look into, without links.
+// subdirectory is the path of an entry that is a directory to search, with links resolved.
 func (w *walker) subdirectory(dir string, e fs.DirEntry) (string, bool) {
 	name, path := e.Name(), filepath.Join(dir, e.Name())
-	if strings.HasPrefix(name, ".") || name == "node_modules" { // a repository's, what is only staged
+	if strings.HasPrefix(name, ".") || name == "node_modules" { // like .git, and where installs are staged
 		return "", false
 	}
 	if e.IsDir() {
@@ -106,7 +107,7 @@ func (w *walker) subdirectory(dir string, e fs.DirEntry) (string, bool) {
 
 	info, err := os.Stat(path)
 	if err != nil || !info.IsDir() {
-		return "", false // a file's link, or one into nothing
+		return "", false // a link to a file, or a broken one
 	}
 
 	real, err := filepath.EvalSymlinks(path)
@@ -130,7 +131,8 @@ func (w *walker) addSkill(dir string) {
 	w.dirs = append(w.dirs, dir)
 }
 
-// load reads the skills that were found, several at a time, and takes them in by their place.
+// load reads the skills that were found, several at a time, and registers them in their order, so that
+// the result does not depend on which was read first.
 func (w *walker) load() {
 	type read struct {
 		skill    *Skill
@@ -157,14 +159,13 @@ func (w *walker) load() {
 	}
 }
 
-// Files lists what lies in a skill beside its SKILL.md, as paths below it with slashes,
-// sorted, at most max of them, and whether there are more (AGS-09). It reads none of them and
-// follows no links.
+// Files lists the files of a skill beside its SKILL.md (AGS-09): at most max paths relative to it,
+// sorted, with slashes, and whether there are more. It reads none of them and follows no links.
 func (s *Skill) Files(max int) (files []string, more bool, err error) {
 	err = filepath.WalkDir(s.Dir, func(path string, e fs.DirEntry, err error) error {
 		if err != nil {
 			if errors.Is(err, fs.ErrNotExist) && path != s.Dir {
-				return nil // it went while we looked
+				return nil // deleted during the walk
 			}
 			return err
 		}

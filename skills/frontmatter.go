@@ -11,16 +11,15 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// field is what a field of the frontmatter holds, and where.
+// field is a field of the frontmatter, and where it is.
 type field struct {
-	key     string // as it was written
-	node    *yaml.Node
-	line    int // of the file, from 1
-	column  int
-	valueAt int // line of the value
+	key    string // as written; in lower case for a lenient reader
+	node   *yaml.Node
+	line   int // of the file, from 1
+	column int
 }
 
-// text is the value as a string; a list is none.
+// text is the value as a string, and whether it is one: a list or mapping is not.
 func (v field) text() (string, bool) {
 	if v.node.Kind != yaml.ScalarNode {
 		return "", false
@@ -31,11 +30,11 @@ func (v field) text() (string, bool) {
 	return v.node.Value, true
 }
 
-// frontmatter is the head of a SKILL.md.
+// frontmatter is the YAML at the beginning of a SKILL.md.
 type frontmatter struct {
 	fields []field // in the order of the file
-	body   int     // offset of what follows, in bytes
-	lines  int     // of the head with both of its marks
+	body   int     // offset of the instructions, in bytes
+	lines  int     // of it, including both ---
 }
 
 func (f *frontmatter) lookup(name string) (field, bool) {
@@ -49,9 +48,8 @@ func (f *frontmatter) lookup(name string) (field, bool) {
 
 var bom = []byte("\xef\xbb\xbf")
 
-// splitFrontmatter finds the lines between the two marks, "---" on lines of their own (AGS-02). Ends of
-// lines may be CRLF; a byte order mark is passed over. It gives the offsets of the YAML and
-// of the body.
+// splitFrontmatter finds the YAML between two lines of "---" (AGS-02). Lines may end with CRLF, and a
+// byte order mark is skipped. It returns the offsets of the YAML and of the body.
 func splitFrontmatter(text []byte) (from, to, body int, rule Rule) {
 	at := 0
 	if bytes.HasPrefix(text, bom) {
@@ -79,7 +77,7 @@ func splitFrontmatter(text []byte) (from, to, body int, rule Rule) {
 	return 0, 0, 0, RuleFrontmatterOpen
 }
 
-// firstLine is the first line without its end, and whether it has one.
+// firstLine is the first line without its line break, and whether it has one.
 func firstLine(text []byte) ([]byte, bool) {
 	i := bytes.IndexByte(text, '\n')
 	if i < 0 {
@@ -88,7 +86,7 @@ func firstLine(text []byte) ([]byte, bool) {
 	return bytes.TrimSuffix(text[:i], []byte("\r")), true
 }
 
-// nextLine is where the second line begins.
+// nextLine is the offset of the second line.
 func nextLine(text []byte) int {
 	if i := bytes.IndexByte(text, '\n'); i >= 0 {
 		return i + 1
@@ -96,11 +94,11 @@ func nextLine(text []byte) int {
 	return len(text)
 }
 
-// maxDepth bounds how deep frontmatter may nest: what says more is no description of a skill.
+// maxDepth bounds the nesting of frontmatter: a description of a skill needs no more.
 const maxDepth = 20
 
-// parseFrontmatter parses the head of a SKILL.md. With lenient, values that YAML does not take for what
-// was meant (a colon in a description, a tab) are taken as plain text (AGS-02, AUT-02).
+// parseFrontmatter parses the frontmatter of a SKILL.md. With lenient, values that are not valid
+// YAML (a colon in a description, a tab) are read as plain text (AGS-02, AUT-02).
 func parseFrontmatter(file string, text []byte, lenient bool) (*frontmatter, []Problem) {
 	fail := func(rule Rule, line int, format string, args ...any) []Problem {
 		return []Problem{{File: file, Line: line, Rule: rule, Message: fmt.Sprintf(format, args...)}}
@@ -120,7 +118,7 @@ func parseFrontmatter(file string, text []byte, lenient bool) (*frontmatter, []P
 	source := strings.ReplaceAll(string(text[from:to]), "\r\n", "\n")
 	out := &frontmatter{body: body, lines: strings.Count(source, "\n") + 2}
 	root, line, err := parseYAML(source)
-	line = min(line+1, out.lines) // of the file; some errors are seen at the end only
+	line = min(line+1, out.lines) // of the file; the parser reports some errors at the very end
 	var problems []Problem
 	if err != nil && lenient {
 		if mended, changed := quoteValues(source); changed {
@@ -140,6 +138,7 @@ func parseFrontmatter(file string, text []byte, lenient bool) (*frontmatter, []P
 
 	for i := 0; i+1 < len(root.Content); i += 2 {
 		k, v := root.Content[i], root.Content[i+1]
+		// The value of an anchor, so that the kinds below are those of real values.
 		if v.Kind == yaml.AliasNode && v.Alias != nil {
 			v = v.Alias
 		}
@@ -151,21 +150,21 @@ func parseFrontmatter(file string, text []byte, lenient bool) (*frontmatter, []P
 
 		if _, ok := out.lookup(key); ok {
 			p := fail(RuleFieldTwice, k.Line+1, "%s is given twice", key)
-			p[0].Warning = lenient // the first holds
+			p[0].Warning = lenient // the first one counts
 			problems = append(problems, p...)
 			continue
 		}
 
-		out.fields = append(out.fields, field{key: key, node: v, line: k.Line + 1, column: k.Column, valueAt: v.Line + 1})
+		out.fields = append(out.fields, field{key: key, node: v, line: k.Line + 1, column: k.Column})
 	}
 
 	return out, problems
 }
 
-// parseYAML reads YAML of one document. The error has no line number of its own: the line of the
-// source, from 1, comes beside it.
+// parseYAML parses one YAML document. The text of an error has no line number: the line of the
+// source, from 1, is a result of its own.
 func parseYAML(source string) (root *yaml.Node, line int, err error) {
-	defer func() { // a parser of hostile input
+	defer func() { // the input may be hostile, and a panic must not end the daemon
 		if p := recover(); p != nil {
 			root, line, err = nil, 1, fmt.Errorf("it cannot be parsed (%v)", p)
 		}
@@ -203,11 +202,11 @@ func tooDeep(n *yaml.Node, left int) bool {
 	return false
 }
 
-// plainValue is a key at the margin with a value on the same line that is not quoted, no
-// block and no list or mapping.
+// plainValue is an unindented key with a value on the same line that is neither quoted nor a block, a
+// list or a mapping.
 var plainValue = regexp.MustCompile(`^([A-Za-z][\w-]*):[ \t]+([^\s"'|>\[{#].*)$`)
 
-// quoteValues puts values at the margin in quotes, and tabs at the begin of lines become spaces.
+// quoteValues quotes the values of unindented keys, and replaces tabs in the indentation by spaces.
 func quoteValues(source string) (string, bool) {
 	lines := strings.Split(source, "\n")
 	changed := false

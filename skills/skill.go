@@ -14,14 +14,14 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// MaxFile is the largest SKILL.md that is taken, in bytes: far beyond what a model should be
-// told at once (5,000 tokens are advised).
+// MaxFile is the largest SKILL.md that is accepted, in bytes: far beyond what a model should get at
+// once (5,000 tokens are recommended).
 const MaxFile = 1 << 20
 
-// maxHead is how much of a SKILL.md is read to learn its name and description, in bytes.
+// maxHead is how much of a SKILL.md is read for its frontmatter, in bytes.
 const maxHead = 64 << 10
 
-// Skill is what is known of a skill without its instructions.
+// Skill is a skill without its instructions.
 type Skill struct {
 	Name          string            `json:"name"`
 	Description   string            `json:"description"`
@@ -34,15 +34,15 @@ type Skill struct {
 	Source        string            `json:"source"` // where it was found: the label of its root, or "path"
 }
 
-// fileNames are the names of the file, the preferred one first (AGS-02).
+// fileNames are the accepted names of SKILL.md, the preferred one first (AGS-02).
 var fileNames = []string{"SKILL.md", "skill.md"}
 
 // moduleFile is the program of an executable skill (OSL-01).
 const moduleFile = "module.ts"
 
-// Load reads the skill of a directory leniently (AGS-04, C-10): a name that breaks rules, a
-// field nobody knows, YAML that can be mended are warnings; without a description there is no
-// skill. It gives nil exactly if one of the problems is more than a warning.
+// Load reads the skill of a directory leniently (AGS-04, C-10): a name that breaks rules, an unknown
+// field and YAML that can be repaired are warnings; a skill without a description is not loaded. The
+// skill is nil exactly if one of the problems is more than a warning.
 func Load(dir string) (*Skill, []Problem) {
 	real, problems := resolveDir(dir)
 	if hasError(problems) {
@@ -51,7 +51,7 @@ func Load(dir string) (*Skill, []Problem) {
 	return load(real)
 }
 
-// load is Load of a directory whose links are resolved.
+// load is Load for a directory whose links are resolved.
 func load(dir string) (*Skill, []Problem) {
 	file, text, problems := readSkillFile(dir, maxHead)
 	if hasError(problems) {
@@ -78,8 +78,8 @@ func load(dir string) (*Skill, []Problem) {
 	return s, problems
 }
 
-// Instructions reads what the skill says after its head, trimmed (AUT-01, AGS-02). The error
-// names the file: it may have gone or changed since the skill was found.
+// Instructions reads the text after the frontmatter, trimmed (AUT-01, AGS-02). The error names the
+// file: it may have been deleted or changed since the skill was discovered.
 func (s *Skill) Instructions() (string, error) {
 	file, text, problems := readSkillFile(s.Dir, MaxFile)
 	if hasError(problems) {
@@ -88,7 +88,7 @@ func (s *Skill) Instructions() (string, error) {
 
 	_, _, body, rule := splitFrontmatter(text)
 	if rule != "" {
-		return "", fmt.Errorf("%s has no head any more that ends (%s); was it changed just now?", file, rule)
+		return "", fmt.Errorf("%s no longer has a complete frontmatter (%s); was it changed just now?", file, rule)
 	}
 	if !utf8.Valid(text[body:]) {
 		return "", fmt.Errorf("%s is not UTF-8 text; save it as UTF-8", file)
@@ -97,7 +97,7 @@ func (s *Skill) Instructions() (string, error) {
 	return strings.TrimSpace(strings.ReplaceAll(string(text[body:]), "\r\n", "\n")), nil
 }
 
-// resolveDir is a directory by its absolute path without links.
+// resolveDir is the absolute path of a directory, with links resolved.
 func resolveDir(dir string) (string, []Problem) {
 	fail := func(at string, rule Rule, format string, args ...any) (string, []Problem) {
 		return at, []Problem{{File: at, Rule: rule, Message: fmt.Sprintf(format, args...)}}
@@ -122,8 +122,8 @@ func resolveDir(dir string) (string, []Problem) {
 	return real, nil
 }
 
-// readSkillFile reads up to limit bytes of the SKILL.md of a resolved directory. Links inside of the
-// directory are followed, others are not.
+// readSkillFile reads up to limit bytes of the SKILL.md of a resolved directory. Links within the
+// directory are followed, those that lead out of it are not.
 func readSkillFile(real string, limit int64) (file string, text []byte, problems []Problem) {
 	fail := func(at string, rule Rule, format string, args ...any) (string, []byte, []Problem) {
 		return at, nil, []Problem{{File: at, Rule: rule, Message: fmt.Sprintf(format, args...)}}
@@ -156,7 +156,7 @@ func readSkillFile(real string, limit int64) (file string, text []byte, problems
 		return fail(file, RuleLinkOutside, "is a link that leads out of its directory or nowhere; put the file itself there")
 	case err != nil:
 		return fail(file, RuleUnreadable, "%v", withoutPath(err))
-	case !info.Mode().IsRegular(): // to open a pipe would wait for somebody
+	case !info.Mode().IsRegular(): // opening a named pipe would block until somebody writes to it
 		return fail(file, RuleNotRegular, "is not a file")
 	case info.Size() > MaxFile:
 		return fail(file, RuleTooLarge, "has %d bytes, and %d are the most; move what is not needed each time to files beside it", info.Size(), MaxFile)
@@ -168,6 +168,7 @@ func readSkillFile(real string, limit int64) (file string, text []byte, problems
 	}
 	defer f.Close()
 
+	// A search reads frontmatter alone: of a thousand skills that makes the difference.
 	if limit < MaxFile {
 		text, err = readFrontmatter(f, limit)
 	} else {
@@ -176,6 +177,8 @@ func readSkillFile(real string, limit int64) (file string, text []byte, problems
 	if err != nil {
 		return fail(file, RuleUnreadable, "%v", withoutPath(err))
 	}
+	// UTF-16 begins with a byte order mark, FF FE or FE FF. It deserves a better message than that the
+	// --- is missing.
 	if len(text) > 1 && (text[0] == 0xff && text[1] == 0xfe || text[0] == 0xfe && text[1] == 0xff) {
 		return fail(file, RuleEncoding, "is UTF-16 text; save it as UTF-8")
 	}
@@ -183,8 +186,8 @@ func readSkillFile(real string, limit int64) (file string, text []byte, problems
 	return file, text, nil
 }
 
-// readFrontmatter reads up to the end of the head, in steps that most heads fit into: what follows is
-// long, and read when somebody wants it.
+// readFrontmatter reads up to the end of the frontmatter, in steps that most of it fits into. The
+// instructions after it may be long, and are read when somebody wants them.
 func readFrontmatter(f io.Reader, limit int64) ([]byte, error) {
 	const step = 4 << 10
 	var text []byte
@@ -200,7 +203,7 @@ func readFrontmatter(f io.Reader, limit int64) ([]byte, error) {
 			return text, err
 		}
 
-		// A mark at the very end may be the beginning of a longer line.
+		// With nothing after it the --- may be the beginning of a longer line, which is still unread.
 		if _, _, body, rule := splitFrontmatter(text); rule == RuleFrontmatterMissing || rule == "" && body < len(text) {
 			return text, nil
 		}
@@ -214,14 +217,14 @@ func isLink(root *os.Root, name string) bool {
 	return err == nil && info.Mode()&fs.ModeSymlink != 0
 }
 
-// hasModule says whether an executable skill lies here (OSL-01).
+// hasModule says whether this is an executable skill (OSL-01).
 func hasModule(root *os.Root) bool {
 	_, manifest := root.Lstat("manifest.json")
 	_, module := root.Lstat(moduleFile)
 	return manifest == nil && module == nil
 }
 
-// withoutPath is an error without the operation and the path, which are named before it.
+// withoutPath is an error without its operation and path, which a Problem names already.
 func withoutPath(err error) error {
 	var at *fs.PathError
 	if errors.As(err, &at) {
@@ -230,7 +233,7 @@ func withoutPath(err error) error {
 	return err
 }
 
-// stringMap are the entries of a mapping as strings, and whether it is one.
+// stringMap is a mapping with its values as strings, and whether it is a mapping.
 func stringMap(n *yaml.Node) (map[string]string, bool) {
 	if n.Kind != yaml.MappingNode {
 		return nil, false
@@ -243,7 +246,8 @@ func stringMap(n *yaml.Node) (map[string]string, bool) {
 	return out, true
 }
 
-// flatten is a value of metadata as one string: a list becomes its items with commas.
+// flatten is a value as one string. The items of a list, and the values of a mapping, are separated by
+// commas.
 func flatten(n *yaml.Node) string {
 	if n.Kind == yaml.ScalarNode {
 		return n.Value

@@ -20,12 +20,12 @@ import (
 // lockName is the lock file of a directory of skills.
 const lockName = "skills.lock.json"
 
-// Pinned is what the lock file says of an installed skill.
+// Pinned is the entry of an installed skill in the lock file.
 type Pinned struct {
-	Name        string    `json:"name"`               // also of its directory
+	Name        string    `json:"name"`               // and of its directory
 	Source      string    `json:"source"`             // folder, archive or URL
 	Path        string    `json:"path,omitempty"`     // within the source
-	Revision    string    `json:"revision,omitempty"` // as it was asked for
+	Revision    string    `json:"revision,omitempty"` // as requested
 	Commit      string    `json:"commit,omitempty"`
 	Hash        string    `json:"hash"` // see Hash
 	InstalledAt time.Time `json:"installed_at"`
@@ -36,8 +36,8 @@ type lockFile struct {
 	Skills  []Pinned `json:"skills"` // by name
 }
 
-// Installed lists what the lock file of a directory of skills says, by name. A directory
-// without one has nothing installed.
+// Installed are the entries of the lock file of a directory of skills, by name. Without a lock file
+// nothing is installed.
 func Installed(root string) ([]Pinned, error) {
 	path := filepath.Join(root, lockName)
 	text, err := os.ReadFile(path)
@@ -59,8 +59,8 @@ func Installed(root string) ([]Pinned, error) {
 	return l.Skills, nil
 }
 
-// Changed says whether an installed skill is not what was installed any more: its files, or
-// that it has any.
+// Changed says whether the files of an installed skill are no longer those that were installed, or
+// are gone.
 func (p Pinned) Changed(root string) (bool, error) {
 	hash, err := Hash(filepath.Join(root, p.Name))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -69,13 +69,12 @@ func (p Pinned) Changed(root string) (bool, error) {
 	return hash != p.Hash, err
 }
 
-// ErrExists says that a directory of the skill's name is there.
+// ErrExists: there is a directory with the skill's name.
 var ErrExists = errors.New("there is one already")
 
-// Install puts a staged skill in its place below root and pins it. With replace, what has
-// its name there makes room; else that is ErrExists. Either the old or the new one is there at
-// every instant, and what is there is what the lock file says, but for a crash between the
-// two, after which it shows as changed.
+// Install moves a staged skill to its place below root and pins it. With replace it takes the place of
+// a skill with its name; without, that is ErrExists. The directory changes before the lock file, so
+// that after a crash between the two the skill is reported as changed.
 func Install(ctx context.Context, root string, s *Staged, replace bool) (Pinned, error) {
 	p := Pinned{Name: s.Skill.Name, Source: s.Source, Path: s.Path, Revision: s.Revision, Commit: s.Commit, Hash: s.Hash, InstalledAt: time.Now().UTC().Truncate(time.Second)}
 	if name, err := cleanPath(p.Name); err != nil || name != p.Name || filepath.Base(name) != name || name[0] == '.' {
@@ -88,6 +87,7 @@ func Install(ctx context.Context, root string, s *Staged, replace bool) (Pinned,
 		case err == nil && !replace:
 			return fmt.Errorf("%s: %w", place, ErrExists)
 		case err == nil:
+			// Into the staging directory, which Close deletes.
 			if err := os.Rename(place, filepath.Join(s.tempDir, "replaced")); err != nil {
 				return fmt.Errorf("%s cannot make room: %w", place, err)
 			}
@@ -105,7 +105,7 @@ func Install(ctx context.Context, root string, s *Staged, replace bool) (Pinned,
 	})
 }
 
-// Pin takes an installed skill as it is now for what was installed: its owner changed it.
+// Pin accepts the changes of an installed skill: as it is now it counts as what was installed.
 func Pin(ctx context.Context, root, name string) (Pinned, error) {
 	var pinned Pinned
 	return pinned, updateLock(ctx, root, func(l *lockFile) error {
@@ -125,7 +125,7 @@ func Pin(ctx context.Context, root, name string) (Pinned, error) {
 	})
 }
 
-// Remove takes an installed skill away.
+// Remove uninstalls a skill.
 func Remove(ctx context.Context, root, name string) error {
 	return updateLock(ctx, root, func(l *lockFile) error {
 		if !l.remove(name) {
@@ -135,7 +135,7 @@ func Remove(ctx context.Context, root, name string) error {
 			return err
 		}
 
-		// Gone at once, even if the many files of it take their time.
+		// A rename removes the skill at once. Deleting its files may take a while, or be interrupted.
 		away, err := os.MkdirTemp(filepath.Join(root, stagingDir), "")
 		if err != nil {
 			return err
@@ -143,7 +143,7 @@ func Remove(ctx context.Context, root, name string) error {
 
 		err = os.Rename(filepath.Join(root, name), filepath.Join(away, "removed"))
 		if errors.Is(err, fs.ErrNotExist) {
-			err = nil // somebody was faster
+			err = nil // the owner deleted it already
 		}
 
 		return errors.Join(err, os.RemoveAll(away))
@@ -154,25 +154,25 @@ func notInstalled(root, name string) error {
 	return fmt.Errorf("%s was not installed in %s by rouse; what people put there themselves is left to them", name, root)
 }
 
-// remove drops a skill, and says whether it was there.
+// remove deletes an entry, and says whether there was one.
 func (l *lockFile) remove(name string) bool {
 	n := len(l.Skills)
 	l.Skills = slices.DeleteFunc(l.Skills, func(p Pinned) bool { return p.Name == name })
 	return len(l.Skills) < n
 }
 
-// updateLock lets one process at a time change a directory of skills, and writes its lock file
-// whole or not at all.
+// updateLock makes a change of a directory of skills and its lock file, one process at a time. The lock
+// file is replaced atomically, and only if the change succeeded.
 func updateLock(ctx context.Context, root string, do func(*lockFile) error) (err error) {
 	if err := os.MkdirAll(filepath.Join(root, stagingDir), 0o755); err != nil {
 		return err
 	}
 
-	one := flock.New(filepath.Join(root, stagingDir, "lock"))
-	if ok, err := one.TryLockContext(ctx, 50*time.Millisecond); !ok {
+	lock := flock.New(filepath.Join(root, stagingDir, "lock"))
+	if ok, err := lock.TryLockContext(ctx, 50*time.Millisecond); !ok {
 		return fmt.Errorf("somebody else is changing %s: %w", root, err)
 	}
-	defer func() { err = errors.Join(err, one.Close()) }()
+	defer func() { err = errors.Join(err, lock.Close()) }()
 
 	pinned, err := Installed(root)
 	if err != nil {

@@ -19,8 +19,8 @@ import (
 	"rouse/skills"
 )
 
-// stagingDir is the directory below a root in which skills are staged: on the same file system,
-// and not searched for skills.
+// stagingDir is the directory below a root in which skills are staged: on the same file system, so that
+// a rename can move them, and with a dot, so that it is not searched for skills.
 const stagingDir = ".staging"
 
 // File is one file of a skill.
@@ -36,15 +36,15 @@ type Staged struct {
 	Problems []skills.Problem // all of them warnings
 	Files    []File           // by path
 	Hash     string           // of all files: see Hash
-	Source   string           // as it was asked for
-	Path     string           // of the skill within the source, "" for all of it
-	Revision string           // that was asked for, "" for the source's own
-	Commit   string           // that the revision was, "" for what is no repository
+	Source   string           // as requested
+	Path     string           // of the skill within the source; "" if it is the whole source
+	Revision string           // as requested; "" for HEAD
+	Commit   string           // of the revision; "" if the source is not a repository
 
-	tempDir string // that Close removes
+	tempDir string // removed by Close
 }
 
-// Close removes what was staged. What was installed stays.
+// Close deletes what was staged. Once installed, the skill is elsewhere and stays.
 func (s *Staged) Close() error { return os.RemoveAll(s.tempDir) }
 
 // stage writes entries to a new directory below root and finds the skill in it.
@@ -100,7 +100,7 @@ func stage(ctx context.Context, root string, all entries, from Staged) (_ *Stage
 		return nil, fmt.Errorf("%s: %s", from.Source, firstError(dir, from.Problems))
 	}
 
-	from.Problems = slices.DeleteFunc(from.Problems, func(p skills.Problem) bool { return p.Rule == skills.RuleNameDirectory }) // it will be in one of its name
+	from.Problems = slices.DeleteFunc(from.Problems, func(p skills.Problem) bool { return p.Rule == skills.RuleNameDirectory }) // it will be installed under its own name
 	if rel, err := filepath.Rel(dir, at); err == nil && rel != "." {
 		from.Path = filepath.ToSlash(rel)
 	}
@@ -109,7 +109,8 @@ func stage(ctx context.Context, root string, all entries, from Staged) (_ *Stage
 	return &from, err
 }
 
-// sourceName is what a source is called: a skill that has no name is known by its folder's.
+// sourceName is the name of a source, for the folder that it is staged in: a skill without a name gets
+// that of its folder.
 func sourceName(source string) string {
 	name := path.Base(filepath.ToSlash(source))
 	for _, end := range []string{".git", ".zip", ".tgz", ".gz", ".tar"} {
@@ -124,8 +125,7 @@ func sourceName(source string) string {
 	return name
 }
 
-// firstError is the first problem that kept a skill from being loaded, with its path as the
-// source has it.
+// firstError is the first problem that is not a warning, with its path as in the source.
 func firstError(dir string, problems []skills.Problem) string {
 	i := slices.IndexFunc(problems, func(p skills.Problem) bool { return !p.Warning })
 	p := problems[i]
@@ -135,13 +135,13 @@ func firstError(dir string, problems []skills.Problem) string {
 	return p.String()
 }
 
-// findSkill is the one skill below a staging directory.
+// findSkill is the directory of the only skill in a staging directory.
 func findSkill(dir, only string) (string, error) {
 	base := filepath.Join(dir, filepath.FromSlash(only))
 	if _, problems := skills.Load(base); !slices.ContainsFunc(problems, func(p skills.Problem) bool {
 		return p.Rule == skills.RuleFileMissing
 	}) {
-		return base, nil // it is one, or a broken one
+		return base, nil // a skill, be it a broken one
 	}
 
 	c := skills.Discover(skills.Root{Path: base, Trusted: true})
@@ -167,11 +167,11 @@ func findSkill(dir, only string) (string, error) {
 	return "", fmt.Errorf("holds several skills; name the one you want with --path: %s", text.List(names, 20))
 }
 
-// writer takes entries into a root, within all bounds.
+// writer writes entries below a root, within all limits.
 type writer struct {
 	root    *os.Root
-	subpath string            // the path below which entries are wanted
-	seen    map[string]string // paths in small letters, and as they came
+	subpath string            // entries that are not below it are skipped
+	seen    map[string]string // by path in lower case: the path as it came; that of a folder ends with a slash
 	files   int
 	total   int64
 }
@@ -196,6 +196,7 @@ func (w *writer) add(e entry) error {
 		return entryError(e.name, "it has more than %d MiB", maxFile>>20)
 	}
 
+	// Counted before anything is written, so that a hostile source cannot fill the disk.
 	if w.files++; w.files > maxFiles {
 		return fmt.Errorf("the source holds more than %d files; nothing was installed", maxFiles)
 	}
@@ -210,7 +211,7 @@ func (w *writer) add(e entry) error {
 	return w.write(name, e)
 }
 
-// mkdirAll makes a folder and those above it.
+// mkdirAll creates a folder and its parents.
 func (w *writer) mkdirAll(name string) error {
 	if name == "." {
 		return nil
@@ -248,7 +249,7 @@ func (w *writer) write(name string, e entry) (err error) {
 		return err
 	}
 
-	n, err := io.Copy(to, io.LimitReader(from, maxFile+1)) // sizes may lie
+	n, err := io.Copy(to, io.LimitReader(from, maxFile+1)) // the size in an archive may be wrong
 	if errors.Is(err, io.ErrUnexpectedEOF) {
 		err = fmt.Errorf("the archive ends there: it is not whole, or unpacks to more than %d times its size", maxRatio)
 	}
@@ -267,8 +268,8 @@ func (w *writer) write(name string, e entry) (err error) {
 	return nil
 }
 
-// Hash is the hash of a skill's content, as the lock file pins it: SHA-256 over path, mark of
-// an executable and SHA-256 of each file, by path. Times and owners do not count.
+// Hash is the hash of a skill's content in the lock file: SHA-256 over path, executable bit, kind and
+// SHA-256 of each file, sorted by path. Times and owners do not count.
 func Hash(dir string) (string, error) {
 	_, hash, err := hashFiles(dir)
 	return hash, err
@@ -283,7 +284,7 @@ func hashFiles(dir string) ([]File, string, error) {
 
 	var files []File
 	all := sha256.New()
-	for e, err := range fromFolder(root) { // walked by name
+	for e, err := range fromFolder(root) { // sorted by name, which the hash depends on
 		if err != nil {
 			return nil, "", fmt.Errorf("the files of %s cannot be read: %w", dir, err)
 		}
@@ -292,6 +293,7 @@ func hashFiles(dir string) ([]File, string, error) {
 		}
 
 		f := File{Path: e.name, Bytes: e.size, Executable: e.mode&0o111 != 0}
+		// A link, added after the installation, counts by its kind alone: it is not followed.
 		sum := ""
 		if e.mode.IsRegular() {
 			if sum, err = digest(e); err != nil {
