@@ -77,8 +77,7 @@ func Section(list []*Skill, preloaded []Details) string {
 const maxListed = 100
 
 // Content is what a model gets when it loads a skill: name and root, the rule about paths, the
-// instructions, and the names of the other files, in an element by which compaction recognizes it
-// (AUT-04, AGS-09, UNI-07).
+// instructions, and the names of the other files, in a skill_content element (AUT-04, AGS-09, UNI-07).
 func (s *Skill) Content() (string, error) {
 	instructions, err := s.Instructions()
 	if err != nil {

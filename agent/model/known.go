@@ -71,7 +71,7 @@ const foundationWindow = 4096
 // of which nothing is known.
 func Lookup(name string) (Info, bool) {
 	name = strings.TrimPrefix(strings.ToLower(name), "models/")
-	whole := name
+	full := name
 	for {
 		if k, ok := known[name]; ok {
 			return k, true
@@ -79,7 +79,7 @@ func Lookup(name string) (Info, bool) {
 
 		i := strings.LastIndexByte(name, '-')
 		if i < 0 || !isDate(name[i+1:]) && name[i+1:] != "latest" && name[i+1:] != "0" {
-			if strings.Contains(whole, "foundation") {
+			if strings.Contains(full, "foundation") {
 				return Info{Window: foundationWindow}, false // whose price depends on its server
 			}
 			return Info{}, false

@@ -122,13 +122,13 @@ func (t *turn) Decode(f wire.Frame, a *wire.Accumulator) (string, error) {
 
 // decodeDocument decodes the answer of a server that does not stream.
 func (t *turn) decodeDocument(e event, a *wire.Accumulator) (string, error) {
-	var said strings.Builder
+	var all strings.Builder
 	for i, raw := range e.Content {
 		text, err := t.startBlock(i, raw, a)
 		if err != nil {
 			return "", err
 		}
-		said.WriteString(text)
+		all.WriteString(text)
 		t.blocks[i].stopped = true
 	}
 
@@ -137,7 +137,7 @@ func (t *turn) decodeDocument(e event, a *wire.Accumulator) (string, error) {
 		t.finish(e.StopReason, a)
 	}
 
-	return said.String(), nil
+	return all.String(), nil
 }
 
 // startBlock adds a block, which may be whole already, and returns its text. Blocks start one

@@ -227,41 +227,12 @@ func (d anthropic) frames(turn Turn) []string {
 	event("ping", map[string]any{})
 
 	for i, b := range d.blocks(turn) {
-		delta := func(kind, key, value string) {
-			event("content_block_delta", map[string]any{"index": i, "delta": map[string]any{"type": kind, key: value}})
-		}
-		begin := map[string]any{"type": b.Type}
-		var rest func()
-		switch b.Type {
-		case "text":
-			begin["text"] = ""
-			rest = func() {
-				for _, piece := range deltas(*b.Text) {
-					delta("text_delta", "text", piece)
-				}
-			}
-		case "thinking":
-			begin["thinking"], begin["signature"] = "", ""
-			rest = func() {
-				for _, piece := range deltas(*b.Thinking) {
-					delta("thinking_delta", "thinking", piece)
-				}
-				delta("signature_delta", "signature", b.Signature)
-			}
-		case "tool_use":
-			begin["id"], begin["name"], begin["input"] = b.ID, b.Name, map[string]any{}
-			rest = func() {
-				for _, part := range fragments(b.Input) {
-					delta("input_json_delta", "partial_json", part)
-				}
-			}
-		default:
-			begin["data"] = b.Data
-			rest = func() {}
+		event("content_block_start", map[string]any{"index": i, "content_block": b.start()})
+		for _, delta := range b.deltas() {
+			event("content_block_delta", map[string]any{"index": i, "delta": map[string]any{"type": delta.kind, delta.field: delta.value}})
 		}
 
-		event("content_block_start", map[string]any{"index": i, "content_block": begin})
-		rest()
+		// A turn that hangs stops after its text, before the block ends.
 		if turn.Hang && b.Type == "text" {
 			return out
 		}
@@ -275,6 +246,47 @@ func (d anthropic) frames(turn Turn) []string {
 
 	event("message_delta", map[string]any{"delta": map[string]any{"stop_reason": d.finish(turn), "stop_sequence": nil}, "usage": map[string]any{"output_tokens": u.Output}})
 	event("message_stop", map[string]any{})
+	return out
+}
+
+// start is a block as its first event has it: without what the deltas bring.
+func (b anthropicBlock) start() map[string]any {
+	start := map[string]any{"type": b.Type}
+	switch b.Type {
+	case "text":
+		start["text"] = ""
+	case "thinking":
+		start["thinking"], start["signature"] = "", ""
+	case "tool_use":
+		start["id"], start["name"], start["input"] = b.ID, b.Name, map[string]any{}
+	default:
+		start["data"] = b.Data
+	}
+
+	return start
+}
+
+// anthropicDelta is one event of a block.
+type anthropicDelta struct{ kind, field, value string }
+
+func (b anthropicBlock) deltas() []anthropicDelta {
+	var out []anthropicDelta
+	switch b.Type {
+	case "text":
+		for _, piece := range deltas(*b.Text) {
+			out = append(out, anthropicDelta{"text_delta", "text", piece})
+		}
+	case "thinking":
+		for _, piece := range deltas(*b.Thinking) {
+			out = append(out, anthropicDelta{"thinking_delta", "thinking", piece})
+		}
+		out = append(out, anthropicDelta{"signature_delta", "signature", b.Signature})
+	case "tool_use":
+		for _, piece := range fragments(b.Input) {
+			out = append(out, anthropicDelta{"input_json_delta", "partial_json", piece})
+		}
+	}
+
 	return out
 }
 

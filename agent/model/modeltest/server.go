@@ -29,11 +29,11 @@ type Turn struct {
 	NoImages bool          // the model supports no images, and its server refuses them
 
 	Fail model.ErrorKind // the server fails with its own error for this kind: after Text, if there is one
-	// Hang: after Text, or what Mangle leaves of the stream, the server sends nothing until the
+	// Hang: after Text, or what is left of a damaged stream, the server sends nothing until the
 	// client disconnects; without a Text no answer begins.
 	Hang    bool
 	Endless time.Duration // the end of Text is sent again and again, with this pause
-	// Mangle changes the stream before it is sent, and says whether the connection breaks after it.
+	// The next one changes the stream before it is sent, and says whether the connection breaks after it.
 	Mangle func(stream []byte) (sent []byte, abort bool)
 
 	Status int // 0 means 200
@@ -171,7 +171,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, d dialect, turn 
 		s.mu.Unlock()
 	}
 
-	// A turn that hangs inside its calls is streamed in full and cut off by Mangle; one that hangs
+	// A turn that hangs inside its calls is streamed in full, and what damages it cuts it off; one that hangs
 	// or fails after its text has no other frames.
 	complete := turn
 	complete.Hang = false

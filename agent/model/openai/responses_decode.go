@@ -101,9 +101,9 @@ func (t *responsesTurn) Decode(f wire.Frame, a *wire.Accumulator) (string, error
 	case "response.output_item.done":
 		return t.finishItem(e.Index, e.Item)
 	case "response.failed":
-		var whole struct{ Response json.RawMessage }
-		if json.Unmarshal(f.Data, &whole) == nil && len(whole.Response) > 0 {
-			return "", t.p.client.APIError(whole.Response)
+		var failed struct{ Response json.RawMessage }
+		if json.Unmarshal(f.Data, &failed) == nil && len(failed.Response) > 0 {
+			return "", t.p.client.APIError(failed.Response)
 		}
 		return "", t.p.client.APIError(f.Data)
 	case "response.completed", "response.incomplete", "response.cancelled":
@@ -227,24 +227,24 @@ func (t *responsesTurn) finish(b responsesBody, a *wire.Accumulator) (string, er
 	// The final event repeats all items; a server may leave out the events before it. Those that
 	// were finished already are not added again.
 	for i, raw := range b.Output {
-		said, err := t.finishItem(i, raw)
+		delta, err := t.finishItem(i, raw)
 		if err != nil {
 			return "", err
 		}
-		text.WriteString(said)
+		text.WriteString(delta)
 	}
 
 	if u := b.Usage; u != nil {
 		a.Usage = wire.NewUsage(u.Input, u.Output, u.Details.Cached, 0)
 	}
 
-	whole, refused := true, false
+	complete, refused := true, false
 	for _, it := range t.items {
 		switch it.kind {
 		case "function_call":
 			a.StartCall(len(a.Calls), it.id, it.name).Args.WriteString(it.args)
 			a.AddPart(wire.Part{Call: len(a.Calls)})
-			whole = whole && it.done
+			complete = complete && it.done
 		case "message":
 			p := wire.Part{Text: it.emitted}
 			if it.phase == refusal {
@@ -269,7 +269,7 @@ func (t *responsesTurn) finish(b responsesBody, a *wire.Accumulator) (string, er
 	if b.Incomplete.Reason != "" {
 		reason = b.Incomplete.Reason
 	}
-	if reason == "" || reason == "completed" && !whole {
+	if reason == "" || reason == "completed" && !complete {
 		return text.String(), nil // cut off
 	}
 

@@ -21,7 +21,7 @@
 // package. Usage is reported for a complete answer, also if it cannot be used.
 //
 // A request holds the whole conversation. What was encoded for the last one is cached in the
-// conversation's model.Draft and sent again, so that a step encodes only what is new (EncodeCache,
+// conversation's model.Request and sent again, so that a step encodes only what is new (EncodeCache,
 // BodyBuilder).
 //
 // What a provider wants back with its answer (signatures of its reasoning) is stored in

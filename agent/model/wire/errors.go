@@ -99,25 +99,25 @@ func (c *Client) parseError(raw []byte) ServerError {
 		raw = list[0]
 	}
 
-	said := ServerError{Code: codes(raw)}
+	serverErr := ServerError{Code: codes(raw)}
 	for _, place := range [][]string{{"error", "message"}, {"error"}, {"message"}, {"detail"}, {"errors"}} {
-		if said.Message = lookup(raw, place...); said.Message != "" {
+		if serverErr.Message = lookup(raw, place...); serverErr.Message != "" {
 			break
 		}
 	}
 
 	// The outer type often says no more than "error".
 	if inner := codes(raw, "error"); inner != "" {
-		said.Code = inner
+		serverErr.Code = inner
 	}
 
-	if said.Message == "" {
-		said.Message = describeBody(string(raw))
+	if serverErr.Message == "" {
+		serverErr.Message = describeBody(string(raw))
 	}
 
 	// Redacted before it is truncated: a secret that was cut in two would not be found.
-	said.Message = text.Truncate(c.redactor.Replace(text.Collapse(said.Message)), maxErrorText)
-	return said
+	serverErr.Message = text.Truncate(c.redactor.Replace(text.Collapse(serverErr.Message)), maxErrorText)
+	return serverErr
 }
 
 // codes are the fields by which servers say what kind of failure it is.
@@ -167,14 +167,14 @@ func describeBody(text string) string {
 }
 
 // statusError is for a response whose status is not a success.
-func (c *Client) statusError(x Exchange, resp *http.Response, said ServerError) error {
-	kind, retryable := classify(resp.StatusCode, said)
-	e := c.newError(kind, retryable, "the model server %s answered %s for the model %s: %s", c.shownURL, resp.Status, c.endpoint.Model, said.Message)
+func (c *Client) statusError(x Exchange, resp *http.Response, serverErr ServerError) error {
+	kind, retryable := classify(resp.StatusCode, serverErr)
+	e := c.newError(kind, retryable, "the model server %s answered %s for the model %s: %s", c.shownURL, resp.Status, c.endpoint.Model, serverErr.Message)
 	e.RetryAfter, _ = retryAfter(resp)
 
 	// After a timeout of the server or a gateway the model may have been at work, and be billed.
 	e.Refused = resp.StatusCode != http.StatusGatewayTimeout && resp.StatusCode != http.StatusRequestTimeout
-	hint := x.Hint(kind, resp.StatusCode, said)
+	hint := x.Hint(kind, resp.StatusCode, serverErr)
 	switch {
 	case hint != "":
 	case resp.StatusCode == http.StatusNotFound:
@@ -197,16 +197,16 @@ func (c *Client) statusError(x Exchange, resp *http.Response, said ServerError) 
 // APIError is for an error that the server sent in place of an answer, or in the middle of one:
 // under the status 200, so that the kind has to be found in its codes.
 func (c *Client) APIError(data []byte) error {
-	said := c.parseError(data)
+	serverErr := c.parseError(data)
 	status := http.StatusOK
-	for word := range strings.FieldsSeq(said.Code) {
+	for word := range strings.FieldsSeq(serverErr.Code) {
 		if n, err := strconv.Atoi(word); err == nil && n >= 400 && n < 600 {
 			status = n
 		}
 	}
 
-	kind, retryable := classify(status, said)
-	return c.newError(kind, retryable, "the model %s at %s failed instead of answering: %s", c.endpoint.Model, c.shownURL, said.Message)
+	kind, retryable := classify(status, serverErr)
+	return c.newError(kind, retryable, "the model %s at %s failed instead of answering: %s", c.endpoint.Model, c.shownURL, serverErr.Message)
 }
 
 // InvalidChunk is for a frame that the API does not allow.
@@ -230,8 +230,8 @@ func (c *Client) newError(kind model.ErrorKind, retryable bool, format string, a
 
 // classify says what kind of failure it is, and whether the same request may succeed later. A
 // status of 200 means that the error came where an answer was due.
-func classify(status int, said ServerError) (model.ErrorKind, bool) {
-	words := strings.ToLower(said.Message + " " + said.Code)
+func classify(status int, serverErr ServerError) (model.ErrorKind, bool) {
+	words := strings.ToLower(serverErr.Message + " " + serverErr.Code)
 	holds := func(any ...string) bool {
 		for _, w := range any {
 			if strings.Contains(words, w) {

@@ -21,8 +21,7 @@ type Frame struct {
 	Document bool   // the whole answer: the server does not stream
 }
 
-// readAnswer splits an answer into frames. How is decided by its first bytes: Content-Type is
-// wrong too often.
+// readAnswer splits an answer into frames and decodes them.
 func (c *Client) readAnswer(resp *http.Response, decode func(Frame) error) error {
 	limited := &io.LimitedReader{R: resp.Body, N: maxAnswer}
 	r, ok := c.readers.Get().(*bufio.Reader)
@@ -32,7 +31,7 @@ func (c *Client) readAnswer(resp *http.Response, decode func(Frame) error) error
 
 	r.Reset(limited)
 	defer func() {
-		r.Reset(nil)
+		r.Reset(nil) // the pool must not hold on to the response
 		c.readers.Put(r)
 	}()
 
@@ -41,39 +40,14 @@ func (c *Client) readAnswer(resp *http.Response, decode func(Frame) error) error
 		return c.brokenError(err, limited)
 	}
 
-	beginning, err := r.Peek(r.Buffered())
-	if err != nil {
-		return c.brokenError(err, limited)
-	}
-
 	// io.EOF from decode means that the server marked the end of its answer: whatever happens to
 	// the connection after that does no harm.
 	done := false
-	each := func(f Frame) error {
+	err = c.readFrames(resp, r, limited, first, func(f Frame) error {
 		err := decode(f)
 		done = errors.Is(err, io.EOF)
 		return err
-	}
-
-	object := first == '{' || first == '[' // JSON lines, or a document of a server that does not stream
-	switch {
-	case c.dialect.JSONLines && object:
-		err = readLines(r, each)
-	case object:
-		var data []byte
-		if data, err = io.ReadAll(r); err == nil && limited.N > 0 {
-			err = each(Frame{Data: data, Document: true})
-		}
-	case first == '<' || c.dialect.JSONLines || !isEventStream(beginning):
-		// Some web page, most likely a login: the same URL would give it again.
-		kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
-		if kind == "" {
-			kind = "something"
-		}
-		return c.newError(model.KindNonsense, false, "the model server %s answered with %s instead of a stream: %s; check base_url", c.shownURL, kind, c.parseError(beginning).Message)
-	default:
-		err = readEvents(r, each)
-	}
+	})
 
 	// What follows tells the errors of decode, which are final, from those of reading. limited.N
 	// is 0 where the answer was cut at the limit, so that its error is only a symptom of that.
@@ -86,6 +60,36 @@ func (c *Client) readAnswer(resp *http.Response, decode func(Frame) error) error
 	}
 
 	return c.brokenError(err, limited)
+}
+
+// readFrames decides by the first bytes of an answer how to read it: Content-Type is wrong too
+// often.
+func (c *Client) readFrames(resp *http.Response, r *bufio.Reader, limited *io.LimitedReader, first rune, decode func(Frame) error) error {
+	beginning, err := r.Peek(r.Buffered())
+	if err != nil {
+		return err
+	}
+
+	object := first == '{' || first == '[' // JSON lines, or a document of a server that does not stream
+	switch {
+	case c.dialect.JSONLines && object:
+		return readLines(r, decode)
+	case object:
+		data, err := io.ReadAll(r)
+		if err != nil || limited.N <= 0 {
+			return err
+		}
+		return decode(Frame{Data: data, Document: true})
+	case first != '<' && !c.dialect.JSONLines && isEventStream(beginning):
+		return readEvents(r, decode)
+	}
+
+	// Some web page, most likely a login: the same URL would give it again.
+	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	if kind == "" {
+		kind = "something"
+	}
+	return c.newError(model.KindNonsense, false, "the model server %s answered with %s instead of a stream: %s; check base_url", c.shownURL, kind, c.parseError(beginning).Message)
 }
 
 // firstRune peeks at the first character of an answer after a byte order mark and blanks.
