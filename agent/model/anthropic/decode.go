@@ -96,7 +96,7 @@ func (t *turn) Decode(f wire.Frame, a *wire.Accumulator) (string, error) {
 	switch e.Type {
 	case "message":
 		return t.decodeDocument(e, a)
-	case "message_start":
+	case "message_start": // with the first counts
 		if e.Message != nil {
 			t.addUsage(e.Message.Usage, a)
 		}
@@ -239,6 +239,7 @@ func (t *turn) finish(reason string, a *wire.Accumulator) {
 		}
 	}
 
+	// With calls there is nothing to continue: their results are the next request.
 	a.SetFinishReason(reason, stopReasons)
 	a.Paused = paused && len(a.Calls) == 0
 }

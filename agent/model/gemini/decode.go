@@ -76,6 +76,8 @@ func (t *turn) Decode(f wire.Frame, a *wire.Accumulator) (string, error) {
 		return "", t.p.client.NoAnswer(f.Data)
 	}
 
+	// Each chunk may have counts, of all that was sent so far: the last ones count. Thoughts are
+	// billed as output, and counted apart.
 	if u := c.Usage; u != nil {
 		a.Usage = wire.NewUsage(u.Prompt+u.ToolPrompt, u.Candidates+u.Thoughts, u.Cached, 0)
 	}
@@ -127,6 +129,7 @@ func (t *turn) addPart(p answerPart, a *wire.Accumulator) (string, error) {
 	switch {
 	case p.Thought:
 	case p.Call != nil:
+		// Without an id package wire generates one, and it goes back with call and result.
 		if p.Call.WillContinue || len(p.Call.PartialArgs) > 0 {
 			return "", t.p.client.InvalidChunk(errPartialCall)
 		}

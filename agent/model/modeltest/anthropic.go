@@ -64,7 +64,7 @@ var (
 func (d anthropic) validate(s *Server, r *http.Request, body []byte) string {
 	var in anthropicRequest
 	dec := json.NewDecoder(bytes.NewReader(body))
-	dec.DisallowUnknownFields()
+	dec.DisallowUnknownFields() // the API refuses a misspelled field too
 	if err := dec.Decode(&in); err != nil {
 		return err.Error() + ": Extra inputs are not permitted"
 	}
@@ -110,6 +110,7 @@ func (d anthropic) validateTranscript(s *Server, messages []anthropicTurn) strin
 		var calls []model.Call
 		answered := 0
 		for j, b := range m.Content {
+			// Results have to come before anything else: the jth block is the jth result.
 			at := slices.Index(open, b.ToolUseID)
 			switch {
 			case b.Type == "text" && (b.Text == nil || strings.TrimSpace(*b.Text) == ""):
@@ -142,6 +143,7 @@ func (d anthropic) validateTranscript(s *Server, messages []anthropicTurn) strin
 		}
 	}
 
+	// An answer that paused is continued by sending it back, so that it may be the last message.
 	paused := func(b anthropicBlock) bool { return b.Type == "server_tool_use" }
 	if n := len(messages); n%2 == 0 && !slices.ContainsFunc(messages[n-1].Content, paused) {
 		return "This model does not support assistant message prefill. The conversation must end with a user message."

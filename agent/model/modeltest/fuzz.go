@@ -15,6 +15,7 @@ import (
 // that is cut off at various places.
 func Fuzz(f *testing.F, open func(http.RoundTripper) (model.Provider, error), seeds ...string) {
 	stream := recordStream(f, open)
+	// From nothing to all of it, in steps of 5 %.
 	for i := range 21 {
 		f.Add(stream[:len(stream)*i/20])
 	}

@@ -161,6 +161,7 @@ func (d gemini) validateTranscript(s *Server, contents []geminiContent) string {
 				made = append(made, *p.FunctionCall)
 				calls = append(calls, model.Call{Name: p.FunctionCall.Name, Args: p.FunctionCall.Args})
 			case p.Response != nil:
+				// Results are matched to calls by their order, and their ids have to agree with it.
 				if answers >= len(open) || open[answers].Name != p.Response.Name || open[answers].ID != p.Response.ID || p.Response.Response == nil {
 					return "Please ensure that the number of function response parts is equal to the number of function call parts of the function call turn."
 				}
@@ -291,6 +292,7 @@ func (d gemini) frames(turn Turn) []string {
 			}
 			fields["functionCall"] = call
 			add([]any{fields}, "")
+			// Put in as text: they may be broken on purpose, and then cannot be encoded.
 			out[len(out)-1] = strings.Replace(out[len(out)-1], `"@args@"`, string(p.FunctionCall.Args), 1)
 		case *p.Text == "":
 			fields["text"] = ""
@@ -311,6 +313,7 @@ func (d gemini) frames(turn Turn) []string {
 		finish = strings.ToUpper(turn.Finish)
 	}
 
+	// The finish reason comes in a chunk of its own, with an empty text.
 	add([]any{map[string]any{"text": ""}}, finish)
 	return out
 }

@@ -143,6 +143,7 @@ func (ollama) frames(turn Turn) []string {
 			call["id"] = c.ID
 		}
 		add(map[string]any{"tool_calls": []any{call}}, nil)
+		// Put in as text: they may be broken on purpose, and then cannot be encoded.
 		out[len(out)-1] = strings.Replace(out[len(out)-1], `"@args@"`, string(c.Args), 1)
 	}
 

@@ -132,6 +132,7 @@ func Chunks(turn Turn) []string {
 		}
 	}
 
+	// A refusal is text of its own kind, after which the server says "stop".
 	finish := turn.Finish
 	switch {
 	case finish == model.StopRefusal:

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -52,7 +53,7 @@ type responsesItem struct {
 func (d responses) validate(s *Server, _ *http.Request, body []byte) string {
 	var in responsesRequest
 	dec := json.NewDecoder(bytes.NewReader(body))
-	dec.DisallowUnknownFields()
+	dec.DisallowUnknownFields() // the API refuses a misspelled field too
 	if err := dec.Decode(&in); err != nil {
 		return "Unknown parameter: " + err.Error()
 	}
@@ -97,6 +98,7 @@ func (responses) validateTranscript(s *Server, in responsesRequest) string {
 				return "No tool output found for function call " + open[0] + "."
 			}
 
+			// A message of the user ends an answer; one of the assistant is a part of it.
 			if it.Role != "assistant" {
 				said, calls = nil, nil
 			}
@@ -212,16 +214,9 @@ func (d responses) frames(turn Turn) []string {
 	event("response.in_progress", response("in_progress", nil))
 	items := d.items(turn)
 	for i, it := range items {
-		begun := map[string]any{}
-		for k, v := range it {
-			begun[k] = v
-		}
-
-		place := map[string]any{"output_index": i, "item_id": it["id"]}
+		begun := maps.Clone(it)
 		at := func(more map[string]any) map[string]any {
-			for k, v := range place {
-				more[k] = v
-			}
+			more["output_index"], more["item_id"] = i, it["id"]
 			return more
 		}
 
@@ -262,7 +257,14 @@ func (d responses) frames(turn Turn) []string {
 		return out
 	}
 
-	end, status := map[string]any{"output": items}, "completed"
+	status, end := d.end(turn, items)
+	event("response."+status, response(status, end))
+	return out
+}
+
+// end is the status of a response at its end, and what the last event has beside that.
+func (responses) end(turn Turn, items []map[string]any) (status string, end map[string]any) {
+	status, end = "completed", map[string]any{"output": items}
 	if u := turn.Usage; u != (model.Usage{}) {
 		end["usage"] = map[string]any{"input_tokens": u.Input, "input_tokens_details": map[string]any{"cached_tokens": u.Cached},
 			"output_tokens": u.Output, "output_tokens_details": map[string]any{"reasoning_tokens": 0}, "total_tokens": u.Input + u.Output}
@@ -275,6 +277,5 @@ func (d responses) frames(turn Turn) []string {
 		end["incomplete_details"] = map[string]any{"reason": strings.Replace(turn.Finish, model.StopLength, "max_output_tokens", 1)}
 	}
 
-	event("response."+status, response(status, end))
-	return out
+	return status, end
 }

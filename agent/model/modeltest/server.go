@@ -86,7 +86,7 @@ func New(t testing.TB, turns ...Turn) *Server {
 	s := &Server{script: turns, closing: make(chan struct{})}
 	s.Server = httptest.NewServer(s)
 	t.Cleanup(func() {
-		close(s.closing)
+		close(s.closing) // ends handlers that hang: Close waits for them
 		s.Close()
 	})
 
@@ -131,6 +131,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 
+	// A request that is refused below uses up its turn all the same.
 	turn := s.nextTurn(body)
 	if problem := d.validate(s, r, body); problem != "" {
 		status, text := d.errorResponse(model.KindBadRequest, problem)
@@ -216,6 +217,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, d dialect, turn 
 		}
 	}
 
+	// Closed without the last chunk, so that the client sees the connection break.
 	if abort {
 		if conn, _, err := w.(http.Hijacker).Hijack(); err == nil {
 			conn.Close()

@@ -48,6 +48,7 @@ type functionSpec struct {
 }
 
 func (t *turn) encode() (*wire.BodyBuilder, error) {
+	// Truncate and Shift are false, and have to be sent: the server's defaults are true.
 	rest := request{Stream: true, Options: map[string]any{}}
 	if t.p.window > 0 {
 		rest.Options["num_ctx"] = t.p.window
@@ -123,7 +124,7 @@ func (t *turn) toMessage(m model.Message) message {
 				args = json.RawMessage("{}")
 			}
 			out.ToolCalls = append(out.ToolCalls, call{p.Call.ID, function{len(out.ToolCalls), p.Call.Name, args}})
-		case p.Opaque != nil:
+		case p.Opaque != nil: // thinking: the content is Text already
 			if json.Unmarshal(p.Opaque, &out.Thinking) != nil {
 				out.Thinking = ""
 			}

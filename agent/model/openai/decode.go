@@ -95,6 +95,7 @@ var stopReasons = map[string]string{
 
 // Decode implements wire.Exchange.
 func (t *turn) Decode(f wire.Frame, a *wire.Accumulator) (string, error) {
+	// No JSON: it ends the stream. Some servers leave it out, so that it proves nothing.
 	if bytes.HasPrefix(f.Data, []byte("[DONE]")) {
 		return "", io.EOF
 	}

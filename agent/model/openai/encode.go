@@ -136,7 +136,7 @@ func toMessage(m model.Message) message {
 	}
 
 	for _, c := range m.Calls {
-		args := string(c.Args)
+		args := string(c.Args) // a string that holds JSON, which an empty one does not
 		if args == "" {
 			args = "{}"
 		}
