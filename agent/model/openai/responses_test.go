@@ -127,7 +127,7 @@ func TestResponsesWithoutReasoning(t *testing.T) {
 	}
 }
 
-// A server without the endpoint is told from one without the model.
+// The error for a server without the endpoint differs from that for one without the model.
 func TestResponsesAreMissing(t *testing.T) {
 	s := modeltest.New(t, modeltest.Turn{Status: 404, Raw: "404 page not found"})
 	if a := modeltest.Ask(t, t.Context(), responses(t, s.URL, modeltest.Limits{}), question); a.Err == nil || !strings.Contains(a.Err.Error(), "api: chat") {

@@ -46,7 +46,7 @@ func TestFilterImages(t *testing.T) {
 	}
 }
 
-// What servers say of a model that sees nothing is told from what they say of one picture.
+// Errors about a model without image support are told apart from those about a single image.
 func TestAdaptImages(t *testing.T) {
 	for said, want := range map[string]bool{
 		"Invalid content type. image_url is only supported by certain models.":                            true,

@@ -280,7 +280,7 @@ func TestSlowReader(t *testing.T) {
 	})
 }
 
-// Whoever stops a turn is told by the error, also in the middle of a pause.
+// The error of a cancelled turn is the cause, also in the middle of a pause.
 func TestCancelledWhileWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stop := errors.New("somebody said stop")
