@@ -11,7 +11,7 @@ import (
 	"rouse/agent/model"
 )
 
-func server(t *testing.T, name string) *Server {
+func server(t *testing.T, name string) *Client {
 	t.Helper()
 	s, err := New(Endpoint{Model: name}, Dialect{Name: "plain", BaseURL: "http://model"})
 	if err != nil {
@@ -20,7 +20,7 @@ func server(t *testing.T, name string) *Server {
 	return s
 }
 
-func shown(pieces []Piece) string {
+func shown(pieces []ContentBlock) string {
 	var out []string
 	for _, p := range pieces {
 		text := p.Text
@@ -40,20 +40,20 @@ func shown(pieces []Piece) string {
 
 // What a server wants back is found in the message that was stored; in one that another
 // model wrote, or that has changed since, there is nothing of it.
-func TestPieces(t *testing.T) {
+func TestContentBlocks(t *testing.T) {
 	s := server(t, "m")
 	opaque := json.RawMessage(`{"s":1}`)
-	var a Answer
+	var a Accumulator
 	for _, p := range []Part{{Opaque: opaque}, {Text: 2}, {Text: 1}, {Text: 3, Opaque: opaque}, {Call: 1, Opaque: opaque}, {Opaque: opaque}, {Call: 2}} {
-		a.Keep(p)
+		a.AddPart(p)
 	}
 
-	m := model.Message{Role: model.RoleAssistant, Text: "abcdef", Calls: []model.Call{{ID: "x"}, {ID: "y"}}, Raw: s.keep(a.Parts)}
+	m := model.Message{Role: model.RoleAssistant, Text: "abcdef", Calls: []model.Call{{ID: "x"}, {ID: "y"}}, Raw: s.marshalParts(a.Parts)}
 	const plain, whole = `abcdef, call x, call y`, `{"s":1}, abc, def{"s":1}, call x{"s":1}, {"s":1}, call y`
-	if got := shown(s.Pieces(m)); got != whole {
+	if got := shown(s.ContentBlocks(m)); got != whole {
 		t.Errorf("%s, want %s", got, whole)
 	}
-	if got := shown(server(t, "another").Pieces(m)); got != plain {
+	if got := shown(server(t, "another").ContentBlocks(m)); got != plain {
 		t.Errorf("another model has %s, want %s", got, plain)
 	}
 
@@ -61,7 +61,7 @@ func TestPieces(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := shown(elsewhere.Pieces(m)); got != plain {
+	if got := shown(elsewhere.ContentBlocks(m)); got != plain {
 		t.Errorf("the model at another place has %s, want %s", got, plain)
 	}
 
@@ -82,25 +82,25 @@ func TestPieces(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			other := m
 			change(&other)
-			want := strings.TrimSuffix(strings.Join([]string{other.Text, shown(server(t, "none").Pieces(model.Message{Calls: other.Calls}))}, ", "), ", ")
-			if got := shown(s.Pieces(other)); got != want {
+			want := strings.TrimSuffix(strings.Join([]string{other.Text, shown(server(t, "none").ContentBlocks(model.Message{Calls: other.Calls}))}, ", "), ", ")
+			if got := shown(s.ContentBlocks(other)); got != want {
 				t.Errorf("%s, want %s", got, want)
 			}
 		})
 	}
-	if raw := s.keep([]Part{{Text: 3}, {Call: 1}}); raw != nil {
+	if raw := s.marshalParts([]Part{{Text: 3}, {Call: 1}}); raw != nil {
 		t.Errorf("%s is kept, though nobody wants it back", raw)
 	}
 }
 
-func TestCount(t *testing.T) {
-	for text, want := range map[string]Count{`7`: 7, `7.0`: 7, `"7"`: 7, `-7`: 0, `null`: 0, `1e30`: 1 << 40, `"many"`: 0, `[1]`: 0, `{}`: 0, `true`: 0} {
-		var u struct{ N Count }
+func TestTokenCount(t *testing.T) {
+	for text, want := range map[string]TokenCount{`7`: 7, `7.0`: 7, `"7"`: 7, `-7`: 0, `null`: 0, `1e30`: 1 << 40, `"many"`: 0, `[1]`: 0, `{}`: 0, `true`: 0} {
+		var u struct{ N TokenCount }
 		if err := json.Unmarshal([]byte(`{"n":`+text+`}`), &u); err != nil || u.N != want {
 			t.Errorf("%s: %d (%v), want %d", text, u.N, err, want)
 		}
 	}
-	if u := Tokens(5, 6, 9, 0); *u != (model.Usage{Input: 5, Output: 6}) {
+	if u := NewUsage(5, 6, 9, 0); *u != (model.Usage{Input: 5, Output: 6}) {
 		t.Errorf("%+v", u)
 	}
 }
@@ -125,23 +125,23 @@ func TestClassify(t *testing.T) {
 		{504, "DEADLINE_EXCEEDED", model.KindUnavailable, true},
 		{400, "tools.0: no", model.KindBadRequest, false},
 	} {
-		if kind, retryable := classify(c.status, Said{Text: c.text}); kind != c.kind || retryable != c.retryable {
+		if kind, retryable := classify(c.status, ServerError{Message: c.text}); kind != c.kind || retryable != c.retryable {
 			t.Errorf("%d %s: %s (%v), want %s (%v)", c.status, c.text, kind, retryable, c.kind, c.retryable)
 		}
 	}
 }
 
 // Codes are taken from where the error is, not from what surrounds it.
-func TestUnderstand(t *testing.T) {
+func TestParseError(t *testing.T) {
 	s := server(t, "m")
-	for raw, want := range map[string]Said{
+	for raw, want := range map[string]ServerError{
 		`{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"},"request_id":"r"}`: {"Overloaded", "overloaded_error"},
 		`{"error":{"code":429,"message":"quota","status":"RESOURCE_EXHAUSTED"}}`:                       {"quota", "429 RESOURCE_EXHAUSTED"},
 		`{"error":"model 'x' not found"}`:                                                              {"model 'x' not found", ""},
 		`{"detail":"no","code":7}`:                                                                     {"no", "7"},
 		`no JSON`:                                                                                      {"no JSON", ""},
 	} {
-		if got := s.understand([]byte(raw)); got != want {
+		if got := s.parseError([]byte(raw)); got != want {
 			t.Errorf("%s: %+v, want %+v", raw, got, want)
 		}
 	}
@@ -154,14 +154,14 @@ func TestNew(t *testing.T) {
 		"http://model/a?key=xyzw": "http://model/a/v1/chat?key=xyzw&alt=sse",
 	} {
 		s, err := New(Endpoint{Model: "m", BaseURL: address}, Dialect{Path: "v1/chat", Query: "alt=sse"})
-		if err != nil || s.url != want || strings.Contains(s.place, "xyzw") {
-			t.Errorf("%s: %s at %s (%v), want %s", address, s.url, s.place, err, want)
+		if err != nil || s.url != want || strings.Contains(s.shownURL, "xyzw") {
+			t.Errorf("%s: %s at %s (%v), want %s", address, s.url, s.shownURL, err, want)
 		}
 	}
 }
 
 // Google says how long to wait in the body; everybody else in a header, which comes first.
-func TestHear(t *testing.T) {
+func TestMoveRetryDelay(t *testing.T) {
 	const info = `{"error":{"details":[{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay": "%s"}]}}`
 	for name, c := range map[string]struct{ header, delay, want string }{
 		"seconds":   {"", "34s", "34"},
@@ -172,12 +172,12 @@ func TestHear(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			text := fmt.Sprintf(info, c.delay)
 			resp := &http.Response{Header: http.Header{}, Body: http.NoBody}
-			resp.Body = &body{strings.NewReader(text), resp.Body}
+			resp.Body = &readCloser{strings.NewReader(text), resp.Body}
 			if c.header != "" {
 				resp.Header.Set("Retry-After", c.header)
 			}
 
-			hear(resp)
+			moveRetryDelay(resp)
 			if got := resp.Header.Get("Retry-After"); got != c.want {
 				t.Errorf("%q, want %q", got, c.want)
 			}

@@ -8,13 +8,13 @@ import (
 	"path/filepath"
 )
 
-// Stamp is the same as long as a root holds the same skills, or is the same skill, by the
-// names, sizes and times of their files. It reads none of them, and keeps to the bounds of Discover, so that it can be
-// asked now and then whether it is time to look again.
+// Stamp is a fingerprint of a root of skills, or of one skill: it stays the same while the names,
+// sizes and times of their files do. It reads none of them, and has the limits of Discover, so that
+// it can be polled for changes.
 func Stamp(root string) string {
 	h := sha256.New()
-	w := walker{catalog: &Catalog{}, root: Root{Path: root}, seen: map[string]bool{}}
-	w.found = func(dir string) {
+	w := walker{catalog: &Catalog{}, root: Root{Path: root}, visited: map[string]bool{}}
+	w.onSkill = func(dir string) {
 		fmt.Fprintf(h, "%q", dir)
 		for _, name := range append([]string{moduleFile}, fileNames...) {
 			if info, err := os.Stat(filepath.Join(dir, name)); err == nil {
@@ -24,7 +24,7 @@ func Stamp(root string) string {
 		fmt.Fprintln(h)
 	}
 
-	w.found(root)
+	w.onSkill(root) // the root may be a skill itself, which walk does not look at
 	w.walk()
 	return hex.EncodeToString(h.Sum(nil))
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // A field that Equal left out would be sent as it was before it changed: each of them counts.
-func TestEqualSeesEachField(t *testing.T) {
+func TestEqualComparesEachField(t *testing.T) {
 	differs(t, model.Message{}, model.Message.Equal)
 	differs(t, model.Call{}, model.Call.Equal)
 	differs(t, model.Tool{}, model.Tool.Equal)

@@ -22,7 +22,7 @@ func read(reader func(*bufio.Reader, func(Frame) error) error, stream string) (o
 	return out, err
 }
 
-func TestEvents(t *testing.T) {
+func TestReadEvents(t *testing.T) {
 	long := strings.Repeat("x", 100_000)
 	for name, c := range map[string]struct {
 		stream string
@@ -41,21 +41,21 @@ func TestEvents(t *testing.T) {
 		"nothing":            {"", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got, err := read(events, c.stream); !slices.Equal(got, c.want) || !errors.Is(err, io.EOF) {
+			if got, err := read(readEvents, c.stream); !slices.Equal(got, c.want) || !errors.Is(err, io.EOF) {
 				t.Errorf("%.200q (%v), want %.200q", got, err, c.want)
 			}
 		})
 	}
 }
 
-func TestLines(t *testing.T) {
+func TestReadLines(t *testing.T) {
 	for stream, want := range map[string][]string{
 		"{}\n{\"a\":1}\n":       {"|{}", `|{"a":1}`},
 		"{}\r\n\r\n  \n[1]\r\n": {"|{}", "|[1]"},
-		"{}\n{\"a\":":           {"|{}", `|{"a":`}, // is no JSON, and is told
+		"{}\n{\"a\":":           {"|{}", `|{"a":`}, // not valid JSON, and decoded all the same
 		"":                      nil,
 	} {
-		if got, err := read(lines, stream); !slices.Equal(got, want) || !errors.Is(err, io.EOF) {
+		if got, err := read(readLines, stream); !slices.Equal(got, want) || !errors.Is(err, io.EOF) {
 			t.Errorf("%q: %q (%v), want %q", stream, got, err, want)
 		}
 	}
@@ -86,7 +86,7 @@ func FuzzEvents(f *testing.F) {
 
 	f.Fuzz(func(t *testing.T, stream string) {
 		stream += "\n\n"
-		got, err := read(events, stream)
+		got, err := read(readEvents, stream)
 		if want := public(stream); !slices.Equal(got, want) || !errors.Is(err, io.EOF) {
 			t.Errorf("%q: %q (%v), want %q", stream, got, err, want)
 		}

@@ -16,10 +16,11 @@ import (
 	"rouse/agent/model"
 )
 
-// Drafts checks that an adapter sends the same bytes with a draft as without one, however a
-// conversation goes on: with notices that ride one request, with results told in a line, with
-// turns left out, with other tools. by is the adapter's name in model.Message.Raw.
-func Drafts(t *testing.T, by string, provider func(url string) model.Provider) {
+// RunEncodeCache checks that an adapter sends the same bytes with a cache of what it encoded before
+// as without one, however a conversation continues: with notices that are part of one request
+// alone, with shortened results, with turns left out, with other tools. adapter is its name in
+// model.Message.Raw.
+func RunEncodeCache(t *testing.T, adapter string, provider func(url string) model.Provider) {
 	var sent [][]byte
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		d, _ := dialectOf(r)
@@ -35,14 +36,14 @@ func Drafts(t *testing.T, by string, provider func(url string) model.Provider) {
 
 	p := provider(s.URL)
 	rapid.Check(t, func(rt *rapid.T) {
-		c := &conversation{T: rt, by: by, messages: []model.Message{{Role: model.RoleUser, Text: "Go."}}}
-		kept := &model.Draft{}
+		c := &conversation{T: rt, adapter: adapter, messages: []model.Message{{Role: model.RoleUser, Text: "Go."}}}
+		cache := &model.Draft{}
 		for range rapid.IntRange(1, 12).Draw(rt, "requests") {
-			c.goOn()
+			c.step()
 			r := c.request()
 			sent = nil
 
-			for _, r.Draft = range []*model.Draft{kept, nil} {
+			for _, r.Draft = range []*model.Draft{cache, nil} {
 				for _, err := range p.Stream(t.Context(), r) {
 					if err != nil {
 						rt.Fatal(err)
@@ -51,41 +52,41 @@ func Drafts(t *testing.T, by string, provider func(url string) model.Provider) {
 			}
 
 			if len(sent) != 2 || !bytes.Equal(sent[0], sent[1]) || !json.Valid(sent[0]) {
-				rt.Fatalf("with a draft and without:\n%s", bytes.Join(sent, []byte("\n")))
+				rt.Fatalf("with a cache and without:\n%s", bytes.Join(sent, []byte("\n")))
 			}
 		}
 	})
 }
 
-// conversation is one that changes at random.
+// conversation is a random one.
 type conversation struct {
 	*rapid.T
-	by       string
+	adapter  string
 	messages []model.Message
 	calls    int
 }
 
 var words = rapid.SampledFrom([]string{"", " ", "one", "<b>\"ü\"</b>\n", `{"ok":true,"result":{"n":1}}`, `{"ok":false,"kind":"not_found"}`, strings.Repeat("long ", 300)})
 
-// goOn takes a turn, or changes what was said.
-func (c *conversation) goOn() {
+// step adds to the conversation, or changes it.
+func (c *conversation) step() {
 	switch rapid.IntRange(0, 9).Draw(c.T, "what") {
 	case 0:
 		c.messages = append(c.messages, model.Message{Role: model.RoleUser, Text: words.Draw(c.T, "user")})
-	case 1: // turns are left out
+	case 1: // compaction
 		c.messages = c.compacted()
-	case 2: // a result is told in a line
+	case 2: // a result is shortened
 		c.messages = slices.Clone(c.messages)
 		if m := &c.messages[rapid.IntRange(0, len(c.messages)-1).Draw(c.T, "which")]; m.Role == model.RoleTool {
 			m.Text = `{"ok":true,"result":{"text":"left out"}}`
 		}
 	default:
-		c.turn()
+		c.addTurn()
 	}
 }
 
-// turn is an answer with its results.
-func (c *conversation) turn() {
+// addTurn adds an answer and the results of its calls.
+func (c *conversation) addTurn() {
 	m := model.Message{Role: model.RoleAssistant, Text: words.Draw(c.T, "text")}
 	var results []model.Message
 	for range rapid.IntRange(0, 2).Draw(c.T, "calls") {
@@ -100,7 +101,7 @@ func (c *conversation) turn() {
 		for i := range m.Calls {
 			parts = append(parts, fmt.Sprintf(`{"call":%d,"opaque":"c2ln"}`, i+1))
 		}
-		m.Raw = json.RawMessage(fmt.Sprintf(`{"by":%q,"model":"scripted","parts":[%s]}`, c.by, strings.Join(parts, ",")))
+		m.Raw = json.RawMessage(fmt.Sprintf(`{"by":%q,"model":"scripted","parts":[%s]}`, c.adapter, strings.Join(parts, ",")))
 	}
 
 	c.messages = append(append(c.messages, m), results...)

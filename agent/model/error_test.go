@@ -1,6 +1,8 @@
 package model_test
 
 import (
+	"errors"
+	"io"
 	"testing"
 
 	"rouse/agent/model"
@@ -8,7 +10,7 @@ import (
 
 // What is wrong with the request or with the configuration is wrong for every model, or has
 // to be seen by its owner; what is wrong with a provider is not.
-func TestElsewhere(t *testing.T) {
+func TestAllowsFallback(t *testing.T) {
 	for _, c := range []struct {
 		e    model.Error
 		want bool
@@ -27,5 +29,15 @@ func TestElsewhere(t *testing.T) {
 		if got := c.e.Elsewhere(); got != c.want {
 			t.Errorf("%s (%v): %v", c.e.Kind, c.e.Retryable, got)
 		}
+	}
+}
+
+func TestErrorNamesItsCause(t *testing.T) {
+	err := &model.Error{Kind: model.KindTruncated, Message: "the answer broke off", Err: io.ErrUnexpectedEOF}
+	if err.Error() != "the answer broke off: unexpected EOF" || !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("error: %v", err)
+	}
+	if got := (&model.Error{Message: "no key"}).Error(); got != "no key" {
+		t.Errorf("error: %v", got)
 	}
 }

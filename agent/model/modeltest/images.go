@@ -11,15 +11,15 @@ import (
 	"rouse/agent/model"
 )
 
-// A picture in the words of each kind of server: an address of data, an object with its type,
-// or, on Ollama, base64 in a list.
+// An image as each kind of server gets it: a data URL, an object with a type, or, for Ollama, base64
+// in a list.
 var (
-	typedPicture = regexp.MustCompile(`(?:data:|"(?:media_type|mimeType)":")(image/[a-z]+)(?:;base64,|","data":")([A-Za-z0-9+/=]*)`)
-	barePictures = regexp.MustCompile(`"images":\[([^\]]*)\]`)
+	typedImage    = regexp.MustCompile(`(?:data:|"(?:media_type|mimeType)":")(image/[a-z]+)(?:;base64,|","data":")([A-Za-z0-9+/=]*)`)
+	untypedImages = regexp.MustCompile(`"images":\[([^\]]*)\]`)
 )
 
-// shown are the pictures of a request, in their order.
-func shown(body []byte) (out []model.Image) {
+// imagesOf are the images of a request, in their order.
+func imagesOf(body []byte) (out []model.Image) {
 	add := func(kind, text string) {
 		data, err := base64.StdEncoding.DecodeString(text)
 		if err != nil {
@@ -28,11 +28,11 @@ func shown(body []byte) (out []model.Image) {
 		out = append(out, model.Image{Type: kind, Data: data})
 	}
 
-	for _, m := range typedPicture.FindAllSubmatch(body, -1) {
+	for _, m := range typedImage.FindAllSubmatch(body, -1) {
 		add(string(m[1]), string(m[2]))
 	}
 
-	for _, list := range barePictures.FindAllSubmatch(body, -1) {
+	for _, list := range untypedImages.FindAllSubmatch(body, -1) {
 		for text := range strings.SplitSeq(string(list[1]), ",") {
 			add("", strings.Trim(text, `"`))
 		}
@@ -41,14 +41,14 @@ func shown(body []byte) (out []model.Image) {
 	return out
 }
 
-// blindness says what a server refuses of the pictures in a request, "" when nothing.
-func (t Turn) blindness(body []byte) string {
-	is := shown(body)
+// imageProblem says what is wrong with the images of a request, "" if nothing is.
+func (t Turn) imageProblem(body []byte) string {
+	is := imagesOf(body)
 	same := slices.EqualFunc(is, t.Sees, func(a, b model.Image) bool {
 		return string(a.Data) == string(b.Data) && (a.Type == b.Type || a.Type == "")
 	})
 	switch {
-	case t.Blind && len(is) > 0:
+	case t.NoImages && len(is) > 0:
 		return "Image input is not supported by this model"
 	case len(t.Sees) > 0 && !same:
 		return fmt.Sprintf("the request has %d pictures (%v) in the place of %v", len(is), is, t.Sees)
@@ -57,9 +57,9 @@ func (t Turn) blindness(body []byte) string {
 	return ""
 }
 
-// pictures: what a user or a tool shows arrives as it was; to a model that sees none the same
-// is told without, from then on.
-func pictures(t *testing.T, start Start) {
+// images: the images of a user or a tool arrive as they were; a model that supports none gets the
+// same messages without them, from then on.
+func images(t *testing.T, start Start) {
 	png, jpeg := model.Image{Type: "image/png", Data: []byte("\x89PNG\r\n\x1a\n\x00")}, model.Image{Type: "image/jpeg", Data: []byte("\xff\xd8\xff\xe0")}
 	webp, bmp := model.Image{Type: "image/webp", Data: []byte("RIFF\x00\x00\x00\x00WEBPVP")}, model.Image{Type: "image/bmp", Data: []byte("BM")}
 	conversation := func(t *testing.T, turn Turn) Answer {
@@ -67,8 +67,8 @@ func pictures(t *testing.T, start Start) {
 		r := question
 		r.Messages = []model.Message{{Role: model.RoleUser, Text: "What is this?", Images: []model.Image{png, bmp}}}
 		first := Ask(t, t.Context(), p, r)
-		made(t, first, query, notify)
-		r = answered(t, r, first)
+		wantCalls(t, first, query, notify)
+		r = withResults(t, r, first)
 		n := len(r.Messages)
 		r.Messages[n-2].Images, r.Messages[n-1].Images = []model.Image{jpeg}, []model.Image{webp}
 		if a := Ask(t, t.Context(), p, r); a.Err != nil || a.Text != turn.Text {
@@ -78,7 +78,7 @@ func pictures(t *testing.T, start Start) {
 		return Ask(t, t.Context(), p, r)
 	}
 
-	for name, turn := range map[string]Turn{"shown": {Text: "I see.", Sees: []model.Image{png, jpeg, webp}}, "to the blind": {Text: "I see nothing.", Blind: true}} {
+	for name, turn := range map[string]Turn{"shown": {Text: "I see.", Sees: []model.Image{png, jpeg, webp}}, "to the blind": {Text: "I see nothing.", NoImages: true}} {
 		t.Run(name, func(t *testing.T) {
 			if a := conversation(t, turn); a.Err != nil || a.Text != turn.Text {
 				t.Errorf("answer: %+v", a)
