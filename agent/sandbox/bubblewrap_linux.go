@@ -19,9 +19,9 @@ var (
 		"ca-certificates", "ca-certificates.conf", "pki/tls/certs", "pki/ca-trust/extracted", "perl", "python3", "magic",
 	}
 	etcNetwork = []string{"hosts", "resolv.conf", "host.conf", "gai.conf"}
-	// bareSystem is beside them where /proc is that of the whole machine: nothing of any process.
-	bareSystem = []string{"/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/proc/version", "/proc/filesystems", "/proc/loadavg", "/proc/uptime", "/proc/sys/kernel", "/proc/sys/vm"}
-	devices    = []string{"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"}
+	// tierBSystem is beside them where /proc is that of the whole machine: nothing of any process.
+	tierBSystem = []string{"/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/proc/version", "/proc/filesystems", "/proc/loadavg", "/proc/uptime", "/proc/sys/kernel", "/proc/sys/vm"}
+	devices     = []string{"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"}
 )
 
 func systemFiles(network bool) []string {
@@ -38,23 +38,23 @@ func systemFiles(network bool) []string {
 	return out
 }
 
-// mounted is a place in the view of a command, laid over what is above it.
-type mounted struct {
+// mountPoint is a place in the view of a command, laid over what is above it.
+type mountPoint struct {
 	path string
 	args []string
 }
 
-// bubblewrap are the arguments that make the view of a command.
-func bubblewrap(l layout, c Command) []string {
+// bubblewrapArgs are the arguments that make the view of a command.
+func bubblewrapArgs(l layout, c Command) []string {
 	args := []string{"--unshare-user", "--unshare-all", "--disable-userns", "--die-with-parent", "--new-session", "--as-pid-1",
 		"--cap-drop", "ALL", "--hostname", "sandbox", "--clearenv"}
 	if c.Network {
 		args = append(args, "--share-net")
 	}
 
-	view := append(systemView(c), grantedView(l)...)
+	view := append(systemMounts(c), grantedMounts(l)...)
 	// Whatever lies deeper is laid over what is above; of the same place, the last one counts.
-	slices.SortStableFunc(view, func(a, b mounted) int { return strings.Compare(a.path, b.path) })
+	slices.SortStableFunc(view, func(a, b mountPoint) int { return strings.Compare(a.path, b.path) })
 
 	for i, m := range view {
 		if i+1 == len(view) || view[i+1].path != m.path {
@@ -63,7 +63,7 @@ func bubblewrap(l layout, c Command) []string {
 	}
 
 	for _, m := range l.masks {
-		if l.shows(m) && (m.missing || m.folder) {
+		if l.maskVisible(m) && (m.missing || m.folder) {
 			args = append(args, "--remount-ro", m.path) // once nothing more is mounted in it
 		}
 	}
@@ -75,10 +75,10 @@ func bubblewrap(l layout, c Command) []string {
 	return append(args, "--remount-ro", "/dev")
 }
 
-// systemView is what every command has.
-func systemView(c Command) []mounted {
+// systemMounts is what every command has.
+func systemMounts(c Command) []mountPoint {
 	size := fmt.Sprint(c.Limits.Memory / 4) // of each, for it is memory that no process owns
-	view := []mounted{
+	view := []mountPoint{
 		{"/proc", []string{"--proc", "/proc"}},
 		{"/dev", []string{"--dev", "/dev"}},
 		{"/dev/shm", []string{"--size", size, "--tmpfs", "/dev/shm"}},
@@ -92,53 +92,53 @@ func systemView(c Command) []mounted {
 		}
 
 		if to, err := os.Readlink(path); err == nil && info.Mode().Type() == os.ModeSymlink && slices.Contains(systemFolders, path) {
-			view = append(view, mounted{path, []string{"--symlink", to, path}}) // /bin is /usr/bin
+			view = append(view, mountPoint{path, []string{"--symlink", to, path}}) // /bin is /usr/bin
 			continue
 		}
-		view = append(view, mounted{path, []string{"--ro-bind-try", path, path}})
+		view = append(view, mountPoint{path, []string{"--ro-bind-try", path, path}})
 	}
 
 	return view
 }
 
-// grantedView is what this command has, and what is hidden from it.
-func grantedView(l layout) []mounted {
-	var view []mounted
+// grantedMounts is what this command has, and what is hidden from it.
+func grantedMounts(l layout) []mountPoint {
+	var view []mountPoint
 	for _, path := range l.read {
-		view = append(view, mounted{path, []string{"--ro-bind", path, path}})
+		view = append(view, mountPoint{path, []string{"--ro-bind", path, path}})
 	}
 
 	for _, path := range l.write {
-		view = append(view, mounted{path, []string{"--bind", path, path}})
+		view = append(view, mountPoint{path, []string{"--bind", path, path}})
 	}
 
 	for _, path := range l.pins() {
-		view = append(view, mounted{path, []string{"--bind", path, path}}) // the place of a mount cannot be moved
+		view = append(view, mountPoint{path, []string{"--bind", path, path}}) // the place of a mount cannot be moved
 	}
 
 	for _, m := range l.masks {
-		if !l.shows(m) {
+		if !l.maskVisible(m) {
 			continue
 		}
 		if m.missing || m.folder {
-			view = append(view, mounted{m.path, []string{"--perms", "0555", "--size", "4096", "--tmpfs", m.path}})
+			view = append(view, mountPoint{m.path, []string{"--perms", "0555", "--size", "4096", "--tmpfs", m.path}})
 		} else {
-			view = append(view, mounted{m.path, []string{"--ro-bind", "/dev/null", m.path}}) // as a device of another mount, it cannot be opened
+			view = append(view, mountPoint{m.path, []string{"--ro-bind", "/dev/null", m.path}}) // as a device of another mount, it cannot be opened
 		}
 	}
 
 	return view
 }
 
-// shows says whether a mask lies in anything that the command can see.
-func (l layout) shows(m mask) bool {
+// maskVisible says whether a mask lies in anything that the command can see.
+func (l layout) maskVisible(m mask) bool {
 	return m.root != "" || slices.ContainsFunc(slices.Concat(l.read, l.write, systemFolders, systemFiles(true)), func(root string) bool {
 		return within(m.path, root) || within(root, m.path)
 	})
 }
 
-// viewRules are Landlock's within that view, which has nothing that may not be read.
-func viewRules(l layout) []rule {
+// tierARules are Landlock's within that view, which has nothing that may not be read.
+func tierARules(l layout) []rule {
 	rules := []rule{{"/", accessRead}, {"/tmp", accessWrite}, {"/dev/shm", accessWrite}}
 	for _, path := range l.write {
 		rules = append(rules, rule{path, accessWrite})

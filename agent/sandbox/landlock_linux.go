@@ -155,8 +155,8 @@ func addRule(ruleset int, r rule, handled uint64) error {
 	return nil
 }
 
-// restrict confines the calling thread for good. It must have no_new_privs.
-func restrict(ruleset int) error {
+// restrictThread confines the calling thread for good. It must have no_new_privs.
+func restrictThread(ruleset int) error {
 	_, _, errno := unix.Syscall(unix.SYS_LANDLOCK_RESTRICT_SELF, uintptr(ruleset), 0, 0)
 	return os.NewSyscallError("landlock_restrict_self", errnoOf(errno))
 }
@@ -168,23 +168,23 @@ func errnoOf(errno unix.Errno) error {
 	return errno
 }
 
-// mostRules is how many rules one command may need, so that a folder of a million files beside a hidden
+// maxRules is how many rules one command may need, so that a folder of a million files beside a hidden
 // one is refused and not looked through for each command.
-const mostRules = 20_000
+const maxRules = 20_000
 
-// rules are a layout in the words of Landlock. A folder that a hidden path lies in is not allowed
+// landlockRules are a layout in the words of Landlock. A folder that a hidden path lies in is not allowed
 // itself, but all that is in it is: it can be listed, and nothing new can be made in it.
-func (l layout) rules() ([]rule, error) {
+func (l layout) landlockRules() ([]rule, error) {
 	var out []rule
-	var holes []string
+	var excluded []string
 	for _, m := range l.masks {
-		holes = append(holes, m.path)
+		excluded = append(excluded, m.path)
 	}
 
 	add := func(roots []string, a access, inner []string) error {
 		for _, root := range roots {
 			var err error
-			if out, err = expand(out, root, a, append(slices.Clone(holes), inner...)); err != nil {
+			if out, err = expandRules(out, root, a, append(slices.Clone(excluded), inner...)); err != nil {
 				return err
 			}
 		}
@@ -197,14 +197,14 @@ func (l layout) rules() ([]rule, error) {
 	return out, add(l.write, accessWrite, l.read)
 }
 
-func expand(rules []rule, path string, a access, holes []string) ([]rule, error) {
-	if len(rules) > mostRules {
-		return nil, fmt.Errorf("too much lies beside what must be hidden: %s and others have over %d entries", filepath.Dir(path), mostRules)
+func expandRules(rules []rule, path string, a access, excluded []string) ([]rule, error) {
+	if len(rules) > maxRules {
+		return nil, fmt.Errorf("too much lies beside what must be hidden: %s and others have over %d entries", filepath.Dir(path), maxRules)
 	}
-	if slices.Contains(holes, path) {
+	if slices.Contains(excluded, path) {
 		return rules, nil
 	}
-	if !slices.ContainsFunc(holes, func(hole string) bool { return within(hole, path) }) {
+	if !slices.ContainsFunc(excluded, func(hole string) bool { return within(hole, path) }) {
 		return append(rules, rule{path, a}), nil
 	}
 
@@ -215,7 +215,7 @@ func expand(rules []rule, path string, a access, holes []string) ([]rule, error)
 
 	rules = append(rules, rule{path, accessList})
 	for _, entry := range entries {
-		if rules, err = expand(rules, filepath.Join(path, entry.Name()), a, holes); err != nil {
+		if rules, err = expandRules(rules, filepath.Join(path, entry.Name()), a, excluded); err != nil {
 			return nil, err
 		}
 	}

@@ -29,13 +29,13 @@ type mask struct {
 func newLayout(c Command) (layout, error) {
 	var l layout
 	var err error
-	if l.dir, err = real(c.Dir, "the working folder"); err != nil {
+	if l.dir, err = resolve(c.Dir, "the working folder"); err != nil {
 		return l, err
 	}
 
 	given := map[string]string{} // what Write says → where that is
 	for _, path := range c.Write {
-		root, err := real(path, "what it may write")
+		root, err := resolve(path, "what it may write")
 		if err != nil {
 			return l, err
 		}
@@ -44,7 +44,7 @@ func newLayout(c Command) (layout, error) {
 	}
 
 	for _, path := range c.Read {
-		root, err := real(path, "what it may read")
+		root, err := resolve(path, "what it may read")
 		if err != nil {
 			return l, err
 		}
@@ -53,9 +53,9 @@ func newLayout(c Command) (layout, error) {
 		}
 	}
 
-	l.read, l.write = cleaned(l.read), cleaned(l.write)
+	l.read, l.write = cleanPaths(l.read), cleanPaths(l.write)
 	for _, path := range c.Masked {
-		if err := l.mask(path, given); err != nil {
+		if err := l.addMask(path, given); err != nil {
 			return l, err
 		}
 	}
@@ -65,7 +65,7 @@ func newLayout(c Command) (layout, error) {
 	return l, nil
 }
 
-func real(path, what string) (string, error) {
+func resolve(path, what string) (string, error) {
 	to, err := filepath.EvalSymlinks(path)
 	if err != nil {
 		return "", fmt.Errorf("%s cannot be used: %w", what, err)
@@ -73,17 +73,17 @@ func real(path, what string) (string, error) {
 	return to, nil
 }
 
-// mask adds a path: where its name is, and where links lead it.
-func (l *layout) mask(path string, given map[string]string) error {
-	places := []string{follow(path)}
+// addMask adds a path: where its name is, and where links lead it.
+func (l *layout) addMask(path string, given map[string]string) error {
+	places := []string{resolveExisting(path)}
 	for from, to := range given {
 		if within(path, from) {
 			places = append(places, to+path[len(from):])
 		}
 	}
 
-	for _, place := range cleaned(places) {
-		m, err := l.look(place)
+	for _, place := range cleanPaths(places) {
+		m, err := l.inspect(place)
 		if err != nil {
 			return err
 		}
@@ -96,8 +96,8 @@ func (l *layout) mask(path string, given map[string]string) error {
 	return nil
 }
 
-// follow follows the links of the part of a path that exists.
-func follow(path string) string {
+// resolveExisting follows the links of the part of a path that exists.
+func resolveExisting(path string) string {
 	if to, err := filepath.EvalSymlinks(path); err == nil {
 		return to
 	}
@@ -106,14 +106,14 @@ func follow(path string) string {
 	if parent == path {
 		return path
 	}
-	return filepath.Join(follow(parent), filepath.Base(path))
+	return filepath.Join(resolveExisting(parent), filepath.Base(path))
 }
 
-// look finds out what is at a path. Within Write, a link on the way could be made into another one.
-func (l *layout) look(path string) (mask, error) {
+// inspect finds out what is at a path. Within Write, a link on the way could be made into another one.
+func (l *layout) inspect(path string) (mask, error) {
 	m := mask{path: path}
 	for _, root := range l.write { // the last one is the innermost
-		if within(path, root) && !l.readWithin(path, root) {
+		if within(path, root) && !l.readOnlyBetween(path, root) {
 			m.root = root
 		}
 	}
@@ -149,8 +149,8 @@ func (l *layout) look(path string) (mask, error) {
 	return m, nil
 }
 
-// readWithin says whether a folder that may only be read lies between a path and the root above it.
-func (l *layout) readWithin(path, root string) bool {
+// readOnlyBetween says whether a folder that may only be read lies between a path and the root above it.
+func (l *layout) readOnlyBetween(path, root string) bool {
 	return slices.ContainsFunc(l.read, func(r string) bool { return r != root && within(r, root) && within(path, r) })
 }
 
@@ -168,7 +168,7 @@ func (l layout) pins() []string {
 			out = append(out, at)
 		}
 	}
-	return cleaned(out)
+	return cleanPaths(out)
 }
 
 // writable says whether the innermost thing that was said of a path is that it may be written.

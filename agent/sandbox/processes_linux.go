@@ -58,12 +58,12 @@ func readProcess(pid int) (process, bool) {
 	return process{pid: pid, state: fields[0][0], parent: field(4), threads: field(20), memory: int64(field(24)) * int64(os.Getpagesize())}, true
 }
 
-// tree is all that descends from a process and lives, itself not included.
-func tree(root int) []process {
-	return descendants(processes(), root)
+// descendantsOf is all that descends from a process and lives, itself not included.
+func descendantsOf(root int) []process {
+	return liveDescendants(processes(), root)
 }
 
-func descendants(all []process, root int) []process {
+func liveDescendants(all []process, root int) []process {
 	children := map[int][]process{}
 	for _, p := range all {
 		children[p.parent] = append(children[p.parent], p)
@@ -89,8 +89,8 @@ func descendants(all []process, root int) []process {
 	return out
 }
 
-// proportional is the memory of a process with what it shares divided among those who share it.
-func proportional(p process) int64 {
+// proportionalMemory is the memory of a process with what it shares divided among those who share it.
+func proportionalMemory(p process) int64 {
 	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(p.pid), "smaps_rollup"))
 	if err != nil {
 		return p.memory

@@ -163,9 +163,9 @@ func TestWeakerTierStartsNothing(t *testing.T) {
 		dir := t.TempDir()
 		for _, min := range []sandbox.Tier{sandbox.TierA, sandbox.TierD} {
 			_, err := s.Run(t.Context(), sandbox.Command{Argv: []string{"touch", "started"}, Dir: dir, Write: []string{dir}, Env: []string{path}, Min: min})
-			var weak *sandbox.WeakError
+			var weak *sandbox.TierError
 			wanted := have == sandbox.TierD || min == sandbox.TierA
-			if errors.As(err, &weak) != wanted || (wanted && (weak.Have != have || !slices.Equal(weak.Lacks, lacks))) {
+			if errors.As(err, &weak) != wanted || (wanted && (weak.Have != have || !slices.Equal(weak.Reasons, lacks))) {
 				t.Errorf("tier %s for %s: %v", have, min, err)
 			}
 			if _, err := os.Stat(dir + "/started"); (err == nil) == wanted {

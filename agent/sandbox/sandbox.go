@@ -45,10 +45,10 @@ type Sandbox struct {
 	options Options
 	host    *host // what this system has for it
 
-	mu     sync.Mutex
-	probed bool
-	tier   Tier
-	lacks  []string
+	mu      sync.Mutex
+	probed  bool
+	tier    Tier
+	reasons []string
 }
 
 // New finds out nothing yet: the first command, or [Sandbox.Tier], does.
@@ -88,16 +88,16 @@ func (s *Sandbox) Tier(ctx context.Context) (Tier, []string) {
 	defer s.mu.Unlock()
 
 	if s.probed {
-		return s.tier, s.lacks
+		return s.tier, s.reasons
 	}
 
-	tier, lacks := s.host.probe(ctx, s.options.Most)
+	tier, reasons := s.host.probe(ctx, s.options.Most)
 	if ctx.Err() != nil {
 		return TierD, []string{"finding out was cut off: " + context.Cause(ctx).Error()}
 	}
 
-	s.probed, s.tier, s.lacks = true, tier, lacks
-	return tier, lacks
+	s.probed, s.tier, s.reasons = true, tier, reasons
+	return tier, reasons
 }
 
 // Command is a program to run, and all that it is given.
@@ -161,35 +161,35 @@ type Result struct {
 // background included. When ctx or a clock ends it, it is asked to end (SIGTERM), and is gone two
 // seconds later at most.
 //
-// An error means that nothing was started: [*WeakError], or [*StartError] with what failed.
+// An error means that nothing was started: [*TierError], or [*StartError] with what failed.
 func (s *Sandbox) Run(ctx context.Context, c Command) (Result, error) {
-	c, err := c.checked()
+	c, err := c.validated()
 	if err != nil {
 		return Result{}, err
 	}
 
-	tier, lacks := s.Tier(ctx)
+	tier, reasons := s.Tier(ctx)
 	if err := ctx.Err(); err != nil {
 		return Result{}, &StartError{Argv0: c.Argv[0], Tier: tier, Err: context.Cause(ctx)}
 	}
 
 	off := s.options.Off != ""
 	if !off && (tier == TierD || !tier.AtLeast(c.Min)) {
-		return Result{}, &WeakError{Have: tier, Need: c.Min, Lacks: lacks}
+		return Result{}, &TierError{Have: tier, Need: c.Min, Reasons: reasons}
 	}
 
 	return s.host.run(ctx, tier, c)
 }
 
-// WeakError says that this machine cannot confine a command as strongly as it must be.
-type WeakError struct {
+// TierError says that this machine cannot confine a command as strongly as it must be.
+type TierError struct {
 	Have, Need Tier
-	Lacks      []string // as of [Sandbox.Tier]
+	Reasons    []string // as of [Sandbox.Tier]
 }
 
-func (e *WeakError) Error() string {
+func (e *TierError) Error() string {
 	return fmt.Sprintf("the confinement of this machine is tier %s, and tier %s is needed, so nothing was started: %s",
-		e.Have, e.Need, strings.Join(e.Lacks, "; "))
+		e.Have, e.Need, strings.Join(e.Reasons, "; "))
 }
 
 // StartError says that a command could not be started. It wraps [os/exec.ErrNotFound] where there

@@ -182,8 +182,8 @@ func (f *filter) sockets(network bool) {
 	})
 }
 
-// confine puts a filter on the calling thread for good. It must have no_new_privs.
-func confine(program []unix.SockFilter) error {
+// installFilter puts a filter on the calling thread for good. It must have no_new_privs.
+func installFilter(program []unix.SockFilter) error {
 	prog := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
 	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, uintptr(unsafe.Pointer(&prog)))
 	return os.NewSyscallError("seccomp", errnoOf(errno))

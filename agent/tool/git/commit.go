@@ -43,18 +43,18 @@ func (f *family) needs(ctx context.Context, in tool.Invocation, a commitArgs) (t
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 
-	need, err := f.reading(ctx, in, nil)
+	need, err := f.readNeed(ctx, in, nil)
 	if err != nil {
 		return need, err
 	}
 
 	refuse := func(err error) (tool.Need, error) {
-		e, err := answer(err)
+		e, err := envelopeOf(err)
 		need.Refused = &e
 		return need, err
 	}
 
-	r, err := open(ctx, f.host, in.Agent)
+	r, err := openRepo(ctx, f.host, in.Agent)
 	if err != nil {
 		return refuse(err)
 	}
@@ -69,7 +69,7 @@ func (f *family) needs(ctx context.Context, in tool.Invocation, a commitArgs) (t
 		return need, nil // there is nothing to commit, which is no harm
 	}
 
-	diff, _, err := f.shown(ctx, r, append(slices.Clone(plainly), cmp.Or(d.parent, r.empty(ctx)), d.tree, "--"))
+	diff, _, err := f.patch(ctx, r, append(slices.Clone(diffOptions), cmp.Or(d.parent, r.emptyTree(ctx)), d.tree, "--"))
 	if err != nil {
 		return refuse(err)
 	}
@@ -80,7 +80,7 @@ func (f *family) needs(ctx context.Context, in tool.Invocation, a commitArgs) (t
 	}
 
 	f.mu.Lock()
-	f.seen[in.Key] = d.tree
+	f.proposedTrees[in.Key] = d.tree
 	f.mu.Unlock()
 	need.Asks, need.Action = true, string(action)
 	need.Shown = "commit on " + text.Visible(d.branch) + " in " + text.Visible(r.dir) + "\n\n" + text.Visible(a.Message) + "\n\n" + diff
@@ -88,8 +88,8 @@ func (f *family) needs(ctx context.Context, in tool.Invocation, a commitArgs) (t
 	return need, nil
 }
 
-// empty is the tree of nothing, with which a first commit is compared.
-func (r *repo) empty(ctx context.Context) string {
+// emptyTree is the tree of nothing, with which a first commit is compared.
+func (r *repo) emptyTree(ctx context.Context) string {
 	tree, err := r.line(ctx, "hash-object", "-t", "tree", "-w", os.DevNull)
 	if err != nil {
 		return ""
@@ -100,7 +100,7 @@ func (r *repo) empty(ctx context.Context) string {
 // draft works out what would be committed, with an index aside. A tree of "" is that nothing has
 // changed.
 func (f *family) draft(ctx context.Context, r *repo, a commitArgs) (d draft, err error) {
-	if err := wording(a); err != nil {
+	if err := checkMessage(a); err != nil {
 		return d, err
 	}
 
@@ -111,11 +111,11 @@ func (f *family) draft(ctx context.Context, r *repo, a commitArgs) (d draft, err
 	}
 
 	for _, path := range a.Files {
-		rel, err := r.within(path)
+		rel, err := r.relative(path)
 		if err != nil {
 			return d, err
 		}
-		if err := r.known(ctx, rel); err != nil {
+		if err := r.checkKnown(ctx, rel); err != nil {
 			return d, err
 		}
 		d.paths = append(d.paths, rel)
@@ -138,7 +138,7 @@ func (f *family) draft(ctx context.Context, r *repo, a commitArgs) (d draft, err
 	defer func() { r.env = r.env[:len(r.env)-1] }()
 
 	if len(a.Files) > 0 && d.parent != "" {
-		if _, err := r.git(ctx, "read-tree", d.parent); err != nil {
+		if _, err := r.output(ctx, "read-tree", d.parent); err != nil {
 			return d, err
 		}
 	}
@@ -150,10 +150,10 @@ func (f *family) draft(ctx context.Context, r *repo, a commitArgs) (d draft, err
 		return d, err
 	}
 
-	return d, f.judge(ctx, r, &d)
+	return d, f.checkDraft(ctx, r, &d)
 }
 
-func wording(a commitArgs) error {
+func checkMessage(a commitArgs) error {
 	switch n := utf8.RuneCountInString(a.Message); {
 	case strings.TrimSpace(a.Message) == "" || strings.ContainsRune(a.Message, 0):
 		return &failure{tool.Failure(tool.KindInvalidArgs, "a commit needs a message in words").WithField("message", "")}
@@ -176,12 +176,12 @@ func (r *repo) add(ctx context.Context, paths []string) error {
 		return nil
 	}
 
-	_, err = r.told(ctx, strings.NewReader(strings.Join(names, "\x00")), "update-index", "--add", "--remove", "--replace", "-z", "--stdin")
+	_, err = r.gitWithInput(ctx, strings.NewReader(strings.Join(names, "\x00")), "update-index", "--add", "--remove", "--replace", "-z", "--stdin")
 	return err
 }
 
-// known refuses a path at which there is nothing, and was nothing.
-func (r *repo) known(ctx context.Context, path string) error {
+// checkKnown refuses a path at which there is nothing, and was nothing.
+func (r *repo) checkKnown(ctx context.Context, path string) error {
 	if _, err := os.Lstat(filepath.Join(r.dir, filepath.FromSlash(path))); err == nil {
 		return nil
 	}
@@ -193,9 +193,9 @@ func (r *repo) known(ctx context.Context, path string) error {
 	return err
 }
 
-// judge refuses what must not be committed as it would be.
-func (f *family) judge(ctx context.Context, r *repo, d *draft) (err error) {
-	before := cmp.Or(d.parent, r.empty(ctx))
+// checkDraft refuses what must not be committed as it would be.
+func (f *family) checkDraft(ctx context.Context, r *repo, d *draft) (err error) {
+	before := cmp.Or(d.parent, r.emptyTree(ctx))
 	if d.names, err = r.list(ctx, "diff-tree", "-r", "-z", "--name-only", "--no-renames", before, d.tree); err != nil {
 		return err
 	}
@@ -212,7 +212,7 @@ func (f *family) judge(ctx context.Context, r *repo, d *draft) (err error) {
 		return fail(tool.KindRejected, "%d files have changed, more than the %d of a commit here; name fewer", len(d.names), maxFiles)
 	}
 
-	told, err := r.told(ctx, strings.NewReader(strings.Join(d.names, "\x00")+"\x00"), "check-attr", "-z", "--stdin", "filter")
+	told, err := r.gitWithInput(ctx, strings.NewReader(strings.Join(d.names, "\x00")+"\x00"), "check-attr", "-z", "--stdin", "filter")
 	if err != nil {
 		return err
 	}
@@ -228,38 +228,38 @@ func (f *family) judge(ctx context.Context, r *repo, d *draft) (err error) {
 }
 
 func (f *family) commit(ctx context.Context, in tool.Invocation, a commitArgs) (tool.Envelope, error) {
-	r, err := open(ctx, f.host, in.Agent)
+	r, err := openRepo(ctx, f.host, in.Agent)
 	if err != nil {
-		return answer(err)
+		return envelopeOf(err)
 	}
 	defer r.close()
 
 	r.write = []string{filepath.Join(r.dir, ".git")}
 	d, err := f.draft(ctx, r, a)
 	if err != nil {
-		return answer(err)
+		return envelopeOf(err)
 	}
 	if d.tree == "" {
 		return tool.Success(map[string]any{"committed": false, "message": "nothing to commit"}), nil
 	}
 
 	f.mu.Lock()
-	seen, asked := f.seen[in.Key]
+	seen, asked := f.proposedTrees[in.Key]
 	f.mu.Unlock()
 	if asked && seen != d.tree {
 		return tool.Failure(tool.KindRejected, "the files have changed since the commit was approved, and nothing was committed; call again to have it approved as it is now"), nil
 	}
 
-	commit, err := r.record(ctx, d, a.Message)
+	commit, err := r.createCommit(ctx, d, a.Message)
 	if err != nil {
-		return answer(err)
+		return envelopeOf(err)
 	}
 
 	return tool.Success(map[string]any{"committed": true, "commit": commit, "branch": d.branch, "files": len(d.names)}), nil
 }
 
-// record makes the commit, and then what is staged the same as it.
-func (r *repo) record(ctx context.Context, d draft, message string) (string, error) {
+// createCommit makes the commit, and then what is staged the same as it.
+func (r *repo) createCommit(ctx context.Context, d draft, message string) (string, error) {
 	args := []string{"commit-tree", "-m", message}
 	if d.parent != "" {
 		args = append(args, "-p", d.parent)
@@ -272,7 +272,7 @@ func (r *repo) record(ctx context.Context, d draft, message string) (string, err
 
 	subject, _, _ := strings.Cut(message, "\n")
 	before := cmp.Or(d.parent, strings.Repeat("0", len(commit)))
-	if _, err := r.git(ctx, "update-ref", "-m", "commit: "+subject, "HEAD", commit, before); err != nil {
+	if _, err := r.output(ctx, "update-ref", "-m", "commit: "+subject, "HEAD", commit, before); err != nil {
 		return "", err
 	}
 

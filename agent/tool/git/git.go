@@ -65,8 +65,8 @@ type family struct {
 	host   *shell.Host
 	redact func(text string) string
 
-	mu   sync.Mutex
-	seen map[string]string // the tree that the gate was told of, by the key of its call
+	mu            sync.Mutex
+	proposedTrees map[string]string // the tree that the gate was told of, by the key of its call
 }
 
 // Tools are git_status, git_diff and git_commit. An agent has them when its working folder is a
@@ -76,7 +76,7 @@ func Tools(o Options) ([]tool.Tool, error) {
 		return nil, errors.New("git: a host for commands is needed")
 	}
 
-	f := &family{host: o.Host, redact: o.Redact, seen: map[string]string{}}
+	f := &family{host: o.Host, redact: o.Redact, proposedTrees: map[string]string{}}
 	if f.redact == nil {
 		f.redact = func(text string) string { return text }
 	}
@@ -102,8 +102,8 @@ func Repository(folder string) bool {
 	return err == nil
 }
 
-// reading is what a call that changes nothing tells the gate.
-func (f *family) reading(ctx context.Context, _ tool.Invocation, _ any) (tool.Need, error) {
+// readNeed is what a call that changes nothing tells the gate.
+func (f *family) readNeed(ctx context.Context, _ tool.Invocation, _ any) (tool.Need, error) {
 	n, err := f.host.Roots.Reads(ctx, "")
 	n.Tier = string(f.host.Tier(ctx))
 	n.Action, n.Shown = f.host.Roots.Workdir(), "look at the changes in the repository "+text.Visible(f.host.Roots.Workdir())
@@ -128,27 +128,27 @@ type statusResult struct {
 func (f *family) statusTool() (tool.Tool, error) {
 	type args struct{}
 	s := statusSpec
-	s.Needs = tool.Needs(f.reading)
+	s.Needs = tool.Needs(f.readNeed)
 	return tool.Define(s, func(ctx context.Context, in tool.Invocation, _ args) (tool.Envelope, error) {
-		r, err := open(ctx, f.host, in.Agent)
+		r, err := openRepo(ctx, f.host, in.Agent)
 		if err != nil {
-			return answer(err)
+			return envelopeOf(err)
 		}
 		defer r.close()
 
 		entries, err := r.list(ctx, "status", "--porcelain=v1", "--branch", "-z", "--untracked-files=all", "--ignore-submodules=all")
 		if err != nil {
-			return answer(err)
+			return envelopeOf(err)
 		}
-		return tool.Success(status(entries)), nil
+		return tool.Success(parseStatus(entries)), nil
 	})
 }
 
-var words = map[byte]string{'M': "modified", 'T': "type", 'A': "added", 'D': "deleted", 'R': "renamed", 'C': "copied", 'U': "conflict"}
+var statusWords = map[byte]string{'M': "modified", 'T': "type", 'A': "added", 'D': "deleted", 'R': "renamed", 'C': "copied", 'U': "conflict"}
 
-// status reads what git says in its format for programs: two letters and a path, and after a new
+// parseStatus reads what git says in its format for programs: two letters and a path, and after a new
 // name the old one.
-func status(entries []string) statusResult {
+func parseStatus(entries []string) statusResult {
 	res := statusResult{Staged: []file{}, Unstaged: []file{}, Untracked: []string{}}
 	add := func(list *[]file, f file) {
 		if len(*list) == maxPaths {
@@ -187,10 +187,10 @@ func status(entries []string) statusResult {
 		case x == 'U' || y == 'U' || x == 'A' && y == 'A' || x == 'D' && y == 'D':
 			add(&res.Unstaged, file{path, "conflict", ""})
 		default:
-			if w := words[x]; w != "" {
+			if w := statusWords[x]; w != "" {
 				add(&res.Staged, file{path, w, from})
 			}
-			if w := words[y]; w != "" {
+			if w := statusWords[y]; w != "" {
 				add(&res.Unstaged, file{path, w, ""})
 			}
 		}
@@ -208,17 +208,17 @@ type diffArgs struct {
 
 func (f *family) diffTool() (tool.Tool, error) {
 	s := diffSpec
-	s.Needs = tool.Needs(f.reading)
+	s.Needs = tool.Needs(f.readNeed)
 	return tool.Define(s, func(ctx context.Context, in tool.Invocation, a diffArgs) (tool.Envelope, error) {
-		r, err := open(ctx, f.host, in.Agent)
+		r, err := openRepo(ctx, f.host, in.Agent)
 		if err != nil {
-			return answer(err)
+			return envelopeOf(err)
 		}
 		defer r.close()
 
 		text, hidden, err := f.diff(ctx, r, a)
 		if err != nil {
-			return answer(err)
+			return envelopeOf(err)
 		}
 
 		var warnings []string
@@ -230,11 +230,11 @@ func (f *family) diffTool() (tool.Tool, error) {
 	})
 }
 
-// plainly are options under which git shows differences by itself alone.
-var plainly = []string{"--no-ext-diff", "--no-textconv", "--no-color", "--ignore-submodules=all"}
+// diffOptions are options under which git shows differences by itself alone.
+var diffOptions = []string{"--no-ext-diff", "--no-textconv", "--no-color", "--ignore-submodules=all"}
 
 func (f *family) diff(ctx context.Context, r *repo, a diffArgs) (shown string, hidden []string, err error) {
-	args := slices.Clone(plainly)
+	args := slices.Clone(diffOptions)
 	if a.Staged {
 		args = append(args, "--cached")
 	}
@@ -252,19 +252,19 @@ func (f *family) diff(ctx context.Context, r *repo, a diffArgs) (shown string, h
 
 	args = append(args, "--")
 	if a.Path != "" {
-		path, err := r.within(a.Path)
+		path, err := r.relative(a.Path)
 		if err != nil {
 			return "", nil, err
 		}
 		args = append(args, path)
 	}
 
-	return f.shown(ctx, r, args)
+	return f.patch(ctx, r, args)
 }
 
-// shown is a difference as it is read, cut to its size, without the content of files that hold
+// patch is a difference as it is read, cut to its size, without the content of files that hold
 // secrets by their names.
-func (f *family) shown(ctx context.Context, r *repo, args []string) (shown string, hidden []string, err error) {
+func (f *family) patch(ctx context.Context, r *repo, args []string) (shown string, hidden []string, err error) {
 	names, err := r.list(ctx, append([]string{"diff", "--name-only", "-z", "--no-renames"}, args...)...)
 	if err != nil {
 		return "", nil, err
@@ -286,7 +286,7 @@ func (f *family) shown(ctx context.Context, r *repo, args []string) (shown strin
 	}
 
 	out := shell.NewOutput(maxDiff)
-	if err := r.gitTo(ctx, nil, out, append([]string{"diff", "--stat", "--patch"}, args...)...); err != nil {
+	if err := r.run(ctx, nil, out, append([]string{"diff", "--stat", "--patch"}, args...)...); err != nil {
 		return "", nil, err
 	}
 

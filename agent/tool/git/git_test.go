@@ -28,9 +28,9 @@ func inOrder(t *testing.T) {
 	}
 }
 
-// shared is the sandbox of all tests: to find out what it can do takes longer than to use it.
+// sharedParts is the sandbox of all tests: to find out what it can do takes longer than to use it.
 // ROUSE_TEST_TIER chooses a weaker one than this machine has.
-var shared = sync.OnceValues(func() (*sandbox.Sandbox, error) {
+var sharedParts = sync.OnceValues(func() (*sandbox.Sandbox, error) {
 	return sandbox.New(sandbox.Options{Most: sandbox.Tier(os.Getenv("ROUSE_TEST_TIER"))})
 })
 
@@ -54,7 +54,7 @@ func newBench(t *testing.T) *bench {
 		}
 	}
 
-	box, err := shared()
+	box, err := sharedParts()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,13 +17,13 @@ import (
 // maxRead bounds what is read of git at once, in characters.
 const maxRead = 4 << 20
 
-// kept are the settings of a repository that say how its files and objects are kept. None of them
+// allowedSettings are the settings of a repository that say how its files and objects are kept. None of them
 // names anything that git would run, or another file.
-var kept = []string{"core.repositoryformatversion", "core.filemode", "core.symlinks", "core.ignorecase", "core.precomposeunicode", "core.autocrlf", "core.eol", "core.safecrlf",
+var allowedSettings = []string{"core.repositoryformatversion", "core.filemode", "core.symlinks", "core.ignorecase", "core.precomposeunicode", "core.autocrlf", "core.eol", "core.safecrlf",
 	"extensions.objectformat", "extensions.refstorage", "user.name", "user.email"}
 
-// fixed are settings of every call, whatever the repository says.
-const fixed = `[core]
+// fixedConfig are settings of every call, whatever the repository says.
+const fixedConfig = `[core]
 	bare = false
 	hooksPath = /dev/null
 	fsmonitor = false
@@ -44,8 +44,8 @@ const fixed = `[core]
 	addEmbeddedRepo = false
 `
 
-// shared are the parts of a repository that belong to all its working folders.
-var shared = []string{"objects", "refs", "packed-refs", "reftable", "info", "logs", "shallow"}
+// sharedParts are the parts of a repository that belong to all its working folders.
+var sharedParts = []string{"objects", "refs", "packed-refs", "reftable", "info", "logs", "shallow"}
 
 // repo is the repository of one call.
 type repo struct {
@@ -65,8 +65,8 @@ func fail(kind tool.Kind, format string, args ...any) error {
 	return &failure{tool.Failure(kind, format, args...)}
 }
 
-// answer is the envelope of a failure; another error is the host's.
-func answer(err error) (tool.Envelope, error) {
+// envelopeOf is the envelope of a failure; another error is the host's.
+func envelopeOf(err error) (tool.Envelope, error) {
 	var f *failure
 	if errors.As(err, &f) {
 		return f.envelope, nil
@@ -74,8 +74,8 @@ func answer(err error) (tool.Envelope, error) {
 	return tool.Envelope{}, err
 }
 
-// top says where the repository of a folder is; "" where there is none.
-func top(folder string) string {
+// findTop says where the repository of a folder is; "" where there is none.
+func findTop(folder string) string {
 	for {
 		if _, err := os.Lstat(filepath.Join(folder, ".git")); err == nil {
 			return folder
@@ -89,10 +89,10 @@ func top(folder string) string {
 	}
 }
 
-// open begins a call. Close the repository.
-func open(ctx context.Context, host *shell.Host, agent string) (r *repo, err error) {
+// openRepo begins a call. Close the repository.
+func openRepo(ctx context.Context, host *shell.Host, agent string) (r *repo, err error) {
 	dir := host.Roots.Workdir()
-	switch at := top(dir); at {
+	switch at := findTop(dir); at {
 	case dir:
 	case "":
 		return nil, fail(tool.KindRejected, "the working folder is not a git repository")
@@ -138,7 +138,7 @@ func (r *repo) prepare(ctx context.Context, agent string) error {
 		return err
 	}
 
-	for _, name := range shared {
+	for _, name := range sharedParts {
 		if err := os.Symlink(filepath.Join(r.dir, ".git", name), filepath.Join(common, name)); err != nil {
 			return err
 		}
@@ -161,13 +161,13 @@ func (r *repo) settings(ctx context.Context) (map[string]string, error) {
 		return out, nil //nolint:nilerr // git needs none
 	}
 
-	text, err := r.git(ctx, "config", "--file", path, "--no-includes", "--null", "--list")
+	text, err := r.output(ctx, "config", "--file", path, "--no-includes", "--null", "--list")
 	if err != nil {
 		return nil, err
 	}
 
 	for entry := range strings.SplitSeq(text, "\x00") {
-		if key, value, ok := strings.Cut(entry, "\n"); ok && slices.Contains(kept, key) {
+		if key, value, ok := strings.Cut(entry, "\n"); ok && slices.Contains(allowedSettings, key) {
 			out[key] = value
 		}
 	}
@@ -182,25 +182,25 @@ func config(settings map[string]string, agent string) string {
 	}
 
 	var out strings.Builder
-	for _, key := range kept {
+	for _, key := range allowedSettings {
 		if value, ok := settings[key]; ok {
 			section, name, _ := strings.Cut(key, ".")
 			fmt.Fprintf(&out, "[%s]\n\t%s = \"%s\"\n", section, name, strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(value))
 		}
 	}
 
-	return out.String() + fixed
+	return out.String() + fixedConfig
 }
 
-// git runs git and gives what it wrote. A failure of git is a *failure.
-func (r *repo) git(ctx context.Context, args ...string) (string, error) {
-	return r.told(ctx, nil, args...)
+// output runs git and gives what it wrote. A failure of git is a *failure.
+func (r *repo) output(ctx context.Context, args ...string) (string, error) {
+	return r.gitWithInput(ctx, nil, args...)
 }
 
-// told is git, with something to read.
-func (r *repo) told(ctx context.Context, in io.Reader, args ...string) (string, error) {
+// gitWithInput is git, with something to read.
+func (r *repo) gitWithInput(ctx context.Context, in io.Reader, args ...string) (string, error) {
 	out := shell.NewOutput(maxRead)
-	if err := r.gitTo(ctx, in, out, args...); err != nil {
+	if err := r.run(ctx, in, out, args...); err != nil {
 		return "", err
 	}
 
@@ -211,13 +211,13 @@ func (r *repo) told(ctx context.Context, in io.Reader, args ...string) (string, 
 	return string(text), nil
 }
 
-func (r *repo) gitTo(ctx context.Context, in io.Reader, out *shell.Output, args ...string) error {
-	said := shell.NewOutput(2_000)
-	done, err := r.host.Start(ctx, shell.Program{
-		Argv: append([]string{"git", "--no-pager", "--literal-pathspecs"}, args...), Env: r.env, Aside: true, Write: append([]string{r.scratch}, r.write...), Stdin: in, Stdout: out, Error: said,
+func (r *repo) run(ctx context.Context, in io.Reader, stdout *shell.Output, args ...string) error {
+	stderr := shell.NewOutput(2_000)
+	ended, err := r.host.Start(ctx, shell.Program{
+		Argv: append([]string{"git", "--no-pager", "--literal-pathspecs"}, args...), Env: r.env, ReadOnly: true, Write: append([]string{r.scratch}, r.write...), Stdin: in, Stdout: stdout, Stderr: stderr,
 	})
 	if err != nil {
-		e, host := shell.Unstarted(ctx, err)
+		e, host := shell.StartFailure(ctx, err)
 		if host != nil {
 			return host
 		}
@@ -225,10 +225,10 @@ func (r *repo) gitTo(ctx context.Context, in io.Reader, out *shell.Output, args 
 	}
 
 	switch {
-	case done.KilledBy != "":
-		return fail(tool.KindTimeout, "git %s was ended: %s", args[0], done.KilledBy)
-	case done.Exit != 0:
-		return &exitError{done.Exit, fail(tool.KindExecutionError, "git %s failed: %s", args[0], strings.TrimSpace(said.Text(strings.Clone)))}
+	case ended.KilledBy != "":
+		return fail(tool.KindTimeout, "git %s was ended: %s", args[0], ended.KilledBy)
+	case ended.Exit != 0:
+		return &exitError{ended.Exit, fail(tool.KindExecutionError, "git %s failed: %s", args[0], strings.TrimSpace(stderr.Text(strings.Clone)))}
 	}
 
 	return nil
@@ -244,7 +244,7 @@ func (e *exitError) Unwrap() error { return e.error }
 
 // line is what git says in one line; "" where it says no by the exit status 1.
 func (r *repo) line(ctx context.Context, args ...string) (string, error) {
-	text, err := r.git(ctx, args...)
+	text, err := r.output(ctx, args...)
 	var no *exitError
 	if errors.As(err, &no) && no.code == 1 {
 		return "", nil
@@ -254,7 +254,7 @@ func (r *repo) line(ctx context.Context, args ...string) (string, error) {
 
 // list is what git says with a zero byte after each.
 func (r *repo) list(ctx context.Context, args ...string) ([]string, error) {
-	text, err := r.git(ctx, args...)
+	text, err := r.output(ctx, args...)
 	return split(text), err
 }
 
@@ -265,8 +265,8 @@ func split(text string) []string {
 	return strings.Split(strings.TrimSuffix(text, "\x00"), "\x00")
 }
 
-// within is a path as git names it, from the top.
-func (r *repo) within(path string) (string, error) {
+// relative is a path as git names it, from the top.
+func (r *repo) relative(path string) (string, error) {
 	p, err := r.host.Roots.At(path, false)
 	var bad *tool.PathError
 	if errors.As(err, &bad) {

@@ -18,11 +18,11 @@ var installers = map[string][]string{
 	"gem": {"install"}, "bundle": {"install"}, "cargo": {"install", "add"}, "go": {"install", "get"}, "composer": {"install", "require"}, "luarocks": {"install"}, "cpan": nil, "cpanm": nil,
 }
 
-// installs says whether a command line installs software (OSL-18): what is written plainly is
+// installsSoftware says whether a command line installs software (OSL-18): what is written plainly is
 // seen, and the sandbox and the grants hold the rest.
-func installs(tree *syntax.File) (yes bool) {
+func installsSoftware(tree *syntax.File) (yes bool) {
 	syntax.Walk(tree, func(n syntax.Node) bool {
-		if call, ok := n.(*syntax.CallExpr); ok && installCall(static(call.Args)) {
+		if call, ok := n.(*syntax.CallExpr); ok && isInstall(staticWords(call.Args)) {
 			yes = true
 		}
 		return !yes
@@ -30,10 +30,10 @@ func installs(tree *syntax.File) (yes bool) {
 	return yes
 }
 
-func installCall(argv []string) bool {
+func isInstall(argv []string) bool {
 	for i, name := range argv {
 		name = path.Base(name)
-		if i > 0 && !slices.Contains(before, path.Base(argv[0])) && argv[i-1] != "-m" { // python -m pip
+		if i > 0 && !slices.Contains(wrappers, path.Base(argv[0])) && argv[i-1] != "-m" { // python -m pip
 			continue
 		}
 

@@ -13,12 +13,12 @@ const slack = 4 << 10
 
 // Output keeps the beginning and the end of what a program writes, and lets it go on writing.
 type Output struct {
-	most  int    // characters that are shown
-	head  []byte // the first bytes
-	tail  []byte // a ring of the last bytes, after the first
-	at    int    // where the ring goes on
-	total int64  // bytes that were written
-	flood func() // is told once that this is too much; nil: nothing is
+	maxChars int    // characters that are shown
+	head     []byte // the first bytes
+	tail     []byte // a ring of the last bytes, after the first
+	next     int    // where the ring goes on
+	total    int64  // bytes that were written
+	onFlood  func() // is told once that this is too much; nil: nothing is
 }
 
 // maxWritten is how many bytes a program may write to one of its outputs: to read on would only
@@ -27,18 +27,18 @@ const maxWritten = 64 << 20
 
 // NewOutput shows at most so many characters: two fifths from the beginning, and the rest from
 // the end (OSA-37).
-func NewOutput(most int) *Output { return &Output{most: most} }
+func NewOutput(maxChars int) *Output { return &Output{maxChars: maxChars} }
 
 func (o *Output) headBytes() int { return o.headChars()*utf8.UTFMax + slack }
-func (o *Output) headChars() int { return o.most * 2 / 5 }
-func (o *Output) tailBytes() int { return (o.most-o.headChars())*utf8.UTFMax + slack }
+func (o *Output) headChars() int { return o.maxChars * 2 / 5 }
+func (o *Output) tailBytes() int { return (o.maxChars-o.headChars())*utf8.UTFMax + slack }
 
 // Write implements io.Writer and never fails.
 func (o *Output) Write(p []byte) (int, error) {
 	n := len(p)
-	if o.total += int64(n); o.total > maxWritten && o.flood != nil {
-		o.flood()
-		o.flood = nil
+	if o.total += int64(n); o.total > maxWritten && o.onFlood != nil {
+		o.onFlood()
+		o.onFlood = nil
 	}
 
 	if room := o.headBytes() - len(o.head); room > 0 {
@@ -57,8 +57,8 @@ func (o *Output) Write(p []byte) (int, error) {
 			o.tail, p = append(o.tail, p[:took]...), p[took:]
 			continue
 		}
-		took := copy(o.tail[o.at:], p)
-		o.at, p = (o.at+took)%limit, p[took:]
+		took := copy(o.tail[o.next:], p)
+		o.next, p = (o.next+took)%limit, p[took:]
 	}
 
 	return n, nil
@@ -66,7 +66,7 @@ func (o *Output) Write(p []byte) (int, error) {
 
 // Raw is what was written, as it was; false when some of it was left out.
 func (o *Output) Raw() ([]byte, bool) {
-	all := append(append(append([]byte(nil), o.head...), o.tail[o.at:]...), o.tail[:o.at]...)
+	all := append(append(append([]byte(nil), o.head...), o.tail[o.next:]...), o.tail[:o.next]...)
 	return all, o.total == int64(len(all))
 }
 
@@ -78,17 +78,17 @@ func (o *Output) Text(redact func(string) string) string {
 		return o.cut(redact(text.Clean(string(all))))
 	}
 	head, tail := redact(text.Clean(string(all[:len(o.head)]))), redact(text.Clean(string(all[len(o.head):])))
-	head, tail = text.Head(head, o.headChars()), text.Tail(tail, o.most-o.headChars())
+	head, tail = text.Head(head, o.headChars()), text.Tail(tail, o.maxChars-o.headChars())
 	return head + omitted(o.total-int64(len(head)+len(tail)), "bytes") + tail
 }
 
 // cut shows the ends of a text that is there as a whole.
 func (o *Output) cut(all string) string {
 	n := utf8.RuneCountInString(all)
-	if n <= o.most {
+	if n <= o.maxChars {
 		return all
 	}
-	return text.Head(all, o.headChars()) + omitted(int64(n-o.most), "characters") + text.Tail(all, o.most-o.headChars())
+	return text.Head(all, o.headChars()) + omitted(int64(n-o.maxChars), "characters") + text.Tail(all, o.maxChars-o.headChars())
 }
 
 func omitted(n int64, of string) string { return fmt.Sprintf("\n[… %d %s left out …]\n", n, of) }

@@ -51,7 +51,7 @@ func (f *fetcher) read(a answer, source bool) readable {
 		kind, _, _ = mime.ParseMediaType(http.DetectContentType(a.body))
 	}
 
-	out := readable{kind: kind, warnings: a.warning}
+	out := readable{kind: kind, warnings: a.warnings}
 	switch coding := strings.ToLower(a.header.Get("Content-Encoding")); {
 	case len(a.body) == 0:
 		return out
@@ -61,17 +61,17 @@ func (f *fetcher) read(a answer, source bool) readable {
 	case !isText(kind):
 		out.warnings = append(out.warnings, fmt.Sprintf("the answer is %s, which is not text, and is left out", kind))
 		return out
-	case bytes.IndexByte(a.body[:min(len(a.body), 8<<10)], 0) >= 0 && !wide(a.body):
+	case bytes.IndexByte(a.body[:min(len(a.body), 8<<10)], 0) >= 0 && !isUTF16(a.body):
 		out.warnings = append(out.warnings, fmt.Sprintf("the answer calls itself %s and is binary; it is left out", kind))
 		return out
 	}
 
 	plain := f.redact(decoded(a.body, given))
 	if a.broken {
-		plain = f.whole(plain)
+		plain = f.dropPartialSecret(plain)
 	}
 
-	if a.cut {
+	if a.truncated {
 		plain = plain[:max(len(plain)-margin, 0)]
 		plain = strings.ToValidUTF8(plain, "")
 		out.warnings = append(out.warnings, fmt.Sprintf("the answer is longer than %d MiB; what comes after them was not read", maxAnswer>>20))
@@ -86,8 +86,8 @@ func (f *fetcher) read(a answer, source bool) readable {
 	return out
 }
 
-// whole is a text that broke off, without the word in which it did: that may be half a secret.
-func (f *fetcher) whole(text string) string {
+// dropPartialSecret is a text that broke off, without the word in which it did: that may be half a secret.
+func (f *fetcher) dropPartialSecret(text string) string {
 	text = strings.TrimRight(text[:strings.LastIndexAny(text, " \t\r\n")+1], " \t\r\n")
 	for _, s := range f.secrets { // one may have blanks in it
 		for n := len(s.Value) - 1; n > 0; n-- {
@@ -100,8 +100,8 @@ func (f *fetcher) whole(text string) string {
 	return text
 }
 
-// wide says whether bytes begin as UTF-16 does.
-func wide(b []byte) bool {
+// isUTF16 says whether bytes begin as UTF-16 does.
+func isUTF16(b []byte) bool {
 	return bytes.HasPrefix(b, []byte("\xff\xfe")) || bytes.HasPrefix(b, []byte("\xfe\xff"))
 }
 

@@ -29,22 +29,22 @@ const (
 
 // answer is what a server said in the end.
 type answer struct {
-	target  target
-	status  int
-	header  http.Header
-	body    []byte
-	cut     bool     // there was more
-	broken  bool     // it ended too early
-	ended   string   // why a redirect was not followed
-	warning []string // for who called
+	target      target
+	status      int
+	header      http.Header
+	body        []byte
+	truncated   bool     // there was more
+	broken      bool     // it ended too early
+	notFollowed string   // why a redirect was not followed
+	warnings    []string // for who called
 }
 
 // errTooSlow is the cause of a call that took too long.
 var errTooSlow = fmt.Errorf("no answer within %s", limit)
 
-// ask sends a request and follows its redirects. The first address was judged by the gate, and
+// roundTrips sends a request and follows its redirects. The first address was judged by the gate, and
 // each other is by the grants.
-func (f *fetcher) ask(ctx context.Context, q request, secrets []tool.SecretGrant) (answer, error) {
+func (f *fetcher) roundTrips(ctx context.Context, q request, secrets []tool.SecretGrant) (answer, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, errTooSlow)
 	defer cancel()
 
@@ -55,7 +55,7 @@ func (f *fetcher) ask(ctx context.Context, q request, secrets []tool.SecretGrant
 		}
 
 		out := answer{target: q.target, status: resp.StatusCode, header: resp.Header}
-		next, why := f.next(q, resp, secrets)
+		next, why := f.redirect(q, resp, secrets)
 		if why == "" && next.target.url != nil && hop == maxRedirects {
 			why = fmt.Sprintf("there were more than %d redirects", maxRedirects)
 		}
@@ -66,16 +66,16 @@ func (f *fetcher) ask(ctx context.Context, q request, secrets []tool.SecretGrant
 			continue
 		}
 
-		out.ended = why
+		out.notFollowed = why
 		out.body, err = io.ReadAll(io.LimitReader(resp.Body, maxAnswer+margin))
 		resp.Body.Close()
-		out.cut = len(out.body) == maxAnswer+margin
+		out.truncated = len(out.body) == maxAnswer+margin
 		if err != nil {
 			if len(out.body) == 0 || q.method == "HEAD" {
-				return out, f.explain(ctx, q, err)
+				return out, f.describe(ctx, q, err)
 			}
-			out.broken = !out.cut
-			out.warning = append(out.warning, "the answer broke off: "+f.explain(ctx, q, err).Error())
+			out.broken = !out.truncated
+			out.warnings = append(out.warnings, "the answer broke off: "+f.describe(ctx, q, err).Error())
 		}
 
 		return out, nil
@@ -86,15 +86,15 @@ func (f *fetcher) ask(ctx context.Context, q request, secrets []tool.SecretGrant
 // address is not for the next.
 func (f *fetcher) send(ctx context.Context, q request, secrets []tool.SecretGrant) (*http.Response, error) {
 	access := f.access(q.target, q.method)
-	if len(secrets) > 0 && q.holds(secrets) {
-		if err := f.entrusts(q.target, access, secrets); err != nil {
-			return nil, &refusal{err.Error()}
+	if len(secrets) > 0 && q.hasPlaceholders(secrets) {
+		if err := f.checkSecrets(q.target, access, secrets); err != nil {
+			return nil, &refusedError{err.Error()}
 		}
 	}
 
-	u, header, body, err := q.filled(secrets)
+	u, header, body, err := q.withSecrets(secrets)
 	if err != nil {
-		return nil, &refusal{err.Error()}
+		return nil, &refusedError{err.Error()}
 	}
 
 	var content io.Reader
@@ -104,7 +104,7 @@ func (f *fetcher) send(ctx context.Context, q request, secrets []tool.SecretGran
 
 	req, err := http.NewRequestWithContext(ctx, q.method, u.String(), content)
 	if err != nil {
-		return nil, &refusal{"the request cannot be made"} // the error would tell all of it
+		return nil, &refusedError{"the request cannot be made"} // the error would tell all of it
 	}
 
 	req.URL, req.Header = u, header
@@ -114,20 +114,20 @@ func (f *fetcher) send(ctx context.Context, q request, secrets []tool.SecretGran
 
 	transport := &http.Transport{
 		Proxy: nil, DialContext: f.dial(q.target, access), DisableKeepAlives: true, ForceAttemptHTTP2: true, MaxResponseHeaderBytes: maxHeader,
-		TLSHandshakeTimeout: 10 * time.Second, TLSClientConfig: &tls.Config{RootCAs: f.roots, ServerName: q.target.host, MinVersion: tls.VersionTLS12},
+		TLSHandshakeTimeout: 10 * time.Second, TLSClientConfig: &tls.Config{RootCAs: f.rootCAs, ServerName: q.target.host, MinVersion: tls.VersionTLS12},
 	}
 	resp, err := transport.RoundTrip(req)
 	if err != nil {
-		return nil, f.explain(ctx, q, err)
+		return nil, f.describe(ctx, q, err)
 	}
 
 	return resp, nil
 }
 
-// holds says whether a request asks for any secret where it would be put in.
-func (q request) holds(secrets []tool.SecretGrant) bool {
+// hasPlaceholders says whether a request asks for any secret where it would be put in.
+func (q request) hasPlaceholders(secrets []tool.SecretGrant) bool {
 	texts := []string{q.body}
-	if q.ours {
+	if q.fromCall {
 		texts = append(texts, q.target.url.EscapedPath(), q.target.url.RawQuery)
 	}
 
@@ -137,9 +137,9 @@ func (q request) holds(secrets []tool.SecretGrant) bool {
 	return len(tool.Placeholders(strings.Join(texts, "\n"))) > 0
 }
 
-// next is the request that a redirect asks for, none when the answer is none; why says that it
+// redirect is the request that a redirect asks for, none when the answer is none; why says that it
 // is not followed.
-func (f *fetcher) next(q request, resp *http.Response, secrets []tool.SecretGrant) (next request, why string) {
+func (f *fetcher) redirect(q request, resp *http.Response, secrets []tool.SecretGrant) (next request, why string) {
 	location := resp.Header.Get("Location")
 	if location == "" || !slices.Contains([]int{301, 302, 303, 307, 308}, resp.StatusCode) {
 		return next, ""
@@ -172,15 +172,15 @@ func (f *fetcher) next(q request, resp *http.Response, secrets []tool.SecretGran
 	}
 
 	access := f.access(to, next.method)
-	if to.addr.IsValid() && !access.reaches(to.addr) {
-		return request{}, (&inwardError{to, to.addr}).Error()
+	if to.addr.IsValid() && !access.allows(to.addr) {
+		return request{}, (&privateAddrError{to, to.addr}).Error()
 	}
 	if !access.granted {
 		return request{}, fmt.Sprintf("%s %s is not granted; to go there, call web_fetch with it", next.method, to)
 	}
 
-	if next.holds(secrets) {
-		if err := f.entrusts(to, access, secrets); err != nil {
+	if next.hasPlaceholders(secrets) {
+		if err := f.checkSecrets(to, access, secrets); err != nil {
 			return request{}, err.Error()
 		}
 	}
@@ -188,39 +188,39 @@ func (f *fetcher) next(q request, resp *http.Response, secrets []tool.SecretGran
 	return next, ""
 }
 
-// refusal is what no repetition would change.
-type refusal struct{ why string }
+// refusedError is what no repetition would change.
+type refusedError struct{ why string }
 
-func (e *refusal) Error() string { return e.why }
+func (e *refusedError) Error() string { return e.why }
 
-// away is a server that gave no answer.
-type away struct{ why string }
+// unreachableError is a server that gave no answer.
+type unreachableError struct{ why string }
 
-func (e *away) Error() string { return e.why }
+func (e *unreachableError) Error() string { return e.why }
 
-// explain says why there was no answer, in words of which none is an address with its secrets.
-func (f *fetcher) explain(ctx context.Context, q request, err error) error {
+// describe says why there was no answer, in words of which none is an address with its secrets.
+func (f *fetcher) describe(ctx context.Context, q request, err error) error {
 	host := q.target.url.Host
-	var inward *inwardError
+	var inward *privateAddrError
 	var dns *net.DNSError
 	var cert *tls.CertificateVerificationError
 	var errno syscall.Errno
 	switch {
 	case errors.As(err, &inward):
-		return &refusal{inward.Error()}
+		return &refusedError{inward.Error()}
 	case errors.Is(context.Cause(ctx), errTooSlow):
-		return &away{fmt.Sprintf("%s gave no answer within %s", host, limit)}
+		return &unreachableError{fmt.Sprintf("%s gave no answer within %s", host, limit)}
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case errors.As(err, &dns) && dns.IsNotFound:
-		return &away{fmt.Sprintf("there is no host %s", host)}
+		return &unreachableError{fmt.Sprintf("there is no host %s", host)}
 	case errors.As(err, &dns):
-		return &away{fmt.Sprintf("the address of %s cannot be found now: %s", host, dns.Err)}
+		return &unreachableError{fmt.Sprintf("the address of %s cannot be found now: %s", host, dns.Err)}
 	case errors.As(err, &cert):
-		return &refusal{fmt.Sprintf("%s does not prove that it is %[1]s: %v", host, cert.Err)}
+		return &refusedError{fmt.Sprintf("%s does not prove that it is %[1]s: %v", host, cert.Err)}
 	case errors.As(err, &errno):
-		return &away{fmt.Sprintf("%s cannot be reached: %s", host, errno)}
+		return &unreachableError{fmt.Sprintf("%s cannot be reached: %s", host, errno)}
 	}
 
-	return &away{fmt.Sprintf("%s gave no answer that is understood: %s", host, f.redact(err.Error()))}
+	return &unreachableError{fmt.Sprintf("%s gave no answer that is understood: %s", host, f.redact(err.Error()))}
 }

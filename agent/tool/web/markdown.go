@@ -14,12 +14,12 @@ import (
 	"rouse/internal/text"
 )
 
-// swell is how many times as long as a page its Markdown may become: each line of a quotation
+// growthFactor is how many times as long as a page its Markdown may become: each line of a quotation
 // repeats a mark for each that it is within, and a table has as many cells in each row as in its
 // longest. A few hundred bytes can ask for gigabytes so.
 const (
-	swell     = 16
-	swellFree = 64 << 10
+	growthFactor = 16
+	growthFree   = 64 << 10
 )
 
 // unescaped takes back what the converter escapes in any mode.
@@ -34,9 +34,9 @@ func markdown(page string, from *url.URL) (title, out string) {
 	}
 
 	title = titleOf(doc)
-	trim(doc)
-	if swells(doc, len(page)*swell+swellFree) {
-		return title, words(doc)
+	dropAttributes(doc)
+	if growsTooMuch(doc, len(page)*growthFactor+growthFree) {
+		return title, plainWords(doc)
 	}
 
 	// Nobody renders it: marks that the text itself holds need no escapes, whose search takes
@@ -48,7 +48,7 @@ func markdown(page string, from *url.URL) (title, out string) {
 	plain.RawQuery = ""
 	md, err := c.ConvertNode(doc, converter.WithDomain(plain.String()))
 	if err != nil {
-		return title, words(doc)
+		return title, plainWords(doc)
 	}
 
 	return title, string(md)
@@ -63,9 +63,9 @@ func titleOf(doc *html.Node) string {
 	return ""
 }
 
-// trim takes out what says nothing in Markdown and can ask for much: cells that reach over
+// dropAttributes takes out what says nothing in Markdown and can ask for much: cells that reach over
 // others, and pictures that are written out.
-func trim(doc *html.Node) {
+func dropAttributes(doc *html.Node) {
 	for n := range doc.Descendants() {
 		kept := n.Attr[:0]
 		for _, a := range n.Attr {
@@ -79,8 +79,8 @@ func trim(doc *html.Node) {
 	}
 }
 
-// swells says whether a page would become longer than most bytes.
-func swells(doc *html.Node, most int) bool {
+// growsTooMuch says whether a page would become longer than most bytes.
+func growsTooMuch(doc *html.Node, most int) bool {
 	size := 0
 	var walk func(n *html.Node, marks int)
 	walk = func(n *html.Node, marks int) {
@@ -125,8 +125,8 @@ func cells(t *html.Node) int {
 	return rows * longest
 }
 
-// words are the texts of a page, a line for each.
-func words(doc *html.Node) string {
+// plainWords are the texts of a page, a line for each.
+func plainWords(doc *html.Node) string {
 	var b strings.Builder
 	var walk func(n *html.Node)
 	walk = func(n *html.Node) {

@@ -32,46 +32,46 @@ const (
 	maxShown = 16 << 10  // bytes of a body that are shown to who approves it
 )
 
-// hostHeaders are not for a call to give.
-var hostHeaders = []string{"Accept-Encoding", "Connection", "Content-Length", "Host", "Keep-Alive", "Proxy-Authorization", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade"}
+// forbiddenHeaders are not for a call to give.
+var forbiddenHeaders = []string{"Accept-Encoding", "Connection", "Content-Length", "Host", "Keep-Alive", "Proxy-Authorization", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade"}
 
 // request is a call in its one form, its secrets still placeholders.
 type request struct {
-	target  target
-	method  string
-	headers map[string]string // by canonical name
-	body    string
-	ours    bool // the address is that of the call, not that of a redirect
+	target   target
+	method   string
+	headers  map[string]string // by canonical name
+	body     string
+	fromCall bool // the address is that of the call, not that of a redirect
 }
 
-// badArg is an argument that cannot be used.
-type badArg struct{ field, why, expected string }
+// argError is an argument that cannot be used.
+type argError struct{ field, why, expected string }
 
-func (e *badArg) Error() string { return e.field + ": " + e.why }
+func (e *argError) Error() string { return e.field + ": " + e.why }
 
 func newRequest(a args) (request, error) {
-	q := request{method: strings.ToUpper(a.Method), headers: map[string]string{}, body: a.Body, ours: true}
+	q := request{method: strings.ToUpper(a.Method), headers: map[string]string{}, body: a.Body, fromCall: true}
 	if q.method == "" {
 		q.method = "GET"
 	}
 	if !slices.Contains(Methods, q.method) {
-		return q, &badArg{"method", fmt.Sprintf("%q is no method that can be used", a.Method), "one of " + strings.Join(Methods, ", ")}
+		return q, &argError{"method", fmt.Sprintf("%q is no method that can be used", a.Method), "one of " + strings.Join(Methods, ", ")}
 	}
 
 	var err error
 	if q.target, err = parseURL(a.URL); err != nil {
-		return q, &badArg{"url", err.Error(), "a URL like https://example.com/page"}
+		return q, &argError{"url", err.Error(), "a URL like https://example.com/page"}
 	}
 
 	for name, value := range a.Headers {
 		key := textproto.CanonicalMIMEHeaderKey(name)
 		switch _, twice := q.headers[key]; {
 		case !httpguts.ValidHeaderFieldName(name) || !httpguts.ValidHeaderFieldValue(value):
-			return q, &badArg{"headers", fmt.Sprintf("the header %q cannot be sent", name), "names and values without line breaks"}
-		case slices.Contains(hostHeaders, key):
-			return q, &badArg{"headers", fmt.Sprintf("the header %s is not for a call to give", key), "other headers"}
+			return q, &argError{"headers", fmt.Sprintf("the header %q cannot be sent", name), "names and values without line breaks"}
+		case slices.Contains(forbiddenHeaders, key):
+			return q, &argError{"headers", fmt.Sprintf("the header %s is not for a call to give", key), "other headers"}
 		case twice:
-			return q, &badArg{"headers", fmt.Sprintf("the header %s is given twice", key), "each header once"}
+			return q, &argError{"headers", fmt.Sprintf("the header %s is given twice", key), "each header once"}
 		}
 
 		q.headers[key] = value
@@ -79,12 +79,12 @@ func newRequest(a args) (request, error) {
 
 	if a.JSON != nil {
 		if a.Body != "" {
-			return q, &badArg{"json", "body is given too", "one of body and json"}
+			return q, &argError{"json", "body is given too", "one of body and json"}
 		}
 
 		text, err := json.Marshal(a.JSON)
 		if err != nil {
-			return q, &badArg{"json", err.Error(), "a JSON value"}
+			return q, &argError{"json", err.Error(), "a JSON value"}
 		}
 
 		q.body = string(text)
@@ -95,9 +95,9 @@ func newRequest(a args) (request, error) {
 
 	switch {
 	case q.body != "" && q.safe():
-		return q, &badArg{"body", q.method + " sends none", "a method like POST"}
+		return q, &argError{"body", q.method + " sends none", "a method like POST"}
 	case len(q.body) > maxBody:
-		return q, &badArg{"body", fmt.Sprintf("it has %d bytes, at most %d are sent", len(q.body), maxBody), "a shorter body"}
+		return q, &argError{"body", fmt.Sprintf("it has %d bytes, at most %d are sent", len(q.body), maxBody), "a shorter body"}
 	}
 
 	return q, nil

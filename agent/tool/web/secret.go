@@ -12,8 +12,8 @@ import (
 	"rouse/agent/tool"
 )
 
-// used are the secrets that a request asks for, each once. An error is for who made the call.
-func (f *fetcher) used(q request) ([]tool.SecretGrant, error) {
+// secretsIn are the secrets that a request asks for, each once. An error is for who made the call.
+func (f *fetcher) secretsIn(q request) ([]tool.SecretGrant, error) {
 	texts := []string{q.target.url.EscapedPath(), q.target.url.RawQuery, q.body}
 	for name, value := range q.headers {
 		texts = append(texts, value)
@@ -27,7 +27,7 @@ func (f *fetcher) used(q request) ([]tool.SecretGrant, error) {
 		i := slices.IndexFunc(f.secrets, func(s tool.SecretGrant) bool { return s.Name == name })
 		switch {
 		case i < 0:
-			return nil, fmt.Errorf("the secret %s is not granted to this agent%s", name, f.secretsNamed())
+			return nil, fmt.Errorf("the secret %s is not granted to this agent%s", name, f.secretNames())
 		case f.secrets[i].OnlyTo == "":
 			return nil, fmt.Errorf("the secret %s is for commands: it names no host that it may be sent to", name)
 		case f.secrets[i].Value == "":
@@ -40,7 +40,7 @@ func (f *fetcher) used(q request) ([]tool.SecretGrant, error) {
 	return out, nil
 }
 
-func (f *fetcher) secretsNamed() string {
+func (f *fetcher) secretNames() string {
 	var names []string
 	for _, s := range f.secrets {
 		if s.OnlyTo != "" {
@@ -54,23 +54,23 @@ func (f *fetcher) secretsNamed() string {
 	return "; those for requests are " + strings.Join(names, ", ")
 }
 
-// entrusts says whether the server of t may be told the secrets: it is the host of each, and
+// checkSecrets says whether the server of t may be told the secrets: it is the host of each, and
 // nobody on the way can read along, unless it is nearby by its grant.
-func (f *fetcher) entrusts(t target, a access, secrets []tool.SecretGrant) error {
+func (f *fetcher) checkSecrets(t target, a access, secrets []tool.SecretGrant) error {
 	for _, s := range secrets {
 		only, err := Grant{Host: s.OnlyTo}.rule()
 		if err != nil || !only.covers(t) {
 			return fmt.Errorf("the secret %s may be sent to %s alone, not to %s", s.Name, s.OnlyTo, t.url.Host)
 		}
-		if near := a.private || a.addr.IsValid() && outside.SafeAddr(a.addr) != nil; t.url.Scheme != "https" && !near {
+		if near := a.private || a.addr.IsValid() && publicInternet.SafeAddr(a.addr) != nil; t.url.Scheme != "https" && !near {
 			return fmt.Errorf("the secret %s is sent over https alone, and %s is not", s.Name, t)
 		}
 	}
 	return nil
 }
 
-// filled is the request with its secrets in it, as it goes out.
-func (q request) filled(secrets []tool.SecretGrant) (*url.URL, http.Header, string, error) {
+// withSecrets is the request with its secrets in it, as it goes out.
+func (q request) withSecrets(secrets []tool.SecretGrant) (*url.URL, http.Header, string, error) {
 	value := func(as func(string) string) func(string) string {
 		return func(name string) string {
 			i := slices.IndexFunc(secrets, func(s tool.SecretGrant) bool { return s.Name == name })
@@ -79,7 +79,7 @@ func (q request) filled(secrets []tool.SecretGrant) (*url.URL, http.Header, stri
 	}
 
 	u := *q.target.url
-	if q.ours { // an address that a server gave gets no secrets
+	if q.fromCall { // an address that a server gave gets no secrets
 		escaped := tool.FillPlaceholders(u.EscapedPath(), value(url.PathEscape))
 		plain, err := url.PathUnescape(escaped)
 		if err != nil {

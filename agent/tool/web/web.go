@@ -37,7 +37,7 @@ type Options struct {
 	Secrets  []tool.SecretGrant
 	Redact   func(text string) string // what blacks secrets out of an answer; nil: nothing
 	Resolver *net.Resolver            // nil: the system's
-	Roots    *x509.CertPool           // who vouches for servers; nil: whom the system trusts
+	RootCAs  *x509.CertPool           // who vouches for servers; nil: whom the system trusts
 }
 
 // fetcher is the tool of one run.
@@ -46,21 +46,21 @@ type fetcher struct {
 	secrets  []tool.SecretGrant
 	redact   func(string) string
 	resolver *net.Resolver
-	roots    *x509.CertPool
+	rootCAs  *x509.CertPool
 
-	mu   sync.Mutex
-	last []kept // the answers to the last requests, to be read on
+	mu     sync.Mutex
+	recent []cachedAnswer // the answers to the last requests, to be read on
 }
 
-// kept is an answer that may be read on.
-type kept struct {
+// cachedAnswer is an answer that may be read on.
+type cachedAnswer struct {
 	request string
 	result  result
 	text    readable
 }
 
-// maxKept is how many answers are kept.
-const maxKept = 4
+// maxCached is how many answers are kept.
+const maxCached = 4
 
 // Tools is web_fetch for an agent with grants, and nothing for one without.
 func Tools(o Options) ([]tool.Tool, error) {
@@ -68,7 +68,7 @@ func Tools(o Options) ([]tool.Tool, error) {
 		return nil, nil
 	}
 
-	f := &fetcher{secrets: o.Secrets, redact: o.Redact, resolver: o.Resolver, roots: o.Roots}
+	f := &fetcher{secrets: o.Secrets, redact: o.Redact, resolver: o.Resolver, rootCAs: o.RootCAs}
 	if f.redact == nil {
 		f.redact = func(text string) string { return text }
 	}
@@ -82,15 +82,15 @@ func Tools(o Options) ([]tool.Tool, error) {
 	}
 
 	spec := fetchSpec
-	spec.Description += f.granted()
+	spec.Description += f.grantsText()
 	spec.Needs = tool.Needs(f.need)
 	fetch, err := tool.Define(spec, f.fetch)
 
 	return []tool.Tool{fetch}, err
 }
 
-// granted tells a model whom it may ask, and with which secrets.
-func (f *fetcher) granted() string {
+// grantsText tells a model whom it may ask, and with which secrets.
+func (f *fetcher) grantsText() string {
 	var b strings.Builder
 	b.WriteString("\nGranted:\n")
 	for _, r := range f.rules {
@@ -110,10 +110,10 @@ func reads(raw json.RawMessage) bool {
 	var a struct {
 		Method string `json:"method"`
 	}
-	return json.Unmarshal(raw, &a) == nil && request{method: strings.ToUpper(orGet(a.Method))}.safe()
+	return json.Unmarshal(raw, &a) == nil && request{method: strings.ToUpper(methodOrGET(a.Method))}.safe()
 }
 
-func orGet(method string) string {
+func methodOrGET(method string) string {
 	if method == "" {
 		return "GET"
 	}
@@ -123,7 +123,7 @@ func orGet(method string) string {
 // need tells the gate what a call asks whom. Whatever is asked for can carry data out, and what
 // comes back may be anybody's words.
 func (f *fetcher) need(_ context.Context, _ tool.Invocation, a args) (tool.Need, error) {
-	q, secrets, refused := f.understood(a)
+	q, secrets, refused := f.parse(a)
 	if refused != nil {
 		return tool.Need{Refused: refused}, nil
 	}
@@ -141,22 +141,22 @@ func (f *fetcher) need(_ context.Context, _ tool.Invocation, a args) (tool.Need,
 	return n, nil
 }
 
-// understood is a call that can be made once it is allowed; refused answers another.
-func (f *fetcher) understood(a args) (q request, secrets []tool.SecretGrant, refused *tool.Envelope) {
+// parse is a call that can be made once it is allowed; refused answers another.
+func (f *fetcher) parse(a args) (q request, secrets []tool.SecretGrant, refused *tool.Envelope) {
 	refuse := func(e tool.Envelope) (request, []tool.SecretGrant, *tool.Envelope) { return q, nil, &e }
 	q, err := newRequest(a)
-	var bad *badArg
+	var bad *argError
 	if errors.As(err, &bad) {
 		return refuse(tool.Failure(tool.KindInvalidArgs, "%s", f.redact(bad.Error())).WithField(bad.field, bad.expected))
 	}
 
 	access := f.access(q.target, q.method)
-	if q.target.addr.IsValid() && !access.reaches(q.target.addr) {
-		return refuse(tool.Failure(tool.KindRejected, "%s", &inwardError{q.target, q.target.addr}))
+	if q.target.addr.IsValid() && !access.allows(q.target.addr) {
+		return refuse(tool.Failure(tool.KindRejected, "%s", &privateAddrError{q.target, q.target.addr}))
 	}
 
-	if secrets, err = f.used(q); err == nil {
-		err = f.entrusts(q.target, access, secrets)
+	if secrets, err = f.secretsIn(q); err == nil {
+		err = f.checkSecrets(q.target, access, secrets)
 	}
 	if err != nil {
 		return refuse(tool.Failure(tool.KindRejected, "%s", f.redact(err.Error())))
@@ -186,7 +186,7 @@ const (
 )
 
 func (f *fetcher) fetch(ctx context.Context, _ tool.Invocation, a args) (tool.Envelope, error) {
-	q, secrets, refused := f.understood(a)
+	q, secrets, refused := f.parse(a)
 	switch {
 	case refused != nil:
 		return *refused, nil
@@ -201,13 +201,13 @@ func (f *fetcher) fetch(ctx context.Context, _ tool.Invocation, a args) (tool.En
 	}
 
 	source := a.Format == "source"
-	k, found := f.remembered(q, source, a.Offset)
+	k, found := f.cached(q, source, a.Offset)
 	if !found {
-		ans, err := f.ask(ctx, q, secrets)
+		ans, err := f.roundTrips(ctx, q, secrets)
 		if err != nil {
-			return f.failed(ctx, err)
+			return f.failure(ctx, err)
 		}
-		k = f.keep(q, source, ans)
+		k = f.cache(q, source, ans)
 	}
 
 	res := k.result
@@ -227,10 +227,10 @@ func (f *fetcher) fetch(ctx context.Context, _ tool.Invocation, a args) (tool.En
 	return tool.Success(res, warnings...), nil
 }
 
-// failed answers a call whose server gave no answer.
-func (f *fetcher) failed(ctx context.Context, err error) (tool.Envelope, error) {
-	var no *refusal
-	var gone *away
+// failure answers a call whose server gave no answer.
+func (f *fetcher) failure(ctx context.Context, err error) (tool.Envelope, error) {
+	var no *refusedError
+	var gone *unreachableError
 	switch {
 	case errors.As(err, &no):
 		return tool.Failure(tool.KindRejected, "%s", f.redact(no.Error())), nil
@@ -243,9 +243,9 @@ func (f *fetcher) failed(ctx context.Context, err error) (tool.Envelope, error) 
 	return tool.Envelope{}, err
 }
 
-// keep remembers an answer, to be read on without asking again.
-func (f *fetcher) keep(q request, source bool, a answer) kept {
-	k := kept{request: fmt.Sprint(source, q.action()), text: f.read(a, source)}
+// cache remembers an answer, to be read on without asking again.
+func (f *fetcher) cache(q request, source bool, a answer) cachedAnswer {
+	k := cachedAnswer{request: fmt.Sprint(source, q.action()), text: f.read(a, source)}
 	k.result = result{URL: f.redact(a.target.String()), Status: a.status, ContentType: k.text.kind, Title: f.redact(k.text.title), Headers: map[string]string{}}
 	for _, name := range shownHeaders {
 		if value := a.header.Get(name); value != "" {
@@ -253,8 +253,8 @@ func (f *fetcher) keep(q request, source bool, a answer) kept {
 		}
 	}
 
-	if a.ended != "" {
-		k.text.warnings = append(k.text.warnings, "the redirect was not followed: "+f.redact(a.ended))
+	if a.notFollowed != "" {
+		k.text.warnings = append(k.text.warnings, "the redirect was not followed: "+f.redact(a.notFollowed))
 	}
 
 	if a.status >= 400 {
@@ -264,23 +264,23 @@ func (f *fetcher) keep(q request, source bool, a answer) kept {
 	if q.safe() {
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		f.last = append([]kept{k}, f.last[:min(len(f.last), maxKept-1)]...)
+		f.recent = append([]cachedAnswer{k}, f.recent[:min(len(f.recent), maxCached-1)]...)
 	}
 
 	return k
 }
 
-// remembered is the latest answer to a request of which a further part is asked for.
-func (f *fetcher) remembered(q request, source bool, offset int) (kept, bool) {
+// cached is the latest answer to a request of which a further part is asked for.
+func (f *fetcher) cached(q request, source bool, offset int) (cachedAnswer, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 
-	for _, k := range f.last {
+	for _, k := range f.recent {
 		if offset > 0 && k.request == fmt.Sprint(source, q.action()) {
 			return k, true
 		}
 	}
-	return kept{}, false
+	return cachedAnswer{}, false
 }
 
 // statusKind is the kind of failure that a status means where it is one.

@@ -10,20 +10,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// stageName is the one argument of a keeper.
-const stageName = "sandbox-keeper"
+// supervisorArg is the one argument of a keeper.
+const supervisorArg = "sandbox-supervisor"
 
 // The files that a keeper begins with, beside the three of its command.
 const (
-	selfFD    = 3 + iota // this binary, also where its path is gone or is another one by now
-	stageFD              // a stage, to read
-	reportFD             // a report, to write
-	controlFD            // a byte asks the command to end, the end of it ends everything
-	bwrapFD              // the arguments of bubblewrap, which it reads
+	selfFD       = 3 + iota // this binary, also where its path is gone or is another one by now
+	launchSpecFD            // a stage, to read
+	reportFD                // a report, to write
+	controlFD               // a byte asks the command to end, the end of it ends everything
+	bwrapFD                 // the arguments of bubblewrap, which it reads
 )
 
-// stage is what a keeper is told.
-type stage struct {
+// launchSpec is what a keeper is told.
+type launchSpec struct {
 	Tier    Tier
 	Argv    []string
 	Env     []string
@@ -38,7 +38,7 @@ type stage struct {
 
 // report is what a keeper tells. The first line comes before the command is started.
 type report struct {
-	Kept   bool   `json:",omitempty"` // the last line: how the command ended
+	Ended  bool   `json:",omitempty"` // the last line: how the command ended
 	Failed string `json:",omitempty"` // why it could not be started
 	Errno  int    `json:",omitempty"` // the system's reason, when that is one
 	Exit   int    `json:",omitempty"`
@@ -47,8 +47,8 @@ type report struct {
 	MaxRSS int64  `json:",omitempty"` // bytes, of the largest process
 }
 
-// memory is a file without a name, which a child can read.
-func memory(name string, write func(io.Writer) error) (*os.File, error) {
+// newMemfd is a file without a name, which a child can read.
+func newMemfd(name string, write func(io.Writer) error) (*os.File, error) {
 	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC)
 	if err != nil {
 		return nil, os.NewSyscallError("memfd_create", err)
@@ -67,6 +67,6 @@ func memory(name string, write func(io.Writer) error) (*os.File, error) {
 	return f, nil
 }
 
-func (s stage) file() (*os.File, error) {
-	return memory("stage", func(w io.Writer) error { return json.NewEncoder(w).Encode(s) })
+func (s launchSpec) memfd() (*os.File, error) {
+	return newMemfd("stage", func(w io.Writer) error { return json.NewEncoder(w).Encode(s) })
 }

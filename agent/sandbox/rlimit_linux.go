@@ -10,13 +10,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// limit sets what the kernel bounds by itself. What it bounds by user and by mapping is set soft
+// setLimits sets what the kernel bounds by itself. What it bounds by user and by mapping is set soft
 // and given back, for the keeper must live on when the command has used it up; the filter keeps
 // the command from raising it.
 //
 // The memory of the whole tree is watched by the daemon, which says why it ended the command; the
 // limit of one process here is wider, and holds what comes between two looks.
-func (s stage) limit() (restore func(), err error) {
+func (s launchSpec) setLimits() (restore func(), err error) {
 	files, size, cpu := uint64(s.Limits.OpenFiles), uint64(s.Limits.FileSize), uint64(s.Limits.CPU.Seconds())
 	for _, l := range []struct {
 		what       int
@@ -27,22 +27,22 @@ func (s stage) limit() (restore func(), err error) {
 		{unix.RLIMIT_FSIZE, size, size},
 		{unix.RLIMIT_CPU, cpu, cpu + 1}, // SIGXCPU, and SIGKILL for who does not heed it
 	} {
-		if err := lower(l.what, l.soft, l.hard); err != nil {
+		if err := lowerLimit(l.what, l.soft, l.hard); err != nil {
 			return nil, err
 		}
 	}
 
-	data, err := lowerSoft(unix.RLIMIT_DATA, uint64(max(2*s.Limits.Memory, 512<<20)))
+	data, err := lowerSoftLimit(unix.RLIMIT_DATA, uint64(max(2*s.Limits.Memory, 512<<20)))
 	if err != nil {
 		return nil, err
 	}
 
-	processes, err := lowerSoft(unix.RLIMIT_NPROC, s.Threads)
+	processes, err := lowerSoftLimit(unix.RLIMIT_NPROC, s.Threads)
 	return func() { data(); processes() }, err
 }
 
-// lower sets a limit, which may be lower already.
-func lower(what int, soft, hard uint64) error {
+// lowerLimit sets a limit, which may be lower already.
+func lowerLimit(what int, soft, hard uint64) error {
 	var now syscall.Rlimit
 	if err := syscall.Getrlimit(what, &now); err != nil {
 		return os.NewSyscallError("getrlimit", err)
@@ -52,7 +52,7 @@ func lower(what int, soft, hard uint64) error {
 	return os.NewSyscallError("setrlimit", syscall.Setrlimit(what, &syscall.Rlimit{Cur: min(soft, hard), Max: hard}))
 }
 
-func lowerSoft(what int, soft uint64) (restore func(), err error) {
+func lowerSoftLimit(what int, soft uint64) (restore func(), err error) {
 	var before syscall.Rlimit
 	if err := syscall.Getrlimit(what, &before); err != nil {
 		return nil, os.NewSyscallError("getrlimit", err)
@@ -83,8 +83,8 @@ func dropCapabilities() error {
 	return nil
 }
 
-// threadsNow counts the threads of this user: the kernel's limit is for all of them.
-func threadsNow(all []process) uint64 {
+// countUserThreads counts the threads of this user: the kernel's limit is for all of them.
+func countUserThreads(all []process) uint64 {
 	var n int
 	for _, p := range all {
 		info, err := os.Stat("/proc/" + strconv.Itoa(p.pid))

@@ -11,8 +11,8 @@ import (
 
 var defaultLimits = Limits{Memory: 2 << 30, Processes: 256, OpenFiles: 1024, FileSize: 1 << 30, CPU: time.Hour}
 
-// checked is the command with its defaults, or what is wrong with it.
-func (c Command) checked() (Command, error) {
+// validated is the command with its defaults, or what is wrong with it.
+func (c Command) validated() (Command, error) {
 	if len(c.Argv) == 0 || c.Argv[0] == "" {
 		return c, errors.New("sandbox: the command is empty")
 	}
@@ -48,21 +48,21 @@ func (c Command) checked() (Command, error) {
 		return fail("its timeouts are %s and %s, which is before it begins", c.Wall, c.Idle)
 	}
 
-	limits, err := c.Limits.checked()
+	limits, err := c.Limits.validated()
 	if err != nil {
 		return fail("%w", err)
 	}
 
 	c.Limits = limits
 	for _, paths := range []*[]string{&c.Read, &c.Write, &c.Masked} {
-		*paths = cleaned(*paths)
+		*paths = cleanPaths(*paths)
 	}
 
 	c.Dir = filepath.Clean(c.Dir)
 	return c, nil
 }
 
-func (l Limits) checked() (Limits, error) {
+func (l Limits) validated() (Limits, error) {
 	if l.Memory < 0 || l.Processes < 0 || l.OpenFiles < 0 || l.FileSize < 0 || l.CPU < 0 {
 		return l, errors.New("a limit is below zero; leave it out to have the default")
 	}
@@ -91,8 +91,8 @@ func (l Limits) checked() (Limits, error) {
 	return l, nil
 }
 
-// cleaned are paths in the order in which they are laid over each other, each once.
-func cleaned(paths []string) []string {
+// cleanPaths are paths in the order in which they are laid over each other, each once.
+func cleanPaths(paths []string) []string {
 	out := make([]string, 0, len(paths))
 	for _, path := range paths {
 		out = append(out, filepath.Clean(path))

@@ -12,17 +12,17 @@ import (
 // maxCommand bounds a command line, in bytes.
 const maxCommand = 16_000
 
-// line is a command line as it was read.
-type line struct {
+// commandLine is a command line as it was read.
+type commandLine struct {
 	script string // as it was written
 	tree   *syntax.File
 	argv   []string // of one simple command of plain words; nil when it is anything more
 	why    string   // it is more
 }
 
-// read reads a command line as bash does. The error is for who wrote it.
-func read(command string) (line, error) {
-	l := line{script: command}
+// parse reads a command line as bash does. The error is for who wrote it.
+func parse(command string) (commandLine, error) {
+	l := commandLine{script: command}
 	switch {
 	case strings.TrimSpace(command) == "":
 		return l, fmt.Errorf("the command is empty")
@@ -40,13 +40,13 @@ func read(command string) (line, error) {
 		return l, fmt.Errorf("the command is a comment alone")
 	}
 
-	l.argv, l.why = plain(l.tree)
+	l.argv, l.why = simpleArgv(l.tree)
 	return l, nil
 }
 
-// plain are the words of a command line that is one program with its arguments and nothing that
+// simpleArgv are the words of a command line that is one program with its arguments and nothing that
 // a shell would have to do, or why it is not. Quotes are read.
-func plain(tree *syntax.File) (argv []string, why string) {
+func simpleArgv(tree *syntax.File) (argv []string, why string) {
 	if len(tree.Stmts) != 1 {
 		return nil, "more than one command"
 	}
@@ -65,7 +65,7 @@ func plain(tree *syntax.File) (argv []string, why string) {
 	}
 
 	for _, w := range call.Args {
-		if why := unplain(w); why != "" {
+		if why := needsShell(w); why != "" {
 			return nil, why
 		}
 		argv = append(argv, unquoted(w.Parts))
@@ -77,8 +77,8 @@ func plain(tree *syntax.File) (argv []string, why string) {
 	return argv, ""
 }
 
-// unplain says why a shell would make something else of a word than what it says.
-func unplain(w *syntax.Word) string {
+// needsShell says why a shell would make something else of a word than what it says.
+func needsShell(w *syntax.Word) string {
 	bare := "" // what is unquoted, in one: the parser begins another part at a [
 	for _, part := range w.Parts {
 		switch part := part.(type) {
@@ -103,17 +103,17 @@ func unplain(w *syntax.Word) string {
 	}
 
 	switch bare = tool.FillPlaceholders(bare, func(string) string { return "" }); {
-	case active(bare):
+	case hasGlob(bare):
 		return "a pattern or a ~ that the shell would expand; quote it to mean it as it is"
-	case braces(bare):
+	case hasBraces(bare):
 		return "braces that the shell would expand; quote them to mean them as they are"
 	}
 
 	return ""
 }
 
-// braces says whether a word may be one of those that bash makes several of: {a,b} or {1..3}.
-func braces(bare string) bool {
+// hasBraces says whether a word may be one of those that bash makes several of: {a,b} or {1..3}.
+func hasBraces(bare string) bool {
 	_, inner, open := strings.Cut(bare, "{")
 	last := strings.LastIndexByte(inner, '}')
 	return open && last >= 0 && (strings.Contains(inner[:last], ",") || strings.Contains(inner[:last], ".."))
@@ -156,8 +156,8 @@ func unescaped(text, only string) string {
 	return out.String()
 }
 
-// active says whether an unquoted text has a character in it that is a pattern or a home folder.
-func active(text string) bool {
+// hasGlob says whether an unquoted text has a character in it that is a pattern or a home folder.
+func hasGlob(text string) bool {
 	for i := 0; i < len(text); i++ {
 		switch text[i] {
 		case '\\':

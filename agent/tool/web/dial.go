@@ -11,27 +11,27 @@ import (
 	"code.dny.dev/ssrf"
 )
 
-// outside knows the addresses of the internet: neither this machine nor its network, nor what
+// publicInternet knows the addresses of the internet: neither this machine nor its network, nor what
 // stands for those in another form, nor where clouds keep the keys of their machines.
-var outside = ssrf.New(ssrf.WithAnyPort(), ssrf.WithDeniedV4Prefixes(netip.MustParsePrefix("168.63.129.16/32")))
+var publicInternet = ssrf.New(ssrf.WithAnyPort(), ssrf.WithDeniedV4Prefixes(netip.MustParsePrefix("168.63.129.16/32")))
 
-// inwardError says that a host leads to an address that was not granted.
-type inwardError struct {
+// privateAddrError says that a host leads to an address that was not granted.
+type privateAddrError struct {
 	to   target
 	addr netip.Addr
 }
 
-func (e *inwardError) Error() string {
+func (e *privateAddrError) Error() string {
 	if e.to.addr.IsValid() {
 		return fmt.Sprintf("%s is an address of this machine, of its network, or of nobody; its owner can allow it by naming it under grants.network", e.to.url.Host)
 	}
 	return fmt.Sprintf("%s leads to %s, an address of this machine, of its network, or of nobody; its owner can allow that with private: true for this host under grants.network", e.to.url.Host, e.addr)
 }
 
-// reaches says whether a connection to an address is allowed.
-func (a access) reaches(addr netip.Addr) bool {
+// allows says whether a connection to an address is allowed.
+func (a access) allows(addr netip.Addr) bool {
 	addr = addr.Unmap()
-	return a.private || a.addr.IsValid() && a.addr == addr || outside.SafeAddr(addr) == nil
+	return a.private || a.addr.IsValid() && a.addr == addr || publicInternet.SafeAddr(addr) == nil
 }
 
 // dial connects to what t leads to now. The address is judged when the name was looked up, and
@@ -42,8 +42,8 @@ func (f *fetcher) dial(t target, a access) func(context.Context, string, string)
 		if err != nil || network != "tcp4" && network != "tcp6" {
 			return fmt.Errorf("a connection to %s %s is refused", network, address)
 		}
-		if to.Addr().Zone() != "" || !a.reaches(to.Addr()) {
-			return &inwardError{t, to.Addr().Unmap()}
+		if to.Addr().Zone() != "" || !a.allows(to.Addr()) {
+			return &privateAddrError{t, to.Addr().Unmap()}
 		}
 		return nil
 	}}

@@ -11,27 +11,27 @@ import (
 // maxNested bounds how deep scripts within scripts are read.
 const maxNested = 4
 
-// deadly says what a command line would destroy, "" when nothing is seen (YOA-05). It catches
+// destructive says what a command line would destroy, "" when nothing is seen (YOA-05). It catches
 // what is written by mistake; who wants to get past it does. The sandbox is the boundary.
-func deadly(tree *syntax.File) string { return deadlyWithin(tree, maxNested) }
+func destructive(tree *syntax.File) string { return destructiveWithin(tree, maxNested) }
 
-func deadlyWithin(tree *syntax.File, depth int) string {
-	g := guard{depth: depth, inside: map[string][]int{}}
+func destructiveWithin(tree *syntax.File, depth int) string {
+	g := destructiveVisitor{depth: depth, inside: map[string][]int{}}
 	syntax.Walk(tree, g.visit)
 	return g.why
 }
 
-// guard looks at each part of a command line once: a line may be nested as deep as it is long.
-type guard struct {
-	depth    int
-	why      string
-	path     []syntax.Node    // from the tree to the part that is looked at
-	inside   map[string][]int // functions on the path, with how many things went on at once where each began
-	together int              // pipes and backgrounds on the path
+// destructiveVisitor looks at each part of a command line once: a line may be nested as deep as it is long.
+type destructiveVisitor struct {
+	depth      int
+	why        string
+	path       []syntax.Node    // from the tree to the part that is looked at
+	inside     map[string][]int // functions on the path, with how many things went on at once where each began
+	concurrent int              // pipes and backgrounds on the path
 }
 
 // visit is called with each part, and with nil after what it holds.
-func (g *guard) visit(n syntax.Node) bool {
+func (g *destructiveVisitor) visit(n syntax.Node) bool {
 	if n == nil {
 		last := len(g.path) - 1
 		g.step(g.path[last], -1)
@@ -41,15 +41,15 @@ func (g *guard) visit(n syntax.Node) bool {
 
 	switch n := n.(type) {
 	case *syntax.CallExpr:
-		argv := static(n.Args)
-		if begun := g.inside[program(argv)]; len(begun) > 0 && g.together > begun[0] {
+		argv := staticWords(n.Args)
+		if begun := g.inside[program(argv)]; len(begun) > 0 && g.concurrent > begun[0] {
 			g.why = "is a fork bomb: " + argv[0] + " starts itself again and again"
 		} else if g.why == "" {
-			g.why = deadlyCall(argv, g.depth)
+			g.why = destructiveCall(argv, g.depth)
 		}
 	case *syntax.Redirect:
-		if n.Word != nil && writes(n.Op) && device(word(n.Word)) {
-			g.why = "writes to the device " + word(n.Word)
+		if n.Word != nil && isWrite(n.Op) && isDevice(staticWord(n.Word)) {
+			g.why = "writes to the device " + staticWord(n.Word)
 		}
 	}
 	if g.why != "" {
@@ -62,22 +62,22 @@ func (g *guard) visit(n syntax.Node) bool {
 }
 
 // step keeps the path, into a part or out of it.
-func (g *guard) step(n syntax.Node, by int) {
+func (g *destructiveVisitor) step(n syntax.Node, by int) {
 	switch n := n.(type) {
 	case *syntax.Stmt:
 		if n.Background {
-			g.together += by
+			g.concurrent += by
 		}
 	case *syntax.BinaryCmd:
 		if n.Op == syntax.Pipe || n.Op == syntax.PipeAll {
-			g.together += by
+			g.concurrent += by
 		}
 	case *syntax.FuncDecl:
 		if n.Name == nil {
 			return
 		}
 		if begun := g.inside[n.Name.Value]; by > 0 {
-			g.inside[n.Name.Value] = append(begun, g.together)
+			g.inside[n.Name.Value] = append(begun, g.concurrent)
 		} else {
 			g.inside[n.Name.Value] = begun[:len(begun)-1]
 		}
@@ -91,15 +91,15 @@ func program(argv []string) string {
 	return argv[0]
 }
 
-// word is what can be read of a word without running anything. A home is as deadly as the root of
+// staticWord is what can be read of a word without running anything. A home is as deadly as the root of
 // all files.
-func word(w *syntax.Word) string { return unquoted(known(w.Parts)) }
+func staticWord(w *syntax.Word) string { return unquoted(knownParts(w.Parts)) }
 
-func known(parts []syntax.WordPart) (out []syntax.WordPart) {
+func knownParts(parts []syntax.WordPart) (out []syntax.WordPart) {
 	for _, p := range parts {
 		switch p := p.(type) {
 		case *syntax.DblQuoted:
-			out = append(out, &syntax.DblQuoted{Parts: known(p.Parts)})
+			out = append(out, &syntax.DblQuoted{Parts: knownParts(p.Parts)})
 		case *syntax.ParamExp:
 			if p.Param != nil && p.Param.Value == "HOME" {
 				out = append(out, &syntax.Lit{Value: "/~"})
@@ -111,19 +111,19 @@ func known(parts []syntax.WordPart) (out []syntax.WordPart) {
 	return out
 }
 
-func static(words []*syntax.Word) []string {
+func staticWords(words []*syntax.Word) []string {
 	out := make([]string, len(words))
 	for i, w := range words {
-		out[i] = word(w)
+		out[i] = staticWord(w)
 	}
 	return out
 }
 
-// before are programs that start the one that is named after them.
-var before = []string{"sudo", "doas", "env", "nohup", "nice", "exec", "command", "time", "timeout", "xargs", "setsid", "stdbuf", "busybox"}
+// wrappers are programs that start the one that is named after them.
+var wrappers = []string{"sudo", "doas", "env", "nohup", "nice", "exec", "command", "time", "timeout", "xargs", "setsid", "stdbuf", "busybox"}
 
-func deadlyCall(argv []string, depth int) string {
-	for len(argv) > 0 && slices.Contains(before, path.Base(argv[0])) {
+func destructiveCall(argv []string, depth int) string {
+	for len(argv) > 0 && slices.Contains(wrappers, path.Base(argv[0])) {
 		argv = argv[1:]
 		for len(argv) > 0 && (strings.HasPrefix(argv[0], "-") || strings.Contains(argv[0], "=") || argv[0] != "" && strings.Trim(argv[0], "0123456789.smhd") == "") {
 			argv = argv[1:]
@@ -135,13 +135,13 @@ func deadlyCall(argv []string, depth int) string {
 
 	name, args := path.Base(argv[0]), argv[1:]
 	switch {
-	case name == "rm" && slices.ContainsFunc(args, recursive) && slices.ContainsFunc(args, everything):
+	case name == "rm" && slices.ContainsFunc(args, isRecursive) && slices.ContainsFunc(args, isEverything):
 		return "removes everything"
 	case name == "mkfs" || strings.HasPrefix(name, "mkfs."):
 		return "makes a file system, over what is there"
 	case name == "dd":
 		for _, a := range args {
-			if to, ok := strings.CutPrefix(a, "of="); ok && device(to) {
+			if to, ok := strings.CutPrefix(a, "of="); ok && isDevice(to) {
 				return "writes to the device " + to
 			}
 		}
@@ -151,7 +151,7 @@ func deadlyCall(argv []string, depth int) string {
 			if err != nil {
 				continue
 			}
-			if why := deadlyWithin(tree, depth-1); why != "" {
+			if why := destructiveWithin(tree, depth-1); why != "" {
 				return why
 			}
 		}
@@ -160,12 +160,12 @@ func deadlyCall(argv []string, depth int) string {
 	return ""
 }
 
-func recursive(option string) bool {
+func isRecursive(option string) bool {
 	return option == "--recursive" || strings.HasPrefix(option, "-") && !strings.HasPrefix(option, "--") && strings.ContainsAny(option, "rR")
 }
 
-// everything says whether a path is the root of all files, a folder of the system, or a home.
-func everything(arg string) bool {
+// isEverything says whether a path is the root of all files, a folder of the system, or a home.
+func isEverything(arg string) bool {
 	if arg == "" || strings.HasPrefix(arg, "-") {
 		return false
 	}
@@ -177,8 +177,8 @@ func everything(arg string) bool {
 	return slices.Contains([]string{"/bin", "/boot", "/dev", "/etc", "/home", "/lib", "/opt", "/root", "/sbin", "/sys", "/usr", "/var", "/Users", "/System"}, path.Clean(folder))
 }
 
-// device says whether a path is a device on which something is lost.
-func device(p string) bool {
+// isDevice says whether a path is a device on which something is lost.
+func isDevice(p string) bool {
 	p = path.Clean(p)
 	if !strings.HasPrefix(p, "/dev/") {
 		return false
@@ -186,7 +186,7 @@ func device(p string) bool {
 	return !slices.Contains([]string{"null", "zero", "full", "stdin", "stdout", "stderr", "tty"}, p[5:]) && !strings.HasPrefix(p, "/dev/fd/") && !strings.HasPrefix(p, "/dev/shm/") && !strings.HasPrefix(p, "/dev/tcp/") && !strings.HasPrefix(p, "/dev/udp/")
 }
 
-func writes(op syntax.RedirOperator) bool {
+func isWrite(op syntax.RedirOperator) bool {
 	switch op {
 	case syntax.RdrOut, syntax.AppOut, syntax.RdrInOut, syntax.RdrClob, syntax.RdrAll, syntax.AppAll:
 		return true

@@ -44,16 +44,16 @@ type Program struct {
 	Read  []string // absolute places beside those of the run
 	Write []string
 	// Aside leaves the places of the run readable alone: the command changes nothing but Write.
-	Aside         bool
-	Network       bool
-	Idle, Wall    time.Duration // 0: none
-	Stdin         io.Reader     // nil: nothing to read
-	Stdout, Error *Output
+	ReadOnly       bool
+	Network        bool
+	Idle, Wall     time.Duration // 0: none
+	Stdin          io.Reader     // nil: nothing to read
+	Stdout, Stderr *Output
 }
 
 // Start runs a command to its end. An error means that it did not start; Unstarted words it.
 func (h *Host) Start(ctx context.Context, p Program) (sandbox.Result, error) {
-	release, err := h.Lanes.take(ctx)
+	release, err := h.Lanes.acquire(ctx)
 	if err != nil {
 		return sandbox.Result{}, &sandbox.StartError{Argv0: p.Argv[0], Err: err}
 	}
@@ -75,36 +75,36 @@ func (h *Host) Start(ctx context.Context, p Program) (sandbox.Result, error) {
 	}
 
 	read, write := h.Roots.Places(p.Argv)
-	if p.Aside {
+	if p.ReadOnly {
 		read, write = append(read, write...), nil
 	}
 
 	c := sandbox.Command{
 		Argv: p.Argv, Dir: h.Roots.Workdir(), Env: append(environment(home, temp), p.Env...),
 		Read: append(read, p.Read...), Write: append(append(write, p.Write...), home), Masked: h.Roots.Masked(),
-		Network: p.Network, Stdin: p.Stdin, Stdout: p.Stdout, Stderr: p.Error, Idle: p.Idle, Wall: p.Wall, Min: h.Min,
+		Network: p.Network, Stdin: p.Stdin, Stdout: p.Stdout, Stderr: p.Stderr, Idle: p.Idle, Wall: p.Wall, Min: h.Min,
 	}
 
-	if !p.Aside {
-		h.guardGit(&c, h.Tier(ctx))
+	if !p.ReadOnly {
+		h.maskGitFiles(&c, h.Tier(ctx))
 	}
 
-	return run(ctx, h.Sandbox, c, p.Stdout, p.Error)
+	return runWithFloodGuard(ctx, h.Sandbox, c, p.Stdout, p.Stderr)
 }
 
 // KilledByOutput says that a program was ended because it wrote without end, for the KilledBy of
 // its result.
 const KilledByOutput = "output"
 
-// run ends a program that floods its outputs.
-func run(ctx context.Context, box *sandbox.Sandbox, c sandbox.Command, outputs ...*Output) (sandbox.Result, error) {
+// runWithFloodGuard ends a program that floods its outputs.
+func runWithFloodGuard(ctx context.Context, box *sandbox.Sandbox, c sandbox.Command, outputs ...*Output) (sandbox.Result, error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 
 	var flooded atomic.Bool
 	for _, o := range outputs {
 		if o != nil {
-			o.flood = func() {
+			o.onFlood = func() {
 				flooded.Store(true)
 				stop()
 			}
@@ -119,9 +119,9 @@ func run(ctx context.Context, box *sandbox.Sandbox, c sandbox.Command, outputs .
 	return res, err
 }
 
-// Unstarted is the answer to a call whose command did not start; an error is the host's.
-func Unstarted(ctx context.Context, err error) (tool.Envelope, error) {
-	var weak *sandbox.WeakError
+// StartFailure is the answer to a call whose command did not start; an error is the host's.
+func StartFailure(ctx context.Context, err error) (tool.Envelope, error) {
+	var weak *sandbox.TierError
 	var start *sandbox.StartError
 	switch {
 	case err == nil:
@@ -131,7 +131,7 @@ func Unstarted(ctx context.Context, err error) (tool.Envelope, error) {
 	case ctx.Err() != nil:
 		return tool.Failure(tool.KindExecutionError, "cancelled before it started: %v", context.Cause(ctx)), nil //nolint:nilerr // the answer says it
 	case errors.Is(err, exec.ErrNotFound):
-		return tool.Failure(tool.KindNotFound, "there is no program %s among those of the system (%s); install it there, or name its path", text.Visible(start0(err)), searchPath()), nil
+		return tool.Failure(tool.KindNotFound, "there is no program %s among those of the system (%s); install it there, or name its path", text.Visible(programOf(err)), searchPath()), nil
 	case errors.As(err, &start):
 		return tool.Failure(tool.KindExecutionError, "%s", text.Visible(start.Error())), nil
 	}
@@ -139,7 +139,7 @@ func Unstarted(ctx context.Context, err error) (tool.Envelope, error) {
 	return tool.Envelope{}, err
 }
 
-func start0(err error) string {
+func programOf(err error) string {
 	var start *sandbox.StartError
 	if errors.As(err, &start) {
 		return start.Argv0

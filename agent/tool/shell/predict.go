@@ -14,17 +14,17 @@ import (
 	"rouse/agentdb/ledger"
 )
 
-// movers are the commands whose changes can be foreseen, with the options that leave those as
+// predictable are the commands whose changes can be foreseen, with the options that leave those as
 // they are foreseen (OSA-36).
-var movers = map[string][]string{
+var predictable = map[string][]string{
 	"mv":    {"-f", "-v", "-T", "-fv", "-vf"},
 	"cp":    {"-f", "-v", "-p", "-T", "-fv", "-pv", "-pf"},
 	"rm":    {"-f", "-v", "-fv", "-vf"},
 	"mkdir": {"-p", "-v", "-pv", "-vp"},
 }
 
-// foresee is what a command will change, computed before it runs, or why that cannot be told.
-func foresee(roots *tool.Roots, argv []string) (plan []file.Planned, why string) {
+// predict is what a command will change, computed before it runs, or why that cannot be told.
+func predict(roots *tool.Roots, argv []string) (plan []file.Planned, why string) {
 	options, paths, why := split(argv)
 	if why != "" {
 		return nil, why
@@ -39,7 +39,7 @@ func foresee(roots *tool.Roots, argv []string) (plan []file.Planned, why string)
 			plan = append(plan, file.Planned{Type: ledger.FileDelete, Path: p})
 		}
 	case "mkdir":
-		return folders(roots, paths, slices.ContainsFunc(options, func(o string) bool { return strings.Contains(o, "p") })), ""
+		return newFolders(roots, paths, slices.ContainsFunc(options, func(o string) bool { return strings.Contains(o, "p") })), ""
 	default:
 		return transfers(roots, name, paths, slices.Contains(options, "-T"))
 	}
@@ -60,7 +60,7 @@ func split(argv []string) (options, paths []string, why string) {
 			continue
 		}
 
-		if !slices.Contains(movers[argv[0]], a) {
+		if !slices.Contains(predictable[argv[0]], a) {
 			return nil, nil, "nothing is known of what it does with " + a
 		}
 
@@ -104,8 +104,8 @@ func transfers(roots *tool.Roots, name string, paths []string, exact bool) (plan
 	return plan, ""
 }
 
-// folders are those that mkdir will make, the outer ones first.
-func folders(roots *tool.Roots, paths []string, parents bool) (plan []file.Planned) {
+// newFolders are those that mkdir will make, the outer ones first.
+func newFolders(roots *tool.Roots, paths []string, parents bool) (plan []file.Planned) {
 	seen := map[string]bool{}
 	for _, p := range paths {
 		var missing []string
@@ -146,30 +146,30 @@ func isFolder(roots *tool.Roots, path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// undoable records what a command is about to change, where it can be foreseen, or says why that
+// recordUndo records what a command is about to change, where it can be foreseen, or says why that
 // cannot be taken back. Of commands that are known for no change it is neither.
-func (f *family) undoable(ctx context.Context, in tool.Invocation, o order) (kept *file.Kept, why string, err error) {
+func (f *family) recordUndo(ctx context.Context, in tool.Invocation, o resolvedCommand) (undo *file.Kept, why string, err error) {
 	if o.argv == nil {
-		if calls(o.tree, slices.Collect(maps.Keys(movers))...) {
+		if calls(o.tree, slices.Collect(maps.Keys(predictable))...) {
 			why = "it is a script"
 		}
 		return nil, why, nil
 	}
 
-	if movers[o.argv[0]] == nil {
+	if predictable[o.argv[0]] == nil {
 		return nil, "", nil
 	}
 
-	plan, why := foresee(f.roots, o.argv)
+	plan, why := predict(f.roots, o.argv)
 	if why != "" {
 		return nil, why, nil
 	}
 
-	kept, err = file.Keep(ctx, f.log, f.roots, in, plan)
+	undo, err = file.Keep(ctx, f.log, f.roots, in, plan)
 	var bad *tool.PathError
 	if errors.As(err, &bad) {
 		return nil, bad.Message, nil
 	}
 
-	return kept, "", err
+	return undo, "", err
 }

@@ -23,24 +23,24 @@ func newHost() (*host, error) { return &host{}, nil }
 func (*host) close() error { return nil }
 
 func (h *host) probe(_ context.Context, most Tier) (Tier, []string) {
-	lacks := []string{"tiers A and B are for Linux and macOS; here neither files nor the network can be denied"}
+	reasons := []string{"tiers A and B are for Linux and macOS; here neither files nor the network can be denied"}
 	if !most.AtLeast(TierC) {
 		return TierD, []string{"nothing stronger than tier " + string(most) + " is wanted"}
 	}
 
-	token, err := weakToken()
+	token, err := unprivilegedToken()
 	if err != nil {
-		return TierD, append(lacks, "tier C does not work: "+err.Error())
+		return TierD, append(reasons, "tier C does not work: "+err.Error())
 	}
 
 	token.Close()
 	job, err := newJob(defaultLimits)
 	if err != nil {
-		return TierD, append(lacks, "tier C does not work: "+err.Error())
+		return TierD, append(reasons, "tier C does not work: "+err.Error())
 	}
 
 	windows.CloseHandle(job)
-	return TierC, lacks
+	return TierC, reasons
 }
 
 func (h *host) run(ctx context.Context, t Tier, c Command) (Result, error) {
@@ -50,7 +50,7 @@ func (h *host) run(ctx context.Context, t Tier, c Command) (Result, error) {
 		return fail(err)
 	}
 
-	path, err := program(c, l.dir)
+	path, err := findProgram(c, l.dir)
 	if err != nil {
 		return fail(err)
 	}
@@ -64,7 +64,7 @@ func (h *host) run(ctx context.Context, t Tier, c Command) (Result, error) {
 	// It waits to be let go until it is in its job, so that nothing it starts is outside.
 	attr := &syscall.SysProcAttr{CreationFlags: windows.CREATE_SUSPENDED | windows.CREATE_NEW_PROCESS_GROUP | windows.CREATE_NO_WINDOW}
 	if t == TierC {
-		token, err := weakToken()
+		token, err := unprivilegedToken()
 		if err != nil {
 			return fail(err)
 		}
@@ -77,7 +77,7 @@ func (h *host) run(ctx context.Context, t Tier, c Command) (Result, error) {
 		cmd.Env = []string{} // nil would be that of the daemon
 	}
 
-	res, err := watch(ctx, cmd, &jobKeep{job: job}, c)
+	res, err := runToEnd(ctx, cmd, &jobObject{job: job}, c)
 	if err != nil {
 		return fail(err)
 	}
@@ -86,8 +86,8 @@ func (h *host) run(ctx context.Context, t Tier, c Command) (Result, error) {
 	return res, nil
 }
 
-// weakToken is the daemon's own without its privileges.
-func weakToken() (windows.Token, error) {
+// unprivilegedToken is the daemon's own without its privileges.
+func unprivilegedToken() (windows.Token, error) {
 	var own, weak windows.Token
 	const access = windows.TOKEN_DUPLICATE | windows.TOKEN_QUERY | windows.TOKEN_ASSIGN_PRIMARY
 	if err := windows.OpenProcessToken(windows.CurrentProcess(), access, &own); err != nil {
@@ -130,13 +130,13 @@ func newJob(l Limits) (windows.Handle, error) {
 	return job, nil
 }
 
-// jobKeep holds on to the processes of a job object.
-type jobKeep struct {
+// jobObject holds on to the processes of a job object.
+type jobObject struct {
 	job   windows.Handle
 	group uint32
 }
 
-func (k *jobKeep) begun(p *os.Process) error {
+func (k *jobObject) started(p *os.Process) error {
 	k.group = uint32(p.Pid)
 	process, err := windows.OpenProcess(windows.PROCESS_SET_QUOTA|windows.PROCESS_TERMINATE, false, k.group)
 	if err != nil {
@@ -180,10 +180,14 @@ func resume(pid uint32) error {
 	return fmt.Errorf("the thread of a new process was not found: %w", err)
 }
 
-func (k *jobKeep) ask() { _ = windows.GenerateConsoleCtrlEvent(windows.CTRL_BREAK_EVENT, k.group) }
-func (k *jobKeep) end() { _ = windows.TerminateJobObject(k.job, 1) }
+func (k *jobObject) terminate() {
+	_ = windows.GenerateConsoleCtrlEvent(windows.CTRL_BREAK_EVENT, k.group)
+}
+func (k *jobObject) kill() { _ = windows.TerminateJobObject(k.job, 1) }
 
-// used is nothing: the job object holds its limits itself.
-func (k *jobKeep) used() usage { return usage{} }
+// usage is nothing: the job object holds its limits itself.
+func (k *jobObject) usage() usage { return usage{} }
 
-func (k *jobKeep) ended(state *os.ProcessState) (Result, error) { return plainResult(state, ""), nil }
+func (k *jobObject) result(state *os.ProcessState) (Result, error) {
+	return plainResult(state, ""), nil
+}

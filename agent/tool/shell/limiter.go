@@ -19,8 +19,8 @@ func NewLanes(n int) (*Lanes, error) {
 	return &Lanes{semaphore.NewWeighted(int64(n))}, nil
 }
 
-// take waits for a lane. The error is the cause for which ctx ended.
-func (l *Lanes) take(ctx context.Context) (release func(), err error) {
+// acquire waits for a lane. The error is the cause for which ctx ended.
+func (l *Lanes) acquire(ctx context.Context) (release func(), err error) {
 	if err := l.free.Acquire(ctx, 1); err != nil {
 		return nil, context.Cause(ctx)
 	}

@@ -14,8 +14,8 @@ import (
 // Child returns at once: only Linux starts commands through this binary.
 func Child() {}
 
-// program is the file that Argv names, as the command's own PATH says, and never from the folder it runs in.
-func program(c Command, dir string) (string, error) {
+// findProgram is the file that Argv names, as the command's own PATH says, and never from the folder it runs in.
+func findProgram(c Command, dir string) (string, error) {
 	name := c.Argv[0]
 	if strings.ContainsRune(name, filepath.Separator) || (runtime.GOOS == "windows" && strings.ContainsAny(name, `/:`)) {
 		if !filepath.IsAbs(name) {

@@ -14,12 +14,12 @@ const (
 	gitEntries = 10_000 // names in all, the outer ones first
 )
 
-// guardGit hides what git would run later, in the hands of whoever uses the folder: nothing of it
+// maskGitFiles hides what git would run later, in the hands of whoever uses the folder: nothing of it
 // is changed, nor made where it is not. It is hidden and not merely read-only, for a link in its
 // place would then be one to anywhere. In a working folder without a repository that is so on tier
 // A alone: to keep one name from being made, tier B would keep all from being made beside it.
-func (h *Host) guardGit(c *sandbox.Command, tier sandbox.Tier) {
-	found := repositories(c.Write)
+func (h *Host) maskGitFiles(c *sandbox.Command, tier sandbox.Tier) {
+	found := findRepositories(c.Write)
 	if own := filepath.Join(h.Roots.Workdir(), ".git"); tier == sandbox.TierA && !slices.Contains(found, own) {
 		found = append(found, own)
 	}
@@ -34,8 +34,8 @@ func (h *Host) guardGit(c *sandbox.Command, tier sandbox.Tier) {
 	}
 }
 
-// repositories are the .git in some folders, the outer ones first.
-func repositories(places []string) (found []string) {
+// findRepositories are the .git in some folders, the outer ones first.
+func findRepositories(places []string) (found []string) {
 	left := gitEntries
 	for depth := 0; depth <= gitDepth && len(places) > 0; depth++ {
 		var next []string

@@ -19,22 +19,22 @@ import (
 // Child is the first line of main, and of TestMain where a test starts commands: in a process
 // that keeps a command, it does so and does not return; in any other, it returns at once.
 func Child() {
-	if len(os.Args) != 2 || os.Args[1] != stageName {
+	if len(os.Args) != 2 || os.Args[1] != supervisorArg {
 		return
 	}
 
 	runtime.LockOSThread() // so that the thread that is confined is another one
-	tell := json.NewEncoder(os.NewFile(reportFD, "report"))
-	r, err := keepCommand(tell)
+	reports := json.NewEncoder(os.NewFile(reportFD, "report"))
+	r, err := supervise(reports)
 	if err != nil {
-		r = failed(err)
+		r = failureReport(err)
 	}
 
-	_ = tell.Encode(r) // nobody is there to read it when this fails
-	unix.Exit(0)       // not os.Exit, which sleeps for a second in a binary with the race detector
+	_ = reports.Encode(r) // nobody is there to read it when this fails
+	unix.Exit(0)          // not os.Exit, which sleeps for a second in a binary with the race detector
 }
 
-func failed(err error) report {
+func failureReport(err error) report {
 	r := report{Failed: err.Error()}
 	if errno := unix.Errno(0); errors.As(err, &errno) {
 		r.Errno = int(errno)
@@ -46,14 +46,14 @@ func failed(err error) report {
 	return r
 }
 
-// keepCommand starts the command, and waits until it has ended and nothing that it started is left.
-func keepCommand(tell *json.Encoder) (report, error) {
+// supervise starts the command, and waits until it has ended and nothing that it started is left.
+func supervise(reports *json.Encoder) (report, error) {
 	if err := unix.CloseRange(3, 1<<31, unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		return report{}, os.NewSyscallError("close_range", err)
 	}
 
-	var s stage
-	if err := json.NewDecoder(os.NewFile(stageFD, "stage")).Decode(&s); err != nil {
+	var s launchSpec
+	if err := json.NewDecoder(os.NewFile(launchSpecFD, "stage")).Decode(&s); err != nil {
 		return report{}, fmt.Errorf("the stage is damaged: %w", err)
 	}
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
@@ -75,16 +75,16 @@ func keepCommand(tell *json.Encoder) (report, error) {
 	go func() {
 		runtime.LockOSThread() // and never unlocked: the thread ends with this function
 		var err error
-		pid, err = s.start(tell)
+		pid, err = s.startCommand(reports)
 		started <- err
 	}()
 	if err := <-started; err != nil {
 		return report{}, err
 	}
 
-	go s.obey(pid)
-	r := await(pid)
-	endDescendants()
+	go s.serveControl(pid)
+	r := waitForCommand(pid)
+	killDescendants()
 	var used unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_CHILDREN, &used); err == nil {
 		r.CPU, r.MaxRSS = used.Utime.Nano()+used.Stime.Nano(), used.Maxrss<<10
@@ -93,13 +93,13 @@ func keepCommand(tell *json.Encoder) (report, error) {
 	return r, nil
 }
 
-// obey asks the command to end when it is told so, and ends everything when the other end is gone.
-func (s stage) obey(pid int) {
+// serveControl asks the command to end when it is told so, and ends everything when the other end is gone.
+func (s launchSpec) serveControl(pid int) {
 	control := os.NewFile(controlFD, "control")
 	var b [1]byte
 	for {
 		if n, err := control.Read(b[:]); n == 0 || err != nil {
-			endDescendants()
+			killDescendants()
 			if s.Temp != "" {
 				_ = os.RemoveAll(s.Temp) // which the daemon cannot any more, if it was killed
 			}
@@ -109,26 +109,26 @@ func (s stage) obey(pid int) {
 	}
 }
 
-// await reaps whoever ends, until the command itself does.
-func await(pid int) report {
+// waitForCommand reaps whoever ends, until the command itself does.
+func waitForCommand(pid int) report {
 	for {
 		var status unix.WaitStatus
 		got, err := unix.Wait4(-1, &status, 0, nil)
 		switch {
 		case errors.Is(err, unix.EINTR):
 		case err != nil: // obey ended it, and saw its end
-			return report{Kept: true, Exit: -1, Signal: int(unix.SIGKILL)}
+			return report{Ended: true, Exit: -1, Signal: int(unix.SIGKILL)}
 		case got == pid && status.Signaled():
-			return report{Kept: true, Exit: -1, Signal: int(status.Signal())}
+			return report{Ended: true, Exit: -1, Signal: int(status.Signal())}
 		case got == pid && status.Exited():
-			return report{Kept: true, Exit: status.ExitStatus()}
+			return report{Ended: true, Exit: status.ExitStatus()}
 		}
 	}
 }
 
-// endDescendants leaves nothing alive. The first process of a namespace can end all others of it
+// killDescendants leaves nothing alive. The first process of a namespace can end all others of it
 // at once; elsewhere they are stopped first, for what is stopped cannot get away by forking.
-func endDescendants() {
+func killDescendants() {
 	if os.Getpid() == 1 {
 		_ = unix.Kill(-1, unix.SIGKILL) // ESRCH: there is none
 		for reap() {
@@ -139,7 +139,7 @@ func endDescendants() {
 	stopped := map[int]bool{}
 	for fresh := true; fresh; {
 		fresh = false
-		for _, p := range tree(os.Getpid()) {
+		for _, p := range descendantsOf(os.Getpid()) {
 			if !stopped[p.pid] {
 				stopped[p.pid], fresh = true, true
 				_ = unix.Kill(p.pid, unix.SIGSTOP)
@@ -148,7 +148,7 @@ func endDescendants() {
 	}
 
 	for {
-		for _, p := range tree(os.Getpid()) {
+		for _, p := range descendantsOf(os.Getpid()) {
 			_ = unix.Kill(p.pid, unix.SIGKILL)
 		}
 		if !reap() {
@@ -174,9 +174,9 @@ func reap() (more bool) {
 	}
 }
 
-// start confines the calling thread for good, and starts the command from it. Each step needs
+// startCommand confines the calling thread for good, and starts the command from it. Each step needs
 // what the next one takes away.
-func (s stage) start(tell *json.Encoder) (pid int, err error) {
+func (s launchSpec) startCommand(reports *json.Encoder) (pid int, err error) {
 	path, err := lookPath(s.Argv[0], s.Dir, s.Env)
 	if err != nil {
 		return 0, err
@@ -188,23 +188,23 @@ func (s stage) start(tell *json.Encoder) (pid int, err error) {
 			return 0, err
 		}
 	}
-	if err := yield(); err != nil {
+	if err := lowerPriority(); err != nil {
 		return 0, err
 	}
 
-	restore, err := s.limit()
+	restore, err := s.setLimits()
 	if err != nil {
 		return 0, err
 	}
 	defer restore()
 
 	if s.confined() {
-		if err := s.wall(ruleset); err != nil {
+		if err := s.confineThread(ruleset); err != nil {
 			return 0, err
 		}
 	}
 
-	if err := tell.Encode(report{}); err != nil {
+	if err := reports.Encode(report{}); err != nil {
 		return 0, err
 	}
 
@@ -217,21 +217,21 @@ func (s stage) start(tell *json.Encoder) (pid int, err error) {
 	return pid, nil
 }
 
-func (s stage) confined() bool { return s.Tier.AtLeast(TierB) }
+func (s launchSpec) confined() bool { return s.Tier.AtLeast(TierB) }
 
-// wall takes from the calling thread what the command must not have, and looks whether that held.
-func (s stage) wall(ruleset int) error {
+// confineThread takes from the calling thread what the command must not have, and looks whether that held.
+func (s launchSpec) confineThread(ruleset int) error {
 	if err := dropCapabilities(); err != nil {
 		return err
 	}
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return os.NewSyscallError("prctl", err)
 	}
-	if err := restrict(ruleset); err != nil {
+	if err := restrictThread(ruleset); err != nil {
 		return err
 	}
 
-	if err := confine(newFilter(s.Tier, s.Network)); err != nil {
+	if err := installFilter(newFilter(s.Tier, s.Network)); err != nil {
 		return err
 	}
 
@@ -289,9 +289,9 @@ func lookPath(name, dir string, env []string) (string, error) {
 	return "", fmt.Errorf("no folder of the command's PATH (%q) that it can see has a program %s: %w", path, name, exec.ErrNotFound)
 }
 
-// yield lets other programs go before what this thread starts. Who was told to be nicer stays so,
+// lowerPriority lets other programs go before what this thread starts. Who was told to be nicer stays so,
 // since it may not be less.
-func yield() error {
+func lowerPriority() error {
 	left, err := unix.Getpriority(unix.PRIO_PROCESS, 0) // 20 less the nice value
 	if err != nil {
 		return os.NewSyscallError("getpriority", err)

@@ -93,7 +93,7 @@ func canonical(u *url.URL) (target, error) {
 	}
 
 	plain := *u
-	plain.Fragment, plain.RawFragment, plain.RawQuery = "", "", ascii(u.RawQuery)
+	plain.Fragment, plain.RawFragment, plain.RawQuery = "", "", percentEncode(u.RawQuery)
 	plain.Host = t.host
 	if t.addr.Is6() {
 		plain.Host = "[" + t.host + "]"
@@ -135,8 +135,8 @@ func splitPort(text string) (host string, port uint16, err error) {
 	return host, uint16(n), nil
 }
 
-// label is a part of a name. Underscores are no part of host names, and used all the same.
-var label = regexp.MustCompile(`^[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?$`)
+// labelPattern is a part of a name. Underscores are no part of host names, and used all the same.
+var labelPattern = regexp.MustCompile(`^[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?$`)
 
 // parseHost reads a name or an address, without port and brackets.
 func parseHost(text string) (host string, addr netip.Addr, err error) {
@@ -150,7 +150,7 @@ func parseHost(text string) (host string, addr netip.Addr, err error) {
 	}
 
 	host = strings.ToLower(text)
-	if ascii(host) != host || strings.Contains(host, "xn--") {
+	if percentEncode(host) != host || strings.Contains(host, "xn--") {
 		if host, err = idna.Lookup.ToASCII(text); err != nil {
 			return "", addr, fmt.Errorf("the host %q is not a name that exists in the DNS: %w", text, err)
 		}
@@ -159,7 +159,7 @@ func parseHost(text string) (host string, addr netip.Addr, err error) {
 	host = strings.TrimSuffix(host, ".")
 	parts := strings.Split(host, ".")
 	for _, part := range parts {
-		if !label.MatchString(part) {
+		if !labelPattern.MatchString(part) {
 			return "", addr, fmt.Errorf("the host %q is not a name that exists in the DNS", text)
 		}
 	}
@@ -187,8 +187,8 @@ func endsInNumber(last string) bool {
 	return strings.Trim(last, "0123456789") == ""
 }
 
-// ascii writes what is not ASCII as UTF-8 in percents.
-func ascii(text string) string {
+// percentEncode writes what is not ASCII as UTF-8 in percents.
+func percentEncode(text string) string {
 	var b strings.Builder
 	for i := range len(text) {
 		if text[i] < 0x80 {
