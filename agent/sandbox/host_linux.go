@@ -20,23 +20,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// host is what this system has for confinement.
+// host starts confined commands on this machine.
 type host struct {
-	self         *os.File // this binary, as it was when it started: an upgrade may replace it
+	self         *os.File // this binary as it was when the daemon started: an upgrade may replace the file
 	bwrap        string   // where bubblewrap is
-	pidNamespace bool     // the user of this process may make a namespace of processes without bubblewrap
+	pidNamespace bool     // this process may create a PID namespace without bubblewrap
 
 	mu           sync.Mutex
-	placeholders map[string]int // what was made to be hidden, and how many commands hide it
+	placeholders map[string]int // folders created to be mounted over (see createPlaceholders), with how many commands use each
 
-	scannedAt time.Time // when all processes were looked at last
+	scannedAt time.Time // when the processes were last listed
 	scanned   []process
 }
 
 func newHost() (*host, error) {
 	self, err := os.Open("/proc/self/exe")
 	if err != nil {
-		return nil, fmt.Errorf("sandbox: this program cannot be started anew: %w", err)
+		return nil, fmt.Errorf("sandbox: this program cannot be started again: %w", err)
 	}
 	return &host{self: self, placeholders: map[string]int{}}, nil
 }
@@ -48,7 +48,7 @@ func (h *host) run(ctx context.Context, t Tier, c Command) (Result, error) {
 	return h.runWithCanaries(ctx, t, c, nil)
 }
 
-// runWithCanaries refuses to start a command that could read one of some files.
+// runWithCanaries also refuses to start the command if it could read one of the canary files.
 func (h *host) runWithCanaries(ctx context.Context, t Tier, c Command, canaries []string) (Result, error) {
 	fail := func(err error) (Result, error) { return Result{}, &StartError{Argv0: c.Argv[0], Tier: t, Err: err} }
 	l, cleanup, err := h.layout(t, c)
@@ -81,10 +81,11 @@ func (h *host) runWithCanaries(ctx context.Context, t Tier, c Command, canaries 
 	return res, nil
 }
 
-// start starts a keeper with its stage, within bubblewrap when there are arguments for it.
+// start starts a supervisor with its launch spec, inside bubblewrap when there are arguments for it.
 func (h *host) start(ctx context.Context, s launchSpec, arguments []string, c Command) (Result, error) {
 	cmd := &exec.Cmd{Path: fmt.Sprintf("/proc/self/fd/%d", selfFD), Args: []string{"rouse", supervisorArg}, Env: []string{},
 		Dir: "/", SysProcAttr: &syscall.SysProcAttr{Setsid: true}}
+	// Without bwrap the supervisor is root itself, and the first generation below it is the command.
 	k := &supervisedTree{host: h, ownDepth: 1, limit: c.Limits.Memory}
 	defer k.close()
 
@@ -94,15 +95,18 @@ func (h *host) start(ctx context.Context, s launchSpec, arguments []string, c Co
 
 	switch {
 	case arguments != nil:
-		k.ownDepth = 2
+		k.ownDepth = 2 // bwrap is root, and the supervisor its child
 		cmd.Path = h.bwrap
 		cmd.Args = []string{"bwrap", "--args", fmt.Sprint(bwrapFD), "--", fmt.Sprintf("/proc/self/fd/%d", selfFD), supervisorArg}
 	case h.pidNamespace && s.Tier == TierB:
+		// As process 1 of its own namespace the supervisor can kill everything below it in one go.
 		cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWPID
 	}
 
 	head := &prefixWriter{w: c.Stderr}
 	k.stderr = head
+	// bwrap reports its own failures on the standard error of the command: keep the beginning of it
+	// for the case that no command ever started.
 	if arguments != nil {
 		if sameWriter(c.Stdout, c.Stderr) {
 			c.Stdout = head
@@ -113,20 +117,20 @@ func (h *host) start(ctx context.Context, s launchSpec, arguments []string, c Co
 	return runToEnd(ctx, cmd, k, c)
 }
 
-// supervisedTree holds on to the keeper of a command.
+// supervisedTree controls the processes of a command through its supervisor.
 type supervisedTree struct {
 	host       *host
-	ownDepth   int   // generations of processes above the command that are not its own
-	root       int   // the first of them
+	ownDepth   int   // generations below root from which on processes count as the command's own
+	root       int   // the process that was started: bwrap or the supervisor
 	limit      int64 // bytes
 	stderr     *prefixWriter
-	childFiles []*os.File // the child's ends
+	childFiles []*os.File // the child's ends of pipes, and its memfds
 	report     *os.File
 	control    *os.File
 	once       sync.Once
 }
 
-// open makes the files that a keeper begins with, in their order.
+// open creates the files that a supervisor inherits, in the order of their descriptors.
 func (k *supervisedTree) open(cmd *exec.Cmd, s launchSpec, arguments []string) error {
 	file, err := s.memfd()
 	if err != nil {
@@ -190,11 +194,11 @@ func (k *supervisedTree) started(p *os.Process) error {
 }
 
 func (k *supervisedTree) terminate() {
-	_, _ = k.control.Write([]byte{'t'}) // a keeper that is gone needs no asking
+	_, _ = k.control.Write([]byte{'t'}) // fails when the supervisor is gone, and then nothing is left to terminate
 }
 
-// kill hangs up on the keeper, which then ends everything; when it is called again, the keeper
-// had its chance, and everything is ended from here.
+// kill closes the control pipe, upon which the supervisor kills everything. When that was not enough,
+// the second call kills the whole tree from here.
 func (k *supervisedTree) kill() {
 	first := false
 	k.once.Do(func() { first = true; k.control.Close() })
@@ -219,7 +223,9 @@ func (k *supervisedTree) usage() usage {
 		}
 	}
 
-	if len(all) > 1 && u.memory > k.limit { // what they share was counted for each of them; to know better is dear
+	// Shared memory was counted once for each process. The exact sum needs smaps_rollup, which walks all
+	// page tables of a process: only worth it where the rough sum is over the limit.
+	if len(all) > 1 && u.memory > k.limit {
 		var exact int64
 		for _, p := range all {
 			exact += proportionalMemory(p)
@@ -230,7 +236,7 @@ func (k *supervisedTree) usage() usage {
 	return u
 }
 
-// scan is a look at all processes, shared by all commands that want one at about the same time.
+// scan lists all processes. Commands that ask at about the same time share one listing.
 func (h *host) scan() []process {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -240,8 +246,9 @@ func (h *host) scan() []process {
 	return h.scanned
 }
 
-// result reads what the keeper told.
+// result reads the reports of the supervisor.
 func (k *supervisedTree) result(state *os.ProcessState) (Result, error) {
+	// All ends but ours are closed by now, unless a process that escaped holds one open.
 	if err := k.report.SetReadDeadline(time.Now().Add(time.Second)); err != nil {
 		return Result{}, err
 	}
@@ -270,11 +277,11 @@ func (k *supervisedTree) result(state *os.ProcessState) (Result, error) {
 		return Result{}, k.noReportError(state)
 	}
 
-	// Its keeper was ended with it.
+	// The supervisor was killed together with the command.
 	return Result{Exit: -1, Signal: "SIGKILL", CPU: state.UserTime() + state.SystemTime()}, nil
 }
 
-// noReportError is what to say of a keeper that never said that it began.
+// noReportError explains a supervisor that ended before it reported anything.
 func (k *supervisedTree) noReportError(state *os.ProcessState) error {
 	if text := strings.TrimSpace(k.stderr.text()); text != "" {
 		return fmt.Errorf("%w: %s", errNoReport, text)
@@ -282,7 +289,7 @@ func (k *supervisedTree) noReportError(state *os.ProcessState) error {
 	return fmt.Errorf("%w: %s", errNoReport, state)
 }
 
-// supervisorError is a failure that a keeper told.
+// supervisorError is a failure that a supervisor reported.
 type supervisorError struct {
 	text  string
 	errno unix.Errno
@@ -291,10 +298,11 @@ type supervisorError struct {
 func (e *supervisorError) Error() string { return e.text }
 
 func (e *supervisorError) Is(target error) bool {
+	// The error itself stayed in the other process; what can be asked of it is its errno.
 	return target == exec.ErrNotFound && e.errno == unix.ENOENT || e.errno != 0 && e.errno.Is(target)
 }
 
-// prefixWriter keeps the beginning of what is written.
+// prefixWriter passes on what is written, and keeps the beginning of it.
 type prefixWriter struct {
 	w  io.Writer
 	mu sync.Mutex
@@ -320,8 +328,8 @@ func (h *prefixWriter) text() string {
 	return string(h.b)
 }
 
-// layout looks at what a command is given, and covers what is hidden from it, in one go: what is
-// covered for another command would be taken away in between.
+// layout resolves what a command is given, and creates the placeholders that it needs. Both happen
+// under one lock: between them, another command could end and remove a placeholder that was found.
 func (h *host) layout(t Tier, c Command) (l layout, cleanup func(), err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -337,7 +345,8 @@ func (h *host) layout(t Tier, c Command) (l layout, cleanup func(), err error) {
 		return l, func() {}, err
 	}
 
-	for i, m := range l.masks { // what lies in a cover is hidden by it
+	// What lies in the placeholder of another command is hidden by hiding the placeholder itself.
+	for i, m := range l.masks {
 		for path := range h.placeholders {
 			if m.root != "" && m.path != path && within(m.path, path) {
 				l.masks[i] = mask{path: path, root: m.root, missing: true}
@@ -349,8 +358,9 @@ func (h *host) layout(t Tier, c Command) (l layout, cleanup func(), err error) {
 	return l, cleanup, err
 }
 
-// needsPlaceholder says whether what may only be read, within what may be written, is not there, or is but
-// what hides that from another command: with that it goes, and this one could make the name.
+// needsPlaceholder reports whether a read-only path below a writable folder does not exist, or is only
+// the placeholder of another command, which vanishes with that one. The command could then create the
+// name itself, so that it is masked instead.
 func (h *host) needsPlaceholder(path string, write []string) bool {
 	at := resolveExisting(path)
 	if h.placeholders[at] > 0 {
@@ -360,9 +370,9 @@ func (h *host) needsPlaceholder(path string, write []string) bool {
 	return errors.Is(err, os.ErrNotExist) && slices.ContainsFunc(write, func(w string) bool { return within(at, resolveExisting(w)) })
 }
 
-// createPlaceholders makes folders in the place of hidden names that do not exist, for only what exists can be
-// mounted over. The last command that hides one takes it away again, unless somebody else put
-// something there. The host's lock is held.
+// createPlaceholders creates empty folders for masked names that do not exist, because only what exists
+// can be mounted over. The last command that masks one removes it again, unless somebody else has put
+// something into it. The caller holds the host's lock.
 func (h *host) createPlaceholders(l layout) (cleanup func(), err error) {
 	made := map[string]string{}
 	cleanup = func() {
@@ -383,7 +393,7 @@ func (h *host) createPlaceholders(l layout) (cleanup func(), err error) {
 				for path, root := range maps.Clone(made) {
 					h.releasePlaceholder(path, root)
 				}
-				return nil, fmt.Errorf("what it may not make cannot be hidden: %w", err)
+				return nil, fmt.Errorf("what it may not create cannot be hidden: %w", err)
 			}
 		}
 
@@ -402,7 +412,8 @@ func (h *host) releasePlaceholder(path, root string) {
 	}
 }
 
-// inRoot does something with a mask's name below its root, wherever links lead meanwhile.
+// inRoot calls do with the mask's name relative to its root. os.Root keeps it below that root, even when
+// links have been swapped in since the path was inspected.
 func inRoot(m mask, do func(r *os.Root, name string, mode os.FileMode) error) error {
 	r, err := os.OpenRoot(m.root)
 	if err != nil {
@@ -412,7 +423,7 @@ func inRoot(m mask, do func(r *os.Root, name string, mode os.FileMode) error) er
 	return do(r, strings.TrimPrefix(m.path[len(m.root):], "/"), 0o700)
 }
 
-// tierBRules are the rules where no mounts help: the system, and what is given.
+// tierBRules are Landlock's rules where no mounts shape the view: the system, and what is given.
 func tierBRules(l layout, network bool) ([]rule, error) {
 	rules, err := l.landlockRules()
 	if err != nil {
@@ -420,7 +431,7 @@ func tierBRules(l layout, network bool) ([]rule, error) {
 	}
 
 	for _, path := range slices.Concat(systemFolders, systemFiles(network), tierBSystem) {
-		if to, err := resolve(path, "the system"); err == nil {
+		if to, err := resolve(path, "the system"); err == nil { // not every system has all of them
 			rules = append(rules, rule{to, accessRead})
 		}
 	}
@@ -432,7 +443,7 @@ func tierBRules(l layout, network bool) ([]rule, error) {
 	return rules, nil
 }
 
-// makeTemp makes a folder for temporary files, where /tmp is that of the whole machine.
+// makeTemp creates a folder for temporary files, because without mounts /tmp is the machine's own.
 func (s *launchSpec) makeTemp() (remove func(), err error) {
 	if s.Temp, err = os.MkdirTemp("", "rouse-sandbox-"); err != nil {
 		return nil, err
@@ -442,5 +453,5 @@ func (s *launchSpec) makeTemp() (remove func(), err error) {
 	if !slices.ContainsFunc(s.Env, func(text string) bool { return strings.HasPrefix(text, "TMPDIR=") }) {
 		s.Env = append(slices.Clone(s.Env), "TMPDIR="+s.Temp)
 	}
-	return func() { _ = os.RemoveAll(s.Temp) }, nil // what cannot be taken away is the system's to tidy
+	return func() { _ = os.RemoveAll(s.Temp) }, nil // what cannot be removed is left to the system's cleaning of /tmp
 }

@@ -11,10 +11,10 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// On Windows, a command has a token without privileges, and lives in a job object that ends all of
-// its processes when the last handle is closed, also by the death of the daemon. Nothing keeps it
-// from the network, or from the files of its user: tier C.
-// This file was written from the documentation and compiled; it was never run.
+// On Windows, a command has a token without privileges, and runs in a job object, which ends all of its
+// processes when its last handle is closed, so also when the daemon dies. Nothing restricts the network
+// or the files of its user: tier C.
+// This file was written from documentation and compiled; it was never run.
 
 type host struct{}
 
@@ -61,7 +61,7 @@ func (h *host) run(ctx context.Context, t Tier, c Command) (Result, error) {
 	}
 	defer windows.CloseHandle(job)
 
-	// It waits to be let go until it is in its job, so that nothing it starts is outside.
+	// It is created suspended and resumed once it is in its job, so that nothing it starts is outside.
 	attr := &syscall.SysProcAttr{CreationFlags: windows.CREATE_SUSPENDED | windows.CREATE_NEW_PROCESS_GROUP | windows.CREATE_NO_WINDOW}
 	if t == TierC {
 		token, err := unprivilegedToken()
@@ -86,7 +86,7 @@ func (h *host) run(ctx context.Context, t Tier, c Command) (Result, error) {
 	return res, nil
 }
 
-// unprivilegedToken is the daemon's own without its privileges.
+// unprivilegedToken is the daemon's own token without its privileges.
 func unprivilegedToken() (windows.Token, error) {
 	var own, weak windows.Token
 	const access = windows.TOKEN_DUPLICATE | windows.TOKEN_QUERY | windows.TOKEN_ASSIGN_PRIMARY
@@ -130,7 +130,7 @@ func newJob(l Limits) (windows.Handle, error) {
 	return job, nil
 }
 
-// jobObject holds on to the processes of a job object.
+// jobObject controls the processes of a command through their job object.
 type jobObject struct {
 	job   windows.Handle
 	group uint32
@@ -153,7 +153,7 @@ func (k *jobObject) started(p *os.Process) error {
 	return resume(k.group)
 }
 
-// resume lets the one thread of a process go that was created suspended.
+// resume resumes the only thread of a process that was created suspended.
 func resume(pid uint32) error {
 	all, err := windows.CreateToolhelp32Snapshot(windows.TH32CS_SNAPTHREAD, 0)
 	if err != nil {
@@ -185,7 +185,7 @@ func (k *jobObject) terminate() {
 }
 func (k *jobObject) kill() { _ = windows.TerminateJobObject(k.job, 1) }
 
-// usage is nothing: the job object holds its limits itself.
+// usage is not measured: the job object enforces its limits itself.
 func (k *jobObject) usage() usage { return usage{} }
 
 func (k *jobObject) result(state *os.ProcessState) (Result, error) {

@@ -10,44 +10,46 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// supervisorArg is the one argument of a keeper.
+// supervisorArg is the only argument of a supervisor.
 const supervisorArg = "sandbox-supervisor"
 
-// The files that a keeper begins with, beside the three of its command.
+// The files that a supervisor inherits, after the three standard streams of its command.
 const (
-	selfFD       = 3 + iota // this binary, also where its path is gone or is another one by now
-	launchSpecFD            // a stage, to read
-	reportFD                // a report, to write
-	controlFD               // a byte asks the command to end, the end of it ends everything
+	selfFD       = 3 + iota // this binary, even when its path is gone or belongs to another file by now
+	launchSpecFD            // a launchSpec, to read
+	reportFD                // reports, to write
+	controlFD               // a byte asks the command to end; end of file kills everything
 	bwrapFD                 // the arguments of bubblewrap, which it reads
 )
 
-// launchSpec is what a keeper is told.
+// launchSpec tells a supervisor what to start, and how.
 type launchSpec struct {
 	Tier    Tier
 	Argv    []string
 	Env     []string
 	Dir     string
-	Temp    string // a folder for temporary files, which is taken away afterwards
+	Temp    string // a folder for temporary files, removed afterwards
 	Network bool
-	Rules   []rule // of Landlock, in the folders as the keeper sees them
+	Rules   []rule // of Landlock, with paths as the supervisor sees them
 	Limits  Limits
-	Threads uint64   // that the user of the command may have, this command's and all others
-	Canary  []string // files that the command must not be able to read, for a trial
+	Threads uint64   // that the user of the command may have in all, those of other programs included
+	Canary  []string // files that the command must not be able to read; for trial starts
 }
 
-// report is what a keeper tells. The first line comes before the command is started.
+// report is what a supervisor sends: an empty one when everything is in place and the command is about to
+// start, and one about its end, or why it could not be started.
 type report struct {
-	Ended  bool   `json:",omitempty"` // the last line: how the command ended
+	Ended  bool   `json:",omitempty"` // this is the last report: how the command ended
 	Failed string `json:",omitempty"` // why it could not be started
-	Errno  int    `json:",omitempty"` // the system's reason, when that is one
+	Errno  int    `json:",omitempty"` // the errno behind it, if there is one
 	Exit   int    `json:",omitempty"`
 	Signal int    `json:",omitempty"`
 	CPU    int64  `json:",omitempty"` // ns
 	MaxRSS int64  `json:",omitempty"` // bytes, of the largest process
 }
 
-// newMemfd is a file without a name, which a child can read.
+// newMemfd is an anonymous file in memory with the given content, for a child to read. A pipe would block
+// when the content is larger than its buffer.
 func newMemfd(name string, write func(io.Writer) error) (*os.File, error) {
 	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// layout is what a command may reach, with every link followed.
+// layout is what a command may reach, with every link resolved.
 type layout struct {
 	dir         string
 	read, write []string
@@ -20,12 +20,12 @@ type layout struct {
 // mask is a path that is hidden.
 type mask struct {
 	path    string
-	root    string // of the folder in Write that it lies in; "" when the command could not write it anyway
-	missing bool   // nothing has that name yet
+	root    string // the folder in Write that it lies in; "" when the command could not write there anyway
+	missing bool   // nothing with that name exists yet
 	folder  bool
 }
 
-// newLayout looks at the paths of a command as they are on this machine now.
+// newLayout resolves the paths of a command as they are on this machine now.
 func newLayout(c Command) (layout, error) {
 	var l layout
 	var err error
@@ -33,7 +33,7 @@ func newLayout(c Command) (layout, error) {
 		return l, err
 	}
 
-	given := map[string]string{} // what Write says → where that is
+	given := map[string]string{} // path in Write → where it really is
 	for _, path := range c.Write {
 		root, err := resolve(path, "what it may write")
 		if err != nil {
@@ -49,7 +49,7 @@ func newLayout(c Command) (layout, error) {
 			return l, err
 		}
 		if !slices.Contains(l.write, root) {
-			l.read = append(l.read, root)
+			l.read = append(l.read, root) // what is given twice is writable
 		}
 	}
 
@@ -73,7 +73,8 @@ func resolve(path, what string) (string, error) {
 	return to, nil
 }
 
-// addMask adds a path: where its name is, and where links lead it.
+// addMask hides a path in each place where the command could find it: where its name resolves to, and
+// where it lies below the resolved folders of Write.
 func (l *layout) addMask(path string, given map[string]string) error {
 	places := []string{resolveExisting(path)}
 	for from, to := range given {
@@ -88,7 +89,7 @@ func (l *layout) addMask(path string, given map[string]string) error {
 			return err
 		}
 		if m.root == "" && m.missing {
-			continue // neither there, nor can it be made
+			continue // it does not exist, and the command cannot create it
 		}
 		l.masks = append(l.masks, m)
 	}
@@ -96,7 +97,7 @@ func (l *layout) addMask(path string, given map[string]string) error {
 	return nil
 }
 
-// resolveExisting follows the links of the part of a path that exists.
+// resolveExisting resolves the links of that part of a path that exists.
 func resolveExisting(path string) string {
 	if to, err := filepath.EvalSymlinks(path); err == nil {
 		return to
@@ -109,15 +110,17 @@ func resolveExisting(path string) string {
 	return filepath.Join(resolveExisting(parent), filepath.Base(path))
 }
 
-// inspect finds out what is at a path. Within Write, a link on the way could be made into another one.
+// inspect finds out what is at a path. Within Write, links on the way are refused: the command could
+// replace one with a link to somewhere else.
 func (l *layout) inspect(path string) (mask, error) {
 	m := mask{path: path}
-	for _, root := range l.write { // the last one is the innermost
+	for _, root := range l.write { // sorted, so the last match is the innermost
 		if within(path, root) && !l.readOnlyBetween(path, root) {
 			m.root = root
 		}
 	}
 
+	// The way to it is out of the command's reach: whatever links are on it will stay.
 	if m.root == "" || m.root == path {
 		info, err := os.Stat(path)
 		m.missing, m.folder = err != nil, err == nil && info.IsDir()
@@ -133,6 +136,7 @@ func (l *layout) inspect(path string) (mask, error) {
 		info, err := os.Lstat(at)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
+			// Whoever cannot create this folder cannot create what would lie in it.
 			return mask{path: at, root: m.root, missing: true}, nil
 		case err != nil:
 			return m, fmt.Errorf("what it may not reach cannot be hidden: %w", err)
@@ -142,20 +146,21 @@ func (l *layout) inspect(path string) (mask, error) {
 
 		m.folder = info.IsDir()
 		if !m.folder && at != path {
-			return mask{path: at, root: m.root}, nil // a file in the place of a folder on the way
+			// A file stands where a folder should be: the command could replace it with one.
+			return mask{path: at, root: m.root}, nil
 		}
 	}
 
 	return m, nil
 }
 
-// readOnlyBetween says whether a folder that may only be read lies between a path and the root above it.
+// readOnlyBetween reports whether a read-only folder lies between a path and the writable root above it.
 func (l *layout) readOnlyBetween(path, root string) bool {
 	return slices.ContainsFunc(l.read, func(r string) bool { return r != root && within(r, root) && within(path, r) })
 }
 
-// pins are the folders on the way to what is hidden or given otherwise than its surroundings.
-// Whoever could move one of them away could make the name anew.
+// pins are the writable folders above everything that has other rights than its surroundings. They
+// must not be moved: whoever moves one away could create the name below it again, with any content.
 func (l layout) pins() []string {
 	var out []string
 	places := slices.Concat(l.read, l.write)
@@ -171,7 +176,7 @@ func (l layout) pins() []string {
 	return cleanPaths(out)
 }
 
-// writable says whether the innermost thing that was said of a path is that it may be written.
+// writable reports whether the most specific rule for a path is that it may be written.
 func (l layout) writable(path string) bool {
 	longest := func(paths []string) int {
 		n := -1

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// scopedABI is the first version of Landlock that keeps signals within.
+// scopedABI is the first version of Landlock that can keep signals inside.
 const scopedABI = 6
 
 // probe tries the tiers, strongest first.
@@ -43,10 +43,11 @@ func (h *host) probe(ctx context.Context, most Tier) (Tier, []string) {
 		return TierD, append(reasons, fmt.Sprintf("tier B does not work: this kernel's Landlock is version %d, and before version %d (Linux 6.12) a command could end other programs of this user", abi, scopedABI))
 	}
 
+	// An ordinary user cannot create a PID namespace without a user namespace, which may be what is missing.
 	h.pidNamespace = os.Geteuid() == 0
 	err := h.trial(ctx, TierB)
 	if err != nil && h.pidNamespace {
-		h.pidNamespace = false // root of a container may not make namespaces
+		h.pidNamespace = false // root of a container may not be allowed to create namespaces
 		err = h.trial(ctx, TierB)
 	}
 	if err != nil {
@@ -66,7 +67,7 @@ func (h *host) trialBubblewrap(ctx context.Context) error {
 	return nil
 }
 
-// findBwrap looks where only the administrator of this machine can put programs.
+// findBwrap looks where only the administrator can put programs, not in PATH: bwrap builds the walls.
 func findBwrap() string {
 	for _, folder := range []string{"/usr/bin", "/usr/local/bin", "/bin", "/run/wrappers/bin", "/run/current-system/sw/bin"} {
 		path := filepath.Join(folder, "bwrap")
@@ -77,7 +78,7 @@ func findBwrap() string {
 	return ""
 }
 
-// trial starts a command for real: it must begin, and must not see a file that it was not given.
+// trial really starts a command: it must run, and must not be able to read a file that it was not given.
 func (h *host) trial(ctx context.Context, t Tier) error {
 	outside, err := os.MkdirTemp("", "rouse-sandbox-")
 	if err != nil {
@@ -99,7 +100,7 @@ func (h *host) trial(ctx context.Context, t Tier) error {
 	res, err := h.runWithCanaries(ctx, t, c, []string{canary})
 	switch {
 	case err != nil:
-		return errors.Unwrap(err) // of the StartError: that it is a trial matters, not its command
+		return errors.Unwrap(err) // of the StartError: the name of the trial's command means nothing to the owner
 	case res.KilledBy != "" || res.Exit != 0:
 		return fmt.Errorf("a trial start ended with %d %s %s", res.Exit, res.Signal, res.KilledBy)
 	}
@@ -109,7 +110,7 @@ func (h *host) trial(ctx context.Context, t Tier) error {
 
 const systemPath = "/usr/local/bin:/usr/bin:/bin:/run/current-system/sw/bin"
 
-// diagnose adds to what bubblewrap said what usually stands behind it.
+// diagnose adds the usual cause, and its remedy, to what bubblewrap said.
 func diagnose(text string) string {
 	switch {
 	case !strings.Contains(text, "bwrap: "):

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// start starts a command in a group of processes of its own. What leaves the group is not ended.
+// startPlain starts a command in a process group of its own. A process that leaves the group is not killed.
 func startPlain(ctx context.Context, t Tier, argv []string, dir string, c Command) (Result, error) {
 	cmd := &exec.Cmd{Path: argv[0], Args: argv, Dir: dir, Env: c.Env, SysProcAttr: &syscall.SysProcAttr{Setpgid: true}}
 	if cmd.Env == nil {
@@ -27,7 +27,7 @@ func startPlain(ctx context.Context, t Tier, argv []string, dir string, c Comman
 	return res, nil
 }
 
-// processGroup holds on to a group of processes.
+// processGroup controls the processes of a command as one process group.
 type processGroup struct{ group int }
 
 func (k *processGroup) started(p *os.Process) error { k.group = p.Pid; return nil }

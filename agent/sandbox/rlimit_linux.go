@@ -10,12 +10,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// setLimits sets what the kernel bounds by itself. What it bounds by user and by mapping is set soft
-// and given back, for the keeper must live on when the command has used it up; the filter keeps
-// the command from raising it.
+// setLimits sets the limits that the kernel enforces. They hold for the whole process, so that those
+// which count all of a user's threads, and memory, are only set as soft limits: restore raises them again
+// for the supervisor, which must go on when the command has used them up. The filter keeps the command
+// from raising them.
 //
-// The memory of the whole tree is watched by the daemon, which says why it ended the command; the
-// limit of one process here is wider, and holds what comes between two looks.
+// The memory of the whole tree is measured by the daemon, which can tell why it killed the command; the
+// limit of one process here is wider, and bounds what is allocated between two measurements.
 func (s launchSpec) setLimits() (restore func(), err error) {
 	files, size, cpu := uint64(s.Limits.OpenFiles), uint64(s.Limits.FileSize), uint64(s.Limits.CPU.Seconds())
 	for _, l := range []struct {
@@ -25,13 +26,15 @@ func (s launchSpec) setLimits() (restore func(), err error) {
 		{unix.RLIMIT_CORE, 0, 0},
 		{unix.RLIMIT_NOFILE, files, files},
 		{unix.RLIMIT_FSIZE, size, size},
-		{unix.RLIMIT_CPU, cpu, cpu + 1}, // SIGXCPU, and SIGKILL for who does not heed it
+		{unix.RLIMIT_CPU, cpu, cpu + 1}, // SIGXCPU, and SIGKILL a second later if that was ignored
 	} {
 		if err := lowerLimit(l.what, l.soft, l.hard); err != nil {
 			return nil, err
 		}
 	}
 
+	// Since Linux 4.7 this counts private writable mappings, which is where allocators take memory from.
+	// Not RLIMIT_AS: Go and Java reserve address space that they never use.
 	data, err := lowerSoftLimit(unix.RLIMIT_DATA, uint64(max(2*s.Limits.Memory, 512<<20)))
 	if err != nil {
 		return nil, err
@@ -41,14 +44,15 @@ func (s launchSpec) setLimits() (restore func(), err error) {
 	return func() { data(); processes() }, err
 }
 
-// lowerLimit sets a limit, which may be lower already.
+// lowerLimit sets a limit, unless it is lower already: only root may raise one.
 func lowerLimit(what int, soft, hard uint64) error {
 	var now syscall.Rlimit
 	if err := syscall.Getrlimit(what, &now); err != nil {
 		return os.NewSyscallError("getrlimit", err)
 	}
 	hard = min(hard, now.Max)
-	// syscall, not unix: it forgets the soft limit of open files that the Go runtime would restore.
+	// syscall, not unix: the runtime raised the soft limit of open files at its start and restores the
+	// old one when it starts a program, unless syscall.Setrlimit was called in between.
 	return os.NewSyscallError("setrlimit", syscall.Setrlimit(what, &syscall.Rlimit{Cur: min(soft, hard), Max: hard}))
 }
 
@@ -67,14 +71,15 @@ func lowerSoftLimit(what int, soft uint64) (restore func(), err error) {
 	return func() { _ = syscall.Setrlimit(what, &before) }, nil // to what it was, which is always allowed
 }
 
-// dropCapabilities takes all from the calling thread, and from whatever it executes as root.
+// dropCapabilities takes all capabilities from the calling thread, and from whatever it executes as root.
 func dropCapabilities() error {
 	for c := uintptr(0); c <= 63; c++ {
-		// Without the capability to do so there is nothing to take; beyond the last one it is EINVAL.
+		// EPERM without CAP_SETPCAP, where there is nothing to take; EINVAL beyond the kernel's last capability.
 		_ = unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0)
 	}
 
-	_ = unix.Prctl(unix.PR_SET_SECUREBITS, 1<<0|1<<1, 0, 0, 0) // root is no exception, for good
+	// SECBIT_NOROOT and its lock: executing as root, or set-user-id root, does not bring capabilities back.
+	_ = unix.Prctl(unix.PR_SET_SECUREBITS, 1<<0|1<<1, 0, 0, 0)
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var none [2]unix.CapUserData
 	if err := unix.Capset(&header, &none[0]); err != nil {
@@ -83,13 +88,14 @@ func dropCapabilities() error {
 	return nil
 }
 
-// countUserThreads counts the threads of this user: the kernel's limit is for all of them.
+// countUserThreads counts the threads of this user. RLIMIT_NPROC bounds all of them together, so that
+// the limit of a command has to be added to what is there already.
 func countUserThreads(all []process) uint64 {
 	var n int
 	for _, p := range all {
 		info, err := os.Stat("/proc/" + strconv.Itoa(p.pid))
 		if err != nil {
-			continue
+			continue // it ended in the meantime
 		}
 		if stat, ok := info.Sys().(*syscall.Stat_t); ok && int(stat.Uid) == os.Getuid() {
 			n += p.threads

@@ -12,22 +12,23 @@ import (
 )
 
 const (
-	// gracePeriod is what a command has for ending by itself once it was asked to.
+	// gracePeriod is how long a command has to end by itself after SIGTERM. It is short, so that the
+	// two seconds that [Sandbox.Run] promises hold on a busy machine as well.
 	gracePeriod = 300 * time.Millisecond
-	// pollInterval are how far apart the looks at what a tree uses are.
+	// pollInterval is how often the usage of a process tree is measured.
 	pollInterval = 100 * time.Millisecond
 )
 
-// errNoReport is the end of what starts a command, without a word of the command.
-var errNoReport = errors.New("what was to confine it ended before it")
+// errNoReport says that the supervisor ended without a report about the command.
+var errNoReport = errors.New("what should confine it ended before it started")
 
-// processTree is how one system holds on to the processes of a command.
+// processTree controls the processes of a command in the way of one operating system.
 type processTree interface {
-	started(*os.Process) error // called once, when the first process has started
-	terminate()                // asks them to end
-	kill()                     // ends them all; may be called again
-	usage() usage              // by all of them now; nothing where that is not known
-	result(*os.ProcessState) (Result, error)
+	started(*os.Process) error               // called once, when the first process has started
+	terminate()                              // asks them to end
+	kill()                                   // ends them all; may be called again
+	usage() usage                            // of all of them now; zero where that is not known
+	result(*os.ProcessState) (Result, error) // called once, when the first process has ended
 }
 
 // usage is what the processes of a command use at an instant.
@@ -36,7 +37,7 @@ type usage struct {
 	processes, threads int
 }
 
-// over names the limit that is exceeded.
+// over names the limit that is exceeded, "" when none is.
 func (u usage) over(l Limits) string {
 	switch {
 	case u.memory > l.Memory:
@@ -47,15 +48,17 @@ func (u usage) over(l Limits) string {
 	return ""
 }
 
+// maxThreads leaves room for ordinary runtimes: Go, Java and Node start a handful of threads each.
 func maxThreads(l Limits) int { return 4 * l.Processes }
 
 // runToEnd starts cmd, and returns when it has ended, by itself or because it had to.
 func runToEnd(ctx context.Context, cmd *exec.Cmd, k processTree, c Command) (Result, error) {
 	out := &activity{last: time.Now()}
+	// A process that escaped may hold the pipes open: after WaitDelay they are closed regardless.
 	cmd.Stdin, cmd.WaitDelay = c.Stdin, time.Second
 	cmd.Stdout, cmd.Stderr = out.wrap(c.Stdout), out.wrap(c.Stderr)
 	if c.Stderr != nil && sameWriter(c.Stdout, c.Stderr) {
-		cmd.Stderr = cmd.Stdout // one pipe, so that the order of what is written stays
+		cmd.Stderr = cmd.Stdout // os/exec then uses one pipe, which preserves the order of both streams
 	}
 
 	begin := time.Now()
@@ -66,9 +69,10 @@ func runToEnd(ctx context.Context, cmd *exec.Cmd, k processTree, c Command) (Res
 
 	c.Wall = remaining(c.Wall, begin)
 	killedBy, peak := enforce(ctx, k, c, out, done)
+
 	k.kill() // what it left in the background
 	res, err := k.result(cmd.ProcessState)
-	if errors.Is(err, errNoReport) && killedBy != "" { // it was ended while it was being started
+	if errors.Is(err, errNoReport) && killedBy != "" { // it was killed while it was being started
 		res, err = Result{Exit: -1, Signal: "SIGKILL"}, nil
 	}
 	if err != nil {
@@ -79,7 +83,8 @@ func runToEnd(ctx context.Context, cmd *exec.Cmd, k processTree, c Command) (Res
 	return res, nil
 }
 
-// remaining is what is left of a clock that began before, if there is one.
+// remaining is what is left of a clock that began at begin. 0 is no clock, so that one which has run out
+// still has a nanosecond.
 func remaining(d time.Duration, begin time.Time) time.Duration {
 	if d == 0 {
 		return 0
@@ -87,14 +92,14 @@ func remaining(d time.Duration, begin time.Time) time.Duration {
 	return max(d-time.Since(begin), 1)
 }
 
-// start starts the first process, on a thread that stays until it has ended: Linux takes the end
-// of the thread for the death of the parent.
+// start starts the first process, from a thread that lives until that process has ended: for Linux
+// (PR_SET_PDEATHSIG, which bwrap --die-with-parent sets) the end of the starting thread is the death
+// of the parent, and Go moves goroutines between threads unless they are locked.
 func start(cmd *exec.Cmd, k processTree) (done <-chan struct{}, err error) {
 	started, ended := make(chan error, 1), make(chan struct{})
 	go func() {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
-
 		defer close(ended)
 
 		if err := cmd.Start(); err != nil {
@@ -108,7 +113,7 @@ func start(cmd *exec.Cmd, k processTree) (done <-chan struct{}, err error) {
 		}
 
 		started <- err
-		_ = cmd.Wait() // how it ended is told by its keeper
+		_ = cmd.Wait() // how it ended is what processTree.result says
 	}()
 	if err := <-started; err != nil {
 		<-ended
@@ -118,8 +123,8 @@ func start(cmd *exec.Cmd, k processTree) (done <-chan struct{}, err error) {
 	return ended, nil
 }
 
-// enforce waits for the end of a command, and brings it about when it is due. It returns why, and
-// the most memory that was seen.
+// enforce waits until a command has ended, and ends it when a clock or a limit requires that. It
+// returns which one did, and the peak of its memory.
 func enforce(ctx context.Context, k processTree, c Command, out *activity, done <-chan struct{}) (killedBy string, peak int64) {
 	var wall, idle, killNow <-chan time.Time
 	if c.Wall > 0 {
@@ -147,7 +152,7 @@ func enforce(ctx context.Context, k processTree, c Command, out *activity, done 
 		case <-done:
 			return killedBy, peak
 		case <-cancelled:
-			cancelled = nil
+			cancelled = nil // it stays readable, and would spin this loop
 			stop(KilledByCancel)
 		case <-wall:
 			stop(KilledByWall)
@@ -161,6 +166,7 @@ func enforce(ctx context.Context, k processTree, c Command, out *activity, done 
 			u := k.usage()
 			peak = max(peak, u.memory)
 			if limit := u.over(c.Limits); limit != "" {
+				// Over a limit there is no grace: it could use up the machine in the meantime.
 				if killedBy == "" {
 					killedBy = limit
 				}
@@ -168,17 +174,18 @@ func enforce(ctx context.Context, k processTree, c Command, out *activity, done 
 				killNow = time.After(pollInterval)
 			}
 		case <-killNow:
+			// Again until it is gone: the first kill may go to a supervisor that no longer reacts.
 			k.kill()
 			killNow = time.After(pollInterval)
 		}
 	}
 }
 
-// activity notes when something was written last.
+// activity records when the command last wrote something.
 type activity struct {
 	mu    sync.Mutex
 	last  time.Time
-	write sync.Mutex // not mu: a writer that blocks must not hold up the clocks
+	write sync.Mutex // not mu: a writer that blocks must not stall the clocks
 }
 
 func (o *activity) idleFor() time.Duration {
@@ -187,7 +194,7 @@ func (o *activity) idleFor() time.Duration {
 	return time.Since(o.last)
 }
 
-// wrap is w, noted; output that nobody wants counts as output all the same.
+// wrap returns w with its writes recorded. Output that nobody wants counts as activity as well.
 func (o *activity) wrap(w io.Writer) io.Writer {
 	if w == nil {
 		w = io.Discard
@@ -209,8 +216,9 @@ func (n *activityWriter) Write(b []byte) (int, error) {
 	return n.w.Write(b)
 }
 
-// sameWriter says whether two writers are one; those that cannot be compared are not.
+// sameWriter reports whether two writers are the same one.
 func sameWriter(a, b io.Writer) (yes bool) {
+	// Comparing values of an uncomparable type panics; those are then not the same (as in os/exec).
 	defer func() { _ = recover() }()
 	return a == b
 }

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// On macOS, the program sandbox-exec starts a command under a profile of Seatbelt. This file was
-// written from its documentation and compiled; it was never run.
+// On macOS, the program sandbox-exec starts a command under a Seatbelt profile. This file was written
+// from documentation and compiled; it was never run.
 
 const sandboxExec = "/usr/bin/sandbox-exec"
 
@@ -35,7 +35,7 @@ func (h *host) probe(ctx context.Context, most Tier) (Tier, []string) {
 	return TierB, reasons
 }
 
-// trial starts a command for real: it must begin, and must not see a file that it was not given.
+// trial really starts a command: it must run, and must not be able to read a file that it was not given.
 func (h *host) trial(ctx context.Context) error {
 	outside, err := os.MkdirTemp("", "rouse-sandbox-")
 	if err != nil {
@@ -103,12 +103,13 @@ func appendReal(paths []string, path string) ([]string, error) {
 	return append(paths, to), err
 }
 
-// ulimits are what a shell sets before the command begins. Memory cannot be limited so.
+// ulimits are the limits that a shell sets before it executes the command. macOS does not enforce one of
+// memory.
 func ulimits(l Limits) string {
 	return fmt.Sprintf("ulimit -c 0; ulimit -n %d; ulimit -f %d; ulimit -t %d; ", l.OpenFiles, (l.FileSize+511)/512, int(l.CPU.Seconds()))
 }
 
-// profile says what is allowed; of its rules the last one that fits counts.
+// profile is what is allowed, in Seatbelt's language. Of its rules, the last one that matches counts.
 func profile(l layout, network bool) string {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
@@ -142,7 +143,7 @@ func profile(l layout, network bool) string {
 	return b.String()
 }
 
-// seatbeltGrants are ordered so that what is deeper comes later, and what is hidden last of its place.
+// seatbeltGrants are ordered so that deeper paths come later, and for one path the mask comes last.
 func seatbeltGrants(l layout) []string {
 	type grant struct {
 		path string
@@ -167,7 +168,7 @@ func seatbeltGrants(l layout) []string {
 		out = append(out, g.rule)
 	}
 
-	for _, path := range l.pins() { // they cannot be moved away, nor removed
+	for _, path := range l.pins() { // the way to a mask must not be moved or removed
 		out = append(out, fmt.Sprintf("(deny file-write-unlink (literal %s))", quoted(path)))
 	}
 

@@ -11,7 +11,7 @@ import (
 
 var defaultLimits = Limits{Memory: 2 << 30, Processes: 256, OpenFiles: 1024, FileSize: 1 << 30, CPU: time.Hour}
 
-// validated is the command with its defaults, or what is wrong with it.
+// validated returns the command with its defaults, or what is wrong with it.
 func (c Command) validated() (Command, error) {
 	if len(c.Argv) == 0 || c.Argv[0] == "" {
 		return c, errors.New("sandbox: the command is empty")
@@ -22,13 +22,13 @@ func (c Command) validated() (Command, error) {
 	}
 	for _, text := range slices.Concat(c.Argv, c.Env, c.Read, c.Write, c.Masked, []string{c.Dir}) {
 		if strings.ContainsRune(text, 0) {
-			return fail("%q holds a zero byte, which no system passes on", text)
+			return fail("%q contains a zero byte, which no system passes on", text)
 		}
 	}
 
 	for _, text := range c.Env {
 		if strings.IndexByte(text, '=') <= 0 {
-			return fail("%q is no setting of the environment; write NAME=value", text)
+			return fail("%q is not an environment setting; write NAME=value", text)
 		}
 	}
 
@@ -45,7 +45,7 @@ func (c Command) validated() (Command, error) {
 		return fail("there is no tier %q; tiers are A, B, C and D", c.Min)
 	}
 	if c.Wall < 0 || c.Idle < 0 {
-		return fail("its timeouts are %s and %s, which is before it begins", c.Wall, c.Idle)
+		return fail("its timeouts are %s and %s; they cannot be negative", c.Wall, c.Idle)
 	}
 
 	limits, err := c.Limits.validated()
@@ -64,7 +64,7 @@ func (c Command) validated() (Command, error) {
 
 func (l Limits) validated() (Limits, error) {
 	if l.Memory < 0 || l.Processes < 0 || l.OpenFiles < 0 || l.FileSize < 0 || l.CPU < 0 {
-		return l, errors.New("a limit is below zero; leave it out to have the default")
+		return l, errors.New("a limit is below zero; leave it out to get the default")
 	}
 
 	if l.Memory == 0 {
@@ -87,11 +87,12 @@ func (l Limits) validated() (Limits, error) {
 		l.CPU = defaultLimits.CPU
 	}
 
+	// RLIMIT_CPU counts whole seconds, and cannot be less than one.
 	l.CPU = max(l.CPU.Round(time.Second), time.Second)
 	return l, nil
 }
 
-// cleanPaths are paths in the order in which they are laid over each other, each once.
+// cleanPaths returns paths cleaned, sorted (so that a folder comes before what lies in it), each once.
 func cleanPaths(paths []string) []string {
 	out := make([]string, 0, len(paths))
 	for _, path := range paths {
@@ -101,8 +102,9 @@ func cleanPaths(paths []string) []string {
 	return slices.Compact(out)
 }
 
-// within says whether path is folder, or lies in it.
+// within reports whether path is folder, or lies in it.
 func within(path, folder string) bool {
 	rest, ok := strings.CutPrefix(path, folder)
+	// A root such as / or C:\ ends in the separator already.
 	return ok && (rest == "" || rest[0] == filepath.Separator || strings.HasSuffix(folder, string(filepath.Separator)))
 }
