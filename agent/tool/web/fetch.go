@@ -21,20 +21,20 @@ const (
 	limit        = 30 * time.Second // with all redirects
 	maxRedirects = 5
 	maxHeader    = 64 << 10 // bytes of an answer's header
-	// maxAnswer is how much of an answer is read, in bytes after its compression is undone.
+	// maxAnswer is how much of an answer is read, in bytes after decompression.
 	maxAnswer = 2 << 20
-	// margin is read beyond that, so that no half of a secret is left where the text is cut.
+	// margin is read beyond that and dropped later: a secret that is cut in two would not be redacted.
 	margin = 16 << 10
 )
 
-// answer is what a server said in the end.
+// answer is what the last server answered.
 type answer struct {
 	target      target
 	status      int
 	header      http.Header
 	body        []byte
 	truncated   bool     // there was more
-	broken      bool     // it ended too early
+	broken      bool     // the connection ended early
 	notFollowed string   // why a redirect was not followed
 	warnings    []string // for who called
 }
@@ -42,8 +42,8 @@ type answer struct {
 // errTooSlow is the cause of a call that took too long.
 var errTooSlow = fmt.Errorf("no answer within %s", limit)
 
-// roundTrips sends a request and follows its redirects. The first address was judged by the gate, and
-// each other is by the grants.
+// roundTrips sends a request and follows its redirects. The authorizer has decided on the first address;
+// each later one has to be granted.
 func (f *fetcher) roundTrips(ctx context.Context, q request, secrets []tool.SecretGrant) (answer, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, errTooSlow)
 	defer cancel()
@@ -82,8 +82,7 @@ func (f *fetcher) roundTrips(ctx context.Context, q request, secrets []tool.Secr
 	}
 }
 
-// send makes one connection for one request: none is kept, since what was allowed for one
-// address is not for the next.
+// send makes one connection for one request. None is reused: what dial allows depends on the request.
 func (f *fetcher) send(ctx context.Context, q request, secrets []tool.SecretGrant) (*http.Response, error) {
 	access := f.access(q.target, q.method)
 	if len(secrets) > 0 && q.hasPlaceholders(secrets) {
@@ -104,7 +103,7 @@ func (f *fetcher) send(ctx context.Context, q request, secrets []tool.SecretGran
 
 	req, err := http.NewRequestWithContext(ctx, q.method, u.String(), content)
 	if err != nil {
-		return nil, &refusedError{"the request cannot be made"} // the error would tell all of it
+		return nil, &refusedError{"the request cannot be made"} // the error itself would quote the URL with its secrets
 	}
 
 	req.URL, req.Header = u, header
@@ -112,6 +111,7 @@ func (f *fetcher) send(ctx context.Context, q request, secrets []tool.SecretGran
 		req.Header.Set("User-Agent", "rouse")
 	}
 
+	// No proxy: it would connect for us, past the check in dial.
 	transport := &http.Transport{
 		Proxy: nil, DialContext: f.dial(q.target, access), DisableKeepAlives: true, ForceAttemptHTTP2: true, MaxResponseHeaderBytes: maxHeader,
 		TLSHandshakeTimeout: 10 * time.Second, TLSClientConfig: &tls.Config{RootCAs: f.rootCAs, ServerName: q.target.host, MinVersion: tls.VersionTLS12},
@@ -124,7 +124,7 @@ func (f *fetcher) send(ctx context.Context, q request, secrets []tool.SecretGran
 	return resp, nil
 }
 
-// hasPlaceholders says whether a request asks for any secret where it would be put in.
+// hasPlaceholders reports whether a request asks for a secret in a place where it would be filled in.
 func (q request) hasPlaceholders(secrets []tool.SecretGrant) bool {
 	texts := []string{q.body}
 	if q.fromCall {
@@ -137,8 +137,8 @@ func (q request) hasPlaceholders(secrets []tool.SecretGrant) bool {
 	return len(tool.Placeholders(strings.Join(texts, "\n"))) > 0
 }
 
-// redirect is the request that a redirect asks for, none when the answer is none; why says that it
-// is not followed.
+// redirect is the request that an answer redirects to; it has no URL when the answer is not a redirect.
+// why says why it is not followed.
 func (f *fetcher) redirect(q request, resp *http.Response, secrets []tool.SecretGrant) (next request, why string) {
 	location := resp.Header.Get("Location")
 	if location == "" || !slices.Contains([]int{301, 302, 303, 307, 308}, resp.StatusCode) {
@@ -159,10 +159,12 @@ func (f *fetcher) redirect(q request, resp *http.Response, secrets []tool.Secret
 	}
 
 	next = request{target: to, method: q.method, headers: q.headers, body: q.body}
+	// As browsers do: 303 becomes a GET, and so does a POST after 301 and 302.
 	if resp.StatusCode == http.StatusSeeOther && q.method != "HEAD" || resp.StatusCode < 303 && q.method == "POST" {
 		next.method, next.body = "GET", ""
 	}
 
+	// To another origin go only headers that cannot be credentials.
 	next.headers = map[string]string{}
 	for name, value := range q.headers {
 		stays := to.origin() == q.target.origin() || slices.Contains([]string{"Accept", "Accept-Language", "Content-Type", "User-Agent"}, name) && len(tool.Placeholders(value)) == 0
@@ -188,17 +190,18 @@ func (f *fetcher) redirect(q request, resp *http.Response, secrets []tool.Secret
 	return next, ""
 }
 
-// refusedError is what no repetition would change.
+// refusedError is a refusal that repeating the call would not change.
 type refusedError struct{ why string }
 
 func (e *refusedError) Error() string { return e.why }
 
-// unreachableError is a server that gave no answer.
+// unreachableError says that a server gave no answer; a later try may succeed.
 type unreachableError struct{ why string }
 
 func (e *unreachableError) Error() string { return e.why }
 
-// describe says why there was no answer, in words of which none is an address with its secrets.
+// describe says why there was no answer. The errors of net/http quote the URL, with the secrets in it, so
+// that known ones are worded here and others are redacted.
 func (f *fetcher) describe(ctx context.Context, q request, err error) error {
 	host := q.target.url.Host
 	var inward *privateAddrError

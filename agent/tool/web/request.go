@@ -32,10 +32,10 @@ const (
 	maxShown = 16 << 10  // bytes of a body that are shown to who approves it
 )
 
-// forbiddenHeaders are not for a call to give.
+// forbiddenHeaders are set by the client, or would change how the message is framed or where it goes.
 var forbiddenHeaders = []string{"Accept-Encoding", "Connection", "Content-Length", "Host", "Keep-Alive", "Proxy-Authorization", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade"}
 
-// request is a call in its one form, its secrets still placeholders.
+// request is a call in canonical form, with placeholders for secrets.
 type request struct {
 	target   target
 	method   string
@@ -103,10 +103,10 @@ func newRequest(a args) (request, error) {
 	return q, nil
 }
 
-// safe says whether a request only reads.
+// safe reports whether a request only reads.
 func (q request) safe() bool { return q.method == "GET" || q.method == "HEAD" }
 
-// action is the request as an approval holds for it: equal texts are equal requests.
+// action is what an approval of the request is bound to: equal texts are equal requests.
 func (q request) action() string {
 	return fmt.Sprintf("%s %s %q %q", q.method, q.target, q.headers, q.body)
 }

@@ -12,7 +12,7 @@ import (
 	"rouse/agent/tool"
 )
 
-// secretsIn are the secrets that a request asks for, each once. An error is for who made the call.
+// secretsIn are the secrets that a request asks for, each once. The error is meant for the caller.
 func (f *fetcher) secretsIn(q request) ([]tool.SecretGrant, error) {
 	texts := []string{q.target.url.EscapedPath(), q.target.url.RawQuery, q.body}
 	for name, value := range q.headers {
@@ -54,8 +54,8 @@ func (f *fetcher) secretNames() string {
 	return "; those for requests are " + strings.Join(names, ", ")
 }
 
-// checkSecrets says whether the server of t may be told the secrets: it is the host of each, and
-// nobody on the way can read along, unless it is nearby by its grant.
+// checkSecrets reports why the server of t may not receive the secrets. It must be the host that each is
+// for, over https; plain http is accepted only for a private address that was granted.
 func (f *fetcher) checkSecrets(t target, a access, secrets []tool.SecretGrant) error {
 	for _, s := range secrets {
 		only, err := Grant{Host: s.OnlyTo}.rule()
@@ -69,7 +69,7 @@ func (f *fetcher) checkSecrets(t target, a access, secrets []tool.SecretGrant) e
 	return nil
 }
 
-// withSecrets is the request with its secrets in it, as it goes out.
+// withSecrets is the request as it is sent, with the values of its secrets.
 func (q request) withSecrets(secrets []tool.SecretGrant) (*url.URL, http.Header, string, error) {
 	value := func(as func(string) string) func(string) string {
 		return func(name string) string {
@@ -79,7 +79,7 @@ func (q request) withSecrets(secrets []tool.SecretGrant) (*url.URL, http.Header,
 	}
 
 	u := *q.target.url
-	if q.fromCall { // an address that a server gave gets no secrets
+	if q.fromCall { // a server that redirects could send the placeholder to itself in a URL of its choice
 		escaped := tool.FillPlaceholders(u.EscapedPath(), value(url.PathEscape))
 		plain, err := url.PathUnescape(escaped)
 		if err != nil {
@@ -92,6 +92,7 @@ func (q request) withSecrets(secrets []tool.SecretGrant) (*url.URL, http.Header,
 	header := http.Header{}
 	for name, text := range q.headers {
 		text = tool.FillPlaceholders(text, value(func(s string) string { return s }))
+		// The placeholder passed newRequest's check; its value may still break out of the header.
 		if strings.ContainsAny(text, "\r\n\x00") {
 			return nil, nil, "", fmt.Errorf("the header %s holds a line break", name)
 		}
@@ -101,7 +102,7 @@ func (q request) withSecrets(secrets []tool.SecretGrant) (*url.URL, http.Header,
 	return &u, header, tool.FillPlaceholders(q.body, value(bodyForm(header.Get("Content-Type")))), nil
 }
 
-// bodyForm is how a value is written in a body of a type, so that it is one value there.
+// bodyForm encodes a value for a body of a content type, so that it stays one value there.
 func bodyForm(contentType string) func(string) string {
 	kind, _, err := mime.ParseMediaType(contentType)
 	switch {

@@ -22,7 +22,7 @@ import (
 //go:embed web_fetch.md
 var fetchText string
 
-// fetchSpec is the tool. What a call asks for it does by its own clock, and a little longer.
+// fetchSpec is the tool. A call has its own clock (limit); the tool's timeout leaves it time to answer.
 var fetchSpec = tool.Spec{
 	Name: "web_fetch", Description: fetchText, Effect: domain.EffectExternal, Class: tool.ClassOther, Scope: tool.ScopeOutside, Writes: tool.WritesElsewhere,
 	Given: tool.GivenNetwork, Reads: reads, Timeout: limit + limit/2, Enum: map[string][]string{"format": {"markdown", "source"}},
@@ -31,13 +31,13 @@ var fetchSpec = tool.Spec{
 // Specs are the tools of the family.
 func Specs() tool.Specs { return tool.Specs{fetchSpec} }
 
-// Options are what the tool of one run reaches.
+// Options configure the tool of one run.
 type Options struct {
 	Grants   []Grant
 	Secrets  []tool.SecretGrant
-	Redact   func(text string) string // what blacks secrets out of an answer; nil: nothing
+	Redact   func(text string) string // replaces secrets in an answer; nil: nothing
 	Resolver *net.Resolver            // nil: the system's
-	RootCAs  *x509.CertPool           // who vouches for servers; nil: whom the system trusts
+	RootCAs  *x509.CertPool           // nil: those of the system
 }
 
 // fetcher is the tool of one run.
@@ -49,17 +49,17 @@ type fetcher struct {
 	rootCAs  *x509.CertPool
 
 	mu     sync.Mutex
-	recent []cachedAnswer // the answers to the last requests, to be read on
+	recent []cachedAnswer // the latest answers, newest first
 }
 
-// cachedAnswer is an answer that may be read on.
+// cachedAnswer is an answer of which further pages may be read.
 type cachedAnswer struct {
 	request string
 	result  result
 	text    readable
 }
 
-// maxCached is how many answers are kept.
+// maxCached is how many answers are cached.
 const maxCached = 4
 
 // Tools is web_fetch for an agent with grants, and nothing for one without.
@@ -89,7 +89,7 @@ func Tools(o Options) ([]tool.Tool, error) {
 	return []tool.Tool{fetch}, err
 }
 
-// grantsText tells a model whom it may ask, and with which secrets.
+// grantsText tells a model which hosts it may ask, and with which secrets.
 func (f *fetcher) grantsText() string {
 	var b strings.Builder
 	b.WriteString("\nGranted:\n")
@@ -105,7 +105,7 @@ func (f *fetcher) grantsText() string {
 	return b.String()
 }
 
-// reads says whether a call changes nothing on its server, by what its method promises.
+// reads reports whether a call only reads, by what HTTP says of its method.
 func reads(raw json.RawMessage) bool {
 	var a struct {
 		Method string `json:"method"`
@@ -120,8 +120,8 @@ func methodOrGET(method string) string {
 	return method
 }
 
-// need tells the gate what a call asks whom. Whatever is asked for can carry data out, and what
-// comes back may be anybody's words.
+// need tells the authorizer what a call asks for, and of whom. Any request can carry data out, and what
+// comes back may have been written by anybody.
 func (f *fetcher) need(_ context.Context, _ tool.Invocation, a args) (tool.Need, error) {
 	q, secrets, refused := f.parse(a)
 	if refused != nil {
@@ -141,7 +141,8 @@ func (f *fetcher) need(_ context.Context, _ tool.Invocation, a args) (tool.Need,
 	return n, nil
 }
 
-// parse is a call that can be made once it is allowed; refused answers another.
+// parse turns arguments into a request that can be sent once it is approved, or answers the call that
+// no approval would make possible.
 func (f *fetcher) parse(a args) (q request, secrets []tool.SecretGrant, refused *tool.Envelope) {
 	refuse := func(e tool.Envelope) (request, []tool.SecretGrant, *tool.Envelope) { return q, nil, &e }
 	q, err := newRequest(a)
@@ -165,7 +166,7 @@ func (f *fetcher) parse(a args) (q request, secrets []tool.SecretGrant, refused 
 	return q, secrets, nil
 }
 
-// result is what a call is answered.
+// result is the result of a call.
 type result struct {
 	URL         string            `json:"url"`
 	Status      int               `json:"status"`
@@ -177,7 +178,7 @@ type result struct {
 	NextOffset  int               `json:"next_offset,omitempty"`
 }
 
-// shownHeaders are those of an answer that say how to go on.
+// shownHeaders are the headers of an answer that a caller needs to continue.
 var shownHeaders = []string{"Content-Length", "Etag", "Last-Modified", "Link", "Location", "Retry-After"}
 
 const (
@@ -201,6 +202,7 @@ func (f *fetcher) fetch(ctx context.Context, _ tool.Invocation, a args) (tool.En
 	}
 
 	source := a.Format == "source"
+	// A further page comes from the same answer: asked again, the server may give another one.
 	k, found := f.cached(q, source, a.Offset)
 	if !found {
 		ans, err := f.roundTrips(ctx, q, secrets)
@@ -227,7 +229,7 @@ func (f *fetcher) fetch(ctx context.Context, _ tool.Invocation, a args) (tool.En
 	return tool.Success(res, warnings...), nil
 }
 
-// failure answers a call whose server gave no answer.
+// failure is the result of a call whose server gave no answer.
 func (f *fetcher) failure(ctx context.Context, err error) (tool.Envelope, error) {
 	var no *refusedError
 	var gone *unreachableError
@@ -243,7 +245,7 @@ func (f *fetcher) failure(ctx context.Context, err error) (tool.Envelope, error)
 	return tool.Envelope{}, err
 }
 
-// cache remembers an answer, to be read on without asking again.
+// cache keeps an answer, so that its further pages need no new request.
 func (f *fetcher) cache(q request, source bool, a answer) cachedAnswer {
 	k := cachedAnswer{request: fmt.Sprint(source, q.action()), text: f.read(a, source)}
 	k.result = result{URL: f.redact(a.target.String()), Status: a.status, ContentType: k.text.kind, Title: f.redact(k.text.title), Headers: map[string]string{}}
@@ -261,7 +263,7 @@ func (f *fetcher) cache(q request, source bool, a answer) cachedAnswer {
 		k.text.warnings = append(k.text.warnings, "the server answered "+statusText(a.status))
 	}
 
-	if q.safe() {
+	if q.safe() { // others are not repeated, and cannot be read on
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		f.recent = append([]cachedAnswer{k}, f.recent[:min(len(f.recent), maxCached-1)]...)
@@ -270,7 +272,7 @@ func (f *fetcher) cache(q request, source bool, a answer) cachedAnswer {
 	return k
 }
 
-// cached is the latest answer to a request of which a further part is asked for.
+// cached is the latest answer to a request, when a further page of it is asked for.
 func (f *fetcher) cached(q request, source bool, offset int) (cachedAnswer, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -283,7 +285,7 @@ func (f *fetcher) cached(q request, source bool, offset int) (cachedAnswer, bool
 	return cachedAnswer{}, false
 }
 
-// statusKind is the kind of failure that a status means where it is one.
+// statusKind is the kind of failure of a call that has to succeed.
 func statusKind(status int) tool.Kind {
 	switch {
 	case status == http.StatusNotFound || status == http.StatusGone:
@@ -298,7 +300,7 @@ func statusText(status int) string {
 	return strings.TrimSpace(fmt.Sprintf("%d %s", status, http.StatusText(status)))
 }
 
-// excerpt is the beginning of a text, for a message.
+// excerpt is the beginning of a body, for a message.
 func excerpt(body string) string {
 	if body = strings.TrimSpace(body); body == "" {
 		return "without a word"
