@@ -16,7 +16,7 @@ import (
 
 const (
 	maxMessage = 10_000 // characters
-	maxFiles   = 1_000  // of a commit, whose names are looked at
+	maxFiles   = 1_000  // of a commit
 )
 
 type commitArgs struct {
@@ -26,10 +26,10 @@ type commitArgs struct {
 
 // draft is a commit before it is made.
 type draft struct {
-	parent, tree string // the parent is "" of a first commit
+	parent, tree string // the parent of a first commit is ""
 	branch       string
 	names        []string
-	paths        []string // that are added, from the top; none: all
+	paths        []string // to add, relative to the top; none: all
 }
 
 func (f *family) commitTool() (tool.Tool, error) {
@@ -38,7 +38,7 @@ func (f *family) commitTool() (tool.Tool, error) {
 	return tool.Define(s, f.commit)
 }
 
-// needs tells the gate what would be committed. Nothing in the repository changes by it.
+// needs tells the authorizer what would be committed. It changes nothing in the repository.
 func (f *family) needs(ctx context.Context, in tool.Invocation, a commitArgs) (tool.Need, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -60,13 +60,14 @@ func (f *family) needs(ctx context.Context, in tool.Invocation, a commitArgs) (t
 	}
 	defer r.close()
 
+	// New objects go to the scratch folder, and those of the repository are read as alternates.
 	r.env = append(r.env, "GIT_OBJECT_DIRECTORY="+filepath.Join(r.scratch, "objects"), "GIT_ALTERNATE_OBJECT_DIRECTORIES="+filepath.Join(r.dir, ".git", "objects"))
 	d, err := f.draft(ctx, r, a)
 	if err != nil {
 		return refuse(err)
 	}
 	if d.tree == "" {
-		return need, nil // there is nothing to commit, which is no harm
+		return need, nil // there is nothing to commit, so nothing to approve
 	}
 
 	diff, _, err := f.patch(ctx, r, append(slices.Clone(diffOptions), cmp.Or(d.parent, r.emptyTree(ctx)), d.tree, "--"))
@@ -88,7 +89,8 @@ func (f *family) needs(ctx context.Context, in tool.Invocation, a commitArgs) (t
 	return need, nil
 }
 
-// emptyTree is the tree of nothing, with which a first commit is compared.
+// emptyTree is the hash of the empty tree, to compare a first commit with. It depends on the object format
+// of the repository.
 func (r *repo) emptyTree(ctx context.Context) string {
 	tree, err := r.line(ctx, "hash-object", "-t", "tree", "-w", os.DevNull)
 	if err != nil {
@@ -97,8 +99,7 @@ func (r *repo) emptyTree(ctx context.Context) string {
 	return tree
 }
 
-// draft works out what would be committed, with an index aside. A tree of "" is that nothing has
-// changed.
+// draft computes what would be committed, in a separate index. The tree is "" when nothing has changed.
 func (f *family) draft(ctx context.Context, r *repo, a commitArgs) (d draft, err error) {
 	if err := checkMessage(a); err != nil {
 		return d, err
@@ -128,6 +129,7 @@ func (f *family) draft(ctx context.Context, r *repo, a commitArgs) (d draft, err
 	}
 
 	d.branch = cmp.Or(d.branch, "no branch")
+	// Everything: what is staged, and the rest on top. With files named, only those on top of the parent.
 	if len(a.Files) == 0 {
 		if err := r.copyIndex(); err != nil {
 			return d, err
@@ -163,8 +165,8 @@ func checkMessage(a commitArgs) error {
 	return nil
 }
 
-// add puts files into the index as they are now, gone ones included. It is not git add, which
-// asks every submodule what has changed in it, with that one's own configuration.
+// add stages files as they are now, deleted ones included. It does not use git add, which asks every
+// submodule what has changed in it, under the submodule's own configuration.
 func (r *repo) add(ctx context.Context, paths []string) error {
 	names, err := r.list(ctx, append([]string{"ls-files", "-z", "--modified", "--deleted", "--others", "--exclude-standard", "--"}, paths...)...)
 	if err != nil {
@@ -180,7 +182,7 @@ func (r *repo) add(ctx context.Context, paths []string) error {
 	return err
 }
 
-// checkKnown refuses a path at which there is nothing, and was nothing.
+// checkKnown refuses a path that neither exists nor is tracked.
 func (r *repo) checkKnown(ctx context.Context, path string) error {
 	if _, err := os.Lstat(filepath.Join(r.dir, filepath.FromSlash(path))); err == nil {
 		return nil
@@ -193,7 +195,7 @@ func (r *repo) checkKnown(ctx context.Context, path string) error {
 	return err
 }
 
-// checkDraft refuses what must not be committed as it would be.
+// checkDraft refuses a commit with content that must not be committed, or not without its filter.
 func (f *family) checkDraft(ctx context.Context, r *repo, d *draft) (err error) {
 	before := cmp.Or(d.parent, r.emptyTree(ctx))
 	if d.names, err = r.list(ctx, "diff-tree", "-r", "-z", "--name-only", "--no-renames", before, d.tree); err != nil {
@@ -246,6 +248,7 @@ func (f *family) commit(ctx context.Context, in tool.Invocation, a commitArgs) (
 	f.mu.Lock()
 	seen, asked := f.proposedTrees[in.Key]
 	f.mu.Unlock()
+	// Files may have changed between the approval and this call.
 	if asked && seen != d.tree {
 		return tool.Failure(tool.KindRejected, "the files have changed since the commit was approved, and nothing was committed; call again to have it approved as it is now"), nil
 	}
@@ -258,7 +261,7 @@ func (f *family) commit(ctx context.Context, in tool.Invocation, a commitArgs) (
 	return tool.Success(map[string]any{"committed": true, "commit": commit, "branch": d.branch, "files": len(d.names)}), nil
 }
 
-// createCommit makes the commit, and then what is staged the same as it.
+// createCommit creates the commit, and then stages the same content.
 func (r *repo) createCommit(ctx context.Context, d draft, message string) (string, error) {
 	args := []string{"commit-tree", "-m", message}
 	if d.parent != "" {
@@ -271,6 +274,7 @@ func (r *repo) createCommit(ctx context.Context, d draft, message string) (strin
 	}
 
 	subject, _, _ := strings.Cut(message, "\n")
+	// update-ref compares with the old value (zeros: none), so that a commit made meanwhile is not lost.
 	before := cmp.Or(d.parent, strings.Repeat("0", len(commit)))
 	if _, err := r.output(ctx, "update-ref", "-m", "commit: "+subject, "HEAD", commit, before); err != nil {
 		return "", err

@@ -14,15 +14,15 @@ import (
 	"rouse/agent/tool/shell"
 )
 
-// maxRead bounds what is read of git at once, in characters.
+// maxRead bounds the output of one git call, in characters.
 const maxRead = 4 << 20
 
-// allowedSettings are the settings of a repository that say how its files and objects are kept. None of them
-// names anything that git would run, or another file.
+// allowedSettings are the settings of a repository that say how its files and objects are stored, and who
+// commits. None of them names a program or another file.
 var allowedSettings = []string{"core.repositoryformatversion", "core.filemode", "core.symlinks", "core.ignorecase", "core.precomposeunicode", "core.autocrlf", "core.eol", "core.safecrlf",
 	"extensions.objectformat", "extensions.refstorage", "user.name", "user.email"}
 
-// fixedConfig are settings of every call, whatever the repository says.
+// fixedConfig are the settings of every call, whatever the repository says.
 const fixedConfig = `[core]
 	bare = false
 	hooksPath = /dev/null
@@ -44,19 +44,19 @@ const fixedConfig = `[core]
 	addEmbeddedRepo = false
 `
 
-// sharedParts are the parts of a repository that belong to all its working folders.
+// sharedParts are the parts of a repository that git looks for in its common folder.
 var sharedParts = []string{"objects", "refs", "packed-refs", "reftable", "info", "logs", "shallow"}
 
 // repo is the repository of one call.
 type repo struct {
 	host    *shell.Host
-	dir     string // its top, which is the working folder
+	dir     string // its top folder, which is the working folder
 	scratch string
 	env     []string
-	write   []string // beside the scratch folder
+	write   []string // in addition to the scratch folder
 }
 
-// failure is what git, or the folder, is at fault for.
+// failure is an error for the model: git, or the folder, is the reason.
 type failure struct{ envelope tool.Envelope }
 
 func (f *failure) Error() string { return f.envelope.Message }
@@ -65,7 +65,7 @@ func fail(kind tool.Kind, format string, args ...any) error {
 	return &failure{tool.Failure(kind, format, args...)}
 }
 
-// envelopeOf is the envelope of a failure; another error is the host's.
+// envelopeOf is the envelope of a failure. Any other error means that the host is broken, and is returned.
 func envelopeOf(err error) (tool.Envelope, error) {
 	var f *failure
 	if errors.As(err, &f) {
@@ -74,7 +74,7 @@ func envelopeOf(err error) (tool.Envelope, error) {
 	return tool.Envelope{}, err
 }
 
-// findTop says where the repository of a folder is; "" where there is none.
+// findTop is the top folder of the repository that a folder is in, "" when there is none.
 func findTop(folder string) string {
 	for {
 		if _, err := os.Lstat(filepath.Join(folder, ".git")); err == nil {
@@ -89,7 +89,7 @@ func findTop(folder string) string {
 	}
 }
 
-// openRepo begins a call. Close the repository.
+// openRepo prepares the repository for one call. The caller closes it.
 func openRepo(ctx context.Context, host *shell.Host, agent string) (r *repo, err error) {
 	dir := host.Roots.Workdir()
 	switch at := findTop(dir); at {
@@ -100,6 +100,7 @@ func openRepo(ctx context.Context, host *shell.Host, agent string) (r *repo, err
 		return nil, fail(tool.KindRejected, "the working folder is a part of the repository %s, and git is for a repository that lies within the working folder", at)
 	}
 
+	// What .git leads to would be outside the roots of the run.
 	if info, err := os.Lstat(filepath.Join(dir, ".git")); err != nil || !info.IsDir() {
 		return nil, fail(tool.KindRejected, "the .git of the working folder leads out of it (a submodule, a linked worktree, or a link)")
 	}
@@ -122,9 +123,10 @@ func openRepo(ctx context.Context, host *shell.Host, agent string) (r *repo, err
 
 func (r *repo) close() { os.RemoveAll(r.scratch) } //nolint:errcheck // of a folder for temporary files
 
-// prepare makes the scratch folder, and from then on has git use it.
+// prepare fills the scratch folder, and makes all further calls of git use it.
 func (r *repo) prepare(ctx context.Context, agent string) error {
 	r.env = []string{"GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=" + os.DevNull, "GIT_TERMINAL_PROMPT=0", "GIT_OPTIONAL_LOCKS=0", "GIT_DIR=" + filepath.Join(r.scratch, "none"), "LC_ALL=C.UTF-8"}
+	// GIT_DIR is a folder that does not exist, so that git config reads the one file that it is given.
 	settings, err := r.settings(ctx)
 	if err != nil {
 		return err
@@ -153,12 +155,12 @@ func (r *repo) prepare(ctx context.Context, agent string) error {
 	return nil
 }
 
-// settings are those of the repository that are kept, and nothing that they include.
+// settings are the allowed settings of the repository, without included files.
 func (r *repo) settings(ctx context.Context) (map[string]string, error) {
 	out := map[string]string{}
 	path := filepath.Join(r.dir, ".git", "config")
 	if info, err := os.Lstat(path); err != nil || !info.Mode().IsRegular() {
-		return out, nil //nolint:nilerr // git needs none
+		return out, nil //nolint:nilerr // git works without a configuration
 	}
 
 	text, err := r.output(ctx, "config", "--file", path, "--no-includes", "--null", "--list")
@@ -175,8 +177,9 @@ func (r *repo) settings(ctx context.Context) (map[string]string, error) {
 	return out, nil
 }
 
-// config is what git reads in place of the repository's own.
+// config is the configuration that git reads instead of the repository's own.
 func config(settings map[string]string, agent string) string {
+	// git refuses to commit without an author. The domain .invalid is reserved, so it is nobody's address.
 	if settings["user.name"] == "" || settings["user.email"] == "" {
 		settings["user.name"], settings["user.email"] = agent, agent+"@rouse.invalid"
 	}
@@ -189,15 +192,15 @@ func config(settings map[string]string, agent string) string {
 		}
 	}
 
-	return out.String() + fixedConfig
+	return out.String() + fixedConfig // last, since git lets the last value of a setting win
 }
 
-// output runs git and gives what it wrote. A failure of git is a *failure.
+// output runs git and returns what it wrote. When git fails, the error is a *failure.
 func (r *repo) output(ctx context.Context, args ...string) (string, error) {
 	return r.gitWithInput(ctx, nil, args...)
 }
 
-// gitWithInput is git, with something to read.
+// gitWithInput is output with a standard input.
 func (r *repo) gitWithInput(ctx context.Context, in io.Reader, args ...string) (string, error) {
 	out := shell.NewOutput(maxRead)
 	if err := r.run(ctx, in, out, args...); err != nil {
@@ -234,7 +237,7 @@ func (r *repo) run(ctx context.Context, in io.Reader, stdout *shell.Output, args
 	return nil
 }
 
-// exitError is git's own way to say no.
+// exitError is the exit status of git with what it says on standard error.
 type exitError struct {
 	code int
 	error
@@ -242,7 +245,7 @@ type exitError struct {
 
 func (e *exitError) Unwrap() error { return e.error }
 
-// line is what git says in one line; "" where it says no by the exit status 1.
+// line is output of one line; "" when the exit status is 1, by which git commands say no.
 func (r *repo) line(ctx context.Context, args ...string) (string, error) {
 	text, err := r.output(ctx, args...)
 	var no *exitError
@@ -252,7 +255,7 @@ func (r *repo) line(ctx context.Context, args ...string) (string, error) {
 	return strings.TrimSpace(text), err
 }
 
-// list is what git says with a zero byte after each.
+// list is output of entries that end in zero bytes.
 func (r *repo) list(ctx context.Context, args ...string) ([]string, error) {
 	text, err := r.output(ctx, args...)
 	return split(text), err
@@ -265,7 +268,7 @@ func split(text string) []string {
 	return strings.Split(strings.TrimSuffix(text, "\x00"), "\x00")
 }
 
-// relative is a path as git names it, from the top.
+// relative is a path as git writes it: relative to the top, with slashes.
 func (r *repo) relative(path string) (string, error) {
 	p, err := r.host.Roots.At(path, false)
 	var bad *tool.PathError
@@ -285,13 +288,14 @@ func (r *repo) relative(path string) (string, error) {
 	return filepath.ToSlash(rel), nil
 }
 
-// copyIndex has the following calls use a copy of the index.
+// copyIndex copies the index into the scratch folder, so that staging for a draft does not change it.
+// Opened through the roots, it is not followed out of the repository when it is a link.
 func (r *repo) copyIndex() (err error) {
 	from, err := r.host.Roots.Open(filepath.Join(".git", "index"))
 	var bad *tool.PathError
 	switch {
 	case errors.As(err, &bad) && bad.Kind == tool.KindNotFound:
-		return nil
+		return nil // nothing was staged yet
 	case err != nil:
 		return fail(tool.KindRejected, "the index of the repository cannot be read: %v", err)
 	}

@@ -18,14 +18,14 @@ import (
 	"rouse/internal/text"
 )
 
-// resolvedCommand is a call as it will be executed.
+// resolvedCommand is a command as it will be executed.
 type resolvedCommand struct {
 	commandLine
-	grant   *Grant   // that covers it; nil when none does
-	secrets []string // names that its arguments ask for
+	grant   *Grant   // the one that covers it; nil when none does
+	secrets []string // names of the secrets that its arguments ask for
 }
 
-// resolve reads a command line, or answers the call that nobody could allow.
+// resolve parses a command line, or refuses a call that nobody could allow.
 func (f *family) resolve(command string) (resolvedCommand, *tool.Envelope) {
 	refuse := func(kind tool.Kind, format string, args ...any) (resolvedCommand, *tool.Envelope) {
 		e := tool.Failure(kind, format, args...).WithField("command", "")
@@ -40,7 +40,7 @@ func (f *family) resolve(command string) (resolvedCommand, *tool.Envelope) {
 	}
 
 	o := resolvedCommand{commandLine: l, secrets: tool.Placeholders(command)}
-	if o.argv != nil { // whatever quotes stand within
+	if o.argv != nil { // as unquoted: quotes in the middle of a placeholder hide it in the source
 		o.secrets = tool.Placeholders(strings.Join(o.argv, "\x00"))
 	}
 
@@ -68,7 +68,7 @@ func (f *family) resolve(command string) (resolvedCommand, *tool.Envelope) {
 
 func (o resolvedCommand) network() bool { return o.grant != nil && o.grant.Network }
 
-// argvToRun is the argv that is executed, and what takes the values of secrets out of its output.
+// argvToRun is the argv that is executed, and a redactor for the values of its secrets in the output.
 func (o resolvedCommand) argvToRun(secrets []tool.SecretGrant) (argv []string, hide *redact.Redactor, err error) {
 	if o.argv == nil {
 		if argv, err = script(o.script); err != nil {
@@ -91,8 +91,8 @@ func (o resolvedCommand) argvToRun(secrets []tool.SecretGrant) (argv []string, h
 	return argv, redact.Named(values), nil
 }
 
-// script is how a shell is given what is more than one program: as a whole, as an argument. A
-// failure anywhere in a pipe is its own where bash is installed.
+// script is the argv of a shell that runs a script, passed whole as one argument. With pipefail a failure
+// anywhere in a pipe is the script's exit status, where bash is installed; sh may not know the option.
 func script(text string) ([]string, error) {
 	for _, folder := range filepath.SplitList(searchPath()) {
 		if isRegularFile(filepath.Join(folder, "bash")) {
@@ -113,7 +113,7 @@ func isRegularFile(path string) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
-// action is what an approval of a command holds for.
+// action is what an approval of a command is bound to.
 type action struct {
 	Argv    []string     `json:"argv,omitempty"`
 	Script  string       `json:"script,omitempty"`
@@ -123,7 +123,7 @@ type action struct {
 	Tier    sandbox.Tier `json:"tier"`
 }
 
-// needs tells the gate what a call would do (UNI-06).
+// needs tells the authorizer what a call would do (UNI-06).
 func (f *family) needs(ctx context.Context, command string) (tool.Need, error) {
 	o, refused := f.resolve(command)
 	if refused != nil {
@@ -147,6 +147,7 @@ func (f *family) needs(ctx context.Context, command string) (tool.Need, error) {
 		n.Adds |= tool.Outward | tool.Untrusted
 	}
 
+	// Unconfined, a command can send data anywhere; and what cannot be undone counts as an outward effect.
 	if tier == sandbox.TierD || f.irreversible(o) {
 		n.Adds |= tool.Outward
 	}
@@ -182,7 +183,7 @@ func names(env []string) []string {
 	return out
 }
 
-// irreversible says whether a command removes what no undo would bring back.
+// irreversible reports whether a command removes something that no undo would restore.
 func (f *family) irreversible(o resolvedCommand) bool {
 	if o.argv == nil {
 		return calls(o.tree, "rm", "rmdir", "shred", "truncate")
@@ -199,7 +200,7 @@ func (f *family) irreversible(o resolvedCommand) bool {
 	return false
 }
 
-// calls says whether a script has one of the programs in it.
+// calls reports whether a script calls one of the programs, as far as it is written plainly.
 func calls(tree *syntax.File, programs ...string) (found bool) {
 	syntax.Walk(tree, func(n syntax.Node) bool {
 		if call, ok := n.(*syntax.CallExpr); ok && len(call.Args) > 0 {

@@ -8,11 +8,11 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// maxNested bounds how deep scripts within scripts are read.
+// maxNested bounds how deep scripts within scripts (bash -c '…') are examined.
 const maxNested = 4
 
-// destructive says what a command line would destroy, "" when nothing is seen (YOA-05). It catches
-// what is written by mistake; who wants to get past it does. The sandbox is the boundary.
+// destructive says what a command line would destroy, "" when it sees nothing (YOA-05). It catches
+// mistakes; who wants to get past it can. The sandbox is the boundary.
 func destructive(tree *syntax.File) string { return destructiveWithin(tree, maxNested) }
 
 func destructiveWithin(tree *syntax.File, depth int) string {
@@ -21,16 +21,17 @@ func destructiveWithin(tree *syntax.File, depth int) string {
 	return g.why
 }
 
-// destructiveVisitor looks at each part of a command line once: a line may be nested as deep as it is long.
+// destructiveVisitor visits each node of a command line once, without recursion into it: a line may be nested as
+// deep as it is long.
 type destructiveVisitor struct {
 	depth      int
 	why        string
-	path       []syntax.Node    // from the tree to the part that is looked at
-	inside     map[string][]int // functions on the path, with how many things went on at once where each began
-	concurrent int              // pipes and backgrounds on the path
+	path       []syntax.Node    // from the root to the current node
+	inside     map[string][]int // functions on the path, each with the value of concurrent at its declarations
+	concurrent int              // number of pipes and background jobs on the path
 }
 
-// visit is called with each part, and with nil after what it holds.
+// visit is called with each node, and with nil after its children.
 func (g *destructiveVisitor) visit(n syntax.Node) bool {
 	if n == nil {
 		last := len(g.path) - 1
@@ -42,6 +43,7 @@ func (g *destructiveVisitor) visit(n syntax.Node) bool {
 	switch n := n.(type) {
 	case *syntax.CallExpr:
 		argv := staticWords(n.Args)
+		// A function that calls itself within a pipe or in the background doubles with each call.
 		if begun := g.inside[program(argv)]; len(begun) > 0 && g.concurrent > begun[0] {
 			g.why = "is a fork bomb: " + argv[0] + " starts itself again and again"
 		} else if g.why == "" {
@@ -61,7 +63,7 @@ func (g *destructiveVisitor) visit(n syntax.Node) bool {
 	return true
 }
 
-// step keeps the path, into a part or out of it.
+// step updates the counts when the walk enters a node (by 1) or leaves it (by -1).
 func (g *destructiveVisitor) step(n syntax.Node, by int) {
 	switch n := n.(type) {
 	case *syntax.Stmt:
@@ -91,8 +93,8 @@ func program(argv []string) string {
 	return argv[0]
 }
 
-// staticWord is what can be read of a word without running anything. A home is as deadly as the root of
-// all files.
+// staticWord is what is known of a word without running anything. $HOME becomes /~, which isEverything
+// takes for a home: removing that is as destructive as removing the root.
 func staticWord(w *syntax.Word) string { return unquoted(knownParts(w.Parts)) }
 
 func knownParts(parts []syntax.WordPart) (out []syntax.WordPart) {
@@ -119,12 +121,13 @@ func staticWords(words []*syntax.Word) []string {
 	return out
 }
 
-// wrappers are programs that start the one that is named after them.
+// wrappers are programs that start the program named in their arguments.
 var wrappers = []string{"sudo", "doas", "env", "nohup", "nice", "exec", "command", "time", "timeout", "xargs", "setsid", "stdbuf", "busybox"}
 
 func destructiveCall(argv []string, depth int) string {
 	for len(argv) > 0 && slices.Contains(wrappers, path.Base(argv[0])) {
 		argv = argv[1:]
+		// Skip the wrapper's own options, assignments (env A=b) and durations (timeout 10s).
 		for len(argv) > 0 && (strings.HasPrefix(argv[0], "-") || strings.Contains(argv[0], "=") || argv[0] != "" && strings.Trim(argv[0], "0123456789.smhd") == "") {
 			argv = argv[1:]
 		}
@@ -164,7 +167,7 @@ func isRecursive(option string) bool {
 	return option == "--recursive" || strings.HasPrefix(option, "-") && !strings.HasPrefix(option, "--") && strings.ContainsAny(option, "rR")
 }
 
-// isEverything says whether a path is the root of all files, a folder of the system, or a home.
+// isEverything reports whether a path is the root, a folder of the system, or a home.
 func isEverything(arg string) bool {
 	if arg == "" || strings.HasPrefix(arg, "-") {
 		return false
@@ -177,7 +180,7 @@ func isEverything(arg string) bool {
 	return slices.Contains([]string{"/bin", "/boot", "/dev", "/etc", "/home", "/lib", "/opt", "/root", "/sbin", "/sys", "/usr", "/var", "/Users", "/System"}, path.Clean(folder))
 }
 
-// isDevice says whether a path is a device on which something is lost.
+// isDevice reports whether a path is a device on which data can be lost.
 func isDevice(p string) bool {
 	p = path.Clean(p)
 	if !strings.HasPrefix(p, "/dev/") {

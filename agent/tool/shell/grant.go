@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// rest, as the last element of a grant, stands for any number of further arguments.
+// anyRest as the last element of a grant stands for any number of further arguments.
 const anyRest = "*"
 
 // Grant allows the commands that its pattern covers.
@@ -21,7 +21,7 @@ type Grant struct {
 	Network bool // the command may use the host's network
 }
 
-// Check says what is wrong with a grant.
+// Check reports what is wrong with a grant.
 func (g Grant) Check() error {
 	if len(g.Argv) == 0 || g.Argv[0] == "" {
 		return errors.New("argv must name a program")
@@ -39,7 +39,7 @@ func (g Grant) Check() error {
 	return nil
 }
 
-// Covers says whether the grant allows a command.
+// Covers reports whether the grant allows a command.
 func (g Grant) Covers(argv []string) bool {
 	pattern := g.Argv
 	if g.Check() != nil || len(argv) == 0 || argv[0] != pattern[0] {
@@ -67,11 +67,12 @@ func (g Grant) Covers(argv []string) bool {
 	return true
 }
 
-// matches says whether one argument is what one element of a pattern stands for.
+// matches reports whether an argument matches one element of a grant.
 func matches(element, argument string) bool {
 	if !isPattern(element) {
 		return element == argument
 	}
+	// A pattern is meant for operands: it must not let options through that nobody thought of.
 	if strings.HasPrefix(argument, "-") && isPattern(element[:1]) {
 		return false
 	}
@@ -82,8 +83,8 @@ func matches(element, argument string) bool {
 
 func isPattern(element string) bool { return strings.ContainsAny(element, `*?[`) }
 
-// coveringGrant is the grant that allows a command; nil when none does. Of several, one that gives no
-// network is taken before one that does, in their order.
+// coveringGrant is the first grant that covers a command, nil when none does. One without network is
+// preferred, so that a command gets no more than it needs.
 func coveringGrant(grants []Grant, argv []string) *Grant {
 	var found *Grant
 	for i := range grants {

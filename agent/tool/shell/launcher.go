@@ -16,17 +16,17 @@ import (
 	"rouse/internal/text"
 )
 
-// Host starts the commands of one run, each confined to the places of that run.
+// Host runs the commands of one run, each confined to the roots of that run.
 type Host struct {
 	Sandbox *sandbox.Sandbox
 	Lanes   *Lanes
 	Roots   *tool.Roots
-	Min     sandbox.Tier // the weakest confinement that will do; "" is that of the sandbox
+	Min     sandbox.Tier // the weakest tier that is accepted; "" is the default of the sandbox
 }
 
 func (h *Host) check() error {
 	if h == nil || h.Sandbox == nil || h.Lanes == nil || h.Roots == nil {
-		return errors.New("shell: a sandbox, lanes and roots are needed")
+		return errors.New("shell: a sandbox, a limiter and roots are needed")
 	}
 	return nil
 }
@@ -40,10 +40,10 @@ func (h *Host) Tier(ctx context.Context) sandbox.Tier {
 // Program is what a command starts.
 type Program struct {
 	Argv  []string
-	Env   []string // beside what every command is given
-	Read  []string // absolute places beside those of the run
+	Env   []string // in addition to what every command is given
+	Read  []string // absolute paths in addition to the roots of the run
 	Write []string
-	// Aside leaves the places of the run readable alone: the command changes nothing but Write.
+	// ReadOnly makes all roots of the run read-only: the command can change nothing but Write.
 	ReadOnly       bool
 	Network        bool
 	Idle, Wall     time.Duration // 0: none
@@ -51,7 +51,7 @@ type Program struct {
 	Stdout, Stderr *Output
 }
 
-// Start runs a command to its end. An error means that it did not start; Unstarted words it.
+// Start runs a command to its end. An error means that it did not start; StartFailure makes an answer of it.
 func (h *Host) Start(ctx context.Context, p Program) (sandbox.Result, error) {
 	release, err := h.Lanes.acquire(ctx)
 	if err != nil {
@@ -65,6 +65,7 @@ func (h *Host) Start(ctx context.Context, p Program) (sandbox.Result, error) {
 	}
 	defer os.RemoveAll(home) //nolint:errcheck // of a folder for temporary files
 
+	// The command is told HOME by name, and the sandbox resolves links: only the resolved path exists in there.
 	if home, err = filepath.EvalSymlinks(home); err != nil {
 		return sandbox.Result{}, fmt.Errorf("a command needs a temporary folder: %w", err)
 	}
@@ -96,7 +97,7 @@ func (h *Host) Start(ctx context.Context, p Program) (sandbox.Result, error) {
 // its result.
 const KilledByOutput = "output"
 
-// runWithFloodGuard ends a program that floods its outputs.
+// runWithFloodGuard also ends a program that floods its outputs.
 func runWithFloodGuard(ctx context.Context, box *sandbox.Sandbox, c sandbox.Command, outputs ...*Output) (sandbox.Result, error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -119,7 +120,7 @@ func runWithFloodGuard(ctx context.Context, box *sandbox.Sandbox, c sandbox.Comm
 	return res, err
 }
 
-// StartFailure is the answer to a call whose command did not start; an error is the host's.
+// StartFailure is the answer to a call whose command did not start; an error means that the host is broken.
 func StartFailure(ctx context.Context, err error) (tool.Envelope, error) {
 	var weak *sandbox.TierError
 	var start *sandbox.StartError

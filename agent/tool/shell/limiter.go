@@ -7,19 +7,19 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// Lanes bound how many commands of all runs are executed at once; the others wait in the order
-// in which they came (OSL-20).
+// Lanes limit how many commands of all runs are executed at once; the others wait, first come first served
+// (OSL-20).
 type Lanes struct{ free *semaphore.Weighted }
 
-// NewLanes lets n commands run at once.
+// NewLanes allows n commands at once.
 func NewLanes(n int) (*Lanes, error) {
 	if n < 1 {
-		return nil, fmt.Errorf("shell: %d commands at once are none", n)
+		return nil, fmt.Errorf("shell: the limit of commands at once is %d; it must be at least 1", n)
 	}
 	return &Lanes{semaphore.NewWeighted(int64(n))}, nil
 }
 
-// acquire waits for a lane. The error is the cause for which ctx ended.
+// acquire waits for a free place. The error is the cause for which ctx ended.
 func (l *Lanes) acquire(ctx context.Context) (release func(), err error) {
 	if err := l.free.Acquire(ctx, 1); err != nil {
 		return nil, context.Cause(ctx)

@@ -8,16 +8,17 @@ import (
 	"rouse/agent/sandbox"
 )
 
-// How far is looked for repositories in what a command may write.
+// How far repositories are searched for in what a command may write.
 const (
 	gitDepth   = 4      // folders below each place
-	gitEntries = 10_000 // names in all, the outer ones first
+	gitEntries = 10_000 // names in all; the outer folders come first
 )
 
-// maskGitFiles hides what git would run later, in the hands of whoever uses the folder: nothing of it
-// is changed, nor made where it is not. It is hidden and not merely read-only, for a link in its
-// place would then be one to anywhere. In a working folder without a repository that is so on tier
-// A alone: to keep one name from being made, tier B would keep all from being made beside it.
+// maskGitFiles masks what git would later run for whoever uses the folder (hooks, and programs named in a
+// config): it can neither be changed nor created. It is masked and not just read-only, because a link in
+// its place would then make any file readable. In a working folder that is not a repository this is done
+// on tier A only: to keep one name from being created, tier B has to keep all names from being created
+// in that folder.
 func (h *Host) maskGitFiles(c *sandbox.Command, tier sandbox.Tier) {
 	found := findRepositories(c.Write)
 	if own := filepath.Join(h.Roots.Workdir(), ".git"); tier == sandbox.TierA && !slices.Contains(found, own) {
@@ -28,13 +29,13 @@ func (h *Host) maskGitFiles(c *sandbox.Command, tier sandbox.Tier) {
 		switch info, err := os.Lstat(git); {
 		case err != nil || info.IsDir():
 			c.Masked = append(c.Masked, filepath.Join(git, "config"), filepath.Join(git, "hooks"))
-		case info.Mode().IsRegular(): // it names a repository elsewhere
+		case info.Mode().IsRegular(): // a worktree or submodule: it names a repository elsewhere
 			c.Masked = append(c.Masked, git)
 		}
 	}
 }
 
-// findRepositories are the .git in some folders, the outer ones first.
+// findRepositories lists the .git entries in and below the folders, the outer ones first.
 func findRepositories(places []string) (found []string) {
 	left := gitEntries
 	for depth := 0; depth <= gitDepth && len(places) > 0; depth++ {
@@ -42,7 +43,7 @@ func findRepositories(places []string) (found []string) {
 		for _, folder := range places {
 			entries, err := os.ReadDir(folder)
 			if err != nil {
-				continue // nor could a command
+				continue // then a command cannot read it either
 			}
 
 			for _, e := range entries {

@@ -7,22 +7,22 @@ import (
 	"rouse/internal/text"
 )
 
-// slack is how much more than is shown is kept at a cut, in bytes: a secret that is cut in two
-// is still known there, and blacked out.
+// slack is how many bytes more than shown are kept at a cut, so that a secret across the cut is still
+// recognized and redacted.
 const slack = 4 << 10
 
-// Output keeps the beginning and the end of what a program writes, and lets it go on writing.
+// Output keeps the beginning and the end of what a program writes, and never blocks it.
 type Output struct {
-	maxChars int    // characters that are shown
+	maxChars int    // characters to show
 	head     []byte // the first bytes
-	tail     []byte // a ring of the last bytes, after the first
-	next     int    // where the ring goes on
+	tail     []byte // a ring buffer of the last bytes after head
+	next     int    // where the next byte goes in the ring
 	total    int64  // bytes that were written
-	onFlood  func() // is told once that this is too much; nil: nothing is
+	onFlood  func() // called once when it is too much; may be nil
 }
 
-// maxWritten is how many bytes a program may write to one of its outputs: to read on would only
-// keep the daemon busy, and a program that floods is never idle.
+// maxWritten is how many bytes a program may write to one of its outputs. Reading on would only keep the
+// daemon busy, and the idle timeout never ends a program that floods.
 const maxWritten = 64 << 20
 
 // NewOutput shows at most so many characters: two fifths from the beginning, and the rest from
@@ -64,14 +64,14 @@ func (o *Output) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// Raw is what was written, as it was; false when some of it was left out.
+// Raw is what was written, unchanged; false when some of it was left out.
 func (o *Output) Raw() ([]byte, bool) {
 	all := append(append(append([]byte(nil), o.head...), o.tail[o.next:]...), o.tail[:o.next]...)
 	return all, o.total == int64(len(all))
 }
 
-// Text is what is shown: valid text without what would move a cursor, redacted, and a line
-// about what was left out.
+// Text is the output to show: valid text without terminal control sequences, redacted, with a line about
+// what was left out.
 func (o *Output) Text(redact func(string) string) string {
 	all, whole := o.Raw()
 	if whole {
@@ -82,7 +82,7 @@ func (o *Output) Text(redact func(string) string) string {
 	return head + omitted(o.total-int64(len(head)+len(tail)), "bytes") + tail
 }
 
-// cut shows the ends of a text that is there as a whole.
+// cut shortens a text that was kept as a whole.
 func (o *Output) cut(all string) string {
 	n := utf8.RuneCountInString(all)
 	if n <= o.maxChars {

@@ -14,8 +14,8 @@ import (
 	"rouse/agentdb/ledger"
 )
 
-// predictable are the commands whose changes can be foreseen, with the options that leave those as
-// they are foreseen (OSA-36).
+// predictable are the commands whose changes can be predicted, with the options that do not affect the
+// prediction (OSA-36).
 var predictable = map[string][]string{
 	"mv":    {"-f", "-v", "-T", "-fv", "-vf"},
 	"cp":    {"-f", "-v", "-p", "-T", "-fv", "-pv", "-pf"},
@@ -23,7 +23,7 @@ var predictable = map[string][]string{
 	"mkdir": {"-p", "-v", "-pv", "-vp"},
 }
 
-// predict is what a command will change, computed before it runs, or why that cannot be told.
+// predict computes what a command will change, before it runs, or says why that is impossible.
 func predict(roots *tool.Roots, argv []string) (plan []file.Planned, why string) {
 	options, paths, why := split(argv)
 	if why != "" {
@@ -34,7 +34,7 @@ func predict(roots *tool.Roots, argv []string) (plan []file.Planned, why string)
 	case "rm":
 		for _, p := range paths {
 			if !isFolder(roots, p) && !exists(roots, p) && slices.ContainsFunc(options, func(o string) bool { return strings.Contains(o, "f") }) {
-				continue // -f is content with that
+				continue // rm -f ignores what does not exist
 			}
 			plan = append(plan, file.Planned{Type: ledger.FileDelete, Path: p})
 		}
@@ -47,7 +47,7 @@ func predict(roots *tool.Roots, argv []string) (plan []file.Planned, why string)
 	return plan, ""
 }
 
-// split are the options and the paths of a command.
+// split separates the options and the paths of a command.
 func split(argv []string) (options, paths []string, why string) {
 	rest := argv[1:]
 	for i, a := range rest {
@@ -70,8 +70,7 @@ func split(argv []string) (options, paths []string, why string) {
 	return options, paths, ""
 }
 
-// transfers are the changes of mv and cp: into a folder each under its own name, or from one
-// name to another.
+// transfers are the changes of mv and cp: several paths into a folder, or one path to another.
 func transfers(roots *tool.Roots, name string, paths []string, exact bool) (plan []file.Planned, why string) {
 	if len(paths) < 2 {
 		return nil, "there is nothing that it would go to"
@@ -90,6 +89,7 @@ func transfers(roots *tool.Roots, name string, paths []string, exact bool) (plan
 		if into {
 			dest = filepath.Join(to, filepath.Base(p))
 		}
+		// The order would decide which one survives.
 		if taken[dest] || roots.Canonical(dest) == roots.Canonical(p) {
 			return nil, "two of its files have one name"
 		}
@@ -104,7 +104,7 @@ func transfers(roots *tool.Roots, name string, paths []string, exact bool) (plan
 	return plan, ""
 }
 
-// newFolders are those that mkdir will make, the outer ones first.
+// newFolders are those that mkdir will create, the outer ones first.
 func newFolders(roots *tool.Roots, paths []string, parents bool) (plan []file.Planned) {
 	seen := map[string]bool{}
 	for _, p := range paths {
@@ -146,8 +146,8 @@ func isFolder(roots *tool.Roots, path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// recordUndo records what a command is about to change, where it can be foreseen, or says why that
-// cannot be taken back. Of commands that are known for no change it is neither.
+// recordUndo records what a command is about to change, if that can be predicted, or says why it cannot
+// be undone. For commands that are not known to change files it returns neither.
 func (f *family) recordUndo(ctx context.Context, in tool.Invocation, o resolvedCommand) (undo *file.Kept, why string, err error) {
 	if o.argv == nil {
 		if calls(o.tree, slices.Collect(maps.Keys(predictable))...) {

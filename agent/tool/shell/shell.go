@@ -29,7 +29,7 @@ const (
 	bashMaxChars = 256 << 10 // characters of a stream
 )
 
-// specs are the tools. A command ends by itself, or by its own clock.
+// The tools. They have no timeout of their own: a command ends by itself, or by its own clock.
 var (
 	runSpec = tool.Spec{
 		Name: "shell_run", Description: strings.TrimSpace(runText), Effect: domain.EffectExternal, Class: tool.ClassExec, Scope: tool.ScopeOutside, Writes: tool.WritesForeseen,
@@ -47,11 +47,11 @@ func Specs() tool.Specs { return tool.Specs{runSpec, bashSpec} }
 // Options are what the tools of one run work with.
 type Options struct {
 	Host    *Host
-	Log     file.Log // of what is undone
+	Log     file.Log // records what an undo needs
 	Grants  []Grant
-	More    func() []Grant     // that hold by now, beside Grants; nil: none
+	More    func() []Grant     // further grants, which may change during the run; nil: none
 	Allow   []string           // the agent's globs of tools
-	Secrets []tool.SecretGrant // those for one host alone are not for commands
+	Secrets []tool.SecretGrant // those with OnlyTo are not for commands
 	Redact  func(text string) string
 	Idle    time.Duration // without output, after which a command is ended; 0 means 120 s
 }
@@ -68,8 +68,8 @@ type family struct {
 	idle    time.Duration
 }
 
-// Tools are shell_run and bash. An agent has shell_run when it has a grant for a command, or may
-// come to one, or when its list of tools names it; bash when its list does.
+// Tools are shell_run and bash. An agent has shell_run when it has a grant for a command, or may get one
+// during the run, or when its list of tools names it; bash only when its list does.
 func Tools(o Options) ([]tool.Tool, error) {
 	if err := o.Host.check(); err != nil {
 		return nil, err
@@ -172,7 +172,7 @@ func (f *family) bashTool() (tool.Tool, error) {
 	})
 }
 
-// text is a result for who wants no structure.
+// text is a result as text, the way that models know from their own bash tool.
 func (r runResult) text() string {
 	out := fmt.Sprintf("Exit code: %d\n", r.ExitCode)
 	if r.KilledBy != "" {
@@ -202,7 +202,7 @@ type limits struct {
 	maxChars   int
 }
 
-// execute runs a command that the gate let through.
+// execute runs a command that the authorizer has allowed.
 func (f *family) execute(ctx context.Context, in tool.Invocation, command string, l limits) (res runResult, warnings []string, refused *tool.Envelope, err error) {
 	o, refused := f.resolve(command)
 	if refused != nil {
@@ -215,6 +215,7 @@ func (f *family) execute(ctx context.Context, in tool.Invocation, command string
 		return res, nil, &e, nil
 	}
 
+	// Before the start: afterwards, what the command overwrites is gone.
 	undo, why, err := f.recordUndo(ctx, in, o)
 	if err != nil {
 		return res, nil, nil, err
@@ -237,6 +238,8 @@ func (f *family) execute(ctx context.Context, in tool.Invocation, command string
 		return res, warnings, nil, nil
 	}
 
+	// The changes have happened even if the run was cancelled meanwhile, so that the record is completed
+	// without ctx.
 	if ended.Exit == 0 && undo.Came() {
 		if undo.Any() {
 			res.OperationID = in.Key
@@ -244,7 +247,7 @@ func (f *family) execute(ctx context.Context, in tool.Invocation, command string
 		return res, warnings, nil, undo.Announce(context.WithoutCancel(ctx))
 	}
 
-	warnings = append(warnings, "what this command changed cannot be undone: it did not end as it was foreseen")
+	warnings = append(warnings, "what this command changed cannot be undone: it did not change what was predicted")
 	return res, warnings, nil, dropUndo(ctx, undo)
 }
 
