@@ -70,5 +70,5 @@ func newMemfd(name string, write func(io.Writer) error) (*os.File, error) {
 }
 
 func (s launchSpec) memfd() (*os.File, error) {
-	return newMemfd("stage", func(w io.Writer) error { return json.NewEncoder(w).Encode(s) })
+	return newMemfd("launch-spec", func(w io.Writer) error { return json.NewEncoder(w).Encode(s) })
 }

@@ -54,7 +54,7 @@ func supervise(reports *json.Encoder) (report, error) {
 	}
 
 	var s launchSpec
-	if err := json.NewDecoder(os.NewFile(launchSpecFD, "stage")).Decode(&s); err != nil {
+	if err := json.NewDecoder(os.NewFile(launchSpecFD, "launch spec")).Decode(&s); err != nil {
 		return report{}, fmt.Errorf("the launch spec is damaged: %w", err)
 	}
 

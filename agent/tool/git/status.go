@@ -98,4 +98,3 @@ func parseStatus(entries []string) statusResult {
 	res.Clean = len(res.Staged)+len(res.Unstaged)+len(res.Untracked) == 0
 	return res
 }
-

@@ -9,7 +9,7 @@ import (
 )
 
 // No page becomes much longer than it is.
-func TestSwelling(t *testing.T) {
+func TestMarkdownGrowth(t *testing.T) {
 	from := &url.URL{Scheme: "https", Host: "example.com", Path: "/"}
 	for name, page := range map[string]string{
 		"quotations":      strings.Repeat("<blockquote>", 400) + strings.Repeat("x<br>", 5000),
