@@ -214,12 +214,12 @@ func (f *family) checkDraft(ctx context.Context, r *repo, d *draft) (err error) 
 		return fail(tool.KindRejected, "%d files have changed, more than the %d of a commit here; name fewer", len(d.names), maxFiles)
 	}
 
-	told, err := r.gitWithInput(ctx, strings.NewReader(strings.Join(d.names, "\x00")+"\x00"), "check-attr", "-z", "--stdin", "filter")
+	output, err := r.gitWithInput(ctx, strings.NewReader(strings.Join(d.names, "\x00")+"\x00"), "check-attr", "-z", "--stdin", "filter")
 	if err != nil {
 		return err
 	}
 
-	attributes := split(told)
+	attributes := split(output) // triples of path, attribute and value
 	for i := 0; i+2 < len(attributes); i += 3 {
 		if filter := attributes[i+2]; filter != "unspecified" && filter != "unset" && filter != "" {
 			return fail(tool.KindRejected, "%s is kept through the filter %s (Git LFS or the like), which is not run for an agent; its owner is to commit it", text.Clean(attributes[i]), text.Clean(filter))

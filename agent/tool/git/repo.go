@@ -217,6 +217,7 @@ func (r *repo) gitWithInput(ctx context.Context, in io.Reader, args ...string) (
 func (r *repo) run(ctx context.Context, in io.Reader, stdout *shell.Output, args ...string) error {
 	stderr := shell.NewOutput(2_000)
 	ended, err := r.host.Start(ctx, shell.Program{
+		// --literal-pathspecs: a file named :(exclude)x or *.c is that file.
 		Argv: append([]string{"git", "--no-pager", "--literal-pathspecs"}, args...), Env: r.env, ReadOnly: true, Write: append([]string{r.scratch}, r.write...), Stdin: in, Stdout: stdout, Stderr: stderr,
 	})
 	if err != nil {

@@ -45,6 +45,7 @@ func (f *family) resolve(command string) (resolvedCommand, *tool.Envelope) {
 	}
 
 	switch {
+	// Filled into a script, a value would be shell source: its quotes and dollars would be interpreted.
 	case len(o.secrets) > 0 && o.argv == nil:
 		return refuse(tool.KindInvalidArgs, "a secret can be an argument of one plain program alone, and this is %s", o.why)
 	case o.argv != nil:
@@ -53,6 +54,7 @@ func (f *family) resolve(command string) (resolvedCommand, *tool.Envelope) {
 		}
 	}
 
+	// Refused here, before anybody is asked to approve a command that could not run anyway.
 	for _, name := range o.secrets {
 		i := slices.IndexFunc(f.secrets, func(s tool.SecretGrant) bool { return s.Name == name && s.OnlyTo == "" })
 		switch {
@@ -136,6 +138,7 @@ func (f *family) needs(ctx context.Context, command string) (tool.Need, error) {
 		a.Script = o.script
 	}
 
+	// What a command reads is not known before: it gets the labels of everything that it could read.
 	labels, err := f.roots.Labels(ctx)
 	if err != nil {
 		return tool.Need{}, err
@@ -163,6 +166,7 @@ func (f *family) needs(ctx context.Context, command string) (tool.Need, error) {
 		return tool.Need{}, err
 	}
 
+	// An approval of an installer cannot stand: what it installs is another thing tomorrow.
 	n.Action, n.Shown, n.Each = string(text), o.display(a), installsSoftware(o.tree)
 	switch {
 	case o.argv == nil:
@@ -192,6 +196,7 @@ func (f *family) irreversible(o resolvedCommand) bool {
 	switch filepath.Base(o.argv[0]) {
 	case "rm":
 		_, why := predict(f.roots, o.argv)
+		// A path such as ./rm may be any program: nothing is predicted for it.
 		return why != "" || o.argv[0] != "rm"
 	case "shred", "truncate":
 		return true

@@ -32,6 +32,8 @@ func installsSoftware(tree *syntax.File) (yes bool) {
 
 func isInstall(argv []string) bool {
 	for i, name := range argv {
+		// Only the program itself, one behind a wrapper (sudo pip …), or a Python module counts: an argument
+		// that happens to be called "go" is no installer.
 		name = path.Base(name)
 		if i > 0 && !slices.Contains(wrappers, path.Base(argv[0])) && argv[i-1] != "-m" { // python -m pip
 			continue

@@ -113,6 +113,7 @@ func runWithFloodGuard(ctx context.Context, box *sandbox.Sandbox, c sandbox.Comm
 	}
 
 	res, err := box.Run(ctx, c)
+	// For the sandbox a flood is a cancellation; only here it is known which of the two it was.
 	if err == nil && res.KilledBy == sandbox.KilledByCancel && flooded.Load() {
 		res.KilledBy = KilledByOutput
 	}
@@ -129,6 +130,7 @@ func StartFailure(ctx context.Context, err error) (tool.Envelope, error) {
 		return tool.Envelope{}, nil
 	case errors.As(err, &weak):
 		return tool.Failure(tool.KindRejected, "%s", weak.Error()), nil
+	// The run was cancelled while the command waited for its turn: not the host's fault.
 	case ctx.Err() != nil:
 		return tool.Failure(tool.KindExecutionError, "cancelled before it started: %v", context.Cause(ctx)), nil //nolint:nilerr // the answer says it
 	case errors.Is(err, exec.ErrNotFound):

@@ -47,6 +47,7 @@ func findRepositories(places []string) (found []string) {
 			}
 
 			for _, e := range entries {
+				// A huge tree must not delay each command. What lies deeper than this is not protected.
 				if left--; left < 0 {
 					return found
 				}

@@ -46,6 +46,7 @@ func (o *Output) Write(p []byte) (int, error) {
 		o.head, p = append(o.head, p[:took]...), p[took:]
 	}
 
+	// Of one large write, only the end can survive in the ring.
 	limit := o.tailBytes()
 	if len(p) > limit {
 		p = p[len(p)-limit:]
@@ -77,6 +78,7 @@ func (o *Output) Text(redact func(string) string) string {
 	if whole {
 		return o.cut(redact(text.Clean(string(all))))
 	}
+	// Redacted before the slack is cut off, so that a secret across the cut is still whole.
 	head, tail := redact(text.Clean(string(all[:len(o.head)]))), redact(text.Clean(string(all[len(o.head):])))
 	head, tail = text.Head(head, o.headChars()), text.Tail(tail, o.maxChars-o.headChars())
 	return head + omitted(o.total-int64(len(head)+len(tail)), "bytes") + tail

@@ -77,7 +77,7 @@ func transfers(roots *tool.Roots, name string, paths []string, exact bool) (plan
 	}
 
 	from, to := paths[:len(paths)-1], paths[len(paths)-1]
-	into := !exact && isFolder(roots, to)
+	into := !exact && isFolder(roots, to) // -T takes the destination as a name, even of a folder
 	kind := ledger.FileCopy
 	if name == "mv" {
 		kind = ledger.FileMove
@@ -97,7 +97,7 @@ func transfers(roots *tool.Roots, name string, paths []string, exact bool) (plan
 		taken[dest] = true
 		plan = append(plan, file.Planned{Type: kind, Path: dest, From: p})
 		if name == "mv" {
-			plan = append(plan, file.Planned{Type: kind, Path: p})
+			plan = append(plan, file.Planned{Type: kind, Path: p}) // the old name goes away
 		}
 	}
 
@@ -111,7 +111,7 @@ func newFolders(roots *tool.Roots, paths []string, parents bool) (plan []file.Pl
 		var missing []string
 		for folder := filepath.Clean(p); !exists(roots, folder) && !seen[folder]; folder = filepath.Dir(folder) {
 			missing = append(missing, folder)
-			seen[folder] = true
+			seen[folder] = true // mkdir -p a/b a/c creates a once
 			if !parents || folder == filepath.Dir(folder) {
 				break
 			}

@@ -36,7 +36,7 @@ type answer struct {
 	truncated   bool     // there was more
 	broken      bool     // the connection ended early
 	notFollowed string   // why a redirect was not followed
-	warnings    []string // for who called
+	warnings    []string // for the caller
 }
 
 // errTooSlow is the cause of a call that took too long.
@@ -71,6 +71,7 @@ func (f *fetcher) roundTrips(ctx context.Context, q request, secrets []tool.Secr
 		resp.Body.Close()
 		out.truncated = len(out.body) == maxAnswer+margin
 		if err != nil {
+			// Half a page is better than none; without a body it is as if the server had not answered.
 			if len(out.body) == 0 || q.method == "HEAD" {
 				return out, f.describe(ctx, q, err)
 			}
@@ -106,7 +107,7 @@ func (f *fetcher) send(ctx context.Context, q request, secrets []tool.SecretGran
 		return nil, &refusedError{"the request cannot be made"} // the error itself would quote the URL with its secrets
 	}
 
-	req.URL, req.Header = u, header
+	req.URL, req.Header = u, header // u itself: parsing its text again could escape the path differently
 	if req.Header.Get("User-Agent") == "" {
 		req.Header.Set("User-Agent", "rouse")
 	}
@@ -154,6 +155,7 @@ func (f *fetcher) redirect(q request, resp *http.Response, secrets []tool.Secret
 	switch {
 	case err != nil:
 		return next, err.Error()
+	// What was protected on the way would be readable from here on.
 	case q.target.url.Scheme == "https" && to.url.Scheme != "https":
 		return next, "it leads from https to http"
 	}

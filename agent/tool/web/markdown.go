@@ -44,7 +44,7 @@ func markdown(page string, from *url.URL) (title, out string) {
 	c := converter.NewConverter(converter.WithEscapeMode(converter.EscapeModeDisabled), converter.WithPlugins(base.NewBasePlugin(), commonmark.NewCommonmarkPlugin(),
 		table.NewTablePlugin(table.WithCellPaddingBehavior(table.CellPaddingBehaviorMinimal))))
 	c.Register.TextTransformer(func(_ converter.Context, text string) string { return unescaped.Replace(text) }, converter.PriorityLate)
-	plain := *from
+	plain := *from // relative links do not depend on the query
 	plain.RawQuery = ""
 	md, err := c.ConvertNode(doc, converter.WithDomain(plain.String()))
 	if err != nil {

@@ -63,6 +63,7 @@ func newRequest(a args) (request, error) {
 		return q, &argError{"url", err.Error(), "a URL like https://example.com/page"}
 	}
 
+	// Canonical names first: "host" and "Host" are one header, and neither may be set.
 	for name, value := range a.Headers {
 		key := textproto.CanonicalMIMEHeaderKey(name)
 		switch _, twice := q.headers[key]; {
@@ -94,6 +95,7 @@ func newRequest(a args) (request, error) {
 	}
 
 	switch {
+	// HTTP gives a body of a GET no meaning, and servers and proxies disagree about it.
 	case q.body != "" && q.safe():
 		return q, &argError{"body", q.method + " sends none", "a method like POST"}
 	case len(q.body) > maxBody:

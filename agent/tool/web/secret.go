@@ -22,6 +22,7 @@ func (f *fetcher) secretsIn(q request) ([]tool.SecretGrant, error) {
 		}
 	}
 
+	// The host is not among the texts: a secret in it would be told to the DNS.
 	var out []tool.SecretGrant
 	for _, name := range tool.Placeholders(strings.Join(texts, "\n")) {
 		i := slices.IndexFunc(f.secrets, func(s tool.SecretGrant) bool { return s.Name == name })

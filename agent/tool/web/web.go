@@ -151,6 +151,7 @@ func (f *fetcher) parse(a args) (q request, secrets []tool.SecretGrant, refused 
 		return refuse(tool.Failure(tool.KindInvalidArgs, "%s", f.redact(bad.Error())).WithField(bad.field, bad.expected))
 	}
 
+	// A host that is an IP address can be checked now; a name only when it is resolved (see dial).
 	access := f.access(q.target, q.method)
 	if q.target.addr.IsValid() && !access.allows(q.target.addr) {
 		return refuse(tool.Failure(tool.KindRejected, "%s", &privateAddrError{q.target, q.target.addr}))
