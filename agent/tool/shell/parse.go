@@ -12,17 +12,17 @@ import (
 // maxCommand bounds a command line, in bytes.
 const maxCommand = 16_000
 
-// line is a command line as it was read.
-type line struct {
-	script string // as it was written
+// commandLine is a parsed command line.
+type commandLine struct {
+	script string // the source
 	tree   *syntax.File
-	argv   []string // of one simple command of plain words; nil when it is anything more
-	why    string   // it is more
+	argv   []string // if it is one simple command of plain words, else nil
+	why    string   // what else it contains, if argv is nil
 }
 
-// read reads a command line as bash does. The error is for who wrote it.
-func read(command string) (line, error) {
-	l := line{script: command}
+// parse parses a command line as bash does. The error is meant for whoever wrote it.
+func parse(command string) (commandLine, error) {
+	l := commandLine{script: command}
 	switch {
 	case strings.TrimSpace(command) == "":
 		return l, fmt.Errorf("the command is empty")
@@ -40,13 +40,13 @@ func read(command string) (line, error) {
 		return l, fmt.Errorf("the command is a comment alone")
 	}
 
-	l.argv, l.why = plain(l.tree)
+	l.argv, l.why = simpleArgv(l.tree)
 	return l, nil
 }
 
-// plain are the words of a command line that is one program with its arguments and nothing that
-// a shell would have to do, or why it is not. Quotes are read.
-func plain(tree *syntax.File) (argv []string, why string) {
+// simpleArgv is the argv of a command line that is one program with its arguments, and leaves nothing for
+// a shell to do; else why says what. Quotes are removed.
+func simpleArgv(tree *syntax.File) (argv []string, why string) {
 	if len(tree.Stmts) != 1 {
 		return nil, "more than one command"
 	}
@@ -65,7 +65,7 @@ func plain(tree *syntax.File) (argv []string, why string) {
 	}
 
 	for _, w := range call.Args {
-		if why := unplain(w); why != "" {
+		if why := needsShell(w); why != "" {
 			return nil, why
 		}
 		argv = append(argv, unquoted(w.Parts))
@@ -77,9 +77,9 @@ func plain(tree *syntax.File) (argv []string, why string) {
 	return argv, ""
 }
 
-// unplain says why a shell would make something else of a word than what it says.
-func unplain(w *syntax.Word) string {
-	bare := "" // what is unquoted, in one: the parser begins another part at a [
+// needsShell says why a shell would change a word, "" when it would not.
+func needsShell(w *syntax.Word) string {
+	bare := "" // the unquoted parts joined, since the parser splits a pattern at its [
 	for _, part := range w.Parts {
 		switch part := part.(type) {
 		case *syntax.Lit:
@@ -102,24 +102,25 @@ func unplain(w *syntax.Word) string {
 		}
 	}
 
+	// A placeholder of a secret contains brackets, which are no pattern.
 	switch bare = tool.FillPlaceholders(bare, func(string) string { return "" }); {
-	case active(bare):
+	case hasGlob(bare):
 		return "a pattern or a ~ that the shell would expand; quote it to mean it as it is"
-	case braces(bare):
+	case hasBraces(bare):
 		return "braces that the shell would expand; quote them to mean them as they are"
 	}
 
 	return ""
 }
 
-// braces says whether a word may be one of those that bash makes several of: {a,b} or {1..3}.
-func braces(bare string) bool {
+// hasBraces reports whether bash may expand a word into several, as it does with {a,b} and {1..3}.
+func hasBraces(bare string) bool {
 	_, inner, open := strings.Cut(bare, "{")
 	last := strings.LastIndexByte(inner, '}')
 	return open && last >= 0 && (strings.Contains(inner[:last], ",") || strings.Contains(inner[:last], ".."))
 }
 
-// unquoted is what the parts of a word say, without quotes and backslashes.
+// unquoted is the text of a word without quotes and backslashes.
 func unquoted(parts []syntax.WordPart) string {
 	var out strings.Builder
 	for _, part := range parts {
@@ -140,8 +141,8 @@ func unquoted(parts []syntax.WordPart) string {
 	return out.String()
 }
 
-// unescaped takes the backslashes from a text: those before any character, or those before one of
-// only alone. An end of a line goes with the one before it.
+// unescaped removes backslashes from a text: all escaping ones, or, if only is not empty, those before one
+// of its characters. A newline after a backslash is removed with it.
 func unescaped(text, only string) string {
 	var out strings.Builder
 	for i := 0; i < len(text); i++ {
@@ -156,8 +157,8 @@ func unescaped(text, only string) string {
 	return out.String()
 }
 
-// active says whether an unquoted text has a character in it that is a pattern or a home folder.
-func active(text string) bool {
+// hasGlob reports whether an unquoted text contains a character of a pattern, or ~ for a home folder.
+func hasGlob(text string) bool {
 	for i := 0; i < len(text); i++ {
 		switch text[i] {
 		case '\\':

@@ -11,14 +11,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// start starts a command in a group of processes of its own. What leaves the group is not ended.
+// startPlain starts a command in a process group of its own. A process that leaves the group is not killed.
 func startPlain(ctx context.Context, t Tier, argv []string, dir string, c Command) (Result, error) {
 	cmd := &exec.Cmd{Path: argv[0], Args: argv, Dir: dir, Env: c.Env, SysProcAttr: &syscall.SysProcAttr{Setpgid: true}}
 	if cmd.Env == nil {
 		cmd.Env = []string{} // nil would be that of the daemon
 	}
 
-	res, err := watch(ctx, cmd, &groupKeep{}, c)
+	res, err := runToEnd(ctx, cmd, &processGroup{}, c)
 	if err != nil {
 		return Result{}, &StartError{Argv0: c.Argv[0], Tier: t, Err: err}
 	}
@@ -27,15 +27,15 @@ func startPlain(ctx context.Context, t Tier, argv []string, dir string, c Comman
 	return res, nil
 }
 
-// groupKeep holds on to a group of processes.
-type groupKeep struct{ group int }
+// processGroup controls the processes of a command as one process group.
+type processGroup struct{ group int }
 
-func (k *groupKeep) begun(p *os.Process) error { k.group = p.Pid; return nil }
-func (k *groupKeep) ask()                      { _ = unix.Kill(-k.group, unix.SIGTERM) }
-func (k *groupKeep) end()                      { _ = unix.Kill(-k.group, unix.SIGKILL) }
-func (k *groupKeep) used() usage               { return usage{} }
+func (k *processGroup) started(p *os.Process) error { k.group = p.Pid; return nil }
+func (k *processGroup) terminate()                  { _ = unix.Kill(-k.group, unix.SIGTERM) }
+func (k *processGroup) kill()                       { _ = unix.Kill(-k.group, unix.SIGKILL) }
+func (k *processGroup) usage() usage                { return usage{} }
 
-func (k *groupKeep) ended(state *os.ProcessState) (Result, error) {
+func (k *processGroup) result(state *os.ProcessState) (Result, error) {
 	signal := ""
 	if status, ok := state.Sys().(syscall.WaitStatus); ok && status.Signaled() {
 		signal = unix.SignalName(status.Signal())

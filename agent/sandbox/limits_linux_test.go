@@ -3,8 +3,11 @@
 package sandbox_test
 
 import (
+	"context"
+	"fmt"
 	"os"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -37,7 +40,13 @@ const forks = `f() { [ "$1" -eq 0 ] || { f $(($1-1)) & f $(($1-1)) & }; exec sle
 
 func TestBombs(t *testing.T) {
 	unraced(t)
-	confined(t, func(t *testing.T, s *sandbox.Sandbox) {
+	each := eachTier
+	if os.Getuid() != 0 {
+		// The kernel's limit counts all threads of a user: with other tests beside it, a bomb would
+		// end at that limit and not at its own.
+		each = eachTierAlone
+	}
+	each(t, func(t *testing.T, s *sandbox.Sandbox) {
 		for n := range count(t, "ROUSE_TEST_BOMBS", 1) {
 			t.Run(strconv.Itoa(n), func(t *testing.T) {
 				t.Parallel()
@@ -65,7 +74,7 @@ func bomb(t *testing.T, s *sandbox.Sandbox) {
 
 func TestLimits(t *testing.T) {
 	unraced(t)
-	confined(t, func(t *testing.T, s *sandbox.Sandbox) {
+	eachTier(t, func(t *testing.T, s *sandbox.Sandbox) {
 		for _, test := range []struct {
 			name, script string
 			limits       sandbox.Limits
@@ -86,4 +95,53 @@ func TestLimits(t *testing.T) {
 			})
 		}
 	})
+}
+
+// The soft limits of a command bind its supervisor no longer than until the command has started.
+func TestSupervisorGetsItsLimitsBack(t *testing.T) {
+	unraced(t)
+	eachTier(t, func(t *testing.T, s *sandbox.Sandbox) {
+		c, _ := script(t, "echo started; exec sleep 60 MARK")
+		mark := fmt.Sprintf("61.%d", time.Now().UnixNano())
+		c.Argv[2] = strings.ReplaceAll(c.Argv[2], "MARK", mark)
+		c.Limits = sandbox.Limits{Memory: 300 << 20, Processes: 11}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+
+		done := make(chan error, 1)
+		go func() {
+			_, err := s.Run(ctx, c)
+			done <- err
+		}()
+		data := func(pid int) string {
+			var now unix.Rlimit
+			err := unix.Prlimit(pid, unix.RLIMIT_DATA, nil, &now)
+			return fmt.Sprint(now.Cur, err)
+		}
+		own := data(0)
+		until(t, "a supervisor with its own limits around a command with less", func() bool {
+			for _, pid := range bearing(mark) {
+				n, _ := strconv.Atoi(pid)
+				if parent := parentOf(n); parent > 0 && data(n) == "629145600 <nil>" && data(parent) == own {
+					return true
+				}
+			}
+			return false
+		})
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// parentOf is the parent of a process, 0 when that has ended.
+func parentOf(pid int) int {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0
+	}
+	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
+	parent, _ := strconv.Atoi(fields[1])
+	return parent
 }

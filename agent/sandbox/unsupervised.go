@@ -11,11 +11,11 @@ import (
 	"strings"
 )
 
-// Child returns at once: only Linux starts commands through this binary.
+// Child returns at once: commands are started through this binary on Linux only.
 func Child() {}
 
-// program is the file that Argv names, as the command's own PATH says, and never from the folder it runs in.
-func program(c Command, dir string) (string, error) {
+// findProgram looks Argv[0] up in the command's own PATH, never in the folder that it runs in.
+func findProgram(c Command, dir string) (string, error) {
 	name := c.Argv[0]
 	if strings.ContainsRune(name, filepath.Separator) || (runtime.GOOS == "windows" && strings.ContainsAny(name, `/:`)) {
 		if !filepath.IsAbs(name) {
@@ -34,7 +34,7 @@ func program(c Command, dir string) (string, error) {
 
 	for _, folder := range filepath.SplitList(path) {
 		if !filepath.IsAbs(folder) {
-			continue
+			continue // it would be one below the working folder, which the command may have written
 		}
 		if found, err := exec.LookPath(filepath.Join(folder, name)); err == nil {
 			return found, nil
@@ -44,7 +44,7 @@ func program(c Command, dir string) (string, error) {
 	return "", fmt.Errorf("no folder of the command's PATH (%q) has a program %s: %w", path, name, exec.ErrNotFound)
 }
 
-// plainResult is how a process ended that has no keeper.
+// plainResult is how a process ended that has no supervisor.
 func plainResult(state *os.ProcessState, signal string) Result {
 	return Result{Exit: state.ExitCode(), Signal: signal, CPU: state.UserTime() + state.SystemTime()}
 }

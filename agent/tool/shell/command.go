@@ -18,41 +18,43 @@ import (
 	"rouse/internal/text"
 )
 
-// order is a call as it will be executed.
-type order struct {
-	line
-	grant   *Grant   // that covers it; nil when none does
-	secrets []string // names that its arguments ask for
+// resolvedCommand is a command as it will be executed.
+type resolvedCommand struct {
+	commandLine
+	grant   *Grant   // the one that covers it; nil when none does
+	secrets []string // names of the secrets that its arguments ask for
 }
 
-// order reads a command line, or answers the call that nobody could allow.
-func (f *family) order(command string) (order, *tool.Envelope) {
-	refuse := func(kind tool.Kind, format string, args ...any) (order, *tool.Envelope) {
+// resolve parses a command line, or refuses a call that nobody could allow.
+func (f *family) resolve(command string) (resolvedCommand, *tool.Envelope) {
+	refuse := func(kind tool.Kind, format string, args ...any) (resolvedCommand, *tool.Envelope) {
 		e := tool.Failure(kind, format, args...).WithField("command", "")
-		return order{}, &e
+		return resolvedCommand{}, &e
 	}
-	l, err := read(command)
+	l, err := parse(command)
 	if err != nil {
 		return refuse(tool.KindInvalidArgs, "%s", err.Error())
 	}
-	if why := deadly(l.tree); why != "" {
+	if why := destructive(l.tree); why != "" {
 		return refuse(tool.KindRejected, "the command is refused: it %s", text.Visible(why))
 	}
 
-	o := order{line: l, secrets: tool.Placeholders(command)}
-	if o.argv != nil { // whatever quotes stand within
+	o := resolvedCommand{commandLine: l, secrets: tool.Placeholders(command)}
+	if o.argv != nil { // as unquoted: quotes in the middle of a placeholder hide it in the source
 		o.secrets = tool.Placeholders(strings.Join(o.argv, "\x00"))
 	}
 
 	switch {
+	// Filled into a script, a value would be shell source: its quotes and dollars would be interpreted.
 	case len(o.secrets) > 0 && o.argv == nil:
 		return refuse(tool.KindInvalidArgs, "a secret can be an argument of one plain program alone, and this is %s", o.why)
 	case o.argv != nil:
-		if o.grant = covered(f.grants, o.argv); o.grant == nil && f.more != nil {
-			o.grant = covered(f.more(), o.argv)
+		if o.grant = coveringGrant(f.grants, o.argv); o.grant == nil && f.more != nil {
+			o.grant = coveringGrant(f.more(), o.argv)
 		}
 	}
 
+	// Refused here, before anybody is asked to approve a command that could not run anyway.
 	for _, name := range o.secrets {
 		i := slices.IndexFunc(f.secrets, func(s tool.SecretGrant) bool { return s.Name == name && s.OnlyTo == "" })
 		switch {
@@ -66,10 +68,10 @@ func (f *family) order(command string) (order, *tool.Envelope) {
 	return o, nil
 }
 
-func (o order) network() bool { return o.grant != nil && o.grant.Network }
+func (o resolvedCommand) network() bool { return o.grant != nil && o.grant.Network }
 
-// start is the argv that is executed, and what takes the values of secrets out of its output.
-func (o order) start(secrets []tool.SecretGrant) (argv []string, hide *redact.Redactor, err error) {
+// argvToRun is the argv that is executed, and a redactor for the values of its secrets in the output.
+func (o resolvedCommand) argvToRun(secrets []tool.SecretGrant) (argv []string, hide *redact.Redactor, err error) {
 	if o.argv == nil {
 		if argv, err = script(o.script); err != nil {
 			return nil, nil, err
@@ -91,29 +93,29 @@ func (o order) start(secrets []tool.SecretGrant) (argv []string, hide *redact.Re
 	return argv, redact.Named(values), nil
 }
 
-// script is how a shell is given what is more than one program: as a whole, as an argument. A
-// failure anywhere in a pipe is its own where bash is installed.
+// script is the argv of a shell that runs a script, passed whole as one argument. With pipefail a failure
+// anywhere in a pipe is the script's exit status, where bash is installed; sh may not know the option.
 func script(text string) ([]string, error) {
 	for _, folder := range filepath.SplitList(searchPath()) {
-		if found(filepath.Join(folder, "bash")) {
+		if isRegularFile(filepath.Join(folder, "bash")) {
 			return []string{"bash", "-o", "pipefail", "-c", text}, nil
 		}
 	}
 
 	for _, folder := range filepath.SplitList(searchPath()) {
-		if found(filepath.Join(folder, "sh")) {
+		if isRegularFile(filepath.Join(folder, "sh")) {
 			return []string{"sh", "-c", text}, nil
 		}
 	}
 	return nil, errors.New("there is no shell (bash, sh) among the programs of the system; write one program with its arguments, without pipes and expansions")
 }
 
-func found(path string) bool {
+func isRegularFile(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.Mode().IsRegular()
 }
 
-// action is what an approval of a command holds for.
+// action is what an approval of a command is bound to.
 type action struct {
 	Argv    []string     `json:"argv,omitempty"`
 	Script  string       `json:"script,omitempty"`
@@ -123,9 +125,9 @@ type action struct {
 	Tier    sandbox.Tier `json:"tier"`
 }
 
-// needs tells the gate what a call would do (UNI-06).
+// needs tells the authorizer what a call would do (UNI-06).
 func (f *family) needs(ctx context.Context, command string) (tool.Need, error) {
-	o, refused := f.order(command)
+	o, refused := f.resolve(command)
 	if refused != nil {
 		return tool.Need{Refused: refused}, nil
 	}
@@ -136,6 +138,7 @@ func (f *family) needs(ctx context.Context, command string) (tool.Need, error) {
 		a.Script = o.script
 	}
 
+	// What a command reads is not known before: it gets the labels of everything that it could read.
 	labels, err := f.roots.Labels(ctx)
 	if err != nil {
 		return tool.Need{}, err
@@ -147,7 +150,8 @@ func (f *family) needs(ctx context.Context, command string) (tool.Need, error) {
 		n.Adds |= tool.Outward | tool.Untrusted
 	}
 
-	if tier == sandbox.TierD || f.irrevocable(o) {
+	// Unconfined, a command can send data anywhere; and what cannot be undone counts as an outward effect.
+	if tier == sandbox.TierD || f.irreversible(o) {
 		n.Adds |= tool.Outward
 	}
 
@@ -162,7 +166,8 @@ func (f *family) needs(ctx context.Context, command string) (tool.Need, error) {
 		return tool.Need{}, err
 	}
 
-	n.Action, n.Shown, n.Each = string(text), o.shown(a), installs(o.tree)
+	// An approval of an installer cannot stand: what it installs is another thing tomorrow.
+	n.Action, n.Shown, n.Each = string(text), o.display(a), installsSoftware(o.tree)
 	switch {
 	case o.argv == nil:
 		n.Missing = fmt.Sprintf("grants are for one program with its arguments, and this has %s", o.why)
@@ -182,15 +187,16 @@ func names(env []string) []string {
 	return out
 }
 
-// irrevocable says whether a command removes what no undo would bring back.
-func (f *family) irrevocable(o order) bool {
+// irreversible reports whether a command removes something that no undo would restore.
+func (f *family) irreversible(o resolvedCommand) bool {
 	if o.argv == nil {
 		return calls(o.tree, "rm", "rmdir", "shred", "truncate")
 	}
 
 	switch filepath.Base(o.argv[0]) {
 	case "rm":
-		_, why := foresee(f.roots, o.argv)
+		_, why := predict(f.roots, o.argv)
+		// A path such as ./rm may be any program: nothing is predicted for it.
 		return why != "" || o.argv[0] != "rm"
 	case "shred", "truncate":
 		return true
@@ -199,19 +205,19 @@ func (f *family) irrevocable(o order) bool {
 	return false
 }
 
-// calls says whether a script has one of the programs in it.
+// calls reports whether a script calls one of the programs, as far as it is written plainly.
 func calls(tree *syntax.File, programs ...string) (found bool) {
 	syntax.Walk(tree, func(n syntax.Node) bool {
 		if call, ok := n.(*syntax.CallExpr); ok && len(call.Args) > 0 {
-			found = found || slices.Contains(programs, filepath.Base(word(call.Args[0])))
+			found = found || slices.Contains(programs, filepath.Base(staticWord(call.Args[0])))
 		}
 		return !found
 	})
 	return found
 }
 
-// shown is a command as a person reads it: nothing in it can hide anything else.
-func (o order) shown(a action) string {
+// display is a command as a person reads it: nothing in it can hide anything else.
+func (o resolvedCommand) display(a action) string {
 	shown := text.Visible(o.script)
 	if o.argv != nil {
 		words := make([]string, len(o.argv))

@@ -50,6 +50,7 @@ func hold(args []string) int {
 
 // TestLeftBehind: what a command leaves in the background is gone when the call is answered.
 func TestLeftBehind(t *testing.T) {
+	t.Parallel()
 	b := newBench(t).confined()
 	if _, got := b.run(b.me + " as detach held"); got["stdout"] != "left behind\n" {
 		t.Fatalf("%v", got)

@@ -14,27 +14,27 @@ import (
 	"golang.org/x/net/idna"
 )
 
-// target is an address in its one form.
+// target is a URL in its canonical form.
 type target struct {
 	url  *url.URL   // without user and fragment; its Host is canonical
 	host string     // a name in lower case and ASCII without a final dot, or an IP address
-	port uint16     // also where it is the one of the scheme
-	addr netip.Addr // of a host that is one; else invalid
+	port uint16     // also when it is the default of the scheme
+	addr netip.Addr // when the host is an IP address; else invalid
 }
 
-// String is the address as it is compared and shown.
+// String is the URL as it is compared and shown.
 func (t target) String() string { return t.url.String() }
 
-// origin parts servers from each other.
+// origin identifies a server: scheme, host and port.
 func (t target) origin() string {
 	return t.url.Scheme + "://" + net.JoinHostPort(t.host, strconv.Itoa(int(t.port)))
 }
 
-// schemes are what can be asked, with their ports.
+// schemes are the supported schemes with their default ports.
 var schemes = map[string]uint16{"http": 80, "https": 443}
 
-// parseURL reads an address. What two programs could read in two ways is refused: who asks
-// with odd spellings wants one of them to be mistaken.
+// parseURL parses a URL strictly. What two parsers could read differently is refused: such spellings are
+// used to get past a check with one reading and to a server with the other.
 func parseURL(text string) (target, error) {
 	if !utf8.ValidString(text) {
 		return target{}, errors.New("it is not UTF-8")
@@ -46,6 +46,7 @@ func parseURL(text string) (target, error) {
 		}
 	}
 
+	// url.Parse would decode an escaped host, and the check and the connection could see different ones.
 	_, authority, _ := strings.Cut(text, "//")
 	if i := strings.IndexAny(authority, "/?#"); i >= 0 {
 		authority = authority[:i]
@@ -66,7 +67,7 @@ func parseURL(text string) (target, error) {
 	return canonical(u)
 }
 
-// canonical is the one form of an address; u is not changed.
+// canonical is the canonical form of a URL; u is not changed.
 func canonical(u *url.URL) (target, error) {
 	port, known := schemes[u.Scheme]
 	switch {
@@ -93,7 +94,7 @@ func canonical(u *url.URL) (target, error) {
 	}
 
 	plain := *u
-	plain.Fragment, plain.RawFragment, plain.RawQuery = "", "", ascii(u.RawQuery)
+	plain.Fragment, plain.RawFragment, plain.RawQuery = "", "", percentEncode(u.RawQuery)
 	plain.Host = t.host
 	if t.addr.Is6() {
 		plain.Host = "[" + t.host + "]"
@@ -111,7 +112,7 @@ func canonical(u *url.URL) (target, error) {
 	return t, nil
 }
 
-// splitPort parts host:port; 0 is no port. An IPv6 address comes in brackets and leaves them.
+// splitPort splits host:port; port 0 means none. An IPv6 address comes in brackets, and is returned without.
 func splitPort(text string) (host string, port uint16, err error) {
 	host, rest := text, ""
 	if inner, bracketed := strings.CutPrefix(text, "["); bracketed {
@@ -135,10 +136,10 @@ func splitPort(text string) (host string, port uint16, err error) {
 	return host, uint16(n), nil
 }
 
-// label is a part of a name. Underscores are no part of host names, and used all the same.
-var label = regexp.MustCompile(`^[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?$`)
+// labelPattern is one label of a name. Underscores are not allowed in host names, and used all the same.
+var labelPattern = regexp.MustCompile(`^[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?$`)
 
-// parseHost reads a name or an address, without port and brackets.
+// parseHost parses a name or an IP address, without port and brackets.
 func parseHost(text string) (host string, addr netip.Addr, err error) {
 	if strings.Contains(text, ":") {
 		addr, err := netip.ParseAddr(text)
@@ -150,7 +151,7 @@ func parseHost(text string) (host string, addr netip.Addr, err error) {
 	}
 
 	host = strings.ToLower(text)
-	if ascii(host) != host || strings.Contains(host, "xn--") {
+	if percentEncode(host) != host || strings.Contains(host, "xn--") {
 		if host, err = idna.Lookup.ToASCII(text); err != nil {
 			return "", addr, fmt.Errorf("the host %q is not a name that exists in the DNS: %w", text, err)
 		}
@@ -159,7 +160,7 @@ func parseHost(text string) (host string, addr netip.Addr, err error) {
 	host = strings.TrimSuffix(host, ".")
 	parts := strings.Split(host, ".")
 	for _, part := range parts {
-		if !label.MatchString(part) {
+		if !labelPattern.MatchString(part) {
 			return "", addr, fmt.Errorf("the host %q is not a name that exists in the DNS", text)
 		}
 	}
@@ -171,7 +172,7 @@ func parseHost(text string) (host string, addr netip.Addr, err error) {
 		return host, addr, nil
 	}
 
-	// 0x7f.1, 017700000001 and 2130706433 are 127.0.0.1 to some: there is one spelling.
+	// Some programs take 0x7f.1, 017700000001 and 2130706433 for 127.0.0.1. Only the usual form is accepted.
 	if addr, err = netip.ParseAddr(host); err != nil {
 		return "", addr, fmt.Errorf("the host %q is a number and not an address like 192.0.2.1", text)
 	}
@@ -179,7 +180,7 @@ func parseHost(text string) (host string, addr netip.Addr, err error) {
 	return addr.String(), addr, nil
 }
 
-// endsInNumber says whether programs take a host that ends so for an IPv4 address.
+// endsInNumber reports whether programs take a host with this last label for an IPv4 address (WHATWG URL).
 func endsInNumber(last string) bool {
 	if hex, ok := strings.CutPrefix(last, "0x"); ok {
 		return strings.Trim(hex, "0123456789abcdef") == ""
@@ -187,8 +188,8 @@ func endsInNumber(last string) bool {
 	return strings.Trim(last, "0123456789") == ""
 }
 
-// ascii writes what is not ASCII as UTF-8 in percents.
-func ascii(text string) string {
+// percentEncode escapes what is not ASCII.
+func percentEncode(text string) string {
 	var b strings.Builder
 	for i := range len(text) {
 		if text[i] < 0x80 {

@@ -10,6 +10,7 @@ import (
 // TestGuard: YOA-05, what would destroy the machine is refused by its looks, wherever it stands
 // in a script; what only looks like it is not. Nothing here is run.
 func TestGuard(t *testing.T) {
+	t.Parallel()
 	inOrder(t)
 	b := newBench(t)
 	for _, deadly := range []string{
@@ -38,6 +39,7 @@ func TestGuard(t *testing.T) {
 // TestDeepLines: a line that is nested as deep as it is long is read in no time: to look at parts
 // within parts anew would take minutes here.
 func TestDeepLines(t *testing.T) {
+	t.Parallel()
 	inOrder(t)
 	b := newBench(t)
 	nested := func(n int, open, inner, shut string) string {

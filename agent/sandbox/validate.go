@@ -11,8 +11,8 @@ import (
 
 var defaultLimits = Limits{Memory: 2 << 30, Processes: 256, OpenFiles: 1024, FileSize: 1 << 30, CPU: time.Hour}
 
-// checked is the command with its defaults, or what is wrong with it.
-func (c Command) checked() (Command, error) {
+// validated returns the command with its defaults, or what is wrong with it.
+func (c Command) validated() (Command, error) {
 	if len(c.Argv) == 0 || c.Argv[0] == "" {
 		return c, errors.New("sandbox: the command is empty")
 	}
@@ -22,13 +22,13 @@ func (c Command) checked() (Command, error) {
 	}
 	for _, text := range slices.Concat(c.Argv, c.Env, c.Read, c.Write, c.Masked, []string{c.Dir}) {
 		if strings.ContainsRune(text, 0) {
-			return fail("%q holds a zero byte, which no system passes on", text)
+			return fail("%q contains a zero byte, which no system passes on", text)
 		}
 	}
 
 	for _, text := range c.Env {
 		if strings.IndexByte(text, '=') <= 0 {
-			return fail("%q is no setting of the environment; write NAME=value", text)
+			return fail("%q is not an environment setting; write NAME=value", text)
 		}
 	}
 
@@ -45,26 +45,26 @@ func (c Command) checked() (Command, error) {
 		return fail("there is no tier %q; tiers are A, B, C and D", c.Min)
 	}
 	if c.Wall < 0 || c.Idle < 0 {
-		return fail("its timeouts are %s and %s, which is before it begins", c.Wall, c.Idle)
+		return fail("its timeouts are %s and %s; they cannot be negative", c.Wall, c.Idle)
 	}
 
-	limits, err := c.Limits.checked()
+	limits, err := c.Limits.validated()
 	if err != nil {
 		return fail("%w", err)
 	}
 
 	c.Limits = limits
 	for _, paths := range []*[]string{&c.Read, &c.Write, &c.Masked} {
-		*paths = cleaned(*paths)
+		*paths = cleanPaths(*paths)
 	}
 
 	c.Dir = filepath.Clean(c.Dir)
 	return c, nil
 }
 
-func (l Limits) checked() (Limits, error) {
+func (l Limits) validated() (Limits, error) {
 	if l.Memory < 0 || l.Processes < 0 || l.OpenFiles < 0 || l.FileSize < 0 || l.CPU < 0 {
-		return l, errors.New("a limit is below zero; leave it out to have the default")
+		return l, errors.New("a limit is below zero; leave it out to get the default")
 	}
 
 	if l.Memory == 0 {
@@ -87,12 +87,13 @@ func (l Limits) checked() (Limits, error) {
 		l.CPU = defaultLimits.CPU
 	}
 
+	// RLIMIT_CPU counts whole seconds, and cannot be less than one.
 	l.CPU = max(l.CPU.Round(time.Second), time.Second)
 	return l, nil
 }
 
-// cleaned are paths in the order in which they are laid over each other, each once.
-func cleaned(paths []string) []string {
+// cleanPaths returns paths cleaned, sorted (so that a folder comes before what lies in it), each once.
+func cleanPaths(paths []string) []string {
 	out := make([]string, 0, len(paths))
 	for _, path := range paths {
 		out = append(out, filepath.Clean(path))
@@ -101,8 +102,9 @@ func cleaned(paths []string) []string {
 	return slices.Compact(out)
 }
 
-// within says whether path is folder, or lies in it.
+// within reports whether path is folder, or lies in it.
 func within(path, folder string) bool {
 	rest, ok := strings.CutPrefix(path, folder)
+	// A root such as / or C:\ ends in the separator already.
 	return ok && (rest == "" || rest[0] == filepath.Separator || strings.HasSuffix(folder, string(filepath.Separator)))
 }

@@ -14,17 +14,17 @@ import (
 	"rouse/agentdb/ledger"
 )
 
-// movers are the commands whose changes can be foreseen, with the options that leave those as
-// they are foreseen (OSA-36).
-var movers = map[string][]string{
+// predictable are the commands whose changes can be predicted, with the options that do not affect the
+// prediction (OSA-36).
+var predictable = map[string][]string{
 	"mv":    {"-f", "-v", "-T", "-fv", "-vf"},
 	"cp":    {"-f", "-v", "-p", "-T", "-fv", "-pv", "-pf"},
 	"rm":    {"-f", "-v", "-fv", "-vf"},
 	"mkdir": {"-p", "-v", "-pv", "-vp"},
 }
 
-// foresee is what a command will change, computed before it runs, or why that cannot be told.
-func foresee(roots *tool.Roots, argv []string) (plan []file.Planned, why string) {
+// predict computes what a command will change, before it runs, or says why that is impossible.
+func predict(roots *tool.Roots, argv []string) (plan []file.Planned, why string) {
 	options, paths, why := split(argv)
 	if why != "" {
 		return nil, why
@@ -34,12 +34,12 @@ func foresee(roots *tool.Roots, argv []string) (plan []file.Planned, why string)
 	case "rm":
 		for _, p := range paths {
 			if !isFolder(roots, p) && !exists(roots, p) && slices.ContainsFunc(options, func(o string) bool { return strings.Contains(o, "f") }) {
-				continue // -f is content with that
+				continue // rm -f ignores what does not exist
 			}
 			plan = append(plan, file.Planned{Type: ledger.FileDelete, Path: p})
 		}
 	case "mkdir":
-		return folders(roots, paths, slices.ContainsFunc(options, func(o string) bool { return strings.Contains(o, "p") })), ""
+		return newFolders(roots, paths, slices.ContainsFunc(options, func(o string) bool { return strings.Contains(o, "p") })), ""
 	default:
 		return transfers(roots, name, paths, slices.Contains(options, "-T"))
 	}
@@ -47,7 +47,7 @@ func foresee(roots *tool.Roots, argv []string) (plan []file.Planned, why string)
 	return plan, ""
 }
 
-// split are the options and the paths of a command.
+// split separates the options and the paths of a command.
 func split(argv []string) (options, paths []string, why string) {
 	rest := argv[1:]
 	for i, a := range rest {
@@ -60,7 +60,7 @@ func split(argv []string) (options, paths []string, why string) {
 			continue
 		}
 
-		if !slices.Contains(movers[argv[0]], a) {
+		if !slices.Contains(predictable[argv[0]], a) {
 			return nil, nil, "nothing is known of what it does with " + a
 		}
 
@@ -70,15 +70,14 @@ func split(argv []string) (options, paths []string, why string) {
 	return options, paths, ""
 }
 
-// transfers are the changes of mv and cp: into a folder each under its own name, or from one
-// name to another.
+// transfers are the changes of mv and cp: several paths into a folder, or one path to another.
 func transfers(roots *tool.Roots, name string, paths []string, exact bool) (plan []file.Planned, why string) {
 	if len(paths) < 2 {
 		return nil, "there is nothing that it would go to"
 	}
 
 	from, to := paths[:len(paths)-1], paths[len(paths)-1]
-	into := !exact && isFolder(roots, to)
+	into := !exact && isFolder(roots, to) // -T takes the destination as a name, even of a folder
 	kind := ledger.FileCopy
 	if name == "mv" {
 		kind = ledger.FileMove
@@ -90,6 +89,7 @@ func transfers(roots *tool.Roots, name string, paths []string, exact bool) (plan
 		if into {
 			dest = filepath.Join(to, filepath.Base(p))
 		}
+		// The order would decide which one survives.
 		if taken[dest] || roots.Canonical(dest) == roots.Canonical(p) {
 			return nil, "two of its files have one name"
 		}
@@ -97,21 +97,21 @@ func transfers(roots *tool.Roots, name string, paths []string, exact bool) (plan
 		taken[dest] = true
 		plan = append(plan, file.Planned{Type: kind, Path: dest, From: p})
 		if name == "mv" {
-			plan = append(plan, file.Planned{Type: kind, Path: p})
+			plan = append(plan, file.Planned{Type: kind, Path: p}) // the old name goes away
 		}
 	}
 
 	return plan, ""
 }
 
-// folders are those that mkdir will make, the outer ones first.
-func folders(roots *tool.Roots, paths []string, parents bool) (plan []file.Planned) {
+// newFolders are those that mkdir will create, the outer ones first.
+func newFolders(roots *tool.Roots, paths []string, parents bool) (plan []file.Planned) {
 	seen := map[string]bool{}
 	for _, p := range paths {
 		var missing []string
 		for folder := filepath.Clean(p); !exists(roots, folder) && !seen[folder]; folder = filepath.Dir(folder) {
 			missing = append(missing, folder)
-			seen[folder] = true
+			seen[folder] = true // mkdir -p a/b a/c creates a once
 			if !parents || folder == filepath.Dir(folder) {
 				break
 			}
@@ -146,30 +146,30 @@ func isFolder(roots *tool.Roots, path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// undoable records what a command is about to change, where it can be foreseen, or says why that
-// cannot be taken back. Of commands that are known for no change it is neither.
-func (f *family) undoable(ctx context.Context, in tool.Invocation, o order) (kept *file.Kept, why string, err error) {
+// recordUndo records what a command is about to change, if that can be predicted, or says why it cannot
+// be undone. For commands that are not known to change files it returns neither.
+func (f *family) recordUndo(ctx context.Context, in tool.Invocation, o resolvedCommand) (undo *file.Kept, why string, err error) {
 	if o.argv == nil {
-		if calls(o.tree, slices.Collect(maps.Keys(movers))...) {
+		if calls(o.tree, slices.Collect(maps.Keys(predictable))...) {
 			why = "it is a script"
 		}
 		return nil, why, nil
 	}
 
-	if movers[o.argv[0]] == nil {
+	if predictable[o.argv[0]] == nil {
 		return nil, "", nil
 	}
 
-	plan, why := foresee(f.roots, o.argv)
+	plan, why := predict(f.roots, o.argv)
 	if why != "" {
 		return nil, why, nil
 	}
 
-	kept, err = file.Keep(ctx, f.log, f.roots, in, plan)
+	undo, err = file.Keep(ctx, f.log, f.roots, in, plan)
 	var bad *tool.PathError
 	if errors.As(err, &bad) {
 		return nil, bad.Message, nil
 	}
 
-	return kept, "", err
+	return undo, "", err
 }

@@ -16,17 +16,17 @@ import (
 	"rouse/internal/text"
 )
 
-// Host starts the commands of one run, each confined to the places of that run.
+// Host runs the commands of one run, each confined to the roots of that run.
 type Host struct {
 	Sandbox *sandbox.Sandbox
 	Lanes   *Lanes
 	Roots   *tool.Roots
-	Min     sandbox.Tier // the weakest confinement that will do; "" is that of the sandbox
+	Min     sandbox.Tier // the weakest tier that is accepted; "" is the default of the sandbox
 }
 
 func (h *Host) check() error {
 	if h == nil || h.Sandbox == nil || h.Lanes == nil || h.Roots == nil {
-		return errors.New("shell: a sandbox, lanes and roots are needed")
+		return errors.New("shell: a sandbox, a limiter and roots are needed")
 	}
 	return nil
 }
@@ -40,20 +40,20 @@ func (h *Host) Tier(ctx context.Context) sandbox.Tier {
 // Program is what a command starts.
 type Program struct {
 	Argv  []string
-	Env   []string // beside what every command is given
-	Read  []string // absolute places beside those of the run
+	Env   []string // in addition to what every command is given
+	Read  []string // absolute paths in addition to the roots of the run
 	Write []string
-	// Aside leaves the places of the run readable alone: the command changes nothing but Write.
-	Aside         bool
-	Network       bool
-	Idle, Wall    time.Duration // 0: none
-	Stdin         io.Reader     // nil: nothing to read
-	Stdout, Error *Output
+	// ReadOnly makes all roots of the run read-only: the command can change nothing but Write.
+	ReadOnly       bool
+	Network        bool
+	Idle, Wall     time.Duration // 0: none
+	Stdin          io.Reader     // nil: nothing to read
+	Stdout, Stderr *Output
 }
 
-// Start runs a command to its end. An error means that it did not start; Unstarted words it.
+// Start runs a command to its end. An error means that it did not start; StartFailure makes an answer of it.
 func (h *Host) Start(ctx context.Context, p Program) (sandbox.Result, error) {
-	release, err := h.Lanes.take(ctx)
+	release, err := h.Lanes.acquire(ctx)
 	if err != nil {
 		return sandbox.Result{}, &sandbox.StartError{Argv0: p.Argv[0], Err: err}
 	}
@@ -65,6 +65,7 @@ func (h *Host) Start(ctx context.Context, p Program) (sandbox.Result, error) {
 	}
 	defer os.RemoveAll(home) //nolint:errcheck // of a folder for temporary files
 
+	// The command is told HOME by name, and the sandbox resolves links: only the resolved path exists in there.
 	if home, err = filepath.EvalSymlinks(home); err != nil {
 		return sandbox.Result{}, fmt.Errorf("a command needs a temporary folder: %w", err)
 	}
@@ -75,36 +76,36 @@ func (h *Host) Start(ctx context.Context, p Program) (sandbox.Result, error) {
 	}
 
 	read, write := h.Roots.Places(p.Argv)
-	if p.Aside {
+	if p.ReadOnly {
 		read, write = append(read, write...), nil
 	}
 
 	c := sandbox.Command{
 		Argv: p.Argv, Dir: h.Roots.Workdir(), Env: append(environment(home, temp), p.Env...),
 		Read: append(read, p.Read...), Write: append(append(write, p.Write...), home), Masked: h.Roots.Masked(),
-		Network: p.Network, Stdin: p.Stdin, Stdout: p.Stdout, Stderr: p.Error, Idle: p.Idle, Wall: p.Wall, Min: h.Min,
+		Network: p.Network, Stdin: p.Stdin, Stdout: p.Stdout, Stderr: p.Stderr, Idle: p.Idle, Wall: p.Wall, Min: h.Min,
 	}
 
-	if !p.Aside {
-		h.guardGit(&c, h.Tier(ctx))
+	if !p.ReadOnly {
+		h.maskGitFiles(&c, h.Tier(ctx))
 	}
 
-	return run(ctx, h.Sandbox, c, p.Stdout, p.Error)
+	return runWithFloodGuard(ctx, h.Sandbox, c, p.Stdout, p.Stderr)
 }
 
 // KilledByOutput says that a program was ended because it wrote without end, for the KilledBy of
 // its result.
 const KilledByOutput = "output"
 
-// run ends a program that floods its outputs.
-func run(ctx context.Context, box *sandbox.Sandbox, c sandbox.Command, outputs ...*Output) (sandbox.Result, error) {
+// runWithFloodGuard also ends a program that floods its outputs.
+func runWithFloodGuard(ctx context.Context, box *sandbox.Sandbox, c sandbox.Command, outputs ...*Output) (sandbox.Result, error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 
 	var flooded atomic.Bool
 	for _, o := range outputs {
 		if o != nil {
-			o.flood = func() {
+			o.onFlood = func() {
 				flooded.Store(true)
 				stop()
 			}
@@ -112,6 +113,7 @@ func run(ctx context.Context, box *sandbox.Sandbox, c sandbox.Command, outputs .
 	}
 
 	res, err := box.Run(ctx, c)
+	// For the sandbox a flood is a cancellation; only here it is known which of the two it was.
 	if err == nil && res.KilledBy == sandbox.KilledByCancel && flooded.Load() {
 		res.KilledBy = KilledByOutput
 	}
@@ -119,19 +121,20 @@ func run(ctx context.Context, box *sandbox.Sandbox, c sandbox.Command, outputs .
 	return res, err
 }
 
-// Unstarted is the answer to a call whose command did not start; an error is the host's.
-func Unstarted(ctx context.Context, err error) (tool.Envelope, error) {
-	var weak *sandbox.WeakError
+// StartFailure is the answer to a call whose command did not start; an error means that the host is broken.
+func StartFailure(ctx context.Context, err error) (tool.Envelope, error) {
+	var weak *sandbox.TierError
 	var start *sandbox.StartError
 	switch {
 	case err == nil:
 		return tool.Envelope{}, nil
 	case errors.As(err, &weak):
 		return tool.Failure(tool.KindRejected, "%s", weak.Error()), nil
+	// The run was cancelled while the command waited for its turn: not the host's fault.
 	case ctx.Err() != nil:
 		return tool.Failure(tool.KindExecutionError, "cancelled before it started: %v", context.Cause(ctx)), nil //nolint:nilerr // the answer says it
 	case errors.Is(err, exec.ErrNotFound):
-		return tool.Failure(tool.KindNotFound, "there is no program %s among those of the system (%s); install it there, or name its path", text.Visible(start0(err)), searchPath()), nil
+		return tool.Failure(tool.KindNotFound, "there is no program %s among those of the system (%s); install it there, or name its path", text.Visible(programOf(err)), searchPath()), nil
 	case errors.As(err, &start):
 		return tool.Failure(tool.KindExecutionError, "%s", text.Visible(start.Error())), nil
 	}
@@ -139,7 +142,7 @@ func Unstarted(ctx context.Context, err error) (tool.Envelope, error) {
 	return tool.Envelope{}, err
 }
 
-func start0(err error) string {
+func programOf(err error) string {
 	var start *sandbox.StartError
 	if errors.As(err, &start) {
 		return start.Argv0

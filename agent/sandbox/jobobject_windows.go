@@ -11,10 +11,10 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// On Windows, a command has a token without privileges, and lives in a job object that ends all of
-// its processes when the last handle is closed, also by the death of the daemon. Nothing keeps it
-// from the network, or from the files of its user: tier C.
-// This file was written from the documentation and compiled; it was never run.
+// On Windows, a command has a token without privileges, and runs in a job object, which ends all of its
+// processes when its last handle is closed, so also when the daemon dies. Nothing restricts the network
+// or the files of its user: tier C.
+// This file was written from documentation and compiled; it was never run.
 
 type host struct{}
 
@@ -23,24 +23,24 @@ func newHost() (*host, error) { return &host{}, nil }
 func (*host) close() error { return nil }
 
 func (h *host) probe(_ context.Context, most Tier) (Tier, []string) {
-	lacks := []string{"tiers A and B are for Linux and macOS; here neither files nor the network can be denied"}
+	reasons := []string{"tiers A and B are for Linux and macOS; here neither files nor the network can be denied"}
 	if !most.AtLeast(TierC) {
 		return TierD, []string{"nothing stronger than tier " + string(most) + " is wanted"}
 	}
 
-	token, err := weakToken()
+	token, err := unprivilegedToken()
 	if err != nil {
-		return TierD, append(lacks, "tier C does not work: "+err.Error())
+		return TierD, append(reasons, "tier C does not work: "+err.Error())
 	}
 
 	token.Close()
 	job, err := newJob(defaultLimits)
 	if err != nil {
-		return TierD, append(lacks, "tier C does not work: "+err.Error())
+		return TierD, append(reasons, "tier C does not work: "+err.Error())
 	}
 
 	windows.CloseHandle(job)
-	return TierC, lacks
+	return TierC, reasons
 }
 
 func (h *host) run(ctx context.Context, t Tier, c Command) (Result, error) {
@@ -50,7 +50,7 @@ func (h *host) run(ctx context.Context, t Tier, c Command) (Result, error) {
 		return fail(err)
 	}
 
-	path, err := program(c, l.dir)
+	path, err := findProgram(c, l.dir)
 	if err != nil {
 		return fail(err)
 	}
@@ -61,10 +61,10 @@ func (h *host) run(ctx context.Context, t Tier, c Command) (Result, error) {
 	}
 	defer windows.CloseHandle(job)
 
-	// It waits to be let go until it is in its job, so that nothing it starts is outside.
+	// It is created suspended and resumed once it is in its job, so that nothing it starts is outside.
 	attr := &syscall.SysProcAttr{CreationFlags: windows.CREATE_SUSPENDED | windows.CREATE_NEW_PROCESS_GROUP | windows.CREATE_NO_WINDOW}
 	if t == TierC {
-		token, err := weakToken()
+		token, err := unprivilegedToken()
 		if err != nil {
 			return fail(err)
 		}
@@ -77,7 +77,7 @@ func (h *host) run(ctx context.Context, t Tier, c Command) (Result, error) {
 		cmd.Env = []string{} // nil would be that of the daemon
 	}
 
-	res, err := watch(ctx, cmd, &jobKeep{job: job}, c)
+	res, err := runToEnd(ctx, cmd, &jobObject{job: job}, c)
 	if err != nil {
 		return fail(err)
 	}
@@ -86,8 +86,8 @@ func (h *host) run(ctx context.Context, t Tier, c Command) (Result, error) {
 	return res, nil
 }
 
-// weakToken is the daemon's own without its privileges.
-func weakToken() (windows.Token, error) {
+// unprivilegedToken is the daemon's own token without its privileges.
+func unprivilegedToken() (windows.Token, error) {
 	var own, weak windows.Token
 	const access = windows.TOKEN_DUPLICATE | windows.TOKEN_QUERY | windows.TOKEN_ASSIGN_PRIMARY
 	if err := windows.OpenProcessToken(windows.CurrentProcess(), access, &own); err != nil {
@@ -130,13 +130,13 @@ func newJob(l Limits) (windows.Handle, error) {
 	return job, nil
 }
 
-// jobKeep holds on to the processes of a job object.
-type jobKeep struct {
+// jobObject controls the processes of a command through their job object.
+type jobObject struct {
 	job   windows.Handle
 	group uint32
 }
 
-func (k *jobKeep) begun(p *os.Process) error {
+func (k *jobObject) started(p *os.Process) error {
 	k.group = uint32(p.Pid)
 	process, err := windows.OpenProcess(windows.PROCESS_SET_QUOTA|windows.PROCESS_TERMINATE, false, k.group)
 	if err != nil {
@@ -153,7 +153,7 @@ func (k *jobKeep) begun(p *os.Process) error {
 	return resume(k.group)
 }
 
-// resume lets the one thread of a process go that was created suspended.
+// resume resumes the only thread of a process that was created suspended.
 func resume(pid uint32) error {
 	all, err := windows.CreateToolhelp32Snapshot(windows.TH32CS_SNAPTHREAD, 0)
 	if err != nil {
@@ -180,10 +180,14 @@ func resume(pid uint32) error {
 	return fmt.Errorf("the thread of a new process was not found: %w", err)
 }
 
-func (k *jobKeep) ask() { _ = windows.GenerateConsoleCtrlEvent(windows.CTRL_BREAK_EVENT, k.group) }
-func (k *jobKeep) end() { _ = windows.TerminateJobObject(k.job, 1) }
+func (k *jobObject) terminate() {
+	_ = windows.GenerateConsoleCtrlEvent(windows.CTRL_BREAK_EVENT, k.group)
+}
+func (k *jobObject) kill() { _ = windows.TerminateJobObject(k.job, 1) }
 
-// used is nothing: the job object holds its limits itself.
-func (k *jobKeep) used() usage { return usage{} }
+// usage is not measured: the job object enforces its limits itself.
+func (k *jobObject) usage() usage { return usage{} }
 
-func (k *jobKeep) ended(state *os.ProcessState) (Result, error) { return plainResult(state, ""), nil }
+func (k *jobObject) result(state *os.ProcessState) (Result, error) {
+	return plainResult(state, ""), nil
+}
