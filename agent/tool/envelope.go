@@ -106,45 +106,45 @@ func Answer(c model.Call, recorded json.RawMessage) (model.Message, error) {
 // MarshalJSON writes the keys sorted, and only those that the case has, as it is recorded.
 // json.Marshal escapes what HTML would read.
 func (e Envelope) MarshalJSON() ([]byte, error) {
-	var w writer
+	var w objectWriter
 	w.text.Grow(len(e.Result) + len(e.Message) + 128)
 	w.begin()
 
 	if e.OK {
-		w.unless(len(e.Images) == 0, "images", e.Images)
+		w.addUnless(len(e.Images) == 0, "images", e.Images)
 		w.add("ok", true)
-		w.raw("result", e.Result)
-		w.unless(e.Tool == "", "tool", e.Tool)
-		w.unless(len(e.Warnings) == 0, "warnings", e.Warnings)
+		w.addRaw("result", e.Result)
+		w.addUnless(e.Tool == "", "tool", e.Tool)
+		w.addUnless(len(e.Warnings) == 0, "warnings", e.Warnings)
 		return w.end()
 	}
 
-	w.unless(e.Expected == "", "expected", e.Expected)
-	w.unless(e.Field == "", "field", e.Field)
-	w.unless(len(e.Images) == 0, "images", e.Images)
+	w.addUnless(e.Expected == "", "expected", e.Expected)
+	w.addUnless(e.Field == "", "field", e.Field)
+	w.addUnless(len(e.Images) == 0, "images", e.Images)
 	w.add("kind", e.Kind)
 	w.add("message", e.Message)
 	w.add("ok", false)
 	w.add("retryable", e.Retryable)
-	w.unless(e.Tool == "", "tool", e.Tool)
+	w.addUnless(e.Tool == "", "tool", e.Tool)
 
 	return w.end()
 }
 
-// writer writes an object key by key: a map of them, which encoding/json sorts, costs as much
+// objectWriter writes an object key by key: a map of them, which encoding/json sorts, costs as much
 // as everything else in it.
-type writer struct {
+type objectWriter struct {
 	text bytes.Buffer
 	json *json.Encoder
 	err  error
 }
 
-func (w *writer) begin() {
+func (w *objectWriter) begin() {
 	w.json = json.NewEncoder(&w.text)
 	w.json.SetEscapeHTML(false)
 }
 
-func (w *writer) key(key string) {
+func (w *objectWriter) key(key string) {
 	if w.text.Len() == 0 {
 		w.text.WriteByte('{')
 	} else {
@@ -156,7 +156,7 @@ func (w *writer) key(key string) {
 	w.text.WriteString(`":`)
 }
 
-func (w *writer) add(key string, v any) {
+func (w *objectWriter) add(key string, v any) {
 	w.key(key)
 	if err := w.json.Encode(v); err != nil {
 		w.err = err
@@ -165,14 +165,14 @@ func (w *writer) add(key string, v any) {
 	w.text.Truncate(w.text.Len() - len("\n"))
 }
 
-func (w *writer) unless(empty bool, key string, v any) {
+func (w *objectWriter) addUnless(empty bool, key string, v any) {
 	if !empty {
 		w.add(key, v)
 	}
 }
 
-// raw adds what is JSON already, {} when there is none.
-func (w *writer) raw(key string, v json.RawMessage) {
+// addRaw adds what is JSON already, {} when there is none.
+func (w *objectWriter) addRaw(key string, v json.RawMessage) {
 	w.key(key)
 	if len(v) == 0 {
 		w.text.WriteString("{}")
@@ -181,7 +181,7 @@ func (w *writer) raw(key string, v json.RawMessage) {
 	}
 }
 
-func (w *writer) end() ([]byte, error) {
+func (w *objectWriter) end() ([]byte, error) {
 	w.text.WriteByte('}')
 	return w.text.Bytes(), w.err
 }

@@ -48,12 +48,12 @@ type Approval struct {
 
 // Decide judges what a call needs, in the order deny, grant, tier, approval. met are the labels
 // of the run before it; said is asked about an action that needs an owner's word.
-func (g Gate) Decide(tool string, n Need, met Taint, said func(hash string) (Said, error)) (Verdict, error) {
+func (g Gate) Decide(tool string, n Need, taint Taint, said func(hash string) (Said, error)) (Verdict, error) {
 	if n.Refused != nil {
 		return refuse(*n.Refused, tool, false), nil
 	}
 
-	why := reasons(n, met)
+	why := approvalReasons(n, taint)
 	var s Said
 	hash := ""
 	if why != "" {
@@ -72,47 +72,47 @@ func (g Gate) Decide(tool string, n Need, met Taint, said func(hash string) (Sai
 			text += ": " + s.Reason
 		}
 		return refuse(Failure(KindUserDenied, "%s", text), tool, true), nil
-	case !allowed && n.Missing != "" && g.refuses():
+	case !allowed && n.Missing != "" && g.neverAsks():
 		return g.rejected(tool, n.Missing), nil
-	case n.Tier > g.minTier(met|n.Adds):
-		return refuse(Failure(KindRejected, "programs are confined on tier %s here, and this run asks for tier %s at least; its owner sees with rouse doctor what to install, or lowers min_tier", n.Tier, g.minTier(met|n.Adds)), tool, false), nil
+	case n.Tier > g.minTier(taint|n.Adds):
+		return refuse(Failure(KindRejected, "programs are confined on tier %s here, and this run asks for tier %s at least; its owner sees with rouse doctor what to install, or lowers min_tier", n.Tier, g.minTier(taint|n.Adds)), tool, false), nil
 	case allowed:
 		return Verdict{}, nil
-	case g.refuses():
+	case g.neverAsks():
 		return g.rejected(tool, why), nil
 	}
 
 	return Verdict{Ask: &Approval{Tool: tool, Shown: n.Shown, Why: why, Hash: hash, Each: n.Each}}, nil
 }
 
-func (g Gate) refuses() bool { return g.OnDenied == OnDeniedFail || g.OnDenied == OnDeniedContinue }
+func (g Gate) neverAsks() bool { return g.OnDenied == OnDeniedFail || g.OnDenied == OnDeniedContinue }
 
 func (g Gate) rejected(tool, why string) Verdict {
 	return refuse(Failure(KindRejected, "%s, and this agent does not ask its owner", why), tool, g.OnDenied == OnDeniedFail)
 }
 
 // minTier is the weakest confinement that a run may start programs on.
-func (g Gate) minTier(met Taint) string {
+func (g Gate) minTier(taint Taint) string {
 	switch {
 	case g.MinTier != "":
 		return g.MinTier
-	case met&Untrusted != 0:
+	case taint&Untrusted != 0:
 		return "A"
 	}
 	return "B"
 }
 
-// reasons say why a call needs its owner's word, "" when it does not. A run that holds all three
+// approvalReasons say why a call needs its owner's word, "" when it does not. A run that holds all three
 // labels by its owner's word is asked about each further effect beyond the host, and not about
 // what it reads.
-func reasons(n Need, met Taint) string {
+func approvalReasons(n Need, taint Taint) string {
 	var why []string
 	if n.Missing != "" {
 		why = append(why, n.Missing)
 	}
 
-	all := met | n.Adds
-	if added := all &^ met; all == AllTaints && (added != 0 || n.Adds&Outward != 0) {
+	all := taint | n.Adds
+	if added := all &^ taint; all == AllTaints && (added != 0 || n.Adds&Outward != 0) {
 		why = append(why, "the run would hold untrusted content (A), private data (B) and an effect beyond the host (C) together")
 	}
 

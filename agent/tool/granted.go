@@ -15,10 +15,10 @@ import (
 // and may be read, nobody could make a link.
 func (r *Roots) Places(argv []string) (read, write []string) {
 	for _, g := range r.roots {
-		if g.Unnamed && !slices.ContainsFunc(argv, g.isIn) {
+		if g.Unnamed && !slices.ContainsFunc(argv, g.mentionedIn) {
 			continue
 		}
-		if info, err := os.Lstat(g.Path); r.writable(g) || err != nil || g.File && !info.Mode().IsRegular() {
+		if info, err := os.Lstat(g.Path); r.insideWritable(g) || err != nil || g.File && !info.Mode().IsRegular() {
 			continue
 		}
 
@@ -28,16 +28,16 @@ func (r *Roots) Places(argv []string) (read, write []string) {
 			read = append(read, g.Path)
 		}
 	}
-	return append(read, r.fixed()...), write
+	return append(read, r.readOnlyMasks()...), write
 }
 
-// isIn says whether a text holds the place's path.
-func (g root) isIn(text string) bool {
+// mentionedIn says whether a text holds the place's path.
+func (g root) mentionedIn(text string) bool {
 	return strings.Contains(text, g.Path) || strings.Contains(text, g.named)
 }
 
-// writable says whether a place lies in another one that the run may write.
-func (r *Roots) writable(g root) bool {
+// insideWritable says whether a place lies in another one that the run may write.
+func (r *Roots) insideWritable(g root) bool {
 	for _, w := range r.roots {
 		if rest, in := below(w.Path, g.Path); in && rest != "" && w.Write && !w.File {
 			return true
@@ -46,9 +46,9 @@ func (r *Roots) writable(g root) bool {
 	return false
 }
 
-// open opens a granted folder. One that lies in a place which the run may write is opened from
+// openRoot opens a granted folder. One that lies in a place which the run may write is opened from
 // there, so that no link which was put into its place leads out.
-func (r *Roots) open(folder string) (*os.Root, error) {
+func (r *Roots) openRoot(folder string) (*os.Root, error) {
 	outer, within := "", ""
 	for _, w := range r.roots {
 		if rest, in := below(w.Path, folder); in && rest != "" && w.Write && !w.File && (outer == "" || len(w.Path) < len(outer)) {
@@ -68,9 +68,9 @@ func (r *Roots) open(folder string) (*os.Root, error) {
 	return root.OpenRoot(within)
 }
 
-// ledOut says whether a place is named within one that the run may write, and lies outside of it:
+// escapesByLink says whether a place is named within one that the run may write, and lies outside of it:
 // the run, or an earlier one, may have made the link by which it does.
-func (r *Roots) ledOut(g root) bool {
+func (r *Roots) escapesByLink(g root) bool {
 	for _, w := range r.roots {
 		if !w.Write || w.File {
 			continue
@@ -87,12 +87,12 @@ func (r *Roots) ledOut(g root) bool {
 
 // Labels are those of all that lies in the places of the run: a program can read any of it.
 func (r *Roots) Labels(ctx context.Context) (Taint, error) {
-	labels, err := r.Memory(ctx)
+	labels, err := r.MemoryTaint(ctx)
 	for _, g := range r.roots {
 		if g.Private {
 			labels |= Private
 		}
-		if g.Untrusted || r.dropped(g.Path) {
+		if g.Untrusted || r.overlapsUntrusted(g.Path) {
 			labels |= Untrusted
 		}
 	}

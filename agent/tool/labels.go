@@ -8,18 +8,18 @@ import (
 
 // OnMemory says who knows the labels of what earlier runs of the agent wrote: in its database,
 // and where it may write. nil: it has none.
-func (r *Roots) OnMemory(labels func(context.Context) (Taint, error)) { r.memory = labels }
+func (r *Roots) OnMemory(labels func(context.Context) (Taint, error)) { r.memoryTaint = labels }
 
 // Distrust names folders in which strangers leave files, wherever they lie. What is read there,
 // names included, is untrusted; it grants nothing. A link to one is no name of it: see BothNames.
-func (r *Roots) Distrust(folders ...string) { r.drops = folders }
+func (r *Roots) Distrust(folders ...string) { r.untrusted = folders }
 
-// Memory are the labels of what earlier runs of the agent wrote.
-func (r *Roots) Memory(ctx context.Context) (Taint, error) {
-	if r.memory == nil {
+// MemoryTaint are the labels of what earlier runs of the agent wrote.
+func (r *Roots) MemoryTaint(ctx context.Context) (Taint, error) {
+	if r.memoryTaint == nil {
 		return 0, nil
 	}
-	return r.memory(ctx)
+	return r.memoryTaint(ctx)
 }
 
 // Reads is what a call needs that reads a file, or what is in a folder.
@@ -28,7 +28,7 @@ func (r *Roots) Reads(ctx context.Context, path string) (n Need, err error) {
 		path = "."
 	}
 
-	g, abs := r.find(path, false)
+	g, abs := r.innermost(path, false)
 	if g == nil {
 		return n, nil // the call will be refused
 	}
@@ -37,12 +37,12 @@ func (r *Roots) Reads(ctx context.Context, path string) (n Need, err error) {
 		n.Adds |= Private
 	}
 
-	if g.Untrusted || r.dropped(abs) {
+	if g.Untrusted || r.overlapsUntrusted(abs) {
 		n.Adds |= Untrusted
 	}
 
 	if _, own := below(r.workdir, abs); own || g.Write {
-		memory, err := r.Memory(ctx)
+		memory, err := r.MemoryTaint(ctx)
 		n.Adds |= memory
 		return n, err
 	}
@@ -50,9 +50,9 @@ func (r *Roots) Reads(ctx context.Context, path string) (n Need, err error) {
 	return n, nil
 }
 
-// dropped says whether a path is in a folder of strangers' files, or holds one.
-func (r *Roots) dropped(abs string) bool {
-	for _, d := range r.drops {
+// overlapsUntrusted says whether a path is in a folder of strangers' files, or holds one.
+func (r *Roots) overlapsUntrusted(abs string) bool {
+	for _, d := range r.untrusted {
 		if _, in := below(d, abs); in {
 			return true
 		}
@@ -63,8 +63,8 @@ func (r *Roots) dropped(abs string) bool {
 	return false
 }
 
-// Needs are those of a tool that reads the file of its argument path, or with writes changes it.
-func (r *Roots) Needs(writes bool) func(context.Context, Invocation, json.RawMessage) (Need, error) {
+// PathNeeds are those of a tool that reads the file of its argument path, or with writes changes it.
+func (r *Roots) PathNeeds(writes bool) func(context.Context, Invocation, json.RawMessage) (Need, error) {
 	return func(ctx context.Context, _ Invocation, args json.RawMessage) (Need, error) {
 		var a struct {
 			Path string `json:"path"`

@@ -36,15 +36,15 @@ func (m Masks) Resolved() Masks { return Masks{BothNames(m.Fixed), BothNames(m.H
 func BothNames(paths []string) []string {
 	out := slices.Clone(paths)
 	for _, p := range paths {
-		if actual := resolved(p); !slices.Contains(out, actual) {
+		if actual := resolveExisting(p); !slices.Contains(out, actual) {
 			out = append(out, actual)
 		}
 	}
 	return out
 }
 
-// resolved is a path with the links that are there now followed; the rest of it may come later.
-func resolved(path string) string {
+// resolveExisting is a path with the links that are there now followed; the rest of it may come later.
+func resolveExisting(path string) string {
 	path = filepath.Clean(path)
 	if actual, err := filepath.EvalSymlinks(path); err == nil {
 		return actual
@@ -54,33 +54,33 @@ func resolved(path string) string {
 	if folder == path {
 		return path
 	}
-	return filepath.Join(resolved(folder), filepath.Base(path))
+	return filepath.Join(resolveExisting(folder), filepath.Base(path))
 }
 
 // Masked are the masked places that a program would see, or make, which is confined to the places of
 // the run: all that lie within one of them, but for those that it may read (see Places).
 func (r *Roots) Masked() (out []string) {
 	for _, m := range r.masks {
-		if r.inside(m, false) && !m.readable() {
+		if r.maskInside(m, false) && !m.readable() {
 			out = append(out, m.path)
 		}
 	}
 	return out
 }
 
-// fixed are the masked places that a program may read, in folders that it may change.
-func (r *Roots) fixed() (out []string) {
+// readOnlyMasks are the masked places that a program may read, in folders that it may change.
+func (r *Roots) readOnlyMasks() (out []string) {
 	for _, m := range r.masks {
-		if r.inside(m, true) && m.readable() {
+		if r.maskInside(m, true) && m.readable() {
 			out = append(out, m.path)
 		}
 	}
 	return out
 }
 
-// inside says whether a masked place lies in one of those of the run; with write, in one that it may
+// maskInside says whether a masked place lies in one of those of the run; with write, in one that it may
 // change.
-func (r *Roots) inside(m mask, write bool) bool {
+func (r *Roots) maskInside(m mask, write bool) bool {
 	return slices.ContainsFunc(r.roots, func(g root) bool {
 		_, in := below(g.Path, m.path)
 		return in && len(g.Path) < len(m.path) && (g.Write || !write)
@@ -94,19 +94,19 @@ func (m mask) readable() bool {
 	return err == nil && actual == m.path && !m.hidden
 }
 
-// masked says whether a place within a root may not be read, or with write not be changed.
-func (r *Roots) masked(g *root, abs string, write bool) bool {
+// isMasked says whether a place within a root may not be read, or with write not be changed.
+func (r *Roots) isMasked(g *root, abs string, write bool) bool {
 	return slices.ContainsFunc(r.masks, func(m mask) bool {
 		_, in := below(m.path, abs)
 		return in && (m.hidden || write) && len(m.path) >= len(g.Path)
 	})
 }
 
-func maskRefused(shown string) error {
+func maskError(shown string) error {
 	return &PathError{KindRejected, shown + " belongs to rouse itself or to its owner alone: its home, its configuration or its skills; no agent changes those"}
 }
 
-// Hides says whether something within the place's root, in whatever folder, may not be read.
-func (p *Place) Hides(rel string) bool {
-	return p.masked != nil && p.masked(filepath.Join(p.Name(), rel), false)
+// IsHidden says whether something within the place's root, in whatever folder, may not be read.
+func (p *FileHandle) IsHidden(rel string) bool {
+	return p.isMasked != nil && p.isMasked(filepath.Join(p.Name(), rel), false)
 }

@@ -54,7 +54,7 @@ func TestMasks(t *testing.T) {
 			return false
 		}
 		defer p.Close()
-		return p.Guard() == nil
+		return p.CheckWrite() == nil
 	}
 
 	for path, want := range map[string][2]bool{

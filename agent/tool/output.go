@@ -20,13 +20,13 @@ type Output struct {
 
 // OnOutput has every file that is written told of before anybody can see it under its
 // name. An error, which is the host's, keeps it from being written.
-func (r *Roots) OnOutput(tell func(context.Context, Output) error) { r.tell = tell }
+func (r *Roots) OnOutput(tell func(context.Context, Output) error) { r.onOutput = tell }
 
 // Announce tells that the file temp, in the same root, is about to be renamed to the
 // place. It must be complete. Every tool that writes a file calls it last before that: no
 // watch can then see the file before it is known whose it is.
-func (p *Place) Announce(ctx context.Context, temp string) error {
-	if p.tell == nil {
+func (p *FileHandle) Announce(ctx context.Context, temp string) error {
+	if p.onOutput == nil {
 		return nil
 	}
 
@@ -53,5 +53,5 @@ func (p *Place) Announce(ctx context.Context, temp string) error {
 		return fmt.Errorf("the folder of %s cannot be found: %w", p.shown, err)
 	}
 
-	return p.tell(ctx, Output{filepath.Join(folder, filepath.Base(path)), hex.EncodeToString(hash.Sum(nil)), size, info.ModTime()})
+	return p.onOutput(ctx, Output{filepath.Join(folder, filepath.Base(path)), hex.EncodeToString(hash.Sum(nil)), size, info.ModTime()})
 }

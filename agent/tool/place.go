@@ -10,18 +10,18 @@ import (
 	"strings"
 )
 
-// Place is a path inside a root. Close it.
-type Place struct {
+// FileHandle is a path inside a root. Close it.
+type FileHandle struct {
 	*os.Root
 	Rel string // within the root
 
-	shown   string // as the caller wrote it
-	allowed string // where the run may go, for messages
-	write   bool
-	file    bool // nothing but this one file was granted
-	own     bool // inside the workdir
-	tell    func(context.Context, Output) error
-	masked  func(abs string, write bool) bool // nil: nothing is
+	shown        string // as the caller wrote it
+	allowedRoots string // where the run may go, for messages
+	write        bool
+	singleFile   bool // nothing but this one file was granted
+	inWorkdir    bool // inside the workdir
+	onOutput     func(context.Context, Output) error
+	isMasked     func(abs string, write bool) bool // nil: nothing is
 }
 
 // PathError is a path that may not be used, or that does not lead to a file (OSA-30).
@@ -37,20 +37,20 @@ func (e *PathError) Envelope() Envelope {
 	return Failure(e.Kind, "%s", e.Message).WithField("path", "")
 }
 
-func (p *Place) refuse(kind Kind, format string, args ...any) error {
+func (p *FileHandle) refuse(kind Kind, format string, args ...any) error {
 	return &PathError{kind, p.shown + " " + fmt.Sprintf(format, args...)}
 }
 
-// Own says whether the place is inside the workdir.
-func (p *Place) Own() bool { return p.own }
+// InWorkdir says whether the place is inside the workdir.
+func (p *FileHandle) InWorkdir() bool { return p.inWorkdir }
 
-// OpenPlain opens what is at the place for reading. Only files and folders are opened: a
+// OpenChecked opens what is at the place for reading. Only files and folders are opened: a
 // pipe would wait for ever. A link is followed inside a folder that was granted for
 // reading, and nowhere else; another name of a file that may lie elsewhere is refused.
-func (p *Place) OpenPlain() (*os.File, error) {
+func (p *FileHandle) OpenChecked() (*os.File, error) {
 	info, err := p.Lstat(p.Rel)
 	if err == nil && info.Mode()&fs.ModeSymlink != 0 {
-		if p.write || p.file {
+		if p.write || p.singleFile {
 			return nil, p.refuse(KindRejected, "is a link; name the file itself")
 		}
 		info, err = p.Stat(p.Rel)
@@ -67,9 +67,9 @@ func (p *Place) OpenPlain() (*os.File, error) {
 		return nil, p.Explain(err)
 	}
 
-	err = p.check(f, info)
+	err = p.checkOpened(f, info)
 	if err == nil {
-		err = p.plainly(f)
+		err = p.checkResolved(f)
 	}
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
@@ -78,9 +78,9 @@ func (p *Place) OpenPlain() (*os.File, error) {
 	return f, nil
 }
 
-// plainly refuses a secret file that was opened by the name of a link to it, or to its folder.
-func (p *Place) plainly(f *os.File) error {
-	if p.file {
+// checkResolved refuses a secret file that was opened by the name of a link to it, or to its folder.
+func (p *FileHandle) checkResolved(f *os.File) error {
+	if p.singleFile {
 		return nil
 	}
 
@@ -104,18 +104,18 @@ func (p *Place) plainly(f *os.File) error {
 		return p.Explain(err)
 	}
 	if rel, ok := below(root, actual); !ok || Secret(rel) {
-		return secretRefused(p.shown)
+		return secretError(p.shown)
 	}
-	if p.masked != nil && p.masked(actual, p.write) {
-		return maskRefused(p.shown)
+	if p.isMasked != nil && p.isMasked(actual, p.write) {
+		return maskError(p.shown)
 	}
 
 	return nil
 }
 
-// Guard refuses a place to be written whose folder is, behind its links, one for secrets, or
+// CheckWrite refuses a place to be written whose folder is, behind its links, one for secrets, or
 // that is masked.
-func (p *Place) Guard() error {
+func (p *FileHandle) CheckWrite() error {
 	root, err := filepath.EvalSymlinks(p.Name())
 	if err != nil {
 		return p.Explain(err)
@@ -127,22 +127,22 @@ func (p *Place) Guard() error {
 	}
 
 	rel, ok := below(root, folder)
-	if !p.file && (!ok || Secret(filepath.Join(rel, filepath.Base(p.Rel)))) {
-		return secretRefused(p.shown)
+	if !p.singleFile && (!ok || Secret(filepath.Join(rel, filepath.Base(p.Rel)))) {
+		return secretError(p.shown)
 	}
-	if p.masked != nil && p.masked(filepath.Join(folder, filepath.Base(p.Rel)), true) {
-		return maskRefused(p.shown)
+	if p.isMasked != nil && p.isMasked(filepath.Join(folder, filepath.Base(p.Rel)), true) {
+		return maskError(p.shown)
 	}
 
 	return nil
 }
 
-func secretRefused(shown string) error {
+func secretError(shown string) error {
 	return &PathError{KindRejected, shown + " holds secrets by its name, and is neither read nor written; its owner can grant it by that name, under grants: read"}
 }
 
-// check looks at the file that was really opened.
-func (p *Place) check(f *os.File, expected fs.FileInfo) error {
+// checkOpened looks at the file that was really opened.
+func (p *FileHandle) checkOpened(f *os.File, expected fs.FileInfo) error {
 	info, err := f.Stat()
 	if err != nil {
 		return p.Explain(err)
@@ -150,23 +150,23 @@ func (p *Place) check(f *os.File, expected fs.FileInfo) error {
 	if !os.SameFile(info, expected) {
 		return p.refuse(KindExecutionError, "was replaced while it was opened; try again")
 	}
-	if !info.Mode().IsRegular() || (p.own && !p.write) {
+	if !info.Mode().IsRegular() || (p.inWorkdir && !p.write) {
 		return nil
 	}
 
-	n, err := links(f)
+	n, err := linkCount(f)
 	if err != nil {
 		return p.Explain(err)
 	}
 	if n > 1 {
-		return p.refuse(KindRejected, "is a hard link: its other name may lie outside of %s; copy the file instead", p.allowed)
+		return p.refuse(KindRejected, "is a hard link: its other name may lie outside of %s; copy the file instead", p.allowedRoots)
 	}
 
 	return nil
 }
 
 // Explain words the system's refusal of the place as a *PathError.
-func (p *Place) Explain(err error) error {
+func (p *FileHandle) Explain(err error) error {
 	var bad *PathError
 	switch {
 	case errors.As(err, &bad):
@@ -176,14 +176,14 @@ func (p *Place) Explain(err error) error {
 	case errors.Is(err, fs.ErrPermission):
 		return p.refuse(KindRejected, "may not be opened: permission denied")
 	case strings.Contains(err.Error(), "escapes"): // os.Root has no error value for it
-		return p.refuse(KindInvalidArgs, "leads out of %s", p.allowed)
+		return p.refuse(KindInvalidArgs, "leads out of %s", p.allowedRoots)
 	}
 
 	return p.refuse(KindExecutionError, "cannot be used: %v", err)
 }
 
-// Alone says whether an open file has but one name, so that no other leads out of what was granted.
-func Alone(f *os.File) bool {
-	n, err := links(f)
+// HasOneLink says whether an open file has but one name, so that no other leads out of what was granted.
+func HasOneLink(f *os.File) bool {
+	n, err := linkCount(f)
 	return err == nil && n <= 1
 }

@@ -33,8 +33,8 @@ func Placeholders(text string) []string {
 
 // FillPlaceholders is a text with what value gives for each secret that it asks for. What value
 // gives is not looked through again.
-func FillPlaceholders(text string, value func(name string) string) string {
+func FillPlaceholders(text string, valueOf func(name string) string) string {
 	return placeholder.ReplaceAllStringFunc(text, func(m string) string {
-		return value(placeholder.FindStringSubmatch(m)[1])
+		return valueOf(placeholder.FindStringSubmatch(m)[1])
 	})
 }

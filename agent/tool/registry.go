@@ -17,10 +17,10 @@ import (
 
 // Registry is the set of tools of one run.
 type Registry struct {
-	tools map[string]Tool
-	names []string // sorted
-	apart map[string]bool
-	told  []model.Tool
+	tools      map[string]Tool
+	names      []string // sorted
+	unlisted   map[string]bool
+	modelTools []model.Tool
 }
 
 // NewRegistry refuses two tools of one name, and what Define did not make.
@@ -37,7 +37,7 @@ func NewRegistry(tools ...Tool) (*Registry, error) {
 	}
 
 	r.names = slices.Sorted(maps.Keys(r.tools))
-	r.told = r.tell()
+	r.modelTools = r.listForModel()
 	return r, nil
 }
 
@@ -48,17 +48,17 @@ func (r *Registry) With(t Tool) (*Registry, error) {
 	if err != nil {
 		return nil, err
 	}
-	return out.Apart(slices.Collect(maps.Keys(r.apart))), nil
+	return out.Apart(slices.Collect(maps.Keys(r.unlisted))), nil
 }
 
 // Apart is the registry whose models are not told of some tools. These can be called by their
 // names all the same: a list that stays as it is keeps what a provider has read of a prompt (OSA-20).
 func (r *Registry) Apart(names []string) *Registry {
-	out := &Registry{tools: r.tools, names: r.names, apart: map[string]bool{}}
+	out := &Registry{tools: r.tools, names: r.names, unlisted: map[string]bool{}}
 	for _, name := range names {
-		out.apart[name] = true
+		out.unlisted[name] = true
 	}
-	out.told = out.tell()
+	out.modelTools = out.listForModel()
 	return out
 }
 
@@ -74,12 +74,12 @@ func (r *Registry) Lookup(name string) (Tool, bool) {
 // Permits says whether a glob of allow matches a tool (where there is none, all are allowed) and no
 // glob of deny does. A glob that cannot be read allows nothing and denies everything.
 func Permits(allow, deny []string, name string) bool {
-	return (len(allow) == 0 || matches(allow, name, false)) && !matches(deny, name, true)
+	return (len(allow) == 0 || matchesAny(allow, name, false)) && !matchesAny(deny, name, true)
 }
 
 // Filter keeps the tools that allow and deny permit.
 func (r *Registry) Filter(allow, deny []string) *Registry {
-	out := &Registry{tools: map[string]Tool{}, apart: r.apart}
+	out := &Registry{tools: map[string]Tool{}, unlisted: r.unlisted}
 	for _, name := range r.names {
 		if Permits(allow, deny, name) {
 			out.tools[name] = r.tools[name]
@@ -87,11 +87,11 @@ func (r *Registry) Filter(allow, deny []string) *Registry {
 		}
 	}
 
-	out.told = out.tell()
+	out.modelTools = out.listForModel()
 	return out
 }
 
-func matches(globs []string, name string, broken bool) bool {
+func matchesAny(globs []string, name string, broken bool) bool {
 	return slices.ContainsFunc(globs, func(g string) bool {
 		ok, err := path.Match(g, name)
 		if err != nil {
@@ -103,12 +103,12 @@ func matches(globs []string, name string, broken bool) bool {
 
 // Models is what a model is told, in a fixed order. It is asked for with each turn, and is not
 // to be changed.
-func (r *Registry) Models() []model.Tool { return r.told }
+func (r *Registry) Models() []model.Tool { return r.modelTools }
 
-func (r *Registry) tell() []model.Tool {
+func (r *Registry) listForModel() []model.Tool {
 	out := make([]model.Tool, 0, len(r.names))
 	for _, name := range r.names {
-		if t := r.tools[name]; !r.apart[name] {
+		if t := r.tools[name]; !r.unlisted[name] {
 			out = append(out, model.Tool{Name: name, Description: t.Description(), Schema: t.Schema()})
 		}
 	}
@@ -135,7 +135,7 @@ func (r *Registry) Call(ctx context.Context, in Invocation, name string, args js
 		return Envelope{}, err
 	}
 
-	e, err := t.bounded(ctx, in, fitted)
+	e, err := t.runWithTimeout(ctx, in, fitted)
 	e.Tool = name
 	return e, err
 }
@@ -158,18 +158,18 @@ type outcome struct {
 	err      error
 }
 
-// bounded runs the function within its time, and survives its defects.
-func (t Tool) bounded(ctx context.Context, in Invocation, args json.RawMessage) (Envelope, error) {
+// runWithTimeout runs the function within its time, and survives its defects.
+func (t Tool) runWithTimeout(ctx context.Context, in Invocation, args json.RawMessage) (Envelope, error) {
 	if t.spec.Timeout < 0 {
-		o := t.survived(ctx, in, args)
+		o := t.runRecovered(ctx, in, args)
 		return o.envelope, o.err
 	}
 
-	ctx, cancel := context.WithTimeoutCause(ctx, t.spec.Timeout, errTimeout{t.spec.Timeout})
+	ctx, cancel := context.WithTimeoutCause(ctx, t.spec.Timeout, timeoutError{t.spec.Timeout})
 	defer cancel()
 
 	done := make(chan outcome, 1)
-	go func() { done <- t.survived(ctx, in, args) }()
+	go func() { done <- t.runRecovered(ctx, in, args) }()
 	var o outcome
 	select {
 	case o = <-done:
@@ -182,7 +182,7 @@ func (t Tool) bounded(ctx context.Context, in Invocation, args json.RawMessage) 
 		}
 	}
 
-	var late errTimeout
+	var late timeoutError
 	if errors.As(context.Cause(ctx), &late) && (o.err != nil || !o.envelope.OK) {
 		if t.spec.Effect == domain.EffectWrite || t.spec.Effect == domain.EffectExternal {
 			return Failure(KindTimeout, "the call did not end within %s; whether it took effect is unknown", late.after), nil
@@ -197,8 +197,8 @@ func (t Tool) bounded(ctx context.Context, in Invocation, args json.RawMessage) 
 	return o.envelope, o.err
 }
 
-// survived runs the function, whose defects are its own.
-func (t Tool) survived(ctx context.Context, in Invocation, args json.RawMessage) (o outcome) {
+// runRecovered runs the function, whose defects are its own.
+func (t Tool) runRecovered(ctx context.Context, in Invocation, args json.RawMessage) (o outcome) {
 	defer func() {
 		if p := recover(); p != nil {
 			o = outcome{Failure(KindExecutionError, "the tool failed by a defect of rouse: %v", p), nil}
@@ -208,6 +208,6 @@ func (t Tool) survived(ctx context.Context, in Invocation, args json.RawMessage)
 	return outcome{e, err}
 }
 
-type errTimeout struct{ after time.Duration }
+type timeoutError struct{ after time.Duration }
 
-func (e errTimeout) Error() string { return "no end within " + e.after.String() }
+func (e timeoutError) Error() string { return "no end within " + e.after.String() }

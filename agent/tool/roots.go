@@ -25,12 +25,12 @@ type Grant struct {
 // Roots are the places that a run may reach. Every access goes through os.Root, which no
 // path, symbolic link or race leads out of.
 type Roots struct {
-	workdir string
-	roots   []root
-	tell    func(context.Context, Output) error // of OnOutput
-	memory  func(context.Context) (Taint, error)
-	drops   []string // folders in which strangers leave files
-	masks   []mask
+	workdir     string
+	roots       []root
+	onOutput    func(context.Context, Output) error // of OnOutput
+	memoryTaint func(context.Context) (Taint, error)
+	untrusted   []string // folders in which strangers leave files
+	masks       []mask
 }
 
 // root is a grant under the one name of its place, and under the name that the
@@ -66,7 +66,7 @@ func NewRoots(workdir string, grants []Grant) (*Roots, error) {
 
 	narrowed := slices.ContainsFunc(grants, func(g Grant) bool { return g.Write })
 	r.roots = append(r.roots, root{Grant{Path: dir, Write: !narrowed}, filepath.Clean(workdir)})
-	r.roots = slices.DeleteFunc(r.roots, r.ledOut)
+	r.roots = slices.DeleteFunc(r.roots, r.escapesByLink)
 	return r, nil
 }
 
@@ -87,8 +87,8 @@ func newRoot(g Grant) root {
 // Workdir is where relative paths begin.
 func (r *Roots) Workdir() string { return r.workdir }
 
-// find is the innermost root that allows the access, and the path's name in it.
-func (r *Roots) find(path string, write bool) (*root, string) {
+// innermost is the innermost root that allows the access, and the path's name in it.
+func (r *Roots) innermost(path string, write bool) (*root, string) {
 	abs := path
 	if !filepath.IsAbs(abs) {
 		abs = filepath.Join(r.workdir, abs)
@@ -99,7 +99,7 @@ func (r *Roots) find(path string, write bool) (*root, string) {
 	var at string
 	for i := range r.roots {
 		g := &r.roots[i]
-		inside, ok := g.holds(abs)
+		inside, ok := g.resolve(abs)
 		if ok && (!write || g.Write) && (best == nil || len(g.Path) > len(best.Path)) {
 			best, at = g, inside
 		}
@@ -108,8 +108,8 @@ func (r *Roots) find(path string, write bool) (*root, string) {
 	return best, at
 }
 
-// holds gives the resolved name of an absolute path inside a root.
-func (g *root) holds(abs string) (string, bool) {
+// resolve gives the resolved name of an absolute path inside a root.
+func (g *root) resolve(abs string) (string, bool) {
 	for _, name := range []string{g.Path, g.named} {
 		if rest, ok := below(name, abs); ok && (rest == "" || !g.File) {
 			return filepath.Join(g.Path, rest), true
@@ -129,20 +129,20 @@ func below(folder, abs string) (rest string, ok bool) {
 
 // At finds the root of a path: relative to the workdir, or absolute inside a root. A
 // *PathError says where one may go instead.
-func (r *Roots) At(path string, write bool) (*Place, error) {
+func (r *Roots) At(path string, write bool) (*FileHandle, error) {
 	if path == "" || strings.ContainsRune(path, 0) {
 		return nil, &PathError{KindInvalidArgs, fmt.Sprintf("%q is not a path", path)}
 	}
 
-	g, abs := r.find(path, write)
+	g, abs := r.innermost(path, write)
 	if g == nil {
-		return nil, &PathError{KindInvalidArgs, fmt.Sprintf("%s is outside of %s", path, r.allowed(write))}
+		return nil, &PathError{KindInvalidArgs, fmt.Sprintf("%s is outside of %s", path, r.allowedRoots(write))}
 	}
 	if within, _ := below(g.Path, abs); Secret(within) { // the name of a grant itself is its owner's choice
-		return nil, secretRefused(path)
+		return nil, secretError(path)
 	}
-	if r.masked(g, abs, write) {
-		return nil, maskRefused(path)
+	if r.isMasked(g, abs, write) {
+		return nil, maskError(path)
 	}
 
 	folder := g.Path
@@ -150,7 +150,7 @@ func (r *Roots) At(path string, write bool) (*Place, error) {
 		folder = filepath.Dir(g.Path)
 	}
 
-	in, err := r.open(folder)
+	in, err := r.openRoot(folder)
 	if err != nil {
 		return nil, &PathError{KindNotFound, fmt.Sprintf("%s cannot be reached: %v", path, err)}
 	}
@@ -161,9 +161,9 @@ func (r *Roots) At(path string, write bool) (*Place, error) {
 	}
 
 	_, own := below(r.workdir, abs)
-	p := &Place{Root: in, Rel: rel, shown: path, allowed: r.allowed(write), write: write, file: g.File, own: own, tell: r.tell}
+	p := &FileHandle{Root: in, Rel: rel, shown: path, allowedRoots: r.allowedRoots(write), write: write, singleFile: g.File, inWorkdir: own, onOutput: r.onOutput}
 	if len(r.masks) > 0 {
-		p.masked = func(abs string, write bool) bool { return r.masked(g, abs, write) }
+		p.isMasked = func(abs string, write bool) bool { return r.isMasked(g, abs, write) }
 	}
 
 	return p, nil
@@ -176,13 +176,13 @@ func (r *Roots) Open(path string) (*os.File, error) {
 		return nil, err
 	}
 	defer p.Close()
-	return p.OpenPlain()
+	return p.OpenChecked()
 }
 
 // Canonical gives the many names of a place one; it decides which calls take turns, and
 // opens nothing.
 func (r *Roots) Canonical(path string) string {
-	_, abs := r.find(path, true)
+	_, abs := r.innermost(path, true)
 	if abs == "" {
 		return path
 	}
@@ -195,10 +195,10 @@ func (r *Roots) Canonical(path string) string {
 // maxNamed bounds the single files that a message names: a run may have hundreds.
 const maxNamed = 5
 
-// Look says what a place looks like now: another answer means that it has changed. It is ""
+// StatKey says what a place looks like now: another answer means that it has changed. It is ""
 // where there is nothing, or nothing that may be seen.
-func (r *Roots) Look(path string) string {
-	_, abs := r.find(path, false)
+func (r *Roots) StatKey(path string) string {
+	_, abs := r.innermost(path, false)
 	if abs == "" {
 		return ""
 	}
@@ -210,8 +210,8 @@ func (r *Roots) Look(path string) string {
 	return fmt.Sprintf("%d %d %s", info.Size(), info.ModTime().UnixNano(), info.Mode())
 }
 
-// allowed says in words where the run may go.
-func (r *Roots) allowed(write bool) string {
+// allowedRoots says in words where the run may go.
+func (r *Roots) allowedRoots(write bool) string {
 	verb, out := "read", []string(nil)
 	if write {
 		verb = "write"

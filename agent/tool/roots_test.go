@@ -181,7 +181,7 @@ func TestHardLinks(t *testing.T) {
 	}
 	defer p.Close()
 
-	if f, err := p.OpenPlain(); err == nil {
+	if f, err := p.OpenChecked(); err == nil {
 		f.Close()
 		t.Error("a hard link was opened for writing")
 	}

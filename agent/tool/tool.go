@@ -150,7 +150,7 @@ func (t Tool) WritesTo(args json.RawMessage) string {
 
 // Touches is the path that a call is about, in one of its names, "" when it is about none.
 func (t Tool) Touches(args json.RawMessage) string {
-	path := t.path(args)
+	path := t.pathArgument(args)
 	if path != "" && t.spec.Canonical != nil {
 		return t.spec.Canonical(path)
 	}
@@ -163,19 +163,19 @@ func (t Tool) Looks(args json.RawMessage) string {
 		return ""
 	}
 
-	path := t.path(args)
+	path := t.pathArgument(args)
 	if path == "" {
 		return ""
 	}
 	return t.spec.Look(path)
 }
 
-func (t Tool) path(args json.RawMessage) string {
+func (t Tool) pathArgument(args json.RawMessage) string {
 	if t.spec.Path == "" {
 		return ""
 	}
 
-	m, err := fitted(t.schema, args)
+	m, err := coerce(t.schema, args)
 	if err != nil {
 		return "" // the call will be refused
 	}

@@ -36,7 +36,7 @@ var exportSpec = tool.Spec{
 
 func (o Options) exportTool(s tool.Spec) (tool.Tool, error) {
 	s.Canonical, s.Enum = o.Roots.Canonical, map[string][]string{"format": fileFormats}
-	return borrowing(Options.exportFile)(o, s)
+	return withDatabase(Options.exportFile)(o, s)
 }
 
 // fileFormats are those of db_import and db_export.
@@ -60,14 +60,14 @@ func (o Options) exportFile(ctx context.Context, db *agentdb.DB, _ tool.Invocati
 		return nil, nil, err
 	}
 
-	done, file, err := draft(ctx, place, db, spec)
+	done, file, err := writeTemp(ctx, place, db, spec)
 	if err != nil {
 		return nil, nil, err
 	}
 	if err := place.Announce(ctx, file.Temp()); err != nil {
 		return nil, nil, errors.Join(err, file.Abort())
 	}
-	if err := publish(place, a, file, old); err != nil {
+	if err := commit(place, a, file, old); err != nil {
 		return nil, nil, place.Explain(err)
 	}
 
@@ -77,7 +77,7 @@ func (o Options) exportFile(ctx context.Context, db *agentdb.DB, _ tool.Invocati
 }
 
 // replaceable looks at what is there now; nil is nothing.
-func replaceable(p *tool.Place, a exportArgs) (fs.FileInfo, error) {
+func replaceable(p *tool.FileHandle, a exportArgs) (fs.FileInfo, error) {
 	info, err := p.Lstat(p.Rel)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -95,7 +95,7 @@ func replaceable(p *tool.Place, a exportArgs) (fs.FileInfo, error) {
 		return nil, &tool.PathError{Kind: tool.KindRejected, Message: a.Path + " is marked read-only"}
 	}
 
-	file, err := p.OpenPlain() // refuses links, pipes and second names of other files
+	file, err := p.OpenChecked() // refuses links, pipes and second names of other files
 	if err != nil {
 		return nil, err
 	}
@@ -103,15 +103,15 @@ func replaceable(p *tool.Place, a exportArgs) (fs.FileInfo, error) {
 	return info, file.Close()
 }
 
-// draft makes the file whole before it takes its name, so no reader sees half of it.
-func draft(ctx context.Context, p *tool.Place, db *agentdb.DB, spec agentdb.ExportSpec) (done agentdb.Exported, file *atomicfile.File, err error) {
+// writeTemp makes the file whole before it takes its name, so no reader sees half of it.
+func writeTemp(ctx context.Context, p *tool.FileHandle, db *agentdb.DB, spec agentdb.ExportSpec) (done agentdb.Exported, file *atomicfile.File, err error) {
 	if folder := filepath.Dir(p.Rel); folder != "." {
 		if err := p.MkdirAll(folder, 0o755); err != nil {
 			return done, nil, p.Explain(err)
 		}
 	}
 
-	if err := p.Guard(); err != nil {
+	if err := p.CheckWrite(); err != nil {
 		return done, nil, err
 	}
 
@@ -134,8 +134,8 @@ func draft(ctx context.Context, p *tool.Place, db *agentdb.DB, spec agentdb.Expo
 	return done, nil, errors.Join(err, file.Abort())
 }
 
-// publish gives the draft its name, unless somebody else took or changed that meanwhile.
-func publish(p *tool.Place, a exportArgs, file *atomicfile.File, old fs.FileInfo) error {
+// commit gives the draft its name, unless somebody else took or changed that meanwhile.
+func commit(p *tool.FileHandle, a exportArgs, file *atomicfile.File, old fs.FileInfo) error {
 	now, err := p.Lstat(p.Rel)
 	switch {
 	case old == nil && errors.Is(err, fs.ErrNotExist):

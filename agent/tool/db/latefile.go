@@ -6,15 +6,15 @@ import (
 	"rouse/agent/tool"
 )
 
-// lateFile is a file whose fault is told by its first read. A call that was made already
+// lazyFile is a file whose fault is told by its first read. A call that was made already
 // never reads, so its replay works although the file was moved away meanwhile.
-type lateFile struct {
+type lazyFile struct {
 	roots *tool.Roots
 	path  string
 	file  *os.File
 }
 
-func (f *lateFile) Read(p []byte) (int, error) {
+func (f *lazyFile) Read(p []byte) (int, error) {
 	if err := f.open(); err != nil {
 		return 0, err
 	}
@@ -26,7 +26,7 @@ func (f *lateFile) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func (f *lateFile) open() (err error) {
+func (f *lazyFile) open() (err error) {
 	if f.file == nil {
 		f.file, err = f.roots.Open(f.path)
 	}
@@ -35,7 +35,7 @@ func (f *lateFile) open() (err error) {
 
 // size is that of the file, 0 when it cannot be told; what is wrong with it is for Read to
 // say, if it comes to that.
-func (f *lateFile) size() int64 {
+func (f *lazyFile) size() int64 {
 	if f.open() != nil {
 		return 0
 	}
@@ -47,7 +47,7 @@ func (f *lateFile) size() int64 {
 	return info.Size()
 }
 
-func (f *lateFile) close() {
+func (f *lazyFile) close() {
 	if f.file != nil {
 		f.file.Close()
 	}

@@ -13,7 +13,7 @@ func (o Options) needs(shows, keeps bool) func(context.Context, tool.Invocation,
 	return func(ctx context.Context, _ tool.Invocation, _ json.RawMessage) (n tool.Need, err error) {
 		n.Keeps = keeps
 		if shows {
-			n.Adds, err = o.Roots.Memory(ctx)
+			n.Adds, err = o.Roots.MemoryTaint(ctx)
 		}
 		return n, err
 	}

@@ -23,7 +23,7 @@ func (o Options) alterTable(ctx context.Context, db *agentdb.DB, in tool.Invocat
 	if err != nil {
 		return nil, nil, err
 	}
-	return migrated(db.AlterTable(ctx, by(in), a.Name, add))
+	return splitMigrated(db.AlterTable(ctx, by(in), a.Name, add))
 }
 
 type migrateArgs struct {
@@ -33,10 +33,10 @@ type migrateArgs struct {
 }
 
 func (o Options) migrate(ctx context.Context, db *agentdb.DB, in tool.Invocation, a migrateArgs) (any, []string, error) {
-	return migrated(db.Migrate(ctx, by(in), agentdb.MigrateSpec{Up: a.UpSQL, Down: a.DownSQL, Description: a.Description}))
+	return splitMigrated(db.Migrate(ctx, by(in), agentdb.MigrateSpec{Up: a.UpSQL, Down: a.DownSQL, Description: a.Description}))
 }
 
-func migrated(done agentdb.Migrated, err error) (any, []string, error) {
+func splitMigrated(done agentdb.Migrated, err error) (any, []string, error) {
 	warnings := done.Warnings
 	done.Warnings = nil
 	return done, warnings, err
@@ -79,7 +79,7 @@ func (o Options) execute(ctx context.Context, db *agentdb.DB, in tool.Invocation
 }
 
 func (o Options) readScript(path string) (string, error) {
-	f := &lateFile{roots: o.Roots, path: path}
+	f := &lazyFile{roots: o.Roots, path: path}
 	defer f.close()
 
 	data, err := io.ReadAll(io.LimitReader(f, maxScript+1))

@@ -24,29 +24,29 @@ type Options struct {
 
 // member is a tool of the family, and what makes it for one run.
 type member struct {
-	spec   tool.Spec
-	shows  bool // rows, which are as trusted as the runs that wrote them
-	define func(Options, tool.Spec) (tool.Tool, error)
+	spec      tool.Spec
+	showsRows bool // rows, which are as trusted as the runs that wrote them
+	define    func(Options, tool.Spec) (tool.Tool, error)
 }
 
 var members = []member{
-	{reading("db_schema"), true, borrowing(Options.schema)},
-	{writing("db_create_table"), false, borrowing(Options.createTable)},
-	{rare(writing("db_alter_table")), false, borrowing(Options.alterTable)},
-	{rare(writing("db_migrate")), true, borrowing(Options.migrate)},
-	{moving(writing("db_insert")), false, borrowing(Options.insert)},
-	{moving(writing("db_upsert")), false, borrowing(Options.upsert)},
-	{writing("db_update"), false, borrowing(Options.update)},
-	{writing("db_delete"), false, borrowing(Options.remove)},
-	{rare(writing("db_restore")), false, borrowing(Options.restore)},
-	{writing("db_execute"), true, borrowing(Options.execute)},
-	{moving(writing("db_import")), false, Options.importTool},
-	{rare(exportSpec), true, Options.exportTool},
-	{rare(writing("db_define_view")), false, Options.defineViewTool},
-	{rare(reading("db_run_view")), true, borrowing(Options.runView)},
-	{rare(reading("db_list_views")), true, borrowing(Options.listViews)},
-	{rare(writing("db_drop_view")), false, borrowing(Options.dropView)},
-	{reading("db_query"), true, borrowing(Options.query)},
+	{reading("db_schema"), true, withDatabase(Options.schema)},
+	{writing("db_create_table"), false, withDatabase(Options.createTable)},
+	{wideContextOnly(writing("db_alter_table")), false, withDatabase(Options.alterTable)},
+	{wideContextOnly(writing("db_migrate")), true, withDatabase(Options.migrate)},
+	{bulk(writing("db_insert")), false, withDatabase(Options.insert)},
+	{bulk(writing("db_upsert")), false, withDatabase(Options.upsert)},
+	{writing("db_update"), false, withDatabase(Options.update)},
+	{writing("db_delete"), false, withDatabase(Options.remove)},
+	{wideContextOnly(writing("db_restore")), false, withDatabase(Options.restore)},
+	{writing("db_execute"), true, withDatabase(Options.execute)},
+	{bulk(writing("db_import")), false, Options.importTool},
+	{wideContextOnly(exportSpec), true, Options.exportTool},
+	{wideContextOnly(writing("db_define_view")), false, Options.defineViewTool},
+	{wideContextOnly(reading("db_run_view")), true, withDatabase(Options.runView)},
+	{wideContextOnly(reading("db_list_views")), true, withDatabase(Options.listViews)},
+	{wideContextOnly(writing("db_drop_view")), false, withDatabase(Options.dropView)},
+	{reading("db_query"), true, withDatabase(Options.query)},
 }
 
 // reading is a tool that changes nothing in the database.
@@ -64,14 +64,14 @@ func writing(name string) tool.Spec {
 	return s
 }
 
-// moving is a tool that moves many rows at once.
-func moving(s tool.Spec) tool.Spec {
+// bulk is a tool that moves many rows at once.
+func bulk(s tool.Spec) tool.Spec {
 	s.Class = tool.ClassData
 	return s
 }
 
-// rare is a tool that a model with a narrow context is not told of.
-func rare(s tool.Spec) tool.Spec {
+// wideContextOnly is a tool that a model with a narrow context is not told of.
+func wideContextOnly(s tool.Spec) tool.Spec {
 	s.Rare = true
 	return s
 }
@@ -98,7 +98,7 @@ func Specs() tool.Specs {
 func Tools(o Options) ([]tool.Tool, error) {
 	var out []tool.Tool
 	for _, m := range members {
-		m.spec.Needs = o.needs(m.shows, m.spec.Effect != domain.EffectRead)
+		m.spec.Needs = o.needs(m.showsRows, m.spec.Effect != domain.EffectRead)
 		t, err := m.define(o, m.spec)
 		if err != nil {
 			return nil, err
@@ -109,8 +109,8 @@ func Tools(o Options) ([]tool.Tool, error) {
 	return out, nil
 }
 
-// borrowing makes a tool that borrows the agent's database for the length of a call.
-func borrowing[A any](run func(Options, context.Context, *agentdb.DB, tool.Invocation, A) (any, []string, error)) func(Options, tool.Spec) (tool.Tool, error) {
+// withDatabase makes a tool that borrows the agent's database for the length of a call.
+func withDatabase[A any](run func(Options, context.Context, *agentdb.DB, tool.Invocation, A) (any, []string, error)) func(Options, tool.Spec) (tool.Tool, error) {
 	return func(o Options, s tool.Spec) (tool.Tool, error) {
 		return tool.Define(s, func(ctx context.Context, in tool.Invocation, args A) (tool.Envelope, error) {
 			db, release, err := o.Pool.Get(ctx, in.Agent)
@@ -241,13 +241,13 @@ type importArgs struct {
 // importTool is db_import.
 func (o Options) importTool(s tool.Spec) (tool.Tool, error) {
 	s.Enum = map[string][]string{"mode": {"insert", "upsert"}, "format": fileFormats}
-	s.Needs = o.Roots.Needs(true)
-	return borrowing(Options.importFile)(o, s)
+	s.Needs = o.Roots.PathNeeds(true)
+	return withDatabase(Options.importFile)(o, s)
 }
 
 // importFile imports a file that the run may read (OSA-58).
 func (o Options) importFile(ctx context.Context, db *agentdb.DB, in tool.Invocation, a importArgs) (any, []string, error) {
-	f := &lateFile{roots: o.Roots, path: a.Path}
+	f := &lazyFile{roots: o.Roots, path: a.Path}
 	defer f.close()
 
 	done, err := db.Import(ctx, by(in), agentdb.ImportSpec{

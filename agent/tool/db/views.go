@@ -26,7 +26,7 @@ type viewParam struct {
 // defineViewTool is db_define_view.
 func (o Options) defineViewTool(s tool.Spec) (tool.Tool, error) {
 	s.Enum = map[string][]string{"render_hint": agentdb.RenderHints}
-	return borrowing(Options.defineView)(o, s)
+	return withDatabase(Options.defineView)(o, s)
 }
 
 func (o Options) defineView(ctx context.Context, db *agentdb.DB, in tool.Invocation, a viewArgs) (any, []string, error) {

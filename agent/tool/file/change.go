@@ -20,9 +20,9 @@ import (
 	"rouse/internal/text"
 )
 
-// maxKept bounds what is kept of a run's changed files, in bytes; what is changed beyond it
+// maxUndoBytes bounds what is kept of a run's changed files, in bytes; what is changed beyond it
 // cannot be undone, and says so before.
-const maxKept = 256 << 20
+const maxUndoBytes = 256 << 20
 
 // Bounds of a difference that is shown (OSA-32).
 const (
@@ -30,31 +30,31 @@ const (
 	maxDiffChars = 12_000
 )
 
-// structured are files that a text would break.
-var structured = map[string]bool{".xlsx": true, ".xls": true, ".xlsm": true, ".ods": true, ".pdf": true, ".pptx": true, ".ppt": true, ".odp": true,
+// binaryExtensions are files that a text would break.
+var binaryExtensions = map[string]bool{".xlsx": true, ".xls": true, ".xlsm": true, ".ods": true, ".pdf": true, ".pptx": true, ".ppt": true, ".odp": true,
 	".docx": true, ".doc": true, ".odt": true, ".zip": true, ".gz": true, ".png": true, ".jpg": true, ".jpeg": true, ".gif": true, ".db": true, ".sqlite": true}
 
-// change is a file that is about to be replaced as a whole.
-type change struct {
-	place *tool.Place
-	shown string // its path as the caller wrote it
-	old   before
-	lost  string // why it cannot be undone; "" when it can
+// pendingChange is a file that is about to be replaced as a whole.
+type pendingChange struct {
+	place       *tool.FileHandle
+	shown       string // its path as the caller wrote it
+	old         fileState
+	notUndoable string // why it cannot be undone; "" when it can
 }
 
-// begin finds a file that may be changed, and says what it holds. Close the place.
-func (f *files) begin(ctx context.Context, in tool.Invocation, path string) (change, error) {
-	if ext := strings.ToLower(filepath.Ext(path)); structured[ext] {
-		return change{}, &tool.PathError{Kind: tool.KindRejected, Message: fmt.Sprintf("a %s file is not text; write .txt, .md or .csv instead", ext)}
+// prepare finds a file that may be changed, and says what it holds. Close the place.
+func (f *files) prepare(ctx context.Context, in tool.Invocation, path string) (pendingChange, error) {
+	if ext := strings.ToLower(filepath.Ext(path)); binaryExtensions[ext] {
+		return pendingChange{}, &tool.PathError{Kind: tool.KindRejected, Message: fmt.Sprintf("a %s file is not text; write .txt, .md or .csv instead", ext)}
 	}
 
 	place, err := f.roots.At(path, true)
 	if err != nil {
-		return change{}, err
+		return pendingChange{}, err
 	}
 
-	c := change{place: place, shown: path}
-	if c.old, err = current(place, path); err != nil {
+	c := pendingChange{place: place, shown: path}
+	if c.old, err = readCurrent(place, path); err != nil {
 		return c, errors.Join(err, place.Close())
 	}
 
@@ -63,8 +63,8 @@ func (f *files) begin(ctx context.Context, in tool.Invocation, path string) (cha
 		return c, errors.Join(&hostError{err}, place.Close())
 	}
 
-	if c.old.info != nil && kept+int64(len(c.old.text)) > maxKept {
-		c.lost = fmt.Sprintf("this run has changed files of more than %d MiB, and no more is kept of them", maxKept>>20)
+	if c.old.info != nil && kept+int64(len(c.old.text)) > maxUndoBytes {
+		c.notUndoable = fmt.Sprintf("this run has changed files of more than %d MiB, and no more is kept of them", maxUndoBytes>>20)
 	}
 
 	return c, nil
@@ -75,20 +75,20 @@ type hostError struct{ error }
 
 func (e *hostError) Unwrap() error { return e.error }
 
-// answer is the envelope of a change that was not made.
-func answer(path string, err error) (tool.Envelope, error) {
+// failureOf is the envelope of a change that was not made.
+func failureOf(path string, err error) (tool.Envelope, error) {
 	var host *hostError
 	if errors.As(err, &host) {
 		return tool.Envelope{}, host.error
 	}
-	return refused(path, err), nil
+	return pathFailure(path, err), nil
 }
 
 // apply replaces the file, or creates it, and returns the name of the change:
 // the key of its call, which is the same when the run is played again.
-func (f *files) apply(ctx context.Context, in tool.Invocation, c change, kind ledger.FileOpType, text string) (string, error) {
+func (f *files) apply(ctx context.Context, in tool.Invocation, c pendingChange, kind ledger.FileOpType, text string) (string, error) {
 	p := c.place
-	op := ledger.FileOp{Agent: in.Agent, Batch: in.Key, Type: kind, Root: p.Name(), Path: filepath.Join(p.Name(), p.Rel), Made: unmade(p), AfterHash: hashOf(text), Lost: c.lost}
+	op := ledger.FileOp{Agent: in.Agent, Batch: in.Key, Type: kind, Root: p.Name(), Path: filepath.Join(p.Name(), p.Rel), Made: firstMissingFolder(p), AfterHash: hashOf(text), Lost: c.notUndoable}
 	if c.old.info != nil {
 		op.Mode, op.Size, op.BeforeHash = uint32(c.old.info.Mode().Perm()), int64(len(c.old.text)), hashOf(c.old.text)
 	}
@@ -98,7 +98,7 @@ func (f *files) apply(ctx context.Context, in tool.Invocation, c change, kind le
 		mode = c.old.info.Mode().Perm()
 	}
 
-	file, err := draft(p, text, mode)
+	file, err := writeTemp(p, text, mode)
 	if err != nil {
 		return "", p.Explain(err)
 	}
@@ -111,7 +111,7 @@ func (f *files) apply(ctx context.Context, in tool.Invocation, c change, kind le
 		return "", errors.Join(&hostError{err}, file.Abort())
 	}
 
-	if err := publish(p, c.shown, file, c.old); err != nil {
+	if err := commit(p, c.shown, file, c.old); err != nil {
 		if dropped := f.log.DropFileOp(context.WithoutCancel(ctx), op.ID); dropped != nil {
 			return "", errors.Join(err, &hostError{dropped})
 		}
@@ -126,8 +126,8 @@ func hashOf(text string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// unmade is the first of the folders that have to be made for a place, "" for none.
-func unmade(p *tool.Place) string {
+// firstMissingFolder is the first of the folders that have to be made for a place, "" for none.
+func firstMissingFolder(p *tool.FileHandle) string {
 	first := ""
 	for folder := filepath.Dir(p.Rel); folder != "."; folder = filepath.Dir(folder) {
 		if _, err := p.Lstat(folder); !errors.Is(err, fs.ErrNotExist) {
@@ -140,32 +140,32 @@ func unmade(p *tool.Place) string {
 }
 
 // risk says what a change may cost, in a word: low, medium, high.
-func (c change) risk(text string) string {
+func (c pendingChange) risk(text string) string {
 	switch {
 	case c.old.info == nil || strings.HasPrefix(text, c.old.text):
 		return "low" // nothing is lost
-	case c.lost != "" || 2*len(text) < len(c.old.text):
+	case c.notUndoable != "" || 2*len(text) < len(c.old.text):
 		return "high"
 	}
 	return "medium"
 }
 
 // warnings tells what cannot be undone.
-func (c change) warnings() []string {
-	if c.lost == "" {
+func (c pendingChange) warnings() []string {
+	if c.notUndoable == "" {
 		return nil
 	}
-	return []string{"the change of " + c.shown + " cannot be undone: " + c.lost}
+	return []string{"the change of " + c.shown + " cannot be undone: " + c.notUndoable}
 }
 
-// before is what a file was; info is nil when there was none.
-type before struct {
+// fileState is what a file was; info is nil when there was none.
+type fileState struct {
 	info fs.FileInfo
 	text string
 }
 
-// still says whether nobody changed the file meanwhile.
-func (b before) still(p *tool.Place) bool {
+// unchanged says whether nobody changed the file meanwhile.
+func (b fileState) unchanged(p *tool.FileHandle) bool {
 	now, err := p.Lstat(p.Rel)
 	if b.info == nil {
 		return errors.Is(err, fs.ErrNotExist)
@@ -173,42 +173,42 @@ func (b before) still(p *tool.Place) bool {
 	return err == nil && os.SameFile(now, b.info) && now.Size() == b.info.Size() && now.ModTime().Equal(b.info.ModTime())
 }
 
-// current reads what is there now, and refuses what may not be replaced.
-func current(p *tool.Place, shown string) (before, error) {
-	file, err := p.OpenPlain()
+// readCurrent reads what is there now, and refuses what may not be replaced.
+func readCurrent(p *tool.FileHandle, shown string) (fileState, error) {
+	file, err := p.OpenChecked()
 	var bad *tool.PathError
 	if errors.As(err, &bad) && bad.Kind == tool.KindNotFound {
-		return before{}, nil
+		return fileState{}, nil
 	}
 	if err != nil {
-		return before{}, err
+		return fileState{}, err
 	}
 	defer file.Close()
 
 	info, err := file.Stat()
 	switch {
 	case err != nil:
-		return before{}, err
+		return fileState{}, err
 	case info.IsDir():
-		return before{}, &tool.PathError{Kind: tool.KindInvalidArgs, Message: shown + " is a folder"}
+		return fileState{}, &tool.PathError{Kind: tool.KindInvalidArgs, Message: shown + " is a folder"}
 	case info.Mode().Perm()&0o200 == 0:
-		return before{}, &tool.PathError{Kind: tool.KindRejected, Message: shown + " is marked read-only"}
+		return fileState{}, &tool.PathError{Kind: tool.KindRejected, Message: shown + " is marked read-only"}
 	}
 
-	text, err := content(file, shown)
-	return before{info, text}, err
+	text, err := decodeText(file, shown)
+	return fileState{info, text}, err
 }
 
-// draft makes a file whole before it takes its name, so no reader sees half of it. Its mode is
+// writeTemp makes a file whole before it takes its name, so no reader sees half of it. Its mode is
 // that of a new file where none is given.
-func draft(p *tool.Place, text string, mode fs.FileMode) (*atomicfile.File, error) {
+func writeTemp(p *tool.FileHandle, text string, mode fs.FileMode) (*atomicfile.File, error) {
 	if folder := filepath.Dir(p.Rel); folder != "." {
 		if err := p.MkdirAll(folder, 0o755); err != nil {
 			return nil, err
 		}
 	}
 
-	if err := p.Guard(); err != nil {
+	if err := p.CheckWrite(); err != nil {
 		return nil, err
 	}
 
@@ -231,18 +231,18 @@ func draft(p *tool.Place, text string, mode fs.FileMode) (*atomicfile.File, erro
 	return file, nil
 }
 
-// publish gives the draft its name.
-func publish(p *tool.Place, shown string, file *atomicfile.File, old before) error {
-	if !old.still(p) { // another run's words are not lost
+// commit gives the draft its name.
+func commit(p *tool.FileHandle, shown string, file *atomicfile.File, old fileState) error {
+	if !old.unchanged(p) { // another run's words are not lost
 		return errors.Join(changedMeanwhile(shown), file.Abort())
 	}
 
 	return file.Commit()
 }
 
-// apart is the part of old, in whole lines, outside of which text is the same: of a large file
+// changedRange is the part of old, in whole lines, outside of which text is the same: of a large file
 // only that is compared.
-func apart(old, text string) (from, to int) {
+func changedRange(old, text string) (from, to int) {
 	n := min(len(old), len(text))
 	same := 0
 	for same < n && old[same] == text[same] {
@@ -269,7 +269,7 @@ func apart(old, text string) (from, to int) {
 // diff shows what changes, cut to a readable size.
 func diff(path, old, now string) string {
 	name := strings.TrimPrefix(filepath.ToSlash(path), "/")
-	from, to := apart(old, now)
+	from, to := changedRange(old, now)
 	edits := udiff.Lines(old[from:to], now[from:len(now)-(len(old)-to)])
 	for i := range edits {
 		edits[i].Start, edits[i].End = edits[i].Start+from, edits[i].End+from

@@ -75,11 +75,11 @@ var members = []member{
 	{historySpec, (*files).historyTool},
 	{undoSpec, (*files).undoTool},
 	{shareSpec, (*files).shareTool},
-	{second(readSpec, "read_file", readAliasText, tool.ClassRead), (*files).readAlias},
-	{second(writeSpec, "write_file", writeAliasText, tool.ClassEdit), (*files).writeAlias},
-	{second(editSpec, "edit_file", editAliasText, tool.ClassEdit), (*files).editAlias},
-	{second(searchSpec, "list_files", listAliasText, tool.ClassList), (*files).listAlias},
-	{second(searchSpec, "search", searchAliasText, tool.ClassSearch), (*files).searchAlias},
+	{alias(readSpec, "read_file", readAliasText, tool.ClassRead), (*files).readAlias},
+	{alias(writeSpec, "write_file", writeAliasText, tool.ClassEdit), (*files).writeAlias},
+	{alias(editSpec, "edit_file", editAliasText, tool.ClassEdit), (*files).editAlias},
+	{alias(searchSpec, "list_files", listAliasText, tool.ClassList), (*files).listAlias},
+	{alias(searchSpec, "search", searchAliasText, tool.ClassSearch), (*files).searchAlias},
 }
 
 // reading is a tool that changes nothing.
@@ -96,14 +96,14 @@ func changing(name, description string, writes tool.Writes) tool.Spec {
 	}
 }
 
-// second is a tool under a second name, with arguments of its own.
-func second(of tool.Spec, name, description string, class tool.Class) tool.Spec {
+// alias is a tool under a second name, with arguments of its own.
+func alias(of tool.Spec, name, description string, class tool.Class) tool.Spec {
 	of.Name, of.SecondOf, of.Description, of.Class, of.Enum = name, of.Name, description, class, nil
 	return of
 }
 
-// rare is a tool that a model with a narrow context is not told of.
-func rare(s tool.Spec) tool.Spec {
+// wideContextOnly is a tool that a model with a narrow context is not told of.
+func wideContextOnly(s tool.Spec) tool.Spec {
 	s.Rare = true
 	return s
 }
@@ -142,14 +142,14 @@ func Tools(o Options) ([]tool.Tool, error) {
 
 // bound is a spec with what only the run knows.
 func (f *files) bound(s tool.Spec) tool.Spec {
-	s.Needs = f.roots.Needs(s.Effect == domain.EffectWrite)
+	s.Needs = f.roots.PathNeeds(s.Effect == domain.EffectWrite)
 	if s.Path == "" {
 		return s
 	}
 
 	s.Canonical = f.roots.Canonical
 	if s.Effect == domain.EffectRead {
-		s.Look = f.roots.Look
+		s.Look = f.roots.StatKey
 	}
 	return s
 }

@@ -79,7 +79,7 @@ func (f *files) editAlias(s tool.Spec) (tool.Tool, error) {
 			return tool.Success(r), nil
 		}
 
-		done, e, err := f.change(ctx, in, a.Path, []edit{{Old: a.Old, New: a.New}}, []string{"old_text"}, false)
+		done, e, err := f.applyEdits(ctx, in, a.Path, []edit{{Old: a.Old, New: a.New}}, []string{"old_text"}, false)
 		if done == nil {
 			return e, err
 		}
@@ -122,7 +122,7 @@ func (f *files) edit(ctx context.Context, in tool.Invocation, a editArgs) (tool.
 		}
 	}
 
-	done, e, err := f.change(ctx, in, a.Path, edits, fields, a.DryRun)
+	done, e, err := f.applyEdits(ctx, in, a.Path, edits, fields, a.DryRun)
 	if done == nil {
 		return e, err
 	}
@@ -130,18 +130,18 @@ func (f *files) edit(ctx context.Context, in tool.Invocation, a editArgs) (tool.
 	return tool.Success(*done, e.Warnings...), nil
 }
 
-// change makes edits in their order, all or none (UNI-04). Without a result the envelope or the
+// applyEdits makes edits in their order, all or none (UNI-04). Without a result the envelope or the
 // error says why nothing was changed; with one the envelope holds its warnings.
-func (f *files) change(ctx context.Context, in tool.Invocation, path string, edits []edit, fields []string, dry bool) (*editResult, tool.Envelope, error) {
-	c, err := f.begin(ctx, in, path)
+func (f *files) applyEdits(ctx context.Context, in tool.Invocation, path string, edits []edit, fields []string, dry bool) (*editResult, tool.Envelope, error) {
+	c, err := f.prepare(ctx, in, path)
 	if err != nil {
-		e, err := answer(path, err)
+		e, err := failureOf(path, err)
 		return nil, e, err
 	}
 	defer c.place.Close()
 
 	if c.old.info == nil {
-		return nil, f.missing(ctx, path, &tool.PathError{Kind: tool.KindNotFound, Message: "there is no " + path}), nil
+		return nil, f.notFoundWithCandidates(ctx, path, &tool.PathError{Kind: tool.KindNotFound, Message: "there is no " + path}), nil
 	}
 
 	now, total := c.old.text, 0
@@ -162,14 +162,14 @@ func (f *files) change(ctx context.Context, in tool.Invocation, path string, edi
 		return nil, tool.Failure(tool.KindInvalidArgs, "the new text holds a NUL character, which no text has").WithField(fields[0], ""), nil
 	}
 
-	res := &editResult{Path: path, Edits: len(edits), Replacements: total, Diff: diff(path, c.old.text, now), Risk: c.risk(now), CanUndo: c.lost == "", DryRun: dry}
+	res := &editResult{Path: path, Edits: len(edits), Replacements: total, Diff: diff(path, c.old.text, now), Risk: c.risk(now), CanUndo: c.notUndoable == "", DryRun: dry}
 	warnings := tool.Envelope{Warnings: c.warnings()}
 	if dry {
 		return res, warnings, nil
 	}
 
 	if res.OperationID, err = f.apply(ctx, in, c, ledger.FileEdit, now); err != nil {
-		e, err := answer(path, err)
+		e, err := failureOf(path, err)
 		return nil, e, err
 	}
 

@@ -11,22 +11,22 @@ import (
 // maxIgnores bounds a .gitignore, in bytes; what is behind it is not read.
 const maxIgnores = 64 << 10
 
-// ignores are the rules of a .gitignore and of those above it. nil has none.
-type ignores struct {
-	above *ignores
-	base  string // the folder of the file, relative to where the walk began: "." is there
-	ahead string // what leads from the folder of the file to where the walk began, when it is above
-	rules []rule
+// ignoreRules are the rules of a .gitignore and of those above it. nil has none.
+type ignoreRules struct {
+	above  *ignoreRules
+	base   string // the folder of the file, relative to where the walk began: "." is there
+	prefix string // what leads from the folder of the file to where the walk began, when it is above
+	rules  []rule
 }
 
 type rule struct {
-	glob    string
-	keep    bool // !pattern
-	folders bool // pattern/
+	glob        string
+	negated     bool // !pattern
+	foldersOnly bool // pattern/
 }
 
 // readIgnores adds the rules of a folder's .gitignore, as far as it can be read.
-func readIgnores(dir *os.Root, base string, above *ignores) *ignores {
+func readIgnores(dir *os.Root, base string, above *ignoreRules) *ignoreRules {
 	f, err := openToRead(dir, ".gitignore")
 	if err != nil {
 		return above
@@ -38,7 +38,7 @@ func readIgnores(dir *os.Root, base string, above *ignores) *ignores {
 		return above
 	}
 
-	in := &ignores{above: above, base: base}
+	in := &ignoreRules{above: above, base: base}
 	for line := range strings.Lines(string(text)) {
 		if r, ok := parseRule(strings.TrimRight(line, " \t\r\n")); ok {
 			in.rules = append(in.rules, r)
@@ -56,8 +56,8 @@ func parseRule(line string) (r rule, ok bool) {
 		return r, false
 	}
 
-	line, r.keep = strings.CutPrefix(line, "!")
-	line, r.folders = strings.CutSuffix(line, "/")
+	line, r.negated = strings.CutPrefix(line, "!")
+	line, r.foldersOnly = strings.CutSuffix(line, "/")
 	if !strings.Contains(line, "/") { // of any folder below
 		line = "**/" + line
 	}
@@ -66,22 +66,22 @@ func parseRule(line string) (r rule, ok bool) {
 	return r, r.glob != "**/" && doublestar.ValidatePattern(r.glob)
 }
 
-// drops says whether an entry is left out: by the last rule that matches it, of the innermost
+// ignored says whether an entry is left out: by the last rule that matches it, of the innermost
 // file that has one.
-func (in *ignores) drops(rel string, folder bool) bool {
+func (in *ignoreRules) ignored(rel string, folder bool) bool {
 	for ; in != nil; in = in.above {
-		name := in.ahead + rel
+		name := in.prefix + rel
 		if in.base != "." {
 			name = strings.TrimPrefix(rel, in.base+"/")
 		}
 
 		for i := len(in.rules) - 1; i >= 0; i-- {
 			r := in.rules[i]
-			if r.folders && !folder {
+			if r.foldersOnly && !folder {
 				continue
 			}
 			if ok, err := doublestar.Match(r.glob, name); err == nil && ok {
-				return !r.keep
+				return !r.negated
 			}
 		}
 	}
@@ -91,14 +91,14 @@ func (in *ignores) drops(rel string, folder bool) bool {
 // generated says whether a folder is one that a program fills: what is in it is nobody's work.
 // beside says whether a file stands beside it.
 func generated(name string, beside func(string) bool) bool {
-	return ignored(name) || name == "target" && beside("Cargo.toml")
+	return alwaysIgnored(name) || name == "target" && beside("Cargo.toml")
 }
 
 func validGlob(glob string) bool { return doublestar.ValidatePattern(glob) }
 
-// filter says which paths a glob means: by their names alone, or as a whole when it has a slash
+// globMatcher says which paths a glob means: by their names alone, or as a whole when it has a slash
 // in it. It does not tell capitals from small letters; "" means all.
-func filter(glob string) func(rel string) bool {
+func globMatcher(glob string) func(rel string) bool {
 	if glob == "" {
 		return func(string) bool { return true }
 	}

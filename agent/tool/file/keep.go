@@ -39,14 +39,14 @@ func Keep(ctx context.Context, log Log, roots *tool.Roots, in tool.Invocation, p
 	}
 
 	k := &Kept{log: log, roots: roots}
-	var olds []before
+	var olds []fileState
 	for _, step := range plan {
-		op, old, err := foreseen(roots, step)
+		op, old, err := recordOf(roots, step)
 		if err != nil {
 			return nil, err
 		}
-		if spent += op.Size; spent > maxKept {
-			return nil, &tool.PathError{Kind: tool.KindRejected, Message: fmt.Sprintf("this run has changed files of more than %d MiB, and no more is kept of them", maxKept>>20)}
+		if spent += op.Size; spent > maxUndoBytes {
+			return nil, &tool.PathError{Kind: tool.KindRejected, Message: fmt.Sprintf("this run has changed files of more than %d MiB, and no more is kept of them", maxUndoBytes>>20)}
 		}
 
 		op.Agent, op.Batch = in.Agent, in.Key
@@ -63,18 +63,18 @@ func Keep(ctx context.Context, log Log, roots *tool.Roots, in tool.Invocation, p
 	return k, nil
 }
 
-// foreseen is a planned change as it is recorded, and what it takes away.
-func foreseen(roots *tool.Roots, step Planned) (op ledger.FileOp, old before, err error) {
+// recordOf is a planned change as it is recorded, and what it takes away.
+func recordOf(roots *tool.Roots, step Planned) (op ledger.FileOp, old fileState, err error) {
 	p, err := roots.At(step.Path, true)
 	if err != nil {
 		return op, old, err
 	}
 	defer p.Close()
 
-	if !p.Own() {
+	if !p.InWorkdir() {
 		return op, old, &tool.PathError{Kind: tool.KindRejected, Message: step.Path + " is outside of the working folder"}
 	}
-	if old, err = whole(p, step.Path); err != nil {
+	if old, err = readAny(p, step.Path); err != nil {
 		return op, old, err
 	}
 
@@ -96,7 +96,7 @@ func foreseen(roots *tool.Roots, step Planned) (op ledger.FileOp, old before, er
 		}
 		defer from.Close()
 
-		content, err := whole(from, step.From)
+		content, err := readAny(from, step.From)
 		if err != nil {
 			return op, old, err
 		}
@@ -118,13 +118,13 @@ func (k *Kept) Any() bool { return len(k.ops) > 0 }
 // Came says whether everything is now as it was foreseen.
 func (k *Kept) Came() bool {
 	for _, op := range k.ops {
-		p, now, err := reach(k.roots, op)
+		p, now, err := openChanged(k.roots, op)
 		if err != nil {
 			return false
 		}
 
 		p.Close()
-		if !now.is(op.AfterHash) {
+		if !now.hasHash(op.AfterHash) {
 			return false
 		}
 	}
@@ -160,21 +160,21 @@ func (k *Kept) Drop(ctx context.Context) error {
 	return all
 }
 
-// whole is what is at a place now, text or not: a file with its bytes, or a folder.
-func whole(p *tool.Place, shown string) (before, error) {
-	file, err := p.OpenPlain()
+// readAny is what is at a place now, text or not: a file with its bytes, or a folder.
+func readAny(p *tool.FileHandle, shown string) (fileState, error) {
+	file, err := p.OpenChecked()
 	var bad *tool.PathError
 	if errors.As(err, &bad) && bad.Kind == tool.KindNotFound {
-		return before{}, nil
+		return fileState{}, nil
 	}
 	if err != nil {
-		return before{}, err
+		return fileState{}, err
 	}
 	defer file.Close()
 
 	info, err := file.Stat()
 	if err != nil || info.IsDir() {
-		return before{info: info}, err
+		return fileState{info: info}, err
 	}
 
 	all, err := io.ReadAll(io.LimitReader(file, maxRaw+1))
@@ -182,7 +182,7 @@ func whole(p *tool.Place, shown string) (before, error) {
 		err = &tool.PathError{Kind: tool.KindRejected, Message: fmt.Sprintf("%s has more than the %d MiB that are kept of a file", shown, maxRaw>>20)}
 	}
 
-	return before{info, string(all)}, err
+	return fileState{info, string(all)}, err
 }
 
 // byCommand says whether a change was made by a command, to a file of any kind.
@@ -194,12 +194,12 @@ func byCommand(op ledger.FileOp) bool {
 	return false
 }
 
-// inhabited says whether a folder holds anything but what will be gone by then.
-func inhabited(p *tool.Place, gone func(path string) bool) (bool, error) {
-	return holds(p, p.Rel, gone)
+// hasOtherContent says whether a folder holds anything but what will be gone by then.
+func hasOtherContent(p *tool.FileHandle, gone func(path string) bool) (bool, error) {
+	return folderHasOther(p, p.Rel, gone)
 }
 
-func holds(p *tool.Place, rel string, gone func(path string) bool) (bool, error) {
+func folderHasOther(p *tool.FileHandle, rel string, gone func(path string) bool) (bool, error) {
 	dir, err := p.Open(rel)
 	if err != nil {
 		return false, p.Explain(err)
@@ -218,7 +218,7 @@ func holds(p *tool.Place, rel string, gone func(path string) bool) (bool, error)
 		}
 
 		if e.IsDir() {
-			if more, err := holds(p, within, gone); more || err != nil {
+			if more, err := folderHasOther(p, within, gone); more || err != nil {
 				return more, err
 			}
 		}

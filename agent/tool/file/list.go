@@ -36,13 +36,13 @@ type listing struct {
 	Truncated  bool    `json:"truncated"`
 }
 
-// ignored are left out of listings: hidden files, and folders that programs fill.
-func ignored(name string) bool {
+// alwaysIgnored are left out of listings: hidden files, and folders that programs fill.
+func alwaysIgnored(name string) bool {
 	return strings.HasPrefix(name, ".") || name == "node_modules" || name == "__pycache__"
 }
 
-// folder is one that is still to be listed.
-type folder struct {
+// pendingFolder is one that is still to be listed.
+type pendingFolder struct {
 	rel, shown string
 	depth      int
 }
@@ -52,7 +52,7 @@ type folder struct {
 func (f *files) list(a readArgs) tool.Envelope {
 	place, err := f.roots.At(a.Path, false)
 	if err != nil {
-		return refused(a.Path, err)
+		return pathFailure(a.Path, err)
 	}
 	defer place.Close()
 
@@ -62,12 +62,12 @@ func (f *files) list(a readArgs) tool.Envelope {
 	}
 
 	res := listing{Kind: "listing", Path: a.Path, Entries: []entry{}}
-	waiting := []folder{{filepath.ToSlash(place.Rel), filepath.ToSlash(a.Path), 1}}
+	waiting := []pendingFolder{{filepath.ToSlash(place.Rel), filepath.ToSlash(a.Path), 1}}
 	for ; len(waiting) > 0; waiting = waiting[1:] {
 		at := waiting[0]
 		found, err := children(place.FS(), at.rel)
 		if err != nil && at.depth == 1 {
-			return refused(a.Path, place.Explain(err))
+			return pathFailure(a.Path, place.Explain(err))
 		}
 
 		most := maxEntries
@@ -87,7 +87,7 @@ func (f *files) list(a readArgs) tool.Envelope {
 			if e.IsDir() {
 				kind = "directory"
 				if at.depth < depth {
-					waiting = append(waiting, folder{path.Join(at.rel, e.Name()), shown, at.depth + 1})
+					waiting = append(waiting, pendingFolder{path.Join(at.rel, e.Name()), shown, at.depth + 1})
 				}
 			}
 
@@ -102,7 +102,7 @@ func (f *files) list(a readArgs) tool.Envelope {
 // children are the entries of a folder, folders first.
 func children(root fs.FS, rel string) ([]fs.DirEntry, error) {
 	found, err := fs.ReadDir(root, rel)
-	found = slices.DeleteFunc(found, func(e fs.DirEntry) bool { return ignored(e.Name()) })
+	found = slices.DeleteFunc(found, func(e fs.DirEntry) bool { return alwaysIgnored(e.Name()) })
 	slices.SortStableFunc(found, func(a, b fs.DirEntry) int {
 		switch {
 		case a.IsDir() == b.IsDir():
@@ -116,8 +116,8 @@ func children(root fs.FS, rel string) ([]fs.DirEntry, error) {
 	return found, err
 }
 
-// missing looks for files of the same name in the working folder.
-func (f *files) missing(ctx context.Context, wanted string, bad *tool.PathError) tool.Envelope {
+// notFoundWithCandidates looks for files of the same name in the working folder.
+func (f *files) notFoundWithCandidates(ctx context.Context, wanted string, bad *tool.PathError) tool.Envelope {
 	root, err := os.OpenRoot(f.roots.Workdir())
 	if err != nil {
 		return bad.Envelope()
@@ -134,7 +134,7 @@ func (f *files) missing(ctx context.Context, wanted string, bad *tool.PathError)
 		case err != nil:
 			return fs.SkipDir // what may not be read holds no candidates
 		case p == ".":
-		case ignored(d.Name()):
+		case alwaysIgnored(d.Name()):
 			if d.IsDir() {
 				return fs.SkipDir
 			}

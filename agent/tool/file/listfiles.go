@@ -16,8 +16,8 @@ import (
 
 // Limits of list_files (YOA-03).
 const (
-	maxListed = 200
-	listTime  = 10 * time.Second
+	maxListed   = 200
+	listTimeout = 10 * time.Second
 )
 
 const listAliasText = "List the files below a folder, by their paths. `pattern` is a glob like **/*.csv; `max_depth` is 3 unless given. Hidden files, node_modules, and what .gitignore names are left out."
@@ -41,13 +41,13 @@ func (f *files) listAlias(s tool.Spec) (tool.Tool, error) {
 }
 
 func (f *files) listFiles(ctx context.Context, at, glob string, depth int) tool.Envelope {
-	ctx, cancel := context.WithTimeout(ctx, listTime)
+	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
 
 	var mu sync.Mutex
 	var names []string
-	wanted := filter(glob)
-	w, err := f.below(ctx, at, depth, func(it found) {
+	wanted := globMatcher(glob)
+	w, err := f.walkPath(ctx, at, depth, func(it walkedFile) {
 		if wanted(it.rel) {
 			mu.Lock()
 			defer mu.Unlock()
@@ -55,7 +55,7 @@ func (f *files) listFiles(ctx context.Context, at, glob string, depth int) tool.
 		}
 	})
 	if err != nil {
-		return refused(at, err)
+		return pathFailure(at, err)
 	}
 
 	slices.Sort(names)
@@ -65,7 +65,7 @@ func (f *files) listFiles(ctx context.Context, at, glob string, depth int) tool.
 	for _, rel := range names[:min(total, maxListed)] {
 		shown := path.Join(filepath.ToSlash(at), rel)
 		res.Entries = append(res.Entries, entry{path.Base(shown), shown, "file"})
-		text.WriteString(plain(shown) + "\n")
+		text.WriteString(quotePath(shown) + "\n")
 	}
 
 	res.EntryCount = len(res.Entries)

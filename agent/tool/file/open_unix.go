@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// doNotWait keeps the opening of a pipe from waiting for who writes to it.
-const doNotWait = syscall.O_NONBLOCK
+// nonBlocking keeps the opening of a pipe from waiting for who writes to it.
+const nonBlocking = syscall.O_NONBLOCK
 
 // readDir gives the entries of a folder in no order. A folder that os.Root has opened looks at
 // each of its entries, one by one; the same folder as a plain file has their types in its list.

@@ -5,8 +5,8 @@ import (
 	"os"
 )
 
-// doNotWait is nothing: folders hold no pipes here.
-const doNotWait = 0
+// nonBlocking is nothing: folders hold no pipes here.
+const nonBlocking = 0
 
 // readDir gives the entries of a folder in no order.
 func readDir(dir *os.Root) ([]fs.DirEntry, error) {

@@ -38,7 +38,7 @@ func picture(file *os.File, shown string, size int64) (e tool.Envelope, is bool)
 
 	data, err := io.ReadAll(io.LimitReader(file, model.MaxImage+1))
 	if err != nil {
-		return refused(shown, err), true
+		return pathFailure(shown, err), true
 	}
 	if len(data) > model.MaxImage { // it has grown meanwhile
 		return tool.Failure(tool.KindRejected, "%s is a picture of more than %d bytes, which is all that a model is shown", shown, model.MaxImage).WithField("path", ""), true

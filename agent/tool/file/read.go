@@ -20,9 +20,9 @@ var readText string
 
 // Limits of file_read (OSA-31).
 const (
-	maxChars = 15_000
-	maxRaw   = 5 << 20 // bytes
-	sniff    = 4 << 10 // bytes that are looked at for a NUL
+	maxChars   = 15_000
+	maxRaw     = 5 << 20 // bytes
+	sniffBytes = 4 << 10 // bytes that are looked at for a NUL
 )
 
 type readArgs struct {
@@ -64,16 +64,16 @@ func (f *files) read(ctx context.Context, _ tool.Invocation, a readArgs) (tool.E
 	var bad *tool.PathError
 	switch {
 	case errors.As(err, &bad) && bad.Kind == tool.KindNotFound:
-		return f.missing(ctx, a.Path, bad), nil
+		return f.notFoundWithCandidates(ctx, a.Path, bad), nil
 	case err != nil:
-		return refused(a.Path, err), nil
+		return pathFailure(a.Path, err), nil
 	}
 
 	defer file.Close()
 
 	info, err := file.Stat()
 	if err != nil {
-		return refused(a.Path, err), nil
+		return pathFailure(a.Path, err), nil
 	}
 	if info.IsDir() {
 		return f.list(a), nil
@@ -86,16 +86,16 @@ func (f *files) read(ctx context.Context, _ tool.Invocation, a readArgs) (tool.E
 		return e, err
 	}
 
-	text, err := content(file, a.Path)
+	text, err := decodeText(file, a.Path)
 	if err != nil {
-		return refused(a.Path, err), nil
+		return pathFailure(a.Path, err), nil
 	}
 
-	return cut(a, strings.TrimPrefix(text, "\ufeff")), nil
+	return selectLines(a, strings.TrimPrefix(text, "\ufeff")), nil
 }
 
-// refused is the answer for a path that cannot be used.
-func refused(path string, err error) tool.Envelope {
+// pathFailure is the answer for a path that cannot be used.
+func pathFailure(path string, err error) tool.Envelope {
 	var bad *tool.PathError
 	if errors.As(err, &bad) {
 		return bad.Envelope()
@@ -103,8 +103,8 @@ func refused(path string, err error) tool.Envelope {
 	return tool.Failure(tool.KindExecutionError, "%s cannot be used: %v", path, err).WithField("path", "")
 }
 
-// content reads a text file, and refuses what is none.
-func content(file *os.File, shown string) (string, error) {
+// decodeText reads a text file, and refuses what is none.
+func decodeText(file *os.File, shown string) (string, error) {
 	var all bytes.Buffer
 	if info, err := file.Stat(); err == nil {
 		all.Grow(int(min(info.Size(), maxRaw)) + bytes.MinRead)
@@ -117,21 +117,21 @@ func content(file *os.File, shown string) (string, error) {
 		return "", err
 	case len(text) > maxRaw:
 		return "", &tool.PathError{Kind: tool.KindRejected, Message: fmt.Sprintf("%s has more than the %d bytes that the file tools take", shown, maxRaw)}
-	case bytes.IndexByte(text[:min(len(text), sniff)], 0) >= 0 || !utf8.Valid(text):
+	case bytes.IndexByte(text[:min(len(text), sniffBytes)], 0) >= 0 || !utf8.Valid(text):
 		return "", &tool.PathError{Kind: tool.KindRejected, Message: shown + " is not a text file in UTF-8"}
 	}
 
 	return string(text), nil
 }
 
-// cut chooses the wanted lines, and as many of them as an answer holds.
-func cut(a readArgs, content string) tool.Envelope {
+// selectLines chooses the wanted lines, and as many of them as an answer holds.
+func selectLines(a readArgs, content string) tool.Envelope {
 	all := strings.Split(strings.TrimSuffix(content, "\n"), "\n")
 	if content == "" {
 		all = nil
 	}
 
-	from, to, bad := span(a, len(all))
+	from, to, bad := lineRange(a, len(all))
 	if bad != nil {
 		return *bad
 	}
@@ -146,7 +146,7 @@ func cut(a readArgs, content string) tool.Envelope {
 	var warnings []string
 	used, next := 0, from
 	for ; next <= to; next++ {
-		line := gutter(next, all[next-1])
+		line := numberLine(next, all[next-1])
 		n := utf8.RuneCountInString(line)
 		if used+n > most && used > 0 {
 			break
@@ -170,13 +170,13 @@ func cut(a readArgs, content string) tool.Envelope {
 	return tool.Success(res, warnings...)
 }
 
-// gutter puts a line's number before it: six wide, |, no space.
-func gutter(n int, line string) string {
+// numberLine puts a line's number before it: six wide, |, no space.
+func numberLine(n int, line string) string {
 	return fmt.Sprintf("%6d|%s\n", n, strings.TrimSuffix(line, "\r"))
 }
 
-// span is the range of lines that is asked for, from 1, both ends included.
-func span(a readArgs, total int) (from, to int, bad *tool.Envelope) {
+// lineRange is the range of lines that is asked for, from 1, both ends included.
+func lineRange(a readArgs, total int) (from, to int, bad *tool.Envelope) {
 	refuse := func(field, expected, format string, args ...any) (int, int, *tool.Envelope) {
 		e := tool.Failure(tool.KindInvalidArgs, format, args...).WithField(field, expected)
 		return 0, 0, &e

@@ -50,12 +50,12 @@ func (f *files) readAlias(s tool.Spec) (tool.Tool, error) {
 			return e, nil //nolint:nilerr // a listing or a picture has no lines
 		}
 
-		return tool.Success(pageOf(res, max(r.StartLine, 1)), e.Warnings...), nil
+		return tool.Success(renderPage(res, max(r.StartLine, 1)), e.Warnings...), nil
 	})
 }
 
-// pageOf puts the header and the gutter of read_file on what file_read gave from a line on.
-func pageOf(res readResult, from int) readResult {
+// renderPage puts the header and the gutter of read_file on what file_read gave from a line on.
+func renderPage(res readResult, from int) readResult {
 	var lines []string
 	if res.Text != "" {
 		lines = strings.Split(strings.TrimSuffix(res.Text, "\n"), "\n")

@@ -29,7 +29,7 @@ var searchText string
 const (
 	defaultMatches = 50
 	maxMatches     = 500
-	searchTime     = 30 * time.Second
+	searchTimeout  = 30 * time.Second
 	maxMatchLine   = 300 // characters of a line that is shown
 	maxSkipped     = 10  // files that are named
 )
@@ -75,15 +75,15 @@ func (f *files) searchTool(s tool.Spec) (tool.Tool, error) {
 }
 
 func (f *files) fileSearch(ctx context.Context, _ tool.Invocation, a searchArgs) (tool.Envelope, error) {
-	s := &search{path: a.Path, glob: a.FilePattern, most: a.MaxResults, names: a.Target == "files"}
-	if e := fault(a.Pattern, "file_pattern", a.FilePattern); e != nil {
+	s := &search{path: a.Path, glob: a.FilePattern, limit: a.MaxResults, names: a.Target == "files"}
+	if e := patternFailure(a.Pattern, "file_pattern", a.FilePattern); e != nil {
 		return *e, nil
 	}
 
 	if s.names {
-		s.name = nameMatch(a.Pattern)
+		s.name = nameMatcher(a.Pattern)
 	} else {
-		find, err := substring(a.Pattern)
+		find, err := newSubstringMatcher(a.Pattern)
 		if err != nil {
 			return tool.Failure(tool.KindInvalidArgs, "the pattern cannot be searched for: %v", err).WithField("pattern", ""), nil
 		}
@@ -92,14 +92,14 @@ func (f *files) fileSearch(ctx context.Context, _ tool.Invocation, a searchArgs)
 
 	res, warnings, err := f.search(ctx, s)
 	if err != nil {
-		return refused(a.Path, err), nil
+		return pathFailure(a.Path, err), nil
 	}
 
 	return tool.Success(res, warnings...), nil
 }
 
-// fault is the answer to a pattern or a glob that cannot be used.
-func fault(pattern, field, glob string) *tool.Envelope {
+// patternFailure is the answer to a pattern or a glob that cannot be used.
+func patternFailure(pattern, field, glob string) *tool.Envelope {
 	var e tool.Envelope
 	switch {
 	case strings.ContainsAny(pattern, "\n\x00"):
@@ -115,10 +115,10 @@ func fault(pattern, field, glob string) *tool.Envelope {
 	return &e
 }
 
-// nameMatch says which names a pattern means: a glob's, or those with it in them.
-func nameMatch(pattern string) func(rel string) bool {
+// nameMatcher says which names a pattern means: a glob's, or those with it in them.
+func nameMatcher(pattern string) func(rel string) bool {
 	if strings.ContainsAny(pattern, "*?[") && validGlob(pattern) {
-		return filter(pattern)
+		return globMatcher(pattern)
 	}
 	pattern = strings.ToLower(pattern)
 	return func(rel string) bool { return strings.Contains(strings.ToLower(rel), pattern) }
@@ -127,10 +127,10 @@ func nameMatch(pattern string) func(rel string) bool {
 // search is one search, whatever it is called.
 type search struct {
 	path, glob string
-	most       int
+	limit      int
 	names      bool
 	name       func(rel string) bool // with names
-	find       *finder               // without
+	find       *lineMatcher          // without
 	wanted     func(rel string) bool // of glob
 
 	mu       sync.Mutex
@@ -141,18 +141,18 @@ type search struct {
 // search looks through a folder or one file (UNI-03). The first matches by path and line are
 // given, and all are counted.
 func (f *files) search(ctx context.Context, s *search) (*searchResult, []string, error) {
-	ctx, cancel := context.WithTimeout(ctx, searchTime)
+	ctx, cancel := context.WithTimeout(ctx, searchTimeout)
 	defer cancel()
 
-	s.path, s.most = cmp.Or(s.path, "."), min(cmp.Or(max(s.most, 0), defaultMatches), maxMatches)
-	s.wanted = filter(s.glob)
+	s.path, s.limit = cmp.Or(s.path, "."), min(cmp.Or(max(s.limit, 0), defaultMatches), maxMatches)
+	s.wanted = globMatcher(s.glob)
 	s.res = searchResult{Kind: "matches", Target: "content", Matches: []match{}, Skipped: &skipped{}}
 	if s.names {
 		s.res.Target = "files"
 	}
 
 	shown := filepath.ToSlash(s.path)
-	w, err := f.below(ctx, s.path, 0, func(at found) { s.visit(at, shown) })
+	w, err := f.walkPath(ctx, s.path, 0, func(at walkedFile) { s.visit(at, shown) })
 	if err != nil {
 		return nil, nil, err
 	}
@@ -168,21 +168,21 @@ func (f *files) search(ctx context.Context, s *search) (*searchResult, []string,
 
 	warnings := w.unreadWarning()
 	if w.incomplete.Load() {
-		warnings = append(warnings, fmt.Sprintf("the search was ended after %d entries or %s, so there may be more; search a smaller folder", w.walked.Load(), searchTime))
+		warnings = append(warnings, fmt.Sprintf("the search was ended after %d entries or %s, so there may be more; search a smaller folder", w.walked.Load(), searchTimeout))
 	}
 
 	return res, warnings, nil
 }
 
-// below walks a folder, or visits the one file that a path is.
-func (f *files) below(ctx context.Context, at string, depth int, visit func(found)) (*walk, error) {
+// walkPath walks a folder, or visits the one file that a path is.
+func (f *files) walkPath(ctx context.Context, at string, depth int, visit func(walkedFile)) (*walk, error) {
 	p, err := f.roots.At(at, false)
 	if err != nil {
 		return nil, err
 	}
 	defer p.Close()
 
-	file, err := p.OpenPlain()
+	file, err := p.OpenChecked()
 	if err != nil {
 		return nil, err
 	}
@@ -193,7 +193,7 @@ func (f *files) below(ctx context.Context, at string, depth int, visit func(foun
 		return nil, err
 	}
 
-	w := &walk{depth: depth, visit: visit, within: filepath.ToSlash(p.Rel), outside: !p.Own(), hides: p.Hides}
+	w := &walk{depth: depth, visit: visit, within: filepath.ToSlash(p.Rel), outside: !p.InWorkdir(), isHidden: p.IsHidden}
 	folder := p.Rel
 	if !info.IsDir() {
 		folder = filepath.Dir(p.Rel)
@@ -204,17 +204,17 @@ func (f *files) below(ctx context.Context, at string, depth int, visit func(foun
 	defer w.start.Close()
 
 	if !info.IsDir() {
-		visit(found{w.start, filepath.Base(p.Rel), ".", w})
+		visit(walkedFile{w.start, filepath.Base(p.Rel), ".", w})
 		return w, nil
 	}
 
-	w.run(ctx, f.rulesAbove(p))
+	w.run(ctx, f.parentRules(p))
 	return w, nil
 }
 
-// rulesAbove are those of the folders from the granted one to where a walk begins.
-func (f *files) rulesAbove(p *tool.Place) *ignores {
-	var rules *ignores
+// parentRules are those of the folders from the granted one to where a walk begins.
+func (f *files) parentRules(p *tool.FileHandle) *ignoreRules {
+	var rules *ignoreRules
 	up := filepath.ToSlash(p.Rel)
 	if up == "." {
 		return nil
@@ -225,7 +225,7 @@ func (f *files) rulesAbove(p *tool.Place) *ignores {
 		if dir, err := p.OpenRoot(folder); err == nil {
 			rules = readIgnores(dir, "", rules)
 			if rules != nil && rules.base == "" {
-				rules.base, rules.ahead = ".", strings.TrimPrefix(strings.TrimPrefix(up, folder), "/")+"/"
+				rules.base, rules.prefix = ".", strings.TrimPrefix(strings.TrimPrefix(up, folder), "/")+"/"
 			}
 			dir.Close()
 		}
@@ -235,10 +235,10 @@ func (f *files) rulesAbove(p *tool.Place) *ignores {
 	return rules
 }
 
-func (s *search) visit(at found, shown string) {
+func (s *search) visit(at walkedFile, shown string) {
 	rel := at.rel
 	within := path.Join(at.walk.within, rel)
-	if rel != "." && (!s.wanted(rel) || at.walk.hides(within)) {
+	if rel != "." && (!s.wanted(rel) || at.walk.isHidden(within)) {
 		return
 	}
 
@@ -267,7 +267,7 @@ func (s *search) visit(at found, shown string) {
 	case err != nil:
 		s.skip(where, func(sk *skipped) { sk.Unreadable++ })
 		return
-	case bytes.IndexByte(text[:min(len(text), sniff)], 0) >= 0:
+	case bytes.IndexByte(text[:min(len(text), sniffBytes)], 0) >= 0:
 		s.mu.Lock()
 		s.res.Skipped.Binary++
 		s.mu.Unlock()
@@ -279,8 +279,8 @@ func (s *search) visit(at found, shown string) {
 	var some []match
 	total := 0
 	s.find.each(text, func(number int, line []byte) {
-		if total++; len(some) < s.most {
-			some = append(some, match{where, number, shownLine(line)})
+		if total++; len(some) < s.limit {
+			some = append(some, match{where, number, truncateLine(line)})
 		}
 	})
 
@@ -290,13 +290,13 @@ func (s *search) visit(at found, shown string) {
 }
 
 var (
-	buffers  = sync.Pool{New: func() any { return new(bytes.Buffer) }}
-	errLarge = errors.New("too large")
-	errOther = errors.New("no file any more, or one with a second name")
+	buffers          = sync.Pool{New: func() any { return new(bytes.Buffer) }}
+	errLarge         = errors.New("too large")
+	errNotSearchable = errors.New("no file any more, or one with a second name")
 )
 
 // read gives what a file holds, in a buffer that is used again.
-func (at found) read(buf *bytes.Buffer) ([]byte, error) {
+func (at walkedFile) read(buf *bytes.Buffer) ([]byte, error) {
 	f, err := openToRead(at.dir, at.name)
 	if err != nil {
 		return nil, err
@@ -308,9 +308,9 @@ func (at found) read(buf *bytes.Buffer) ([]byte, error) {
 	case err != nil:
 		return nil, err
 	case !info.Mode().IsRegular():
-		return nil, errOther
-	case at.walk.outside && !tool.Alone(f):
-		return nil, errOther
+		return nil, errNotSearchable
+	case at.walk.outside && !tool.HasOneLink(f):
+		return nil, errNotSearchable
 	case info.Size() > maxRaw:
 		return nil, errLarge
 	}
@@ -339,7 +339,7 @@ func (s *search) add(some []match, total int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.res.Total += total
-	if s.res.Matches = append(s.res.Matches, some...); len(s.res.Matches) > 8*s.most {
+	if s.res.Matches = append(s.res.Matches, some...); len(s.res.Matches) > 8*s.limit {
 		s.trim()
 	}
 }
@@ -349,11 +349,11 @@ func (s *search) trim() {
 	slices.SortFunc(s.res.Matches, func(a, b match) int {
 		return cmp.Or(strings.Compare(a.Path, b.Path), cmp.Compare(a.Line, b.Line))
 	})
-	s.res.Matches = s.res.Matches[:min(len(s.res.Matches), s.most)]
+	s.res.Matches = s.res.Matches[:min(len(s.res.Matches), s.limit)]
 }
 
-// shownLine is a line as an answer holds it.
-func shownLine(line []byte) string {
+// truncateLine is a line as an answer holds it.
+func truncateLine(line []byte) string {
 	enough := utf8.UTFMax * (maxMatchLine + 1) // of a line that may be the whole file
 
 	return text.Truncate(string(line[:min(len(line), enough)]), maxMatchLine)
@@ -370,23 +370,23 @@ func (f *files) searchAlias(spec tool.Spec) (tool.Tool, error) {
 		CaseSensitive bool   `json:"case_sensitive,omitempty"`
 	}
 	return tool.Define(spec, func(ctx context.Context, _ tool.Invocation, a args) (tool.Envelope, error) {
-		if e := fault(a.Pattern, "include", a.Include); e != nil {
+		if e := patternFailure(a.Pattern, "include", a.Include); e != nil {
 			return *e, nil
 		}
 
-		find, err := expression(a.Pattern, a.CaseSensitive)
+		find, err := newRegexpMatcher(a.Pattern, a.CaseSensitive)
 		if err != nil {
 			return tool.Failure(tool.KindInvalidArgs, "the pattern is no regular expression: %v", err).WithField("pattern", "a regular expression of Go (RE2)"), nil
 		}
 
 		res, warnings, err := f.search(ctx, &search{path: a.Path, glob: a.Include, find: find})
 		if err != nil {
-			return refused(a.Path, err), nil
+			return pathFailure(a.Path, err), nil
 		}
 
 		var text strings.Builder
 		for _, m := range res.Matches {
-			fmt.Fprintf(&text, "%s:%d:%s\n", plain(m.Path), m.Line, m.Text)
+			fmt.Fprintf(&text, "%s:%d:%s\n", quotePath(m.Path), m.Line, m.Text)
 		}
 
 		if res.Total == 0 {
@@ -404,8 +404,8 @@ func (f *files) searchAlias(spec tool.Spec) (tool.Tool, error) {
 	})
 }
 
-// plain is a path in a list of lines: one with a line break in it is quoted.
-func plain(path string) string {
+// quotePath is a path in a list of lines: one with a line break in it is quoted.
+func quotePath(path string) string {
 	if strings.ContainsAny(path, "\n\r") {
 		return strconv.Quote(path)
 	}

@@ -71,17 +71,17 @@ func (f *files) share(ctx context.Context, in tool.Invocation, a shareArgs) (too
 	if name == "" {
 		name = filepath.Base(a.Path)
 	}
-	if !shareable(name) {
+	if !isFileName(name) {
 		return wrong("filename", fmt.Sprintf("a name like report.md of at most %d bytes", maxName), "%q is not the name of a file without a folder", name)
 	}
 
 	a.Content = f.redact(a.Content) // what looks like an escape is expanded, and could be of a secret
-	content, warnings, refusal := f.toShare(ctx, a)
+	content, warnings, refusal := f.contentToShare(ctx, a)
 	if refusal != nil {
 		return *refusal, nil
 	}
 
-	if whole, err := f.shared(ctx, in.Run); err != nil {
+	if whole, err := f.sharedBytes(ctx, in.Run); err != nil {
 		return tool.Envelope{}, err
 	} else if whole+int64(len(content)) > maxSharedOfRun {
 		return tool.Failure(tool.KindRejected, "this run has shared %d bytes, and at most %d are kept of one", whole, maxSharedOfRun), nil
@@ -100,14 +100,14 @@ func (f *files) share(ctx context.Context, in tool.Invocation, a shareArgs) (too
 	return tool.Success(shareResult{fmt.Sprint(kept.ID), kept.Name, kept.Version, kept.Size, kept.Hash, kept.Description}, warnings...), nil
 }
 
-// shareable says whether a name is a file's, without a folder, that every system takes.
-func shareable(name string) bool {
+// isFileName says whether a name is a file's, without a folder, that every system takes.
+func isFileName(name string) bool {
 	return name != "" && name != "." && name != ".." && len(name) <= maxName && utf8.ValidString(name) &&
 		!strings.ContainsAny(name, `/\`) && !strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) })
 }
 
-// shared is how much a run has shared, in bytes.
-func (f *files) shared(ctx context.Context, run int64) (n int64, err error) {
+// sharedBytes is how much a run has shared, in bytes.
+func (f *files) sharedBytes(ctx context.Context, run int64) (n int64, err error) {
 	all, err := f.log.Artifacts(ctx, run)
 	for _, a := range all {
 		n += a.Size
@@ -115,8 +115,8 @@ func (f *files) shared(ctx context.Context, run int64) (n int64, err error) {
 	return n, err
 }
 
-// toShare is what a call shares, or why it cannot be.
-func (f *files) toShare(ctx context.Context, a shareArgs) (content []byte, warnings []string, refusal *tool.Envelope) {
+// contentToShare is what a call shares, or why it cannot be.
+func (f *files) contentToShare(ctx context.Context, a shareArgs) (content []byte, warnings []string, refusal *tool.Envelope) {
 	refuse := func(e tool.Envelope) ([]byte, []string, *tool.Envelope) { return nil, nil, &e }
 	if a.Path == "" {
 		text := a.Content
@@ -135,13 +135,13 @@ func (f *files) toShare(ctx context.Context, a shareArgs) (content []byte, warni
 	file, err := f.roots.Open(a.Path)
 	var bad *tool.PathError
 	if errors.As(err, &bad) && bad.Kind == tool.KindNotFound {
-		e := f.missing(ctx, a.Path, bad)
+		e := f.notFoundWithCandidates(ctx, a.Path, bad)
 		e.Kind = tool.KindExecutionError
 		return refuse(e)
 	}
 
 	if err != nil {
-		return refuse(refused(a.Path, err))
+		return refuse(pathFailure(a.Path, err))
 	}
 	defer file.Close()
 

@@ -12,10 +12,10 @@ import (
 
 // Limits of the preview of a spreadsheet (OSA-31).
 const (
-	defaultCells = 8 // rows, and columns
-	maxRows      = 50
-	maxColumns   = 30
-	maxCell      = 200 // characters
+	defaultSheetSize = 8 // rows, and columns
+	maxRows          = 50
+	maxColumns       = 30
+	maxCell          = 200 // characters
 )
 
 type sheetResult struct {
@@ -33,7 +33,7 @@ func (f *files) sheet(ctx context.Context, content io.Reader, a readArgs) (tool.
 		return tool.Failure(tool.KindInvalidArgs, "max_rows and max_columns must be 1 or more").WithField("max_rows", "1 to 50"), nil
 	}
 
-	rows, columns := min(cmp.Or(a.MaxRows, defaultCells), maxRows), min(cmp.Or(a.MaxColumns, defaultCells), maxColumns)
+	rows, columns := min(cmp.Or(a.MaxRows, defaultSheetSize), maxRows), min(cmp.Or(a.MaxColumns, defaultSheetSize), maxColumns)
 	p, err := f.viewer.XLSX(ctx, content, a.SheetName, rows, columns)
 	if err != nil {
 		return tool.Envelope{}, err

@@ -40,7 +40,7 @@ func TestStaleWrite(t *testing.T) {
 			}
 			defer place.Close()
 
-			old, err := current(place, "a.txt")
+			old, err := readCurrent(place, "a.txt")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -49,12 +49,12 @@ func TestStaleWrite(t *testing.T) {
 			}
 
 			theirs, _ := os.ReadFile(path)
-			file, err := draft(place, "mine", 0)
+			file, err := writeTemp(place, "mine", 0)
 			if err != nil {
 				t.Fatal(err)
 			}
 
-			err = publish(place, "a.txt", file, old)
+			err = commit(place, "a.txt", file, old)
 			var bad *tool.PathError
 			if !errors.As(err, &bad) || !bad.Envelope().Retryable {
 				t.Errorf("a stale write gave %v", err)

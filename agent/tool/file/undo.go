@@ -41,24 +41,24 @@ func Undo(ctx context.Context, log Log, op ledger.FileOp, force bool) error {
 	return undo(ctx, log, roots, op, force)
 }
 
-// hindered says why a change cannot be taken back now, "" when it can.
-func hindered(roots *tool.Roots, op ledger.FileOp) string {
-	p, old, err := reach(roots, op)
+// whyNotUndoable says why a change cannot be taken back now, "" when it can.
+func whyNotUndoable(roots *tool.Roots, op ledger.FileOp) string {
+	p, old, err := openChanged(roots, op)
 	if err != nil {
 		return err.Error()
 	}
 	defer p.Close()
-	return hinders(p, op, old, func(string) bool { return false })
+	return undoObstacle(p, op, old, func(string) bool { return false })
 }
 
-// hinders says why a change cannot be taken back from what is at its place now; gone are the
+// undoObstacle says why a change cannot be taken back from what is at its place now; gone are the
 // paths at which there will be nothing by then.
-func hinders(p *tool.Place, op ledger.FileOp, now before, gone func(path string) bool) string {
-	if why := stands(op, now); why != "" || op.Type != ledger.FileDirCreate {
+func undoObstacle(p *tool.FileHandle, op ledger.FileOp, now fileState, gone func(path string) bool) string {
+	if why := contentObstacle(op, now); why != "" || op.Type != ledger.FileDirCreate {
 		return why
 	}
 
-	switch more, err := inhabited(p, gone); {
+	switch more, err := hasOtherContent(p, gone); {
 	case err != nil:
 		return err.Error()
 	case more:
@@ -67,16 +67,16 @@ func hinders(p *tool.Place, op ledger.FileOp, now before, gone func(path string)
 	return ""
 }
 
-// reach is where the file of a change is, and what it holds now.
-func reach(roots *tool.Roots, op ledger.FileOp) (*tool.Place, before, error) {
+// openChanged is where the file of a change is, and what it holds now.
+func openChanged(roots *tool.Roots, op ledger.FileOp) (*tool.FileHandle, fileState, error) {
 	p, err := roots.At(op.Path, true)
 	if err != nil {
-		return nil, before{}, err
+		return nil, fileState{}, err
 	}
 
-	look := current
+	look := readCurrent
 	if byCommand(op) {
-		look = whole
+		look = readAny
 	}
 
 	old, err := look(p, op.Path)
@@ -87,8 +87,8 @@ func reach(roots *tool.Roots, op ledger.FileOp) (*tool.Place, before, error) {
 	return p, old, nil
 }
 
-// is says whether a file holds what has a hash; "" is that of no file.
-func (b before) is(hash string) bool {
+// hasHash says whether a file holds what has a hash; "" is that of no file.
+func (b fileState) hasHash(hash string) bool {
 	if b.info == nil {
 		return hash == ""
 	}
@@ -98,16 +98,16 @@ func (b before) is(hash string) bool {
 	return hash == hashOf(b.text)
 }
 
-// stands says why a change cannot be taken back from what its file holds now.
-func stands(op ledger.FileOp, now before) string {
+// contentObstacle says why a change cannot be taken back from what its file holds now.
+func contentObstacle(op ledger.FileOp, now fileState) string {
 	switch {
 	case !op.UndoneAt.IsZero():
 		return "it was undone at " + op.UndoneAt.Format(time.RFC3339)
 	case op.Lost != "":
 		return op.Lost
-	case now.is(op.AfterHash):
+	case now.hasHash(op.AfterHash):
 		return ""
-	case now.is(op.BeforeHash):
+	case now.hasHash(op.BeforeHash):
 		return "the file is as it was before: the change did not come about, or was taken back by hand"
 	case now.info == nil:
 		return "the file was removed since"
@@ -118,20 +118,20 @@ func stands(op ledger.FileOp, now before) string {
 // undo restores the file of a change and marks the change. A change that never came about is
 // marked alone.
 func undo(ctx context.Context, log Log, roots *tool.Roots, op ledger.FileOp, force bool) error {
-	p, old, err := reach(roots, op)
+	p, old, err := openChanged(roots, op)
 	if err != nil {
 		return err
 	}
 	defer p.Close()
 
-	asBefore := op.Lost == "" && op.UndoneAt.IsZero() && old.is(op.BeforeHash)
-	why := hinders(p, op, old, func(string) bool { return false })
+	asBefore := op.Lost == "" && op.UndoneAt.IsZero() && old.hasHash(op.BeforeHash)
+	why := undoObstacle(p, op, old, func(string) bool { return false })
 	switch {
 	case asBefore:
 	case why != "" && (!force || op.Lost != "" || !op.UndoneAt.IsZero()):
-		return &tool.PathError{Kind: tool.KindRejected, Message: fmt.Sprintf("the change %d/%s of %s cannot be undone: %s", op.Run, op.Batch, (&files{roots: roots}).near(op.Path), why)}
+		return &tool.PathError{Kind: tool.KindRejected, Message: fmt.Sprintf("the change %d/%s of %s cannot be undone: %s", op.Run, op.Batch, (&files{roots: roots}).relToWorkdir(op.Path), why)}
 	case op.BeforeHash == "":
-		err = withdraw(p, old, op)
+		err = removeCreated(p, old, op)
 	default:
 		err = restore(ctx, log, p, old, op)
 	}
@@ -145,10 +145,10 @@ func undo(ctx context.Context, log Log, roots *tool.Roots, op ledger.FileOp, for
 	return nil
 }
 
-// withdraw removes a file that was created, and the folders that were made for it, as far as
+// removeCreated removes a file that was created, and the folders that were made for it, as far as
 // nothing else is in them.
-func withdraw(p *tool.Place, old before, op ledger.FileOp) error {
-	if !old.still(p) {
+func removeCreated(p *tool.FileHandle, old fileState, op ledger.FileOp) error {
+	if !old.unchanged(p) {
 		return changedMeanwhile(op.Path)
 	}
 	if err := p.Remove(p.Rel); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -174,13 +174,13 @@ func withdraw(p *tool.Place, old before, op ledger.FileOp) error {
 }
 
 // restore writes what the file held before, with its permissions.
-func restore(ctx context.Context, log Log, p *tool.Place, old before, op ledger.FileOp) error {
+func restore(ctx context.Context, log Log, p *tool.FileHandle, old fileState, op ledger.FileOp) error {
 	text, err := log.FileBefore(ctx, op.ID)
 	if err != nil {
 		return &hostError{err}
 	}
 
-	file, err := draft(p, string(text), fs.FileMode(op.Mode))
+	file, err := writeTemp(p, string(text), fs.FileMode(op.Mode))
 	if err != nil {
 		return err
 	}
@@ -188,7 +188,7 @@ func restore(ctx context.Context, log Log, p *tool.Place, old before, op ledger.
 		return errors.Join(&hostError{err}, file.Abort())
 	}
 
-	return publish(p, op.Path, file, old)
+	return commit(p, op.Path, file, old)
 }
 
 func changedMeanwhile(shown string) error {
@@ -205,7 +205,7 @@ type operation struct {
 	Why     string `json:"why_not,omitempty"`
 }
 
-var historySpec = rare(reading("file_operation_history", historyText, tool.ClassOther))
+var historySpec = wideContextOnly(reading("file_operation_history", historyText, tool.ClassOther))
 
 func (f *files) historyTool(s tool.Spec) (tool.Tool, error) {
 	type args struct {
@@ -223,9 +223,9 @@ func (f *files) historyTool(s tool.Spec) (tool.Tool, error) {
 		}
 
 		if a.Path != "" {
-			path, err := f.recorded(a.Path)
+			path, err := f.recordedPath(a.Path)
 			if err != nil {
-				return refused(a.Path, err), nil
+				return pathFailure(a.Path, err), nil
 			}
 			filter.Path = path
 		}
@@ -237,25 +237,25 @@ func (f *files) historyTool(s tool.Spec) (tool.Tool, error) {
 
 		out := make([]operation, len(ops))
 		for i, op := range ops {
-			why := hindered(f.roots, op)
-			out[i] = operation{nameOf(op, in), op.Run, string(op.Type), f.near(op.Path), op.At.Format(time.RFC3339), why == "", why}
+			why := whyNotUndoable(f.roots, op)
+			out[i] = operation{operationID(op, in), op.Run, string(op.Type), f.relToWorkdir(op.Path), op.At.Format(time.RFC3339), why == "", why}
 		}
 
 		return tool.Success(map[string]any{"operations": out, "count": len(out)}), nil
 	})
 }
 
-// nameOf is what a run calls a change: the key of the call that made it, after the number of
+// operationID is what a run calls a change: the key of the call that made it, after the number of
 // the run when that was another.
-func nameOf(op ledger.FileOp, in tool.Invocation) string {
+func operationID(op ledger.FileOp, in tool.Invocation) string {
 	if op.Run == in.Run {
 		return op.Batch
 	}
 	return fmt.Sprintf("%d/%s", op.Run, op.Batch)
 }
 
-// recorded is a path as changes are recorded by.
-func (f *files) recorded(path string) (string, error) {
+// recordedPath is a path as changes are recorded by.
+func (f *files) recordedPath(path string) (string, error) {
 	p, err := f.roots.At(path, false)
 	if err != nil {
 		return "", err
@@ -264,8 +264,8 @@ func (f *files) recorded(path string) (string, error) {
 	return filepath.Join(p.Name(), p.Rel), nil
 }
 
-// near is a path as it is used from the working folder.
-func (f *files) near(path string) string {
+// relToWorkdir is a path as it is used from the working folder.
+func (f *files) relToWorkdir(path string) string {
 	if rel, err := filepath.Rel(f.roots.Workdir(), path); err == nil && filepath.IsLocal(rel) {
 		return filepath.ToSlash(rel)
 	}
@@ -277,19 +277,19 @@ type undoArgs struct {
 	Path        string `json:"path,omitempty" jsonschema:"takes back all changes of this run to this file"`
 }
 
-var undoSpec = rare(changing("file_undo", undoText, tool.WritesBack))
+var undoSpec = wideContextOnly(changing("file_undo", undoText, tool.WritesBack))
 
 func (f *files) undoTool(s tool.Spec) (tool.Tool, error) { return tool.Define(s, f.undo) }
 
 func (f *files) undo(ctx context.Context, in tool.Invocation, a undoArgs) (tool.Envelope, error) {
-	ops, none, err := f.chosen(ctx, in, a)
+	ops, none, err := f.selectChanges(ctx, in, a)
 	if none != nil || err != nil {
-		return deref(none), err
+		return envelopeOrZero(none), err
 	}
 
 	undone := []operation{}
 	for i, op := range ops {
-		err := f.together(ops, i)
+		err := f.checkBatch(ops, i)
 		if err == nil {
 			err = undo(ctx, f.log, f.roots, op, false)
 		}
@@ -298,18 +298,18 @@ func (f *files) undo(ctx context.Context, in tool.Invocation, a undoArgs) (tool.
 			err = &tool.PathError{Kind: tool.KindRejected, Message: fmt.Sprintf("%v; %s after it were undone", err, text.Plural(len(undone), "change"))}
 		}
 		if err != nil {
-			return answer(f.near(op.Path), err)
+			return failureOf(f.relToWorkdir(op.Path), err)
 		}
 
-		undone = append(undone, operation{ID: nameOf(op, in), Run: op.Run, Type: string(op.Type), Path: f.near(op.Path), At: op.At.Format(time.RFC3339)})
+		undone = append(undone, operation{ID: operationID(op, in), Run: op.Run, Type: string(op.Type), Path: f.relToWorkdir(op.Path), At: op.At.Format(time.RFC3339)})
 	}
 
 	return tool.Success(map[string]any{"undone": undone, "count": len(undone)}), nil
 }
 
-// together refuses the first of the changes that one command made while any of them cannot be
+// checkBatch refuses the first of the changes that one command made while any of them cannot be
 // taken back: of a file that was moved, one name must not be restored without the other.
-func (f *files) together(ops []ledger.FileOp, at int) error {
+func (f *files) checkBatch(ops []ledger.FileOp, at int) error {
 	if at > 0 && ops[at-1].Batch == ops[at].Batch {
 		return nil
 	}
@@ -323,29 +323,29 @@ func (f *files) together(ops []ledger.FileOp, at int) error {
 			continue
 		}
 
-		p, now, err := reach(f.roots, op)
+		p, now, err := openChanged(f.roots, op)
 		if err != nil {
 			return err
 		}
 
-		why := hinders(p, op, now, func(path string) bool { return gone[path] })
-		if p.Close(); why != "" && !now.is(op.BeforeHash) {
-			return &tool.PathError{Kind: tool.KindRejected, Message: fmt.Sprintf("the change %s cannot be undone: %s: %s", op.Batch, f.near(op.Path), why)}
+		why := undoObstacle(p, op, now, func(path string) bool { return gone[path] })
+		if p.Close(); why != "" && !now.hasHash(op.BeforeHash) {
+			return &tool.PathError{Kind: tool.KindRejected, Message: fmt.Sprintf("the change %s cannot be undone: %s: %s", op.Batch, f.relToWorkdir(op.Path), why)}
 		}
 	}
 
 	return nil
 }
 
-func deref(e *tool.Envelope) tool.Envelope {
+func envelopeOrZero(e *tool.Envelope) tool.Envelope {
 	if e == nil {
 		return tool.Envelope{}
 	}
 	return *e
 }
 
-// chosen are the changes that a call means, the newest first; none says why there are none.
-func (f *files) chosen(ctx context.Context, in tool.Invocation, a undoArgs) (ops []ledger.FileOp, none *tool.Envelope, err error) {
+// selectChanges are the changes that a call means, the newest first; none says why there are none.
+func (f *files) selectChanges(ctx context.Context, in tool.Invocation, a undoArgs) (ops []ledger.FileOp, none *tool.Envelope, err error) {
 	nothing := func(format string, args ...any) ([]ledger.FileOp, *tool.Envelope, error) {
 		e := tool.Failure(tool.KindNotFound, format, args...)
 		return nil, &e, nil
@@ -360,8 +360,8 @@ func (f *files) chosen(ctx context.Context, in tool.Invocation, a undoArgs) (ops
 	}
 
 	if a.Path != "" {
-		if path, err = f.recorded(a.Path); err != nil {
-			e := refused(a.Path, err)
+		if path, err = f.recordedPath(a.Path); err != nil {
+			e := pathFailure(a.Path, err)
 			return nil, &e, nil
 		}
 	}
@@ -394,7 +394,7 @@ func (f *files) chosen(ctx context.Context, in tool.Invocation, a undoArgs) (ops
 	case len(ops) == 0:
 		return nothing("this run has made no change that could be undone; give the operation_id of an earlier one, as file_operation_history has it")
 	case a.OperationID != "" && path != "" && !touching[ops[0].Batch]:
-		e := tool.Failure(tool.KindInvalidArgs, "change %s is of %s, not of %s; give one of the two", a.OperationID, f.near(ops[0].Path), a.Path).WithField("path", "")
+		e := tool.Failure(tool.KindInvalidArgs, "change %s is of %s, not of %s; give one of the two", a.OperationID, f.relToWorkdir(ops[0].Path), a.Path).WithField("path", "")
 		return nil, &e, nil
 	}
 

@@ -37,7 +37,7 @@ func UndoRun(ctx context.Context, log Log, run int64, force, dry bool) (out []Un
 		case later && hash != op.AfterHash && hash != op.BeforeHash:
 			u.Why = "the file was changed between two changes of the run"
 		case !later:
-			u.Why = inTheWay(op, func(path string) bool { hash, ok := as[path]; return ok && hash == "" })
+			u.Why = obstacleNow(op, func(path string) bool { hash, ok := as[path]; return ok && hash == "" })
 		}
 
 		if u.Why != "" {
@@ -71,22 +71,22 @@ func UndoRun(ctx context.Context, log Log, run int64, force, dry bool) (out []Un
 	return out, done, nil
 }
 
-// inTheWay says why a change cannot be taken back. One that did not come about is not in the way.
-func inTheWay(op ledger.FileOp, gone func(path string) bool) string {
+// obstacleNow says why a change cannot be taken back. One that did not come about is not in the way.
+func obstacleNow(op ledger.FileOp, gone func(path string) bool) string {
 	roots, err := tool.NewRoots(op.Root, nil)
 	if err != nil {
 		return fmt.Sprintf("the folder %s is gone", op.Root)
 	}
 
-	p, now, err := reach(roots, op)
+	p, now, err := openChanged(roots, op)
 	if err != nil {
 		return err.Error()
 	}
 	defer p.Close()
 
-	if now.is(op.BeforeHash) {
+	if now.hasHash(op.BeforeHash) {
 		return ""
 	}
 
-	return hinders(p, op, now, gone)
+	return undoObstacle(p, op, now, gone)
 }

@@ -20,8 +20,8 @@ const (
 	perBatch   = 64 // files of one folder that one walker takes at once
 )
 
-// found is a file, in an open folder.
-type found struct {
+// walkedFile is a file, in an open folder.
+type walkedFile struct {
 	dir  *os.Root
 	name string
 	rel  string // from where the walk began, with slashes
@@ -35,38 +35,38 @@ type found struct {
 type walk struct {
 	start *os.Root
 	depth int // of folders; 0 has no limit
-	visit func(found)
+	visit func(walkedFile)
 	// within is where the walk begins in its granted place; outside says that this is not the
 	// workdir, where a second name of a file may lead out of what was granted.
-	within  string
-	outside bool
-	hides   func(rel string) bool // what in the granted place is not read
+	within   string
+	outside  bool
+	isHidden func(rel string) bool // what in the granted place is not read
 
 	mu         sync.Mutex
 	more       sync.Cond
-	waiting    []part
+	waiting    []walkItem
 	busy       int
 	walked     atomic.Int64
 	unread     []string // folders that could not be read
 	incomplete atomic.Bool
 }
 
-// part is what one walker takes: a folder to read, or some files of one.
-type part struct {
+// walkItem is what one walker takes: a folder to read, or some files of one.
+type walkItem struct {
 	rel   string
 	depth int
-	rules *ignores
+	rules *ignoreRules
 	files []string
-	dir   *shared
+	dir   *sharedDir
 }
 
-// shared is a folder that several parts use; the last one closes it.
-type shared struct {
+// sharedDir is a folder that several parts use; the last one closes it.
+type sharedDir struct {
 	root *os.Root
 	uses atomic.Int64
 }
 
-func (s *shared) release() {
+func (s *sharedDir) release() {
 	if s.uses.Add(-1) == 0 {
 		s.root.Close()
 	}
@@ -74,9 +74,9 @@ func (s *shared) release() {
 
 // run ends when everything was visited, when the context ends, or with too many entries;
 // incomplete says of the last two.
-func (w *walk) run(ctx context.Context, rules *ignores) {
+func (w *walk) run(ctx context.Context, rules *ignoreRules) {
 	w.more.L = &w.mu
-	w.waiting = []part{{rel: ".", depth: 1, rules: rules}}
+	w.waiting = []walkItem{{rel: ".", depth: 1, rules: rules}}
 	var all sync.WaitGroup
 	for range min(max(runtime.GOMAXPROCS(0), 2), maxWalkers) {
 		all.Go(func() { w.work(ctx) })
@@ -88,7 +88,7 @@ func (w *walk) run(ctx context.Context, rules *ignores) {
 
 func (w *walk) work(ctx context.Context) {
 	for {
-		p, ok := w.take()
+		p, ok := w.dequeue()
 		if !ok {
 			return
 		}
@@ -101,13 +101,13 @@ func (w *walk) work(ctx context.Context) {
 					w.incomplete.Store(true)
 					break
 				}
-				w.visit(found{p.dir.root, name, below(p.rel, name), w})
+				w.visit(walkedFile{p.dir.root, name, joinRel(p.rel, name), w})
 			}
 			p.dir.release()
 		case over():
 			w.incomplete.Store(true)
 		default:
-			w.enter(p)
+			w.readFolder(p)
 		}
 
 		w.mu.Lock()
@@ -119,14 +119,14 @@ func (w *walk) work(ctx context.Context) {
 	}
 }
 
-// take waits for a part; false when there will be none.
-func (w *walk) take() (part, bool) {
+// dequeue waits for a part; false when there will be none.
+func (w *walk) dequeue() (walkItem, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
 	for len(w.waiting) == 0 {
 		if w.busy == 0 {
-			return part{}, false
+			return walkItem{}, false
 		}
 		w.more.Wait()
 	}
@@ -139,28 +139,28 @@ func (w *walk) take() (part, bool) {
 	return p, true
 }
 
-func (w *walk) give(parts []part) {
+func (w *walk) enqueue(parts []walkItem) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.waiting = append(w.waiting, parts...)
 	w.more.Broadcast()
 }
 
-// enter reads a folder, and has its files and folders visited.
-func (w *walk) enter(p part) {
+// readFolder reads a folder, and has its files and folders visited.
+func (w *walk) readFolder(p walkItem) {
 	dir, err := w.start.OpenRoot(p.rel)
 	if err != nil {
-		w.skip(p.rel)
+		w.markUnread(p.rel)
 		return
 	}
 
-	in := &shared{root: dir}
+	in := &sharedDir{root: dir}
 	in.uses.Add(1)
 	defer in.release()
 
 	entries, err := readDir(dir)
 	if err != nil {
-		w.skip(p.rel)
+		w.markUnread(p.rel)
 	}
 
 	w.walked.Add(int64(len(entries)))
@@ -172,15 +172,15 @@ func (w *walk) enter(p part) {
 		rules = readIgnores(dir, p.rel, rules)
 	}
 
-	var parts []part
+	var parts []walkItem
 	var files []string
 	for _, e := range entries {
-		rel := below(p.rel, e.Name())
+		rel := joinRel(p.rel, e.Name())
 		switch {
-		case ignored(e.Name()) || rules.drops(rel, e.IsDir()):
+		case alwaysIgnored(e.Name()) || rules.ignored(rel, e.IsDir()):
 		case e.IsDir():
 			if !generated(e.Name(), here) && (w.depth == 0 || p.depth < w.depth) {
-				parts = append(parts, part{rel: rel, depth: p.depth + 1, rules: rules})
+				parts = append(parts, walkItem{rel: rel, depth: p.depth + 1, rules: rules})
 			}
 		case e.Type().IsRegular():
 			files = append(files, e.Name())
@@ -189,21 +189,21 @@ func (w *walk) enter(p part) {
 
 	for some := range slices.Chunk(files, perBatch) {
 		in.uses.Add(1)
-		parts = append(parts, part{rel: p.rel, files: some, dir: in})
+		parts = append(parts, walkItem{rel: p.rel, files: some, dir: in})
 	}
 
-	w.give(parts)
+	w.enqueue(parts)
 }
 
-// below is the path of an entry of a folder.
-func below(folder, name string) string {
+// joinRel is the path of an entry of a folder.
+func joinRel(folder, name string) string {
 	if folder == "." {
 		return name
 	}
 	return folder + "/" + name
 }
 
-func (w *walk) skip(rel string) {
+func (w *walk) markUnread(rel string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.unread = append(w.unread, rel)
@@ -212,7 +212,7 @@ func (w *walk) skip(rel string) {
 // openToRead opens a file that is regular by its folder's list, and does not wait when it was
 // swapped for a pipe since.
 func openToRead(dir *os.Root, name string) (*os.File, error) {
-	return dir.OpenFile(name, os.O_RDONLY|doNotWait, 0)
+	return dir.OpenFile(name, os.O_RDONLY|nonBlocking, 0)
 }
 
 // unreadWarning names folders that could not be read.

@@ -54,7 +54,7 @@ func (l *Loaded) add(name string) {
 // Shelf is the skills of one run, and which of them its model has read.
 type Shelf struct {
 	Options
-	alone  sync.Mutex            // one is loaded at a time
+	mu     sync.Mutex            // one is loaded at a time
 	finder func() *skills.Finder // made when it is first needed
 }
 
@@ -83,7 +83,7 @@ func (s *Shelf) load(nameOrPath string, again bool) tool.Envelope {
 	case errors.Is(err, skills.ErrNotGranted):
 		return tool.Failure(tool.KindRejected, "%v; its owner can name it under the agent's skills", err)
 	case err != nil:
-		return s.unknown(nameOrPath, err)
+		return s.unknownSkill(nameOrPath, err)
 	}
 
 	if s.Verify != nil {
@@ -92,8 +92,8 @@ func (s *Shelf) load(nameOrPath string, again bool) tool.Envelope {
 		}
 	}
 
-	s.alone.Lock()
-	defer s.alone.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 
 	if s.Loaded.Has(sk.Name) && !again {
 		return tool.Success(loaded{Skill: sk.Name, Note: "is loaded already; its instructions stand above. If you cannot see them any more, load it with again: true"})
@@ -108,8 +108,8 @@ func (s *Shelf) load(nameOrPath string, again bool) tool.Envelope {
 	return tool.Success(loaded{Skill: sk.Name, Content: text})
 }
 
-// unknown names the nearest skills to a name that is none.
-func (s *Shelf) unknown(name string, err error) tool.Envelope {
+// unknownSkill names the nearest skills to a name that is none.
+func (s *Shelf) unknownSkill(name string, err error) tool.Envelope {
 	const most = 20
 	all := s.View.All()
 	var names []string

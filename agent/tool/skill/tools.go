@@ -47,12 +47,12 @@ const (
 	skillPrefix = "skill/"
 	toolPrefix  = "tool/"
 
-	few        = 20 // skills whose names a schema lists; of more a model searches
-	maxQueries = 8
-	maxHits    = 10 // of a query
-	maxIDs     = 20
-	maxNamed   = 60  // tools that are named to a model that is not told of them
-	maxTold    = 300 // characters of a description
+	maxListedSkills  = 20 // skills whose names a schema lists; of more a model searches
+	maxQueries       = 8
+	maxHitsPerQuery  = 10 // of a query
+	maxIDs           = 20
+	maxUnlistedNamed = 60  // tools that are named to a model that is not told of them
+	maxDescription   = 300 // characters of a description
 )
 
 // Tools are load_skill, and the tools that find skills and tools where there are many skills, or
@@ -72,7 +72,7 @@ func (s *Shelf) Tools() ([]tool.Tool, error) {
 	}
 
 	spec := discoverSpec
-	spec.Description += s.named()
+	spec.Description += s.unlistedNote()
 	discover, err := tool.Define(spec, s.discover)
 	if err != nil {
 		return nil, err
@@ -82,23 +82,23 @@ func (s *Shelf) Tools() ([]tool.Tool, error) {
 	return append(out, discover, loadAll), err
 }
 
-// named tells which tools there are beside those that the model is told of.
-func (s *Shelf) named() string {
+// unlistedNote tells which tools there are beside those that the model is told of.
+func (s *Shelf) unlistedNote() string {
 	if len(s.Apart) == 0 {
 		return ""
 	}
-	return " Tools that you are not told of yet: " + text.List(s.Apart, maxNamed) + "."
+	return " Tools that you are not told of yet: " + text.List(s.Apart, maxUnlistedNamed) + "."
 }
 
 // loadTool is load_skill; all says that the model is told of every skill.
 func (s *Shelf) loadTool() (load tool.Tool, all bool, err error) {
-	names := make([]string, 0, few)
+	names := make([]string, 0, maxListedSkills)
 	for _, sk := range s.View.All() {
 		names = append(names, sk.Name)
 	}
 
 	spec := loadSpec
-	if len(names) <= few {
+	if len(names) <= maxListedSkills {
 		spec.Enum = map[string][]string{"skill_name": names}
 	}
 
@@ -106,7 +106,7 @@ func (s *Shelf) loadTool() (load tool.Tool, all bool, err error) {
 		return s.load(a.Name, a.Again), nil
 	})
 	_, more := s.View.Listed()
-	return load, len(names) <= few && more == 0, err
+	return load, len(names) <= maxListedSkills && more == 0, err
 }
 
 type loadArgs struct {
@@ -142,14 +142,14 @@ func (s *Shelf) discover(_ context.Context, _ tool.Invocation, a discoverArgs) (
 	finder := s.finder()
 	ranked := make([][]skills.Hit, len(queries))
 	for i, q := range queries {
-		ranked[i] = finder.Search(q, maxHits)
+		ranked[i] = finder.Search(q, maxHitsPerQuery)
 	}
 
 	var out []found
-	for place := range maxHits {
+	for place := range maxHitsPerQuery {
 		for _, hits := range ranked {
 			if place < len(hits) && !slices.ContainsFunc(out, func(f found) bool { return f.ID == hits[place].ID }) {
-				out = append(out, found{hits[place].ID, text.Truncate(text.Collapse(hits[place].Description), maxTold)})
+				out = append(out, found{hits[place].ID, text.Truncate(text.Collapse(hits[place].Description), maxDescription)})
 			}
 		}
 	}
@@ -208,7 +208,7 @@ func (s *Shelf) loadAll(_ context.Context, _ tool.Invocation, a loadAllArgs) (to
 	var contents, warnings []string
 	var first *tool.Envelope
 	for _, id := range a.IDs {
-		e := s.one(id, &out, &contents)
+		e := s.loadOne(id, &out, &contents)
 		if !e.OK {
 			warnings = append(warnings, fmt.Sprintf("%s was not loaded (%s): %s", id, e.Kind, e.Message))
 			first = cmp.Or(first, &e)
@@ -222,8 +222,8 @@ func (s *Shelf) loadAll(_ context.Context, _ tool.Invocation, a loadAllArgs) (to
 	return tool.Success(out, warnings...), nil
 }
 
-// one loads one id into out.
-func (s *Shelf) one(id string, out *loadedAll, contents *[]string) tool.Envelope {
+// loadOne loads one id into out.
+func (s *Shelf) loadOne(id string, out *loadedAll, contents *[]string) tool.Envelope {
 	if name, ok := strings.CutPrefix(id, skillPrefix); ok {
 		e := s.load(name, false)
 		var l loaded
