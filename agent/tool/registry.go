@@ -23,7 +23,7 @@ type Registry struct {
 	modelTools []model.Tool
 }
 
-// NewRegistry refuses two tools of one name, and what Define did not make.
+// NewRegistry refuses two tools with the same name, and a Tool that Define did not make.
 func NewRegistry(tools ...Tool) (*Registry, error) {
 	r := &Registry{tools: make(map[string]Tool, len(tools))}
 	for _, t := range tools {
@@ -41,7 +41,7 @@ func NewRegistry(tools ...Tool) (*Registry, error) {
 	return r, nil
 }
 
-// With is the registry and one more tool, whatever a filter has left out.
+// With returns the registry with one more tool, whatever a filter has left out.
 func (r *Registry) With(t Tool) (*Registry, error) {
 	all := slices.Collect(maps.Values(r.tools))
 	out, err := NewRegistry(append(all, t)...)
@@ -51,8 +51,8 @@ func (r *Registry) With(t Tool) (*Registry, error) {
 	return out.Apart(slices.Collect(maps.Keys(r.unlisted))), nil
 }
 
-// Apart is the registry whose models are not told of some tools. These can be called by their
-// names all the same: a list that stays as it is keeps what a provider has read of a prompt (OSA-20).
+// Apart returns the registry with some tools left out of the list that models get. They can be called
+// by name all the same: a list that stays as it is keeps what a provider has cached of a prompt (OSA-20).
 func (r *Registry) Apart(names []string) *Registry {
 	out := &Registry{tools: r.tools, names: r.names, unlisted: map[string]bool{}}
 	for _, name := range names {
@@ -62,7 +62,7 @@ func (r *Registry) Apart(names []string) *Registry {
 	return out
 }
 
-// Names lists the tools.
+// Names lists the tools, sorted. It must not be changed.
 func (r *Registry) Names() []string { return r.names }
 
 // Lookup finds a tool.
@@ -71,8 +71,8 @@ func (r *Registry) Lookup(name string) (Tool, bool) {
 	return t, ok
 }
 
-// Permits says whether a glob of allow matches a tool (where there is none, all are allowed) and no
-// glob of deny does. A glob that cannot be read allows nothing and denies everything.
+// Permits reports whether a glob of allow matches a tool (without any, all are allowed) and no glob of
+// deny does. A malformed glob allows nothing and denies everything.
 func Permits(allow, deny []string, name string) bool {
 	return (len(allow) == 0 || matchesAny(allow, name, false)) && !matchesAny(deny, name, true)
 }
@@ -101,8 +101,8 @@ func matchesAny(globs []string, name string, broken bool) bool {
 	})
 }
 
-// Models is what a model is told, in a fixed order. It is asked for with each turn, and is not
-// to be changed.
+// Models lists the tools for a model, in a fixed order. It is made once, for it is asked for with each
+// turn, and must not be changed.
 func (r *Registry) Models() []model.Tool { return r.modelTools }
 
 func (r *Registry) listForModel() []model.Tool {
@@ -115,8 +115,8 @@ func (r *Registry) listForModel() []model.Tool {
 	return out
 }
 
-// Call checks the arguments and runs a tool. Everything that the caller of the tool can
-// do something about is an envelope; an error means that the host is broken.
+// Call checks the arguments and runs a tool. What the caller can do something about is an envelope; an
+// error means that the host is broken.
 func (r *Registry) Call(ctx context.Context, in Invocation, name string, args json.RawMessage) (Envelope, error) {
 	t, ok := r.tools[name]
 	if !ok {
@@ -158,8 +158,9 @@ type outcome struct {
 	err      error
 }
 
-// runWithTimeout runs the function within its time, and survives its defects.
+// runWithTimeout runs the function, and stops waiting for it when its time is over.
 func (t Tool) runWithTimeout(ctx context.Context, in Invocation, args json.RawMessage) (Envelope, error) {
+	// Such a tool must be waited for: an answer before it has ended would be wrong.
 	if t.spec.Timeout < 0 {
 		o := t.runRecovered(ctx, in, args)
 		return o.envelope, o.err
@@ -168,13 +169,15 @@ func (t Tool) runWithTimeout(ctx context.Context, in Invocation, args json.RawMe
 	ctx, cancel := context.WithTimeoutCause(ctx, t.spec.Timeout, timeoutError{t.spec.Timeout})
 	defer cancel()
 
+	// Buffered: a tool that ends after nobody waits any more must not block for ever.
 	done := make(chan outcome, 1)
 	go func() { done <- t.runRecovered(ctx, in, args) }()
 	var o outcome
 	select {
 	case o = <-done:
 	case <-ctx.Done():
-		// A tool that heeds its context ends now, with its own words.
+		// A tool that watches its context ends now, and knows best what to say. One that does not
+		// is left behind.
 		select {
 		case o = <-done:
 		case <-time.After(time.Second):
@@ -182,6 +185,7 @@ func (t Tool) runWithTimeout(ctx context.Context, in Invocation, args json.RawMe
 		}
 	}
 
+	// A success that came together with the timeout stays a success.
 	var late timeoutError
 	if errors.As(context.Cause(ctx), &late) && (o.err != nil || !o.envelope.OK) {
 		if t.spec.Effect == domain.EffectWrite || t.spec.Effect == domain.EffectExternal {
@@ -190,6 +194,7 @@ func (t Tool) runWithTimeout(ctx context.Context, in Invocation, args json.RawMe
 		return Failure(KindTimeout, "the call did not end within %s", late.after), nil
 	}
 
+	// A cancelled run makes tools fail with errors that do not mean a broken host.
 	if o.err != nil && ctx.Err() != nil {
 		return Failure(KindExecutionError, "cancelled: %v", context.Cause(ctx)), nil
 	}
@@ -197,7 +202,7 @@ func (t Tool) runWithTimeout(ctx context.Context, in Invocation, args json.RawMe
 	return o.envelope, o.err
 }
 
-// runRecovered runs the function, whose defects are its own.
+// runRecovered runs the function, and turns a panic into a failed call: the run and the daemon go on.
 func (t Tool) runRecovered(ctx context.Context, in Invocation, args json.RawMessage) (o outcome) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -26,8 +26,8 @@ func (e *invalid) envelope() Envelope {
 	return Failure(KindInvalidArgs, "%s", e.message).WithField(e.field, e.expected)
 }
 
-// validate checks arguments against a schema and returns them corrected: what models
-// commonly get wrong without meaning anything else by it (OSA-11).
+// validate checks arguments against a schema and corrects what models commonly get wrong without
+// meaning anything else by it (OSA-11): numbers in quotes, null or "" for an absent argument.
 func validate(schema *jsonschema.Schema, raw json.RawMessage) (json.RawMessage, error) {
 	m, err := coerce(schema, raw)
 	if err != nil {
@@ -36,13 +36,15 @@ func validate(schema *jsonschema.Schema, raw json.RawMessage) (json.RawMessage, 
 	return json.Marshal(m)
 }
 
+// coerce is validate with the arguments decoded.
 func coerce(schema *jsonschema.Schema, raw json.RawMessage) (map[string]any, error) {
 	v, err := decode(raw)
 	if err != nil {
 		return nil, &invalid{"", "the arguments are not JSON: " + err.Error(), "a JSON object"}
 	}
 
-	if text, ok := v.(string); ok { // an object that was written as a string
+	// Some models write the whole object as a JSON string.
+	if text, ok := v.(string); ok {
 		inner, err := decode(json.RawMessage(text))
 		if err != nil {
 			return nil, &invalid{"", "the arguments are not JSON: " + err.Error(), "a JSON object"}
@@ -68,7 +70,7 @@ func decode(raw json.RawMessage) (any, error) {
 	}
 
 	dec := json.NewDecoder(bytes.NewReader(raw))
-	dec.UseNumber()
+	dec.UseNumber() // large ids stay exact
 	var v any
 	if err := dec.Decode(&v); err != nil {
 		return nil, err
@@ -82,6 +84,7 @@ func decode(raw json.RawMessage) (any, error) {
 
 func checkObject(path string, schema *jsonschema.Schema, m map[string]any) (map[string]any, error) {
 	out := make(map[string]any, len(m))
+	// Sorted, so that of several faults the same one is reported each time.
 	for _, key := range slices.Sorted(maps.Keys(m)) {
 		field := join(path, key)
 		p, known := schema.Properties[key]
@@ -101,7 +104,7 @@ func checkObject(path string, schema *jsonschema.Schema, m map[string]any) (map[
 		}
 
 		required := slices.Contains(schema.Required, key)
-		// null, and a filler in an optional field, count as absent.
+		// Models fill in optional arguments that they do not use with null or "".
 		if m[key] == nil || (m[key] == "" && !required) {
 			continue
 		}
@@ -130,12 +133,12 @@ func join(path, key string) string {
 	return path + "." + key
 }
 
-// isClosed says whether a schema allows only the properties that it names.
+// isClosed reports whether a schema allows only the properties that it names.
 func isClosed(s *jsonschema.Schema) bool {
 	return s.AdditionalProperties != nil && s.AdditionalProperties.Not != nil
 }
 
-// additional is the schema of the properties that a schema does not name.
+// additional is the schema for properties that a schema does not name.
 func additional(s *jsonschema.Schema) *jsonschema.Schema {
 	if s.AdditionalProperties == nil {
 		return &jsonschema.Schema{}
@@ -143,7 +146,7 @@ func additional(s *jsonschema.Schema) *jsonschema.Schema {
 	return s.AdditionalProperties
 }
 
-// checkValue fits one value to its schema.
+// checkValue checks one value against its schema, and converts it.
 func checkValue(field string, s *jsonschema.Schema, v any) (any, error) {
 	types := s.Types
 	if s.Type != "" {
@@ -182,7 +185,7 @@ func checkValue(field string, s *jsonschema.Schema, v any) (any, error) {
 	return v, nil
 }
 
-// coerceType converts a value to the first of the types that it can be meant as.
+// coerceType converts a value to the first of the types that it can stand for.
 func coerceType(types []string, v any) (any, bool) {
 	for _, t := range types {
 		if isType(t, v) {
@@ -193,6 +196,7 @@ func coerceType(types []string, v any) (any, bool) {
 		}
 	}
 
+	// Models often put numbers, lists and objects in quotes.
 	text, ok := v.(string)
 	if !ok {
 		return nil, false
@@ -235,8 +239,9 @@ func isType(t string, v any) bool {
 	return false
 }
 
-// integer takes 3, 3.0 and 3e0 for the same number.
+// integer accepts 3, 3.0 and 3e0 as the same number.
 func integer(n json.Number) (any, bool) {
+	// big.Rat would spell out 1e999999999 in full, and so fill the memory.
 	if len(n) > 40 || hasHugeExponent(n.String()) {
 		return nil, false
 	}
@@ -248,12 +253,12 @@ func integer(n json.Number) (any, bool) {
 	return json.Number(r.Num().String()), true
 }
 
-// isTyped says whether a schema asks for anything. A map of free values is taken as it is.
+// isTyped reports whether a schema asks for anything. A map of free values is accepted as it is.
 func isTyped(s *jsonschema.Schema) bool {
 	return s != nil && (s.Type != "" || len(s.Types) > 0)
 }
 
-// hasHugeExponent finds the exponents that would make a number of millions of digits.
+// hasHugeExponent reports an exponent that would make a number of very many digits.
 func hasHugeExponent(n string) bool {
 	i := strings.IndexAny(n, "eE")
 	if i < 0 {
@@ -277,6 +282,7 @@ func describe(s *jsonschema.Schema) string {
 		return "one of " + strings.Join(values, ", ")
 	}
 
+	// A Go pointer or map is null or something else: the message names the something else.
 	t := s.Type
 	for _, name := range s.Types {
 		if name != "null" {
@@ -303,4 +309,14 @@ func display(v any) string {
 		return fmt.Sprint(v)
 	}
 	return text.Truncate(string(raw), 60)
+}
+
+// hint ends a message about a wrong name with the one that was probably meant; "" when none is similar.
+func hint(wrong string, known []string) string {
+	ask := text.DidYouMean(wrong, known)
+	if ask == "" {
+		return ""
+	}
+
+	return "; " + ask
 }

@@ -6,15 +6,16 @@ import (
 	"path/filepath"
 )
 
-// OnMemory says who knows the labels of what earlier runs of the agent wrote: in its database,
-// and where it may write. nil: it has none.
+// OnMemory sets how to ask for the taint of what earlier runs of the agent wrote: in its database,
+// and where it may write. Without it there is none.
 func (r *Roots) OnMemory(labels func(context.Context) (Taint, error)) { r.memoryTaint = labels }
 
 // Distrust names folders in which strangers leave files, wherever they lie. What is read there,
-// names included, is untrusted; it grants nothing. A link to one is no name of it: see BothNames.
+// names included, is untrusted; it grants nothing. A link to such a folder is no name of it: see
+// BothNames.
 func (r *Roots) Distrust(folders ...string) { r.untrusted = folders }
 
-// MemoryTaint are the labels of what earlier runs of the agent wrote.
+// MemoryTaint is the taint of what earlier runs of the agent wrote.
 func (r *Roots) MemoryTaint(ctx context.Context) (Taint, error) {
 	if r.memoryTaint == nil {
 		return 0, nil
@@ -22,7 +23,22 @@ func (r *Roots) MemoryTaint(ctx context.Context) (Taint, error) {
 	return r.memoryTaint(ctx)
 }
 
-// Reads is what a call needs that reads a file, or what is in a folder.
+// Labels is the taint of all that lies in the roots together: a program can read any of it.
+func (r *Roots) Labels(ctx context.Context) (Taint, error) {
+	labels, err := r.MemoryTaint(ctx)
+	for _, g := range r.roots {
+		if g.Private {
+			labels |= Private
+		}
+		if g.Untrusted || r.overlapsUntrusted(g.Path) {
+			labels |= Untrusted
+		}
+	}
+
+	return labels, err
+}
+
+// Reads is the need of a call that reads a file, or lists a folder.
 func (r *Roots) Reads(ctx context.Context, path string) (n Need, err error) {
 	if path == "" {
 		path = "."
@@ -41,6 +57,7 @@ func (r *Roots) Reads(ctx context.Context, path string) (n Need, err error) {
 		n.Adds |= Untrusted
 	}
 
+	// What the agent can write, earlier runs may have written: it is as tainted as they were.
 	if _, own := below(r.workdir, abs); own || g.Write {
 		memory, err := r.MemoryTaint(ctx)
 		n.Adds |= memory
@@ -50,7 +67,8 @@ func (r *Roots) Reads(ctx context.Context, path string) (n Need, err error) {
 	return n, nil
 }
 
-// overlapsUntrusted says whether a path is in a folder of strangers' files, or holds one.
+// overlapsUntrusted reports whether a path is in a folder of strangers' files, or above one: a
+// search from there reads those files, too.
 func (r *Roots) overlapsUntrusted(abs string) bool {
 	for _, d := range r.untrusted {
 		if _, in := below(d, abs); in {
@@ -63,7 +81,8 @@ func (r *Roots) overlapsUntrusted(abs string) bool {
 	return false
 }
 
-// PathNeeds are those of a tool that reads the file of its argument path, or with writes changes it.
+// PathNeeds makes the Needs of a tool that reads the file of its argument path, or with writes
+// changes it.
 func (r *Roots) PathNeeds(writes bool) func(context.Context, Invocation, json.RawMessage) (Need, error) {
 	return func(ctx context.Context, _ Invocation, args json.RawMessage) (Need, error) {
 		var a struct {
@@ -73,6 +92,7 @@ func (r *Roots) PathNeeds(writes bool) func(context.Context, Invocation, json.Ra
 			return Need{}, nil //nolint:nilerr // the call itself says what is wrong with them
 		}
 
+		// A change reads, too: its answer shows a part of what the file held.
 		n, err := r.Reads(ctx, filepath.Clean(a.Path))
 		n.Keeps = writes
 		return n, err
