@@ -8,9 +8,9 @@ import (
 	"rouse/agent/tool"
 )
 
-// TestGate: UNI-06, every combination of what a call needs, what its run has met, what its owner
+// TestAuthorizer: UNI-06, every combination of what a call needs, what its run has met, what its owner
 // has set and what its owner has said has the verdict of the rules in security.md.
-func TestGate(t *testing.T) {
+func TestAuthorizer(t *testing.T) {
 	saids := []tool.Said{{}, {Stands: true}, {Once: true}, {Denied: true, Reason: "no"}, {Stands: true, Denied: true}}
 	refused := tool.Failure(tool.KindInvalidArgs, "no such thing")
 	n := 0

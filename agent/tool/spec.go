@@ -6,9 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"path"
-	"rouse/internal/domain"
 	"slices"
 	"time"
+
+	"rouse/internal/domain"
 )
 
 // Class says how the loop treats the calls of a tool beside their effect.
@@ -89,7 +90,7 @@ type Spec struct {
 	Scope             Scope
 	Writes            Writes
 	Given             Given
-	// SecondOf is the tool that this one is an alias of, for models that were trained on other names.
+	// SecondOf is the tool that this one is an alias of, for models that know it by another.
 	// An agent has an alias only if its list of tools names it.
 	SecondOf string
 	// Says is the argument that alone tells a person what a call does, as a command line does; "": all

@@ -6,29 +6,20 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
-	"unicode/utf8"
-
-	udiff "github.com/aymanbagabas/go-udiff"
 
 	"rouse/agent/tool"
 	"rouse/agentdb/ledger"
 	"rouse/internal/atomicfile"
-	"rouse/internal/text"
 )
 
 // maxUndoBytes bounds what is kept of a run's changed files, in bytes; what is changed beyond it
 // cannot be undone, and says so before.
 const maxUndoBytes = 256 << 20
-
-// Bounds of a difference that is shown (OSA-32).
-const (
-	maxDiffLines = 80
-	maxDiffChars = 12_000
-)
 
 // binaryExtensions are files that a text would break.
 var binaryExtensions = map[string]bool{".xlsx": true, ".xls": true, ".xlsm": true, ".ods": true, ".pdf": true, ".pptx": true, ".ppt": true, ".odp": true,
@@ -199,6 +190,31 @@ func readCurrent(p *tool.FileHandle, shown string) (fileState, error) {
 	return fileState{info, text}, err
 }
 
+// readAny is what is at a place now, text or not: a file with its bytes, or a folder.
+func readAny(p *tool.FileHandle, shown string) (fileState, error) {
+	file, err := p.OpenChecked()
+	var bad *tool.PathError
+	if errors.As(err, &bad) && bad.Kind == tool.KindNotFound {
+		return fileState{}, nil
+	}
+	if err != nil {
+		return fileState{}, err
+	}
+	defer file.Close()
+
+	info, err := file.Stat()
+	if err != nil || info.IsDir() {
+		return fileState{info: info}, err
+	}
+
+	all, err := io.ReadAll(io.LimitReader(file, maxRaw+1))
+	if err == nil && len(all) > maxRaw {
+		err = &tool.PathError{Kind: tool.KindRejected, Message: fmt.Sprintf("%s has more than the %d MiB that are kept of a file", shown, maxRaw>>20)}
+	}
+
+	return fileState{info, string(all)}, err
+}
+
 // writeTemp makes a file whole before it takes its name, so no reader sees half of it. Its mode is
 // that of a new file where none is given.
 func writeTemp(p *tool.FileHandle, text string, mode fs.FileMode) (*atomicfile.File, error) {
@@ -238,57 +254,4 @@ func commit(p *tool.FileHandle, shown string, file *atomicfile.File, old fileSta
 	}
 
 	return file.Commit()
-}
-
-// changedRange is the part of old, in whole lines, outside of which text is the same: of a large file
-// only that is compared.
-func changedRange(old, text string) (from, to int) {
-	n := min(len(old), len(text))
-	same := 0
-	for same < n && old[same] == text[same] {
-		same++
-	}
-
-	from = strings.LastIndexByte(old[:same], '\n') + 1
-	end := 0
-	for end < n-from && old[len(old)-1-end] == text[len(text)-1-end] {
-		end++
-	}
-
-	to = len(old) - end
-	if at := strings.IndexByte(old[to:], '\n'); at >= 0 && to > from {
-		return from, to + at + 1
-	}
-	if to == from && len(text)-end == from { // nothing is apart
-		return from, to
-	}
-
-	return from, len(old)
-}
-
-// diff shows what changes, cut to a readable size.
-func diff(path, old, now string) string {
-	name := strings.TrimPrefix(filepath.ToSlash(path), "/")
-	from, to := changedRange(old, now)
-	edits := udiff.Lines(old[from:to], now[from:len(now)-(len(old)-to)])
-	for i := range edits {
-		edits[i].Start, edits[i].End = edits[i].Start+from, edits[i].End+from
-	}
-
-	d, err := udiff.ToUnified("a/"+name, "b/"+name, old, edits, udiff.DefaultContextLines)
-	if err != nil {
-		return fmt.Sprintf("the difference cannot be shown: %v", err)
-	}
-
-	lines := strings.SplitAfter(strings.TrimSuffix(d, "\n"), "\n")
-	if len(lines) > maxDiffLines {
-		left := len(lines) - maxDiffLines + 1
-		d = strings.Join(lines[:maxDiffLines-1], "") + fmt.Sprintf("… %d more lines\n", left)
-	}
-
-	if utf8.RuneCountInString(d) > maxDiffChars {
-		d = text.Truncate(d, maxDiffChars-1) + "\n"
-	}
-
-	return d
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"path/filepath"
 
@@ -158,71 +157,4 @@ func (k *Kept) Drop(ctx context.Context) error {
 		all = errors.Join(all, k.log.DropFileOp(ctx, op.ID))
 	}
 	return all
-}
-
-// readAny is what is at a place now, text or not: a file with its bytes, or a folder.
-func readAny(p *tool.FileHandle, shown string) (fileState, error) {
-	file, err := p.OpenChecked()
-	var bad *tool.PathError
-	if errors.As(err, &bad) && bad.Kind == tool.KindNotFound {
-		return fileState{}, nil
-	}
-	if err != nil {
-		return fileState{}, err
-	}
-	defer file.Close()
-
-	info, err := file.Stat()
-	if err != nil || info.IsDir() {
-		return fileState{info: info}, err
-	}
-
-	all, err := io.ReadAll(io.LimitReader(file, maxRaw+1))
-	if err == nil && len(all) > maxRaw {
-		err = &tool.PathError{Kind: tool.KindRejected, Message: fmt.Sprintf("%s has more than the %d MiB that are kept of a file", shown, maxRaw>>20)}
-	}
-
-	return fileState{info, string(all)}, err
-}
-
-// byCommand says whether a change was made by a command, to a file of any kind.
-func byCommand(op ledger.FileOp) bool {
-	switch op.Type {
-	case ledger.FileMove, ledger.FileCopy, ledger.FileDelete, ledger.FileDirCreate:
-		return true
-	}
-	return false
-}
-
-// hasOtherContent says whether a folder holds anything but what will be gone by then.
-func hasOtherContent(p *tool.FileHandle, gone func(path string) bool) (bool, error) {
-	return folderHasOther(p, p.Rel, gone)
-}
-
-func folderHasOther(p *tool.FileHandle, rel string, gone func(path string) bool) (bool, error) {
-	dir, err := p.Open(rel)
-	if err != nil {
-		return false, p.Explain(err)
-	}
-	defer dir.Close()
-
-	entries, err := dir.ReadDir(-1)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return false, p.Explain(err)
-	}
-
-	for _, e := range entries {
-		within := filepath.Join(rel, e.Name())
-		if !gone(filepath.Join(p.Name(), within)) {
-			return true, nil
-		}
-
-		if e.IsDir() {
-			if more, err := folderHasOther(p, within, gone); more || err != nil {
-				return more, err
-			}
-		}
-	}
-
-	return false, nil
 }

@@ -17,7 +17,7 @@ import (
 
 // What is written is told of before it is there: the name that it will have, whatever way
 // leads to it, and all that a watch goes by.
-func TestOutputsAreToldFirst(t *testing.T) {
+func TestOutputsAreAnnouncedFirst(t *testing.T) {
 	dir := t.TempDir()
 	real, err := filepath.EvalSymlinks(dir)
 	if err != nil {

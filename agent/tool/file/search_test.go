@@ -16,7 +16,7 @@ import (
 	"rouse/agent/tool/file"
 )
 
-func walkedFile(got map[string]any) string {
+func formatMatches(got map[string]any) string {
 	var out []string
 	for _, it := range got["matches"].([]any) {
 		m := it.(map[string]any)
@@ -43,8 +43,8 @@ func TestSearch(t *testing.T) {
 
 	e, got := call("file_search", map[string]any{"pattern": "nEEdle"})
 	want := "a.txt:1:Needle one|a.txt:3:hay NEEDLE|keep.log:1:needle|odd:1:a\ufffdneedle|sub/b.go:1:// needle|sub/build/x:1:needle|sub/out:1:needle|sub/x.log:1:needle|target/x:1:needle"
-	if !e.OK || walkedFile(got) != want || got["total_matches"] != 9.0 || got["truncated"] != false {
-		t.Errorf("%+v\n%s\nwant\n%s", e, walkedFile(got), want)
+	if !e.OK || formatMatches(got) != want || got["total_matches"] != 9.0 || got["truncated"] != false {
+		t.Errorf("%+v\n%s\nwant\n%s", e, formatMatches(got), want)
 	}
 	if sk := got["skipped"].(map[string]any); sk["binary"] != 1.0 || sk["larger_than_5_mib"] != 1.0 || sk["secret"] != 1.0 || fmt.Sprint(sk["some"]) != "[large server.pem]" {
 		t.Errorf("%v", sk)
@@ -67,8 +67,8 @@ func TestSearch(t *testing.T) {
 		"kin of a letter":   {map[string]any{"pattern": "20 k"}, "kelvin:1:20 \u212a"},
 		"punctuation alone": {map[string]any{"pattern": "// "}, "sub/b.go:1:// needle"},
 	} {
-		if e, got := call("file_search", c.args); !e.OK || walkedFile(got) != c.want {
-			t.Errorf("%s: %+v\n%s\nwant\n%s", name, e, walkedFile(got), c.want)
+		if e, got := call("file_search", c.args); !e.OK || formatMatches(got) != c.want {
+			t.Errorf("%s: %+v\n%s\nwant\n%s", name, e, formatMatches(got), c.want)
 		}
 	}
 
@@ -279,12 +279,12 @@ func TestSearchStays(t *testing.T) {
 	}
 
 	inner := b.run(t)
-	if _, got := inner("file_search", map[string]any{"pattern": "needle"}); walkedFile(got) != "b.txt:1:needle" {
-		t.Errorf("%s", walkedFile(got))
+	if _, got := inner("file_search", map[string]any{"pattern": "needle"}); formatMatches(got) != "b.txt:1:needle" {
+		t.Errorf("%s", formatMatches(got))
 	}
 
 	_, got := inner("file_search", map[string]any{"pattern": "needle", "path": filepath.Join(dir, "in")})
-	if sk, ok := got["skipped"].(map[string]any); walkedFile(got) != "" || !ok || sk["unreadable"] != 1.0 {
+	if sk, ok := got["skipped"].(map[string]any); formatMatches(got) != "" || !ok || sk["unreadable"] != 1.0 {
 		t.Errorf("a second name outside of the workdir: %v", got)
 	}
 	if _, got := call("list_files", map[string]any{"path": "."}); got["total"] != 3.0 {
@@ -338,8 +338,8 @@ func TestReadFile(t *testing.T) {
 	}
 }
 
-// TestSecondNames: YOA-05, UNI-05 and UNI-06, a model sees the second names where they are asked for.
-func TestSecondNames(t *testing.T) {
+// TestAliases: YOA-05, UNI-05 and UNI-06, a model sees the second names where they are asked for.
+func TestAliases(t *testing.T) {
 	roots, err := tool.NewRoots(t.TempDir(), nil)
 	if err != nil {
 		t.Fatal(err)

@@ -5,11 +5,15 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
+	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 
+	"rouse/agent/tool"
 	"rouse/internal/text"
 )
 
@@ -221,4 +225,65 @@ func (w *walk) unreadWarning() []string {
 		return nil
 	}
 	return []string{fmt.Sprintf("%s could not be read: %s", text.Plural(len(w.unread), "folder"), text.List(w.unread, maxSkipped))}
+}
+
+// walkPath walks a folder, or visits the one file that a path is.
+func (f *files) walkPath(ctx context.Context, at string, depth int, visit func(walkedFile)) (*walk, error) {
+	p, err := f.roots.At(at, false)
+	if err != nil {
+		return nil, err
+	}
+	defer p.Close()
+
+	file, err := p.OpenChecked()
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+
+	info, err := file.Stat()
+	if err != nil {
+		return nil, err
+	}
+
+	w := &walk{depth: depth, visit: visit, within: filepath.ToSlash(p.Rel), outside: !p.InWorkdir(), isHidden: p.IsHidden}
+	folder := p.Rel
+	if !info.IsDir() {
+		folder = filepath.Dir(p.Rel)
+	}
+	if w.start, err = p.OpenRoot(folder); err != nil {
+		return nil, p.Explain(err)
+	}
+	defer w.start.Close()
+
+	if !info.IsDir() {
+		visit(walkedFile{w.start, filepath.Base(p.Rel), ".", w})
+		return w, nil
+	}
+
+	w.run(ctx, f.parentRules(p))
+	return w, nil
+}
+
+// parentRules are those of the folders from the granted one to where a walk begins.
+func (f *files) parentRules(p *tool.FileHandle) *ignoreRules {
+	var rules *ignoreRules
+	up := filepath.ToSlash(p.Rel)
+	if up == "." {
+		return nil
+	}
+
+	folder := "."
+	for _, part := range strings.Split(up, "/") {
+		if dir, err := p.OpenRoot(folder); err == nil {
+			rules = readIgnores(dir, "", rules)
+			if rules != nil && rules.base == "" {
+				rules.base, rules.prefix = ".", strings.TrimPrefix(strings.TrimPrefix(up, folder), "/")+"/"
+			}
+			dir.Close()
+		}
+		folder = path.Join(folder, part)
+	}
+
+	return rules
 }
