@@ -17,11 +17,11 @@ import (
 	"rouse/internal/atomicfile"
 )
 
-// maxUndoBytes bounds what is kept of a run's changed files, in bytes; what is changed beyond it
-// cannot be undone, and says so before.
+// maxUndoBytes bounds what is stored of a run's changed files. Changes beyond it cannot be undone, and
+// their answers say so.
 const maxUndoBytes = 256 << 20
 
-// binaryExtensions are files that a text would break.
+// binaryExtensions are of formats that are not text: a text under such a name would be a broken file.
 var binaryExtensions = map[string]bool{".xlsx": true, ".xls": true, ".xlsm": true, ".ods": true, ".pdf": true, ".pptx": true, ".ppt": true, ".odp": true,
 	".docx": true, ".doc": true, ".odt": true, ".zip": true, ".gz": true, ".png": true, ".jpg": true, ".jpeg": true, ".gif": true, ".db": true, ".sqlite": true}
 
@@ -33,7 +33,7 @@ type pendingChange struct {
 	notUndoable string // why it cannot be undone; "" when it can
 }
 
-// prepare finds a file that may be changed, and says what it holds. Close the place.
+// prepare opens a file that is to be changed, and reads what it holds. Close its handle.
 func (f *files) prepare(ctx context.Context, in tool.Invocation, path string) (pendingChange, error) {
 	if ext := strings.ToLower(filepath.Ext(path)); binaryExtensions[ext] {
 		return pendingChange{}, &tool.PathError{Kind: tool.KindRejected, Message: fmt.Sprintf("a %s file is not text; write .txt, .md or .csv instead", ext)}
@@ -49,6 +49,7 @@ func (f *files) prepare(ctx context.Context, in tool.Invocation, path string) (p
 		return c, errors.Join(err, place.Close())
 	}
 
+	// Said before the change, so that a dry run shows it, too.
 	kept, err := f.log.FileBytes(ctx, in.Run)
 	if err != nil {
 		return c, errors.Join(&hostError{err}, place.Close())
@@ -61,12 +62,12 @@ func (f *files) prepare(ctx context.Context, in tool.Invocation, path string) (p
 	return c, nil
 }
 
-// hostError is the host's, not the caller's: it ends the run.
+// hostError is a fault of the host, not of the call: it ends the run.
 type hostError struct{ error }
 
 func (e *hostError) Unwrap() error { return e.error }
 
-// failureOf is the envelope of a change that was not made.
+// failureOf turns the error of a change that was not made into an envelope, or a host's error.
 func failureOf(path string, err error) (tool.Envelope, error) {
 	var host *hostError
 	if errors.As(err, &host) {
@@ -75,8 +76,8 @@ func failureOf(path string, err error) (tool.Envelope, error) {
 	return pathFailure(path, err), nil
 }
 
-// apply replaces the file, or creates it, and returns the name of the change:
-// the key of its call, which is the same when the run is played again.
+// apply replaces or creates the file. It returns the id of the change: the key of its call, which is the
+// same when the run is resumed.
 func (f *files) apply(ctx context.Context, in tool.Invocation, c pendingChange, kind ledger.FileOpType, text string) (string, error) {
 	p := c.place
 	op := ledger.FileOp{Agent: in.Agent, Batch: in.Key, Type: kind, Root: p.Name(), Path: filepath.Join(p.Name(), p.Rel), Made: firstMissingFolder(p), AfterHash: hashOf(text), Lost: c.notUndoable}
@@ -89,6 +90,9 @@ func (f *files) apply(ctx context.Context, in tool.Invocation, c pendingChange, 
 		mode = c.old.info.Mode().Perm()
 	}
 
+	// The order is what makes a crash harmless: first the temporary file, which nobody sees; then the
+	// announcement to the watches; then the record with the old content; last the rename. After a
+	// crash the record may be of a change that never came about, which undo recognizes.
 	file, err := writeTemp(p, text, mode)
 	if err != nil {
 		return "", p.Explain(err)
@@ -102,6 +106,7 @@ func (f *files) apply(ctx context.Context, in tool.Invocation, c pendingChange, 
 		return "", errors.Join(&hostError{err}, file.Abort())
 	}
 
+	// The record is dropped even if the run was cancelled meanwhile: there was no change.
 	if err := commit(p, c.shown, file, c.old); err != nil {
 		if dropped := f.log.DropFileOp(context.WithoutCancel(ctx), op.ID); dropped != nil {
 			return "", errors.Join(err, &hostError{dropped})
@@ -117,7 +122,8 @@ func hashOf(text string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// firstMissingFolder is the first of the folders that have to be made for a place, "" for none.
+// firstMissingFolder is the topmost of the folders that have to be made for a file, "" for none. Undo
+// removes what is empty from there on.
 func firstMissingFolder(p *tool.FileHandle) string {
 	first := ""
 	for folder := filepath.Dir(p.Rel); folder != "."; folder = filepath.Dir(folder) {
@@ -130,18 +136,18 @@ func firstMissingFolder(p *tool.FileHandle) string {
 	return first
 }
 
-// risk says what a change may cost, in a word: low, medium, high.
+// risk rates what a change may destroy: low, medium or high.
 func (c pendingChange) risk(text string) string {
 	switch {
 	case c.old.info == nil || strings.HasPrefix(text, c.old.text):
 		return "low" // nothing is lost
-	case c.notUndoable != "" || 2*len(text) < len(c.old.text):
+	case c.notUndoable != "" || 2*len(text) < len(c.old.text): // more than half of it is gone
 		return "high"
 	}
 	return "medium"
 }
 
-// warnings tells what cannot be undone.
+// warnings says what cannot be undone.
 func (c pendingChange) warnings() []string {
 	if c.notUndoable == "" {
 		return nil
@@ -149,13 +155,14 @@ func (c pendingChange) warnings() []string {
 	return []string{"the change of " + c.shown + " cannot be undone: " + c.notUndoable}
 }
 
-// fileState is what a file was; info is nil when there was none.
+// fileState is what a file was at a moment; info is nil when there was none.
 type fileState struct {
 	info fs.FileInfo
 	text string
 }
 
-// unchanged says whether nobody changed the file meanwhile.
+// unchanged reports whether nobody changed the file meanwhile. It compares what stat
+// tells, and does not read the file again.
 func (b fileState) unchanged(p *tool.FileHandle) bool {
 	now, err := p.Lstat(p.Rel)
 	if b.info == nil {
@@ -164,7 +171,7 @@ func (b fileState) unchanged(p *tool.FileHandle) bool {
 	return err == nil && os.SameFile(now, b.info) && now.Size() == b.info.Size() && now.ModTime().Equal(b.info.ModTime())
 }
 
-// readCurrent reads what is there now, and refuses what may not be replaced.
+// readCurrent reads the text file that is there now, and refuses what may not be replaced.
 func readCurrent(p *tool.FileHandle, shown string) (fileState, error) {
 	file, err := p.OpenChecked()
 	var bad *tool.PathError
@@ -182,6 +189,7 @@ func readCurrent(p *tool.FileHandle, shown string) (fileState, error) {
 		return fileState{}, err
 	case info.IsDir():
 		return fileState{}, &tool.PathError{Kind: tool.KindInvalidArgs, Message: shown + " is a folder"}
+	// The rename would succeed, for it needs only the folder: the mark is its owner's wish.
 	case info.Mode().Perm()&0o200 == 0:
 		return fileState{}, &tool.PathError{Kind: tool.KindRejected, Message: shown + " is marked read-only"}
 	}
@@ -190,7 +198,7 @@ func readCurrent(p *tool.FileHandle, shown string) (fileState, error) {
 	return fileState{info, text}, err
 }
 
-// readAny is what is at a place now, text or not: a file with its bytes, or a folder.
+// readAny reads what is there now, text or not: a file with its bytes, or a folder.
 func readAny(p *tool.FileHandle, shown string) (fileState, error) {
 	file, err := p.OpenChecked()
 	var bad *tool.PathError
@@ -215,8 +223,8 @@ func readAny(p *tool.FileHandle, shown string) (fileState, error) {
 	return fileState{info, string(all)}, err
 }
 
-// writeTemp makes a file whole before it takes its name, so no reader sees half of it. Its mode is
-// that of a new file where none is given.
+// writeTemp writes the whole content to a temporary file, so that no reader sees half of it. Without a
+// mode it gets that of a new file.
 func writeTemp(p *tool.FileHandle, text string, mode fs.FileMode) (*atomicfile.File, error) {
 	if folder := filepath.Dir(p.Rel); folder != "." {
 		if err := p.MkdirAll(folder, 0o755); err != nil {
@@ -224,6 +232,7 @@ func writeTemp(p *tool.FileHandle, text string, mode fs.FileMode) (*atomicfile.F
 		}
 	}
 
+	// Only now: the check resolves the links on the way, so the folders must exist.
 	if err := p.CheckWrite(); err != nil {
 		return nil, err
 	}
@@ -233,6 +242,7 @@ func writeTemp(p *tool.FileHandle, text string, mode fs.FileMode) (*atomicfile.F
 		return nil, err
 	}
 
+	// Chmod, for the mode given at creation would be cut by the umask.
 	if mode != 0 {
 		err = file.Chmod(mode)
 	}
@@ -247,9 +257,10 @@ func writeTemp(p *tool.FileHandle, text string, mode fs.FileMode) (*atomicfile.F
 	return file, nil
 }
 
-// commit gives the draft its name.
+// commit renames the temporary file to its name, unless the file was changed meanwhile.
 func commit(p *tool.FileHandle, shown string, file *atomicfile.File, old fileState) error {
-	if !old.unchanged(p) { // another run's words are not lost
+	// What another run wrote meanwhile is not lost. The caller may read the file again and retry.
+	if !old.unchanged(p) {
 		return errors.Join(changedMeanwhile(shown), file.Abort())
 	}
 

@@ -11,32 +11,33 @@ import (
 	"rouse/agentdb/ledger"
 )
 
-// folderHash stands for a folder where other changes have the hash of what a file holds.
+// folderHash is recorded for a folder in place of the hash of a file's content.
 const folderHash = "folder"
 
-// Planned is a change of a file or folder that a command is about to make (OSA-36).
+// Planned is a change of a file or folder that a command will make (OSA-36).
 type Planned struct {
 	Type ledger.FileOpType // move, copy, delete or dirCreate
-	Path string            // that changes; relative to the workdir, or absolute
-	From string            // whose content Path will have; "" where Path will be gone, and of a folder
+	Path string            // what changes; relative to the workdir, or absolute
+	From string            // the file whose content Path will have; "" for a folder, and when Path will be gone
 }
 
-// Kept are the changes of one command, recorded before it runs.
+// Kept holds the changes of one command, recorded before it runs.
 type Kept struct {
 	log   Log
 	roots *tool.Roots
 	ops   []ledger.FileOp
 }
 
-// Keep records what a command is about to change, with what is lost by it, so that file_undo can
-// take it back: all of it, or nothing. A *tool.PathError says why it cannot be kept; every other
-// error is the host's.
+// Keep records what a command will change, with the content that is lost by it, so that file_undo can
+// revert it: all of it, or nothing. A *tool.PathError says why it cannot be recorded; every other error
+// is the host's.
 func Keep(ctx context.Context, log Log, roots *tool.Roots, in tool.Invocation, plan []Planned) (*Kept, error) {
 	spent, err := log.FileBytes(ctx, in.Run)
 	if err != nil {
 		return nil, err
 	}
 
+	// All steps are read before the first one is recorded: a plan that fails leaves no record.
 	k := &Kept{log: log, roots: roots}
 	var olds []fileState
 	for _, step := range plan {
@@ -62,7 +63,7 @@ func Keep(ctx context.Context, log Log, roots *tool.Roots, in tool.Invocation, p
 	return k, nil
 }
 
-// recordOf is a planned change as it is recorded, and what it takes away.
+// recordOf makes the record of a planned change, and reads what the change will destroy.
 func recordOf(roots *tool.Roots, step Planned) (op ledger.FileOp, old fileState, err error) {
 	p, err := roots.At(step.Path, true)
 	if err != nil {
@@ -89,6 +90,8 @@ func recordOf(roots *tool.Roots, step Planned) (op ledger.FileOp, old fileState,
 	case step.Type == ledger.FileDirCreate:
 		op.AfterHash = folderHash
 	case step.From != "":
+		// The content is hashed now, before the command: afterwards nobody could tell what it wrote
+		// from what somebody else did.
 		from, err := roots.At(step.From, false)
 		if err != nil {
 			return op, old, err
@@ -111,10 +114,10 @@ func recordOf(roots *tool.Roots, step Planned) (op ledger.FileOp, old fileState,
 	return op, old, nil
 }
 
-// Any says whether there is anything that could be taken back.
+// Any reports whether there is anything that could be undone.
 func (k *Kept) Any() bool { return len(k.ops) > 0 }
 
-// Came says whether everything is now as it was foreseen.
+// Came reports whether everything is now as it was planned.
 func (k *Kept) Came() bool {
 	for _, op := range k.ops {
 		p, now, err := openChanged(k.roots, op)
@@ -130,7 +133,7 @@ func (k *Kept) Came() bool {
 	return true
 }
 
-// Announce tells of the files that there are by the changes, as of all that a run writes.
+// Announce reports the files that the changes made, as all that a run writes is reported.
 func (k *Kept) Announce(ctx context.Context) error {
 	for _, op := range k.ops {
 		if op.AfterHash == "" || op.AfterHash == folderHash {
@@ -150,7 +153,7 @@ func (k *Kept) Announce(ctx context.Context) error {
 	return nil
 }
 
-// Drop forgets the changes: they did not come about as foreseen.
+// Drop deletes the records: the changes did not come about as planned.
 func (k *Kept) Drop(ctx context.Context) error {
 	var all error
 	for _, op := range k.ops {

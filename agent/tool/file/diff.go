@@ -17,8 +17,8 @@ const (
 	maxDiffChars = 12_000
 )
 
-// changedRange is the part of old, in whole lines, outside of which text is the same: of a large file
-// only that is compared.
+// changedRange is the part of old, in whole lines, outside of which old and text are the same. Comparing
+// only that keeps the diff of a small change in a large file fast.
 func changedRange(old, text string) (from, to int) {
 	n := min(len(old), len(text))
 	same := 0
@@ -36,7 +36,7 @@ func changedRange(old, text string) (from, to int) {
 	if at := strings.IndexByte(old[to:], '\n'); at >= 0 && to > from {
 		return from, to + at + 1
 	}
-	if to == from && len(text)-end == from { // nothing is apart
+	if to == from && len(text)-end == from { // the texts are the same
 		return from, to
 	}
 
@@ -48,6 +48,7 @@ func diff(path, old, now string) string {
 	name := strings.TrimPrefix(filepath.ToSlash(path), "/")
 	from, to := changedRange(old, now)
 	edits := udiff.Lines(old[from:to], now[from:len(now)-(len(old)-to)])
+	// The edits count from the beginning of the part.
 	for i := range edits {
 		edits[i].Start, edits[i].End = edits[i].Start+from, edits[i].End+from
 	}

@@ -9,7 +9,7 @@ import (
 	"rouse/internal/domain"
 )
 
-// Log keeps what was done to files, and those that were shared. *ledger.Ledger is one.
+// Log records what was done to files, and stores what was shared. *ledger.Ledger is one.
 type Log interface {
 	AddFileOp(ctx context.Context, a ledger.Attempt, op ledger.FileOp, before []byte) (ledger.FileOp, error)
 	DropFileOp(ctx context.Context, id int64) error
@@ -21,14 +21,14 @@ type Log interface {
 	Artifacts(ctx context.Context, runs ...int64) ([]ledger.Artifact, error)
 }
 
-// Options are what the tools of one run work with.
+// Options configure the tools of one run.
 type Options struct {
 	Roots *tool.Roots
 	Log   Log
-	Allow []string // the agent's globs of tools; a second name needs one that is for it
-	// Redact blacks secrets out of what is shared; nil: there are none.
+	Allow []string // the agent's globs of tools; an alias needs one that asks for it
+	// Redact removes secrets from what is shared; nil: there are none.
 	Redact func(text string) string
-	// Viewer shows what is no text; nil: PDF, spreadsheets and BMP are refused.
+	// Viewer shows what is not text; nil: PDF, spreadsheets and BMP are refused.
 	Viewer *preview.Viewer
 }
 
@@ -39,7 +39,7 @@ type files struct {
 	viewer *preview.Viewer
 }
 
-// member is a tool of the family, and what makes it for one run.
+// member is a tool of the family, and the function that makes it for one run.
 type member struct {
 	spec   tool.Spec
 	define func(*files, tool.Spec) (tool.Tool, error)
@@ -60,33 +60,33 @@ var members = []member{
 	{alias(searchSpec, "search", searchAliasText, tool.ClassSearch), (*files).searchAlias},
 }
 
-// reading is a tool that changes nothing.
+// reading is the spec of a tool that changes nothing.
 func reading(name, description string, class tool.Class) tool.Spec {
 	return tool.Spec{
 		Name: name, Description: description, Effect: domain.EffectRead, Class: class, Scope: tool.ScopeAgent, Writes: tool.WritesNothing, Path: "path",
 	}
 }
 
-// changing is a tool that changes the file at its path.
+// changing is the spec of a tool that changes the file at its path.
 func changing(name, description string, writes tool.Writes) tool.Spec {
 	return tool.Spec{
 		Name: name, Description: description, Effect: domain.EffectWrite, Class: tool.ClassEdit, Scope: tool.ScopeAgent, Writes: writes, Path: "path",
 	}
 }
 
-// alias is a tool under a second name, with arguments of its own.
+// alias is the spec of a tool under another name, with arguments of its own.
 func alias(of tool.Spec, name, description string, class tool.Class) tool.Spec {
 	of.Name, of.SecondOf, of.Description, of.Class, of.Enum = name, of.Name, description, class, nil
 	return of
 }
 
-// wideContextOnly is a tool that a model with a narrow context is not told of.
+// wideContextOnly leaves a tool out of the list for models with a narrow context.
 func wideContextOnly(s tool.Spec) tool.Spec {
 	s.Rare = true
 	return s
 }
 
-// Specs are the tools of the family.
+// Specs lists the tools of the family.
 func Specs() tool.Specs {
 	var out tool.Specs
 	for _, m := range members {
@@ -95,7 +95,7 @@ func Specs() tool.Specs {
 	return out
 }
 
-// Tools are the file tools of one run.
+// Tools makes the file tools of one run.
 func Tools(o Options) ([]tool.Tool, error) {
 	f := &files{o.Roots, o.Log, o.Redact, o.Viewer}
 	if f.redact == nil {
@@ -118,13 +118,14 @@ func Tools(o Options) ([]tool.Tool, error) {
 	return out, nil
 }
 
-// bound is a spec with what only the run knows.
+// bound adds to a spec what only the run knows.
 func (f *files) bound(s tool.Spec) tool.Spec {
 	s.Needs = f.roots.PathNeeds(s.Effect == domain.EffectWrite)
 	if s.Path == "" {
 		return s
 	}
 
+	// Only the answers of reads are reused while a file stays the same.
 	s.Canonical = f.roots.Canonical
 	if s.Effect == domain.EffectRead {
 		s.Look = f.roots.StatKey

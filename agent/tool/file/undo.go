@@ -14,9 +14,9 @@ import (
 	"rouse/internal/atomicfile"
 )
 
-// Undo takes back one change of a file, which is op of log. It refuses, with a *tool.PathError,
-// when the file was changed since, unless force says that this does not matter; what cannot be
-// restored at all is refused always. It uses the folder that was granted to the run.
+// Undo reverts one recorded change of a file. It refuses, with a *tool.PathError, when the file was
+// changed since, unless force is set; what cannot be restored at all is always refused. It has access to
+// the folder that was granted to the run, and to nothing else.
 func Undo(ctx context.Context, log Log, op ledger.FileOp, force bool) error {
 	roots, err := tool.NewRoots(op.Root, nil)
 	if err != nil {
@@ -25,7 +25,7 @@ func Undo(ctx context.Context, log Log, op ledger.FileOp, force bool) error {
 	return undo(ctx, log, roots, op, force)
 }
 
-// whyNotUndoable says why a change cannot be taken back now, "" when it can.
+// whyNotUndoable says why a change cannot be undone now, "" when it can.
 func whyNotUndoable(roots *tool.Roots, op ledger.FileOp) string {
 	p, old, err := openChanged(roots, op)
 	if err != nil {
@@ -35,8 +35,8 @@ func whyNotUndoable(roots *tool.Roots, op ledger.FileOp) string {
 	return undoObstacle(p, op, old, func(string) bool { return false })
 }
 
-// undoObstacle says why a change cannot be taken back from what is at its place now; gone are the
-// paths at which there will be nothing by then.
+// undoObstacle says why a change cannot be undone, given what is at its path now. gone reports the paths
+// at which the other changes that are undone with it will leave nothing.
 func undoObstacle(p *tool.FileHandle, op ledger.FileOp, now fileState, gone func(path string) bool) string {
 	if why := contentObstacle(op, now); why != "" || op.Type != ledger.FileDirCreate {
 		return why
@@ -46,24 +46,25 @@ func undoObstacle(p *tool.FileHandle, op ledger.FileOp, now fileState, gone func
 	case err != nil:
 		return err.Error()
 	case more:
-		return "the folder holds something by now"
+		return "the folder is not empty any more"
 	}
 	return ""
 }
 
-// openChanged is where the file of a change is, and what it holds now.
+// openChanged opens the path of a change, and reads what is there now.
 func openChanged(roots *tool.Roots, op ledger.FileOp) (*tool.FileHandle, fileState, error) {
 	p, err := roots.At(op.Path, true)
 	if err != nil {
 		return nil, fileState{}, err
 	}
 
-	look := readCurrent
+	// The file tools change only text. A program may have moved or deleted any file.
+	read := readCurrent
 	if byCommand(op) {
-		look = readAny
+		read = readAny
 	}
 
-	old, err := look(p, op.Path)
+	old, err := read(p, op.Path)
 	if err != nil {
 		return nil, old, errors.Join(err, p.Close())
 	}
@@ -71,7 +72,7 @@ func openChanged(roots *tool.Roots, op ledger.FileOp) (*tool.FileHandle, fileSta
 	return p, old, nil
 }
 
-// hasHash says whether a file holds what has a hash; "" is that of no file.
+// hasHash reports whether the content has a hash; "" is the hash of no file.
 func (b fileState) hasHash(hash string) bool {
 	if b.info == nil {
 		return hash == ""
@@ -82,7 +83,7 @@ func (b fileState) hasHash(hash string) bool {
 	return hash == hashOf(b.text)
 }
 
-// contentObstacle says why a change cannot be taken back from what its file holds now.
+// contentObstacle says why a change cannot be undone, given what its file holds now.
 func contentObstacle(op ledger.FileOp, now fileState) string {
 	switch {
 	case !op.UndoneAt.IsZero():
@@ -92,15 +93,15 @@ func contentObstacle(op ledger.FileOp, now fileState) string {
 	case now.hasHash(op.AfterHash):
 		return ""
 	case now.hasHash(op.BeforeHash):
-		return "the file is as it was before: the change did not come about, or was taken back by hand"
+		return "the file is as it was before: the change did not come about, or was reverted manually"
 	case now.info == nil:
 		return "the file was removed since"
 	}
 	return "the file was changed since"
 }
 
-// undo restores the file of a change and marks the change. A change that never came about is
-// marked alone.
+// undo restores the file of a change and marks the change as undone. A change that never came about is
+// only marked.
 func undo(ctx context.Context, log Log, roots *tool.Roots, op ledger.FileOp, force bool) error {
 	p, old, err := openChanged(roots, op)
 	if err != nil {
@@ -108,6 +109,8 @@ func undo(ctx context.Context, log Log, roots *tool.Roots, op ledger.FileOp, for
 	}
 	defer p.Close()
 
+	// The file may be as before because a crash came first, or an undo died before it could mark the
+	// change. Either way nothing is left to do.
 	asBefore := op.Lost == "" && op.UndoneAt.IsZero() && old.hasHash(op.BeforeHash)
 	why := undoObstacle(p, op, old, func(string) bool { return false })
 	switch {
@@ -129,8 +132,8 @@ func undo(ctx context.Context, log Log, roots *tool.Roots, op ledger.FileOp, for
 	return nil
 }
 
-// removeCreated removes a file that was created, and the folders that were made for it, as far as
-// nothing else is in them.
+// removeCreated removes a file that was created, and the folders that were made for it, as far as they
+// are empty.
 func removeCreated(p *tool.FileHandle, old fileState, op ledger.FileOp) error {
 	if !old.unchanged(p) {
 		return changedMeanwhile(op.Path)
@@ -150,10 +153,11 @@ func removeCreated(p *tool.FileHandle, old fileState, op ledger.FileOp) error {
 	folder := filepath.Dir(p.Rel)
 	for ; folder != "." && len(folder) >= len(last); folder = filepath.Dir(folder) {
 		if p.Remove(folder) != nil {
-			break // something else is in it by now
+			break // something else is in it now, which also keeps those above
 		}
 	}
 
+	// The folder that lost the last entry is synced; those that are gone need not be.
 	return atomicfile.SyncIn(p.Root, folder)
 }
 
@@ -179,7 +183,7 @@ func changedMeanwhile(shown string) error {
 	return &tool.PathError{Kind: tool.KindExecutionError, Message: shown + " was changed meanwhile, and was left as it is now; read it again"}
 }
 
-// byCommand says whether a change was made by a command, to a file of any kind.
+// byCommand reports whether a change was made by a program, to a file of any kind.
 func byCommand(op ledger.FileOp) bool {
 	switch op.Type {
 	case ledger.FileMove, ledger.FileCopy, ledger.FileDelete, ledger.FileDirCreate:
@@ -188,7 +192,7 @@ func byCommand(op ledger.FileOp) bool {
 	return false
 }
 
-// hasOtherContent says whether a folder holds anything but what will be gone by then.
+// hasOtherContent reports whether a folder holds anything except what will be gone.
 func hasOtherContent(p *tool.FileHandle, gone func(path string) bool) (bool, error) {
 	return folderHasOther(p, p.Rel, gone)
 }

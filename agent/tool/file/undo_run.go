@@ -9,44 +9,46 @@ import (
 	"rouse/agentdb/ledger"
 )
 
-// Undone is a change of a file by a run, and why it cannot be taken back, "" when it can or was.
+// Undone is a change of a file by a run, and why it cannot be undone, "" when it can or was.
 type Undone struct {
 	ledger.FileOp
 	Why string
 }
 
-// UndoRun takes back all changes of files by a run, the newest first. Unless force is set it does
-// so for all of them or for none: a file that was changed since stands in the way. With dry it
-// only says what would become of each. What was undone before is left out.
+// UndoRun reverts all changes of files by a run, the newest first. Without force it reverts all of them
+// or none: a file that was changed since prevents it. With dry it only says what would become of each.
+// What was undone before is left out.
 func UndoRun(ctx context.Context, log Log, run int64, force, dry bool) (out []Undone, done bool, err error) {
 	ops, err := log.FileOps(ctx, ledger.FileOpFilter{Run: run, Limit: -1})
 	if err != nil {
 		return nil, false, err
 	}
 
-	free, as := true, map[string]string{} // what each file will hold by then, as a hash
+	// The changes are only planned first. later has the hash that each path will have once the newer
+	// changes are undone: the disk still shows the newest state.
+	free, later := true, map[string]string{}
 	for _, op := range ops {
 		if !op.UndoneAt.IsZero() {
 			continue
 		}
 
 		u := Undone{op, ""}
-		switch hash, later := as[op.Path]; {
+		switch hash, known := later[op.Path]; {
 		case op.Lost != "":
 			u.Why = op.Lost
-		case later && hash != op.AfterHash && hash != op.BeforeHash:
+		case known && hash != op.AfterHash && hash != op.BeforeHash:
 			u.Why = "the file was changed between two changes of the run"
-		case !later:
-			u.Why = obstacleNow(op, func(path string) bool { hash, ok := as[path]; return ok && hash == "" })
+		case !known:
+			u.Why = obstacleNow(op, func(path string) bool { hash, ok := later[path]; return ok && hash == "" })
 		}
 
 		if u.Why != "" {
 			free = false
 		}
 
-		as[op.Path] = op.BeforeHash
+		later[op.Path] = op.BeforeHash
 		for folder := filepath.Dir(op.Path); op.Made != "" && len(folder) >= len(op.Made); folder = filepath.Dir(folder) {
-			as[folder] = ""
+			later[folder] = "" // its undo removes the folders that were made for it
 		}
 
 		out = append(out, u)
@@ -57,13 +59,13 @@ func UndoRun(ctx context.Context, log Log, run int64, force, dry bool) (out []Un
 
 	done = true
 	for i, u := range out {
-		if u.Lost != "" { // nothing could bring that back
+		if u.Lost != "" { // its old content was not stored
 			done = false
 			continue
 		}
 
 		if err := Undo(ctx, log, u.FileOp, force); err != nil {
-			return out, false, fmt.Errorf("%d of the %d changes of files by run %d were taken back, then: %w", i, len(out), run, err)
+			return out, false, fmt.Errorf("%d of the %d changes of files by run %d were undone, then: %w", i, len(out), run, err)
 		}
 		out[i].Why = ""
 	}
@@ -71,7 +73,8 @@ func UndoRun(ctx context.Context, log Log, run int64, force, dry bool) (out []Un
 	return out, done, nil
 }
 
-// obstacleNow says why a change cannot be taken back. One that did not come about is not in the way.
+// obstacleNow says why the newest change of a file cannot be undone. A change that did not come about
+// prevents nothing.
 func obstacleNow(op ledger.FileOp, gone func(path string) bool) string {
 	roots, err := tool.NewRoots(op.Root, nil)
 	if err != nil {

@@ -77,8 +77,8 @@ func (f *files) historyTool(s tool.Spec) (tool.Tool, error) {
 	})
 }
 
-// operationID is what a run calls a change: the key of the call that made it, after the number of
-// the run when that was another.
+// operationID is how a run refers to a change: the key of the call that made it, preceded by the number
+// of the run when that was another.
 func operationID(op ledger.FileOp, in tool.Invocation) string {
 	if op.Run == in.Run {
 		return op.Batch
@@ -86,7 +86,7 @@ func operationID(op ledger.FileOp, in tool.Invocation) string {
 	return fmt.Sprintf("%d/%s", op.Run, op.Batch)
 }
 
-// recordedPath is a path as changes are recorded by.
+// recordedPath is the form of a path in which changes are recorded.
 func (f *files) recordedPath(path string) (string, error) {
 	p, err := f.roots.At(path, false)
 	if err != nil {
@@ -96,7 +96,7 @@ func (f *files) recordedPath(path string) (string, error) {
 	return filepath.Join(p.Name(), p.Rel), nil
 }
 
-// relToWorkdir is a path as it is used from the working folder.
+// relToWorkdir is a path as a call in the working folder would give it.
 func (f *files) relToWorkdir(path string) string {
 	if rel, err := filepath.Rel(f.roots.Workdir(), path); err == nil && filepath.IsLocal(rel) {
 		return filepath.ToSlash(rel)
@@ -106,7 +106,7 @@ func (f *files) relToWorkdir(path string) string {
 
 type undoArgs struct {
 	OperationID string `json:"operation_id,omitempty" jsonschema:"as file_operation_history or the change itself gave it"`
-	Path        string `json:"path,omitempty" jsonschema:"takes back all changes of this run to this file"`
+	Path        string `json:"path,omitempty" jsonschema:"undo all changes of this run to this file"`
 }
 
 var undoSpec = wideContextOnly(changing("file_undo", undoText, tool.WritesBack))
@@ -139,14 +139,14 @@ func (f *files) undo(ctx context.Context, in tool.Invocation, a undoArgs) (tool.
 	return tool.Success(map[string]any{"undone": undone, "count": len(undone)}), nil
 }
 
-// checkBatch refuses the first of the changes that one command made while any of them cannot be
-// taken back: of a file that was moved, one name must not be restored without the other.
+// checkBatch refuses the first of the changes that one command made while any of them cannot be undone:
+// of a file that was moved, one name must not be restored without the other.
 func (f *files) checkBatch(ops []ledger.FileOp, at int) error {
 	if at > 0 && ops[at-1].Batch == ops[at].Batch {
 		return nil
 	}
 
-	gone := map[string]bool{}
+	gone := map[string]bool{} // paths at which the undo leaves nothing
 	for _, op := range ops[at:] {
 		if op.Batch != ops[at].Batch {
 			break
@@ -161,6 +161,7 @@ func (f *files) checkBatch(ops []ledger.FileOp, at int) error {
 		}
 
 		why := undoObstacle(p, op, now, func(path string) bool { return gone[path] })
+		// What is as before already does not stand in the way: it will only be marked.
 		if p.Close(); why != "" && !now.hasHash(op.BeforeHash) {
 			return &tool.PathError{Kind: tool.KindRejected, Message: fmt.Sprintf("the change %s cannot be undone: %s: %s", op.Batch, f.relToWorkdir(op.Path), why)}
 		}
@@ -176,7 +177,7 @@ func envelopeOrZero(e *tool.Envelope) tool.Envelope {
 	return *e
 }
 
-// selectChanges are the changes that a call means, the newest first; none says why there are none.
+// selectChanges finds the changes that a call means, the newest first; none says why there are none.
 func (f *files) selectChanges(ctx context.Context, in tool.Invocation, a undoArgs) (ops []ledger.FileOp, none *tool.Envelope, err error) {
 	nothing := func(format string, args ...any) ([]ledger.FileOp, *tool.Envelope, error) {
 		e := tool.Failure(tool.KindNotFound, format, args...)
