@@ -11,22 +11,23 @@ import (
 	"rouse/internal/text"
 )
 
-// Bounds of the diagnosis of a text that is not in a file: it must not take long, whatever
-// the file holds.
+// Bounds of the diagnosis: it must be quick, whatever the file holds.
 const (
 	maxCompared = 20_000 // lines that are compared with what was looked for
 	maxLine     = 200    // characters of them that are shown, and bytes that are compared
 	maxExcerpt  = 20     // lines that are shown
 )
 
-// gutterPattern are what file_read and read_file put before a line.
+// gutterPattern matches what file_read and read_file put in front of a line.
 var gutterPattern = regexp.MustCompile(`^ *\d+( \| ?|\||\t)`)
 
 // diagnose says why a text that is to be replaced is not in a file, and what is there instead
-// (OSA-33, YOA-02). The likeliest slips come first: line numbers that were taken along, other
-// blanks, other empty lines; then the line that is most like the first one.
+// (OSA-33, YOA-02). The most likely mistakes come first: line numbers that were copied, other blanks,
+// other empty lines; then the line that is most similar to the first one.
 func diagnose(text, old string) string {
 	const begin = "the text is not in the file"
+
+	// Line numbers may not be the only mistake, so the rest goes on without them.
 	wanted, lines := splitLines(old), splitLines(text)
 	if bare, ok := withoutGutter(wanted); ok {
 		if at, n := locate(lines, bare, asIs, nil); n > 0 {
@@ -46,7 +47,8 @@ func diagnose(text, old string) string {
 		return begin + ": it has nothing but blanks; read the file again"
 	}
 
-	for i, line := range lines { // the first line is there: what follows it differs
+	// The first line is there, so what follows it differs.
+	for i, line := range lines {
 		if strings.Contains(line, first) {
 			return fmt.Sprintf("%s, but its first line is; there it reads %s", begin, numberedExcerpt(lines, i, len(wanted)+1))
 		}
@@ -91,12 +93,12 @@ func withoutGutter(lines []string) ([]string, bool) {
 
 func isBlank(line string) bool { return strings.TrimSpace(line) == "" }
 
-// asIs and squeezed say in what two lines are alike.
+// asIs and collapseBlanks are the forms in which lines are compared.
 func asIs(line string) string           { return line }
 func collapseBlanks(line string) string { return text.Collapse(line) }
 
-// locate finds where lines that are wanted stand, and over how many lines, with those left out
-// that skip says. The first and the last may be parts of a line.
+// locate finds the wanted lines among others, and how many lines they span; skip reports lines that do
+// not count. The first and the last wanted one may be parts of a line.
 func locate(lines, wanted []string, as func(string) string, skip func(string) bool) (at, n int) {
 	var want []string
 	for _, w := range wanted {
@@ -109,7 +111,7 @@ func locate(lines, wanted []string, as func(string) string, skip func(string) bo
 	}
 
 	var have []string
-	var place []int // of each line that was not left out
+	var place []int // the index in lines of each one that counts
 	for i, l := range lines {
 		if skip == nil || !skip(l) {
 			have, place = append(have, as(l)), append(place, i)
@@ -133,8 +135,8 @@ func matchAt(have, want []string) bool {
 	return strings.HasSuffix(have[0], want[0]) && strings.HasPrefix(have[last], want[last]) && slices.Equal(have[1:last], want[1:last])
 }
 
-// closest is the line that is most like a wanted one, or begins most like it; -1 when none is
-// alike by half.
+// closest is the line that is most similar to a wanted one, or begins most similarly; -1 when no line has
+// at least half in common with it.
 func closest(lines []string, wanted string) int {
 	wanted = clip(wanted)
 	size := len([]rune(wanted))
@@ -142,6 +144,7 @@ func closest(lines []string, wanted string) int {
 	for i, l := range lines[:min(len(lines), maxCompared)] {
 		runes := []rune(clip(strings.TrimSpace(l)))
 		for _, part := range [][]rune{runes, runes[:min(size, len(runes))]} {
+			// The distance is at least the difference of the lengths, which is quicker to know.
 			if len(part) == 0 || max(len(part)-size, size-len(part)) >= distance {
 				continue
 			}

@@ -15,7 +15,7 @@ const maxIgnores = 64 << 10
 type ignoreRules struct {
 	above  *ignoreRules
 	base   string // the folder of the file, relative to where the walk began: "." is there
-	prefix string // what leads from the folder of the file to where the walk began, when it is above
+	prefix string // the path from the folder of the file to where the walk began, when it is further up
 	rules  []rule
 }
 
@@ -25,7 +25,7 @@ type rule struct {
 	foldersOnly bool // pattern/
 }
 
-// readIgnores adds the rules of a folder's .gitignore, as far as it can be read.
+// readIgnores adds the rules of a folder's .gitignore. One that cannot be read has none.
 func readIgnores(dir *os.Root, base string, above *ignoreRules) *ignoreRules {
 	f, err := openToRead(dir, ".gitignore")
 	if err != nil {
@@ -62,12 +62,13 @@ func parseRule(line string) (r rule, ok bool) {
 		line = "**/" + line
 	}
 
+	// doublestar has alternatives in braces, which .gitignore does not.
 	r.glob = strings.NewReplacer("{", `\{`, "}", `\}`).Replace(strings.TrimPrefix(line, "/"))
 	return r, r.glob != "**/" && doublestar.ValidatePattern(r.glob)
 }
 
-// ignored says whether an entry is left out: by the last rule that matches it, of the innermost
-// file that has one.
+// ignored reports whether an entry is left out. As in git the innermost .gitignore with a matching rule
+// decides, and of its rules the last one that matches.
 func (in *ignoreRules) ignored(rel string, folder bool) bool {
 	for ; in != nil; in = in.above {
 		name := in.prefix + rel
@@ -88,8 +89,8 @@ func (in *ignoreRules) ignored(rel string, folder bool) bool {
 	return false
 }
 
-// generated says whether a folder is one that a program fills: what is in it is nobody's work.
-// beside says whether a file stands beside it.
+// generated reports whether programs fill a folder: what is in it is nobody's work. beside reports whether
+// a file lies next to the folder. target alone proves nothing, next to a Cargo.toml it is Cargo's.
 func generated(name string, beside func(string) bool) bool {
 	return alwaysIgnored(name) || name == "target" && beside("Cargo.toml")
 }

@@ -8,8 +8,8 @@ import (
 
 func validGlob(glob string) bool { return doublestar.ValidatePattern(glob) }
 
-// globMatcher says which paths a glob means: by their names alone, or as a whole when it has a slash
-// in it. It does not tell capitals from small letters; "" means all.
+// globMatcher reports which paths a glob matches: by their names alone, or as a whole when the glob has a
+// slash in it. Case does not matter; "" matches all.
 func globMatcher(glob string) func(rel string) bool {
 	if glob == "" {
 		return func(string) bool { return true }

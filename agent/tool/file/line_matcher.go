@@ -7,24 +7,24 @@ import (
 	"strings"
 )
 
-// lineMatcher finds the lines of a text that a pattern matches. Most lines are passed over by a
-// search for letters that each match must have; the pattern itself is tried on the rest.
+// lineMatcher finds the lines of a text that a pattern matches. It looks first for a literal that every
+// match must contain, which is fast, and tries the pattern only on the lines that have it.
 type lineMatcher struct {
-	literal   []byte // "" has every line tried
-	fold      bool   // the literal in capitals too; it is in lower case then
-	rare      int    // the place of its rarest byte
+	literal   []byte // "": every line is tried
+	fold      bool   // the case of the literal does not matter; it is in lower case then
+	rare      int    // the index of its rarest byte
 	matchLine func(line []byte) bool
 }
 
-// newSubstringMatcher finds a text, whatever the case of its letters.
+// newSubstringMatcher finds a text, in any case.
 func newSubstringMatcher(pattern string) (*lineMatcher, error) {
 	return newRegexpMatcher(regexp.QuoteMeta(pattern), false)
 }
 
-// newRegexpMatcher finds a regular expression, in one line at a time. Its error is the pattern's.
+// newRegexpMatcher finds a regular expression, one line at a time. Its error is about the pattern.
 func newRegexpMatcher(pattern string, caseSensitive bool) (*lineMatcher, error) {
 	if _, err := syntax.Parse(pattern, syntax.Perl); err != nil {
-		return nil, err // in the words of the pattern as it was given
+		return nil, err // which quotes the pattern as it was given, without (?i)
 	}
 
 	if !caseSensitive {
@@ -44,7 +44,9 @@ func newRegexpMatcher(pattern string, caseSensitive bool) (*lineMatcher, error) 
 	f := &lineMatcher{matchLine: re.Match}
 	tree = tree.Simplify()
 	literal, fold := requiredLiteral(tree)
-	if !isASCII(literal) || fold && strings.ContainsAny(literal, "kKsS") { // these have kin outside of ASCII
+	if !isASCII(literal) || fold && strings.ContainsAny(literal, "kKsS") {
+		// Letters outside of ASCII, and k and s, have more forms than two: the Kelvin sign is a k,
+		// the long s is an s. Comparing bytes would miss them.
 		literal, fold = shorten(literal, fold)
 	}
 
@@ -60,13 +62,13 @@ func newRegexpMatcher(pattern string, caseSensitive bool) (*lineMatcher, error) 
 	}
 
 	if whole := string(tree.Rune); tree.Op == syntax.OpLiteral && (whole == literal || fold && strings.ToLower(whole) == literal) {
-		f.matchLine = nil // the letters are all there is to it
+		f.matchLine = nil // the literal is the whole pattern, and need not be tried again
 	}
 
 	return f, nil
 }
 
-// requiredLiteral is the longest text that every match has.
+// requiredLiteral is the longest text that every match contains, "" if there is none that can be told.
 func requiredLiteral(re *syntax.Regexp) (literal string, fold bool) {
 	switch re.Op {
 	case syntax.OpLiteral:
@@ -87,7 +89,7 @@ func isASCII(s string) bool {
 	return strings.IndexFunc(s, func(r rune) bool { return r > 127 }) < 0
 }
 
-// shorten is the longest part of a literal whose letters have no other forms than the two.
+// shorten returns the longest part of a literal whose letters have no more than two forms.
 func shorten(literal string, fold bool) (string, bool) {
 	if !fold {
 		return literal, false
@@ -102,7 +104,8 @@ func shorten(literal string, fold bool) (string, bool) {
 	return longest, true
 }
 
-// commonness orders bytes by how often text has them, roughly.
+// commonness orders bytes roughly by how often they occur in texts. Looking for the rarest byte of a
+// literal passes over most of a text.
 func commonness(b byte) int {
 	if i := strings.IndexByte("zqxjkvbpygfwmucldrhsnioate ", b|0x20); i >= 0 {
 		return 40 + 8*i
@@ -113,7 +116,7 @@ func commonness(b byte) int {
 	return 30
 }
 
-// nextLiteral is where the literal is found from a place on, -1 when it is not.
+// nextLiteral is the index of the literal from an offset on, -1 when it does not occur.
 func (f *lineMatcher) nextLiteral(text []byte, from int) int {
 	if !f.fold {
 		if at := bytes.Index(text[from:], f.literal); at >= 0 {
@@ -154,7 +157,8 @@ func (f *lineMatcher) nextLiteral(text []byte, from int) int {
 	return -1
 }
 
-// byteCursor remembers where a byte comes next, so that two of them are each sought but once.
+// byteCursor remembers where a byte occurs next. The lower and the upper case of a letter are each looked
+// for only once that way, even if one of them is far ahead.
 type byteCursor struct {
 	at   int
 	none bool
@@ -189,9 +193,10 @@ func foldEqual(text, lower []byte) bool {
 	return true
 }
 
-// each gives every line that matches, with its number from 1.
+// each calls give with every line that matches, and its number from 1.
 func (f *lineMatcher) each(text []byte, give func(number int, line []byte)) {
-	number, counted := 1, 0 // lines are counted up to here
+	// Lines are counted only up to those that match.
+	number, counted := 1, 0
 	for from := 0; from < len(text); {
 		at := from
 		if len(f.literal) > 0 {

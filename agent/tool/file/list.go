@@ -39,19 +39,18 @@ type listing struct {
 	Truncated  bool    `json:"truncated"`
 }
 
-// alwaysIgnored are left out of listings: hidden files, and folders that programs fill.
+// alwaysIgnored reports what listings leave out: hidden files, and folders that programs fill.
 func alwaysIgnored(name string) bool {
 	return strings.HasPrefix(name, ".") || name == "node_modules" || name == "__pycache__"
 }
 
-// pendingFolder is one that is still to be listed.
+// pendingFolder is a folder that is still to be listed.
 type pendingFolder struct {
 	rel, shown string
 	depth      int
 }
 
-// list shows a folder level by level, so that a deep branch never crowds out what lies
-// beside it.
+// list shows a folder level by level, so that a deep branch does not crowd out what lies next to it.
 func (f *files) list(a readArgs) tool.Envelope {
 	place, err := f.roots.At(a.Path, false)
 	if err != nil {
@@ -79,7 +78,8 @@ func (f *files) list(a readArgs) tool.Envelope {
 		}
 
 		most = min(most, maxEntries-len(res.Entries))
-		if err != nil || len(found) > most { // a folder that may not be read is shown without its content
+		// A folder further down that may not be read is shown without its content.
+		if err != nil || len(found) > most {
 			res.Truncated = true
 			found = found[:min(len(found), most)]
 		}
@@ -119,7 +119,8 @@ func children(root fs.FS, rel string) ([]fs.DirEntry, error) {
 	return found, err
 }
 
-// notFoundWithCandidates looks for files of the same name in the working folder.
+// notFoundWithCandidates adds to a failure the files of the same name in the working folder. It is a
+// courtesy: whatever goes wrong here leaves the failure as it was.
 func (f *files) notFoundWithCandidates(ctx context.Context, wanted string, bad *tool.PathError) tool.Envelope {
 	root, err := os.OpenRoot(f.roots.Workdir())
 	if err != nil {
@@ -135,7 +136,7 @@ func (f *files) notFoundWithCandidates(ctx context.Context, wanted string, bad *
 		case visited > maxVisited || len(found) >= maxCandidates || ctx.Err() != nil:
 			return fs.SkipAll
 		case err != nil:
-			return fs.SkipDir // what may not be read holds no candidates
+			return fs.SkipDir // no candidates where nothing may be read
 		case p == ".":
 		case alwaysIgnored(d.Name()):
 			if d.IsDir() {

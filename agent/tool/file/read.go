@@ -42,7 +42,7 @@ type readArgs struct {
 
 	StartPage int `json:"start_page,omitempty" jsonschema:"of a PDF; default 1"`
 
-	paged bool // a start behind the end is an empty range (YOA-01)
+	paged bool // a start after the end is an empty range, not a fault (YOA-01)
 }
 
 type readResult struct {
@@ -81,6 +81,7 @@ func (f *files) read(ctx context.Context, _ tool.Invocation, a readArgs) (tool.E
 	if info.IsDir() {
 		return f.list(a), nil
 	}
+	// Pictures are recognized by their content, whatever their name is.
 	if e, is := picture(file, a.Path, info.Size()); is {
 		return e, nil
 	}
@@ -94,10 +95,11 @@ func (f *files) read(ctx context.Context, _ tool.Invocation, a readArgs) (tool.E
 		return pathFailure(a.Path, err), nil
 	}
 
+	// A byte order mark is not part of the first line.
 	return selectLines(a, strings.TrimPrefix(text, "\ufeff")), nil
 }
 
-// pathFailure is the answer for a path that cannot be used.
+// pathFailure is the answer to a call whose path cannot be used.
 func pathFailure(path string, err error) tool.Envelope {
 	var bad *tool.PathError
 	if errors.As(err, &bad) {
@@ -106,13 +108,14 @@ func pathFailure(path string, err error) tool.Envelope {
 	return tool.Failure(tool.KindExecutionError, "%s cannot be used: %v", path, err).WithField("path", "")
 }
 
-// decodeText reads a text file, and refuses what is none.
+// decodeText reads a text file, and refuses what is not text.
 func decodeText(file *os.File, shown string) (string, error) {
 	var all bytes.Buffer
 	if info, err := file.Stat(); err == nil {
 		all.Grow(int(min(info.Size(), maxRaw)) + bytes.MinRead)
 	}
 
+	// One byte more than allowed tells a file that is too large, also one that has grown since Stat.
 	_, err := all.ReadFrom(io.LimitReader(file, maxRaw+1))
 	text := all.Bytes()
 	switch {
@@ -127,11 +130,11 @@ func decodeText(file *os.File, shown string) (string, error) {
 	return string(text), nil
 }
 
-// selectLines chooses the wanted lines, and as many of them as an answer holds.
+// selectLines answers with the wanted lines, as many of them as fit.
 func selectLines(a readArgs, content string) tool.Envelope {
 	all := strings.Split(strings.TrimSuffix(content, "\n"), "\n")
 	if content == "" {
-		all = nil
+		all = nil // Split finds one line in it
 	}
 
 	from, to, bad := lineRange(a, len(all))
@@ -173,12 +176,13 @@ func selectLines(a readArgs, content string) tool.Envelope {
 	return tool.Success(res, warnings...)
 }
 
-// numberLine puts a line's number before it: six wide, |, no space.
+// numberLine puts a line's number in front of it: six wide, |, no space.
 func numberLine(n int, line string) string {
 	return fmt.Sprintf("%6d|%s\n", n, strings.TrimSuffix(line, "\r"))
 }
 
-// lineRange is the range of lines that is asked for, from 1, both ends included.
+// lineRange is the range of lines that a call asks for, from 1, both ends included. An empty file has
+// a line 1 to start from.
 func lineRange(a readArgs, total int) (from, to int, bad *tool.Envelope) {
 	refuse := func(field, expected, format string, args ...any) (int, int, *tool.Envelope) {
 		e := tool.Failure(tool.KindInvalidArgs, format, args...).WithField(field, expected)
@@ -236,6 +240,7 @@ func (f *files) readAlias(s tool.Spec) (tool.Tool, error) {
 
 		r := readArgs{Path: a.Path, StartLine: cmp.Or(a.Offset, a.StartLine), EndLine: a.EndLine, TailLines: a.TailLines, MaxChars: a.MaxChars, StartPage: a.StartPage, paged: true}
 		if r.EndLine == 0 && r.TailLines == 0 {
+			// Bounded, for the sum of two huge numbers would overflow.
 			limit := min(cmp.Or(a.Limit, defaultPage), 1<<30)
 			r.EndLine = min(max(r.StartLine, 1), 1<<30) + limit - 1
 		}
@@ -254,7 +259,8 @@ func (f *files) readAlias(s tool.Spec) (tool.Tool, error) {
 	})
 }
 
-// renderPage puts the header and the gutter of read_file on what file_read gave from a line on.
+// renderPage turns an answer of file_read into one of read_file: other line numbers, and a header. from is
+// the first line, if the text does not tell.
 func renderPage(res readResult, from int) readResult {
 	var lines []string
 	if res.Text != "" {

@@ -25,7 +25,7 @@ import (
 //go:embed search.md
 var searchText string
 
-// Limits of a search (OSA-34, YOA-04): the larger one of both names' wherever they differ.
+// Limits of a search (OSA-34, YOA-04). Where those of file_search and search differ, the larger one holds.
 const (
 	defaultMatches = 50
 	maxMatches     = 500
@@ -98,7 +98,7 @@ func (f *files) fileSearch(ctx context.Context, _ tool.Invocation, a searchArgs)
 	return tool.Success(res, warnings...), nil
 }
 
-// patternFailure is the answer to a pattern or a glob that cannot be used.
+// patternFailure is the answer to a pattern or a glob that cannot be used, nil when they can.
 func patternFailure(pattern, field, glob string) *tool.Envelope {
 	var e tool.Envelope
 	switch {
@@ -115,7 +115,7 @@ func patternFailure(pattern, field, glob string) *tool.Envelope {
 	return &e
 }
 
-// nameMatcher says which names a pattern means: a glob's, or those with it in them.
+// nameMatcher reports which paths a pattern matches: as a glob, or as a part of the path.
 func nameMatcher(pattern string) func(rel string) bool {
 	if strings.ContainsAny(pattern, "*?[") && validGlob(pattern) {
 		return globMatcher(pattern)
@@ -124,7 +124,7 @@ func nameMatcher(pattern string) func(rel string) bool {
 	return func(rel string) bool { return strings.Contains(strings.ToLower(rel), pattern) }
 }
 
-// search is one search, whatever it is called.
+// search is one search, by either tool.
 type search struct {
 	path, glob string
 	limit      int
@@ -138,8 +138,8 @@ type search struct {
 	searched atomic.Int64
 }
 
-// search looks through a folder or one file (UNI-03). The first matches by path and line are
-// given, and all are counted.
+// search searches a folder or one file (UNI-03). It returns the first matches by path and line, and
+// counts all.
 func (f *files) search(ctx context.Context, s *search) (*searchResult, []string, error) {
 	ctx, cancel := context.WithTimeout(ctx, searchTimeout)
 	defer cancel()
@@ -157,6 +157,7 @@ func (f *files) search(ctx context.Context, s *search) (*searchResult, []string,
 		return nil, nil, err
 	}
 
+	// The files come in no order, so the first matches are known only now.
 	s.trim()
 	res := &s.res
 	res.Searched = int(s.searched.Load())
@@ -177,6 +178,8 @@ func (f *files) search(ctx context.Context, s *search) (*searchResult, []string,
 func (s *search) visit(at walkedFile, shown string) {
 	rel := at.rel
 	within := path.Join(at.walk.within, rel)
+	// "." is a file that the call names itself: it is searched whatever the glob, and was checked for
+	// secrets and masks when it was opened.
 	if rel != "." && (!s.wanted(rel) || at.walk.isHidden(within)) {
 		return
 	}
@@ -206,6 +209,7 @@ func (s *search) visit(at walkedFile, shown string) {
 	case err != nil:
 		s.skip(where, func(sk *skipped) { sk.Unreadable++ })
 		return
+	// Counted without their names: there may be very many.
 	case bytes.IndexByte(text[:min(len(text), sniffBytes)], 0) >= 0:
 		s.mu.Lock()
 		s.res.Skipped.Binary++
@@ -213,7 +217,7 @@ func (s *search) visit(at walkedFile, shown string) {
 		return
 	}
 
-	text = bytes.TrimPrefix(text, []byte("\ufeff")) // which is no part of the first line
+	text = bytes.TrimPrefix(text, []byte("\ufeff")) // not part of the first line
 	s.searched.Add(1)
 	var some []match
 	total := 0
@@ -231,10 +235,10 @@ func (s *search) visit(at walkedFile, shown string) {
 var (
 	buffers          = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 	errLarge         = errors.New("too large")
-	errNotSearchable = errors.New("no file any more, or one with a second name")
+	errNotSearchable = errors.New("not a regular file any more, or one with a second hard link")
 )
 
-// read gives what a file holds, in a buffer that is used again.
+// read returns the content of a file, in a buffer that will be used again.
 func (at walkedFile) read(buf *bytes.Buffer) ([]byte, error) {
 	f, err := openToRead(at.dir, at.name)
 	if err != nil {
@@ -254,6 +258,8 @@ func (at walkedFile) read(buf *bytes.Buffer) ([]byte, error) {
 		return nil, errLarge
 	}
 
+	// One byte more than the file has, so that the read ends with EOF, and not with a full buffer
+	// while the file has grown.
 	buf.Reset()
 	buf.Grow(int(info.Size()) + 1)
 	text := buf.AvailableBuffer()[:info.Size()+1]
@@ -278,12 +284,13 @@ func (s *search) add(some []match, total int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.res.Total += total
+	// Trimmed now and then, so that a search with a million matches needs little memory.
 	if s.res.Matches = append(s.res.Matches, some...); len(s.res.Matches) > 8*s.limit {
 		s.trim()
 	}
 }
 
-// trim keeps the first matches by path and line.
+// trim drops all but the first matches by path and line.
 func (s *search) trim() {
 	slices.SortFunc(s.res.Matches, func(a, b match) int {
 		return cmp.Or(strings.Compare(a.Path, b.Path), cmp.Compare(a.Line, b.Line))
@@ -291,16 +298,17 @@ func (s *search) trim() {
 	s.res.Matches = s.res.Matches[:min(len(s.res.Matches), s.limit)]
 }
 
-// truncateLine is a line as an answer holds it.
+// truncateLine shortens a line for an answer.
 func truncateLine(line []byte) string {
-	enough := utf8.UTFMax * (maxMatchLine + 1) // of a line that may be the whole file
+	// Cut before it is copied: a line may be the whole file.
+	enough := utf8.UTFMax * (maxMatchLine + 1)
 
 	return text.Truncate(string(line[:min(len(line), enough)]), maxMatchLine)
 }
 
 const searchAliasText = "Find lines in files by a regular expression (RE2), one line at a time. `include` is a glob of the files; capitals do not matter unless `case_sensitive`. Hidden files, node_modules, and what .gitignore names are left out."
 
-// searchAlias is search (YOA-04): by regular expression, told as lines.
+// searchAlias is search (YOA-04): by regular expression, answered in lines.
 func (f *files) searchAlias(spec tool.Spec) (tool.Tool, error) {
 	type args struct {
 		Pattern       string `json:"pattern" jsonschema:"a regular expression"`
@@ -343,7 +351,8 @@ func (f *files) searchAlias(spec tool.Spec) (tool.Tool, error) {
 	})
 }
 
-// quotePath is a path in a list of lines: one with a line break in it is quoted.
+// quotePath writes a path for a list of lines: one with a line break in it could pass for two, and is
+// quoted.
 func quotePath(path string) string {
 	if strings.ContainsAny(path, "\n\r") {
 		return strconv.Quote(path)

@@ -21,10 +21,10 @@ import (
 const (
 	maxWalked  = 250_000 // entries
 	maxWalkers = 8
-	perBatch   = 64 // files of one folder that one walker takes at once
+	perBatch   = 64 // files of one folder that one walker handles at once
 )
 
-// walkedFile is a file, in an open folder.
+// walkedFile is a file in an open folder.
 type walkedFile struct {
 	dir  *os.Root
 	name string
@@ -32,19 +32,18 @@ type walkedFile struct {
 	walk *walk
 }
 
-// walk gives each file below a folder to visit, by several goroutines at once and in no order.
-// Links, pipes and devices are no files; hidden files, what .gitignore names and what programs
-// fill are left out. Every folder is opened as an os.Root of its own, so no swapped link leads
-// further than into the folder itself.
+// walk calls visit with each file below a folder, from several goroutines at once and in no order.
+// Links, pipes and devices are left out, as are hidden files, what .gitignore names and what programs
+// generate. Every folder is opened as an os.Root of its own: a swapped link leads nowhere else.
 type walk struct {
 	start *os.Root
 	depth int // of folders; 0 has no limit
 	visit func(walkedFile)
-	// within is where the walk begins in its granted place; outside says that this is not the
-	// workdir, where a second name of a file may lead out of what was granted.
+	// within is where the walk begins in its root; outside says that this is not in the workdir, so
+	// that a hard link may be a file that was not granted.
 	within   string
 	outside  bool
-	isHidden func(rel string) bool // what in the granted place is not read
+	isHidden func(rel string) bool // masked paths in the root
 
 	mu         sync.Mutex
 	more       sync.Cond
@@ -55,7 +54,7 @@ type walk struct {
 	incomplete atomic.Bool
 }
 
-// walkItem is what one walker takes: a folder to read, or some files of one.
+// walkItem is a unit of work: a folder to read, or some files of one.
 type walkItem struct {
 	rel   string
 	depth int
@@ -64,7 +63,7 @@ type walkItem struct {
 	dir   *sharedDir
 }
 
-// sharedDir is a folder that several parts use; the last one closes it.
+// sharedDir is a folder that several items use; the last one closes it.
 type sharedDir struct {
 	root *os.Root
 	uses atomic.Int64
@@ -76,12 +75,13 @@ func (s *sharedDir) release() {
 	}
 }
 
-// run ends when everything was visited, when the context ends, or with too many entries;
-// incomplete says of the last two.
+// run ends when everything was visited, when the context ends, or with too many entries; in the last
+// two cases incomplete is set.
 func (w *walk) run(ctx context.Context, rules *ignoreRules) {
 	w.more.L = &w.mu
 	w.waiting = []walkItem{{rel: ".", depth: 1, rules: rules}}
 	var all sync.WaitGroup
+	// Two at least: one can wait for the disk while the other searches.
 	for range min(max(runtime.GOMAXPROCS(0), 2), maxWalkers) {
 		all.Go(func() { w.work(ctx) })
 	}
@@ -101,7 +101,7 @@ func (w *walk) work(ctx context.Context) {
 		switch {
 		case p.dir != nil:
 			for _, name := range p.files {
-				if over() { // asked for each: to search one takes a while
+				if over() { // asked for each file: to search one takes a while
 					w.incomplete.Store(true)
 					break
 				}
@@ -114,16 +114,16 @@ func (w *walk) work(ctx context.Context) {
 			w.readFolder(p)
 		}
 
+		// The last worker wakes the others: nothing will be enqueued any more, and they end.
 		w.mu.Lock()
 		if w.busy--; w.busy == 0 && len(w.waiting) == 0 {
 			w.more.Broadcast()
 		}
-
 		w.mu.Unlock()
 	}
 }
 
-// dequeue waits for a part; false when there will be none.
+// dequeue waits for an item; false when there will be none.
 func (w *walk) dequeue() (walkItem, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -135,7 +135,7 @@ func (w *walk) dequeue() (walkItem, bool) {
 		w.more.Wait()
 	}
 
-	last := len(w.waiting) - 1 // the deepest: few folders wait
+	last := len(w.waiting) - 1 // depth first, so that few folders wait, and few are open
 	p := w.waiting[last]
 	w.waiting = w.waiting[:last]
 	w.busy++
@@ -150,7 +150,7 @@ func (w *walk) enqueue(parts []walkItem) {
 	w.more.Broadcast()
 }
 
-// readFolder reads a folder, and has its files and folders visited.
+// readFolder reads a folder, and enqueues its files and folders.
 func (w *walk) readFolder(p walkItem) {
 	dir, err := w.start.OpenRoot(p.rel)
 	if err != nil {
@@ -162,6 +162,7 @@ func (w *walk) readFolder(p walkItem) {
 	in.uses.Add(1)
 	defer in.release()
 
+	// What was read before an error is visited all the same.
 	entries, err := readDir(dir)
 	if err != nil {
 		w.markUnread(p.rel)
@@ -213,8 +214,8 @@ func (w *walk) markUnread(rel string) {
 	w.unread = append(w.unread, rel)
 }
 
-// openToRead opens a file that is regular by its folder's list, and does not wait when it was
-// swapped for a pipe since.
+// openToRead opens a file that its folder lists as regular. Should it have been swapped for a pipe since,
+// opening does not block.
 func openToRead(dir *os.Root, name string) (*os.File, error) {
 	return dir.OpenFile(name, os.O_RDONLY|nonBlocking, 0)
 }
@@ -227,7 +228,7 @@ func (w *walk) unreadWarning() []string {
 	return []string{fmt.Sprintf("%s could not be read: %s", text.Plural(len(w.unread), "folder"), text.List(w.unread, maxSkipped))}
 }
 
-// walkPath walks a folder, or visits the one file that a path is.
+// walkPath walks a folder, or visits the single file at a path.
 func (f *files) walkPath(ctx context.Context, at string, depth int, visit func(walkedFile)) (*walk, error) {
 	p, err := f.roots.At(at, false)
 	if err != nil {
@@ -235,6 +236,7 @@ func (f *files) walkPath(ctx context.Context, at string, depth int, visit func(w
 	}
 	defer p.Close()
 
+	// Opened only for the checks: links, hard links, secrets and masks of the path that was given.
 	file, err := p.OpenChecked()
 	if err != nil {
 		return nil, err
@@ -265,7 +267,7 @@ func (f *files) walkPath(ctx context.Context, at string, depth int, visit func(w
 	return w, nil
 }
 
-// parentRules are those of the folders from the granted one to where a walk begins.
+// parentRules are the rules of the .gitignore files from the root down to where a walk begins.
 func (f *files) parentRules(p *tool.FileHandle) *ignoreRules {
 	var rules *ignoreRules
 	up := filepath.ToSlash(p.Rel)
@@ -275,8 +277,10 @@ func (f *files) parentRules(p *tool.FileHandle) *ignoreRules {
 
 	folder := "."
 	for _, part := range strings.Split(up, "/") {
+		// A folder that cannot be opened has no rules; the walk itself says what cannot be read.
 		if dir, err := p.OpenRoot(folder); err == nil {
 			rules = readIgnores(dir, "", rules)
+			// The empty base marks rules that were just read; those of folders further up are set.
 			if rules != nil && rules.base == "" {
 				rules.base, rules.prefix = ".", strings.TrimPrefix(strings.TrimPrefix(up, folder), "/")+"/"
 			}
