@@ -18,6 +18,7 @@ import (
 // What is written is told of before it is there: the name that it will have, whatever way
 // leads to it, and all that a watch goes by.
 func TestOutputsAreAnnouncedFirst(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	real, err := filepath.EvalSymlinks(dir)
 	if err != nil {
@@ -107,6 +108,7 @@ func TestOutputsAreAnnouncedFirst(t *testing.T) {
 
 // Of hundreds of files that a run may read, a message names a few.
 func TestManyGrantsInAMessage(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	var grants []tool.Grant
 	for i := range 500 {

@@ -33,6 +33,7 @@ func formatMatches(got map[string]any) string {
 // TestSearch: OSA-34 and UNI-03, lines and names are found, in capitals or not; what is left
 // out is what a person would leave out, and what could not be searched is told.
 func TestSearch(t *testing.T) {
+	t.Parallel()
 	dir, call := setup(t, map[string]string{
 		"a.txt": "Needle one\nnothing\nhay NEEDLE\r\n", "sub/b.go": "// needle", "sub/c.md": "no", ".hidden": "needle", "node_modules/x.js": "needle", ".git/config": "needle",
 		"bin": "needle\x00", "large": "needle" + strings.Repeat("x", 5<<20), "server.pem": "needle",
@@ -87,6 +88,7 @@ func TestSearch(t *testing.T) {
 
 // TestSearchExpression: YOA-04, by regular expression.
 func TestSearchExpression(t *testing.T) {
+	t.Parallel()
 	_, call := setup(t, map[string]string{"a.go": "func One() {}\nfunc two() {}\n", "b.txt": "func three"})
 	for pattern, want := range map[string]string{
 		`func \w+\(`: "a.go:1:func One() {}\na.go:2:func two() {}\n", `^FUNC o`: "a.go:1:func One() {}\n", `three$`: "b.txt:1:func three\n", `(one|three)`: "a.go:1:func One() {}\nb.txt:1:func three\n", `zzz`: "no matches\n",
@@ -107,6 +109,7 @@ func TestSearchExpression(t *testing.T) {
 // TestSearchLikeOthers: a search gives the lines that a slow one gives, and those of ripgrep
 // where it is installed, for patterns of all kinds on files of all kinds.
 func TestSearchLikeOthers(t *testing.T) {
+	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 2))
 	words := []string{"alpha", "Beta", "KELVIN", "straße", "x", "", " ", "Zoë", "10%", "a.b", "sun", "SUN", "\u017fun", "\t", "ab\xffcd", "\r"}
 	content := map[string]string{}
@@ -178,6 +181,7 @@ func TestSearchLikeOthers(t *testing.T) {
 // back, bytes that are no text, ends of lines, capitals, odd names. What a single byte that is no
 // text, or a \r within a line, is to a pattern, is another matter in each program.
 func TestSearchLikeRipgrep(t *testing.T) {
+	t.Parallel()
 	rg, err := exec.LookPath("rg")
 	if err != nil {
 		t.Skip("ripgrep is not installed")
@@ -231,6 +235,7 @@ func TestSearchLikeRipgrep(t *testing.T) {
 
 // A search and a list that come to the end of their time say that there may be more (YOA-03, YOA-04).
 func TestSearchEndsInTime(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "a.txt"), []byte("needle\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -264,6 +269,7 @@ func TestSearchEndsInTime(t *testing.T) {
 
 // A link, a swapped folder and a second name are not searched, and none of them leads out.
 func TestSearchStays(t *testing.T) {
+	t.Parallel()
 	dir, call := setup(t, map[string]string{"in/a.txt": "needle", "work/b.txt": "needle"})
 	b := newBench(t, filepath.Join(dir, "work"))
 	b.grants = []tool.Grant{{Path: filepath.Join(dir, "in")}}
@@ -294,6 +300,7 @@ func TestSearchStays(t *testing.T) {
 
 // TestListFiles: YOA-03 and UNI-02, files alone, sorted, with the number of all.
 func TestListFiles(t *testing.T) {
+	t.Parallel()
 	content := map[string]string{"a/b/c/d.txt": "x", "a/b/c.txt": "x", "node_modules/x": "x", "line\nbreak": "x"}
 	for i := range 250 {
 		content[fmt.Sprintf("many/%03d.csv", i)] = "x"
@@ -314,6 +321,7 @@ func TestListFiles(t *testing.T) {
 
 // TestReadFile: YOA-01 and UNI-01, the second name of the reader has its own gutter and header.
 func TestReadFile(t *testing.T) {
+	t.Parallel()
 	_, call := setup(t, map[string]string{"a.txt": "one\ntwo\nthree\n", "long": strings.Repeat("x\n", 1200), "empty": ""})
 	for name, c := range map[string]struct {
 		args map[string]any
@@ -340,6 +348,7 @@ func TestReadFile(t *testing.T) {
 
 // TestAliases: YOA-05, UNI-05 and UNI-06, a model sees the second names where they are asked for.
 func TestAliases(t *testing.T) {
+	t.Parallel()
 	roots, err := tool.NewRoots(t.TempDir(), nil)
 	if err != nil {
 		t.Fatal(err)

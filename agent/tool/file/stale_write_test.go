@@ -10,10 +10,11 @@ import (
 )
 
 // What another run wrote between the reading and the replacing of a file is not lost: the
-// writer is told, and may try again.
+// writer gets an error, and may try again.
 func TestStaleWrite(t *testing.T) {
+	t.Parallel()
 	for name, change := range map[string]func(path string) error{
-		"written anew": func(path string) error { return os.WriteFile(path, []byte("longer than before"), 0o600) },
+		"rewritten": func(path string) error { return os.WriteFile(path, []byte("longer than before"), 0o600) },
 		"replaced": func(path string) error {
 			return errors.Join(os.WriteFile(path+".new", []byte("old"), 0o600), os.Rename(path+".new", path))
 		},
