@@ -21,14 +21,14 @@ type exportArgs struct {
 	Overwrite bool   `json:"overwrite,omitempty" jsonschema:"replace an existing file; default false"`
 }
 
-// exportResult is what OSA-59 answers.
+// exportResult is the answer of OSA-59.
 type exportResult struct {
 	Path string `json:"path"`
 	agentdb.Exported
 }
 
-// exportSpec is db_export. It takes turns with other calls that write the same path; of what it
-// writes over nothing is kept.
+// exportSpec is db_export. It takes turns with other calls that write the same path. What it overwrites is
+// not stored, so that no undo reaches it.
 var exportSpec = tool.Spec{
 	Name: "db_export", Description: describe("db_export"), Effect: domain.EffectWrite, Class: tool.ClassData, Scope: tool.ScopeAgent, Writes: tool.WritesElsewhere,
 	Given: tool.GivenDatabase, Path: "path",
@@ -45,7 +45,7 @@ var fileFormats = []string{"csv", "tsv", "json", "jsonl", "ndjson", "xlsx"}
 func (o Options) exportFile(ctx context.Context, db *agentdb.DB, _ tool.Invocation, a exportArgs) (any, []string, error) {
 	spec := agentdb.ExportSpec{SQL: a.SQL, Format: a.Format, Name: a.Path}
 	var err error
-	if spec.Params, spec.Named, err = splitParams(a.Params); err != nil {
+	if spec.Params, spec.Named, err = params(a.Params); err != nil {
 		return nil, nil, err
 	}
 
@@ -76,7 +76,7 @@ func (o Options) exportFile(ctx context.Context, db *agentdb.DB, _ tool.Invocati
 	return exportResult{a.Path, done}, warnings, nil
 }
 
-// replaceable looks at what is there now; nil is nothing.
+// replaceable inspects the file that is there now, and refuses what may not be replaced; nil is no file.
 func replaceable(p *tool.FileHandle, a exportArgs) (fs.FileInfo, error) {
 	info, err := p.Lstat(p.Rel)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -95,7 +95,8 @@ func replaceable(p *tool.FileHandle, a exportArgs) (fs.FileInfo, error) {
 		return nil, &tool.PathError{Kind: tool.KindRejected, Message: a.Path + " is marked read-only"}
 	}
 
-	file, err := p.OpenChecked() // refuses links, pipes and second names of other files
+	// Opened only for the checks: it refuses links, pipes and hard links.
+	file, err := p.OpenChecked()
 	if err != nil {
 		return nil, err
 	}
@@ -103,7 +104,7 @@ func replaceable(p *tool.FileHandle, a exportArgs) (fs.FileInfo, error) {
 	return info, file.Close()
 }
 
-// writeTemp makes the file whole before it takes its name, so no reader sees half of it.
+// writeTemp writes the whole export to a temporary file, so that no reader sees half of it.
 func writeTemp(ctx context.Context, p *tool.FileHandle, db *agentdb.DB, spec agentdb.ExportSpec) (done agentdb.Exported, file *atomicfile.File, err error) {
 	if folder := filepath.Dir(p.Rel); folder != "." {
 		if err := p.MkdirAll(folder, 0o755); err != nil {
@@ -111,6 +112,7 @@ func writeTemp(ctx context.Context, p *tool.FileHandle, db *agentdb.DB, spec age
 		}
 	}
 
+	// Only now: the check resolves the links on the way, so the folders must exist.
 	if err := p.CheckWrite(); err != nil {
 		return done, nil, err
 	}
@@ -134,7 +136,7 @@ func writeTemp(ctx context.Context, p *tool.FileHandle, db *agentdb.DB, spec age
 	return done, nil, errors.Join(err, file.Abort())
 }
 
-// commit gives the draft its name, unless somebody else took or changed that meanwhile.
+// commit renames the temporary file to its name, unless somebody else wrote there meanwhile.
 func commit(p *tool.FileHandle, a exportArgs, file *atomicfile.File, old fs.FileInfo) error {
 	now, err := p.Lstat(p.Rel)
 	switch {
@@ -148,17 +150,4 @@ func commit(p *tool.FileHandle, a exportArgs, file *atomicfile.File, old fs.File
 	}
 
 	return file.Commit()
-}
-
-// splitParams tells the two ways of giving values apart.
-func splitParams(params any) (list []any, named map[string]any, err error) {
-	switch params := params.(type) {
-	case nil:
-		return nil, nil, nil
-	case []any:
-		return params, nil, nil
-	case map[string]any:
-		return nil, params, nil
-	}
-	return nil, nil, &agentdb.Error{Kind: string(tool.KindInvalidArgs), Field: "params", Message: "params must be a list of values for ?, or an object of values for :name", Retryable: true}
 }

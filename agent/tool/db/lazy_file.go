@@ -6,8 +6,8 @@ import (
 	"rouse/agent/tool"
 )
 
-// lazyFile is a file whose fault is told by its first read. A call that was made already
-// never reads, so its replay works although the file was moved away meanwhile.
+// lazyFile is a file whose errors are reported by its first Read. A call that a former attempt made never
+// reads, so its stored result is returned even if the file was moved away meanwhile.
 type lazyFile struct {
 	roots *tool.Roots
 	path  string
@@ -19,6 +19,7 @@ func (f *lazyFile) Read(p []byte) (int, error) {
 		return 0, err
 	}
 
+	// Systems differ in the error for reading a folder, so it is replaced by a clear one.
 	n, err := f.file.Read(p)
 	if err != nil && n == 0 && isFolder(f.file) {
 		return 0, &tool.PathError{Kind: tool.KindInvalidArgs, Message: f.path + " is a folder; name a file in it"}
@@ -33,8 +34,8 @@ func (f *lazyFile) open() (err error) {
 	return err
 }
 
-// size is that of the file, 0 when it cannot be told; what is wrong with it is for Read to
-// say, if it comes to that.
+// size is that of the file, 0 when it is unknown. It is for Read to report what is wrong, if it comes to
+// that.
 func (f *lazyFile) size() int64 {
 	if f.open() != nil {
 		return 0

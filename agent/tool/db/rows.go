@@ -23,8 +23,8 @@ func (o Options) upsert(ctx context.Context, db *agentdb.DB, in tool.Invocation,
 	return splitAffected(db.Upsert(ctx, by(in), a.Table, a.KeyColumns, rows))
 }
 
-// rowsOf are the rows of a call that takes one or several; one says which it was. Models fill
-// in the argument that they do not use with an empty value.
+// rowsOf returns the rows of a call that gives one or several; one reports which. Models fill in the
+// argument that they do not use with an empty value, which counts as absent.
 func rowsOf(row map[string]any, rows []map[string]any) (all []map[string]any, one bool, err error) {
 	bad := func(field, message string) error {
 		return &agentdb.Error{Kind: string(tool.KindInvalidArgs), Field: field, Message: message, Retryable: true}

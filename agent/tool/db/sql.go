@@ -28,7 +28,7 @@ func (o Options) alterTable(ctx context.Context, db *agentdb.DB, in tool.Invocat
 
 type migrateArgs struct {
 	UpSQL       string `json:"up_sql" jsonschema:"runs now, in one transaction"`
-	DownSQL     string `json:"down_sql" jsonschema:"would take it back; it is kept beside the other and not run"`
+	DownSQL     string `json:"down_sql" jsonschema:"would revert it; it is stored with the other and not run"`
 	Description string `json:"description" jsonschema:"a few words: the migration's file is named after them"`
 }
 
@@ -61,7 +61,7 @@ func (o Options) execute(ctx context.Context, db *agentdb.DB, in tool.Invocation
 	}
 
 	if a.Path != "" {
-		// A call that was made already must not read its file again, which may be gone.
+		// A call that a former attempt made must not read its file again, which may be gone.
 		if in.Key != "" {
 			if stored, ok, err := db.Replay(ctx, in.Run, in.Key); ok || err != nil {
 				return stored, nil, err
@@ -98,10 +98,11 @@ func (o Options) readScript(path string) (string, error) {
 	return text, nil
 }
 
-// params are a list for ?, or an object for :name.
+// params tells apart the two ways to give values: a list for ?, or an object for :name.
 func params(given any) (list []any, named map[string]any, err error) {
 	switch given := given.(type) {
 	case nil:
+		return nil, nil, nil
 	case []any:
 		return given, nil, nil
 	case map[string]any:
@@ -109,5 +110,4 @@ func params(given any) (list []any, named map[string]any, err error) {
 	default:
 		return nil, nil, &agentdb.Error{Kind: string(tool.KindInvalidArgs), Field: "params", Message: "params must be a list of values for ?, or an object of values for :name", Retryable: true}
 	}
-	return nil, nil, nil
 }

@@ -16,13 +16,13 @@ import (
 //go:embed *.md
 var descriptions embed.FS
 
-// Options are what the tools of one run reach.
+// Options configure the tools of one run.
 type Options struct {
 	Pool  *agentdb.Pool
 	Roots *tool.Roots // where db_import may read and db_export may write
 }
 
-// member is a tool of the family, and what makes it for one run.
+// member is a tool of the family, and the function that makes it for one run.
 type member struct {
 	spec      tool.Spec
 	showsRows bool // rows, which are as trusted as the runs that wrote them
@@ -49,7 +49,7 @@ var members = []member{
 	{reading("db_query"), true, withDatabase(Options.query)},
 }
 
-// reading is a tool that changes nothing in the database.
+// reading is the spec of a tool that changes nothing in the database.
 func reading(name string) tool.Spec {
 	return tool.Spec{
 		Name: name, Description: describe(name), Effect: domain.EffectRead, Class: tool.ClassOther, Scope: tool.ScopeAgent, Writes: tool.WritesNothing,
@@ -57,26 +57,26 @@ func reading(name string) tool.Spec {
 	}
 }
 
-// writing is a tool that changes the database.
+// writing is the spec of a tool that changes the database.
 func writing(name string) tool.Spec {
 	s := reading(name)
 	s.Effect, s.Writes = domain.EffectDatabase, tool.WritesRows
 	return s
 }
 
-// bulk is a tool that moves many rows at once.
+// bulk marks a tool that moves many rows at once.
 func bulk(s tool.Spec) tool.Spec {
 	s.Class = tool.ClassData
 	return s
 }
 
-// wideContextOnly is a tool that a model with a narrow context is not told of.
+// wideContextOnly leaves a tool out of the list for models with a narrow context.
 func wideContextOnly(s tool.Spec) tool.Spec {
 	s.Rare = true
 	return s
 }
 
-// describe is the text beside the code; a tool without one cannot be defined.
+// describe reads the description next to the code. Without one it is "", and Define refuses the tool.
 func describe(name string) string {
 	text, err := descriptions.ReadFile(strings.TrimPrefix(name, "db_") + ".md")
 	if err != nil {
@@ -85,7 +85,7 @@ func describe(name string) string {
 	return string(text)
 }
 
-// Specs are the tools of the family.
+// Specs lists the tools of the family.
 func Specs() tool.Specs {
 	var out tool.Specs
 	for _, m := range members {
@@ -94,7 +94,7 @@ func Specs() tool.Specs {
 	return out
 }
 
-// Tools are the tools of one run.
+// Tools makes the tools of one run.
 func Tools(o Options) ([]tool.Tool, error) {
 	var out []tool.Tool
 	for _, m := range members {
@@ -109,7 +109,19 @@ func Tools(o Options) ([]tool.Tool, error) {
 	return out, nil
 }
 
-// withDatabase makes a tool that borrows the agent's database for the length of a call.
+// needs tells the authorizer whether a tool shows rows, which are as tainted as the runs that wrote them,
+// and whether it writes what later runs read.
+func (o Options) needs(shows, keeps bool) func(context.Context, tool.Invocation, json.RawMessage) (tool.Need, error) {
+	return func(ctx context.Context, _ tool.Invocation, _ json.RawMessage) (n tool.Need, err error) {
+		n.Keeps = keeps
+		if shows {
+			n.Adds, err = o.Roots.MemoryTaint(ctx)
+		}
+		return n, err
+	}
+}
+
+// withDatabase makes a tool whose calls each borrow the agent's database from the pool.
 func withDatabase[A any](run func(Options, context.Context, *agentdb.DB, tool.Invocation, A) (any, []string, error)) func(Options, tool.Spec) (tool.Tool, error) {
 	return func(o Options, s tool.Spec) (tool.Tool, error) {
 		return tool.Define(s, func(ctx context.Context, in tool.Invocation, args A) (tool.Envelope, error) {
@@ -118,13 +130,14 @@ func withDatabase[A any](run func(Options, context.Context, *agentdb.DB, tool.In
 				return tool.Envelope{}, err // it names the agent and the file
 			}
 			defer release()
+
 			result, warnings, err := run(o, ctx, db, in, args)
 			return answer(result, warnings, err)
 		})
 	}
 }
 
-// answer words what went wrong for the caller of a tool; the rest is the host's trouble.
+// answer makes the envelope of a call. An error that the agent can do nothing about is the host's.
 func answer(result any, warnings []string, err error) (tool.Envelope, error) {
 	var bad *agentdb.Error
 	var path *tool.PathError
@@ -219,6 +232,7 @@ func (o Options) insert(ctx context.Context, db *agentdb.DB, in tool.Invocation,
 	if err != nil {
 		return nil, nil, err
 	}
+	// The form of the answer follows that of the question: {id} only for row.
 	if one && len(done.IDs) == 1 {
 		return map[string]any{"id": done.IDs[0]}, done.Warnings, nil
 	}
@@ -241,6 +255,7 @@ type importArgs struct {
 // importTool is db_import.
 func (o Options) importTool(s tool.Spec) (tool.Tool, error) {
 	s.Enum = map[string][]string{"mode": {"insert", "upsert"}, "format": fileFormats}
+	// In place of the family's needs: it reads a file, and shows no rows.
 	s.Needs = o.Roots.PathNeeds(true)
 	return withDatabase(Options.importFile)(o, s)
 }
