@@ -8,8 +8,8 @@ import (
 	"rouse/agent/tool"
 )
 
-// TestAuthorizer: UNI-06, every combination of what a call needs, what its run has met, what its owner
-// has set and what its owner has said has the verdict of the rules in security.md.
+// TestAuthorizer: UNI-06, every combination of what a call needs, the taint of its run, its owner's
+// settings and its owner's answer has the verdict of the rules in security.md.
 func TestAuthorizer(t *testing.T) {
 	saids := []tool.Said{{}, {Stands: true}, {Once: true}, {Denied: true, Reason: "no"}, {Stands: true, Denied: true}}
 	refused := tool.Failure(tool.KindInvalidArgs, "no such thing")
@@ -31,10 +31,10 @@ func TestAuthorizer(t *testing.T) {
 											t.Fatal(err)
 										}
 										if got, want := verdict(v), wanted(need, least, onDenied, taint, said); got != want {
-											t.Fatalf("need %+v, at least %q, on_denied %q, met %q, said %+v: %s, want %s", need, least, onDenied, taint, said, got, want)
+											t.Fatalf("need %+v, at least %q, on_denied %q, taint %q, answer %+v: %s, want %s", need, least, onDenied, taint, said, got, want)
 										}
 										if asked && missing == "" && asks == "" && (taint|adds != tool.AllTaints || adds == 0) {
-											t.Fatalf("the owner's word was looked for in vain: %+v", need)
+											t.Fatalf("the owner's answer was looked up in vain: %+v", need)
 										}
 									}
 								}
@@ -67,16 +67,16 @@ func wanted(n tool.Need, least, onDenied string, taint tool.Taint, s tool.Said) 
 		return "invalid_args false"
 	}
 
-	word := (s.Stands && !n.Each) || s.Once
+	approved := (s.Stands && !n.Each) || s.Once
 	refusal := map[string]string{"fail": "rejected true", "continue": "rejected false"}[onDenied]
 	holds := (taint | n.Adds).String() == "ABC"
 	third := holds && taint.String() != "ABC"
 	outward := holds && strings.Contains(n.Adds.String(), "C")
-	needsWord := n.Missing != "" || n.Asks || n.Each || third || outward
-	if needsWord && !word && s.Denied {
+	needsApproval := n.Missing != "" || n.Asks || n.Each || third || outward
+	if needsApproval && !approved && s.Denied {
 		return "user_denied true"
 	}
-	if n.Missing != "" && !word && refusal != "" { // grant
+	if n.Missing != "" && !approved && refusal != "" { // grant
 		return refusal
 	}
 
@@ -92,7 +92,7 @@ func wanted(n tool.Need, least, onDenied string, taint tool.Taint, s tool.Said) 
 	}
 
 	switch { // approval
-	case !needsWord || word:
+	case !needsApproval || approved:
 		return "go"
 	case refusal != "":
 		return refusal

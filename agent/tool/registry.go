@@ -169,7 +169,7 @@ func (t Tool) runWithTimeout(ctx context.Context, in Invocation, args json.RawMe
 	ctx, cancel := context.WithTimeoutCause(ctx, t.spec.Timeout, timeoutError{t.spec.Timeout})
 	defer cancel()
 
-	// Buffered: a tool that ends after nobody waits any more must not block for ever.
+	// Buffered: a tool that ends after nobody waits any more must not block forever.
 	done := make(chan outcome, 1)
 	go func() { done <- t.runRecovered(ctx, in, args) }()
 	var o outcome

@@ -12,7 +12,7 @@ import (
 	"rouse/internal/domain"
 )
 
-// Class says how the loop treats the calls of a tool beside their effect.
+// Class says how the loop treats the calls of a tool, apart from their effect.
 type Class string
 
 // The classes.
@@ -73,7 +73,7 @@ const (
 	GivenNetwork    Given = "network"         // the agent may ask some hosts
 	GivenPlanning   Given = "self_scheduling" // the agent plans its own runs
 	GivenSkills     Given = "skills"          // the agent sees some skills
-	GivenUntold     Given = "untold"          // some skills or tools are not listed for the model: with these tools it finds them
+	GivenUntold     Given = "untold"          // some skills or tools are not listed for the model: these tools find them
 	GivenPhases     Given = "phases"          // the run goes in phases: the tool is neither allowed nor denied on its own
 )
 

@@ -64,6 +64,7 @@ func (o Options) exportFile(ctx context.Context, db *agentdb.DB, _ tool.Invocati
 	if err != nil {
 		return nil, nil, err
 	}
+	// Right before the rename: no watch may see the file before it is on record as the job's own.
 	if err := place.Announce(ctx, file.Temp()); err != nil {
 		return nil, nil, errors.Join(err, file.Abort())
 	}
@@ -91,6 +92,7 @@ func replaceable(p *tool.FileHandle, a exportArgs) (fs.FileInfo, error) {
 		return nil, &tool.PathError{Kind: tool.KindInvalidArgs, Message: a.Path + " is a folder; name a file in it"}
 	case !a.Overwrite:
 		return nil, &tool.PathError{Kind: tool.KindRejected, Message: a.Path + " exists already; choose another name, or say overwrite true"}
+	// The rename would succeed, for it needs only the folder: the mark is its owner's wish.
 	case info.Mode().Perm()&0o200 == 0:
 		return nil, &tool.PathError{Kind: tool.KindRejected, Message: a.Path + " is marked read-only"}
 	}
@@ -129,7 +131,8 @@ func writeTemp(ctx context.Context, p *tool.FileHandle, db *agentdb.DB, spec age
 	}
 
 	var unwritable *fs.PathError
-	if errors.As(err, &unwritable) { // a full disk, say: another folder may do
+	// A full disk, for example: the agent may choose another folder, so the run need not end.
+	if errors.As(err, &unwritable) {
 		err = p.Explain(err)
 	}
 
@@ -140,7 +143,7 @@ func writeTemp(ctx context.Context, p *tool.FileHandle, db *agentdb.DB, spec age
 func commit(p *tool.FileHandle, a exportArgs, file *atomicfile.File, old fs.FileInfo) error {
 	now, err := p.Lstat(p.Rel)
 	switch {
-	case old == nil && errors.Is(err, fs.ErrNotExist):
+	case old == nil && errors.Is(err, fs.ErrNotExist): // still no file, as expected
 		err = nil
 	case err == nil && (old == nil || !os.SameFile(now, old) || !now.ModTime().Equal(old.ModTime())):
 		err = &tool.PathError{Kind: tool.KindExecutionError, Message: a.Path + " was written meanwhile, and was left as it is now"}

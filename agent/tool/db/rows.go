@@ -68,6 +68,7 @@ func (o Options) restore(ctx context.Context, db *agentdb.DB, in tool.Invocation
 	return splitAffected(db.Restore(ctx, by(in), a.Table, a.Where))
 }
 
+// splitAffected moves the warnings from the result to the envelope.
 func splitAffected(done agentdb.Affected, err error) (any, []string, error) {
 	warnings := done.Warnings
 	done.Warnings = nil

@@ -36,6 +36,7 @@ func (o Options) migrate(ctx context.Context, db *agentdb.DB, in tool.Invocation
 	return splitMigrated(db.Migrate(ctx, by(in), agentdb.MigrateSpec{Up: a.UpSQL, Down: a.DownSQL, Description: a.Description}))
 }
 
+// splitMigrated moves the warnings from the result to the envelope.
 func splitMigrated(done agentdb.Migrated, err error) (any, []string, error) {
 	warnings := done.Warnings
 	done.Warnings = nil
@@ -82,6 +83,7 @@ func (o Options) readScript(path string) (string, error) {
 	f := &lazyFile{roots: o.Roots, path: path}
 	defer f.close()
 
+	// One byte more than allowed tells that the file is too large.
 	data, err := io.ReadAll(io.LimitReader(f, maxScript+1))
 	if err != nil {
 		return "", err
@@ -90,6 +92,7 @@ func (o Options) readScript(path string) (string, error) {
 		return "", &agentdb.Error{Kind: string(tool.KindInvalidArgs), Field: "path", Retryable: true, Message: fmt.Sprintf("%s is larger than the 256 KiB that a file of SQL may have; split it, or bring rows in with db_import", path)}
 	}
 
+	// A byte order mark is not SQL.
 	text := strings.TrimPrefix(string(data), "\ufeff")
 	if strings.TrimSpace(text) == "" {
 		return "", &agentdb.Error{Kind: string(tool.KindInvalidArgs), Field: "path", Retryable: true, Message: path + " is empty"}

@@ -25,7 +25,7 @@ type Options struct {
 // member is a tool of the family, and the function that makes it for one run.
 type member struct {
 	spec      tool.Spec
-	showsRows bool // rows, which are as trusted as the runs that wrote them
+	showsRows bool // rows, which are as tainted as the runs that wrote them
 	define    func(Options, tool.Spec) (tool.Tool, error)
 }
 

@@ -106,7 +106,7 @@ func TestEditRefused(t *testing.T) {
 	}
 }
 
-// TestEditFile: YOA-02, the second name of the editor counts lines, and asks for one place.
+// TestEditFile: YOA-02, the alias of the editor counts lines, and asks for one place.
 func TestEditFile(t *testing.T) {
 	t.Parallel()
 	dir, call := setup(t, map[string]string{"a.txt": "one\ntwo\ntwo\n"})

@@ -68,7 +68,7 @@ func newRegexpMatcher(pattern string, caseSensitive bool) (*lineMatcher, error) 
 	return f, nil
 }
 
-// requiredLiteral is the longest text that every match contains, "" if there is none that can be told.
+// requiredLiteral is the longest text that every match contains, "" if none is known.
 func requiredLiteral(re *syntax.Regexp) (literal string, fold bool) {
 	switch re.Op {
 	case syntax.OpLiteral:

@@ -11,7 +11,7 @@ import (
 	"rouse/agent/tool"
 )
 
-// A picture is shown beside its envelope, which a model reads without its bytes and the record
+// A picture is shown next to its envelope, which a model reads without its bytes and the record
 // keeps with them (YOA-01).
 func TestReadPicture(t *testing.T) {
 	t.Parallel()

@@ -31,7 +31,7 @@ func formatMatches(got map[string]any) string {
 }
 
 // TestSearch: OSA-34 and UNI-03, lines and names are found, in capitals or not; what is left
-// out is what a person would leave out, and what could not be searched is told.
+// out is what a person would leave out, and what could not be searched is reported.
 func TestSearch(t *testing.T) {
 	t.Parallel()
 	dir, call := setup(t, map[string]string{
@@ -106,7 +106,7 @@ func TestSearchExpression(t *testing.T) {
 	}
 }
 
-// TestSearchLikeOthers: a search gives the lines that a slow one gives, and those of ripgrep
+// TestSearchLikeOthers: a search finds the lines that a slow one finds, and those of ripgrep
 // where it is installed, for patterns of all kinds on files of all kinds.
 func TestSearchLikeOthers(t *testing.T) {
 	t.Parallel()
@@ -267,7 +267,7 @@ func TestSearchEndsInTime(t *testing.T) {
 	}
 }
 
-// A link, a swapped folder and a second name are not searched, and none of them leads out.
+// A link, a swapped folder and a hard link are not searched, and none of them leads out.
 func TestSearchStays(t *testing.T) {
 	t.Parallel()
 	dir, call := setup(t, map[string]string{"in/a.txt": "needle", "work/b.txt": "needle"})
@@ -291,7 +291,7 @@ func TestSearchStays(t *testing.T) {
 
 	_, got := inner("file_search", map[string]any{"pattern": "needle", "path": filepath.Join(dir, "in")})
 	if sk, ok := got["skipped"].(map[string]any); formatMatches(got) != "" || !ok || sk["unreadable"] != 1.0 {
-		t.Errorf("a second name outside of the workdir: %v", got)
+		t.Errorf("a hard link outside of the workdir: %v", got)
 	}
 	if _, got := call("list_files", map[string]any{"path": "."}); got["total"] != 3.0 {
 		t.Errorf("%v", got)
@@ -319,7 +319,7 @@ func TestListFiles(t *testing.T) {
 	}
 }
 
-// TestReadFile: YOA-01 and UNI-01, the second name of the reader has its own gutter and header.
+// TestReadFile: YOA-01 and UNI-01, the alias of the reader has its own gutter and header.
 func TestReadFile(t *testing.T) {
 	t.Parallel()
 	_, call := setup(t, map[string]string{"a.txt": "one\ntwo\nthree\n", "long": strings.Repeat("x\n", 1200), "empty": ""})
@@ -346,7 +346,7 @@ func TestReadFile(t *testing.T) {
 	}
 }
 
-// TestAliases: YOA-05, UNI-05 and UNI-06, a model sees the second names where they are asked for.
+// TestAliases: YOA-05, UNI-05 and UNI-06, a model sees the aliases that its agent's list asks for.
 func TestAliases(t *testing.T) {
 	t.Parallel()
 	roots, err := tool.NewRoots(t.TempDir(), nil)

@@ -33,7 +33,7 @@ func (b *bench) held(t *testing.T, name string) string {
 }
 
 // TestShare: OSA-19, UNI-12, what is shared is a copy, a name's next version, and whatever else is
-// asked for is refused with a word on what to do.
+// asked for is refused, with a hint on what to do.
 func TestShare(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -29,7 +29,7 @@ func (b *bench) text(name string) string {
 	return string(raw)
 }
 
-// TestUndo: OSA-35, changes are listed and taken back: the last, one of many, all of a file.
+// TestUndo: OSA-35, changes are listed and undone: the last, one of many, all of a file.
 func TestUndo(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, t.TempDir())
@@ -111,7 +111,7 @@ func TestUndo(t *testing.T) {
 	}
 }
 
-// whyNot says of each change of an agent, the newest first, why it cannot be taken back.
+// whyNot says of each change of an agent, the newest first, why it cannot be undone.
 func whyNot(t *testing.T, call caller) (out []string) {
 	t.Helper()
 	e, got := call("file_operation_history", nil)
@@ -126,7 +126,7 @@ func whyNot(t *testing.T, call caller) (out []string) {
 	return out
 }
 
-// TestUndoRun takes back the changes of a run from outside, the newest first, as its owner
+// TestUndoRun reverts the changes of a run from outside, the newest first, as its owner
 // does; what was changed since only by force.
 func TestUndoRun(t *testing.T) {
 	t.Parallel()
@@ -175,7 +175,7 @@ func TestUndoRun(t *testing.T) {
 }
 
 // A crash between the record of a change and the change leaves one that did not come about:
-// it is told of, and undoing it leaves the file alone.
+// the history says so, and undoing it leaves the file alone.
 func TestUndoOfNothing(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, t.TempDir())

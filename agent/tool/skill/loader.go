@@ -18,7 +18,7 @@ type Options struct {
 	// Verify says why a skill must not be used now, nil when it may be.
 	Verify func(*skills.Skill) error
 	Loaded *Loaded        // what earlier attempts, or the prompt, have loaded; nil: nothing
-	Tools  *tool.Registry // what a search finds beside skills
+	Tools  *tool.Registry // what a search finds in addition to skills
 	Apart  []string       // those of Tools that are not listed for the model
 	Denied []string       // tools that exist, and are denied to the agent
 }
