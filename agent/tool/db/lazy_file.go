@@ -6,19 +6,20 @@ import (
 	"rouse/agent/tool"
 )
 
-// lateFile is a file whose fault is told by its first read. A call that was made already
-// never reads, so its replay works although the file was moved away meanwhile.
-type lateFile struct {
+// lazyFile is a file whose errors are reported by its first Read. A call that a former attempt made never
+// reads, so its stored result is returned even if the file was moved away meanwhile.
+type lazyFile struct {
 	roots *tool.Roots
 	path  string
 	file  *os.File
 }
 
-func (f *lateFile) Read(p []byte) (int, error) {
+func (f *lazyFile) Read(p []byte) (int, error) {
 	if err := f.open(); err != nil {
 		return 0, err
 	}
 
+	// Systems differ in the error for reading a folder, so it is replaced by a clear one.
 	n, err := f.file.Read(p)
 	if err != nil && n == 0 && isFolder(f.file) {
 		return 0, &tool.PathError{Kind: tool.KindInvalidArgs, Message: f.path + " is a folder; name a file in it"}
@@ -26,16 +27,16 @@ func (f *lateFile) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func (f *lateFile) open() (err error) {
+func (f *lazyFile) open() (err error) {
 	if f.file == nil {
 		f.file, err = f.roots.Open(f.path)
 	}
 	return err
 }
 
-// size is that of the file, 0 when it cannot be told; what is wrong with it is for Read to
-// say, if it comes to that.
-func (f *lateFile) size() int64 {
+// size is that of the file, 0 when it is unknown. It is for Read to report what is wrong, if it comes to
+// that.
+func (f *lazyFile) size() int64 {
 	if f.open() != nil {
 		return 0
 	}
@@ -47,7 +48,7 @@ func (f *lateFile) size() int64 {
 	return info.Size()
 }
 
-func (f *lateFile) close() {
+func (f *lazyFile) close() {
 	if f.file != nil {
 		f.file.Close()
 	}

@@ -8,9 +8,9 @@ import (
 	"rouse/agent/tool"
 )
 
-// TestGate: UNI-06, every combination of what a call needs, what its run has met, what its owner
-// has set and what its owner has said has the verdict of the rules in security.md.
-func TestGate(t *testing.T) {
+// TestAuthorizer: UNI-06, every combination of what a call needs, the taint of its run, its owner's
+// settings and its owner's answer has the verdict of the rules in security.md.
+func TestAuthorizer(t *testing.T) {
 	saids := []tool.Said{{}, {Stands: true}, {Once: true}, {Denied: true, Reason: "no"}, {Stands: true, Denied: true}}
 	refused := tool.Failure(tool.KindInvalidArgs, "no such thing")
 	n := 0
@@ -19,22 +19,22 @@ func TestGate(t *testing.T) {
 			for _, asks := range []string{"", "asks", "each"} {
 				for _, tier := range []string{"", "A", "B", "D"} {
 					for _, least := range []string{"", "A", "D"} {
-						for met := tool.Taint(0); met <= tool.AllTaints; met++ {
+						for taint := tool.Taint(0); taint <= tool.AllTaints; taint++ {
 							for adds := tool.Taint(0); adds <= tool.AllTaints; adds++ {
 								for _, onDenied := range []string{"", "park", "fail", "continue"} {
 									for _, said := range saids {
 										n++
 										need := tool.Need{Refused: deny, Missing: missing, Asks: asks == "asks", Each: asks == "each", Tier: tier, Adds: adds, Action: "x", Shown: "do x"}
 										asked := false
-										v, err := tool.Gate{Agent: "a", OnDenied: onDenied, MinTier: least}.Decide("send", need, met, func(string) (tool.Said, error) { asked = true; return said, nil })
+										v, err := tool.Gate{Agent: "a", OnDenied: onDenied, MinTier: least}.Decide("send", need, taint, func(string) (tool.Said, error) { asked = true; return said, nil })
 										if err != nil {
 											t.Fatal(err)
 										}
-										if got, want := verdict(v), wanted(need, least, onDenied, met, said); got != want {
-											t.Fatalf("need %+v, at least %q, on_denied %q, met %q, said %+v: %s, want %s", need, least, onDenied, met, said, got, want)
+										if got, want := verdict(v), wanted(need, least, onDenied, taint, said); got != want {
+											t.Fatalf("need %+v, at least %q, on_denied %q, taint %q, answer %+v: %s, want %s", need, least, onDenied, taint, said, got, want)
 										}
-										if asked && missing == "" && asks == "" && (met|adds != tool.AllTaints || adds == 0) {
-											t.Fatalf("the owner's word was looked for in vain: %+v", need)
+										if asked && missing == "" && asks == "" && (taint|adds != tool.AllTaints || adds == 0) {
+											t.Fatalf("the owner's answer was looked up in vain: %+v", need)
 										}
 									}
 								}
@@ -62,28 +62,28 @@ func verdict(v tool.Verdict) string {
 }
 
 // wanted is the rule in the words of the documents, one after the other.
-func wanted(n tool.Need, least, onDenied string, met tool.Taint, s tool.Said) string {
+func wanted(n tool.Need, least, onDenied string, taint tool.Taint, s tool.Said) string {
 	if n.Refused != nil { // deny
 		return "invalid_args false"
 	}
 
-	word := (s.Stands && !n.Each) || s.Once
+	approved := (s.Stands && !n.Each) || s.Once
 	refusal := map[string]string{"fail": "rejected true", "continue": "rejected false"}[onDenied]
-	holds := (met | n.Adds).String() == "ABC"
-	third := holds && met.String() != "ABC"
+	holds := (taint | n.Adds).String() == "ABC"
+	third := holds && taint.String() != "ABC"
 	outward := holds && strings.Contains(n.Adds.String(), "C")
-	needsWord := n.Missing != "" || n.Asks || n.Each || third || outward
-	if needsWord && !word && s.Denied {
+	needsApproval := n.Missing != "" || n.Asks || n.Each || third || outward
+	if needsApproval && !approved && s.Denied {
 		return "user_denied true"
 	}
-	if n.Missing != "" && !word && refusal != "" { // grant
+	if n.Missing != "" && !approved && refusal != "" { // grant
 		return refusal
 	}
 
 	order := "ABCD"
 	if least == "" {
 		least = "B"
-		if strings.Contains((met | n.Adds).String(), "A") {
+		if strings.Contains((taint | n.Adds).String(), "A") {
 			least = "A"
 		}
 	}
@@ -92,7 +92,7 @@ func wanted(n tool.Need, least, onDenied string, met tool.Taint, s tool.Said) st
 	}
 
 	switch { // approval
-	case !needsWord || word:
+	case !needsApproval || approved:
 		return "go"
 	case refusal != "":
 		return refusal

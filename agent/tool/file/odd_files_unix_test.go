@@ -16,6 +16,7 @@ import (
 
 // Whatever a name leads to, the answer comes at once, says what is wrong, and nothing is changed.
 func TestOddFiles(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	socket, err := net.Listen("unix", filepath.Join(dir, "socket"))
 	if err != nil {

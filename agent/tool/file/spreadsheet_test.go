@@ -44,6 +44,7 @@ func spreadsheet(t *testing.T, sheets map[string]string, order ...string) string
 // TestReadSheet: OSA-31, the beginning of a spreadsheet is shown; one that is damaged or hostile
 // is refused in words.
 func TestReadSheet(t *testing.T) {
+	t.Parallel()
 	var many strings.Builder
 	for i := range 60 {
 		fmt.Fprintf(&many, `<row r="%d">%s</row>`, i+1, strings.Repeat(fmt.Sprintf("<c><v>%d</v></c>", i), 40))

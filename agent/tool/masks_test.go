@@ -9,8 +9,8 @@ import (
 	"rouse/agent/tool"
 )
 
-// Masked places are left alone by every name: their own, before they are there, and behind a
-// link; what was granted further inside is not masked.
+// Masked places are protected under every name: their own, before they exist, and behind a link. What
+// was granted further inside is not masked.
 func TestMasks(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
@@ -54,7 +54,7 @@ func TestMasks(t *testing.T) {
 			return false
 		}
 		defer p.Close()
-		return p.Guard() == nil
+		return p.CheckWrite() == nil
 	}
 
 	for path, want := range map[string][2]bool{

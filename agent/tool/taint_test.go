@@ -7,7 +7,7 @@ import (
 	"rouse/agent/tool"
 )
 
-func TestTaintIsReadAsItIsWritten(t *testing.T) {
+func TestTaintRoundTrip(t *testing.T) {
 	for taint := tool.Taint(0); taint <= tool.AllTaints; taint++ {
 		if got := tool.ParseTaint(taint.String()); got != taint {
 			t.Errorf("%q was read as %q", taint, got)

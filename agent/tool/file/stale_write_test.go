@@ -10,10 +10,11 @@ import (
 )
 
 // What another run wrote between the reading and the replacing of a file is not lost: the
-// writer is told, and may try again.
+// writer gets an error, and may try again.
 func TestStaleWrite(t *testing.T) {
+	t.Parallel()
 	for name, change := range map[string]func(path string) error{
-		"written anew": func(path string) error { return os.WriteFile(path, []byte("longer than before"), 0o600) },
+		"rewritten": func(path string) error { return os.WriteFile(path, []byte("longer than before"), 0o600) },
 		"replaced": func(path string) error {
 			return errors.Join(os.WriteFile(path+".new", []byte("old"), 0o600), os.Rename(path+".new", path))
 		},
@@ -40,7 +41,7 @@ func TestStaleWrite(t *testing.T) {
 			}
 			defer place.Close()
 
-			old, err := current(place, "a.txt")
+			old, err := readCurrent(place, "a.txt")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -49,12 +50,12 @@ func TestStaleWrite(t *testing.T) {
 			}
 
 			theirs, _ := os.ReadFile(path)
-			file, err := draft(place, "mine", 0)
+			file, err := writeTemp(place, "mine", 0)
 			if err != nil {
 				t.Fatal(err)
 			}
 
-			err = publish(place, "a.txt", file, old)
+			err = commit(place, "a.txt", file, old)
 			var bad *tool.PathError
 			if !errors.As(err, &bad) || !bad.Envelope().Retryable {
 				t.Errorf("a stale write gave %v", err)

@@ -71,7 +71,7 @@ func TestSecretRefused(t *testing.T) {
 		}
 	}
 
-	if p, err := roots.At("keys/authorized_keys", true); err != nil || p.Guard() == nil {
+	if p, err := roots.At("keys/authorized_keys", true); err != nil || p.CheckWrite() == nil {
 		t.Errorf("a link to a folder of secrets may be written through: %v", err)
 	}
 

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// The names of files that hold keys and passwords more often than anything else (OSA-40), in
-// lower case: one that is spelled otherwise is the same file on many systems.
+// The names of files that hold keys and passwords more often than anything else (OSA-40), in lower
+// case: on many systems .ENV is the same file as .env.
 var (
 	secretNames = []string{"credentials", "credentials.json", "credentials.csv", "credentials.ini", "credentials.toml", "credentials.xml", "credentials.y*ml", ".git-credentials", ".netrc", "_netrc", ".pgpass", ".htpasswd", ".npmrc", ".pypirc",
 		"id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", "*.pem", "*.key", "*.p12", "*.pfx", "*.jks", "*.keystore", "*.kdbx", "*.ppk", "*.age-key"}
@@ -17,13 +17,14 @@ var (
 	harmlessEnding = []string{".example", ".sample", ".template", ".dist"}
 )
 
-// Secret says whether a path within a granted place names a file that is refused: .env and
-// its kin, keys, credentials, and what git would run. A secret that is needed is granted by
-// its own name, under grants.read.
+// Secret reports whether a path within a root names a file that is refused: .env and its variants,
+// keys, credentials, and what git would run. A secret that is needed is granted by its own name,
+// under grants.read.
 func Secret(rel string) bool {
 	parts := strings.Split(strings.ToLower(filepath.ToSlash(rel)), "/")
 	for i, part := range parts {
-		if slices.Contains(secretFolders, strings.TrimRight(part, ". ")) { // Windows drops such an end
+		// Windows drops dots and blanks at the end of a name: ".ssh ." opens .ssh there.
+		if slices.Contains(secretFolders, strings.TrimRight(part, ". ")) {
 			return true
 		}
 		if i > 0 && slices.Contains(secretPaths, parts[i-1]+"/"+part) {

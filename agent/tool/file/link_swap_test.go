@@ -12,6 +12,7 @@ import (
 // TestLinkSwaps: OSA-30, a folder that is swapped for a link out of what is granted, over and
 // over, is neither read, searched, edited nor written beyond. ROUSE_TEST_RACES says how often.
 func TestLinkSwaps(t *testing.T) {
+	t.Parallel()
 	races := 20
 	if n, err := strconv.Atoi(os.Getenv("ROUSE_TEST_RACES")); err == nil {
 		races = n

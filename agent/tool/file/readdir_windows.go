@@ -5,10 +5,10 @@ import (
 	"os"
 )
 
-// doNotWait is nothing: folders hold no pipes here.
-const doNotWait = 0
+// nonBlocking is not needed: folders hold no pipes here.
+const nonBlocking = 0
 
-// readDir gives the entries of a folder in no order.
+// readDir lists the entries of a folder in no order.
 func readDir(dir *os.Root) ([]fs.DirEntry, error) {
 	f, err := dir.Open(".")
 	if err != nil {

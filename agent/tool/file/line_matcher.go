@@ -7,24 +7,24 @@ import (
 	"strings"
 )
 
-// finder finds the lines of a text that a pattern matches. Most lines are passed over by a
-// search for letters that each match must have; the pattern itself is tried on the rest.
-type finder struct {
-	literal []byte // "" has every line tried
-	fold    bool   // the literal in capitals too; it is in lower case then
-	rare    int    // the place of its rarest byte
-	line    func(line []byte) bool
+// lineMatcher finds the lines of a text that a pattern matches. It looks first for a literal that every
+// match must contain, which is fast, and tries the pattern only on the lines that have it.
+type lineMatcher struct {
+	literal   []byte // "": every line is tried
+	fold      bool   // the case of the literal does not matter; it is in lower case then
+	rare      int    // the index of its rarest byte
+	matchLine func(line []byte) bool
 }
 
-// substring finds a text, whatever the case of its letters.
-func substring(pattern string) (*finder, error) {
-	return expression(regexp.QuoteMeta(pattern), false)
+// newSubstringMatcher finds a text, in any case.
+func newSubstringMatcher(pattern string) (*lineMatcher, error) {
+	return newRegexpMatcher(regexp.QuoteMeta(pattern), false)
 }
 
-// expression finds a regular expression, in one line at a time. Its error is the pattern's.
-func expression(pattern string, caseSensitive bool) (*finder, error) {
+// newRegexpMatcher finds a regular expression, one line at a time. Its error is about the pattern.
+func newRegexpMatcher(pattern string, caseSensitive bool) (*lineMatcher, error) {
 	if _, err := syntax.Parse(pattern, syntax.Perl); err != nil {
-		return nil, err // in the words of the pattern as it was given
+		return nil, err // which quotes the pattern as it was given, without (?i)
 	}
 
 	if !caseSensitive {
@@ -41,10 +41,12 @@ func expression(pattern string, caseSensitive bool) (*finder, error) {
 		return nil, err
 	}
 
-	f := &finder{line: re.Match}
+	f := &lineMatcher{matchLine: re.Match}
 	tree = tree.Simplify()
-	literal, fold := required(tree)
-	if !ascii(literal) || fold && strings.ContainsAny(literal, "kKsS") { // these have kin outside of ASCII
+	literal, fold := requiredLiteral(tree)
+	if !isASCII(literal) || fold && strings.ContainsAny(literal, "kKsS") {
+		// Letters outside of ASCII, and k and s, have more forms than two: the Kelvin sign is a k,
+		// the long s is an s. Comparing bytes would miss them.
 		literal, fold = shorten(literal, fold)
 	}
 
@@ -60,22 +62,22 @@ func expression(pattern string, caseSensitive bool) (*finder, error) {
 	}
 
 	if whole := string(tree.Rune); tree.Op == syntax.OpLiteral && (whole == literal || fold && strings.ToLower(whole) == literal) {
-		f.line = nil // the letters are all there is to it
+		f.matchLine = nil // the literal is the whole pattern, and need not be tried again
 	}
 
 	return f, nil
 }
 
-// required is the longest text that every match has.
-func required(re *syntax.Regexp) (literal string, fold bool) {
+// requiredLiteral is the longest text that every match contains, "" if none is known.
+func requiredLiteral(re *syntax.Regexp) (literal string, fold bool) {
 	switch re.Op {
 	case syntax.OpLiteral:
 		return string(re.Rune), re.Flags&syntax.FoldCase != 0
 	case syntax.OpCapture, syntax.OpPlus:
-		return required(re.Sub[0])
+		return requiredLiteral(re.Sub[0])
 	case syntax.OpConcat:
 		for _, sub := range re.Sub {
-			if l, f := required(sub); len(l) > len(literal) {
+			if l, f := requiredLiteral(sub); len(l) > len(literal) {
 				literal, fold = l, f
 			}
 		}
@@ -83,11 +85,11 @@ func required(re *syntax.Regexp) (literal string, fold bool) {
 	return literal, fold
 }
 
-func ascii(s string) bool {
+func isASCII(s string) bool {
 	return strings.IndexFunc(s, func(r rune) bool { return r > 127 }) < 0
 }
 
-// shorten is the longest part of a literal whose letters have no other forms than the two.
+// shorten returns the longest part of a literal whose letters have no more than two forms.
 func shorten(literal string, fold bool) (string, bool) {
 	if !fold {
 		return literal, false
@@ -102,7 +104,8 @@ func shorten(literal string, fold bool) (string, bool) {
 	return longest, true
 }
 
-// commonness orders bytes by how often text has them, roughly.
+// commonness orders bytes roughly by how often they occur in texts. Looking for the rarest byte of a
+// literal passes over most of a text.
 func commonness(b byte) int {
 	if i := strings.IndexByte("zqxjkvbpygfwmucldrhsnioate ", b|0x20); i >= 0 {
 		return 40 + 8*i
@@ -113,8 +116,8 @@ func commonness(b byte) int {
 	return 30
 }
 
-// next is where the literal is found from a place on, -1 when it is not.
-func (f *finder) next(text []byte, from int) int {
+// nextLiteral is the index of the literal from an offset on, -1 when it does not occur.
+func (f *lineMatcher) nextLiteral(text []byte, from int) int {
 	if !f.fold {
 		if at := bytes.Index(text[from:], f.literal); at >= 0 {
 			return from + at
@@ -128,7 +131,7 @@ func (f *finder) next(text []byte, from int) int {
 		up -= 'a' - 'A'
 	}
 
-	lows, ups := cursor{at: -1}, cursor{at: -1}
+	lows, ups := byteCursor{at: -1}, byteCursor{at: -1}
 	for i := from + f.rare; i < len(text); {
 		at := lows.first(text, low, i)
 		if up != low {
@@ -154,13 +157,14 @@ func (f *finder) next(text []byte, from int) int {
 	return -1
 }
 
-// cursor remembers where a byte comes next, so that two of them are each sought but once.
-type cursor struct {
+// byteCursor remembers where a byte occurs next. The lower and the upper case of a letter are each looked
+// for only once that way, even if one of them is far ahead.
+type byteCursor struct {
 	at   int
 	none bool
 }
 
-func (c *cursor) first(text []byte, b byte, from int) int {
+func (c *byteCursor) first(text []byte, b byte, from int) int {
 	if c.none {
 		return -1
 	}
@@ -189,13 +193,14 @@ func foldEqual(text, lower []byte) bool {
 	return true
 }
 
-// each gives every line that matches, with its number from 1.
-func (f *finder) each(text []byte, give func(number int, line []byte)) {
-	number, counted := 1, 0 // lines are counted up to here
+// each calls give with every line that matches, and its number from 1.
+func (f *lineMatcher) each(text []byte, give func(number int, line []byte)) {
+	// Lines are counted only up to those that match.
+	number, counted := 1, 0
 	for from := 0; from < len(text); {
 		at := from
 		if len(f.literal) > 0 {
-			if at = f.next(text, from); at < 0 {
+			if at = f.nextLiteral(text, from); at < 0 {
 				return
 			}
 		}
@@ -207,7 +212,7 @@ func (f *finder) each(text []byte, give func(number int, line []byte)) {
 		}
 
 		line := bytes.TrimSuffix(text[begin:end], []byte("\r"))
-		if f.line == nil || f.line(line) {
+		if f.matchLine == nil || f.matchLine(line) {
 			number += bytes.Count(text[counted:begin], []byte("\n"))
 			counted = begin
 			give(number, line)

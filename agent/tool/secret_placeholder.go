@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// SecretGrant is a secret that an agent's calls may use by its placeholder (OSL-22). Its value
-// takes the place of that at the last moment, where nothing is recorded.
+// SecretGrant is a secret that an agent's calls may use by its placeholder (OSL-22). The value replaces
+// the placeholder at the last moment, after the call was recorded.
 type SecretGrant struct {
 	Name   string
 	OnlyTo string // the one host that it may be sent to; "" when it is for commands
@@ -20,7 +20,7 @@ var placeholder = regexp.MustCompile(`__OSL_SECRET\[([A-Za-z0-9][A-Za-z0-9_.-]*)
 // Placeholder is what a call writes for a secret.
 func Placeholder(name string) string { return "__OSL_SECRET[" + name + "]__" }
 
-// Placeholders are the names of the secrets that a text asks for, each once.
+// Placeholders lists the names of the secrets that a text asks for, each once.
 func Placeholders(text string) []string {
 	var names []string
 	for _, m := range placeholder.FindAllStringSubmatch(text, -1) {
@@ -31,10 +31,10 @@ func Placeholders(text string) []string {
 	return names
 }
 
-// FillPlaceholders is a text with what value gives for each secret that it asks for. What value
-// gives is not looked through again.
-func FillPlaceholders(text string, value func(name string) string) string {
+// FillPlaceholders replaces each placeholder in a text. The values are not searched for placeholders
+// again.
+func FillPlaceholders(text string, valueOf func(name string) string) string {
 	return placeholder.ReplaceAllStringFunc(text, func(m string) string {
-		return value(placeholder.FindStringSubmatch(m)[1])
+		return valueOf(placeholder.FindStringSubmatch(m)[1])
 	})
 }

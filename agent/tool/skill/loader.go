@@ -12,24 +12,24 @@ import (
 	"rouse/skills"
 )
 
-// Options are what the tools of one run reach.
+// Options configure the skill tools of one run.
 type Options struct {
 	View skills.View
 	// Verify says why a skill must not be used now, nil when it may be.
 	Verify func(*skills.Skill) error
-	Loaded *Loaded        // by earlier attempts, or by the prompt; nil: none
-	Tools  *tool.Registry // what a search finds beside skills
-	Apart  []string       // those of Tools that the model is not told of
-	Denied []string       // tools that exist and that the agent may not have
+	Loaded *Loaded        // what earlier attempts, or the prompt, have loaded; nil: nothing
+	Tools  *tool.Registry // what a search finds in addition to skills
+	Apart  []string       // those of Tools that are not listed for the model
+	Denied []string       // tools that exist, and are denied to the agent
 }
 
-// Loaded are the skills that the model of a run has read.
+// Loaded is the set of skills whose instructions the model of a run has read.
 type Loaded struct {
 	mu    sync.Mutex
 	names map[string]bool
 }
 
-// NewLoaded are skills by their names.
+// NewLoaded makes a set of skills by their names.
 func NewLoaded(names ...string) *Loaded {
 	l := &Loaded{names: map[string]bool{}}
 	for _, name := range names {
@@ -38,7 +38,7 @@ func NewLoaded(names ...string) *Loaded {
 	return l
 }
 
-// Has says whether a skill was read.
+// Has reports whether a skill was read.
 func (l *Loaded) Has(name string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -51,14 +51,14 @@ func (l *Loaded) add(name string) {
 	l.names[name] = true
 }
 
-// Shelf is the skills of one run, and which of them its model has read.
+// Shelf loads the skills of one run, and remembers which of them its model has read.
 type Shelf struct {
 	Options
-	alone  sync.Mutex            // one is loaded at a time
+	mu     sync.Mutex            // held while a skill is loaded, so that of two calls at once one finds it loaded
 	finder func() *skills.Finder // made when it is first needed
 }
 
-// New gives the shelf of a run.
+// New makes the loader of a run.
 func New(o Options) *Shelf {
 	if o.Loaded == nil {
 		o.Loaded = NewLoaded()
@@ -68,32 +68,33 @@ func New(o Options) *Shelf {
 	return s
 }
 
-// loaded is what a model hears when it loads skills. The loop keeps results that have
-// skill_content in the context (AGS-12).
+// loaded is the answer to a model that loads a skill. The loop never removes results with skill_content
+// from the context (AGS-12).
 type loaded struct {
 	Skill   string `json:"skill,omitempty"`
 	Content string `json:"skill_content,omitempty"`
 	Note    string `json:"note,omitempty"`
 }
 
-// load gives the content of a skill, or says that it was given before (AGS-12).
+// load answers with the content of a skill, or says that the model has it already (AGS-12).
 func (s *Shelf) load(nameOrPath string, again bool) tool.Envelope {
 	sk, err := s.View.Find(nameOrPath)
 	switch {
 	case errors.Is(err, skills.ErrNotGranted):
 		return tool.Failure(tool.KindRejected, "%v; its owner can name it under the agent's skills", err)
 	case err != nil:
-		return s.unknown(nameOrPath, err)
+		return s.unknownSkill(nameOrPath, err)
 	}
 
+	// Also for a skill that was loaded before: its files may have been changed since.
 	if s.Verify != nil {
 		if err := s.Verify(sk); err != nil {
 			return tool.Failure(tool.KindRejected, "%v", err)
 		}
 	}
 
-	s.alone.Lock()
-	defer s.alone.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 
 	if s.Loaded.Has(sk.Name) && !again {
 		return tool.Success(loaded{Skill: sk.Name, Note: "is loaded already; its instructions stand above. If you cannot see them any more, load it with again: true"})
@@ -108,8 +109,8 @@ func (s *Shelf) load(nameOrPath string, again bool) tool.Envelope {
 	return tool.Success(loaded{Skill: sk.Name, Content: text})
 }
 
-// unknown names the nearest skills to a name that is none.
-func (s *Shelf) unknown(name string, err error) tool.Envelope {
+// unknownSkill answers to a name that is no skill's, and says which skills there are.
+func (s *Shelf) unknownSkill(name string, err error) tool.Envelope {
 	const most = 20
 	all := s.View.All()
 	var names []string
@@ -124,22 +125,22 @@ func (s *Shelf) unknown(name string, err error) tool.Envelope {
 	return tool.Failure(tool.KindNotFound, "%v; %s", err, say)
 }
 
-// Reading answers a reading of the whole SKILL.md of a skill as the loading of the skill that
-// it is; false for any other path.
+// Reading answers a call that reads the whole SKILL.md of a skill by loading the skill; false for any
+// other path.
 func (s *Shelf) Reading(path string) (tool.Envelope, bool) {
 	for _, sk := range s.View.All() {
 		if path == sk.File {
-			return s.load(sk.Name, true), true
+			return s.load(sk.Name, true), true // again: who reads a file wants to see it
 		}
 	}
 	return tool.Envelope{}, false
 }
 
-// LoadedIn lists the skills that a transcript shows to have been loaded, so that an attempt
-// that goes on from it knows of them.
+// LoadedIn lists the skills that were loaded according to a transcript, for the attempt that continues it.
 func LoadedIn(messages []model.Message) []string {
 	var out []string
 	for _, m := range messages {
+		// The key is looked for first: nearly no message has it, and decoding each would take long.
 		if m.Role != model.RoleTool || !strings.Contains(m.Text, `"skill_content":`) {
 			continue
 		}

@@ -10,12 +10,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// doNotWait keeps the opening of a pipe from waiting for who writes to it.
-const doNotWait = syscall.O_NONBLOCK
+// nonBlocking keeps the opening of a pipe from waiting for a writer.
+const nonBlocking = syscall.O_NONBLOCK
 
-// readDir gives the entries of a folder in no order. A folder that os.Root has opened looks at
-// each of its entries, one by one; the same folder as a plain file has their types in its list.
-// What an entry is by that list decides only what is opened, and that is looked at again.
+// readDir lists the entries of a folder in no order. A folder that os.Root has opened calls stat for each
+// entry; the same folder as a plain file gets their types from the list alone, which is much faster. What
+// the list says decides only what is opened, and what was opened is checked again.
 func readDir(dir *os.Root) ([]fs.DirEntry, error) {
 	f, err := dir.Open(".")
 	if err != nil {

@@ -5,8 +5,8 @@ import (
 	"syscall"
 )
 
-// links counts the names of an open file.
-func links(f *os.File) (uint64, error) {
+// linkCount counts the names of an open file.
+func linkCount(f *os.File) (uint64, error) {
 	raw, err := f.SyscallConn()
 	if err != nil {
 		return 0, err

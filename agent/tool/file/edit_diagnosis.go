@@ -11,49 +11,51 @@ import (
 	"rouse/internal/text"
 )
 
-// Bounds of the diagnosis of a text that is not in a file: it must not take long, whatever
-// the file holds.
+// Bounds of the diagnosis: it must be quick, whatever the file holds.
 const (
 	maxCompared = 20_000 // lines that are compared with what was looked for
 	maxLine     = 200    // characters of them that are shown, and bytes that are compared
 	maxExcerpt  = 20     // lines that are shown
 )
 
-// gutters are what file_read and read_file put before a line.
-var gutters = regexp.MustCompile(`^ *\d+( \| ?|\||\t)`)
+// gutterPattern matches what file_read and read_file put in front of a line.
+var gutterPattern = regexp.MustCompile(`^ *\d+( \| ?|\||\t)`)
 
 // diagnose says why a text that is to be replaced is not in a file, and what is there instead
-// (OSA-33, YOA-02). The likeliest slips come first: line numbers that were taken along, other
-// blanks, other empty lines; then the line that is most like the first one.
+// (OSA-33, YOA-02). The most likely mistakes come first: line numbers that were copied, other blanks,
+// other empty lines; then the line that is most similar to the first one.
 func diagnose(text, old string) string {
 	const begin = "the text is not in the file"
+
+	// Line numbers may not be the only mistake, so the rest goes on without them.
 	wanted, lines := splitLines(old), splitLines(text)
 	if bare, ok := withoutGutter(wanted); ok {
-		if at, n := locate(lines, bare, exactly, nil); n > 0 {
+		if at, n := locate(lines, bare, asIs, nil); n > 0 {
 			return fmt.Sprintf("%s: it has line numbers in it, which are shown and the file does not have; without them it begins in line %d", begin, at+1)
 		}
 		wanted = bare
 	}
-	if at, n := locate(lines, wanted, squeezed, nil); n > 0 {
-		return fmt.Sprintf("%s: it differs in blanks or tabs from %s", begin, excerpt(lines, at, n))
+	if at, n := locate(lines, wanted, collapseBlanks, nil); n > 0 {
+		return fmt.Sprintf("%s: it differs in blanks or tabs from %s", begin, numberedExcerpt(lines, at, n))
 	}
-	if at, n := locate(lines, wanted, squeezed, blank); n > 0 {
-		return fmt.Sprintf("%s: it differs in empty lines from %s", begin, excerpt(lines, at, n))
+	if at, n := locate(lines, wanted, collapseBlanks, isBlank); n > 0 {
+		return fmt.Sprintf("%s: it differs in empty lines from %s", begin, numberedExcerpt(lines, at, n))
 	}
 
-	first := strings.TrimSpace(firstOf(wanted))
+	first := strings.TrimSpace(firstNonBlank(wanted))
 	if first == "" {
 		return begin + ": it has nothing but blanks; read the file again"
 	}
 
-	for i, line := range lines { // the first line is there: what follows it differs
+	// The first line is there, so what follows it differs.
+	for i, line := range lines {
 		if strings.Contains(line, first) {
-			return fmt.Sprintf("%s, but its first line is; there it reads %s", begin, excerpt(lines, i, len(wanted)+1))
+			return fmt.Sprintf("%s, but its first line is; there it reads %s", begin, numberedExcerpt(lines, i, len(wanted)+1))
 		}
 	}
 
 	if at := closest(lines, first); at >= 0 {
-		return fmt.Sprintf("%s; what is most like it is %s", begin, excerpt(lines, at, len(wanted)+1))
+		return fmt.Sprintf("%s; what is most like it is %s", begin, numberedExcerpt(lines, at, len(wanted)+1))
 	}
 
 	return begin + ", nor anything like it; read the file again"
@@ -67,8 +69,8 @@ func splitLines(text string) []string {
 	return lines
 }
 
-func firstOf(lines []string) string {
-	i := slices.IndexFunc(lines, func(l string) bool { return !blank(l) })
+func firstNonBlank(lines []string) string {
+	i := slices.IndexFunc(lines, func(l string) bool { return !isBlank(l) })
 	if i < 0 {
 		return ""
 	}
@@ -79,8 +81,8 @@ func firstOf(lines []string) string {
 func withoutGutter(lines []string) ([]string, bool) {
 	out := make([]string, len(lines))
 	for i, l := range lines {
-		prefix := gutters.FindString(l)
-		if prefix == "" && !blank(l) {
+		prefix := gutterPattern.FindString(l)
+		if prefix == "" && !isBlank(l) {
 			return nil, false
 		}
 		out[i] = l[len(prefix):]
@@ -89,14 +91,14 @@ func withoutGutter(lines []string) ([]string, bool) {
 	return out, true
 }
 
-func blank(line string) bool { return strings.TrimSpace(line) == "" }
+func isBlank(line string) bool { return strings.TrimSpace(line) == "" }
 
-// exactly and squeezed say in what two lines are alike.
-func exactly(line string) string  { return line }
-func squeezed(line string) string { return text.Collapse(line) }
+// asIs and collapseBlanks are the forms in which lines are compared.
+func asIs(line string) string           { return line }
+func collapseBlanks(line string) string { return text.Collapse(line) }
 
-// locate finds where lines that are wanted stand, and over how many lines, with those left out
-// that skip says. The first and the last may be parts of a line.
+// locate finds the wanted lines among others, and how many lines they span; skip reports lines that do
+// not count. The first and the last wanted one may be parts of a line.
 func locate(lines, wanted []string, as func(string) string, skip func(string) bool) (at, n int) {
 	var want []string
 	for _, w := range wanted {
@@ -109,7 +111,7 @@ func locate(lines, wanted []string, as func(string) string, skip func(string) bo
 	}
 
 	var have []string
-	var place []int // of each line that was not left out
+	var place []int // the index in lines of each one that counts
 	for i, l := range lines {
 		if skip == nil || !skip(l) {
 			have, place = append(have, as(l)), append(place, i)
@@ -133,8 +135,8 @@ func matchAt(have, want []string) bool {
 	return strings.HasSuffix(have[0], want[0]) && strings.HasPrefix(have[last], want[last]) && slices.Equal(have[1:last], want[1:last])
 }
 
-// closest is the line that is most like a wanted one, or begins most like it; -1 when none is
-// alike by half.
+// closest is the line that is most similar to a wanted one, or begins most similarly; -1 when no line has
+// at least half in common with it.
 func closest(lines []string, wanted string) int {
 	wanted = clip(wanted)
 	size := len([]rune(wanted))
@@ -142,6 +144,7 @@ func closest(lines []string, wanted string) int {
 	for i, l := range lines[:min(len(lines), maxCompared)] {
 		runes := []rune(clip(strings.TrimSpace(l)))
 		for _, part := range [][]rune{runes, runes[:min(size, len(runes))]} {
+			// The distance is at least the difference of the lengths, which is quicker to know.
 			if len(part) == 0 || max(len(part)-size, size-len(part)) >= distance {
 				continue
 			}
@@ -159,13 +162,13 @@ func clip(line string) string {
 	return text.HeadBytes(line, maxLine)
 }
 
-// excerpt shows lines of the file as file_read does.
-func excerpt(lines []string, at, n int) string {
+// numberedExcerpt shows lines of the file as file_read does.
+func numberedExcerpt(lines []string, at, n int) string {
 	n = min(n, maxExcerpt, len(lines)-at)
 	var out strings.Builder
 	fmt.Fprintf(&out, "line %d:\n", at+1)
 	for i, l := range lines[at : at+n] {
-		out.WriteString(gutter(at+i+1, text.Truncate(l, maxLine)))
+		out.WriteString(numberLine(at+i+1, text.Truncate(l, maxLine)))
 	}
 	return strings.TrimSuffix(out.String(), "\n")
 }
