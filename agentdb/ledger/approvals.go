@@ -35,8 +35,8 @@ type Standing struct {
 	CreatedAt time.Time
 }
 
-// askedBefore says whether the owner has an open item of the same action before them.
-func askedBefore(tx *sqlite.Tx, agent string, q Question) (asked bool, err error) {
+// hasOpenRequest says whether the owner has an open item of the same action before them.
+func hasOpenRequest(tx *sqlite.Tx, agent string, q Question) (asked bool, err error) {
 	if q.Kind != KindApproval {
 		return false, nil
 	}
@@ -50,10 +50,10 @@ func (l *Ledger) Deny(ctx context.Context, id int64, reason string) (Run, error)
 	return l.answer(ctx, id, ApprovalDeny, reason)
 }
 
-// decide answers an approval, and with it all that wait for the same action.
-func (l *Ledger) decide(tx *sqlite.Tx, of Item, answer, reason string, now time.Time) (paused bool, err error) {
+// answerApproval answers an approval, and with it all that wait for the same action.
+func (l *Ledger) answerApproval(tx *sqlite.Tx, of Item, answer, reason string, now time.Time) (paused bool, err error) {
 	if answer == ApprovalAlways || (answer == ApprovalOnce && of.Action.Tool == "") {
-		if err := grant(tx, of, now); err != nil {
+		if err := addStandingApproval(tx, of, now); err != nil {
 			return false, err
 		}
 	}
@@ -66,7 +66,7 @@ func (l *Ledger) decide(tx *sqlite.Tx, of Item, answer, reason string, now time.
 
 	for _, id := range same {
 		i, r, err := l.openItem(tx, id)
-		if errors.Is(err, ErrClosed) || i.over(now) {
+		if errors.Is(err, ErrClosed) || i.expired(now) {
 			continue
 		}
 		if err != nil {
@@ -84,7 +84,7 @@ func (l *Ledger) decide(tx *sqlite.Tx, of Item, answer, reason string, now time.
 	return paused, nil
 }
 
-func grant(tx *sqlite.Tx, i Item, now time.Time) error {
+func addStandingApproval(tx *sqlite.Tx, i Item, now time.Time) error {
 	if _, err := tx.Exec(`insert into standing (agent, hash, tool, action, item, created_at) values ($1, $2, $3, $4, $5, $6) on conflict (agent, hash) do nothing`,
 		i.Agent, i.Action.Hash, i.Action.Tool, i.Action.Shown, i.ID, ms(now)); err != nil {
 		return err

@@ -69,7 +69,7 @@ func (l *Ledger) AddArtifact(ctx context.Context, at Attempt, a Artifact, conten
 		return addEvent(tx, Event{Run: a.Run, Job: job, At: a.At, Kind: "artifact.shared"}, map[string]any{"artifact": fmt.Sprint(a.ID), "name": a.Name, "version": a.Version, "size": a.Size})
 	}
 
-	err := l.keep(ctx, at, []Entry{{value: base64.StdEncoding.AppendEncode(nil, content), write: add}})
+	err := l.writeEntries(ctx, at, []Entry{{value: base64.StdEncoding.AppendEncode(nil, content), write: add}})
 	a.At = instant(ms(a.At))
 	return a, err
 }

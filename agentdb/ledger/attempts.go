@@ -25,7 +25,7 @@ func (l *Ledger) StartAttempts(ctx context.Context, runs ...int64) ([]Started, e
 	out := make([]Started, len(runs))
 	err := l.do(ctx, func(tx *sqlite.Tx) error {
 		for i, run := range runs {
-			started, err := l.startIn(tx, run, now)
+			started, err := l.startRun(tx, run, now)
 			if err != nil && !errors.Is(err, ErrNotClaimable) && !errors.Is(err, ErrNotFound) {
 				return err
 			}
@@ -46,8 +46,8 @@ func (l *Ledger) StartAttempt(ctx context.Context, run int64) (Run, Attempt, err
 	return started[0].Run, started[0].Attempt, started[0].Err
 }
 
-func (l *Ledger) startIn(tx *sqlite.Tx, run int64, now time.Time) (Run, error) {
-	r, err := l.runIn(tx, run)
+func (l *Ledger) startRun(tx *sqlite.Tx, run int64, now time.Time) (Run, error) {
+	r, err := l.lockRun(tx, run)
 	if err != nil {
 		return Run{}, err
 	}
@@ -71,9 +71,9 @@ func (l *Ledger) startIn(tx *sqlite.Tx, run int64, now time.Time) (Run, error) {
 	return r, addEvent(tx, Event{Run: run, Job: r.Job, At: now, Kind: "run.started"}, map[string]any{"attempt": r.Attempt})
 }
 
-// fenced returns the run of an attempt if that attempt is the running one.
-func (l *Ledger) fenced(tx *sqlite.Tx, a Attempt) (Run, error) {
-	r, err := l.runIn(tx, a.Run)
+// checkFence returns the run of an attempt if that attempt is the running one.
+func (l *Ledger) checkFence(tx *sqlite.Tx, a Attempt) (Run, error) {
+	r, err := l.lockRun(tx, a.Run)
 	if err != nil {
 		return Run{}, err
 	}
@@ -88,9 +88,9 @@ func (l *Ledger) fenced(tx *sqlite.Tx, a Attempt) (Run, error) {
 // asked for its end meanwhile: then it is cancelled. With Wait it waits for an answer.
 func (l *Ledger) Finish(ctx context.Context, a Attempt, res Result) error {
 	now := l.now()
-	return l.replan(ctx, func(tx *sqlite.Tx) (paused bool, err error) {
+	return l.changePlan(ctx, func(tx *sqlite.Tx) (paused bool, err error) {
 		res := res // an operation may run again
-		r, err := l.fenced(tx, a)
+		r, err := l.checkFence(tx, a)
 		if err != nil {
 			return false, err
 		}
@@ -113,12 +113,12 @@ func (l *Ledger) Finish(ctx context.Context, a Attempt, res Result) error {
 			res.Outcome, res.Error, res.RetryAt, res.Wait = domain.OutcomeCancelled, r.CancelReason, time.Time{}, nil
 		}
 		if res.Wait != nil {
-			return false, ask(tx, r, res, now)
+			return false, parkRun(tx, r, res, now)
 		}
 
 		if res.RetryAt.IsZero() {
 			if res.Outcome.Failed() || res.Outcome == domain.OutcomeCancelled {
-				if err := informOfCalls(tx, r, a.Number, now); err != nil {
+				if err := addUncertainCallInfos(tx, r, a.Number, now); err != nil {
 					return false, err
 				}
 			}
@@ -158,7 +158,7 @@ func addUsage(tx *sqlite.Tx, run int64, res Result) error {
 func (l *Ledger) finish(tx *sqlite.Tx, r Run, res Result, now time.Time) (paused bool, err error) {
 	if _, err := tx.Exec(`update runs set state = 'finished', waiting_for = '', not_before = 0, outcome = $1, exit = $2, verified = $3, finished_at = $4,
 		summary = $5, error = $6 where id = $7`,
-		string(res.Outcome), res.Exit, flag(res.Verified), ms(now), res.Summary, res.Error, r.ID); err != nil {
+		string(res.Outcome), string(res.Exit), flag(res.Verified), ms(now), res.Summary, res.Error, r.ID); err != nil {
 		return false, err
 	}
 
@@ -208,8 +208,8 @@ const (
 // asked for its end. What the attempt took is what final says, or else what it recorded.
 func (l *Ledger) Interrupt(ctx context.Context, a Attempt, reason string, final *Result) error {
 	now := l.now()
-	return l.replan(ctx, func(tx *sqlite.Tx) (paused bool, err error) {
-		r, err := l.fenced(tx, a)
+	return l.changePlan(ctx, func(tx *sqlite.Tx) (paused bool, err error) {
+		r, err := l.checkFence(tx, a)
 		if err != nil {
 			return false, err
 		}
@@ -232,18 +232,18 @@ func (l *Ledger) Interrupt(ctx context.Context, a Attempt, reason string, final 
 			last = &Result{Outcome: domain.OutcomeCancelled, Error: r.CancelReason}
 		}
 
-		took, err := taken(tx, a)
+		used, err := recordedUsage(tx, a)
 		if err != nil {
 			return false, err
 		}
 
 		if last != nil && last.Steps+last.Calls > 0 {
-			took = *last
+			used = *last
 		}
-		if err := addUsage(tx, a.Run, took); err != nil || last == nil {
+		if err := addUsage(tx, a.Run, used); err != nil || last == nil {
 			return false, err
 		}
-		if err := informOfCalls(tx, r, a.Number, now); err != nil {
+		if err := addUncertainCallInfos(tx, r, a.Number, now); err != nil {
 			return false, err
 		}
 
@@ -263,15 +263,15 @@ func interruptCalls(tx *sqlite.Tx, a Attempt, now time.Time) error {
 	return err
 }
 
-// taken is what an attempt took as far as its steps and calls say.
-func taken(tx *sqlite.Tx, a Attempt) (Result, error) {
-	var took Result
+// recordedUsage is what an attempt took as far as its steps and calls say.
+func recordedUsage(tx *sqlite.Tx, a Attempt) (Result, error) {
+	var used Result
 	err := tx.QueryRow(`select count(*) filter (where within = ''), cast(coalesce(sum(tokens_in), 0) as bigint), cast(coalesce(sum(tokens_out), 0) as bigint),
 		cast(coalesce(sum(tokens_cached), 0) as bigint), cast(coalesce(sum(cost_micro_usd), 0) as bigint),
 		(select count(*) from calls where run = $1 and attempt = $2)
 		from steps where run = $1 and attempt = $2`, a.Run, a.Number).
-		Scan(&took.Steps, &took.Usage.TokensIn, &took.Usage.TokensOut, &took.Usage.TokensCached, &took.Usage.CostMicroUSD, &took.Calls)
-	return took, err
+		Scan(&used.Steps, &used.Usage.TokensIn, &used.Usage.TokensOut, &used.Usage.TokensCached, &used.Usage.CostMicroUSD, &used.Calls)
+	return used, err
 }
 
 // RequestCancel ends a run that is not running at once; a running one gets a reason that
@@ -279,11 +279,11 @@ func taken(tx *sqlite.Tx, a Attempt) (Result, error) {
 func (l *Ledger) RequestCancel(ctx context.Context, run int64, reason string) (Run, error) {
 	now := l.now()
 	err := l.do(ctx, func(tx *sqlite.Tx) error {
-		r, err := l.runIn(tx, run)
+		r, err := l.lockRun(tx, run)
 		if err != nil || r.State == domain.StateFinished {
 			return err
 		}
-		return l.cancelIn(tx, r, reason, now)
+		return l.cancelRun(tx, r, reason, now)
 	})
 	if err != nil {
 		return Run{}, err
@@ -292,7 +292,7 @@ func (l *Ledger) RequestCancel(ctx context.Context, run int64, reason string) (R
 	return l.Run(ctx, run)
 }
 
-func (l *Ledger) cancelIn(tx *sqlite.Tx, r Run, reason string, now time.Time) error {
+func (l *Ledger) cancelRun(tx *sqlite.Tx, r Run, reason string, now time.Time) error {
 	if r.State != domain.StateRunning {
 		_, err := l.finish(tx, r, Result{Outcome: domain.OutcomeCancelled, Error: reason}, now)
 		return err
@@ -308,7 +308,7 @@ func (l *Ledger) cancelIn(tx *sqlite.Tx, r Run, reason string, now time.Time) er
 func (l *Ledger) Retry(ctx context.Context, run int64) (Run, error) {
 	now := l.now()
 	err := l.do(ctx, func(tx *sqlite.Tx) error {
-		r, err := l.runIn(tx, run)
+		r, err := l.lockRun(tx, run)
 		if err != nil {
 			return err
 		}
@@ -337,11 +337,11 @@ func (l *Ledger) Retry(ctx context.Context, run int64) (Run, error) {
 	return l.Run(ctx, run)
 }
 
-// runIn reads a run that is about to be changed. PostgreSQL keeps the row for this
+// lockRun reads a run that is about to be changed. PostgreSQL keeps the row for this
 // transaction, so that of two processes the second sees what the first made of it; SQLite
 // has one writer at a time anyway.
-func (l *Ledger) runIn(tx *sqlite.Tx, id int64) (Run, error) {
-	r, err := scanRun(tx.QueryRow(`select `+runColumns+` from runs where id = $1`+l.lock, id))
+func (l *Ledger) lockRun(tx *sqlite.Tx, id int64) (Run, error) {
+	r, err := scanRun(tx.QueryRow(`select `+runColumns+` from runs where id = $1`+l.forUpdate, id))
 	if errors.Is(err, sql.ErrNoRows) {
 		return Run{}, fmt.Errorf("run %d is %w", id, ErrNotFound)
 	}

@@ -82,10 +82,10 @@ func (l *Ledger) unpack(stored string) (json.RawMessage, error) {
 	return text, nil
 }
 
-// keep writes entries whose values may be large, fenced by a, all or none of them.
-func (l *Ledger) keep(ctx context.Context, a Attempt, entries []Entry) error {
-	l.keeping.RLock()
-	defer l.keeping.RUnlock()
+// writeEntries writes entries whose values may be large, fenced by a, all or none of them.
+func (l *Ledger) writeEntries(ctx context.Context, a Attempt, entries []Entry) error {
+	l.blobsInUse.RLock()
+	defer l.blobsInUse.RUnlock()
 
 	stored, hashes := make([]string, len(entries)), make([]string, len(entries))
 	for i, e := range entries {
@@ -99,7 +99,7 @@ func (l *Ledger) keep(ctx context.Context, a Attempt, entries []Entry) error {
 	}
 
 	return l.do(ctx, func(tx *sqlite.Tx) error {
-		job, err := l.jobOf(tx, a)
+		job, err := l.runningJob(tx, a)
 		if err != nil {
 			return err
 		}
@@ -119,19 +119,19 @@ func (l *Ledger) keep(ctx context.Context, a Attempt, entries []Entry) error {
 	})
 }
 
-// jobOf is the job of an attempt that is running; any other is fenced.
-func (l *Ledger) jobOf(tx *sqlite.Tx, a Attempt) (job string, err error) {
-	err = tx.QueryRow(`select job from runs where id = $1 and attempt = $2 and state = 'running'`+l.lock, a.Run, a.Number).Scan(&job)
+// runningJob is the job of an attempt that is running; any other is fenced.
+func (l *Ledger) runningJob(tx *sqlite.Tx, a Attempt) (job string, err error) {
+	err = tx.QueryRow(`select job from runs where id = $1 and attempt = $2 and state = 'running'`+l.forUpdate, a.Run, a.Number).Scan(&job)
 	if errors.Is(err, sql.ErrNoRows) {
-		if _, err = l.fenced(tx, a); err == nil {
+		if _, err = l.checkFence(tx, a); err == nil {
 			err = fmt.Errorf("attempt %d of run %d: %w", a.Number, a.Run, ErrFenced)
 		}
 	}
 	return job, err
 }
 
-// dropBlobs removes the files of hashes that no run refers to any more.
-func (l *Ledger) dropBlobs(hashes []string) error {
+// removeBlobs removes the files of hashes that no run refers to any more.
+func (l *Ledger) removeBlobs(hashes []string) error {
 	for _, h := range hashes {
 		if err := os.Remove(l.blobPath(h)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err

@@ -104,13 +104,13 @@ func (l *Ledger) Reserve(ctx context.Context, a Attempt, r Reservation) (id int6
 	now := l.now()
 	err = l.writer.Do(ctx, func(tx *sqlite.Tx) error {
 		id, full = 0, nil
-		if _, err := l.fenced(tx, a); err != nil {
+		if _, err := l.checkFence(tx, a); err != nil {
 			return err
 		}
 
 		for _, acc := range r.accounts() {
 			var err error
-			if full, err = l.room(tx, r, acc); err != nil || full != nil {
+			if full, err = l.reserveIn(tx, r, acc); err != nil || full != nil {
 				return err
 			}
 		}
@@ -130,15 +130,15 @@ func (l *Ledger) Reserve(ctx context.Context, a Attempt, r Reservation) (id int6
 	return id, full, err
 }
 
-// room makes sure that an account has its row, keeps it for this transaction, and says
+// reserveIn makes sure that an account has its row, keeps it for this transaction, and says
 // whether there is no room in it. A call that costs nothing finds room for it in any amount
 // of money.
-func (l *Ledger) room(tx *sqlite.Tx, r Reservation, acc account) (*Full, error) {
+func (l *Ledger) reserveIn(tx *sqlite.Tx, r Reservation, acc account) (*Full, error) {
 	if _, err := tx.Exec(`insert into spending (day, scope, name) values ($1, $2, $3) on conflict (day, scope, name) do nothing`, r.Day, acc.scope, acc.name); err != nil {
 		return nil, err
 	}
 
-	s, err := scanSpending(tx.QueryRow(`select `+spendingColumns+` from spending where day = $1 and scope = $2 and name = $3`+l.lock, r.Day, acc.scope, acc.name))
+	s, err := scanSpending(tx.QueryRow(`select `+spendingColumns+` from spending where day = $1 and scope = $2 and name = $3`+l.forUpdate, r.Day, acc.scope, acc.name))
 	if err != nil {
 		return nil, err
 	}
@@ -159,44 +159,44 @@ func (l *Ledger) room(tx *sqlite.Tx, r Reservation, acc account) (*Full, error) 
 // Settle puts what a call took in the place of what was reserved for it, also in its step,
 // and returns the sums of its day. A reservation whose attempt was ended meanwhile has been
 // settled then.
-func (l *Ledger) Settle(ctx context.Context, id int64, took Usage) ([]Spending, error) {
+func (l *Ledger) Settle(ctx context.Context, id int64, used Usage) ([]Spending, error) {
 	var out []Spending
 	err := l.writer.Do(ctx, func(tx *sqlite.Tx) error {
 		out = nil
-		held, err := tx.Query(`delete from reservations where id = $1 returning `+heldColumns, id)
-		rows, err := collect(held, err, scanHeld)
+		held, err := tx.Query(`delete from reservations where id = $1 returning `+reservationColumns, id)
+		rows, err := collect(held, err, scanReservation)
 		if err != nil || len(rows) == 0 {
 			return err
 		}
 
-		out, err = settle(tx, rows[0], took)
+		out, err = settle(tx, rows[0], used)
 		return err
 	})
 
 	return out, err
 }
 
-// held is a reservation as it stands in the ledger.
-type held struct {
+// openReservation is a reservation as it stands in the ledger.
+type openReservation struct {
 	Reservation
 	Attempt
 }
 
-const heldColumns = `run, attempt, step, day, agent, job, tokens_in, tokens_out, cost_micro_usd`
+const reservationColumns = `run, attempt, step, day, agent, job, tokens_in, tokens_out, cost_micro_usd`
 
-func scanHeld(rows *sql.Rows) (held, error) {
-	var h held
+func scanReservation(rows *sql.Rows) (openReservation, error) {
+	var h openReservation
 	err := rows.Scan(&h.Run, &h.Number, &h.Step, &h.Day, &h.Agent, &h.Job, &h.Usage.TokensIn, &h.Usage.TokensOut, &h.Usage.CostMicroUSD)
 	return h, err
 }
 
-func settle(tx *sqlite.Tx, h held, took Usage) ([]Spending, error) {
+func settle(tx *sqlite.Tx, h openReservation, used Usage) ([]Spending, error) {
 	var out []Spending
 	for _, acc := range h.accounts() {
 		s, err := scanSpending(tx.QueryRow(`update spending set tokens = tokens + $1, cost_micro_usd = cost_micro_usd + $2,
 			reserved_tokens = reserved_tokens - $3, reserved_micro_usd = reserved_micro_usd - $4
 			where day = $5 and scope = $6 and name = $7 returning `+spendingColumns,
-			took.tokens(), took.CostMicroUSD, h.Usage.tokens(), h.Usage.CostMicroUSD, h.Day, acc.scope, acc.name))
+			used.tokens(), used.CostMicroUSD, h.Usage.tokens(), h.Usage.CostMicroUSD, h.Day, acc.scope, acc.name))
 		if err != nil {
 			return nil, fmt.Errorf("what a call of run %d took cannot be counted for the %s %s: %w", h.Run, acc.scope, acc.name, err)
 		}
@@ -204,15 +204,15 @@ func settle(tx *sqlite.Tx, h held, took Usage) ([]Spending, error) {
 	}
 
 	_, err := tx.Exec(`update steps set tokens_in = tokens_in + $1, tokens_out = tokens_out + $2, tokens_cached = tokens_cached + $3, cost_micro_usd = cost_micro_usd + $4
-		where run = $5 and attempt = $6 and number = $7`, took.TokensIn, took.TokensOut, took.TokensCached, took.CostMicroUSD, h.Run, h.Number, h.Step)
+		where run = $5 and attempt = $6 and number = $7`, used.TokensIn, used.TokensOut, used.TokensCached, used.CostMicroUSD, h.Run, h.Number, h.Step)
 	return out, err
 }
 
 // settleAttempt takes what an attempt still has reserved for spent: the call may have been
 // made, and nobody knows what it took.
 func settleAttempt(tx *sqlite.Tx, a Attempt) error {
-	rows, err := tx.Query(`delete from reservations where run = $1 and attempt = $2 returning `+heldColumns, a.Run, a.Number)
-	open, err := collect(rows, err, scanHeld)
+	rows, err := tx.Query(`delete from reservations where run = $1 and attempt = $2 returning `+reservationColumns, a.Run, a.Number)
+	open, err := collect(rows, err, scanReservation)
 	if err != nil {
 		return err
 	}

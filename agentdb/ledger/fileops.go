@@ -56,7 +56,7 @@ func (l *Ledger) AddFileOp(ctx context.Context, a Attempt, op FileOp, before []b
 		kept = base64.StdEncoding.AppendEncode(nil, before)
 	}
 
-	err := l.keep(ctx, a, []Entry{{value: kept, write: func(tx *sqlite.Tx, _ Attempt, _, stored string) error {
+	err := l.writeEntries(ctx, a, []Entry{{value: kept, write: func(tx *sqlite.Tx, _ Attempt, _, stored string) error {
 		return tx.QueryRow(`insert into file_ops (run, agent, batch, at, type, root, path, made, mode, size, before, before_hash, after_hash, lost)
 			values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14) returning id`,
 			op.Run, op.Agent, op.Batch, ms(op.At), op.Type, op.Root, op.Path, op.Made, op.Mode, op.Size, stored, op.BeforeHash, op.AfterHash, op.Lost).Scan(&op.ID)
@@ -79,7 +79,7 @@ func (l *Ledger) EndFileOp(ctx context.Context, id int64) error {
 	now := l.now()
 	return l.do(ctx, func(tx *sqlite.Tx) error {
 		done, err := tx.Exec(`update file_ops set undone_at = $1 where id = $2 and undone_at = 0`, ms(now), id)
-		return one(done, err, "the change %d of a file was undone already, or is not known", id)
+		return requireRow(done, err, "the change %d of a file was undone already, or is not known", id)
 	})
 }
 
@@ -119,7 +119,7 @@ func (l *Ledger) FileOps(ctx context.Context, f FileOpFilter) ([]FileOp, error) 
 	}
 
 	if f.Path != "" {
-		and("path", l.path(f.Path))
+		and("path", l.storedPath(f.Path))
 	}
 
 	query += ` order by id desc`

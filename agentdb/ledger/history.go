@@ -11,20 +11,6 @@ import (
 	"time"
 )
 
-// JobState is how far a configured job has been dealt with; false for a job that is new to
-// this ledger, or was gone when a daemon last looked.
-func (l *Ledger) JobState(ctx context.Context, name string) (JobState, bool, error) {
-	st := JobState{Name: name}
-	var anchor, watermark int64
-	err := l.read.QueryRowContext(ctx, `select schedule_hash, anchor, watermark from jobs where name = $1 and removed <> 1`, name).Scan(&st.ScheduleHash, &anchor, &watermark)
-	if errors.Is(err, sql.ErrNoRows) {
-		return st, false, nil
-	}
-
-	st.Anchor, st.Watermark = instant(anchor), instant(watermark)
-	return st, err == nil, err
-}
-
 // OccurrencesAround lists the last instants of a job before a time and the first from it
 // on, oldest first.
 func (l *Ledger) OccurrencesAround(ctx context.Context, job string, at time.Time, before, after int) ([]Occurrence, error) {

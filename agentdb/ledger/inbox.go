@@ -119,8 +119,8 @@ func (l *Ledger) Item(ctx context.Context, id int64) (Item, error) {
 	return i, err
 }
 
-// ask parks a run until somebody answers: its lane is free, and it survives any restart.
-func ask(tx *sqlite.Tx, r Run, res Result, now time.Time) error {
+// parkRun parks a run until somebody answers: its lane is free, and it survives any restart.
+func parkRun(tx *sqlite.Tx, r Run, res Result, now time.Time) error {
 	q := *res.Wait
 	waits := domain.WaitInput
 	switch q.Kind {
@@ -137,7 +137,7 @@ func ask(tx *sqlite.Tx, r Run, res Result, now time.Time) error {
 	}
 
 	expires := now.Add(q.Expires)
-	asked, err := askedBefore(tx, r.Agent, q)
+	asked, err := hasOpenRequest(tx, r.Agent, q)
 	if err != nil {
 		return err
 	}
@@ -202,15 +202,15 @@ func addItem(tx *sqlite.Tx, r Run, q Question, now, expires time.Time) (id int64
 func (l *Ledger) Inform(ctx context.Context, a Attempt, q Question) error {
 	now := l.now()
 	return l.do(ctx, func(tx *sqlite.Tx) error {
-		r, err := l.fenced(tx, a)
+		r, err := l.checkFence(tx, a)
 		if err != nil {
 			return err
 		}
-		return inform(tx, r, q, now)
+		return addInfo(tx, r, q, now)
 	})
 }
 
-func inform(tx *sqlite.Tx, r Run, q Question, now time.Time) error {
+func addInfo(tx *sqlite.Tx, r Run, q Question, now time.Time) error {
 	q.Kind, q.Options, q.Multiple = KindInfo, []string{InfoSeen}, false
 	id, err := addItem(tx, r, q, now, time.Time{})
 	if err != nil || id == 0 {
@@ -219,9 +219,9 @@ func inform(tx *sqlite.Tx, r Run, q Question, now time.Time) error {
 	return addEvent(tx, Event{Run: r.ID, Job: r.Job, At: now, Kind: "run.info"}, map[string]any{"item": id, "text": q.Message})
 }
 
-// informOfCalls tells of the calls that an attempt was cut off in when no other one follows
+// addUncertainCallInfos tells of the calls that an attempt was cut off in when no other one follows
 // that could ask about them.
-func informOfCalls(tx *sqlite.Tx, r Run, attempt int, now time.Time) error {
+func addUncertainCallInfos(tx *sqlite.Tx, r Run, attempt int, now time.Time) error {
 	rows, err := tx.Query(`select key, tool from calls where run = $1 and attempt = $2 and state = 'uncertain' order by step, position`, r.ID, attempt)
 	calls, err := collect(rows, err, func(rows *sql.Rows) (c Call, err error) { return c, rows.Scan(&c.Key, &c.Tool) })
 	if err != nil {
@@ -234,7 +234,7 @@ func informOfCalls(tx *sqlite.Tx, r Run, attempt int, now time.Time) error {
 	}
 
 	for _, c := range calls {
-		if err := inform(tx, r, Question{Call: c.Key, Title: who + " was cut off",
+		if err := addInfo(tx, r, Question{Call: c.Key, Title: who + " was cut off",
 			Message: fmt.Sprintf("Run %d ended during a call of %s. Whether that took effect is not known; it is not made again by itself. See: rouse show %d", r.ID, c.Tool, r.ID)}, now); err != nil {
 			return err
 		}
@@ -254,21 +254,21 @@ func (l *Ledger) Answer(ctx context.Context, id int64, answer string) (Run, erro
 func (l *Ledger) answer(ctx context.Context, id int64, answer, reason string) (Run, error) {
 	now := l.now()
 	var run Run
-	err := l.replan(ctx, func(tx *sqlite.Tx) (paused bool, err error) {
+	err := l.changePlan(ctx, func(tx *sqlite.Tx) (paused bool, err error) {
 		i, r, err := l.openItem(tx, id)
 		if err != nil {
 			return false, err
 		}
 
 		run = r
-		if i.over(now) { // no daemon was there to end its run
+		if i.expired(now) { // no daemon was there to end its run
 			return false, fmt.Errorf("inbox item %d could be answered until %s: %w", id, i.ExpiresAt.UTC().Format(time.RFC3339), ErrClosed)
 		}
 		if i.Kind != KindInput && !slices.Contains(i.Options, answer) {
 			return false, fmt.Errorf("%q answers inbox item %d with something else than %s: %w", answer, id, strings.Join(i.Options, ", "), ErrAnswer)
 		}
 		if i.Kind == KindApproval {
-			return l.decide(tx, i, answer, reason, now)
+			return l.answerApproval(tx, i, answer, reason, now)
 		}
 
 		return l.answerOne(tx, i, r, answer, "", now)
@@ -277,8 +277,8 @@ func (l *Ledger) answer(ctx context.Context, id int64, answer, reason string) (R
 	return run, err
 }
 
-// over says whether nobody can answer an item any more. One that was given no time has no end.
-func (i Item) over(now time.Time) bool {
+// expired says whether nobody can answer an item any more. One that was given no time has no end.
+func (i Item) expired(now time.Time) bool {
 	return !i.ExpiresAt.IsZero() && !i.ExpiresAt.Equal(i.CreatedAt) && !now.Before(i.ExpiresAt)
 }
 
@@ -311,7 +311,7 @@ func (l *Ledger) answerOne(tx *sqlite.Tx, i Item, r Run, answer, reason string, 
 
 // openItem reads an item that is about to be closed, with its run.
 func (l *Ledger) openItem(tx *sqlite.Tx, id int64) (Item, Run, error) {
-	i, err := scanItem(tx.QueryRow(`select `+itemColumns+` from inbox where id = $1`+l.lock, id))
+	i, err := scanItem(tx.QueryRow(`select `+itemColumns+` from inbox where id = $1`+l.forUpdate, id))
 	if errors.Is(err, sql.ErrNoRows) {
 		return i, Run{}, fmt.Errorf("inbox item %d is %w", id, ErrNotFound)
 	}
@@ -322,7 +322,7 @@ func (l *Ledger) openItem(tx *sqlite.Tx, id int64) (Item, Run, error) {
 		return i, Run{}, fmt.Errorf("inbox item %d was %s: %w", id, i.State, ErrClosed)
 	}
 
-	r, err := l.runIn(tx, i.Run)
+	r, err := l.lockRun(tx, i.Run)
 	if err == nil && i.Kind != KindInfo && !r.Asks() {
 		err = fmt.Errorf("run %d is %s and does not wait for an answer: %w", r.ID, r.State, ErrClosed)
 	}
@@ -344,7 +344,7 @@ func (l *Ledger) Overdue(ctx context.Context, now time.Time) ([]Item, error) {
 // Expire ends the run of an item that nobody answered.
 func (l *Ledger) Expire(ctx context.Context, id int64, res Result) error {
 	now := l.now()
-	return l.replan(ctx, func(tx *sqlite.Tx) (paused bool, err error) {
+	return l.changePlan(ctx, func(tx *sqlite.Tx) (paused bool, err error) {
 		i, r, err := l.openItem(tx, id)
 		if errors.Is(err, ErrClosed) {
 			return false, nil

@@ -19,7 +19,7 @@ const (
 	PauseJob   = "job"
 )
 
-// Who pauses, and who plans a slot.
+// Who pauses, and who plans a wake.
 const (
 	ByAgent  = "agent"
 	ByUser   = "user"
@@ -102,12 +102,12 @@ func Paused(pauses []Pause, job, agent string, at time.Time) (Pause, bool) {
 
 // SetPause begins a pause now, in the place of one that is on for the same thing.
 func (l *Ledger) SetPause(ctx context.Context, p Pause) (Pause, error) {
-	if err := pausable(p.Scope, p.Name); err != nil {
+	if err := checkPauseTarget(p.Scope, p.Name); err != nil {
 		return p, err
 	}
 
-	err := l.replan(ctx, func(tx *sqlite.Tx) (bool, error) {
-		if err := l.pausing(tx); err != nil {
+	err := l.changePlan(ctx, func(tx *sqlite.Tx) (bool, error) {
+		if err := l.lockPauses(tx); err != nil {
 			return false, err
 		}
 		var err error
@@ -118,8 +118,8 @@ func (l *Ledger) SetPause(ctx context.Context, p Pause) (Pause, error) {
 	return p, err
 }
 
-// pausable keeps a slip of a caller from pausing more than was meant, or nothing.
-func pausable(scope, name string) error {
+// checkPauseTarget keeps a slip of a caller from pausing more than was meant, or nothing.
+func checkPauseTarget(scope, name string) error {
 	switch {
 	case scope == PauseAll && name != "":
 		return fmt.Errorf("a pause of everything was asked for, and of %q", name)
@@ -132,10 +132,10 @@ func pausable(scope, name string) error {
 	return nil
 }
 
-// pausing lets one process at a time write pauses, and see those of the others: of two that
+// lockPauses lets one process at a time write pauses, and see those of the others: of two that
 // pause the same thing, the second replaces the first.
-func (l *Ledger) pausing(tx *sqlite.Tx) error {
-	if l.lock == "" {
+func (l *Ledger) lockPauses(tx *sqlite.Tx) error {
+	if l.forUpdate == "" {
 		return nil // SQLite has one writer anyway
 	}
 	_, err := tx.Exec(`lock table pauses in share row exclusive mode`)
@@ -172,8 +172,8 @@ func pausedJob(scope, name string) string {
 // EndPause ends what is paused now; it reports whether there was such a pause.
 func (l *Ledger) EndPause(ctx context.Context, scope, name string) (bool, error) {
 	ended := false
-	err := l.replan(ctx, func(tx *sqlite.Tx) (bool, error) {
-		if err := l.pausing(tx); err != nil {
+	err := l.changePlan(ctx, func(tx *sqlite.Tx) (bool, error) {
+		if err := l.lockPauses(tx); err != nil {
 			return false, err
 		}
 
@@ -216,7 +216,7 @@ func (l *Ledger) Pauses(ctx context.Context, from time.Time) ([]Pause, error) {
 	return collect(rows, err, scanPause)
 }
 
-func pausesIn(tx *sqlite.Tx, from time.Time) ([]Pause, error) {
+func queryPauses(tx *sqlite.Tx, from time.Time) ([]Pause, error) {
 	rows, err := tx.Query(pausesSince, ms(from))
 	return collect(rows, err, scanPause)
 }
@@ -236,7 +236,7 @@ func (l *Ledger) pauseFailing(tx *sqlite.Tx, r Run, rule PauseRule, why string, 
 	if rule.After <= 0 || r.Job == "" {
 		return false, nil
 	}
-	if err := l.pausing(tx); err != nil {
+	if err := l.lockPauses(tx); err != nil {
 		return false, err
 	}
 

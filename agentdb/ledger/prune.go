@@ -51,7 +51,7 @@ func (l *Ledger) Prune(ctx context.Context, now time.Time, keep func(job string)
 // pruneTime removes the rows of instants, the pauses, and the events of no run that are
 // older than they are kept.
 func (l *Ledger) pruneTime(ctx context.Context, now time.Time, keep func(job string) time.Duration) error {
-	rows, err := l.read.QueryContext(ctx, remembered)
+	rows, err := l.read.QueryContext(ctx, prunableNames)
 	names, err := collect(rows, err, func(rows *sql.Rows) (string, error) {
 		var name string
 		err := rows.Scan(&name)
@@ -76,9 +76,9 @@ func (l *Ledger) pruneTime(ctx context.Context, now time.Time, keep func(job str
 	})
 }
 
-// remembered lists whose record there may be, "" for what is of no job. It leaps from job
+// prunableNames lists whose record there may be, "" for what is of no job. It leaps from job
 // to job in the index of events, however many there are.
-const remembered = `with recursive eventful(job) as (select min(job) from events where run = 0
+const prunableNames = `with recursive eventful(job) as (select min(job) from events where run = 0
 		union all select (select min(job) from events where run = 0 and job > eventful.job) from eventful where eventful.job is not null)
 	select job from eventful where job is not null union select name from jobs union select name from pauses where scope = 'job' union select '' order by 1`
 
@@ -111,8 +111,8 @@ func (l *Ledger) pruneOld(ctx context.Context, statement, job string, before int
 const oldRuns = `select id from runs where job = $1 and state = 'finished' and finished_at < $2 order by finished_at, id limit $3`
 
 func (l *Ledger) pruneJob(ctx context.Context, job string, before time.Time) (int, error) {
-	l.keeping.Lock() // nobody starts to refer to a blob that is being dropped
-	defer l.keeping.Unlock()
+	l.blobsInUse.Lock() // nobody starts to refer to a blob that is being dropped
+	defer l.blobsInUse.Unlock()
 
 	var ids []int64
 	var orphans []string
@@ -137,7 +137,7 @@ func (l *Ledger) pruneJob(ctx context.Context, job string, before time.Time) (in
 		return 0, err
 	}
 
-	return len(ids), l.dropBlobs(orphans)
+	return len(ids), l.removeBlobs(orphans)
 }
 
 func scanID(rows *sql.Rows) (int64, error) {

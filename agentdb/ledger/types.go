@@ -64,7 +64,7 @@ type Detail struct {
 	Prompt  string            `json:"prompt,omitempty"`  // of an ad-hoc run
 	Tool    string            `json:"tool,omitempty"`    // of a call by hand
 	Args    json.RawMessage   `json:"args,omitempty"`
-	Wake    *Wake             `json:"wake,omitempty"` // of a slot
+	Wake    *Wake             `json:"wake,omitempty"` // of a wake
 }
 
 // Changes are what happened in a folder since its last run: slash-separated paths relative

@@ -48,11 +48,11 @@ type confined struct {
 // SQLite's calls, on the writer's goroutine.
 type confinement struct {
 	Confinement
-	armed  bool
-	record *record // nil: nobody wants to know
+	enforced bool
+	record   *changeRecord // nil: nobody wants to know
 }
 
-type record struct {
+type changeRecord struct {
 	changes []RowChange
 	bytes   int
 	err     error
@@ -66,7 +66,7 @@ func (db *DB) Confined(ctx context.Context, c Confinement, op func(context.Conte
 	if err := db.beforeWrite(); err != nil {
 		return err
 	}
-	return db.writer.Alone(ctx, func() error {
+	return db.writer.DoExclusive(ctx, func() error {
 		if db.confined == nil {
 			var err error
 			if db.confined, err = newConfined(db.path); err != nil {
@@ -117,20 +117,20 @@ func (c *confined) do(ctx context.Context, how Confinement, op func(context.Cont
 	}
 
 	c.conn.ctx = ctx
-	if err := c.limit(detached); err != nil {
-		return c.broken(err)
+	if err := c.applyLimits(detached); err != nil {
+		return c.discard(err)
 	}
 
 	tx, err := c.conn.conn.BeginTx(detached, nil)
 	switch {
-	case locked(err):
+	case isBusy(err):
 		return fmt.Errorf("another program holds the database (an open sqlite3 shell, or a copy that is being made); close it: %w", err)
 	case err != nil:
-		return c.broken(fmt.Errorf("cannot begin to write: %w", err))
+		return c.discard(fmt.Errorf("cannot begin to write: %w", err))
 	}
 
-	err = guarded(func(t *Tx) error { return op(ctx, t) }, &Tx{conn: c.conn, tx: tx, confined: c.state})
-	c.state.armed, c.state.record = false, nil
+	err = recoverTx(func(t *Tx) error { return op(ctx, t) }, &Tx{conn: c.conn, tx: tx, confined: c.state})
+	c.state.enforced, c.state.record = false, nil
 	if err != nil {
 		if cause := context.Cause(ctx); cause != nil {
 			err = errors.Join(cause, err)
@@ -138,26 +138,26 @@ func (c *confined) do(ctx context.Context, how Confinement, op func(context.Cont
 
 		// A statement that was interrupted has taken the transaction back already.
 		if e := tx.Rollback(); e != nil {
-			return c.broken(err)
+			return c.discard(err)
 		}
 		return err
 	}
 	if err := tx.Commit(); err != nil {
 		_ = tx.Rollback() // a deferred constraint leaves it open
-		return c.broken(err)
+		return c.discard(err)
 	}
 
 	return nil
 }
 
-// broken gives the connection up: the next operation begins with a new one.
-func (c *confined) broken(err error) error {
+// discard gives the connection up: the next operation begins with a new one.
+func (c *confined) discard(err error) error {
 	c.conn.close()
 	c.conn = nil
 	return err
 }
 
-func (c *confined) limit(ctx context.Context) error {
+func (c *confined) applyLimits(ctx context.Context) error {
 	length := c.state.MaxLength
 	if length == 0 {
 		length = maxLength
@@ -183,8 +183,8 @@ func (t *Tx) Armed(fn func() error) error {
 	if t.confined == nil {
 		return errors.New("sqlite: only a confined transaction can be armed")
 	}
-	t.confined.armed = true
-	defer func() { t.confined.armed = false }()
+	t.confined.enforced = true
+	defer func() { t.confined.enforced = false }()
 	return fn()
 }
 
@@ -214,7 +214,7 @@ func (t *Tx) Recorded(ctx context.Context, fn func(context.Context) error) ([]Ro
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 
-	r := &record{stop: stop}
+	r := &changeRecord{stop: stop}
 	t.confined.record = r
 	defer func() { t.confined.record = nil }()
 
@@ -226,7 +226,7 @@ func (t *Tx) Recorded(ctx context.Context, fn func(context.Context) error) ([]Ro
 	return r.changes, err
 }
 
-func (s *confinement) take(d msqlite.SQLitePreUpdateData) {
+func (s *confinement) recordChange(d msqlite.SQLitePreUpdateData) {
 	r := s.record
 	if r == nil || r.err != nil || s.Ignore != nil && s.Ignore(d.TableName) {
 		return
@@ -284,7 +284,7 @@ func (c confinedConnector) Connect(ctx context.Context) (driver.Conn, error) {
 
 	s := c.state
 	if err := registerer.RegisterAuthorizer(func(action Action, a1, a2, database, inside string) msqlite.AuthorizerReturnCode {
-		if !s.armed && inside == "" || s.Allow(action, a1, a2, database, inside) {
+		if !s.enforced && inside == "" || s.Allow(action, a1, a2, database, inside) {
 			return msqlite.AuthorizerOK
 		}
 		return msqlite.AuthorizerDeny
@@ -292,7 +292,7 @@ func (c confinedConnector) Connect(ctx context.Context) (driver.Conn, error) {
 		return nil, errors.Join(err, conn.Close())
 	}
 
-	hooks.RegisterPreUpdateHook(s.take)
+	hooks.RegisterPreUpdateHook(s.recordChange)
 	return conn, nil
 }
 

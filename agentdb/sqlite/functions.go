@@ -15,7 +15,7 @@ import (
 // of a model have these instead, which take a time proportional to their arguments. The
 // driver cannot mark them as innocuous, so the schema is trusted on those connections; what
 // code in it may touch is decided by the authorizer, which hears of it too.
-var linear = []struct {
+var linearFunctions = []struct {
 	name string
 	args int32
 	do   func(*msqlite.FunctionContext, []driver.Value) (driver.Value, error)
@@ -34,7 +34,7 @@ var errTooBig = errors.New("string or blob too big")
 
 func modelDriver() (*msqlite.Driver, error) {
 	d := &msqlite.Driver{}
-	for _, f := range linear {
+	for _, f := range linearFunctions {
 		if err := d.RegisterDeterministicScalarFunction(f.name, f.args, f.do); err != nil {
 			return nil, err
 		}

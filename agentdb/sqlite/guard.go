@@ -77,13 +77,13 @@ func (c guardedConnector) Connect(ctx context.Context) (driver.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := c.arm(ctx, conn); err != nil {
+	if err := c.installAuthorizer(ctx, conn); err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
 	return conn, nil
 }
 
-func (c guardedConnector) arm(ctx context.Context, conn driver.Conn) error {
+func (c guardedConnector) installAuthorizer(ctx context.Context, conn driver.Conn) error {
 	exec, ok := conn.(driver.ExecerContext)
 	if !ok {
 		return errors.New("sqlite: the driver cannot execute")

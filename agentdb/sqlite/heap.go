@@ -13,12 +13,12 @@ import (
 // that moment can fail with it, which is better than a process that the system kills.
 const maxHeap = 512 << 20
 
-// bounded is the only state of the package: SQLite's own settings are the process's, too.
-var bounded sync.Once
+// heapLimited is the only state of the package: SQLite's own settings are the process's, too.
+var heapLimited sync.Once
 
-// boundHeap sets the bound before the first file is opened. The driver is built without it.
-func boundHeap() (err error) {
-	bounded.Do(func() {
+// limitHeap sets the bound before the first file is opened. The driver is built without it.
+func limitHeap() (err error) {
+	heapLimited.Do(func() {
 		const arguments = 8
 		tls := libc.NewTLS()
 		defer tls.Close()

@@ -10,7 +10,7 @@ import (
 )
 
 // Somebody else's lock is said in words, and forgotten as soon as it is gone.
-func TestLocked(t *testing.T) {
+func TestBusy(t *testing.T) {
 	t.Parallel() // the lock is waited for, for five seconds
 	path := filepath.Join(t.TempDir(), "a.db")
 	db, err := sqlite.Open(t.Context(), sqlite.Options{Path: path})

@@ -63,7 +63,7 @@ func migrate(ctx context.Context, db *sql.DB, o Options) error {
 
 	var at int
 	if err := db.QueryRowContext(ctx, "pragma user_version").Scan(&at); err != nil {
-		return damage(o.Path, err)
+		return openError(o.Path, err)
 	}
 	if at > len(steps) {
 		return fmt.Errorf("the database %s was made by a newer rouse (schema %d, this one knows %d); install that version or restore a backup", o.Path, at, len(steps))
@@ -103,7 +103,7 @@ func backup(ctx context.Context, db *sql.DB, o Options, at int) error {
 	}
 
 	partial := path + ".partial"
-	if err := copyOf(ctx, db, o.Path, partial, nil); err != nil {
+	if err := copyDB(ctx, db, o.Path, partial, nil); err != nil {
 		return err
 	}
 	if err := Verify(ctx, partial, o.ApplicationID, false); err != nil {

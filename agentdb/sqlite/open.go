@@ -69,7 +69,7 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	if err := os.MkdirAll(filepath.Dir(o.Path), 0o700); err != nil {
 		return nil, fmt.Errorf("cannot create the folder of the database %s: %w", o.Path, err)
 	}
-	if err := boundHeap(); err != nil {
+	if err := limitHeap(); err != nil {
 		return nil, err
 	}
 
@@ -93,7 +93,7 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	db.writeDB.SetConnMaxLifetime(0)
 	db.read.SetMaxOpenConns(o.Readers)
 	db.read.SetMaxIdleConns(o.Readers)
-	if err := db.prepare(ctx, o, fresh); err != nil {
+	if err := db.initialize(ctx, o, fresh); err != nil {
 		return nil, errors.Join(err, db.writeDB.Close(), db.read.Close())
 	}
 	if db.writer, err = NewWriter(ctx, db.writeDB, WriterOptions{}); err != nil {
@@ -139,7 +139,7 @@ func probe(path string) (fresh bool, err error) {
 	}
 
 	if info.Size() > 0 {
-		return false, header(path)
+		return false, checkHeader(path)
 	}
 
 	// A creation that was killed before its first commit leaves an empty file; with a
@@ -151,10 +151,10 @@ func probe(path string) (fresh bool, err error) {
 	return true, nil
 }
 
-// header refuses a file that does not begin like a database: SQLite takes one of a single
+// checkHeader refuses a file that does not begin like a database: SQLite takes one of a single
 // byte for a new one. With a rollback journal beside it the beginning may be half written,
 // and SQLite restores it.
-func header(path string) error {
+func checkHeader(path string) error {
 	if _, err := os.Stat(path + "-journal"); err == nil {
 		return nil
 	}
@@ -177,18 +177,18 @@ func header(path string) error {
 	return nil
 }
 
-// prepare checks identity and health, and migrates. Only a file that is ours is switched
+// initialize checks identity and health, and migrates. Only a file that is ours is switched
 // to a write-ahead log, which rewrites its header and stays for every later connection.
-func (db *DB) prepare(ctx context.Context, o Options, fresh bool) error {
+func (db *DB) initialize(ctx context.Context, o Options, fresh bool) error {
 	if fresh {
 		if _, err := db.writeDB.ExecContext(ctx, fmt.Sprintf("pragma application_id=%d", o.ApplicationID)); err != nil {
-			return damage(o.Path, err)
+			return openError(o.Path, err)
 		}
 	}
 
 	var id int32
 	if err := db.writeDB.QueryRowContext(ctx, "pragma application_id").Scan(&id); err != nil {
-		return damage(o.Path, err)
+		return openError(o.Path, err)
 	}
 
 	if id == 0 && !fresh {
@@ -196,10 +196,10 @@ func (db *DB) prepare(ctx context.Context, o Options, fresh bool) error {
 		// program wrote its mark, leaves a database without a mark and without a table.
 		var objects int
 		if err := db.writeDB.QueryRowContext(ctx, "select count(*) from sqlite_schema").Scan(&objects); err != nil {
-			return damage(o.Path, err)
+			return openError(o.Path, err)
 		}
 		if objects == 0 {
-			return db.prepare(ctx, o, true)
+			return db.initialize(ctx, o, true)
 		}
 	}
 
@@ -215,7 +215,7 @@ func (db *DB) prepare(ctx context.Context, o Options, fresh bool) error {
 
 	var mode string
 	if err := db.writeDB.QueryRowContext(ctx, "pragma journal_mode=wal").Scan(&mode); err != nil {
-		return damage(o.Path, err)
+		return openError(o.Path, err)
 	}
 	if mode != "wal" {
 		return fmt.Errorf("the database %s cannot have a write-ahead log where it is (SQLite keeps journal mode %s); put it on a local disk", o.Path, mode)
@@ -224,8 +224,8 @@ func (db *DB) prepare(ctx context.Context, o Options, fresh bool) error {
 	return migrate(ctx, db.writeDB, o)
 }
 
-// damage turns SQLite's word for a broken file into a *CorruptError.
-func damage(path string, err error) error {
+// openError turns SQLite's word for a broken file into a *CorruptError.
+func openError(path string, err error) error {
 	var e *msqlite.Error
 	const cannotOpen, noShared = 14, 19<<8 | 10
 	switch {
@@ -275,8 +275,8 @@ type connector struct {
 func (c connector) Connect(context.Context) (driver.Conn, error) { return c.driver.Open(c.dsn) }
 func (c connector) Driver() driver.Driver                        { return c.driver }
 
-// locked says whether a database could not be used because somebody else is writing to it.
-func locked(err error) bool {
+// isBusy says whether a database could not be used because somebody else is writing to it.
+func isBusy(err error) bool {
 	const busy = 5
 	var e *msqlite.Error
 	return errors.As(err, &e) && e.Code()&0xff == busy

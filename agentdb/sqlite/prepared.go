@@ -19,8 +19,8 @@ type Prepared struct {
 // transaction ends. A thousand rows are compiled as long as they are written, so the last
 // statement is kept for the next caller who wants the same.
 func (t *Tx) Prepare(query string) (*Prepared, error) {
-	if p := t.conn.spare; p != nil && p.query == query {
-		t.conn.spare = nil
+	if p := t.conn.cached; p != nil && p.query == query {
+		t.conn.cached = nil
 		return p, nil
 	}
 
@@ -55,11 +55,11 @@ func (p *Prepared) Exec(args []driver.NamedValue) (result driver.Result, err err
 
 // Close gives the statement back.
 func (p *Prepared) Close() error {
-	if p.failed || p.owner.spare == p {
+	if p.failed || p.owner.cached == p {
 		return p.finalize()
 	}
-	before := p.owner.spare
-	p.owner.spare = p
+	before := p.owner.cached
+	p.owner.cached = p
 	return before.finalize()
 }
 

@@ -20,7 +20,7 @@ type RowChange struct {
 // text at its first NUL and takes a virtual generated column, which SQLite does not hand
 // out, for a pointer; so the values are read here.
 func rowChange(d *msqlite.SQLitePreUpdateData) (RowChange, error) {
-	r, err := readerOf(reflect.ValueOf(d).Elem())
+	r, err := newHookReader(reflect.ValueOf(d).Elem())
 	if err != nil {
 		return RowChange{}, err
 	}
@@ -37,9 +37,9 @@ func rowChange(d *msqlite.SQLitePreUpdateData) (RowChange, error) {
 	return c, nil
 }
 
-// readerOf takes what the driver keeps to itself. A later driver may keep it otherwise: then
+// newHookReader takes what the driver keeps to itself. A later driver may keep it otherwise: then
 // the write that wants its rows recorded is refused.
-func readerOf(data reflect.Value) (hookReader, error) {
+func newHookReader(data reflect.Value) (hookReader, error) {
 	tls, db := data.FieldByName("tls"), data.FieldByName("pCsr")
 	if !tls.IsValid() || tls.Type() != reflect.TypeFor[*libc.TLS]() || !db.IsValid() || !db.CanUint() {
 		return hookReader{}, fmt.Errorf("the SQLite driver hands row changes over in an unknown form (%s)", data.Type())

@@ -15,7 +15,7 @@ var ErrClosed = errors.New("the database is closed")
 
 const (
 	defaultGroup = 512
-	maxYields    = 10
+	maxRetries   = 10
 )
 
 // WriterOptions tune a Writer.
@@ -37,19 +37,19 @@ type Writer struct {
 	text  func(string) string
 	done  chan struct{}
 
-	mu      sync.Mutex
-	wake    chan struct{} // capacity 1
-	waiting []*operation
-	closed  bool
+	mu     sync.Mutex
+	wake   chan struct{} // capacity 1
+	queue  []*operation
+	closed bool
 }
 
 type operation struct {
-	do     func(*Tx) error
-	alone  func() error // instead of do: it has its own transaction, on a connection of its own
-	err    error
-	failed bool
-	yields int // how often its transaction was taken back for another process's
-	done   chan struct{}
+	run       func(*Tx) error
+	exclusive func() error // instead of do: it has its own transaction, on a connection of its own
+	err       error
+	failed    bool
+	retries   int // how often its transaction was taken back for another process's
+	done      chan struct{}
 }
 
 // NewWriter starts the goroutine that owns one connection of db, until Close; ctx lends
@@ -78,12 +78,12 @@ func NewWriter(ctx context.Context, db *sql.DB, o WriterOptions) (*Writer, error
 // A caller whose ctx ends while op waits for its turn gets the context's error and op does
 // not run; once op has begun, Do waits for it.
 func (w *Writer) Do(ctx context.Context, op func(*Tx) error) error {
-	return w.submit(ctx, &operation{do: op, done: make(chan struct{})})
+	return w.submit(ctx, &operation{run: op, done: make(chan struct{})})
 }
 
-// Alone runs op when its turn has come, while the writer itself has no transaction open.
-func (w *Writer) Alone(ctx context.Context, op func() error) error {
-	return w.submit(ctx, &operation{alone: op, done: make(chan struct{})})
+// DoExclusive runs op when its turn has come, while the writer itself has no transaction open.
+func (w *Writer) DoExclusive(ctx context.Context, op func() error) error {
+	return w.submit(ctx, &operation{exclusive: op, done: make(chan struct{})})
 }
 
 func (w *Writer) submit(ctx context.Context, o *operation) error {
@@ -97,7 +97,7 @@ func (w *Writer) submit(ctx context.Context, o *operation) error {
 		return ErrClosed
 	}
 
-	w.waiting = append(w.waiting, o)
+	w.queue = append(w.queue, o)
 	w.mu.Unlock()
 
 	select {
@@ -124,9 +124,9 @@ func (w *Writer) withdraw(o *operation) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
-	for i, other := range w.waiting {
+	for i, other := range w.queue {
 		if other == o {
-			w.waiting = append(w.waiting[:i], w.waiting[i+1:]...)
+			w.queue = append(w.queue[:i], w.queue[i+1:]...)
 			return true
 		}
 	}
@@ -154,7 +154,7 @@ func (w *Writer) run() {
 	defer func() { conn.close() }()
 
 	for {
-		batch, closed := w.take()
+		batch, closed := w.nextBatch()
 		if len(batch) == 0 {
 			if closed {
 				return
@@ -163,8 +163,8 @@ func (w *Writer) run() {
 			continue
 		}
 
-		if o := batch[0]; o.alone != nil {
-			o.err = guardedAlone(o.alone)
+		if o := batch[0]; o.exclusive != nil {
+			o.err = recoverPanic(o.exclusive)
 		} else {
 			conn = w.commit(conn, batch)
 		}
@@ -175,19 +175,19 @@ func (w *Writer) run() {
 	}
 }
 
-func (w *Writer) take() ([]*operation, bool) {
+func (w *Writer) nextBatch() ([]*operation, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
-	n := min(len(w.waiting), w.group)
-	if i := slices.IndexFunc(w.waiting[:n], func(o *operation) bool { return o.alone != nil }); i >= 0 {
+	n := min(len(w.queue), w.group)
+	if i := slices.IndexFunc(w.queue[:n], func(o *operation) bool { return o.exclusive != nil }); i >= 0 {
 		n = max(i, 1)
 	}
 
-	batch := w.waiting[:n:n]
-	w.waiting = w.waiting[n:]
-	if len(w.waiting) == 0 {
-		w.waiting = nil
+	batch := w.queue[:n:n]
+	w.queue = w.queue[n:]
+	if len(w.queue) == 0 {
+		w.queue = nil
 	}
 
 	return batch, w.closed
@@ -212,7 +212,7 @@ func (w *Writer) commit(conn *connection, batch []*operation) *connection {
 		var err error
 		conn, tx, err = w.begin(conn)
 		if err == nil {
-			again, err = conn.attempt(tx, live)
+			again, err = conn.runBatch(tx, live)
 		}
 		if again {
 			continue
@@ -249,7 +249,7 @@ func (w *Writer) begin(conn *connection) (*connection, *sql.Tx, error) {
 		return w.begin(nil)
 	}
 
-	if locked(err) {
+	if isBusy(err) {
 		return conn, nil, fmt.Errorf("another program holds the database (an open sqlite3 shell, or a copy that is being made); close it: %w", err)
 	}
 
@@ -262,7 +262,7 @@ type connection struct {
 	conn       *sql.Conn
 	text       func(string) string
 	statements map[string]*sql.Stmt
-	spare      *Prepared // the one that was closed last, for whoever wants the same
+	cached     *Prepared // the one that was closed last, for whoever wants the same
 }
 
 func open(ctx context.Context, db *sql.DB, text func(string) string) (*connection, error) {
@@ -282,20 +282,20 @@ func (c *connection) close() {
 		_ = s.Close() // the connection is given up; there is nothing to save
 	}
 
-	_ = c.spare.finalize()
+	_ = c.cached.finalize()
 	_ = c.conn.Close()
 }
 
-// attempt runs the operations in one transaction. again says that they have to run once
+// runBatch runs the operations in one transaction. again says that they have to run once
 // more: without the one that failed and was marked, or all of them.
-func (c *connection) attempt(tx *sql.Tx, batch []*operation) (again bool, err error) {
+func (c *connection) runBatch(tx *sql.Tx, batch []*operation) (again bool, err error) {
 	t := &Tx{conn: c, tx: tx}
 	for _, o := range batch {
-		if err := guarded(o.do, t); err != nil {
-			if o.yields++; o.yields > maxYields || !yielded(err) {
+		if err := recoverTx(o.run, t); err != nil {
+			if o.retries++; o.retries > maxRetries || !serializationFailure(err) {
 				o.err, o.failed = err, true
 			}
-			if e := tx.Rollback(); e != nil && !ended(e) {
+			if e := tx.Rollback(); e != nil && !alreadyRolledBack(e) {
 				return false, fmt.Errorf("cannot take a failed write back: %w", errors.Join(e, err))
 			}
 			return true, nil
@@ -308,23 +308,25 @@ func (c *connection) attempt(tx *sql.Tx, batch []*operation) (again bool, err er
 	return false, nil
 }
 
-// ended says that SQLite has taken a transaction back by itself, as it does when the disk
+// alreadyRolledBack says that SQLite has taken a transaction back by itself, as it does when the disk
 // is full.
-func ended(err error) bool { return strings.Contains(err.Error(), "no transaction is active") }
+func alreadyRolledBack(err error) bool {
+	return strings.Contains(err.Error(), "no transaction is active")
+}
 
-// yielded says that PostgreSQL took the transaction back in favour of another process's
+// serializationFailure says that PostgreSQL took the transaction back in favour of another process's
 // (class 40: deadlock, serialization), which is nobody's failure.
-func yielded(err error) bool {
+func serializationFailure(err error) bool {
 	var state interface{ SQLState() string }
 	return errors.As(err, &state) && strings.HasPrefix(state.SQLState(), "40")
 }
 
-// guarded keeps a defect in one operation from ending everyone's writer.
-func guarded(op func(*Tx) error, t *Tx) error {
-	return guardedAlone(func() error { return op(t) })
+// recoverTx keeps a defect in one operation from ending everyone's writer.
+func recoverTx(op func(*Tx) error, t *Tx) error {
+	return recoverPanic(func() error { return op(t) })
 }
 
-func guardedAlone(op func() error) (err error) {
+func recoverPanic(op func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("a write failed by a defect of rouse: %v", p)
@@ -368,8 +370,8 @@ func (t *Tx) prepare(query string) error {
 	return nil
 }
 
-// passed gives the arguments as the server takes them.
-func (c *connection) passed(args []any) []any {
+// sanitized gives the arguments as the server takes them.
+func (c *connection) sanitized(args []any) []any {
 	if c.text == nil {
 		return args
 	}
@@ -388,7 +390,7 @@ func (t *Tx) Exec(query string, args ...any) (sql.Result, error) {
 	if err := t.prepare(query); err != nil {
 		return nil, err
 	}
-	return t.conn.statements[query].ExecContext(t.conn.ctx, t.conn.passed(args)...)
+	return t.conn.statements[query].ExecContext(t.conn.ctx, t.conn.sanitized(args)...)
 }
 
 // Query runs a statement that gives rows; the caller closes them before it goes on.
@@ -396,7 +398,7 @@ func (t *Tx) Query(query string, args ...any) (*sql.Rows, error) {
 	if err := t.prepare(query); err != nil {
 		return nil, err
 	}
-	return t.conn.statements[query].QueryContext(t.conn.ctx, t.conn.passed(args)...)
+	return t.conn.statements[query].QueryContext(t.conn.ctx, t.conn.sanitized(args)...)
 }
 
 // QueryRow runs a statement that gives at most one row.
@@ -404,7 +406,7 @@ func (t *Tx) QueryRow(query string, args ...any) Row {
 	if err := t.prepare(query); err != nil {
 		return Row{err: err}
 	}
-	return Row{row: t.conn.statements[query].QueryRowContext(t.conn.ctx, t.conn.passed(args)...)}
+	return Row{row: t.conn.statements[query].QueryRowContext(t.conn.ctx, t.conn.sanitized(args)...)}
 }
 
 // SQL is the transaction itself, for statements whose text varies (they are not cached).

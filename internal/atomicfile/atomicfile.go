@@ -79,20 +79,20 @@ func stream(path string, mode fs.FileMode, write func(io.Writer) error, commit f
 // File is a file on its way to its name: written, and then given it by Commit or CommitNew, or
 // thrown away by Abort. One of these has to be called.
 type File struct {
-	root   *os.Root
-	own    bool // the root was opened for this file
-	file   *os.File
-	temp   string // within the root
-	name   string // within the root
-	closed bool
-	done   bool
+	root     *os.Root
+	ownsRoot bool // the root was opened for this file
+	file     *os.File
+	temp     string // within the root
+	name     string // within the root
+	closed   bool
+	done     bool
 }
 
 // Create begins a file. The folder has to be there.
 func Create(path string, mode fs.FileMode) (*File, error) {
 	root, err := os.OpenRoot(filepath.Dir(path))
 	if err != nil {
-		return nil, &fs.PathError{Op: op, Path: path, Err: cause(err)}
+		return nil, &fs.PathError{Op: op, Path: path, Err: bareError(err)}
 	}
 
 	f, err := CreateIn(root, filepath.Base(path), mode)
@@ -100,7 +100,7 @@ func Create(path string, mode fs.FileMode) (*File, error) {
 		return nil, errors.Join(err, root.Close())
 	}
 
-	f.own = true
+	f.ownsRoot = true
 
 	return f, nil
 }
@@ -112,7 +112,7 @@ func CreateIn(root *os.Root, name string, mode fs.FileMode) (*File, error) {
 
 	var err error
 	if f.file, err = root.OpenFile(f.temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode); err != nil {
-		return nil, f.fault(err)
+		return nil, f.pathError(err)
 	}
 
 	return f, nil
@@ -121,17 +121,17 @@ func CreateIn(root *os.Root, name string, mode fs.FileMode) (*File, error) {
 // Write adds to the content.
 func (f *File) Write(p []byte) (int, error) {
 	n, err := f.file.Write(p)
-	return n, f.fault(err)
+	return n, f.pathError(err)
 }
 
 // WriteString adds to the content.
 func (f *File) WriteString(s string) (int, error) {
 	n, err := f.file.WriteString(s)
-	return n, f.fault(err)
+	return n, f.pathError(err)
 }
 
 // Chmod gives the file a mode that no umask narrows.
-func (f *File) Chmod(mode fs.FileMode) error { return f.fault(f.file.Chmod(mode)) }
+func (f *File) Chmod(mode fs.FileMode) error { return f.pathError(f.file.Chmod(mode)) }
 
 // Temp is the name that the file has until it is committed, relative to its root: what is to know
 // the content before others see it reads it there, after Close.
@@ -144,7 +144,7 @@ func (f *File) Close() error {
 	}
 	f.closed = true
 
-	return f.fault(errors.Join(f.file.Sync(), f.file.Close()))
+	return f.pathError(errors.Join(f.file.Sync(), f.file.Close()))
 }
 
 // Commit gives the file its name, in the place of what has that. When it fails, what was there
@@ -161,16 +161,16 @@ func (f *File) CommitNew() error {
 func (f *File) commit(rename func() error) error {
 	err := f.Close()
 	if err == nil {
-		err = f.fault(rename())
+		err = f.pathError(rename())
 	}
 	if err != nil {
 		return errors.Join(err, f.Abort())
 	}
 
 	f.done = true
-	err = f.fault(SyncIn(f.root, filepath.Dir(f.name)))
+	err = f.pathError(SyncIn(f.root, filepath.Dir(f.name)))
 
-	return errors.Join(err, f.release())
+	return errors.Join(err, f.closeRoot())
 }
 
 // Abort throws the file away; what has its name stays. After a commit it does nothing.
@@ -187,28 +187,28 @@ func (f *File) Abort() error {
 		err = f.file.Close()
 	}
 
-	return errors.Join(f.fault(err), f.fault(f.root.Remove(f.temp)), f.release())
+	return errors.Join(f.pathError(err), f.pathError(f.root.Remove(f.temp)), f.closeRoot())
 }
 
-func (f *File) release() error {
-	if !f.own {
+func (f *File) closeRoot() error {
+	if !f.ownsRoot {
 		return nil
 	}
 
 	return f.root.Close()
 }
 
-// fault is an error about the file by the name that it is known by.
-func (f *File) fault(err error) error {
+// pathError is an error about the file by the name that it is known by.
+func (f *File) pathError(err error) error {
 	if err == nil {
 		return nil
 	}
 
-	return &fs.PathError{Op: op, Path: filepath.Join(f.root.Name(), f.name), Err: cause(err)}
+	return &fs.PathError{Op: op, Path: filepath.Join(f.root.Name(), f.name), Err: bareError(err)}
 }
 
-// cause is an error without the names of files in it.
-func cause(err error) error {
+// bareError is an error without the names of files in it.
+func bareError(err error) error {
 	var path *fs.PathError
 	if errors.As(err, &path) {
 		return path.Err

@@ -14,7 +14,7 @@ func Rename(from, to string) error {
 		return err
 	}
 
-	return syncBoth(from, to)
+	return syncFolders(from, to)
 }
 
 // RenameNew is Rename of a file to a name in the same folder that is free; what has it stays:
@@ -48,11 +48,11 @@ func renameNew(root *os.Root, from, to string) error {
 		return err
 	}
 
-	return reserve(root, from, to)
+	return renameViaPlaceholder(root, from, to)
 }
 
-// reserve is renameNew on a file system without links.
-func reserve(root *os.Root, from, to string) error {
+// renameViaPlaceholder is renameNew on a file system without links.
+func renameViaPlaceholder(root *os.Root, from, to string) error {
 	place, err := root.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
@@ -64,7 +64,7 @@ func reserve(root *os.Root, from, to string) error {
 	return nil
 }
 
-func syncBoth(from, to string) error {
+func syncFolders(from, to string) error {
 	err := SyncFolder(filepath.Dir(to))
 	if filepath.Dir(from) != filepath.Dir(to) {
 		err = errors.Join(err, SyncFolder(filepath.Dir(from)))
@@ -80,7 +80,7 @@ func SyncFolder(path string) error {
 		return err
 	}
 
-	return errors.Join(forced(folder), folder.Close())
+	return errors.Join(syncDir(folder), folder.Close())
 }
 
 // SyncIn is SyncFolder for a folder of a root; "." is the root itself.
@@ -90,5 +90,5 @@ func SyncIn(root *os.Root, name string) error {
 		return err
 	}
 
-	return errors.Join(forced(folder), folder.Close())
+	return errors.Join(syncDir(folder), folder.Close())
 }

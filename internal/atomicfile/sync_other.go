@@ -4,5 +4,5 @@ package atomicfile
 
 import "os"
 
-// forced has nothing to do: Windows has no such call for a folder, and refuses to be asked.
-func forced(*os.File) error { return nil }
+// syncDir has nothing to do: Windows has no such call for a folder, and refuses to be asked.
+func syncDir(*os.File) error { return nil }

@@ -9,17 +9,17 @@ import (
 )
 
 const (
-	// maxName is how long a name can be, in bytes, that a nearest one is looked for: to compare
+	// maxNameBytes is how long a name can be, in bytes, that a nearest one is looked for: to compare
 	// takes as much time as both are long.
-	maxName = 2 * 63
-	// maxKnown is how many names a message lists.
-	maxKnown = 200
+	maxNameBytes = 2 * 63
+	// maxListed is how many names a message lists.
+	maxListed = 200
 )
 
 // Nearest is the known name that a wrong one was probably meant as, whatever its case; "" when
 // none is near. Of equally near ones it is the first.
 func Nearest(wrong string, known []string) string {
-	if len(wrong) > maxName {
+	if len(wrong) > maxNameBytes {
 		return ""
 	}
 
@@ -55,5 +55,5 @@ func NoSuch(thing, wrong string, known []string) string {
 		return text + fmt.Sprintf("no %s is configured", thing)
 	}
 
-	return text + "there are " + List(known, maxKnown)
+	return text + "there are " + List(known, maxListed)
 }

@@ -57,7 +57,7 @@ func cancelIsKept(t *testing.T, open Open) {
 }
 
 // took: what an interrupted attempt took is not forgotten, though it could not say so.
-func took(t *testing.T, open Open) {
+func interruptedUsage(t *testing.T, open Open) {
 	l, ctx, now := open(t), t.Context(), time.Now()
 	run := enqueue(t, l, manual("j"))[0].Run
 	a := start(t, l, run)
@@ -79,7 +79,7 @@ func took(t *testing.T, open Open) {
 }
 
 // unstarted: an end without a beginning is an error, not a record that is lost.
-func unstarted(t *testing.T, open Open) {
+func endWithoutStart(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	a := start(t, l, enqueue(t, l, manual("j"))[0].Run)
 	if err := l.FinishStep(ctx, a, ledger.Step{Number: 7}); err == nil || !strings.Contains(err.Error(), "step 7") {

@@ -196,23 +196,3 @@ func budgetRace(t *testing.T, open Open) {
 		t.Errorf("the daemon has %d, its agent %d, its jobs %d", s.CostMicroUSD, agent, jobs)
 	}
 }
-
-// pruneSpending: sums are kept for more than a year.
-func pruneSpending(t *testing.T, open Open) {
-	l, ctx := open(t), t.Context()
-	a := begin(t, l, "j")
-	id, _, err := l.Reserve(ctx, a, reservation(5, 5))
-	ok(t, err)
-	must[[]ledger.Spending](t)(l.Settle(ctx, id, ledger.Usage{CostMicroUSD: 5}))
-	keep := func(string) time.Duration { return time.Hour }
-	day := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	must[int](t)(l.Prune(ctx, day.AddDate(0, 0, 399), keep))
-	if s := spent(t, l, today, ledger.ScopeJob, "j"); s.CostMicroUSD != 5 {
-		t.Errorf("not kept: %+v", s)
-	}
-
-	must[int](t)(l.Prune(ctx, day.AddDate(0, 0, 402), keep))
-	if s := spent(t, l, today, ledger.ScopeJob, "j"); s.CostMicroUSD != 0 {
-		t.Errorf("kept for ever: %+v", s)
-	}
-}

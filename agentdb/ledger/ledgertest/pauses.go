@@ -213,7 +213,7 @@ func closes(t *testing.T, l *ledger.Ledger, what string, want bool, do func()) {
 }
 
 // replans: who keeps the time hears of all that moves it, and of nothing else.
-func replans(t *testing.T, open Open) {
+func planChanges(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	closes(t, l, "a run", false, func() { enqueue(t, l, manual("j")) })
 	closes(t, l, "an instant", false, func() {
@@ -223,15 +223,15 @@ func replans(t *testing.T, open Open) {
 	closes(t, l, "a pause in its place", true, func() { pause(t, l, ledger.PauseJob, "j", time.Hour) })
 	closes(t, l, "a resume", true, func() { must[bool](t)(l.EndPause(ctx, ledger.PauseJob, "j")) })
 	closes(t, l, "a resume of nothing", false, func() { must[bool](t)(l.EndPause(ctx, ledger.PauseJob, "j")) })
-	closes(t, l, "a slot", true, func() { plan(t, l, "a", time.Now().Add(time.Hour)) })
-	closes(t, l, "a refused slot", false, func() {
+	closes(t, l, "a wake", true, func() { setWake(t, l, "a", time.Now().Add(time.Hour)) })
+	closes(t, l, "a refused wake", false, func() {
 		ok(t, l.PlanSlot(ctx, "a", func(time.Time, ledger.SlotUsage) *ledger.Slot { return nil }))
 	})
-	closes(t, l, "slots that are kept", false, func() { ok(t, l.KeepSlots(ctx, []string{"a"})) })
-	closes(t, l, "a slot that is taken back", true, func() { must[bool](t)(l.ClearSlot(ctx, "a", "user")) })
-	closes(t, l, "a slot that is not there", false, func() { must[bool](t)(l.ClearSlot(ctx, "a", "user")) })
-	plan(t, l, "a", time.Now().Add(time.Hour))
-	closes(t, l, "slots that are not kept", true, func() { ok(t, l.KeepSlots(ctx, nil)) })
+	closes(t, l, "wakes that are retained", false, func() { ok(t, l.KeepSlots(ctx, []string{"a"})) })
+	closes(t, l, "a cancelled wake", true, func() { must[bool](t)(l.ClearSlot(ctx, "a", "user")) })
+	closes(t, l, "a wake that is not there", false, func() { must[bool](t)(l.ClearSlot(ctx, "a", "user")) })
+	setWake(t, l, "a", time.Now().Add(time.Hour))
+	closes(t, l, "wakes that are not retained", true, func() { ok(t, l.KeepSlots(ctx, nil)) })
 	rule := ledger.PauseRule{After: 2}
 	for i, want := range []bool{false, true, false} {
 		closes(t, l, fmt.Sprintf("failure %d", i+1), want, func() { failing(t, l, "f", domain.OutcomeError, rule) })
@@ -333,9 +333,9 @@ func pauseAfterFailures(t *testing.T, open Open) {
 	}
 }
 
-// pauseSays: the pause of a rule says who, why and since which run, has no end, and is
+// pauseReason: the pause of a rule says who, why and since which run, has no end, and is
 // written with the end of the run or not at all.
-func pauseSays(t *testing.T, open Open) {
+func pauseReason(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	rule := ledger.PauseRule{After: 1, Notices: []ledger.Notice{{Job: "j", Channel: "desktop", Title: "paused"}}}
 	lost := enqueue(t, l, manual("j"))[0].Run
@@ -397,5 +397,35 @@ func pauseOrder(t *testing.T, open Open) {
 	end(slower, domain.OutcomeError)
 	if p := pausedJobs(t, l, "slow"); len(p) != 1 {
 		t.Errorf("the last two runs that ended failed: %+v", p)
+	}
+}
+
+// pauseRace: two processes pause the same thing, by hand or because it failed; one pause is on.
+func pauseRace(t *testing.T, open Open) {
+	two := [2]*ledger.Ledger{open(t), open(t)}
+	for i := range 20 {
+		by, failed := fmt.Sprint("by hand ", i), fmt.Sprint("failed ", i)
+		for _, err := range atOnce(two, func(_ int, l *ledger.Ledger) error {
+			_, err := l.SetPause(t.Context(), ledger.Pause{Scope: ledger.PauseJob, Name: by, Paused: ledger.ByUser})
+			return err
+		}) {
+			ok(t, err)
+		}
+
+		attempts := [2]ledger.Attempt{start(t, two[0], enqueue(t, two[0], manual(failed))[0].Run), start(t, two[1], enqueue(t, two[1], manual(failed))[0].Run)}
+		for _, err := range atOnce(two, func(n int, l *ledger.Ledger) error {
+			return l.Finish(t.Context(), attempts[n], ledger.Result{Outcome: domain.OutcomeError, Pause: ledger.PauseRule{After: 2}})
+		}) {
+			ok(t, err)
+		}
+
+		on := map[string]int{}
+		for _, p := range pausesFrom(t, two[0], time.Now().Add(time.Hour)) {
+			on[p.Name]++
+		}
+
+		if on[by] != 1 || on[failed] != 1 {
+			t.Errorf("round %d: %d pauses by hand and %d after failures are on", i, on[by], on[failed])
+		}
 	}
 }

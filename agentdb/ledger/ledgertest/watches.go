@@ -17,10 +17,13 @@ import (
 // Watches holds a ledger to what watches need of it.
 func Watches(t *testing.T, fresh func(t *testing.T) Open) {
 	for name, test := range map[string]func(*testing.T, Open){
-		"ManyFiles": manyFiles, "ManyFilesRace": manyFilesRace, "WatchKept": watchKept, "WatchWithRun": watchWithRun,
-		"EndAfter": endAfter, "Own": own, "Breaker": breaker, "OutcomeOf": outcomeOf,
+		"ManyFiles": manyFiles, "ManyFilesRace": manyFilesRace, "WatchStateKept": watchStateKept, "WatchStateWithRun": watchStateWithRun,
+		"FinishAfterMove": finishAfterMove, "OwnOutput": ownOutput, "Breaker": breaker, "OutcomeOf": outcomeOf,
 	} {
-		t.Run(name, func(t *testing.T) { test(t, fresh(t)) })
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, fresh(t))
+		})
 	}
 }
 
@@ -139,8 +142,8 @@ func manyFilesRace(t *testing.T, open Open) {
 	}
 }
 
-// watchKept: what a watch remembers survives, and is forgotten when that is asked for.
-func watchKept(t *testing.T, open Open) {
+// watchStateKept: what a watch remembers survives, and is forgotten when that is asked for.
+func watchStateKept(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	if _, known, err := l.WatchState(ctx, "none"); known || err != nil {
 		t.Errorf("%v %v", known, err)
@@ -170,8 +173,8 @@ func watchKept(t *testing.T, open Open) {
 	}
 }
 
-// watchWithRun: what is known of a folder is written with its run or not at all.
-func watchWithRun(t *testing.T, open Open) {
+// watchStateWithRun: what is known of a folder is written with its run or not at all.
+func watchStateWithRun(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	ask := ledger.Request{Key: "folder/1", Job: "in", Agent: "a", Trigger: domain.TriggerWatch, Watch: &ledger.WatchState{Job: "in", Print: "first", Round: 1}}
 	one := enqueue(t, l, ask)[0]
@@ -196,8 +199,8 @@ func watchWithRun(t *testing.T, open Open) {
 	}
 }
 
-// endAfter: what was done to a file after one outcome is not taken for what is due after the next.
-func endAfter(t *testing.T, open Open) {
+// finishAfterMove: what was done to a file after one outcome is not taken for what is due after the next.
+func finishAfterMove(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	run := enqueue(t, l, drops("in", "a"))[0].Run
 	ok(t, l.Finish(ctx, start(t, l, run), ledger.Result{Outcome: domain.OutcomeError}))
@@ -223,7 +226,7 @@ func endAfter(t *testing.T, open Open) {
 }
 
 // own: what a run of the job wrote itself is nobody's trigger, unless somebody else took it.
-func own(t *testing.T, open Open) {
+func ownOutput(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	run := enqueue(t, l, manual("in"))[0].Run
 	attempt := start(t, l, run)

@@ -7,16 +7,16 @@ import (
 	"sync"
 )
 
-// reads keeps the statements of the reads that every run needs: to prepare such a
+// statementCache keeps the statements of the reads that every run needs: to prepare such a
 // statement anew takes several times as long as what it does.
-type reads struct {
+type statementCache struct {
 	db *sql.DB
 
 	mu       sync.Mutex
 	prepared map[string]*sql.Stmt
 }
 
-func (r *reads) statement(ctx context.Context, text string) (*sql.Stmt, error) {
+func (r *statementCache) statement(ctx context.Context, text string) (*sql.Stmt, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 
@@ -38,7 +38,7 @@ func (r *reads) statement(ctx context.Context, text string) (*sql.Stmt, error) {
 }
 
 // query reads rows by a statement that is kept, so its text must not vary.
-func (r *reads) query(ctx context.Context, text string, args ...any) (*sql.Rows, error) {
+func (r *statementCache) query(ctx context.Context, text string, args ...any) (*sql.Rows, error) {
 	s, err := r.statement(ctx, text) //nolint:sqlclosecheck // it is kept
 	if err != nil {
 		return nil, err
@@ -47,15 +47,15 @@ func (r *reads) query(ctx context.Context, text string, args ...any) (*sql.Rows,
 }
 
 // row is query for at most one row.
-func (r *reads) row(ctx context.Context, text string, args ...any) row {
+func (r *statementCache) row(ctx context.Context, text string, args ...any) cachedRow {
 	s, err := r.statement(ctx, text) //nolint:sqlclosecheck // it is kept
 	if err != nil {
-		return row{err: err}
+		return cachedRow{err: err}
 	}
-	return row{Row: s.QueryRowContext(ctx, args...)}
+	return cachedRow{Row: s.QueryRowContext(ctx, args...)}
 }
 
-func (r *reads) close() error {
+func (r *statementCache) close() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 
@@ -68,14 +68,14 @@ func (r *reads) close() error {
 	return errors.Join(errs...)
 }
 
-// row is a row, or why there is none.
-type row struct {
+// cachedRow is a row, or why there is none.
+type cachedRow struct {
 	*sql.Row
 	err error
 }
 
 // Scan reads the row; sql.ErrNoRows when there is none.
-func (r row) Scan(into ...any) error {
+func (r cachedRow) Scan(into ...any) error {
 	if r.err != nil {
 		return r.err
 	}

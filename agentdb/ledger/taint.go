@@ -32,12 +32,12 @@ type Marks struct {
 func (l *Ledger) Mark(ctx context.Context, a Attempt, m Marks) error {
 	now := l.now()
 	return l.do(ctx, func(tx *sqlite.Tx) error {
-		r, err := l.fenced(tx, a)
+		r, err := l.checkFence(tx, a)
 		if err != nil {
 			return err
 		}
 
-		taint, tier := merged(r.Taint, m.Taint), max(r.Tier, m.Tier)
+		taint, tier := mergeTaint(r.Taint, m.Taint), max(r.Tier, m.Tier)
 		if taint != r.Taint || tier != r.Tier {
 			if _, err := tx.Exec(`update runs set taint = $1, tier = $2 where id = $3`, taint, tier, r.ID); err != nil {
 				return err
@@ -58,7 +58,7 @@ func (l *Ledger) Mark(ctx context.Context, a Attempt, m Marks) error {
 
 		for id, key := range m.Used {
 			used, err := tx.Exec(`update inbox set used = $1 where id = $2 and run = $3 and (used = '' or used = $1)`, key, id, r.ID)
-			if err := one(used, err, "the approval %d was used before", id); err != nil {
+			if err := requireRow(used, err, "the approval %d was used before", id); err != nil {
 				return err
 			}
 		}
@@ -67,8 +67,8 @@ func (l *Ledger) Mark(ctx context.Context, a Attempt, m Marks) error {
 	})
 }
 
-// merged are the letters of both, each once and in order.
-func merged(a, b string) string {
+// mergeTaint are the letters of both, each once and in order.
+func mergeTaint(a, b string) string {
 	letters := strings.Split(a+b, "")
 	slices.Sort(letters)
 	return strings.Join(slices.Compact(letters), "")
@@ -77,7 +77,7 @@ func merged(a, b string) string {
 // Untrusted says since which run the database and the files of an agent hold what a run wrote
 // that had met untrusted content; 0 when none did.
 func (l *Ledger) Untrusted(ctx context.Context, agent string) (run int64, err error) {
-	err = l.kept.row(ctx, `select run from untrusted where agent = $1`, agent).Scan(&run)
+	err = l.statements.row(ctx, `select run from untrusted where agent = $1`, agent).Scan(&run)
 	if errors.Is(err, sql.ErrNoRows) {
 		return 0, nil
 	}
@@ -123,9 +123,9 @@ func (l *Ledger) Trust(ctx context.Context, agent string) error {
 	})
 }
 
-// taintOf is what a run begins with: files and webhooks are untrusted, and a wake has what its
+// initialTaint is what a run begins with: files and webhooks are untrusted, and a wake has what its
 // planner had. A planner that is not kept any more may have met anything.
-func taintOf(tx *sqlite.Tx, r Request) (string, error) {
+func initialTaint(tx *sqlite.Tx, r Request) (string, error) {
 	d := r.Detail
 	switch {
 	case r.Trigger == domain.TriggerWebhook || d.File != nil || len(d.Files) > 0 || d.Folder != "":

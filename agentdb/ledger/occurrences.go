@@ -16,73 +16,6 @@ import (
 // maxQueueAll bounds what overlap: queue_all lets wait.
 const maxQueueAll = 100
 
-// SyncJobs makes the ledger's jobs those of the configuration. A new job, one that was
-// gone, and one whose schedule changed, starts from now; an unchanged one keeps its anchor
-// and watermark; one that is gone keeps its history.
-func (l *Ledger) SyncJobs(ctx context.Context, now time.Time, specs []JobSpec) (map[string]JobState, error) {
-	out := map[string]JobState{}
-	err := l.do(ctx, func(tx *sqlite.Tx) error {
-		clear(out)
-		const candidate = 2 // removed, unless the configuration still has it
-		if _, err := tx.Exec(`update jobs set removed = $1 where removed = 0`, candidate); err != nil {
-			return err
-		}
-
-		for _, s := range specs {
-			st := JobState{Name: s.Name, ScheduleHash: s.ScheduleHash}
-			var anchor, watermark int64
-			if err := tx.QueryRow(`insert into jobs (name, agent, schedule_hash, anchor, watermark) values ($1, $2, $3, $4, $4)
-				on conflict (name) do update set agent = excluded.agent, removed = 0,
-				anchor = case when jobs.schedule_hash = excluded.schedule_hash and jobs.removed <> 1 then jobs.anchor else excluded.anchor end,
-				watermark = case when jobs.schedule_hash = excluded.schedule_hash and jobs.removed <> 1 then jobs.watermark else excluded.watermark end,
-				schedule_hash = excluded.schedule_hash returning anchor, watermark`, s.Name, s.Agent, s.ScheduleHash, ms(now)).Scan(&anchor, &watermark); err != nil {
-				return err
-			}
-
-			st.Anchor, st.Watermark = instant(anchor), instant(watermark)
-			out[s.Name] = st
-		}
-
-		_, err := tx.Exec(`update jobs set removed = 1 where removed = $1`, candidate)
-		return err
-	})
-
-	return out, err
-}
-
-// Jobs lists how far the jobs of the configuration have been dealt with.
-func (l *Ledger) Jobs(ctx context.Context) ([]JobState, error) {
-	rows, err := l.read.QueryContext(ctx, `select name, schedule_hash, anchor, watermark from jobs where removed <> 1 order by name`)
-	return collect(rows, err, func(rows *sql.Rows) (JobState, error) {
-		var st JobState
-		var anchor, watermark int64
-		err := rows.Scan(&st.Name, &st.ScheduleHash, &anchor, &watermark)
-		st.Anchor, st.Watermark = instant(anchor), instant(watermark)
-		return st, err
-	})
-}
-
-// Rewind brings the watermarks back to now: the clock ran ahead and was set right. What
-// ran in the time that comes again has its row, and does not run twice. A pause that began
-// in that time begins now and is as long as it was; one that was ended in it is over.
-func (l *Ledger) Rewind(ctx context.Context, now time.Time) error {
-	return l.replan(ctx, func(tx *sqlite.Tx) (bool, error) {
-		if _, err := tx.Exec(`update jobs set watermark = $1 where watermark > $1`, ms(now)); err != nil {
-			return false, err
-		}
-
-		moved, err := tx.Exec(`update pauses set since = case when since > $1 then $1 else since end,
-			until = case when since > $1 and until <> 0 then until - since + $1 else until end,
-			ended_at = case when ended_at > $1 then $1 else ended_at end where since > $1 or ended_at > $1`, ms(now))
-		if err != nil {
-			return false, err
-		}
-
-		n, err := moved.RowsAffected()
-		return n > 0, err
-	})
-}
-
 // RecordDue gives each instant its one row, queues the runs, and advances the watermarks
 // of the jobs, all in one transaction. An instant that has a row keeps it, and the row is
 // returned; so it does not matter how often, or from where, it is reported. Only one that
@@ -97,13 +30,13 @@ func (l *Ledger) RecordDue(ctx context.Context, now time.Time, due []Due, waterm
 	}
 
 	err := l.do(ctx, func(tx *sqlite.Tx) error {
-		pauses, err := pausesIn(tx, earliest)
+		pauses, err := queryPauses(tx, earliest)
 		if err != nil {
 			return err
 		}
 
 		for i, d := range due {
-			if out[i], err = l.recordOne(tx, now, d, pauses); err != nil {
+			if out[i], err = l.recordOccurrence(tx, now, d, pauses); err != nil {
 				return err
 			}
 		}
@@ -120,9 +53,9 @@ func (l *Ledger) RecordDue(ctx context.Context, now time.Time, due []Due, waterm
 	return out, err
 }
 
-// recordOne inserts the instant's row first, so that of two schedulers the second waits for
+// recordOccurrence inserts the instant's row first, so that of two schedulers the second waits for
 // the first and finds its decision.
-func (l *Ledger) recordOne(tx *sqlite.Tx, now time.Time, d Due, pauses []Pause) (Occurrence, error) {
+func (l *Ledger) recordOccurrence(tx *sqlite.Tx, now time.Time, d Due, pauses []Pause) (Occurrence, error) {
 	o := Occurrence{Job: d.Job, Source: d.Source, Nominal: d.Nominal, Actual: d.Actual, Decision: d.Decision, Reason: d.Reason,
 		Through: d.Through, Instants: d.Instants}
 	if d.Through.IsZero() {
@@ -134,17 +67,17 @@ func (l *Ledger) recordOne(tx *sqlite.Tx, now time.Time, d Due, pauses []Pause) 
 		values ($1, $2, $3, $4, $5, $6, $7, $8, $9) on conflict (job, nominal) do nothing returning nominal`,
 		d.Job, ms(d.Nominal), ms(d.Actual), d.Decision, d.Reason, ms(now), d.Source, ms(d.Through), o.Instants).Scan(&mine)
 	if errors.Is(err, sql.ErrNoRows) {
-		old, err := l.recorded(tx, d)
+		old, err := l.recordedOccurrence(tx, d)
 		switch {
 		case err != nil:
 			return old, err
 		case !d.Through.IsZero():
-			return stretch(tx, now, old, d)
+			return recordStretch(tx, now, old, d)
 		case old.Decision != domain.DecisionMissed || d.Decision != domain.DecisionRun:
 			return old, nil
 		}
 
-		if err := detach(tx, now, old); err != nil {
+		if err := detachFirst(tx, now, old); err != nil {
 			return old, err
 		}
 	} else if err != nil {
@@ -152,16 +85,16 @@ func (l *Ledger) recordOne(tx *sqlite.Tx, now time.Time, d Due, pauses []Pause) 
 	}
 
 	if d.Decision == domain.DecisionRun {
-		if o.Decision, o.Reason, err = l.decideIn(tx, now, d, pauses); err != nil {
+		if o.Decision, o.Reason, err = l.decideWithRuns(tx, now, d, pauses); err != nil {
 			return o, err
 		}
 	}
 
 	if o.Decision == domain.DecisionRun {
-		if o.Run, err = acceptDue(tx, now, d); err != nil {
+		if o.Run, err = enqueueDue(tx, now, d); err != nil {
 			return o, err
 		}
-	} else if err := addEvent(tx, Event{Job: d.Job, At: now, Kind: "occurrence." + string(o.Decision)}, told(o)); err != nil {
+	} else if err := addEvent(tx, Event{Job: d.Job, At: now, Kind: "occurrence." + string(o.Decision)}, occurrenceData(o)); err != nil {
 		return o, err
 	}
 
@@ -174,9 +107,9 @@ func (l *Ledger) recordOne(tx *sqlite.Tx, now time.Time, d Due, pauses []Pause) 
 	return o, err
 }
 
-// stretch records a stretch of missed instants whose first one has a row. One that stands
+// recordStretch records a stretch of missed instants whose first one has a row. One that stands
 // for a stretch grows; beside any other the rest of the stretch gets its own.
-func stretch(tx *sqlite.Tx, now time.Time, old Occurrence, d Due) (Occurrence, error) {
+func recordStretch(tx *sqlite.Tx, now time.Time, old Occurrence, d Due) (Occurrence, error) {
 	if old.Through.IsZero() {
 		if d.Instants == 1 {
 			return old, nil
@@ -196,8 +129,8 @@ func stretch(tx *sqlite.Tx, now time.Time, old Occurrence, d Due) (Occurrence, e
 	return scanOccurrence(tx.QueryRow(oneOccurrence, d.Job, ms(d.Nominal)))
 }
 
-// detach takes the first instant of a stretch out of it: it gets a row for itself.
-func detach(tx *sqlite.Tx, now time.Time, o Occurrence) error {
+// detachFirst takes the first instant of a stretch out of it: it gets a row for itself.
+func detachFirst(tx *sqlite.Tx, now time.Time, o Occurrence) error {
 	if o.Through.IsZero() {
 		return nil
 	}
@@ -207,12 +140,12 @@ func detach(tx *sqlite.Tx, now time.Time, o Occurrence) error {
 
 	rest := Due{Job: o.Job, Source: o.Source, Nominal: o.Nominal, Actual: o.Actual, Decision: o.Decision, Reason: o.Reason, Through: o.Through, Instants: o.Instants}
 	o.Through = time.Time{}
-	_, err := stretch(tx, now, o, rest)
+	_, err := recordStretch(tx, now, o, rest)
 	return err
 }
 
-// told is what the event of an occurrence that does not run says.
-func told(o Occurrence) map[string]any {
+// occurrenceData is what the event of an occurrence that does not run says.
+func occurrenceData(o Occurrence) map[string]any {
 	data := map[string]any{"nominal": o.Nominal.UTC(), "reason": o.Reason}
 	if !o.Through.IsZero() {
 		data["through"], data["instants"] = o.Through.UTC(), o.Instants
@@ -222,17 +155,17 @@ func told(o Occurrence) map[string]any {
 
 const oneOccurrence = occurrences + ` where o.job = $1 and o.nominal = $2`
 
-// recorded is the row that an instant has. PostgreSQL keeps it for this transaction, so that
+// recordedOccurrence is the row that an instant has. PostgreSQL keeps it for this transaction, so that
 // of two schedulers that see a missed instant again the second finds what the first decided.
-func (l *Ledger) recorded(tx *sqlite.Tx, d Due) (Occurrence, error) {
+func (l *Ledger) recordedOccurrence(tx *sqlite.Tx, d Due) (Occurrence, error) {
 	query := oneOccurrence
-	if l.lock != "" {
-		query += l.lock + ` of o`
+	if l.forUpdate != "" {
+		query += l.forUpdate + ` of o`
 	}
 	return scanOccurrence(tx.QueryRow(query, d.Job, ms(d.Nominal)))
 }
 
-func acceptDue(tx *sqlite.Tx, now time.Time, d Due) (int64, error) {
+func enqueueDue(tx *sqlite.Tx, now time.Time, d Due) (int64, error) {
 	nominal := d.Nominal.UTC()
 	detail, err := json.Marshal(Detail{Source: d.Source, Nominal: &nominal})
 	if err != nil {
@@ -244,16 +177,16 @@ func acceptDue(tx *sqlite.Tx, now time.Time, d Due) (int64, error) {
 		notBefore = d.Actual
 	}
 
-	a, err := accept(tx, now, Request{Job: d.Job, Agent: d.Agent, Trigger: domain.TriggerSchedule, ScheduledAt: d.Nominal, NotBefore: notBefore},
+	a, err := insertRun(tx, now, Request{Job: d.Job, Agent: d.Agent, Trigger: domain.TriggerSchedule, ScheduledAt: d.Nominal, NotBefore: notBefore},
 		fmt.Sprintf("time/%s/%d", d.Job, ms(d.Nominal)), string(detail))
 	return a.Run, err
 }
 
-// decideIn decides a due instant on the job's other runs, as the ledger has them.
-func (l *Ledger) decideIn(tx *sqlite.Tx, now time.Time, d Due, pauses []Pause) (decision domain.Decision, reason string, err error) {
+// decideWithRuns decides a due instant on the job's other runs, as the ledger has them.
+func (l *Ledger) decideWithRuns(tx *sqlite.Tx, now time.Time, d Due, pauses []Pause) (decision domain.Decision, reason string, err error) {
 	var others []Run
 	if states, most := Rivals(d.Overlap); most > 0 {
-		rows, err := tx.Query(othersOf+l.lock, d.Job, string(states[0]), string(states[len(states)-1]), most)
+		rows, err := tx.Query(overlapCandidates+l.forUpdate, d.Job, string(states[0]), string(states[len(states)-1]), most)
 		if others, err = collect(rows, err, scanRuns); err != nil {
 			return "", "", err
 		}
@@ -265,7 +198,7 @@ func (l *Ledger) decideIn(tx *sqlite.Tx, now time.Time, d Due, pauses []Pause) (
 	}
 
 	for _, r := range others {
-		if err := l.cancelIn(tx, r, replacedReason, now); err != nil {
+		if err := l.cancelRun(tx, r, replacedReason, now); err != nil {
 			return "", "", err
 		}
 	}
@@ -273,8 +206,8 @@ func (l *Ledger) decideIn(tx *sqlite.Tx, now time.Time, d Due, pauses []Pause) (
 	return decision, reason, nil
 }
 
-// othersOf says twice that they are not over, so that SQLite finds them by their index.
-const othersOf = `select ` + runColumns + ` from runs where job = $1 and state in ($2, $3) and state <> 'finished' order by id limit $4`
+// overlapCandidates says twice that they are not over, so that SQLite finds them by their index.
+const overlapCandidates = `select ` + runColumns + ` from runs where job = $1 and state in ($2, $3) and state <> 'finished' order by id limit $4`
 
 // Rivals says which runs of a job an overlap policy is decided on: those in these states, of
 // which the oldest ones are enough. A job can have any number of runs queued, and each of
@@ -360,13 +293,13 @@ func (l *Ledger) Occurrences(ctx context.Context, job string, from, to time.Time
 	if job != "" {
 		args = append(args, job)
 	}
-	rows, err := l.read.QueryContext(ctx, between(job), args...)
+	rows, err := l.read.QueryContext(ctx, occurrencesBetween(job), args...)
 	return collect(rows, err, scanOccurrences)
 }
 
-// between adds nothing to columns where the index on stretches, which are few, is better
+// occurrencesBetween adds nothing to columns where the index on stretches, which are few, is better
 // than the one on instants.
-func between(job string) string {
+func occurrencesBetween(job string) string {
 	within, reaching := ` where o.nominal >= $1 and o.nominal <= $2`, ` where o.through <> 0 and o.through >= $1 and o.nominal + 0 < $1`
 	if job != "" {
 		within, reaching = within+` and o.job = $4`, reaching+` and o.job || '' = $4`
