@@ -21,7 +21,7 @@ import (
 // maxInline is the largest value, in bytes, that stays in the database.
 const maxInline = 64 << 10
 
-// blobMark begins the text that stands for a value in a file. No JSON begins like it.
+// blobMark begins the text that refers to a value in a file. No JSON text begins like it.
 const blobMark = "blob:sha256:"
 
 // pack moves a large value to a file named by its content, which is on disk before the
@@ -34,6 +34,7 @@ func (l *Ledger) pack(text string) (stored, hash string, err error) {
 	sum := sha256.Sum256([]byte(text))
 	hash = hex.EncodeToString(sum[:])
 	path := l.blobPath(hash)
+	// The size is enough: a file that was cut off is shorter, and is written again.
 	if info, err := os.Stat(path); err == nil && info.Size() == int64(len(text)) {
 		return blobMark + hash, hash, nil
 	}
@@ -84,6 +85,7 @@ func (l *Ledger) unpack(stored string) (json.RawMessage, error) {
 
 // writeEntries writes entries whose values may be large, fenced by a, all or none of them.
 func (l *Ledger) writeEntries(ctx context.Context, a Attempt, entries []Entry) error {
+	// From the file to the row that refers to it, prune must not take the file for an orphan.
 	l.blobsInUse.RLock()
 	defer l.blobsInUse.RUnlock()
 
@@ -105,7 +107,8 @@ func (l *Ledger) writeEntries(ctx context.Context, a Attempt, entries []Entry) e
 		}
 
 		for i, e := range entries {
-			if hashes[i] != "" { // so that retention knows when no run needs it any more
+			// Retention finds out from these rows when no run needs the file any more.
+			if hashes[i] != "" {
 				if _, err := tx.Exec(`insert into blobs (hash, run) values ($1, $2) on conflict do nothing`, hashes[i], a.Run); err != nil {
 					return err
 				}
@@ -123,6 +126,7 @@ func (l *Ledger) writeEntries(ctx context.Context, a Attempt, entries []Entry) e
 func (l *Ledger) runningJob(tx *sqlite.Tx, a Attempt) (job string, err error) {
 	err = tx.QueryRow(`select job from runs where id = $1 and attempt = $2 and state = 'running'`+l.forUpdate, a.Run, a.Number).Scan(&job)
 	if errors.Is(err, sql.ErrNoRows) {
+		// The query above is the usual, short one; this one says what is wrong.
 		if _, err = l.checkFence(tx, a); err == nil {
 			err = fmt.Errorf("attempt %d of run %d: %w", a.Number, a.Run, ErrFenced)
 		}

@@ -6,14 +6,15 @@ import (
 	"time"
 )
 
-// Breaker stops a job that keeps taking one path again: it writes what wakes it.
+// Breaker pauses a job that claims the same path again and again: it probably writes the file
+// that triggers it.
 type Breaker struct {
 	Most    int // claims of one path
 	Within  time.Duration
 	Notices func(path string) []Notice // what its owner is told; may be nil
 }
 
-// tripBreaker pauses the job of a claim that is one too many.
+// tripBreaker pauses the job when a claim is one too many.
 func (l *Ledger) tripBreaker(tx *sqlite.Tx, now time.Time, c Claim, run int64, b Breaker) (broken bool, err error) {
 	var n int
 	if err := tx.QueryRow(`select count(*) from claims c join runs r on r.id = c.run where c.job = $1 and c.path = $2 and c.own = 0 and r.queued_at > $3`,
@@ -29,6 +30,7 @@ func (l *Ledger) tripBreaker(tx *sqlite.Tx, now time.Time, c Claim, run int64, b
 	if err != nil {
 		return false, err
 	}
+	// The pause that is in force does what the breaker is for.
 	if _, ok := Paused(pauses, c.Job, "", now); ok {
 		return false, nil
 	}

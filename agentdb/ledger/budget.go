@@ -31,7 +31,8 @@ type Day struct {
 func DayOf(at time.Time, zone *time.Location) Day {
 	at = at.In(zone)
 	name := at.Format(time.DateOnly)
-	low, high := at, at.Add(50*time.Hour) // longer than any day
+	// Searched for, because time.Date cannot name a midnight that does not exist or comes twice.
+	low, high := at, at.Add(50*time.Hour) // longer than the longest day
 	for high.Sub(low) > time.Nanosecond {
 		middle := low.Add(high.Sub(low) / 2)
 		if middle.Format(time.DateOnly) == name {
@@ -58,18 +59,18 @@ type Reservation struct {
 	OfDaemon, OfAgent, OfJob Limit
 }
 
-// Spending is what was taken, and may still be taken by calls that are on, in a day.
+// Spending is what was spent in a day, and what calls in progress may still spend.
 type Spending struct {
 	Day, Scope, Name                 string
 	Tokens, CostMicroUSD             int64
 	ReservedTokens, ReservedMicroUSD int64
 }
 
-// Full is a limit that has no room for a call.
+// Full is a limit of a day that has no room for a call.
 type Full struct {
 	Spending
 	Limit Limit
-	Money bool // it is the limit in money, as against the one in tokens
+	Money bool // the limit in money is exceeded; false: the one in tokens
 }
 
 // account is a row of a reservation, with its limit.
@@ -78,7 +79,8 @@ type account struct {
 	limit       Limit
 }
 
-// accounts are in the order in which they are locked.
+// accounts are in the order in which they are locked, the same for every reservation, so that
+// two of them cannot wait for each other.
 func (r Reservation) accounts() []account {
 	out := []account{{ScopeDaemon, "", r.OfDaemon}, {ScopeAgent, r.Agent, r.OfAgent}}
 	if r.Job != "" {
@@ -97,11 +99,12 @@ func scanSpending(row interface{ Scan(...any) error }) (Spending, error) {
 	return s, err
 }
 
-// Reserve commits that a call of a model is about to be made, when every limit has room for
-// it; else it says which has none, and nothing is written. Attempts that ask at the same
-// time see each other's.
+// Reserve commits that a model is about to be called, when every limit has room for it. If one
+// has not, it is returned and nothing is written. Attempts that reserve at the same time see
+// each other's reservations.
 func (l *Ledger) Reserve(ctx context.Context, a Attempt, r Reservation) (id int64, full *Full, err error) {
 	now := l.now()
+	// Not l.do: a reservation starts and ends nothing, so nobody has to be notified.
 	err = l.writer.Do(ctx, func(tx *sqlite.Tx) error {
 		id, full = 0, nil
 		if _, err := l.checkFence(tx, a); err != nil {
@@ -109,8 +112,9 @@ func (l *Ledger) Reserve(ctx context.Context, a Attempt, r Reservation) (id int6
 		}
 
 		for _, acc := range r.accounts() {
+			// All limits are checked before any sum is changed: a refusal writes nothing.
 			var err error
-			if full, err = l.reserveIn(tx, r, acc); err != nil || full != nil {
+			if full, err = l.checkLimit(tx, r, acc); err != nil || full != nil {
 				return err
 			}
 		}
@@ -130,10 +134,10 @@ func (l *Ledger) Reserve(ctx context.Context, a Attempt, r Reservation) (id int6
 	return id, full, err
 }
 
-// reserveIn makes sure that an account has its row, keeps it for this transaction, and says
-// whether there is no room in it. A call that costs nothing finds room for it in any amount
-// of money.
-func (l *Ledger) reserveIn(tx *sqlite.Tx, r Reservation, acc account) (*Full, error) {
+// checkLimit creates the row of an account where there is none, locks it for this transaction,
+// and returns its limit if that has no room. A call that costs nothing fits any limit in money.
+func (l *Ledger) checkLimit(tx *sqlite.Tx, r Reservation, acc account) (*Full, error) {
+	// The row has to exist for the query below to lock it.
 	if _, err := tx.Exec(`insert into spending (day, scope, name) values ($1, $2, $3) on conflict (day, scope, name) do nothing`, r.Day, acc.scope, acc.name); err != nil {
 		return nil, err
 	}
@@ -156,9 +160,8 @@ func (l *Ledger) reserveIn(tx *sqlite.Tx, r Reservation, acc account) (*Full, er
 	return nil, nil
 }
 
-// Settle puts what a call took in the place of what was reserved for it, also in its step,
-// and returns the sums of its day. A reservation whose attempt was ended meanwhile has been
-// settled then.
+// Settle replaces what was reserved for a call by what it used, also in its step, and returns
+// the sums of its day. If its attempt was ended meanwhile, the reservation was settled with it.
 func (l *Ledger) Settle(ctx context.Context, id int64, used Usage) ([]Spending, error) {
 	var out []Spending
 	err := l.writer.Do(ctx, func(tx *sqlite.Tx) error {
@@ -176,7 +179,7 @@ func (l *Ledger) Settle(ctx context.Context, id int64, used Usage) ([]Spending, 
 	return out, err
 }
 
-// openReservation is a reservation as it stands in the ledger.
+// openReservation is a reservation that has not been settled, with its attempt.
 type openReservation struct {
 	Reservation
 	Attempt
@@ -208,8 +211,8 @@ func settle(tx *sqlite.Tx, h openReservation, used Usage) ([]Spending, error) {
 	return out, err
 }
 
-// settleAttempt takes what an attempt still has reserved for spent: the call may have been
-// made, and nobody knows what it took.
+// settleAttempt counts what an attempt still has reserved as spent: the call may have been
+// made, and nobody knows what it cost.
 func settleAttempt(tx *sqlite.Tx, a Attempt) error {
 	rows, err := tx.Query(`delete from reservations where run = $1 and attempt = $2 returning `+reservationColumns, a.Run, a.Number)
 	open, err := collect(rows, err, scanReservation)

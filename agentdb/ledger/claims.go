@@ -19,7 +19,7 @@ func scanClaim(row interface{ Scan(...any) error }) (ClaimStatus, error) {
 	return c, err
 }
 
-// ClaimOf looks up who took a content; false when nobody did.
+// ClaimOf looks up who claimed a content; false when nobody did.
 func (l *Ledger) ClaimOf(ctx context.Context, job, path, hash string) (ClaimStatus, bool, error) {
 	c, err := scanClaim(l.statements.row(ctx, `select `+claimColumns+` from claims where job = $1 and path = $2 and hash = $3`, job, l.storedPath(path), hash))
 	if errors.Is(err, sql.ErrNoRows) {
@@ -41,8 +41,8 @@ func (l *Ledger) PendingAfter(ctx context.Context, limit int) ([]ClaimStatus, er
 }
 
 // EndAfter records what became of a file: AfterDone and where it is now, AfterLeft, or AfterFailed
-// with why. False: its run was tried again since c was read, or somebody else has recorded it; what
-// is due to the file may be another thing now, and nothing is recorded.
+// with why. False: since c was read, its run was retried or somebody else has recorded it. What is
+// to happen to the file may have changed, so nothing is recorded.
 func (l *Ledger) EndAfter(ctx context.Context, c ClaimStatus, after, dest, why string) (bool, error) {
 	now := l.now()
 	ended := false
@@ -63,13 +63,14 @@ func (l *Ledger) EndAfter(ctx context.Context, c ClaimStatus, after, dest, why s
 	return ended, err
 }
 
-// Own marks a content as written by a run of the job itself: its own watch does not take it.
+// Own marks a content as written by a run of the job itself, so that the job's watch ignores it.
 func (l *Ledger) Own(ctx context.Context, a Attempt, c Claim) error {
 	return l.do(ctx, func(tx *sqlite.Tx) error {
 		if _, err := l.checkFence(tx, a); err != nil {
 			return err
 		}
 
+		// The claim of an unfinished run stays: that run took the content first.
 		_, err := tx.Exec(`insert into claims (job, path, hash, size, mod_time, run, generation, outcome, after, own) values ($1, $2, $3, $4, $5, $6, 1, $7, $8, 1)
 			on conflict (job, path, hash) do update set run = excluded.run, outcome = excluded.outcome, after = excluded.after, own = 1, dest = '', error = ''
 			where claims.outcome <> '' or claims.own = 1`,
@@ -78,8 +79,8 @@ func (l *Ledger) Own(ctx context.Context, a Attempt, c Claim) error {
 	})
 }
 
-// Release gives back contents that a run took and goes on without: the files were gone, or
-// had changed. Dropped again, they get a run of their own.
+// Release gives up contents that a run had claimed and continues without: the files were gone,
+// or had changed. Dropped again, they get a run of their own.
 func (l *Ledger) Release(ctx context.Context, a Attempt, claims ...Claim) error {
 	return l.do(ctx, func(tx *sqlite.Tx) error {
 		if _, err := l.checkFence(tx, a); err != nil {

@@ -16,10 +16,11 @@ import (
 // Enqueue accepts requests, all of them in one transaction: a run under its unique key
 // and, for a file, its claim. What comes back is on disk.
 //
-// A claim that is taken (its run unfinished, or done) gives Blocked; if that file had
-// been moved away, it has come again, and its after-move is due again. A claim whose run
-// failed passes to a new run.
+// A content that a run has claimed, unfinished or done, gives Blocked; if its file had been
+// moved away, it has been dropped again and is due to be moved again. A claim whose run failed
+// passes to a new run.
 func (l *Ledger) Enqueue(ctx context.Context, reqs ...Request) ([]Accepted, error) {
+	// Marshalled before the transaction, where an error would make the other writers run again.
 	details := make([]string, len(reqs))
 	for i, r := range reqs {
 		text, err := json.Marshal(r.Detail)
@@ -32,6 +33,7 @@ func (l *Ledger) Enqueue(ctx context.Context, reqs ...Request) ([]Accepted, erro
 	now := l.now()
 	out := make([]Accepted, len(reqs))
 	err := l.changePlan(ctx, func(tx *sqlite.Tx) (broken bool, err error) {
+		// The operation may run more than once.
 		broken = false
 		for i, r := range reqs {
 			switch {
@@ -41,6 +43,7 @@ func (l *Ledger) Enqueue(ctx context.Context, reqs ...Request) ([]Accepted, erro
 				out[i], err = insertRun(tx, now, r, r.Key, details[i])
 			}
 
+			// A repeated request finds its run, and what the watch has seen since then must not be undone.
 			if err == nil && r.Watch != nil && out[i].New {
 				st := *r.Watch
 				st.Run = out[i].Run
@@ -90,8 +93,8 @@ func insertRun(tx *sqlite.Tx, now time.Time, r Request, key, detail string) (Acc
 	return Accepted{Run: id, New: true}, addEvent(tx, Event{Run: id, Job: r.Job, At: now, Kind: "run.queued"}, map[string]any{"trigger": r.Trigger})
 }
 
-// enqueueClaims queues the run of a request's files. Of many files, those that are taken
-// already are left out; when all are, there is no run.
+// enqueueClaims queues the run of a request's files. Of many files, those that other runs have
+// claimed are left out; if all are, there is no run.
 func (l *Ledger) enqueueClaims(tx *sqlite.Tx, now time.Time, r Request, detail string) (Accepted, error) {
 	claims := r.Claims
 	if r.Claim != nil {
@@ -121,6 +124,7 @@ func (l *Ledger) enqueueClaims(tx *sqlite.Tx, now time.Time, r Request, detail s
 		return blocked, nil
 	}
 
+	// A claim that passes to a new run has the next generation, and so another key.
 	key := fmt.Sprintf("file/%d/%d", mine[0].id, mine[0].generation)
 	if len(r.Claims) > 0 {
 		key = "batch/" + key
@@ -151,14 +155,14 @@ func (l *Ledger) enqueueClaims(tx *sqlite.Tx, now time.Time, r Request, detail s
 	return a, nil
 }
 
-// newClaim is a claim that is about to be given to a run.
+// newClaim is a claim that a run is about to get.
 type newClaim struct {
 	Claim
 	id, generation int64
 }
 
 // claim inserts the claim first, so that of two processes that saw the same file the second
-// waits for the first and is blocked by it. blocked says by what.
+// waits for the first and is blocked by it. blocked says by which run.
 func (l *Ledger) claim(tx *sqlite.Tx, now time.Time, c Claim) (_ newClaim, blocked *Accepted, err error) {
 	t := newClaim{Claim: c}
 	var run, modified int64
@@ -173,7 +177,9 @@ func (l *Ledger) claim(tx *sqlite.Tx, now time.Time, c Claim) (_ newClaim, block
 		return t, nil, err
 	}
 
-	stuck := after == AfterFailed && modified == ms(c.ModTime) // failed, and not dropped anew: it could not be moved away
+	// The same file as before, which could not be moved away: its failed run is not repeated.
+	stuck := after == AfterFailed && modified == ms(c.ModTime)
+	// Generation 0 was inserted above, by this transaction, and belongs to no run yet.
 	if t.generation > 0 && (outcome == "" || domain.Outcome(outcome).Done() || stuck) {
 		return t, &Accepted{Run: run, Blocked: true, Outcome: domain.Outcome(outcome)}, repeatAfterMove(tx, now, c, t.id, run, after)
 	}
@@ -182,8 +188,8 @@ func (l *Ledger) claim(tx *sqlite.Tx, now time.Time, c Claim) (_ newClaim, block
 	return t, nil, nil
 }
 
-// repeatAfterMove deals with the same bytes at the same path: nothing runs, and what happens to
-// a file after its run happens to this one too.
+// repeatAfterMove handles the same content at the same path again: nothing runs, but the file
+// is moved or deleted as after the run that had it first.
 func repeatAfterMove(tx *sqlite.Tx, now time.Time, c Claim, id, run int64, after string) error {
 	if after != AfterDone && after != AfterFailed {
 		return nil
@@ -192,7 +198,7 @@ func repeatAfterMove(tx *sqlite.Tx, now time.Time, c Claim, id, run int64, after
 		return err
 	}
 	if after == AfterFailed {
-		return nil // not dropped again: it could not be moved before
+		return nil // the same file, which could not be moved before: no event each time it is seen
 	}
 
 	return addEvent(tx, Event{Job: c.Job, At: now, Kind: "file.blocked"}, map[string]any{"path": c.Path, "hash": c.Hash, "run": run})

@@ -47,12 +47,13 @@ type FileOp struct {
 	UndoneAt   time.Time // zero: it was not
 }
 
-// AddFileOp records what attempt a is about to do to a file, and what the file holds before,
-// unless op.Lost says why that is not kept. It returns the op with its number.
+// AddFileOp records what attempt a is about to do to a file, and the content before, unless
+// op.Lost says why that is not kept. It returns the op with its id.
 func (l *Ledger) AddFileOp(ctx context.Context, a Attempt, op FileOp, before []byte) (FileOp, error) {
 	op.Run, op.At = a.Run, l.now()
 	var kept []byte
 	if op.BeforeHash != "" && op.Lost == "" {
+		// The columns are texts, and a file may hold any bytes.
 		kept = base64.StdEncoding.AppendEncode(nil, before)
 	}
 
@@ -66,7 +67,7 @@ func (l *Ledger) AddFileOp(ctx context.Context, a Attempt, op FileOp, before []b
 	return op, err
 }
 
-// DropFileOp forgets a change that did not come about.
+// DropFileOp deletes the record of a change that was not made after all.
 func (l *Ledger) DropFileOp(ctx context.Context, id int64) error {
 	return l.do(ctx, func(tx *sqlite.Tx) error {
 		_, err := tx.Exec(`delete from file_ops where id = $1`, id)
@@ -142,7 +143,7 @@ func (l *Ledger) FileOps(ctx context.Context, f FileOpFilter) ([]FileOp, error) 
 	})
 }
 
-// FileBefore is what the file of a change held before it.
+// FileBefore returns the content of a file before a change.
 func (l *Ledger) FileBefore(ctx context.Context, id int64) ([]byte, error) {
 	var stored string
 	err := l.read.QueryRowContext(ctx, `select before from file_ops where id = $1`, id).Scan(&stored)
@@ -166,7 +167,7 @@ func (l *Ledger) FileBefore(ctx context.Context, id int64) ([]byte, error) {
 	return before, nil
 }
 
-// FileBytes is how much is kept, in bytes, of what files held before a run changed them.
+// FileBytes is the size of the contents that are kept from before a run changed files, in bytes.
 func (l *Ledger) FileBytes(ctx context.Context, run int64) (int64, error) {
 	var n int64
 	err := l.read.QueryRowContext(ctx, `select coalesce(sum(size), 0) from file_ops where run = $1 and lost = ''`, run).Scan(&n)

@@ -8,12 +8,13 @@ import (
 	"time"
 )
 
-// SyncJobs makes the ledger's jobs those of the configuration. A new job, one that was
-// gone, and one whose schedule changed, starts from now; an unchanged one keeps its anchor
-// and watermark; one that is gone keeps its history.
+// SyncJobs replaces the ledger's jobs by those of the configuration. A new job, one that was
+// removed before, and one whose schedule changed start from now. An unchanged job keeps its
+// anchor and watermark, and a removed one its history.
 func (l *Ledger) SyncJobs(ctx context.Context, now time.Time, specs []JobSpec) (map[string]JobState, error) {
 	out := map[string]JobState{}
 	err := l.do(ctx, func(tx *sqlite.Tx) error {
+		// The operation may run more than once.
 		clear(out)
 		const candidate = 2 // removed, unless the configuration still has it
 		if _, err := tx.Exec(`update jobs set removed = $1 where removed = 0`, candidate); err != nil {
@@ -54,9 +55,9 @@ func (l *Ledger) Jobs(ctx context.Context) ([]JobState, error) {
 	})
 }
 
-// Rewind brings the watermarks back to now: the clock ran ahead and was set right. What
-// ran in the time that comes again has its row, and does not run twice. A pause that began
-// in that time begins now and is as long as it was; one that was ended in it is over.
+// Rewind moves the watermarks back to now, after a clock that ran ahead was set right. What ran
+// in the time that comes again has its row and does not run twice. A pause that began in that
+// time begins now and keeps its length; one that was ended in it is over.
 func (l *Ledger) Rewind(ctx context.Context, now time.Time) error {
 	return l.changePlan(ctx, func(tx *sqlite.Tx) (bool, error) {
 		if _, err := tx.Exec(`update jobs set watermark = $1 where watermark > $1`, ms(now)); err != nil {

@@ -77,8 +77,8 @@ func Open(ctx context.Context, o Options) (*Ledger, error) {
 // Close finishes what was accepted and closes the ledger.
 func (l *Ledger) Close() error { return errors.Join(l.statements.close(), l.close()) }
 
-// Changed returns a channel that is closed at the next commit. Take it before reading, and
-// nothing that is written meanwhile goes unnoticed.
+// Changed returns a channel that is closed at the next commit. Get it before reading: what is
+// written in between closes it.
 func (l *Ledger) Changed() <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -89,13 +89,14 @@ func (l *Ledger) Changed() <-chan struct{} {
 func (l *Ledger) notifyChanged() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	// A new channel for each commit would cost something, and nobody may be waiting.
 	if l.hasWaiters {
 		close(l.changed)
 		l.changed, l.hasWaiters = make(chan struct{}), false
 	}
 }
 
-// do writes, and tells whoever waits for a change.
+// do writes, and notifies whoever waits for a change.
 func (l *Ledger) do(ctx context.Context, op func(*sqlite.Tx) error) error {
 	if err := l.writer.Do(ctx, op); err != nil {
 		return err
@@ -104,15 +105,15 @@ func (l *Ledger) do(ctx context.Context, op func(*sqlite.Tx) error) error {
 	return nil
 }
 
-// Replanned returns a channel that is closed when a pause or a wake is next written. Take
-// it before reading, as with Changed.
+// Replanned returns a channel that is closed when a pause or a wake is next written. Get it
+// before reading, as with Changed.
 func (l *Ledger) Replanned() <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.planChanged
 }
 
-// changePlan writes what may move the time of what comes next; op says whether it did.
+// changePlan writes what may change when something is due next; op reports whether it did.
 func (l *Ledger) changePlan(ctx context.Context, op func(*sqlite.Tx) (moved bool, err error)) error {
 	moved := false
 	err := l.do(ctx, func(tx *sqlite.Tx) error {

@@ -13,15 +13,16 @@ import (
 	"rouse/internal/domain"
 )
 
-// maxQueueAll bounds what overlap: queue_all lets wait.
+// maxQueueAll bounds how many runs overlap: queue_all keeps queued.
 const maxQueueAll = 100
 
 // RecordDue gives each instant its one row, queues the runs, and advances the watermarks
 // of the jobs, all in one transaction. An instant that has a row keeps it, and the row is
-// returned; so it does not matter how often, or from where, it is reported. Only one that
-// was missed, and comes again because the clock was set back, may run after all.
+// returned, so it does not matter how often, or by whom, it is reported. Only an instant that
+// was missed, and is due again because the clock was set back, may run after all.
 func (l *Ledger) RecordDue(ctx context.Context, now time.Time, due []Due, watermarks map[string]time.Time) ([]Occurrence, error) {
 	out := make([]Occurrence, len(due))
+	// A pause counts at the nominal instant. One that is over by now may cover an earlier instant.
 	earliest := now
 	for _, d := range due {
 		if d.Nominal.Before(earliest) {
@@ -53,8 +54,8 @@ func (l *Ledger) RecordDue(ctx context.Context, now time.Time, due []Due, waterm
 	return out, err
 }
 
-// recordOccurrence inserts the instant's row first, so that of two schedulers the second waits for
-// the first and finds its decision.
+// recordOccurrence inserts the row of the instant first, so that of two schedulers the second
+// waits for the first and finds its decision.
 func (l *Ledger) recordOccurrence(tx *sqlite.Tx, now time.Time, d Due, pauses []Pause) (Occurrence, error) {
 	o := Occurrence{Job: d.Job, Source: d.Source, Nominal: d.Nominal, Actual: d.Actual, Decision: d.Decision, Reason: d.Reason,
 		Through: d.Through, Instants: d.Instants}
@@ -67,6 +68,7 @@ func (l *Ledger) recordOccurrence(tx *sqlite.Tx, now time.Time, d Due, pauses []
 		values ($1, $2, $3, $4, $5, $6, $7, $8, $9) on conflict (job, nominal) do nothing returning nominal`,
 		d.Job, ms(d.Nominal), ms(d.Actual), d.Decision, d.Reason, ms(now), d.Source, ms(d.Through), o.Instants).Scan(&mine)
 	if errors.Is(err, sql.ErrNoRows) {
+		// The instant has a row. It stands, unless it was missed and may run after all.
 		old, err := l.recordedOccurrence(tx, d)
 		switch {
 		case err != nil:
@@ -98,6 +100,7 @@ func (l *Ledger) recordOccurrence(tx *sqlite.Tx, now time.Time, d Due, pauses []
 		return o, err
 	}
 
+	// What is not to run was inserted as it was decided.
 	if d.Decision != domain.DecisionRun {
 		return o, nil
 	}
@@ -107,10 +110,11 @@ func (l *Ledger) recordOccurrence(tx *sqlite.Tx, now time.Time, d Due, pauses []
 	return o, err
 }
 
-// recordStretch records a stretch of missed instants whose first one has a row. One that stands
-// for a stretch grows; beside any other the rest of the stretch gets its own.
+// recordStretch records a stretch of missed instants whose first instant has a row already. A
+// row that stands for a stretch is extended; next to any other row, the rest gets its own.
 func recordStretch(tx *sqlite.Tx, now time.Time, old Occurrence, d Due) (Occurrence, error) {
 	if old.Through.IsZero() {
+		// The first instant keeps its own row, and the stretch begins right behind it.
 		if d.Instants == 1 {
 			return old, nil
 		}
@@ -129,7 +133,8 @@ func recordStretch(tx *sqlite.Tx, now time.Time, old Occurrence, d Due) (Occurre
 	return scanOccurrence(tx.QueryRow(oneOccurrence, d.Job, ms(d.Nominal)))
 }
 
-// detachFirst takes the first instant of a stretch out of it: it gets a row for itself.
+// detachFirst separates the first instant of a stretch from the rest, so that it has a row of
+// its own.
 func detachFirst(tx *sqlite.Tx, now time.Time, o Occurrence) error {
 	if o.Through.IsZero() {
 		return nil
@@ -155,24 +160,26 @@ func occurrenceData(o Occurrence) map[string]any {
 
 const oneOccurrence = occurrences + ` where o.job = $1 and o.nominal = $2`
 
-// recordedOccurrence is the row that an instant has. PostgreSQL keeps it for this transaction, so that
-// of two schedulers that see a missed instant again the second finds what the first decided.
+// recordedOccurrence reads the row of an instant. PostgreSQL locks it for this transaction, so
+// that of two schedulers that see a missed instant again the second finds the first's decision.
 func (l *Ledger) recordedOccurrence(tx *sqlite.Tx, d Due) (Occurrence, error) {
 	query := oneOccurrence
 	if l.forUpdate != "" {
+		// PostgreSQL refuses to lock the nullable side of the outer join.
 		query += l.forUpdate + ` of o`
 	}
 	return scanOccurrence(tx.QueryRow(query, d.Job, ms(d.Nominal)))
 }
 
 func enqueueDue(tx *sqlite.Tx, now time.Time, d Due) (int64, error) {
+	// The detail is marshalled here: a nominal instant that JSON cannot write fails the whole batch.
 	nominal := d.Nominal.UTC()
 	detail, err := json.Marshal(Detail{Source: d.Source, Nominal: &nominal})
 	if err != nil {
 		return 0, err
 	}
 
-	var notBefore time.Time // what has come stays so, also when the clock is set back
+	var notBefore time.Time // zero when Actual has come: a clock that is set back must not delay the run
 	if d.Actual.After(now) {
 		notBefore = d.Actual
 	}
@@ -182,10 +189,11 @@ func enqueueDue(tx *sqlite.Tx, now time.Time, d Due) (int64, error) {
 	return a.Run, err
 }
 
-// decideWithRuns decides a due instant on the job's other runs, as the ledger has them.
+// decideWithRuns decides a due instant by the job's other runs, as the ledger has them.
 func (l *Ledger) decideWithRuns(tx *sqlite.Tx, now time.Time, d Due, pauses []Pause) (decision domain.Decision, reason string, err error) {
 	var others []Run
 	if states, most := Rivals(d.Overlap); most > 0 {
+		// A single state is given twice: the text of a prepared statement must not vary.
 		rows, err := tx.Query(overlapCandidates+l.forUpdate, d.Job, string(states[0]), string(states[len(states)-1]), most)
 		if others, err = collect(rows, err, scanRuns); err != nil {
 			return "", "", err
@@ -197,6 +205,7 @@ func (l *Ledger) decideWithRuns(tx *sqlite.Tx, now time.Time, d Due, pauses []Pa
 		return decision, reason, nil
 	}
 
+	// They are cancelled in the transaction that queues their successor: never both, never neither.
 	for _, r := range others {
 		if err := l.cancelRun(tx, r, replacedReason, now); err != nil {
 			return "", "", err
@@ -206,12 +215,12 @@ func (l *Ledger) decideWithRuns(tx *sqlite.Tx, now time.Time, d Due, pauses []Pa
 	return decision, reason, nil
 }
 
-// overlapCandidates says twice that they are not over, so that SQLite finds them by their index.
+// overlapCandidates repeats that the runs are not finished, so that SQLite uses the partial index.
 const overlapCandidates = `select ` + runColumns + ` from runs where job = $1 and state in ($2, $3) and state <> 'finished' order by id limit $4`
 
-// Rivals says which runs of a job an overlap policy is decided on: those in these states, of
-// which the oldest ones are enough. A job can have any number of runs queued, and each of
-// its instants is decided in the one transaction that all writers share.
+// Rivals says which runs of a job decide an overlap policy: those in these states, and of those
+// at most so many of the oldest. The limit matters: a job can have any number of runs queued,
+// and each of its instants is decided in the one transaction that all writers share.
 func Rivals(policy domain.Overlap) (states []domain.State, most int) {
 	switch policy {
 	case domain.OverlapAllow:
@@ -228,9 +237,8 @@ func Rivals(policy domain.Overlap) (states []domain.State, most int) {
 
 const replacedReason = "overlap: a newer occurrence took its place"
 
-// Decide is pure: what becomes of an instant that is to run, given the rivals of its run,
-// oldest first, and the pauses. cancelOthers says that the instant takes
-// the place of those runs.
+// Decide says what becomes of an instant that is to run, given the runs that it overlaps with,
+// oldest first, and the pauses. cancelOthers says that it replaces those runs. Decide is pure.
 func Decide(d Due, others []Run, pauses []Pause) (decision domain.Decision, reason string, cancelOthers bool) {
 	if p, ok := Paused(pauses, d.Job, d.Agent, d.Nominal); ok {
 		return domain.DecisionSkipped, p.String(), false
@@ -243,7 +251,7 @@ func Decide(d Due, others []Run, pauses []Pause) (decision domain.Decision, reas
 	return decision, reason, cancelOthers
 }
 
-// decideOverlap is pure: others are the rivals of the policy, oldest first.
+// decideOverlap applies an overlap policy; others are the runs that it looks at, oldest first.
 func decideOverlap(policy domain.Overlap, others []Run) (decision domain.Decision, reason string, cancelOthers bool) {
 	var queued []Run
 	for _, r := range others {
@@ -286,8 +294,8 @@ func scanOccurrence(row interface{ Scan(...any) error }) (Occurrence, error) {
 
 func scanOccurrences(rows *sql.Rows) (Occurrence, error) { return scanOccurrence(rows) }
 
-// Occurrences lists instants of a job (or of all, "") between two times, newest first.
-// What stands for a stretch is among them when any part of it is.
+// Occurrences lists the instants of a job ("": of all) between two times, newest first. A row
+// that stands for a stretch is listed when any part of the stretch lies between them.
 func (l *Ledger) Occurrences(ctx context.Context, job string, from, to time.Time, limit int) ([]Occurrence, error) {
 	args := []any{ms(from), ms(to), limit}
 	if job != "" {
@@ -297,8 +305,8 @@ func (l *Ledger) Occurrences(ctx context.Context, job string, from, to time.Time
 	return collect(rows, err, scanOccurrences)
 }
 
-// occurrencesBetween adds nothing to columns where the index on stretches, which are few, is better
-// than the one on instants.
+// occurrencesBetween adds 0 or an empty text to columns to keep SQLite from their index: the one
+// on stretches, which are few, is better there than the one on instants.
 func occurrencesBetween(job string) string {
 	within, reaching := ` where o.nominal >= $1 and o.nominal <= $2`, ` where o.through <> 0 and o.through >= $1 and o.nominal + 0 < $1`
 	if job != "" {

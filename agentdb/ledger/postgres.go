@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// openPostgres brings the schema of a PostgreSQL database up to date; starts that race
-// wait for each other on an advisory lock.
+// openPostgres brings the schema of a PostgreSQL database up to date. Processes that start at
+// the same time wait for each other on an advisory lock.
 func (l *Ledger) openPostgres(ctx context.Context, db *sql.DB) error {
 	if db == nil {
 		return errors.New("ledger: neither a file nor a database was given")
@@ -33,6 +33,7 @@ func (l *Ledger) openPostgres(ctx context.Context, db *sql.DB) error {
 	}
 	defer tx.Rollback()
 
+	// Held until the commit, so that a second process finds the schema complete.
 	if _, err := tx.ExecContext(ctx, fmt.Sprintf("select pg_advisory_xact_lock(%d)", applicationID)); err != nil {
 		return err
 	}
@@ -61,6 +62,7 @@ func (l *Ledger) openPostgres(ctx context.Context, db *sql.DB) error {
 		return err
 	}
 
+	// The caller owns db: closing the ledger ends its writer, and leaves the connections.
 	l.read, l.statements.db, l.forUpdate, l.storedPath = db, db, " for update", storable
 	if l.writer, err = sqlite.NewWriter(ctx, db, sqlite.WriterOptions{Text: storable}); err != nil {
 		return err
@@ -70,8 +72,8 @@ func (l *Ledger) openPostgres(ctx context.Context, db *sql.DB) error {
 	return nil
 }
 
-// storable is a text as PostgreSQL takes it: UTF-8 without zero bytes. What tools and models
-// say, and names of files, may be neither.
+// storable makes a text acceptable to PostgreSQL: UTF-8 without zero bytes, which the output of
+// tools and models, and names of files, may not be.
 func storable(s string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
 }

@@ -109,6 +109,7 @@ func (l *Ledger) Claimable(ctx context.Context, now time.Time, after int64, limi
 		return nil, err
 	}
 
+	// Both lists are sorted and cut; together they may hold more than asked for.
 	all := slices.Concat(queued, waiting)
 	slices.SortFunc(all, func(a, b Run) int { return cmp.Compare(a.ID, b.ID) })
 	return all[:min(limit, len(all))], nil
@@ -122,7 +123,7 @@ func (l *Ledger) NextDue(ctx context.Context, now time.Time) (time.Time, error) 
 	return instant(at), err
 }
 
-// Running lists the runs that have an attempt on.
+// Running lists the runs that have an attempt in progress.
 func (l *Ledger) Running(ctx context.Context) ([]Run, error) {
 	rows, err := l.read.QueryContext(ctx, `select `+runColumns+` from runs where state = 'running' and state <> 'finished' order by id`)
 	return collect(rows, err, scanRuns)
@@ -134,7 +135,7 @@ func (l *Ledger) Unfinished(ctx context.Context) ([]Run, error) {
 	return collect(rows, err, scanRuns)
 }
 
-// Cancelling lists the running runs whose end was asked for, with the reason.
+// Cancelling lists the running runs that somebody asked to cancel, with the reason.
 func (l *Ledger) Cancelling(ctx context.Context) (map[int64]string, error) {
 	rows, err := l.statements.query(ctx, `select id, cancel_reason from runs where state = 'running' and state <> 'finished' and cancel_reason <> ''`)
 	if err != nil {
@@ -166,7 +167,7 @@ func (l *Ledger) LastRuns(ctx context.Context) (map[string]Run, error) {
 	return out, err
 }
 
-// lastSuccess looks at what has ended, and not at the many that may be queued after it.
+// lastSuccess reads the index of what has ended: many runs may be queued after it.
 const lastSuccess = `select ` + runColumns + ` from runs where job = $1 and state = 'finished' and outcome = 'success' order by finished_at desc, id desc limit 1`
 
 // LastSuccess is the run of a job that ended in success last; false before the first.
@@ -219,7 +220,7 @@ func (l *Ledger) Attempts(ctx context.Context, run int64) ([]Attempt, error) {
 	})
 }
 
-// OutcomeOf is how a run ended, "" while it has not: less to read than the run.
+// OutcomeOf is how a run ended, "" while it has not. It reads less than Run.
 func (l *Ledger) OutcomeOf(ctx context.Context, run int64) (domain.Outcome, error) {
 	var outcome string
 	err := l.read.QueryRowContext(ctx, `select outcome from runs where id = $1`, run).Scan(&outcome)

@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// statementCache keeps the statements of the reads that every run needs: to prepare such a
-// statement anew takes several times as long as what it does.
+// statementCache keeps the prepared statements of the reads that every run needs: preparing one
+// takes several times as long as running it.
 type statementCache struct {
 	db *sql.DB
 
@@ -24,6 +24,7 @@ func (r *statementCache) statement(ctx context.Context, text string) (*sql.Stmt,
 		return s, nil
 	}
 
+	// Under the lock, so that two callers of a new text do not prepare it twice.
 	s, err := r.db.PrepareContext(ctx, text) //nolint:sqlclosecheck // close closes it
 	if err != nil {
 		return nil, err
@@ -37,9 +38,9 @@ func (r *statementCache) statement(ctx context.Context, text string) (*sql.Stmt,
 	return s, nil
 }
 
-// query reads rows by a statement that is kept, so its text must not vary.
+// query reads rows with a cached statement, so its text must not vary.
 func (r *statementCache) query(ctx context.Context, text string, args ...any) (*sql.Rows, error) {
-	s, err := r.statement(ctx, text) //nolint:sqlclosecheck // it is kept
+	s, err := r.statement(ctx, text) //nolint:sqlclosecheck // it is cached
 	if err != nil {
 		return nil, err
 	}
@@ -48,7 +49,7 @@ func (r *statementCache) query(ctx context.Context, text string, args ...any) (*
 
 // row is query for at most one row.
 func (r *statementCache) row(ctx context.Context, text string, args ...any) cachedRow {
-	s, err := r.statement(ctx, text) //nolint:sqlclosecheck // it is kept
+	s, err := r.statement(ctx, text) //nolint:sqlclosecheck // it is cached
 	if err != nil {
 		return cachedRow{err: err}
 	}
@@ -68,7 +69,7 @@ func (r *statementCache) close() error {
 	return errors.Join(errs...)
 }
 
-// cachedRow is a row, or why there is none.
+// cachedRow is the result of row: a row, or why its statement could not be prepared.
 type cachedRow struct {
 	*sql.Row
 	err error

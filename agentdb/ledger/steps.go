@@ -10,7 +10,7 @@ import (
 	"rouse/internal/text"
 )
 
-// Entry is a part of the record of an attempt: that a step or a call began or ended.
+// Entry is a part of the record of an attempt: that a step or a call started or ended.
 type Entry struct {
 	value []byte // may be large
 	err   error
@@ -22,7 +22,7 @@ func (l *Ledger) Record(ctx context.Context, a Attempt, entries ...Entry) error 
 	return l.writeEntries(ctx, a, entries)
 }
 
-// StartStep records that a model turn begins.
+// StartStep records that a model turn starts.
 func (l *Ledger) StartStep(ctx context.Context, a Attempt, s Step) error {
 	return l.Record(ctx, a, StepStarted(s))
 }
@@ -105,7 +105,8 @@ func CallFinished(c Call) Entry {
 	}}
 }
 
-// requireRow refuses an update that met no row: what it had to say would be lost.
+// requireRow turns an update that matched no row into an error: what it had to record would be
+// lost.
 func requireRow(updated sql.Result, err error, format string, args ...any) error {
 	if err != nil {
 		return err

@@ -19,7 +19,7 @@ var lastInstant = time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)
 const (
 	// wakeStaleAfter is how late a wake may be before its on_miss is asked (OSA-75).
 	wakeStaleAfter = 5 * time.Minute
-	// wakeDeferral is how long a wake of low priority is put off, once, when every lane is taken (C-2).
+	// wakeDeferral is how long a wake of low priority is deferred, once, when every lane is taken (C-2).
 	wakeDeferral = 5 * time.Minute
 	// wakeSpacing is the least time between two wakes of one agent (OSA-75).
 	wakeSpacing = 5 * time.Second
@@ -27,7 +27,7 @@ const (
 	wakeCapWindow = 24 * time.Hour
 )
 
-// PriorityLow marks a wake that may be put off, and dropped, when every lane is taken.
+// PriorityLow marks a wake that may be deferred, and then dropped, when every lane is taken.
 const PriorityLow = "low"
 
 // Slot is an agent's single self-scheduled next run (OSA-71).
@@ -51,7 +51,7 @@ type Slot struct {
 	Key string `json:"-"`
 }
 
-// Wake is what the run of a wake knows of it.
+// Wake is the detail of a wake that its run gets.
 type Wake struct {
 	Slot         int64     `json:"slot"`
 	Instructions string    `json:"instructions"`
@@ -64,7 +64,7 @@ type Wake struct {
 	Depth        int       `json:"depth"`
 }
 
-// SlotUsage is what a plan for a wake is decided on.
+// SlotUsage is what decides whether a wake may be planned.
 type SlotUsage struct {
 	Started int // wakes of the agent that started in the last 24 hours
 	Paused  bool
@@ -116,7 +116,7 @@ func (l *Ledger) SlotUsage(ctx context.Context, agent string) (SlotUsage, error)
 	return u, err
 }
 
-// What started later than now, started by a clock that ran ahead.
+// countWakes leaves out what started later than now: the clock ran ahead then.
 const countWakes = `select count(*) from runs where agent = $1 and triggered_by = 'self' and started_at > $2 and started_at <= $3`
 
 // PlanSlot decides about an agent's next run and writes it, in one transaction. decide may
@@ -140,6 +140,7 @@ func (l *Ledger) PlanSlot(ctx context.Context, agent string, decide func(now tim
 			return false, nil
 		}
 
+		// A new plan may be deferred again, whatever happened to the one it replaces.
 		s.Agent, s.CreatedAt, s.Deferred = agent, instant(ms(now)), false
 		return true, insertWake(tx, s)
 	})
@@ -160,11 +161,13 @@ func insertWake(tx *sqlite.Tx, s *Slot) error {
 		return err
 	}
 
+	// At is clamped, AskedAt is not: a year that JSON cannot write would fail the event below.
 	if s.AskedAt.After(lastInstant) {
 		s.AskedAt = lastInstant
 	}
 
-	// Another process may have planned since the wake was cleared: then it is cleared again.
+	// Another process may insert its plan between the two statements. The last write wins, so
+	// that one is deleted as well.
 	for err = sql.ErrNoRows; errors.Is(err, sql.ErrNoRows); {
 		if _, err := tx.Exec(`delete from slots where agent = $1`, s.Agent); err != nil {
 			return err
@@ -182,7 +185,8 @@ func insertWake(tx *sqlite.Tx, s *Slot) error {
 		map[string]any{"agent": s.Agent, "at": s.At, "asked": s.AskedAt, "by": s.ScheduledBy, "depth": s.Depth, "slot": s.ID, "key": s.Key})
 }
 
-// wasPlannedBefore says whether the same call has planned already what is not planned any more.
+// wasPlannedBefore reports whether the same call, before a crash, planned a wake that has
+// fired or been replaced since; planning it again would run it twice.
 func wasPlannedBefore(tx *sqlite.Tx, s *Slot) (bool, error) {
 	if s.Run == 0 || s.Key == "" {
 		return false, nil
@@ -209,6 +213,7 @@ func wasPlannedBefore(tx *sqlite.Tx, s *Slot) (bool, error) {
 			continue
 		}
 
+		// Still planned: nothing has run, and the repeated call may replace it.
 		var open int
 		if err := tx.QueryRow(`select count(*) from slots where id = $1`, before.Slot).Scan(&open); err != nil || open > 0 {
 			return false, err
@@ -221,7 +226,7 @@ func wasPlannedBefore(tx *sqlite.Tx, s *Slot) (bool, error) {
 	return false, nil
 }
 
-// ClearSlot takes an agent's plan back; it reports whether there was one.
+// ClearSlot cancels an agent's next wake; it reports whether there was one.
 func (l *Ledger) ClearSlot(ctx context.Context, agent, by string) (bool, error) {
 	cleared := false
 	err := l.changePlan(ctx, func(tx *sqlite.Tx) (bool, error) {
@@ -247,8 +252,8 @@ func (l *Ledger) cancelWake(tx *sqlite.Tx, now time.Time, agent, reason string) 
 	return true, addEvent(tx, Event{Job: s.Job, At: now, Kind: "slot.cleared"}, map[string]any{"agent": agent, "at": s.At, "reason": reason})
 }
 
-// KeepSlots takes back the plans of all other agents: their self-scheduling is switched
-// off (OSA-70).
+// KeepSlots cancels the wakes of all agents but these: the self-scheduling of the others is
+// switched off (OSA-70).
 func (l *Ledger) KeepSlots(ctx context.Context, agents []string) error {
 	all, err := l.Slots(ctx)
 	if err != nil {
@@ -256,6 +261,7 @@ func (l *Ledger) KeepSlots(ctx context.Context, agents []string) error {
 	}
 
 	for _, s := range all {
+		// By agent and not by id: what it has planned since the list was read has to go too.
 		if slices.Contains(agents, s.Agent) {
 			continue
 		}
@@ -269,24 +275,24 @@ func (l *Ledger) KeepSlots(ctx context.Context, agents []string) error {
 	return nil
 }
 
-// What becomes of a wake that has come.
+// What becomes of a wake that is due.
 const (
 	SlotRun      = "run"
 	SlotLater    = "later"    // put off until At
 	SlotPaused   = "paused"   // stays, and fires when the pause is over
-	SlotDropped  = "dropped"  // leaves a cancelled run that says why
-	wakeVanished = "vanished" // was replaced or cleared meanwhile
+	SlotDropped  = "dropped"  // becomes a cancelled run that says why
+	wakeVanished = "vanished" // was replaced or cancelled meanwhile
 )
 
-// SlotState is what a wake that has come is decided on.
+// SlotState is what decides about a wake that is due.
 type SlotState struct {
 	Pauses    []Pause
 	Saturated bool      // every lane is taken
 	LastWake  time.Time // when the agent's last wake was queued that was not dropped
 }
 
-// SlotDecision is what became of a wake. Of one that was replaced or cleared meanwhile only
-// the id is known.
+// SlotDecision is what became of a wake. Of one that was replaced or cancelled meanwhile,
+// only the id is known.
 type SlotDecision struct {
 	Slot     Slot // Deferred says whether it has been put off by now
 	Decision string
@@ -295,7 +301,7 @@ type SlotDecision struct {
 	Run      int64
 }
 
-// DecideSlot is pure (OSA-75, OSA-78, C-2).
+// DecideSlot decides what becomes of a wake. It is pure (OSA-75, OSA-78, C-2).
 func DecideSlot(now time.Time, s Slot, st SlotState) SlotDecision {
 	d := SlotDecision{Slot: s, Decision: SlotRun}
 	if now.Before(s.At) {
@@ -303,6 +309,7 @@ func DecideSlot(now time.Time, s Slot, st SlotState) SlotDecision {
 		return d
 	}
 
+	// A pause comes before lateness: how late the wake is counts when the pause is over.
 	if p, ok := Paused(st.Pauses, "", s.Agent, now); ok {
 		d.Decision, d.Reason, d.At = SlotPaused, p.String(), p.end()
 		return d
@@ -312,6 +319,7 @@ func DecideSlot(now time.Time, s Slot, st SlotState) SlotDecision {
 	switch {
 	case late > wakeStaleAfter && s.OnMiss == domain.MissSkip:
 		d.Decision, d.Reason = SlotDropped, fmt.Sprintf("stale-skip: its time passed %s ago; on_miss is skip", late.Round(time.Second))
+	// Spacing comes before shedding, so that it does not use up the one deferral of a low priority.
 	case !st.LastWake.IsZero() && since < wakeSpacing && since > -wakeSpacing: // further ahead: the clock was set back
 		d.Decision, d.At, d.Reason = SlotLater, st.LastWake.Add(wakeSpacing), "the agent was woken a moment ago"
 	case s.Priority == PriorityLow && st.Saturated && s.Deferred:
@@ -326,10 +334,12 @@ func DecideSlot(now time.Time, s Slot, st SlotState) SlotDecision {
 	return d
 }
 
+// countRunning repeats the condition of the partial index runs_unfinished: SQLite uses such an
+// index only where it can see that the condition holds.
 const countRunning = `select count(*) from runs where state = 'running' and state <> 'finished'`
 
-// FireSlots decides about wakes that have come, by their ids. A wake is cleared in the
-// transaction that queues its run. lanes is how many runs may be on at once.
+// FireSlots decides about wakes that are due, by their ids. A wake is deleted in the
+// transaction that queues its run. lanes is how many runs may execute at once; 0: no limit.
 func (l *Ledger) FireSlots(ctx context.Context, now time.Time, lanes int, ids ...int64) ([]SlotDecision, error) {
 	out := make([]SlotDecision, len(ids))
 	err := l.do(ctx, func(tx *sqlite.Tx) error {
@@ -338,6 +348,7 @@ func (l *Ledger) FireSlots(ctx context.Context, now time.Time, lanes int, ids ..
 			return err
 		}
 
+		// Counted once for the batch: what it queues is not running yet.
 		var running int
 		if err := tx.QueryRow(countRunning).Scan(&running); err != nil {
 			return err
@@ -355,8 +366,8 @@ func (l *Ledger) FireSlots(ctx context.Context, now time.Time, lanes int, ids ..
 	return out, err
 }
 
-// fireWake keeps the wake's row for this transaction: of two processes the second waits,
-// and finds it gone or put off.
+// fireWake locks the wake's row for this transaction: of two processes the second waits,
+// and finds it gone or deferred.
 func (l *Ledger) fireWake(tx *sqlite.Tx, now time.Time, id int64, st SlotState) (SlotDecision, error) {
 	s, err := scanWake(tx.QueryRow(`select `+wakeColumns+` from slots where id = $1`+l.forUpdate, id))
 	if errors.Is(err, sql.ErrNoRows) {
@@ -376,6 +387,7 @@ func (l *Ledger) fireWake(tx *sqlite.Tx, now time.Time, id int64, st SlotState) 
 	switch {
 	case d.Decision == SlotRun || d.Decision == SlotDropped:
 		d.Run, err = l.enqueueWake(tx, now, d)
+	// A wake that came too early keeps its time, and there is nothing to write.
 	case d.Decision == SlotLater && !d.At.Equal(s.At):
 		_, err = tx.Exec(`update slots set at = $1, deferred = $2 where id = $3`, ms(d.At), flag(d.Slot.Deferred), s.ID)
 		if err == nil {
@@ -386,10 +398,10 @@ func (l *Ledger) fireWake(tx *sqlite.Tx, now time.Time, id int64, st SlotState) 
 	return d, err
 }
 
-// lastWake passes over what was dropped or cancelled before it started: it woke nobody.
+// lastWake ignores runs that were dropped or cancelled before they started: they woke nobody.
 const lastWake = `select queued_at from runs where agent = $1 and triggered_by = 'self' and (state <> 'finished' or started_at <> 0) order by id desc limit 1`
 
-// enqueueWake makes a wake's run: one to be executed, or one that says why it was not.
+// enqueueWake turns a wake into a run: one to be executed, or one that says why it was not.
 func (l *Ledger) enqueueWake(tx *sqlite.Tx, now time.Time, d SlotDecision) (int64, error) {
 	s := d.Slot
 	of := Detail{Source: "slot", Wake: &Wake{Slot: s.ID, Instructions: s.Instructions, ContextViews: s.ContextViews,
@@ -408,6 +420,7 @@ func (l *Ledger) enqueueWake(tx *sqlite.Tx, now time.Time, d SlotDecision) (int6
 	}
 
 	if d.Decision == SlotDropped {
+		// The run exists only to say why nothing ran. It was never started, so finish needs no more of it.
 		_, err = l.finish(tx, Run{ID: a.Run, Trigger: domain.TriggerSelf}, Result{Outcome: domain.OutcomeCancelled, Error: d.Reason}, now)
 	}
 

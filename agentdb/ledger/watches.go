@@ -13,9 +13,9 @@ import (
 type WatchState struct {
 	Job   string
 	Since time.Time // when the job began to watch
-	// Of converge: what the folder looked like before the last run (its fingerprint, and the
-	// listing behind it), how many runs there have been since it last came to rest, and the
-	// last of them.
+	// Of a folder that converges: what it looked like before the last run (its fingerprint, and the
+	// listing behind it), how many runs there have been since it last came to rest, and the last
+	// of them.
 	Print string
 	Tree  string
 	Round int
@@ -35,7 +35,7 @@ func (l *Ledger) WatchState(ctx context.Context, job string) (WatchState, bool, 
 	return st, err == nil, err
 }
 
-// WatchStates is what all watches remember but for their trees, by job.
+// WatchStates reads what all watches remember, by job, without their trees, which may be large.
 func (l *Ledger) WatchStates(ctx context.Context) (map[string]WatchState, error) {
 	rows, err := l.read.QueryContext(ctx, `select job, since, print, round, run from watches`)
 	found, err := collect(rows, err, func(rows *sql.Rows) (WatchState, error) {
@@ -54,7 +54,7 @@ func (l *Ledger) WatchStates(ctx context.Context) (map[string]WatchState, error)
 	return out, err
 }
 
-// SaveWatch remembers it, of several watches together.
+// SaveWatch stores what watches remember, of several in one transaction.
 func (l *Ledger) SaveWatch(ctx context.Context, states ...WatchState) error {
 	return l.do(ctx, func(tx *sqlite.Tx) error {
 		for _, st := range states {
@@ -66,7 +66,7 @@ func (l *Ledger) SaveWatch(ctx context.Context, states ...WatchState) error {
 	})
 }
 
-// ForgetWatches drops what the watches of jobs remember.
+// ForgetWatches deletes what the watches of jobs remember.
 func (l *Ledger) ForgetWatches(ctx context.Context, jobs ...string) error {
 	return l.do(ctx, func(tx *sqlite.Tx) error {
 		for _, job := range jobs {

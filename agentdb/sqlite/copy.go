@@ -11,13 +11,13 @@ import (
 	msqlite "modernc.org/sqlite"
 )
 
-// copyStep is how many pages are copied between two looks at the context: 1 MiB of pages
-// of 4 KiB. Larger steps are no faster.
+// copyStep is how many pages are copied before the context is checked again: 1 MiB of pages of
+// 4 KiB. Larger steps are no faster.
 const copyStep = 256
 
 // Copy writes the database of a connection as it is at this instant to a new file, which
-// is durable when it returns. Others write meanwhile: a snapshot is read, page by page.
-// progress, which may be nil, hears of pages. A file that is not finished is removed.
+// is durable when it returns. Others may write meanwhile: a snapshot is read, page by page.
+// progress, which may be nil, is called with numbers of pages. An unfinished file is removed.
 func Copy(ctx context.Context, conn *sql.Conn, to string, progress func(done, of int)) (err error) {
 	f, err := os.OpenFile(to, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
@@ -52,7 +52,7 @@ func CopyFile(ctx context.Context, from, to string) (err error) {
 
 func copyPages(ctx context.Context, conn *sql.Conn, to string, progress func(done, of int)) error {
 	// An open read transaction holds the snapshot; without it each write by another
-	// connection would begin the copy anew.
+	// connection would restart the copy.
 	tx, err := conn.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
 	if err != nil {
 		return err
@@ -72,14 +72,14 @@ func copyPages(ctx context.Context, conn *sql.Conn, to string, progress func(don
 			return errors.New("the SQLite driver cannot copy a database")
 		}
 
-		// What is not finished is thrown away, so the copy needs no journal of its own.
+		// An unfinished copy is thrown away, so it needs no journal of its own.
 		b, err := source.NewBackup(dsn(to, "_pragma=journal_mode(off)", "_pragma=synchronous(off)"))
 		if err != nil {
 			return err
 		}
 
 		defer func() {
-			if e := b.Finish(); err == nil { // after a step that failed it says the same again
+			if e := b.Finish(); err == nil { // after a failed step it returns the same error again
 				err = e
 			}
 		}()

@@ -30,14 +30,14 @@ type Options struct {
 	// Migrations holds files NNNN_name.sql in its root, applied in order and only forward.
 	Migrations fs.FS
 	Readers    int // connections that read at once; 0 means 4
-	// Whole says that the caller knows the file to be whole, or looks at it later with
-	// Check: it is not read through while it is opened.
+	// Whole skips the check that reads the whole file: the caller knows that the file is intact,
+	// or calls Check later.
 	Whole bool
 	// BeforeWrite, when set, is called before every write, and before an old file is
 	// migrated; an error refuses it.
 	BeforeWrite func() error
-	// KeepCopy names the file for the copy that is made of a schema of this version before
-	// it is migrated, "" for none; nil means PATH.bak-VERSION, which is replaced.
+	// KeepCopy names the file for the backup that is made before a schema of this version is
+	// migrated, "" for none; nil means PATH.bak-VERSION, which is replaced.
 	KeepCopy func(version int) (path string, err error)
 }
 
@@ -73,6 +73,7 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 		return nil, err
 	}
 
+	// Before SQLite opens it, which would create a database in an empty file.
 	fresh, err := probe(o.Path)
 	if err != nil {
 		return nil, err
@@ -89,6 +90,7 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 		read:    sql.OpenDB(connector{host, dsn(o.Path, "_pragma=query_only(1)")}),
 	}
 
+	// SQLite has one writer at a time; a second connection would only wait for the first.
 	db.writeDB.SetMaxOpenConns(1)
 	db.writeDB.SetConnMaxLifetime(0)
 	db.read.SetMaxOpenConns(o.Readers)
@@ -124,8 +126,8 @@ func (db *DB) Close() error {
 	return errors.Join(err, db.confined.close(), db.read.Close(), db.writeDB.Close())
 }
 
-// probe looks at the file before SQLite does, which would take an empty file for a new
-// database. It reports whether the database is to be created.
+// probe inspects the file before SQLite does, which takes an empty file for a new database. It
+// reports whether the database is to be created.
 func probe(path string) (fresh bool, err error) {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -151,9 +153,9 @@ func probe(path string) (fresh bool, err error) {
 	return true, nil
 }
 
-// checkHeader refuses a file that does not begin like a database: SQLite takes one of a single
-// byte for a new one. With a rollback journal beside it the beginning may be half written,
-// and SQLite restores it.
+// checkHeader refuses a file that does not begin like a database: SQLite takes a file of a single
+// byte for a new one. With a rollback journal beside it, the beginning may be half written, and
+// SQLite restores it.
 func checkHeader(path string) error {
 	if _, err := os.Stat(path + "-journal"); err == nil {
 		return nil
@@ -224,7 +226,7 @@ func (db *DB) initialize(ctx context.Context, o Options, fresh bool) error {
 	return migrate(ctx, db.writeDB, o)
 }
 
-// openError turns SQLite's word for a broken file into a *CorruptError.
+// openError words SQLite's error for the owner of the file; a broken file is a *CorruptError.
 func openError(path string, err error) error {
 	var e *msqlite.Error
 	const cannotOpen, noShared = 14, 19<<8 | 10
@@ -249,7 +251,7 @@ func isCorrupt(err error) bool {
 	return errors.As(err, &e) && (e.Code()&0xff == corrupt || e.Code()&0xff == notADB)
 }
 
-// dsn names a file so that no character of its path is taken for a parameter.
+// dsn is the data source name of a file, in which no character of its path counts as a parameter.
 func dsn(path string, params ...string) string {
 	u := url.URL{Scheme: "file", Path: filepath.ToSlash(path)}
 	if !strings.HasPrefix(u.Path, "/") { // a relative path, or C:/… on Windows
@@ -275,7 +277,7 @@ type connector struct {
 func (c connector) Connect(context.Context) (driver.Conn, error) { return c.driver.Open(c.dsn) }
 func (c connector) Driver() driver.Driver                        { return c.driver }
 
-// isBusy says whether a database could not be used because somebody else is writing to it.
+// isBusy reports whether a database could not be used because somebody else is writing to it.
 func isBusy(err error) bool {
 	const busy = 5
 	var e *msqlite.Error

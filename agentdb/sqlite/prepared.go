@@ -15,9 +15,9 @@ type Prepared struct {
 	failed bool
 }
 
-// Prepare compiles a statement for this transaction; the caller closes it before the
-// transaction ends. A thousand rows are compiled as long as they are written, so the last
-// statement is kept for the next caller who wants the same.
+// Prepare compiles a statement for this transaction; the caller closes it before the transaction
+// ends. Compiling an insert of a thousand rows takes as long as running it, so the last statement
+// is cached for the next caller who wants the same.
 func (t *Tx) Prepare(query string) (*Prepared, error) {
 	if p := t.conn.cached; p != nil && p.query == query {
 		t.conn.cached = nil
@@ -53,8 +53,9 @@ func (p *Prepared) Exec(args []driver.NamedValue) (result driver.Result, err err
 	return result, err
 }
 
-// Close gives the statement back.
+// Close returns the statement to the cache, in the place of the one before.
 func (p *Prepared) Close() error {
+	// A statement that failed is not used again.
 	if p.failed || p.owner.cached == p {
 		return p.finalize()
 	}

@@ -16,9 +16,9 @@ type RowChange struct {
 	OldRow, NewRow int64 // row ids; 0 in tables without them
 }
 
-// rowChange reads what the pre-update hook is called with. The driver's own reading ends a
-// text at its first NUL and takes a virtual generated column, which SQLite does not hand
-// out, for a pointer; so the values are read here.
+// rowChange reads what the pre-update hook is called with. The driver's own code ends a text at
+// its first NUL, and reads a pointer that SQLite never set for a virtual generated column; so the
+// values are read here.
 func rowChange(d *msqlite.SQLitePreUpdateData) (RowChange, error) {
 	r, err := newHookReader(reflect.ValueOf(d).Elem())
 	if err != nil {
@@ -37,8 +37,8 @@ func rowChange(d *msqlite.SQLitePreUpdateData) (RowChange, error) {
 	return c, nil
 }
 
-// newHookReader takes what the driver keeps to itself. A later driver may keep it otherwise: then
-// the write that wants its rows recorded is refused.
+// newHookReader reads unexported fields of the driver. If a later version has others, the write
+// whose rows should be recorded is refused.
 func newHookReader(data reflect.Value) (hookReader, error) {
 	tls, db := data.FieldByName("tls"), data.FieldByName("pCsr")
 	if !tls.IsValid() || tls.Type() != reflect.TypeFor[*libc.TLS]() || !db.IsValid() || !db.CanUint() {
@@ -85,6 +85,7 @@ func (r hookReader) value(at uintptr) any {
 // bytes are SQLite's own; the caller copies them.
 func (r hookReader) bytes(from, value uintptr) []byte {
 	n := sqlite3.Xsqlite3_value_bytes(r.tls, value)
+	// SQLite returns no pointer for an empty blob.
 	if n == 0 || from == 0 {
 		return nil
 	}

@@ -10,8 +10,8 @@ import (
 	msqlite "modernc.org/sqlite"
 )
 
-// Look opens a database that nobody has open, for reading alone. A log beside it is taken
-// into account. The caller closes it.
+// Look opens a database that nobody else has open, read-only, with what is in its write-ahead
+// log. The caller closes it.
 func Look(path string) (*sql.DB, error) {
 	empty, err := probe(path)
 	if err != nil {
@@ -35,9 +35,9 @@ func Look(path string) (*sql.DB, error) {
 	return db, nil
 }
 
-// Verify says whether a file is a whole database with the application id; if it is not,
-// with a *CorruptError. thorough looks also whether every index agrees with its table,
-// which takes about three times as long.
+// Verify returns a *CorruptError unless a file is an intact database with the application id.
+// thorough also checks that every index agrees with its table, which takes about three times as
+// long.
 func Verify(ctx context.Context, path string, applicationID int32, thorough bool) (err error) {
 	db, err := Look(path)
 	if err != nil {
@@ -51,7 +51,7 @@ func Verify(ctx context.Context, path string, applicationID int32, thorough bool
 	return check(ctx, db, path, thorough)
 }
 
-// checkApplicationID looks at the mark that says whose file it is.
+// checkApplicationID reads the mark that says which program the file belongs to.
 func checkApplicationID(ctx context.Context, db *sql.DB, path string, want int32) error {
 	var id int32
 	if err := db.QueryRowContext(ctx, "pragma application_id").Scan(&id); err != nil {

@@ -48,12 +48,12 @@ type operation struct {
 	exclusive func() error // instead of do: it has its own transaction, on a connection of its own
 	err       error
 	failed    bool
-	retries   int // how often its transaction was taken back for another process's
+	retries   int // how often its transaction was rolled back in favour of another process
 	done      chan struct{}
 }
 
-// NewWriter starts the goroutine that owns one connection of db, until Close; ctx lends
-// its values alone.
+// NewWriter starts the goroutine that owns one connection of db, until Close. Only the values of
+// ctx are used, not its end.
 func NewWriter(ctx context.Context, db *sql.DB, o WriterOptions) (*Writer, error) {
 	if db == nil {
 		return nil, errors.New("sqlite: a writer needs a database")
@@ -68,7 +68,7 @@ func NewWriter(ctx context.Context, db *sql.DB, o WriterOptions) (*Writer, error
 	return w, nil
 }
 
-// Do runs op in a transaction that it may share with other callers and returns once that
+// Do runs op in a transaction that it may share with other callers, and returns when that
 // transaction is durable, or with op's own error, in which case nothing of op was written.
 //
 // op may run more than once: when a neighbour fails, the transaction is rolled back and
@@ -81,7 +81,7 @@ func (w *Writer) Do(ctx context.Context, op func(*Tx) error) error {
 	return w.submit(ctx, &operation{run: op, done: make(chan struct{})})
 }
 
-// DoExclusive runs op when its turn has come, while the writer itself has no transaction open.
+// DoExclusive runs op in its turn, while the writer has no transaction open.
 func (w *Writer) DoExclusive(ctx context.Context, op func() error) error {
 	return w.submit(ctx, &operation{exclusive: op, done: make(chan struct{})})
 }
@@ -97,6 +97,7 @@ func (w *Writer) submit(ctx context.Context, o *operation) error {
 		return ErrClosed
 	}
 
+	// The lock also covers closed: nothing is queued behind the goroutine's last look.
 	w.queue = append(w.queue, o)
 	w.mu.Unlock()
 
@@ -111,6 +112,7 @@ func (w *Writer) submit(ctx context.Context, o *operation) error {
 	case <-ctx.Done():
 	}
 
+	// Once picked up it shares its transaction, and to stop it would roll back its neighbours.
 	if w.withdraw(o) {
 		return context.Cause(ctx)
 	}
@@ -119,7 +121,7 @@ func (w *Writer) submit(ctx context.Context, o *operation) error {
 	return o.err
 }
 
-// withdraw takes an operation back that has not been picked up.
+// withdraw removes an operation from the queue; false when it has been picked up.
 func (w *Writer) withdraw(o *operation) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -179,6 +181,7 @@ func (w *Writer) nextBatch() ([]*operation, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
+	// An exclusive operation is a batch of its own; the ones before it go first.
 	n := min(len(w.queue), w.group)
 	if i := slices.IndexFunc(w.queue[:n], func(o *operation) bool { return o.exclusive != nil }); i >= 0 {
 		n = max(i, 1)
@@ -197,6 +200,7 @@ func (w *Writer) nextBatch() ([]*operation, bool) {
 // It returns the connection to use next, nil when it broke.
 func (w *Writer) commit(conn *connection, batch []*operation) *connection {
 	for {
+		// Ends, because each round commits, or leaves one operation fewer, or uses up one of its retries.
 		live := batch[:0:0]
 		for _, o := range batch {
 			if !o.failed {
@@ -219,6 +223,7 @@ func (w *Writer) commit(conn *connection, batch []*operation) *connection {
 		}
 
 		if err != nil {
+			// The connection is unusable, or the outcome unknown: no operation can claim success.
 			for _, o := range live {
 				o.err = err
 			}
@@ -230,8 +235,8 @@ func (w *Writer) commit(conn *connection, batch []*operation) *connection {
 	}
 }
 
-// begin begins a transaction, on a new connection when there is none or when the old one
-// broke between two batches: a database server that was restarted costs nobody a write.
+// begin starts a transaction, on a new connection when there is none or when the old one broke
+// between two batches, so that a restart of the database server costs nobody a write.
 func (w *Writer) begin(conn *connection) (*connection, *sql.Tx, error) {
 	var err error
 	if conn == nil {
@@ -244,7 +249,7 @@ func (w *Writer) begin(conn *connection) (*connection, *sql.Tx, error) {
 	switch {
 	case err == nil:
 		return conn, tx, nil
-	case len(conn.statements) > 0 && conn.conn.PingContext(w.ctx) != nil: // it served before
+	case len(conn.statements) > 0 && conn.conn.PingContext(w.ctx) != nil: // it has served, so it broke since; a new one has no statements yet
 		conn.close()
 		return w.begin(nil)
 	}
@@ -286,8 +291,8 @@ func (c *connection) close() {
 	_ = c.conn.Close()
 }
 
-// runBatch runs the operations in one transaction. again says that they have to run once
-// more: without the one that failed and was marked, or all of them.
+// runBatch runs the operations in one transaction. again says that they have to run once more:
+// without the one that failed and was marked, or all of them.
 func (c *connection) runBatch(tx *sql.Tx, batch []*operation) (again bool, err error) {
 	t := &Tx{conn: c, tx: tx}
 	for _, o := range batch {
@@ -295,8 +300,9 @@ func (c *connection) runBatch(tx *sql.Tx, batch []*operation) (again bool, err e
 			if o.retries++; o.retries > maxRetries || !serializationFailure(err) {
 				o.err, o.failed = err, true
 			}
+			// Everybody is rolled back; the caller of runBatch repeats the others.
 			if e := tx.Rollback(); e != nil && !alreadyRolledBack(e) {
-				return false, fmt.Errorf("cannot take a failed write back: %w", errors.Join(e, err))
+				return false, fmt.Errorf("cannot roll back a failed write: %w", errors.Join(e, err))
 			}
 			return true, nil
 		}
@@ -308,20 +314,20 @@ func (c *connection) runBatch(tx *sql.Tx, batch []*operation) (again bool, err e
 	return false, nil
 }
 
-// alreadyRolledBack says that SQLite has taken a transaction back by itself, as it does when the disk
-// is full.
+// alreadyRolledBack reports whether SQLite has rolled the transaction back by itself, as it does
+// when the disk is full.
 func alreadyRolledBack(err error) bool {
 	return strings.Contains(err.Error(), "no transaction is active")
 }
 
-// serializationFailure says that PostgreSQL took the transaction back in favour of another process's
-// (class 40: deadlock, serialization), which is nobody's failure.
+// serializationFailure reports whether PostgreSQL rolled the transaction back in favour of another
+// process (class 40: deadlock, serialization). The operation did nothing wrong and is repeated.
 func serializationFailure(err error) bool {
 	var state interface{ SQLState() string }
 	return errors.As(err, &state) && strings.HasPrefix(state.SQLState(), "40")
 }
 
-// recoverTx keeps a defect in one operation from ending everyone's writer.
+// recoverTx keeps a panic in one operation from ending the writer of all of them.
 func recoverTx(op func(*Tx) error, t *Tx) error {
 	return recoverPanic(func() error { return op(t) })
 }
@@ -338,7 +344,7 @@ func recoverPanic(op func() error) (err error) {
 // Tx is the transaction that an operation runs in. It must not be kept. Statements are
 // prepared once for the life of the writer's connection, so their text must not vary. They
 // run on the connection itself, which is inside the transaction: sql.Tx.Stmt would prepare
-// them anew each time.
+// them again each time.
 type Tx struct {
 	conn     *connection
 	tx       *sql.Tx
@@ -370,12 +376,14 @@ func (t *Tx) prepare(query string) error {
 	return nil
 }
 
-// sanitized gives the arguments as the server takes them.
+// sanitized returns the arguments as the server accepts them. Only plain strings are looked at:
+// callers convert named string types whose value may come from outside.
 func (c *connection) sanitized(args []any) []any {
 	if c.text == nil {
 		return args
 	}
 
+	// The caller may use its slice again, for the retry of its operation.
 	out := slices.Clone(args)
 	for i, arg := range out {
 		if text, ok := arg.(string); ok {

@@ -3,15 +3,14 @@
 //
 // # Design
 //
-// The content goes to a hidden file in the same folder, which no watch and no list of skills
-// takes for anything. It is forced to the disk, gets its name by a rename, and the folder is
-// forced to the disk too: only then is the name there after a power cut. A process that dies on
-// the way leaves the old file, and the hidden one beside it.
+// The content goes to a hidden file in the same folder, which watches and lists of skills ignore.
+// The file is synced and renamed, and the folder is synced too: only then does the name survive a
+// power cut. A process that dies on the way leaves the old file, and the hidden one beside it.
 //
-// What has its name already is not written over by StreamNew, CommitNew and RenameNew, which look
-// and take the name in one step where the file system can.
+// StreamNew, CommitNew and RenameNew never replace a file. They check and take the name in one step
+// where the file system can do that.
 //
-// Errors name the file that was to be written, for nobody knows the hidden one:
+// Errors name the file that was to be written, because nobody knows the hidden one:
 // "cannot write out.csv: no space left on device".
 package atomicfile
 
@@ -33,8 +32,8 @@ const (
 // op begins the text of each *fs.PathError.
 const op = "cannot write"
 
-// Unfinished says whether a name is one that a file has until it is whole. What has one and does
-// not change any more was left by a process that died.
+// Unfinished reports whether a name is one that a file has while it is being written. A file with
+// such a name that does not change any more was left by a process that died.
 func Unfinished(name string) bool {
 	return strings.HasPrefix(name, prefix) && strings.HasSuffix(name, suffix)
 }
@@ -54,10 +53,11 @@ func Stream(path string, mode fs.FileMode, write func(io.Writer) error) error {
 	return stream(path, mode, write, (*File).Commit)
 }
 
-// StreamNew is Stream for a name that is free; what has it, or gets it meanwhile, stays:
-// fs.ErrExist.
+// StreamNew is Stream for a name that is free. If a file has it, or gets it meanwhile, that file
+// stays and the error is fs.ErrExist.
 func StreamNew(path string, mode fs.FileMode, write func(io.Writer) error) error {
-	if _, err := os.Lstat(path); err == nil { // before much is written in vain
+	// CommitNew decides; this saves writing much in vain.
+	if _, err := os.Lstat(path); err == nil {
 		return &fs.PathError{Op: op, Path: path, Err: fs.ErrExist}
 	}
 
@@ -76,8 +76,8 @@ func stream(path string, mode fs.FileMode, write func(io.Writer) error, commit f
 	return commit(f)
 }
 
-// File is a file on its way to its name: written, and then given it by Commit or CommitNew, or
-// thrown away by Abort. One of these has to be called.
+// File is a file that is being written. Commit or CommitNew gives it its name, Abort deletes it; one
+// of these has to be called.
 type File struct {
 	root     *os.Root
 	ownsRoot bool // the root was opened for this file
@@ -88,7 +88,7 @@ type File struct {
 	done     bool
 }
 
-// Create begins a file. The folder has to be there.
+// Create starts a file. The folder has to exist.
 func Create(path string, mode fs.FileMode) (*File, error) {
 	root, err := os.OpenRoot(filepath.Dir(path))
 	if err != nil {
@@ -105,8 +105,8 @@ func Create(path string, mode fs.FileMode) (*File, error) {
 	return f, nil
 }
 
-// CreateIn begins a file in a root, out of which no link leads; name is relative to it. The root
-// stays the caller's, and open until the file is done.
+// CreateIn starts a file in a root, which no link can leave; name is relative to it. The caller
+// closes the root, and not before the file is committed or aborted.
 func CreateIn(root *os.Root, name string, mode fs.FileMode) (*File, error) {
 	f := &File{root: root, name: name, temp: filepath.Join(filepath.Dir(name), prefix+rand.Text()+suffix)}
 
@@ -130,14 +130,14 @@ func (f *File) WriteString(s string) (int, error) {
 	return n, f.pathError(err)
 }
 
-// Chmod gives the file a mode that no umask narrows.
+// Chmod sets the mode of the file, whatever the umask.
 func (f *File) Chmod(mode fs.FileMode) error { return f.pathError(f.file.Chmod(mode)) }
 
-// Temp is the name that the file has until it is committed, relative to its root: what is to know
-// the content before others see it reads it there, after Close.
+// Temp is the name of the file until it is committed, relative to its root. After Close the content
+// can be read there before anybody else sees it.
 func (f *File) Temp() string { return f.temp }
 
-// Close ends the writing and forces the content to the disk. Commit does so by itself.
+// Close ends the writing and syncs the content to the disk. Commit calls it.
 func (f *File) Close() error {
 	if f.closed {
 		return nil
@@ -147,13 +147,13 @@ func (f *File) Close() error {
 	return f.pathError(errors.Join(f.file.Sync(), f.file.Close()))
 }
 
-// Commit gives the file its name, in the place of what has that. When it fails, what was there
-// stays, unless only the folder could not be forced to the disk.
+// Commit gives the file its name and replaces what has it. When it fails, the old file stays, unless
+// only the folder could not be synced.
 func (f *File) Commit() error {
 	return f.commit(func() error { return f.root.Rename(f.temp, f.name) })
 }
 
-// CommitNew is Commit where the name is free; what has it meanwhile stays: fs.ErrExist.
+// CommitNew is Commit for a name that is free. A file that has it by now stays: fs.ErrExist.
 func (f *File) CommitNew() error {
 	return f.commit(func() error { return renameNew(f.root, f.temp, f.name) })
 }
@@ -168,12 +168,13 @@ func (f *File) commit(rename func() error) error {
 	}
 
 	f.done = true
+	// The rename is not durable before its folder is synced.
 	err = f.pathError(SyncIn(f.root, filepath.Dir(f.name)))
 
 	return errors.Join(err, f.closeRoot())
 }
 
-// Abort throws the file away; what has its name stays. After a commit it does nothing.
+// Abort deletes the file; what has its name stays. After a commit it does nothing.
 func (f *File) Abort() error {
 	if f.done {
 		return nil
@@ -198,7 +199,7 @@ func (f *File) closeRoot() error {
 	return f.root.Close()
 }
 
-// pathError is an error about the file by the name that it is known by.
+// pathError names the file in an error as the caller knows it.
 func (f *File) pathError(err error) error {
 	if err == nil {
 		return nil
@@ -207,7 +208,7 @@ func (f *File) pathError(err error) error {
 	return &fs.PathError{Op: op, Path: filepath.Join(f.root.Name(), f.name), Err: bareError(err)}
 }
 
-// bareError is an error without the names of files in it.
+// bareError is an error without the names of files that os put into it.
 func bareError(err error) error {
 	var path *fs.PathError
 	if errors.As(err, &path) {

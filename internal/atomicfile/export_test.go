@@ -1,4 +1,4 @@
 package atomicfile
 
-// RenameViaPlaceholder is what file systems without links need, and those of tests have them.
+// RenameViaPlaceholder is for file systems without links; those that tests run on have them.
 var RenameViaPlaceholder = renameViaPlaceholder

@@ -5,7 +5,7 @@ import (
 	"os"
 )
 
-// IsTerminal says whether what is written to w is read by a person at a terminal.
+// IsTerminal reports whether w is a terminal, where a person reads what is written.
 func IsTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	if !ok {
