@@ -194,7 +194,7 @@ func (l *Ledger) decideWithRuns(tx *sqlite.Tx, now time.Time, d Due, pauses []Pa
 	var others []Run
 	if states, most := Rivals(d.Overlap); most > 0 {
 		// A single state is given twice: the text of a prepared statement must not vary.
-		rows, err := tx.Query(overlapCandidates+l.forUpdate, d.Job, string(states[0]), string(states[len(states)-1]), most)
+		rows, err := tx.Query(overlappingRuns+l.forUpdate, d.Job, string(states[0]), string(states[len(states)-1]), most)
 		if others, err = collect(rows, err, scanRuns); err != nil {
 			return "", "", err
 		}
@@ -215,8 +215,8 @@ func (l *Ledger) decideWithRuns(tx *sqlite.Tx, now time.Time, d Due, pauses []Pa
 	return decision, reason, nil
 }
 
-// overlapCandidates repeats that the runs are not finished, so that SQLite uses the partial index.
-const overlapCandidates = `select ` + runColumns + ` from runs where job = $1 and state in ($2, $3) and state <> 'finished' order by id limit $4`
+// overlappingRuns repeats that the runs are not finished, so that SQLite uses the partial index.
+const overlappingRuns = `select ` + runColumns + ` from runs where job = $1 and state in ($2, $3) and state <> 'finished' order by id limit $4`
 
 // Rivals says which runs of a job decide an overlap policy: those in these states, and of those
 // at most so many of the oldest. The limit matters: a job can have any number of runs queued,

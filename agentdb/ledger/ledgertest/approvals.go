@@ -54,8 +54,8 @@ func approvalExpires(t *testing.T, open Open) {
 	}
 }
 
-// approvals: an action waits for one of three answers, over a restart; once is for one call,
-// always stands until it is taken back, and nothing stands for another agent.
+// approvals: an action waits for one of three answers, over a restart. Once is for one call; always
+// is a standing approval until it is revoked, and for no other agent.
 func approvals(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	for answer, stands := range map[string]bool{ledger.ApprovalOnce: false, ledger.ApprovalAlways: true, ledger.ApprovalDeny: false} {
@@ -98,6 +98,12 @@ func approvals(t *testing.T, open Open) {
 		}
 	}
 
+	revokeOnly(t, l)
+}
+
+// approvalWithdrawn: a run that ends otherwise takes its request for an approval with it.
+func approvalWithdrawn(t *testing.T, open Open) {
+	l, ctx := open(t), t.Context()
 	run, item := waitingForApproval(t, l, "j", approvalQuestion("p1", "late"))
 	ok(t, l.Expire(ctx, item.ID, ledger.Result{Outcome: domain.OutcomeTimeout, Error: "nobody answered"}))
 	if r := get(t, l, run); r.Outcome != domain.OutcomeTimeout {
@@ -109,7 +115,12 @@ func approvals(t *testing.T, open Open) {
 	if i := must[ledger.Item](t)(l.Item(ctx, item.ID)); i.State != ledger.ItemWithdrawn {
 		t.Errorf("of a cancelled run: %+v", i)
 	}
+}
 
+// revokeOnly revokes the only standing approval there is.
+func revokeOnly(t *testing.T, l *ledger.Ledger) {
+	t.Helper()
+	ctx := t.Context()
 	given := must[[]ledger.Standing](t)(l.StandingGrants(ctx))
 	if len(given) != 1 || given[0].Agent != "a" || given[0].Action.Hash != ledger.ApprovalAlways || given[0].Action.Tool != "send" || given[0].Item == 0 {
 		t.Fatalf("standing: %+v", given)
@@ -117,10 +128,10 @@ func approvals(t *testing.T, open Open) {
 
 	must[ledger.Standing](t)(l.Revoke(ctx, given[0].ID))
 	if _, err := l.Revoke(ctx, given[0].ID); !errors.Is(err, ledger.ErrNotFound) {
-		t.Errorf("taken back twice: %v", err)
+		t.Errorf("revoked twice: %v", err)
 	}
 	if must[bool](t)(l.Stands(ctx, "a", ledger.ApprovalAlways)) {
-		t.Error("it stands after it was taken back")
+		t.Error("it is in force after it was revoked")
 	}
 }
 

@@ -17,8 +17,8 @@ type Open func(t *testing.T) *ledger.Ledger
 func Run(t *testing.T, fresh func(t *testing.T) Open) {
 	for name, test := range map[string]func(*testing.T, Open){
 		"Budget": budget, "BudgetCrash": budgetCrash, "BudgetRace": budgetRace, "PruneSpending": pruneSpending,
-		"Inbox": inbox, "InboxEnds": inboxEnds, "Recovery": recovery, "Infos": infos,
-		"Approvals": approvals, "ApprovalsTogether": approvalsTogether, "ApprovalExpires": approvalExpires, "DefinitionApproval": definitionApproval, "RecordTaint": recordTaint, "InitialTaint": initialTaint,
+		"Inbox": inbox, "InboxEnds": inboxEnds, "Recovery": recovery, "Infos": infos, "InfosOnce": infosOnce,
+		"Approvals": approvals, "ApprovalWithdrawn": approvalWithdrawn, "ApprovalsTogether": approvalsTogether, "ApprovalExpires": approvalExpires, "DefinitionApproval": definitionApproval, "RecordTaint": recordTaint, "InitialTaint": initialTaint,
 		"KeyIsOneRun": keyIsOneRun, "Claims": claims, "Overlap": overlap, "DueOnce": dueOnce, "Watermarks": watermarks,
 		"Fencing": fencing, "RetryLater": retryLater, "Interrupt": interrupt, "Cancel": cancel, "Retry": retryFinished,
 		"Record": record, "Outbox": outbox, "Prune": prune, "Filters": filters, "SurvivesReopen": survivesReopen, "Changed": changed,

@@ -259,12 +259,10 @@ func pausedJobs(t *testing.T, l *ledger.Ledger, job string) []ledger.Pause {
 	return out
 }
 
-// pauseAfterFailures plays what happens to a job, a letter for each thing, and tells after
-// which of them it was paused by the rule of three.
+// pauseAfterFailures plays scripts of what happens to a job, a letter for each thing, and checks
+// after which letters a rule of three failures pauses it.
 func pauseAfterFailures(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
-	outcomes := map[rune]domain.Outcome{'e': domain.OutcomeError, 't': domain.OutcomeTimeout, 'b': domain.OutcomeBudget, 's': domain.OutcomeSuccess,
-		'n': domain.OutcomeNothing, 'p': domain.OutcomePartial, 'c': domain.OutcomeCancelled, 'k': domain.OutcomeSkipped}
 	for _, c := range []struct{ script, paused string }{
 		{"eee", "3"}, {"etb", "3"}, {"ee", ""}, {"eeee", "3"}, {"eeeeeeee", "3"},
 		{"eesee", ""}, {"eeseee", "6"}, {"eenee", ""}, {"eepee", ""}, {"seee", "4"},
@@ -281,33 +279,7 @@ func pauseAfterFailures(t *testing.T, open Open) {
 		before := 0
 		rule := ledger.PauseRule{After: 3, Notices: []ledger.Notice{{Job: c.script, Channel: "desktop", Title: "paused " + c.script}}}
 		for i, what := range c.script {
-			switch what {
-			case 'R':
-				must[bool](t)(l.EndPause(ctx, ledger.PauseJob, c.script))
-				time.Sleep(time.Second)
-			case 'U':
-				pause(t, l, ledger.PauseJob, c.script, 0)
-			case 'A':
-				pause(t, l, ledger.PauseAll, "", 0)
-			case 'G':
-				pause(t, l, ledger.PauseAgent, "a", 0)
-			case 'o':
-				failing(t, l, "other", domain.OutcomeSuccess, rule)
-			case 'r':
-				run := enqueue(t, l, manual(c.script))[0].Run
-				ok(t, l.Finish(ctx, start(t, l, run), ledger.Result{Outcome: domain.OutcomeError, Pause: rule, RetryAt: time.Now().Add(time.Hour)}))
-			case 'd':
-				run := enqueue(t, l, manual(c.script))[0].Run
-				ok(t, l.Finish(ctx, start(t, l, run), ledger.Result{Outcome: domain.OutcomeBudget, Exit: "ended_by_surface", Pause: rule}))
-			case 'i': // the last of several interruptions says nothing about the job
-				run := enqueue(t, l, manual(c.script))[0].Run
-				ok(t, l.Interrupt(ctx, start(t, l, run), "killed", &ledger.Result{Outcome: domain.OutcomeInterrupted, Pause: rule}))
-			case 'I':
-				run := enqueue(t, l, manual(c.script))[0].Run
-				ok(t, l.Interrupt(ctx, start(t, l, run), "too long", &ledger.Result{Outcome: domain.OutcomeTimeout, Pause: rule}))
-			default:
-				failing(t, l, c.script, outcomes[what], rule)
-			}
+			playLetter(t, l, c.script, what, rule)
 			if n := len(pausedJobs(t, l, c.script)); n > before {
 				paused, before = append(paused, fmt.Sprint(i+1)), n
 			}
@@ -327,9 +299,46 @@ func pauseAfterFailures(t *testing.T, open Open) {
 			t.Errorf("%s: %d notices of %d pauses", c.script, notices, len(paused))
 		}
 
+		// What a script paused for everybody must not reach the next one.
 		for _, scope := range []string{ledger.PauseAll, ledger.PauseAgent} {
 			must[bool](t)(l.EndPause(ctx, scope, map[string]string{ledger.PauseAgent: "a"}[scope]))
 		}
+	}
+}
+
+// playLetter plays one letter of a script of pauseAfterFailures: something that happens to a job.
+func playLetter(t *testing.T, l *ledger.Ledger, job string, what rune, rule ledger.PauseRule) {
+	t.Helper()
+	ctx := t.Context()
+	outcomes := map[rune]domain.Outcome{'e': domain.OutcomeError, 't': domain.OutcomeTimeout, 'b': domain.OutcomeBudget, 's': domain.OutcomeSuccess,
+		'n': domain.OutcomeNothing, 'p': domain.OutcomePartial, 'c': domain.OutcomeCancelled, 'k': domain.OutcomeSkipped}
+
+	switch what {
+	case 'R':
+		must[bool](t)(l.EndPause(ctx, ledger.PauseJob, job))
+		time.Sleep(time.Second)
+	case 'U':
+		pause(t, l, ledger.PauseJob, job, 0)
+	case 'A':
+		pause(t, l, ledger.PauseAll, "", 0)
+	case 'G':
+		pause(t, l, ledger.PauseAgent, "a", 0)
+	case 'o':
+		failing(t, l, "other", domain.OutcomeSuccess, rule)
+	case 'r':
+		run := enqueue(t, l, manual(job))[0].Run
+		ok(t, l.Finish(ctx, start(t, l, run), ledger.Result{Outcome: domain.OutcomeError, Pause: rule, RetryAt: time.Now().Add(time.Hour)}))
+	case 'd':
+		run := enqueue(t, l, manual(job))[0].Run
+		ok(t, l.Finish(ctx, start(t, l, run), ledger.Result{Outcome: domain.OutcomeBudget, Exit: "ended_by_surface", Pause: rule}))
+	case 'i': // the last of several interruptions says nothing about the job
+		run := enqueue(t, l, manual(job))[0].Run
+		ok(t, l.Interrupt(ctx, start(t, l, run), "killed", &ledger.Result{Outcome: domain.OutcomeInterrupted, Pause: rule}))
+	case 'I':
+		run := enqueue(t, l, manual(job))[0].Run
+		ok(t, l.Interrupt(ctx, start(t, l, run), "too long", &ledger.Result{Outcome: domain.OutcomeTimeout, Pause: rule}))
+	default:
+		failing(t, l, job, outcomes[what], rule)
 	}
 }
 
