@@ -30,7 +30,7 @@ func addEvent(tx *sqlite.Tx, e Event, data map[string]any) error {
 		return err
 	}
 
-	// The cast hides the value from SQLite's planner, which looks at it because of a partial index
+	// The cast hides the value from SQLite's planner, which inspects it because of a partial index
 	// and would then plan the statement again on every call. And values(…) with a subquery: an
 	// insert … select from the same table would be copied to a temporary one first.
 	_, err := tx.Exec(`insert into events (run, seq, job, at, kind, data)

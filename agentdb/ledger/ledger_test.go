@@ -186,7 +186,7 @@ func TestOpenRefusesForeignFile(t *testing.T) {
 	}
 }
 
-// A large value that is not what was written is said to be damaged, and not given out; the
+// A large value that is not what was written is reported as damaged, and not returned; the
 // same value written again mends a file that was cut off.
 func TestDamagedBlob(t *testing.T) {
 	dir := t.TempDir()

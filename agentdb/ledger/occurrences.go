@@ -251,7 +251,7 @@ func Decide(d Due, others []Run, pauses []Pause) (decision domain.Decision, reas
 	return decision, reason, cancelOthers
 }
 
-// decideOverlap applies an overlap policy; others are the runs that it looks at, oldest first.
+// decideOverlap applies an overlap policy; others are the runs that decide it, oldest first.
 func decideOverlap(policy domain.Overlap, others []Run) (decision domain.Decision, reason string, cancelOthers bool) {
 	var queued []Run
 	for _, r := range others {

@@ -112,7 +112,7 @@ func (l *Ledger) pruneOld(ctx context.Context, statement, job string, before int
 const oldRuns = `select id from runs where job = $1 and state = 'finished' and finished_at < $2 order by finished_at, id limit $3`
 
 func (l *Ledger) pruneJob(ctx context.Context, job string, before time.Time) (int, error) {
-	// Nobody may start to refer to a blob between the look at its references and its removal.
+	// Nobody may start to refer to a blob between the query for its references and its removal.
 	l.blobsInUse.Lock()
 	defer l.blobsInUse.Unlock()
 

@@ -7,7 +7,7 @@ import (
 	"rouse/internal/domain"
 )
 
-// What becomes of a wake that has come (OSA-75, OSA-78, C-2).
+// TestDecideWake checks what becomes of a wake that is due (OSA-75, OSA-78, C-2).
 func TestDecideWake(t *testing.T) {
 	now := time.Date(2026, 3, 29, 12, 0, 0, 0, time.UTC)
 	ago := func(d time.Duration) time.Time { return now.Add(-d) }

@@ -100,7 +100,7 @@ func TestFailingOperationIsIsolated(t *testing.T) {
 	}
 }
 
-// SQLite takes a transaction back by itself when the disk is full; its word reaches the
+// SQLite rolls a transaction back by itself when the disk is full; its message reaches the
 // caller, and the next write finds a writer that works.
 func TestFullDisk(t *testing.T) {
 	db := open(t, filepath.Join(t.TempDir(), "t.db"))
@@ -257,7 +257,7 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
-// A creation that was killed at its first page is begun anew.
+// A creation that was killed at its first page is started again.
 func TestOpenAfterKilledCreation(t *testing.T) {
 	for _, statement := range []string{"pragma journal_mode=wal", "pragma user_version=0"} {
 		path := filepath.Join(t.TempDir(), "t.db")

@@ -32,6 +32,7 @@ func waitingForApproval(t *testing.T, l *ledger.Ledger, job string, q *ledger.Qu
 func approvalExpires(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	late := approvalQuestion("p1", "same")
+	// Expired from the start: no daemon has had a chance to close it.
 	late.Expires = -time.Second
 	run, item := waitingForApproval(t, l, "j", late)
 	for _, answer := range []string{ledger.ApprovalOnce, ledger.ApprovalAlways} {
@@ -153,7 +154,7 @@ func approvalsTogether(t *testing.T, open Open) {
 	}
 }
 
-// definitions: what a job is allowed to be stands once it is approved; denied, its run ends.
+// definitionApproval: the approval of a job's definition is a standing one; if it is denied, the run ends.
 func definitionApproval(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	of := func(hash string) *ledger.Question {
@@ -176,7 +177,7 @@ func definitionApproval(t *testing.T, open Open) {
 	}
 }
 
-// marks: what a run has met only grows, survives its attempt, and reaches the memory of its
+// recordTaint: the taint of a run only grows, survives its attempt, and reaches the memory of its
 // agent; an approval is used for one call.
 func recordTaint(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
@@ -230,7 +231,7 @@ func initialTaint(t *testing.T, open Open) {
 		r    ledger.Request
 		want string
 	}{
-		"by hand":   {manual("j"), ""},
+		"manual":    {manual("j"), ""},
 		"file":      {ledger.Request{Job: "j", Agent: "a", Trigger: domain.TriggerManual, Detail: ledger.Detail{File: file}}, "A"},
 		"files":     {ledger.Request{Job: "j", Agent: "a", Trigger: domain.TriggerWatch, Detail: ledger.Detail{Files: []ledger.File{*file}}}, "A"},
 		"folder":    {ledger.Request{Job: "j", Agent: "a", Trigger: domain.TriggerWatch, Detail: ledger.Detail{Folder: "/in"}}, "A"},

@@ -51,6 +51,7 @@ func claims(t *testing.T, open Open) {
 		t.Errorf("%d file.blocked events, want 1", blocked)
 	}
 
+	// The same path with other content is another file.
 	other := drop
 	other.Claim = &ledger.Claim{Job: "inbox", Path: "/in/a.csv", Hash: "h2"}
 	if changed := enqueue(t, l, other)[0]; !changed.New {

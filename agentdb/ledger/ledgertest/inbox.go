@@ -43,6 +43,7 @@ func inbox(t *testing.T, open Open) {
 		t.Errorf("notices: %+v", n)
 	}
 
+	// The answer comes after a restart, and through another process.
 	l = open(t)
 	if _, err := l.Answer(ctx, items[0].ID, "b"); err != nil {
 		t.Fatal(err)

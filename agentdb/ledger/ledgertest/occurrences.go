@@ -81,8 +81,9 @@ func dueAgain(t *testing.T, open Open) {
 		}
 	}
 
-	// What comes again is decided like anything else that is due.
+	// What is due again is decided like anything else that is due.
 	recordDue(t, l, decided(due("busy", noon, "skip"), domain.DecisionMissed, ""))
+	// A manual run counts as much as a scheduled one.
 	start(t, l, enqueue(t, l, manual("busy"))[0].Run)
 
 	for range 2 {
@@ -110,6 +111,7 @@ func rewind(t *testing.T, open Open) {
 	must[[]ledger.Occurrence](t)(l.RecordDue(ctx, time.Now(), []ledger.Due{due("ahead", now.Add(9*time.Hour), "allow")},
 		map[string]time.Time{"ahead": time.Now(), "behind": now.Add(time.Minute)}))
 	right := now.Add(time.Hour)
+	// Only the first call moves anything.
 	closes(t, l, "a clock that is set right", true, func() { ok(t, l.Rewind(ctx, right)) })
 	closes(t, l, "a clock that was right", false, func() { ok(t, l.Rewind(ctx, right)) })
 	states := must[map[string]ledger.JobState](t)(l.SyncJobs(ctx, right, specs))
@@ -191,7 +193,7 @@ func stretches(t *testing.T, open Open) {
 	stretchEdges(t, l, missed)
 }
 
-// meet: nothing of a stretch is lost where it meets an instant that has a row of its own.
+// stretchEdges: no part of a stretch is lost where it touches an instant that has its own row.
 func stretchEdges(t *testing.T, l *ledger.Ledger, missed func(job string, from, to time.Duration, n int) ledger.Due) {
 	const h = time.Hour
 	tell := func(job string) string {
@@ -234,7 +236,7 @@ func stretchEdges(t *testing.T, l *ledger.Ledger, missed func(job string, from, 
 	}
 }
 
-// burst: ten thousand instants at once are accepted together or not at all.
+// largeBatch: thousands of instants at once are accepted together or not at all.
 func largeBatch(t *testing.T, open Open) {
 	n := batchSize(t)
 	l, ctx := open(t), t.Context()
@@ -249,6 +251,7 @@ func largeBatch(t *testing.T, open Open) {
 
 	must[map[string]ledger.JobState](t)(l.SyncJobs(ctx, noon.Add(-time.Hour), specs))
 	bad := append(due1[:n:n], due("bad", time.Date(20_000, 1, 1, 0, 0, 0, 0, time.UTC), "skip")) // no JSON can say that year
+	// One bad instant at the very end fails the whole batch.
 	if _, err := l.RecordDue(ctx, noon, bad, marks); err == nil {
 		t.Error("an instant in the year 20000 was recorded")
 	}
@@ -287,7 +290,7 @@ func largeBatch(t *testing.T, open Open) {
 	}
 }
 
-// crowd: whether a job may run does not take longer the more often it ran.
+// manyQueued: deciding whether a job may run takes no longer the more runs it has queued.
 func manyQueued(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	for i := range 300 {
@@ -304,7 +307,7 @@ func manyQueued(t *testing.T, open Open) {
 	}
 
 	// The last of them finds what it needs beside many queued runs without reading them all;
-	// TestQueryPlans says by which index.
+	// TestQueryPlans checks by which index.
 	var many []ledger.Due
 	for i := range 500 {
 		many = append(many, due("crowded", noon.Add(time.Duration(i)*time.Minute), "allow"))
@@ -322,8 +325,8 @@ func manyQueued(t *testing.T, open Open) {
 	}
 }
 
-// skippedRun: a run that its job's gate or deadline skipped takes its instant with it;
-// trying it again by hand brings it back.
+// skippedRun: a run that its job's condition or deadline skipped makes its instant skipped; a manual
+// retry turns that back.
 func skippedRun(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	read := func(job string) ledger.Occurrence {
@@ -339,9 +342,9 @@ func skippedRun(t *testing.T, open Open) {
 	late.Reason = "caught up 3m late"
 	run := recordDue(t, l, late).Run
 	other := recordDue(t, l, due("other", noon, "skip"))
-	ok(t, l.Finish(ctx, start(t, l, run), ledger.Result{Outcome: domain.OutcomeSkipped, Error: "gate: no new file"}))
-	if o := read("j"); o.Decision != domain.DecisionSkipped || o.Reason != "gate: no new file" || o.Run != run || o.Outcome != domain.OutcomeSkipped {
-		t.Errorf("skipped by its gate: %+v", o)
+	ok(t, l.Finish(ctx, start(t, l, run), ledger.Result{Outcome: domain.OutcomeSkipped, Error: "condition: no new file"}))
+	if o := read("j"); o.Decision != domain.DecisionSkipped || o.Reason != "condition: no new file" || o.Run != run || o.Outcome != domain.OutcomeSkipped {
+		t.Errorf("skipped by its condition: %+v", o)
 	}
 
 	must[ledger.Run](t)(l.Retry(ctx, run))
@@ -371,9 +374,9 @@ func skippedRun(t *testing.T, open Open) {
 	}
 
 	// A run that no schedule asked for has no instant.
-	ok(t, l.Finish(ctx, start(t, l, enqueue(t, l, manual("caught"))[0].Run), ledger.Result{Outcome: domain.OutcomeSkipped, Error: "gate"}))
+	ok(t, l.Finish(ctx, start(t, l, enqueue(t, l, manual("caught"))[0].Run), ledger.Result{Outcome: domain.OutcomeSkipped, Error: "condition"}))
 	if o := read("caught"); o.Decision != domain.DecisionRun {
-		t.Errorf("after a run by hand: %+v", o)
+		t.Errorf("after a manual run: %+v", o)
 	}
 }
 
@@ -460,6 +463,7 @@ func overlap(t *testing.T, open Open) {
 			t.Errorf("%s: %s while queued, want %s (%s)", c.policy, second.Decision, c.queued, second.Reason)
 		}
 
+		// The queued run is gone, so nothing is left to start.
 		if c.policy == "cancel_previous" {
 			if r := get(t, l, first.Run); r.Outcome != domain.OutcomeCancelled {
 				t.Errorf("cancel_previous left the queued run %s/%s", r.State, r.Outcome)
@@ -507,6 +511,7 @@ func watermarks(t *testing.T, open Open) {
 	must[map[string]ledger.JobState](t)(l.SyncJobs(ctx, at, []ledger.JobSpec{spec}))
 	later := at.Add(time.Hour)
 	must[[]ledger.Occurrence](t)(l.RecordDue(ctx, later, nil, map[string]time.Time{"j": later}))
+	// A late writer must not make instants due again.
 	must[[]ledger.Occurrence](t)(l.RecordDue(ctx, later, nil, map[string]time.Time{"j": at})) // never backwards
 	same := must[map[string]ledger.JobState](t)(l.SyncJobs(ctx, later.Add(time.Hour), []ledger.JobSpec{spec}))["j"]
 	if !same.Watermark.Equal(later) || !same.Anchor.Equal(at) {

@@ -192,7 +192,7 @@ func pausedInstants(t *testing.T, open Open) {
 
 	pause(t, l, ledger.PauseAll, "", 0)
 	if a := enqueue(t, l, manual("job"))[0]; !a.New {
-		t.Errorf("a run by hand in a pause: %+v", a)
+		t.Errorf("a manual run in a pause: %+v", a)
 	}
 }
 
@@ -212,7 +212,8 @@ func closes(t *testing.T, l *ledger.Ledger, what string, want bool, do func()) {
 	}
 }
 
-// replans: who keeps the time hears of all that moves it, and of nothing else.
+// planChanges: whoever plans what is due next is notified of everything that changes it, and of
+// nothing else.
 func planChanges(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	closes(t, l, "a run", false, func() { enqueue(t, l, manual("j")) })
@@ -409,11 +410,11 @@ func pauseOrder(t *testing.T, open Open) {
 	}
 }
 
-// pauseRace: two processes pause the same thing, by hand or because it failed; one pause is on.
+// pauseRace: two processes pause the same thing, manually or because it failed; one pause is in force.
 func pauseRace(t *testing.T, open Open) {
 	two := [2]*ledger.Ledger{open(t), open(t)}
 	for i := range 20 {
-		by, failed := fmt.Sprint("by hand ", i), fmt.Sprint("failed ", i)
+		by, failed := fmt.Sprint("manual ", i), fmt.Sprint("failed ", i)
 		for _, err := range atOnce(two, func(_ int, l *ledger.Ledger) error {
 			_, err := l.SetPause(t.Context(), ledger.Pause{Scope: ledger.PauseJob, Name: by, Paused: ledger.ByUser})
 			return err
@@ -421,6 +422,7 @@ func pauseRace(t *testing.T, open Open) {
 			ok(t, err)
 		}
 
+		// The second failure of two completes the rule, in whichever process it ends.
 		attempts := [2]ledger.Attempt{start(t, two[0], enqueue(t, two[0], manual(failed))[0].Run), start(t, two[1], enqueue(t, two[1], manual(failed))[0].Run)}
 		for _, err := range atOnce(two, func(n int, l *ledger.Ledger) error {
 			return l.Finish(t.Context(), attempts[n], ledger.Result{Outcome: domain.OutcomeError, Pause: ledger.PauseRule{After: 2}})
@@ -434,7 +436,7 @@ func pauseRace(t *testing.T, open Open) {
 		}
 
 		if on[by] != 1 || on[failed] != 1 {
-			t.Errorf("round %d: %d pauses by hand and %d after failures are on", i, on[by], on[failed])
+			t.Errorf("round %d: %d manual pauses and %d after failures are in force", i, on[by], on[failed])
 		}
 	}
 }

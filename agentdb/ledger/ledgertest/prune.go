@@ -11,18 +11,21 @@ import (
 	"time"
 )
 
-// pruneTime: what is old of the record of time goes, and nothing that is still of use.
-func pruneTime(t *testing.T, open Open) {
-	l, ctx := open(t), t.Context()
-	const day = 24 * time.Hour
-	now := time.Now().Add(100 * day)
-	keep := func(job string) time.Duration {
-		if job == "long" {
-			return 90 * day
-		}
-		return 30 * day
-	}
+const day = 24 * time.Hour
 
+// keepLong keeps the record of the job "long" for 90 days, and that of all others for 30.
+func keepLong(job string) time.Duration {
+	if job == "long" {
+		return 90 * day
+	}
+	return 30 * day
+}
+
+// oldRecord records instants of three jobs and events of two, up to 81 days before now, and returns
+// a run that has an old event.
+func oldRecord(t *testing.T, l *ledger.Ledger, now time.Time) int64 {
+	t.Helper()
+	ctx := t.Context()
 	ago := func(days float64) time.Time { return now.Add(-time.Duration(days * float64(day))) }
 	must[map[string]ledger.JobState](t)(l.SyncJobs(ctx, ago(99), []ledger.JobSpec{{Name: "j", ScheduleHash: "1"}, {Name: "long", ScheduleHash: "1"}, {Name: "behind", ScheduleHash: "1"}}))
 	instants := []float64{60, 31, 30.001, 30, 29.9, 1}
@@ -34,6 +37,7 @@ func pruneTime(t *testing.T, open Open) {
 	}
 
 	over, reaching := decided(due("j", ago(80), "skip"), domain.DecisionMissed, "over"), decided(due("j", ago(81), "skip"), domain.DecisionMissed, "reaching")
+	// The first stretch is old in all its parts, the second reaches into what is kept.
 	over.Through, reaching.Through, reaching.Instants = ago(31), ago(29), 1000
 	all = append(all, over, reaching)
 	must[[]ledger.Occurrence](t)(l.RecordDue(ctx, now, all, map[string]time.Time{"j": now, "long": now, "behind": ago(50)}))
@@ -44,9 +48,18 @@ func pruneTime(t *testing.T, open Open) {
 		}
 	}
 
+	// Events of a run go with their run, however old they are.
 	run := enqueue(t, l, manual("j"))[0].Run
 	ok(t, l.AppendEvents(ctx, ledger.Event{Kind: "of a run", Job: "j", Run: run, At: ago(50)}))
-	removed := must[int](t)(l.Prune(ctx, now, keep))
+	return run
+}
+
+// pruneTime: old occurrences and events are removed, and nothing that is still of use.
+func pruneTime(t *testing.T, open Open) {
+	l, ctx := open(t), t.Context()
+	now := time.Now().Add(100 * day)
+	run := oldRecord(t, l, now)
+	removed := must[int](t)(l.Prune(ctx, now, keepLong))
 	for range 2 { // and once more: nothing is left to do
 		if removed != 0 {
 			t.Errorf("%d runs removed", removed)
@@ -72,7 +85,7 @@ func pruneTime(t *testing.T, open Open) {
 			t.Errorf("events left: %s", got)
 		}
 
-		removed = must[int](t)(l.Prune(ctx, now, keep))
+		removed = must[int](t)(l.Prune(ctx, now, keepLong))
 	}
 
 	// The watermark is past what was removed: it is not due again.
@@ -110,7 +123,6 @@ func pruneMany(t *testing.T, open Open) {
 // before it are gone as well, so that no failure from before counts again.
 func prunePauses(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
-	const day = 24 * time.Hour
 	rule := ledger.PauseRule{After: 2}
 	for range 2 {
 		failing(t, l, "long", domain.OutcomeError, rule)
@@ -130,12 +142,7 @@ func prunePauses(t *testing.T, open Open) {
 
 	for _, want := range []string{"long over on unknown", "long on"} {
 		time.Sleep(40 * day)
-		must[int](t)(l.Prune(ctx, time.Now(), func(job string) time.Duration {
-			if job == "long" {
-				return 90 * day
-			}
-			return 30 * day
-		}))
+		must[int](t)(l.Prune(ctx, time.Now(), keepLong))
 
 		var left []string
 		for _, p := range pausesFrom(t, l, time.Time{}) {
@@ -182,6 +189,7 @@ func prune(t *testing.T, open Open) {
 	if steps := must[[]ledger.Step](t)(l.Steps(ctx, young)); len(steps[0].Message) < 100_000 {
 		t.Error("a value that a kept run shares was removed")
 	}
+	// Claims are never pruned: the file may still be lying there.
 	if again := enqueue(t, l, drop)[0]; !again.Blocked {
 		t.Errorf("retention made an old file new: %+v", again)
 	}

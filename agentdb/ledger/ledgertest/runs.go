@@ -36,6 +36,7 @@ func fencing(t *testing.T, open Open) {
 	}
 
 	ok(t, l.Interrupt(ctx, old, "gone", nil))
+	// From here on there are two attempts that both believe to be the running one.
 	current := start(t, l, run)
 	now := time.Now()
 	writes := map[string]error{
@@ -52,6 +53,7 @@ func fencing(t *testing.T, open Open) {
 		}
 	}
 
+	// The right attempt is fenced off as well once it has finished.
 	ok(t, l.Finish(ctx, current, ledger.Result{Outcome: domain.OutcomeNothing}))
 	if err := l.Finish(ctx, current, ledger.Result{Outcome: domain.OutcomeError}); !errors.Is(err, ledger.ErrFenced) {
 		t.Errorf("a run finished twice: %v", err)
@@ -185,7 +187,7 @@ func filters(t *testing.T, open Open) {
 	}
 }
 
-// survives: what was acknowledged is there when the ledger is opened again beside it.
+// survivesReopen: what was acknowledged is there when the ledger is opened a second time.
 func survivesReopen(t *testing.T, open Open) {
 	run := enqueue(t, open(t), manual("j"))[0].Run
 	if r := get(t, open(t), run); r.State != domain.StateQueued {
@@ -195,6 +197,7 @@ func survivesReopen(t *testing.T, open Open) {
 
 func changed(t *testing.T, open Open) {
 	l := open(t)
+	// Taken before the write, as every waiter has to.
 	before := l.Changed()
 	enqueue(t, l, manual("j"))
 	ctx, stop := context.WithTimeout(t.Context(), 10*time.Second)
@@ -218,6 +221,7 @@ func record(t *testing.T, open Open) {
 	l, ctx, now := open(t), t.Context(), time.UnixMilli(1_700_000_000_123).UTC()
 	run := enqueue(t, l, manual("j"))[0].Run
 	a := start(t, l, run)
+	// Over 64 KiB, so it goes to a file.
 	large, err := json.Marshal(strings.Repeat("ü'\"\n", 30_000))
 	ok(t, err)
 	step := ledger.Step{Run: run, Attempt: 1, Number: 1, Message: large, Text: "hello", Notices: []string{"[System Notice] x"},

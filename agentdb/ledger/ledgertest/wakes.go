@@ -141,8 +141,9 @@ func wakeUsage(t *testing.T, open Open) {
 		wake("a", domain.TriggerSelf, o)
 	}
 
-	start(t, l, wake("a", domain.TriggerSelf, ""))                                     // is on
-	wake("a", domain.TriggerSelf, "")                                                  // waits
+	start(t, l, wake("a", domain.TriggerSelf, "")) // is on
+	wake("a", domain.TriggerSelf, "")              // waits
+	// Neither what waits nor what never started counts, and neither do another agent or another trigger.
 	must[ledger.Run](t)(l.RequestCancel(ctx, wake("a", domain.TriggerSelf, ""), "no")) // never started
 	fire(t, l, 0, setWake(t, l, "a", time.Now().Add(-time.Hour), skipMiss).ID)         // dropped
 	wake("b", domain.TriggerSelf, domain.OutcomeSuccess)                               // another's
@@ -225,6 +226,7 @@ func wakeFires(t *testing.T, open Open) {
 	time.Sleep(time.Minute)
 	next := setWake(t, l, "a", time.Now().Add(time.Hour))
 
+	// 999 was never a wake: an id from nowhere does no harm either.
 	for _, l := range []*ledger.Ledger{l, open(t)} {
 		if again := fire(t, l, 1, s.ID, s.ID, 999)[0]; again.Run != 0 || again.Decision == ledger.SlotRun || again.Slot.ID != s.ID {
 			t.Errorf("fired again: %+v", again)
@@ -247,7 +249,7 @@ func wakeFires(t *testing.T, open Open) {
 	}
 }
 
-// wakeEarly: a wake that was moved meanwhile does not fire before its time.
+// wakeEarly: a wake does not fire before its time, whoever asks.
 func wakeEarly(t *testing.T, open Open) {
 	l, at := open(t), time.Now().Add(time.Hour)
 	s := setWake(t, l, "a", at)
@@ -268,7 +270,7 @@ func wakeEarly(t *testing.T, open Open) {
 	}
 }
 
-// wakePaused: a wake that comes in a pause stays, and is decided again when the pause is over.
+// wakePaused: a wake that is due in a pause stays, and is decided again when the pause is over.
 func wakePaused(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	once, never := setWake(t, l, "once", time.Now()), setWake(t, l, "skip", time.Now(), skipMiss)
@@ -289,6 +291,7 @@ func wakePaused(t *testing.T, open Open) {
 		t.Errorf("wakes: %+v", all)
 	}
 
+	// A pause without an end lasts longest, so the daemon cannot know when to look again.
 	pause(t, l, ledger.PauseAgent, "once", 0)
 	if d := fire(t, l, 0, once.ID)[0]; d.Decision != ledger.SlotPaused || !d.At.IsZero() {
 		t.Errorf("in a pause without an end: %+v", d)
@@ -302,7 +305,7 @@ func wakePaused(t *testing.T, open Open) {
 	}
 }
 
-// wakeStaleAfter: one that is more than five minutes late is dropped, visibly, or runs once.
+// wakeStale: a wake that is more than five minutes late is dropped, visibly, or runs once.
 func wakeStale(t *testing.T, open Open) {
 	l := open(t)
 	for i, c := range []struct {
@@ -344,12 +347,13 @@ func wakeStale(t *testing.T, open Open) {
 	}
 }
 
-// wakeDeferral: what is of low priority gives way when every lane is taken: once later, then
-// not at all.
+// wakeShed: a wake of low priority gives way when every lane is taken. It is deferred once, and
+// then dropped.
 func wakeShed(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	busy := start(t, l, enqueue(t, l, manual("j"))[0].Run)
 	one, two, normal := setWake(t, l, "one", time.Now(), low), setWake(t, l, "two", time.Now(), low), setWake(t, l, "normal", time.Now())
+	// One lane, and it is taken.
 	d := fire(t, l, 1, one.ID, two.ID, normal.ID)
 	later := time.Now().Add(5 * time.Minute)
 	for _, d := range d[:2] {
@@ -377,7 +381,7 @@ func wakeShed(t *testing.T, open Open) {
 		t.Errorf("a lane is free: %+v", d)
 	}
 
-	// A new plan is put off anew, and a daemon without a bound never.
+	// A new plan has its own deferral, and a daemon without a limit of lanes defers nothing.
 	start(t, l, enqueue(t, l, manual("j"))[0].Run)
 	again := setWake(t, l, "one", time.Now(), low, func(s *ledger.Slot) { s.Deferred = true })
 	if d := fire(t, l, 1, again.ID)[0]; d.Decision != ledger.SlotLater || again.Deferred {
@@ -390,8 +394,8 @@ func wakeShed(t *testing.T, open Open) {
 	}
 }
 
-// wakesSpaced: an agent is not woken twice within five seconds; having been put off for that
-// is not having given way.
+// wakesSpaced: an agent is not woken twice within five seconds, and waiting for that does not use up
+// the one deferral of a low priority.
 func wakesSpaced(t *testing.T, open Open) {
 	l, ctx, begin := open(t), t.Context(), time.Now()
 	first := fire(t, l, 0, setWake(t, l, "a", begin).ID)[0]
@@ -432,7 +436,7 @@ func wakesSpaced(t *testing.T, open Open) {
 	}
 }
 
-// wakeText: what an agent says is kept as it was said, whatever it looks like.
+// wakeText: instructions are kept exactly as the agent wrote them, whatever they look like.
 func wakeText(t *testing.T, open Open) {
 	l := open(t)
 	hostile := []string{"", "'; drop table slots; --", "\"quoted\" \\ back\\slash", "two\nlines\r\n\ttab", "<b>&amp;</b> {\"json\":[1]}", "$1 ? :name @x %s %d",
@@ -457,6 +461,7 @@ func wakeText(t *testing.T, open Open) {
 	}
 
 	// No UTF-8, zero bytes, and a time after the last that a record can name: no error.
+	// In UTC this is the year 10000.
 	far := time.Date(9999, 12, 31, 23, 59, 59, 0, time.FixedZone("", -23*3600))
 	s := setWake(t, l, "\xff\x00", time.Now(), func(s *ledger.Slot) {
 		s.Instructions, s.ContextViews, s.AskedAt = "a\x00b\xffc", []string{"\x00\xff"}, far

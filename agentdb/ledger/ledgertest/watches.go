@@ -112,6 +112,7 @@ func manyFilesRace(t *testing.T, open Open) {
 	}
 	answers := make(chan answer, n)
 	for i := range n {
+		// Three of the five names for each caller, so that they compete for all of them.
 		mine := slices.Concat(names[i%5:], names[:i%5])[:3]
 		slices.Sort(mine)
 		go func() {
@@ -183,6 +184,7 @@ func watchStateWithRun(t *testing.T, open Open) {
 		t.Errorf("%+v: %+v %v (%v)", one, st, known, err)
 	}
 
+	// The same key again: a daemon that was killed after the commit repeats its request.
 	ask.Watch = &ledger.WatchState{Job: "in", Print: "second", Round: 2}
 	two := enqueue(t, l, ask)[0]
 	if st, _, err := l.WatchState(ctx, "in"); two.New || two.Run != one.Run || err != nil || st.Print != "first" {
@@ -225,7 +227,7 @@ func finishAfterMove(t *testing.T, open Open) {
 	ended(pending[0], false)
 }
 
-// own: what a run of the job wrote itself is nobody's trigger, unless somebody else took it.
+// ownOutput: what a run of the job wrote itself triggers nothing, unless another run has claimed it.
 func ownOutput(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	run := enqueue(t, l, manual("in"))[0].Run
@@ -280,6 +282,7 @@ func breaker(t *testing.T, open Open) {
 		}
 	}
 
+	// Blocked content starts no run, so it does not count.
 	if a := ask("/in/loop", "0"); !a.Blocked || a.Broken {
 		t.Errorf("the same bytes: %+v", a)
 	}

@@ -9,7 +9,7 @@ import (
 	"rouse/agentdb/sqlite"
 )
 
-// Somebody else's lock is said in words, and forgotten as soon as it is gone.
+// Somebody else's lock is reported in words, and forgotten as soon as it is gone.
 func TestBusy(t *testing.T) {
 	t.Parallel() // the lock is waited for, for five seconds
 	path := filepath.Join(t.TempDir(), "a.db")
