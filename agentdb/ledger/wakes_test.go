@@ -7,8 +7,8 @@ import (
 	"rouse/internal/domain"
 )
 
-// What becomes of a slot that has come (OSA-75, OSA-78, C-2).
-func TestDecideSlot(t *testing.T) {
+// TestDecideWake checks what becomes of a wake that is due (OSA-75, OSA-78, C-2).
+func TestDecideWake(t *testing.T) {
 	now := time.Date(2026, 3, 29, 12, 0, 0, 0, time.UTC)
 	ago := func(d time.Duration) time.Time { return now.Add(-d) }
 	on := func(scope, name string, until time.Duration) Pause {

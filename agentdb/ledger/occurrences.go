@@ -13,82 +13,16 @@ import (
 	"rouse/internal/domain"
 )
 
-// maxQueueAll bounds what overlap: queue_all lets wait.
+// maxQueueAll bounds how many runs overlap: queue_all keeps queued.
 const maxQueueAll = 100
-
-// SyncJobs makes the ledger's jobs those of the configuration. A new job, one that was
-// gone, and one whose schedule changed, starts from now; an unchanged one keeps its anchor
-// and watermark; one that is gone keeps its history.
-func (l *Ledger) SyncJobs(ctx context.Context, now time.Time, specs []JobSpec) (map[string]JobState, error) {
-	out := map[string]JobState{}
-	err := l.do(ctx, func(tx *sqlite.Tx) error {
-		clear(out)
-		const candidate = 2 // removed, unless the configuration still has it
-		if _, err := tx.Exec(`update jobs set removed = $1 where removed = 0`, candidate); err != nil {
-			return err
-		}
-
-		for _, s := range specs {
-			st := JobState{Name: s.Name, ScheduleHash: s.ScheduleHash}
-			var anchor, watermark int64
-			if err := tx.QueryRow(`insert into jobs (name, agent, schedule_hash, anchor, watermark) values ($1, $2, $3, $4, $4)
-				on conflict (name) do update set agent = excluded.agent, removed = 0,
-				anchor = case when jobs.schedule_hash = excluded.schedule_hash and jobs.removed <> 1 then jobs.anchor else excluded.anchor end,
-				watermark = case when jobs.schedule_hash = excluded.schedule_hash and jobs.removed <> 1 then jobs.watermark else excluded.watermark end,
-				schedule_hash = excluded.schedule_hash returning anchor, watermark`, s.Name, s.Agent, s.ScheduleHash, ms(now)).Scan(&anchor, &watermark); err != nil {
-				return err
-			}
-
-			st.Anchor, st.Watermark = instant(anchor), instant(watermark)
-			out[s.Name] = st
-		}
-
-		_, err := tx.Exec(`update jobs set removed = 1 where removed = $1`, candidate)
-		return err
-	})
-
-	return out, err
-}
-
-// Jobs lists how far the jobs of the configuration have been dealt with.
-func (l *Ledger) Jobs(ctx context.Context) ([]JobState, error) {
-	rows, err := l.read.QueryContext(ctx, `select name, schedule_hash, anchor, watermark from jobs where removed <> 1 order by name`)
-	return collect(rows, err, func(rows *sql.Rows) (JobState, error) {
-		var st JobState
-		var anchor, watermark int64
-		err := rows.Scan(&st.Name, &st.ScheduleHash, &anchor, &watermark)
-		st.Anchor, st.Watermark = instant(anchor), instant(watermark)
-		return st, err
-	})
-}
-
-// Rewind brings the watermarks back to now: the clock ran ahead and was set right. What
-// ran in the time that comes again has its row, and does not run twice. A pause that began
-// in that time begins now and is as long as it was; one that was ended in it is over.
-func (l *Ledger) Rewind(ctx context.Context, now time.Time) error {
-	return l.replan(ctx, func(tx *sqlite.Tx) (bool, error) {
-		if _, err := tx.Exec(`update jobs set watermark = $1 where watermark > $1`, ms(now)); err != nil {
-			return false, err
-		}
-
-		moved, err := tx.Exec(`update pauses set since = case when since > $1 then $1 else since end,
-			until = case when since > $1 and until <> 0 then until - since + $1 else until end,
-			ended_at = case when ended_at > $1 then $1 else ended_at end where since > $1 or ended_at > $1`, ms(now))
-		if err != nil {
-			return false, err
-		}
-
-		n, err := moved.RowsAffected()
-		return n > 0, err
-	})
-}
 
 // RecordDue gives each instant its one row, queues the runs, and advances the watermarks
 // of the jobs, all in one transaction. An instant that has a row keeps it, and the row is
-// returned; so it does not matter how often, or from where, it is reported. Only one that
-// was missed, and comes again because the clock was set back, may run after all.
+// returned, so it does not matter how often, or by whom, it is reported. Only an instant that
+// was missed, and is due again because the clock was set back, may run after all.
 func (l *Ledger) RecordDue(ctx context.Context, now time.Time, due []Due, watermarks map[string]time.Time) ([]Occurrence, error) {
 	out := make([]Occurrence, len(due))
+	// A pause counts at the nominal instant. One that is over by now may cover an earlier instant.
 	earliest := now
 	for _, d := range due {
 		if d.Nominal.Before(earliest) {
@@ -97,13 +31,13 @@ func (l *Ledger) RecordDue(ctx context.Context, now time.Time, due []Due, waterm
 	}
 
 	err := l.do(ctx, func(tx *sqlite.Tx) error {
-		pauses, err := pausesIn(tx, earliest)
+		pauses, err := queryPauses(tx, earliest)
 		if err != nil {
 			return err
 		}
 
 		for i, d := range due {
-			if out[i], err = l.recordOne(tx, now, d, pauses); err != nil {
+			if out[i], err = l.recordOccurrence(tx, now, d, pauses); err != nil {
 				return err
 			}
 		}
@@ -120,9 +54,9 @@ func (l *Ledger) RecordDue(ctx context.Context, now time.Time, due []Due, waterm
 	return out, err
 }
 
-// recordOne inserts the instant's row first, so that of two schedulers the second waits for
-// the first and finds its decision.
-func (l *Ledger) recordOne(tx *sqlite.Tx, now time.Time, d Due, pauses []Pause) (Occurrence, error) {
+// recordOccurrence inserts the row of the instant first, so that of two schedulers the second
+// waits for the first and finds its decision.
+func (l *Ledger) recordOccurrence(tx *sqlite.Tx, now time.Time, d Due, pauses []Pause) (Occurrence, error) {
 	o := Occurrence{Job: d.Job, Source: d.Source, Nominal: d.Nominal, Actual: d.Actual, Decision: d.Decision, Reason: d.Reason,
 		Through: d.Through, Instants: d.Instants}
 	if d.Through.IsZero() {
@@ -134,17 +68,18 @@ func (l *Ledger) recordOne(tx *sqlite.Tx, now time.Time, d Due, pauses []Pause) 
 		values ($1, $2, $3, $4, $5, $6, $7, $8, $9) on conflict (job, nominal) do nothing returning nominal`,
 		d.Job, ms(d.Nominal), ms(d.Actual), d.Decision, d.Reason, ms(now), d.Source, ms(d.Through), o.Instants).Scan(&mine)
 	if errors.Is(err, sql.ErrNoRows) {
-		old, err := l.recorded(tx, d)
+		// The instant has a row. It stands, unless it was missed and may run after all.
+		old, err := l.recordedOccurrence(tx, d)
 		switch {
 		case err != nil:
 			return old, err
 		case !d.Through.IsZero():
-			return stretch(tx, now, old, d)
+			return recordStretch(tx, now, old, d)
 		case old.Decision != domain.DecisionMissed || d.Decision != domain.DecisionRun:
 			return old, nil
 		}
 
-		if err := detach(tx, now, old); err != nil {
+		if err := detachFirst(tx, now, old); err != nil {
 			return old, err
 		}
 	} else if err != nil {
@@ -152,19 +87,20 @@ func (l *Ledger) recordOne(tx *sqlite.Tx, now time.Time, d Due, pauses []Pause) 
 	}
 
 	if d.Decision == domain.DecisionRun {
-		if o.Decision, o.Reason, err = l.decideIn(tx, now, d, pauses); err != nil {
+		if o.Decision, o.Reason, err = l.decideWithRuns(tx, now, d, pauses); err != nil {
 			return o, err
 		}
 	}
 
 	if o.Decision == domain.DecisionRun {
-		if o.Run, err = acceptDue(tx, now, d); err != nil {
+		if o.Run, err = enqueueDue(tx, now, d); err != nil {
 			return o, err
 		}
-	} else if err := addEvent(tx, Event{Job: d.Job, At: now, Kind: "occurrence." + string(o.Decision)}, told(o)); err != nil {
+	} else if err := addEvent(tx, Event{Job: d.Job, At: now, Kind: "occurrence." + string(o.Decision)}, occurrenceData(o)); err != nil {
 		return o, err
 	}
 
+	// What is not to run was inserted as it was decided.
 	if d.Decision != domain.DecisionRun {
 		return o, nil
 	}
@@ -174,10 +110,11 @@ func (l *Ledger) recordOne(tx *sqlite.Tx, now time.Time, d Due, pauses []Pause) 
 	return o, err
 }
 
-// stretch records a stretch of missed instants whose first one has a row. One that stands
-// for a stretch grows; beside any other the rest of the stretch gets its own.
-func stretch(tx *sqlite.Tx, now time.Time, old Occurrence, d Due) (Occurrence, error) {
+// recordStretch records a stretch of missed instants whose first instant has a row already. A
+// row that stands for a stretch is extended; next to any other row, the rest gets its own.
+func recordStretch(tx *sqlite.Tx, now time.Time, old Occurrence, d Due) (Occurrence, error) {
 	if old.Through.IsZero() {
+		// The first instant keeps its own row, and the stretch begins right behind it.
 		if d.Instants == 1 {
 			return old, nil
 		}
@@ -196,8 +133,9 @@ func stretch(tx *sqlite.Tx, now time.Time, old Occurrence, d Due) (Occurrence, e
 	return scanOccurrence(tx.QueryRow(oneOccurrence, d.Job, ms(d.Nominal)))
 }
 
-// detach takes the first instant of a stretch out of it: it gets a row for itself.
-func detach(tx *sqlite.Tx, now time.Time, o Occurrence) error {
+// detachFirst separates the first instant of a stretch from the rest, so that it has a row of
+// its own.
+func detachFirst(tx *sqlite.Tx, now time.Time, o Occurrence) error {
 	if o.Through.IsZero() {
 		return nil
 	}
@@ -207,12 +145,12 @@ func detach(tx *sqlite.Tx, now time.Time, o Occurrence) error {
 
 	rest := Due{Job: o.Job, Source: o.Source, Nominal: o.Nominal, Actual: o.Actual, Decision: o.Decision, Reason: o.Reason, Through: o.Through, Instants: o.Instants}
 	o.Through = time.Time{}
-	_, err := stretch(tx, now, o, rest)
+	_, err := recordStretch(tx, now, o, rest)
 	return err
 }
 
-// told is what the event of an occurrence that does not run says.
-func told(o Occurrence) map[string]any {
+// occurrenceData is what the event of an occurrence that does not run says.
+func occurrenceData(o Occurrence) map[string]any {
 	data := map[string]any{"nominal": o.Nominal.UTC(), "reason": o.Reason}
 	if !o.Through.IsZero() {
 		data["through"], data["instants"] = o.Through.UTC(), o.Instants
@@ -222,38 +160,41 @@ func told(o Occurrence) map[string]any {
 
 const oneOccurrence = occurrences + ` where o.job = $1 and o.nominal = $2`
 
-// recorded is the row that an instant has. PostgreSQL keeps it for this transaction, so that
-// of two schedulers that see a missed instant again the second finds what the first decided.
-func (l *Ledger) recorded(tx *sqlite.Tx, d Due) (Occurrence, error) {
+// recordedOccurrence reads the row of an instant. PostgreSQL locks it for this transaction, so
+// that of two schedulers that see a missed instant again the second finds the first's decision.
+func (l *Ledger) recordedOccurrence(tx *sqlite.Tx, d Due) (Occurrence, error) {
 	query := oneOccurrence
-	if l.lock != "" {
-		query += l.lock + ` of o`
+	if l.forUpdate != "" {
+		// PostgreSQL refuses to lock the nullable side of the outer join.
+		query += l.forUpdate + ` of o`
 	}
 	return scanOccurrence(tx.QueryRow(query, d.Job, ms(d.Nominal)))
 }
 
-func acceptDue(tx *sqlite.Tx, now time.Time, d Due) (int64, error) {
+func enqueueDue(tx *sqlite.Tx, now time.Time, d Due) (int64, error) {
+	// The detail is marshalled here: a nominal instant that JSON cannot write fails the whole batch.
 	nominal := d.Nominal.UTC()
 	detail, err := json.Marshal(Detail{Source: d.Source, Nominal: &nominal})
 	if err != nil {
 		return 0, err
 	}
 
-	var notBefore time.Time // what has come stays so, also when the clock is set back
+	var notBefore time.Time // zero when Actual has come: a clock that is set back must not delay the run
 	if d.Actual.After(now) {
 		notBefore = d.Actual
 	}
 
-	a, err := accept(tx, now, Request{Job: d.Job, Agent: d.Agent, Trigger: domain.TriggerSchedule, ScheduledAt: d.Nominal, NotBefore: notBefore},
+	a, err := insertRun(tx, now, Request{Job: d.Job, Agent: d.Agent, Trigger: domain.TriggerSchedule, ScheduledAt: d.Nominal, NotBefore: notBefore},
 		fmt.Sprintf("time/%s/%d", d.Job, ms(d.Nominal)), string(detail))
 	return a.Run, err
 }
 
-// decideIn decides a due instant on the job's other runs, as the ledger has them.
-func (l *Ledger) decideIn(tx *sqlite.Tx, now time.Time, d Due, pauses []Pause) (decision domain.Decision, reason string, err error) {
+// decideWithRuns decides a due instant by the job's other runs, as the ledger has them.
+func (l *Ledger) decideWithRuns(tx *sqlite.Tx, now time.Time, d Due, pauses []Pause) (decision domain.Decision, reason string, err error) {
 	var others []Run
 	if states, most := Rivals(d.Overlap); most > 0 {
-		rows, err := tx.Query(othersOf+l.lock, d.Job, string(states[0]), string(states[len(states)-1]), most)
+		// A single state is given twice: the text of a prepared statement must not vary.
+		rows, err := tx.Query(overlappingRuns+l.forUpdate, d.Job, string(states[0]), string(states[len(states)-1]), most)
 		if others, err = collect(rows, err, scanRuns); err != nil {
 			return "", "", err
 		}
@@ -264,8 +205,9 @@ func (l *Ledger) decideIn(tx *sqlite.Tx, now time.Time, d Due, pauses []Pause) (
 		return decision, reason, nil
 	}
 
+	// They are cancelled in the transaction that queues their successor: never both, never neither.
 	for _, r := range others {
-		if err := l.cancelIn(tx, r, replacedReason, now); err != nil {
+		if err := l.cancelRun(tx, r, replacedReason, now); err != nil {
 			return "", "", err
 		}
 	}
@@ -273,12 +215,12 @@ func (l *Ledger) decideIn(tx *sqlite.Tx, now time.Time, d Due, pauses []Pause) (
 	return decision, reason, nil
 }
 
-// othersOf says twice that they are not over, so that SQLite finds them by their index.
-const othersOf = `select ` + runColumns + ` from runs where job = $1 and state in ($2, $3) and state <> 'finished' order by id limit $4`
+// overlappingRuns repeats that the runs are not finished, so that SQLite uses the partial index.
+const overlappingRuns = `select ` + runColumns + ` from runs where job = $1 and state in ($2, $3) and state <> 'finished' order by id limit $4`
 
-// Rivals says which runs of a job an overlap policy is decided on: those in these states, of
-// which the oldest ones are enough. A job can have any number of runs queued, and each of
-// its instants is decided in the one transaction that all writers share.
+// Rivals says which runs of a job decide an overlap policy: those in these states, and of those
+// at most so many of the oldest. The limit matters: a job can have any number of runs queued,
+// and each of its instants is decided in the one transaction that all writers share.
 func Rivals(policy domain.Overlap) (states []domain.State, most int) {
 	switch policy {
 	case domain.OverlapAllow:
@@ -295,9 +237,8 @@ func Rivals(policy domain.Overlap) (states []domain.State, most int) {
 
 const replacedReason = "overlap: a newer occurrence took its place"
 
-// Decide is pure: what becomes of an instant that is to run, given the rivals of its run,
-// oldest first, and the pauses. cancelOthers says that the instant takes
-// the place of those runs.
+// Decide says what becomes of an instant that is to run, given the runs that it overlaps with,
+// oldest first, and the pauses. cancelOthers says that it replaces those runs. Decide is pure.
 func Decide(d Due, others []Run, pauses []Pause) (decision domain.Decision, reason string, cancelOthers bool) {
 	if p, ok := Paused(pauses, d.Job, d.Agent, d.Nominal); ok {
 		return domain.DecisionSkipped, p.String(), false
@@ -310,7 +251,7 @@ func Decide(d Due, others []Run, pauses []Pause) (decision domain.Decision, reas
 	return decision, reason, cancelOthers
 }
 
-// decideOverlap is pure: others are the rivals of the policy, oldest first.
+// decideOverlap applies an overlap policy; others are the runs that decide it, oldest first.
 func decideOverlap(policy domain.Overlap, others []Run) (decision domain.Decision, reason string, cancelOthers bool) {
 	var queued []Run
 	for _, r := range others {
@@ -353,20 +294,20 @@ func scanOccurrence(row interface{ Scan(...any) error }) (Occurrence, error) {
 
 func scanOccurrences(rows *sql.Rows) (Occurrence, error) { return scanOccurrence(rows) }
 
-// Occurrences lists instants of a job (or of all, "") between two times, newest first.
-// What stands for a stretch is among them when any part of it is.
+// Occurrences lists the instants of a job ("": of all) between two times, newest first. A row
+// that stands for a stretch is listed when any part of the stretch lies between them.
 func (l *Ledger) Occurrences(ctx context.Context, job string, from, to time.Time, limit int) ([]Occurrence, error) {
 	args := []any{ms(from), ms(to), limit}
 	if job != "" {
 		args = append(args, job)
 	}
-	rows, err := l.read.QueryContext(ctx, between(job), args...)
+	rows, err := l.read.QueryContext(ctx, occurrencesBetween(job), args...)
 	return collect(rows, err, scanOccurrences)
 }
 
-// between adds nothing to columns where the index on stretches, which are few, is better
-// than the one on instants.
-func between(job string) string {
+// occurrencesBetween adds 0 or an empty text to columns to keep SQLite from their index: the one
+// on stretches, which are few, is better there than the one on instants.
+func occurrencesBetween(job string) string {
 	within, reaching := ` where o.nominal >= $1 and o.nominal <= $2`, ` where o.through <> 0 and o.through >= $1 and o.nominal + 0 < $1`
 	if job != "" {
 		within, reaching = within+` and o.job = $4`, reaching+` and o.job || '' = $4`

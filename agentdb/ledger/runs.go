@@ -35,7 +35,7 @@ func scanRuns(rows *sql.Rows) (Run, error) { return scanRun(rows) }
 
 // Run reads one run; ErrNotFound when there is none of that number.
 func (l *Ledger) Run(ctx context.Context, id int64) (Run, error) {
-	r, err := scanRun(l.kept.row(ctx, `select `+runColumns+` from runs where id = $1`, id))
+	r, err := scanRun(l.statements.row(ctx, `select `+runColumns+` from runs where id = $1`, id))
 	if errors.Is(err, sql.ErrNoRows) {
 		return Run{}, fmt.Errorf("run %d is %w", id, ErrNotFound)
 	}
@@ -89,7 +89,7 @@ func (l *Ledger) Runs(ctx context.Context, f Filter) ([]Run, error) {
 
 	args = append(args, f.Limit)
 	query += fmt.Sprintf(` order by id desc limit $%d`, len(args))
-	rows, err := l.kept.query(ctx, query, args...)
+	rows, err := l.statements.query(ctx, query, args...)
 	return collect(rows, err, scanRuns)
 }
 
@@ -97,18 +97,19 @@ func (l *Ledger) Runs(ctx context.Context, f Filter) ([]Run, error) {
 // that each walks its index and stops at the limit, however long the queue is.
 func (l *Ledger) Claimable(ctx context.Context, now time.Time, after int64, limit int) ([]Run, error) {
 	const tail = ` and state <> 'finished' and not_before <= $1 and id > $2 order by id limit $3`
-	rows, err := l.kept.query(ctx, `select `+runColumns+` from runs where state = 'queued'`+tail, ms(now), after, limit)
+	rows, err := l.statements.query(ctx, `select `+runColumns+` from runs where state = 'queued'`+tail, ms(now), after, limit)
 	queued, err := collect(rows, err, scanRuns)
 	if err != nil {
 		return nil, err
 	}
 
-	rows, err = l.kept.query(ctx, `select `+runColumns+` from runs where state = 'waiting' and waiting_for in ('retry', 'resume')`+tail, ms(now), after, limit)
+	rows, err = l.statements.query(ctx, `select `+runColumns+` from runs where state = 'waiting' and waiting_for in ('retry', 'resume')`+tail, ms(now), after, limit)
 	waiting, err := collect(rows, err, scanRuns)
 	if err != nil {
 		return nil, err
 	}
 
+	// Both lists are sorted and cut; together they may hold more than asked for.
 	all := slices.Concat(queued, waiting)
 	slices.SortFunc(all, func(a, b Run) int { return cmp.Compare(a.ID, b.ID) })
 	return all[:min(limit, len(all))], nil
@@ -118,11 +119,11 @@ func (l *Ledger) Claimable(ctx context.Context, now time.Time, after int64, limi
 // alone; zero when there is none.
 func (l *Ledger) NextDue(ctx context.Context, now time.Time) (time.Time, error) {
 	var at int64
-	err := l.kept.row(ctx, `select coalesce(min(not_before), 0) from runs where not_before <> 0 and not_before > $1`, ms(now)).Scan(&at)
+	err := l.statements.row(ctx, `select coalesce(min(not_before), 0) from runs where not_before <> 0 and not_before > $1`, ms(now)).Scan(&at)
 	return instant(at), err
 }
 
-// Running lists the runs that have an attempt on.
+// Running lists the runs that have an attempt in progress.
 func (l *Ledger) Running(ctx context.Context) ([]Run, error) {
 	rows, err := l.read.QueryContext(ctx, `select `+runColumns+` from runs where state = 'running' and state <> 'finished' order by id`)
 	return collect(rows, err, scanRuns)
@@ -134,9 +135,9 @@ func (l *Ledger) Unfinished(ctx context.Context) ([]Run, error) {
 	return collect(rows, err, scanRuns)
 }
 
-// Cancelling lists the running runs whose end was asked for, with the reason.
+// Cancelling lists the running runs that somebody asked to cancel, with the reason.
 func (l *Ledger) Cancelling(ctx context.Context) (map[int64]string, error) {
-	rows, err := l.kept.query(ctx, `select id, cancel_reason from runs where state = 'running' and state <> 'finished' and cancel_reason <> ''`)
+	rows, err := l.statements.query(ctx, `select id, cancel_reason from runs where state = 'running' and state <> 'finished' and cancel_reason <> ''`)
 	if err != nil {
 		return nil, err
 	}
@@ -166,12 +167,12 @@ func (l *Ledger) LastRuns(ctx context.Context) (map[string]Run, error) {
 	return out, err
 }
 
-// lastSuccess looks at what has ended, and not at the many that may be queued after it.
+// lastSuccess reads the index of what has ended: many runs may be queued after it.
 const lastSuccess = `select ` + runColumns + ` from runs where job = $1 and state = 'finished' and outcome = 'success' order by finished_at desc, id desc limit 1`
 
 // LastSuccess is the run of a job that ended in success last; false before the first.
 func (l *Ledger) LastSuccess(ctx context.Context, job string) (Run, bool, error) {
-	r, err := scanRun(l.kept.row(ctx, lastSuccess, job))
+	r, err := scanRun(l.statements.row(ctx, lastSuccess, job))
 	if errors.Is(err, sql.ErrNoRows) {
 		return Run{}, false, nil
 	}
@@ -217,4 +218,14 @@ func (l *Ledger) Attempts(ctx context.Context, run int64) ([]Attempt, error) {
 		a.StartedAt, a.FinishedAt = instant(started), instant(finished)
 		return a, err
 	})
+}
+
+// OutcomeOf is how a run ended, "" while it has not. It reads less than Run.
+func (l *Ledger) OutcomeOf(ctx context.Context, run int64) (domain.Outcome, error) {
+	var outcome string
+	err := l.read.QueryRowContext(ctx, `select outcome from runs where id = $1`, run).Scan(&outcome)
+	if errors.Is(err, sql.ErrNoRows) {
+		return "", fmt.Errorf("run %d is %w", run, ErrNotFound)
+	}
+	return domain.Outcome(outcome), err
 }

@@ -9,8 +9,8 @@ import (
 	"rouse/agentdb/sqlite"
 )
 
-// Somebody else's lock is said in words, and forgotten as soon as it is gone.
-func TestLocked(t *testing.T) {
+// Somebody else's lock is reported in words, and forgotten as soon as it is gone.
+func TestBusy(t *testing.T) {
 	t.Parallel() // the lock is waited for, for five seconds
 	path := filepath.Join(t.TempDir(), "a.db")
 	db, err := sqlite.Open(t.Context(), sqlite.Options{Path: path})

@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// TestPlans: with a million runs and twenty million events, what decides about time reads
+// TestQueryPlans: with a million runs and twenty million events, what decides about time reads
 // the few rows that it needs, in the order of an index.
-func TestPlans(t *testing.T) {
+func TestQueryPlans(t *testing.T) {
 	l, err := Open(t.Context(), Options{Path: filepath.Join(t.TempDir(), "ledger.db")})
 	if err != nil {
 		t.Fatal(err)
@@ -24,7 +24,7 @@ func TestPlans(t *testing.T) {
 		"lastWake":             {query: lastWake, by: "runs_by_wake (agent=?)"},
 		"lastOutcomes":         {query: lastOutcomes, by: "runs_ended (job=? AND finished_at>?)"},
 		"lastSuccess":          {query: lastSuccess, by: "runs_ended (job=?)"},
-		"othersOf":             {query: othersOf, by: "runs_open (job=?)"},
+		"overlappingRuns":      {query: overlappingRuns, by: "runs_open (job=?)"},
 		"countRunning":         {query: countRunning, by: "runs_unfinished (state=?)"},
 		"oneOccurrence":        {query: oneOccurrence, by: "o USING PRIMARY KEY (job=? AND nominal=?)"},
 		"skipOccurrence":       {query: skipOccurrence, by: "occurrences_by_run (run=?)"},
@@ -32,7 +32,7 @@ func TestPlans(t *testing.T) {
 		"oldRuns":              {query: oldRuns, by: "runs_ended (job=? AND finished_at<?)"},
 		"oldOccurrences":       {query: oldOccurrences, by: "PRIMARY KEY (job=? AND nominal<?)"},
 		"oldEvents":            {query: oldEvents, by: "events_alone (job=? AND at<?)"},
-		"remembered":           {query: remembered, by: "events_alone (job>?)", few: true},
+		"prunableNames":        {query: prunableNames, by: "events_alone (job>?)", few: true},
 		"rowsBefore":           {query: rowsBefore, by: "o USING PRIMARY KEY (job=? AND nominal<?)"},
 		"rowsFrom":             {query: rowsFrom, by: "o USING PRIMARY KEY (job=? AND nominal>?)"},
 		"othersBefore":         {query: othersBefore, by: "runs_by_job (job=? AND id<?)"},
@@ -40,10 +40,10 @@ func TestPlans(t *testing.T) {
 		"runFrom":              {query: runFrom, by: "runs_by_job (job=? AND id>?)"},
 		"delayedRuns":          {query: delayedRuns, by: "runs_due (not_before>?)"},
 		"eventsBetween":        {query: eventsBetween(1), by: "events_alone (job=? AND at>? AND at<?)"},
-		"occurrences of a job": {query: between("j"), by: "o USING PRIMARY KEY (job=? AND nominal>? AND nominal<?)", few: true},
-		"their stretches":      {query: between("j"), by: "occurrences_long (through>?)", few: true},
-		"occurrences of all":   {query: between(""), by: "occurrences_by_time (nominal>? AND nominal<?)", few: true},
-		"all stretches":        {query: between(""), by: "occurrences_long (through>?)", few: true},
+		"occurrences of a job": {query: occurrencesBetween("j"), by: "o USING PRIMARY KEY (job=? AND nominal>? AND nominal<?)", few: true},
+		"their stretches":      {query: occurrencesBetween("j"), by: "occurrences_long (through>?)", few: true},
+		"occurrences of all":   {query: occurrencesBetween(""), by: "occurrences_by_time (nominal>? AND nominal<?)", few: true},
+		"all stretches":        {query: occurrencesBetween(""), by: "occurrences_long (through>?)", few: true},
 	} {
 		rows, err := l.read.QueryContext(t.Context(), `explain query plan `+c.query, 1, 2, 3, 4, 5)
 		plan, err := collect(rows, err, func(rows *sql.Rows) (string, error) {

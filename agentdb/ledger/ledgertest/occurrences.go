@@ -1,7 +1,6 @@
 package ledgertest
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -14,8 +13,8 @@ import (
 // noon is when the tests of instants happen.
 var noon = time.Date(2026, 3, 29, 12, 0, 0, 0, time.UTC)
 
-// record1 records one instant, and says what became of it.
-func record1(t *testing.T, l *ledger.Ledger, d ledger.Due) ledger.Occurrence {
+// recordDue records one instant, and says what became of it.
+func recordDue(t *testing.T, l *ledger.Ledger, d ledger.Due) ledger.Occurrence {
 	t.Helper()
 	return must[[]ledger.Occurrence](t)(l.RecordDue(t.Context(), noon, []ledger.Due{d}, nil))[0]
 }
@@ -39,7 +38,7 @@ func dueAgain(t *testing.T, open Open) {
 		{domain.DecisionSkipped, domain.DecisionSkipped}, {domain.DecisionRefused, domain.DecisionRefused},
 	} {
 		d := decided(due(string(c.decision), noon, "skip"), c.decision, "at first")
-		first := record1(t, l, d)
+		first := recordDue(t, l, d)
 		if first.Decision != c.decision || first.Reason != "at first" || (first.Run != 0) != (c.decision == domain.DecisionRun) {
 			t.Errorf("%s: %+v", c.decision, first)
 		}
@@ -49,13 +48,13 @@ func dueAgain(t *testing.T, open Open) {
 		}
 
 		// Missed a second time is missed as before.
-		if o := record1(t, l, decided(d, domain.DecisionMissed, "once more")); o.Decision != c.decision || o.Reason != "at first" {
+		if o := recordDue(t, l, decided(d, domain.DecisionMissed, "once more")); o.Decision != c.decision || o.Reason != "at first" {
 			t.Errorf("%s, and missed a second time: %+v", c.decision, o)
 		}
 
 		d = decided(d, domain.DecisionRun, "")
 		d.Source, d.Actual = "every", noon.Add(time.Second)
-		second := record1(t, l, d)
+		second := recordDue(t, l, d)
 		if second.Decision != c.again || (first.Run != 0 && second.Run != first.Run) || (second.Run != 0) != (c.again == domain.DecisionRun) {
 			t.Errorf("%s, again: %+v", c.decision, second)
 		}
@@ -72,7 +71,7 @@ func dueAgain(t *testing.T, open Open) {
 		}
 
 		for range 2 {
-			if third := record1(t, l, d); third.Run != second.Run || third.Decision != second.Decision {
+			if third := recordDue(t, l, d); third.Run != second.Run || third.Decision != second.Decision {
 				t.Errorf("%s, a third time: %+v", c.decision, third)
 			}
 		}
@@ -82,12 +81,13 @@ func dueAgain(t *testing.T, open Open) {
 		}
 	}
 
-	// What comes again is decided like anything else that is due.
-	record1(t, l, decided(due("busy", noon, "skip"), domain.DecisionMissed, ""))
+	// What is due again is decided like anything else that is due.
+	recordDue(t, l, decided(due("busy", noon, "skip"), domain.DecisionMissed, ""))
+	// A manual run counts as much as a scheduled one.
 	start(t, l, enqueue(t, l, manual("busy"))[0].Run)
 
 	for range 2 {
-		if o := record1(t, l, due("busy", noon, "skip")); o.Decision != domain.DecisionSkipped || !strings.HasPrefix(o.Reason, "overlap") {
+		if o := recordDue(t, l, due("busy", noon, "skip")); o.Decision != domain.DecisionSkipped || !strings.HasPrefix(o.Reason, "overlap") {
 			t.Errorf("while the job is busy: %+v", o)
 		}
 	}
@@ -111,13 +111,14 @@ func rewind(t *testing.T, open Open) {
 	must[[]ledger.Occurrence](t)(l.RecordDue(ctx, time.Now(), []ledger.Due{due("ahead", now.Add(9*time.Hour), "allow")},
 		map[string]time.Time{"ahead": time.Now(), "behind": now.Add(time.Minute)}))
 	right := now.Add(time.Hour)
+	// Only the first call moves anything.
 	closes(t, l, "a clock that is set right", true, func() { ok(t, l.Rewind(ctx, right)) })
 	closes(t, l, "a clock that was right", false, func() { ok(t, l.Rewind(ctx, right)) })
 	states := must[map[string]ledger.JobState](t)(l.SyncJobs(ctx, right, specs))
 	if a, b := states["ahead"], states["behind"]; !a.Watermark.Equal(right) || !b.Watermark.Equal(now.Add(time.Minute)) || !a.Anchor.Equal(now) {
 		t.Errorf("jobs: %+v", states)
 	}
-	if o := record1(t, l, due("ahead", now.Add(9*time.Hour), "allow")); o.Run == 0 || len(must[[]ledger.Run](t)(l.Runs(ctx, ledger.Filter{Job: "ahead"}))) != 1 {
+	if o := recordDue(t, l, due("ahead", now.Add(9*time.Hour), "allow")); o.Run == 0 || len(must[[]ledger.Run](t)(l.Runs(ctx, ledger.Filter{Job: "ahead"}))) != 1 {
 		t.Errorf("an instant that ran ahead of time ran twice: %+v", o)
 	}
 
@@ -154,13 +155,13 @@ func stretches(t *testing.T, open Open) {
 	}
 
 	const h = time.Hour
-	o := record1(t, l, missed("j", 0, 10*h, 36001))
+	o := recordDue(t, l, missed("j", 0, 10*h, 36001))
 	if o.Decision != domain.DecisionMissed || o.Instants != 36001 || !o.Through.Equal(noon.Add(10*h)) || o.Run != 0 {
 		t.Errorf("recorded: %+v", o)
 	}
 
-	record1(t, l, decided(due("j", noon.Add(11*h), "skip"), domain.DecisionMissed, ""))
-	record1(t, l, missed("endless", 0, 10*h, 0))
+	recordDue(t, l, decided(due("j", noon.Add(11*h), "skip"), domain.DecisionMissed, ""))
+	recordDue(t, l, missed("endless", 0, 10*h, 0))
 
 	for _, c := range []struct {
 		job      string
@@ -189,11 +190,11 @@ func stretches(t *testing.T, open Open) {
 		t.Errorf("event: %+v %s", event, event.Data)
 	}
 
-	meet(t, l, missed)
+	stretchEdges(t, l, missed)
 }
 
-// meet: nothing of a stretch is lost where it meets an instant that has a row of its own.
-func meet(t *testing.T, l *ledger.Ledger, missed func(job string, from, to time.Duration, n int) ledger.Due) {
+// stretchEdges: no part of a stretch is lost where it touches an instant that has its own row.
+func stretchEdges(t *testing.T, l *ledger.Ledger, missed func(job string, from, to time.Duration, n int) ledger.Due) {
 	const h = time.Hour
 	tell := func(job string) string {
 		var out []string
@@ -226,7 +227,7 @@ func meet(t *testing.T, l *ledger.Ledger, missed func(job string, from, to time.
 		for range 2 { // however often
 			for _, d := range c.due {
 				d.Job = name
-				record1(t, l, d)
+				recordDue(t, l, d)
 			}
 		}
 		if got := tell(name); got != c.want {
@@ -235,9 +236,9 @@ func meet(t *testing.T, l *ledger.Ledger, missed func(job string, from, to time.
 	}
 }
 
-// burst: ten thousand instants at once are accepted together or not at all.
-func burst(t *testing.T, open Open) {
-	const n = many
+// largeBatch: thousands of instants at once are accepted together or not at all.
+func largeBatch(t *testing.T, open Open) {
+	n := batchSize(t)
 	l, ctx := open(t), t.Context()
 	due1, marks := make([]ledger.Due, n), map[string]time.Time{}
 	specs := make([]ledger.JobSpec, n)
@@ -250,6 +251,7 @@ func burst(t *testing.T, open Open) {
 
 	must[map[string]ledger.JobState](t)(l.SyncJobs(ctx, noon.Add(-time.Hour), specs))
 	bad := append(due1[:n:n], due("bad", time.Date(20_000, 1, 1, 0, 0, 0, 0, time.UTC), "skip")) // no JSON can say that year
+	// One bad instant at the very end fails the whole batch.
 	if _, err := l.RecordDue(ctx, noon, bad, marks); err == nil {
 		t.Error("an instant in the year 20000 was recorded")
 	}
@@ -288,8 +290,8 @@ func burst(t *testing.T, open Open) {
 	}
 }
 
-// crowd: whether a job may run does not take longer the more often it ran.
-func crowd(t *testing.T, open Open) {
+// manyQueued: deciding whether a job may run takes no longer the more runs it has queued.
+func manyQueued(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	for i := range 300 {
 		must[[]ledger.Occurrence](t)(l.RecordDue(ctx, noon, []ledger.Due{due("j", noon.Add(time.Duration(i)*time.Minute), "queue_all")}, nil))
@@ -305,7 +307,7 @@ func crowd(t *testing.T, open Open) {
 	}
 
 	// The last of them finds what it needs beside many queued runs without reading them all;
-	// TestPlans says by which index.
+	// TestQueryPlans checks by which index.
 	var many []ledger.Due
 	for i := range 500 {
 		many = append(many, due("crowded", noon.Add(time.Duration(i)*time.Minute), "allow"))
@@ -317,14 +319,14 @@ func crowd(t *testing.T, open Open) {
 		if overlap == domain.OverlapCancel {
 			want = domain.DecisionRun
 		}
-		if o := record1(t, l, due("crowded", noon.Add(-time.Duration(i+1)*time.Hour), overlap)); o.Decision != want {
+		if o := recordDue(t, l, due("crowded", noon.Add(-time.Duration(i+1)*time.Hour), overlap)); o.Decision != want {
 			t.Errorf("%s beside 500 queued runs: %+v", overlap, o)
 		}
 	}
 }
 
-// skippedRun: a run that its job's gate or deadline skipped takes its instant with it;
-// trying it again by hand brings it back.
+// skippedRun: a run that its job's condition or deadline skipped makes its instant skipped; a manual
+// retry turns that back.
 func skippedRun(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	read := func(job string) ledger.Occurrence {
@@ -338,18 +340,18 @@ func skippedRun(t *testing.T, open Open) {
 
 	late := due("j", noon, "skip")
 	late.Reason = "caught up 3m late"
-	run := record1(t, l, late).Run
-	other := record1(t, l, due("other", noon, "skip"))
-	ok(t, l.Finish(ctx, start(t, l, run), ledger.Result{Outcome: domain.OutcomeSkipped, Error: "gate: no new file"}))
-	if o := read("j"); o.Decision != domain.DecisionSkipped || o.Reason != "gate: no new file" || o.Run != run || o.Outcome != domain.OutcomeSkipped {
-		t.Errorf("skipped by its gate: %+v", o)
+	run := recordDue(t, l, late).Run
+	other := recordDue(t, l, due("other", noon, "skip"))
+	ok(t, l.Finish(ctx, start(t, l, run), ledger.Result{Outcome: domain.OutcomeSkipped, Error: "condition: no new file"}))
+	if o := read("j"); o.Decision != domain.DecisionSkipped || o.Reason != "condition: no new file" || o.Run != run || o.Outcome != domain.OutcomeSkipped {
+		t.Errorf("skipped by its condition: %+v", o)
 	}
 
 	must[ledger.Run](t)(l.Retry(ctx, run))
 	if o := read("j"); o.Decision != domain.DecisionRun || o.Reason != "tried again by hand" || o.Run != run || o.Outcome != "" {
 		t.Errorf("tried again: %+v", o)
 	}
-	if o := record1(t, l, late); o.Run != run {
+	if o := recordDue(t, l, late); o.Run != run {
 		t.Errorf("the instant runs twice: %+v", o)
 	}
 
@@ -364,7 +366,7 @@ func skippedRun(t *testing.T, open Open) {
 	// Of an instant that ran from the start, a retry says nothing new.
 	caught := due("caught", noon, "skip")
 	caught.Reason = "caught up 3m late"
-	run = record1(t, l, caught).Run
+	run = recordDue(t, l, caught).Run
 	ok(t, l.Finish(ctx, start(t, l, run), ledger.Result{Outcome: domain.OutcomeError}))
 	must[ledger.Run](t)(l.Retry(ctx, run))
 	if o := read("caught"); o.Decision != domain.DecisionRun || o.Reason != "caught up 3m late" {
@@ -372,9 +374,9 @@ func skippedRun(t *testing.T, open Open) {
 	}
 
 	// A run that no schedule asked for has no instant.
-	ok(t, l.Finish(ctx, start(t, l, enqueue(t, l, manual("caught"))[0].Run), ledger.Result{Outcome: domain.OutcomeSkipped, Error: "gate"}))
+	ok(t, l.Finish(ctx, start(t, l, enqueue(t, l, manual("caught"))[0].Run), ledger.Result{Outcome: domain.OutcomeSkipped, Error: "condition"}))
 	if o := read("caught"); o.Decision != domain.DecisionRun {
-		t.Errorf("after a run by hand: %+v", o)
+		t.Errorf("after a manual run: %+v", o)
 	}
 }
 
@@ -426,153 +428,12 @@ func jobsSync(t *testing.T, open Open) {
 	}
 }
 
-// pruneTime: what is old of the record of time goes, and nothing that is still of use.
-func pruneTime(t *testing.T, open Open) {
-	l, ctx := open(t), t.Context()
-	const day = 24 * time.Hour
-	now := time.Now().Add(100 * day)
-	keep := func(job string) time.Duration {
-		if job == "long" {
-			return 90 * day
-		}
-		return 30 * day
-	}
-
-	ago := func(days float64) time.Time { return now.Add(-time.Duration(days * float64(day))) }
-	must[map[string]ledger.JobState](t)(l.SyncJobs(ctx, ago(99), []ledger.JobSpec{{Name: "j", ScheduleHash: "1"}, {Name: "long", ScheduleHash: "1"}, {Name: "behind", ScheduleHash: "1"}}))
-	instants := []float64{60, 31, 30.001, 30, 29.9, 1}
-	var all []ledger.Due
-	for _, job := range []string{"j", "long", "behind"} {
-		for _, days := range instants {
-			all = append(all, decided(due(job, ago(days), "skip"), domain.DecisionMissed, ""))
-		}
-	}
-
-	over, reaching := decided(due("j", ago(80), "skip"), domain.DecisionMissed, "over"), decided(due("j", ago(81), "skip"), domain.DecisionMissed, "reaching")
-	over.Through, reaching.Through, reaching.Instants = ago(31), ago(29), 1000
-	all = append(all, over, reaching)
-	must[[]ledger.Occurrence](t)(l.RecordDue(ctx, now, all, map[string]time.Time{"j": now, "long": now, "behind": ago(50)}))
-
-	for _, job := range []string{"j", "", "unknown"} {
-		for _, days := range []float64{50, 31, 29} {
-			ok(t, l.AppendEvents(ctx, ledger.Event{Kind: "watch.degraded", Job: job, At: ago(days)}))
-		}
-	}
-
-	run := enqueue(t, l, manual("j"))[0].Run
-	ok(t, l.AppendEvents(ctx, ledger.Event{Kind: "of a run", Job: "j", Run: run, At: ago(50)}))
-	removed := must[int](t)(l.Prune(ctx, now, keep))
-	for range 2 { // and once more: nothing is left to do
-		if removed != 0 {
-			t.Errorf("%d runs removed", removed)
-		}
-
-		for job, want := range map[string]string{"j": "1 29.9 30 81", "long": "1 29.9 30 30.001 31 60", "behind": "1 29.9 30 30.001 31"} {
-			var left []string
-			for _, o := range rows(t, l, job, time.Time{}, now) {
-				left = append(left, fmt.Sprintf("%.5g", now.Sub(o.Nominal).Hours()/24))
-			}
-			if got := strings.Join(left, " "); got != want {
-				t.Errorf("%s: instants of %s days ago are left, want %s", job, got, want)
-			}
-		}
-
-		var events []string
-		for _, e := range must[[]ledger.Event](t)(l.Events(ctx, ledger.EventFilter{})) {
-			if e.Kind == "watch.degraded" || e.Kind == "of a run" {
-				events = append(events, fmt.Sprintf("%s %.0f", e.Job, now.Sub(e.At).Hours()/24))
-			}
-		}
-		if got := strings.Join(events, ", "); got != "j 29,  29, unknown 29, j 50" {
-			t.Errorf("events left: %s", got)
-		}
-
-		removed = must[int](t)(l.Prune(ctx, now, keep))
-	}
-
-	// The watermark is past what was removed: it is not due again.
-	st := must[map[string]ledger.JobState](t)(l.SyncJobs(ctx, now, []ledger.JobSpec{{Name: "j", ScheduleHash: "1"}}))["j"]
-	if !st.Watermark.Equal(now) {
-		t.Errorf("the watermark after the retention: %+v", st)
-	}
-	if _, err := l.Run(ctx, run); errors.Is(err, ledger.ErrNotFound) {
-		t.Error("an unfinished run was removed")
-	}
-}
-
-// pruneMany: more than one transaction removes is removed all the same.
-func pruneMany(t *testing.T, open Open) {
-	l, ctx := open(t), t.Context()
-	const n = 4500
-	must[map[string]ledger.JobState](t)(l.SyncJobs(ctx, noon, []ledger.JobSpec{{Name: "j", ScheduleHash: "1"}}))
-	all := make([]ledger.Due, n)
-	for i := range all {
-		all[i] = decided(due("j", noon.Add(time.Duration(i)*time.Second), "skip"), domain.DecisionMissed, "")
-	}
-
-	later := noon.Add(n * time.Second)
-	must[[]ledger.Occurrence](t)(l.RecordDue(ctx, noon, all, map[string]time.Time{"j": later}))
-	must[int](t)(l.Prune(ctx, later.Add(time.Hour), func(string) time.Duration { return time.Hour }))
-	if left := rows(t, l, "j", noon, later); len(left) != 0 {
-		t.Errorf("%d instants are left", len(left))
-	}
-	if events := kinds(t, l, ledger.EventFilter{Limit: 2 * n}); events != "" {
-		t.Errorf("%d bytes of events are left", len(events))
-	}
-}
-
-// prunePauses: a pause goes when it has been over for long; one of a job when the runs from
-// before it are gone as well, so that no failure from before counts again.
-func prunePauses(t *testing.T, open Open) {
-	l, ctx := open(t), t.Context()
-	const day = 24 * time.Hour
-	rule := ledger.PauseRule{After: 2}
-	for range 2 {
-		failing(t, l, "long", domain.OutcomeError, rule)
-		failing(t, l, "short", domain.OutcomeError, rule)
-	}
-
-	for _, job := range []string{"long", "short"} {
-		must[bool](t)(l.EndPause(ctx, ledger.PauseJob, job))
-	}
-
-	pause(t, l, ledger.PauseAll, "", day)
-	pause(t, l, ledger.PauseAgent, "over", 35*day)
-	pause(t, l, ledger.PauseAgent, "on", 0)
-	pause(t, l, ledger.PauseAgent, "ended", 0)
-	pause(t, l, ledger.PauseJob, "unknown", 35*day)
-	must[bool](t)(l.EndPause(ctx, ledger.PauseAgent, "ended"))
-
-	for _, want := range []string{"long over on unknown", "long on"} {
-		time.Sleep(40 * day)
-		must[int](t)(l.Prune(ctx, time.Now(), func(job string) time.Duration {
-			if job == "long" {
-				return 90 * day
-			}
-			return 30 * day
-		}))
-
-		var left []string
-		for _, p := range pausesFrom(t, l, time.Time{}) {
-			left = append(left, p.Name)
-		}
-		if got := strings.Join(left, " "); got != want {
-			t.Errorf("pauses left: %s, want %s", got, want)
-		}
-	}
-
-	failing(t, l, "long", domain.OutcomeError, rule)
-	if p := pausedJobs(t, l, "long"); len(p) != 1 || p[0].EndedAt.IsZero() {
-		t.Errorf("failures from before a resume counted after the retention: %+v", p)
-	}
-}
-
 // dueRace: two schedulers see an instant again that was missed; one decision stands.
 func dueRace(t *testing.T, open Open) {
 	two := [2]*ledger.Ledger{open(t), open(t)}
 	for i := range 30 {
 		d := decided(due("s", noon.Add(time.Duration(i)*time.Minute), "skip"), domain.DecisionMissed, "no daemon ran")
-		record1(t, two[0], d)
+		recordDue(t, two[0], d)
 		raceDue(t, two, decided(d, domain.DecisionRun, ""))
 		run := rows(t, two[0], "s", d.Nominal, d.Nominal)[0].Run
 		if run == 0 {
@@ -582,32 +443,84 @@ func dueRace(t *testing.T, open Open) {
 	}
 }
 
-// pauseRace: two processes pause the same thing, by hand or because it failed; one pause is on.
-func pauseRace(t *testing.T, open Open) {
-	two := [2]*ledger.Ledger{open(t), open(t)}
-	for i := range 20 {
-		by, failed := fmt.Sprint("by hand ", i), fmt.Sprint("failed ", i)
-		for _, err := range atOnce(two, func(_ int, l *ledger.Ledger) error {
-			_, err := l.SetPause(t.Context(), ledger.Pause{Scope: ledger.PauseJob, Name: by, Paused: ledger.ByUser})
-			return err
-		}) {
+func due(job string, at time.Time, overlap domain.Overlap) ledger.Due {
+	return ledger.Due{Job: job, Agent: "a", Source: "cron", Nominal: at, Actual: at, Decision: domain.DecisionRun, Overlap: overlap}
+}
+
+func overlap(t *testing.T, open Open) {
+	l, ctx, at := open(t), t.Context(), time.Unix(1_700_000_000, 0).UTC()
+	// Two instants per policy: one while the first run is queued, one while it runs.
+	cases := []struct {
+		policy        domain.Overlap
+		queued, while domain.Decision
+	}{
+		{"skip", "skipped", "skipped"}, {"queue_one", "skipped", "run"}, {"queue_all", "run", "run"}, {"allow", "run", "run"}, {"cancel_previous", "run", "run"},
+	}
+	for _, c := range cases {
+		first := must[[]ledger.Occurrence](t)(l.RecordDue(ctx, at, []ledger.Due{due(string(c.policy), at, c.policy)}, nil))[0]
+		second := must[[]ledger.Occurrence](t)(l.RecordDue(ctx, at, []ledger.Due{due(string(c.policy), at.Add(time.Minute), c.policy)}, nil))[0]
+		if first.Decision != "run" || second.Decision != c.queued {
+			t.Errorf("%s: %s while queued, want %s (%s)", c.policy, second.Decision, c.queued, second.Reason)
+		}
+
+		// The queued run is gone, so nothing is left to start.
+		if c.policy == "cancel_previous" {
+			if r := get(t, l, first.Run); r.Outcome != domain.OutcomeCancelled {
+				t.Errorf("cancel_previous left the queued run %s/%s", r.State, r.Outcome)
+			}
+			continue
+		}
+
+		start(t, l, first.Run)
+		if second.Run != 0 {
+			_, err := l.RequestCancel(ctx, second.Run, "out of the way")
 			ok(t, err)
 		}
 
-		attempts := [2]ledger.Attempt{start(t, two[0], enqueue(t, two[0], manual(failed))[0].Run), start(t, two[1], enqueue(t, two[1], manual(failed))[0].Run)}
-		for _, err := range atOnce(two, func(n int, l *ledger.Ledger) error {
-			return l.Finish(t.Context(), attempts[n], ledger.Result{Outcome: domain.OutcomeError, Pause: ledger.PauseRule{After: 2}})
-		}) {
-			ok(t, err)
+		third := must[[]ledger.Occurrence](t)(l.RecordDue(ctx, at, []ledger.Due{due(string(c.policy), at.Add(2*time.Minute), c.policy)}, nil))[0]
+		if third.Decision != c.while {
+			t.Errorf("%s: %s while running, want %s (%s)", c.policy, third.Decision, c.while, third.Reason)
 		}
+	}
+}
 
-		on := map[string]int{}
-		for _, p := range pausesFrom(t, two[0], time.Now().Add(time.Hour)) {
-			on[p.Name]++
+// dueOnce: however often an instant is reported, it has one row and one run.
+func dueOnce(t *testing.T, open Open) {
+	ctx, at := t.Context(), time.Unix(1_700_000_000, 0).UTC()
+	l := open(t)
+	first := must[[]ledger.Occurrence](t)(l.RecordDue(ctx, at, []ledger.Due{due("j", at, "allow")}, nil))
+	for range 3 {
+		again := must[[]ledger.Occurrence](t)(l.RecordDue(ctx, at.Add(time.Hour), []ledger.Due{due("j", at, "allow")}, nil))
+		if again[0].Run != first[0].Run {
+			t.Errorf("an instant got a second run: %+v", again)
 		}
+	}
 
-		if on[by] != 1 || on[failed] != 1 {
-			t.Errorf("round %d: %d pauses by hand and %d after failures are on", i, on[by], on[failed])
-		}
+	missed := due("j", at.Add(time.Second), "skip")
+	missed.Decision, missed.Reason = domain.DecisionMissed, "the machine slept"
+	must[[]ledger.Occurrence](t)(l.RecordDue(ctx, at, []ledger.Due{missed}, nil))
+	rows := must[[]ledger.Occurrence](t)(l.Occurrences(ctx, "j", at.Add(-time.Hour), at.Add(time.Hour), 10))
+	if len(rows) != 2 || rows[0].Decision != domain.DecisionMissed || rows[0].Reason != "the machine slept" || rows[1].Run != first[0].Run {
+		t.Errorf("occurrences: %+v", rows)
+	}
+}
+
+func watermarks(t *testing.T, open Open) {
+	l, ctx, at := open(t), t.Context(), time.Unix(1_700_000_000, 0).UTC()
+	spec := ledger.JobSpec{Name: "j", Agent: "a", ScheduleHash: "1"}
+	must[map[string]ledger.JobState](t)(l.SyncJobs(ctx, at, []ledger.JobSpec{spec}))
+	later := at.Add(time.Hour)
+	must[[]ledger.Occurrence](t)(l.RecordDue(ctx, later, nil, map[string]time.Time{"j": later}))
+	// A late writer must not make instants due again.
+	must[[]ledger.Occurrence](t)(l.RecordDue(ctx, later, nil, map[string]time.Time{"j": at})) // never backwards
+	same := must[map[string]ledger.JobState](t)(l.SyncJobs(ctx, later.Add(time.Hour), []ledger.JobSpec{spec}))["j"]
+	if !same.Watermark.Equal(later) || !same.Anchor.Equal(at) {
+		t.Errorf("an unchanged job lost its place: %+v", same)
+	}
+
+	spec.ScheduleHash = "2"
+	changed := must[map[string]ledger.JobState](t)(l.SyncJobs(ctx, later.Add(2*time.Hour), []ledger.JobSpec{spec}))["j"]
+	if !changed.Watermark.Equal(later.Add(2 * time.Hour)) {
+		t.Errorf("a changed schedule does not start from now: %+v", changed)
 	}
 }

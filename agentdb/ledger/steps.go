@@ -10,82 +10,7 @@ import (
 	"rouse/internal/text"
 )
 
-// maxEventText keeps an event small, in characters: the whole text is in its step.
-const maxEventText = 200
-
-// addEvent appends an event; a run's events are numbered from 1.
-func addEvent(tx *sqlite.Tx, e Event, data map[string]any) error {
-	text := ""
-	if data != nil {
-		raw, err := json.Marshal(data)
-		if err != nil {
-			return fmt.Errorf("the event %s cannot be recorded: %w", e.Kind, err)
-		}
-		text = string(raw)
-	} else if len(e.Data) > 0 {
-		text = string(e.Data)
-	}
-
-	if e.Run == 0 {
-		_, err := tx.Exec(`insert into events (job, at, kind, data) values ($1, $2, $3, $4)`, e.Job, ms(e.At), e.Kind, text)
-		return err
-	}
-
-	// The cast keeps SQLite from looking at the value while it plans: a partial index makes it
-	// do so, and then it plans anew each time.
-	// Values, not a select from the table that is written, which SQLite copies first.
-	_, err := tx.Exec(`insert into events (run, seq, job, at, kind, data)
-		values ($1, (select coalesce(max(seq), 0) + 1 from events where run = cast($1 as bigint) and run <> 0), $2, $3, $4, $5)`,
-		e.Run, e.Job, ms(e.At), e.Kind, text)
-	return err
-}
-
-// AppendEvents records what happened outside the ledger's own operations.
-func (l *Ledger) AppendEvents(ctx context.Context, events ...Event) error {
-	now := l.now()
-	return l.do(ctx, func(tx *sqlite.Tx) error {
-		for _, e := range events {
-			if e.At.IsZero() {
-				e.At = now
-			}
-			if err := addEvent(tx, e, nil); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-}
-
-// Events lists events, oldest first.
-func (l *Ledger) Events(ctx context.Context, f EventFilter) ([]Event, error) {
-	if f.Limit <= 0 {
-		f.Limit = 1000
-	}
-
-	query := `select id, run, seq, job, at, kind, data from events where id > $1`
-	args := []any{f.After, f.Limit}
-	if f.Run != 0 {
-		args = append(args, f.Run)
-		query += fmt.Sprintf(` and run = $%d and run <> 0`, len(args))
-	}
-
-	if f.Job != "" {
-		args = append(args, f.Job)
-		query += fmt.Sprintf(` and job = $%d`, len(args))
-	}
-
-	rows, err := l.read.QueryContext(ctx, query+` order by id limit $2`, args...)
-	return collect(rows, err, func(rows *sql.Rows) (Event, error) {
-		var e Event
-		var at int64
-		var data string
-		err := rows.Scan(&e.ID, &e.Run, &e.Seq, &e.Job, &at, &e.Kind, &data)
-		e.At, e.Data = instant(at), json.RawMessage(data)
-		return e, err
-	})
-}
-
-// Entry is a part of the record of an attempt: that a step or a call began or ended.
+// Entry is a part of the record of an attempt: that a step or a call started or ended.
 type Entry struct {
 	value []byte // may be large
 	err   error
@@ -94,10 +19,10 @@ type Entry struct {
 
 // Record writes entries, in their order, in one transaction.
 func (l *Ledger) Record(ctx context.Context, a Attempt, entries ...Entry) error {
-	return l.keep(ctx, a, entries)
+	return l.writeEntries(ctx, a, entries)
 }
 
-// StartStep records that a model turn begins.
+// StartStep records that a model turn starts.
 func (l *Ledger) StartStep(ctx context.Context, a Attempt, s Step) error {
 	return l.Record(ctx, a, StepStarted(s))
 }
@@ -138,7 +63,7 @@ func StepFinished(s Step) Entry {
 		updated, err := tx.Exec(`update steps set message = $1, body = $2, notices = $3, tokens_in = $4, tokens_out = $5, tokens_cached = $6, cost_micro_usd = $7, finished_at = $8, model = $9
 			where run = $10 and attempt = $11 and number = $12`,
 			message, s.Text, string(notices), s.Usage.TokensIn, s.Usage.TokensOut, s.Usage.TokensCached, s.Usage.CostMicroUSD, ms(s.FinishedAt), s.Model, a.Run, a.Number, s.Number)
-		if err := one(updated, err, "step %d of run %d ended without having started", s.Number, a.Run); err != nil {
+		if err := requireRow(updated, err, "step %d of run %d ended without having started", s.Number, a.Run); err != nil {
 			return err
 		}
 
@@ -172,7 +97,7 @@ func CallFinished(c Call) Entry {
 	return Entry{value: c.Envelope, write: func(tx *sqlite.Tx, a Attempt, job, envelope string) error {
 		updated, err := tx.Exec(`update calls set state = $1, envelope = $2, finished_at = $3 where run = $4 and attempt = $5 and step = $6 and position = $7`,
 			c.State, envelope, ms(c.FinishedAt), a.Run, a.Number, c.Step, c.Index)
-		if err := one(updated, err, "call %d in step %d of run %d ended without having started", c.Index, c.Step, a.Run); err != nil {
+		if err := requireRow(updated, err, "call %d in step %d of run %d ended without having started", c.Index, c.Step, a.Run); err != nil {
 			return err
 		}
 		return addEvent(tx, Event{Run: a.Run, Job: job, At: c.FinishedAt, Kind: "call.finished"},
@@ -180,8 +105,9 @@ func CallFinished(c Call) Entry {
 	}}
 }
 
-// one refuses an update that met no row: what it had to say would be lost.
-func one(updated sql.Result, err error, format string, args ...any) error {
+// requireRow turns an update that matched no row into an error: what it had to record would be
+// lost.
+func requireRow(updated sql.Result, err error, format string, args ...any) error {
 	if err != nil {
 		return err
 	}

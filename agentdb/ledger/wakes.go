@@ -17,17 +17,17 @@ import (
 var lastInstant = time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)
 
 const (
-	// slotStale is how late a slot may be before its on_miss is asked (OSA-75).
-	slotStale = 5 * time.Minute
-	// slotShed is how long a slot of low priority is put off, once, when every lane is taken (C-2).
-	slotShed = 5 * time.Minute
-	// slotApart is the least time between two wakes of one agent (OSA-75).
-	slotApart = 5 * time.Second
-	// slotDay is what the daily cap counts over (OSA-74).
-	slotDay = 24 * time.Hour
+	// wakeStaleAfter is how late a wake may be before its on_miss is asked (OSA-75).
+	wakeStaleAfter = 5 * time.Minute
+	// wakeDeferral is how long a wake of low priority is deferred, once, when every lane is taken (C-2).
+	wakeDeferral = 5 * time.Minute
+	// wakeSpacing is the least time between two wakes of one agent (OSA-75).
+	wakeSpacing = 5 * time.Second
+	// wakeCapWindow is what the daily cap counts over (OSA-74).
+	wakeCapWindow = 24 * time.Hour
 )
 
-// PriorityLow marks a slot that may be put off, and dropped, when every lane is taken.
+// PriorityLow marks a wake that may be deferred, and then dropped, when every lane is taken.
 const PriorityLow = "low"
 
 // Slot is an agent's single self-scheduled next run (OSA-71).
@@ -51,7 +51,7 @@ type Slot struct {
 	Key string `json:"-"`
 }
 
-// Wake is what the run of a slot knows of it.
+// Wake is the detail of a wake that its run gets.
 type Wake struct {
 	Slot         int64     `json:"slot"`
 	Instructions string    `json:"instructions"`
@@ -64,15 +64,15 @@ type Wake struct {
 	Depth        int       `json:"depth"`
 }
 
-// SlotUsage is what a plan for a slot is decided on.
+// SlotUsage is what decides whether a wake may be planned.
 type SlotUsage struct {
 	Started int // wakes of the agent that started in the last 24 hours
 	Paused  bool
 }
 
-const slotColumns = `id, agent, at, asked_at, instructions, context_views, priority, on_miss, scheduled_by, run, job, depth, deferred, created_at`
+const wakeColumns = `id, agent, at, asked_at, instructions, context_views, priority, on_miss, scheduled_by, run, job, depth, deferred, created_at`
 
-func scanSlot(row interface{ Scan(...any) error }) (Slot, error) {
+func scanWake(row interface{ Scan(...any) error }) (Slot, error) {
 	var s Slot
 	var at, asked, created int64
 	var views string
@@ -86,17 +86,17 @@ func scanSlot(row interface{ Scan(...any) error }) (Slot, error) {
 	return s, json.Unmarshal([]byte(views), &s.ContextViews)
 }
 
-func scanSlots(rows *sql.Rows) (Slot, error) { return scanSlot(rows) }
+func scanWakes(rows *sql.Rows) (Slot, error) { return scanWake(rows) }
 
 // Slots lists what agents have planned, the earliest first.
 func (l *Ledger) Slots(ctx context.Context) ([]Slot, error) {
-	rows, err := l.read.QueryContext(ctx, `select `+slotColumns+` from slots order by at, id`)
-	return collect(rows, err, scanSlots)
+	rows, err := l.read.QueryContext(ctx, `select `+wakeColumns+` from slots order by at, id`)
+	return collect(rows, err, scanWakes)
 }
 
 // Slot is what an agent has planned; false when it has nothing.
 func (l *Ledger) Slot(ctx context.Context, agent string) (Slot, bool, error) {
-	s, err := scanSlot(l.read.QueryRowContext(ctx, `select `+slotColumns+` from slots where agent = $1`, agent))
+	s, err := scanWake(l.read.QueryRowContext(ctx, `select `+wakeColumns+` from slots where agent = $1`, agent))
 	if errors.Is(err, sql.ErrNoRows) {
 		return Slot{}, false, nil
 	}
@@ -107,7 +107,7 @@ func (l *Ledger) Slot(ctx context.Context, agent string) (Slot, bool, error) {
 func (l *Ledger) SlotUsage(ctx context.Context, agent string) (SlotUsage, error) {
 	var u SlotUsage
 	now := l.now()
-	if err := l.read.QueryRowContext(ctx, countWakes, agent, ms(now.Add(-slotDay)), ms(now)).Scan(&u.Started); err != nil {
+	if err := l.read.QueryRowContext(ctx, countWakes, agent, ms(now.Add(-wakeCapWindow)), ms(now)).Scan(&u.Started); err != nil {
 		return u, err
 	}
 
@@ -116,20 +116,20 @@ func (l *Ledger) SlotUsage(ctx context.Context, agent string) (SlotUsage, error)
 	return u, err
 }
 
-// What started later than now, started by a clock that ran ahead.
+// countWakes leaves out what started later than now: the clock ran ahead then.
 const countWakes = `select count(*) from runs where agent = $1 and triggered_by = 'self' and started_at > $2 and started_at <= $3`
 
 // PlanSlot decides about an agent's next run and writes it, in one transaction. decide may
-// be asked more than once; nil leaves the slot as it is. The last write wins.
+// be asked more than once; nil leaves the wake as it is. The last write wins.
 func (l *Ledger) PlanSlot(ctx context.Context, agent string, decide func(now time.Time, u SlotUsage) *Slot) error {
-	return l.replan(ctx, func(tx *sqlite.Tx) (bool, error) {
+	return l.changePlan(ctx, func(tx *sqlite.Tx) (bool, error) {
 		now := l.now()
 		var u SlotUsage
-		if err := tx.QueryRow(countWakes, agent, ms(now.Add(-slotDay)), ms(now)).Scan(&u.Started); err != nil {
+		if err := tx.QueryRow(countWakes, agent, ms(now.Add(-wakeCapWindow)), ms(now)).Scan(&u.Started); err != nil {
 			return false, err
 		}
 
-		pauses, err := pausesIn(tx, now)
+		pauses, err := queryPauses(tx, now)
 		if err != nil {
 			return false, err
 		}
@@ -140,13 +140,14 @@ func (l *Ledger) PlanSlot(ctx context.Context, agent string, decide func(now tim
 			return false, nil
 		}
 
+		// A new plan may be deferred again, whatever happened to the one it replaces.
 		s.Agent, s.CreatedAt, s.Deferred = agent, instant(ms(now)), false
-		return true, writeSlot(tx, s)
+		return true, insertWake(tx, s)
 	})
 }
 
-func writeSlot(tx *sqlite.Tx, s *Slot) error {
-	if again, err := plannedBefore(tx, s); err != nil || again {
+func insertWake(tx *sqlite.Tx, s *Slot) error {
+	if again, err := wasPlannedBefore(tx, s); err != nil || again {
 		return err
 	}
 
@@ -160,11 +161,13 @@ func writeSlot(tx *sqlite.Tx, s *Slot) error {
 		return err
 	}
 
+	// At is clamped, AskedAt is not: a year that JSON cannot write would fail the event below.
 	if s.AskedAt.After(lastInstant) {
 		s.AskedAt = lastInstant
 	}
 
-	// Another process may have planned since the slot was cleared: then it is cleared again.
+	// Another process may insert its plan between the two statements. The last write wins, so
+	// that one is deleted as well.
 	for err = sql.ErrNoRows; errors.Is(err, sql.ErrNoRows); {
 		if _, err := tx.Exec(`delete from slots where agent = $1`, s.Agent); err != nil {
 			return err
@@ -182,8 +185,9 @@ func writeSlot(tx *sqlite.Tx, s *Slot) error {
 		map[string]any{"agent": s.Agent, "at": s.At, "asked": s.AskedAt, "by": s.ScheduledBy, "depth": s.Depth, "slot": s.ID, "key": s.Key})
 }
 
-// plannedBefore says whether the same call has planned already what is not planned any more.
-func plannedBefore(tx *sqlite.Tx, s *Slot) (bool, error) {
+// wasPlannedBefore reports whether the same call, before a crash, planned a wake that has
+// fired or been replaced since; planning it again would run it twice.
+func wasPlannedBefore(tx *sqlite.Tx, s *Slot) (bool, error) {
 	if s.Run == 0 || s.Key == "" {
 		return false, nil
 	}
@@ -209,6 +213,7 @@ func plannedBefore(tx *sqlite.Tx, s *Slot) (bool, error) {
 			continue
 		}
 
+		// Still planned: nothing has run, and the repeated call may replace it.
 		var open int
 		if err := tx.QueryRow(`select count(*) from slots where id = $1`, before.Slot).Scan(&open); err != nil || open > 0 {
 			return false, err
@@ -221,19 +226,19 @@ func plannedBefore(tx *sqlite.Tx, s *Slot) (bool, error) {
 	return false, nil
 }
 
-// ClearSlot takes an agent's plan back; it reports whether there was one.
+// ClearSlot cancels an agent's next wake; it reports whether there was one.
 func (l *Ledger) ClearSlot(ctx context.Context, agent, by string) (bool, error) {
 	cleared := false
-	err := l.replan(ctx, func(tx *sqlite.Tx) (bool, error) {
+	err := l.changePlan(ctx, func(tx *sqlite.Tx) (bool, error) {
 		var err error
-		cleared, err = l.clearSlot(tx, l.now(), agent, "cancelled by "+by)
+		cleared, err = l.cancelWake(tx, l.now(), agent, "cancelled by "+by)
 		return cleared, err
 	})
 	return cleared, err
 }
 
-func (l *Ledger) clearSlot(tx *sqlite.Tx, now time.Time, agent, reason string) (bool, error) {
-	s, err := scanSlot(tx.QueryRow(`select `+slotColumns+` from slots where agent = $1`+l.lock, agent))
+func (l *Ledger) cancelWake(tx *sqlite.Tx, now time.Time, agent, reason string) (bool, error) {
+	s, err := scanWake(tx.QueryRow(`select `+wakeColumns+` from slots where agent = $1`+l.forUpdate, agent))
 	if errors.Is(err, sql.ErrNoRows) {
 		return false, nil
 	}
@@ -247,8 +252,8 @@ func (l *Ledger) clearSlot(tx *sqlite.Tx, now time.Time, agent, reason string) (
 	return true, addEvent(tx, Event{Job: s.Job, At: now, Kind: "slot.cleared"}, map[string]any{"agent": agent, "at": s.At, "reason": reason})
 }
 
-// KeepSlots takes back the plans of all other agents: their self-scheduling is switched
-// off (OSA-70).
+// KeepSlots cancels the wakes of all agents but these: the self-scheduling of the others is
+// switched off (OSA-70).
 func (l *Ledger) KeepSlots(ctx context.Context, agents []string) error {
 	all, err := l.Slots(ctx)
 	if err != nil {
@@ -256,11 +261,12 @@ func (l *Ledger) KeepSlots(ctx context.Context, agents []string) error {
 	}
 
 	for _, s := range all {
+		// By agent and not by id: what it has planned since the list was read has to go too.
 		if slices.Contains(agents, s.Agent) {
 			continue
 		}
-		if err := l.replan(ctx, func(tx *sqlite.Tx) (bool, error) {
-			return l.clearSlot(tx, l.now(), s.Agent, "self-scheduling is switched off")
+		if err := l.changePlan(ctx, func(tx *sqlite.Tx) (bool, error) {
+			return l.cancelWake(tx, l.now(), s.Agent, "self-scheduling is switched off")
 		}); err != nil {
 			return err
 		}
@@ -269,24 +275,24 @@ func (l *Ledger) KeepSlots(ctx context.Context, agents []string) error {
 	return nil
 }
 
-// What becomes of a slot that has come.
+// What becomes of a wake that is due.
 const (
 	SlotRun      = "run"
 	SlotLater    = "later"    // put off until At
 	SlotPaused   = "paused"   // stays, and fires when the pause is over
-	SlotDropped  = "dropped"  // leaves a cancelled run that says why
-	slotVanished = "vanished" // was replaced or cleared meanwhile
+	SlotDropped  = "dropped"  // becomes a cancelled run that says why
+	wakeVanished = "vanished" // was replaced or cancelled meanwhile
 )
 
-// SlotState is what a slot that has come is decided on.
+// SlotState is what decides about a wake that is due.
 type SlotState struct {
 	Pauses    []Pause
 	Saturated bool      // every lane is taken
 	LastWake  time.Time // when the agent's last wake was queued that was not dropped
 }
 
-// SlotDecision is what became of a slot. Of one that was replaced or cleared meanwhile only
-// the id is known.
+// SlotDecision is what became of a wake. Of one that was replaced or cancelled meanwhile,
+// only the id is known.
 type SlotDecision struct {
 	Slot     Slot // Deferred says whether it has been put off by now
 	Decision string
@@ -295,7 +301,7 @@ type SlotDecision struct {
 	Run      int64
 }
 
-// DecideSlot is pure (OSA-75, OSA-78, C-2).
+// DecideSlot decides what becomes of a wake. It is pure (OSA-75, OSA-78, C-2).
 func DecideSlot(now time.Time, s Slot, st SlotState) SlotDecision {
 	d := SlotDecision{Slot: s, Decision: SlotRun}
 	if now.Before(s.At) {
@@ -303,6 +309,7 @@ func DecideSlot(now time.Time, s Slot, st SlotState) SlotDecision {
 		return d
 	}
 
+	// A pause comes before lateness: how late the wake is counts when the pause is over.
 	if p, ok := Paused(st.Pauses, "", s.Agent, now); ok {
 		d.Decision, d.Reason, d.At = SlotPaused, p.String(), p.end()
 		return d
@@ -310,41 +317,45 @@ func DecideSlot(now time.Time, s Slot, st SlotState) SlotDecision {
 
 	late, since := now.Sub(s.At), now.Sub(st.LastWake)
 	switch {
-	case late > slotStale && s.OnMiss == domain.MissSkip:
+	case late > wakeStaleAfter && s.OnMiss == domain.MissSkip:
 		d.Decision, d.Reason = SlotDropped, fmt.Sprintf("stale-skip: its time passed %s ago; on_miss is skip", late.Round(time.Second))
-	case !st.LastWake.IsZero() && since < slotApart && since > -slotApart: // further ahead: the clock was set back
-		d.Decision, d.At, d.Reason = SlotLater, st.LastWake.Add(slotApart), "the agent was woken a moment ago"
+	// Spacing comes before shedding, so that it does not use up the one deferral of a low priority.
+	case !st.LastWake.IsZero() && since < wakeSpacing && since > -wakeSpacing: // further ahead: the clock was set back
+		d.Decision, d.At, d.Reason = SlotLater, st.LastWake.Add(wakeSpacing), "the agent was woken a moment ago"
 	case s.Priority == PriorityLow && st.Saturated && s.Deferred:
 		d.Decision, d.Reason = SlotDropped, "shed: its priority is low, and every lane was taken twice"
 	case s.Priority == PriorityLow && st.Saturated:
-		d.Decision, d.At, d.Reason = SlotLater, now.Add(slotShed), "its priority is low, and every lane is taken"
+		d.Decision, d.At, d.Reason = SlotLater, now.Add(wakeDeferral), "its priority is low, and every lane is taken"
 		d.Slot.Deferred = true
-	case late > slotStale:
+	case late > wakeStaleAfter:
 		d.Reason = fmt.Sprintf("%s late; on_miss is %s", late.Round(time.Second), s.OnMiss)
 	}
 
 	return d
 }
 
+// countRunning repeats the condition of the partial index runs_unfinished: SQLite uses such an
+// index only where it can see that the condition holds.
 const countRunning = `select count(*) from runs where state = 'running' and state <> 'finished'`
 
-// FireSlots decides about slots that have come, by their ids. A slot is cleared in the
-// transaction that queues its run. lanes is how many runs may be on at once.
+// FireSlots decides about wakes that are due, by their ids. A wake is deleted in the
+// transaction that queues its run. lanes is how many runs may execute at once; 0: no limit.
 func (l *Ledger) FireSlots(ctx context.Context, now time.Time, lanes int, ids ...int64) ([]SlotDecision, error) {
 	out := make([]SlotDecision, len(ids))
 	err := l.do(ctx, func(tx *sqlite.Tx) error {
-		pauses, err := pausesIn(tx, now)
+		pauses, err := queryPauses(tx, now)
 		if err != nil {
 			return err
 		}
 
+		// Counted once for the batch: what it queues is not running yet.
 		var running int
 		if err := tx.QueryRow(countRunning).Scan(&running); err != nil {
 			return err
 		}
 
 		for i, id := range ids {
-			if out[i], err = l.fireSlot(tx, now, id, SlotState{Pauses: pauses, Saturated: lanes > 0 && running >= lanes}); err != nil {
+			if out[i], err = l.fireWake(tx, now, id, SlotState{Pauses: pauses, Saturated: lanes > 0 && running >= lanes}); err != nil {
 				return err
 			}
 		}
@@ -355,12 +366,12 @@ func (l *Ledger) FireSlots(ctx context.Context, now time.Time, lanes int, ids ..
 	return out, err
 }
 
-// fireSlot keeps the slot's row for this transaction: of two processes the second waits,
-// and finds it gone or put off.
-func (l *Ledger) fireSlot(tx *sqlite.Tx, now time.Time, id int64, st SlotState) (SlotDecision, error) {
-	s, err := scanSlot(tx.QueryRow(`select `+slotColumns+` from slots where id = $1`+l.lock, id))
+// fireWake locks the wake's row for this transaction: of two processes the second waits,
+// and finds it gone or deferred.
+func (l *Ledger) fireWake(tx *sqlite.Tx, now time.Time, id int64, st SlotState) (SlotDecision, error) {
+	s, err := scanWake(tx.QueryRow(`select `+wakeColumns+` from slots where id = $1`+l.forUpdate, id))
 	if errors.Is(err, sql.ErrNoRows) {
-		return SlotDecision{Slot: Slot{ID: id}, Decision: slotVanished}, nil
+		return SlotDecision{Slot: Slot{ID: id}, Decision: wakeVanished}, nil
 	}
 	if err != nil {
 		return SlotDecision{}, err
@@ -375,7 +386,8 @@ func (l *Ledger) fireSlot(tx *sqlite.Tx, now time.Time, id int64, st SlotState) 
 	d := DecideSlot(now, s, st)
 	switch {
 	case d.Decision == SlotRun || d.Decision == SlotDropped:
-		d.Run, err = l.leaveSlot(tx, now, d)
+		d.Run, err = l.enqueueWake(tx, now, d)
+	// A wake that came too early keeps its time, and there is nothing to write.
 	case d.Decision == SlotLater && !d.At.Equal(s.At):
 		_, err = tx.Exec(`update slots set at = $1, deferred = $2 where id = $3`, ms(d.At), flag(d.Slot.Deferred), s.ID)
 		if err == nil {
@@ -386,11 +398,11 @@ func (l *Ledger) fireSlot(tx *sqlite.Tx, now time.Time, id int64, st SlotState) 
 	return d, err
 }
 
-// lastWake passes over what was dropped or cancelled before it started: it woke nobody.
+// lastWake ignores runs that were dropped or cancelled before they started: they woke nobody.
 const lastWake = `select queued_at from runs where agent = $1 and triggered_by = 'self' and (state <> 'finished' or started_at <> 0) order by id desc limit 1`
 
-// leaveSlot makes a slot's run: one to be executed, or one that says why it was not.
-func (l *Ledger) leaveSlot(tx *sqlite.Tx, now time.Time, d SlotDecision) (int64, error) {
+// enqueueWake turns a wake into a run: one to be executed, or one that says why it was not.
+func (l *Ledger) enqueueWake(tx *sqlite.Tx, now time.Time, d SlotDecision) (int64, error) {
 	s := d.Slot
 	of := Detail{Source: "slot", Wake: &Wake{Slot: s.ID, Instructions: s.Instructions, ContextViews: s.ContextViews,
 		ScheduledBy: s.ScheduledBy, Planned: s.At.UTC(), Asked: s.CreatedAt.UTC(), AskedBy: s.Run, Job: s.Job, Depth: s.Depth}}
@@ -399,7 +411,7 @@ func (l *Ledger) leaveSlot(tx *sqlite.Tx, now time.Time, d SlotDecision) (int64,
 		return 0, err
 	}
 
-	a, err := accept(tx, now, Request{Agent: s.Agent, Trigger: domain.TriggerSelf, Detail: of, ScheduledAt: s.At}, fmt.Sprintf("slot/%d", s.ID), string(detail))
+	a, err := insertRun(tx, now, Request{Agent: s.Agent, Trigger: domain.TriggerSelf, Detail: of, ScheduledAt: s.At}, fmt.Sprintf("slot/%d", s.ID), string(detail))
 	if err != nil {
 		return 0, err
 	}
@@ -408,6 +420,7 @@ func (l *Ledger) leaveSlot(tx *sqlite.Tx, now time.Time, d SlotDecision) (int64,
 	}
 
 	if d.Decision == SlotDropped {
+		// The run exists only to say why nothing ran. It was never started, so finish needs no more of it.
 		_, err = l.finish(tx, Run{ID: a.Run, Trigger: domain.TriggerSelf}, Result{Outcome: domain.OutcomeCancelled, Error: d.Reason}, now)
 	}
 

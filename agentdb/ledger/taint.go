@@ -13,16 +13,16 @@ import (
 	"rouse/internal/domain"
 )
 
-// UntrustedContent is the letter of Run.Taint for content that strangers may have written. A
-// run that files, a webhook or such a run's plan has started begins with it.
+// UntrustedContent is the letter in Run.Taint for content that strangers may have written. A run
+// starts with it when files, a webhook, or a wake planned by such a run started it.
 const UntrustedContent = "A"
 
-// Marks are what calls that are about to be made do to their run.
+// Marks say what calls that are about to be made do to the taint of their run.
 type Marks struct {
 	Taint string // letters that the run has from now on, beside those that it has
-	Tier  string // the confinement of a program that is started; the weakest of a run counts
-	// Keeps says that they write the agent's database or files: those of a run that has met
-	// untrusted content are untrusted from then on.
+	Tier  string // the confinement of a program that is started; a run keeps the weakest
+	// Keeps says that they write the agent's database or files. If the run is tainted by untrusted
+	// content, those are untrusted from then on.
 	Keeps bool
 	// Used are the items of the inbox that allow them, with the keys of the calls.
 	Used map[int64]string
@@ -32,12 +32,13 @@ type Marks struct {
 func (l *Ledger) Mark(ctx context.Context, a Attempt, m Marks) error {
 	now := l.now()
 	return l.do(ctx, func(tx *sqlite.Tx) error {
-		r, err := l.fenced(tx, a)
+		r, err := l.checkFence(tx, a)
 		if err != nil {
 			return err
 		}
 
-		taint, tier := merged(r.Taint, m.Taint), max(r.Tier, m.Tier)
+		// Tiers are letters, A the strongest confinement: the greater one is the weaker.
+		taint, tier := mergeTaint(r.Taint, m.Taint), max(r.Tier, m.Tier)
 		if taint != r.Taint || tier != r.Tier {
 			if _, err := tx.Exec(`update runs set taint = $1, tier = $2 where id = $3`, taint, tier, r.ID); err != nil {
 				return err
@@ -51,14 +52,16 @@ func (l *Ledger) Mark(ctx context.Context, a Attempt, m Marks) error {
 		}
 
 		if m.Keeps && strings.Contains(taint, UntrustedContent) {
+			// The first run to do so stays on record: it is where the owner has to look.
 			if _, err := tx.Exec(`insert into untrusted (agent, run, at) values ($1, $2, $3) on conflict (agent) do nothing`, r.Agent, r.ID, ms(now)); err != nil {
 				return err
 			}
 		}
 
 		for id, key := range m.Used {
+			// The same call may be made again after a crash; no other one may use the approval.
 			used, err := tx.Exec(`update inbox set used = $1 where id = $2 and run = $3 and (used = '' or used = $1)`, key, id, r.ID)
-			if err := one(used, err, "the approval %d was used before", id); err != nil {
+			if err := requireRow(used, err, "the approval %d was used before", id); err != nil {
 				return err
 			}
 		}
@@ -67,24 +70,24 @@ func (l *Ledger) Mark(ctx context.Context, a Attempt, m Marks) error {
 	})
 }
 
-// merged are the letters of both, each once and in order.
-func merged(a, b string) string {
+// mergeTaint returns the letters of both, each once and in order.
+func mergeTaint(a, b string) string {
 	letters := strings.Split(a+b, "")
 	slices.Sort(letters)
 	return strings.Join(slices.Compact(letters), "")
 }
 
-// Untrusted says since which run the database and the files of an agent hold what a run wrote
-// that had met untrusted content; 0 when none did.
+// Untrusted returns the first run that wrote the database or the files of an agent while tainted
+// by untrusted content; 0 when none did.
 func (l *Ledger) Untrusted(ctx context.Context, agent string) (run int64, err error) {
-	err = l.kept.row(ctx, `select run from untrusted where agent = $1`, agent).Scan(&run)
+	err = l.statements.row(ctx, `select run from untrusted where agent = $1`, agent).Scan(&run)
 	if errors.Is(err, sql.ErrNoRows) {
 		return 0, nil
 	}
 	return run, err
 }
 
-// Memory is an agent's database and files, of which a run wrote some that had met untrusted
+// Memory is an agent's database and files, written by a run that was tainted by untrusted
 // content.
 type Memory struct {
 	Agent string
@@ -103,8 +106,8 @@ func (l *Ledger) UntrustedMemories(ctx context.Context) ([]Memory, error) {
 	})
 }
 
-// Trust says that an owner has looked at the database and the files of an agent, and takes them
-// for trusted again.
+// Trust records that an owner has inspected the database and the files of an agent and trusts
+// them again.
 func (l *Ledger) Trust(ctx context.Context, agent string) error {
 	now := l.now()
 	return l.do(ctx, func(tx *sqlite.Tx) error {
@@ -123,9 +126,9 @@ func (l *Ledger) Trust(ctx context.Context, agent string) error {
 	})
 }
 
-// taintOf is what a run begins with: files and webhooks are untrusted, and a wake has what its
-// planner had. A planner that is not kept any more may have met anything.
-func taintOf(tx *sqlite.Tx, r Request) (string, error) {
+// initialTaint is the taint that a run starts with: files and webhooks are untrusted, and a wake
+// inherits from its planner. A planner that has been pruned may have read anything.
+func initialTaint(tx *sqlite.Tx, r Request) (string, error) {
 	d := r.Detail
 	switch {
 	case r.Trigger == domain.TriggerWebhook || d.File != nil || len(d.Files) > 0 || d.Folder != "":
@@ -135,6 +138,7 @@ func taintOf(tx *sqlite.Tx, r Request) (string, error) {
 	}
 
 	var taint string
+	// A wake may act on what its planner has read.
 	err := tx.QueryRow(`select taint from runs where id = $1`, d.Wake.AskedBy).Scan(&taint)
 	if errors.Is(err, sql.ErrNoRows) {
 		return UntrustedContent, nil
