@@ -9,6 +9,8 @@ import (
 	"io"
 	"strconv"
 	"strings"
+
+	"rouse/agentdb/tabular"
 )
 
 // Image is a row, or a part of one, as the changelog keeps it: {"column":value,…}.
@@ -45,7 +47,7 @@ func (m Image) String() string {
 		if i > 0 {
 			out = append(out, ',')
 		}
-		out = append(appendText(out, name), ':')
+		out = append(tabular.AppendText(out, name), ':')
 		out = appendValue(out, m.Values[i])
 	}
 

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"rouse/agentdb/sqlite"
+	"rouse/agentdb/tabular"
 	"rouse/internal/text"
 )
 
@@ -132,16 +133,16 @@ func (db *DB) importRows(ctx context.Context, tx *sqlite.Tx, by By, spec ImportS
 		return Imported{}, err
 	}
 
-	out := Imported{Table: m.table.Name, CreatedTable: created, Columns: m.columns, Truncated: s.truncated, DroppedColumns: m.dropped, Warnings: s.warnings}
+	out := Imported{Table: m.table.Name, CreatedTable: created, Columns: m.columns, Truncated: s.Truncated, DroppedColumns: m.dropped, Warnings: s.Warnings}
 	if len(m.dropped) > 0 {
-		out.Warnings = append(out.Warnings[:len(s.warnings):len(s.warnings)], fmt.Sprintf("the table %s has no place for these columns of %s, they were left out: %s", m.table.Name, s.name, strings.Join(m.dropped, ", ")))
+		out.Warnings = append(out.Warnings[:len(s.Warnings):len(s.Warnings)], fmt.Sprintf("the table %s has no place for these columns of %s, they were left out: %s", m.table.Name, s.name, strings.Join(m.dropped, ", ")))
 	}
 
-	left := &faults{of: s.rows}
+	left := &faults{of: s.Rows}
 	l := &loader{tx: tx, by: by, op: opImport, table: m.table, keys: m.keys, left: left}
 	out.RowsImported, err = l.load(ctx, s, m, func(done int64) error {
 		if spec.Progress != nil {
-			spec.Progress(done, int64(s.rows))
+			spec.Progress(done, int64(s.Rows))
 		}
 		return db.room(tx)
 	})
@@ -149,7 +150,7 @@ func (db *DB) importRows(ctx context.Context, tx *sqlite.Tx, by By, spec ImportS
 		return Imported{}, s.refusal(left, err)
 	}
 
-	out.RowsSkipped = int64(s.rows) - out.RowsImported
+	out.RowsSkipped = int64(s.Rows) - out.RowsImported
 	for i, a := range m.altered {
 		if a.n > 0 {
 			out.Warnings = append(out.Warnings[:len(out.Warnings):len(out.Warnings)], fmt.Sprintf("column %s: %d values are shorter as numbers than they were written, such as %s; if they are codes or telephone numbers, undo the import and make the column TEXT", m.columns[i], a.n, quoteCell(a.first)))
@@ -158,7 +159,7 @@ func (db *DB) importRows(ctx context.Context, tx *sqlite.Tx, by By, spec ImportS
 
 	if n := left.count(); n > 0 {
 		out.SampleErrors = left.samples()
-		out.Warnings = append(out.Warnings[:len(out.Warnings):len(out.Warnings)], fmt.Sprintf("%d of %d rows of %s were left out because they do not fit; sample_errors says why, of the first", n, s.rows, s.name))
+		out.Warnings = append(out.Warnings[:len(out.Warnings):len(out.Warnings)], fmt.Sprintf("%d of %d rows of %s were left out because they do not fit; sample_errors says why, of the first", n, s.Rows, s.name))
 	}
 
 	return out, nil
@@ -230,7 +231,7 @@ func (l *loader) load(ctx context.Context, s *source, m *mapping, every func(don
 // chunks reads the file again, which is known to have no fault that would end it, and
 // sends the rows that fit.
 func (s *source) chunks(ctx context.Context, m *mapping, left *faults, to chan<- *chunk) error {
-	r, err := s.open()
+	r, err := s.Records()
 	if err != nil {
 		return err
 	}
@@ -245,24 +246,24 @@ func (s *source) chunks(ctx context.Context, m *mapping, left *faults, to chan<-
 	}}
 
 	values := make([]any, len(m.columns))
-	for range s.rows {
-		if err := r.next(); err != nil {
+	for range s.Rows {
+		if err := r.Next(); err != nil {
 			return err
 		}
 
-		why := r.misfit()
+		why := r.Mismatch()
 		if why == "" {
 			why = m.fill(values, r)
 		}
 
 		if why != "" {
-			if err := left.add(r.line(), why); err != nil {
+			if err := left.add(r.Line(), why); err != nil {
 				return err
 			}
 			continue
 		}
 
-		if err := b.add(r.line(), values); err != nil {
+		if err := b.add(r.Line(), values); err != nil {
 			return err
 		}
 	}
@@ -272,16 +273,16 @@ func (s *source) chunks(ctx context.Context, m *mapping, left *faults, to chan<-
 
 // fill takes the values of the current record into the order of the mapping, or says why
 // the record does not fit.
-func (m *mapping) fill(values []any, r records) (why string) {
+func (m *mapping) fill(values []any, r tabular.Records) (why string) {
 	empty := true
 	for i, at := range m.from {
-		v := r.value(at, m.affinity[i])
-		if _, missing := v.(absent); missing || v == nil {
+		v := r.Value(at, m.affinity[i])
+		if _, missing := v.(tabular.Absent); missing || v == nil {
 			switch {
 			case m.isKey[i]:
 				return fmt.Sprintf("the key %s has no value", m.columns[i])
 			case m.isRowID[i], missing && m.hasDefault[i]:
-				values[i] = absent{} // the next id, or the default
+				values[i] = tabular.Absent{} // the next id, or the default
 			default:
 				values[i], empty = nil, false
 			}
@@ -289,7 +290,7 @@ func (m *mapping) fill(values []any, r records) (why string) {
 		}
 
 		if text, ok := v.(string); ok && m.isNumber[i] {
-			if !readsAsNumber(text) {
+			if !tabular.ReadsAsNumber(text) {
 				return fmt.Sprintf("column %s: %s is not a number%s", m.columns[i], quoteCell(text), decimalComma(text))
 			}
 			m.altered[i].look(text)

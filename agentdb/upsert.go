@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"rouse/agentdb/sqlite"
+	"rouse/agentdb/tabular"
 )
 
 const opUpsert = "upsert" // of the journal; the changelog has inserts and updates
@@ -104,7 +105,7 @@ func upsertRows(ctx context.Context, tx *sqlite.Tx, by By, t *Table, keys []stri
 		}
 
 		for n, c := range t.Columns {
-			if _, missing := values[n].(absent); containsFold(keys, c.Name) && (missing || values[n] == nil) {
+			if _, missing := values[n].(tabular.Absent); containsFold(keys, c.Name) && (missing || values[n] == nil) {
 				return Affected{}, invalid(fmt.Sprintf("rows[%d].%s", i, c.Name), "row %d has no value in the key column %s", i+1, c.Name)
 			}
 		}

@@ -6,7 +6,7 @@ import (
 	"io"
 
 	"rouse/agent/tool"
-	"rouse/agentdb"
+	"rouse/agentdb/tabular"
 	"rouse/internal/text"
 )
 
@@ -23,7 +23,7 @@ type sheetResult struct {
 	Path      string             `json:"path"`
 	Sheet     string             `json:"sheet"`
 	Sheets    []string           `json:"sheets"`
-	Rows      []agentdb.SheetRow `json:"rows"`
+	Rows      []tabular.SheetRow `json:"rows"`
 	Truncated bool               `json:"truncated"`
 }
 

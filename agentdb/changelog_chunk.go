@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"rouse/agentdb/tabular"
 )
 
 // errConfine says that a write may change or ask more than the rows it names, by a trigger,
@@ -77,7 +79,7 @@ func (l *loader) log(ctx context.Context, c *chunk, before string, last int64) e
 		entry.after = after
 		out = appendKeys(out, l.keys)
 	case l.target.byRowID, c.index(key[0]) < 0:
-		out = append(appendText(append(out, `"column":`...), key[0]), ',')
+		out = append(tabular.AppendText(append(out, `"column":`...), key[0]), ',')
 	default:
 		out = appendKeys(out, key)
 	}
@@ -96,7 +98,7 @@ func appendKeys(out []byte, keys []string) []byte {
 		if i > 0 {
 			out = append(out, ',')
 		}
-		out = appendText(out, name)
+		out = tabular.AppendText(out, name)
 	}
 
 	return append(out, "],"...)

@@ -10,8 +10,8 @@ import (
 
 const sampleRows = 5 // rows that a message or a result names
 
-// errMisfit ends an import of which more than half the rows do not fit.
-var errMisfit = errors.New("most rows do not fit")
+// errTooManyRejects ends an import of which more than half the rows do not fit.
+var errTooManyRejects = errors.New("most rows do not fit")
 
 // faults are the rows of a file that do not fit. The reader of the file and the writer of
 // the table both add to it.
@@ -28,7 +28,7 @@ type fault struct {
 	why  string
 }
 
-// add notes a row. It ends the import with errMisfit when too many do not fit.
+// add notes a row. It ends the import with errTooManyRejects when too many do not fit.
 func (f *faults) add(line int, why string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -38,7 +38,7 @@ func (f *faults) add(line int, why string) error {
 	f.first = slices.Insert(f.first, at, fault{line, why})
 	f.first = f.first[:min(len(f.first), sampleRows)]
 	if f.n*2 > f.of {
-		return errMisfit
+		return errTooManyRejects
 	}
 
 	return nil
@@ -60,15 +60,15 @@ func (f *faults) samples() []string {
 	return out
 }
 
-// refusal words errMisfit for the file.
+// refusal words errTooManyRejects for the file.
 func (s *source) refusal(left *faults, err error) error {
-	if !errors.Is(err, errMisfit) {
+	if !errors.Is(err, errTooManyRejects) {
 		return err
 	}
 
 	advice := "Correct the file and import it again"
-	if s.ragged {
+	if s.Ragged {
 		advice = "If the table begins further down, remove the lines above its headings; otherwise correct the file"
 	}
-	return invalid("path", "%s: more than half of its %d rows do not fit, so nothing was imported: %s. %s", s.name, s.rows, strings.Join(left.samples(), "; "), advice)
+	return invalid("path", "%s: more than half of its %d rows do not fit, so nothing was imported: %s. %s", s.name, s.Rows, strings.Join(left.samples(), "; "), advice)
 }

@@ -1,4 +1,4 @@
-package agentdb
+package tabular
 
 import (
 	"errors"
@@ -28,9 +28,9 @@ type SheetRow struct {
 // PreviewXLSX reads the first rows and columns of a sheet of an .xlsx file, "" for the first that
 // can be seen. Its errors say in words what is wrong with the file.
 func PreviewXLSX(content, sheet string, rows, columns int) (SheetPreview, error) {
-	w, err := openXLSX(content)
+	w, err := openWorkbook(content)
 	if err != nil {
-		return SheetPreview{}, plainly(err)
+		return SheetPreview{}, withoutLine(err)
 	}
 
 	all := append([]string{w.name}, w.others...)
@@ -45,16 +45,16 @@ func PreviewXLSX(content, sheet string, rows, columns int) (SheetPreview, error)
 
 	r, err := w.rows(0)
 	if err != nil {
-		return SheetPreview{}, plainly(err)
+		return SheetPreview{}, withoutLine(err)
 	}
 	defer r.part.Close()
 
 	out := SheetPreview{Sheet: w.name, Sheets: all}
 	for {
-		if err := r.next(); errors.Is(err, io.EOF) {
+		if err := r.Next(); errors.Is(err, io.EOF) {
 			return out, nil
 		} else if err != nil {
-			return out, plainly(err)
+			return out, withoutLine(err)
 		}
 
 		if len(out.Rows) == rows {
@@ -64,7 +64,7 @@ func PreviewXLSX(content, sheet string, rows, columns int) (SheetPreview, error)
 
 		row := SheetRow{Number: r.number, Cells: make([]string, min(len(r.row), columns))}
 		for i := range row.Cells {
-			row.Cells[i], _ = scalarValue(r.cell(i), affinityText).(string)
+			row.Cells[i], _ = scalarValue(r.cell(i), AffinityText).(string)
 		}
 
 		out.Clipped = out.Clipped || len(r.row) > columns
@@ -72,14 +72,14 @@ func PreviewXLSX(content, sheet string, rows, columns int) (SheetPreview, error)
 	}
 }
 
-// plainly takes the line off an error of a file that has rows.
-func plainly(err error) error {
-	var at *lineError
+// withoutLine names a row where the error is about a file that has no lines.
+func withoutLine(err error) error {
+	var at *SyntaxError
 	if !errors.As(err, &at) {
 		return err
 	}
-	if at.line > 1 {
-		return fmt.Errorf("row %d: %s", at.line, at.text)
+	if at.Line > 1 {
+		return fmt.Errorf("row %d: %s", at.Line, at.Text)
 	}
-	return errors.New(at.text)
+	return errors.New(at.Text)
 }

@@ -1,4 +1,4 @@
-package agentdb
+package tabular
 
 import (
 	"encoding/binary"
@@ -28,7 +28,7 @@ func decode(data string, guess bool) (text, warning string, err error) {
 		return "", "", err
 	}
 	if at := strings.IndexByte(text, 0); at >= 0 {
-		return "", "", &lineError{lineOf(text, at), placeInLine(text, at, '\n'), "there is a NUL character, so this is no text in UTF-8; save the file as UTF-8 and import it again"}
+		return "", "", &SyntaxError{lineOf(text, at), columnInLine(text, at, '\n'), "there is a NUL character, so this is no text in UTF-8; save the file as UTF-8 and import it again"}
 	}
 	if utf8.ValidString(text) {
 		return text, "", nil
@@ -36,7 +36,7 @@ func decode(data string, guess bool) (text, warning string, err error) {
 
 	at := badUTF8(text)
 	if !guess || multibyte(text) || undefined(text) {
-		return "", "", &lineError{lineOf(text, at), placeInLine(text, at, '\n'), "the text is not UTF-8; save the file as UTF-8 and import it again"}
+		return "", "", &SyntaxError{lineOf(text, at), columnInLine(text, at, '\n'), "the text is not UTF-8; save the file as UTF-8 and import it again"}
 	}
 	if text, err = charmap.Windows1252.NewDecoder().String(text); err != nil {
 		return "", "", err
@@ -47,7 +47,7 @@ func decode(data string, guess bool) (text, warning string, err error) {
 
 func fromUTF16(data string, order binary.ByteOrder) (string, error) {
 	if len(data)%2 != 0 {
-		return "", &lineError{1, 0, "the file says it is UTF-16 but ends in the middle of a character; save it as UTF-8"}
+		return "", &SyntaxError{1, 0, "the file says it is UTF-16 but ends in the middle of a character; save it as UTF-8"}
 	}
 
 	units := make([]uint16, len(data)/2)
@@ -89,5 +89,3 @@ func undefined(s string) bool {
 	}
 	return false
 }
-
-func lineOf(s string, at int) int { return 1 + strings.Count(s[:min(at, len(s))], "\n") }

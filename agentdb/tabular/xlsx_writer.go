@@ -1,4 +1,4 @@
-package agentdb
+package tabular
 
 import (
 	"archive/zip"
@@ -29,9 +29,9 @@ var workbookParts = []struct{ name, content string }{
 
 const sheetBegin = `<worksheet xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"><sheetViews><sheetView workbookViewId="0"><pane ySplit="1" topLeftCell="A2" activePane="bottomLeft" state="frozen"/></sheetView></sheetViews><sheetData>`
 
-// xlsxEncoder writes a workbook of one sheet as a stream. Texts are marked as such, so no
+// xlsxWriter writes a workbook of one sheet as a stream. Texts are marked as such, so no
 // program takes one for a formula.
-type xlsxEncoder struct {
+type xlsxWriter struct {
 	archive *zip.Writer
 	sheet   io.Writer
 	columns []string
@@ -39,8 +39,8 @@ type xlsxEncoder struct {
 	out     bytes.Buffer
 }
 
-func newXLSXEncoder(to io.Writer, columns []string) (*xlsxEncoder, error) {
-	e := &xlsxEncoder{archive: zip.NewWriter(to), columns: columns}
+func newXLSXWriter(to io.Writer, columns []string) (*xlsxWriter, error) {
+	e := &xlsxWriter{archive: zip.NewWriter(to), columns: columns}
 	for _, part := range workbookParts {
 		w, err := e.archive.Create(part.name)
 		if err != nil {
@@ -67,9 +67,9 @@ func newXLSXEncoder(to io.Writer, columns []string) (*xlsxEncoder, error) {
 	return e, e.write(headings, ` s="1"`)
 }
 
-func (e *xlsxEncoder) row(values []any) error { return e.write(values, "") }
+func (e *xlsxWriter) Row(values []any) error { return e.write(values, "") }
 
-func (e *xlsxEncoder) write(values []any, style string) error {
+func (e *xlsxWriter) write(values []any, style string) error {
 	e.number++
 	e.out.Reset()
 	fmt.Fprintf(&e.out, `<row r="%d">`, e.number)
@@ -103,7 +103,7 @@ func (e *xlsxEncoder) write(values []any, style string) error {
 	return err
 }
 
-func (e *xlsxEncoder) text(i int, style, text string) error {
+func (e *xlsxWriter) text(i int, style, text string) error {
 	if len(text) > maxCellText && len(utf16.Encode([]rune(text))) > maxCellText {
 		return invalid("format", "row %d has a text of more than %d characters in %s, which no spreadsheet cell can hold; export as csv or json", e.number-1, maxCellText, e.columns[i])
 	}
@@ -117,14 +117,14 @@ func (e *xlsxEncoder) text(i int, style, text string) error {
 	return nil
 }
 
-func (e *xlsxEncoder) close() error {
+func (e *xlsxWriter) Close() error {
 	if _, err := io.WriteString(e.sheet, "</sheetData></worksheet>"); err != nil {
 		return err
 	}
 	return e.archive.Close()
 }
 
-func (e *xlsxEncoder) warnings() []string { return nil }
+func (e *xlsxWriter) Warnings() []string { return nil }
 
 // Spreadsheets write characters that XML does not have as _x0007_, and that form itself
 // with its underscore in the same way.

@@ -1,4 +1,4 @@
-package agentdb
+package tabular
 
 import (
 	"bytes"
@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
-	"strconv"
 	"strings"
 )
 
@@ -26,9 +24,6 @@ type jsonReader struct {
 	start   int // line on which the current record begins
 }
 
-// nested is the text of a list or an object inside a row; it is stored as it is.
-type nested string
-
 func newJSON(data string) *jsonReader {
 	r := &jsonReader{data: data, decoder: json.NewDecoder(strings.NewReader(data)), at: map[string]int{}}
 	r.decoder.UseNumber()
@@ -43,7 +38,7 @@ func (r *jsonReader) again() *jsonReader {
 	return next
 }
 
-func (r *jsonReader) next() error {
+func (r *jsonReader) Next() error {
 	if r.array && !r.begun {
 		if _, err := r.decoder.Token(); err != nil {
 			return r.fault(err)
@@ -61,12 +56,12 @@ func (r *jsonReader) next() error {
 		return io.EOF
 	}
 
-	r.start = r.line()
+	r.start = r.lineRead()
 	if err != nil {
 		return r.fault(err)
 	}
 	if token != json.Delim('{') {
-		return r.wrong(before, "expected an object {…} for each row")
+		return r.faultAfter(before, "expected an object {…} for each row")
 	}
 
 	return r.object()
@@ -80,7 +75,7 @@ func (r *jsonReader) end() error {
 
 	after := r.decoder.InputOffset()
 	if _, err := r.decoder.Token(); !errors.Is(err, io.EOF) {
-		return r.wrong(after, "something follows the end of the array")
+		return r.faultAfter(after, "something follows the end of the array")
 	}
 	return io.EOF
 }
@@ -88,7 +83,7 @@ func (r *jsonReader) end() error {
 // object reads the rest of an object into row.
 func (r *jsonReader) object() error {
 	for i := range r.row {
-		r.row[i] = absent{}
+		r.row[i] = Absent{}
 	}
 
 	for r.decoder.More() {
@@ -103,19 +98,19 @@ func (r *jsonReader) object() error {
 			return r.fault(err)
 		}
 
-		value, err := scalar(raw)
+		value, err := parseScalar(raw)
 		if err != nil {
 			return r.fault(err)
 		}
 
-		r.row[r.slot(key)] = value
+		r.row[r.keyIndex(key)] = value
 	}
 
 	_, err := r.decoder.Token()
 	return r.fault(err)
 }
 
-func (r *jsonReader) slot(key string) int {
+func (r *jsonReader) keyIndex(key string) int {
 	i, ok := r.at[key]
 	if !ok {
 		i = len(r.keys)
@@ -124,12 +119,12 @@ func (r *jsonReader) slot(key string) int {
 	}
 
 	for len(r.row) <= i {
-		r.row = append(r.row, absent{})
+		r.row = append(r.row, Absent{})
 	}
 	return i
 }
 
-func scalar(raw json.RawMessage) (any, error) {
+func parseScalar(raw json.RawMessage) (any, error) {
 	if raw[0] == '{' || raw[0] == '[' {
 		var compact bytes.Buffer
 		err := json.Compact(&compact, raw)
@@ -149,87 +144,41 @@ func (r *jsonReader) fault(err error) error {
 		return nil
 	}
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return &lineError{1 + strings.Count(r.data, "\n"), 0, "the file ends in the middle of its JSON"}
+		return &SyntaxError{1 + strings.Count(r.data, "\n"), 0, "the file ends in the middle of its JSON"}
 	}
-	return r.wrong(r.decoder.InputOffset(), fmt.Sprintf("this is not JSON: %v", err))
+	return r.faultAfter(r.decoder.InputOffset(), fmt.Sprintf("this is not JSON: %v", err))
 }
 
-// wrong is a fault of what begins after an offset, up to which all is well.
-func (r *jsonReader) wrong(after int64, why string) error {
+// faultAfter is a fault of what begins after an offset, up to which all is well.
+func (r *jsonReader) faultAfter(after int64, why string) error {
 	at := min(int(after), len(r.data))
 	at += len(r.data[at:]) - len(strings.TrimLeft(r.data[at:], " \t\r\n,:"))
-	return &lineError{lineOf(r.data, at), placeInLine(r.data, at, '\n'), why}
+	return &SyntaxError{lineOf(r.data, at), columnInLine(r.data, at, '\n'), why}
 }
 
-// line is the line up to which the decoder has read.
-func (r *jsonReader) line() int {
+// lineRead is the line up to which the decoder has read.
+func (r *jsonReader) lineRead() int {
 	to := min(int(r.decoder.InputOffset()), len(r.data))
 	r.lines += strings.Count(r.data[r.offset:to], "\n")
 	r.offset = to
 	return r.lines + 1
 }
 
-func (r *jsonReader) kind(i int) kind {
+func (r *jsonReader) Line() int        { return r.start }
+func (r *jsonReader) columnCount() int { return len(r.keys) }
+func (r *jsonReader) Mismatch() string { return "" }
+
+func (r *jsonReader) kind(i int) Kind {
 	if i >= len(r.row) {
 		return unseen
 	}
 	return scalarKind(r.row[i])
 }
 
-// value is what column i of the current record is bound as.
-func (r *jsonReader) value(i int, to affinity) any {
+// Value is what column i of the current record is bound as.
+func (r *jsonReader) Value(i int, to Affinity) any {
 	if i >= len(r.row) {
-		return absent{}
+		return Absent{}
 	}
 	return scalarValue(r.row[i], to)
-}
-
-// scalarKind is the kind of a nil, bool, string, json.Number, nested or absent.
-func scalarKind(v any) kind {
-	switch v := v.(type) {
-	case bool:
-		return boolean
-	case json.Number:
-		return numberKind(v)
-	case string, nested:
-		return textual
-	}
-	return unseen
-}
-
-func numberKind(n json.Number) kind {
-	if i, err := strconv.ParseInt(n.String(), 10, 64); err == nil && n != "-0" {
-		return integerKind(i)
-	}
-	if !strings.ContainsAny(n.String(), ".eE") {
-		return textual // more digits than an int64 or a float64 keeps
-	}
-	if f, err := n.Float64(); err != nil || math.IsInf(f, 0) {
-		return textual
-	}
-
-	return real
-}
-
-// scalarValue is what such a value is bound as.
-func scalarValue(v any, to affinity) any {
-	switch v := v.(type) {
-	case bool:
-		if to == affinityText {
-			return strconv.FormatBool(v)
-		}
-		if v {
-			return int64(1)
-		}
-		return int64(0)
-	case json.Number:
-		if to == affinityText {
-			return v.String()
-		}
-		return number(v)
-	case nested:
-		return string(v)
-	default:
-		return v
-	}
 }

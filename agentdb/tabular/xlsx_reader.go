@@ -1,4 +1,4 @@
-package agentdb
+package tabular
 
 import (
 	"encoding/json"
@@ -9,8 +9,6 @@ import (
 	"math"
 	"strconv"
 	"strings"
-
-	"rouse/internal/text"
 )
 
 // maxSheetColumns is how many columns a sheet has in the spreadsheet programs.
@@ -36,11 +34,11 @@ func (w *workbook) rows(columns int) (*xlsxReader, error) {
 	return &xlsxReader{workbook: w, part: part, xml: xml.NewDecoder(part), columns: columns}, nil
 }
 
-func (r *xlsxReader) line() int                    { return r.number }
-func (r *xlsxReader) kind(i int) kind              { return scalarKind(r.cell(i)) }
-func (r *xlsxReader) value(i int, to affinity) any { return scalarValue(r.cell(i), to) }
+func (r *xlsxReader) Line() int                    { return r.number }
+func (r *xlsxReader) kind(i int) Kind              { return scalarKind(r.cell(i)) }
+func (r *xlsxReader) Value(i int, to Affinity) any { return scalarValue(r.cell(i), to) }
 func (r *xlsxReader) columnCount() int             { return r.columns }
-func (r *xlsxReader) misfit() string               { return r.fault }
+func (r *xlsxReader) Mismatch() string             { return r.fault }
 
 func (r *xlsxReader) cell(i int) any {
 	if i < len(r.row) {
@@ -49,8 +47,8 @@ func (r *xlsxReader) cell(i int) any {
 	return nil
 }
 
-// next reads up to the end of the next row that holds something.
-func (r *xlsxReader) next() error {
+// Next reads up to the end of the next row that holds something.
+func (r *xlsxReader) Next() error {
 	for {
 		token, err := r.token()
 		if err != nil {
@@ -93,10 +91,10 @@ func (r *xlsxReader) token() (xml.Token, error) {
 
 	token, err := r.xml.RawToken()
 	if errors.Is(err, io.EOF) {
-		return nil, &lineError{r.number, 0, fmt.Sprintf("the sheet %s is cut off here", r.name)}
+		return nil, &SyntaxError{r.number, 0, fmt.Sprintf("the sheet %s is cut off here", r.name)}
 	}
 	if err != nil {
-		return nil, &lineError{r.number, 0, fmt.Sprintf("the sheet %s is damaged: %v", r.name, err)}
+		return nil, &SyntaxError{r.number, 0, fmt.Sprintf("the sheet %s is damaged: %v", r.name, err)}
 	}
 
 	if end, ok := token.(xml.EndElement); ok && end.Name.Local == "sheetData" {
@@ -144,7 +142,7 @@ func (r *xlsxReader) cells() error {
 // cut makes an end inside a row a fault.
 func (r *xlsxReader) cut(err error) error {
 	if errors.Is(err, io.EOF) {
-		return &lineError{r.number, 0, fmt.Sprintf("the sheet %s is damaged: a row does not end", r.name)}
+		return &SyntaxError{r.number, 0, fmt.Sprintf("the sheet %s is damaged: a row does not end", r.name)}
 	}
 	return err
 }
@@ -292,47 +290,4 @@ func columnName(at int) string {
 		name = string(rune('A'+(at-1)%26)) + name
 	}
 	return name
-}
-
-// examineXLSX reads the first visible sheet: its first row that is not empty has the
-// headings.
-func (s *source) examineXLSX(spec ImportSpec, content string) error {
-	w, err := openXLSX(content)
-	if err != nil {
-		return err
-	}
-
-	first, err := w.rows(0)
-	if err != nil {
-		return err
-	}
-	defer first.part.Close()
-
-	if err := first.next(); errors.Is(err, io.EOF) {
-		return invalid("path", "the sheet %s of %s is empty", w.name, s.name)
-	} else if err != nil {
-		return err
-	}
-
-	for i := range first.row {
-		heading, _ := scalarValue(first.cell(i), affinityText).(string)
-		s.headings = append(s.headings, heading)
-	}
-	if err := s.nameColumns(spec); err != nil {
-		return err
-	}
-
-	if len(w.others) > 0 {
-		s.warnings = append(s.warnings, fmt.Sprintf("%s: the sheet %s was read; there are also %s, which were not", s.name, w.name, text.List(w.others, 10)))
-	}
-
-	s.open = func() (records, error) {
-		r, err := w.rows(len(s.headings))
-		if err != nil || spec.NoHeader {
-			return r, err
-		}
-		return r, r.next()
-	}
-
-	return s.readThrough(spec.MaxRows)
 }

@@ -1,4 +1,4 @@
-package agentdb
+package tabular
 
 import (
 	"archive/zip"
@@ -32,8 +32,8 @@ type workbook struct {
 	dates    []dateFormat // by the style of a cell
 }
 
-// openXLSX reads everything but the sheet. Its errors are *lineError.
-func openXLSX(content string) (*workbook, error) {
+// openWorkbook reads everything but the sheet. Its errors are *SyntaxError.
+func openWorkbook(content string) (*workbook, error) {
 	archive, err := zip.NewReader(strings.NewReader(content), int64(len(content)))
 	if err != nil {
 		return nil, badXLSX("it is not an .xlsx file, or it is cut off: %v", err)
@@ -56,7 +56,9 @@ func openXLSX(content string) (*workbook, error) {
 	return w, w.readShared()
 }
 
-func badXLSX(format string, args ...any) error { return &lineError{1, 0, fmt.Sprintf(format, args...)} }
+func badXLSX(format string, args ...any) error {
+	return &SyntaxError{1, 0, fmt.Sprintf(format, args...)}
+}
 
 // part opens a part of the archive, nil when there is none.
 func (w *workbook) part(name string) (io.ReadCloser, error) {

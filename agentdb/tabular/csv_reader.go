@@ -1,10 +1,9 @@
-package agentdb
+package tabular
 
 import (
 	"fmt"
 	"io"
 	"strings"
-	"unicode/utf8"
 )
 
 // csvReader reads RFC 4180 as spreadsheets write it: any line ending, quoted cells over
@@ -33,15 +32,15 @@ const (
 	sniffBytes = 1 << 16 // of the file, at most
 )
 
-// comma guesses what separates the cells of a CSV file: spreadsheets of half the world
+// guessSeparator guesses what separates the cells of a CSV file: spreadsheets of half the world
 // write semicolons, and decimal commas beside them. It is what cuts the most of the first
 // records into as many cells as the very first; a comma comes last, because it is the one
 // that stands inside cells.
-func comma(data string) byte {
+func guessSeparator(data string) byte {
 	start := data[:min(len(data), sniffBytes)]
 	best, most := byte(','), -1
 	for _, c := range []byte{';', '\t', '|', ','} {
-		if n := alike(start, c); n > most {
+		if n := countSameWidth(start, c); n > most {
 			best, most = c, n
 		}
 	}
@@ -49,16 +48,16 @@ func comma(data string) byte {
 	return best
 }
 
-// alike counts the records with as many cells as the first one, -1 if that has only one.
-func alike(data string, comma byte) int {
+// countSameWidth counts the records with as many cells as the first one, -1 if that has only one.
+func countSameWidth(data string, comma byte) int {
 	r := newCSV(data, comma)
-	if r.next() != nil || len(r.cells) < 2 {
+	if r.Next() != nil || len(r.cells) < 2 {
 		return -1
 	}
 
 	width, n := len(r.cells), 0
 	for range sniffRows {
-		if r.next() != nil {
+		if r.Next() != nil {
 			break
 		}
 		if len(r.cells) == width {
@@ -69,8 +68,8 @@ func alike(data string, comma byte) int {
 	return n
 }
 
-// declared reads the line sep=; by which spreadsheets are told the separator.
-func declared(data string) (comma byte, rest string) {
+// declaredSeparator reads the line sep=; by which spreadsheets are told the separator.
+func declaredSeparator(data string) (separator byte, rest string) {
 	line, rest, _ := strings.Cut(data, "\n")
 	line = strings.TrimSuffix(line, "\r")
 	if len(line) == 5 && strings.EqualFold(line[:4], "sep=") {
@@ -79,9 +78,9 @@ func declared(data string) (comma byte, rest string) {
 	return 0, data
 }
 
-// next reads a record into cells, which stay valid until the call after. Blank lines are
-// no records. It returns io.EOF after the last record, *lineError for broken quoting.
-func (r *csvReader) next() error {
+// Next reads a record into cells, which stay valid until the call after. Blank lines are
+// no records. It returns io.EOF after the last record, *SyntaxError for broken quoting.
+func (r *csvReader) Next() error {
 	r.skipBlank()
 	if r.pos >= len(r.data) {
 		return io.EOF
@@ -140,7 +139,7 @@ func (r *csvReader) cell() (cell string, more bool, err error) {
 }
 
 func (r *csvReader) quoted() (cell string, more bool, err error) {
-	opened := lineError{r.line, r.column(r.pos), "a quote is opened and never closed"}
+	opened := SyntaxError{r.line, r.column(r.pos), "a quote is opened and never closed"}
 	from := r.pos + 1
 	doubled := false
 	for i := from; i < len(r.data); i++ {
@@ -183,7 +182,7 @@ func (r *csvReader) afterQuote(i int) (more bool, err error) {
 		r.pos = i + 2
 		r.line++
 	default:
-		return false, &lineError{r.line, r.column(i), fmt.Sprintf("%q follows a closing quote; a quote inside a quoted cell is written twice", rest[:runeLen(rest)])}
+		return false, &SyntaxError{r.line, r.column(i), fmt.Sprintf("%q follows a closing quote; a quote inside a quoted cell is written twice", rest[:runeLen(rest)])}
 	}
 
 	return false, nil
@@ -198,23 +197,33 @@ func runeLen(s string) int {
 	return len(s)
 }
 
-func (r *csvReader) column(at int) int { return placeInLine(r.data, at, r.end) }
+func (r *csvReader) column(at int) int { return columnInLine(r.data, at, r.end) }
 
-// placeInLine counts the characters of a line up to a place in it, from 1. end ends lines.
-func placeInLine(data string, at int, end byte) int {
-	return 1 + utf8.RuneCountInString(data[strings.LastIndexByte(data[:at], end)+1:at])
+// csvRecords are the rows of a CSV file below its headings.
+type csvRecords struct {
+	*csvReader
+	columns int
+	needed  int // of the columns, up to the last with a heading
 }
 
-// lineError is a fault of a file that is being imported.
-type lineError struct {
-	line   int
-	column int // 0 where the fault is in no one place of the line
-	text   string
-}
+func (r csvRecords) Line() int                    { return r.start }
+func (r csvRecords) kind(i int) Kind              { return kindOfCell(r.cells[i]) }
+func (r csvRecords) columnCount() int             { return r.columns }
+func (r csvRecords) Value(i int, to Affinity) any { return cellValue(r.cells[i], to) }
 
-func (e *lineError) Error() string {
-	if e.column > 0 {
-		return fmt.Sprintf("line %d, column %d: %s", e.line, e.column, e.text)
+// Mismatch accepts what loses nothing: separators at the end of a line, and missing cells of
+// columns that have no heading. Such a row is cut, or filled, to the width of the headings.
+func (r csvRecords) Mismatch() string {
+	found := len(r.cells)
+	for len(r.cells) > r.columns && r.cells[len(r.cells)-1] == "" {
+		r.cells = r.cells[:len(r.cells)-1]
 	}
-	return fmt.Sprintf("line %d: %s", e.line, e.text)
+
+	if len(r.cells) >= r.needed && len(r.cells) <= r.columns {
+		for len(r.cells) < r.columns {
+			r.cells = append(r.cells, "")
+		}
+		return ""
+	}
+	return fmt.Sprintf("it has %d cells, and the first line has %d", found, r.columns)
 }

@@ -1,4 +1,4 @@
-package agentdb
+package tabular
 
 import (
 	"bytes"
@@ -15,7 +15,7 @@ import (
 func readCSV(data string, comma byte) (records [][]string, lines []int, err error) {
 	r := newCSV(data, comma)
 	for {
-		if err := r.next(); err != nil {
+		if err := r.Next(); err != nil {
 			if errors.Is(err, io.EOF) {
 				err = nil
 			}
@@ -88,12 +88,12 @@ func TestCSVReadsWhatIsWritten(t *testing.T) {
 	})
 }
 
-func TestComma(t *testing.T) {
+func TestGuessSeparator(t *testing.T) {
 	for data, want := range map[string]byte{
 		"a,b\n1;2": ',', "a;b\n1,2;3": ';', "a\tb\n": '\t', "a\n1;2": ',', "": ',',
 		"a|b\n1,5|2\n": '|', "date;amount, EUR;to\n1;2,50;x\n1;3;y\n": ';', "id,tags\n1,a;b\n2,c;d\n": ',', "\"a;b\",c\n\"1;2\",3\n": ',',
 	} {
-		if got := comma(data); got != want {
+		if got := guessSeparator(data); got != want {
 			t.Errorf("%q: %q, want %q", data, got, want)
 		}
 	}

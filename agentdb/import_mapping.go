@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"rouse/agentdb/sqlite"
+	"rouse/agentdb/tabular"
 )
 
 // mapping says which column of a file goes into which column of the table.
@@ -18,7 +19,7 @@ type mapping struct {
 	keys    []string // of an upsert, else nil
 	dropped []string // headings without a column
 
-	affinity                   []affinity
+	affinity                   []tabular.Affinity
 	isKey, isRowID, hasDefault []bool
 	isNumber                   []bool // a text that is not a number does not fit
 	altered                    []altered
@@ -53,17 +54,17 @@ func (s *source) target(ctx context.Context, tx *sqlite.Tx, by By, spec ImportSp
 // create makes a table after the file's headings and the kinds of all its values.
 func (s *source) create(ctx context.Context, tx *sqlite.Tx, by By, spec ImportSpec) (*Table, error) {
 	table := TableSpec{Name: spec.Table, Purpose: "Imported from " + s.name}
-	for i, name := range toColumns(s.headings) {
+	for i, name := range toColumns(s.Headings) {
 		if hostColumn(name) || !s.wanted(i) {
 			continue
 		}
 
-		k := unseen
-		if i < len(s.kinds) {
-			k = s.kinds[i]
+		var k tabular.Kind
+		if i < len(s.Kinds) {
+			k = s.Kinds[i]
 		}
 
-		table.Columns = append(table.Columns, Column{Name: name, Type: k.column()})
+		table.Columns = append(table.Columns, Column{Name: name, Type: columnOf(k)})
 	}
 
 	statements, err := table.statements()
@@ -77,19 +78,19 @@ func (s *source) create(ctx context.Context, tx *sqlite.Tx, by By, spec ImportSp
 	return needTable(ctx, prepared{tx}, spec.Table)
 }
 
-func (s *source) wanted(i int) bool { return s.only == nil || containsFold(s.only, s.headings[i]) }
+func (s *source) wanted(i int) bool { return s.only == nil || containsFold(s.only, s.Headings[i]) }
 
 // mapTo finds the column of each heading: by the name that a new table gives it, or by the
 // heading as it stands.
 func (s *source) mapTo(t *Table) (*mapping, error) {
 	m := &mapping{table: t}
-	for i, name := range toColumns(s.headings) {
+	for i, name := range toColumns(s.Headings) {
 		c := t.column(name)
 		if c == nil {
-			c = t.column(s.headings[i])
+			c = t.column(s.Headings[i])
 		}
 		if c == nil || slices.Contains(m.columns, c.Name) {
-			m.dropped = append(m.dropped, s.headings[i])
+			m.dropped = append(m.dropped, s.Headings[i])
 			continue
 		}
 
@@ -109,7 +110,7 @@ func (s *source) mapTo(t *Table) (*mapping, error) {
 	m.isKey = make([]bool, len(m.columns))
 	if len(m.columns) == 0 {
 		return nil, invalid("table", "%s has the columns %s and the table %s has %s: none of them matches. Import into another table, or name the columns of the file with columns",
-			s.name, strings.Join(s.headings, ", "), t.Name, strings.Join(t.columnNames(), ", "))
+			s.name, strings.Join(s.Headings, ", "), t.Name, strings.Join(t.columnNames(), ", "))
 	}
 
 	return m, nil
