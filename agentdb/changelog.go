@@ -127,23 +127,23 @@ type rowLog struct {
 	by      By
 	at      string
 	op      string // "" names each after its effect
-	targets map[string]*target
+	layouts map[string]*tableLayout
 }
 
 func (l *rowLog) write(ctx context.Context, changes []sqlite.RowChange) error {
-	if l.targets == nil {
-		l.targets = map[string]*target{}
+	if l.layouts == nil {
+		l.layouts = map[string]*tableLayout{}
 	}
 
 	for i := 0; i < len(changes); {
 		c := changes[i]
-		t := l.targets[c.Table]
+		t := l.layouts[c.Table]
 		if t == nil {
 			var err error
-			if t, err = readTarget(ctx, l.tx, c.Table); err != nil {
+			if t, err = readLayout(ctx, l.tx, c.Table); err != nil {
 				return err
 			}
-			l.targets[c.Table] = t
+			l.layouts[c.Table] = t
 		}
 
 		entry, n := t.merge(changes[i:])
@@ -175,11 +175,11 @@ func (c change) effect() string {
 
 // merge makes one entry of the changes that directly follow each other on one row: an
 // update, and the trigger that sets the instant of it.
-func (t *target) merge(changes []sqlite.RowChange) (change, int) {
-	before, after := t.ends(changes[0])
+func (t *tableLayout) merge(changes []sqlite.RowChange) (change, int) {
+	before, after := t.rowImages(changes[0])
 	n := 1
 	for ; n < len(changes) && after != nil && changes[n].Table == changes[0].Table && changes[n].Old != nil && changes[n].New != nil; n++ {
-		old, next := t.ends(changes[n])
+		old, next := t.rowImages(changes[n])
 		if old.String() != after.String() {
 			break
 		}
@@ -200,7 +200,7 @@ func (t *target) merge(changes []sqlite.RowChange) (change, int) {
 	return c, n
 }
 
-func (t *target) ends(c sqlite.RowChange) (before, after *Image) {
+func (t *tableLayout) rowImages(c sqlite.RowChange) (before, after *Image) {
 	if c.Old != nil {
 		m := t.row(c.Old, c.OldRow)
 		before = &m

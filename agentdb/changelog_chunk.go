@@ -13,21 +13,21 @@ import (
 // a cascade or an expression of the agent's. It has to run confined and row by row.
 var errConfine = errors.New("this write has to be confined")
 
-// ready looks at the table before a chunk is written. What is written confined is recorded
+// checkPlain looks at the table before a chunk is written. What is written confined is recorded
 // by SQLite's hook, and has no row of its own for the chunk.
-func (l *loader) ready(ctx context.Context, c *chunk) error {
+func (l *loader) checkPlain(ctx context.Context, c *chunk) error {
 	if l.tx.Confined() {
 		return nil
 	}
 
-	if l.target == nil {
-		t, err := readTarget(ctx, l.tx, l.table.Name)
+	if l.layout == nil {
+		t, err := readLayout(ctx, l.tx, l.table.Name)
 		if err != nil {
 			return err
 		}
-		l.target = t
+		l.layout = t
 	}
-	if !l.target.plain || l.keys != nil && l.target.parent || !l.numbered() && !l.keyed(c) {
+	if !l.layout.plain || l.keys != nil && l.layout.parent || !l.numbered() && !l.keyed(c) {
 		return errConfine
 	}
 
@@ -36,14 +36,14 @@ func (l *loader) ready(ctx context.Context, c *chunk) error {
 
 // numbered says that the rows of a chunk get row ids that follow each other and are their key.
 func (l *loader) numbered() bool {
-	return l.keys == nil && (l.target.byRowID || l.table.rowKey != "")
+	return l.keys == nil && (l.layout.byRowID || l.table.rowKey != "")
 }
 
 // keyed says that every row of a chunk names its key.
 func (l *loader) keyed(c *chunk) bool {
 	keys := l.keys
 	if keys == nil {
-		keys = l.target.key
+		keys = l.layout.key
 	}
 
 	for _, name := range keys {
@@ -62,15 +62,15 @@ func (l *loader) keyed(c *chunk) bool {
 	return true
 }
 
-// log writes the changelog's row of a chunk (C-14); see Change.
-func (l *loader) log(ctx context.Context, c *chunk, before string, last int64) error {
+// logChunk writes the changelog's row of a chunk (C-14); see Change.
+func (l *loader) logChunk(ctx context.Context, c *chunk, before string, last int64) error {
 	if l.tx.Confined() {
 		return nil
 	}
 
 	entry := change{op: l.op, table: l.table.Name, before: before, after: c.image}
 	out := []byte{'{'}
-	switch key := l.target.key; {
+	switch key := l.layout.key; {
 	case l.keys != nil:
 		after, err := l.images(ctx, c)
 		if err != nil {
@@ -78,7 +78,7 @@ func (l *loader) log(ctx context.Context, c *chunk, before string, last int64) e
 		}
 		entry.after = after
 		out = appendKeys(out, l.keys)
-	case l.target.byRowID, c.index(key[0]) < 0:
+	case l.layout.byRowID, c.index(key[0]) < 0:
 		out = append(tabular.AppendText(append(out, `"column":`...), key[0]), ',')
 	default:
 		out = appendKeys(out, key)
@@ -126,7 +126,7 @@ func (l *loader) before(ctx context.Context, c *chunk) (string, error) {
 
 // images reads the rows that have the keys of a chunk, "" when there are none.
 func (l *loader) images(ctx context.Context, c *chunk) (string, error) {
-	columns := l.target.images()
+	columns := l.layout.imageColumns()
 	key := "(" + placeholders(len(l.keys)) + ")"
 	query := "SELECT " + selection(columns) + " FROM " + quote(l.table.Name) + " WHERE (" + quoteAll(l.keys) + ") IN (VALUES " +
 		key + strings.Repeat(", "+key, c.rows-1) + ")"

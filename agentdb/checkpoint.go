@@ -23,7 +23,7 @@ func autoCheckpoint(tx *sqlite.Tx, pragma string) error {
 // fails here is done by a later commit, or when the file is closed.
 func (db *DB) checkpoint(ctx context.Context) {
 	ctx = context.WithoutCancel(ctx)
-	db.behind.Go(func() {
+	db.background.Go(func() {
 		_ = db.db.Do(ctx, func(tx *sqlite.Tx) error { return autoCheckpoint(tx, "pragma wal_autocheckpoint=1000") })
 		_, _ = db.db.Read().ExecContext(ctx, "pragma wal_checkpoint(passive)")
 	})

@@ -40,8 +40,8 @@ func (c *chunk) index(column string) int {
 	return -1
 }
 
-// part is one row of a chunk by itself.
-func (c *chunk) part(i int) *chunk {
+// single is one row of a chunk by itself.
+func (c *chunk) single(i int) *chunk {
 	args := append([]any{c.args[0]}, c.row(i)...)
 	return &chunk{columns: c.columns, rows: 1, args: args, lines: c.lines[i : i+1], pattern: c.pattern}
 }

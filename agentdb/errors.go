@@ -88,8 +88,8 @@ func refused(err error) bool {
 	return false
 }
 
-// rowFault says for a person why a row was refused.
-func rowFault(err error) string {
+// rowErrorText says for a person why a row was refused.
+func rowErrorText(err error) string {
 	text := sqlText(err)
 	for sign, say := range map[string]string{
 		"UNIQUE constraint failed: ":   "another row already has the same ",
@@ -111,21 +111,21 @@ func (db *DB) explain(ctx context.Context, err error) error {
 	case errors.As(err, &bad), ctx.Err() != nil:
 		return err
 	case corrupt(err):
-		return db.seal.condemn(&sqlite.CorruptError{Path: db.path, Reason: "it is damaged (" + sqlText(err) + ")"})
+		return db.marker.quarantine(&sqlite.CorruptError{Path: db.path, Reason: "it is damaged (" + sqlText(err) + ")"})
 	case code == sqlite3.SQLITE_FULL:
-		return db.full(ctx, err, 0)
+		return db.diskFullError(ctx, err, 0)
 	case code == sqlite3.SQLITE_READONLY:
 		return fmt.Errorf("%s cannot be written; look at the owner and the permissions of the file and of its folder, and whether its disk is mounted to be read only: %w", db.path, err)
 	case refused(err):
-		return invalid("", "%s", rowFault(err))
+		return invalid("", "%s", rowErrorText(err))
 	}
 
 	return fmt.Errorf("cannot write to %s: %w", db.path, err)
 }
 
-// full says what SQLite means by a full database. limit is the quota that bounded the write,
+// diskFullError says what SQLite means by a full database. limit is the quota that bounded the write,
 // 0 when none did.
-func (db *DB) full(ctx context.Context, err error, limit int64) error {
+func (db *DB) diskFullError(ctx context.Context, err error, limit int64) error {
 	// What a write put into the log before it failed keeps its room there, although it was
 	// taken back: room that others need, the ledger first of all.
 	_, _ = db.db.Read().ExecContext(context.WithoutCancel(ctx), "pragma wal_checkpoint(truncate)") // a help, the error itself is told

@@ -35,9 +35,9 @@ func attempts(t *testing.T) (out []string) {
 
 // prison is a database with what lies beside it.
 type prison struct {
-	db    *agentdb.DB
-	dir   string
-	seals string
+	db     *agentdb.DB
+	dir    string
+	before string
 }
 
 func newPrison(t *testing.T) *prison {
@@ -61,12 +61,12 @@ func newPrison(t *testing.T) *prison {
 		t.Fatal(err)
 	}
 
-	p.seals = p.look(t, 2)
+	p.before = p.snapshot(t, 2)
 	return p
 }
 
-// look gives all that no attempt may change. Of the changelog it reads what was there first.
-func (p *prison) look(t *testing.T, logged int) string {
+// snapshot gives all that no attempt may change. Of the changelog it reads what was there first.
+func (p *prison) snapshot(t *testing.T, logged int) string {
 	t.Helper()
 	var b strings.Builder
 	entries, err := os.ReadDir(p.dir)
@@ -108,8 +108,8 @@ func (p *prison) check(t *testing.T, err error) {
 	if err != nil && !errors.As(err, &bad) {
 		t.Errorf("it broke something: %v", err)
 	}
-	if got := p.look(t, 2); got != p.seals {
-		t.Errorf("it got out:\n%s\nwas\n%s", got, p.seals)
+	if got := p.snapshot(t, 2); got != p.before {
+		t.Errorf("it got out:\n%s\nwas\n%s", got, p.before)
 	}
 	if got := system(t, p.db, "select count(*) from expenses where note like '%{\"ids\"%' or note = 'canary'"); got != "0" {
 		t.Error("it carried the journal out")

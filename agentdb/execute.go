@@ -37,7 +37,7 @@ func (db *DB) Execute(ctx context.Context, by By, spec ExecuteSpec) (Executed, e
 		return Executed{}, invalid("params", "the SQL has %d statements, so params must be an object of values for :name; a list is for one statement", len(s.statements))
 	}
 
-	if err := parametersOf(spec.SQL).fits(spec.Params, spec.Named); err != nil {
+	if err := parametersOf(spec.SQL).check(spec.Params, spec.Named); err != nil {
 		return Executed{}, err
 	}
 
@@ -50,13 +50,13 @@ func (db *DB) Execute(ctx context.Context, by By, spec ExecuteSpec) (Executed, e
 
 	var done Executed
 	if s.alters() {
-		done, err = backedUp(ctx, db, by, run)
+		done, err = withBackup(ctx, db, by, run)
 	} else {
 		done, err = run()
 	}
 
 	if err == nil {
-		done.Warnings = db.committed(ctx, done.Warnings)
+		done.Warnings = db.quotaWarnings(ctx, done.Warnings)
 	}
 
 	return done, err
@@ -79,7 +79,7 @@ func newScript(text string) (*script, error) {
 
 	s := &script{text: text, statements: statements}
 	for i := range statements {
-		if err := statements[i].refuse(text); err != nil {
+		if err := statements[i].check(text); err != nil {
 			return nil, err
 		}
 	}
@@ -105,7 +105,7 @@ func (db *DB) runScript(ctx context.Context, tx *sqlite.Tx, by By, s *script) er
 	for i := range s.statements {
 		statement := &s.statements[i]
 		if err := s.run(ctx, tx, by, at, statement); err != nil {
-			return db.scriptFault(ctx, tx, s, statement, err)
+			return db.scriptError(ctx, tx, s, statement, err)
 		}
 	}
 
@@ -113,7 +113,7 @@ func (db *DB) runScript(ctx context.Context, tx *sqlite.Tx, by By, s *script) er
 }
 
 func (s *script) run(ctx context.Context, tx *sqlite.Tx, by By, at string, statement *statement) error {
-	g := gateOf(ctx)
+	g := authorizerOf(ctx)
 	g.verb = statement.verb()
 	defer func() { g.verb = "" }()
 

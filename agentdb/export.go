@@ -15,7 +15,7 @@ import (
 const (
 	maxExportRows  = 1_000_000
 	maxExportBytes = 256 << 20 // about as much as an owner can import
-	exportPatience = 6         // times the time of a query
+	exportTimeouts = 6         // times the time of a query
 )
 
 // ExportSpec asks for the answer of a query as a file, OSA-59.
@@ -48,7 +48,7 @@ func (db *DB) Export(ctx context.Context, spec ExportSpec, to io.Writer) (Export
 		return Exported{}, fileError(err)
 	}
 
-	text, err := selectOnly(spec.SQL)
+	text, err := checkSelect(spec.SQL)
 	if err != nil {
 		return Exported{}, err
 	}
@@ -58,7 +58,7 @@ func (db *DB) Export(ctx context.Context, spec ExportSpec, to io.Writer) (Export
 		return Exported{}, err
 	}
 
-	patience := exportPatience * db.timeout
+	patience := exportTimeouts * db.timeout
 	bounded, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 
@@ -79,11 +79,11 @@ func (db *DB) Export(ctx context.Context, spec ExportSpec, to io.Writer) (Export
 		return Exported{}, &Error{Kind: kindTimeout, Field: "sql", Retryable: true, Message: fmt.Sprintf("the query took longer than %s and was stopped; narrow it with WHERE, or export it in parts", patience)}
 	}
 
-	return Exported{}, db.queryFault(ctx, ctx, spec.SQL, fileError(err))
+	return Exported{}, db.queryError(ctx, ctx, spec.SQL, fileError(err))
 }
 
 func (db *DB) export(ctx context.Context, text string, args []any, to *countingWriter, out *Exported, timer *time.Timer) (err error) {
-	conn, err := db.conn(ctx, false)
+	conn, err := db.readConn(ctx, false)
 	if err != nil {
 		return err
 	}

@@ -75,7 +75,7 @@ func (db *DB) Import(ctx context.Context, by By, spec ImportSpec) (Imported, err
 		return db.importRows(ctx, tx, by, spec, s)
 	})
 	if err == nil {
-		imported.Warnings = db.committed(ctx, imported.Warnings)
+		imported.Warnings = db.quotaWarnings(ctx, imported.Warnings)
 	}
 
 	db.checkpoint(ctx)
@@ -128,7 +128,7 @@ func (db *DB) importRows(ctx context.Context, tx *sqlite.Tx, by By, spec ImportS
 		return Imported{}, err
 	}
 
-	m, created, err := s.target(ctx, tx, by, spec)
+	m, created, err := s.mapTable(ctx, tx, by, spec)
 	if err != nil {
 		return Imported{}, err
 	}
@@ -138,20 +138,20 @@ func (db *DB) importRows(ctx context.Context, tx *sqlite.Tx, by By, spec ImportS
 		out.Warnings = append(out.Warnings[:len(s.Warnings):len(s.Warnings)], fmt.Sprintf("the table %s has no place for these columns of %s, they were left out: %s", m.table.Name, s.name, strings.Join(m.dropped, ", ")))
 	}
 
-	left := &faults{of: s.Rows}
-	l := &loader{tx: tx, by: by, op: opImport, table: m.table, keys: m.keys, left: left}
+	left := &rejects{total: s.Rows}
+	l := &loader{tx: tx, by: by, op: opImport, table: m.table, keys: m.keys, rejected: left}
 	out.RowsImported, err = l.load(ctx, s, m, func(done int64) error {
 		if spec.Progress != nil {
 			spec.Progress(done, int64(s.Rows))
 		}
-		return db.room(tx)
+		return db.checkRoom(tx)
 	})
 	if err = errors.Join(err, l.close()); err != nil {
-		return Imported{}, s.refusal(left, err)
+		return Imported{}, s.rejectError(left, err)
 	}
 
 	out.RowsSkipped = int64(s.Rows) - out.RowsImported
-	for i, a := range m.altered {
+	for i, a := range m.lossy {
 		if a.n > 0 {
 			out.Warnings = append(out.Warnings[:len(out.Warnings):len(out.Warnings)], fmt.Sprintf("column %s: %d values are shorter as numbers than they were written, such as %s; if they are codes or telephone numbers, undo the import and make the column TEXT", m.columns[i], a.n, quoteCell(a.first)))
 		}
@@ -165,12 +165,12 @@ func (db *DB) importRows(ctx context.Context, tx *sqlite.Tx, by By, spec ImportS
 	return out, nil
 }
 
-// roomChunks is after how many chunks an import looks at the quota and tells its progress.
-const roomChunks = 16
+// checkChunks is after how many chunks an import looks at the quota and tells its progress.
+const checkChunks = 16
 
-// room ends an import that takes the file to twice its quota: what a write may do is
+// checkRoom ends an import that takes the file to twice its quota: what a write may do is
 // decided before it (OSA-62), but a small file can hold very many rows.
-func (db *DB) room(tx *sqlite.Tx) error {
+func (db *DB) checkRoom(tx *sqlite.Tx) error {
 	limit := db.quota.get()
 	if limit <= 0 {
 		return nil
@@ -198,14 +198,14 @@ func (l *loader) load(ctx context.Context, s *source, m *mapping, every func(don
 	read := make(chan error, 1)
 	go func() {
 		defer close(chunks)
-		read <- s.chunks(ctx, m, l.left, chunks)
+		read <- s.chunks(ctx, m, l.rejected, chunks)
 	}()
 	defer func() {
 		stop(err)
 		for range chunks { // the reader ends before the transaction does
 		}
 		if e := <-read; err == nil {
-			err = s.fault(e)
+			err = s.fileError(e)
 		}
 	}()
 
@@ -218,7 +218,7 @@ func (l *loader) load(ctx context.Context, s *source, m *mapping, every func(don
 
 		written += changed
 		done += int64(c.rows)
-		if n++; n%roomChunks == 0 {
+		if n++; n%checkChunks == 0 {
 			if err := every(done); err != nil {
 				return 0, err
 			}
@@ -230,7 +230,7 @@ func (l *loader) load(ctx context.Context, s *source, m *mapping, every func(don
 
 // chunks reads the file again, which is known to have no fault that would end it, and
 // sends the rows that fit.
-func (s *source) chunks(ctx context.Context, m *mapping, left *faults, to chan<- *chunk) error {
+func (s *source) chunks(ctx context.Context, m *mapping, left *rejects, to chan<- *chunk) error {
 	r, err := s.Records()
 	if err != nil {
 		return err
@@ -293,7 +293,7 @@ func (m *mapping) fill(values []any, r tabular.Records) (why string) {
 			if !tabular.ReadsAsNumber(text) {
 				return fmt.Sprintf("column %s: %s is not a number%s", m.columns[i], quoteCell(text), decimalComma(text))
 			}
-			m.altered[i].look(text)
+			m.lossy[i].check(text)
 		}
 
 		values[i], empty = v, false

@@ -32,7 +32,7 @@ func examine(spec ImportSpec) (*source, error) {
 
 	s := &source{name: spec.label()}
 	if s.Table, err = tabular.Open(content, tabular.Options{Name: s.name, Format: spec.Format, NoHeader: spec.NoHeader, MaxColumns: maxColumns}); err != nil {
-		return nil, s.fault(err)
+		return nil, s.fileError(err)
 	}
 
 	// The columns of a table can be named before it is read; keys are known only afterwards.
@@ -42,7 +42,7 @@ func examine(spec ImportSpec) (*source, error) {
 		}
 	}
 	if err := s.Scan(spec.MaxRows); err != nil {
-		return nil, s.fault(err)
+		return nil, s.fileError(err)
 	}
 	if s.HasKeys() {
 		return s, s.pickKeys(spec)
@@ -75,8 +75,8 @@ func (s ImportSpec) read() (string, error) {
 	return data.String(), nil
 }
 
-// fault makes a fault of the file an *Error that names it.
-func (s *source) fault(err error) error {
+// fileError makes a fault of the file an *Error that names it.
+func (s *source) fileError(err error) error {
 	var at *tabular.SyntaxError
 	if errors.As(err, &at) {
 		return invalid("path", "%s, %s. Nothing was imported", s.name, at)

@@ -22,18 +22,18 @@ type mapping struct {
 	affinity                   []tabular.Affinity
 	isKey, isRowID, hasDefault []bool
 	isNumber                   []bool // a text that is not a number does not fit
-	altered                    []altered
+	lossy                      []lossyNumbers
 }
 
-// target finds or makes the table that a file is imported into.
-func (s *source) target(ctx context.Context, tx *sqlite.Tx, by By, spec ImportSpec) (m *mapping, created bool, err error) {
+// mapTable finds or makes the table that a file is imported into.
+func (s *source) mapTable(ctx context.Context, tx *sqlite.Tx, by By, spec ImportSpec) (m *mapping, created bool, err error) {
 	t, err := needTable(ctx, prepared{tx}, spec.Table)
 	if err != nil {
 		var missing *Error
 		if spec.NoCreate || !errors.As(err, &missing) || missing.Kind != kindNotFound {
 			return nil, false, err
 		}
-		if t, err = s.create(ctx, tx, by, spec); err != nil {
+		if t, err = s.createTable(ctx, tx, by, spec); err != nil {
 			return nil, false, err
 		}
 		created = true
@@ -51,8 +51,8 @@ func (s *source) target(ctx context.Context, tx *sqlite.Tx, by By, spec ImportSp
 	return m, created, nil
 }
 
-// create makes a table after the file's headings and the kinds of all its values.
-func (s *source) create(ctx context.Context, tx *sqlite.Tx, by By, spec ImportSpec) (*Table, error) {
+// createTable makes a table after the file's headings and the kinds of all its values.
+func (s *source) createTable(ctx context.Context, tx *sqlite.Tx, by By, spec ImportSpec) (*Table, error) {
 	table := TableSpec{Name: spec.Table, Purpose: "Imported from " + s.name}
 	for i, name := range toColumns(s.Headings) {
 		if hostColumn(name) || !s.wanted(i) {
@@ -106,7 +106,7 @@ func (s *source) mapTo(t *Table) (*mapping, error) {
 		m.isNumber = append(m.isNumber, isNumber(c.Type))
 	}
 
-	m.altered = make([]altered, len(m.columns))
+	m.lossy = make([]lossyNumbers, len(m.columns))
 	m.isKey = make([]bool, len(m.columns))
 	if len(m.columns) == 0 {
 		return nil, invalid("table", "%s has the columns %s and the table %s has %s: none of them matches. Import into another table, or name the columns of the file with columns",

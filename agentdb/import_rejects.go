@@ -13,55 +13,55 @@ const sampleRows = 5 // rows that a message or a result names
 // errTooManyRejects ends an import of which more than half the rows do not fit.
 var errTooManyRejects = errors.New("most rows do not fit")
 
-// faults are the rows of a file that do not fit. The reader of the file and the writer of
+// rejects are the rows of a file that do not fit. The reader of the file and the writer of
 // the table both add to it.
-type faults struct {
-	of int // rows of the file
+type rejects struct {
+	total int // rows of the file
 
-	mu    sync.Mutex
-	n     int
-	first []fault // in the order of the file
+	mu       sync.Mutex
+	rejected int
+	first    []reject // in the order of the file
 }
 
-type fault struct {
-	line int
-	why  string
+type reject struct {
+	line   int
+	reason string
 }
 
 // add notes a row. It ends the import with errTooManyRejects when too many do not fit.
-func (f *faults) add(line int, why string) error {
+func (f *rejects) add(line int, why string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 
-	f.n++
-	at, _ := slices.BinarySearchFunc(f.first, line, func(a fault, line int) int { return a.line - line })
-	f.first = slices.Insert(f.first, at, fault{line, why})
+	f.rejected++
+	at, _ := slices.BinarySearchFunc(f.first, line, func(a reject, line int) int { return a.line - line })
+	f.first = slices.Insert(f.first, at, reject{line, why})
 	f.first = f.first[:min(len(f.first), sampleRows)]
-	if f.n*2 > f.of {
+	if f.rejected*2 > f.total {
 		return errTooManyRejects
 	}
 
 	return nil
 }
 
-func (f *faults) count() int {
+func (f *rejects) count() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.n
+	return f.rejected
 }
 
-func (f *faults) samples() []string {
+func (f *rejects) samples() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	out := make([]string, len(f.first))
 	for i, bad := range f.first {
-		out[i] = fmt.Sprintf("line %d: %s", bad.line, bad.why)
+		out[i] = fmt.Sprintf("line %d: %s", bad.line, bad.reason)
 	}
 	return out
 }
 
-// refusal words errTooManyRejects for the file.
-func (s *source) refusal(left *faults, err error) error {
+// rejectError words errTooManyRejects for the file.
+func (s *source) rejectError(left *rejects, err error) error {
 	if !errors.Is(err, errTooManyRejects) {
 		return err
 	}

@@ -52,13 +52,13 @@ func isNumber(declared string) bool {
 	return false
 }
 
-// altered counts texts of a column that are more than the numbers they become.
-type altered struct {
+// lossyNumbers counts texts of a column that are more than the numbers they become.
+type lossyNumbers struct {
 	n     int
 	first string
 }
 
-func (a *altered) look(cell string) {
+func (a *lossyNumbers) check(cell string) {
 	if keepsDigits(cell) {
 		return
 	}

@@ -37,7 +37,7 @@ func (db *DB) Insert(ctx context.Context, by By, table string, rows []map[string
 		return insertRows(ctx, tx, by, t, rows)
 	})
 	if err == nil {
-		inserted.Warnings = db.committed(ctx, inserted.Warnings)
+		inserted.Warnings = db.quotaWarnings(ctx, inserted.Warnings)
 	}
 
 	return inserted, err

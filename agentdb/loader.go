@@ -12,15 +12,15 @@ import (
 
 // loader writes chunks into one table, each with its row in the changelog.
 type loader struct {
-	tx    *sqlite.Tx
-	by    By
-	op    string // of the changelog
-	table *Table
-	keys  []string // columns by which rows are updated instead; nil only inserts
-	unit  string   // what a line is called in messages: "line" or "row"
-	left  *faults  // rows that SQLite refuses are left out and noted here; nil refuses all
+	tx       *sqlite.Tx
+	by       By
+	op       string // of the changelog
+	table    *Table
+	keys     []string // columns by which rows are updated instead; nil only inserts
+	unit     string   // what a line is called in messages: "line" or "row"
+	rejected *rejects // rows that SQLite refuses are left out and noted here; nil refuses all
 
-	target *target // read with the first chunk, unless the write is confined
+	layout *tableLayout // read with the first chunk, unless the write is confined
 
 	statement *sqlite.Prepared // of the chunk before, kept while the shape stays
 	shape     shape
@@ -41,7 +41,7 @@ func (l *loader) write(ctx context.Context, c *chunk) (changed, last int64, err 
 
 	// The transaction may be shared, so this caller's end must not end it.
 	ctx = l.tx.Context(ctx)
-	if err := l.ready(ctx, c); err != nil {
+	if err := l.checkPlain(ctx, c); err != nil {
 		return 0, 0, err
 	}
 
@@ -51,11 +51,11 @@ func (l *loader) write(ctx context.Context, c *chunk) (changed, last int64, err 
 	}
 
 	result, err := l.exec(c)
-	if refused(err) && l.left != nil {
-		return l.rest(ctx, c, err)
+	if refused(err) && l.rejected != nil {
+		return l.writeOneByOne(ctx, c, err)
 	}
 	if refused(err) {
-		return 0, 0, l.blame(c, err)
+		return 0, 0, l.findRefused(c, err)
 	}
 	if err != nil {
 		return 0, 0, err
@@ -68,7 +68,7 @@ func (l *loader) write(ctx context.Context, c *chunk) (changed, last int64, err 
 		return 0, 0, err
 	}
 
-	return changed, last, l.log(ctx, c, before, last)
+	return changed, last, l.logChunk(ctx, c, before, last)
 }
 
 func (l *loader) exec(c *chunk) (driver.Result, error) {
@@ -155,13 +155,13 @@ func (l *loader) onConflict(c *chunk) string {
 	return "UPDATE SET " + strings.Join(set, ", ")
 }
 
-// blame finds the row of a refused chunk by writing them one by one; all of it is rolled
+// findRefused finds the row of a refused chunk by writing them one by one; all of it is rolled
 // back afterwards.
-func (l *loader) blame(c *chunk, whole error) error {
+func (l *loader) findRefused(c *chunk, whole error) error {
 	for i := range c.rows {
-		part := c.part(i)
+		part := c.single(i)
 		if _, err := l.exec(part); refused(err) {
-			return &Error{Kind: kindInvalid, Retryable: true, Message: fmt.Sprintf("%s %d: %s; nothing was written", l.unit, part.lines[0], rowFault(err))}
+			return &Error{Kind: kindInvalid, Retryable: true, Message: fmt.Sprintf("%s %d: %s; nothing was written", l.unit, part.lines[0], rowErrorText(err))}
 		} else if err != nil {
 			return errors.Join(whole, err)
 		}
@@ -169,8 +169,8 @@ func (l *loader) blame(c *chunk, whole error) error {
 	return whole
 }
 
-// rest writes a refused chunk without the rows that SQLite refuses one by one.
-func (l *loader) rest(ctx context.Context, c *chunk, whole error) (changed, last int64, err error) {
+// writeOneByOne writes a refused chunk without the rows that SQLite refuses one by one.
+func (l *loader) writeOneByOne(ctx context.Context, c *chunk, whole error) (changed, last int64, err error) {
 	if _, err := l.tx.Exec("savepoint one_by_one"); err != nil {
 		return 0, 0, err
 	}
@@ -178,9 +178,9 @@ func (l *loader) rest(ctx context.Context, c *chunk, whole error) (changed, last
 	mark := l.tx.Mark()
 	var good []int
 	for i := range c.rows {
-		switch _, err := l.exec(c.part(i)); {
+		switch _, err := l.exec(c.single(i)); {
 		case refused(err):
-			if err := l.left.add(c.lines[i], rowFault(err)); err != nil {
+			if err := l.rejected.add(c.lines[i], rowErrorText(err)); err != nil {
 				return 0, 0, err
 			}
 		case err != nil:
@@ -204,7 +204,7 @@ func (l *loader) rest(ctx context.Context, c *chunk, whole error) (changed, last
 		return 0, 0, nil
 	}
 
-	return l.write(ctx, c.only(good))
+	return l.write(ctx, c.subset(good))
 }
 
 // id is the primary key of row i: the value itself, or a list when there are several
@@ -250,8 +250,8 @@ func pointers(values []any) []any {
 	return out
 }
 
-// only is a chunk of some of the rows.
-func (c *chunk) only(rows []int) *chunk {
+// subset is a chunk of some of the rows.
+func (c *chunk) subset(rows []int) *chunk {
 	out := &chunk{columns: c.columns, rows: len(rows), pattern: c.pattern, args: []any{c.args[0]}}
 	for _, i := range rows {
 		out.args = append(out.args, c.row(i)...)

@@ -55,8 +55,8 @@ func (q *quota) check() error {
 		"the database holds %s and its quota is %s: nothing more is written; reading still works. The owner sees with rouse db what takes the space, and can raise database.quota of this agent", text.Size(q.used), text.Size(q.limit))}
 }
 
-// measured takes a new size and gives a warning when it crossed 80 % on the way up.
-func (q *quota) measured(used int64) (warning string) {
+// update takes a new size and gives a warning when it crossed 80 % on the way up.
+func (q *quota) update(used int64) (warning string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 
@@ -91,7 +91,7 @@ func (db *DB) measure(ctx context.Context) (warning string, err error) {
 		}
 	}
 
-	return db.quota.measured(used), nil
+	return db.quota.update(used), nil
 }
 
 func (db *DB) size() (sum int64, err error) {

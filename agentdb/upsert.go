@@ -40,7 +40,7 @@ func (db *DB) Upsert(ctx context.Context, by By, table string, keys []string, ro
 		return upsertRows(ctx, tx, by, t, names, rows)
 	})
 	if err == nil {
-		done.Warnings = db.committed(ctx, done.Warnings)
+		done.Warnings = db.quotaWarnings(ctx, done.Warnings)
 	}
 
 	return done, err

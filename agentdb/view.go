@@ -177,7 +177,7 @@ func (db *DB) RunView(ctx context.Context, name string, given map[string]any) (V
 		return db.refresh(ctx, v)
 	}
 
-	out, _, err := db.ask(ctx, v, given)
+	out, _, err := db.runViewQuery(ctx, v, given)
 	return out, err
 }
 
@@ -229,7 +229,7 @@ func (db *DB) RefreshViews(ctx context.Context) error {
 // refresh asks a view and keeps the answer, unless the view was changed meanwhile. The
 // quota does not hold it up: a result takes the place of the last.
 func (db *DB) refresh(ctx context.Context, v View) (ViewResult, error) {
-	out, text, err := db.ask(ctx, v, nil)
+	out, text, err := db.runViewQuery(ctx, v, nil)
 	if err != nil {
 		return ViewResult{}, err
 	}
@@ -245,8 +245,8 @@ func (db *DB) refresh(ctx context.Context, v View) (ViewResult, error) {
 	return out, nil
 }
 
-// ask gives the answer, and its rows as JSON.
-func (db *DB) ask(ctx context.Context, v View, given map[string]any) (out ViewResult, text string, err error) {
+// runViewQuery gives the answer, and its rows as JSON.
+func (db *DB) runViewQuery(ctx context.Context, v View, given map[string]any) (out ViewResult, text string, err error) {
 	out = ViewResult{Name: v.Name, RenderHint: v.RenderHint, RefreshedAt: now()}
 	values, err := v.values(given)
 	if err != nil {

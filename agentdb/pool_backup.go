@@ -16,11 +16,11 @@ import (
 )
 
 const (
-	backupFolder = "backups"
-	backupLayout = "20060102T150405.000Z"
-	backupSuffix = ".sqlite"
-	partial      = ".partial" // of a copy that is not whole yet
-	automatic    = "before-"  // how the labels of copies begin that rouse made by itself
+	backupFolder    = "backups"
+	backupLayout    = "20060102T150405.000Z"
+	backupSuffix    = ".sqlite"
+	partialSuffix   = ".partial" // of a copy that is not whole yet
+	automaticPrefix = "before-"  // how the labels of copies begin that rouse made by itself
 )
 
 // KeepBackups is how many copies that were made by themselves are kept of each database.
@@ -44,7 +44,7 @@ type Backup struct {
 	Why string `json:"why"`
 }
 
-const byHand = "by hand"
+const manualBackup = "by hand"
 
 // Backup writes a copy of the database as it is at this instant, while others go on
 // writing: until it is done their log grows by what they write. The copy has its name once
@@ -57,7 +57,7 @@ func (db *DB) Backup(ctx context.Context, spec BackupSpec) (Backup, error) {
 			return Backup{}, err
 		}
 	}
-	if err := db.seal.barred(); err != nil {
+	if err := db.marker.quarantined(); err != nil {
 		return Backup{}, err
 	}
 
@@ -79,13 +79,13 @@ func (db *DB) backupPath(label string) (string, error) {
 }
 
 func (db *DB) backup(ctx context.Context, path string, overwrite bool, progress func(done, of int64)) (Backup, error) {
-	db.copying.Lock()
-	defer db.copying.Unlock()
+	db.backupMu.Lock()
+	defer db.backupMu.Unlock()
 
-	if err := db.mayWrite(path, overwrite); err != nil {
+	if err := db.checkBackupPath(path, overwrite); err != nil {
 		return Backup{}, err
 	}
-	if err := db.own(ctx); err != nil {
+	if err := db.recordOwner(ctx); err != nil {
 		return Backup{}, db.explain(ctx, err)
 	}
 
@@ -94,9 +94,9 @@ func (db *DB) backup(ctx context.Context, path string, overwrite bool, progress 
 		pages = func(done, of int) { progress(int64(done)*pageSize, int64(of)*pageSize) }
 	}
 
-	unfinished := path + partial
+	unfinished := path + partialSuffix
 	if err := db.db.Copy(ctx, unfinished, pages); err != nil {
-		return Backup{}, db.faulted(ctx, err)
+		return Backup{}, db.quarantineIfCorrupt(ctx, err)
 	}
 
 	err := sqlite.Verify(ctx, unfinished, applicationID, false)
@@ -108,7 +108,7 @@ func (db *DB) backup(ctx context.Context, path string, overwrite bool, progress 
 		}
 	}
 	if err != nil {
-		return Backup{}, errors.Join(fmt.Errorf("the copy was made and is no good, so it was removed: %w", err), errIgnored(os.Remove(unfinished)))
+		return Backup{}, errors.Join(fmt.Errorf("the copy was made and is no good, so it was removed: %w", err), ignoreNotExist(os.Remove(unfinished)))
 	}
 
 	return backupOf(path)
@@ -117,8 +117,8 @@ func (db *DB) backup(ctx context.Context, path string, overwrite bool, progress 
 // pageSize is SQLite's, which rouse leaves as it is.
 const pageSize = 4096
 
-// mayWrite refuses what is there already, and the database itself.
-func (db *DB) mayWrite(path string, overwrite bool) error {
+// checkBackupPath refuses what is there already, and the database itself.
+func (db *DB) checkBackupPath(path string, overwrite bool) error {
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		if folder := filepath.Dir(path); fileMissing(folder) {
@@ -156,7 +156,7 @@ func backupOf(path string) (Backup, error) {
 		return Backup{}, err
 	}
 
-	b := Backup{Path: path, Bytes: info.Size(), At: info.ModTime().UTC().Truncate(time.Millisecond), Why: byHand}
+	b := Backup{Path: path, Bytes: info.Size(), At: info.ModTime().UTC().Truncate(time.Millisecond), Why: manualBackup}
 	name, ok := strings.CutSuffix(filepath.Base(path), backupSuffix)
 	stamp, label, _ := strings.Cut(name, "-")
 	if at, err := time.Parse(backupLayout, stamp); ok && err == nil {
@@ -215,7 +215,7 @@ func backups(path string) ([]Backup, error) {
 // the first time, or anybody else does: what a run changes afterwards, the changelog takes
 // back. A database without tables has nothing to keep. path is "" where none was made.
 func (db *DB) backupBefore(ctx context.Context, by By) (path string, err error) {
-	if db.keep == 0 {
+	if db.backupsToKeep == 0 {
 		return "", nil
 	}
 	if stored, err := db.recall(ctx, by, ""); stored != nil || err != nil {
@@ -224,12 +224,12 @@ func (db *DB) backupBefore(ctx context.Context, by By) (path string, err error) 
 
 	tables, err := readTables(ctx, db.db.Read(), "")
 	if err != nil || len(tables) == 0 {
-		return "", db.faulted(ctx, err)
+		return "", db.quarantineIfCorrupt(ctx, err)
 	}
 
-	label := automatic + "change"
+	label := automaticPrefix + "change"
 	if by.Run != 0 {
-		label = fmt.Sprintf("%srun-%d", automatic, by.Run)
+		label = fmt.Sprintf("%srun-%d", automaticPrefix, by.Run)
 		kept, err := backups(db.path)
 		if err != nil {
 			return "", err
@@ -250,9 +250,9 @@ func (db *DB) backupBefore(ctx context.Context, by By) (path string, err error) 
 	return path, nil
 }
 
-// backedUp changes the schema after a copy was made. Where the change was refused the copy
+// withBackup changes the schema after a copy was made. Where the change was refused the copy
 // goes again: it holds what the database still holds, and older ones would go for it.
-func backedUp[T any](ctx context.Context, db *DB, by By, change func() (T, error)) (done T, err error) {
+func withBackup[T any](ctx context.Context, db *DB, by By, change func() (T, error)) (done T, err error) {
 	path, err := db.backupBefore(ctx, by)
 	if err != nil {
 		return done, err
@@ -264,21 +264,21 @@ func backedUp[T any](ctx context.Context, db *DB, by By, change func() (T, error
 	case path == "":
 		return done, err
 	case errors.As(err, &refused):
-		return done, errors.Join(err, errIgnored(os.Remove(path)))
+		return done, errors.Join(err, ignoreNotExist(os.Remove(path)))
 	}
 
-	if e := db.thin(); e != nil {
+	if e := db.pruneBackups(); e != nil {
 		db.log.Warn("the oldest copies of an agent's database could not be removed", "path", db.path, "error", e)
 	}
 
 	return done, err
 }
 
-// thin removes the oldest of the copies that were made by themselves, and what was not
+// pruneBackups removes the oldest of the copies that were made by themselves, and what was not
 // finished.
-func (db *DB) thin() error {
-	db.copying.Lock()
-	defer db.copying.Unlock()
+func (db *DB) pruneBackups() error {
+	db.backupMu.Lock()
+	defer db.backupMu.Unlock()
 
 	all, err := backups(db.path)
 	if err != nil {
@@ -288,24 +288,24 @@ func (db *DB) thin() error {
 	var errs []error
 	kept := 0
 	for _, b := range all {
-		if !strings.HasPrefix(b.Why, automatic) {
+		if !strings.HasPrefix(b.Why, automaticPrefix) {
 			continue
 		}
-		if kept++; kept > db.keep {
-			errs = append(errs, errIgnored(os.Remove(b.Path)))
+		if kept++; kept > db.backupsToKeep {
+			errs = append(errs, ignoreNotExist(os.Remove(b.Path)))
 		}
 	}
 
-	left, err := filepath.Glob(filepath.Join(filepath.Dir(db.path), backupFolder, "*"+partial))
+	left, err := filepath.Glob(filepath.Join(filepath.Dir(db.path), backupFolder, "*"+partialSuffix))
 	for _, path := range left {
-		errs = append(errs, errIgnored(os.Remove(path)))
+		errs = append(errs, ignoreNotExist(os.Remove(path)))
 	}
 
 	return errors.Join(append(errs, err)...)
 }
 
-// own notes in a database whose it is, if that is not noted yet: so that its copies tell.
-func (db *DB) own(ctx context.Context) error {
+// recordOwner notes in a database whose it is, if that is not noted yet: so that its copies tell.
+func (db *DB) recordOwner(ctx context.Context) error {
 	if db.agent == "" {
 		return nil
 	}

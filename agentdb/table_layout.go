@@ -9,18 +9,18 @@ import (
 	"rouse/agentdb/sqlite"
 )
 
-// target is what writing a table and recording its rows needs to know.
-type target struct {
-	name    string
-	columns []string // all that are stored, the host's included
-	place   []int    // where each is among the values that SQLite hands over
-	key     []string // what tells rows apart: the primary key, or the row id
-	byRowID bool     // key is the row id, by a name that no column has
-	plain   bool     // rows can be written without anything else changing
-	parent  bool     // another table's foreign key points here
+// tableLayout is what writing a table and recording its rows needs to know.
+type tableLayout struct {
+	name     string
+	columns  []string // all that are stored, the host's included
+	position []int    // where each is among the values that SQLite hands over
+	key      []string // what tells rows apart: the primary key, or the row id
+	byRowID  bool     // key is the row id, by a name that no column has
+	plain    bool     // rows can be written without anything else changing
+	parent   bool     // another table's foreign key points here
 }
 
-const selectTarget = `select c.cid, c.name, c.hidden, c.pk, c."notnull", l.wr, coalesce(c.dflt_value, ''), c.type,
+const selectLayout = `select c.cid, c.name, c.hidden, c.pk, c."notnull", l.wr, coalesce(c.dflt_value, ''), c.type,
 	exists (select 1 from pragma_index_list(l.name) where origin = 'pk')
 	from pragma_table_list l join pragma_table_xinfo(l.name) c
 	where l.schema = 'main' and l.type = 'table' and l.name = ?1 collate nocase order by c.cid`
@@ -31,9 +31,9 @@ const selectPlain = `select m.name, m.sql,
 	exists (select 1 from sqlite_schema o join pragma_foreign_key_list(o.name) f where o.type = 'table' and f."table" = m.name collate nocase)
 	from sqlite_schema m where m.type = 'table' and m.name = ?1 collate nocase`
 
-// readTarget reads the table of a name; the name must be one.
-func readTarget(ctx context.Context, tx *sqlite.Tx, name string) (*target, error) {
-	t := &target{}
+// readLayout reads the table of a name; the name must be one.
+func readLayout(ctx context.Context, tx *sqlite.Tx, name string) (*tableLayout, error) {
+	t := &tableLayout{}
 	var text string
 	var busy bool
 	if err := tx.QueryRow(selectPlain, name).Scan(&t.name, &text, &busy, &t.parent); err != nil {
@@ -41,7 +41,7 @@ func readTarget(ctx context.Context, tx *sqlite.Tx, name string) (*target, error
 	}
 
 	t.plain = !busy && plainText(text)
-	rows, err := tx.Query(selectTarget, name)
+	rows, err := tx.Query(selectLayout, name)
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +59,7 @@ func readTarget(ctx context.Context, tx *sqlite.Tx, name string) (*target, error
 
 		all = append(all, strings.ToLower(column))
 		if hidden == 0 {
-			t.columns, t.place = append(t.columns, column), append(t.place, cid)
+			t.columns, t.position = append(t.columns, column), append(t.position, cid)
 			t.plain = t.plain && (hostColumn(column) || constant(value))
 		}
 
@@ -103,7 +103,7 @@ func constant(value string) bool { return literal.MatchString(strings.TrimSpace(
 // change, or ask, more than that row. A false no costs time, never truth.
 func plainText(sql string) bool {
 	for i := 0; i < len(sql); {
-		next, _ := token(sql, i)
+		next, _ := nextToken(sql, i)
 		switch strings.ToUpper(sql[i:next]) {
 		case "CHECK", "CONFLICT", "REFERENCES", "GENERATED", "AS", "COLLATE":
 			return false
@@ -113,8 +113,8 @@ func plainText(sql string) bool {
 	return true
 }
 
-// images are the columns of a row's whole image.
-func (t *target) images() []string {
+// imageColumns are the columns of a row's whole image.
+func (t *tableLayout) imageColumns() []string {
 	if t.byRowID {
 		return append([]string{t.key[0]}, t.columns...)
 	}
@@ -132,13 +132,13 @@ func selection(columns []string) string {
 }
 
 // row is the image of a row that SQLite handed over.
-func (t *target) row(values []any, rowID int64) Image {
-	m := Image{Columns: t.images()}
+func (t *tableLayout) row(values []any, rowID int64) Image {
+	m := Image{Columns: t.imageColumns()}
 	if t.byRowID {
 		m.Values = append(m.Values, rowID)
 	}
 
-	for _, at := range t.place {
+	for _, at := range t.position {
 		var v any
 		if at < len(values) {
 			v = values[at]

@@ -54,7 +54,7 @@ func (c Change) Reverse() ([]Step, error) {
 			return nil, fmt.Errorf("row %d of the changelog cannot be read: %w", c.ID, err)
 		}
 
-		statements, err := undoSchema(was, became)
+		statements, err := reverseSchema(was, became)
 		if err != nil {
 			return nil, fmt.Errorf("change %d cannot be taken back: %w", c.ID, err)
 		}
@@ -78,7 +78,7 @@ func (c Change) Reverse() ([]Step, error) {
 // reversed finds the row where the step left it.
 func (s Step) reversed() Step {
 	if s.After != nil {
-		s.Key = s.Key.with(*s.After)
+		s.Key = s.Key.merged(*s.After)
 	}
 	s.Before, s.After = s.After, s.Before
 	return s
@@ -131,7 +131,7 @@ func (c Change) chunk() ([]Step, error) {
 		return nil, err
 	}
 	if pk.At != "" {
-		return c.chunkGone(pk)
+		return c.undoneChunk(pk)
 	}
 
 	rows, err := parseRows(c.After)
@@ -159,8 +159,8 @@ func (c Change) chunk() ([]Step, error) {
 	return out, nil
 }
 
-// chunkGone are the rows of a chunk that was taken back: it is the chunk the other way round.
-func (c Change) chunkGone(pk chunkKey) ([]Step, error) {
+// undoneChunk are the rows of a chunk that was taken back: it is the chunk the other way round.
+func (c Change) undoneChunk(pk chunkKey) ([]Step, error) {
 	written := Change{ID: c.ID, At: pk.At, Table: c.Table, Before: c.After, After: c.Before}
 	pk.At = ""
 	text, err := json.Marshal(pk)
@@ -185,7 +185,7 @@ func (c Change) chunkRow(pk chunkKey, row Image, was map[string]Image, i int) (S
 			return Step{}, err
 		}
 		number := Image{[]string{pk.Column}, []any{from + int64(i)}}
-		whole := c.instants(Image{append(number.Columns[:1:1], row.Columns...), append(number.Values[:1:1], row.Values...)})
+		whole := c.withTimestamps(Image{append(number.Columns[:1:1], row.Columns...), append(number.Values[:1:1], row.Values...)})
 		return Step{Key: number, After: &whole}, nil
 	}
 
@@ -195,14 +195,14 @@ func (c Change) chunkRow(pk chunkKey, row Image, was map[string]Image, i int) (S
 		return s, nil
 	}
 
-	whole := c.instants(row)
+	whole := c.withTimestamps(row)
 	s.After = &whole
 	return s, nil
 }
 
-// instants adds the host's columns, which the rows of a chunk do not carry. Tables without
+// withTimestamps adds the host's columns, which the rows of a chunk do not carry. Tables without
 // them leave them out; see Apply.
-func (c Change) instants(m Image) Image {
+func (c Change) withTimestamps(m Image) Image {
 	if _, ok := m.Get(createdAt); ok {
 		return m
 	}

@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// schema takes a change of the schema back: a table that the run made is dropped once the
+// undoSchema takes a change of the schema back: a table that the run made is dropped once the
 // run's rows are out of it, and no others are in.
-func (u *undoer) schema(ctx context.Context, c Change, s Step) error {
+func (u *undoer) undoSchema(ctx context.Context, c Change, s Step) error {
 	became, err := parseObjects(c.After)
 	if err != nil {
 		return fmt.Errorf("row %d of the changelog cannot be read: %w", c.ID, err)
@@ -22,7 +22,7 @@ func (u *undoer) schema(ctx context.Context, c Change, s Step) error {
 
 	for _, o := range became {
 		if !slices.ContainsFunc(before, func(p schemaObject) bool { return p.Type == o.Type && p.Name == o.Name && p.SQL == o.SQL }) {
-			u.note(o.Table, "", fmt.Sprintf("the %s %s was changed or removed later", o.Type, o.Name))
+			u.addConflict(o.Table, "", fmt.Sprintf("the %s %s was changed or removed later", o.Type, o.Name))
 			if !u.spec.Force {
 				return nil
 			}
@@ -30,7 +30,7 @@ func (u *undoer) schema(ctx context.Context, c Change, s Step) error {
 	}
 
 	_, _, err = changeSchema(ctx, u.tx, u.by, u.at, s.Table, func() (string, error) {
-		ran, err := u.statements(ctx, s)
+		ran, err := u.runStatements(ctx, s)
 		if err != nil {
 			return "", err
 		}
@@ -40,7 +40,7 @@ func (u *undoer) schema(ctx context.Context, c Change, s Step) error {
 			return "", err
 		}
 
-		dropped, err := u.broken(ctx, before, after, became)
+		dropped, err := u.checkDependents(ctx, before, after, became)
 		if err != nil {
 			return "", err
 		}
@@ -52,14 +52,14 @@ func (u *undoer) schema(ctx context.Context, c Change, s Step) error {
 		return strings.Join(slices.Concat(ran, dropped, synced), ";\n") + ";", err
 	})
 
-	u.targets, u.renamed = nil, nil
+	u.layouts, u.renamed = nil, nil
 	return err
 }
 
-func (u *undoer) statements(ctx context.Context, s Step) ([]string, error) {
+func (u *undoer) runStatements(ctx context.Context, s Step) ([]string, error) {
 	var ran []string
 	for _, text := range s.SQL {
-		ready, err := u.emptied(ctx, text)
+		ready, err := u.prepareDrop(ctx, text)
 		if err != nil {
 			return ran, err
 		}
@@ -80,9 +80,9 @@ func (u *undoer) statements(ctx context.Context, s Step) ([]string, error) {
 	return ran, nil
 }
 
-// emptied looks for rows and values of others that a statement would take along. With Force
+// prepareDrop looks for rows and values of others that a statement would take along. With Force
 // the rows are deleted first, so that the changelog has them.
-func (u *undoer) emptied(ctx context.Context, text string) (bool, error) {
+func (u *undoer) prepareDrop(ctx context.Context, text string) (bool, error) {
 	if table, ok := strings.CutPrefix(text, "DROP TABLE "); ok {
 		var rows int64
 		if err := u.tx.SQL().QueryRowContext(ctx, "SELECT count(*) FROM "+table).Scan(&rows); err != nil {
@@ -92,7 +92,7 @@ func (u *undoer) emptied(ctx context.Context, text string) (bool, error) {
 			return true, nil
 		}
 
-		u.note(strings.Trim(table, `"`), "", fmt.Sprintf("the table holds %d rows that came from elsewhere", rows))
+		u.addConflict(strings.Trim(table, `"`), "", fmt.Sprintf("the table holds %d rows that came from elsewhere", rows))
 		if !u.spec.Force {
 			return false, nil
 		}
@@ -125,19 +125,19 @@ func (u *undoer) emptied(ctx context.Context, text string) (bool, error) {
 	}
 
 	if rows > 0 {
-		u.note(strings.Trim(table, `"`), "", fmt.Sprintf("its column %s, which the run added, holds values of others in %d rows", strings.Trim(column, `"`), rows))
+		u.addConflict(strings.Trim(table, `"`), "", fmt.Sprintf("its column %s, which the run added, holds values of others in %d rows", strings.Trim(column, `"`), rows))
 	}
 
 	return rows == 0 || u.spec.Force, nil
 }
 
-// broken looks for what others made and what would not work any more. With Force it goes
+// checkDependents looks for what others made and what would not work any more. With Force it goes
 // too, and its SQL is given.
-func (u *undoer) broken(ctx context.Context, before, after, became []schemaObject) (dropped []string, err error) {
+func (u *undoer) checkDependents(ctx context.Context, before, after, became []schemaObject) (dropped []string, err error) {
 	for _, o := range before {
 		is := func(p schemaObject) bool { return p.Type == o.Type && p.Name == o.Name }
 		if o.Type != "table" && !strings.HasPrefix(o.Name, "_") && !slices.ContainsFunc(after, is) && !slices.ContainsFunc(became, is) {
-			u.note(o.Table, "", fmt.Sprintf("the %s %s, which was made later, would go with it", o.Type, o.Name))
+			u.addConflict(o.Table, "", fmt.Sprintf("the %s %s, which was made later, would go with it", o.Type, o.Name))
 		}
 	}
 
@@ -163,7 +163,7 @@ func (u *undoer) broken(ctx context.Context, before, after, became []schemaObjec
 			continue
 		}
 
-		u.note(o.Table, "", fmt.Sprintf("the %s %s would not work any more (%s)", o.Type, o.Name, needs))
+		u.addConflict(o.Table, "", fmt.Sprintf("the %s %s would not work any more (%s)", o.Type, o.Name, needs))
 		if !u.spec.Force {
 			continue
 		}

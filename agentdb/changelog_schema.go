@@ -90,10 +90,10 @@ func changeSchema(ctx context.Context, tx *sqlite.Tx, by By, at, table string, d
 	if all := append(slices.Clone(became), was...); table == "" {
 		entry.table = all[0].Table
 	}
-	if entry.before, err = objectText(was); err != nil {
+	if entry.before, err = formatObjects(was); err != nil {
 		return nil, nil, err
 	}
-	if entry.after, err = objectText(became); err != nil {
+	if entry.after, err = formatObjects(became); err != nil {
 		return nil, nil, err
 	}
 
@@ -101,7 +101,7 @@ func changeSchema(ctx context.Context, tx *sqlite.Tx, by By, at, table string, d
 	return was, became, err
 }
 
-func objectText(objects []schemaObject) (string, error) {
+func formatObjects(objects []schemaObject) (string, error) {
 	if len(objects) == 0 {
 		return "", nil
 	}
@@ -117,14 +117,14 @@ func parseObjects(text string) (out []schemaObject, err error) {
 	return out, err
 }
 
-// undoSchema gives the statements that take a change of the schema back.
-func undoSchema(was, became []schemaObject) ([]string, error) {
+// reverseSchema gives the statements that take a change of the schema back.
+func reverseSchema(was, became []schemaObject) ([]string, error) {
 	var drops, changes, makes []string
 	dropped := map[string]bool{}
 	oldTables, newTables := tablesOf(was), tablesOf(became)
 	for i, o := range newTables {
 		if i < len(oldTables) {
-			text, err := undoAlter(oldTables[i], o)
+			text, err := reverseAlter(oldTables[i], o)
 			if err != nil {
 				return nil, err
 			}
@@ -170,8 +170,8 @@ func tablesOf(objects []schemaObject) (out []schemaObject) {
 	return out
 }
 
-// undoAlter takes one ALTER TABLE back: it added columns, or renamed one or the table.
-func undoAlter(was, became schemaObject) (out []string, err error) {
+// reverseAlter takes one ALTER TABLE back: it added columns, or renamed one or the table.
+func reverseAlter(was, became schemaObject) (out []string, err error) {
 	for n := len(became.Columns); n > len(was.Columns); n-- {
 		out = append(out, "ALTER TABLE "+quote(became.Name)+" DROP COLUMN "+quote(became.Columns[n-1]))
 	}

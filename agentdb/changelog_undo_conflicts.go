@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// check says what came after the run and would be lost, "" when nothing did: the row has to
+// laterChange says what came after the run and would be lost, "" when nothing did: the row has to
 // be as the run left it.
-func (u *undoer) check(ctx context.Context, t *target, s Step) (why string, err error) {
+func (u *undoer) laterChange(ctx context.Context, t *tableLayout, s Step) (why string, err error) {
 	where, args := s.Key.conditions(t)
 	if s.Before == nil {
 		var there bool
@@ -21,9 +21,9 @@ func (u *undoer) check(ctx context.Context, t *target, s Step) (why string, err 
 		return why, err
 	}
 
-	expect, more := s.Before.within(t).conditions(t)
+	expect, more := s.Before.storedIn(t).conditions(t)
 	if s.After == nil { // the columns that the run did not know would go with the row
-		rest, err := u.untouched(ctx, t, s.Before.Columns)
+		rest, err := u.otherDefaults(ctx, t, s.Before.Columns)
 		if err != nil {
 			return "", err
 		}
@@ -43,7 +43,7 @@ func (u *undoer) check(ctx context.Context, t *target, s Step) (why string, err 
 }
 
 // conditions compares each column with its value, as SQLite stores it in that column.
-func (m Image) conditions(t *target) (text string, args []any) {
+func (m Image) conditions(t *tableLayout) (text string, args []any) {
 	conds := make([]string, len(m.Columns))
 	for i, name := range m.Columns {
 		conds[i] = quote(t.name) + "." + quote(name) + " IS (? COLLATE BINARY)"
@@ -52,8 +52,8 @@ func (m Image) conditions(t *target) (text string, args []any) {
 	return strings.Join(append(conds, "1"), " AND "), args
 }
 
-// untouched adds that the columns beside the known ones have their defaults.
-func (u *undoer) untouched(ctx context.Context, t *target, known []string) (string, error) {
+// otherDefaults adds that the columns beside the known ones have their defaults.
+func (u *undoer) otherDefaults(ctx context.Context, t *tableLayout, known []string) (string, error) {
 	var others []string
 	for _, name := range t.columns {
 		if !containsFold(known, name) {
@@ -84,26 +84,26 @@ func (u *undoer) untouched(ctx context.Context, t *target, known []string) (stri
 	return b.String(), rows.Err()
 }
 
-// conflict notes a row once, with who changed it.
-func (u *undoer) conflict(ctx context.Context, s Step, why string) {
+// addRowConflict notes a row once, with who changed it.
+func (u *undoer) addRowConflict(ctx context.Context, s Step, why string) {
 	key := s.Key.String()
 	if id := strings.ToLower(s.Table) + key; u.conflicts[id] {
 		return
 	} else if len(u.conflicts) < 1<<20 {
 		u.conflicts[id] = true
 	}
-	u.note(s.Table, key, why+u.who(ctx, s, key))
+	u.addConflict(s.Table, key, why+u.lastChangeBy(ctx, s, key))
 }
 
-func (u *undoer) note(table, key, why string) {
+func (u *undoer) addConflict(table, key, why string) {
 	u.out.InTheWay++
 	if len(u.out.Conflicts) < maxConflicts {
 		u.out.Conflicts = append(u.out.Conflicts, Conflict{table, key, why})
 	}
 }
 
-// who names the last change to a row; "" when the changelog has none of the row alone.
-func (u *undoer) who(ctx context.Context, s Step, key string) string {
+// lastChangeBy names the last change to a row; "" when the changelog has none of the row alone.
+func (u *undoer) lastChangeBy(ctx context.Context, s Step, key string) string {
 	if len(u.out.Conflicts) >= maxConflicts {
 		return ""
 	}
@@ -122,8 +122,8 @@ func (u *undoer) who(ctx context.Context, s Step, key string) string {
 	return fmt.Sprintf(" (by run %d, %s)", run, at)
 }
 
-// orphans are rows of others that would point at rows that are gone.
-func (u *undoer) orphans(ctx context.Context) error {
+// checkForeignKeys are rows of others that would point at rows that are gone.
+func (u *undoer) checkForeignKeys(ctx context.Context) error {
 	rows, err := u.tx.SQL().QueryContext(ctx, `select "table", coalesce(rowid, 0), parent from pragma_foreign_key_check`)
 	if err != nil {
 		return err
@@ -139,7 +139,7 @@ func (u *undoer) orphans(ctx context.Context) error {
 		if u.spec.Force {
 			return &Error{Kind: kindRejected, Field: "run", Message: fmt.Sprintf("run %d cannot be taken back: row %d of %s points at a row of %s that the run wrote. Force does not help here; delete or change that row first", u.spec.Run, row, table, parent)}
 		}
-		u.note(table, fmt.Sprintf(`{"rowid":%d}`, row), "it points at a row of "+parent+" that the run wrote")
+		u.addConflict(table, fmt.Sprintf(`{"rowid":%d}`, row), "it points at a row of "+parent+" that the run wrote")
 	}
 
 	return rows.Err()

@@ -11,27 +11,27 @@ import (
 	"rouse/agentdb/sqlite"
 )
 
-// gate is the boundary between an agent's SQL and its file: SQLite asks it about every
+// queryAuthorizer is the boundary between an agent's SQL and its file: SQLite asks it about every
 // action while a statement is compiled, and it allows reading alone, and of these tables
 // alone.
-type gate struct{ readable map[string]bool }
+type queryAuthorizer struct{ readable map[string]bool }
 
-func (g gate) allow(action sqlite.Action, arg1, arg2, _, _ string) bool {
+func (g queryAuthorizer) allow(action sqlite.Action, arg1, arg2, _, _ string) bool {
 	switch action {
 	case msqlite.AuthSelect, msqlite.AuthRecursive:
 		return true
 	case msqlite.AuthFunction:
 		return safeFunction(arg2)
 	case msqlite.AuthRead:
-		return g.read(strings.ToLower(arg1), arg2)
+		return g.allowRead(strings.ToLower(arg1), arg2)
 	}
 	return false
 }
 
-// read allows the agent's tables and what lists them. SQLite also asks, without naming a
+// allowRead allows the agent's tables and what lists them. SQLite also asks, without naming a
 // column, about a common table expression that is only counted; its name can be anything
 // that is not a system table's.
-func (g gate) read(table, column string) bool {
+func (g queryAuthorizer) allowRead(table, column string) bool {
 	if g.readable[table] {
 		return true
 	}
@@ -46,32 +46,32 @@ type reader struct {
 
 func (r *reader) close() error { return r.guarded.Close() }
 
-// conn lends a guarded connection. With deleted false it sees live rows only.
-func (db *DB) conn(ctx context.Context, deleted bool) (*sql.Conn, error) {
+// readConn lends a guarded connection. With deleted false it sees live rows only.
+func (db *DB) readConn(ctx context.Context, deleted bool) (*sql.Conn, error) {
 	for {
-		r, err := db.reader(ctx, deleted)
+		r, err := db.readerFor(ctx, deleted)
 		if err != nil {
 			return nil, err
 		}
 
 		// Waiting for a free connection must not keep others from theirs.
 		conn, err := r.guarded.Conn(ctx)
-		if err != nil && ctx.Err() == nil && db.replaced(deleted, r) {
+		if err != nil && ctx.Err() == nil && db.readerReplaced(deleted, r) {
 			continue
 		}
 		return conn, err
 	}
 }
 
-// replaced says that a pool was closed meanwhile, because the schema changed.
-func (db *DB) replaced(deleted bool, r *reader) bool {
+// readerReplaced says that a pool was closed meanwhile, because the schema changed.
+func (db *DB) readerReplaced(deleted bool, r *reader) bool {
 	db.mu.Lock()
 	defer db.mu.Unlock()
 	return db.readers[deleted] != r
 }
 
-// reader gives the pool that fits the schema as it is now.
-func (db *DB) reader(ctx context.Context, deleted bool) (*reader, error) {
+// readerFor gives the pool that fits the schema as it is now.
+func (db *DB) readerFor(ctx context.Context, deleted bool) (*reader, error) {
 	db.mu.Lock()
 	defer db.mu.Unlock()
 
@@ -92,7 +92,7 @@ func (db *DB) reader(ctx context.Context, deleted bool) (*reader, error) {
 		}
 	}
 
-	guarded, err := db.guard(ctx, deleted)
+	guarded, err := db.openGuarded(ctx, deleted)
 	if err != nil {
 		return nil, err
 	}
@@ -102,11 +102,11 @@ func (db *DB) reader(ctx context.Context, deleted bool) (*reader, error) {
 	return r, nil
 }
 
-// guard opens connections with, unless deleted rows are wanted, a temporary view over the
+// openGuarded opens connections with, unless deleted rows are wanted, a temporary view over the
 // live rows of each table: temporary names win (C-4). The agent's views are there as well,
 // as temporary ones, because one in the file would find the tables behind the names. SQLite
 // looks at a view's columns when it is used, so one that is broken is nobody else's trouble.
-func (db *DB) guard(ctx context.Context, deleted bool) (*sqlite.Guarded, error) {
+func (db *DB) openGuarded(ctx context.Context, deleted bool) (*sqlite.Guarded, error) {
 	rows, err := db.db.Read().QueryContext(ctx, `select m.name, m.type, m.sql,
 		case m.type when 'table' then exists (select 1 from pragma_table_xinfo(m.name) c where c.name = ?) else 0 end
 		from sqlite_schema m where m.type = 'view' or `+userTables, deletedAt)
@@ -115,7 +115,7 @@ func (db *DB) guard(ctx context.Context, deleted bool) (*sqlite.Guarded, error) 
 	}
 	defer rows.Close()
 
-	g := gate{map[string]bool{"sqlite_master": true, "sqlite_schema": true, "json_each": true, "json_tree": true}}
+	g := queryAuthorizer{map[string]bool{"sqlite_master": true, "sqlite_schema": true, "json_each": true, "json_tree": true}}
 	var setup []string
 	for rows.Next() {
 		var name, kind, text string

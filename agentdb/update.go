@@ -87,7 +87,7 @@ func (db *DB) change(ctx context.Context, by By, op, table string, write func(*T
 		return Affected{Rows: n}, err
 	}))
 	if err == nil {
-		done.Warnings = db.committed(ctx, done.Warnings)
+		done.Warnings = db.quotaWarnings(ctx, done.Warnings)
 	}
 
 	return done, err

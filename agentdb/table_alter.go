@@ -15,9 +15,9 @@ func (db *DB) AlterTable(ctx context.Context, by By, table string, add []Column)
 		return Migrated{}, invalid("add_columns", "name at least one column to add")
 	}
 
-	done, err := backedUp(ctx, db, by, func() (Migrated, error) { return db.alterTable(ctx, by, table, add) })
+	done, err := withBackup(ctx, db, by, func() (Migrated, error) { return db.alterTable(ctx, by, table, add) })
 	if err == nil {
-		done.Warnings = append(db.committed(ctx, done.Warnings), db.published(ctx)...)
+		done.Warnings = append(db.quotaWarnings(ctx, done.Warnings), db.migrationFileWarnings(ctx)...)
 	}
 	return done, err
 }
@@ -38,7 +38,7 @@ func (db *DB) alterTable(ctx context.Context, by By, table string, add []Column)
 		}
 
 		applied := strings.Join(up, ";\n") + ";"
-		id, err := keepMigration(tx, by, migration{
+		id, err := recordMigration(tx, by, migration{
 			slug: slug("alter " + t.Name), description: "Add columns to " + t.Name, up: applied, down: strings.Join(down, ";\n") + ";",
 		})
 		return Migrated{Success: true, MigrationID: id, AppliedSQL: applied}, err

@@ -13,33 +13,33 @@ import (
 	"rouse/agentdb/sqlite"
 )
 
-// writeGate is the boundary of SQL that may write. SQLite asks it while a statement is
+// writeAuthorizer is the boundary of SQL that may write. SQLite asks it while a statement is
 // compiled, for what stands in the statement and for what its triggers and views would do.
-type writeGate struct {
+type writeAuthorizer struct {
 	names map[string]bool // the agent's tables and views, in lower case
 	verb  string          // of the statement being compiled: "ALTER", "CREATE TABLE"; "" is the host's
 
-	refusedIn string // the trigger or the view in which something was refused last; "" is the statement itself
+	deniedIn string // the trigger or the view in which something was refused last; "" is the statement itself
 }
 
 // schemaTables are written by SQLite itself while it changes the schema; it refuses every
 // statement that names them directly.
 var schemaTables = []string{"sqlite_master", "sqlite_schema", "sqlite_temp_master", "sqlite_temp_schema", "sqlite_sequence"}
 
-func (g *writeGate) ddl() bool {
+func (g *writeAuthorizer) ddl() bool {
 	first, _, _ := strings.Cut(g.verb, " ")
 	return first == "CREATE" || first == "DROP" || first == "ALTER"
 }
 
-func (g *writeGate) allow(action sqlite.Action, arg1, arg2, database, inside string) bool {
+func (g *writeAuthorizer) allow(action sqlite.Action, arg1, arg2, database, inside string) bool {
 	ok := g.allowed(action, arg1, arg2, database, inside)
 	if !ok {
-		g.refusedIn = inside
+		g.deniedIn = inside
 	}
 	return ok
 }
 
-func (g *writeGate) allowed(action sqlite.Action, arg1, arg2, database, inside string) bool {
+func (g *writeAuthorizer) allowed(action sqlite.Action, arg1, arg2, database, inside string) bool {
 	internal := g.ddl() && inside == ""
 	switch action {
 	case msqlite.AuthSelect:
@@ -51,7 +51,7 @@ func (g *writeGate) allowed(action sqlite.Action, arg1, arg2, database, inside s
 	case msqlite.AuthRead:
 		// Generated columns, checks and indexes read a table that is only just being made.
 		table := strings.ToLower(arg1)
-		return internal && (slices.Contains(schemaTables, table) || !reservedTable(table)) || gate{g.names}.read(table, arg2) || readableSchema(arg1)
+		return internal && (slices.Contains(schemaTables, table) || !reservedTable(table)) || queryAuthorizer{g.names}.allowRead(table, arg2) || readableSchema(arg1)
 	case msqlite.AuthInsert, msqlite.AuthUpdate, msqlite.AuthDelete:
 		table := strings.ToLower(arg1)
 		return internal && slices.Contains(schemaTables, table) || g.names[table] && !reservedTable(table)
@@ -69,11 +69,11 @@ func (g *writeGate) allowed(action sqlite.Action, arg1, arg2, database, inside s
 	return false
 }
 
-// culprit names the trigger or the view in which something was refused, and how to get rid
+// describeDenied names the trigger or the view in which something was refused, and how to get rid
 // of it: the statement that sets it off may be without fault.
-func (g *writeGate) culprit(tx *sqlite.Tx) string {
+func (g *writeAuthorizer) describeDenied(tx *sqlite.Tx) string {
 	var kind, name, table string
-	row := tx.QueryRow(`select type, name, tbl_name from sqlite_schema where type in ('trigger', 'view') and name = ? collate nocase`, g.refusedIn)
+	row := tx.QueryRow(`select type, name, tbl_name from sqlite_schema where type in ('trigger', 'view') and name = ? collate nocase`, g.deniedIn)
 	if err := row.Scan(&kind, &name, &table); err != nil {
 		return "" // the statement itself, or a name inside it
 	}
@@ -99,7 +99,7 @@ func safeFunction(name string) bool {
 }
 
 // refresh reads the names again after the schema changed.
-func (g *writeGate) refresh(tx *sqlite.Tx) error {
+func (g *writeAuthorizer) refresh(tx *sqlite.Tx) error {
 	rows, err := tx.Query(`select m.name from sqlite_schema m where m.type = 'view' and substr(m.name, 1, 1) <> '_' or ` + userTables)
 	if err != nil {
 		return err
@@ -118,25 +118,27 @@ func (g *writeGate) refresh(tx *sqlite.Tx) error {
 	return rows.Err()
 }
 
-type gateKey struct{}
+type authorizerKey struct{}
 
-// gateOf is the gate of a confined write.
-func gateOf(ctx context.Context) *writeGate { return ctx.Value(gateKey{}).(*writeGate) }
-
-// confine runs one write under the gate, a deadline and the limits.
-func (db *DB) confine(ctx context.Context, op func(context.Context, *sqlite.Tx) error) error {
-	return db.confinedFault(ctx, db.confineWithin(ctx, sqlite.Confinement{Timeout: db.timeout, MaxPages: db.maxPages()}, op))
+// authorizerOf is the gate of a confined write.
+func authorizerOf(ctx context.Context) *writeAuthorizer {
+	return ctx.Value(authorizerKey{}).(*writeAuthorizer)
 }
 
-// confineWithin runs one write under the gate and the bounds of how.
-func (db *DB) confineWithin(ctx context.Context, how sqlite.Confinement, op func(context.Context, *sqlite.Tx) error) error {
-	g := &writeGate{}
+// runConfined runs one write under the gate, a deadline and the limits.
+func (db *DB) runConfined(ctx context.Context, op func(context.Context, *sqlite.Tx) error) error {
+	return db.confinedError(ctx, db.runConfinedWithin(ctx, sqlite.Confinement{Timeout: db.timeout, MaxPages: db.maxPages()}, op))
+}
+
+// runConfinedWithin runs one write under the gate and the bounds of how.
+func (db *DB) runConfinedWithin(ctx context.Context, how sqlite.Confinement, op func(context.Context, *sqlite.Tx) error) error {
+	g := &writeAuthorizer{}
 	how.Allow, how.Ignore = g.allow, reservedTable
 	return db.db.Confined(ctx, how, func(ctx context.Context, tx *sqlite.Tx) error {
 		if err := g.refresh(tx); err != nil {
 			return err
 		}
-		return op(context.WithValue(ctx, gateKey{}, g), tx)
+		return op(context.WithValue(ctx, authorizerKey{}, g), tx)
 	})
 }
 
@@ -151,7 +153,7 @@ func (db *DB) maxPages() int64 {
 	return max(2*limit, least) / page
 }
 
-func (db *DB) confinedFault(ctx context.Context, err error) error {
+func (db *DB) confinedError(ctx context.Context, err error) error {
 	var bad *Error
 	switch {
 	case err == nil, errors.As(err, &bad):
@@ -166,7 +168,7 @@ func (db *DB) confinedFault(ctx context.Context, err error) error {
 
 	switch sqlCode(err) {
 	case sqlite3.SQLITE_FULL:
-		return db.full(ctx, err, db.quota.get())
+		return db.diskFullError(ctx, err, db.quota.get())
 	case sqlite3.SQLITE_AUTH:
 		return invalid("", "%s: a trigger, a view or a default of this table reaches for what is not the agent's; nothing was written", sqlText(err))
 	case sqlite3.SQLITE_NOMEM:

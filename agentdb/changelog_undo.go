@@ -59,8 +59,8 @@ const (
 	undoLength   = 512 << 20 // bytes of an entry of the changelog: one row of a file can have as much
 )
 
-// errTakeBack ends an undo that is not to stay.
-var errTakeBack = errors.New("the undo is taken back")
+// errRollback ends an undo that is not to stay.
+var errRollback = errors.New("the undo is taken back")
 
 // Undo takes the changes of a run back, the newest first, in one transaction that is in the
 // changelog itself. Where a later change stands in the way, and Force is not set, nothing
@@ -79,7 +79,7 @@ func (db *DB) Undo(ctx context.Context, by By, spec UndoSpec) (Undone, error) {
 	by.Run, by.Key = 0, "" // what an undo writes is not the run's
 	var u *undoer
 	how := sqlite.Confinement{Timeout: undoTimeout, MaxLength: undoLength}
-	err := db.confineWithin(ctx, how, func(ctx context.Context, tx *sqlite.Tx) error {
+	err := db.runConfinedWithin(ctx, how, func(ctx context.Context, tx *sqlite.Tx) error {
 		u = newUndoer(tx, by, spec)
 		done, err := withCache(ctx, tx, undoCache)
 		if err != nil {
@@ -87,28 +87,28 @@ func (db *DB) Undo(ctx context.Context, by By, spec UndoSpec) (Undone, error) {
 		}
 		defer done()
 
-		if err := u.all(ctx); err != nil {
+		if err := u.run(ctx); err != nil {
 			return err
 		}
 		if spec.DryRun || u.out.InTheWay > 0 && !spec.Force {
-			return errTakeBack
+			return errRollback
 		}
 
-		return u.settle()
+		return u.recordUndo()
 	})
 	switch {
-	case errors.Is(err, errTakeBack):
+	case errors.Is(err, errRollback):
 		return u.result(false), nil
 	case err != nil:
-		return Undone{}, db.undoFault(ctx, spec, err)
+		return Undone{}, db.undoError(ctx, spec, err)
 	}
 
 	out := u.result(true)
 	if len(out.Schema) > 0 {
-		out.Left = append(out.Left, db.published(ctx)...)
+		out.Left = append(out.Left, db.migrationFileWarnings(ctx)...)
 	}
 
-	db.committed(ctx, nil)
+	db.quotaWarnings(ctx, nil)
 	return out, nil
 }
 
@@ -128,7 +128,7 @@ func withCache(ctx context.Context, tx *sqlite.Tx, kib int) (done func(), err er
 	}, nil
 }
 
-func (db *DB) undoFault(ctx context.Context, spec UndoSpec, err error) error {
+func (db *DB) undoError(ctx context.Context, spec UndoSpec, err error) error {
 	var bad *Error
 	if errors.As(err, &bad) || ctx.Err() != nil {
 		return err
@@ -142,14 +142,14 @@ func (db *DB) undoFault(ctx context.Context, spec UndoSpec, err error) error {
 // undoer takes one run back inside a transaction.
 type undoer struct {
 	*applier
-	spec      UndoSpec
-	out       Undone
-	counts    map[string]*UndoneTable
-	upto      int64
-	conflicts map[string]bool // table and key
-	resting   []string        // definitions of the triggers that are away
-	away      bool
-	renamed   []rename // nil: not read yet
+	spec              UndoSpec
+	out               Undone
+	counts            map[string]*UndoneTable
+	upto              int64
+	conflicts         map[string]bool // table and key
+	suspended         []string        // definitions of the triggers that are away
+	triggersSuspended bool
+	renamed           []rename // nil: not read yet
 }
 
 func newUndoer(tx *sqlite.Tx, by By, spec UndoSpec) *undoer {
@@ -159,12 +159,12 @@ func newUndoer(tx *sqlite.Tx, by By, spec UndoSpec) *undoer {
 	}
 }
 
-func (u *undoer) all(ctx context.Context) error {
+func (u *undoer) run(ctx context.Context) error {
 	if _, err := u.tx.SQL().ExecContext(ctx, "pragma defer_foreign_keys=1"); err != nil {
 		return err
 	}
 
-	ids, err := u.ids(ctx)
+	ids, err := u.changeIDs(ctx)
 	if err != nil {
 		return err
 	}
@@ -175,28 +175,28 @@ func (u *undoer) all(ctx context.Context) error {
 			u.spec.Progress(int64(i), u.out.Changes)
 		}
 
-		c, err := u.change(ctx, id)
+		c, err := u.readChange(ctx, id)
 		if err != nil {
 			return err
 		}
-		if err := u.reverse(ctx, c); err != nil {
+		if err := u.undoChange(ctx, c); err != nil {
 			return err
 		}
 
 		u.upto = max(u.upto, id)
 	}
-	if err := u.wake(ctx); err != nil {
+	if err := u.restoreTriggers(ctx); err != nil {
 		return err
 	}
-	if err := u.orphans(ctx); err != nil {
+	if err := u.checkForeignKeys(ctx); err != nil {
 		return err
 	}
 
-	return u.remains(ctx)
+	return u.listRemaining(ctx)
 }
 
-// ids are the changes of the run since it was last taken back, the newest first.
-func (u *undoer) ids(ctx context.Context) ([]int64, error) {
+// changeIDs are the changes of the run since it was last taken back, the newest first.
+func (u *undoer) changeIDs(ctx context.Context) ([]int64, error) {
 	rows, err := u.tx.SQL().QueryContext(ctx, `select id from _changelog where run_id = ?1 and actor in ('agent', 'migration')
 		and id > (select coalesce(max(upto), 0) from _undone where run_id = ?1) order by id desc`, u.spec.Run)
 	if err != nil {
@@ -216,8 +216,8 @@ func (u *undoer) ids(ctx context.Context) ([]int64, error) {
 	return out, rows.Err()
 }
 
-// change reads one, because all of an import's together need not fit into memory.
-func (u *undoer) change(ctx context.Context, id int64) (Change, error) {
+// readChange reads one, because all of an import's together need not fit into memory.
+func (u *undoer) readChange(ctx context.Context, id int64) (Change, error) {
 	rows, err := u.tx.SQL().QueryContext(ctx, `select id, ts, run_id, actor, op, "table", coalesce(pk, ''), coalesce(before, ''), coalesce(after, ''), coalesce(sql, '')
 		from _changelog where id = ?`, id)
 	if err != nil {
@@ -231,9 +231,9 @@ func (u *undoer) change(ctx context.Context, id int64) (Change, error) {
 	return found[0], nil
 }
 
-func (u *undoer) reverse(ctx context.Context, c Change) error {
+func (u *undoer) undoChange(ctx context.Context, c Change) error {
 	if c.isChunk() {
-		if done, err := u.wholeChunk(ctx, c); done || err != nil {
+		if done, err := u.undoChunk(ctx, c); done || err != nil {
 			return err
 		}
 	}
@@ -248,28 +248,28 @@ func (u *undoer) reverse(ctx context.Context, c Change) error {
 
 	for _, s := range steps {
 		if s.SQL != nil {
-			if err := u.wake(ctx); err != nil {
+			if err := u.restoreTriggers(ctx); err != nil {
 				return err
 			}
-			return u.schema(ctx, c, s)
+			return u.undoSchema(ctx, c, s)
 		}
 	}
 
-	return u.rows(ctx, steps)
+	return u.undoRows(ctx, steps)
 }
 
-// rows does steps about rows while the triggers rest; their effects have steps of their own.
-func (u *undoer) rows(ctx context.Context, steps []Step) error {
+// undoRows does steps about rows while the triggers rest; their effects have steps of their own.
+func (u *undoer) undoRows(ctx context.Context, steps []Step) error {
 	if len(steps) == 0 {
 		return nil
 	}
-	if err := u.sleep(ctx); err != nil {
+	if err := u.suspendTriggers(ctx); err != nil {
 		return err
 	}
 
 	changes, err := u.tx.Recorded(ctx, func(ctx context.Context) error {
 		for _, s := range steps {
-			if err := u.row(ctx, s); err != nil {
+			if err := u.undoRow(ctx, s); err != nil {
 				return fmt.Errorf("change %d: a row of %s: %w", s.Change, s.Table, err)
 			}
 		}
@@ -282,29 +282,29 @@ func (u *undoer) rows(ctx context.Context, steps []Step) error {
 	return (&rowLog{tx: u.tx, by: u.by, at: u.at}).write(ctx, changes)
 }
 
-func (u *undoer) row(ctx context.Context, s Step) error {
-	s, err := u.today(ctx, s)
+func (u *undoer) undoRow(ctx context.Context, s Step) error {
+	s, err := u.withCurrentNames(ctx, s)
 	if err != nil {
 		return err
 	}
 
-	t, err := u.target(ctx, s.Table)
+	t, err := u.layout(ctx, s.Table)
 	if err != nil {
 		return err
 	}
 
-	if t == nil || s.unknown(t) != "" {
-		u.conflict(ctx, s, "its table, or a column of it, was removed later")
+	if t == nil || s.unknownColumn(t) != "" {
+		u.addRowConflict(ctx, s, "its table, or a column of it, was removed later")
 		return nil
 	}
 
-	why, err := u.check(ctx, t, s)
+	why, err := u.laterChange(ctx, t, s)
 	if err != nil {
 		return err
 	}
 
 	if why != "" {
-		u.conflict(ctx, s, why)
+		u.addRowConflict(ctx, s, why)
 		if !u.spec.Force {
 			return nil
 		}
@@ -319,7 +319,7 @@ func (u *undoer) row(ctx context.Context, s Step) error {
 	result, err := u.tx.SQL().ExecContext(ctx, query, args...)
 	if refused(err) {
 		u.tx.Forget(mark)
-		u.conflict(ctx, s, rowFault(err))
+		u.addRowConflict(ctx, s, rowErrorText(err))
 		if !u.spec.Force {
 			return nil
 		}
@@ -356,13 +356,13 @@ func (u *undoer) table(name string) *UndoneTable {
 	return t
 }
 
-// target reads a table once; nil when there is none of the name.
-func (u *undoer) target(ctx context.Context, name string) (*target, error) {
-	if t, ok := u.targets[name]; ok {
+// layout reads a table once; nil when there is none of the name.
+func (u *undoer) layout(ctx context.Context, name string) (*tableLayout, error) {
+	if t, ok := u.layouts[name]; ok {
 		return t, nil
 	}
 
-	t, err := readTarget(ctx, u.tx, name)
+	t, err := readLayout(ctx, u.tx, name)
 	if errors.Is(err, sql.ErrNoRows) {
 		t, err = nil, nil
 	}
@@ -370,36 +370,36 @@ func (u *undoer) target(ctx context.Context, name string) (*target, error) {
 		return nil, err
 	}
 
-	if u.targets == nil {
-		u.targets = map[string]*target{}
+	if u.layouts == nil {
+		u.layouts = map[string]*tableLayout{}
 	}
 
-	u.targets[name] = t
+	u.layouts[name] = t
 	return t, nil
 }
 
-// sleep puts the triggers aside until the schema is needed as it is.
-func (u *undoer) sleep(ctx context.Context) (err error) {
-	if u.away {
+// suspendTriggers puts the triggers aside until the schema is needed as it is.
+func (u *undoer) suspendTriggers(ctx context.Context) (err error) {
+	if u.triggersSuspended {
 		return nil
 	}
-	u.away = true
-	u.resting, err = u.rest(ctx)
+	u.triggersSuspended = true
+	u.suspended, err = u.dropTriggers(ctx)
 	return err
 }
 
-func (u *undoer) wake(ctx context.Context) error {
-	for _, text := range u.resting {
+func (u *undoer) restoreTriggers(ctx context.Context) error {
+	for _, text := range u.suspended {
 		if _, err := u.tx.SQL().ExecContext(ctx, text); err != nil {
 			return err
 		}
 	}
-	u.resting, u.away, u.targets = nil, false, nil
+	u.suspended, u.triggersSuspended, u.layouts = nil, false, nil
 	return nil
 }
 
-// settle keeps what the transaction has to say about itself.
-func (u *undoer) settle() error {
+// recordUndo keeps what the transaction has to say about itself.
+func (u *undoer) recordUndo() error {
 	if _, err := u.tx.Exec(`delete from _calls where run = ?`, u.spec.Run); err != nil {
 		return err
 	}
@@ -408,7 +408,7 @@ func (u *undoer) settle() error {
 	}
 
 	if len(u.out.Schema) > 0 {
-		_, err := keepMigration(u.tx, u.by, migration{slug: fmt.Sprintf("undo-run-%d", u.spec.Run), description: fmt.Sprintf("Takes run %d back", u.spec.Run), up: strings.Join(u.out.Schema, ";\n") + ";"})
+		_, err := recordMigration(u.tx, u.by, migration{slug: fmt.Sprintf("undo-run-%d", u.spec.Run), description: fmt.Sprintf("Takes run %d back", u.spec.Run), up: strings.Join(u.out.Schema, ";\n") + ";"})
 		if err != nil {
 			return err
 		}
@@ -432,8 +432,8 @@ func (u *undoer) result(done bool) Undone {
 	return out
 }
 
-// remains names what the run left that is neither a row nor the schema.
-func (u *undoer) remains(ctx context.Context) error {
+// listRemaining names what the run left that is neither a row nor the schema.
+func (u *undoer) listRemaining(ctx context.Context) error {
 	rows, err := u.tx.SQL().QueryContext(ctx, `select name from _views where run_id = ? order by name`, u.spec.Run)
 	if err != nil {
 		return err

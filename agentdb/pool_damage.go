@@ -23,22 +23,22 @@ func fileSize(path string) int64 {
 	return info.Size()
 }
 
-// checkLate looks at a large file behind the back of who works with it.
-func (db *DB) checkLate(ctx context.Context) {
+// checkInBackground looks at a large file behind the back of who works with it.
+func (db *DB) checkInBackground(ctx context.Context) {
 	err := db.db.Check(ctx)
 	var bad *sqlite.CorruptError
 	switch {
 	case err == nil:
-		db.seal.sound()
+		db.marker.setChecked()
 	case errors.As(err, &bad):
-		db.log.Error("an agent's database is damaged, and is not used any more", "path", db.path, "error", db.seal.condemn(bad))
+		db.log.Error("an agent's database is damaged, and is not used any more", "path", db.path, "error", db.marker.quarantine(bad))
 	case ctx.Err() == nil:
 		db.log.Warn("an agent's database could not be looked at", "path", db.path, "error", err)
 	}
 }
 
-// faulted sees to it that a database which SQLite calls damaged while it is read is barred.
-func (db *DB) faulted(ctx context.Context, err error) error {
+// quarantineIfCorrupt sees to it that a database which SQLite calls damaged while it is read is barred.
+func (db *DB) quarantineIfCorrupt(ctx context.Context, err error) error {
 	var bad *sqlite.CorruptError
 	if err == nil || errors.As(err, &bad) || !corrupt(err) {
 		return err
@@ -61,7 +61,7 @@ func (e *DamagedError) Error() string {
 // Remedy is what its owner can do.
 func (e *DamagedError) Remedy() string {
 	var b strings.Builder
-	if e.Reason == changedOutside {
+	if e.Reason == reasonChanged {
 		fmt.Fprintf(&b, "If a program of yours changed it: rouse db %s accept. ", e.Agent)
 	}
 
@@ -77,19 +77,19 @@ func (e *DamagedError) Remedy() string {
 
 func (e *DamagedError) Unwrap() error { return e.err }
 
-// unusable words for its owner why a database cannot be lent, and remembers it.
-func (p *Pool) unusable(agent string, err error) error {
-	err = p.worded(agent, err)
+// recordUnusable words for its owner why a database cannot be lent, and remembers it.
+func (p *Pool) recordUnusable(agent string, err error) error {
+	err = p.describe(agent, err)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if _, replaced := p.taken[strings.ToLower(agent)]; !replaced && errors.As(err, new(*DamagedError)) {
+	if _, replaced := p.exclusive[strings.ToLower(agent)]; !replaced && errors.As(err, new(*DamagedError)) {
 		p.damaged[strings.ToLower(agent)] = err
 	}
 	return err
 }
 
-// worded says of an error whose database it is about, and what can be done.
-func (p *Pool) worded(agent string, err error) error {
+// describe says of an error whose database it is about, and what can be done.
+func (p *Pool) describe(agent string, err error) error {
 	var bad *sqlite.CorruptError
 	switch {
 	case err == nil, errors.As(err, new(*DamagedError)):
@@ -113,54 +113,54 @@ func (p *Pool) Barred(agent string) error {
 	if checkAgent(agent) != nil {
 		return nil
 	}
-	if known, err := p.known(strings.ToLower(agent)); known {
-		return p.worded(agent, err)
+	if known, err := p.knownState(strings.ToLower(agent)); known {
+		return p.describe(agent, err)
 	}
 
-	err := p.worded(agent, glance(p.path(agent)))
+	err := p.describe(agent, quickInspect(p.path(agent)))
 	p.mu.Lock()
 	defer p.mu.Unlock()
 
-	if p.slots[strings.ToLower(agent)] == nil {
+	if p.entries[strings.ToLower(agent)] == nil {
 		p.damaged[strings.ToLower(agent)] = err
 	}
 
 	return err
 }
 
-// known is what the pool knows of a database without looking at it.
-func (p *Pool) known(key string) (known bool, err error) {
+// knownState is what the pool knows of a database without looking at it.
+func (p *Pool) knownState(key string) (known bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 
-	if _, taken := p.taken[key]; taken {
-		return true, errTaken
+	if _, taken := p.exclusive[key]; taken {
+		return true, errReplacing
 	}
-	if s := p.slots[key]; s != nil && s.opened() {
+	if s := p.entries[key]; s != nil && s.opened() {
 		return true, s.fault()
 	}
 
 	err, looked := p.damaged[key]
-	return looked || p.slots[key] != nil, err
+	return looked || p.entries[key] != nil, err
 }
 
-var errTaken = errors.New("it is being replaced")
+var errReplacing = errors.New("it is being replaced")
 
-// glance sees what can be seen of a closed file without reading it.
-func glance(path string) error {
-	s, err := readSeal(path)
-	if err != nil || s.State == "" || s.State == sealReplacing {
+// quickInspect sees what can be seen of a closed file without reading it.
+func quickInspect(path string) error {
+	s, err := readMarker(path)
+	if err != nil || s.State == "" || s.State == markerReplacing {
 		return err
 	}
 
 	size := fileSize(path)
 	switch {
-	case s.State == sealDamaged, s.State == sealClosed && s.Reason != "" && !hasLog(path):
+	case s.State == markerQuarantined, s.State == markerClosed && s.Reason != "" && !hasLog(path):
 		return &sqlite.CorruptError{Path: path, Reason: s.Reason}
 	case size == 0:
-		return &sqlite.CorruptError{Path: path, Reason: lost}
-	case s.State == sealClosed && size != s.Size && !hasLog(path):
-		return &sqlite.CorruptError{Path: path, Reason: changedOutside}
+		return &sqlite.CorruptError{Path: path, Reason: reasonLost}
+	case s.State == markerClosed && size != s.Size && !hasLog(path):
+		return &sqlite.CorruptError{Path: path, Reason: reasonChanged}
 	}
 
 	return nil

@@ -16,7 +16,7 @@ import (
 const (
 	replacedFolder = "replaced"
 	whyReplaced    = "replaced" // of a database that another took the place of
-	newest         = "last"
+	lastBackup     = "last"
 )
 
 // RestoreSpec says what an agent's database is to be again.
@@ -73,7 +73,7 @@ func (p *Pool) Backups(agent string) ([]Backup, error) {
 // it; who asks for it meanwhile waits. The database before is kept. A crash leaves the old
 // one or the new one. The changelog of the new one tells of it.
 func (p *Pool) Restore(ctx context.Context, agent string, spec RestoreSpec) (Replaced, error) {
-	from, passed, err := p.find(ctx, agent, spec.From)
+	from, passed, err := p.findBackup(ctx, agent, spec.From)
 	if err != nil {
 		return Replaced{}, err
 	}
@@ -83,7 +83,7 @@ func (p *Pool) Restore(ctx context.Context, agent string, spec RestoreSpec) (Rep
 			return err
 		}
 
-		of, err := whose(path)
+		of, err := ownerOf(path)
 		if err != nil {
 			return err
 		}
@@ -107,7 +107,7 @@ func (p *Pool) Reset(ctx context.Context, agent string, idle func(context.Contex
 // replace lets make write the new database; where it writes nothing, it is an empty one.
 func (p *Pool) replace(ctx context.Context, out Replaced, idle func(context.Context) error, make func(path string) error) (Replaced, error) {
 	agent := out.Agent
-	over, err := p.take(ctx, agent)
+	over, err := p.acquireExclusive(ctx, agent)
 	if err != nil {
 		return out, err
 	}
@@ -159,7 +159,7 @@ func (p *Pool) prepareNew(ctx context.Context, path, agent, from, aside string) 
 		note = "-- the owner began with this empty database; the one before is in " + aside
 	}
 
-	err = db.note(ctx, agent, note)
+	err = db.recordOwnerAction(ctx, agent, note)
 	if err = errors.Join(err, db.Close()); err != nil {
 		return err
 	}
@@ -167,8 +167,8 @@ func (p *Pool) prepareNew(ctx context.Context, path, agent, from, aside string) 
 	return nil
 }
 
-// note writes into the changelog what the owner did with the whole database.
-func (db *DB) note(ctx context.Context, agent, text string) error {
+// recordOwnerAction writes into the changelog what the owner did with the whole database.
+func (db *DB) recordOwnerAction(ctx context.Context, agent, text string) error {
 	err := db.db.Do(ctx, func(tx *sqlite.Tx) error {
 		if _, err := tx.Exec(`delete from _owner`); err != nil {
 			return err
@@ -222,15 +222,15 @@ func putFilesAside(path, kept string) error {
 	return errors.Join(errs...)
 }
 
-// find gives the file that is meant, and what "last" passed over.
-func (p *Pool) find(ctx context.Context, agent, from string) (path string, passed []string, err error) {
+// findBackup gives the file that is meant, and what "last" passed over.
+func (p *Pool) findBackup(ctx context.Context, agent, from string) (path string, passed []string, err error) {
 	all, err := p.Backups(agent)
 	if err != nil {
 		return "", nil, err
 	}
 
 	passed = []string{}
-	if from == newest {
+	if from == lastBackup {
 		for _, b := range all {
 			if b.Why == whyReplaced {
 				continue
@@ -288,7 +288,7 @@ func (p *Pool) Accept(ctx context.Context, agent string) error {
 		return err
 	}
 
-	over, err := p.take(ctx, agent)
+	over, err := p.acquireExclusive(ctx, agent)
 	if err != nil {
 		return err
 	}
@@ -305,17 +305,17 @@ func (p *Pool) Accept(ctx context.Context, agent string) error {
 		return err
 	}
 	if err := sqlite.Verify(ctx, path, applicationID, true); err != nil {
-		return fmt.Errorf("it cannot be accepted as it is: %w", p.worded(agent, err))
+		return fmt.Errorf("it cannot be accepted as it is: %w", p.describe(agent, err))
 	}
-	if err := writeSeal(path, seal{State: sealOpen}); err != nil {
+	if err := writeMarker(path, marker{State: markerOpen}); err != nil {
 		return err
 	}
 
 	db, err := Open(ctx, Options{Path: path, Agent: agent, Backups: p.o.Backups, Logger: p.o.Logger})
 	if err != nil {
-		return p.worded(agent, err)
+		return p.describe(agent, err)
 	}
 
-	err = db.note(ctx, agent, "-- the owner accepted this database as it is: "+bad.Reason)
+	err = db.recordOwnerAction(ctx, agent, "-- the owner accepted this database as it is: "+bad.Reason)
 	return errors.Join(err, db.Close())
 }

@@ -46,14 +46,14 @@ func splitScript(sql string) ([]statement, error) {
 	}
 
 	for i := 0; i < len(sql); {
-		next, what := token(sql, i)
+		next, what := nextToken(sql, i)
 		if what == tokenOpen {
 			return nil, invalid("sql", "a comment or a quote is opened and never closed").at(excerpt(sql, i))
 		}
 
 		if what != tokenSpace {
 			text := sql[i:next]
-			if text == ";" && (!s.isTrigger() || s.closed()) {
+			if text == ";" && (!s.isTrigger() || s.endsTrigger()) {
 				finish(i, next)
 				i = next
 				continue
@@ -100,8 +100,8 @@ func (s *statement) isTrigger() bool {
 	return s.word(1) == "TRIGGER" || (s.word(1) == "TEMP" || s.word(1) == "TEMPORARY") && s.word(2) == "TRIGGER"
 }
 
-// closed says that the words so far end in "; END".
-func (s *statement) closed() bool {
+// endsTrigger says that the words so far end in "; END".
+func (s *statement) endsTrigger() bool {
 	n := len(s.words)
 	return n > 1 && s.words[n-1].text == "END" && s.words[n-2].text == ";"
 }

@@ -16,7 +16,7 @@ type parameters struct {
 
 func parametersOf(sql string) (p parameters) {
 	for i := 0; i < len(sql); {
-		next, what := token(sql, i)
+		next, what := nextToken(sql, i)
 		if what != tokenOther || next != i+1 || strings.IndexByte("?:@$", sql[i]) < 0 || sql[i] == '$' && i > 0 && wordByte(sql[i-1]) {
 			i = next
 			continue
@@ -46,8 +46,8 @@ func parametersOf(sql string) (p parameters) {
 	return p
 }
 
-// askedFor leaves out the values that no parameter asks for.
-func (p parameters) askedFor(named map[string]any) map[string]any {
+// filter leaves out the values that no parameter asks for.
+func (p parameters) filter(named map[string]any) map[string]any {
 	out := map[string]any{}
 	for name, value := range named {
 		if slices.Contains(p.names, strings.TrimLeft(name, ":@$")) {
@@ -57,9 +57,9 @@ func (p parameters) askedFor(named map[string]any) map[string]any {
 	return out
 }
 
-// fits says what is wrong with the values for parameters: SQLite takes one that is missing
+// check says what is wrong with the values for parameters: SQLite takes one that is missing
 // for NULL, and the driver passes over one that nobody asked for.
-func (p parameters) fits(list []any, named map[string]any) error {
+func (p parameters) check(list []any, named map[string]any) error {
 	if named == nil && len(list) == 0 && p.count > 0 {
 		return invalid("params", "the SQL has more parameters than were given: %d, and no values", p.count)
 	}

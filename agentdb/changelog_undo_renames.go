@@ -13,8 +13,8 @@ type rename struct {
 	columns     map[string]string // by the old name in lower case, those that have another
 }
 
-// renames reads them all, the oldest first; what the undo itself renamed is among them.
-func (u *undoer) renames(ctx context.Context) ([]rename, error) {
+// allRenames reads them all, the oldest first; what the undo itself renamed is among them.
+func (u *undoer) allRenames(ctx context.Context) ([]rename, error) {
 	if u.renamed != nil {
 		return u.renamed, nil
 	}
@@ -43,15 +43,15 @@ func (u *undoer) renames(ctx context.Context) ([]rename, error) {
 			return nil, fmt.Errorf("row %d of the changelog cannot be read: %w", id, err)
 		}
 
-		out = append(out, pairs(id, tablesOf(was), tablesOf(became))...)
+		out = append(out, renamesBetween(id, tablesOf(was), tablesOf(became))...)
 	}
 
 	u.renamed = out
 	return out, rows.Err()
 }
 
-// pairs compares tables before and after one statement, which keeps their order.
-func pairs(change int64, was, became []schemaObject) (out []rename) {
+// renamesBetween compares tables before and after one statement, which keeps their order.
+func renamesBetween(change int64, was, became []schemaObject) (out []rename) {
 	for i := range min(len(was), len(became)) {
 		r := rename{change: change, was: was[i].Name, became: became[i].Name, columns: map[string]string{}}
 		for k := range min(len(was[i].Columns), len(became[i].Columns)) {
@@ -67,9 +67,9 @@ func pairs(change int64, was, became []schemaObject) (out []rename) {
 	return out
 }
 
-// following are the renames of a table since a change, the oldest first.
-func (u *undoer) following(ctx context.Context, change int64, table string) (out []rename, err error) {
-	all, err := u.renames(ctx)
+// renamesAfter are the renames of a table since a change, the oldest first.
+func (u *undoer) renamesAfter(ctx context.Context, change int64, table string) (out []rename, err error) {
+	all, err := u.allRenames(ctx)
 	for _, r := range all {
 		if r.change > change && strings.EqualFold(r.was, table) {
 			out, table = append(out, r), r.became
@@ -78,14 +78,14 @@ func (u *undoer) following(ctx context.Context, change int64, table string) (out
 	return out, err
 }
 
-// today gives a step with the names that its table and columns have now.
-func (u *undoer) today(ctx context.Context, s Step) (Step, error) {
-	since, err := u.following(ctx, s.Change, s.Table)
+// withCurrentNames gives a step with the names that its table and columns have now.
+func (u *undoer) withCurrentNames(ctx context.Context, s Step) (Step, error) {
+	since, err := u.renamesAfter(ctx, s.Change, s.Table)
 	for _, r := range since {
-		s.Table, s.Key = r.became, r.name(s.Key)
+		s.Table, s.Key = r.became, r.apply(s.Key)
 		for _, side := range []**Image{&s.Before, &s.After} {
 			if *side != nil {
-				m := r.name(**side)
+				m := r.apply(**side)
 				*side = &m
 			}
 		}
@@ -94,7 +94,7 @@ func (u *undoer) today(ctx context.Context, s Step) (Step, error) {
 	return s, err
 }
 
-func (r rename) name(m Image) Image {
+func (r rename) apply(m Image) Image {
 	out := Image{Columns: make([]string, len(m.Columns)), Values: m.Values}
 	for i, name := range m.Columns {
 		if out.Columns[i] = name; r.columns[strings.ToLower(name)] != "" {

@@ -27,7 +27,7 @@ func (db *DB) CreateTable(ctx context.Context, by By, spec TableSpec) (Created, 
 		return createTable(ctx, tx, by, spec, statements)
 	})
 	if err == nil {
-		created.Warnings = append(db.committed(ctx, created.Warnings), db.published(ctx)...)
+		created.Warnings = append(db.quotaWarnings(ctx, created.Warnings), db.migrationFileWarnings(ctx)...)
 	}
 	return created, err
 }
@@ -60,7 +60,7 @@ func createTable(ctx context.Context, tx *sqlite.Tx, by By, spec TableSpec, stat
 
 	created := Created{Success: true, AppliedSQL: strings.Join(statements, ";\n") + ";"}
 	var err error
-	created.MigrationID, err = keepMigration(tx, by, migration{
+	created.MigrationID, err = recordMigration(tx, by, migration{
 		slug: slug("create " + spec.Name), description: "Create " + spec.Name + ": " + spec.Purpose, up: created.AppliedSQL, down: "DROP TABLE " + quote(spec.Name) + ";",
 	})
 
@@ -113,9 +113,9 @@ func applySchema(ctx context.Context, tx *sqlite.Tx, by By, at, table string, st
 	return err
 }
 
-// committed measures the file after a write and adds the warning that this may give. The
+// quotaWarnings measures the file after a write and adds the warning that this may give. The
 // write stands, whatever becomes of the caller or of the measuring.
-func (db *DB) committed(ctx context.Context, warnings []string) []string {
+func (db *DB) quotaWarnings(ctx context.Context, warnings []string) []string {
 	warning, err := db.measure(context.WithoutCancel(ctx))
 	if err != nil {
 		warning = err.Error()

@@ -2,17 +2,17 @@ package agentdb
 
 import "strings"
 
-// selectOnly is the first gate: it looks at the text of a query and says in plain words
+// checkSelect is the first gate: it looks at the text of a query and says in plain words
 // what is wrong with it. It returns the statement without a final semicolon. It is not the
 // boundary; that is the authorizer (see gate.go).
-func selectOnly(sql string) (string, error) {
+func checkSelect(sql string) (string, error) {
 	if strings.ContainsRune(sql, 0) {
 		return "", invalid("sql", "the SQL holds a NUL character")
 	}
 
 	word, end := "", len(sql)
 	for i := 0; i < len(sql); {
-		next, what := token(sql, i)
+		next, what := nextToken(sql, i)
 		switch {
 		case what == tokenOpen:
 			return "", invalid("sql", "a comment or a quote is opened and never closed, near %.20q", sql[i:])
@@ -56,8 +56,8 @@ const (
 	tokenOpen            // a quote or a comment without its end
 )
 
-// token finds the end of the token that begins at i.
-func token(sql string, i int) (next int, what tokenKind) {
+// nextToken finds the end of the token that begins at i.
+func nextToken(sql string, i int) (next int, what tokenKind) {
 	rest := sql[i:]
 	switch c := rest[0]; {
 	case strings.HasPrefix(rest, "--"):
@@ -73,9 +73,9 @@ func token(sql string, i int) (next int, what tokenKind) {
 	case strings.IndexByte(" \t\n\r\f", c) >= 0:
 		return i + 1, tokenSpace
 	case c == '\'' || c == '"' || c == '`':
-		return quoted(sql, i, c)
+		return skipQuoted(sql, i, c)
 	case c == '[':
-		return quoted(sql, i, ']')
+		return skipQuoted(sql, i, ']')
 	case wordByte(c):
 		for next = i + 1; next < len(sql) && wordByte(sql[next]); next++ {
 		}
@@ -85,9 +85,9 @@ func token(sql string, i int) (next int, what tokenKind) {
 	return i + 1, tokenOther
 }
 
-// quoted goes past a quoted text; a doubled quote inside reads as two texts, which is all
+// skipQuoted goes past a quoted text; a doubled quote inside reads as two texts, which is all
 // the same here.
-func quoted(sql string, i int, end byte) (next int, what tokenKind) {
+func skipQuoted(sql string, i int, end byte) (next int, what tokenKind) {
 	n := strings.IndexByte(sql[i+1:], end)
 	if n < 0 {
 		return len(sql), tokenOpen

@@ -29,8 +29,8 @@ func (m Image) Get(column string) (any, bool) {
 	return nil, false
 }
 
-// with gives the image with the values of another for the columns that both have.
-func (m Image) with(other Image) Image {
+// merged gives the image with the values of another for the columns that both have.
+func (m Image) merged(other Image) Image {
 	out := Image{m.Columns, append([]any(nil), m.Values...)}
 	for i, name := range m.Columns {
 		if v, ok := other.Get(name); ok {

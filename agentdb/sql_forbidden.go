@@ -2,10 +2,10 @@ package agentdb
 
 import "strings"
 
-// refuse says before a statement runs why it is not allowed and what to do instead
+// check says before a statement runs why it is not allowed and what to do instead
 // (OSA-57). It gives advice; the boundary is the authorizer.
-func (s *statement) refuse(script string) error {
-	why := s.forbidden()
+func (s *statement) check(script string) error {
+	why := s.forbiddenReason()
 	if why == "" {
 		return nil
 	}
@@ -14,7 +14,7 @@ func (s *statement) refuse(script string) error {
 	return bad
 }
 
-func (s *statement) forbidden() string {
+func (s *statement) forbiddenReason() string {
 	for i, w := range s.words {
 		if w.text == "LOAD_EXTENSION" && s.word(i+1) == "(" {
 			return "load_extension is not allowed: an agent's SQL has SQLite's own functions only"
@@ -52,7 +52,7 @@ func (s *statement) forbidden() string {
 		}
 	}
 
-	if table := s.written(); table != "" && reservedTable(table) {
+	if table := s.writtenTable(); table != "" && reservedTable(table) {
 		return "the table " + table + " belongs to the host and cannot be written"
 	}
 
@@ -83,8 +83,8 @@ func (s *statement) forbiddenCreate() string {
 	return ""
 }
 
-// written is the table that a statement writes into by name, "" when none is found.
-func (s *statement) written() string {
+// writtenTable is the table that a statement writes into by name, "" when none is found.
+func (s *statement) writtenTable() string {
 	at := -1
 	for i, w := range s.words {
 		if w.depth > 0 {

@@ -182,7 +182,7 @@ func TestDamageAfterAKill(t *testing.T) {
 	}
 
 	path, holds := full(t)
-	if err := agentdb.Unseal(path); err != nil {
+	if err := agentdb.MarkOpen(path); err != nil {
 		t.Fatal(err)
 	}
 

@@ -70,7 +70,7 @@ type applier struct {
 	tx      *sqlite.Tx
 	by      By
 	at      string
-	targets map[string]*target
+	layouts map[string]*tableLayout
 }
 
 // schema runs the statements of a step.
@@ -82,7 +82,7 @@ func (a *applier) schema(ctx context.Context, s Step) error {
 
 	_, _, err = changeSchema(ctx, a.tx, a.by, a.at, s.Table, func() (string, error) {
 		for _, text := range s.SQL {
-			if err := a.mayRun(ctx, text); err != nil {
+			if err := a.checkDrop(ctx, text); err != nil {
 				return "", err
 			}
 			if _, err := a.tx.SQL().ExecContext(ctx, text); err != nil {
@@ -102,8 +102,8 @@ func (a *applier) schema(ctx context.Context, s Step) error {
 	return err
 }
 
-// mayRun keeps rows that a step does not know of from vanishing with their table.
-func (a *applier) mayRun(ctx context.Context, text string) error {
+// checkDrop keeps rows that a step does not know of from vanishing with their table.
+func (a *applier) checkDrop(ctx context.Context, text string) error {
 	table, ok := strings.CutPrefix(strings.TrimSuffix(text, ";"), "DROP TABLE ")
 	if !ok || strings.Contains(table, ";") {
 		return nil
@@ -122,12 +122,12 @@ func (a *applier) mayRun(ctx context.Context, text string) error {
 
 // rows does steps about rows while the triggers are away.
 func (a *applier) rows(ctx context.Context, steps []Step) (affected int64, err error) {
-	triggers, err := a.rest(ctx)
+	triggers, err := a.dropTriggers(ctx)
 	if err != nil {
 		return 0, err
 	}
 
-	a.targets = map[string]*target{}
+	a.layouts = map[string]*tableLayout{}
 	changes, err := a.tx.Recorded(ctx, func(ctx context.Context) error {
 		for _, s := range steps {
 			n, err := a.row(ctx, s)
@@ -154,15 +154,15 @@ func (a *applier) rows(ctx context.Context, steps []Step) (affected int64, err e
 }
 
 func (a *applier) row(ctx context.Context, s Step) (int64, error) {
-	t := a.targets[s.Table]
+	t := a.layouts[s.Table]
 	if t == nil {
 		var err error
-		if t, err = readTarget(ctx, a.tx, s.Table); err != nil {
+		if t, err = readLayout(ctx, a.tx, s.Table); err != nil {
 			return 0, err
 		}
-		a.targets[s.Table] = t
+		a.layouts[s.Table] = t
 	}
-	if name := s.unknown(t); name != "" {
+	if name := s.unknownColumn(t); name != "" {
 		return 0, &Error{Kind: kindRejected, Field: "table", Message: fmt.Sprintf("the table %s has no column %s, which the changelog has a value for", t.name, name)}
 	}
 
@@ -179,13 +179,13 @@ func (a *applier) row(ctx context.Context, s Step) (int64, error) {
 	return result.RowsAffected()
 }
 
-// unknown is a column of the step that the table does not have, "" when it has all.
-func (s Step) unknown(t *target) string {
+// unknownColumn is a column of the step that the table does not have, "" when it has all.
+func (s Step) unknownColumn(t *tableLayout) string {
 	for _, m := range []*Image{&s.Key, s.Before, s.After} {
 		if m == nil {
 			continue
 		}
-		if lost := m.lost(t); len(lost) > 0 {
+		if lost := m.missingIn(t); len(lost) > 0 {
 			return lost[0]
 		}
 	}
@@ -195,7 +195,7 @@ func (s Step) unknown(t *target) string {
 // statement is the SQL of a step about a row. Names in a condition stand with their table:
 // SQLite takes a bare one that it does not know for a text. A row that is in the way stops
 // it, even where the table was made to replace such rows.
-func (s Step) statement(t *target) (query string, args []any) {
+func (s Step) statement(t *tableLayout) (query string, args []any) {
 	where := func() {
 		conds := make([]string, len(s.Key.Columns))
 		for i, name := range s.Key.Columns {
@@ -209,11 +209,11 @@ func (s Step) statement(t *target) (query string, args []any) {
 		query = "DELETE FROM " + quote(s.Table)
 		where()
 	case s.Before == nil:
-		m := s.After.within(t)
+		m := s.After.storedIn(t)
 		args = m.Values
 		query = "INSERT OR ABORT INTO " + quote(s.Table) + " (" + quoteAll(m.Columns) + ") VALUES (" + placeholders(len(m.Columns)) + ")"
 	default:
-		m := s.After.within(t)
+		m := s.After.storedIn(t)
 		if len(m.Columns) == 0 {
 			return "", nil
 		}
@@ -231,29 +231,29 @@ func (s Step) statement(t *target) (query string, args []any) {
 	return query, args
 }
 
-// within leaves out what the table does not store.
-func (m Image) within(t *target) (out Image) {
+// storedIn leaves out what the table does not store.
+func (m Image) storedIn(t *tableLayout) (out Image) {
 	for i, name := range m.Columns {
-		if containsFold(t.images(), name) {
+		if containsFold(t.imageColumns(), name) {
 			out.Columns, out.Values = append(out.Columns, name), append(out.Values, m.Values[i])
 		}
 	}
 	return out
 }
 
-// lost are the columns that the table does not store. The host's are none of them: the rows
+// missingIn are the columns that the table does not store. The host's are none of them: the rows
 // of a chunk are given them, whether their table has them or not.
-func (m Image) lost(t *target) (out []string) {
+func (m Image) missingIn(t *tableLayout) (out []string) {
 	for _, name := range m.Columns {
-		if !hostColumn(name) && !containsFold(t.images(), name) {
+		if !hostColumn(name) && !containsFold(t.imageColumns(), name) {
 			out = append(out, name)
 		}
 	}
 	return out
 }
 
-// rest puts the triggers aside and gives what makes them again.
-func (a *applier) rest(ctx context.Context) (definitions []string, err error) {
+// dropTriggers puts the triggers aside and gives what makes them again.
+func (a *applier) dropTriggers(ctx context.Context) (definitions []string, err error) {
 	objects, err := readObjects(a.tx)
 	if err != nil {
 		return nil, err

@@ -8,18 +8,18 @@ import (
 	"strings"
 )
 
-// wholeChunk takes back a chunk of rows that nobody has touched since, by a statement or two;
+// undoChunk takes back a chunk of rows that nobody has touched since, by a statement or two;
 // an import of a million rows is a thousand of these. With done false nothing happened, and
 // the rows have to be looked at one by one.
-func (u *undoer) wholeChunk(ctx context.Context, c Change) (done bool, err error) {
-	if since, err := u.following(ctx, c.ID, c.Table); len(since) > 0 || err != nil {
+func (u *undoer) undoChunk(ctx context.Context, c Change) (done bool, err error) {
+	if since, err := u.renamesAfter(ctx, c.ID, c.Table); len(since) > 0 || err != nil {
 		return false, err
 	}
-	if err := u.sleep(ctx); err != nil {
+	if err := u.suspendTriggers(ctx); err != nil {
 		return false, err
 	}
 
-	t, err := u.target(ctx, c.Table)
+	t, err := u.layout(ctx, c.Table)
 	if err != nil || t == nil || t.parent {
 		return false, err
 	}
@@ -31,7 +31,7 @@ func (u *undoer) wholeChunk(ctx context.Context, c Change) (done bool, err error
 	if w == nil {
 		return false, nil
 	}
-	if same, err := w.as(ctx, w.after); !same || err != nil {
+	if same, err := w.matches(ctx, w.after); !same || err != nil {
 		return false, err
 	}
 
@@ -72,7 +72,7 @@ func firstError(errs ...error) error {
 // image itself.
 type chunkUndo struct {
 	u             *undoer
-	t             *target
+	t             *tableLayout
 	pk            chunkKey
 	at            string // when the rows were written
 	after, before chunkImage
@@ -105,7 +105,7 @@ func (m chunkImage) exact() bool {
 }
 
 // newChunkUndo is nil for a chunk that has to be taken back row by row.
-func newChunkUndo(u *undoer, t *target, c Change) (*chunkUndo, error) {
+func newChunkUndo(u *undoer, t *tableLayout, c Change) (*chunkUndo, error) {
 	w := &chunkUndo{u: u, t: t, at: c.At}
 	if err := decodeNumbers(c.PK, &w.pk); err != nil {
 		return nil, err
@@ -119,7 +119,7 @@ func newChunkUndo(u *undoer, t *target, c Change) (*chunkUndo, error) {
 		return nil, err
 	}
 
-	known := t.images()
+	known := t.imageColumns()
 	if w.pk.Column != "" {
 		known = append(slices.Clone(known), w.pk.Column)
 	}
@@ -177,9 +177,9 @@ func (m chunkImage) value(row, column string) string {
 	return fmt.Sprintf("json_extract(%s, '$[%d]')", row, at)
 }
 
-// as says that the rows are as an image has them, and that nothing else of them was changed.
+// matches says that the rows are as an image has them, and that nothing else of them was changed.
 // Values that SQLite stored in another form than they were given in look different.
-func (w *chunkUndo) as(ctx context.Context, m chunkImage) (bool, error) {
+func (w *chunkUndo) matches(ctx context.Context, m chunkImage) (bool, error) {
 	where, args, err := w.where(m)
 	if err != nil {
 		return false, err
@@ -197,7 +197,7 @@ func (w *chunkUndo) as(ctx context.Context, m chunkImage) (bool, error) {
 		}
 	}
 
-	more, err := w.u.untouched(ctx, w.t, known)
+	more, err := w.u.otherDefaults(ctx, w.t, known)
 	if err != nil {
 		return false, err
 	}
@@ -268,7 +268,7 @@ func (w *chunkUndo) reverse(ctx context.Context) (removed int64, done bool, err 
 		return 0, false, err
 	}
 
-	done, err = w.as(ctx, w.before)
+	done, err = w.matches(ctx, w.before)
 	return removed, done, err
 }
 
