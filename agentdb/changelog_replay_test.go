@@ -97,6 +97,7 @@ func changes(t testing.TB, db *agentdb.DB) []agentdb.Change {
 // OSA-61: whatever wrote the rows, replaying the changelog on an empty database gives the
 // same contents, and reversing it gives an empty database.
 func TestChangelogReplays(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(r *rapid.T) {
 		db, err := agentdb.Open(context.Background(), agentdb.Options{Path: filepath.Join(t.TempDir(), "db.sqlite")})
 		if err != nil {

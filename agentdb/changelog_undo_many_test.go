@@ -35,6 +35,7 @@ func manyFile(rows, factor int) *bytes.Reader {
 // undo takes all of them back, or gives each the values that it had. The changelog of both
 // has an entry for each chunk.
 func TestManyRows(t *testing.T) {
+	t.Parallel()
 	rows := manyRows(t)
 	chunks := strconv.Itoa((rows + 999) / 1000)
 	for name, spec := range map[string]agentdb.ImportSpec{
@@ -79,6 +80,7 @@ func TestManyRows(t *testing.T) {
 // OSA-61: a chunk that one later change touched is taken back in all its other rows when that
 // is forced, and what it has no entry for stays.
 func TestUndoOfATouchedChunk(t *testing.T) {
+	t.Parallel()
 	for name, later := range map[string]string{
 		"changed":            "update t set n = -1 where code = 'K0000007'",
 		"gone":               "delete from t where code = 'K0000007'",

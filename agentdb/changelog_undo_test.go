@@ -26,6 +26,7 @@ func undo(t testing.TB, db *agentdb.DB, spec agentdb.UndoSpec) agentdb.Undone {
 // would have made, or changes nothing and says what stands in the way. With force it is
 // always done, unless it says why not, and the changelog still tells the whole story.
 func TestUndoGivesTheStateWithoutTheRun(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(r *rapid.T) {
 		db, err := agentdb.Open(context.Background(), agentdb.Options{Path: filepath.Join(t.TempDir(), "db.sqlite")})
 		if err != nil {
@@ -126,6 +127,7 @@ func without(t testing.TB, db *agentdb.DB, run int64) (string, bool) {
 // OSA-61: a run's import goes away at once, with the table that it made, and the call
 // journal forgets the run, so that another attempt imports again.
 func TestUndoTakesAnImportBack(t *testing.T) {
+	t.Parallel()
 	db := fresh(t)
 	var b strings.Builder
 	b.WriteString("name,amount,code\n")
@@ -171,6 +173,7 @@ func TestUndoTakesAnImportBack(t *testing.T) {
 
 // OSA-61: what others did later stands in the way, is named, and goes only with force.
 func TestUndoConflicts(t *testing.T) {
+	t.Parallel()
 	row := map[string]any{"category": "food", "amount": 1}
 	for name, test := range map[string]struct {
 		later func(t *testing.T, db *agentdb.DB)
@@ -219,6 +222,7 @@ func TestUndoConflicts(t *testing.T) {
 // OSA-61: rows are found by the names that their table and its columns have now, and a row
 // that only looks like one of the run's by an old name stays.
 func TestUndoAfterARename(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]string{
 		"a key":              "alter table t rename column k to code",
 		"a column":           "alter table t rename column a to b",
@@ -261,6 +265,7 @@ func TestUndoAfterARename(t *testing.T) {
 // changelog, which now has values for a column of that name and of the old one, replays. What
 // it has for a column that is not there is an error, and not left out.
 func TestUndoOfARename(t *testing.T) {
+	t.Parallel()
 	db := fresh(t)
 	execute := func(run int64, sql string) {
 		t.Helper()

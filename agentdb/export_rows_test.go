@@ -29,6 +29,7 @@ func export(t testing.TB, db *agentdb.DB, format, sql string, params ...any) (ag
 
 // OSA-59: every format, without deleted rows.
 func TestExport(t *testing.T) {
+	t.Parallel()
 	db := fresh(t)
 	expenses(t, db)
 	insert(t, db, "expenses", map[string]any{"category": "a;\"b\"\n", "amount": 3}, map[string]any{"category": "gone"},
@@ -97,6 +98,7 @@ func TestExportWarnsOfFormulas(t *testing.T) {
 
 // OSA-58, OSA-59: what is exported imports as the same rows, in every format (property).
 func TestExportImportsAgain(t *testing.T) {
+	t.Parallel()
 	db := fresh(t)
 	number := rapid.Float64().Filter(func(f float64) bool { return !math.IsInf(f, 0) && !math.IsNaN(f) && (f != 0 || !math.Signbit(f)) })
 	word := rapid.OneOf(rapid.StringMatching(`[a-zA-Z0-9 ,;'"\t\r\nüß.+=@-]{0,8}`), rapid.StringMatching(`_x00[0-9a-f]{2}_`), rapid.String().Filter(func(s string) bool { return !strings.ContainsAny(s, "\x00\ufffd\ufeff") }))

@@ -57,6 +57,7 @@ func workbook(t testing.TB, sheet string, parts map[string]string) string {
 
 // OSA-58: the first visible sheet, with the types that its cells show.
 func TestImportXLSX(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct{ sheet, sql, want string }{
 		"types": {`<row r="3"><c r="A3" t="s"><v>0</v></c><c r="B3" t="inlineStr"><is><t>day</t></is></c><c r="C3" t="str"><v>n</v></c><c r="D3" t="str"><v>ok</v></c></row>` +
 			`<row r="4"><c r="A4" t="s"><v>1</v></c><c r="B4" s="1"><v>46053</v></c><c r="C4"><v>3</v></c><c r="D4" t="b"><v>1</v></c></row>` +
@@ -125,6 +126,7 @@ func claiming(t testing.TB, size uint64) string {
 
 // A hostile or broken spreadsheet is refused in words, and costs little.
 func TestImportXLSXRefuses(t *testing.T) {
+	t.Parallel()
 	row := `<row><c t="str"><v>a</v></c></row>`
 	for name, c := range map[string]struct{ content, part string }{
 		"no zip":          {"PK\x03\x04 nothing", "not an .xlsx file"},

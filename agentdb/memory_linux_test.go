@@ -21,6 +21,7 @@ import (
 // values that are alive together are bounded although each of them may have 16 MiB. A child
 // runs it, whose peak is its own; the race detector would only make SQLite slow.
 func TestMemoryOfBombs(t *testing.T) {
+	t.Parallel()
 	if os.Getenv("ROUSE_TEST_MEMORY_CHILD") != "" {
 		throwBombs(t)
 		return

@@ -23,8 +23,8 @@ const (
 type PoolOptions struct {
 	Dir   string                   // each agent has Dir/NAME/db.sqlite
 	Max   int                      // open files kept; 0 means 16. More are open only while in use.
-	Idle  time.Duration            // a file that nobody used for so long is closed, and so sealed; 0 means a minute
-	Quota func(agent string) int64 // bytes, asked anew each time; nil, or 0, means no limit
+	Idle  time.Duration            // an unused file is closed after this time, and so gets its checksum; 0 means a minute
+	Quota func(agent string) int64 // bytes, asked each time; nil, or 0, means no limit
 	// Backups is how many copies are kept of those that are made before a schema changes;
 	// 0 means that none are made.
 	Backups int
@@ -37,19 +37,18 @@ type Pool struct {
 
 	mu        sync.Mutex
 	entries   map[string]*poolEntry    // by the agent's name in lower case: names are folders
-	idle      *list.List               // of slots that nobody uses, the most recently used first
+	idle      *list.List               // entries that nobody uses, the most recently used first
 	exclusive map[string]chan struct{} // databases that are being replaced; closed when that is over
-	damaged   map[string]error         // why databases cannot be used; nil: there is nothing to be seen
-	closing   int                      // slots that are being closed
+	damaged   map[string]error         // why databases cannot be used; nil: nothing is wrong as far as the marker says
+	closing   int                      // entries that are being closed
 	closed    bool
 }
 
-// poolEntry is one agent's place in the pool. ready is closed when opening has ended, gone when
-// the file is closed and can be opened anew.
+// poolEntry is one agent's database in the pool.
 type poolEntry struct {
 	key     string
-	ready   chan struct{}
-	closed  chan struct{}
+	ready   chan struct{} // closed when opening has ended
+	closed  chan struct{} // closed when the file is, and can be opened again
 	db      *DB
 	err     error
 	users   int
@@ -139,13 +138,15 @@ func (p *Pool) path(agent string) string { return filepath.Join(p.o.Dir, agent, 
 
 func (p *Pool) openFor(ctx context.Context, agent string) (*DB, error) {
 	path := p.path(agent)
+	// A replacement that was begun is completed by Open; what is left of any other is waste,
+	// which does no harm if it cannot be removed.
 	if s, err := readMarker(path); err == nil && s.State != markerReplacing {
-		_ = discardNew(path) // it is in nobody's way until the next is made
+		_ = discardNew(path)
 	}
 	return Open(ctx, Options{Path: path, Quota: p.o.Quota(agent), Agent: agent, Backups: p.o.Backups, Logger: p.o.Logger})
 }
 
-// fault is why a slot has no database to lend.
+// fault is why an entry has no database to lend.
 func (s *poolEntry) fault() error {
 	if s.err != nil {
 		return s.err
@@ -160,8 +161,8 @@ func (p *Pool) Has(agent string) bool {
 		return false
 	}
 	_, err := os.Stat(p.path(agent))
-	_, sealed := os.Stat(markerPath(p.path(agent)))
-	return err == nil || sealed == nil
+	_, marked := os.Stat(markerPath(p.path(agent)))
+	return err == nil || marked == nil // a lost file is reported by Get, not replaced
 }
 
 // acquire counts a user in; first says that the caller has to open the file. A file that is
@@ -211,8 +212,8 @@ func (p *Pool) tryAcquire(key string) (s *poolEntry, first bool, wait <-chan str
 }
 
 // release counts a user out. What nobody uses stays open for the next, up to Max files and
-// for a while; a file that could not be opened, or is not to be used, is tried anew by the
-// next.
+// for the idle time; a file that could not be opened, or is quarantined, is closed at once, so
+// that the next caller tries again.
 func (p *Pool) release(s *poolEntry) {
 	p.mu.Lock()
 	s.users--
@@ -221,6 +222,7 @@ func (p *Pool) release(s *poolEntry) {
 		return
 	}
 
+	// Whoever wants the file exclusively waits for it to be closed.
 	_, wanted := p.exclusive[s.key]
 	var going []*poolEntry
 	if p.closed || wanted || !s.opened() || s.fault() != nil {
@@ -239,7 +241,7 @@ func (p *Pool) release(s *poolEntry) {
 	_ = p.finishClose(going...) // every write in them was durable before it was acknowledged
 }
 
-// opened is false when the one who was to open the file still does.
+// opened is false while the file is being opened: its caller may have given up before that.
 func (s *poolEntry) opened() bool {
 	select {
 	case <-s.ready:
@@ -249,7 +251,8 @@ func (s *poolEntry) opened() bool {
 	}
 }
 
-// closeIdle closes a file that was not used since it was lent so often.
+// closeIdle closes a file that nobody was given since the timer was set. A timer that could not
+// be stopped in time may fire for an entry that was lent meanwhile, so the count is compared.
 func (p *Pool) closeIdle(s *poolEntry, uses int) {
 	p.mu.Lock()
 	if s.idle == nil || s.lent != uses {
@@ -262,8 +265,8 @@ func (p *Pool) closeIdle(s *poolEntry, uses int) {
 	_ = p.finishClose(s) // every write in it was durable before it was acknowledged
 }
 
-// beginClose begins to close a slot that nobody uses; the caller holds the lock, and calls
-// finish without it: closing reads the file.
+// beginClose begins to close an entry that nobody uses. The caller holds the lock, and calls
+// finishClose without it, because closing reads the whole file for its checksum.
 func (p *Pool) beginClose(s *poolEntry) *poolEntry {
 	if s.idle != nil {
 		p.idle.Remove(s.idle)
@@ -318,11 +321,13 @@ func (p *Pool) Close() error {
 	return err
 }
 
-// acquireExclusive keeps an agent's database from everybody, once those who use it have released it,
-// until over is called.
-func (p *Pool) acquireExclusive(ctx context.Context, agent string) (over func(), err error) {
+// acquireExclusive waits until nobody uses an agent's database, and keeps everybody from it until
+// end is called.
+func (p *Pool) acquireExclusive(ctx context.Context, agent string) (end func(), err error) {
 	key := strings.ToLower(agent)
 	mine := make(chan struct{})
+
+	// Several may want it at once; one after the other gets it.
 	for {
 		p.mu.Lock()
 		if p.closed {
@@ -344,6 +349,7 @@ func (p *Pool) acquireExclusive(ctx context.Context, agent string) (over func(),
 		}
 	}
 
+	// From here on tryAcquire makes newcomers wait. Those who use the file already finish.
 	s := p.entries[key]
 	idle := s != nil && s.idle != nil
 	if idle {
@@ -351,7 +357,7 @@ func (p *Pool) acquireExclusive(ctx context.Context, agent string) (over func(),
 	}
 
 	p.mu.Unlock()
-	over = func() {
+	end = func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		delete(p.exclusive, key)
@@ -361,20 +367,20 @@ func (p *Pool) acquireExclusive(ctx context.Context, agent string) (over func(),
 
 	if idle {
 		if err := p.finishClose(s); err != nil {
-			over()
+			end()
 			return nil, err
 		}
 	}
 
 	if s == nil {
-		return over, nil
+		return end, nil
 	}
 
 	select {
 	case <-s.closed:
-		return over, nil
+		return end, nil
 	case <-ctx.Done():
-		over()
+		end()
 		return nil, context.Cause(ctx)
 	}
 }

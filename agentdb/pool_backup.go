@@ -20,10 +20,10 @@ const (
 	backupLayout    = "20060102T150405.000Z"
 	backupSuffix    = ".sqlite"
 	partialSuffix   = ".partial" // of a copy that is not whole yet
-	automaticPrefix = "before-"  // how the labels of copies begin that rouse made by itself
+	automaticPrefix = "before-"  // of the labels of copies that rouse makes by itself
 )
 
-// KeepBackups is how many copies that were made by themselves are kept of each database.
+// KeepBackups is how many automatic copies are kept of each database.
 const KeepBackups = 5
 
 // BackupSpec says where a copy of the database goes.
@@ -48,7 +48,7 @@ const manualBackup = "by hand"
 
 // Backup writes a copy of the database as it is at this instant, while others go on
 // writing: until it is done their log grows by what they write. The copy has its name once
-// it was proved to be whole. It is opened like any database of an agent.
+// it was verified. It is opened like any database of an agent.
 func (db *DB) Backup(ctx context.Context, spec BackupSpec) (Backup, error) {
 	path := spec.File
 	if path == "" {
@@ -94,6 +94,8 @@ func (db *DB) backup(ctx context.Context, path string, overwrite bool, progress 
 		pages = func(done, of int) { progress(int64(done)*pageSize, int64(of)*pageSize) }
 	}
 
+	// A copy has its name only once it is verified: an unfinished one must never look like a
+	// backup.
 	unfinished := path + partialSuffix
 	if err := db.db.Copy(ctx, unfinished, pages); err != nil {
 		return Backup{}, db.quarantineIfCorrupt(ctx, err)
@@ -103,12 +105,12 @@ func (db *DB) backup(ctx context.Context, path string, overwrite bool, progress 
 	if err == nil {
 		if overwrite {
 			err = atomicfile.Rename(unfinished, path)
-		} else { // a file that came meanwhile stays
+		} else { // checkBackupPath found nothing there, but a file may have come meanwhile
 			err = atomicfile.RenameNew(unfinished, path)
 		}
 	}
 	if err != nil {
-		return Backup{}, errors.Join(fmt.Errorf("the copy was made and is no good, so it was removed: %w", err), ignoreNotExist(os.Remove(unfinished)))
+		return Backup{}, errors.Join(fmt.Errorf("the copy is damaged, so it was removed: %w", err), ignoreNotExist(os.Remove(unfinished)))
 	}
 
 	return backupOf(path)
@@ -117,7 +119,7 @@ func (db *DB) backup(ctx context.Context, path string, overwrite bool, progress 
 // pageSize is SQLite's, which rouse leaves as it is.
 const pageSize = 4096
 
-// checkBackupPath refuses what is there already, and the database itself.
+// checkBackupPath refuses a file that exists, and the database itself even when overwriting.
 func (db *DB) checkBackupPath(path string, overwrite bool) error {
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -211,9 +213,9 @@ func backups(path string) ([]Backup, error) {
 	return out, nil
 }
 
-// backupBefore makes the copy that is kept of the time before a run changes the schema for
-// the first time, or anybody else does: what a run changes afterwards, the changelog takes
-// back. A database without tables has nothing to keep. path is "" where none was made.
+// backupBefore makes the copy of the time before a run changes the schema for the first time:
+// what it changes afterwards can be undone by the changelog. Others get one before each change.
+// A database without tables has nothing to keep. path is "" where none was made.
 func (db *DB) backupBefore(ctx context.Context, by By) (path string, err error) {
 	if db.backupsToKeep == 0 {
 		return "", nil
@@ -250,8 +252,8 @@ func (db *DB) backupBefore(ctx context.Context, by By) (path string, err error) 
 	return path, nil
 }
 
-// withBackup changes the schema after a copy was made. Where the change was refused the copy
-// goes again: it holds what the database still holds, and older ones would go for it.
+// withBackup changes the schema after a copy was made. If the change is refused the copy is
+// removed again: the database still holds the same, and an older backup would be pruned for it.
 func withBackup[T any](ctx context.Context, db *DB, by By, change func() (T, error)) (done T, err error) {
 	path, err := db.backupBefore(ctx, by)
 	if err != nil {
@@ -268,14 +270,14 @@ func withBackup[T any](ctx context.Context, db *DB, by By, change func() (T, err
 	}
 
 	if e := db.pruneBackups(); e != nil {
-		db.log.Warn("the oldest copies of an agent's database could not be removed", "path", db.path, "error", e)
+		db.log.Warn("the oldest backups of an agent's database could not be removed", "path", db.path, "error", e)
 	}
 
 	return done, err
 }
 
-// pruneBackups removes the oldest of the copies that were made by themselves, and what was not
-// finished.
+// pruneBackups removes the oldest automatic copies, and unfinished ones. Holding backupMu shows
+// that no unfinished one is still being written.
 func (db *DB) pruneBackups() error {
 	db.backupMu.Lock()
 	defer db.backupMu.Unlock()
@@ -304,7 +306,8 @@ func (db *DB) pruneBackups() error {
 	return errors.Join(append(errs, err)...)
 }
 
-// recordOwner notes in a database whose it is, if that is not noted yet: so that its copies tell.
+// recordOwner records in a database whose it is, if it does not say so yet, so that each copy
+// says it too.
 func (db *DB) recordOwner(ctx context.Context) error {
 	if db.agent == "" {
 		return nil

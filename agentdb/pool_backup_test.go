@@ -137,6 +137,7 @@ func TestBackupRefuses(t *testing.T) {
 // OSA-53: before a run changes the schema for the first time there is a copy, of which the
 // newest five are kept; those that were made by hand stay.
 func TestBackupBeforeMigrations(t *testing.T) {
+	t.Parallel()
 	p := pool(t, agentdb.PoolOptions{Backups: agentdb.KeepBackups})
 	db := lent(t, p, "ann")
 	migrate := func(run int64, column string) {
@@ -219,6 +220,7 @@ func TestBackupBeforeAnUpgrade(t *testing.T) {
 // Restore brings back what was, keeps what there is, and says so in the changelog; a
 // restore is taken back by another one.
 func TestRestore(t *testing.T) {
+	t.Parallel()
 	p := pool(t, agentdb.PoolOptions{})
 	count := func() string {
 		t.Helper()
@@ -290,6 +292,7 @@ func TestRestore(t *testing.T) {
 }
 
 func TestRestoreRefuses(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	p := pool(t, agentdb.PoolOptions{Dir: dir})
 	with(t, p, "ann", func(db *agentdb.DB) { expenses(t, db); backup(t, db, agentdb.BackupSpec{}) })

@@ -16,15 +16,15 @@ import (
 	"rouse/internal/text"
 )
 
-// SQLite has no checksums: a bit that flips inside a text is nothing that it could notice.
-// So the size and a sum of a file that was closed are kept beside it, in db.sqlite-seal,
-// and compared when it is opened. The same small file says that there was a database, so
-// that one which is lost is not made anew, and that one is barred because it is damaged.
+// SQLite has no checksums: it does not notice a bit that flips inside a text. So the size and
+// the checksum of a file that was closed are stored beside it, in db.sqlite-seal, and compared
+// when it is opened. This clean-shutdown marker also says that there was a database, so that
+// one which got lost is not silently replaced by an empty one, and that one is quarantined.
 //
-// A file that was not closed, because its process was killed, has no sum; its structure is
-// looked at instead.
+// A file that was not closed, because its process was killed, has no checksum; SQLite checks
+// its structure instead.
 
-// The states of a seal.
+// The states of a marker, as they are on disk.
 const (
 	markerOpen        = "open"      // the file may change at any time, or was not closed
 	markerClosed      = "closed"    // the file is as Size and Sum say
@@ -32,20 +32,21 @@ const (
 	markerReplacing   = "replacing" // PATH-new is to be the file, and what is there goes to Aside
 )
 
-// markerBytes is the length of a seal. It is written over in place, within one sector, so
-// that it is the old or the new one after a crash.
+// markerBytes is the length of a marker. It is overwritten in place, within one sector, so that
+// after a crash it is the old or the new one.
 const markerBytes = 512
 
+// marker is the clean-shutdown marker of a database file.
 type marker struct {
 	State  string    `json:"state"`
 	Size   int64     `json:"size,omitempty"`
 	Sum    uint32    `json:"crc32c,omitempty"`
-	Reason string    `json:"reason,omitempty"` // of a closed one: why it was refused when it was last looked at
+	Reason string    `json:"reason,omitempty"` // of a closed one: why it was refused when it was last inspected
 	Aside  string    `json:"aside,omitempty"`  // a folder, relative to that of the file
 	At     time.Time `json:"at"`
 }
 
-// reasonChanged is why a closed file is refused that is not as it was closed.
+// reasonChanged is why a file is refused whose checksum does not match.
 const reasonChanged = "it is not as rouse left it: its disk damaged it, or another program changed it"
 
 // reasonLost is why a database is refused that is not there any more, or empty.
@@ -53,8 +54,8 @@ const reasonLost = "the file is gone, or empty, and was not"
 
 func markerPath(path string) string { return path + "-seal" }
 
-// readMarker reads the seal of a file; its State is "" when there is none. One that cannot be
-// understood says no more than that there was a database.
+// readMarker reads the marker of a file; its State is "" when there is none. One that cannot be
+// parsed says no more than that there was a database.
 func readMarker(path string) (marker, error) {
 	text, err := os.ReadFile(markerPath(path))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -66,7 +67,7 @@ func readMarker(path string) (marker, error) {
 
 	var s marker
 	if json.Unmarshal(text, &s) != nil {
-		return marker{State: markerOpen}, nil //nolint:nilerr // that is what it means
+		return marker{State: markerOpen}, nil //nolint:nilerr // the file is checked instead
 	}
 
 	return s, nil
@@ -75,8 +76,10 @@ func readMarker(path string) (marker, error) {
 // writeMarker is durable when it returns.
 func writeMarker(path string, s marker) error {
 	s.At = time.Now().UTC()
+
+	// The marker must not outgrow its sector, and the reason is the only part without a bound.
 	line, err := json.Marshal(s)
-	for err == nil && len(line) > markerBytes-1 { // a long reason
+	for err == nil && len(line) > markerBytes-1 {
 		s.Reason = text.HeadBytes(s.Reason, len(s.Reason)-(len(line)-markerBytes+8))
 		line, err = json.Marshal(s)
 	}
@@ -89,6 +92,8 @@ func writeMarker(path string, s marker) error {
 		return err
 	}
 
+	// No rename: this is written before the first write of every opened database, and one
+	// sector needs none. The padding overwrites what a longer marker left.
 	_, err = f.WriteAt([]byte(fmt.Sprintf("%-*s\n", markerBytes-1, line)), 0)
 	if err == nil {
 		err = f.Sync()
@@ -97,7 +102,7 @@ func writeMarker(path string, s marker) error {
 	return errors.Join(err, f.Close())
 }
 
-// fileChecksum gives what a seal keeps of a file.
+// fileChecksum reads a whole file.
 func fileChecksum(path string) (size int64, sum uint32, err error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -106,20 +111,20 @@ func fileChecksum(path string) (size int64, sum uint32, err error) {
 	defer f.Close()
 
 	h := crc32.New(crc32.MakeTable(crc32.Castagnoli))
-	// Without its other methods the file is read into a buffer of this size.
+	// Hiding the file's WriteTo makes CopyBuffer use this buffer, which is 32 times the usual one.
 	size, err = io.CopyBuffer(h, struct{ io.Reader }{f}, make([]byte, 1<<20))
 	return size, h.Sum32(), err
 }
 
-// closedMarker is the seal of a file that nobody has open.
+// closedMarker computes the marker of a file that nobody has open.
 func closedMarker(path string) (marker, error) {
 	size, sum, err := fileChecksum(path)
 	return marker{State: markerClosed, Size: size, Sum: sum}, err
 }
 
-// inspect compares a file that nobody has open with its seal. whole says that it is proved
-// to be as it was left; otherwise its structure has to be looked at. A *sqlite.CorruptError
-// says why it must not be used.
+// inspect compares a file that nobody has open with its marker. whole says that the checksum
+// matches; otherwise its structure has to be checked. A *sqlite.CorruptError says why the file
+// must not be used.
 func inspect(path string, log *slog.Logger) (s marker, whole bool, err error) {
 	if s, err = readMarker(path); err != nil {
 		return s, false, err
@@ -158,16 +163,19 @@ func inspect(path string, log *slog.Logger) (s marker, whole bool, err error) {
 	}
 
 	whole = now.Size == s.Size && now.Sum == s.Sum
-	if !whole && hasLog(path) { // the power went before the seal was broken
+	if !whole && hasLog(path) {
+		// The marker is forced to the disk before the first write, but a power cut may have
+		// kept the log and not the marker. The log is rouse's own, so SQLite recovers from it.
 		return s, false, nil
 	}
 
-	if refused := s.Reason != ""; refused == whole { // who only glances at it is to know too
+	// The outcome is stored, so that quickInspect knows it without reading the file.
+	if refused := s.Reason != ""; refused == whole {
 		if s.Reason = reasonChanged; whole {
 			s.Reason = ""
 		}
 		if err := writeMarker(path, s); err != nil {
-			log.Warn("what was found of an agent's database could not be noted", "path", path, "error", err)
+			log.Warn("the result of checking an agent's database could not be stored", "path", path, "error", err)
 		}
 	}
 
@@ -178,22 +186,23 @@ func inspect(path string, log *slog.Logger) (s marker, whole bool, err error) {
 	return bad(reasonChanged)
 }
 
+// hasLog says whether a database was not closed: SQLite removes the log of one that is.
 func hasLog(path string) bool {
 	log, err := os.Stat(path + "-wal")
 	return err == nil && log.Size() > 0
 }
 
-// markerKeeper is the part of an open database that keeps its seal.
+// markerKeeper writes the marker of an open database.
 type markerKeeper struct {
 	path string
 
 	mu         sync.Mutex
-	markedOpen bool  // the seal says open
+	markedOpen bool  // the marker says open
 	damaged    error // a *sqlite.CorruptError
-	checked    bool  // the whole file is known to be sound
+	checked    bool  // the whole file was checked and is sound
 }
 
-// markOpen is called before each write.
+// markOpen is called before each write, and writes once: from then on the checksum is void.
 func (s *markerKeeper) markOpen() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -212,7 +221,8 @@ func (s *markerKeeper) markOpen() error {
 	return nil
 }
 
-// quarantine bars the database: what it says cannot be trusted any more. It stays as it is.
+// quarantine stops all use of the database, now and after a restart: its content cannot be
+// trusted any more. The file stays as it is.
 func (s *markerKeeper) quarantine(bad *sqlite.CorruptError) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -226,7 +236,7 @@ func (s *markerKeeper) quarantine(bad *sqlite.CorruptError) error {
 	return bad
 }
 
-// setChecked notes that the whole file was looked at.
+// setChecked records that the whole file was checked, so that it may get a checksum again.
 func (s *markerKeeper) setChecked() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -239,12 +249,13 @@ func (s *markerKeeper) quarantined() error {
 	return s.damaged
 }
 
-// markClosed seals the file after it was closed. What cannot be sealed is looked at anew when
-// it is opened.
+// markClosed computes and stores the checksum of a file that was closed. One without a
+// checksum is checked when it is next opened.
 func (s *markerKeeper) markClosed() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
+	// Nothing was written; or a checksum would vouch for a file that nobody has checked.
 	if !s.markedOpen || !s.checked || s.damaged != nil || hasLog(s.path) {
 		return nil
 	}
@@ -254,7 +265,7 @@ func (s *markerKeeper) markClosed() error {
 		err = writeMarker(s.path, closed)
 	}
 	if err != nil {
-		return fmt.Errorf("the database is closed, and could not be sealed: %w", err)
+		return fmt.Errorf("the database is closed, but its checksum could not be stored: %w", err)
 	}
 
 	s.markedOpen = false

@@ -10,9 +10,8 @@ import (
 	"rouse/agentdb/sqlite"
 )
 
-// maxCheck is how large a file may be that is read through while it is opened, in bytes:
-// one that was not closed. SQLite checks some 600 MB in a second. Larger ones are looked
-// at while they are worked with.
+// maxCheck is up to which size a file that was not closed is checked while it is opened, in
+// bytes. SQLite checks some 600 MB per second; larger files are checked while they are in use.
 const maxCheck = 1 << 30
 
 func fileSize(path string) int64 {
@@ -23,7 +22,7 @@ func fileSize(path string) int64 {
 	return info.Size()
 }
 
-// checkInBackground looks at a large file behind the back of who works with it.
+// checkInBackground checks a large file while others use it.
 func (db *DB) checkInBackground(ctx context.Context) {
 	err := db.db.Check(ctx)
 	var bad *sqlite.CorruptError
@@ -33,11 +32,11 @@ func (db *DB) checkInBackground(ctx context.Context) {
 	case errors.As(err, &bad):
 		db.log.Error("an agent's database is damaged, and is not used any more", "path", db.path, "error", db.marker.quarantine(bad))
 	case ctx.Err() == nil:
-		db.log.Warn("an agent's database could not be looked at", "path", db.path, "error", err)
+		db.log.Warn("an agent's database could not be checked", "path", db.path, "error", err)
 	}
 }
 
-// quarantineIfCorrupt sees to it that a database which SQLite calls damaged while it is read is barred.
+// quarantineIfCorrupt quarantines a database that SQLite finds damaged while it is read.
 func (db *DB) quarantineIfCorrupt(ctx context.Context, err error) error {
 	var bad *sqlite.CorruptError
 	if err == nil || errors.As(err, &bad) || !corrupt(err) {
@@ -77,18 +76,20 @@ func (e *DamagedError) Remedy() string {
 
 func (e *DamagedError) Unwrap() error { return e.err }
 
-// recordUnusable words for its owner why a database cannot be lent, and remembers it.
+// recordUnusable makes the error about a database that cannot be used, and remembers it for
+// Barred.
 func (p *Pool) recordUnusable(agent string, err error) error {
 	err = p.describe(agent, err)
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	// What is being replaced will be another file, of which nothing is known yet.
 	if _, replaced := p.exclusive[strings.ToLower(agent)]; !replaced && errors.As(err, new(*DamagedError)) {
 		p.damaged[strings.ToLower(agent)] = err
 	}
 	return err
 }
 
-// describe says of an error whose database it is about, and what can be done.
+// describe adds to an error whose database it is about, and what can be done.
 func (p *Pool) describe(agent string, err error) error {
 	var bad *sqlite.CorruptError
 	switch {
@@ -107,8 +108,8 @@ func (p *Pool) describe(agent string, err error) error {
 }
 
 // Barred says why an agent's database cannot be used now, and nil when nothing is known
-// against it: that it is being replaced, or a *DamagedError. It opens nothing. What it
-// finds it remembers.
+// against it: that it is being replaced, or a *DamagedError. It opens nothing, and reads the
+// marker only once, because it is asked before every run.
 func (p *Pool) Barred(agent string) error {
 	if checkAgent(agent) != nil {
 		return nil
@@ -121,6 +122,7 @@ func (p *Pool) Barred(agent string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 
+	// Somebody may have opened the file meanwhile and knows better.
 	if p.entries[strings.ToLower(agent)] == nil {
 		p.damaged[strings.ToLower(agent)] = err
 	}
@@ -128,7 +130,7 @@ func (p *Pool) Barred(agent string) error {
 	return err
 }
 
-// knownState is what the pool knows of a database without looking at it.
+// knownState is what the pool knows of a database without reading anything.
 func (p *Pool) knownState(key string) (known bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -140,13 +142,15 @@ func (p *Pool) knownState(key string) (known bool, err error) {
 		return true, s.fault()
 	}
 
-	err, looked := p.damaged[key]
-	return looked || p.entries[key] != nil, err
+	// One that is being opened is taken for good until that has ended.
+	err, seen := p.damaged[key]
+	return seen || p.entries[key] != nil, err
 }
 
 var errReplacing = errors.New("it is being replaced")
 
-// quickInspect sees what can be seen of a closed file without reading it.
+// quickInspect says what can be said of a closed file without reading it: only its size is
+// compared, and what inspect found when it was last opened.
 func quickInspect(path string) error {
 	s, err := readMarker(path)
 	if err != nil || s.State == "" || s.State == markerReplacing {

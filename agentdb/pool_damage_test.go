@@ -126,6 +126,7 @@ func use(t testing.TB, path string) (holds string, err error) {
 // A file that was closed and is damaged afterwards, however it is, is refused, or holds
 // what it held. ROUSE_TEST_MUTATIONS is how many damages are tried; .ci/run says 1000.
 func TestDamageIsSeen(t *testing.T) {
+	t.Parallel()
 	mutations, err := strconv.Atoi(os.Getenv("ROUSE_TEST_MUTATIONS"))
 	if err != nil {
 		mutations = 3 * len(damages)
@@ -176,6 +177,7 @@ func TestDamageIsSeen(t *testing.T) {
 // A file that was not closed has no sum. Its structure is looked at: nothing breaks, and
 // what is not refused can be read to its end.
 func TestDamageAfterAKill(t *testing.T) {
+	t.Parallel()
 	mutations, err := strconv.Atoi(os.Getenv("ROUSE_TEST_MUTATIONS"))
 	if err != nil {
 		mutations = 2 * len(damages)

@@ -14,21 +14,23 @@ import (
 // newSuffix marks the file that is to take a database's place.
 const newSuffix = "-new"
 
-// databaseFiles are the files of a database that was not closed, the database itself last.
+// databaseFiles are the suffixes of the files of a database that was not closed. The database itself is
+// last: while it is in its old place, a replacement that was cut off can be repeated.
 var databaseFiles = []string{"-journal", "-shm", "-wal", ""}
 
-// replace puts PATH-new, which is closed and sealed, into the place of a database that
-// nobody has open; the old one goes to the folder aside. After a crash it is the old one,
-// or finishReplacing makes it the new one when it is next opened.
+// replace puts PATH-new, which is closed and has its checksum, into the place of a database
+// that nobody has open; the old one goes to the folder aside. After a crash either the old one
+// is there, or finishReplacing completes the step when the database is next opened.
 func replace(path, aside string) error {
 	s, err := readMarker(path + newSuffix)
 	if err != nil {
 		return err
 	}
 	if s.State != markerClosed {
-		return fmt.Errorf("%s is not sealed", path+newSuffix)
+		return fmt.Errorf("%s has no checksum", path+newSuffix)
 	}
-	if err := atomicfile.SyncFolder(filepath.Dir(path)); err != nil { // the new file has its name for good
+	// The marker must not name a file that a power cut could still take away.
+	if err := atomicfile.SyncFolder(filepath.Dir(path)); err != nil {
 		return err
 	}
 
@@ -41,8 +43,8 @@ func replace(path, aside string) error {
 	return err
 }
 
-// finishReplacing may be repeated wherever it was cut off: while PATH-new is there, what is
-// in its place is the old one.
+// finishReplacing can be repeated wherever it was cut off: as long as PATH-new exists, what is
+// at PATH is the old database.
 func finishReplacing(path string, s marker) (marker, error) {
 	fail := func(err error) (marker, error) {
 		return s, fmt.Errorf("the database %s is not yet replaced; that goes on when it is next opened: %w", path, err)
@@ -69,6 +71,7 @@ func finishReplacing(path string, s marker) (marker, error) {
 		}
 	}
 
+	// The marker already has the size and checksum of the new file; see replace.
 	s.State, s.Aside = markerClosed, ""
 	if err := writeMarker(path, s); err != nil {
 		return fail(err)
@@ -86,6 +89,7 @@ func discardNew(path string) error {
 	return errors.Join(errs...)
 }
 
+// ignoreNotExist makes removing what is not there no error.
 func ignoreNotExist(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -93,7 +97,7 @@ func ignoreNotExist(err error) error {
 	return err
 }
 
-// ownerOf says whose database a file is; "" when it is of a rouse that did not note that.
+// ownerOf says whose database a file is; "" when the rouse that made it did not record that.
 func ownerOf(path string) (agent string, err error) {
 	db, err := sqlite.Look(path)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 
 const (
 	replacedFolder = "replaced"
-	whyReplaced    = "replaced" // of a database that another took the place of
+	whyReplaced    = "replaced" // of a database that was replaced
 	lastBackup     = "last"
 )
 
@@ -29,7 +29,7 @@ type RestoreSpec struct {
 	Idle func(context.Context) error
 }
 
-// Replaced is what became of a database that another took the place of.
+// Replaced is what became of a database that was replaced.
 type Replaced struct {
 	Agent string `json:"agent"`
 	From  string `json:"from"` // the backup; "" is an empty database
@@ -39,7 +39,7 @@ type Replaced struct {
 }
 
 // Backups lists the copies of an agent's database that rouse knows, the newest first, with
-// those that another took the place of.
+// those that was replaced.
 func (p *Pool) Backups(agent string) ([]Backup, error) {
 	if err := checkAgent(agent); err != nil {
 		return nil, err
@@ -60,7 +60,7 @@ func (p *Pool) Backups(agent string) ([]Backup, error) {
 		stamp := filepath.Base(filepath.Dir(old))
 		at, err := time.Parse(backupLayout, stamp)
 		if err != nil {
-			continue // not rouse's
+			continue // somebody else made this folder
 		}
 		out = append(out, Backup{Name: stamp + "-" + whyReplaced, Path: old, Bytes: fileSize(old), At: at, Why: whyReplaced})
 	}
@@ -69,9 +69,9 @@ func (p *Pool) Backups(agent string) ([]Backup, error) {
 	return out, nil
 }
 
-// Restore puts a copy of a backup into the place of an agent's database, once nobody uses
-// it; who asks for it meanwhile waits. The database before is kept. A crash leaves the old
-// one or the new one. The changelog of the new one tells of it.
+// Restore replaces an agent's database by a copy of a backup, once nobody uses it; whoever asks
+// for it meanwhile waits. The replaced database is kept. A crash leaves the old one or the new
+// one. The changelog of the new one records the restore.
 func (p *Pool) Restore(ctx context.Context, agent string, spec RestoreSpec) (Replaced, error) {
 	from, passed, err := p.findBackup(ctx, agent, spec.From)
 	if err != nil {
@@ -95,7 +95,7 @@ func (p *Pool) Restore(ctx context.Context, agent string, spec RestoreSpec) (Rep
 	})
 }
 
-// Reset puts an empty database into the place of an agent's, which is kept. idle is as of
+// Reset replaces an agent's database, which is kept, by an empty one. idle is as of
 // RestoreSpec.
 func (p *Pool) Reset(ctx context.Context, agent string, idle func(context.Context) error) (Replaced, error) {
 	if err := checkAgent(agent); err != nil {
@@ -107,11 +107,11 @@ func (p *Pool) Reset(ctx context.Context, agent string, idle func(context.Contex
 // replace lets make write the new database; where it writes nothing, it is an empty one.
 func (p *Pool) replace(ctx context.Context, out Replaced, idle func(context.Context) error, make func(path string) error) (Replaced, error) {
 	agent := out.Agent
-	over, err := p.acquireExclusive(ctx, agent)
+	end, err := p.acquireExclusive(ctx, agent)
 	if err != nil {
 		return out, err
 	}
-	defer over()
+	defer end()
 
 	if idle != nil {
 		if err := idle(ctx); err != nil {
@@ -120,7 +120,8 @@ func (p *Pool) replace(ctx context.Context, out Replaced, idle func(context.Cont
 	}
 
 	path := p.path(agent)
-	// What was begun before goes first.
+	// A replacement that was cut off is completed first. What is there may well be damaged:
+	// that is why it is replaced.
 	if _, _, err := inspect(path, p.o.Logger); err != nil && !errors.As(err, new(*sqlite.CorruptError)) {
 		return out, err
 	}
@@ -128,6 +129,8 @@ func (p *Pool) replace(ctx context.Context, out Replaced, idle func(context.Cont
 		return out, err
 	}
 
+	// The new file is complete, with the newest schema and its checksum, before the old one is
+	// touched.
 	aside := filepath.Join(replacedFolder, time.Now().UTC().Format(backupLayout))
 	if err := make(path + newSuffix); err != nil {
 		return out, errors.Join(err, discardNew(path))
@@ -147,7 +150,7 @@ func (p *Pool) replace(ctx context.Context, out Replaced, idle func(context.Cont
 	return out, putFilesAside(path, kept)
 }
 
-// prepareNew brings a new database to the newest schema and notes in it what happened.
+// prepareNew brings a new database to the newest schema and records in it what happened.
 func (p *Pool) prepareNew(ctx context.Context, path, agent, from, aside string) (err error) {
 	db, err := Open(ctx, Options{Path: path, Agent: agent, Logger: p.o.Logger, scratch: true})
 	if err != nil {
@@ -167,7 +170,8 @@ func (p *Pool) prepareNew(ctx context.Context, path, agent, from, aside string) 
 	return nil
 }
 
-// recordOwnerAction writes into the changelog what the owner did with the whole database.
+// recordOwnerAction writes into the changelog what the owner did with the whole database, and
+// whose it is from now on.
 func (db *DB) recordOwnerAction(ctx context.Context, agent, text string) error {
 	err := db.db.Do(ctx, func(tx *sqlite.Tx) error {
 		if _, err := tx.Exec(`delete from _owner`); err != nil {
@@ -187,7 +191,7 @@ func (db *DB) recordOwnerAction(ctx context.Context, agent, text string) error {
 	return nil
 }
 
-// copyBackup copies what may be restored, and looks at the whole copy.
+// copyBackup copies what may be restored, and checks the whole copy.
 func copyBackup(ctx context.Context, from, to string) error {
 	err := sqlite.CopyFile(ctx, from, to)
 	if err == nil {
@@ -201,7 +205,7 @@ func copyBackup(ctx context.Context, from, to string) error {
 	return err
 }
 
-// putFilesAside moves the files of the migrations to the database that they are of. Those
+// putFilesAside moves the migration files to the replaced database, which they describe. Those
 // of the new one are written when it is opened.
 func putFilesAside(path, kept string) error {
 	var errs []error
@@ -222,7 +226,7 @@ func putFilesAside(path, kept string) error {
 	return errors.Join(errs...)
 }
 
-// findBackup gives the file that is meant, and what "last" passed over.
+// findBackup gives the file that is meant, and the damaged backups that "last" skipped.
 func (p *Pool) findBackup(ctx context.Context, agent, from string) (path string, passed []string, err error) {
 	all, err := p.Backups(agent)
 	if err != nil {
@@ -238,7 +242,7 @@ func (p *Pool) findBackup(ctx context.Context, agent, from string) (path string,
 			if sqlite.Verify(ctx, b.Path, applicationID, false) == nil {
 				return b.Path, passed, nil
 			}
-			if ctx.Err() != nil { // nobody knows what the rest of it holds
+			if ctx.Err() != nil { // the check was cut off, which says nothing about the backup
 				return "", nil, context.Cause(ctx)
 			}
 
@@ -281,18 +285,18 @@ func (p *Pool) findBackup(ctx context.Context, agent, from string) (path string,
 	return from, passed, nil
 }
 
-// Accept takes a database as it is that was refused because another program changed it, if
-// it is sound. The changelog tells of it, since it does not hold what was changed.
+// Accept lets a database be used again that was refused because another program changed it, if
+// it is sound. The changelog records that, since it does not hold what was changed.
 func (p *Pool) Accept(ctx context.Context, agent string) error {
 	if err := checkAgent(agent); err != nil {
 		return err
 	}
 
-	over, err := p.acquireExclusive(ctx, agent)
+	end, err := p.acquireExclusive(ctx, agent)
 	if err != nil {
 		return err
 	}
-	defer over()
+	defer end()
 
 	path := p.path(agent)
 	_, _, err = inspect(path, p.o.Logger)
@@ -307,6 +311,7 @@ func (p *Pool) Accept(ctx context.Context, agent string) error {
 	if err := sqlite.Verify(ctx, path, applicationID, true); err != nil {
 		return fmt.Errorf("it cannot be accepted as it is: %w", p.describe(agent, err))
 	}
+	// Opened files get their checksum when they are closed.
 	if err := writeMarker(path, marker{State: markerOpen}); err != nil {
 		return err
 	}

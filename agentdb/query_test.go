@@ -17,6 +17,7 @@ import (
 
 // OSA-56
 func TestQuery(t *testing.T) {
+	t.Parallel()
 	db := fresh(t)
 	expenses(t, db)
 	insert(t, db, "expenses",

@@ -12,6 +12,7 @@ import (
 // OSA-63: at most 8,000 characters, columns go first, then the oldest tables, and nothing
 // that is in a row.
 func TestSchemaString(t *testing.T) {
+	t.Parallel()
 	db := fresh(t)
 	schema := func() string {
 		t.Helper()
@@ -60,6 +61,7 @@ func TestSchemaString(t *testing.T) {
 
 // OSA-63: the SQL of views is the first to go, before any column, and their names stay.
 func TestSchemaStringShrinks(t *testing.T) {
+	t.Parallel()
 	db := fresh(t)
 	text := func() string {
 		t.Helper()
