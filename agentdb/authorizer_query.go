@@ -12,8 +12,7 @@ import (
 )
 
 // queryAuthorizer is the boundary between an agent's SQL and its file: SQLite asks it about every
-// action while a statement is compiled, and it allows reading alone, and of these tables
-// alone.
+// action while a statement is compiled, and it allows nothing but reading these tables.
 type queryAuthorizer struct{ readable map[string]bool }
 
 func (g queryAuthorizer) allow(action sqlite.Action, arg1, arg2, _, _ string) bool {
@@ -105,7 +104,7 @@ func (db *DB) readerFor(ctx context.Context, deleted bool) (*reader, error) {
 // openGuarded opens connections with, unless deleted rows are wanted, a temporary view over the
 // live rows of each table: temporary names win (C-4). The agent's views are there as well,
 // as temporary ones, because one in the file would find the tables behind the names. SQLite
-// looks at a view's columns when it is used, so one that is broken is nobody else's trouble.
+// resolves a view's columns when it is used, so a broken one does not disturb other queries.
 func (db *DB) openGuarded(ctx context.Context, deleted bool) (*sqlite.Guarded, error) {
 	rows, err := db.db.Read().QueryContext(ctx, `select m.name, m.type, m.sql,
 		case m.type when 'table' then exists (select 1 from pragma_table_xinfo(m.name) c where c.name = ?) else 0 end

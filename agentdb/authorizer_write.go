@@ -14,7 +14,7 @@ import (
 )
 
 // writeAuthorizer is the boundary of SQL that may write. SQLite asks it while a statement is
-// compiled, for what stands in the statement and for what its triggers and views would do.
+// compiled, about the statement itself and about what its triggers and views would do.
 type writeAuthorizer struct {
 	names map[string]bool // the agent's tables and views, in lower case
 	verb  string          // of the statement being compiled: "ALTER", "CREATE TABLE"; "" is the host's
@@ -40,9 +40,11 @@ func (g *writeAuthorizer) allow(action sqlite.Action, arg1, arg2, database, insi
 }
 
 func (g *writeAuthorizer) allowed(action sqlite.Action, arg1, arg2, database, inside string) bool {
+	// A change of the schema makes SQLite write its own tables; the agent's text never may.
 	internal := g.ddl() && inside == ""
 	switch action {
 	case msqlite.AuthSelect:
+		// CREATE TABLE … AS SELECT would make columns without types.
 		return g.verb != "CREATE TABLE" || inside != ""
 	case msqlite.AuthRecursive:
 		return true
@@ -120,17 +122,17 @@ func (g *writeAuthorizer) refresh(tx *sqlite.Tx) error {
 
 type authorizerKey struct{}
 
-// authorizerOf is the gate of a confined write.
+// authorizerOf is the authorizer of a confined write.
 func authorizerOf(ctx context.Context) *writeAuthorizer {
 	return ctx.Value(authorizerKey{}).(*writeAuthorizer)
 }
 
-// runConfined runs one write under the gate, a deadline and the limits.
+// runConfined runs one write under the authorizer, a deadline and the limits.
 func (db *DB) runConfined(ctx context.Context, op func(context.Context, *sqlite.Tx) error) error {
 	return db.confinedError(ctx, db.runConfinedWithin(ctx, sqlite.Confinement{Timeout: db.timeout, MaxPages: db.maxPages()}, op))
 }
 
-// runConfinedWithin runs one write under the gate and the bounds of how.
+// runConfinedWithin runs one write under the authorizer and the bounds of how.
 func (db *DB) runConfinedWithin(ctx context.Context, how sqlite.Confinement, op func(context.Context, *sqlite.Tx) error) error {
 	g := &writeAuthorizer{}
 	how.Allow, how.Ignore = g.allow, reservedTable
@@ -142,8 +144,8 @@ func (db *DB) runConfinedWithin(ctx context.Context, how sqlite.Confinement, op 
 	})
 }
 
-// maxPages keeps one statement from filling the disk: the file may grow to twice its quota
-// within a write, and is refused the next.
+// maxPages keeps one statement from filling the disk: within a write the file may grow to twice
+// its quota, and the next write is refused.
 func (db *DB) maxPages() int64 {
 	const page, least = 4096, 16 << 20
 	limit := db.quota.get()
@@ -163,7 +165,7 @@ func (db *DB) confinedError(ctx context.Context, err error) error {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case errors.Is(err, sqlite.ErrTimeout):
-		return &Error{Kind: kindTimeout, Retryable: true, Message: fmt.Sprintf("the write took longer than %s and was taken back; do it in smaller parts, and look for a trigger that repeats", db.timeout)}
+		return &Error{Kind: kindTimeout, Retryable: true, Message: fmt.Sprintf("the write took longer than %s and was rolled back; do it in smaller parts, and look for a trigger that repeats", db.timeout)}
 	}
 
 	switch sqlCode(err) {

@@ -33,7 +33,7 @@ const (
 //     {"columns":[…],"rows":[[…],…]}. Where the key is not among the columns, the rows have
 //     the numbers from…to, in order. A chunk of upserted rows: PK is {"keys":[…],"from":…,
 //     "to":…,"count":n}; Before has the rows that were there, After all rows as they became.
-//   - A chunk that was taken back: PK has "at" beside the rest, the instant at which the rows
+//   - A chunk that was undone: PK has "at" beside the rest, the instant at which the rows
 //     were written, and Before and After are the other way round: the rows that are in Before
 //     alone are gone.
 //   - The schema: SQL is what ran; Before and After are lists of the objects as they were

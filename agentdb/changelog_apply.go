@@ -24,17 +24,17 @@ func wholeNumber(v any) (int64, error) {
 	return n.Int64()
 }
 
-// Apply does steps in one transaction: those of the changelog on an empty database make its
-// contents again, those of Reverse, the newest change first, take them back. What it does is
-// in the changelog as well. Rows that a step does not find stay as they are.
+// Apply does steps in one transaction: those of the changelog, on an empty database, rebuild its
+// contents; those of Reverse, the newest change first, undo them. It writes to the changelog as
+// any other write. A step whose row does not exist changes nothing.
 func (db *DB) Apply(ctx context.Context, by By, steps []Step) (Affected, error) {
 	return confined(ctx, db, by, "apply", func(ctx context.Context, tx *sqlite.Tx) (Affected, error) {
 		return applySteps(ctx, tx, by, steps)
 	})
 }
 
-// applySteps runs inside a confined write. Triggers rest meanwhile, because what they did is
-// in the changelog too, and foreign keys are looked at in the end.
+// applySteps runs inside a confined write. Triggers are dropped meanwhile, because what they did
+// is in the changelog too, and foreign keys are checked at the end.
 func applySteps(ctx context.Context, tx *sqlite.Tx, by By, steps []Step) (out Affected, err error) {
 	if _, err := tx.SQL().ExecContext(ctx, "pragma defer_foreign_keys=1"); err != nil {
 		return out, err
@@ -102,7 +102,7 @@ func (a *applier) schema(ctx context.Context, s Step) error {
 	return err
 }
 
-// checkDrop keeps rows that a step does not know of from vanishing with their table.
+// checkDrop keeps a step from dropping a table with rows that it knows nothing of.
 func (a *applier) checkDrop(ctx context.Context, text string) error {
 	table, ok := strings.CutPrefix(strings.TrimSuffix(text, ";"), "DROP TABLE ")
 	if !ok || strings.Contains(table, ";") {
@@ -120,7 +120,7 @@ func (a *applier) checkDrop(ctx context.Context, text string) error {
 	return nil
 }
 
-// rows does steps about rows while the triggers are away.
+// rows does steps about rows without triggers.
 func (a *applier) rows(ctx context.Context, steps []Step) (affected int64, err error) {
 	triggers, err := a.dropTriggers(ctx)
 	if err != nil {
@@ -252,7 +252,7 @@ func (m Image) missingIn(t *tableLayout) (out []string) {
 	return out
 }
 
-// dropTriggers puts the triggers aside and gives what makes them again.
+// dropTriggers drops all triggers and gives the SQL that makes them again.
 func (a *applier) dropTriggers(ctx context.Context) (definitions []string, err error) {
 	objects, err := readObjects(a.tx)
 	if err != nil {

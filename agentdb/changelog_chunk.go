@@ -9,12 +9,12 @@ import (
 	"rouse/agentdb/tabular"
 )
 
-// errConfine says that a write may change or ask more than the rows it names, by a trigger,
-// a cascade or an expression of the agent's. It has to run confined and row by row.
+// errConfine says that a write may change or read more than the rows it names, by a trigger,
+// a cascade or an expression of the agent's. It has to run again, confined and row by row.
 var errConfine = errors.New("this write has to be confined")
 
-// checkPlain looks at the table before a chunk is written. What is written confined is recorded
-// by SQLite's hook, and has no row of its own for the chunk.
+// checkPlain checks the table before a chunk is written. What is written confined is recorded row
+// by row by SQLite's hook, and has no changelog row for the whole chunk.
 func (l *loader) checkPlain(ctx context.Context, c *chunk) error {
 	if l.tx.Confined() {
 		return nil
@@ -27,6 +27,8 @@ func (l *loader) checkPlain(ctx context.Context, c *chunk) error {
 		}
 		l.layout = t
 	}
+	// An upsert updates rows, which may cascade to tables that point here. And a chunk can be
+	// recorded as a whole only if each of its rows can be found again.
 	if !l.layout.plain || l.keys != nil && l.layout.parent || !l.numbered() && !l.keyed(c) {
 		return errConfine
 	}

@@ -18,7 +18,7 @@ type schemaObject struct {
 	SQL     string   `json:"sql"`
 	Columns []string `json:"columns,omitempty"` // of a table
 	Purpose string   `json:"purpose,omitempty"` // of a table
-	page    int64    // what stays when a table is renamed
+	page    int64    // the root page, which stays when a table is renamed
 }
 
 // readObjects reads the agent's schema, and the host's triggers on it.
@@ -48,7 +48,7 @@ func readObjects(tx *sqlite.Tx) ([]schemaObject, error) {
 	return out, rows.Err()
 }
 
-// schemaDiff gives the objects of which one side has no equal on the other.
+// schemaDiff gives the objects that only one side has, or has in another form.
 func schemaDiff(before, after []schemaObject) (was, became []schemaObject) {
 	missing := func(from, in []schemaObject) (out []schemaObject) {
 		for _, o := range from {
@@ -117,7 +117,7 @@ func parseObjects(text string) (out []schemaObject, err error) {
 	return out, err
 }
 
-// reverseSchema gives the statements that take a change of the schema back.
+// reverseSchema gives the statements that undo a change of the schema.
 func reverseSchema(was, became []schemaObject) ([]string, error) {
 	var drops, changes, makes []string
 	dropped := map[string]bool{}
@@ -170,7 +170,7 @@ func tablesOf(objects []schemaObject) (out []schemaObject) {
 	return out
 }
 
-// reverseAlter takes one ALTER TABLE back: it added columns, or renamed one or the table.
+// reverseAlter undoes one ALTER TABLE: it added columns, or renamed one or the table.
 func reverseAlter(was, became schemaObject) (out []string, err error) {
 	for n := len(became.Columns); n > len(was.Columns); n-- {
 		out = append(out, "ALTER TABLE "+quote(became.Name)+" DROP COLUMN "+quote(became.Columns[n-1]))

@@ -41,7 +41,7 @@ func (c Change) Steps() ([]Step, error) {
 	return out, nil
 }
 
-// Reverse says how a change is taken back, in the order in which that is done.
+// Reverse says how a change is undone, step by step in order.
 func (c Change) Reverse() ([]Step, error) {
 	if c.Op == opSchema {
 		was, err := parseObjects(c.Before)
@@ -56,7 +56,7 @@ func (c Change) Reverse() ([]Step, error) {
 
 		statements, err := reverseSchema(was, became)
 		if err != nil {
-			return nil, fmt.Errorf("change %d cannot be taken back: %w", c.ID, err)
+			return nil, fmt.Errorf("change %d cannot be undone: %w", c.ID, err)
 		}
 
 		return []Step{{Change: c.ID, Table: c.Table, SQL: statements}}, nil
@@ -75,7 +75,7 @@ func (c Change) Reverse() ([]Step, error) {
 	return steps, nil
 }
 
-// reversed finds the row where the step left it.
+// reversed is the opposite step. It finds the row under the key that the step gave it.
 func (s Step) reversed() Step {
 	if s.After != nil {
 		s.Key = s.Key.merged(*s.After)
@@ -113,10 +113,10 @@ type chunkKey struct {
 	From   any      `json:"from"`
 	To     any      `json:"to"`
 	Count  int64    `json:"count"`
-	At     string   `json:"at"` // of a chunk that was taken back: when it was written
+	At     string   `json:"at"` // of a chunk that was undone: when it was written
 }
 
-// isChunk says that a change is about rows that were written, or taken back, together.
+// isChunk says that a change is about rows that were written, or undone, together.
 func (c Change) isChunk() bool {
 	rows := c.After
 	if rows == "" {
@@ -159,7 +159,7 @@ func (c Change) chunk() ([]Step, error) {
 	return out, nil
 }
 
-// undoneChunk are the rows of a chunk that was taken back: it is the chunk the other way round.
+// undoneChunk gives the steps of a chunk that was undone: those of the chunk, reversed.
 func (c Change) undoneChunk(pk chunkKey) ([]Step, error) {
 	written := Change{ID: c.ID, At: pk.At, Table: c.Table, Before: c.After, After: c.Before}
 	pk.At = ""
@@ -200,8 +200,8 @@ func (c Change) chunkRow(pk chunkKey, row Image, was map[string]Image, i int) (S
 	return s, nil
 }
 
-// withTimestamps adds the host's columns, which the rows of a chunk do not carry. Tables without
-// them leave them out; see Apply.
+// withTimestamps adds the host's columns, which the rows of a chunk leave out because they are
+// the same for all. Tables without these columns ignore them; see storedIn.
 func (c Change) withTimestamps(m Image) Image {
 	if _, ok := m.Get(createdAt); ok {
 		return m

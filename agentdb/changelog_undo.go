@@ -12,26 +12,26 @@ import (
 	"rouse/agentdb/sqlite"
 )
 
-// UndoSpec says which run is taken back, and how far that may go.
+// UndoSpec says which run to undo, and how far that may go.
 type UndoSpec struct {
 	Run int64
 	// Force goes on where somebody else changed the same rows later; what they wrote there
-	// is lost. It is in the changelog.
+	// is then in the changelog alone.
 	Force  bool
-	DryRun bool // do everything, then take it back: the result says what would become of it
+	DryRun bool // do everything, then roll it back: the result says what an undo would do
 	// Progress, when set, hears how many of the run's entries of the changelog are done; one
 	// of an import has a thousand rows.
 	Progress func(done, of int64)
 }
 
-// Undone is what was taken back of a run, or would be.
+// Undone is what an undo of a run did, or would do.
 type Undone struct {
 	Run       int64         `json:"run"`
 	Done      bool          `json:"done"`     // it is in the file now
-	CanUndo   bool          `json:"can_undo"` // nothing stands against it
+	CanUndo   bool          `json:"can_undo"` // there is no conflict
 	Changes   int64         `json:"changes"`  // entries of the changelog
 	Tables    []UndoneTable `json:"tables"`
-	Schema    []string      `json:"schema"`    // SQL that takes changes of the schema back
+	Schema    []string      `json:"schema"`    // SQL that undoes changes of the schema
 	Conflicts []Conflict    `json:"conflicts"` // the first 20
 	InTheWay  int64         `json:"conflict_count"`
 	Left      []string      `json:"left"` // what stays, because it is not a row
@@ -59,14 +59,14 @@ const (
 	undoLength   = 512 << 20 // bytes of an entry of the changelog: one row of a file can have as much
 )
 
-// errRollback ends an undo that is not to stay.
-var errRollback = errors.New("the undo is taken back")
+// errRollback ends the transaction of an undo that is only tried.
+var errRollback = errors.New("the undo is rolled back")
 
-// Undo takes the changes of a run back, the newest first, in one transaction that is in the
-// changelog itself. Where a later change stands in the way, and Force is not set, nothing
-// happens and the result names it. A run's entries in the call journal go too: another
-// attempt at it does its writes anew. What a run did after it was taken back can be taken
-// back again; a quota does not hold an undo up.
+// Undo reverses the changes of a run, the newest first, in one transaction that is recorded in
+// the changelog itself. Where a later change conflicts, and Force is not set, nothing is changed
+// and the result names it. A run's entries in the call journal go too: another
+// attempt at it does its writes again. What a run did after it was undone can be undone as well.
+// A quota does not stop an undo.
 func (db *DB) Undo(ctx context.Context, by By, spec UndoSpec) (Undone, error) {
 	if spec.Run <= 0 {
 		return Undone{}, invalid("run", "there is no run %d", spec.Run)
@@ -76,7 +76,7 @@ func (db *DB) Undo(ctx context.Context, by By, spec UndoSpec) (Undone, error) {
 		by.Actor = actorUser
 	}
 
-	by.Run, by.Key = 0, "" // what an undo writes is not the run's
+	by.Run, by.Key = 0, "" // what an undo writes is not the run's, or it would be undone too
 	var u *undoer
 	how := sqlite.Confinement{Timeout: undoTimeout, MaxLength: undoLength}
 	err := db.runConfinedWithin(ctx, how, func(ctx context.Context, tx *sqlite.Tx) error {
@@ -134,12 +134,12 @@ func (db *DB) undoError(ctx context.Context, spec UndoSpec, err error) error {
 		return err
 	}
 	if errors.Is(err, sqlite.ErrTimeout) {
-		return &Error{Kind: kindTimeout, Retryable: true, Message: fmt.Sprintf("taking run %d back took longer than %s, so nothing of it was taken back", spec.Run, undoTimeout)}
+		return &Error{Kind: kindTimeout, Retryable: true, Message: fmt.Sprintf("undoing run %d took longer than %s, so nothing of it was undone", spec.Run, undoTimeout)}
 	}
 	return db.explain(ctx, err)
 }
 
-// undoer takes one run back inside a transaction.
+// undoer undoes one run inside a transaction.
 type undoer struct {
 	*applier
 	spec              UndoSpec
@@ -147,7 +147,7 @@ type undoer struct {
 	counts            map[string]*UndoneTable
 	upto              int64
 	conflicts         map[string]bool // table and key
-	suspended         []string        // definitions of the triggers that are away
+	suspended         []string        // definitions of the triggers that are dropped meanwhile
 	triggersSuspended bool
 	renamed           []rename // nil: not read yet
 }
@@ -160,6 +160,7 @@ func newUndoer(tx *sqlite.Tx, by By, spec UndoSpec) *undoer {
 }
 
 func (u *undoer) run(ctx context.Context) error {
+	// Rows go and come in the order of the changelog, and are only consistent at the end.
 	if _, err := u.tx.SQL().ExecContext(ctx, "pragma defer_foreign_keys=1"); err != nil {
 		return err
 	}
@@ -195,7 +196,7 @@ func (u *undoer) run(ctx context.Context) error {
 	return u.listRemaining(ctx)
 }
 
-// changeIDs are the changes of the run since it was last taken back, the newest first.
+// changeIDs are the changes of the run since it was last undone, the newest first.
 func (u *undoer) changeIDs(ctx context.Context) ([]int64, error) {
 	rows, err := u.tx.SQL().QueryContext(ctx, `select id from _changelog where run_id = ?1 and actor in ('agent', 'migration')
 		and id > (select coalesce(max(upto), 0) from _undone where run_id = ?1) order by id desc`, u.spec.Run)
@@ -241,7 +242,7 @@ func (u *undoer) undoChange(ctx context.Context, c Change) error {
 	steps, err := c.Reverse()
 	if err != nil {
 		if c.Op == opSchema {
-			return &Error{Kind: kindRejected, Field: "run", Message: fmt.Sprintf("run %d cannot be taken back: %v", u.spec.Run, err)}
+			return &Error{Kind: kindRejected, Field: "run", Message: fmt.Sprintf("run %d cannot be undone: %v", u.spec.Run, err)}
 		}
 		return err
 	}
@@ -258,7 +259,7 @@ func (u *undoer) undoChange(ctx context.Context, c Change) error {
 	return u.undoRows(ctx, steps)
 }
 
-// undoRows does steps about rows while the triggers rest; their effects have steps of their own.
+// undoRows does steps about rows without triggers, whose effects have steps of their own.
 func (u *undoer) undoRows(ctx context.Context, steps []Step) error {
 	if len(steps) == 0 {
 		return nil
@@ -323,6 +324,7 @@ func (u *undoer) undoRow(ctx context.Context, s Step) error {
 		if !u.spec.Force {
 			return nil
 		}
+		// Where another row has the same unique value by now, Force replaces that one.
 		query = strings.Replace(query, " OR ABORT ", " OR REPLACE ", 1)
 		result, err = u.tx.SQL().ExecContext(ctx, query, args...)
 	}
@@ -378,7 +380,7 @@ func (u *undoer) layout(ctx context.Context, name string) (*tableLayout, error) 
 	return t, nil
 }
 
-// suspendTriggers puts the triggers aside until the schema is needed as it is.
+// suspendTriggers drops the triggers until the schema is needed as it is.
 func (u *undoer) suspendTriggers(ctx context.Context) (err error) {
 	if u.triggersSuspended {
 		return nil
@@ -398,8 +400,9 @@ func (u *undoer) restoreTriggers(ctx context.Context) error {
 	return nil
 }
 
-// recordUndo keeps what the transaction has to say about itself.
+// recordUndo records the undo itself.
 func (u *undoer) recordUndo() error {
+	// A resumed attempt would otherwise take its writes for done.
 	if _, err := u.tx.Exec(`delete from _calls where run = ?`, u.spec.Run); err != nil {
 		return err
 	}
@@ -408,7 +411,7 @@ func (u *undoer) recordUndo() error {
 	}
 
 	if len(u.out.Schema) > 0 {
-		_, err := recordMigration(u.tx, u.by, migration{slug: fmt.Sprintf("undo-run-%d", u.spec.Run), description: fmt.Sprintf("Takes run %d back", u.spec.Run), up: strings.Join(u.out.Schema, ";\n") + ";"})
+		_, err := recordMigration(u.tx, u.by, migration{slug: fmt.Sprintf("undo-run-%d", u.spec.Run), description: fmt.Sprintf("Undo of run %d", u.spec.Run), up: strings.Join(u.out.Schema, ";\n") + ";"})
 		if err != nil {
 			return err
 		}
@@ -432,7 +435,7 @@ func (u *undoer) result(done bool) Undone {
 	return out
 }
 
-// listRemaining names what the run left that is neither a row nor the schema.
+// listRemaining names what stays because it is neither a row nor part of the schema.
 func (u *undoer) listRemaining(ctx context.Context) error {
 	rows, err := u.tx.SQL().QueryContext(ctx, `select name from _views where run_id = ? order by name`, u.spec.Run)
 	if err != nil {
@@ -451,8 +454,8 @@ func (u *undoer) listRemaining(ctx context.Context) error {
 	return rows.Err()
 }
 
-// UndoneAt is when a run was last taken back, zero when it was not. What the run recorded
-// before that has not happened any more.
+// UndoneAt is when a run was last undone, zero when it was not. What the run recorded before that
+// is no longer in the database.
 func (db *DB) UndoneAt(ctx context.Context, run int64) (time.Time, error) {
 	var at string
 	if err := db.db.Read().QueryRowContext(ctx, `select coalesce(max(at), '') from _undone where run_id = ?`, run).Scan(&at); err != nil || at == "" {

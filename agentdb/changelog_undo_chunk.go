@@ -8,10 +8,11 @@ import (
 	"strings"
 )
 
-// undoChunk takes back a chunk of rows that nobody has touched since, by a statement or two;
+// undoChunk undoes a chunk of rows that nobody has changed since, by a statement or two;
 // an import of a million rows is a thousand of these. With done false nothing happened, and
-// the rows have to be looked at one by one.
+// the rows have to be undone one by one.
 func (u *undoer) undoChunk(ctx context.Context, c Change) (done bool, err error) {
+	// The images have the old names, and SQL reads them as they are.
 	if since, err := u.renamesAfter(ctx, c.ID, c.Table); len(since) > 0 || err != nil {
 		return false, err
 	}
@@ -19,6 +20,7 @@ func (u *undoer) undoChunk(ctx context.Context, c Change) (done bool, err error)
 		return false, err
 	}
 
+	// Deleting rows that others point at may cascade, which is only recorded row by row.
 	t, err := u.layout(ctx, c.Table)
 	if err != nil || t == nil || t.parent {
 		return false, err
@@ -35,6 +37,7 @@ func (u *undoer) undoChunk(ctx context.Context, c Change) (done bool, err error)
 		return false, err
 	}
 
+	// Half of a chunk must not stay when the other half turns out to need the way row by row.
 	if _, err := u.tx.Exec("savepoint chunk"); err != nil {
 		return false, err
 	}
@@ -68,7 +71,7 @@ func firstError(errs ...error) error {
 	return nil
 }
 
-// chunkUndo takes one chunk back. Its rows are found by SQL that reads their keys out of the
+// chunkUndo undoes one chunk. Its rows are found by SQL that reads their keys out of the
 // image itself.
 type chunkUndo struct {
 	u             *undoer
@@ -104,7 +107,7 @@ func (m chunkImage) exact() bool {
 	return !strings.Contains(rows, `{"`) // inside a text its quote has a backslash
 }
 
-// newChunkUndo is nil for a chunk that has to be taken back row by row.
+// newChunkUndo is nil for a chunk that has to be undone row by row.
 func newChunkUndo(u *undoer, t *tableLayout, c Change) (*chunkUndo, error) {
 	w := &chunkUndo{u: u, t: t, at: c.At}
 	if err := decodeNumbers(c.PK, &w.pk); err != nil {

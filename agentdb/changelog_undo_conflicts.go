@@ -89,7 +89,7 @@ func (u *undoer) addRowConflict(ctx context.Context, s Step, why string) {
 	key := s.Key.String()
 	if id := strings.ToLower(s.Table) + key; u.conflicts[id] {
 		return
-	} else if len(u.conflicts) < 1<<20 {
+	} else if len(u.conflicts) < 1<<20 { // bounds the memory; beyond it a row may count twice
 		u.conflicts[id] = true
 	}
 	u.addConflict(s.Table, key, why+u.lastChangeBy(ctx, s, key))
@@ -113,7 +113,7 @@ func (u *undoer) lastChangeBy(ctx context.Context, s Step, key string) string {
 	err := u.tx.SQL().QueryRowContext(ctx, `select run_id, actor, ts from _changelog
 		where id > ? and run_id <> ? and "table" = ? collate nocase and pk = ? order by id desc limit 1`, s.Change, u.spec.Run, s.Table, key).Scan(&run, &actor, &at)
 	switch {
-	case err != nil: // an extra: the conflict itself is told
+	case err != nil: // only an extra: the conflict itself is reported
 		return ""
 	case run == 0:
 		return fmt.Sprintf(" (by %s, %s)", actor, at)
@@ -122,7 +122,7 @@ func (u *undoer) lastChangeBy(ctx context.Context, s Step, key string) string {
 	return fmt.Sprintf(" (by run %d, %s)", run, at)
 }
 
-// checkForeignKeys are rows of others that would point at rows that are gone.
+// checkForeignKeys finds rows of others that would point at rows that are gone.
 func (u *undoer) checkForeignKeys(ctx context.Context) error {
 	rows, err := u.tx.SQL().QueryContext(ctx, `select "table", coalesce(rowid, 0), parent from pragma_foreign_key_check`)
 	if err != nil {
@@ -137,7 +137,7 @@ func (u *undoer) checkForeignKeys(ctx context.Context) error {
 			return err
 		}
 		if u.spec.Force {
-			return &Error{Kind: kindRejected, Field: "run", Message: fmt.Sprintf("run %d cannot be taken back: row %d of %s points at a row of %s that the run wrote. Force does not help here; delete or change that row first", u.spec.Run, row, table, parent)}
+			return &Error{Kind: kindRejected, Field: "run", Message: fmt.Sprintf("run %d cannot be undone: row %d of %s points at a row of %s that the run wrote. Force does not help here; delete or change that row first", u.spec.Run, row, table, parent)}
 		}
 		u.addConflict(table, fmt.Sprintf(`{"rowid":%d}`, row), "it points at a row of "+parent+" that the run wrote")
 	}

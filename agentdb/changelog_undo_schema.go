@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// undoSchema takes a change of the schema back: a table that the run made is dropped once the
+// undoSchema undoes a change of the schema: a table that the run made is dropped once the
 // run's rows are out of it, and no others are in.
 func (u *undoer) undoSchema(ctx context.Context, c Change, s Step) error {
 	became, err := parseObjects(c.After)
@@ -71,7 +71,7 @@ func (u *undoer) runStatements(ctx context.Context, s Step) ([]string, error) {
 			if sqlCode(err) == 0 {
 				return ran, err
 			}
-			return ran, &Error{Kind: kindRejected, Field: "run", Message: fmt.Sprintf("run %d cannot be taken back: %s is refused: %s", u.spec.Run, text, sqlText(err))}
+			return ran, &Error{Kind: kindRejected, Field: "run", Message: fmt.Sprintf("run %d cannot be undone: %s is refused: %s", u.spec.Run, text, sqlText(err))}
 		}
 
 		ran, u.out.Schema = append(ran, text), append(u.out.Schema, text)
@@ -80,7 +80,7 @@ func (u *undoer) runStatements(ctx context.Context, s Step) ([]string, error) {
 	return ran, nil
 }
 
-// prepareDrop looks for rows and values of others that a statement would take along. With Force
+// prepareDrop looks for rows and values of others that a statement would delete. With Force
 // the rows are deleted first, so that the changelog has them.
 func (u *undoer) prepareDrop(ctx context.Context, text string) (bool, error) {
 	if table, ok := strings.CutPrefix(text, "DROP TABLE "); ok {
@@ -131,8 +131,8 @@ func (u *undoer) prepareDrop(ctx context.Context, text string) (bool, error) {
 	return rows == 0 || u.spec.Force, nil
 }
 
-// checkDependents looks for what others made and what would not work any more. With Force it goes
-// too, and its SQL is given.
+// checkDependents looks for what others made that would not work any more. With Force it is dropped
+// too; dropped is the SQL for that.
 func (u *undoer) checkDependents(ctx context.Context, before, after, became []schemaObject) (dropped []string, err error) {
 	for _, o := range before {
 		is := func(p schemaObject) bool { return p.Type == o.Type && p.Name == o.Name }

@@ -36,12 +36,12 @@ type Options struct {
 	Timeout time.Duration
 	// Agent is whose database it is, kept in the file when it has no owner yet.
 	Agent string
-	// Backups is how many copies are kept of those that are made by themselves before the
-	// schema changes; 0 means that none are made.
+	// Backups is how many of the copies are kept that are made automatically before the schema
+	// changes; 0 means that none are made.
 	Backups int
-	Logger  *slog.Logger // of what goes on without being done; nil: nobody hears of it
+	Logger  *slog.Logger // for problems that do not fail a call; nil logs nothing
 
-	scratch bool // it is to take the place of another: nothing is written beside it
+	scratch bool // it will replace another: nothing is written beside it
 }
 
 // DB is one agent's open database. Its methods may be called at once.
@@ -55,9 +55,9 @@ type DB struct {
 	agent         string
 	backupsToKeep int                // backups
 	background    sync.WaitGroup     // work that goes on after its call has returned
-	stop          context.CancelFunc // of what may be given up
-	filesMu       sync.Mutex         // of the migrations
-	backupMu      sync.Mutex         // one backup at a time
+	stop          context.CancelFunc // ends the part of background that may be given up
+	filesMu       sync.Mutex         // held while the migration files are written
+	backupMu      sync.Mutex         // held while a backup is written
 
 	mu      sync.Mutex
 	readers map[bool]*reader // by whether they see deleted rows
@@ -95,6 +95,8 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 		path: o.Path, timeout: o.Timeout, log: o.Logger, agent: o.Agent, backupsToKeep: o.Backups, quota: quota{limit: o.Quota}, readers: map[bool]*reader{},
 		marker: markerKeeper{path: o.Path, markedOpen: s.State == markerOpen},
 	}
+	// Checking a very large file would keep its agent waiting for minutes, so it is checked while
+	// it is in use.
 	late := !whole && fileSize(o.Path) > maxCheck
 	db.db, err = sqlite.Open(ctx, sqlite.Options{
 		Path: o.Path, ApplicationID: applicationID, Migrations: steps, Whole: whole || late, BeforeWrite: db.marker.markOpen,
@@ -115,7 +117,7 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	return db, nil
 }
 
-// start does what an opened database begins with.
+// start prepares an opened database for its first call.
 func (db *DB) start(ctx context.Context, s marker, late, scratch bool) error {
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
 	db.stop = stop
@@ -125,7 +127,9 @@ func (db *DB) start(ctx context.Context, s marker, late, scratch bool) error {
 		db.marker.setChecked()
 	}
 
-	if s.State == "" || hasLog(db.path) { // made just now, by an older rouse, or migrated
+	// It was made just now, comes from an older rouse, or was migrated: it changed without the
+	// marker saying so.
+	if s.State == "" || hasLog(db.path) {
 		if err := db.marker.markOpen(); err != nil {
 			return err
 		}
@@ -149,7 +153,7 @@ func (db *DB) start(ctx context.Context, s marker, late, scratch bool) error {
 	return nil
 }
 
-// Close finishes the writes that were accepted, closes the file and seals it.
+// Close finishes the writes that were accepted, closes the file and stores its checksum.
 func (db *DB) Close() error {
 	db.stop()
 	db.background.Wait()
@@ -176,7 +180,7 @@ func (db *DB) Replay(ctx context.Context, run int64, key string) (json.RawMessag
 	return result, result != nil, err
 }
 
-// recall looks into the journal outside a write; op "" stands for any.
+// recall reads the journal outside a write; op "" stands for any.
 func (db *DB) recall(ctx context.Context, by By, op string) ([]byte, error) {
 	if by.Key == "" {
 		return nil, nil
@@ -184,9 +188,9 @@ func (db *DB) recall(ctx context.Context, by By, op string) ([]byte, error) {
 	return scanCall(db.db.Read().QueryRowContext(ctx, selectCall, by.Run, by.Key), by, op)
 }
 
-// write does one write once: a call that the journal knows gives its stored result, and a
-// new one stores its result in the transaction of its work. It shares that transaction with
-// others, unless the work turns out to need a confined one.
+// write does one write once: a call that is in the journal returns its stored result, and a new
+// one stores its result in the transaction of its work. The transaction is shared with others,
+// unless the work turns out to need a confined one.
 func write[T any](ctx context.Context, db *DB, by By, op string, do func(context.Context, *sqlite.Tx) (T, error)) (T, error) {
 	stored, err := db.write(ctx, by, op, false, func(ctx context.Context, tx *sqlite.Tx) (any, error) { return do(ctx, tx) })
 	if errors.Is(err, errConfine) {
@@ -195,7 +199,7 @@ func write[T any](ctx context.Context, db *DB, by By, op string, do func(context
 	return decodeResult[T](stored, err)
 }
 
-// confined does one write once, by itself, under the gate and a deadline.
+// confined does one write once, by itself, under the authorizer and a deadline.
 func confined[T any](ctx context.Context, db *DB, by By, op string, do func(context.Context, *sqlite.Tx) (T, error)) (T, error) {
 	stored, err := db.write(ctx, by, op, true, func(ctx context.Context, tx *sqlite.Tx) (any, error) { return do(ctx, tx) })
 	return decodeResult[T](stored, err)
@@ -260,6 +264,7 @@ func (db *DB) write(ctx context.Context, by By, op string, alone bool, do func(c
 	if err == nil || errors.Is(err, errConfine) {
 		return stored, err
 	}
+	// A commit can be durable although it returned an error.
 	if stored = db.recallAfterError(ctx, by, op, err); stored != nil {
 		return stored, nil
 	}
@@ -267,8 +272,8 @@ func (db *DB) write(ctx context.Context, by By, op string, alone bool, do func(c
 	return nil, db.explain(ctx, err)
 }
 
-// recallAfterError looks whether a write is in the file although its commit returned an error: such
-// an error says nothing about the outcome.
+// recallAfterError returns the result of a write that is in the file although its commit returned an
+// error: such an error says nothing about the outcome. An *Error was raised before the commit.
 func (db *DB) recallAfterError(ctx context.Context, by By, op string, err error) []byte {
 	var bad *Error
 	if errors.As(err, &bad) {

@@ -15,8 +15,8 @@
 // Import reads the whole file (64 MiB at most, 256 MiB for an owner) before it takes the
 // writer. Types of a new table are inferred from every row, not from a sample, and only
 // where nothing is lost: "007", "+49 30", "12,50" and 20-digit numbers stay text. Rows that
-// do not fit are left out, counted and told about; who wants all rows or none can have that
-// by failing on rows_skipped, while a refusal by itself could not be overruled. A file of
+// do not fit are left out, counted and reported; a caller who wants all rows or none can fail
+// on rows_skipped, while a refusal could not be overruled. A file of
 // which more than half does not fit was misread, and is refused as a whole.
 //
 // Spreadsheets are read and written with the standard library alone. Libraries build the

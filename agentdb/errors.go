@@ -126,9 +126,9 @@ func (db *DB) explain(ctx context.Context, err error) error {
 // diskFullError says what SQLite means by a full database. limit is the quota that bounded the write,
 // 0 when none did.
 func (db *DB) diskFullError(ctx context.Context, err error, limit int64) error {
-	// What a write put into the log before it failed keeps its room there, although it was
-	// taken back: room that others need, the ledger first of all.
-	_, _ = db.db.Read().ExecContext(context.WithoutCancel(ctx), "pragma wal_checkpoint(truncate)") // a help, the error itself is told
+	// What a failed write put into the log keeps its space there although it was rolled back,
+	// and others need that space, the ledger first of all.
+	_, _ = db.db.Read().ExecContext(context.WithoutCancel(ctx), "pragma wal_checkpoint(truncate)") // only helps; the error itself is returned
 	const lastID = `select name from sqlite_sequence where seq = 9223372036854775807 limit 1`
 	var table string
 	switch e := db.db.Read().QueryRowContext(ctx, lastID).Scan(&table); {
@@ -136,7 +136,7 @@ func (db *DB) diskFullError(ctx context.Context, err error, limit int64) error {
 		return invalid("", "the table %s has given out the largest id there is, so SQLite has no next one, and nothing was written: give each row an id of its own, or make a new table and copy the rows", table)
 	case limit > 0:
 		return &Error{Kind: kindRejected, Message: fmt.Sprintf(
-			"the write was taken back: it would take the database to more than twice its quota of %s, or the disk is full. Write less at once; the owner looks at the free space beside %s, and can raise database.quota of this agent", text.Size(limit), db.path)}
+			"the write was rolled back: it would take the database to more than twice its quota of %s, or the disk is full. Write less at once; the owner looks at the free space beside %s, and can raise database.quota of this agent", text.Size(limit), db.path)}
 	}
 
 	return fmt.Errorf("the disk is full, so nothing was written to %s; free some space and try again: %w", db.path, err)

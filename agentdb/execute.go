@@ -68,7 +68,7 @@ type script struct {
 	statements []statement
 	args       []any
 
-	done Executed // set anew by each run
+	done Executed // reset whenever the transaction begins
 }
 
 func newScript(text string) (*script, error) {

@@ -116,7 +116,7 @@ const ApplicationID = applicationID
 // FileSize is 0 when there is no file.
 func FileSize(path string) int64 { return fileSize(path) }
 
-// Measure reads a file as its seal is made.
+// Measure reads a file as for its checksum.
 func Measure(path string) error {
 	_, _, err := fileChecksum(path)
 	return err

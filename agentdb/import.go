@@ -49,7 +49,7 @@ type Imported struct {
 const modeUpsert = "upsert"
 
 // Import writes the rows of a file in one transaction. Rows that do not fit are left out,
-// counted in RowsSkipped and told about in SampleErrors; when they are more than half, the
+// counted in RowsSkipped and explained in SampleErrors; when they are more than half, the
 // file is not what it was taken for, and it is refused as a whole. So is one that cannot be
 // read to its end.
 func (db *DB) Import(ctx context.Context, by By, spec ImportSpec) (Imported, error) {
@@ -69,7 +69,7 @@ func (db *DB) Import(ctx context.Context, by By, spec ImportSpec) (Imported, err
 	}
 
 	// The log goes into the file first: if the disk is too small for what follows, the room
-	// that the log takes can be given back only while nothing in it is needed (see full).
+	// that the log takes can be given back only while nothing in it is needed (see diskFullError).
 	_, _ = db.db.Read().ExecContext(ctx, "pragma wal_checkpoint(passive)")
 	imported, err := write(ctx, db, by, opImport, func(ctx context.Context, tx *sqlite.Tx) (Imported, error) {
 		return db.importRows(ctx, tx, by, spec, s)
@@ -165,7 +165,7 @@ func (db *DB) importRows(ctx context.Context, tx *sqlite.Tx, by By, spec ImportS
 	return out, nil
 }
 
-// checkChunks is after how many chunks an import looks at the quota and tells its progress.
+// checkChunks is after how many chunks an import checks the quota and reports its progress.
 const checkChunks = 16
 
 // checkRoom ends an import that takes the file to twice its quota: what a write may do is

@@ -19,7 +19,7 @@ const (
 	maxSlug        = 48 // characters, OSA-53
 )
 
-// MigrateSpec changes the schema, and says how that would be taken back.
+// MigrateSpec changes the schema, and says how that would be undone.
 type MigrateSpec struct {
 	Up, Down    string // SQL; Up runs in one transaction, Down is only kept
 	Description string
@@ -44,7 +44,7 @@ func (db *DB) Migrate(ctx context.Context, by By, spec MigrateSpec) (Migrated, e
 		return Migrated{}, inField("up_sql", err)
 	}
 	if strings.TrimSpace(spec.Down) == "" {
-		return Migrated{}, invalid("down_sql", "give the SQL that would take the migration back; it is kept, not run")
+		return Migrated{}, invalid("down_sql", "give the SQL that would undo the migration; it is stored, not run")
 	}
 	if _, err := splitScript(spec.Down); err != nil {
 		return Migrated{}, inField("down_sql", err)

@@ -33,7 +33,7 @@ func benchFull(b *testing.B) (db *agentdb.DB, path string) {
 }
 
 // BenchmarkBackup is a backup with the look at it, and the two ways of looking at a database
-// that is opened: against its seal, and with SQLite's quick check.
+// that is opened: against its checksum, and with SQLite's quick check.
 func BenchmarkBackup(b *testing.B) {
 	db, path := benchFull(b)
 	size := agentdb.FileSize(path)
@@ -45,7 +45,7 @@ func BenchmarkBackup(b *testing.B) {
 		}
 	})
 
-	b.Run("seal", func(b *testing.B) {
+	b.Run("checksum", func(b *testing.B) {
 		b.SetBytes(size)
 		for b.Loop() {
 			if err := agentdb.Measure(to); err != nil {

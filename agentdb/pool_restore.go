@@ -104,7 +104,7 @@ func (p *Pool) Reset(ctx context.Context, agent string, idle func(context.Contex
 	return p.replace(ctx, Replaced{Agent: agent, Passed: []string{}}, idle, func(string) error { return nil })
 }
 
-// replace lets make write the new database; where it writes nothing, it is an empty one.
+// replace has make write the new database; if that writes nothing, it is an empty one.
 func (p *Pool) replace(ctx context.Context, out Replaced, idle func(context.Context) error, make func(path string) error) (Replaced, error) {
 	agent := out.Agent
 	end, err := p.acquireExclusive(ctx, agent)

@@ -244,7 +244,7 @@ func TestPoolOfManyAgents(t *testing.T) {
 	}
 }
 
-// A file that nobody uses for a while is closed, and thereby sealed.
+// A file that nobody uses for a while is closed, and thereby gets its checksum.
 func TestPoolClosesWhatRests(t *testing.T) {
 	dir := t.TempDir()
 	p := pool(t, agentdb.PoolOptions{Dir: dir, Idle: time.Millisecond})

@@ -247,7 +247,7 @@ func (db *DB) suggest(ctx context.Context, text string) string {
 func (db *DB) suggestIn(ctx context.Context, q querier, message string) string {
 	tables, err := readTables(ctx, q, "")
 	if err != nil {
-		return "" // the advice is an extra; the error itself is told
+		return "" // the advice is an extra; the error itself is returned
 	}
 
 	if name, ok := strings.CutPrefix(message, "no such table: "); ok {

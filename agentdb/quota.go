@@ -75,7 +75,7 @@ func (q *quota) update(used int64) (warning string) {
 	return fmt.Sprintf("the database uses %s of its quota of %s; beyond it nothing more is written", text.Size(used), text.Size(q.limit))
 }
 
-// measure looks at the file and its log. The log keeps its size after its content went
+// measure reads the sizes of the file and its log. The log keeps its size after its content went
 // into the file, so it is emptied before it counts against the agent.
 func (db *DB) measure(ctx context.Context) (warning string, err error) {
 	used, err := db.size()

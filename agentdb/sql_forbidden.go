@@ -33,7 +33,7 @@ func (s *statement) forbiddenReason() string {
 	case "VACUUM", "ANALYZE", "REINDEX":
 		return first + " is not allowed: the host looks after the file"
 	case "BEGIN", "COMMIT", "END", "ROLLBACK", "SAVEPOINT", "RELEASE":
-		return first + " is not allowed: each call is one transaction already, and an error takes all of it back"
+		return first + " is not allowed: each call is one transaction already, and an error rolls all of it back"
 	case "EXPLAIN":
 		return "EXPLAIN is not allowed here: leave it out and run the statement"
 	case "CREATE":

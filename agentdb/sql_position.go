@@ -15,7 +15,7 @@ import (
 var messageName = regexp.MustCompile(`(?s)(?:no such (?:table|column|function|index|view|trigger|collation sequence): |ambiguous column name: |has no column named |near "|wrong number of arguments to function |unrecognized token: ")("[^"]+"|[^"\s(]+)`)
 
 // locate finds where in SQL an error arose, -1 when that cannot be told. SQLite's driver
-// does not hand the offset over, so it is the first place where the name stands.
+// does not report the offset, so it is the first place where the name occurs.
 func locate(sql, message string) int {
 	m := messageName.FindStringSubmatch(message)
 	if m == nil {

@@ -137,7 +137,7 @@ func (s *statement) verb() string {
 	}
 }
 
-// has says whether a word stands outside all parentheses.
+// has says whether a word occurs outside all parentheses.
 func (s *statement) has(text string) bool {
 	for _, w := range s.words {
 		if w.depth == 0 && w.text == text {

@@ -2,9 +2,9 @@ package agentdb
 
 import "strings"
 
-// checkSelect is the first gate: it looks at the text of a query and says in plain words
-// what is wrong with it. It returns the statement without a final semicolon. It is not the
-// boundary; that is the authorizer (see gate.go).
+// checkSelect checks the text of a query first, because it can say in plain words what is wrong
+// with it. It returns the statement without a final semicolon. It is not the
+// boundary; that is the authorizer (see queryAuthorizer).
 func checkSelect(sql string) (string, error) {
 	if strings.ContainsRune(sql, 0) {
 		return "", invalid("sql", "the SQL holds a NUL character")

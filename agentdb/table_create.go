@@ -114,7 +114,7 @@ func applySchema(ctx context.Context, tx *sqlite.Tx, by By, at, table string, st
 }
 
 // quotaWarnings measures the file after a write and adds the warning that this may give. The
-// write stands, whatever becomes of the caller or of the measuring.
+// write is done, even if the caller gives up or measuring fails.
 func (db *DB) quotaWarnings(ctx context.Context, warnings []string) []string {
 	warning, err := db.measure(context.WithoutCancel(ctx))
 	if err != nil {

@@ -52,7 +52,7 @@ func (db *DB) Restore(ctx context.Context, by By, table string, where map[string
 func (db *DB) mark(ctx context.Context, by By, op, table string, where map[string]any) (Affected, error) {
 	return db.change(ctx, by, op, table, func(t *Table) (string, []any, error) {
 		if !t.hasHost {
-			return "", nil, invalid("table", "the table %s was made with SQL and has no column %s, so its rows cannot be marked: delete them for good with db_execute (DELETE … WHERE), or make the table anew with db_create_table", t.Name, deletedAt)
+			return "", nil, invalid("table", "the table %s was made with SQL and has no column %s, so its rows cannot be marked: delete them for good with db_execute (DELETE … WHERE), or make a new table with db_create_table", t.Name, deletedAt)
 		}
 
 		query, args, err := t.where(where)

@@ -206,7 +206,7 @@ func (v View) stored(text string) (ViewResult, error) {
 	return out, nil
 }
 
-// RefreshViews asks the views anew that want it at the end of a run. A view that does not
+// RefreshViews queries the views again that want it at the end of a run. A view that does not
 // work any more keeps its last result; its error is among those that are returned.
 func (db *DB) RefreshViews(ctx context.Context) error {
 	views, err := db.Views(ctx)
