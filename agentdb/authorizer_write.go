@@ -148,7 +148,7 @@ func (db *DB) runConfinedWithin(ctx context.Context, how sqlite.Confinement, op 
 // its quota, and the next write is refused.
 func (db *DB) maxPages() int64 {
 	const page, least = 4096, 16 << 20
-	limit := db.quota.get()
+	limit := db.quota.limitBytes()
 	if limit <= 0 {
 		return 0
 	}
@@ -170,7 +170,7 @@ func (db *DB) confinedError(ctx context.Context, err error) error {
 
 	switch sqlCode(err) {
 	case sqlite3.SQLITE_FULL:
-		return db.diskFullError(ctx, err, db.quota.get())
+		return db.diskFullError(ctx, err, db.quota.limitBytes())
 	case sqlite3.SQLITE_AUTH:
 		return invalid("", "%s: a trigger, a view or a default of this table reaches for what is not the agent's; nothing was written", sqlText(err))
 	case sqlite3.SQLITE_NOMEM:

@@ -67,8 +67,8 @@ func replay(t testing.TB, db *agentdb.DB) *agentdb.DB {
 	return again
 }
 
-// unwind takes everything back that the changelog knows.
-func unwind(t testing.TB, db *agentdb.DB) {
+// reverseAll takes everything back that the changelog knows.
+func reverseAll(t testing.TB, db *agentdb.DB) {
 	t.Helper()
 	all := changes(t, db)
 	slices.Reverse(all)
@@ -117,7 +117,7 @@ func TestChangelogReplays(t *testing.T) {
 		}
 
 		log := dump(t, db)
-		unwind(t, db)
+		reverseAll(t, db)
 		if got := contents(t, db); got != "" {
 			r.Fatalf("taken back:\n%s\n\n%s", got, log)
 		}

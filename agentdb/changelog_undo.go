@@ -55,8 +55,8 @@ type Conflict struct {
 const (
 	maxConflicts = 20
 	undoTimeout  = 30 * time.Minute
-	undoCache    = 32 << 10  // KiB of pages: rows that a text tells apart lie all over their file
-	undoLength   = 512 << 20 // bytes of an entry of the changelog: one row of a file can have as much
+	undoCacheKiB = 32 << 10  // KiB of pages: rows that a text tells apart lie all over their file
+	undoMaxEntry = 512 << 20 // bytes of an entry of the changelog: one row of a file can have as much
 )
 
 // errRollback ends the transaction of an undo that is only tried.
@@ -78,10 +78,10 @@ func (db *DB) Undo(ctx context.Context, by By, spec UndoSpec) (Undone, error) {
 
 	by.Run, by.Key = 0, "" // what an undo writes is not the run's, or it would be undone too
 	var u *undoer
-	how := sqlite.Confinement{Timeout: undoTimeout, MaxLength: undoLength}
+	how := sqlite.Confinement{Timeout: undoTimeout, MaxLength: undoMaxEntry}
 	err := db.runConfinedWithin(ctx, how, func(ctx context.Context, tx *sqlite.Tx) error {
 		u = newUndoer(tx, by, spec)
-		done, err := withCache(ctx, tx, undoCache)
+		done, err := withCache(ctx, tx, undoCacheKiB)
 		if err != nil {
 			return err
 		}

@@ -126,7 +126,7 @@ func without(t testing.TB, db *agentdb.DB, run int64) (string, bool) {
 
 // OSA-61: a run's import goes away at once, with the table that it made, and the call
 // journal forgets the run, so that another attempt imports again.
-func TestUndoTakesAnImportBack(t *testing.T) {
+func TestUndoOfAnImport(t *testing.T) {
 	t.Parallel()
 	db := fresh(t)
 	var b strings.Builder

@@ -22,7 +22,7 @@ const (
 	defaultTimeout = 10 * time.Second
 	// keepCalls is how long the journal remembers a call. No run waits that long, and a
 	// journal kept for ever would eat the agent's quota.
-	keepCalls = 90 * 24 * time.Hour
+	journalRetention = 90 * 24 * time.Hour
 )
 
 //go:embed migrations
@@ -138,7 +138,7 @@ func (db *DB) start(ctx context.Context, s marker, late, scratch bool) error {
 	if err := db.pruneJournal(ctx); err != nil {
 		return db.explain(ctx, err)
 	}
-	if _, err := db.measure(ctx); err != nil {
+	if _, err := db.measureQuota(ctx); err != nil {
 		return err
 	}
 	if scratch {

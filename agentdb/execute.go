@@ -19,7 +19,7 @@ type ExecuteSpec struct {
 type Executed struct {
 	RowsAffected int64    `json:"rows_affected"`
 	Warning      string   `json:"warning,omitempty"`
-	Drained      int64    `json:"select_rows_drained,omitempty"` // rows of SELECT statements, which are not shown
+	SelectRows   int64    `json:"select_rows_drained,omitempty"` // rows of SELECT statements, which are not shown
 	Warnings     []string `json:"warnings,omitempty"`
 }
 
@@ -165,7 +165,7 @@ func (s *script) exec(ctx context.Context, tx *sqlite.Tx, statement *statement) 
 			// Counting does all the work in the first step, which a deadline can end.
 			var n int64
 			err := tx.SQL().QueryRowContext(ctx, "SELECT count(*) FROM (\n"+statement.text+"\n)", s.args...).Scan(&n)
-			s.done.Drained += n
+			s.done.SelectRows += n
 			return err
 		case "INSERT", "REPLACE", "UPDATE", "DELETE":
 			result, err := tx.SQL().ExecContext(ctx, statement.text, s.args...)

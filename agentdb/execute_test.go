@@ -31,7 +31,7 @@ func TestExecute(t *testing.T) {
 	done := execute(t, db, `insert into expenses(category, amount) values ('food', 1), ('food', 2), ('rent', 3);
 		update expenses set amount = amount + 10; -- all of them
 		select * from expenses; delete from expenses where category = 'rent'`)
-	if done.RowsAffected != 7 || done.Drained != 3 || !strings.Contains(done.Warning, "UPDATE without WHERE") {
+	if done.RowsAffected != 7 || done.SelectRows != 3 || !strings.Contains(done.Warning, "UPDATE without WHERE") {
 		t.Errorf("%+v", done)
 	}
 	if got := ask(t, db, "select category, amount from expenses order by id"); got != `[["food",11],["food",12]]` {

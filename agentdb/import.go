@@ -171,7 +171,7 @@ const checkChunks = 16
 // checkRoom ends an import that takes the file to twice its quota: what a write may do is
 // decided before it (OSA-62), but a small file can hold very many rows.
 func (db *DB) checkRoom(tx *sqlite.Tx) error {
-	limit := db.quota.get()
+	limit := db.quota.limitBytes()
 	if limit <= 0 {
 		return nil
 	}
@@ -275,7 +275,7 @@ func (s *source) chunks(ctx context.Context, m *mapping, left *rejects, to chan<
 // the record does not fit.
 func (m *mapping) fill(values []any, r tabular.Records) (why string) {
 	empty := true
-	for i, at := range m.from {
+	for i, at := range m.fileColumns {
 		v := r.Value(at, m.affinity[i])
 		if _, missing := v.(tabular.Absent); missing || v == nil {
 			switch {
@@ -293,7 +293,7 @@ func (m *mapping) fill(values []any, r tabular.Records) (why string) {
 			if !tabular.ReadsAsNumber(text) {
 				return fmt.Sprintf("column %s: %s is not a number%s", m.columns[i], quoteCell(text), decimalComma(text))
 			}
-			m.lossy[i].check(text)
+			m.lossy[i].add(text)
 		}
 
 		values[i], empty = v, false

@@ -13,11 +13,11 @@ import (
 
 // mapping says which column of a file goes into which column of the table.
 type mapping struct {
-	table   *Table
-	columns []string // of the table
-	from    []int    // their columns in the file
-	keys    []string // of an upsert, else nil
-	dropped []string // headings without a column
+	table       *Table
+	columns     []string // of the table
+	fileColumns []int    // their columns in the file
+	keys        []string // of an upsert, else nil
+	dropped     []string // headings without a column
 
 	affinity                   []tabular.Affinity
 	isKey, isRowID, hasDefault []bool
@@ -43,7 +43,7 @@ func (s *source) mapTable(ctx context.Context, tx *sqlite.Tx, by By, spec Import
 	}
 
 	if spec.Mode == modeUpsert {
-		if err := m.upsertBy(ctx, tx, by, spec); err != nil {
+		if err := m.ensureUnique(ctx, tx, by, spec); err != nil {
 			return nil, false, err
 		}
 	}
@@ -99,7 +99,7 @@ func (s *source) mapTo(t *Table) (*mapping, error) {
 		}
 
 		m.columns = append(m.columns, c.Name)
-		m.from = append(m.from, i)
+		m.fileColumns = append(m.fileColumns, i)
 		m.affinity = append(m.affinity, affinityOf(c.Type))
 		m.isRowID = append(m.isRowID, c.Name == t.rowKey)
 		m.hasDefault = append(m.hasDefault, c.Default != nil)
@@ -116,8 +116,8 @@ func (s *source) mapTo(t *Table) (*mapping, error) {
 	return m, nil
 }
 
-// upsertBy makes sure that a unique index tells rows apart by their keys.
-func (m *mapping) upsertBy(ctx context.Context, tx *sqlite.Tx, by By, spec ImportSpec) error {
+// ensureUnique makes sure that a unique index tells rows apart by their keys.
+func (m *mapping) ensureUnique(ctx context.Context, tx *sqlite.Tx, by By, spec ImportSpec) error {
 	for i, key := range spec.KeyColumns {
 		at := slices.IndexFunc(m.columns, func(c string) bool { return strings.EqualFold(c, key) || strings.EqualFold(c, toColumn(key)) })
 		if at < 0 {

@@ -58,7 +58,7 @@ type lossyNumbers struct {
 	first string
 }
 
-func (a *lossyNumbers) check(cell string) {
+func (a *lossyNumbers) add(cell string) {
 	if keepsDigits(cell) {
 		return
 	}

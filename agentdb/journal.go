@@ -44,7 +44,7 @@ func recordCall(tx *sqlite.Tx, by By, op string, result []byte) error {
 
 // pruneJournal drops what no run can ask for any more.
 func (db *DB) pruneJournal(ctx context.Context) error {
-	before := time.Now().Add(-keepCalls).UTC().Format(timeLayout)
+	before := time.Now().Add(-journalRetention).UTC().Format(timeLayout)
 	var old bool // a database that is only read is not written to
 	if err := db.db.Read().QueryRowContext(ctx, `select exists (select 1 from _calls where at < ?)`, before).Scan(&old); err != nil || !old {
 		return err

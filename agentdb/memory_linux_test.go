@@ -23,7 +23,7 @@ import (
 func TestMemoryOfBombs(t *testing.T) {
 	t.Parallel()
 	if os.Getenv("ROUSE_TEST_MEMORY_CHILD") != "" {
-		throwBombs(t)
+		runBombs(t)
 		return
 	}
 
@@ -43,7 +43,7 @@ func TestMemoryOfBombs(t *testing.T) {
 	}
 }
 
-func throwBombs(t *testing.T) {
+func runBombs(t *testing.T) {
 	db, err := agentdb.Open(t.Context(), agentdb.Options{Path: filepath.Join(t.TempDir(), "db.sqlite"), Timeout: 5 * time.Second})
 	if err != nil {
 		t.Fatal(err)

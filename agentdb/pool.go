@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	defaultOpen = 16
-	defaultIdle = time.Minute
+	defaultMaxOpen     = 16
+	defaultIdleTimeout = time.Minute
 )
 
 // PoolOptions say where the agents' databases are and how many stay open.
@@ -65,11 +65,11 @@ func NewPool(o PoolOptions) (*Pool, error) {
 	}
 
 	if o.Max <= 0 {
-		o.Max = defaultOpen
+		o.Max = defaultMaxOpen
 	}
 
 	if o.Idle <= 0 {
-		o.Idle = defaultIdle
+		o.Idle = defaultIdleTimeout
 	}
 
 	if o.Quota == nil {

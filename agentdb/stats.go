@@ -28,9 +28,9 @@ type TableStats struct {
 
 // Stats measures the database. It reads the whole file once.
 func (db *DB) Stats(ctx context.Context) (Stats, error) {
-	s := Stats{Path: db.path, Quota: db.quota.get(), Tables: []TableStats{}}
+	s := Stats{Path: db.path, Quota: db.quota.limitBytes(), Tables: []TableStats{}}
 	var err error
-	if s.Bytes, err = db.size(); err != nil {
+	if s.Bytes, err = db.fileSizes(); err != nil {
 		return Stats{}, err
 	}
 

@@ -116,7 +116,7 @@ func applySchema(ctx context.Context, tx *sqlite.Tx, by By, at, table string, st
 // quotaWarnings measures the file after a write and adds the warning that this may give. The
 // write is done, even if the caller gives up or measuring fails.
 func (db *DB) quotaWarnings(ctx context.Context, warnings []string) []string {
-	warning, err := db.measure(context.WithoutCancel(ctx))
+	warning, err := db.measureQuota(context.WithoutCancel(ctx))
 	if err != nil {
 		warning = err.Error()
 	}

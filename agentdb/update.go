@@ -20,7 +20,7 @@ func (db *DB) Update(ctx context.Context, by By, table string, set, where map[st
 	if len(set) == 0 {
 		return Affected{}, invalid("set", "say which columns to set, as an object of column and value")
 	}
-	return db.change(ctx, by, opUpdate, table, func(t *Table) (query string, args []any, err error) {
+	return db.updateRows(ctx, by, opUpdate, table, func(t *Table) (query string, args []any, err error) {
 		columns, values, err := t.pairs("set", set)
 		if err != nil {
 			return "", nil, err
@@ -41,16 +41,16 @@ func (db *DB) Update(ctx context.Context, by By, table string, set, where map[st
 
 // Delete marks rows as deleted; Restore brings them back.
 func (db *DB) Delete(ctx context.Context, by By, table string, where map[string]any) (Affected, error) {
-	return db.mark(ctx, by, opDelete, table, where)
+	return db.setDeleted(ctx, by, opDelete, table, where)
 }
 
 // Restore brings rows back that Delete has marked.
 func (db *DB) Restore(ctx context.Context, by By, table string, where map[string]any) (Affected, error) {
-	return db.mark(ctx, by, opRestore, table, where)
+	return db.setDeleted(ctx, by, opRestore, table, where)
 }
 
-func (db *DB) mark(ctx context.Context, by By, op, table string, where map[string]any) (Affected, error) {
-	return db.change(ctx, by, op, table, func(t *Table) (string, []any, error) {
+func (db *DB) setDeleted(ctx context.Context, by By, op, table string, where map[string]any) (Affected, error) {
+	return db.updateRows(ctx, by, op, table, func(t *Table) (string, []any, error) {
 		if !t.hasHost {
 			return "", nil, invalid("table", "the table %s was made with SQL and has no column %s, so its rows cannot be marked: delete them for good with db_execute (DELETE … WHERE), or make a new table with db_create_table", t.Name, deletedAt)
 		}
@@ -65,8 +65,8 @@ func (db *DB) mark(ctx context.Context, by By, op, table string, where map[strin
 	})
 }
 
-// change runs one UPDATE, confined and recorded row by row.
-func (db *DB) change(ctx context.Context, by By, op, table string, write func(*Table) (string, []any, error)) (Affected, error) {
+// updateRows runs one UPDATE, confined and recorded row by row.
+func (db *DB) updateRows(ctx context.Context, by By, op, table string, write func(*Table) (string, []any, error)) (Affected, error) {
 	done, err := confined(ctx, db, by, op, recorded(by, op, func(ctx context.Context, tx *sqlite.Tx) (Affected, error) {
 		t, err := needTable(ctx, prepared{tx}, table)
 		if err != nil {

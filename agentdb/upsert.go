@@ -33,7 +33,7 @@ func (db *DB) Upsert(ctx context.Context, by By, table string, keys []string, ro
 		if err != nil {
 			return Affected{}, err
 		}
-		if err := t.makeUnique(ctx, tx, by, names); err != nil {
+		if err := t.ensureUnique(ctx, tx, by, names); err != nil {
 			return Affected{}, err
 		}
 
@@ -64,8 +64,8 @@ func (t *Table) keyColumns(keys []string) ([]string, error) {
 	return out, nil
 }
 
-// makeUnique makes sure that a unique index tells rows apart by their keys.
-func (t *Table) makeUnique(ctx context.Context, tx *sqlite.Tx, by By, keys []string) error {
+// ensureUnique makes sure that a unique index tells rows apart by their keys.
+func (t *Table) ensureUnique(ctx context.Context, tx *sqlite.Tx, by By, keys []string) error {
 	if t.uniqueBy(keys) {
 		return nil
 	}
