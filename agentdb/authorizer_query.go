@@ -17,6 +17,7 @@ type queryAuthorizer struct{ readable map[string]bool }
 
 func (g queryAuthorizer) allow(action sqlite.Action, arg1, arg2, _, _ string) bool {
 	switch action {
+	// The keywords alone are harmless; what they read is asked about separately.
 	case msqlite.AuthSelect, msqlite.AuthRecursive:
 		return true
 	case msqlite.AuthFunction:
@@ -55,6 +56,7 @@ func (db *DB) readConn(ctx context.Context, deleted bool) (*sql.Conn, error) {
 
 		// Waiting for a free connection must not keep others from theirs.
 		conn, err := r.guarded.Conn(ctx)
+		// The schema changed while this caller waited, and the pool that it waited for was closed.
 		if err != nil && ctx.Err() == nil && db.readerReplaced(deleted, r) {
 			continue
 		}
@@ -79,6 +81,7 @@ func (db *DB) readerFor(ctx context.Context, deleted bool) (*reader, error) {
 		return nil, err
 	}
 
+	// The temporary views of a pool are those of one version of the schema.
 	r := db.readers[deleted]
 	if r != nil && r.version == version {
 		return r, nil
@@ -125,6 +128,7 @@ func (db *DB) openGuarded(ctx context.Context, deleted bool) (*sqlite.Guarded, e
 
 		g.readable[strings.ToLower(name)] = true
 		switch {
+		// Without views in front, the tables themselves are seen.
 		case deleted:
 		case kind == "view":
 			setup = append(setup, "CREATE TEMP VIEW"+strings.TrimPrefix(text, "CREATE VIEW"))

@@ -62,6 +62,7 @@ func (g *writeAuthorizer) allowed(action sqlite.Action, arg1, arg2, database, in
 	case msqlite.AuthCreateTable, msqlite.AuthCreateView, msqlite.AuthDropView:
 		return database == "main" && !reservedTable(arg1)
 	case msqlite.AuthCreateIndex, msqlite.AuthCreateTrigger, msqlite.AuthDropIndex, msqlite.AuthDropTrigger:
+		// PRIMARY KEY and UNIQUE make indexes whose names SQLite chooses.
 		auto := strings.HasPrefix(arg1, "sqlite_autoindex_") && action == msqlite.AuthCreateIndex && g.verb == "CREATE TABLE"
 		return database == "main" && (auto || !reservedTable(arg1)) && !reservedTable(arg2)
 	case msqlite.AuthReindex: // asked when an index is made
@@ -152,6 +153,7 @@ func (db *DB) maxPages() int64 {
 	if limit <= 0 {
 		return 0
 	}
+	// Even a tiny quota leaves room for one reasonable write.
 	return max(2*limit, least) / page
 }
 

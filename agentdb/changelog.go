@@ -146,6 +146,8 @@ func (l *rowLog) write(ctx context.Context, changes []sqlite.RowChange) error {
 			l.layouts[c.Table] = t
 		}
 
+		// The trigger that keeps _updated_at follows each update as a change of its own; together
+		// they are one entry.
 		entry, n := t.merge(changes[i:])
 		i += n
 		if entry.op = l.op; l.op == "" {
@@ -179,6 +181,8 @@ func (t *tableLayout) merge(changes []sqlite.RowChange) (change, int) {
 	before, after := t.rowImages(changes[0])
 	n := 1
 	for ; n < len(changes) && after != nil && changes[n].Table == changes[0].Table && changes[n].Old != nil && changes[n].New != nil; n++ {
+		// Two changes belong together only if the second begins with exactly what the first left:
+		// the same row may be changed again later on.
 		old, next := t.rowImages(changes[n])
 		if old.String() != after.String() {
 			break
@@ -189,6 +193,8 @@ func (t *tableLayout) merge(changes []sqlite.RowChange) (change, int) {
 	c := change{table: t.name}
 	switch {
 	case before == nil:
+		// An inserted row is found by the key that it has; every other one by the key that it had
+		// before the change.
 		c.pk, c.after = after.pick(t.key).String(), after.String()
 	case after == nil:
 		c.pk, c.before = before.pick(t.key).String(), before.String()
@@ -217,6 +223,7 @@ func (t *tableLayout) rowImages(c sqlite.RowChange) (before, after *Image) {
 func difference(before, after Image) (was, became string) {
 	var w, b Image
 	for i, name := range before.Columns {
+		// Compared as the changelog writes them: []byte has no ==, and 1 differs from 1.0.
 		if string(appendValue(nil, before.Values[i])) == string(appendValue(nil, after.Values[i])) {
 			continue
 		}

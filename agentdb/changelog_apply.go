@@ -43,6 +43,8 @@ func applySteps(ctx context.Context, tx *sqlite.Tx, by By, steps []Step) (out Af
 	a := &applier{tx: tx, by: by, at: now()}
 	for len(steps) > 0 {
 		n := slices.IndexFunc(steps, func(s Step) bool { return s.SQL != nil })
+		// A change of the schema is a step by itself: the rows after it need the tables that it
+		// makes.
 		if n == 0 {
 			if err := a.schema(ctx, steps[0]); err != nil {
 				return out, fmt.Errorf("change %d: %w", steps[0].Change, err)
@@ -104,6 +106,7 @@ func (a *applier) schema(ctx context.Context, s Step) error {
 
 // checkDrop keeps a step from dropping a table with rows that it knows nothing of.
 func (a *applier) checkDrop(ctx context.Context, text string) error {
+	// Only a single DROP TABLE, as Reverse writes it, is recognised.
 	table, ok := strings.CutPrefix(strings.TrimSuffix(text, ";"), "DROP TABLE ")
 	if !ok || strings.Contains(table, ";") {
 		return nil
@@ -127,6 +130,7 @@ func (a *applier) rows(ctx context.Context, steps []Step) (affected int64, err e
 		return 0, err
 	}
 
+	// The schema may have changed since the last rows.
 	a.layouts = map[string]*tableLayout{}
 	changes, err := a.tx.Recorded(ctx, func(ctx context.Context) error {
 		for _, s := range steps {
@@ -144,6 +148,7 @@ func (a *applier) rows(ctx context.Context, steps []Step) (affected int64, err e
 		return affected, err
 	}
 
+	// Triggers come back after the rows only: what they did has steps of its own.
 	for _, text := range triggers {
 		if _, err := a.tx.SQL().ExecContext(ctx, text); err != nil {
 			return affected, err
@@ -214,6 +219,7 @@ func (s Step) statement(t *tableLayout) (query string, args []any) {
 		query = "INSERT OR ABORT INTO " + quote(s.Table) + " (" + quoteAll(m.Columns) + ") VALUES (" + placeholders(len(m.Columns)) + ")"
 	default:
 		m := s.After.storedIn(t)
+		// Every column that differed is gone from the table.
 		if len(m.Columns) == 0 {
 			return "", nil
 		}

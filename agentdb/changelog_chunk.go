@@ -74,12 +74,16 @@ func (l *loader) logChunk(ctx context.Context, c *chunk, before string, last int
 	out := []byte{'{'}
 	switch key := l.layout.key; {
 	case l.keys != nil:
+		// Of an upsert the rows are read back: columns that it does not set keep values that the
+		// chunk does not have.
 		after, err := l.images(ctx, c)
 		if err != nil {
 			return err
 		}
 		entry.after = after
 		out = appendKeys(out, l.keys)
+	// SQLite numbers the rows of one statement one after the other, so the first and the last are
+	// enough to find them.
 	case l.layout.byRowID, c.index(key[0]) < 0:
 		out = append(tabular.AppendText(append(out, `"column":`...), key[0]), ',')
 	default:
@@ -120,6 +124,7 @@ func (l *loader) appendID(out []byte, id any) []byte {
 
 // before gives the images of the rows that an upsert is about to change.
 func (l *loader) before(ctx context.Context, c *chunk) (string, error) {
+	// Inserted rows were not there before; and confined writes are recorded row by row.
 	if l.keys == nil || l.tx.Confined() {
 		return "", nil
 	}

@@ -61,6 +61,7 @@ func parseImage(text string) (m Image, err error) {
 	}
 
 	d := json.NewDecoder(strings.NewReader(text))
+	// A float64 would round integers of more than 53 bits.
 	d.UseNumber()
 	if err := expect(d, json.Delim('{')); err != nil {
 		return Image{}, err
@@ -142,6 +143,7 @@ func parseValue(raw json.RawMessage) (any, error) {
 		return text, err
 	case raw[0] == '{':
 		return parseObject(raw)
+	// A point or an exponent is what tells REAL from INTEGER; see appendValue.
 	case bytes.ContainsAny(raw, ".eE"):
 		return strconv.ParseFloat(string(raw), 64)
 	}
@@ -159,6 +161,7 @@ func parseObject(raw json.RawMessage) (any, error) {
 	switch {
 	case o.Blob != nil:
 		data, err := base64.StdEncoding.DecodeString(*o.Blob)
+		// An empty BLOB is not NULL.
 		if data == nil {
 			data = []byte{}
 		}

@@ -82,6 +82,7 @@ func changeSchema(ctx context.Context, tx *sqlite.Tx, by By, at, table string, d
 	}
 
 	was, became = schemaDiff(before, after)
+	// CREATE … IF NOT EXISTS may have done nothing, which is not logged.
 	if len(was)+len(became) == 0 {
 		return nil, nil, nil
 	}
@@ -122,6 +123,8 @@ func reverseSchema(was, became []schemaObject) ([]string, error) {
 	var drops, changes, makes []string
 	dropped := map[string]bool{}
 	oldTables, newTables := tablesOf(was), tablesOf(became)
+	// The lists hold what differs, in the order of the schema, so equal positions are the same
+	// table.
 	for i, o := range newTables {
 		if i < len(oldTables) {
 			text, err := reverseAlter(oldTables[i], o)
@@ -148,6 +151,7 @@ func reverseSchema(was, became []schemaObject) ([]string, error) {
 	}
 	for _, o := range became {
 		if o.Type != "table" && !dropped[strings.ToLower(o.Table)] && !same(o, was) {
+			// Views and triggers go before the tables that they need.
 			drops = append([]string{"DROP " + strings.ToUpper(o.Type) + " " + quote(o.Name)}, drops...)
 		}
 	}
@@ -172,6 +176,7 @@ func tablesOf(objects []schemaObject) (out []schemaObject) {
 
 // reverseAlter undoes one ALTER TABLE: it added columns, or renamed one or the table.
 func reverseAlter(was, became schemaObject) (out []string, err error) {
+	// Columns are only ever added at the end; the last goes first.
 	for n := len(became.Columns); n > len(was.Columns); n-- {
 		out = append(out, "ALTER TABLE "+quote(became.Name)+" DROP COLUMN "+quote(became.Columns[n-1]))
 	}
@@ -215,6 +220,8 @@ func syncTables(ctx context.Context, tx *sqlite.Tx, by By, at string, before, af
 			continue
 		}
 
+		// SQLite follows the rename inside the trigger but leaves its name, by which the host
+		// finds it.
 		for _, text := range []string{"DROP TRIGGER " + quote("_touch_"+o.Name), touchTrigger(after[i].Name)} {
 			if _, err := tx.SQL().ExecContext(tx.Context(ctx), text); err != nil {
 				return nil, err
@@ -224,6 +231,7 @@ func syncTables(ctx context.Context, tx *sqlite.Tx, by By, at string, before, af
 	}
 
 	for _, o := range tablesOf(after) {
+		// A table is known by its root page: its name may be the only thing that changed.
 		if slices.ContainsFunc(before, func(p schemaObject) bool { return p.Type == "table" && p.page == o.page }) {
 			continue
 		}

@@ -67,6 +67,7 @@ func (c Change) Reverse() ([]Step, error) {
 		return nil, err
 	}
 
+	// Later rows of an entry may depend on earlier ones, for example by a unique value that moved.
 	slices.Reverse(steps)
 	for i, s := range steps {
 		steps[i] = s.reversed()
@@ -78,6 +79,7 @@ func (c Change) Reverse() ([]Step, error) {
 // reversed is the opposite step. It finds the row under the key that the step gave it.
 func (s Step) reversed() Step {
 	if s.After != nil {
+		// The change may have set the key itself.
 		s.Key = s.Key.merged(*s.After)
 	}
 	s.Before, s.After = s.After, s.Before
@@ -118,6 +120,7 @@ type chunkKey struct {
 
 // isChunk says that a change is about rows that were written, or undone, together.
 func (c Change) isChunk() bool {
+	// An undone chunk has its rows on the other side.
 	rows := c.After
 	if rows == "" {
 		rows = c.Before
@@ -144,6 +147,7 @@ func (c Change) chunk() ([]Step, error) {
 		return nil, err
 	}
 
+	// An upsert has updated the rows that are in Before and inserted the others.
 	was := make(map[string]Image, len(before))
 	for _, m := range before {
 		was[m.pick(pk.Keys).String()] = m
@@ -184,6 +188,7 @@ func (c Change) chunkRow(pk chunkKey, row Image, was map[string]Image, i int) (S
 		if err != nil {
 			return Step{}, err
 		}
+		// The numbers are not stored for each row, because they follow each other.
 		number := Image{[]string{pk.Column}, []any{from + int64(i)}}
 		whole := c.withTimestamps(Image{append(number.Columns[:1:1], row.Columns...), append(number.Values[:1:1], row.Values...)})
 		return Step{Key: number, After: &whole}, nil
@@ -206,6 +211,8 @@ func (c Change) withTimestamps(m Image) Image {
 	if _, ok := m.Get(createdAt); ok {
 		return m
 	}
+	// The cut capacity keeps append from writing into the columns, which all rows of a chunk
+	// share.
 	n := len(m.Columns)
 	return Image{append(m.Columns[:n:n], createdAt, updatedAt), append(m.Values[:n:n], c.At, c.At)}
 }

@@ -81,6 +81,8 @@ func (db *DB) Undo(ctx context.Context, by By, spec UndoSpec) (Undone, error) {
 	how := sqlite.Confinement{Timeout: undoTimeout, MaxLength: undoMaxEntry}
 	err := db.runConfinedWithin(ctx, how, func(ctx context.Context, tx *sqlite.Tx) error {
 		u = newUndoer(tx, by, spec)
+		// The rows of a run can lie all over a large file, and SQLite's usual cache would read the
+		// same pages again and again.
 		done, err := withCache(ctx, tx, undoCacheKiB)
 		if err != nil {
 			return err
@@ -172,6 +174,7 @@ func (u *undoer) run(ctx context.Context) error {
 
 	u.out.Changes = int64(len(ids))
 	for i, id := range ids {
+		// An import has one entry for a thousand rows, so this is not called too often.
 		if u.spec.Progress != nil {
 			u.spec.Progress(int64(i), u.out.Changes)
 		}
@@ -233,6 +236,7 @@ func (u *undoer) readChange(ctx context.Context, id int64) (Change, error) {
 }
 
 func (u *undoer) undoChange(ctx context.Context, c Change) error {
+	// The fast way first; it declines where a row needs a closer look.
 	if c.isChunk() {
 		if done, err := u.undoChunk(ctx, c); done || err != nil {
 			return err
@@ -248,6 +252,8 @@ func (u *undoer) undoChange(ctx context.Context, c Change) error {
 	}
 
 	for _, s := range steps {
+		// A change of the schema needs the triggers: it may be about one, and a rename rewrites
+		// them.
 		if s.SQL != nil {
 			if err := u.restoreTriggers(ctx); err != nil {
 				return err
@@ -284,6 +290,7 @@ func (u *undoer) undoRows(ctx context.Context, steps []Step) error {
 }
 
 func (u *undoer) undoRow(ctx context.Context, s Step) error {
+	// Everything below talks to the tables as they are called today.
 	s, err := u.withCurrentNames(ctx, s)
 	if err != nil {
 		return err
@@ -316,6 +323,7 @@ func (u *undoer) undoRow(ctx context.Context, s Step) error {
 		return nil
 	}
 
+	// A refused statement must not leave its rows among the recorded ones.
 	mark := u.tx.Mark()
 	result, err := u.tx.SQL().ExecContext(ctx, query, args...)
 	if refused(err) {
@@ -365,6 +373,7 @@ func (u *undoer) layout(ctx context.Context, name string) (*tableLayout, error) 
 	}
 
 	t, err := readLayout(ctx, u.tx, name)
+	// That there is no such table is remembered too.
 	if errors.Is(err, sql.ErrNoRows) {
 		t, err = nil, nil
 	}
@@ -406,6 +415,7 @@ func (u *undoer) recordUndo() error {
 	if _, err := u.tx.Exec(`delete from _calls where run = ?`, u.spec.Run); err != nil {
 		return err
 	}
+	// A run without changes needs no record.
 	if u.out.Changes == 0 {
 		return nil
 	}

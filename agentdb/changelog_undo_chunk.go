@@ -33,6 +33,8 @@ func (u *undoer) undoChunk(ctx context.Context, c Change) (done bool, err error)
 	if w == nil {
 		return false, nil
 	}
+	// If somebody changed one of the rows, only that one is a conflict, and the others are still
+	// undone.
 	if same, err := w.matches(ctx, w.after); !same || err != nil {
 		return false, err
 	}
@@ -56,6 +58,8 @@ func (u *undoer) undoChunk(ctx context.Context, c Change) (done bool, err error)
 
 	u.table(c.Table).Removed += removed
 	u.table(c.Table).Changed += int64(len(w.before.rows))
+	// One entry for the whole chunk, as it was written; undoing a million rows would otherwise log
+	// a million.
 	gone := strings.TrimSuffix(c.PK, "}") + `,"at":"` + c.At + `"}`
 	_, err = logChange(u.tx, u.by, u.at, change{op: opRaw, table: c.Table, pk: gone, before: c.After, after: c.Before})
 
@@ -211,6 +215,7 @@ func (w *chunkUndo) matches(ctx context.Context, m chunkImage) (bool, error) {
 	}
 	defer rows.Close()
 
+	// Rows are compared as texts, and counted because a table without a key can have equal ones.
 	want := make(map[string]int, len(m.rows))
 	for _, row := range m.rows {
 		want[string(row)]++
@@ -258,6 +263,7 @@ func (w *chunkUndo) reverse(ctx context.Context) (removed int64, done bool, err 
 			return 0, false, err
 		}
 	}
+	// The keys matched other rows than were written; the caller rolls back.
 	if int(removed) != len(w.after.rows)-changed {
 		return 0, false, nil
 	}

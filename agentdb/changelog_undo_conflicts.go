@@ -11,9 +11,11 @@ import (
 // laterChange says what came after the run and would be lost, "" when nothing did: the row has to
 // be as the run left it.
 func (u *undoer) laterChange(ctx context.Context, t *tableLayout, s Step) (why string, err error) {
+	// Before and After of the step are reversed already: Before is what the run left.
 	where, args := s.Key.conditions(t)
 	if s.Before == nil {
 		var there bool
+		// The run deleted the row; whoever wrote one with its key since would lose it.
 		err := u.tx.SQL().QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM "+quote(t.name)+" WHERE "+where+")", args...).Scan(&there)
 		if there {
 			why = "another row with this key was written later"
@@ -46,6 +48,7 @@ func (u *undoer) laterChange(ctx context.Context, t *tableLayout, s Step) (why s
 func (m Image) conditions(t *tableLayout) (text string, args []any) {
 	conds := make([]string, len(m.Columns))
 	for i, name := range m.Columns {
+		// COLLATE BINARY, because a column that ignores case would hide a change of case.
 		conds[i] = quote(t.name) + "." + quote(name) + " IS (? COLLATE BINARY)"
 		args = append(args, m.Values[i])
 	}
@@ -136,6 +139,7 @@ func (u *undoer) checkForeignKeys(ctx context.Context) error {
 		if err := rows.Scan(&table, &row, &parent); err != nil {
 			return err
 		}
+		// The commit would fail anyway: foreign keys are deferred, not switched off.
 		if u.spec.Force {
 			return &Error{Kind: kindRejected, Field: "run", Message: fmt.Sprintf("run %d cannot be undone: row %d of %s points at a row of %s that the run wrote. Force does not help here; delete or change that row first", u.spec.Run, row, table, parent)}
 		}

@@ -15,6 +15,7 @@ type rename struct {
 
 // allRenames reads them all, the oldest first; what the undo itself renamed is among them.
 func (u *undoer) allRenames(ctx context.Context) ([]rename, error) {
+	// Read once: a run can have very many entries.
 	if u.renamed != nil {
 		return u.renamed, nil
 	}
@@ -71,6 +72,7 @@ func renamesBetween(change int64, was, became []schemaObject) (out []rename) {
 func (u *undoer) renamesAfter(ctx context.Context, change int64, table string) (out []rename, err error) {
 	all, err := u.allRenames(ctx)
 	for _, r := range all {
+		// Each rename begins with the name that the one before gave.
 		if r.change > change && strings.EqualFold(r.was, table) {
 			out, table = append(out, r), r.became
 		}

@@ -20,6 +20,7 @@ func (u *undoer) undoSchema(ctx context.Context, c Change, s Step) error {
 		return err
 	}
 
+	// What the run made has to be there as it made it, or somebody has changed it since.
 	for _, o := range became {
 		if !slices.ContainsFunc(before, func(p schemaObject) bool { return p.Type == o.Type && p.Name == o.Name && p.SQL == o.SQL }) {
 			u.addConflict(o.Table, "", fmt.Sprintf("the %s %s was changed or removed later", o.Type, o.Name))
@@ -68,6 +69,7 @@ func (u *undoer) runStatements(ctx context.Context, s Step) ([]string, error) {
 		}
 
 		if _, err := u.tx.SQL().ExecContext(ctx, text); err != nil {
+			// Not SQLite's refusal, but a failure of the host or the deadline.
 			if sqlCode(err) == 0 {
 				return ran, err
 			}
@@ -88,6 +90,8 @@ func (u *undoer) prepareDrop(ctx context.Context, text string) (bool, error) {
 		if err := u.tx.SQL().QueryRowContext(ctx, "SELECT count(*) FROM "+table).Scan(&rows); err != nil {
 			return false, err
 		}
+		// The rows of the run itself are gone by now, since its changes are undone from the
+		// newest.
 		if rows == 0 {
 			return true, nil
 		}
@@ -97,6 +101,7 @@ func (u *undoer) prepareDrop(ctx context.Context, text string) (bool, error) {
 			return false, nil
 		}
 
+		// DROP TABLE is recorded as a change of the schema alone, without its rows.
 		changes, err := u.tx.Recorded(ctx, func(ctx context.Context) error {
 			_, err := u.tx.SQL().ExecContext(ctx, "DELETE FROM "+table+" WHERE true")
 			return err
@@ -149,11 +154,14 @@ func (u *undoer) checkDependents(ctx context.Context, before, after, became []sc
 		switch o.Type {
 		case "view":
 			var n int
+			// A view is only compiled when it is used, so each is tried, with no row.
 			if err := u.tx.SQL().QueryRowContext(ctx, "SELECT count(*) FROM (SELECT 1 FROM "+quote(o.Name)+" LIMIT 0)").Scan(&n); err != nil {
 				needs = sqlText(err)
 			}
 		case "trigger":
 			for _, t := range before {
+				// A trigger cannot be tried. Its text is searched for the name, which may find a
+				// column too: a needless conflict costs less than a broken table.
 				if gone(t) && strings.Contains(strings.ToLower(o.SQL), strings.ToLower(t.Name)) {
 					needs = "it names the table " + t.Name
 				}

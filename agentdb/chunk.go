@@ -77,6 +77,7 @@ type chunker struct {
 // add takes a row with a value, or tabular.Absent, for each of the columns. A row with other
 // columns than the one before begins a new chunk.
 func (b *chunker) add(line int, values []any) error {
+	// The pattern says which columns the row has. All rows of one INSERT need the same.
 	b.scratch = b.scratch[:0]
 	for _, v := range values {
 		if _, no := v.(tabular.Absent); no {
@@ -122,6 +123,7 @@ func (b *chunker) begin() {
 		}
 	}
 
+	// Room for the instant and all rows at once: growing would copy large chunks several times.
 	b.current.args = make([]any, 1, 1+min(b.size*len(b.current.columns), maxParameters))
 	b.current.args[0] = b.at
 	b.current.lines = make([]int, 0, b.size)

@@ -49,6 +49,7 @@ func (db *DB) Execute(ctx context.Context, by By, spec ExecuteSpec) (Executed, e
 	}
 
 	var done Executed
+	// Only what changes or drops something can lose data that the changelog cannot bring back.
 	if s.alters() {
 		done, err = withBackup(ctx, db, by, run)
 	} else {
@@ -98,6 +99,8 @@ func (s *script) alters() bool {
 func (db *DB) runScript(ctx context.Context, tx *sqlite.Tx, by By, s *script) error {
 	s.done = Executed{}
 	at := now()
+	// The text comes first and the rows that it changes follow, so that a reader of the changelog
+	// sees why.
 	if _, err := logChange(tx, by, at, change{op: opRaw, sql: s.text}); err != nil {
 		return err
 	}
@@ -135,6 +138,7 @@ func (s *script) run(ctx context.Context, tx *sqlite.Tx, by By, at string, state
 			return "", err
 		}
 
+		// From here on the host reads and writes its own tables.
 		g.verb = ""
 		after, err := readObjects(tx)
 		if err != nil {
@@ -212,6 +216,7 @@ func checkObjects(before, after []schemaObject) error {
 			}
 		}
 
+		// With only some of them, writes would treat the table as one of the host's and fail.
 		if host != 0 && host != 3 {
 			return invalid("sql", "the table %s would have some of the columns %s, %s and %s and not all: they belong to the host; leave them out, or use db_create_table", o.Name, createdAt, updatedAt, deletedAt)
 		}

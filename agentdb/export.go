@@ -111,6 +111,7 @@ func (db *DB) export(ctx context.Context, text string, args []any, to *countingW
 	values := make([]any, len(out.Columns))
 	into := pointers(values)
 	for rows.Next() {
+		// The row that is too many was asked for only to know that there is one.
 		if out.RowsExported == maxExportRows || to.n > maxExportBytes {
 			out.Truncated = true
 			out.Warnings = append(out.Warnings, fmt.Sprintf("the answer goes on after %d rows; export the rest with WHERE, or with LIMIT and OFFSET", out.RowsExported))

@@ -153,6 +153,8 @@ func (db *DB) importRows(ctx context.Context, tx *sqlite.Tx, by By, spec ImportS
 	out.RowsSkipped = int64(s.Rows) - out.RowsImported
 	for i, a := range m.lossy {
 		if a.n > 0 {
+			// The capacity is cut, because the slice belongs to the source and the write may run
+			// again.
 			out.Warnings = append(out.Warnings[:len(out.Warnings):len(out.Warnings)], fmt.Sprintf("column %s: %d values are shorter as numbers than they were written, such as %s; if they are codes or telephone numbers, undo the import and make the column TEXT", m.columns[i], a.n, quoteCell(a.first)))
 		}
 	}
@@ -201,6 +203,7 @@ func (l *loader) load(ctx context.Context, s *source, m *mapping, every func(don
 		read <- s.chunks(ctx, m, l.rejected, chunks)
 	}()
 	defer func() {
+		// Ends a reader that waits to send a chunk; what it has sent already is drained.
 		stop(err)
 		for range chunks { // the reader ends before the transaction does
 		}
@@ -245,6 +248,7 @@ func (s *source) chunks(ctx context.Context, m *mapping, left *rejects, to chan<
 		}
 	}}
 
+	// The chunker copies the values, so one slice serves all rows.
 	values := make([]any, len(m.columns))
 	for range s.Rows {
 		if err := r.Next(); err != nil {
@@ -279,6 +283,8 @@ func (m *mapping) fill(values []any, r tabular.Records) (why string) {
 		v := r.Value(at, m.affinity[i])
 		if _, missing := v.(tabular.Absent); missing || v == nil {
 			switch {
+			// An upsert without a key would insert the row instead of updating the one that was
+			// meant.
 			case m.isKey[i]:
 				return fmt.Sprintf("the key %s has no value", m.columns[i])
 			case m.isRowID[i], missing && m.hasDefault[i]:

@@ -55,6 +55,7 @@ func (s *source) mapTable(ctx context.Context, tx *sqlite.Tx, by By, spec Import
 func (s *source) createTable(ctx context.Context, tx *sqlite.Tx, by By, spec ImportSpec) (*Table, error) {
 	table := TableSpec{Name: spec.Table, Purpose: "Imported from " + s.name}
 	for i, name := range toColumns(s.Headings) {
+		// An export of a whole table has the host's columns, which every table gets anyway.
 		if hostColumn(name) || !s.wanted(i) {
 			continue
 		}
@@ -89,6 +90,7 @@ func (s *source) mapTo(t *Table) (*mapping, error) {
 		if c == nil {
 			c = t.column(s.Headings[i])
 		}
+		// Two headings can become one name; the first has the column.
 		if c == nil || slices.Contains(m.columns, c.Name) {
 			m.dropped = append(m.dropped, s.Headings[i])
 			continue
@@ -134,6 +136,7 @@ func (m *mapping) ensureUnique(ctx context.Context, tx *sqlite.Tx, by By, spec I
 		return nil
 	}
 
+	// ON CONFLICT needs a unique index over exactly these columns.
 	name := m.table.Name + "_by_" + strings.Join(m.keys, "_")
 	index := Index{Name: name[:min(len(name), maxName)], Columns: m.keys, Unique: true}
 	if err := nameFree(tx, "key_columns", index.Name); err != nil {

@@ -34,6 +34,7 @@ func (f *rejects) add(line int, why string) error {
 	defer f.mu.Unlock()
 
 	f.rejected++
+	// Reader and writer report out of order; the samples are the first in the file.
 	at, _ := slices.BinarySearchFunc(f.first, line, func(a reject, line int) int { return a.line - line })
 	f.first = slices.Insert(f.first, at, reject{line, why})
 	f.first = f.first[:min(len(f.first), sampleRows)]
@@ -67,6 +68,7 @@ func (s *source) rejectError(left *rejects, err error) error {
 	}
 
 	advice := "Correct the file and import it again"
+	// Rows of other widths are mostly a title or notes above the table.
 	if s.Ragged {
 		advice = "If the table begins further down, remove the lines above its headings; otherwise correct the file"
 	}

@@ -25,6 +25,7 @@ func affinityOf(declared string) tabular.Affinity {
 	declared = strings.ToUpper(declared)
 	has := func(part string) bool { return strings.Contains(declared, part) }
 	switch {
+	// The order is SQLite's: a CHARINT is an INTEGER.
 	case has("INT"):
 		return tabular.AffinityNumber
 	case has("CHAR"), has("CLOB"), has("TEXT"):

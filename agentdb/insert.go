@@ -102,6 +102,7 @@ func (t *Table) values(i int, row map[string]any) ([]any, error) {
 		out[n] = value
 	}
 
+	// A column that does not exist would otherwise be dropped without a word.
 	if found < len(row) {
 		return nil, t.unknownColumn(i, row)
 	}
@@ -148,6 +149,7 @@ func storable(v any) (any, error) {
 		return tabular.WholeFloat(v), nil
 	case json.Number:
 		return tabular.Number(v), nil
+	// As the host writes instants, so that they compare as texts.
 	case time.Time:
 		return v.UTC().Format(timeLayout), nil
 	}

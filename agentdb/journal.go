@@ -27,6 +27,7 @@ func scanCall(row interface{ Scan(...any) error }, by By, op string) ([]byte, er
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("cannot read the call journal: %w", err)
+	// The playbook was edited between two attempts: the stored result is of another call.
 	case op != "" && did != op:
 		return nil, fmt.Errorf("call %s of run %d was a %s before and is a %s now; start a new run, because this one cannot be resumed after such a change", by.Key, by.Run, did, op)
 	}

@@ -50,6 +50,7 @@ func (l *loader) write(ctx context.Context, c *chunk) (changed, last int64, err 
 		return 0, 0, err
 	}
 
+	// All rows by one statement; only when that is refused are they tried one by one.
 	result, err := l.exec(c)
 	if refused(err) && l.rejected != nil {
 		return l.writeOneByOne(ctx, c, err)
@@ -94,6 +95,7 @@ func (l *loader) exec(c *chunk) (driver.Result, error) {
 		l.values = append(l.values, driver.NamedValue{Ordinal: i + 1, Value: v})
 	}
 
+	// Rows of a refused statement are rolled back by SQLite but were seen by the hook.
 	mark := l.tx.Mark()
 	result, err := l.statement.Exec(l.values)
 	if err != nil {
@@ -171,6 +173,8 @@ func (l *loader) findRefused(c *chunk, whole error) error {
 
 // writeOneByOne writes a refused chunk without the rows that SQLite refuses one by one.
 func (l *loader) writeOneByOne(ctx context.Context, c *chunk, whole error) (changed, last int64, err error) {
+	// The good rows are found by writing them, removed again, and then written as one chunk, so
+	// that the changelog has them as one.
 	if _, err := l.tx.Exec("savepoint one_by_one"); err != nil {
 		return 0, 0, err
 	}
@@ -214,6 +218,7 @@ func (l *loader) id(c *chunk, i int, last int64) any {
 	if l.keys != nil {
 		key = l.keys
 	}
+	// LastInsertId is that of the last row, so count back.
 	if len(key) == 0 || l.keys == nil && l.table.rowKey != "" && c.index(l.table.rowKey) < 0 {
 		return last - int64(c.rows-1-i) // ids of one statement follow each other
 	}

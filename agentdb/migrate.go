@@ -50,6 +50,7 @@ func (db *DB) Migrate(ctx context.Context, by By, spec MigrateSpec) (Migrated, e
 		return Migrated{}, inField("down_sql", err)
 	}
 
+	// The changelog tells migrations from what the agent does otherwise.
 	by.Actor = actorMigration
 	done, err := withBackup(ctx, db, by, func() (Migrated, error) {
 		return confined(ctx, db, by, "migrate", func(ctx context.Context, tx *sqlite.Tx) (Migrated, error) {
@@ -138,6 +139,7 @@ func (db *DB) writeMigrationFiles(ctx context.Context) error {
 		if err := rows.Scan(&m.id, &m.slug, &m.description, &m.up, &m.down); err != nil {
 			return err
 		}
+		// A database without migrations gets no folder.
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return err
 		}
@@ -162,6 +164,7 @@ func (db *DB) writeMigrationFiles(ctx context.Context) error {
 	}
 
 	path := filepath.Join(filepath.Dir(db.path), "schema.sql")
+	// This also runs at every opening, mostly without a change.
 	if old, err := os.ReadFile(path); err == nil && string(old) == text {
 		return nil
 	}

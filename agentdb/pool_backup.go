@@ -133,6 +133,7 @@ func (db *DB) checkBackupPath(path string, overwrite bool) error {
 		return fmt.Errorf("cannot write the backup: %w", err)
 	}
 
+	// By identity and not by name: a link may lead there.
 	own, err := os.Stat(db.path)
 	switch {
 	case err == nil && os.SameFile(info, own):
@@ -230,6 +231,7 @@ func (db *DB) backupBefore(ctx context.Context, by By) (path string, err error) 
 	}
 
 	label := automaticPrefix + "change"
+	// One copy per run is enough, that of before its first change.
 	if by.Run != 0 {
 		label = fmt.Sprintf("%srun-%d", automaticPrefix, by.Run)
 		kept, err := backups(db.path)
@@ -290,6 +292,7 @@ func (db *DB) pruneBackups() error {
 	var errs []error
 	kept := 0
 	for _, b := range all {
+		// Copies that the owner asked for are the owner's to remove.
 		if !strings.HasPrefix(b.Why, automaticPrefix) {
 			continue
 		}

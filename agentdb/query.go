@@ -56,6 +56,7 @@ func (db *DB) Query(ctx context.Context, spec QuerySpec) (Rows, error) {
 		return Rows{}, err
 	}
 
+	// SQLite takes a missing value for NULL, which gives a wrong answer instead of an error.
 	want := parametersOf(text)
 	if spec.Spare {
 		spec.Named = want.filter(spec.Named)
@@ -148,6 +149,7 @@ func (out *Rows) read(rows *sql.Rows, offset, limit int) error {
 			return fmt.Errorf("a row cannot be written as JSON: %w", err)
 		}
 
+		// The comma between two rows counts too.
 		size += len(encoded) + 1
 		if size > maxEncoded && len(out.Rows) == 0 {
 			return invalid("sql", "a single row of the answer has %s; ask for fewer columns, or for a part with substr()", text.Size(int64(len(encoded))))

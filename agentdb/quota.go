@@ -67,6 +67,7 @@ func (q *quota) update(used int64) (warning string) {
 		return ""
 	}
 
+	// One warning for each time that the limit comes near, not one for each write.
 	if q.warned {
 		return ""
 	}
@@ -98,6 +99,7 @@ func (db *DB) measureQuota(ctx context.Context) (warning string, err error) {
 func (db *DB) fileSizes() (sum int64, err error) {
 	for _, path := range []string{db.path, db.path + "-wal"} {
 		info, err := os.Stat(path)
+		// There is no log while nothing was written.
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -122,6 +124,8 @@ func (db *DB) TellQuota(ctx context.Context, tell func(used, limit int64) error)
 
 	query := "delete from _quota_told"
 	if near {
+		// Told first and recorded afterwards: a crash between repeats the notice, and never loses
+		// it.
 		if err := tell(used, limit); err != nil {
 			return err
 		}

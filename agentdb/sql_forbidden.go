@@ -39,6 +39,7 @@ func (s *statement) forbiddenReason() string {
 	case "CREATE":
 		return s.forbiddenCreate()
 	case "ALTER":
+		// Anywhere outside parentheses: ALTER TABLE t DROP COLUMN c.
 		if s.has("DROP") {
 			return "dropping a column would lose its values for ever: leave it unused, or rename it"
 		}
@@ -103,14 +104,17 @@ func (s *statement) writtenTable() string {
 			break
 		}
 	}
+	// A trigger's body names tables too; the authorizer looks after those.
 	if at < 0 || s.word(0) == "CREATE" {
 		return ""
 	}
 
+	// INSERT INTO is never followed by OR, but UPDATE OR REPLACE t is.
 	if s.word(at) == "OR" {
 		at += 2
 	}
 
+	// main.t
 	if s.word(at+1) == "." {
 		at += 2
 	}

@@ -17,6 +17,7 @@ type parameters struct {
 func parametersOf(sql string) (p parameters) {
 	for i := 0; i < len(sql); {
 		next, what := nextToken(sql, i)
+		// Not inside a text or a comment; and a $ may stand within a name.
 		if what != tokenOther || next != i+1 || strings.IndexByte("?:@$", sql[i]) < 0 || sql[i] == '$' && i > 0 && wordByte(sql[i-1]) {
 			i = next
 			continue

@@ -19,6 +19,7 @@ var messageName = regexp.MustCompile(`(?s)(?:no such (?:table|column|function|in
 func locate(sql, message string) int {
 	m := messageName.FindStringSubmatch(message)
 	if m == nil {
+		// Something is missing, at the end.
 		if strings.HasPrefix(message, "incomplete input") {
 			return len(strings.TrimRight(sql, " \t\r\n;"))
 		}

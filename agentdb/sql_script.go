@@ -53,6 +53,7 @@ func splitScript(sql string) ([]statement, error) {
 
 		if what != tokenSpace {
 			text := sql[i:next]
+			// A trigger has semicolons inside; it ends with END and one more.
 			if text == ";" && (!s.isTrigger() || s.endsTrigger()) {
 				finish(i, next)
 				i = next
@@ -94,6 +95,7 @@ func (s *statement) word(i int) string {
 }
 
 func (s *statement) isTrigger() bool {
+	// TEMP is refused later; until then it must not be cut in the middle.
 	if s.word(0) != "CREATE" {
 		return false
 	}

@@ -28,6 +28,7 @@ func checkSelect(sql string) (string, error) {
 		i = next
 	}
 
+	// What a WITH does is said by the statement after it.
 	if word == "WITH" {
 		if statements, err := splitScript(sql[:end]); err == nil && len(statements) == 1 {
 			word = statements[0].verb()

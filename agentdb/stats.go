@@ -56,6 +56,7 @@ func (db *DB) measureTables(ctx context.Context, s *Stats) error {
 	}
 
 	for _, t := range schema.Tables {
+		// RowCount has the live rows alone, and the same as all where rows are not marked.
 		all := t.RowCount
 		if t.hasHost {
 			if err := db.db.Read().QueryRowContext(ctx, "select count(*) from "+quote(t.Name)).Scan(&all); err != nil {

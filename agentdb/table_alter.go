@@ -56,6 +56,7 @@ func (t *Table) additions(add []Column) (up, down []string, err error) {
 
 		if containsFold(taken, c.Name) {
 			bad := invalid(field+".name", "the table %s already has a column %s", t.Name, c.Name)
+			// The same call cannot succeed later.
 			bad.Retryable = false
 			return nil, nil, bad
 		}
@@ -73,6 +74,7 @@ func (t *Table) additions(add []Column) (up, down []string, err error) {
 			return nil, nil, invalid(field+".default", "a column that is added needs a default that is always the same, and %s is not; leave the default out and set the column in the rows", c.Default)
 		}
 
+		// SQLite refuses NOT NULL without a default even for an empty table.
 		if c.Nullable != nil && !*c.Nullable && !strings.Contains(def, " DEFAULT ") {
 			typ, err := c.columnType(field)
 			if err != nil {
@@ -82,6 +84,7 @@ func (t *Table) additions(add []Column) (up, down []string, err error) {
 		}
 
 		up = append(up, "ALTER TABLE "+quote(t.Name)+" ADD COLUMN "+def)
+		// Undone in the opposite order.
 		down = append([]string{"ALTER TABLE " + quote(t.Name) + " DROP COLUMN " + quote(c.Name)}, down...)
 	}
 

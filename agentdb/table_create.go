@@ -48,6 +48,7 @@ func createTable(ctx context.Context, tx *sqlite.Tx, by By, spec TableSpec, stat
 	}
 
 	at := now()
+	// A row of a table of this name that is gone may still be there.
 	if _, err := tx.Exec(`insert into _tables_meta(name, purpose, created_at, run_id) values (?, ?, ?, ?)
 		on conflict(name) do update set purpose = excluded.purpose, created_at = excluded.created_at, run_id = excluded.run_id`,
 		spec.Name, strings.TrimSpace(spec.Purpose), at, by.Run); err != nil {

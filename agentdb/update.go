@@ -31,6 +31,7 @@ func (db *DB) Update(ctx context.Context, by By, table string, set, where map[st
 		}
 
 		query, args, err = t.where(where)
+		// A row that is deleted is not there for the agent, and would change unseen.
 		if t.hasHost && !deleted {
 			query += " AND " + deletedAt + " IS NULL"
 		}
@@ -120,6 +121,7 @@ func (t *Table) where(where map[string]any) (string, []any, error) {
 	}
 
 	for i, name := range columns {
+		// IS and not =, so that null finds NULL.
 		columns[i] = quote(name) + " IS ?"
 	}
 
@@ -134,6 +136,7 @@ func (t *Table) pairs(field string, from map[string]any) (columns []string, valu
 		names = append(names, name)
 	}
 
+	// Always the same statement for the same columns, and the same error of several.
 	slices.Sort(names)
 	for _, given := range names {
 		name, c := given, t.column(given)

@@ -77,6 +77,7 @@ func (t *Table) ensureUnique(ctx context.Context, tx *sqlite.Tx, by By, keys []s
 	}
 
 	err := applySchema(ctx, tx, by, now(), t.Name, index.statement(t.Name))
+	// The index cannot be made because rows already share a key.
 	if refused(err) {
 		return invalid("key_columns", "the table %s already has rows with the same %s, so they cannot be its key", t.Name, strings.Join(keys, ", "))
 	}

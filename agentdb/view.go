@@ -62,6 +62,7 @@ func (db *DB) DefineView(ctx context.Context, by By, v View) (View, error) {
 	for _, p := range v.Params {
 		values[p.Name] = p.Default
 	}
+	// A view that does not work is refused now and not when somebody looks at it.
 	if _, err := db.Query(ctx, QuerySpec{SQL: v.SQL, Named: values, Limit: 1}); err != nil {
 		return View{}, err
 	}
@@ -174,6 +175,7 @@ func (db *DB) RunView(ctx context.Context, name string, given map[string]any) (V
 		return ViewResult{}, err
 	}
 	if len(given) == 0 {
+		// Only the answer to the defaults is stored: it is what ShowView shows.
 		return db.refresh(ctx, v)
 	}
 

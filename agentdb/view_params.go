@@ -33,6 +33,7 @@ func (v *View) checkParams() error {
 	}
 
 	want := parametersOf(v.SQL)
+	// More parameters than names means that there is a ? among them.
 	if want.count > len(want.names) {
 		return invalid("sql", "a parameter of a view has a name: write :name and declare it in params, instead of ?")
 	}

@@ -27,6 +27,7 @@ func decode(data string, guess bool) (text, warning string, err error) {
 	if err != nil {
 		return "", "", err
 	}
+	// UTF-16 without a byte order mark looks like this.
 	if at := strings.IndexByte(text, 0); at >= 0 {
 		return "", "", &SyntaxError{lineOf(text, at), columnInLine(text, at, '\n'), "there is a NUL character, so this is no text in UTF-8; save the file as UTF-8 and import it again"}
 	}
@@ -35,6 +36,8 @@ func decode(data string, guess bool) (text, warning string, err error) {
 	}
 
 	at := badUTF8(text)
+	// A file with proper UTF-8 letters beside the bad byte is damaged UTF-8, and bytes that
+	// Windows-1252 does not define rule that encoding out.
 	if !guess || multibyte(text) || undefined(text) {
 		return "", "", &SyntaxError{lineOf(text, at), columnInLine(text, at, '\n'), "the text is not UTF-8; save the file as UTF-8 and import it again"}
 	}

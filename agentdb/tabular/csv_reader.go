@@ -40,6 +40,7 @@ func guessSeparator(data string) byte {
 	start := data[:min(len(data), sniffBytes)]
 	best, most := byte(','), -1
 	for _, c := range []byte{';', '\t', '|', ','} {
+		// Only a better one replaces the best, so that the order above decides between equals.
 		if n := countSameWidth(start, c); n > most {
 			best, most = c, n
 		}
@@ -86,6 +87,7 @@ func (r *csvReader) Next() error {
 		return io.EOF
 	}
 
+	// The slice is reused: a file of a million rows would otherwise make a million of them.
 	r.cells = r.cells[:0]
 	r.start = r.line
 	for {
@@ -154,6 +156,7 @@ func (r *csvReader) quoted() (cell string, more bool, err error) {
 			}
 
 			cell = r.data[from:i]
+			// Most quoted cells hold no quote and stay a part of the file without a copy.
 			if doubled {
 				cell = strings.ReplaceAll(cell, `""`, `"`)
 			}
@@ -170,6 +173,7 @@ func (r *csvReader) quoted() (cell string, more bool, err error) {
 func (r *csvReader) afterQuote(i int) (more bool, err error) {
 	rest := r.data[i:]
 	switch {
+	// A lone carriage return at the very end belongs to a line ending that was cut.
 	case rest == "" || rest == "\r":
 		r.pos = len(r.data)
 	case rest[0] == r.comma:

@@ -26,6 +26,7 @@ type jsonReader struct {
 
 func newJSON(data string) *jsonReader {
 	r := &jsonReader{data: data, decoder: json.NewDecoder(strings.NewReader(data)), at: map[string]int{}}
+	// A float64 would round long ids.
 	r.decoder.UseNumber()
 	r.array = strings.HasPrefix(strings.TrimLeft(data, " \t\r\n"), "[")
 	return r
@@ -50,6 +51,7 @@ func (r *jsonReader) Next() error {
 		return r.end()
 	}
 
+	// The decoder only knows where a token ends, so faults are placed after this offset.
 	before := r.decoder.InputOffset()
 	token, err := r.decoder.Token()
 	if !r.array && errors.Is(err, io.EOF) {
@@ -93,6 +95,7 @@ func (r *jsonReader) object() error {
 		}
 
 		key, _ := token.(string) // the decoder lets nothing else be a key
+		// The value is taken whole, so that lists and objects keep their text.
 		var raw json.RawMessage
 		if err := r.decoder.Decode(&raw); err != nil {
 			return r.fault(err)

@@ -63,6 +63,7 @@ func (e *jsonWriter) Close() error {
 	end := ""
 	if e.array {
 		end = "\n]\n"
+		// No row wrote the opening bracket.
 		if e.n == 0 {
 			end = "[]\n"
 		}

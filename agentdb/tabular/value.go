@@ -56,6 +56,7 @@ func (k Kind) merge(other Kind) Kind {
 	switch {
 	case low == high || low == unseen:
 		return high
+	// JSON mixes true and 1; SQLite stores both as 1.
 	case low == boolean && high == integer, low == boolean && high == long, low == integer && high == long:
 		return high
 	case low == integer && high == real:
@@ -73,6 +74,7 @@ func kindOfCell(cell string) Kind {
 	}
 
 	whole, fraction, decimal := strings.Cut(strings.TrimPrefix(cell, "-"), ".")
+	// Leading zeros mark codes and telephone numbers.
 	if !digits(whole) || whole[0] == '0' && len(whole) > 1 {
 		return textual
 	}

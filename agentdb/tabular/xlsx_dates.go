@@ -59,8 +59,10 @@ func (f dateFormat) text(serial float64, date1904 bool) string {
 		return ""
 	}
 
+	// Rounded to milliseconds: a fraction of a day has no exact float64.
 	span := time.Duration(math.Round(math.Mod(serial, 1)*86_400_000)) * time.Millisecond
 	days := int(serial)
+	// Day 0 is no date in the 1900 system, so a fraction alone is a time of day.
 	if f == asTime || days == 0 && !date1904 && span > 0 {
 		hours := days*24 + int(span/time.Hour)
 		return fmt.Sprintf("%02d:%02d:%02d", hours, int(span/time.Minute)%60, int(span/time.Second)%60)

@@ -39,6 +39,7 @@ func PreviewXLSX(content, sheet string, rows, columns int) (SheetPreview, error)
 		if !ok || w.parts[strings.ToLower(target)] == nil {
 			return SheetPreview{}, fmt.Errorf("there is no sheet %q; the sheets are %s", sheet, text.List(all, 20))
 		}
+		// A hidden sheet can be previewed when its name is known.
 		w.sheet, w.name = target, sheet
 		all = slices.Insert(slices.DeleteFunc(all, func(name string) bool { return name == sheet }), 0, sheet)
 	}

@@ -61,6 +61,7 @@ func (r *xlsxReader) Next() error {
 		}
 
 		r.number++
+		// Rows may be left out, and their numbers are only trusted as far as they go up.
 		if n, err := strconv.Atoi(attribute(start, "r")); err == nil && n > r.number {
 			r.number = n
 		}
@@ -70,6 +71,7 @@ func (r *xlsxReader) Next() error {
 			return err
 		}
 
+		// Programs write rows of styles without a value, which are not rows of the table.
 		for _, v := range r.row {
 			if v != nil {
 				return nil
@@ -149,6 +151,7 @@ func (r *xlsxReader) cut(err error) error {
 
 // put keeps a value at its column, if that is one of the headings'.
 func (r *xlsxReader) put(at int, v any) {
+	// The first fault of a row is the one that is reported.
 	if v == nil || r.fault != "" {
 		return
 	}
@@ -186,6 +189,7 @@ func (r *xlsxReader) read(c xml.StartElement) (any, error) {
 			case "v", "t":
 				inText = !phonetic
 				valued = valued || inText
+			// Phonetic hints for Japanese are not part of the text.
 			case "rPh":
 				phonetic = true
 			case "f":
@@ -202,6 +206,8 @@ func (r *xlsxReader) read(c xml.StartElement) (any, error) {
 			case "rPh":
 				phonetic = false
 			case "c":
+				// Programs that write files without opening them leave the computing to the
+				// reader.
 				if formula && !valued {
 					r.fault = fmt.Sprintf("the cell %s holds a formula without its result; open the file in a spreadsheet program, save it and import it again", attribute(c, "r"))
 					return nil, nil
@@ -236,6 +242,7 @@ func (r *xlsxReader) decode(c xml.StartElement, text string) any {
 		return nonEmpty(text)
 	}
 
+	// Dates are numbers that a style shows as a date.
 	if style, err := strconv.Atoi(attribute(c, "s")); err == nil && style > 0 && style < len(r.dates) {
 		if date := r.dates[style].text(number, r.date1904); date != "" {
 			return date
@@ -271,6 +278,7 @@ func attribute(e xml.StartElement, name string) string {
 func columnOf(ref string) int {
 	n := 0
 	for i := 0; i < len(ref); i++ {
+		// Clearing this bit makes a letter upper case.
 		c := ref[i] &^ 0x20
 		if c < 'A' || c > 'Z' {
 			break

@@ -44,6 +44,7 @@ func openWorkbook(content string) (*workbook, error) {
 
 	w := &workbook{parts: make(map[string]*zip.File, len(archive.File))}
 	for _, f := range archive.File {
+		// Part names are compared without case, and some programs begin them with a slash.
 		w.parts[strings.ToLower(strings.TrimPrefix(f.Name, "/"))] = f
 	}
 	if err := w.readWorkbook(); err != nil {
@@ -128,6 +129,7 @@ func (w *workbook) readWorkbook() error {
 	if err != nil {
 		return err
 	}
+	// A zip archive that is something else: .ods and .docx have no such part.
 	if !found {
 		return badXLSX("there is no workbook in it, so it is no .xlsx file (.xls, .xlsb and .ods are not read); save it as .xlsx or .csv")
 	}
@@ -144,6 +146,7 @@ func (w *workbook) readWorkbook() error {
 			continue
 		}
 
+		// A target without a leading slash is relative to the folder of the workbook.
 		target := strings.TrimPrefix(l.Target, "/")
 		if target == l.Target {
 			target = path.Join("xl", target)
@@ -158,6 +161,7 @@ func (w *workbook) readWorkbook() error {
 		if target != "" {
 			w.targets[sheet.Name] = target
 		}
+		// Charts have a sheet without a worksheet part.
 		if target == "" || sheet.State == "hidden" || sheet.State == "veryHidden" || w.sheet != "" {
 			w.others = append(w.others, sheet.Name)
 			continue
@@ -188,6 +192,7 @@ func (w *workbook) readStyles() error {
 
 	own := make(map[int]dateFormat, len(styles.Formats))
 	for _, f := range styles.Formats {
+		// A file's own format wins over the built-in one of that number.
 		own[f.ID] = formatOfCode(f.Code)
 	}
 
@@ -231,6 +236,7 @@ func (w *workbook) readShared() error {
 			case "rPh":
 				phonetic = true
 			case "t":
+				// Rich text is in several <t> of one <si>, which are joined.
 				inText = !phonetic
 			}
 		case xml.EndElement:

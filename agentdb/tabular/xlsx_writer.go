@@ -80,6 +80,7 @@ func (e *xlsxWriter) write(values []any, style string) error {
 		case nil:
 			continue
 		case int64:
+			// A longer integer would lose digits when the file is opened; as a text it keeps them.
 			if number = strconv.FormatInt(v, 10); v >= exactInteger || v <= -exactInteger {
 				if err := e.text(i, style, number); err != nil {
 					return err
@@ -104,6 +105,7 @@ func (e *xlsxWriter) write(values []any, style string) error {
 }
 
 func (e *xlsxWriter) text(i int, style, text string) error {
+	// No text has more UTF-16 units than bytes, so most need no counting.
 	if len(text) > maxCellText && len(utf16.Encode([]rune(text))) > maxCellText {
 		return invalid("format", "row %d has a text of more than %d characters in %s, which no spreadsheet cell can hold; export as csv or json", e.number-1, maxCellText, e.columns[i])
 	}
