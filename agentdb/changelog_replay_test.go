@@ -67,7 +67,7 @@ func replay(t testing.TB, db *agentdb.DB) *agentdb.DB {
 	return again
 }
 
-// reverseAll takes everything back that the changelog knows.
+// reverseAll undoes everything that is in the changelog.
 func reverseAll(t testing.TB, db *agentdb.DB) {
 	t.Helper()
 	all := changes(t, db)
@@ -119,7 +119,7 @@ func TestChangelogReplays(t *testing.T) {
 		log := dump(t, db)
 		reverseAll(t, db)
 		if got := contents(t, db); got != "" {
-			r.Fatalf("taken back:\n%s\n\n%s", got, log)
+			r.Fatalf("undone:\n%s\n\n%s", got, log)
 		}
 	})
 }

@@ -32,7 +32,7 @@ func manyFile(rows, factor int) *bytes.Reader {
 }
 
 // OSA-58, OSA-61: one call imports a file of very many rows, whatever their key is, and an
-// undo takes all of them back, or gives each the values that it had. The changelog of both
+// undo removes all of them, or gives each the values that it had. The changelog of both
 // has an entry for each chunk.
 func TestManyRows(t *testing.T) {
 	t.Parallel()
@@ -65,19 +65,19 @@ func TestManyRows(t *testing.T) {
 				}
 			}})
 			if got := sum(); !out.Done || got != first || out.Tables[0].Removed+out.Tables[0].Changed != int64(rows) || told == 0 {
-				t.Fatalf("the second import taken back: %s, want %s (told %d times): %+v", got, first, told, out)
+				t.Fatalf("the second import undone: %s, want %s (told %d times): %+v", got, first, told, out)
 			}
 			if got := system(t, db, "select count(*) from _changelog where actor = 'user' and op = 'raw'"); got != chunks {
-				t.Errorf("%s entries for what was taken back, want one for each chunk: %s", got, chunks)
+				t.Errorf("%s entries for what was undone, want one for each chunk: %s", got, chunks)
 			}
 			if out := undo(t, db, agentdb.UndoSpec{Run: 1}); !out.Done || contents(t, db) != "" {
-				t.Errorf("the first import taken back: %+v", out)
+				t.Errorf("the first import undone: %+v", out)
 			}
 		})
 	}
 }
 
-// OSA-61: a chunk that one later change touched is taken back in all its other rows when that
+// OSA-61: a chunk that one later change touched is undone in all its other rows when that
 // is forced, and what it has no entry for stays.
 func TestUndoOfATouchedChunk(t *testing.T) {
 	t.Parallel()

@@ -71,7 +71,7 @@ func TestUndoGivesTheStateWithoutTheRun(t *testing.T) {
 		got := contents(t, db)
 		switch {
 		case out.Done && compare && got != want:
-			r.Fatalf("taken back:\n%s\n\nwant:\n%s\n\n%s", got, want, log)
+			r.Fatalf("undone:\n%s\n\nwant:\n%s\n\n%s", got, want, log)
 		case !out.Done && got != before:
 			r.Fatalf("refused, but changed:\n%s\n\nwas:\n%s", got, before)
 		case !out.Done:
@@ -261,7 +261,7 @@ func TestUndoAfterARename(t *testing.T) {
 	}
 }
 
-// OSA-61: a run that renamed a column is taken back with what others wrote there since; the
+// OSA-61: a run that renamed a column is undone with what others wrote there since; the
 // changelog, which now has values for a column of that name and of the old one, replays. What
 // it has for a column that is not there is an error, and not left out.
 func TestUndoOfARename(t *testing.T) {

@@ -63,7 +63,7 @@ func (db *DB) Execute(ctx context.Context, by By, spec ExecuteSpec) (Executed, e
 	return done, err
 }
 
-// script is SQL that has passed the first gate.
+// script is SQL whose text was checked.
 type script struct {
 	text       string
 	statements []statement
@@ -161,7 +161,7 @@ func (s *script) run(ctx context.Context, tx *sqlite.Tx, by By, at string, state
 	return g.refresh(tx)
 }
 
-// exec runs one statement with the gate closed.
+// exec runs one statement with the authorizer on.
 func (s *script) exec(ctx context.Context, tx *sqlite.Tx, statement *statement) error {
 	return tx.Armed(func() error {
 		switch verb := statement.verb(); verb {

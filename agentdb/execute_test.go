@@ -45,7 +45,7 @@ func TestExecute(t *testing.T) {
 		t.Errorf("%+v %v", named, err)
 	}
 
-	// An error takes the statements before it back as well.
+	// An error rolls the statements before it back as well.
 	if _, err := db.Execute(t.Context(), agentdb.By{}, agentdb.ExecuteSpec{SQL: "delete from expenses where 1; insert into nowhere values (1)"}); err == nil {
 		t.Error("no error")
 	}

@@ -138,8 +138,8 @@ func (db *DB) importRows(ctx context.Context, tx *sqlite.Tx, by By, spec ImportS
 		out.Warnings = append(out.Warnings[:len(s.Warnings):len(s.Warnings)], fmt.Sprintf("the table %s has no place for these columns of %s, they were left out: %s", m.table.Name, s.name, strings.Join(m.dropped, ", ")))
 	}
 
-	left := &rejects{total: s.Rows}
-	l := &loader{tx: tx, by: by, op: opImport, table: m.table, keys: m.keys, rejected: left}
+	rejected := &rejects{total: s.Rows}
+	l := &loader{tx: tx, by: by, op: opImport, table: m.table, keys: m.keys, rejected: rejected}
 	out.RowsImported, err = l.load(ctx, s, m, func(done int64) error {
 		if spec.Progress != nil {
 			spec.Progress(done, int64(s.Rows))
@@ -147,7 +147,7 @@ func (db *DB) importRows(ctx context.Context, tx *sqlite.Tx, by By, spec ImportS
 		return db.checkRoom(tx)
 	})
 	if err = errors.Join(err, l.close()); err != nil {
-		return Imported{}, s.rejectError(left, err)
+		return Imported{}, s.rejectError(rejected, err)
 	}
 
 	out.RowsSkipped = int64(s.Rows) - out.RowsImported
@@ -159,8 +159,8 @@ func (db *DB) importRows(ctx context.Context, tx *sqlite.Tx, by By, spec ImportS
 		}
 	}
 
-	if n := left.count(); n > 0 {
-		out.SampleErrors = left.samples()
+	if n := rejected.count(); n > 0 {
+		out.SampleErrors = rejected.samples()
 		out.Warnings = append(out.Warnings[:len(out.Warnings):len(out.Warnings)], fmt.Sprintf("%d of %d rows of %s were left out because they do not fit; sample_errors says why, of the first", n, s.Rows, s.name))
 	}
 
@@ -233,7 +233,7 @@ func (l *loader) load(ctx context.Context, s *source, m *mapping, every func(don
 
 // chunks reads the file again, which is known to have no fault that would end it, and
 // sends the rows that fit.
-func (s *source) chunks(ctx context.Context, m *mapping, left *rejects, to chan<- *chunk) error {
+func (s *source) chunks(ctx context.Context, m *mapping, rejected *rejects, to chan<- *chunk) error {
 	r, err := s.Records()
 	if err != nil {
 		return err
@@ -261,7 +261,7 @@ func (s *source) chunks(ctx context.Context, m *mapping, left *rejects, to chan<
 		}
 
 		if why != "" {
-			if err := left.add(r.Line(), why); err != nil {
+			if err := rejected.add(r.Line(), why); err != nil {
 				return err
 			}
 			continue

@@ -62,7 +62,7 @@ func (f *rejects) samples() []string {
 }
 
 // rejectError words errTooManyRejects for the file.
-func (s *source) rejectError(left *rejects, err error) error {
+func (s *source) rejectError(rejected *rejects, err error) error {
 	if !errors.Is(err, errTooManyRejects) {
 		return err
 	}
@@ -72,5 +72,5 @@ func (s *source) rejectError(left *rejects, err error) error {
 	if s.Ragged {
 		advice = "If the table begins further down, remove the lines above its headings; otherwise correct the file"
 	}
-	return invalid("path", "%s: more than half of its %d rows do not fit, so nothing was imported: %s. %s", s.name, s.Rows, strings.Join(left.samples(), "; "), advice)
+	return invalid("path", "%s: more than half of its %d rows do not fit, so nothing was imported: %s. %s", s.name, s.Rows, strings.Join(rejected.samples(), "; "), advice)
 }

@@ -336,7 +336,7 @@ func TestImportKeepsToTheQuota(t *testing.T) {
 	load(t, db, "f.csv", "a\n1\n") // and nothing of it counts
 }
 
-// The caller's end takes an import back, and the journal of another call is unharmed.
+// An import whose caller gives up is rolled back, and the journal of another call is unharmed.
 func TestImportIsCancelled(t *testing.T) {
 	db := fresh(t)
 	ctx, cancel := context.WithCancelCause(t.Context())

@@ -18,7 +18,7 @@ type loader struct {
 	table    *Table
 	keys     []string // columns by which rows are updated instead; nil only inserts
 	unit     string   // what a line is called in messages: "line" or "row"
-	rejected *rejects // rows that SQLite refuses are left out and noted here; nil refuses all
+	rejected *rejects // rows that SQLite refuses are left out and collected here; nil refuses all
 
 	layout *tableLayout // read with the first chunk, unless the write is confined
 

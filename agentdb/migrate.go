@@ -33,7 +33,7 @@ type Migrated struct {
 	Warnings    []string `json:"warnings,omitempty"`
 }
 
-// Migrate runs SQL under the gate of Execute and keeps it as a migration (OSA-53).
+// Migrate runs SQL as Execute does and records it as a migration (OSA-53).
 func (db *DB) Migrate(ctx context.Context, by By, spec MigrateSpec) (Migrated, error) {
 	if strings.TrimSpace(spec.Description) == "" {
 		return Migrated{}, invalid("description", "say in a few words what the migration is for; its file is named after them")

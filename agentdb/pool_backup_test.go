@@ -135,7 +135,7 @@ func TestBackupRefuses(t *testing.T) {
 }
 
 // OSA-53: before a run changes the schema for the first time there is a copy, of which the
-// newest five are kept; those that were made by hand stay.
+// newest five are kept; the manual ones stay.
 func TestBackupBeforeMigrations(t *testing.T) {
 	t.Parallel()
 	p := pool(t, agentdb.PoolOptions{Backups: agentdb.KeepBackups})
@@ -218,7 +218,7 @@ func TestBackupBeforeAnUpgrade(t *testing.T) {
 }
 
 // Restore brings back what was, keeps what there is, and says so in the changelog; a
-// restore is taken back by another one.
+// restore is undone by another one.
 func TestRestore(t *testing.T) {
 	t.Parallel()
 	p := pool(t, agentdb.PoolOptions{})

@@ -258,7 +258,7 @@ func TestLostAndChanged(t *testing.T) {
 			t.Fatalf("error %v, want %s", err, part)
 		}
 		if err := p.Barred("ann"); err == nil || !strings.Contains(err.Error(), part) {
-			t.Fatalf("barred: %v, want %s", err, part)
+			t.Fatalf("quarantined: %v, want %s", err, part)
 		}
 	}
 
@@ -297,7 +297,7 @@ func TestLostAndChanged(t *testing.T) {
 		}
 	})
 	if err := p.Barred("ann"); err != nil {
-		t.Errorf("it is back, and barred: %v", err)
+		t.Errorf("it is back, and quarantined: %v", err)
 	}
 
 	// Who puts the file back as it was has nothing to accept.
@@ -316,7 +316,7 @@ func TestLostAndChanged(t *testing.T) {
 	p = pool(t, agentdb.PoolOptions{Dir: dir})
 	lend(func(*agentdb.DB) {})
 	if err := p.Barred("ann"); err != nil {
-		t.Errorf("it is as it was, and barred: %v", err)
+		t.Errorf("it is as it was, and quarantined: %v", err)
 	}
 
 	agentdb.ChangeOutside(t, path, "insert into expenses(amount) values (2)")
@@ -407,7 +407,7 @@ func TestDamageWhileOpen(t *testing.T) {
 	for range 2 {
 		var bad *agentdb.DamagedError
 		if err := p.Barred("ann"); !errors.As(err, &bad) {
-			t.Fatalf("barred: %v", err)
+			t.Fatalf("quarantined: %v", err)
 		}
 		if _, _, err := p.Get(t.Context(), "ann"); !errors.As(err, &bad) {
 			t.Fatalf("lent: %v", err)

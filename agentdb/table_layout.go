@@ -9,14 +9,14 @@ import (
 	"rouse/agentdb/sqlite"
 )
 
-// tableLayout is what writing a table and recording its rows needs to know.
+// tableLayout is what is needed to write a table and to record its rows.
 type tableLayout struct {
 	name     string
 	columns  []string // all that are stored, the host's included
 	position []int    // where each is among the values that SQLite hands over
 	key      []string // what tells rows apart: the primary key, or the row id
 	byRowID  bool     // key is the row id, by a name that no column has
-	plain    bool     // rows can be written without anything else changing
+	plain    bool     // writing a row changes and reads nothing but that row
 	parent   bool     // another table's foreign key points here
 }
 
