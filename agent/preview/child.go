@@ -12,7 +12,7 @@ import (
 	"runtime/metrics"
 	"time"
 
-	"rouse/agentdb"
+	"rouse/agentdb/tabular"
 )
 
 // childName is the one argument of a process that reads a file.
@@ -121,7 +121,7 @@ func answerTo(in io.Reader) (a answer) {
 	case kindPDF:
 		result, err = readPDF(content, r.From, r.Chars)
 	case kindXLSX:
-		if result, err = agentdb.PreviewXLSX(string(content), r.Sheet, r.Rows, r.Columns); err != nil {
+		if result, err = tabular.PreviewXLSX(string(content), r.Sheet, r.Rows, r.Columns); err != nil {
 			err = fault("cannot be shown: %v", err)
 		}
 	case kindBMP:

@@ -11,7 +11,7 @@ import (
 	"runtime"
 	"time"
 
-	"rouse/agentdb"
+	"rouse/agentdb/tabular"
 )
 
 // Bounds of one preview.
@@ -53,8 +53,8 @@ func (v *Viewer) PDF(ctx context.Context, content io.Reader, from, chars int) (o
 	return out, err
 }
 
-// XLSX is [agentdb.PreviewXLSX].
-func (v *Viewer) XLSX(ctx context.Context, content io.Reader, sheet string, rows, columns int) (out agentdb.SheetPreview, err error) {
+// XLSX is [tabular.PreviewXLSX].
+func (v *Viewer) XLSX(ctx context.Context, content io.Reader, sheet string, rows, columns int) (out tabular.SheetPreview, err error) {
 	err = v.show(ctx, request{Kind: kindXLSX, Sheet: sheet, Rows: rows, Columns: columns}, content, &out)
 	return out, err
 }

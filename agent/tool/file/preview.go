@@ -13,7 +13,7 @@ import (
 	"rouse/agent/model"
 	"rouse/agent/preview"
 	"rouse/agent/tool"
-	"rouse/agentdb"
+	"rouse/agentdb/tabular"
 	"rouse/internal/text"
 )
 
@@ -144,7 +144,7 @@ type sheetResult struct {
 	Path      string             `json:"path"`
 	Sheet     string             `json:"sheet"`
 	Sheets    []string           `json:"sheets"`
-	Rows      []agentdb.SheetRow `json:"rows"`
+	Rows      []tabular.SheetRow `json:"rows"`
 	Truncated bool               `json:"truncated"`
 }
 
