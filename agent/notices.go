@@ -12,11 +12,11 @@ import (
 	"rouse/internal/text"
 )
 
-// maxToldAction is how much of an action a notice shows, in characters.
-const maxToldAction = 1000
+// maxNoticeAction is how much of an action a notice shows, in characters.
+const maxNoticeAction = 1000
 
-// lookTime bounds how long a notice waits for what it tells beside its run.
-const lookTime = 10 * time.Second
+// noticeReadTimeout bounds how long a notice waits for what it tells beside its run.
+const noticeReadTimeout = 10 * time.Second
 
 // Notices composes what the owner is told when a run has finished: nothing, or a notice
 // to each of the job's channels. A template that fails costs the wording, not the notice.
@@ -30,7 +30,7 @@ func (r *Runner) Notices(run ledger.Run, res ledger.Result) []ledger.Notice {
 	job, ok := p.Jobs[run.Job]
 	name := run.Job
 	if run.Job == "" && run.Trigger == domain.TriggerSelf {
-		job, ok, name = p.ofWake(p.begun(run, d)), true, run.Agent+" (alarm)"
+		job, ok, name = p.ofWake(p.originJob(run, d)), true, run.Agent+" (alarm)"
 	}
 
 	outcome := string(res.Outcome)
@@ -41,7 +41,7 @@ func (r *Runner) Notices(run ledger.Run, res ledger.Result) []ledger.Notice {
 		return nil
 	}
 
-	data := templateData(run, run.Attempt, job.fitted(d), run.FinishedAt, run.FinishedAt)
+	data := templateData(run, run.Attempt, job.asBatch(d), run.FinishedAt, run.FinishedAt)
 	if job.Name != "" {
 		data["Job"] = job.Name
 	}
@@ -68,12 +68,12 @@ func (r *Runner) Notices(run ledger.Run, res ledger.Result) []ledger.Notice {
 // asks words what a run waits for, with the command that answers it.
 func asks(q ledger.Question) string {
 	if q.Kind == ledger.KindApproval {
-		shown := text.Truncate(q.Action.Shown, maxToldAction)
+		shown := text.Truncate(q.Action.Shown, maxNoticeAction)
 		if shown != q.Action.Shown {
 			shown += " (the rest of it: rouse inbox)"
 		}
 
-		return fmt.Sprintf("%s\n%s\nrouse approve %s\nrouse deny %[3]s", q.Message, plain(shown), ledger.ItemHere)
+		return fmt.Sprintf("%s\n%s\nrouse approve %s\nrouse deny %[3]s", q.Message, oneLine(shown), ledger.ItemHere)
 	}
 
 	body := q.Message
@@ -86,7 +86,7 @@ func asks(q ledger.Question) string {
 
 // handedOver lists what a run shared, for the end of its notice (OSA-19).
 func (r *Runner) handedOver(run ledger.Run) string {
-	ctx, cancel := context.WithTimeout(context.Background(), lookTime)
+	ctx, cancel := context.WithTimeout(context.Background(), noticeReadTimeout)
 	defer cancel()
 
 	shared, err := r.ledger.Artifacts(ctx, run.ID)
@@ -135,4 +135,45 @@ func told(run ledger.Run, res ledger.Result) string {
 		text = "no summary"
 	}
 	return fmt.Sprintf("%s\nrouse show %d", text, run.ID)
+}
+
+// PauseNotices tell the owner that a job is paused because so many of its runs in a row
+// have failed; they are sent whichever outcomes the job tells about.
+func (r *Runner) PauseNotices(run ledger.Run, res ledger.Result, failures int) []ledger.Notice {
+	job, ok := r.plan.Load().Jobs[run.Job]
+	if !ok {
+		return nil
+	}
+
+	var out []ledger.Notice
+	for _, channel := range job.Notify.Channels {
+		out = append(out, ledger.Notice{
+			Run: run.ID, Job: run.Job, Agent: run.Agent, Channel: channel, Outcome: res.Outcome,
+			Title: fmt.Sprintf("%s is paused: %d runs in a row failed", run.Job, failures),
+			Body:  fmt.Sprintf("The last one: %s\nSee rouse show %d; when it is repaired: rouse resume %s", res.Error, run.ID, run.Job),
+			Key:   fmt.Sprintf("paused:%d:%d:%s", run.ID, run.Attempt, channel),
+		})
+	}
+
+	return out
+}
+
+// BrokenNotices tell the owner that a job is paused because one path started it again and
+// again: in all likelihood it wakes itself, by a program that writes what it watches.
+func (r *Runner) BrokenNotices(name, path string) []ledger.Notice {
+	job, ok := r.plan.Load().Jobs[name]
+	if !ok {
+		return nil
+	}
+
+	var out []ledger.Notice
+	for _, channel := range job.Notify.Channels {
+		out = append(out, ledger.Notice{
+			Job: name, Agent: job.Agent, Channel: channel,
+			Title: fmt.Sprintf("%s is paused: %s was taken 20 times in a minute", name, oneLine(path)),
+			Body:  fmt.Sprintf("Something writes that file again and again, perhaps the job itself. See rouse runs --job %s; when it is repaired: rouse resume %s", name, name),
+		})
+	}
+
+	return out
 }

@@ -25,22 +25,22 @@ func step(id, args string) model.Call {
 	return model.Call{ID: id, Name: "agent_step", Args: json.RawMessage(args)}
 }
 
-// asked is one request as it reached the server.
-type asked struct {
+// skillsNamedIn is one request as it reached the server.
+type skillsNamedIn struct {
 	Messages []struct{ Role, Content string }
 	Tools    []struct{ Function struct{ Name string } }
 }
 
-func (b *bench) asked(i int) asked {
+func (b *bench) asked(i int) skillsNamedIn {
 	b.t.Helper()
-	var a asked
+	var a skillsNamedIn
 	if err := json.Unmarshal(b.server.Requests()[i], &a); err != nil {
 		b.t.Fatal(err)
 	}
 	return a
 }
 
-func (a asked) last() string { return a.Messages[len(a.Messages)-1].Content }
+func (a skillsNamedIn) last() string { return a.Messages[len(a.Messages)-1].Content }
 
 const planStep = `{"phase":"plan","thinking":"t","summary":"a plan","plan":{"goal":"Do the books","sub_tasks":[{"id":"1","title":"Write a row"},{"id":"2","title":"Report","depends_on":["1"]}]}}`
 

@@ -312,13 +312,13 @@ func serve(b *testing.B, l *ledger.Ledger, ended chan<- struct{}, lanes int) (st
 
 // Whoever comes back to its line stands in front of younger ones.
 func TestDeskInOrder(t *testing.T) {
-	k := dispatch.NewDesk(9, 9, func(string) dispatch.Policy { return dispatch.Policy{Concurrency: -1} })
+	k := dispatch.NewFairQueue(9, 9, func(string) dispatch.Policy { return dispatch.Policy{Concurrency: -1} })
 	for _, r := range []ledger.Run{{ID: 5, Job: "a"}, {ID: 9, Job: "a"}, {ID: 4, Job: "b"}, {ID: 7, Job: "a"}, {ID: 3, Job: "a"}} {
 		r.Agent, r.State = "agent", domain.StateQueued
 		k.Add(r)
 	}
 
-	if got, _ := k.Choose(time.Now(), nil); !slices.Equal(got, []int64{3, 4, 5, 7, 9}) {
+	if got, _ := k.Dequeue(time.Now(), nil); !slices.Equal(got, []int64{3, 4, 5, 7, 9}) {
 		t.Errorf("chosen: %v", got)
 	}
 }

@@ -18,7 +18,7 @@ const (
 	defaultPerAgent = 1
 	defaultDrain    = 30 * time.Second
 	maxSleep        = 30 * time.Second
-	defaultPatience = 72 * time.Hour // for an answer
+	defaultAnswerWait = 72 * time.Hour // for an answer
 )
 
 // Executor does the work of one attempt. An error means that the host could not, and
@@ -68,9 +68,9 @@ type Options struct {
 type Dispatcher struct {
 	o    Options
 	log  *slog.Logger
-	wake chan struct{} // capacity 1: an attempt has ended
+	attemptEnded chan struct{} // capacity 1: an attempt has ended
 	// again, of capacity 1, asks for a new look at the whole queue.
-	again chan struct{}
+	rereadAsked chan struct{}
 	// stopping is closed when Drain is over: what cannot be written now is left to the next start.
 	stopping chan struct{}
 
@@ -78,15 +78,15 @@ type Dispatcher struct {
 
 	// Of the loop alone.
 	queue     backlog
-	held      map[int64]string // why runs stay queued
+	blocked      map[int64]string // why runs stay queued
 	pauses    []ledger.Pause
-	replanned <-chan struct{} // closed: the pauses have to be read again
+	pausesChanged <-chan struct{} // closed: the pauses have to be read again
 
 	mu       sync.Mutex
-	desk     *Desk
+	lanes     *FairQueue
 	cancels  map[int64]context.CancelCauseFunc // of the attempts that are on
 	drainFor time.Duration
-	all      sync.WaitGroup
+	attempts      sync.WaitGroup
 }
 
 // New checks the options and fills in their defaults.
@@ -124,8 +124,8 @@ func New(o Options) (*Dispatcher, error) {
 	}
 
 	d := &Dispatcher{
-		o: o, log: o.Logger, wake: make(chan struct{}, 1), again: make(chan struct{}, 1), stopping: make(chan struct{}), rescued: make(chan struct{}),
-		desk: NewDesk(o.Runs, o.RunsPerAgent, o.Policy), cancels: map[int64]context.CancelCauseFunc{}, held: map[int64]string{},
+		o: o, log: o.Logger, attemptEnded: make(chan struct{}, 1), rereadAsked: make(chan struct{}, 1), stopping: make(chan struct{}), rescued: make(chan struct{}),
+		lanes: NewFairQueue(o.Runs, o.RunsPerAgent, o.Policy), cancels: map[int64]context.CancelCauseFunc{}, blocked: map[int64]string{},
 	}
 	d.SetDrain(o.Drain)
 	return d, nil
@@ -134,9 +134,9 @@ func New(o Options) (*Dispatcher, error) {
 // SetLanes changes how many runs may be on at once, and of one agent; 0 means 4 and 1.
 func (d *Dispatcher) SetLanes(runs, perAgent int) {
 	d.mu.Lock()
-	d.desk.SetLanes(runs, perAgent)
+	d.lanes.SetLanes(runs, perAgent)
 	d.mu.Unlock()
-	d.poke()
+	d.notify()
 }
 
 // SetDrain changes how long running attempts may finish at the end; 0 means 30s.
@@ -153,15 +153,15 @@ func (d *Dispatcher) SetDrain(drain time.Duration) {
 // may have changed.
 func (d *Dispatcher) Reconsider() {
 	select {
-	case d.again <- struct{}{}:
+	case d.rereadAsked <- struct{}{}:
 	default:
 	}
 }
 
-// poke lets the loop look again.
-func (d *Dispatcher) poke() {
+// notify lets the loop look again.
+func (d *Dispatcher) notify() {
 	select {
-	case d.wake <- struct{}{}:
+	case d.attemptEnded <- struct{}{}:
 	default:
 	}
 }
@@ -189,11 +189,11 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 		}
 	}
 
-	defer d.all.Wait()
+	defer d.attempts.Wait()
 
 	for {
 		changed := d.o.Ledger.Changed()
-		over, next, err := d.turn(ctx, writing)
+		over, next, err := d.pass(ctx, writing)
 		if err != nil && ctx.Err() == nil {
 			d.log.Error("the queue could not be read; it is tried again", "error", err)
 			next = d.o.Now().Add(time.Second)
@@ -227,8 +227,8 @@ func (d *Dispatcher) sleep(ctx context.Context, changed <-chan struct{}, next ti
 		d.queue.stale = true
 	case <-timer:
 		d.queue.stale = true
-	case <-d.wake:
-	case <-d.again:
+	case <-d.attemptEnded:
+	case <-d.rereadAsked:
 		d.queue.stale = true
 	}
 

@@ -17,12 +17,12 @@ import (
 func (d *Dispatcher) execute(work, writing context.Context, run ledger.Run, a ledger.Attempt, cancel context.CancelCauseFunc) {
 	defer func() {
 		cancel(nil)
-		d.giveBack(run.ID)
-		d.poke()
+		d.releaseLanes(run.ID)
+		d.notify()
 	}()
 
 	d.log.Debug("a run starts", "job", run.Job, "run", run.ID, "attempt", a.Number)
-	res, err := d.guarded(work, run, a)
+	res, err := d.executeSafely(work, run, a)
 	if err != nil {
 		res.Outcome, res.Error = domain.OutcomeError, err.Error()
 		res = d.o.Closing(writing, run, res)
@@ -43,8 +43,8 @@ func (d *Dispatcher) execute(work, writing context.Context, run ledger.Run, a le
 	d.record(run, func() error { return d.finish(writing, run, a, res) })
 }
 
-// guarded turns a panic of the executor into an error, so that the daemon lives.
-func (d *Dispatcher) guarded(ctx context.Context, run ledger.Run, a ledger.Attempt) (res ledger.Result, err error) {
+// executeSafely turns a panic of the executor into an error, so that the daemon lives.
+func (d *Dispatcher) executeSafely(ctx context.Context, run ledger.Run, a ledger.Attempt) (res ledger.Result, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			d.log.Error("a run failed by a defect of rouse", "job", run.Job, "run", run.ID, "panic", p, "stack", string(debug.Stack()))
@@ -82,18 +82,18 @@ func (d *Dispatcher) record(run ledger.Run, write func() error) {
 	}
 }
 
-// ask parks a run that needs an answer, and tells its owner.
-func (d *Dispatcher) ask(ctx context.Context, run ledger.Run, a ledger.Attempt, res ledger.Result) error {
+// finishWaiting parks a run that needs an answer, and tells its owner.
+func (d *Dispatcher) finishWaiting(ctx context.Context, run ledger.Run, a ledger.Attempt, res ledger.Result) error {
 	if res.Wait.Expires <= 0 {
-		res.Wait.Expires = defaultPatience
+		res.Wait.Expires = defaultAnswerWait
 	}
 	res.Notices = d.o.Notices(run, res)
 	d.log.Info("a run waits for an answer", "job", run.Job, "run", run.ID, "question", res.Wait.Message, "until", d.o.Now().Add(res.Wait.Expires))
 	return d.o.Ledger.Finish(ctx, a, res)
 }
 
-// expire ends the runs whose questions nobody has answered in time.
-func (d *Dispatcher) expire(writing context.Context, now time.Time) error {
+// expireQuestions ends the runs whose questions nobody has answered in time.
+func (d *Dispatcher) expireQuestions(writing context.Context, now time.Time) error {
 	overdue, err := d.o.Ledger.Overdue(writing, now)
 	if err != nil {
 		return err
@@ -131,7 +131,7 @@ func (d *Dispatcher) pauseRule(run ledger.Run, res ledger.Result) ledger.PauseRu
 func (d *Dispatcher) finish(ctx context.Context, run ledger.Run, a ledger.Attempt, res ledger.Result) error {
 	p := d.o.Policy(run.Job)
 	if res.Wait != nil {
-		return d.ask(ctx, run, a, res)
+		return d.finishWaiting(ctx, run, a, res)
 	}
 
 	tries := a.Number - run.Interruptions - run.Parks
