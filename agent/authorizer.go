@@ -144,11 +144,6 @@ func (g *authorizer) Admit(ctx context.Context) error {
 
 // approvalQuestion is the item of the inbox in which a run asks for leave (UNI-09).
 func approvalQuestion(t task, a tool.Approval) *ledger.Question {
-	asker := t.job.Name
-	if asker == "" {
-		asker = t.agent.Name
-	}
-
 	clean := redactor(t.secrets).Replace
 	why := clean(a.Why)
 	options := []string{ledger.ApprovalOnce, ledger.ApprovalAlways, ledger.ApprovalDeny}
@@ -157,7 +152,7 @@ func approvalQuestion(t task, a tool.Approval) *ledger.Question {
 	}
 
 	return &ledger.Question{
-		Kind: ledger.KindApproval, Call: a.Call, Title: fmt.Sprintf("%s asks for %s", asker, a.Tool),
+		Kind: ledger.KindApproval, Call: a.Call, Title: fmt.Sprintf("%s asks for %s", t.asker(), a.Tool),
 		Message: fmt.Sprintf("It waits for your leave: %s.", strings.TrimSuffix(why, ".")),
 		Options: options, Expires: ledger.ApprovalExpires,
 		Action: ledger.Action{Tool: a.Tool, Shown: clean(a.Shown), Hash: a.Hash},

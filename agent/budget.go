@@ -70,14 +70,9 @@ func (b *budget) Reserve(ctx context.Context, step int, most model.Usage) (int64
 	}
 
 	day := ledger.DayOf(time.Now(), b.zone)
-	job := b.task.job.Budget
-	if b.task.origin != nil {
-		job = b.task.origin.Budget
-	}
-
 	id, full, err := b.runner.ledger.Reserve(ctx, b.attempt, ledger.Reservation{
 		Step: step, Day: day.Name, Agent: b.task.agent.Name, Job: b.job, Usage: ledger.Usage{TokensIn: most.Input, TokensOut: most.Output, CostMicroUSD: cost},
-		OfDaemon: ledger.Limit(b.task.budget), OfAgent: ledger.Limit(b.task.agent.Budget), OfJob: ledger.Limit(job),
+		OfDaemon: ledger.Limit(b.task.budget), OfAgent: ledger.Limit(b.task.agent.Budget), OfJob: ledger.Limit(b.task.governingJob().Budget),
 	})
 	switch {
 	case err != nil:
@@ -139,10 +134,8 @@ func (b *budget) limit(s ledger.Spending) Budget {
 		return b.task.budget
 	case s.Scope == ledger.ScopeAgent:
 		return b.task.agent.Budget
-	case b.task.origin != nil:
-		return b.task.origin.Budget
 	}
-	return b.task.job.Budget
+	return b.task.governingJob().Budget
 }
 
 // warn tells once a day of each budget that most of it is used.
@@ -164,6 +157,7 @@ func (b *budget) warn(ctx context.Context, sums []ledger.Spending) error {
 			continue
 		}
 
+		// This is for the life of the daemon, so the days before are dropped.
 		b.runner.budgetsWarned.Range(func(k, _ any) bool {
 			if old, ok := k.(string); ok && !strings.HasPrefix(old, "budget:"+s.Day) {
 				b.runner.budgetsWarned.Delete(k)
@@ -171,26 +165,8 @@ func (b *budget) warn(ctx context.Context, sums []ledger.Spending) error {
 			return true
 		})
 
-		channels := b.task.channels[:min(len(b.task.channels), 1)]
-		if s.Scope == ledger.ScopeJob {
-			job := b.task.job
-			if b.task.origin != nil {
-				job = *b.task.origin
-			}
-			if len(job.Notify.Channels) > 0 {
-				channels = job.Notify.Channels
-			}
-		}
-
-		ends := ledger.DayOf(time.Now(), b.zone).Ends.In(b.zone)
-		for _, channel := range channels {
-			if err := b.runner.ledger.AppendNotices(ctx, ledger.Notice{
-				Run: b.attempt.Run, Job: b.job, Agent: b.task.agent.Name, Channel: channel, Key: key + ":" + channel,
-				Title: fmt.Sprintf("%s: %d %% of the day's budget is used", budgetOwner(s), warnAt),
-				Body:  fmt.Sprintf("%s are used; the day ends at %s\nrouse budget", text, ends.Format("15:04 MST")),
-			}); err != nil {
-				return err
-			}
+		if err := b.runner.ledger.AppendNotices(ctx, budgetNotices(b, s, key, text)...); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -148,7 +148,7 @@ func (r *Runner) Held(ctx context.Context) (map[string]string, error) {
 	held := map[string]string{}
 	p := r.plan.Load()
 	for name := range p.Jobs {
-		t, err := p.find(ledger.Run{Job: name}, ledger.Detail{})
+		t, err := p.resolve(ledger.Run{Job: name})
 		if err != nil {
 			continue // without its agent it does not run at all
 		}

@@ -74,10 +74,11 @@ func (r *Runner) loopOptions(ctx context.Context, run ledger.Run, a ledger.Attem
 // the job that its chain goes back to, so that no job sets anything going that is larger
 // than itself.
 func bounds(t task) loop.Bounds {
+	b := overrideBounds(t.agent.Bounds, t.governingJob().Bounds)
 	if t.origin != nil {
-		return t.agent.Bounds.Within(overrideBounds(t.agent.Bounds, t.origin.Bounds))
+		return t.agent.Bounds.Within(b)
 	}
-	return overrideBounds(t.agent.Bounds, t.job.Bounds)
+	return b
 }
 
 // overrideBounds is b with what j gives.

@@ -1,8 +1,6 @@
 package agent
 
 import (
-	"slices"
-	"strings"
 	"time"
 
 	"rouse/agent/loop"
@@ -138,11 +136,6 @@ type Plan struct {
 	Masks tool.Masks
 
 	watchedFolders []string // folders in which strangers leave files
-}
-
-// wants says whether an outcome, or waiting, is one that the job tells about.
-func (n Notify) wants(end string) bool {
-	return slices.ContainsFunc(n.On, func(s string) bool { return strings.EqualFold(s, end) })
 }
 
 // Limits are those of the wakes that an agent plans; false when it plans none.

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"encoding/json"
 	"math"
 	"testing"
 	"time"
@@ -83,7 +84,13 @@ func TestWakeBounds(t *testing.T) {
 		a := Agent{Name: "ann", Bounds: draw.Draw(t, "agent")}
 		p := Plan{Agents: map[string]Agent{"ann": a, "bob": {Name: "bob"}}, Jobs: map[string]Job{"j": {Name: "j", Agent: "ann", Bounds: draw.Draw(t, "job")}}}
 		of := func(run ledger.Run, w *ledger.Wake) loop.Bounds {
-			task, err := p.find(run, ledger.Detail{Wake: w})
+			detail, err := json.Marshal(ledger.Detail{Wake: w})
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			run.Detail = detail
+			task, err := p.resolve(run)
 			if err != nil {
 				t.Fatal(err)
 			}

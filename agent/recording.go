@@ -34,8 +34,7 @@ func (r *Runner) recordingPath(run int64, attempt int) string {
 // startRecording lets an attempt of a recorded job leave what its model is asked and answers. A
 // recording that cannot be written is said in the log, and is no reason to end the run.
 func (r *Runner) startRecording(o *loop.Options, a ledger.Attempt, t task, s snapshot) (end func()) {
-	wanted := t.job.Record || t.origin != nil && t.origin.Record // a wake is as its job is
-	if !wanted || !t.needsModel() || r.recordings == "" {
+	if !t.governingJob().Record || !t.needsModel() || r.recordings == "" {
 		return func() {}
 	}
 

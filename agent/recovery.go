@@ -70,12 +70,7 @@ func (r *Runner) recover(ctx context.Context, a ledger.Attempt, t task, past his
 		return res, false, nil
 	}
 
-	asker := t.job.Name
-	if asker == "" {
-		asker = t.agent.Name
-	}
-
-	q := ledger.Question{Call: c.Key, Title: asker + " was cut off"}
+	q := ledger.Question{Call: c.Key, Title: t.asker() + " was cut off"}
 	if t.needsModel() {
 		q.Message = fmt.Sprintf("The process ended or had to end during a call of %s, which began at %s: %s\nWhether it took effect is not known. The model was told so, and that it was not made again.",
 			c.Tool, c.StartedAt.UTC().Format(time.RFC3339), r.shown(*c))

@@ -47,12 +47,12 @@ type Ending struct {
 // recorded of the replay goes into the runner's own ledger and folders, so they are to be
 // ones that are thrown away. An error means that the run cannot be played at all.
 func (r *Runner) Replay(ctx context.Context, rec replay.Recording) (Replayed, error) {
-	run, d, t, err := r.recordedTask(rec)
+	run, t, err := r.recordedTask(rec)
 	if err != nil {
 		return Replayed{}, err
 	}
 
-	accepted, err := r.ledger.Enqueue(ctx, ledger.Request{Job: run.Job, Agent: run.Agent, Trigger: run.Trigger, Detail: d, ScheduledAt: run.ScheduledAt})
+	accepted, err := r.ledger.Enqueue(ctx, ledger.Request{Job: run.Job, Agent: run.Agent, Trigger: run.Trigger, Detail: t.detail, ScheduledAt: run.ScheduledAt})
 	if err != nil {
 		return Replayed{}, err
 	}
@@ -106,28 +106,25 @@ func (r *Runner) Replay(ctx context.Context, rec replay.Recording) (Replayed, er
 
 // recordedTask is the task of a recorded run as the plan has it today. The error says what
 // keeps it from being played.
-func (r *Runner) recordedTask(rec replay.Recording) (run ledger.Run, d ledger.Detail, t task, err error) {
+func (r *Runner) recordedTask(rec replay.Recording) (run ledger.Run, t task, err error) {
 	if rec.Run == nil || len(rec.Attempts) == 0 {
-		return run, d, t, errors.New("the recording holds no attempt at a run, so there is nothing to play again")
+		return run, t, errors.New("the recording holds no attempt at a run, so there is nothing to play again")
 	}
 
 	run = ledger.Run{Job: rec.Run.Job, Agent: rec.Run.Agent, Trigger: rec.Run.Trigger, Detail: rec.Run.Detail,
 		ScheduledAt: rec.Run.ScheduledAt, QueuedAt: rec.Run.QueuedAt, StartedAt: rec.Run.StartedAt}
 	if _, err := fmt.Sscan(rec.Run.ID, &run.ID); err != nil {
-		return run, d, t, fmt.Errorf("the recording is of run %q, which is no number", rec.Run.ID)
+		return run, t, fmt.Errorf("the recording is of run %q, which is no number", rec.Run.ID)
 	}
-	if d, err = parseDetail(run); err != nil {
-		return run, d, t, err
-	}
-	if t, err = r.plan.Load().find(run, d); err != nil {
-		return run, d, t, err
+	if t, err = r.plan.Load().resolve(run); err != nil {
+		return run, t, err
 	}
 
 	if t.needsModel() && len(rec.Exchanges) == 0 {
-		return run, d, t, fmt.Errorf("run %d was not recorded, so nobody knows what its model said; set record: true on its job%s, and the runs from then on can be replayed", run.ID, ofJobNamed(run.Job))
+		return run, t, fmt.Errorf("run %d was not recorded, so nobody knows what its model said; set record: true on its job%s, and the runs from then on can be replayed", run.ID, ofJobNamed(run.Job))
 	}
 
-	return run, d, t, nil
+	return run, t, nil
 }
 
 func ofJobNamed(job string) string {

@@ -78,17 +78,12 @@ func (r *Runner) Set(p Plan) {
 	r.plan.Store(&p)
 }
 
-// Hold says why a run must wait: a prompt, when its agent has no model; any run, while its
-// agent's database cannot be used.
-func (r *Runner) Hold(run ledger.Run) string {
-	d, err := parseDetail(run)
+// Blocked says why a run must stay queued: a prompt, when its agent has no model; any run, while
+// its agent's database cannot be used.
+func (r *Runner) Blocked(run ledger.Run) string {
+	t, err := r.plan.Load().resolve(run)
 	if err != nil {
-		return "" // the run itself says what is wrong
-	}
-
-	t, err := r.plan.Load().find(run, d)
-	if err != nil {
-		return ""
+		return "" // it starts, and its end says what is wrong
 	}
 	if why := r.quarantined(t); why != "" || t.model != nil || !t.needsModel() {
 		return why
@@ -104,32 +99,34 @@ func failed(outcome domain.Outcome, format string, args ...any) ledger.Result {
 
 // Execute runs one attempt. An error means that the host is broken.
 func (r *Runner) Execute(ctx context.Context, run ledger.Run, a ledger.Attempt) (ledger.Result, error) {
-	res, err := r.execute(ctx, run, a)
+	var res ledger.Result
+	t, err := r.plan.Load().resolve(run)
+	var missing *notConfiguredError
+	switch {
+	case errors.As(err, &missing):
+		res, err = failed(domain.OutcomeError, "%s", missing.Error()), nil
+	case err == nil:
+		res, err = r.execute(ctx, run, a, t)
+	}
+
+	// By the plan of now: a secret that came with a reload must not reach the record either.
 	return cleanResult(res, redactor(r.plan.Load().Secrets)), err
 }
 
-func (r *Runner) execute(ctx context.Context, run ledger.Run, a ledger.Attempt) (ledger.Result, error) {
-	d, err := parseDetail(run)
-	if err != nil {
-		return ledger.Result{}, err
-	}
-
-	t, err := r.plan.Load().find(run, d)
-	if err != nil {
-		return failed(domain.OutcomeError, "%s", err.Error()), nil
-	}
-	if res, held, err := r.awaitsApproval(ctx, run, t); held || err != nil {
+// execute checks what has to hold before a task may begin, makes the attempt, and does what its
+// end asks for.
+func (r *Runner) execute(ctx context.Context, run ledger.Run, a ledger.Attempt, t task) (ledger.Result, error) {
+	res, over, err := r.awaitsApproval(ctx, run, t)
+	if over || err != nil {
 		return res, err
 	}
 
-	if d.Wake != nil {
+	if t.detail.Wake != nil {
 		if t.job.Prompt, err = r.wakePrompt(ctx, run, t); err != nil {
 			return ledger.Result{}, err
 		}
 	}
 
-	var res ledger.Result
-	over := false
 	switch {
 	case t.detail.File != nil:
 		res, over, err = r.checkFile(ctx, run, &t)
@@ -212,11 +209,7 @@ func (r *Runner) judge(ctx context.Context, t task, started time.Time, res loop.
 	}
 
 	if q := res.Wait; q != nil {
-		asker := t.job.Name
-		if asker == "" {
-			asker = t.agent.Name
-		}
-		out.Wait = &ledger.Question{Title: asker + " asks", Message: q.Question, Options: q.Options, Multiple: q.AllowMultiple}
+		out.Wait = &ledger.Question{Title: t.asker() + " asks", Message: q.Question, Options: q.Options, Multiple: q.AllowMultiple}
 		return out, nil
 	}
 	if !out.Outcome.Done() {

@@ -357,10 +357,10 @@ func TestHold(t *testing.T) {
 	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "plain", Prompt: "x"}
 	b.plan.Jobs["p"] = agent.Job{Name: "p", Agent: "plain", Playbook: []playbook.Call{{Name: "todo"}}}
 	b.runner.Set(b.plan)
-	if why := b.runner.Hold(ledger.Run{Job: "j"}); !strings.HasPrefix(why, "no_model") {
+	if why := b.runner.Blocked(ledger.Run{Job: "j"}); !strings.HasPrefix(why, "no_model") {
 		t.Errorf("a prompt without a model: %q", why)
 	}
-	if why := b.runner.Hold(ledger.Run{Job: "p"}); why != "" {
+	if why := b.runner.Blocked(ledger.Run{Job: "p"}); why != "" {
 		t.Errorf("a playbook: %q", why)
 	}
 }

@@ -22,19 +22,14 @@ func (r *Runner) undoOnFailure(ctx context.Context, run ledger.Run, t task, res 
 	return r.undoIfConfigured(ctx, run, t, res)
 }
 
-// Closing takes back what a run of such a job wrote that no attempt ends any more: it was cut
+// OnFinalize undoes what a run of such a job wrote that no attempt ends any more: it was cut
 // off for the last time, nobody answered it, or the host broke.
-func (r *Runner) Closing(ctx context.Context, run ledger.Run, res ledger.Result) ledger.Result {
-	d, err := parseDetail(run)
-	if err != nil {
-		return res
-	}
-
-	t, err := r.plan.Load().find(run, d)
+func (r *Runner) OnFinalize(ctx context.Context, run ledger.Run, res ledger.Result) ledger.Result {
+	t, err := r.plan.Load().resolve(run)
 	if err != nil {
 		return res // the job is gone, and with it what it wanted
 	}
-	return cleanResult(r.undoIfConfigured(ctx, run, t, res), redactor(r.plan.Load().Secrets))
+	return cleanResult(r.undoIfConfigured(ctx, run, t, res), redactor(t.secrets))
 }
 
 // undoIfConfigured takes a run back if its job wants that, and says so in the result.

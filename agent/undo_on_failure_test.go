@@ -72,8 +72,7 @@ func TestUndoOfAnInterruptedRun(t *testing.T) {
 			}
 
 			release()
-			d, err := dispatch.New(dispatch.Options{Ledger: b.ledger, Executor: b.runner, Closing: b.runner.Closing, Only: id,
-				Policy: func(string) dispatch.Policy { return dispatch.Policy{Resume: false} }})
+			d, err := dispatch.New(dispatch.Options{Ledger: b.ledger, Executor: neverResumed{b.runner}, Only: id})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -90,3 +89,8 @@ func TestUndoOfAnInterruptedRun(t *testing.T) {
 		})
 	}
 }
+
+// neverResumed is the runner in a daemon where no run goes on once it was cut off.
+type neverResumed struct{ *agent.Runner }
+
+func (neverResumed) Policy(string) dispatch.Policy { return dispatch.Policy{Resume: false} }

@@ -20,7 +20,7 @@ type backlog struct {
 	stale bool  // something changed since the queue was read from its start
 
 	readFrom time.Time // when the queue was last read from its start
-	read  int       // how many runs since then
+	read     int       // how many runs since then
 }
 
 // rereadAt says from when on the queue may be read from its start.

@@ -9,34 +9,16 @@ import (
 	"time"
 
 	"rouse/agentdb/ledger"
-	"rouse/internal/domain"
 )
 
 const (
-	maxInterrupted  = 3 // interrupted attempts of a run, beside its retries
-	defaultRuns     = 4
-	defaultPerAgent = 1
-	defaultDrain    = 30 * time.Second
-	maxSleep        = 30 * time.Second
+	maxInterrupted    = 3 // interrupted attempts of a run, beside its retries
+	defaultRuns       = 4
+	defaultPerAgent   = 1
+	defaultDrain      = 30 * time.Second
+	maxSleep          = 30 * time.Second
 	defaultAnswerWait = 72 * time.Hour // for an answer
 )
-
-// Executor does the work of one attempt. An error means that the host could not, and
-// counts as outcome error.
-type Executor interface {
-	Execute(ctx context.Context, run ledger.Run, a ledger.Attempt) (ledger.Result, error)
-}
-
-// Policy is what a job wants of its runs.
-type Policy struct {
-	Attempts            int // 0 and 1: no retry
-	Backoff, MaxBackoff time.Duration
-	On                  []domain.Outcome // which outcomes are tried again
-	Resume              bool             // go on after an interruption
-	Concurrency         int              // of the job's runs; 0 means 1, below 0 unlimited
-	StartDeadline       time.Duration    // longest wait in the queue; 0 means none
-	PauseAfter          int              // failed runs in a row that pause the job; 0: never
-}
 
 // Options are the dispatcher's parts and bounds.
 type Options struct {
@@ -45,17 +27,6 @@ type Options struct {
 	Logger             *slog.Logger
 	Runs, RunsPerAgent int           // lanes; 0 means 4 and 1
 	Drain              time.Duration // how long running attempts may finish at the end; 0 means 30s
-	// Policy and Notices may be nil: then nothing is retried, and nobody is told.
-	Policy  func(job string) Policy
-	Notices func(run ledger.Run, res ledger.Result) []ledger.Notice
-	// Closing, when set, does what remains to be done for a run that the dispatcher finishes by
-	// itself, because it was cut off for the last time, or waited too long, or its executor
-	// broke. It may add to what the record says of the end.
-	Closing func(ctx context.Context, run ledger.Run, res ledger.Result) ledger.Result
-	// PauseNotices are what the owner is told when so many failures pause a job; may be nil.
-	PauseNotices func(run ledger.Run, res ledger.Result, failures int) []ledger.Notice
-	// Hold says why a run must stay queued, "" when it may start.
-	Hold func(run ledger.Run) string
 	// After, when set, is waited for between rescuing and the first start: what came due
 	// while nobody ran is decided on runs that wait to go on, not on a race with them.
 	After <-chan struct{}
@@ -66,8 +37,8 @@ type Options struct {
 
 // Dispatcher is the local engine.
 type Dispatcher struct {
-	o    Options
-	log  *slog.Logger
+	o            Options
+	log          *slog.Logger
 	attemptEnded chan struct{} // capacity 1: an attempt has ended
 	// again, of capacity 1, asks for a new look at the whole queue.
 	rereadAsked chan struct{}
@@ -77,16 +48,16 @@ type Dispatcher struct {
 	rescued chan struct{}
 
 	// Of the loop alone.
-	queue     backlog
-	blocked      map[int64]string // why runs stay queued
-	pauses    []ledger.Pause
+	queue         backlog
+	blocked       map[int64]string // why runs stay queued
+	pauses        []ledger.Pause
 	pausesChanged <-chan struct{} // closed: the pauses have to be read again
 
 	mu       sync.Mutex
-	lanes     *FairQueue
+	lanes    *FairQueue
 	cancels  map[int64]context.CancelCauseFunc // of the attempts that are on
 	drainFor time.Duration
-	attempts      sync.WaitGroup
+	attempts sync.WaitGroup
 }
 
 // New checks the options and fills in their defaults.
@@ -99,33 +70,13 @@ func New(o Options) (*Dispatcher, error) {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 
-	if o.Policy == nil {
-		o.Policy = func(string) Policy { return Policy{Resume: true} }
-	}
-
 	if o.Now == nil {
 		o.Now = time.Now
 	}
 
-	if o.Notices == nil {
-		o.Notices = func(ledger.Run, ledger.Result) []ledger.Notice { return nil }
-	}
-
-	if o.Closing == nil {
-		o.Closing = func(_ context.Context, _ ledger.Run, res ledger.Result) ledger.Result { return res }
-	}
-
-	if o.PauseNotices == nil {
-		o.PauseNotices = func(ledger.Run, ledger.Result, int) []ledger.Notice { return nil }
-	}
-
-	if o.Hold == nil {
-		o.Hold = func(ledger.Run) string { return "" }
-	}
-
 	d := &Dispatcher{
 		o: o, log: o.Logger, attemptEnded: make(chan struct{}, 1), rereadAsked: make(chan struct{}, 1), stopping: make(chan struct{}), rescued: make(chan struct{}),
-		lanes: NewFairQueue(o.Runs, o.RunsPerAgent, o.Policy), cancels: map[int64]context.CancelCauseFunc{}, blocked: map[int64]string{},
+		lanes: NewFairQueue(o.Runs, o.RunsPerAgent, o.Executor.Policy), cancels: map[int64]context.CancelCauseFunc{}, blocked: map[int64]string{},
 	}
 	d.SetDrain(o.Drain)
 	return d, nil
@@ -149,8 +100,8 @@ func (d *Dispatcher) SetDrain(drain time.Duration) {
 	d.drainFor = drain
 }
 
-// Reconsider has every queued run looked at again, because what Hold or Policy say of it
-// may have changed.
+// Reconsider reads the whole queue again, because what the Executor says of a run that is
+// blocked, or of a job's policy, may have changed.
 func (d *Dispatcher) Reconsider() {
 	select {
 	case d.rereadAsked <- struct{}{}:
@@ -158,7 +109,7 @@ func (d *Dispatcher) Reconsider() {
 	}
 }
 
-// notify lets the loop look again.
+// notify wakes the loop.
 func (d *Dispatcher) notify() {
 	select {
 	case d.attemptEnded <- struct{}{}:

@@ -25,7 +25,7 @@ func (d *Dispatcher) execute(work, writing context.Context, run ledger.Run, a le
 	res, err := d.executeSafely(work, run, a)
 	if err != nil {
 		res.Outcome, res.Error = domain.OutcomeError, err.Error()
-		res = d.o.Closing(writing, run, res)
+		res = d.o.Executor.OnFinalize(writing, run, res)
 	}
 
 	var stop *Stop
@@ -87,7 +87,7 @@ func (d *Dispatcher) finishWaiting(ctx context.Context, run ledger.Run, a ledger
 	if res.Wait.Expires <= 0 {
 		res.Wait.Expires = defaultAnswerWait
 	}
-	res.Notices = d.o.Notices(run, res)
+	res.Notices = d.o.Executor.Notices(run, res)
 	d.log.Info("a run waits for an answer", "job", run.Job, "run", run.ID, "question", res.Wait.Message, "until", d.o.Now().Add(res.Wait.Expires))
 	return d.o.Ledger.Finish(ctx, a, res)
 }
@@ -106,8 +106,8 @@ func (d *Dispatcher) expireQuestions(writing context.Context, now time.Time) err
 		}
 
 		res := ledger.Result{Outcome: domain.OutcomeTimeout, Error: fmt.Sprintf("nobody answered within %s: %s", i.ExpiresAt.Sub(i.CreatedAt), i.Message)}
-		res = d.o.Closing(writing, run, res)
-		res.Notices = d.o.Notices(run, res)
+		res = d.o.Executor.OnFinalize(writing, run, res)
+		res.Notices = d.o.Executor.Notices(run, res)
 		res.Pause = d.pauseRule(run, res)
 		if err := d.o.Ledger.Expire(writing, i.ID, res); err != nil {
 			return err
@@ -121,15 +121,15 @@ func (d *Dispatcher) expireQuestions(writing context.Context, now time.Time) err
 
 // pauseRule pauses the job of a failed run when it is one too many.
 func (d *Dispatcher) pauseRule(run ledger.Run, res ledger.Result) ledger.PauseRule {
-	after := d.o.Policy(run.Job).PauseAfter
+	after := d.o.Executor.Policy(run.Job).PauseAfter
 	if after <= 0 || !res.Outcome.Failed() {
 		return ledger.PauseRule{}
 	}
-	return ledger.PauseRule{After: after, Notices: d.o.PauseNotices(run, res, after)}
+	return ledger.PauseRule{After: after, Notices: d.o.Executor.PauseNotices(run, res, after)}
 }
 
 func (d *Dispatcher) finish(ctx context.Context, run ledger.Run, a ledger.Attempt, res ledger.Result) error {
-	p := d.o.Policy(run.Job)
+	p := d.o.Executor.Policy(run.Job)
 	if res.Wait != nil {
 		return d.finishWaiting(ctx, run, a, res)
 	}
@@ -140,7 +140,7 @@ func (d *Dispatcher) finish(ctx context.Context, run ledger.Run, a ledger.Attemp
 	}
 
 	if res.RetryAt.IsZero() {
-		res.Notices = append(res.Notices, d.o.Notices(run, res)...)
+		res.Notices = append(res.Notices, d.o.Executor.Notices(run, res)...)
 		res.Pause = d.pauseRule(run, res)
 	}
 

@@ -12,52 +12,52 @@ import (
 // FairQueue gives lanes to waiting runs. It has no clock and no database: the Dispatcher and a
 // simulation hand it the time, and start what it chooses.
 //
-// Runs stand in lines, in the order of their acceptance, and the lines of an agent are its
-// crew. A heap of crews, each with a heap of its lines, has the run that waits longest at
-// its head. What finds its agent's or its job's lanes full is taken out and comes back when
-// one of them gets free, so that a lane finds its next run without a look at all those that
-// wait for other lanes.
+// Runs wait in job queues, in the order of their acceptance, and the job queues of an agent
+// make up its agent queue. A heap of agent queues, each with a heap of its job queues, has the
+// run that waits longest at its head. A queue that finds its agent's or its job's lanes full is
+// removed from its heap and inserted again when one of them gets free, so that a lane finds its
+// next run without a scan of all those that wait for other lanes.
 type FairQueue struct {
 	runs, perAgent int
 	policy         func(job string) Policy
-	jobQueues          map[jobKey]*jobQueue
-	agentQueues          map[string]*agentQueue
-	heads          agentHeap // crews whose agent may have a free lane
-	withDeadline          map[jobKey]*jobQueue
-	waitingForJob           map[string][]*jobQueue // by job: lines that wait for its lanes
-	paused           []*jobQueue            // lines that are paused
-	pausedBy         []ledger.Pause      // the pauses that they were held by
+	jobQueues      map[jobKey]*jobQueue
+	agentQueues    map[string]*agentQueue
+	heads          agentHeap // agents that may have a free lane
+	withDeadline   map[jobKey]*jobQueue
+	waitingForJob  map[string][]*jobQueue // by job: queues that wait for its lanes
+	paused         []*jobQueue            // queues of paused jobs and agents
+	pausedBy       []ledger.Pause         // the pauses that stopped them
 
 	running map[int64]jobKey
 	agents  map[string]int // how many of their runs are on
 	jobs    map[string]int
 }
 
-// jobKey is one queue in front of the same lanes: those of an agent and of a job. What a
-// person asks for stands in a line of its own, because it does not wait for a pause to end.
+// jobKey names the queue for the lanes of one agent and one job. Manual runs have a queue of
+// their own, because they do not wait for a pause to end.
 type jobKey struct {
 	agent, job string
 	manual     bool
 }
 
-// jobQueue is a line with those who stand in it.
+// jobQueue holds the queued runs of one key, oldest first.
 type jobQueue struct {
 	jobKey
 	runs  []queuedRun
-	index int // in its crew's heap; below 0: taken out
+	index int // in the heap of its agent queue; below 0: not in it
 }
 
-// queuedRun is a claimable run that has not found its lanes yet.
+// queuedRun is a claimable run that has no lanes yet.
 type queuedRun struct {
 	id    int64
 	since time.Time // when its start_deadline began to run; zero when it has begun before
 }
 
-// agentQueue are the lines of one agent.
+// agentQueue holds the job queues of one agent.
 type agentQueue struct {
 	agent string
-	jobs jobHeap
-	index int // in the heap of crews; below 0: its lanes are full, or nobody waits
+	jobs  jobHeap
+	index int // in the heap of agent queues; below 0: its lanes are full, or nothing is queued
 }
 
 // Late is a run that has waited longer than its job's start_deadline.
@@ -68,14 +68,14 @@ type Late struct {
 
 // NewFairQueue has so many lanes, and of them so many for one agent; 0 means 4 and 1.
 func NewFairQueue(runs, perAgent int, policy func(job string) Policy) *FairQueue {
-	k := &FairQueue{policy: policy, running: map[int64]jobKey{}, agents: map[string]int{}, jobs: map[string]int{}}
-	k.Clear()
-	k.SetLanes(runs, perAgent)
-	return k
+	f := &FairQueue{policy: policy, running: map[int64]jobKey{}, agents: map[string]int{}, jobs: map[string]int{}}
+	f.Clear()
+	f.SetLanes(runs, perAgent)
+	return f
 }
 
 // SetLanes changes how many lanes there are; what runs keeps its own.
-func (k *FairQueue) SetLanes(runs, perAgent int) {
+func (f *FairQueue) SetLanes(runs, perAgent int) {
 	if runs <= 0 {
 		runs = defaultRuns
 	}
@@ -84,83 +84,85 @@ func (k *FairQueue) SetLanes(runs, perAgent int) {
 		perAgent = defaultPerAgent
 	}
 
-	k.runs, k.perAgent = runs, perAgent
-	for _, c := range k.agentQueues {
-		k.reorder(c)
+	f.runs, f.perAgent = runs, perAgent
+	for _, c := range f.agentQueues {
+		f.reorder(c)
 	}
 }
 
 // Free is how many lanes are left.
-func (k *FairQueue) Free() int { return k.runs - len(k.running) }
+func (f *FairQueue) Free() int { return f.runs - len(f.running) }
 
-// Clear empties the lines; what runs keeps its lanes.
-func (k *FairQueue) Clear() {
-	k.jobQueues, k.agentQueues, k.withDeadline, k.waitingForJob = map[jobKey]*jobQueue{}, map[string]*agentQueue{}, map[jobKey]*jobQueue{}, map[string][]*jobQueue{}
-	k.heads, k.paused = nil, nil
+// Clear empties the queues; what runs keeps its lanes.
+func (f *FairQueue) Clear() {
+	f.jobQueues, f.agentQueues, f.withDeadline, f.waitingForJob = map[jobKey]*jobQueue{}, map[string]*agentQueue{}, map[jobKey]*jobQueue{}, map[string][]*jobQueue{}
+	f.heads, f.paused = nil, nil
 }
 
-// Add lets a run wait in its line, in front of younger ones that were added before it.
-func (k *FairQueue) Add(r ledger.Run) {
+// Add queues a run, in front of younger ones that were added before it.
+func (f *FairQueue) Add(r ledger.Run) {
 	w := queuedRun{id: r.ID}
 	if r.State == domain.StateQueued && r.Attempt == 0 {
 		w.since = latest(r.QueuedAt, r.NotBefore)
 	}
 
 	l := jobKeyOf(r)
-	if q := k.jobQueues[l]; q != nil {
+	if q := f.jobQueues[l]; q != nil {
 		place := len(q.runs)
 		for place > 0 && q.runs[place-1].id > w.id {
 			place--
 		}
 
 		if q.runs = slices.Insert(q.runs, place, w); place == 0 {
-			k.headChanged(q)
+			f.headChanged(q)
 		}
 		return
 	}
 
 	q := &jobQueue{jobKey: l, runs: []queuedRun{w}, index: -1}
-	k.jobQueues[l] = q
-	if k.policy(l.job).StartDeadline > 0 {
-		k.withDeadline[l] = q
+	f.jobQueues[l] = q
+	if f.policy(l.job).StartDeadline > 0 {
+		f.withDeadline[l] = q
 	}
 
-	k.insert(q)
+	f.insert(q)
 }
 
 func jobKeyOf(r ledger.Run) jobKey { return jobKey{r.Agent, r.Job, r.Trigger == domain.TriggerManual} }
 
-// Dequeue takes the runs out of their lines that have waited longest, are not paused, and
-// find their lanes free, with their lanes; and those that have waited longer than they may.
-func (k *FairQueue) Dequeue(now time.Time, pauses []ledger.Pause) (starting []int64, late []Late) {
-	late = k.dequeueLate(now)
-	k.requeuePaused(now, pauses)
+// Dequeue removes and returns the runs that get a lane now: those that have waited longest, are
+// not paused, and whose agent and job have lanes free. It also removes those that have waited
+// longer than their job's start_deadline, for which late accounts.
+func (f *FairQueue) Dequeue(now time.Time, pauses []ledger.Pause) (starting []int64, late []Late) {
+	// First, so that a run past its deadline does not start because a lane happens to be free.
+	late = f.dequeueLate(now)
+	f.requeuePaused(now, pauses)
 
-	for k.Free() > 0 && len(k.heads) > 0 {
-		c := k.heads[0]
-		if k.agents[c.agent] >= k.perAgent {
-			heap.Pop(&k.heads) // until one of them leaves
+	for f.Free() > 0 && len(f.heads) > 0 {
+		c := f.heads[0]
+		if f.agents[c.agent] >= f.perAgent {
+			heap.Pop(&f.heads) // until one of its runs ends
 			continue
 		}
 
 		q := c.jobs[0]
 		switch _, paused := ledger.Paused(pauses, q.job, q.agent, now); {
 		case paused && !q.manual:
-			k.remove(q)
-			k.paused = append(k.paused, q)
-		case k.jobFull(q.job):
-			k.remove(q)
-			k.waitingForJob[q.job] = append(k.waitingForJob[q.job], q)
+			f.remove(q)
+			f.paused = append(f.paused, q)
+		case f.jobFull(q.job):
+			f.remove(q)
+			f.waitingForJob[q.job] = append(f.waitingForJob[q.job], q)
 		default:
 			id := q.runs[0].id
-			k.removeHead(q)
-			if _, on := k.running[id]; on {
-				continue // it was read again before its end was
+			f.removeHead(q)
+			if _, on := f.running[id]; on {
+				continue // the ledger was read before its start, or before its end was written
 			}
 
-			k.running[id] = q.jobKey
-			k.agents[q.agent]++
-			k.jobs[q.job]++
+			f.running[id] = q.jobKey
+			f.agents[q.agent]++
+			f.jobs[q.job]++
 			starting = append(starting, id)
 		}
 	}
@@ -168,22 +170,24 @@ func (k *FairQueue) Dequeue(now time.Time, pauses []ledger.Pause) (starting []in
 	return starting, late
 }
 
-func (k *FairQueue) jobFull(job string) bool {
-	p := k.policy(job)
-	return job != "" && p.Concurrency >= 0 && k.jobs[job] >= max(p.Concurrency, 1)
+func (f *FairQueue) jobFull(job string) bool {
+	p := f.policy(job)
+	return job != "" && p.Concurrency >= 0 && f.jobs[job] >= max(p.Concurrency, 1)
 }
 
-// dequeueLate takes out who has waited too long.
-func (k *FairQueue) dequeueLate(now time.Time) (late []Late) {
-	for l, q := range k.withDeadline {
-		most := k.policy(l.job).StartDeadline
+// dequeueLate removes the runs that have waited too long.
+func (f *FairQueue) dequeueLate(now time.Time) (late []Late) {
+	for l, q := range f.withDeadline {
+		most := f.policy(l.job).StartDeadline
 		for len(q.runs) > 0 && most > 0 {
+			// Sorted by id, which is nearly the order of since: a retried run in front (no since)
+			// may hide a late one behind it until it has started.
 			w := q.runs[0]
 			if w.since.IsZero() || now.Sub(w.since) <= most {
 				break
 			}
 			late = append(late, Late{w.id, now.Sub(w.since)})
-			k.removeHead(q)
+			f.removeHead(q)
 		}
 	}
 
@@ -191,120 +195,122 @@ func (k *FairQueue) dequeueLate(now time.Time) (late []Late) {
 	return late
 }
 
-// requeuePaused brings the held lines back when other pauses are on than those that held them.
-func (k *FairQueue) requeuePaused(now time.Time, pauses []ledger.Pause) {
+// requeuePaused brings paused queues back when the pauses are no longer those that stopped them.
+func (f *FairQueue) requeuePaused(now time.Time, pauses []ledger.Pause) {
 	over := func(p ledger.Pause) bool { return p.Over(now) }
-	if len(k.paused) == 0 || (slices.Equal(k.pausedBy, pauses) && !slices.ContainsFunc(pauses, over)) {
-		k.pausedBy = pauses
+	if len(f.paused) == 0 || (slices.Equal(f.pausedBy, pauses) && !slices.ContainsFunc(pauses, over)) {
+		f.pausedBy = pauses
 		return
 	}
 
-	held := k.paused
-	k.paused, k.pausedBy = nil, pauses
+	held := f.paused
+	f.paused, f.pausedBy = nil, pauses
 	for _, q := range held {
-		k.insert(q)
+		f.insert(q)
 	}
 }
 
 // NextLate is when the next waiting run will have waited too long; zero: never.
-func (k *FairQueue) NextLate() time.Time {
+func (f *FairQueue) NextLate() time.Time {
 	var first time.Time
-	for l, q := range k.withDeadline {
-		if most := k.policy(l.job).StartDeadline; most > 0 && !q.runs[0].since.IsZero() {
+	for l, q := range f.withDeadline {
+		if most := f.policy(l.job).StartDeadline; most > 0 && !q.runs[0].since.IsZero() {
 			first = earlier(first, q.runs[0].since.Add(most+time.Millisecond))
 		}
 	}
 	return first
 }
 
-// Release gives the lanes of runs back.
-func (k *FairQueue) Release(ids ...int64) {
+// Release frees the lanes of runs.
+func (f *FairQueue) Release(ids ...int64) {
 	for _, id := range ids {
-		l, ok := k.running[id]
+		l, ok := f.running[id]
 		if !ok {
 			continue
 		}
 
-		delete(k.running, id)
-		decrement(k.agents, l.agent)
-		decrement(k.jobs, l.job)
-		waited := k.waitingForJob[l.job]
-		delete(k.waitingForJob, l.job)
+		delete(f.running, id)
+		decrement(f.agents, l.agent)
+		decrement(f.jobs, l.job)
+		// All of the job's queues come back, though one lane is free: which of them has the
+		// oldest run only the heap knows, and the others are removed again at no great cost.
+		waited := f.waitingForJob[l.job]
+		delete(f.waitingForJob, l.job)
 		for _, q := range waited {
-			k.insert(q)
+			f.insert(q)
 		}
 
-		if c := k.agentQueues[l.agent]; c != nil {
-			k.reorder(c)
+		if c := f.agentQueues[l.agent]; c != nil {
+			f.reorder(c)
 		}
 	}
 }
 
-// decrement counts down; names that nobody uses are not kept.
+// decrement counts down, and drops names at zero: agents and jobs come and go for as long as the daemon lives.
 func decrement(count map[string]int, name string) {
 	if count[name]--; count[name] == 0 {
 		delete(count, name)
 	}
 }
 
-// insert puts a line among those of its agent.
-func (k *FairQueue) insert(q *jobQueue) {
-	if len(q.runs) == 0 || q.index >= 0 || k.jobQueues[q.jobKey] != q {
+// insert puts a job queue into its agent's heap, unless it is empty, in it, or was replaced by Clear.
+func (f *FairQueue) insert(q *jobQueue) {
+	if len(q.runs) == 0 || q.index >= 0 || f.jobQueues[q.jobKey] != q {
 		return
 	}
 
-	c := k.agentQueues[q.agent]
+	c := f.agentQueues[q.agent]
 	if c == nil {
 		c = &agentQueue{agent: q.agent, index: -1}
-		k.agentQueues[q.agent] = c
+		f.agentQueues[q.agent] = c
 	}
 
 	heap.Push(&c.jobs, q)
-	k.reorder(c)
+	f.reorder(c)
 }
 
-// remove leaves a line out until something changes for it.
-func (k *FairQueue) remove(q *jobQueue) {
+// remove takes a job queue out of its agent's heap until something changes for it.
+func (f *FairQueue) remove(q *jobQueue) {
 	if q.index < 0 {
 		return
 	}
-	c := k.agentQueues[q.agent]
+	c := f.agentQueues[q.agent]
 	heap.Remove(&c.jobs, q.index)
-	k.reorder(c)
+	f.reorder(c)
 }
 
-// removeHead takes the first run out of a line.
-func (k *FairQueue) removeHead(q *jobQueue) {
+// removeHead drops the first run of a job queue.
+func (f *FairQueue) removeHead(q *jobQueue) {
 	if q.runs = q.runs[1:]; len(q.runs) == 0 {
-		k.remove(q)
-		delete(k.jobQueues, q.jobKey)
-		delete(k.withDeadline, q.jobKey)
+		f.remove(q)
+		delete(f.jobQueues, q.jobKey)
+		delete(f.withDeadline, q.jobKey)
 		return
 	}
-	k.headChanged(q)
+	f.headChanged(q)
 }
 
-// headChanged puts a line where it belongs after its head has changed.
-func (k *FairQueue) headChanged(q *jobQueue) {
+// headChanged restores the heaps after the first run of a job queue has changed.
+func (f *FairQueue) headChanged(q *jobQueue) {
 	if q.index >= 0 {
-		c := k.agentQueues[q.agent]
+		c := f.agentQueues[q.agent]
 		heap.Fix(&c.jobs, q.index)
-		k.reorder(c)
+		f.reorder(c)
 	}
 }
 
-// reorder puts a crew where it belongs among the others after its head has changed.
-func (k *FairQueue) reorder(c *agentQueue) {
+// reorder restores the heap of agents after an agent's first run, or its free lanes, have changed.
+func (f *FairQueue) reorder(c *agentQueue) {
 	switch {
 	case len(c.jobs) == 0:
 		if c.index >= 0 {
-			heap.Remove(&k.heads, c.index)
+			heap.Remove(&f.heads, c.index)
 		}
-		delete(k.agentQueues, c.agent)
+		delete(f.agentQueues, c.agent)
 	case c.index >= 0:
-		heap.Fix(&k.heads, c.index)
-	case k.agents[c.agent] < k.perAgent:
-		heap.Push(&k.heads, c)
+		heap.Fix(&f.heads, c.index)
+	case f.agents[c.agent] < f.perAgent:
+		heap.Push(&f.heads, c)
 	}
 }
 
@@ -315,7 +321,7 @@ func latest(a, b time.Time) time.Time {
 	return b
 }
 
-// jobHeap is a heap of an agent's lines by the run that waits longest.
+// jobHeap is a heap of an agent's job queues by the run that waits longest.
 type jobHeap []*jobQueue
 
 func (h jobHeap) Len() int           { return len(h) }
@@ -342,7 +348,7 @@ func (h *jobHeap) Pop() any {
 	return q
 }
 
-// agentHeap is a heap of crews by the run that waits longest.
+// agentHeap is a heap of agent queues by the run that waits longest.
 type agentHeap []*agentQueue
 
 func (h agentHeap) Len() int           { return len(h) }

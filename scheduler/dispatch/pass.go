@@ -136,7 +136,7 @@ func (d *Dispatcher) fillLanes(ctx, writing context.Context, now time.Time) erro
 
 		for _, r := range runs {
 			d.queue.seen = r.ID
-			why := d.o.Hold(r)
+			why := d.o.Executor.Blocked(r)
 			if d.logBlocked(r, why); why == "" {
 				d.mu.Lock()
 				d.lanes.Add(r)
@@ -205,7 +205,7 @@ func (d *Dispatcher) passOnly(ctx, writing context.Context, now time.Time) (over
 		return false, r.NotBefore, nil
 	}
 
-	if why := d.o.Hold(r); why != "" {
+	if why := d.o.Executor.Blocked(r); why != "" {
 		return false, time.Time{}, d.finishUnstarted(writing, r.ID, ledger.Result{Outcome: domain.OutcomeError, Error: why})
 	}
 
@@ -257,7 +257,7 @@ func (d *Dispatcher) finishUnstarted(writing context.Context, id int64, res ledg
 		return err
 	}
 
-	res.Notices = d.o.Notices(run, res)
+	res.Notices = d.o.Executor.Notices(run, res)
 	return d.o.Ledger.Finish(writing, a, res)
 }
 

@@ -35,7 +35,7 @@ func (d *Dispatcher) park(ctx context.Context, run ledger.Run, a ledger.Attempt,
 
 // interrupt leaves the run to its next attempt, unless it may have none.
 func (d *Dispatcher) interrupt(ctx context.Context, run ledger.Run, a ledger.Attempt, reason string, res ledger.Result) error {
-	why := GiveUp(d.o.Policy(run.Job), run.Interruptions)
+	why := GiveUp(d.o.Executor.Policy(run.Job), run.Interruptions)
 	switch {
 	case run.CancelReason != "":
 		res.Outcome, why = domain.OutcomeCancelled, run.CancelReason
@@ -46,8 +46,8 @@ func (d *Dispatcher) interrupt(ctx context.Context, run ledger.Run, a ledger.Att
 	}
 
 	res.Error = why
-	res = d.o.Closing(ctx, run, res)
-	res.Notices = d.o.Notices(run, res)
+	res = d.o.Executor.OnFinalize(ctx, run, res)
+	res.Notices = d.o.Executor.Notices(run, res)
 	res.Pause = d.pauseRule(run, res)
 
 	return d.o.Ledger.Interrupt(ctx, a, reason, &res)

@@ -17,7 +17,7 @@ import (
 func TestWaiting(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		const asking = 120 // more than are looked at together
-		b.o.Notices = func(run ledger.Run, res ledger.Result) []ledger.Notice {
+		b.e.notices = func(run ledger.Run, res ledger.Result) []ledger.Notice {
 			what := string(res.Outcome)
 			if res.Wait != nil {
 				what = "asks"

@@ -23,7 +23,7 @@ type world struct {
 	look time.Time // when the scheduler looks at the clock next
 
 	table    *scheduler.Timetable
-	lanes     *dispatch.FairQueue
+	lanes    *dispatch.FairQueue
 	since    time.Time            // the daemon's start
 	looked   time.Time            // when the scheduler last looked
 	stepped  time.Duration        // how far the clock was moved since
@@ -33,9 +33,9 @@ type world struct {
 
 	last    int64 // number of the latest run
 	running map[int64]*run
-	ready   map[int64]*run    // that wait at the desk for a lane
+	ready   map[int64]*run    // that wait for a lane
 	later   []*run            // whose time to start has not come
-	stale   bool              // the desk's lines are not those of ready
+	stale   bool              // the fair queue does not hold what ready does
 	byJob   map[string][]*run // every run that is not finished
 	out     []*Occurrence
 }
@@ -398,7 +398,7 @@ func (w *world) dispatch() {
 		starting, late := w.lanes.Dequeue(w.now, w.o.Pauses)
 		for _, l := range late {
 			r := w.ready[l.Run]
-			delete(w.ready, l.Run) // the desk has taken it out of its line
+			delete(w.ready, l.Run) // the fair queue has dropped it
 			w.finish(r, domain.OutcomeSkipped, dispatch.LateReason(l.Waited))
 		}
 
