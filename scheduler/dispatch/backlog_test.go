@@ -74,6 +74,7 @@ func TestTenThousandRunsOfOneJob(t *testing.T) {
 // Many job queues: every run once, and those of one agent in the order of their acceptance.
 func TestManyJobQueues(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
+		b.o.Runs = 7 // one for each agent
 		fill(t, b.l, 1_500/scale, func(i int) (string, string) { return fmt.Sprint("a", i%7), fmt.Sprint("j", i%21) })
 		var mu sync.Mutex
 		got := map[string][]int64{}
@@ -175,6 +176,9 @@ func TestManyBlockedRuns(t *testing.T) {
 			return ""
 		}
 
+		// Fewer lanes than blocked runs, and enough for the runs to share commits afterwards.
+		b.o.Runs, b.o.RunsPerAgent = 32, 32
+		b.e.policy = func(string) dispatch.Policy { return dispatch.Policy{Concurrency: 32} }
 		prompts := fill(t, b.l, 1_000/scale, one("a", "prompt"))
 		b.start(func(context.Context, ledger.Run, ledger.Attempt) (ledger.Result, error) { return success, nil })
 

@@ -77,6 +77,7 @@ type bench struct {
 }
 
 func inBubble(t *testing.T, test func(t *testing.T, b *bench)) {
+	t.Parallel() // they wait for the disk most of their time
 	synctest.Test(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "ledger.db")
 		b := &bench{t: t, path: path, l: open(t, path), stop: func() {}}
