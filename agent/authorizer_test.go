@@ -92,6 +92,7 @@ func (b *bench) heard() string {
 // UNI-06, UNI-09: a call without a grant waits in the inbox exactly as it would be done, and is
 // done once after its owner's yes, however late that comes and whatever dies meanwhile.
 func TestApproved(t *testing.T) {
+	t.Parallel()
 	b, p := office(t, modeltest.Turn{Calls: []model.Call{insertCall("1", "row"), send("2", "bob")}}, modeltest.Turn{Text: "Sent."})
 	b.table()
 	b.plan.Jobs["books"] = agent.Job{Name: "books", Agent: "clerk", Notify: agent.Notify{On: []string{"waiting"}, Channels: []string{"desktop"}}}
@@ -137,6 +138,7 @@ func TestApproved(t *testing.T) {
 
 // The notice of an interruption is not for a run that waited for an answer.
 func TestApprovedIsNoInterruption(t *testing.T) {
+	t.Parallel()
 	b, p := office(t, modeltest.Turn{Calls: []model.Call{send("1", "bob")}}, modeltest.Turn{Text: "Sent."})
 	id := b.adhoc("Write to Bob.")
 	b.ends(id)
@@ -151,6 +153,7 @@ func TestApprovedIsNoInterruption(t *testing.T) {
 
 // A letter that was on when the process died is not sent again by itself, whatever was said.
 func TestApprovedAndCutOff(t *testing.T) {
+	t.Parallel()
 	b, p := office(t)
 	b.plan.Jobs["mail"] = agent.Job{Name: "mail", Agent: "plain", Playbook: []playbook.Call{{Name: "send", With: map[string]any{"to": "bob"}}}}
 	id := b.enqueue(ledger.Request{Job: "mail", Agent: "plain"})
@@ -170,6 +173,7 @@ func TestApprovedAndCutOff(t *testing.T) {
 // OSA-07: a denial is told to the model, with its reason, and holds for the run; the later calls
 // of the same answer are not made, the earlier ones are.
 func TestDenied(t *testing.T) {
+	t.Parallel()
 	b, p := office(t, modeltest.Turn{Calls: []model.Call{insertCall("1", "before"), send("2", "bob"), insertCall("3", "after")}},
 		modeltest.Turn{Calls: []model.Call{send("4", "bob")}}, modeltest.Turn{Text: "Then not."})
 	b.table()
@@ -197,6 +201,7 @@ func TestDenied(t *testing.T) {
 // Once is for one call: the same letter again in the same run is asked about again, both of one
 // answer one after the other.
 func TestOnceIsForOneCall(t *testing.T) {
+	t.Parallel()
 	b, p := office(t, modeltest.Turn{Calls: []model.Call{send("1", "bob"), send("2", "bob")}}, modeltest.Turn{Text: "Sent."})
 	id := b.adhoc("Write to Bob, twice.")
 	for i := range 2 {
@@ -213,6 +218,7 @@ func TestOnceIsForOneCall(t *testing.T) {
 
 // Once is not for the next attempt either, when the call was made and the attempt failed.
 func TestOnceIsNotForARetry(t *testing.T) {
+	t.Parallel()
 	b, p := office(t)
 	p.fails = true
 	b.plan.Jobs["mail"] = agent.Job{Name: "mail", Agent: "plain", Playbook: []playbook.Call{{Name: "send", With: map[string]any{"to": "bob"}}}}
@@ -232,6 +238,7 @@ func TestOnceIsNotForARetry(t *testing.T) {
 
 // Always holds for later runs of the agent, for exactly this action, until it is taken back.
 func TestAlways(t *testing.T) {
+	t.Parallel()
 	b, p := office(t)
 	b.plan.Jobs["mail"] = agent.Job{Name: "mail", Agent: "plain", Playbook: []playbook.Call{{Name: "send", With: map[string]any{"to": "{{ .Input.to }}"}}}}
 	mail := func(to string) int64 {
@@ -263,6 +270,7 @@ func TestAlways(t *testing.T) {
 // What was approved is what is done: when the same call would do something else by now, its
 // owner is asked anew.
 func TestAnotherActionIsAskedAnew(t *testing.T) {
+	t.Parallel()
 	b, p := office(t, modeltest.Turn{Calls: []model.Call{send("1", "bob")}}, modeltest.Turn{Text: "Sent."})
 	id := b.adhoc("Write to Bob.")
 	b.ends(id)
@@ -280,6 +288,7 @@ func TestAnotherActionIsAskedAnew(t *testing.T) {
 
 // UNI-06: on_denied says what becomes of a call that would have to be asked about.
 func TestOnDenied(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		onDenied string
 		outcome  domain.Outcome
@@ -310,6 +319,7 @@ func TestOnDenied(t *testing.T) {
 
 // A playbook and a call by hand pass the same gate; a denial is a call that failed.
 func TestListsPassTheGate(t *testing.T) {
+	t.Parallel()
 	b, p := office(t)
 	b.plan.Jobs["mail"] = agent.Job{Name: "mail", Agent: "plain", Playbook: []playbook.Call{
 		{Name: "send", With: map[string]any{"to": "{{ .item }}"}, Each: []any{"bob", "eve"}, OnError: "continue"}}}
@@ -343,6 +353,7 @@ func TestListsPassTheGate(t *testing.T) {
 
 // An approval that comes too late ends the run; tried again by hand, it asks again.
 func TestApprovalExpires(t *testing.T) {
+	t.Parallel()
 	b, p := office(t, modeltest.Turn{Calls: []model.Call{send("1", "bob")}}, modeltest.Turn{Calls: []model.Call{send("2", "bob")}})
 	id := b.adhoc("Write to Bob.")
 	b.ends(id)
@@ -359,6 +370,7 @@ func TestApprovalExpires(t *testing.T) {
 
 // An agent in phases asks for the call that its step makes, and goes on with it.
 func TestPhasedPassesTheGate(t *testing.T) {
+	t.Parallel()
 	act := model.Call{ID: "1", Name: "agent_step", Args: json.RawMessage(`{"phase":"act","thinking":"t","summary":"s","action":{"tool_name":"send","tool_input":{"to":"bob"}}}`)}
 	end := model.Call{ID: "2", Name: "agent_step", Args: json.RawMessage(`{"phase":"end","thinking":"t","summary":"s","end_status":"solved","end_message":"Sent."}`)}
 	for answer, sent := range map[string]string{ledger.ApprovalOnce: "bob", ledger.ApprovalDeny: ""} {
@@ -381,6 +393,7 @@ func TestPhasedPassesTheGate(t *testing.T) {
 // The third label is asked about in the very call that would bring it, and what a run has met
 // is on record before the call.
 func TestThirdLabel(t *testing.T) {
+	t.Parallel()
 	b, p := office(t)
 	b.plan.Jobs["mail"] = agent.Job{Name: "mail", Agent: "plain", Playbook: []playbook.Call{
 		{Name: "send", With: map[string]any{"to": "bob"}}, {Name: "send", With: map[string]any{"to": "eve"}}}}
@@ -425,6 +438,7 @@ func TestThirdLabel(t *testing.T) {
 
 // A run that waited for leave is played as it was, with what its owner said, and nothing is sent.
 func TestReplayOfApprovals(t *testing.T) {
+	t.Parallel()
 	for answer, want := range map[string]string{ledger.ApprovalOnce: "bob", ledger.ApprovalDeny: ""} {
 		b, p := office(t, modeltest.Turn{Calls: []model.Call{insertCall("1", "before"), send("2", "bob"), insertCall("3", "after")}}, modeltest.Turn{Text: "That was it."})
 		b.table()

@@ -8,6 +8,7 @@ import (
 )
 
 func TestCallText(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct{ tool, args, want string }{
 		{"shell_run", `{"command":"echo a \u003e\u003e b \u0026\u0026 c","timeout":3}`, "echo a >> b && c"},
 		{"bash", `{"command":"a\nb"}`, "a\nb"},

@@ -64,6 +64,7 @@ func TestCommandGate(t *testing.T) {
 
 // Whatever a command writes, one short line of plain text is kept of it, without secrets.
 func TestHostileOutput(t *testing.T) {
+	t.Parallel()
 	needShell(t)
 	b := setup(t)
 	for what, c := range map[string]struct{ script, want string }{
@@ -92,6 +93,7 @@ func TestHostileOutput(t *testing.T) {
 // A command that does not end is ended, with all that it has started; one that ends and
 // leaves somebody behind is not waited for.
 func TestCommandsThatLinger(t *testing.T) {
+	t.Parallel()
 	needShell(t)
 	b := setup(t)
 	alive := func(name string) bool {

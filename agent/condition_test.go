@@ -77,6 +77,7 @@ func (b *bench) insert(what string) {
 
 // A gate that is false ends the run before anything is asked of a model, and says what it saw.
 func TestFalseGateCostsNothing(t *testing.T) {
+	t.Parallel()
 	b := setup(t, modeltest.Turn{Text: "done"})
 	b.table()
 	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", Prompt: "{{ .Nonsense }}", When: []agent.Gate{
@@ -111,6 +112,7 @@ func TestFalseGateCostsNothing(t *testing.T) {
 
 // One value of the agent's database decides, by the same truth as an expectation.
 func TestSQLGate(t *testing.T) {
+	t.Parallel()
 	b := setup(t)
 	b.table()
 	b.insert("one")
@@ -166,6 +168,7 @@ func TestSQLGate(t *testing.T) {
 
 // The times that a gate knows are those of runs that did something: a skipped one did not.
 func TestGateKnowsTheLastRun(t *testing.T) {
+	t.Parallel()
 	b := setup(t)
 	finish := func(outcome domain.Outcome) {
 		t.Helper()
@@ -201,6 +204,7 @@ func TestGateKnowsTheLastRun(t *testing.T) {
 
 // A path or a pattern holds as soon as something is there.
 func TestFileGate(t *testing.T) {
+	t.Parallel()
 	b := setup(t)
 	for _, name := range []string{"in/a.csv", "in/deep/er/b.pdf", "in/.hidden", "in/[odd].txt", "in/folder.d/x"} {
 		path := filepath.Join(b.dir, filepath.FromSlash(name))
@@ -267,6 +271,7 @@ func TestFileGate(t *testing.T) {
 // A run that has begun goes on, whatever its gates would say now; one whose gates never
 // answered is asked again.
 func TestGatesAreAskedOnce(t *testing.T) {
+	t.Parallel()
 	b := setup(t)
 	flag := filepath.Join(b.dir, "flag")
 	gates := []agent.Gate{{SQL: "select 1", Where: "rouse.yaml:3"}, {File: flag, Where: "rouse.yaml:4"}}
@@ -329,6 +334,7 @@ func TestGatesAreAskedOnce(t *testing.T) {
 
 // What somebody handed over is not lost to a condition, and what is no job has none.
 func TestWhoIsGated(t *testing.T) {
+	t.Parallel()
 	b := setup(t)
 	path := filepath.Join(b.dir, "a.csv")
 	if err := os.WriteFile(path, []byte("x"), 0o600); err != nil {
@@ -367,6 +373,7 @@ func TestWhoIsGated(t *testing.T) {
 
 // A gate that takes its time is left when the run has to end, and says nothing.
 func TestStopDuringAGate(t *testing.T) {
+	t.Parallel()
 	needShell(t)
 	b := setup(t)
 	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", Prompt: "x", When: []agent.Gate{{Command: []string{"sleep", "1000"}, Timeout: time.Minute}}}

@@ -17,6 +17,7 @@ import (
 // and in the inbox; the later ones are held until it is restored. Those that need no
 // database go on.
 func TestDamagedDatabase(t *testing.T) {
+	t.Parallel()
 	b := setup(t)
 	b.table()
 	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", Playbook: []playbook.Call{{Name: "db_query", With: map[string]any{"sql": "select count(*) from log"}}}}

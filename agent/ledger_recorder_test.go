@@ -17,6 +17,7 @@ import (
 // repeat. That a step ended, or a call that can be made again, is written with what begins
 // next, unless a call is on, and at the latest when the run is over.
 func TestRecorderHoldsBack(t *testing.T) {
+	t.Parallel()
 	ctx := t.Context()
 	l, err := ledger.Open(ctx, ledger.Options{Path: filepath.Join(t.TempDir(), "ledger.db")})
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 // TestShared: OSA-19, the notice of a run's end lists what it shared, however the job words it,
 // and another attempt shares nothing twice.
 func TestShared(t *testing.T) {
+	t.Parallel()
 	b := setup(t)
 	var calls []playbook.Call
 	for i := range 7 {

@@ -28,6 +28,7 @@ func (b *bench) own(job, path, text string) (ledger.ClaimStatus, bool) {
 // What a run writes into the folder that its own job watches is known as its own before it
 // is there, by whatever name it is written; what lies elsewhere is not.
 func TestOwnOutputs(t *testing.T) {
+	t.Parallel()
 	b := setup(t)
 	in := filepath.Join(b.dir, "in")
 	b.put("in/drop.csv", "x\n")
@@ -85,6 +86,7 @@ func TestOwnOutputs(t *testing.T) {
 
 // A run whose attempt is no longer the running one cannot claim what it writes, nor write it.
 func TestOwnOutputsAreFenced(t *testing.T) {
+	t.Parallel()
 	b := setup(t)
 	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", Playbook: []playbook.Call{{Name: "file_write", With: map[string]any{"path": "a", "content": "x"}}}, Watched: agent.Watched{Folder: filepath.Join(b.dir, "work")}}
 	id := b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})
@@ -106,6 +108,7 @@ func TestOwnOutputsAreFenced(t *testing.T) {
 // A file that a job names as made by its runs is its own as well, whatever made it; one that
 // was there before is not.
 func TestOwnExpectations(t *testing.T) {
+	t.Parallel()
 	b := setup(t)
 	in := filepath.Join(b.dir, "in")
 	b.put("in/old.csv", "old\n")
@@ -137,6 +140,7 @@ func TestOwnExpectations(t *testing.T) {
 // TestFolderRun: OSA-93, the run of a folder that is to come to rest knows what changed, may
 // read all of the folder and write nothing there, and is not asked for by its gates.
 func TestFolderRun(t *testing.T) {
+	t.Parallel()
 	b := setup(t)
 	b.put("notes/a.md", "alpha\n", "notes/deep/b.md", "beta\n", "outside.md", "secret\n")
 	folder := filepath.Join(b.dir, "notes")
@@ -179,6 +183,7 @@ func TestFolderRun(t *testing.T) {
 
 // What starts a run by hand has no files: a name that is not there is said with what is.
 func TestNamesOfOtherModes(t *testing.T) {
+	t.Parallel()
 	b := setup(t)
 	for path, say := range map[string]string{
 		"{{ .Files }}":              `uses "Files", which this run does not have; it has Agent, Attempt, Changes, Folder`,
@@ -195,6 +200,7 @@ func TestNamesOfOtherModes(t *testing.T) {
 
 // Whom a job tells is told that it was stopped because one path started it again and again.
 func TestBrokenNotices(t *testing.T) {
+	t.Parallel()
 	b := setup(t)
 	b.plan.Jobs["loop"] = agent.Job{Name: "loop", Agent: "clerk", Notify: agent.Notify{Channels: []string{"desktop", "ops"}}}
 	b.runner.Set(b.plan)

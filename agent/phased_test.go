@@ -52,6 +52,7 @@ func actStep(what string) string {
 // through a question and its answer, over the wire and the record: each act is a call of its
 // own there, and the memory is nowhere but in the last message of each request.
 func TestPhasedRun(t *testing.T) {
+	t.Parallel()
 	b := setup(t,
 		modeltest.Turn{Calls: []model.Call{step("1", planStep)}},
 		modeltest.Turn{Calls: []model.Call{step("2", actStep("one")), step("3", `{"phase":"verify","summary":"written","key_facts":["the log has a row"],"sub_task_outcome":"done"}`)}},
@@ -112,6 +113,7 @@ func TestPhasedRun(t *testing.T) {
 
 // An attempt that was interrupted goes on with its memory, and does nothing twice.
 func TestPhasedInterrupted(t *testing.T) {
+	t.Parallel()
 	b := setup(t, modeltest.Turn{Calls: []model.Call{step("1", planStep)}}, modeltest.Turn{Calls: []model.Call{step("2", actStep("one"))}}, modeltest.Turn{Hang: true},
 		modeltest.Turn{Text: "One row is written."})
 	b.table()
@@ -141,6 +143,7 @@ func TestPhasedInterrupted(t *testing.T) {
 // TestPhasedPrompt: how to work in phases is told in the system message, byte for byte, and
 // the tool for it is there whatever the agent may use; playbooks know nothing of it. AYA-06.
 func TestPhasedPrompt(t *testing.T) {
+	t.Parallel()
 	b := setup(t, modeltest.Turn{Text: "done"})
 	b.phased()
 	a := b.plan.Agents["clerk"]

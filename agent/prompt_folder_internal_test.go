@@ -27,6 +27,7 @@ func filled(t *testing.T, content map[string]string) string {
 
 // TestFolder: OSA-39, a project is described: its kind, files, manifest, branch, and advice.
 func TestFolder(t *testing.T) {
+	t.Parallel()
 	got := projectFolder(filled(t, map[string]string{
 		"go.mod": "module x\n", "main.go": "package main", "vendor/y/y.go": "y", "sub/deep/a.go": "a", ".git/HEAD": "ref: refs/heads/main\n", ".env": "PASSWORD=1", "server.pem": "key",
 		"AGENTS.md": "Be brief.", "CLAUDE.md": "Be long.", "line\nbreak": "x",
@@ -49,6 +50,7 @@ func TestFolder(t *testing.T) {
 
 // What is long is cut, what is no text and what leads out is left out.
 func TestFolderBounded(t *testing.T) {
+	t.Parallel()
 	content := map[string]string{"AGENTS.md": strings.Repeat("ä", 30_000) + "the end", "package.json": "\x00\xff"}
 	for i := range 3000 {
 		content[fmt.Sprintf("f%04d", i)] = ""

@@ -17,6 +17,7 @@ var update = flag.Bool("update", false, "write the golden files anew")
 // TestStartedBy: OSA-93, what a model is told of the files that started its run, word for
 // word. Names are quoted, whatever is in them, and of very many some are listed.
 func TestStartedBy(t *testing.T) {
+	t.Parallel()
 	file := func(path string, size int64) ledger.File {
 		return ledger.File{Path: path, Name: filepath.Base(path), Size: size, ModTime: time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)}
 	}

@@ -15,6 +15,7 @@ import (
 
 // TestWakeText: OSA-76, what an agent is told when its alarm goes off, word for word.
 func TestWakeText(t *testing.T) {
+	t.Parallel()
 	berlin, err := time.LoadLocation("Europe/Berlin")
 	if err != nil {
 		t.Fatal(err)
@@ -73,6 +74,7 @@ x`},
 // TestWakeBounds: a wake, and the wake of a wake, stays within the bounds of the job that
 // its chain goes back to, and within those of its agent; no bound is none, whoever sets it.
 func TestWakeBounds(t *testing.T) {
+	t.Parallel()
 	one := rapid.SampledFrom([]int{-1, 0, 0, 1, 7, 29, 30, 31, 99, 100, 101, 5000})
 	draw := rapid.Custom(func(t *rapid.T) loop.Bounds {
 		span := func(name string) time.Duration { return time.Duration(one.Draw(t, name)) * time.Minute }

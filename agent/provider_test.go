@@ -21,6 +21,7 @@ var spent = modeltest.Turn{Status: http.StatusTooManyRequests, Header: map[strin
 // understands; the record says who answered what, and why. The next attempt asks the first
 // again.
 func TestFallback(t *testing.T) {
+	t.Parallel()
 	b := paid(t, modeltest.Turn{Text: "Done.", Usage: model.Usage{Input: 500, Output: 5}})
 	first := modeltest.New(t, modeltest.Turn{Text: "I plan.", Calls: []model.Call{todo("1")}, Opaque: "c2lnbmVk", Usage: model.Usage{Input: 1000, Output: 20}}, spent)
 	p, err := anthropic.New(anthropic.Options{BaseURL: first.URL, Model: "big", APIKey: "sk-canary"})
@@ -70,6 +71,7 @@ func TestFallback(t *testing.T) {
 
 // A wrong key is for its owner to see, not for another model to cover up.
 func TestFallbackNotForAWrongKey(t *testing.T) {
+	t.Parallel()
 	b := paid(t, modeltest.Turn{Text: "Done."})
 	first := modeltest.New(t, modeltest.Turn{Fail: model.KindAuth})
 	p, err := anthropic.New(anthropic.Options{BaseURL: first.URL, Model: "big", APIKey: "sk-canary"})
@@ -87,6 +89,7 @@ func TestFallbackNotForAWrongKey(t *testing.T) {
 
 // Each attempt of a reduction and of its run speak with the same model.
 func TestFallbackInAReduction(t *testing.T) {
+	t.Parallel()
 	b := paid(t, modeltest.Turn{Text: "Found it.", Usage: model.Usage{Input: 10, Output: 1}}, modeltest.Turn{Text: "Done.", Usage: model.Usage{Input: 20, Output: 1}})
 	first := modeltest.New(t, modeltest.Turn{Calls: []model.Call{{ID: "1", Name: "reduce", Args: json.RawMessage(`{"task":"find it"}`)}}, Usage: model.Usage{Input: 1000, Output: 20}}, spent)
 	p, err := anthropic.New(anthropic.Options{BaseURL: first.URL, Model: "big", APIKey: "sk-canary"})

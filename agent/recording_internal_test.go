@@ -46,6 +46,7 @@ func BenchmarkRecord(b *testing.B) {
 // A secret is found in whatever it is wrapped: in a text that is JSON, in arguments, in what
 // a provider wants back; and what it leaves is still JSON.
 func TestRecordingIsRedacted(t *testing.T) {
+	t.Parallel()
 	const secret = `k"e\y<&>-canary`
 	redact := redactor([]string{secret})
 	quoted, err := json.Marshal(map[string]string{"v": secret})
@@ -75,6 +76,7 @@ func TestRecordingIsRedacted(t *testing.T) {
 
 // However often a secret was written as JSON, and whoever wrote it, what it leaves is JSON.
 func TestSecretsInJSON(t *testing.T) {
+	t.Parallel()
 	for _, secret := range []string{`canary"`, `canary\`, `"canary&"`, `canary\"<é>`, "canary\nsecret\t"} {
 		redact := redactor([]string{secret})
 		text := secret
@@ -97,6 +99,7 @@ func TestSecretsInJSON(t *testing.T) {
 
 // A run goes on when its recording cannot be written, and the log says so once.
 func TestRecordingThatCannotBeWritten(t *testing.T) {
+	t.Parallel()
 	var log strings.Builder
 	file := filepath.Join(t.TempDir(), "file")
 	p := &exchangeRecorder{Recorder: silent{}, path: filepath.Join(file, "1.1.jsonl"), redact: redactor(nil), log: slog.New(slog.NewTextHandler(&log, nil))}

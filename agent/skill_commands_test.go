@@ -90,6 +90,7 @@ func (b *bench) clerk(change func(*agent.Agent)) {
 // that follows from its root, and runs its program under its grants; the program and the tools
 // change nothing in the skill, also where it lies within the agent's own folder.
 func TestSkillScript(t *testing.T) {
+	t.Parallel()
 	confined(t)
 	for name, inside := range map[string]bool{"apart": false, "in the workdir": true} {
 		t.Run(name, func(t *testing.T) {
@@ -143,6 +144,7 @@ func TestSkillScript(t *testing.T) {
 
 // AUT-08: a skill that an agent has by a path within its own folder can be used, and not changed.
 func TestSkillWithinTheWorkdir(t *testing.T) {
+	t.Parallel()
 	confined(t)
 	work := folderWith(t, "book.txt", "")
 	program := scripted(t, work, "line-counter", "")
@@ -174,6 +176,7 @@ func TestSkillWithinTheWorkdir(t *testing.T) {
 
 // A command gets the skills that it names, and is not made slow by the others.
 func TestSkillPlaces(t *testing.T) {
+	t.Parallel()
 	dir, apart := folderWith(t, "x", ""), folderWith(t, "x", "")
 	roots, err := tool.NewRoots(dir, []tool.Grant{{Path: filepath.Join(apart, "a"), Unnamed: true}, {Path: apart}})
 	if err != nil {
@@ -193,6 +196,7 @@ func TestSkillPlaces(t *testing.T) {
 // AGS-13: what a skill asks for is allowed once it is loaded, where the agent's owner lets it; what is
 // denied stays denied.
 func TestSkillAllows(t *testing.T) {
+	t.Parallel()
 	confined(t)
 	for name, c := range map[string]struct {
 		allowing     bool
@@ -233,6 +237,7 @@ func TestSkillAllows(t *testing.T) {
 
 // AGS-13: a pattern allows one program with its arguments, or nothing.
 func TestSkillCommands(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Dir(filepath.Dir(scripted(t, t.TempDir(), "s", "")))
 	program := filepath.Join(dir, "scripts", "count.sh")
 	for pattern, want := range map[string]string{
@@ -263,6 +268,7 @@ func TestSkillCommands(t *testing.T) {
 // OSA-20: a model is not told of tools that are on demand; it finds and loads them, and calls them at
 // once, while the list that it was told stays as it is. One that it calls by its name alone is called.
 func TestToolsOnDemand(t *testing.T) {
+	t.Parallel()
 	b := setup(t, turn("1", "capabilities_discover", `{"query":"create a table"}`), turn("2", "capabilities_load", `{"ids":["tool/db_create_table"]}`),
 		turn("3", "db_create_table", `{"name":"log","purpose":"what was done","columns":[{"name":"what","type":"text"}]}`), turn("4", "db_insert", `{"table":"log","row":{"what":"x"}}`), done, done)
 	b.clerk(func(a *agent.Agent) { a.OnDemand = []string{"db_*", "complete"} })
@@ -313,6 +319,7 @@ func TestToolsOnDemand(t *testing.T) {
 // A model with little room is told of what it needs often, unless its agent says what it is told
 // of; one with more room is told of all.
 func TestToolsOfANarrowContext(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		window   int
 		onDemand []string
@@ -348,6 +355,7 @@ func TestToolsOfANarrowContext(t *testing.T) {
 // AGS-13, OSL-19: what skills allow is part of a definition that others could have written: a skill that
 // comes to allow more has its owner asked anew.
 func TestSkillCommandsAreOfTheDefinition(t *testing.T) {
+	t.Parallel()
 	b := setup(t, done)
 	root := folderWith(t, "x", "")
 	asked := func(tools string) (title, shown string) {
@@ -374,6 +382,7 @@ func TestSkillCommandsAreOfTheDefinition(t *testing.T) {
 
 // AGS-13: a skill that is no longer what was installed allows nothing, also where it was loaded before.
 func TestChangedSkillAllowsNothing(t *testing.T) {
+	t.Parallel()
 	confined(t)
 	from, home := folderWith(t, "x", ""), folderWith(t, "x", "")
 	scripted(t, from, "counter", "allowed-tools: Bash(scripts/count.sh:*)\n")

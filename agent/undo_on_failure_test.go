@@ -17,6 +17,7 @@ import (
 // OSA-61: with undo_on_failure nothing that a failed run wrote stays, and the next attempt
 // writes it anew instead of taking it for done.
 func TestUndoOnFailure(t *testing.T) {
+	t.Parallel()
 	b := setup(t)
 	b.table()
 	job := agent.Job{Name: "j", Agent: "clerk", UndoOnFailure: true, Playbook: []playbook.Call{
@@ -51,6 +52,7 @@ func TestUndoOnFailure(t *testing.T) {
 
 // OSA-61: so is what a run wrote that was cut off and has no attempt left.
 func TestUndoOfAnInterruptedRun(t *testing.T) {
+	t.Parallel()
 	for name, undo := range map[string]bool{"asked for": true, "not": false} {
 		t.Run(name, func(t *testing.T) {
 			b := setup(t)

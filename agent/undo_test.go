@@ -92,6 +92,7 @@ func (b *bench) stands(want string) {
 
 // Files and database are taken back together; what stays is named (OSA-35, OSA-61).
 func TestUndoBoth(t *testing.T) {
+	t.Parallel()
 	b, run := written(t)
 	dry := b.undo(run, agent.UndoSpec{DryRun: true})
 	if dry.Done || !dry.CanUndo || len(dry.Files) != 2 || dry.Database.Changes != 1 {
@@ -133,6 +134,7 @@ func TestUndoBoth(t *testing.T) {
 
 // What came later in one of them holds both up, unless that may be lost.
 func TestUndoInTheWay(t *testing.T) {
+	t.Parallel()
 	t.Run("a file", func(t *testing.T) {
 		b, run := written(t)
 		b.has("old.txt", "later")
@@ -179,6 +181,7 @@ func TestUndoInTheWay(t *testing.T) {
 
 // An undo that a crash has cut off, wherever that was, is finished by making it again.
 func TestUndoCutOff(t *testing.T) {
+	t.Parallel()
 	for name, cut := range map[string]func(*bench, ledger.Run){
 		"after the files":            func(b *bench, run ledger.Run) { b.undo(run, agent.UndoSpec{Only: agent.UndoFiles}) },
 		"after the database":         func(b *bench, run ledger.Run) { b.undo(run, agent.UndoSpec{Only: agent.UndoDatabase}) },
@@ -199,6 +202,7 @@ func TestUndoCutOff(t *testing.T) {
 // undo_on_failure covers files, and what the run took back itself is not written anew by the
 // next attempt.
 func TestUndoFilesOnFailure(t *testing.T) {
+	t.Parallel()
 	b, _ := written(t)
 	b.has("old.txt", "before")
 	b.plan.Jobs["f"] = agent.Job{Name: "f", Agent: "clerk", UndoOnFailure: true, Playbook: []playbook.Call{
@@ -234,6 +238,7 @@ func TestUndoFilesOnFailure(t *testing.T) {
 
 // Of an agent without a database files are taken back, and none is made for it.
 func TestUndoWithoutDatabase(t *testing.T) {
+	t.Parallel()
 	b := setup(t)
 	b.plan.Jobs["p"] = agent.Job{Name: "p", Agent: "plain", Playbook: []playbook.Call{{Name: "file_write", With: map[string]any{"path": "one.txt", "content": "one"}}}}
 	id := b.enqueue(ledger.Request{Job: "p", Agent: "plain"})
