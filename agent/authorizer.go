@@ -12,8 +12,8 @@ import (
 	"rouse/agentdb/ledger"
 )
 
-// authorizer is what the loop asks before it makes the calls of one attempt: the rules of the agent,
-// with what the run has met so far and what its owner has said.
+// authorizer decides on the calls of one attempt before the loop makes them: by the rules of the
+// agent, the taint of the run so far, and what its owner has answered.
 type authorizer struct {
 	ledger  *ledger.Ledger
 	attempt ledger.Attempt
@@ -24,7 +24,7 @@ type authorizer struct {
 	taint        tool.Taint // what the record says of the run
 	tier         string
 	taintsMemory bool // what the run keeps is untrusted, and the record says so
-	// What is to be recorded of the calls that begin next.
+	// What Admit records of the calls that were allowed since it last did.
 	addedTaint tool.Taint
 	marks      ledger.Marks
 
@@ -50,7 +50,7 @@ func (g *authorizer) Judge(ctx context.Context, in tool.Invocation, t tool.Tool,
 		return tool.Verdict{}, fmt.Errorf("what a call of %s needs cannot be told: %w", t.Name(), err)
 	}
 
-	if need.Shown == "" && need.Action != "" { // its owner is asked for what they can read
+	if need.Shown == "" && need.Action != "" { // an owner decides on what they can read
 		need.Shown = t.Name() + " " + CallText(t.Spec(), args)
 	}
 
@@ -93,11 +93,14 @@ func (g *authorizer) answerFor(ctx context.Context, in tool.Invocation, hash str
 		g.itemsRead = true
 	}
 
+	// A denial counts for the rest of the run. An approval for once counts for one call: the first
+	// that asks, and that call again when it was cut off, but not once it has come to an end.
 	for _, i := range g.items {
 		if i.Kind != ledger.KindApproval || i.Action.Hash != hash || i.State != ledger.ItemAnswered {
 			continue
 		}
 
+		// The calls of one answer are judged before any of them is recorded.
 		used := i.Used
 		if key, taken := g.marks.Used[i.ID]; taken {
 			used = key
@@ -121,6 +124,7 @@ func (g *authorizer) Admit(ctx context.Context) error {
 
 	met := g.taint | g.addedTaint
 	keeps := g.marks.Keeps && met&tool.Untrusted != 0
+	// Most calls change nothing; each write would wait for the disk.
 	if met == g.taint && max(g.tier, g.marks.Tier) == g.tier && (!keeps || g.taintsMemory) && len(g.marks.Used) == 0 {
 		g.marks = ledger.Marks{}
 		return nil
@@ -131,6 +135,7 @@ func (g *authorizer) Admit(ctx context.Context) error {
 		return err
 	}
 
+	// The items were read once; what the ledger has just noted of them is noted here, too.
 	for n, i := range g.items {
 		if key, used := g.marks.Used[i.ID]; used {
 			g.items[n].Used = key
@@ -142,7 +147,7 @@ func (g *authorizer) Admit(ctx context.Context) error {
 	return nil
 }
 
-// approvalQuestion is the item of the inbox in which a run asks for leave (UNI-09).
+// approvalQuestion is the inbox item in which a run asks for an approval (UNI-09).
 func approvalQuestion(t task, a tool.Approval) *ledger.Question {
 	clean := redactor(t.secrets).Replace
 	why := clean(a.Why)
@@ -153,7 +158,7 @@ func approvalQuestion(t task, a tool.Approval) *ledger.Question {
 
 	return &ledger.Question{
 		Kind: ledger.KindApproval, Call: a.Call, Title: fmt.Sprintf("%s asks for %s", t.asker(), a.Tool),
-		Message: fmt.Sprintf("It waits for your leave: %s.", strings.TrimSuffix(why, ".")),
+		Message: fmt.Sprintf("It waits for your approval: %s.", strings.TrimSuffix(why, ".")),
 		Options: options, Expires: ledger.ApprovalExpires,
 		Action: ledger.Action{Tool: a.Tool, Shown: clean(a.Shown), Hash: a.Hash},
 	}
@@ -179,7 +184,7 @@ func (g *authorizer) memoryTaint(ctx context.Context) (tool.Taint, error) {
 	return g.memoryLabels, nil
 }
 
-// admitPrompt records what a run has met before it makes a call: a model is told the names of its
+// admitPrompt records the taint that a run has before it makes any call: a model is told the names of its
 // agent's tables and files from the start, and what they are for.
 func (g *authorizer) admitPrompt(ctx context.Context, t task) error {
 	if !t.needsModel() || t.wrapTool != nil {
@@ -194,5 +199,6 @@ func (g *authorizer) admitPrompt(ctx context.Context, t task) error {
 	g.mu.Lock()
 	g.addedTaint |= labels
 	g.mu.Unlock()
+	// The model is about to see it, so it is recorded even if the run is being stopped.
 	return g.Admit(context.WithoutCancel(ctx))
 }

@@ -14,37 +14,38 @@ import (
 	"rouse/internal/text"
 )
 
-// What is kept of a gate and of what it saw, in characters.
+// How much of a condition and of its value is recorded, in characters.
 const (
 	maxConditionName  = 80
 	maxConditionValue = 200
 )
 
-// conditionTimeout bounds a gate that says nothing of it.
+// conditionTimeout is for conditions without a timeout of their own.
 const conditionTimeout = 10 * time.Second
 
-// conditionEventKind is the kind of the events that gates leave.
+// conditionEventKind and the JSON keys of conditionEvent are older than the word condition; they
+// stay, for they are in ledgers.
 const conditionEventKind = "gate"
 
-// conditionEvent is what a gate leaves in the record.
+// conditionEvent records what a condition gave.
 type conditionEvent struct {
 	Gate  string `json:"gate"`
 	Value string `json:"value,omitempty"`
 	OK    bool   `json:"ok"`
 	Error string `json:"error,omitempty"` // why it could not be checked
-	Left  int    `json:"left"`            // gates that come after it; the last that holds opens the run
+	Left  int    `json:"left"`            // conditions that come after it; once the last holds, the run may begin
 }
 
-// conditionChecker asks the gates of one run.
+// conditionChecker checks the conditions of one run.
 type conditionChecker struct {
 	*Runner
 	run    ledger.Run
 	task   task
 	redact *redact.Redactor
-	now    time.Time // the same for all gates
+	now    time.Time // the same for all conditions
 }
 
-// checkConditions asks what has to hold before the run may cost anything. The first condition that
+// checkConditions checks what has to hold before the run may cost anything. The first condition that
 // does not hold ends the run as skipped, and one that cannot be checked is no answer: it
 // ends the run as an error, to be tried again as the job's policy says.
 func (r *Runner) checkConditions(ctx context.Context, run ledger.Run, a ledger.Attempt, t task) (res ledger.Result, closed bool, err error) {
@@ -70,6 +71,7 @@ func (r *Runner) checkConditions(ctx context.Context, run ledger.Run, a ledger.A
 		if err != nil {
 			e.Value, e.OK, e.Error = "", false, q.display(err.Error(), 2*maxConditionValue)
 		}
+		// Recorded before it decides: a later attempt finds out from it that they held.
 		if err := q.record(ctx, e); err != nil {
 			return res, false, err
 		}
@@ -85,15 +87,14 @@ func (r *Runner) checkConditions(ctx context.Context, run ledger.Run, a ledger.A
 	return res, false, nil
 }
 
-// checksConditions says whether a run asks the gates of its job. What somebody handed over (a file, the
-// changes in a folder) is not to be lost to a condition.
+// checksConditions says whether the conditions of its job apply to a run. What somebody handed over
+// (a file, the changes in a folder) must not be lost to a condition.
 func checksConditions(run ledger.Run, d ledger.Detail) bool {
 	return d.File == nil && len(d.Files) == 0 && d.Folder == "" && slices.Contains([]domain.Trigger{domain.TriggerSchedule, domain.TriggerManual, domain.TriggerAPI}, run.Trigger)
 }
 
-// conditionsHeldBefore says whether an earlier attempt got past the gates. What it has done since may
-// well have made them false. An attempt that ended before they had answered did not: the
-// next one asks.
+// conditionsHeldBefore says whether an earlier attempt got past the conditions. They are not checked
+// again then: what that attempt did may well have made them false.
 func (r *Runner) conditionsHeldBefore(ctx context.Context, run int64) (bool, error) {
 	var after int64
 	for {
@@ -112,6 +113,7 @@ func (r *Runner) conditionsHeldBefore(ctx context.Context, run int64) (bool, err
 				if err := json.Unmarshal(e.Data, &g); err != nil {
 					return false, fmt.Errorf("the record of a gate of run %d is damaged: %w", run, err)
 				}
+				// The daemon may have ended between two conditions: only the last one counts.
 				if g.OK && g.Left == 0 {
 					return true, nil
 				}
@@ -120,7 +122,7 @@ func (r *Runner) conditionsHeldBefore(ctx context.Context, run int64) (bool, err
 	}
 }
 
-// check gives what a gate saw, and whether that is true. An error says why it saw nothing.
+// check gives the value of a condition, and whether it counts as true. An error says why there is none.
 func (q conditionChecker) check(ctx context.Context, g Gate) (value string, ok bool, err error) {
 	if g.Timeout <= 0 {
 		g.Timeout = conditionTimeout
@@ -141,7 +143,7 @@ func (q conditionChecker) check(ctx context.Context, g Gate) (value string, ok b
 	return checkFileCondition(bounded, g)
 }
 
-// describe is how messages call a gate.
+// describe names a condition in messages.
 func (q conditionChecker) describe(g Gate) string {
 	kind, text := "file", g.File
 	switch {

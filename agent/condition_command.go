@@ -15,7 +15,7 @@ import (
 const (
 	commandOutput = 4 << 10 // bytes that are kept
 	// commandGrace is how long is waited for the output of a program that has ended: a
-	// child of it may hold the pipe for ever.
+	// child of it may hold the pipe forever.
 	commandGrace = time.Second
 )
 
@@ -27,6 +27,8 @@ func (q conditionChecker) checkCommand(ctx context.Context, g Gate) (value strin
 		return "", false, fmt.Errorf("the workdir cannot be made: %w", err)
 	}
 
+	// A pipe of our own, to tell the end of the command from the end of its output: a child that it
+	// left behind may hold the pipe open.
 	reader, writer, err := os.Pipe()
 	if err != nil {
 		return "", false, err
@@ -42,7 +44,7 @@ func (q conditionChecker) checkCommand(ctx context.Context, g Gate) (value strin
 		return killGroup(cmd.Process)
 	}
 	err = cmd.Start()
-	writer.Close()
+	writer.Close() // the command has its own; with ours open the reader would never see the end
 	if err != nil {
 		return "", false, notStarted(ctx, g, err)
 	}
@@ -57,8 +59,8 @@ func (q conditionChecker) checkCommand(ctx context.Context, g Gate) (value strin
 
 	select {
 	case <-read:
-	case <-time.After(commandGrace): // it has left somebody behind
-		_ = killGroup(cmd.Process) // who may have gone meanwhile
+	case <-time.After(commandGrace): // it left a process behind that holds the pipe
+		_ = killGroup(cmd.Process) // which may have ended meanwhile
 		reader.Close()
 		<-read
 	}

@@ -9,10 +9,10 @@ import (
 	"syscall"
 )
 
-// commandNames are the variables that a gate's command is given.
+// commandNames are the variables that a condition's command is given.
 var commandNames = []string{"PATH", "HOME", "LANG", "TZ", "TMPDIR"}
 
-// ownGroup lets what a command starts be ended with it.
+// ownGroup puts a command into a process group of its own, so that what it starts can be ended with it.
 func ownGroup(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
 
 // killGroup ends a command with all that it has started.

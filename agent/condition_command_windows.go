@@ -5,7 +5,7 @@ import (
 	"os/exec"
 )
 
-// commandNames are the variables that a gate's command is given.
+// commandNames are the variables that a condition's command is given.
 var commandNames = []string{"PATH", "PATHEXT", "SystemRoot", "USERPROFILE", "TEMP", "TMP", "LANG", "TZ"}
 
 // ownGroup does nothing here: Windows has no process groups that can be ended as one.

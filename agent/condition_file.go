@@ -13,14 +13,14 @@ import (
 	"github.com/bmatcuk/doublestar/v4"
 )
 
-// checkFileCondition looks for a path, or for a file that a pattern names. It does so aside: a folder
-// on a network that has gone answers never.
+// checkFileCondition looks for a path, or for a file that a pattern names. It does so in
+// a goroutine: a folder on a network that is gone may never answer.
 func checkFileCondition(ctx context.Context, g Gate) (value string, ok bool, err error) {
 	type answer struct {
 		found string
 		err   error
 	}
-	done := make(chan answer, 1)
+	done := make(chan answer, 1) // with room, so that a late answer does not keep the goroutine
 	go func() {
 		found, err := findFile(ctx, g.File)
 		done <- answer{found, err}

@@ -17,12 +17,12 @@ const (
 	maxHeader    = 64 << 10 // bytes of an answer's header
 )
 
-// checkHTTP asks a server for a page and looks at the status alone. A server that cannot be
-// reached has answered: it is not there.
+// checkHTTP requests a page and judges by the status alone. A server that cannot be reached is an
+// answer, too: false.
 func (q conditionChecker) checkHTTP(ctx context.Context, g Gate) (value string, ok bool, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, g.HTTP, nil)
 	if err != nil {
-		return "", false, errors.New("its URL is broken") // the error would tell all of it
+		return "", false, errors.New("its URL is broken") // the error would show all of it, secrets included
 	}
 
 	req.Header.Set("User-Agent", "rouse")

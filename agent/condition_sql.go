@@ -71,7 +71,7 @@ func (q conditionChecker) explainSQLError(err error) error {
 	return err
 }
 
-// explainTimeout says that a gate took too long, where that is why it failed.
+// explainTimeout says that a condition took too long, where that is why it failed.
 func explainTimeout(ctx context.Context, g Gate, err error) error {
 	if errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
 		return fmt.Errorf("it took longer than %s and was stopped; make it quicker, or give it a longer timeout", g.Timeout)

@@ -18,7 +18,7 @@ import (
 	"rouse/internal/domain"
 )
 
-// seen is what a gate left in the record.
+// seen is what a condition left in the record.
 type seen struct {
 	Gate, Value, Error string
 	OK                 bool
@@ -47,7 +47,7 @@ func (b *bench) gateEvents(run int64) []seen {
 	return out
 }
 
-// gated runs a job with these gates once, by hand.
+// gated runs a job with these conditions once, by hand.
 func (b *bench) gated(gates ...agent.Gate) (ledger.Result, []seen) {
 	b.t.Helper()
 	for i := range gates {
@@ -75,7 +75,7 @@ func (b *bench) insert(what string) {
 	}
 }
 
-// A gate that is false ends the run before anything is asked of a model, and says what it saw.
+// A condition that is false ends the run before anything is asked of a model, and says what it saw.
 func TestFalseGateCostsNothing(t *testing.T) {
 	t.Parallel()
 	b := setup(t, modeltest.Turn{Text: "done"})
@@ -166,7 +166,7 @@ func TestSQLGate(t *testing.T) {
 	}
 }
 
-// The times that a gate knows are those of runs that did something: a skipped one did not.
+// The times that a condition knows are those of runs that did something: a skipped one did not.
 func TestGateKnowsTheLastRun(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -268,7 +268,7 @@ func TestFileGate(t *testing.T) {
 	}
 }
 
-// A run that has begun goes on, whatever its gates would say now; one whose gates never
+// A run that has begun goes on, whatever its conditions would say now; one whose conditions never
 // answered is asked again.
 func TestGatesAreAskedOnce(t *testing.T) {
 	t.Parallel()
@@ -300,7 +300,7 @@ func TestGatesAreAskedOnce(t *testing.T) {
 		t.Errorf("%+v, %+v", res, b.gateEvents(id))
 	}
 
-	// Cut off before the gates answered: the next attempt asks.
+	// Cut off before the conditions answered: the next attempt asks.
 	id = b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})
 	_, a, err := b.ledger.StartAttempt(t.Context(), id)
 	if err != nil {
@@ -371,7 +371,7 @@ func TestWhoIsGated(t *testing.T) {
 	}
 }
 
-// A gate that takes its time is left when the run has to end, and says nothing.
+// A condition that takes its time is left when the run has to end, and says nothing.
 func TestStopDuringAGate(t *testing.T) {
 	t.Parallel()
 	needShell(t)

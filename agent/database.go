@@ -21,7 +21,7 @@ func (r *Runner) quarantined(t task) string {
 	return ""
 }
 
-// endQuarantined ends a run that met a database which cannot be used. That is no failure of the host:
+// endQuarantined ends a run that came upon a database which cannot be used. That is no failure of the host:
 // the run's record says what can be done, as does an item in the inbox of its owner. The
 // agent's later runs are held.
 func (r *Runner) endQuarantined(ctx context.Context, run ledger.Run, a ledger.Attempt, t task, res ledger.Result, err error) (ledger.Result, error) {
@@ -31,6 +31,7 @@ func (r *Runner) endQuarantined(ctx context.Context, run ledger.Run, a ledger.At
 
 	var damaged *agentdb.DamagedError
 	if !errors.As(err, &damaged) {
+		// The damage may have shown in a tool, whose call failed, and not in the run's own error.
 		if err == nil || !errors.As(r.databases.Barred(t.agent.Name), &damaged) {
 			return res, err
 		}
@@ -58,14 +59,14 @@ func (r *Runner) tables(ctx context.Context, agent string) (string, error) {
 }
 
 // afterAttempt does what the end of an attempt brings with it for the agent's database: the owner
-// hears of a quota that is nearly used up, and once the run is over the views are asked anew
+// is told of a quota that is nearly used up, and once the run is over the views are refreshed
 // that want it. Both are extras: that one does not work ends no run otherwise.
 func (r *Runner) afterAttempt(ctx context.Context, run ledger.Run, t task, res ledger.Result) {
 	if !t.agent.Database || !r.databases.Has(t.agent.Name) || r.databases.Barred(t.agent.Name) != nil {
 		return
 	}
 
-	ctx = context.WithoutCancel(ctx)
+	ctx = context.WithoutCancel(ctx) // a run that was stopped has written, too
 	db, release, err := r.databases.Get(ctx, t.agent.Name)
 	if err == nil {
 		defer release()

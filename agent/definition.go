@@ -16,7 +16,7 @@ import (
 	"rouse/agentdb/ledger"
 )
 
-// definition is what a run is told and may do, as its owner approves it (OSL-19): another one
+// definition is what a run is to do and may do, as its owner approves it (OSL-19): another one
 // has another hash. Values of secrets are not in it.
 type definition struct {
 	Job          string           `json:"job,omitempty"`
@@ -87,7 +87,7 @@ func (d definition) text() (string, error) {
 func (t task) usesSystem(specs tool.Specs) string {
 	switch a := t.agent; {
 	case slices.ContainsFunc(t.job.When, func(g Gate) bool { return len(g.Command) > 0 }):
-		return "commands in its gates"
+		return "commands in its conditions"
 	case a.Unconfined != "":
 		return "programs without confinement"
 	case len(a.Commands) > 0:

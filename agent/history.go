@@ -26,7 +26,7 @@ type history struct {
 	uncertain *ledger.Call             // nobody knows what became of it; nil: of all others it is known
 	cutOff    bool                     // the last attempt was interrupted
 	// continues is the first of the interrupted attempts that this one goes on from, and
-	// took is what they took of the run's bounds.
+	// used is what they used of the run's bounds.
 	continues int
 	began     bool // a step was made, in whatever attempt
 	used      struct {
@@ -36,7 +36,7 @@ type history struct {
 }
 
 // past reads what earlier attempts did. After an interruption every recorded result is
-// used again. After a failure a playbook begins anew, but what has changed something is
+// used again. After a failure a playbook starts over, but what has changed something is
 // not done twice; a model goes on from its transcript and is told how it ended.
 func (r *Runner) past(ctx context.Context, run ledger.Run, a ledger.Attempt) (history, error) {
 	h := history{calls: map[string]loop.Past{}, durations: map[string]time.Duration{}, skipped: map[string]bool{}, madeCalls: map[string]bool{}, wroteAt: map[string]time.Time{}}
@@ -64,11 +64,20 @@ func (r *Runner) past(ctx context.Context, run ledger.Run, a ledger.Attempt) (hi
 		return h, err
 	}
 
-	before := ledger.Attempt{}
+	before := h.addAttempts(attempts, a)
+	h.addCalls(calls, continues(before), items)
+	h.addUse(steps, calls)
+
+	questions := slices.DeleteFunc(items, func(i ledger.Item) bool { return i.Kind != ledger.KindInput })
+	return h, h.transcript(steps, calls, before, questions)
+}
+
+// addAttempts finds out where an attempt goes on, and gives the one before it.
+func (h *history) addAttempts(attempts []ledger.Attempt, a ledger.Attempt) (before ledger.Attempt) {
 	for _, old := range attempts {
 		switch {
 		case !continues(old):
-			h.continues = old.Number + 1 // what failed is tried anew, with bounds of its own
+			h.continues = old.Number + 1 // what failed is tried again, with bounds of its own
 		case h.continues == 0:
 			h.continues = old.Number
 		}
@@ -79,24 +88,36 @@ func (r *Runner) past(ctx context.Context, run ledger.Run, a ledger.Attempt) (hi
 	}
 
 	h.cutOff = before.State == domain.AttemptInterrupted
+	return before
+}
+
+// addCalls retains the results of earlier calls, and what else has to be known of them.
+func (h *history) addCalls(calls []ledger.Call, interrupted bool, items []ledger.Item) {
+	// In the order of the attempts: a later try at a call replaces what is known of the earlier one.
 	for _, c := range calls {
-		h.addCall(c, continues(before), items)
+		h.addCall(c, interrupted, items)
 		h.madeCalls[c.Key] = h.madeCalls[c.Key] || len(c.Envelope) > 0
 		if c.Effect == domain.EffectDatabase {
 			h.wroteAt[c.Key] = c.StartedAt
 		}
+
+		// How long it took when it was made, not when its result was replayed.
+		if _, known := h.durations[c.Key]; !known && len(c.Envelope) > 0 && c.State != domain.CallCancelled {
+			h.durations[c.Key] = loop.Between(c.StartedAt, c.FinishedAt)
+		}
 	}
 
+	// After all calls: an uncertain one may have come to its end in a later attempt.
 	if c, ok := h.firstUncertain(calls); ok {
 		h.uncertain = &c
 	}
+}
 
+// addUse counts what is used up of the run's bounds.
+func (h *history) addUse(steps []ledger.Step, calls []ledger.Call) {
 	for _, c := range calls {
 		if c.Attempt >= h.continues {
 			h.used.calls++
-		}
-		if _, known := h.durations[c.Key]; !known && len(c.Envelope) > 0 && c.State != domain.CallCancelled {
-			h.durations[c.Key] = loop.Between(c.StartedAt, c.FinishedAt)
 		}
 	}
 
@@ -104,15 +125,12 @@ func (r *Runner) past(ctx context.Context, run ledger.Run, a ledger.Attempt) (hi
 	for _, s := range steps {
 		h.used.cost += s.Usage.CostMicroUSD // what failed was paid all the same
 		if s.Attempt >= h.continues {
-			if s.Within == "" {
+			if s.Within == "" { // the steps of a reduction use up none of the run's
 				h.used.steps++
 			}
 			h.used.tokens += s.Usage.TokensIn + s.Usage.TokensOut
 		}
 	}
-
-	questions := slices.DeleteFunc(items, func(i ledger.Item) bool { return i.Kind != ledger.KindInput })
-	return h, h.transcript(steps, calls, before, questions)
 }
 
 // continues says whether the attempt after this one goes on where it ended: it was cut off, or
@@ -237,7 +255,7 @@ func (h *history) closePending() error {
 	return nil
 }
 
-// noteUndone puts into the scene what was taken back of earlier attempts.
+// noteUndone puts into the snapshot what was undone of earlier attempts.
 func (r *Runner) noteUndone(ctx context.Context, run ledger.Run, a ledger.Attempt, t task, s *snapshot) (err error) {
 	if a.Number == 1 {
 		return nil
@@ -255,8 +273,8 @@ func (r *Runner) noteUndone(ctx context.Context, run ledger.Run, a ledger.Attemp
 	return err
 }
 
-// undoneAt is when what earlier attempts wrote was last taken back; zero when it was not. The
-// database itself says so, and no crash can part the two.
+// undoneAt is when what earlier attempts wrote was last undone; zero when it was not. The
+// database itself says so: undo and note are one transaction, whatever crashes.
 func (r *Runner) undoneAt(ctx context.Context, run ledger.Run, a ledger.Attempt, t task) (time.Time, error) {
 	if a.Number == 1 || !t.agent.Database {
 		return time.Time{}, nil
@@ -271,8 +289,8 @@ func (r *Runner) undoneAt(ctx context.Context, run ledger.Run, a ledger.Attempt,
 	return db.UndoneAt(ctx, run.ID)
 }
 
-// dropUndone leaves out what was written before a run was taken back: another attempt does it
-// anew, and a model that goes on from its transcript is told.
+// dropUndone leaves out what was written before a run was undone: another attempt does it
+// again, and a model that goes on from its transcript is told.
 func (h *history) dropUndone(s snapshot) error {
 	if s.Undone.IsZero() && len(s.Rewrites) == 0 {
 		return nil
@@ -308,14 +326,15 @@ func (h *history) dropUndone(s snapshot) error {
 	return nil
 }
 
-// undoneCalls are the calls whose changes of files were taken back since: another attempt makes
-// them anew. What the run itself took back by a call stays as it is.
+// undoneCalls are the calls whose changes of files were undone since: another attempt makes
+// them again. What the run itself undid by a call stays undone.
 func (r *Runner) undoneCalls(ctx context.Context, run ledger.Run, calls []ledger.Call) ([]string, error) {
 	ops, err := r.ledger.FileOps(ctx, ledger.FileOpFilter{Run: run.ID, Limit: -1})
 	if err != nil {
 		return nil, err
 	}
 
+	// An operation that was undone while a call of undo was on was undone by the run itself.
 	own := func(op ledger.FileOp) bool {
 		for _, c := range calls {
 			if r.specs.Find(c.Tool).Writes == tool.WritesBack && !op.UndoneAt.Before(c.StartedAt) && (c.FinishedAt.IsZero() || !op.UndoneAt.After(c.FinishedAt)) {
@@ -327,7 +346,7 @@ func (r *Runner) undoneCalls(ctx context.Context, run ledger.Run, calls []ledger
 
 	var out []string
 	back := map[string]bool{}
-	for _, op := range ops { // the newest first: what was made anew since decides
+	for _, op := range ops { // the newest first: what was made again since decides
 		if _, known := back[op.Batch]; known {
 			continue
 		}

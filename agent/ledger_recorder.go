@@ -3,11 +3,12 @@ package agent
 import (
 	"context"
 	"encoding/json"
+	"sync"
+
 	"rouse/agent/loop"
 	"rouse/agent/redact"
 	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
-	"sync"
 )
 
 // Recorder writes the loop's steps and calls into the ledger, fenced by the attempt. What

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+
 	"rouse/agent/loop"
 	"rouse/agent/loop/memory"
 	"rouse/agent/tool"
@@ -9,8 +10,8 @@ import (
 	"rouse/internal/domain"
 )
 
-// loopOptions are what the loop is told of a task in its scene. With over the attempt has ended
-// before it began.
+// loopOptions are what the loop is given for a task and its snapshot. With over the attempt has
+// ended before it began.
 func (r *Runner) loopOptions(ctx context.Context, run ledger.Run, a ledger.Attempt, t *task, s snapshot) (o loop.Options, over *ledger.Result, err error) {
 	t.board, t.reducer, t.authorizer = &memory.Board{}, newReducer(*t), r.newAuthorizer(run, a, *t)
 	past, err := r.past(ctx, run, a)
@@ -36,6 +37,7 @@ func (r *Runner) loopOptions(ctx context.Context, run ledger.Run, a ledger.Attem
 		Invocation: tool.Invocation{Run: run.ID, Attempt: a.Number, Job: run.Job, Agent: t.agent.Name}, Board: t.board,
 		Reducer: t.reducer, Gate: t.authorizer,
 	}
+	// Before the model or playbook is set up: a run that waits for its owner needs neither.
 	if res, parked, err := r.recover(ctx, a, *t, past); parked || err != nil {
 		return o, &res, err
 	}
@@ -62,7 +64,7 @@ func (r *Runner) loopOptions(ctx context.Context, run ledger.Run, a ledger.Attem
 
 	if t.needsModel() {
 		s.addSkills(&o.System, &o.Messages[0].Text)
-		if s.Views != "" { // before the orders: nothing may be taken for a part of them
+		if s.Views != "" { // before the prompt, so that no row can pass for its continuation
 			o.Messages[0].Text = s.Views + "\n" + o.Messages[0].Text
 		}
 	}

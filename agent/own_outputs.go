@@ -58,7 +58,7 @@ func (r *Runner) claimExpected(ctx context.Context, a ledger.Attempt, t task) er
 
 // statOutput is a file as it is now; false when it cannot be told, or changes while it is read.
 func statOutput(ctx context.Context, path string) (tool.Output, bool) {
-	look := func() (int64, time.Time, bool) {
+	stat := func() (int64, time.Time, bool) {
 		info, err := os.Lstat(path)
 		if err != nil || !info.Mode().IsRegular() {
 			return 0, time.Time{}, false
@@ -67,16 +67,17 @@ func statOutput(ctx context.Context, path string) (tool.Output, bool) {
 	}
 
 	folder, err := filepath.EvalSymlinks(filepath.Dir(path))
-	size, modified, ok := look()
+	size, modified, ok := stat()
 	if err != nil || !ok {
 		return tool.Output{}, false
 	}
 
+	// The hash counts only if the file stayed the same while it was read.
 	hash, err := contentHash(ctx, path)
 	if err != nil {
 		return tool.Output{}, false
 	}
-	if again, later, ok := look(); !ok || again != size || !later.Equal(modified) {
+	if again, later, ok := stat(); !ok || again != size || !later.Equal(modified) {
 		return tool.Output{}, false
 	}
 

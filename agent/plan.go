@@ -73,7 +73,7 @@ type Job struct {
 	MinTier     string // the weakest confinement of its programs; "" is the agent's
 	Foreign     string // how others than its owner could change its definition; "" when they cannot
 	Record      bool   // what its model is asked and answers is kept, to be replayed
-	// UndoOnFailure takes what a run wrote into the database back when it fails.
+	// UndoOnFailure undoes what a run wrote, files and database, when it fails.
 	UndoOnFailure bool
 	ContextViews  []string // saved views of the agent's database whose rows the prompt shows
 }
@@ -86,7 +86,7 @@ type Watched struct {
 	Batch     bool // its runs are of many files
 }
 
-// batchOf is what triggered a run as the job knows it now: a file that was offered by hand, or
+// batchOf is what triggered a run as the job knows it now: a file that was offered manually, or
 // taken when the job took each by itself, is a batch of one to a job that takes many.
 func (j Job) asBatch(d ledger.Detail) ledger.Detail {
 	if j.Watched.Batch && d.File != nil {

@@ -10,7 +10,7 @@ import (
 	"rouse/internal/domain"
 )
 
-// wakePrompt is what an agent is told when its alarm goes off (OSA-76). It is the same for
+// wakePrompt is the prompt of a wake (OSA-76). It is the same for
 // every attempt at the run.
 func (r *Runner) wakePrompt(ctx context.Context, run ledger.Run, t task) (string, error) {
 	last, err := r.lastEnded(ctx, run)
@@ -83,7 +83,7 @@ func wakeSetBy(w ledger.Wake) string {
 	return "the host"
 }
 
-// wakeOrigin says what the alarm goes back to.
+// wakeOrigin says which run and job a wake goes back to.
 func wakeOrigin(w ledger.Wake) string {
 	text := ""
 	if w.AskedBy != 0 {

@@ -53,7 +53,7 @@ func (r *relay) fallback() *loop.Fallback {
 	return f
 }
 
-// setProvider chooses who answers in the loop: a playbook, a call by hand, or a model.
+// setProvider chooses who answers in the loop: a manual call, a playbook, or a model.
 func (r *Runner) setProvider(o *loop.Options, t task, data map[string]any, past history) error {
 	switch {
 	case t.detail.Tool != "":

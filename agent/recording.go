@@ -31,8 +31,8 @@ func (r *Runner) recordingPath(run int64, attempt int) string {
 	return filepath.Join(r.recordings, fmt.Sprintf("%d.%d.jsonl", run, attempt))
 }
 
-// startRecording lets an attempt of a recorded job leave what its model is asked and answers. A
-// recording that cannot be written is said in the log, and is no reason to end the run.
+// startRecording records what the model of an attempt is asked and answers, if its job wants that. A
+// recording that cannot be written is logged, and is no reason to end the run.
 func (r *Runner) startRecording(o *loop.Options, a ledger.Attempt, t task, s snapshot) (end func()) {
 	if !t.governingJob().Record || !t.needsModel() || r.recordings == "" {
 		return func() {}
@@ -230,7 +230,7 @@ func (t *recordingProvider) Stream(ctx context.Context, r model.Request) iter.Se
 	}
 }
 
-// unread is why an answer was not heard to its end.
+// unread is why an answer was not read to its end.
 func (p *exchangeRecorder) unread(ctx context.Context) *replay.Fault {
 	if ctx.Err() != nil {
 		return p.fault(context.Cause(ctx))

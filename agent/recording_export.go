@@ -123,7 +123,7 @@ func (r *Runner) exportAttempts(ctx context.Context, run ledger.Run, out *replay
 	return nil
 }
 
-// heardKind is what an item asked leave for, "" when it asked something else.
+// heardKind is what an item asked an approval for, "" when it asked something else.
 func heardKind(i ledger.Item) string {
 	switch {
 	case i.Kind != ledger.KindApproval:

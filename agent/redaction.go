@@ -2,11 +2,12 @@ package agent
 
 import (
 	"encoding/json"
+	"slices"
+
 	"rouse/agent/model"
 	"rouse/agent/redact"
 	"rouse/agent/tool"
 	"rouse/agentdb/ledger"
-	"slices"
 )
 
 // Redact blacks secrets out of what an owner writes into the record.
@@ -15,7 +16,7 @@ func (r *Runner) Redact(text string) string { return redactor(r.plan.Load().Secr
 // redactor blacks secrets out.
 func redactor(secrets []string) *redact.Redactor { return redact.New(secrets) }
 
-// cleanResult is how a run ended, without the secrets that its model has heard of and repeats.
+// cleanResult is how a run ended, without secrets: a model repeats what it has read.
 func cleanResult(res ledger.Result, redact *redact.Redactor) ledger.Result {
 	res.Summary, res.Error = redact.Replace(res.Summary), redact.Replace(res.Error)
 	if res.Wait != nil {
@@ -30,7 +31,7 @@ func cleanResult(res ledger.Result, redact *redact.Redactor) ledger.Result {
 	return res
 }
 
-// redactingTools are tools whose answers lack the secrets: what a model has heard, it can tell.
+// redactingTools are tools whose answers lack the secrets: what a model has read, it can repeat.
 func redactingTools(tools []tool.Tool, redact *redact.Redactor) []tool.Tool {
 	out := make([]tool.Tool, len(tools))
 	for i, t := range tools {

@@ -4,12 +4,13 @@ import (
 	"context"
 	"fmt"
 	"math"
+
 	"rouse/agent/model/replay"
 	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
 )
 
-// compare holds the steps and calls of the played run against those of the record.
+// compare compares the steps and calls of the played run with those of the record.
 func (p *replayer) compare(ctx context.Context, l *ledger.Ledger, run int64) error {
 	steps, err := l.Steps(ctx, run)
 	if err != nil {
@@ -27,13 +28,11 @@ func (p *replayer) compare(ctx context.Context, l *ledger.Ledger, run int64) err
 		texts[place{s.Attempt, s.Number, 0}] = s.Text
 	}
 
-	unheard := map[place]bool{} // steps whose answer was never recorded
 	for _, s := range p.recording.Steps {
 		at := place{s.Attempt, s.Number, 0}
 		now, taken := texts[at]
 		if delete(texts, at); s.Unfinished {
-			unheard[at] = true
-			continue
+			continue // its answer was never recorded
 		}
 
 		if a, b := replay.Apart(s.Text, now); s.Text != now || !taken {
@@ -43,6 +42,7 @@ func (p *replayer) compare(ctx context.Context, l *ledger.Ledger, run int64) err
 
 	for _, s := range steps {
 		at := place{s.Attempt, s.Number, 0}
+		// Beyond an interruption, or the end of the recording, nobody knows what would have come.
 		if _, more := texts[at]; more && p.unknown == "" && !p.wasInterrupted(s.Attempt) {
 			p.differences = append(p.differences, replay.Difference{Attempt: s.Attempt, Step: s.Number, What: "a step more", Now: s.Text})
 		}
@@ -102,7 +102,7 @@ func (p *replayer) compareCall(c replay.Call, now ledger.Call, made bool) {
 	}
 }
 
-// compareEnds holds the end of the played run against that of the record.
+// compareEnds compares the end of the played run with that of the record.
 func (p *replayer) compareEnds(recorded, now Ending) {
 	add := func(what, a, b string) {
 		if a != b {

@@ -199,7 +199,7 @@ func (p *replayer) durations() map[string]time.Duration {
 }
 
 // answerFromRecord is a tool whose calls are answered from the record. Those tools alone work that
-// reach nothing beyond the run: they end it, ask in it, and keep its list.
+// reach nothing beyond the run: they end it, ask in it, and keep its todo list.
 func (p *replayer) answerFromRecord(t tool.Tool) tool.Tool {
 	if t.Spec().Scope == tool.ScopeRun {
 		return t
@@ -270,14 +270,14 @@ func (p *replayer) adoptVerdict(res *ledger.Result) {
 }
 
 // Judge implements loop.Gate. What was refused has a recorded answer as every call has; where the
-// recorded attempt waited for leave to make a call, there is none of it, and it waits again.
+// recorded attempt waited for an approval of a call, there is none of it, and it waits again.
 func (p *replayer) Judge(_ context.Context, in tool.Invocation, t tool.Tool, _ json.RawMessage) (tool.Verdict, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if _, made := p.calls[in.Key]; made || !p.attempt.Asked(replay.HeardApproval) {
 		return tool.Verdict{}, nil
 	}
-	return tool.Verdict{Ask: &tool.Approval{Tool: t.Name(), Why: "the recorded run waited for leave here", Hash: tool.ActionHash(in.Agent, t.Name(), in.Key)}}, nil
+	return tool.Verdict{Ask: &tool.Approval{Tool: t.Name(), Why: "the recorded run waited for an approval here", Hash: tool.ActionHash(in.Agent, t.Name(), in.Key)}}, nil
 }
 
 // Admit implements loop.Gate.

@@ -109,7 +109,7 @@ func (r *Runner) Execute(ctx context.Context, run ledger.Run, a ledger.Attempt) 
 		res, err = r.execute(ctx, run, a, t)
 	}
 
-	// By the plan of now: a secret that came with a reload must not reach the record either.
+	// By the current plan: a secret that came with a reload must not reach the record either.
 	return cleanResult(res, redactor(r.plan.Load().Secrets)), err
 }
 

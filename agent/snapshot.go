@@ -8,7 +8,7 @@ import (
 	"rouse/internal/domain"
 )
 
-// snapshot is what an attempt finds beside its orders: what the ledger, the database and the
+// snapshot is what an attempt finds beside its task: what the ledger, the database and the
 // folders said when it began. A replay takes it from the recording, since all of it has
 // changed meanwhile.
 type snapshot struct {
@@ -16,8 +16,8 @@ type snapshot struct {
 	LastRun     time.Time `json:"last_run,omitzero"`
 	Tables      string    `json:"tables,omitempty"`   // of the agent's database, as its model is told of them
 	Prompt      string    `json:"prompt,omitempty"`   // of a wake: the host's words
-	Undone      time.Time `json:"undone,omitzero"`    // when what the run had written into the database was taken back
-	Rewrites    []string  `json:"rewrites,omitempty"` // keys of the calls whose changes of files were taken back
+	Undone      time.Time `json:"undone,omitzero"`    // when what the run had written into the database was undone
+	Rewrites    []string  `json:"rewrites,omitempty"` // keys of the calls whose changes of files were undone
 	Views       string    `json:"views,omitempty"`    // the saved views that the task asked for, with their rows
 	// What is told of skills, and those that the task asked for.
 	Skills    string           `json:"skills,omitempty"`
@@ -35,7 +35,7 @@ type snapshotFile struct {
 	Gone bool `json:"gone,omitempty"`
 }
 
-// takeSnapshot looks around.
+// takeSnapshot reads what an attempt begins with.
 func (r *Runner) takeSnapshot(ctx context.Context, run ledger.Run, t task) (s snapshot, err error) {
 	s = snapshot{run: run, File: t.detail.File, Manifest: t.manifest}
 	if s.LastSuccess, s.LastRun, err = r.times(ctx, run); err != nil {
@@ -64,7 +64,7 @@ func (r *Runner) takeSnapshot(ctx context.Context, run ledger.Run, t task) (s sn
 	return s, err
 }
 
-// apply puts a task into the scene.
+// apply gives a task what a recorded attempt began with.
 func (s snapshot) apply(t *task) {
 	t.manifest = s.Manifest
 	if s.Prompt != "" {
@@ -90,7 +90,7 @@ func (s snapshot) templateData(a ledger.Attempt, t task) map[string]any {
 }
 
 // times are when the run's job last succeeded, and when it last ended at all. A run that
-// was skipped did nothing: did it count, a job whose gate asks for six hours since the
+// was skipped did nothing: if it counted, a job whose condition asks for six hours since the
 // last run would never run again.
 func (r *Runner) times(ctx context.Context, run ledger.Run) (lastSuccess, lastRun time.Time, err error) {
 	if run.Job == "" {
@@ -106,6 +106,7 @@ func (r *Runner) times(ctx context.Context, run ledger.Run) (lastSuccess, lastRu
 		lastSuccess = good.FinishedAt
 	}
 
+	// Mostly the run before is the one; after a row of skipped ones the pages grow.
 	f := ledger.Filter{Job: run.Job, State: domain.StateFinished, Before: run.ID, Limit: 1}
 	for ; ; f.Limit = min(2*f.Limit, 1000) {
 		before, err := r.ledger.Runs(ctx, f)

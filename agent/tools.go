@@ -182,7 +182,7 @@ func (t task) given(s tool.Spec) bool {
 
 func controlTools(r *Runner, t task, _ *tool.Roots) ([]tool.Tool, error) {
 	all, err := control.Tools(control.Options{Ledger: r.ledger, Channels: t.channels, Board: t.board, Redact: redactor(t.secrets).Replace})
-	if err != nil || !t.needsModel() { // a playbook could not hear the answer
+	if err != nil || !t.needsModel() { // a playbook could do nothing with the answer
 		return all, err
 	}
 	clarify, err := control.Clarify()

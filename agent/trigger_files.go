@@ -60,7 +60,7 @@ type droppedFile struct {
 	Why  string `json:"why"`
 }
 
-// checkFile looks once more at the file that started a run: it may have gone, changed, or
+// checkFile checks the file that started a run once more: it may have gone, changed, or
 // been moved away by an earlier end of the same run.
 func (r *Runner) checkFile(ctx context.Context, run ledger.Run, t *task) (ledger.Result, bool, error) {
 	f, why, err := r.locateFile(ctx, run.Job, *t.detail.File)
@@ -77,7 +77,7 @@ func (r *Runner) checkFile(ctx context.Context, run ledger.Run, t *task) (ledger
 	return ledger.Result{}, false, nil
 }
 
-// checkBatch looks once more at the files of a batch. A run begins without those that have
+// checkBatch checks the files of a batch once more. A run begins without those that have
 // gone or changed. What it began with stays the list of all its attempts: a playbook's
 // calls are known by their places in it.
 func (r *Runner) checkBatch(ctx context.Context, run ledger.Run, a ledger.Attempt, t *task) (ledger.Result, bool, error) {
@@ -135,7 +135,8 @@ func (r *Runner) checkBatch(ctx context.Context, run ledger.Run, a ledger.Attemp
 	}
 }
 
-// release lets files that the run goes on without be taken again when they come again.
+// release gives up the claims of files that the run goes on without, so that they start a run when
+// they come again.
 func (r *Runner) release(ctx context.Context, run ledger.Run, a ledger.Attempt, files []ledger.File, missed []droppedFile) error {
 	var claims []ledger.Claim
 	for _, f := range files {
@@ -189,6 +190,7 @@ func (r *Runner) locateFile(ctx context.Context, job string, f ledger.File) (led
 		return f, "", nil
 	}
 
+	// The claim knows where an after-move of this run put the file.
 	claim, ok, lookErr := r.ledger.ClaimOf(ctx, job, filepath.ToSlash(f.Path), f.Hash)
 	if lookErr != nil {
 		return f, "", lookErr
@@ -243,7 +245,7 @@ func contentHash(ctx context.Context, path string) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// cancelableFile is a file of which no more is read once nobody waits for it.
+// cancelableFile is a file whose reading ends with a context.
 type cancelableFile struct {
 	ctx context.Context
 	f   *os.File

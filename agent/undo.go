@@ -10,13 +10,13 @@ import (
 	"rouse/agentdb/ledger"
 )
 
-// The parts of what a run wrote that can be taken back.
+// The parts of what a run wrote that can be undone.
 const (
 	UndoFiles    = "files"
 	UndoDatabase = "database"
 )
 
-// UndoSpec says how a run is taken back.
+// UndoSpec says how a run is undone.
 type UndoSpec struct {
 	By     agentdb.By
 	Reason string // who asks, as the event of it says
@@ -27,21 +27,21 @@ type UndoSpec struct {
 	Progress func(done, of int64)
 }
 
-// Undone is what was taken back of a run, or would be.
+// Undone is what was undone of a run, or would be.
 type Undone struct {
-	Done     bool // nothing that could be taken back is left
+	Done     bool // nothing that could be undone is left
 	CanUndo  bool // nothing stands against it
 	Files    []file.Undone
 	Database agentdb.Undone
 	Left     []string // what the run did and what stays
 }
 
-// Any says whether there is, or was, anything to take back.
+// Any says whether there is, or was, anything to undo.
 func (u Undone) Any() bool { return len(u.Files) > 0 || u.Database.Changes > 0 }
 
-// Undo takes back what a run wrote: its changes of files and of its agent's database, both or,
+// Undo reverts what a run wrote: its changes of files and of its agent's database, both or,
 // where something came later, neither. The files come first, since most can go wrong there; each
-// of them, and the database as a whole, knows by itself that it was taken back, so that an
+// of them, and the database as a whole, knows by itself that it was undone, so that an
 // undo which a crash has cut off is finished by making it again.
 func (r *Runner) Undo(ctx context.Context, run ledger.Run, spec UndoSpec) (Undone, error) {
 	out := Undone{Database: agentdb.Undone{Run: run.ID, CanUndo: true, Tables: []agentdb.UndoneTable{}, Schema: []string{}, Conflicts: []agentdb.Conflict{}, Left: []string{}}}

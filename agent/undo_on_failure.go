@@ -10,7 +10,7 @@ import (
 	"rouse/internal/domain"
 )
 
-// undoOnFailure takes back what a run of a job with UndoOnFailure wrote, files and database, when
+// undoOnFailure undoes what a run of a job with UndoOnFailure wrote, files and database, when
 // it ended in neither success, nothing nor partial. A run that waits, or that a stop of the
 // daemon cut off, goes on later and keeps what it wrote. How that went is added to what the
 // run's record says of its end.
@@ -32,14 +32,14 @@ func (r *Runner) OnFinalize(ctx context.Context, run ledger.Run, res ledger.Resu
 	return cleanResult(r.undoIfConfigured(ctx, run, t, res), redactor(t.secrets))
 }
 
-// undoIfConfigured takes a run back if its job wants that, and says so in the result.
+// undoIfConfigured undoes a run if its job wants that, and says so in the result.
 func (r *Runner) undoIfConfigured(ctx context.Context, run ledger.Run, t task, res ledger.Result) ledger.Result {
 	if !t.job.UndoOnFailure {
 		return res
 	}
 
 	spec := UndoSpec{By: agentdb.By{Actor: "system"}, Reason: "undo_on_failure"}
-	// A run that took too long is taken back all the same.
+	// A run that took too long has no context left, and is undone all the same.
 	out, err := r.Undo(context.WithoutCancel(ctx), run, spec)
 	say := ""
 	switch {

@@ -5,11 +5,12 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
+
 	"rouse/agent/tool"
 	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
 	"rouse/internal/text"
-	"slices"
 )
 
 // maxLeft is how many of the calls are named whose effects stay.
@@ -71,7 +72,7 @@ func (r *Runner) remainingEffects(ctx context.Context, run ledger.Run) (out []st
 		return nil, err
 	}
 
-	kept := map[string]bool{} // keys of calls whose files can be taken back
+	kept := map[string]bool{} // keys of calls whose files can be undone
 	for _, op := range ops {
 		kept[op.Batch] = true
 	}
