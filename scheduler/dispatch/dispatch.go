@@ -37,22 +37,23 @@ type Options struct {
 
 // Dispatcher is the local engine.
 type Dispatcher struct {
-	o            Options
-	log          *slog.Logger
-	attemptEnded chan struct{} // capacity 1: an attempt has ended
-	// again, of capacity 1, asks for a new look at the whole queue.
-	rereadAsked chan struct{}
-	// stopping is closed when Drain is over: what cannot be written now is left to the next start.
-	stopping chan struct{}
+	o          Options
+	log        *slog.Logger
+	lanesFreed chan struct{} // capacity 1: there may be lanes for queued runs
+	// rereadWanted, of capacity 1, asks for the whole queue to be read again.
+	rereadWanted chan struct{}
+	// drained is closed when Drain is over: what cannot be written by then is left to the next start.
+	drained chan struct{}
 
 	rescued chan struct{}
 
-	// Of the loop alone.
+	// Used by the goroutine of Run alone.
 	queue         backlog
 	blocked       map[int64]string // why runs stay queued
 	pauses        []ledger.Pause
 	pausesChanged <-chan struct{} // closed: the pauses have to be read again
 
+	// Shared with the goroutines of attempts.
 	mu       sync.Mutex
 	lanes    *FairQueue
 	cancels  map[int64]context.CancelCauseFunc // of the attempts that are on
@@ -75,7 +76,7 @@ func New(o Options) (*Dispatcher, error) {
 	}
 
 	d := &Dispatcher{
-		o: o, log: o.Logger, attemptEnded: make(chan struct{}, 1), rereadAsked: make(chan struct{}, 1), stopping: make(chan struct{}), rescued: make(chan struct{}),
+		o: o, log: o.Logger, lanesFreed: make(chan struct{}, 1), rereadWanted: make(chan struct{}, 1), drained: make(chan struct{}), rescued: make(chan struct{}),
 		lanes: NewFairQueue(o.Runs, o.RunsPerAgent, o.Executor.Policy), cancels: map[int64]context.CancelCauseFunc{}, blocked: map[int64]string{},
 	}
 	d.SetDrain(o.Drain)
@@ -104,7 +105,7 @@ func (d *Dispatcher) SetDrain(drain time.Duration) {
 // blocked, or of a job's policy, may have changed.
 func (d *Dispatcher) Reconsider() {
 	select {
-	case d.rereadAsked <- struct{}{}:
+	case d.rereadWanted <- struct{}{}:
 	default:
 	}
 }
@@ -112,7 +113,7 @@ func (d *Dispatcher) Reconsider() {
 // notify wakes the loop.
 func (d *Dispatcher) notify() {
 	select {
-	case d.attemptEnded <- struct{}{}:
+	case d.lanesFreed <- struct{}{}:
 	default:
 	}
 }
@@ -143,6 +144,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	defer d.attempts.Wait()
 
 	for {
+		// Asked for before the pass: what is written while it reads wakes the loop again.
 		changed := d.o.Ledger.Changed()
 		over, next, err := d.pass(ctx, writing)
 		if err != nil && ctx.Err() == nil {
@@ -178,8 +180,8 @@ func (d *Dispatcher) sleep(ctx context.Context, changed <-chan struct{}, next ti
 		d.queue.stale = true
 	case <-timer:
 		d.queue.stale = true
-	case <-d.attemptEnded:
-	case <-d.rereadAsked:
+	case <-d.lanesFreed: // nothing to read again: what the attempt wrote comes as changed, too
+	case <-d.rereadWanted:
 		d.queue.stale = true
 	}
 

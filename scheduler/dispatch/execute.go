@@ -76,7 +76,7 @@ func (d *Dispatcher) record(run ledger.Run, write func() error) {
 		d.log.Error("the end of a run could not be recorded; it is tried again", "job", run.Job, "run", run.ID, "in", wait.String(), "error", err)
 		select {
 		case <-time.After(wait):
-		case <-d.stopping:
+		case <-d.drained:
 			return
 		}
 	}
@@ -134,11 +134,13 @@ func (d *Dispatcher) finish(ctx context.Context, run ledger.Run, a ledger.Attemp
 		return d.finishWaiting(ctx, run, a, res)
 	}
 
+	// Being cut off, and asking, are no tries that failed.
 	tries := a.Number - run.Interruptions - run.Parks
 	if tries < p.Attempts && slices.Contains(p.On, res.Outcome) && res.Outcome != domain.OutcomeCancelled {
 		res.RetryAt = d.o.Now().Add(backoff(p, run.ID, tries))
 	}
 
+	// Nobody is told of a failure that is tried again, nor does it count towards a pause.
 	if res.RetryAt.IsZero() {
 		res.Notices = append(res.Notices, d.o.Executor.Notices(run, res)...)
 		res.Pause = d.pauseRule(run, res)

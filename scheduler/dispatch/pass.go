@@ -10,14 +10,14 @@ import (
 	"rouse/internal/domain"
 )
 
-// maxPage is how many runs are read from the ledger at once; the first read of a turn is
+// maxPage is how many runs are read from the ledger at once; the first read of a pass is
 // as small as what can start, and minPage at least.
 const (
 	minPage = 16
 	maxPage = 512
 )
 
-// pass starts what can be started and hears cancellations. next is when time alone makes
+// pass stops what was cancelled and starts what can be started. next is when time alone makes
 // more claimable.
 func (d *Dispatcher) pass(ctx, writing context.Context) (over bool, next time.Time, err error) {
 	if err := d.stopCancelled(ctx); err != nil {
@@ -35,16 +35,19 @@ func (d *Dispatcher) pass(ctx, writing context.Context) (over bool, next time.Ti
 		return false, time.Time{}, err
 	}
 
+	// Below what was read, runs become claimable again (backlog); a deep queue is not read from
+	// its start at each change.
 	if !now.Before(d.queue.rereadAt()) {
 		d.rereadQueue(now)
 	}
 
 	if err := d.fillLanes(ctx, writing, now); err != nil {
-		d.rereadQueue(now) // what was taken out of it may still be queued
+		d.rereadQueue(now) // what was dequeued and not started is still in the ledger
 		return false, time.Time{}, err
 	}
 
 	next, err = d.o.Ledger.NextDue(ctx, now)
+	// A change that came while the deep queue rested is looked at when that is over.
 	if again := d.queue.rereadAt(); d.queue.stale && d.free() > 0 && again.After(now) {
 		next = earlier(next, again)
 	}
@@ -53,6 +56,7 @@ func (d *Dispatcher) pass(ctx, writing context.Context) (over bool, next time.Ti
 		next = earlier(next, d.nextLate())
 	}
 
+	// The end of a pause is written nowhere, so no change of the ledger tells of it.
 	for _, p := range d.pauses {
 		if p.Until.After(now) {
 			next = earlier(next, p.Until)
@@ -70,7 +74,7 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// readPauses takes up the pauses when one was written since they were read.
+// readPauses reads the pauses when one was written since they were last read.
 func (d *Dispatcher) readPauses(ctx context.Context) error {
 	select {
 	case <-d.pausesChanged: // never ready before the first read
@@ -80,7 +84,7 @@ func (d *Dispatcher) readPauses(ctx context.Context) error {
 		}
 	}
 
-	replanned := d.o.Ledger.Replanned()
+	replanned := d.o.Ledger.Replanned() // before the pauses: one that is written meanwhile is read next time
 	pauses, err := d.o.Ledger.Pauses(ctx, d.o.Now())
 	if err != nil {
 		return fmt.Errorf("the pauses cannot be read: %w", err)
@@ -127,6 +131,7 @@ func (d *Dispatcher) fillLanes(ctx, writing context.Context, now time.Time) erro
 		return err
 	}
 
+	// Mostly a few runs are queued and all start; only when they do not is it worth reading far.
 	page := min(max(2*d.free(), minPage), maxPage)
 	for d.free() > 0 && ctx.Err() == nil {
 		runs, err := d.o.Ledger.Claimable(ctx, now, d.queue.seen, page)
@@ -165,6 +170,7 @@ func (d *Dispatcher) startQueued(ctx, writing context.Context, now time.Time) er
 		starting, late := d.lanes.Dequeue(now, d.pauses)
 		d.mu.Unlock()
 
+		// Late runs are not failures of Execute: nothing was done that OnFinalize could see to.
 		for _, w := range late {
 			if err := d.finishUnstarted(writing, w.Run, ledger.Result{Outcome: domain.OutcomeSkipped, Error: LateReason(w.Waited)}); err != nil {
 				d.releaseLanes(starting...)
@@ -199,7 +205,7 @@ func (d *Dispatcher) passOnly(ctx, writing context.Context, now time.Time) (over
 		return true, time.Time{}, nil
 	case r.State == domain.StateRunning:
 		return false, time.Time{}, nil
-	case r.Asks(): // somebody else's turn
+	case r.Asks(): // it waits for a person, and this process need not
 		return true, time.Time{}, nil
 	case r.NotBefore.After(now):
 		return false, r.NotBefore, nil
@@ -209,7 +215,7 @@ func (d *Dispatcher) passOnly(ctx, writing context.Context, now time.Time) (over
 		return false, time.Time{}, d.finishUnstarted(writing, r.ID, ledger.Result{Outcome: domain.OutcomeError, Error: why})
 	}
 
-	// Its owner asked for it here and now, so a pause does not hold it.
+	// Its owner asked for it here and now, so that pauses, which were not read, do not stop it.
 	d.mu.Lock()
 	d.lanes.Clear()
 	d.lanes.Add(r)
@@ -231,11 +237,12 @@ func (d *Dispatcher) start(writing context.Context, ids []int64) error {
 	}
 
 	for i, id := range ids {
-		if started[i].Err != nil { // cancelled meanwhile
+		if started[i].Err != nil { // no longer claimable: cancelled since it was read
 			d.releaseLanes(id)
 			continue
 		}
 
+		// Not from ctx: an attempt outlives the end of the dispatcher's context, for drain ends it.
 		work, cancel := context.WithCancelCause(writing)
 		d.mu.Lock()
 		d.cancels[id] = cancel
@@ -250,7 +257,7 @@ func (d *Dispatcher) start(writing context.Context, ids []int64) error {
 // that the end is fenced like any other.
 func (d *Dispatcher) finishUnstarted(writing context.Context, id int64, res ledger.Result) error {
 	run, a, err := d.o.Ledger.StartAttempt(writing, id)
-	if errors.Is(err, ledger.ErrNotClaimable) {
+	if errors.Is(err, ledger.ErrNotClaimable) { // it was cancelled, or ended by somebody else
 		return nil
 	}
 	if err != nil {

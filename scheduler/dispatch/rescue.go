@@ -37,7 +37,7 @@ func (d *Dispatcher) park(ctx context.Context, run ledger.Run, a ledger.Attempt,
 func (d *Dispatcher) interrupt(ctx context.Context, run ledger.Run, a ledger.Attempt, reason string, res ledger.Result) error {
 	why := GiveUp(d.o.Executor.Policy(run.Job), run.Interruptions)
 	switch {
-	case run.CancelReason != "":
+	case run.CancelReason != "": // asked for before the process ended
 		res.Outcome, why = domain.OutcomeCancelled, run.CancelReason
 	case why == "":
 		return d.o.Ledger.Interrupt(ctx, a, reason, nil)

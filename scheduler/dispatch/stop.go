@@ -20,7 +20,7 @@ func (s *Stop) Error() string { return s.reason }
 // Outcome is what the stop makes of the run: cancelled, or interrupted when the daemon ends.
 func (s *Stop) Outcome() domain.Outcome { return s.outcome }
 
-// stopCancelled tells running attempts that their end was asked for.
+// stopCancelled stops running attempts whose cancellation was requested.
 func (d *Dispatcher) stopCancelled(ctx context.Context) error {
 	d.mu.Lock()
 	none := len(d.cancels) == 0
@@ -49,7 +49,8 @@ func (d *Dispatcher) stop(id int64, cause *Stop) {
 	}
 }
 
-// drain lets running attempts finish, hears who need not, and then stops the rest.
+// drain waits for running attempts to finish, stops those that are cancelled meanwhile, and then
+// the rest.
 func (d *Dispatcher) drain(writing context.Context) {
 	ended := make(chan struct{})
 	go func() { d.attempts.Wait(); close(ended) }()
@@ -85,6 +86,6 @@ func (d *Dispatcher) drain(writing context.Context) {
 		d.stop(id, &Stop{domain.OutcomeInterrupted, "the daemon was stopped"})
 	}
 
-	close(d.stopping)
+	close(d.drained)
 	<-ended
 }
