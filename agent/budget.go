@@ -78,7 +78,7 @@ func (b *budget) Reserve(ctx context.Context, step int, most model.Usage) (int64
 	case err != nil:
 		return 0, err
 	case full == nil:
-		b.skips = false
+		b.skips = false // from here on the run has begun
 		b.reserved[id] = most
 		return id, nil
 	}
@@ -94,7 +94,7 @@ func (b *budget) Reserve(ctx context.Context, step int, most model.Usage) (int64
 
 // Settle implements loop.Budget.
 func (b *budget) Settle(ctx context.Context, id int64, used *model.Usage) (model.Usage, int64, error) {
-	took := b.reserved[id]
+	took := b.reserved[id] // what a server does not report counts as all that was reserved
 	delete(b.reserved, id)
 	if used != nil {
 		took = b.plausible(*used, took)

@@ -67,7 +67,7 @@ func definitionOf(t task) definition {
 	}
 
 	if t.detail.Tool != "" || t.detail.Wake != nil || (t.detail.Prompt != "" && j.Name == "") {
-		d.Prompt = "" // it is of one run
+		d.Prompt = "" // it is of one run, and a definition is approved for all
 	}
 
 	return d

@@ -66,6 +66,7 @@ func (r *Recorder) StartCall(ctx context.Context, c loop.Call) error {
 
 // FinishCall implements loop.Recorder.
 func (r *Recorder) FinishCall(ctx context.Context, c loop.Call) error {
+	// These are safe to lose: a read is made again, and the database knows what was done.
 	again := c.Effect == domain.EffectRead || c.Effect == domain.EffectDatabase
 	return r.write(ctx, -1, again, ledger.CallFinished(r.call(c)))
 }

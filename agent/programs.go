@@ -32,6 +32,7 @@ func (p *programHosts) sandboxFor(unconfined string) (*sandbox.Sandbox, error) {
 		return b, nil
 	}
 
+	// A failure is not kept: the next run tries again.
 	b, err := sandbox.New(sandbox.Options{Off: unconfined})
 	if err == nil {
 		p.sandboxes[unconfined] = b

@@ -166,6 +166,7 @@ func (p *exchangeRecorder) add(x replay.Exchange) {
 		return
 	}
 
+	// A turn that is tried again is another exchange of the same step.
 	x.Attempt, x.Step, x.Try = p.attempt.Number, p.step, p.try
 	p.try++
 	line, err := p.encoder.Exchange(x)
@@ -192,6 +193,7 @@ func (t *recordingProvider) Stream(ctx context.Context, r model.Request) iter.Se
 		defer func() {
 			x.TookMS = time.Since(x.StartedAt).Milliseconds()
 			x.Text = text.String()
+			// At the end: redaction takes time that would be counted as the model's.
 			x.Request = t.recorder.cleanRequest(r)
 			t.recorder.cleanAnswer(&x.Answer)
 			t.recorder.add(x)

@@ -173,6 +173,7 @@ func (r *Runner) play(ctx context.Context, again ledger.Run, a ledger.Attempt, t
 		return ledger.Result{}, err
 	}
 
+	// Nothing is waited for, and no clock ends it: how long things took is not what is compared.
 	o.Policy.Hasty, o.Bounds.Wall, o.Bounds.Idle = true, -1, -1
 	p.Recorder, o.Recorder, o.Took = o.Recorder, p, p.durations()
 	o.Gate = p
@@ -213,6 +214,7 @@ func (r *Runner) continueAsRecorded(ctx context.Context, a ledger.Attempt, at re
 		}
 	}
 
+	// The recorded run went on after this attempt, so it was retried; here nobody else does that.
 	run, err := r.ledger.Run(ctx, a.Run)
 	if err == nil && run.State == domain.StateFinished {
 		_, err = r.ledger.Retry(ctx, a.Run)

@@ -133,6 +133,7 @@ func (p *replayer) next(r model.Request) (replay.Exchange, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 
+	// The recording ends here: with the process, or because the run goes on today.
 	if len(p.exchanges) == 0 {
 		return p.usageAtCut(), p.recordingEnded("the recording has no further answer of the model")
 	}
@@ -143,6 +144,7 @@ func (p *replayer) next(r model.Request) (replay.Exchange, error) {
 		return x, nil
 	}
 
+	// Each request holds the transcript so far, and so every difference of those before it.
 	for _, d := range replay.Compare(*x.Request, cleanRequest(r, p.redact)) {
 		if key := d.What + "\x00" + d.Recorded + "\x00" + d.Now; !p.reported[key] {
 			p.reported[key] = true
@@ -178,7 +180,7 @@ func (p *replayer) recordingEnded(why string) error {
 		p.unknown = fmt.Sprintf("attempt %d, step %d: %s, so what it does from there on is not known", p.attempt.Number, p.step, why)
 	}
 
-	kind := model.KindBadRequest // which no other model is asked for
+	kind := model.KindBadRequest // for which no fallback is asked
 	for _, s := range p.recording.Steps {
 		if p.interrupted() && s.Attempt == p.attempt.Number && s.Number == p.step {
 			kind = model.KindTruncated

@@ -21,6 +21,7 @@ func (r *Runner) roots(t task, a ledger.Attempt) (*tool.Roots, error) {
 	roots.Distrust(t.watchedFolders...)
 	roots.Mask(t.masks)
 
+	// A run must not change the skills that it is given, wherever they lie.
 	for _, s := range t.agent.Skills.All() {
 		if !within(s.Dir, t.masks.Fixed) {
 			roots.Mask(tool.Masks{Fixed: []string{s.Dir}})

@@ -171,6 +171,7 @@ func (r *Runner) attempt(ctx context.Context, run ledger.Run, a ledger.Attempt, 
 	if err != nil {
 		return ledger.Result{}, err
 	}
+	// Only now: an agent that never runs leaves no folder.
 	if err := os.MkdirAll(t.agent.Workdir, 0o755); err != nil {
 		return failed(domain.OutcomeError, "the workdir of agent %s cannot be made: %v", t.agent.Name, err), nil
 	}
@@ -187,6 +188,7 @@ func (r *Runner) attempt(ctx context.Context, run ledger.Run, a ledger.Attempt, 
 	started := a.StartedAt
 	res, err := loop.Run(ctx, o)
 	if err == nil {
+		// Before the attempt ends: afterwards the watch would take the files for somebody else's.
 		err = r.claimExpected(context.WithoutCancel(ctx), a, t)
 	}
 	if err != nil {
@@ -212,7 +214,7 @@ func (r *Runner) judge(ctx context.Context, t task, started time.Time, res loop.
 		out.Wait = &ledger.Question{Title: t.asker() + " asks", Message: q.Question, Options: q.Options, Multiple: q.AllowMultiple}
 		return out, nil
 	}
-	if !out.Outcome.Done() {
+	if !out.Outcome.Done() { // it failed already, for a reason of its own
 		return out, nil
 	}
 

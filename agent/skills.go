@@ -140,6 +140,7 @@ func skillTools(t task, granted *tool.Registry, all []tool.Tool) (*tool.Registry
 		return nil, err
 	}
 
+	// The tools for skills come after the filter of the others, so they have one of their own.
 	registry = registry.Filter(t.agent.Allow, t.agent.Deny)
 	for _, name := range registry.Names() {
 		one, _ := registry.Lookup(name)

@@ -42,6 +42,7 @@ func (r *Runner) takeSnapshot(ctx context.Context, run ledger.Run, t task) (s sn
 		return s, err
 	}
 
+	// What the agent did last has changed by the time of a replay, so its wording is kept.
 	if t.detail.Wake != nil {
 		s.Prompt = t.job.Prompt
 	}

@@ -90,6 +90,7 @@ func (r *Runner) tools(t task, a ledger.Attempt) (*tool.Registry, error) {
 		return nil, err
 	}
 
+	// A playbook passes results on to its next calls, so they stay whole.
 	if t.needsModel() && len(t.secrets) > 0 {
 		all = redactingTools(all, redactor(t.secrets))
 	}
@@ -105,6 +106,7 @@ func (r *Runner) tools(t task, a ledger.Attempt) (*tool.Registry, error) {
 		return nil, err
 	}
 
+	// Made of the tools that were granted, so only after the agent's lists.
 	registry = registry.Filter(t.agent.Allow, t.agent.Deny)
 	for _, f := range families() {
 		if f.extend == nil {

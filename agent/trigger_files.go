@@ -104,6 +104,7 @@ func (r *Runner) checkBatch(ctx context.Context, run ledger.Run, a ledger.Attemp
 			continue
 		}
 
+		// Once a playbook has made calls, the file keeps its place in the list, as absent.
 		missed = append(missed, droppedFile{accepted.Path, why})
 		if fixed {
 			files = append(files, batchFile{f, true})
@@ -214,7 +215,7 @@ func fileChanged(ctx context.Context, f ledger.File) (string, error) {
 	switch {
 	case err != nil:
 		return "is gone", ignoreNotExist(err)
-	case !info.Mode().IsRegular(): // a pipe would be waited for
+	case !info.Mode().IsRegular(): // reading a pipe could block for ever
 		return changed, nil
 	case info.Size() == f.Size && info.ModTime().Equal(f.ModTime):
 		return "", nil

@@ -61,6 +61,7 @@ func (r *Runner) Undo(ctx context.Context, run ledger.Run, spec UndoSpec) (Undon
 		out.CanUndo, out.Done = out.CanUndo && out.Database.CanUndo, out.Done && out.Database.Done
 	}
 
+	// Both were only asked so far, so that what stands in the way of one part stops the other.
 	if !spec.DryRun && len(out.Files) > 0 && (out.CanUndo || spec.Force) {
 		if err := r.applyUndo(ctx, run, spec, &out); err != nil {
 			return out, err
@@ -88,6 +89,7 @@ func (r *Runner) applyUndo(ctx context.Context, run ledger.Run, spec UndoSpec, o
 		return err
 	}
 
+	// Something may have come in the way since they were asked; then the database stays as it is.
 	out.Done = spec.Force || unobstructed(out.Files)
 	if out.Done && spec.Only != UndoFiles && out.Database.Changes > 0 {
 		if out.Database, err = r.undoDatabase(ctx, run, spec, false); err != nil {

@@ -82,6 +82,7 @@ func (r *Runner) remainingEffects(ctx context.Context, run ledger.Run) (out []st
 			continue
 		}
 
+		// A failed call out of the host may have had its effect all the same.
 		did := "did"
 		switch c.State {
 		case domain.CallDone:
