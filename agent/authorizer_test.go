@@ -269,7 +269,7 @@ func TestAlways(t *testing.T) {
 
 // What was approved is what is done: when the same call would do something else by now, its
 // owner is asked anew.
-func TestAnotherActionIsAskedAnew(t *testing.T) {
+func TestAnotherActionIsAskedAgain(t *testing.T) {
 	t.Parallel()
 	b, p := office(t, modeltest.Turn{Calls: []model.Call{send("1", "bob")}}, modeltest.Turn{Text: "Sent."})
 	id := b.adhoc("Write to Bob.")
@@ -318,7 +318,7 @@ func TestOnDenied(t *testing.T) {
 }
 
 // A playbook and a call by hand pass the same gate; a denial is a call that failed.
-func TestListsPassTheGate(t *testing.T) {
+func TestListsAreAuthorized(t *testing.T) {
 	t.Parallel()
 	b, p := office(t)
 	b.plan.Jobs["mail"] = agent.Job{Name: "mail", Agent: "plain", Playbook: []playbook.Call{
@@ -369,7 +369,7 @@ func TestApprovalExpires(t *testing.T) {
 }
 
 // An agent in phases asks for the call that its step makes, and goes on with it.
-func TestPhasedPassesTheGate(t *testing.T) {
+func TestPhasesAreAuthorized(t *testing.T) {
 	t.Parallel()
 	act := model.Call{ID: "1", Name: "agent_step", Args: json.RawMessage(`{"phase":"act","thinking":"t","summary":"s","action":{"tool_name":"send","tool_input":{"to":"bob"}}}`)}
 	end := model.Call{ID: "2", Name: "agent_step", Args: json.RawMessage(`{"phase":"end","thinking":"t","summary":"s","end_status":"solved","end_message":"Sent."}`)}

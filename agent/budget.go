@@ -129,10 +129,10 @@ func (b *budget) hint() string {
 
 // limit is the budget that a sum is held against.
 func (b *budget) limit(s ledger.Spending) Budget {
-	switch {
-	case s.Scope == ledger.ScopeDaemon:
+	switch s.Scope {
+	case ledger.ScopeDaemon:
 		return b.task.budget
-	case s.Scope == ledger.ScopeAgent:
+	case ledger.ScopeAgent:
 		return b.task.agent.Budget
 	}
 	return b.task.governingJob().Budget

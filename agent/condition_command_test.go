@@ -22,7 +22,7 @@ func needShell(t *testing.T) {
 }
 
 // A program's exit code decides. It knows little of the daemon, and is in the agent's folder.
-func TestCommandGate(t *testing.T) {
+func TestCommandCondition(t *testing.T) {
 	needShell(t)
 	b := setup(t)
 	t.Setenv("ROUSE_CANARY", "leaked")

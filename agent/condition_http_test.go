@@ -16,7 +16,7 @@ import (
 )
 
 // A status of 2xx is true; another, and no answer at all, is false.
-func TestHTTPGate(t *testing.T) {
+func TestHTTPCondition(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	var last atomic.Pointer[http.Request]

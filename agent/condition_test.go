@@ -76,7 +76,7 @@ func (b *bench) insert(what string) {
 }
 
 // A condition that is false ends the run before anything is asked of a model, and says what it saw.
-func TestFalseGateCostsNothing(t *testing.T) {
+func TestFalseConditionCostsNothing(t *testing.T) {
 	t.Parallel()
 	b := setup(t, modeltest.Turn{Text: "done"})
 	b.table()
@@ -111,7 +111,7 @@ func TestFalseGateCostsNothing(t *testing.T) {
 }
 
 // One value of the agent's database decides, by the same truth as an expectation.
-func TestSQLGate(t *testing.T) {
+func TestSQLCondition(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.table()
@@ -167,7 +167,7 @@ func TestSQLGate(t *testing.T) {
 }
 
 // The times that a condition knows are those of runs that did something: a skipped one did not.
-func TestGateKnowsTheLastRun(t *testing.T) {
+func TestConditionKnowsTheLastRun(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	finish := func(outcome domain.Outcome) {
@@ -203,7 +203,7 @@ func TestGateKnowsTheLastRun(t *testing.T) {
 }
 
 // A path or a pattern holds as soon as something is there.
-func TestFileGate(t *testing.T) {
+func TestFileCondition(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	for _, name := range []string{"in/a.csv", "in/deep/er/b.pdf", "in/.hidden", "in/[odd].txt", "in/folder.d/x"} {
@@ -270,7 +270,7 @@ func TestFileGate(t *testing.T) {
 
 // A run that has begun goes on, whatever its conditions would say now; one whose conditions never
 // answered is asked again.
-func TestGatesAreAskedOnce(t *testing.T) {
+func TestConditionsAreCheckedOnce(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	flag := filepath.Join(b.dir, "flag")
@@ -333,7 +333,7 @@ func TestGatesAreAskedOnce(t *testing.T) {
 }
 
 // What somebody handed over is not lost to a condition, and what is no job has none.
-func TestWhoIsGated(t *testing.T) {
+func TestWhichRunsCheckConditions(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	path := filepath.Join(b.dir, "a.csv")
@@ -372,7 +372,7 @@ func TestWhoIsGated(t *testing.T) {
 }
 
 // A condition that takes its time is left when the run has to end, and says nothing.
-func TestStopDuringAGate(t *testing.T) {
+func TestStopDuringACondition(t *testing.T) {
 	t.Parallel()
 	needShell(t)
 	b := setup(t)

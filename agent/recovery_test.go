@@ -222,7 +222,7 @@ func TestRecoveryAfterAFailure(t *testing.T) {
 }
 
 // A call by hand has nothing behind it, so it cannot be skipped.
-func TestRecoveryOfACallByHand(t *testing.T) {
+func TestRecoveryOfAManualCall(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := b.enqueue(ledger.Request{Agent: "plain", Detail: ledger.Detail{Tool: "file_write", Args: bCall.Args}})

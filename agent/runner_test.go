@@ -415,7 +415,7 @@ func TestFileThatChanged(t *testing.T) {
 	}
 }
 
-func TestHold(t *testing.T) {
+func TestBlocked(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "plain", Prompt: "x"}

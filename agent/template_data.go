@@ -42,7 +42,7 @@ func templateData(run ledger.Run, attempt int, d ledger.Detail, lastSuccess, las
 	return data
 }
 
-// changes are those of a folder; a run that was asked for by hand may have none.
+// changes are those of a folder; a manual run may have none.
 func changes(d ledger.Detail) ledger.Changes {
 	if d.Changes == nil {
 		return ledger.Changes{Added: []string{}, Removed: []string{}, Modified: []string{}}

@@ -215,7 +215,7 @@ func fileChanged(ctx context.Context, f ledger.File) (string, error) {
 	switch {
 	case err != nil:
 		return "is gone", ignoreNotExist(err)
-	case !info.Mode().IsRegular(): // reading a pipe could block for ever
+	case !info.Mode().IsRegular(): // reading a pipe could block forever
 		return changed, nil
 	case info.Size() == f.Size && info.ModTime().Equal(f.ModTime):
 		return "", nil

@@ -77,7 +77,7 @@ func fetchCall(id, args string) model.Call {
 
 // UNI-06: a granted host is read at once; what is not granted waits for the owner, exactly as it
 // would be sent, and is sent once; an address within is not even asked about.
-func TestWebGate(t *testing.T) {
+func TestWebIsAuthorized(t *testing.T) {
 	t.Parallel()
 	b, s := network(t,
 		modeltest.Turn{Calls: []model.Call{fetchCall("1", `{"url":"GRANTED/page"}`), fetchCall("2", `{"url":"OTHER/page"}`)}},

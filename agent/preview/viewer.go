@@ -98,7 +98,7 @@ func (v *Viewer) show(ctx context.Context, r request, content io.Reader, into an
 	// A child that answers more than any preview holds is cut off, and its answer is no JSON then.
 	text, readErr := io.ReadAll(io.LimitReader(out, maxAnswer))
 	cancelled := context.Cause(timed) // asked before cancel, which would be the cause
-	cancel() // whatever it still does is of no use
+	cancel()                          // whatever it still does is of no use
 	err = child.Wait()
 
 	switch {
