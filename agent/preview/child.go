@@ -58,7 +58,7 @@ func Child() {
 	out := os.Stdout
 	os.Stdout = os.Stderr // what a reader prints is no answer
 	debug.SetMaxStack(maxStack)
-	debug.SetMemoryLimit(maxMemory / 2)
+	debug.SetMemoryLimit(maxMemory / 2) // garbage is collected long before it counts as too much
 	go watch()
 	err := limit()
 	var text []byte
@@ -80,6 +80,7 @@ func Child() {
 func watch() {
 	end := time.After(maxTime + time.Second)
 	tick := time.NewTicker(5 * time.Millisecond)
+	// What was given back to the system is not used any more.
 	used := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
 	for {
 		select {
@@ -101,6 +102,7 @@ func answerTo(in io.Reader) (a answer) {
 		}
 	}()
 
+	// The file follows the line, so both are read through the same buffer.
 	lines := bufio.NewReader(in)
 	var r request
 	line, err := lines.ReadBytes('\n')

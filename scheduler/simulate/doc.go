@@ -4,7 +4,7 @@
 // # Design
 //
 // Every decision is made by the daemon's own code: the Timetable says what has come, the
-// ledger's Decide and DecideSlot what becomes of it, the Desk which run finds a lane. What
+// ledger's Decide and DecideSlot what becomes of it, the FairQueue which run finds a lane. What
 // is simulated is what they are asked about: the time, how long a run takes, and when no
 // daemon runs. There is no model, no database, and no effect.
 //

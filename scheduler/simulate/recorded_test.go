@@ -71,6 +71,8 @@ func recordedJobs(t *testing.T, stepped bool) []scheduler.Job {
 // recording is a real daemon's day: scheduler, dispatcher and ledger, on a clock that can
 // be set.
 type recording struct {
+	dispatch.ExecutorFunc // for all but what is below
+
 	t    *testing.T
 	l    *ledger.Ledger
 	jobs []scheduler.Job
@@ -91,6 +93,8 @@ func (r *recording) step(by time.Duration) {
 	defer r.mu.Unlock()
 	r.offset += by
 }
+
+func (*recording) Policy(job string) dispatch.Policy { return policyOf(job) }
 
 // Execute takes as long as a run of its job takes.
 func (r *recording) Execute(ctx context.Context, run ledger.Run, _ ledger.Attempt) (ledger.Result, error) {
@@ -124,7 +128,7 @@ func (r *recording) daemon() (stop func()) {
 		r.t.Fatal(err)
 	}
 
-	d, err := dispatch.New(dispatch.Options{Ledger: r.l, Executor: r, Policy: policyOf, Runs: 3, RunsPerAgent: 2, Drain: time.Nanosecond, After: s.Ready(), Now: r.now})
+	d, err := dispatch.New(dispatch.Options{Ledger: r.l, Executor: r, Runs: 3, RunsPerAgent: 2, Drain: time.Nanosecond, After: s.Ready(), Now: r.now})
 	if err != nil {
 		r.t.Fatal(err)
 	}

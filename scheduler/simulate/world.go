@@ -23,7 +23,7 @@ type world struct {
 	look time.Time // when the scheduler looks at the clock next
 
 	table    *scheduler.Timetable
-	desk     *dispatch.Desk
+	lanes    *dispatch.FairQueue
 	since    time.Time            // the daemon's start
 	looked   time.Time            // when the scheduler last looked
 	stepped  time.Duration        // how far the clock was moved since
@@ -33,9 +33,9 @@ type world struct {
 
 	last    int64 // number of the latest run
 	running map[int64]*run
-	ready   map[int64]*run    // that wait at the desk for a lane
+	ready   map[int64]*run    // that wait for a lane
 	later   []*run            // whose time to start has not come
-	stale   bool              // the desk's lines are not those of ready
+	stale   bool              // the fair queue does not hold what ready does
 	byJob   map[string][]*run // every run that is not finished
 	out     []*Occurrence
 }
@@ -49,7 +49,7 @@ type run struct {
 }
 
 func newWorld(o Options) *world {
-	w := &world{o: o, now: o.From.UTC().Truncate(time.Millisecond), table: scheduler.NewTimetable(), desk: dispatch.NewDesk(o.Runs, o.RunsPerAgent, o.Policy),
+	w := &world{o: o, now: o.From.UTC().Truncate(time.Millisecond), table: scheduler.NewTimetable(), lanes: dispatch.NewFairQueue(o.Runs, o.RunsPerAgent, o.Policy),
 		events: o.Events, watching: slices.ContainsFunc(o.Events, func(e Event) bool { return e.Kind == Step }), lastWake: map[string]time.Time{},
 		byJob: map[string][]*run{}, running: map[int64]*run{}, ready: map[int64]*run{}}
 	for _, j := range o.Jobs {
@@ -94,7 +94,7 @@ func (w *world) queue(r *run) {
 
 	w.ready[r.ID] = r
 	if !w.stale {
-		w.desk.Add(r.Run)
+		w.lanes.Add(r.Run)
 	}
 }
 
@@ -124,8 +124,8 @@ func (w *world) next() (time.Time, bool) {
 		earlier(r.NotBefore)
 	}
 
-	if w.desk.Free() > 0 {
-		earlier(w.desk.NextLate())
+	if w.lanes.Free() > 0 {
+		earlier(w.lanes.NextLate())
 	}
 
 	for _, p := range w.o.Pauses {
@@ -195,7 +195,7 @@ func (w *world) stopDaemon() {
 	w.endRuns()
 	for _, r := range w.running {
 		r.left = r.ends.Sub(w.now)
-		w.desk.Leave(r.ID)
+		w.lanes.Release(r.ID)
 	}
 }
 
@@ -318,7 +318,7 @@ func (w *world) accept(o *Occurrence, trigger domain.Trigger, notBefore time.Tim
 func (w *world) fire(id int64) {
 	i := slices.IndexFunc(w.o.Slots, func(s ledger.Slot) bool { return s.ID == id })
 	s := w.o.Slots[i]
-	d := ledger.DecideSlot(w.now, s, ledger.SlotState{Pauses: w.o.Pauses, Saturated: w.desk.Free() <= 0, LastWake: w.lastWake[s.Agent]})
+	d := ledger.DecideSlot(w.now, s, ledger.SlotState{Pauses: w.o.Pauses, Saturated: w.lanes.Free() <= 0, LastWake: w.lastWake[s.Agent]})
 	w.table.SettleSlot(d)
 
 	if d.Decision == ledger.SlotLater {
@@ -354,7 +354,7 @@ func (w *world) endRuns() {
 // finish gives a run its outcome; one that never started says why in its occurrence.
 func (w *world) finish(r *run, outcome domain.Outcome, why string) {
 	gone := func(o *run) bool { return o == r }
-	w.desk.Leave(r.ID)
+	w.lanes.Release(r.ID)
 	delete(w.running, r.ID)
 	if _, waits := w.ready[r.ID]; waits {
 		delete(w.ready, r.ID)
@@ -386,19 +386,19 @@ func (w *world) dispatch() {
 		}
 		return come
 	})
-	for len(w.ready) > 0 && w.desk.Free() > 0 {
+	for len(w.ready) > 0 && w.lanes.Free() > 0 {
 		if w.stale {
-			w.desk.Forget()
+			w.lanes.Clear()
 			for _, r := range inOrder(w.ready) {
-				w.desk.Add(r.Run)
+				w.lanes.Add(r.Run)
 			}
 			w.stale = false
 		}
 
-		starting, late := w.desk.Choose(w.now, w.o.Pauses)
+		starting, late := w.lanes.Dequeue(w.now, w.o.Pauses)
 		for _, l := range late {
 			r := w.ready[l.Run]
-			delete(w.ready, l.Run) // the desk has taken it out of its line
+			delete(w.ready, l.Run) // the fair queue has dropped it
 			w.finish(r, domain.OutcomeSkipped, dispatch.LateReason(l.Waited))
 		}
 
