@@ -28,22 +28,22 @@ type Upcoming struct {
 func (s *Scheduler) Next(name string, n int, after time.Time) []Upcoming {
 	s.mu.Lock()
 	pauses := s.pauses
-	jobs, slots := s.table.named(name)
+	jobs, wakes := s.table.sources(name)
 	s.mu.Unlock()
 	var cursors []cursor
-	for _, sl := range slots {
-		cursors = append(cursors, slotCursor(sl, pauses, after))
+	for _, sl := range wakes {
+		cursors = append(cursors, wakeCursor(sl, pauses, after))
 	}
 
 	for _, j := range jobs {
 		for _, sch := range j.Schedules {
-			if c, ok := read(j, sch, after, pauses); ok {
+			if c, ok := nextOccurrence(j, sch, after, pauses); ok {
 				cursors = append(cursors, c)
 			}
 		}
 	}
 
-	slices.SortFunc(cursors, order)
+	slices.SortFunc(cursors, byStart)
 	var out []Upcoming
 	for len(cursors) > 0 && len(out) < n {
 		first := cursors[0]
@@ -53,8 +53,8 @@ func (s *Scheduler) Next(name string, n int, after time.Time) []Upcoming {
 			continue
 		}
 
-		if c, ok := read(first.job, first.schedule, first.Nominal, pauses); ok {
-			i, _ := slices.BinarySearchFunc(cursors, c, order)
+		if c, ok := nextOccurrence(first.job, first.schedule, first.Nominal, pauses); ok {
+			i, _ := slices.BinarySearchFunc(cursors, c, byStart)
 			cursors = slices.Insert(cursors, i, c)
 		}
 	}
@@ -69,12 +69,12 @@ type cursor struct {
 	schedule *schedule.Schedule
 }
 
-func order(a, b cursor) int {
+func byStart(a, b cursor) int {
 	return cmp.Or(a.Actual.Compare(b.Actual), strings.Compare(a.Job, b.Job), strings.Compare(a.Source, b.Source))
 }
 
-// read is the next instant of a schedule, with what is special about it.
-func read(j *Job, sch *schedule.Schedule, after time.Time, pauses []ledger.Pause) (cursor, bool) {
+// nextOccurrence is the next instant of a schedule, with what is special about it.
+func nextOccurrence(j *Job, sch *schedule.Schedule, after time.Time, pauses []ledger.Pause) (cursor, bool) {
 	at, excluded := sch.NextAll(after)
 	if at.IsZero() {
 		return cursor{}, false
@@ -104,9 +104,9 @@ func read(j *Job, sch *schedule.Schedule, after time.Time, pauses []ledger.Pause
 	return cursor{u, j, sch}, true
 }
 
-// slotCursor is a wake. One whose time has passed is about to come, or waits for the end of
+// wakeCursor is a wake. One whose time has passed is about to come, or waits for the end of
 // a pause.
-func slotCursor(s ledger.Slot, pauses []ledger.Pause, now time.Time) cursor {
+func wakeCursor(s ledger.Slot, pauses []ledger.Pause, now time.Time) cursor {
 	u := Upcoming{Job: s.Job, Agent: s.Agent, Source: SourceSlot, Nominal: s.At, Actual: s.At, Decision: domain.DecisionRun,
 		Reason: fmt.Sprintf("agent %s, planned by the %s", s.Agent, s.ScheduledBy)}
 	at := s.At
@@ -139,7 +139,7 @@ func (s *Scheduler) First(name string, after time.Time) time.Time {
 	for _, sch := range e.schedules {
 		t := sch.Next(after)
 		for !t.IsZero() {
-			p, paused := ledger.Paused(pauses, e.name, e.terms.agent, t)
+			p, paused := ledger.Paused(pauses, e.name, e.settings.agent, t)
 			if !paused {
 				break
 			}
@@ -173,26 +173,26 @@ type Standing struct {
 func (s *Scheduler) Standing(name string) (Standing, bool) {
 	now := s.now().Truncate(time.Millisecond)
 	s.mu.Lock()
-	c := Circumstances{Pauses: s.pauses, Since: s.since}
+	c := Circumstances{Pauses: s.pauses, StartedAt: s.startedAt}
 	e := s.table.jobs[name]
 	if e == nil {
 		s.mu.Unlock()
 		return Standing{}, false
 	}
 
-	look := *e
+	e2 := *e
 	s.mu.Unlock()
-	if c.Since.IsZero() {
-		c.Since = now
+	if c.StartedAt.IsZero() {
+		c.StartedAt = now
 	}
 
-	look.start = 0
-	rows, _ := look.due(nil, c.moment(now), c.Pauses)
-	return Standing{Job: *look.job(), Watermark: instant(look.watermark), Due: rows}, true
+	e2.startDue = 0
+	rows, _ := e2.due(nil, c.dueOptions(now), c.Pauses)
+	return Standing{Job: *e2.job(), Watermark: instant(e2.watermark), Due: rows}, true
 }
 
-// named are a job and the slots that its runs led to, or everything.
-func (t *Timetable) named(name string) (jobs []*Job, slots []ledger.Slot) {
+// sources are a job and the slots that its runs led to, or everything.
+func (t *Timetable) sources(name string) (jobs []*Job, wakes []ledger.Slot) {
 	if e := t.jobs[name]; e != nil {
 		jobs = append(jobs, e.job())
 	} else if name == "" {
@@ -201,11 +201,11 @@ func (t *Timetable) named(name string) (jobs []*Job, slots []ledger.Slot) {
 		}
 	}
 
-	for _, e := range t.slots {
-		if name == "" || e.slot.Job == name {
-			slots = append(slots, *e.slot)
+	for _, e := range t.wakes {
+		if name == "" || e.wake.Job == name {
+			wakes = append(wakes, *e.wake)
 		}
 	}
 
-	return jobs, slots
+	return jobs, wakes
 }

@@ -35,7 +35,7 @@ func newDesk(t *testing.T) *desk {
 		t.Fatal(err)
 	}
 
-	t.Cleanup(func() { w.arms.close(); l.Close() })
+	t.Cleanup(func() { w.subs.close(); l.Close() })
 	d := &desk{t: t, base: base, w: w}
 	d.must(os.Mkdir(d.path("inbox"), 0o755))
 	return d
@@ -65,10 +65,10 @@ func (d *desk) write(name, text string) string {
 }
 
 // spot is a file, in a folder that is made if it is not there.
-func (d *desk) spot(path string) spot {
+func (d *desk) spot(path string) fileHandle {
 	d.t.Helper()
 	d.must(os.MkdirAll(filepath.Dir(path), 0o755))
-	file, err := spotOf(path)
+	file, err := openHandle(path)
 	d.must(err)
 	d.t.Cleanup(func() { file.root.Close() })
 	return file
@@ -119,7 +119,7 @@ func (d *desk) claim() ledger.ClaimStatus {
 // settle carries out what is due, and says what became of the claim.
 func (d *desk) settle(c ledger.ClaimStatus) ledger.ClaimStatus {
 	d.t.Helper()
-	d.must(d.w.finishAfters(d.t.Context()))
+	d.must(d.w.applyAfterActions(d.t.Context()))
 	got, ok, err := d.w.ledger.ClaimOf(d.t.Context(), c.Job, c.Path, c.Hash)
 	if err != nil || !ok {
 		d.t.Fatalf("no claim: %v", err)
@@ -169,7 +169,7 @@ func TestAfterKilledBetweenMoveAndRecord(t *testing.T) {
 	w := d.set(After{"move", d.path("done")})
 	d.write("done/a.csv", "another")
 	c := d.run(w, d.write("inbox/a.csv", "1"), domain.OutcomeSuccess)
-	state, dest, _ := d.w.dispose(t.Context(), &w, c) // and no EndAfter
+	state, dest, _ := d.w.moveOrDelete(t.Context(), &w, c) // and no EndAfter
 	if state != ledger.AfterDone || dest != d.path("done/a-2.csv") {
 		t.Fatalf("%s %s", state, dest)
 	}
@@ -193,7 +193,7 @@ func TestAfterAcrossFileSystems(t *testing.T) {
 	c := d.run(w, path, domain.OutcomeSuccess)
 	info, err := os.Lstat(path)
 	d.must(err)
-	d.must(copyAway(t.Context(), d.spot(path), stampOf(info), d.spot(filepath.Join(far, "a.csv"))))
+	d.must(copyAcross(t.Context(), d.spot(path), stampOf(info), d.spot(filepath.Join(far, "a.csv"))))
 	d.must(os.WriteFile(path, []byte("1"), 0o640)) // the removal did not come about
 	d.must(os.Chtimes(path, long, long))
 	if got := d.settle(c); got.After != ledger.AfterDone || got.Dest != filepath.Join(far, "a.csv") {
@@ -306,7 +306,7 @@ func TestAfterRetriesWhatFails(t *testing.T) {
 	}
 
 	d.read("inbox/a.csv", "1")
-	if f := d.w.folders["in"]; !f.takeRetries()[d.path("inbox/a.csv")] {
+	if f := d.w.folders["in"]; !f.nextRetries()[d.path("inbox/a.csv")] {
 		t.Error("the next scan passes over it")
 	}
 
@@ -325,15 +325,15 @@ func TestAfterRetriesWhatFails(t *testing.T) {
 func TestRetriesProbe(t *testing.T) {
 	f := newFolder(&Watcher{}, Watch{Settle: time.Second})
 	for i := range 100 {
-		f.disposed(filepath.Join("in", string(rune('a'+i))), "no space")
+		f.noteAfterAction(filepath.Join("in", string(rune('a'+i))), "no space")
 	}
 
-	if n := len(f.takeRetries()); n != maxProbes {
+	if n := len(f.nextRetries()); n != maxProbes {
 		t.Errorf("%d files are tried", n)
 	}
 
-	f.disposed("in/ok", "")
-	if n := len(f.takeRetries()); n != 100-maxProbes || f.dueScan() == "" {
+	f.noteAfterAction("in/ok", "")
+	if n := len(f.nextRetries()); n != 100-maxProbes || f.nextScanReason() == "" {
 		t.Errorf("%d files are tried after a success", n)
 	}
 }
@@ -378,12 +378,12 @@ func TestAfterWaitsForTheWatches(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	d.run(Watch{Job: "in"}, d.write("inbox/a.csv", "1"), domain.OutcomeSuccess)
-	d.must(d.w.finishAfters(t.Context()))
+	d.must(d.w.applyAfterActions(t.Context()))
 	d.claim()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	d.set(After{Action: "delete"})
-	if err := d.w.finishAfters(ctx); err == nil {
+	if err := d.w.applyAfterActions(ctx); err == nil {
 		d.read("inbox/a.csv", "1")
 	}
 
@@ -438,16 +438,16 @@ func TestIntakeStaysInTheFolder(t *testing.T) {
 	d := newDesk(t)
 	d.set(After{})
 	f := d.w.folders["in"]
-	f.found(d.path("inbox"))
+	f.rootFound(d.path("inbox"))
 	path := d.write("inbox/sub/a.csv", "1")
 	now := time.Now()
 	info, err := os.Lstat(path)
 	d.must(err)
-	f.settler.see(path, now, stampOf(info), hintChanged)
+	f.debouncer.observe(path, now, stampOf(info), hintChanged)
 	d.must(os.Rename(d.path("inbox/sub"), d.path("outside")))
 	d.link("outside", "inbox/sub") // the same file, by the same path
-	due := f.settler.due(now.Add(time.Minute), 10)
-	if got := f.readDue(t.Context(), due); len(due) != 1 || len(got) != 0 {
+	due := f.debouncer.dequeueDue(now.Add(time.Minute), 10)
+	if got := f.hashDue(t.Context(), due); len(due) != 1 || len(got) != 0 {
 		t.Errorf("%+v of %+v", got, due)
 	}
 }
@@ -462,7 +462,7 @@ func TestDiscardSparesAnother(t *testing.T) {
 	before := stampOf(info)
 	d.write("inbox/b", "other")
 	d.must(os.Rename(d.path("inbox/b"), d.path("inbox/a.csv")))
-	if err := discard(file, before, file.beside(".deleting-1")); !errors.Is(err, errChanged) {
+	if err := deleteFile(file, before, file.sibling(".deleting-1")); !errors.Is(err, errChanged) {
 		t.Errorf("%v", err)
 	}
 
@@ -476,7 +476,7 @@ func TestAfterKilledInADeletion(t *testing.T) {
 	d := newDesk(t)
 	w := d.set(After{Action: "delete"})
 	c := d.run(w, d.write("inbox/a.csv", "1"), domain.OutcomeSuccess)
-	d.must(os.Rename(d.path("inbox/a.csv"), d.path("inbox/"+aside(c))))
+	d.must(os.Rename(d.path("inbox/a.csv"), d.path("inbox/"+deletingName(c))))
 	if got := d.settle(c); got.After != ledger.AfterDone {
 		t.Errorf("%+v", got)
 	}
@@ -493,7 +493,7 @@ func TestAfterOfARunRetriedAtOnce(t *testing.T) {
 	d.must(d.w.Set(t.Context(), []Watch{w}))
 	d.write("failed/a.csv", "2")
 	c := d.run(w, d.write("inbox/a.csv", "1"), domain.OutcomeError)
-	state, dest, _ := d.w.dispose(t.Context(), &w, c)
+	state, dest, _ := d.w.moveOrDelete(t.Context(), &w, c)
 	if _, err := d.w.ledger.Retry(t.Context(), c.Run); err != nil {
 		t.Fatal(err)
 	}

@@ -76,7 +76,7 @@ func (b *bench) startWith(o watcher.Options, watches ...watcher.Watch) {
 		b.t.Fatal(err)
 	}
 
-	w.SetQuiet(cmp.Or(b.quiet, 50*time.Millisecond))
+	w.SetRunSettle(cmp.Or(b.quiet, 50*time.Millisecond))
 	if err := w.Set(b.t.Context(), watches); err != nil {
 		b.t.Fatal(err)
 	}

@@ -70,8 +70,8 @@ func TestLimitReached(t *testing.T) {
 			d := newDesk(t)
 			d.w.rescan = 200 * time.Millisecond
 			d.must(os.Mkdir(d.path("other"), 0o755))
-			add := d.w.arms.add
-			d.w.arms.add = func(dir string) error {
+			add := d.w.subs.addWatch
+			d.w.subs.addWatch = func(dir string) error {
 				if dir == d.path("inbox") {
 					return limit
 				}
@@ -100,8 +100,8 @@ func TestLimitReached(t *testing.T) {
 func TestNoInstance(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
-	d.must(d.w.arms.close())
-	d.w.arms = newArms(nil, errors.New("no instance"))
+	d.must(d.w.subs.close())
+	d.w.subs = newSubscriptions(nil, errors.New("no instance"))
 	d.set(After{})
 	d.start()
 	if st := d.w.Status(t.Context())[0]; !strings.Contains(st.Degraded, "no instance") {
@@ -118,9 +118,9 @@ func TestOverflow(t *testing.T) {
 	d := newDesk(t)
 	d.set(After{})
 	d.start()
-	d.must(d.w.arms.events.Remove(d.path("inbox"))) // so that no event tells of it
+	d.must(d.w.subs.events.Remove(d.path("inbox"))) // so that no event tells of it
 	d.write("inbox/a.csv", "1")
-	d.w.arms.events.Errors <- fsnotify.ErrEventOverflow
+	d.w.subs.events.Errors <- fsnotify.ErrEventOverflow
 	d.until("a run", func() bool { return d.runs() == 1 })
 	d.write("inbox/b.csv", "2") // the scan has armed it again
 	d.until("another run", func() bool { return d.runs() == 2 })
@@ -146,7 +146,7 @@ func TestQueueRunsOver(t *testing.T) {
 	d.set(After{})
 	d.start()
 	one, two := d.write("inbox/one.tmp", ""), d.write("inbox/two.tmp", "") // not taken
-	d.w.arms.mu.Lock()                                                     // nobody listens
+	d.w.subs.mu.Lock()                                                     // nobody listens
 	for i := range longest + 10_000 {
 		d.must(os.Chmod([]string{one, two}[i%2], 0o600|os.FileMode(i/2%2)))
 	}
@@ -156,7 +156,7 @@ func TestQueueRunsOver(t *testing.T) {
 		d.write(fmt.Sprintf("inbox/%d.csv", i), fmt.Sprint(i))
 	}
 
-	d.w.arms.mu.Unlock()
+	d.w.subs.mu.Unlock()
 	d.until("a run of each file", func() bool { return d.runs() >= n })
 	d.until("the scan shows", func() bool { return d.rescans("overflow") > 0 })
 	if got := d.runs(); got != n {
@@ -185,8 +185,8 @@ func TestPeriodicScan(t *testing.T) {
 	d := newDesk(t)
 	d.w.rescan = 50 * time.Millisecond
 	var deaf atomic.Bool
-	add := d.w.arms.add
-	d.w.arms.add = func(dir string) error {
+	add := d.w.subs.addWatch
+	d.w.subs.addWatch = func(dir string) error {
 		if deaf.Load() {
 			return nil
 		}
@@ -198,7 +198,7 @@ func TestPeriodicScan(t *testing.T) {
 	first := d.w.Status(t.Context())[0].Rescanned
 	d.until("another scan", func() bool { return d.w.Status(t.Context())[0].Rescanned.After(first) })
 	deaf.Store(true)
-	d.must(d.w.arms.events.Remove(d.path("inbox")))
+	d.must(d.w.subs.events.Remove(d.path("inbox")))
 	events, err := d.w.ledger.Events(t.Context(), ledger.EventFilter{Job: "in"})
 	d.must(err)
 	if len(events) != 0 {

@@ -9,7 +9,7 @@ import (
 	"rouse/internal/domain"
 )
 
-const followPace = 10 * time.Millisecond // least time between two looks at the ledger
+const followPause = 10 * time.Millisecond // least time between two looks at the ledger
 
 // follow carries out what is due to files whose run has finished, and tells folders of the end
 // of theirs, whenever the ledger changes.
@@ -17,7 +17,7 @@ func (w *Watcher) follow(ctx context.Context) {
 	for {
 		changed := w.ledger.Changed()
 		var again <-chan time.Time
-		if err := errors.Join(w.tellOfRuns(ctx), w.finishAfters(ctx)); err != nil && ctx.Err() == nil {
+		if err := errors.Join(w.reportRuns(ctx), w.applyAfterActions(ctx)); err != nil && ctx.Err() == nil {
 			w.log.Error("what finished runs leave to be done is not settled; it is tried again", "error", err)
 			again = time.After(time.Second)
 		}
@@ -26,20 +26,20 @@ func (w *Watcher) follow(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-changed:
-		case <-w.reset:
+		case <-w.followNow:
 		case <-again:
 		}
 
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(followPace):
+		case <-time.After(followPause):
 		}
 	}
 }
 
-// word is what becomes of a run.
-type word struct {
+// runStatus is what becomes of a run.
+type runStatus struct {
 	run     int64
 	outcome domain.Outcome // "" while it is not over
 }
@@ -47,12 +47,12 @@ type word struct {
 // followRun has the folder told of its run: of its end and, if it was not done, of another try.
 func (f *folder) followRun() {
 	run := int64(0)
-	if l := &f.loop; l.phase == StateProcessing || l.phase == StateSettling || l.failed() {
-		run = l.st.Run
+	if l := &f.conv; l.phase == StateProcessing || l.phase == StateSettling || l.failed() {
+		run = l.state.Run
 	}
 
 	f.mu.Lock()
-	f.said, f.unheard = word{}, false // whatever is told next is news
+	f.runStatus, f.runStatusNew = runStatus{}, false // whatever is told next is news
 	f.mu.Unlock()
 	f.w.mu.Lock()
 
@@ -63,7 +63,7 @@ func (f *folder) followRun() {
 	}
 
 	f.w.mu.Unlock()
-	f.w.nudge()
+	f.w.notifyFollow()
 }
 
 func (w *Watcher) unfollow(f *folder) {
@@ -81,8 +81,8 @@ func (w *Watcher) outcomeOf(ctx context.Context, run int64) (domain.Outcome, err
 	return outcome, err
 }
 
-// tellOfRuns tells folders what has become of their runs.
-func (w *Watcher) tellOfRuns(ctx context.Context) error {
+// reportRuns tells folders what has become of their runs.
+func (w *Watcher) reportRuns(ctx context.Context) error {
 	w.mu.Lock()
 	follows := make(map[*folder]int64, len(w.following))
 	for f, run := range w.following {
@@ -95,27 +95,27 @@ func (w *Watcher) tellOfRuns(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		f.tell(word{run, outcome})
+		f.setRunStatus(runStatus{run, outcome})
 	}
 
 	return nil
 }
 
-func (f *folder) tell(said word) {
+func (f *folder) setRunStatus(said runStatus) {
 	f.mu.Lock()
-	news := f.said != said
-	f.said, f.unheard = said, f.unheard || news
+	news := f.runStatus != said
+	f.runStatus, f.runStatusNew = said, f.runStatusNew || news
 	f.mu.Unlock()
 	if news {
-		f.poke()
+		f.notify()
 	}
 }
 
-// takeWord is the last that the folder was told, and whether it has not been heard yet.
-func (f *folder) takeWord() (said word, news bool) {
+// nextRunStatus is the last that the folder was told, and whether it has not been heard yet.
+func (f *folder) nextRunStatus() (said runStatus, news bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	news = f.unheard
-	f.unheard = false
-	return f.said, news
+	news = f.runStatusNew
+	f.runStatusNew = false
+	return f.runStatus, news
 }

@@ -11,25 +11,25 @@ import (
 // files. An include that is itself such a name ("*.tmp", ".env") takes them all the same.
 var unfinished = []string{"*.part", "*.crdownload", "*.filepart", "*.tmp", "*~", "*.swp", "4913", ".*"}
 
-// takes says whether a file, slash-separated and relative to the watched folder, is one
+// selects says whether a file, slash-separated and relative to the watched folder, is one
 // that the watch is for. Excludes win.
-func (w *Watch) takes(rel string) bool {
+func (w *Watch) selects(rel string) bool {
 	if w.prunes(path.Dir(rel)) || matchesAny(w.Exclude, rel) {
 		return false
 	}
 
 	base := path.Base(rel)
 	for _, g := range unfinished {
-		if like(g, base) && !w.asksFor(g, rel) {
+		if matchesSimple(g, base) && !w.includesExplicitly(g, rel) {
 			return false
 		}
 	}
 	return len(w.Include) == 0 || matchesAny(w.Include, rel)
 }
 
-// like is glob for the patterns of unfinished names, which a scan asks for each file: one
+// matchesSimple is glob for the patterns of unfinished names, which a scan asks for each file: one
 // star, first or last, or none.
-func like(pattern, name string) bool {
+func matchesSimple(pattern, name string) bool {
 	if end, ok := strings.CutPrefix(pattern, "*"); ok {
 		return strings.HasSuffix(name, end)
 	}
@@ -39,9 +39,9 @@ func like(pattern, name string) bool {
 	return name == pattern
 }
 
-// asksFor says whether a file that is ignored because of a default pattern is included by
+// includesExplicitly says whether a file that is ignored because of a default pattern is included by
 // a pattern that says so.
-func (w *Watch) asksFor(ignored, rel string) bool {
+func (w *Watch) includesExplicitly(ignored, rel string) bool {
 	for _, g := range w.Include {
 		if glob(ignored, path.Base(g)) && matches(g, rel) {
 			return true

@@ -39,18 +39,18 @@ func numbered(name string, i int) string {
 // move gives a file that looks like st a name in a folder, or the first free one after it. It
 // never takes the place of another file, and never takes away one that came to its place
 // meanwhile: errChanged.
-func (w *Watcher) move(ctx context.Context, file spot, st stamp, dir *os.Root, name string) (string, error) {
+func (w *Watcher) move(ctx context.Context, file fileHandle, st stamp, dir *os.Root, name string) (string, error) {
 	for i := range 10_000 {
-		dest := spot{dir, numbered(name, i)}
+		dest := fileHandle{dir, numbered(name, i)}
 		if w.isCopy(ctx, file, st, dest) {
 			return dest.path(), file.remove()
 		}
 
 		err := renameNew(file, dest)
 		if errors.Is(err, syscall.EXDEV) {
-			err = copyAway(ctx, file, st, dest)
+			err = copyAcross(ctx, file, st, dest)
 		} else if err == nil {
-			err = putBackUnless(st, file, dest)
+			err = undoRenameUnless(st, file, dest)
 		}
 		if !errors.Is(err, fs.ErrExist) {
 			return dest.path(), err
@@ -60,7 +60,7 @@ func (w *Watcher) move(ctx context.Context, file spot, st stamp, dir *os.Root, n
 }
 
 // isCopy says whether an interrupted move across file systems had made dest of a file.
-func (w *Watcher) isCopy(ctx context.Context, file spot, st stamp, dest spot) bool {
+func (w *Watcher) isCopy(ctx context.Context, file fileHandle, st stamp, dest fileHandle) bool {
 	info, err := dest.lstat()
 	if err != nil {
 		return false
@@ -76,15 +76,15 @@ func (w *Watcher) isCopy(ctx context.Context, file spot, st stamp, dest spot) bo
 	return err1 == nil && err2 == nil && one == two
 }
 
-// putBackUnless undoes a rename that caught another file than the one that looks like st.
-func putBackUnless(st stamp, file, dest spot) error {
+// undoRenameUnless undoes a rename that caught another file than the one that looks like st.
+func undoRenameUnless(st stamp, file, dest fileHandle) error {
 	info, err := dest.lstat()
 	if err != nil || stampOf(info).same(st) {
 		return err
 	}
 
 	for i := range 100 {
-		err = renameNew(dest, file.beside(numbered(filepath.Base(file.name), i)))
+		err = renameNew(dest, file.sibling(numbered(filepath.Base(file.name), i)))
 		if !errors.Is(err, fs.ErrExist) {
 			break
 		}
@@ -92,24 +92,24 @@ func putBackUnless(st stamp, file, dest spot) error {
 	return errors.Join(errChanged, err)
 }
 
-// discard deletes a file that looks like st, and no other that came to its place meanwhile. It
+// deleteFile deletes a file that looks like st, and no other that came to its place meanwhile. It
 // goes by another name, which is that of aside.
-func discard(file spot, st stamp, aside spot) error {
+func deleteFile(file fileHandle, st stamp, aside fileHandle) error {
 	if file.name != aside.name {
 		if err := renameNew(file, aside); err != nil {
 			return err
 		}
-		if err := putBackUnless(st, file, aside); err != nil {
+		if err := undoRenameUnless(st, file, aside); err != nil {
 			return err
 		}
 	}
 	return aside.remove()
 }
 
-// copyAway moves a file to another file system: it is copied under a hidden name, made
+// copyAcross moves a file to another file system: it is copied under a hidden name, made
 // durable, given its name, and only then removed. Unlike a file that is written whole, the copy
 // has the same hidden name at each try, and its time is that of the original.
-func copyAway(ctx context.Context, file spot, st stamp, dest spot) error {
+func copyAcross(ctx context.Context, file fileHandle, st stamp, dest fileHandle) error {
 	in, err := file.open()
 	if err != nil {
 		return err
@@ -117,7 +117,7 @@ func copyAway(ctx context.Context, file spot, st stamp, dest spot) error {
 	defer in.Close()
 
 	// The name is that of an earlier try, which did not come to its end.
-	part := dest.beside(fmt.Sprintf(".moving-%x-%x", st.device, st.inode))
+	part := dest.sibling(fmt.Sprintf(".moving-%x-%x", st.device, st.inode))
 	if err := part.remove(); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -132,7 +132,7 @@ func copyAway(ctx context.Context, file spot, st stamp, dest spot) error {
 		mode = info.Mode().Perm()
 	}
 
-	_, err = io.Copy(out, reader{ctx, in})
+	_, err = io.Copy(out, ctxReader{ctx, in})
 	err = errors.Join(err, out.Chmod(mode), out.Sync(), out.Close())
 	if err == nil {
 		modified := time.Unix(0, st.modified)
@@ -156,7 +156,7 @@ func copyAway(ctx context.Context, file spot, st stamp, dest spot) error {
 
 // reserveAndRename gives a file a name that is free, where the system has no rename that
 // refuses to replace.
-func reserveAndRename(file, dest spot) error {
+func reserveAndRename(file, dest fileHandle) error {
 	place, err := dest.root.OpenFile(dest.name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err

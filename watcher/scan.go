@@ -22,14 +22,14 @@ const (
 // scan looks at the folder and deals with what is in it. The loop of one that converges gives
 // no reason for its own looks.
 func (f *folder) scan(ctx context.Context, why string) {
-	walk, back := f.look(ctx)
+	walk, back := f.inspect(ctx)
 	if walk == nil {
 		return
 	}
 
-	news := f.stillTroubled(ctx, walk)
+	news := f.updateUnreadable(ctx, walk)
 	if f.Mode == ModeConverge {
-		news = f.consider(ctx, walk)
+		news = f.evaluate(ctx, walk)
 	}
 
 	if back {
@@ -42,9 +42,9 @@ func (f *folder) scan(ctx context.Context, why string) {
 	}
 }
 
-// look arms the folder and all it enters, and gives the settler what is in them. There is
+// inspect arms the folder and all it enters, and gives the settler what is in them. There is
 // nothing to see of a folder that is missing, nor once ctx has ended.
-func (f *folder) look(ctx context.Context) (_ *walk, back bool) {
+func (f *folder) inspect(ctx context.Context) (_ *walk, back bool) {
 	began := time.Now()
 	f.mu.Lock()
 	f.scanning = began
@@ -57,20 +57,20 @@ func (f *folder) look(ctx context.Context) (_ *walk, back bool) {
 
 	root, err := f.findRoot()
 	if err != nil {
-		f.absent(ctx, err)
+		f.rootMissing(ctx, err)
 		return nil, false
 	}
 
-	back = f.found(root)
-	retries := f.takeRetries()
+	back = f.rootFound(root)
+	retries := f.nextRetries()
 	walk := f.walk(ctx, root, ".", retries)
 	if ctx.Err() != nil {
 		return nil, false
 	}
 
-	f.tookAway(retries, walk)
+	f.forgetVanished(retries, walk)
 	f.linked = walk.linked
-	if err := f.leaveExisting(ctx, walk); err != nil {
+	if err := f.skipPreexisting(ctx, walk); err != nil {
 		if ctx.Err() == nil {
 			f.w.log.Error("what was in a folder before its job cannot be read or recorded; it is tried again", "job", f.Job, "path", f.Path, "error", err)
 		}
@@ -78,9 +78,9 @@ func (f *folder) look(ctx context.Context) (_ *walk, back bool) {
 		return nil, false
 	}
 
-	f.settleFound(walk)
+	f.debounceFound(walk)
 	took := time.Since(began)
-	f.dropStale(walk)
+	f.unsubscribeStale(walk)
 	f.finishScan(ctx, walk, took)
 
 	return walk, back
@@ -100,11 +100,11 @@ func (f *folder) findRoot() (string, error) {
 	return root, err
 }
 
-// found prepares for the folder at root; it reports whether it had been missing.
-func (f *folder) found(root string) bool {
-	f.shut = map[string]bool{}
-	for _, dir := range append(f.destinations(), f.closed...) {
-		f.shut[resolved(dir)] = true
+// rootFound prepares for the folder at root; it reports whether it had been missing.
+func (f *folder) rootFound(root string) bool {
+	f.skippedDirs = map[string]bool{}
+	for _, dir := range append(f.destinations(), f.nestedWatches...) {
+		f.skippedDirs[resolveLinks(dir)] = true
 	}
 
 	f.root = root
@@ -116,8 +116,8 @@ func (f *folder) found(root string) bool {
 	return back
 }
 
-// settleFound gives the settler what a scan found, in the order in which it came.
-func (f *folder) settleFound(walk *walk) {
+// debounceFound gives the settler what a scan found, in the order in which it came.
+func (f *folder) debounceFound(walk *walk) {
 	if f.Mode == ModeConverge {
 		return // its files are looked at together
 	}
@@ -130,26 +130,26 @@ func (f *folder) settleFound(walk *walk) {
 		if i > 0 && s.path == walk.files[i-1].path {
 			continue // it has several names
 		}
-		f.settler.see(s.path, now, s.stamp, walk.how)
+		f.debouncer.observe(s.path, now, s.stamp, walk.hint)
 	}
 }
 
-// dropStale lets go of armed folders that the scan did not enter.
-func (f *folder) dropStale(walk *walk) {
+// unsubscribeStale lets go of armed folders that the scan did not enter.
+func (f *folder) unsubscribeStale(walk *walk) {
 	stale := false
-	for _, dir := range f.w.arms.armed(f) {
+	for _, dir := range f.w.subs.dirs(f) {
 		if walk.entered[dir] {
 			continue
 		}
-		f.w.arms.disarm(f, dir)
-		if _, ok := inside(f.root, dir); ok {
+		f.w.subs.unsubscribe(f, dir)
+		if _, ok := relInside(f.root, dir); ok {
 			stale = true
 		}
 	}
 
 	if stale {
 		// It may be one that was renamed, and letting go of its old name lost the new one.
-		f.askScan("a folder was renamed")
+		f.requestScan("a folder was renamed")
 	}
 }
 
@@ -175,12 +175,12 @@ func (f *folder) finishScan(ctx context.Context, walk *walk, took time.Duration)
 	}
 }
 
-// stillTroubled forgets the troubles that a scan does not confirm, tells of new ones, and
+// updateUnreadable forgets the troubles that a scan does not confirm, tells of new ones, and
 // counts the files that were found apart from those.
-func (f *folder) stillTroubled(ctx context.Context, walk *walk) (news int) {
+func (f *folder) updateUnreadable(ctx context.Context, walk *walk) (news int) {
 	f.mu.Lock()
-	old := f.troubled
-	f.troubled = map[string]string{}
+	old := f.unreadable
+	f.unreadable = map[string]string{}
 
 	for _, s := range walk.files {
 		if _, told := old[s.path]; !told {
@@ -189,14 +189,14 @@ func (f *folder) stillTroubled(ctx context.Context, walk *walk) (news int) {
 	}
 
 	for path, why := range old {
-		if f.settler.waits(path) || walk.unreadable[path] != nil {
-			f.troubled[path] = why
+		if f.debouncer.has(path) || walk.unreadable[path] != nil {
+			f.unreadable[path] = why
 		}
 	}
 
 	f.mu.Unlock()
 	for dir, err := range walk.unreadable {
-		f.trouble(ctx, dir, err)
+		f.reportUnreadable(ctx, dir, err)
 	}
 
 	return news
@@ -205,20 +205,20 @@ func (f *folder) stillTroubled(ctx context.Context, walk *walk) (news int) {
 // descend arms and reads a folder that has just appeared, with what is in it already.
 func (f *folder) descend(ctx context.Context, dir, name string) {
 	walk := f.walk(ctx, dir, name, nil)
-	walk.how = hintArrived
-	f.linked.join(walk.linked)
-	f.settleFound(walk)
+	walk.hint = hintArrived
+	f.linked.merge(walk.linked)
+	f.debounceFound(walk)
 	for sub, err := range walk.unreadable {
-		f.trouble(ctx, sub, err)
+		f.reportUnreadable(ctx, sub, err)
 	}
 
 	if walk.degraded != "" {
-		f.askScan("a new folder cannot be watched")
+		f.requestScan("a new folder cannot be watched")
 	}
 }
 
-// cannotArm says in words why a folder is polled.
-func cannotArm(dir string, err error) string {
+// pollReason says in words why a folder is polled.
+func pollReason(dir string, err error) string {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return "" // gone again
@@ -228,36 +228,36 @@ func cannotArm(dir string, err error) string {
 	return fmt.Sprintf("%s cannot be watched: %v; it is looked at every %s", dir, err, pollEvery)
 }
 
-// absent notes that the folder is not there, and waits for it by watching what leads to it.
-func (f *folder) absent(ctx context.Context, err error) {
+// rootMissing notes that the folder is not there, and waits for it by watching what leads to it.
+func (f *folder) rootMissing(ctx context.Context, err error) {
 	if errors.Is(err, fs.ErrNotExist) {
-		f.beginEmpty(ctx)
+		f.startMissing(ctx)
 	}
 
 	f.root = ""
 	f.scanAt = time.Now().Add(missingEvery)
-	near := nearest(f.Path)
+	near := nearestExisting(f.Path)
 	for range 100 { // what leads to it may appear meanwhile
-		if armErr := f.w.arms.arm(f, near); armErr != nil {
+		if armErr := f.w.subs.subscribe(f, near); armErr != nil {
 			f.scanAt = time.Now().Add(pollEvery)
 			break
 		}
 
-		nearer := nearest(f.Path)
+		nearer := nearestExisting(f.Path)
 		if nearer == near {
 			break
 		}
 		near = nearer
 	}
 
-	for _, dir := range f.w.arms.armed(f) {
+	for _, dir := range f.w.subs.dirs(f) {
 		if dir != near {
-			f.w.arms.disarm(f, dir)
+			f.w.subs.unsubscribe(f, dir)
 		}
 	}
 
 	if _, again := f.findRoot(); again == nil {
-		f.askScan("the folder is back")
+		f.requestScan("the folder is back")
 	}
 
 	f.mu.Lock()
@@ -272,8 +272,8 @@ func (f *folder) absent(ctx context.Context, err error) {
 	}
 }
 
-// nearest is the closest folder above path that exists.
-func nearest(path string) string {
+// nearestExisting is the closest folder above path that exists.
+func nearestExisting(path string) string {
 	dir := filepath.Dir(path)
 	for dir != filepath.Dir(dir) {
 		if info, err := os.Stat(dir); err == nil && info.IsDir() {

@@ -24,32 +24,32 @@ import (
 const maxNames = 1000
 
 // tree is what a folder looks like: its files by their paths, each once.
-type tree []leaf
+type tree []treeFile
 
-// leaf is a file of which nothing but the stamp was read.
-type leaf struct {
+// treeFile is a file of which nothing but the stamp was read.
+type treeFile struct {
 	path           string // relative, with slashes
 	size, modified int64
 	changed        int64 // not kept, and no part of the fingerprint
 }
 
-func (l leaf) same(o leaf) bool { return l.size == o.size && l.modified == o.modified }
+func (l treeFile) same(o treeFile) bool { return l.size == o.size && l.modified == o.modified }
 
-// treeOf sorts what a walk of root saw.
-func treeOf(root string, files []sighting) tree {
+// newTree sorts what a walk of root saw.
+func newTree(root string, files []sighting) tree {
 	t := make(tree, 0, len(files))
 	for _, s := range files {
-		if rel, ok := inside(root, s.path); ok {
-			t = append(t, leaf{rel, s.stamp.size, s.stamp.modified, s.stamp.changed})
+		if rel, ok := relInside(root, s.path); ok {
+			t = append(t, treeFile{rel, s.stamp.size, s.stamp.modified, s.stamp.changed})
 		}
 	}
 
-	slices.SortFunc(t, func(a, b leaf) int { return cmp.Compare(a.path, b.path) })
-	return slices.CompactFunc(t, func(a, b leaf) bool { return a.path == b.path })
+	slices.SortFunc(t, func(a, b treeFile) int { return cmp.Compare(a.path, b.path) })
+	return slices.CompactFunc(t, func(a, b treeFile) bool { return a.path == b.path })
 }
 
-// print is the fingerprint: a hash over paths, sizes and times (OSA-92).
-func (t tree) print() string {
+// fingerprint is the fingerprint: a hash over paths, sizes and times (OSA-92).
+func (t tree) fingerprint() string {
 	h := sha256.New()
 	var buf []byte
 	for _, l := range t {
@@ -63,9 +63,9 @@ func (t tree) print() string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// compare goes over the files that differ between two trees, in the order of their paths: was
+// diffTrees goes over the files that differ between two trees, in the order of their paths: was
 // is nil for one that was added, is for one that was removed.
-func compare(old, now tree, differs func(was, is *leaf)) {
+func diffTrees(old, now tree, differs func(was, is *treeFile)) {
 	for len(old) > 0 || len(now) > 0 {
 		switch {
 		case len(now) == 0 || len(old) > 0 && old[0].path < now[0].path:
@@ -83,11 +83,11 @@ func compare(old, now tree, differs func(was, is *leaf)) {
 	}
 }
 
-// difference is what a run is told of two trees, how many files differ, and when the last of
+// changesBetween is what a run is told of two trees, how many files differ, and when the last of
 // them was written or came, as far as the file system tells.
-func difference(old, now tree) (c *ledger.Changes, n int, last int64) {
+func changesBetween(old, now tree) (c *ledger.Changes, n int, last int64) {
 	c = &ledger.Changes{Added: []string{}, Removed: []string{}, Modified: []string{}}
-	compare(old, now, func(was, is *leaf) {
+	diffTrees(old, now, func(was, is *treeFile) {
 		if is != nil {
 			last = max(last, cmp.Or(is.changed, is.modified))
 		}
@@ -119,7 +119,7 @@ type shape struct {
 }
 
 func (f *folder) shape() shape {
-	return shape{f.root, f.Include, f.Exclude, f.Recursive, f.FollowSymlinks, f.closed}
+	return shape{f.root, f.Include, f.Exclude, f.Recursive, f.FollowSymlinks, f.nestedWatches}
 }
 
 func (s shape) equal(o shape) bool {
@@ -127,16 +127,16 @@ func (s shape) equal(o shape) bool {
 		slices.Equal(s.Include, o.Include) && slices.Equal(s.Exclude, o.Exclude) && slices.Equal(s.Closed, o.Closed)
 }
 
-// took says whether a file was one of those.
-func (s shape) took(rel string) bool {
+// selects says whether a file was one of those.
+func (s shape) selects(rel string) bool {
 	w := Watch{Include: s.Include, Exclude: s.Exclude}
-	if !w.takes(rel) || !s.Recursive && strings.Contains(rel, "/") {
+	if !w.selects(rel) || !s.Recursive && strings.Contains(rel, "/") {
 		return false
 	}
 
 	path := filepath.Join(s.Root, filepath.FromSlash(rel))
 	for _, dir := range s.Closed {
-		if _, in := inside(dir, path); in {
+		if _, in := relInside(dir, path); in {
 			return false
 		}
 	}
@@ -152,34 +152,34 @@ type memory struct {
 	last, base tree
 }
 
-// reshape fits a memory to a watch that looks at other files than it did. Those that it did
+// refit fits a memory to a watch that looks at other files than it did. Those that it did
 // not look at are taken for what they are now, unless existing files are to be processed.
-func (m *memory) reshape(f *folder, now tree) {
+func (m *memory) refit(f *folder, now tree) {
 	next := f.shape()
 	fit := func(t tree) tree {
-		out := slices.DeleteFunc(slices.Clone(t), func(l leaf) bool { return !next.took(l.path) })
+		out := slices.DeleteFunc(slices.Clone(t), func(l treeFile) bool { return !next.selects(l.path) })
 		if f.Existing == ExistingIgnore {
 			for _, l := range now {
-				if !m.Shape.took(l.path) {
+				if !m.Shape.selects(l.path) {
 					out = append(out, l)
 				}
 			}
 		}
 
-		slices.SortFunc(out, func(a, b leaf) int { return cmp.Compare(a.path, b.path) })
-		return slices.CompactFunc(out, func(a, b leaf) bool { return a.path == b.path })
+		slices.SortFunc(out, func(a, b treeFile) int { return cmp.Compare(a.path, b.path) })
+		return slices.CompactFunc(out, func(a, b treeFile) bool { return a.path == b.path })
 	}
 
 	m.last, m.base, m.Left = fit(m.last), fit(m.base), ""
 	m.Shape = next
 }
 
-// text is a memory as the ledger keeps it: base is written as what is different from last.
-func (m *memory) text() (string, error) {
+// encode is a memory as the ledger keeps it: base is written as what is different from last.
+func (m *memory) encode() (string, error) {
 	var undo tree
-	compare(m.last, m.base, func(was, is *leaf) {
+	diffTrees(m.last, m.base, func(was, is *treeFile) {
 		if is == nil {
-			is = &leaf{path: was.path, size: -1}
+			is = &treeFile{path: was.path, size: -1}
 		}
 		undo = append(undo, *is)
 	})
@@ -200,7 +200,7 @@ func (m *memory) text() (string, error) {
 	buf := binary.AppendUvarint(nil, uint64(len(head)))
 	buf = append(buf, head...)
 	for _, t := range []tree{m.last, undo} {
-		buf = t.append(buf)
+		buf = t.appendTo(buf)
 	}
 
 	_, err = z.Write(buf)
@@ -208,10 +208,10 @@ func (m *memory) text() (string, error) {
 	return out.String(), err
 }
 
-// append writes a tree: of each path what is different from the one before, and of each time.
-func (t tree) append(buf []byte) []byte {
+// appendTo writes a tree: of each path what is different from the one before, and of each time.
+func (t tree) appendTo(buf []byte) []byte {
 	buf = binary.AppendUvarint(buf, uint64(len(t)))
-	var before leaf
+	var before treeFile
 	for _, l := range t {
 		same := 0
 		for same < len(l.path) && same < len(before.path) && l.path[same] == before.path[same] {
@@ -229,8 +229,8 @@ func (t tree) append(buf []byte) []byte {
 	return buf
 }
 
-// remember reads what text wrote.
-func remember(text string) (m memory, err error) {
+// decodeMemory reads what text wrote.
+func decodeMemory(text string) (m memory, err error) {
 	body, ok := strings.CutPrefix(text, "1 ")
 	if !ok {
 		return m, errors.New("it is of a kind that this version does not know")
@@ -254,14 +254,14 @@ func remember(text string) (m memory, err error) {
 
 	m.base = m.last
 	if len(undo) > 0 {
-		m.base = undone(m.last, undo)
+		m.base = applyDiff(m.last, undo)
 	}
 
 	return m, nil
 }
 
-// undone is base, of last and what is different in it.
-func undone(last, undo tree) tree {
+// applyDiff is base, of last and what is different in it.
+func applyDiff(last, undo tree) tree {
 	out := make(tree, 0, len(last))
 	for len(last) > 0 || len(undo) > 0 {
 		if len(undo) == 0 || len(last) > 0 && last[0].path < undo[0].path {
@@ -306,7 +306,7 @@ func readTree(r *bufio.Reader) (tree, error) {
 	}
 
 	t := make(tree, 0, min(n, 1<<20))
-	var before leaf
+	var before treeFile
 	for range n {
 		same, err := binary.ReadUvarint(r)
 		if err != nil {
@@ -324,7 +324,7 @@ func readTree(r *bufio.Reader) (tree, error) {
 			return nil, fmt.Errorf("of %s: %w", path, err)
 		}
 
-		before = leaf{path: string(path), size: size, modified: before.modified + modified}
+		before = treeFile{path: string(path), size: size, modified: before.modified + modified}
 		t = append(t, before)
 	}
 

@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	defaultRescan = 5 * time.Minute
-	silence       = 10 * time.Second // after which a folder that does not answer is a problem
+	defaultRescan     = 5 * time.Minute
+	unresponsiveAfter = 10 * time.Second // after which a folder that does not answer is a problem
 )
 
 // Options are the watcher's parts.
@@ -31,16 +31,16 @@ type Options struct {
 
 // Watcher watches the folders of all jobs with one fsnotify watcher.
 type Watcher struct {
-	ledger *ledger.Ledger
-	log    *slog.Logger
-	rescan time.Duration
-	quiet  time.Duration                          // after a run of a folder that converges
-	broken func(job, path string) []ledger.Notice // may be nil
-	arms   *arms
-	hashes *hashes
-	slots  chan struct{} // long files that are hashed at the same time
-	ready  chan struct{}
-	reset  chan struct{} // capacity 1: there are other watches
+	ledger         *ledger.Ledger
+	log            *slog.Logger
+	rescan         time.Duration
+	runSettle      time.Duration                          // after a run of a folder that converges
+	breakerNotices func(job, path string) []ledger.Notice // may be nil
+	subs           *subscriptions
+	hashes         *hashes
+	hashLanes      chan struct{} // long files that are hashed at the same time
+	ready          chan struct{}
+	followNow      chan struct{} // capacity 1: there are other watches
 
 	mu        sync.Mutex
 	folders   map[string]*folder // by job; nil before the first Set
@@ -62,7 +62,7 @@ func New(o Options) (*Watcher, error) {
 		w.log.Warn("watched folders are polled", "error", err)
 	}
 
-	w.arms = newArms(events, err)
+	w.subs = newSubscriptions(events, err)
 	return w, nil
 }
 
@@ -76,8 +76,8 @@ func newWatcher(o Options) *Watcher {
 	}
 
 	return &Watcher{
-		ledger: o.Ledger, log: o.Logger, rescan: o.Rescan, quiet: quietAfter, broken: o.Broken, hashes: newHashes(),
-		slots: make(chan struct{}, 2), ready: make(chan struct{}), reset: make(chan struct{}, 1), following: map[*folder]int64{},
+		ledger: o.Ledger, log: o.Logger, rescan: o.Rescan, runSettle: defaultRunSettle, breakerNotices: o.Broken, hashes: newHashes(),
+		hashLanes: make(chan struct{}, 2), ready: make(chan struct{}), followNow: make(chan struct{}, 1), following: map[*folder]int64{},
 	}
 }
 
@@ -88,7 +88,7 @@ func (w *Watcher) Ready() <-chan struct{} { return w.ready }
 // Set replaces the watches. A watch that has not changed goes on as it is; the others
 // begin with a scan. With an error nothing has changed.
 func (w *Watcher) Set(ctx context.Context, watches []Watch) error {
-	watches, err := prepared(watches)
+	watches, err := validated(watches)
 	if err != nil {
 		return err
 	}
@@ -113,15 +113,15 @@ func (w *Watcher) Set(ctx context.Context, watches []Watch) error {
 		}
 	}
 
-	w.nudge()
+	w.notifyFollow()
 	w.forget(ctx, next)
 	return nil
 }
 
-// nudge has what finished runs leave to be done looked at.
-func (w *Watcher) nudge() {
+// notifyFollow has what finished runs leave to be done looked at.
+func (w *Watcher) notifyFollow() {
 	select {
-	case w.reset <- struct{}{}:
+	case w.followNow <- struct{}{}:
 	default:
 	}
 }
@@ -157,7 +157,7 @@ func (w *Watcher) foldersOf(watches []Watch) map[string]*folder {
 	for i := range watches {
 		f := newFolder(w, watches[i])
 		out[f.Job] = f
-		real[i] = resolved(f.Path)
+		real[i] = resolveLinks(f.Path)
 		at[real[i]] = append(at[real[i]], f)
 	}
 
@@ -165,7 +165,7 @@ func (w *Watcher) foldersOf(watches []Watch) map[string]*folder {
 		for dir := filepath.Dir(path); ; dir = filepath.Dir(dir) {
 			for _, around := range at[dir] {
 				if dir != path {
-					around.closed = append(around.closed, path)
+					around.nestedWatches = append(around.nestedWatches, path)
 				}
 			}
 			if dir == filepath.Dir(dir) {
@@ -183,7 +183,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 
-	group.Go(func() { w.listen() })
+	group.Go(func() { w.readEvents() })
 	group.Go(func() { w.follow(ctx) })
 	w.mu.Lock()
 	w.start = func(f *folder) {
@@ -202,13 +202,13 @@ func (w *Watcher) Run(ctx context.Context) error {
 	w.mu.Lock()
 	w.start = nil
 	w.mu.Unlock()
-	err := w.arms.close()
+	err := w.subs.close()
 	over := make(chan struct{})
 	go func() { group.Wait(); close(over) }()
 
 	select {
 	case <-over:
-	case <-time.After(silence):
+	case <-time.After(unresponsiveAfter):
 		w.log.Warn("a watched folder does not answer; the watcher stops without it")
 	}
 
@@ -227,7 +227,7 @@ func (w *Watcher) awaitFirstScans(ctx context.Context) {
 	}
 
 	w.mu.Unlock()
-	enough := time.NewTimer(silence)
+	enough := time.NewTimer(unresponsiveAfter)
 	defer enough.Stop()
 
 	for _, c := range scanned {

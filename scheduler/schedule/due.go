@@ -16,8 +16,8 @@ const (
 	maxListed = 100_000
 	// maxRows bounds how many of them get a row of their own.
 	maxRows = 1000
-	// farBack is longer than any outage.
-	farBack = 100 * 366 * 24 * time.Hour
+	// maxOutage is longer than any outage.
+	maxOutage = 100 * 366 * 24 * time.Hour
 )
 
 // Policy says what becomes of missed instants.
@@ -40,26 +40,26 @@ type Instant struct {
 	Count   int
 }
 
-// Moment is what instants are decided on beside their policy. The functions may be nil.
-type Moment struct {
+// DueOptions is what instants are decided on beside their policy. The functions may be nil.
+type DueOptions struct {
 	Now time.Time
 	// Paused says why an instant is held back, "" when it is not: it is not caught up, and
 	// does not count among those that are.
 	Paused func(nominal time.Time) string
 	// Cause says why an instant could not be served in time, in a few words, "" when unknown.
-	Cause func(nominal time.Time) string
+	LateCause func(nominal time.Time) string
 }
 
 // Due decides about every instant after the watermark up to now, oldest first. Of an
 // outage so long that its instants cannot be listed, the first answer stands for all but
 // the last. The new watermark is now.
-func (s *Schedule) Due(watermark time.Time, m Moment, p Policy) []Instant {
+func (s *Schedule) Due(watermark time.Time, m DueOptions, p Policy) []Instant {
 	due, _ := s.AppendDue(nil, watermark, m, p)
 	return due
 }
 
 // AppendDue adds to due what Due lists, and says which instant comes after now.
-func (s *Schedule) AppendDue(due []Instant, watermark time.Time, m Moment, p Policy) (_ []Instant, next time.Time) {
+func (s *Schedule) AppendDue(due []Instant, watermark time.Time, m DueOptions, p Policy) (_ []Instant, next time.Time) {
 	if next = s.Next(watermark); next.IsZero() || next.After(m.Now) {
 		return due, next
 	}
@@ -77,7 +77,7 @@ func (s *Schedule) AppendDue(due []Instant, watermark time.Time, m Moment, p Pol
 	}
 
 	var one [1]time.Time // nearly always it is one
-	nominals, rest, next := s.passed(one[:0], next, watermark, m.Now, max(maxRows, p.MaxCatchup+1))
+	nominals, rest, next := s.lastPassed(one[:0], next, watermark, m.Now, max(maxRows, p.MaxCatchup+1))
 	if !rest.Nominal.IsZero() {
 		rest.Reason = decide(rest.Nominal, rest.Nominal, m, len(nominals)+1, p).Reason
 		due = append(due, rest)
@@ -108,7 +108,7 @@ func (s *Schedule) AppendDue(due []Instant, watermark time.Time, m Moment, p Pol
 
 // decide is about one instant with so many newer ones due as well. It is late from its
 // actual instant on: what jitter still holds back is in time.
-func decide(nominal, actual time.Time, m Moment, newer int, p Policy) Instant {
+func decide(nominal, actual time.Time, m DueOptions, newer int, p Policy) Instant {
 	d := Instant{Nominal: nominal, Actual: actual}
 	late := m.Now.Sub(actual)
 	if newer == 0 && late <= grace {
@@ -117,8 +117,8 @@ func decide(nominal, actual time.Time, m Moment, newer int, p Policy) Instant {
 	}
 
 	by, caught := fmt.Sprintf("missed by %s", round(late)), fmt.Sprintf("caught up %s late", round(late))
-	if m.Cause != nil {
-		if why := m.Cause(nominal); why != "" {
+	if m.LateCause != nil {
+		if why := m.LateCause(nominal); why != "" {
 			by, caught = by+" ("+why+")", caught+" ("+why+")"
 		}
 	}
@@ -148,9 +148,9 @@ func round(d time.Duration) time.Duration {
 	return d.Round(time.Millisecond)
 }
 
-// passed lists the last instants in (from, to], of which first is the first: at most keep of
+// lastPassed lists the last instants in (from, to], of which first is the first: at most keep of
 // them, in out, and what stands for the rest, if there is a rest. Next comes after to.
-func (s *Schedule) passed(out []time.Time, first, from, to time.Time, keep int) (_ []time.Time, rest Instant, next time.Time) {
+func (s *Schedule) lastPassed(out []time.Time, first, from, to time.Time, keep int) (_ []time.Time, rest Instant, next time.Time) {
 	out, total, next := s.lastOf(out, first, to, keep, maxListed)
 	if total < maxListed {
 		if total > len(out) {
@@ -158,7 +158,7 @@ func (s *Schedule) passed(out []time.Time, first, from, to time.Time, keep int) 
 		}
 	} else {
 		// Too many to walk through: look back from the end, twice as far each time.
-		for back := time.Minute; back < farBack; back *= 2 {
+		for back := time.Minute; back < maxOutage; back *= 2 {
 			begin := to.Add(-back)
 			if begin.Before(from) {
 				begin = from

@@ -42,7 +42,7 @@ func (s *Schedule) exclusion(t time.Time) *dateRange {
 		return nil
 	}
 
-	d := s.zone.date(t.Unix())
+	d := s.zone.dateAt(t.Unix())
 	for i, r := range s.excluded {
 		if r.from <= d && d <= r.to {
 			return &s.excluded[i]
@@ -67,10 +67,10 @@ func (s *Schedule) next(after time.Time) time.Time {
 	}
 
 	// Instants of cron are whole seconds: one is after a time if it is after its second.
-	if s.cron.all24() {
-		t, ok = s.nextReal(after.Unix())
+	if s.cron.everyHour() {
+		t, ok = s.nextRealTime(after.Unix())
 	} else {
-		t, ok = s.nextFixed(after.Unix())
+		t, ok = s.nextLocal(after.Unix())
 	}
 	if !ok {
 		return time.Time{}
@@ -96,22 +96,22 @@ func (s *Schedule) nextOnGrid(after time.Time) time.Time {
 	return time.Unix(origin.Unix()+(k+1)*step, int64(origin.Nanosecond())).UTC()
 }
 
-// nextFixed looks for the next of the local clock readings that the fields name.
-func (s *Schedule) nextFixed(after int64) (int64, bool) {
-	d := s.zone.date(after)
-	if _, ok := s.zone.steady(d); !ok {
+// nextLocal looks for the next of the local clock readings that the fields name.
+func (s *Schedule) nextLocal(after int64) (int64, bool) {
+	d := s.zone.dateAt(after)
+	if _, ok := s.zone.constantOffset(d); !ok {
 		d-- // a reading of the day before can fall behind a gap that reaches over midnight
 	}
 
 	for end := d + horizon; d < end; d++ {
-		if !s.cron.onDate(d) {
+		if !s.cron.matchesDate(d) {
 			continue
 		}
-		if offset, ok := s.zone.steady(d); ok {
-			if r, ok := s.cron.from(after + 1 + offset - d.at(0, 0, 0)); ok {
+		if offset, ok := s.zone.constantOffset(d); ok {
+			if r, ok := s.cron.nextInDay(after + 1 + offset - d.at(0, 0, 0)); ok {
 				return d.at(0, 0, 0) + r - offset, true
 			}
-		} else if t, ok := s.firstOn(d, after); ok && s.zone.has(d) {
+		} else if t, ok := s.firstOnDate(d, after); ok && s.zone.hasDate(d) {
 			return t, true
 		}
 	}
@@ -119,8 +119,8 @@ func (s *Schedule) nextFixed(after int64) (int64, bool) {
 	return 0, false
 }
 
-// firstOn looks for the first reading of a date near which a clock is set.
-func (s *Schedule) firstOn(d date, after int64) (int64, bool) {
+// firstOnDate looks for the first reading of a date near which a clock is set.
+func (s *Schedule) firstOnDate(d date, after int64) (int64, bool) {
 	f := s.cron
 	for hours := f.hour; hours != 0; hours &= hours - 1 {
 		hour := bits.TrailingZeros32(hours)
@@ -145,16 +145,16 @@ func (s *Schedule) firstOn(d date, after int64) (int64, bool) {
 	return 0, false
 }
 
-// nextReal steps through instants and reads the local clock at each; it never steps over
+// nextRealTime steps through instants and reads the local clock at each; it never steps over
 // a change of the clock.
-func (s *Schedule) nextReal(after int64) (int64, bool) {
+func (s *Schedule) nextRealTime(after int64) (int64, bool) {
 	for t, limit := after+1, after+horizon*daySeconds; t < limit; {
 		local := t + s.zone.offset(t)
 		d := date(floorDiv(local, daySeconds))
 		r := local - d.at(0, 0, 0)
-		on := s.cron.onDate(d)
-		if offset, ok := s.zone.steady(d); ok {
-			if n, ok := s.cron.from(r); ok && on {
+		on := s.cron.matchesDate(d)
+		if offset, ok := s.zone.constantOffset(d); ok {
+			if n, ok := s.cron.nextInDay(r); ok && on {
 				return t + n - r, true
 			}
 			t = (d+1).at(0, 0, 0) - offset
@@ -166,9 +166,9 @@ func (s *Schedule) nextReal(after int64) (int64, bool) {
 		case !on:
 			t = s.step(t, daySeconds-r, 60-second)
 		case s.cron.minute>>minute&1 == 0:
-			t = s.step(t, ahead(s.cron.minute, minute)*60-second, 60-second)
+			t = s.step(t, distanceToNext(s.cron.minute, minute)*60-second, 60-second)
 		case s.cron.second>>second&1 == 0:
-			t = s.step(t, ahead(s.cron.second, second))
+			t = s.step(t, distanceToNext(s.cron.second, second))
 		default:
 			return t, true
 		}
@@ -176,8 +176,8 @@ func (s *Schedule) nextReal(after int64) (int64, bool) {
 	return 0, false
 }
 
-// ahead is how far behind n the next of 60 allowed values is, or the end of them.
-func ahead(allowed uint64, n int64) int64 { return first(allowed>>n | 1<<(60-n)) }
+// distanceToNext is how far behind n the next of 60 allowed values is, or the end of them.
+func distanceToNext(allowed uint64, n int64) int64 { return lowest(allowed>>n | 1<<(60-n)) }
 
 // step goes as far as the first of these lengths, in seconds, over which the clock is not
 // changed, and else a second.

@@ -55,8 +55,8 @@ type details struct {
 	excluded []dateRange
 }
 
-// plain are the details of schedules that have none.
-var plain details
+// noDetails are the details of schedules that have none.
+var noDetails details
 
 type source uint8
 
@@ -99,12 +99,12 @@ func Parse(o Options) (*Schedule, error) {
 	if err := s.parseSource(o); err != nil {
 		return nil, err
 	}
-	if len(s.excluded) > 0 && s.Next(s.begin()).IsZero() {
+	if len(s.excluded) > 0 && s.Next(s.searchStart()).IsZero() {
 		return nil, &Error{"exclude", strings.Join(o.Exclude, ", "), "leaves no instant of the schedule, so it never fires"}
 	}
 
 	if s.source == sourceCron && s.jitter == 0 && len(s.excluded) == 0 {
-		s.details = &plain
+		s.details = &noDetails
 	}
 
 	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %q %q %q", o.Cron, o.Every, o.At, s.zone, o.Exclude))
@@ -144,7 +144,7 @@ func (s *Schedule) parseSource(o Options) error {
 		if s.cron, err = parseCron(expression); err != nil {
 			return err
 		}
-		if s.next(s.begin()).IsZero() {
+		if s.next(s.searchStart()).IsZero() {
 			return &Error{"schedule", o.Cron, "never fires: no date matches day-of-month and month"}
 		}
 	case o.Every != "":
@@ -165,9 +165,9 @@ func (s *Schedule) parseSource(o Options) error {
 	return nil
 }
 
-// begin is a time from which on a schedule fires if it ever does. 2000 is the start of a
+// searchStart is a time from which on a schedule fires if it ever does. 2000 is the start of a
 // whole Gregorian cycle.
-func (s *Schedule) begin() time.Time {
+func (s *Schedule) searchStart() time.Time {
 	if s.source == sourceAt {
 		return s.at.Add(-1)
 	}

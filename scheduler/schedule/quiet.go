@@ -11,8 +11,8 @@ import (
 // lie on the next day; equal ends mean none.
 type Quiet struct{ From, To int }
 
-// dash makes one of the dash that people type and the one that text programs set.
-func dash(text string) string { return strings.ReplaceAll(text, "–", "-") }
+// normalizeDash makes one of the dash that people type and the one that text programs set.
+func normalizeDash(text string) string { return strings.ReplaceAll(text, "–", "-") }
 
 // ParseQuiet reads hours like 22:00-07:00, or none. An error is a *Error.
 func ParseQuiet(text string) (Quiet, error) {
@@ -20,9 +20,9 @@ func ParseQuiet(text string) (Quiet, error) {
 		return Quiet{}, nil
 	}
 
-	from, to, _ := strings.Cut(dash(text), "-")
-	a, errA := clock(from)
-	b, errB := clock(to)
+	from, to, _ := strings.Cut(normalizeDash(text), "-")
+	a, errA := parseClock(from)
+	b, errB := parseClock(to)
 	if errA != nil || errB != nil || a == 24*60 {
 		return Quiet{}, &Error{"quiet_hours", text, "is neither none nor hours like 22:00-07:00"}
 	}
@@ -36,8 +36,8 @@ func ParseQuiet(text string) (Quiet, error) {
 	return Quiet{a, b}, nil
 }
 
-// clock reads 7:00, 07:00 or 24:00 in minutes.
-func clock(text string) (int, error) {
+// parseClock reads 7:00, 07:00 or 24:00 in minutes.
+func parseClock(text string) (int, error) {
 	text = strings.TrimSpace(text)
 	if text == "24:00" {
 		return 24 * 60, nil
@@ -96,7 +96,7 @@ func (q Quiet) firstEnd(t time.Time, zone *time.Location) time.Time {
 func ParseDays(names []string) (uint8, error) {
 	var mask uint8
 	for _, name := range names {
-		low, high, ranged := strings.Cut(dash(name), "-")
+		low, high, ranged := strings.Cut(normalizeDash(name), "-")
 		from := dayNumber(low)
 		to := from
 		if ranged {

@@ -10,9 +10,9 @@ import (
 const (
 	daySeconds  = 24 * 3600
 	weekSeconds = 7 * daySeconds
-	// recalled is how many weeks of a zone are remembered: more than a year, so that the next
+	// cachedWeeks is how many weeks of a zone are remembered: more than a year, so that the next
 	// instants of yearly schedules do not displace those of daily ones.
-	recalled = 64
+	cachedWeeks = 64
 )
 
 // zone is a time zone that remembers what its clock does in the weeks that were asked for.
@@ -20,7 +20,7 @@ const (
 // a microsecond, and here a few nanoseconds.
 type zone struct {
 	*time.Location
-	weeks [recalled]atomic.Pointer[week]
+	weeks [cachedWeeks]atomic.Pointer[week]
 }
 
 // week is one since 1970, in UTC.
@@ -90,9 +90,9 @@ func (z *zone) offset(t int64) int64 {
 	return o
 }
 
-// steady says whether the offset is the same all the time from the day before a date to
+// constantOffset says whether the offset is the same all the time from the day before a date to
 // the day after it, in UTC, and which it is then.
-func (z *zone) steady(d date) (offset int64, ok bool) {
+func (z *zone) constantOffset(d date) (offset int64, ok bool) {
 	from, to := int64(d-1)*daySeconds, int64(d+2)*daySeconds
 	first := z.week(from)
 	last := first
@@ -116,20 +116,20 @@ func (z *zone) steady(d date) (offset int64, ok bool) {
 
 func (z *zone) week(t int64) *week {
 	n := floorDiv(t, weekSeconds)
-	place := &z.weeks[n&(recalled-1)]
+	place := &z.weeks[n&(cachedWeeks-1)]
 	w := place.Load()
 	if w == nil || w.number != n {
-		w = z.watch(n)
+		w = z.scanWeek(n)
 		place.Store(w)
 	}
 
 	return w
 }
 
-// watch looks at the clock each hour. Where an offset ends is found in the same way:
+// scanWeek looks at the clock each hour. Where an offset ends is found in the same way:
 // time.ZoneBounds names an end that lies behind on 31 December of leap years, and where a
 // zone's rules begin it can be an hour off.
-func (z *zone) watch(number int64) *week {
+func (z *zone) scanWeek(number int64) *week {
 	shown := func(t int64) int64 {
 		_, o := time.Unix(t, 0).In(z.Location).Zone()
 		return int64(o)
@@ -177,11 +177,11 @@ func (z *zone) resolve(reading int64) int64 {
 	return from + int64(n)
 }
 
-// date is what the calendar shows at an instant.
-func (z *zone) date(t int64) date { return date(floorDiv(t+z.offset(t), daySeconds)) }
+// dateAt is what the calendar shows at an instant.
+func (z *zone) dateAt(t int64) date { return date(floorDiv(t+z.offset(t), daySeconds)) }
 
-// has says whether there is a local date at all: Apia had no 2011-12-30.
-func (z *zone) has(d date) bool { return z.date(z.resolve(d.at(12, 0, 0))) == d }
+// hasDate says whether there is a local date at all: Apia had no 2011-12-30.
+func (z *zone) hasDate(d date) bool { return z.dateAt(z.resolve(d.at(12, 0, 0))) == d }
 
 func floorDiv(a, b int64) int64 {
 	q := a / b

@@ -12,29 +12,29 @@ import (
 	"rouse/scheduler/dispatch"
 )
 
-// lookEvery is how often the daemon looks at the clock when nothing is due.
-const lookEvery = 30 * time.Second
+// checkEvery is how often the daemon looks at the clock when nothing is due.
+const checkEvery = 30 * time.Second
 
 // world is the state of a simulated home and its daemon.
 type world struct {
-	o    Options
-	now  time.Time // of the wall clock
-	up   bool      // whether a daemon runs
-	look time.Time // when the scheduler looks at the clock next
+	o         Options
+	now       time.Time // of the wall clock
+	up        bool      // whether a daemon runs
+	nextCheck time.Time // when the scheduler looks at the clock next
 
-	table    *scheduler.Timetable
-	desk     *dispatch.Desk
-	since    time.Time            // the daemon's start
-	looked   time.Time            // when the scheduler last looked
-	stepped  time.Duration        // how far the clock was moved since
-	events   []Event              // that are still to come
-	watching bool                 // whether it matters when the daemon notices a step of its clock
-	lastWake map[string]time.Time // of agents
+	table     *scheduler.Timetable
+	desk      *dispatch.Desk
+	startedAt time.Time            // the daemon's start
+	lastCheck time.Time            // when the scheduler last looked
+	clockStep time.Duration        // how far the clock was moved since
+	events    []Event              // that are still to come
+	hasSteps  bool                 // whether it matters when the daemon notices a step of its clock
+	lastWake  map[string]time.Time // of agents
 
 	last    int64 // number of the latest run
 	running map[int64]*run
 	ready   map[int64]*run    // that wait at the desk for a lane
-	later   []*run            // whose time to start has not come
+	delayed []*run            // whose time to start has not come
 	stale   bool              // the desk's lines are not those of ready
 	byJob   map[string][]*run // every run that is not finished
 	out     []*Occurrence
@@ -50,7 +50,7 @@ type run struct {
 
 func newWorld(o Options) *world {
 	w := &world{o: o, now: o.From.UTC().Truncate(time.Millisecond), table: scheduler.NewTimetable(), desk: dispatch.NewDesk(o.Runs, o.RunsPerAgent, o.Policy),
-		events: o.Events, watching: slices.ContainsFunc(o.Events, func(e Event) bool { return e.Kind == Step }), lastWake: map[string]time.Time{},
+		events: o.Events, hasSteps: slices.ContainsFunc(o.Events, func(e Event) bool { return e.Kind == Step }), lastWake: map[string]time.Time{},
 		byJob: map[string][]*run{}, running: map[int64]*run{}, ready: map[int64]*run{}}
 	for _, j := range o.Jobs {
 		st, ok := o.States[j.Name]
@@ -88,7 +88,7 @@ func (w *world) add(r *run) {
 // queue lets a run wait for its time, or for a lane.
 func (w *world) queue(r *run) {
 	if r.NotBefore.After(w.now) {
-		w.later = append(w.later, r)
+		w.delayed = append(w.delayed, r)
 		return
 	}
 
@@ -115,12 +115,12 @@ func (w *world) next() (time.Time, bool) {
 		return at, !at.IsZero()
 	}
 
-	earlier(w.look)
+	earlier(w.nextCheck)
 	for _, r := range w.running {
 		earlier(r.ends)
 	}
 
-	for _, r := range w.later {
+	for _, r := range w.delayed {
 		earlier(r.NotBefore)
 	}
 
@@ -159,7 +159,7 @@ func (w *world) advance(at time.Time) {
 	}
 
 	w.endRuns()
-	if !w.look.IsZero() && !w.look.After(w.now) {
+	if !w.nextCheck.IsZero() && !w.nextCheck.After(w.now) {
 		w.schedule()
 	}
 
@@ -168,9 +168,9 @@ func (w *world) advance(at time.Time) {
 
 // step moves the wall clock; what was waited for takes as long as it did.
 func (w *world) step(by time.Duration) {
-	w.now, w.stepped = w.now.Add(by), w.stepped+by
-	if !w.look.IsZero() {
-		w.look = w.look.Add(by)
+	w.now, w.clockStep = w.now.Add(by), w.clockStep+by
+	if !w.nextCheck.IsZero() {
+		w.nextCheck = w.nextCheck.Add(by)
 	}
 	for _, r := range w.running {
 		r.ends = r.ends.Add(by)
@@ -179,7 +179,7 @@ func (w *world) step(by time.Duration) {
 
 // startDaemon rescues what the one before left, and looks at the clock.
 func (w *world) startDaemon() {
-	w.up, w.since, w.looked, w.stepped = true, w.now, w.now, 0
+	w.up, w.startedAt, w.lastCheck, w.clockStep = true, w.now, w.now, 0
 	for _, r := range inOrder(w.running) {
 		delete(w.running, r.ID)
 		w.interrupt(r)
@@ -216,12 +216,12 @@ func (w *world) interrupt(r *run) {
 
 // schedule does what the scheduler does when it looks at the clock.
 func (w *world) schedule() {
-	c := scheduler.Circumstances{Pauses: w.o.Pauses, Since: w.since, Stepped: w.stepped, Looked: w.looked}
-	if w.stepped <= -scheduler.StepNoticed {
+	c := scheduler.Circumstances{Pauses: w.o.Pauses, StartedAt: w.startedAt, ClockStep: w.clockStep, LastCheck: w.lastCheck}
+	if w.clockStep <= -scheduler.MinClockStep {
 		w.table.Rewind(w.now)
 	}
 
-	w.looked, w.stepped = w.now, 0
+	w.lastCheck, w.clockStep = w.now, 0
 	batch := w.table.Take(w.now, c)
 	for _, d := range batch.Due {
 		w.decide(d)
@@ -229,18 +229,18 @@ func (w *world) schedule() {
 
 	w.table.Advance(batch)
 	for _, id := range batch.Slots {
-		w.fire(id)
+		w.fireWake(id)
 	}
 
-	w.look = w.table.Head()
-	if most := w.now.Add(lookEvery); w.watching && (w.look.IsZero() || w.look.After(most)) {
-		w.look = most // from here on it matters when the daemon notices a step
+	w.nextCheck = w.table.Head()
+	if most := w.now.Add(checkEvery); w.hasSteps && (w.nextCheck.IsZero() || w.nextCheck.After(most)) {
+		w.nextCheck = most // from here on it matters when the daemon notices a step
 	}
 }
 
 // decide gives a due instant its row.
 func (w *world) decide(d ledger.Due) {
-	if w.seen(d) {
+	if w.alreadyRecorded(d) {
 		return
 	}
 
@@ -252,7 +252,7 @@ func (w *world) decide(d ledger.Due) {
 	}
 
 	var replace bool
-	if o.Decision, o.Reason, replace = ledger.Decide(d, w.rivals(d), w.o.Pauses); o.Decision != domain.DecisionRun {
+	if o.Decision, o.Reason, replace = ledger.Decide(d, w.overlapping(d), w.o.Pauses); o.Decision != domain.DecisionRun {
 		return
 	}
 
@@ -267,8 +267,8 @@ func (w *world) decide(d ledger.Due) {
 	w.accept(o, domain.TriggerSchedule, d.Actual)
 }
 
-// rivals are the runs that the overlap policy of an instant is decided on.
-func (w *world) rivals(d ledger.Due) []ledger.Run {
+// overlapping are the runs that the overlap policy of an instant is decided on.
+func (w *world) overlapping(d ledger.Due) []ledger.Run {
 	var out []ledger.Run
 	states, most := ledger.Rivals(d.Overlap)
 	for _, r := range w.byJob[d.Job] {
@@ -283,9 +283,9 @@ func (w *world) rivals(d ledger.Due) []ledger.Run {
 	return out
 }
 
-// seen says whether an instant has a row, and so is not decided again.
-func (w *world) seen(d ledger.Due) bool {
-	if !w.watching {
+// alreadyRecorded says whether an instant has a row, and so is not decided again.
+func (w *world) alreadyRecorded(d ledger.Due) bool {
+	if !w.hasSteps {
 		return false // the watermarks see to it
 	}
 
@@ -314,8 +314,8 @@ func (w *world) accept(o *Occurrence, trigger domain.Trigger, notBefore time.Tim
 	}
 }
 
-// fire decides about a slot that has come.
-func (w *world) fire(id int64) {
+// fireWake decides about a slot that has come.
+func (w *world) fireWake(id int64) {
 	i := slices.IndexFunc(w.o.Slots, func(s ledger.Slot) bool { return s.ID == id })
 	s := w.o.Slots[i]
 	d := ledger.DecideSlot(w.now, s, ledger.SlotState{Pauses: w.o.Pauses, Saturated: w.desk.Free() <= 0, LastWake: w.lastWake[s.Agent]})
@@ -361,7 +361,7 @@ func (w *world) finish(r *run, outcome domain.Outcome, why string) {
 		w.stale = true
 	}
 
-	w.later = slices.DeleteFunc(w.later, gone)
+	w.delayed = slices.DeleteFunc(w.delayed, gone)
 	if w.byJob[r.Job] = slices.DeleteFunc(w.byJob[r.Job], gone); len(w.byJob[r.Job]) == 0 {
 		delete(w.byJob, r.Job)
 	}
@@ -379,7 +379,7 @@ func (w *world) finish(r *run, outcome domain.Outcome, why string) {
 
 // dispatch gives free lanes to what waits, as the dispatcher does.
 func (w *world) dispatch() {
-	w.later = slices.DeleteFunc(w.later, func(r *run) bool {
+	w.delayed = slices.DeleteFunc(w.delayed, func(r *run) bool {
 		come := !r.NotBefore.After(w.now)
 		if come {
 			w.queue(r)

@@ -55,7 +55,7 @@ func ParseTime(written string, now time.Time, zone *time.Location, ahead bool) (
 			continue
 		}
 		if ahead {
-			return WrittenTime{NextReading(now, t.Hour(), t.Minute(), t.Second(), zone), span}, nil
+			return WrittenTime{NextTimeOfDay(now, t.Hour(), t.Minute(), t.Second(), zone), span}, nil
 		}
 
 		y, m, d := now.In(zone).Date()
@@ -72,7 +72,7 @@ func wholeDay(at time.Time, zone *time.Location) WrittenTime {
 
 // localInstant is when a zone's clocks show what a clock in UTC shows at t.
 func localInstant(t time.Time, zone *time.Location) (time.Time, error) {
-	at, ok := Reading(t.Year(), t.Month(), t.Day(), t.Hour(), t.Minute(), t.Second(), zone)
+	at, ok := LocalToInstant(t.Year(), t.Month(), t.Day(), t.Hour(), t.Minute(), t.Second(), zone)
 	if !ok {
 		return at, fmt.Errorf("there is no %s in %s: its clocks skipped that date", t.Format(time.DateOnly), ZoneName(zone))
 	}

@@ -1,30 +1,30 @@
 package scheduler
 
-// head is an entry with its next instant, in Unix milliseconds. The instant stands beside
+// heapItem is an entry with its next instant, in Unix milliseconds. The instant stands beside
 // the pointer, so that comparing two does not touch the entries.
-type head struct {
+type heapItem struct {
 	at    int64
 	entry *entry
 }
 
-// heads are a heap with four children to a node: half as deep as one with two, and the
+// dueHeap are a heap with four children to a node: half as deep as one with two, and the
 // children lie side by side. Each entry knows its place.
-type heads []head
+type dueHeap []heapItem
 
 const fanOut = 4
 
-func (h *heads) push(x head) {
+func (h *dueHeap) push(x heapItem) {
 	*h = append(*h, x)
 	h.up(len(*h)-1, x)
 }
 
 // remove takes out what is at a place.
-func (h *heads) remove(i int) {
+func (h *dueHeap) remove(i int) {
 	old := *h
-	old[i].entry.place = -1
+	old[i].entry.index = -1
 	end := len(old) - 1
 	last := old[end]
-	old[end] = head{}
+	old[end] = heapItem{}
 	*h = old[:end]
 	if i < end {
 		h.fix(i, last)
@@ -32,7 +32,7 @@ func (h *heads) remove(i int) {
 }
 
 // fix puts x where it belongs, as close to a place that is free as that is.
-func (h heads) fix(i int, x head) {
+func (h dueHeap) fix(i int, x heapItem) {
 	if i > 0 && x.at < h[(i-1)/fanOut].at {
 		h.up(i, x)
 	} else {
@@ -40,12 +40,12 @@ func (h heads) fix(i int, x head) {
 	}
 }
 
-func (h heads) set(i int, x head) {
+func (h dueHeap) set(i int, x heapItem) {
 	h[i] = x
-	x.entry.place = int32(i)
+	x.entry.index = int32(i)
 }
 
-func (h heads) up(i int, x head) {
+func (h dueHeap) up(i int, x heapItem) {
 	for i > 0 {
 		parent := (i - 1) / fanOut
 		if h[parent].at <= x.at {
@@ -57,7 +57,7 @@ func (h heads) up(i int, x head) {
 	h.set(i, x)
 }
 
-func (h heads) down(i int, x head) {
+func (h dueHeap) down(i int, x heapItem) {
 	for {
 		first := fanOut*i + 1
 		if first >= len(h) {

@@ -84,7 +84,7 @@ type Clamped struct {
 // may move the wake behind the horizon again. An instant that has passed becomes now without
 // a reason, for the owner too: nothing was taken away.
 func (l Limits) Clamp(now time.Time, ask Ask, u Usage) Clamped {
-	if reason := l.rejects(ask, u); reason != "" {
+	if reason := l.rejection(ask, u); reason != "" {
 		return Clamped{Reasons: []string{reason}, Rejected: true}
 	}
 
@@ -120,8 +120,8 @@ func (l Limits) Clamp(now time.Time, ask Ask, u Usage) Clamped {
 	return c
 }
 
-// rejects is why a wish is rejected whatever its time is, "" when it is not.
-func (l Limits) rejects(ask Ask, u Usage) string {
+// rejection is why a wish is rejected whatever its time is, "" when it is not.
+func (l Limits) rejection(ask Ask, u Usage) string {
 	switch {
 	case ask.ByUser:
 		return ""
@@ -189,9 +189,9 @@ func Warning(reason string, l Limits, c Clamped) string {
 	case ReasonChain:
 		return fmt.Sprintf("Not planned: this agent woke itself %s in a row; something else has to start it before it may plan a wake again.", times(l.MaxChain))
 	case ReasonMinInterval:
-		return moved("A wake must be at least %s from now", length(l.MinInterval))
+		return moved("A wake must be at least %s from now", formatDuration(l.MinInterval))
 	case ReasonHorizon:
-		return moved("A wake can be at most %s from now", length(l.Horizon))
+		return moved("A wake can be at most %s from now", formatDuration(l.Horizon))
 	case ReasonQuiet:
 		return moved("This agent does not wake itself in its quiet hours, %s", l.Quiet)
 	case ReasonDay:
