@@ -7,7 +7,7 @@ import (
 )
 
 // However entries come, go and move, the first is the earliest and each knows its place.
-func TestHeads(t *testing.T) {
+func TestHeap(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var h dueHeap
 		var out []*entry // that are not in the heap

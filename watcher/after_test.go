@@ -253,7 +253,7 @@ func TestAfterOfAChangedOrMissingFile(t *testing.T) {
 }
 
 // A rename that catches a file that came meanwhile puts it back.
-func TestMovePutsBackAnother(t *testing.T) {
+func TestMoveRestoresAnotherFile(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	path := d.write("inbox/a.csv", "1")
@@ -433,7 +433,7 @@ func (d *desk) link(to, name string) {
 }
 
 // Nor is a file outside taken because a folder became a link to it while its files settled.
-func TestIntakeStaysInTheFolder(t *testing.T) {
+func TestHashingStaysInTheFolder(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	d.set(After{})
@@ -453,7 +453,7 @@ func TestIntakeStaysInTheFolder(t *testing.T) {
 }
 
 // A file that comes to the place of one that is about to be deleted stays.
-func TestDiscardSparesAnother(t *testing.T) {
+func TestDeleteSparesAnotherFile(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	file := d.spot(d.write("inbox/a.csv", "1"))

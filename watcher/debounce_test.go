@@ -23,7 +23,7 @@ func look(size int64, modified time.Duration) stamp {
 	return stamp{device: 1, inode: 2, size: size, modified: noon.Add(modified).UnixNano(), changed: noon.Add(modified).UnixNano()}
 }
 
-func TestSettlerWaitsForTheWindow(t *testing.T) {
+func TestDebouncerWaitsForTheWindow(t *testing.T) {
 	s := newDebouncer(time.Second)
 	s.observe("a", noon, look(1, 0), hintArrived)
 	if got := s.paths(999 * time.Millisecond); got != nil {
@@ -40,7 +40,7 @@ func TestSettlerWaitsForTheWindow(t *testing.T) {
 }
 
 // OSA-91: each change begins the window anew, whether an event told of it or the look at its end.
-func TestSettlerWaitsForAFileThatGrows(t *testing.T) {
+func TestDebouncerWaitsForAFileThatGrows(t *testing.T) {
 	s := newDebouncer(time.Second)
 	for i := range 100 {
 		at := time.Duration(i) * 900 * time.Millisecond
@@ -61,7 +61,7 @@ func TestSettlerWaitsForAFileThatGrows(t *testing.T) {
 }
 
 // An event that changes nothing (a chmod, a second look) does not put the deadline off.
-func TestSettlerIgnoresWhatChangesNothing(t *testing.T) {
+func TestDebouncerIgnoresWhatChangesNothing(t *testing.T) {
 	s := newDebouncer(time.Second)
 	s.observe("a", noon, look(1, 0), hintChanged)
 	s.observe("a", noon.Add(900*time.Millisecond), look(1, 0), hintChanged)
@@ -72,7 +72,7 @@ func TestSettlerIgnoresWhatChangesNothing(t *testing.T) {
 
 // A file that was complete before it was renamed into the folder needs one recheck only;
 // one that is being written does not pass for such a file, nor one that a scan found.
-func TestSettlerRename(t *testing.T) {
+func TestDebouncerRename(t *testing.T) {
 	old := look(5, -time.Hour)
 	old.changed = noon.UnixNano() // the rename
 	fresh := look(5, 0)
@@ -104,7 +104,7 @@ func TestSettlerRename(t *testing.T) {
 }
 
 // What settles at the same instant is taken in the order in which it came.
-func TestSettlerOrder(t *testing.T) {
+func TestDebouncerOrder(t *testing.T) {
 	s := newDebouncer(time.Second)
 	var want []string
 	for i := range 1000 {
@@ -122,7 +122,7 @@ func TestSettlerOrder(t *testing.T) {
 
 // Whatever happens to the files, none is ready before it has looked the same for a whole
 // window, and each is ready once it has.
-func TestSettlerProperty(t *testing.T) {
+func TestDebouncerProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := newDebouncer(time.Second)
 		now := noon

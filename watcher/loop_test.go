@@ -24,7 +24,7 @@ func (d *desk) looped() *folder {
 }
 
 // What went while it was looked at makes no run: the folder may never have looked like this.
-func TestTornLookDecidesNothing(t *testing.T) {
+func TestTornScanDecidesNothing(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	f := d.looped()
@@ -95,7 +95,7 @@ func TestStoppedFolderWritesNothing(t *testing.T) {
 }
 
 // That a folder went is heard of late: by then another of its name is there, and armed.
-func TestFolderReplacedUnheard(t *testing.T) {
+func TestFolderReplacedWithoutAnEvent(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	d.must(d.w.Set(t.Context(), []Watch{{Job: "in", Agent: "a", Path: d.path("inbox"), Recursive: true, Settle: time.Millisecond}}))

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-func TestTakes(t *testing.T) {
+func TestSelects(t *testing.T) {
 	for _, c := range []struct {
 		include, exclude string
 		yes, no          string
@@ -49,7 +49,7 @@ func TestPrunes(t *testing.T) {
 }
 
 // What cannot work is refused by a sentence that names the job and what to do.
-func TestPrepared(t *testing.T) {
+func TestValidated(t *testing.T) {
 	dir := t.TempDir()
 	good := Watch{Job: "in", Path: dir}
 	for want, change := range map[string]func(*Watch){

@@ -94,7 +94,7 @@ func TestMemoryOfManyFiles(t *testing.T) {
 }
 
 // What cannot be read is an error, and not another folder.
-func TestRememberRefuses(t *testing.T) {
+func TestDecodeMemoryRefuses(t *testing.T) {
 	all := many(100)
 	text, err := (&memory{last: all, base: all}).encode()
 	if err != nil {
@@ -109,7 +109,7 @@ func TestRememberRefuses(t *testing.T) {
 }
 
 // A folder that cannot be read is taken for what it was.
-func TestCarry(t *testing.T) {
+func TestKeepUnreadable(t *testing.T) {
 	known := tree{{path: "a"}, {path: "s/b", size: 1}, {path: "s/t/c", size: 2}, {path: "x/d", size: 3}}
 	got := keepUnreadable("/in", tree{{path: "a"}, {path: "s/new"}}, known, map[string]error{filepath.FromSlash("/in/s/t"): errors.New("no")})
 	if want := (tree{{path: "a"}, {path: "s/new"}, {path: "s/t/c", size: 2}}); !slices.Equal(got, want) {

@@ -10,7 +10,7 @@ import (
 	"rouse/scheduler/schedule"
 )
 
-func TestReading(t *testing.T) {
+func TestLocalToInstant(t *testing.T) {
 	for name, c := range map[string]struct {
 		zone, date           string
 		hour, minute, second int
@@ -41,7 +41,7 @@ func TestReading(t *testing.T) {
 	}
 }
 
-func TestNextReading(t *testing.T) {
+func TestNextTimeOfDay(t *testing.T) {
 	for name, c := range map[string]struct {
 		zone, after  string
 		hour, minute int
