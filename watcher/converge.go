@@ -12,69 +12,72 @@ import (
 )
 
 const (
-	maxRounds        = 5               // runs of a folder that does not come to rest (OSA-93)
-	defaultRunSettle = 2 * time.Second // from the end of a run to the next look (OSA-90)
+	maxRounds        = 5               // runs of a folder that keeps changing (OSA-93)
+	defaultRunSettle = 2 * time.Second // from the end of a run to the next scan (OSA-90)
 )
 
-// convergence is where a folder that converges stands (OSA-91, OSA-93).
+// convergence is the state of a folder in mode converge (OSA-91, OSA-93).
 //
-//	  ┌────────────────────── the same as known ───────────────────────┐
+//	  ┌─────────────────── fingerprint as recorded ────────────────────┐
 //	  ▼                                                                │
-//	idle ─ change ─► debouncing ─ nothing moves ─► fingerprint ────────┤
-//	                                                    ▲              │ different: known now,
-//	                                                    │              ▼ and one run of it
+//	idle ─ change ─► debouncing ─ no more changes ► fingerprint ───────┤
+//	                                                    ▲              │ different: record it
+//	                                                    │              ▼ and queue one run
 //	                   settling ─ two seconds are over ─┘          processing
 //	                       ▲                                           │
 //	                       └─────────────── the run is over ───────────┘
 //
-// All of it is in the ledger: what is known is written with the run, so that a watcher which
-// was stopped between any two of these steps goes on at the next. After a run that was not
-// done the loop ends; what that run was told of is told again to the next.
+// All of it is in the ledger: the recorded tree is written in the transaction of the run, so
+// a watcher that was stopped between any two of these steps goes on at the next. After a
+// failed run the loop ends; the next run is told about the same changes again.
 type convergence struct {
-	loaded        bool              // st is what the ledger holds
-	root          string            // of which it is
+	loaded        bool              // state is what the ledger holds
+	root          string            // the resolved folder that state is about
 	state         ledger.WatchState // without its tree
 	idlePrint     string            // the fingerprint at which there is nothing to do
-	shapeChanged  bool              // the watch looks at other files than when it last did
+	shapeChanged  bool              // the watch selects other files than when state was written
 	phase         State
 	since         time.Time // when this phase began
-	checkAt       time.Time // when to look at the folder; zero: when something happens
+	checkAt       time.Time // when to scan the folder; zero: wait for an event or the end of a run
 	outcome       domain.Outcome
-	runPredates   bool   // the run had ended before this watcher began: what is different may be anybody's
-	previousPrint string // the fingerprint at the last look, where looks are all there is
+	runPredates   bool   // the run ended before this watcher started: anybody may have made the changes
+	previousPrint string // the fingerprint at the last scan of a polled folder
 }
 
+// failed says that the last run is over and did not do its work.
 func (l *convergence) failed() bool { return l.outcome != "" && !l.outcome.Done() }
 
-// setPhase goes to another phase.
+// setPhase enters a phase and says when to scan next.
 func (f *folder) setPhase(phase State, at time.Time) {
 	f.conv.phase, f.conv.since, f.conv.checkAt = phase, time.Now(), at
 	f.publishPhase()
 }
 
-// publishPhase lets others see the phase.
+// publishPhase copies the phase to where Status reads it, under the lock.
 func (f *folder) publishPhase() {
 	f.mu.Lock()
 	f.phase, f.status.Round = f.conv.phase, f.conv.state.Round
 	f.mu.Unlock()
 }
 
-// converge goes on with the loop as far as it can now.
+// converge advances the state machine as far as it can go now.
 func (f *folder) converge(ctx context.Context) {
 	l := &f.conv
-	if said, news := f.nextRunStatus(); news && l.loaded && said.run == l.state.Run {
+
+	// A status may still be about the run before the current one, and is ignored then.
+	if st, news := f.nextRunStatus(); news && l.loaded && st.run == l.state.Run {
 		switch {
-		case said.outcome == "" && l.phase != StateProcessing: // somebody has it tried again
+		case st.outcome == "" && l.phase != StateProcessing: // somebody retried it
 			f.setPhase(StateProcessing, time.Time{})
-		case said.outcome != "" && l.phase == StateProcessing:
-			l.outcome = said.outcome
+		case st.outcome != "" && l.phase == StateProcessing:
+			l.outcome = st.outcome
 			f.setPhase(StateSettling, time.Now().Add(f.w.runSettle))
 		}
 	}
 
-	for _, ask := range f.drainTriggers() {
+	for _, request := range f.drainTriggers() {
 		accepted, err := f.trigger(ctx)
-		ask <- triggerResult{accepted, err}
+		request <- triggerResult{accepted, err} // its capacity is 1, so nobody has to be listening
 	}
 
 	if at := f.convergeDue(); !at.IsZero() && !time.Now().Before(at) {
@@ -82,16 +85,17 @@ func (f *folder) converge(ctx context.Context) {
 	}
 }
 
-// convergeDue is when the loop wants to look at the folder; zero when it waits for something else.
+// convergeDue is when the folder has to be scanned next; zero when it waits for something else.
 func (f *folder) convergeDue() time.Time {
+	// A missing folder waits for an event of its return, not for a time.
 	if f.root == "" {
 		return time.Time{}
 	}
 	return f.conv.checkAt
 }
 
-// noteChange notes that something happened in the folder. While its run is on, and until what that
-// did has settled, it may have been the run; the fingerprint tells.
+// noteChange restarts the debounce window. During a run, and until its effects have settled,
+// the change may be the run's own and is left to the fingerprint.
 func (f *folder) noteChange() {
 	now := time.Now()
 	switch f.conv.phase {
@@ -105,18 +109,18 @@ func (f *folder) noteChange() {
 	}
 }
 
-// evaluate decides what a look at the folder means, and says how many files are different
-// from what is known.
+// evaluate acts on a scan and says how many files differ from the recorded tree.
 func (f *folder) evaluate(ctx context.Context, walk *walk) int {
 	n, err := f.decide(ctx, walk)
 	if err != nil && ctx.Err() == nil {
 		f.w.log.Error("what a folder has become could not be recorded; it is tried again", "job", f.Job, "path", f.Path, "error", err)
-		f.conv.loaded = false // it may have been recorded all the same
+		f.conv.loaded = false // the write may have gone through all the same
 		f.conv.checkAt = time.Now().Add(time.Second)
 	}
 	return n
 }
 
+// decide compares a scan with the recorded tree and takes the next step of the state machine.
 func (f *folder) decide(ctx context.Context, walk *walk) (int, error) {
 	l, now := &f.conv, time.Now()
 	if !l.loaded || l.root != f.root {
@@ -129,6 +133,8 @@ func (f *folder) decide(ctx context.Context, walk *walk) (int, error) {
 		return 0, nil
 	}
 
+	// A torn scan mixes two states of the folder. After MaxWait it has to do: a folder that
+	// never rests would otherwise never get its run.
 	cur := newTree(f.root, walk.files)
 	if walk.torn && f.stillChanging(now, now) {
 		return 0, nil
@@ -137,6 +143,7 @@ func (f *folder) decide(ctx context.Context, walk *walk) (int, error) {
 		return 0, f.recordBaseline(ctx, cur)
 	}
 
+	// Most scans end here, without reading the recorded tree from the ledger.
 	stopped := l.phase == StateSettling && l.failed()
 	print := cur.fingerprint()
 	if print == l.idlePrint && !stopped && !l.shapeChanged && len(walk.unreadable) == 0 {
@@ -152,22 +159,36 @@ func (f *folder) decide(ctx context.Context, walk *walk) (int, error) {
 		cur = keepUnreadable(f.root, cur, mem.last, walk.unreadable)
 		print = cur.fingerprint()
 	}
+
+	// Asked again: loadMemory fits the recorded tree to a changed watch, and unreadable files
+	// count as unchanged.
 	if print == l.idlePrint && !stopped {
 		return 0, f.converged(ctx)
 	}
 
+	return f.decideChanged(ctx, walk, mem, cur, print, stopped)
+}
+
+// decideChanged is decide for a folder that differs from the recorded tree, or (stopped)
+// whose run has failed and settled.
+func (f *folder) decideChanged(ctx context.Context, walk *walk, mem memory, cur tree, print string, stopped bool) (int, error) {
+	l, now := &f.conv, time.Now()
+
+	// What a failed run was told about is still to do, so the next one hears of it as well.
 	base := mem.last
 	if l.failed() {
 		base = mem.base
 	}
 
+	// Of a run that failed while no watcher was there, changes may have been made by somebody
+	// else since: those deserve a run.
 	changes, n, last := changesBetween(base, cur)
 	if stopped && (!l.runPredates || print == l.state.Print) {
 		return 0, f.giveUp(ctx, mem, print, n)
 	}
 
 	switch {
-	case n == 0: // as it was before a run that was not done
+	case n == 0: // back to what it was before the failed run
 		return 0, f.becomeIdle(ctx, memory{last: cur, base: cur}, print)
 	case f.stillChanging(now, latest(time.Unix(0, last), f.lastRemoval(changes))) || f.unconfirmed(now, print, walk):
 		return n, nil
@@ -179,11 +200,12 @@ func (f *folder) decide(ctx context.Context, walk *walk) (int, error) {
 		return n, err
 	}
 
-	_, err = f.dispatch(ctx, cur, base, changes)
+	_, err := f.dispatch(ctx, cur, base, changes)
 	return n, err
 }
 
-// retried says whether somebody has the last run done once more; then that is awaited.
+// retried says whether somebody retried the last run; the folder waits for its end then. The
+// ledger may know of it before the watcher was notified.
 func (f *folder) retried(ctx context.Context) (bool, error) {
 	if f.conv.state.Run == 0 {
 		return false, nil
@@ -199,24 +221,25 @@ func (f *folder) retried(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// stillChanging puts a decision off while files change: since the last change a settle window must
-// have passed, unless there has been none for long enough.
+// stillChanging postpones a decision until a settle window has passed since the last change,
+// but not beyond MaxWait.
 func (f *folder) stillChanging(now, last time.Time) bool {
+	// A time in the future says nothing about when the change happened, and is not waited for.
 	if until := last.Add(f.Settle); !last.After(now) && now.Before(until) {
 		return f.postpone(now, until)
 	}
 	return false
 }
 
-// unconfirmed puts a decision off where the clock of the file system may be another: then the folder
-// must look the same twice.
+// unconfirmed postpones a decision about a polled folder until two scans agree: on a network
+// file system another machine's clock sets the times, so they do not tell how old a change is.
 func (f *folder) unconfirmed(now time.Time, print string, walk *walk) bool {
 	same := print == f.conv.previousPrint
 	f.conv.previousPrint = print
 	return walk.degraded != "" && !same && f.postpone(now, now.Add(f.Settle))
 }
 
-// postpone looks again later, unless the folder has been waited for long enough.
+// postpone schedules another scan, unless the folder has been waited for long enough.
 func (f *folder) postpone(now, until time.Time) bool {
 	l := &f.conv
 	if l.phase == StateIdle {
@@ -235,7 +258,8 @@ func (f *folder) postpone(now, until time.Time) bool {
 	return true
 }
 
-// lastRemoval is when a file was last removed, as far as the folders tell that held them.
+// lastRemoval is when a file was last removed. A removed file has no time any more, but the
+// nearest folder above it that still exists was changed by the removal.
 func (f *folder) lastRemoval(changes *ledger.Changes) time.Time {
 	var last time.Time
 	seen := map[string]bool{}
@@ -252,7 +276,8 @@ func (f *folder) lastRemoval(changes *ledger.Changes) time.Time {
 	return last
 }
 
-// keepUnreadable takes what cannot be read for what it was.
+// keepUnreadable adds to a tree what was recorded of files that cannot be read now, so that
+// they count as unchanged and not as removed.
 func keepUnreadable(root string, cur, known tree, unreadable map[string]error) tree {
 	var files []sighting
 	for _, l := range known {
@@ -272,109 +297,13 @@ func keepUnreadable(root string, cur, known tree, unreadable map[string]error) t
 	return newTree(root, files)
 }
 
-// loadState reads from the ledger where the loop stood.
-func (f *folder) loadState(ctx context.Context) error {
-	st, _, err := f.w.ledger.WatchState(ctx, f.Job)
-	if err != nil {
-		return err
-	}
-
-	l := convergence{loaded: true, root: f.root, phase: StateIdle, idlePrint: st.Print}
-	if st.Print != "" {
-		mem, err := decodeMemory(st.Tree)
-		if err != nil || mem.Shape.Root != f.root {
-			f.w.log.Info("a folder is looked at anew: what is known is of another", "job", f.Job, "path", f.Path, "error", err)
-			st.Print, st.Round = "", 0
-		} else if l.shapeChanged = !mem.Shape.equal(f.shape()); mem.Left != "" {
-			l.idlePrint = mem.Left
-		}
-	}
-
-	st.Tree = ""
-	l.state = st
-	if st.Print == "" {
-		l.idlePrint = tree(nil).fingerprint()
-	} else if st.Run != 0 {
-		if l.outcome, err = f.w.outcomeOf(ctx, st.Run); err != nil {
-			return err
-		}
-		if !l.failed() {
-			l.idlePrint = st.Print
-		}
-	}
-
-	f.conv = l
-	switch {
-	case st.Print == "" || st.Run == 0:
-	case l.outcome == "":
-		f.setPhase(StateProcessing, time.Time{})
-	case st.Round > 0:
-		f.conv.runPredates = true
-		f.setPhase(StateSettling, time.Now().Add(f.w.runSettle))
-	}
-
-	f.followRun()
-	f.publishPhase()
-	return nil
-}
-
-// loadMemory is what the folder looked like, for the watch as it is now.
-func (f *folder) loadMemory(ctx context.Context, cur tree) (memory, error) {
-	if f.conv.state.Print == "" {
-		return memory{}, nil
-	}
-
-	st, _, err := f.w.ledger.WatchState(ctx, f.Job)
-	if err != nil {
-		return memory{}, err
-	}
-
-	mem, err := decodeMemory(st.Tree)
-	if err != nil || !f.conv.shapeChanged {
-		return mem, err
-	}
-
-	mem.refit(f, cur)
-	f.conv.state.Print = mem.last.fingerprint()
-	f.conv.idlePrint = f.conv.state.Print
-	f.conv.shapeChanged = false
-
-	return mem, f.saveMemory(ctx, mem, f.conv.state)
-}
-
-// saveMemory lets the ledger remember a folder.
-func (f *folder) saveMemory(ctx context.Context, mem memory, st ledger.WatchState) error {
-	mem.Shape = f.shape()
-	text, err := mem.encode()
-	if err != nil {
-		return err
-	}
-
-	if st.Since.IsZero() {
-		st.Since = time.Now()
-	}
-
-	st.Tree = text
-	return f.writeUnlessStopped(func() error { return f.w.ledger.SaveWatch(ctx, st) })
-}
-
-// writeUnlessStopped writes unless the folder has been stopped, after which another may have its state.
-func (f *folder) writeUnlessStopped(do func() error) error {
-	f.writing.Lock()
-	defer f.writing.Unlock()
-	if f.stopped {
-		return context.Canceled
-	}
-	return do()
-}
-
-// becomeIdle takes the folder for known as it is now, and comes to rest.
+// becomeIdle records the folder as it is now, and waits for the next change.
 func (f *folder) becomeIdle(ctx context.Context, mem memory, print string) error {
 	l := &f.conv
 	st := l.state
 	st.Print, st.Round = print, 0
 	if mem.Left != "" {
-		st.Print = l.state.Print // what the run that was not done was told of is still to do
+		st.Print = l.state.Print // what the failed run was told about is still to do
 	}
 
 	if st.Since.IsZero() {
@@ -390,7 +319,7 @@ func (f *folder) becomeIdle(ctx context.Context, mem memory, print string) error
 	return nil
 }
 
-// recordBaseline is the first look at a folder: what is there begins nothing (OSA-92).
+// recordBaseline is for the first scan of a folder: what is there starts no run (OSA-92).
 func (f *folder) recordBaseline(ctx context.Context, cur tree) error {
 	if err := f.becomeIdle(ctx, memory{last: cur, base: cur}, cur.fingerprint()); err != nil {
 		return err
@@ -418,10 +347,12 @@ func (f *folder) startMissing(ctx context.Context) {
 	}
 }
 
-// converged ends the loop: the folder is as it is known.
+// converged ends the loop: the folder is as recorded.
 func (f *folder) converged(ctx context.Context) error {
 	l := &f.conv
 	done, run := l.state.Round, l.state.Run
+
+	// Nothing ran since the last rest, so there is nothing to record either.
 	if done == 0 {
 		f.setPhase(StateIdle, time.Time{})
 		return nil
@@ -439,20 +370,20 @@ func (f *folder) converged(ctx context.Context) error {
 	return nil
 }
 
-// adopt ends a loop that does not come to rest by itself.
+// adopt ends a loop that does not converge: the folder is recorded as it is.
 func (f *folder) adopt(ctx context.Context, cur tree, print string, changes *ledger.Changes, n int) error {
 	run := f.conv.state.Run
 	if err := f.becomeIdle(ctx, memory{last: cur, base: cur}, print); err != nil {
 		return err
 	}
 
-	f.w.log.Warn("a folder still changes after its runs; it is taken as it is", "job", f.Job, "path", f.Path, "runs", maxRounds, "files", n)
+	f.w.log.Warn("a folder still changes after its runs; it is accepted as it is", "job", f.Job, "path", f.Path, "runs", maxRounds, "files", n)
 	f.event(ctx, "watch.adopted", run, map[string]any{"path": f.Path, "runs": maxRounds, "files": n, "changes": changes,
-		"reason": fmt.Sprintf("after %d runs the folder still changed; it is taken as it is", maxRounds)})
+		"reason": fmt.Sprintf("after %d runs the folder still changed; it is accepted as it is", maxRounds)})
 	return nil
 }
 
-// giveUp ends a loop whose run was not done: it is tried again with the next change, or by hand.
+// giveUp ends a loop whose run has failed: the next change, or its owner, starts another.
 func (f *folder) giveUp(ctx context.Context, mem memory, print string, n int) error {
 	run, outcome := f.conv.state.Run, f.conv.outcome
 	mem.Left = print
@@ -461,12 +392,11 @@ func (f *folder) giveUp(ctx context.Context, mem memory, print string, n int) er
 	}
 
 	f.event(ctx, "watch.stopped", run, map[string]any{"path": f.Path, "run": run, "outcome": outcome, "files": n,
-		"reason": "the run was not done; the folder waits for its next change, whose run is told of these too"})
+		"reason": "the run failed; the folder waits for its next change, whose run is told about these changes too"})
 	return nil
 }
 
-// dispatch queues a run of the folder. What the folder looks like is known from then on; it
-// and the run are one transaction.
+// dispatch queues a run of the folder. The tree and the run are recorded in one transaction.
 func (f *folder) dispatch(ctx context.Context, cur, base tree, changes *ledger.Changes) (ledger.Accepted, error) {
 	l := &f.conv
 	mem := memory{Shape: f.shape(), last: cur, base: base}
@@ -477,7 +407,7 @@ func (f *folder) dispatch(ctx context.Context, cur, base tree, changes *ledger.C
 
 	st := ledger.WatchState{Job: f.Job, Since: l.state.Since, Print: cur.fingerprint(), Tree: text, Round: l.state.Round + 1}
 	if l.failed() {
-		st.Round = 1
+		st.Round = 1 // a failed run has ended its loop
 	}
 
 	if st.Since.IsZero() {
@@ -487,7 +417,8 @@ func (f *folder) dispatch(ctx context.Context, cur, base tree, changes *ledger.C
 	var accepted []ledger.Accepted
 	err = f.writeUnlessStopped(func() (err error) {
 		accepted, err = f.w.ledger.Enqueue(ctx, ledger.Request{
-			// After each run there is one next.
+			// The run before identifies its successor: a write that is repeated because its
+			// answer was lost queues nothing twice.
 			Key: fmt.Sprintf("folder/%s/%d/%d", f.Job, st.Since.UnixMilli(), l.state.Run),
 			Job: f.Job, Agent: f.Agent, Trigger: domain.TriggerWatch, Watch: &st,
 			Detail: ledger.Detail{Folder: f.root, Changes: changes, Round: st.Round},
@@ -498,7 +429,7 @@ func (f *folder) dispatch(ctx context.Context, cur, base tree, changes *ledger.C
 		return ledger.Accepted{}, err
 	}
 	if !accepted[0].New {
-		return accepted[0], f.loadState(ctx) // it was recorded, and nobody could say so
+		return accepted[0], f.loadState(ctx) // recorded by an earlier try whose answer was lost
 	}
 
 	st.Run, st.Tree = accepted[0].Run, ""
