@@ -13,12 +13,13 @@ import (
 )
 
 const (
-	movers    = 8  // files that are moved at the same time
-	maxProbes = 32 // files that are tried again while moving fails
+	movers    = 8  // files that are moved concurrently
+	maxProbes = 32 // files that one scan retries while moving fails
 )
 
-// applyAfterActions carries out what is due to the files of runs that have finished.
+// applyAfterActions moves, deletes or leaves the files of runs that have finished.
 func (w *Watcher) applyAfterActions(ctx context.Context) error {
+	// Before the first Set no watch is known, and each file would be left for good.
 	w.mu.Lock()
 	known := w.folders != nil
 	w.mu.Unlock()
@@ -39,7 +40,8 @@ func (w *Watcher) applyAfterActions(ctx context.Context) error {
 	return nil
 }
 
-// applyConcurrently lets the ledger commit what becomes of several files together.
+// applyConcurrently works on several files at a time, so that the ledger commits their results
+// together.
 func (w *Watcher) applyConcurrently(ctx context.Context, due []ledger.ClaimStatus) error {
 	errs := make([]error, min(movers, len(due)))
 	var group sync.WaitGroup
@@ -55,7 +57,8 @@ func (w *Watcher) applyConcurrently(ctx context.Context, due []ledger.ClaimStatu
 	return errors.Join(errs...)
 }
 
-// applyAfterAction may be called again after a crash between the deed and its record.
+// applyAfterAction deals with one file. It may be called again for the same one, after a crash
+// between the move and its record.
 func (w *Watcher) applyAfterAction(ctx context.Context, c ledger.ClaimStatus) error {
 	w.mu.Lock()
 	f := w.folders[c.Job]
@@ -70,7 +73,7 @@ func (w *Watcher) applyAfterAction(ctx context.Context, c ledger.ClaimStatus) er
 		return err
 	}
 	if ended, err := w.ledger.EndAfter(ctx, c, state, dest, note); err != nil || !ended {
-		return err // tried again meanwhile, its run has had another outcome, or will have
+		return err // not ended: the run was retried meanwhile, so another outcome decides
 	}
 
 	why := ""
@@ -85,7 +88,7 @@ func (w *Watcher) applyAfterAction(ctx context.Context, c ledger.ClaimStatus) er
 
 const changedSince = "the file has changed since its run; it stays, as a new one"
 
-// moveOrDelete does to a file what its watch says, and says what became of it.
+// moveOrDelete does what the watch wants for a file, and says what became of it.
 func (w *Watcher) moveOrDelete(ctx context.Context, watch *Watch, c ledger.ClaimStatus) (state, dest, note string) {
 	after := watch.OnFailure
 	if c.Outcome.Done() {
@@ -99,9 +102,11 @@ func (w *Watcher) moveOrDelete(ctx context.Context, watch *Watch, c ledger.Claim
 	defer g.close()
 
 	if after.Action == "" || after.Action == actionLeave || !g.contains(filepath.FromSlash(c.Path)) {
-		return ledger.AfterLeft, "", "" // a file that was offered from elsewhere stays there
+		return ledger.AfterLeft, "", "" // a file that its owner named, from another folder, stays there
 	}
 
+	// A file that is gone has been dealt with: by somebody else, or by a delete that a crash
+	// kept from being recorded.
 	file, st, err := w.locate(ctx, g, c)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -123,7 +128,8 @@ func (w *Watcher) moveOrDelete(ctx context.Context, watch *Watch, c ledger.Claim
 	return ledger.AfterDone, dest, ""
 }
 
-// deletingName is the name that a file has while it is deleted.
+// deletingName is the name that a file has while it is deleted. It is hidden, so that no scan
+// takes the file for a new one.
 func deletingName(c ledger.ClaimStatus) string { return fmt.Sprintf(".deleting-%d", c.ID) }
 
 func (w *Watcher) moveTo(ctx context.Context, g *allowedRoots, file fileHandle, st stamp, to, name string) (string, error) {
@@ -137,8 +143,9 @@ func (w *Watcher) moveTo(ctx context.Context, g *allowedRoots, file fileHandle, 
 	return w.move(ctx, file, st, dir, name)
 }
 
-// locate is where the bytes of a claim are: at its path or, when its run was tried before, where
-// that try had it put. errChanged when there are others at its path, and they are nowhere.
+// locate finds the content of a claim: at its path or, when its run was retried, where the
+// action after the earlier try put it. The error is errChanged when there is other content at
+// the path, and the claimed one is nowhere.
 func (w *Watcher) locate(ctx context.Context, g *allowedRoots, c ledger.ClaimStatus) (fileHandle, stamp, error) {
 	path := filepath.FromSlash(c.Path)
 	missing := fs.ErrNotExist
@@ -162,6 +169,7 @@ func (w *Watcher) locate(ctx context.Context, g *allowedRoots, c ledger.ClaimSta
 		}
 	}
 
+	// A crash between a move and its record leaves no destination in the claim.
 	for _, after := range []After{g.watch.OnFailure, g.watch.OnSuccess} {
 		if after.Action == actionMove && c.Dest == "" {
 			if file, st, err := w.findUnrecordedMove(ctx, g, after.Dir, c); err == nil {
@@ -173,12 +181,14 @@ func (w *Watcher) locate(ctx context.Context, g *allowedRoots, c ledger.ClaimSta
 	return fileHandle{}, stamp{}, missing
 }
 
-// isNotExist says whether an error is that there is no such file, or no folder for it.
+// isNotExist says whether a file is not there. With ENOTDIR a file took the place of a folder
+// above it.
 func isNotExist(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
 }
 
-// stampOfClaimed is what the file looks like that was claimed; errChanged when it is another.
+// stampOfClaimed is the stamp of a file that still has the claimed content; errChanged when it
+// has another.
 func (w *Watcher) stampOfClaimed(ctx context.Context, file fileHandle, c ledger.ClaimStatus) (stamp, error) {
 	info, err := file.lstat()
 	if err != nil {
@@ -187,7 +197,7 @@ func (w *Watcher) stampOfClaimed(ctx context.Context, file fileHandle, c ledger.
 
 	st := stampOf(info)
 	if st.size != c.Size {
-		return st, errChanged
+		return st, errChanged // without reading it
 	}
 
 	hash, err := w.hashes.of(ctx, file, st)
@@ -198,13 +208,14 @@ func (w *Watcher) stampOfClaimed(ctx context.Context, file fileHandle, c ledger.
 	return st, err
 }
 
-// findUnrecordedMove looks for a file where a move would have put it that nobody could record.
+// findUnrecordedMove looks for a file where a move would have put it whose record was lost.
 func (w *Watcher) findUnrecordedMove(ctx context.Context, g *allowedRoots, dir string, c ledger.ClaimStatus) (fileHandle, stamp, error) {
 	root, err := g.openDir(dir, false)
 	if err != nil {
 		return fileHandle{}, stamp{}, err
 	}
 
+	// The first free name ends the search: the move would have used it.
 	for i := range 100 {
 		file := fileHandle{root, numbered(filepath.Base(filepath.FromSlash(c.Path)), i)}
 		st, err := w.stampOfClaimed(ctx, file, c)
@@ -216,8 +227,8 @@ func (w *Watcher) findUnrecordedMove(ctx context.Context, g *allowedRoots, dir s
 	return fileHandle{}, stamp{}, fs.ErrNotExist
 }
 
-// noteAfterAction remembers a file that could not be moved away, and why, for its owner and for the next
-// scan. One that could be (why is "") shows that the others are worth another try at once.
+// noteAfterAction remembers why a file could not be moved, for its owner and for the next scan.
+// A success (why is "") shows that the others are worth another try at once.
 func (f *folder) noteAfterAction(path, why string) {
 	f.mu.Lock()
 	f.moveFailing = why != ""
@@ -236,8 +247,8 @@ func (f *folder) noteAfterAction(path, why string) {
 	}
 }
 
-// nextRetries are files that a scan looks at although it knows them: all of them or, while
-// moving fails, a few.
+// nextRetries are known files that a scan has to look at again: all whose move has failed or,
+// while moving fails, a few.
 func (f *folder) nextRetries() map[string]bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -248,6 +259,7 @@ func (f *folder) nextRetries() map[string]bool {
 		return out
 	}
 
+	// A full disk must not make each scan hash and move thousands of files in vain.
 	out := map[string]bool{}
 	for path := range f.toRetry {
 		if len(out) == maxProbes {
@@ -260,7 +272,7 @@ func (f *folder) nextRetries() map[string]bool {
 	return out
 }
 
-// forgetVanished forgets that files could not be moved which a scan does not find any more.
+// forgetVanished drops the move errors of files that a scan did not find any more.
 func (f *folder) forgetVanished(retried map[string]bool, walk *walk) {
 	if len(retried) == 0 {
 		return

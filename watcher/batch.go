@@ -12,13 +12,13 @@ import (
 	"rouse/internal/domain"
 )
 
-// batch holds the files that are ready and wait for the others of their run. It is memory
-// only: what is lost with it is found again by a scan, which knows it by its missing claim.
+// batch holds the files that are ready and wait for the others of their run. It is in memory
+// alone: after a crash a scan finds them again, because they have no claim.
 type batch struct {
 	files map[string]*readyFile
 	since time.Time // when the first of them was ready
 	count uint64
-	retry time.Time // the ledger did not take them; not before this
+	retry time.Time // the ledger could not record them; not before this
 }
 
 type readyFile struct {
@@ -31,7 +31,7 @@ type readyFile struct {
 
 func newBatch() *batch { return &batch{files: map[string]*readyFile{}} }
 
-// add adds a file, or takes it for what it has become.
+// add adds a file, or replaces what it looked like before.
 func (b *batch) add(c candidate, now time.Time) {
 	if len(b.files) == 0 {
 		b.since = now
@@ -66,7 +66,8 @@ func (f *folder) batchDue() time.Time {
 	return latest(f.partialBatchDue(), f.batch.retry)
 }
 
-// partialBatchDue is when files go that are fewer than a run may have.
+// partialBatchDue is when files become a run that are fewer than it may have: the folder is
+// quiet, or the first has waited for MaxWait.
 func (f *folder) partialBatchDue() time.Time {
 	enough := f.batch.since.Add(f.MaxWait)
 	if quiet := f.debouncer.lastChange.Add(f.Settle); f.debouncer.len() == 0 && len(f.hashing) == 0 && quiet.Before(enough) {
@@ -82,8 +83,8 @@ func latest(a, b time.Time) time.Time {
 	return a
 }
 
-// enqueueBatch makes runs of the files that are ready, if it is time. Each run and the claims of
-// its files are one transaction.
+// enqueueBatch queues runs of the files that are ready, if it is time. Each run and the claims
+// of its files are one transaction.
 func (f *folder) enqueueBatch(ctx context.Context) {
 	if at := f.batchDue(); at.IsZero() || time.Now().Before(at) {
 		return
@@ -93,7 +94,7 @@ func (f *folder) enqueueBatch(ctx context.Context) {
 	for len(files) >= f.MaxFiles || len(files) > 0 && !time.Now().Before(f.partialBatchDue()) {
 		n := min(len(files), f.MaxFiles)
 		if !f.enqueue(ctx, f.batchRequest(files[:n], len(files)-n)) {
-			f.batch.retry = time.Now().Add(time.Second)
+			f.batch.retry = time.Now().Add(time.Second) // the files stay in the batch
 			return
 		}
 
@@ -102,14 +103,15 @@ func (f *folder) enqueueBatch(ctx context.Context) {
 			f.markKnown(g.path, g.stamp)
 		}
 
+		// What is left is waited for from its own first file on.
 		if files = files[n:]; len(files) > 0 {
 			f.batch.since = files[0].at
 		}
 	}
 }
 
-// stillReady are the files that look as they did when they were ready, in the order in which
-// they became so; one that has changed settles again.
+// stillReady are the files that still look as they did when they became ready, in that order;
+// one that has changed is debounced again.
 func (f *folder) stillReady() []*readyFile {
 	all := slices.SortedFunc(maps.Values(f.batch.files), func(a, b *readyFile) int { return cmp.Compare(a.order, b.order) })
 	return slices.DeleteFunc(all, func(g *readyFile) bool {

@@ -5,27 +5,27 @@ import (
 	"time"
 )
 
-// debouncer decides when a file is ready. It is told the time and what a file looks like,
+// debouncer decides when a file is ready. It is given the time and what a file looks like,
 // and has no clock, no file and no goroutine of its own.
 //
-//	see ─► waiting (same since …) ─► due ─► check ─┬─ the same: ready
-//	          ▲                                    └─ changed: waiting again
-//	          └── see, changed: the window begins anew
+//	observe ─► waiting (same since …) ─► due ─► confirm ─┬─ the same: ready
+//	              ▲                                      └─ changed: waiting again
+//	              └── observe, changed: the window restarts
 type debouncer struct {
 	window     time.Duration
 	items      map[string]*pendingFile
 	queue      deadlines
 	count      uint64
-	lastChange time.Time // when a file was last seen to be new or to have changed
+	lastChange time.Time // when a file was last seen to be new or changed
 }
 
 // pendingFile is a path that waits to settle.
 type pendingFile struct {
 	path      string
 	last      stamp
-	fromEvent bool      // an event told of it, not a scan alone
-	due       time.Time // when to look again
-	order     uint64    // of arrival: files that are due together are taken in this order
+	fromEvent bool      // an event named it, not only a scan
+	due       time.Time // when its window ends
+	order     uint64    // of arrival: files that are due together leave in this order
 	index     int       // in the heap
 }
 
@@ -42,8 +42,8 @@ const (
 	hintArrived             // an event says that it is new in its folder
 )
 
-// observe notes what a file looks like. One that is known to have been complete before it came
-// into the folder is only rechecked.
+// observe notes what a file looks like. One that was complete before it came into the folder
+// does not wait for a whole window.
 func (s *debouncer) observe(path string, now time.Time, st stamp, h hint) {
 	it, ok := s.items[path]
 	if ok {
@@ -55,6 +55,8 @@ func (s *debouncer) observe(path string, now time.Time, st stamp, h hint) {
 		return
 	}
 
+	// A file that was renamed into the folder was written elsewhere, in most cases by a program
+	// that did so on purpose to deliver it whole.
 	wait := s.window
 	if h == hintArrived && st.completeBefore(s.window) {
 		wait = s.recheckDelay()
@@ -66,7 +68,7 @@ func (s *debouncer) observe(path string, now time.Time, st stamp, h hint) {
 	s.put(it)
 }
 
-// recheckDelay is how long a file is looked at that was renamed into the folder.
+// recheckDelay is the window of a file that was renamed into the folder.
 func (s *debouncer) recheckDelay() time.Duration { return min(s.window/4, 50*time.Millisecond) }
 
 func (s *debouncer) put(it *pendingFile) {
@@ -74,7 +76,7 @@ func (s *debouncer) put(it *pendingFile) {
 	heap.Push(&s.queue, it)
 }
 
-// dequeueDue takes out the files to look at now, at most n.
+// dequeueDue removes and returns the files whose window is over, at most n.
 func (s *debouncer) dequeueDue(now time.Time, n int) []*pendingFile {
 	var out []*pendingFile
 	for len(s.queue) > 0 && !s.queue[0].due.After(now) && len(out) < n {
@@ -85,7 +87,8 @@ func (s *debouncer) dequeueDue(now time.Time, n int) []*pendingFile {
 	return out
 }
 
-// confirm says whether a file that was due is ready. One that has changed waits again.
+// confirm says whether a file that was due is ready, given what it looks like now. One that has
+// changed waits again.
 func (s *debouncer) confirm(it *pendingFile, now time.Time, st stamp) bool {
 	if st.same(it.last) {
 		return true
@@ -95,7 +98,7 @@ func (s *debouncer) confirm(it *pendingFile, now time.Time, st stamp) bool {
 	return false
 }
 
-// requeue makes a file that was due wait for another window.
+// requeue makes a file that was due wait for another window after now.
 func (s *debouncer) requeue(it *pendingFile, now time.Time, st stamp) {
 	it.last, it.due = st, now.Add(s.window)
 	s.put(it)

@@ -2,7 +2,8 @@ package watcher
 
 import "github.com/fsnotify/fsnotify"
 
-// readEvents takes events as fast as they come and only notes their paths.
+// readEvents reads events as fast as they come and only notes their paths: whoever does more
+// here lets the kernel's queue overflow.
 func (w *Watcher) readEvents() {
 	if w.subs.events == nil {
 		return
@@ -14,7 +15,7 @@ func (w *Watcher) readEvents() {
 				return
 			}
 			if e.Name == "" {
-				continue
+				continue // of a subscription that was dropped meanwhile
 			}
 
 			around, itself := w.subs.subscribers(e.Name)
@@ -36,7 +37,7 @@ func (w *Watcher) readEvents() {
 	}
 }
 
-// rescanAll deals with events that the system could not deliver: everything is looked at.
+// rescanAll makes up for events that the system could not deliver.
 func (w *Watcher) rescanAll(err error) {
 	w.log.Warn("file events were lost; every watched folder is scanned", "error", err)
 	w.mu.Lock()

@@ -7,15 +7,15 @@ import (
 	"rouse/agentdb/ledger"
 )
 
-// preexisting is what was in a folder when its job began to watch it, of a watch that leaves that be
-// (existing: ignore). A file of it is known by its path, size and time of the last write: the time
-// alone would not do, for a folder that is moved in brings files that are older than the job.
+// preexisting is what was in a folder when its job began to watch it, for a watch that ignores
+// that (existing: ignore). Such a file is known by its path, size and modification time. The
+// time alone would not do: a folder that is moved in brings files that are older than the job.
 type preexisting struct {
-	root  string // of the folder; "" until it is known
+	root  string // of the folder; "" until files is loaded
 	files map[stampKey]struct{}
 }
 
-// isPreexisting says whether a file was there before the job, and is as it was then.
+// isPreexisting says whether a file was there before the job, and has not changed since.
 func (f *folder) isPreexisting(path string, st stamp) bool {
 	if len(f.preexisting.files) == 0 {
 		return false
@@ -24,8 +24,8 @@ func (f *folder) isPreexisting(path string, st stamp) bool {
 	return ok
 }
 
-// skipPreexisting takes out of what a walk found what was there before the job. The first look at a
-// folder says what that is: nothing, if it is not there and walk is nil.
+// skipPreexisting removes from what a walk found what was there before the job. The first scan
+// of a folder records what that is: nothing, if the folder is missing and walk is nil.
 func (f *folder) skipPreexisting(ctx context.Context, walk *walk) error {
 	if f.Existing != ExistingIgnore || f.Mode == ModeConverge || f.preexisting.root == f.root {
 		return nil
@@ -42,7 +42,7 @@ func (f *folder) skipPreexisting(ctx context.Context, walk *walk) error {
 	case walk != nil:
 		cur = newTree(f.root, walk.files)
 	case known:
-		return nil
+		return nil // the folder is missing now; the list stays for its return
 	}
 
 	switch {
@@ -71,15 +71,16 @@ func (f *folder) skipPreexisting(ctx context.Context, walk *walk) error {
 	return nil
 }
 
-// loadPreexisting reads what was there before the job; false when that is not known of this folder.
+// loadPreexisting decodes what was there before the job; false when nothing is recorded of this
+// folder.
 func (f *folder) loadPreexisting(st ledger.WatchState) (memory, bool) {
-	if st.Tree == "" || st.Print != "" { // a fingerprint is one of a folder that converged
+	if st.Tree == "" || st.Print != "" { // with a fingerprint it was recorded in mode converge
 		return memory{}, false
 	}
 
 	mem, err := decodeMemory(st.Tree)
 	if err != nil || mem.Shape.Root != f.root {
-		f.w.log.Info("a folder is looked at anew: what is known is of another", "job", f.Job, "path", f.Path, "error", err)
+		f.w.log.Info("a folder starts from scratch: what was recorded is about another one", "job", f.Job, "path", f.Path, "error", err)
 		return memory{}, false
 	}
 	return mem, true

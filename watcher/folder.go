@@ -13,25 +13,25 @@ import (
 )
 
 const (
-	// minPause is the least time between two looks at what was heard: a file that is written
-	// without a pause must not cost a look for each of its events.
+	// minPause is the least time between two passes over the events: a file that is written
+	// without a pause must not cost a pass for each of its events.
 	minPause = 2 * time.Millisecond
 	// maxKnown bounds each half of the files that a scan passes over: some 40 MB in all.
 	maxKnown = 1 << 18
 )
 
-// eventPath is a path that an event named.
+// eventPath is a path that events named.
 type eventPath struct {
 	path    string
 	created bool // it is new in its folder
 }
 
-// folder is a watch at work. What is above mu belongs to its goroutine.
+// folder is a watch at work. What is above mu belongs to its goroutine alone.
 type folder struct {
 	Watch
 	w             *Watcher
-	nestedWatches []string      // folders inside it that are another watch's
-	standalone    bool          // no watcher runs
+	nestedWatches []string      // folders inside it that another job watches
+	standalone    bool          // no watcher runs: for the package's Trigger
 	scanned       chan struct{} // closed after the first scan
 	cancel        context.CancelFunc
 
@@ -41,36 +41,36 @@ type folder struct {
 	linked      linked
 	preexisting preexisting
 	root        string          // Path with its links resolved; "" while it is missing
-	skippedDirs map[string]bool // folders that are not entered: destinations and other watches'
+	skippedDirs map[string]bool // folders that are not entered: destinations, nested watches
 	stampHasher stampHasher
-	known       *recent[struct{}] // files with which nothing is to be done
-	hashing     map[string]bool   // files that are being hashed beside
+	known       *recent[struct{}] // files with which nothing is left to do
+	hashing     map[string]bool   // large files that are being hashed in the background
 	background  sync.WaitGroup
 	scanAt      time.Time
 	lastPass    time.Time
 
 	mu              sync.Mutex
-	eventIndex      map[string]int // paths of events, by their place in events
-	events          []eventPath
-	removed         map[string]bool   // armed folders that went away: whether they were renamed
-	hashed          []candidate       // long files, done
-	moveErrors      map[string]string // files that could not be moved away, and why
+	eventIndex      map[string]int    // where a path is in events
+	events          []eventPath       // since the last pass, each path once
+	removed         map[string]bool   // subscribed folders that went away: whether they were renamed
+	hashed          []candidate       // large files whose hash has come
+	moveErrors      map[string]string // files that could not be moved or deleted, and why
 	toRetry         map[string]bool   // those of them that no scan has tried again yet
 	moveFailing     bool              // the last move failed
-	scanReason      string            // why a scan is wanted, "" when none is
+	scanReason      string            // why a scan was requested, "" when none was
 	status          Status
 	missing         bool
-	phase           State     // of the loop
-	runStatus       runStatus // about its run
-	runStatusNew    bool
+	phase           State     // of conv
+	runStatus       runStatus // of conv's run
+	runStatusNew    bool      // since nextRunStatus was last called
 	triggerRequests []chan triggerResult
 	ended           bool
 	scanning        time.Time // since when; zero when it is not
 	unreadable      map[string]string
 	notified        chan struct{} // capacity 1
 
-	writing sync.Mutex // held while the state of the loop is written
-	stopped bool       // nothing is any more
+	writing sync.Mutex // held while the state of conv is written
+	stopped bool       // it must not be written any more
 }
 
 func newFolder(w *Watcher, watch Watch) *folder {
@@ -82,7 +82,7 @@ func newFolder(w *Watcher, watch Watch) *folder {
 	}
 }
 
-// unchanged says whether another folder can go on in place of this one.
+// unchanged says whether the old folder can go on in place of this one.
 func (f *folder) unchanged(old *folder) bool {
 	if !f.equal(&old.Watch) || len(f.nestedWatches) != len(old.nestedWatches) {
 		return false
@@ -96,11 +96,13 @@ func (f *folder) unchanged(old *folder) bool {
 	return true
 }
 
-// stop ends the folder; nothing is written of its loop any more once it returns.
+// stop ends the folder. Once it returns, the folder writes no loop state any more.
 func (f *folder) stop() {
 	if f.cancel != nil {
 		f.cancel()
 	}
+
+	// A write that is under way may still be committed, so wait for it.
 	f.writing.Lock()
 	f.stopped = true
 	f.writing.Unlock()
@@ -140,6 +142,7 @@ func (f *folder) run(ctx context.Context) {
 
 // sleep waits until there is something to do.
 func (f *folder) sleep(ctx context.Context) {
+	// Status reads the number under the lock; the parts of it belong to this goroutine.
 	f.mu.Lock()
 	f.status.Waiting = f.debouncer.len() + len(f.hashing) + f.batch.len()
 	f.mu.Unlock()
@@ -161,6 +164,7 @@ func (f *folder) sleep(ctx context.Context) {
 	case <-f.notified:
 	}
 
+	// Let more events gather, so that one pass handles all of them.
 	timer.Reset(time.Until(f.lastPass.Add(minPause)))
 	select {
 	case <-ctx.Done():
@@ -168,7 +172,7 @@ func (f *folder) sleep(ctx context.Context) {
 	}
 }
 
-// noteEvent notes the path of an event. The event loop calls it: it must not do more.
+// noteEvent notes the path of an event. The event loop calls it, which must stay quick.
 func (f *folder) noteEvent(path string, created bool) {
 	f.mu.Lock()
 	at, again := f.eventIndex[path]
@@ -198,7 +202,7 @@ func (f *folder) notify() {
 	}
 }
 
-// requestScan wants a scan; the first reason is kept.
+// requestScan asks the folder's goroutine for a scan; the first reason is kept.
 func (f *folder) requestScan(why string) {
 	f.mu.Lock()
 	if f.scanReason == "" {
@@ -217,7 +221,7 @@ func (f *folder) nextScanReason() string {
 	f.scanReason = ""
 	if now := time.Now(); why == "" && !now.Before(f.scanAt) {
 		if f.root != "" && (f.conv.phase == StateProcessing || f.conv.phase == StateSettling) {
-			f.scanAt = now.Add(f.w.rescan) // it is looked at when its run is over
+			f.scanAt = now.Add(f.w.rescan) // the end of its run brings a scan of its own
 			return ""
 		}
 		why = periodic
@@ -226,8 +230,8 @@ func (f *folder) nextScanReason() string {
 	return why
 }
 
-// unsubscribeRemoved lets go of folders that went away. One that is back already may have been armed before
-// that was heard of, so it is looked at again.
+// unsubscribeRemoved ends the subscriptions of folders that went away. One that is back
+// already may have been subscribed to before the event came, so it is read again.
 func (f *folder) unsubscribeRemoved() {
 	f.mu.Lock()
 	if len(f.removed) == 0 {
@@ -235,7 +239,7 @@ func (f *folder) unsubscribeRemoved() {
 		return
 	}
 
-	lost := f.removed // now ours alone: the event loop goes on with another
+	lost := f.removed // now ours alone: the event loop goes on with another map
 	f.removed = map[string]bool{}
 	f.mu.Unlock()
 	renamed := false
@@ -251,7 +255,7 @@ func (f *folder) unsubscribeRemoved() {
 		return
 	}
 
-	// The system goes on to watch what is in a renamed folder, under its old name.
+	// The system keeps watching what is in a renamed folder, and reports it by the old path.
 	for _, dir := range f.w.subs.dirs(f) {
 		for up := filepath.Dir(dir); up != filepath.Dir(up); up = filepath.Dir(up) {
 			if lost[up] {
@@ -264,7 +268,7 @@ func (f *folder) unsubscribeRemoved() {
 	f.requestScan("a folder was renamed")
 }
 
-// handleEvents looks at the paths that events named.
+// handleEvents handles the paths that events named since the last pass.
 func (f *folder) handleEvents(ctx context.Context) {
 	f.mu.Lock()
 	all := f.events
@@ -276,24 +280,27 @@ func (f *folder) handleEvents(ctx context.Context) {
 	for _, h := range all {
 		if f.root != "" {
 			f.handleEvent(ctx, h.path, h.created)
-		} else if _, leads := relInside(h.path, f.Path); leads || h.path == f.Path {
+		} else if _, leads := relInside(h.path, f.Path); leads || h.path == f.Path { // missing: its parents are watched
 			f.requestScan("the folder may be back")
 		}
 	}
 }
 
+// handleEvent acts on what is at a path now; what the event said may be outdated.
 func (f *folder) handleEvent(ctx context.Context, path string, created bool) {
 	rel, ok := relInside(f.root, path)
 	if !ok {
 		return
 	}
 
+	// A link changes which files have which names all over the folder: only a scan sorts it out.
 	info, err := os.Lstat(path)
 	if f.FollowSymlinks && (f.linked.links[path] || err == nil && info.Mode()&fs.ModeSymlink != 0) {
 		f.requestScan(linksChanged)
 		return
 	}
 
+	// A folder that converges is fingerprinted as a whole, so that any file will do.
 	if f.Mode == ModeConverge && (err != nil || !info.IsDir()) {
 		if f.wants(path, rel) {
 			f.noteChange()
@@ -317,18 +324,20 @@ func (f *folder) handleEvent(ctx context.Context, path string, created bool) {
 		if created {
 			how = hintArrived
 		}
+		// A file that was created is new, even where it looks like one that was there before.
 		if st := stampOf(info); !f.batch.has(path, st) && (created || !f.isPreexisting(path, st)) {
 			f.debouncer.observe(path, time.Now(), st, how)
 		}
 	}
 }
 
-// enters says whether a folder is one whose files are taken.
+// enters says whether the files of a folder belong to the watch.
 func (f *folder) enters(path, rel string) bool {
+	// Any file name will do here: asked about are the folder and those above it.
 	return !f.prunes(rel) && f.inNoSkippedDir(filepath.Join(path, "x"))
 }
 
-// inNoSkippedDir says whether a file is in no folder that is shut.
+// inNoSkippedDir says whether a file is in none of the folders that are skipped.
 func (f *folder) inNoSkippedDir(path string) bool {
 	if len(f.skippedDirs) == 0 {
 		return true
@@ -342,6 +351,7 @@ func (f *folder) inNoSkippedDir(path string) bool {
 	return true
 }
 
+// event records what happened to the watch. The watch goes on when that fails.
 func (f *folder) event(ctx context.Context, kind string, run int64, data map[string]any) {
 	raw, err := json.Marshal(data)
 	if err == nil {

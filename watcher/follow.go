@@ -9,16 +9,16 @@ import (
 	"rouse/internal/domain"
 )
 
-const followPause = 10 * time.Millisecond // least time between two looks at the ledger
+const followPause = 10 * time.Millisecond // least time between two reads of the ledger
 
-// follow carries out what is due to files whose run has finished, and tells folders of the end
-// of theirs, whenever the ledger changes.
+// follow reads the ledger whenever it changes: it moves or deletes the files of finished runs,
+// and notifies folders that converge about the end of theirs.
 func (w *Watcher) follow(ctx context.Context) {
 	for {
-		changed := w.ledger.Changed()
+		changed := w.ledger.Changed() // asked for before reading, so that no change falls between
 		var again <-chan time.Time
 		if err := errors.Join(w.reportRuns(ctx), w.applyAfterActions(ctx)); err != nil && ctx.Err() == nil {
-			w.log.Error("what finished runs leave to be done is not settled; it is tried again", "error", err)
+			w.log.Error("the files of finished runs could not be dealt with; it is tried again", "error", err)
 			again = time.After(time.Second)
 		}
 
@@ -38,13 +38,13 @@ func (w *Watcher) follow(ctx context.Context) {
 	}
 }
 
-// runStatus is what becomes of a run.
+// runStatus is what has become of a run.
 type runStatus struct {
 	run     int64
 	outcome domain.Outcome // "" while it is not over
 }
 
-// followRun has the folder told of its run: of its end and, if it was not done, of another try.
+// followRun subscribes the folder to its run: to its end and, if it failed, to a retry.
 func (f *folder) followRun() {
 	run := int64(0)
 	if l := &f.conv; l.phase == StateProcessing || l.phase == StateSettling || l.failed() {
@@ -52,7 +52,7 @@ func (f *folder) followRun() {
 	}
 
 	f.mu.Lock()
-	f.runStatus, f.runStatusNew = runStatus{}, false // whatever is told next is news
+	f.runStatus, f.runStatusNew = runStatus{}, false // whatever comes next is new
 	f.mu.Unlock()
 	f.w.mu.Lock()
 
@@ -72,7 +72,8 @@ func (w *Watcher) unfollow(f *folder) {
 	w.mu.Unlock()
 }
 
-// outcomeOf is how a run ended; of one whose record is gone it is not known that it was done.
+// outcomeOf is how a run ended. One whose row was deleted counts as interrupted: nothing says
+// that it did its work.
 func (w *Watcher) outcomeOf(ctx context.Context, run int64) (domain.Outcome, error) {
 	outcome, err := w.ledger.OutcomeOf(ctx, run)
 	if errors.Is(err, ledger.ErrNotFound) {
@@ -81,8 +82,9 @@ func (w *Watcher) outcomeOf(ctx context.Context, run int64) (domain.Outcome, err
 	return outcome, err
 }
 
-// reportRuns tells folders what has become of their runs.
+// reportRuns notifies folders of what has become of their runs.
 func (w *Watcher) reportRuns(ctx context.Context) error {
+	// Copied, so that the lock is not held while the ledger is read.
 	w.mu.Lock()
 	follows := make(map[*folder]int64, len(w.following))
 	for f, run := range w.following {
@@ -111,8 +113,8 @@ func (f *folder) setRunStatus(said runStatus) {
 	}
 }
 
-// nextRunStatus is the last that the folder was told, and whether it has not been heard yet.
-func (f *folder) nextRunStatus() (said runStatus, news bool) {
+// nextRunStatus is the latest status, and whether it came since the last call.
+func (f *folder) nextRunStatus() (st runStatus, news bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	news = f.runStatusNew

@@ -8,11 +8,11 @@ import (
 	"path/filepath"
 )
 
-// fileHandle is a file in a folder that is held open: whatever links somebody puts in the way
-// meanwhile, that folder is not left.
+// fileHandle names a file below a folder that is held open: whatever links somebody puts in
+// the way meanwhile, no call leaves that folder.
 type fileHandle struct {
 	root *os.Root
-	name string // relative to it
+	name string // relative to root
 }
 
 func (s fileHandle) path() string { return filepath.Join(s.root.Name(), s.name) }
@@ -25,19 +25,19 @@ func (s fileHandle) open() (*os.File, error) {
 
 func (s fileHandle) remove() error { return s.root.Remove(s.name) }
 
-// sibling is another name in the same folder.
+// sibling is a file of another name in the same folder.
 func (s fileHandle) sibling(name string) fileHandle {
 	return fileHandle{s.root, filepath.Join(filepath.Dir(s.name), name)}
 }
 
-// openHandle is a file that is anywhere; its folder is to be closed.
+// openHandle opens the folder of a file that may be anywhere; the caller closes its root.
 func openHandle(path string) (fileHandle, error) {
 	root, err := os.OpenRoot(filepath.Dir(path))
 	return fileHandle{root, filepath.Base(path)}, err
 }
 
-// allowedRoots is where the files of a watch may be: in its folder, out of which no way leads that
-// begins there, and in the folders that its owner has named.
+// allowedRoots are the folders that files of a watch may be in: the watched one, which no path
+// that starts there can leave, and the destinations that its owner has named.
 type allowedRoots struct {
 	watch  *Watch
 	root   *os.Root // nil when the folder is not there

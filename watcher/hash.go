@@ -15,8 +15,8 @@ var errChanged = errors.New("the file changed while it was read")
 // maxHashes bounds each half of the hashes that are remembered: some 10 MB in all.
 const maxHashes = 1 << 16
 
-// hashes remembers contents by what their files look like, so that bytes are read once:
-// not again by another job, nor before a file is moved away. All folders share it.
+// hashes caches content hashes by the stamps of files, so that bytes are read once: not again
+// for another job, nor before a file is moved away. All folders share it.
 type hashes struct {
 	stampHasher stampHasher
 	mu          sync.Mutex
@@ -30,6 +30,7 @@ func newHashes() *hashes {
 // of is the SHA-256 of a file that looks like expected, in hexadecimal; errChanged when it
 // does not, or not any more once it has been read.
 func (h *hashes) of(ctx context.Context, file fileHandle, expected stamp) (string, error) {
+	// An inode identifies a file under all its names; without one the path has to.
 	where := ""
 	if expected.inode == 0 {
 		where = file.path()
@@ -77,6 +78,7 @@ func hashFile(ctx context.Context, file fileHandle, expected stamp) (sum [sha256
 		return sum, err
 	}
 
+	// By its name, not the open file: another one may have replaced it meanwhile.
 	after, err := file.lstat()
 	if err != nil {
 		return sum, err
@@ -88,7 +90,7 @@ func hashFile(ctx context.Context, file fileHandle, expected stamp) (sum [sha256
 	return [sha256.Size]byte(h.Sum(nil)), nil
 }
 
-// ctxReader ends with its context: a long read must not hold up a stop.
+// ctxReader fails once its context ends: a long read must not hold up a stop.
 type ctxReader struct {
 	ctx context.Context
 	r   io.Reader

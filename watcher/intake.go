@@ -17,9 +17,9 @@ import (
 
 const (
 	maxPerTx    = 512     // files that are claimed in one transaction
-	hashers     = 4       // of them, that are read at the same time
-	largeFile   = 8 << 20 // bytes from which a file is read beside, so that others need not wait
-	maxReclaims = 20      // of one path in a minute, after which its job is paused
+	hashers     = 4       // of them, that are hashed concurrently
+	largeFile   = 8 << 20 // bytes from which a file is hashed in the background, so that others need not wait
+	maxReclaims = 20      // claims of one path in a minute that pause its job
 )
 
 // candidate is a file that has settled.
@@ -27,7 +27,7 @@ type candidate struct {
 	*pendingFile
 	stamp stamp
 	hash  string
-	err   error // of hashing
+	err   error // from hashing
 }
 
 // claimReady claims the files that have settled, in the order in which they did.
@@ -50,7 +50,7 @@ func (f *folder) claimReady(ctx context.Context) {
 	}
 }
 
-// hashDue hashes the files that are due and have settled; the long ones come later.
+// hashDue hashes the files that are due and have settled; the large ones come later.
 func (f *folder) hashDue(ctx context.Context, due []*pendingFile) []candidate {
 	if len(due) == 0 {
 		return nil
@@ -58,7 +58,7 @@ func (f *folder) hashDue(ctx context.Context, due []*pendingFile) []candidate {
 
 	root, err := os.OpenRoot(f.root)
 	if isNotExist(err) {
-		return nil // it is scanned once it is back
+		return nil // the scan on its return finds them
 	}
 
 	if err != nil {
@@ -71,28 +71,28 @@ func (f *folder) hashDue(ctx context.Context, due []*pendingFile) []candidate {
 
 	defer root.Close()
 
-	var short []candidate
+	var small []candidate
 	for _, it := range due {
 		if c, ok := f.confirmSettled(root, it); ok && !f.hashInBackground(ctx, c) {
-			short = append(short, c)
+			small = append(small, c)
 		}
 	}
 
-	f.hashSmall(ctx, root, short)
-	return short
+	f.hashSmall(ctx, root, small)
+	return small
 }
 
-// handle is a file of the folder.
+// handle opens nothing: it names a file of the folder for later calls.
 func (f *folder) handle(root *os.Root, path string) fileHandle {
 	rel, _ := relInside(f.root, path)
 	return fileHandle{root, filepath.FromSlash(rel)}
 }
 
-// confirmSettled looks at a file that is due.
+// confirmSettled says whether a file that is due still looks as it did; if not, it waits again.
 func (f *folder) confirmSettled(root *os.Root, it *pendingFile) (candidate, bool) {
 	info, err := f.handle(root, it.path).lstat()
 	if err != nil || !info.Mode().IsRegular() {
-		return candidate{}, false // gone, or something else now
+		return candidate{}, false // gone, or no file any more
 	}
 	c := candidate{pendingFile: it, stamp: stampOf(info)}
 	return c, f.debouncer.confirm(it, time.Now(), c.stamp)
@@ -111,19 +111,19 @@ func (f *folder) hashSmall(ctx context.Context, root *os.Root, files []candidate
 	group.Wait()
 }
 
-// hashInBackground has a long file read beside; it says whether it does.
+// hashInBackground starts to hash a large file, and says whether it is one.
 func (f *folder) hashInBackground(ctx context.Context, c candidate) bool {
 	if c.stamp.size < largeFile {
 		return false
 	}
 
 	if f.hashing[c.path] {
-		f.debouncer.requeue(c.pendingFile, time.Now(), c.stamp) // an older state of it is still being read
+		f.debouncer.requeue(c.pendingFile, time.Now(), c.stamp) // an older version of it is still being hashed
 		return true
 	}
 
 	f.hashing[c.path] = true
-	within := f.root
+	within := f.root // the field belongs to the folder's goroutine
 	f.background.Go(func() {
 		select {
 		case f.w.hashLanes <- struct{}{}:
@@ -142,7 +142,7 @@ func (f *folder) hashInBackground(ctx context.Context, c candidate) bool {
 	return true
 }
 
-// hashOne reads one file of a folder.
+// hashOne hashes one file with a handle of its own: the folder's is closed by then.
 func (w *Watcher) hashOne(ctx context.Context, dir string, c candidate) (string, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -153,33 +153,34 @@ func (w *Watcher) hashOne(ctx context.Context, dir string, c candidate) (string,
 	return w.hashes.of(ctx, fileHandle{root, filepath.FromSlash(rel)}, c.stamp)
 }
 
-// claim has the files that were hashed, and that nobody has taken, become runs: at once, or
-// together with others.
+// claim queues runs for the hashed files that have no claim yet: at once, or together with
+// others in a batch.
 func (f *folder) claim(ctx context.Context, files []candidate) {
-	var asked []candidate
+	var fresh []candidate
 	for _, c := range files {
 		if c.err != nil {
 			f.hashFailed(ctx, c)
 			continue
 		}
 
+		// The ledger keeps paths as text.
 		f.clearUnreadable(c.path)
 		if !utf8.ValidString(c.path) {
 			f.reportUnreadable(ctx, c.path, errors.New("its name is not UTF-8; rename it"))
 			continue
 		}
 
-		if taken, err := f.alreadyClaimed(ctx, c); err != nil || taken {
+		if claimed, err := f.alreadyClaimed(ctx, c); err != nil || claimed {
 			f.batch.remove(c.path)
 		} else if f.Mode == ModeBatch {
 			f.batch.add(c, time.Now())
 		} else {
-			asked = append(asked, c)
+			fresh = append(fresh, c)
 		}
 	}
 
-	requests := make([]ledger.Request, len(asked))
-	for i, c := range asked {
+	requests := make([]ledger.Request, len(fresh))
+	for i, c := range fresh {
 		requests[i] = request(f.Watch, c.path, c.stamp, c.hash)
 		requests[i].Breaker = f.breaker()
 	}
@@ -187,12 +188,12 @@ func (f *folder) claim(ctx context.Context, files []candidate) {
 		return
 	}
 
-	for _, c := range asked {
+	for _, c := range fresh {
 		f.debouncer.requeue(c.pendingFile, time.Now().Add(time.Second), c.stamp)
 	}
 }
 
-// enqueue asks the ledger for runs, and says whether it has them.
+// enqueue queues runs, and says whether they are recorded.
 func (f *folder) enqueue(ctx context.Context, requests ...ledger.Request) bool {
 	if ctx.Err() != nil {
 		return false
@@ -215,7 +216,7 @@ func (f *folder) enqueue(ctx context.Context, requests ...ledger.Request) bool {
 	return true
 }
 
-// breaker stops a job that wakes itself.
+// breaker stops a job that triggers itself by writing into its own folder.
 func (f *folder) breaker() ledger.Breaker {
 	b := ledger.Breaker{Most: maxReclaims, Within: time.Minute}
 	if f.w.breakerNotices != nil {
@@ -224,20 +225,21 @@ func (f *folder) breaker() ledger.Breaker {
 	return b
 }
 
-// markKnown makes scans pass over a file as it looks now.
+// markKnown makes scans pass over a file as long as it looks like this.
 func (f *folder) markKnown(path string, now stamp) {
+	// A stamp that is too young would hide another write in the same tick of the clock.
 	if now.stable(time.Now()) {
 		f.known.put(f.stampHasher.of(path, now), struct{}{})
 	}
 }
 
-// alreadyClaimed says whether there is nothing to ask the ledger for: the run of these bytes is not
-// over, or they stay where they are after it. So a scan does not write.
+// alreadyClaimed says whether these bytes need no run: the one they have is not over, or they
+// stay in place after it. It only reads, so that a scan of known files writes nothing.
 func (f *folder) alreadyClaimed(ctx context.Context, c candidate) (bool, error) {
 	st, ok, err := f.w.ledger.ClaimOf(ctx, f.Job, filepath.ToSlash(c.path), c.hash)
 	if err != nil {
 		if ctx.Err() == nil {
-			f.w.log.Error("who took a file could not be read; it is tried again", "job", f.Job, "path", c.path, "error", err)
+			f.w.log.Error("the claim of a file could not be read; it is tried again", "job", f.Job, "path", c.path, "error", err)
 		}
 		f.debouncer.requeue(c.pendingFile, time.Now().Add(time.Second), c.stamp)
 		return false, err
@@ -247,10 +249,11 @@ func (f *folder) alreadyClaimed(ctx context.Context, c candidate) (bool, error) 
 		return false, nil
 	}
 
+	// The same bytes with another time: somebody saved or dropped the file again.
 	saved := st.ModTime.UnixMilli() != c.stamp.modTime().UnixMilli()
 	switch {
 	case st.After == ledger.AfterPending:
-		// It may be on its way already, and this another file that came after it.
+		// The claimed file may have been moved already, and this one have come after it.
 		f.debouncer.requeue(c.pendingFile, time.Now(), c.stamp)
 		return true, nil
 	case st.Outcome == "", st.After == ledger.AfterLeft && st.Outcome.Done():
@@ -258,7 +261,7 @@ func (f *folder) alreadyClaimed(ctx context.Context, c candidate) (bool, error) 
 			f.event(ctx, "file.blocked", st.Run, map[string]any{"path": c.path, "hash": c.hash, "run": st.Run})
 		}
 	case st.After == ledger.AfterLeft && !saved:
-		// A failed file that stays is tried again when it is dropped again, not at each scan.
+		// A failed file that stays in place runs again when it is dropped again, not at each scan.
 	default:
 		return false, nil
 	}
@@ -267,7 +270,8 @@ func (f *folder) alreadyClaimed(ctx context.Context, c candidate) (bool, error) 
 	return true, nil
 }
 
-// hashFailed deals with a file that could not be hashed: it changed, it went, or it may not be read.
+// hashFailed deals with a file that could not be hashed: it changed, it is gone, or it cannot be
+// read.
 func (f *folder) hashFailed(ctx context.Context, c candidate) {
 	switch {
 	case ctx.Err() != nil, errors.Is(c.err, fs.ErrNotExist):
@@ -280,13 +284,13 @@ func (f *folder) hashFailed(ctx context.Context, c candidate) {
 	}
 }
 
-// reportUnreadable tells once of a file or folder that cannot be read; each scan tries it again.
+// reportUnreadable reports a file or folder that cannot be read, once; each scan tries it again.
 func (f *folder) reportUnreadable(ctx context.Context, path string, err error) {
 	f.mu.Lock()
-	_, told := f.unreadable[path]
+	_, reported := f.unreadable[path]
 	f.unreadable[path] = err.Error()
 	f.mu.Unlock()
-	if told {
+	if reported {
 		return
 	}
 
@@ -322,8 +326,10 @@ func hashOnce(ctx context.Context, path string, now stamp) (string, error) {
 	return newHashes().of(ctx, file, now)
 }
 
-// Offer claims one file by hand, through the same claim as a drop.
+// Offer queues a run of one file that its owner names. It makes the same claim as a drop, so
+// that content which had its run does not get another.
 func Offer(ctx context.Context, l *ledger.Ledger, w Watch, path string) (ledger.Accepted, error) {
+	// Claims are made by real paths; a scan resolves links too.
 	abs, err := filepath.Abs(path)
 	if err == nil {
 		abs, err = filepath.EvalSymlinks(abs)
@@ -346,7 +352,7 @@ func Offer(ctx context.Context, l *ledger.Ledger, w Watch, path string) (ledger.
 	now := stampOf(info)
 	hash, err := hashOnce(ctx, abs, now)
 	if errors.Is(err, errChanged) {
-		return ledger.Accepted{}, fmt.Errorf("%s is still being written; offer it again once it is complete", path)
+		return ledger.Accepted{}, fmt.Errorf("%s is still being written; try again once it is complete", path)
 	}
 	if err != nil {
 		return ledger.Accepted{}, fmt.Errorf("the file cannot be read: %w", err)

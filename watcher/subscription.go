@@ -9,8 +9,8 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// subscriptions is which folders of the system are watched, and for whom. Two jobs may watch the
-// same one.
+// subscriptions are the folders whose events the system reports, and for which watches. Two
+// jobs may watch the same folder.
 type subscriptions struct {
 	events   *fsnotify.Watcher // nil when the system gives none
 	addWatch func(dir string) error
@@ -27,8 +27,8 @@ func newSubscriptions(events *fsnotify.Watcher, err error) *subscriptions {
 	return a
 }
 
-// subscribe asks to be told of what happens in dir. Asking again heals a watch that the system
-// has dropped.
+// subscribe asks the system for the events of dir. Asking again restores a subscription that
+// the system has dropped.
 func (a *subscriptions) subscribe(f *folder, dir string) error {
 	a.mu.Lock()
 	if !slices.Contains(a.byDir[dir], f) {
@@ -43,7 +43,7 @@ func (a *subscriptions) subscribe(f *folder, dir string) error {
 	return err
 }
 
-// dirs lists what is watched for f.
+// dirs lists the folders that f subscribes to.
 func (a *subscriptions) dirs(f *folder) []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -57,7 +57,7 @@ func (a *subscriptions) dirs(f *folder) []string {
 	return out
 }
 
-// count is how many that are.
+// count is how many they are.
 func (a *subscriptions) count(f *folder) int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -71,7 +71,7 @@ func (a *subscriptions) count(f *folder) int {
 	return n
 }
 
-// unsubscribe ends it.
+// unsubscribe ends subscriptions of f; the system is told once nobody else has them.
 func (a *subscriptions) unsubscribe(f *folder, dirs ...string) {
 	for _, dir := range dirs {
 		a.mu.Lock()
@@ -84,12 +84,13 @@ func (a *subscriptions) unsubscribe(f *folder, dirs ...string) {
 
 		a.mu.Unlock()
 		if len(who) == 0 && a.events != nil {
-			_ = a.events.Remove(dir) // often the system has dropped it already, with the folder
+			_ = a.events.Remove(dir) // fails where the system has dropped it already, with the folder
 		}
 	}
 }
 
-// subscribers are those to tell of an event at path, and those whose armed folder it is itself.
+// subscribers are the watches for an event at path: those subscribed to the folder around it,
+// and those subscribed to path itself.
 func (a *subscriptions) subscribers(path string) (around, itself []*folder) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
