@@ -55,8 +55,7 @@ func (s *debouncer) observe(path string, now time.Time, st stamp, h hint) {
 		return
 	}
 
-	// A file that was renamed into the folder was written elsewhere, in most cases by a program
-	// that did so on purpose to deliver it whole.
+	// Its last write is a window or more older than its arrival, so nobody was writing to it.
 	wait := s.window
 	if h == hintArrived && st.completeBefore(s.window) {
 		wait = s.recheckDelay()

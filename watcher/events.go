@@ -15,7 +15,7 @@ func (w *Watcher) readEvents() {
 				return
 			}
 			if e.Name == "" {
-				continue // of a subscription that was dropped meanwhile
+				continue
 			}
 
 			around, itself := w.subs.subscribers(e.Name)

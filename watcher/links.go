@@ -10,22 +10,22 @@ import (
 )
 
 const (
-	maxAliases   = 16 // names of one folder by links to it
+	maxAliases   = 16 // names that links give to one folder
 	linksChanged = "links changed"
 )
 
-// linked is what links in a folder lead to, as of the last scan. A file is what it is by its
-// real path, whatever leads there; names by links only say that it is taken.
+// linked is what links in a folder lead to, as of the last scan. A file is claimed by its real
+// path, whatever leads there; its names by links only decide whether the watch selects it.
 type linked struct {
 	links   map[string]bool     // that were followed
 	aliases map[string][]string // names that links give to folders, relative to the root
-	files   map[string]bool     // that are taken because of a link to them
+	files   map[string]bool     // that are selected because of a link to them
 }
 
-// link is one that a walk came across, with its name relative to the root.
+// link is one that a walk found, with its name relative to the root.
 type link struct{ path, name string }
 
-// namesOf are what a path can be called, relative to the root: by itself and by links.
+// namesOf are the names of a path relative to the root: its own, and those by links.
 func (f *folder) namesOf(path, rel string) []string {
 	var out []string
 	dir, base := filepath.Split(path)
@@ -40,8 +40,8 @@ func (f *folder) namesOf(path, rel string) []string {
 	return out
 }
 
-// wants says whether the watch is for a file, by any of its names. Excludes hold for each of
-// them.
+// wants says whether the watch selects a file by any of its names. An exclude of its real name
+// holds for all of them.
 func (f *folder) wants(path, rel string) bool {
 	if f.linked.files[path] {
 		return f.inNoSkippedDir(path)
@@ -55,8 +55,9 @@ func (f *folder) wants(path, rel string) bool {
 	return false
 }
 
-// follow follows links that the walk came across, in the order of their paths, and what is
-// found by that, until there are no more: each of them once, so that loops end.
+// follow follows the links that the walk found, and those found behind them, until there are no
+// more: each once, so that loops end, and in the order of their paths, so that each scan finds
+// the same names.
 func (k *walker) follow(ctx context.Context) {
 	for len(k.links) > 0 && ctx.Err() == nil {
 		links := k.links
@@ -74,9 +75,8 @@ func (k *walker) follow(ctx context.Context) {
 	}
 }
 
-// followLink looks where a link leads. What is not in the watched folder is none of its
-// business, and a link may be another by now: what is used is the path that was resolved,
-// which is checked, not the link.
+// followLink adds what a link leads to, if that is in the watched folder. The link may lead
+// elsewhere by now, so only the resolved path is checked and used.
 func (k *walker) followLink(ctx context.Context, l link) {
 	f := k.f
 	real, err := filepath.EvalSymlinks(l.path)
@@ -105,12 +105,12 @@ func (k *walker) followLink(ctx context.Context, l link) {
 	}
 }
 
-// selectsAll says whether other names of a folder take no more files of it than its own does.
+// selectsAll says whether the real name of a folder selects all that its names by links could.
 func (f *folder) selectsAll(rel string) bool {
 	return f.Recursive && len(f.Include) == 0 && !f.prunes(rel)
 }
 
-// addAlias notes that a folder is reached by a link, or is in one that is.
+// addAlias notes the name of a folder that a link leads to, or that is in such a one.
 func (l *linked) addAlias(dir, name string) {
 	if !slices.Contains(l.aliases[dir], name) {
 		l.aliases[dir] = append(l.aliases[dir], name)
@@ -138,7 +138,7 @@ func (l *linked) merge(o linked) {
 	}
 }
 
-// joinName is the name of an entry of a folder that has a name.
+// joinName is the name of an entry of the folder called name, both relative to the root.
 func joinName(name, entry string) string {
 	if name == "." {
 		return entry

@@ -8,11 +8,11 @@ import (
 )
 
 // unfinished are names that programs give to files they are still writing, and hidden
-// files. An include that is itself such a name ("*.tmp", ".env") takes them all the same.
+// files. An include that is itself such a name ("*.tmp", ".env") selects them all the same.
 var unfinished = []string{"*.part", "*.crdownload", "*.filepart", "*.tmp", "*~", "*.swp", "4913", ".*"}
 
-// selects says whether a file, slash-separated and relative to the watched folder, is one
-// that the watch is for. Excludes win.
+// selects says whether the watch is for a file, named with slashes and relative to the watched
+// folder. Excludes win over includes.
 func (w *Watch) selects(rel string) bool {
 	if w.prunes(path.Dir(rel)) || matchesAny(w.Exclude, rel) {
 		return false
@@ -27,8 +27,8 @@ func (w *Watch) selects(rel string) bool {
 	return len(w.Include) == 0 || matchesAny(w.Include, rel)
 }
 
-// matchesSimple is glob for the patterns of unfinished names, which a scan asks for each file: one
-// star, first or last, or none.
+// matchesSimple is a fast glob for the patterns of unfinished names, which a scan tries on each
+// file: they have one star, first or last, or none.
 func matchesSimple(pattern, name string) bool {
 	if end, ok := strings.CutPrefix(pattern, "*"); ok {
 		return strings.HasSuffix(name, end)
@@ -39,8 +39,8 @@ func matchesSimple(pattern, name string) bool {
 	return name == pattern
 }
 
-// includesExplicitly says whether a file that is ignored because of a default pattern is included by
-// a pattern that says so.
+// includesExplicitly says whether an include that itself looks like an ignored name ("*.tmp")
+// matches a file, which the default pattern would leave out.
 func (w *Watch) includesExplicitly(ignored, rel string) bool {
 	for _, g := range w.Include {
 		if glob(ignored, path.Base(g)) && matches(g, rel) {
@@ -73,7 +73,7 @@ func matchesAny(patterns []string, rel string) bool {
 	return false
 }
 
-// matches takes a pattern without a slash for a name at any depth, and dir for dir/**.
+// matches reads a pattern without a slash as a name at any depth, and dir as dir/**.
 func matches(pattern, rel string) bool {
 	pattern = strings.TrimSuffix(strings.TrimPrefix(pattern, "./"), "/")
 	if glob(pattern, rel) || glob(pattern+"/**", rel) {

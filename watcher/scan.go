@@ -14,13 +14,13 @@ import (
 )
 
 const (
-	pollEvery    = 2 * time.Second  // a folder that cannot be watched
-	missingEvery = 30 * time.Second // one that is not there, if no event tells of its return
+	pollEvery    = 2 * time.Second  // a folder without events
+	missingEvery = 30 * time.Second // a missing folder, should no event report its return
 	periodic     = "periodic"
 )
 
-// scan looks at the folder and deals with what is in it. The loop of one that converges gives
-// no reason for its own looks.
+// scan reads the folder and acts on what is in it. A folder that converges gives no reason for
+// the scans of its own loop.
 func (f *folder) scan(ctx context.Context, why string) {
 	walk, back := f.inspect(ctx)
 	if walk == nil {
@@ -36,6 +36,7 @@ func (f *folder) scan(ctx context.Context, why string) {
 		why = "the folder is back"
 	}
 
+	// Routine scans are not worth an event. What a periodic one finds is: no event told of it.
 	if why != "" && why != "start" && why != linksChanged && (why != periodic || news > 0 && walk.degraded == "") {
 		f.w.log.Info("a watched folder was scanned", "job", f.Job, "path", f.Path, "reason", why, "found", news)
 		f.event(ctx, "watch.rescanned", 0, map[string]any{"path": f.Path, "reason": why, "found": news})
@@ -45,6 +46,7 @@ func (f *folder) scan(ctx context.Context, why string) {
 // inspect arms the folder and all it enters, and gives the settler what is in them. There is
 // nothing to see of a folder that is missing, nor once ctx has ended.
 func (f *folder) inspect(ctx context.Context) (_ *walk, back bool) {
+	// Status shows a scan that does not end as a problem.
 	began := time.Now()
 	f.mu.Lock()
 	f.scanning = began
@@ -100,7 +102,7 @@ func (f *folder) findRoot() (string, error) {
 	return root, err
 }
 
-// rootFound prepares for the folder at root; it reports whether it had been missing.
+// rootFound prepares for the folder at root; it says whether it was missing before.
 func (f *folder) rootFound(root string) bool {
 	f.skippedDirs = map[string]bool{}
 	for _, dir := range append(f.destinations(), f.nestedWatches...) {
@@ -119,7 +121,7 @@ func (f *folder) rootFound(root string) bool {
 // debounceFound gives the settler what a scan found, in the order in which it came.
 func (f *folder) debounceFound(walk *walk) {
 	if f.Mode == ModeConverge {
-		return // its files are looked at together
+		return // its files are fingerprinted together
 	}
 
 	slices.SortFunc(walk.files, func(a, b sighting) int {
@@ -128,13 +130,13 @@ func (f *folder) debounceFound(walk *walk) {
 	now := time.Now()
 	for i, s := range walk.files {
 		if i > 0 && s.path == walk.files[i-1].path {
-			continue // it has several names
+			continue // found by several links
 		}
 		f.debouncer.observe(s.path, now, s.stamp, walk.hint)
 	}
 }
 
-// unsubscribeStale lets go of armed folders that the scan did not enter.
+// unsubscribeStale ends the subscriptions of folders that the scan did not enter.
 func (f *folder) unsubscribeStale(walk *walk) {
 	stale := false
 	for _, dir := range f.w.subs.dirs(f) {
@@ -148,13 +150,15 @@ func (f *folder) unsubscribeStale(walk *walk) {
 	}
 
 	if stale {
-		// It may be one that was renamed, and letting go of its old name lost the new one.
+		// It may have been renamed: the system then knows one subscription by two paths, and
+		// ending the old one has ended the new one too.
 		f.requestScan("a folder was renamed")
 	}
 }
 
 func (f *folder) finishScan(ctx context.Context, walk *walk, took time.Duration) {
 	now := time.Now()
+	// A large folder that is polled must not be scanned without a pause.
 	f.scanAt = now.Add(f.w.rescan)
 	if walk.degraded != "" {
 		f.scanAt = now.Add(min(f.w.rescan, max(pollEvery, 10*took)))
@@ -175,15 +179,15 @@ func (f *folder) finishScan(ctx context.Context, walk *walk, took time.Duration)
 	}
 }
 
-// updateUnreadable forgets the troubles that a scan does not confirm, tells of new ones, and
-// counts the files that were found apart from those.
+// updateUnreadable drops the errors that a scan does not confirm, reports new ones, and counts
+// the files that were found apart from those.
 func (f *folder) updateUnreadable(ctx context.Context, walk *walk) (news int) {
 	f.mu.Lock()
 	old := f.unreadable
 	f.unreadable = map[string]string{}
 
 	for _, s := range walk.files {
-		if _, told := old[s.path]; !told {
+		if _, known := old[s.path]; !known {
 			news++
 		}
 	}
@@ -202,7 +206,7 @@ func (f *folder) updateUnreadable(ctx context.Context, walk *walk) (news int) {
 	return news
 }
 
-// descend arms and reads a folder that has just appeared, with what is in it already.
+// descend subscribes to a folder that has just appeared, and reads what is in it already.
 func (f *folder) descend(ctx context.Context, dir, name string) {
 	walk := f.walk(ctx, dir, name, nil)
 	walk.hint = hintArrived
@@ -221,14 +225,15 @@ func (f *folder) descend(ctx context.Context, dir, name string) {
 func pollReason(dir string, err error) string {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return "" // gone again
+		return "" // the folder is gone again
 	case errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EMFILE):
 		return "the system's limit of watched folders is reached (on Linux, raise fs.inotify.max_user_watches and max_user_instances); it is looked at every " + pollEvery.String()
 	}
 	return fmt.Sprintf("%s cannot be watched: %v; it is looked at every %s", dir, err, pollEvery)
 }
 
-// rootMissing notes that the folder is not there, and waits for it by watching what leads to it.
+// rootMissing notes that the folder is not there, and waits for it by a subscription to the
+// nearest folder above it.
 func (f *folder) rootMissing(ctx context.Context, err error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		f.startMissing(ctx)
@@ -237,7 +242,7 @@ func (f *folder) rootMissing(ctx context.Context, err error) {
 	f.root = ""
 	f.scanAt = time.Now().Add(missingEvery)
 	near := nearestExisting(f.Path)
-	for range 100 { // what leads to it may appear meanwhile
+	for range 100 { // a nearer one may appear before the subscription
 		if armErr := f.w.subs.subscribe(f, near); armErr != nil {
 			f.scanAt = time.Now().Add(pollEvery)
 			break
@@ -256,6 +261,7 @@ func (f *folder) rootMissing(ctx context.Context, err error) {
 		}
 	}
 
+	// It may have returned before the subscription, without an event.
 	if _, again := f.findRoot(); again == nil {
 		f.requestScan("the folder is back")
 	}

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// stamp is what a file looks like from outside; as long as it stays, the content does.
+// stamp is what a file looks like from outside. As long as it stays the same, the content is
+// taken to be the same.
 type stamp struct {
 	device, inode uint64 // 0 where the system does not tell them without opening the file
 	size          int64
@@ -25,9 +26,9 @@ func (s stamp) same(o stamp) bool {
 	return s.device == o.device && s.inode == o.inode && s.size == o.size && s.modified == o.modified
 }
 
-// completeBefore says whether a file that is new in its folder was complete for some time before:
-// a rename keeps the time of the last write. Both times come from the same clock, that of
-// the file system.
+// completeBefore says whether a file that is new in its folder was last written a window or more
+// before it came: a rename keeps the time of the last write. Both times are by the clock of the
+// file system, so they can be compared.
 func (s stamp) completeBefore(window time.Duration) bool {
 	return s.changed-s.modified >= int64(window)
 }
@@ -43,6 +44,7 @@ const coarsestStep = 2500 * time.Millisecond
 // stable says whether another write would show in the stamp. Within one step of the clock
 // it would not; a time of whole seconds may come from a coarse clock.
 func (s stamp) stable(now time.Time) bool {
+	// Above the tick of the kernel's clock, which the times of most file systems come from.
 	step := 20 * time.Millisecond
 	if s.modified%int64(time.Second) == 0 {
 		step = coarsestStep
@@ -50,7 +52,7 @@ func (s stamp) stable(now time.Time) bool {
 	return now.UnixNano()-s.modified > int64(step)
 }
 
-// stampKey is a short key for a path with its stamp, of 128 bits so that two never meet.
+// stampKey is a short key for a path with its stamp, of 128 bits so that no two collide.
 type stampKey [2]uint64
 
 type stampHasher struct{ one, two maphash.Seed }
@@ -65,8 +67,8 @@ func (p stampHasher) of(path string, s stamp) stampKey {
 	return stampKey{maphash.Comparable(p.one, v), maphash.Comparable(p.two, v)}
 }
 
-// recent is a map that forgets what is oldest: when the young half is full it becomes the
-// old half, and the old half is dropped.
+// recent is a map of bounded size that forgets the oldest entries: when the young half is full,
+// it becomes the old half, and the old half is dropped.
 type recent[V any] struct {
 	young, old map[stampKey]V
 	limit      int // of each half

@@ -11,12 +11,13 @@ import (
 // State is what a watch is doing.
 type State string
 
-// The states: idle → debouncing → processing → idle; what converges settles after processing.
+// The states: idle → debouncing → processing → idle; a folder that converges settles after
+// processing.
 const (
 	StateIdle       State = "idle"
 	StateDebouncing State = "debouncing" // files have changed and have not settled
 	StateProcessing State = "processing" // a run of its job is on; for converge also one that is queued or waits
-	StateSettling   State = "settling"   // for converge: its run is over, and what that did may not be
+	StateSettling   State = "settling"   // for converge: its run is over, but its effects may still come
 	StateMissing    State = "missing"    // the folder is not there
 )
 
@@ -26,15 +27,16 @@ type Status struct {
 	Mode      string
 	State     State
 	Waiting   int    // files that have not settled, or wait for the others of their batch
-	Round     int    // for converge: the runs since the folder last came to rest
-	Folders   int    // of which the system tells
-	Degraded  string // why it polls instead of being told, "" when it is told
+	Round     int    // for converge: the runs since the folder was last idle
+	Folders   int    // whose events the system reports
+	Degraded  string // why the folder is polled; "" when events are reliable
 	Problem   string
 	Rescanned time.Time
 }
 
 // Status lists the watches by job.
 func (w *Watcher) Status(ctx context.Context) []Status {
+	// A ledger that does not answer must not hold up the status of the folders.
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 
@@ -90,7 +92,7 @@ func (f *folder) currentStatus(running bool) Status {
 	return st
 }
 
-// describeFirst says of the first of some paths what is wrong with it, and how many more there are.
+// describeFirst says what is wrong with the first of some paths, and how many more there are.
 func describeFirst(paths map[string]string, what string) string {
 	path := slices.Min(slices.Collect(maps.Keys(paths)))
 	text := fmt.Sprintf("%s %s: %s", path, what, paths[path])

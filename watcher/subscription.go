@@ -30,6 +30,7 @@ func newSubscriptions(events *fsnotify.Watcher, err error) *subscriptions {
 // subscribe asks the system for the events of dir. Asking again restores a subscription that
 // the system has dropped.
 func (a *subscriptions) subscribe(f *folder, dir string) error {
+	// Registered first: an event may come before the system's call returns.
 	a.mu.Lock()
 	if !slices.Contains(a.byDir[dir], f) {
 		a.byDir[dir] = append(a.byDir[dir], f)

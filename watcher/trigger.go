@@ -18,8 +18,8 @@ type triggerResult struct {
 	err      error
 }
 
-// Trigger queues a run of a folder that converges, of all that is in it: what was known of it
-// is forgotten (OSA-94). The folder must be idle: ErrBusy.
+// Trigger queues a run of a folder that converges, as if all that is in it were new (OSA-94).
+// The folder must be idle: ErrBusy.
 func (w *Watcher) Trigger(ctx context.Context, job string) (ledger.Accepted, error) {
 	w.mu.Lock()
 	f, on := w.folders[job], w.start != nil
@@ -31,21 +31,22 @@ func (w *Watcher) Trigger(ctx context.Context, job string) (ledger.Accepted, err
 		return ledger.Accepted{}, fmt.Errorf("job %s: its folder is not watched yet, or not any more", job)
 	}
 
-	ask := make(chan triggerResult, 1)
-	if !f.requestTrigger(ask) {
+	result := make(chan triggerResult, 1) // so that the folder need not wait if ctx ends first
+	if !f.requestTrigger(result) {
 		return ledger.Accepted{}, fmt.Errorf("job %s: its watch has just changed; try again", job)
 	}
 
 	select {
-	case a := <-ask:
-		return a.accepted, a.err
+	case r := <-result:
+		return r.accepted, r.err
 	case <-ctx.Done():
 		return ledger.Accepted{}, context.Cause(ctx)
 	}
 }
 
-// Trigger does the same where no watcher runs: there nobody waits for a folder to settle, and the
-// end of its last run is enough. The watches are those of all jobs.
+// Trigger does the same without a running watcher. Nobody waits for the folder to settle then:
+// it is enough that its last run is over. The watches are those of all jobs, because a folder
+// leaves out what another job watches inside it.
 func Trigger(ctx context.Context, l *ledger.Ledger, watches []Watch, job string) (ledger.Accepted, error) {
 	watches, err := validated(watches)
 	if err != nil {
@@ -78,6 +79,7 @@ func (f *folder) trigger(ctx context.Context) (ledger.Accepted, error) {
 		return ledger.Accepted{}, err
 	}
 
+	// Reading the folder may take long; the state is asked for once more after it.
 	walk, _ := f.inspect(ctx)
 	if walk == nil {
 		return ledger.Accepted{}, fmt.Errorf("job %s: the folder %s cannot be read", f.Job, f.Path)
@@ -97,6 +99,7 @@ func (f *folder) trigger(ctx context.Context) (ledger.Accepted, error) {
 		return ledger.Accepted{}, err
 	}
 
+	// Compared with an empty tree, each file counts as added.
 	cur := newTree(f.root, walk.files)
 	changes, _, _ := changesBetween(nil, cur)
 	accepted, err := f.dispatch(ctx, cur, nil, changes)
@@ -130,7 +133,7 @@ func (f *folder) busy() error {
 	return fmt.Errorf("job %s: its folder is %s%s; %w", f.Job, l.phase, why, ErrBusy)
 }
 
-// requestTrigger hands a wish to the folder's goroutine, if there is one.
+// requestTrigger hands a request to the folder's goroutine; false when that has ended.
 func (f *folder) requestTrigger(a chan triggerResult) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -152,7 +155,7 @@ func (f *folder) drainTriggers() []chan triggerResult {
 	return asks
 }
 
-// refuseTriggers refuses what is asked of a folder whose goroutine ends.
+// refuseTriggers answers the requests that come too late for the folder's goroutine.
 func (f *folder) refuseTriggers() {
 	f.mu.Lock()
 	f.ended = true

@@ -11,19 +11,19 @@ import (
 )
 
 const (
-	walkers = 4   // readers of folders and stamps at the same time
-	page    = 512 // entries of a folder that one of them takes
+	walkers = 4   // goroutines that read folders and stamps
+	page    = 512 // entries of a folder that one of them reads at a time
 )
 
 // walk is what a scan saw.
 type walk struct {
 	hint       hint
-	files      []sighting // files that may be work
+	files      []sighting // files that may need a run
 	linked     linked
 	entered    map[string]bool
 	unreadable map[string]error
 	degraded   string // why events cannot be relied on
-	torn       bool   // something went while it was looked at: what was seen was never there at once
+	torn       bool   // something vanished during the walk: what was seen never was there at the same time
 }
 
 type sighting struct {
@@ -31,8 +31,8 @@ type sighting struct {
 	stamp stamp
 }
 
-// walker reads a tree with some goroutines. It reads of its folder what only the folder's
-// goroutine writes, which waits for it.
+// walker reads a tree with several goroutines. They may read the fields of the folder without
+// its lock: its own goroutine, the only one that writes them, waits for the walk.
 type walker struct {
 	f     *folder
 	retry map[string]bool
@@ -45,9 +45,9 @@ type walker struct {
 	found      *walk
 }
 
-// walk reads a folder of that name, all of it that is not known to be done with or is to be
-// tried again, and, if the watch is recursive, the folders in it: each is armed, then read,
-// then descended into.
+// walk reads the folder dir, which is called name relative to the root, and the folders in it if
+// the watch is recursive. Each is subscribed to before it is read, so that no file falls
+// between. Files that are known are left out, unless they are in retry.
 func (f *folder) walk(ctx context.Context, dir, name string, retry map[string]bool) *walk {
 	k := &walker{f: f, found: &walk{linked: newLinked(), entered: map[string]bool{}, unreadable: map[string]error{}}, retry: retry}
 	k.changed = sync.NewCond(&k.mu)
@@ -61,7 +61,7 @@ func (f *folder) walk(ctx context.Context, dir, name string, retry map[string]bo
 	return k.found
 }
 
-// run does the jobs that there are.
+// run does the tasks, and those that come of them.
 func (k *walker) run() {
 	var group sync.WaitGroup
 	for range walkers {
@@ -90,6 +90,7 @@ func (k *walker) work() {
 			return
 		}
 
+		// The newest first, as a walk in depth has it: this keeps the list short.
 		job := k.tasks[len(k.tasks)-1]
 		k.tasks = k.tasks[:len(k.tasks)-1]
 		k.mu.Unlock()
@@ -104,7 +105,7 @@ func (k *walker) work() {
 	}
 }
 
-// subscribe has the system tell of what happens in a folder.
+// subscribe subscribes to a folder; without events, the watch is polled.
 func (k *walker) subscribe(dir string) {
 	armErr := k.f.w.subs.subscribe(k.f, dir)
 	k.mu.Lock()
@@ -115,7 +116,7 @@ func (k *walker) subscribe(dir string) {
 	k.mu.Unlock()
 }
 
-// enterDir arms a folder and reads it, page by page.
+// enterDir subscribes to a folder and reads it, page by page.
 func (k *walker) enterDir(ctx context.Context, dir, name string) {
 	if ctx.Err() != nil {
 		return
@@ -150,7 +151,7 @@ func (k *walker) enterDir(ctx context.Context, dir, name string) {
 	}
 }
 
-// visitPage sorts out a page of entries of a folder of that name.
+// visitPage sorts a page of entries into files, links and folders to enter.
 func (k *walker) visitPage(ctx context.Context, dir, name string, entries []fs.DirEntry) {
 	var files []sighting
 	var links []link
@@ -187,7 +188,7 @@ func (k *walker) visitPage(ctx context.Context, dir, name string, entries []fs.D
 	k.mu.Unlock()
 }
 
-// mayNeedWork says whether something may have to be done with a file.
+// mayNeedWork says whether a file may need a run, by what is known in memory.
 func (k *walker) mayNeedWork(path string, st stamp) bool {
 	if k.f.Mode == ModeConverge || k.retry[path] {
 		return true
