@@ -39,7 +39,7 @@ func TestDebouncerWaitsForTheWindow(t *testing.T) {
 	}
 }
 
-// OSA-91: each change begins the window anew, whether an event told of it or the look at its end.
+// OSA-91: each change restarts the window, whether an event or the check at its end notices it.
 func TestDebouncerWaitsForAFileThatGrows(t *testing.T) {
 	s := newDebouncer(time.Second)
 	for i := range 100 {

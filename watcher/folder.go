@@ -187,7 +187,7 @@ func (f *folder) noteEvent(path string, created bool) {
 	f.notify()
 }
 
-// noteRemoved notes that an armed folder went away. The event loop calls it.
+// noteRemoved notes that a subscribed folder went away. The event loop calls it.
 func (f *folder) noteRemoved(dir string, renamed bool) {
 	f.mu.Lock()
 	f.removed[dir] = f.removed[dir] || renamed

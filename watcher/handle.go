@@ -70,9 +70,12 @@ func (g *allowedRoots) contains(path string) bool {
 	return ok
 }
 
-// openDir opens a folder, and makes it before if that is wanted.
+// openDir opens a folder, and creates it first if that is wanted. One in the watched folder is
+// opened by way of that one, so that no link leads out of it; destinations elsewhere are opened
+// as their owner has named them.
 func (g *allowedRoots) openDir(dir string, create bool) (*os.Root, error) {
 	dir = filepath.Clean(dir)
+	// By its real path or, as the configuration may have it, by the path with links.
 	rel, in := relInside(g.path, dir)
 	if !in {
 		rel, in = relInside(g.watch.Path, dir)
@@ -107,7 +110,7 @@ func (g *allowedRoots) openDir(dir string, create bool) (*os.Root, error) {
 	return root, nil
 }
 
-// handle is a file in the watched folder, or in one of the others.
+// handle is a file in the watched folder, or in another one, which is opened for it.
 func (g *allowedRoots) handle(path string) (fileHandle, error) {
 	if rel, in := relInside(g.path, path); in && g.root != nil {
 		return fileHandle{g.root, filepath.FromSlash(rel)}, nil

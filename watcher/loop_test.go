@@ -11,7 +11,7 @@ import (
 )
 
 // looped is a folder that converges and whose baseline is one file.
-func (d *desk) looped() *folder {
+func (d *harness) looped() *folder {
 	d.t.Helper()
 	d.write("inbox/a.csv", "1")
 	d.must(d.w.Set(d.t.Context(), []Watch{{Job: "in", Agent: "a", Path: d.path("inbox"), Mode: ModeConverge, Settle: time.Millisecond}}))
@@ -26,7 +26,7 @@ func (d *desk) looped() *folder {
 // What went while it was looked at makes no run: the folder may never have looked like this.
 func TestTornScanDecidesNothing(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newHarness(t)
 	f := d.looped()
 	k := &walker{f: f, found: &walk{unreadable: map[string]error{}}}
 	k.failed(d.path("inbox/sub"), fs.ErrNotExist)
@@ -53,7 +53,7 @@ func TestTornScanDecidesNothing(t *testing.T) {
 // A run that the ledger has, without having been able to say so, is not asked for twice.
 func TestDispatchWithoutAnAnswer(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newHarness(t)
 	f := d.looped()
 	before := f.conv
 	cur := tree{{path: "b"}}
@@ -80,7 +80,7 @@ func TestDispatchWithoutAnAnswer(t *testing.T) {
 // A folder that was stopped writes nothing of its loop any more.
 func TestStoppedFolderWritesNothing(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newHarness(t)
 	f := d.looped()
 	d.must(d.w.Set(t.Context(), nil))
 	if _, ok, err := d.w.ledger.WatchState(t.Context(), "in"); ok || err != nil {
@@ -94,10 +94,11 @@ func TestStoppedFolderWritesNothing(t *testing.T) {
 	}
 }
 
-// That a folder went is heard of late: by then another of its name is there, and armed.
+// The event of a folder's removal comes late: by then another of its name is there, and
+// subscribed to.
 func TestFolderReplacedWithoutAnEvent(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newHarness(t)
 	d.must(d.w.Set(t.Context(), []Watch{{Job: "in", Agent: "a", Path: d.path("inbox"), Recursive: true, Settle: time.Millisecond}}))
 	f := d.w.folders["in"]
 	f.scan(t.Context(), "start")

@@ -43,8 +43,8 @@ func (f *folder) scan(ctx context.Context, why string) {
 	}
 }
 
-// inspect arms the folder and all it enters, and gives the settler what is in them. There is
-// nothing to see of a folder that is missing, nor once ctx has ended.
+// inspect subscribes to the folder and all those it enters, reads them, and hands their files to
+// the debouncer. The walk is nil when the folder is missing, or ctx has ended.
 func (f *folder) inspect(ctx context.Context) (_ *walk, back bool) {
 	// Status shows a scan that does not end as a problem.
 	began := time.Now()
@@ -118,7 +118,7 @@ func (f *folder) rootFound(root string) bool {
 	return back
 }
 
-// debounceFound gives the settler what a scan found, in the order in which it came.
+// debounceFound hands what a scan found to the debouncer, the oldest first.
 func (f *folder) debounceFound(walk *walk) {
 	if f.Mode == ModeConverge {
 		return // its files are fingerprinted together
@@ -221,15 +221,15 @@ func (f *folder) descend(ctx context.Context, dir, name string) {
 	}
 }
 
-// pollReason says in words why a folder is polled.
+// pollReason says why a folder is polled, for its status.
 func pollReason(dir string, err error) string {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return "" // the folder is gone again
 	case errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EMFILE):
-		return "the system's limit of watched folders is reached (on Linux, raise fs.inotify.max_user_watches and max_user_instances); it is looked at every " + pollEvery.String()
+		return "the system's limit of watched folders is reached (on Linux, raise fs.inotify.max_user_watches and max_user_instances); it is scanned every " + pollEvery.String()
 	}
-	return fmt.Sprintf("%s cannot be watched: %v; it is looked at every %s", dir, err, pollEvery)
+	return fmt.Sprintf("%s cannot be watched: %v; it is scanned every %s", dir, err, pollEvery)
 }
 
 // rootMissing notes that the folder is not there, and waits for it by a subscription to the

@@ -20,22 +20,22 @@ import (
 	"rouse/agentdb/ledger"
 )
 
-// maxNames is how many changes a run is told by name.
+// maxNames is how many changed files a run is told by name.
 const maxNames = 1000
 
 // tree is what a folder looks like: its files by their paths, each once.
 type tree []treeFile
 
-// treeFile is a file of which nothing but the stamp was read.
+// treeFile is a file as far as its stamp tells; its content was not read.
 type treeFile struct {
 	path           string // relative, with slashes
 	size, modified int64
-	changed        int64 // not kept, and no part of the fingerprint
+	changed        int64 // not recorded, and not part of the fingerprint
 }
 
 func (l treeFile) same(o treeFile) bool { return l.size == o.size && l.modified == o.modified }
 
-// newTree sorts what a walk of root saw.
+// newTree makes a tree of the files that a walk of root found.
 func newTree(root string, files []sighting) tree {
 	t := make(tree, 0, len(files))
 	for _, s := range files {
@@ -53,6 +53,7 @@ func (t tree) fingerprint() string {
 	h := sha256.New()
 	var buf []byte
 	for _, l := range t {
+		// The length comes first: no name can then pass for a shorter one with a size behind it.
 		buf = binary.AppendUvarint(buf[:0], uint64(len(l.path)))
 		buf = append(buf, l.path...)
 		buf = binary.BigEndian.AppendUint64(buf, uint64(l.size))
@@ -63,8 +64,8 @@ func (t tree) fingerprint() string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// diffTrees goes over the files that differ between two trees, in the order of their paths: was
-// is nil for one that was added, is for one that was removed.
+// diffTrees calls differs for each file that differs between two trees, in the order of paths:
+// was is nil for an added file, is for a removed one.
 func diffTrees(old, now tree, differs func(was, is *treeFile)) {
 	for len(old) > 0 || len(now) > 0 {
 		switch {
@@ -83,8 +84,8 @@ func diffTrees(old, now tree, differs func(was, is *treeFile)) {
 	}
 }
 
-// changesBetween is what a run is told of two trees, how many files differ, and when the last of
-// them was written or came, as far as the file system tells.
+// changesBetween is what a run is told about the difference of two trees, how many files differ,
+// and when the last of them was written or came, as far as the file system tells.
 func changesBetween(old, now tree) (c *ledger.Changes, n int, last int64) {
 	c = &ledger.Changes{Added: []string{}, Removed: []string{}, Modified: []string{}}
 	diffTrees(old, now, func(was, is *treeFile) {
@@ -110,7 +111,7 @@ func changesBetween(old, now tree) (c *ledger.Changes, n int, last int64) {
 	return c, n, last
 }
 
-// shape is which files a watch looks at.
+// shape is which files a watch selects. It is recorded with a tree, to know what the tree is of.
 type shape struct {
 	Root             string
 	Include, Exclude []string
@@ -127,7 +128,7 @@ func (s shape) equal(o shape) bool {
 		slices.Equal(s.Include, o.Include) && slices.Equal(s.Exclude, o.Exclude) && slices.Equal(s.Closed, o.Closed)
 }
 
-// selects says whether a file was one of those.
+// selects says whether a file is one of those.
 func (s shape) selects(rel string) bool {
 	w := Watch{Include: s.Include, Exclude: s.Exclude}
 	if !w.selects(rel) || !s.Recursive && strings.Contains(rel, "/") {
@@ -143,17 +144,17 @@ func (s shape) selects(rel string) bool {
 	return true
 }
 
-// memory is what a folder that converges looked like.
+// memory is what a folder looked like, as recorded in the ledger.
 type memory struct {
 	Shape shape
-	Left  string // its fingerprint after a run that was not done: at this one nothing begins
-	// last is from before the last run, base from before all that there is still to tell of:
-	// it is older than last while that run is not done.
+	Left  string // its fingerprint after a failed run: as long as it has this one, nothing starts
+	// last is from before the last run; base from before all changes that a run must still be
+	// told about, which is older than last after a failed run.
 	last, base tree
 }
 
-// refit fits a memory to a watch that looks at other files than it did. Those that it did
-// not look at are taken for what they are now, unless existing files are to be processed.
+// refit fits a memory to a watch that selects other files than before. The ones it did not
+// select count as unchanged, unless existing files are to be processed.
 func (m *memory) refit(f *folder, now tree) {
 	next := f.shape()
 	fit := func(t tree) tree {
@@ -174,12 +175,12 @@ func (m *memory) refit(f *folder, now tree) {
 	m.Shape = next
 }
 
-// encode is a memory as the ledger keeps it: base is written as what is different from last.
+// encode is a memory as text for the ledger, compressed, with base as its difference from last.
 func (m *memory) encode() (string, error) {
 	var undo tree
 	diffTrees(m.last, m.base, func(was, is *treeFile) {
 		if is == nil {
-			is = &treeFile{path: was.path, size: -1}
+			is = &treeFile{path: was.path, size: -1} // no file has this size: it is not in base
 		}
 		undo = append(undo, *is)
 	})
@@ -189,6 +190,7 @@ func (m *memory) encode() (string, error) {
 		return "", err
 	}
 
+	// The version of the format. An older binary that does not know it starts from scratch.
 	var out bytes.Buffer
 	out.WriteString("1 ")
 	armour := base64.NewEncoder(base64.RawStdEncoding, &out)
@@ -208,7 +210,8 @@ func (m *memory) encode() (string, error) {
 	return out.String(), err
 }
 
-// appendTo writes a tree: of each path what is different from the one before, and of each time.
+// appendTo writes a tree. Of each path and time it writes only the difference from the one
+// before, which is short where many files are in one folder.
 func (t tree) appendTo(buf []byte) []byte {
 	buf = binary.AppendUvarint(buf, uint64(len(t)))
 	var before treeFile
@@ -233,7 +236,7 @@ func (t tree) appendTo(buf []byte) []byte {
 func decodeMemory(text string) (m memory, err error) {
 	body, ok := strings.CutPrefix(text, "1 ")
 	if !ok {
-		return m, errors.New("it is of a kind that this version does not know")
+		return m, errors.New("its format is not known to this version")
 	}
 
 	r := bufio.NewReader(flate.NewReader(base64.NewDecoder(base64.RawStdEncoding, strings.NewReader(body))))
@@ -260,7 +263,7 @@ func decodeMemory(text string) (m memory, err error) {
 	return m, nil
 }
 
-// applyDiff is base, of last and what is different in it.
+// applyDiff is base, made of last and the difference that encode wrote.
 func applyDiff(last, undo tree) tree {
 	out := make(tree, 0, len(last))
 	for len(last) > 0 || len(undo) > 0 {
@@ -283,12 +286,13 @@ func applyDiff(last, undo tree) tree {
 	return out
 }
 
-// readBytes reads a length and as many bytes, after so many of those before.
+// readBytes reads a length and that many bytes, which follow the first same bytes of before.
 func readBytes(r *bufio.Reader, same uint64, before string) ([]byte, error) {
 	n, err := binary.ReadUvarint(r)
 	if err != nil {
 		return nil, err
 	}
+	// A damaged length must not allocate gigabytes.
 	if n > 1<<20 || same > uint64(len(before)) {
 		return nil, errors.New("it is damaged")
 	}

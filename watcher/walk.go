@@ -52,7 +52,7 @@ func (f *folder) walk(ctx context.Context, dir, name string, retry map[string]bo
 	k := &walker{f: f, found: &walk{linked: newLinked(), entered: map[string]bool{}, unreadable: map[string]error{}}, retry: retry}
 	k.changed = sync.NewCond(&k.mu)
 	if name := network(dir); name != "" {
-		k.found.degraded = "it is on a network file system (" + name + "), which does not tell of all changes; it is looked at every " + pollEvery.String()
+		k.found.degraded = "it is on a network file system (" + name + "), which does not report all changes; it is scanned every " + pollEvery.String()
 	}
 
 	k.add(func() { k.enterDir(ctx, dir, name) })

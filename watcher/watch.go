@@ -18,7 +18,7 @@ const (
 	defaultMaxFiles = 500
 )
 
-// What a watch makes runs of.
+// What a watch queues runs of.
 const (
 	ModePerFile  = "per_file" // each file that is ready
 	ModeBatch    = "batch"    // all files that are ready once the folder is quiet
@@ -59,7 +59,7 @@ type Watch struct {
 	OnSuccess, OnFailure After         // not of converge
 }
 
-// validated checks watches and fills their defaults.
+// validated is a copy of watches with their defaults, or an error of all that is wrong with them.
 func validated(watches []Watch) ([]Watch, error) {
 	out := make([]Watch, len(watches))
 	seen := map[string]bool{}
@@ -166,10 +166,10 @@ func (w *Watch) equal(o *Watch) bool {
 		slices.Equal(w.Include, o.Include) && slices.Equal(w.Exclude, o.Exclude)
 }
 
-// joinPath is the path of a file in a folder.
+// joinPath is the path of a file in a folder, given its name with slashes.
 func joinPath(dir, rel string) string { return filepath.Join(dir, filepath.FromSlash(rel)) }
 
-// relInside gives a path relative to a folder that holds it, with slashes.
+// relInside is a path relative to a folder that contains it, with slashes; false if none does.
 func relInside(dir, path string) (string, bool) {
 	rel, err := filepath.Rel(dir, path)
 	if err != nil || rel == "." || rel == ".." || strings.HasPrefix(rel, ".."+string(filepath.Separator)) {
@@ -178,7 +178,8 @@ func relInside(dir, path string) (string, bool) {
 	return filepath.ToSlash(rel), true
 }
 
-// resolveLinks is a path with the links resolved of as much of it as exists.
+// resolveLinks resolves the links of a path, as far as it exists: destinations may be created
+// later.
 func resolveLinks(path string) string {
 	rest := ""
 	for dir := path; ; dir = filepath.Dir(dir) {

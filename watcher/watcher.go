@@ -16,7 +16,7 @@ import (
 
 const (
 	defaultRescan     = 5 * time.Minute
-	unresponsiveAfter = 10 * time.Second // after which a folder that does not answer is a problem
+	unresponsiveAfter = 10 * time.Second // how long a file system may take before it counts as a problem
 )
 
 // Options are the watcher's parts.
@@ -24,8 +24,8 @@ type Options struct {
 	Ledger *ledger.Ledger
 	Logger *slog.Logger
 	Rescan time.Duration // 0 means 5m
-	// Broken is what the owner is told when a job is paused because one path is taken again
-	// and again; may be nil.
+	// Broken makes the notices for when a job is paused because one path is claimed again and
+	// again; may be nil.
 	Broken func(job, path string) []ledger.Notice
 }
 
@@ -34,18 +34,18 @@ type Watcher struct {
 	ledger         *ledger.Ledger
 	log            *slog.Logger
 	rescan         time.Duration
-	runSettle      time.Duration                          // after a run of a folder that converges
+	runSettle      time.Duration                          // from the end of a run to the scan of a folder that converges
 	breakerNotices func(job, path string) []ledger.Notice // may be nil
 	subs           *subscriptions
 	hashes         *hashes
-	hashLanes      chan struct{} // long files that are hashed at the same time
+	hashLanes      chan struct{} // a semaphore: large files that are hashed concurrently
 	ready          chan struct{}
-	followNow      chan struct{} // capacity 1: there are other watches
+	followNow      chan struct{} // capacity 1: there are other watches, or other runs to follow
 
 	mu        sync.Mutex
 	folders   map[string]*folder // by job; nil before the first Set
 	start     func(f *folder)    // nil while Run is not on
-	following map[*folder]int64  // the runs that folders want to be told of
+	following map[*folder]int64  // the runs whose end, or retry, folders wait for
 }
 
 // New opens the one file-system watcher. A system that gives none makes every folder be
@@ -81,8 +81,8 @@ func newWatcher(o Options) *Watcher {
 	}
 }
 
-// Ready is closed when every folder is armed and what is in it waits to settle. A folder
-// that does not answer for ten seconds is not waited for.
+// Ready is closed when every folder is subscribed to and has had its first scan. A folder that
+// does not answer for ten seconds is not waited for.
 func (w *Watcher) Ready() <-chan struct{} { return w.ready }
 
 // Set replaces the watches. A watch that has not changed goes on as it is; the others
@@ -97,6 +97,7 @@ func (w *Watcher) Set(ctx context.Context, watches []Watch) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
+	// Stopped before others start: two folders of one job must not write the same state.
 	for job, old := range w.folders {
 		if f := next[job]; f != nil && f.unchanged(old) {
 			next[job] = old
@@ -118,7 +119,7 @@ func (w *Watcher) Set(ctx context.Context, watches []Watch) error {
 	return nil
 }
 
-// notifyFollow has what finished runs leave to be done looked at.
+// notifyFollow makes follow read the ledger, which did not change.
 func (w *Watcher) notifyFollow() {
 	select {
 	case w.followNow <- struct{}{}:
@@ -126,8 +127,8 @@ func (w *Watcher) notifyFollow() {
 	}
 }
 
-// forget drops what is known of folders that are not watched any more by a job that converges:
-// when they are again, they begin anew (OSA-94).
+// forget deletes the recorded trees of folders that no job in mode converge watches any more:
+// should one do so again, it starts from scratch (OSA-94).
 func (w *Watcher) forget(ctx context.Context, watched map[string]*folder) {
 	known, err := w.ledger.WatchStates(ctx)
 	var gone []string
@@ -145,11 +146,12 @@ func (w *Watcher) forget(ctx context.Context, watched map[string]*folder) {
 		err = errors.Join(err, w.ledger.AppendEvents(ctx, ledger.Event{Job: job, Kind: "watch.forgotten"}))
 	}
 	if err != nil {
-		w.log.Error("what folders looked like that are not watched any more could not be forgotten", "error", err)
+		w.log.Error("the records of folders that are not watched any more could not be deleted", "error", err)
 	}
 }
 
-// foldersOf are the folders of watches; what one watches is closed to those around it.
+// foldersOf are the folders of watches. A folder that is watched itself is left out by the
+// watches of those around it.
 func (w *Watcher) foldersOf(watches []Watch) map[string]*folder {
 	out := make(map[string]*folder, len(watches))
 	at := make(map[string][]*folder, len(watches))
@@ -161,6 +163,7 @@ func (w *Watcher) foldersOf(watches []Watch) map[string]*folder {
 		at[real[i]] = append(at[real[i]], f)
 	}
 
+	// Walks up from each folder, instead of comparing each with all others.
 	for _, path := range real {
 		for dir := filepath.Dir(path); ; dir = filepath.Dir(dir) {
 			for _, around := range at[dir] {
@@ -202,6 +205,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 	w.mu.Lock()
 	w.start = nil
 	w.mu.Unlock()
+	// Closed before the goroutines are waited for: it ends readEvents.
 	err := w.subs.close()
 	over := make(chan struct{})
 	go func() { group.Wait(); close(over) }()
