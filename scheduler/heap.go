@@ -1,14 +1,14 @@
 package scheduler
 
-// heapItem is an entry with its next instant, in Unix milliseconds. The instant stands beside
-// the pointer, so that comparing two does not touch the entries.
+// heapItem is an entry with its next instant, in Unix milliseconds. The instant is kept beside
+// the pointer, so that comparing two items does not load the entries.
 type heapItem struct {
 	at    int64
 	entry *entry
 }
 
-// dueHeap are a heap with four children to a node: half as deep as one with two, and the
-// children lie side by side. Each entry knows its place.
+// dueHeap is a heap with four children to a node: half as deep as one with two, and the
+// children are adjacent in memory. Each entry knows its index.
 type dueHeap []heapItem
 
 const fanOut = 4
@@ -18,20 +18,20 @@ func (h *dueHeap) push(x heapItem) {
 	h.up(len(*h)-1, x)
 }
 
-// remove takes out what is at a place.
+// remove removes the item at an index.
 func (h *dueHeap) remove(i int) {
 	old := *h
 	old[i].entry.index = -1
 	end := len(old) - 1
 	last := old[end]
-	old[end] = heapItem{}
+	old[end] = heapItem{} // so that the entry can be collected
 	*h = old[:end]
 	if i < end {
 		h.fix(i, last)
 	}
 }
 
-// fix puts x where it belongs, as close to a place that is free as that is.
+// fix stores x, starting at the free index i and moving up or down to where it belongs.
 func (h dueHeap) fix(i int, x heapItem) {
 	if i > 0 && x.at < h[(i-1)/fanOut].at {
 		h.up(i, x)

@@ -17,15 +17,17 @@ import (
 )
 
 const (
-	// maxSleep is the longest sleep: how late a suspend or a clock step can be noticed.
+	// maxSleep is the longest wait between two checks of the clock: how late a suspend or a
+	// clock step can be noticed.
 	maxSleep = 30 * time.Second
 	// retryAfter is when what could not be recorded is tried again.
 	retryAfter = time.Second
-	// slowRecord is how long recording takes when something else is in its way.
+	// slowRecord is how long recording may take before it counts as a delay.
 	slowRecord = time.Second
 )
 
-// MinClockStep is how far wall clock and passed time may drift apart between two looks.
+// MinClockStep is how far the wall clock and the time that has passed must drift apart between
+// two checks to count as a step of the clock.
 const MinClockStep = 2 * time.Second
 
 // SourceStart is the source of an occurrence that is due because the daemon started;
@@ -45,24 +47,25 @@ type Job struct {
 type Options struct {
 	Ledger *ledger.Ledger
 	Logger *slog.Logger
-	Lanes  int              // how many runs may be on at once; 0: slots of low priority always find one
+	Lanes  int              // how many runs may execute at once; 0: wakes of low priority always find a lane
 	Now    func() time.Time // the wall clock; nil means the system's
 }
 
-// Scheduler keeps the clock for all jobs and slots.
+// Scheduler starts all jobs and planned wakes when they are due.
 type Scheduler struct {
 	ledger *ledger.Ledger
 	log    *slog.Logger
 	now    func() time.Time
 	ready  chan struct{}
 	once   sync.Once
-	due    chan struct{} // capacity 1: the cron entry came due
+	due    chan struct{} // capacity 1: the cron entry has fired
 	rearm  chan struct{} // capacity 1: the head of the heap may have changed
 
-	// Of the loop alone.
+	// Used by the loop alone.
 	failing     bool // whether what is due could not be recorded when last tried
 	lastReading clockReading
-	// The last time for which it could not be written, or took too long for others to be in time.
+	// The last time for which the ledger could not be written, or only so slowly that others were
+	// late.
 	unwritableFrom, unwritableTo time.Time
 	armed                        time.Time // what the cron entry is set to
 
@@ -73,7 +76,7 @@ type Scheduler struct {
 	pauses    []ledger.Pause
 }
 
-// clockReading is one look at the wall clock, and at the one that only runs forward.
+// clockReading is the wall clock and the monotonic clock, read together.
 type clockReading struct{ wall, monotonic time.Time }
 
 // New checks the options.
@@ -101,8 +104,8 @@ func New(o Options) (*Scheduler, error) {
 // Ready is closed when every schedule is armed.
 func (s *Scheduler) Ready() <-chan struct{} { return s.ready }
 
-// Set replaces the jobs, and names the agents that may plan their own runs; what others
-// had planned is taken back. A job whose schedules did not change keeps its place in time.
+// Set replaces the jobs, and names the agents that may plan their own runs; wakes that other
+// agents had planned are deleted. A job whose schedules did not change keeps its watermark.
 func (s *Scheduler) Set(ctx context.Context, jobs []Job, selfScheduling []string) error {
 	now := s.now()
 	specs := make([]ledger.JobSpec, len(jobs))
@@ -121,7 +124,8 @@ func (s *Scheduler) Set(ctx context.Context, jobs []Job, selfScheduling []string
 	return s.rebuild(ctx, now, jobs, states)
 }
 
-// Look is Set for a command that only wants to know what comes next: it writes nothing.
+// Look is Set for a command that only wants to know what comes next: it writes nothing to the
+// ledger.
 func (s *Scheduler) Look(ctx context.Context, jobs []Job) error {
 	known, err := s.ledger.Jobs(ctx)
 	if err != nil {
@@ -135,6 +139,7 @@ func (s *Scheduler) Look(ctx context.Context, jobs []Job) error {
 
 	now := s.now().Truncate(time.Millisecond) // as the ledger would keep it
 	for _, j := range jobs {
+		// As SyncJobs has it: a new job, or one with other schedules, begins now.
 		if st, ok := states[j.Name]; !ok || st.ScheduleHash != Hash(j) {
 			states[j.Name] = ledger.JobState{Anchor: now, Watermark: now}
 		}
@@ -143,7 +148,7 @@ func (s *Scheduler) Look(ctx context.Context, jobs []Job) error {
 	return s.rebuild(ctx, now, jobs, states)
 }
 
-// rebuild makes the timetable anew.
+// rebuild replaces the timetable.
 func (s *Scheduler) rebuild(ctx context.Context, now time.Time, jobs []Job, states map[string]ledger.JobState) error {
 	table := NewTimetable()
 	for _, j := range jobs {
@@ -172,7 +177,7 @@ func (s *Scheduler) SetLanes(n int) {
 	s.lanes = n
 }
 
-// loadPausesAndWakes takes up the pauses and slots of the ledger.
+// loadPausesAndWakes reads the pauses and planned wakes of the ledger.
 func (s *Scheduler) loadPausesAndWakes(ctx context.Context) error {
 	pauses, err := s.ledger.Pauses(ctx, time.Time{})
 	if err != nil {
@@ -208,7 +213,7 @@ func notify(c chan struct{}) {
 	}
 }
 
-// Run fires what comes due until ctx ends. What came due while nobody ran is decided first.
+// Run starts what comes due until ctx ends. What came due while no daemon ran is decided first.
 func (s *Scheduler) Run(ctx context.Context) error {
 	s.mu.Lock()
 	s.startedAt = s.now()
@@ -226,10 +231,11 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	var entry cron.EntryID
 	stale := true // something may have been written since Set
 	for {
+		// Asked for before reading, so that no change falls between.
 		replanned := s.ledger.Replanned()
 		if stale {
 			if err := s.loadPausesAndWakes(ctx); err != nil && ctx.Err() == nil {
-				s.log.Error("pauses and slots could not be read; they are read again", "error", err)
+				s.log.Error("pauses and planned wakes could not be read; they are read again", "error", err)
 			} else {
 				stale = false
 			}
@@ -241,7 +247,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 		switch {
 		case !head.After(s.now()): // came due while the last batch was recorded
 			notify(s.due)
-		case !head.Equal(s.armed):
+		case !head.Equal(s.armed): // else the entry is right as it is
 			clock.Remove(entry)
 			s.armed = head
 			entry = clock.Schedule(cronEntry{s, head}, cron.FuncJob(func() { notify(s.due) }))
@@ -259,7 +265,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	}
 }
 
-// nextCheck is when to look again at the latest.
+// nextCheck is when to check the clock again at the latest.
 func (s *Scheduler) nextCheck(stale bool) time.Time {
 	now := s.now()
 	at := now.Add(maxSleep)
@@ -282,9 +288,9 @@ type cronEntry struct {
 	at time.Time // of the wall clock
 }
 
-// Next is what is armed, and never further than maxSleep from now. robfig may pass a time
-// of before a slow wake-up, so the clocks are read here: how long until then is told by the
-// wall clock, and counted by the one that robfig's timer runs on.
+// Next is the time that is armed, at most maxSleep from now. robfig may pass a time from before
+// a slow wake-up, so the clocks are read here: the wall clock tells how long it is until then,
+// and the result is by the clock that robfig's timer runs on.
 func (w cronEntry) Next(time.Time) time.Time {
 	left := w.at.Sub(w.s.now())
 	if left <= 0 { // fired, or will be at once: the loop arms the next
@@ -293,8 +299,8 @@ func (w cronEntry) Next(time.Time) time.Time {
 	return time.Now().Add(min(left, maxSleep))
 }
 
-// recordEvent leaves a word in the record about the clock or the daemon; that it cannot be
-// written must not keep the clock from running.
+// recordEvent records something about the clock or the daemon. The scheduler goes on when that
+// fails.
 func (s *Scheduler) recordEvent(ctx context.Context, kind string, data map[string]any) {
 	text, err := json.Marshal(data)
 	if err == nil {
@@ -305,8 +311,8 @@ func (s *Scheduler) recordEvent(ctx context.Context, kind string, data map[strin
 	}
 }
 
-// checkClock compares the wall clock with the time that has passed: it notices a machine
-// that slept and a clock that was set.
+// checkClock compares the wall clock with the time that has passed since the last check: it
+// notices a machine that slept, and a clock that was set.
 func (s *Scheduler) checkClock(ctx context.Context) Circumstances {
 	was, is := s.lastReading, clockReading{s.now(), time.Now()}
 	s.lastReading = is
@@ -318,6 +324,7 @@ func (s *Scheduler) checkClock(ctx context.Context) Circumstances {
 		s.log.Warn("the machine slept, or its clock was set forward", "by", stepped.Round(time.Millisecond), "from", was.wall, "to", is.wall)
 		s.recordEvent(ctx, "clock.stepped", map[string]any{"seconds": stepped.Seconds(), "from": was.wall})
 	case stepped <= -MinClockStep:
+		// Watermarks in the future would silence schedules until the clock has caught up.
 		s.log.Warn("the clock was set back; what ran before does not run again", "by", -stepped.Round(time.Millisecond), "from", was.wall, "to", is.wall)
 		s.recordEvent(ctx, "clock.stepped", map[string]any{"seconds": stepped.Seconds(), "from": was.wall})
 		if err := s.ledger.Rewind(ctx, is.wall); err != nil && ctx.Err() == nil {
@@ -332,7 +339,7 @@ func (s *Scheduler) checkClock(ctx context.Context) Circumstances {
 	return c
 }
 
-// recordDue records every instant that has come. What cannot be written now stays due.
+// recordDue records every instant that has come. What cannot be recorded now stays due.
 func (s *Scheduler) recordDue(ctx context.Context) {
 	c := s.checkClock(ctx)
 	now := s.lastReading.wall
@@ -345,6 +352,7 @@ func (s *Scheduler) recordDue(ctx context.Context) {
 		return
 	}
 
+	// Without the lock: a slow ledger must not block those who ask what comes next.
 	recorded, err := s.ledger.RecordDue(ctx, now, batch.Due, batch.Marks)
 	for _, o := range recorded {
 		if err == nil && o.Decision != domain.DecisionRun {
@@ -374,13 +382,13 @@ func (s *Scheduler) recordDue(ctx context.Context) {
 	for _, d := range wakes {
 		table.SettleSlot(d)
 		if d.Decision != ledger.SlotRun && d.Reason != "" {
-			s.log.Info("a slot does not run now", "agent", d.Slot.Agent, "at", d.Slot.At, "decision", d.Decision, "reason", d.Reason)
+			s.log.Info("a planned wake does not run now", "agent", d.Slot.Agent, "at", d.Slot.At, "decision", d.Decision, "reason", d.Reason)
 		}
 	}
 }
 
-// trackUnwritable remembers for how long what is due could not be recorded: all that has come
-// since the scheduler looked before.
+// trackUnwritable remembers since when, and until when, what is due could not be recorded: that
+// includes all that has come since the check before.
 func (s *Scheduler) trackUnwritable(before time.Time, err error) {
 	now := s.now()
 	if err == nil && now.Sub(s.lastReading.wall) < slowRecord {
@@ -394,8 +402,8 @@ func (s *Scheduler) trackUnwritable(before time.Time, err error) {
 	s.unwritableTo = now
 }
 
-// logTransition says once that what is due cannot be recorded, and once that it can again: a
-// full disk lasts, and it is tried each second.
+// logTransition logs once that what is due cannot be recorded, and once that it can again: it is
+// tried each second, and a full disk stays full for long.
 func (s *Scheduler) logTransition(err error, n int) {
 	switch {
 	case err != nil && !s.failing:

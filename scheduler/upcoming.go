@@ -23,8 +23,8 @@ type Upcoming struct {
 	Reason             string
 }
 
-// Next lists the next n occurrences of every source after a time, in the order in which
-// they start: of one job with the wakes that it led to, or of all ("").
+// Next lists the next n occurrences after a time, in the order in which they start: of one job
+// with the wakes that its runs planned, or of all jobs and agents ("").
 func (s *Scheduler) Next(name string, n int, after time.Time) []Upcoming {
 	s.mu.Lock()
 	pauses := s.pauses
@@ -43,6 +43,8 @@ func (s *Scheduler) Next(name string, n int, after time.Time) []Upcoming {
 		}
 	}
 
+	// A merge of the schedules: each has one cursor, which goes back in where its next
+	// occurrence belongs.
 	slices.SortFunc(cursors, byStart)
 	var out []Upcoming
 	for len(cursors) > 0 && len(out) < n {
@@ -50,7 +52,7 @@ func (s *Scheduler) Next(name string, n int, after time.Time) []Upcoming {
 		cursors = cursors[1:]
 		out = append(out, first.Upcoming)
 		if first.schedule == nil {
-			continue
+			continue // a wake comes once
 		}
 
 		if c, ok := nextOccurrence(first.job, first.schedule, first.Nominal, pauses); ok {
@@ -62,7 +64,7 @@ func (s *Scheduler) Next(name string, n int, after time.Time) []Upcoming {
 	return out
 }
 
-// cursor is the place in one schedule up to which occurrences have been listed.
+// cursor is the next occurrence of one schedule that has not been listed yet.
 type cursor struct {
 	Upcoming
 	job      *Job
@@ -104,8 +106,8 @@ func nextOccurrence(j *Job, sch *schedule.Schedule, after time.Time, pauses []le
 	return cursor{u, j, sch}, true
 }
 
-// wakeCursor is a wake. One whose time has passed is about to come, or waits for the end of
-// a pause.
+// wakeCursor is the cursor of a planned wake. One whose time has passed is about to come, or
+// waits for the end of a pause.
 func wakeCursor(s ledger.Slot, pauses []ledger.Pause, now time.Time) cursor {
 	u := Upcoming{Job: s.Job, Agent: s.Agent, Source: SourceSlot, Nominal: s.At, Actual: s.At, Decision: domain.DecisionRun,
 		Reason: fmt.Sprintf("agent %s, planned by the %s", s.Agent, s.ScheduledBy)}
@@ -124,8 +126,8 @@ func wakeCursor(s ledger.Slot, pauses []ledger.Pause, now time.Time) cursor {
 	return cursor{Upcoming: u}
 }
 
-// First is when a job starts next by its schedules: no excluded instant and no paused one.
-// It is zero when that never comes, or only once somebody resumes the job.
+// First is when a job starts next by its schedules, without excluded and paused instants. It is
+// zero when that is never, or only after somebody has resumed the job.
 func (s *Scheduler) First(name string, after time.Time) time.Time {
 	s.mu.Lock()
 	pauses := s.pauses
@@ -143,6 +145,7 @@ func (s *Scheduler) First(name string, after time.Time) time.Time {
 			if !paused {
 				break
 			}
+			// An instant at the very end of a pause is no longer in it.
 			if t = p.Until; !t.IsZero() {
 				t = sch.Next(t.Add(-time.Nanosecond))
 			}
@@ -159,7 +162,7 @@ func (s *Scheduler) First(name string, after time.Time) time.Time {
 	return first
 }
 
-// Standing is where a job stands in time.
+// Standing is up to when a job has been dealt with, and what is due since.
 type Standing struct {
 	Job       Job       // the grids of its schedules have their anchor
 	Watermark time.Time // up to here its instants have been dealt with
@@ -168,8 +171,8 @@ type Standing struct {
 	Due []ledger.Due
 }
 
-// Standing asks how a job stands now; false when no schedule is known of it. Nothing is
-// recorded: while no scheduler runs, it is decided as if one started now.
+// Standing is the state of a job now; false when no such job is known. Nothing is recorded.
+// While no scheduler runs, it decides as if one started now.
 func (s *Scheduler) Standing(name string) (Standing, bool) {
 	now := s.now().Truncate(time.Millisecond)
 	s.mu.Lock()
@@ -180,18 +183,18 @@ func (s *Scheduler) Standing(name string) (Standing, bool) {
 		return Standing{}, false
 	}
 
-	e2 := *e
+	snapshot := *e // the loop goes on to change the entry
 	s.mu.Unlock()
 	if c.StartedAt.IsZero() {
 		c.StartedAt = now
 	}
 
-	e2.startDue = 0
-	rows, _ := e2.due(nil, c.dueOptions(now), c.Pauses)
-	return Standing{Job: *e2.job(), Watermark: instant(e2.watermark), Due: rows}, true
+	snapshot.startDue = 0 // the start is no instant of its schedules
+	rows, _ := snapshot.due(nil, c.dueOptions(now), c.Pauses)
+	return Standing{Job: *snapshot.job(), Watermark: instant(snapshot.watermark), Due: rows}, true
 }
 
-// sources are a job and the slots that its runs led to, or everything.
+// sources are a job and the wakes that its runs planned, or all of both ("").
 func (t *Timetable) sources(name string) (jobs []*Job, wakes []ledger.Slot) {
 	if e := t.jobs[name]; e != nil {
 		jobs = append(jobs, e.job())

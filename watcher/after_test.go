@@ -64,7 +64,7 @@ func (d *harness) write(name, text string) string {
 	return d.path(name)
 }
 
-// handle is a file, in a folder that is made if it is not there.
+// handle is a file, in a folder that is created if it is not there.
 func (d *harness) handle(path string) fileHandle {
 	d.t.Helper()
 	d.must(os.MkdirAll(filepath.Dir(path), 0o755))
