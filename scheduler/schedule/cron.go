@@ -17,7 +17,7 @@ type fields struct {
 	hour, dom        uint32
 	month            uint16
 	dow              uint8
-	domStar, dowStar bool // begins with *: does not restrict the date
+	domStar, dowStar bool // begins with *; if neither does, it is enough that one of both matches
 	daily            bool // every date matches
 }
 
@@ -69,6 +69,7 @@ func parseCron(text string) (f fields, err error) {
 		}
 	}
 
+	// robfig panics on some input: what the checks above let through must not end the daemon.
 	defer func() {
 		if p := recover(); p != nil {
 			f, err = fields{}, &Error{"schedule", text, fmt.Sprint("cannot be parsed: ", p)}
@@ -86,7 +87,7 @@ func parseCron(text string) (f fields, err error) {
 		return f, &Error{"schedule", text, "is not a cron expression"}
 	}
 
-	// robfig marks a star with the highest bit.
+	// robfig marks a star with the highest bit, which the masks leave out.
 	const minutes, hours, doms, months, dows = 1<<60 - 1, 1<<24 - 1, 1<<32 - 2, 1<<13 - 2, 1<<7 - 1
 	f.second, f.minute, f.hour = spec.Second&minutes, spec.Minute&minutes, uint32(spec.Hour&hours)
 	f.dom, f.month, f.dow = uint32(spec.Dom&doms), uint16(spec.Month&months), uint8(spec.Dow&dows)
@@ -96,7 +97,7 @@ func parseCron(text string) (f fields, err error) {
 	return f, nil
 }
 
-// normalize checks a field and returns it as a list of numbers, or as * or */n.
+// normalize checks a field and returns it as a list of numbers, or as it is when it is * or */n.
 func (r fieldRule) normalize(text string) (string, error) {
 	fail := func(why string) (string, error) {
 		if strings.ContainsAny(text, "LW#") {
@@ -203,9 +204,9 @@ func (f *fields) matchesDate(d date) bool {
 	return dom || dow
 }
 
-// nextInDay is the first reading of a day at or after so many seconds of it, in seconds of it.
+// nextInDay is the first matching time of a day at or after t, both in seconds since its start.
 func (f *fields) nextInDay(t int64) (int64, bool) {
-	t = max(t, 0)
+	t = max(t, 0) // negative for a date after that of the time asked about
 	hour, minute, second := t/3600, t/60%60, t%60
 	if t < daySeconds && f.hour>>hour&1 == 1 {
 		if rest := f.second >> second; rest != 0 && f.minute>>minute&1 == 1 {

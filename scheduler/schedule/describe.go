@@ -14,7 +14,7 @@ var (
 	monthNames = []string{"", "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November", "December"}
 )
 
-// Describe says the schedule in words: "every weekday at 08:00 (Europe/Berlin)".
+// Describe puts the schedule into words: "every weekday at 08:00 (Europe/Berlin)".
 func (s *Schedule) Describe() string {
 	switch s.source {
 	case sourceEvery:
@@ -44,7 +44,7 @@ func (s *Schedule) Describe() string {
 	return fmt.Sprintf("%s (%s)", text, zone)
 }
 
-// formatDuration is a length of time as one writes it: 1m30s, 6h, and 7d instead of 168h.
+// formatDuration writes a duration as people do: 1m30s, 6h, and 7d instead of 168h.
 func formatDuration(d time.Duration) string {
 	const day = 24 * time.Hour
 	if d >= day && d%day == 0 {
@@ -65,6 +65,7 @@ func formatDuration(d time.Duration) string {
 
 // times says when within a day.
 func (f *fields) times() string {
+	// A few times are listed one by one; more are described by their fields.
 	seconds, minutes, hours := values(f.second, 60), values(f.minute, 60), values(uint64(f.hour), 24)
 	if len(hours) < 24 && len(hours)*len(minutes)*len(seconds) <= 4 {
 		return "at " + join(clocks(hours, minutes, seconds))

@@ -8,8 +8,8 @@ import (
 // maxLookBack is how far back Around looks.
 const maxLookBack = 400 * 24 * time.Hour
 
-// NextAll is the first nominal instant after a time, excluded ones among them, with the
-// exclusion that holds it as the user wrote it, "" for an instant that Next has too.
+// NextAll is the first nominal instant after a time, excluded or not, with the exclusion that it
+// falls into as the user wrote it, "" when Next would return it too.
 func (s *Schedule) NextAll(after time.Time) (t time.Time, excluded string) {
 	if t = s.next(after); t.IsZero() {
 		return t, ""
@@ -29,7 +29,7 @@ func (s *Schedule) Around(t time.Time) (before, after time.Time) {
 	after = s.Next(t)
 	passed := func(n time.Time) bool { return !n.IsZero() && !n.After(t) }
 
-	// Every later instant that has passed lies between before and end.
+	// A binary search: every later instant that has passed lies between before and end.
 	end := t
 	for n := s.Next(t.Add(-maxLookBack)); passed(n); n = s.Next(before) {
 		before = n
@@ -44,7 +44,7 @@ func (s *Schedule) Around(t time.Time) (before, after time.Time) {
 	return before, after
 }
 
-// Note says in a phrase what a change of the clock makes of an occurrence, "" for nothing.
+// Note says in a phrase how a change of the clock affects an occurrence, "" when it does not.
 func (s *Schedule) Note(nominal time.Time) string {
 	if s.source != sourceCron || s.cron.everyHour() {
 		return ""
@@ -66,7 +66,7 @@ func (s *Schedule) Note(nominal time.Time) string {
 	return ""
 }
 
-// skippedTimes are the readings of the spec that a clock passes over when it is put forward to the
+// skippedTimes are the readings of the spec that the clock skips when it is put forward to the
 // reading that it shows at t, held as if they were UTC.
 func (s *Schedule) skippedTimes(t time.Time) (out []time.Time) {
 	from, to := asIfUTC(t.Add(-time.Second), s.zone.Location).Add(time.Second), asIfUTC(t, s.zone.Location)
@@ -102,6 +102,7 @@ func isRepeated(t time.Time, zone *time.Location) bool {
 // repeatOf is when the clock shows the reading of t once more within a day.
 func repeatOf(t time.Time, zone *time.Location) (again time.Time, twice bool) {
 	_, offset := t.In(zone).Zone()
+	// If the clock is set back within a day, its offset is smaller a day later.
 	_, later := t.Add(24 * time.Hour).In(zone).Zone()
 	again = t.Add(time.Duration(offset-later) * time.Second)
 	return again, later < offset && asIfUTC(again, zone).Equal(asIfUTC(t, zone))

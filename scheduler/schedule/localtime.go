@@ -6,6 +6,7 @@ import "time"
 // they show it twice, the first after the gap when they never do. False: the zone skipped
 // the whole date, or there is no such date at all.
 func LocalToInstant(year int, month time.Month, day, hour, minute, second int, zone *time.Location) (time.Time, bool) {
+	// Package time turns 31 February into a day of March: there is no such date.
 	noon := time.Date(year, month, day, 12, 0, 0, 0, time.UTC)
 	if y, m, d := noon.Date(); y != year || m != month || d != day {
 		return time.Time{}, false
@@ -37,9 +38,9 @@ func NextDay(t time.Time, zone *time.Location) time.Time {
 	return resolve(dateOf(t.In(zone)).add(1), 0, 0, 0, zone).UTC()
 }
 
-// Last lists the last n nominal instants after one time and before another, oldest first,
-// excluded ones among them.
+// Last lists the last n nominal instants between two times, oldest first, excluded or not.
 func (s *Schedule) Last(after, before time.Time, n int) []time.Time {
+	// Schedules can only be walked forward: from further back each time, until there are enough.
 	for back := time.Minute; ; back *= 2 {
 		from := before.Add(-back)
 		whole := !from.After(after) || back > maxOutage

@@ -8,21 +8,21 @@ import (
 	"rouse/internal/text"
 )
 
-// WrittenTime is a time as a person wrote it. Of one that was written to the minute, the whole
-// minute is meant.
+// WrittenTime is a time as a person wrote it. One that was written to the minute means the whole
+// minute.
 type WrittenTime struct {
 	At   time.Time
-	Span time.Duration // how exact it was written: a minute, a day
+	Span time.Duration // how precisely it was written: a minute, a day
 }
 
-// dateTimes are the ways to write a local date and time, with how exact they are.
+// dateTimes are the ways to write a local date and time, with their precision.
 var dateTimes = map[string]time.Duration{
 	"2006-01-02 15:04:05": time.Second, "2006-01-02T15:04:05": time.Second, "2006-01-02 15:04": time.Minute, "2006-01-02T15:04": time.Minute,
 }
 
 // ParseTime reads RFC 3339, a local date with or without a time, a time of day, or
-// tomorrow. A time of day alone is the next one when it is about what comes (ahead), and
-// else the one of today. A reading that the zone's clocks show twice is the first of the
+// tomorrow. A time of day alone is the next one when the future is meant (ahead), and
+// otherwise that of today. A reading that the zone's clocks show twice is the first of the
 // two, and one that they skip is the first instant after the gap.
 func ParseTime(written string, now time.Time, zone *time.Location, ahead bool) (WrittenTime, error) {
 	written = strings.TrimSpace(written)
@@ -79,7 +79,7 @@ func localInstant(t time.Time, zone *time.Location) (time.Time, error) {
 	return at, nil
 }
 
-// ZoneName is a zone as a person knows it.
+// ZoneName is the name of a zone for people.
 func ZoneName(zone *time.Location) string {
 	if zone == time.Local {
 		return "local time"

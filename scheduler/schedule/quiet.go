@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// Quiet are hours of the local day, in minutes from midnight. The end is exclusive and may
-// lie on the next day; equal ends mean none.
+// Quiet are hours of the local day, in minutes from midnight. The end is exclusive and may be on
+// the next day. From and To are equal when there are none.
 type Quiet struct{ From, To int }
 
-// normalizeDash makes one of the dash that people type and the one that text programs set.
+// normalizeDash replaces the dash that text programs insert by the one that people type.
 func normalizeDash(text string) string { return strings.ReplaceAll(text, "–", "-") }
 
 // ParseQuiet reads hours like 22:00-07:00, or none. An error is a *Error.
@@ -28,6 +28,7 @@ func ParseQuiet(text string) (Quiet, error) {
 	}
 
 	if b == 24*60 {
+		// Both ends at midnight would mean none.
 		if b = 0; a == 0 {
 			return Quiet{}, &Error{"quiet_hours", text, "is the whole day; use mode: manual to have no wakes"}
 		}
@@ -66,7 +67,7 @@ func (q Quiet) holds(local time.Time) bool {
 // end is where the quiet hours that hold t end. Should a gap of the clock lead from the end
 // straight into quiet hours again, it is the end of those.
 func (q Quiet) end(t time.Time, zone *time.Location) time.Time {
-	for range 8 {
+	for range 8 { // bounded, should a zone be stranger than any that is known
 		if !q.holds(t.In(zone)) {
 			break
 		}

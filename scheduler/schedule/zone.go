@@ -10,14 +10,14 @@ import (
 const (
 	daySeconds  = 24 * 3600
 	weekSeconds = 7 * daySeconds
-	// cachedWeeks is how many weeks of a zone are remembered: more than a year, so that the next
-	// instants of yearly schedules do not displace those of daily ones.
+	// cachedWeeks is how many weeks of a zone are cached: more than a year, so that the next
+	// instants of yearly schedules do not evict those of daily ones. A power of two.
 	cachedWeeks = 64
 )
 
-// zone is a time zone that remembers what its clock does in the weeks that were asked for.
-// Package time is asked each hour of such a week: the offset of an instant costs it up to
-// a microsecond, and here a few nanoseconds.
+// zone is a time zone with a cache of how its clock changes in the weeks that were asked for.
+// To fill it, package time is asked for the offset of each hour of a week: one answer costs it
+// up to a microsecond, and the cache a few nanoseconds.
 type zone struct {
 	*time.Location
 	weeks [cachedWeeks]atomic.Pointer[week]
@@ -30,18 +30,18 @@ type week struct {
 	changes []change
 }
 
-// change is where a clock is set, to another offset.
+// change is an instant at which the clock is set to another offset.
 type change struct{ at, offset int64 }
 
-// zones are those in use, so that all schedules of a zone share what is remembered of it.
+// zones are those in use, so that all schedules of a zone share its cache.
 var zones = struct {
 	sync.Mutex
 	byLocation map[*time.Location]*zone
 	byName     map[string]*time.Location
 }{byLocation: map[*time.Location]*zone{}, byName: map[string]*time.Location{}}
 
-// maxZones is more than there are. A location can be loaded any number of times; those that
-// are forgotten stay with the schedules that have them.
+// maxZones is more than there are. But a location can be loaded any number of times, and each
+// counts. Schedules keep the zones that are dropped here.
 const maxZones = 1000
 
 func zoneOf(l *time.Location) *zone {
@@ -126,9 +126,9 @@ func (z *zone) week(t int64) *week {
 	return w
 }
 
-// scanWeek looks at the clock each hour. Where an offset ends is found in the same way:
-// time.ZoneBounds names an end that lies behind on 31 December of leap years, and where a
-// zone's rules begin it can be an hour off.
+// scanWeek asks for the offset of each hour. The second at which it changes is searched for as
+// well: time.ZoneBounds is wrong about it on 31 December of leap years, where it returns an end
+// in the past, and can be an hour off where the rules of a zone begin.
 func (z *zone) scanWeek(number int64) *week {
 	shown := func(t int64) int64 {
 		_, o := time.Unix(t, 0).In(z.Location).Zone()
@@ -153,6 +153,7 @@ func (z *zone) scanWeek(number int64) *week {
 // resolve maps a local clock reading, held as if it were UTC, to its instant: the first when
 // it exists twice, the first after the gap when it does not exist.
 func (z *zone) resolve(reading int64) int64 {
+	// The offset is the same a day before and a day after, so no change is near.
 	offsets := [...]int64{z.offset(reading - daySeconds), z.offset(reading), z.offset(reading + daySeconds)}
 	if offsets[0] == offsets[1] && offsets[1] == offsets[2] {
 		return reading - offsets[0]

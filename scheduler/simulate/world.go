@@ -12,7 +12,7 @@ import (
 	"rouse/scheduler/dispatch"
 )
 
-// checkEvery is how often the daemon looks at the clock when nothing is due.
+// checkEvery is how often the daemon checks the clock when nothing is due.
 const checkEvery = 30 * time.Second
 
 // world is the state of a simulated home and its daemon.
@@ -20,13 +20,13 @@ type world struct {
 	o         Options
 	now       time.Time // of the wall clock
 	up        bool      // whether a daemon runs
-	nextCheck time.Time // when the scheduler looks at the clock next
+	nextCheck time.Time // when the scheduler checks the clock next
 
 	table     *scheduler.Timetable
 	desk      *dispatch.Desk
 	startedAt time.Time            // the daemon's start
-	lastCheck time.Time            // when the scheduler last looked
-	clockStep time.Duration        // how far the clock was moved since
+	lastCheck time.Time            // when the scheduler last did so
+	clockStep time.Duration        // by how much the clock was moved since
 	events    []Event              // that are still to come
 	hasSteps  bool                 // whether it matters when the daemon notices a step of its clock
 	lastWake  map[string]time.Time // of agents
@@ -74,7 +74,7 @@ func newWorld(o Options) *world {
 	return w
 }
 
-// add takes in a run that is not finished.
+// add adds a run that is not finished.
 func (w *world) add(r *run) {
 	w.byJob[r.Job] = append(w.byJob[r.Job], r)
 	switch {
@@ -85,7 +85,7 @@ func (w *world) add(r *run) {
 	}
 }
 
-// queue lets a run wait for its time, or for a lane.
+// queue makes a run wait for its time, or for a lane.
 func (w *world) queue(r *run) {
 	if r.NotBefore.After(w.now) {
 		w.delayed = append(w.delayed, r)
@@ -98,7 +98,7 @@ func (w *world) queue(r *run) {
 	}
 }
 
-// next is when something happens next.
+// next is when something happens next; false when nothing does.
 func (w *world) next() (time.Time, bool) {
 	var at time.Time
 	earlier := func(t time.Time) {
@@ -137,8 +137,9 @@ func (w *world) next() (time.Time, bool) {
 	return at, !at.IsZero()
 }
 
-// advance lets happen what happens at a time.
+// advance moves the clock to a time, and does what is due then.
 func (w *world) advance(at time.Time) {
+	// What should have happened before a step forward happens now.
 	if at.After(w.now) {
 		w.now = at
 	}
@@ -166,7 +167,8 @@ func (w *world) advance(at time.Time) {
 	w.dispatch()
 }
 
-// step moves the wall clock; what was waited for takes as long as it did.
+// step moves the wall clock. Running runs and the timer of the scheduler go by the time that
+// passes, so they move with it.
 func (w *world) step(by time.Duration) {
 	w.now, w.clockStep = w.now.Add(by), w.clockStep+by
 	if !w.nextCheck.IsZero() {
@@ -177,7 +179,7 @@ func (w *world) step(by time.Duration) {
 	}
 }
 
-// startDaemon rescues what the one before left, and looks at the clock.
+// startDaemon rescues what the daemon before left behind, and checks the clock.
 func (w *world) startDaemon() {
 	w.up, w.startedAt, w.lastCheck, w.clockStep = true, w.now, w.now, 0
 	for _, r := range inOrder(w.running) {
@@ -204,7 +206,7 @@ func inOrder(runs map[int64]*run) []*run {
 	return slices.SortedFunc(maps.Values(runs), func(a, b *run) int { return cmp.Compare(a.ID, b.ID) })
 }
 
-// interrupt leaves a run that was cut off to its next attempt, unless it may have none.
+// interrupt queues a run that was interrupted for its next attempt, unless it may have none.
 func (w *world) interrupt(r *run) {
 	if why := dispatch.GiveUp(w.o.Policy(r.Job), r.Interruptions); why != "" {
 		w.finish(r, domain.OutcomeInterrupted, "")
@@ -214,7 +216,7 @@ func (w *world) interrupt(r *run) {
 	w.queue(r)
 }
 
-// schedule does what the scheduler does when it looks at the clock.
+// schedule does what the scheduler does when it checks the clock.
 func (w *world) schedule() {
 	c := scheduler.Circumstances{Pauses: w.o.Pauses, StartedAt: w.startedAt, ClockStep: w.clockStep, LastCheck: w.lastCheck}
 	if w.clockStep <= -scheduler.MinClockStep {
@@ -238,7 +240,7 @@ func (w *world) schedule() {
 	}
 }
 
-// decide gives a due instant its row.
+// decide decides about a due instant, and queues its run if it gets one.
 func (w *world) decide(d ledger.Due) {
 	if w.alreadyRecorded(d) {
 		return
@@ -286,13 +288,13 @@ func (w *world) overlapping(d ledger.Due) []ledger.Run {
 // alreadyRecorded says whether an instant has a row, and so is not decided again.
 func (w *world) alreadyRecorded(d ledger.Due) bool {
 	if !w.hasSteps {
-		return false // the watermarks see to it
+		return false // watermarks never go back, so no instant is due twice
 	}
 
 	for i, o := range w.out {
 		if o.Job == d.Job && o.Nominal.Equal(d.Nominal) && o.Source != scheduler.SourceSlot {
 			if o.Decision == domain.DecisionMissed && d.Decision == domain.DecisionRun {
-				w.out = slices.Delete(w.out, i, i+1) // comes again, and may run after all
+				w.out = slices.Delete(w.out, i, i+1) // missed while the clock was ahead; now it may run after all
 				return false
 			}
 			return true
@@ -314,7 +316,7 @@ func (w *world) accept(o *Occurrence, trigger domain.Trigger, notBefore time.Tim
 	}
 }
 
-// fireWake decides about a slot that has come.
+// fireWake decides about a planned wake that has come.
 func (w *world) fireWake(id int64) {
 	i := slices.IndexFunc(w.o.Slots, func(s ledger.Slot) bool { return s.ID == id })
 	s := w.o.Slots[i]
@@ -322,7 +324,7 @@ func (w *world) fireWake(id int64) {
 	w.table.SettleSlot(d)
 
 	if d.Decision == ledger.SlotLater {
-		w.o.Slots = slices.Clone(w.o.Slots)
+		w.o.Slots = slices.Clone(w.o.Slots) // the caller's
 		w.o.Slots[i].At, w.o.Slots[i].Deferred = d.At, true
 		return
 	}
@@ -342,7 +344,7 @@ func (w *world) fireWake(id int64) {
 	w.accept(o, domain.TriggerSelf, time.Time{})
 }
 
-// endRuns finishes what has taken its time.
+// endRuns finishes the runs whose time is over.
 func (w *world) endRuns() {
 	for _, r := range inOrder(w.running) {
 		if !r.ends.After(w.now) {
