@@ -22,7 +22,7 @@ type Options struct {
 	From, To time.Time
 	// Events are what happens to the daemon and its clock, in the order in which it happens.
 	Events []Event
-	// Runtime is how long a run of a job takes; with job "", a run that the agent planned itself.
+	// Runtime is how long a run of a job takes, or a run of an agent without a job ("").
 	Runtime func(job, agent string) time.Duration
 	// Policy is what a job wants of its runs; nil: what a job without settings wants.
 	Policy             func(job string) dispatch.Policy
@@ -112,7 +112,7 @@ func (o *Options) check() error {
 		return errors.New("the simulation ends before it begins")
 	}
 
-	// An outage that begins after the end changes nothing.
+	// Outages after the end change nothing; a step of the clock may lead back before it.
 	o.Events = slices.Clone(o.Events)
 	for n := len(o.Events); n > 0 && o.Events[n-1].Kind != Step && o.Events[n-1].At.After(o.To); n-- {
 		o.Events = o.Events[:n-1]

@@ -128,6 +128,7 @@ func (w *world) next() (time.Time, bool) {
 		earlier(w.desk.NextLate())
 	}
 
+	// The end of a pause lets queued runs start, and the timetable knows nothing of it.
 	for _, p := range w.o.Pauses {
 		if len(w.ready) > 0 && p.Until.After(w.now) {
 			earlier(p.Until)
@@ -159,6 +160,7 @@ func (w *world) advance(at time.Time) {
 		return
 	}
 
+	// Runs end before others start, so that a lane that is free at this instant is used at it.
 	w.endRuns()
 	if !w.nextCheck.IsZero() && !w.nextCheck.After(w.now) {
 		w.schedule()
@@ -258,6 +260,7 @@ func (w *world) decide(d ledger.Due) {
 		return
 	}
 
+	// Runs that wait, for a person or a retry, are not replaced.
 	if replace {
 		for _, r := range slices.Clone(w.byJob[d.Job]) {
 			if r.State != domain.StateWaiting {
