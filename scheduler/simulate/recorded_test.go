@@ -2,10 +2,14 @@ package simulate_test
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -152,11 +156,23 @@ func (r *recording) daemon() (stop func()) {
 	return func() { cancel(); all.Wait() }
 }
 
+// TestMain has many days on at a time: they wait for the disk, not for a processor.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if err := flag.Set("test.parallel", strconv.Itoa(4*runtime.GOMAXPROCS(0))); err != nil {
+		os.Exit(2)
+	}
+
+	os.Exit(m.Run())
+}
+
 // A recorded day of a real daemon, with outages, a planned wake, and pauses or steps of the
 // clock, is decided in the same way when it is simulated, down to the words.
 func TestRecordedDay(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(days) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			t.Parallel()
 			path := filepath.Join(t.TempDir(), "ledger.db")
 			synctest.Test(t, func(t *testing.T) { record(t, path, rand.New(rand.NewPCG(seed, 1)), seed%2 == 1) })
 		})

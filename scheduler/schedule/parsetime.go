@@ -8,21 +8,21 @@ import (
 	"rouse/internal/text"
 )
 
-// WrittenTime is a time as a person wrote it. Of one that was written to the minute, the whole
-// minute is meant.
+// WrittenTime is a time as a person wrote it. One that was written to the minute means the whole
+// minute.
 type WrittenTime struct {
 	At   time.Time
-	Span time.Duration // how exact it was written: a minute, a day
+	Span time.Duration // how precisely it was written: a minute, a day
 }
 
-// dateTimes are the ways to write a local date and time, with how exact they are.
+// dateTimes are the ways to write a local date and time, with their precision.
 var dateTimes = map[string]time.Duration{
 	"2006-01-02 15:04:05": time.Second, "2006-01-02T15:04:05": time.Second, "2006-01-02 15:04": time.Minute, "2006-01-02T15:04": time.Minute,
 }
 
 // ParseTime reads RFC 3339, a local date with or without a time, a time of day, or
-// tomorrow. A time of day alone is the next one when it is about what comes (ahead), and
-// else the one of today. A reading that the zone's clocks show twice is the first of the
+// tomorrow. A time of day alone is the next one when the future is meant (ahead), and
+// otherwise that of today. A reading that the zone's clocks show twice is the first of the
 // two, and one that they skip is the first instant after the gap.
 func ParseTime(written string, now time.Time, zone *time.Location, ahead bool) (WrittenTime, error) {
 	written = strings.TrimSpace(written)
@@ -55,7 +55,7 @@ func ParseTime(written string, now time.Time, zone *time.Location, ahead bool) (
 			continue
 		}
 		if ahead {
-			return WrittenTime{NextReading(now, t.Hour(), t.Minute(), t.Second(), zone), span}, nil
+			return WrittenTime{NextTimeOfDay(now, t.Hour(), t.Minute(), t.Second(), zone), span}, nil
 		}
 
 		y, m, d := now.In(zone).Date()
@@ -72,14 +72,14 @@ func wholeDay(at time.Time, zone *time.Location) WrittenTime {
 
 // localInstant is when a zone's clocks show what a clock in UTC shows at t.
 func localInstant(t time.Time, zone *time.Location) (time.Time, error) {
-	at, ok := Reading(t.Year(), t.Month(), t.Day(), t.Hour(), t.Minute(), t.Second(), zone)
+	at, ok := LocalToInstant(t.Year(), t.Month(), t.Day(), t.Hour(), t.Minute(), t.Second(), zone)
 	if !ok {
 		return at, fmt.Errorf("there is no %s in %s: its clocks skipped that date", t.Format(time.DateOnly), ZoneName(zone))
 	}
 	return at, nil
 }
 
-// ZoneName is a zone as a person knows it.
+// ZoneName is the name of a zone for people.
 func ZoneName(zone *time.Location) string {
 	if zone == time.Local {
 		return "local time"

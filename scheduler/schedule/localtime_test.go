@@ -10,7 +10,7 @@ import (
 	"rouse/scheduler/schedule"
 )
 
-func TestReading(t *testing.T) {
+func TestLocalToInstant(t *testing.T) {
 	for name, c := range map[string]struct {
 		zone, date           string
 		hour, minute, second int
@@ -30,18 +30,18 @@ func TestReading(t *testing.T) {
 			}
 
 			y, m, d := at(c.date + " 00:00").Date()
-			got, ok := schedule.Reading(y, m, d, c.hour, c.minute, c.second, zone)
+			got, ok := schedule.LocalToInstant(y, m, d, c.hour, c.minute, c.second, zone)
 			if ok != (c.want != "") || (ok && !got.Equal(at(c.want))) {
 				t.Errorf("%s %t, want %s", got, ok, c.want)
 			}
 		})
 	}
-	if _, ok := schedule.Reading(2026, 2, 30, 0, 0, 0, time.UTC); ok {
+	if _, ok := schedule.LocalToInstant(2026, 2, 30, 0, 0, 0, time.UTC); ok {
 		t.Error("there is a 30 February")
 	}
 }
 
-func TestNextReading(t *testing.T) {
+func TestNextTimeOfDay(t *testing.T) {
 	for name, c := range map[string]struct {
 		zone, after  string
 		hour, minute int
@@ -62,7 +62,7 @@ func TestNextReading(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := schedule.NextReading(at(c.after), c.hour, c.minute, 0, zone); !got.Equal(at(c.want)) {
+			if got := schedule.NextTimeOfDay(at(c.after), c.hour, c.minute, 0, zone); !got.Equal(at(c.want)) {
 				t.Errorf("%s, want %s", got, c.want)
 			}
 		})
@@ -77,7 +77,7 @@ func TestNextReading(t *testing.T) {
 
 		after := rapid.SampledFrom(append(changes(zone), at("2026-06-01 12:00"))).Draw(t, "near").Add(time.Duration(rapid.IntRange(-40*3600, 40*3600).Draw(t, "seconds")) * time.Second)
 		hour, minute := rapid.IntRange(0, 23).Draw(t, "hour"), rapid.IntRange(0, 59).Draw(t, "minute")
-		got := schedule.NextReading(after, hour, minute, 0, zone)
+		got := schedule.NextTimeOfDay(after, hour, minute, 0, zone)
 		if !got.After(after) || got.Sub(after) > 50*time.Hour {
 			t.Fatalf("%02d:%02d after %s is %s", hour, minute, after.In(zone), got.In(zone))
 		}

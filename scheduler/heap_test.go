@@ -7,13 +7,13 @@ import (
 )
 
 // However entries come, go and move, the first is the earliest and each knows its place.
-func TestHeads(t *testing.T) {
+func TestHeap(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var h heads
+		var h dueHeap
 		var out []*entry // that are not in the heap
 		in := map[*entry]int64{}
 		for range 40 {
-			out = append(out, &entry{place: -1})
+			out = append(out, &entry{index: -1})
 		}
 
 		at := rapid.Int64Range(1, 20)
@@ -24,14 +24,14 @@ func TestHeads(t *testing.T) {
 				}
 				e := out[0]
 				out, in[e] = out[1:], at.Draw(t, "at")
-				h.push(head{in[e], e})
+				h.push(heapItem{in[e], e})
 			},
 			"remove": func(t *rapid.T) {
 				if len(h) == 0 {
 					t.Skip()
 				}
 				e := h[rapid.IntRange(0, len(h)-1).Draw(t, "place")].entry
-				h.remove(int(e.place))
+				h.remove(int(e.index))
 				delete(in, e)
 				out = append(out, e)
 			},
@@ -41,7 +41,7 @@ func TestHeads(t *testing.T) {
 				}
 				e := h[rapid.IntRange(0, len(h)-1).Draw(t, "place")].entry
 				in[e] = at.Draw(t, "at")
-				h.fix(int(e.place), head{in[e], e})
+				h.fix(int(e.index), heapItem{in[e], e})
 			},
 			"": func(t *rapid.T) {
 				if len(h) != len(in) {
@@ -49,14 +49,14 @@ func TestHeads(t *testing.T) {
 				}
 
 				for e, at := range in {
-					if h[e.place] != (head{at, e}) || h[0].at > at {
-						t.Fatalf("place %d, which is due at %d, behind %d", e.place, at, h[0].at)
+					if h[e.index] != (heapItem{at, e}) || h[0].at > at {
+						t.Fatalf("place %d, which is due at %d, behind %d", e.index, at, h[0].at)
 					}
 				}
 
 				for _, e := range out {
-					if e.place >= 0 {
-						t.Fatalf("an entry that is out has place %d", e.place)
+					if e.index >= 0 {
+						t.Fatalf("an entry that is out has place %d", e.index)
 					}
 				}
 			},

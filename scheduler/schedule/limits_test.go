@@ -266,7 +266,7 @@ func quiet(q schedule.Quiet, local time.Time) bool {
 	return false
 }
 
-func TestLeft(t *testing.T) {
+func TestWakesLeft(t *testing.T) {
 	for mode, want := range map[schedule.Mode][3]int{schedule.ModeAmbient: {6, 1, 0}, schedule.ModeProject: {4, 0, 0}, schedule.ModeManual: {0, 0, 0}} {
 		for i, started := range []int{0, 5, 60} {
 			if got := preset(mode, nil).Left(schedule.Usage{Started: started}); got != want[i] {

@@ -19,7 +19,7 @@ const (
 // allDays is the mask of a week without restriction.
 const allDays = 1<<7 - 1
 
-// Limits bound the slot of one agent.
+// Limits bound the wakes that one agent plans.
 type Limits struct {
 	Mode                 Mode
 	Horizon, MinInterval time.Duration  // how far ahead a wake is at most and at least; 0 means unlimited
@@ -48,14 +48,14 @@ func Preset(m Mode) (Limits, bool) {
 	return Limits{}, false
 }
 
-// Ask is a wish for the slot.
+// Ask is a request for a wake.
 type Ask struct {
 	At     time.Time
-	ByUser bool // the owner's writes skip all but the horizon
-	Depth  int  // how many wakes in a row led to the asking run, 0 when another trigger started it
+	ByUser bool // requests of the owner are bound by the horizon alone
+	Depth  int  // how many wakes in a row led to the run that asks, 0 when another trigger started it
 }
 
-// Usage is what the ledger knows when a slot is asked for.
+// Usage is what the ledger knows when a wake is requested.
 type Usage struct {
 	Started int // wakes started in the last 24 h, whatever became of them (C-16)
 	Paused  bool
@@ -73,18 +73,18 @@ const (
 	ReasonDay         = "day_not_allowed"
 )
 
-// Clamped is what became of an Ask.
+// Clamped is the decision about an Ask.
 type Clamped struct {
 	At       time.Time // in UTC, never before now; zero when rejected
-	Reasons  []string  // of each move, in order; of a rejection the one that applied
+	Reasons  []string  // one for each move, in order; for a rejection the one that applied
 	Rejected bool
 }
 
-// Clamp moves a wish inside the limits, or rejects it (OSA-73). It is one pass: a later step
-// may move the wake behind the horizon again. An instant that has passed becomes now without
-// a reason, for the owner too: nothing was taken away.
+// Clamp moves a requested wake inside the limits, or rejects it (OSA-73). It makes one pass: a
+// later step may move the wake past the horizon again. An instant that has passed becomes now
+// without a reason, for the owner too: the wake still comes as early as it can.
 func (l Limits) Clamp(now time.Time, ask Ask, u Usage) Clamped {
-	if reason := l.rejects(ask, u); reason != "" {
+	if reason := l.rejection(ask, u); reason != "" {
 		return Clamped{Reasons: []string{reason}, Rejected: true}
 	}
 
@@ -120,8 +120,8 @@ func (l Limits) Clamp(now time.Time, ask Ask, u Usage) Clamped {
 	return c
 }
 
-// rejects is why a wish is rejected whatever its time is, "" when it is not.
-func (l Limits) rejects(ask Ask, u Usage) string {
+// rejection is why a request is rejected whatever its time is, "" when it is not.
+func (l Limits) rejection(ask Ask, u Usage) string {
 	switch {
 	case ask.ByUser:
 		return ""
@@ -174,7 +174,7 @@ func (l Limits) nextAllowedDay(t time.Time) time.Time {
 	return t
 }
 
-// Warning says one reason of a Clamped in a sentence that a model and a person understand.
+// Warning puts one reason of a decision into a sentence that a model and a person understand.
 func Warning(reason string, l Limits, c Clamped) string {
 	moved := func(why string, a ...any) string {
 		return fmt.Sprintf(why, a...) + "; the wake is now planned for " + c.At.In(l.zone()).Format("Mon 2006-01-02 15:04 MST") + "."
@@ -189,9 +189,9 @@ func Warning(reason string, l Limits, c Clamped) string {
 	case ReasonChain:
 		return fmt.Sprintf("Not planned: this agent woke itself %s in a row; something else has to start it before it may plan a wake again.", times(l.MaxChain))
 	case ReasonMinInterval:
-		return moved("A wake must be at least %s from now", length(l.MinInterval))
+		return moved("A wake must be at least %s from now", formatDuration(l.MinInterval))
 	case ReasonHorizon:
-		return moved("A wake can be at most %s from now", length(l.Horizon))
+		return moved("A wake can be at most %s from now", formatDuration(l.Horizon))
 	case ReasonQuiet:
 		return moved("This agent does not wake itself in its quiet hours, %s", l.Quiet)
 	case ReasonDay:
