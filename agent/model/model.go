@@ -75,9 +75,9 @@ type Request struct {
 	Tools       []Tool
 	MaxOutput   int // tokens; 0 leaves it to the model
 	Temperature *float64
-	Results     []Result // the last step's, untrimmed
-	NoTools     bool     // the answer must be text, whatever Tools holds
-	Draft       *Draft   // of the conversation; nil means that nothing is cached
+	Results     []Result     // the last step's, untrimmed
+	NoTools     bool         // the answer must be text, whatever Tools holds
+	EncodeCache *EncodeCache // of the conversation; nil means that nothing is cached
 }
 
 // Why a model stopped, in Event.Stop. Reasons of a server that have no translation are passed on as

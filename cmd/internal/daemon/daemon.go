@@ -97,7 +97,7 @@ func Open(ctx context.Context, o Options) (_ *Daemon, err error) {
 		d.reloads = newReloader(d, o)
 	}
 
-	d.Handler, err = web.NewHandler(web.Options{Ledger: d.ledger, Host: d, Jobs: d, Runs: d, Databases: d, Pauses: d, Slots: d, Explainer: d, Logger: d.log})
+	d.Handler, err = web.NewHandler(web.Options{Ledger: d.ledger, Host: d, Jobs: d, Runs: d, Databases: d, Pauses: d, Wakes: d, Explainer: d, Logger: d.log})
 	return d, err
 }
 
@@ -125,7 +125,7 @@ func (d *Daemon) openParts(ctx context.Context, o Options) (err error) {
 	case o.Serves:
 		err = d.scheduler.Set(ctx, p.Jobs, p.selfScheduling)
 	default: // a command that asks what comes next does not move anything
-		err = d.scheduler.Look(ctx, p.Jobs)
+		err = d.scheduler.Load(ctx, p.Jobs)
 	}
 	if err != nil {
 		return err
@@ -141,7 +141,7 @@ func (d *Daemon) openParts(ctx context.Context, o Options) (err error) {
 	if !o.Serves {
 		return nil
 	}
-	if d.watcher, err = watcher.New(watcher.Options{Ledger: d.ledger, Logger: d.log, Broken: d.runner.BrokenNotices}); err != nil {
+	if d.watcher, err = watcher.New(watcher.Options{Ledger: d.ledger, Logger: d.log, BreakerNotices: d.runner.LoopNotices}); err != nil {
 		return err
 	}
 
