@@ -46,7 +46,7 @@ func undoObstacle(p *tool.FileHandle, op ledger.FileOp, now fileState, gone func
 	case err != nil:
 		return err.Error()
 	case more:
-		return "the folder is not empty any more"
+		return "the folder holds something by now"
 	}
 	return ""
 }
