@@ -17,14 +17,14 @@ import (
 // starts with it when files, a webhook, or a wake planned by such a run started it.
 const UntrustedContent = "A"
 
-// Marks say what calls that are about to be made do to the taint of their run.
+// Marks is what calls that are about to be made do to the taint of their run.
 type Marks struct {
 	Taint string // letters that the run has from now on, beside those that it has
 	Tier  string // the confinement of a program that is started; a run keeps the weakest
-	// Keeps says that they write the agent's database or files. If the run is tainted by untrusted
-	// content, those are untrusted from then on.
+	// The calls write the agent's database or files. If the run is tainted by untrusted content,
+	// those are untrusted from then on.
 	Keeps bool
-	// Used are the items of the inbox that allow them, with the keys of the calls.
+	// The items of the inbox that allow them, with the keys of the calls.
 	Used map[int64]string
 }
 
