@@ -338,7 +338,7 @@ func closeItem(tx *sqlite.Tx, i Item, state, answer, reason string, now time.Tim
 	return err
 }
 
-// OverdueItems lists the open items that have expired, for Expire.
+// OverdueItems lists the open items that have expired, and whose runs have to be ended.
 func (l *Ledger) OverdueItems(ctx context.Context, now time.Time) ([]Item, error) {
 	rows, err := l.read.QueryContext(ctx, `select `+itemColumns+` from inbox where state = 'open' and expires_at <> 0 and expires_at <= $1 order by id limit 100`, ms(now))
 	return collect(rows, err, scanItems)

@@ -17,14 +17,14 @@ import (
 // starts with it when files, a webhook, or a wake planned by such a run started it.
 const TaintUntrusted = "A"
 
-// TaintUpdate say what calls that are about to be made do to the taint of their run.
+// TaintUpdate is what calls that are about to be made do to the taint of their run.
 type TaintUpdate struct {
 	Taint string // letters that the run has from now on, beside those that it has
 	Tier  string // the confinement of a program that is started; a run keeps the weakest
-	// Keeps says that they write the agent's database or files. If the run is tainted by untrusted
+	// WritesMemory says that they write the agent's database or files. If the run is tainted by untrusted
 	// content, those are untrusted from then on.
 	WritesMemory bool
-	// Used are the items of the inbox that allow them, with the keys of the calls.
+	// UsedApprovals are the items of the inbox that allow them, with the keys of the calls.
 	UsedApprovals map[int64]string
 }
 

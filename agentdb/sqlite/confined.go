@@ -194,7 +194,7 @@ func (t *Tx) WithAuthorizer(fn func() error) error {
 	return fn()
 }
 
-// ChangeCount is the number of row changes recorded so far, for Forget.
+// ChangeCount is the number of row changes recorded so far.
 func (t *Tx) ChangeCount() int {
 	if t.confined == nil || t.confined.record == nil {
 		return 0
@@ -202,7 +202,7 @@ func (t *Tx) ChangeCount() int {
 	return len(t.confined.record.changes)
 }
 
-// DiscardChanges drops what was recorded since a mark: a statement that failed changed nothing in the
+// DiscardChanges drops what was recorded after the first mark changes: a statement that failed changed nothing in the
 // end, though the hook was called for its first rows.
 func (t *Tx) DiscardChanges(mark int) {
 	if t.confined != nil && t.confined.record != nil && mark < len(t.confined.record.changes) {

@@ -30,7 +30,7 @@ type Options struct {
 	// Migrations holds files NNNN_name.sql in its root, applied in order and only forward.
 	Migrations fs.FS
 	Readers    int // connections that read at once; 0 means 4
-	// Whole skips the check that reads the whole file: the caller knows that the file is intact,
+	// SkipCheck leaves out the check that reads the whole file: the caller knows that the file is intact,
 	// or calls Check later.
 	SkipCheck bool
 	// BeforeWrite, when set, is called before every write, and before an old file is
