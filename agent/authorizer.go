@@ -24,7 +24,7 @@ type authorizer struct {
 	taint        tool.Taint // what the record says of the run
 	tier         string
 	taintsMemory bool // what the run keeps is untrusted, and the record says so
-	// What Admit records of the calls that were allowed since it last did.
+	// What OnCallsStart records of the calls that were allowed since it last did.
 	addedTaint tool.Taint
 	marks      ledger.TaintUpdate
 
@@ -43,7 +43,7 @@ func (r *Runner) newAuthorizer(run ledger.Run, a ledger.Attempt, t task) *author
 		rules: tool.Authorizer{Agent: t.agent.Name, OnDenied: t.agent.OnDenied, MinTier: t.minTier()}}
 }
 
-// Authorize implements loop.Gate.
+// Authorize implements loop.Authorizer.
 func (g *authorizer) Authorize(ctx context.Context, in tool.Invocation, t tool.Tool, args json.RawMessage) (tool.Verdict, error) {
 	need, err := t.Need(ctx, in, args)
 	if err != nil {
@@ -117,7 +117,7 @@ func (g *authorizer) answerFor(ctx context.Context, in tool.Invocation, hash str
 	return said, by, nil
 }
 
-// OnCallsStart implements loop.Gate: what the calls bring is on record before they begin.
+// OnCallsStart implements loop.Authorizer: what the calls bring is on record before they begin.
 func (g *authorizer) OnCallsStart(ctx context.Context) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()

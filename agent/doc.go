@@ -13,7 +13,7 @@
 // Who is configured arrives as a Plan, which a reload replaces as a whole; a run that has
 // started keeps the plan it started with.
 //
-// # Files
+// # Size
 //
 // The package has more than forty files because a run has that many subjects, most of which need
 // the Runner and the task; their names are in groups:

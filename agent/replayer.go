@@ -271,7 +271,7 @@ func (p *replayer) adoptVerdict(res *ledger.Result) {
 	res.Verified = res.Verified || p.recording.Run.Verified
 }
 
-// Authorize implements loop.Gate. What was refused has a recorded answer as every call has; where the
+// Authorize implements loop.Authorizer. What was refused has a recorded answer as every call has; where the
 // recorded attempt waited for an approval of a call, there is none of it, and it waits again.
 func (p *replayer) Authorize(_ context.Context, in tool.Invocation, t tool.Tool, _ json.RawMessage) (tool.Verdict, error) {
 	p.mu.Lock()
@@ -282,7 +282,7 @@ func (p *replayer) Authorize(_ context.Context, in tool.Invocation, t tool.Tool,
 	return tool.Verdict{Ask: &tool.ApprovalRequest{Tool: t.Name(), Why: "the recorded run waited for an approval here", Hash: tool.ActionHash(in.Agent, t.Name(), in.Key)}}, nil
 }
 
-// OnCallsStart implements loop.Gate.
+// OnCallsStart implements loop.Authorizer.
 func (p *replayer) OnCallsStart(context.Context) error { return nil }
 
 var _ loop.Authorizer = (*replayer)(nil)

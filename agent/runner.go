@@ -27,7 +27,7 @@ type Options struct {
 	// recorded; "" where none is.
 	Recordings string
 	// Tools are those beside the built-in ones, for every agent that has what they are given with
-	// (GivenSkills, GivenUntold and GivenPhases, no tool of these can be).
+	// (RequiresSkills, RequiresUnlisted and RequiresPhases, no tool of these can be).
 	Tools  []tool.Tool
 	Logger *slog.Logger
 }

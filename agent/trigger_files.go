@@ -23,7 +23,7 @@ type batchFile struct {
 	gone bool
 }
 
-// Removed implements playbook.Absentee.
+// Removed implements playbook.RemovableItem.
 func (f batchFile) Removed() bool { return f.gone }
 
 func batchOf(files []ledger.File) []batchFile {

@@ -77,7 +77,7 @@ func (e *QuarantinedError) Remedy() string {
 func (e *QuarantinedError) Unwrap() error { return e.err }
 
 // recordUnusable makes the error about a database that cannot be used, and remembers it for
-// Barred.
+// Quarantined.
 func (p *Pool) recordUnusable(agent string, err error) error {
 	err = p.describe(agent, err)
 	p.mu.Lock()

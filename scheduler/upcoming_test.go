@@ -47,7 +47,7 @@ func TestNextStart(t *testing.T) {
 	})
 }
 
-// What Standing says of instants that nobody has looked at is what is then decided.
+// What JobStatus says of instants that nobody has looked at is what is then decided.
 func TestJobStatus(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *daemon) {
 		j := job(t, "hourly", schedule.Options{Every: "1h"})

@@ -8,7 +8,7 @@
 // The answer of a tool is an Envelope (OSA-10): bad arguments and failed work are envelopes that the
 // model reads; a Go error means that the host is broken, and ends the run.
 //
-// Before a call is made its tool says, as a Need, what the call would do. The authorizer (Gate) decides
+// Before a call is made its tool says, as a Need, what the call would do. The Authorizer decides
 // on that alone, and on what the owner has answered before (UNI-06). A tool neither asks nor refuses by
 // itself.
 //
@@ -19,7 +19,7 @@
 //
 // The package exports more than thirty names. They are one contract, and every family of tools needs
 // most of it: what a tool is (Tool, Spec and its properties), what a call answers (Envelope, Kind), what
-// a call needs and who decides (Need, Taint, Gate), and which files it may open (Roots, FileHandle,
+// a call needs and who decides (Need, Taint, Authorizer), and which files it may open (Roots, FileHandle,
 // Masks). Split in packages, these would import each other: a Spec has Needs, Roots make a Need, and the
 // error of a path is an Envelope.
 package tool

@@ -27,7 +27,7 @@ type Options struct {
 	// Policy is what a job wants of its runs; nil: what a job without settings wants.
 	Policy             func(job string) dispatch.Policy
 	Runs, RunsPerAgent int // lanes; 0 means 4 and 1
-	// Hold says why the runs of a job are blocked and never start, "" when they are not; may be nil.
+	// Blocked says why the runs of a job are blocked and never start, "" when they are not; may be nil.
 	Blocked func(job, agent string) string
 
 	// What the ledger holds at From. A job without a state is as old as the simulation.

@@ -10,7 +10,7 @@ import (
 
 // Wakes are the wakes that agents planned, and what they may plan.
 type Wakes interface {
-	// Slots are those of the agents that plan, or of one.
+	// Wakes are those of the agents that plan, or of one.
 	Wakes(ctx context.Context, agent string) ([]api.AgentWake, error)
 	// SetWake plans an agent's next wake for its owner. What is left out stays as it was planned.
 	SetWake(ctx context.Context, request api.WakeRequest) (api.PlannedWake, error)
@@ -23,7 +23,7 @@ func (s *server) wakeRoutes(mux *http.ServeMux) {
 	mux.Handle("POST /v1/slots/clear", s.answer(s.cancelWake))
 }
 
-// NewWake is a slot of the ledger.
+// NewWake is a planned wake of the ledger.
 func NewWake(s ledger.Wake) *api.Wake {
 	out := &api.Wake{At: api.At(s.At), Asked: api.At(s.AskedAt), Instructions: s.Instructions, ContextViews: s.ContextViews, Priority: s.Priority, OnMiss: s.OnMiss,
 		ScheduledBy: s.ScheduledBy, Job: s.Job, Depth: s.Depth, CreatedAt: api.At(s.CreatedAt)}
