@@ -37,7 +37,7 @@ func (b *battle) play(t *testing.T, a assault) {
 		b.stage(t, w, a, s, fmt.Sprintf("%s-%d", a.Name, i+1))
 	}
 
-	now := w.look(t, a)
+	now := w.lookSettled(t, a)
 	for name, was := range w.outside {
 		if now[name] != was {
 			t.Errorf("%s was %s and is %s", name, was, now[name])
@@ -47,7 +47,7 @@ func (b *battle) play(t *testing.T, a assault) {
 
 	for name := range now {
 		if !slices.Contains(a.Made, name) {
-			t.Errorf("%s was made", name)
+			t.Errorf("%s was created", name)
 		}
 	}
 

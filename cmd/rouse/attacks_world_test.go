@@ -24,6 +24,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"go.yaml.in/yaml/v4"
 
@@ -401,6 +402,26 @@ func (w *world) lay(t *testing.T, files, links map[string]string) {
 		if err := errors.Join(os.MkdirAll(filepath.Dir(w.at(name)), 0o755), os.Symlink(to, w.at(name))); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// lookSettled looks again while there is something new that need not last: the agent of another attack
+// of the row may be allowed to write here as well, and while one of its commands runs, empty folders
+// hold the names that the command must not create.
+func (w *world) lookSettled(t *testing.T, a assault) map[string]string {
+	t.Helper()
+	for deadline := time.Now().Add(cmdtest.Patience); ; {
+		now := w.look(t, a)
+		lasts := true
+		for name := range now {
+			_, was := w.outside[name]
+			lasts = lasts && (was || slices.Contains(a.Made, name))
+		}
+
+		if lasts || time.Now().After(deadline) {
+			return now
+		}
+		time.Sleep(20 * time.Millisecond)
 	}
 }
 

@@ -334,7 +334,7 @@ var everywhere = map[string]func(t *testing.T){
 		without(t, "config check", o.problems(fmt.Sprintf(keys, ""), "", "prompt: Write."), "only its owner plans")
 		expect(t, "config check", o.problems(fmt.Sprintf(keys, ", send"), "", "prompt: Write."), "may not use schedule_next_run or send")
 	},
-	"Given": func(t *testing.T) {
+	"Requires": func(t *testing.T) {
 		for given, lacks := range map[tool.Requirement]struct{ keys, problem string }{
 			tool.RequiresDatabase:       {", database: {enabled: false}", "has no database"},
 			tool.RequiresSelfScheduling: {"", "does not plan its own runs"},
@@ -361,13 +361,13 @@ var everywhere = map[string]func(t *testing.T){
 		without(t, "config check", o.problems(fmt.Sprintf(keys, ""), "", "prompt: Write."), "it can run none of them")
 		expect(t, "config check", o.problems(fmt.Sprintf(keys, ", send"), "", "prompt: Write."), "the agent's tools have no send or shell_run")
 	},
-	"SecondOf": func(t *testing.T) {
+	"AliasOf": func(t *testing.T) {
 		for keys, sent := range map[string]string{"": "", `, tools: {allow: ["*"]}`: "", `, tools: {allow: ["se*"]}`: "bob"} {
 			o := openOffice(t, letter(func(s *tool.Spec) { s.AliasOf, s.Needs = "notify", tool.NoNeeds }), keys, "", toBob, wellDone)
 			o.wants(sent)
 		}
 	},
-	"Says": func(t *testing.T) {
+	"SummaryArg": func(t *testing.T) {
 		o := openOffice(t, letter(func(s *tool.Spec) { s.SummaryArg = "text" }), "", "", toBob, wellDone)
 		_, res := o.wants("")
 		if res.Wait == nil || res.Wait.Action.Description != "send Dear <Bob>" {
@@ -407,7 +407,7 @@ var everywhere = map[string]func(t *testing.T){
 			o.wants(sent)
 		}
 	},
-	"Rare": func(t *testing.T) {
+	"WideContextOnly": func(t *testing.T) {
 		for rare, agentKeys := range map[bool]string{true: ", model: narrow", false: ""} {
 			o := openOffice(t, letter(func(s *tool.Spec) { s.WideContextOnly = true }), agentKeys, "", wellDone)
 			o.run()
@@ -429,7 +429,7 @@ var everywhere = map[string]func(t *testing.T){
 		expect(t, "told", o.told(), `["air","sea"]`)
 		expect(t, "the call", string(o.call(run).Envelope), "invalid_args")
 	},
-	"Reads": func(t *testing.T) {
+	"ReadsOnly": func(t *testing.T) {
 		o := openOffice(t, letter(func(s *tool.Spec) {
 			s.ReadsOnly = func(args json.RawMessage) bool { return strings.Contains(string(args), "bob") }
 			s.Needs = tool.NoNeeds
@@ -471,7 +471,7 @@ var everywhere = map[string]func(t *testing.T){
 			o.wants(sent)
 		}
 	},
-	"Look": func(t *testing.T) {
+	"StatKey": func(t *testing.T) {
 		looks := 0
 		for name, look := range map[string]func(string) string{"a.txt": nil, "a.txt a.txt": func(string) string { looks++; return fmt.Sprint(looks) }} {
 			o := openOffice(t, letter(func(s *tool.Spec) {
