@@ -13,7 +13,7 @@ import (
 
 const (
 	forecastRuns = 20   // of a job's history
-	forecastMost = 1000 // occurrences that are looked at; more of them are reckoned
+	forecastMax  = 1000 // occurrences that are looked at; more of them are reckoned
 )
 
 // forecast is what the rest of a day is expected to take.
@@ -83,7 +83,7 @@ func (d *Daemon) Budget(ctx context.Context) (api.Budget, error) {
 // forecast reckons what the runs of a job that the clock still brings will take: each what
 // the last ones took on average.
 func (d *Daemon) forecast(ctx context.Context, job string, now, until time.Time) (forecast, error) {
-	coming := d.scheduler.Next(job, forecastMost, now)
+	coming := d.scheduler.Next(job, forecastMax, now)
 	var f forecast
 	for _, u := range coming {
 		if u.Decision == domain.DecisionRun && !u.Actual.Before(now) && u.Actual.Before(until) {
@@ -91,7 +91,7 @@ func (d *Daemon) forecast(ctx context.Context, job string, now, until time.Time)
 		}
 	}
 
-	if len(coming) == forecastMost {
+	if len(coming) == forecastMax {
 		if seen := coming[len(coming)-1].Nominal.Sub(now); seen > 0 && seen < until.Sub(now) {
 			f.runs = int(float64(f.runs) * float64(until.Sub(now)) / float64(seen))
 		}

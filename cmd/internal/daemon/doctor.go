@@ -8,6 +8,11 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
 	"rouse/agent/sandbox"
 	"rouse/agentdb"
 	"rouse/agentdb/ledger"
@@ -18,10 +23,6 @@ import (
 	"rouse/internal/domain"
 	"rouse/internal/text"
 	"rouse/skills/install"
-	"runtime"
-	"slices"
-	"strings"
-	"time"
 )
 
 // Doctor implements web.Host.
@@ -85,7 +86,7 @@ func (d *Daemon) checkConfig(s *Setup) api.Check {
 
 	if d.reloads != nil {
 		if found := d.reloads.problemsOnDisk(); len(found) > 0 {
-			c.OK, c.Detail = false, fmt.Sprintf("%s; that of %s holds", inLines(found, len(found)), s.at.Local().Format(time.DateTime))
+			c.OK, c.Detail = false, fmt.Sprintf("%s; that of %s holds", formatProblems(found, len(found)), s.at.Local().Format(time.DateTime))
 			c.Remedy = "correct the file, and check it with: rouse config check; it takes effect by itself"
 		}
 	}
@@ -190,7 +191,7 @@ func (d *Daemon) checkWatches(ctx context.Context) api.Check {
 		}
 
 		text += ")"
-		switch why := wrongWith(st.Problem, st.Degraded); {
+		switch why := watchProblem(st.Problem, st.Degraded); {
 		case why != "":
 			bad = append(bad, text+": "+why)
 		default:

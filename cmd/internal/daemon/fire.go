@@ -5,13 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+
 	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
 	"rouse/internal/domain"
 	"rouse/internal/text"
 	"rouse/watcher"
-	"slices"
 )
 
 // Fire implements web.Runs.

@@ -4,11 +4,12 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"rouse/cmd/internal/cmdtest"
 	"runtime"
 	"slices"
 	"strings"
 	"testing"
+
+	"rouse/cmd/internal/cmdtest"
 )
 
 // However a file is saved, what was saved is in force, and nothing that was there for a

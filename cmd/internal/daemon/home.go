@@ -1,8 +1,6 @@
 package daemon
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,9 +13,6 @@ import (
 
 	"rouse/internal/atomicfile"
 )
-
-// maxSocketPath is what every supported system accepts in sockaddr_un, its final zero included.
-const maxSocketPath = 104
 
 // Holder says which process holds a home; it is what a second one is told.
 type Holder struct {
@@ -119,23 +114,4 @@ func (h *home) adopt(config string, force bool) error {
 	}
 
 	return atomicfile.Write(stamp, []byte(config), 0o600)
-}
-
-// SocketPath is where the daemon of a home listens: in the home, or in a short
-// runtime folder when that path would not fit a socket address.
-func SocketPath(dir string) string {
-	path := filepath.Join(dir, "rouse.sock")
-	if len(path) < maxSocketPath {
-		return path
-	}
-
-	sum := sha256.Sum256([]byte(dir))
-	base := os.Getenv("XDG_RUNTIME_DIR")
-	if base == "" || len(base) > maxSocketPath/2 {
-		base = filepath.Join(os.TempDir(), fmt.Sprintf("rouse-%d", os.Getuid()))
-	} else {
-		base = filepath.Join(base, "rouse")
-	}
-
-	return filepath.Join(base, hex.EncodeToString(sum[:8])+".sock")
 }

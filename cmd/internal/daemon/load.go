@@ -3,6 +3,7 @@ package daemon
 import (
 	"errors"
 	"os"
+
 	"rouse/agent"
 	"rouse/cmd/internal/config"
 	"rouse/cmd/internal/secret"

@@ -4,11 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"time"
+
 	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
 	"rouse/internal/domain"
-	"slices"
-	"time"
 )
 
 // sourceRetry is the source of an attempt after the first.

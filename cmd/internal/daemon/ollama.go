@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	findingOllama = 2 * time.Second // for all that is asked
-	maxAsked      = 10              // models
+	findOllamaTimeout = 2 * time.Second // for all that is asked
+	maxOllamaModels   = 10              // models
 )
 
 type ollamaModel struct {
@@ -34,7 +34,7 @@ func FindOllama(getenv func(string) string) (name, address string, ok bool) {
 		return "", "", false
 	}
 
-	ctx, cancel := context.WithTimeout(context.Background(), findingOllama)
+	ctx, cancel := context.WithTimeout(context.Background(), findOllamaTimeout)
 	defer cancel()
 
 	var list struct {
@@ -48,7 +48,7 @@ func FindOllama(getenv func(string) string) (name, address string, ok bool) {
 		return cmp.Or(b.Modified.Compare(a.Modified), strings.Compare(a.Name, b.Name))
 	})
 
-	for _, m := range list.Models[:min(len(list.Models), maxAsked)] {
+	for _, m := range list.Models[:min(len(list.Models), maxOllamaModels)] {
 		var about struct {
 			Capabilities []string `json:"capabilities"`
 			RemoteHost   string   `json:"remote_host"`

@@ -90,8 +90,8 @@ func (d *Daemon) Reload(ctx context.Context) (api.Reload, error) {
 	}
 }
 
-// readSoon has the configuration read again; nobody waits for what becomes of it.
-func (r *reloader) readSoon() {
+// requestReload has the configuration read again; nobody waits for what becomes of it.
+func (r *reloader) requestReload() {
 	select {
 	case r.requested <- struct{}{}:
 	default:
@@ -337,7 +337,7 @@ func (r *reloader) refuse(ctx context.Context, next *Setup, err error) api.Reloa
 		return refusal([]api.Problem{{Message: "the daemon stops"}})
 	}
 
-	found := r.redacted(next, listed(r.started.Files[0], err))
+	found := r.redactProblems(next, asProblems(r.started.Files[0], err))
 	r.mu.Lock()
 	r.problems, r.wanted = found, nil
 	if next != nil && next.Config != nil {
@@ -345,7 +345,7 @@ func (r *reloader) refuse(ctx context.Context, next *Setup, err error) api.Reloa
 	}
 
 	r.mu.Unlock()
-	text, held := inLines(found, len(found)), r.d.Current().at.Local().Format(time.DateTime)
+	text, held := formatProblems(found, len(found)), r.d.Current().at.Local().Format(time.DateTime)
 	if r.reported[text] == 0 {
 		r.reported[text] = 1
 		r.logProblems(found, held)
@@ -372,11 +372,11 @@ func (r *reloader) logProblems(found []api.Problem, held string) {
 
 // notify tells the owner on every channel, and the record.
 func (r *reloader) notify(ctx context.Context, found []api.Problem, held string) bool {
-	r.record(ctx, "config.refused", map[string]any{"error": inLines(found, maxNotified)})
+	r.record(ctx, "config.refused", map[string]any{"error": formatProblems(found, maxNotified)})
 	var notices []ledger.Notice
 	for _, channel := range r.d.Current().plan.Plan.Channels {
 		notices = append(notices, ledger.Notice{Channel: channel, Title: "rouse: the configuration cannot be used",
-			Body: inLines(found, maxNotified) + "\nThat of " + held + " holds."})
+			Body: formatProblems(found, maxNotified) + "\nThat of " + held + " holds."})
 	}
 
 	err := r.d.ledger.AppendNotices(ctx, notices...)
@@ -396,8 +396,8 @@ func (r *reloader) record(ctx context.Context, kind string, data map[string]any)
 	}
 }
 
-// redacted are problems without what must not be shown, of either configuration.
-func (r *reloader) redacted(next *Setup, found []api.Problem) []api.Problem {
+// redactProblems are problems without what must not be shown, of either configuration.
+func (r *reloader) redactProblems(next *Setup, found []api.Problem) []api.Problem {
 	secrets := r.d.Current().plan.Plan.Secrets
 	if next != nil && next.Config != nil {
 		secrets = union(next.Config.Secrets(), secrets)
@@ -423,8 +423,8 @@ func list(names []string) []string {
 	return names
 }
 
-// listed are the problems that an error stands for.
-func listed(file string, err error) []api.Problem {
+// asProblems are the problems that an error stands for.
+func asProblems(file string, err error) []api.Problem {
 	var all *config.Errors
 	if errors.As(err, &all) {
 		return problems(all.Problems)
@@ -440,8 +440,8 @@ func problems(found []config.Problem) []api.Problem {
 	return out
 }
 
-// inLines are the first problems as lines.
-func inLines(found []api.Problem, most int) string {
+// formatProblems are the first problems as lines.
+func formatProblems(found []api.Problem, most int) string {
 	var lines []string
 	for i, p := range found {
 		if i == most {

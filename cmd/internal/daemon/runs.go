@@ -11,6 +11,7 @@ import (
 	"rouse/agentdb"
 	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
+	"rouse/scheduler/dispatch"
 )
 
 // Undo implements web.Runs.
@@ -49,4 +50,31 @@ func (d *Daemon) Recording(ctx context.Context, run int64) ([]byte, error) {
 	var out bytes.Buffer
 	err = replay.Write(&out, rec)
 	return out.Bytes(), err
+}
+
+// RunOnly executes one run in this process, for a command without a daemon.
+func (d *Daemon) RunOnly(ctx context.Context, id string) error {
+	run, err := strconv.ParseInt(id, 10, 64)
+	if err != nil {
+		return err
+	}
+
+	o := d.dispatcher
+	o.Only = run
+	dispatcher, err := dispatch.New(o)
+	if err != nil {
+		return err
+	}
+
+	// Ctrl-C cancels the run instead of parking it: its owner is here.
+	running := context.WithoutCancel(ctx)
+	stop := context.AfterFunc(ctx, func() {
+		if _, err := d.ledger.RequestCancel(running, run, "cancelled at the keyboard"); err != nil {
+			d.log.Error("the run could not be cancelled", "run", run, "error", err)
+		}
+	})
+
+	defer stop()
+
+	return dispatcher.Run(running)
 }

@@ -5,12 +5,13 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"rouse/cmd/internal/api"
-	"rouse/cmd/internal/config"
-	"rouse/internal/text"
 	"slices"
 	"strings"
 	"time"
+
+	"rouse/cmd/internal/api"
+	"rouse/cmd/internal/config"
+	"rouse/internal/text"
 )
 
 // Setup is a configuration with what the parts make of it. It never changes: a reload puts

@@ -3,8 +3,9 @@ package daemon
 import (
 	"context"
 	"errors"
-	"rouse/cmd/internal/api"
 	"time"
+
+	"rouse/cmd/internal/api"
 )
 
 // OpenWaiting opens a daemon. A command that works without one has the home for a moment, and

@@ -16,14 +16,14 @@ import (
 const (
 	sendTimeout      = 10 * time.Second
 	unavailablePause = time.Hour // between looks at a channel that cannot work here
-	page             = 64
+	pageSize         = 64
 )
 
-// pauses are those after each failed try; after the last there is none.
-var pauses = [...]time.Duration{time.Minute, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour, 6 * time.Hour, 12 * time.Hour}
+// retryPauses are those after each failed try; after the last there is none.
+var retryPauses = [...]time.Duration{time.Minute, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour, 6 * time.Hour, 12 * time.Hour}
 
 // maxTries is how often a notice is sent before it is given up.
-const maxTries = len(pauses) + 1
+const maxTries = len(retryPauses) + 1
 
 // Errors that callers tell apart.
 var (
@@ -134,7 +134,7 @@ func (n *Notifier) Run(ctx context.Context) error {
 // deliver sends what is due and says when the next is.
 func (n *Notifier) deliver(ctx context.Context) (time.Time, error) {
 	for ctx.Err() == nil {
-		due, err := n.ledger.PendingNotices(ctx, time.Now(), page)
+		due, err := n.ledger.PendingNotices(ctx, time.Now(), pageSize)
 		if err != nil {
 			return time.Time{}, err
 		}
@@ -151,7 +151,7 @@ func (n *Notifier) deliver(ctx context.Context) (time.Time, error) {
 // retryUnavailable sends, before their time, the notices that wait for a channel that could not
 // be reached.
 func (n *Notifier) retryUnavailable(ctx context.Context) error {
-	waiting, err := n.ledger.Undelivered(ctx, 10*page)
+	waiting, err := n.ledger.Undelivered(ctx, 10*pageSize)
 	if err != nil {
 		return err
 	}
@@ -230,7 +230,7 @@ func (n *Notifier) sendOne(ctx context.Context, notice ledger.Notice) (sent, err
 		if notice.Tries >= maxTries {
 			notice.State = ledger.NoticeFailed
 		} else {
-			notice.NextAt = time.Now().Add(pauses[notice.Tries-1])
+			notice.NextAt = time.Now().Add(retryPauses[notice.Tries-1])
 		}
 
 		n.log.Warn("a notice could not be delivered", "job", notice.Job, "run", notice.Run, "channel", notice.Channel, "title", notice.Title,

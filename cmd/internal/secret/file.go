@@ -30,7 +30,7 @@ func (s *Store) keyFile() string    { return filepath.Join(s.home, "secrets.key"
 
 // values are the secrets in the file, none when there is no file.
 func (s *Store) values() (map[string]string, error) {
-	if s.read {
+	if s.loaded {
 		return s.file, nil
 	}
 
@@ -46,7 +46,7 @@ func (s *Store) values() (map[string]string, error) {
 		}
 	}
 
-	s.read, s.file = true, values
+	s.loaded, s.file = true, values
 	return values, nil
 }
 
@@ -123,7 +123,7 @@ func (s *Store) save(values map[string]string) error {
 		return err
 	}
 
-	s.read = false // until it is known what is there
+	s.loaded = false // until it is known what is there
 	to, err := s.recipient()
 	if err != nil {
 		return fmt.Errorf("the secrets cannot be written: %w", err)
@@ -152,7 +152,7 @@ func (s *Store) save(values map[string]string) error {
 		return fmt.Errorf("the secrets cannot be written: %w", err)
 	}
 
-	s.read, s.file = true, values
+	s.loaded, s.file = true, values
 	return nil
 }
 

@@ -57,8 +57,8 @@ func (s *Store) withKeyring(do func(Keyring) error) error {
 	switch {
 	case s.keyring == nil:
 		return errors.New("this session has no keyring")
-	case s.silent != nil:
-		return s.silent
+	case s.keyringErr != nil:
+		return s.keyringErr
 	}
 
 	done := make(chan error, 1)
@@ -74,8 +74,8 @@ func (s *Store) withKeyring(do func(Keyring) error) error {
 		}
 		return nil
 	case <-time.After(keyringWait):
-		s.silent = fmt.Errorf("the keyring of this system gave no answer within %s; unlock it", keyringWait)
-		return s.silent
+		s.keyringErr = fmt.Errorf("the keyring of this system gave no answer within %s; unlock it", keyringWait)
+		return s.keyringErr
 	}
 }
 

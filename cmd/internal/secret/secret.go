@@ -56,15 +56,15 @@ type Options struct {
 
 // Store is the secrets of one home, for one goroutine.
 type Store struct {
-	home    string
-	getenv  func(string) string
-	keyring Keyring // nil: there is none
-	silent  error   // why the keyring is not asked any more
-	work    int     // of scrypt, as a power of two
+	home       string
+	getenv     func(string) string
+	keyring    Keyring // nil: there is none
+	keyringErr error   // why the keyring is not asked any more
+	work       int     // of scrypt, as a power of two
 
-	read  bool // whether file is what is on the disk
-	file  map[string]string
-	names *index
+	loaded bool // whether file is what is on the disk
+	file   map[string]string
+	names  *index
 }
 
 // New opens a store; nothing is read yet.
@@ -270,6 +270,6 @@ func (s *Store) lock() (func(), error) {
 		return nil, fmt.Errorf("the secrets in %s cannot be locked: %w", s.home, err)
 	}
 
-	s.read, s.names = false, nil
+	s.loaded, s.names = false, nil
 	return func() { _ = l.Unlock() }, nil // it goes with the process at the latest
 }

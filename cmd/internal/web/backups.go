@@ -20,7 +20,7 @@ func (s *server) backup(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 
-	db, release, err := s.behind.Databases.Database(r.Context(), r.PathValue("agent"))
+	db, release, err := s.backend.Databases.Database(r.Context(), r.PathValue("agent"))
 	if err != nil {
 		s.fail(w, r, err)
 		return
@@ -37,7 +37,7 @@ func (s *server) backup(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *server) backups(r *http.Request) (any, error) {
-	pool, err := s.behind.Databases.Databases(r.PathValue("agent"))
+	pool, err := s.backend.Databases.Databases(r.PathValue("agent"))
 	if err != nil {
 		return nil, err
 	}
@@ -72,12 +72,12 @@ func (s *server) resetDatabase(r *http.Request) (any, error) {
 // half-way, and records it.
 func (s *server) replaceDatabase(r *http.Request, force bool, replace func(context.Context, *agentdb.Pool, func(context.Context) error) (api.Replaced, error)) (out api.Replaced, err error) {
 	agent := r.PathValue("agent")
-	pool, err := s.behind.Databases.Databases(agent)
+	pool, err := s.backend.Databases.Databases(agent)
 	if err != nil {
 		return out, err
 	}
 
-	idle := func(ctx context.Context) error { return s.behind.Databases.Idle(ctx, agent, force) }
+	idle := func(ctx context.Context) error { return s.backend.Databases.Idle(ctx, agent, force) }
 	if err := idle(r.Context()); err != nil {
 		return out, err
 	}
@@ -99,7 +99,7 @@ func (s *server) replaceDatabase(r *http.Request, force bool, replace func(conte
 
 func (s *server) acceptDatabase(r *http.Request) (any, error) {
 	agent := r.PathValue("agent")
-	pool, err := s.behind.Databases.Databases(agent)
+	pool, err := s.backend.Databases.Databases(agent)
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +121,7 @@ func (s *server) recordDatabase(ctx context.Context, kind, agent, text string) e
 		return err
 	}
 
-	s.behind.Databases.Reconsider()
+	s.backend.Databases.Reconsider()
 	return s.closeDamageItems(ctx, agent)
 }
 

@@ -43,7 +43,7 @@ func (s *server) databaseRoutes(mux *http.ServeMux) {
 var byUser = agentdb.By{Actor: "user"}
 
 func (s *server) schema(r *http.Request) (any, error) {
-	db, release, err := s.behind.Databases.Database(r.Context(), r.PathValue("agent"))
+	db, release, err := s.backend.Databases.Database(r.Context(), r.PathValue("agent"))
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +57,7 @@ func (s *server) query(r *http.Request) (any, error) {
 		return nil, err
 	}
 
-	db, release, err := s.behind.Databases.Database(r.Context(), r.PathValue("agent"))
+	db, release, err := s.backend.Databases.Database(r.Context(), r.PathValue("agent"))
 	if err != nil {
 		return nil, err
 	}
@@ -119,7 +119,7 @@ func rawJSON(text string) json.RawMessage {
 
 // withDatabase does something with the agent's database.
 func withDatabase[T any](s *server, r *http.Request, do func(context.Context, *agentdb.DB) (T, error)) (out T, err error) {
-	db, release, err := s.behind.Databases.Database(r.Context(), r.PathValue("agent"))
+	db, release, err := s.backend.Databases.Database(r.Context(), r.PathValue("agent"))
 	if err != nil {
 		return out, err
 	}

@@ -40,7 +40,7 @@ func (s *server) pause(r *http.Request) (any, error) {
 	if err := pauseScope(in.Scope, in.Name); err != nil {
 		return nil, err
 	}
-	return s.behind.Pauses.Pause(r.Context(), in)
+	return s.backend.Pauses.Pause(r.Context(), in)
 }
 
 func (s *server) resume(r *http.Request) (any, error) {
@@ -55,7 +55,7 @@ func (s *server) resume(r *http.Request) (any, error) {
 		return nil, err
 	}
 
-	return s.behind.Pauses.Resume(r.Context(), in.Scope, in.Name)
+	return s.backend.Pauses.Resume(r.Context(), in.Scope, in.Name)
 }
 
 // pauseScope refuses what does not name one thing.

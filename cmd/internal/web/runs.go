@@ -4,13 +4,14 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"rouse/agentdb/ledger"
-	"rouse/cmd/internal/api"
-	"rouse/internal/domain"
 	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"rouse/agentdb/ledger"
+	"rouse/cmd/internal/api"
+	"rouse/internal/domain"
 )
 
 // Runs start, undo and export runs; the rest of a run is in the ledger.
@@ -69,7 +70,7 @@ func (s *server) runs(r *http.Request) (any, error) {
 	}
 
 	if len(found) == 0 {
-		if err := s.behind.Jobs.Known(f.Job, f.Agent); err != nil {
+		if err := s.backend.Jobs.Known(f.Job, f.Agent); err != nil {
 			return nil, err
 		}
 	}
@@ -83,7 +84,7 @@ func (s *server) fire(r *http.Request) (any, error) {
 		return nil, err
 	}
 
-	id, err := s.behind.Runs.Fire(r.Context(), in)
+	id, err := s.backend.Runs.Fire(r.Context(), in)
 	if err != nil {
 		return nil, err
 	}
@@ -108,7 +109,7 @@ func (s *server) cancel(r *http.Request) (any, error) {
 
 	run, err = s.ledger.RequestCancel(r.Context(), id, "cancelled by its owner")
 	if err == nil && run.State == domain.StateFinished && run.Outcome == domain.OutcomeCancelled {
-		s.behind.Runs.Cancelled(r.Context(), run)
+		s.backend.Runs.Cancelled(r.Context(), run)
 	}
 
 	return s.oneWithArtifacts(r.Context(), run, err)
@@ -150,7 +151,7 @@ func (s *server) recording(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	text, err := s.behind.Runs.Recording(r.Context(), id)
+	text, err := s.backend.Runs.Recording(r.Context(), id)
 	return api.Recording{File: string(text)}, err
 }
 
@@ -189,9 +190,9 @@ func (s *server) undo(r *http.Request, ask api.UndoRequest, progress func(done, 
 	if ask.Only != "" && ask.Only != api.UndoFiles && ask.Only != api.UndoDatabase {
 		return out, usage("%q is none of files and database", ask.Only)
 	}
-	if err := s.behind.Jobs.Known("", run.Agent); err != nil && ask.Only != api.UndoFiles {
+	if err := s.backend.Jobs.Known("", run.Agent); err != nil && ask.Only != api.UndoFiles {
 		return out, err
 	}
 
-	return s.behind.Runs.Undo(r.Context(), run, ask, progress)
+	return s.backend.Runs.Undo(r.Context(), run, ask, progress)
 }

@@ -23,29 +23,29 @@ type Options struct {
 	Runs      Runs
 	Databases Databases
 	Pauses    Pauses
-	Slots     Slots
+	Wakes     Wakes
 	Explainer Explainer
 	Logger    *slog.Logger
 }
 
 type server struct {
-	ledger *ledger.Ledger
-	log    *slog.Logger
-	behind Options // asked by the handlers of each room
+	ledger  *ledger.Ledger
+	log     *slog.Logger
+	backend Options // asked by the handlers of each room
 }
 
 // NewHandler returns the whole of /v1.
 func NewHandler(o Options) (http.Handler, error) {
-	if o.Ledger == nil || o.Host == nil || o.Jobs == nil || o.Runs == nil || o.Databases == nil || o.Pauses == nil || o.Slots == nil || o.Explainer == nil {
+	if o.Ledger == nil || o.Host == nil || o.Jobs == nil || o.Runs == nil || o.Databases == nil || o.Pauses == nil || o.Wakes == nil || o.Explainer == nil {
 		return nil, errors.New("web: a ledger and what stands behind each room of the API are needed")
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 
-	s := &server{ledger: o.Ledger, log: o.Logger, behind: o}
+	s := &server{ledger: o.Ledger, log: o.Logger, backend: o}
 	mux := http.NewServeMux()
-	for _, room := range []func(*http.ServeMux){s.hostRoutes, s.jobRoutes, s.runRoutes, s.inboxRoutes, s.databaseRoutes, s.pauseRoutes, s.slotRoutes} {
+	for _, room := range []func(*http.ServeMux){s.hostRoutes, s.jobRoutes, s.runRoutes, s.inboxRoutes, s.databaseRoutes, s.pauseRoutes, s.wakeRoutes} {
 		room(mux)
 	}
 	mux.Handle("/", s.answer(func(r *http.Request) (any, error) {

@@ -25,7 +25,7 @@ const progressEvery = 200 * time.Millisecond
 
 // importFile imports the body of a request and answers with JSON lines.
 func (s *server) importFile(w http.ResponseWriter, r *http.Request) {
-	db, release, err := s.behind.Databases.Database(r.Context(), r.PathValue("agent"))
+	db, release, err := s.backend.Databases.Database(r.Context(), r.PathValue("agent"))
 	if err != nil {
 		s.fail(w, r, err)
 		return
@@ -128,7 +128,7 @@ func (s *server) exportFile(w http.ResponseWriter, r *http.Request) {
 
 // exported writes the file; the caller removes it.
 func (s *server) exported(r *http.Request, in api.ExportRequest) (done api.Exported, file *os.File, err error) {
-	db, release, err := s.behind.Databases.Database(r.Context(), r.PathValue("agent"))
+	db, release, err := s.backend.Databases.Database(r.Context(), r.PathValue("agent"))
 	if err != nil {
 		return done, nil, err
 	}

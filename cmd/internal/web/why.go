@@ -3,6 +3,7 @@ package web
 import (
 	"context"
 	"net/http"
+
 	"rouse/cmd/internal/api"
 )
 
@@ -22,5 +23,5 @@ func (s *server) why(r *http.Request) (any, error) {
 	if q.Get("job") == "" {
 		return nil, usage("name the job")
 	}
-	return s.behind.Explainer.Why(r.Context(), q.Get("job"), q.Get("at"), n)
+	return s.backend.Explainer.Why(r.Context(), q.Get("job"), q.Get("at"), n)
 }

@@ -15,8 +15,8 @@ import (
 	"rouse/scheduler/schedule"
 )
 
-// Slots implements web.Slots.
-func (d *Daemon) Slots(ctx context.Context, agent string) ([]api.AgentSlot, error) {
+// Wakes implements web.Slots.
+func (d *Daemon) Wakes(ctx context.Context, agent string) ([]api.AgentSlot, error) {
 	s := d.Current()
 	if err := s.usable(); err != nil {
 		return nil, err
@@ -32,7 +32,7 @@ func (d *Daemon) Slots(ctx context.Context, agent string) ([]api.AgentSlot, erro
 			continue
 		}
 
-		slot, err := d.agentSlot(ctx, s, a)
+		slot, err := d.agentWake(ctx, s, a)
 		if err != nil {
 			return nil, err
 		}
@@ -45,8 +45,8 @@ func (d *Daemon) Slots(ctx context.Context, agent string) ([]api.AgentSlot, erro
 	return out, nil
 }
 
-// agentSlot is what one agent planned, and may plan.
-func (d *Daemon) agentSlot(ctx context.Context, s *Setup, a *config.Agent) (api.AgentSlot, error) {
+// agentWake is what one agent planned, and may plan.
+func (d *Daemon) agentWake(ctx context.Context, s *Setup, a *config.Agent) (api.AgentSlot, error) {
 	name := string(a.Name)
 	out := api.AgentSlot{Agent: name, Zone: s.Config.Zone().String()}
 	slot, planned, err := d.ledger.Slot(ctx, name)
@@ -55,7 +55,7 @@ func (d *Daemon) agentSlot(ctx context.Context, s *Setup, a *config.Agent) (api.
 	}
 
 	if planned {
-		out.Slot = web.NewSlot(slot)
+		out.Slot = web.NewWake(slot)
 	}
 
 	pauses, err := d.ledger.Pauses(ctx, time.Now())
@@ -78,7 +78,7 @@ func (d *Daemon) agentSlot(ctx context.Context, s *Setup, a *config.Agent) (api.
 		return out, err
 	}
 
-	out.Limits = slotLimits(limits)
+	out.Limits = wakeLimits(limits)
 	if left := limits.Left(schedule.Usage{Started: usage.Started, Paused: usage.Paused}); left >= 0 {
 		out.Left = &left
 	}
@@ -97,7 +97,7 @@ func planningOff(a *config.Agent) string {
 	return fmt.Sprintf("self_scheduling is off for the agent %s, so no wakes are planned for it; to change that, write below its name at %s:\n    self_scheduling: {mode: ambient}     # or manual: then only you plan", a.Name, a.At)
 }
 
-func slotLimits(l schedule.Limits) *api.SlotLimits {
+func wakeLimits(l schedule.Limits) *api.SlotLimits {
 	out := &api.SlotLimits{Mode: string(l.Mode), Horizon: config.Duration(l.Horizon).String(), MinInterval: config.Duration(l.MinInterval).String(),
 		DailyCap: l.DailyCap, QuietHours: l.Quiet.String(), Days: []string{}, MaxChain: l.MaxChain}
 	for day := range 7 {
@@ -109,8 +109,8 @@ func slotLimits(l schedule.Limits) *api.SlotLimits {
 	return out
 }
 
-// PlanSlot implements web.Slots.
-func (d *Daemon) PlanSlot(ctx context.Context, ask api.SlotRequest) (api.Planned, error) {
+// PlanWake implements web.Slots.
+func (d *Daemon) PlanWake(ctx context.Context, ask api.SlotRequest) (api.Planned, error) {
 	s := d.Current()
 	out := api.Planned{ClampReasons: []string{}, Warnings: []string{}}
 	a, limits, err := s.planner(ask.Agent)
@@ -133,7 +133,7 @@ func (d *Daemon) PlanSlot(ctx context.Context, ask api.SlotRequest) (api.Planned
 	}
 
 	out.Clamped, out.ClampReasons, out.Warnings = res.Clamped, res.ClampReasons, append(out.Warnings, res.Warnings...)
-	out.AgentSlot, err = d.agentSlot(ctx, s, a)
+	out.AgentSlot, err = d.agentWake(ctx, s, a)
 	return out, err
 }
 
@@ -201,8 +201,8 @@ func (d *Daemon) fillRequest(ctx context.Context, ask api.SlotRequest, zone *tim
 	return nil
 }
 
-// ClearSlot implements web.Slots.
-func (d *Daemon) ClearSlot(ctx context.Context, agent string) (api.Cleared, error) {
+// ClearWake implements web.Slots.
+func (d *Daemon) ClearWake(ctx context.Context, agent string) (api.Cleared, error) {
 	s := d.Current()
 	out := api.Cleared{Agent: agent, Zone: s.Config.Zone().String()}
 	was, planned, err := d.ledger.Slot(ctx, agent)
@@ -225,6 +225,6 @@ func (d *Daemon) ClearSlot(ctx context.Context, agent string) (api.Cleared, erro
 		return out, &api.Error{Status: 409, Message: fmt.Sprintf("nothing is planned for the agent %s, so there is nothing to cancel", agent)}
 	}
 
-	out.Cleared, out.Slot = true, web.NewSlot(was)
+	out.Cleared, out.Slot = true, web.NewWake(was)
 	return out, nil
 }

@@ -1,0 +1,71 @@
+package web
+
+import (
+	"context"
+	"net/http"
+
+	"rouse/agentdb/ledger"
+	"rouse/cmd/internal/api"
+)
+
+// Wakes are the wakes that agents planned, and what they may plan.
+type Wakes interface {
+	// Slots are those of the agents that plan, or of one.
+	Wakes(ctx context.Context, agent string) ([]api.AgentSlot, error)
+	// PlanWake plans an agent's next wake for its owner. What is left out stays as it was planned.
+	PlanWake(ctx context.Context, request api.SlotRequest) (api.Planned, error)
+	ClearWake(ctx context.Context, agent string) (api.Cleared, error)
+}
+
+func (s *server) wakeRoutes(mux *http.ServeMux) {
+	mux.Handle("GET /v1/slots", s.answer(s.wakes))
+	mux.Handle("POST /v1/slots", s.answer(s.planWake))
+	mux.Handle("POST /v1/slots/clear", s.answer(s.clearWake))
+}
+
+// NewWake is a slot of the ledger.
+func NewWake(s ledger.Slot) *api.Slot {
+	out := &api.Slot{At: api.At(s.At), Asked: api.At(s.AskedAt), Instructions: s.Instructions, ContextViews: s.ContextViews, Priority: s.Priority, OnMiss: s.OnMiss,
+		ScheduledBy: s.ScheduledBy, Job: s.Job, Depth: s.Depth, CreatedAt: api.At(s.CreatedAt)}
+	if out.ContextViews == nil {
+		out.ContextViews = []string{}
+	}
+
+	if s.Run != 0 {
+		out.Run = id(s.Run)
+	}
+	return out
+}
+
+func (s *server) wakes(r *http.Request) (any, error) {
+	return s.backend.Wakes.Wakes(r.Context(), r.URL.Query().Get("agent"))
+}
+
+func (s *server) planWake(r *http.Request) (any, error) {
+	var in api.SlotRequest
+	if err := read(r, &in); err != nil {
+		return nil, err
+	}
+
+	switch {
+	case in.Agent == "":
+		return nil, usage("name the agent")
+	case in.At != "" && in.In != "":
+		return nil, usage("give a time or a length of time, not both")
+	}
+	return s.backend.Wakes.PlanWake(r.Context(), in)
+}
+
+func (s *server) clearWake(r *http.Request) (any, error) {
+	var in struct {
+		Agent string `json:"agent"`
+	}
+	if err := read(r, &in); err != nil {
+		return nil, err
+	}
+	if in.Agent == "" {
+		return nil, usage("name the agent")
+	}
+
+	return s.backend.Wakes.ClearWake(r.Context(), in.Agent)
+}
