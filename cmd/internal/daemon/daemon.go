@@ -22,20 +22,20 @@ import (
 	"rouse/watcher"
 )
 
-// Options say what to open.
+// Options control what Open opens.
 type Options struct {
 	Home     string
 	FlagHome string // of --home
 	Config   *config.Config
-	Problem  error              // why config is empty: then history can be read, and nothing runs
-	Wanted   []config.SecretRef // what asks for secrets where there is a problem
+	Problem  error              // why Config is empty: history can still be read, but nothing runs
+	Wanted   []config.SecretRef // the secrets that a configuration with a problem refers to
 	Adopt    bool
-	Serves   bool // serves, as against a command that works on the home by itself
+	Serves   bool // a daemon, not a command that works on the home by itself
 	Logger   *slog.Logger
 	Level    *slog.LevelVar // of logger, if it can be changed
 }
 
-// Daemon is all parts wired together on one home. A test starts it as main does.
+// Daemon is all parts wired together on one home. Tests start it the way main does.
 type Daemon struct {
 	home      *home
 	log       *slog.Logger
@@ -54,10 +54,11 @@ type Daemon struct {
 	Handler    http.Handler
 }
 
-// Current is the setup that holds now. What needs more than one look at it asks once.
+// Current is the setup in force. Callers that need it more than once load it once, so that a
+// reload in between cannot mix two configurations.
 func (d *Daemon) Current() *Setup { return d.setup.Load() }
 
-// Open takes the home and opens its parts; nothing runs yet.
+// Open locks the home and opens its parts; nothing runs yet.
 func Open(ctx context.Context, o Options) (_ *Daemon, err error) {
 	d := &Daemon{log: o.Logger, startedAt: time.Now()}
 	self := Holder{PID: os.Getpid(), Version: Version(), StartedAt: d.startedAt, Daemon: o.Serves}
@@ -88,6 +89,7 @@ func Open(ctx context.Context, o Options) (_ *Daemon, err error) {
 	}
 
 	if o.Serves {
+		// It needs the setup that openParts has stored.
 		d.reloads = newReloader(d, o)
 	}
 
@@ -101,6 +103,7 @@ func (d *Daemon) openParts(ctx context.Context, o Options) (err error) {
 		return err
 	}
 
+	// Stored first: the parts below ask Current for quotas and policies.
 	d.setup.Store(&Setup{Config: o.Config, plan: p, problem: o.Problem, wanted: o.Wanted, at: d.startedAt})
 	if d.databases, err = agentdb.NewPool(agentdb.PoolOptions{Dir: filepath.Join(d.home.Dir, "agents"), Quota: d.quota, Backups: agentdb.KeepBackups, Logger: d.log}); err != nil {
 		return err
@@ -118,7 +121,7 @@ func (d *Daemon) openParts(ctx context.Context, o Options) (err error) {
 	case o.Problem != nil:
 	case o.Serves:
 		err = d.scheduler.Set(ctx, p.Jobs, p.selfScheduling)
-	default: // a command that asks what comes next does not move anything
+	default: // a command may ask what comes next, but must not advance any watermark
 		err = d.scheduler.Look(ctx, p.Jobs)
 	}
 	if err != nil {
@@ -153,6 +156,7 @@ func (d *Daemon) policy(job string) dispatch.Policy { return d.Current().plan.Po
 
 func (d *Daemon) quota(agent string) int64 { return d.Current().plan.quota(agent) }
 
+// Close closes what Open opened. It also runs when Open fails halfway.
 func (d *Daemon) Close() {
 	var errs []error
 	if d.databases != nil {
@@ -163,6 +167,7 @@ func (d *Daemon) Close() {
 		errs = append(errs, d.ledger.Close())
 	}
 
+	// The lock goes last: until then no other process may open what is being closed here.
 	if d.home != nil {
 		errs = append(errs, d.home.Close())
 	}

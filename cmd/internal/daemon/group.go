@@ -8,9 +8,9 @@ import (
 // group runs the parts and remembers the first that failed.
 type group struct {
 	mu       sync.Mutex
-	done     map[string]chan struct{}
+	done     map[string]chan struct{} // closed when the part of that name has returned
 	firstErr error
-	failure  chan struct{}
+	failure  chan struct{} // closed with firstErr
 }
 
 func (g *group) run(name string, f func() error) {
@@ -28,6 +28,7 @@ func (g *group) run(name string, f func() error) {
 		if err := f(); err != nil {
 			g.mu.Lock()
 			defer g.mu.Unlock()
+			// Only the first counts: a part that fails often takes others with it.
 			if g.firstErr == nil {
 				g.firstErr = fmt.Errorf("%s: %w", name, err)
 				close(g.failure)

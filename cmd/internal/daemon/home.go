@@ -14,7 +14,7 @@ import (
 	"rouse/internal/atomicfile"
 )
 
-// Holder says which process holds a home; it is what a second one is told.
+// Holder describes the process that holds a home, for the error that a second one gets.
 type Holder struct {
 	PID       int       `json:"pid"`
 	Version   string    `json:"version"`
@@ -23,7 +23,7 @@ type Holder struct {
 	Daemon    bool      `json:"daemon"`
 }
 
-// HeldError is returned when another process works on the home.
+// HeldError is returned when another process holds the home.
 type HeldError struct {
 	dir    string
 	holder Holder
@@ -35,6 +35,7 @@ func (e *HeldError) Error() string {
 		what = "a rouse daemon"
 	}
 
+	// The holder has the lock but has not written its file yet, or cannot.
 	if e.holder.PID == 0 {
 		return fmt.Sprintf("%s already works on %s; wait for it to end, or stop it", what, e.dir)
 	}
@@ -50,8 +51,8 @@ type home struct {
 }
 
 // OpenHome creates the folder if needed and takes its exclusive lock, which the
-// operating system releases when the process ends, however it ends. A *heldError
-// names the process that holds it.
+// operating system releases when the process ends, however it ends. If another process holds
+// it, the error is a *HeldError.
 func OpenHome(dir string, self Holder) (*home, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("cannot create the home folder %s: %w; choose another with --home", dir, err)
@@ -83,6 +84,7 @@ func readHolder(dir string) Holder {
 	var self Holder
 	text, err := os.ReadFile(filepath.Join(dir, "holder.json"))
 	if err != nil || json.Unmarshal(text, &self) != nil {
+		// Only the message gets poorer: the lock decides, not this file.
 		return Holder{}
 	}
 	return self
@@ -90,6 +92,8 @@ func readHolder(dir string) Holder {
 
 func (h *home) holderFile() string { return filepath.Join(h.Dir, "holder.json") }
 
+// Close removes the holder's file before the lock is released, so that it never describes a
+// process that is gone to one that holds the home.
 func (h *home) Close() error {
 	err := os.Remove(h.holderFile())
 	if errors.Is(err, fs.ErrNotExist) {

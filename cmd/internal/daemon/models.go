@@ -16,7 +16,7 @@ import (
 	"rouse/cmd/internal/config"
 )
 
-// NewModels opens what is configured.
+// NewModels opens the configured models, by name.
 func NewModels(cfg *config.Config, log *slog.Logger) (map[string]*agent.Model, error) {
 	out := map[string]*agent.Model{}
 	for _, m := range cfg.Models {
@@ -24,10 +24,13 @@ func NewModels(cfg *config.Config, log *slog.Logger) (map[string]*agent.Model, e
 		if err != nil {
 			return nil, fmt.Errorf("%s: model %s: %w", m.At, m.Name, err)
 		}
-		rate, _ := m.Rate() // where money is limited, it is known
+
+		// A model without a known price costs nothing here; config refuses one where money is limited.
+		rate, _ := m.Rate()
 		out[string(m.Name)] = &agent.Model{Name: string(m.Name), Provider: provider, MaxOutput: m.MaxOutput, Window: m.Window(), Temperature: m.Temperature, Price: rate}
 	}
 
+	// A fallback may be declared after the model that names it.
 	for _, m := range cfg.Models {
 		out[string(m.Name)].Fallback = out[m.Fallback]
 	}
@@ -35,6 +38,7 @@ func NewModels(cfg *config.Config, log *slog.Logger) (map[string]*agent.Model, e
 	return out, nil
 }
 
+// newProvider picks the protocol that a model is reached by.
 func newProvider(m config.Model, log *slog.Logger) (model.Provider, error) {
 	e := wire.Endpoint{
 		BaseURL: m.BaseURL, APIKey: m.APIKey, Model: m.Model, Headers: m.Headers,
@@ -51,6 +55,7 @@ func newProvider(m config.Model, log *slog.Logger) (model.Provider, error) {
 		return ollama.New(ollama.Options{Endpoint: e, ContextWindow: m.ContextWindow})
 	}
 
+	// Every other provider speaks the protocol of OpenAI, in one of its two forms.
 	if m.API == "responses" {
 		return openai.NewResponses(e)
 	}

@@ -17,7 +17,7 @@ import (
 	"rouse/watcher"
 )
 
-// Plan is the configuration in the terms of the parts.
+// Plan is the configuration, translated into what each part works with.
 type Plan struct {
 	Plan agent.Plan
 	Jobs []scheduler.Job
@@ -29,7 +29,7 @@ type Plan struct {
 	quotas         map[string]int64
 }
 
-// NewPlan maps a checked configuration to what each part takes.
+// NewPlan translates a checked configuration.
 func NewPlan(cfg *config.Config, log *slog.Logger) (*Plan, error) {
 	p := &Plan{
 		Plan: agent.Plan{Agents: map[string]agent.Agent{}, Jobs: map[string]agent.Job{}, Zone: cfg.Zone(),
@@ -50,6 +50,7 @@ func NewPlan(cfg *config.Config, log *slog.Logger) (*Plan, error) {
 	}
 
 	for _, a := range cfg.Agents {
+		// A disabled agent is unknown to the parts, which keeps its jobs from running too (see addJob).
 		if !config.On(a.Enabled) {
 			continue
 		}
@@ -103,9 +104,11 @@ func newBounds(b config.Bounds) loop.Bounds {
 		CostMicroUSD: config.MicroUSD(b.CostUSD)}
 }
 
+// addJob adds a job to the runner, and to the scheduler and the watcher if they trigger it.
 func (p *Plan) addJob(cfg *config.Config, j *config.Job, models map[string]*agent.Model) error {
 	name := string(j.Name)
 	p.policies[name] = newPolicy(j)
+	// The policy above is kept for a disabled job as well: runs of it may still be unfinished.
 	if _, ok := p.Plan.Agents[j.Agent]; !ok || !config.On(j.Enabled) {
 		return nil
 	}
@@ -116,6 +119,7 @@ func (p *Plan) addJob(cfg *config.Config, j *config.Job, models map[string]*agen
 		Notify:  agent.Notify{On: j.Notify.On, Channels: j.Notify.Channels, Title: j.Notify.Title, Body: j.Notify.Body},
 	}
 
+	// An empty playbook is still one: nil would make it a job of a model.
 	if j.Playbook != nil {
 		job.Playbook = []playbook.Call{}
 	}
@@ -143,7 +147,8 @@ func (p *Plan) addJob(cfg *config.Config, j *config.Job, models map[string]*agen
 	if len(schedules) > 0 || j.RunOnStart {
 		overlap := j.Overlap
 		if j.Playbook == nil && job.Model == nil && p.Plan.Agents[j.Agent].Model == nil && (overlap == domain.OverlapAllow || overlap == domain.OverlapQueueAll) {
-			overlap = domain.OverlapQueueOne // of runs that wait for a model there is one
+			// Such runs stay queued until a model is configured; they must not pile up.
+			overlap = domain.OverlapQueueOne
 		}
 		p.Jobs = append(p.Jobs, scheduler.Job{Name: name, Agent: j.Agent, Schedules: schedules, Overlap: overlap, RunOnStart: j.RunOnStart,
 			Policy: schedule.Policy{OnMiss: j.OnMiss, CatchupWindow: time.Duration(j.CatchupWindow), MaxCatchup: j.MaxCatchup}})

@@ -11,13 +11,14 @@ import (
 )
 
 // Serve runs every part until ctx ends, then drains. onReady is called once the socket
-// and every trigger are armed.
+// listens and every trigger is ready.
 func (d *Daemon) Serve(ctx context.Context, onReady func(context.Context) error) error {
 	listener, err := listen(SocketPath(d.home.Dir))
 	if err != nil {
 		return err
 	}
 
+	// A request outlives ctx, so that what is under way gets its answer while the parts drain.
 	server := &http.Server{Handler: d.Handler, ReadHeaderTimeout: 10 * time.Second, BaseContext: func(net.Listener) context.Context { return context.WithoutCancel(ctx) }}
 	d.dispatcher.After = d.scheduler.Ready()
 	dispatcher, err := dispatch.New(d.dispatcher)
@@ -26,7 +27,9 @@ func (d *Daemon) Serve(ctx context.Context, onReady func(context.Context) error)
 	}
 
 	d.reloads.dispatcher = dispatcher
-	// Triggers end first, then running attempts drain, then the rest.
+
+	// Triggers end first, then running attempts drain, then the rest: what an attempt still
+	// has to notify or answer needs the notifier and the socket.
 	triggers, stopTriggers := context.WithCancel(ctx)
 	defer stopTriggers()
 
@@ -37,10 +40,11 @@ func (d *Daemon) Serve(ctx context.Context, onReady func(context.Context) error)
 	group.run("http", func() error { return ignoreClosed(server.Serve(listener)) })
 	group.run("notify", func() error { return d.notifier.Run(rest) })
 	group.run("retention", func() error { return d.prune(rest) })
-	armed := d.startTriggers(triggers, &group, dispatcher)
+	ready := d.startTriggers(triggers, &group, dispatcher)
 
-	err = d.serveUntil(ctx, &group, armed, onReady)
+	err = d.serveUntil(ctx, &group, ready, onReady)
 
+	// From here on status no longer calls the daemon ready, though its socket still answers.
 	d.ready.Store(false)
 	stopTriggers()
 	group.wait("dispatch", "scheduler", "watcher", "reload")
@@ -49,7 +53,7 @@ func (d *Daemon) Serve(ctx context.Context, onReady func(context.Context) error)
 	defer cancel()
 
 	if server.Shutdown(closing) != nil {
-		_ = server.Close() // somebody follows the log; the end of the stream tells them
+		_ = server.Close() // somebody still follows the log; closing the stream ends it for them
 	}
 
 	group.wait("http", "notify", "retention")
@@ -57,11 +61,12 @@ func (d *Daemon) Serve(ctx context.Context, onReady func(context.Context) error)
 }
 
 // startTriggers starts what asks for runs and what executes them. The channel is closed once every
-// trigger is armed.
-func (d *Daemon) startTriggers(ctx context.Context, group *group, dispatcher *dispatch.Dispatcher) (armed <-chan struct{}) {
+// trigger is ready.
+func (d *Daemon) startTriggers(ctx context.Context, group *group, dispatcher *dispatch.Dispatcher) (ready <-chan struct{}) {
 	group.run("dispatch", func() error { return dispatcher.Run(ctx) })
 	group.run("scheduler", func() error {
-		// Overlap is decided on the ledger's runs: what a dead process left comes first.
+		// Overlap is decided on the runs in the ledger, so those that a dead process left
+		// behind have to be sorted out first.
 		select {
 		case <-dispatcher.Rescued():
 			return d.scheduler.Run(ctx)
@@ -71,28 +76,28 @@ func (d *Daemon) startTriggers(ctx context.Context, group *group, dispatcher *di
 	})
 
 	group.run("watcher", func() error { return d.watcher.Run(ctx) })
-	armed = allReady(d.scheduler.Ready(), d.watcher.Ready())
+	ready = allReady(d.scheduler.Ready(), d.watcher.Ready())
 	group.run("reload", func() error {
 		defer close(d.reloads.stopped)
-		// A reload replaces what the triggers are armed with, so that has to be there first.
+		// A reload replaces what the triggers watch, so they have to be up first.
 		select {
-		case <-armed:
+		case <-ready:
 			d.reloads.run(ctx)
 		case <-ctx.Done():
 		}
 		return nil
 	})
 
-	return armed
+	return ready
 }
 
-// serveUntil tells onReady once every trigger is armed, and returns when ctx ends or a part fails.
-func (d *Daemon) serveUntil(ctx context.Context, group *group, armed <-chan struct{}, onReady func(context.Context) error) error {
+// serveUntil calls onReady once every trigger is ready, and returns when ctx ends or a part fails.
+func (d *Daemon) serveUntil(ctx context.Context, group *group, ready <-chan struct{}, onReady func(context.Context) error) error {
 	select {
-	case <-armed:
+	case <-ready:
 		d.ready.Store(true)
 		if err := onReady(ctx); err != nil && ctx.Err() == nil {
-			return err // not one of being stopped while the first screen was written
+			return err // unless it only says that the daemon was stopped while it printed
 		}
 	case <-ctx.Done():
 		return nil
@@ -107,6 +112,7 @@ func (d *Daemon) serveUntil(ctx context.Context, group *group, armed <-chan stru
 	return nil
 }
 
+// ignoreClosed drops the error that every orderly shutdown of a server returns.
 func ignoreClosed(err error) error {
 	if errors.Is(err, http.ErrServerClosed) {
 		return nil
@@ -114,6 +120,7 @@ func ignoreClosed(err error) error {
 	return err
 }
 
+// allReady closes its channel once all of channels are closed.
 func allReady(channels ...<-chan struct{}) <-chan struct{} {
 	all := make(chan struct{})
 	go func() {

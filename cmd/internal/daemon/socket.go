@@ -10,7 +10,8 @@ import (
 	"path/filepath"
 )
 
-// maxSocketPath is what every supported system accepts in sockaddr_un, its final zero included.
+// maxSocketPath is what every supported system accepts in sockaddr_un, including the final zero
+// (104 on macOS, 108 on Linux).
 const maxSocketPath = 104
 
 // SocketPath is where the daemon of a home listens: in the home, or in a short
@@ -21,8 +22,10 @@ func SocketPath(dir string) string {
 		return path
 	}
 
+	// The short name comes from the home alone, so that a command finds it without asking anybody.
 	sum := sha256.Sum256([]byte(dir))
 	base := os.Getenv("XDG_RUNTIME_DIR")
+	// The temp folder is shared between users, so each gets a folder of their own in it.
 	if base == "" || len(base) > maxSocketPath/2 {
 		base = filepath.Join(os.TempDir(), fmt.Sprintf("rouse-%d", os.Getuid()))
 	} else {
@@ -32,8 +35,8 @@ func SocketPath(dir string) string {
 	return filepath.Join(base, hex.EncodeToString(sum[:8])+".sock")
 }
 
-// listen opens the socket for its owner alone. One that a dead process left is replaced:
-// the home's lock says that nobody else serves it.
+// listen opens the socket for its owner alone. One that a dead process left behind is replaced:
+// we hold the home's lock, so nobody else serves it.
 func listen(path string) (net.Listener, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, fmt.Errorf("cannot make the folder of the socket: %w", err)

@@ -11,6 +11,7 @@ import (
 	"rouse/watcher"
 )
 
+// newWatch is a job's watch in the terms of the watcher.
 func newWatch(j *config.Job) watcher.Watch {
 	settle := map[string]time.Duration{"fast": 200 * time.Millisecond, "": time.Second, "balanced": time.Second, "patient": 3 * time.Second}
 	w := j.Watch
@@ -22,17 +23,17 @@ func newWatch(j *config.Job) watcher.Watch {
 	}
 }
 
-// watched is what the runs of a job know of its watch.
+// watched is what the runs of a job know about its watch.
 func watched(j *config.Job) agent.Watched {
 	w := j.Watch
 	if w == nil {
 		return agent.Watched{}
 	}
-	// Links can make a watch take what lies deeper.
+	// A followed link can lead the watch into folders below its own.
 	return agent.Watched{Folder: string(w.Path), Recursive: w.Recursive || w.FollowSymlinks, Batch: w.Mode == watcher.ModeBatch}
 }
 
-// watches are what the watches are doing, by job; nothing is known where no daemon runs.
+// watches is the state of each watch, by job; empty without a daemon.
 func (d *Daemon) watches(ctx context.Context) map[string]api.Watch {
 	out := map[string]api.Watch{}
 	if d.watcher == nil {
@@ -54,10 +55,11 @@ func watchOf(j *config.Job, known map[string]api.Watch) *api.Watch {
 	if w, ok := known[string(j.Name)]; ok {
 		return &w
 	}
+	// Without a daemon the configuration is all that is known.
 	return &api.Watch{Path: string(j.Watch.Path), Mode: j.Watch.Mode}
 }
 
-// watchTrigger says in words what a watch makes runs of.
+// watchTrigger describes in words what a watch starts runs for.
 func watchTrigger(mode string, include []string, path string) string {
 	what := "files"
 	if len(include) > 0 {
@@ -73,7 +75,7 @@ func watchTrigger(mode string, include []string, path string) string {
 	return what + " in " + path
 }
 
-// watchProblem joins what is wrong with a watch, "" when nothing is.
+// watchProblem joins what is wrong with a watch, "" if nothing is.
 func watchProblem(problem, degraded string) string {
 	if problem == "" || degraded == "" {
 		return problem + degraded
