@@ -30,28 +30,28 @@ type explanation struct {
 	zone   *time.Location
 	pauses []ledger.Pause
 
-	written       string                // of the time that was asked for
-	asked         *schedule.WrittenTime // nil: what there is up to now
-	pivot         time.Time             // lines before it, and from it on, are counted apart
+	written       string                // the time that was asked for, as it was written
+	asked         *schedule.WrittenTime // nil: up to now
+	pivot         time.Time             // lines before it, and from it on, are counted separately
 	before, after int
 
 	standing   scheduler.Standing
 	scheduled  bool      // by a clock, and the scheduler knows it
 	anchor     time.Time // since when this home knows the schedule as it is now
-	notTakenUp string    // why no daemon has taken the schedule up yet
+	notTakenUp string    // why no daemon follows the schedule yet
 	rows       []ledger.Occurrence
 	lines      []line
-	more       bool // lie before the first line
+	more       bool // there are more before the first line
 }
 
-// line is an Account with its rank among those of the same instant.
+// line is an explanation with its rank among those of the same instant.
 type line struct {
 	api.Explanation
 	rank int
-	runs bool // is to come, and will run
+	runs bool // an upcoming occurrence that will run
 }
 
-// The ranks.
+// The ranks: an occurrence comes before its run, and a run before its retries.
 const (
 	rankOccurrence = iota
 	rankRun
@@ -66,12 +66,15 @@ func (d *Daemon) Why(ctx context.Context, job, at string, n int) (api.Why, error
 		return api.Why{}, &api.Error{Message: err.Error(), Usage: true}
 	}
 
+	// Later steps build on the lines of earlier ones: what has a row is not explained again, and
+	// runs are filled in once it is known which lines are left.
 	for _, step := range []func(context.Context) error{e.loadStanding, e.addRecorded, e.addUndecided, e.addUnrecorded, e.addOtherRuns, e.fillRuns} {
 		if err := step(ctx); err != nil {
 			return api.Why{}, err
 		}
 	}
 
+	// A job that is gone is explained from its record; without one the name is a typing error.
 	if e.job == nil && len(e.lines) == 0 {
 		if err := s.usable(); err != nil {
 			return api.Why{}, err
@@ -92,6 +95,7 @@ func (d *Daemon) Why(ctx context.Context, job, at string, n int) (api.Why, error
 // parseAsked reads which time is meant, and how many lines are wanted.
 func (e *explanation) parseAsked(at string, n int) error {
 	if at == "" {
+		// One millisecond on, so that an instant at this very moment counts as past.
 		e.pivot, e.before, e.after = e.now.Add(time.Millisecond), n, upcomingShown
 		return nil
 	}
@@ -109,7 +113,7 @@ func (e *explanation) parseAsked(at string, n int) error {
 // upcomingShown is how many coming occurrences are shown at most to get to one that runs.
 const upcomingShown = 3
 
-// loadStanding asks where the job stands in time.
+// loadStanding loads how far the job's schedule has been dealt with, and the pauses.
 func (e *explanation) loadStanding(ctx context.Context) error {
 	var err error
 	if e.pauses, err = e.d.ledger.Pauses(ctx, time.Time{}); err != nil {
@@ -128,6 +132,7 @@ func (e *explanation) loadStanding(ctx context.Context) error {
 		e.notTakenUp = "its schedule was changed since a daemon last ran; the new one counts from the next start on: rouse serve"
 	}
 
+	// The recorded anchor is that of another schedule, or of none.
 	if e.notTakenUp != "" {
 		e.anchor = e.standing.Watermark
 	}
@@ -141,7 +146,7 @@ func (e *explanation) add(rank int, ex api.Explanation) {
 	e.lines = append(e.lines, line{Explanation: ex, rank: rank})
 }
 
-// addRecorded takes the rows of the ledger.
+// addRecorded adds the occurrences that the ledger has rows of.
 func (e *explanation) addRecorded(ctx context.Context) error {
 	var err error
 	e.rows, err = e.d.ledger.OccurrencesAround(ctx, e.name, e.pivot, max(e.before, 1), max(e.after, 1))
@@ -174,10 +179,11 @@ func (e *explanation) occurrence(o ledger.Occurrence) api.Explanation {
 		notes = append(notes, o.Reason)
 	}
 
-	if held := o.Actual.Sub(o.Nominal); held > 0 {
-		notes = append(notes, fmt.Sprintf("jitter of %s", held))
+	if delay := o.Actual.Sub(o.Nominal); delay > 0 {
+		notes = append(notes, fmt.Sprintf("jitter of %s", delay))
 	}
 
+	// A job can have several schedules; only the one that made this occurrence can say something about it.
 	for _, sch := range e.standing.Job.Schedules {
 		if note := sch.Note(o.Nominal); note != "" && sch.Source() == o.Source && sch.Instant(o.Nominal) {
 			notes = append(notes, note)
@@ -188,8 +194,9 @@ func (e *explanation) occurrence(o ledger.Occurrence) api.Explanation {
 	return ex
 }
 
-// hasRow says whether a row speaks of an instant.
+// hasRow says whether a line stands for an instant, alone or within a range.
 func (e *explanation) hasRow(t time.Time) bool {
+	// Rows have milliseconds, instants nanoseconds.
 	return slices.ContainsFunc(e.lines, func(l line) bool {
 		return l.rank == rankOccurrence && (l.Nominal.UnixMilli() == t.UnixMilli() || (!l.Through.IsZero() && l.Nominal.Before(t) && !t.After(l.Through.Time)))
 	})
@@ -208,8 +215,8 @@ func (e *explanation) openRuns(ctx context.Context) ([]ledger.Run, error) {
 	return out, err
 }
 
-// addUndecided takes what has come and nobody has looked at, as it will be decided: by the
-// same code, on the job's other runs as they are.
+// addUndecided adds what is due and not decided yet, with the decision to expect: it is made by the
+// same code that the scheduler uses, on the job's other runs as they are now.
 func (e *explanation) addUndecided(ctx context.Context) error {
 	if len(e.standing.Due) == 0 {
 		return nil
@@ -229,6 +236,7 @@ func (e *explanation) addUndecided(ctx context.Context) error {
 		if due.Decision == domain.DecisionRun {
 			var replaced bool
 			due.Decision, due.Reason, replaced = ledger.Decide(due, others, e.pauses)
+			// Each decision changes what the next one overlaps with, as if they were made one after another.
 			if replaced {
 				others = nil
 			}
@@ -242,6 +250,7 @@ func (e *explanation) addUndecided(ctx context.Context) error {
 		}
 
 		would := map[domain.Decision]string{domain.DecisionRun: "run it", domain.DecisionSkipped: "skip it", domain.DecisionMissed: "count it as missed"}[due.Decision]
+		// The run that an earlier decision would queue has no number yet.
 		ex := e.occurrence(ledger.Occurrence{Source: due.Source, Nominal: due.Nominal, Actual: due.Actual, Through: due.Through, Instants: due.Instants,
 			Reason: strings.Replace(due.Reason, "run 0 ", "the one before it ", 1)})
 		ex.Reason = strings.TrimSuffix(fmt.Sprintf("not decided yet: %s would %s: %s", who, would, ex.Reason), ": ")
@@ -251,12 +260,13 @@ func (e *explanation) addUndecided(ctx context.Context) error {
 	return nil
 }
 
-// addUnrecorded takes the instants of the schedules that have no row, and says why.
+// addUnrecorded adds the instants of the schedules that have no row, and says why they have none.
 func (e *explanation) addUnrecorded(context.Context) error {
 	var future time.Time
 	for _, sch := range e.standing.Job.Schedules {
 		for _, t := range e.instants(sch) {
 			if t.After(e.now) {
+				// Instants to come are left to addUpcoming, which starts at the earliest of them.
 				if future.IsZero() || t.Before(future) {
 					future = t
 				}
@@ -275,7 +285,7 @@ func (e *explanation) addUnrecorded(context.Context) error {
 	return nil
 }
 
-// instants are those of a schedule around the pivot that this answer may be about.
+// instants are those of a schedule around the pivot that the answer may include.
 func (e *explanation) instants(sch *schedule.Schedule) []time.Time {
 	out := sch.Last(e.anchor, e.pivot, max(e.before, 1))
 	if e.asked == nil {
@@ -328,20 +338,21 @@ func (e *explanation) withoutRow(t time.Time, excluded string) (api.Explanation,
 	return ex, asked || between
 }
 
-// addUpcoming takes occurrences that are still to come: those around the time that was asked for
-// or, when it has passed, the next up to the first that runs.
+// addUpcoming adds occurrences that are still to come: those around the time that was asked for
+// or, if it has passed, the next ones up to the first that runs.
 func (e *explanation) addUpcoming(first time.Time) {
-	const slots = 16 // of the agents that the job led to, which are not its own occurrences
+	const wakes = 16 // room for wakes that the job led to, which are not its own occurrences
 	n, from, past := (max(e.before, 1)+max(e.after, 1))*max(len(e.standing.Job.Schedules), 1), e.now, !e.pivot.After(e.now.Add(time.Millisecond))
 	if past {
 		n = upcomingShown
 	}
 
 	if !first.IsZero() {
+		// Next lists what comes after a time, and first itself belongs to the answer.
 		from = first.Add(-time.Nanosecond)
 	}
 
-	for _, u := range e.d.scheduler.Next(e.name, n+slots, from) {
+	for _, u := range e.d.scheduler.Next(e.name, n+wakes, from) {
 		if u.Source == scheduler.SourceSlot || e.hasRow(u.Nominal) {
 			continue
 		}
@@ -363,11 +374,12 @@ func (e *explanation) addUpcoming(first time.Time) {
 	}
 }
 
-// addOtherRuns takes the runs by other triggers in between, and then keeps as many lines as were
-// asked for.
+// addOtherRuns adds the runs by other triggers in between, and then cuts the lines to the number
+// that was asked for.
 func (e *explanation) addOtherRuns(ctx context.Context) error {
 	middle := e.sort()
 	var from, to time.Time
+	// Runs outside of the lines that will be shown need not be read.
 	if middle >= e.before && e.before > 0 {
 		from = e.lines[middle-e.before].Nominal.Time
 	}
@@ -375,6 +387,7 @@ func (e *explanation) addOtherRuns(ctx context.Context) error {
 	after := e.after
 	switch {
 	case e.asked == nil:
+		// Up to now there are no runs after the pivot.
 		after = 0
 	case len(e.lines)-middle >= after && after > 0:
 		to = e.lines[middle+after-1].Nominal.Time
@@ -402,6 +415,7 @@ func (e *explanation) addOtherRuns(ctx context.Context) error {
 
 // sort puts the lines in the order of time; it returns how many lie before the pivot.
 func (e *explanation) sort() int {
+	// Stable: lines of the same instant and rank stay in the order of the record.
 	slices.SortStableFunc(e.lines, func(x, y line) int { return cmp.Or(x.Nominal.Compare(y.Nominal.Time), cmp.Compare(x.rank, y.rank)) })
 	middle := slices.IndexFunc(e.lines, func(l line) bool { return !l.Nominal.Before(e.pivot) })
 	if middle < 0 {
@@ -410,11 +424,11 @@ func (e *explanation) sort() int {
 	return middle
 }
 
-// requestText says what asked for a run, as far as its trigger does not.
+// requestText says what asked for a run, where its trigger does not say enough.
 func requestText(r ledger.Run) string {
 	var d ledger.Detail
 	if err := json.Unmarshal(r.Detail, &d); err != nil {
-		return ""
+		return "" // the trigger, which is shown as well, has to do
 	}
 
 	switch {
@@ -426,8 +440,9 @@ func requestText(r ledger.Run) string {
 	return ""
 }
 
-// fillRuns says what became of the runs, and gives a line to each further attempt.
+// fillRuns adds what became of the runs, and a line for each further attempt.
 func (e *explanation) fillRuns(ctx context.Context) error {
+	// The range is evaluated once: lines that retries appends have their state already.
 	for i := range e.lines {
 		l := &e.lines[i]
 		if l.Run == "" {
@@ -461,6 +476,7 @@ func (e *explanation) fillRuns(ctx context.Context) error {
 	return nil
 }
 
+// addReason appends to the reason of a line, unless it says so already.
 func (l *line) addReason(text string) {
 	if text != "" && !strings.Contains(l.Reason, text) {
 		l.Reason = strings.TrimPrefix(l.Reason+"; "+text, "; ")
@@ -506,7 +522,7 @@ func (a *explanation) runText(r ledger.Run) string {
 // endedText says how an attempt ended, by its state.
 var endedText = map[domain.AttemptState]string{domain.AttemptDone: "had ended", domain.AttemptFailed: "failed", domain.AttemptInterrupted: "was interrupted", domain.AttemptRunning: "is still on", domain.AttemptWaiting: "waited for its owner"}
 
-// retries gives a line to each attempt after the first.
+// retries adds a line for each attempt after the first.
 func (e *explanation) retries(ctx context.Context, r ledger.Run) error {
 	attempts, err := e.d.ledger.Attempts(ctx, r.ID)
 	if err != nil {
@@ -524,6 +540,7 @@ func (e *explanation) retries(ctx context.Context, r ledger.Run) error {
 			ex.Reason += ": " + text.Truncate(text.OneLine(why), 160)
 		}
 
+		// What the run does now is what its last attempt does.
 		if i == len(attempts)-1 {
 			ex.State, ex.WaitingFor, ex.Outcome = r.State, r.WaitingFor, r.Outcome
 		}

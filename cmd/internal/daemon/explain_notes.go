@@ -16,8 +16,8 @@ import (
 	"rouse/scheduler/schedule"
 )
 
-// maxTimeline bounds what is told beside the occurrences, so that a daemon that was
-// restarted in a loop does not hide them.
+// maxTimeline limits what is shown besides the occurrences, so that a daemon that was restarted in
+// a loop does not hide them.
 const maxTimeline = 500
 
 // notes are sentences about the job, and about the time that was asked for.
@@ -65,7 +65,7 @@ func (e *explanation) notes() []string {
 	return out
 }
 
-// planned says whether the runner knows the job.
+// planned says whether the runner knows the job, which it does not if its agent is disabled.
 func (e *explanation) planned() bool {
 	_, ok := e.setup.plan.Plan.Jobs[e.name]
 	return ok
@@ -75,8 +75,8 @@ func (e *explanation) planned() bool {
 func (e *explanation) askedNotes() []string {
 	var out []string
 	hit := slices.ContainsFunc(e.lines, func(l line) bool { return l.rank == rankOccurrence && l.Asked })
-	covered := e.rows
-	covered = slices.DeleteFunc(slices.Clone(covered), func(o ledger.Occurrence) bool { return o.Nominal.After(e.asked.At) || o.Through.Before(e.asked.At) })
+	covered := slices.DeleteFunc(slices.Clone(e.rows), func(o ledger.Occurrence) bool { return o.Nominal.After(e.asked.At) || o.Through.Before(e.asked.At) })
+	// A long absence is one row for all its instants, whichever of them was meant.
 	if len(covered) > 0 && !hit {
 		return []string{fmt.Sprintf("%s lies in the stretch from %s to %s, for which one row stands", api.LocalTime(e.asked.At, e.zone), api.LocalTime(covered[0].Nominal, e.zone), api.LocalTime(covered[0].Through, e.zone))}
 	}
@@ -92,7 +92,7 @@ func (e *explanation) askedNotes() []string {
 	return out
 }
 
-// nearby says what lies around a time at which nothing was due.
+// nearby describes the instants around a time at which nothing was due.
 func (e *explanation) nearby() []string {
 	var before, after time.Time
 	var words, more []string
@@ -107,22 +107,26 @@ func (e *explanation) nearby() []string {
 			after = n
 		}
 
+		// A change of the clock moves an instant by an hour or two, so only one just before can
+		// explain why nothing was due now.
 		if !b.IsZero() && e.asked.At.Sub(b) < 4*time.Hour {
 			if note := sch.Note(b); note != "" {
 				more = append(more, note)
 			}
 		}
 
+		// The time was read in the zone of the configuration; in that of the schedule it may be an instant.
 		if w, err := schedule.ParseTime(e.written, e.now, sch.Zone(), false); err == nil && !w.At.Equal(e.asked.At) && sch.Instant(w.At) {
 			more = append(more, fmt.Sprintf("%s of %s is one; ask for it by --at %s", e.written, schedule.ZoneName(sch.Zone()), w.At.In(sch.Zone()).Format(time.RFC3339)))
 		}
 
-		left := sch.Last(e.asked.At.Add(-nearbySpan), e.asked.At, 1)
+		// Candidates that an exclusion may have removed: the last before the time, and the next after it.
+		candidates := sch.Last(e.asked.At.Add(-nearbySpan), e.asked.At, 1)
 		if t, why := sch.NextAll(e.asked.At); why != "" && t.Sub(e.asked.At) < nearbySpan {
-			left = append(left, t)
+			candidates = append(candidates, t)
 		}
 
-		for _, t := range left {
+		for _, t := range candidates {
 			if _, why := sch.NextAll(t.Add(-time.Nanosecond)); why != "" {
 				more = append(more, fmt.Sprintf("%s would be one, and is excluded (%s)", api.LocalTime(t, e.zone), strings.TrimSpace(why)))
 			}
@@ -146,10 +150,10 @@ func (e *explanation) nearby() []string {
 	return append([]string{text}, more...)
 }
 
-// nearbySpan is how far from the time that was asked for an excluded instant is worth a word.
+// nearbySpan is how far an excluded instant may lie from the time that was asked for to be mentioned.
 const nearbySpan = 36 * time.Hour
 
-// timeline tells what happened beside the runs from the first line to the last.
+// timeline lists what happened besides the runs from the first line to the last.
 func (e *explanation) timeline(ctx context.Context) ([]api.TimelineEntry, error) {
 	from, to := e.anchor, e.now
 	if e.asked != nil {
@@ -183,6 +187,7 @@ func (e *explanation) timeline(ctx context.Context) ([]api.TimelineEntry, error)
 	last := ""
 	for _, event := range events {
 		entry := e.timelineEntry(event)
+		// Two starts in a row: an orderly stop would have been recorded between them.
 		if event.Kind == "daemon.started" && last == event.Kind {
 			entry.Text = "the one before it did not stop: it was killed, or the power went"
 		}
@@ -212,7 +217,7 @@ func (e *explanation) timelineEntry(event ledger.Event) api.TimelineEntry {
 		Error   string    `json:"error"`
 	}
 
-	_ = json.Unmarshal(event.Data, &data) // what cannot be read is not told
+	_ = json.Unmarshal(event.Data, &data) // what cannot be read is left out
 	what, did, _ := strings.Cut(event.Kind, ".")
 	entry := api.TimelineEntry{At: api.At(event.At), What: what, Did: did, Text: data.Summary + text.Truncate(text.OneLine(data.Error), 200)}
 	step := time.Duration(data.Seconds * float64(time.Second)).Round(time.Second)
@@ -228,7 +233,7 @@ func (e *explanation) timelineEntry(event ledger.Event) api.TimelineEntry {
 	return entry
 }
 
-// pauseEntries are the beginnings and ends of pauses that are about the job.
+// pauseEntries are the starts and ends of the pauses that cover the job.
 func (e *explanation) pauseEntries(from, to time.Time) []api.TimelineEntry {
 	out := []api.TimelineEntry{}
 	add := func(at time.Time, did, text string) {
@@ -249,6 +254,7 @@ func (e *explanation) pauseEntries(from, to time.Time) []api.TimelineEntry {
 
 		about := api.ScopeText(p.Scope, p.Name)
 		add(p.Since, "begins", fmt.Sprintf("%s (by the %s)", web.NewPause(p).Text(e.zone), p.Paused))
+		// A pause that another one replaced did not end for the job.
 		replaced := slices.ContainsFunc(e.pauses, func(q ledger.Pause) bool {
 			return q.ID > p.ID && q.Scope == p.Scope && q.Name == p.Name && q.Since.Equal(p.EndedAt)
 		})

@@ -22,6 +22,7 @@ func (d *Daemon) Jobs(ctx context.Context) ([]api.Job, error) {
 		return nil, err
 	}
 
+	// Everything that is asked for all jobs at once is read before the loop.
 	watches := d.watches(ctx)
 	at := time.Now()
 	pauses, err := d.ledger.Pauses(ctx, at)
@@ -52,7 +53,7 @@ func (d *Daemon) Jobs(ctx context.Context) ([]api.Job, error) {
 	return out, nil
 }
 
-// triggers says in words what starts a job.
+// triggers describes in words what starts a job.
 func (s *Setup) triggers(j *config.Job) []string {
 	var out []string
 	schedules, err := s.Config.Schedules(j)
