@@ -112,7 +112,7 @@ func (d *Daemon) fireWatch(ctx context.Context, j *config.Job, f api.RunRequest)
 func (d *Daemon) fireFolder(ctx context.Context, j *config.Job) (int64, error) {
 	var a ledger.Accepted
 	var err error
-	// The running watcher has to know of the run, or it would start another for the same changes.
+	// A running watcher keeps the state of the folder, so it has to start the run itself.
 	if d.watcher != nil {
 		a, err = d.watcher.Trigger(ctx, string(j.Name))
 	} else {

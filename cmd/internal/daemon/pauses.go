@@ -81,7 +81,7 @@ func PauseEnd(ask api.PauseRequest, now time.Time, zone *time.Location) (time.Ti
 		}
 
 		if !w.At.After(now) {
-			// A date, or today, means its first instant, which has passed although the day has not.
+			// A date means its first instant, which has passed although the day has not.
 			hint := ""
 			if w.Span > 12*time.Hour && now.Before(w.At.Add(w.Span)) {
 				hint = "; for the rest of today write tomorrow"

@@ -37,7 +37,7 @@ func (d *Daemon) Wakes(ctx context.Context, agent string) ([]api.AgentSlot, erro
 			return nil, err
 		}
 
-		// A wake that was planned before planning was switched off is listed until it is cleared.
+		// A wake planned before planning was switched off is there until a daemon applies that.
 		if agent != "" || wake.Planning || wake.Slot != nil {
 			out = append(out, wake)
 		}

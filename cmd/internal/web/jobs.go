@@ -7,7 +7,7 @@ import (
 	"rouse/cmd/internal/api"
 )
 
-// Jobs are what is configured.
+// Jobs answers what is configured, and what comes next.
 type Jobs interface {
 	Jobs(ctx context.Context) ([]api.Job, error)
 	// Next lists the next n occurrences of a job, or of every job when it is "".

@@ -7,8 +7,8 @@ import (
 	"rouse/cmd/internal/api"
 )
 
-// Host is the process that serves a home. Errors of all rooms are *api.Error where the request was
-// wrong.
+// Host is the process that serves a home. Like all backends it returns an *api.Error if the request
+// was wrong.
 type Host interface {
 	Status(ctx context.Context) (api.Status, error)
 	Doctor(ctx context.Context) ([]api.Check, error)

@@ -8,9 +8,9 @@ import (
 	"rouse/cmd/internal/api"
 )
 
-// Wakes are the wakes that agents planned, and what they may plan.
+// Wakes lists, plans and cancels the wakes of agents.
 type Wakes interface {
-	// Slots are those of the agents that plan, or of one.
+	// Wakes lists the agents that plan, or one of them, with their wakes and limits.
 	Wakes(ctx context.Context, agent string) ([]api.AgentSlot, error)
 	// PlanWake plans an agent's next wake for its owner. What is left out stays as it was planned.
 	PlanWake(ctx context.Context, request api.SlotRequest) (api.Planned, error)
@@ -23,7 +23,7 @@ func (s *server) wakeRoutes(mux *http.ServeMux) {
 	mux.Handle("POST /v1/slots/clear", s.answer(s.clearWake))
 }
 
-// NewWake is a slot of the ledger.
+// NewWake converts a slot of the ledger.
 func NewWake(s ledger.Slot) *api.Slot {
 	out := &api.Slot{At: api.At(s.At), Asked: api.At(s.AskedAt), Instructions: s.Instructions, ContextViews: s.ContextViews, Priority: s.Priority, OnMiss: s.OnMiss,
 		ScheduledBy: s.ScheduledBy, Job: s.Job, Depth: s.Depth, CreatedAt: api.At(s.CreatedAt)}

@@ -7,7 +7,7 @@ import (
 	"rouse/cmd/internal/api"
 )
 
-// Explainer says why a job ran, or did not.
+// Explainer explains why a job ran, or did not.
 type Explainer interface {
 	// Why explains the instants of a job around a time, or up to now when it is "".
 	Why(ctx context.Context, job, at string, n int) (api.Why, error)
