@@ -307,11 +307,12 @@ func (e *explanation) instants(sch *schedule.Schedule) []time.Time {
 	return out
 }
 
-// withoutRow accounts for an instant that has passed, if there is no row of it and that needs
-// a word.
+// withoutRow explains a past instant that has no row; false if there is nothing to explain.
 func (e *explanation) withoutRow(t time.Time, excluded string) (api.Explanation, bool) {
 	ex := api.Explanation{Nominal: api.At(t), Actual: api.At(t)}
 	asked := e.asked != nil && !t.Before(e.asked.At) && t.Before(e.asked.At.Add(e.asked.Span))
+	// Before the anchor the schedule may have been another one, so its instants then count only if
+	// they were asked for.
 	known := t.After(e.anchor)
 	switch {
 	case e.hasRow(t):
@@ -326,7 +327,7 @@ func (e *explanation) withoutRow(t time.Time, excluded string) (api.Explanation,
 		}
 		return ex, asked
 	case t.After(e.standing.Watermark):
-		return ex, false
+		return ex, false // not decided yet: addUndecided has it
 	}
 
 	ex.Reason = "no row is left of it"

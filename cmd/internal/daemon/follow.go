@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	debounceFor = 300 * time.Millisecond // how long the files have to hold still
+	debounceFor = 300 * time.Millisecond // how long the files have to be unchanged
 	checkEvery  = 30 * time.Second       // between checks when no event came
 	maxLinks    = 40                     // followed on the way to one file
 	maxGlobs    = 512                    // folders watched for one pattern
@@ -65,7 +65,7 @@ func (r *reloader) run(ctx context.Context) {
 			f.events, changes, lost = events, events.Events, events.Errors
 		}
 
-		// The files may have changed since they were read at the start; from now on events tell.
+		// The files may have changed since they were read at the start; from now on there are events.
 		r.watchFolders()
 		r.check(ctx)
 	}
@@ -107,7 +107,7 @@ func (f *follower) nextCheck() time.Time {
 	return f.checkAt
 }
 
-// debounce notes an event; what it means is decided once the files hold still.
+// debounce notes an event; what it means is decided once the files are unchanged for a while.
 func (r *reloader) debounce() {
 	if r.files.settleAt.IsZero() {
 		r.files.seen = r.sources.Now().Digest()
@@ -116,8 +116,8 @@ func (r *reloader) debounce() {
 	r.files.settleAt = time.Now().Add(debounceFor)
 }
 
-// check reads the configuration if its files have changed and hold still, and if something
-// else than the files may have been wrong with it.
+// check reads the configuration if its files have changed and no longer do, and now and then if it
+// has problems that something else than its files may have solved.
 func (r *reloader) check(ctx context.Context) {
 	f, now := &r.files, time.Now()
 	due := !now.Before(f.checkAt)

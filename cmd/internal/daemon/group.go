@@ -28,7 +28,7 @@ func (g *group) run(name string, f func() error) {
 		if err := f(); err != nil {
 			g.mu.Lock()
 			defer g.mu.Unlock()
-			// Only the first counts: a part that fails often takes others with it.
+			// Only the first counts: when a part fails, others often fail because of it.
 			if g.firstErr == nil {
 				g.firstErr = fmt.Errorf("%s: %w", name, err)
 				close(g.failure)

@@ -50,7 +50,7 @@ type home struct {
 	lock *flock.Flock
 }
 
-// OpenHome creates the folder if needed and takes its exclusive lock, which the
+// OpenHome creates the folder if needed and acquires its exclusive lock, which the
 // operating system releases when the process ends, however it ends. If another process holds
 // it, the error is a *HeldError.
 func OpenHome(dir string, self Holder) (*home, error) {
@@ -78,8 +78,8 @@ func OpenHome(dir string, self Holder) (*home, error) {
 	return h, nil
 }
 
-// readHolder reads who holds the home. It stands in a file beside the lock because
-// some systems do not let a locked file be read.
+// readHolder reads who holds the home, from a file of its own, because some systems do not let a locked
+// file be read.
 func readHolder(dir string) Holder {
 	var self Holder
 	text, err := os.ReadFile(filepath.Join(dir, "holder.json"))

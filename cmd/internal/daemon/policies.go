@@ -23,7 +23,7 @@ func newPolicy(j *config.Job) dispatch.Policy {
 	return p
 }
 
-// Policy is what a job wants of its runs; an ad-hoc run is resumed and not retried.
+// Policy is how the runs of a job are handled; an ad-hoc run is resumed and not retried.
 func (p *Plan) Policy(job string) dispatch.Policy {
 	if policy, ok := p.policies[job]; ok {
 		return policy

@@ -401,7 +401,7 @@ func (r *reloader) notify(ctx context.Context, found []api.Problem, held string)
 
 	err := r.d.ledger.AppendNotices(ctx, notices...)
 	if err != nil && ctx.Err() == nil {
-		r.d.log.Error("nobody was told of the problem with the configuration", "error", err)
+		r.d.log.Error("the owner could not be notified of the problem with the configuration", "error", err)
 	}
 	return err == nil
 }
@@ -444,7 +444,7 @@ func list(names []string) []string {
 	return names
 }
 
-// asProblems are the problems that an error stands for.
+// asProblems turns an error into the problems it consists of.
 func asProblems(file string, err error) []api.Problem {
 	var all *config.Errors
 	if errors.As(err, &all) {

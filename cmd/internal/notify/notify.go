@@ -216,7 +216,7 @@ func (n *Notifier) sendOne(ctx context.Context, notice ledger.Notice) (sendErr, 
 	case sendErr == nil:
 		notice.State = ledger.NoticeDelivered
 		notice.Tries++
-		defer n.recordReachable(notice.Channel, true) // after MarkNotice, or this one would be sent again
+		defer n.recordReachable(notice.Channel, true) // once the delivery is on record
 	case errors.Is(sendErr, ErrUnavailable):
 		// Not a try that counts: the notice waits as long as it takes.
 		notice.Error, notice.NextAt = sendErr.Error(), time.Now().Add(unavailablePause)
