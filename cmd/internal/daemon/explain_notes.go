@@ -120,17 +120,7 @@ func (e *explanation) nearby() []string {
 			more = append(more, fmt.Sprintf("%s of %s is one; ask for it by --at %s", e.written, schedule.ZoneName(sch.Zone()), w.At.In(sch.Zone()).Format(time.RFC3339)))
 		}
 
-		// Candidates that an exclusion may have removed: the last before the time, and the next after it.
-		candidates := sch.Last(e.asked.At.Add(-nearbySpan), e.asked.At, 1)
-		if t, why := sch.NextAll(e.asked.At); why != "" && t.Sub(e.asked.At) < nearbySpan {
-			candidates = append(candidates, t)
-		}
-
-		for _, t := range candidates {
-			if _, why := sch.NextAll(t.Add(-time.Nanosecond)); why != "" {
-				more = append(more, fmt.Sprintf("%s would be one, and is excluded (%s)", api.LocalTime(t, e.zone), strings.TrimSpace(why)))
-			}
-		}
+		more = append(more, e.excludedNearby(sch)...)
 	}
 
 	text := fmt.Sprintf("%s is no instant of %s", api.LocalTime(e.asked.At, e.zone), strings.Join(words, " or "))
@@ -148,6 +138,24 @@ func (e *explanation) nearby() []string {
 	}
 
 	return append([]string{text}, more...)
+}
+
+// excludedNearby names the instants next to the time that was asked for which an exclusion removed.
+func (e *explanation) excludedNearby(sch *schedule.Schedule) []string {
+	candidates := sch.Last(e.asked.At.Add(-nearbySpan), e.asked.At, 1)
+	if t, why := sch.NextAll(e.asked.At); why != "" && t.Sub(e.asked.At) < nearbySpan {
+		candidates = append(candidates, t)
+	}
+
+	var out []string
+	for _, t := range candidates {
+		// NextAll gives the first instant after a time, so ask from just before to get this one.
+		if _, why := sch.NextAll(t.Add(-time.Nanosecond)); why != "" {
+			out = append(out, fmt.Sprintf("%s would be one, and is excluded (%s)", api.LocalTime(t, e.zone), strings.TrimSpace(why)))
+		}
+	}
+
+	return out
 }
 
 // nearbySpan is how far an excluded instant may lie from the time that was asked for to be mentioned.

@@ -107,14 +107,39 @@ func newBounds(b config.Bounds) loop.Bounds {
 // addJob adds a job to the runner, and to the scheduler and the watcher if they trigger it.
 func (p *Plan) addJob(cfg *config.Config, j *config.Job, models map[string]*agent.Model) error {
 	name := string(j.Name)
-	p.policies[name] = newPolicy(j)
-	// The policy above is kept for a disabled job as well: runs of it may still be unfinished.
+	p.policies[name] = newPolicy(j) // for a disabled job as well: runs of it may still be unfinished
 	if _, ok := p.Plan.Agents[j.Agent]; !ok || !config.On(j.Enabled) {
 		return nil
 	}
 
+	job := newJob(cfg, j, models)
+	p.Plan.Jobs[name] = job
+	schedules, err := cfg.Schedules(j)
+	if err != nil {
+		return fmt.Errorf("%s: job %s: %w", j.At, j.Name, err)
+	}
+
+	if len(schedules) > 0 || j.RunOnStart {
+		overlap := j.Overlap
+		if j.Playbook == nil && job.Model == nil && p.Plan.Agents[j.Agent].Model == nil && (overlap == domain.OverlapAllow || overlap == domain.OverlapQueueAll) {
+			// Such runs stay queued until a model is configured; they must not pile up.
+			overlap = domain.OverlapQueueOne
+		}
+		p.Jobs = append(p.Jobs, scheduler.Job{Name: name, Agent: j.Agent, Schedules: schedules, Overlap: overlap, RunOnStart: j.RunOnStart,
+			Policy: schedule.Policy{OnMiss: j.OnMiss, CatchupWindow: time.Duration(j.CatchupWindow), MaxCatchup: j.MaxCatchup}})
+	}
+
+	if j.Watch != nil {
+		p.watches = append(p.watches, newWatch(j))
+	}
+
+	return nil
+}
+
+// newJob is a job in the terms of the runner.
+func newJob(cfg *config.Config, j *config.Job, models map[string]*agent.Model) agent.Job {
 	job := agent.Job{
-		Name: name, Agent: j.Agent, Prompt: j.Prompt, Model: models[j.Model], Record: j.Record, UndoOnFailure: j.UndoOnFail, ContextViews: j.ContextViews, Bounds: newBounds(j.Bounds), Watched: watched(j), MinTier: j.MinTier,
+		Name: string(j.Name), Agent: j.Agent, Prompt: j.Prompt, Model: models[j.Model], Record: j.Record, UndoOnFailure: j.UndoOnFail, ContextViews: j.ContextViews, Bounds: newBounds(j.Bounds), Budget: dailyBudget(j.Budget.CostUSDPerDay, j.Budget.TokensPerDay), Watched: watched(j), MinTier: j.MinTier,
 		Foreign: definitionWritableByOthers(j.At.File, j.PromptFile),
 		Notify:  agent.Notify{On: j.Notify.On, Channels: j.Notify.Channels, Title: j.Notify.Title, Body: j.Notify.Body},
 	}
@@ -137,28 +162,7 @@ func (p *Plan) addJob(cfg *config.Config, j *config.Job, models map[string]*agen
 		job.Expect = append(job.Expect, agent.Expect{File: string(e.File), SQL: e.SQL, Where: e.At.String()})
 	}
 
-	job.Budget = dailyBudget(j.Budget.CostUSDPerDay, j.Budget.TokensPerDay)
-	p.Plan.Jobs[name] = job
-	schedules, err := cfg.Schedules(j)
-	if err != nil {
-		return fmt.Errorf("%s: job %s: %w", j.At, j.Name, err)
-	}
-
-	if len(schedules) > 0 || j.RunOnStart {
-		overlap := j.Overlap
-		if j.Playbook == nil && job.Model == nil && p.Plan.Agents[j.Agent].Model == nil && (overlap == domain.OverlapAllow || overlap == domain.OverlapQueueAll) {
-			// Such runs stay queued until a model is configured; they must not pile up.
-			overlap = domain.OverlapQueueOne
-		}
-		p.Jobs = append(p.Jobs, scheduler.Job{Name: name, Agent: j.Agent, Schedules: schedules, Overlap: overlap, RunOnStart: j.RunOnStart,
-			Policy: schedule.Policy{OnMiss: j.OnMiss, CatchupWindow: time.Duration(j.CatchupWindow), MaxCatchup: j.MaxCatchup}})
-	}
-
-	if j.Watch != nil {
-		p.watches = append(p.watches, newWatch(j))
-	}
-
-	return nil
+	return job
 }
 
 func (p *Plan) quota(agent string) int64 { return p.quotas[agent] }
