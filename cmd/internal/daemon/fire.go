@@ -44,7 +44,6 @@ func (d *Daemon) Fire(ctx context.Context, f api.RunRequest) (int64, error) {
 		return 0, &api.Error{Status: 404, Message: text.NoSuch("tool", f.Tool, d.runner.Specs().Callable()), Usage: true}
 	}
 
-	// With no daemon the run is executed at once, so a run that could only wait is refused.
 	accepted, err := d.ledger.Enqueue(ctx, req)
 	if err != nil {
 		return 0, err

@@ -37,7 +37,7 @@ func (d *Daemon) Wakes(ctx context.Context, agent string) ([]api.AgentSlot, erro
 			return nil, err
 		}
 
-		// A wake planned before planning was switched off is there until a daemon applies that.
+		// A wake planned before planning was switched off stays until a daemon applies the change.
 		if agent != "" || wake.Planning || wake.Slot != nil {
 			out = append(out, wake)
 		}
