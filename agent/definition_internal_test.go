@@ -15,6 +15,7 @@ import (
 // OSL-19: what changes a run changes the text that is approved, but for where it stands in a file.
 // Each field is set in turn, so that one which comes later is not forgotten.
 func TestDefinitionIsWhole(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		of   any
 		text func(reflect.Value) definition

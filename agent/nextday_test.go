@@ -16,6 +16,7 @@ import (
 // A command that no grant covers waits over the night, without anything that holds on to it; on
 // the next day it runs once, exactly as it was shown, whatever is tried again after that.
 func TestApprovedOnTheNextDay(t *testing.T) {
+	t.Parallel()
 	confined(t)
 	needShell(t)
 	const command = "echo \"$PWD\" >> made.txt; printf 'a  b\\n' >> made.txt"

@@ -19,6 +19,7 @@ import (
 // A picture that a tool has read is shown to the model, kept in the record, and shown again
 // to the attempt that goes on after a crash. No text that a model or an owner reads holds it.
 func TestPictureOfATool(t *testing.T) {
+	t.Parallel()
 	png := model.Image{Type: "image/png", Data: slices.Concat([]byte("\x89PNG\r\n\x1a\n"), bytes.Repeat([]byte{1, 2, 3}, 50_000), []byte("IEND"))}
 	text := base64.StdEncoding.EncodeToString(png.Data)
 	b := setup(t,

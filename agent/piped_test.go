@@ -95,6 +95,7 @@ func (follower) Stream(_ context.Context, r model.Request) iter.Seq2[model.Event
 // TestStructureAlone: OSA-14, without any advice a listing alone leads to the file, three
 // folders down: its paths can be used as they are.
 func TestStructureAlone(t *testing.T) {
+	t.Parallel()
 	b := furnish(t, nil, nil)
 	b.put("work/a/b/c/found.txt", "the treasure")
 	roots, err := tool.NewRoots(filepath.Join(b.dir, "work"), nil)

@@ -42,6 +42,7 @@ func (b *bench) place(names ...string) {
 // workdir are private, what strangers leave is untrusted, and so is what such a run keeps, for
 // whoever reads it later, until the owner has looked.
 func TestTaint(t *testing.T) {
+	t.Parallel()
 	b := setup(t)
 	b.place("statements/may.txt", "inbox/drop.txt", "plain/own.txt", "plain/private/own.txt", "clerk/x")
 	plain := b.plan.Agents["plain"]
@@ -121,6 +122,7 @@ func modified(t *testing.T, path string) time.Time {
 // A model is told of its agent's tables from the start: with an untrusted memory its run has met
 // untrusted content before it makes a call.
 func TestPromptOfUntrustedMemory(t *testing.T) {
+	t.Parallel()
 	b := setup(t, modeltest.Turn{Text: "Nothing to do."}, modeltest.Turn{Text: "Nothing to do."})
 	first := b.adhoc("Look.")
 	b.ends(first)
@@ -142,6 +144,7 @@ func TestPromptOfUntrustedMemory(t *testing.T) {
 
 // What a run has met goes with the wake that it plans, and the gate knows it there.
 func TestWakeInheritsTaint(t *testing.T) {
+	t.Parallel()
 	b, p := office(t)
 	p.need = tool.Need{Adds: tool.Outward}
 	planner := b.enqueue(ledger.Request{Agent: "plain", Detail: ledger.Detail{Tool: "send", Args: json.RawMessage(`{"to":"bob"}`)}})

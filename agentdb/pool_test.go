@@ -244,8 +244,8 @@ func TestPoolOfManyAgents(t *testing.T) {
 	}
 }
 
-// A file that nobody uses for a while is closed, and thereby sealed.
-func TestPoolClosesWhatRests(t *testing.T) {
+// A file that nobody uses for a while is closed, and thereby gets its checksum.
+func TestPoolClosesIdleFiles(t *testing.T) {
 	dir := t.TempDir()
 	p := pool(t, agentdb.PoolOptions{Dir: dir, Idle: time.Millisecond})
 	with(t, p, "ann", func(db *agentdb.DB) { expenses(t, db) })

@@ -294,7 +294,7 @@ func TestPause(t *testing.T) {
 
 // A slot fires at its time, once, also when it was planned while the daemon was asleep in
 // its wait, and stays through a pause (OSA-75, OSA-78).
-func TestSlots(t *testing.T) {
+func TestWakes(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *daemon) {
 		plan := func(agent string, at time.Duration) {
 			if err := d.l.PlanSlot(t.Context(), agent, func(now time.Time, _ ledger.SlotUsage) *ledger.Slot {
@@ -373,7 +373,7 @@ func TestASlowLedger(t *testing.T) {
 }
 
 // A command that only looks changes nothing, whatever configuration it looks through.
-func TestLookMovesNothing(t *testing.T) {
+func TestLoadChangesNothing(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *daemon) {
 		kept := job(t, "kept", schedule.Options{Cron: "0 * * * *"})
 		d.start(kept)

@@ -14,7 +14,7 @@ import (
 
 // The first start passes over what is excluded and what is paused, and never comes while
 // nobody resumes.
-func TestFirst(t *testing.T) {
+func TestNextStart(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *daemon) {
 		j := job(t, "daily", schedule.Options{Cron: "0 8 * * *", Exclude: []string{"2000-01-01", "2000-01-03"}})
 		d.start(j)
@@ -48,7 +48,7 @@ func TestFirst(t *testing.T) {
 }
 
 // What Standing says of instants that nobody has looked at is what is then decided.
-func TestStanding(t *testing.T) {
+func TestJobStatus(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *daemon) {
 		j := job(t, "hourly", schedule.Options{Every: "1h"})
 		d.start(j)
@@ -97,7 +97,7 @@ func TestStanding(t *testing.T) {
 }
 
 // A wake is listed until it fires: one that came due in a pause waits for its end.
-func TestNextOfAPausedSlot(t *testing.T) {
+func TestNextOfAPausedWake(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *daemon) {
 		if err := d.l.PlanSlot(t.Context(), "a", func(now time.Time, _ ledger.SlotUsage) *ledger.Slot {
 			return &ledger.Slot{At: now.Add(time.Hour), Instructions: "x", ScheduledBy: ledger.ByAgent}
@@ -127,7 +127,7 @@ func TestNextOfAPausedSlot(t *testing.T) {
 }
 
 // A command that looks at a job which no daemon knows finds nothing due.
-func TestLookAtANewJob(t *testing.T) {
+func TestLoadOfANewJob(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *daemon) {
 		time.Sleep(time.Hour + 1500*time.Microsecond)
 		s, err := scheduler.New(scheduler.Options{Ledger: d.l})

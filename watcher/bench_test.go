@@ -20,7 +20,7 @@ import (
 // tests wait at the same time than there are processors.
 func TestMain(m *testing.M) {
 	flag.Parse()
-	if err := flag.Set("test.parallel", strconv.Itoa(3*runtime.GOMAXPROCS(0))); err != nil {
+	if err := flag.Set("test.parallel", strconv.Itoa(testsPerProcessor*runtime.GOMAXPROCS(0))); err != nil {
 		os.Exit(2)
 	}
 
@@ -76,7 +76,7 @@ func (b *bench) startWith(o watcher.Options, watches ...watcher.Watch) {
 		b.t.Fatal(err)
 	}
 
-	w.SetQuiet(cmp.Or(b.quiet, 50*time.Millisecond))
+	w.SetRunSettle(cmp.Or(b.quiet, 50*time.Millisecond))
 	if err := w.Set(b.t.Context(), watches); err != nil {
 		b.t.Fatal(err)
 	}

@@ -114,7 +114,7 @@ func TestConvergeAwaitsTries(t *testing.T) {
 	}
 }
 
-// Of a great many changes a run is told the first by name.
+// Of very many changes a run is told the first ones by name.
 func TestConvergeTellsOfMany(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

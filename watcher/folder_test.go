@@ -72,7 +72,7 @@ func TestStates(t *testing.T) {
 	b.until(func() bool { return b.status("in").State == watcher.StateIdle })
 }
 
-func TestOffer(t *testing.T) {
+func TestEnqueueFile(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	w := b.inbox()

@@ -48,6 +48,7 @@ import (
 //
 // Paths are relative to a folder of the script's own.
 func TestScripts(t *testing.T) {
+	t.Parallel()
 	scripts, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(scripts) == 0 {
 		t.Fatalf("no scripts: %v", err)

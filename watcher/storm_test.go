@@ -48,7 +48,11 @@ func TestFoldersAtOnce(t *testing.T) {
 		dir := b.path(fmt.Sprintf("inbox/%d/a/b/c", i))
 		b.must(os.MkdirAll(dir, 0o755))
 		for j := range files {
-			b.must(os.WriteFile(filepath.Join(dir, fmt.Sprint(j)), fmt.Append(nil, i, j), 0o644))
+			// Renamed into place: written there, it would be empty for longer than a settle window
+			// on a busy machine, and that is content of its own.
+			whole := b.path("whole")
+			b.must(os.WriteFile(whole, fmt.Append(nil, i, j), 0o644))
+			b.must(os.Rename(whole, filepath.Join(dir, fmt.Sprint(j))))
 		}
 	}
 

@@ -16,7 +16,7 @@ import (
 	"rouse/watcher"
 )
 
-// A file that may not be read is told of once, tried at each scan, and run once it can be.
+// A file that cannot be read is reported once, tried at each scan, and gets its run once it can be.
 func TestUnreadable(t *testing.T) {
 	b := newBench(t)
 	b.write("inbox/a.csv", "1")
@@ -46,7 +46,7 @@ func TestUnreadable(t *testing.T) {
 	b.until(func() bool { return b.count("in") == 1 && b.status("in").Problem == "" })
 }
 
-// A folder in the folder that may not be read is told of as well.
+// A folder in the folder that cannot be read is reported as well.
 func TestUnreadableFolder(t *testing.T) {
 	b := newBench(t)
 	b.write("inbox/sub/a.csv", "1")

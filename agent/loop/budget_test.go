@@ -16,7 +16,7 @@ import (
 
 // till is a Budget that writes down what it is asked.
 type till struct {
-	log  *journal
+	log  *fakeRecorder
 	room int // reservations that it grants
 	fail string
 	held map[int64]model.Usage

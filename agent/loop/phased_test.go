@@ -41,8 +41,8 @@ func inPhases(t *testing.T, turns ...func(model.Request) []any) *bench {
 	add(tool.Define(tool.Spec{Name: "todo", Description: "a list", Effect: domain.EffectRead, Class: tool.ClassPlan}, func(_ context.Context, _ tool.Invocation, a struct {
 		Markdown string `json:"markdown"`
 	}) (tool.Envelope, error) {
-		b.o.Board.Write(memory.Items(a.Markdown))
-		return tool.Success(map[string]int{"open": b.o.Board.Open()}), nil
+		b.o.Board.SetItems(memory.ParseItems(a.Markdown))
+		return tool.Success(map[string]int{"open": b.o.Board.OpenItems()}), nil
 	}))
 
 	return b
@@ -54,8 +54,8 @@ func doing(name, input string) model.Call {
 	return phase(fmt.Sprintf(`{"phase":"act","thinking":"t","summary":"does %s","action":{"tool_name":%q,"tool_input":%s}}`, name, name, input))
 }
 
-// seen is what a request ends with.
-func seen(r model.Request) string { return r.Messages[len(r.Messages)-1].Text }
+// readingResult is what a request ends with.
+func readingResult(r model.Request) string { return r.Messages[len(r.Messages)-1].Text }
 
 func (b *bench) rows() string {
 	var out []string
@@ -108,8 +108,8 @@ m1.4.1 agent_step 4.0 done`
 	}
 
 	for _, part := range []string{"✓ 1. read it", "→ 2. change it  ← CURRENT", "• it is fine [step 3]", "[Step 4] ACT: does change", "  Tool: change {}", `  Result: {"text":"fine"}`, "• 3 of 16 steps used"} {
-		if !strings.Contains(seen(sent), part) {
-			t.Errorf("%q is not in\n%s", part, seen(sent))
+		if !strings.Contains(readingResult(sent), part) {
+			t.Errorf("%q is not in\n%s", part, readingResult(sent))
 		}
 	}
 
@@ -152,7 +152,7 @@ func TestStepEnds(t *testing.T) {
 	}
 }
 
-// TestStepMistakes: AYA-06, what cannot be understood is answered, and the run goes on.
+// TestStepMistakes: AYA-06, what cannot be understood is answered, and the run continues.
 func TestStepMistakes(t *testing.T) {
 	for name, c := range map[string]struct {
 		call model.Call
@@ -170,8 +170,8 @@ func TestStepMistakes(t *testing.T) {
 	} {
 		b := inPhases(t, say(c.call), say("then not"))
 		res := b.run(t, t.Context())
-		if last := b.model.requests[len(b.model.requests)-1]; res.Outcome != "success" || !strings.Contains(seen(last), c.say) {
-			t.Errorf("%s: %+v\n%s", name, res, seen(last))
+		if last := b.model.requests[len(b.model.requests)-1]; res.Outcome != "success" || !strings.Contains(readingResult(last), c.say) {
+			t.Errorf("%s: %+v\n%s", name, res, readingResult(last))
 		}
 		if state := b.log.calls[len(b.log.calls)-1].State; state != "failed" {
 			t.Errorf("%s: the call is %s", name, state)
@@ -184,7 +184,7 @@ func TestStepMistakes(t *testing.T) {
 func TestDirectCalls(t *testing.T) {
 	b := inPhases(t, say(call("slow", `{}`), call("refuse", `{}`), call("read", `{}`)), say("done"))
 	synctest.Test(t, func(t *testing.T) { b.run(t, t.Context()) })
-	view := seen(b.model.requests[1])
+	view := readingResult(b.model.requests[1])
 	for _, part := range []string{"[Step 1] ACT: called slow\n  Tool: slow {}\n  Result: {\"text\":\"fine\"}\n  Duration: 60000 ms",
 		"[Step 2] ACT: called refuse\n  Tool: refuse {}\n  Result (FAILED): rejected: no\n", "[Step 3] ACT: called read", "✗ [step 2] refuse: rejected: no"} {
 		if !strings.Contains(view, part) {
@@ -234,7 +234,7 @@ func TestPhasedLimits(t *testing.T) {
 	if got := strings.Join(b.done, ", "); got != "change m1.1.1.1, change m1.3.1.1, change m1.4.1, change m1.6.1.1" {
 		t.Errorf("done: %s", got)
 	}
-	if view := seen(b.model.requests[5]); !strings.Contains(view, "was made 3 times in a row, and was not made again") || !strings.Contains(b.rows(), "m1.5.1.1 change 5.1 failed\nm1.5.1 agent_step 5.0 failed") {
+	if view := readingResult(b.model.requests[5]); !strings.Contains(view, "was made 3 times in a row, and was not made again") || !strings.Contains(b.rows(), "m1.5.1.1 change 5.1 failed\nm1.5.1 agent_step 5.0 failed") {
 		t.Errorf("%s\n%s", view, b.rows())
 	}
 }
@@ -242,7 +242,7 @@ func TestPhasedLimits(t *testing.T) {
 // Known results are known in phases too: the nested call is deduped, as any other (OSA-12).
 func TestStepDedupe(t *testing.T) {
 	look := phase(`{"phase":"act","summary":"s","action":{"tool_name":"look","tool_input":{"path":"/a"}}}`)
-	h := newHouse(t, say(look), say(look), say("done"))
+	h := newFileTools(t, say(look), say(look), say("done"))
 	step, err := loop.StepTool()
 	if err != nil {
 		t.Fatal(err)
@@ -267,13 +267,13 @@ func TestListIsPlan(t *testing.T) {
 	if got := b.o.Board.Checklist(); got != "- [x] read\n- [ ] write\n" {
 		t.Errorf("%q", got)
 	}
-	if view := seen(b.model.requests[2]); !strings.Contains(view, "[PLAN v2]  Goal: g\n  ✓ a. read\n  → b. write (needs: a)  ← CURRENT") || !strings.Contains(view, "[Step 2] PLAN: called todo") {
+	if view := readingResult(b.model.requests[2]); !strings.Contains(view, "[PLAN v2]  Goal: g\n  ✓ a. read\n  → b. write (needs: a)  ← CURRENT") || !strings.Contains(view, "[Step 2] PLAN: called todo") {
 		t.Error(view)
 	}
 }
 
-// again is the attempt that goes on where another one ended: with its transcript as far as
-// there are results, and its record. To each call, the first so many are known.
+// again is the attempt that continues where another one ended: with its record, and its transcript
+// as far as there are results. The results of the first known calls are known.
 func (b *bench) again(t *testing.T, known int, turns ...func(model.Request) []any) *bench {
 	t.Helper()
 	n := inPhases(t, turns...)
@@ -324,7 +324,7 @@ func TestPhasedResume(t *testing.T) {
 	}
 
 	memoryOf := func(r model.Request) string {
-		_, view, _ := strings.Cut(seen(r), "--- Agent Working Memory ---")
+		_, view, _ := strings.Cut(readingResult(r), "--- Agent Working Memory ---")
 		view, _, _ = strings.Cut(view, "[Context Signals]") // the steps that an interruption costs are counted
 		return view
 	}
@@ -382,7 +382,7 @@ func TestFeedback(t *testing.T) {
 	if res := n.run(t, t.Context()); res.Outcome != "success" || res.Summary != "booked" {
 		t.Errorf("%+v", res)
 	}
-	if view := seen(n.model.requests[0]); !strings.Contains(view, "[Step 3] FEEDBACK: asks\n  Tool: clarify {\"question\":\"Which account?\"}") {
+	if view := readingResult(n.model.requests[0]); !strings.Contains(view, "[Step 3] FEEDBACK: asks\n  Tool: clarify {\"question\":\"Which account?\"}") {
 		t.Error(view)
 	}
 }
@@ -450,9 +450,9 @@ func TestViewFits(t *testing.T) {
 	}
 }
 
-// TestEndedBefore: OSA-18, a run that was killed between its last word and the record of its
-// end has said it: nobody is asked to go on without an answer, and nothing is done again.
-func TestEndedBefore(t *testing.T) {
+// TestEndedButNotRecorded: OSA-18, a run that was killed between its last word and the record of its
+// end has ended: nobody is asked to continue without an answer, and nothing is done again.
+func TestEndedButNotRecorded(t *testing.T) {
 	for name, c := range map[string]struct {
 		call model.Call
 		want func(loop.Result) bool

@@ -47,16 +47,17 @@ type FileOp struct {
 	UndoneAt   time.Time // zero: it was not
 }
 
-// AddFileOp records what attempt a is about to do to a file, and what the file holds before,
-// unless op.Lost says why that is not kept. It returns the op with its number.
+// AddFileOp records what attempt a is about to do to a file, and the content before, unless
+// op.Lost says why that is not kept. It returns the op with its id.
 func (l *Ledger) AddFileOp(ctx context.Context, a Attempt, op FileOp, before []byte) (FileOp, error) {
 	op.Run, op.At = a.Run, l.now()
 	var kept []byte
 	if op.BeforeHash != "" && op.Lost == "" {
+		// The columns are texts, and a file may hold any bytes.
 		kept = base64.StdEncoding.AppendEncode(nil, before)
 	}
 
-	err := l.keep(ctx, a, []Entry{{value: kept, write: func(tx *sqlite.Tx, _ Attempt, _, stored string) error {
+	err := l.writeEntries(ctx, a, []Entry{{value: kept, write: func(tx *sqlite.Tx, _ Attempt, _, stored string) error {
 		return tx.QueryRow(`insert into file_ops (run, agent, batch, at, type, root, path, made, mode, size, before, before_hash, after_hash, lost)
 			values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14) returning id`,
 			op.Run, op.Agent, op.Batch, ms(op.At), op.Type, op.Root, op.Path, op.Made, op.Mode, op.Size, stored, op.BeforeHash, op.AfterHash, op.Lost).Scan(&op.ID)
@@ -66,7 +67,7 @@ func (l *Ledger) AddFileOp(ctx context.Context, a Attempt, op FileOp, before []b
 	return op, err
 }
 
-// DropFileOp forgets a change that did not come about.
+// DropFileOp deletes the record of a change that was not made after all.
 func (l *Ledger) DropFileOp(ctx context.Context, id int64) error {
 	return l.do(ctx, func(tx *sqlite.Tx) error {
 		_, err := tx.Exec(`delete from file_ops where id = $1`, id)
@@ -79,7 +80,7 @@ func (l *Ledger) EndFileOp(ctx context.Context, id int64) error {
 	now := l.now()
 	return l.do(ctx, func(tx *sqlite.Tx) error {
 		done, err := tx.Exec(`update file_ops set undone_at = $1 where id = $2 and undone_at = 0`, ms(now), id)
-		return one(done, err, "the change %d of a file was undone already, or is not known", id)
+		return requireRow(done, err, "the change %d of a file was undone already, or is not known", id)
 	})
 }
 
@@ -119,7 +120,7 @@ func (l *Ledger) FileOps(ctx context.Context, f FileOpFilter) ([]FileOp, error) 
 	}
 
 	if f.Path != "" {
-		and("path", l.path(f.Path))
+		and("path", l.storedPath(f.Path))
 	}
 
 	query += ` order by id desc`
@@ -142,7 +143,7 @@ func (l *Ledger) FileOps(ctx context.Context, f FileOpFilter) ([]FileOp, error) 
 	})
 }
 
-// FileBefore is what the file of a change held before it.
+// FileBefore returns the content of a file before a change.
 func (l *Ledger) FileBefore(ctx context.Context, id int64) ([]byte, error) {
 	var stored string
 	err := l.read.QueryRowContext(ctx, `select before from file_ops where id = $1`, id).Scan(&stored)
@@ -166,7 +167,7 @@ func (l *Ledger) FileBefore(ctx context.Context, id int64) ([]byte, error) {
 	return before, nil
 }
 
-// FileBytes is how much is kept, in bytes, of what files held before a run changed them.
+// FileBytes is the size of the contents that are kept from before a run changed files, in bytes.
 func (l *Ledger) FileBytes(ctx context.Context, run int64) (int64, error) {
 	var n int64
 	err := l.read.QueryRowContext(ctx, `select coalesce(sum(size), 0) from file_ops where run = $1 and lost = ''`, run).Scan(&n)

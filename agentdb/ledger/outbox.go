@@ -9,6 +9,7 @@ import (
 )
 
 func addNotice(tx *sqlite.Tx, n Notice, now time.Time) error {
+	// NULL, because the column is unique and any number of notices have no key.
 	var key any
 	if n.Key != "" {
 		key = n.Key
@@ -56,7 +57,7 @@ func (l *Ledger) NextNotice(ctx context.Context, now time.Time) (time.Time, erro
 	return instant(at), err
 }
 
-// MarkNotice records a try at delivery: State, Tries, NextAt and Error of n.
+// MarkNotice records an attempt at delivery: State, Tries, NextAt and Error of n.
 func (l *Ledger) MarkNotice(ctx context.Context, n Notice) error {
 	now := l.now()
 	return l.do(ctx, func(tx *sqlite.Tx) error {
@@ -74,7 +75,7 @@ func (l *Ledger) MarkNotice(ctx context.Context, n Notice) error {
 	})
 }
 
-// Undelivered lists notices that wait or were given up, newest first.
+// Undelivered lists notices that are pending or were given up, newest first.
 func (l *Ledger) Undelivered(ctx context.Context, limit int) ([]Notice, error) {
 	rows, err := l.read.QueryContext(ctx, `select `+noticeColumns+` from outbox where state in ('pending', 'failed') order by id desc limit $1`, limit)
 	return collect(rows, err, scanNotice)

@@ -11,7 +11,7 @@ import (
 	"rouse/scheduler/schedule"
 )
 
-func TestNote(t *testing.T) {
+func TestClockChangeNote(t *testing.T) {
 	const ny, berlin = "America/New_York", "Europe/Berlin"
 	for name, c := range map[string]struct {
 		cron, zone, after string
@@ -62,7 +62,7 @@ func TestNote(t *testing.T) {
 }
 
 // An occurrence whose clock shows another reading than the spec names always says why.
-func TestNoteOfEveryMovedOccurrence(t *testing.T) {
+func TestClockChangeNoteOfEveryMovedOccurrence(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		name := rapid.SampledFrom(zones).Draw(t, "zone")
 		zone, err := time.LoadLocation(name)
@@ -91,7 +91,7 @@ func TestNoteOfEveryMovedOccurrence(t *testing.T) {
 	})
 }
 
-func TestNextAll(t *testing.T) {
+func TestNextWithExcluded(t *testing.T) {
 	s := parse(t, schedule.Options{Cron: "0 8 * * *", Timezone: "Europe/Berlin", Exclude: []string{" 2026-12-25", "2026-12-27..2026-12-28", "2026-12-28"}})
 	from := at("2026-12-24 00:00")
 	for _, want := range []string{"", " 2026-12-25", "", "2026-12-27..2026-12-28", "2026-12-27..2026-12-28", ""} {
@@ -112,7 +112,7 @@ func TestNextAll(t *testing.T) {
 }
 
 // What Next gives is what NextAll gives without the excluded ones.
-func TestNextAllAgainstNext(t *testing.T) {
+func TestNextWithExcludedAgainstNext(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := parse(t, schedule.Options{
 			Cron:     rapid.SampledFrom([]string{"*/15 * * * *", "30 2 * * *", "0 0 * * 1-5", "0,30 23 * * *"}).Draw(t, "cron"),
@@ -138,7 +138,7 @@ func TestNextAllAgainstNext(t *testing.T) {
 	})
 }
 
-func TestAround(t *testing.T) {
+func TestLastAndNext(t *testing.T) {
 	leap := schedule.Options{Cron: "0 0 29 2 *"}
 	for name, c := range map[string]struct {
 		options             schedule.Options
@@ -167,7 +167,7 @@ func TestAround(t *testing.T) {
 	}
 }
 
-func TestAroundIsNext(t *testing.T) {
+func TestLastAndNextAgreeWithNext(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := parse(t, schedule.Options{
 			Cron: spec{

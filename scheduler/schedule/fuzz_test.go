@@ -53,7 +53,7 @@ func FuzzParse(f *testing.F) {
 		}
 
 		checkForward(t, s, o)
-		s.Due(at("2025-01-01 00:00"), schedule.Moment{Now: at("2026-01-01 00:00")}, schedule.Policy{})
+		s.Due(at("2025-01-01 00:00"), schedule.DueOptions{Now: at("2026-01-01 00:00")}, schedule.Policy{})
 		if s.Describe() == "" || s.Hash() == "" {
 			t.Errorf("%+v has no words", o)
 		}

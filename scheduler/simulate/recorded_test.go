@@ -2,10 +2,14 @@ package simulate_test
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -71,6 +75,8 @@ func recordedJobs(t *testing.T, stepped bool) []scheduler.Job {
 // recording is a real daemon's day: scheduler, dispatcher and ledger, on a clock that can
 // be set.
 type recording struct {
+	dispatch.ExecutorFunc // for all but what is below
+
 	t    *testing.T
 	l    *ledger.Ledger
 	jobs []scheduler.Job
@@ -91,6 +97,8 @@ func (r *recording) step(by time.Duration) {
 	defer r.mu.Unlock()
 	r.offset += by
 }
+
+func (*recording) Policy(job string) dispatch.Policy { return policyOf(job) }
 
 // Execute takes as long as a run of its job takes.
 func (r *recording) Execute(ctx context.Context, run ledger.Run, _ ledger.Attempt) (ledger.Result, error) {
@@ -124,7 +132,7 @@ func (r *recording) daemon() (stop func()) {
 		r.t.Fatal(err)
 	}
 
-	d, err := dispatch.New(dispatch.Options{Ledger: r.l, Executor: r, Policy: policyOf, Runs: 3, RunsPerAgent: 2, Drain: time.Nanosecond, After: s.Ready(), Now: r.now})
+	d, err := dispatch.New(dispatch.Options{Ledger: r.l, Executor: r, Runs: 3, RunsPerAgent: 2, Drain: time.Nanosecond, After: s.Ready(), Now: r.now})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -148,11 +156,23 @@ func (r *recording) daemon() (stop func()) {
 	return func() { cancel(); all.Wait() }
 }
 
+// TestMain has many days on at a time: they wait for the disk, not for a processor.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if err := flag.Set("test.parallel", strconv.Itoa(4*runtime.GOMAXPROCS(0))); err != nil {
+		os.Exit(2)
+	}
+
+	os.Exit(m.Run())
+}
+
 // A recorded day of a real daemon, with outages, a planned wake, and pauses or steps of the
 // clock, is decided in the same way when it is simulated, down to the words.
 func TestRecordedDay(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(days) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			t.Parallel()
 			path := filepath.Join(t.TempDir(), "ledger.db")
 			synctest.Test(t, func(t *testing.T) { record(t, path, rand.New(rand.NewPCG(seed, 1)), seed%2 == 1) })
 		})

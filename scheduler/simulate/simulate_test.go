@@ -231,7 +231,7 @@ func TestStartDeadlineAndLanes(t *testing.T) {
 	}
 }
 
-func TestPausesAndSlots(t *testing.T) {
+func TestPausesAndWakes(t *testing.T) {
 	pause := ledger.Pause{Scope: ledger.PauseAgent, Name: "a", Since: at("2026-11-21 10:30"), Until: at("2026-11-21 12:30"), Reason: "holidays"}
 	slot := ledger.Slot{ID: 7, Agent: "a", At: at("2026-11-21 11:15"), OnMiss: domain.MissRunOnce, ScheduledBy: ledger.ByAgent}
 	stale := ledger.Slot{ID: 8, Agent: "b", At: at("2026-11-20 11:15"), OnMiss: domain.MissSkip}

@@ -21,7 +21,7 @@ func ask(t testing.TB, s *modeltest.Server, r model.Request) modeltest.Answer {
 	return modeltest.Ask(t, t.Context(), provider(t, s.URL, modeltest.Limits{}), r)
 }
 
-// The server is told how much the model is to read, and never to cut anything off. How long
+// The request sets the size of the context, and forbids to truncate. How long
 // it keeps the model, and whether that thinks, is its own affair.
 func TestRequest(t *testing.T) {
 	s := modeltest.New(t, modeltest.Turn{Text: "ok"})

@@ -37,7 +37,7 @@ func finish(reason string) string {
 }
 
 // What a server can do wrong is an error with its reason; no half call gets through, and
-// no key is told.
+// no message has the key.
 func TestFaults(t *testing.T) {
 	for name, c := range map[string]struct {
 		turn      modeltest.Turn

@@ -321,7 +321,7 @@ func TestCheck(t *testing.T) {
 }
 
 // A resumed attempt begins at the first call and is answered from the record: whatever
-// was made before is asked for again under the same key, and then it goes on.
+// was made before is asked for again under the same key, and then it continues.
 func TestResume(t *testing.T) {
 	calls := []playbook.Call{
 		{Name: "a", Save: "a"},

@@ -2,9 +2,12 @@ package git_test
 
 import (
 	"encoding/json"
+	"flag"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -17,10 +20,17 @@ import (
 
 func TestMain(m *testing.M) {
 	sandbox.Child()
+
+	// These tests wait for programs more than they compute: more of them than there are processors can
+	// run at the same time.
+	flag.Parse()
+	if err := flag.Set("test.parallel", strconv.Itoa(max(6, runtime.GOMAXPROCS(0)))); err != nil {
+		panic(err)
+	}
 	os.Exit(m.Run())
 }
 
-// inOrder skips, under the race detector, a test in which nothing goes on at once.
+// inOrder skips, under the race detector, a test without concurrency.
 func inOrder(t *testing.T) {
 	t.Helper()
 	if raced {
@@ -28,13 +38,16 @@ func inOrder(t *testing.T) {
 	}
 }
 
-// shared is the sandbox of all tests: to find out what it can do takes longer than to use it.
+// shared is the sandbox of all tests: probing what it can do takes longer than using it.
 // ROUSE_TEST_TIER chooses a weaker one than this machine has.
 var shared = sync.OnceValues(func() (*sandbox.Sandbox, error) {
 	return sandbox.New(sandbox.Options{Most: sandbox.Tier(os.Getenv("ROUSE_TEST_TIER"))})
 })
 
-// bench is a repository in a workdir, and a folder beside it with canaries.
+// ownersConfig is the configuration of a repository, with its owner's name.
+const ownersConfig = "[core]\nrepositoryformatversion = 0\nfilemode = true\n[user]\nname = Owner\nemail = owner@example.com\n"
+
+// bench is a repository in a workdir, and a folder in it for canaries.
 type bench struct {
 	t             *testing.T
 	dir, canaries string
@@ -83,14 +96,14 @@ func newBench(t *testing.T) *bench {
 	}
 
 	b.host = &shell.Host{Sandbox: box, Lanes: lanes, Roots: roots}
-	b.git("init", "-q", "-b", "main")
-	b.git("config", "user.name", "Owner")
-	b.git("config", "user.email", "owner@example.com")
+	b.git("init", "-q", "-b", "main", "--template=")
+	b.write(".git/config", ownersConfig)
+	b.write(".git/info/exclude", "")
 
 	return b
 }
 
-// git is the owner's own git, in a home of nobody.
+// git is the owner's own git, with an empty home.
 func (b *bench) git(args ...string) string {
 	b.t.Helper()
 	cmd := exec.CommandContext(b.t.Context(), "git", args...)

@@ -257,8 +257,8 @@ func TestBudget(t *testing.T) {
 	})
 }
 
-// OSA-71: an agent has one plan, and the last one counts; one that is rejected leaves what
-// is planned. Who makes away with another run's plan is told what it was.
+// OSA-71: an agent has one planned wake, and the last one counts; a rejected request leaves the
+// planned one as it is. A run that replaces the wake of another run learns what it was.
 func TestLastWriteWins(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		if e := b.call("schedule_next_run", `{"in_seconds":600,"instructions":"first"}`); len(e.Warnings) != 0 {
@@ -321,7 +321,7 @@ func TestARepeatedCallPlansOnce(t *testing.T) {
 	})
 }
 
-// OSA-71: a plan can be taken back, but not the owner's where only the owner plans.
+// OSA-71: a wake can be cancelled, but not the owner's where only the owner plans.
 func TestCancel(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		b.call("schedule_next_run", `{"in_seconds":600,"instructions":"x"}`)
@@ -433,7 +433,7 @@ func TestBrokenLedger(t *testing.T) {
 	})
 }
 
-// What a model is told names the zone in which it may write times.
+// The description names the zone in which a model may write times.
 func TestDescriptions(t *testing.T) {
 	for zone, want := range map[*time.Location]string{nil: "read in UTC.", time.Local: "read in the local time of this machine.", time.FixedZone("Here/There", 0): "read in Here/There."} {
 		tools, err := next.Tools(next.Options{Limits: schedule.Limits{Zone: zone}})

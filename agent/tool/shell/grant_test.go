@@ -115,6 +115,7 @@ func FuzzGrants(f *testing.F) {
 // TestWords: what is read of a plain line is what bash would give the program, and everything
 // that bash would do more with is asked about.
 func TestWords(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	b.options.Grants = []shell.Grant{{Argv: []string{"prog", "*"}}}
 	for _, plain := range []string{`prog`, `prog a 'b c' "d e"`, `prog a\ b`, `prog "a\"b" 'it'\''s'`, `prog {} a{b`, `prog 'a*' "b?" \*`, `prog a # said`, `prog a=b`, `prog -- -x`, "prog a \\\n b", `prog ''`, `prog "a;b" 'c|d'`,
@@ -143,6 +144,7 @@ func TestWords(t *testing.T) {
 // words are the words that bash makes of them. Nothing in the lines could be run: they have no
 // character that begins an expansion or ends a command, and there are no programs to find.
 func TestWordsAsBash(t *testing.T) {
+	t.Parallel()
 	inOrder(t)
 	bash, err := exec.LookPath("bash")
 	if err != nil {
@@ -236,6 +238,7 @@ func FuzzNeeds(f *testing.F) {
 
 // TestExecutedAsMatched: what was compared with the grants is what the program is given.
 func TestExecutedAsMatched(t *testing.T) {
+	t.Parallel()
 	inOrder(t)
 	b := newBench(t).confined()
 	b.options.Grants = []shell.Grant{{Argv: []string{b.me, "as", "argv", "*"}}}

@@ -61,6 +61,7 @@ func TestRun(t *testing.T) {
 
 // TestScript: what was approved is given to bash as a whole, and a failure in a pipe is its own.
 func TestScript(t *testing.T) {
+	t.Parallel()
 	b := newBench(t).confined()
 	b.write("a.txt", "one\ntwo\n")
 	_, got := b.run("cat a.txt | wc -l > count; cat count; cat none | cat")
@@ -74,13 +75,19 @@ func TestScript(t *testing.T) {
 	}
 }
 
-// TestEnded: programs that hang, or that hear no signal, are ended, and the answer says by what.
+// TestEnded: programs that hang, or ignore signals, are ended, and the answer says by what.
 func TestEnded(t *testing.T) {
+	t.Parallel()
 	b := newBench(t).confined()
-	for _, what := range []string{"hang", "deaf"} {
-		began := time.Now()
-		e, got := b.call("shell_run", map[string]any{"command": b.me + " as " + what, "timeout": 1})
-		if !e.OK || got["killed_by"] != "idle_timeout" || time.Since(began) > 30*time.Second {
+	for what, args := range map[string]map[string]any{
+		"hang": {"timeout": 1},
+		"deaf": {}, // after the default, which is short here
+	} {
+		b.options.Idle = 400 * time.Millisecond
+		args["command"] = b.me + " as " + what
+		start := time.Now()
+		e, got := b.call("shell_run", args)
+		if took := time.Since(start); !e.OK || got["killed_by"] != "idle_timeout" || took > 30*time.Second || what == "hang" && took < time.Second {
 			t.Errorf("%s: %+v %v", what, e, got)
 		}
 	}
@@ -95,6 +102,7 @@ func TestEnded(t *testing.T) {
 
 // TestOutside: a command changes nothing outside of its folder, nor what git would run there.
 func TestOutside(t *testing.T) {
+	t.Parallel()
 	b := newBench(t).confined()
 	outside := filepath.Join(t.TempDir(), "canary")
 	b.write(".git/config", "[core]\n")
@@ -128,6 +136,7 @@ func TestOutside(t *testing.T) {
 // TestLinkedConfiguration: a link in the place of what is hidden from a command shows it nothing
 // of what it leads to.
 func TestLinkedConfiguration(t *testing.T) {
+	t.Parallel()
 	inOrder(t)
 	b := newBench(t).confined()
 	canary := filepath.Join(t.TempDir(), "canary")
@@ -154,6 +163,7 @@ func TestLinkedConfiguration(t *testing.T) {
 // TestSwappedPlaces: OSA-30, a granted place that an agent could swap for a link shows it nothing
 // of what that leads to: to commands after it, and to any tool of a later run.
 func TestSwappedPlaces(t *testing.T) {
+	t.Parallel()
 	inOrder(t)
 	b := newBench(t).confined()
 	outside := t.TempDir()
@@ -199,6 +209,7 @@ func TestSwappedPlaces(t *testing.T) {
 
 // TestLabels: a command can read all that its run may, and has the labels of it.
 func TestLabels(t *testing.T) {
+	t.Parallel()
 	inOrder(t)
 	b := newBench(t)
 	for want, grants := range map[tool.Taint][]tool.Grant{
@@ -228,6 +239,7 @@ func TestLabels(t *testing.T) {
 
 // TestNoTraceOfMasks: what a command must not make is not there after it either.
 func TestNoTraceOfMasks(t *testing.T) {
+	t.Parallel()
 	b := newBench(t).confined()
 	b.run("true")
 	if left, err := os.ReadDir(b.dir); err != nil || len(left) != 0 {
@@ -237,6 +249,7 @@ func TestNoTraceOfMasks(t *testing.T) {
 
 // TestLanes: OSL-20, commands begin in the order in which they came, so many at once.
 func TestLanes(t *testing.T) {
+	t.Parallel()
 	b := newBench(t).confined()
 	lanes, err := shell.NewLanes(1)
 	if err != nil {
@@ -263,6 +276,7 @@ func TestLanes(t *testing.T) {
 // TestSecrets: OSL-22, the value of a secret takes its place in the last moment, and comes back
 // in no output.
 func TestSecrets(t *testing.T) {
+	t.Parallel()
 	b := newBench(t).confined()
 	b.options.Secrets = []tool.SecretGrant{{Name: "key", Value: "hunter2"}, {Name: "web", OnlyTo: "example.com", Value: "x"}, {Name: "gone"}}
 	b.options.Grants = []shell.Grant{{Argv: []string{b.me, "*"}}}
@@ -285,6 +299,7 @@ func TestSecrets(t *testing.T) {
 
 // TestNeeds: what the gate is told, and what a person reads.
 func TestNeeds(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	b.options.Grants = []shell.Grant{{Argv: []string{"prog", "*"}}, {Argv: []string{"fetch", "*"}, Network: true}}
 	if n := b.need("prog a"); n.Missing != "" || n.Adds&tool.Untrusted != 0 || !n.Keeps {
@@ -317,6 +332,7 @@ func (b *bench) tier() string { return string(b.options.Host.Tier(b.t.Context())
 // TestUndo: OSA-36, what mv, cp, rm and mkdir changed is taken back by file_undo, all of it or
 // nothing; what cannot be taken back is said.
 func TestUndo(t *testing.T) {
+	t.Parallel()
 	inOrder(t)
 	all := map[string]string{"a.txt": "one\n", "b.bin": "\x00\xff", "dir/c.txt": "three\n", "a b.txt": "space\n"}
 	for _, c := range []struct {
@@ -384,6 +400,7 @@ func TestUndo(t *testing.T) {
 // TestOwnOutput: what mv and cp put in place is told of, as what the file tools write is: a watch
 // on the folder does not take it for a stranger's.
 func TestOwnOutput(t *testing.T) {
+	t.Parallel()
 	b := newBench(t).confined()
 	b.write("a.txt", "one\n")
 	var told []string
@@ -403,6 +420,7 @@ func TestOwnOutput(t *testing.T) {
 // TestUndoRunOfCommands: the owner takes back a whole run, in which commands and file tools changed
 // the same places.
 func TestUndoRunOfCommands(t *testing.T) {
+	t.Parallel()
 	b := newBench(t).confined()
 	b.write("a.txt", "one\n")
 	before := b.tree()
@@ -432,6 +450,7 @@ func TestUndoRunOfCommands(t *testing.T) {
 
 // TestUndoOfAMoveIsWhole: while one of the two names is in the way, none is restored.
 func TestUndoOfAMoveIsWhole(t *testing.T) {
+	t.Parallel()
 	b := newBench(t).confined()
 	b.write("a.txt", "one\n")
 	b.run("mv a.txt b.txt")

@@ -24,7 +24,7 @@ var discoverText string
 //go:embed capabilities_load.md
 var loadAllText string
 
-// specs are the tools.
+// The specs of the tools.
 var (
 	loadSpec = tool.Spec{
 		Name: "load_skill", Description: loadText, Effect: domain.EffectRead, Class: tool.ClassOther, Scope: tool.ScopeAgent, Writes: tool.WritesNothing,
@@ -40,39 +40,39 @@ var (
 	}
 )
 
-// Specs are the tools of the family.
+// Specs lists the tools of the family.
 func Specs() tool.Specs { return tool.Specs{loadSpec, discoverSpec, loadAllSpec} }
 
 const (
 	skillPrefix = "skill/"
 	toolPrefix  = "tool/"
 
-	few        = 20 // skills whose names a schema lists; of more a model searches
-	maxQueries = 8
-	maxHits    = 10 // of a query
-	maxIDs     = 20
-	maxNamed   = 60  // tools that are named to a model that is not told of them
-	maxTold    = 300 // characters of a description
+	maxListedSkills  = 20 // skills whose names a schema lists; more than these are searched
+	maxQueries       = 8
+	maxHitsPerQuery  = 10 // of a query
+	maxIDs           = 20
+	maxUnlistedNamed = 60  // unlisted tools whose names a model is given
+	maxDescription   = 300 // characters of a description
 )
 
-// Tools are load_skill, and the tools that find skills and tools where there are many skills, or
-// tools that the model is not told of. Without any of these there are none (AGS-07).
+// Tools makes load_skill and, where there are many skills or unlisted tools, the tools that find and load
+// these. Without skills and unlisted tools there are none (AGS-07).
 func (s *Shelf) Tools() ([]tool.Tool, error) {
 	var out []tool.Tool
-	told := true // of every skill
+	allListed := true // the model sees the name of every skill
 	if !s.View.Empty() {
 		load, all, err := s.loadTool()
 		if err != nil {
 			return nil, err
 		}
-		out, told = append(out, load), all
+		out, allListed = append(out, load), all
 	}
-	if told && len(s.Apart) == 0 {
+	if allListed && len(s.Apart) == 0 {
 		return out, nil
 	}
 
 	spec := discoverSpec
-	spec.Description += s.named()
+	spec.Description += s.unlistedNote()
 	discover, err := tool.Define(spec, s.discover)
 	if err != nil {
 		return nil, err
@@ -82,23 +82,23 @@ func (s *Shelf) Tools() ([]tool.Tool, error) {
 	return append(out, discover, loadAll), err
 }
 
-// named tells which tools there are beside those that the model is told of.
-func (s *Shelf) named() string {
+// unlistedNote names the tools that are not listed for the model.
+func (s *Shelf) unlistedNote() string {
 	if len(s.Apart) == 0 {
 		return ""
 	}
-	return " Tools that you are not told of yet: " + text.List(s.Apart, maxNamed) + "."
+	return " Tools that you are not told of yet: " + text.List(s.Apart, maxUnlistedNamed) + "."
 }
 
-// loadTool is load_skill; all says that the model is told of every skill.
+// loadTool is load_skill; all reports that the model sees the name of every skill.
 func (s *Shelf) loadTool() (load tool.Tool, all bool, err error) {
-	names := make([]string, 0, few)
+	names := make([]string, 0, maxListedSkills)
 	for _, sk := range s.View.All() {
 		names = append(names, sk.Name)
 	}
 
 	spec := loadSpec
-	if len(names) <= few {
+	if len(names) <= maxListedSkills {
 		spec.Enum = map[string][]string{"skill_name": names}
 	}
 
@@ -106,7 +106,7 @@ func (s *Shelf) loadTool() (load tool.Tool, all bool, err error) {
 		return s.load(a.Name, a.Again), nil
 	})
 	_, more := s.View.Listed()
-	return load, len(names) <= few && more == 0, err
+	return load, len(names) <= maxListedSkills && more == 0, err
 }
 
 type loadArgs struct {
@@ -124,8 +124,7 @@ type found struct {
 	Description string `json:"description"`
 }
 
-// discover ranks skills and tools by words (OSA-20). Each query puts forward its best, in
-// turns, so that none crowds out another.
+// discover ranks skills and tools by words (OSA-20).
 func (s *Shelf) discover(_ context.Context, _ tool.Invocation, a discoverArgs) (tool.Envelope, error) {
 	queries := a.Queries
 	if strings.TrimSpace(a.Query) != "" {
@@ -142,14 +141,16 @@ func (s *Shelf) discover(_ context.Context, _ tool.Invocation, a discoverArgs) (
 	finder := s.finder()
 	ranked := make([][]skills.Hit, len(queries))
 	for i, q := range queries {
-		ranked[i] = finder.Search(q, maxHits)
+		ranked[i] = finder.Search(q, maxHitsPerQuery)
 	}
 
+	// The best hit of each query comes first, then the second best of each, so that no query crowds
+	// out another.
 	var out []found
-	for place := range maxHits {
+	for rank := range maxHitsPerQuery {
 		for _, hits := range ranked {
-			if place < len(hits) && !slices.ContainsFunc(out, func(f found) bool { return f.ID == hits[place].ID }) {
-				out = append(out, found{hits[place].ID, text.Truncate(text.Collapse(hits[place].Description), maxTold)})
+			if rank < len(hits) && !slices.ContainsFunc(out, func(f found) bool { return f.ID == hits[rank].ID }) {
+				out = append(out, found{hits[rank].ID, text.Truncate(text.Collapse(hits[rank].Description), maxDescription)})
 			}
 		}
 	}
@@ -160,7 +161,7 @@ func (s *Shelf) discover(_ context.Context, _ tool.Invocation, a discoverArgs) (
 	return tool.Success(map[string]any{"found": out}), nil
 }
 
-// entries are what can be found.
+// entries lists what can be found.
 func (s *Shelf) entries() []skills.Entry {
 	var out []skills.Entry
 	for _, sk := range s.View.All() {
@@ -208,7 +209,7 @@ func (s *Shelf) loadAll(_ context.Context, _ tool.Invocation, a loadAllArgs) (to
 	var contents, warnings []string
 	var first *tool.Envelope
 	for _, id := range a.IDs {
-		e := s.one(id, &out, &contents)
+		e := s.loadOne(id, &out, &contents)
 		if !e.OK {
 			warnings = append(warnings, fmt.Sprintf("%s was not loaded (%s): %s", id, e.Kind, e.Message))
 			first = cmp.Or(first, &e)
@@ -222,8 +223,8 @@ func (s *Shelf) loadAll(_ context.Context, _ tool.Invocation, a loadAllArgs) (to
 	return tool.Success(out, warnings...), nil
 }
 
-// one loads one id into out.
-func (s *Shelf) one(id string, out *loadedAll, contents *[]string) tool.Envelope {
+// loadOne loads one id into out.
+func (s *Shelf) loadOne(id string, out *loadedAll, contents *[]string) tool.Envelope {
 	if name, ok := strings.CutPrefix(id, skillPrefix); ok {
 		e := s.load(name, false)
 		var l loaded
@@ -247,7 +248,9 @@ func (s *Shelf) one(id string, out *loadedAll, contents *[]string) tool.Envelope
 	}
 
 	if s.Options.Tools != nil {
-		if t, ok := s.Options.Tools.Lookup(name); ok { // all that is granted can be called
+		// Nothing has to be loaded: all that is granted can be called by name. The model only needs the
+		// schema.
+		if t, ok := s.Options.Tools.Lookup(name); ok {
 			out.Loaded = append(out.Loaded, id)
 			out.Tools[name] = loadedTool{strings.TrimSpace(t.Description()), t.Schema()}
 			return tool.Success(loaded{})

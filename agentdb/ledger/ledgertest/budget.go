@@ -58,6 +58,7 @@ func budget(t *testing.T, open Open) {
 		}
 	}
 
+	// The first settled it; a second must not be counted on top.
 	if again, err := l.Settle(ctx, id, ledger.Usage{CostMicroUSD: 25}); err != nil || again != nil {
 		t.Errorf("settled twice: %+v (%v)", again, err)
 	}
@@ -65,6 +66,32 @@ func budget(t *testing.T, open Open) {
 		t.Errorf("the step has not taken it: %+v", steps[0].Usage)
 	}
 
+	budgetLimits(t, l, a)
+	r = reservation(0, 1)
+	r.OfDaemon.CostMicroUSD = 1
+	if _, full, err := l.Reserve(ctx, a, r); err != nil || full != nil {
+		t.Errorf("a call that costs nothing found no room: %+v (%v)", full, err)
+	}
+
+	// Sums are those of a day, and what belongs to no job is in the sums of no job.
+	r = reservation(60, 600)
+	r.Day, r.Job, r.OfDaemon.CostMicroUSD = "2026-11-22", "", 60
+	if _, full, err := l.Reserve(ctx, a, r); err != nil || full != nil {
+		t.Errorf("the next day is not empty: %+v (%v)", full, err)
+	}
+	if list := must[[]ledger.Spending](t)(l.Spent(ctx, "2026-11-22")); len(list) != 2 || list[0].Scope != ledger.ScopeAgent || list[1].Scope != ledger.ScopeDaemon {
+		t.Errorf("of no job: %+v", list)
+	}
+
+	ok(t, l.Finish(ctx, a, ledger.Result{Outcome: domain.OutcomeSuccess}))
+	if _, _, err := l.Reserve(ctx, a, reservation(1, 1)); !errors.Is(err, ledger.ErrFenced) {
+		t.Errorf("an attempt that has ended may spend: %v", err)
+	}
+}
+
+// budgetLimits: beside 25 spent and 34 tokens used, each limit refuses what is one too many.
+func budgetLimits(t *testing.T, l *ledger.Ledger, a ledger.Attempt) {
+	t.Helper()
 	for what, c := range map[string]struct {
 		set   func(*ledger.Reservation)
 		scope string
@@ -78,29 +105,9 @@ func budget(t *testing.T, open Open) {
 	} {
 		r := reservation(60, 600)
 		c.set(&r)
-		if _, full, err := l.Reserve(ctx, a, r); err != nil || full == nil || full.Scope != c.scope || full.Money != c.money {
+		if _, full, err := l.Reserve(t.Context(), a, r); err != nil || full == nil || full.Scope != c.scope || full.Money != c.money {
 			t.Errorf("%s: %+v (%v)", what, full, err)
 		}
-	}
-
-	r = reservation(0, 1)
-	r.OfDaemon.CostMicroUSD = 1
-	if _, full, err := l.Reserve(ctx, a, r); err != nil || full != nil {
-		t.Errorf("a call that costs nothing found no room: %+v (%v)", full, err)
-	}
-
-	r = reservation(60, 600)
-	r.Day, r.Job, r.OfDaemon.CostMicroUSD = "2026-11-22", "", 60
-	if _, full, err := l.Reserve(ctx, a, r); err != nil || full != nil {
-		t.Errorf("the next day is not empty: %+v (%v)", full, err)
-	}
-	if list := must[[]ledger.Spending](t)(l.Spent(ctx, "2026-11-22")); len(list) != 2 || list[0].Scope != ledger.ScopeAgent || list[1].Scope != ledger.ScopeDaemon {
-		t.Errorf("of no job: %+v", list)
-	}
-
-	ok(t, l.Finish(ctx, a, ledger.Result{Outcome: domain.OutcomeSuccess}))
-	if _, _, err := l.Reserve(ctx, a, reservation(1, 1)); !errors.Is(err, ledger.ErrFenced) {
-		t.Errorf("an attempt that has ended may spend: %v", err)
 	}
 }
 
@@ -194,25 +201,5 @@ func budgetRace(t *testing.T, open Open) {
 	jobs := spent(t, two[0], today, ledger.ScopeJob, "j0").CostMicroUSD + spent(t, two[0], today, ledger.ScopeJob, "j1").CostMicroUSD
 	if agent := spent(t, two[0], today, ledger.ScopeAgent, "a").CostMicroUSD; agent != s.CostMicroUSD || jobs != s.CostMicroUSD {
 		t.Errorf("the daemon has %d, its agent %d, its jobs %d", s.CostMicroUSD, agent, jobs)
-	}
-}
-
-// pruneSpending: sums are kept for more than a year.
-func pruneSpending(t *testing.T, open Open) {
-	l, ctx := open(t), t.Context()
-	a := begin(t, l, "j")
-	id, _, err := l.Reserve(ctx, a, reservation(5, 5))
-	ok(t, err)
-	must[[]ledger.Spending](t)(l.Settle(ctx, id, ledger.Usage{CostMicroUSD: 5}))
-	keep := func(string) time.Duration { return time.Hour }
-	day := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	must[int](t)(l.Prune(ctx, day.AddDate(0, 0, 399), keep))
-	if s := spent(t, l, today, ledger.ScopeJob, "j"); s.CostMicroUSD != 5 {
-		t.Errorf("not kept: %+v", s)
-	}
-
-	must[int](t)(l.Prune(ctx, day.AddDate(0, 0, 402), keep))
-	if s := spent(t, l, today, ledger.ScopeJob, "j"); s.CostMicroUSD != 0 {
-		t.Errorf("kept for ever: %+v", s)
 	}
 }

@@ -43,6 +43,7 @@ func inbox(t *testing.T, open Open) {
 		t.Errorf("notices: %+v", n)
 	}
 
+	// The answer comes after a restart, and through another process.
 	l = open(t)
 	if _, err := l.Answer(ctx, items[0].ID, "b"); err != nil {
 		t.Fatal(err)
@@ -129,6 +130,7 @@ func recovery(t *testing.T, open Open) {
 	for _, answer := range offered {
 		run := enqueue(t, l, manual(answer))[0].Run
 		a := start(t, l, run)
+		// The info is replaced by the question about the same call.
 		ok(t, l.Inform(ctx, a, ledger.Question{Call: "p2", Title: "j was cut off", Message: "look"}))
 		ok(t, l.Finish(ctx, a, ledger.Result{Wait: &ledger.Question{Kind: ledger.KindRecovery, Call: "p2", Title: "j was cut off", Message: "Look.", Options: offered, Expires: time.Hour}}))
 		items := must[[]ledger.Item](t)(l.Inbox(ctx))
@@ -142,6 +144,7 @@ func recovery(t *testing.T, open Open) {
 			}
 		}
 
+		// The answer comes after a restart.
 		l = open(t)
 		must[ledger.Run](t)(l.Answer(ctx, items[0].ID, answer))
 
@@ -170,8 +173,8 @@ func recovery(t *testing.T, open Open) {
 	}
 }
 
-// infos: an owner is told once of each call, of those that a run ended in by the ledger
-// itself; nothing waits for an info, no time ends it, and it outlives its run until it is seen.
+// infos: an owner is informed of the calls in which a run ended, by the ledger itself. Nothing waits
+// for an info, and it does not expire.
 func infos(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	for name, end := range map[string]func(a ledger.Attempt) error{
@@ -187,6 +190,7 @@ func infos(t *testing.T, open Open) {
 		a := start(t, l, run)
 		c := ledger.Call{Step: 1, Key: "p1", Tool: "file_write", Effect: domain.EffectWrite, StartedAt: time.Now()}
 		ok(t, l.StartCall(ctx, a, c))
+		// A killed attempt cannot say what became of its call: Interrupt has to find out.
 		if name != "killed" && name != "goes on" {
 			c.State = domain.CallUncertain
 			ok(t, l.FinishCall(ctx, a, c))
@@ -194,6 +198,7 @@ func infos(t *testing.T, open Open) {
 
 		ok(t, end(a))
 		items := must[[]ledger.Item](t)(l.Inbox(ctx))
+		// The next attempt can ask about the call, or the run has got over it.
 		if name == "goes on" || name == "success" {
 			if len(items) != 0 {
 				t.Errorf("%s: %+v", name, items)
@@ -213,7 +218,11 @@ func infos(t *testing.T, open Open) {
 			t.Errorf("%s, after it was seen: %+v", name, r)
 		}
 	}
+}
 
+// infosOnce: there is one info for each call, which outlives its run until it is seen.
+func infosOnce(t *testing.T, open Open) {
+	l, ctx := open(t), t.Context()
 	run := enqueue(t, l, manual("j"))[0].Run
 	a := start(t, l, run)
 	for range 2 {

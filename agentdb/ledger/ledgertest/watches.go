@@ -17,10 +17,13 @@ import (
 // Watches holds a ledger to what watches need of it.
 func Watches(t *testing.T, fresh func(t *testing.T) Open) {
 	for name, test := range map[string]func(*testing.T, Open){
-		"ManyFiles": manyFiles, "ManyFilesRace": manyFilesRace, "WatchKept": watchKept, "WatchWithRun": watchWithRun,
-		"EndAfter": endAfter, "Own": own, "Breaker": breaker, "OutcomeOf": outcomeOf,
+		"ManyFiles": manyFiles, "ManyFilesRace": manyFilesRace, "WatchStateKept": watchStateKept, "WatchStateWithRun": watchStateWithRun,
+		"FinishAfterMove": finishAfterMove, "OwnOutput": ownOutput, "Breaker": breaker, "OutcomeOf": outcomeOf,
 	} {
-		t.Run(name, func(t *testing.T) { test(t, fresh(t)) })
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, fresh(t))
+		})
 	}
 }
 
@@ -109,6 +112,7 @@ func manyFilesRace(t *testing.T, open Open) {
 	}
 	answers := make(chan answer, n)
 	for i := range n {
+		// Three of the five names for each caller, so that they compete for all of them.
 		mine := slices.Concat(names[i%5:], names[:i%5])[:3]
 		slices.Sort(mine)
 		go func() {
@@ -139,8 +143,8 @@ func manyFilesRace(t *testing.T, open Open) {
 	}
 }
 
-// watchKept: what a watch remembers survives, and is forgotten when that is asked for.
-func watchKept(t *testing.T, open Open) {
+// watchStateKept: what a watch remembers survives, and is forgotten when that is asked for.
+func watchStateKept(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	if _, known, err := l.WatchState(ctx, "none"); known || err != nil {
 		t.Errorf("%v %v", known, err)
@@ -170,8 +174,8 @@ func watchKept(t *testing.T, open Open) {
 	}
 }
 
-// watchWithRun: what is known of a folder is written with its run or not at all.
-func watchWithRun(t *testing.T, open Open) {
+// watchStateWithRun: what is known of a folder is written with its run or not at all.
+func watchStateWithRun(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	ask := ledger.Request{Key: "folder/1", Job: "in", Agent: "a", Trigger: domain.TriggerWatch, Watch: &ledger.WatchState{Job: "in", Print: "first", Round: 1}}
 	one := enqueue(t, l, ask)[0]
@@ -180,6 +184,7 @@ func watchWithRun(t *testing.T, open Open) {
 		t.Errorf("%+v: %+v %v (%v)", one, st, known, err)
 	}
 
+	// The same key again: a daemon that was killed after the commit repeats its request.
 	ask.Watch = &ledger.WatchState{Job: "in", Print: "second", Round: 2}
 	two := enqueue(t, l, ask)[0]
 	if st, _, err := l.WatchState(ctx, "in"); two.New || two.Run != one.Run || err != nil || st.Print != "first" {
@@ -196,8 +201,8 @@ func watchWithRun(t *testing.T, open Open) {
 	}
 }
 
-// endAfter: what was done to a file after one outcome is not taken for what is due after the next.
-func endAfter(t *testing.T, open Open) {
+// finishAfterMove: what was done to a file after one outcome is not taken for what is due after the next.
+func finishAfterMove(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	run := enqueue(t, l, drops("in", "a"))[0].Run
 	ok(t, l.Finish(ctx, start(t, l, run), ledger.Result{Outcome: domain.OutcomeError}))
@@ -222,8 +227,8 @@ func endAfter(t *testing.T, open Open) {
 	ended(pending[0], false)
 }
 
-// own: what a run of the job wrote itself is nobody's trigger, unless somebody else took it.
-func own(t *testing.T, open Open) {
+// ownOutput: what a run of the job wrote itself triggers nothing, unless another run has claimed it.
+func ownOutput(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	run := enqueue(t, l, manual("in"))[0].Run
 	attempt := start(t, l, run)
@@ -277,6 +282,7 @@ func breaker(t *testing.T, open Open) {
 		}
 	}
 
+	// Blocked content starts no run, so it does not count.
 	if a := ask("/in/loop", "0"); !a.Blocked || a.Broken {
 		t.Errorf("the same bytes: %+v", a)
 	}

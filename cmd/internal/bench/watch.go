@@ -107,8 +107,7 @@ func startWatching(ctx context.Context, path string, o watcher.Options, w watche
 
 	parts := []func(context.Context) error{eyes.Run}
 	if started != nil {
-		d, err := dispatch.New(dispatch.Options{Ledger: l, Executor: starts(started), Runs: 64, RunsPerAgent: 64,
-			Policy: func(string) dispatch.Policy { return dispatch.Policy{Concurrency: -1} }})
+		d, err := dispatch.New(dispatch.Options{Ledger: l, Executor: starts{started: started}, Runs: 64, RunsPerAgent: 64})
 		if err != nil {
 			return nil, err
 		}
@@ -139,10 +138,13 @@ func startWatching(ctx context.Context, path string, o watcher.Options, w watche
 }
 
 // starts is an executor that does nothing but tell that it was called.
-type starts func(ledger.Run)
+type starts struct {
+	unlimited
+	started func(ledger.Run)
+}
 
 func (s starts) Execute(_ context.Context, r ledger.Run, _ ledger.Attempt) (ledger.Result, error) {
-	s(r)
+	s.started(r)
 	return ledger.Result{Outcome: domain.OutcomeSuccess, Exit: domain.ExitFinalResponse}, nil
 }
 

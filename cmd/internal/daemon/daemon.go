@@ -132,7 +132,7 @@ func (d *Daemon) openParts(ctx context.Context, o Options) (err error) {
 	}
 
 	d.dispatcher = dispatch.Options{
-		Ledger: d.ledger, Executor: d.runner, Logger: d.log, Policy: d.policy, Notices: d.runner.Notices, PauseNotices: d.runner.PauseNotices, Hold: d.runner.Hold, Closing: d.runner.Closing,
+		Ledger: d.ledger, Executor: executor{d.runner, d}, Logger: d.log,
 		Runs: o.Config.Limits.Runs, RunsPerAgent: o.Config.Limits.RunsPerAgent, Drain: time.Duration(o.Config.Limits.Drain),
 	}
 	if !o.Serves {
@@ -151,9 +151,16 @@ func (d *Daemon) Dir() string { return d.home.Dir }
 // ReloadSoon has the configuration read again; what becomes of it is in the log and in the status.
 func (d *Daemon) ReloadSoon() { d.reloads.requestReload() }
 
-// policy and quota ask the setup that holds when they are asked.
-func (d *Daemon) policy(job string) dispatch.Policy { return d.Current().plan.Policy(job) }
+// executor is the runner, with the policies of the configuration.
+type executor struct {
+	*agent.Runner
+	d *Daemon
+}
 
+// Policy implements dispatch.Executor; a reload changes it for runs that have started, too.
+func (e executor) Policy(job string) dispatch.Policy { return e.d.Current().plan.Policy(job) }
+
+// quota asks the setup that holds when it is asked.
 func (d *Daemon) quota(agent string) int64 { return d.Current().plan.quota(agent) }
 
 // Close closes what Open opened. It also runs when Open fails halfway.

@@ -67,7 +67,7 @@ func (d *Daemon) checkQueue(ctx context.Context) (string, error) {
 	}
 
 	for _, r := range queued {
-		if why := d.runner.Hold(r); why != "" {
+		if why := d.runner.Blocked(r); why != "" {
 			return fmt.Sprintf("run %d of %s stays queued: %s", r.ID, r.Job, why), nil
 		}
 	}

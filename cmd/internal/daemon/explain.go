@@ -509,7 +509,7 @@ func (a *explanation) runText(r ledger.Run) string {
 	if p, ok := ledger.Paused(a.pauses, r.Job, r.Agent, a.now); ok && r.Trigger != domain.TriggerManual {
 		return "waits for the end of the pause: " + p.String()
 	}
-	if why := a.d.runner.Hold(r); why != "" {
+	if why := a.d.runner.Blocked(r); why != "" {
 		return "stays queued: " + why
 	}
 

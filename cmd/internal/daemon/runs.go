@@ -32,7 +32,7 @@ func (d *Daemon) Undo(ctx context.Context, run ledger.Run, ask api.UndoRequest, 
 // Cancelled implements web.Runs: a run that ends while it waits has no attempt that would
 // undo what it wrote, where its job wants that.
 func (d *Daemon) Cancelled(ctx context.Context, run ledger.Run) {
-	res := d.runner.Closing(ctx, run, ledger.Result{Outcome: run.Outcome})
+	res := d.runner.OnFinalize(ctx, run, ledger.Result{Outcome: run.Outcome})
 	if res.Error != "" {
 		d.log.Info("a run was cancelled while it waited", "job", run.Job, "run", run.ID, "database", res.Error)
 	}
