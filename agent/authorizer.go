@@ -18,7 +18,7 @@ type authorizer struct {
 	ledger  *ledger.Ledger
 	attempt ledger.Attempt
 	agent   string // as the run names it
-	rules   tool.Gate
+	rules   tool.Authorizer
 
 	mu           sync.Mutex
 	taint        tool.Taint // what the record says of the run
@@ -26,7 +26,7 @@ type authorizer struct {
 	taintsMemory bool // what the run keeps is untrusted, and the record says so
 	// What Admit records of the calls that were allowed since it last did.
 	addedTaint tool.Taint
-	marks      ledger.Marks
+	marks      ledger.TaintUpdate
 
 	memoryMu     sync.Mutex
 	memoryRead   bool
@@ -40,11 +40,11 @@ type authorizer struct {
 
 func (r *Runner) newAuthorizer(run ledger.Run, a ledger.Attempt, t task) *authorizer {
 	return &authorizer{ledger: r.ledger, attempt: a, agent: run.Agent, taint: tool.ParseTaint(run.Taint), tier: run.Tier,
-		rules: tool.Gate{Agent: t.agent.Name, OnDenied: t.agent.OnDenied, MinTier: t.minTier()}}
+		rules: tool.Authorizer{Agent: t.agent.Name, OnDenied: t.agent.OnDenied, MinTier: t.minTier()}}
 }
 
-// Judge implements loop.Gate.
-func (g *authorizer) Judge(ctx context.Context, in tool.Invocation, t tool.Tool, args json.RawMessage) (tool.Verdict, error) {
+// Authorize implements loop.Gate.
+func (g *authorizer) Authorize(ctx context.Context, in tool.Invocation, t tool.Tool, args json.RawMessage) (tool.Verdict, error) {
 	need, err := t.Need(ctx, in, args)
 	if err != nil {
 		return tool.Verdict{}, fmt.Errorf("what a call of %s needs cannot be told: %w", t.Name(), err)
@@ -58,7 +58,7 @@ func (g *authorizer) Judge(ctx context.Context, in tool.Invocation, t tool.Tool,
 	defer g.mu.Unlock()
 
 	var by int64 // the item that allows it
-	v, err := g.rules.Decide(t.Name(), need, g.taint|g.addedTaint, func(hash string) (said tool.Said, err error) {
+	v, err := g.rules.Decide(t.Name(), need, g.taint|g.addedTaint, func(hash string) (said tool.OwnerDecision, err error) {
 		said, by, err = g.answerFor(ctx, in, hash)
 		return said, err
 	})
@@ -66,14 +66,14 @@ func (g *authorizer) Judge(ctx context.Context, in tool.Invocation, t tool.Tool,
 		return v, err
 	}
 
-	g.addedTaint |= need.Adds
+	g.addedTaint |= need.AddsTaint
 	g.marks.Tier = max(g.marks.Tier, need.Tier)
-	g.marks.Keeps = g.marks.Keeps || need.Keeps
+	g.marks.WritesMemory = g.marks.WritesMemory || need.WritesMemory
 	if by != 0 {
-		if g.marks.Used == nil {
-			g.marks.Used = map[int64]string{}
+		if g.marks.UsedApprovals == nil {
+			g.marks.UsedApprovals = map[int64]string{}
 		}
-		g.marks.Used[by] = in.Key
+		g.marks.UsedApprovals[by] = in.Key
 	}
 
 	return v, nil
@@ -81,8 +81,8 @@ func (g *authorizer) Judge(ctx context.Context, in tool.Invocation, t tool.Tool,
 
 // answerFor is what the owner has said of an action, for good or in this run, and the item in which
 // they allowed it to this call.
-func (g *authorizer) answerFor(ctx context.Context, in tool.Invocation, hash string) (said tool.Said, by int64, err error) {
-	if said.Stands, err = g.ledger.Stands(ctx, g.agent, hash); err != nil || said.Stands {
+func (g *authorizer) answerFor(ctx context.Context, in tool.Invocation, hash string) (said tool.OwnerDecision, by int64, err error) {
+	if said.Standing, err = g.ledger.HasStandingApproval(ctx, g.agent, hash); err != nil || said.Standing {
 		return said, 0, err
 	}
 
@@ -102,7 +102,7 @@ func (g *authorizer) answerFor(ctx context.Context, in tool.Invocation, hash str
 
 		// The calls of one answer are judged before any of them is recorded.
 		used := i.Used
-		if key, taken := g.marks.Used[i.ID]; taken {
+		if key, taken := g.marks.UsedApprovals[i.ID]; taken {
 			used = key
 		}
 
@@ -117,42 +117,42 @@ func (g *authorizer) answerFor(ctx context.Context, in tool.Invocation, hash str
 	return said, by, nil
 }
 
-// Admit implements loop.Gate: what the calls bring is on record before they begin.
-func (g *authorizer) Admit(ctx context.Context) error {
+// OnCallsStart implements loop.Gate: what the calls bring is on record before they begin.
+func (g *authorizer) OnCallsStart(ctx context.Context) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 
 	met := g.taint | g.addedTaint
-	keeps := g.marks.Keeps && met&tool.Untrusted != 0
+	keeps := g.marks.WritesMemory && met&tool.Untrusted != 0
 	// Most calls change nothing; each write would wait for the disk.
-	if met == g.taint && max(g.tier, g.marks.Tier) == g.tier && (!keeps || g.taintsMemory) && len(g.marks.Used) == 0 {
-		g.marks = ledger.Marks{}
+	if met == g.taint && max(g.tier, g.marks.Tier) == g.tier && (!keeps || g.taintsMemory) && len(g.marks.UsedApprovals) == 0 {
+		g.marks = ledger.TaintUpdate{}
 		return nil
 	}
 
 	g.marks.Taint = g.addedTaint.String()
-	if err := g.ledger.Mark(ctx, g.attempt, g.marks); err != nil {
+	if err := g.ledger.RecordTaint(ctx, g.attempt, g.marks); err != nil {
 		return err
 	}
 
 	// The items were read once; what the ledger has just noted of them is noted here, too.
 	for n, i := range g.items {
-		if key, used := g.marks.Used[i.ID]; used {
+		if key, used := g.marks.UsedApprovals[i.ID]; used {
 			g.items[n].Used = key
 		}
 	}
 
 	g.taint, g.tier, g.taintsMemory = met, max(g.tier, g.marks.Tier), g.taintsMemory || keeps
-	g.addedTaint, g.marks = 0, ledger.Marks{}
+	g.addedTaint, g.marks = 0, ledger.TaintUpdate{}
 	return nil
 }
 
 // approvalQuestion is the inbox item in which a run asks for an approval (UNI-09).
-func approvalQuestion(t task, a tool.Approval) *ledger.Question {
+func approvalQuestion(t task, a tool.ApprovalRequest) *ledger.Question {
 	clean := redactor(t.secrets).Replace
 	why := clean(a.Why)
 	options := []string{ledger.ApprovalOnce, ledger.ApprovalAlways, ledger.ApprovalDeny}
-	if a.Each {
+	if a.NoStandingApproval {
 		options = []string{ledger.ApprovalOnce, ledger.ApprovalDeny}
 	}
 
@@ -160,11 +160,11 @@ func approvalQuestion(t task, a tool.Approval) *ledger.Question {
 		Kind: ledger.KindApproval, Call: a.Call, Title: fmt.Sprintf("%s asks for %s", t.asker(), a.Tool),
 		Message: fmt.Sprintf("It waits for your approval: %s.", strings.TrimSuffix(why, ".")),
 		Options: options, Expires: ledger.ApprovalExpires,
-		Action: ledger.Action{Tool: a.Tool, Shown: clean(a.Shown), Hash: a.Hash},
+		Action: ledger.Action{Tool: a.Tool, Description: clean(a.Shown), Hash: a.Hash},
 	}
 }
 
-var _ loop.Gate = (*authorizer)(nil)
+var _ loop.Authorizer = (*authorizer)(nil)
 
 // memoryTaint are the labels of what earlier runs of the agent wrote.
 func (g *authorizer) memoryTaint(ctx context.Context) (tool.Taint, error) {
@@ -172,7 +172,7 @@ func (g *authorizer) memoryTaint(ctx context.Context) (tool.Taint, error) {
 	defer g.memoryMu.Unlock()
 
 	if !g.memoryRead {
-		since, err := g.ledger.Untrusted(ctx, g.agent)
+		since, err := g.ledger.MemoryTaintedBy(ctx, g.agent)
 		if err != nil {
 			return 0, err
 		}
@@ -200,5 +200,5 @@ func (g *authorizer) admitPrompt(ctx context.Context, t task) error {
 	g.addedTaint |= labels
 	g.mu.Unlock()
 	// The model is about to see it, so it is recorded even if the run is being stopped.
-	return g.Admit(context.WithoutCancel(ctx))
+	return g.OnCallsStart(context.WithoutCancel(ctx))
 }

@@ -60,7 +60,7 @@ func (p *post) all() string { return strings.Join(p.sent, " ") }
 // office is a bench whose agents can send letters, each only with leave.
 func office(t *testing.T, turns ...modeltest.Turn) (*bench, *post) {
 	t.Helper()
-	b, p := setup(t, turns...), &post{need: tool.Need{Missing: "no grant covers letters"}}
+	b, p := setup(t, turns...), &post{need: tool.Need{MissingGrant: "no grant covers letters"}}
 	b.restart(p)
 	return b, p
 }
@@ -100,7 +100,7 @@ func TestApproved(t *testing.T) {
 	id := b.adhoc("Write to Bob.")
 	res := b.ends(id)
 	told := b.runner.Notices(ledger.Run{ID: id, Job: "books", Attempt: 1}, res)
-	if len(told) != 1 || !strings.Contains(told[0].Body, "a [secret] to bob\nrouse approve "+ledger.ItemHere+"\nrouse deny "+ledger.ItemHere) {
+	if len(told) != 1 || !strings.Contains(told[0].Body, "a [secret] to bob\nrouse approve "+ledger.ItemPlaceholder+"\nrouse deny "+ledger.ItemPlaceholder) {
 		t.Errorf("notices: %+v", told)
 	}
 	if res.Wait == nil || res.Wait.Kind != ledger.KindApproval || res.Wait.Expires != time.Hour && res.Wait.Expires != ledger.ApprovalExpires {
@@ -108,7 +108,7 @@ func TestApproved(t *testing.T) {
 	}
 
 	item := b.open()
-	if item.Title != "clerk asks for send" || item.Action.Tool != "send" || item.Action.Shown != "a [secret] to bob" || !strings.Contains(item.Message, "no grant covers [secret]s") || item.Call != "m1.1.2" {
+	if item.Title != "clerk asks for send" || item.Action.Tool != "send" || item.Action.Description != "a [secret] to bob" || !strings.Contains(item.Message, "no grant covers [secret]s") || item.Call != "m1.1.2" {
 		t.Errorf("item: %+v", item)
 	}
 	if n := b.count(); n != 0 || p.all() != "" {
@@ -255,11 +255,11 @@ func TestAlways(t *testing.T) {
 		t.Errorf("a letter to somebody else: %+v", res)
 	}
 
-	given, err := b.ledger.StandingGrants(t.Context())
-	if err != nil || len(given) != 1 || given[0].Action.Shown != "a letter to bob" {
+	given, err := b.ledger.StandingApprovals(t.Context())
+	if err != nil || len(given) != 1 || given[0].Action.Description != "a letter to bob" {
 		t.Fatalf("%+v %v", given, err)
 	}
-	if _, err := b.ledger.Revoke(t.Context(), given[0].ID); err != nil {
+	if _, err := b.ledger.RevokeApproval(t.Context(), given[0].ID); err != nil {
 		t.Fatal(err)
 	}
 	if res := b.ends(mail("bob")); res.Wait == nil || p.all() != "bob bob" {
@@ -357,7 +357,7 @@ func TestApprovalExpires(t *testing.T) {
 	b, p := office(t, modeltest.Turn{Calls: []model.Call{send("1", "bob")}}, modeltest.Turn{Calls: []model.Call{send("2", "bob")}})
 	id := b.adhoc("Write to Bob.")
 	b.ends(id)
-	if err := b.ledger.Expire(t.Context(), b.open().ID, ledger.Result{Outcome: domain.OutcomeTimeout, Error: "nobody answered"}); err != nil {
+	if err := b.ledger.ExpireItem(t.Context(), b.open().ID, ledger.Result{Outcome: domain.OutcomeTimeout, Error: "nobody answered"}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := b.ledger.Retry(t.Context(), id); err != nil {
@@ -400,7 +400,7 @@ func TestThirdLabel(t *testing.T) {
 	id := b.enqueue(ledger.Request{Job: "mail", Agent: "plain"})
 	_, a, err := b.ledger.StartAttempt(t.Context(), id)
 	if err == nil {
-		err = b.ledger.Mark(t.Context(), a, ledger.Marks{Taint: "A"})
+		err = b.ledger.RecordTaint(t.Context(), a, ledger.TaintUpdate{Taint: "A"})
 	}
 
 	if err == nil {
@@ -410,7 +410,7 @@ func TestThirdLabel(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	p.need = tool.Need{Adds: tool.Private | tool.Outward, Tier: "A", Keeps: true}
+	p.need = tool.Need{AddsTaint: tool.Private | tool.Outward, Tier: "A", WritesMemory: true}
 	if res := b.ends(id); res.Wait == nil || !strings.Contains(res.Wait.Message, "together") {
 		t.Fatalf("%+v", res)
 	}
@@ -424,7 +424,7 @@ func TestThirdLabel(t *testing.T) {
 	}
 
 	run, err := b.ledger.Run(t.Context(), id)
-	since, err2 := b.ledger.Untrusted(t.Context(), "plain")
+	since, err2 := b.ledger.MemoryTaintedBy(t.Context(), "plain")
 	if err != nil || err2 != nil || run.Taint != "ABC" || run.Tier != "A" || since != id {
 		t.Errorf("%+v, the memory is untrusted since run %d: %v %v", run, since, err, err2)
 	}

@@ -312,7 +312,7 @@ func TestBatchGoesOn(t *testing.T) {
 	b.finish(id, 1, res)
 	// They are moved away as failed; the owner takes the broken one out, and another changes.
 	var claims []ledger.ClaimStatus
-	for _, c := range must[[]ledger.ClaimStatus](t)(b.ledger.PendingAfter(t.Context(), 10)) {
+	for _, c := range must[[]ledger.ClaimStatus](t)(b.ledger.PendingAfterMoves(t.Context(), 10)) {
 		path := filepath.Join(b.dir, "failed", filepath.Base(c.Path))
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			t.Fatal(err)
@@ -320,7 +320,7 @@ func TestBatchGoesOn(t *testing.T) {
 
 		if err := os.Rename(filepath.FromSlash(c.Path), path); err == nil {
 			claims = append(claims, c)
-			if ended, err := b.ledger.EndAfter(t.Context(), c, ledger.AfterDone, path, ""); err != nil || !ended {
+			if ended, err := b.ledger.FinishAfterMove(t.Context(), c, ledger.AfterDone, path, ""); err != nil || !ended {
 				t.Fatal(ended, err)
 			}
 		}

@@ -72,7 +72,7 @@ func (b *budget) Reserve(ctx context.Context, step int, most model.Usage) (int64
 	day := ledger.DayOf(time.Now(), b.zone)
 	id, full, err := b.runner.ledger.Reserve(ctx, b.attempt, ledger.Reservation{
 		Step: step, Day: day.Name, Agent: b.task.agent.Name, Job: b.job, Usage: ledger.Usage{TokensIn: most.Input, TokensOut: most.Output, CostMicroUSD: cost},
-		OfDaemon: ledger.Limit(b.task.budget), OfAgent: ledger.Limit(b.task.agent.Budget), OfJob: ledger.Limit(b.task.governingJob().Budget),
+		DaemonLimit: ledger.Limit(b.task.budget), AgentLimit: ledger.Limit(b.task.agent.Budget), JobLimit: ledger.Limit(b.task.governingJob().Budget),
 	})
 	switch {
 	case err != nil:
@@ -116,7 +116,7 @@ func (b *budget) Settle(ctx context.Context, id int64, used *model.Usage) (model
 func (b *budget) plausible(used, reserved model.Usage) model.Usage {
 	most := 2 * max(int64(b.task.relay.model().Window), loop.DefaultWindow, reserved.Input+reserved.Output)
 	used.Input, used.Output = min(used.Input, most), min(used.Output, most)
-	return used.Sane()
+	return used.Clamped()
 }
 
 // hint says how a turn is reserved for less.
@@ -186,7 +186,7 @@ func budgetOwner(s ledger.Spending) string {
 }
 
 // describeFullDay says which budget has no room, how much of it is used, and when there is more.
-func describeFullDay(f ledger.Full, day ledger.Day, tokens, cost int64) string {
+func describeFullDay(f ledger.BudgetExceeded, day ledger.Day, tokens, cost int64) string {
 	whose, key := budgetOwner(f.Spending), "budget"
 	if f.Scope == ledger.ScopeDaemon {
 		whose, key = "the daemon", "limits"

@@ -53,7 +53,7 @@ func (b *bench) triggered(by domain.Trigger) int64 {
 
 func (b *bench) spent(l *ledger.Ledger, scope, name string) ledger.Spending {
 	b.t.Helper()
-	s, err := l.SpentBy(b.t.Context(), ledger.DayOf(time.Now(), time.UTC).Name, scope, name)
+	s, err := l.SpendingOf(b.t.Context(), ledger.DayOf(time.Now(), time.UTC).Name, scope, name)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -347,7 +347,7 @@ func TestWakeSpendsItsJobs(t *testing.T) {
 	b.change(func(_ *agent.Agent, j *agent.Job) { j.Budget = agent.Budget{CostMicroUSD: 1500} })
 	wake := func() ledger.Result {
 		out, err := b.ledger.Enqueue(t.Context(), ledger.Request{Agent: "clerk", Trigger: domain.TriggerSelf,
-			Detail: ledger.Detail{Wake: &ledger.Wake{Job: "books", Instructions: "Look again.", ScheduledBy: ledger.ByAgent}}})
+			Detail: ledger.Detail{Wake: &ledger.WakeDetail{Job: "books", Instructions: "Look again.", ScheduledBy: ledger.ByAgent}}})
 		if err != nil {
 			t.Fatal(err)
 		}

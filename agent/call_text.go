@@ -12,7 +12,7 @@ import (
 // CallText is a call of a tool as a person reads it: a command as its command line, any other with
 // its arguments as JSON, without the escapes that are there for HTML alone.
 func CallText(s tool.Spec, args json.RawMessage) string {
-	if text := s.Text(args); text != "" {
+	if text := s.Summary(args); text != "" {
 		return text
 	}
 	return PlainJSON(args)

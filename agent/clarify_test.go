@@ -130,7 +130,7 @@ func TestClarifyUnanswered(t *testing.T) {
 	if err != nil || len(items) != 1 || items[0].Title != "clerk asks" {
 		t.Fatalf("inbox: %+v (%v)", items, err)
 	}
-	if err := b.ledger.Expire(t.Context(), items[0].ID, ledger.Result{Outcome: domain.OutcomeTimeout}); err != nil {
+	if err := b.ledger.ExpireItem(t.Context(), items[0].ID, ledger.Result{Outcome: domain.OutcomeTimeout}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := b.ledger.Retry(t.Context(), id); err != nil {

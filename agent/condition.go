@@ -123,7 +123,7 @@ func (r *Runner) conditionsHeldBefore(ctx context.Context, run int64) (bool, err
 }
 
 // check gives the value of a condition, and whether it counts as true. An error says why there is none.
-func (q conditionChecker) check(ctx context.Context, g Gate) (value string, ok bool, err error) {
+func (q conditionChecker) check(ctx context.Context, g Condition) (value string, ok bool, err error) {
 	if g.Timeout <= 0 {
 		g.Timeout = conditionTimeout
 	}
@@ -144,7 +144,7 @@ func (q conditionChecker) check(ctx context.Context, g Gate) (value string, ok b
 }
 
 // describe names a condition in messages.
-func (q conditionChecker) describe(g Gate) string {
+func (q conditionChecker) describe(g Condition) string {
 	kind, text := "file", g.File
 	switch {
 	case g.SQL != "":

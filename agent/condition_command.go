@@ -21,7 +21,7 @@ const (
 
 // checkCommand runs a program of the owner's, not of the agent's: without a shell, without
 // the daemon's environment, without input.
-func (q conditionChecker) checkCommand(ctx context.Context, g Gate) (value string, ok bool, err error) {
+func (q conditionChecker) checkCommand(ctx context.Context, g Condition) (value string, ok bool, err error) {
 	dir := q.task.agent.Workdir
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", false, fmt.Errorf("the workdir cannot be made: %w", err)
@@ -81,7 +81,7 @@ func (q conditionChecker) checkCommand(ctx context.Context, g Gate) (value strin
 	return value, state.Success(), nil
 }
 
-func notStarted(ctx context.Context, g Gate, err error) error {
+func notStarted(ctx context.Context, g Condition, err error) error {
 	program := g.Command[0]
 	var path *fs.PathError
 	switch {

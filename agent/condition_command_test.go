@@ -44,7 +44,7 @@ func TestCommandCondition(t *testing.T) {
 		{[]string{filepath.Join(b.dir, "none.sh")}, domain.OutcomeError, "none.sh does not exist"},
 		{[]string{b.dir}, domain.OutcomeError, "may not be executed"},
 	} {
-		res, events := b.gated(agent.Gate{Command: c.argv})
+		res, events := b.gated(agent.Condition{Command: c.argv})
 		text := res.Error
 		if c.outcome == domain.OutcomeSuccess && len(events) == 1 {
 			text = events[0].Value
@@ -54,10 +54,10 @@ func TestCommandCondition(t *testing.T) {
 		}
 	}
 
-	if res, _ := b.gated(agent.Gate{Command: script("exit 3"), Not: true}); res.Outcome != domain.OutcomeSuccess {
+	if res, _ := b.gated(agent.Condition{Command: script("exit 3"), Not: true}); res.Outcome != domain.OutcomeSuccess {
 		t.Errorf("%+v", res)
 	}
-	if res, _ := b.gated(agent.Gate{Command: []string{"rouse-no-such-program"}, Not: true}); res.Outcome != domain.OutcomeError {
+	if res, _ := b.gated(agent.Condition{Command: []string{"rouse-no-such-program"}, Not: true}); res.Outcome != domain.OutcomeError {
 		t.Errorf("what cannot be checked is not true either: %+v", res)
 	}
 }
@@ -78,13 +78,13 @@ func TestHostileOutput(t *testing.T) {
 		"a secret":      {"echo key sk-canary-and-more; exit 1", "exit 1: key [secret]"},
 		"a torn secret": {"printf 'sk-\\033[0mcanary\\n'; exit 1", "exit 1: [secret]"},
 	} {
-		res, events := b.gated(agent.Gate{Command: []string{"sh", "-c", c.script}})
+		res, events := b.gated(agent.Condition{Command: []string{"sh", "-c", c.script}})
 		if res.Outcome != domain.OutcomeSkipped || len(events) != 1 || events[0].Value != c.want || !strings.Contains(res.Error, "gave "+c.want+" (") {
 			t.Errorf("%s: %+q, %+v", what, fmt.Sprint(events), res)
 		}
 	}
 
-	_, events := b.gated(agent.Gate{SQL: "select 'sk-canary' || char(10) || char(27) || '[31m' || 'x'", Not: true})
+	_, events := b.gated(agent.Condition{SQL: "select 'sk-canary' || char(10) || char(27) || '[31m' || 'x'", Not: true})
 	if len(events) != 1 || events[0].Value != `"[secret]\n\x1b[31mx"` {
 		t.Errorf("%+v", events)
 	}
@@ -105,17 +105,17 @@ func TestCommandsThatLinger(t *testing.T) {
 	}
 
 	begin := time.Now()
-	res, _ := b.gated(agent.Gate{Command: []string{"sh", "-c", "sleep 1000 & echo $! >pid1; trap '' TERM; wait"}, Timeout: 300 * time.Millisecond})
+	res, _ := b.gated(agent.Condition{Command: []string{"sh", "-c", "sleep 1000 & echo $! >pid1; trap '' TERM; wait"}, Timeout: 300 * time.Millisecond})
 	if res.Outcome != domain.OutcomeError || !strings.Contains(res.Error, "it took longer than 300ms and was stopped") {
 		t.Errorf("%+v", res)
 	}
 
-	res, events := b.gated(agent.Gate{Command: []string{"sh", "-c", "sleep 1000 & echo $! >pid2; echo started"}})
+	res, events := b.gated(agent.Condition{Command: []string{"sh", "-c", "sleep 1000 & echo $! >pid2; echo started"}})
 	if res.Outcome != domain.OutcomeSuccess || events[0].Value != "exit 0: started" {
 		t.Errorf("%+v, %+v", res, events)
 	}
 
-	res, events = b.gated(agent.Gate{Command: []string{"sh", "-c", "sleep 1000 & echo $! >pid3; exit 4"}})
+	res, events = b.gated(agent.Condition{Command: []string{"sh", "-c", "sleep 1000 & echo $! >pid3; exit 4"}})
 	if res.Outcome != domain.OutcomeSkipped || events[0].Value != "exit 4" {
 		t.Errorf("%+v, %+v", res, events)
 	}

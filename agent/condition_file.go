@@ -15,7 +15,7 @@ import (
 
 // checkFileCondition looks for a path, or for a file that a pattern names. It does so in
 // a goroutine: a folder on a network that is gone may never answer.
-func checkFileCondition(ctx context.Context, g Gate) (value string, ok bool, err error) {
+func checkFileCondition(ctx context.Context, g Condition) (value string, ok bool, err error) {
 	type answer struct {
 		found string
 		err   error

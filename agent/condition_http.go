@@ -19,7 +19,7 @@ const (
 
 // checkHTTP requests a page and judges by the status alone. A server that cannot be reached is an
 // answer, too: false.
-func (q conditionChecker) checkHTTP(ctx context.Context, g Gate) (value string, ok bool, err error) {
+func (q conditionChecker) checkHTTP(ctx context.Context, g Condition) (value string, ok bool, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, g.HTTP, nil)
 	if err != nil {
 		return "", false, errors.New("its URL is broken") // the error would show all of it, secrets included
@@ -52,7 +52,7 @@ func checkRedirect(req *http.Request, via []*http.Request) error {
 }
 
 // networkError says why there was no answer, without the addresses in it.
-func networkError(err error, g Gate) string {
+func networkError(err error, g Condition) string {
 	var outer *url.Error
 	if errors.As(err, &outer) {
 		err = outer.Err

@@ -11,7 +11,7 @@ import (
 )
 
 // checkSQL asks the agent's database for one value.
-func (q conditionChecker) checkSQL(ctx context.Context, g Gate) (value string, ok bool, err error) {
+func (q conditionChecker) checkSQL(ctx context.Context, g Condition) (value string, ok bool, err error) {
 	named := map[string]any{"now": q.now}
 	if strings.Contains(g.SQL, "last_") { // else the ledger need not look for them
 		if named["last_success"], named["last_run"], err = q.times(ctx, q.run); err != nil {
@@ -25,7 +25,7 @@ func (q conditionChecker) checkSQL(ctx context.Context, g Gate) (value string, o
 	}
 	defer release()
 
-	rows, err := db.Query(ctx, agentdb.QuerySpec{SQL: g.SQL, Named: named, Spare: true, Limit: 2})
+	rows, err := db.Query(ctx, agentdb.QuerySpec{SQL: g.SQL, Named: named, AllowExtra: true, Limit: 2})
 	if err != nil {
 		return "", false, explainTimeout(ctx, g, q.explainSQLError(err))
 	}
@@ -72,7 +72,7 @@ func (q conditionChecker) explainSQLError(err error) error {
 }
 
 // explainTimeout says that a condition took too long, where that is why it failed.
-func explainTimeout(ctx context.Context, g Gate, err error) error {
+func explainTimeout(ctx context.Context, g Condition, err error) error {
 	if errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
 		return fmt.Errorf("it took longer than %s and was stopped; make it quicker, or give it a longer timeout", g.Timeout)
 	}

@@ -48,7 +48,7 @@ func (b *bench) gateEvents(run int64) []seen {
 }
 
 // gated runs a job with these conditions once, by hand.
-func (b *bench) gated(gates ...agent.Gate) (ledger.Result, []seen) {
+func (b *bench) gated(gates ...agent.Condition) (ledger.Result, []seen) {
 	b.t.Helper()
 	for i := range gates {
 		if gates[i].Where == "" {
@@ -80,7 +80,7 @@ func TestFalseConditionCostsNothing(t *testing.T) {
 	t.Parallel()
 	b := setup(t, modeltest.Turn{Text: "done"})
 	b.table()
-	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", Prompt: "{{ .Nonsense }}", When: []agent.Gate{
+	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", Prompt: "{{ .Nonsense }}", When: []agent.Condition{
 		{SQL: "select count(*) > 0\n  from log", Where: "rouse.yaml:14"}, {SQL: "select count(*) from nowhere", Where: "rouse.yaml:15"},
 	}}
 	id := b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})
@@ -144,7 +144,7 @@ func TestSQLCondition(t *testing.T) {
 		{"select count(*) from expenses", domain.OutcomeError, `no such table: expenses; there are log; create it (rouse call clerk db_create_table …), or put a gate before this one that is false without it: sql: "select count(*) from sqlite_schema where name = 'expenses'"`},
 		{"select count(*) from sqlite_schema where name = 'expenses'", domain.OutcomeSkipped, "gave 0"},
 	} {
-		res, events := b.gated(agent.Gate{SQL: c.sql})
+		res, events := b.gated(agent.Condition{SQL: c.sql})
 		text := res.Error
 		if c.outcome == domain.OutcomeSuccess && len(events) == 1 {
 			text = events[0].Value
@@ -160,7 +160,7 @@ func TestSQLCondition(t *testing.T) {
 
 	forever := "with recursive n(i) as (select 1 union all select i + 1 from n) select count(*) from n"
 	begin := time.Now()
-	res, _ := b.gated(agent.Gate{SQL: forever, Timeout: 50 * time.Millisecond})
+	res, _ := b.gated(agent.Condition{SQL: forever, Timeout: 50 * time.Millisecond})
 	if res.Outcome != domain.OutcomeError || !strings.Contains(res.Error, "it took longer than 50ms") || time.Since(begin) > 5*time.Second {
 		t.Errorf("%+v after %s", res, time.Since(begin))
 	}
@@ -190,14 +190,14 @@ func TestConditionKnowsTheLastRun(t *testing.T) {
 		finish(domain.OutcomeSkipped)
 	}
 
-	runs, err := b.ledger.Runs(t.Context(), ledger.Filter{Job: "j"})
+	runs, err := b.ledger.Runs(t.Context(), ledger.RunFilter{Job: "j"})
 	if err != nil || len(runs) != 7 {
 		t.Fatal(runs, err)
 	}
 
 	const layout = "2006-01-02T15:04:05.000Z"
 	failure, success := runs[5].FinishedAt.UTC().Format(layout), runs[6].FinishedAt.UTC().Format(layout)
-	if res, events := b.gated(agent.Gate{SQL: "select :last_success || ' ' || :last_run"}); res.Outcome != domain.OutcomeSuccess || events[0].Value != `"`+success+" "+failure+`"` {
+	if res, events := b.gated(agent.Condition{SQL: "select :last_success || ' ' || :last_run"}); res.Outcome != domain.OutcomeSuccess || events[0].Value != `"`+success+" "+failure+`"` {
 		t.Errorf("%+v, want %s %s", events, success, failure)
 	}
 }
@@ -235,21 +235,21 @@ func TestFileCondition(t *testing.T) {
 			want = domain.OutcomeSkipped
 		}
 
-		res, events := b.gated(agent.Gate{File: at(name)})
+		res, events := b.gated(agent.Condition{File: at(name)})
 		if res.Outcome != want || events[0].Value != value {
 			t.Errorf("%s: %+v, %+v", name, res, events)
 		}
 
-		inverted, _ := b.gated(agent.Gate{File: at(name), Not: true})
+		inverted, _ := b.gated(agent.Condition{File: at(name), Not: true})
 		if inverted.Outcome == want {
 			t.Errorf("not %s: %+v", name, inverted)
 		}
 	}
 
-	if res, _ := b.gated(agent.Gate{File: at("in/a.csv"), Not: true}); !strings.HasPrefix(res.Error, `gate: not file "`) || !strings.HasSuffix(res.Error, `gave present (rouse.yaml:14)`) {
+	if res, _ := b.gated(agent.Condition{File: at("in/a.csv"), Not: true}); !strings.HasPrefix(res.Error, `gate: not file "`) || !strings.HasSuffix(res.Error, `gave present (rouse.yaml:14)`) {
 		t.Errorf("%s", res.Error)
 	}
-	if res, _ := b.gated(agent.Gate{File: at("in/**/*.csv"), Timeout: time.Nanosecond}); res.Outcome != domain.OutcomeError || !strings.Contains(res.Error, "it took longer than 1ns") {
+	if res, _ := b.gated(agent.Condition{File: at("in/**/*.csv"), Timeout: time.Nanosecond}); res.Outcome != domain.OutcomeError || !strings.Contains(res.Error, "it took longer than 1ns") {
 		t.Errorf("%+v", res)
 	}
 	if os.Getuid() <= 0 {
@@ -262,7 +262,7 @@ func TestFileCondition(t *testing.T) {
 
 	t.Cleanup(func() { _ = os.Chmod(at("in/deep"), 0o700) })
 	for name, want := range map[string]domain.Outcome{"in/**/*.pdf": domain.OutcomeError, "in/deep/er/b.pdf": domain.OutcomeError, "in/**/*.csv": domain.OutcomeSuccess} {
-		if res, _ := b.gated(agent.Gate{File: at(name)}); res.Outcome != want {
+		if res, _ := b.gated(agent.Condition{File: at(name)}); res.Outcome != want {
 			t.Errorf("%s: %+v", name, res)
 		}
 	}
@@ -274,7 +274,7 @@ func TestConditionsAreCheckedOnce(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	flag := filepath.Join(b.dir, "flag")
-	gates := []agent.Gate{{SQL: "select 1", Where: "rouse.yaml:3"}, {File: flag, Where: "rouse.yaml:4"}}
+	gates := []agent.Condition{{SQL: "select 1", Where: "rouse.yaml:3"}, {File: flag, Where: "rouse.yaml:4"}}
 	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", When: gates, Playbook: []playbook.Call{{Name: "file_read", With: map[string]any{"path": "later.txt"}}}}
 	if err := os.WriteFile(flag, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -314,7 +314,7 @@ func TestConditionsAreCheckedOnce(t *testing.T) {
 	}
 
 	// Could not be checked, and is tried again: it must not get past them unasked.
-	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", When: []agent.Gate{{SQL: "select 1"}, {SQL: "select count(*) from log"}}, Playbook: []playbook.Call{{Name: "todo"}}}
+	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", When: []agent.Condition{{SQL: "select 1"}, {SQL: "select count(*) from log"}}, Playbook: []playbook.Call{{Name: "todo"}}}
 	id = b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})
 	res := b.run(id)
 	if res.Outcome != domain.OutcomeError || !strings.Contains(res.Error, "no such table: log") {
@@ -347,7 +347,7 @@ func TestWhichRunsCheckConditions(t *testing.T) {
 	}
 
 	file := ledger.Detail{File: &ledger.File{Path: path, Name: "a.csv", Size: 1, ModTime: info.ModTime()}}
-	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", When: []agent.Gate{{SQL: "select 0"}}, Playbook: []playbook.Call{{Name: "todo", With: map[string]any{"markdown": "x"}}}}
+	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", When: []agent.Condition{{SQL: "select 0"}}, Playbook: []playbook.Call{{Name: "todo", With: map[string]any{"markdown": "x"}}}}
 	for i, c := range []struct {
 		request ledger.Request
 		want    domain.Outcome
@@ -376,7 +376,7 @@ func TestStopDuringACondition(t *testing.T) {
 	t.Parallel()
 	needShell(t)
 	b := setup(t)
-	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", Prompt: "x", When: []agent.Gate{{Command: []string{"sleep", "1000"}, Timeout: time.Minute}}}
+	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", Prompt: "x", When: []agent.Condition{{Command: []string{"sleep", "1000"}, Timeout: time.Minute}}}
 	b.runner.Set(b.plan)
 	id := b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})
 	run, a, err := b.ledger.StartAttempt(t.Context(), id)

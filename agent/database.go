@@ -15,7 +15,7 @@ func (r *Runner) quarantined(t task) string {
 	if !t.agent.Database {
 		return ""
 	}
-	if err := r.databases.Barred(t.agent.Name); err != nil {
+	if err := r.databases.Quarantined(t.agent.Name); err != nil {
 		return "database: " + err.Error()
 	}
 	return ""
@@ -29,15 +29,15 @@ func (r *Runner) endQuarantined(ctx context.Context, run ledger.Run, a ledger.At
 		return res, err
 	}
 
-	var damaged *agentdb.DamagedError
+	var damaged *agentdb.QuarantinedError
 	if !errors.As(err, &damaged) {
 		// The damage may have shown in a tool, whose call failed, and not in the run's own error.
-		if err == nil || !errors.As(r.databases.Barred(t.agent.Name), &damaged) {
+		if err == nil || !errors.As(r.databases.Quarantined(t.agent.Name), &damaged) {
 			return res, err
 		}
 	}
 
-	told := r.ledger.Inform(context.WithoutCancel(ctx), a, ledger.Question{
+	told := r.ledger.AddInfo(context.WithoutCancel(ctx), a, ledger.Question{
 		Call: ledger.CallDatabase, Title: "the database of " + t.agent.Name + " cannot be used", Message: damaged.Error(),
 	})
 	return failed(domain.OutcomeError, "%s", damaged.Error()), told
@@ -62,7 +62,7 @@ func (r *Runner) tables(ctx context.Context, agent string) (string, error) {
 // is told of a quota that is nearly used up, and once the run is over the views are refreshed
 // that want it. Both are extras: that one does not work ends no run otherwise.
 func (r *Runner) afterAttempt(ctx context.Context, run ledger.Run, t task, res ledger.Result) {
-	if !t.agent.Database || !r.databases.Has(t.agent.Name) || r.databases.Barred(t.agent.Name) != nil {
+	if !t.agent.Database || !r.databases.Has(t.agent.Name) || r.databases.Quarantined(t.agent.Name) != nil {
 		return
 	}
 
@@ -85,7 +85,7 @@ func (r *Runner) afterAttempt(ctx context.Context, run ledger.Run, t task, res l
 // job's channels, or the first, and once until it is below again (OSA-62). It is an extra: a
 // run does not end otherwise for it.
 func (r *Runner) tellQuota(ctx context.Context, run ledger.Run, t task, db *agentdb.DB) {
-	err := db.TellQuota(ctx, func(used, limit int64) error {
+	err := db.NotifyQuota(ctx, func(used, limit int64) error {
 		return r.ledger.AppendNotices(ctx, quotaNotices(run, t, used, limit)...)
 	})
 	if err != nil {

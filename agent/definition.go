@@ -86,7 +86,7 @@ func (d definition) text() (string, error) {
 // usesSystem says what of a task reaches beyond the agent's own places, "" when nothing does.
 func (t task) usesSystem(specs tool.Specs) string {
 	switch a := t.agent; {
-	case slices.ContainsFunc(t.job.When, func(g Gate) bool { return len(g.Command) > 0 }):
+	case slices.ContainsFunc(t.job.When, func(g Condition) bool { return len(g.Command) > 0 }):
 		return "commands in its conditions"
 	case a.Unconfined != "":
 		return "programs without confinement"
@@ -103,14 +103,14 @@ func (t task) usesSystem(specs tool.Specs) string {
 	outside := specs.Where(func(s tool.Spec) bool { return s.Scope == tool.ScopeOutside })
 	for _, glob := range t.agent.Allow {
 		for _, s := range outside {
-			if tool.Named([]string{glob}, s.Name) {
+			if tool.IsNamed([]string{glob}, s.Name) {
 				return s.Name
 			}
 		}
 	}
 
 	for _, s := range outside { // those that nothing has to be granted for
-		if s.Given == tool.GivenAlways && t.given(s) && tool.Permits(t.agent.Allow, t.agent.Deny, s.Name) {
+		if s.Requires == tool.RequiresNothing && t.given(s) && tool.IsAllowed(t.agent.Allow, t.agent.Deny, s.Name) {
 			return s.Name
 		}
 	}
@@ -135,16 +135,16 @@ func (r *Runner) findUnapproved(ctx context.Context, t task) (*unapprovedDefinit
 	}
 
 	u.text, u.hash = text, tool.ActionHash(t.agent.Name, "", text)
-	if stands, err := r.ledger.Stands(ctx, t.agent.Name, u.hash); stands || err != nil {
+	if stands, err := r.ledger.HasStandingApproval(ctx, t.agent.Name, u.hash); stands || err != nil {
 		return nil, err
 	}
 
 	return &u, nil
 }
 
-// Held are the jobs whose runs wait until the owner has approved their definitions, with who
+// UnapprovedJobs are the jobs whose runs wait until the owner has approved their definitions, with who
 // else can change those, and how.
-func (r *Runner) Held(ctx context.Context) (map[string]string, error) {
+func (r *Runner) UnapprovedJobs(ctx context.Context) (map[string]string, error) {
 	held := map[string]string{}
 	p := r.plan.Load()
 	for name := range p.Jobs {
@@ -178,7 +178,7 @@ func (r *Runner) awaitsApproval(ctx context.Context, run ledger.Run, t task) (re
 		Kind: ledger.KindApproval, Title: cmp.Or(run.Job, run.Agent) + " asks to begin", Expires: ledger.ApprovalExpires,
 		Message: fmt.Sprintf("It may use %s, and others than you can change its definition: %s. It begins once you approve the definition as it stands; a changed one is asked about again.", u.uses, u.foreign),
 		Options: []string{ledger.ApprovalOnce, ledger.ApprovalDeny},
-		Action:  ledger.Action{Shown: redactor(t.secrets).Replace(u.text), Hash: u.hash},
+		Action:  ledger.Action{Description: redactor(t.secrets).Replace(u.text), Hash: u.hash},
 	}}, true, nil
 }
 
@@ -210,7 +210,7 @@ type definedGate struct {
 	Timeout string   `json:"timeout,omitempty"`
 }
 
-func definedGates(gates []Gate) (out []definedGate) {
+func definedGates(gates []Condition) (out []definedGate) {
 	for _, g := range gates {
 		d := definedGate{SQL: g.SQL, Command: g.Command, HTTP: g.HTTP, File: g.File, Not: g.Not}
 		if g.Timeout != 0 {

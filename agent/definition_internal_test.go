@@ -23,7 +23,7 @@ func TestDefinitionIsWhole(t *testing.T) {
 		"call": {playbook.Call{}, func(v reflect.Value) definition {
 			return definition{Playbook: definedCalls([]playbook.Call{v.Interface().(playbook.Call)})}
 		}},
-		"gate": {Gate{}, func(v reflect.Value) definition { return definition{When: definedGates([]Gate{v.Interface().(Gate)})} }},
+		"gate": {Condition{}, func(v reflect.Value) definition { return definition{When: definedGates([]Condition{v.Interface().(Condition)})} }},
 		"bounds": {loop.Bounds{}, func(v reflect.Value) definition {
 			return definition{Bounds: definedBoundsOf(v.Interface().(loop.Bounds))}
 		}},

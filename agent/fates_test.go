@@ -44,7 +44,7 @@ func busy(status int, after string) modeltest.Turn {
 
 // cutOff ends a stream in its middle, properly or not.
 func cutOff(t modeltest.Turn, abort bool) modeltest.Turn {
-	t.Mangle = func(stream []byte) ([]byte, bool) { return stream[:len(stream)*2/3], abort }
+	t.Damage = func(stream []byte) ([]byte, bool) { return stream[:len(stream)*2/3], abort }
 	return t
 }
 
@@ -145,7 +145,7 @@ func fates() []fate {
 		{name: "its tokens are used up", script: script(dear), bounds: loop.Bounds{Tokens: 200_500}, given: priced, exit: domain.ExitCancelled, result: "budget_exceeded: 480 are left of the run's tokens", calls: "file_read done, file_read deduped", asked: 2},
 		{name: "its money is used up", script: script(dear), bounds: loop.Bounds{CostMicroUSD: 200_500}, given: priced, exit: domain.ExitCancelled, result: "budget_exceeded: $0.0003 are left of the run's cost_usd", calls: "file_read done, file_read deduped", asked: 2},
 		{name: "the day is used up", script: script(dear), given: func(a *agent.Agent, b *bench) { priced(a, b); a.Budget.CostMicroUSD = 200_500 }, exit: domain.ExitEnded, result: "budget_exceeded: the day's budget of agent clerk", calls: "file_read done, file_read deduped", asked: 2},
-		{name: "its time is used up", script: script(m.call(log), modeltest.Turn{Text: "Well", Endless: time.Second}), bounds: loop.Bounds{Wall: time.Minute}, exit: domain.ExitCancelled, result: "timeout: wall time of 1m0s", calls: "file_read done", within: time.Minute},
+		{name: "its time is used up", script: script(m.call(log), modeltest.Turn{Text: "Well", RepeatEvery: time.Second}), bounds: loop.Bounds{Wall: time.Minute}, exit: domain.ExitCancelled, result: "timeout: wall time of 1m0s", calls: "file_read done", within: time.Minute},
 		{name: "nothing happens", script: script(modeltest.Turn{Text: "Well", Hang: true}), bounds: loop.Bounds{Idle: time.Minute}, exit: domain.ExitCancelled, result: "timeout: nothing happened for 1m0s", within: time.Minute},
 		{name: "a person stops it", script: script(m.call(log), modeltest.Turn{Text: "Well", Hang: true}), given: func(_ *agent.Agent, b *bench) { b.stopAfter = 10 * time.Second }, exit: domain.ExitCancelled, result: "cancelled: not needed any more", calls: "file_read done", within: 10 * time.Second},
 		{name: "its task cannot fit", script: script(said), given: func(a *agent.Agent, _ *bench) { a.Model.Window = 1000 }, exit: domain.ExitOverBudget, result: "error: context_window", asked: -1},
@@ -173,7 +173,7 @@ func fates() []fate {
 		{name: "wrong types", script: script(m.call(`file_read {"path":{"name":"log.txt"}}`, `file_read {"path":"log.txt","start_line":"first"}`, `file_read {}`, `file_read {"file":"log.txt"}`), said), exit: domain.ExitFinalResponse, result: "success: ", calls: "file_read failed, file_read failed, file_read failed, file_read failed"},
 		{name: "the same for ever", script: script(m.call(log)), bounds: loop.Bounds{Steps: 6}, exit: domain.ExitIterationCap, result: "budget_exceeded: the 6 steps", calls: "file_read done, file_read deduped, file_read deduped, file_read deduped, file_read deduped, file_read deduped", asked: 7},
 		{name: "a hundred calls at once", script: script(m.call(strings.Split(strings.Repeat(row+"|", 99)+row, "|")...)), bounds: loop.Bounds{Calls: 3}, exit: domain.ExitCancelled, result: "budget_exceeded: the 3 calls", calls: "db_insert done, db_insert done, db_insert done"},
-		{name: "words without end", script: script(modeltest.Turn{Text: strings.Repeat("more and ", 100), Endless: time.Millisecond}), bounds: loop.Bounds{Output: 10_000}, exit: domain.ExitCancelled, result: "budget_exceeded: the model wrote more than the 10000 bytes", within: 10 * time.Second},
+		{name: "words without end", script: script(modeltest.Turn{Text: strings.Repeat("more and ", 100), RepeatEvery: time.Millisecond}), bounds: loop.Bounds{Output: 10_000}, exit: domain.ExitCancelled, result: "budget_exceeded: the model wrote more than the 10000 bytes", within: 10 * time.Second},
 
 		// Faults of the server.
 		{name: "it hangs", script: script(modeltest.Turn{Hang: true}), exit: domain.ExitEnded, result: "error: sent nothing for 2m0s", asked: 4, within: 8*time.Minute + 7*time.Second},
@@ -184,7 +184,7 @@ func fates() []fate {
 		{name: "it closes in the middle of a call", script: script(cutOff(m.call(row), true)), exit: domain.ExitEnded, result: "error: ", asked: 4, within: 7 * time.Second},
 		{name: "it closes in the middle of a call, once", script: script(cutOff(m.call(row), true), m.call(row), said), exit: domain.ExitFinalResponse, result: "success: ", calls: "db_insert done", within: time.Second},
 		{name: "a stream that stops short", script: script(cutOff(m.call(row), false)), exit: domain.ExitEnded, result: "error: ", asked: 4, within: 7 * time.Second},
-		{name: "a stream of nothing", script: script(modeltest.Turn{Mangle: func([]byte) ([]byte, bool) { return nil, false }}), exit: domain.ExitEnded, result: "error: ", asked: 4, within: 7 * time.Second},
+		{name: "a stream of nothing", script: script(modeltest.Turn{Damage: func([]byte) ([]byte, bool) { return nil, false }}), exit: domain.ExitEnded, result: "error: ", asked: 4, within: 7 * time.Second},
 		{name: "it fails in its words", script: script(modeltest.Turn{Text: "Well", Fail: model.KindUnavailable}, m.call(row), said), exit: domain.ExitFinalResponse, result: "success: ", calls: "db_insert done", within: time.Second},
 		{name: "too many requests, for a while", script: script(times(3, busy(429, "20")), said), exit: domain.ExitFinalResponse, result: "success: ", within: 66 * time.Second},
 		{name: "too many requests, for ever", script: script(busy(429, "20")), exit: domain.ExitEnded, result: "error: too much to do", asked: 16, within: 8 * time.Minute},

@@ -16,7 +16,7 @@ import (
 
 // history is what earlier attempts of a run left for the next one.
 type history struct {
-	calls     map[string]loop.Past     // by key
+	calls     map[string]loop.PriorCall     // by key
 	durations map[string]time.Duration // how long the calls took when they were made, by key
 	messages  []model.Message          // a model's transcript after the prompt
 	pending   []model.Call             // asked for at its end, without a result
@@ -39,7 +39,7 @@ type history struct {
 // used again. After a failure a playbook starts over, but what has changed something is
 // not done twice; a model goes on from its transcript and is told how it ended.
 func (r *Runner) past(ctx context.Context, run ledger.Run, a ledger.Attempt) (history, error) {
-	h := history{calls: map[string]loop.Past{}, durations: map[string]time.Duration{}, skipped: map[string]bool{}, madeCalls: map[string]bool{}, wroteAt: map[string]time.Time{}}
+	h := history{calls: map[string]loop.PriorCall{}, durations: map[string]time.Duration{}, skipped: map[string]bool{}, madeCalls: map[string]bool{}, wroteAt: map[string]time.Time{}}
 	if a.Number == 1 {
 		return h, nil
 	}
@@ -103,7 +103,7 @@ func (h *history) addCalls(calls []ledger.Call, interrupted bool, items []ledger
 
 		// How long it took when it was made, not when its result was replayed.
 		if _, known := h.durations[c.Key]; !known && len(c.Envelope) > 0 && c.State != domain.CallCancelled {
-			h.durations[c.Key] = loop.Between(c.StartedAt, c.FinishedAt)
+			h.durations[c.Key] = loop.RecordedDuration(c.StartedAt, c.FinishedAt)
 		}
 	}
 
@@ -125,7 +125,7 @@ func (h *history) addUse(steps []ledger.Step, calls []ledger.Call) {
 	for _, s := range steps {
 		h.used.cost += s.Usage.CostMicroUSD // what failed was paid all the same
 		if s.Attempt >= h.continues {
-			if s.Within == "" { // the steps of a reduction use up none of the run's
+			if s.ParentCall == "" { // the steps of a reduction use up none of the run's
 				h.used.steps++
 			}
 			h.used.tokens += s.Usage.TokensIn + s.Usage.TokensOut
@@ -155,11 +155,11 @@ func (h *history) addCall(c ledger.Call, interrupted bool, items []ledger.Item) 
 		h.decideUncertain(c, items)
 	case domain.CallDone, domain.CallReplayed, domain.CallDeduped:
 		if interrupted || c.Effect != domain.EffectRead {
-			h.calls[c.Key] = loop.Past{Tool: c.Tool, Envelope: c.Envelope}
+			h.calls[c.Key] = loop.PriorCall{Tool: c.Tool, Envelope: c.Envelope}
 		}
 	case domain.CallFailed:
 		if interrupted {
-			h.calls[c.Key] = loop.Past{Tool: c.Tool, Envelope: c.Envelope}
+			h.calls[c.Key] = loop.PriorCall{Tool: c.Tool, Envelope: c.Envelope}
 		} else {
 			delete(h.calls, c.Key)
 		}
@@ -181,7 +181,7 @@ func (h *history) transcript(steps []ledger.Step, calls []ledger.Call, before le
 			items = items[1:]
 		}
 
-		if len(s.Message) == 0 || s.Within != "" {
+		if len(s.Message) == 0 || s.ParentCall != "" {
 			continue // a turn that failed, that only finished older calls, or that is none of the run's own
 		}
 
@@ -196,7 +196,7 @@ func (h *history) transcript(steps []ledger.Step, calls []ledger.Call, before le
 		h.messages, h.pending = append(h.messages, m), nil
 		for _, c := range m.Calls {
 			if envelope, ok := results[c.Key]; ok {
-				m, err := tool.Answer(c, envelope)
+				m, err := tool.ResultMessage(c, envelope)
 				if err != nil {
 					return err
 				}
@@ -241,7 +241,7 @@ func (h *history) closePending() error {
 	for _, c := range h.pending {
 		e := tool.Failure(tool.KindExecutionError, "the attempt ended before this call was done")
 		if h.calls[c.Key].Uncertain {
-			e = loop.Unknown(c.Name)
+			e = loop.UnknownResult(c.Name)
 		}
 
 		text, err := json.Marshal(e)
@@ -337,7 +337,7 @@ func (r *Runner) undoneCalls(ctx context.Context, run ledger.Run, calls []ledger
 	// An operation that was undone while a call of undo was on was undone by the run itself.
 	own := func(op ledger.FileOp) bool {
 		for _, c := range calls {
-			if r.specs.Find(c.Tool).Writes == tool.WritesBack && !op.UndoneAt.Before(c.StartedAt) && (c.FinishedAt.IsZero() || !op.UndoneAt.After(c.FinishedAt)) {
+			if r.specs.Find(c.Tool).Writes == tool.WritesUndo && !op.UndoneAt.Before(c.StartedAt) && (c.FinishedAt.IsZero() || !op.UndoneAt.After(c.FinishedAt)) {
 				return true
 			}
 		}

@@ -36,7 +36,7 @@ func (r *Recorder) clean(raw json.RawMessage) json.RawMessage {
 
 func (r *Recorder) step(s loop.Step) ledger.Step {
 	return ledger.Step{
-		Run: r.attempt.Run, Attempt: r.attempt.Number, Number: s.Number, Within: s.Within, Message: r.clean(s.Message), Text: r.redact.Replace(s.Text), Model: s.Model, Notices: s.Notices,
+		Run: r.attempt.Run, Attempt: r.attempt.Number, Number: s.Number, ParentCall: s.ParentCall, Message: r.clean(s.Message), Text: r.redact.Replace(s.Text), Model: s.Model, Notices: s.Notices,
 		Usage:     ledger.Usage{TokensIn: s.Usage.Input, TokensOut: s.Usage.Output, TokensCached: s.Usage.Cached, CostMicroUSD: s.CostMicroUSD},
 		StartedAt: s.StartedAt, FinishedAt: s.FinishedAt,
 	}

@@ -35,7 +35,7 @@ func (r *Runner) loopOptions(ctx context.Context, run ledger.Run, a ledger.Attem
 		Registry: registry, Bounds: bounds(*t),
 		Recorder:   NewRecorder(r.ledger, a, t.secrets),
 		Invocation: tool.Invocation{Run: run.ID, Attempt: a.Number, Job: run.Job, Agent: t.agent.Name}, Board: t.board,
-		Reducer: t.reducer, Gate: t.authorizer,
+		Reducer: t.reducer, Authorizer: t.authorizer,
 	}
 	// Before the model or playbook is set up: a run that waits for its owner needs neither.
 	if res, parked, err := r.recover(ctx, a, *t, past); parked || err != nil {

@@ -44,8 +44,8 @@ func TestApprovedOnTheNextDay(t *testing.T) {
 	}
 
 	item := b.open()
-	if !strings.HasPrefix(item.Action.Shown, command+"\n(a script for bash; in "+filepath.Join(b.dir, "plain")+"; network: none; tier ") {
-		t.Errorf("the owner is shown %q", item.Action.Shown)
+	if !strings.HasPrefix(item.Action.Description, command+"\n(a script for bash; in "+filepath.Join(b.dir, "plain")+"; network: none; tier ") {
+		t.Errorf("the owner is shown %q", item.Action.Description)
 	}
 
 	b.reopen(24 * time.Hour)

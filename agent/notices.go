@@ -119,12 +119,12 @@ func defaultBody(run ledger.Run, res ledger.Result) string {
 // questionBody is what a run waits for, with the command that answers it.
 func questionBody(q ledger.Question) string {
 	if q.Kind == ledger.KindApproval {
-		shown := text.Truncate(q.Action.Shown, maxNoticeAction)
-		if shown != q.Action.Shown {
+		shown := text.Truncate(q.Action.Description, maxNoticeAction)
+		if shown != q.Action.Description {
 			shown += " (the rest of it: rouse inbox)"
 		}
 
-		return fmt.Sprintf("%s\n%s\nrouse approve %s\nrouse deny %[3]s", q.Message, oneLine(shown), ledger.ItemHere)
+		return fmt.Sprintf("%s\n%s\nrouse approve %s\nrouse deny %[3]s", q.Message, oneLine(shown), ledger.ItemPlaceholder)
 	}
 
 	body := q.Message
@@ -174,9 +174,9 @@ func (r *Runner) PauseNotices(run ledger.Run, res ledger.Result, failures int) [
 	}, t.notify.Channels)
 }
 
-// BrokenNotices tell the owner that a job is paused because one path started it again and
+// LoopNotices tell the owner that a job is paused because one path started it again and
 // again: in all likelihood it wakes itself, by a program that writes what it watches.
-func (r *Runner) BrokenNotices(name, path string) []ledger.Notice {
+func (r *Runner) LoopNotices(name, path string) []ledger.Notice {
 	job := r.plan.Load().Jobs[name] // of a job that is gone nobody is told
 	return address(ledger.Notice{
 		Job: name, Agent: job.Agent,

@@ -28,7 +28,7 @@ func (r *Runner) claimOutput(ctx context.Context, a ledger.Attempt, t task, o to
 		return nil
 	}
 
-	return r.ledger.Own(ctx, a, ledger.Claim{Job: t.job.Name, Path: filepath.ToSlash(o.Path), Hash: o.Hash, Size: o.Size, ModTime: o.ModTime})
+	return r.ledger.ClaimOwnOutput(ctx, a, ledger.Claim{Job: t.job.Name, Path: filepath.ToSlash(o.Path), Hash: o.Hash, Size: o.Size, ModTime: o.ModTime})
 }
 
 // claimExpected records the files that the job names as made by its runs, whatever made them.

@@ -79,7 +79,7 @@ func TestOwnOutputs(t *testing.T) {
 			t.Errorf("%s: %s are its own, want %s", job.Name, got, want)
 		}
 	}
-	if due := must[[]ledger.ClaimStatus](t)(b.ledger.PendingAfter(t.Context(), 10)); len(due) > 0 {
+	if due := must[[]ledger.ClaimStatus](t)(b.ledger.PendingAfterMoves(t.Context(), 10)); len(due) > 0 {
 		t.Errorf("what a run wrote is to be moved: %+v", due)
 	}
 }
@@ -124,7 +124,7 @@ func TestOwnExpectations(t *testing.T) {
 	})}
 	b.plan.Agents["clerk"] = clerk
 	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", Prompt: "Make it.", Watched: agent.Watched{Folder: in},
-		Expect: []agent.Expect{{File: filepath.Join(in, "made.csv")}, {File: filepath.Join(in, "old.csv"), Where: "here"}, {File: filepath.Join(in, "none.csv")}, {File: in}}}
+		Expect: []agent.Expectation{{File: filepath.Join(in, "made.csv")}, {File: filepath.Join(in, "old.csv"), Where: "here"}, {File: filepath.Join(in, "none.csv")}, {File: in}}}
 	id := b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})
 	if res := b.run(id); res.Outcome != domain.OutcomeError || !strings.Contains(res.Error, "old.csv was not changed") {
 		t.Errorf("%+v", res)
@@ -144,7 +144,7 @@ func TestFolderRun(t *testing.T) {
 	b := setup(t)
 	b.put("notes/a.md", "alpha\n", "notes/deep/b.md", "beta\n", "outside.md", "secret\n")
 	folder := filepath.Join(b.dir, "notes")
-	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", When: []agent.Gate{{File: filepath.Join(b.dir, "never"), Where: "here"}}, Playbook: []playbook.Call{
+	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", When: []agent.Condition{{File: filepath.Join(b.dir, "never"), Where: "here"}}, Playbook: []playbook.Call{
 		{Name: "file_read", Each: "= concat(Changes.Added, Changes.Modified)", With: map[string]any{"path": "{{ .Folder }}/{{ .item }}"}},
 		{Name: "file_read", With: map[string]any{"path": "{{ .Folder }}"}},
 		{Name: "todo", If: "Round == 2 && len(Changes.Removed) == 1 && Changes.More == 0", With: map[string]any{"markdown": "- [x] {{ range .Changes.Removed }}{{ . }}{{ end }} of round {{ .Round }}"}},
@@ -204,7 +204,7 @@ func TestBrokenNotices(t *testing.T) {
 	b := setup(t)
 	b.plan.Jobs["loop"] = agent.Job{Name: "loop", Agent: "clerk", Notify: agent.Notify{Channels: []string{"desktop", "ops"}}}
 	b.runner.Set(b.plan)
-	got := b.runner.BrokenNotices("loop", "/in/a\x1b[2J\nb.csv")
+	got := b.runner.LoopNotices("loop", "/in/a\x1b[2J\nb.csv")
 	text := must[[]byte](t)(json.Marshal(got))
 	if len(got) != 2 || got[0].Title != "loop is paused: /in/a b.csv was taken 20 times in a minute" || got[1].Channel != "ops" || !strings.Contains(string(text), "rouse resume loop") {
 		t.Errorf("%s", text)
@@ -212,7 +212,7 @@ func TestBrokenNotices(t *testing.T) {
 	if err := b.ledger.AppendNotices(t.Context(), got...); err != nil {
 		t.Error(err)
 	}
-	if got := b.runner.BrokenNotices("nobody", "/in/a"); got != nil {
+	if got := b.runner.LoopNotices("nobody", "/in/a"); got != nil {
 		t.Error(fmt.Sprint(got))
 	}
 }

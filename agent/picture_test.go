@@ -25,7 +25,7 @@ func TestPictureOfATool(t *testing.T) {
 	b := setup(t,
 		modeltest.Turn{Calls: []model.Call{{ID: "1", Name: "file_read", Args: json.RawMessage(`{"path":"scan.png"}`)}}},
 		modeltest.Turn{Fail: model.KindAuth},
-		modeltest.Turn{Sees: []model.Image{png}, Text: "It is a receipt."})
+		modeltest.Turn{WantImages: []model.Image{png}, Text: "It is a receipt."})
 	work := b.plan.Agents["clerk"].Workdir
 	if err := os.MkdirAll(work, 0o755); err != nil {
 		t.Fatal(err)

@@ -66,8 +66,8 @@ type Job struct {
 	Model       *Model // nil: the agent's
 	Bounds      loop.Bounds
 	Budget      Budget // of a day
-	When        []Gate
-	Expect      []Expect
+	When        []Condition
+	Expect      []Expectation
 	Notify      Notify
 	Watched     Watched
 	MinTier     string // the weakest confinement of its programs; "" is the agent's
@@ -95,9 +95,9 @@ func (j Job) asBatch(d ledger.Detail) ledger.Detail {
 	return d
 }
 
-// Gate is a condition that the host checks before a run costs anything; exactly one of
+// Condition is a condition that the host checks before a run costs anything; exactly one of
 // SQL, Command, HTTP and File is set.
-type Gate struct {
+type Condition struct {
 	SQL     string        // one value on the agent's database that must be true; :last_success, :last_run and :now are bound
 	Command []string      // a program and its arguments, without a shell: exit 0 is true
 	HTTP    string        // a URL: a GET that ends with 2xx is true
@@ -107,8 +107,8 @@ type Gate struct {
 	Where   string        // file:line of the configuration
 }
 
-// Expect is a condition that the host checks after a run; exactly one of File and SQL is set.
-type Expect struct {
+// Expectation is a condition that the host checks after a run; exactly one of File and SQL is set.
+type Expectation struct {
 	File  string // absolute path: exists and changed since the run started
 	SQL   string // one value on the agent's database that must be true
 	Where string // file:line of the configuration
@@ -138,8 +138,8 @@ type Plan struct {
 	watchedFolders []string // folders in which strangers leave files
 }
 
-// Limits are those of the wakes that an agent plans; false when it plans none.
-func (r *Runner) Limits(agent string) (schedule.Limits, bool) {
+// WakeLimits are those of the wakes that an agent plans; false when it plans none.
+func (r *Runner) WakeLimits(agent string) (schedule.Limits, bool) {
 	a, ok := r.plan.Load().Agents[agent]
 	if !ok || a.SelfScheduling == nil {
 		return schedule.Limits{}, false

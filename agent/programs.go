@@ -12,14 +12,14 @@ import (
 // programHosts start the programs of all runs: one sandbox for the agents that are confined, one for
 // each reason not to be, and lanes for all.
 type programHosts struct {
-	lanes *shell.Lanes
+	lanes *shell.Limiter
 
 	mu        sync.Mutex
 	sandboxes map[string]*sandbox.Sandbox // by the reason that is given for none, "" for confined
 }
 
 func newPrograms() (*programHosts, error) {
-	lanes, err := shell.NewLanes(max(2, runtime.NumCPU()))
+	lanes, err := shell.NewLimiter(max(2, runtime.NumCPU()))
 	return &programHosts{lanes: lanes, sandboxes: map[string]*sandbox.Sandbox{}}, err
 }
 
@@ -33,7 +33,7 @@ func (p *programHosts) sandboxFor(unconfined string) (*sandbox.Sandbox, error) {
 	}
 
 	// A failure is not kept: the next run tries again.
-	b, err := sandbox.New(sandbox.Options{Off: unconfined})
+	b, err := sandbox.New(sandbox.Options{OffReason: unconfined})
 	if err == nil {
 		p.sandboxes[unconfined] = b
 	}
@@ -41,10 +41,10 @@ func (p *programHosts) sandboxFor(unconfined string) (*sandbox.Sandbox, error) {
 }
 
 // host is what starts the programs of a task.
-func (p *programHosts) host(t task, roots *tool.Roots) (*shell.Host, error) {
+func (p *programHosts) host(t task, roots *tool.Roots) (*shell.Launcher, error) {
 	box, err := p.sandboxFor(t.agent.Unconfined)
 	if err != nil {
 		return nil, err
 	}
-	return &shell.Host{Sandbox: box, Lanes: p.lanes, Roots: roots, Min: sandbox.Tier(t.minTier())}, nil
+	return &shell.Launcher{Sandbox: box, Limiter: p.lanes, Roots: roots, MinTier: sandbox.Tier(t.minTier())}, nil
 }

@@ -54,7 +54,7 @@ func projectFolder(dir string) string {
 		return ""
 	}
 
-	place, err := roots.At(".", false)
+	place, err := roots.Resolve(".", false)
 	if err != nil {
 		return ""
 	}
@@ -160,7 +160,7 @@ func listTree(root fs.FS, ignore []string) string {
 
 		for _, e := range entries {
 			name := path.Join(at.dir, e.Name())
-			if strings.HasPrefix(e.Name(), ".") || tool.Secret(name) || slices.ContainsFunc(ignore, func(glob string) bool { ok, err := path.Match(glob, e.Name()); return err == nil && ok }) {
+			if strings.HasPrefix(e.Name(), ".") || tool.IsSecretPath(name) || slices.ContainsFunc(ignore, func(glob string) bool { ok, err := path.Match(glob, e.Name()); return err == nil && ok }) {
 				continue
 			}
 

@@ -23,7 +23,7 @@ func (r *Runner) wakePrompt(ctx context.Context, run ledger.Run, t task) (string
 // lastEnded is the latest run of an agent that had ended when another began; zero when there
 // is none. A run that was skipped did nothing.
 func (r *Runner) lastEnded(ctx context.Context, run ledger.Run) (ledger.Run, error) {
-	f := ledger.Filter{Agent: run.Agent, State: domain.StateFinished, Limit: 20}
+	f := ledger.RunFilter{Agent: run.Agent, State: domain.StateFinished, Limit: 20}
 	for {
 		runs, err := r.ledger.Runs(ctx, f)
 		if err != nil || len(runs) == 0 {
@@ -47,7 +47,7 @@ func (r *Runner) lastEnded(ctx context.Context, run ledger.Run) (ledger.Run, err
 
 // wakeText words the prompt. The instructions come last and as they are: nothing that
 // follows can be taken for a part of them.
-func wakeText(run ledger.Run, w ledger.Wake, last ledger.Run, zone *time.Location) string {
+func wakeText(run ledger.Run, w ledger.WakeDetail, last ledger.Run, zone *time.Location) string {
 	if zone == nil {
 		zone = time.UTC
 	}
@@ -73,7 +73,7 @@ func wakeText(run ledger.Run, w ledger.Wake, last ledger.Run, zone *time.Locatio
 	return s.String()
 }
 
-func wakeSetBy(w ledger.Wake) string {
+func wakeSetBy(w ledger.WakeDetail) string {
 	switch w.ScheduledBy {
 	case ledger.ByAgent:
 		return "you"
@@ -84,7 +84,7 @@ func wakeSetBy(w ledger.Wake) string {
 }
 
 // wakeOrigin says which run and job a wake goes back to.
-func wakeOrigin(w ledger.Wake) string {
+func wakeOrigin(w ledger.WakeDetail) string {
 	text := ""
 	if w.AskedBy != 0 {
 		text = fmt.Sprintf(" in run %d", w.AskedBy)

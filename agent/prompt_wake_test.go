@@ -22,10 +22,10 @@ func TestWakeText(t *testing.T) {
 	}
 
 	planned := time.Date(2026, 11, 21, 7, 0, 0, 0, time.UTC)
-	full := ledger.Wake{Instructions: "Look at {{ .File }} again.\n\nYour owner says: ${HOME}\n", ContextViews: []string{"open", "a\nb"}, ScheduledBy: ledger.ByAgent,
+	full := ledger.WakeDetail{Instructions: "Look at {{ .File }} again.\n\nYour owner says: ${HOME}\n", ContextViews: []string{"open", "a\nb"}, ScheduledBy: ledger.ByAgent,
 		Planned: planned, Asked: planned.Add(-20 * time.Hour), AskedBy: 41, Job: "morning-report", Depth: 2}
 	for name, c := range map[string]struct {
-		wake    ledger.Wake
+		wake    ledger.WakeDetail
 		started time.Time
 		last    ledger.Run
 		zone    *time.Location
@@ -43,7 +43,7 @@ Look at {{ .File }} again.
 
 Your owner says: ${HOME}
 `},
-		"of the owner, the first": {ledger.Wake{Instructions: "Say hello.", ScheduledBy: ledger.ByUser, Planned: planned, Asked: planned.Add(-time.Hour)}, planned.Add(2 * time.Second), ledger.Run{}, nil,
+		"of the owner, the first": {ledger.WakeDetail{Instructions: "Say hello.", ScheduledBy: ledger.ByUser, Planned: planned, Asked: planned.Add(-time.Hour)}, planned.Add(2 * time.Second), ledger.Run{}, nil,
 			`You were woken by an alarm that your owner set on Sat 2026-11-21 06:00:00 UTC.
 This run begins fresh: you remember no earlier run and no conversation. What you know is in your database and your files.
 Planned for: Sat 2026-11-21 07:00:00 UTC
@@ -52,7 +52,7 @@ No other run of yours has ended so far.
 The instructions for this run, word for word:
 
 Say hello.`},
-		"after another": {ledger.Wake{Instructions: "x", ScheduledBy: ledger.BySystem, Planned: planned, Asked: planned}, planned,
+		"after another": {ledger.WakeDetail{Instructions: "x", ScheduledBy: ledger.BySystem, Planned: planned, Asked: planned}, planned,
 			ledger.Run{ID: 9, Trigger: domain.TriggerSelf, Outcome: domain.OutcomeSuccess, FinishedAt: planned}, nil,
 			`You were woken by an alarm that the host set on Sat 2026-11-21 07:00:00 UTC.
 This run begins fresh: you remember no earlier run and no conversation. What you know is in your database and your files.
@@ -85,7 +85,7 @@ func TestWakeBounds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a := Agent{Name: "ann", Bounds: draw.Draw(t, "agent")}
 		p := Plan{Agents: map[string]Agent{"ann": a, "bob": {Name: "bob"}}, Jobs: map[string]Job{"j": {Name: "j", Agent: "ann", Bounds: draw.Draw(t, "job")}}}
-		of := func(run ledger.Run, w *ledger.Wake) loop.Bounds {
+		of := func(run ledger.Run, w *ledger.WakeDetail) loop.Bounds {
 			detail, err := json.Marshal(ledger.Detail{Wake: w})
 			if err != nil {
 				t.Fatal(err)
@@ -100,20 +100,20 @@ func TestWakeBounds(t *testing.T) {
 		}
 
 		own, job := of(ledger.Run{Agent: "ann"}, nil), of(ledger.Run{Agent: "ann", Job: "j"}, nil)
-		wake := of(ledger.Run{Agent: "ann"}, &ledger.Wake{Job: "j", Depth: rapid.IntRange(0, 9).Draw(t, "depth")})
+		wake := of(ledger.Run{Agent: "ann"}, &ledger.WakeDetail{Job: "j", Depth: rapid.IntRange(0, 9).Draw(t, "depth")})
 		for i, limit := range limits(wake) {
 			if strictest := min(limits(own)[i], limits(job)[i]); limit != strictest {
 				t.Fatalf("bound %d: wake %+v, agent %+v, job %+v", i, wake, own, job)
 			}
 		}
 
-		for _, w := range []ledger.Wake{{}, {Job: "gone"}} {
+		for _, w := range []ledger.WakeDetail{{}, {Job: "gone"}} {
 			if got := of(ledger.Run{Agent: "ann"}, &w); got != own {
 				t.Fatalf("%+v, without a job %+v", got, own)
 			}
 		}
 
-		if got := of(ledger.Run{Agent: "bob"}, &ledger.Wake{Job: "j"}); got != (loop.Bounds{}) {
+		if got := of(ledger.Run{Agent: "bob"}, &ledger.WakeDetail{Job: "j"}); got != (loop.Bounds{}) {
 			t.Fatalf("the job of another agent bounds: %+v", got)
 		}
 	})

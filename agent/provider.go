@@ -48,7 +48,7 @@ func (r *relay) fallback() *loop.Fallback {
 
 	f := &loop.Fallback{Switch: func(i int) { r.now = i + 1 }}
 	for _, m := range r.models[1:] {
-		f.Next = append(f.Next, loop.Speaker{Name: m.Name, MaxOutput: m.MaxOutput, Window: m.Window, Temperature: m.Temperature})
+		f.Next = append(f.Next, loop.ModelInfo{Name: m.Name, MaxOutput: m.MaxOutput, Window: m.Window, Temperature: m.Temperature})
 	}
 	return f
 }
@@ -57,7 +57,7 @@ func (r *relay) fallback() *loop.Fallback {
 func (r *Runner) setProvider(o *loop.Options, t task, data map[string]any, past history) error {
 	switch {
 	case t.detail.Tool != "":
-		o.Provider, o.Policy, o.Past = manualCall{t.detail}, loop.Playbook(), past.calls
+		o.Provider, o.Policy, o.PriorCalls = manualCall{t.detail}, loop.Playbook(), past.calls
 	case t.job.Playbook != nil:
 		p, err := playbook.New(playbook.Options{Calls: t.job.Playbook, Data: data, Recorded: func(key string) bool {
 			_, ok := past.calls[key]
@@ -66,7 +66,7 @@ func (r *Runner) setProvider(o *loop.Options, t task, data map[string]any, past 
 		if err != nil {
 			return err
 		}
-		o.Provider, o.Policy, o.Past = p, loop.Playbook(), past.calls
+		o.Provider, o.Policy, o.PriorCalls = p, loop.Playbook(), past.calls
 	case t.model == nil:
 		return fmt.Errorf("agent %s has no model; add one under models: in the configuration", t.agent.Name)
 	default:
@@ -82,12 +82,12 @@ func (r *Runner) setProvider(o *loop.Options, t task, data map[string]any, past 
 		o.Model, o.MaxOutput, o.Window, o.Temperature = t.model.Name, t.model.MaxOutput, t.model.Window, t.model.Temperature
 		o.System = systemPrompt(t)
 		o.Messages = append([]model.Message{{Role: model.RoleUser, Text: prompt}}, past.messages...)
-		o.Past, o.Pending, o.CutOff = past.calls, past.pending, past.cutOff
-		o.Spent = !past.cutOff && o.Bounds.Spent(past.used.steps, past.used.tokens)
+		o.PriorCalls, o.PendingCalls, o.Interrupted = past.calls, past.pending, past.cutOff
+		o.Exhausted = !past.cutOff && o.Bounds.Exhausted(past.used.steps, past.used.tokens)
 		o.Bounds = o.Bounds.After(past.used.steps, past.used.calls, past.used.tokens)
 		if t.agent.Phased {
-			o.Policy, o.Took, o.Taken = loop.Phased(), past.durations, past.used.steps
-			o.Spent = o.Spent || !past.cutOff && past.used.steps >= o.Policy.Phases.MaxSteps
+			o.Policy, o.PriorDurations, o.PriorSteps = loop.Phased(), past.durations, past.used.steps
+			o.Exhausted = o.Exhausted || !past.cutOff && past.used.steps >= o.Policy.Phases.MaxSteps
 		}
 	}
 	return nil

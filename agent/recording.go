@@ -42,7 +42,7 @@ func (r *Runner) startRecording(o *loop.Options, a ledger.Attempt, t task, s sna
 	raw, err := json.Marshal(s)
 	if err == nil {
 		var line []byte
-		line, err = replay.AttemptLine(replay.Attempt{Number: a.Number, State: domain.AttemptRunning, Scene: cleanRaw(raw, rec.redact)})
+		line, err = replay.AttemptLine(replay.Attempt{Number: a.Number, State: domain.AttemptRunning, Snapshot: cleanRaw(raw, rec.redact)})
 		rec.lines.Write(line)
 	}
 

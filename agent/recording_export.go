@@ -12,9 +12,9 @@ import (
 	"rouse/internal/domain"
 )
 
-// Recording is everything that is kept of a finished run, put together so that it can be
+// ExportRecording is everything that is kept of a finished run, put together so that it can be
 // played again. Exchanges are there if its job was recorded.
-func (r *Runner) Recording(ctx context.Context, id int64) (replay.Recording, error) {
+func (r *Runner) ExportRecording(ctx context.Context, id int64) (replay.Recording, error) {
 	run, err := r.ledger.Run(ctx, id)
 	if err != nil {
 		return replay.Recording{}, err
@@ -68,7 +68,7 @@ func (r *Runner) exportSteps(ctx context.Context, id int64, out *replay.Recordin
 	}
 
 	for _, c := range calls {
-		out.Calls = append(out.Calls, replay.Call{Attempt: c.Attempt, Step: c.Step, Index: c.Index, Key: c.Key, Tool: c.Tool, Args: c.Args, State: c.State, Envelope: nilIfEmpty(c.Envelope), TookMS: loop.Between(c.StartedAt, c.FinishedAt).Milliseconds()})
+		out.Calls = append(out.Calls, replay.Call{Attempt: c.Attempt, Step: c.Step, Index: c.Index, Key: c.Key, Tool: c.Tool, Args: c.Args, State: c.State, Envelope: nilIfEmpty(c.Envelope), TookMS: loop.RecordedDuration(c.StartedAt, c.FinishedAt).Milliseconds()})
 	}
 
 	return nil
@@ -101,7 +101,7 @@ func (r *Runner) exportAttempts(ctx context.Context, run ledger.Run, out *replay
 		}
 
 		for _, k := range kept.Attempts {
-			scene = k.Scene
+			scene = k.Snapshot
 		}
 
 		if scene == nil {
@@ -110,10 +110,10 @@ func (r *Runner) exportAttempts(ctx context.Context, run ledger.Run, out *replay
 			}
 		}
 
-		at := replay.Attempt{Number: a.Number, State: a.State, Error: a.Error, Scene: scene}
+		at := replay.Attempt{Number: a.Number, State: a.State, Error: a.Error, Snapshot: scene}
 		for _, i := range items {
 			if i.Attempt == a.Number && i.Kind != ledger.KindInfo {
-				at.Heard = append(at.Heard, replay.Heard{Kind: heardKind(i), State: i.State, Answer: i.Answer})
+				at.Questions = append(at.Questions, replay.Question{Kind: heardKind(i), State: i.State, Answer: i.Answer})
 			}
 		}
 
@@ -129,9 +129,9 @@ func heardKind(i ledger.Item) string {
 	case i.Kind != ledger.KindApproval:
 		return ""
 	case i.Action.Tool == "":
-		return replay.HeardDefinition
+		return replay.QuestionDefinition
 	}
-	return replay.HeardApproval
+	return replay.QuestionApproval
 }
 
 // snapshotAsOf is what a run found that was not recorded, as far as it can still be told.
@@ -169,7 +169,7 @@ func (r *Runner) timesAsOf(ctx context.Context, run ledger.Run) (lastSuccess, la
 	if run.Job == "" {
 		return lastSuccess, lastRun, nil
 	}
-	for f := (ledger.Filter{Job: run.Job, State: domain.StateFinished, Before: run.ID}); ; {
+	for f := (ledger.RunFilter{Job: run.Job, State: domain.StateFinished, Before: run.ID}); ; {
 		earlier, err := r.ledger.Runs(ctx, f)
 		if err != nil || len(earlier) == 0 {
 			return lastSuccess, lastRun, err

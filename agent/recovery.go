@@ -39,15 +39,15 @@ func (h *history) decideUncertain(c ledger.Call, items []ledger.Item) {
 	case ledger.RecoveryDone:
 		text, err := tool.Success(nil, "an earlier attempt was cut off during this call; its owner says that it took effect, and what it gave is not known").MarshalJSON()
 		if err == nil { // it always is: nothing in it can fail
-			h.calls[c.Key] = loop.Past{Tool: c.Tool, Envelope: text}
+			h.calls[c.Key] = loop.PriorCall{Tool: c.Tool, Envelope: text}
 		}
 	case ledger.RecoveryAgain:
-		h.calls[c.Key] = loop.Past{Tool: c.Tool, Again: true}
+		h.calls[c.Key] = loop.PriorCall{Tool: c.Tool, Repeat: true}
 	case ledger.RecoverySkip:
 		delete(h.calls, c.Key)
 		h.skipped[c.Key] = true
 	default:
-		h.calls[c.Key] = loop.Past{Tool: c.Tool, Uncertain: true}
+		h.calls[c.Key] = loop.PriorCall{Tool: c.Tool, Uncertain: true}
 	}
 }
 
@@ -74,7 +74,7 @@ func (r *Runner) recover(ctx context.Context, a ledger.Attempt, t task, past his
 	if t.needsModel() {
 		q.Message = fmt.Sprintf("The process ended or had to end during a call of %s, which began at %s: %s\nWhether it took effect is not known. The model was told so, and that it was not made again.",
 			c.Tool, c.StartedAt.UTC().Format(time.RFC3339), r.shown(*c))
-		return res, false, r.ledger.Inform(ctx, a, q)
+		return res, false, r.ledger.AddInfo(ctx, a, q)
 	}
 
 	q.Kind, q.Options = ledger.KindRecovery, []string{ledger.RecoveryDone, ledger.RecoveryAgain, ledger.RecoverySkip, ledger.RecoveryStop}

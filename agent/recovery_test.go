@@ -209,7 +209,7 @@ func TestRecoveryAfterAFailure(t *testing.T) {
 		}
 
 		if round == 0 {
-			if err := b.ledger.Expire(t.Context(), b.open().ID, ledger.Result{Outcome: domain.OutcomeTimeout, Error: "nobody answered"}); err != nil {
+			if err := b.ledger.ExpireItem(t.Context(), b.open().ID, ledger.Result{Outcome: domain.OutcomeTimeout, Error: "nobody answered"}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -35,7 +35,7 @@ func cleanResult(res ledger.Result, redact *redact.Redactor) ledger.Result {
 func redactingTools(tools []tool.Tool, redact *redact.Redactor) []tool.Tool {
 	out := make([]tool.Tool, len(tools))
 	for i, t := range tools {
-		out[i] = t.Then(func(e tool.Envelope) tool.Envelope {
+		out[i] = t.MapResult(func(e tool.Envelope) tool.Envelope {
 			e.Message, e.Result, e.Warnings = redact.Replace(e.Message), redact.JSON(e.Result), slices.Clone(e.Warnings)
 			for i, w := range e.Warnings {
 				e.Warnings[i] = redact.Replace(w)

@@ -79,7 +79,7 @@ func TestReduce(t *testing.T) {
 				var within []string
 				steps, err := b.ledger.Steps(t.Context(), id)
 				for _, s := range steps {
-					within = append(within, s.Within)
+					within = append(within, s.ParentCall)
 				}
 				if err != nil || !slices.Equal(within, []string{"", c.Key, c.Key, ""}) || len(calls) != 2 || calls[1].Step != 2 {
 					t.Errorf("the steps stand within %q, the calls are %+v (%v)", within, calls, err)
@@ -128,7 +128,7 @@ func TestReduceEnds(t *testing.T) {
 		"it would write":             {`{"task":"t"}`, []modeltest.Turn{{Calls: []model.Call{insertCall("1", "one")}}, {Text: "I cannot."}}, loop.Bounds{}, "", "I cannot.", tool.KindToolNotFound, 2, 0},
 		"it says nothing":            {`{"task":"t"}`, []modeltest.Turn{{}, {}, {}}, loop.Bounds{}, tool.KindExecutionError, "only empty answers", "", 1, 0},
 		"the server refuses":         {`{"task":"t"}`, []modeltest.Turn{{Status: 401, Raw: "no"}}, loop.Bounds{}, tool.KindExecutionError, "there is no digest", "", 1, 0},
-		"it takes too long":          {`{"task":"t"}`, []modeltest.Turn{{Text: "Well", Endless: time.Second}}, loop.Bounds{Output: 1 << 30}, tool.KindTimeout, "4m0s", "", 1, 4 * time.Minute},
+		"it takes too long":          {`{"task":"t"}`, []modeltest.Turn{{Text: "Well", RepeatEvery: time.Second}}, loop.Bounds{Output: 1 << 30}, tool.KindTimeout, "4m0s", "", 1, 4 * time.Minute},
 		"the calls of the run":       {`{"task":"t"}`, []modeltest.Turn{reading, {Calls: append(slices.Clone(reading.Calls), model.Call{ID: "2", Name: "db_schema"})}}, loop.Bounds{Calls: 3}, tool.KindExecutionError, "used up", "", 3, 0},
 		"no call is left":            {`{"task":"t"}`, nil, loop.Bounds{Calls: 1}, tool.KindRejected, "the calls of this run are used up", "", 1, 0},
 		"the tokens of the run":      {`{"task":"t"}`, []modeltest.Turn{dear}, loop.Bounds{Tokens: 7000}, tool.KindExecutionError, "left of the run's tokens", "", 2, 0},

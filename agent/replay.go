@@ -17,8 +17,8 @@ import (
 	"rouse/internal/domain"
 )
 
-// Replayed is what became of a run that was played again.
-type Replayed struct {
+// ReplayResult is what became of a run that was played again.
+type ReplayResult struct {
 	Differences []replay.Difference // none: it does today what it did
 	// Unknown says where the recording ends although the run would go on; "" when the replay
 	// came to an end.
@@ -27,7 +27,7 @@ type Replayed struct {
 }
 
 // Same says whether the run does today what it did.
-func (p Replayed) Same() bool { return len(p.Differences) == 0 && p.Unknown == "" }
+func (p ReplayResult) Same() bool { return len(p.Differences) == 0 && p.Unknown == "" }
 
 // Ending is how a run ended, and what it took.
 type Ending struct {
@@ -46,49 +46,49 @@ type Ending struct {
 // answers for a model and the recorded results for tools, of which none is called. What is
 // recorded of the replay goes into the runner's own ledger and folders, so they are to be
 // ones that are thrown away. An error means that the run cannot be played at all.
-func (r *Runner) Replay(ctx context.Context, rec replay.Recording) (Replayed, error) {
+func (r *Runner) Replay(ctx context.Context, rec replay.Recording) (ReplayResult, error) {
 	run, t, err := r.recordedTask(rec)
 	if err != nil {
-		return Replayed{}, err
+		return ReplayResult{}, err
 	}
 
 	accepted, err := r.ledger.Enqueue(ctx, ledger.Request{Job: run.Job, Agent: run.Agent, Trigger: run.Trigger, Detail: t.detail, ScheduledAt: run.ScheduledAt})
 	if err != nil {
-		return Replayed{}, err
+		return ReplayResult{}, err
 	}
 
 	p := &replayer{recording: rec, redact: redactor(t.secrets), reported: map[string]bool{}}
-	out := Replayed{Recorded: endingOf(rec)}
+	out := ReplayResult{Recorded: endingOf(rec)}
 	var last ledger.Result
 	for i, at := range rec.Attempts {
 		again, a, err := r.ledger.StartAttempt(ctx, accepted[0].Run)
 		if err != nil {
-			return Replayed{}, fmt.Errorf("attempt %d cannot be played: %w", at.Number, err)
+			return ReplayResult{}, fmt.Errorf("attempt %d cannot be played: %w", at.Number, err)
 		}
 
 		p.startAttempt(at)
 		if last, err = r.play(ctx, again, a, t, run, p); err != nil {
-			return Replayed{}, err
+			return ReplayResult{}, err
 		}
 
 		if i == len(rec.Attempts)-1 || !p.endedAsRecorded(last) {
 			last = p.adoptEnding(last, out.Recorded)
 			if err := r.ledger.Finish(ctx, a, last); err != nil {
-				return Replayed{}, err
+				return ReplayResult{}, err
 			}
 			break
 		}
 		if err := r.continueAsRecorded(ctx, a, at, last); err != nil {
-			return Replayed{}, err
+			return ReplayResult{}, err
 		}
 	}
 	if err := p.compare(ctx, r.ledger, accepted[0].Run); err != nil {
-		return Replayed{}, err
+		return ReplayResult{}, err
 	}
 
 	again, err := r.ledger.Run(ctx, accepted[0].Run)
 	if err != nil {
-		return Replayed{}, err
+		return ReplayResult{}, err
 	}
 
 	out.Now = Ending{Outcome: last.Outcome, Exit: last.Exit, Verified: last.Verified, Summary: p.redact.Replace(last.Summary), Error: p.redact.Replace(last.Error),
@@ -146,14 +146,14 @@ func endingOf(rec replay.Recording) Ending {
 
 // play plays one attempt. of is the run as it was, again the one that is played.
 func (r *Runner) play(ctx context.Context, again ledger.Run, a ledger.Attempt, t task, of ledger.Run, p *replayer) (ledger.Result, error) {
-	if p.attempt.Asked(replay.HeardDefinition) {
+	if p.attempt.Asked(replay.QuestionDefinition) {
 		return ledger.Result{Wait: &ledger.Question{Kind: ledger.KindApproval, Title: "the recorded run was held", Message: "for the definition of its job",
 			Options: []string{ledger.ApprovalOnce, ledger.ApprovalDeny}, Action: ledger.Action{Hash: "definition"}}}, nil
 	}
 
 	var s snapshot
-	if len(p.attempt.Scene) > 0 {
-		if err := json.Unmarshal(p.attempt.Scene, &s); err != nil {
+	if len(p.attempt.Snapshot) > 0 {
+		if err := json.Unmarshal(p.attempt.Snapshot, &s); err != nil {
 			return ledger.Result{}, fmt.Errorf("what attempt %d found when it began cannot be read: %w", p.attempt.Number, err)
 		}
 	}
@@ -174,9 +174,9 @@ func (r *Runner) play(ctx context.Context, again ledger.Run, a ledger.Attempt, t
 	}
 
 	// Nothing is waited for, and no clock ends it: how long things took is not what is compared.
-	o.Policy.Hasty, o.Bounds.Wall, o.Bounds.Idle = true, -1, -1
-	p.Recorder, o.Recorder, o.Took = o.Recorder, p, p.durations()
-	o.Gate = p
+	o.Policy.NoRetryDelay, o.Bounds.Wall, o.Bounds.Idle = true, -1, -1
+	p.Recorder, o.Recorder, o.PriorDurations = o.Recorder, p, p.durations()
+	o.Authorizer = p
 	if t.needsModel() {
 		o.Provider = p
 	}
@@ -209,7 +209,7 @@ func (r *Runner) continueAsRecorded(ctx context.Context, a ledger.Attempt, at re
 	}
 
 	if res.Wait != nil {
-		if err := r.answerAsRecorded(ctx, a, at.Heard); err != nil {
+		if err := r.answerAsRecorded(ctx, a, at.Questions); err != nil {
 			return err
 		}
 	}
@@ -224,7 +224,7 @@ func (r *Runner) continueAsRecorded(ctx context.Context, a ledger.Attempt, at re
 }
 
 // answerAsRecorded answers what a played attempt asks as its owner did.
-func (r *Runner) answerAsRecorded(ctx context.Context, a ledger.Attempt, heard []replay.Heard) error {
+func (r *Runner) answerAsRecorded(ctx context.Context, a ledger.Attempt, heard []replay.Question) error {
 	items, err := r.ledger.ItemsOf(ctx, a.Run)
 	if err != nil {
 		return err
@@ -238,7 +238,7 @@ func (r *Runner) answerAsRecorded(ctx context.Context, a ledger.Attempt, heard [
 		if heard[0].State == ledger.ItemAnswered {
 			_, err = r.ledger.Answer(ctx, i.ID, heard[0].Answer)
 		} else {
-			err = r.ledger.Expire(ctx, i.ID, ledger.Result{Outcome: domain.OutcomeTimeout})
+			err = r.ledger.ExpireItem(ctx, i.ID, ledger.Result{Outcome: domain.OutcomeTimeout})
 		}
 		if err != nil {
 			return fmt.Errorf("the answer to %q cannot be given again: %w", i.Message, err)

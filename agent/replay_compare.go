@@ -35,7 +35,7 @@ func (p *replayer) compare(ctx context.Context, l *ledger.Ledger, run int64) err
 			continue // its answer was never recorded
 		}
 
-		if a, b := replay.Apart(s.Text, now); s.Text != now || !taken {
+		if a, b := replay.ExcerptDifference(s.Text, now); s.Text != now || !taken {
 			p.differences = append(p.differences, replay.Difference{Attempt: s.Attempt, Step: s.Number, What: what("the answer", taken), Recorded: a, Now: b})
 		}
 	}
@@ -87,7 +87,7 @@ func (p *replayer) wasInterrupted(attempt int) bool {
 
 func (p *replayer) compareCall(c replay.Call, now ledger.Call, made bool) {
 	add := func(what, a, b string) {
-		a, b = replay.Apart(a, b)
+		a, b = replay.ExcerptDifference(a, b)
 		p.differences = append(p.differences, replay.Difference{Attempt: c.Attempt, Step: c.Step, What: fmt.Sprintf("call %d, %s%s", c.Index+1, c.Tool, what), Recorded: a, Now: b})
 	}
 	switch {
@@ -106,7 +106,7 @@ func (p *replayer) compareCall(c replay.Call, now ledger.Call, made bool) {
 func (p *replayer) compareEnds(recorded, now Ending) {
 	add := func(what, a, b string) {
 		if a != b {
-			a, b = replay.Apart(a, b)
+			a, b = replay.ExcerptDifference(a, b)
 			p.differences = append(p.differences, replay.Difference{What: what, Recorded: a, Now: b})
 		}
 	}

@@ -48,10 +48,10 @@ func (b *bench) end(id int64, res ledger.Result) {
 }
 
 // play plays a run again, by way of a file, in a home of its own.
-func (b *bench) play(id int64) (replay.Recording, agent.Replayed) {
+func (b *bench) play(id int64) (replay.Recording, agent.ReplayResult) {
 	b.t.Helper()
 	b.runner.Set(b.plan)
-	rec, err := b.runner.Recording(b.t.Context(), id)
+	rec, err := b.runner.ExportRecording(b.t.Context(), id)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -298,7 +298,7 @@ func TestReplayOfAWake(t *testing.T) {
 	b := recorded(t, agent.Job{Prompt: "Write."}, complete("1"))
 	before := b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})
 	b.end(before, b.run(before))
-	id := b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.Detail{Wake: &ledger.Wake{Job: "j", Instructions: "Look again.", ScheduledBy: ledger.ByAgent, Planned: time.Now(), Asked: time.Now()}}})
+	id := b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.Detail{Wake: &ledger.WakeDetail{Job: "j", Instructions: "Look again.", ScheduledBy: ledger.ByAgent, Planned: time.Now(), Asked: time.Now()}}})
 	b.end(id, b.run(id))
 	after := b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})
 	b.end(after, b.run(after))
@@ -340,7 +340,7 @@ func TestRecordingsAreKeptAsLongAsTheirRuns(t *testing.T) {
 	b := recorded(t, agent.Job{Prompt: "Write."}, complete("1"))
 	b.plan.Jobs["quiet"] = agent.Job{Name: "quiet", Agent: "clerk", Prompt: "Write."}
 	quiet, id := b.enqueue(ledger.Request{Job: "quiet", Agent: "clerk"}), b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})
-	if _, err := b.runner.Recording(t.Context(), id); err == nil || !strings.Contains(err.Error(), "has not finished (queued)") {
+	if _, err := b.runner.ExportRecording(t.Context(), id); err == nil || !strings.Contains(err.Error(), "has not finished (queued)") {
 		t.Errorf("an unfinished run: %v", err)
 	}
 

@@ -206,7 +206,7 @@ func (p *replayer) answerFromRecord(t tool.Tool) tool.Tool {
 	if t.Spec().Scope == tool.ScopeRun {
 		return t
 	}
-	return t.Answered(func(_ context.Context, in tool.Invocation, _ json.RawMessage) (tool.Envelope, error) {
+	return t.WithHandler(func(_ context.Context, in tool.Invocation, _ json.RawMessage) (tool.Envelope, error) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 
@@ -271,18 +271,18 @@ func (p *replayer) adoptVerdict(res *ledger.Result) {
 	res.Verified = res.Verified || p.recording.Run.Verified
 }
 
-// Judge implements loop.Gate. What was refused has a recorded answer as every call has; where the
+// Authorize implements loop.Gate. What was refused has a recorded answer as every call has; where the
 // recorded attempt waited for an approval of a call, there is none of it, and it waits again.
-func (p *replayer) Judge(_ context.Context, in tool.Invocation, t tool.Tool, _ json.RawMessage) (tool.Verdict, error) {
+func (p *replayer) Authorize(_ context.Context, in tool.Invocation, t tool.Tool, _ json.RawMessage) (tool.Verdict, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if _, made := p.calls[in.Key]; made || !p.attempt.Asked(replay.HeardApproval) {
+	if _, made := p.calls[in.Key]; made || !p.attempt.Asked(replay.QuestionApproval) {
 		return tool.Verdict{}, nil
 	}
-	return tool.Verdict{Ask: &tool.Approval{Tool: t.Name(), Why: "the recorded run waited for an approval here", Hash: tool.ActionHash(in.Agent, t.Name(), in.Key)}}, nil
+	return tool.Verdict{Ask: &tool.ApprovalRequest{Tool: t.Name(), Why: "the recorded run waited for an approval here", Hash: tool.ActionHash(in.Agent, t.Name(), in.Key)}}, nil
 }
 
-// Admit implements loop.Gate.
-func (p *replayer) Admit(context.Context) error { return nil }
+// OnCallsStart implements loop.Gate.
+func (p *replayer) OnCallsStart(context.Context) error { return nil }
 
-var _ loop.Gate = (*replayer)(nil)
+var _ loop.Authorizer = (*replayer)(nil)

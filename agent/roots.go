@@ -23,13 +23,13 @@ func (r *Runner) roots(t task, a ledger.Attempt) (*tool.Roots, error) {
 
 	// A run must not change the skills that it is given, wherever they lie.
 	for _, s := range t.agent.Skills.All() {
-		if !within(s.Dir, t.masks.Fixed) {
-			roots.Mask(tool.Masks{Fixed: []string{s.Dir}})
+		if !within(s.Dir, t.masks.ReadOnly) {
+			roots.Mask(tool.Masks{ReadOnly: []string{s.Dir}})
 		}
 	}
 
 	if t.authorizer != nil {
-		roots.OnMemory(t.authorizer.memoryTaint)
+		roots.SetMemoryTaint(t.authorizer.memoryTaint)
 	}
 
 	if t.job.Watched.Folder != "" {
@@ -87,5 +87,5 @@ func watchedFolders(jobs map[string]Job) (out []string) {
 			out = append(out, filepath.Clean(j.Watched.Folder))
 		}
 	}
-	return tool.BothNames(out)
+	return tool.WithResolvedLinks(out)
 }

@@ -50,16 +50,16 @@ func (b *bench) execute(id int64) ledger.Result {
 }
 
 // fire queues the run of what an agent has planned, as the scheduler does when it is due.
-func (b *bench) fire(agent string) (int64, ledger.Slot) {
+func (b *bench) fire(agent string) (int64, ledger.Wake) {
 	b.t.Helper()
-	s, ok, err := b.ledger.Slot(b.t.Context(), agent)
+	s, ok, err := b.ledger.NextWake(b.t.Context(), agent)
 	if err != nil || !ok {
 		b.t.Fatalf("nothing is planned (%v)", err)
 	}
 
 	due := s.At.Add(time.Duration(s.ID) * time.Hour) // not a moment after the last
-	d, err := b.ledger.FireSlots(b.t.Context(), due, 9, s.ID)
-	if err != nil || d[0].Decision != ledger.SlotRun {
+	d, err := b.ledger.FireWakes(b.t.Context(), due, 9, s.ID)
+	if err != nil || d[0].Decision != ledger.WakeRun {
 		b.t.Fatalf("%+v (%v)", d, err)
 	}
 	return d[0].Run, s
@@ -161,8 +161,8 @@ func TestWakeTellsOfTheLastRun(t *testing.T) {
 // wish plans a run as an earlier one would have.
 func (b *bench) wish(agent, instructions, job string) {
 	b.t.Helper()
-	err := b.ledger.PlanSlot(b.t.Context(), agent, func(now time.Time, _ ledger.SlotUsage) *ledger.Slot {
-		return &ledger.Slot{At: now, AskedAt: now, Instructions: instructions, Priority: "normal", OnMiss: "run_once", ScheduledBy: ledger.ByAgent, Job: job, Depth: 1}
+	err := b.ledger.SetWake(b.t.Context(), agent, func(now time.Time, _ ledger.WakeUsage) *ledger.Wake {
+		return &ledger.Wake{At: now, AskedAt: now, Instructions: instructions, Priority: "normal", OnMiss: "run_once", ScheduledBy: ledger.ByAgent, Job: job, Depth: 1}
 	})
 	if err != nil {
 		b.t.Fatal(err)
@@ -215,7 +215,7 @@ func TestToolsNeedSelfScheduling(t *testing.T) {
 				t.Errorf("%q, want %q", names, c.want)
 			}
 
-			limits, ok := b.runner.Limits("clerk")
+			limits, ok := b.runner.WakeLimits("clerk")
 			if ok != (c.mode != "") || limits.Mode != c.mode {
 				t.Errorf("%+v %t", limits, ok)
 			}
@@ -296,7 +296,7 @@ func TestNoticesOfWakes(t *testing.T) {
 		{"", domain.OutcomeInterrupted, "desktop", "clerk (alarm): interrupted|It was.\nrouse show 7"},
 		{"", domain.OutcomeCancelled, "", ""},
 	} {
-		detail, err := json.Marshal(ledger.Detail{Wake: &ledger.Wake{Job: c.job}})
+		detail, err := json.Marshal(ledger.Detail{Wake: &ledger.WakeDetail{Job: c.job}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -36,7 +36,7 @@ func SkillCommands(s *skills.Skill) (grants []shell.Grant, nothing []string) {
 		spec := own.Find(name)
 		switch {
 		case slices.Contains(foreignToolsAllowed, name), spec.Scope != tool.ScopeOutside:
-		case (slices.Contains(shellToolNames, name) || spec.Given == tool.GivenCommands) && strings.HasSuffix(pattern, ")"):
+		case (slices.Contains(shellToolNames, name) || spec.Requires == tool.RequiresCommands) && strings.HasSuffix(pattern, ")"):
 			for one := range strings.SplitSeq(inner, ",") {
 				if g, ok := skillCommand(s, strings.TrimSpace(one)); ok {
 					grants = append(grants, g)

@@ -118,7 +118,7 @@ func TestSkillScript(t *testing.T) {
 				a.Workdir, a.Commands = work, []shell.Grant{{Argv: []string{program, "*"}}}
 			})
 			if inside {
-				b.plan.Masks = tool.Masks{Fixed: []string{root}}
+				b.plan.Masks = tool.Masks{ReadOnly: []string{root}}
 			}
 
 			res, calls := b.prompt("Count the lines of the book.")
@@ -178,7 +178,7 @@ func TestSkillWithinTheWorkdir(t *testing.T) {
 func TestSkillPlaces(t *testing.T) {
 	t.Parallel()
 	dir, apart := folderWith(t, "x", ""), folderWith(t, "x", "")
-	roots, err := tool.NewRoots(dir, []tool.Grant{{Path: filepath.Join(apart, "a"), Unnamed: true}, {Path: apart}})
+	roots, err := tool.NewRoots(dir, []tool.Grant{{Path: filepath.Join(apart, "a"), OmitFromMessages: true}, {Path: apart}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -187,7 +187,7 @@ func TestSkillPlaces(t *testing.T) {
 	}
 
 	for command, want := range map[string]int{"ls": 1, filepath.Join(apart, "a", "scripts", "x.sh"): 2, "cd '" + filepath.Join(apart, "a") + "' && ls": 2} {
-		if read, _ := roots.Places([]string{"sh", "-c", command}); len(read) != want {
+		if read, _ := roots.ProgramPaths([]string{"sh", "-c", command}); len(read) != want {
 			t.Errorf("%s reads %v", command, read)
 		}
 	}
@@ -367,7 +367,7 @@ func TestSkillCommandsAreOfTheDefinition(t *testing.T) {
 		if res.Wait == nil {
 			return "", ""
 		}
-		return res.Wait.Title, res.Wait.Action.Shown
+		return res.Wait.Title, res.Wait.Action.Description
 	}
 	if title, _ := asked("Read"); title != "" {
 		t.Errorf("without a command it asks: %s", title)

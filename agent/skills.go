@@ -51,7 +51,7 @@ func (s *snapshot) readSkills(t task) error {
 		return nil
 	}
 
-	for _, sk := range skillsNamedIn(v.Others, t.job.Prompt) {
+	for _, sk := range skillsNamedIn(v.Loadable, t.job.Prompt) {
 		err := install.Verify(sk)
 		var text string
 		if err == nil {
@@ -111,7 +111,7 @@ func skillTools(t task, granted *tool.Registry, all []tool.Tool) (*tool.Registry
 		return granted, nil
 	}
 
-	o := skill.Options{View: t.agent.Skills.View, Verify: install.Verify, Loaded: t.loaded, Tools: granted, Apart: onDemand(t, granted)}
+	o := skill.Options{View: t.agent.Skills.View, Verify: install.Verify, Loaded: t.loaded, Tools: granted, Unlisted: onDemand(t, granted)}
 	for _, one := range all {
 		if _, ok := granted.Lookup(one.Name()); !ok {
 			o.Denied = append(o.Denied, one.Name())
@@ -128,7 +128,7 @@ func skillTools(t task, granted *tool.Registry, all []tool.Tool) (*tool.Registry
 	for _, name := range granted.Names() {
 		one, _ := granted.Lookup(name)
 		if path := one.Spec().Path; one.Class() == tool.ClassRead && path != "" && t.wrapTool == nil {
-			one = one.Unless(func(_ context.Context, args json.RawMessage) (tool.Envelope, bool) {
+			one = one.WithOverride(func(_ context.Context, args json.RawMessage) (tool.Envelope, bool) {
 				return skillRead(shelf, path, args)
 			})
 		}
@@ -154,12 +154,12 @@ func skillTools(t task, granted *tool.Registry, all []tool.Tool) (*tool.Registry
 	}
 
 	for _, s := range skill.Specs() {
-		if _, ok := registry.Lookup(s.Name); !ok && s.Given == tool.GivenUntold { // nobody could find what is told of nowhere
+		if _, ok := registry.Lookup(s.Name); !ok && s.Requires == tool.RequiresUnlisted { // nobody could find what is told of nowhere
 			return registry, nil
 		}
 	}
 
-	return registry.Apart(o.Apart), nil
+	return registry.WithUnlisted(o.Unlisted), nil
 }
 
 // narrowContext is how many tokens a context must hold for all tools of an agent to be told of: their
@@ -174,7 +174,7 @@ func onDemand(t task, granted *tool.Registry) (out []string) {
 	rare := globs == nil && t.model != nil && t.model.Window > 0 && t.model.Window < narrowContext
 	for _, name := range granted.Names() {
 		one, _ := granted.Lookup(name)
-		apart := rare && one.Spec().Rare || len(globs) > 0 && tool.Permits(globs, nil, name)
+		apart := rare && one.Spec().WideContextOnly || len(globs) > 0 && tool.IsAllowed(globs, nil, name)
 		if apart && !one.Ends() {
 			out = append(out, name)
 		}
@@ -184,13 +184,13 @@ func onDemand(t task, granted *tool.Registry) (out []string) {
 }
 
 // skillRead answers a reading of a whole SKILL.md by the argument that names it.
-func skillRead(shelf *skill.Shelf, argument string, args json.RawMessage) (tool.Envelope, bool) {
+func skillRead(shelf *skill.Loader, argument string, args json.RawMessage) (tool.Envelope, bool) {
 	var a map[string]json.RawMessage
 	var path string
 	if json.Unmarshal(args, &a) != nil || len(a) != 1 || json.Unmarshal(a[argument], &path) != nil {
 		return tool.Envelope{}, false
 	}
-	return shelf.Reading(path)
+	return shelf.LoadFile(path)
 }
 
 // skillGrants let a run read what lies in its skills (AGS-11, AUT-08).
@@ -201,13 +201,13 @@ func skillGrants(t task) []tool.Grant {
 
 	var out []tool.Grant
 	for _, s := range t.agent.Skills.All() {
-		out = append(out, tool.Grant{Path: s.Dir, Unnamed: true})
+		out = append(out, tool.Grant{Path: s.Dir, OmitFromMessages: true})
 	}
 	return out
 }
 
 // loadedSkills are the skills that the model has in its context already.
-func loadedSkills(t task, s snapshot, past history) *skill.Loaded {
+func loadedSkills(t task, s snapshot, past history) *skill.LoadedSet {
 	out := skill.LoadedIn(past.messages)
 	for _, a := range s.Activated {
 		out = append(out, a.Name)
@@ -216,7 +216,7 @@ func loadedSkills(t task, s snapshot, past history) *skill.Loaded {
 	for _, p := range t.agent.Skills.Preloaded {
 		out = append(out, p.Name)
 	}
-	return skill.NewLoaded(out...)
+	return skill.NewLoadedSet(out...)
 }
 
 // unusableSkill is the end of a run whose skills cannot be used.

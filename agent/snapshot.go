@@ -108,7 +108,7 @@ func (r *Runner) times(ctx context.Context, run ledger.Run) (lastSuccess, lastRu
 	}
 
 	// Mostly the run before is the one; after a row of skipped ones the pages grow.
-	f := ledger.Filter{Job: run.Job, State: domain.StateFinished, Before: run.ID, Limit: 1}
+	f := ledger.RunFilter{Job: run.Job, State: domain.StateFinished, Before: run.ID, Limit: 1}
 	for ; ; f.Limit = min(2*f.Limit, 1000) {
 		before, err := r.ledger.Runs(ctx, f)
 		if err != nil || len(before) == 0 {

@@ -37,7 +37,7 @@ type task struct {
 	manifest   string        // where they are listed
 	board      *memory.Board // the todo list, and the plan
 	reducer    *loop.Reducer // of a model
-	loaded     *skill.Loaded // skills that the model has in its context
+	loaded     *skill.LoadedSet // skills that the model has in its context
 	authorizer *authorizer
 	// A replay works elsewhere, and answers for the tools.
 	baseDir  string                    // where relative paths begin, if not in the workdir

@@ -157,25 +157,25 @@ func (r *Runner) checkKnown(names ...string) error {
 // given says whether the run of a task has a tool, before its agent's lists of tools allow or deny
 // it. What the families that are made over others are given with, only they can say.
 func (t task) given(s tool.Spec) bool {
-	named := tool.Named(t.agent.Allow, s.Name)
-	if s.SecondOf != "" {
+	named := tool.IsNamed(t.agent.Allow, s.Name)
+	if s.AliasOf != "" {
 		return named
 	}
 
-	switch s.Given {
-	case tool.GivenAlways:
+	switch s.Requires {
+	case tool.RequiresNothing:
 		return true
-	case tool.GivenModel:
+	case tool.RequiresModel:
 		return t.needsModel()
-	case tool.GivenDatabase:
+	case tool.RequiresDatabase:
 		return t.agent.Database
-	case tool.GivenPlanning:
+	case tool.RequiresSelfScheduling:
 		return t.agent.SelfScheduling != nil
-	case tool.GivenNetwork:
+	case tool.RequiresNetwork:
 		return len(t.agent.Network) > 0
-	case tool.GivenCommands:
+	case tool.RequiresCommands:
 		return named || len(t.agent.Commands) > 0 || len(t.skillsAllowingCommands()) > 0
-	case tool.GivenRepository:
+	case tool.RequiresRepository:
 		return named || git.Repository(t.agent.Workdir)
 	}
 
@@ -219,7 +219,7 @@ func shellTools(r *Runner, t task, roots *tool.Roots) ([]tool.Tool, error) {
 		return nil, err
 	}
 	return shell.Tools(shell.Options{
-		Host: host, Log: r.ledger, Grants: t.agent.Commands, More: t.allowedBySkills(), Allow: t.agent.Allow, Secrets: t.agent.Secrets, Redact: redactor(t.secrets).Replace,
+		Launcher: host, Log: r.ledger, Grants: t.agent.Commands, MoreGrants: t.allowedBySkills(), Allow: t.agent.Allow, Secrets: t.agent.Secrets, Redact: redactor(t.secrets).Replace,
 	})
 }
 
@@ -228,7 +228,7 @@ func gitTools(r *Runner, t task, roots *tool.Roots) ([]tool.Tool, error) {
 	if err != nil {
 		return nil, err
 	}
-	return git.Tools(git.Options{Host: host, Folder: t.agent.Workdir, Allow: t.agent.Allow, Redact: redactor(t.secrets).Replace})
+	return git.Tools(git.Options{Launcher: host, Folder: t.agent.Workdir, Allow: t.agent.Allow, Redact: redactor(t.secrets).Replace})
 }
 
 func stepSpecs() tool.Specs { return tool.Specs{loop.StepSpec()} }
@@ -262,7 +262,7 @@ func withReduce(t task, granted *tool.Registry, _ []tool.Tool) (*tool.Registry, 
 	if err != nil || !ok {
 		return granted, err
 	}
-	if !tool.Permits(t.agent.Allow, t.agent.Deny, reduce.Name()) {
+	if !tool.IsAllowed(t.agent.Allow, t.agent.Deny, reduce.Name()) {
 		return granted, nil
 	}
 

@@ -23,8 +23,8 @@ type batchFile struct {
 	gone bool
 }
 
-// Absent implements playbook.Absentee.
-func (f batchFile) Absent() bool { return f.gone }
+// Removed implements playbook.Absentee.
+func (f batchFile) Removed() bool { return f.gone }
 
 func batchOf(files []ledger.File) []batchFile {
 	out := make([]batchFile, len(files))
@@ -145,7 +145,7 @@ func (r *Runner) release(ctx context.Context, run ledger.Run, a ledger.Attempt, 
 			claims = append(claims, ledger.Claim{Job: run.Job, Path: filepath.ToSlash(f.Path), Hash: f.Hash})
 		}
 	}
-	return r.ledger.Release(ctx, a, claims...)
+	return r.ledger.ReleaseClaims(ctx, a, claims...)
 }
 
 // droppedBefore says which files the run began without, and whether the list of the others

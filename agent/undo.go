@@ -16,8 +16,8 @@ const (
 	UndoDatabase = "database"
 )
 
-// UndoSpec says how a run is undone.
-type UndoSpec struct {
+// UndoOptions says how a run is undone.
+type UndoOptions struct {
 	By     agentdb.By
 	Reason string // who asks, as the event of it says
 	Only   string // UndoFiles or UndoDatabase; "" is both
@@ -27,8 +27,8 @@ type UndoSpec struct {
 	Progress func(done, of int64)
 }
 
-// Undone is what was undone of a run, or would be.
-type Undone struct {
+// UndoResult is what was undone of a run, or would be.
+type UndoResult struct {
 	Done     bool // nothing that could be undone is left
 	CanUndo  bool // nothing stands against it
 	Files    []file.Undone
@@ -37,14 +37,14 @@ type Undone struct {
 }
 
 // Any says whether there is, or was, anything to undo.
-func (u Undone) Any() bool { return len(u.Files) > 0 || u.Database.Changes > 0 }
+func (u UndoResult) Any() bool { return len(u.Files) > 0 || u.Database.Changes > 0 }
 
 // Undo reverts what a run wrote: its changes of files and of its agent's database, both or,
 // where something came later, neither. The files come first, since most can go wrong there; each
 // of them, and the database as a whole, knows by itself that it was undone, so that an
 // undo which a crash has cut off is finished by making it again.
-func (r *Runner) Undo(ctx context.Context, run ledger.Run, spec UndoSpec) (Undone, error) {
-	out := Undone{Database: agentdb.Undone{Run: run.ID, CanUndo: true, Tables: []agentdb.UndoneTable{}, Schema: []string{}, Conflicts: []agentdb.Conflict{}, Left: []string{}}}
+func (r *Runner) Undo(ctx context.Context, run ledger.Run, spec UndoOptions) (UndoResult, error) {
+	out := UndoResult{Database: agentdb.Undone{Run: run.ID, CanUndo: true, Tables: []agentdb.UndoneTable{}, Schema: []string{}, Conflicts: []agentdb.Conflict{}, Remaining: []string{}}}
 	var err error
 	if spec.Only != UndoDatabase {
 		if out.Files, _, err = file.UndoRun(ctx, r.ledger, run.ID, spec.Force, true); err != nil {
@@ -75,7 +75,7 @@ func (r *Runner) Undo(ctx context.Context, run ledger.Run, spec UndoSpec) (Undon
 		return out, nil
 	}
 
-	data, err := json.Marshal(map[string]any{"by": spec.Reason, "done": true, "forced": spec.Force, "changes": out.Database.Changes, "files": len(out.Files), "conflicts": out.Database.InTheWay})
+	data, err := json.Marshal(map[string]any{"by": spec.Reason, "done": true, "forced": spec.Force, "changes": out.Database.Changes, "files": len(out.Files), "conflicts": out.Database.ConflictCount})
 	if err != nil {
 		return out, err
 	}
@@ -84,7 +84,7 @@ func (r *Runner) Undo(ctx context.Context, run ledger.Run, spec UndoSpec) (Undon
 }
 
 // applyUndo changes the files, then the database, which were asked before.
-func (r *Runner) applyUndo(ctx context.Context, run ledger.Run, spec UndoSpec, out *Undone) (err error) {
+func (r *Runner) applyUndo(ctx context.Context, run ledger.Run, spec UndoOptions, out *UndoResult) (err error) {
 	if out.Files, _, err = file.UndoRun(ctx, r.ledger, run.ID, spec.Force, false); err != nil {
 		return err
 	}
@@ -107,7 +107,7 @@ func (r *Runner) keepsRows(agent string) bool {
 	return !known || a.Database
 }
 
-func (r *Runner) undoDatabase(ctx context.Context, run ledger.Run, spec UndoSpec, dry bool) (agentdb.Undone, error) {
+func (r *Runner) undoDatabase(ctx context.Context, run ledger.Run, spec UndoOptions, dry bool) (agentdb.Undone, error) {
 	db, release, err := r.databases.Get(ctx, run.Agent)
 	if err != nil {
 		return agentdb.Undone{}, err

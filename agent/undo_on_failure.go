@@ -38,7 +38,7 @@ func (r *Runner) undoIfConfigured(ctx context.Context, run ledger.Run, t task, r
 		return res
 	}
 
-	spec := UndoSpec{By: agentdb.By{Actor: "system"}, Reason: "undo_on_failure"}
+	spec := UndoOptions{By: agentdb.By{Actor: "system"}, Reason: "undo_on_failure"}
 	// A run that took too long has no context left, and is undone all the same.
 	out, err := r.Undo(context.WithoutCancel(ctx), run, spec)
 	say := ""
@@ -62,7 +62,7 @@ func (r *Runner) undoIfConfigured(ctx context.Context, run ledger.Run, t task, r
 }
 
 // places are the places that a run wrote into.
-func (u Undone) places() string {
+func (u UndoResult) places() string {
 	switch {
 	case len(u.Files) == 0:
 		return "the database"
@@ -73,8 +73,8 @@ func (u Undone) places() string {
 }
 
 // inTheWay counts what came later.
-func (u Undone) inTheWay() int64 {
-	n := u.Database.InTheWay
+func (u UndoResult) inTheWay() int64 {
+	n := u.Database.ConflictCount
 	for _, f := range u.Files {
 		if f.Why != "" {
 			n++

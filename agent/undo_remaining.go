@@ -18,8 +18,8 @@ const maxLeft = 20
 
 // remaining names what a run did and no undo reaches: commands, requests, notices, artifacts, and the
 // files of which nothing was kept.
-func (r *Runner) remaining(ctx context.Context, run ledger.Run, u Undone, spec UndoSpec) ([]string, error) {
-	out := append([]string{}, u.Database.Left...)
+func (r *Runner) remaining(ctx context.Context, run ledger.Run, u UndoResult, spec UndoOptions) ([]string, error) {
+	out := append([]string{}, u.Database.Remaining...)
 	if spec.Only == UndoDatabase {
 		ops, err := r.ledger.FileOps(ctx, ledger.FileOpFilter{Run: run.ID, Limit: -1})
 		if err != nil {
@@ -38,8 +38,8 @@ func (r *Runner) remaining(ctx context.Context, run ledger.Run, u Undone, spec U
 	}
 
 	for _, f := range u.Files {
-		if f.Lost != "" {
-			out = append(out, fmt.Sprintf("the file %s stays as the run left it: %s", f.Path, f.Lost))
+		if f.NoUndoReason != "" {
+			out = append(out, fmt.Sprintf("the file %s stays as the run left it: %s", f.Path, f.NoUndoReason))
 		}
 	}
 
@@ -113,11 +113,11 @@ func (r *Runner) remainingEffects(ctx context.Context, run ledger.Run) (out []st
 // says that the files that the call changed were kept as they were before.
 func undoable(writes tool.Writes, state domain.CallState, kept bool) bool {
 	switch writes {
-	case tool.WritesNothing, tool.WritesRows, tool.WritesArtifact, tool.WritesBack:
+	case tool.WritesNothing, tool.WritesRows, tool.WritesArtifact, tool.WritesUndo:
 		return true
 	case tool.WritesFiles:
 		return kept
-	case tool.WritesForeseen: // what was foreseen of a command is all that it did
+	case tool.WritesPlanned: // what was foreseen of a command is all that it did
 		return kept && state == domain.CallDone
 	}
 	return false

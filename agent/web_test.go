@@ -90,8 +90,8 @@ func TestWebIsAuthorized(t *testing.T) {
 	}
 
 	item := b.open()
-	if want := "POST " + s.granted.URL + "/form\nX-Key: __OSL_SECRET[weather]__\n\ntext\n"; item.Action.Shown != want || !strings.Contains(item.Message, "is not among the grants") {
-		t.Errorf("it is asked for %q, want %q: %s", item.Action.Shown, want, item.Message)
+	if want := "POST " + s.granted.URL + "/form\nX-Key: __OSL_SECRET[weather]__\n\ntext\n"; item.Action.Description != want || !strings.Contains(item.Message, "is not among the grants") {
+		t.Errorf("it is asked for %q, want %q: %s", item.Action.Description, want, item.Message)
 	}
 
 	b.say(ledger.ApprovalOnce)

@@ -40,7 +40,7 @@ func (g queryAuthorizer) allowRead(table, column string) bool {
 
 // reader is a pool of guarded connections that fits one state of the schema.
 type reader struct {
-	guarded *sqlite.Guarded
+	guarded *sqlite.GuardedPool
 	version int64
 }
 
@@ -108,7 +108,7 @@ func (db *DB) readerFor(ctx context.Context, deleted bool) (*reader, error) {
 // live rows of each table: temporary names win (C-4). The agent's views are there as well,
 // as temporary ones, because one in the file would find the tables behind the names. SQLite
 // resolves a view's columns when it is used, so a broken one does not disturb other queries.
-func (db *DB) openGuarded(ctx context.Context, deleted bool) (*sqlite.Guarded, error) {
+func (db *DB) openGuarded(ctx context.Context, deleted bool) (*sqlite.GuardedPool, error) {
 	rows, err := db.db.Read().QueryContext(ctx, `select m.name, m.type, m.sql,
 		case m.type when 'table' then exists (select 1 from pragma_table_xinfo(m.name) c where c.name = ?) else 0 end
 		from sqlite_schema m where m.type = 'view' or `+userTables, deletedAt)

@@ -137,7 +137,7 @@ func (db *DB) runConfined(ctx context.Context, op func(context.Context, *sqlite.
 func (db *DB) runConfinedWithin(ctx context.Context, how sqlite.Confinement, op func(context.Context, *sqlite.Tx) error) error {
 	g := &writeAuthorizer{}
 	how.Allow, how.Ignore = g.allow, reservedTable
-	return db.db.Confined(ctx, how, func(ctx context.Context, tx *sqlite.Tx) error {
+	return db.db.DoConfined(ctx, how, func(ctx context.Context, tx *sqlite.Tx) error {
 		if err := g.refresh(tx); err != nil {
 			return err
 		}

@@ -132,7 +132,7 @@ func (a *applier) rows(ctx context.Context, steps []Step) (affected int64, err e
 
 	// The schema may have changed since the last rows.
 	a.layouts = map[string]*tableLayout{}
-	changes, err := a.tx.Recorded(ctx, func(ctx context.Context) error {
+	changes, err := a.tx.RecordChanges(ctx, func(ctx context.Context) error {
 		for _, s := range steps {
 			n, err := a.row(ctx, s)
 			if affected += n; err != nil {

@@ -12,7 +12,7 @@ import (
 	"rouse/agentdb/sqlite"
 )
 
-// UndoSpec says which run to undo, and how far that may go.
+// UndoOptions says which run to undo, and how far that may go.
 type UndoSpec struct {
 	Run int64
 	// Force goes on where somebody else changed the same rows later; what they wrote there
@@ -33,8 +33,8 @@ type Undone struct {
 	Tables    []UndoneTable `json:"tables"`
 	Schema    []string      `json:"schema"`    // SQL that undoes changes of the schema
 	Conflicts []Conflict    `json:"conflicts"` // the first 20
-	InTheWay  int64         `json:"conflict_count"`
-	Left      []string      `json:"left"` // what stays, because it is not a row
+	ConflictCount  int64         `json:"conflict_count"`
+	Remaining      []string      `json:"left"` // what stays, because it is not a row
 }
 
 // UndoneTable counts rows that are as they were before the run.
@@ -92,7 +92,7 @@ func (db *DB) Undo(ctx context.Context, by By, spec UndoSpec) (Undone, error) {
 		if err := u.run(ctx); err != nil {
 			return err
 		}
-		if spec.DryRun || u.out.InTheWay > 0 && !spec.Force {
+		if spec.DryRun || u.out.ConflictCount > 0 && !spec.Force {
 			return errRollback
 		}
 
@@ -107,7 +107,7 @@ func (db *DB) Undo(ctx context.Context, by By, spec UndoSpec) (Undone, error) {
 
 	out := u.result(true)
 	if len(out.Schema) > 0 {
-		out.Left = append(out.Left, db.migrationFileWarnings(ctx)...)
+		out.Remaining = append(out.Remaining, db.migrationFileWarnings(ctx)...)
 	}
 
 	db.quotaWarnings(ctx, nil)
@@ -274,7 +274,7 @@ func (u *undoer) undoRows(ctx context.Context, steps []Step) error {
 		return err
 	}
 
-	changes, err := u.tx.Recorded(ctx, func(ctx context.Context) error {
+	changes, err := u.tx.RecordChanges(ctx, func(ctx context.Context) error {
 		for _, s := range steps {
 			if err := u.undoRow(ctx, s); err != nil {
 				return fmt.Errorf("change %d: a row of %s: %w", s.Change, s.Table, err)
@@ -324,10 +324,10 @@ func (u *undoer) undoRow(ctx context.Context, s Step) error {
 	}
 
 	// A refused statement must not leave its rows among the recorded ones.
-	mark := u.tx.Mark()
+	mark := u.tx.ChangeCount()
 	result, err := u.tx.SQL().ExecContext(ctx, query, args...)
 	if refused(err) {
-		u.tx.Forget(mark)
+		u.tx.DiscardChanges(mark)
 		u.addRowConflict(ctx, s, rowErrorText(err))
 		if !u.spec.Force {
 			return nil
@@ -433,14 +433,14 @@ func (u *undoer) recordUndo() error {
 
 func (u *undoer) result(done bool) Undone {
 	out := u.out
-	out.Done, out.CanUndo = done, out.InTheWay == 0
+	out.Done, out.CanUndo = done, out.ConflictCount == 0
 	out.Tables = []UndoneTable{}
 	for _, t := range u.counts {
 		out.Tables = append(out.Tables, *t)
 	}
 
 	slices.SortFunc(out.Tables, func(a, b UndoneTable) int { return strings.Compare(a.Name, b.Name) })
-	out.Schema, out.Left = append([]string{}, out.Schema...), append([]string{}, out.Left...)
+	out.Schema, out.Remaining = append([]string{}, out.Schema...), append([]string{}, out.Remaining...)
 	out.Conflicts = append([]Conflict{}, out.Conflicts...)
 	return out
 }
@@ -458,7 +458,7 @@ func (u *undoer) listRemaining(ctx context.Context) error {
 		if err := rows.Scan(&name); err != nil {
 			return err
 		}
-		u.out.Left = append(u.out.Left, "the saved view "+name+", which the run defined, stays")
+		u.out.Remaining = append(u.out.Remaining, "the saved view "+name+", which the run defined, stays")
 	}
 
 	return rows.Err()

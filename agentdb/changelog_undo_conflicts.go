@@ -99,7 +99,7 @@ func (u *undoer) addRowConflict(ctx context.Context, s Step, why string) {
 }
 
 func (u *undoer) addConflict(table, key, why string) {
-	u.out.InTheWay++
+	u.out.ConflictCount++
 	if len(u.out.Conflicts) < maxConflicts {
 		u.out.Conflicts = append(u.out.Conflicts, Conflict{table, key, why})
 	}

@@ -101,7 +101,7 @@ func TestUndoOfATouchedChunk(t *testing.T) {
 
 			before := contents(t, db)
 			out := undo(t, db, agentdb.UndoSpec{Run: 2})
-			if out.Done != (name == "another row") || !out.Done && (contents(t, db) != before || out.InTheWay != 1) {
+			if out.Done != (name == "another row") || !out.Done && (contents(t, db) != before || out.ConflictCount != 1) {
 				t.Fatalf("%+v", out)
 			}
 

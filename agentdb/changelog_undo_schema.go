@@ -102,7 +102,7 @@ func (u *undoer) prepareDrop(ctx context.Context, text string) (bool, error) {
 		}
 
 		// DROP TABLE is recorded as a change of the schema alone, without its rows.
-		changes, err := u.tx.Recorded(ctx, func(ctx context.Context) error {
+		changes, err := u.tx.RecordChanges(ctx, func(ctx context.Context) error {
 			_, err := u.tx.SQL().ExecContext(ctx, "DELETE FROM "+table+" WHERE true")
 			return err
 		})

@@ -202,7 +202,7 @@ func TestUndoConflicts(t *testing.T) {
 			test.later(t, db)
 			before := contents(t, db)
 			out := undo(t, db, agentdb.UndoSpec{Run: 7})
-			if out.Done || out.CanUndo || out.InTheWay != 1 || !strings.Contains(out.Conflicts[0].Why, test.why) || out.Conflicts[0].Key != `{"id":2}` {
+			if out.Done || out.CanUndo || out.ConflictCount != 1 || !strings.Contains(out.Conflicts[0].Why, test.why) || out.Conflicts[0].Key != `{"id":2}` {
 				t.Fatalf("%+v", out)
 			}
 			if got := contents(t, db); got != before {

@@ -99,8 +99,8 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	// it is in use.
 	late := !whole && fileSize(o.Path) > maxCheck
 	db.db, err = sqlite.Open(ctx, sqlite.Options{
-		Path: o.Path, ApplicationID: applicationID, Migrations: steps, Whole: whole || late, BeforeWrite: db.marker.markOpen,
-		KeepCopy: func(version int) (string, error) {
+		Path: o.Path, ApplicationID: applicationID, Migrations: steps, SkipCheck: whole || late, BeforeWrite: db.marker.markOpen,
+		BackupPath: func(version int) (string, error) {
 			if o.scratch {
 				return "", nil
 			}
@@ -208,7 +208,7 @@ func confined[T any](ctx context.Context, db *DB, by By, op string, do func(cont
 // recorded logs every row that do changes, whoever changes it.
 func recorded[T any](by By, op string, do func(context.Context, *sqlite.Tx) (T, error)) func(context.Context, *sqlite.Tx) (T, error) {
 	return func(ctx context.Context, tx *sqlite.Tx) (result T, err error) {
-		changes, err := tx.Recorded(ctx, func(ctx context.Context) error {
+		changes, err := tx.RecordChanges(ctx, func(ctx context.Context) error {
 			result, err = do(ctx, tx)
 			return err
 		})

@@ -121,7 +121,7 @@ func (s *script) run(ctx context.Context, tx *sqlite.Tx, by By, at string, state
 	defer func() { g.verb = "" }()
 
 	if !g.ddl() {
-		changes, err := tx.Recorded(ctx, func(ctx context.Context) error { return s.exec(ctx, tx, statement) })
+		changes, err := tx.RecordChanges(ctx, func(ctx context.Context) error { return s.exec(ctx, tx, statement) })
 		if err != nil {
 			return err
 		}
@@ -163,7 +163,7 @@ func (s *script) run(ctx context.Context, tx *sqlite.Tx, by By, at string, state
 
 // exec runs one statement with the authorizer on.
 func (s *script) exec(ctx context.Context, tx *sqlite.Tx, statement *statement) error {
-	return tx.Armed(func() error {
+	return tx.WithAuthorizer(func() error {
 		switch verb := statement.verb(); verb {
 		case "SELECT", "VALUES":
 			// Counting does all the work in the first step, which a deadline can end.

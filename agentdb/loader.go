@@ -96,10 +96,10 @@ func (l *loader) exec(c *chunk) (driver.Result, error) {
 	}
 
 	// Rows of a refused statement are rolled back by SQLite but were seen by the hook.
-	mark := l.tx.Mark()
+	mark := l.tx.ChangeCount()
 	result, err := l.statement.Exec(l.values)
 	if err != nil {
-		l.tx.Forget(mark)
+		l.tx.DiscardChanges(mark)
 	}
 
 	return result, err
@@ -179,7 +179,7 @@ func (l *loader) writeOneByOne(ctx context.Context, c *chunk, whole error) (chan
 		return 0, 0, err
 	}
 
-	mark := l.tx.Mark()
+	mark := l.tx.ChangeCount()
 	var good []int
 	for i := range c.rows {
 		switch _, err := l.exec(c.single(i)); {
@@ -200,7 +200,7 @@ func (l *loader) writeOneByOne(ctx context.Context, c *chunk, whole error) (chan
 		}
 	}
 
-	l.tx.Forget(mark)
+	l.tx.DiscardChanges(mark)
 	if len(good) == c.rows {
 		return 0, 0, whole // refused together though each is accepted alone: do not go round for ever
 	}

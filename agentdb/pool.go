@@ -22,8 +22,8 @@ const (
 // PoolOptions say where the agents' databases are and how many stay open.
 type PoolOptions struct {
 	Dir   string                   // each agent has Dir/NAME/db.sqlite
-	Max   int                      // open files kept; 0 means 16. More are open only while in use.
-	Idle  time.Duration            // an unused file is closed after this time, and so gets its checksum; 0 means a minute
+	MaxOpen   int                      // open files kept; 0 means 16. More are open only while in use.
+	IdleTimeout  time.Duration            // an unused file is closed after this time, and so gets its checksum; 0 means a minute
 	Quota func(agent string) int64 // bytes, asked each time; nil, or 0, means no limit
 	// Backups is how many copies are kept of those that are made before a schema changes;
 	// 0 means that none are made.
@@ -64,12 +64,12 @@ func NewPool(o PoolOptions) (*Pool, error) {
 		return nil, errors.New("agentdb: a pool needs the folder of the agents")
 	}
 
-	if o.Max <= 0 {
-		o.Max = defaultMaxOpen
+	if o.MaxOpen <= 0 {
+		o.MaxOpen = defaultMaxOpen
 	}
 
-	if o.Idle <= 0 {
-		o.Idle = defaultIdleTimeout
+	if o.IdleTimeout <= 0 {
+		o.IdleTimeout = defaultIdleTimeout
 	}
 
 	if o.Quota == nil {
@@ -88,7 +88,7 @@ var agentName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$`)
 var errPoolClosed = errors.New("the agents' databases are closed: rouse is stopping")
 
 // Get lends an agent's database until release is called, opening it if need be. One that
-// cannot be used is a *DamagedError.
+// cannot be used is a *QuarantinedError.
 func (p *Pool) Get(ctx context.Context, agent string) (db *DB, release func(), err error) {
 	if err := checkAgent(agent); err != nil {
 		return nil, nil, err
@@ -230,10 +230,10 @@ func (p *Pool) release(s *poolEntry) {
 	} else {
 		s.idle = p.idle.PushFront(s)
 		uses := s.lent
-		s.timer = time.AfterFunc(p.o.Idle, func() { p.closeIdle(s, uses) })
+		s.timer = time.AfterFunc(p.o.IdleTimeout, func() { p.closeIdle(s, uses) })
 	}
 
-	for len(p.entries)-p.closing > p.o.Max && p.idle.Len() > 0 {
+	for len(p.entries)-p.closing > p.o.MaxOpen && p.idle.Len() > 0 {
 		going = append(going, p.beginClose(p.idle.Back().Value.(*poolEntry)))
 	}
 

@@ -385,10 +385,10 @@ func TestRestoreOfADamagedOne(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(done.Passed) != 1 || done.Passed[0] != newer.Name {
-		t.Errorf("passed over: %v", done.Passed)
+	if len(done.Skipped) != 1 || done.Skipped[0] != newer.Name {
+		t.Errorf("passed over: %v", done.Skipped)
 	}
-	if err := p.Barred("ann"); err != nil {
+	if err := p.Quarantined("ann"); err != nil {
 		t.Error(err)
 	}
 
@@ -434,7 +434,7 @@ func TestRestoreWaits(t *testing.T) {
 		}
 	})
 
-	for p.Barred("ann") == nil { // until it has asked
+	for p.Quarantined("ann") == nil { // until it has asked
 		runtime.Gosched()
 	}
 

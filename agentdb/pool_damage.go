@@ -45,27 +45,27 @@ func (db *DB) quarantineIfCorrupt(ctx context.Context, err error) error {
 	return db.explain(ctx, err)
 }
 
-// DamagedError is a database that cannot be used as it is, with what its owner can do.
-type DamagedError struct {
+// QuarantinedError is a database that cannot be used as it is, with what its owner can do.
+type QuarantinedError struct {
 	Agent  string
 	Reason string
-	Last   string // the name of the newest backup; "" when there is none
+	LastBackup   string // the name of the newest backup; "" when there is none
 	err    error
 }
 
-func (e *DamagedError) Error() string {
+func (e *QuarantinedError) Error() string {
 	return fmt.Sprintf("the database of agent %s cannot be used: %s. It was left as it is. %s", e.Agent, e.Reason, e.Remedy())
 }
 
 // Remedy is what its owner can do.
-func (e *DamagedError) Remedy() string {
+func (e *QuarantinedError) Remedy() string {
 	var b strings.Builder
 	if e.Reason == reasonChanged {
 		fmt.Fprintf(&b, "If a program of yours changed it: rouse db %s accept. ", e.Agent)
 	}
 
-	if e.Last != "" {
-		fmt.Fprintf(&b, "To go on from the last backup (%s), without what was written later: rouse db %s restore last. ", e.Last, e.Agent)
+	if e.LastBackup != "" {
+		fmt.Fprintf(&b, "To go on from the last backup (%s), without what was written later: rouse db %s restore last. ", e.LastBackup, e.Agent)
 	} else {
 		fmt.Fprintf(&b, "It has no backup in its folder; from one that is elsewhere: rouse db %s restore FILE. ", e.Agent)
 	}
@@ -74,7 +74,7 @@ func (e *DamagedError) Remedy() string {
 	return b.String()
 }
 
-func (e *DamagedError) Unwrap() error { return e.err }
+func (e *QuarantinedError) Unwrap() error { return e.err }
 
 // recordUnusable makes the error about a database that cannot be used, and remembers it for
 // Barred.
@@ -83,7 +83,7 @@ func (p *Pool) recordUnusable(agent string, err error) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	// What is being replaced will be another file, of which nothing is known yet.
-	if _, replaced := p.exclusive[strings.ToLower(agent)]; !replaced && errors.As(err, new(*DamagedError)) {
+	if _, replaced := p.exclusive[strings.ToLower(agent)]; !replaced && errors.As(err, new(*QuarantinedError)) {
 		p.damaged[strings.ToLower(agent)] = err
 	}
 	return err
@@ -93,24 +93,24 @@ func (p *Pool) recordUnusable(agent string, err error) error {
 func (p *Pool) describe(agent string, err error) error {
 	var bad *sqlite.CorruptError
 	switch {
-	case err == nil, errors.As(err, new(*DamagedError)):
+	case err == nil, errors.As(err, new(*QuarantinedError)):
 		return err
 	case !errors.As(err, &bad):
 		return fmt.Errorf("the database of agent %s: %w", agent, err)
 	}
 
-	e := &DamagedError{Agent: agent, Reason: bad.Reason, err: err}
+	e := &QuarantinedError{Agent: agent, Reason: bad.Reason, err: err}
 	if kept, err := backups(p.path(agent)); err == nil && len(kept) > 0 {
-		e.Last = kept[0].Name
+		e.LastBackup = kept[0].Name
 	}
 
 	return e
 }
 
-// Barred says why an agent's database cannot be used now, and nil when nothing is known
-// against it: that it is being replaced, or a *DamagedError. It opens nothing, and reads the
+// Quarantined says why an agent's database cannot be used now, and nil when nothing is known
+// against it: that it is being replaced, or a *QuarantinedError. It opens nothing, and reads the
 // marker only once, because it is asked before every run.
-func (p *Pool) Barred(agent string) error {
+func (p *Pool) Quarantined(agent string) error {
 	if checkAgent(agent) != nil {
 		return nil
 	}

@@ -253,17 +253,17 @@ func TestLostAndChanged(t *testing.T) {
 
 	refused := func(part string) {
 		t.Helper()
-		var bad *agentdb.DamagedError
+		var bad *agentdb.QuarantinedError
 		if _, _, err := get(); !errors.As(err, &bad) || !strings.Contains(err.Error(), part) || !strings.Contains(err.Error(), "rouse db ann reset") {
 			t.Fatalf("error %v, want %s", err, part)
 		}
-		if err := p.Barred("ann"); err == nil || !strings.Contains(err.Error(), part) {
+		if err := p.Quarantined("ann"); err == nil || !strings.Contains(err.Error(), part) {
 			t.Fatalf("quarantined: %v, want %s", err, part)
 		}
 	}
 
 	lend(func(db *agentdb.DB) { expenses(t, db); insert(t, db, "expenses", map[string]any{"amount": 1}) })
-	if err := p.Barred("ann"); err != nil {
+	if err := p.Quarantined("ann"); err != nil {
 		t.Fatal(err)
 	}
 
@@ -296,7 +296,7 @@ func TestLostAndChanged(t *testing.T) {
 			t.Error(got)
 		}
 	})
-	if err := p.Barred("ann"); err != nil {
+	if err := p.Quarantined("ann"); err != nil {
 		t.Errorf("it is back, and quarantined: %v", err)
 	}
 
@@ -315,7 +315,7 @@ func TestLostAndChanged(t *testing.T) {
 
 	p = pool(t, agentdb.PoolOptions{Dir: dir})
 	lend(func(*agentdb.DB) {})
-	if err := p.Barred("ann"); err != nil {
+	if err := p.Quarantined("ann"); err != nil {
 		t.Errorf("it is as it was, and quarantined: %v", err)
 	}
 
@@ -326,7 +326,7 @@ func TestLostAndChanged(t *testing.T) {
 	}
 
 	p = pool(t, agentdb.PoolOptions{Dir: dir})
-	if err := p.Barred("ann"); err == nil || !strings.Contains(err.Error(), "rouse db ann accept") {
+	if err := p.Quarantined("ann"); err == nil || !strings.Contains(err.Error(), "rouse db ann accept") {
 		t.Errorf("another process that only glances at it knows %v", err)
 	}
 	if err := p.Accept(t.Context(), "ann"); err != nil {
@@ -405,8 +405,8 @@ func TestDamageWhileOpen(t *testing.T) {
 
 	release()
 	for range 2 {
-		var bad *agentdb.DamagedError
-		if err := p.Barred("ann"); !errors.As(err, &bad) {
+		var bad *agentdb.QuarantinedError
+		if err := p.Quarantined("ann"); !errors.As(err, &bad) {
 			t.Fatalf("quarantined: %v", err)
 		}
 		if _, _, err := p.Get(t.Context(), "ann"); !errors.As(err, &bad) {

@@ -99,7 +99,7 @@ func ignoreNotExist(err error) error {
 
 // ownerOf says whose database a file is; "" when the rouse that made it did not record that.
 func ownerOf(path string) (agent string, err error) {
-	db, err := sqlite.Look(path)
+	db, err := sqlite.OpenReadOnly(path)
 	if err != nil {
 		return "", err
 	}

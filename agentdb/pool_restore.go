@@ -26,7 +26,7 @@ type RestoreSpec struct {
 	// Force takes the database of another agent too.
 	Force bool
 	// Idle, when set, is asked once nobody uses the database, and an error ends it there.
-	Idle func(context.Context) error
+	BeforeReplace func(context.Context) error
 }
 
 // Replaced is what became of a database that was replaced.
@@ -35,7 +35,7 @@ type Replaced struct {
 	From  string `json:"from"` // the backup; "" is an empty database
 	Kept  string `json:"kept"` // the folder in which the one before is; "" when there was none
 	// Passed are newer backups that "last" did not take, because they are damaged.
-	Passed []string `json:"passed"`
+	Skipped []string `json:"passed"`
 }
 
 // Backups lists the copies of an agent's database that rouse knows, the newest first, with
@@ -78,7 +78,7 @@ func (p *Pool) Restore(ctx context.Context, agent string, spec RestoreSpec) (Rep
 		return Replaced{}, err
 	}
 
-	return p.replace(ctx, Replaced{Agent: agent, From: from, Passed: passed}, spec.Idle, func(path string) error {
+	return p.replace(ctx, Replaced{Agent: agent, From: from, Skipped: passed}, spec.BeforeReplace, func(path string) error {
 		if err := copyBackup(ctx, from, path); err != nil {
 			return err
 		}
@@ -101,7 +101,7 @@ func (p *Pool) Reset(ctx context.Context, agent string, idle func(context.Contex
 	if err := checkAgent(agent); err != nil {
 		return Replaced{}, err
 	}
-	return p.replace(ctx, Replaced{Agent: agent, Passed: []string{}}, idle, func(string) error { return nil })
+	return p.replace(ctx, Replaced{Agent: agent, Skipped: []string{}}, idle, func(string) error { return nil })
 }
 
 // replace has make write the new database; if that writes nothing, it is an empty one.

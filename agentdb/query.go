@@ -30,7 +30,7 @@ type QuerySpec struct {
 	SQL            string
 	Params         []any          // for ?
 	Named          map[string]any // for :name, @name and $name
-	Spare          bool           // Named may have values that the SQL does not ask for
+	AllowExtra          bool           // Named may have values that the SQL does not ask for
 	Limit          int            // 0 means 1,000; 5,000 at most
 	Offset         int
 	IncludeDeleted bool
@@ -58,7 +58,7 @@ func (db *DB) Query(ctx context.Context, spec QuerySpec) (Rows, error) {
 
 	// SQLite takes a missing value for NULL, which gives a wrong answer instead of an error.
 	want := parametersOf(text)
-	if spec.Spare {
+	if spec.AllowExtra {
 		spec.Named = want.filter(spec.Named)
 	}
 	if err := want.check(spec.Params, spec.Named); err != nil {

@@ -111,10 +111,10 @@ func (db *DB) fileSizes() (sum int64, err error) {
 	return sum, nil
 }
 
-// TellQuota calls tell once each time that the use crosses 80 % of the quota on the way up
+// NotifyQuota calls tell once each time that the use crosses 80 % of the quota on the way up
 // (OSA-62), with both in bytes. It is remembered in the file, so a restart tells nothing
 // twice; a crash between the two may.
-func (db *DB) TellQuota(ctx context.Context, tell func(used, limit int64) error) error {
+func (db *DB) NotifyQuota(ctx context.Context, tell func(used, limit int64) error) error {
 	used, limit := db.quota.state()
 	near := db.quota.nearLimit(used)
 	var told bool

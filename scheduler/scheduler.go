@@ -117,16 +117,16 @@ func (s *Scheduler) Set(ctx context.Context, jobs []Job, selfScheduling []string
 	if err != nil {
 		return err
 	}
-	if err := s.ledger.KeepSlots(ctx, selfScheduling); err != nil {
+	if err := s.ledger.CancelWakesExcept(ctx, selfScheduling); err != nil {
 		return err
 	}
 
 	return s.rebuild(ctx, now, jobs, states)
 }
 
-// Look is Set for a command that only wants to know what comes next: it writes nothing to the
+// Load is Set for a command that only wants to know what comes next: it writes nothing to the
 // ledger.
-func (s *Scheduler) Look(ctx context.Context, jobs []Job) error {
+func (s *Scheduler) Load(ctx context.Context, jobs []Job) error {
 	known, err := s.ledger.Jobs(ctx)
 	if err != nil {
 		return err
@@ -184,7 +184,7 @@ func (s *Scheduler) loadPausesAndWakes(ctx context.Context) error {
 		return err
 	}
 
-	wakes, err := s.ledger.Slots(ctx)
+	wakes, err := s.ledger.Wakes(ctx)
 	if err != nil {
 		return err
 	}
@@ -193,7 +193,7 @@ func (s *Scheduler) loadPausesAndWakes(ctx context.Context) error {
 	defer s.mu.Unlock()
 
 	s.pauses = pauses
-	s.table.PutSlots(wakes)
+	s.table.PutWakes(wakes)
 	return nil
 }
 
@@ -232,7 +232,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	stale := true // something may have been written since Set
 	for {
 		// Asked for before reading, so that no change falls between.
-		replanned := s.ledger.Replanned()
+		replanned := s.ledger.PlanChanged()
 		if stale {
 			if err := s.loadPausesAndWakes(ctx); err != nil && ctx.Err() == nil {
 				s.log.Error("pauses and planned wakes could not be read; they are read again", "error", err)
@@ -313,11 +313,11 @@ func (s *Scheduler) recordEvent(ctx context.Context, kind string, data map[strin
 
 // checkClock compares the wall clock with the time that has passed since the last check: it
 // notices a machine that slept, and a clock that was set.
-func (s *Scheduler) checkClock(ctx context.Context) Circumstances {
+func (s *Scheduler) checkClock(ctx context.Context) DueContext {
 	was, is := s.lastReading, clockReading{s.now(), time.Now()}
 	s.lastReading = is
 	stepped := is.wall.Sub(was.wall) - is.monotonic.Sub(was.monotonic)
-	c := Circumstances{StartedAt: s.startedAt, ClockStep: stepped, LastCheck: was.wall}
+	c := DueContext{StartedAt: s.startedAt, ClockStep: stepped, LastCheck: was.wall}
 
 	switch {
 	case stepped >= MinClockStep:
@@ -327,7 +327,7 @@ func (s *Scheduler) checkClock(ctx context.Context) Circumstances {
 		// Watermarks in the future would silence schedules until the clock has caught up.
 		s.log.Warn("the clock was set back; what ran before does not run again", "by", -stepped.Round(time.Millisecond), "from", was.wall, "to", is.wall)
 		s.recordEvent(ctx, "clock.stepped", map[string]any{"seconds": stepped.Seconds(), "from": was.wall})
-		if err := s.ledger.Rewind(ctx, is.wall); err != nil && ctx.Err() == nil {
+		if err := s.ledger.RewindWatermarks(ctx, is.wall); err != nil && ctx.Err() == nil {
 			s.log.Error("the watermarks could not be set back", "error", err)
 		}
 
@@ -346,7 +346,7 @@ func (s *Scheduler) recordDue(ctx context.Context) {
 	s.mu.Lock()
 	table, lanes := s.table, s.lanes
 	c.Pauses, c.UnwritableFrom, c.UnwritableTo = s.pauses, s.unwritableFrom, s.unwritableTo
-	batch := table.Take(now, c)
+	batch := table.PopDue(now, c)
 	s.mu.Unlock()
 	if batch.Empty() {
 		return
@@ -360,14 +360,14 @@ func (s *Scheduler) recordDue(ctx context.Context) {
 		}
 	}
 
-	var wakes []ledger.SlotDecision
-	if err == nil && len(batch.Slots) > 0 {
-		wakes, err = s.ledger.FireSlots(ctx, now, lanes, batch.Slots...)
+	var wakes []ledger.WakeDecision
+	if err == nil && len(batch.Wakes) > 0 {
+		wakes, err = s.ledger.FireWakes(ctx, now, lanes, batch.Wakes...)
 	}
 
 	if ctx.Err() == nil {
 		s.trackUnwritable(c.LastCheck, err)
-		s.logTransition(err, len(batch.Marks)+len(batch.Slots))
+		s.logTransition(err, len(batch.Marks)+len(batch.Wakes))
 	}
 
 	s.mu.Lock()
@@ -380,9 +380,9 @@ func (s *Scheduler) recordDue(ctx context.Context) {
 
 	table.Advance(batch)
 	for _, d := range wakes {
-		table.SettleSlot(d)
-		if d.Decision != ledger.SlotRun && d.Reason != "" {
-			s.log.Info("a planned wake does not run now", "agent", d.Slot.Agent, "at", d.Slot.At, "decision", d.Decision, "reason", d.Reason)
+		table.SettleWake(d)
+		if d.Decision != ledger.WakeRun && d.Reason != "" {
+			s.log.Info("a planned wake does not run now", "agent", d.Wake.Agent, "at", d.Wake.At, "decision", d.Decision, "reason", d.Reason)
 		}
 	}
 }

@@ -102,7 +102,7 @@ func (d *daemon) begin(s *scheduler.Scheduler, agents []string, jobs ...schedule
 func (d *daemon) runs() []ledger.Run {
 	d.t.Helper()
 	synctest.Wait()
-	runs, err := d.l.Runs(d.t.Context(), ledger.Filter{Limit: 100_000})
+	runs, err := d.l.Runs(d.t.Context(), ledger.RunFilter{Limit: 100_000})
 	if err != nil {
 		d.t.Fatal(err)
 	}

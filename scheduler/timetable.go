@@ -31,7 +31,7 @@ type entry struct {
 	name      string // of the job, or of the wake's agent
 	schedules []*schedule.Schedule
 	settings  *jobSettings
-	wake      *ledger.Slot // nil: a job
+	wake      *ledger.Wake // nil: a job
 	watermark int64        // up to here the job has been dealt with
 	startDue  int64        // when it is due because the scheduler started; 0 when it is not
 	index     int32        // in the heap; negative: not in it
@@ -51,8 +51,8 @@ func (e *entry) job() *Job {
 	return &Job{Name: e.name, Agent: e.settings.agent, Schedules: e.schedules, Policy: e.settings.policy, Overlap: e.settings.overlap, RunOnStart: e.settings.runOnStart}
 }
 
-// Circumstances are what decisions about due instants depend on beside the jobs themselves.
-type Circumstances struct {
+// DueContext are what decisions about due instants depend on beside the jobs themselves.
+type DueContext struct {
 	Pauses []ledger.Pause
 	// Since is when this scheduler began; what came before, nobody could serve.
 	StartedAt time.Time
@@ -69,7 +69,7 @@ type Circumstances struct {
 type Batch struct {
 	Due   []ledger.Due
 	Marks map[string]time.Time
-	Slots []int64
+	Wakes []int64
 
 	now     time.Time
 	entries []dueEntry
@@ -162,8 +162,8 @@ func (t *Timetable) removeEntry(e *entry) {
 	t.arm(e, 0)
 }
 
-// PutSlots replaces what the agents have planned.
-func (t *Timetable) PutSlots(slots []ledger.Slot) {
+// PutWakes replaces what the agents have planned.
+func (t *Timetable) PutWakes(slots []ledger.Wake) {
 	for _, e := range t.wakes {
 		t.removeEntry(e)
 	}
@@ -176,19 +176,19 @@ func (t *Timetable) PutSlots(slots []ledger.Slot) {
 	}
 }
 
-// SettleSlot applies what was decided about a wake: it is gone, or comes later. One whose agent
-// is paused without an end is not armed until PutSlots is called again.
-func (t *Timetable) SettleSlot(d ledger.SlotDecision) {
-	e := t.wakes[d.Slot.Agent]
-	if e == nil || e.wake.ID != d.Slot.ID {
+// SettleWake applies what was decided about a wake: it is gone, or comes later. One whose agent
+// is paused without an end is not armed until PutWakes is called again.
+func (t *Timetable) SettleWake(d ledger.WakeDecision) {
+	e := t.wakes[d.Wake.Agent]
+	if e == nil || e.wake.ID != d.Wake.ID {
 		return // replaced while the decision was recorded
 	}
 
 	switch d.Decision {
-	case ledger.SlotLater, ledger.SlotPaused:
+	case ledger.WakeDeferred, ledger.WakePaused:
 		t.arm(e, due(d.At))
 	default:
-		delete(t.wakes, d.Slot.Agent)
+		delete(t.wakes, d.Wake.Agent)
 		t.removeEntry(e)
 	}
 }
@@ -239,10 +239,10 @@ func (t *Timetable) Head() time.Time {
 // Len is how many jobs there are.
 func (t *Timetable) Len() int { return len(t.jobs) }
 
-// Take removes everything that has come by now from the heap, and decides about it. The caller
+// PopDue removes everything that has come by now from the heap, and decides about it. The caller
 // records the batch, and then calls Advance, or Postpone if that failed. The batch is valid
 // until the next Take.
-func (t *Timetable) Take(now time.Time, c Circumstances) Batch {
+func (t *Timetable) PopDue(now time.Time, c DueContext) Batch {
 	now = now.Truncate(time.Millisecond)
 	b := t.newBatch(now)
 	for len(t.heap) > 0 && t.heap[0].at <= millis(now) {
@@ -250,7 +250,7 @@ func (t *Timetable) Take(now time.Time, c Circumstances) Batch {
 		t.heap.remove(0)
 		b.entries = append(b.entries, dueEntry{entry: e})
 		if e.wake != nil {
-			b.Slots = append(b.Slots, e.wake.ID)
+			b.Wakes = append(b.Wakes, e.wake.ID)
 		}
 	}
 
@@ -291,7 +291,7 @@ func (b Batch) Empty() bool { return len(b.entries) == 0 }
 func (t *Timetable) Advance(b Batch) {
 	for _, e := range b.entries {
 		if e.removed || e.wake != nil {
-			continue // replaced while the batch was recorded; wakes are for SettleSlot
+			continue // replaced while the batch was recorded; wakes are for SettleWake
 		}
 		e.watermark, e.startDue = millis(b.now), 0
 		t.arm(e.entry, e.next)
@@ -354,12 +354,12 @@ func (e *entry) due(out []ledger.Due, m schedule.DueOptions, pauses []ledger.Pau
 }
 
 // dueOptions are what package schedule decides with, without the pauses, which differ by job.
-func (c Circumstances) dueOptions(now time.Time) schedule.DueOptions {
+func (c DueContext) dueOptions(now time.Time) schedule.DueOptions {
 	return schedule.DueOptions{Now: now, LateCause: c.lateCause}
 }
 
 // lateCause says why an instant could not be served in time.
-func (c Circumstances) lateCause(nominal time.Time) string {
+func (c DueContext) lateCause(nominal time.Time) string {
 	switch {
 	case nominal.Before(c.StartedAt):
 		return "no daemon ran"

@@ -12,8 +12,8 @@ import (
 	"rouse/scheduler/schedule"
 )
 
-// SourceSlot is the source of a run that an agent planned.
-const SourceSlot = "slot"
+// SourceWake is the source of a run that an agent planned.
+const SourceWake = "slot"
 
 // Upcoming is a coming occurrence with what is known of it now.
 type Upcoming struct {
@@ -77,7 +77,7 @@ func byStart(a, b cursor) int {
 
 // nextOccurrence is the next instant of a schedule, with what is special about it.
 func nextOccurrence(j *Job, sch *schedule.Schedule, after time.Time, pauses []ledger.Pause) (cursor, bool) {
-	at, excluded := sch.NextAll(after)
+	at, excluded := sch.NextWithExcluded(after)
 	if at.IsZero() {
 		return cursor{}, false
 	}
@@ -96,7 +96,7 @@ func nextOccurrence(j *Job, sch *schedule.Schedule, after time.Time, pauses []le
 			notes = append(notes, fmt.Sprintf("jitter of %s", held))
 		}
 
-		if note := sch.Note(at); note != "" {
+		if note := sch.ClockChangeNote(at); note != "" {
 			notes = append(notes, note)
 		}
 
@@ -108,8 +108,8 @@ func nextOccurrence(j *Job, sch *schedule.Schedule, after time.Time, pauses []le
 
 // wakeCursor is the cursor of a planned wake. One whose time has passed is about to come, or
 // waits for the end of a pause.
-func wakeCursor(s ledger.Slot, pauses []ledger.Pause, now time.Time) cursor {
-	u := Upcoming{Job: s.Job, Agent: s.Agent, Source: SourceSlot, Nominal: s.At, Actual: s.At, Decision: domain.DecisionRun,
+func wakeCursor(s ledger.Wake, pauses []ledger.Pause, now time.Time) cursor {
+	u := Upcoming{Job: s.Job, Agent: s.Agent, Source: SourceWake, Nominal: s.At, Actual: s.At, Decision: domain.DecisionRun,
 		Reason: fmt.Sprintf("agent %s, planned by the %s", s.Agent, s.ScheduledBy)}
 	at := s.At
 	if at.Before(now) {
@@ -126,9 +126,9 @@ func wakeCursor(s ledger.Slot, pauses []ledger.Pause, now time.Time) cursor {
 	return cursor{Upcoming: u}
 }
 
-// First is when a job starts next by its schedules, without excluded and paused instants. It is
+// NextStart is when a job starts next by its schedules, without excluded and paused instants. It is
 // zero when that is never, or only after somebody has resumed the job.
-func (s *Scheduler) First(name string, after time.Time) time.Time {
+func (s *Scheduler) NextStart(name string, after time.Time) time.Time {
 	s.mu.Lock()
 	pauses := s.pauses
 	e := s.table.jobs[name]
@@ -162,8 +162,8 @@ func (s *Scheduler) First(name string, after time.Time) time.Time {
 	return first
 }
 
-// Standing is up to when a job has been dealt with, and what is due since.
-type Standing struct {
+// JobStatus is up to when a job has been dealt with, and what is due since.
+type JobStatus struct {
 	Job       Job       // the grids of its schedules have their anchor
 	Watermark time.Time // up to here its instants have been dealt with
 	// Due are the instants since then, as Take decides about them now; whether they overlap
@@ -171,16 +171,16 @@ type Standing struct {
 	Due []ledger.Due
 }
 
-// Standing is the state of a job now; false when no such job is known. Nothing is recorded.
+// JobStatus is the state of a job now; false when no such job is known. Nothing is recorded.
 // While no scheduler runs, it decides as if one started now.
-func (s *Scheduler) Standing(name string) (Standing, bool) {
+func (s *Scheduler) JobStatus(name string) (JobStatus, bool) {
 	now := s.now().Truncate(time.Millisecond)
 	s.mu.Lock()
-	c := Circumstances{Pauses: s.pauses, StartedAt: s.startedAt}
+	c := DueContext{Pauses: s.pauses, StartedAt: s.startedAt}
 	e := s.table.jobs[name]
 	if e == nil {
 		s.mu.Unlock()
-		return Standing{}, false
+		return JobStatus{}, false
 	}
 
 	snapshot := *e // the loop goes on to change the entry
@@ -191,11 +191,11 @@ func (s *Scheduler) Standing(name string) (Standing, bool) {
 
 	snapshot.startDue = 0 // the start is no instant of its schedules
 	rows, _ := snapshot.due(nil, c.dueOptions(now), c.Pauses)
-	return Standing{Job: *snapshot.job(), Watermark: instant(snapshot.watermark), Due: rows}, true
+	return JobStatus{Job: *snapshot.job(), Watermark: instant(snapshot.watermark), Due: rows}, true
 }
 
 // sources are a job and the wakes that its runs planned, or all of both ("").
-func (t *Timetable) sources(name string) (jobs []*Job, wakes []ledger.Slot) {
+func (t *Timetable) sources(name string) (jobs []*Job, wakes []ledger.Wake) {
 	if e := t.jobs[name]; e != nil {
 		jobs = append(jobs, e.job())
 	} else if name == "" {

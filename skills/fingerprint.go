@@ -8,10 +8,10 @@ import (
 	"path/filepath"
 )
 
-// Stamp is a fingerprint of a root of skills, or of one skill: it stays the same while the names,
+// Fingerprint is a fingerprint of a root of skills, or of one skill: it stays the same while the names,
 // sizes and times of their files do. It reads none of them, and has the limits of Discover, so that
 // it can be polled for changes.
-func Stamp(root string) string {
+func Fingerprint(root string) string {
 	h := sha256.New()
 	w := walker{catalog: &Catalog{}, root: Root{Path: root}, visited: map[string]bool{}}
 	w.onSkill = func(dir string) {

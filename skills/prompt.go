@@ -124,12 +124,12 @@ const (
 func (v View) Listed() (list []*Skill, more int) {
 	size := 0
 	// The first one is listed however long it is.
-	for i, s := range v.Others {
+	for i, s := range v.Loadable {
 		if size += len(s.Name) + len(s.Description); i == maxNamed || i > 0 && size > maxListing {
-			return v.Others[:i], len(v.Others) - i
+			return v.Loadable[:i], len(v.Loadable) - i
 		}
 	}
-	return v.Others, 0
+	return v.Loadable, 0
 }
 
 // Prompt is the part of the system prompt about an agent's skills; "" without any. The error names

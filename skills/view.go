@@ -21,7 +21,7 @@ const (
 // may load.
 type View struct {
 	Preloaded []*Skill // in the order in which the configuration names them
-	Others    []*Skill // by name
+	Loadable    []*Skill // by name
 
 	withheld map[string]bool // names of skills that exist and that it may not use
 }
@@ -48,7 +48,7 @@ func (c *Catalog) View(access Access, preloaded []*Skill) View {
 
 	for _, s := range c.Skills() {
 		if !slices.ContainsFunc(preloaded, func(p *Skill) bool { return foldName(p.Name) == foldName(s.Name) }) {
-			v.Others = append(v.Others, s)
+			v.Loadable = append(v.Loadable, s)
 		}
 	}
 
@@ -56,10 +56,10 @@ func (c *Catalog) View(access Access, preloaded []*Skill) View {
 }
 
 // Empty says that the agent has no skills: neither its prompt nor its tools mention any (AGS-07).
-func (v View) Empty() bool { return len(v.Preloaded)+len(v.Others) == 0 }
+func (v View) Empty() bool { return len(v.Preloaded)+len(v.Loadable) == 0 }
 
 // All are the skills that the agent may use, the preloaded ones first.
-func (v View) All() []*Skill { return slices.Concat(v.Preloaded, v.Others) }
+func (v View) All() []*Skill { return slices.Concat(v.Preloaded, v.Loadable) }
 
 // Find finds a skill by its name, or by the path of its directory or its SKILL.md (AUT-04). A path
 // finds only skills of the view: anything else on the disk may have been written by anybody. The

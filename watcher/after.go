@@ -25,7 +25,7 @@ func (w *Watcher) applyAfterActions(ctx context.Context) error {
 	w.mu.Unlock()
 
 	for known && ctx.Err() == nil {
-		due, err := w.ledger.PendingAfter(ctx, maxPerTx)
+		due, err := w.ledger.PendingAfterMoves(ctx, maxPerTx)
 		if err != nil {
 			return err
 		}
@@ -64,7 +64,7 @@ func (w *Watcher) applyAfterAction(ctx context.Context, c ledger.ClaimStatus) er
 	f := w.folders[c.Job]
 	w.mu.Unlock()
 	if f == nil {
-		_, err := w.ledger.EndAfter(ctx, c, ledger.AfterLeft, "", "")
+		_, err := w.ledger.FinishAfterMove(ctx, c, ledger.AfterLeft, "", "")
 		return err
 	}
 
@@ -72,7 +72,7 @@ func (w *Watcher) applyAfterAction(ctx context.Context, c ledger.ClaimStatus) er
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if ended, err := w.ledger.EndAfter(ctx, c, state, dest, note); err != nil || !ended {
+	if ended, err := w.ledger.FinishAfterMove(ctx, c, state, dest, note); err != nil || !ended {
 		return err // not ended: the run was retried meanwhile, so another outcome decides
 	}
 

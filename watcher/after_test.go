@@ -91,7 +91,7 @@ func (d *harness) missing(name string) {
 // run takes a file and ends its run; what is due to it is pending then.
 func (d *harness) run(w Watch, path string, outcome domain.Outcome) ledger.ClaimStatus {
 	d.t.Helper()
-	a, err := Offer(d.t.Context(), d.w.ledger, w, path)
+	a, err := EnqueueFile(d.t.Context(), d.w.ledger, w, path)
 	d.must(err)
 	if a.New {
 		d.end(a.Run, outcome)
@@ -108,7 +108,7 @@ func (d *harness) end(run int64, outcome domain.Outcome) {
 
 func (d *harness) claim() ledger.ClaimStatus {
 	d.t.Helper()
-	due, err := d.w.ledger.PendingAfter(d.t.Context(), 10)
+	due, err := d.w.ledger.PendingAfterMoves(d.t.Context(), 10)
 	d.must(err)
 	if len(due) != 1 {
 		d.t.Fatalf("%d files wait for what is due to them", len(due))
@@ -169,7 +169,7 @@ func TestAfterKilledBetweenMoveAndRecord(t *testing.T) {
 	w := d.set(After{"move", d.path("done")})
 	d.write("done/a.csv", "another")
 	c := d.run(w, d.write("inbox/a.csv", "1"), domain.OutcomeSuccess)
-	state, dest, _ := d.w.moveOrDelete(t.Context(), &w, c) // and no EndAfter
+	state, dest, _ := d.w.moveOrDelete(t.Context(), &w, c) // and no FinishAfterMove
 	if state != ledger.AfterDone || dest != d.path("done/a-2.csv") {
 		t.Fatalf("%s %s", state, dest)
 	}
@@ -311,7 +311,7 @@ func TestAfterRetriesWhatFails(t *testing.T) {
 	}
 
 	d.must(os.Remove(d.path("done")))
-	if _, err := Offer(t.Context(), d.w.ledger, w, d.path("inbox/a.csv")); err != nil { // as a scan does
+	if _, err := EnqueueFile(t.Context(), d.w.ledger, w, d.path("inbox/a.csv")); err != nil { // as a scan does
 		t.Fatal(err)
 	}
 	if got := d.applyAfter(c); got.After != ledger.AfterDone {
@@ -499,7 +499,7 @@ func TestAfterOfARunRetriedAtOnce(t *testing.T) {
 	}
 
 	late := func() {
-		if ended, err := d.w.ledger.EndAfter(t.Context(), c, state, dest, ""); ended || err != nil {
+		if ended, err := d.w.ledger.FinishAfterMove(t.Context(), c, state, dest, ""); ended || err != nil {
 			t.Errorf("%v (%v)", ended, err)
 		}
 	}

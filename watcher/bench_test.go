@@ -153,7 +153,7 @@ func (b *bench) finish() {
 // count is how many runs a job has.
 func (b *bench) count(job string) int {
 	b.t.Helper()
-	runs, err := b.ledger.Runs(b.t.Context(), ledger.Filter{Job: job, Limit: 100_000})
+	runs, err := b.ledger.Runs(b.t.Context(), ledger.RunFilter{Job: job, Limit: 100_000})
 	if err != nil {
 		b.t.Fatal(err)
 	}

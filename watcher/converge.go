@@ -139,7 +139,7 @@ func (f *folder) decide(ctx context.Context, walk *walk) (int, error) {
 	if walk.torn && f.stillChanging(now, now) {
 		return 0, nil
 	}
-	if l.state.Print == "" && f.Existing == ExistingIgnore {
+	if l.state.Fingerprint == "" && f.Existing == ExistingIgnore {
 		return 0, f.recordBaseline(ctx, cur)
 	}
 
@@ -183,7 +183,7 @@ func (f *folder) decideChanged(ctx context.Context, walk *walk, mem memory, cur 
 	// Of a run that failed while no watcher was there, changes may have been made by somebody
 	// else since: those deserve a run.
 	changes, n, last := changesBetween(base, cur)
-	if stopped && (!l.runPredates || print == l.state.Print) {
+	if stopped && (!l.runPredates || print == l.state.Fingerprint) {
 		return 0, f.giveUp(ctx, mem, print, n)
 	}
 
@@ -301,9 +301,9 @@ func keepUnreadable(root string, cur, known tree, unreadable map[string]error) t
 func (f *folder) becomeIdle(ctx context.Context, mem memory, print string) error {
 	l := &f.conv
 	st := l.state
-	st.Print, st.Round = print, 0
+	st.Fingerprint, st.Round = print, 0
 	if mem.Left != "" {
-		st.Print = l.state.Print // what the failed run was told about is still to do
+		st.Fingerprint = l.state.Fingerprint // what the failed run was told about is still to do
 	}
 
 	if st.Since.IsZero() {
@@ -338,7 +338,7 @@ func (f *folder) startMissing(ctx context.Context) {
 		err = f.loadState(ctx)
 	}
 
-	if err == nil && f.Mode == ModeConverge && f.conv.state.Print == "" && f.Existing == ExistingIgnore {
+	if err == nil && f.Mode == ModeConverge && f.conv.state.Fingerprint == "" && f.Existing == ExistingIgnore {
 		err = f.recordBaseline(ctx, nil)
 	}
 	if err != nil && ctx.Err() == nil {
@@ -362,7 +362,7 @@ func (f *folder) converged(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := f.becomeIdle(ctx, memory{last: mem.last, base: mem.last}, l.state.Print); err != nil {
+	if err := f.becomeIdle(ctx, memory{last: mem.last, base: mem.last}, l.state.Fingerprint); err != nil {
 		return err
 	}
 
@@ -405,7 +405,7 @@ func (f *folder) dispatch(ctx context.Context, cur, base tree, changes *ledger.C
 		return ledger.Accepted{}, err
 	}
 
-	st := ledger.WatchState{Job: f.Job, Since: l.state.Since, Print: cur.fingerprint(), Tree: text, Round: l.state.Round + 1}
+	st := ledger.WatchState{Job: f.Job, Since: l.state.Since, Fingerprint: cur.fingerprint(), Tree: text, Round: l.state.Round + 1}
 	if l.failed() {
 		st.Round = 1 // a failed run has ended its loop
 	}
@@ -433,7 +433,7 @@ func (f *folder) dispatch(ctx context.Context, cur, base tree, changes *ledger.C
 	}
 
 	st.Run, st.Tree = accepted[0].Run, ""
-	f.conv = convergence{loaded: true, root: f.root, state: st, idlePrint: st.Print}
+	f.conv = convergence{loaded: true, root: f.root, state: st, idlePrint: st.Fingerprint}
 	f.setPhase(StateProcessing, time.Time{})
 	f.followRun()
 

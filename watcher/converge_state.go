@@ -14,13 +14,13 @@ func (f *folder) loadState(ctx context.Context) error {
 		return err
 	}
 
-	l := convergence{loaded: true, root: f.root, phase: StateIdle, idlePrint: st.Print}
-	if st.Print != "" {
+	l := convergence{loaded: true, root: f.root, phase: StateIdle, idlePrint: st.Fingerprint}
+	if st.Fingerprint != "" {
 		mem, err := decodeMemory(st.Tree)
 		if err != nil || mem.Shape.Root != f.root {
 			// The path may lead elsewhere now, by a link or an edited configuration.
 			f.w.log.Info("a folder starts from scratch: what was recorded is about another one", "job", f.Job, "path", f.Path, "error", err)
-			st.Print, st.Round = "", 0
+			st.Fingerprint, st.Round = "", 0
 		} else if l.shapeChanged = !mem.Shape.equal(f.shape()); mem.Left != "" {
 			// After a failed run the folder waits for a change from what that run left.
 			l.idlePrint = mem.Left
@@ -29,20 +29,20 @@ func (f *folder) loadState(ctx context.Context) error {
 
 	st.Tree = "" // up to megabytes, read again when it is needed
 	l.state = st
-	if st.Print == "" {
+	if st.Fingerprint == "" {
 		l.idlePrint = tree(nil).fingerprint()
 	} else if st.Run != 0 {
 		if l.outcome, err = f.w.outcomeOf(ctx, st.Run); err != nil {
 			return err
 		}
 		if !l.failed() {
-			l.idlePrint = st.Print // mem.Left is about a failure that a retry has overtaken
+			l.idlePrint = st.Fingerprint // mem.Left is about a failure that a retry has overtaken
 		}
 	}
 
 	f.conv = l
 	switch {
-	case st.Print == "" || st.Run == 0:
+	case st.Fingerprint == "" || st.Run == 0:
 	case l.outcome == "":
 		f.setPhase(StateProcessing, time.Time{})
 	case st.Round > 0:
@@ -58,7 +58,7 @@ func (f *folder) loadState(ctx context.Context) error {
 // loadMemory reads the recorded trees, and fits them to the watch if that selects other files
 // now.
 func (f *folder) loadMemory(ctx context.Context, cur tree) (memory, error) {
-	if f.conv.state.Print == "" {
+	if f.conv.state.Fingerprint == "" {
 		return memory{}, nil
 	}
 
@@ -73,8 +73,8 @@ func (f *folder) loadMemory(ctx context.Context, cur tree) (memory, error) {
 	}
 
 	mem.refit(f, cur)
-	f.conv.state.Print = mem.last.fingerprint()
-	f.conv.idlePrint = f.conv.state.Print
+	f.conv.state.Fingerprint = mem.last.fingerprint()
+	f.conv.idlePrint = f.conv.state.Fingerprint
 	f.conv.shapeChanged = false
 
 	return mem, f.saveMemory(ctx, mem, f.conv.state)
@@ -93,7 +93,7 @@ func (f *folder) saveMemory(ctx context.Context, mem memory, st ledger.WatchStat
 	}
 
 	st.Tree = text
-	return f.writeUnlessStopped(func() error { return f.w.ledger.SaveWatch(ctx, st) })
+	return f.writeUnlessStopped(func() error { return f.w.ledger.SaveWatchStates(ctx, st) })
 }
 
 // writeUnlessStopped writes unless the folder has been stopped: after a reload the state

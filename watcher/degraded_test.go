@@ -195,8 +195,8 @@ func TestPeriodicScan(t *testing.T) {
 
 	d.set(After{})
 	d.start()
-	first := d.w.Status(t.Context())[0].Rescanned
-	d.until("another scan", func() bool { return d.w.Status(t.Context())[0].Rescanned.After(first) })
+	first := d.w.Status(t.Context())[0].LastScan
+	d.until("another scan", func() bool { return d.w.Status(t.Context())[0].LastScan.After(first) })
 	deaf.Store(true)
 	d.must(d.w.subs.events.Remove(d.path("inbox")))
 	events, err := d.w.ledger.Events(t.Context(), ledger.EventFilter{Job: "in"})

@@ -74,7 +74,7 @@ func (f *folder) skipPreexisting(ctx context.Context, walk *walk) error {
 // loadPreexisting decodes what was there before the job; false when nothing is recorded of this
 // folder.
 func (f *folder) loadPreexisting(st ledger.WatchState) (memory, bool) {
-	if st.Tree == "" || st.Print != "" { // with a fingerprint it was recorded in mode converge
+	if st.Tree == "" || st.Fingerprint != "" { // with a fingerprint it was recorded in mode converge
 		return memory{}, false
 	}
 

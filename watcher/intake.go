@@ -208,7 +208,7 @@ func (f *folder) enqueue(ctx context.Context, requests ...ledger.Request) bool {
 	}
 
 	for _, a := range accepted {
-		if a.Broken {
+		if a.BreakerTripped {
 			f.w.log.Warn("a job is paused: one of its files is written again and again, perhaps by itself", "job", f.Job, "run", a.Run)
 		}
 	}
@@ -218,7 +218,7 @@ func (f *folder) enqueue(ctx context.Context, requests ...ledger.Request) bool {
 
 // breaker stops a job that triggers itself by writing into its own folder.
 func (f *folder) breaker() ledger.Breaker {
-	b := ledger.Breaker{Most: maxReclaims, Within: time.Minute}
+	b := ledger.Breaker{MaxClaims: maxReclaims, Within: time.Minute}
 	if f.w.breakerNotices != nil {
 		b.Notices = func(path string) []ledger.Notice { return f.w.breakerNotices(f.Job, path) }
 	}
@@ -326,9 +326,9 @@ func hashOnce(ctx context.Context, path string, now stamp) (string, error) {
 	return newHashes().of(ctx, file, now)
 }
 
-// Offer queues a run of one file that its owner names. It makes the same claim as a drop, so
+// EnqueueFile queues a run of one file that its owner names. It makes the same claim as a drop, so
 // that content which had its run does not get another.
-func Offer(ctx context.Context, l *ledger.Ledger, w Watch, path string) (ledger.Accepted, error) {
+func EnqueueFile(ctx context.Context, l *ledger.Ledger, w Watch, path string) (ledger.Accepted, error) {
 	// Claims are made by real paths; a scan resolves links too.
 	abs, err := filepath.Abs(path)
 	if err == nil {

@@ -17,7 +17,7 @@ func (d *harness) looped() *folder {
 	d.must(d.w.Set(d.t.Context(), []Watch{{Job: "in", Agent: "a", Path: d.path("inbox"), Mode: ModeConverge, Settle: time.Millisecond}}))
 	f := d.w.folders["in"]
 	f.scan(d.t.Context(), "start")
-	if f.conv.phase != StateIdle || f.conv.state.Print == "" {
+	if f.conv.phase != StateIdle || f.conv.state.Fingerprint == "" {
 		d.t.Fatalf("%+v", f.conv)
 	}
 	return f
@@ -64,7 +64,7 @@ func TestDispatchWithoutAnAnswer(t *testing.T) {
 	cur = tree{{path: "c"}}
 	two, err := f.dispatch(t.Context(), cur, nil, changes)
 	d.must(err)
-	if !one.New || two.New || two.Run != one.Run || f.conv.phase != StateProcessing || f.conv.state.Run != one.Run || f.conv.state.Print != (tree{{path: "b"}}).fingerprint() {
+	if !one.New || two.New || two.Run != one.Run || f.conv.phase != StateProcessing || f.conv.state.Run != one.Run || f.conv.state.Fingerprint != (tree{{path: "b"}}).fingerprint() {
 		t.Errorf("%+v, %+v, %+v", one, two, f.conv)
 	}
 

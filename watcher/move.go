@@ -147,7 +147,7 @@ func copyAcross(ctx context.Context, file fileHandle, st stamp, dest fileHandle)
 	if err != nil {
 		return errors.Join(fmt.Errorf("copying to %s: %w", dest.path(), err), part.remove())
 	}
-	if err := atomicfile.SyncIn(dest.root, filepath.Dir(dest.name)); err != nil {
+	if err := atomicfile.SyncFolderIn(dest.root, filepath.Dir(dest.name)); err != nil {
 		return err
 	}
 

@@ -166,7 +166,7 @@ func (f *folder) finishScan(ctx context.Context, walk *walk, took time.Duration)
 
 	f.mu.Lock()
 	before := f.status.Degraded
-	f.status.Degraded, f.status.Rescanned = walk.degraded, now
+	f.status.Degraded, f.status.LastScan = walk.degraded, now
 	f.mu.Unlock()
 
 	switch {

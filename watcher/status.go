@@ -28,10 +28,10 @@ type Status struct {
 	State     State
 	Waiting   int    // files that have not settled, or wait for the others of their batch
 	Round     int    // for converge: the runs since the folder was last idle
-	Folders   int    // whose events the system reports
+	Subscriptions   int    // whose events the system reports
 	Degraded  string // why the folder is polled; "" when events are reliable
 	Problem   string
-	Rescanned time.Time
+	LastScan time.Time
 }
 
 // Status lists the watches by job.
@@ -66,7 +66,7 @@ func (f *folder) currentStatus(running bool) Status {
 	defer f.mu.Unlock()
 
 	st := f.status
-	st.Folders = f.w.subs.count(f)
+	st.Subscriptions = f.w.subs.count(f)
 	st.Job, st.Path, st.Mode, st.State = f.Job, f.Path, f.Mode, StateIdle
 	switch {
 	case f.missing:

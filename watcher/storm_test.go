@@ -105,7 +105,7 @@ func TestBreaker(t *testing.T) {
 			b := newBench(t)
 			w := b.inbox()
 			w.Mode, w.Settle = mode, 20*time.Millisecond
-			b.startWith(watcher.Options{Broken: func(job, path string) []ledger.Notice {
+			b.startWith(watcher.Options{BreakerNotices: func(job, path string) []ledger.Notice {
 				return []ledger.Notice{{Job: job, Channel: "desktop", Title: "paused", Body: path}}
 			}}, w)
 			for i := range 30 {
@@ -160,7 +160,7 @@ func TestOwnFiles(t *testing.T) {
 	b.until(func() bool { return b.count("in") == 1 })
 	_, attempt, err := b.ledger.StartAttempt(t.Context(), 1)
 	b.must(err)
-	b.must(b.ledger.Own(t.Context(), attempt, ledger.Claim{Job: "in", Path: filepath.ToSlash(b.path("inbox/report.md")), Hash: hashOf([]byte("all is well"))}))
+	b.must(b.ledger.ClaimOwnOutput(t.Context(), attempt, ledger.Claim{Job: "in", Path: filepath.ToSlash(b.path("inbox/report.md")), Hash: hashOf([]byte("all is well"))}))
 	b.write("inbox/report.md", "all is well")
 	b.write("inbox/b.csv", "2")
 	b.what = "the next run"

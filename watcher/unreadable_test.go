@@ -28,9 +28,9 @@ func TestUnreadable(t *testing.T) {
 	b.startWith(watcher.Options{Rescan: 100 * time.Millisecond}, b.inbox())
 	b.what = "the problem shows"
 	b.until(func() bool { return strings.Contains(b.status("in").Problem, "a.csv cannot be read") })
-	seen := b.status("in").Rescanned
+	seen := b.status("in").LastScan
 	b.what = "another scan"
-	b.until(func() bool { return b.status("in").Rescanned.After(seen.Add(250 * time.Millisecond)) })
+	b.until(func() bool { return b.status("in").LastScan.After(seen.Add(250 * time.Millisecond)) })
 	events, err := b.ledger.Events(t.Context(), ledger.EventFilter{Job: "in"})
 	if err != nil {
 		t.Fatal(err)

@@ -26,7 +26,7 @@ type Options struct {
 	Rescan time.Duration // 0 means 5m
 	// Broken makes the notices for when a job is paused because one path is claimed again and
 	// again; may be nil.
-	Broken func(job, path string) []ledger.Notice
+	BreakerNotices func(job, path string) []ledger.Notice
 }
 
 // Watcher watches the folders of all jobs with one fsnotify watcher.
@@ -76,7 +76,7 @@ func newWatcher(o Options) *Watcher {
 	}
 
 	return &Watcher{
-		ledger: o.Ledger, log: o.Logger, rescan: o.Rescan, runSettle: defaultRunSettle, breakerNotices: o.Broken, hashes: newHashes(),
+		ledger: o.Ledger, log: o.Logger, rescan: o.Rescan, runSettle: defaultRunSettle, breakerNotices: o.BreakerNotices, hashes: newHashes(),
 		hashLanes: make(chan struct{}, 2), ready: make(chan struct{}), followNow: make(chan struct{}, 1), following: map[*folder]int64{},
 	}
 }
@@ -133,13 +133,13 @@ func (w *Watcher) forget(ctx context.Context, watched map[string]*folder) {
 	known, err := w.ledger.WatchStates(ctx)
 	var gone []string
 	for job, st := range known {
-		if f := watched[job]; st.Print != "" && (f == nil || f.Mode != ModeConverge) {
+		if f := watched[job]; st.Fingerprint != "" && (f == nil || f.Mode != ModeConverge) {
 			gone = append(gone, job)
 		}
 	}
 
 	if err == nil && len(gone) > 0 {
-		err = w.ledger.ForgetWatches(ctx, gone...)
+		err = w.ledger.DeleteWatchStates(ctx, gone...)
 	}
 
 	for _, job := range gone {

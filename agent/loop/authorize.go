@@ -9,20 +9,20 @@ import (
 	"rouse/internal/domain"
 )
 
-// Gate decides on calls before they are made (UNI-06). An error means that the host is broken.
-type Gate interface {
+// Authorizer decides on calls before they are made (UNI-06). An error means that the host is broken.
+type Authorizer interface {
 	// The decision on one call. The calls of an answer come in the model's order, before any
 	// of them is made.
-	Judge(ctx context.Context, in tool.Invocation, t tool.Tool, args json.RawMessage) (tool.Verdict, error)
+	Authorize(ctx context.Context, in tool.Invocation, t tool.Tool, args json.RawMessage) (tool.Verdict, error)
 	// Reports that the calls which were allowed since the last time begin now.
-	Admit(ctx context.Context) error
+	OnCallsStart(ctx context.Context) error
 }
 
 // authorize is the first phase of a batch (OSA-07): it answers the calls that are refused. asking
 // says that the agent's owner has to be asked before any call of the batch is made.
 func (r *run) authorize(ctx context.Context, calls []model.Call, blocked []bool) (refusals []*tool.Envelope, asking bool, err error) {
 	refusals = make([]*tool.Envelope, len(calls))
-	if r.Gate == nil {
+	if r.Authorizer == nil {
 		return refusals, false, nil
 	}
 
@@ -65,7 +65,7 @@ func (r *run) authorize(ctx context.Context, calls []model.Call, blocked []bool)
 		afterEnd = afterEnd || r.endsRun(c)
 	}
 
-	return refusals, false, r.Gate.Admit(context.WithoutCancel(ctx))
+	return refusals, false, r.Authorizer.OnCallsStart(context.WithoutCancel(ctx))
 }
 
 // verdict is the authorizer's decision on a call. A call of an unknown tool does nothing, so
@@ -77,20 +77,20 @@ func (r *run) verdict(ctx context.Context, c model.Call) (tool.Verdict, error) {
 	}
 	in := r.Invocation
 	in.Key = c.Key
-	return r.Gate.Judge(ctx, in, t, c.Args)
+	return r.Authorizer.Authorize(ctx, in, t, c.Args)
 }
 
 // resolvedBefore says whether a call is not going to be made because an earlier attempt made it,
 // or may have made it. e is the result if it is known.
 func (r *run) resolvedBefore(calls ...model.Call) (e tool.Envelope, yes bool) {
 	for _, c := range calls {
-		prior, known := r.Past[c.Key]
+		prior, known := r.PriorCalls[c.Key]
 		if known && len(prior.Envelope) > 0 {
 			_ = json.Unmarshal(prior.Envelope, &e) // a damaged one is reported when it is used
 			return e, true
 		}
 
-		if known && (prior.Uncertain || (!prior.Again && !repeatable(r.effect(c)))) {
+		if known && (prior.Uncertain || (!prior.Repeat && !repeatable(r.effect(c)))) {
 			return e, true
 		}
 	}

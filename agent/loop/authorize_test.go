@@ -20,12 +20,12 @@ type fakeAuthorizer struct {
 	err      error
 }
 
-func (g *fakeAuthorizer) Judge(_ context.Context, in tool.Invocation, t tool.Tool, _ json.RawMessage) (tool.Verdict, error) {
+func (g *fakeAuthorizer) Authorize(_ context.Context, in tool.Invocation, t tool.Tool, _ json.RawMessage) (tool.Verdict, error) {
 	g.judged = append(g.judged, t.Name()+" "+in.Key)
 	return g.verdicts[t.Name()], g.err
 }
 
-func (g *fakeAuthorizer) Admit(context.Context) error {
+func (g *fakeAuthorizer) OnCallsStart(context.Context) error {
 	g.judged = append(g.judged, "admit")
 	return nil
 }
@@ -38,7 +38,7 @@ func answerWith(kind tool.Kind) tool.Verdict {
 // OSA-07: all calls of an answer are judged in the model's order before any is made; a denial
 // answers the later ones, and a call that waits for an approval keeps all of them from being made.
 func TestAuthorizerPhase(t *testing.T) {
-	ask := tool.Verdict{Ask: &tool.Approval{Tool: "change", Hash: "h"}}
+	ask := tool.Verdict{Ask: &tool.ApprovalRequest{Tool: "change", Hash: "h"}}
 	for name, c := range map[string]struct {
 		calls    []model.Call
 		verdicts map[string]tool.Verdict
@@ -63,7 +63,7 @@ func TestAuthorizerPhase(t *testing.T) {
 			}
 
 			b, g := setup(t, say(parts...), say("end")), &fakeAuthorizer{verdicts: c.verdicts}
-			b.o.Gate = g
+			b.o.Authorizer = g
 			res := b.run(t, t.Context())
 			var kinds []string
 			for _, one := range b.log.calls {
@@ -107,12 +107,12 @@ func TestAuthorizerAndPriorCalls(t *testing.T) {
 	}
 
 	b, g := setup(t, say("end")), &fakeAuthorizer{}
-	b.o.Gate = g
+	b.o.Authorizer = g
 	for i, name := range []string{"read", "change", "read", "change"} {
-		b.o.Pending = append(b.o.Pending, model.Call{ID: fmt.Sprint(i), Key: fmt.Sprintf("k%d", i), Name: name, Args: json.RawMessage(`{}`)})
+		b.o.PendingCalls = append(b.o.PendingCalls, model.Call{ID: fmt.Sprint(i), Key: fmt.Sprintf("k%d", i), Name: name, Args: json.RawMessage(`{}`)})
 	}
 
-	b.o.Past = map[string]loop.Past{"k0": {Tool: "read"}, "k1": {Tool: "change", Uncertain: true}, "k2": {Tool: "read", Envelope: denied}}
+	b.o.PriorCalls = map[string]loop.PriorCall{"k0": {Tool: "read"}, "k1": {Tool: "change", Uncertain: true}, "k2": {Tool: "read", Envelope: denied}}
 	b.run(t, t.Context())
 	if got := strings.Join(g.judged, ", "); got != "read k0, admit" || strings.Join(b.done, " ") != "read k0" {
 		t.Errorf("judged %s, made %v", got, b.done)
@@ -122,7 +122,7 @@ func TestAuthorizerAndPriorCalls(t *testing.T) {
 // An authorizer that cannot decide ends the run as the host's failure, before anything is made.
 func TestAuthorizerBroken(t *testing.T) {
 	b := setup(t, say(call("read", `{}`)))
-	b.o.Gate = &fakeAuthorizer{err: errBroken}
+	b.o.Authorizer = &fakeAuthorizer{err: errBroken}
 	if _, err := loop.Run(t.Context(), b.o); !errors.Is(err, errBroken) || len(b.done) > 0 {
 		t.Errorf("%v after %v", err, b.done)
 	}

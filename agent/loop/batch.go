@@ -56,7 +56,7 @@ func (r *run) executeCalls(ctx context.Context, t turn) (over, free bool, err er
 // onlyMovedData says whether a step is free because all its calls moved rows, as long as
 // policy lets steps be free (OSA-23).
 func (r *run) onlyMovedData(calls []model.Call, envelopes []tool.Envelope) bool {
-	if r.dataSteps >= r.Policy.DataSteps {
+	if r.dataSteps >= r.Policy.FreeDataSteps {
 		return false
 	}
 
@@ -72,7 +72,7 @@ func (r *run) onlyMovedData(calls []model.Call, envelopes []tool.Envelope) bool 
 	}
 
 	if r.dataSteps++; r.dataSteps == 1 {
-		r.advice = fmt.Sprintf("A step that only moves rows in bulk is not counted, up to %d of them.", r.Policy.DataSteps)
+		r.advice = fmt.Sprintf("A step that only moves rows in bulk is not counted, up to %d of them.", r.Policy.FreeDataSteps)
 	}
 
 	return true
@@ -81,7 +81,7 @@ func (r *run) onlyMovedData(calls []model.Call, envelopes []tool.Envelope) bool 
 // finishPending executes what an earlier attempt asked for and did not get.
 func (r *run) finishPending(ctx context.Context) (over bool, err error) {
 	writing := context.WithoutCancel(ctx)
-	if r.CutOff {
+	if r.Interrupted {
 		r.addNotice("An earlier attempt at this run was interrupted. The calls that it had left open were finished now.")
 	}
 
@@ -96,7 +96,7 @@ func (r *run) finishPending(ctx context.Context) (over bool, err error) {
 		return true, err
 	}
 
-	over, _, err = r.executeCalls(ctx, turn{number: s.Number, calls: r.Pending})
+	over, _, err = r.executeCalls(ctx, turn{number: s.Number, calls: r.PendingCalls})
 	return over, err
 }
 
@@ -250,7 +250,7 @@ func (b *callBatch) answerCall(ctx context.Context, i, index int, c model.Call, 
 	}
 
 	t, ok := r.Registry.Lookup(c.Name)
-	_, prior := r.Past[c.Key]
+	_, prior := r.PriorCalls[c.Key]
 	// A call that an earlier attempt made gets that result, also when it is one too many today.
 	if b.blocked[i] && !prior {
 		return r.callRecorded(ctx, b.step, index, c, func(context.Context, model.Call) (tool.Envelope, domain.CallState, error) {
@@ -272,7 +272,7 @@ func (b *callBatch) answerCall(ctx context.Context, i, index int, c model.Call, 
 	}
 
 	// Taken before the call: what changes while the tool reads must not count as read.
-	pathState := t.Looks(c.Args)
+	pathState := t.StatKey(c.Args)
 	e, text, err := r.callRecorded(ctx, b.step, index, c, r.execute)
 	if err == nil {
 		r.learnResult(t, c, sig, e, text, pathState)
@@ -294,7 +294,7 @@ func (r *run) runParallel(calls []model.Call, which []int, answer func(int)) {
 		c := calls[i]
 		lane := fmt.Sprintf("#%d", i)
 		if t, ok := r.Registry.Lookup(c.Name); ok {
-			switch path := t.WritesTo(c.Args); {
+			switch path := t.WritePath(c.Args); {
 			case t.Nests():
 				lane = "nested"
 			case path != "":

@@ -81,14 +81,14 @@ func holdsErrors(c tool.Class) bool { return readsFiles(c) || c == tool.ClassEdi
 // lookup answers a call from what is known; times is how often it has failed, 0 when it has not.
 // Both hold only while the path looks as it did: others may change files too.
 func (s *bookkeeping) lookup(t tool.Tool, c model.Call, sig string) (e tool.Envelope, times int, ok bool) {
-	if f := s.failed[sig]; f != nil && holdsErrors(t.Class()) && f.pathState == t.Looks(c.Args) {
+	if f := s.failed[sig]; f != nil && holdsErrors(t.Class()) && f.pathState == t.StatKey(c.Args) {
 		if e, ok = f.envelope(); ok {
 			f.times++
 			return e, f.times, true
 		}
 	}
 
-	if h, known := s.results[sig]; known && readsFiles(t.Class()) && h.pathState == t.Looks(c.Args) {
+	if h, known := s.results[sig]; known && readsFiles(t.Class()) && h.pathState == t.StatKey(c.Args) {
 		if e, ok = h.envelope(); ok {
 			return e, 0, true
 		}
@@ -102,7 +102,7 @@ func (s *bookkeeping) lookup(t tool.Tool, c model.Call, sig string) (e tool.Enve
 func (s *bookkeeping) record(t tool.Tool, c model.Call, sig string, e tool.Envelope, text, pathState string) {
 	switch class := t.Class(); {
 	case !e.OK && holdsErrors(class) && (e.Kind == tool.KindInvalidArgs || e.Kind == tool.KindNotFound):
-		f := &heldFailure{heldResult: heldResult{text, e.Images, t.Touches(c.Args), pathState}, times: 1}
+		f := &heldFailure{heldResult: heldResult{text, e.Images, t.TargetPath(c.Args), pathState}, times: 1}
 		if before := s.failed[sig]; before != nil && before.pathState == pathState {
 			f.times = before.times
 		}
@@ -111,9 +111,9 @@ func (s *bookkeeping) record(t tool.Tool, c model.Call, sig string, e tool.Envel
 	case !e.OK && class != tool.ClassExec: // a command that fails may have changed something
 		return
 	case readsFiles(class):
-		s.results[sig] = heldResult{text, e.Images, t.Touches(c.Args), pathState}
+		s.results[sig] = heldResult{text, e.Images, t.TargetPath(c.Args), pathState}
 	case class == tool.ClassEdit:
-		s.invalidate(t.Touches(c.Args))
+		s.invalidate(t.TargetPath(c.Args))
 	case class == tool.ClassExec: // it may have changed any file
 		clear(s.results)
 		clear(s.failed)

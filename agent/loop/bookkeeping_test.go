@@ -36,7 +36,7 @@ func newFileTools(t *testing.T, turns ...func(model.Request) []any) *fileTools {
 		s := tool.Spec{Name: name, Description: name, Effect: effect, Class: class}
 		if class == tool.ClassRead || class == tool.ClassEdit {
 			s.Path = "path"
-			s.Look = func(path string) string { h.mu.Lock(); defer h.mu.Unlock(); return h.files[path] }
+			s.StatKey = func(path string) string { h.mu.Lock(); defer h.mu.Unlock(); return h.files[path] }
 		}
 
 		d, err := tool.Define(s, func(_ context.Context, _ tool.Invocation, a pathArgs) (tool.Envelope, error) {
@@ -250,7 +250,7 @@ func TestAdvice(t *testing.T) {
 			}
 
 			off := newFileTools(t, steps(c.turns...)...)
-			off.o.Policy.Bias = false
+			off.o.Policy.Advice = false
 			off.run(t, t.Context())
 			if len(off.notices()) > 0 || !slices.Equal(off.calls, h.calls) {
 				t.Errorf("without advice: %v, %q", off.calls, off.notices())
@@ -297,7 +297,7 @@ func TestDataMovement(t *testing.T) {
 			h = newFileTools(t, say(c.turn[0], c.turn[1]))
 		}
 
-		h.o.Bounds.Steps, h.o.Policy.DataSteps, h.o.Policy.Bias = 4, 3, false
+		h.o.Bounds.Steps, h.o.Policy.FreeDataSteps, h.o.Policy.Advice = 4, 3, false
 		h.run(t, t.Context())
 		if got := len(h.log.steps) - 1; got != c.steps { // the last is the closing text
 			t.Errorf("%s: %d steps, want %d", name, got, c.steps)
@@ -317,7 +317,7 @@ func TestDataMovement(t *testing.T) {
 // starts empty.
 func TestPriorCallsAreNotDeduped(t *testing.T) {
 	h := newFileTools(t, steps(one("look", `{"path":"/a"}`), one("look", `{"path":"/a"}`))...)
-	h.o.Past = map[string]loop.Past{"m1.1.1": {Envelope: json.RawMessage(`{"ok":true,"result":{"kind":"file","text":"old"}}`)}}
+	h.o.PriorCalls = map[string]loop.PriorCall{"m1.1.1": {Envelope: json.RawMessage(`{"ok":true,"result":{"kind":"file","text":"old"}}`)}}
 	h.run(t, t.Context())
 	if len(h.calls) != 1 || h.log.calls[0].State != "replayed" || h.log.calls[1].State != "done" {
 		t.Errorf("calls %v, states %s %s", h.calls, h.log.calls[0].State, h.log.calls[1].State)

@@ -50,8 +50,8 @@ func (b Bounds) After(steps, calls int, tokens int64) Bounds {
 	return b
 }
 
-// Spent says whether these steps or tokens are all that there was.
-func (b Bounds) Spent(steps int, tokens int64) bool {
+// Exhausted says whether these steps or tokens are all that there was.
+func (b Bounds) Exhausted(steps int, tokens int64) bool {
 	b = b.withDefaults()
 	return b.Steps > 0 && steps >= b.Steps || b.Tokens > 0 && tokens >= b.Tokens
 }

@@ -63,7 +63,7 @@ func repeatable(e domain.Effect) bool { return e == domain.EffectRead || e == do
 
 // execute answers a call from the record where there is one, else by its tool.
 func (r *run) execute(ctx context.Context, c model.Call) (tool.Envelope, domain.CallState, error) {
-	if prior, ok := r.Past[c.Key]; ok {
+	if prior, ok := r.PriorCalls[c.Key]; ok {
 		var e tool.Envelope
 		switch {
 		case prior.Tool != "" && prior.Tool != c.Name:
@@ -77,8 +77,8 @@ func (r *run) execute(ctx context.Context, c model.Call) (tool.Envelope, domain.
 				return e, "", fmt.Errorf("the recorded result of %s is damaged: %w", c.Name, err)
 			}
 			return e, domain.CallReplayed, nil
-		case prior.Uncertain || (!prior.Again && !repeatable(r.effect(c))):
-			return Unknown(c.Name), domain.CallFailed, nil
+		case prior.Uncertain || (!prior.Repeat && !repeatable(r.effect(c))):
+			return UnknownResult(c.Name), domain.CallFailed, nil
 		}
 	}
 
@@ -109,9 +109,9 @@ func (r *run) execute(ctx context.Context, c model.Call) (tool.Envelope, domain.
 	return e, domain.CallUncertain, nil
 }
 
-// Unknown is the result that a model gets for a call that was cut off when it may have changed the
+// UnknownResult is the result that a model gets for a call that was cut off when it may have changed the
 // world.
-func Unknown(name string) tool.Envelope {
+func UnknownResult(name string) tool.Envelope {
 	e := tool.Failure(tool.KindExecutionError, "an earlier attempt was cut off during this call. Whether it took effect is unknown, and it was not made again: look what is there before you decide")
 	e.Tool, e.Retryable = name, false
 	return e

@@ -8,8 +8,8 @@ import (
 	"rouse/agent/model"
 )
 
-// Speaker is a model that answers in a run, and what it can take.
-type Speaker struct {
+// ModelInfo is a model that answers in a run, and what it can take.
+type ModelInfo struct {
 	Name        string // as it is configured
 	MaxOutput   int    // tokens, 0: its own
 	Window      int    // tokens that its context holds, 0: as many as are assumed
@@ -20,7 +20,7 @@ type Speaker struct {
 // failed for good. A model that took over stays until the end of the attempt: switching back and
 // forth would pay for the history each time. A run and its reductions share one Fallback.
 type Fallback struct {
-	Next []Speaker
+	Next []ModelInfo
 	// Switch makes Options.Provider and Options.Budget continue with Next[i].
 	Switch func(i int)
 	taken  int // how many have taken over
@@ -43,7 +43,7 @@ func (r *run) followFallback() {
 // nil when it did, else why the run fails.
 func (r *run) switchToFallback(ctx context.Context, failure error) error {
 	var e *model.Error
-	if ctx.Err() != nil || r.Fallback == nil || r.Fallback.taken == len(r.Fallback.Next) || !errors.As(failure, &e) || !e.Elsewhere() {
+	if ctx.Err() != nil || r.Fallback == nil || r.Fallback.taken == len(r.Fallback.Next) || !errors.As(failure, &e) || !e.AllowsFallback() {
 		return failure
 	}
 

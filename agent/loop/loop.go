@@ -22,7 +22,7 @@ type run struct {
 	messages    []model.Message
 	view        []model.Message // the part of messages that the model sees
 	results     []model.Result  // of the last step
-	draft       model.Draft     // of the requests
+	draft       model.EncodeCache     // of the requests
 	staged      []string        // notices for the next request only
 	advice      string          // one more, about what was done last; the latest one counts
 	knownMu     sync.Mutex      // guards books, advice and the durations of phased: calls run at the same time
@@ -153,7 +153,7 @@ func (r *run) restore() (over bool) {
 
 	// An attempt that was not interrupted may end with the call of a question. That one has
 	// been answered since, and must not end the run a second time.
-	return r.CutOff && r.endedByCall(calls, envelopes)
+	return r.Interrupted && r.endedByCall(calls, envelopes)
 }
 
 // noteOutcome remembers whether the last call that could change something succeeded.
@@ -166,7 +166,7 @@ func (r *run) noteOutcome(name string, args json.RawMessage, ok bool) {
 
 // iterate takes one step after the other until something ends the run.
 func (r *run) iterate(ctx context.Context) error {
-	if len(r.Pending) > 0 {
+	if len(r.PendingCalls) > 0 {
 		if over, err := r.finishPending(ctx); over || err != nil {
 			return err
 		}
@@ -175,7 +175,7 @@ func (r *run) iterate(ctx context.Context) error {
 		if r.endIfStopped(ctx) {
 			return nil
 		}
-		if !r.Policy.Plain && (r.Spent || r.limit() > 0 && r.charged >= r.limit()) {
+		if !r.Policy.NoModel && (r.Exhausted || r.limit() > 0 && r.charged >= r.limit()) {
 			return r.closeWithText(ctx)
 		}
 		if !r.fitHistory() {
@@ -213,7 +213,7 @@ func (r *run) iterate(ctx context.Context) error {
 // fitHistory fits the history into the model's context. When that is not possible it ends the
 // run and returns false; the step is not charged then.
 func (r *run) fitHistory() bool {
-	if r.Policy.Plain {
+	if r.Policy.NoModel {
 		return true
 	}
 
@@ -312,10 +312,10 @@ func (r *run) closeWithText(ctx context.Context) error {
 	r.result.Exit, r.result.Outcome = domain.ExitIterationCap, domain.OutcomeBudget
 	r.result.Error = fmt.Sprintf("the %d steps of this run were used up", r.limit())
 	switch {
-	case r.Spent:
+	case r.Exhausted:
 		r.result.Error = "the steps or tokens of this run were used up before it was answered"
 	case r.phased != nil:
-		r.result.Error = fmt.Sprintf("stuck: the %d steps of this run were used up", r.Taken+r.limit())
+		r.result.Error = fmt.Sprintf("stuck: the %d steps of this run were used up", r.PriorSteps+r.limit())
 	}
 	// The last results may be what does not fit any more. That is no reason of its own: the
 	// steps were used up before.
@@ -324,7 +324,7 @@ func (r *run) closeWithText(ctx context.Context) error {
 		return nil
 	}
 
-	ask := r.Policy.LastWord
+	ask := r.Policy.ClosingPrompt
 	if ask == "" {
 		ask = "Say in a few sentences what was done and what is missing."
 	}

@@ -357,7 +357,7 @@ func TestEmptyTurns(t *testing.T) {
 // TestBudgetNotice: OSA-05, the last steps are announced.
 func TestBudgetNotice(t *testing.T) {
 	b := setup(t, say(call("read", `{}`)))
-	b.o.Bounds.Steps, b.o.Policy.Bias = 5, false // repeating itself is spoken of elsewhere
+	b.o.Bounds.Steps, b.o.Policy.Advice = 5, false // repeating itself is spoken of elsewhere
 	b.run(t, t.Context())
 	var seen []string
 	for _, s := range b.log.steps {
@@ -590,7 +590,7 @@ func TestCallsAndResultsArePaired(t *testing.T) {
 func TestPriorCalls(t *testing.T) {
 	b := setup(t, say(model.Call{Name: "change", Key: "p1", Args: json.RawMessage(`{}`)}), say(model.Call{Name: "refuse", Key: "p2", Args: json.RawMessage(`{}`)}),
 		say(model.Call{Name: "read", Key: "p3", Args: json.RawMessage(`{}`)}), say(model.Call{Name: "refuse", Key: "p4", Args: json.RawMessage(`{}`)}), say("end"))
-	b.o.Past = map[string]loop.Past{"p1": {Envelope: json.RawMessage(`{"ok":true,"result":{"text":"recorded"}}`)}, "p2": {Uncertain: true}, "p3": {}, "p4": {}}
+	b.o.PriorCalls = map[string]loop.PriorCall{"p1": {Envelope: json.RawMessage(`{"ok":true,"result":{"text":"recorded"}}`)}, "p2": {Uncertain: true}, "p3": {}, "p4": {}}
 	b.run(t, t.Context())
 	if got := strings.Join(b.done, " "); got != "read p3" {
 		t.Errorf("executed %s", got)
@@ -608,8 +608,8 @@ func TestPriorCalls(t *testing.T) {
 
 func TestPending(t *testing.T) {
 	b := setup(t, say("end"))
-	b.o.CutOff = true
-	b.o.Pending = []model.Call{{ID: "a", Key: "m1.1.1", Name: "change", Args: json.RawMessage(`{}`)}}
+	b.o.Interrupted = true
+	b.o.PendingCalls = []model.Call{{ID: "a", Key: "m1.1.1", Name: "change", Args: json.RawMessage(`{}`)}}
 	b.run(t, t.Context())
 	if got := strings.Join(b.done, " "); got != "change m1.1.1" {
 		t.Errorf("executed %s", got)

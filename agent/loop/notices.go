@@ -26,7 +26,7 @@ func (r *run) addNotice(format string, args ...any) {
 // orderNotices puts the notices of the next request in order: budget, state, todo, then the ones
 // added so far (OSA-05).
 func (r *run) orderNotices() {
-	if r.Policy.Plain {
+	if r.Policy.NoModel {
 		return
 	}
 
@@ -42,7 +42,7 @@ func (r *run) orderNotices() {
 		r.advice = ""
 	}
 
-	if r.Policy.TodoStale > 0 && r.books.openItems > 0 && r.books.stepsSinceTodo >= r.Policy.TodoStale {
+	if r.Policy.StaleTodoSteps > 0 && r.books.openItems > 0 && r.books.stepsSinceTodo >= r.Policy.StaleTodoSteps {
 		add("Your todo list has %d open items and has not been written for %d steps. Bring it up to date, or go on with its next item.", r.books.openItems, r.books.stepsSinceTodo)
 		r.books.stepsSinceTodo = 0 // said again after as many steps, not at each one
 	}
@@ -89,7 +89,7 @@ func sentence(text string) string {
 // advise turns what a call was about into advice for the next request (OSA-14).
 func (r *run) advise(c model.Call, e tool.Envelope) {
 	t, ok := r.Registry.Lookup(c.Name)
-	if !ok || r.Policy.Plain {
+	if !ok || r.Policy.NoModel {
 		return
 	}
 
@@ -97,7 +97,7 @@ func (r *run) advise(c model.Call, e tool.Envelope) {
 		r.books.todoWritten(e)
 	}
 
-	if !r.Policy.Bias {
+	if !r.Policy.Advice {
 		return
 	}
 
@@ -132,7 +132,7 @@ func (r *run) nudge() (over bool) {
 // themselves, else as a user message. The history itself never holds them.
 func (r *run) messagesWithNotices() []model.Message {
 	seen := r.view
-	if r.Policy.Plain {
+	if r.Policy.NoModel {
 		seen = r.messages
 	}
 

@@ -16,7 +16,7 @@ type Options struct {
 	Policy      Policy
 	Bounds      Bounds
 	Budget      Budget // nil: no cost is counted
-	Gate        Gate   // nil: every call is made
+	Authorizer        Authorizer   // nil: every call is made
 	Invocation  tool.Invocation
 	System      string
 	Messages    []model.Message
@@ -28,19 +28,19 @@ type Options struct {
 
 	// The calls of earlier attempts, by key: a recorded result is replayed, an uncertain call is
 	// not repeated.
-	Past map[string]Past
+	PriorCalls map[string]PriorCall
 	// The calls at the end of Messages that have no result there yet.
-	Pending []model.Call
+	PendingCalls []model.Call
 	// The last attempt was interrupted: the end of Messages may be the end of the run, and only
 	// its record is missing.
-	CutOff bool
+	Interrupted bool
 	// The attempts that ended with a question used up all steps: the pending calls are made, and
 	// the run is closed. Otherwise each answer of a person would give it one step more.
-	Spent bool
+	Exhausted bool
 	// Of a run in phases: how long the calls of earlier attempts took, by key, and how many steps
 	// those attempts used.
-	Took  map[string]time.Duration
-	Taken int
+	PriorDurations  map[string]time.Duration
+	PriorSteps int
 
 	// The todo list, which is also the plan of a run in phases; nil: there is none.
 	Board *memory.Board

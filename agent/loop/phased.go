@@ -51,7 +51,7 @@ func StepSpec() tool.Spec {
 
 	return tool.Spec{
 		Name: memory.StepTool, Description: strings.TrimSpace(stepText), Effect: domain.EffectRead, Class: tool.ClassOther, Scope: tool.ScopeRun, Writes: tool.WritesNothing,
-		Given: tool.GivenPhases,
+		Requires: tool.RequiresPhases,
 		Enum: map[string][]string{
 			"phase": phases, "sub_task_outcome": {string(memory.Done), string(memory.Failed)},
 			"end_status": {memory.Solved, memory.Partial, memory.Stuck},
@@ -81,7 +81,7 @@ func newPhased(o Options) *phased {
 	}
 
 	p := &phased{memory: memory.New(o.Board), durations: map[string]time.Duration{}}
-	for key, d := range o.Took {
+	for key, d := range o.PriorDurations {
 		p.durations[key] = d
 	}
 	return p
@@ -95,7 +95,7 @@ func (r *run) limit() int {
 	}
 
 	p := r.Policy.Phases
-	most := max(min(p.BaseSteps+p.PerCall*r.phased.memory.Actions(), p.MaxSteps)-r.Taken, 1)
+	most := max(min(p.BaseSteps+p.PerCall*r.phased.memory.Actions(), p.MaxSteps)-r.PriorSteps, 1)
 	if r.Bounds.Steps > 0 {
 		most = min(most, r.Bounds.Steps)
 	}
@@ -111,7 +111,7 @@ func (r *run) renderMemory() {
 
 	// The view of the last request must not count in the percentage that this one shows.
 	r.window.extra = 0
-	s := memory.Signals{Used: r.Taken + r.charged, Budget: r.Taken + r.limit()}
+	s := memory.Signals{Used: r.PriorSteps + r.charged, Budget: r.PriorSteps + r.limit()}
 	if r.window.budget > 0 {
 		s.Context = min(100*r.window.total(r.messages)/r.window.budget, 100)
 	}
@@ -146,13 +146,13 @@ func (r *run) recordDuration(key string, from, to time.Time) {
 	defer r.knownMu.Unlock()
 
 	if _, known := r.phased.durations[key]; !known {
-		r.phased.durations[key] = Between(from, to)
+		r.phased.durations[key] = RecordedDuration(from, to)
 	}
 }
 
-// Between is how long something took, as precisely as the record has it: a resumed run must render
+// RecordedDuration is how long something took, as precisely as the record has it: a resumed run must render
 // the same view as the interrupted one.
-func Between(from, to time.Time) time.Duration {
+func RecordedDuration(from, to time.Time) time.Duration {
 	return time.Duration(to.UnixMilli()-from.UnixMilli()) * time.Millisecond
 }
 
@@ -255,7 +255,7 @@ func (b *callBatch) answerStep(ctx context.Context, i int) (tool.Envelope, strin
 	r := b.run
 	return r.callRecorded(ctx, b.step, r.recordIndex(i), b.calls[i], func(ctx context.Context, c model.Call) (tool.Envelope, domain.CallState, error) {
 		// Replayed as a whole, with the call inside it, whose record says the same.
-		if prior, ok := r.Past[c.Key]; ok && len(prior.Envelope) > 0 {
+		if prior, ok := r.PriorCalls[c.Key]; ok && len(prior.Envelope) > 0 {
 			e, state, err := r.execute(ctx, c)
 			if err == nil {
 				r.memorize(c, e)

@@ -217,7 +217,7 @@ func TestPhasedLimits(t *testing.T) {
 	}
 
 	b = inPhases(t, other)
-	b.o.Taken = 10
+	b.o.PriorSteps = 10
 	if res := b.run(t, t.Context()); res.Steps != 11 || !strings.Contains(res.Error, "the 20 steps") {
 		t.Errorf("what was taken before: %+v", res)
 	}
@@ -277,12 +277,12 @@ func TestListIsPlan(t *testing.T) {
 func (b *bench) again(t *testing.T, known int, turns ...func(model.Request) []any) *bench {
 	t.Helper()
 	n := inPhases(t, turns...)
-	n.o.Past, n.o.Took, n.o.Invocation.Attempt = map[string]loop.Past{}, map[string]time.Duration{}, 2
+	n.o.PriorCalls, n.o.PriorDurations, n.o.Invocation.Attempt = map[string]loop.PriorCall{}, map[string]time.Duration{}, 2
 	envelopes := map[string]json.RawMessage{}
 	for i, c := range b.log.calls {
 		if i < known {
 			envelopes[c.Key] = c.Envelope
-			n.o.Past[c.Key], n.o.Took[c.Key] = loop.Past{Envelope: c.Envelope}, loop.Between(c.StartedAt, c.FinishedAt)
+			n.o.PriorCalls[c.Key], n.o.PriorDurations[c.Key] = loop.PriorCall{Envelope: c.Envelope}, loop.RecordedDuration(c.StartedAt, c.FinishedAt)
 		}
 	}
 
@@ -292,17 +292,17 @@ func (b *bench) again(t *testing.T, known int, turns ...func(model.Request) []an
 			t.Fatal(err)
 		}
 
-		n.o.Messages, n.o.Pending = append(n.o.Messages, m), nil
+		n.o.Messages, n.o.PendingCalls = append(n.o.Messages, m), nil
 		for _, c := range m.Calls {
 			if e, ok := envelopes[c.Key]; ok {
 				n.o.Messages = append(n.o.Messages, model.Message{Role: model.RoleTool, CallID: c.ID, Name: c.Name, Text: string(e)})
 			} else {
-				n.o.Pending = append(n.o.Pending, c)
+				n.o.PendingCalls = append(n.o.PendingCalls, c)
 			}
 		}
 
-		n.o.Taken++
-		if len(n.o.Pending) > 0 {
+		n.o.PriorSteps++
+		if len(n.o.PendingCalls) > 0 {
 			break
 		}
 	}
@@ -345,7 +345,7 @@ func TestPhasedResume(t *testing.T) {
 			}
 		}
 
-		if len(b.o.Pending) == 0 && known == len(whole.log.calls) {
+		if len(b.o.PendingCalls) == 0 && known == len(whole.log.calls) {
 			from = len(turns) - 1 // the closing text belongs to no call
 			b.o.Messages = b.o.Messages[:len(b.o.Messages)-1]
 		}
@@ -375,7 +375,7 @@ func TestFeedback(t *testing.T) {
 	}
 
 	n := b.again(t, len(b.log.calls), think, say(phase(`{"phase":"end","summary":"booked"}`)))
-	n.o.Pending = nil
+	n.o.PendingCalls = nil
 	last := len(n.o.Messages) - 2
 	n.o.Messages[last].Calls = n.o.Messages[last].Calls[:1]
 	n.o.Messages = append(n.o.Messages, model.Message{Role: model.RoleUser, Text: "Your owner answers: GLS"})
@@ -399,8 +399,8 @@ func TestStepCutOff(t *testing.T) {
 			}
 
 			n := b.again(t, 0, say("done"))
-			n.o.Past["m1.1.1.1"] = loop.Past{Uncertain: want == "uncertain"}
-			n.o.Pending = []model.Call{{ID: "x", Key: "m1.1.1", Name: "agent_step", Args: doing(name, `{}`).Args}}
+			n.o.PriorCalls["m1.1.1.1"] = loop.PriorCall{Uncertain: want == "uncertain"}
+			n.o.PendingCalls = []model.Call{{ID: "x", Key: "m1.1.1", Name: "agent_step", Args: doing(name, `{}`).Args}}
 			n.run(t, t.Context())
 			if again := len(n.done) == 1; again != (name == "crawl") {
 				t.Errorf("%s: done again: %v", name, n.done)
@@ -465,14 +465,14 @@ func TestEndedButNotRecorded(t *testing.T) {
 		b := inPhases(t, say(c.call, call("change", `{}`)))
 		b.run(t, t.Context())
 		n := b.again(t, len(b.log.calls), say("what now?"))
-		n.o.CutOff = true
+		n.o.Interrupted = true
 		if res := n.run(t, t.Context()); !c.want(res) || len(n.model.requests) > 0 || len(n.done) > 0 {
 			t.Errorf("%s: %+v, %d requests, %q", name, res, len(n.model.requests), n.done)
 		}
 
-		n.o.Pending, n.o.Messages[1].Calls = nil, n.o.Messages[1].Calls[:1]
+		n.o.PendingCalls, n.o.Messages[1].Calls = nil, n.o.Messages[1].Calls[:1]
 		again := n.o
-		if again.CutOff = false; strings.HasPrefix(name, "c") { // its owner has the run done again
+		if again.Interrupted = false; strings.HasPrefix(name, "c") { // its owner has the run done again
 			if res, err := loop.Run(t.Context(), again); err != nil || res.Summary != "what now?" {
 				t.Errorf("%s, retried: %+v (%v)", name, res, err)
 			}

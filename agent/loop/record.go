@@ -12,7 +12,7 @@ import (
 // Step is one model turn, for the record.
 type Step struct {
 	Number                int
-	Within                string          // the key of the reduce call that it is a step of; "" when it is one of the run
+	ParentCall                string          // the key of the reduce call that it is a step of; "" when it is one of the run
 	Message               json.RawMessage // a model.Message
 	Text                  string
 	Model                 string // who answered
@@ -43,12 +43,12 @@ type Recorder interface {
 	Flush(ctx context.Context) error // the run is over
 }
 
-// Past is what an earlier attempt left of a call.
-type Past struct {
+// PriorCall is what an earlier attempt left of a call.
+type PriorCall struct {
 	// Envelope is nil when the call had started and its result is not known. Then only a call that
 	// reads, or whose effect happens once because of a journal, is made again.
 	Envelope  json.RawMessage
 	Uncertain bool   // it may have changed the world
-	Again     bool   // the owner decided that it is made again, whatever it did
+	Repeat     bool   // the owner decided that it is made again, whatever it did
 	Tool      string // the tool that was called; a call of another one is not the same call
 }

@@ -36,7 +36,7 @@ type Reducer struct {
 func ReduceSpec(description string) tool.Spec {
 	return tool.Spec{
 		Name: "reduce", Description: description, Effect: domain.EffectExternal, Class: tool.ClassExec, Scope: tool.ScopeRun, Writes: tool.WritesElsewhere,
-		Given: tool.GivenModel, Nests: true, Timeout: -1, Needs: tool.Nothing,
+		Requires: tool.RequiresModel, Nests: true, Timeout: -1, Needs: tool.NoNeeds,
 	}
 }
 
@@ -142,7 +142,7 @@ func (d *Reducer) runNested(ctx context.Context, in tool.Invocation, task string
 
 	// Nothing of earlier attempts: a reduction that was cut off is made again from its beginning,
 	// for it only reads.
-	o.Past, o.Pending, o.CutOff, o.Board, o.Took, o.Taken, o.Reducer = nil, nil, false, nil, nil, 0, nil
+	o.PriorCalls, o.PendingCalls, o.Interrupted, o.Board, o.PriorDurations, o.PriorSteps, o.Reducer = nil, nil, false, nil, nil, 0, nil
 	nested := newRun(o)
 	nested.lastStep, nested.outerTools = r.lastStep, r.Registry
 	// Added also after an error: it was used.
@@ -162,8 +162,8 @@ func (d *Reducer) runNested(ctx context.Context, in tool.Invocation, task string
 // reductionPolicy is the policy of a run that only reads: it has no todo list, moves no rows, and
 // ends with its digest.
 func reductionPolicy(p Policy) Policy {
-	p.Name, p.Phases, p.TodoStale, p.DataSteps = "reduce", Phases{}, 0, 0
-	p.LastWord = "Write the digest now, of what you have found out so far, and say what is missing in it."
+	p.Name, p.Phases, p.StaleTodoSteps, p.FreeDataSteps = "reduce", Phases{}, 0, 0
+	p.ClosingPrompt = "Write the digest now, of what you have found out so far, and say what is missing in it."
 	return p
 }
 
@@ -225,6 +225,6 @@ type reductionRecorder struct {
 
 // StartStep implements Recorder.
 func (w reductionRecorder) StartStep(ctx context.Context, s Step) error {
-	s.Within = w.call
+	s.ParentCall = w.call
 	return w.Recorder.StartStep(ctx, s)
 }

@@ -18,7 +18,7 @@ type Result struct {
 	// Wait is what the run asks a person, and Approval the call that needs one; Outcome is "" then.
 	// That call was not made, nor was any other of the same answer.
 	Wait     *Question
-	Approval *tool.Approval
+	Approval *tool.ApprovalRequest
 }
 
 // Question is what a run needs to know before it can continue (OSA-18).

@@ -46,7 +46,7 @@ func (t turn) cutOff() string {
 
 // step asks for one answer and records it. failure is the model's side; err is the host's.
 func (r *run) step(ctx context.Context, noTools bool) (t turn, failure, err error) {
-	if r.Policy.Plain {
+	if r.Policy.NoModel {
 		return r.playbookStep(ctx)
 	}
 
@@ -155,7 +155,7 @@ func (r *run) playbookStep(ctx context.Context) (t turn, failure, err error) {
 // waitBeforeRetry waits before a turn is asked again; false when the run has to end meanwhile, or
 // when the server wants a longer pause than a run can take.
 func (r *run) waitBeforeRetry(ctx context.Context, e *model.Error, try int) bool {
-	if r.Policy.Hasty {
+	if r.Policy.NoRetryDelay {
 		return true
 	}
 
@@ -181,8 +181,8 @@ func (r *run) waitBeforeRetry(ctx context.Context, e *model.Error, try int) bool
 
 // request is the next request.
 func (r *run) request(noTools bool) model.Request {
-	return model.Request{System: r.System, Messages: r.messagesWithNotices(), Tools: r.Registry.Models(), NoTools: noTools,
-		MaxOutput: r.MaxOutput, Temperature: r.Temperature, Results: r.results, Draft: &r.draft}
+	return model.Request{System: r.System, Messages: r.messagesWithNotices(), Tools: r.Registry.ModelTools(), NoTools: noTools,
+		MaxOutput: r.MaxOutput, Temperature: r.Temperature, Results: r.results, EncodeCache: &r.draft}
 }
 
 // ask streams one answer. Of a broken answer only the usage is kept: it was paid for.
@@ -228,7 +228,7 @@ func (r *run) ask(ctx context.Context, noTools bool) (turn, error) {
 // countOutput counts what a model writes while it writes it, so that one that does not end is
 // stopped.
 func (r *run) countOutput(e model.Event) error {
-	if r.Policy.Plain {
+	if r.Policy.NoModel {
 		return nil
 	}
 

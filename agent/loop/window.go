@@ -55,7 +55,7 @@ func newWindow(o Options) *window {
 	}
 
 	tools := 0
-	for _, t := range o.Registry.Models() {
+	for _, t := range o.Registry.ModelTools() {
 		tools += tokens(len(t.Name)+len(t.Description)+len(t.Schema)) + perMessage
 	}
 

@@ -15,7 +15,7 @@ const (
 	KindAuth            ErrorKind = "auth"             // the key is missing, wrong or lacks permission
 	KindBadRequest      ErrorKind = "bad_request"      // the server refuses what was asked
 	KindTruncated       ErrorKind = "truncated"        // the answer was cut off
-	KindNonsense        ErrorKind = "nonsense"         // the answer breaks the API's protocol
+	KindInvalidResponse        ErrorKind = "nonsense"         // the answer breaks the API's protocol
 	KindContextOverflow ErrorKind = "context_overflow" // the request is longer than the model's context
 )
 
@@ -37,13 +37,13 @@ func (e *Error) Error() string {
 	return e.Message
 }
 
-// Elsewhere says whether a fallback model may be asked, once retries of this one are used up: its
+// AllowsFallback says whether a fallback model may be asked, once retries of this one are used up: its
 // server is down, overloaded, out of credit or broken. Another model would refuse a bad request as
 // well; a wrong key and an answer beyond its limit are for the owner to fix, and a fallback would
 // hide them.
-func (e *Error) Elsewhere() bool {
+func (e *Error) AllowsFallback() bool {
 	switch e.Kind {
-	case KindUnavailable, KindRateLimited, KindNonsense:
+	case KindUnavailable, KindRateLimited, KindInvalidResponse:
 		return true
 	case KindTruncated: // by the connection, not by max_output
 		return e.Retryable

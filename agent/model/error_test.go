@@ -19,14 +19,14 @@ func TestAllowsFallback(t *testing.T) {
 		{model.Error{Kind: model.KindRateLimited, Retryable: true}, true},
 		{model.Error{Kind: model.KindRateLimited}, true}, // the credit is used up
 		{model.Error{Kind: model.KindTruncated, Retryable: true}, true},
-		{model.Error{Kind: model.KindNonsense, Retryable: true}, true},
-		{model.Error{Kind: model.KindNonsense}, true}, // somebody's login page
+		{model.Error{Kind: model.KindInvalidResponse, Retryable: true}, true},
+		{model.Error{Kind: model.KindInvalidResponse}, true}, // somebody's login page
 		{model.Error{Kind: model.KindTruncated}, false},
 		{model.Error{Kind: model.KindAuth}, false},
 		{model.Error{Kind: model.KindBadRequest}, false},
 		{model.Error{Kind: model.KindContextOverflow}, false},
 	} {
-		if got := c.e.Elsewhere(); got != c.want {
+		if got := c.e.AllowsFallback(); got != c.want {
 			t.Errorf("%s (%v): %v", c.e.Kind, c.e.Retryable, got)
 		}
 	}

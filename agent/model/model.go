@@ -77,7 +77,7 @@ type Request struct {
 	Temperature *float64
 	Results     []Result // the last step's, untrimmed
 	NoTools     bool     // the answer must be text, whatever Tools holds
-	Draft       *Draft   // of the conversation; nil means that nothing is cached
+	EncodeCache       *EncodeCache   // of the conversation; nil means that nothing is cached
 }
 
 // Why a model stopped, in Event.Stop. Reasons of a server that have no translation are passed on as

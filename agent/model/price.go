@@ -15,7 +15,7 @@ const cacheWriteSurcharge = 0.25
 // Cost is what a usage costs in micro-USD, rounded up. Impossible counts (below zero, more cached
 // tokens than there were) are read as the most expensive that they may have meant.
 func (p Price) Cost(u Usage) int64 {
-	u = u.Sane()
+	u = u.Clamped()
 	cost := float64(u.Input-u.Cached)*p.Input + float64(u.Cached)*p.Cached + float64(u.Written)*p.Input*cacheWriteSurcharge + float64(u.Output)*p.Output
 	if cost >= math.MaxInt64/2 {
 		return math.MaxInt64 / 2
@@ -28,8 +28,8 @@ func (p Price) Cost(u Usage) int64 {
 // Free says that the model costs nothing.
 func (p Price) Free() bool { return p == Price{} }
 
-// Sane is the usage with impossible counts replaced.
-func (u Usage) Sane() Usage {
+// Clamped is the usage with impossible counts replaced.
+func (u Usage) Clamped() Usage {
 	within := func(n, most int64) int64 { return min(max(n, 0), most) }
 	u.Input, u.Output = within(u.Input, maxTokens), within(u.Output, maxTokens)
 	// None cached is the most expensive reading.

@@ -68,8 +68,8 @@ func unraced(t *testing.T) {
 
 // sandboxes are shared by all tests: probing a tier takes longer than most commands.
 var sandboxes = map[sandbox.Tier]func() (*sandbox.Sandbox, error){
-	sandbox.TierA: sync.OnceValues(func() (*sandbox.Sandbox, error) { return sandbox.New(sandbox.Options{Most: sandbox.TierA}) }),
-	sandbox.TierB: sync.OnceValues(func() (*sandbox.Sandbox, error) { return sandbox.New(sandbox.Options{Most: sandbox.TierB}) }),
+	sandbox.TierA: sync.OnceValues(func() (*sandbox.Sandbox, error) { return sandbox.New(sandbox.Options{MaxTier: sandbox.TierA}) }),
+	sandbox.TierB: sync.OnceValues(func() (*sandbox.Sandbox, error) { return sandbox.New(sandbox.Options{MaxTier: sandbox.TierB}) }),
 }
 
 // only is a sandbox of just that tier.
@@ -147,7 +147,7 @@ func count(t *testing.T, key string, usual int) int {
 // daemon runs a command as another process, whose file is gone by then.
 func daemon() {
 	err := func() error {
-		s, err := sandbox.New(sandbox.Options{Most: sandbox.Tier(os.Getenv("TIER"))})
+		s, err := sandbox.New(sandbox.Options{MaxTier: sandbox.Tier(os.Getenv("TIER"))})
 		if err != nil {
 			return err
 		}

@@ -130,7 +130,7 @@ func TestCannotStart(t *testing.T) {
 			{"relative", func(c *sandbox.Command) { c.Read = []string{"etc"} }, nil, "not absolute"},
 			{"environment", func(c *sandbox.Command) { c.Env = []string{"=x"} }, nil, "NAME=value"},
 			{"zero byte", func(c *sandbox.Command) { c.Argv = append(c.Argv, "a\x00b") }, nil, "zero byte"},
-			{"tier", func(c *sandbox.Command) { c.Min = "E" }, nil, "there is no tier"},
+			{"tier", func(c *sandbox.Command) { c.MinTier = "E" }, nil, "there is no tier"},
 			{"limit", func(c *sandbox.Command) { c.Limits.Memory = -1 }, nil, "below zero"},
 		} {
 			t.Run(test.name, func(t *testing.T) {
@@ -154,7 +154,7 @@ func TestCannotStart(t *testing.T) {
 func TestWeakerTierStartsNothing(t *testing.T) {
 	t.Parallel()
 	for _, most := range []sandbox.Tier{sandbox.TierB, sandbox.TierD} {
-		s, err := sandbox.New(sandbox.Options{Most: most})
+		s, err := sandbox.New(sandbox.Options{MaxTier: most})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -163,7 +163,7 @@ func TestWeakerTierStartsNothing(t *testing.T) {
 		have, lacks := s.Tier(t.Context())
 		dir := t.TempDir()
 		for _, min := range []sandbox.Tier{sandbox.TierA, sandbox.TierD} {
-			_, err := s.Run(t.Context(), sandbox.Command{Argv: []string{"touch", "started"}, Dir: dir, Write: []string{dir}, Env: []string{path}, Min: min})
+			_, err := s.Run(t.Context(), sandbox.Command{Argv: []string{"touch", "started"}, Dir: dir, Write: []string{dir}, Env: []string{path}, MinTier: min})
 			var weak *sandbox.TierError
 			wanted := have == sandbox.TierD || min == sandbox.TierA
 			if errors.As(err, &weak) != wanted || (wanted && (weak.Have != have || !slices.Equal(weak.Reasons, lacks))) {
@@ -178,18 +178,18 @@ func TestWeakerTierStartsNothing(t *testing.T) {
 
 func TestOff(t *testing.T) {
 	t.Parallel()
-	s, err := sandbox.New(sandbox.Options{Off: "a trial"})
+	s, err := sandbox.New(sandbox.Options{OffReason: "a trial"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
 
 	c, out := script(t, "echo here; exit 4")
-	c.Min = sandbox.TierA
+	c.MinTier = sandbox.TierA
 	if res := run(t, s, c); res.Exit != 4 || res.Tier != sandbox.TierD || out.String() != "here\n" {
 		t.Errorf("it ended with %+v\n%s", res, out)
 	}
-	if _, err := sandbox.New(sandbox.Options{Off: " "}); err == nil {
+	if _, err := sandbox.New(sandbox.Options{OffReason: " "}); err == nil {
 		t.Error("it can be off without a reason")
 	}
 }

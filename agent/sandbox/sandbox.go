@@ -35,9 +35,9 @@ func (t Tier) Valid() bool {
 type Options struct {
 	// Off is the owner's reason for `sandbox: off`. When it is set, every command runs on tier D:
 	// a plain process of which only the clocks are enforced.
-	Off string
+	OffReason string
 	// Most is the strongest tier to use, A when empty: for tests and benchmarks.
-	Most Tier
+	MaxTier Tier
 }
 
 // Sandbox starts confined commands. It is safe for concurrent use.
@@ -53,13 +53,13 @@ type Sandbox struct {
 
 // New probes nothing yet: the first command, or [Sandbox.Tier], does.
 func New(o Options) (*Sandbox, error) {
-	if o.Most == "" {
-		o.Most = TierA
+	if o.MaxTier == "" {
+		o.MaxTier = TierA
 	}
-	if !o.Most.Valid() {
-		return nil, fmt.Errorf("sandbox: there is no tier %q; tiers are A, B, C and D", o.Most)
+	if !o.MaxTier.Valid() {
+		return nil, fmt.Errorf("sandbox: there is no tier %q; tiers are A, B, C and D", o.MaxTier)
 	}
-	if o.Off != "" && strings.TrimSpace(o.Off) == "" {
+	if o.OffReason != "" && strings.TrimSpace(o.OffReason) == "" {
 		return nil, errors.New("sandbox: it can be off for a reason only, and the one given is blank")
 	}
 
@@ -80,8 +80,8 @@ func (s *Sandbox) Close() error { return s.host.close() }
 //
 // With [Options.Off] the tier is D, and the one line is the owner's reason.
 func (s *Sandbox) Tier(ctx context.Context) (Tier, []string) {
-	if s.options.Off != "" {
-		return TierD, []string{"it is off: " + s.options.Off}
+	if s.options.OffReason != "" {
+		return TierD, []string{"it is off: " + s.options.OffReason}
 	}
 
 	s.mu.Lock()
@@ -91,7 +91,7 @@ func (s *Sandbox) Tier(ctx context.Context) (Tier, []string) {
 		return s.tier, s.reasons
 	}
 
-	tier, reasons := s.host.probe(ctx, s.options.Most)
+	tier, reasons := s.host.probe(ctx, s.options.MaxTier)
 	// A trial that was cancelled says nothing about the machine: the next caller probes again.
 	if ctx.Err() != nil {
 		return TierD, []string{"the check was interrupted: " + context.Cause(ctx).Error()}
@@ -126,7 +126,7 @@ type Command struct {
 	// Limits that are zero have defaults.
 	Limits Limits
 	// Min is the weakest tier that is accepted, B when empty.
-	Min Tier
+	MinTier Tier
 }
 
 // Limits bound the resources of a command.
@@ -175,9 +175,9 @@ func (s *Sandbox) Run(ctx context.Context, c Command) (Result, error) {
 	}
 
 	// With sandbox: off the owner has accepted tier D, whatever the command asks for.
-	off := s.options.Off != ""
-	if !off && (tier == TierD || !tier.AtLeast(c.Min)) {
-		return Result{}, &TierError{Have: tier, Need: c.Min, Reasons: reasons}
+	off := s.options.OffReason != ""
+	if !off && (tier == TierD || !tier.AtLeast(c.MinTier)) {
+		return Result{}, &TierError{Have: tier, Need: c.MinTier, Reasons: reasons}
 	}
 
 	return s.host.run(ctx, tier, c)

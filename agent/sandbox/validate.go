@@ -38,11 +38,11 @@ func (c Command) validated() (Command, error) {
 		}
 	}
 
-	if c.Min == "" {
-		c.Min = TierB
+	if c.MinTier == "" {
+		c.MinTier = TierB
 	}
-	if !c.Min.Valid() {
-		return fail("there is no tier %q; tiers are A, B, C and D", c.Min)
+	if !c.MinTier.Valid() {
+		return fail("there is no tier %q; tiers are A, B, C and D", c.MinTier)
 	}
 	if c.Wall < 0 || c.Idle < 0 {
 		return fail("its timeouts are %s and %s; they cannot be negative", c.Wall, c.Idle)

@@ -11,7 +11,7 @@ import (
 // TestAuthorizer: UNI-06, every combination of what a call needs, the taint of its run, its owner's
 // settings and its owner's answer has the verdict of the rules in security.md.
 func TestAuthorizer(t *testing.T) {
-	saids := []tool.Said{{}, {Stands: true}, {Once: true}, {Denied: true, Reason: "no"}, {Stands: true, Denied: true}}
+	saids := []tool.OwnerDecision{{}, {Standing: true}, {Once: true}, {Denied: true, Reason: "no"}, {Standing: true, Denied: true}}
 	refused := tool.Failure(tool.KindInvalidArgs, "no such thing")
 	n := 0
 	for _, deny := range []*tool.Envelope{nil, &refused} {
@@ -24,9 +24,9 @@ func TestAuthorizer(t *testing.T) {
 								for _, onDenied := range []string{"", "park", "fail", "continue"} {
 									for _, said := range saids {
 										n++
-										need := tool.Need{Refused: deny, Missing: missing, Asks: asks == "asks", Each: asks == "each", Tier: tier, Adds: adds, Action: "x", Shown: "do x"}
+										need := tool.Need{Refused: deny, MissingGrant: missing, NeedsApproval: asks == "asks", NoStandingApproval: asks == "each", Tier: tier, AddsTaint: adds, Action: "x", Shown: "do x"}
 										asked := false
-										v, err := tool.Gate{Agent: "a", OnDenied: onDenied, MinTier: least}.Decide("send", need, taint, func(string) (tool.Said, error) { asked = true; return said, nil })
+										v, err := tool.Authorizer{Agent: "a", OnDenied: onDenied, MinTier: least}.Decide("send", need, taint, func(string) (tool.OwnerDecision, error) { asked = true; return said, nil })
 										if err != nil {
 											t.Fatal(err)
 										}
@@ -62,28 +62,28 @@ func verdict(v tool.Verdict) string {
 }
 
 // wanted is the rule in the words of the documents, one after the other.
-func wanted(n tool.Need, least, onDenied string, taint tool.Taint, s tool.Said) string {
+func wanted(n tool.Need, least, onDenied string, taint tool.Taint, s tool.OwnerDecision) string {
 	if n.Refused != nil { // deny
 		return "invalid_args false"
 	}
 
-	approved := (s.Stands && !n.Each) || s.Once
+	approved := (s.Standing && !n.NoStandingApproval) || s.Once
 	refusal := map[string]string{"fail": "rejected true", "continue": "rejected false"}[onDenied]
-	holds := (taint | n.Adds).String() == "ABC"
+	holds := (taint | n.AddsTaint).String() == "ABC"
 	third := holds && taint.String() != "ABC"
-	outward := holds && strings.Contains(n.Adds.String(), "C")
-	needsApproval := n.Missing != "" || n.Asks || n.Each || third || outward
+	outward := holds && strings.Contains(n.AddsTaint.String(), "C")
+	needsApproval := n.MissingGrant != "" || n.NeedsApproval || n.NoStandingApproval || third || outward
 	if needsApproval && !approved && s.Denied {
 		return "user_denied true"
 	}
-	if n.Missing != "" && !approved && refusal != "" { // grant
+	if n.MissingGrant != "" && !approved && refusal != "" { // grant
 		return refusal
 	}
 
 	order := "ABCD"
 	if least == "" {
 		least = "B"
-		if strings.Contains((taint | n.Adds).String(), "A") {
+		if strings.Contains((taint | n.AddsTaint).String(), "A") {
 			least = "A"
 		}
 	}
@@ -115,19 +115,19 @@ func TestActionHash(t *testing.T) {
 
 // What an owner is shown says what would be done and why it is asked.
 func TestApprovalSays(t *testing.T) {
-	n := tool.Need{Missing: "no grant covers mail", Adds: tool.Outward, Action: "to bob", Shown: "mail bob"}
-	v, err := tool.Gate{Agent: "a"}.Decide("send", n, tool.Untrusted|tool.Private, func(hash string) (tool.Said, error) {
+	n := tool.Need{MissingGrant: "no grant covers mail", AddsTaint: tool.Outward, Action: "to bob", Shown: "mail bob"}
+	v, err := tool.Authorizer{Agent: "a"}.Decide("send", n, tool.Untrusted|tool.Private, func(hash string) (tool.OwnerDecision, error) {
 		if hash != tool.ActionHash("a", "send", "to bob") {
 			t.Errorf("asked about %s", hash)
 		}
-		return tool.Said{}, nil
+		return tool.OwnerDecision{}, nil
 	})
 	if err != nil || v.Ask == nil || v.Ask.Shown != "mail bob" || v.Ask.Tool != "send" || !strings.Contains(v.Ask.Why, "no grant covers mail") || !strings.Contains(v.Ask.Why, "untrusted content (A)") {
 		t.Errorf("%+v %v", v.Ask, err)
 	}
 
 	n = tool.Need{Tier: "D"}
-	v, err = tool.Gate{Agent: "a"}.Decide("send", n, tool.Untrusted, nil)
+	v, err = tool.Authorizer{Agent: "a"}.Decide("send", n, tool.Untrusted, nil)
 	if err != nil || v.Refusal == nil || !strings.Contains(v.Refusal.Message, "tier D here") || !strings.Contains(v.Refusal.Message, "tier A at least") {
 		t.Errorf("%+v %v", v, err)
 	}

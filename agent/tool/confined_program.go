@@ -7,12 +7,12 @@ import (
 	"strings"
 )
 
-// Places lists, with links resolved, the folders and files of the run for a program that is confined
+// ProgramPaths lists, with links resolved, the folders and files of the run for a program that is confined
 // to them: what it may read, and what it may change as well. Of the grants that are Unnamed, of which
 // there may be a thousand, it lists those that argv names: each one costs time when the program starts.
-func (r *Roots) Places(argv []string) (read, write []string) {
+func (r *Roots) ProgramPaths(argv []string) (read, write []string) {
 	for _, g := range r.roots {
-		if g.Unnamed && !slices.ContainsFunc(argv, g.mentionedIn) {
+		if g.OmitFromMessages && !slices.ContainsFunc(argv, g.mentionedIn) {
 			continue
 		}
 
@@ -39,9 +39,9 @@ func (g root) mentionedIn(text string) bool {
 	return strings.Contains(text, g.Path) || strings.Contains(text, g.named)
 }
 
-// Masked lists the masked places that a confined program would see, or could create: all within the
+// ProgramMasks lists the masked places that a confined program would see, or could create: all within the
 // roots, except for those that it may read (see Places).
-func (r *Roots) Masked() (out []string) {
+func (r *Roots) ProgramMasks() (out []string) {
 	for _, m := range r.masks {
 		if r.maskInside(m, false) && !m.readable() {
 			out = append(out, m.path)

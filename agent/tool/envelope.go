@@ -83,8 +83,8 @@ func (e Envelope) Text() ([]byte, error) {
 	return e.MarshalJSON()
 }
 
-// Answer makes the message that brings a call's recorded envelope to the model.
-func Answer(c model.Call, recorded json.RawMessage) (model.Message, error) {
+// ResultMessage makes the message that brings a call's recorded envelope to the model.
+func ResultMessage(c model.Call, recorded json.RawMessage) (model.Message, error) {
 	m := model.Message{Role: model.RoleTool, CallID: c.ID, Name: c.Name, Text: string(recorded)}
 	// Nearly all envelopes have no pictures, and need not be decoded.
 	if !bytes.Contains(recorded, []byte(`"images":`)) {

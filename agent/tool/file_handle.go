@@ -139,7 +139,7 @@ func (p *FileHandle) checkResolved(f *os.File) error {
 	if err != nil {
 		return p.Explain(err)
 	}
-	if rel, ok := below(root, actual); !ok || Secret(rel) {
+	if rel, ok := below(root, actual); !ok || IsSecretPath(rel) {
 		return secretError(p.shown)
 	}
 	if p.isMasked != nil && p.isMasked(actual, p.write) {
@@ -165,7 +165,7 @@ func (p *FileHandle) CheckWrite() error {
 	}
 
 	rel, ok := below(root, folder)
-	if !p.singleFile && (!ok || Secret(filepath.Join(rel, filepath.Base(p.Rel)))) {
+	if !p.singleFile && (!ok || IsSecretPath(filepath.Join(rel, filepath.Base(p.Rel)))) {
 		return secretError(p.shown)
 	}
 	if p.isMasked != nil && p.isMasked(filepath.Join(folder, filepath.Base(p.Rel)), true) {

@@ -8,7 +8,7 @@ import (
 // Masks are places that no agent may change, wherever they lie, also while nothing is there yet: a
 // later run trusts what is in them. A folder that was granted further inside is not masked.
 type Masks struct {
-	Fixed  []string // absolute; no tool changes them: configurations, skills
+	ReadOnly  []string // absolute; no tool changes them: configurations, skills
 	Hidden []string // nor reads them: the daemon's home
 }
 
@@ -21,7 +21,7 @@ type mask struct {
 // Mask keeps the tools of a run out of masked places within its roots. It follows no links: Resolved
 // does that, once for many runs.
 func (r *Roots) Mask(m Masks) {
-	for _, path := range m.Fixed {
+	for _, path := range m.ReadOnly {
 		r.masks = append(r.masks, mask{filepath.Clean(path), false})
 	}
 	for _, path := range m.Hidden {
@@ -31,10 +31,10 @@ func (r *Roots) Mask(m Masks) {
 
 // Resolved adds the paths that the links of today lead to. The names stay as well: a link may be
 // changed later.
-func (m Masks) Resolved() Masks { return Masks{BothNames(m.Fixed), BothNames(m.Hidden)} }
+func (m Masks) Resolved() Masks { return Masks{WithResolvedLinks(m.ReadOnly), WithResolvedLinks(m.Hidden)} }
 
-// BothNames returns paths together with what they are once the links of today are followed.
-func BothNames(paths []string) []string {
+// WithResolvedLinks returns paths together with what they are once the links of today are followed.
+func WithResolvedLinks(paths []string) []string {
 	out := slices.Clone(paths)
 	for _, p := range paths {
 		if actual := resolveExisting(p); !slices.Contains(out, actual) {

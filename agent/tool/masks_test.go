@@ -39,7 +39,7 @@ func TestMasks(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	roots.Mask(tool.Masks{Fixed: []string{filepath.Join(dir, "rouse.yaml"), filepath.Join(dir, "jobs.d", "more.yaml"), filepath.Join(dir, "skills")}, Hidden: []string{filepath.Join(dir, "way")}}.Resolved())
+	roots.Mask(tool.Masks{ReadOnly: []string{filepath.Join(dir, "rouse.yaml"), filepath.Join(dir, "jobs.d", "more.yaml"), filepath.Join(dir, "skills")}, Hidden: []string{filepath.Join(dir, "way")}}.Resolved())
 	read := func(path string) bool {
 		f, err := roots.Open(path)
 		if err == nil {
@@ -49,7 +49,7 @@ func TestMasks(t *testing.T) {
 	}
 
 	write := func(path string) bool {
-		p, err := roots.At(path, true)
+		p, err := roots.Resolve(path, true)
 		if err != nil {
 			return false
 		}
@@ -68,10 +68,10 @@ func TestMasks(t *testing.T) {
 		}
 	}
 
-	if got := roots.Masked(); !slices.Contains(got, filepath.Join(dir, "jobs.d/more.yaml")) || !slices.Contains(got, filepath.Join(dir, "home")) || slices.Contains(got, filepath.Join(dir, "rouse.yaml")) {
+	if got := roots.ProgramMasks(); !slices.Contains(got, filepath.Join(dir, "jobs.d/more.yaml")) || !slices.Contains(got, filepath.Join(dir, "home")) || slices.Contains(got, filepath.Join(dir, "rouse.yaml")) {
 		t.Errorf("a confined program would not see %v", got)
 	}
-	if got, _ := roots.Places(nil); !slices.Contains(got, filepath.Join(dir, "rouse.yaml")) || slices.Contains(got, filepath.Join(dir, "home")) {
+	if got, _ := roots.ProgramPaths(nil); !slices.Contains(got, filepath.Join(dir, "rouse.yaml")) || slices.Contains(got, filepath.Join(dir, "home")) {
 		t.Errorf("a confined program would read %v", got)
 	}
 }

@@ -14,19 +14,19 @@ type Need struct {
 	Refused *Envelope
 	// Missing says which grant the call lacks, for its owner and the model; "" when the
 	// agent's grants cover it.
-	Missing string
+	MissingGrant string
 	// Asks requires an approval although the grants cover the call.
-	Asks bool
+	NeedsApproval bool
 	// Each requires an approval for every single call: no standing approval counts (OSL-18).
-	Each bool
+	NoStandingApproval bool
 	// Action is what an approval holds for, together with the agent and the tool: two calls have the
 	// same text exactly when they do the same.
 	Action string
 	// Shown is the action as a person reads it: the exact argv, destination or difference.
 	Shown string
-	Adds  Taint // the labels that the call brings to the run
+	AddsTaint  Taint // the labels that the call brings to the run
 	// Keeps marks a call that writes what later runs of the agent read: its database, or its files.
-	Keeps bool
+	WritesMemory bool
 	// Tier is the confinement of the program that the call starts, "" when it starts none.
 	Tier string
 }
@@ -61,7 +61,7 @@ func (t Tool) Need(ctx context.Context, in Invocation, args json.RawMessage) (Ne
 	}
 
 	return Need{
-		Missing: "no grant covers " + t.spec.Name + ", which may do anything",
-		Action:  string(fitting), Adds: AllTaints, Keeps: true,
+		MissingGrant: "no grant covers " + t.spec.Name + ", which may do anything",
+		Action:  string(fitting), AddsTaint: AllTaints, WritesMemory: true,
 	}, nil
 }

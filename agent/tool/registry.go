@@ -48,12 +48,12 @@ func (r *Registry) With(t Tool) (*Registry, error) {
 	if err != nil {
 		return nil, err
 	}
-	return out.Apart(slices.Collect(maps.Keys(r.unlisted))), nil
+	return out.WithUnlisted(slices.Collect(maps.Keys(r.unlisted))), nil
 }
 
-// Apart returns the registry with some tools left out of the list that models get. They can be called
+// WithUnlisted returns the registry with some tools left out of the list that models get. They can be called
 // by name all the same: a list that stays as it is keeps what a provider has cached of a prompt (OSA-20).
-func (r *Registry) Apart(names []string) *Registry {
+func (r *Registry) WithUnlisted(names []string) *Registry {
 	out := &Registry{tools: r.tools, names: r.names, unlisted: map[string]bool{}}
 	for _, name := range names {
 		out.unlisted[name] = true
@@ -71,9 +71,9 @@ func (r *Registry) Lookup(name string) (Tool, bool) {
 	return t, ok
 }
 
-// Permits reports whether a glob of allow matches a tool (without any, all are allowed) and no glob of
+// IsAllowed reports whether a glob of allow matches a tool (without any, all are allowed) and no glob of
 // deny does. A malformed glob allows nothing and denies everything.
-func Permits(allow, deny []string, name string) bool {
+func IsAllowed(allow, deny []string, name string) bool {
 	return (len(allow) == 0 || matchesAny(allow, name, false)) && !matchesAny(deny, name, true)
 }
 
@@ -81,7 +81,7 @@ func Permits(allow, deny []string, name string) bool {
 func (r *Registry) Filter(allow, deny []string) *Registry {
 	out := &Registry{tools: map[string]Tool{}, unlisted: r.unlisted}
 	for _, name := range r.names {
-		if Permits(allow, deny, name) {
+		if IsAllowed(allow, deny, name) {
 			out.tools[name] = r.tools[name]
 			out.names = append(out.names, name)
 		}
@@ -101,9 +101,9 @@ func matchesAny(globs []string, name string, broken bool) bool {
 	})
 }
 
-// Models lists the tools for a model, in a fixed order. It is made once, for it is asked for with each
+// ModelTools lists the tools for a model, in a fixed order. It is made once, for it is asked for with each
 // turn, and must not be changed.
-func (r *Registry) Models() []model.Tool { return r.modelTools }
+func (r *Registry) ModelTools() []model.Tool { return r.modelTools }
 
 func (r *Registry) listForModel() []model.Tool {
 	out := make([]model.Tool, 0, len(r.names))

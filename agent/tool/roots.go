@@ -19,7 +19,7 @@ type Grant struct {
 	Private, Untrusted bool
 	// Unnamed keeps the grant out of messages about where a run may go: there may be many
 	// such, and whoever needs one has its path.
-	Unnamed bool
+	OmitFromMessages bool
 }
 
 // Roots are the folders and files that a run may read or write. Every access goes through os.Root,
@@ -133,9 +133,9 @@ func below(folder, abs string) (rest string, ok bool) {
 	return strings.CutPrefix(abs, strings.TrimSuffix(folder, separator)+separator)
 }
 
-// At opens the root of a path, which is relative to the workdir or absolute. The error is a
+// Resolve opens the root of a path, which is relative to the workdir or absolute. The error is a
 // *PathError, which names the roots that are allowed instead.
-func (r *Roots) At(path string, write bool) (*FileHandle, error) {
+func (r *Roots) Resolve(path string, write bool) (*FileHandle, error) {
 	if path == "" || strings.ContainsRune(path, 0) {
 		return nil, &PathError{KindInvalidArgs, fmt.Sprintf("%q is not a path", path)}
 	}
@@ -146,7 +146,7 @@ func (r *Roots) At(path string, write bool) (*FileHandle, error) {
 	}
 
 	// Only the part below the root is judged: the name of a grant itself is its owner's choice.
-	if within, _ := below(g.Path, abs); Secret(within) {
+	if within, _ := below(g.Path, abs); IsSecretPath(within) {
 		return nil, secretError(path)
 	}
 	if r.isMasked(g, abs, write) {
@@ -230,7 +230,7 @@ func (r *Roots) escapesByLink(g root) bool {
 
 // Open opens a file or a folder for reading.
 func (r *Roots) Open(path string) (*os.File, error) {
-	p, err := r.At(path, false)
+	p, err := r.Resolve(path, false)
 	if err != nil {
 		return nil, err
 	}
@@ -280,7 +280,7 @@ func (r *Roots) allowedRoots(write bool) string {
 
 	files := 0
 	for _, g := range r.roots {
-		if write && !g.Write || g.Unnamed {
+		if write && !g.Write || g.OmitFromMessages {
 			continue
 		}
 

@@ -6,13 +6,13 @@ import (
 	"path/filepath"
 )
 
-// OnMemory sets how to ask for the taint of what earlier runs of the agent wrote: in its database,
+// SetMemoryTaint sets how to ask for the taint of what earlier runs of the agent wrote: in its database,
 // and where it may write. Without it there is none.
-func (r *Roots) OnMemory(labels func(context.Context) (Taint, error)) { r.memoryTaint = labels }
+func (r *Roots) SetMemoryTaint(labels func(context.Context) (Taint, error)) { r.memoryTaint = labels }
 
 // Distrust names folders in which strangers leave files, wherever they lie. What is read there,
 // names included, is untrusted; it grants nothing. A link to such a folder is no name of it: see
-// BothNames.
+// WithResolvedLinks.
 func (r *Roots) Distrust(folders ...string) { r.untrusted = folders }
 
 // MemoryTaint is the taint of what earlier runs of the agent wrote.
@@ -23,8 +23,8 @@ func (r *Roots) MemoryTaint(ctx context.Context) (Taint, error) {
 	return r.memoryTaint(ctx)
 }
 
-// Labels is the taint of all that lies in the roots together: a program can read any of it.
-func (r *Roots) Labels(ctx context.Context) (Taint, error) {
+// Taint is the taint of all that lies in the roots together: a program can read any of it.
+func (r *Roots) Taint(ctx context.Context) (Taint, error) {
 	labels, err := r.MemoryTaint(ctx)
 	for _, g := range r.roots {
 		if g.Private {
@@ -38,8 +38,8 @@ func (r *Roots) Labels(ctx context.Context) (Taint, error) {
 	return labels, err
 }
 
-// Reads is the need of a call that reads a file, or lists a folder.
-func (r *Roots) Reads(ctx context.Context, path string) (n Need, err error) {
+// ReadNeed is the need of a call that reads a file, or lists a folder.
+func (r *Roots) ReadNeed(ctx context.Context, path string) (n Need, err error) {
 	if path == "" {
 		path = "."
 	}
@@ -50,17 +50,17 @@ func (r *Roots) Reads(ctx context.Context, path string) (n Need, err error) {
 	}
 
 	if g.Private {
-		n.Adds |= Private
+		n.AddsTaint |= Private
 	}
 
 	if g.Untrusted || r.overlapsUntrusted(abs) {
-		n.Adds |= Untrusted
+		n.AddsTaint |= Untrusted
 	}
 
 	// What the agent can write, earlier runs may have written: it is as tainted as they were.
 	if _, own := below(r.workdir, abs); own || g.Write {
 		memory, err := r.MemoryTaint(ctx)
-		n.Adds |= memory
+		n.AddsTaint |= memory
 		return n, err
 	}
 
@@ -93,8 +93,8 @@ func (r *Roots) PathNeeds(writes bool) func(context.Context, Invocation, json.Ra
 		}
 
 		// A change reads, too: its answer shows a part of what the file held.
-		n, err := r.Reads(ctx, filepath.Clean(a.Path))
-		n.Keeps = writes
+		n, err := r.ReadNeed(ctx, filepath.Clean(a.Path))
+		n.WritesMemory = writes
 		return n, err
 	}
 }

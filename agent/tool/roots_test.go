@@ -108,7 +108,7 @@ func TestRoots(t *testing.T) {
 		}
 	}
 
-	if _, err := y.roots.At(y.at("extra/new"), true); err == nil {
+	if _, err := y.roots.Resolve(y.at("extra/new"), true); err == nil {
 		t.Error("a grant for reading allows writing")
 	}
 }
@@ -175,7 +175,7 @@ func TestHardLinks(t *testing.T) {
 		t.Errorf("a hard link was opened: %v", err)
 	}
 
-	p, err := y.roots.At("innocent", true)
+	p, err := y.roots.Resolve("innocent", true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -232,7 +232,7 @@ func (y *yard) probe(t interface{ Errorf(string, ...any) }, path string) {
 		t.Errorf("%q led to the secret (%v)", path, err)
 	}
 
-	p, err := y.roots.At(path, true)
+	p, err := y.roots.Resolve(path, true)
 	if err != nil {
 		return
 	}

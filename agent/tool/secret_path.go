@@ -17,10 +17,10 @@ var (
 	harmlessEnding = []string{".example", ".sample", ".template", ".dist"}
 )
 
-// Secret reports whether a path within a root names a file that is refused: .env and its variants,
+// IsSecretPath reports whether a path within a root names a file that is refused: .env and its variants,
 // keys, credentials, and what git would run. A secret that is needed is granted by its own name,
 // under grants.read.
-func Secret(rel string) bool {
+func IsSecretPath(rel string) bool {
 	parts := strings.Split(strings.ToLower(filepath.ToSlash(rel)), "/")
 	for i, part := range parts {
 		// Windows drops dots and blanks at the end of a name: ".ssh ." opens .ssh there.

@@ -51,30 +51,30 @@ const (
 	WritesNothing   Writes = "nothing"  // nothing that an undo would have to revert or to list
 	WritesRows      Writes = "rows"     // rows of the agent's database, which its changelog reverts
 	WritesFiles     Writes = "files"    // files whose old content was stored; a call without any stored is listed
-	WritesForeseen  Writes = "foreseen" // what a program writes: as WritesFiles if all of it was planned and came about
-	WritesBack      Writes = "back"     // files as they were before: the call itself is an undo
+	WritesPlanned  Writes = "foreseen" // what a program writes: as WritesFiles if all of it was planned and came about
+	WritesUndo      Writes = "back"     // files as they were before: the call itself is an undo
 	WritesArtifact  Writes = "artifact" // an artifact, which stays, and is listed on its own
 	WritesNotice    Writes = "notice"   // a notice, which stays
 	WritesWake      Writes = "wake"     // the agent's next run, which stays
 )
 
-// Given is the condition for a run to have a tool at all, before its agent's lists of tools allow or
+// Requirement is the condition for a run to have a tool at all, before its agent's lists of tools allow or
 // deny it.
-type Given string
+type Requirement string
 
-// The conditions. An agent also gets the tools of GivenCommands and GivenRepository by naming them in
+// The conditions. An agent also gets the tools of RequiresCommands and RequiresRepository by naming them in
 // its list of tools (see Named).
 const (
-	GivenAlways     Given = ""
-	GivenModel      Given = "model"           // a model answers in the run: a playbook has none
-	GivenDatabase   Given = "database"        // the agent has a database
-	GivenCommands   Given = "commands"        // the agent may run some commands unasked
-	GivenRepository Given = "repository"      // the working folder is a repository
-	GivenNetwork    Given = "network"         // the agent may ask some hosts
-	GivenPlanning   Given = "self_scheduling" // the agent plans its own runs
-	GivenSkills     Given = "skills"          // the agent sees some skills
-	GivenUntold     Given = "untold"          // some skills or tools are not listed for the model: these tools find them
-	GivenPhases     Given = "phases"          // the run goes in phases: the tool is neither allowed nor denied on its own
+	RequiresNothing     Requirement = ""
+	RequiresModel      Requirement = "model"           // a model answers in the run: a playbook has none
+	RequiresDatabase   Requirement = "database"        // the agent has a database
+	RequiresCommands   Requirement = "commands"        // the agent may run some commands unasked
+	RequiresRepository Requirement = "repository"      // the working folder is a repository
+	RequiresNetwork    Requirement = "network"         // the agent may ask some hosts
+	RequiresSelfScheduling   Requirement = "self_scheduling" // the agent plans its own runs
+	RequiresSkills     Requirement = "skills"          // the agent sees some skills
+	RequiresUnlisted     Requirement = "untold"          // some skills or tools are not listed for the model: these tools find them
+	RequiresPhases     Requirement = "phases"          // the run goes in phases: the tool is neither allowed nor denied on its own
 )
 
 // Spec is all that is known about a tool. There is no other list of tools anywhere: code that has to
@@ -89,39 +89,39 @@ type Spec struct {
 	Class             Class
 	Scope             Scope
 	Writes            Writes
-	Given             Given
-	// SecondOf is the tool that this one is an alias of, for models that know it by another.
+	Requires             Requirement
+	// AliasOf is the tool that this one is an alias of, for models that know it by another.
 	// An agent has an alias only if its list of tools names it.
-	SecondOf string
+	AliasOf string
 	// Says is the argument that alone tells a person what a call does, as a command line does; "": all
 	// arguments are shown.
-	Says  string
+	SummaryArg  string
 	Ends  bool // a success ends the run (OSA-06)
 	Waits bool // a success ends the attempt, not the run, which waits for the answer to the call's question (OSA-18)
 	Nests bool // a call is a run within the run: one at a time, and none within another (OSA-24)
-	Rare  bool // left out of the list for a model with a narrow context
+	WideContextOnly  bool // left out of the list for a model with a narrow context
 	// Timeout bounds a call: 0 means 120s. Below 0 the host waits for the tool, which bounds itself and
 	// ends soon after its context.
 	Timeout time.Duration
 	Enum    map[string][]string // allowed values of string arguments
 	// Reads reports whether a call only reads, whatever the tool does in others; nil: none does.
-	Reads func(args json.RawMessage) bool
+	ReadsOnly func(args json.RawMessage) bool
 	// Path names the argument whose file is read or written: calls that write the same path take
 	// turns. Canonical maps the many names of a file to one; nil leaves them as they are.
 	Path      string
 	Canonical func(path string) string
 	// Look is a text that changes when the file at a path does, so that a file which somebody else
 	// changed is read again; nil: only the run's own calls change it.
-	Look func(path string) string
+	StatKey func(path string) string
 	// Needs tells the authorizer what a call would do. It changes nothing, and gets arguments that fit
 	// the schema. nil means for a tool that is Confined: nothing beyond what every run may do. For any
 	// other it means that nobody knows: each call needs an approval.
 	Needs func(ctx context.Context, in Invocation, args json.RawMessage) (Need, error)
 }
 
-// Nothing is the Needs of a tool that is not Confined and whose calls need no approval all the same,
+// NoNeeds is the Needs of a tool that is not Confined and whose calls need no approval all the same,
 // because what they do is judged elsewhere.
-func Nothing(context.Context, Invocation, json.RawMessage) (Need, error) { return Need{}, nil }
+func NoNeeds(context.Context, Invocation, json.RawMessage) (Need, error) { return Need{}, nil }
 
 // Confined reports whether scope and effect alone keep the tool within what belongs to the agent.
 func (s Spec) Confined() bool {
@@ -141,8 +141,8 @@ func (s Spec) Check() error {
 		oneOf("effect", s.Effect, domain.EffectRead, domain.EffectDatabase, domain.EffectWrite, domain.EffectExternal),
 		oneOf("class", s.Class, ClassOther, ClassRead, ClassList, ClassSearch, ClassEdit, ClassExec, ClassData, ClassPlan),
 		oneOf("scope", s.Scope, ScopeOutside, ScopeAgent, ScopeRun),
-		oneOf("place to write", s.Writes, WritesElsewhere, WritesNothing, WritesRows, WritesFiles, WritesForeseen, WritesBack, WritesArtifact, WritesNotice, WritesWake),
-		oneOf("condition of being given", s.Given, GivenAlways, GivenModel, GivenDatabase, GivenCommands, GivenRepository, GivenNetwork, GivenPlanning, GivenSkills, GivenUntold, GivenPhases),
+		oneOf("place to write", s.Writes, WritesElsewhere, WritesNothing, WritesRows, WritesFiles, WritesPlanned, WritesUndo, WritesArtifact, WritesNotice, WritesWake),
+		oneOf("condition of being given", s.Requires, RequiresNothing, RequiresModel, RequiresDatabase, RequiresCommands, RequiresRepository, RequiresNetwork, RequiresSelfScheduling, RequiresSkills, RequiresUnlisted, RequiresPhases),
 	} {
 		if err != nil {
 			return fmt.Errorf("tool %s: %w", s.Name, err)
@@ -167,11 +167,11 @@ func oneOf[T ~string](what string, given T, known ...T) error {
 	return fmt.Errorf("its %s %q is none of %q", what, given, known)
 }
 
-// Text is the value of the argument that Says names, "" where there is none.
-func (s Spec) Text(args json.RawMessage) string {
+// Summary is the value of the argument that Says names, "" where there is none.
+func (s Spec) Summary(args json.RawMessage) string {
 	var all map[string]json.RawMessage
 	var text string
-	if s.Says == "" || json.Unmarshal(args, &all) != nil || json.Unmarshal(all[s.Says], &text) != nil {
+	if s.SummaryArg == "" || json.Unmarshal(args, &all) != nil || json.Unmarshal(all[s.SummaryArg], &text) != nil {
 		return ""
 	}
 	return text
@@ -204,7 +204,7 @@ func (s Specs) Names() []string {
 // Callable names the tools that lists of tools, playbooks and people can call: all but those that only
 // runs in phases have.
 func (s Specs) Callable() []string {
-	return s.Where(func(one Spec) bool { return one.Given != GivenPhases }).Names()
+	return s.Where(func(one Spec) bool { return one.Requires != RequiresPhases }).Names()
 }
 
 // Where keeps the specs for which holds is true.
@@ -218,9 +218,9 @@ func (s Specs) Where(holds func(Spec) bool) Specs {
 	return out
 }
 
-// Named reports whether an agent's list of tools asks for a tool that not every agent has. A bare *
+// IsNamed reports whether an agent's list of tools asks for a tool that not every agent has. A bare *
 // does not: it means all tools of every agent.
-func Named(allow []string, name string) bool {
+func IsNamed(allow []string, name string) bool {
 	return slices.ContainsFunc(allow, func(glob string) bool {
 		ok, err := path.Match(glob, name)
 		return ok && err == nil && glob != "*"

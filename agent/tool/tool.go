@@ -75,16 +75,16 @@ func Define[A any](s Spec, run func(ctx context.Context, in Invocation, args A) 
 	return Tool{s, schema, raw, call}, nil
 }
 
-// Answered returns a tool that looks the same to its callers but is answered by another function:
+// WithHandler returns a tool that looks the same to its callers but is answered by another function:
 // nothing of what t does is done, and no file is inspected.
-func (t Tool) Answered(by func(ctx context.Context, in Invocation, args json.RawMessage) (Envelope, error)) Tool {
+func (t Tool) WithHandler(by func(ctx context.Context, in Invocation, args json.RawMessage) (Envelope, error)) Tool {
 	// Nothing instead of nil: a tool without Needs would be asked about at each call.
-	t.run, t.spec.Look, t.spec.Canonical, t.spec.Needs = by, nil, nil, Nothing
+	t.run, t.spec.StatKey, t.spec.Canonical, t.spec.Needs = by, nil, nil, NoNeeds
 	return t
 }
 
-// Unless returns the tool with some calls answered by another function instead.
-func (t Tool) Unless(by func(ctx context.Context, args json.RawMessage) (Envelope, bool)) Tool {
+// WithOverride returns the tool with some calls answered by another function instead.
+func (t Tool) WithOverride(by func(ctx context.Context, args json.RawMessage) (Envelope, bool)) Tool {
 	run := t.run
 	t.run = func(ctx context.Context, in Invocation, args json.RawMessage) (Envelope, error) {
 		if e, answered := by(ctx, args); answered {
@@ -96,8 +96,8 @@ func (t Tool) Unless(by func(ctx context.Context, args json.RawMessage) (Envelop
 	return t
 }
 
-// Then returns the tool with its answers passed through f.
-func (t Tool) Then(f func(Envelope) Envelope) Tool {
+// MapResult returns the tool with its answers passed through f.
+func (t Tool) MapResult(f func(Envelope) Envelope) Tool {
 	run := t.run
 	t.run = func(ctx context.Context, in Invocation, args json.RawMessage) (Envelope, error) {
 		e, err := run(ctx, in, args)
@@ -123,7 +123,7 @@ func (t Tool) Effect() domain.Effect { return t.spec.Effect }
 
 // EffectOf is the worst that this call can do.
 func (t Tool) EffectOf(args json.RawMessage) domain.Effect {
-	if t.spec.Reads != nil && t.spec.Reads(args) {
+	if t.spec.ReadsOnly != nil && t.spec.ReadsOnly(args) {
 		return domain.EffectRead
 	}
 	return t.spec.Effect
@@ -141,16 +141,16 @@ func (t Tool) Nests() bool { return t.spec.Nests }
 // Class is how the loop treats the tool's calls.
 func (t Tool) Class() Class { return t.spec.Class }
 
-// WritesTo is the canonical path that a call would write, "" when it writes none.
-func (t Tool) WritesTo(args json.RawMessage) string {
+// WritePath is the canonical path that a call would write, "" when it writes none.
+func (t Tool) WritePath(args json.RawMessage) string {
 	if t.spec.Effect == domain.EffectRead {
 		return ""
 	}
-	return t.Touches(args)
+	return t.TargetPath(args)
 }
 
-// Touches is the canonical path that a call reads or writes, "" when there is none.
-func (t Tool) Touches(args json.RawMessage) string {
+// TargetPath is the canonical path that a call reads or writes, "" when there is none.
+func (t Tool) TargetPath(args json.RawMessage) string {
 	path := t.pathArgument(args)
 	if path != "" && t.spec.Canonical != nil {
 		return t.spec.Canonical(path)
@@ -158,9 +158,9 @@ func (t Tool) Touches(args json.RawMessage) string {
 	return path
 }
 
-// Looks is a text that changes when the file of a call does; "" where nobody can tell.
-func (t Tool) Looks(args json.RawMessage) string {
-	if t.spec.Look == nil {
+// StatKey is a text that changes when the file of a call does; "" where nobody can tell.
+func (t Tool) StatKey(args json.RawMessage) string {
+	if t.spec.StatKey == nil {
 		return ""
 	}
 
@@ -168,7 +168,7 @@ func (t Tool) Looks(args json.RawMessage) string {
 	if path == "" {
 		return ""
 	}
-	return t.spec.Look(path)
+	return t.spec.StatKey(path)
 }
 
 func (t Tool) pathArgument(args json.RawMessage) string {

@@ -210,7 +210,7 @@ func TestWritesTo(t *testing.T) {
 	}
 
 	for raw, want := range map[string]string{`{"path":"a"}`: "a", `{"path":"./x/../a"}`: "a", `"{\"path\":\"./a\"}"`: "a", `{}`: "", `{"pat":"a"}`: ""} {
-		if got := d.WritesTo(json.RawMessage(raw)); got != want {
+		if got := d.WritePath(json.RawMessage(raw)); got != want {
 			t.Errorf("%s writes to %q, want %q", raw, got, want)
 		}
 	}

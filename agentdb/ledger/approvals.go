@@ -23,12 +23,12 @@ const ApprovalExpires = 72 * time.Hour
 // Action is what an approval is asked for.
 type Action struct {
 	Tool  string // "" of a job's definition, whose approval always stands
-	Shown string // as a person reads it
+	Description string // as a person reads it
 	Hash  string // the same for the same action of the same agent alone
 }
 
-// Standing is an approval of an action for all runs of an agent, until its owner revokes it.
-type Standing struct {
+// StandingApproval is an approval of an action for all runs of an agent, until its owner revokes it.
+type StandingApproval struct {
 	ID, Item  int64 // the item of the inbox in which it was given
 	Agent     string
 	Action    Action
@@ -88,38 +88,38 @@ func (l *Ledger) answerApproval(tx *sqlite.Tx, of Item, answer, reason string, n
 
 func addStandingApproval(tx *sqlite.Tx, i Item, now time.Time) error {
 	if _, err := tx.Exec(`insert into standing (agent, hash, tool, action, item, created_at) values ($1, $2, $3, $4, $5, $6) on conflict (agent, hash) do nothing`,
-		i.Agent, i.Action.Hash, i.Action.Tool, i.Action.Shown, i.ID, ms(now)); err != nil {
+		i.Agent, i.Action.Hash, i.Action.Tool, i.Action.Description, i.ID, ms(now)); err != nil {
 		return err
 	}
-	return addEvent(tx, Event{At: now, Kind: "grant.given"}, map[string]any{"agent": i.Agent, "tool": i.Action.Tool, "action": i.Action.Shown, "item": i.ID})
+	return addEvent(tx, Event{At: now, Kind: "grant.given"}, map[string]any{"agent": i.Agent, "tool": i.Action.Tool, "action": i.Action.Description, "item": i.ID})
 }
 
 const standingColumns = `id, agent, hash, tool, action, item, created_at`
 
-func scanStanding(row interface{ Scan(...any) error }) (s Standing, err error) {
+func scanStanding(row interface{ Scan(...any) error }) (s StandingApproval, err error) {
 	var created int64
-	err = row.Scan(&s.ID, &s.Agent, &s.Action.Hash, &s.Action.Tool, &s.Action.Shown, &s.Item, &created)
+	err = row.Scan(&s.ID, &s.Agent, &s.Action.Hash, &s.Action.Tool, &s.Action.Description, &s.Item, &created)
 	s.CreatedAt = instant(created)
 	return s, err
 }
 
-// StandingGrants lists the standing approvals, the oldest first.
-func (l *Ledger) StandingGrants(ctx context.Context) ([]Standing, error) {
+// StandingApprovals lists the standing approvals, the oldest first.
+func (l *Ledger) StandingApprovals(ctx context.Context) ([]StandingApproval, error) {
 	rows, err := l.read.QueryContext(ctx, `select `+standingColumns+` from standing order by id`)
-	return collect(rows, err, func(rows *sql.Rows) (Standing, error) { return scanStanding(rows) })
+	return collect(rows, err, func(rows *sql.Rows) (StandingApproval, error) { return scanStanding(rows) })
 }
 
-// Stands reports whether an agent has a standing approval for an action.
-func (l *Ledger) Stands(ctx context.Context, agent, hash string) (bool, error) {
+// HasStandingApproval reports whether an agent has a standing approval for an action.
+func (l *Ledger) HasStandingApproval(ctx context.Context, agent, hash string) (bool, error) {
 	var n int
 	err := l.read.QueryRowContext(ctx, `select count(*) from standing where agent = $1 and hash = $2`, agent, hash).Scan(&n)
 	return n > 0, err
 }
 
-// Revoke revokes a standing approval; ErrNotFound when there is none with that number.
-func (l *Ledger) Revoke(ctx context.Context, id int64) (Standing, error) {
+// RevokeApproval revokes a standing approval; ErrNotFound when there is none with that number.
+func (l *Ledger) RevokeApproval(ctx context.Context, id int64) (StandingApproval, error) {
 	now := l.now()
-	var s Standing
+	var s StandingApproval
 	err := l.do(ctx, func(tx *sqlite.Tx) (err error) {
 		s, err = scanStanding(tx.QueryRow(`delete from standing where id = $1 returning `+standingColumns, id))
 		if errors.Is(err, sql.ErrNoRows) {
@@ -128,7 +128,7 @@ func (l *Ledger) Revoke(ctx context.Context, id int64) (Standing, error) {
 		if err != nil {
 			return err
 		}
-		return addEvent(tx, Event{At: now, Kind: "grant.revoked"}, map[string]any{"agent": s.Agent, "tool": s.Action.Tool, "action": s.Action.Shown, "grant": id})
+		return addEvent(tx, Event{At: now, Kind: "grant.revoked"}, map[string]any{"agent": s.Agent, "tool": s.Action.Tool, "action": s.Action.Description, "grant": id})
 	})
 
 	return s, err

@@ -175,7 +175,7 @@ func (l *Ledger) finish(tx *sqlite.Tx, r Run, res Result, now time.Time) (paused
 	}
 
 	// It ended without its answer. An info stays open: nothing waits for it.
-	if r.Asks() {
+	if r.WaitsForPerson() {
 		if _, err := tx.Exec(`update inbox set state = 'withdrawn', closed_at = $1 where run = $2 and state = 'open' and kind <> 'info'`, ms(now), r.ID); err != nil {
 			return false, err
 		}

@@ -9,7 +9,7 @@ import (
 // Breaker pauses a job that claims the same path again and again: it probably writes the file
 // that triggers it.
 type Breaker struct {
-	Most    int // claims of one path
+	MaxClaims    int // claims of one path
 	Within  time.Duration
 	Notices func(path string) []Notice // what its owner is told; may be nil
 }
@@ -18,7 +18,7 @@ type Breaker struct {
 func (l *Ledger) tripBreaker(tx *sqlite.Tx, now time.Time, c Claim, run int64, b Breaker) (broken bool, err error) {
 	var n int
 	if err := tx.QueryRow(`select count(*) from claims c join runs r on r.id = c.run where c.job = $1 and c.path = $2 and c.own = 0 and r.queued_at > $3`,
-		c.Job, c.Path, ms(now.Add(-b.Within))).Scan(&n); err != nil || n < b.Most {
+		c.Job, c.Path, ms(now.Add(-b.Within))).Scan(&n); err != nil || n < b.MaxClaims {
 		return false, err
 	}
 
@@ -35,7 +35,7 @@ func (l *Ledger) tripBreaker(tx *sqlite.Tx, now time.Time, c Claim, run int64, b
 		return false, nil
 	}
 
-	if _, err := setPause(tx, now, Pause{Scope: PauseJob, Name: c.Job, Paused: BySystem,
+	if _, err := setPause(tx, now, Pause{Scope: PauseJob, Name: c.Job, By: BySystem,
 		Reason: fmt.Sprintf("%s was taken %d times within %s, the last time by run %d: something writes it again and again, perhaps the job itself", c.Path, n, b.Within, run)}); err != nil {
 		return false, err
 	}

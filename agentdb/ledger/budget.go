@@ -56,7 +56,7 @@ type Reservation struct {
 	Agent, Job string // Job "": of no job
 	Usage      Usage  // the most that the call is expected to take
 	// The limits that apply.
-	OfDaemon, OfAgent, OfJob Limit
+	DaemonLimit, AgentLimit, JobLimit Limit
 }
 
 // Spending is what was spent in a day, and what calls in progress may still spend.
@@ -66,8 +66,8 @@ type Spending struct {
 	ReservedTokens, ReservedMicroUSD int64
 }
 
-// Full is a limit of a day that has no room for a call.
-type Full struct {
+// BudgetExceeded is a limit of a day that has no room for a call.
+type BudgetExceeded struct {
 	Spending
 	Limit Limit
 	Money bool // the limit in money is exceeded; false: the one in tokens
@@ -82,9 +82,9 @@ type account struct {
 // accounts are in the order in which they are locked, the same for every reservation, so that
 // two of them cannot wait for each other.
 func (r Reservation) accounts() []account {
-	out := []account{{ScopeDaemon, "", r.OfDaemon}, {ScopeAgent, r.Agent, r.OfAgent}}
+	out := []account{{ScopeDaemon, "", r.DaemonLimit}, {ScopeAgent, r.Agent, r.AgentLimit}}
 	if r.Job != "" {
-		out = append(out, account{ScopeJob, r.Job, r.OfJob})
+		out = append(out, account{ScopeJob, r.Job, r.JobLimit})
 	}
 	return out
 }
@@ -102,7 +102,7 @@ func scanSpending(row interface{ Scan(...any) error }) (Spending, error) {
 // Reserve commits that a model is about to be called, when every limit has room for it. If one
 // has not, it is returned and nothing is written. Attempts that reserve at the same time see
 // each other's reservations.
-func (l *Ledger) Reserve(ctx context.Context, a Attempt, r Reservation) (id int64, full *Full, err error) {
+func (l *Ledger) Reserve(ctx context.Context, a Attempt, r Reservation) (id int64, full *BudgetExceeded, err error) {
 	now := l.now()
 	// Not l.do: a reservation starts and ends nothing, so nobody has to be notified.
 	err = l.writer.Do(ctx, func(tx *sqlite.Tx) error {
@@ -136,7 +136,7 @@ func (l *Ledger) Reserve(ctx context.Context, a Attempt, r Reservation) (id int6
 
 // checkLimit creates the row of an account where there is none, locks it for this transaction,
 // and returns its limit if that has no room. A call that costs nothing fits any limit in money.
-func (l *Ledger) checkLimit(tx *sqlite.Tx, r Reservation, acc account) (*Full, error) {
+func (l *Ledger) checkLimit(tx *sqlite.Tx, r Reservation, acc account) (*BudgetExceeded, error) {
 	// The row has to exist for the query below to lock it.
 	if _, err := tx.Exec(`insert into spending (day, scope, name) values ($1, $2, $3) on conflict (day, scope, name) do nothing`, r.Day, acc.scope, acc.name); err != nil {
 		return nil, err
@@ -152,9 +152,9 @@ func (l *Ledger) checkLimit(tx *sqlite.Tx, r Reservation, acc account) (*Full, e
 	}
 	switch {
 	case over(acc.limit.CostMicroUSD, s.CostMicroUSD, s.ReservedMicroUSD, r.Usage.CostMicroUSD):
-		return &Full{Spending: s, Limit: acc.limit, Money: true}, nil
+		return &BudgetExceeded{Spending: s, Limit: acc.limit, Money: true}, nil
 	case over(acc.limit.Tokens, s.Tokens, s.ReservedTokens, r.Usage.tokens()):
-		return &Full{Spending: s, Limit: acc.limit}, nil
+		return &BudgetExceeded{Spending: s, Limit: acc.limit}, nil
 	}
 
 	return nil, nil
@@ -228,14 +228,14 @@ func settleAttempt(tx *sqlite.Tx, a Attempt) error {
 	return nil
 }
 
-// Spent lists what was taken in a day, and what is reserved.
-func (l *Ledger) Spent(ctx context.Context, day string) ([]Spending, error) {
+// SpendingOn lists what was taken in a day, and what is reserved.
+func (l *Ledger) SpendingOn(ctx context.Context, day string) ([]Spending, error) {
 	rows, err := l.read.QueryContext(ctx, `select `+spendingColumns+` from spending where day = $1 order by scope, name`, day)
 	return collect(rows, err, func(rows *sql.Rows) (Spending, error) { return scanSpending(rows) })
 }
 
-// SpentBy is what one of them has taken in a day; nothing before its first call.
-func (l *Ledger) SpentBy(ctx context.Context, day, scope, name string) (Spending, error) {
+// SpendingOf is what one of them has taken in a day; nothing before its first call.
+func (l *Ledger) SpendingOf(ctx context.Context, day, scope, name string) (Spending, error) {
 	s, err := scanSpending(l.read.QueryRowContext(ctx, `select `+spendingColumns+` from spending where day = $1 and scope = $2 and name = $3`, day, scope, name))
 	if errors.Is(err, sql.ErrNoRows) {
 		return Spending{Day: day, Scope: scope, Name: name}, nil

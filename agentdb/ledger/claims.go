@@ -34,16 +34,16 @@ func (l *Ledger) ClaimsOf(ctx context.Context, job, path string) ([]ClaimStatus,
 	return collect(rows, err, func(rows *sql.Rows) (ClaimStatus, error) { return scanClaim(rows) })
 }
 
-// PendingAfter lists claims whose run has finished and whose file has not been dealt with.
-func (l *Ledger) PendingAfter(ctx context.Context, limit int) ([]ClaimStatus, error) {
+// PendingAfterMoves lists claims whose run has finished and whose file has not been dealt with.
+func (l *Ledger) PendingAfterMoves(ctx context.Context, limit int) ([]ClaimStatus, error) {
 	rows, err := l.statements.query(ctx, `select `+claimColumns+` from claims where after = 'pending' order by id limit $1`, limit)
 	return collect(rows, err, func(rows *sql.Rows) (ClaimStatus, error) { return scanClaim(rows) })
 }
 
-// EndAfter records what became of a file: AfterDone and where it is now, AfterLeft, or AfterFailed
+// FinishAfterMove records what became of a file: AfterDone and where it is now, AfterLeft, or AfterFailed
 // with why. False: since c was read, its run was retried or somebody else has recorded it. What is
 // to happen to the file may have changed, so nothing is recorded.
-func (l *Ledger) EndAfter(ctx context.Context, c ClaimStatus, after, dest, why string) (bool, error) {
+func (l *Ledger) FinishAfterMove(ctx context.Context, c ClaimStatus, after, dest, why string) (bool, error) {
 	now := l.now()
 	ended := false
 	err := l.do(ctx, func(tx *sqlite.Tx) error {
@@ -63,8 +63,8 @@ func (l *Ledger) EndAfter(ctx context.Context, c ClaimStatus, after, dest, why s
 	return ended, err
 }
 
-// Own marks a content as written by a run of the job itself, so that the job's watch ignores it.
-func (l *Ledger) Own(ctx context.Context, a Attempt, c Claim) error {
+// ClaimOwnOutput marks a content as written by a run of the job itself, so that the job's watch ignores it.
+func (l *Ledger) ClaimOwnOutput(ctx context.Context, a Attempt, c Claim) error {
 	return l.do(ctx, func(tx *sqlite.Tx) error {
 		if _, err := l.checkFence(tx, a); err != nil {
 			return err
@@ -79,9 +79,9 @@ func (l *Ledger) Own(ctx context.Context, a Attempt, c Claim) error {
 	})
 }
 
-// Release gives up contents that a run had claimed and continues without: the files were gone,
+// ReleaseClaims gives up contents that a run had claimed and continues without: the files were gone,
 // or had changed. Dropped again, they get a run of their own.
-func (l *Ledger) Release(ctx context.Context, a Attempt, claims ...Claim) error {
+func (l *Ledger) ReleaseClaims(ctx context.Context, a Attempt, claims ...Claim) error {
 	return l.do(ctx, func(tx *sqlite.Tx) error {
 		if _, err := l.checkFence(tx, a); err != nil {
 			return err

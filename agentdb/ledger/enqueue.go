@@ -53,7 +53,7 @@ func (l *Ledger) Enqueue(ctx context.Context, reqs ...Request) ([]Accepted, erro
 				return false, err
 			}
 
-			broken = broken || out[i].Broken
+			broken = broken || out[i].BreakerTripped
 		}
 
 		return broken, nil
@@ -145,8 +145,8 @@ func (l *Ledger) enqueueClaims(tx *sqlite.Tx, now time.Time, r Request, detail s
 			a.Run, t.generation, t.Size, ms(t.ModTime), t.id); err != nil {
 			return a, err
 		}
-		if r.Breaker.Most > 0 && !a.Broken {
-			if a.Broken, err = l.tripBreaker(tx, now, t.Claim, a.Run, r.Breaker); err != nil {
+		if r.Breaker.MaxClaims > 0 && !a.BreakerTripped {
+			if a.BreakerTripped, err = l.tripBreaker(tx, now, t.Claim, a.Run, r.Breaker); err != nil {
 				return a, err
 			}
 		}

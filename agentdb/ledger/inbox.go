@@ -30,8 +30,8 @@ const (
 	RecoveryStop  = "stop"  // end the run
 )
 
-// ItemHere is the placeholder in a notice for the number of its inbox item.
-const ItemHere = "\x00item"
+// ItemPlaceholder is the placeholder in a notice for the number of its inbox item.
+const ItemPlaceholder = "\x00item"
 
 // InfoSeen is how an owner acknowledges an info.
 const InfoSeen = "seen"
@@ -50,8 +50,8 @@ const (
 // ErrClosed is the error of an answer to an item that is not open any more.
 var ErrClosed = errors.New("it is not open any more")
 
-// ErrAnswer is the error of an answer that an item does not offer.
-var ErrAnswer = errors.New("it is none of its answers")
+// ErrInvalidAnswer is the error of an answer that an item does not offer.
+var ErrInvalidAnswer = errors.New("it is none of its answers")
 
 // Question is what a run asks before it can go on, or tells its owner.
 type Question struct {
@@ -88,7 +88,7 @@ func scanItem(row interface{ Scan(...any) error }) (Item, error) {
 	var multiple int
 	var created, expires, closed int64
 	if err := row.Scan(&i.ID, &i.Run, &i.Attempt, &i.Job, &i.Agent, &i.Kind, &i.Title, &i.Message, &options, &multiple, &i.State, &i.Answer,
-		&i.Call, &created, &expires, &closed, &i.Action.Tool, &i.Action.Shown, &i.Action.Hash, &i.Used, &i.Reason); err != nil {
+		&i.Call, &created, &expires, &closed, &i.Action.Tool, &i.Action.Description, &i.Action.Hash, &i.Used, &i.Reason); err != nil {
 		return i, err
 	}
 
@@ -158,15 +158,15 @@ func parkRun(tx *sqlite.Tx, r Run, res Result, now time.Time) error {
 			break // one answer is for all runs that wait for it, so one notice is enough
 		}
 		// Whoever wrote the notice could not know the number.
-		n.Body = strings.ReplaceAll(n.Body, ItemHere, fmt.Sprint(id))
+		n.Body = strings.ReplaceAll(n.Body, ItemPlaceholder, fmt.Sprint(id))
 		if err := addNotice(tx, n, now); err != nil {
 			return err
 		}
 	}
 
 	data := map[string]any{"item": id, "kind": q.Kind, "question": q.Message}
-	if q.Action.Shown != "" {
-		data["action"] = q.Action.Shown
+	if q.Action.Description != "" {
+		data["action"] = q.Action.Description
 	}
 
 	if len(q.Options) > 0 {
@@ -191,7 +191,7 @@ func addItem(tx *sqlite.Tx, r Run, q Question, now, expires time.Time) (id int64
 	err = tx.QueryRow(`insert into inbox (run, attempt, job, agent, kind, title, message, options, multiple, state, call, created_at, expires_at, tool, action, hash)
 		values ($1, $2, $3, $4, $5, $6, $7, $8, $9, 'open', $10, $11, $12, $13, $14, $15) on conflict do nothing returning id`,
 		r.ID, r.Attempt, r.Job, r.Agent, q.Kind, q.Title, q.Message, string(text), flag(q.Multiple), q.Call, ms(now), ms(expires),
-		q.Action.Tool, q.Action.Shown, q.Action.Hash).Scan(&id)
+		q.Action.Tool, q.Action.Description, q.Action.Hash).Scan(&id)
 	if errors.Is(err, sql.ErrNoRows) {
 		return 0, nil
 	}
@@ -199,9 +199,9 @@ func addItem(tx *sqlite.Tx, r Run, q Question, now, expires time.Time) (id int64
 	return id, err
 }
 
-// Inform tells the owner of an attempt's run something that nothing waits for, once for each
+// AddInfo tells the owner of an attempt's run something that nothing waits for, once for each
 // call that it concerns.
-func (l *Ledger) Inform(ctx context.Context, a Attempt, q Question) error {
+func (l *Ledger) AddInfo(ctx context.Context, a Attempt, q Question) error {
 	now := l.now()
 	return l.do(ctx, func(tx *sqlite.Tx) error {
 		r, err := l.checkFence(tx, a)
@@ -248,7 +248,7 @@ func addUncertainCallInfos(tx *sqlite.Tx, r Run, attempt int, now time.Time) err
 
 // Answer closes an item and resumes its run, or ends it when the answer says so. An answer about
 // an action is for all runs of the agent that wait for the same action. The error is ErrClosed
-// when somebody was faster or the item has expired, and ErrAnswer when it offers no such answer.
+// when somebody was faster or the item has expired, and ErrInvalidAnswer when it offers no such answer.
 func (l *Ledger) Answer(ctx context.Context, id int64, answer string) (Run, error) {
 	return l.answer(ctx, id, answer, "")
 }
@@ -268,7 +268,7 @@ func (l *Ledger) answer(ctx context.Context, id int64, answer, reason string) (R
 			return false, fmt.Errorf("inbox item %d could be answered until %s: %w", id, i.ExpiresAt.UTC().Format(time.RFC3339), ErrClosed)
 		}
 		if i.Kind != KindInput && !slices.Contains(i.Options, answer) {
-			return false, fmt.Errorf("%q answers inbox item %d with something else than %s: %w", answer, id, strings.Join(i.Options, ", "), ErrAnswer)
+			return false, fmt.Errorf("%q answers inbox item %d with something else than %s: %w", answer, id, strings.Join(i.Options, ", "), ErrInvalidAnswer)
 		}
 		if i.Kind == KindApproval {
 			return l.answerApproval(tx, i, answer, reason, now)
@@ -326,7 +326,7 @@ func (l *Ledger) openItem(tx *sqlite.Tx, id int64) (Item, Run, error) {
 	}
 
 	r, err := l.lockRun(tx, i.Run)
-	if err == nil && i.Kind != KindInfo && !r.Asks() {
+	if err == nil && i.Kind != KindInfo && !r.WaitsForPerson() {
 		err = fmt.Errorf("run %d is %s and does not wait for an answer: %w", r.ID, r.State, ErrClosed)
 	}
 
@@ -338,14 +338,14 @@ func closeItem(tx *sqlite.Tx, i Item, state, answer, reason string, now time.Tim
 	return err
 }
 
-// Overdue lists the open items that have expired, for Expire.
-func (l *Ledger) Overdue(ctx context.Context, now time.Time) ([]Item, error) {
+// OverdueItems lists the open items that have expired, for Expire.
+func (l *Ledger) OverdueItems(ctx context.Context, now time.Time) ([]Item, error) {
 	rows, err := l.read.QueryContext(ctx, `select `+itemColumns+` from inbox where state = 'open' and expires_at <> 0 and expires_at <= $1 order by id limit 100`, ms(now))
 	return collect(rows, err, scanItems)
 }
 
-// Expire ends the run of an item that nobody answered.
-func (l *Ledger) Expire(ctx context.Context, id int64, res Result) error {
+// ExpireItem ends the run of an item that nobody answered.
+func (l *Ledger) ExpireItem(ctx context.Context, id int64, res Result) error {
 	now := l.now()
 	return l.changePlan(ctx, func(tx *sqlite.Tx) (paused bool, err error) {
 		// Answered or withdrawn meanwhile, which is as good.

@@ -55,10 +55,10 @@ func (l *Ledger) Jobs(ctx context.Context) ([]JobState, error) {
 	})
 }
 
-// Rewind moves the watermarks back to now, after a clock that ran ahead was set right. What ran
+// RewindWatermarks moves the watermarks back to now, after a clock that ran ahead was set right. What ran
 // in the time that comes again has its row and does not run twice. A pause that began in that
 // time begins now and keeps its length; one that was ended in it is over.
-func (l *Ledger) Rewind(ctx context.Context, now time.Time) error {
+func (l *Ledger) RewindWatermarks(ctx context.Context, now time.Time) error {
 	return l.changePlan(ctx, func(tx *sqlite.Tx) (bool, error) {
 		if _, err := tx.Exec(`update jobs set watermark = $1 where watermark > $1`, ms(now)); err != nil {
 			return false, err

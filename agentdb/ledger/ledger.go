@@ -105,9 +105,9 @@ func (l *Ledger) do(ctx context.Context, op func(*sqlite.Tx) error) error {
 	return nil
 }
 
-// Replanned returns a channel that is closed when a pause or a wake is next written. Get it
+// PlanChanged returns a channel that is closed when a pause or a wake is next written. Get it
 // before reading, as with Changed.
-func (l *Ledger) Replanned() <-chan struct{} {
+func (l *Ledger) PlanChanged() <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.planChanged

@@ -66,7 +66,7 @@ func checkMigrated(t *testing.T, l *ledger.Ledger) {
 	}
 
 	pauses, err := l.Pauses(ctx, time.Time{})
-	wakes, err2 := l.Slots(ctx)
+	wakes, err2 := l.Wakes(ctx)
 	if err != nil || err2 != nil || len(pauses)+len(wakes) != 0 {
 		t.Errorf("pauses %+v %v, wakes %+v %v", pauses, err, wakes, err2)
 	}

@@ -192,7 +192,7 @@ func enqueueDue(tx *sqlite.Tx, now time.Time, d Due) (int64, error) {
 // decideWithRuns decides a due instant by the job's other runs, as the ledger has them.
 func (l *Ledger) decideWithRuns(tx *sqlite.Tx, now time.Time, d Due, pauses []Pause) (decision domain.Decision, reason string, err error) {
 	var others []Run
-	if states, most := Rivals(d.Overlap); most > 0 {
+	if states, most := OverlapCandidates(d.Overlap); most > 0 {
 		// A single state is given twice: the text of a prepared statement must not vary.
 		rows, err := tx.Query(overlappingRuns+l.forUpdate, d.Job, string(states[0]), string(states[len(states)-1]), most)
 		if others, err = collect(rows, err, scanRuns); err != nil {
@@ -200,7 +200,7 @@ func (l *Ledger) decideWithRuns(tx *sqlite.Tx, now time.Time, d Due, pauses []Pa
 		}
 	}
 
-	decision, reason, cancel := Decide(d, others, pauses)
+	decision, reason, cancel := DecideDue(d, others, pauses)
 	if !cancel {
 		return decision, reason, nil
 	}
@@ -218,10 +218,10 @@ func (l *Ledger) decideWithRuns(tx *sqlite.Tx, now time.Time, d Due, pauses []Pa
 // overlappingRuns repeats that the runs are not finished, so that SQLite uses the partial index.
 const overlappingRuns = `select ` + runColumns + ` from runs where job = $1 and state in ($2, $3) and state <> 'finished' order by id limit $4`
 
-// Rivals says which runs of a job decide an overlap policy: those in these states, and of those
+// OverlapCandidates says which runs of a job decide an overlap policy: those in these states, and of those
 // at most so many of the oldest. The limit matters: a job can have any number of runs queued,
 // and each of its instants is decided in the one transaction that all writers share.
-func Rivals(policy domain.Overlap) (states []domain.State, most int) {
+func OverlapCandidates(policy domain.Overlap) (states []domain.State, most int) {
 	switch policy {
 	case domain.OverlapAllow:
 		return nil, 0
@@ -237,9 +237,9 @@ func Rivals(policy domain.Overlap) (states []domain.State, most int) {
 
 const replacedReason = "overlap: a newer occurrence took its place"
 
-// Decide says what becomes of an instant that is to run, given the runs that it overlaps with,
+// DecideDue says what becomes of an instant that is to run, given the runs that it overlaps with,
 // oldest first, and the pauses. cancelOthers says that it replaces those runs. Decide is pure.
-func Decide(d Due, others []Run, pauses []Pause) (decision domain.Decision, reason string, cancelOthers bool) {
+func DecideDue(d Due, others []Run, pauses []Pause) (decision domain.Decision, reason string, cancelOthers bool) {
 	if p, ok := Paused(pauses, d.Job, d.Agent, d.Nominal); ok {
 		return domain.DecisionSkipped, p.String(), false
 	}

@@ -36,7 +36,7 @@ type Pause struct {
 	Until   time.Time `json:"until"`    // zero: until somebody resumes
 	EndedAt time.Time `json:"ended_at"` // when it was ended early
 	Reason  string    `json:"reason"`
-	Paused  string    `json:"by"`
+	By  string    `json:"by"`
 }
 
 // end is when the pause is over; zero: it is not known yet.
@@ -150,12 +150,12 @@ func setPause(tx *sqlite.Tx, now time.Time, p Pause) (Pause, error) {
 
 	p.Since, p.Until, p.EndedAt = instant(ms(now)), instant(ms(p.Until)), time.Time{}
 	err := tx.QueryRow(`insert into pauses (scope, name, since, until, reason, paused_by) values ($1, $2, $3, $4, $5, $6) returning id`,
-		p.Scope, p.Name, ms(p.Since), ms(p.Until), p.Reason, p.Paused).Scan(&p.ID)
+		p.Scope, p.Name, ms(p.Since), ms(p.Until), p.Reason, p.By).Scan(&p.ID)
 	if err != nil {
 		return p, err
 	}
 
-	data := map[string]any{"scope": p.Scope, "name": p.Name, "reason": p.Reason, "by": p.Paused}
+	data := map[string]any{"scope": p.Scope, "name": p.Name, "reason": p.Reason, "by": p.By}
 	if !p.Until.IsZero() {
 		data["until"] = p.Until.UTC()
 	}
@@ -206,7 +206,7 @@ const (
 func scanPause(rows *sql.Rows) (Pause, error) {
 	var p Pause
 	var since, until, ended int64
-	err := rows.Scan(&p.ID, &p.Scope, &p.Name, &since, &until, &ended, &p.Reason, &p.Paused)
+	err := rows.Scan(&p.ID, &p.Scope, &p.Name, &since, &until, &ended, &p.Reason, &p.By)
 	p.Since, p.Until, p.EndedAt = instant(since), instant(until), instant(ended)
 	return p, err
 }
@@ -275,7 +275,7 @@ func (l *Ledger) pauseFailing(tx *sqlite.Tx, r Run, rule PauseRule, why string, 
 		}
 	}
 
-	_, err = setPause(tx, now, Pause{Scope: PauseJob, Name: r.Job, Paused: BySystem,
+	_, err = setPause(tx, now, Pause{Scope: PauseJob, Name: r.Job, By: BySystem,
 		Reason: fmt.Sprintf("%d runs in a row failed (pause_after_failures), the last was run %d: %s", rule.After, r.ID, text.Truncate(why, maxEventText))})
 	for _, n := range rule.Notices {
 		err = errors.Join(err, addNotice(tx, n, now))

@@ -64,7 +64,7 @@ func (l *Ledger) openPostgres(ctx context.Context, db *sql.DB) error {
 
 	// The caller owns db: closing the ledger ends its writer, and leaves the connections.
 	l.read, l.statements.db, l.forUpdate, l.storedPath = db, db, " for update", storable
-	if l.writer, err = sqlite.NewWriter(ctx, db, sqlite.WriterOptions{Text: storable}); err != nil {
+	if l.writer, err = sqlite.NewWriter(ctx, db, sqlite.WriterOptions{SanitizeText: storable}); err != nil {
 		return err
 	}
 

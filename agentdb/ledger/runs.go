@@ -43,7 +43,7 @@ func (l *Ledger) Run(ctx context.Context, id int64) (Run, error) {
 }
 
 // Runs lists runs, newest first.
-func (l *Ledger) Runs(ctx context.Context, f Filter) ([]Run, error) {
+func (l *Ledger) Runs(ctx context.Context, f RunFilter) ([]Run, error) {
 	if f.Limit <= 0 {
 		f.Limit = 100
 	}

@@ -45,7 +45,7 @@ func (l *Ledger) FinishCall(ctx context.Context, a Attempt, c Call) error {
 // StepStarted is the entry of StartStep.
 func StepStarted(s Step) Entry {
 	return Entry{write: func(tx *sqlite.Tx, a Attempt, job, _ string) error {
-		if _, err := tx.Exec(`insert into steps (run, attempt, number, within, started_at) values ($1, $2, $3, $4, $5)`, a.Run, a.Number, s.Number, s.Within, ms(s.StartedAt)); err != nil {
+		if _, err := tx.Exec(`insert into steps (run, attempt, number, within, started_at) values ($1, $2, $3, $4, $5)`, a.Run, a.Number, s.Number, s.ParentCall, ms(s.StartedAt)); err != nil {
 			return err
 		}
 		return addEvent(tx, Event{Run: a.Run, Job: job, At: s.StartedAt, Kind: "step.started"}, map[string]any{"step": s.Number})
@@ -127,7 +127,7 @@ func (l *Ledger) Steps(ctx context.Context, run int64) ([]Step, error) {
 		var s Step
 		var started, finished int64
 		var message, notices string
-		if err := rows.Scan(&s.Run, &s.Attempt, &s.Number, &s.Within, &s.Model, &message, &s.Text, &notices, &s.Usage.TokensIn, &s.Usage.TokensOut, &s.Usage.TokensCached,
+		if err := rows.Scan(&s.Run, &s.Attempt, &s.Number, &s.ParentCall, &s.Model, &message, &s.Text, &notices, &s.Usage.TokensIn, &s.Usage.TokensOut, &s.Usage.TokensCached,
 			&s.Usage.CostMicroUSD, &started, &finished); err != nil {
 			return s, err
 		}

@@ -13,23 +13,23 @@ import (
 	"rouse/internal/domain"
 )
 
-// UntrustedContent is the letter in Run.Taint for content that strangers may have written. A run
+// TaintUntrusted is the letter in Run.Taint for content that strangers may have written. A run
 // starts with it when files, a webhook, or a wake planned by such a run started it.
-const UntrustedContent = "A"
+const TaintUntrusted = "A"
 
-// Marks say what calls that are about to be made do to the taint of their run.
-type Marks struct {
+// TaintUpdate say what calls that are about to be made do to the taint of their run.
+type TaintUpdate struct {
 	Taint string // letters that the run has from now on, beside those that it has
 	Tier  string // the confinement of a program that is started; a run keeps the weakest
 	// Keeps says that they write the agent's database or files. If the run is tainted by untrusted
 	// content, those are untrusted from then on.
-	Keeps bool
+	WritesMemory bool
 	// Used are the items of the inbox that allow them, with the keys of the calls.
-	Used map[int64]string
+	UsedApprovals map[int64]string
 }
 
-// Mark records what an attempt is about to do, before it is done.
-func (l *Ledger) Mark(ctx context.Context, a Attempt, m Marks) error {
+// RecordTaint records what an attempt is about to do, before it is done.
+func (l *Ledger) RecordTaint(ctx context.Context, a Attempt, m TaintUpdate) error {
 	now := l.now()
 	return l.do(ctx, func(tx *sqlite.Tx) error {
 		r, err := l.checkFence(tx, a)
@@ -51,14 +51,14 @@ func (l *Ledger) Mark(ctx context.Context, a Attempt, m Marks) error {
 			}
 		}
 
-		if m.Keeps && strings.Contains(taint, UntrustedContent) {
+		if m.WritesMemory && strings.Contains(taint, TaintUntrusted) {
 			// The first run to do so stays on record: it is where the owner has to look.
 			if _, err := tx.Exec(`insert into untrusted (agent, run, at) values ($1, $2, $3) on conflict (agent) do nothing`, r.Agent, r.ID, ms(now)); err != nil {
 				return err
 			}
 		}
 
-		for id, key := range m.Used {
+		for id, key := range m.UsedApprovals {
 			// The same call may be made again after a crash; no other one may use the approval.
 			used, err := tx.Exec(`update inbox set used = $1 where id = $2 and run = $3 and (used = '' or used = $1)`, key, id, r.ID)
 			if err := requireRow(used, err, "the approval %d was used before", id); err != nil {
@@ -77,9 +77,9 @@ func mergeTaint(a, b string) string {
 	return strings.Join(slices.Compact(letters), "")
 }
 
-// Untrusted returns the first run that wrote the database or the files of an agent while tainted
+// MemoryTaintedBy returns the first run that wrote the database or the files of an agent while tainted
 // by untrusted content; 0 when none did.
-func (l *Ledger) Untrusted(ctx context.Context, agent string) (run int64, err error) {
+func (l *Ledger) MemoryTaintedBy(ctx context.Context, agent string) (run int64, err error) {
 	err = l.statements.row(ctx, `select run from untrusted where agent = $1`, agent).Scan(&run)
 	if errors.Is(err, sql.ErrNoRows) {
 		return 0, nil
@@ -87,18 +87,18 @@ func (l *Ledger) Untrusted(ctx context.Context, agent string) (run int64, err er
 	return run, err
 }
 
-// Memory is an agent's database and files, written by a run that was tainted by untrusted
+// UntrustedMemory is an agent's database and files, written by a run that was tainted by untrusted
 // content.
-type Memory struct {
+type UntrustedMemory struct {
 	Agent string
 	Run   int64 // the first that did
 	At    time.Time
 }
 
 // UntrustedMemories lists the agents whose memory is not trusted.
-func (l *Ledger) UntrustedMemories(ctx context.Context) ([]Memory, error) {
+func (l *Ledger) UntrustedMemories(ctx context.Context) ([]UntrustedMemory, error) {
 	rows, err := l.read.QueryContext(ctx, `select agent, run, at from untrusted order by agent`)
-	return collect(rows, err, func(rows *sql.Rows) (m Memory, err error) {
+	return collect(rows, err, func(rows *sql.Rows) (m UntrustedMemory, err error) {
 		var at int64
 		err = rows.Scan(&m.Agent, &m.Run, &at)
 		m.At = instant(at)
@@ -106,9 +106,9 @@ func (l *Ledger) UntrustedMemories(ctx context.Context) ([]Memory, error) {
 	})
 }
 
-// Trust records that an owner has inspected the database and the files of an agent and trusts
+// TrustMemory records that an owner has inspected the database and the files of an agent and trusts
 // them again.
-func (l *Ledger) Trust(ctx context.Context, agent string) error {
+func (l *Ledger) TrustMemory(ctx context.Context, agent string) error {
 	now := l.now()
 	return l.do(ctx, func(tx *sqlite.Tx) error {
 		gone, err := tx.Exec(`delete from untrusted where agent = $1`, agent)
@@ -132,7 +132,7 @@ func initialTaint(tx *sqlite.Tx, r Request) (string, error) {
 	d := r.Detail
 	switch {
 	case r.Trigger == domain.TriggerWebhook || d.File != nil || len(d.Files) > 0 || d.Folder != "":
-		return UntrustedContent, nil
+		return TaintUntrusted, nil
 	case d.Wake == nil || d.Wake.AskedBy == 0:
 		return "", nil
 	}
@@ -141,7 +141,7 @@ func initialTaint(tx *sqlite.Tx, r Request) (string, error) {
 	// A wake may act on what its planner has read.
 	err := tx.QueryRow(`select taint from runs where id = $1`, d.Wake.AskedBy).Scan(&taint)
 	if errors.Is(err, sql.ErrNoRows) {
-		return UntrustedContent, nil
+		return TaintUntrusted, nil
 	}
 
 	return taint, err

@@ -45,8 +45,8 @@ type Run struct {
 	Tier           string // the weakest confinement of the programs it has started, "" before the first
 }
 
-// Asks reports whether a run waits for a person.
-func (r Run) Asks() bool {
+// WaitsForPerson reports whether a run waits for a person.
+func (r Run) WaitsForPerson() bool {
 	return r.State == domain.StateWaiting && (r.WaitingFor == domain.WaitInput || r.WaitingFor == domain.WaitApproval)
 }
 
@@ -64,7 +64,7 @@ type Detail struct {
 	Prompt  string            `json:"prompt,omitempty"`  // of an ad-hoc run
 	Tool    string            `json:"tool,omitempty"`    // of a manual call
 	Args    json.RawMessage   `json:"args,omitempty"`
-	Wake    *Wake             `json:"wake,omitempty"` // of a wake
+	Wake    *WakeDetail             `json:"wake,omitempty"` // of a wake
 }
 
 // Changes are what happened in a folder since its last run: slash-separated paths relative
@@ -120,7 +120,7 @@ type Accepted struct {
 	// unfinished (Outcome "") or done.
 	Blocked bool
 	// Broken says that the breaker paused the job.
-	Broken  bool
+	BreakerTripped  bool
 	Outcome domain.Outcome
 }
 
@@ -191,7 +191,7 @@ type Attempt struct {
 type Step struct {
 	Run                   int64
 	Attempt, Number       int
-	Within                string          // the key of the call that the step belongs to; "": it is one of the run's own
+	ParentCall                string          // the key of the call that the step belongs to; "": it is one of the run's own
 	Message               json.RawMessage // the assistant's message
 	Text                  string
 	Model                 string // who answered, by its configured name
@@ -218,7 +218,7 @@ type Notice struct {
 	Job, Agent        string
 	Key               string // unique when set: a repeated append adds nothing
 	Channel           string
-	Title, Body       string // ItemHere in Body stands for the number of the inbox item
+	Title, Body       string // ItemPlaceholder in Body stands for the number of the inbox item
 	Outcome           domain.Outcome
 	State             string // pending, delivered, failed
 	Tries             int
@@ -259,8 +259,8 @@ type Result struct {
 	Wait *Question
 }
 
-// Filter selects runs, newest first.
-type Filter struct {
+// RunFilter selects runs, newest first.
+type RunFilter struct {
 	Job, Agent string
 	Trigger    domain.Trigger
 	Outcome    domain.Outcome

@@ -30,8 +30,8 @@ const (
 // PriorityLow marks a wake that may be deferred, and then dropped, when every lane is taken.
 const PriorityLow = "low"
 
-// Slot is an agent's single self-scheduled next run (OSA-71).
-type Slot struct {
+// Wake is an agent's single self-scheduled next run (OSA-71).
+type Wake struct {
 	ID           int64         `json:"id"` // never used again: it is the identity of the run
 	Agent        string        `json:"agent"`
 	At           time.Time     `json:"at"`    // when it fires
@@ -51,9 +51,9 @@ type Slot struct {
 	Key string `json:"-"`
 }
 
-// Wake is the detail of a wake that its run gets.
-type Wake struct {
-	Slot         int64     `json:"slot"`
+// WakeDetail is the detail of a wake that its run gets.
+type WakeDetail struct {
+	ID         int64     `json:"slot"`
 	Instructions string    `json:"instructions"`
 	ContextViews []string  `json:"context_views,omitempty"`
 	ScheduledBy  string    `json:"scheduled_by"`
@@ -64,16 +64,16 @@ type Wake struct {
 	Depth        int       `json:"depth"`
 }
 
-// SlotUsage is what decides whether a wake may be planned.
-type SlotUsage struct {
+// WakeUsage is what decides whether a wake may be planned.
+type WakeUsage struct {
 	Started int // wakes of the agent that started in the last 24 hours
 	Paused  bool
 }
 
 const wakeColumns = `id, agent, at, asked_at, instructions, context_views, priority, on_miss, scheduled_by, run, job, depth, deferred, created_at`
 
-func scanWake(row interface{ Scan(...any) error }) (Slot, error) {
-	var s Slot
+func scanWake(row interface{ Scan(...any) error }) (Wake, error) {
+	var s Wake
 	var at, asked, created int64
 	var views string
 	var deferred int
@@ -86,26 +86,26 @@ func scanWake(row interface{ Scan(...any) error }) (Slot, error) {
 	return s, json.Unmarshal([]byte(views), &s.ContextViews)
 }
 
-func scanWakes(rows *sql.Rows) (Slot, error) { return scanWake(rows) }
+func scanWakes(rows *sql.Rows) (Wake, error) { return scanWake(rows) }
 
-// Slots lists what agents have planned, the earliest first.
-func (l *Ledger) Slots(ctx context.Context) ([]Slot, error) {
+// Wakes lists what agents have planned, the earliest first.
+func (l *Ledger) Wakes(ctx context.Context) ([]Wake, error) {
 	rows, err := l.read.QueryContext(ctx, `select `+wakeColumns+` from slots order by at, id`)
 	return collect(rows, err, scanWakes)
 }
 
-// Slot is what an agent has planned; false when it has nothing.
-func (l *Ledger) Slot(ctx context.Context, agent string) (Slot, bool, error) {
+// NextWake is what an agent has planned; false when it has nothing.
+func (l *Ledger) NextWake(ctx context.Context, agent string) (Wake, bool, error) {
 	s, err := scanWake(l.read.QueryRowContext(ctx, `select `+wakeColumns+` from slots where agent = $1`, agent))
 	if errors.Is(err, sql.ErrNoRows) {
-		return Slot{}, false, nil
+		return Wake{}, false, nil
 	}
 	return s, err == nil, err
 }
 
-// SlotUsage reads what a plan would be decided on now.
-func (l *Ledger) SlotUsage(ctx context.Context, agent string) (SlotUsage, error) {
-	var u SlotUsage
+// WakeUsage reads what a plan would be decided on now.
+func (l *Ledger) WakeUsage(ctx context.Context, agent string) (WakeUsage, error) {
+	var u WakeUsage
 	now := l.now()
 	if err := l.read.QueryRowContext(ctx, countWakes, agent, ms(now.Add(-wakeCapWindow)), ms(now)).Scan(&u.Started); err != nil {
 		return u, err
@@ -119,12 +119,12 @@ func (l *Ledger) SlotUsage(ctx context.Context, agent string) (SlotUsage, error)
 // countWakes leaves out what started later than now: the clock ran ahead then.
 const countWakes = `select count(*) from runs where agent = $1 and triggered_by = 'self' and started_at > $2 and started_at <= $3`
 
-// PlanSlot decides about an agent's next run and writes it, in one transaction. decide may
+// SetWake decides about an agent's next run and writes it, in one transaction. decide may
 // be asked more than once; nil leaves the wake as it is. The last write wins.
-func (l *Ledger) PlanSlot(ctx context.Context, agent string, decide func(now time.Time, u SlotUsage) *Slot) error {
+func (l *Ledger) SetWake(ctx context.Context, agent string, decide func(now time.Time, u WakeUsage) *Wake) error {
 	return l.changePlan(ctx, func(tx *sqlite.Tx) (bool, error) {
 		now := l.now()
-		var u SlotUsage
+		var u WakeUsage
 		if err := tx.QueryRow(countWakes, agent, ms(now.Add(-wakeCapWindow)), ms(now)).Scan(&u.Started); err != nil {
 			return false, err
 		}
@@ -146,7 +146,7 @@ func (l *Ledger) PlanSlot(ctx context.Context, agent string, decide func(now tim
 	})
 }
 
-func insertWake(tx *sqlite.Tx, s *Slot) error {
+func insertWake(tx *sqlite.Tx, s *Wake) error {
 	if again, err := wasPlannedBefore(tx, s); err != nil || again {
 		return err
 	}
@@ -187,7 +187,7 @@ func insertWake(tx *sqlite.Tx, s *Slot) error {
 
 // wasPlannedBefore reports whether the same call, before a crash, planned a wake that has
 // fired or been replaced since; planning it again would run it twice.
-func wasPlannedBefore(tx *sqlite.Tx, s *Slot) (bool, error) {
+func wasPlannedBefore(tx *sqlite.Tx, s *Wake) (bool, error) {
 	if s.Run == 0 || s.Key == "" {
 		return false, nil
 	}
@@ -226,8 +226,8 @@ func wasPlannedBefore(tx *sqlite.Tx, s *Slot) (bool, error) {
 	return false, nil
 }
 
-// ClearSlot cancels an agent's next wake; it reports whether there was one.
-func (l *Ledger) ClearSlot(ctx context.Context, agent, by string) (bool, error) {
+// CancelWake cancels an agent's next wake; it reports whether there was one.
+func (l *Ledger) CancelWake(ctx context.Context, agent, by string) (bool, error) {
 	cleared := false
 	err := l.changePlan(ctx, func(tx *sqlite.Tx) (bool, error) {
 		var err error
@@ -252,10 +252,10 @@ func (l *Ledger) cancelWake(tx *sqlite.Tx, now time.Time, agent, reason string) 
 	return true, addEvent(tx, Event{Job: s.Job, At: now, Kind: "slot.cleared"}, map[string]any{"agent": agent, "at": s.At, "reason": reason})
 }
 
-// KeepSlots cancels the wakes of all agents but these: the self-scheduling of the others is
+// CancelWakesExcept cancels the wakes of all agents but these: the self-scheduling of the others is
 // switched off (OSA-70).
-func (l *Ledger) KeepSlots(ctx context.Context, agents []string) error {
-	all, err := l.Slots(ctx)
+func (l *Ledger) CancelWakesExcept(ctx context.Context, agents []string) error {
+	all, err := l.Wakes(ctx)
 	if err != nil {
 		return err
 	}
@@ -277,56 +277,56 @@ func (l *Ledger) KeepSlots(ctx context.Context, agents []string) error {
 
 // What becomes of a wake that is due.
 const (
-	SlotRun      = "run"
-	SlotLater    = "later"    // put off until At
-	SlotPaused   = "paused"   // stays, and fires when the pause is over
-	SlotDropped  = "dropped"  // becomes a cancelled run that says why
+	WakeRun      = "run"
+	WakeDeferred    = "later"    // put off until At
+	WakePaused   = "paused"   // stays, and fires when the pause is over
+	WakeDropped  = "dropped"  // becomes a cancelled run that says why
 	wakeVanished = "vanished" // was replaced or cancelled meanwhile
 )
 
-// SlotState is what decides about a wake that is due.
-type SlotState struct {
+// WakeState is what decides about a wake that is due.
+type WakeState struct {
 	Pauses    []Pause
 	Saturated bool      // every lane is taken
 	LastWake  time.Time // when the agent's last wake was queued that was not dropped
 }
 
-// SlotDecision is what became of a wake. Of one that was replaced or cancelled meanwhile,
+// WakeDecision is what became of a wake. Of one that was replaced or cancelled meanwhile,
 // only the id is known.
-type SlotDecision struct {
-	Slot     Slot // Deferred says whether it has been put off by now
+type WakeDecision struct {
+	Wake     Wake // Deferred says whether it has been put off by now
 	Decision string
 	Reason   string
-	At       time.Time // of SlotLater; of SlotPaused when the end is known
+	At       time.Time // of WakeDeferred; of WakePaused when the end is known
 	Run      int64
 }
 
-// DecideSlot decides what becomes of a wake. It is pure (OSA-75, OSA-78, C-2).
-func DecideSlot(now time.Time, s Slot, st SlotState) SlotDecision {
-	d := SlotDecision{Slot: s, Decision: SlotRun}
+// DecideWake decides what becomes of a wake. It is pure (OSA-75, OSA-78, C-2).
+func DecideWake(now time.Time, s Wake, st WakeState) WakeDecision {
+	d := WakeDecision{Wake: s, Decision: WakeRun}
 	if now.Before(s.At) {
-		d.Decision, d.At, d.Reason = SlotLater, s.At, "its time has not come"
+		d.Decision, d.At, d.Reason = WakeDeferred, s.At, "its time has not come"
 		return d
 	}
 
 	// A pause comes before lateness: how late the wake is counts when the pause is over.
 	if p, ok := Paused(st.Pauses, "", s.Agent, now); ok {
-		d.Decision, d.Reason, d.At = SlotPaused, p.String(), p.end()
+		d.Decision, d.Reason, d.At = WakePaused, p.String(), p.end()
 		return d
 	}
 
 	late, since := now.Sub(s.At), now.Sub(st.LastWake)
 	switch {
 	case late > wakeStaleAfter && s.OnMiss == domain.MissSkip:
-		d.Decision, d.Reason = SlotDropped, fmt.Sprintf("stale-skip: its time passed %s ago; on_miss is skip", late.Round(time.Second))
+		d.Decision, d.Reason = WakeDropped, fmt.Sprintf("stale-skip: its time passed %s ago; on_miss is skip", late.Round(time.Second))
 	// Spacing comes before shedding, so that it does not use up the one deferral of a low priority.
 	case !st.LastWake.IsZero() && since < wakeSpacing && since > -wakeSpacing: // further ahead: the clock was set back
-		d.Decision, d.At, d.Reason = SlotLater, st.LastWake.Add(wakeSpacing), "the agent was woken a moment ago"
+		d.Decision, d.At, d.Reason = WakeDeferred, st.LastWake.Add(wakeSpacing), "the agent was woken a moment ago"
 	case s.Priority == PriorityLow && st.Saturated && s.Deferred:
-		d.Decision, d.Reason = SlotDropped, "shed: its priority is low, and every lane was taken twice"
+		d.Decision, d.Reason = WakeDropped, "shed: its priority is low, and every lane was taken twice"
 	case s.Priority == PriorityLow && st.Saturated:
-		d.Decision, d.At, d.Reason = SlotLater, now.Add(wakeDeferral), "its priority is low, and every lane is taken"
-		d.Slot.Deferred = true
+		d.Decision, d.At, d.Reason = WakeDeferred, now.Add(wakeDeferral), "its priority is low, and every lane is taken"
+		d.Wake.Deferred = true
 	case late > wakeStaleAfter:
 		d.Reason = fmt.Sprintf("%s late; on_miss is %s", late.Round(time.Second), s.OnMiss)
 	}
@@ -338,10 +338,10 @@ func DecideSlot(now time.Time, s Slot, st SlotState) SlotDecision {
 // index only where it can see that the condition holds.
 const countRunning = `select count(*) from runs where state = 'running' and state <> 'finished'`
 
-// FireSlots decides about wakes that are due, by their ids. A wake is deleted in the
+// FireWakes decides about wakes that are due, by their ids. A wake is deleted in the
 // transaction that queues its run. lanes is how many runs may execute at once; 0: no limit.
-func (l *Ledger) FireSlots(ctx context.Context, now time.Time, lanes int, ids ...int64) ([]SlotDecision, error) {
-	out := make([]SlotDecision, len(ids))
+func (l *Ledger) FireWakes(ctx context.Context, now time.Time, lanes int, ids ...int64) ([]WakeDecision, error) {
+	out := make([]WakeDecision, len(ids))
 	err := l.do(ctx, func(tx *sqlite.Tx) error {
 		pauses, err := queryPauses(tx, now)
 		if err != nil {
@@ -355,7 +355,7 @@ func (l *Ledger) FireSlots(ctx context.Context, now time.Time, lanes int, ids ..
 		}
 
 		for i, id := range ids {
-			if out[i], err = l.fireWake(tx, now, id, SlotState{Pauses: pauses, Saturated: lanes > 0 && running >= lanes}); err != nil {
+			if out[i], err = l.fireWake(tx, now, id, WakeState{Pauses: pauses, Saturated: lanes > 0 && running >= lanes}); err != nil {
 				return err
 			}
 		}
@@ -368,28 +368,28 @@ func (l *Ledger) FireSlots(ctx context.Context, now time.Time, lanes int, ids ..
 
 // fireWake locks the wake's row for this transaction: of two processes the second waits,
 // and finds it gone or deferred.
-func (l *Ledger) fireWake(tx *sqlite.Tx, now time.Time, id int64, st SlotState) (SlotDecision, error) {
+func (l *Ledger) fireWake(tx *sqlite.Tx, now time.Time, id int64, st WakeState) (WakeDecision, error) {
 	s, err := scanWake(tx.QueryRow(`select `+wakeColumns+` from slots where id = $1`+l.forUpdate, id))
 	if errors.Is(err, sql.ErrNoRows) {
-		return SlotDecision{Slot: Slot{ID: id}, Decision: wakeVanished}, nil
+		return WakeDecision{Wake: Wake{ID: id}, Decision: wakeVanished}, nil
 	}
 	if err != nil {
-		return SlotDecision{}, err
+		return WakeDecision{}, err
 	}
 
 	var last int64
 	if err := tx.QueryRow(lastWake, s.Agent).Scan(&last); err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return SlotDecision{}, err
+		return WakeDecision{}, err
 	}
 
 	st.LastWake = instant(last)
-	d := DecideSlot(now, s, st)
+	d := DecideWake(now, s, st)
 	switch {
-	case d.Decision == SlotRun || d.Decision == SlotDropped:
+	case d.Decision == WakeRun || d.Decision == WakeDropped:
 		d.Run, err = l.enqueueWake(tx, now, d)
 	// A wake that came too early keeps its time, and there is nothing to write.
-	case d.Decision == SlotLater && !d.At.Equal(s.At):
-		_, err = tx.Exec(`update slots set at = $1, deferred = $2 where id = $3`, ms(d.At), flag(d.Slot.Deferred), s.ID)
+	case d.Decision == WakeDeferred && !d.At.Equal(s.At):
+		_, err = tx.Exec(`update slots set at = $1, deferred = $2 where id = $3`, ms(d.At), flag(d.Wake.Deferred), s.ID)
 		if err == nil {
 			err = addEvent(tx, Event{Job: s.Job, At: now, Kind: "slot.later"}, map[string]any{"agent": s.Agent, "at": d.At.UTC(), "reason": d.Reason})
 		}
@@ -402,9 +402,9 @@ func (l *Ledger) fireWake(tx *sqlite.Tx, now time.Time, id int64, st SlotState) 
 const lastWake = `select queued_at from runs where agent = $1 and triggered_by = 'self' and (state <> 'finished' or started_at <> 0) order by id desc limit 1`
 
 // enqueueWake turns a wake into a run: one to be executed, or one that says why it was not.
-func (l *Ledger) enqueueWake(tx *sqlite.Tx, now time.Time, d SlotDecision) (int64, error) {
-	s := d.Slot
-	of := Detail{Source: "slot", Wake: &Wake{Slot: s.ID, Instructions: s.Instructions, ContextViews: s.ContextViews,
+func (l *Ledger) enqueueWake(tx *sqlite.Tx, now time.Time, d WakeDecision) (int64, error) {
+	s := d.Wake
+	of := Detail{Source: "slot", Wake: &WakeDetail{ID: s.ID, Instructions: s.Instructions, ContextViews: s.ContextViews,
 		ScheduledBy: s.ScheduledBy, Planned: s.At.UTC(), Asked: s.CreatedAt.UTC(), AskedBy: s.Run, Job: s.Job, Depth: s.Depth}}
 	detail, err := json.Marshal(of)
 	if err != nil {
@@ -419,7 +419,7 @@ func (l *Ledger) enqueueWake(tx *sqlite.Tx, now time.Time, d SlotDecision) (int6
 		return 0, err
 	}
 
-	if d.Decision == SlotDropped {
+	if d.Decision == WakeDropped {
 		// The run exists only to say why nothing ran. It was never started, so finish needs no more of it.
 		_, err = l.finish(tx, Run{ID: a.Run, Trigger: domain.TriggerSelf}, Result{Outcome: domain.OutcomeCancelled, Error: d.Reason}, now)
 	}

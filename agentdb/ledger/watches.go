@@ -16,7 +16,7 @@ type WatchState struct {
 	// Of a folder that converges: what it looked like before the last run (its fingerprint, and the
 	// listing behind it), how many runs there have been since it last came to rest, and the last
 	// of them.
-	Print string
+	Fingerprint string
 	Tree  string
 	Round int
 	Run   int64
@@ -26,7 +26,7 @@ type WatchState struct {
 func (l *Ledger) WatchState(ctx context.Context, job string) (WatchState, bool, error) {
 	st := WatchState{Job: job}
 	var since int64
-	err := l.read.QueryRowContext(ctx, `select since, print, tree, round, run from watches where job = $1`, job).Scan(&since, &st.Print, &st.Tree, &st.Round, &st.Run)
+	err := l.read.QueryRowContext(ctx, `select since, print, tree, round, run from watches where job = $1`, job).Scan(&since, &st.Fingerprint, &st.Tree, &st.Round, &st.Run)
 	if errors.Is(err, sql.ErrNoRows) {
 		return st, false, nil
 	}
@@ -41,7 +41,7 @@ func (l *Ledger) WatchStates(ctx context.Context) (map[string]WatchState, error)
 	found, err := collect(rows, err, func(rows *sql.Rows) (WatchState, error) {
 		var st WatchState
 		var since int64
-		err := rows.Scan(&st.Job, &since, &st.Print, &st.Round, &st.Run)
+		err := rows.Scan(&st.Job, &since, &st.Fingerprint, &st.Round, &st.Run)
 		st.Since = instant(since)
 		return st, err
 	})
@@ -54,8 +54,8 @@ func (l *Ledger) WatchStates(ctx context.Context) (map[string]WatchState, error)
 	return out, err
 }
 
-// SaveWatch stores what watches remember, of several in one transaction.
-func (l *Ledger) SaveWatch(ctx context.Context, states ...WatchState) error {
+// SaveWatchStates stores what watches remember, of several in one transaction.
+func (l *Ledger) SaveWatchStates(ctx context.Context, states ...WatchState) error {
 	return l.do(ctx, func(tx *sqlite.Tx) error {
 		for _, st := range states {
 			if err := saveWatch(tx, st); err != nil {
@@ -66,8 +66,8 @@ func (l *Ledger) SaveWatch(ctx context.Context, states ...WatchState) error {
 	})
 }
 
-// ForgetWatches deletes what the watches of jobs remember.
-func (l *Ledger) ForgetWatches(ctx context.Context, jobs ...string) error {
+// DeleteWatchStates deletes what the watches of jobs remember.
+func (l *Ledger) DeleteWatchStates(ctx context.Context, jobs ...string) error {
 	return l.do(ctx, func(tx *sqlite.Tx) error {
 		for _, job := range jobs {
 			if _, err := tx.Exec(`delete from watches where job = $1`, job); err != nil {
@@ -81,6 +81,6 @@ func (l *Ledger) ForgetWatches(ctx context.Context, jobs ...string) error {
 func saveWatch(tx *sqlite.Tx, st WatchState) error {
 	_, err := tx.Exec(`insert into watches (job, since, print, tree, round, run) values ($1, $2, $3, $4, $5, $6)
 		on conflict (job) do update set since = excluded.since, print = excluded.print, tree = excluded.tree, round = excluded.round, run = excluded.run`,
-		st.Job, ms(st.Since), st.Print, st.Tree, st.Round, st.Run)
+		st.Job, ms(st.Since), st.Fingerprint, st.Tree, st.Round, st.Run)
 	return err
 }

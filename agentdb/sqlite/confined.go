@@ -59,10 +59,10 @@ type changeRecord struct {
 	stop    context.CancelCauseFunc
 }
 
-// Confined runs op in its turn, in a transaction of its own, on a connection with authorizer,
+// DoConfined runs op in its turn, in a transaction of its own, on a connection with authorizer,
 // limits and a record of every row that changes. The end of ctx interrupts op, and an error rolls
 // back this operation alone.
-func (db *DB) Confined(ctx context.Context, c Confinement, op func(context.Context, *Tx) error) error {
+func (db *DB) DoConfined(ctx context.Context, c Confinement, op func(context.Context, *Tx) error) error {
 	if err := db.beforeWrite(); err != nil {
 		return err
 	}
@@ -184,8 +184,8 @@ func (c *confined) applyLimits(ctx context.Context) error {
 // Confined says whether SQL of a model may run here.
 func (t *Tx) Confined() bool { return t.confined != nil }
 
-// Armed runs fn with the authorizer in force: the statements that it compiles are a model's.
-func (t *Tx) Armed(fn func() error) error {
+// WithAuthorizer runs fn with the authorizer in force: the statements that it compiles are a model's.
+func (t *Tx) WithAuthorizer(fn func() error) error {
 	if t.confined == nil {
 		return errors.New("sqlite: only a confined transaction can be armed")
 	}
@@ -194,25 +194,25 @@ func (t *Tx) Armed(fn func() error) error {
 	return fn()
 }
 
-// Mark is the number of row changes recorded so far, for Forget.
-func (t *Tx) Mark() int {
+// ChangeCount is the number of row changes recorded so far, for Forget.
+func (t *Tx) ChangeCount() int {
 	if t.confined == nil || t.confined.record == nil {
 		return 0
 	}
 	return len(t.confined.record.changes)
 }
 
-// Forget drops what was recorded since a mark: a statement that failed changed nothing in the
+// DiscardChanges drops what was recorded since a mark: a statement that failed changed nothing in the
 // end, though the hook was called for its first rows.
-func (t *Tx) Forget(mark int) {
+func (t *Tx) DiscardChanges(mark int) {
 	if t.confined != nil && t.confined.record != nil && mark < len(t.confined.record.changes) {
 		t.confined.record.changes = t.confined.record.changes[:mark]
 	}
 }
 
-// Recorded runs fn and returns every row that it changed, in order. It cancels fn's context with
+// RecordChanges runs fn and returns every row that it changed, in order. It cancels fn's context with
 // ErrTooManyChanges when they are too many to hold in memory.
-func (t *Tx) Recorded(ctx context.Context, fn func(context.Context) error) ([]RowChange, error) {
+func (t *Tx) RecordChanges(ctx context.Context, fn func(context.Context) error) ([]RowChange, error) {
 	if t.confined == nil {
 		return nil, errors.New("sqlite: only a confined transaction records rows")
 	}

@@ -42,7 +42,7 @@ func Copy(ctx context.Context, conn *sql.Conn, to string, progress func(done, of
 
 // CopyFile copies a database that nobody has open, with what is in its log.
 func CopyFile(ctx context.Context, from, to string) (err error) {
-	db, err := Look(from)
+	db, err := OpenReadOnly(from)
 	if err != nil {
 		return err
 	}

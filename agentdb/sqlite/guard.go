@@ -24,15 +24,15 @@ type Guard struct {
 	MaxLength int
 }
 
-// Guarded is a pool of read-only connections, on a driver instance of its own. Each connection
+// GuardedPool is a pool of read-only connections, on a driver instance of its own. Each connection
 // asks the guard about every statement.
-type Guarded struct {
+type GuardedPool struct {
 	db    *sql.DB
 	guard Guard
 }
 
 // OpenGuarded opens an existing database for SQL that is not the host's.
-func OpenGuarded(path string, g Guard) (*Guarded, error) {
+func OpenGuarded(path string, g Guard) (*GuardedPool, error) {
 	if g.Allow == nil {
 		return nil, errors.New("sqlite: a guard without Allow guards nothing")
 	}
@@ -49,14 +49,14 @@ func OpenGuarded(path string, g Guard) (*Guarded, error) {
 	c := connector{model, dsn(path, "mode=ro", "_pragma=cell_size_check(1)", strictQuotes)}
 	db := sql.OpenDB(guardedConnector{c, g})
 	db.SetMaxOpenConns(2)
-	return &Guarded{db, g}, nil
+	return &GuardedPool{db, g}, nil
 }
 
 // Close closes the pool.
-func (g *Guarded) Close() error { return g.db.Close() }
+func (g *GuardedPool) Close() error { return g.db.Close() }
 
 // Conn lends a connection, which the caller closes.
-func (g *Guarded) Conn(ctx context.Context) (*sql.Conn, error) {
+func (g *GuardedPool) Conn(ctx context.Context) (*sql.Conn, error) {
 	conn, err := g.db.Conn(ctx)
 	if err != nil {
 		return nil, err

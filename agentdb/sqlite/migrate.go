@@ -97,9 +97,9 @@ func migrate(ctx context.Context, db *sql.DB, o Options) error {
 // been verified.
 func backup(ctx context.Context, db *sql.DB, o Options, at int) error {
 	path := fmt.Sprintf("%s.bak-%d", o.Path, at)
-	if o.KeepCopy != nil {
+	if o.BackupPath != nil {
 		var err error
-		if path, err = o.KeepCopy(at); err != nil || path == "" {
+		if path, err = o.BackupPath(at); err != nil || path == "" {
 			return err
 		}
 	}

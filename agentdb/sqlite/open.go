@@ -32,13 +32,13 @@ type Options struct {
 	Readers    int // connections that read at once; 0 means 4
 	// Whole skips the check that reads the whole file: the caller knows that the file is intact,
 	// or calls Check later.
-	Whole bool
+	SkipCheck bool
 	// BeforeWrite, when set, is called before every write, and before an old file is
 	// migrated; an error refuses it.
 	BeforeWrite func() error
-	// KeepCopy names the file for the backup that is made before a schema of this version is
+	// BackupPath names the file for the backup that is made before a schema of this version is
 	// migrated, "" for none; nil means PATH.bak-VERSION, which is replaced.
-	KeepCopy func(version int) (path string, err error)
+	BackupPath func(version int) (path string, err error)
 }
 
 // CorruptError is a file that is not the database it should be. It is left untouched.
@@ -209,7 +209,7 @@ func (db *DB) initialize(ctx context.Context, o Options, fresh bool) error {
 		return &CorruptError{o.Path, fmt.Sprintf("it belongs to another program (application id %#x, not %#x)", id, o.ApplicationID)}
 	}
 
-	if !o.Whole {
+	if !o.SkipCheck {
 		if err := check(ctx, db.writeDB, o.Path, false); err != nil {
 			return err
 		}

@@ -10,9 +10,9 @@ import (
 	msqlite "modernc.org/sqlite"
 )
 
-// Look opens a database that nobody else has open, read-only, with what is in its write-ahead
+// OpenReadOnly opens a database that nobody else has open, read-only, with what is in its write-ahead
 // log. The caller closes it.
-func Look(path string) (*sql.DB, error) {
+func OpenReadOnly(path string) (*sql.DB, error) {
 	empty, err := probe(path)
 	if err != nil {
 		return nil, err
@@ -39,7 +39,7 @@ func Look(path string) (*sql.DB, error) {
 // thorough also checks that every index agrees with its table, which takes about three times as
 // long.
 func Verify(ctx context.Context, path string, applicationID int32, thorough bool) (err error) {
-	db, err := Look(path)
+	db, err := OpenReadOnly(path)
 	if err != nil {
 		return err
 	}

@@ -20,10 +20,10 @@ const (
 
 // WriterOptions tune a Writer.
 type WriterOptions struct {
-	Group int // operations that may share a commit; 0 means 512
+	MaxBatch int // operations that may share a commit; 0 means 512
 	// Text, when set, is what every text argument passes: PostgreSQL refuses some that
 	// SQLite stores as they are.
-	Text func(string) string
+	SanitizeText func(string) string
 }
 
 // Writer commits the operations of many callers together. One goroutine owns one
@@ -59,11 +59,11 @@ func NewWriter(ctx context.Context, db *sql.DB, o WriterOptions) (*Writer, error
 		return nil, errors.New("sqlite: a writer needs a database")
 	}
 
-	if o.Group <= 0 {
-		o.Group = defaultGroup
+	if o.MaxBatch <= 0 {
+		o.MaxBatch = defaultGroup
 	}
 
-	w := &Writer{ctx: context.WithoutCancel(ctx), db: db, group: o.Group, text: o.Text, done: make(chan struct{}), wake: make(chan struct{}, 1)}
+	w := &Writer{ctx: context.WithoutCancel(ctx), db: db, group: o.MaxBatch, text: o.SanitizeText, done: make(chan struct{}), wake: make(chan struct{}, 1)}
 	go w.run()
 	return w, nil
 }

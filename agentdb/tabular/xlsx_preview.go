@@ -15,8 +15,8 @@ type SheetPreview struct {
 	Sheet   string
 	Sheets  []string // of the file, this one first
 	Rows    []SheetRow
-	Cut     bool // there are more rows
-	Clipped bool // there are more columns
+	MoreRows     bool // there are more rows
+	MoreColumns bool // there are more columns
 }
 
 // SheetRow is a row that holds something, with its number in the sheet, from 1.
@@ -59,7 +59,7 @@ func PreviewXLSX(content, sheet string, rows, columns int) (SheetPreview, error)
 		}
 
 		if len(out.Rows) == rows {
-			out.Cut = true
+			out.MoreRows = true
 			return out, nil
 		}
 
@@ -68,7 +68,7 @@ func PreviewXLSX(content, sheet string, rows, columns int) (SheetPreview, error)
 			row.Cells[i], _ = scalarValue(r.cell(i), AffinityText).(string)
 		}
 
-		out.Clipped = out.Clipped || len(r.row) > columns
+		out.MoreColumns = out.MoreColumns || len(r.row) > columns
 		out.Rows = append(out.Rows, row)
 	}
 }

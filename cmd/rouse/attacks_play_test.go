@@ -137,8 +137,8 @@ func (b *battle) stage(t *testing.T, w *world, a assault, s Stage, job string) {
 		}
 	}
 
-	var slots []api.AgentSlot
-	if err := b.client.Get(t.Context(), "/v1/slots", url.Values{"agent": {a.Name}}, &slots); err != nil || len(slots) != 1 || (slots[0].Slot != nil) != s.Wakes {
+	var slots []api.AgentWake
+	if err := b.client.Get(t.Context(), "/v1/slots", url.Values{"agent": {a.Name}}, &slots); err != nil || len(slots) != 1 || (slots[0].Wake != nil) != s.Wakes {
 		t.Errorf("a wake is to be planned: %t, and there are %+v %v", s.Wakes, slots, err)
 	}
 }

@@ -99,7 +99,7 @@ func saveRecording(out io.Writer, rec replay.Recording, o replayOptions) error {
 	}
 
 	if o.answers {
-		rec = rec.Answers()
+		rec = rec.AnswersOnly()
 	}
 
 	err := atomicfile.StreamNew(o.save, 0o600, func(w io.Writer) error { return replay.Write(w, rec) })
@@ -161,7 +161,7 @@ func playRecording(cmd *cobra.Command, at *place, rec replay.Recording, o replay
 }
 
 // replayOnce plays a recording in a home of its own, which is thrown away.
-func replayOnce(ctx context.Context, cfg *config.Config, rec replay.Recording) (res agent.Replayed, err error) {
+func replayOnce(ctx context.Context, cfg *config.Config, rec replay.Recording) (res agent.ReplayResult, err error) {
 	p, err := daemon.NewPlan(cfg, daemon.QuietLogger())
 	if err != nil {
 		return res, err

@@ -109,7 +109,7 @@ func printUndo(w io.Writer, out api.Undo, ask api.UndoRequest) error {
 		fmt.Fprintf(&b, "%s%s\n", later, text.OneLine(strings.TrimSpace(c.Table+" "+c.Key)+": "+c.Why))
 	}
 
-	if more := d.InTheWay - int64(len(d.Conflicts)); more > 0 {
+	if more := d.ConflictCount - int64(len(d.Conflicts)); more > 0 {
 		fmt.Fprintf(&b, "%s%s more\n", later, humanize.Comma(more))
 	}
 

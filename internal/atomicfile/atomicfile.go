@@ -133,9 +133,9 @@ func (f *File) WriteString(s string) (int, error) {
 // Chmod sets the mode of the file, whatever the umask.
 func (f *File) Chmod(mode fs.FileMode) error { return f.pathError(f.file.Chmod(mode)) }
 
-// Temp is the name of the file until it is committed, relative to its root. After Close the content
+// TempName is the name of the file until it is committed, relative to its root. After Close the content
 // can be read there before anybody else sees it.
-func (f *File) Temp() string { return f.temp }
+func (f *File) TempName() string { return f.temp }
 
 // Close ends the writing and syncs the content to the disk. Commit calls it.
 func (f *File) Close() error {
@@ -169,7 +169,7 @@ func (f *File) commit(rename func() error) error {
 
 	f.done = true
 	// The rename is not durable before its folder is synced.
-	err = f.pathError(SyncIn(f.root, filepath.Dir(f.name)))
+	err = f.pathError(SyncFolderIn(f.root, filepath.Dir(f.name)))
 
 	return errors.Join(err, f.closeRoot())
 }

@@ -247,7 +247,7 @@ func TestCreateIn(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if text, err := root.ReadFile(f.Temp()); string(text) != "text" {
+	if text, err := root.ReadFile(f.TempName()); string(text) != "text" {
 		t.Errorf("%q, %v", text, err)
 	}
 	if err := f.CommitNew(); err != nil || read(t, filepath.Join(dir, "root", "sub", "file")) != "text" || names(t, filepath.Join(dir, "root", "sub")) != "file" {

@@ -85,8 +85,8 @@ func SyncFolder(path string) error {
 	return errors.Join(syncDir(folder), folder.Close())
 }
 
-// SyncIn is SyncFolder for a folder of a root; "." is the root itself.
-func SyncIn(root *os.Root, name string) error {
+// SyncFolderIn is SyncFolder for a folder of a root; "." is the root itself.
+func SyncFolderIn(root *os.Root, name string) error {
 	folder, err := root.Open(name)
 	if err != nil {
 		return err

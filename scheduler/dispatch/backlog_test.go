@@ -212,7 +212,7 @@ func TestStartDeadlineInALongQueue(t *testing.T) {
 			t.Errorf("the fresh one: %+v", r)
 		}
 
-		skipped, err := b.l.Runs(t.Context(), ledger.Filter{Outcome: domain.OutcomeSkipped, Limit: 1000})
+		skipped, err := b.l.Runs(t.Context(), ledger.RunFilter{Outcome: domain.OutcomeSkipped, Limit: 1000})
 		if err != nil || len(skipped) != len(late) {
 			t.Errorf("%d of %d were skipped (%v)", len(skipped), len(late), err)
 		}

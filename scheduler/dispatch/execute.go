@@ -94,7 +94,7 @@ func (d *Dispatcher) finishWaiting(ctx context.Context, run ledger.Run, a ledger
 
 // expireQuestions ends the runs whose questions nobody has answered in time.
 func (d *Dispatcher) expireQuestions(writing context.Context, now time.Time) error {
-	overdue, err := d.o.Ledger.Overdue(writing, now)
+	overdue, err := d.o.Ledger.OverdueItems(writing, now)
 	if err != nil {
 		return err
 	}
@@ -109,7 +109,7 @@ func (d *Dispatcher) expireQuestions(writing context.Context, now time.Time) err
 		res = d.o.Executor.OnFinalize(writing, run, res)
 		res.Notices = d.o.Executor.Notices(run, res)
 		res.Pause = d.pauseRule(run, res)
-		if err := d.o.Ledger.Expire(writing, i.ID, res); err != nil {
+		if err := d.o.Ledger.ExpireItem(writing, i.ID, res); err != nil {
 			return err
 		}
 

@@ -84,7 +84,7 @@ func (d *Dispatcher) readPauses(ctx context.Context) error {
 		}
 	}
 
-	replanned := d.o.Ledger.Replanned() // before the pauses: one that is written meanwhile is read next time
+	replanned := d.o.Ledger.PlanChanged() // before the pauses: one that is written meanwhile is read next time
 	pauses, err := d.o.Ledger.Pauses(ctx, d.o.Now())
 	if err != nil {
 		return fmt.Errorf("the pauses cannot be read: %w", err)
@@ -205,7 +205,7 @@ func (d *Dispatcher) passOnly(ctx, writing context.Context, now time.Time) (over
 		return true, time.Time{}, nil
 	case r.State == domain.StateRunning:
 		return false, time.Time{}, nil
-	case r.Asks(): // it waits for a person, and this process need not
+	case r.WaitsForPerson(): // it waits for a person, and this process need not
 		return true, time.Time{}, nil
 	case r.NotBefore.After(now):
 		return false, r.NotBefore, nil

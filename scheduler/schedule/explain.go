@@ -8,9 +8,9 @@ import (
 // maxLookBack is how far back Around looks.
 const maxLookBack = 400 * 24 * time.Hour
 
-// NextAll is the first nominal instant after a time, excluded or not, with the exclusion that it
+// NextWithExcluded is the first nominal instant after a time, excluded or not, with the exclusion that it
 // falls into as the user wrote it, "" when Next would return it too.
-func (s *Schedule) NextAll(after time.Time) (t time.Time, excluded string) {
+func (s *Schedule) NextWithExcluded(after time.Time) (t time.Time, excluded string) {
 	if t = s.next(after); t.IsZero() {
 		return t, ""
 	}
@@ -20,12 +20,12 @@ func (s *Schedule) NextAll(after time.Time) (t time.Time, excluded string) {
 	return t, excluded
 }
 
-// Instant says whether a time is exactly one of the nominal instants.
-func (s *Schedule) Instant(t time.Time) bool { return s.Next(t.Add(-time.Nanosecond)).Equal(t) }
+// Matches says whether a time is exactly one of the nominal instants.
+func (s *Schedule) Matches(t time.Time) bool { return s.Next(t.Add(-time.Nanosecond)).Equal(t) }
 
-// Around is the last nominal instant at or before a time, zero when there is none in the 400
+// LastAndNext is the last nominal instant at or before a time, zero when there is none in the 400
 // days before it, and the first after it, zero when there is none.
-func (s *Schedule) Around(t time.Time) (before, after time.Time) {
+func (s *Schedule) LastAndNext(t time.Time) (before, after time.Time) {
 	after = s.Next(t)
 	passed := func(n time.Time) bool { return !n.IsZero() && !n.After(t) }
 
@@ -44,8 +44,8 @@ func (s *Schedule) Around(t time.Time) (before, after time.Time) {
 	return before, after
 }
 
-// Note says in a phrase how a change of the clock affects an occurrence, "" when it does not.
-func (s *Schedule) Note(nominal time.Time) string {
+// ClockChangeNote says in a phrase how a change of the clock affects an occurrence, "" when it does not.
+func (s *Schedule) ClockChangeNote(nominal time.Time) string {
 	if s.source != sourceCron || s.cron.everyHour() {
 		return ""
 	}

@@ -48,8 +48,8 @@ func Preset(m Mode) (Limits, bool) {
 	return Limits{}, false
 }
 
-// Ask is a request for a wake.
-type Ask struct {
+// WakeRequest is a request for a wake.
+type WakeRequest struct {
 	At     time.Time
 	ByUser bool // requests of the owner are bound by the horizon alone
 	Depth  int  // how many wakes in a row led to the run that asks, 0 when another trigger started it
@@ -73,8 +73,8 @@ const (
 	ReasonDay         = "day_not_allowed"
 )
 
-// Clamped is the decision about an Ask.
-type Clamped struct {
+// ClampResult is the decision about an Ask.
+type ClampResult struct {
 	At       time.Time // in UTC, never before now; zero when rejected
 	Reasons  []string  // one for each move, in order; for a rejection the one that applied
 	Rejected bool
@@ -83,9 +83,9 @@ type Clamped struct {
 // Clamp moves a requested wake inside the limits, or rejects it (OSA-73). It makes one pass: a
 // later step may move the wake past the horizon again. An instant that has passed becomes now
 // without a reason, for the owner too: the wake still comes as early as it can.
-func (l Limits) Clamp(now time.Time, ask Ask, u Usage) Clamped {
+func (l Limits) Clamp(now time.Time, ask WakeRequest, u Usage) ClampResult {
 	if reason := l.rejection(ask, u); reason != "" {
-		return Clamped{Reasons: []string{reason}, Rejected: true}
+		return ClampResult{Reasons: []string{reason}, Rejected: true}
 	}
 
 	at := ask.At
@@ -93,7 +93,7 @@ func (l Limits) Clamp(now time.Time, ask Ask, u Usage) Clamped {
 		at = now
 	}
 
-	c := Clamped{At: at.UTC()}
+	c := ClampResult{At: at.UTC()}
 	move := func(reason string, to time.Time) {
 		c.At, c.Reasons = to.UTC(), append(c.Reasons, reason)
 	}
@@ -121,13 +121,13 @@ func (l Limits) Clamp(now time.Time, ask Ask, u Usage) Clamped {
 }
 
 // rejection is why a request is rejected whatever its time is, "" when it is not.
-func (l Limits) rejection(ask Ask, u Usage) string {
+func (l Limits) rejection(ask WakeRequest, u Usage) string {
 	switch {
 	case ask.ByUser:
 		return ""
 	case l.Mode == ModeManual:
 		return ReasonManual
-	case l.Left(u) == 0:
+	case l.WakesLeft(u) == 0:
 		return ReasonDailyCap
 	case u.Paused:
 		return ReasonPaused
@@ -139,8 +139,8 @@ func (l Limits) rejection(ask Ask, u Usage) string {
 	return ""
 }
 
-// Left is how many more wakes may start today: -1 when unlimited, 0 in manual mode.
-func (l Limits) Left(u Usage) int {
+// WakesLeft is how many more wakes may start today: -1 when unlimited, 0 in manual mode.
+func (l Limits) WakesLeft(u Usage) int {
 	switch {
 	case l.Mode == ModeManual:
 		return 0
@@ -175,7 +175,7 @@ func (l Limits) nextAllowedDay(t time.Time) time.Time {
 }
 
 // Warning puts one reason of a decision into a sentence that a model and a person understand.
-func Warning(reason string, l Limits, c Clamped) string {
+func Warning(reason string, l Limits, c ClampResult) string {
 	moved := func(why string, a ...any) string {
 		return fmt.Sprintf(why, a...) + "; the wake is now planned for " + c.At.In(l.zone()).Format("Mon 2006-01-02 15:04 MST") + "."
 	}

@@ -63,11 +63,11 @@ func TestClampRejects(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			now := at("2026-11-21 08:00")
-			ask := schedule.Ask{At: now.Add(2 * time.Hour), Depth: c.depth}
+			ask := schedule.WakeRequest{At: now.Add(2 * time.Hour), Depth: c.depth}
 			got := c.limits.Clamp(now, ask, c.usage)
-			want := schedule.Clamped{At: ask.At}
+			want := schedule.ClampResult{At: ask.At}
 			if c.want != "" {
-				want = schedule.Clamped{Reasons: []string{c.want}, Rejected: true}
+				want = schedule.ClampResult{Reasons: []string{c.want}, Rejected: true}
 				if w := schedule.Warning(c.want, c.limits, got); !strings.HasPrefix(w, "Not planned: ") || !strings.HasSuffix(w, ".") {
 					t.Errorf("warning %q", w)
 				}
@@ -77,7 +77,7 @@ func TestClampRejects(t *testing.T) {
 			}
 
 			ask.ByUser = true
-			if got := c.limits.Clamp(now, ask, c.usage); !reflect.DeepEqual(got, schedule.Clamped{At: ask.At}) {
+			if got := c.limits.Clamp(now, ask, c.usage); !reflect.DeepEqual(got, schedule.ClampResult{At: ask.At}) {
 				t.Errorf("the owner gets %+v", got)
 			}
 		})
@@ -94,7 +94,7 @@ type clampCase struct {
 
 func (c clampCase) check(t *testing.T) {
 	t.Helper()
-	got := c.limits.Clamp(at(c.now), schedule.Ask{At: at(c.ask), ByUser: c.byUser}, schedule.Usage{})
+	got := c.limits.Clamp(at(c.now), schedule.WakeRequest{At: at(c.ask), ByUser: c.byUser}, schedule.Usage{})
 	if !got.At.Equal(at(c.want)) || strings.Join(got.Reasons, " ") != c.why || got.Rejected {
 		t.Errorf("%s for %q, want %s for %q", got.At, got.Reasons, c.want, c.why)
 	}
@@ -210,7 +210,7 @@ func TestClampProperties(t *testing.T) {
 			now = rapid.SampledFrom(around).Draw(t, "change").Add(-time.Duration(rapid.IntRange(0, 200*3600).Draw(t, "before")) * time.Second)
 		}
 
-		ask := schedule.Ask{At: now.Add(time.Duration(rapid.Int64Range(-100, 200*3600).Draw(t, "ask")) * time.Second), ByUser: rapid.IntRange(0, 9).Draw(t, "user") == 0}
+		ask := schedule.WakeRequest{At: now.Add(time.Duration(rapid.Int64Range(-100, 200*3600).Draw(t, "ask")) * time.Second), ByUser: rapid.IntRange(0, 9).Draw(t, "user") == 0}
 		c := l.Clamp(now, ask, schedule.Usage{})
 		if !reflect.DeepEqual(c, l.Clamp(now, ask, schedule.Usage{})) {
 			t.Fatal("the same wish has two answers")
@@ -239,7 +239,7 @@ func TestClampProperties(t *testing.T) {
 	})
 }
 
-func checkAccepted(t *rapid.T, l schedule.Limits, c schedule.Clamped) {
+func checkAccepted(t *rapid.T, l schedule.Limits, c schedule.ClampResult) {
 	local := c.At.In(l.Zone)
 	if l.Days>>local.Weekday()&1 == 0 {
 		t.Fatalf("%s is on no allowed day (%b)", local, l.Days)
@@ -269,12 +269,12 @@ func quiet(q schedule.Quiet, local time.Time) bool {
 func TestWakesLeft(t *testing.T) {
 	for mode, want := range map[schedule.Mode][3]int{schedule.ModeAmbient: {6, 1, 0}, schedule.ModeProject: {4, 0, 0}, schedule.ModeManual: {0, 0, 0}} {
 		for i, started := range []int{0, 5, 60} {
-			if got := preset(mode, nil).Left(schedule.Usage{Started: started}); got != want[i] {
+			if got := preset(mode, nil).WakesLeft(schedule.Usage{Started: started}); got != want[i] {
 				t.Errorf("%s after %d wakes: %d, want %d", mode, started, got, want[i])
 			}
 		}
 	}
-	if got := preset(schedule.ModeAmbient, func(l *schedule.Limits) { l.DailyCap = 0 }).Left(schedule.Usage{Started: 9}); got != -1 {
+	if got := preset(schedule.ModeAmbient, func(l *schedule.Limits) { l.DailyCap = 0 }).WakesLeft(schedule.Usage{Started: 9}); got != -1 {
 		t.Errorf("without a cap: %d", got)
 	}
 }
@@ -282,7 +282,7 @@ func TestWakesLeft(t *testing.T) {
 func TestWarning(t *testing.T) {
 	l := in(t, "Europe/Berlin", schedule.ModeAmbient, "22:00-07:00", "mon-fri")
 	l.MaxChain = 5
-	c := schedule.Clamped{At: at("2026-11-23 06:00")}
+	c := schedule.ClampResult{At: at("2026-11-23 06:00")}
 	then := "; the wake is now planned for Mon 2026-11-23 07:00 CET."
 	for reason, want := range map[string]string{
 		schedule.ReasonManual:      "Not planned: in manual mode only the owner plans when this agent wakes.",

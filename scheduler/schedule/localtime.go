@@ -49,7 +49,7 @@ func (s *Schedule) Last(after, before time.Time, n int) []time.Time {
 		}
 
 		var out []time.Time
-		for t, _ := s.NextAll(from); !t.IsZero() && t.Before(before); t, _ = s.NextAll(t) {
+		for t, _ := s.NextWithExcluded(from); !t.IsZero() && t.Before(before); t, _ = s.NextWithExcluded(t) {
 			if out = append(out, t); len(out) >= 2*n+100 {
 				out = append(out[:0], out[len(out)-n:]...)
 			}

@@ -8,11 +8,11 @@ import (
 	"rouse/internal/text"
 )
 
-// WrittenTime is a time as a person wrote it. One that was written to the minute means the whole
+// ParsedTime is a time as a person wrote it. One that was written to the minute means the whole
 // minute.
-type WrittenTime struct {
+type ParsedTime struct {
 	At   time.Time
-	Span time.Duration // how precisely it was written: a minute, a day
+	Precision time.Duration // how precisely it was written: a minute, a day
 }
 
 // dateTimes are the ways to write a local date and time, with their precision.
@@ -24,13 +24,13 @@ var dateTimes = map[string]time.Duration{
 // tomorrow. A time of day alone is the next one when the future is meant (ahead), and
 // otherwise that of today. A reading that the zone's clocks show twice is the first of the
 // two, and one that they skip is the first instant after the gap.
-func ParseTime(written string, now time.Time, zone *time.Location, ahead bool) (WrittenTime, error) {
+func ParseTime(written string, now time.Time, zone *time.Location, ahead bool) (ParsedTime, error) {
 	written = strings.TrimSpace(written)
 	if t, err := time.Parse(time.RFC3339, strings.ToUpper(written)); err == nil {
 		if t.Nanosecond() != 0 {
-			return WrittenTime{t.UTC(), time.Millisecond}, nil
+			return ParsedTime{t.UTC(), time.Millisecond}, nil
 		}
-		return WrittenTime{t.UTC(), time.Second}, nil
+		return ParsedTime{t.UTC(), time.Second}, nil
 	}
 
 	if strings.EqualFold(written, "tomorrow") {
@@ -40,7 +40,7 @@ func ParseTime(written string, now time.Time, zone *time.Location, ahead bool) (
 	for layout, span := range dateTimes {
 		if t, err := time.Parse(layout, written); err == nil {
 			at, err := localInstant(t, zone)
-			return WrittenTime{at, span}, err
+			return ParsedTime{at, span}, err
 		}
 	}
 
@@ -55,19 +55,19 @@ func ParseTime(written string, now time.Time, zone *time.Location, ahead bool) (
 			continue
 		}
 		if ahead {
-			return WrittenTime{NextTimeOfDay(now, t.Hour(), t.Minute(), t.Second(), zone), span}, nil
+			return ParsedTime{NextTimeOfDay(now, t.Hour(), t.Minute(), t.Second(), zone), span}, nil
 		}
 
 		y, m, d := now.In(zone).Date()
 		at, err := localInstant(time.Date(y, m, d, t.Hour(), t.Minute(), t.Second(), 0, time.UTC), zone)
-		return WrittenTime{at, span}, err
+		return ParsedTime{at, span}, err
 	}
 
-	return WrittenTime{}, fmt.Errorf(`%q is not a time; write 15:04, tomorrow, 2026-11-21, "2026-11-21 15:04" or 2026-11-21T15:04:00+01:00`, text.Truncate(text.OneLine(written), 60))
+	return ParsedTime{}, fmt.Errorf(`%q is not a time; write 15:04, tomorrow, 2026-11-21, "2026-11-21 15:04" or 2026-11-21T15:04:00+01:00`, text.Truncate(text.OneLine(written), 60))
 }
 
-func wholeDay(at time.Time, zone *time.Location) WrittenTime {
-	return WrittenTime{at, NextDay(at, zone).Sub(at)}
+func wholeDay(at time.Time, zone *time.Location) ParsedTime {
+	return ParsedTime{at, NextDay(at, zone).Sub(at)}
 }
 
 // localInstant is when a zone's clocks show what a clock in UTC shows at t.

@@ -61,8 +61,8 @@ func TestParseTime(t *testing.T) {
 				return
 			}
 
-			if text := got.At.UTC().Format(time.RFC3339Nano); err != nil || text != c.want || got.Span != c.span {
-				t.Errorf("%s for %s (%v), want %s for %s", text, got.Span, err, c.want, c.span)
+			if text := got.At.UTC().Format(time.RFC3339Nano); err != nil || text != c.want || got.Precision != c.span {
+				t.Errorf("%s for %s (%v), want %s for %s", text, got.Precision, err, c.want, c.span)
 			}
 		})
 	}

@@ -190,12 +190,12 @@ func record(t *testing.T, path string, random *rand.Rand, stepped bool) {
 	r.l = l
 	o := simulate.Options{Jobs: r.jobs, From: r.now(), Policy: policyOf, Runtime: runtimeOf, Runs: 3, RunsPerAgent: 2}
 	stop := r.daemon()
-	slot := ledger.Slot{At: r.now().Add(5*time.Hour + 7*time.Second), OnMiss: domain.MissRunOnce, ScheduledBy: ledger.ByAgent, Priority: "normal"}
-	if err := l.PlanSlot(t.Context(), "a", func(time.Time, ledger.SlotUsage) *ledger.Slot { return &slot }); err != nil {
+	slot := ledger.Wake{At: r.now().Add(5*time.Hour + 7*time.Second), OnMiss: domain.MissRunOnce, ScheduledBy: ledger.ByAgent, Priority: "normal"}
+	if err := l.SetWake(t.Context(), "a", func(time.Time, ledger.WakeUsage) *ledger.Wake { return &slot }); err != nil {
 		t.Fatal(err)
 	}
 
-	o.Slots = []ledger.Slot{slot}
+	o.Wakes = []ledger.Wake{slot}
 	wait := func(most time.Duration) {
 		time.Sleep(time.Duration(random.Int64N(int64(most))).Round(time.Millisecond) + time.Minute)
 	}
@@ -213,7 +213,7 @@ func record(t *testing.T, path string, random *rand.Rand, stepped bool) {
 			o.Events = append(o.Events, simulate.Event{At: r.now(), Kind: simulate.Step, By: by})
 			r.step(by)
 		default:
-			if _, err := l.SetPause(t.Context(), ledger.Pause{Scope: ledger.PauseAgent, Name: "b", Until: r.now().Add(50 * time.Minute), Paused: ledger.ByUser}); err != nil {
+			if _, err := l.SetPause(t.Context(), ledger.Pause{Scope: ledger.PauseAgent, Name: "b", Until: r.now().Add(50 * time.Minute), By: ledger.ByUser}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -237,7 +237,7 @@ func record(t *testing.T, path string, random *rand.Rand, stepped bool) {
 	}
 
 	for _, row := range play(t, o) {
-		if row.Source != scheduler.SourceSlot {
+		if row.Source != scheduler.SourceWake {
 			simulated = append(simulated, fmt.Sprint(row.Nominal.UnixMilli(), " ", row.Nominal.Format("15:04:05 "), row.Job, " ", row.Source, " ", row.Decision, " run ", row.Run, ": ", row.Reason))
 		}
 	}

@@ -28,12 +28,12 @@ type Options struct {
 	Policy             func(job string) dispatch.Policy
 	Runs, RunsPerAgent int // lanes; 0 means 4 and 1
 	// Hold says why the runs of a job are blocked and never start, "" when they are not; may be nil.
-	Hold func(job, agent string) string
+	Blocked func(job, agent string) string
 
 	// What the ledger holds at From. A job without a state is as old as the simulation.
 	States map[string]ledger.JobState
 	Pauses []ledger.Pause
-	Slots  []ledger.Slot
+	Wakes  []ledger.Wake
 	Open   []ledger.Run // unfinished, oldest first
 }
 
@@ -143,8 +143,8 @@ func (o *Options) check() error {
 		o.Policy = func(string) dispatch.Policy { return dispatch.Policy{Resume: true} }
 	}
 
-	if o.Hold == nil {
-		o.Hold = func(string, string) string { return "" }
+	if o.Blocked == nil {
+		o.Blocked = func(string, string) string { return "" }
 	}
 
 	return nil

@@ -65,7 +65,7 @@ func newWorld(o Options) *world {
 		w.table.Put(j, st.Anchor, st.Watermark)
 	}
 
-	w.table.PutSlots(o.Slots)
+	w.table.PutWakes(o.Wakes)
 	for _, r := range o.Open {
 		w.last = max(w.last, r.ID)
 		w.add(&run{Run: r, left: o.Runtime(r.Job, r.Agent)})
@@ -80,7 +80,7 @@ func (w *world) add(r *run) {
 	switch {
 	case r.State == domain.StateRunning:
 		w.running[r.ID] = r // until the daemon that starts finds that nobody works on it
-	case w.o.Hold(r.Job, r.Agent) == "":
+	case w.o.Blocked(r.Job, r.Agent) == "":
 		w.queue(r)
 	}
 }
@@ -220,19 +220,19 @@ func (w *world) interrupt(r *run) {
 
 // schedule does what the scheduler does when it checks the clock.
 func (w *world) schedule() {
-	c := scheduler.Circumstances{Pauses: w.o.Pauses, StartedAt: w.startedAt, ClockStep: w.clockStep, LastCheck: w.lastCheck}
+	c := scheduler.DueContext{Pauses: w.o.Pauses, StartedAt: w.startedAt, ClockStep: w.clockStep, LastCheck: w.lastCheck}
 	if w.clockStep <= -scheduler.MinClockStep {
 		w.table.Rewind(w.now)
 	}
 
 	w.lastCheck, w.clockStep = w.now, 0
-	batch := w.table.Take(w.now, c)
+	batch := w.table.PopDue(w.now, c)
 	for _, d := range batch.Due {
 		w.decide(d)
 	}
 
 	w.table.Advance(batch)
-	for _, id := range batch.Slots {
+	for _, id := range batch.Wakes {
 		w.fireWake(id)
 	}
 
@@ -256,7 +256,7 @@ func (w *world) decide(d ledger.Due) {
 	}
 
 	var replace bool
-	if o.Decision, o.Reason, replace = ledger.Decide(d, w.overlapping(d), w.o.Pauses); o.Decision != domain.DecisionRun {
+	if o.Decision, o.Reason, replace = ledger.DecideDue(d, w.overlapping(d), w.o.Pauses); o.Decision != domain.DecisionRun {
 		return
 	}
 
@@ -275,7 +275,7 @@ func (w *world) decide(d ledger.Due) {
 // overlapping are the runs that the overlap policy of an instant is decided on.
 func (w *world) overlapping(d ledger.Due) []ledger.Run {
 	var out []ledger.Run
-	states, most := ledger.Rivals(d.Overlap)
+	states, most := ledger.OverlapCandidates(d.Overlap)
 	for _, r := range w.byJob[d.Job] {
 		if len(out) >= most {
 			break
@@ -295,7 +295,7 @@ func (w *world) alreadyRecorded(d ledger.Due) bool {
 	}
 
 	for i, o := range w.out {
-		if o.Job == d.Job && o.Nominal.Equal(d.Nominal) && o.Source != scheduler.SourceSlot {
+		if o.Job == d.Job && o.Nominal.Equal(d.Nominal) && o.Source != scheduler.SourceWake {
 			if o.Decision == domain.DecisionMissed && d.Decision == domain.DecisionRun {
 				w.out = slices.Delete(w.out, i, i+1) // missed while the clock was ahead; now it may run after all
 				return false
@@ -314,31 +314,31 @@ func (w *world) accept(o *Occurrence, trigger domain.Trigger, notBefore time.Tim
 	r := &run{occ: o, left: w.o.Runtime(o.Job, o.Agent), Run: ledger.Run{ID: w.last, Job: o.Job, Agent: o.Agent, Trigger: trigger,
 		State: domain.StateQueued, QueuedAt: w.now, NotBefore: notBefore, ScheduledAt: o.Nominal}}
 	w.add(r)
-	if why := w.o.Hold(o.Job, o.Agent); why != "" {
+	if why := w.o.Blocked(o.Job, o.Agent); why != "" {
 		o.Reason = why
 	}
 }
 
 // fireWake decides about a planned wake that has come.
 func (w *world) fireWake(id int64) {
-	i := slices.IndexFunc(w.o.Slots, func(s ledger.Slot) bool { return s.ID == id })
-	s := w.o.Slots[i]
-	d := ledger.DecideSlot(w.now, s, ledger.SlotState{Pauses: w.o.Pauses, Saturated: w.lanes.Free() <= 0, LastWake: w.lastWake[s.Agent]})
-	w.table.SettleSlot(d)
+	i := slices.IndexFunc(w.o.Wakes, func(s ledger.Wake) bool { return s.ID == id })
+	s := w.o.Wakes[i]
+	d := ledger.DecideWake(w.now, s, ledger.WakeState{Pauses: w.o.Pauses, Saturated: w.lanes.Free() <= 0, LastWake: w.lastWake[s.Agent]})
+	w.table.SettleWake(d)
 
-	if d.Decision == ledger.SlotLater {
-		w.o.Slots = slices.Clone(w.o.Slots) // the caller's
-		w.o.Slots[i].At, w.o.Slots[i].Deferred = d.At, true
+	if d.Decision == ledger.WakeDeferred {
+		w.o.Wakes = slices.Clone(w.o.Wakes) // the caller's
+		w.o.Wakes[i].At, w.o.Wakes[i].Deferred = d.At, true
 		return
 	}
 
-	if d.Decision == ledger.SlotPaused {
+	if d.Decision == ledger.WakePaused {
 		return
 	}
 
-	o := &Occurrence{Agent: s.Agent, Source: scheduler.SourceSlot, Nominal: s.At, Actual: s.At, Decision: domain.DecisionRun, Reason: d.Reason}
+	o := &Occurrence{Agent: s.Agent, Source: scheduler.SourceWake, Nominal: s.At, Actual: s.At, Decision: domain.DecisionRun, Reason: d.Reason}
 	w.out = append(w.out, o)
-	if d.Decision == ledger.SlotDropped {
+	if d.Decision == ledger.WakeDropped {
 		o.Decision = domain.DecisionSkipped
 		return
 	}

@@ -90,7 +90,7 @@ func (t *turn) encode() (*wire.BodyBuilder, error) {
 
 	t.sent = sent{maxTokens: t.maxTokens(), temperature: rest.Temperature != nil, cacheMarked: len(t.r.Tools) > 0 && !t.p.noCache.Load()}
 	system := strings.TrimSpace(t.r.System) != ""
-	cache := wire.CacheOf(t.r.Draft, cacheKey{t.p, t.dropThinking})
+	cache := wire.CacheOf(t.r.EncodeCache, cacheKey{t.p, t.dropThinking})
 	b := &wire.BodyBuilder{}
 	b.Raw(`{"model":`)
 	b.Value(t.p.client.Model())

@@ -86,7 +86,7 @@ func (t *turn) encode() (*wire.BodyBuilder, error) {
 	}
 
 	encoder := encoder{t.p, t.dropSignatures, t.p.needsSignature.Load()}
-	cache := wire.CacheOf(t.r.Draft, encoder)
+	cache := wire.CacheOf(t.r.EncodeCache, encoder)
 	messages, hasImages := t.p.client.FilterImages(t.r.Messages)
 	t.sentImages = hasImages
 	contents, err := cache.Messages(messages, "", encoder.encodeMessage)

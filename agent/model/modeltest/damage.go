@@ -71,7 +71,7 @@ func (d *damage) last() []byte {
 func cut(t *testing.T, start Start) {
 	var d damage
 	turn := damagedTurn
-	turn.Mangle = d.mangle
+	turn.Damage = d.mangle
 	p := start(t, Script{turn}, Limits{})
 	for at := 0; ; at += 7 {
 		d.next(func(stream []byte) ([]byte, bool) { return stream[:min(at, len(stream))], at%2 == 0 })
@@ -100,7 +100,7 @@ func mutated(t *testing.T, start Start) {
 	source := rand.New(rand.NewPCG(1, 2)) // the same damage in each run, so that a failure can be repeated
 	var d damage
 	turn := damagedTurn
-	turn.Mangle = d.mangle
+	turn.Damage = d.mangle
 	p := start(t, Script{turn}, Limits{})
 	through := 0
 	for range mutations(t) {

@@ -37,13 +37,13 @@ func RunEncodeCache(t *testing.T, adapter string, provider func(url string) mode
 	p := provider(s.URL)
 	rapid.Check(t, func(rt *rapid.T) {
 		c := &conversation{T: rt, adapter: adapter, messages: []model.Message{{Role: model.RoleUser, Text: "Go."}}}
-		cache := &model.Draft{}
+		cache := &model.EncodeCache{}
 		for range rapid.IntRange(1, 12).Draw(rt, "requests") {
 			c.step()
 			r := c.request()
 			sent = nil
 
-			for _, r.Draft = range []*model.Draft{cache, nil} {
+			for _, r.EncodeCache = range []*model.EncodeCache{cache, nil} {
 				for _, err := range p.Stream(t.Context(), r) {
 					if err != nil {
 						rt.Fatal(err)

@@ -106,12 +106,12 @@ func faults(t *testing.T, start Start) {
 		"too long":                {Turn{Fail: model.KindContextOverflow}, model.KindContextOverflow, false},
 		"down":                    {Turn{Status: 502, Header: now, Raw: `<html><title>Bad Gateway</title></html>`}, model.KindUnavailable, true},
 		"fails in the middle":     {Turn{Text: "I beg", Fail: model.KindUnavailable}, model.KindUnavailable, true},
-		"a web page":              {Turn{Header: map[string]string{"Content-Type": "text/html"}, Raw: `<html>login</html>`}, model.KindNonsense, false},
-		"empty":                   {Turn{Mangle: func([]byte) ([]byte, bool) { return nil, false }}, model.KindTruncated, true},
-		"garbage":                 {Turn{Mangle: func(b []byte) ([]byte, bool) { return bytes.ReplaceAll(b, []byte("{"), []byte("{[")), false }, Text: "x"}, model.KindNonsense, true},
-		"broken arguments":        {Turn{Calls: []model.Call{broken}}, model.KindNonsense, true},
-		"arguments of a list":     {Turn{Calls: []model.Call{list}}, model.KindNonsense, true},
-		"no name":                 {Turn{Calls: []model.Call{nameless}}, model.KindNonsense, true},
+		"a web page":              {Turn{Header: map[string]string{"Content-Type": "text/html"}, Raw: `<html>login</html>`}, model.KindInvalidResponse, false},
+		"empty":                   {Turn{Damage: func([]byte) ([]byte, bool) { return nil, false }}, model.KindTruncated, true},
+		"garbage":                 {Turn{Damage: func(b []byte) ([]byte, bool) { return bytes.ReplaceAll(b, []byte("{"), []byte("{[")), false }, Text: "x"}, model.KindInvalidResponse, true},
+		"broken arguments":        {Turn{Calls: []model.Call{broken}}, model.KindInvalidResponse, true},
+		"arguments of a list":     {Turn{Calls: []model.Call{list}}, model.KindInvalidResponse, true},
+		"no name":                 {Turn{Calls: []model.Call{nameless}}, model.KindInvalidResponse, true},
 	} {
 		t.Run(name, func(t *testing.T) { wantError(t, start.ask(t, c.turn), c.kind, c.retryable) })
 	}
@@ -155,8 +155,8 @@ func timeouts(t *testing.T, start Start) {
 	}{
 		"no answer":    {Turn{Hang: true}, Limits{late, soon}, "sent nothing for 100ms"},
 		"falls silent": {Turn{Text: "I begin", Calls: []model.Call{query}, Hang: true}, Limits{late, soon}, "sent nothing for 100ms"},
-		"in a call":    {Turn{Calls: []model.Call{query}, Mangle: firstHalf, Hang: true, Text: "I begin"}, Limits{late, soon}, "sent nothing for 100ms"},
-		"never ends":   {Turn{Text: "more", Endless: 5 * time.Millisecond}, Limits{soon, late}, "did not finish its answer within 100ms"},
+		"in a call":    {Turn{Calls: []model.Call{query}, Damage: firstHalf, Hang: true, Text: "I begin"}, Limits{late, soon}, "sent nothing for 100ms"},
+		"never ends":   {Turn{Text: "more", RepeatEvery: 5 * time.Millisecond}, Limits{soon, late}, "did not finish its answer within 100ms"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -182,6 +182,6 @@ func large(t *testing.T, start Start) {
 	}
 
 	t.Run("endless", func(t *testing.T) {
-		wantError(t, start.ask(t, Turn{Text: long, Endless: time.Nanosecond}), model.KindNonsense, false)
+		wantError(t, start.ask(t, Turn{Text: long, RepeatEvery: time.Nanosecond}), model.KindInvalidResponse, false)
 	})
 }

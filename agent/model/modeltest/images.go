@@ -44,14 +44,14 @@ func imagesOf(body []byte) (out []model.Image) {
 // imageProblem says what is wrong with the images of a request, "" if nothing is.
 func (t Turn) imageProblem(body []byte) string {
 	is := imagesOf(body)
-	same := slices.EqualFunc(is, t.Sees, func(a, b model.Image) bool {
+	same := slices.EqualFunc(is, t.WantImages, func(a, b model.Image) bool {
 		return string(a.Data) == string(b.Data) && (a.Type == b.Type || a.Type == "")
 	})
 	switch {
 	case t.NoImages && len(is) > 0:
 		return "Image input is not supported by this model"
-	case len(t.Sees) > 0 && !same:
-		return fmt.Sprintf("the request has %d pictures (%v) in the place of %v", len(is), is, t.Sees)
+	case len(t.WantImages) > 0 && !same:
+		return fmt.Sprintf("the request has %d pictures (%v) in the place of %v", len(is), is, t.WantImages)
 	}
 
 	return ""
@@ -78,7 +78,7 @@ func images(t *testing.T, start Start) {
 		return Ask(t, t.Context(), p, r)
 	}
 
-	for name, turn := range map[string]Turn{"shown": {Text: "I see.", Sees: []model.Image{png, jpeg, webp}}, "to the blind": {Text: "I see nothing.", NoImages: true}} {
+	for name, turn := range map[string]Turn{"shown": {Text: "I see.", WantImages: []model.Image{png, jpeg, webp}}, "to the blind": {Text: "I see nothing.", NoImages: true}} {
 		t.Run(name, func(t *testing.T) {
 			if a := conversation(t, turn); a.Err != nil || a.Text != turn.Text {
 				t.Errorf("answer: %+v", a)

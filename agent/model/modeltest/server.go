@@ -25,16 +25,16 @@ type Turn struct {
 	Opaque string // is sent with the answer, and has to be sent back with its calls
 	Finish string // one of model.Stop…, or a reason that no client knows; "" depends on Calls
 
-	Sees     []model.Image // the images that the request must have, in their order; none: any will do
+	WantImages     []model.Image // the images that the request must have, in their order; none: any will do
 	NoImages bool          // the model supports no images, and its server refuses them
 
 	Fail model.ErrorKind // the server fails with its own error for this kind: after Text, if there is one
 	// Hang: after Text, or what is left of a damaged stream, the server sends nothing until the
 	// client disconnects; without a Text no answer begins.
 	Hang    bool
-	Endless time.Duration // the end of Text is sent again and again, with this pause
+	RepeatEvery time.Duration // the end of Text is sent again and again, with this pause
 	// The next one changes the stream before it is sent, and says whether the connection breaks after it.
-	Mangle func(stream []byte) (sent []byte, abort bool)
+	Damage func(stream []byte) (sent []byte, abort bool)
 
 	Status int // 0 means 200
 	Header map[string]string
@@ -44,7 +44,7 @@ type Turn struct {
 // Faulty says whether anything is meant to go wrong.
 func (t Turn) Faulty() bool {
 	odd := slices.ContainsFunc(t.Calls, func(c model.Call) bool { return c.ID == "" || c.Name == "" || !json.Valid(c.Args) || c.Args[0] != '{' })
-	return odd || t.Opaque+t.Finish+string(t.Fail)+t.Raw != "" || t.Hang || t.Endless > 0 || t.Mangle != nil || t.Status != 0 || len(t.Sees) > 0 || t.NoImages
+	return odd || t.Opaque+t.Finish+string(t.Fail)+t.Raw != "" || t.Hang || t.RepeatEvery > 0 || t.Damage != nil || t.Status != 0 || len(t.WantImages) > 0 || t.NoImages
 }
 
 // Script are the answers of a model, turn by turn. The last one is repeated.
@@ -177,7 +177,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, d dialect, turn 
 	complete := turn
 	complete.Hang = false
 	frames := d.frames(complete)
-	if turn.Hang && turn.Mangle == nil || turn.Fail != "" || turn.Endless > 0 {
+	if turn.Hang && turn.Damage == nil || turn.Fail != "" || turn.RepeatEvery > 0 {
 		frames = d.frames(Turn{Text: turn.Text, Hang: true})
 	}
 
@@ -187,8 +187,8 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, d dialect, turn 
 
 	stream := []byte(strings.Join(frames, ""))
 	abort := false
-	if turn.Mangle != nil {
-		stream, abort = turn.Mangle(stream)
+	if turn.Damage != nil {
+		stream, abort = turn.Damage(stream)
 	}
 
 	if !turn.Hang || turn.Text != "" {
@@ -198,13 +198,13 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, d dialect, turn 
 		w.(http.Flusher).Flush()
 	}
 
-	for turn.Endless > 0 {
+	for turn.RepeatEvery > 0 {
 		select {
 		case <-r.Context().Done():
 			return
 		case <-s.closing:
 			return
-		case <-time.After(turn.Endless):
+		case <-time.After(turn.RepeatEvery):
 			_, _ = io.WriteString(w, frames[len(frames)-1])
 			w.(http.Flusher).Flush()
 		}

@@ -125,8 +125,8 @@ func TestFaults(t *testing.T) {
 		"too long, afterward": {stream(`{"error":"the input length exceeds the context length"}`), model.KindContextOverflow, false, "exceeds"},
 		"cut off but whole":   {stream(says(aCall)), model.KindTruncated, true, "before it was complete"},
 		"only loaded":         {stream(done("load")), model.KindUnavailable, true, "gave up in the middle of its answer (load)"},
-		"no object":           {stream(says(`"tool_calls":[{"function":{"name":"notify","arguments":[1]}}]`), done("stop")), model.KindNonsense, true, "not a JSON object"},
-		"another server":      {modeltest.Turn{Raw: "data: {}\n\n"}, model.KindNonsense, false, "instead of a stream: data: {}; check base_url"},
+		"no object":           {stream(says(`"tool_calls":[{"function":{"name":"notify","arguments":[1]}}]`), done("stop")), model.KindInvalidResponse, true, "not a JSON object"},
+		"another server":      {modeltest.Turn{Raw: "data: {}\n\n"}, model.KindInvalidResponse, false, "instead of a stream: data: {}; check base_url"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := ask(t, modeltest.New(t, c.turn), question)

@@ -62,7 +62,7 @@ func (t *turn) encode() (*wire.BodyBuilder, error) {
 		rest.Options["temperature"] = *t.r.Temperature
 	}
 
-	b, cache, before := &wire.BodyBuilder{}, wire.CacheOf(t.r.Draft, t.p), ""
+	b, cache, before := &wire.BodyBuilder{}, wire.CacheOf(t.r.EncodeCache, t.p), ""
 	b.Raw(`{"model":`)
 	b.Value(t.p.client.Model())
 	b.Raw(`,"messages":[`)

@@ -74,7 +74,7 @@ func (p *Provider) options(r model.Request) request {
 
 // encodeBody encodes a request with the messages as they are to be sent.
 func (p *Provider) encodeBody(r model.Request, messages []model.Message, rest request) (*wire.BodyBuilder, error) {
-	b, cache, before := &wire.BodyBuilder{}, wire.CacheOf(r.Draft, p), ""
+	b, cache, before := &wire.BodyBuilder{}, wire.CacheOf(r.EncodeCache, p), ""
 	b.Raw(`{"model":`)
 	b.Value(p.client.Model())
 	b.Raw(`,"messages":[`)

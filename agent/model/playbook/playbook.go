@@ -43,9 +43,9 @@ type Options struct {
 	Skipped func(key string) bool
 }
 
-// Absentee is an item of an each that may be gone, like a file. It keeps its place in the list,
+// RemovableItem is an item of an each that may be gone, like a file. It keeps its place in the list,
 // because the keys of the calls are positions; no call is made for it unless its result is recorded.
-type Absentee interface{ Absent() bool }
+type RemovableItem interface{ Removed() bool }
 
 // Provider makes the calls, one in each turn. It serves one attempt of one run.
 type Provider struct {
@@ -256,8 +256,8 @@ func (p *Provider) removed(key string) bool {
 	if p.items == nil {
 		return false
 	}
-	item, ok := p.items[p.item].(Absentee)
-	return ok && item.Absent() && (p.recorded == nil || !p.recorded(key))
+	item, ok := p.items[p.item].(RemovableItem)
+	return ok && item.Removed() && (p.recorded == nil || !p.recorded(key))
 }
 
 func (p *Provider) evaluateIf(c *Call) (bool, error) {

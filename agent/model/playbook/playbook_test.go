@@ -359,7 +359,7 @@ type thing struct {
 	gone bool
 }
 
-func (t thing) Absent() bool { return t.gone }
+func (t thing) Removed() bool { return t.gone }
 
 // An item that has gone keeps its place, so that the others keep the keys of their calls;
 // no call is made for it, unless one was: its result is on record.

@@ -38,7 +38,7 @@ func Compare(recorded, now model.Request) []Difference {
 	var out []Difference
 	add := func(what, a, b string) {
 		if a != b {
-			a, b = Apart(a, b)
+			a, b = ExcerptDifference(a, b)
 			out = append(out, Difference{What: what, Recorded: a, Now: b})
 		}
 	}
@@ -97,10 +97,10 @@ func compareTools(recorded, now []model.Tool) (out []Difference) {
 		case !ok:
 			out = append(out, Difference{What: "the tool " + a.Name, Recorded: "offered"})
 		case a.Description != b.Description:
-			x, y := Apart(a.Description, b.Description)
+			x, y := ExcerptDifference(a.Description, b.Description)
 			out = append(out, Difference{What: "the tool " + a.Name + ", its description", Recorded: x, Now: y})
 		case !SameJSON(a.Schema, b.Schema):
-			x, y := Apart(string(a.Schema), string(b.Schema))
+			x, y := ExcerptDifference(string(a.Schema), string(b.Schema))
 			out = append(out, Difference{What: "the tool " + a.Name + ", its arguments", Recorded: x, Now: y})
 		}
 	}
@@ -166,8 +166,8 @@ const (
 	excerptLen    = 160
 )
 
-// Apart shortens two texts to the place where they differ.
-func Apart(a, b string) (string, string) {
+// ExcerptDifference shortens two texts to the place where they differ.
+func ExcerptDifference(a, b string) (string, string) {
 	at := 0
 	for at < len(a) && at < len(b) && a[at] == b[at] {
 		at++

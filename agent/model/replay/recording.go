@@ -50,27 +50,27 @@ type Attempt struct {
 	Error  string              `json:"error,omitempty"`
 	// What the attempt found when it began. Only the runner reads it; without it the attempt was
 	// not recorded.
-	Scene json.RawMessage `json:"scene,omitempty"`
+	Snapshot json.RawMessage `json:"scene,omitempty"`
 	// What the attempt asked its owner, in order.
-	Heard []Heard `json:"heard,omitempty"`
+	Questions []Question `json:"heard,omitempty"`
 }
 
-// Heard is a question to the owner, and how it ended: with an answer, or without one.
-type Heard struct {
-	Kind   string `json:"kind,omitempty"` // HeardApproval or HeardDefinition; "" for a question in words
+// Question is a question to the owner, and how it ended: with an answer, or without one.
+type Question struct {
+	Kind   string `json:"kind,omitempty"` // QuestionApproval or QuestionDefinition; "" for a question in words
 	State  string `json:"state"`
 	Answer string `json:"answer,omitempty"`
 }
 
 // What an attempt needs an approval for: to make a call, or to start at all, as its job is defined.
 const (
-	HeardApproval   = "approval"
-	HeardDefinition = "definition"
+	QuestionApproval   = "approval"
+	QuestionDefinition = "definition"
 )
 
 // Asked says whether the attempt asked a question of a kind.
 func (a Attempt) Asked(kind string) bool {
-	return slices.ContainsFunc(a.Heard, func(h Heard) bool { return h.Kind == kind })
+	return slices.ContainsFunc(a.Questions, func(h Question) bool { return h.Kind == kind })
 }
 
 // Step is a turn of the model as it was recorded.
@@ -135,7 +135,7 @@ type Usage struct {
 
 // Model converts the usage to that of package model, within what is possible.
 func (u Usage) Model() model.Usage {
-	return model.Usage{Input: u.Input, Output: u.Output, Cached: u.Cached, Written: u.Written}.Sane()
+	return model.Usage{Input: u.Input, Output: u.Output, Cached: u.Cached, Written: u.Written}.Clamped()
 }
 
 // NewUsage converts a usage to that of a recording.
@@ -168,9 +168,9 @@ type stopped struct {
 func (s *stopped) Error() string           { return s.reason }
 func (s *stopped) Outcome() domain.Outcome { return s.outcome }
 
-// Answers is a copy with the answers alone, without the requests: a provider gives them in their
+// AnswersOnly is a copy with the answers alone, without the requests: a provider gives them in their
 // order, whatever it is asked.
-func (r Recording) Answers() Recording {
+func (r Recording) AnswersOnly() Recording {
 	out := Recording{}
 	// Without the requests, failed tries and empty answers would come in their turn too.
 	for _, x := range playableTurns(r.Exchanges) {

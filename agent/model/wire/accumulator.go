@@ -86,7 +86,7 @@ func (c *Client) stopReason(a *Accumulator) (string, error) {
 	case a.StopReason == StopServerError || a.Paused:
 		return "", c.newError(model.KindUnavailable, true, "the model %s at %s gave up in the middle of its answer (%s)", c.endpoint.Model, c.shownURL, a.FinishReason)
 	case a.StopReason == StopInvalidCall:
-		return "", c.newError(model.KindNonsense, true, "the model %s at %s made a call that cannot be read (%s)", c.endpoint.Model, c.shownURL, a.FinishReason)
+		return "", c.newError(model.KindInvalidResponse, true, "the model %s at %s made a call that cannot be read (%s)", c.endpoint.Model, c.shownURL, a.FinishReason)
 	case a.StopReason == model.StopLength && calls:
 		// The same request would end the same way: this costs tokens, and is not repeated.
 		return "", c.newError(model.KindTruncated, false, "the answer of the model %s was cut off inside a call because it grew too long; raise max_output", c.endpoint.Model)
@@ -115,9 +115,9 @@ func (c *Client) completeCalls(a *Accumulator) ([]model.Call, error) {
 		args, ok := parseArgs(call.Args.String())
 		switch {
 		case call.Name == "":
-			return nil, c.newError(model.KindNonsense, true, "the model %s at %s made a call without a name", c.endpoint.Model, c.shownURL)
+			return nil, c.newError(model.KindInvalidResponse, true, "the model %s at %s made a call without a name", c.endpoint.Model, c.shownURL)
 		case !ok:
-			return nil, c.newError(model.KindNonsense, true, "the model %s at %s called %s with arguments that are not a JSON object", c.endpoint.Model, c.shownURL, c.redactor.Replace(call.Name))
+			return nil, c.newError(model.KindInvalidResponse, true, "the model %s at %s called %s with arguments that are not a JSON object", c.endpoint.Model, c.shownURL, c.redactor.Replace(call.Name))
 		}
 
 		if call.ID == "" || seen[call.ID] { // else its result could not be matched to it

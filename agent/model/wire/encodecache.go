@@ -29,7 +29,7 @@ type EncodeCache struct {
 // CacheOf is the cache of a conversation. key has to be comparable, and holds all that the
 // encoding depends on beside the messages and tools: another adapter, or one that has learned
 // to encode them differently, starts with an empty cache.
-func CacheOf(d *model.Draft, key any) *EncodeCache {
+func CacheOf(d *model.EncodeCache, key any) *EncodeCache {
 	if d == nil {
 		return &EncodeCache{key: key}
 	}

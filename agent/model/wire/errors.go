@@ -211,12 +211,12 @@ func (c *Client) APIError(data []byte) error {
 
 // InvalidChunk is for a frame that the API does not allow.
 func (c *Client) InvalidChunk(err error) error {
-	return c.newError(model.KindNonsense, true, "the model %s at %s sent a chunk that cannot be read (%v)", c.endpoint.Model, c.shownURL, err)
+	return c.newError(model.KindInvalidResponse, true, "the model %s at %s sent a chunk that cannot be read (%v)", c.endpoint.Model, c.shownURL, err)
 }
 
 // NoAnswer is for a document that is neither an answer nor an error.
 func (c *Client) NoAnswer(data []byte) error {
-	return c.newError(model.KindNonsense, true, "the model server %s answered without a choice: %s", c.shownURL, c.parseError(data).Message)
+	return c.newError(model.KindInvalidResponse, true, "the model server %s answered without a choice: %s", c.shownURL, c.parseError(data).Message)
 }
 
 // ContentFiltered is for a prompt or an answer that the provider's content filter withheld.

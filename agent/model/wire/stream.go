@@ -89,7 +89,7 @@ func (c *Client) readFrames(resp *http.Response, r *bufio.Reader, limited *io.Li
 	if kind == "" {
 		kind = "something"
 	}
-	return c.newError(model.KindNonsense, false, "the model server %s answered with %s instead of a stream: %s; check base_url", c.shownURL, kind, c.parseError(beginning).Message)
+	return c.newError(model.KindInvalidResponse, false, "the model server %s answered with %s instead of a stream: %s; check base_url", c.shownURL, kind, c.parseError(beginning).Message)
 }
 
 // firstRune peeks at the first character of an answer after a byte order mark and blanks.
@@ -193,7 +193,7 @@ func (c *Client) brokenError(err error, limited *io.LimitedReader) error {
 	case errors.As(err, &idle):
 		return idle.error
 	case limited.N <= 0:
-		return c.newError(model.KindNonsense, false, "the answer of the model %s at %s is longer than %d MiB", c.endpoint.Model, c.shownURL, maxAnswer>>20)
+		return c.newError(model.KindInvalidResponse, false, "the answer of the model %s at %s is longer than %d MiB", c.endpoint.Model, c.shownURL, maxAnswer>>20)
 	}
 
 	e := c.newError(model.KindTruncated, true, "the answer of the model %s at %s broke off", c.endpoint.Model, c.shownURL)

@@ -27,7 +27,7 @@ func (c *TokenCount) UnmarshalJSON(raw []byte) error {
 // NewUsage is what an answer used. Tokens read from the provider's cache, and those written to
 // it, are part of the input.
 func NewUsage(input, output, cached, written TokenCount) *model.Usage {
-	u := model.Usage{Input: int64(input), Output: int64(output), Cached: int64(cached), Written: int64(written)}.Sane()
+	u := model.Usage{Input: int64(input), Output: int64(output), Cached: int64(cached), Written: int64(written)}.Clamped()
 	return &u
 }
 

@@ -43,7 +43,7 @@ var (
 	}
 	clarifySpec = tool.Spec{
 		Name: "clarify", Description: clarifyText, Effect: domain.EffectRead, Class: tool.ClassOther, Scope: tool.ScopeRun, Writes: tool.WritesNothing,
-		Given: tool.GivenModel, Ends: true, Waits: true,
+		Requires: tool.RequiresModel, Ends: true, Waits: true,
 	}
 )
 

@@ -31,7 +31,7 @@ type exportResult struct {
 // not stored, so that no undo reaches it.
 var exportSpec = tool.Spec{
 	Name: "db_export", Description: describe("db_export"), Effect: domain.EffectWrite, Class: tool.ClassData, Scope: tool.ScopeAgent, Writes: tool.WritesElsewhere,
-	Given: tool.GivenDatabase, Path: "path",
+	Requires: tool.RequiresDatabase, Path: "path",
 }
 
 func (o Options) exportTool(s tool.Spec) (tool.Tool, error) {
@@ -49,7 +49,7 @@ func (o Options) exportFile(ctx context.Context, db *agentdb.DB, _ tool.Invocati
 		return nil, nil, err
 	}
 
-	place, err := o.Roots.At(a.Path, true)
+	place, err := o.Roots.Resolve(a.Path, true)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -65,7 +65,7 @@ func (o Options) exportFile(ctx context.Context, db *agentdb.DB, _ tool.Invocati
 		return nil, nil, err
 	}
 	// Right before the rename: no watch may see the file before it is on record as the job's own.
-	if err := place.Announce(ctx, file.Temp()); err != nil {
+	if err := place.Announce(ctx, file.TempName()); err != nil {
 		return nil, nil, errors.Join(err, file.Abort())
 	}
 	if err := commit(place, a, file, old); err != nil {

@@ -53,7 +53,7 @@ var members = []member{
 func reading(name string) tool.Spec {
 	return tool.Spec{
 		Name: name, Description: describe(name), Effect: domain.EffectRead, Class: tool.ClassOther, Scope: tool.ScopeAgent, Writes: tool.WritesNothing,
-		Given: tool.GivenDatabase,
+		Requires: tool.RequiresDatabase,
 	}
 }
 
@@ -72,7 +72,7 @@ func bulk(s tool.Spec) tool.Spec {
 
 // wideContextOnly leaves a tool out of the list for models with a narrow context.
 func wideContextOnly(s tool.Spec) tool.Spec {
-	s.Rare = true
+	s.WideContextOnly = true
 	return s
 }
 
@@ -113,9 +113,9 @@ func Tools(o Options) ([]tool.Tool, error) {
 // and whether it writes what later runs read.
 func (o Options) needs(shows, keeps bool) func(context.Context, tool.Invocation, json.RawMessage) (tool.Need, error) {
 	return func(ctx context.Context, _ tool.Invocation, _ json.RawMessage) (n tool.Need, err error) {
-		n.Keeps = keeps
+		n.WritesMemory = keeps
 		if shows {
-			n.Adds, err = o.Roots.MemoryTaint(ctx)
+			n.AddsTaint, err = o.Roots.MemoryTaint(ctx)
 		}
 		return n, err
 	}

@@ -39,7 +39,7 @@ func (f *files) prepare(ctx context.Context, in tool.Invocation, path string) (p
 		return pendingChange{}, &tool.PathError{Kind: tool.KindRejected, Message: fmt.Sprintf("a %s file is not text; write .txt, .md or .csv instead", ext)}
 	}
 
-	place, err := f.roots.At(path, true)
+	place, err := f.roots.Resolve(path, true)
 	if err != nil {
 		return pendingChange{}, err
 	}
@@ -50,7 +50,7 @@ func (f *files) prepare(ctx context.Context, in tool.Invocation, path string) (p
 	}
 
 	// Said before the change, so that a dry run shows it, too.
-	kept, err := f.log.FileBytes(ctx, in.Run)
+	kept, err := f.log.SavedFileBytes(ctx, in.Run)
 	if err != nil {
 		return c, errors.Join(&hostError{err}, place.Close())
 	}
@@ -80,7 +80,7 @@ func failureOf(path string, err error) (tool.Envelope, error) {
 // same when the run is resumed.
 func (f *files) apply(ctx context.Context, in tool.Invocation, c pendingChange, kind ledger.FileOpType, text string) (string, error) {
 	p := c.place
-	op := ledger.FileOp{Agent: in.Agent, Batch: in.Key, Type: kind, Root: p.Name(), Path: filepath.Join(p.Name(), p.Rel), Made: firstMissingFolder(p), AfterHash: hashOf(text), Lost: c.notUndoable}
+	op := ledger.FileOp{Agent: in.Agent, Batch: in.Key, Type: kind, Root: p.Name(), Path: filepath.Join(p.Name(), p.Rel), CreatedFolder: firstMissingFolder(p), AfterHash: hashOf(text), NoUndoReason: c.notUndoable}
 	if c.old.info != nil {
 		op.Mode, op.Size, op.BeforeHash = uint32(c.old.info.Mode().Perm()), int64(len(c.old.text)), hashOf(c.old.text)
 	}
@@ -98,7 +98,7 @@ func (f *files) apply(ctx context.Context, in tool.Invocation, c pendingChange, 
 		return "", p.Explain(err)
 	}
 
-	err = p.Announce(ctx, file.Temp())
+	err = p.Announce(ctx, file.TempName())
 	if err == nil {
 		op, err = f.log.AddFileOp(ctx, ledger.Attempt{Run: in.Run, Number: in.Attempt}, op, []byte(c.old.text))
 	}
@@ -108,7 +108,7 @@ func (f *files) apply(ctx context.Context, in tool.Invocation, c pendingChange, 
 
 	// The record is dropped even if the run was cancelled meanwhile: there was no change.
 	if err := commit(p, c.shown, file, c.old); err != nil {
-		if dropped := f.log.DropFileOp(context.WithoutCancel(ctx), op.ID); dropped != nil {
+		if dropped := f.log.DeleteFileOp(context.WithoutCancel(ctx), op.ID); dropped != nil {
 			return "", errors.Join(err, &hostError{dropped})
 		}
 		return "", p.Explain(err)

@@ -14,31 +14,31 @@ import (
 // folderHash is recorded for a folder in place of the hash of a file's content.
 const folderHash = "folder"
 
-// Planned is a change of a file or folder that a command will make (OSA-36).
-type Planned struct {
+// PlannedChange is a change of a file or folder that a command will make (OSA-36).
+type PlannedChange struct {
 	Type ledger.FileOpType // move, copy, delete or dirCreate
 	Path string            // what changes; relative to the workdir, or absolute
 	From string            // the file whose content Path will have; "" for a folder, and when Path will be gone
 }
 
-// Kept holds the changes of one command, recorded before it runs.
-type Kept struct {
+// RecordedPlan holds the changes of one command, recorded before it runs.
+type RecordedPlan struct {
 	log   Log
 	roots *tool.Roots
 	ops   []ledger.FileOp
 }
 
-// Keep records what a command will change, with the content that is lost by it, so that file_undo can
+// RecordPlan records what a command will change, with the content that is lost by it, so that file_undo can
 // revert it: all of it, or nothing. A *tool.PathError says why it cannot be recorded; every other error
 // is the host's.
-func Keep(ctx context.Context, log Log, roots *tool.Roots, in tool.Invocation, plan []Planned) (*Kept, error) {
-	spent, err := log.FileBytes(ctx, in.Run)
+func RecordPlan(ctx context.Context, log Log, roots *tool.Roots, in tool.Invocation, plan []PlannedChange) (*RecordedPlan, error) {
+	spent, err := log.SavedFileBytes(ctx, in.Run)
 	if err != nil {
 		return nil, err
 	}
 
 	// All steps are read before the first one is recorded: a plan that fails leaves no record.
-	k := &Kept{log: log, roots: roots}
+	k := &RecordedPlan{log: log, roots: roots}
 	var olds []fileState
 	for _, step := range plan {
 		op, old, err := recordOf(roots, step)
@@ -56,7 +56,7 @@ func Keep(ctx context.Context, log Log, roots *tool.Roots, in tool.Invocation, p
 	for i, op := range k.ops {
 		if k.ops[i], err = log.AddFileOp(ctx, ledger.Attempt{Run: in.Run, Number: in.Attempt}, op, []byte(olds[i].text)); err != nil {
 			k.ops = k.ops[:i]
-			return nil, errors.Join(err, k.Drop(context.WithoutCancel(ctx)))
+			return nil, errors.Join(err, k.Discard(context.WithoutCancel(ctx)))
 		}
 	}
 
@@ -64,8 +64,8 @@ func Keep(ctx context.Context, log Log, roots *tool.Roots, in tool.Invocation, p
 }
 
 // recordOf makes the record of a planned change, and reads what the change will destroy.
-func recordOf(roots *tool.Roots, step Planned) (op ledger.FileOp, old fileState, err error) {
-	p, err := roots.At(step.Path, true)
+func recordOf(roots *tool.Roots, step PlannedChange) (op ledger.FileOp, old fileState, err error) {
+	p, err := roots.Resolve(step.Path, true)
 	if err != nil {
 		return op, old, err
 	}
@@ -92,7 +92,7 @@ func recordOf(roots *tool.Roots, step Planned) (op ledger.FileOp, old fileState,
 	case step.From != "":
 		// The content is hashed now, before the command: afterwards nobody could tell what it wrote
 		// from what somebody else did.
-		from, err := roots.At(step.From, false)
+		from, err := roots.Resolve(step.From, false)
 		if err != nil {
 			return op, old, err
 		}
@@ -115,10 +115,10 @@ func recordOf(roots *tool.Roots, step Planned) (op ledger.FileOp, old fileState,
 }
 
 // Any reports whether there is anything that could be undone.
-func (k *Kept) Any() bool { return len(k.ops) > 0 }
+func (k *RecordedPlan) Any() bool { return len(k.ops) > 0 }
 
-// Came reports whether everything is now as it was planned.
-func (k *Kept) Came() bool {
+// CameAbout reports whether everything is now as it was planned.
+func (k *RecordedPlan) CameAbout() bool {
 	for _, op := range k.ops {
 		p, now, err := openChanged(k.roots, op)
 		if err != nil {
@@ -134,13 +134,13 @@ func (k *Kept) Came() bool {
 }
 
 // Announce reports the files that the changes made, as all that a run writes is reported.
-func (k *Kept) Announce(ctx context.Context) error {
+func (k *RecordedPlan) Announce(ctx context.Context) error {
 	for _, op := range k.ops {
 		if op.AfterHash == "" || op.AfterHash == folderHash {
 			continue
 		}
 
-		p, err := k.roots.At(op.Path, true)
+		p, err := k.roots.Resolve(op.Path, true)
 		if err != nil {
 			continue // it is gone again
 		}
@@ -153,11 +153,11 @@ func (k *Kept) Announce(ctx context.Context) error {
 	return nil
 }
 
-// Drop deletes the records: the changes did not come about as planned.
-func (k *Kept) Drop(ctx context.Context) error {
+// Discard deletes the records: the changes did not come about as planned.
+func (k *RecordedPlan) Discard(ctx context.Context) error {
 	var all error
 	for _, op := range k.ops {
-		all = errors.Join(all, k.log.DropFileOp(ctx, op.ID))
+		all = errors.Join(all, k.log.DeleteFileOp(ctx, op.ID))
 	}
 	return all
 }

@@ -52,7 +52,7 @@ type pendingFolder struct {
 
 // list shows a folder level by level, so that a deep branch does not crowd out what lies next to it.
 func (f *files) list(a readArgs) tool.Envelope {
-	place, err := f.roots.At(a.Path, false)
+	place, err := f.roots.Resolve(a.Path, false)
 	if err != nil {
 		return pathFailure(a.Path, err)
 	}

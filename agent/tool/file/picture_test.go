@@ -30,7 +30,7 @@ func TestReadPicture(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	m, err := tool.Answer(model.Call{ID: "x", Name: "file_read"}, recorded)
+	m, err := tool.ResultMessage(model.Call{ID: "x", Name: "file_read"}, recorded)
 	want := `{"ok":true,"result":{"kind":"image","path":"a.png","media_type":"image/png","bytes":14},"tool":"file_read"}`
 	if err != nil || m.Text != want || m.CallID != "x" || m.Role != model.RoleTool || len(m.Images) != 1 || string(m.Images[0].Data) != png {
 		t.Errorf("%+v (%v) of %s", m, err, recorded)
@@ -63,12 +63,12 @@ func TestReadPictureCutOff(t *testing.T) {
 func TestAnswerWithoutPictures(t *testing.T) {
 	t.Parallel()
 	for _, recorded := range []string{`{"ok":true,"result":{"images":[1]}}`, `{"ok":true,"result":{"text":"\"images\":"}}`} {
-		m, err := tool.Answer(model.Call{ID: "x"}, json.RawMessage(recorded))
+		m, err := tool.ResultMessage(model.Call{ID: "x"}, json.RawMessage(recorded))
 		if err != nil || m.Text != recorded || len(m.Images) != 0 {
 			t.Errorf("%+v (%v)", m, err)
 		}
 	}
-	if _, err := tool.Answer(model.Call{Name: "file_read"}, json.RawMessage(`{"images":`)); err == nil || !strings.Contains(err.Error(), "file_read") {
+	if _, err := tool.ResultMessage(model.Call{Name: "file_read"}, json.RawMessage(`{"images":`)); err == nil || !strings.Contains(err.Error(), "file_read") {
 		t.Errorf("%v", err)
 	}
 }

@@ -166,13 +166,13 @@ func (f *files) sheet(ctx context.Context, content io.Reader, a readArgs) (tool.
 		}
 	}
 
-	res := sheetResult{"spreadsheet", a.Path, p.Sheet, p.Sheets[:min(len(p.Sheets), maxRows)], p.Rows, p.Cut || p.Clipped}
+	res := sheetResult{"spreadsheet", a.Path, p.Sheet, p.Sheets[:min(len(p.Sheets), maxRows)], p.Rows, p.MoreRows || p.MoreColumns}
 	var warnings []string
-	if p.Cut {
+	if p.MoreRows {
 		warnings = append(warnings, "there are more rows; max_rows shows up to 50, and db_import reads all")
 	}
 
-	if p.Clipped {
+	if p.MoreColumns {
 		warnings = append(warnings, "there are more columns; max_columns shows up to 30, and db_import reads all")
 	}
 

@@ -193,7 +193,7 @@ func (s *search) visit(at walkedFile, shown string) {
 	}
 
 	where := path.Join(shown, rel)
-	if rel != "." && tool.Secret(within) {
+	if rel != "." && tool.IsSecretPath(within) {
 		s.skip(where, func(sk *skipped) { sk.Secret++ })
 		return
 	}

@@ -49,7 +49,7 @@ type shareResult struct {
 // it.
 var shareSpec = tool.Spec{
 	Name: "share_artifact", Description: shareText, Effect: domain.EffectDatabase, Class: tool.ClassOther, Scope: tool.ScopeAgent, Writes: tool.WritesArtifact,
-	Rare: true,
+	WideContextOnly: true,
 }
 
 func (f *files) shareTool(s tool.Spec) (tool.Tool, error) { return tool.Define(s, f.share) }

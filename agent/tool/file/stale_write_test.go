@@ -35,7 +35,7 @@ func TestStaleWrite(t *testing.T) {
 				t.Fatal(err)
 			}
 
-			place, err := roots.At("a.txt", true)
+			place, err := roots.Resolve("a.txt", true)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -12,11 +12,11 @@ import (
 // Log records what was done to files, and stores what was shared. *ledger.Ledger is one.
 type Log interface {
 	AddFileOp(ctx context.Context, a ledger.Attempt, op ledger.FileOp, before []byte) (ledger.FileOp, error)
-	DropFileOp(ctx context.Context, id int64) error
-	EndFileOp(ctx context.Context, id int64) error
+	DeleteFileOp(ctx context.Context, id int64) error
+	MarkFileOpUndone(ctx context.Context, id int64) error
 	FileOps(ctx context.Context, f ledger.FileOpFilter) ([]ledger.FileOp, error)
 	FileBefore(ctx context.Context, id int64) ([]byte, error)
-	FileBytes(ctx context.Context, run int64) (int64, error)
+	SavedFileBytes(ctx context.Context, run int64) (int64, error)
 	AddArtifact(ctx context.Context, at ledger.Attempt, a ledger.Artifact, content []byte) (ledger.Artifact, error)
 	Artifacts(ctx context.Context, runs ...int64) ([]ledger.Artifact, error)
 }
@@ -76,13 +76,13 @@ func changing(name, description string, writes tool.Writes) tool.Spec {
 
 // alias is the spec of a tool under another name, with arguments of its own.
 func alias(of tool.Spec, name, description string, class tool.Class) tool.Spec {
-	of.Name, of.SecondOf, of.Description, of.Class, of.Enum = name, of.Name, description, class, nil
+	of.Name, of.AliasOf, of.Description, of.Class, of.Enum = name, of.Name, description, class, nil
 	return of
 }
 
 // wideContextOnly leaves a tool out of the list for models with a narrow context.
 func wideContextOnly(s tool.Spec) tool.Spec {
-	s.Rare = true
+	s.WideContextOnly = true
 	return s
 }
 
@@ -104,7 +104,7 @@ func Tools(o Options) ([]tool.Tool, error) {
 
 	var out []tool.Tool
 	for _, m := range members {
-		if m.spec.SecondOf != "" && !tool.Named(o.Allow, m.spec.Name) {
+		if m.spec.AliasOf != "" && !tool.IsNamed(o.Allow, m.spec.Name) {
 			continue
 		}
 
@@ -128,7 +128,7 @@ func (f *files) bound(s tool.Spec) tool.Spec {
 	// Only the answers of reads are reused while a file stays the same.
 	s.Canonical = f.roots.Canonical
 	if s.Effect == domain.EffectRead {
-		s.Look = f.roots.StatKey
+		s.StatKey = f.roots.StatKey
 	}
 	return s
 }

@@ -53,7 +53,7 @@ func undoObstacle(p *tool.FileHandle, op ledger.FileOp, now fileState, gone func
 
 // openChanged opens the path of a change, and reads what is there now.
 func openChanged(roots *tool.Roots, op ledger.FileOp) (*tool.FileHandle, fileState, error) {
-	p, err := roots.At(op.Path, true)
+	p, err := roots.Resolve(op.Path, true)
 	if err != nil {
 		return nil, fileState{}, err
 	}
@@ -88,8 +88,8 @@ func contentObstacle(op ledger.FileOp, now fileState) string {
 	switch {
 	case !op.UndoneAt.IsZero():
 		return "it was undone at " + op.UndoneAt.Format(time.RFC3339)
-	case op.Lost != "":
-		return op.Lost
+	case op.NoUndoReason != "":
+		return op.NoUndoReason
 	case now.hasHash(op.AfterHash):
 		return ""
 	case now.hasHash(op.BeforeHash):
@@ -111,11 +111,11 @@ func undo(ctx context.Context, log Log, roots *tool.Roots, op ledger.FileOp, for
 
 	// The file may be as before because a crash came first, or an undo died before it could mark the
 	// change. Either way nothing is left to do.
-	asBefore := op.Lost == "" && op.UndoneAt.IsZero() && old.hasHash(op.BeforeHash)
+	asBefore := op.NoUndoReason == "" && op.UndoneAt.IsZero() && old.hasHash(op.BeforeHash)
 	why := undoObstacle(p, op, old, func(string) bool { return false })
 	switch {
 	case asBefore:
-	case why != "" && (!force || op.Lost != "" || !op.UndoneAt.IsZero()):
+	case why != "" && (!force || op.NoUndoReason != "" || !op.UndoneAt.IsZero()):
 		return &tool.PathError{Kind: tool.KindRejected, Message: fmt.Sprintf("the change %d/%s of %s cannot be undone: %s", op.Run, op.Batch, (&files{roots: roots}).relToWorkdir(op.Path), why)}
 	case op.BeforeHash == "":
 		err = removeCreated(p, old, op)
@@ -125,7 +125,7 @@ func undo(ctx context.Context, log Log, roots *tool.Roots, op ledger.FileOp, for
 	if err != nil {
 		return p.Explain(err)
 	}
-	if err := log.EndFileOp(ctx, op.ID); err != nil {
+	if err := log.MarkFileOpUndone(ctx, op.ID); err != nil {
 		return &hostError{err}
 	}
 
@@ -141,11 +141,11 @@ func removeCreated(p *tool.FileHandle, old fileState, op ledger.FileOp) error {
 	if err := p.Remove(p.Rel); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if op.Made == "" {
-		return atomicfile.SyncIn(p.Root, filepath.Dir(p.Rel))
+	if op.CreatedFolder == "" {
+		return atomicfile.SyncFolderIn(p.Root, filepath.Dir(p.Rel))
 	}
 
-	last, err := filepath.Rel(p.Name(), op.Made)
+	last, err := filepath.Rel(p.Name(), op.CreatedFolder)
 	if err != nil {
 		return err
 	}
@@ -158,7 +158,7 @@ func removeCreated(p *tool.FileHandle, old fileState, op ledger.FileOp) error {
 	}
 
 	// The folder that lost the last entry is synced; those that are gone need not be.
-	return atomicfile.SyncIn(p.Root, folder)
+	return atomicfile.SyncFolderIn(p.Root, folder)
 }
 
 // restore writes what the file held before, with its permissions.
@@ -172,7 +172,7 @@ func restore(ctx context.Context, log Log, p *tool.FileHandle, old fileState, op
 	if err != nil {
 		return err
 	}
-	if err := p.Announce(ctx, file.Temp()); err != nil {
+	if err := p.Announce(ctx, file.TempName()); err != nil {
 		return errors.Join(&hostError{err}, file.Abort())
 	}
 

@@ -34,8 +34,8 @@ func UndoRun(ctx context.Context, log Log, run int64, force, dry bool) (out []Un
 
 		u := Undone{op, ""}
 		switch hash, known := later[op.Path]; {
-		case op.Lost != "":
-			u.Why = op.Lost
+		case op.NoUndoReason != "":
+			u.Why = op.NoUndoReason
 		case known && hash != op.AfterHash && hash != op.BeforeHash:
 			u.Why = "the file was changed between two changes of the run"
 		case !known:
@@ -47,7 +47,7 @@ func UndoRun(ctx context.Context, log Log, run int64, force, dry bool) (out []Un
 		}
 
 		later[op.Path] = op.BeforeHash
-		for folder := filepath.Dir(op.Path); op.Made != "" && len(folder) >= len(op.Made); folder = filepath.Dir(folder) {
+		for folder := filepath.Dir(op.Path); op.CreatedFolder != "" && len(folder) >= len(op.CreatedFolder); folder = filepath.Dir(folder) {
 			later[folder] = "" // its undo removes the folders that were made for it
 		}
 
@@ -59,7 +59,7 @@ func UndoRun(ctx context.Context, log Log, run int64, force, dry bool) (out []Un
 
 	done = true
 	for i, u := range out {
-		if u.Lost != "" { // its old content was not stored
+		if u.NoUndoReason != "" { // its old content was not stored
 			done = false
 			continue
 		}

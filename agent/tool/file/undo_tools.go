@@ -88,7 +88,7 @@ func operationID(op ledger.FileOp, in tool.Invocation) string {
 
 // recordedPath is the form of a path in which changes are recorded.
 func (f *files) recordedPath(path string) (string, error) {
-	p, err := f.roots.At(path, false)
+	p, err := f.roots.Resolve(path, false)
 	if err != nil {
 		return "", err
 	}
@@ -109,7 +109,7 @@ type undoArgs struct {
 	Path        string `json:"path,omitempty" jsonschema:"undo all changes of this run to this file"`
 }
 
-var undoSpec = wideContextOnly(changing("file_undo", undoText, tool.WritesBack))
+var undoSpec = wideContextOnly(changing("file_undo", undoText, tool.WritesUndo))
 
 func (f *files) undoTool(s tool.Spec) (tool.Tool, error) { return tool.Define(s, f.undo) }
 

@@ -230,7 +230,7 @@ func (w *walk) unreadWarning() []string {
 
 // walkPath walks a folder, or visits the single file at a path.
 func (f *files) walkPath(ctx context.Context, at string, depth int, visit func(walkedFile)) (*walk, error) {
-	p, err := f.roots.At(at, false)
+	p, err := f.roots.Resolve(at, false)
 	if err != nil {
 		return nil, err
 	}

@@ -83,7 +83,7 @@ func (f *family) needs(ctx context.Context, in tool.Invocation, a commitArgs) (t
 	f.mu.Lock()
 	f.proposedTrees[in.Key] = d.tree
 	f.mu.Unlock()
-	need.Asks, need.Action = true, string(action)
+	need.NeedsApproval, need.Action = true, string(action)
 	need.Shown = "commit on " + text.Visible(d.branch) + " in " + text.Visible(r.dir) + "\n\n" + text.Visible(a.Message) + "\n\n" + diff
 
 	return need, nil
@@ -207,7 +207,7 @@ func (f *family) checkDraft(ctx context.Context, r *repo, d *draft) (err error) 
 		return nil
 	}
 
-	if i := slices.IndexFunc(d.names, tool.Secret); i >= 0 {
+	if i := slices.IndexFunc(d.names, tool.IsSecretPath); i >= 0 {
 		return fail(tool.KindRejected, "%s holds secrets by its name, and is not committed; name the files that are meant", text.Clean(d.names[i]))
 	}
 	if len(d.names) > maxFiles {

@@ -81,9 +81,9 @@ func (f *family) patch(ctx context.Context, r *repo, args []string) (shown strin
 		return "", nil, err
 	}
 
-	open := slices.DeleteFunc(slices.Clone(names), tool.Secret)
+	open := slices.DeleteFunc(slices.Clone(names), tool.IsSecretPath)
 	for _, name := range names {
-		if tool.Secret(name) {
+		if tool.IsSecretPath(name) {
 			hidden = append(hidden, text.Clean(name))
 		}
 	}

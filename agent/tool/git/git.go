@@ -36,15 +36,15 @@ const (
 var (
 	statusSpec = tool.Spec{
 		Name: "git_status", Description: strings.TrimSpace(statusText), Effect: domain.EffectRead, Class: tool.ClassOther, Scope: tool.ScopeOutside, Writes: tool.WritesNothing,
-		Given: tool.GivenRepository, Timeout: timeout,
+		Requires: tool.RequiresRepository, Timeout: timeout,
 	}
 	diffSpec = tool.Spec{
 		Name: "git_diff", Description: strings.TrimSpace(diffText), Effect: domain.EffectRead, Class: tool.ClassOther, Scope: tool.ScopeOutside, Writes: tool.WritesNothing,
-		Given: tool.GivenRepository, Timeout: timeout,
+		Requires: tool.RequiresRepository, Timeout: timeout,
 	}
 	commitSpec = tool.Spec{
 		Name: "git_commit", Description: strings.TrimSpace(commitText), Effect: domain.EffectWrite, Class: tool.ClassOther, Scope: tool.ScopeOutside, Writes: tool.WritesElsewhere,
-		Given: tool.GivenRepository, Timeout: timeout,
+		Requires: tool.RequiresRepository, Timeout: timeout,
 	}
 )
 
@@ -53,7 +53,7 @@ func Specs() tool.Specs { return tool.Specs{statusSpec, diffSpec, commitSpec} }
 
 // Options are what the tools of one run work with.
 type Options struct {
-	Host   *shell.Host
+	Launcher   *shell.Launcher
 	Folder string   // decides whether the agent has the tools: its working folder
 	Allow  []string // the agent's globs of tools
 	Redact func(text string) string
@@ -61,7 +61,7 @@ type Options struct {
 
 // family are the tools of one run.
 type family struct {
-	host   *shell.Host
+	host   *shell.Launcher
 	redact func(text string) string
 
 	mu            sync.Mutex
@@ -71,11 +71,11 @@ type family struct {
 // Tools are git_status, git_diff and git_commit. An agent has them when its working folder is a repository,
 // or when its list of tools names them.
 func Tools(o Options) ([]tool.Tool, error) {
-	if o.Host == nil || o.Host.Roots == nil {
+	if o.Launcher == nil || o.Launcher.Roots == nil {
 		return nil, errors.New("git: a host for commands is needed")
 	}
 
-	f := &family{host: o.Host, redact: o.Redact, proposedTrees: map[string]string{}}
+	f := &family{host: o.Launcher, redact: o.Redact, proposedTrees: map[string]string{}}
 	if f.redact == nil {
 		f.redact = func(text string) string { return text }
 	}
@@ -87,7 +87,7 @@ func Tools(o Options) ([]tool.Tool, error) {
 		if err != nil {
 			return nil, err
 		}
-		if repository || tool.Named(o.Allow, t.Name()) {
+		if repository || tool.IsNamed(o.Allow, t.Name()) {
 			out = append(out, t)
 		}
 	}
@@ -103,7 +103,7 @@ func Repository(folder string) bool {
 
 // readNeed is what a call that only reads tells the authorizer.
 func (f *family) readNeed(ctx context.Context, _ tool.Invocation, _ any) (tool.Need, error) {
-	n, err := f.host.Roots.Reads(ctx, "")
+	n, err := f.host.Roots.ReadNeed(ctx, "")
 	n.Tier = string(f.host.Tier(ctx))
 	n.Action, n.Shown = f.host.Roots.Workdir(), "look at the changes in the repository "+text.Visible(f.host.Roots.Workdir())
 	return n, err

@@ -41,7 +41,7 @@ func inOrder(t *testing.T) {
 // shared is the sandbox of all tests: probing what it can do takes longer than using it.
 // ROUSE_TEST_TIER chooses a weaker one than this machine has.
 var shared = sync.OnceValues(func() (*sandbox.Sandbox, error) {
-	return sandbox.New(sandbox.Options{Most: sandbox.Tier(os.Getenv("ROUSE_TEST_TIER"))})
+	return sandbox.New(sandbox.Options{MaxTier: sandbox.Tier(os.Getenv("ROUSE_TEST_TIER"))})
 })
 
 // ownersConfig is the configuration of a repository, with its owner's name.
@@ -51,7 +51,7 @@ const ownersConfig = "[core]\nrepositoryformatversion = 0\nfilemode = true\n[use
 type bench struct {
 	t             *testing.T
 	dir, canaries string
-	host          *shell.Host
+	host          *shell.Launcher
 	allow         []string
 	kept          *tool.Registry
 	key           string
@@ -90,12 +90,12 @@ func newBench(t *testing.T) *bench {
 		t.Fatal(err)
 	}
 
-	lanes, err := shell.NewLanes(4)
+	lanes, err := shell.NewLimiter(4)
 	if err != nil {
 		t.Fatal(err)
 	}
 
-	b.host = &shell.Host{Sandbox: box, Lanes: lanes, Roots: roots}
+	b.host = &shell.Launcher{Sandbox: box, Limiter: lanes, Roots: roots}
 	b.git("init", "-q", "-b", "main", "--template=")
 	b.write(".git/config", ownersConfig)
 	b.write(".git/info/exclude", "")
@@ -130,7 +130,7 @@ func (b *bench) write(name, text string) {
 func (b *bench) registry() *tool.Registry {
 	b.t.Helper()
 	if b.kept == nil {
-		tools, err := git.Tools(git.Options{Host: b.host, Folder: b.dir, Allow: b.allow})
+		tools, err := git.Tools(git.Options{Launcher: b.host, Folder: b.dir, Allow: b.allow})
 		if err != nil {
 			b.t.Fatal(err)
 		}
@@ -264,7 +264,7 @@ func TestCommit(t *testing.T) {
 	if e, got := b.call("git_commit", map[string]any{"message": "Nothing"}); !e.OK || got["committed"] != false || got["message"] != "nothing to commit" {
 		t.Errorf("%+v %v", e, got)
 	}
-	if n := b.need(map[string]any{"message": "Nothing"}); n.Asks || n.Refused != nil {
+	if n := b.need(map[string]any{"message": "Nothing"}); n.NeedsApproval || n.Refused != nil {
 		t.Errorf("%+v", n)
 	}
 
@@ -272,7 +272,7 @@ func TestCommit(t *testing.T) {
 	b.write("b", "one\n")
 	objects := b.git("count-objects")
 	n := b.need(map[string]any{"message": "First\n\nwords \x1b[2K", "files": []string{"a"}})
-	if !n.Asks || n.Refused != nil || !strings.Contains(n.Shown, "a | 1 +") || strings.Contains(n.Shown, " b |") || !strings.Contains(n.Shown, `words \x1b[2K`) || !strings.Contains(n.Shown, "+one") {
+	if !n.NeedsApproval || n.Refused != nil || !strings.Contains(n.Shown, "a | 1 +") || strings.Contains(n.Shown, " b |") || !strings.Contains(n.Shown, `words \x1b[2K`) || !strings.Contains(n.Shown, "+one") {
 		t.Errorf("%+v", n)
 	}
 	if after := b.git("count-objects"); after != objects {
@@ -290,7 +290,7 @@ func TestCommit(t *testing.T) {
 	// What changed after it was approved is not committed.
 	b.key = "k2"
 	b.write("a", "two\n")
-	if n := b.need(map[string]any{"message": "Second"}); !n.Asks || !strings.Contains(n.Shown, " b |") {
+	if n := b.need(map[string]any{"message": "Second"}); !n.NeedsApproval || !strings.Contains(n.Shown, " b |") {
 		t.Errorf("%+v", n)
 	}
 
@@ -381,7 +381,7 @@ func TestWhere(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c := &bench{t: t, dir: dir, host: &shell.Host{Sandbox: b.host.Sandbox, Lanes: b.host.Lanes, Roots: roots}, allow: allow, key: "k"}
+		c := &bench{t: t, dir: dir, host: &shell.Launcher{Sandbox: b.host.Sandbox, Limiter: b.host.Limiter, Roots: roots}, allow: allow, key: "k"}
 		return c, len(c.registry().Names())
 	}
 

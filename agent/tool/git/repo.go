@@ -49,7 +49,7 @@ var sharedParts = []string{"objects", "refs", "packed-refs", "reftable", "info",
 
 // repo is the repository of one call.
 type repo struct {
-	host    *shell.Host
+	host    *shell.Launcher
 	dir     string // its top folder, which is the working folder
 	scratch string
 	env     []string
@@ -90,7 +90,7 @@ func findTop(folder string) string {
 }
 
 // openRepo prepares the repository for one call. The caller closes it.
-func openRepo(ctx context.Context, host *shell.Host, agent string) (r *repo, err error) {
+func openRepo(ctx context.Context, host *shell.Launcher, agent string) (r *repo, err error) {
 	dir := host.Roots.Workdir()
 	switch at := findTop(dir); at {
 	case dir:
@@ -216,7 +216,7 @@ func (r *repo) gitWithInput(ctx context.Context, in io.Reader, args ...string) (
 
 func (r *repo) run(ctx context.Context, in io.Reader, stdout *shell.Output, args ...string) error {
 	stderr := shell.NewOutput(2_000)
-	ended, err := r.host.Start(ctx, shell.Program{
+	ended, err := r.host.Run(ctx, shell.Program{
 		// --literal-pathspecs: a file named :(exclude)x or *.c is that file.
 		Argv: append([]string{"git", "--no-pager", "--literal-pathspecs"}, args...), Env: r.env, ReadOnly: true, Write: append([]string{r.scratch}, r.write...), Stdin: in, Stdout: stdout, Stderr: stderr,
 	})
@@ -271,7 +271,7 @@ func split(text string) []string {
 
 // relative is a path as git writes it: relative to the top, with slashes.
 func (r *repo) relative(path string) (string, error) {
-	p, err := r.host.Roots.At(path, false)
+	p, err := r.host.Roots.Resolve(path, false)
 	var bad *tool.PathError
 	if errors.As(err, &bad) {
 		return "", &failure{bad.Envelope()}

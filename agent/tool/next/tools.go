@@ -28,11 +28,11 @@ var (
 	// overwrites what it stored before.
 	scheduleSpec = tool.Spec{
 		Name: "schedule_next_run", Description: scheduleText, Effect: domain.EffectDatabase, Class: tool.ClassOther, Scope: tool.ScopeAgent, Writes: tool.WritesWake,
-		Given: tool.GivenPlanning, Enum: map[string][]string{"priority": priorities, "on_miss": onMisses},
+		Requires: tool.RequiresSelfScheduling, Enum: map[string][]string{"priority": priorities, "on_miss": onMisses},
 	}
 	cancelSpec = tool.Spec{
 		Name: "cancel_next_run", Description: cancelText, Effect: domain.EffectDatabase, Class: tool.ClassOther, Scope: tool.ScopeAgent, Writes: tool.WritesNothing,
-		Given: tool.GivenPlanning,
+		Requires: tool.RequiresSelfScheduling,
 	}
 )
 
@@ -43,7 +43,7 @@ func Specs() tool.Specs { return tool.Specs{scheduleSpec, cancelSpec} }
 type Options struct {
 	Ledger *ledger.Ledger
 	Limits schedule.Limits
-	Wake   *ledger.Wake             // of the run, if a wake started it
+	Wake   *ledger.WakeDetail             // of the run, if a wake started it
 	Redact func(text string) string // removes secrets from instructions before they are stored; nil: nothing does
 }
 
@@ -83,7 +83,7 @@ func (o Options) scheduleNextRun(ctx context.Context, in tool.Invocation, a sche
 	err := a.when(&r, zone(o.Limits))
 	var res Result
 	if err == nil {
-		res, err = Plan(ctx, o.Ledger, o.Limits, r)
+		res, err = PlanWake(ctx, o.Ledger, o.Limits, r)
 	}
 
 	var invalid *Invalid
@@ -147,7 +147,7 @@ func (o Options) cancelNextRun(ctx context.Context, in tool.Invocation, _ cancel
 		return tool.Success(cancelResult{}, "Not cancelled: in manual mode only the owner plans when this agent wakes."), nil
 	}
 
-	cancelled, err := o.Ledger.ClearSlot(ctx, in.Agent, ledger.ByAgent)
+	cancelled, err := o.Ledger.CancelWake(ctx, in.Agent, ledger.ByAgent)
 	if err != nil {
 		return tool.Envelope{}, fmt.Errorf("the next run of %s cannot be cancelled: %w", in.Agent, err)
 	}

@@ -51,7 +51,7 @@ type Request struct {
 	Run  int64        // the run that asks, 0 when none does
 	Key  string       // of its call
 	Job  string       // of that run; for an owner who changes a planned wake, the job of that wake
-	Wake *ledger.Wake // the wake that started that run, if one did
+	Wake *ledger.WakeDetail // the wake that started that run, if one did
 }
 
 // Result is what became of a Request (OSA-71). Its JSON is the tool's answer.
@@ -62,12 +62,12 @@ type Result struct {
 	// one included; nil means that there is no limit.
 	Remaining *int `json:"remaining_budget_today"`
 	Rejected  bool `json:"rejected,omitempty"`
-	*Entry
+	*PlannedWake
 	Warnings []string `json:"-"` // a sentence for each reason, and what else there is to know
 }
 
-// Entry is the wake as it was stored; a rejected request has none.
-type Entry struct {
+// PlannedWake is the wake as it was stored; a rejected request has none.
+type PlannedWake struct {
 	ScheduledAt  time.Time     `json:"scheduled_at"` // in the agent's zone
 	Instructions string        `json:"instructions"`
 	ContextViews []string      `json:"context_views"`
@@ -109,24 +109,24 @@ func (r Request) check() error {
 // plausible excludes times that RFC 3339 cannot express in UTC.
 func plausible(t time.Time) bool { return t.UTC().Year() >= 1 && t.UTC().Year() <= 9999 }
 
-// Plan clamps a request and stores the result, in one transaction. An error is an *Invalid, or means
+// PlanWake clamps a request and stores the result, in one transaction. An error is an *Invalid, or means
 // that the host is broken.
-func Plan(ctx context.Context, l *ledger.Ledger, limits schedule.Limits, r Request) (Result, error) {
+func PlanWake(ctx context.Context, l *ledger.Ledger, limits schedule.Limits, r Request) (Result, error) {
 	if err := r.check(); err != nil {
 		return Result{}, err
 	}
 
 	// Read outside of the transaction, because it only words a warning.
-	before, had, err := l.Slot(ctx, r.Agent)
+	before, had, err := l.NextWake(ctx, r.Agent)
 	if err != nil {
 		return Result{}, fmt.Errorf("what is planned for %s cannot be read: %w", r.Agent, err)
 	}
 
-	var clamped schedule.Clamped
+	var clamped schedule.ClampResult
 	var usage schedule.Usage
-	var slot *ledger.Slot
-	err = l.PlanSlot(ctx, r.Agent, func(now time.Time, u ledger.SlotUsage) *ledger.Slot {
-		ask := schedule.Ask{At: r.At, ByUser: r.ByUser, Depth: r.depth()}
+	var slot *ledger.Wake
+	err = l.SetWake(ctx, r.Agent, func(now time.Time, u ledger.WakeUsage) *ledger.Wake {
+		ask := schedule.WakeRequest{At: r.At, ByUser: r.ByUser, Depth: r.depth()}
 		if ask.At.IsZero() {
 			ask.At = now.Add(r.In)
 		}
@@ -168,8 +168,8 @@ func (r Request) depth() int {
 }
 
 // slot is the wake as it is stored. One that the owner plans begins a new chain.
-func (r Request) slot(asked, at time.Time) *ledger.Slot {
-	s := &ledger.Slot{
+func (r Request) slot(asked, at time.Time) *ledger.Wake {
+	s := &ledger.Wake{
 		At: at, AskedAt: asked, Instructions: r.Instructions, ContextViews: r.ContextViews, Priority: r.Priority, OnMiss: r.OnMiss,
 		ScheduledBy: ledger.ByAgent, Run: r.Run, Key: r.Key, Job: r.Job, Depth: r.depth() + 1,
 	}
@@ -193,9 +193,9 @@ func (r Request) slot(asked, at time.Time) *ledger.Slot {
 	return s
 }
 
-func newResult(limits schedule.Limits, c schedule.Clamped, u schedule.Usage, s *ledger.Slot) Result {
+func newResult(limits schedule.Limits, c schedule.ClampResult, u schedule.Usage, s *ledger.Wake) Result {
 	res := Result{Clamped: len(c.Reasons) > 0 && !c.Rejected, ClampReasons: c.Reasons, Rejected: c.Rejected}
-	if left := limits.Left(u); left >= 0 {
+	if left := limits.WakesLeft(u); left >= 0 {
 		res.Remaining = &left
 	}
 
@@ -208,7 +208,7 @@ func newResult(limits schedule.Limits, c schedule.Clamped, u schedule.Usage, s *
 	}
 
 	if s != nil {
-		res.Entry = &Entry{ScheduledAt: s.At.In(zone(limits)), Instructions: s.Instructions, ContextViews: s.ContextViews,
+		res.PlannedWake = &PlannedWake{ScheduledAt: s.At.In(zone(limits)), Instructions: s.Instructions, ContextViews: s.ContextViews,
 			Priority: s.Priority, OnMiss: s.OnMiss, ScheduledBy: s.ScheduledBy}
 		if res.ContextViews == nil {
 			res.ContextViews = []string{}
@@ -220,7 +220,7 @@ func newResult(limits schedule.Limits, c schedule.Clamped, u schedule.Usage, s *
 
 // replaced says which wake was planned before: there is one at a time, and whoever planned the
 // earlier one cannot be asked.
-func replaced(s ledger.Slot, zone *time.Location) string {
+func replaced(s ledger.Wake, zone *time.Location) string {
 	by := "its owner"
 	if s.ScheduledBy == ledger.ByAgent {
 		by = fmt.Sprintf("run %d", s.Run)

@@ -139,25 +139,25 @@ func (f *family) needs(ctx context.Context, command string) (tool.Need, error) {
 	}
 
 	// What a command reads is not known before: it gets the labels of everything that it could read.
-	labels, err := f.roots.Labels(ctx)
+	labels, err := f.roots.Taint(ctx)
 	if err != nil {
 		return tool.Need{}, err
 	}
 
-	n := tool.Need{Tier: string(tier), Adds: labels, Keeps: true}
+	n := tool.Need{Tier: string(tier), AddsTaint: labels, WritesMemory: true}
 	if o.network() {
 		a.Network = "host"
-		n.Adds |= tool.Outward | tool.Untrusted
+		n.AddsTaint |= tool.Outward | tool.Untrusted
 	}
 
 	// Unconfined, a command can send data anywhere; and what cannot be undone counts as an outward effect.
 	if tier == sandbox.TierD || f.irreversible(o) {
-		n.Adds |= tool.Outward
+		n.AddsTaint |= tool.Outward
 	}
 
 	for _, s := range f.secrets {
 		if slices.Contains(o.secrets, s.Name) && !s.Public {
-			n.Adds |= tool.Private
+			n.AddsTaint |= tool.Private
 		}
 	}
 
@@ -167,12 +167,12 @@ func (f *family) needs(ctx context.Context, command string) (tool.Need, error) {
 	}
 
 	// An approval of an installer cannot stand: what it installs is another thing tomorrow.
-	n.Action, n.Shown, n.Each = string(text), o.display(a), installsSoftware(o.tree)
+	n.Action, n.Shown, n.NoStandingApproval = string(text), o.display(a), installsSoftware(o.tree)
 	switch {
 	case o.argv == nil:
-		n.Missing = fmt.Sprintf("grants are for one program with its arguments, and this has %s", o.why)
+		n.MissingGrant = fmt.Sprintf("grants are for one program with its arguments, and this has %s", o.why)
 	case o.grant == nil:
-		n.Missing = "none of the agent's grants for commands covers it"
+		n.MissingGrant = "none of the agent's grants for commands covers it"
 	}
 
 	return n, nil

@@ -50,7 +50,7 @@ func TestDeepLines(t *testing.T) {
 		nested(1500, "a(){ b|", "c", ";}"), nested(2000, "a(){ ", "b|c", ";}"), "f(){ " + strings.Repeat("a|", 7000) + "a; }", "f(){ " + strings.Repeat("{ a& ", 1500) + strings.Repeat("} ", 1500) + "; }",
 		"sh " + strings.Repeat("'sh a b c d' ", 1100), strings.Repeat("sh -c 'a'; ", 1400), strings.Repeat("<<A ", 3000), strings.Repeat("`", 15000),
 	} {
-		if n := b.need(line); n.Refused == nil && n.Missing == "" {
+		if n := b.need(line); n.Refused == nil && n.MissingGrant == "" {
 			t.Errorf("%.40s…: %+v", line, n)
 		}
 	}

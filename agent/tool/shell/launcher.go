@@ -16,23 +16,23 @@ import (
 	"rouse/internal/text"
 )
 
-// Host runs the commands of one run, each confined to the roots of that run.
-type Host struct {
+// Launcher runs the commands of one run, each confined to the roots of that run.
+type Launcher struct {
 	Sandbox *sandbox.Sandbox
-	Lanes   *Lanes
+	Limiter   *Limiter
 	Roots   *tool.Roots
-	Min     sandbox.Tier // the weakest tier that is accepted; "" is the default of the sandbox
+	MinTier     sandbox.Tier // the weakest tier that is accepted; "" is the default of the sandbox
 }
 
-func (h *Host) check() error {
-	if h == nil || h.Sandbox == nil || h.Lanes == nil || h.Roots == nil {
+func (h *Launcher) check() error {
+	if h == nil || h.Sandbox == nil || h.Limiter == nil || h.Roots == nil {
 		return errors.New("shell: a sandbox, a limiter and roots are needed")
 	}
 	return nil
 }
 
 // Tier is how strongly commands are confined here.
-func (h *Host) Tier(ctx context.Context) sandbox.Tier {
+func (h *Launcher) Tier(ctx context.Context) sandbox.Tier {
 	tier, _ := h.Sandbox.Tier(ctx)
 	return tier
 }
@@ -51,9 +51,9 @@ type Program struct {
 	Stdout, Stderr *Output
 }
 
-// Start runs a command to its end. An error means that it did not start; StartFailure makes an answer of it.
-func (h *Host) Start(ctx context.Context, p Program) (sandbox.Result, error) {
-	release, err := h.Lanes.acquire(ctx)
+// Run runs a command to its end. An error means that it did not start; StartFailure makes an answer of it.
+func (h *Launcher) Run(ctx context.Context, p Program) (sandbox.Result, error) {
+	release, err := h.Limiter.acquire(ctx)
 	if err != nil {
 		return sandbox.Result{}, &sandbox.StartError{Argv0: p.Argv[0], Err: err}
 	}
@@ -75,15 +75,15 @@ func (h *Host) Start(ctx context.Context, p Program) (sandbox.Result, error) {
 		return sandbox.Result{}, fmt.Errorf("a command needs a temporary folder: %w", err)
 	}
 
-	read, write := h.Roots.Places(p.Argv)
+	read, write := h.Roots.ProgramPaths(p.Argv)
 	if p.ReadOnly {
 		read, write = append(read, write...), nil
 	}
 
 	c := sandbox.Command{
 		Argv: p.Argv, Dir: h.Roots.Workdir(), Env: append(environment(home, temp), p.Env...),
-		Read: append(read, p.Read...), Write: append(append(write, p.Write...), home), Masked: h.Roots.Masked(),
-		Network: p.Network, Stdin: p.Stdin, Stdout: p.Stdout, Stderr: p.Stderr, Idle: p.Idle, Wall: p.Wall, Min: h.Min,
+		Read: append(read, p.Read...), Write: append(append(write, p.Write...), home), Masked: h.Roots.ProgramMasks(),
+		Network: p.Network, Stdin: p.Stdin, Stdout: p.Stdout, Stderr: p.Stderr, Idle: p.Idle, Wall: p.Wall, MinTier: h.MinTier,
 	}
 
 	if !p.ReadOnly {

@@ -7,20 +7,20 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// Lanes limit how many commands of all runs are executed at once; the others wait, first come first served
+// Limiter limit how many commands of all runs are executed at once; the others wait, first come first served
 // (OSL-20).
-type Lanes struct{ free *semaphore.Weighted }
+type Limiter struct{ free *semaphore.Weighted }
 
-// NewLanes allows n commands at once.
-func NewLanes(n int) (*Lanes, error) {
+// NewLimiter allows n commands at once.
+func NewLimiter(n int) (*Limiter, error) {
 	if n < 1 {
 		return nil, fmt.Errorf("shell: the limit of commands at once is %d; it must be at least 1", n)
 	}
-	return &Lanes{semaphore.NewWeighted(int64(n))}, nil
+	return &Limiter{semaphore.NewWeighted(int64(n))}, nil
 }
 
 // acquire waits for a free place. The error is the cause for which ctx ended.
-func (l *Lanes) acquire(ctx context.Context) (release func(), err error) {
+func (l *Limiter) acquire(ctx context.Context) (release func(), err error) {
 	if err := l.free.Acquire(ctx, 1); err != nil {
 		return nil, context.Cause(ctx)
 	}

@@ -99,7 +99,7 @@ func inOrder(t *testing.T) {
 // shared is the sandbox of all tests: probing what it can do takes longer than using it.
 // ROUSE_TEST_TIER chooses a weaker one than this machine has.
 var shared = sync.OnceValues(func() (*sandbox.Sandbox, error) {
-	return sandbox.New(sandbox.Options{Most: sandbox.Tier(os.Getenv("ROUSE_TEST_TIER"))})
+	return sandbox.New(sandbox.Options{MaxTier: sandbox.Tier(os.Getenv("ROUSE_TEST_TIER"))})
 })
 
 // bench is a workdir with a ledger and a sandbox, both of their real kind.
@@ -141,7 +141,7 @@ func newBench(t testing.TB) *bench {
 		t.Fatal(err)
 	}
 
-	lanes, err := shell.NewLanes(2)
+	lanes, err := shell.NewLimiter(2)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,14 +157,14 @@ func newBench(t testing.TB) *bench {
 	}
 
 	return &bench{t, dir, me, l, roots, shell.Options{
-		Host: &shell.Host{Sandbox: box, Lanes: lanes, Roots: roots}, Log: l, Allow: []string{"shell_run", "bash"},
+		Launcher: &shell.Launcher{Sandbox: box, Limiter: lanes, Roots: roots}, Log: l, Allow: []string{"shell_run", "bash"},
 	}, tool.Invocation{Run: a.Run, Attempt: a.Number, Agent: "clerk", Key: "k1"}}
 }
 
 // confined skips what needs a sandbox where there is none.
 func (b *bench) confined() *bench {
 	b.t.Helper()
-	if tier, why := b.options.Host.Sandbox.Tier(b.t.Context()); tier == sandbox.TierD {
+	if tier, why := b.options.Launcher.Sandbox.Tier(b.t.Context()); tier == sandbox.TierD {
 		b.t.Skip("nothing confines a program here: ", why)
 	}
 	return b

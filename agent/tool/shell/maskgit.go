@@ -19,7 +19,7 @@ const (
 // its place would then make any file readable. In a working folder that is not a repository this is done
 // on tier A only: to keep one name from being created, tier B has to keep all names from being created
 // in that folder.
-func (h *Host) maskGitFiles(c *sandbox.Command, tier sandbox.Tier) {
+func (h *Launcher) maskGitFiles(c *sandbox.Command, tier sandbox.Tier) {
 	found := findRepositories(c.Write)
 	if own := filepath.Join(h.Roots.Workdir(), ".git"); tier == sandbox.TierA && !slices.Contains(found, own) {
 		found = append(found, own)

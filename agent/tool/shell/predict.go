@@ -24,7 +24,7 @@ var predictable = map[string][]string{
 }
 
 // predict computes what a command will change, before it runs, or says why that is impossible.
-func predict(roots *tool.Roots, argv []string) (plan []file.Planned, why string) {
+func predict(roots *tool.Roots, argv []string) (plan []file.PlannedChange, why string) {
 	options, paths, why := split(argv)
 	if why != "" {
 		return nil, why
@@ -36,7 +36,7 @@ func predict(roots *tool.Roots, argv []string) (plan []file.Planned, why string)
 			if !isFolder(roots, p) && !exists(roots, p) && slices.ContainsFunc(options, func(o string) bool { return strings.Contains(o, "f") }) {
 				continue // rm -f ignores what does not exist
 			}
-			plan = append(plan, file.Planned{Type: ledger.FileDelete, Path: p})
+			plan = append(plan, file.PlannedChange{Type: ledger.FileDelete, Path: p})
 		}
 	case "mkdir":
 		return newFolders(roots, paths, slices.ContainsFunc(options, func(o string) bool { return strings.Contains(o, "p") })), ""
@@ -71,7 +71,7 @@ func split(argv []string) (options, paths []string, why string) {
 }
 
 // transfers are the changes of mv and cp: several paths into a folder, or one path to another.
-func transfers(roots *tool.Roots, name string, paths []string, exact bool) (plan []file.Planned, why string) {
+func transfers(roots *tool.Roots, name string, paths []string, exact bool) (plan []file.PlannedChange, why string) {
 	if len(paths) < 2 {
 		return nil, "there is nothing that it would go to"
 	}
@@ -95,9 +95,9 @@ func transfers(roots *tool.Roots, name string, paths []string, exact bool) (plan
 		}
 
 		taken[dest] = true
-		plan = append(plan, file.Planned{Type: kind, Path: dest, From: p})
+		plan = append(plan, file.PlannedChange{Type: kind, Path: dest, From: p})
 		if name == "mv" {
-			plan = append(plan, file.Planned{Type: kind, Path: p}) // the old name goes away
+			plan = append(plan, file.PlannedChange{Type: kind, Path: p}) // the old name goes away
 		}
 	}
 
@@ -105,7 +105,7 @@ func transfers(roots *tool.Roots, name string, paths []string, exact bool) (plan
 }
 
 // newFolders are those that mkdir will create, the outer ones first.
-func newFolders(roots *tool.Roots, paths []string, parents bool) (plan []file.Planned) {
+func newFolders(roots *tool.Roots, paths []string, parents bool) (plan []file.PlannedChange) {
 	seen := map[string]bool{}
 	for _, p := range paths {
 		var missing []string
@@ -119,7 +119,7 @@ func newFolders(roots *tool.Roots, paths []string, parents bool) (plan []file.Pl
 
 		slices.Reverse(missing)
 		for _, folder := range missing {
-			plan = append(plan, file.Planned{Type: ledger.FileDirCreate, Path: folder})
+			plan = append(plan, file.PlannedChange{Type: ledger.FileDirCreate, Path: folder})
 		}
 	}
 
@@ -127,7 +127,7 @@ func newFolders(roots *tool.Roots, paths []string, parents bool) (plan []file.Pl
 }
 
 func exists(roots *tool.Roots, path string) bool {
-	p, err := roots.At(path, false)
+	p, err := roots.Resolve(path, false)
 	if err != nil {
 		return false
 	}
@@ -137,7 +137,7 @@ func exists(roots *tool.Roots, path string) bool {
 }
 
 func isFolder(roots *tool.Roots, path string) bool {
-	p, err := roots.At(path, false)
+	p, err := roots.Resolve(path, false)
 	if err != nil {
 		return false
 	}
@@ -148,7 +148,7 @@ func isFolder(roots *tool.Roots, path string) bool {
 
 // recordUndo records what a command is about to change, if that can be predicted, or says why it cannot
 // be undone. For commands that are not known to change files it returns neither.
-func (f *family) recordUndo(ctx context.Context, in tool.Invocation, o resolvedCommand) (undo *file.Kept, why string, err error) {
+func (f *family) recordUndo(ctx context.Context, in tool.Invocation, o resolvedCommand) (undo *file.RecordedPlan, why string, err error) {
 	if o.argv == nil {
 		if calls(o.tree, slices.Collect(maps.Keys(predictable))...) {
 			why = "it is a script"
@@ -165,7 +165,7 @@ func (f *family) recordUndo(ctx context.Context, in tool.Invocation, o resolvedC
 		return nil, why, nil
 	}
 
-	undo, err = file.Keep(ctx, f.log, f.roots, in, plan)
+	undo, err = file.RecordPlan(ctx, f.log, f.roots, in, plan)
 	var bad *tool.PathError
 	if errors.As(err, &bad) {
 		return nil, bad.Message, nil

@@ -111,7 +111,7 @@ func TestOutside(t *testing.T) {
 	b.write("sub/linked/.git", "gitdir: elsewhere\n")
 	b.write("masked/x", "kept")
 	b.write("free/x", "x")
-	b.roots.Mask(tool.Masks{Fixed: []string{filepath.Join(b.dir, "masked")}, Hidden: []string{filepath.Join(b.dir, "later")}})
+	b.roots.Mask(tool.Masks{ReadOnly: []string{filepath.Join(b.dir, "masked")}, Hidden: []string{filepath.Join(b.dir, "later")}})
 	touch := []string{outside, ".git/config", ".git/hooks/pre-commit", "sub/inner/.git/config", "sub/inner/.git/hooks", "sub/linked/.git", "masked/x", "masked/y", "later", "free/own"}
 	_, got := b.run(b.me + " as touch " + strings.Join(touch, " "))
 	if got["exit_code"] != 0.0 {
@@ -181,7 +181,7 @@ func TestSwappedPlaces(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		b.roots, b.options.Host.Roots = roots, roots
+		b.roots, b.options.Launcher.Roots = roots, roots
 	}
 
 	renew()
@@ -223,12 +223,12 @@ func TestLabels(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		host := *b.options.Host
+		host := *b.options.Launcher
 		host.Roots = roots
 		c := *b
-		c.options.Host = &host
-		if n := c.need("true"); b.tier() != "D" && n.Adds != want {
-			t.Errorf("%s, not %s", n.Adds, want)
+		c.options.Launcher = &host
+		if n := c.need("true"); b.tier() != "D" && n.AddsTaint != want {
+			t.Errorf("%s, not %s", n.AddsTaint, want)
 		}
 
 		if b.tier() != "D" {
@@ -251,12 +251,12 @@ func TestNoTraceOfMasks(t *testing.T) {
 func TestLanes(t *testing.T) {
 	t.Parallel()
 	b := newBench(t).confined()
-	lanes, err := shell.NewLanes(1)
+	lanes, err := shell.NewLimiter(1)
 	if err != nil {
 		t.Fatal(err)
 	}
 
-	b.options.Host.Lanes = lanes
+	b.options.Launcher.Limiter = lanes
 	var all sync.WaitGroup
 	for i := range 4 {
 		all.Go(func() {
@@ -268,7 +268,7 @@ func TestLanes(t *testing.T) {
 	if b.text("together") != "none" {
 		t.Errorf("two ran at once: %s", b.text("together"))
 	}
-	if _, err := shell.NewLanes(0); err == nil {
+	if _, err := shell.NewLimiter(0); err == nil {
 		t.Error("no lanes at all")
 	}
 }
@@ -281,7 +281,7 @@ func TestSecrets(t *testing.T) {
 	b.options.Secrets = []tool.SecretGrant{{Name: "key", Value: "hunter2"}, {Name: "web", OnlyTo: "example.com", Value: "x"}, {Name: "gone"}}
 	b.options.Grants = []shell.Grant{{Argv: []string{b.me, "*"}}}
 	n := b.need(b.me + " as argv __OSL_SECRET[key]__")
-	if n.Missing != "" || n.Adds&tool.Private == 0 || strings.Contains(n.Action+n.Shown, "hunter2") || !strings.Contains(n.Shown, "OSL_SECRET[key]") {
+	if n.MissingGrant != "" || n.AddsTaint&tool.Private == 0 || strings.Contains(n.Action+n.Shown, "hunter2") || !strings.Contains(n.Shown, "OSL_SECRET[key]") {
 		t.Errorf("%+v", n)
 	}
 
@@ -302,18 +302,18 @@ func TestNeeds(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.options.Grants = []shell.Grant{{Argv: []string{"prog", "*"}}, {Argv: []string{"fetch", "*"}, Network: true}}
-	if n := b.need("prog a"); n.Missing != "" || n.Adds&tool.Untrusted != 0 || !n.Keeps {
+	if n := b.need("prog a"); n.MissingGrant != "" || n.AddsTaint&tool.Untrusted != 0 || !n.WritesMemory {
 		t.Errorf("%+v", n)
 	}
-	if n := b.need("fetch a"); n.Missing != "" || n.Adds&(tool.Untrusted|tool.Outward) != tool.Untrusted|tool.Outward || !strings.Contains(n.Shown, "network: host") {
+	if n := b.need("fetch a"); n.MissingGrant != "" || n.AddsTaint&(tool.Untrusted|tool.Outward) != tool.Untrusted|tool.Outward || !strings.Contains(n.Shown, "network: host") {
 		t.Errorf("%+v", n)
 	}
 
 	other := b.need("other 'a b' $'\\x1b[2K'\u202e")
-	if other.Missing == "" || strings.ContainsAny(other.Shown, "\x1b\u202e") {
+	if other.MissingGrant == "" || strings.ContainsAny(other.Shown, "\x1b\u202e") {
 		t.Errorf("%+v", other)
 	}
-	if hidden := b.need("other \u202e'a\x1b[2K\r b'"); hidden.Missing == "" || strings.ContainsAny(hidden.Shown, "\x1b\u202e\r") {
+	if hidden := b.need("other \u202e'a\x1b[2K\r b'"); hidden.MissingGrant == "" || strings.ContainsAny(hidden.Shown, "\x1b\u202e\r") {
 		t.Errorf("%q", hidden.Shown)
 	}
 	if a, same, apart := b.need("other  a 'b'").Action, b.need("other a b").Action, b.need("other 'a b'").Action; a != same || a == apart {
@@ -321,13 +321,13 @@ func TestNeeds(t *testing.T) {
 	}
 
 	for command, want := range map[string]bool{"rm -r sub": true, "rm none": false, "rm a*": true, "ls | rm a": true, "ls | cat": false} {
-		if n := b.need(command); b.tier() != "D" && (n.Adds&tool.Outward != 0) != want {
-			t.Errorf("%s: %s", command, n.Adds)
+		if n := b.need(command); b.tier() != "D" && (n.AddsTaint&tool.Outward != 0) != want {
+			t.Errorf("%s: %s", command, n.AddsTaint)
 		}
 	}
 }
 
-func (b *bench) tier() string { return string(b.options.Host.Tier(b.t.Context())) }
+func (b *bench) tier() string { return string(b.options.Launcher.Tier(b.t.Context())) }
 
 // TestUndo: OSA-36, what mv, cp, rm and mkdir changed is taken back by file_undo, all of it or
 // nothing; what cannot be taken back is said.

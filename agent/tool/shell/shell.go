@@ -32,12 +32,12 @@ const (
 // The tools. They have no timeout of their own: a command ends by itself, or by its own clock.
 var (
 	runSpec = tool.Spec{
-		Name: "shell_run", Description: strings.TrimSpace(runText), Effect: domain.EffectExternal, Class: tool.ClassExec, Scope: tool.ScopeOutside, Writes: tool.WritesForeseen,
-		Given: tool.GivenCommands, Says: "command", Timeout: -1,
+		Name: "shell_run", Description: strings.TrimSpace(runText), Effect: domain.EffectExternal, Class: tool.ClassExec, Scope: tool.ScopeOutside, Writes: tool.WritesPlanned,
+		Requires: tool.RequiresCommands, SummaryArg: "command", Timeout: -1,
 	}
 	bashSpec = tool.Spec{
-		Name: "bash", Description: bashText, Effect: domain.EffectExternal, Class: tool.ClassExec, Scope: tool.ScopeOutside, Writes: tool.WritesForeseen,
-		Given: tool.GivenCommands, SecondOf: runSpec.Name, Says: "command", Timeout: -1,
+		Name: "bash", Description: bashText, Effect: domain.EffectExternal, Class: tool.ClassExec, Scope: tool.ScopeOutside, Writes: tool.WritesPlanned,
+		Requires: tool.RequiresCommands, AliasOf: runSpec.Name, SummaryArg: "command", Timeout: -1,
 	}
 )
 
@@ -46,10 +46,10 @@ func Specs() tool.Specs { return tool.Specs{runSpec, bashSpec} }
 
 // Options are what the tools of one run work with.
 type Options struct {
-	Host    *Host
+	Launcher    *Launcher
 	Log     file.Log // records what an undo needs
 	Grants  []Grant
-	More    func() []Grant     // further grants, which may change during the run; nil: none
+	MoreGrants    func() []Grant     // further grants, which may change during the run; nil: none
 	Allow   []string           // the agent's globs of tools
 	Secrets []tool.SecretGrant // those with OnlyTo are not for commands
 	Redact  func(text string) string
@@ -58,7 +58,7 @@ type Options struct {
 
 // family are the tools of one run.
 type family struct {
-	host    *Host
+	host    *Launcher
 	roots   *tool.Roots
 	log     file.Log
 	grants  []Grant
@@ -71,7 +71,7 @@ type family struct {
 // Tools are shell_run and bash. An agent has shell_run when it has a grant for a command, or may get one
 // during the run, or when its list of tools names it; bash only when its list does.
 func Tools(o Options) ([]tool.Tool, error) {
-	if err := o.Host.check(); err != nil {
+	if err := o.Launcher.check(); err != nil {
 		return nil, err
 	}
 	if o.Log == nil || o.Idle < 0 {
@@ -84,7 +84,7 @@ func Tools(o Options) ([]tool.Tool, error) {
 		}
 	}
 
-	f := &family{o.Host, o.Host.Roots, o.Log, o.Grants, o.More, o.Secrets, o.Redact, o.Idle}
+	f := &family{o.Launcher, o.Launcher.Roots, o.Log, o.Grants, o.MoreGrants, o.Secrets, o.Redact, o.Idle}
 	if f.redact == nil {
 		f.redact = func(text string) string { return text }
 	}
@@ -94,7 +94,7 @@ func Tools(o Options) ([]tool.Tool, error) {
 	}
 
 	var out []tool.Tool
-	if len(o.Grants) > 0 || o.More != nil || tool.Named(o.Allow, runSpec.Name) {
+	if len(o.Grants) > 0 || o.MoreGrants != nil || tool.IsNamed(o.Allow, runSpec.Name) {
 		t, err := f.runTool()
 		if err != nil {
 			return nil, err
@@ -102,7 +102,7 @@ func Tools(o Options) ([]tool.Tool, error) {
 		out = append(out, t)
 	}
 
-	if tool.Named(o.Allow, bashSpec.Name) {
+	if tool.IsNamed(o.Allow, bashSpec.Name) {
 		t, err := f.bashTool()
 		if err != nil {
 			return nil, err
@@ -226,7 +226,7 @@ func (f *family) execute(ctx context.Context, in tool.Invocation, command string
 	}
 
 	stdout, stderr := NewOutput(l.maxChars), NewOutput(l.maxChars)
-	ended, err := f.host.Start(ctx, Program{Argv: argv, Network: o.network(), Idle: l.idle, Wall: l.wall, Stdout: stdout, Stderr: stderr})
+	ended, err := f.host.Run(ctx, Program{Argv: argv, Network: o.network(), Idle: l.idle, Wall: l.wall, Stdout: stdout, Stderr: stderr})
 	if err != nil {
 		e, host := StartFailure(ctx, err)
 		return res, nil, &e, errors.Join(host, dropUndo(ctx, undo))
@@ -240,7 +240,7 @@ func (f *family) execute(ctx context.Context, in tool.Invocation, command string
 
 	// The changes have happened even if the run was cancelled meanwhile, so that the record is completed
 	// without ctx.
-	if ended.Exit == 0 && undo.Came() {
+	if ended.Exit == 0 && undo.CameAbout() {
 		if undo.Any() {
 			res.OperationID = in.Key
 		}
@@ -251,9 +251,9 @@ func (f *family) execute(ctx context.Context, in tool.Invocation, command string
 	return res, warnings, nil, dropUndo(ctx, undo)
 }
 
-func dropUndo(ctx context.Context, undo *file.Kept) error {
+func dropUndo(ctx context.Context, undo *file.RecordedPlan) error {
 	if undo == nil {
 		return nil
 	}
-	return undo.Drop(context.WithoutCancel(ctx))
+	return undo.Discard(context.WithoutCancel(ctx))
 }

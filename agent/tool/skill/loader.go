@@ -17,21 +17,21 @@ type Options struct {
 	View skills.View
 	// Verify says why a skill must not be used now, nil when it may be.
 	Verify func(*skills.Skill) error
-	Loaded *Loaded        // what earlier attempts, or the prompt, have loaded; nil: nothing
+	Loaded *LoadedSet        // what earlier attempts, or the prompt, have loaded; nil: nothing
 	Tools  *tool.Registry // what a search finds in addition to skills
-	Apart  []string       // those of Tools that are not listed for the model
+	Unlisted  []string       // those of Tools that are not listed for the model
 	Denied []string       // tools that exist, and are denied to the agent
 }
 
-// Loaded is the set of skills whose instructions the model of a run has read.
-type Loaded struct {
+// LoadedSet is the set of skills whose instructions the model of a run has read.
+type LoadedSet struct {
 	mu    sync.Mutex
 	names map[string]bool
 }
 
-// NewLoaded makes a set of skills by their names.
-func NewLoaded(names ...string) *Loaded {
-	l := &Loaded{names: map[string]bool{}}
+// NewLoadedSet makes a set of skills by their names.
+func NewLoadedSet(names ...string) *LoadedSet {
+	l := &LoadedSet{names: map[string]bool{}}
 	for _, name := range names {
 		l.names[name] = true
 	}
@@ -39,31 +39,31 @@ func NewLoaded(names ...string) *Loaded {
 }
 
 // Has reports whether a skill was read.
-func (l *Loaded) Has(name string) bool {
+func (l *LoadedSet) Has(name string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.names[name]
 }
 
-func (l *Loaded) add(name string) {
+func (l *LoadedSet) add(name string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.names[name] = true
 }
 
-// Shelf loads the skills of one run, and remembers which of them its model has read.
-type Shelf struct {
+// Loader loads the skills of one run, and remembers which of them its model has read.
+type Loader struct {
 	Options
 	mu     sync.Mutex            // held while a skill is loaded, so that of two calls at once one finds it loaded
 	finder func() *skills.Finder // made when it is first needed
 }
 
 // New makes the loader of a run.
-func New(o Options) *Shelf {
+func New(o Options) *Loader {
 	if o.Loaded == nil {
-		o.Loaded = NewLoaded()
+		o.Loaded = NewLoadedSet()
 	}
-	s := &Shelf{Options: o}
+	s := &Loader{Options: o}
 	s.finder = sync.OnceValue(func() *skills.Finder { return skills.NewFinder(s.entries()) })
 	return s
 }
@@ -77,7 +77,7 @@ type loaded struct {
 }
 
 // load answers with the content of a skill, or says that the model has it already (AGS-12).
-func (s *Shelf) load(nameOrPath string, again bool) tool.Envelope {
+func (s *Loader) load(nameOrPath string, again bool) tool.Envelope {
 	sk, err := s.View.Find(nameOrPath)
 	switch {
 	case errors.Is(err, skills.ErrNotGranted):
@@ -110,7 +110,7 @@ func (s *Shelf) load(nameOrPath string, again bool) tool.Envelope {
 }
 
 // unknownSkill answers to a name that is no skill's, and says which skills there are.
-func (s *Shelf) unknownSkill(name string, err error) tool.Envelope {
+func (s *Loader) unknownSkill(name string, err error) tool.Envelope {
 	const most = 20
 	all := s.View.All()
 	var names []string
@@ -125,9 +125,9 @@ func (s *Shelf) unknownSkill(name string, err error) tool.Envelope {
 	return tool.Failure(tool.KindNotFound, "%v; %s", err, say)
 }
 
-// Reading answers a call that reads the whole SKILL.md of a skill by loading the skill; false for any
+// LoadFile answers a call that reads the whole SKILL.md of a skill by loading the skill; false for any
 // other path.
-func (s *Shelf) Reading(path string) (tool.Envelope, bool) {
+func (s *Loader) LoadFile(path string) (tool.Envelope, bool) {
 	for _, sk := range s.View.All() {
 		if path == sk.File {
 			return s.load(sk.Name, true), true // again: who reads a file wants to see it

@@ -28,15 +28,15 @@ var loadAllText string
 var (
 	loadSpec = tool.Spec{
 		Name: "load_skill", Description: loadText, Effect: domain.EffectRead, Class: tool.ClassOther, Scope: tool.ScopeAgent, Writes: tool.WritesNothing,
-		Given: tool.GivenSkills,
+		Requires: tool.RequiresSkills,
 	}
 	discoverSpec = tool.Spec{
 		Name: "capabilities_discover", Description: strings.TrimSpace(discoverText), Effect: domain.EffectRead, Class: tool.ClassOther, Scope: tool.ScopeAgent, Writes: tool.WritesNothing,
-		Given: tool.GivenUntold,
+		Requires: tool.RequiresUnlisted,
 	}
 	loadAllSpec = tool.Spec{
 		Name: "capabilities_load", Description: loadAllText, Effect: domain.EffectRead, Class: tool.ClassOther, Scope: tool.ScopeAgent, Writes: tool.WritesNothing,
-		Given: tool.GivenUntold,
+		Requires: tool.RequiresUnlisted,
 	}
 )
 
@@ -57,7 +57,7 @@ const (
 
 // Tools makes load_skill and, where there are many skills or unlisted tools, the tools that find and load
 // these. Without skills and unlisted tools there are none (AGS-07).
-func (s *Shelf) Tools() ([]tool.Tool, error) {
+func (s *Loader) Tools() ([]tool.Tool, error) {
 	var out []tool.Tool
 	allListed := true // the model sees the name of every skill
 	if !s.View.Empty() {
@@ -67,7 +67,7 @@ func (s *Shelf) Tools() ([]tool.Tool, error) {
 		}
 		out, allListed = append(out, load), all
 	}
-	if allListed && len(s.Apart) == 0 {
+	if allListed && len(s.Unlisted) == 0 {
 		return out, nil
 	}
 
@@ -83,15 +83,15 @@ func (s *Shelf) Tools() ([]tool.Tool, error) {
 }
 
 // unlistedNote names the tools that are not listed for the model.
-func (s *Shelf) unlistedNote() string {
-	if len(s.Apart) == 0 {
+func (s *Loader) unlistedNote() string {
+	if len(s.Unlisted) == 0 {
 		return ""
 	}
-	return " Tools that you are not told of yet: " + text.List(s.Apart, maxUnlistedNamed) + "."
+	return " Tools that you are not told of yet: " + text.List(s.Unlisted, maxUnlistedNamed) + "."
 }
 
 // loadTool is load_skill; all reports that the model sees the name of every skill.
-func (s *Shelf) loadTool() (load tool.Tool, all bool, err error) {
+func (s *Loader) loadTool() (load tool.Tool, all bool, err error) {
 	names := make([]string, 0, maxListedSkills)
 	for _, sk := range s.View.All() {
 		names = append(names, sk.Name)
@@ -125,7 +125,7 @@ type found struct {
 }
 
 // discover ranks skills and tools by words (OSA-20).
-func (s *Shelf) discover(_ context.Context, _ tool.Invocation, a discoverArgs) (tool.Envelope, error) {
+func (s *Loader) discover(_ context.Context, _ tool.Invocation, a discoverArgs) (tool.Envelope, error) {
 	queries := a.Queries
 	if strings.TrimSpace(a.Query) != "" {
 		queries = append([]string{a.Query}, queries...)
@@ -162,7 +162,7 @@ func (s *Shelf) discover(_ context.Context, _ tool.Invocation, a discoverArgs) (
 }
 
 // entries lists what can be found.
-func (s *Shelf) entries() []skills.Entry {
+func (s *Loader) entries() []skills.Entry {
 	var out []skills.Entry
 	for _, sk := range s.View.All() {
 		out = append(out, skills.Entry{ID: skillPrefix + sk.Name, Name: sk.Name, Description: sk.Description})
@@ -200,7 +200,7 @@ type loadedTool struct {
 
 // loadAll loads what it can. If nothing can be loaded the answer is the first failure, else a
 // success whose warnings name what is missing (OSA-20).
-func (s *Shelf) loadAll(_ context.Context, _ tool.Invocation, a loadAllArgs) (tool.Envelope, error) {
+func (s *Loader) loadAll(_ context.Context, _ tool.Invocation, a loadAllArgs) (tool.Envelope, error) {
 	if len(a.IDs) == 0 || len(a.IDs) > maxIDs {
 		return tool.Failure(tool.KindInvalidArgs, "%d ids were given", len(a.IDs)).WithField("ids", fmt.Sprintf("1 to %d ids like skill/NAME", maxIDs)), nil
 	}
@@ -224,7 +224,7 @@ func (s *Shelf) loadAll(_ context.Context, _ tool.Invocation, a loadAllArgs) (to
 }
 
 // loadOne loads one id into out.
-func (s *Shelf) loadOne(id string, out *loadedAll, contents *[]string) tool.Envelope {
+func (s *Loader) loadOne(id string, out *loadedAll, contents *[]string) tool.Envelope {
 	if name, ok := strings.CutPrefix(id, skillPrefix); ok {
 		e := s.load(name, false)
 		var l loaded

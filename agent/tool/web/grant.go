@@ -77,8 +77,8 @@ func (g Grant) rule() (rule, error) {
 	return r, nil
 }
 
-// Meet reports whether any of the grants covers the host of one.
-func Meet(grants []Grant, one Grant) bool {
+// CoversHost reports whether any of the grants covers the host of one.
+func CoversHost(grants []Grant, one Grant) bool {
 	o, err := one.rule()
 	if err != nil {
 		return false

@@ -25,7 +25,7 @@ var fetchText string
 // fetchSpec is the tool. A call has its own clock (limit); the tool's timeout leaves it time to answer.
 var fetchSpec = tool.Spec{
 	Name: "web_fetch", Description: fetchText, Effect: domain.EffectExternal, Class: tool.ClassOther, Scope: tool.ScopeOutside, Writes: tool.WritesElsewhere,
-	Given: tool.GivenNetwork, Reads: reads, Timeout: limit + limit/2, Enum: map[string][]string{"format": {"markdown", "source"}},
+	Requires: tool.RequiresNetwork, ReadsOnly: reads, Timeout: limit + limit/2, Enum: map[string][]string{"format": {"markdown", "source"}},
 }
 
 // Specs are the tools of the family.
@@ -128,14 +128,14 @@ func (f *fetcher) need(_ context.Context, _ tool.Invocation, a args) (tool.Need,
 		return tool.Need{Refused: refused}, nil
 	}
 
-	n := tool.Need{Action: q.action(), Shown: f.redact(q.shown()), Adds: tool.Untrusted | tool.Outward}
+	n := tool.Need{Action: q.action(), Shown: f.redact(q.shown()), AddsTaint: tool.Untrusted | tool.Outward}
 	if slices.ContainsFunc(secrets, func(s tool.SecretGrant) bool { return !s.Public }) {
-		n.Adds |= tool.Private
+		n.AddsTaint |= tool.Private
 	}
 
 	access := f.access(q.target, q.method)
 	if !access.granted {
-		n.Missing = fmt.Sprintf("%s %s is not among the grants of this agent (grants.network)", q.method, q.target.url.Host)
+		n.MissingGrant = fmt.Sprintf("%s %s is not among the grants of this agent (grants.network)", q.method, q.target.url.Host)
 	}
 
 	return n, nil

@@ -15,14 +15,14 @@ import (
 func approvalQuestion(key, hash string) *ledger.Question {
 	return &ledger.Question{Kind: ledger.KindApproval, Call: key, Title: "j asks", Message: "no grant covers it", Expires: ledger.ApprovalExpires,
 		Options: []string{ledger.ApprovalOnce, ledger.ApprovalAlways, ledger.ApprovalDeny},
-		Action:  ledger.Action{Tool: "send", Shown: "to: \x00 bob", Hash: hash}}
+		Action:  ledger.Action{Tool: "send", Description: "to: \x00 bob", Hash: hash}}
 }
 
 // waitingForApproval is a run of a job that waits for an approval, with the item.
 func waitingForApproval(t *testing.T, l *ledger.Ledger, job string, q *ledger.Question) (int64, ledger.Item) {
 	t.Helper()
 	run := enqueue(t, l, manual(job))[0].Run
-	ok(t, l.Finish(t.Context(), start(t, l, run), ledger.Result{Wait: q, Notices: []ledger.Notice{{Channel: "desktop", Title: job, Body: "rouse approve " + ledger.ItemHere}}}))
+	ok(t, l.Finish(t.Context(), start(t, l, run), ledger.Result{Wait: q, Notices: []ledger.Notice{{Channel: "desktop", Title: job, Body: "rouse approve " + ledger.ItemPlaceholder}}}))
 	items := must[[]ledger.Item](t)(l.ItemsOf(t.Context(), run))
 	return run, items[len(items)-1]
 }
@@ -47,10 +47,10 @@ func approvalExpires(t *testing.T, open Open) {
 
 	_, other := waitingForApproval(t, l, "j", approvalQuestion("p1", "same"))
 	must[ledger.Run](t)(l.Answer(ctx, other.ID, ledger.ApprovalOnce))
-	if r := get(t, l, run); !r.Asks() {
+	if r := get(t, l, run); !r.WaitsForPerson() {
 		t.Errorf("the run goes on: %+v", r)
 	}
-	if due := must[[]ledger.Item](t)(l.Overdue(ctx, time.Now())); len(due) != 1 || due[0].ID != item.ID {
+	if due := must[[]ledger.Item](t)(l.OverdueItems(ctx, time.Now())); len(due) != 1 || due[0].ID != item.ID {
 		t.Errorf("overdue: %+v", due)
 	}
 }
@@ -62,13 +62,13 @@ func approvals(t *testing.T, open Open) {
 	for answer, stands := range map[string]bool{ledger.ApprovalOnce: false, ledger.ApprovalAlways: true, ledger.ApprovalDeny: false} {
 		run, item := waitingForApproval(t, l, "j", approvalQuestion("p1", answer))
 		r := get(t, l, run)
-		if r.WaitingFor != domain.WaitApproval || !r.Asks() || r.Parks != 1 || !r.NotBefore.Equal(item.ExpiresAt) || item.ExpiresAt.Sub(item.CreatedAt) != 72*time.Hour {
+		if r.WaitingFor != domain.WaitApproval || !r.WaitsForPerson() || r.Parks != 1 || !r.NotBefore.Equal(item.ExpiresAt) || item.ExpiresAt.Sub(item.CreatedAt) != 72*time.Hour {
 			t.Fatalf("run %+v, item %+v", r, item)
 		}
 		if item.Kind != ledger.KindApproval || item.Action.Tool != "send" || item.Action.Hash != answer || item.Call != "p1" || item.Used != "" {
 			t.Errorf("item: %+v", item)
 		}
-		if _, err := l.Answer(ctx, item.ID, "perhaps"); !errors.Is(err, ledger.ErrAnswer) {
+		if _, err := l.Answer(ctx, item.ID, "perhaps"); !errors.Is(err, ledger.ErrInvalidAnswer) {
 			t.Errorf("an answer that it does not offer: %v", err)
 		}
 
@@ -87,11 +87,11 @@ func approvals(t *testing.T, open Open) {
 		if r := get(t, l, run); r.WaitingFor != domain.WaitResume {
 			t.Errorf("after %s: %+v", answer, r)
 		}
-		if got := must[bool](t)(l.Stands(ctx, "a", answer)); got != stands {
+		if got := must[bool](t)(l.HasStandingApproval(ctx, "a", answer)); got != stands {
 			t.Errorf("%s stands: %v", answer, got)
 		}
 
-		if must[bool](t)(l.Stands(ctx, "b", answer)) {
+		if must[bool](t)(l.HasStandingApproval(ctx, "b", answer)) {
 			t.Errorf("%s stands for another agent", answer)
 		}
 		if i := must[ledger.Item](t)(l.Item(ctx, item.ID)); i.Answer != answer || (answer == ledger.ApprovalDeny) != (i.Reason == "not him") {
@@ -106,7 +106,7 @@ func approvals(t *testing.T, open Open) {
 func approvalWithdrawn(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	run, item := waitingForApproval(t, l, "j", approvalQuestion("p1", "late"))
-	ok(t, l.Expire(ctx, item.ID, ledger.Result{Outcome: domain.OutcomeTimeout, Error: "nobody answered"}))
+	ok(t, l.ExpireItem(ctx, item.ID, ledger.Result{Outcome: domain.OutcomeTimeout, Error: "nobody answered"}))
 	if r := get(t, l, run); r.Outcome != domain.OutcomeTimeout {
 		t.Errorf("expired: %+v", r)
 	}
@@ -122,16 +122,16 @@ func approvalWithdrawn(t *testing.T, open Open) {
 func revokeOnly(t *testing.T, l *ledger.Ledger) {
 	t.Helper()
 	ctx := t.Context()
-	given := must[[]ledger.Standing](t)(l.StandingGrants(ctx))
+	given := must[[]ledger.StandingApproval](t)(l.StandingApprovals(ctx))
 	if len(given) != 1 || given[0].Agent != "a" || given[0].Action.Hash != ledger.ApprovalAlways || given[0].Action.Tool != "send" || given[0].Item == 0 {
 		t.Fatalf("standing: %+v", given)
 	}
 
-	must[ledger.Standing](t)(l.Revoke(ctx, given[0].ID))
-	if _, err := l.Revoke(ctx, given[0].ID); !errors.Is(err, ledger.ErrNotFound) {
+	must[ledger.StandingApproval](t)(l.RevokeApproval(ctx, given[0].ID))
+	if _, err := l.RevokeApproval(ctx, given[0].ID); !errors.Is(err, ledger.ErrNotFound) {
 		t.Errorf("revoked twice: %v", err)
 	}
-	if must[bool](t)(l.Stands(ctx, "a", ledger.ApprovalAlways)) {
+	if must[bool](t)(l.HasStandingApproval(ctx, "a", ledger.ApprovalAlways)) {
 		t.Error("it is in force after it was revoked")
 	}
 }
@@ -166,13 +166,13 @@ func definitionApproval(t *testing.T, open Open) {
 
 	run, item := waitingForApproval(t, l, "j", of("good"))
 	must[ledger.Run](t)(l.Answer(ctx, item.ID, ledger.ApprovalOnce))
-	if r := get(t, l, run); r.WaitingFor != domain.WaitResume || !must[bool](t)(l.Stands(ctx, "a", "good")) {
+	if r := get(t, l, run); r.WaitingFor != domain.WaitResume || !must[bool](t)(l.HasStandingApproval(ctx, "a", "good")) {
 		t.Errorf("approved: %+v", r)
 	}
 
 	run, item = waitingForApproval(t, l, "j", of("bad"))
 	must[ledger.Run](t)(l.Deny(ctx, item.ID, "who wrote this?"))
-	if r := get(t, l, run); r.Outcome != domain.OutcomeCancelled || r.Error != "its owner denied it: who wrote this?" || must[bool](t)(l.Stands(ctx, "a", "bad")) {
+	if r := get(t, l, run); r.Outcome != domain.OutcomeCancelled || r.Error != "its owner denied it: who wrote this?" || must[bool](t)(l.HasStandingApproval(ctx, "a", "bad")) {
 		t.Errorf("denied: %+v", r)
 	}
 }
@@ -184,14 +184,14 @@ func recordTaint(t *testing.T, open Open) {
 	run, item := waitingForApproval(t, l, "j", approvalQuestion("p1", "h"))
 	must[ledger.Run](t)(l.Answer(ctx, item.ID, ledger.ApprovalOnce))
 	a := start(t, l, run)
-	ok(t, l.Mark(ctx, a, ledger.Marks{Taint: "C", Tier: "A", Keeps: true, Used: map[int64]string{item.ID: "p1"}}))
-	if since := must[int64](t)(l.Untrusted(ctx, "a")); since != 0 {
+	ok(t, l.RecordTaint(ctx, a, ledger.TaintUpdate{Taint: "C", Tier: "A", WritesMemory: true, UsedApprovals: map[int64]string{item.ID: "p1"}}))
+	if since := must[int64](t)(l.MemoryTaintedBy(ctx, "a")); since != 0 {
 		t.Errorf("the memory of a run without untrusted content is untrusted since run %d", since)
 	}
 
-	ok(t, l.Mark(ctx, a, ledger.Marks{Taint: "A", Tier: "B", Keeps: true, Used: map[int64]string{item.ID: "p1"}}))
-	ok(t, l.Mark(ctx, a, ledger.Marks{Taint: "C", Tier: "A"}))
-	if err := l.Mark(ctx, a, ledger.Marks{Used: map[int64]string{item.ID: "p2"}}); err == nil {
+	ok(t, l.RecordTaint(ctx, a, ledger.TaintUpdate{Taint: "A", Tier: "B", WritesMemory: true, UsedApprovals: map[int64]string{item.ID: "p1"}}))
+	ok(t, l.RecordTaint(ctx, a, ledger.TaintUpdate{Taint: "C", Tier: "A"}))
+	if err := l.RecordTaint(ctx, a, ledger.TaintUpdate{UsedApprovals: map[int64]string{item.ID: "p2"}}); err == nil {
 		t.Error("an approval was used for two calls")
 	}
 
@@ -202,17 +202,17 @@ func recordTaint(t *testing.T, open Open) {
 	if i := must[ledger.Item](t)(l.Item(ctx, item.ID)); i.Used != "p1" {
 		t.Errorf("item: %+v", i)
 	}
-	if since := must[int64](t)(l.Untrusted(ctx, "a")); since != run {
+	if since := must[int64](t)(l.MemoryTaintedBy(ctx, "a")); since != run {
 		t.Errorf("the memory is untrusted since run %d, want %d", since, run)
 	}
 
 	ok(t, l.Finish(ctx, a, ledger.Result{Outcome: domain.OutcomeSuccess}))
-	if err := l.Mark(ctx, a, ledger.Marks{Taint: "B"}); !errors.Is(err, ledger.ErrFenced) {
+	if err := l.RecordTaint(ctx, a, ledger.TaintUpdate{Taint: "B"}); !errors.Is(err, ledger.ErrFenced) {
 		t.Errorf("a mark of an attempt that is over: %v", err)
 	}
 
-	ok(t, l.Trust(ctx, "a"))
-	if err := l.Trust(ctx, "a"); !errors.Is(err, ledger.ErrNotFound) || must[int64](t)(l.Untrusted(ctx, "a")) != 0 {
+	ok(t, l.TrustMemory(ctx, "a"))
+	if err := l.TrustMemory(ctx, "a"); !errors.Is(err, ledger.ErrNotFound) || must[int64](t)(l.MemoryTaintedBy(ctx, "a")) != 0 {
 		t.Errorf("trusted twice: %v", err)
 	}
 
@@ -236,8 +236,8 @@ func initialTaint(t *testing.T, open Open) {
 		"files":     {ledger.Request{Job: "j", Agent: "a", Trigger: domain.TriggerWatch, Detail: ledger.Detail{Files: []ledger.File{*file}}}, "A"},
 		"folder":    {ledger.Request{Job: "j", Agent: "a", Trigger: domain.TriggerWatch, Detail: ledger.Detail{Folder: "/in"}}, "A"},
 		"webhook":   {ledger.Request{Job: "j", Agent: "a", Trigger: domain.TriggerWebhook}, "A"},
-		"forgotten": {ledger.Request{Agent: "a", Trigger: domain.TriggerSelf, Detail: ledger.Detail{Wake: &ledger.Wake{AskedBy: 99}}}, "A"},
-		"owner's":   {ledger.Request{Agent: "a", Trigger: domain.TriggerSelf, Detail: ledger.Detail{Wake: &ledger.Wake{}}}, ""},
+		"forgotten": {ledger.Request{Agent: "a", Trigger: domain.TriggerSelf, Detail: ledger.Detail{Wake: &ledger.WakeDetail{AskedBy: 99}}}, "A"},
+		"owner's":   {ledger.Request{Agent: "a", Trigger: domain.TriggerSelf, Detail: ledger.Detail{Wake: &ledger.WakeDetail{}}}, ""},
 	} {
 		if r := get(t, l, enqueue(t, l, c.r)[0].Run); r.Taint != c.want {
 			t.Errorf("%s begins with %q, want %q", name, r.Taint, c.want)
@@ -245,8 +245,8 @@ func initialTaint(t *testing.T, open Open) {
 	}
 
 	planner := enqueue(t, l, manual("j"))[0].Run
-	ok(t, l.Mark(t.Context(), start(t, l, planner), ledger.Marks{Taint: "AB"}))
-	wake := ledger.Request{Agent: "a", Trigger: domain.TriggerSelf, Detail: ledger.Detail{Wake: &ledger.Wake{AskedBy: planner}}}
+	ok(t, l.RecordTaint(t.Context(), start(t, l, planner), ledger.TaintUpdate{Taint: "AB"}))
+	wake := ledger.Request{Agent: "a", Trigger: domain.TriggerSelf, Detail: ledger.Detail{Wake: &ledger.WakeDetail{AskedBy: planner}}}
 	if r := get(t, l, enqueue(t, l, wake)[0].Run); r.Taint != "AB" {
 		t.Errorf("a wake begins with %q", r.Taint)
 	}

@@ -64,10 +64,10 @@ func interruptedUsage(t *testing.T, open Open) {
 	ok(t, l.StartStep(ctx, a, ledger.Step{Number: 1, StartedAt: now}))
 	ok(t, l.FinishStep(ctx, a, ledger.Step{Number: 1, Usage: ledger.Usage{TokensIn: 100, TokensOut: 10, TokensCached: 1}, FinishedAt: now}))
 	ok(t, l.StartCall(ctx, a, ledger.Call{Step: 1, Key: "k", Tool: "t", Effect: domain.EffectRead, StartedAt: now}))
-	within := ledger.Step{Number: 2, Within: "k", Usage: ledger.Usage{TokensIn: 30}, StartedAt: now, FinishedAt: now} // is none of the run's own
+	within := ledger.Step{Number: 2, ParentCall: "k", Usage: ledger.Usage{TokensIn: 30}, StartedAt: now, FinishedAt: now} // is none of the run's own
 	ok(t, l.StartStep(ctx, a, within))
 	ok(t, l.FinishStep(ctx, a, within))
-	if steps := must[[]ledger.Step](t)(l.Steps(ctx, run)); len(steps) != 2 || steps[1].Within != "k" {
+	if steps := must[[]ledger.Step](t)(l.Steps(ctx, run)); len(steps) != 2 || steps[1].ParentCall != "k" {
 		t.Errorf("steps: %+v", steps)
 	}
 

@@ -17,7 +17,7 @@ func claims(t *testing.T, open Open) {
 	}
 
 	ok(t, l.Finish(ctx, start(t, l, one.Run), ledger.Result{Outcome: domain.OutcomeError, Error: "no"}))
-	pending := must[[]ledger.ClaimStatus](t)(l.PendingAfter(ctx, 10))
+	pending := must[[]ledger.ClaimStatus](t)(l.PendingAfterMoves(ctx, 10))
 	if len(pending) != 1 || pending[0].Run != one.Run || pending[0].Outcome != domain.OutcomeError {
 		t.Fatalf("the after-move of a finished run is not pending: %+v", pending)
 	}
@@ -29,14 +29,14 @@ func claims(t *testing.T, open Open) {
 	}
 
 	ok(t, l.Finish(ctx, start(t, l, two.Run), ledger.Result{Outcome: domain.OutcomeSuccess}))
-	for _, c := range must[[]ledger.ClaimStatus](t)(l.PendingAfter(ctx, 10)) {
+	for _, c := range must[[]ledger.ClaimStatus](t)(l.PendingAfterMoves(ctx, 10)) {
 		moved(t, l, c, "/in/done/a.csv")
 	}
 
 	if third := enqueue(t, l, drop)[0]; !third.Blocked || third.Outcome != domain.OutcomeSuccess {
 		t.Errorf("a done claim does not block: %+v", third)
 	}
-	if again := must[[]ledger.ClaimStatus](t)(l.PendingAfter(ctx, 10)); len(again) != 1 {
+	if again := must[[]ledger.ClaimStatus](t)(l.PendingAfterMoves(ctx, 10)); len(again) != 1 {
 		t.Errorf("the same bytes dropped again get no after-move: %+v", again)
 	}
 

@@ -24,7 +24,7 @@ func fileOps(t *testing.T, open Open) {
 	for i, before := range [][]byte{nil, odd, large} {
 		op := ledger.FileOp{Agent: "clerk", Batch: fmt.Sprint("k", i), Type: ledger.FileWrite, Root: "/w", Path: fmt.Sprintf("/w/%d", i%2), Mode: 0o640, Size: int64(len(before)), AfterHash: "h"}
 		if before == nil {
-			op.Type, op.Made = ledger.FileCreate, "/w/new"
+			op.Type, op.CreatedFolder = ledger.FileCreate, "/w/new"
 		} else {
 			op.BeforeHash = "b"
 		}
@@ -40,25 +40,25 @@ func fileOps(t *testing.T, open Open) {
 		}
 	}
 
-	if n := must[int64](t)(l.FileBytes(ctx, run)); n != int64(len(odd)+len(large)) {
+	if n := must[int64](t)(l.SavedFileBytes(ctx, run)); n != int64(len(odd)+len(large)) {
 		t.Errorf("%d bytes are kept", n)
 	}
 
-	lost := must[ledger.FileOp](t)(l.AddFileOp(ctx, a, ledger.FileOp{Agent: "clerk", Type: ledger.FileWrite, Root: "/w", Path: "/w/9", Size: 1 << 40, BeforeHash: "b", AfterHash: "h", Lost: "too large"}, nil))
-	if n := must[int64](t)(l.FileBytes(ctx, run)); n != int64(len(odd)+len(large)) {
+	lost := must[ledger.FileOp](t)(l.AddFileOp(ctx, a, ledger.FileOp{Agent: "clerk", Type: ledger.FileWrite, Root: "/w", Path: "/w/9", Size: 1 << 40, BeforeHash: "b", AfterHash: "h", NoUndoReason: "too large"}, nil))
+	if n := must[int64](t)(l.SavedFileBytes(ctx, run)); n != int64(len(odd)+len(large)) {
 		t.Errorf("with one that is not kept, %d bytes are", n)
 	}
 
 	filterFileOps(t, l, run, ids, lost.ID)
-	ok(t, l.EndFileOp(ctx, ids[1]))
+	ok(t, l.MarkFileOpUndone(ctx, ids[1]))
 	if op := must[[]ledger.FileOp](t)(l.FileOps(ctx, ledger.FileOpFilter{ID: ids[1]}))[0]; op.UndoneAt.IsZero() {
 		t.Errorf("not undone: %+v", op)
 	}
-	if err := l.EndFileOp(ctx, ids[1]); err == nil {
+	if err := l.MarkFileOpUndone(ctx, ids[1]); err == nil {
 		t.Error("one change was undone twice")
 	}
 
-	ok(t, l.DropFileOp(ctx, lost.ID))
+	ok(t, l.DeleteFileOp(ctx, lost.ID))
 	if _, err := l.FileBefore(ctx, lost.ID); !errors.Is(err, ledger.ErrNotFound) {
 		t.Errorf("a change that was dropped: %v", err)
 	}

@@ -94,17 +94,17 @@ func inboxEnds(t *testing.T, open Open) {
 	if len(items) != 1 || items[0].Run != runs[0] {
 		t.Fatalf("inbox: %+v", items)
 	}
-	if due := must[[]ledger.Item](t)(l.Overdue(ctx, time.Now())); len(due) != 0 {
+	if due := must[[]ledger.Item](t)(l.OverdueItems(ctx, time.Now())); len(due) != 0 {
 		t.Errorf("overdue at once: %+v", due)
 	}
 
-	due := must[[]ledger.Item](t)(l.Overdue(ctx, items[0].ExpiresAt))
+	due := must[[]ledger.Item](t)(l.OverdueItems(ctx, items[0].ExpiresAt))
 	if len(due) != 1 {
 		t.Fatalf("overdue: %+v", due)
 	}
 
 	for range 2 { // the second changes nothing
-		ok(t, l.Expire(ctx, due[0].ID, ledger.Result{Outcome: domain.OutcomeTimeout, Error: "nobody answered"}))
+		ok(t, l.ExpireItem(ctx, due[0].ID, ledger.Result{Outcome: domain.OutcomeTimeout, Error: "nobody answered"}))
 	}
 
 	if r := get(t, l, runs[0]); r.State != domain.StateFinished || r.Outcome != domain.OutcomeTimeout {
@@ -131,7 +131,7 @@ func recovery(t *testing.T, open Open) {
 		run := enqueue(t, l, manual(answer))[0].Run
 		a := start(t, l, run)
 		// The info is replaced by the question about the same call.
-		ok(t, l.Inform(ctx, a, ledger.Question{Call: "p2", Title: "j was cut off", Message: "look"}))
+		ok(t, l.AddInfo(ctx, a, ledger.Question{Call: "p2", Title: "j was cut off", Message: "look"}))
 		ok(t, l.Finish(ctx, a, ledger.Result{Wait: &ledger.Question{Kind: ledger.KindRecovery, Call: "p2", Title: "j was cut off", Message: "Look.", Options: offered, Expires: time.Hour}}))
 		items := must[[]ledger.Item](t)(l.Inbox(ctx))
 		if len(items) != 1 || items[0].Kind != ledger.KindRecovery || items[0].Call != "p2" || items[0].Attempt != 1 {
@@ -139,7 +139,7 @@ func recovery(t *testing.T, open Open) {
 		}
 
 		for _, wrong := range []string{"maybe", "", "DONE"} {
-			if _, err := l.Answer(ctx, items[0].ID, wrong); !errors.Is(err, ledger.ErrAnswer) {
+			if _, err := l.Answer(ctx, items[0].ID, wrong); !errors.Is(err, ledger.ErrInvalidAnswer) {
 				t.Errorf("%q: %v", wrong, err)
 			}
 		}
@@ -209,7 +209,7 @@ func infos(t *testing.T, open Open) {
 		if len(items) != 1 || items[0].Kind != ledger.KindInfo || items[0].Title != name+" was cut off" || !strings.Contains(items[0].Message, "a call of file_write") || !items[0].ExpiresAt.IsZero() {
 			t.Fatalf("%s: %+v", name, items)
 		}
-		if due := must[[]ledger.Item](t)(l.Overdue(ctx, time.Now().Add(10000*time.Hour))); len(due) != 0 {
+		if due := must[[]ledger.Item](t)(l.OverdueItems(ctx, time.Now().Add(10000*time.Hour))); len(due) != 0 {
 			t.Errorf("overdue: %+v", due)
 		}
 
@@ -226,10 +226,10 @@ func infosOnce(t *testing.T, open Open) {
 	run := enqueue(t, l, manual("j"))[0].Run
 	a := start(t, l, run)
 	for range 2 {
-		ok(t, l.Inform(ctx, a, ledger.Question{Call: "m1.1.1", Title: "t", Message: "m"}))
+		ok(t, l.AddInfo(ctx, a, ledger.Question{Call: "m1.1.1", Title: "t", Message: "m"}))
 	}
 
-	ok(t, l.Inform(ctx, a, ledger.Question{Call: "m1.1.2", Title: "t", Message: "m"}))
+	ok(t, l.AddInfo(ctx, a, ledger.Question{Call: "m1.1.2", Title: "t", Message: "m"}))
 	if items := must[[]ledger.Item](t)(l.Inbox(ctx)); len(items) != 2 {
 		t.Errorf("inbox: %+v", items)
 	}
@@ -239,7 +239,7 @@ func infosOnce(t *testing.T, open Open) {
 	if items := must[[]ledger.Item](t)(l.Inbox(ctx)); len(items) != 2 || items[0].Kind != ledger.KindInfo {
 		t.Errorf("what is to be known is gone with its run: %+v", items)
 	}
-	if err := l.Inform(ctx, a, ledger.Question{Title: "t", Message: "m"}); !errors.Is(err, ledger.ErrFenced) {
+	if err := l.AddInfo(ctx, a, ledger.Question{Title: "t", Message: "m"}); !errors.Is(err, ledger.ErrFenced) {
 		t.Errorf("of an attempt that is over: %v", err)
 	}
 }

@@ -76,7 +76,7 @@ func dueAgain(t *testing.T, open Open) {
 			}
 		}
 
-		if n := len(must[[]ledger.Run](t)(l.Runs(ctx, ledger.Filter{Job: string(c.decision)}))); n > 1 {
+		if n := len(must[[]ledger.Run](t)(l.Runs(ctx, ledger.RunFilter{Job: string(c.decision)}))); n > 1 {
 			t.Errorf("%s: %d runs of one instant", c.decision, n)
 		}
 	}
@@ -112,13 +112,13 @@ func rewind(t *testing.T, open Open) {
 		map[string]time.Time{"ahead": time.Now(), "behind": now.Add(time.Minute)}))
 	right := now.Add(time.Hour)
 	// Only the first call moves anything.
-	closes(t, l, "a clock that is set right", true, func() { ok(t, l.Rewind(ctx, right)) })
-	closes(t, l, "a clock that was right", false, func() { ok(t, l.Rewind(ctx, right)) })
+	closes(t, l, "a clock that is set right", true, func() { ok(t, l.RewindWatermarks(ctx, right)) })
+	closes(t, l, "a clock that was right", false, func() { ok(t, l.RewindWatermarks(ctx, right)) })
 	states := must[map[string]ledger.JobState](t)(l.SyncJobs(ctx, right, specs))
 	if a, b := states["ahead"], states["behind"]; !a.Watermark.Equal(right) || !b.Watermark.Equal(now.Add(time.Minute)) || !a.Anchor.Equal(now) {
 		t.Errorf("jobs: %+v", states)
 	}
-	if o := recordDue(t, l, due("ahead", now.Add(9*time.Hour), "allow")); o.Run == 0 || len(must[[]ledger.Run](t)(l.Runs(ctx, ledger.Filter{Job: "ahead"}))) != 1 {
+	if o := recordDue(t, l, due("ahead", now.Add(9*time.Hour), "allow")); o.Run == 0 || len(must[[]ledger.Run](t)(l.Runs(ctx, ledger.RunFilter{Job: "ahead"}))) != 1 {
 		t.Errorf("an instant that ran ahead of time ran twice: %+v", o)
 	}
 

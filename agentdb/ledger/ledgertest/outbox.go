@@ -20,7 +20,7 @@ func outbox(t *testing.T, open Open) {
 	pending[1].State = ledger.NoticeDelivered
 	pending[2].State = ledger.NoticeFailed
 	for _, n := range pending {
-		ok(t, l.MarkNotice(ctx, n))
+		ok(t, l.UpdateNotice(ctx, n))
 	}
 
 	if now := must[[]ledger.Notice](t)(l.PendingNotices(ctx, time.Now(), 10)); len(now) != 0 {
@@ -29,7 +29,7 @@ func outbox(t *testing.T, open Open) {
 	if at := must[time.Time](t)(l.NextNotice(ctx, time.Now())); at.UnixMilli() != later.UnixMilli() {
 		t.Errorf("next notice at %v, want %v", at, later)
 	}
-	if left := must[[]ledger.Notice](t)(l.Undelivered(ctx, 10)); len(left) != 2 {
+	if left := must[[]ledger.Notice](t)(l.UndeliveredNotices(ctx, 10)); len(left) != 2 {
 		t.Errorf("undelivered: %+v", left)
 	}
 }

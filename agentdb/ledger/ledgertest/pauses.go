@@ -14,7 +14,7 @@ import (
 // pause begins a pause of so long, by the owner; 0 is without an end.
 func pause(t *testing.T, l *ledger.Ledger, scope, name string, long time.Duration) ledger.Pause {
 	t.Helper()
-	p := ledger.Pause{Scope: scope, Name: name, Reason: "holidays", Paused: ledger.ByUser}
+	p := ledger.Pause{Scope: scope, Name: name, Reason: "holidays", By: ledger.ByUser}
 	if long > 0 {
 		p.Until = time.Now().Add(long)
 	}
@@ -199,7 +199,7 @@ func pausedInstants(t *testing.T, open Open) {
 // closes says whether something that is written closes Replanned.
 func closes(t *testing.T, l *ledger.Ledger, what string, want bool, do func()) {
 	t.Helper()
-	replanned := l.Replanned()
+	replanned := l.PlanChanged()
 	do()
 	got := false
 	select {
@@ -226,13 +226,13 @@ func planChanges(t *testing.T, open Open) {
 	closes(t, l, "a resume of nothing", false, func() { must[bool](t)(l.EndPause(ctx, ledger.PauseJob, "j")) })
 	closes(t, l, "a wake", true, func() { setWake(t, l, "a", time.Now().Add(time.Hour)) })
 	closes(t, l, "a refused wake", false, func() {
-		ok(t, l.PlanSlot(ctx, "a", func(time.Time, ledger.SlotUsage) *ledger.Slot { return nil }))
+		ok(t, l.SetWake(ctx, "a", func(time.Time, ledger.WakeUsage) *ledger.Wake { return nil }))
 	})
-	closes(t, l, "wakes that are retained", false, func() { ok(t, l.KeepSlots(ctx, []string{"a"})) })
-	closes(t, l, "a cancelled wake", true, func() { must[bool](t)(l.ClearSlot(ctx, "a", "user")) })
-	closes(t, l, "a wake that is not there", false, func() { must[bool](t)(l.ClearSlot(ctx, "a", "user")) })
+	closes(t, l, "wakes that are retained", false, func() { ok(t, l.CancelWakesExcept(ctx, []string{"a"})) })
+	closes(t, l, "a cancelled wake", true, func() { must[bool](t)(l.CancelWake(ctx, "a", "user")) })
+	closes(t, l, "a wake that is not there", false, func() { must[bool](t)(l.CancelWake(ctx, "a", "user")) })
 	setWake(t, l, "a", time.Now().Add(time.Hour))
-	closes(t, l, "wakes that are not retained", true, func() { ok(t, l.KeepSlots(ctx, nil)) })
+	closes(t, l, "wakes that are not retained", true, func() { ok(t, l.CancelWakesExcept(ctx, nil)) })
 	rule := ledger.PauseRule{After: 2}
 	for i, want := range []bool{false, true, false} {
 		closes(t, l, fmt.Sprintf("failure %d", i+1), want, func() { failing(t, l, "f", domain.OutcomeError, rule) })
@@ -252,7 +252,7 @@ func pausedJobs(t *testing.T, l *ledger.Ledger, job string) []ledger.Pause {
 	t.Helper()
 	var out []ledger.Pause
 	for _, p := range pausesFrom(t, l, time.Time{}) {
-		if p.Scope == ledger.PauseJob && p.Name == job && p.Paused == ledger.BySystem {
+		if p.Scope == ledger.PauseJob && p.Name == job && p.By == ledger.BySystem {
 			out = append(out, p)
 		}
 	}
@@ -416,7 +416,7 @@ func pauseRace(t *testing.T, open Open) {
 	for i := range 20 {
 		by, failed := fmt.Sprint("manual ", i), fmt.Sprint("failed ", i)
 		for _, err := range atOnce(two, func(_ int, l *ledger.Ledger) error {
-			_, err := l.SetPause(t.Context(), ledger.Pause{Scope: ledger.PauseJob, Name: by, Paused: ledger.ByUser})
+			_, err := l.SetPause(t.Context(), ledger.Pause{Scope: ledger.PauseJob, Name: by, By: ledger.ByUser})
 			return err
 		}) {
 			ok(t, err)

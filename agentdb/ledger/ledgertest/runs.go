@@ -158,11 +158,11 @@ func filters(t *testing.T, open Open) {
 	ok(t, l.Finish(ctx, start(t, l, ids[0].Run), ledger.Result{Outcome: domain.OutcomeSuccess}))
 
 	for _, c := range []struct {
-		f    ledger.Filter
+		f    ledger.RunFilter
 		want int
 	}{
-		{ledger.Filter{}, 4}, {ledger.Filter{Job: "a"}, 2}, {ledger.Filter{Outcome: domain.OutcomeSuccess}, 1}, {ledger.Filter{State: domain.StateQueued}, 3},
-		{ledger.Filter{Limit: 2}, 2}, {ledger.Filter{Before: ids[1].Run}, 1}, {ledger.Filter{Agent: "nobody"}, 0}, {ledger.Filter{Since: time.Now().Add(time.Hour)}, 0},
+		{ledger.RunFilter{}, 4}, {ledger.RunFilter{Job: "a"}, 2}, {ledger.RunFilter{Outcome: domain.OutcomeSuccess}, 1}, {ledger.RunFilter{State: domain.StateQueued}, 3},
+		{ledger.RunFilter{Limit: 2}, 2}, {ledger.RunFilter{Before: ids[1].Run}, 1}, {ledger.RunFilter{Agent: "nobody"}, 0}, {ledger.RunFilter{Since: time.Now().Add(time.Hour)}, 0},
 	} {
 		got := must[[]ledger.Run](t)(l.Runs(ctx, c.f))
 		if len(got) != c.want {

@@ -122,7 +122,7 @@ func (d *Daemon) openParts(ctx context.Context, o Options) (err error) {
 	case o.Serves:
 		err = d.scheduler.Set(ctx, p.Jobs, p.selfScheduling)
 	default: // a command may ask what comes next, but must not advance any watermark
-		err = d.scheduler.Look(ctx, p.Jobs)
+		err = d.scheduler.Load(ctx, p.Jobs)
 	}
 	if err != nil {
 		return err
@@ -138,7 +138,7 @@ func (d *Daemon) openParts(ctx context.Context, o Options) (err error) {
 	if !o.Serves {
 		return nil
 	}
-	if d.watcher, err = watcher.New(watcher.Options{Ledger: d.ledger, Logger: d.log, Broken: d.runner.BrokenNotices}); err != nil {
+	if d.watcher, err = watcher.New(watcher.Options{Ledger: d.ledger, Logger: d.log, BreakerNotices: d.runner.LoopNotices}); err != nil {
 		return err
 	}
 

@@ -30,12 +30,12 @@ type explanation struct {
 	zone   *time.Location
 	pauses []ledger.Pause
 
-	written       string                // the time that was asked for, as it was written
-	asked         *schedule.WrittenTime // nil: up to now
-	pivot         time.Time             // lines before it, and from it on, are counted separately
+	written       string               // the time that was asked for, as it was written
+	asked         *schedule.ParsedTime // nil: up to now
+	pivot         time.Time            // lines before it, and from it on, are counted separately
 	before, after int
 
-	standing   scheduler.Standing
+	standing   scheduler.JobStatus
 	scheduled  bool      // by a clock, and the scheduler knows it
 	anchor     time.Time // since when this home knows the schedule as it is now
 	notTakenUp string    // why no daemon follows the schedule yet
@@ -120,7 +120,7 @@ func (e *explanation) loadStanding(ctx context.Context) error {
 		return err
 	}
 
-	e.standing, e.scheduled = e.d.scheduler.Standing(e.name)
+	e.standing, e.scheduled = e.d.scheduler.JobStatus(e.name)
 	st, known, err := e.d.ledger.JobState(ctx, e.name)
 	e.anchor = st.Anchor
 	switch {
@@ -142,7 +142,7 @@ func (e *explanation) loadStanding(ctx context.Context) error {
 
 func (e *explanation) add(rank int, ex api.Explanation) {
 	ex.Job = e.name
-	ex.Asked = e.asked != nil && !ex.Nominal.Before(e.asked.At) && ex.Nominal.Before(e.asked.At.Add(e.asked.Span))
+	ex.Asked = e.asked != nil && !ex.Nominal.Before(e.asked.At) && ex.Nominal.Before(e.asked.At.Add(e.asked.Precision))
 	e.lines = append(e.lines, line{Explanation: ex, rank: rank})
 }
 
@@ -185,7 +185,7 @@ func (e *explanation) occurrence(o ledger.Occurrence) api.Explanation {
 
 	// A job can have several schedules; only the one that made this occurrence can say something about it.
 	for _, sch := range e.standing.Job.Schedules {
-		if note := sch.Note(o.Nominal); note != "" && sch.Source() == o.Source && sch.Instant(o.Nominal) {
+		if note := sch.ClockChangeNote(o.Nominal); note != "" && sch.Source() == o.Source && sch.Matches(o.Nominal) {
 			notes = append(notes, note)
 		}
 	}
@@ -204,12 +204,12 @@ func (e *explanation) hasRow(t time.Time) bool {
 
 // openRuns are the queued and running runs of the job, which decide about overlap.
 func (e *explanation) openRuns(ctx context.Context) ([]ledger.Run, error) {
-	queued, err := e.d.ledger.Runs(ctx, ledger.Filter{Job: e.name, State: domain.StateQueued})
+	queued, err := e.d.ledger.Runs(ctx, ledger.RunFilter{Job: e.name, State: domain.StateQueued})
 	if err != nil {
 		return nil, err
 	}
 
-	running, err := e.d.ledger.Runs(ctx, ledger.Filter{Job: e.name, State: domain.StateRunning})
+	running, err := e.d.ledger.Runs(ctx, ledger.RunFilter{Job: e.name, State: domain.StateRunning})
 	out := append(queued, running...)
 	slices.SortFunc(out, func(x, y ledger.Run) int { return cmp.Compare(x.ID, y.ID) })
 	return out, err
@@ -235,7 +235,7 @@ func (e *explanation) addUndecided(ctx context.Context) error {
 	for _, due := range e.standing.Due {
 		if due.Decision == domain.DecisionRun {
 			var replaced bool
-			due.Decision, due.Reason, replaced = ledger.Decide(due, others, e.pauses)
+			due.Decision, due.Reason, replaced = ledger.DecideDue(due, others, e.pauses)
 			// Each decision changes what the next one overlaps with, as if they were made one after another.
 			if replaced {
 				others = nil
@@ -273,7 +273,7 @@ func (e *explanation) addUnrecorded(context.Context) error {
 				break
 			}
 
-			_, excluded := sch.NextAll(t.Add(-time.Nanosecond))
+			_, excluded := sch.NextWithExcluded(t.Add(-time.Nanosecond))
 			if ex, ok := e.withoutRow(t, excluded); ok {
 				ex.Source = sch.Source()
 				e.add(rankOccurrence, ex)
@@ -298,7 +298,7 @@ func (e *explanation) instants(sch *schedule.Schedule) []time.Time {
 
 	t := e.pivot.Add(-time.Nanosecond)
 	for range max(e.after, 1) {
-		if t, _ = sch.NextAll(t); t.IsZero() {
+		if t, _ = sch.NextWithExcluded(t); t.IsZero() {
 			break
 		}
 		out = append(out, t)
@@ -310,7 +310,7 @@ func (e *explanation) instants(sch *schedule.Schedule) []time.Time {
 // withoutRow explains a past instant that has no row; false if there is nothing to explain.
 func (e *explanation) withoutRow(t time.Time, excluded string) (api.Explanation, bool) {
 	ex := api.Explanation{Nominal: api.At(t), Actual: api.At(t)}
-	asked := e.asked != nil && !t.Before(e.asked.At) && t.Before(e.asked.At.Add(e.asked.Span))
+	asked := e.asked != nil && !t.Before(e.asked.At) && t.Before(e.asked.At.Add(e.asked.Precision))
 	// Before the anchor the schedule may have been another one, so its instants then count only if
 	// they were asked for.
 	known := t.After(e.anchor)
@@ -354,7 +354,7 @@ func (e *explanation) addUpcoming(first time.Time) {
 	}
 
 	for _, u := range e.d.scheduler.Next(e.name, n+wakes, from) {
-		if u.Source == scheduler.SourceSlot || e.hasRow(u.Nominal) {
+		if u.Source == scheduler.SourceWake || e.hasRow(u.Nominal) {
 			continue
 		}
 
@@ -485,7 +485,7 @@ func (l *line) addReason(text string) {
 }
 
 // runText says why a run did nothing, or does nothing yet, or did not do what it was to.
-func (a *explanation) runText(r ledger.Run) string {
+func (e *explanation) runText(r ledger.Run) string {
 	switch r.Outcome {
 	case domain.OutcomeSkipped, domain.OutcomeCancelled, domain.OutcomeInterrupted:
 		return cmp.Or(r.Error, r.Summary)
@@ -495,26 +495,26 @@ func (a *explanation) runText(r ledger.Run) string {
 
 	if r.State == domain.StateWaiting && r.WaitingFor == domain.WaitRetry {
 		why := strings.TrimSuffix(": "+text.Truncate(text.OneLine(r.Error), 160), ": ")
-		return fmt.Sprintf("attempt %d failed%s; the next is due %s", r.Attempt, why, api.LocalTime(r.NotBefore, a.zone))
+		return fmt.Sprintf("attempt %d failed%s; the next is due %s", r.Attempt, why, api.LocalTime(r.NotBefore, e.zone))
 	}
 
-	if r.Asks() {
+	if r.WaitsForPerson() {
 		what := map[domain.Wait]string{domain.WaitInput: "your answer", domain.WaitApproval: "your leave"}[r.WaitingFor]
-		return fmt.Sprintf("waits for %s until %s: rouse inbox", what, api.LocalTime(r.NotBefore, a.zone))
+		return fmt.Sprintf("waits for %s until %s: rouse inbox", what, api.LocalTime(r.NotBefore, e.zone))
 	}
 
 	if r.State != domain.StateQueued {
 		return ""
 	}
-	if p, ok := ledger.Paused(a.pauses, r.Job, r.Agent, a.now); ok && r.Trigger != domain.TriggerManual {
+	if p, ok := ledger.Paused(e.pauses, r.Job, r.Agent, e.now); ok && r.Trigger != domain.TriggerManual {
 		return "waits for the end of the pause: " + p.String()
 	}
-	if why := a.d.runner.Blocked(r); why != "" {
+	if why := e.d.runner.Blocked(r); why != "" {
 		return "stays queued: " + why
 	}
 
-	if r.NotBefore.After(a.now) {
-		return "starts " + api.LocalTime(r.NotBefore, a.zone)
+	if r.NotBefore.After(e.now) {
+		return "starts " + api.LocalTime(r.NotBefore, e.zone)
 	}
 
 	return ""

@@ -55,7 +55,7 @@ func (e *explanation) notes() []string {
 	case e.asked != nil:
 		out = append(out, e.askedNotes()...)
 	case !slices.ContainsFunc(e.lines, func(l line) bool { return l.runs }):
-		if t := e.d.scheduler.First(e.name, e.now); !t.IsZero() {
+		if t := e.d.scheduler.NextStart(e.name, e.now); !t.IsZero() {
 			addf("by its schedule it starts next %s", api.LocalTime(t, e.zone))
 		} else {
 			addf("by its schedule it does not start again")
@@ -98,7 +98,7 @@ func (e *explanation) nearby() []string {
 	var words, more []string
 	for _, sch := range e.standing.Job.Schedules {
 		words = append(words, sch.Describe())
-		b, n := sch.Around(e.asked.At)
+		b, n := sch.LastAndNext(e.asked.At)
 		if b.After(before) {
 			before = b
 		}
@@ -110,13 +110,13 @@ func (e *explanation) nearby() []string {
 		// A change of the clock moves an instant by an hour or two, so only one just before can
 		// explain why nothing was due now.
 		if !b.IsZero() && e.asked.At.Sub(b) < 4*time.Hour {
-			if note := sch.Note(b); note != "" {
+			if note := sch.ClockChangeNote(b); note != "" {
 				more = append(more, note)
 			}
 		}
 
 		// The time was read in the zone of the configuration; in that of the schedule it may be an instant.
-		if w, err := schedule.ParseTime(e.written, e.now, sch.Zone(), false); err == nil && !w.At.Equal(e.asked.At) && sch.Instant(w.At) {
+		if w, err := schedule.ParseTime(e.written, e.now, sch.Zone(), false); err == nil && !w.At.Equal(e.asked.At) && sch.Matches(w.At) {
 			more = append(more, fmt.Sprintf("%s of %s is one; ask for it by --at %s", e.written, schedule.ZoneName(sch.Zone()), w.At.In(sch.Zone()).Format(time.RFC3339)))
 		}
 
@@ -143,14 +143,14 @@ func (e *explanation) nearby() []string {
 // excludedNearby names the instants next to the time that was asked for which an exclusion removed.
 func (e *explanation) excludedNearby(sch *schedule.Schedule) []string {
 	candidates := sch.Last(e.asked.At.Add(-nearbySpan), e.asked.At, 1)
-	if t, why := sch.NextAll(e.asked.At); why != "" && t.Sub(e.asked.At) < nearbySpan {
+	if t, why := sch.NextWithExcluded(e.asked.At); why != "" && t.Sub(e.asked.At) < nearbySpan {
 		candidates = append(candidates, t)
 	}
 
 	var out []string
 	for _, t := range candidates {
-		// NextAll gives the first instant after a time, so ask from just before to get this one.
-		if _, why := sch.NextAll(t.Add(-time.Nanosecond)); why != "" {
+		// NextWithExcluded gives the first instant after a time, so ask from just before to get this one.
+		if _, why := sch.NextWithExcluded(t.Add(-time.Nanosecond)); why != "" {
 			out = append(out, fmt.Sprintf("%s would be one, and is excluded (%s)", api.LocalTime(t, e.zone), strings.TrimSpace(why)))
 		}
 	}
@@ -165,7 +165,7 @@ const nearbySpan = 36 * time.Hour
 func (e *explanation) timeline(ctx context.Context) ([]api.TimelineEntry, error) {
 	from, to := e.anchor, e.now
 	if e.asked != nil {
-		from, to = e.asked.At.Add(-time.Hour), e.asked.At.Add(e.asked.Span+time.Hour)
+		from, to = e.asked.At.Add(-time.Hour), e.asked.At.Add(e.asked.Precision+time.Hour)
 	}
 
 	if len(e.lines) > 0 {
@@ -261,7 +261,7 @@ func (e *explanation) pauseEntries(from, to time.Time) []api.TimelineEntry {
 		}
 
 		about := api.ScopeText(p.Scope, p.Name)
-		add(p.Since, "begins", fmt.Sprintf("%s (by the %s)", web.NewPause(p).Text(e.zone), p.Paused))
+		add(p.Since, "begins", fmt.Sprintf("%s (by the %s)", web.NewPause(p).Text(e.zone), p.By))
 		// A pause that another one replaced did not end for the job.
 		replaced := slices.ContainsFunc(e.pauses, func(q ledger.Pause) bool {
 			return q.ID > p.ID && q.Scope == p.Scope && q.Name == p.Name && q.Since.Equal(p.EndedAt)

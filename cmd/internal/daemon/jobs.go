@@ -38,7 +38,7 @@ func (d *Daemon) Jobs(ctx context.Context) ([]api.Job, error) {
 			job.Problem = watchProblem(w.Problem, w.Degraded)
 		}
 
-		job.Next = api.At(d.scheduler.First(string(j.Name), at))
+		job.Next = api.At(d.scheduler.NextStart(string(j.Name), at))
 		if p, ok := ledger.Paused(pauses, string(j.Name), j.Agent, at); ok {
 			job.Paused, job.PausedUntil, job.PausedWhy = true, api.At(p.Until), pausedWhy(p)
 		}

@@ -16,7 +16,7 @@ import (
 
 // Undo implements web.Runs.
 func (d *Daemon) Undo(ctx context.Context, run ledger.Run, ask api.UndoRequest, progress func(done, of int64)) (api.Undo, error) {
-	done, err := d.runner.Undo(ctx, run, agent.UndoSpec{By: agentdb.By{Actor: "user"}, Reason: "user", Only: ask.Only, Force: ask.Force, DryRun: ask.DryRun, Progress: progress})
+	done, err := d.runner.Undo(ctx, run, agent.UndoOptions{By: agentdb.By{Actor: "user"}, Reason: "user", Only: ask.Only, Force: ask.Force, DryRun: ask.DryRun, Progress: progress})
 	if err != nil {
 		return api.Undo{}, err
 	}
@@ -40,7 +40,7 @@ func (d *Daemon) Cancelled(ctx context.Context, run ledger.Run) {
 
 // Recording implements web.Runs. History can be read whatever the configuration is.
 func (d *Daemon) Recording(ctx context.Context, run int64) ([]byte, error) {
-	rec, err := d.runner.Recording(ctx, run)
+	rec, err := d.runner.ExportRecording(ctx, run)
 	if errors.Is(err, ledger.ErrNotFound) {
 		return nil, err
 	}

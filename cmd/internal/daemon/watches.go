@@ -42,7 +42,7 @@ func (d *Daemon) watches(ctx context.Context) map[string]api.Watch {
 
 	for _, st := range d.watcher.Status(ctx) {
 		out[st.Job] = api.Watch{Path: st.Path, Mode: st.Mode, State: string(st.State), Waiting: st.Waiting, Round: st.Round,
-			Rescanned: api.At(st.Rescanned), Degraded: st.Degraded, Problem: st.Problem}
+			Rescanned: api.At(st.LastScan), Degraded: st.Degraded, Problem: st.Problem}
 	}
 	return out
 }

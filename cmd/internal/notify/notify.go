@@ -150,7 +150,7 @@ func (n *Notifier) deliver(ctx context.Context) (time.Time, error) {
 
 // retryUnavailable sends the notices ahead of time that wait for a channel that could not be reached.
 func (n *Notifier) retryUnavailable(ctx context.Context) error {
-	waiting, err := n.ledger.Undelivered(ctx, 10*pageSize)
+	waiting, err := n.ledger.UndeliveredNotices(ctx, 10*pageSize)
 	if err != nil {
 		return err
 	}
@@ -238,7 +238,7 @@ func (n *Notifier) sendOne(ctx context.Context, notice ledger.Notice) (sendErr, 
 			"tries", notice.Tries, "given_up", notice.State == ledger.NoticeFailed, "error", sendErr)
 	}
 
-	return sendErr, n.ledger.MarkNotice(ctx, notice)
+	return sendErr, n.ledger.UpdateNotice(ctx, notice)
 }
 
 // send limits the time of a channel: one that ignores its context is abandoned.

@@ -87,7 +87,7 @@ func (s *server) failure(r *http.Request, err error) *api.Error {
 	case errors.As(err, &failure):
 	case errors.As(err, &bad):
 		failure = &api.Error{Status: http.StatusUnprocessableEntity, Message: bad.Text()}
-	case errors.As(err, new(*agentdb.DamagedError)):
+	case errors.As(err, new(*agentdb.QuarantinedError)):
 		failure = &api.Error{Status: http.StatusConflict, Message: err.Error()}
 	case errors.Is(err, ledger.ErrNotFound):
 		failure = &api.Error{Status: http.StatusNotFound, Message: err.Error(), Usage: true}

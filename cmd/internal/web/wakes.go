@@ -11,21 +11,21 @@ import (
 // Wakes lists, plans and cancels the wakes of agents.
 type Wakes interface {
 	// Wakes lists the agents that plan, or one of them, with their wakes and limits.
-	Wakes(ctx context.Context, agent string) ([]api.AgentSlot, error)
-	// PlanWake plans an agent's next wake for its owner. What is left out stays as it was planned.
-	PlanWake(ctx context.Context, request api.SlotRequest) (api.Planned, error)
-	ClearWake(ctx context.Context, agent string) (api.Cleared, error)
+	Wakes(ctx context.Context, agent string) ([]api.AgentWake, error)
+	// SetWake plans an agent's next wake for its owner. What is left out stays as it was planned.
+	SetWake(ctx context.Context, request api.WakeRequest) (api.PlannedWake, error)
+	CancelWake(ctx context.Context, agent string) (api.CancelledWake, error)
 }
 
 func (s *server) wakeRoutes(mux *http.ServeMux) {
 	mux.Handle("GET /v1/slots", s.answer(s.wakes))
-	mux.Handle("POST /v1/slots", s.answer(s.planWake))
-	mux.Handle("POST /v1/slots/clear", s.answer(s.clearWake))
+	mux.Handle("POST /v1/slots", s.answer(s.setWake))
+	mux.Handle("POST /v1/slots/clear", s.answer(s.cancelWake))
 }
 
 // NewWake converts a slot of the ledger.
-func NewWake(s ledger.Slot) *api.Slot {
-	out := &api.Slot{At: api.At(s.At), Asked: api.At(s.AskedAt), Instructions: s.Instructions, ContextViews: s.ContextViews, Priority: s.Priority, OnMiss: s.OnMiss,
+func NewWake(s ledger.Wake) *api.Wake {
+	out := &api.Wake{At: api.At(s.At), Asked: api.At(s.AskedAt), Instructions: s.Instructions, ContextViews: s.ContextViews, Priority: s.Priority, OnMiss: s.OnMiss,
 		ScheduledBy: s.ScheduledBy, Job: s.Job, Depth: s.Depth, CreatedAt: api.At(s.CreatedAt)}
 	if out.ContextViews == nil {
 		out.ContextViews = []string{}
@@ -41,8 +41,8 @@ func (s *server) wakes(r *http.Request) (any, error) {
 	return s.backend.Wakes.Wakes(r.Context(), r.URL.Query().Get("agent"))
 }
 
-func (s *server) planWake(r *http.Request) (any, error) {
-	var in api.SlotRequest
+func (s *server) setWake(r *http.Request) (any, error) {
+	var in api.WakeRequest
 	if err := read(r, &in); err != nil {
 		return nil, err
 	}
@@ -53,10 +53,10 @@ func (s *server) planWake(r *http.Request) (any, error) {
 	case in.At != "" && in.In != "":
 		return nil, usage("give a time or a length of time, not both")
 	}
-	return s.backend.Wakes.PlanWake(r.Context(), in)
+	return s.backend.Wakes.SetWake(r.Context(), in)
 }
 
-func (s *server) clearWake(r *http.Request) (any, error) {
+func (s *server) cancelWake(r *http.Request) (any, error) {
 	var in struct {
 		Agent string `json:"agent"`
 	}
@@ -67,5 +67,5 @@ func (s *server) clearWake(r *http.Request) (any, error) {
 		return nil, usage("name the agent")
 	}
 
-	return s.backend.Wakes.ClearWake(r.Context(), in.Agent)
+	return s.backend.Wakes.CancelWake(r.Context(), in.Agent)
 }
