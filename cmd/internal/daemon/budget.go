@@ -12,11 +12,11 @@ import (
 )
 
 const (
-	forecastRuns = 20   // of a job's history
-	forecastMost = 1000 // occurrences that are looked at; more of them are reckoned
+	forecastRuns = 20   // runs of a job's history that the average is taken of
+	forecastMax  = 1000 // occurrences that are counted; beyond them the number is extrapolated
 )
 
-// forecast is what the rest of a day is expected to take.
+// forecast is what the rest of a day is expected to cost.
 type forecast struct {
 	runs         int
 	cost, tokens float64
@@ -42,7 +42,7 @@ func (d *Daemon) Budget(ctx context.Context) (api.Budget, error) {
 	}
 
 	var all forecast
-	of := map[string]*forecast{} // agents
+	byAgent := map[string]*forecast{}
 	var jobs []api.BudgetRow
 	for _, j := range s.Config.Jobs {
 		name := string(j.Name)
@@ -52,17 +52,17 @@ func (d *Daemon) Budget(ctx context.Context) (api.Budget, error) {
 		}
 
 		all.add(f)
-		if of[j.Agent] == nil {
-			of[j.Agent] = &forecast{}
+		if byAgent[j.Agent] == nil {
+			byAgent[j.Agent] = &forecast{}
 		}
 
-		of[j.Agent].add(f)
+		byAgent[j.Agent].add(f)
 		jobs = append(jobs, newBudgetRow(ledger.ScopeJob, name, sums, dailyBudget(j.Budget.CostUSDPerDay, j.Budget.TokensPerDay), f))
 	}
 
 	out.Budgets = append(out.Budgets, newBudgetRow(ledger.ScopeDaemon, "", sums, s.plan.Plan.Budget, all))
 	for _, a := range s.Config.Agents {
-		f := of[string(a.Name)]
+		f := byAgent[string(a.Name)]
 		if f == nil {
 			f = &forecast{}
 		}
@@ -70,7 +70,7 @@ func (d *Daemon) Budget(ctx context.Context) (api.Budget, error) {
 	}
 
 	out.Budgets = append(out.Budgets, jobs...)
-	// What was spent today by what is not configured any more was spent all the same.
+	// Jobs and agents that were removed from the configuration today have still spent money.
 	for _, sum := range sums {
 		if !slices.ContainsFunc(out.Budgets, func(r api.BudgetRow) bool { return r.Scope == sum.Scope && r.Name == sum.Name }) {
 			out.Budgets = append(out.Budgets, newBudgetRow(sum.Scope, sum.Name, sums, agent.Budget{}, forecast{}))
@@ -80,10 +80,10 @@ func (d *Daemon) Budget(ctx context.Context) (api.Budget, error) {
 	return out, nil
 }
 
-// forecast reckons what the runs of a job that the clock still brings will take: each what
-// the last ones took on average.
+// forecast estimates what the runs of a job that are still scheduled will cost, each as much as
+// the last ones did on average. Other triggers cannot be foreseen.
 func (d *Daemon) forecast(ctx context.Context, job string, now, until time.Time) (forecast, error) {
-	coming := d.scheduler.Next(job, forecastMost, now)
+	coming := d.scheduler.Next(job, forecastMax, now)
 	var f forecast
 	for _, u := range coming {
 		if u.Decision == domain.DecisionRun && !u.Actual.Before(now) && u.Actual.Before(until) {
@@ -91,7 +91,8 @@ func (d *Daemon) forecast(ctx context.Context, job string, now, until time.Time)
 		}
 	}
 
-	if len(coming) == forecastMost {
+	// There are more occurrences than were counted: assume that they go on at the same rate.
+	if len(coming) == forecastMax {
 		if seen := coming[len(coming)-1].Nominal.Sub(now); seen > 0 && seen < until.Sub(now) {
 			f.runs = int(float64(f.runs) * float64(until.Sub(now)) / float64(seen))
 		}
@@ -107,6 +108,7 @@ func (d *Daemon) forecast(ctx context.Context, job string, now, until time.Time)
 
 	ran := 0
 	for _, r := range last {
+		// Runs that never started would lower the average.
 		if r.Outcome == domain.OutcomeSkipped || r.Attempt == 0 {
 			continue
 		}
@@ -131,7 +133,9 @@ func newBudgetRow(scope, name string, sums []ledger.Spending, limit agent.Budget
 
 	row.SpentUSD, row.ReservedUSD = float64(s.CostMicroUSD)/1e6, float64(s.ReservedMicroUSD)/1e6
 	row.SpentTokens, row.ReservedTokens = s.Tokens, s.ReservedTokens
+	// 0 means no limit, which is left out of the row.
 	if most := limit.CostMicroUSD; most > 0 {
+		// Reserved money counts as spent until it is settled, as the ledger counts it.
 		usd, left := float64(most)/1e6, float64(max(most-s.CostMicroUSD-s.ReservedMicroUSD, 0))/1e6
 		row.LimitUSD, row.LeftUSD = &usd, &left
 	}

@@ -20,8 +20,8 @@ func (d *Daemon) Databases(agent string) (*agentdb.Pool, error) {
 	return d.databases, now.known("", agent)
 }
 
-// Idle implements web.Databases. Without a daemon nothing runs: what the ledger says is running
-// was left by a process that is gone, and goes on later like a run that waits.
+// Idle implements web.Databases. Without a daemon nothing runs: a run that the ledger calls running
+// was left behind by a process that is gone, and will be resumed like one that waits.
 func (d *Daemon) Idle(ctx context.Context, agent string, force bool) error {
 	for _, state := range []domain.State{domain.StateRunning, domain.StateWaiting} {
 		runs, err := d.ledger.Runs(ctx, ledger.RunFilter{Agent: agent, State: state, Limit: 1})
@@ -46,6 +46,7 @@ func (d *Daemon) Idle(ctx context.Context, agent string, force bool) error {
 
 // Reconsider implements web.Databases.
 func (d *Daemon) Reconsider() {
+	// A command has no dispatcher; the next daemon considers all queued runs anyway.
 	if d.reloads != nil && d.reloads.dispatcher != nil {
 		d.reloads.dispatcher.Reconsider()
 	}

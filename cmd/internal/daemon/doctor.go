@@ -8,6 +8,11 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
 	"rouse/agent/sandbox"
 	"rouse/agentdb"
 	"rouse/agentdb/ledger"
@@ -18,17 +23,13 @@ import (
 	"rouse/internal/domain"
 	"rouse/internal/text"
 	"rouse/skills/install"
-	"runtime"
-	"slices"
-	"strings"
-	"time"
 )
 
 // Doctor implements web.Host.
 func (d *Daemon) Doctor(ctx context.Context) ([]api.Check, error) {
 	now := d.Current()
 	checks := []api.Check{d.checkConfig(now), d.checkHome()}
-	if now.problem == nil { // what is not known is not judged
+	if now.problem == nil { // with a problem the models are not known
 		checks = append(checks, now.checkModels())
 	}
 
@@ -46,20 +47,20 @@ func (d *Daemon) Doctor(ctx context.Context) ([]api.Check, error) {
 	}
 
 	queue := api.Check{Name: "queue", OK: true, Detail: fmt.Sprintf("%d queued, %d running, %d waiting", c.Queued, c.Running, c.Waiting)}
-	held, err := d.checkPauses(ctx)
+	blocked, err := d.checkQueue(ctx)
 	if err != nil {
 		return nil, err
 	}
 
-	if held != "" {
-		queue.OK, queue.Detail, queue.Remedy = false, queue.Detail+"; "+held, "see the reason; the runs start by themselves when it is gone"
+	if blocked != "" {
+		queue.OK, queue.Detail, queue.Remedy = false, queue.Detail+"; "+blocked, "see the reason; the runs start by themselves when it is gone"
 	}
 
 	return append(checks, queue), nil
 }
 
-// checkPauses says why queued runs do not start.
-func (d *Daemon) checkPauses(ctx context.Context) (string, error) {
+// checkQueue says why queued runs do not start.
+func (d *Daemon) checkQueue(ctx context.Context) (string, error) {
 	queued, err := d.ledger.Runs(ctx, ledger.RunFilter{State: domain.StateQueued, Limit: 100})
 	if err != nil {
 		return "", err
@@ -85,7 +86,8 @@ func (d *Daemon) checkConfig(s *Setup) api.Check {
 
 	if d.reloads != nil {
 		if found := d.reloads.problemsOnDisk(); len(found) > 0 {
-			c.OK, c.Detail = false, fmt.Sprintf("%s; that of %s holds", inLines(found, len(found)), s.at.Local().Format(time.DateTime))
+			// Not the same as s.problem: here an older configuration is in force, and the one on disk is not.
+			c.OK, c.Detail = false, fmt.Sprintf("%s; that of %s holds", formatProblems(found, len(found)), s.at.Local().Format(time.DateTime))
 			c.Remedy = "correct the file, and check it with: rouse config check; it takes effect by itself"
 		}
 	}
@@ -93,7 +95,7 @@ func (d *Daemon) checkConfig(s *Setup) api.Check {
 	return c
 }
 
-// checkDefinitions names the jobs that wait for their owner before they begin.
+// checkDefinitions names the jobs that wait for their owner's approval before they start.
 func (d *Daemon) checkDefinitions(ctx context.Context) (c api.Check, some bool, err error) {
 	held, err := d.runner.UnapprovedJobs(ctx)
 	if err != nil || len(held) == 0 {
@@ -109,6 +111,7 @@ func (d *Daemon) checkDefinitions(ctx context.Context) (c api.Check, some bool, 
 func (d *Daemon) checkHome() api.Check {
 	c := api.Check{Name: "home", OK: true, Detail: d.home.Dir + " can be written"}
 	probe := filepath.Join(d.home.Dir, "doctor.tmp")
+	// Writing is tried, because permissions, quotas and full disks show in no other way.
 	err := errors.Join(os.WriteFile(probe, make([]byte, 1<<16), 0o600), os.Remove(probe))
 	if err != nil {
 		c.OK, c.Detail, c.Remedy = false, err.Error(), "free some space, or check the permissions of "+d.home.Dir
@@ -125,6 +128,7 @@ func (s *Setup) checkModels() api.Check {
 
 	c.Detail = strings.Join(names, ", ")
 	for _, j := range s.Config.Jobs {
+		// A playbook calls its tools without a model.
 		if j.Playbook == nil && len(s.Config.Models) == 0 && config.On(j.Enabled) {
 			lacking = append(lacking, string(j.Name))
 		}
@@ -141,7 +145,7 @@ func (s *Setup) checkModels() api.Check {
 	return c
 }
 
-// checkNotices looks at each channel and at what waits in the outbox.
+// checkNotices checks each channel, and what is pending in the outbox.
 func (d *Daemon) checkNotices(ctx context.Context) []api.Check {
 	var out []api.Check
 	for name, err := range d.notifier.Check(ctx) {
@@ -157,6 +161,7 @@ func (d *Daemon) checkNotices(ctx context.Context) []api.Check {
 		out = append(out, c)
 	}
 
+	// Check returns a map, and the output has to be stable.
 	slices.SortFunc(out, func(a, b api.Check) int { return strings.Compare(a.Name, b.Name) })
 	waiting, err := d.ledger.UndeliveredNotices(ctx, 100)
 	switch {
@@ -190,7 +195,7 @@ func (d *Daemon) checkWatches(ctx context.Context) api.Check {
 		}
 
 		text += ")"
-		switch why := wrongWith(st.Problem, st.Degraded); {
+		switch why := watchProblem(st.Problem, st.Degraded); {
 		case why != "":
 			bad = append(bad, text+": "+why)
 		default:
@@ -205,6 +210,7 @@ func (d *Daemon) checkWatches(ctx context.Context) api.Check {
 		c.Detail = strings.Join(fine, "; ")
 	}
 
+	// The limit is per user and shared with editors and the like, so show it before it is reached.
 	if limit, err := os.ReadFile("/proc/sys/fs/inotify/max_user_watches"); err == nil && runtime.GOOS == "linux" {
 		c.Detail += fmt.Sprintf(" (%d folders in all; the system allows %s to all programs of a user)", used, strings.TrimSpace(string(limit)))
 	}
@@ -212,8 +218,8 @@ func (d *Daemon) checkWatches(ctx context.Context) api.Check {
 	return c
 }
 
-// checkConfinement tries how strongly commands can be confined here. It stops no run by itself: a
-// job whose commands need more says so when it is run.
+// checkConfinement finds out how strongly commands can be confined here. A weak tier is no failed
+// check: a job whose commands need more says so when it is run.
 func checkConfinement(ctx context.Context) api.Check {
 	c := api.Check{Name: "confinement", OK: true}
 	s, err := sandbox.New(sandbox.Options{})
@@ -236,7 +242,7 @@ func checkConfinement(ctx context.Context) api.Check {
 	return c
 }
 
-// checkDatabases looks at the agents' databases without opening any.
+// checkDatabases checks the agents' databases without opening any.
 func (d *Daemon) checkDatabases(s *Setup) api.Check {
 	c := api.Check{Name: "databases", OK: true, Detail: "nothing is known against any"}
 	var bad, remedies []string
@@ -260,8 +266,8 @@ func (d *Daemon) checkDatabases(s *Setup) api.Check {
 	return c
 }
 
-// wanted are the places that ask for secrets: those of the configuration in force, and of what is
-// on disk where that cannot come into force, which may be for want of one.
+// wanted are the places that refer to secrets: in the configuration in force, and in the one on disk
+// if it cannot come into force, which may be because a secret is missing.
 func (d *Daemon) wanted(now *Setup) []config.SecretRef {
 	refs := slices.Concat(now.Config.SecretRefs(), now.wanted)
 	if d.reloads != nil {
@@ -270,9 +276,10 @@ func (d *Daemon) wanted(now *Setup) []config.SecretRef {
 	return refs
 }
 
-// checkSecrets says which stores of secrets answer, and which of the secrets that are asked for
-// cannot be had, with the command that sets them (OSL-22).
+// checkSecrets says whether the keyring answers, and which of the secrets that the configuration
+// refers to cannot be read, with the command that sets them (OSL-22).
 func (d *Daemon) checkSecrets(now *Setup) api.Check {
+	// A new store, because one remembers a keyring that did not answer.
 	store, err := secret.New(secret.Options{Home: d.home.Dir})
 	if err != nil {
 		return api.Check{Name: "secrets", Detail: err.Error()}
@@ -321,7 +328,7 @@ func (d *Daemon) checkSecrets(now *Setup) api.Check {
 	return c
 }
 
-// checkSkills says whether the installed skills are what was installed.
+// checkSkills says whether installed skills were changed since.
 func checkSkills(cfg *config.Config) api.Check {
 	c := api.Check{Name: "skills", OK: true}
 	found, err := install.Inspect(cfg.SkillCatalog())

@@ -30,28 +30,28 @@ type explanation struct {
 	zone   *time.Location
 	pauses []ledger.Pause
 
-	text          string               // of the time that was asked for
-	asked         *schedule.ParsedTime // nil: what there is up to now
-	pivot         time.Time            // lines before it, and from it on, are counted apart
+	written       string               // the time that was asked for, as it was written
+	asked         *schedule.ParsedTime // nil: up to now
+	pivot         time.Time            // lines before it, and from it on, are counted separately
 	before, after int
 
-	standing  scheduler.JobStatus
-	scheduled bool      // by a clock, and the scheduler knows it
-	anchor    time.Time // since when this home knows the schedule as it is now
-	unserved  string    // why no daemon has taken the schedule up yet
-	rows      []ledger.Occurrence
-	lines     []line
-	more      bool // lie before the first line
+	standing   scheduler.JobStatus
+	scheduled  bool      // by a clock, and the scheduler knows it
+	anchor     time.Time // since when this home knows the schedule as it is now
+	notTakenUp string    // why no daemon follows the schedule yet
+	rows       []ledger.Occurrence
+	lines      []line
+	more       bool // there are more before the first line
 }
 
-// line is an Account with its rank among those of the same instant.
+// line is an explanation with its rank among those of the same instant.
 type line struct {
 	api.Explanation
 	rank int
-	runs bool // is to come, and will run
+	runs bool // an upcoming occurrence that will run
 }
 
-// The ranks.
+// The ranks: an occurrence comes before its run, and a run before its retries.
 const (
 	rankOccurrence = iota
 	rankRun
@@ -61,112 +61,117 @@ const (
 // Why implements web.Explainer.
 func (d *Daemon) Why(ctx context.Context, job, at string, n int) (api.Why, error) {
 	s := d.Current()
-	a := &explanation{d: d, setup: s, name: job, job: s.job(job), now: time.Now(), zone: s.Config.Zone()}
-	if err := a.parseAsked(at, n); err != nil {
+	e := &explanation{d: d, setup: s, name: job, job: s.job(job), now: time.Now(), zone: s.Config.Zone()}
+	if err := e.parseAsked(at, n); err != nil {
 		return api.Why{}, &api.Error{Message: err.Error(), Usage: true}
 	}
 
-	for _, step := range []func(context.Context) error{a.loadStanding, a.addRecorded, a.addUndecided, a.addUnrecorded, a.addOtherRuns, a.fillRuns} {
+	// Later steps build on the lines of earlier ones: what has a row is not explained again, and
+	// runs are filled in once it is known which lines are left.
+	for _, step := range []func(context.Context) error{e.loadStanding, e.addRecorded, e.addUndecided, e.addUnrecorded, e.addOtherRuns, e.fillRuns} {
 		if err := step(ctx); err != nil {
 			return api.Why{}, err
 		}
 	}
 
-	if a.job == nil && len(a.lines) == 0 {
+	// A job that is gone is explained from its record; without one the name is a typing error.
+	if e.job == nil && len(e.lines) == 0 {
 		if err := s.usable(); err != nil {
 			return api.Why{}, err
 		}
 		return api.Why{}, s.known(job, "")
 	}
 
-	out := api.Why{Job: job, Zone: a.zone.String(), Notes: a.notes(), Lines: []api.Explanation{}}
-	for _, l := range a.lines {
+	out := api.Why{Job: job, Zone: e.zone.String(), Notes: e.notes(), Lines: []api.Explanation{}}
+	for _, l := range e.lines {
 		out.Lines = append(out.Lines, l.Explanation)
 	}
 
 	var err error
-	out.Between, err = a.timeline(ctx)
+	out.Between, err = e.timeline(ctx)
 	return out, err
 }
 
 // parseAsked reads which time is meant, and how many lines are wanted.
-func (a *explanation) parseAsked(at string, n int) error {
+func (e *explanation) parseAsked(at string, n int) error {
 	if at == "" {
-		a.pivot, a.before, a.after = a.now.Add(time.Millisecond), n, upcomingShown
+		// One millisecond on, so that an instant at this very moment counts as past.
+		e.pivot, e.before, e.after = e.now.Add(time.Millisecond), n, upcomingShown
 		return nil
 	}
 
-	w, err := schedule.ParseTime(at, a.now, a.zone, false)
+	w, err := schedule.ParseTime(at, e.now, e.zone, false)
 	if err != nil {
 		return err
 	}
 
-	a.text = strings.TrimSpace(at)
-	a.asked, a.pivot, a.before, a.after = &w, w.At, n/2, n-n/2
+	e.written = strings.TrimSpace(at)
+	e.asked, e.pivot, e.before, e.after = &w, w.At, n/2, n-n/2
 	return nil
 }
 
 // upcomingShown is how many coming occurrences are shown at most to get to one that runs.
 const upcomingShown = 3
 
-// loadStanding asks where the job stands in time.
-func (a *explanation) loadStanding(ctx context.Context) error {
+// loadStanding loads how far the job's schedule has been dealt with, and the pauses.
+func (e *explanation) loadStanding(ctx context.Context) error {
 	var err error
-	if a.pauses, err = a.d.ledger.Pauses(ctx, time.Time{}); err != nil {
+	if e.pauses, err = e.d.ledger.Pauses(ctx, time.Time{}); err != nil {
 		return err
 	}
 
-	a.standing, a.scheduled = a.d.scheduler.JobStatus(a.name)
-	st, known, err := a.d.ledger.JobState(ctx, a.name)
-	a.anchor = st.Anchor
+	e.standing, e.scheduled = e.d.scheduler.JobStatus(e.name)
+	st, known, err := e.d.ledger.JobState(ctx, e.name)
+	e.anchor = st.Anchor
 	switch {
-	case err != nil || !a.scheduled:
+	case err != nil || !e.scheduled:
 		return err
 	case !known:
-		a.unserved = "no daemon has taken this job up yet; its schedule counts from then on: rouse serve"
-	case st.ScheduleHash != scheduler.Hash(a.standing.Job):
-		a.unserved = "its schedule was changed since a daemon last ran; the new one counts from the next start on: rouse serve"
+		e.notTakenUp = "no daemon has taken this job up yet; its schedule counts from then on: rouse serve"
+	case st.ScheduleHash != scheduler.Hash(e.standing.Job):
+		e.notTakenUp = "its schedule was changed since a daemon last ran; the new one counts from the next start on: rouse serve"
 	}
 
-	if a.unserved != "" {
-		a.anchor = a.standing.Watermark
+	// The recorded anchor is that of another schedule, or of none.
+	if e.notTakenUp != "" {
+		e.anchor = e.standing.Watermark
 	}
 
 	return nil
 }
 
-func (a *explanation) add(rank int, acc api.Explanation) {
-	acc.Job = a.name
-	acc.Asked = a.asked != nil && !acc.Nominal.Before(a.asked.At) && acc.Nominal.Before(a.asked.At.Add(a.asked.Precision))
-	a.lines = append(a.lines, line{Explanation: acc, rank: rank})
+func (e *explanation) add(rank int, ex api.Explanation) {
+	ex.Job = e.name
+	ex.Asked = e.asked != nil && !ex.Nominal.Before(e.asked.At) && ex.Nominal.Before(e.asked.At.Add(e.asked.Precision))
+	e.lines = append(e.lines, line{Explanation: ex, rank: rank})
 }
 
-// addRecorded takes the rows of the ledger.
-func (a *explanation) addRecorded(ctx context.Context) error {
+// addRecorded adds the occurrences that the ledger has rows of.
+func (e *explanation) addRecorded(ctx context.Context) error {
 	var err error
-	a.rows, err = a.d.ledger.OccurrencesAround(ctx, a.name, a.pivot, max(a.before, 1), max(a.after, 1))
-	for _, o := range a.rows {
-		a.add(rankOccurrence, a.occurrence(o))
+	e.rows, err = e.d.ledger.OccurrencesAround(ctx, e.name, e.pivot, max(e.before, 1), max(e.after, 1))
+	for _, o := range e.rows {
+		e.add(rankOccurrence, e.occurrence(o))
 	}
 	return err
 }
 
 // occurrence is a row, decided or not yet.
-func (a *explanation) occurrence(o ledger.Occurrence) api.Explanation {
-	acc := api.Explanation{Source: o.Source, Nominal: api.At(o.Nominal), Actual: api.At(o.Actual),
+func (e *explanation) occurrence(o ledger.Occurrence) api.Explanation {
+	ex := api.Explanation{Source: o.Source, Nominal: api.At(o.Nominal), Actual: api.At(o.Actual),
 		Decision: o.Decision, Reason: o.Reason, Outcome: o.Outcome, Through: api.At(o.Through)}
 	if o.Run != 0 {
-		acc.Run = fmt.Sprint(o.Run)
+		ex.Run = fmt.Sprint(o.Run)
 	}
 
 	if !o.Through.IsZero() {
-		acc.Instants = o.Instants
+		ex.Instants = o.Instants
 		many := "more instants than were counted"
 		if o.Instants > 0 {
 			many = fmt.Sprintf("%d instants", o.Instants)
 		}
-		acc.Reason = fmt.Sprintf("one row for %s, up to %s: %s", many, api.LocalTime(o.Through, a.zone), o.Reason)
-		return acc
+		ex.Reason = fmt.Sprintf("one row for %s, up to %s: %s", many, api.LocalTime(o.Through, e.zone), o.Reason)
+		return ex
 	}
 
 	var notes []string
@@ -174,61 +179,64 @@ func (a *explanation) occurrence(o ledger.Occurrence) api.Explanation {
 		notes = append(notes, o.Reason)
 	}
 
-	if held := o.Actual.Sub(o.Nominal); held > 0 {
-		notes = append(notes, fmt.Sprintf("jitter of %s", held))
+	if delay := o.Actual.Sub(o.Nominal); delay > 0 {
+		notes = append(notes, fmt.Sprintf("jitter of %s", delay))
 	}
 
-	for _, sch := range a.standing.Job.Schedules {
+	// A job can have several schedules; only the one that made this occurrence can say something about it.
+	for _, sch := range e.standing.Job.Schedules {
 		if note := sch.ClockChangeNote(o.Nominal); note != "" && sch.Source() == o.Source && sch.Matches(o.Nominal) {
 			notes = append(notes, note)
 		}
 	}
 
-	acc.Reason = strings.Join(notes, "; ")
-	return acc
+	ex.Reason = strings.Join(notes, "; ")
+	return ex
 }
 
-// hasRow says whether a row speaks of an instant.
-func (a *explanation) hasRow(t time.Time) bool {
-	return slices.ContainsFunc(a.lines, func(l line) bool {
+// hasRow says whether a line stands for an instant, alone or within a range.
+func (e *explanation) hasRow(t time.Time) bool {
+	// Rows have milliseconds, instants nanoseconds.
+	return slices.ContainsFunc(e.lines, func(l line) bool {
 		return l.rank == rankOccurrence && (l.Nominal.UnixMilli() == t.UnixMilli() || (!l.Through.IsZero() && l.Nominal.Before(t) && !t.After(l.Through.Time)))
 	})
 }
 
 // openRuns are the queued and running runs of the job, which decide about overlap.
-func (a *explanation) openRuns(ctx context.Context) ([]ledger.Run, error) {
-	queued, err := a.d.ledger.Runs(ctx, ledger.RunFilter{Job: a.name, State: domain.StateQueued})
+func (e *explanation) openRuns(ctx context.Context) ([]ledger.Run, error) {
+	queued, err := e.d.ledger.Runs(ctx, ledger.RunFilter{Job: e.name, State: domain.StateQueued})
 	if err != nil {
 		return nil, err
 	}
 
-	running, err := a.d.ledger.Runs(ctx, ledger.RunFilter{Job: a.name, State: domain.StateRunning})
+	running, err := e.d.ledger.Runs(ctx, ledger.RunFilter{Job: e.name, State: domain.StateRunning})
 	out := append(queued, running...)
 	slices.SortFunc(out, func(x, y ledger.Run) int { return cmp.Compare(x.ID, y.ID) })
 	return out, err
 }
 
-// addUndecided takes what has come and nobody has looked at, as it will be decided: by the
-// same code, on the job's other runs as they are.
-func (a *explanation) addUndecided(ctx context.Context) error {
-	if len(a.standing.Due) == 0 {
+// addUndecided adds what is due and not decided yet, with the decision to expect: it is made by the
+// same code that the scheduler uses, on the job's other runs as they are now.
+func (e *explanation) addUndecided(ctx context.Context) error {
+	if len(e.standing.Due) == 0 {
 		return nil
 	}
 
-	others, err := a.openRuns(ctx)
+	others, err := e.openRuns(ctx)
 	if err != nil {
 		return err
 	}
 
 	who := "a daemon started now"
-	if a.d.watcher != nil {
+	if e.d.watcher != nil {
 		who = "the daemon"
 	}
 
-	for _, due := range a.standing.Due {
+	for _, due := range e.standing.Due {
 		if due.Decision == domain.DecisionRun {
 			var replaced bool
-			due.Decision, due.Reason, replaced = ledger.DecideDue(due, others, a.pauses)
+			due.Decision, due.Reason, replaced = ledger.DecideDue(due, others, e.pauses)
+			// Each decision changes what the next one overlaps with, as if they were made one after another.
 			if replaced {
 				others = nil
 			}
@@ -237,26 +245,28 @@ func (a *explanation) addUndecided(ctx context.Context) error {
 				others = append(others, ledger.Run{State: domain.StateQueued})
 			}
 		}
-		if a.hasRow(due.Nominal) {
+		if e.hasRow(due.Nominal) {
 			continue
 		}
 
 		would := map[domain.Decision]string{domain.DecisionRun: "run it", domain.DecisionSkipped: "skip it", domain.DecisionMissed: "count it as missed"}[due.Decision]
-		acc := a.occurrence(ledger.Occurrence{Source: due.Source, Nominal: due.Nominal, Actual: due.Actual, Through: due.Through, Instants: due.Instants,
+		// The run that an earlier decision would queue has no number yet.
+		ex := e.occurrence(ledger.Occurrence{Source: due.Source, Nominal: due.Nominal, Actual: due.Actual, Through: due.Through, Instants: due.Instants,
 			Reason: strings.Replace(due.Reason, "run 0 ", "the one before it ", 1)})
-		acc.Reason = strings.TrimSuffix(fmt.Sprintf("not decided yet: %s would %s: %s", who, would, acc.Reason), ": ")
-		a.add(rankOccurrence, acc)
+		ex.Reason = strings.TrimSuffix(fmt.Sprintf("not decided yet: %s would %s: %s", who, would, ex.Reason), ": ")
+		e.add(rankOccurrence, ex)
 	}
 
 	return nil
 }
 
-// addUnrecorded takes the instants of the schedules that have no row, and says why.
-func (a *explanation) addUnrecorded(context.Context) error {
+// addUnrecorded adds the instants of the schedules that have no row, and says why they have none.
+func (e *explanation) addUnrecorded(context.Context) error {
 	var future time.Time
-	for _, sch := range a.standing.Job.Schedules {
-		for _, t := range a.instants(sch) {
-			if t.After(a.now) {
+	for _, sch := range e.standing.Job.Schedules {
+		for _, t := range e.instants(sch) {
+			if t.After(e.now) {
+				// Instants to come are left to addUpcoming, which starts at the earliest of them.
 				if future.IsZero() || t.Before(future) {
 					future = t
 				}
@@ -264,30 +274,30 @@ func (a *explanation) addUnrecorded(context.Context) error {
 			}
 
 			_, excluded := sch.NextWithExcluded(t.Add(-time.Nanosecond))
-			if acc, ok := a.withoutRow(t, excluded); ok {
-				acc.Source = sch.Source()
-				a.add(rankOccurrence, acc)
+			if ex, ok := e.withoutRow(t, excluded); ok {
+				ex.Source = sch.Source()
+				e.add(rankOccurrence, ex)
 			}
 		}
 	}
 
-	a.addUpcoming(future)
+	e.addUpcoming(future)
 	return nil
 }
 
-// instants are those of a schedule around the pivot that this answer may be about.
-func (a *explanation) instants(sch *schedule.Schedule) []time.Time {
-	out := sch.Last(a.anchor, a.pivot, max(a.before, 1))
-	if a.asked == nil {
+// instants are those of a schedule around the pivot that the answer may include.
+func (e *explanation) instants(sch *schedule.Schedule) []time.Time {
+	out := sch.Last(e.anchor, e.pivot, max(e.before, 1))
+	if e.asked == nil {
 		return out
 	}
 
-	if a.pivot.Before(a.anchor) {
+	if e.pivot.Before(e.anchor) {
 		out = nil
 	}
 
-	t := a.pivot.Add(-time.Nanosecond)
-	for range max(a.after, 1) {
+	t := e.pivot.Add(-time.Nanosecond)
+	for range max(e.after, 1) {
 		if t, _ = sch.NextWithExcluded(t); t.IsZero() {
 			break
 		}
@@ -297,124 +307,129 @@ func (a *explanation) instants(sch *schedule.Schedule) []time.Time {
 	return out
 }
 
-// withoutRow accounts for an instant that has passed, if there is no row of it and that needs
-// a word.
-func (a *explanation) withoutRow(t time.Time, excluded string) (api.Explanation, bool) {
-	acc := api.Explanation{Nominal: api.At(t), Actual: api.At(t)}
-	asked := a.asked != nil && !t.Before(a.asked.At) && t.Before(a.asked.At.Add(a.asked.Precision))
-	known := t.After(a.anchor)
+// withoutRow explains a past instant that has no row; false if there is nothing to explain.
+func (e *explanation) withoutRow(t time.Time, excluded string) (api.Explanation, bool) {
+	ex := api.Explanation{Nominal: api.At(t), Actual: api.At(t)}
+	asked := e.asked != nil && !t.Before(e.asked.At) && t.Before(e.asked.At.Add(e.asked.Precision))
+	// Before the anchor the schedule may have been another one, so its instants then count only if
+	// they were asked for.
+	known := t.After(e.anchor)
 	switch {
-	case a.hasRow(t):
-		return acc, false
+	case e.hasRow(t):
+		return ex, false
 	case excluded != "" && (known || asked):
-		acc.Decision, acc.Reason = domain.DecisionSkipped, "exclude: "+excluded
-		return acc, true
+		ex.Decision, ex.Reason = domain.DecisionSkipped, "exclude: "+excluded
+		return ex, true
 	case !known:
-		acc.Reason = fmt.Sprintf("no row: this home knows the schedule as it is now only since %s", api.LocalTime(a.anchor, a.zone))
-		if a.unserved != "" {
-			acc.Reason = "no row: " + a.unserved
+		ex.Reason = fmt.Sprintf("no row: this home knows the schedule as it is now only since %s", api.LocalTime(e.anchor, e.zone))
+		if e.notTakenUp != "" {
+			ex.Reason = "no row: " + e.notTakenUp
 		}
-		return acc, asked
-	case t.After(a.standing.Watermark):
-		return acc, false
+		return ex, asked
+	case t.After(e.standing.Watermark):
+		return ex, false // not decided yet: addUndecided has it
 	}
 
-	acc.Reason = "no row is left of it"
-	if keep := a.setup.Config.KeepOf(a.name); t.Before(a.now.Add(-keep)) {
-		acc.Reason += fmt.Sprintf(": history older than %s is removed (keep)", config.Duration(keep))
+	ex.Reason = "no row is left of it"
+	if keep := e.setup.Config.KeepOf(e.name); t.Before(e.now.Add(-keep)) {
+		ex.Reason += fmt.Sprintf(": history older than %s is removed (keep)", config.Duration(keep))
 	}
 
-	between := len(a.rows) > 0 && t.After(a.rows[0].Nominal) && t.Before(a.rows[len(a.rows)-1].Nominal)
-	return acc, asked || between
+	between := len(e.rows) > 0 && t.After(e.rows[0].Nominal) && t.Before(e.rows[len(e.rows)-1].Nominal)
+	return ex, asked || between
 }
 
-// addUpcoming takes occurrences that are still to come: those around the time that was asked for
-// or, when it has passed, the next up to the first that runs.
-func (a *explanation) addUpcoming(first time.Time) {
-	const slots = 16 // of the agents that the job led to, which are not its own occurrences
-	n, from, past := (max(a.before, 1)+max(a.after, 1))*max(len(a.standing.Job.Schedules), 1), a.now, !a.pivot.After(a.now.Add(time.Millisecond))
+// addUpcoming adds occurrences that are still to come: those around the time that was asked for
+// or, if it has passed, the next ones up to the first that runs.
+func (e *explanation) addUpcoming(first time.Time) {
+	const wakes = 16 // room for wakes that the job led to, which are not its own occurrences
+	n, from, past := (max(e.before, 1)+max(e.after, 1))*max(len(e.standing.Job.Schedules), 1), e.now, !e.pivot.After(e.now.Add(time.Millisecond))
 	if past {
 		n = upcomingShown
 	}
 
 	if !first.IsZero() {
+		// Next lists what comes after a time, and first itself belongs to the answer.
 		from = first.Add(-time.Nanosecond)
 	}
 
-	for _, u := range a.d.scheduler.Next(a.name, n+slots, from) {
-		if u.Source == scheduler.SourceWake || a.hasRow(u.Nominal) {
+	for _, u := range e.d.scheduler.Next(e.name, n+wakes, from) {
+		if u.Source == scheduler.SourceWake || e.hasRow(u.Nominal) {
 			continue
 		}
 
-		acc := api.Explanation{Source: u.Source, Nominal: api.At(u.Nominal), Actual: api.At(u.Actual), Reason: "not due yet"}
+		ex := api.Explanation{Source: u.Source, Nominal: api.At(u.Nominal), Actual: api.At(u.Actual), Reason: "not due yet"}
 		if u.Decision != domain.DecisionRun {
-			acc.Reason += ", and will be skipped"
+			ex.Reason += ", and will be skipped"
 		}
 
 		if u.Reason != "" {
-			acc.Reason += ": " + u.Reason
+			ex.Reason += ": " + u.Reason
 		}
 
-		a.add(rankOccurrence, acc)
-		a.lines[len(a.lines)-1].runs = u.Decision == domain.DecisionRun
+		e.add(rankOccurrence, ex)
+		e.lines[len(e.lines)-1].runs = u.Decision == domain.DecisionRun
 		if n--; n == 0 || (past && u.Decision == domain.DecisionRun) {
 			return
 		}
 	}
 }
 
-// addOtherRuns takes the runs by other triggers in between, and then keeps as many lines as were
-// asked for.
-func (a *explanation) addOtherRuns(ctx context.Context) error {
-	middle := a.sort()
+// addOtherRuns adds the runs by other triggers in between, and then cuts the lines to the number
+// that was asked for.
+func (e *explanation) addOtherRuns(ctx context.Context) error {
+	middle := e.sort()
 	var from, to time.Time
-	if middle >= a.before && a.before > 0 {
-		from = a.lines[middle-a.before].Nominal.Time
+	// Runs outside of the lines that will be shown need not be read.
+	if middle >= e.before && e.before > 0 {
+		from = e.lines[middle-e.before].Nominal.Time
 	}
 
-	after := a.after
+	after := e.after
 	switch {
-	case a.asked == nil:
+	case e.asked == nil:
+		// Up to now there are no runs after the pivot.
 		after = 0
-	case len(a.lines)-middle >= after && after > 0:
-		to = a.lines[middle+after-1].Nominal.Time
+	case len(e.lines)-middle >= after && after > 0:
+		to = e.lines[middle+after-1].Nominal.Time
 	}
 
-	runs, err := a.d.ledger.OtherRunsAround(ctx, a.name, a.pivot, a.before, after, from, to)
+	runs, err := e.d.ledger.OtherRunsAround(ctx, e.name, e.pivot, e.before, after, from, to)
 	if err != nil {
 		return err
 	}
 
 	for _, r := range runs {
-		acc := api.Explanation{Source: string(r.Trigger), Nominal: api.At(r.QueuedAt), Actual: api.At(r.StartedAt),
+		ex := api.Explanation{Source: string(r.Trigger), Nominal: api.At(r.QueuedAt), Actual: api.At(r.StartedAt),
 			Decision: domain.DecisionRun, Run: fmt.Sprint(r.ID), Reason: requestText(r)}
 		if r.StartedAt.IsZero() {
-			acc.Actual.Time = r.QueuedAt
+			ex.Actual.Time = r.QueuedAt
 		}
-		a.add(rankRun, acc)
+		e.add(rankRun, ex)
 	}
 
-	middle = a.sort()
-	a.more = middle >= a.before
-	a.lines = a.lines[max(0, middle-a.before):min(len(a.lines), middle+a.after)]
+	middle = e.sort()
+	e.more = middle >= e.before
+	e.lines = e.lines[max(0, middle-e.before):min(len(e.lines), middle+e.after)]
 	return nil
 }
 
 // sort puts the lines in the order of time; it returns how many lie before the pivot.
-func (a *explanation) sort() int {
-	slices.SortStableFunc(a.lines, func(x, y line) int { return cmp.Or(x.Nominal.Compare(y.Nominal.Time), cmp.Compare(x.rank, y.rank)) })
-	middle := slices.IndexFunc(a.lines, func(l line) bool { return !l.Nominal.Before(a.pivot) })
+func (e *explanation) sort() int {
+	// Stable: lines of the same instant and rank stay in the order of the record.
+	slices.SortStableFunc(e.lines, func(x, y line) int { return cmp.Or(x.Nominal.Compare(y.Nominal.Time), cmp.Compare(x.rank, y.rank)) })
+	middle := slices.IndexFunc(e.lines, func(l line) bool { return !l.Nominal.Before(e.pivot) })
 	if middle < 0 {
-		return len(a.lines)
+		return len(e.lines)
 	}
 	return middle
 }
 
-// requestText says what asked for a run, as far as its trigger does not.
+// requestText says what asked for a run, where its trigger does not say enough.
 func requestText(r ledger.Run) string {
 	var d ledger.Detail
 	if err := json.Unmarshal(r.Detail, &d); err != nil {
-		return ""
+		return "" // the trigger, which is shown as well, has to do
 	}
 
 	switch {
@@ -426,10 +441,11 @@ func requestText(r ledger.Run) string {
 	return ""
 }
 
-// fillRuns says what became of the runs, and gives a line to each further attempt.
-func (a *explanation) fillRuns(ctx context.Context) error {
-	for i := range a.lines {
-		l := &a.lines[i]
+// fillRuns adds what became of the runs, and a line for each further attempt.
+func (e *explanation) fillRuns(ctx context.Context) error {
+	// The range is evaluated once: lines that retries appends have their state already.
+	for i := range e.lines {
+		l := &e.lines[i]
 		if l.Run == "" {
 			continue
 		}
@@ -439,36 +455,37 @@ func (a *explanation) fillRuns(ctx context.Context) error {
 			return err
 		}
 
-		r, err := a.d.ledger.Run(ctx, id)
+		r, err := e.d.ledger.Run(ctx, id)
 		switch {
 		case errors.Is(err, ledger.ErrNotFound):
-			l.say("the run itself is not kept any more")
+			l.addReason("the run itself is not kept any more")
 			continue
 		case err != nil:
 			return err
 		}
 
 		l.State, l.WaitingFor, l.Outcome = r.State, r.WaitingFor, r.Outcome
-		l.say(a.runText(r))
+		l.addReason(e.runText(r))
 		if r.Attempt > 1 {
-			if err := a.retries(ctx, r); err != nil {
+			if err := e.retries(ctx, r); err != nil {
 				return err
 			}
 		}
 	}
 
-	a.sort()
+	e.sort()
 	return nil
 }
 
-func (l *line) say(text string) {
+// addReason appends to the reason of a line, unless it says so already.
+func (l *line) addReason(text string) {
 	if text != "" && !strings.Contains(l.Reason, text) {
 		l.Reason = strings.TrimPrefix(l.Reason+"; "+text, "; ")
 	}
 }
 
 // runText says why a run did nothing, or does nothing yet, or did not do what it was to.
-func (a *explanation) runText(r ledger.Run) string {
+func (e *explanation) runText(r ledger.Run) string {
 	switch r.Outcome {
 	case domain.OutcomeSkipped, domain.OutcomeCancelled, domain.OutcomeInterrupted:
 		return cmp.Or(r.Error, r.Summary)
@@ -478,37 +495,37 @@ func (a *explanation) runText(r ledger.Run) string {
 
 	if r.State == domain.StateWaiting && r.WaitingFor == domain.WaitRetry {
 		why := strings.TrimSuffix(": "+text.Truncate(text.OneLine(r.Error), 160), ": ")
-		return fmt.Sprintf("attempt %d failed%s; the next is due %s", r.Attempt, why, api.LocalTime(r.NotBefore, a.zone))
+		return fmt.Sprintf("attempt %d failed%s; the next is due %s", r.Attempt, why, api.LocalTime(r.NotBefore, e.zone))
 	}
 
 	if r.WaitsForPerson() {
 		what := map[domain.Wait]string{domain.WaitInput: "your answer", domain.WaitApproval: "your leave"}[r.WaitingFor]
-		return fmt.Sprintf("waits for %s until %s: rouse inbox", what, api.LocalTime(r.NotBefore, a.zone))
+		return fmt.Sprintf("waits for %s until %s: rouse inbox", what, api.LocalTime(r.NotBefore, e.zone))
 	}
 
 	if r.State != domain.StateQueued {
 		return ""
 	}
-	if p, ok := ledger.Paused(a.pauses, r.Job, r.Agent, a.now); ok && r.Trigger != domain.TriggerManual {
+	if p, ok := ledger.Paused(e.pauses, r.Job, r.Agent, e.now); ok && r.Trigger != domain.TriggerManual {
 		return "waits for the end of the pause: " + p.String()
 	}
-	if why := a.d.runner.Blocked(r); why != "" {
+	if why := e.d.runner.Blocked(r); why != "" {
 		return "stays queued: " + why
 	}
 
-	if r.NotBefore.After(a.now) {
-		return "starts " + api.LocalTime(r.NotBefore, a.zone)
+	if r.NotBefore.After(e.now) {
+		return "starts " + api.LocalTime(r.NotBefore, e.zone)
 	}
 
 	return ""
 }
 
-// ended says how an attempt ended, by its state.
-var ended = map[domain.AttemptState]string{domain.AttemptDone: "had ended", domain.AttemptFailed: "failed", domain.AttemptInterrupted: "was interrupted", domain.AttemptRunning: "is still on", domain.AttemptWaiting: "waited for its owner"}
+// endedText says how an attempt ended, by its state.
+var endedText = map[domain.AttemptState]string{domain.AttemptDone: "had ended", domain.AttemptFailed: "failed", domain.AttemptInterrupted: "was interrupted", domain.AttemptRunning: "is still on", domain.AttemptWaiting: "waited for its owner"}
 
-// retries gives a line to each attempt after the first.
-func (a *explanation) retries(ctx context.Context, r ledger.Run) error {
-	attempts, err := a.d.ledger.Attempts(ctx, r.ID)
+// retries adds a line for each attempt after the first.
+func (e *explanation) retries(ctx context.Context, r ledger.Run) error {
+	attempts, err := e.d.ledger.Attempts(ctx, r.ID)
 	if err != nil {
 		return err
 	}
@@ -518,17 +535,18 @@ func (a *explanation) retries(ctx context.Context, r ledger.Run) error {
 			continue
 		}
 
-		acc := api.Explanation{Source: sourceRetry, Nominal: api.At(at.StartedAt), Actual: api.At(at.StartedAt), Decision: domain.DecisionRun,
-			Run: fmt.Sprint(r.ID), State: domain.State(at.State), Reason: fmt.Sprintf("attempt %d of run %d; attempt %d %s", at.Number, r.ID, attempts[i-1].Number, ended[attempts[i-1].State])}
+		ex := api.Explanation{Source: sourceRetry, Nominal: api.At(at.StartedAt), Actual: api.At(at.StartedAt), Decision: domain.DecisionRun,
+			Run: fmt.Sprint(r.ID), State: domain.State(at.State), Reason: fmt.Sprintf("attempt %d of run %d; attempt %d %s", at.Number, r.ID, attempts[i-1].Number, endedText[attempts[i-1].State])}
 		if why := attempts[i-1].Error; why != "" {
-			acc.Reason += ": " + text.Truncate(text.OneLine(why), 160)
+			ex.Reason += ": " + text.Truncate(text.OneLine(why), 160)
 		}
 
+		// What the run does now is what its last attempt does.
 		if i == len(attempts)-1 {
-			acc.State, acc.WaitingFor, acc.Outcome = r.State, r.WaitingFor, r.Outcome
+			ex.State, ex.WaitingFor, ex.Outcome = r.State, r.WaitingFor, r.Outcome
 		}
 
-		a.add(rankRetry, acc)
+		e.add(rankRetry, ex)
 	}
 
 	return nil

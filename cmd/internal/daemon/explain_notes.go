@@ -16,89 +16,89 @@ import (
 	"rouse/scheduler/schedule"
 )
 
-// maxTimeline bounds what is told beside the occurrences, so that a daemon that was
-// restarted in a loop does not hide them.
+// maxTimeline limits what is shown besides the occurrences, so that a daemon that was restarted in
+// a loop does not hide them.
 const maxTimeline = 500
 
 // notes are sentences about the job, and about the time that was asked for.
-func (a *explanation) notes() []string {
+func (e *explanation) notes() []string {
 	var out []string
-	say := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
+	addf := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
 	switch {
-	case a.job != nil:
-		say("%s (agent %s): %s", a.name, a.job.Agent, strings.Join(a.setup.triggers(a.job), "; "))
-	case a.setup.problem != nil:
-		say("the configuration cannot be used (see: rouse config check); this is what the record says of %s", a.name)
+	case e.job != nil:
+		addf("%s (agent %s): %s", e.name, e.job.Agent, strings.Join(e.setup.triggers(e.job), "; "))
+	case e.setup.problem != nil:
+		addf("the configuration cannot be used (see: rouse config check); this is what the record says of %s", e.name)
 	default:
-		say("%s is not configured any more; this is what the record says of it", a.name)
+		addf("%s is not configured any more; this is what the record says of it", e.name)
 	}
 
 	switch {
-	case a.job != nil && !config.On(a.job.Enabled):
-		say("it is disabled (enabled: false, see %s), so nothing comes due", a.job.At)
-	case a.job != nil && !a.scheduled && len(a.setup.plan.Plan.Jobs) > 0 && !a.planned():
-		say("its agent %s is disabled, so nothing comes due", a.job.Agent)
-	case a.unserved != "":
-		say("%s", a.unserved)
+	case e.job != nil && !config.On(e.job.Enabled):
+		addf("it is disabled (enabled: false, see %s), so nothing comes due", e.job.At)
+	case e.job != nil && !e.scheduled && len(e.setup.plan.Plan.Jobs) > 0 && !e.planned():
+		addf("its agent %s is disabled, so nothing comes due", e.job.Agent)
+	case e.notTakenUp != "":
+		addf("%s", e.notTakenUp)
 	}
 
-	if a.job != nil {
-		for _, p := range a.pauses {
-			if p.Covers(a.name, a.job.Agent, a.now) {
-				say("%s", web.NewPause(p).Text(a.zone))
+	if e.job != nil {
+		for _, p := range e.pauses {
+			if p.Covers(e.name, e.job.Agent, e.now) {
+				addf("%s", web.NewPause(p).Text(e.zone))
 			}
 		}
 	}
 
 	switch {
-	case len(a.standing.Job.Schedules) == 0:
-	case a.asked != nil:
-		out = append(out, a.askedNotes()...)
-	case !slices.ContainsFunc(a.lines, func(l line) bool { return l.runs }):
-		if t := a.d.scheduler.NextStart(a.name, a.now); !t.IsZero() {
-			say("by its schedule it starts next %s", api.LocalTime(t, a.zone))
+	case len(e.standing.Job.Schedules) == 0:
+	case e.asked != nil:
+		out = append(out, e.askedNotes()...)
+	case !slices.ContainsFunc(e.lines, func(l line) bool { return l.runs }):
+		if t := e.d.scheduler.NextStart(e.name, e.now); !t.IsZero() {
+			addf("by its schedule it starts next %s", api.LocalTime(t, e.zone))
 		} else {
-			say("by its schedule it does not start again")
+			addf("by its schedule it does not start again")
 		}
 	}
 
 	return out
 }
 
-// planned says whether the runner knows the job.
-func (a *explanation) planned() bool {
-	_, ok := a.setup.plan.Plan.Jobs[a.name]
+// planned says whether the runner knows the job, which it does not if its agent is disabled.
+func (e *explanation) planned() bool {
+	_, ok := e.setup.plan.Plan.Jobs[e.name]
 	return ok
 }
 
 // askedNotes say whether the time that was asked for is an instant, and which are near it.
-func (a *explanation) askedNotes() []string {
+func (e *explanation) askedNotes() []string {
 	var out []string
-	hit := slices.ContainsFunc(a.lines, func(l line) bool { return l.rank == rankOccurrence && l.Asked })
-	covered := a.rows
-	covered = slices.DeleteFunc(slices.Clone(covered), func(o ledger.Occurrence) bool { return o.Nominal.After(a.asked.At) || o.Through.Before(a.asked.At) })
+	hit := slices.ContainsFunc(e.lines, func(l line) bool { return l.rank == rankOccurrence && l.Asked })
+	covered := slices.DeleteFunc(slices.Clone(e.rows), func(o ledger.Occurrence) bool { return o.Nominal.After(e.asked.At) || o.Through.Before(e.asked.At) })
+	// A long absence is one row for all its instants, whichever of them was meant.
 	if len(covered) > 0 && !hit {
-		return []string{fmt.Sprintf("%s lies in the stretch from %s to %s, for which one row stands", api.LocalTime(a.asked.At, a.zone), api.LocalTime(covered[0].Nominal, a.zone), api.LocalTime(covered[0].Through, a.zone))}
+		return []string{fmt.Sprintf("%s lies in the stretch from %s to %s, for which one row stands", api.LocalTime(e.asked.At, e.zone), api.LocalTime(covered[0].Nominal, e.zone), api.LocalTime(covered[0].Through, e.zone))}
 	}
 
 	if !hit {
-		out = append(out, a.nearby()...)
+		out = append(out, e.nearby()...)
 	}
 
-	if a.asked.At.Before(a.anchor) && a.unserved == "" {
-		out = append(out, fmt.Sprintf("this home knows the schedule as it is now only since %s", api.LocalTime(a.anchor, a.zone)))
+	if e.asked.At.Before(e.anchor) && e.notTakenUp == "" {
+		out = append(out, fmt.Sprintf("this home knows the schedule as it is now only since %s", api.LocalTime(e.anchor, e.zone)))
 	}
 
 	return out
 }
 
-// nearby says what lies around a time at which nothing was due.
-func (a *explanation) nearby() []string {
+// nearby describes the instants around a time at which nothing was due.
+func (e *explanation) nearby() []string {
 	var before, after time.Time
 	var words, more []string
-	for _, sch := range a.standing.Job.Schedules {
+	for _, sch := range e.standing.Job.Schedules {
 		words = append(words, sch.Describe())
-		b, n := sch.LastAndNext(a.asked.At)
+		b, n := sch.LastAndNext(e.asked.At)
 		if b.After(before) {
 			before = b
 		}
@@ -107,102 +107,115 @@ func (a *explanation) nearby() []string {
 			after = n
 		}
 
-		if !b.IsZero() && a.asked.At.Sub(b) < 4*time.Hour {
+		// A change of the clock moves an instant by an hour or two, so only one just before can
+		// explain why nothing was due now.
+		if !b.IsZero() && e.asked.At.Sub(b) < 4*time.Hour {
 			if note := sch.ClockChangeNote(b); note != "" {
 				more = append(more, note)
 			}
 		}
 
-		if w, err := schedule.ParseTime(a.text, a.now, sch.Zone(), false); err == nil && !w.At.Equal(a.asked.At) && sch.Matches(w.At) {
-			more = append(more, fmt.Sprintf("%s of %s is one; ask for it by --at %s", a.text, schedule.ZoneName(sch.Zone()), w.At.In(sch.Zone()).Format(time.RFC3339)))
+		// The time was read in the zone of the configuration; in that of the schedule it may be an instant.
+		if w, err := schedule.ParseTime(e.written, e.now, sch.Zone(), false); err == nil && !w.At.Equal(e.asked.At) && sch.Matches(w.At) {
+			more = append(more, fmt.Sprintf("%s of %s is one; ask for it by --at %s", e.written, schedule.ZoneName(sch.Zone()), w.At.In(sch.Zone()).Format(time.RFC3339)))
 		}
 
-		left := sch.Last(a.asked.At.Add(-nearbySpan), a.asked.At, 1)
-		if t, why := sch.NextWithExcluded(a.asked.At); why != "" && t.Sub(a.asked.At) < nearbySpan {
-			left = append(left, t)
-		}
-
-		for _, t := range left {
-			if _, why := sch.NextWithExcluded(t.Add(-time.Nanosecond)); why != "" {
-				more = append(more, fmt.Sprintf("%s would be one, and is excluded (%s)", api.LocalTime(t, a.zone), strings.TrimSpace(why)))
-			}
-		}
+		more = append(more, e.excludedNearby(sch)...)
 	}
 
-	text := fmt.Sprintf("%s is no instant of %s", api.LocalTime(a.asked.At, a.zone), strings.Join(words, " or "))
+	text := fmt.Sprintf("%s is no instant of %s", api.LocalTime(e.asked.At, e.zone), strings.Join(words, " or "))
 	switch {
 	case before.IsZero():
 		text += ": none comes before it"
 	default:
-		text += ": the last before it is " + api.LocalTime(before, a.zone)
+		text += ": the last before it is " + api.LocalTime(before, e.zone)
 	}
 
 	if after.IsZero() {
 		text += ", and none comes after it"
 	} else {
-		text += ", the next " + api.LocalTime(after, a.zone)
+		text += ", the next " + api.LocalTime(after, e.zone)
 	}
 
 	return append([]string{text}, more...)
 }
 
-// nearbySpan is how far from the time that was asked for an excluded instant is worth a word.
-const nearbySpan = 36 * time.Hour
-
-// timeline tells what happened beside the runs from the first line to the last.
-func (a *explanation) timeline(ctx context.Context) ([]api.TimelineEntry, error) {
-	from, to := a.anchor, a.now
-	if a.asked != nil {
-		from, to = a.asked.At.Add(-time.Hour), a.asked.At.Add(a.asked.Precision+time.Hour)
+// excludedNearby names the instants next to the time that was asked for which an exclusion removed.
+func (e *explanation) excludedNearby(sch *schedule.Schedule) []string {
+	candidates := sch.Last(e.asked.At.Add(-nearbySpan), e.asked.At, 1)
+	if t, why := sch.NextWithExcluded(e.asked.At); why != "" && t.Sub(e.asked.At) < nearbySpan {
+		candidates = append(candidates, t)
 	}
 
-	if len(a.lines) > 0 {
-		if first := a.lines[0].Nominal.Time; a.asked != nil || a.more || first.Before(from) {
+	var out []string
+	for _, t := range candidates {
+		// NextWithExcluded gives the first instant after a time, so ask from just before to get this one.
+		if _, why := sch.NextWithExcluded(t.Add(-time.Nanosecond)); why != "" {
+			out = append(out, fmt.Sprintf("%s would be one, and is excluded (%s)", api.LocalTime(t, e.zone), strings.TrimSpace(why)))
+		}
+	}
+
+	return out
+}
+
+// nearbySpan is how far an excluded instant may lie from the time that was asked for to be mentioned.
+const nearbySpan = 36 * time.Hour
+
+// timeline lists what happened besides the runs from the first line to the last.
+func (e *explanation) timeline(ctx context.Context) ([]api.TimelineEntry, error) {
+	from, to := e.anchor, e.now
+	if e.asked != nil {
+		from, to = e.asked.At.Add(-time.Hour), e.asked.At.Add(e.asked.Precision+time.Hour)
+	}
+
+	if len(e.lines) > 0 {
+		if first := e.lines[0].Nominal.Time; e.asked != nil || e.more || first.Before(from) {
 			from = first
 		}
-		if last := a.lines[len(a.lines)-1].Nominal.Time; a.asked != nil {
+		if last := e.lines[len(e.lines)-1].Nominal.Time; e.asked != nil {
 			to = last
 		}
 	}
 
-	if to.After(a.now) {
-		to = a.now
+	if to.After(e.now) {
+		to = e.now
 	}
 
-	out := a.pauseEntries(from, to)
-	events, err := a.d.ledger.EventsBetween(ctx, "", from, to, maxTimeline, "daemon.started", "daemon.stopped", "clock.stepped", "config.reloaded", "config.refused")
+	out := e.pauseEntries(from, to)
+	events, err := e.d.ledger.EventsBetween(ctx, "", from, to, maxTimeline, "daemon.started", "daemon.stopped", "clock.stepped", "config.reloaded", "config.refused")
 	if err != nil {
 		return nil, err
 	}
 
-	blocked, err := a.d.ledger.EventsBetween(ctx, a.name, from, to, maxTimeline, "file.blocked")
+	blocked, err := e.d.ledger.EventsBetween(ctx, e.name, from, to, maxTimeline, "file.blocked")
 	if err != nil {
 		return nil, err
 	}
 
-	was := ""
-	for _, e := range events {
-		h := a.timelineEntry(e)
-		if e.Kind == "daemon.started" && was == e.Kind {
-			h.Text = "the one before it did not stop: it was killed, or the power went"
+	last := ""
+	for _, event := range events {
+		entry := e.timelineEntry(event)
+		// Two starts in a row: an orderly stop would have been recorded between them.
+		if event.Kind == "daemon.started" && last == event.Kind {
+			entry.Text = "the one before it did not stop: it was killed, or the power went"
 		}
 
-		if h.What == "daemon" {
-			was = e.Kind
+		if entry.What == "daemon" {
+			last = event.Kind
 		}
 
-		out = append(out, h)
+		out = append(out, entry)
 	}
 
-	for _, e := range blocked {
-		out = append(out, a.timelineEntry(e))
+	for _, event := range blocked {
+		out = append(out, e.timelineEntry(event))
 	}
 
 	slices.SortStableFunc(out, func(x, y api.TimelineEntry) int { return x.At.Compare(y.At.Time) })
 	return out, nil
 }
 
-func (a *explanation) timelineEntry(e ledger.Event) api.TimelineEntry {
+func (e *explanation) timelineEntry(event ledger.Event) api.TimelineEntry {
 	var data struct {
 		Seconds float64   `json:"seconds"`
 		From    time.Time `json:"from"`
@@ -212,24 +225,24 @@ func (a *explanation) timelineEntry(e ledger.Event) api.TimelineEntry {
 		Error   string    `json:"error"`
 	}
 
-	_ = json.Unmarshal(e.Data, &data) // what cannot be read is not told
-	what, did, _ := strings.Cut(e.Kind, ".")
-	h := api.TimelineEntry{At: api.At(e.At), What: what, Did: did, Text: data.Summary + text.Truncate(text.OneLine(data.Error), 200)}
+	_ = json.Unmarshal(event.Data, &data) // what cannot be read is left out
+	what, did, _ := strings.Cut(event.Kind, ".")
+	entry := api.TimelineEntry{At: api.At(event.At), What: what, Did: did, Text: data.Summary + text.Truncate(text.OneLine(data.Error), 200)}
 	step := time.Duration(data.Seconds * float64(time.Second)).Round(time.Second)
 	switch {
-	case e.Kind == "clock.stepped" && step < 0:
-		h.Text = fmt.Sprintf("it was set back by %s", -step)
-	case e.Kind == "clock.stepped":
-		h.Text = fmt.Sprintf("it was set forward by %s, or the machine slept", step)
+	case event.Kind == "clock.stepped" && step < 0:
+		entry.Text = fmt.Sprintf("it was set back by %s", -step)
+	case event.Kind == "clock.stepped":
+		entry.Text = fmt.Sprintf("it was set forward by %s, or the machine slept", step)
 	case data.Path != "":
-		h.Text = fmt.Sprintf("%s: this content was processed before, by run %d", data.Path, data.Run)
+		entry.Text = fmt.Sprintf("%s: this content was processed before, by run %d", data.Path, data.Run)
 	}
 
-	return h
+	return entry
 }
 
-// pauseEntries are the beginnings and ends of pauses that are about the job.
-func (a *explanation) pauseEntries(from, to time.Time) []api.TimelineEntry {
+// pauseEntries are the starts and ends of the pauses that cover the job.
+func (e *explanation) pauseEntries(from, to time.Time) []api.TimelineEntry {
 	out := []api.TimelineEntry{}
 	add := func(at time.Time, did, text string) {
 		if !at.IsZero() && !at.Before(from) && !at.After(to) {
@@ -238,18 +251,19 @@ func (a *explanation) pauseEntries(from, to time.Time) []api.TimelineEntry {
 	}
 
 	agent := ""
-	if a.job != nil {
-		agent = a.job.Agent
+	if e.job != nil {
+		agent = e.job.Agent
 	}
 
-	for _, p := range a.pauses {
-		if !p.Covers(a.name, agent, p.Since) {
+	for _, p := range e.pauses {
+		if !p.Covers(e.name, agent, p.Since) {
 			continue
 		}
 
 		about := api.ScopeText(p.Scope, p.Name)
-		add(p.Since, "begins", fmt.Sprintf("%s (by the %s)", web.NewPause(p).Text(a.zone), p.By))
-		replaced := slices.ContainsFunc(a.pauses, func(q ledger.Pause) bool {
+		add(p.Since, "begins", fmt.Sprintf("%s (by the %s)", web.NewPause(p).Text(e.zone), p.By))
+		// A pause that another one replaced did not end for the job.
+		replaced := slices.ContainsFunc(e.pauses, func(q ledger.Pause) bool {
 			return q.ID > p.ID && q.Scope == p.Scope && q.Name == p.Name && q.Since.Equal(p.EndedAt)
 		})
 		switch {

@@ -5,13 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+
 	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
 	"rouse/internal/domain"
 	"rouse/internal/text"
 	"rouse/watcher"
-	"slices"
 )
 
 // Fire implements web.Runs.
@@ -35,6 +36,7 @@ func (d *Daemon) Fire(ctx context.Context, f api.RunRequest) (int64, error) {
 		}
 
 		req.Agent = j.Agent
+		// Through the watch, so that the same content is not processed twice.
 		if f.File != "" || converges(&j) {
 			return d.fireWatch(ctx, &j, f)
 		}
@@ -42,7 +44,6 @@ func (d *Daemon) Fire(ctx context.Context, f api.RunRequest) (int64, error) {
 		return 0, &api.Error{Status: 404, Message: text.NoSuch("tool", f.Tool, d.runner.Specs().Callable()), Usage: true}
 	}
 
-	// With no daemon the run is executed at once, so a run that could only wait is refused.
 	accepted, err := d.ledger.Enqueue(ctx, req)
 	if err != nil {
 		return 0, err
@@ -51,10 +52,11 @@ func (d *Daemon) Fire(ctx context.Context, f api.RunRequest) (int64, error) {
 	return accepted[0].Run, nil
 }
 
-// refuseSecrets refuses what would put a secret of the configuration into the history. To
-// black it out instead would start a run on a text that nobody wrote.
+// refuseSecrets refuses a request that would put a secret of the configuration into the history.
+// Redacting it instead would start a run on a text that nobody wrote.
 func (d *Daemon) refuseSecrets(f api.RunRequest) error {
 	for what, value := range map[string]any{"prompt holds": f.Prompt, "input holds": f.Input, "arguments hold": f.Args} {
+		// As JSON, which covers values that are nested in the input or the arguments.
 		text, err := json.Marshal(value)
 		if err != nil {
 			return err
@@ -66,12 +68,13 @@ func (d *Daemon) refuseSecrets(f api.RunRequest) error {
 	return nil
 }
 
+// converges says whether a job is about the state of a folder rather than single files.
 func converges(j *config.Job) bool {
 	return j.Watch != nil && j.Watch.Mode == watcher.ModeConverge
 }
 
 // fireWatch does manually what the watch of a job does: it claims a file as if it had been dropped,
-// or the folder that the job is about as if it had changed.
+// or the watched folder as if it had changed.
 func (d *Daemon) fireWatch(ctx context.Context, j *config.Job, f api.RunRequest) (int64, error) {
 	switch {
 	case len(f.Input) > 0:
@@ -82,6 +85,7 @@ func (d *Daemon) fireWatch(ctx context.Context, j *config.Job, f api.RunRequest)
 		return 0, &api.Error{Status: 400, Message: fmt.Sprintf("job %s takes its folder as a whole, not a file (mode: converge); start it with: rouse run %s", j.Name, j.Name), Usage: true}
 	}
 
+	// A job without a watch can be given a file too.
 	w := watcher.Watch{Job: string(j.Name), Agent: j.Agent}
 	if j.Watch != nil {
 		w = newWatch(j)
@@ -107,6 +111,7 @@ func (d *Daemon) fireWatch(ctx context.Context, j *config.Job, f api.RunRequest)
 func (d *Daemon) fireFolder(ctx context.Context, j *config.Job) (int64, error) {
 	var a ledger.Accepted
 	var err error
+	// A running watcher keeps the state of the folder, so it has to start the run itself.
 	if d.watcher != nil {
 		a, err = d.watcher.Trigger(ctx, string(j.Name))
 	} else {

@@ -16,41 +16,41 @@ import (
 )
 
 const (
-	debounceFor = 300 * time.Millisecond // how long the files have to hold still
-	checkEvery  = 30 * time.Second       // between looks when no event came
-	maxLinks    = 40                     // on the way to one file
-	maxGlobs    = 512                    // folders that are watched for one pattern
+	debounceFor = 300 * time.Millisecond // how long the files have to be unchanged
+	checkEvery  = 30 * time.Second       // between checks when no event came
+	maxLinks    = 40                     // followed on the way to one file
+	maxGlobs    = 512                    // folders watched for one pattern
 )
 
-// follower hears what happens to the files of a configuration. Events are hints: they say
-// when to look, and a look now and then makes up for those that were lost.
+// follower watches the files of a configuration. Events are hints: they say when to check, and a
+// check now and then makes up for those that were lost.
 //
-// A file is watched through its folder, because one that is replaced is another file; so is
-// each link on the way to it, and the place where something on the way is missing.
+// A file is watched through its folder, because editors replace a file rather than write to it; so
+// is each link on the way to it, and the place where something on the way is missing.
 type follower struct {
 	log     *slog.Logger
 	follows bool              // false: the configuration came through a pipe, once
-	events  *fsnotify.Watcher // nil: there are only looks
+	events  *fsnotify.Watcher // nil: there are only the regular checks
 	watched map[string]os.FileInfo
-	paths   map[string]bool // whose change changes what is read
+	paths   map[string]bool // names that decide what is read
 	globs   []glob
-	warned  bool // a folder could not be watched, which was said
+	warned  bool // it was logged that a folder cannot be watched
 
-	settleAt, checkAt time.Time // zero settleAt: nothing was heard
-	seen              string    // digest when something was first heard, or last looked at
+	settleAt, checkAt time.Time // zero settleAt: no event is pending
+	seen              string    // digest at the first event, or at the last check
 }
 
 // glob is a pattern of an include with its folder's links resolved.
 type glob struct {
 	pattern, base string
-	deep          bool // it takes files of folders inside base
+	deep          bool // it matches files in folders below base
 }
 
-// run follows the files, and reads them when they have changed or somebody asks.
+// run follows the files, and reads them when they have changed or a reload was requested.
 func (r *reloader) run(ctx context.Context) {
 	f := &r.files
 	f.log, f.watched = r.d.log, map[string]os.FileInfo{}
-	var heard <-chan fsnotify.Event
+	var changes <-chan fsnotify.Event // without a watcher both are nil and never ready
 	var lost <-chan error
 	if f.follows {
 		events, err := fsnotify.NewWatcher()
@@ -62,9 +62,10 @@ func (r *reloader) run(ctx context.Context) {
 					f.log.Warn("the file-system watcher of the configuration did not close", "error", err)
 				}
 			}()
-			f.events, heard, lost = events, events.Events, events.Errors
+			f.events, changes, lost = events, events.Events, events.Errors
 		}
 
+		// The files may have changed since they were read at the start; from now on there are events.
 		r.watchFolders()
 		r.check(ctx)
 	}
@@ -81,7 +82,7 @@ func (r *reloader) run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case e := <-heard:
+		case e := <-changes:
 			if f.relevant(e) {
 				r.debounce()
 			}
@@ -98,7 +99,7 @@ func (r *reloader) run(ctx context.Context) {
 	}
 }
 
-// nextCheck is when to look again.
+// nextCheck is when to check again.
 func (f *follower) nextCheck() time.Time {
 	if !f.settleAt.IsZero() && f.settleAt.Before(f.checkAt) {
 		return f.settleAt
@@ -106,16 +107,17 @@ func (f *follower) nextCheck() time.Time {
 	return f.checkAt
 }
 
-// debounce notes that something happened; what it is shows when the files hold still.
+// debounce notes an event; what it means is decided once the files are unchanged for a while.
 func (r *reloader) debounce() {
 	if r.files.settleAt.IsZero() {
 		r.files.seen = r.sources.Now().Digest()
 	}
+	// Each event starts the wait again: an editor or git writes several files in a row.
 	r.files.settleAt = time.Now().Add(debounceFor)
 }
 
-// check reads the configuration if its files have changed and hold still, and if something
-// else than the files may have been wrong with it.
+// check reads the configuration if its files have changed and no longer do, and now and then if it
+// has problems that something else than its files may have solved.
 func (r *reloader) check(ctx context.Context) {
 	f, now := &r.files, time.Now()
 	due := !now.Before(f.checkAt)
@@ -129,9 +131,12 @@ func (r *reloader) check(ctx context.Context) {
 	r.watchFolders()
 	is := r.sources.Now().Digest()
 	switch {
-	case is != r.attempted && (f.settleAt.IsZero() || is != f.seen): // nobody told, or it goes on
+	case is != r.attempted && (f.settleAt.IsZero() || is != f.seen):
+		// A change without an event, or one that goes on: wait until two checks agree.
 		f.seen, f.settleAt = is, now.Add(debounceFor)
 	case is != r.attempted, due && len(r.problemsOnDisk()) > 0:
+		// With problems also unchanged files are read again: a missing secret or a folder may be
+		// there now.
 		f.settleAt = time.Time{}
 		r.reload(ctx)
 	default:
@@ -147,6 +152,7 @@ func (r *reloader) watchFolders() {
 	}
 
 	folders := f.scan(r.sources)
+	// Removed first, since the number of watches is limited by the system.
 	for dir := range f.watched {
 		if !folders[dir] {
 			f.unwatch(dir)
@@ -169,6 +175,7 @@ func (r *reloader) watchFolders() {
 		if err == nil {
 			f.watched[dir] = info
 		} else if !f.warned && !os.IsNotExist(err) {
+			// Once is enough; a missing folder is no problem, its parent is watched.
 			f.warned = true
 			f.log.Warn("a folder of the configuration cannot be watched, and is looked at every 30 s", "folder", dir, "error", err)
 		}
@@ -177,14 +184,14 @@ func (r *reloader) watchFolders() {
 
 func (f *follower) unwatch(dir string) {
 	delete(f.watched, dir)
-	_ = f.events.Remove(dir) // the system may have let go of it by itself
+	_ = f.events.Remove(dir) // fails for a folder that is gone, which the system has dropped itself
 }
 
 // scan finds the names that matter and the folders that they are in.
 func (f *follower) scan(s *config.Sources) map[string]bool {
 	f.paths, f.globs = map[string]bool{}, nil
 	folders := map[string]bool{}
-	along := func(path string) {
+	addPath := func(path string) {
 		for _, name := range resolutionPath(path) {
 			f.paths[name] = true
 			folders[filepath.Dir(name)] = true
@@ -192,16 +199,17 @@ func (f *follower) scan(s *config.Sources) map[string]bool {
 	}
 
 	for _, path := range s.Files() {
-		along(path)
+		addPath(path)
 	}
 
 	for _, pattern := range s.Globs() {
 		base, rest := doublestar.SplitPattern(filepath.ToSlash(pattern))
 		base = filepath.FromSlash(base)
-		along(base)
+		addPath(base)
+		// Events name the real folder, so the pattern has to as well.
 		base, err := filepath.EvalSymlinks(base)
 		if err != nil {
-			continue // it is looked for
+			continue // missing: addPath watches the place where it would appear
 		}
 
 		g := glob{pattern: filepath.Join(base, filepath.FromSlash(rest)), base: base, deep: strings.Contains(rest, "/")}
@@ -212,7 +220,7 @@ func (f *follower) scan(s *config.Sources) map[string]bool {
 	}
 
 	for _, dir := range s.Trees() {
-		along(dir)
+		addPath(dir)
 		base, err := filepath.EvalSymlinks(dir)
 		if err != nil {
 			continue
@@ -228,7 +236,7 @@ func (f *follower) scan(s *config.Sources) map[string]bool {
 	return folders
 }
 
-// folders are those in which a file can come to match.
+// folders are those in which a matching file can appear.
 func (g glob) folders() []string {
 	out := []string{g.base}
 	if !g.deep {
@@ -238,7 +246,7 @@ func (g glob) folders() []string {
 	_ = filepath.WalkDir(g.base, func(path string, e fs.DirEntry, err error) error {
 		switch {
 		case err != nil || len(out) >= maxGlobs:
-			return filepath.SkipDir // the look every 30 s finds what is in it
+			return filepath.SkipDir // the check every 30 s covers what is not watched
 		case e.IsDir() && path != g.base:
 			out = append(out, path)
 		}
@@ -248,10 +256,11 @@ func (g glob) folders() []string {
 	return out
 }
 
-// resolutionPath are the names that decide what a path means: the links on the way, and the file or
-// else the first name that is missing.
+// resolutionPath lists the names that decide what a path leads to: the links on the way, and the
+// file itself or the first name that is missing.
 func resolutionPath(path string) []string {
 	var names []string
+	// Bounded as in the kernel, because links can form a loop.
 	for range maxLinks {
 		at := filepath.VolumeName(path) + string(filepath.Separator)
 		parts := strings.Split(strings.TrimPrefix(path, at), string(filepath.Separator))
@@ -273,6 +282,7 @@ func resolutionPath(path string) []string {
 					link = filepath.Join(at, link)
 				}
 
+				// Start over from the target of the link, which may contain links itself.
 				path = filepath.Join(append([]string{link}, parts[i+1:]...)...)
 				break
 			}
@@ -306,7 +316,7 @@ func (f *follower) relevant(e fsnotify.Event) bool {
 			continue
 		}
 		if info, err := os.Stat(e.Name); err == nil && info.IsDir() {
-			return true // a folder in which files may match
+			return true // a new folder, in which files may match already
 		}
 	}
 

@@ -4,11 +4,12 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"rouse/cmd/internal/cmdtest"
 	"runtime"
 	"slices"
 	"strings"
 	"testing"
+
+	"rouse/cmd/internal/cmdtest"
 )
 
 // However a file is saved, what was saved is in force, and nothing that was there for a
@@ -104,7 +105,7 @@ func TestReloadHoweverItIsSaved(t *testing.T) {
 	s.has("whole")
 }
 
-// Links are followed to what they mean: one that is set anew (as Kubernetes does with
+// Links are followed to their targets: one that is replaced (as Kubernetes does with
 // ..data), one in the middle of the path, and a file behind a link that changes.
 func TestReloadThroughLinks(t *testing.T) {
 	t.Parallel() // it mostly waits
@@ -187,7 +188,7 @@ func TestReloadIncludes(t *testing.T) {
 	cmdtest.Until(t, "the instructions", func() bool { return s.Current().Config.Agents[0].Instructions == "Work harder." })
 }
 
-func TestWay(t *testing.T) {
+func TestResolutionPath(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	dir, err := filepath.EvalSymlinks(dir)

@@ -1,8 +1,6 @@
 package daemon
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,10 +14,7 @@ import (
 	"rouse/internal/atomicfile"
 )
 
-// maxSocketPath is what every supported system accepts in sockaddr_un, its final zero included.
-const maxSocketPath = 104
-
-// Holder says which process holds a home; it is what a second one is told.
+// Holder describes the process that holds a home, for the error that a second one gets.
 type Holder struct {
 	PID       int       `json:"pid"`
 	Version   string    `json:"version"`
@@ -28,7 +23,7 @@ type Holder struct {
 	Daemon    bool      `json:"daemon"`
 }
 
-// HeldError is returned when another process works on the home.
+// HeldError is returned when another process holds the home.
 type HeldError struct {
 	dir    string
 	holder Holder
@@ -40,6 +35,7 @@ func (e *HeldError) Error() string {
 		what = "a rouse daemon"
 	}
 
+	// The holder has the lock but has not written its file yet, or cannot.
 	if e.holder.PID == 0 {
 		return fmt.Sprintf("%s already works on %s; wait for it to end, or stop it", what, e.dir)
 	}
@@ -54,9 +50,9 @@ type home struct {
 	lock *flock.Flock
 }
 
-// OpenHome creates the folder if needed and takes its exclusive lock, which the
-// operating system releases when the process ends, however it ends. A *heldError
-// names the process that holds it.
+// OpenHome creates the folder if needed and acquires its exclusive lock, which the
+// operating system releases when the process ends, however it ends. If another process holds
+// it, the error is a *HeldError.
 func OpenHome(dir string, self Holder) (*home, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("cannot create the home folder %s: %w; choose another with --home", dir, err)
@@ -82,12 +78,13 @@ func OpenHome(dir string, self Holder) (*home, error) {
 	return h, nil
 }
 
-// readHolder reads who holds the home. It stands in a file beside the lock because
-// some systems do not let a locked file be read.
+// readHolder reads who holds the home, from a file of its own, because some systems do not let a locked
+// file be read.
 func readHolder(dir string) Holder {
 	var self Holder
 	text, err := os.ReadFile(filepath.Join(dir, "holder.json"))
 	if err != nil || json.Unmarshal(text, &self) != nil {
+		// Only the message gets poorer: the lock decides, not this file.
 		return Holder{}
 	}
 	return self
@@ -95,6 +92,8 @@ func readHolder(dir string) Holder {
 
 func (h *home) holderFile() string { return filepath.Join(h.Dir, "holder.json") }
 
+// Close removes the holder's file before the lock is released, so that it never describes a
+// process that is gone to one that holds the home.
 func (h *home) Close() error {
 	err := os.Remove(h.holderFile())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -119,23 +118,4 @@ func (h *home) adopt(config string, force bool) error {
 	}
 
 	return atomicfile.Write(stamp, []byte(config), 0o600)
-}
-
-// SocketPath is where the daemon of a home listens: in the home, or in a short
-// runtime folder when that path would not fit a socket address.
-func SocketPath(dir string) string {
-	path := filepath.Join(dir, "rouse.sock")
-	if len(path) < maxSocketPath {
-		return path
-	}
-
-	sum := sha256.Sum256([]byte(dir))
-	base := os.Getenv("XDG_RUNTIME_DIR")
-	if base == "" || len(base) > maxSocketPath/2 {
-		base = filepath.Join(os.TempDir(), fmt.Sprintf("rouse-%d", os.Getuid()))
-	} else {
-		base = filepath.Join(base, "rouse")
-	}
-
-	return filepath.Join(base, hex.EncodeToString(sum[:8])+".sock")
 }

@@ -3,21 +3,24 @@ package daemon
 import (
 	"errors"
 	"os"
+
 	"rouse/agent"
 	"rouse/cmd/internal/config"
 	"rouse/cmd/internal/secret"
 )
 
+// Load reads the configuration; home overrides the one it names, "" does not.
 func Load(path, home string) (*config.Config, error) {
 	return config.Load(config.LoadOptions{Path: path, Home: home, Getenv: os.Getenv, Tools: agent.Specs(), Secret: finder(path, home),
 		Ollama: func() (string, string, bool) { return FindOllama(os.Getenv) }})
 }
 
-// finder finds secrets for a configuration. The store is opened when the first is asked for.
+// finder looks up secrets for a configuration. The store is opened by the first lookup.
 func finder(path, home string) func(string) (string, bool, error) {
 	var store *secret.Store
 	return func(name string) (string, bool, error) {
 		if store == nil {
+			// The home may be set in the very file that is being loaded, so it is read ahead.
 			dir, err := home, error(nil)
 			if dir == "" {
 				dir, err = config.Home(path, os.Getenv)
@@ -32,6 +35,7 @@ func finder(path, home string) func(string) (string, bool, error) {
 		}
 
 		value, _, err := store.Get(name)
+		// Not found is for the configuration to report, with the place that refers to it.
 		if errors.Is(err, secret.ErrNotSet) {
 			return "", false, nil
 		}

@@ -9,7 +9,7 @@ import (
 	"rouse/internal/text"
 )
 
-// NewLogger writes text to a terminal, and JSON to anything else, unless told otherwise.
+// NewLogger writes text to a terminal, and JSON to anything else, unless log.format is set.
 func NewLogger(c config.Log, level *slog.LevelVar, w io.Writer) *slog.Logger {
 	level.Set(logLevel(c))
 	o := &slog.HandlerOptions{Level: level}
@@ -27,7 +27,7 @@ func logLevel(c config.Log) slog.Level {
 	return level
 }
 
-// QuietLogger is that of a command: it says what goes wrong, and nothing else.
+// QuietLogger is the logger of commands: errors only.
 func QuietLogger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
 }

@@ -8,8 +8,8 @@ import (
 	"rouse/cmd/internal/config"
 )
 
-// newMasks are the places that no agent may change, or see: what later runs trust
-// (docs/security.md). Skills that an agent has by their path, its runs mask themselves.
+// newMasks are the places that no agent may change, or even see, because later runs trust them
+// (docs/security.md). Skills that an agent names by path are masked by its runs themselves.
 func newMasks(cfg *config.Config) tool.Masks {
 	m := tool.Masks{ReadOnly: slices.Concat(cfg.Files, cfg.Included()), Hidden: []string{string(cfg.Home)}}
 	for _, r := range cfg.SkillRoots(os.Getenv) {

@@ -4,11 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"time"
+
 	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
 	"rouse/internal/domain"
-	"slices"
-	"time"
 )
 
 // sourceRetry is the source of an attempt after the first.
@@ -41,6 +42,7 @@ func (d *Daemon) Next(ctx context.Context, job string, n int) ([]api.Occurrence,
 		out = append(out, delayedRun(r, pauses))
 	}
 
+	// Both lists hold up to n, so cut only once they are merged.
 	slices.SortStableFunc(out, func(a, b api.Occurrence) int { return a.Actual.Compare(b.Actual.Time) })
 	return out[:min(n, len(out))], nil
 }
@@ -53,6 +55,7 @@ func delayedRun(r ledger.Run, pauses []ledger.Pause) api.Occurrence {
 		o.Nominal.Time = r.QueuedAt
 	}
 
+	// For a scheduled run the source (cron, interval) says more than its trigger.
 	var detail ledger.Detail
 	if json.Unmarshal(r.Detail, &detail) == nil && detail.Source != "" {
 		o.Source = detail.Source
@@ -64,6 +67,7 @@ func delayedRun(r ledger.Run, pauses []ledger.Pause) api.Occurrence {
 		o.Reason = fmt.Sprintf("run %d, held back for %s by jitter", r.ID, r.NotBefore.Sub(o.Nominal.Time))
 	}
 
+	// A pause holds a retry back too, but never a run that was started manually.
 	if p, ok := ledger.Paused(pauses, r.Job, r.Agent, r.NotBefore); ok && r.Trigger != domain.TriggerManual {
 		o.Reason += "; waits for the end of the pause: " + p.String()
 	}

@@ -16,25 +16,26 @@ import (
 )
 
 const (
-	findingOllama = 2 * time.Second // for all that is asked
-	maxAsked      = 10              // models
+	findOllamaTimeout = 2 * time.Second // for all requests together
+	maxOllamaModels   = 10              // that are asked for their capabilities
 )
 
 type ollamaModel struct {
 	Name       string    `json:"name"`
-	RemoteHost string    `json:"remote_host"` // of one that is elsewhere
+	RemoteHost string    `json:"remote_host"` // set if Ollama only forwards to it
 	Modified   time.Time `json:"modified_at"`
 }
 
 // FindOllama looks for an Ollama on this machine, and for its newest model that can call
-// tools and runs here. ok is false when there is none: to look is no promise.
+// tools and runs here. Not to find one is no error, so ok is false then.
 func FindOllama(getenv func(string) string) (name, address string, ok bool) {
 	address, local := ollamaAddress(getenv("OLLAMA_HOST"))
 	if !local {
+		// A model elsewhere must be configured: nothing leaves this machine unasked.
 		return "", "", false
 	}
 
-	ctx, cancel := context.WithTimeout(context.Background(), findingOllama)
+	ctx, cancel := context.WithTimeout(context.Background(), findOllamaTimeout)
 	defer cancel()
 
 	var list struct {
@@ -44,11 +45,12 @@ func FindOllama(getenv func(string) string) (name, address string, ok bool) {
 		return "", "", false
 	}
 
+	// By name among equals, so that the choice does not change between starts.
 	slices.SortStableFunc(list.Models, func(a, b ollamaModel) int {
 		return cmp.Or(b.Modified.Compare(a.Modified), strings.Compare(a.Name, b.Name))
 	})
 
-	for _, m := range list.Models[:min(len(list.Models), maxAsked)] {
+	for _, m := range list.Models[:min(len(list.Models), maxOllamaModels)] {
 		var about struct {
 			Capabilities []string `json:"capabilities"`
 			RemoteHost   string   `json:"remote_host"`
@@ -64,8 +66,8 @@ func FindOllama(getenv func(string) string) (name, address string, ok bool) {
 	return "", "", false
 }
 
-// ollamaAddress is where Ollama listens, and whether that is this machine. It takes its own
-// variable, which is an address, a host, or a host and a port.
+// ollamaAddress is where Ollama listens, and whether that is this machine. host is Ollama's own
+// variable: an address, a host, or a host and a port.
 func ollamaAddress(host string) (address string, local bool) {
 	const port = "11434"
 	if host = strings.TrimSpace(host); host == "" {
@@ -81,15 +83,16 @@ func ollamaAddress(host string) (address string, local bool) {
 		return "", false
 	}
 
-	name, at := u.Hostname(), u.Port()
-	if ip := net.ParseIP(name); name == "" || ip != nil && ip.IsUnspecified() { // all addresses, as a server has it
+	name, own := u.Hostname(), u.Port()
+	if ip := net.ParseIP(name); name == "" || ip != nil && ip.IsUnspecified() {
+		// The server may share the variable, where it means all addresses.
 		name = "127.0.0.1"
 	}
 	if ip := net.ParseIP(name); !strings.EqualFold(name, "localhost") && (ip == nil || !ip.IsLoopback()) {
 		return "", false
 	}
 
-	return u.Scheme + "://" + net.JoinHostPort(name, cmp.Or(at, port)), true
+	return u.Scheme + "://" + net.JoinHostPort(name, cmp.Or(own, port)), true
 }
 
 func askOllama(ctx context.Context, address string, question, answer any) error {
@@ -107,7 +110,8 @@ func askOllama(ctx context.Context, address string, question, answer any) error 
 		return err
 	}
 
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}} // no proxy: it is on this machine
+	// A transport of its own has no proxy: the server is on this machine.
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	resp, err := client.Do(req)
 	if err != nil {
 		return err

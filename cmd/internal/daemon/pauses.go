@@ -19,8 +19,8 @@ func (d *Daemon) Pause(ctx context.Context, ask api.PauseRequest) (api.Paused, e
 	s, now := d.Current(), time.Now()
 	out := api.Paused{Zone: s.Config.Zone().String(), Running: []string{}, Held: []api.Pause{}}
 
-	// Everything can be paused whatever is wrong with the configuration; but a local time
-	// has to be read in its zone.
+	// Pausing everything is the emergency brake, so it works with a broken configuration too; only
+	// a local time has to be read in its zone.
 	if ask.Scope != ledger.PauseAll || ask.Until != "" {
 		if err := s.usable(); err != nil {
 			return out, err
@@ -42,6 +42,7 @@ func (d *Daemon) Pause(ctx context.Context, ask api.PauseRequest) (api.Paused, e
 	}
 
 	out.Pause = web.NewPause(p)
+	// A pause does not stop what is running, so name it: its owner may want to cancel it.
 	running, err := d.ledger.Running(ctx)
 	if err != nil {
 		return out, err
@@ -57,7 +58,7 @@ func (d *Daemon) Pause(ctx context.Context, ask api.PauseRequest) (api.Paused, e
 	return out, err
 }
 
-// PauseEnd is when a pause ends; zero when nobody said so.
+// PauseEnd is when a pause ends; zero if the request has no end.
 func PauseEnd(ask api.PauseRequest, now time.Time, zone *time.Location) (time.Time, error) {
 	switch {
 	case ask.For != "" && ask.Until != "":
@@ -68,6 +69,7 @@ func PauseEnd(ask api.PauseRequest, now time.Time, zone *time.Location) (time.Ti
 			err = fmt.Errorf("a pause of %q would be none", ask.For)
 		}
 
+		// JSON cannot hold a time beyond the year 9999.
 		if end := now.Add(length); err == nil && end.Year() > 9999 {
 			err = fmt.Errorf("%q is too long; without a length of time the pause lasts until somebody resumes", ask.For)
 		}
@@ -79,6 +81,7 @@ func PauseEnd(ask api.PauseRequest, now time.Time, zone *time.Location) (time.Ti
 		}
 
 		if !w.At.After(now) {
+			// A date means its first instant, which has passed although the day has not.
 			hint := ""
 			if w.Precision > 12*time.Hour && now.Before(w.At.Add(w.Precision)) {
 				hint = "; for the rest of today write tomorrow"
@@ -91,7 +94,7 @@ func PauseEnd(ask api.PauseRequest, now time.Time, zone *time.Location) (time.Ti
 	return time.Time{}, nil
 }
 
-// Resume implements web.Pauses. What is not configured any more can be resumed too.
+// Resume implements web.Pauses. It works for jobs and agents that are no longer configured, too.
 func (d *Daemon) Resume(ctx context.Context, scope, name string) (api.Resumed, error) {
 	s := d.Current()
 	out := api.Resumed{Scope: scope, Name: name, Zone: s.Config.Zone().String(), Held: []api.Pause{}}
@@ -100,6 +103,7 @@ func (d *Daemon) Resume(ctx context.Context, scope, name string) (api.Resumed, e
 		return out, err
 	}
 
+	// Only now: a name that ended a pause was right, whatever the configuration says.
 	if !ended && scope != ledger.PauseAll {
 		if err := s.usable(); err != nil {
 			return out, err
@@ -117,7 +121,7 @@ func (d *Daemon) Resume(ctx context.Context, scope, name string) (api.Resumed, e
 	return out, &api.Error{Status: 409, Message: nothingToResume(scope, name, out.Held, s.Config.Zone())}
 }
 
-// nothingToResume says so, and what holds the same thing by another pause.
+// nothingToResume words that, and names the other pauses that still cover the same jobs.
 func nothingToResume(scope, name string, held []api.Pause, zone *time.Location) string {
 	said := fmt.Sprintf("nothing to resume: %s is not paused", api.ScopeText(scope, name))
 	switch {
@@ -136,6 +140,7 @@ func nothingToResume(scope, name string, held []api.Pause, zone *time.Location) 
 	return said
 }
 
+// knownScope refuses a scope that names no configured job or agent.
 func (s *Setup) knownScope(scope, name string) error {
 	switch scope {
 	case ledger.PauseJob:
@@ -146,7 +151,7 @@ func (s *Setup) knownScope(scope, name string) error {
 	return nil
 }
 
-// otherPauses lists the other pauses that are on and are about something that this one is about.
+// otherPauses lists the other pauses in force that cover some of the same jobs.
 func (d *Daemon) otherPauses(ctx context.Context, s *Setup, scope, name string) ([]api.Pause, error) {
 	out := []api.Pause{}
 	all, err := d.ledger.Pauses(ctx, time.Now())
@@ -175,10 +180,11 @@ func (s *Setup) overlaps(scopeA, nameA, scopeB, nameB string) bool {
 		return nameA == nameB
 	}
 
+	// One is about a job and the other about an agent: compare the agents.
 	return agentOf(scopeA, nameA) == agentOf(scopeB, nameB)
 }
 
-// pausedWhy is why a job is paused; of a pause that is not its own, also what is paused.
+// pausedWhy is why a job is paused; for a pause of more than the job it also says of what.
 func pausedWhy(p ledger.Pause) string {
 	if p.Scope == ledger.PauseJob {
 		return p.Reason

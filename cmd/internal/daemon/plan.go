@@ -3,19 +3,11 @@ package daemon
 import (
 	"fmt"
 	"log/slog"
-	"slices"
 	"time"
 
 	"rouse/agent"
 	"rouse/agent/loop"
-	"rouse/agent/model"
-	"rouse/agent/model/anthropic"
-	"rouse/agent/model/gemini"
-	"rouse/agent/model/ollama"
-	"rouse/agent/model/openai"
 	"rouse/agent/model/playbook"
-	"rouse/agent/model/replay"
-	"rouse/agent/model/wire"
 	"rouse/cmd/internal/config"
 	"rouse/cmd/internal/notify"
 	"rouse/internal/domain"
@@ -25,7 +17,7 @@ import (
 	"rouse/watcher"
 )
 
-// Plan is the configuration in the terms of the parts.
+// Plan is the configuration, translated into what each part works with.
 type Plan struct {
 	Plan agent.Plan
 	Jobs []scheduler.Job
@@ -37,7 +29,7 @@ type Plan struct {
 	quotas         map[string]int64
 }
 
-// NewPlan maps a checked configuration to what each part takes.
+// NewPlan translates a checked configuration.
 func NewPlan(cfg *config.Config, log *slog.Logger) (*Plan, error) {
 	p := &Plan{
 		Plan: agent.Plan{Agents: map[string]agent.Agent{}, Jobs: map[string]agent.Job{}, Zone: cfg.Zone(),
@@ -58,6 +50,7 @@ func NewPlan(cfg *config.Config, log *slog.Logger) (*Plan, error) {
 	}
 
 	for _, a := range cfg.Agents {
+		// A disabled agent is unknown to the parts, which keeps its jobs from running too (see addJob).
 		if !config.On(a.Enabled) {
 			continue
 		}
@@ -82,77 +75,6 @@ func NewPlan(cfg *config.Config, log *slog.Logger) (*Plan, error) {
 	}
 
 	return p, nil
-}
-
-// newChannels opens what is configured, and the channel that exists without being named.
-func newChannels(cfg *config.Config) (map[string]notify.Channel, error) {
-	standard, err := notify.Open(config.DefaultChannel)
-	if err != nil {
-		return nil, err
-	}
-
-	out := map[string]notify.Channel{config.DefaultChannel: standard}
-	for _, n := range cfg.Notifications {
-		if out[string(n.Name)], err = notify.Open(n.Kind); err != nil {
-			return nil, fmt.Errorf("%s: notification channel %s: %w", n.At, n.Name, err)
-		}
-	}
-
-	return out, nil
-}
-
-// channelNames are in the order in which models read them: the standard one, then as configured.
-func channelNames(cfg *config.Config) []string {
-	names := []string{config.DefaultChannel}
-	for _, n := range cfg.Notifications {
-		if !slices.Contains(names, string(n.Name)) {
-			names = append(names, string(n.Name))
-		}
-	}
-
-	return names
-}
-
-// NewModels opens what is configured.
-func NewModels(cfg *config.Config, log *slog.Logger) (map[string]*agent.Model, error) {
-	out := map[string]*agent.Model{}
-	for _, m := range cfg.Models {
-		provider, err := newProvider(m, log)
-		if err != nil {
-			return nil, fmt.Errorf("%s: model %s: %w", m.At, m.Name, err)
-		}
-		rate, _ := m.Rate() // where money is limited, it is known
-		out[string(m.Name)] = &agent.Model{Name: string(m.Name), Provider: provider, MaxOutput: m.MaxOutput, Window: m.Window(), Temperature: m.Temperature, Price: rate}
-	}
-
-	for _, m := range cfg.Models {
-		out[string(m.Name)].Fallback = out[m.Fallback]
-	}
-
-	return out, nil
-}
-
-func newProvider(m config.Model, log *slog.Logger) (model.Provider, error) {
-	e := wire.Endpoint{
-		BaseURL: m.BaseURL, APIKey: m.APIKey, Model: m.Model, Headers: m.Headers,
-		Timeout: time.Duration(m.Timeout), Idle: time.Duration(m.Idle), Logger: log,
-	}
-	switch m.Provider {
-	case "replay":
-		return replay.Open(string(m.Recording))
-	case "anthropic":
-		return anthropic.New(e)
-	case "gemini":
-		return gemini.New(e)
-	case "ollama":
-		return ollama.New(ollama.Options{Endpoint: e, ContextWindow: m.ContextWindow})
-	}
-
-	if m.API == "responses" {
-		return openai.NewResponses(e)
-	}
-
-	return openai.New(e)
 }
 
 func newAgent(a config.Agent, models map[string]*agent.Model) agent.Agent {
@@ -182,19 +104,47 @@ func newBounds(b config.Bounds) loop.Bounds {
 		CostMicroUSD: config.MicroUSD(b.CostUSD)}
 }
 
+// addJob adds a job to the runner, and to the scheduler and the watcher if they trigger it.
 func (p *Plan) addJob(cfg *config.Config, j *config.Job, models map[string]*agent.Model) error {
 	name := string(j.Name)
-	p.policies[name] = newPolicy(j)
+	p.policies[name] = newPolicy(j) // for a disabled job as well: runs of it may still be unfinished
 	if _, ok := p.Plan.Agents[j.Agent]; !ok || !config.On(j.Enabled) {
 		return nil
 	}
 
+	job := newJob(cfg, j, models)
+	p.Plan.Jobs[name] = job
+	schedules, err := cfg.Schedules(j)
+	if err != nil {
+		return fmt.Errorf("%s: job %s: %w", j.At, j.Name, err)
+	}
+
+	if len(schedules) > 0 || j.RunOnStart {
+		overlap := j.Overlap
+		if j.Playbook == nil && job.Model == nil && p.Plan.Agents[j.Agent].Model == nil && (overlap == domain.OverlapAllow || overlap == domain.OverlapQueueAll) {
+			// Such runs stay queued until a model is configured; they must not pile up.
+			overlap = domain.OverlapQueueOne
+		}
+		p.Jobs = append(p.Jobs, scheduler.Job{Name: name, Agent: j.Agent, Schedules: schedules, Overlap: overlap, RunOnStart: j.RunOnStart,
+			Policy: schedule.Policy{OnMiss: j.OnMiss, CatchupWindow: time.Duration(j.CatchupWindow), MaxCatchup: j.MaxCatchup}})
+	}
+
+	if j.Watch != nil {
+		p.watches = append(p.watches, newWatch(j))
+	}
+
+	return nil
+}
+
+// newJob is a job in the terms of the runner.
+func newJob(cfg *config.Config, j *config.Job, models map[string]*agent.Model) agent.Job {
 	job := agent.Job{
-		Name: name, Agent: j.Agent, Prompt: j.Prompt, Model: models[j.Model], Record: j.Record, UndoOnFailure: j.UndoOnFail, ContextViews: j.ContextViews, Bounds: newBounds(j.Bounds), Watched: watched(j), MinTier: j.MinTier,
+		Name: string(j.Name), Agent: j.Agent, Prompt: j.Prompt, Model: models[j.Model], Record: j.Record, UndoOnFailure: j.UndoOnFail, ContextViews: j.ContextViews, Bounds: newBounds(j.Bounds), Budget: dailyBudget(j.Budget.CostUSDPerDay, j.Budget.TokensPerDay), Watched: watched(j), MinTier: j.MinTier,
 		Foreign: definitionWritableByOthers(j.At.File, j.PromptFile),
 		Notify:  agent.Notify{On: j.Notify.On, Channels: j.Notify.Channels, Title: j.Notify.Title, Body: j.Notify.Body},
 	}
 
+	// An empty playbook is still one: nil would make it a job of a model.
 	if j.Playbook != nil {
 		job.Playbook = []playbook.Call{}
 	}
@@ -212,68 +162,7 @@ func (p *Plan) addJob(cfg *config.Config, j *config.Job, models map[string]*agen
 		job.Expect = append(job.Expect, agent.Expectation{File: string(e.File), SQL: e.SQL, Where: e.At.String()})
 	}
 
-	job.Budget = dailyBudget(j.Budget.CostUSDPerDay, j.Budget.TokensPerDay)
-	p.Plan.Jobs[name] = job
-	schedules, err := cfg.Schedules(j)
-	if err != nil {
-		return fmt.Errorf("%s: job %s: %w", j.At, j.Name, err)
-	}
-
-	if len(schedules) > 0 || j.RunOnStart {
-		overlap := j.Overlap
-		if j.Playbook == nil && job.Model == nil && p.Plan.Agents[j.Agent].Model == nil && (overlap == "allow" || overlap == "queue_all") {
-			overlap = "queue_one" // of runs that wait for a model there is one
-		}
-		p.Jobs = append(p.Jobs, scheduler.Job{Name: name, Agent: j.Agent, Schedules: schedules, Overlap: overlap, RunOnStart: j.RunOnStart,
-			Policy: schedule.Policy{OnMiss: j.OnMiss, CatchupWindow: time.Duration(j.CatchupWindow), MaxCatchup: j.MaxCatchup}})
-	}
-
-	if j.Watch != nil {
-		p.watches = append(p.watches, newWatch(j))
-	}
-
-	return nil
-}
-
-// watched is what the runs of a job know of its watch.
-func watched(j *config.Job) agent.Watched {
-	w := j.Watch
-	if w == nil {
-		return agent.Watched{}
-	}
-	// Links can make a watch take what lies deeper.
-	return agent.Watched{Folder: string(w.Path), Recursive: w.Recursive || w.FollowSymlinks, Batch: w.Mode == watcher.ModeBatch}
-}
-
-func newWatch(j *config.Job) watcher.Watch {
-	settle := map[string]time.Duration{"fast": 200 * time.Millisecond, "": time.Second, "balanced": time.Second, "patient": 3 * time.Second}
-	w := j.Watch
-	return watcher.Watch{
-		Job: string(j.Name), Agent: j.Agent, Path: string(w.Path), Include: w.Include, Exclude: w.Exclude, Recursive: w.Recursive,
-		FollowSymlinks: w.FollowSymlinks, Mode: w.Mode, MaxWait: time.Duration(w.MaxWait), MaxFiles: w.MaxFiles,
-		Settle: settle[w.Responsiveness], Existing: w.Existing,
-		OnSuccess: watcher.After(w.OnSuccess), OnFailure: watcher.After(w.OnFailure),
-	}
-}
-
-func newPolicy(j *config.Job) dispatch.Policy {
-	p := dispatch.Policy{
-		Attempts: j.Retry.Attempts, Backoff: time.Duration(j.Retry.Backoff), MaxBackoff: time.Duration(j.Retry.MaxBackoff),
-		On: j.Retry.On, Resume: config.On(j.Resume), StartDeadline: time.Duration(j.StartDeadline), PauseAfter: j.PauseAfter,
-	}
-	if j.Overlap == domain.OverlapAllow {
-		p.Concurrency = -1
-	}
-
-	return p
-}
-
-// Policy is what a job wants of its runs; an ad-hoc run is resumed and not retried.
-func (p *Plan) Policy(job string) dispatch.Policy {
-	if policy, ok := p.policies[job]; ok {
-		return policy
-	}
-	return dispatch.Policy{Resume: true}
+	return job
 }
 
 func (p *Plan) quota(agent string) int64 { return p.quotas[agent] }

@@ -24,34 +24,34 @@ import (
 )
 
 const (
-	maxReads    = 10          // of files that change while they are read
+	maxReads    = 10          // attempts at files that change while they are read
 	maxRefuse   = time.Minute // longest pause after a part refused a configuration
-	maxLogged   = 20          // problems of one reading
+	maxLogged   = 20          // problems logged for one reading
 	maxNotified = 5           // problems in a notice
 )
 
-// reloader puts another configuration into force while the daemon runs. One goroutine reads
-// and applies; what it finds wrong changes nothing.
+// reloader replaces the configuration while the daemon runs. One goroutine reads and applies;
+// a configuration with a problem changes nothing.
 type reloader struct {
 	d          *Daemon
-	dispatcher *dispatch.Dispatcher // once it serves
+	dispatcher *dispatch.Dispatcher // set by Serve
 	flagHome   string
 	started    *config.Config
-	level      *slog.LevelVar // nil: it is not ours to change
+	level      *slog.LevelVar // nil: the level cannot be changed
 	requests   chan chan api.Reload
-	requested  chan struct{} // capacity 1: read again, nobody waits for what becomes of it
+	requested  chan struct{} // capacity 1: read again, nobody waits for the result
 	stopped    chan struct{}
 
-	// Of the loop alone.
+	// Used by the loop alone, so without a lock.
 	files     follower
 	sources   *config.Sources // of the last reading
 	attempted string          // their digest
 	refused   int             // how often in a row a part has refused
-	reported  map[string]int  // problems that the log knows of (1), and the owner (2)
+	reported  map[string]int  // problems by text: 1 they were logged, 2 the owner was notified
 
 	mu       sync.Mutex
-	problems []api.Problem      // of what is on disk; empty when it is in force
-	wanted   []config.SecretRef // what asks for secrets there
+	problems []api.Problem      // of the configuration on disk; empty when it is in force
+	wanted   []config.SecretRef // the secrets it refers to
 }
 
 func newReloader(d *Daemon, o Options) *reloader {
@@ -71,7 +71,9 @@ func (d *Daemon) Reload(ctx context.Context) (api.Reload, error) {
 		return api.Reload{}, stopped
 	}
 
+	// Buffered, so that a caller who has given up does not block the loop.
 	answer := make(chan api.Reload, 1)
+	// The loop may end between accepting the request and answering it, so both steps watch for that.
 	select {
 	case d.reloads.requests <- answer:
 	case <-d.reloads.stopped:
@@ -90,46 +92,49 @@ func (d *Daemon) Reload(ctx context.Context) (api.Reload, error) {
 	}
 }
 
-// readSoon has the configuration read again; nobody waits for what becomes of it.
-func (r *reloader) readSoon() {
+// requestReload has the configuration read again without waiting for the result.
+func (r *reloader) requestReload() {
 	select {
 	case r.requested <- struct{}{}:
-	default:
+	default: // one is pending already, and reads what is on disk then
 	}
 }
 
-// problemsOnDisk are why what is on disk is not in force.
+// problemsOnDisk says why the configuration on disk is not in force.
 func (r *reloader) problemsOnDisk() []api.Problem {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.problems
 }
 
-// wantedSecrets are what asks for secrets in what is on disk and not in force.
+// wantedSecrets are the secrets that the configuration on disk refers to while it is not in force.
 func (r *reloader) wantedSecrets() []config.SecretRef {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.wanted
 }
 
-// reload reads the files and puts what they say into force, all of it or nothing.
+// reload reads the files and puts them into force, all of it or nothing.
 func (r *reloader) reload(ctx context.Context) api.Reload {
 	if !r.files.follows {
 		return refusal([]api.Problem{{File: r.started.Files[0], Message: "is not a plain file: it was read when the daemon started, and cannot be read again"}})
 	}
 
-	began, old := time.Now(), r.d.Current()
+	started, old := time.Now(), r.d.Current()
 	next, err := r.read(ctx)
 	if err == nil {
 		err = r.apply(ctx, next)
+		// Only refusals in a row count: they set how soon to try again, and when to notify the owner.
 		if r.refused++; err == nil {
 			r.refused = 0
 		}
 	} else {
-		r.refused = 0
+		r.refused = 0 // the files themselves are wrong, and no part was asked
 	}
 
 	if err != nil {
+		// A part that is busy may accept in a second; the files have not changed, so no event will
+		// bring us back.
 		if r.refused > 0 {
 			r.files.checkAt = time.Now().Add(min(time.Second<<min(r.refused-1, 10), maxRefuse))
 		}
@@ -140,23 +145,26 @@ func (r *reloader) reload(ctx context.Context) api.Reload {
 	c := config.Compare(old.Config, next.Config)
 	out := api.Reload{OK: true, Problems: problems(next.Config.Warnings), Added: list(c.Added), Changed: list(c.Changed), Removed: list(c.Removed),
 		Others: list(c.Others), Restart: list(next.restart)}
-	r.accept(ctx, old, next, out, time.Since(began))
+	r.accept(ctx, old, next, out, time.Since(started))
 
 	return out
 }
 
-// read reads the files until they hold still, and makes a setup of them. What could be read
-// of a wrong one is returned beside the error.
+// read reads the files until they stop changing, and builds a setup from them. With an error it
+// returns as much of the setup as could be read.
 func (r *reloader) read(ctx context.Context) (*Setup, error) {
 	for range maxReads {
 		next, err := r.attempt()
 		if next == nil {
-			r.attempted = ""
+			r.attempted = "" // no digest, so the next check reads again whatever is there
 			return nil, err
 		}
 
 		r.sources, r.attempted = &next.Config.Sources, next.Config.Sources.Digest()
-		r.watchFolders() // before looking again: from here on a change is heard
+
+		// Watch first, compare second: a change before the comparison is found by it, and one
+		// after it raises an event.
+		r.watchFolders()
 		if r.sources.Now().Digest() == r.attempted {
 			return next, err
 		}
@@ -172,7 +180,7 @@ func (r *reloader) read(ctx context.Context) (*Setup, error) {
 	return nil, errors.New("the files of the configuration keep changing; they are read as soon as they hold still")
 }
 
-// attempt reads the files once. A defect in reading them costs the reading, not the daemon.
+// attempt reads the files once. A panic while reading them fails the reading, not the daemon.
 func (r *reloader) attempt() (next *Setup, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -193,7 +201,7 @@ func (r *reloader) attempt() (next *Setup, err error) {
 
 	next.restart = r.restart(next.Config)
 	if string(next.Config.Home) != r.d.home.Dir {
-		// What lies in the home by default lies in the one that is open.
+		// Defaults below the home have to be below the one that is open, so read again with it.
 		if next.Config, err = Load(main, r.d.home.Dir); err != nil {
 			return next, err
 		}
@@ -203,7 +211,7 @@ func (r *reloader) attempt() (next *Setup, err error) {
 	return next, err
 }
 
-// restart lists what cannot change while the daemon runs.
+// restart lists the settings that cannot change while the daemon runs.
 func (r *reloader) restart(cfg *config.Config) []string {
 	var out []string
 	if home := string(cfg.Home); home != r.d.home.Dir {
@@ -216,13 +224,16 @@ func (r *reloader) restart(cfg *config.Config) []string {
 	return out
 }
 
-// apply puts a setup into force. What can refuse comes first; then nothing has changed.
+// apply puts a setup into force. The parts that can refuse come first, and are put back if one
+// does; after that nothing can fail.
 func (r *reloader) apply(ctx context.Context, next *Setup) error {
 	d, old := r.d, r.d.Current()
-	// What a run was told in confidence stays a secret, whoever is configured now.
+
+	// A run that started before may still print an old secret, so redact those as well.
 	next.plan.Plan.Secrets = union(next.plan.Plan.Secrets, old.plan.Plan.Secrets)
 
-	// In between, runs of what is new and of what goes away can both begin.
+	// Until all parts have switched, runs of the old and of the new jobs can start, and the
+	// runner has to know both.
 	d.runner.Set(merged(old.plan.Plan, next.plan.Plan))
 	err := d.watcher.Set(ctx, next.plan.watches)
 	if err == nil {
@@ -246,18 +257,20 @@ func (r *reloader) apply(ctx context.Context, next *Setup) error {
 		r.level.Set(logLevel(next.Config.Log))
 	}
 
+	// What kept runs in the queue (a missing model, a lower limit) may be gone.
 	r.dispatcher.Reconsider()
 	return nil
 }
 
-// revokeSecrets takes from the agents the secrets that their owner has removed, though what is on disk
-// cannot come into force without them. Their values are still blacked out.
+// revokeSecrets takes removed secrets away from the agents at once, although the configuration on
+// disk cannot come into force without them. Their values are still redacted.
 func (r *reloader) revokeSecrets(next *Setup) {
 	if next == nil || next.Config == nil || len(next.Config.Unset()) == 0 {
 		return
 	}
 
 	gone, now := next.Config.Unset(), *r.d.Current()
+	// Setups are immutable, and runs that have started share this one: change a copy.
 	held := *now.plan
 	held.Plan.Agents = maps.Clone(held.Plan.Agents)
 	for name, a := range held.Plan.Agents {
@@ -275,7 +288,7 @@ func (r *reloader) revokeSecrets(next *Setup) {
 	r.d.runner.Set(held.Plan)
 }
 
-// merged are two plans at once; what they have in common is the second's.
+// merged has the agents and jobs of both plans; where both have one, it is the second's.
 func merged(old, next agent.Plan) agent.Plan {
 	out := next
 	out.Agents, out.Jobs = maps.Clone(old.Agents), maps.Clone(old.Jobs)
@@ -294,20 +307,22 @@ func union(a, b []string) []string {
 	return out
 }
 
-// notRegular says whether what is in a file is gone when it was read: it is a pipe, or the like.
+// notRegular says whether a file is a pipe or the like, whose content is gone once it was read.
 func notRegular(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && !info.IsDir() && !info.Mode().IsRegular()
 }
 
-// accept tells that another configuration is in force.
+// accept records and logs that another configuration is in force.
 func (r *reloader) accept(ctx context.Context, old, next *Setup, out api.Reload, took time.Duration) {
 	r.mu.Lock()
 	recovered := len(r.problems) > 0
 	r.problems, r.wanted = nil, nil
 	r.mu.Unlock()
+	// A problem that comes back later is reported again.
 	r.reported = map[string]int{}
 	log := r.d.log
+	// Only new warnings: the others were logged when they came up, and would drown these.
 	for _, w := range next.Config.Warnings {
 		if !slices.ContainsFunc(old.Config.Warnings, func(o config.Problem) bool { return o.Path == w.Path && o.Message == w.Message }) {
 			log.Warn("the configuration", "file", w.File, "line", w.Line, "key", w.Path, "warning", w.Message)
@@ -326,18 +341,20 @@ func (r *reloader) accept(ctx context.Context, old, next *Setup, out api.Reload,
 	}
 
 	log.Info(message, "changes", cmp.Or(out.Summary(), "none"), "took", took.Round(time.Millisecond))
+	// A reload that changed nothing is not worth an event, unless it ends a problem.
 	if text := out.Summary(); text != "" || recovered {
 		r.record(ctx, "config.reloaded", map[string]any{"summary": text})
 	}
 }
 
-// refuse tells why what is on disk is not in force, each problem once.
+// refuse reports why the configuration on disk is not in force, each problem once.
 func (r *reloader) refuse(ctx context.Context, next *Setup, err error) api.Reload {
+	// At shutdown the parts refuse because they stop; that is no problem of the configuration.
 	if ctx.Err() != nil {
 		return refusal([]api.Problem{{Message: "the daemon stops"}})
 	}
 
-	found := r.redacted(next, listed(r.started.Files[0], err))
+	found := r.redactProblems(next, asProblems(r.started.Files[0], err))
 	r.mu.Lock()
 	r.problems, r.wanted = found, nil
 	if next != nil && next.Config != nil {
@@ -345,13 +362,16 @@ func (r *reloader) refuse(ctx context.Context, next *Setup, err error) api.Reloa
 	}
 
 	r.mu.Unlock()
-	text, held := inLines(found, len(found)), r.d.Current().at.Local().Format(time.DateTime)
+
+	// The same problems come up at every check while they last.
+	text, held := formatProblems(found, len(found)), r.d.Current().at.Local().Format(time.DateTime)
 	if r.reported[text] == 0 {
 		r.reported[text] = 1
 		r.logProblems(found, held)
 	}
 
-	// A part that refuses once or twice is busy, which passes.
+	// A part that refuses once or twice is probably just busy. A notice that could not be
+	// stored leaves 1, so it is tried again with the next refusal.
 	if r.reported[text] == 1 && (r.refused == 0 || r.refused > 2) && r.notify(ctx, found, held) {
 		r.reported[text] = 2
 	}
@@ -370,18 +390,18 @@ func (r *reloader) logProblems(found []api.Problem, held string) {
 	}
 }
 
-// notify tells the owner on every channel, and the record.
+// notify notifies the owner on every channel, and records an event.
 func (r *reloader) notify(ctx context.Context, found []api.Problem, held string) bool {
-	r.record(ctx, "config.refused", map[string]any{"error": inLines(found, maxNotified)})
+	r.record(ctx, "config.refused", map[string]any{"error": formatProblems(found, maxNotified)})
 	var notices []ledger.Notice
 	for _, channel := range r.d.Current().plan.Plan.Channels {
 		notices = append(notices, ledger.Notice{Channel: channel, Title: "rouse: the configuration cannot be used",
-			Body: inLines(found, maxNotified) + "\nThat of " + held + " holds."})
+			Body: formatProblems(found, maxNotified) + "\nThat of " + held + " holds."})
 	}
 
 	err := r.d.ledger.AppendNotices(ctx, notices...)
 	if err != nil && ctx.Err() == nil {
-		r.d.log.Error("nobody was told of the problem with the configuration", "error", err)
+		r.d.log.Error("the owner could not be notified of the problem with the configuration", "error", err)
 	}
 	return err == nil
 }
@@ -396,26 +416,27 @@ func (r *reloader) record(ctx context.Context, kind string, data map[string]any)
 	}
 }
 
-// redacted are problems without what must not be shown, of either configuration.
-func (r *reloader) redacted(next *Setup, found []api.Problem) []api.Problem {
+// redactProblems are problems without what must not be shown, of either configuration.
+func (r *reloader) redactProblems(next *Setup, found []api.Problem) []api.Problem {
 	secrets := r.d.Current().plan.Plan.Secrets
 	if next != nil && next.Config != nil {
 		secrets = union(next.Config.Secrets(), secrets)
 	}
 
-	black := redact.New(secrets)
+	redactor := redact.New(secrets)
 	for i, p := range found {
-		found[i].Message, found[i].Hint, found[i].Name = black.Replace(p.Message), black.Replace(p.Hint), black.Replace(p.Name)
+		found[i].Message, found[i].Hint, found[i].Name = redactor.Replace(p.Message), redactor.Replace(p.Hint), redactor.Replace(p.Name)
 	}
 
 	return found
 }
 
+// refusal is the answer to a reload that changed nothing.
 func refusal(found []api.Problem) api.Reload {
 	return api.Reload{Problems: found, Added: []string{}, Changed: []string{}, Removed: []string{}, Others: []string{}, Restart: []string{}}
 }
 
-// list is never null in JSON.
+// list makes nil an empty list, which is [] and not null in JSON.
 func list(names []string) []string {
 	if names == nil {
 		return []string{}
@@ -423,8 +444,8 @@ func list(names []string) []string {
 	return names
 }
 
-// listed are the problems that an error stands for.
-func listed(file string, err error) []api.Problem {
+// asProblems turns an error into the problems it consists of.
+func asProblems(file string, err error) []api.Problem {
 	var all *config.Errors
 	if errors.As(err, &all) {
 		return problems(all.Problems)
@@ -440,8 +461,8 @@ func problems(found []config.Problem) []api.Problem {
 	return out
 }
 
-// inLines are the first problems as lines.
-func inLines(found []api.Problem, most int) string {
+// formatProblems are the first problems as lines.
+func formatProblems(found []api.Problem, most int) string {
 	var lines []string
 	for i, p := range found {
 		if i == most {

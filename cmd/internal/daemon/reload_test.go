@@ -144,7 +144,7 @@ func (s *served) has(job string) {
 }
 
 // What is changed takes effect without a restart: what a job does, when, for how many at
-// once, and with which secrets; each part of it is said.
+// once, and with which secrets; each change is reported.
 func TestReloadTakesEffect(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
@@ -295,7 +295,7 @@ func TestReloadKeepsTheRhythm(t *testing.T) {
 	}
 }
 
-// A mistake changes nothing: the last good configuration holds, and what is wrong is told
+// A mistake changes nothing: the last good configuration holds, and the problem is reported
 // with its place; each problem once on the channels, however often the file is saved.
 func TestReloadRefusesMistakes(t *testing.T) {
 	t.Parallel()
@@ -339,7 +339,7 @@ func TestReloadRefusesMistakes(t *testing.T) {
 		t.Errorf("log: %s", log)
 	}
 
-	// The same again, by itself and by hand, is no news; another mistake is.
+	// The same again, read by itself or on request, is not reported again; another mistake is.
 	s.put("rouse.yaml", "# saved again\n"+strings.TrimPrefix(ReloadHead, "version: 1\n")+Note("one")+broken)
 	if got := s.Ask(); got.OK || len(got.Problems) != 1 {
 		t.Errorf("%+v", got)
@@ -401,8 +401,8 @@ func TestReloadWithoutTheFile(t *testing.T) {
 	}
 }
 
-// What is on when its job goes away ends as it would have, and its history stays; what
-// waits of it is told that the job is gone. A job that is disabled neither fires nor can be
+// A run that is on when its job is removed ends as it would have, and its history stays; one that
+// is queued ends with the reason that the job is gone. A disabled job neither fires nor can be
 // fired, and comes back as it was.
 func TestReloadRemovesJobs(t *testing.T) {
 	t.Parallel()
@@ -457,7 +457,7 @@ func TestReloadRemovesJobs(t *testing.T) {
 }
 
 // An agent that may no longer plan its own runs has nothing planned (OSA-70).
-func TestReloadClearsSlots(t *testing.T) {
+func TestReloadClearsWakes(t *testing.T) {
 	t.Parallel()
 	plans := strings.Replace(ReloadHead, "workdir: ./work", "workdir: ./work, self_scheduling: {enabled: true}", 1)
 	s := serveHere(t, map[string]string{"rouse.yaml": plans + Note("one")})
@@ -520,7 +520,7 @@ func TestReloadWatches(t *testing.T) {
 	}
 }
 
-// What cannot change while the daemon runs is said, and the rest is in force.
+// What cannot change while the daemon runs is reported, and the rest is in force.
 func TestReloadNeedsARestart(t *testing.T) {
 	t.Parallel()
 	s := serveHere(t, map[string]string{"rouse.yaml": ReloadHead + Note("one")})
@@ -575,7 +575,7 @@ func TestReloadKeepsSecrets(t *testing.T) {
 }
 
 // When a part refuses (here the ledger, which another process holds), the old configuration
-// holds, that is said, and it is tried again until it works.
+// stays in force, that is reported, and it is tried again until it works.
 func TestReloadTriesAgain(t *testing.T) {
 	t.Parallel() // it mostly waits
 	s := serveHere(t, map[string]string{"rouse.yaml": ReloadHead + Note("one") + "  - {name: daily, agent: clerk, schedule: \"0 8 * * *\", playbook: [{call: todo}]}\n"})
@@ -591,8 +591,8 @@ func TestReloadTriesAgain(t *testing.T) {
 	cmdtest.Until(t, "the end of the trouble", func() bool { return len(s.Status().ConfigProblems) == 0 })
 }
 
-// Whatever becomes of the file, the daemon goes on: it holds to the last good configuration
-// or takes the new one. ROUSE_TEST_MUTATIONS is how often.
+// Whatever happens to the file, the daemon goes on, with the last good configuration or with the new
+// one. ROUSE_TEST_MUTATIONS is how many times it is tried.
 func TestReloadSurvivesMutations(t *testing.T) {
 	t.Parallel()
 	valid := ReloadHead + Note("one") + "  - {name: daily, agent: clerk, schedule: \"0 8 * * 1-5\", timezone: Europe/Berlin, retry: {attempts: 2}, playbook: [{call: db_query, with: {sql: \"select 1\"}, save: x}]}\n" +

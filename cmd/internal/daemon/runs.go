@@ -11,6 +11,7 @@ import (
 	"rouse/agentdb"
 	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
+	"rouse/scheduler/dispatch"
 )
 
 // Undo implements web.Runs.
@@ -21,6 +22,7 @@ func (d *Daemon) Undo(ctx context.Context, run ledger.Run, ask api.UndoRequest, 
 	}
 
 	out := api.Undo{Run: strconv.FormatInt(run.ID, 10), Agent: run.Agent, Done: done.Done, CanUndo: done.CanUndo, Files: []api.UndoneFile{}, Database: done.Database, Left: done.Left}
+	// A hash stands for a file that was there; the client needs to know no more than that.
 	for _, f := range done.Files {
 		out.Files = append(out.Files, api.UndoneFile{Path: f.Path, Type: string(f.Type), Before: f.BeforeHash != "", After: f.AfterHash != "", Why: f.Why})
 	}
@@ -49,4 +51,33 @@ func (d *Daemon) Recording(ctx context.Context, run int64) ([]byte, error) {
 	var out bytes.Buffer
 	err = replay.Write(&out, rec)
 	return out.Bytes(), err
+}
+
+// RunOnly executes one run in this process, for a command without a daemon.
+func (d *Daemon) RunOnly(ctx context.Context, id string) error {
+	run, err := strconv.ParseInt(id, 10, 64)
+	if err != nil {
+		return err
+	}
+
+	// A copy: the options stay those of a dispatcher for all runs.
+	o := d.dispatcher
+	o.Only = run
+	dispatcher, err := dispatch.New(o)
+	if err != nil {
+		return err
+	}
+
+	// Ctrl-C cancels the run instead of parking it for a later start: its owner is here and
+	// wants it gone.
+	running := context.WithoutCancel(ctx)
+	stop := context.AfterFunc(ctx, func() {
+		if _, err := d.ledger.RequestCancel(running, run, "cancelled at the keyboard"); err != nil {
+			d.log.Error("the run could not be cancelled", "run", run, "error", err)
+		}
+	})
+
+	defer stop()
+
+	return dispatcher.Run(running)
 }

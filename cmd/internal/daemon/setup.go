@@ -5,25 +5,27 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"rouse/cmd/internal/api"
-	"rouse/cmd/internal/config"
-	"rouse/internal/text"
 	"slices"
 	"strings"
 	"time"
+
+	"rouse/cmd/internal/api"
+	"rouse/cmd/internal/config"
+	"rouse/internal/text"
 )
 
-// Setup is a configuration with what the parts make of it. It never changes: a reload puts
-// another in its place, and what has begun goes on with its own.
+// Setup is a configuration with the plan made of it. It never changes: a reload replaces it as a
+// whole, and whatever has started goes on with its own.
 type Setup struct {
 	Config  *config.Config
 	plan    *Plan
-	problem error // why config is empty
+	problem error // why Config is empty
 	at      time.Time
-	restart []string           // what it says that only a restart brings into force
-	wanted  []config.SecretRef // what asks for secrets in a configuration with a problem
+	restart []string           // settings in it that need a restart to take effect
+	wanted  []config.SecretRef // the secrets that a configuration with a problem refers to
 }
 
+// known refuses names that are not configured, and suggests the nearest; "" is not checked.
 func (s *Setup) known(job, agent string) error {
 	if names := s.JobNames(); job != "" && !slices.Contains(names, job) {
 		return &api.Error{Status: 404, Message: text.NoSuch("job", job, names), Usage: true}
@@ -50,7 +52,7 @@ func (s *Setup) agentNames() []string {
 	return out
 }
 
-// Hints are what the start-up screen tells beside the jobs.
+// Hints are what the start-up screen shows besides the jobs.
 func (s *Setup) Hints() []string {
 	var out []string
 	if c := s.checkModels(); !c.OK {
@@ -65,6 +67,7 @@ func (s *Setup) FlagHint() string {
 		return ""
 	}
 
+	// The hint is for the shell it is shown in, where a relative path reads better.
 	path := s.Config.Files[0]
 	if wd, err := os.Getwd(); err == nil {
 		if rel, err := filepath.Rel(wd, path); err == nil && !strings.HasPrefix(rel, "..") {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+
 	"rouse/cmd/internal/api"
 )
 
@@ -18,6 +19,7 @@ func (d *Daemon) Status(ctx context.Context) (api.Status, error) {
 	}
 
 	st.ConfigAt, st.ConfigProblems, st.ConfigRestart = api.At(now.at), []api.Problem{}, list(now.restart)
+	// A command reads the configuration afresh, so it has no older one in force to report on.
 	if d.reloads != nil {
 		st.ConfigProblems = append(st.ConfigProblems, d.reloads.problemsOnDisk()...)
 	}

@@ -65,8 +65,8 @@ func (l *letters) all() string {
 	return strings.Join(l.sent, " ")
 }
 
-// office is a home whose agents have a tool beside the built-in ones, by the one way in which a tool
-// comes to them.
+// office is a home whose agents have a tool besides the built-in ones, added in the only way in which a
+// tool can be added.
 type office struct {
 	*Daemon
 	*letters
@@ -142,7 +142,7 @@ func (o *office) problems(agentKeys, jobKeys, does string) string {
 	return out.String()
 }
 
-// run begins a run of the job and makes its first attempt.
+// run starts a run of the job and makes its first attempt.
 func (o *office) run() (ledger.Run, ledger.Result) {
 	o.t.Helper()
 	id, err := o.Fire(o.t.Context(), api.RunRequest{Job: "j"})
@@ -170,8 +170,8 @@ func (o *office) attempt(id int64) (ledger.Run, ledger.Result) {
 	return run, res
 }
 
-// wants runs the job, and the letters that are sent then are these.
-func (o *office) wants(sent string) (ledger.Run, ledger.Result) {
+// expectSent runs the job, and checks which letters have been sent by then.
+func (o *office) expectSent(sent string) (ledger.Run, ledger.Result) {
 	o.t.Helper()
 	run, res := o.run()
 	if got := o.all(); got != sent {
@@ -180,8 +180,8 @@ func (o *office) wants(sent string) (ledger.Run, ledger.Result) {
 	return run, res
 }
 
-// told is the first request of the model.
-func (o *office) told() string {
+// firstRequest is the first request of the model.
+func (o *office) firstRequest() string {
 	o.t.Helper()
 	all := o.server.Requests()
 	if len(all) == 0 {
@@ -190,8 +190,8 @@ func (o *office) told() string {
 	return string(all[0])
 }
 
-// stays is what an undo of a run names as staying.
-func (o *office) stays(run ledger.Run) string {
+// leftByUndo is what an undo of a run names as staying.
+func (o *office) leftByUndo(run ledger.Run) string {
 	o.t.Helper()
 	out, err := o.Undo(o.t.Context(), run, api.UndoRequest{}, nil)
 	if err != nil {
@@ -235,12 +235,12 @@ func without(t *testing.T, what, got, unwanted string) {
 }
 
 // everywhere is each property of a tool, and the places that ask for it, with a tool that nobody
-// else has heard of.
+// else knows.
 var everywhere = map[string]func(t *testing.T){
 	"Name": func(t *testing.T) {
 		o := openOffice(t, letter(unasked), "", "", toBob, wellDone)
-		o.wants("bob")
-		expect(t, "told", o.told(), `"name":"send"`)
+		o.expectSent("bob")
+		expect(t, "described", o.firstRequest(), `"name":"send"`)
 		if got := o.problems(", tools: {allow: [send]}", "", "playbook: [{call: send}]"); got != "" {
 			t.Errorf("config check: %s", got)
 		}
@@ -266,28 +266,28 @@ var everywhere = map[string]func(t *testing.T){
 	"Description": func(t *testing.T) {
 		o := openOffice(t, letter(nil), ", tools: {on_demand: [send]}", "", says("capabilities_discover", `{"query":"post a letter"}`), wellDone)
 		o.run()
-		without(t, "told at once", o.told(), "Sends a letter by post.")
+		without(t, "described at once", o.firstRequest(), "Sends a letter by post.")
 		all := o.server.Requests()
 		expect(t, "found", string(all[len(all)-1]), "Sends a letter by post.")
 		o = openOffice(t, letter(nil), "", "", wellDone)
 		o.run()
-		expect(t, "told", o.told(), "Sends a letter by post.")
+		expect(t, "described", o.firstRequest(), "Sends a letter by post.")
 	},
 	"Effect": func(t *testing.T) {
 		o := openOffice(t, letter(unasked), "", "", toBob, wellDone)
-		run, _ := o.wants("bob")
+		run, _ := o.expectSent("bob")
 		if c := o.call(run); c.Effect != domain.EffectExternal {
 			t.Errorf("recorded as %s", c.Effect)
 		}
 
 		o = openOffice(t, letter(func(s *tool.Spec) { s.Effect, s.Scope = domain.EffectRead, tool.ScopeAgent }), "", "", toBob, wellDone)
-		run, _ = o.wants("bob")
-		without(t, "undo", o.stays(run), "send")
+		run, _ = o.expectSent("bob")
+		without(t, "undo", o.leftByUndo(run), "send")
 	},
 	"Class": func(t *testing.T) {
 		for class, sent := range map[tool.Class]string{tool.ClassOther: "bob bob", tool.ClassRead: "bob"} {
 			o := openOffice(t, letter(func(s *tool.Spec) { s.Class, s.Effect, s.Scope = class, domain.EffectRead, tool.ScopeAgent }), "", "", toBob, toBob, wellDone)
-			o.wants(sent)
+			o.expectSent(sent)
 		}
 	},
 	"Scope": func(t *testing.T) {
@@ -298,7 +298,7 @@ var everywhere = map[string]func(t *testing.T){
 				t.Errorf("scope %q: config check says %q", scope, got)
 			}
 
-			run, _ := o.wants("bob")
+			run, _ := o.expectSent("bob")
 			if sent := o.replay(run.ID); (sent == "bob bob") != (scope == tool.ScopeRun) {
 				t.Errorf("scope %q: with the replay %q was sent", scope, sent)
 			}
@@ -321,8 +321,8 @@ var everywhere = map[string]func(t *testing.T){
 			tool.WritesNothing: "", tool.WritesRows: "", tool.WritesUndo: "", tool.WritesArtifact: "",
 		} {
 			o := openOffice(t, letter(func(s *tool.Spec) { s.Writes, s.Needs = writes, tool.NoNeeds }), "", "", toBob, wellDone)
-			run, _ := o.wants("bob")
-			if got := o.stays(run); want == "" && got != "" {
+			run, _ := o.expectSent("bob")
+			if got := o.leftByUndo(run); want == "" && got != "" {
 				t.Errorf("writes %q: undo names %q", writes, got)
 			} else {
 				expect(t, "undo of what writes "+string(writes), got, want)
@@ -341,7 +341,7 @@ var everywhere = map[string]func(t *testing.T){
 			tool.RequiresCommands:       {"", ""}, tool.RequiresNetwork: {"", ""}, tool.RequiresRepository: {"", ""},
 		} {
 			o := openOffice(t, letter(func(s *tool.Spec) { s.Requires, s.Needs = given, tool.NoNeeds }), lacks.keys, "", toBob, wellDone)
-			run, _ := o.wants("")
+			run, _ := o.expectSent("")
 			if c := o.call(run); !strings.Contains(string(c.Envelope), "tool_not_found") {
 				t.Errorf("given with %s: %s", given, c.Envelope)
 			}
@@ -353,7 +353,7 @@ var everywhere = map[string]func(t *testing.T){
 			tool.RequiresNetwork: ", grants: {network: [{host: example.com}]}", tool.RequiresRepository: ", tools: {allow: [send]}",
 		} {
 			o := openOffice(t, letter(func(s *tool.Spec) { s.Requires, s.Needs = given, tool.NoNeeds }), keys, "", toBob, wellDone)
-			o.wants("bob")
+			o.expectSent("bob")
 		}
 
 		o := openOffice(t, letter(func(s *tool.Spec) { s.Requires = tool.RequiresCommands }), "", "")
@@ -364,30 +364,30 @@ var everywhere = map[string]func(t *testing.T){
 	"AliasOf": func(t *testing.T) {
 		for keys, sent := range map[string]string{"": "", `, tools: {allow: ["*"]}`: "", `, tools: {allow: ["se*"]}`: "bob"} {
 			o := openOffice(t, letter(func(s *tool.Spec) { s.AliasOf, s.Needs = "notify", tool.NoNeeds }), keys, "", toBob, wellDone)
-			o.wants(sent)
+			o.expectSent(sent)
 		}
 	},
 	"SummaryArg": func(t *testing.T) {
 		o := openOffice(t, letter(func(s *tool.Spec) { s.SummaryArg = "text" }), "", "", toBob, wellDone)
-		_, res := o.wants("")
+		_, res := o.expectSent("")
 		if res.Wait == nil || res.Wait.Action.Description != "send Dear <Bob>" {
 			t.Errorf("approval: %+v", res.Wait)
 		}
 
 		o = openOffice(t, letter(func(s *tool.Spec) { s.SummaryArg, s.Needs = "text", tool.NoNeeds }), "", "", toBob, wellDone)
-		run, _ := o.wants("bob")
-		expect(t, "undo", o.stays(run), "what send did stays: Dear <Bob>")
+		run, _ := o.expectSent("bob")
+		expect(t, "undo", o.leftByUndo(run), "what send did stays: Dear <Bob>")
 	},
 	"Ends": func(t *testing.T) {
 		o := openOffice(t, letter(func(s *tool.Spec) { s.Ends, s.Needs = true, tool.NoNeeds }), "", "", toBob)
-		if _, res := o.wants("bob"); res.Outcome != domain.OutcomeSuccess {
+		if _, res := o.expectSent("bob"); res.Outcome != domain.OutcomeSuccess {
 			t.Errorf("%+v", res)
 		}
 	},
 	"Waits": func(t *testing.T) {
 		o := openOffice(t, letter(func(s *tool.Spec) { s.Ends, s.Waits, s.Needs = true, true, tool.NoNeeds }), "", "", toBob)
 		o.says = map[string]string{"question": "Which Bob?"}
-		if _, res := o.wants("bob"); res.Wait == nil || res.Wait.Message != "Which Bob?" {
+		if _, res := o.expectSent("bob"); res.Wait == nil || res.Wait.Message != "Which Bob?" {
 			t.Errorf("%+v", res)
 		}
 
@@ -404,29 +404,29 @@ var everywhere = map[string]func(t *testing.T){
 	"Nests": func(t *testing.T) {
 		for nests, sent := range map[bool]string{false: "bob", true: ""} {
 			o := openOffice(t, letter(func(s *tool.Spec) { s.Nests, s.Class, s.Needs = nests, tool.ClassExec, tool.NoNeeds }), "", "", says("reduce", `{"task":"Write to Bob."}`), toBob, wellDone, wellDone)
-			o.wants(sent)
+			o.expectSent(sent)
 		}
 	},
 	"WideContextOnly": func(t *testing.T) {
 		for rare, agentKeys := range map[bool]string{true: ", model: narrow", false: ""} {
 			o := openOffice(t, letter(func(s *tool.Spec) { s.WideContextOnly = true }), agentKeys, "", wellDone)
 			o.run()
-			if told := strings.Contains(o.told(), "Sends a letter by post."); told == rare {
-				t.Errorf("%q: told of it: %v", agentKeys, told)
+			if described := strings.Contains(o.firstRequest(), "Sends a letter by post."); described == rare {
+				t.Errorf("%q: described: %v", agentKeys, described)
 			}
 		}
 	},
 	"Timeout": func(t *testing.T) {
 		o := openOffice(t, letter(func(s *tool.Spec) { s.Timeout, s.Needs = time.Millisecond, tool.NoNeeds }), "", "", toBob, wellDone)
 		o.wait = true
-		run, _ := o.wants("")
+		run, _ := o.expectSent("")
 		expect(t, "the call", string(o.call(run).Envelope), `"timeout"`)
-		expect(t, "undo", o.stays(run), "what send may have done stays")
+		expect(t, "undo", o.leftByUndo(run), "what send may have done stays")
 	},
 	"Enum": func(t *testing.T) {
 		o := openOffice(t, letter(func(s *tool.Spec) { s.Enum, s.Needs = map[string][]string{"how": {"air", "sea"}}, tool.NoNeeds }), "", "", says("send", `{"how":"pigeon"}`), wellDone)
-		run, _ := o.wants("")
-		expect(t, "told", o.told(), `["air","sea"]`)
+		run, _ := o.expectSent("")
+		expect(t, "described", o.firstRequest(), `["air","sea"]`)
 		expect(t, "the call", string(o.call(run).Envelope), "invalid_args")
 	},
 	"ReadsOnly": func(t *testing.T) {
@@ -434,11 +434,11 @@ var everywhere = map[string]func(t *testing.T){
 			s.ReadsOnly = func(args json.RawMessage) bool { return strings.Contains(string(args), "bob") }
 			s.Needs = tool.NoNeeds
 		}), "", "", toBob, wellDone)
-		run, _ := o.wants("bob")
+		run, _ := o.expectSent("bob")
 		if c := o.call(run); c.Effect != domain.EffectRead {
 			t.Errorf("recorded as %s", c.Effect)
 		}
-		without(t, "undo", o.stays(run), "send")
+		without(t, "undo", o.leftByUndo(run), "send")
 	},
 	"Path": func(t *testing.T) {
 		for path, sent := range map[string]string{"path": "a.txt", "": "a.txt a.txt"} { // a reading of no path is of all files
@@ -446,7 +446,7 @@ var everywhere = map[string]func(t *testing.T){
 				s.Path, s.Class, s.Effect, s.Scope = path, tool.ClassRead, domain.EffectRead, tool.ScopeAgent
 			}), "", "",
 				says("send", `{"path":"a.txt"}`), says("file_write", `{"path":"b.txt","content":"b"}`), says("send", `{"path":"a.txt"}`), wellDone)
-			o.wants(sent)
+			o.expectSent(sent)
 		}
 	},
 	"Canonical": func(t *testing.T) {
@@ -468,7 +468,7 @@ var everywhere = map[string]func(t *testing.T){
 				t.Fatal(err)
 			}
 
-			o.wants(sent)
+			o.expectSent(sent)
 		}
 	},
 	"StatKey": func(t *testing.T) {
@@ -477,13 +477,13 @@ var everywhere = map[string]func(t *testing.T){
 			o := openOffice(t, letter(func(s *tool.Spec) {
 				s.Path, s.StatKey, s.Class, s.Effect, s.Scope = "path", look, tool.ClassRead, domain.EffectRead, tool.ScopeAgent
 			}), "", "", says("send", `{"path":"a.txt"}`), says("send", `{"path":"a.txt"}`), wellDone)
-			o.wants(name)
+			o.expectSent(name)
 		}
 	},
 	"Needs": func(t *testing.T) {
 		// Nobody knows what it does: its owner is asked, and what it may have met is on record.
 		o := openOffice(t, letter(nil), "", "", toBob, wellDone)
-		run, res := o.wants("")
+		run, res := o.expectSent("")
 		if res.Wait == nil || res.Wait.Kind != ledger.KindApproval || res.Wait.Action.Tool != "send" || res.Wait.Action.Description != `send {"to":"bob","text":"Dear <Bob>"}` {
 			t.Fatalf("%+v", res)
 		}
@@ -503,12 +503,12 @@ var everywhere = map[string]func(t *testing.T){
 		}
 
 		o = openOffice(t, letter(nil), ", on_denied: continue", "", toBob, wellDone)
-		o.wants("")
+		o.expectSent("")
 		o = openOffice(t, letter(unasked), "", "", toBob, wellDone)
-		o.wants("bob")
+		o.expectSent("bob")
 		confined := letter(func(s *tool.Spec) { s.Effect, s.Scope = domain.EffectDatabase, tool.ScopeAgent })
 		o = openOffice(t, confined, "", "", toBob, wellDone)
-		o.wants("bob")
+		o.expectSent("bob")
 
 		for _, s := range []func(*tool.Spec){
 			func(s *tool.Spec) { s.Effect = domain.EffectRead },
@@ -516,7 +516,7 @@ var everywhere = map[string]func(t *testing.T){
 			func(s *tool.Spec) { s.Effect, s.Scope = domain.EffectWrite, tool.ScopeRun },
 		} {
 			o = openOffice(t, letter(s), "", "", toBob, wellDone)
-			o.wants("")
+			o.expectSent("")
 		}
 	},
 }
@@ -619,8 +619,8 @@ func TestSpecs(t *testing.T) {
 	}
 }
 
-// An agent that has whatever a tool can be given with is told of every tool that is known, and of no
-// other: what a family tells of its tools and what it gives to a run are the same.
+// An agent that has everything a tool can need is offered every known tool, and no other: what a
+// family lists and what it gives to a run are the same.
 func TestEveryToolCanBeHad(t *testing.T) {
 	t.Parallel()
 	o := openOffice(t, letter(nil), `, loop: phased, self_scheduling: {mode: ambient}, skills: [./sums], skill_access: global_discovery, tools: {allow: ["?*"], on_demand: [send]}
@@ -631,7 +631,7 @@ func TestEveryToolCanBeHad(t *testing.T) {
 			Function struct{ Name string } `json:"function"`
 		} `json:"tools"`
 	}
-	if err := json.Unmarshal([]byte(o.told()), &request); err != nil {
+	if err := json.Unmarshal([]byte(o.firstRequest()), &request); err != nil {
 		t.Fatal(err)
 	}
 

@@ -3,13 +3,14 @@ package daemon
 import (
 	"context"
 	"errors"
-	"rouse/cmd/internal/api"
 	"time"
+
+	"rouse/cmd/internal/api"
 )
 
-// OpenWaiting opens a daemon. A command that works without one has the home for a moment, and
-// so has one that was killed until the system has cleared it away: both are waited for. A
-// daemon that answers is not.
+// OpenWaiting opens a daemon, and waits while the home is held by a command, which is short, or by
+// a process that was killed and that the system has not cleared away yet. It does not wait for a
+// daemon that answers.
 func OpenWaiting(ctx context.Context, o Options) (*Daemon, error) {
 	for deadline := time.Now().Add(HomeWait); ; {
 		d, err := Open(ctx, o)
@@ -29,8 +30,8 @@ func OpenWaiting(ctx context.Context, o Options) (*Daemon, error) {
 	}
 }
 
-// answers says whether a daemon is at work behind a socket. Of one that was killed the
-// socket can still be reached for a moment.
+// answers says whether a daemon answers on a socket. It asks for the status, because the socket of
+// a killed daemon can still be reached for a moment.
 func answers(ctx context.Context, socket string) bool {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
@@ -44,5 +45,5 @@ func answers(ctx context.Context, socket string) bool {
 	return err == nil
 }
 
-// HomeWait is how long a command waits for another command to leave the home.
+// HomeWait is how long a command waits for another command to release the home.
 const HomeWait = 10 * time.Second

@@ -18,9 +18,8 @@ const (
 	noticeObject = "/org/freedesktop/Notifications"
 )
 
-// probe says why nothing can be shown here, and whether what shows it takes text for
-// markup. Without a session it does not ask for a bus: that would start one that nobody
-// sees.
+// probe says why nothing can be shown here, and whether the notification service interprets text as
+// markup. Without a session it does not ask for a bus, because that would start one that nobody sees.
 func (d desktop) probe(ctx context.Context) (markup bool, err error) {
 	address := d.getenv("DBUS_SESSION_BUS_ADDRESS")
 	if address == "" {
@@ -31,6 +30,7 @@ func (d desktop) probe(ctx context.Context) (markup bool, err error) {
 		address = "unix:path=" + socket
 	}
 
+	// A connection of our own, not the shared one of the library, which would outlive its session.
 	bus, err := dbus.Dial(address, dbus.WithContext(ctx))
 	if err == nil {
 		defer func() { _ = bus.Close() }()
@@ -61,7 +61,7 @@ func (d desktop) probe(ctx context.Context) (markup bool, err error) {
 	return slices.Contains(capabilities, "body-markup"), nil
 }
 
-// hasDisplay says whether somebody shows notifications, or would be started to do so.
+// hasDisplay says whether a service shows notifications, or would be started to do so.
 func (d desktop) hasDisplay(ctx context.Context, bus *dbus.Conn) (bool, error) {
 	object := bus.Object("org.freedesktop.DBus", busObject)
 	var owned bool

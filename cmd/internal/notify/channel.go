@@ -13,11 +13,11 @@ import (
 // Channel is a way to reach the owner.
 type Channel interface {
 	Send(ctx context.Context, n ledger.Notice) error
-	// Check says why nothing could be sent, nil when it could.
+	// Check says why nothing can be sent now, nil if it can.
 	Check(ctx context.Context) error
 }
 
-// kinds makes a channel of each kind that a configuration can name (`notifications: kind:`).
+// kinds has a constructor for each kind of channel that a configuration can name (`notifications: kind:`).
 // A new kind is a row here, a file beside this one, and a value of the key's enum in config.
 var kinds = map[string]func() Channel{
 	"desktop": Desktop,

@@ -17,8 +17,8 @@ import (
 // maxText is how much of a text is shown, in runes.
 const maxText = 1000
 
-// nameSender says what the desktop calls the sender. The library keeps that in a variable of
-// its package, which a reload of the configuration must not write while a notice is sent.
+// nameSender sets the sender's name on the desktop. The library has a package variable for it, which
+// a reload of the configuration must not write while a notice is sent.
 var nameSender = sync.OnceFunc(func() { beeep.AppName = "rouse" })
 
 // Desktop shows notices on the desktop of the user who runs the daemon.
@@ -32,10 +32,12 @@ type desktop struct{ getenv func(string) string }
 // Send implements Channel.
 func (d desktop) Send(ctx context.Context, n ledger.Notice) error {
 	body := n.Body
+	// Truncated first, so that a long text does not push the signature out.
 	if who := signature(n); who != "" {
 		body = strings.TrimSpace(text.Truncate(body, maxText) + "\n" + who)
 	}
 
+	// Asked each time: the session can end, and another service can start in it.
 	markup, err := d.probe(ctx)
 	if err != nil {
 		return err
@@ -49,7 +51,7 @@ func (d desktop) Check(ctx context.Context) error {
 	return err
 }
 
-// unavailable says that there is no desktop here, in words that the owner can act on.
+// unavailable is an ErrUnavailable with a reason that the owner can act on.
 func unavailable(format string, args ...any) error {
 	return fmt.Errorf("the desktop %w: %s", ErrUnavailable, fmt.Sprintf(format, args...))
 }
@@ -65,10 +67,10 @@ func signature(n ledger.Notice) string {
 	return n.Job + ": " + strings.ReplaceAll(string(n.Outcome), "_", " ")
 }
 
-// plain makes text from anywhere (a file's name, a model's words) mean itself to the
-// programs that show it: control characters and a leading hyphen are options and escapes
-// to some; and where Windows has no better way, a PowerShell script is made of the text,
-// in which $, `, " and ]]> would run or end something.
+// plain keeps text from anywhere (a file's name, a model's words) from having a meaning to the programs
+// that show it. Some read control characters as escapes and a leading hyphen as an option; and on
+// Windows the library may put the text into a PowerShell script, in which $, `, " and ]]> would run
+// or end something.
 func plain(goos, s string) string {
 	s = text.Lines(s)
 	if rest, ok := strings.CutPrefix(s, "-"); ok {
@@ -81,7 +83,7 @@ func plain(goos, s string) string {
 	return s
 }
 
-// inMarkup escapes a text for a service that takes it for markup.
+// inMarkup escapes a text for a service that interprets it as markup.
 func inMarkup(markup bool, s string) string {
 	if !markup {
 		return s

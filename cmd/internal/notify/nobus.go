@@ -4,5 +4,5 @@ package notify
 
 import "context"
 
-// look takes the desktop for granted where the system has one for everybody.
+// probe assumes a desktop on systems that have one for every user.
 func (d desktop) probe(context.Context) (markup bool, err error) { return false, nil }

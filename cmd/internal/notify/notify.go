@@ -15,17 +15,17 @@ import (
 
 const (
 	sendTimeout      = 10 * time.Second
-	unavailablePause = time.Hour // between looks at a channel that cannot work here
-	page             = 64
+	unavailablePause = time.Hour // between tries at a channel that cannot work here
+	pageSize         = 64        // notices read at once
 )
 
-// pauses are those after each failed try; after the last there is none.
-var pauses = [...]time.Duration{time.Minute, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour, 6 * time.Hour, 12 * time.Hour}
+// retryPauses are the pauses after each failed try but the last.
+var retryPauses = [...]time.Duration{time.Minute, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour, 6 * time.Hour, 12 * time.Hour}
 
 // maxTries is how often a notice is sent before it is given up.
-const maxTries = len(pauses) + 1
+const maxTries = len(retryPauses) + 1
 
-// Errors that callers tell apart.
+// Errors that callers distinguish.
 var (
 	// ErrUnavailable says that a channel cannot work on this machine now; its notices wait.
 	ErrUnavailable = errors.New("cannot be reached here")
@@ -47,7 +47,7 @@ type Notifier struct {
 	recovered chan struct{} // capacity 1: a channel may be back
 
 	mu          sync.Mutex
-	channels    map[string]Channel // never written to, but replaced
+	channels    map[string]Channel // replaced as a whole, never written to
 	unavailable map[string]bool    // channels that could not be reached when last tried
 }
 
@@ -62,7 +62,7 @@ func New(o Options) (*Notifier, error) {
 	}
 
 	n := &Notifier{ledger: o.Ledger, channels: o.Channels, log: o.Logger, recovered: make(chan struct{}, 1), unavailable: map[string]bool{}}
-	n.wakeRetry() // the session may be another than that of the last process
+	n.wakeRetry() // what was unavailable to the last process may be there for this one
 	return n, nil
 }
 
@@ -80,8 +80,8 @@ func (n *Notifier) current() map[string]Channel {
 	return n.channels
 }
 
-// recordReachable notes that a channel works, or that it cannot be reached. When it is back, what
-// waits for it is tried again.
+// recordReachable notes whether a channel could be reached. When it is back, the notices that wait
+// for it are tried again.
 func (n *Notifier) recordReachable(channel string, works bool) {
 	n.mu.Lock()
 	back := works && n.unavailable[channel]
@@ -92,7 +92,7 @@ func (n *Notifier) recordReachable(channel string, works bool) {
 	}
 }
 
-// wakeRetry has the notices tried again that wait for a channel that could not be reached.
+// wakeRetry has Run try the notices again that wait for a channel that could not be reached.
 func (n *Notifier) wakeRetry() {
 	select {
 	case n.recovered <- struct{}{}:
@@ -106,7 +106,7 @@ func (n *Notifier) Run(ctx context.Context) error {
 	defer timer.Stop()
 
 	for {
-		changed := n.ledger.Changed()
+		changed := n.ledger.Changed() // before reading, so that no new notice is missed
 		next, err := n.deliver(ctx)
 		if err != nil && ctx.Err() == nil {
 			n.log.Error("the outbox could not be read; it is tried again", "error", err)
@@ -131,10 +131,10 @@ func (n *Notifier) Run(ctx context.Context) error {
 	}
 }
 
-// deliver sends what is due and says when the next is.
+// deliver sends what is due, and returns when the next notice is due.
 func (n *Notifier) deliver(ctx context.Context) (time.Time, error) {
 	for ctx.Err() == nil {
-		due, err := n.ledger.PendingNotices(ctx, time.Now(), page)
+		due, err := n.ledger.PendingNotices(ctx, time.Now(), pageSize)
 		if err != nil {
 			return time.Time{}, err
 		}
@@ -148,29 +148,27 @@ func (n *Notifier) deliver(ctx context.Context) (time.Time, error) {
 	return n.ledger.NextNotice(ctx, time.Now())
 }
 
-// retryUnavailable sends, before their time, the notices that wait for a channel that could not
-// be reached.
+// retryUnavailable sends the notices ahead of time that wait for a channel that could not be reached.
 func (n *Notifier) retryUnavailable(ctx context.Context) error {
-	waiting, err := n.ledger.UndeliveredNotices(ctx, 10*page)
+	waiting, err := n.ledger.UndeliveredNotices(ctx, 10*pageSize)
 	if err != nil {
 		return err
 	}
 
-	var again []ledger.Notice
+	var retry []ledger.Notice
 	n.mu.Lock()
-
-	for i := len(waiting) - 1; i >= 0; i-- { // the oldest first
+	for i := len(waiting) - 1; i >= 0; i-- { // newest first in the ledger, oldest first to the owner
 		if w := waiting[i]; w.State == ledger.NoticePending && !n.unavailable[w.Channel] && strings.Contains(w.Error, ErrUnavailable.Error()) {
-			again = append(again, w)
+			retry = append(retry, w)
 		}
 	}
 
 	n.mu.Unlock()
-	return n.sendAll(ctx, again)
+	return n.sendAll(ctx, retry)
 }
 
-// sendAll tries notices, those of a channel in their order and beside those of the others: a
-// channel that hangs holds up its own.
+// sendAll tries notices, in order within a channel, and the channels in parallel: one that hangs
+// delays only its own.
 func (n *Notifier) sendAll(ctx context.Context, notices []ledger.Notice) error {
 	byChannel := map[string][]ledger.Notice{}
 	for _, notice := range notices {
@@ -179,15 +177,15 @@ func (n *Notifier) sendAll(ctx context.Context, notices []ledger.Notice) error {
 
 	var group sync.WaitGroup
 	errs := make(chan error, len(byChannel))
-	for _, own := range byChannel {
+	for _, queue := range byChannel {
 		group.Go(func() {
-			for _, notice := range own {
-				sent, err := n.sendOne(ctx, notice)
+			for _, notice := range queue {
+				sendErr, err := n.sendOne(ctx, notice)
 				if err != nil {
 					errs <- err
 				}
-				if err != nil || errors.Is(sent, errNoAnswer) {
-					return // the rest is still due
+				if err != nil || errors.Is(sendErr, errNoAnswer) {
+					return // the rest stays due; waiting for each in turn would take minutes
 				}
 			}
 		})
@@ -195,52 +193,55 @@ func (n *Notifier) sendAll(ctx context.Context, notices []ledger.Notice) error {
 
 	group.Wait()
 	close(errs)
-	return <-errs
+	return <-errs // the first, or nil from the closed channel
 }
 
-// sendOne tries one notice and records how it went; sent is what came of it.
-func (n *Notifier) sendOne(ctx context.Context, notice ledger.Notice) (sent, err error) {
+// sendOne tries one notice and records the result; sendErr is the error of the channel, err that of
+// the ledger.
+func (n *Notifier) sendOne(ctx context.Context, notice ledger.Notice) (sendErr, err error) {
 	if channel, ok := n.current()[notice.Channel]; ok {
-		sent = send(ctx, channel, notice)
+		sendErr = send(ctx, channel, notice)
 	} else {
-		sent = fmt.Errorf("there is no channel %q in the configuration any more", notice.Channel)
+		sendErr = fmt.Errorf("there is no channel %q in the configuration any more", notice.Channel)
 	}
 
 	if stopped := ctx.Err(); stopped != nil {
-		return sent, stopped // in the middle: it is tried at the next start
+		return sendErr, stopped // it may or may not be out; it is tried again at the next start
 	}
 
+	// The outbox has no state of its own for this, so the error says it: log only the first time.
 	waited := strings.Contains(notice.Error, ErrUnavailable.Error())
 	notice.Error = ""
 	switch {
-	case sent == nil:
+	case sendErr == nil:
 		notice.State = ledger.NoticeDelivered
 		notice.Tries++
-		defer n.recordReachable(notice.Channel, true)
-	case errors.Is(sent, ErrUnavailable):
-		notice.Error, notice.NextAt = sent.Error(), time.Now().Add(unavailablePause)
+		defer n.recordReachable(notice.Channel, true) // once the delivery is on record
+	case errors.Is(sendErr, ErrUnavailable):
+		// Not a try that counts: the notice waits as long as it takes.
+		notice.Error, notice.NextAt = sendErr.Error(), time.Now().Add(unavailablePause)
 		n.recordReachable(notice.Channel, false)
 		if !waited {
 			// OSA-80: without a notifier a notice is logged; it fails nothing, and waits.
-			n.log.Warn("a notice waits in the outbox", "job", notice.Job, "run", notice.Run, "channel", notice.Channel, "title", notice.Title, "body", notice.Body, "reason", sent)
+			n.log.Warn("a notice waits in the outbox", "job", notice.Job, "run", notice.Run, "channel", notice.Channel, "title", notice.Title, "body", notice.Body, "reason", sendErr)
 		}
 	default:
 		notice.Tries++
-		notice.Error = sent.Error()
+		notice.Error = sendErr.Error()
 		if notice.Tries >= maxTries {
 			notice.State = ledger.NoticeFailed
 		} else {
-			notice.NextAt = time.Now().Add(pauses[notice.Tries-1])
+			notice.NextAt = time.Now().Add(retryPauses[notice.Tries-1])
 		}
 
 		n.log.Warn("a notice could not be delivered", "job", notice.Job, "run", notice.Run, "channel", notice.Channel, "title", notice.Title,
-			"tries", notice.Tries, "given_up", notice.State == ledger.NoticeFailed, "error", sent)
+			"tries", notice.Tries, "given_up", notice.State == ledger.NoticeFailed, "error", sendErr)
 	}
 
-	return sent, n.ledger.UpdateNotice(ctx, notice)
+	return sendErr, n.ledger.UpdateNotice(ctx, notice)
 }
 
-// send bounds a channel in time: one that hangs is left behind.
+// send limits the time of a channel: one that ignores its context is abandoned.
 func send(ctx context.Context, c Channel, notice ledger.Notice) error {
 	return withTimeout(ctx, func(ctx context.Context) error { return c.Send(ctx, notice) })
 }
@@ -260,8 +261,8 @@ func withTimeout(ctx context.Context, do func(context.Context) error) error {
 	}
 }
 
-// Send sends one text at once, past the outbox. When it arrives, what waits for the same
-// channel is tried again.
+// Send sends one text at once, without the outbox. If that works, notices that wait for the same
+// channel are tried again.
 func (n *Notifier) Send(ctx context.Context, channel, title, body string) error {
 	c, ok := n.current()[channel]
 	if !ok {
@@ -275,7 +276,7 @@ func (n *Notifier) Send(ctx context.Context, channel, title, body string) error 
 	return nil
 }
 
-// Check says of each channel why nothing could be sent, nil when it could.
+// Check says for each channel why nothing can be sent now, nil if it can.
 func (n *Notifier) Check(ctx context.Context) map[string]error {
 	out := map[string]error{}
 	for name, c := range n.current() {

@@ -130,8 +130,8 @@ func TestFailingChannel(t *testing.T) {
 	})
 }
 
-// Without a desktop a notice waits and keeps its tries; a desktop that comes gets it.
-func TestAway(t *testing.T) {
+// Without a desktop a notice waits without using up its tries, and is delivered once there is one.
+func TestUnavailableChannel(t *testing.T) {
 	var there atomic.Bool
 	p := &post{do: func(ledger.Notice) error {
 		if there.Load() {
@@ -186,7 +186,7 @@ func TestUnknownChannel(t *testing.T) {
 	})
 }
 
-// A channel that hangs holds up its own notices, and nobody else's.
+// A channel that hangs delays its own notices only.
 func TestHangingChannelAlone(t *testing.T) {
 	good := &post{}
 	bad := &post{}
@@ -210,8 +210,8 @@ func TestHangingChannelAlone(t *testing.T) {
 }
 
 // OSA-80: without a notifier each notice is logged once and waits; the first that arrives
-// again, or one that the owner sends by hand, brings those that wait along.
-func TestComesBack(t *testing.T) {
+// again, or one that the owner sends manually, has those that wait delivered.
+func TestChannelComesBack(t *testing.T) {
 	for _, byHand := range []bool{false, true} {
 		var there atomic.Bool
 		var log strings.Builder
@@ -247,7 +247,7 @@ func TestComesBack(t *testing.T) {
 }
 
 // What waited for a desktop is tried when the daemon starts again, before its time.
-func TestStartTriesWhatWaits(t *testing.T) {
+func TestStartRetriesUnavailable(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ledger.db")
 	l, err := ledger.Open(t.Context(), ledger.Options{Path: path})
 	if err != nil {
@@ -328,7 +328,7 @@ func TestHeadless(t *testing.T) {
 	}
 }
 
-// Text from anywhere means itself to every program that shows it.
+// Text from anywhere has no special meaning to any program that shows it.
 func TestPlain(t *testing.T) {
 	for _, c := range []struct{ goos, text, want string }{
 		{"linux", "a\x00b\x1b[31m\nc", "a\uFFFDb\nc"},

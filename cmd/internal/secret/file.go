@@ -17,40 +17,42 @@ import (
 	"rouse/internal/atomicfile"
 )
 
-// passphraseVariable holds the passphrase of the file.
+// passphraseVariable is the environment variable that holds the passphrase of the file.
 const passphraseVariable = "ROUSE_SECRETS_PASSPHRASE"
 
 const (
 	maxFile    = 64 << 20 // bytes
-	workFactor = 17       // of scrypt, as a power of two: 0.4 s and 128 MiB
+	workFactor = 17       // of scrypt, as a power of two: it takes 0.4 s and 128 MiB
 )
 
 func (s *Store) valuesFile() string { return filepath.Join(s.home, "secrets.age") }
 func (s *Store) keyFile() string    { return filepath.Join(s.home, "secrets.key") }
 
-// values are the secrets in the file, none when there is no file.
+// values are the secrets in the file, none if there is no file.
 func (s *Store) values() (map[string]string, error) {
-	if s.read {
+	if s.loaded {
 		return s.file, nil
 	}
 
 	values := map[string]string{}
-	sealed, err := readUpTo(s.valuesFile(), maxFile)
+	encrypted, err := readUpTo(s.valuesFile(), maxFile)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
 		return nil, fmt.Errorf("the secrets cannot be read: %w", err)
 	default:
-		if values, err = s.decrypt(sealed); err != nil {
+		if values, err = s.decrypt(encrypted); err != nil {
 			return nil, fmt.Errorf("the secrets in %s cannot be read: %w", s.valuesFile(), err)
 		}
 	}
 
-	s.read, s.file = true, values
+	s.loaded, s.file = true, values
 	return values, nil
 }
 
-func (s *Store) decrypt(sealed []byte) (map[string]string, error) {
+// decrypt tries the passphrase and the key, whichever there are: either may have been added since
+// the file was written.
+func (s *Store) decrypt(encrypted []byte) (map[string]string, error) {
 	var keys []age.Identity
 	if pass := s.getenv(passphraseVariable); pass != "" {
 		key, err := age.NewScryptIdentity(pass)
@@ -72,7 +74,7 @@ func (s *Store) decrypt(sealed []byte) (map[string]string, error) {
 		return nil, fmt.Errorf("there is neither its key %s nor a passphrase in $%s; bring back the one that it was written with", s.keyFile(), passphraseVariable)
 	}
 
-	r, err := age.Decrypt(bytes.NewReader(sealed), keys...)
+	r, err := age.Decrypt(bytes.NewReader(encrypted), keys...)
 	var no *age.NoIdentityMatchError
 	if errors.As(err, &no) {
 		return nil, fmt.Errorf("neither the key %s nor the passphrase in $%s opens it; bring back the one that it was written with", s.keyFile(), passphraseVariable)
@@ -85,7 +87,7 @@ func (s *Store) decrypt(sealed []byte) (map[string]string, error) {
 
 	values := map[string]string{}
 	if err == nil && json.Unmarshal(text, &values) != nil {
-		err = errors.New("it holds no secrets") // the error would tell of them
+		err = errors.New("it holds no secrets") // the error of json would quote them
 	}
 	if err != nil {
 		return nil, fmt.Errorf("it is damaged: %w; bring it back from a backup, or remove it and set the secrets again", err)
@@ -94,7 +96,7 @@ func (s *Store) decrypt(sealed []byte) (map[string]string, error) {
 	return values, nil
 }
 
-// key is what is in the key file, nil when there is none.
+// key is the key in the key file, nil if there is none.
 func (s *Store) key() (*age.X25519Identity, error) {
 	text, err := readUpTo(s.keyFile(), 1<<10)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -103,6 +105,8 @@ func (s *Store) key() (*age.X25519Identity, error) {
 	if err != nil {
 		return nil, fmt.Errorf("its key: %w", err)
 	}
+	// Others may have copied it already, so closing the file silently would not do. The modes that
+	// Windows reports say nothing about other users.
 	if info, err := os.Stat(s.keyFile()); err == nil && runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0 {
 		return nil, fmt.Errorf("its key %s can be read by others; set every secret again, or, where nobody has seen it: chmod 600 %[1]s", s.keyFile())
 	}
@@ -115,22 +119,22 @@ func (s *Store) key() (*age.X25519Identity, error) {
 	return key, nil
 }
 
-// save writes the file, for the passphrase where there is one, else for the key. A key that is
-// not used any more goes.
+// save encrypts the file with the passphrase if there is one, else with the key. A key that is no
+// longer used is removed.
 func (s *Store) save(values map[string]string) error {
 	text, err := json.Marshal(values)
 	if err != nil {
 		return err
 	}
 
-	s.read = false // until it is known what is there
+	s.loaded = false // until the write has succeeded, what is on the disk is not known
 	to, err := s.recipient()
 	if err != nil {
 		return fmt.Errorf("the secrets cannot be written: %w", err)
 	}
 
-	var sealed bytes.Buffer
-	w, err := age.Encrypt(&sealed, to)
+	var encrypted bytes.Buffer
+	w, err := age.Encrypt(&encrypted, to)
 	if err == nil {
 		_, err = w.Write(text)
 	}
@@ -140,9 +144,10 @@ func (s *Store) save(values map[string]string) error {
 	}
 
 	if err == nil {
-		err = atomicfile.Write(s.valuesFile(), sealed.Bytes(), 0o600)
+		err = atomicfile.Write(s.valuesFile(), encrypted.Bytes(), 0o600)
 	}
 
+	// Only after the file was written: until then the key is what opens it.
 	if err == nil && s.getenv(passphraseVariable) != "" {
 		if err = os.Remove(s.keyFile()); errors.Is(err, fs.ErrNotExist) {
 			err = nil
@@ -152,10 +157,11 @@ func (s *Store) save(values map[string]string) error {
 		return fmt.Errorf("the secrets cannot be written: %w", err)
 	}
 
-	s.read, s.file = true, values
+	s.loaded, s.file = true, values
 	return nil
 }
 
+// recipient is what the file is encrypted for. A missing key is generated.
 func (s *Store) recipient() (age.Recipient, error) {
 	if pass := s.getenv(passphraseVariable); pass != "" {
 		to, err := age.NewScryptRecipient(pass)
@@ -170,6 +176,7 @@ func (s *Store) recipient() (age.Recipient, error) {
 		return nil, err
 	}
 
+	// The key is on the disk before anything is encrypted with it.
 	if key == nil {
 		if key, err = age.GenerateX25519Identity(); err != nil {
 			return nil, err
@@ -182,10 +189,11 @@ func (s *Store) recipient() (age.Recipient, error) {
 	return key.Recipient(), nil
 }
 
+// readUpTo reads a plain file of at most that many bytes.
 func readUpTo(path string, most int64) ([]byte, error) {
 	if info, err := os.Stat(path); err != nil {
 		return nil, err
-	} else if !info.Mode().IsRegular() { // to open a pipe waits for a writer
+	} else if !info.Mode().IsRegular() { // opening a pipe would wait for a writer
 		return nil, fmt.Errorf("%s is not a plain file", path)
 	}
 
@@ -195,6 +203,7 @@ func readUpTo(path string, most int64) ([]byte, error) {
 	}
 	defer f.Close()
 
+	// One byte more than allowed, to tell a file that is too long from one that just fits.
 	text, err := io.ReadAll(io.LimitReader(f, most+1))
 	if err == nil && int64(len(text)) > most {
 		err = fmt.Errorf("%s is larger than %d bytes", path, most)

@@ -17,7 +17,8 @@ import (
 	"rouse/internal/atomicfile"
 )
 
-// Keyring is where a system keeps secrets for its users. An unknown one is keyring.ErrNotFound.
+// Keyring is the store of the operating system for its users' secrets. Get and Delete of an unknown
+// secret return keyring.ErrNotFound.
 type Keyring interface {
 	Get(service, user string) (string, error)
 	Set(service, user, password string) error
@@ -36,8 +37,8 @@ func (system) Get(service, user string) (string, error) { return keyring.Get(ser
 func (system) Set(service, user, value string) error    { return keyring.Set(service, user, value) }
 func (system) Delete(service, user string) error        { return keyring.Delete(service, user) }
 
-// systemKeyring is nil where there can be none: without a session bus, asking for one would
-// start it.
+// systemKeyring is nil where there can be none. Without a session bus it is not even asked, because
+// that would start a bus.
 func systemKeyring(getenv func(string) string) Keyring {
 	if runtime.GOOS == "darwin" || runtime.GOOS == "windows" || getenv("DBUS_SESSION_BUS_ADDRESS") != "" {
 		return system{}
@@ -51,16 +52,17 @@ func systemKeyring(getenv func(string) string) Keyring {
 	return nil
 }
 
-// withKeyring does something with the keyring, and gives up when that takes too long: once it has, it
-// is not asked again.
+// withKeyring calls do with the keyring, and gives up when that takes too long. After that the keyring
+// is not asked again, so that a command with many secrets waits only once.
 func (s *Store) withKeyring(do func(Keyring) error) error {
 	switch {
 	case s.keyring == nil:
 		return errors.New("this session has no keyring")
-	case s.silent != nil:
-		return s.silent
+	case s.keyringErr != nil:
+		return s.keyringErr
 	}
 
+	// The library has no timeout. Buffered, so that a late answer does not leak the goroutine.
 	done := make(chan error, 1)
 	go func() { done <- do(s.keyring) }()
 
@@ -74,13 +76,14 @@ func (s *Store) withKeyring(do func(Keyring) error) error {
 		}
 		return nil
 	case <-time.After(keyringWait):
-		s.silent = fmt.Errorf("the keyring of this system gave no answer within %s; unlock it", keyringWait)
-		return s.silent
+		s.keyringErr = fmt.Errorf("the keyring of this system gave no answer within %s; unlock it", keyringWait)
+		return s.keyringErr
 	}
 }
 
-// Reach says why the keyring cannot be asked, nil when it answers.
+// Reach says why the keyring cannot be used, nil if it answers.
 func (s *Store) Reach() error {
+	// Any name will do: "not set" is an answer.
 	if _, err := s.fromKeyring("reach", "none"); err != nil && !errors.Is(err, ErrNotSet) {
 		return err
 	}
@@ -94,8 +97,8 @@ func (s *Store) fromKeyring(id, name string) (string, error) {
 		value = got
 		return err
 	})
-	if err != nil { // a late answer may still be written into value
-		return "", err
+	if err != nil {
+		return "", err // value is not safe to read: a late answer may still be written to it
 	}
 
 	return value, nil
@@ -109,8 +112,9 @@ func (s *Store) deleteFromKeyring(id, name string) error {
 	return s.withKeyring(func(k Keyring) error { return k.Delete(service, id+"/"+name) })
 }
 
-// index is what is known of the keyring: which secrets of this home it has, and under which
-// name, so that two homes can each have one of the same name, and a home can be moved.
+// index says which secrets of this home the keyring has, and under which prefix. The prefix is random
+// rather than the path, so that two homes can each have a secret of the same name, and a home can be
+// moved.
 type index struct {
 	ID      string   `json:"id"`
 	Keyring []string `json:"keyring"`
@@ -139,7 +143,7 @@ func (s *Store) index() (*index, error) {
 	return s.names, nil
 }
 
-// recordInIndex writes down whether the keyring has a secret.
+// recordInIndex records whether the keyring has a secret.
 func (s *Store) recordInIndex(names *index, name string, has bool) error {
 	if slices.Contains(names.Keyring, name) == has {
 		return nil

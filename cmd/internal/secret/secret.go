@@ -1,18 +1,18 @@
-// Package secret keeps the values behind `secret:NAME`.
+// Package secret stores the values behind `secret:NAME`.
 //
 // # Design
 //
-// A secret is in the keyring of the system where there is one that answers, else in the file
-// secrets.age of the home, else in the environment as ROUSE_SECRET_NAME: that is the order in
-// which it is looked for, and setting one leaves it in one of the first two places alone.
+// A secret is in the keyring of the system if there is one that answers, else in the file
+// secrets.age of the home, else in the environment as ROUSE_SECRET_NAME. They are searched in this
+// order, and setting a secret leaves it in only one of the first two.
 //
-// A keyring cannot be asked what it holds, and may wait for a person to unlock it, or for ever.
+// A keyring cannot be asked what it holds, and may block until a person unlocks it, or for ever.
 // So the names are in secrets.json beside the file, and no call waits longer than two seconds.
 //
-// The file is encrypted with the key in secrets.key, which is made with it, or with the
-// passphrase in ROUSE_SECRETS_PASSPHRASE where that is set. The key lies beside the file: it
-// keeps the values from whoever sees the one without the other, in a backup or a listing, and not
-// from programs that run as the owner. A passphrase that is not kept on the disk does more.
+// The file is encrypted with the key in secrets.key, which is generated with it, or with the
+// passphrase in ROUSE_SECRETS_PASSPHRASE if that is set. The key lies beside the file: it protects
+// the values from whoever gets only one of the two, as in a backup, but not from programs that run
+// as the owner. A passphrase that is not stored on the disk protects them better.
 package secret
 
 import (
@@ -28,7 +28,7 @@ import (
 	"github.com/gofrs/flock"
 )
 
-// Source is where a secret is kept.
+// Source is where a secret is stored.
 type Source string
 
 // The sources, in the order in which they are asked.
@@ -38,33 +38,33 @@ const (
 	InEnvironment Source = "environment"
 )
 
-// ErrNotSet says that a secret is kept nowhere.
+// ErrNotSet says that a secret is stored nowhere.
 var ErrNotSet = errors.New("the secret is not set")
 
 // MaxValue is the longest value, in bytes.
 const MaxValue = 64 << 10
 
-// nameForm is that of names: they stand in YAML, in placeholders, and after ROUSE_SECRET_.
+// nameForm is what names look like: they appear in YAML, in placeholders, and after ROUSE_SECRET_.
 var nameForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$`)
 
-// Options say where a store is.
+// Options say where a store reads and writes.
 type Options struct {
 	Home    string
 	Getenv  func(string) string // nil: os.Getenv
 	Keyring Keyring             // nil: the system's, if there is one
 }
 
-// Store is the secrets of one home, for one goroutine.
+// Store has the secrets of one home. It is for one goroutine.
 type Store struct {
-	home    string
-	getenv  func(string) string
-	keyring Keyring // nil: there is none
-	silent  error   // why the keyring is not asked any more
-	work    int     // of scrypt, as a power of two
+	home       string
+	getenv     func(string) string
+	keyring    Keyring // nil: there is none
+	keyringErr error   // why the keyring is no longer asked
+	work       int     // of scrypt, as a power of two
 
-	read  bool // whether file is what is on the disk
-	file  map[string]string
-	names *index
+	loaded bool // whether file is what is on the disk
+	file   map[string]string
+	names  *index
 }
 
 // New opens a store; nothing is read yet.
@@ -84,7 +84,7 @@ func New(o Options) (*Store, error) {
 	return s, nil
 }
 
-// CheckName says what is wrong with a name.
+// CheckName says what is wrong with a name, nil if nothing is.
 func CheckName(name string) error {
 	if !nameForm.MatchString(name) {
 		return fmt.Errorf("%q cannot be the name of a secret: letters, digits, _, - and . are allowed, up to 63, beginning with a letter or digit", name)
@@ -97,7 +97,7 @@ func Variable(name string) string {
 	return "ROUSE_SECRET_" + strings.ToUpper(strings.NewReplacer("-", "_", ".", "_").Replace(name))
 }
 
-// Get finds a secret. The error is ErrNotSet, or says why a place that has it does not give it.
+// Get finds a secret. The error is ErrNotSet, or says why the place that has it could not be read.
 func (s *Store) Get(name string) (string, Source, error) {
 	names, err := s.index()
 	if err != nil {
@@ -106,7 +106,9 @@ func (s *Store) Get(name string) (string, Source, error) {
 
 	if slices.Contains(names.Keyring, name) {
 		value, err := s.fromKeyring(names.ID, name)
-		if !errors.Is(err, ErrNotSet) { // removed there by hand, it may be elsewhere
+		// If somebody removed it with another program, it may still be elsewhere. Any other error
+		// ends the search: an older value from the file would be the wrong one.
+		if !errors.Is(err, ErrNotSet) {
 			return value, InKeyring, err
 		}
 	}
@@ -125,8 +127,8 @@ func (s *Store) Get(name string) (string, Source, error) {
 	return "", "", ErrNotSet
 }
 
-// Set keeps a secret in a place, the best one when that is "", and in no other. It returns why
-// the keyring was not taken when it was not, "" else.
+// Set stores a secret in one place, the best one if in is "", and removes it from the other. It also
+// returns why the keyring was not used if it was not.
 func (s *Store) Set(name, value string, in Source) (Source, string, error) {
 	if err := CheckName(name); err != nil {
 		return "", "", err
@@ -172,7 +174,7 @@ func (s *Store) Set(name, value string, in Source) (Source, string, error) {
 	}
 
 	if slices.Contains(names.Keyring, name) {
-		// One that the keyring does not forget is not asked for any more.
+		// If the keyring does not delete it, it is still no longer asked for it: the index says so.
 		_ = s.deleteFromKeyring(names.ID, name)
 		return InFile, why, s.recordInIndex(names, name, false)
 	}
@@ -180,7 +182,7 @@ func (s *Store) Set(name, value string, in Source) (Source, string, error) {
 	return InFile, why, nil
 }
 
-// Remove forgets a secret, and returns where it was kept. The environment is not changed.
+// Remove deletes a secret, and returns where it was stored. The environment is not changed.
 func (s *Store) Remove(name string) (from []Source, err error) {
 	unlock, err := s.lock()
 	if err != nil {
@@ -220,7 +222,7 @@ func (s *Store) Remove(name string) (from []Source, err error) {
 	return from, nil
 }
 
-// List is where each secret is kept that is kept in the keyring or the file.
+// List says where each secret is stored, of those in the keyring or the file.
 func (s *Store) List() (map[string]Source, error) {
 	names, err := s.index()
 	if err != nil {
@@ -237,6 +239,7 @@ func (s *Store) List() (map[string]Source, error) {
 		out[name] = InFile
 	}
 
+	// Last, because the keyring comes first in Get.
 	for _, name := range names.Keyring {
 		out[name] = InKeyring
 	}
@@ -244,12 +247,13 @@ func (s *Store) List() (map[string]Source, error) {
 	return out, nil
 }
 
-// removeFromFile takes a secret out of the file.
+// removeFromFile removes a secret from the file.
 func (s *Store) removeFromFile(name string) error {
 	file, err := s.values()
 	if err != nil {
 		return err
 	}
+	// Nothing to write, which would create a key for an empty file.
 	if _, ok := file[name]; !ok {
 		return nil
 	}
@@ -258,8 +262,8 @@ func (s *Store) removeFromFile(name string) error {
 	return s.save(file)
 }
 
-// lock makes the home, and keeps other processes from changing its secrets. What was read of
-// them before is read again.
+// lock creates the home, and keeps other processes from changing its secrets. What was read before
+// is read again, because they may have changed it.
 func (s *Store) lock() (func(), error) {
 	if err := os.MkdirAll(s.home, 0o700); err != nil {
 		return nil, fmt.Errorf("cannot create the home folder %s: %w; choose another with --home", s.home, err)
@@ -270,6 +274,6 @@ func (s *Store) lock() (func(), error) {
 		return nil, fmt.Errorf("the secrets in %s cannot be locked: %w", s.home, err)
 	}
 
-	s.read, s.names = false, nil
-	return func() { _ = l.Unlock() }, nil // it goes with the process at the latest
+	s.loaded, s.names = false, nil
+	return func() { _ = l.Unlock() }, nil // released with the process at the latest
 }

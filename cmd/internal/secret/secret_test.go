@@ -143,7 +143,7 @@ func TestOrder(t *testing.T) {
 	expect(t, "a long value", set(t, s, "a", strings.Repeat("x", MaxValue+1), ""), "at most")
 }
 
-// A keyring that is missing, broken or silent has secrets kept in the file, and says so.
+// With a keyring that is missing, broken or silent, secrets go to the file, and Set says why.
 func TestKeyringFails(t *testing.T) {
 	home := t.TempDir()
 	expect(t, "without one", set(t, open(t, home, nil, nil), "a", "1", ""), "file this session has no keyring")
@@ -279,8 +279,8 @@ func TestPassphrase(t *testing.T) {
 	expect(t, "with another", get(t, open(t, home, nil, map[string]string{"ROUSE_SECRETS_PASSPHRASE": "wrong"}), "a"), "opens it")
 }
 
-// Two that set secrets at a time lose none.
-func TestTogether(t *testing.T) {
+// Processes that set secrets at the same time lose none.
+func TestConcurrentSets(t *testing.T) {
 	home := t.TempDir()
 	var all sync.WaitGroup
 	for i := range 8 {

@@ -22,7 +22,7 @@ func newArtifacts(shared []ledger.Artifact) []api.Artifact {
 	return out
 }
 
-// artifactNames are those of artifacts, each once, in the order in which they were first shared.
+// artifactNames lists the names of artifacts, each once, in the order in which they were first shared.
 func artifactNames(shared []ledger.Artifact) []string {
 	out := []string{}
 	for _, a := range shared {
@@ -33,32 +33,34 @@ func artifactNames(shared []ledger.Artifact) []string {
 	return out
 }
 
-// withArtifacts are runs with the names of what they shared.
+// withArtifacts converts runs, with the names of the artifacts that they shared.
 func (s *server) withArtifacts(ctx context.Context, runs ...ledger.Run) ([]api.Run, error) {
 	ids := make([]int64, len(runs))
 	for i, run := range runs {
 		ids[i] = run.ID
 	}
 
+	// One query for all runs: a listing has up to a thousand.
 	shared, err := s.ledger.Artifacts(ctx, ids...)
 	if err != nil {
 		return nil, err
 	}
 
-	of := map[int64][]ledger.Artifact{}
+	byRun := map[int64][]ledger.Artifact{}
 	for _, a := range shared {
-		of[a.Run] = append(of[a.Run], a)
+		byRun[a.Run] = append(byRun[a.Run], a)
 	}
 
 	out := make([]api.Run, len(runs))
 	for i, run := range runs {
-		out[i] = newRun(run, of[run.ID])
+		out[i] = newRun(run, byRun[run.ID])
 	}
 
 	return out, nil
 }
 
-// oneWithArtifacts is one run, unless it could not be had.
+// oneWithArtifacts converts one run; it takes the error of reading it, so that handlers can pass on
+// both values at once.
 func (s *server) oneWithArtifacts(ctx context.Context, run ledger.Run, err error) (api.Run, error) {
 	if err != nil {
 		return api.Run{}, err
@@ -71,8 +73,8 @@ func (s *server) oneWithArtifacts(ctx context.Context, run ledger.Run, err error
 	return all[0], nil
 }
 
-// artifact sends the bytes of an artifact. They are an agent's, so no browser is to make
-// a page of them.
+// artifact sends the bytes of an artifact. An agent wrote them, so the headers keep a browser from
+// rendering them as a page.
 func (s *server) artifact(w http.ResponseWriter, r *http.Request) {
 	run, err := runID(r.PathValue("id"))
 	if err != nil {
@@ -97,6 +99,7 @@ func (s *server) artifact(w http.ResponseWriter, r *http.Request) {
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Content-Disposition", "attachment")
 	h.Set("Content-Length", strconv.FormatInt(a.Size, 10))
+	// The status is sent already, so a failure can only be logged; a client that left is none.
 	if _, err := w.Write(content); err != nil && r.Context().Err() == nil {
 		s.log.Warn("an artifact could not be sent", "run", run, "artifact", n, "error", err)
 	}

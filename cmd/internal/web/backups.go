@@ -12,7 +12,7 @@ import (
 	"rouse/cmd/internal/api"
 )
 
-// backup copies an agent's database and answers with JSON lines.
+// backup copies an agent's database, and answers with JSON lines that report its progress.
 func (s *server) backup(w http.ResponseWriter, r *http.Request) {
 	var ask api.BackupRequest
 	if err := read(r, &ask); err != nil {
@@ -20,7 +20,7 @@ func (s *server) backup(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 
-	db, release, err := s.behind.Databases.Database(r.Context(), r.PathValue("agent"))
+	db, release, err := s.backend.Databases.Database(r.Context(), r.PathValue("agent"))
 	if err != nil {
 		s.fail(w, r, err)
 		return
@@ -37,7 +37,7 @@ func (s *server) backup(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *server) backups(r *http.Request) (any, error) {
-	pool, err := s.behind.Databases.Databases(r.PathValue("agent"))
+	pool, err := s.backend.Databases.Databases(r.PathValue("agent"))
 	if err != nil {
 		return nil, err
 	}
@@ -68,16 +68,18 @@ func (s *server) resetDatabase(r *http.Request) (any, error) {
 	})
 }
 
-// replaceDatabase puts another database into the place of an agent's while no run of the agent is
-// half-way, and records it.
+// replaceDatabase replaces an agent's database while none of the agent's runs is half-way, and
+// records it.
 func (s *server) replaceDatabase(r *http.Request, force bool, replace func(context.Context, *agentdb.Pool, func(context.Context) error) (api.Replaced, error)) (out api.Replaced, err error) {
 	agent := r.PathValue("agent")
-	pool, err := s.behind.Databases.Databases(agent)
+	pool, err := s.backend.Databases.Databases(agent)
 	if err != nil {
 		return out, err
 	}
 
-	idle := func(ctx context.Context) error { return s.behind.Databases.Idle(ctx, agent, force) }
+	idle := func(ctx context.Context) error { return s.backend.Databases.Idle(ctx, agent, force) }
+	// Asked here for a quick answer, and again by the pool once it holds the database, since a run
+	// can start in between.
 	if err := idle(r.Context()); err != nil {
 		return out, err
 	}
@@ -99,7 +101,7 @@ func (s *server) replaceDatabase(r *http.Request, force bool, replace func(conte
 
 func (s *server) acceptDatabase(r *http.Request) (any, error) {
 	agent := r.PathValue("agent")
-	pool, err := s.behind.Databases.Databases(agent)
+	pool, err := s.backend.Databases.Databases(agent)
 	if err != nil {
 		return nil, err
 	}
@@ -109,24 +111,26 @@ func (s *server) acceptDatabase(r *http.Request) (any, error) {
 	return struct{}{}, s.recordDatabase(r.Context(), "database.accepted", agent, "as it was changed by another program")
 }
 
-// recordDatabase tells the ledger, and runs that were held that they may go on.
+// recordDatabase records what was done with a database, and has the runs that it blocked considered
+// again.
 func (s *server) recordDatabase(ctx context.Context, kind, agent, text string) error {
 	data, err := json.Marshal(map[string]any{"agent": agent, "by": "user", "text": text})
 	if err != nil {
 		return err
 	}
 
+	// It is done: a client that leaves now must not keep it out of the record.
 	ctx = context.WithoutCancel(ctx)
 	if err := s.ledger.AppendEvents(ctx, ledger.Event{Kind: kind, Data: data}); err != nil {
 		return err
 	}
 
-	s.behind.Databases.Reconsider()
+	s.backend.Databases.Reconsider()
 	return s.closeDamageItems(ctx, agent)
 }
 
-// closeDamageItems closes what the inbox says of a database that can be used again: who followed
-// its advice now, to restore a backup, would lose what was written since.
+// closeDamageItems closes the inbox items about a database that can be used again. Following their
+// advice now, to restore a backup, would lose what was written since.
 func (s *server) closeDamageItems(ctx context.Context, agent string) error {
 	items, err := s.ledger.Inbox(ctx)
 	if err != nil {
@@ -137,6 +141,7 @@ func (s *server) closeDamageItems(ctx context.Context, agent string) error {
 		if i.Kind != ledger.KindInfo || i.Call != ledger.CallDatabase || i.Agent != agent {
 			continue
 		}
+		// Somebody else may have closed the item meanwhile, which is what we want.
 		if _, err := s.ledger.Answer(ctx, i.ID, ledger.InfoSeen); err != nil && !errors.Is(err, ledger.ErrClosed) {
 			return err
 		}

@@ -10,16 +10,16 @@ import (
 	"rouse/cmd/internal/api"
 )
 
-// Databases are those of the agents.
+// Databases gives access to the agents' databases.
 type Databases interface {
 	// Database lends an agent's database until release is called.
 	Database(ctx context.Context, agent string) (db *agentdb.DB, release func(), err error)
-	// Databases are all of them, for what can be done with one of a known agent that cannot be
-	// lent.
+	// Databases is the pool, for what can be done with a database that cannot be opened. It refuses an
+	// unknown agent.
 	Databases(agent string) (*agentdb.Pool, error)
 	// Idle refuses while a run of an agent is unfinished; with force one that waits does not count.
 	Idle(ctx context.Context, agent string, force bool) error
-	// Reconsider has the queued runs looked at again: what blocked them may be gone.
+	// Reconsider has the queued runs checked again: what blocked them may be gone.
 	Reconsider()
 }
 
@@ -39,11 +39,11 @@ func (s *server) databaseRoutes(mux *http.ServeMux) {
 	mux.HandleFunc("POST /v1/agents/{agent}/export", s.exportFile)
 }
 
-// byUser is on whose behalf a person writes.
+// byUser marks changes that a person makes, in the changelog.
 var byUser = agentdb.By{Actor: "user"}
 
 func (s *server) schema(r *http.Request) (any, error) {
-	db, release, err := s.behind.Databases.Database(r.Context(), r.PathValue("agent"))
+	db, release, err := s.backend.Databases.Database(r.Context(), r.PathValue("agent"))
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +57,7 @@ func (s *server) query(r *http.Request) (any, error) {
 		return nil, err
 	}
 
-	db, release, err := s.behind.Databases.Database(r.Context(), r.PathValue("agent"))
+	db, release, err := s.backend.Databases.Database(r.Context(), r.PathValue("agent"))
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +109,7 @@ func (s *server) changes(r *http.Request) (any, error) {
 	})
 }
 
-// rawJSON is JSON of the changelog, null when there is none.
+// rawJSON is a JSON text of the changelog, null if it is empty.
 func rawJSON(text string) json.RawMessage {
 	if text == "" {
 		return json.RawMessage("null")
@@ -117,9 +117,9 @@ func rawJSON(text string) json.RawMessage {
 	return json.RawMessage(text)
 }
 
-// withDatabase does something with the agent's database.
+// withDatabase calls do with the agent's database, and releases it afterwards.
 func withDatabase[T any](s *server, r *http.Request, do func(context.Context, *agentdb.DB) (T, error)) (out T, err error) {
-	db, release, err := s.behind.Databases.Database(r.Context(), r.PathValue("agent"))
+	db, release, err := s.backend.Databases.Database(r.Context(), r.PathValue("agent"))
 	if err != nil {
 		return out, err
 	}

@@ -12,15 +12,15 @@ import (
 // eventPage is how many events are read from the ledger at once.
 const eventPage = 500
 
-// events streams the record as JSON lines: what there is, and with follow=true what
-// comes, until the reader leaves or the one run that was asked for has finished, or waits
-// for a person.
+// events streams the record as JSON lines: what there is and, with follow=true, what is added,
+// until the client disconnects or the one run that was asked for has finished or waits for a person.
 func (s *server) events(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	f := ledger.EventFilter{Job: q.Get("job"), Limit: eventPage}
 	var err error
 	if text := q.Get("run"); text != "" {
 		if f.Run, err = runID(text); err == nil {
+			// To follow a run that does not exist would wait for ever.
 			_, err = s.ledger.Run(r.Context(), f.Run)
 		}
 	}
@@ -45,7 +45,8 @@ func (s *server) stream(w http.ResponseWriter, r *http.Request, f ledger.EventFi
 	out := json.NewEncoder(w)
 	flush := http.NewResponseController(w)
 	for {
-		// Both before reading, so that nothing falls between.
+		// Both before reading, so that an event between reading and waiting is not missed: it
+		// closes changed, and a run that ends after the check is read in the next round.
 		changed := s.ledger.Changed()
 		over := f.Run != 0 && s.finished(r, f.Run)
 		page, err := s.ledger.Events(r.Context(), f)
@@ -60,9 +61,11 @@ func (s *server) stream(w http.ResponseWriter, r *http.Request, f ledger.EventFi
 			f.After = e.ID
 		}
 
+		// A follower wants each event now, not when a buffer is full.
 		if err := flush.Flush(); err != nil {
 			return err
 		}
+		// A full page: there may be more already, so do not wait.
 		if len(page) == eventPage {
 			continue
 		}

@@ -40,7 +40,7 @@ func (s *server) untrusted(r *http.Request) (any, error) {
 	return out, err
 }
 
-// trust takes the memory of an agent for trusted again, which its owner has looked at.
+// trust marks the memory of an agent as trusted again, once its owner has checked it.
 func (s *server) trust(r *http.Request) (any, error) {
 	agent := r.PathValue("agent")
 	err := s.ledger.TrustMemory(r.Context(), agent)

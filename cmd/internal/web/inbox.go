@@ -46,7 +46,7 @@ func newItem(i ledger.Item) api.Item {
 		Action: action, Tool: i.Action.Tool, Hash: i.Action.Hash, State: i.State, Answer: i.Answer, Reason: i.Reason, CreatedAt: api.At(i.CreatedAt), ExpiresAt: api.At(i.ExpiresAt)}
 }
 
-// answers is what can be said of an item, in the place of TEXT.
+// answers shows what can be given as an answer to an item.
 func answers(i ledger.Item) string {
 	if i.Kind == ledger.KindInput {
 		return "TEXT"
@@ -61,7 +61,8 @@ func (s *server) inbox(r *http.Request) (any, error) {
 	asked := map[action]int{}
 	for _, i := range items {
 		same := action{i.Agent, i.Action.Hash}
-		if at, again := asked[same]; again && same.hash != "" { // one answer serves all
+		// The same action asked for by several runs is one item, because one answer serves them all.
+		if at, again := asked[same]; again && same.hash != "" {
 			out[at].Runs = append(out[at].Runs, id(i.Run))
 			continue
 		}
@@ -90,12 +91,14 @@ func (s *server) answerItem(r *http.Request) (any, error) {
 	if item.State != ledger.ItemOpen {
 		return nil, closedReason(item)
 	}
+	// rouse approve must not answer a question that happens to have the number.
 	if in.Kind != "" && in.Kind != item.Kind {
 		return nil, usage("inbox item %d is of the kind %s, and not of %s; see: rouse inbox", n, item.Kind, in.Kind)
 	}
 
+	// An approval without a tool is one of a definition, which holds until it changes in any case.
 	if in.Text == ledger.ApprovalAlways && item.Kind == ledger.KindApproval && item.Action.Tool == "" {
-		in.Text = ledger.ApprovalOnce // a definition is approved for good in any case
+		in.Text = ledger.ApprovalOnce
 	}
 
 	text, err := matchAnswer(item, in.Text)
@@ -113,7 +116,8 @@ func (s *server) answerItem(r *http.Request) (any, error) {
 		run, err = s.ledger.Answer(r.Context(), n, text)
 	}
 
-	if errors.Is(err, ledger.ErrClosed) { // somebody was faster
+	// Somebody was faster, or it expired since it was read above: say which.
+	if errors.Is(err, ledger.ErrClosed) {
 		if item, err = s.ledger.Item(r.Context(), n); err == nil {
 			err = closedReason(item)
 		}
@@ -122,11 +126,12 @@ func (s *server) answerItem(r *http.Request) (any, error) {
 		return nil, err
 	}
 
+	// A dispatcher may have resumed the run already, so show it as it is now.
 	run, err = s.ledger.Run(r.Context(), run.ID)
 	return s.oneWithArtifacts(r.Context(), run, err)
 }
 
-// closedReason says why an item takes no answer any more.
+// closedReason says why an item can no longer be answered.
 func closedReason(i ledger.Item) error {
 	why := "nobody answered it in time"
 	switch i.State {
@@ -135,7 +140,8 @@ func closedReason(i ledger.Item) error {
 	case ledger.ItemWithdrawn:
 		why = "its run ended otherwise, or asks again"
 	case ledger.ItemOpen:
-		if i.ExpiresAt.IsZero() || time.Now().Before(i.ExpiresAt) { // otherwise no daemon has ended its run yet
+		// An open item that has expired has a run that no daemon has ended yet.
+		if i.ExpiresAt.IsZero() || time.Now().Before(i.ExpiresAt) {
 			why = "its run does not wait for it"
 		}
 	}
@@ -144,9 +150,8 @@ func closedReason(i ledger.Item) error {
 		i.ID, why, cmp.Or(i.ClosedAt, i.ExpiresAt).Local().Format(time.DateTime), i.Run)}
 }
 
-// matchAnswer reads an answer: the words or the numbers of options, or else a text of its own,
-// which only a question takes. What looks like the number of an option and is none is
-// refused: a slip of the finger is no answer.
+// matchAnswer parses an answer: the words or the numbers of options, or else free text, which only a
+// question accepts. What looks like the number of an option but is none is refused as a typing error.
 func matchAnswer(i ledger.Item, answer string) (string, error) {
 	answer = strings.TrimSpace(answer)
 	switch n := utf8.RuneCountInString(answer); {
@@ -159,6 +164,7 @@ func matchAnswer(i ledger.Item, answer string) (string, error) {
 	if len(i.Options) == 0 {
 		return answer, nil
 	}
+	// Whole first: an option may contain a comma.
 	if o, ok := option(i.Options, answer); ok {
 		return o, nil
 	}
@@ -174,6 +180,8 @@ func matchAnswer(i ledger.Item, answer string) (string, error) {
 			continue
 		}
 
+		// A longer number is rather an amount or a year, and options that are numbers themselves make
+		// any number a possible answer.
 		if n, err := strconv.Atoi(p); err == nil && len(p) < 3 && !slices.ContainsFunc(i.Options, isNumber) {
 			return "", usage("there is no option %d; there are %s", n, numbered(i.Options))
 		}
@@ -195,7 +203,7 @@ func isNumber(text string) bool {
 	return err == nil
 }
 
-// numbered are options with their numbers.
+// numbered lists options with their numbers.
 func numbered(options []string) string {
 	var out []string
 	for n, o := range options {
@@ -211,6 +219,7 @@ func option(options []string, text string) (string, bool) {
 		}
 	}
 
+	// After the words, so that an option that is itself a number means itself.
 	if n, err := strconv.Atoi(text); err == nil && n >= 1 && n <= len(options) {
 		return options[n-1], true
 	}

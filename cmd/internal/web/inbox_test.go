@@ -8,14 +8,14 @@ import (
 )
 
 // An answer may be an option in words or by its number; a slip of the finger is refused.
-func TestChosen(t *testing.T) {
+func TestMatchAnswer(t *testing.T) {
 	banks := []string{"GLS", "Sparkasse", "both, please"}
 	recovery := []string{"done", "again", "skip", "stop"}
 	for _, c := range []struct {
 		kind       string
 		options    []string
 		multiple   bool
-		text, want string // want: what is taken, or how it is refused
+		text, want string // want: the parsed answer, or the refusal
 	}{
 		{"input", nil, false, "  anything, at all ", "anything, at all"}, {"input", nil, false, "7", "7"},
 		{"input", nil, false, " \n ", "refused: the answer is empty"}, {"input", nil, false, strings.Repeat("ä", 8001), "refused: the answer has 8001 characters"},

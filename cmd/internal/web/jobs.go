@@ -3,10 +3,11 @@ package web
 import (
 	"context"
 	"net/http"
+
 	"rouse/cmd/internal/api"
 )
 
-// Jobs are what is configured.
+// Jobs answers what is configured, and what comes next.
 type Jobs interface {
 	Jobs(ctx context.Context) ([]api.Job, error)
 	// Next lists the next n occurrences of a job, or of every job when it is "".
@@ -24,7 +25,7 @@ func (s *server) jobRoutes(mux *http.ServeMux) {
 	mux.Handle("GET /v1/why", s.answer(s.why))
 }
 
-func (s *server) jobs(r *http.Request) (any, error) { return s.behind.Jobs.Jobs(r.Context()) }
+func (s *server) jobs(r *http.Request) (any, error) { return s.backend.Jobs.Jobs(r.Context()) }
 
 func (s *server) next(r *http.Request) (any, error) {
 	n, err := count(r, "n", 5, maxRuns)
@@ -33,10 +34,10 @@ func (s *server) next(r *http.Request) (any, error) {
 	}
 
 	job := r.URL.Query().Get("job")
-	if err := s.behind.Jobs.Known(job, ""); err != nil {
+	if err := s.backend.Jobs.Known(job, ""); err != nil {
 		return nil, err
 	}
-	return s.behind.Jobs.Next(r.Context(), job, n)
+	return s.backend.Jobs.Next(r.Context(), job, n)
 }
 
-func (s *server) budget(r *http.Request) (any, error) { return s.behind.Jobs.Budget(r.Context()) }
+func (s *server) budget(r *http.Request) (any, error) { return s.backend.Jobs.Budget(r.Context()) }

@@ -9,8 +9,8 @@ import (
 	"rouse/cmd/internal/api"
 )
 
-// Pauses begin and end pauses. Times are texts as a person writes them: they mean what clocks show
-// in the configuration's time zone.
+// Pauses starts and ends pauses. Times are texts as a person writes them, read in the configuration's
+// time zone.
 type Pauses interface {
 	Pause(ctx context.Context, request api.PauseRequest) (api.Paused, error)
 	Resume(ctx context.Context, scope, name string) (api.Resumed, error)
@@ -40,7 +40,7 @@ func (s *server) pause(r *http.Request) (any, error) {
 	if err := pauseScope(in.Scope, in.Name); err != nil {
 		return nil, err
 	}
-	return s.behind.Pauses.Pause(r.Context(), in)
+	return s.backend.Pauses.Pause(r.Context(), in)
 }
 
 func (s *server) resume(r *http.Request) (any, error) {
@@ -55,10 +55,10 @@ func (s *server) resume(r *http.Request) (any, error) {
 		return nil, err
 	}
 
-	return s.behind.Pauses.Resume(r.Context(), in.Scope, in.Name)
+	return s.backend.Pauses.Resume(r.Context(), in.Scope, in.Name)
 }
 
-// pauseScope refuses what does not name one thing.
+// pauseScope refuses a scope and a name that do not go together.
 func pauseScope(scope, name string) error {
 	switch {
 	case scope != ledger.PauseJob && scope != ledger.PauseAgent && scope != ledger.PauseAll:
@@ -71,7 +71,7 @@ func pauseScope(scope, name string) error {
 	return nil
 }
 
-// NewPause is a pause of the ledger.
+// NewPause converts a pause of the ledger.
 func NewPause(p ledger.Pause) api.Pause {
 	return api.Pause{Scope: p.Scope, Name: p.Name, Since: api.At(p.Since), Until: api.At(p.Until), Reason: p.Reason, By: p.By}
 }

@@ -85,7 +85,7 @@ func newRun(r ledger.Run, shared []ledger.Artifact) api.Run {
 	}
 }
 
-// letters are those of a text, each by itself.
+// letters splits a text into its letters; none is an empty list, not null.
 func letters(text string) []string {
 	if text == "" {
 		return []string{}
@@ -93,8 +93,8 @@ func letters(text string) []string {
 	return strings.Split(text, "")
 }
 
-// newSteps puts the calls under their steps, in the order in which they happened, and the
-// steps by which a call was answered under the call.
+// newSteps nests the calls in their steps, in the order in which they happened, and the steps that a
+// call itself made in that call.
 func newSteps(steps []ledger.Step, calls []ledger.Call) []api.Step {
 	type key struct{ attempt, step int }
 	under := map[key][]ledger.Call{}
@@ -107,20 +107,23 @@ func newSteps(steps []ledger.Step, calls []ledger.Call) []api.Step {
 		attempt int
 		key     string
 	}
-	own := call{} // where the run's own steps stand
+	own := call{} // the run's own steps, which no call made
 	within := map[call][]api.Step{own: {}}
-	for _, st := range slices.Backward(steps) { // what stands within a call comes after its step
+
+	// Backward, because the steps within a call come after the step that made it: by the time
+	// a step is reached, everything below its calls is complete.
+	for _, st := range slices.Backward(steps) {
 		notices := st.Notices
 		if notices == nil {
 			notices = []string{}
 		}
 
-		its := []api.Call{}
+		made := []api.Call{}
 		for _, c := range under[key{st.Attempt, st.Number}] {
-			made := newCall(c)
-			made.StepsDetail = within[call{c.Attempt, c.Key}]
-			slices.Reverse(made.StepsDetail)
-			its = append(its, made)
+			one := newCall(c)
+			one.StepsDetail = within[call{c.Attempt, c.Key}]
+			slices.Reverse(one.StepsDetail)
+			made = append(made, one)
 		}
 
 		at := own
@@ -128,7 +131,7 @@ func newSteps(steps []ledger.Step, calls []ledger.Call) []api.Step {
 			at = call{st.Attempt, st.ParentCall}
 		}
 
-		within[at] = append(within[at], api.Step{Step: st.Number, Attempt: st.Attempt, Text: st.Text, Model: st.Model, Calls: its, Notices: notices, CostUSD: float64(st.Usage.CostMicroUSD) / 1e6})
+		within[at] = append(within[at], api.Step{Step: st.Number, Attempt: st.Attempt, Text: st.Text, Model: st.Model, Calls: made, Notices: notices, CostUSD: float64(st.Usage.CostMicroUSD) / 1e6})
 	}
 
 	slices.Reverse(within[own])
@@ -143,6 +146,7 @@ func newCall(c ledger.Call) api.Call {
 		Result  json.RawMessage `json:"result"`
 	}
 
+	// A failed call has no result; its message is the best there is to show.
 	result := json.RawMessage("null")
 	if len(c.Envelope) > 0 && json.Unmarshal(c.Envelope, &envelope) == nil {
 		switch {
@@ -155,6 +159,7 @@ func newCall(c ledger.Call) api.Call {
 		}
 	}
 
+	// A call that was cut off has no envelope, and an empty RawMessage is not valid JSON.
 	if len(c.Envelope) == 0 {
 		c.Envelope = json.RawMessage("null")
 	}
@@ -178,7 +183,7 @@ func newEvent(e ledger.Event) api.Event {
 // id prints a ledger integer as every listing does: a decimal string.
 func id(n int64) string { return strconv.FormatInt(n, 10) }
 
-// object is a JSON value, an empty object where there is none.
+// object is a JSON value, an empty object if there is none.
 func object(raw json.RawMessage) json.RawMessage {
 	if len(raw) == 0 {
 		return json.RawMessage("{}")

@@ -4,25 +4,26 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"rouse/agentdb/ledger"
-	"rouse/cmd/internal/api"
-	"rouse/internal/domain"
 	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"rouse/agentdb/ledger"
+	"rouse/cmd/internal/api"
+	"rouse/internal/domain"
 )
 
-// Runs start, undo and export runs; the rest of a run is in the ledger.
+// Runs starts, undoes and exports runs; everything else about a run is read from the ledger.
 type Runs interface {
 	// Fire queues a run and returns its id.
 	Fire(ctx context.Context, request api.RunRequest) (int64, error)
-	// Undo undoes what a finished run did to files and to its agent's database. progress hears how
-	// many entries of the changelog are done.
+	// Undo undoes what a finished run did to files and to its agent's database. It calls progress
+	// with the number of changelog entries that are done.
 	Undo(ctx context.Context, run ledger.Run, request api.UndoRequest, progress func(done, of int64)) (api.Undo, error)
-	// Cancelled is told of a run that was cancelled while it waited.
+	// Cancelled is called after a run was cancelled while it waited.
 	Cancelled(ctx context.Context, run ledger.Run)
-	// Recording is everything that is kept of a finished run, as a file.
+	// Recording exports everything that is kept of a finished run, as a file.
 	Recording(ctx context.Context, run int64) ([]byte, error)
 }
 
@@ -68,8 +69,10 @@ func (s *server) runs(r *http.Request) (any, error) {
 		return nil, err
 	}
 
+	// Only an empty list may be due to a typing error, and history outlives the configuration: runs of
+	// a job that is gone can still be listed.
 	if len(found) == 0 {
-		if err := s.behind.Jobs.Known(f.Job, f.Agent); err != nil {
+		if err := s.backend.Jobs.Known(f.Job, f.Agent); err != nil {
 			return nil, err
 		}
 	}
@@ -83,7 +86,7 @@ func (s *server) fire(r *http.Request) (any, error) {
 		return nil, err
 	}
 
-	id, err := s.behind.Runs.Fire(r.Context(), in)
+	id, err := s.backend.Runs.Fire(r.Context(), in)
 	if err != nil {
 		return nil, err
 	}
@@ -107,8 +110,9 @@ func (s *server) cancel(r *http.Request) (any, error) {
 	}
 
 	run, err = s.ledger.RequestCancel(r.Context(), id, "cancelled by its owner")
+	// A running attempt finalizes itself; here the ledger ended the run at once, so nobody else does.
 	if err == nil && run.State == domain.StateFinished && run.Outcome == domain.OutcomeCancelled {
-		s.behind.Runs.Cancelled(r.Context(), run)
+		s.backend.Runs.Cancelled(r.Context(), run)
 	}
 
 	return s.oneWithArtifacts(r.Context(), run, err)
@@ -129,7 +133,7 @@ func (s *server) retry(r *http.Request) (any, error) {
 	}
 
 	if run.Outcome == domain.OutcomeSuccess || run.Outcome == domain.OutcomeNothing {
-		// Its calls would be answered from the record: another attempt would do nothing.
+		// Another attempt would get the results of its calls from the record, and do nothing.
 		return nil, &api.Error{Status: http.StatusConflict, Message: fmt.Sprintf("run %d ended in %s, so there is nothing to try again; to do the work once more: rouse run %s", id, run.Outcome, run.Job)}
 	}
 
@@ -150,12 +154,11 @@ func (s *server) recording(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	text, err := s.behind.Runs.Recording(r.Context(), id)
+	text, err := s.backend.Runs.Recording(r.Context(), id)
 	return api.Recording{File: string(text)}, err
 }
 
-// undoRun undoes what a finished run wrote, and says meanwhile how many entries of the
-// changelog are done.
+// undoRun undoes what a finished run wrote, and reports its progress in changelog entries.
 func (s *server) undoRun(w http.ResponseWriter, r *http.Request) {
 	var ask api.UndoRequest
 	if err := read(r, &ask); err != nil {
@@ -179,6 +182,7 @@ func (s *server) undo(r *http.Request, ask api.UndoRequest, progress func(done, 
 	if err != nil {
 		return out, err
 	}
+	// rouse db undo names an agent, and another agent's run is probably a typing error.
 	if ask.Agent != "" && !strings.EqualFold(ask.Agent, run.Agent) {
 		return out, usage("run %d is one of agent %s, not of %s", id, run.Agent, ask.Agent)
 	}
@@ -189,9 +193,10 @@ func (s *server) undo(r *http.Request, ask api.UndoRequest, progress func(done, 
 	if ask.Only != "" && ask.Only != api.UndoFiles && ask.Only != api.UndoDatabase {
 		return out, usage("%q is none of files and database", ask.Only)
 	}
-	if err := s.behind.Jobs.Known("", run.Agent); err != nil && ask.Only != api.UndoFiles {
+	// The database of an agent that is gone cannot be opened; its files can be undone all the same.
+	if err := s.backend.Jobs.Known("", run.Agent); err != nil && ask.Only != api.UndoFiles {
 		return out, err
 	}
 
-	return s.behind.Runs.Undo(r.Context(), run, ask, progress)
+	return s.backend.Runs.Undo(r.Context(), run, ask, progress)
 }

@@ -14,8 +14,8 @@ import (
 	"rouse/cmd/internal/api"
 )
 
-// Options are what the API reads and asks: the ledger, and for each of its rooms what stands
-// behind it. All are needed but the logger.
+// Options are the ledger that the API reads, and the backend of each of its areas. All but the logger
+// are needed.
 type Options struct {
 	Ledger    *ledger.Ledger
 	Host      Host
@@ -29,9 +29,9 @@ type Options struct {
 }
 
 type server struct {
-	ledger *ledger.Ledger
-	log    *slog.Logger
-	behind Options // asked by the handlers of each room
+	ledger  *ledger.Ledger
+	log     *slog.Logger
+	backend Options // asked by the handlers of each room
 }
 
 // NewHandler returns the whole of /v1.
@@ -43,10 +43,10 @@ func NewHandler(o Options) (http.Handler, error) {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 
-	s := &server{ledger: o.Ledger, log: o.Logger, behind: o}
+	s := &server{ledger: o.Ledger, log: o.Logger, backend: o}
 	mux := http.NewServeMux()
-	for _, room := range []func(*http.ServeMux){s.hostRoutes, s.jobRoutes, s.runRoutes, s.inboxRoutes, s.databaseRoutes, s.pauseRoutes, s.wakeRoutes} {
-		room(mux)
+	for _, routes := range []func(*http.ServeMux){s.hostRoutes, s.jobRoutes, s.runRoutes, s.inboxRoutes, s.databaseRoutes, s.pauseRoutes, s.wakeRoutes} {
+		routes(mux)
 	}
 	mux.Handle("/", s.answer(func(r *http.Request) (any, error) {
 		return nil, &api.Error{Status: http.StatusNotFound, Message: fmt.Sprintf("this rouse has no %s %s; is it of the same version as the command?", r.Method, r.URL.Path)}
@@ -79,7 +79,7 @@ func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	s.write(w, r, failure.Status, failure)
 }
 
-// failure words an error for the client.
+// failure turns an error into one for the client, with its HTTP status.
 func (s *server) failure(r *http.Request, err error) *api.Error {
 	var failure *api.Error
 	var bad *agentdb.Error
@@ -92,6 +92,7 @@ func (s *server) failure(r *http.Request, err error) *api.Error {
 	case errors.Is(err, ledger.ErrNotFound):
 		failure = &api.Error{Status: http.StatusNotFound, Message: err.Error(), Usage: true}
 	default:
+		// The cases above are the client's business; this one is ours.
 		s.log.Error("a request failed", "path", r.URL.Path, "error", err)
 		failure = &api.Error{Status: http.StatusInternalServerError, Message: err.Error()}
 	}
@@ -103,7 +104,7 @@ func (s *server) failure(r *http.Request, err error) *api.Error {
 	return failure
 }
 
-// usage is a request that was wrong, with what to do instead.
+// usage is the error of a wrong request, with what to do instead.
 func usage(format string, args ...any) error {
 	return &api.Error{Status: http.StatusBadRequest, Message: fmt.Sprintf(format, args...), Usage: true}
 }
@@ -115,6 +116,7 @@ func read(r *http.Request, into any) error {
 	}
 
 	dec := json.NewDecoder(http.MaxBytesReader(nil, r.Body, maxBody))
+	// A field that is misspelt, or too new for this daemon, must not be ignored silently.
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(into); err != nil {
 		return usage("the request was not understood: %v", err)
@@ -122,7 +124,7 @@ func read(r *http.Request, into any) error {
 	return nil
 }
 
-// count reads a number of the query, within bounds.
+// count parses a number of the query, within bounds.
 func count(r *http.Request, key string, fallback, most int) (int, error) {
 	text := r.URL.Query().Get(key)
 	if text == "" {

@@ -3,8 +3,9 @@ package web
 import (
 	"context"
 	"net/http"
-	"rouse/cmd/internal/api"
 	"time"
+
+	"rouse/cmd/internal/api"
 )
 
 func (s *server) state(r *http.Request) (any, error) { return s.readState(r.Context()) }

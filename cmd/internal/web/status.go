@@ -3,11 +3,12 @@ package web
 import (
 	"context"
 	"net/http"
+
 	"rouse/cmd/internal/api"
 )
 
-// Host is the process that serves a home. Errors of all rooms are *api.Error where the request was
-// wrong.
+// Host is the process that serves a home. Like all backends it returns an *api.Error if the request
+// was wrong.
 type Host interface {
 	Status(ctx context.Context) (api.Status, error)
 	Doctor(ctx context.Context) ([]api.Check, error)
@@ -26,16 +27,16 @@ func (s *server) hostRoutes(mux *http.ServeMux) {
 	mux.HandleFunc("GET /v1/events", s.events)
 }
 
-func (s *server) status(r *http.Request) (any, error) { return s.behind.Host.Status(r.Context()) }
+func (s *server) status(r *http.Request) (any, error) { return s.backend.Host.Status(r.Context()) }
 
-func (s *server) doctor(r *http.Request) (any, error) { return s.behind.Host.Doctor(r.Context()) }
+func (s *server) doctor(r *http.Request) (any, error) { return s.backend.Host.Doctor(r.Context()) }
 
-func (s *server) reload(r *http.Request) (any, error) { return s.behind.Host.Reload(r.Context()) }
+func (s *server) reload(r *http.Request) (any, error) { return s.backend.Host.Reload(r.Context()) }
 
 func (s *server) notify(r *http.Request) (any, error) {
 	var in api.NotifyRequest
 	if err := read(r, &in); err != nil {
 		return nil, err
 	}
-	return struct{}{}, s.behind.Host.Notify(r.Context(), in.Channel, in.Text)
+	return struct{}{}, s.backend.Host.Notify(r.Context(), in.Channel, in.Text)
 }

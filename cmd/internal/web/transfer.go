@@ -20,12 +20,12 @@ import (
 // can (OSA-58): an owner knows what he has on his disk, but the file is held in memory.
 const maxImport = 256 << 20
 
-// progressEvery is how often a long import says how far it is.
+// progressEvery is how often long work reports its progress.
 const progressEvery = 200 * time.Millisecond
 
 // importFile imports the body of a request and answers with JSON lines.
 func (s *server) importFile(w http.ResponseWriter, r *http.Request) {
-	db, release, err := s.behind.Databases.Database(r.Context(), r.PathValue("agent"))
+	db, release, err := s.backend.Databases.Database(r.Context(), r.PathValue("agent"))
 	if err != nil {
 		s.fail(w, r, err)
 		return
@@ -35,7 +35,7 @@ func (s *server) importFile(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	size, err := strconv.ParseInt(q.Get("size"), 10, 64)
 	if err != nil || size < 0 {
-		size = 0 // it is a hint
+		size = 0 // it only serves to show progress
 	}
 
 	var progress atomic.Pointer[api.WorkLine[api.Imported]]
@@ -49,8 +49,8 @@ func (s *server) importFile(w http.ResponseWriter, r *http.Request) {
 	sendWork(s, w, r, &progress, func() (api.Imported, error) { return db.Import(ctx, byUser, spec) })
 }
 
-// sendWork does something and sends how far it is until it is over. The work does not wait
-// for a reader that is slow.
+// sendWork does work, and sends its progress until it is done. A slow client does not slow it down:
+// it gets the latest progress only.
 func sendWork[T any](s *server, w http.ResponseWriter, r *http.Request, progress *atomic.Pointer[api.WorkLine[T]], work func() (T, error)) {
 	over := make(chan api.WorkLine[T], 1)
 	go func() {
@@ -67,11 +67,12 @@ func sendWork[T any](s *server, w http.ResponseWriter, r *http.Request, progress
 	tick := time.NewTicker(progressEvery)
 	defer tick.Stop()
 
-	begun := false
+	sent := false
 	for {
 		select {
 		case last := <-over:
-			if last.Error != nil && !begun {
+			if last.Error != nil && !sent {
+				// Nothing is out yet, so the status can still say that it failed.
 				w.WriteHeader(last.Status)
 			}
 			if err := out.Encode(last); err != nil {
@@ -84,16 +85,19 @@ func sendWork[T any](s *server, w http.ResponseWriter, r *http.Request, progress
 				continue
 			}
 
-			begun = true
+			sent = true
 			if out.Encode(line) != nil || flush.Flush() != nil {
-				<-over // the reader is gone, which ends the work
+				// The client is gone, which cancels the work. Wait for its end: it still uses the
+				// body of the request, and the database that the caller releases.
+				<-over
 				return
 			}
 		}
 	}
 }
 
-// exportFile sends the answer of a query as a file, once it is complete.
+// exportFile sends the result of a query as a file. It is completed first, because its size, and
+// whether it could be made at all, have to be known before the first byte is sent.
 func (s *server) exportFile(w http.ResponseWriter, r *http.Request) {
 	var in api.ExportRequest
 	if err := read(r, &in); err != nil {
@@ -108,7 +112,7 @@ func (s *server) exportFile(w http.ResponseWriter, r *http.Request) {
 	}
 
 	defer func() {
-		_ = file.Close() // it was only read since it was written
+		_ = file.Close() // a failed write would have shown in exported
 		_ = os.Remove(file.Name())
 	}()
 
@@ -120,6 +124,7 @@ func (s *server) exportFile(w http.ResponseWriter, r *http.Request) {
 
 	w.Header().Set("Content-Type", "application/octet-stream")
 	w.Header().Set("Content-Length", strconv.FormatInt(done.Bytes, 10))
+	// Escaped, because headers cannot hold every character of a name.
 	w.Header().Set(api.ExportHeader, url.PathEscape(string(header)))
 	if _, err := io.Copy(w, file); err != nil && r.Context().Err() == nil {
 		s.log.Warn("an export could not be sent", "error", err)
@@ -128,7 +133,7 @@ func (s *server) exportFile(w http.ResponseWriter, r *http.Request) {
 
 // exported writes the file; the caller removes it.
 func (s *server) exported(r *http.Request, in api.ExportRequest) (done api.Exported, file *os.File, err error) {
-	db, release, err := s.behind.Databases.Database(r.Context(), r.PathValue("agent"))
+	db, release, err := s.backend.Databases.Database(r.Context(), r.PathValue("agent"))
 	if err != nil {
 		return done, nil, err
 	}

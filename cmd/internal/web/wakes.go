@@ -8,9 +8,9 @@ import (
 	"rouse/cmd/internal/api"
 )
 
-// Wakes are the wakes that agents planned, and what they may plan.
+// Wakes lists, plans and cancels the wakes of agents.
 type Wakes interface {
-	// Wakes are those of the agents that plan, or of one.
+	// Wakes lists the agents that plan, or one of them, with their wakes and limits.
 	Wakes(ctx context.Context, agent string) ([]api.AgentWake, error)
 	// SetWake plans an agent's next wake for its owner. What is left out stays as it was planned.
 	SetWake(ctx context.Context, request api.WakeRequest) (api.PlannedWake, error)
@@ -23,7 +23,7 @@ func (s *server) wakeRoutes(mux *http.ServeMux) {
 	mux.Handle("POST /v1/slots/clear", s.answer(s.cancelWake))
 }
 
-// NewWake is a planned wake of the ledger.
+// NewWake converts a slot of the ledger.
 func NewWake(s ledger.Wake) *api.Wake {
 	out := &api.Wake{At: api.At(s.At), Asked: api.At(s.AskedAt), Instructions: s.Instructions, ContextViews: s.ContextViews, Priority: s.Priority, OnMiss: s.OnMiss,
 		ScheduledBy: s.ScheduledBy, Job: s.Job, Depth: s.Depth, CreatedAt: api.At(s.CreatedAt)}
@@ -38,7 +38,7 @@ func NewWake(s ledger.Wake) *api.Wake {
 }
 
 func (s *server) wakes(r *http.Request) (any, error) {
-	return s.behind.Wakes.Wakes(r.Context(), r.URL.Query().Get("agent"))
+	return s.backend.Wakes.Wakes(r.Context(), r.URL.Query().Get("agent"))
 }
 
 func (s *server) setWake(r *http.Request) (any, error) {
@@ -53,7 +53,7 @@ func (s *server) setWake(r *http.Request) (any, error) {
 	case in.At != "" && in.In != "":
 		return nil, usage("give a time or a length of time, not both")
 	}
-	return s.behind.Wakes.SetWake(r.Context(), in)
+	return s.backend.Wakes.SetWake(r.Context(), in)
 }
 
 func (s *server) cancelWake(r *http.Request) (any, error) {
@@ -67,5 +67,5 @@ func (s *server) cancelWake(r *http.Request) (any, error) {
 		return nil, usage("name the agent")
 	}
 
-	return s.behind.Wakes.CancelWake(r.Context(), in.Agent)
+	return s.backend.Wakes.CancelWake(r.Context(), in.Agent)
 }

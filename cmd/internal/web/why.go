@@ -3,10 +3,11 @@ package web
 import (
 	"context"
 	"net/http"
+
 	"rouse/cmd/internal/api"
 )
 
-// Explainer says why a job ran, or did not.
+// Explainer explains why a job ran, or did not.
 type Explainer interface {
 	// Why explains the instants of a job around a time, or up to now when it is "".
 	Why(ctx context.Context, job, at string, n int) (api.Why, error)
@@ -22,5 +23,5 @@ func (s *server) why(r *http.Request) (any, error) {
 	if q.Get("job") == "" {
 		return nil, usage("name the job")
 	}
-	return s.behind.Explainer.Why(r.Context(), q.Get("job"), q.Get("at"), n)
+	return s.backend.Explainer.Why(r.Context(), q.Get("job"), q.Get("at"), n)
 }

@@ -1,10 +1,11 @@
 package daemon
 
 import (
-	"rouse/cmd/internal/api"
 	"strings"
 	"testing"
 	"time"
+
+	"rouse/cmd/internal/api"
 )
 
 // When a pause ends, as it was asked for at Saturday noon in Berlin.

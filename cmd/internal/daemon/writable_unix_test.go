@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// OSL-19: who else could write a definition is told by the file, or any folder above it.
-func TestForeign(t *testing.T) {
+// OSL-19: the file and every folder above it decide who else could write a definition.
+func TestWritableByOthers(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "conf", "rouse.yaml")
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {

@@ -7,8 +7,8 @@ import (
 	"rouse/cmd/internal/config"
 )
 
-// definitionWritableByOthers says how others than the user of this process could change one of the files that an
-// agent or a job is defined in, "" when they cannot (OSL-19).
+// definitionWritableByOthers says how somebody other than the user of this process could change one
+// of the files that define an agent or a job, "" when nobody can (OSL-19).
 func definitionWritableByOthers(file string, more config.Path) string {
 	for _, path := range []string{file, string(more)} {
 		if path == "" {

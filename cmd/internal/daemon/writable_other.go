@@ -2,5 +2,5 @@
 
 package daemon
 
-// writableByOthers knows of no one else: the modes of files say nothing of it here.
+// writableByOthers finds nobody: file modes say nothing about other users here.
 func writableByOthers(string) string { return "" }

@@ -10,9 +10,9 @@ import (
 	"syscall"
 )
 
-// writableByOthers says how somebody else could change a file: it, or a folder above it, is theirs, or
-// may be written by them. A group of the user alone, with the number of the user, is no one
-// else; nor can others replace what lies in a folder that has the sticky bit.
+// writableByOthers says how somebody else could change a file: they own it or a folder above it, or
+// may write to one of these. A group with the user's own number is the user alone, and in a folder
+// with the sticky bit others cannot replace what is not theirs.
 func writableByOthers(path string) string {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -22,7 +22,7 @@ func writableByOthers(path string) string {
 	for at, folder := path, false; ; at, folder = filepath.Dir(at), true {
 		info, err := os.Stat(at)
 		if err != nil {
-			return "" // it was read a moment ago; whoever reads it next says what is wrong
+			return "" // it was there a moment ago; whoever reads it next reports what is wrong
 		}
 
 		if why := writable(info, folder); why != "" {
@@ -44,6 +44,7 @@ func writable(info fs.FileInfo, folder bool) string {
 	case !ok:
 		return ""
 	case sys.Uid != 0 && int(sys.Uid) != os.Geteuid():
+		// Root can change everything anyway, so files of root are fine.
 		return fmt.Sprintf("belongs to another user (number %d)", sys.Uid)
 	case folder && info.Mode()&fs.ModeSticky != 0:
 		return ""

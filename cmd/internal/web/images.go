@@ -5,9 +5,10 @@ import (
 	"encoding/json"
 )
 
-// summarizeImages is a recorded envelope in which what a model was shown is named by its kind
-// and size: nobody reads base64.
+// summarizeImages replaces the images in a recorded envelope by their types and sizes, because nobody
+// reads base64.
 func summarizeImages(envelope json.RawMessage) json.RawMessage {
+	// Most envelopes have no images, and need not be decoded.
 	if !bytes.Contains(envelope, []byte(`"images":`)) {
 		return envelope
 	}
@@ -18,7 +19,7 @@ func summarizeImages(envelope json.RawMessage) json.RawMessage {
 		Data []byte `json:"data"`
 	}
 	if json.Unmarshal(envelope, &e) != nil || json.Unmarshal(e["images"], &images) != nil {
-		return envelope // they are of the result
+		return envelope // images of another shape belong to the tool's own result
 	}
 
 	type named struct {

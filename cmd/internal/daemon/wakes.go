@@ -15,7 +15,7 @@ import (
 	"rouse/scheduler/schedule"
 )
 
-// Wakes implements web.Wakes.
+// Wakes implements web.Slots.
 func (d *Daemon) Wakes(ctx context.Context, agent string) ([]api.AgentWake, error) {
 	s := d.Current()
 	if err := s.usable(); err != nil {
@@ -32,30 +32,31 @@ func (d *Daemon) Wakes(ctx context.Context, agent string) ([]api.AgentWake, erro
 			continue
 		}
 
-		slot, err := d.agentWake(ctx, s, a)
+		wake, err := d.agentWake(ctx, s, a)
 		if err != nil {
 			return nil, err
 		}
 
-		if agent != "" || slot.Planning || slot.Wake != nil {
-			out = append(out, slot)
+		// A wake planned before planning was switched off stays until a daemon applies the change.
+		if agent != "" || wake.Planning || wake.Wake != nil {
+			out = append(out, wake)
 		}
 	}
 
 	return out, nil
 }
 
-// agentWake is what one agent planned, and may plan.
+// agentWake is the wake that an agent has planned, and what it may plan.
 func (d *Daemon) agentWake(ctx context.Context, s *Setup, a *config.Agent) (api.AgentWake, error) {
 	name := string(a.Name)
 	out := api.AgentWake{Agent: name, Zone: s.Config.Zone().String()}
-	slot, planned, err := d.ledger.NextWake(ctx, name)
+	wake, planned, err := d.ledger.NextWake(ctx, name)
 	if err != nil {
 		return out, err
 	}
 
 	if planned {
-		out.Wake = web.NewWake(slot)
+		out.Wake = web.NewWake(wake)
 	}
 
 	pauses, err := d.ledger.Pauses(ctx, time.Now())
@@ -79,6 +80,7 @@ func (d *Daemon) agentWake(ctx context.Context, s *Setup, a *config.Agent) (api.
 	}
 
 	out.Limits = wakeLimits(limits)
+	// Negative: no daily cap, so there is no number to show.
 	if left := limits.WakesLeft(schedule.Usage{Started: usage.Started, Paused: usage.Paused}); left >= 0 {
 		out.Left = &left
 	}
@@ -86,7 +88,7 @@ func (d *Daemon) agentWake(ctx context.Context, s *Setup, a *config.Agent) (api.
 	return out, nil
 }
 
-// planningOff says why an agent has no slot, and what to write into the configuration.
+// planningOff says why no wakes are planned for an agent, and what to write into the configuration.
 func planningOff(a *config.Agent) string {
 	switch {
 	case !config.On(a.Enabled):
@@ -109,7 +111,7 @@ func wakeLimits(l schedule.Limits) *api.WakeLimits {
 	return out
 }
 
-// SetWake implements web.Wakes.
+// SetWake implements web.Slots.
 func (d *Daemon) SetWake(ctx context.Context, ask api.WakeRequest) (api.PlannedWake, error) {
 	s := d.Current()
 	out := api.PlannedWake{ClampReasons: []string{}, Warnings: []string{}}
@@ -137,7 +139,7 @@ func (d *Daemon) SetWake(ctx context.Context, ask api.WakeRequest) (api.PlannedW
 	return out, err
 }
 
-// planner is an agent for which wakes can be planned.
+// planner is the configured agent of a name, if wakes can be planned for it.
 func (s *Setup) planner(name string) (*config.Agent, schedule.Limits, error) {
 	if err := s.usable(); err != nil {
 		return nil, schedule.Limits{}, err
@@ -162,12 +164,12 @@ func (s *Setup) planner(name string) (*config.Agent, schedule.Limits, error) {
 	return nil, schedule.Limits{}, s.known("", name)
 }
 
-// fillRequest reads the time; what was left out stays as it was planned.
+// fillRequest parses the time; what was left out stays as it was planned.
 func (d *Daemon) fillRequest(ctx context.Context, ask api.WakeRequest, zone *time.Location, r *next.Request) error {
 	usage := func(format string, args ...any) error {
 		return &api.Error{Message: fmt.Sprintf(format, args...), Usage: true}
 	}
-	was, planned, err := d.ledger.NextWake(ctx, ask.Agent)
+	old, planned, err := d.ledger.NextWake(ctx, ask.Agent)
 	if err != nil {
 		return err
 	}
@@ -184,7 +186,7 @@ func (d *Daemon) fillRequest(ctx context.Context, ask api.WakeRequest, zone *tim
 			return usage("%s", err)
 		}
 	case planned:
-		r.At = was.At
+		r.At = old.At
 	default:
 		return usage("nothing is planned for the agent %s yet; say when: --at or --in", ask.Agent)
 	}
@@ -196,16 +198,16 @@ func (d *Daemon) fillRequest(ctx context.Context, ask api.WakeRequest, zone *tim
 		return nil
 	}
 
-	r.Job, r.ContextViews = was.Job, was.ContextViews
-	r.Instructions, r.Priority, r.OnMiss = cmp.Or(r.Instructions, was.Instructions), cmp.Or(r.Priority, was.Priority), cmp.Or(r.OnMiss, was.OnMiss)
+	r.Job, r.ContextViews = old.Job, old.ContextViews
+	r.Instructions, r.Priority, r.OnMiss = cmp.Or(r.Instructions, old.Instructions), cmp.Or(r.Priority, old.Priority), cmp.Or(r.OnMiss, old.OnMiss)
 	return nil
 }
 
-// CancelWake implements web.Wakes.
+// CancelWake implements web.Slots.
 func (d *Daemon) CancelWake(ctx context.Context, agent string) (api.CancelledWake, error) {
 	s := d.Current()
 	out := api.CancelledWake{Agent: agent, Zone: s.Config.Zone().String()}
-	was, planned, err := d.ledger.NextWake(ctx, agent)
+	old, planned, err := d.ledger.NextWake(ctx, agent)
 	if err != nil {
 		return out, err
 	}
@@ -215,6 +217,7 @@ func (d *Daemon) CancelWake(ctx context.Context, agent string) (api.CancelledWak
 		return out, err
 	}
 
+	// The name is checked only now: the wake of an agent that is no longer configured can be cleared.
 	if !cleared || !planned {
 		if err := s.usable(); err != nil {
 			return out, err
@@ -225,6 +228,6 @@ func (d *Daemon) CancelWake(ctx context.Context, agent string) (api.CancelledWak
 		return out, &api.Error{Status: 409, Message: fmt.Sprintf("nothing is planned for the agent %s, so there is nothing to cancel", agent)}
 	}
 
-	out.Cancelled, out.Wake = true, web.NewWake(was)
+	out.Cancelled, out.Wake = true, web.NewWake(old)
 	return out, nil
 }

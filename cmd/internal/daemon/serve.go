@@ -1,0 +1,134 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"time"
+
+	"rouse/scheduler/dispatch"
+)
+
+// Serve runs every part until ctx ends, then drains. onReady is called once the socket
+// listens and every trigger is ready.
+func (d *Daemon) Serve(ctx context.Context, onReady func(context.Context) error) error {
+	listener, err := listen(SocketPath(d.home.Dir))
+	if err != nil {
+		return err
+	}
+
+	// A request outlives ctx, so that what is under way gets its answer while the parts drain.
+	server := &http.Server{Handler: d.Handler, ReadHeaderTimeout: 10 * time.Second, BaseContext: func(net.Listener) context.Context { return context.WithoutCancel(ctx) }}
+	d.dispatcher.After = d.scheduler.Ready()
+	dispatcher, err := dispatch.New(d.dispatcher)
+	if err != nil {
+		return errors.Join(err, listener.Close())
+	}
+
+	d.reloads.dispatcher = dispatcher
+
+	// Triggers end first, then running attempts drain, then the rest: what an attempt still
+	// has to notify or answer needs the notifier and the socket.
+	triggers, stopTriggers := context.WithCancel(ctx)
+	defer stopTriggers()
+
+	rest, stopRest := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopRest()
+
+	var group group
+	group.run("http", func() error { return ignoreClosed(server.Serve(listener)) })
+	group.run("notify", func() error { return d.notifier.Run(rest) })
+	group.run("retention", func() error { return d.prune(rest) })
+	ready := d.startTriggers(triggers, &group, dispatcher)
+
+	err = d.serveUntil(ctx, &group, ready, onReady)
+
+	// From here on status no longer calls the daemon ready, though its socket still answers.
+	d.ready.Store(false)
+	stopTriggers()
+	group.wait("dispatch", "scheduler", "watcher", "reload")
+	stopRest()
+	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+	defer cancel()
+
+	if server.Shutdown(closing) != nil {
+		_ = server.Close() // somebody still follows the log; closing the stream ends it for them
+	}
+
+	group.wait("http", "notify", "retention")
+	return errors.Join(err, group.err())
+}
+
+// startTriggers starts what asks for runs and what executes them. The channel is closed once every
+// trigger is ready.
+func (d *Daemon) startTriggers(ctx context.Context, group *group, dispatcher *dispatch.Dispatcher) (ready <-chan struct{}) {
+	group.run("dispatch", func() error { return dispatcher.Run(ctx) })
+	group.run("scheduler", func() error {
+		// Overlap is decided on the runs in the ledger, so those that a dead process left
+		// behind have to be sorted out first.
+		select {
+		case <-dispatcher.Rescued():
+			return d.scheduler.Run(ctx)
+		case <-ctx.Done():
+			return nil
+		}
+	})
+
+	group.run("watcher", func() error { return d.watcher.Run(ctx) })
+	ready = allReady(d.scheduler.Ready(), d.watcher.Ready())
+	group.run("reload", func() error {
+		defer close(d.reloads.stopped)
+		// A reload replaces what the triggers watch, so they have to be up first.
+		select {
+		case <-ready:
+			d.reloads.run(ctx)
+		case <-ctx.Done():
+		}
+		return nil
+	})
+
+	return ready
+}
+
+// serveUntil calls onReady once every trigger is ready, and returns when ctx ends or a part fails.
+func (d *Daemon) serveUntil(ctx context.Context, group *group, ready <-chan struct{}, onReady func(context.Context) error) error {
+	select {
+	case <-ready:
+		d.ready.Store(true)
+		if err := onReady(ctx); err != nil && ctx.Err() == nil {
+			return err // unless it only says that the daemon was stopped while it printed
+		}
+	case <-ctx.Done():
+		return nil
+	case <-group.failed():
+		return nil // its error is in the group
+	}
+
+	select {
+	case <-ctx.Done():
+	case <-group.failed():
+	}
+	return nil
+}
+
+// ignoreClosed drops the error that every orderly shutdown of a server returns.
+func ignoreClosed(err error) error {
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return err
+}
+
+// allReady closes its channel once all of channels are closed.
+func allReady(channels ...<-chan struct{}) <-chan struct{} {
+	all := make(chan struct{})
+	go func() {
+		for _, c := range channels {
+			<-c
+		}
+		close(all)
+	}()
+
+	return all
+}

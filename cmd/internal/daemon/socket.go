@@ -1,0 +1,57 @@
+package daemon
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+)
+
+// maxSocketPath is what every supported system accepts in sockaddr_un, including the final zero
+// (104 on macOS, 108 on Linux).
+const maxSocketPath = 104
+
+// SocketPath is where the daemon of a home listens: in the home, or in a short
+// runtime folder when that path would not fit a socket address.
+func SocketPath(dir string) string {
+	path := filepath.Join(dir, "rouse.sock")
+	if len(path) < maxSocketPath {
+		return path
+	}
+
+	// The short name comes from the home alone, so that a command finds it without asking anybody.
+	sum := sha256.Sum256([]byte(dir))
+	base := os.Getenv("XDG_RUNTIME_DIR")
+	// The temp folder is shared between users, so each gets a folder of their own in it.
+	if base == "" || len(base) > maxSocketPath/2 {
+		base = filepath.Join(os.TempDir(), fmt.Sprintf("rouse-%d", os.Getuid()))
+	} else {
+		base = filepath.Join(base, "rouse")
+	}
+
+	return filepath.Join(base, hex.EncodeToString(sum[:8])+".sock")
+}
+
+// listen opens the socket for its owner alone. One that a dead process left behind is replaced:
+// we hold the home's lock, so nobody else serves it.
+func listen(path string) (net.Listener, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return nil, fmt.Errorf("cannot make the folder of the socket: %w", err)
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("cannot replace the old socket: %w", err)
+	}
+
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		return nil, fmt.Errorf("cannot listen on the socket %s: %w", path, err)
+	}
+	if err := os.Chmod(path, 0o600); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+
+	return l, nil
+}
