@@ -147,6 +147,6 @@ func dbAccept(cmd *cobra.Command, at *place, o dbOptions) error {
 		}{o.agent, true})
 	}
 
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "the database of %s is taken as it is; the changelog does not hold what another program changed\n", o.agent)
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "the database of %s is accepted as it is; the changelog does not hold what another program changed\n", o.agent)
 	return err
 }

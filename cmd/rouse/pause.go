@@ -146,7 +146,7 @@ func runPause(cmd *cobra.Command, at *place, o pauseOptions, args []string) erro
 	return nil
 }
 
-// printPaused says what is paused, what goes on all the same, and how to take it back.
+// printPaused says what is paused, what goes on all the same, and how to end the pause.
 func printPaused(w io.Writer, p api.Paused, daemon bool) {
 	zone := loadZone(p.Zone)
 	fmt.Fprintln(w, text.OneLine(p.Text(zone)))

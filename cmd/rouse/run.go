@@ -47,7 +47,7 @@ this command, which then always waits.`,
 	f := cmd.Flags()
 	f.StringVar(&o.agent, "agent", "", "`name` of the agent for --prompt")
 	f.StringVar(&o.prompt, "prompt", "", "`text` to run instead of a job")
-	f.StringVar(&o.file, "file", "", "`path` of a file, taken as if it had been dropped into the job's folder")
+	f.StringVar(&o.file, "file", "", "`path` of a file, processed as if it had been dropped into the job's folder")
 	f.StringArrayVar(&o.input, "input", nil, "`key=value` for .Input in the job's templates (repeatable)")
 	f.BoolVar(&o.wait, "wait", false, "follow the run and exit by its outcome")
 	f.BoolVar(&o.json, "json", false, "print the run as JSON")
@@ -138,7 +138,7 @@ func fireAndFollow(cmd *cobra.Command, at *place, fire api.RunRequest, o runOpti
 	case r.WaitingFor == domain.WaitInput:
 		fmt.Fprintln(cmd.OutOrStdout(), "it waits for your answer: rouse inbox")
 	case r.WaitingFor == domain.WaitApproval:
-		fmt.Fprintln(cmd.OutOrStdout(), "it waits for your leave: rouse inbox")
+		fmt.Fprintln(cmd.OutOrStdout(), "it waits for your approval: rouse inbox")
 	}
 
 	if !endedWell(r) {
@@ -241,7 +241,7 @@ func callManually(cmd *cobra.Command, at *place, fire api.RunRequest) error {
 	}
 
 	if d.WaitingFor == domain.WaitApproval {
-		return fmt.Errorf("run %s waits for your leave to make the call: rouse inbox", d.ID)
+		return fmt.Errorf("run %s needs your approval for the call: rouse inbox", d.ID)
 	}
 
 	return fmt.Errorf("run %s made no call: %s", d.ID, runSummary(d.Run))

@@ -56,7 +56,7 @@ func newSecretsSet(at *place) *cobra.Command {
 it. One line end behind it is left out. It is no argument: what stands on a command line is
 in the history of the shell, and every program can see it.
 
-A daemon that runs takes the new value at once.`,
+A running daemon uses the new value at once.`,
 		Example: `  rouse secrets set anthropic
   pass show bank/api | rouse secrets set bank
   rouse secrets set anthropic --in file`,
@@ -134,7 +134,7 @@ func readSecret(cmd *cobra.Command, name string) (string, error) {
 	return string(text), nil
 }
 
-// tellDaemon has a daemon that runs take what has changed.
+// tellDaemon makes a running daemon read what has changed.
 func tellDaemon(ctx context.Context, w io.Writer, at *place) error {
 	dir, err := at.homeDir()
 	if err != nil {
@@ -151,7 +151,7 @@ func tellDaemon(ctx context.Context, w io.Writer, at *place) error {
 		err = client.Post(ctx, "/v1/reload", struct{}{}, &result)
 	}
 	if err != nil {
-		return fmt.Errorf("it is done, but the daemon was not told: %w", err)
+		return fmt.Errorf("it is done, but the daemon could not be notified: %w", err)
 	}
 
 	if !result.OK {
@@ -160,7 +160,7 @@ func tellDaemon(ctx context.Context, w io.Writer, at *place) error {
 		return errSilent
 	}
 
-	fmt.Fprintln(w, "the daemon has taken it")
+	fmt.Fprintln(w, "the daemon uses it now")
 	return nil
 }
 

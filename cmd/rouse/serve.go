@@ -29,7 +29,7 @@ func newServe(at *place) *cobra.Command {
 is next and where history is, and a line starting with "ready" once every trigger is
 armed. On SIGTERM or Ctrl-C it stops accepting, lets running jobs finish within the
 configured drain time, and parks the rest, which go on at the next start. A change of the
-configuration takes effect without a restart; a mistake in it changes nothing and is told.`,
+configuration takes effect without a restart; a mistake in it changes nothing and is reported.`,
 		Args: cobra.NoArgs,
 		RunE: verb(func(cmd *cobra.Command, _ []string) error { return serve(cmd, at, adopt) }),
 	}

@@ -83,7 +83,7 @@ func printDetail(w io.Writer, d api.RunDetail, now time.Time) {
 	}
 
 	if len(d.Taint) > 0 {
-		fmt.Fprintf(w, "  met       %s\n", taintText(d.Taint))
+		fmt.Fprintf(w, "  taint     %s\n", taintText(d.Taint))
 	}
 
 	if d.Tier != "" {
@@ -109,9 +109,9 @@ func printDetail(w io.Writer, d api.RunDetail, now time.Time) {
 }
 
 // kindWords are the kinds of an inbox item, as a run's owner reads them beside the run.
-var kindWords = map[string]string{ledger.KindInput: "asked", ledger.KindApproval: "leave", ledger.KindRecovery: "cut off", ledger.KindInfo: "informed"}
+var kindWords = map[string]string{ledger.KindInput: "asked", ledger.KindApproval: "approval", ledger.KindRecovery: "cut off", ledger.KindInfo: "informed"}
 
-// taintText words what a run has met (docs/security.md).
+// taintText words the taint of a run (docs/security.md).
 func taintText(letters []string) string {
 	words := map[string]string{"A": "untrusted content (A)", "B": "private data (B)", "C": "an effect beyond the host (C)"}
 	var out []string
@@ -210,7 +210,7 @@ func filesText(d ledger.Detail) string {
 	return words
 }
 
-// folderText says how often a folder has been dealt with, and what had changed in it.
+// folderText says how many runs a folder has had so far, and what had changed in it.
 func folderText(d ledger.Detail) string {
 	text := fmt.Sprintf("run %d of the folder %s", d.Round, d.Folder)
 	if c := d.Changes; c != nil {

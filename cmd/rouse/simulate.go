@@ -48,8 +48,8 @@ are not finished, and what came due since a daemon last looked. With --from it b
 with nothing pending at that time. A time is RFC 3339, or local to the configuration's
 time zone: 2026-03-08, "2026-03-08 02:30". A date alone as --to includes that day.
 
-Each run is assumed to take --runtime (1m) and to succeed; gates (when:) are assumed to
-hold. With a JOB only its occurrences are listed; the others still take their lanes.`,
+Each run is assumed to take --runtime (1m) and to succeed; conditions (when:) are assumed
+to hold. With a JOB only its occurrences are listed; the others still take their lanes.`,
 		Example: `  rouse simulate                                        the next 24 hours
   rouse simulate --from 2026-03-07 --to 2026-03-09      over a change of the clock
   rouse simulate --outage "2026-11-21 10:00..11:00"     an hour without a daemon
@@ -218,7 +218,7 @@ func (o simulateOptions) runtime(jobs []string) (func(job, agent string) time.Du
 	}, nil
 }
 
-// addState takes over what the home holds. A home that does not exist yet is not made.
+// addState starts from what the home holds. A home that does not exist yet is not created.
 func (o simulateOptions) addState(ctx context.Context, w *simulate.Options) error {
 	dir, err := o.at.homeDir()
 	if err != nil {
@@ -266,7 +266,7 @@ func (o simulateOptions) addState(ctx context.Context, w *simulate.Options) erro
 	return nil
 }
 
-// progress tells on a terminal how far a long simulation has come.
+// progress shows on a terminal how far a long simulation has come.
 func (o simulateOptions) progress(cmd *cobra.Command, w simulate.Options) func(time.Time) {
 	if o.json || !text.IsTerminal(cmd.ErrOrStderr()) {
 		return nil
@@ -283,11 +283,11 @@ func (o simulateOptions) progress(cmd *cobra.Command, w simulate.Options) func(t
 }
 
 // addNotes says what is special about a run: that the clock changes, that it was put off
-// by jitter, or that it depends on gates.
+// by jitter, or that it depends on conditions.
 func addNotes(out []simulate.Occurrence, cfg *config.Config, p *daemon.Plan) {
-	gated, jobs := map[string]bool{}, map[string]scheduler.Job{}
+	conditional, jobs := map[string]bool{}, map[string]scheduler.Job{}
 	for _, j := range cfg.Jobs {
-		gated[string(j.Name)] = len(j.When) > 0
+		conditional[string(j.Name)] = len(j.When) > 0
 	}
 
 	for _, j := range p.Jobs {
@@ -311,8 +311,8 @@ func addNotes(out []simulate.Occurrence, cfg *config.Config, p *daemon.Plan) {
 			notes = append(notes, fmt.Sprintf("jitter of %s", held))
 		}
 
-		if gated[o.Job] {
-			notes = append(notes, "if its gates hold (when:)")
+		if conditional[o.Job] {
+			notes = append(notes, "if its conditions hold (when:)")
 		}
 
 		o.Reason = strings.Join(slices.DeleteFunc(notes, func(s string) bool { return s == "" }), "; ")

@@ -22,14 +22,14 @@ func newUndo(at *place) *cobra.Command {
 		Long: `Undoes what a finished run wrote. Files that it made go, files that it changed or
 removed become what they were. In its agent's database rows that it added go, rows that it
 changed or deleted become what they were, tables that it made go when nobody else has rows
-in them; the changelog tells of it. Files and database are undone together, or neither.
+in them; the changelog records that. Files and database are undone together, or neither.
 
 Where another run or a person changed the same files or rows later, nothing is done and they
 are named. --force does it all the same: what came later is lost there, except in the
 changelog. --dry-run changes nothing and says what would become of it.
 
 What went out stays, and is listed: commands, requests, notices, artifacts; so do saved views
-and files of which nothing was kept. An undo that was cut off is finished by making it again.
+and files without a kept copy. An undo that was cut off is finished by making it again.
 Another attempt at the run (rouse retry) does its writes again. Exits 1 when something stands
 in the way.`,
 		Example: `  rouse undo 42 --dry-run

@@ -16,7 +16,7 @@ import (
 )
 
 // resultMark begins each result of the tool of a measurement: a server that counts them
-// knows which step a run is at, in whatever format it is told.
+// knows which step a run is at, in whatever format it is asked.
 const resultMark = "result-of "
 
 // stubAnswers are what a server of each format streams: a call that is the n-th of its run, and

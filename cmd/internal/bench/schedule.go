@@ -75,7 +75,7 @@ func compareCosts(n int, table, plain, own *costs) []Figure {
 	}
 }
 
-// against compares with a baseline, of which the values may be so many times as large.
+// against compares with a baseline: the values may be at most so many times as large.
 func against(name, unit, baseline string, most float64, values, baselines []float64) Figure {
 	r := median(ratios(values, baselines))
 	return Figure{name, median(values), median(baselines), unit, r, fmt.Sprintf("≤ %g× %s", most, baseline), r <= most}

@@ -82,7 +82,7 @@ type watching struct {
 	halt    func() error
 }
 
-// startWatching begins to watch a folder; each run that starts is told to started, if there is one.
+// startWatching starts to watch a folder; started, if there is one, is called for each run that starts.
 func startWatching(ctx context.Context, path string, o watcher.Options, w watcher.Watch, started func(ledger.Run)) (_ *watching, err error) {
 	l, err := ledger.Open(ctx, ledger.Options{Path: path})
 	if err != nil {

@@ -149,8 +149,8 @@ func (c *checker) checkAgent(path string, a *Agent) {
 	}
 }
 
-// unconfined wants a reason of who switches the sandbox off, and no tier beside it that could
-// not be had then.
+// unconfined requires a reason for switching the sandbox off, and refuses a minimum tier that no
+// program could reach then.
 func (c *checker) unconfined(path string, a *Agent) {
 	switch off := a.Sandbox == "off"; {
 	case off && strings.TrimSpace(a.Reason) == "":
@@ -172,8 +172,8 @@ func (c *checker) warnHomeWritable(path string, dir Path) {
 	}
 }
 
-// warnSharedWorkdir warns of a workdir that another agent could put a link in the place of, to lead the file
-// tools of this one elsewhere.
+// warnSharedWorkdir warns of a workdir that another agent could replace by a link, which would lead
+// the file tools of this one elsewhere.
 func (c *checker) warnSharedWorkdir(path string, a *Agent) {
 	for i := range c.cfg.Agents {
 		o := &c.cfg.Agents[i]

@@ -17,7 +17,7 @@ import (
 // longestQuery is when a query on an agent's database is stopped in any case.
 const longestQuery = 10 * time.Second
 
-// conditionParameters are what the SQL of a gate can name.
+// conditionParameters are what the SQL of a condition can name.
 var conditionParameters = []string{":last_success", ":last_run", ":now"}
 
 func (c *checker) conditions(path string, j *Job, agent *Agent) {
@@ -126,7 +126,7 @@ func (c *checker) conditionCommand(path string, g *condition, agent *Agent) {
 
 	for _, p := range programs {
 		if filepath.IsAbs(p) && writable(agent, p) {
-			c.warn(path, "the agent can write %s, and a gate is not confined as the agent is; keep it out of the agent's folders", display(p))
+			c.warn(path, "the agent can write %s, and a condition is not confined as the agent is; keep it out of the agent's folders", display(p))
 		}
 	}
 }

@@ -124,8 +124,8 @@ func (c *checker) triggers(path string, j *Job) {
 	}
 }
 
-// emptySources are schedules that are given as nothing. They would leave a job that runs
-// by hand only, without a word.
+// emptySources refuses schedules that are given and empty. They would silently make a job that
+// only runs manually.
 func (c *checker) emptySources(path string, j *Job) {
 	for key, given := range map[string]struct{ text, like string }{
 		"schedule": {j.Schedule, `"0 8 * * 1-5" or "@daily"`}, "every": {j.Every, "15m"}, "at": {j.RunAt, "2026-11-21T08:00:00+01:00"},

@@ -12,7 +12,7 @@ import (
 )
 
 // Every mistake in a gate has its place and says what was meant.
-func TestGateMistakes(t *testing.T) {
+func TestConditionMistakes(t *testing.T) {
 	for gate, say := range map[string]string{
 		"{}":                           "jobs[0].when[0]: give exactly one of sql, command, http and file",
 		"{not: true}":                  "jobs[0].when[0]: give exactly one of sql, command, http and file",
@@ -51,7 +51,7 @@ func TestGateMistakes(t *testing.T) {
 	}
 }
 
-func TestGates(t *testing.T) {
+func TestConditions(t *testing.T) {
 	path := write(t, "rouse.yaml", `include: conf/*.yaml
 agents: [{name: a, workdir: ./work}]
 defaults: {when: [{file: ./STOP, not: true}]}
@@ -100,7 +100,7 @@ jobs:
 }
 
 // What a gate cannot do, and what an agent could do through one, is said beforehand.
-func TestGateWarnings(t *testing.T) {
+func TestConditionWarnings(t *testing.T) {
 	cfg, err := load(write(t, "rouse.yaml", `agents:
   - {name: a, workdir: ./work}
   - {name: b, workdir: ./work, grants: {write: [./out]}}

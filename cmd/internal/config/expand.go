@@ -64,7 +64,7 @@ func (d *decoder) expand(n *node, path string, secret bool) (string, bool) {
 	return text, ok
 }
 
-// fromStore is a secret of the store, where one may stand: what is told to a model or recorded is no
+// fromStore is a secret of the store, where one may stand: what a model sees or the record holds is no
 // such place.
 func (d *decoder) fromStore(n *node, path, name string, secret bool, bad func(hint, format string, args ...any) string) string {
 	if !secret && (strings.Contains(path, ".with.") || !secretKey.MatchString(path) && !strings.Contains(path, ".headers.")) {

@@ -25,7 +25,7 @@ func (c *checker) fallbacks() {
 				c.bad(at, "goes in a circle: %s", strings.Join(way, " → "))
 			}
 
-			if seen { // a circle behind this one is told of where it is
+			if seen { // a circle that starts at a later model is reported there
 				break
 			}
 		}

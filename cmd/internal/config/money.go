@@ -73,7 +73,7 @@ func (c *Config) limitCost(d *decoder) {
 	}
 }
 
-// money refuses a limit in money over a model of which nobody knows what it costs.
+// money refuses a limit in money for a model whose price nobody knows.
 func (c *checker) money() {
 	for i, m := range c.cfg.Models {
 		if m.Name == "" || m.Provider == "" || m.Model == "" && m.Provider != replays {

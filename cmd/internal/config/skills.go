@@ -24,7 +24,7 @@ type skillRoot struct {
 // found are the skills of a configuration.
 type found struct {
 	catalog *skills.Catalog
-	given   map[string][]*skills.Skill // by agent: what it is told in full
+	given   map[string][]*skills.Skill // by agent: those that its prompt holds in full
 }
 
 // SkillView is what an agent of a checked configuration sees of skills.
@@ -146,7 +146,7 @@ func within(path, folder string) bool {
 	return err == nil && filepath.IsLocal(rel)
 }
 
-// writable warns of a trusted root that lies in the place of an agent: nothing but the masks of its
+// writable warns of a trusted root in a folder that an agent may write: nothing but the masks of its
 // tools keeps it from instructing itself, and all others.
 func (c *checker) writable(r skills.Root) {
 	if !r.Trusted {

@@ -84,7 +84,7 @@ func (c *checker) fields(path, text string, names []string) {
 	}
 }
 
-// part checks what is taken of a value, where that is known.
+// part checks the field that is read from a value, where its fields are known.
 func (c *checker) part(path, name, part string) {
 	var has []string
 	switch {
@@ -134,7 +134,7 @@ func modeOf(name string) string {
 }
 
 // walk calls found with every field that a template takes from its data. Inside range and
-// with the dot is something else, of which nothing is known.
+// with the dot is something else, and nothing is known about its fields.
 func walk(n parse.Node, dot bool, found func([]string)) {
 	switch n := n.(type) {
 	case *parse.ListNode:
