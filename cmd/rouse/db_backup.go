@@ -37,6 +37,7 @@ func dbBackupVerb(cmd *cobra.Command, at *place, o dbOptions, verb string, args 
 func dbBackup(cmd *cobra.Command, at *place, o dbOptions, file string) error {
 	if file != "" {
 		var err error
+		// The daemon writes the file, and its working folder is another one.
 		if file, err = filepath.Abs(file); err != nil {
 			return err
 		}

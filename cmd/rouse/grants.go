@@ -64,6 +64,7 @@ func printGrants(w io.Writer, given []api.Grant, untrusted []api.Memory, now tim
 
 	for _, g := range given {
 		what := g.Tool
+		// An approval without a tool is the one of a job's definition (OSL-19).
 		if what == "" {
 			what = "the definition of a job"
 		}

@@ -68,6 +68,7 @@ func printItem(w io.Writer, i api.Item, now time.Time) {
 	}
 
 	fmt.Fprintf(w, "%s  %s (run %s%s, since %s%s)\n", i.ID, text.OneLine(i.Title), i.Run, others, local(i.CreatedAt, now), left)
+	// Questions are written by models: no line may carry control characters to the terminal.
 	for line := range strings.Lines(i.Message) {
 		fmt.Fprintf(w, "    %s\n", text.OneLine(readable(line, time.Local)))
 	}
@@ -82,6 +83,8 @@ func printItem(w io.Writer, i api.Item, now time.Time) {
 		printAction(w, i.Action)
 	}
 
+	// The daemon ends a run whose time is over. Where none runs the item is still listed, and an
+	// answer would be refused.
 	hint := answerHint(i)
 	if !i.ExpiresAt.IsZero() && !now.Before(i.ExpiresAt.Time) {
 		hint = "nobody answered in time; its run ends when a daemon starts: rouse serve"
