@@ -74,6 +74,7 @@ func (o runOptions) fire(args []string) (api.RunRequest, error) {
 			return f, usagef("--file needs a job")
 		}
 
+		// The daemon has another working folder.
 		path, err := filepath.Abs(o.file)
 		if err != nil {
 			return f, err
@@ -110,6 +111,7 @@ func fireAndFollow(cmd *cobra.Command, at *place, fire api.RunRequest, o runOpti
 		return err
 	}
 
+	// Without a daemon nobody else would execute the run, so this command always waits.
 	if s.daemon && !o.wait {
 		if o.json {
 			return printJSON(cmd.OutOrStdout(), r)
@@ -121,6 +123,7 @@ func fireAndFollow(cmd *cobra.Command, at *place, fire api.RunRequest, o runOpti
 	if err := follow(cmd, s, r.ID, o.json); err != nil {
 		return err
 	}
+	// Ctrl-C stops a run that is executed here, and its outcome is still to be shown.
 	if err := s.Get(context.WithoutCancel(ctx), "/v1/runs/"+r.ID, nil, &r); err != nil {
 		return err
 	}
@@ -156,6 +159,7 @@ func follow(cmd *cobra.Command, s *session, id string, quiet bool) error {
 	}
 
 	err := followRemote(cmd, s, id, quiet)
+	// Ctrl-C only ends the waiting: the run belongs to the daemon.
 	if ctx.Err() != nil {
 		return fmt.Errorf("run %s goes on in the daemon; follow it with: rouse logs %[1]s -f, or stop it with: rouse cancel %[1]s", id)
 	}
@@ -220,12 +224,14 @@ func callManually(cmd *cobra.Command, at *place, fire api.RunRequest) error {
 	}
 
 	var d api.RunDetail
+	// As in fireAndFollow: an interrupted call still has an envelope to show.
 	if err := s.Get(context.WithoutCancel(ctx), "/v1/runs/"+r.ID, nil, &d); err != nil {
 		return err
 	}
 
 	for _, st := range d.StepsDetail {
 		for _, c := range st.Calls {
+			// A call that was asked about and not made has no answer.
 			if string(c.Envelope) == "null" {
 				continue
 			}

@@ -100,6 +100,7 @@ func printDetail(w io.Writer, d api.RunDetail, now time.Time) {
 		}
 
 		fmt.Fprintln(w)
+		// Steps are numbered within their attempt.
 		for _, st := range d.StepsDetail {
 			if st.Attempt == a.Number {
 				printStep(w, st, "  ")
@@ -145,6 +146,7 @@ func printAsked(w io.Writer, d api.RunDetail) {
 // printWake says what an agent was woken for, and who planned it.
 func printWake(w io.Writer, r api.Run, now time.Time) {
 	var d ledger.Detail
+	// What cannot be read is printed raw by triggerText.
 	if json.Unmarshal(r.TriggerDetail, &d) != nil || d.Wake == nil {
 		return
 	}
@@ -244,6 +246,7 @@ func printStep(w io.Writer, st api.Step, margin string) {
 		if !c.OK {
 			mark = strings.TrimSpace(string(c.State) + " " + c.Kind)
 		} else if c.State == domain.CallReplayed {
+			// An earlier attempt made it. The reader should not count its effect twice.
 			mark = string(c.State)
 		}
 
@@ -257,6 +260,7 @@ func printStep(w io.Writer, st api.Step, margin string) {
 // compact prints a result without the quotes of a plain text.
 func compact(raw json.RawMessage) string {
 	var text string
+	// A plain text is shown without quotes and with its escapes undone; shorten makes one line of it.
 	if json.Unmarshal(raw, &text) == nil {
 		return text
 	}

@@ -77,6 +77,7 @@ func runSimulate(cmd *cobra.Command, o simulateOptions) error {
 	if err != nil {
 		return err
 	}
+	// Checked before the simulation, which may take long.
 	if names := (&daemon.Setup{Config: cfg}).JobNames(); o.job != "" && !slices.Contains(names, o.job) {
 		return usagef("%s", text.NoSuch("job", o.job, names))
 	}
@@ -96,6 +97,7 @@ func runSimulate(cmd *cobra.Command, o simulateOptions) error {
 		return err
 	}
 
+	// Only now: the other jobs had to be simulated, since they compete for the same lanes.
 	out = slices.DeleteFunc(out, func(oc simulate.Occurrence) bool { return o.job != "" && oc.Job != o.job })
 	addNotes(out, cfg, p)
 	if o.json {
@@ -130,6 +132,7 @@ func (o simulateOptions) world(ctx context.Context, cfg *config.Config, p *daemo
 		return w, err
 	}
 
+	// A run without a model stays queued in the daemon too; the simulation has to know.
 	w.Hold = noModel(p)
 	return w, o.addState(ctx, &w)
 }
@@ -239,6 +242,8 @@ func (o simulateOptions) addState(ctx context.Context, w *simulate.Options) erro
 		return err
 	}
 
+	// With --from the past does not count: pauses and wakes that lie ahead do, watermarks and open
+	// runs do not.
 	w.Pauses, w.Slots = st.Pauses, st.Slots
 	if o.from != "" {
 		w.Slots = slices.DeleteFunc(w.Slots, func(sl ledger.Slot) bool { return sl.At.Before(w.From) })
@@ -248,6 +253,7 @@ func (o simulateOptions) addState(ctx context.Context, w *simulate.Options) erro
 	w.States = map[string]ledger.JobState{}
 	for _, j := range w.Jobs {
 		for _, known := range st.Jobs {
+			// A job that has changed since gets a fresh state, as it will in the daemon.
 			if known.Name == j.Name && known.Hash == scheduler.Hash(j) {
 				w.States[j.Name] = ledger.JobState{Anchor: known.Anchor.Time, Watermark: known.Watermark.Time}
 			}
@@ -268,12 +274,14 @@ func (o simulateOptions) addState(ctx context.Context, w *simulate.Options) erro
 
 // progress shows on a terminal how far a long simulation has come.
 func (o simulateOptions) progress(cmd *cobra.Command, w simulate.Options) func(time.Time) {
+	// A pipe or a log would collect hundreds of these lines.
 	if o.json || !text.IsTerminal(cmd.ErrOrStderr()) {
 		return nil
 	}
 
 	began, shown := time.Now(), time.Now()
 	return func(now time.Time) {
+		// Most simulations are done at once and need no progress.
 		if time.Since(began) < time.Second || time.Since(shown) < 200*time.Millisecond {
 			return
 		}
@@ -353,6 +361,7 @@ func printSimulated(cmd *cobra.Command, w simulate.Options, out []simulate.Occur
 	var rows [][]string
 	count := map[domain.Decision]int{}
 	for _, o := range out {
+		// A row can stand for a whole stretch of instants with the same decision.
 		count[o.Decision] += max(o.Instants, 1)
 		name := o.Job
 		if o.Source == scheduler.SourceSlot {

@@ -112,6 +112,7 @@ func runSkillsInstall(cmd *cobra.Command, at *place, o installOptions, from stri
 
 // printStaged shows what is about to be installed.
 func printStaged(w io.Writer, s *install.Staged) {
+	// A copy: the staged skill is installed afterwards and keeps its folder.
 	one := *s.Skill
 	one.Dir = "" // where it is staged
 	printSkill(w, &one)
@@ -142,6 +143,7 @@ func confirm(cmd *cobra.Command, question string) (bool, error) {
 	in, ok := cmd.InOrStdin().(*os.File)
 	if ok {
 		info, err := in.Stat()
+		// A pipe is no consent: "yes | rouse skills install" must not install what nobody read.
 		ok = err == nil && info.Mode()&os.ModeCharDevice != 0
 	}
 	if !ok {
@@ -150,6 +152,7 @@ func confirm(cmd *cobra.Command, question string) (bool, error) {
 
 	fmt.Fprintf(cmd.ErrOrStderr(), "%s [y/N] ", question)
 	answer, err := bufio.NewReader(in).ReadString('\n')
+	// Ctrl-D without a line is a no.
 	if err != nil && !errors.Is(err, io.EOF) {
 		return false, err
 	}
@@ -269,6 +272,7 @@ func isOutdated(ctx context.Context, root string, p install.Pinned) outdated {
 	if from.Remote() {
 		var commit string
 		commit, err = install.Latest(ctx, p.Source, p.Revision)
+		// Fetching a whole repository is only worth it when its revision has moved.
 		same = commit == p.Commit || commit == "" // a commit does not move
 	}
 

@@ -104,6 +104,7 @@ func runSlot(cmd *cobra.Command, at *place, o slotOptions, args []string) error 
 	if err := s.Get(cmd.Context(), "/v1/slots", url.Values{"agent": {args[0]}}, &slots); err != nil {
 		return err
 	}
+	// The daemon answers a single agent with a list of one, as it answers for all.
 	if len(slots) != 1 {
 		return fmt.Errorf("the daemon answered with %d slots of one agent; is it of the same version?", len(slots))
 	}
@@ -172,6 +173,7 @@ func printSlot(w io.Writer, a api.AgentSlot, now time.Time) {
 	default:
 		fmt.Fprintf(w, "the agent %s wakes %s (%s), planned by %s\n", a.Agent, api.LocalTime(a.Slot.At.Time, zone), inText(a.Slot.At, now), plannedBy(*a.Slot))
 		fmt.Fprintf(w, "  instructions  %s\n", shorten(a.Slot.Instructions, 500))
+		// The limits moved it (a clamp).
 		if !a.Slot.Asked.Equal(a.Slot.At.Time) {
 			fmt.Fprintf(w, "  asked for     %s\n", api.LocalTime(a.Slot.Asked.Time, zone))
 		}
@@ -186,6 +188,7 @@ func printSlot(w io.Writer, a api.AgentSlot, now time.Time) {
 		fmt.Fprintf(w, "  paused        %s; a wake waits for its end\n", text.OneLine(a.Paused))
 	}
 
+	// Self-scheduling was switched off; a wake that was planned before may still be shown above.
 	if a.Limits == nil {
 		fmt.Fprintf(w, "  off           %s\n", a.Off)
 		return
@@ -212,6 +215,7 @@ func limitsText(a api.AgentSlot) string {
 	l := a.Limits
 	var parts []string
 	add := func(format string, args ...any) { parts = append(parts, fmt.Sprintf(format, args...)) }
+	// Zero means no limit, for each of these.
 	if l.Horizon != "0s" {
 		add("at most %s ahead", l.Horizon)
 	}
