@@ -40,16 +40,19 @@ func check(d *decoder, cfg *Config, tools tool.Specs) {
 	c.agents = unique(c, "agents", cfg.Agents, func(a Agent) Name { return a.Name })
 	c.channels = unique(c, "notifications", cfg.Notifications, func(n Notification) Name { return n.Name })
 	if !slices.Contains(c.channels, DefaultChannel) {
+		// The desktop needs no entry; the daemon opens it when nobody configured it.
 		c.channels = append(c.channels, DefaultChannel)
 	}
 
 	unique(c, "jobs", cfg.Jobs, func(j Job) Name { return j.Name })
+	// The names are complete from here on, so that references can point forward.
 	c.fallbacks()
 	for i, m := range cfg.Models {
 		c.model(fmt.Sprintf("models[%d]", i), m)
 	}
 
 	for i := range cfg.Agents {
+		// Pointers into the list: the checks of an agent also fill it in (secrets, skills).
 		c.agent[string(cfg.Agents[i].Name)] = &cfg.Agents[i]
 		c.checkAgent(fmt.Sprintf("agents[%d]", i), &cfg.Agents[i])
 	}
@@ -87,6 +90,7 @@ func unique[T any](c *checker, key string, items []T, of func(T) Name) []string 
 
 		if first, twice := seen[strings.ToLower(name)]; twice {
 			at := c.d.place(first)
+			// The message stands in a text, where problem does not shorten the path.
 			at.File = display(at.File)
 			c.bad(path, "the name %q is taken, at %s (names are the same whatever their case)", name, at)
 		} else {
@@ -117,6 +121,7 @@ func (c *checker) checkAgent(path string, a *Agent) {
 		}
 	}
 
+	// nil and empty mean the same to the tools: no restriction. Whoever writes [] means the opposite.
 	if a.Tools.Allow != nil && len(a.Tools.Allow) == 0 {
 		c.bad(path+".tools.allow", "is empty, which would allow every tool").Hint = `to allow none, write deny: ["*"]`
 	}
@@ -135,6 +140,7 @@ func (c *checker) checkAgent(path string, a *Agent) {
 
 	for i, g := range a.Grants.Read {
 		if _, err := os.Stat(string(g.Path)); err != nil {
+			// Only a warning: the folder may appear later.
 			c.warn(fmt.Sprintf("%s.grants.read[%d]", path, i), "%s does not exist yet", display(string(g.Path)))
 		}
 	}
@@ -167,6 +173,7 @@ func (c *checker) warnHomeWritable(path string, dir Path) {
 	if dir == "" || c.cfg.Home == "" {
 		return
 	}
+	// No ".." on the way from the folder to the home: it is the home, or holds it.
 	if rel, err := filepath.Rel(string(dir), string(c.cfg.Home)); err == nil && rel != ".." && !strings.HasPrefix(rel, ".."+string(filepath.Separator)) {
 		c.warn(path, "the agent can write in %s, which holds the history and databases of all agents; choose a folder that does not hold home", display(string(c.cfg.Home)))
 	}
@@ -195,6 +202,7 @@ func (c *checker) toolGlob(at, glob string) {
 		return
 	}
 
+	// Callers that pass no list of tools leave the names unchecked.
 	if c.tools != nil && !slices.ContainsFunc(c.tools.Callable(), func(name string) bool { return tool.Permits([]string{glob}, nil, name) }) {
 		c.unknownTool(at, glob)
 	}

@@ -30,6 +30,7 @@ func (a *Agent) writes() (out []string) {
 	for _, p := range a.Grants.Write {
 		out = append(out, string(p))
 	}
+	// grants.write narrows the workdir; without it all of it can be written.
 	if len(out) == 0 && a.Workdir != "" {
 		out = []string{string(a.Workdir)}
 	}
@@ -44,6 +45,7 @@ func matchesInside(pattern, folder string) (rest string, ok bool) {
 	if err != nil || !filepath.IsLocal(rel) {
 		return "", false
 	}
+	// These cannot be matched folder by folder. Saying yes refuses too much rather than too little.
 	if strings.Contains(wanted, "**") || strings.Contains(wanted, "{") { // which may hold a slash
 		return wanted, true
 	}

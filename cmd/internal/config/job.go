@@ -120,6 +120,7 @@ func (w *watch) fill(j *Job) {
 	if w.MaxFiles == 0 && w.Mode == modeBatch {
 		w.MaxFiles = 500
 		if each, once := callsOfBatch(j.Playbook); each > 0 && j.Bounds.Calls > 0 {
+			// A batch that needs more calls than the run may make would fail every time.
 			w.MaxFiles = max(1, min(w.MaxFiles, (j.Bounds.Calls-once)/each))
 		}
 	}
@@ -145,6 +146,7 @@ func overFiles(list any) bool {
 		return false
 	}
 
+	// What does not parse is reported by the check of the playbook.
 	tree, err := parser.Parse(strings.TrimPrefix(text, "= "))
 	if err != nil {
 		return false

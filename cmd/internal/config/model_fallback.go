@@ -37,6 +37,7 @@ func (c *checker) fallbackChain(name string) []string {
 	out := []string{name}
 	for i := 0; i < len(out); i++ {
 		for _, m := range c.cfg.Models {
+			// The list grows while it is walked; the check for known names ends a circle.
 			if m.Fallback == out[i] && !slices.Contains(out, string(m.Name)) {
 				out = append(out, string(m.Name))
 			}

@@ -17,6 +17,7 @@ const defaultCost = 5
 // known of it; false when nobody knows.
 func (m Model) Rate() (model.Price, bool) {
 	if p := m.Price; p != nil {
+		// Without a price of its own cached input costs as much as input: too much rather than too little.
 		rate := model.Price{Input: p.Input, Output: p.Output, Cached: p.Input}
 		if p.CachedInput != nil {
 			rate.Cached = *p.CachedInput
@@ -58,6 +59,7 @@ func MicroUSD(usd float64) int64 {
 	if usd <= 0 {
 		return 0
 	}
+	// At least 1: a tiny limit must not turn into 0, which means none.
 	return max(int64(min(usd*1e6, most)), 1)
 }
 

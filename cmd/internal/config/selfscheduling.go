@@ -34,6 +34,7 @@ func (s *selfScheduling) fill() {
 	}
 
 	fill(&s.Horizon, Duration(limits.Horizon))
+	// In manual the other limits do not hold, and config show should not print them.
 	if limits.Mode == schedule.ModeManual {
 		return
 	}

@@ -73,6 +73,7 @@ func (c *checker) fields(path, text string, names []string) {
 	}
 
 	var found [][]string
+	// text/template finds an unknown name only when it is executed.
 	walk(t.Root, true, func(field []string) { found = append(found, field) })
 
 	for _, field := range found {
@@ -159,6 +160,7 @@ func walk(n parse.Node, dot bool, found func([]string)) {
 		if dot {
 			found(n.Ident)
 		}
+	// $ is the data itself, wherever the dot has moved; other variables are of unknown shape.
 	case *parse.VariableNode:
 		if n.Ident[0] == "$" && len(n.Ident) > 1 {
 			found(n.Ident[1:])
@@ -203,6 +205,7 @@ func (c *checker) expression(path, text string, names []string) {
 	}
 
 	for _, name := range v.used {
+		// $env is the expression language's own name for all values.
 		if name != "$env" && !slices.Contains(names, name) && !slices.Contains(v.declared, name) {
 			c.unknownName(path, name, names)
 		}
