@@ -67,6 +67,7 @@ func (c *Client) Export(ctx context.Context, path string, in ExportRequest, to i
 	}
 	defer resp.Body.Close()
 
+	// Escaped, since headers are ASCII and warnings may quote any text.
 	header, err := url.PathUnescape(resp.Header.Get(ExportHeader))
 	if err == nil {
 		err = json.Unmarshal([]byte(header), &done)
@@ -76,6 +77,7 @@ func (c *Client) Export(ctx context.Context, path string, in ExportRequest, to i
 	}
 
 	n, err := io.Copy(to, resp.Body)
+	// In this process an answer has no length, so only the count shows that it broke off.
 	if err == nil && n != done.Bytes {
 		err = io.ErrUnexpectedEOF
 	}

@@ -54,6 +54,7 @@ func measureDB(ctx context.Context, progress io.Writer, passes int, sizes dbSize
 		if err := all.measure(ctx, at, file, sizes); err != nil {
 			return nil, err
 		}
+		// Each pass writes large databases; they must not add up on the disk.
 		if err := os.RemoveAll(at); err != nil {
 			return nil, err
 		}
@@ -100,6 +101,7 @@ func (c *dbCosts) measure(ctx context.Context, dir, file string, sizes dbSizes) 
 		{&c.bareRead, func() (float64, error) { return bareReads(ctx, filepath.Join(dir, "bare-many.db"), sizes.reads) }},
 		{&c.read, func() (float64, error) { return ownReads(ctx, filepath.Join(dir, "many.db"), sizes.reads) }},
 	} {
+		// In this order: an undo needs the import before it, and the reads the rows of the inserts.
 		value, err := m.measure()
 		if err != nil {
 			return err
@@ -125,6 +127,7 @@ func (c *dbCosts) figures(sizes dbSizes) []Figure {
 	rows := thousands(sizes.rows) + " × 5"
 	var out []Figure
 	if sizes.sqlite3 == "" {
+		// The goal is about the program, so without it the figure has none.
 		out = append(out, compared("import of "+rows+", with changelog", "s, of the bare driver", c.imported, c.load))
 	} else {
 		out = append(out,
@@ -231,6 +234,7 @@ func programImport(ctx context.Context, program, path, file string) (float64, er
 
 	begin := time.Now()
 	cmd := exec.CommandContext(ctx, program, path, "create table t(a text, b integer, c real, d text, e text)", ".mode csv", ".import --skip 1 "+file+" t")
+	// Any output is a complaint of the program, whatever its exit code.
 	if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
 		return 0, fmt.Errorf("the program sqlite3 failed: %w: %s", err, out)
 	}
@@ -315,6 +319,7 @@ func ownVisits(ctx context.Context, dir string, agents int) (millis, memory floa
 		return err
 	}
 
+	// After the pool is open: only what the visits add counts.
 	before := residentBytes()
 	begin := time.Now()
 

@@ -112,6 +112,7 @@ func (c *costs) measure(clock clockwork, specs []benchSpec) error {
 		return err
 	}
 
+	// As in the loop: no garbage of the parsing in the figure.
 	runtime.GC()
 	spent := cpuTime()
 	for i := range specs {
@@ -132,6 +133,8 @@ func (c *costs) measure(clock clockwork, specs []benchSpec) error {
 	}
 
 	c.wake = append(c.wake, micros(cpuTime()-spent)/float64(wakes))
+	// A clock that lost schedules would look fast. A day less, since zones shift the first and the
+	// last day.
 	if days := int(end.Sub(begin) / (24 * time.Hour)); fired < (days-1)*len(specs) {
 		return fmt.Errorf("%d schedules fired %d times in %d days", len(specs), fired, days)
 	}

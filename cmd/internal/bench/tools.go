@@ -33,6 +33,7 @@ func benchTools(ctx context.Context, o Options) ([]Figure, error) {
 	for name, into := range map[string]*string{"rg": &sizes.rg, "grep": &sizes.grep} {
 		path, err := exec.LookPath(name)
 		if err != nil {
+			// Not an error: the tools themselves can still be measured.
 			fmt.Fprintf(o.Progress, "the program %s is not installed, so nothing is measured against it\n", name)
 			continue
 		}

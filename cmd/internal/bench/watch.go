@@ -55,6 +55,7 @@ type watchBench struct {
 }
 
 func (b *watchBench) measure(ctx context.Context, parts ...func(context.Context) ([]Figure, error)) (out []Figure, err error) {
+	// Paths are compared with those in the ledger, and a temporary folder can be a link.
 	if b.base, err = filepath.EvalSymlinks(b.base); err != nil {
 		return nil, err
 	}
@@ -123,6 +124,7 @@ func startWatching(ctx context.Context, path string, o watcher.Options, w watche
 
 	select {
 	case <-eyes.Ready():
+	// Without this case a part that failed would leave the measurement waiting forever.
 	case err := <-over:
 		cancel()
 		return nil, errors.Join(errors.New("what watches ended before it was ready"), err)

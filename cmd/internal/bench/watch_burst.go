@@ -47,6 +47,7 @@ func (b *watchBench) burst(ctx context.Context) ([]Figure, error) {
 		var now observed
 		if err == nil {
 			_, err = c.until(ctx, func(now observed) bool {
+				// There may be more runs than files: one that was seen while it was empty has a second.
 				return now.Started >= int64(n) && now.Started == now.Accepted && now.Waiting == 0
 			})
 		}

@@ -61,6 +61,7 @@ func serveObserved(ctx context.Context, dir string, o observedOptions, in io.Rea
 
 	answers := json.NewEncoder(out)
 	for lines := bufio.NewScanner(in); ; {
+		// The first answer comes before the first line: it says that the folder is watched.
 		now, err := c.answer(ctx, lines.Text())
 		if err != nil {
 			return err
