@@ -133,8 +133,7 @@ func (c *costs) measure(clock clockwork, specs []benchSpec) error {
 	}
 
 	c.wake = append(c.wake, micros(cpuTime()-spent)/float64(wakes))
-	// A clock that lost schedules would look fast. A day less, since zones shift the first and the
-	// last day.
+	// A clock that lost schedules would look fast. One day of slack for the edges.
 	if days := int(end.Sub(begin) / (24 * time.Hour)); fired < (days-1)*len(specs) {
 		return fmt.Errorf("%d schedules fired %d times in %d days", len(specs), fired, days)
 	}
@@ -264,6 +263,7 @@ func burstStored(ctx context.Context, sizes scheduleSizes) (float64, error) {
 		return 0, err
 	}
 
+	// How long arming takes depends on the machine, so it is tried first, for a day that is far away.
 	at := time.Now().Add(2*time.Since(begin) + time.Second).Truncate(time.Second) // arming again takes no longer
 	if err := arm(at); err != nil {
 		return 0, err
@@ -276,6 +276,7 @@ func burstStored(ctx context.Context, sizes scheduleSizes) (float64, error) {
 	go func() { over <- s.Run(ctx) }()
 
 	for queued := 0; queued < sizes.due; {
+		// Taken before the count, so that a change in between is not missed.
 		changed := l.Changed()
 		c, err := l.Counts(ctx)
 		if err != nil {

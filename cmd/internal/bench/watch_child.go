@@ -152,6 +152,7 @@ func (s *scanLog) Enabled(_ context.Context, level slog.Level) bool { return lev
 // Handle implements slog.Handler.
 func (s *scanLog) Handle(_ context.Context, r slog.Record) error {
 	r.Attrs(func(a slog.Attr) bool {
+		// The watcher has no counter for it; its log is the only place that says so.
 		if a.Key == "reason" && strings.HasPrefix(a.Value.String(), "events were lost") {
 			s.n.Add(1)
 		}
@@ -185,6 +186,7 @@ func (b *watchBench) startChild(ctx context.Context, name string, args ...string
 	}
 
 	c.process = exec.CommandContext(ctx, b.self, append(append([]string{"bench", ChildVerb, "observed"}, args...), c.dir)...)
+	// Kept for the error message, which is where a crash of the child shows.
 	c.process.Stderr = &c.errs
 	if c.in, err = c.process.StdinPipe(); err != nil {
 		return nil, err

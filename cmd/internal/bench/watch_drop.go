@@ -49,6 +49,7 @@ func (b *watchBench) drops(ctx context.Context) ([]Figure, error) {
 
 			all = append(all, took...)
 			p50, events, commits = append(p50, median(took)), append(events, median(event)), append(commits, median(commit))
+			// Of the same pass, so that a slow disk raises what is allowed as well.
 			allowed = append(allowed, 3*median(event)+median(commit))
 		}
 
@@ -186,6 +187,7 @@ func (k dropKind) arrive(staging, inbox, name string, content []byte) (time.Time
 	}
 
 	path := filepath.Join(staging, name)
+	// An old mtime: the watcher takes the file for complete and waits only for recheck.
 	before := time.Now().Add(-time.Hour)
 	if err := errors.Join(os.WriteFile(path, content, 0o644), os.Chtimes(path, before, before)); err != nil {
 		return before, err
