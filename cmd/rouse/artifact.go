@@ -68,7 +68,7 @@ that the run shared more than once it is the last version, unless --version says
 // artifactOf is a version of a name that a run shared, 0 for the last.
 func artifactOf(d api.RunDetail, name string, version int) (api.Artifact, error) {
 	var known []string
-	// Versions are listed in the order they were shared, so the last one is met first.
+	// Versions are listed in the order in which they were shared, so the last one comes up first.
 	for _, a := range slices.Backward(d.ArtifactsDetail) {
 		if a.Name != name {
 			continue

@@ -257,7 +257,7 @@ func listSecrets(at *place) ([]secretEntry, error) {
 	}
 
 	users := map[string][]secretUser{}
-	cfg, err := at.load() // what is wrong with it, "rouse config check" says
+	cfg, err := at.load() // its problems are for "rouse config check"
 	if cfg == nil && err != nil && !errors.Is(err, config.ErrNoFile) {
 		return nil, err
 	}

@@ -34,7 +34,7 @@ func benchDB(ctx context.Context, o Options) ([]Figure, error) {
 }
 
 // measureDB alternates between an agent's database, with its changelog, its journal and its
-// gates, and the same work done without them.
+// checks, and the same work done without them.
 func measureDB(ctx context.Context, progress io.Writer, passes int, sizes dbSizes) ([]Figure, error) {
 	dir, err := os.MkdirTemp("", "rouse-bench")
 	if err != nil {
@@ -207,7 +207,7 @@ func ownImport(ctx context.Context, path, file string, rows int, keys []string) 
 	return took, err
 }
 
-// ownUndo takes the run of an import back, until that is durable.
+// ownUndo undoes the run of an import, until that is durable.
 func ownUndo(ctx context.Context, path string, rows int) (float64, error) {
 	db, err := agentdb.Open(ctx, agentdb.Options{Path: path})
 	if err != nil {
@@ -295,7 +295,7 @@ func ownReads(ctx context.Context, path string, reads int) (float64, error) {
 	return float64(reads) / time.Since(begin).Seconds(), nil
 }
 
-// ownVisits lets each of many agents make a table and write a row. Few of their databases
+// ownVisits makes each of many agents create a table and write a row. Few of their databases
 // stay open; it gives the time of a visit and what memory has grown by.
 func ownVisits(ctx context.Context, dir string, agents int) (millis, memory float64, err error) {
 	pool, err := agentdb.NewPool(agentdb.PoolOptions{Dir: dir})

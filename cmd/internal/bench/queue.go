@@ -190,7 +190,7 @@ func benchBare(ctx context.Context, path string) (float64, error) {
 	return 16 * benchWrites / time.Since(begin).Seconds(), nil
 }
 
-// noop is an executor that does nothing but tell that it was called.
+// noop is an executor that only reports that it was called.
 type noop struct{ started chan int64 }
 
 func (n noop) Execute(_ context.Context, r ledger.Run, _ ledger.Attempt) (ledger.Result, error) {

@@ -172,7 +172,7 @@ func observe(ctx context.Context, idle time.Duration, args ...string) (s sample,
 	return s, s.look(child.Process.Pid, idle)
 }
 
-// look reads what the system says of a process; only Linux tells.
+// look reads what the system knows about a process; only Linux has it.
 func (s *sample) look(pid int, idle time.Duration) error {
 	before, err := readProcess(pid)
 	if err != nil {

@@ -177,7 +177,7 @@ func (b *toolBench) call(ctx context.Context, name string, args map[string]any, 
 	}
 
 	b.calls++
-	// Each call has its own key, or it would count as a repetition of the one before.
+	// Each call has its own key, as in a run.
 	b.in.Key = fmt.Sprint(b.calls)
 	begin := time.Now()
 	e, err := b.tools.Call(ctx, b.in, name, raw)

@@ -140,7 +140,7 @@ func startWatching(ctx context.Context, path string, o watcher.Options, w watche
 	}}, nil
 }
 
-// starts is an executor that does nothing but tell that it was called.
+// starts is an executor that only reports that it was called.
 type starts func(ledger.Run)
 
 func (s starts) Execute(_ context.Context, r ledger.Run, _ ledger.Attempt) (ledger.Result, error) {

@@ -21,7 +21,7 @@ import (
 	"rouse/watcher"
 )
 
-// observed is what a process that watches a folder tells of itself.
+// observed is what a process that watches a folder reports about itself.
 type observed struct {
 	Accepted  int64     `json:"accepted"` // runs
 	Started   int64     `json:"started"`

@@ -69,7 +69,7 @@ func (b *watchBench) daemon(ctx context.Context) (_ []Figure, err error) {
 		Figure{what + "runs", float64(files) / took, 0, "1/s", 0, "", true}), nil
 }
 
-// follow tells how far the daemon is until it has finished as many runs as there are files.
+// follow reports how far the daemon is until it has finished as many runs as there are files.
 func (b *watchBench) follow(ctx context.Context, db *sql.DB, pid string, files int, begin time.Time) error {
 	last, when := 0, begin
 	for moved := begin; ; {

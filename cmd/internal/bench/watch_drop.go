@@ -197,7 +197,7 @@ func (k dropKind) arrive(staging, inbox, name string, content []byte) (time.Time
 	return begin, os.Rename(path, filepath.Join(inbox, name))
 }
 
-// hearRename is how long it takes to hear of a file that is renamed into a folder.
+// hearRename is how long fsnotify takes to report a file that is renamed into a folder.
 func hearRename(events *fsnotify.Watcher, staging, dir string, i int) (time.Duration, error) {
 	path, dest := filepath.Join(staging, "heard"), filepath.Join(dir, fmt.Sprint(i))
 	if err := os.WriteFile(path, nil, 0o644); err != nil {

@@ -13,8 +13,8 @@ import (
 	"rouse/internal/text"
 )
 
-// checker looks at what single values cannot tell. What could not be read is not looked
-// at again: a mistake is said once.
+// checker checks what single values cannot show. What could not be read is not checked
+// again: a mistake is reported once.
 type checker struct {
 	d     *decoder
 	cfg   *Config

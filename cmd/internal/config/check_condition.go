@@ -161,7 +161,7 @@ func (c *checker) conditionURL(path string, g *condition) {
 	}
 }
 
-// Where is a place as runs tell of it: from the folder of the main file.
+// Where is a place as messages of runs name it: relative to the folder of the main file.
 func (c *Config) Where(at Position) string {
 	if rel, err := filepath.Rel(filepath.Dir(c.Files[0]), at.File); err == nil && filepath.IsLocal(rel) {
 		at.File = filepath.ToSlash(rel)

@@ -50,8 +50,8 @@ func (c *checker) commands(at string, a *Agent) {
 	}
 }
 
-// grantsEverything says why a grant is one for everything that there is; "" where it is not. What the
-// argument is of an interpreter whose every argument is given, its owner has decided.
+// grantsEverything says why a grant allows any program at all; "" where it does not. An interpreter
+// whose arguments are all fixed is what its owner decided.
 func grantsEverything(argv []string) string {
 	open := func(from int) bool {
 		return slices.ContainsFunc(argv[min(from, len(argv)):], func(element string) bool { return strings.ContainsAny(element, "*?[") })

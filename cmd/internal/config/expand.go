@@ -81,7 +81,7 @@ func (d *decoder) fromStore(n *node, path, name string, secret bool, bad func(hi
 	return value
 }
 
-// lookup asks the store for a secret, and notes that it is used. What is wrong comes with what to do.
+// lookup gets a secret from the store, and records that it is used. A problem comes with a hint what to do.
 func (d *decoder) lookup(at Position, path, name string) (value, problem, hint string) {
 	d.refs = append(d.refs, SecretRef{Name: name, Path: path, At: at})
 	set, err := false, error(nil)

@@ -17,8 +17,8 @@ var homeLine = regexp.MustCompile(`(?m)^home:.*$`)
 // ErrNoFile says that there is no configuration where one is looked for.
 var ErrNoFile = errors.New("no configuration was found")
 
-// Find says which configuration is meant: the one that was named, ./rouse.yaml, or the
-// one in the home. ErrNoFile when there is none.
+// Find is the path of the configuration: the one that was named, ./rouse.yaml, or the one
+// in the home. ErrNoFile when there is none.
 func Find(named string, getenv func(string) string) (string, error) {
 	if named != "" {
 		return filepath.Abs(named)

@@ -9,7 +9,7 @@ import (
 )
 
 // Included are the places where the patterns of includes look for files, also while nothing is
-// there: who could write in them could configure.
+// there: whoever can write in them can configure the daemon.
 func (c *Config) Included() (places []string) {
 	for _, pattern := range c.Sources.Globs() {
 		base, _ := doublestar.SplitPattern(filepath.ToSlash(pattern))

@@ -17,7 +17,7 @@ import (
 // provider is what is known of a way to reach models.
 type provider struct {
 	name    string
-	baseURL string // where it is when nobody says so
+	baseURL string // the default of base_url
 	example string // of a base_url
 	// The variables that other programs take a key, a model and an address from.
 	key, model, address string
@@ -50,7 +50,7 @@ const (
 	room = 16_384
 )
 
-// fill gives a model what its provider has where nobody says so.
+// fill gives a model the defaults of its provider.
 func (m *Model) fill() {
 	p, _ := providerOf(m.Provider)
 	if m.BaseURL == "" {

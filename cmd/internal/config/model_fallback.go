@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// fallbacks refuses a model that nobody configured, and a circle: who is asked again has
+// fallbacks refuses a model that nobody configured, and a circle: a model that comes up again has
 // failed already.
 func (c *checker) fallbacks() {
 	after := map[string]string{}

@@ -13,8 +13,8 @@ import (
 // defaultCost is the daemon's limit of a day when a model has a price, in USD.
 const defaultCost = 5
 
-// Rate is what the model costs: what was written, nothing on this machine, or else what is
-// known of it; false when nobody knows.
+// Rate is what the model costs: the configured price, nothing on this machine, or else the known
+// price; false when nobody knows it.
 func (m Model) Rate() (model.Price, bool) {
 	if p := m.Price; p != nil {
 		// Without a price of its own cached input costs as much as input: too much rather than too little.

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/viper"
 )
 
-// overlayScalars lets flags and, after them, the environment decide the daemon's scalars.
+// overlayScalars overrides the daemon's scalars by flags and, where there is none, by the environment.
 func (d *decoder) overlayScalars(root *node, o LoadOptions) {
 	for _, key := range d.scalarKeys(reflect.TypeFor[Config](), "") {
 		// A new viper for each key: it never sees the names of jobs and agents, whose case it would fold.

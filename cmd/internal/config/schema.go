@@ -133,7 +133,7 @@ func describeScalar(t reflect.Type, f field) schema {
 	return orVariable(schema{"enum": values})
 }
 
-// orVariable lets ${NAME} stand for any value.
+// orVariable also allows ${NAME} in the place of a value.
 func orVariable(s schema) schema {
 	return schema{"anyOf": []any{s, schema{"type": "string", "pattern": `\$\{`}}}
 }

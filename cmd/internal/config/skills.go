@@ -247,7 +247,8 @@ func (c *checker) skillsOf(path string, a *Agent) {
 	c.warnSkillTools(path, a)
 }
 
-// warnSkillTools warns of what skills allow an agent that lets them, and of what they would (AGS-13).
+// warnSkillTools warns of commands that skills allow an agent with skill_allowed_tools, and of what
+// they ask for in vain (AGS-13).
 func (c *checker) warnSkillTools(path string, a *Agent) {
 	at := path + ".skill_allowed_tools"
 	if !a.SkillTools {
